@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sockrail.h - TCP streams over RDMA or shared memory, called by name.
+ *
+ * A program that is run by sockrail(1) needs nothing of this.  A program that
+ * calls these functions itself has the same without a preloaded library.
+ *
+ * sr_NAME takes what the C library's NAME takes and does what NAME does: same
+ * results, same errno, same signals, same blocking, same cancellation points.
+ * A descriptor is always the kernel's.  One that sr_socket() or sr_accept()
+ * made for TCP may have its bytes travel another way; any other goes to the C
+ * library as it is, so that mixing them is safe.  What is said below is only
+ * what is to be known beyond the manual page of NAME.
+ *
+ * On the descriptor of a stream, use these functions alone.  read(2) and its
+ * like on one may be handed bytes that are not the peer program's, once the
+ * stream has left plain TCP.  sr_fdopen(), sr_epoll_ctl() and what starts other
+ * programs put it back to plain TCP first.
+ *
+ * Threads: all may be called by any thread at any time, on the same descriptor
+ * too.  Async-signal-safe are those whose model is, except on a stream.
+ * fork(2) needs no call of ours.
+ *
+ * Link with -lsockrail (pkg-config sockrail).
+ */
+#ifndef SOCKRAIL_H
+#define SOCKRAIL_H
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SR_API __attribute__((visibility("default")))
+
+/* ---- bytes ---- */
+
+SR_API ssize_t sr_read(int fd, void *buf, size_t n);
+SR_API ssize_t sr_readv(int fd, const struct iovec *iov, int cnt);
+SR_API ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
+			  int flags);
+SR_API ssize_t sr_write(int fd, const void *buf, size_t n);
+SR_API ssize_t sr_writev(int fd, const struct iovec *iov, int cnt);
+SR_API ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
+			   int flags);
+SR_API ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n);
+
+/* A stream at either end goes back to plain TCP and stays there. */
+SR_API ssize_t sr_splice(int in, off_t *in_off, int out, off_t *out_off,
+			 size_t n, unsigned flags);
+
+/* ---- messages ---- */
+
+SR_API ssize_t sr_recv(int fd, void *buf, size_t n, int flags);
+SR_API ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
+			   struct sockaddr *addr, socklen_t *len);
+SR_API ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags);
+SR_API ssize_t sr_send(int fd, const void *buf, size_t n, int flags);
+SR_API ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
+			 const struct sockaddr *addr, socklen_t len);
+
+/* A stream whose descriptor is passed on (SCM_RIGHTS) goes back to plain TCP
+ * first and stays there; this may wait for its peer. */
+SR_API ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags);
+
+/* On a stream: one sr_recvmsg() or sr_sendmsg() after the other. */
+struct mmsghdr;
+SR_API int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
+		       struct timespec *timeout);
+SR_API int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags);
+
+/* ---- connections ---- */
+
+/* A stream is SOCK_STREAM over AF_INET or AF_INET6, protocol 0 or IPPROTO_TCP.
+ * bind(2), getsockname(2) and getpeername(2) are the C library's. */
+SR_API int sr_socket(int domain, int type, int protocol);
+SR_API int sr_connect(int fd, const struct sockaddr *addr, socklen_t len);
+SR_API int sr_listen(int fd, int backlog);
+SR_API int sr_accept(int fd, struct sockaddr *addr, socklen_t *len);
+SR_API int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags);
+SR_API int sr_shutdown(int fd, int how);
+
+/* ---- options and controls; one argument after cmd or req at most ---- */
+
+SR_API int sr_getsockopt(int fd, int level, int name, void *val,
+			 socklen_t *len);
+SR_API int sr_setsockopt(int fd, int level, int name, const void *val,
+			 socklen_t len);
+SR_API int sr_sockatmark(int fd);
+SR_API int sr_ioctl(int fd, unsigned long req, ...);
+SR_API int sr_fcntl(int fd, int cmd, ...);
+
+/* ---- waiting ---- */
+
+SR_API int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
+SR_API int sr_ppoll(struct pollfd *fds, nfds_t n,
+		    const struct timespec *timeout, const sigset_t *mask);
+
+/* Sets may be larger than FD_SETSIZE, as for select(2) itself. */
+SR_API int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
+		     struct timeval *timeout);
+SR_API int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
+		      const struct timespec *timeout, const sigset_t *mask);
+
+/* A stream that is added goes back to plain TCP and stays there. */
+SR_API int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+
+/* ---- descriptors ---- */
+
+/*
+ * The library has descriptors of its own, with high numbers.  To sr_close() and
+ * sr_dup2() they are not open and cannot be (EBADF); sr_close_range() and
+ * sr_closefrom() leave them out.
+ */
+SR_API int sr_close(int fd);
+SR_API int sr_close_range(unsigned first, unsigned last, int flags);
+SR_API void sr_closefrom(int first);
+
+/* A stream that becomes descriptor 0, 1 or 2 goes back to plain TCP and stays
+ * there. */
+SR_API int sr_dup(int fd);
+SR_API int sr_dup2(int fd, int to);
+SR_API int sr_dup3(int fd, int to, int flags);
+
+/* ---- stdio over a stream: it goes back to plain TCP and stays there ---- */
+
+SR_API FILE *sr_fdopen(int fd, const char *mode);
+SR_API int sr_fclose(FILE *file);
+SR_API FILE *sr_freopen(const char *path, const char *mode, FILE *file);
+SR_API int sr_vdprintf(int fd, const char *fmt, va_list ap)
+	__attribute__((format(printf, 2, 0)));
+
+/*
+ * ---- other programs, and the end of this one ----
+ *
+ * Streams that the other program inherits go back to plain TCP first; at the
+ * end of the program all do, and their last bytes are sent.  This takes a
+ * bounded time.  exit(3) and return from main() do it by themselves.
+ */
+
+SR_API int sr_execve(const char *path, char *const argv[], char *const envp[]);
+SR_API int sr_execv(const char *path, char *const argv[]);
+SR_API int sr_execvp(const char *file, char *const argv[]);
+SR_API int sr_execvpe(const char *file, char *const argv[],
+		      char *const envp[]);
+SR_API int sr_fexecve(int fd, char *const argv[], char *const envp[]);
+SR_API int sr_execveat(int dir, const char *path, char *const argv[],
+		       char *const envp[], int flags);
+SR_API int sr_posix_spawn(pid_t *pid, const char *path,
+			  const posix_spawn_file_actions_t *actions,
+			  const posix_spawnattr_t *attr, char *const argv[],
+			  char *const envp[]);
+SR_API int sr_posix_spawnp(pid_t *pid, const char *file,
+			   const posix_spawn_file_actions_t *actions,
+			   const posix_spawnattr_t *attr, char *const argv[],
+			   char *const envp[]);
+SR_API int sr_posix_spawn_file_actions_adddup2(
+	posix_spawn_file_actions_t *actions, int fd, int to);
+SR_API int sr_system(const char *command);
+SR_API FILE *sr_popen(const char *command, const char *mode);
+SR_API int sr_daemon(int keep_dir, int keep_files);
+SR_API void sr__exit(int status) __attribute__((noreturn));
+SR_API void sr_quick_exit(int status) __attribute__((noreturn));
+
+/*
+ * ---- new descriptors that are no streams ----
+ *
+ * For the preloaded library; a program may as well call the C library.  They
+ * drop what was known about a stream that had the same number and was closed
+ * without our knowledge.
+ */
+
+SR_API int sr_open(const char *path, int flags, ...);
+SR_API int sr_openat(int dir, const char *path, int flags, ...);
+SR_API int sr___open_2(const char *path, int flags);
+SR_API int sr___openat_2(int dir, const char *path, int flags);
+SR_API int sr_creat(const char *path, mode_t mode);
+SR_API int sr_pipe(int fds[2]);
+SR_API int sr_pipe2(int fds[2], int flags);
+SR_API int sr_socketpair(int domain, int type, int protocol, int fds[2]);
+SR_API int sr_epoll_create(int size);
+SR_API int sr_epoll_create1(int flags);
+SR_API int sr_eventfd(unsigned count, int flags);
+SR_API int sr_inotify_init(void);
+SR_API int sr_inotify_init1(int flags);
+SR_API int sr_memfd_create(const char *name, unsigned flags);
+SR_API int sr_signalfd(int fd, const sigset_t *mask, int flags);
+SR_API int sr_timerfd_create(clockid_t clock, int flags);
+
+/* Also for the preloaded library: fortified vdprintf(). */
+SR_API int sr___vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+
+/* ---- what a stream is doing ---- */
+
+/* One direction of a stream. */
+enum sr_state {
+	SR_STATE_PLAIN,		/* bytes go by TCP */
+	SR_STATE_SWITCHING,	/* to the link, from an agreed byte on */
+	SR_STATE_LINK,		/* bytes go by the link */
+	SR_STATE_RETURNING,	/* to TCP: what the link owes is sent again */
+	SR_STATE_ENDED,		/* end of file is sent, or received */
+	SR_STATE_BROKEN,	/* reset */
+};
+
+/* Program bytes by the way they went. */
+struct sr_bytes {
+	uint64_t plain, shm, verbs;
+};
+
+struct sr_info {
+	char link[80];		/* the best link it had: "plain", "shm",
+				 * "verbs:DEVICE" */
+	enum sr_state tx_state, rx_state;
+	struct sr_bytes tx, rx;
+	unsigned switches;	/* of both directions, either way */
+	int error;		/* errno of the stream's failure, or 0 */
+	const char *reason;	/* why it stayed or became plain, a word of
+				 * sockrail(7); NULL: nothing to tell.  Never
+				 * to be freed. */
+};
+
+/*
+ * Fills *info about the stream of descriptor fd.  size is sizeof(*info): later
+ * versions append members, and write no more than size bytes.  The numbers are
+ * of one moment for each direction, not for both together.
+ *
+ * 0, or -1 with errno EBADF (fd is not open), ENOTSOCK (not a stream of this
+ * library: it never was, or was inherited), EINVAL (size is 0).
+ */
+SR_API int sr_getinfo(int fd, struct sr_info *info, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

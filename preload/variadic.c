@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * variadic.c - the interposers that take variable arguments.
+ */
+#include "base/calls.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#include "sockrail.h"
+
+#define SR_CALL(family, ret, name, params, args)
+#define SR_ALIAS(family, ret, name, params, expression)
+#define SR_VARIADIC(family, ret, name, params, args, last) \
+	SR_API ret name params;
+#define SR_BY_HAND(family, ret, name, params) SR_API ret name params;
+#include "calls.def"
+
+/*
+ * The argument after `last`, given or not, passed on as a pointer: on x86-64
+ * and aarch64 Linux it is in the same register whatever its type, and nobody
+ * looks at it unless the command, request or flag calls for one.
+ */
+#define ARGUMENT(arg, last) \
+	void *arg; \
+	va_list ap; \
+\
+	va_start(ap, last); \
+	arg = va_arg(ap, void *); \
+	va_end(ap)
+
+int ioctl(int fd, unsigned long req, ...)
+{
+	ARGUMENT(arg, req);
+	return sr_ioctl(fd, req, arg);
+}
+
+int fcntl(int fd, int cmd, ...)
+{
+	ARGUMENT(arg, cmd);
+	return sr_fcntl(fd, cmd, arg);
+}
+
+int fcntl64(int fd, int cmd, ...)
+{
+	ARGUMENT(arg, cmd);
+	return sr_fcntl(fd, cmd, arg);
+}
+
+int __fcntl(int fd, int cmd, ...)
+{
+	ARGUMENT(arg, cmd);
+	return sr_fcntl(fd, cmd, arg);
+}
+
+int open(const char *path, int flags, ...)
+{
+	ARGUMENT(mode, flags);
+	return sr_open(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+	ARGUMENT(mode, flags);
+	return sr_open(path, flags, mode);
+}
+
+int __open(const char *path, int flags, ...)
+{
+	ARGUMENT(mode, flags);
+	return sr_open(path, flags, mode);
+}
+
+int __open64(const char *path, int flags, ...)
+{
+	ARGUMENT(mode, flags);
+	return sr_open(path, flags, mode);
+}
+
+int openat(int dir, const char *path, int flags, ...)
+{
+	ARGUMENT(mode, flags);
+	return sr_openat(dir, path, flags, mode);
+}
+
+int openat64(int dir, const char *path, int flags, ...)
+{
+	ARGUMENT(mode, flags);
+	return sr_openat(dir, path, flags, mode);
+}
+
+int dprintf(int fd, const char *fmt, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = sr_vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = sr___vdprintf_chk(fd, flag, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+/* The arguments up to the null pointer: their number, without it. */
+static int count(const char *arg, va_list ap)
+{
+	int n = 0;
+
+	for (; arg && n < INT_MAX; n++)
+		arg = va_arg(ap, const char *);
+	return n;
+}
+
+/* argv[0 .. n], of which the last is the null pointer. */
+static void collect(char **argv, int n, const char *arg, va_list ap)
+{
+	argv[0] = (char *)arg;
+	for (int i = 1; i <= n; i++)
+		argv[i] = va_arg(ap, char *);
+}
+
+/* On the stack: execl() may be called after fork() in a program with threads,
+ * where malloc() may not. */
+#define ARGV(n) __builtin_alloca(((size_t)(n) + 1) * sizeof(char *))
+
+int execl(const char *path, const char *arg, ...)
+{
+	va_list ap;
+	char **argv;
+	int n;
+
+	va_start(ap, arg);
+	n = count(arg, ap);
+	va_end(ap);
+	argv = ARGV(n);
+	va_start(ap, arg);
+	collect(argv, n, arg, ap);
+	va_end(ap);
+	return sr_execv(path, argv);
+}
+
+int execlp(const char *file, const char *arg, ...)
+{
+	va_list ap;
+	char **argv;
+	int n;
+
+	va_start(ap, arg);
+	n = count(arg, ap);
+	va_end(ap);
+	argv = ARGV(n);
+	va_start(ap, arg);
+	collect(argv, n, arg, ap);
+	va_end(ap);
+	return sr_execvp(file, argv);
+}
+
+int execle(const char *path, const char *arg, ...)
+{
+	va_list ap;
+	char **argv, **envp;
+	int n;
+
+	va_start(ap, arg);
+	n = count(arg, ap);
+	va_end(ap);
+	argv = ARGV(n);
+	va_start(ap, arg);
+	collect(argv, n, arg, ap);
+	envp = va_arg(ap, char **);
+	va_end(ap);
+	return sr_execve(path, argv, envp);
+}

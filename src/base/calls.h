@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * calls.h - the system headers that declare what include/calls.def lists.
+ *
+ * A file that includes this, or real.h, includes it before any system header:
+ * a redirected name (_FILE_OFFSET_BITS) or a fortified one is not the name it
+ * says.
+ */
+#ifndef SR_CALLS_H
+#define SR_CALLS_H
+
+#undef _FORTIFY_SOURCE
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Then off_t is off64_t and time_t has 64 bits: the "64" names are twins, and
+ * nothing else is redirected. */
+_Static_assert(sizeof(off_t) == 8 && sizeof(long) == 8, "LP64 only");
+
+/* Declared by the C library only in a fortified program. */
+int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fdpriv.c - owns the set of our own descriptors.  No locks: the bits are
+ * atomic, and a number belongs to one caller from sr_fd_own() to sr_fd_close().
+ */
+#include "base/real.h" /* before any system header */
+#include "base/fdpriv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+
+/*
+ * We go no higher: the kernel's table of a process has a place for each number
+ * up to the greatest in use (8 bytes, copied by each fork).
+ */
+#define TOP 16384
+
+/* A descriptor that could not be moved may have any number up to the kernel's
+ * default fs.nr_open.  Pages of the set that are never touched cost nothing. */
+#define LIMIT (1u << 20)
+#define BITS 64
+
+static _Atomic uint64_t set[LIMIT / BITS];
+static atomic_uint used;	/* every private number is below; only grows */
+static atomic_uint epoch;
+
+static uint64_t bit(unsigned fd)
+{
+	return UINT64_C(1) << fd % BITS;
+}
+
+static void mark(int fd)
+{
+	unsigned old = atomic_load(&used), n = (unsigned)fd + 1;
+
+	if (n > LIMIT)
+		return; /* unprotected, which is better than unusable */
+	while (old < n && !atomic_compare_exchange_weak(&used, &old, n))
+		;
+	atomic_fetch_or(&set[(unsigned)fd / BITS], bit((unsigned)fd));
+}
+
+bool sr_fd_is_private(int fd)
+{
+	unsigned n = (unsigned)fd;
+
+	return n < LIMIT && (atomic_load(&set[n / BITS]) & bit(n));
+}
+
+/*
+ * A copy of fd with a number as high as possible; -errno.  F_DUPFD yields the
+ * least free number from a base on: the base goes down from the top, over those
+ * that are ours, and in growing steps where the program's are in the way.
+ */
+static int dup_high(int fd)
+{
+	struct rlimit rl;
+	int base = TOP - 1, step = 1, got;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < TOP)
+		base = (int)rl.rlim_cur - 1;
+	while (base > STDERR_FILENO) {
+		if (sr_fd_is_private(base)) {
+			base--;
+			continue;
+		}
+		got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, base);
+		if (got >= 0)
+			return got;
+		if (errno != EMFILE && errno != EINVAL)
+			return -errno;
+		base -= step;
+		step *= 2;
+	}
+	return -EMFILE;
+}
+
+int sr_fd_own(int fd)
+{
+	int err = errno, high;
+
+	if (fd < 0)
+		return fd;
+	high = dup_high(fd);
+	if (high > fd) {
+		mark(high);
+		sr_real.close(fd);
+		fd = high;
+	} else {
+		if (high >= 0)
+			sr_real.close(high);
+		sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC);
+		mark(fd);
+	}
+	errno = err;
+	return fd;
+}
+
+int sr_fd_dup(int fd)
+{
+	int err = errno, high = dup_high(fd);
+
+	if (high >= 0)
+		mark(high);
+	errno = err;
+	return high;
+}
+
+void sr_fd_close(int fd)
+{
+	int err = errno;
+
+	/* First the bit: once closed, the number may be another thread's. */
+	if (sr_fd_is_private(fd))
+		atomic_fetch_and(&set[(unsigned)fd / BITS],
+				 ~bit((unsigned)fd));
+	sr_real.close(fd);
+	errno = err;
+}
+
+/* The least private number from first on, UINT_MAX if there is none. */
+static unsigned next_private(unsigned first)
+{
+	unsigned end = atomic_load(&used);
+
+	while (first < end) {
+		uint64_t word = atomic_load(&set[first / BITS]);
+
+		word &= ~UINT64_C(0) << first % BITS;
+		if (word)
+			return first / BITS * BITS +
+			       (unsigned)__builtin_ctzll(word);
+		first = (first / BITS + 1) * BITS;
+	}
+	return UINT_MAX;
+}
+
+int sr_fd_gaps(unsigned first, unsigned last,
+	       int (*fn)(unsigned first, unsigned last, void *arg), void *arg)
+{
+	while (first <= last) {
+		unsigned ours = next_private(first);
+		int result = 0;
+
+		if (ours > last || ours == UINT_MAX)
+			return fn(first, last, arg);
+		if (ours > first)
+			result = fn(first, ours - 1, arg);
+		if (result)
+			return result;
+		first = ours + 1;
+	}
+	return 0;
+}
+
+void sr_fd_forget_all(void)
+{
+	int err = errno;
+
+	atomic_fetch_add(&epoch, 1);
+	sr_conf.pid = getpid();
+	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
+		sr_fd_close((int)fd);
+	errno = err;
+}
+
+unsigned sr_fd_epoch(void)
+{
+	return atomic_load(&epoch);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fdpriv.h - the library's own descriptors: close-on-exec, numbered far above
+ * the program's, and known, so that close(), close_range() and dup2() of the
+ * program leave them alone.
+ */
+#ifndef SR_FDPRIV_H
+#define SR_FDPRIV_H
+
+#include <stdbool.h>
+
+/* Moves fd up and makes it ours; returns the new number, the old is closed.
+ * If fd < 0 returns it unchanged (so calls nest: sr_fd_own(eventfd(...)) with
+ * -1/errno semantics).  If it can't be moved it is ours where it is. */
+int sr_fd_own(int fd);
+
+/* A private duplicate of a descriptor of the program; -errno. */
+int sr_fd_dup(int fd);
+
+void sr_fd_close(int fd);	/* a private one */
+bool sr_fd_is_private(int fd);	/* async-signal-safe, a bitmap look-up */
+
+/* Calls fn for every maximal run of numbers in [first, last] that holds no
+ * private descriptor; stops at the first non-zero result and returns it. */
+int sr_fd_gaps(unsigned first, unsigned last,
+	       int (*fn)(unsigned first, unsigned last, void *arg), void *arg);
+
+void sr_fd_forget_all(void);	/* closes all, in the child of fork */
+
+/* Grows with each sr_fd_forget_all(): a private number kept from before that is
+ * void. */
+unsigned sr_fd_epoch(void);
+
+#endif

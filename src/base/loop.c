@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * loop.c - owns the service thread.  It knows nothing of streams and links.
+ *
+ * Locks: `starting` is held only to start the thread, and no other lock is taken
+ * under it.  Everything else is atomic, or the loop thread's alone.
+ */
+#include "base/real.h" /* before any system header */
+#include "base/loop.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+
+#define BATCH 64		/* events taken at a time */
+#define STACK (256 * 1024)	/* librdmacm and the providers need some */
+#define SLEEP_MS 5000		/* at most: if our descriptors are lost meanwhile,
+				 * nothing can wake the thread */
+#define BROKEN_TICK_MS 10	/* without a working epoll descriptor */
+
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool running;
+static atomic_int epoll_fd = -1, wake_fd = -1;
+
+/* Counts forks.  Tasks and timers say in which epoch they were queued, so that
+ * in a child what they say of the parent's loop is void without a walk over
+ * structures that its thread may have been changing. */
+static atomic_uint epoch = 1;
+
+static _Atomic(struct sr_task *) posted;	/* a stack, last first */
+static atomic_bool sleeping;
+
+/* What was written to a watch before it was given to the kernel is seen by the
+ * loop after the kernel gives it back: control() releases, sleep_once()
+ * acquires.  The system calls order it, too, but the compiler and
+ * ThreadSanitizer do not know. */
+static atomic_uint handed;
+
+/* The loop thread's own. */
+static struct epoll_event batch[BATCH];
+static int batch_at, batch_end;
+static struct sr_timer *timers;			/* the root of the heap */
+static struct sr_poller *pollers;
+static __thread bool here __attribute__((tls_model("initial-exec")));
+
+uint64_t sr_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+bool sr_loop_here(void)
+{
+	return here;
+}
+
+/* ---- tasks ---- */
+
+/*
+ * No wake-up is lost.  The loop, before it sleeps:  S: sleeping = true;
+ * L: load posted, and do not sleep unless it is empty.  Who posts:
+ * P: push; C: load sleeping, and write to wake_fd if it is true.  All four are
+ * sequentially consistent, so they have one order.
+ * If L misses P, then S < L < P < C.  So C sees S's true and writes, or it sees
+ * a false put there after S: by another poster, who writes instead; or by the
+ * loop, which is then awake and comes to L again before it sleeps.
+ * If C comes before S, then P < C < S < L, and L sees P.
+ * A write to wake_fd before epoll_wait() is entered is not lost: it is an edge
+ * that epoll_wait() then finds.
+ */
+static void wake(void)
+{
+	uint64_t one = 1;
+	int err = errno;
+	ssize_t n;
+
+	if (!atomic_load(&sleeping) || !atomic_exchange(&sleeping, false))
+		return;
+	n = sr_real.write(atomic_load(&wake_fd), &one, sizeof(one));
+	(void)n;
+	errno = err;
+}
+
+void sr_loop_post(struct sr_task *t)
+{
+	unsigned now = atomic_load(&epoch);
+	struct sr_task *head;
+
+	/* An exchange even when it is queued: it releases what was done before
+	 * to the exchange in run_tasks(). */
+	if (atomic_exchange(&t->queued, now) == now)
+		return;
+	head = atomic_load(&posted);
+	do {
+		t->next = head;
+	} while (!atomic_compare_exchange_weak(&posted, &head, t));
+	wake();
+}
+
+static void run_tasks(void)
+{
+	struct sr_task *t = atomic_exchange(&posted, NULL), *first = NULL;
+
+	while (t) {
+		struct sr_task *next = t->next;
+
+		t->next = first;
+		first = t;
+		t = next;
+	}
+	while (first) {
+		t = first;
+		first = t->next;
+		/* From here on it may be posted again. */
+		atomic_exchange(&t->queued, 0);
+		t->fn(t);
+	}
+}
+
+/* ---- timers: a pairing heap; a node's prev is its left sibling or, for the
+ * first child, its parent ---- */
+
+static struct sr_timer *meld(struct sr_timer *a, struct sr_timer *b)
+{
+	struct sr_timer *t;
+
+	if (!a || !b)
+		return a ? a : b;
+	if (b->at_ns < a->at_ns) {
+		t = a;
+		a = b;
+		b = t;
+	}
+	b->prev = a;
+	b->next = a->child;
+	if (a->child)
+		a->child->prev = b;
+	a->child = b;
+	return a;
+}
+
+/* Makes one heap of a list of siblings: in pairs, then from the last. */
+static struct sr_timer *meld_list(struct sr_timer *list)
+{
+	struct sr_timer *pairs = NULL, *root = NULL;
+
+	while (list) {
+		struct sr_timer *a = list, *b = a->next, *pair;
+
+		list = b ? b->next : NULL;
+		a->next = a->prev = NULL;
+		if (b)
+			b->next = b->prev = NULL;
+		pair = meld(a, b);
+		pair->next = pairs;
+		pairs = pair;
+	}
+	while (pairs) {
+		struct sr_timer *pair = pairs;
+
+		pairs = pair->next;
+		pair->next = NULL;
+		root = meld(root, pair);
+	}
+	return root;
+}
+
+void sr_timer_cancel(struct sr_timer *t)
+{
+	if (t->at_ns && t->epoch == atomic_load(&epoch)) {
+		if (t == timers) {
+			timers = meld_list(t->child);
+		} else {
+			if (t->prev->child == t)
+				t->prev->child = t->next;
+			else
+				t->prev->next = t->next;
+			if (t->next)
+				t->next->prev = t->prev;
+			timers = meld(timers, meld_list(t->child));
+		}
+	}
+	t->at_ns = 0;
+	t->prev = t->next = t->child = NULL;
+}
+
+void sr_timer_set(struct sr_timer *t, unsigned ms)
+{
+	sr_timer_cancel(t);
+	t->at_ns = sr_now_ns() + (uint64_t)ms * 1000000;
+	t->epoch = atomic_load(&epoch);
+	timers = meld(timers, t);
+}
+
+static void run_timers(void)
+{
+	uint64_t now;
+
+	if (!timers)
+		return;
+	/* Not asked again: a timer that sets itself must not hold the loop. */
+	now = sr_now_ns();
+	while (timers && timers->at_ns <= now) {
+		struct sr_timer *t = timers;
+
+		sr_timer_cancel(t);
+		t->fn(t);
+	}
+}
+
+/* ---- descriptors ---- */
+
+static int control(int op, struct sr_watch *w, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = w};
+	int err = errno, result = 0;
+
+	atomic_fetch_add_explicit(&handed, 1, memory_order_release);
+	if (sr_real.epoll_ctl(atomic_load(&epoll_fd), op, w->fd, &ev))
+		result = -errno;
+	errno = err;
+	return result;
+}
+
+int sr_loop_watch(struct sr_watch *w, uint32_t events)
+{
+	int result = sr_loop_start();
+
+	return result ? result : control(EPOLL_CTL_ADD, w, events);
+}
+
+int sr_loop_rearm(struct sr_watch *w, uint32_t events)
+{
+	return control(EPOLL_CTL_MOD, w, events);
+}
+
+void sr_loop_unwatch(struct sr_watch *w)
+{
+	control(EPOLL_CTL_DEL, w, 0);
+	/* What was taken from the kernel, but not yet given to w. */
+	for (int i = batch_at; i < batch_end; i++)
+		if (batch[i].data.ptr == w)
+			batch[i].data.ptr = NULL;
+}
+
+void sr_loop_release(struct sr_watch *w)
+{
+	control(EPOLL_CTL_DEL, w, 0);
+}
+
+static void run_events(void)
+{
+	while (batch_at < batch_end) {
+		struct epoll_event *ev = &batch[batch_at++];
+		struct sr_watch *w = ev->data.ptr;
+
+		if (w)	/* NULL: unwatched, or wake_fd */
+			w->fn(w, ev->events);
+	}
+}
+
+/* ---- the thread ---- */
+
+void sr_loop_poller(struct sr_poller *p)
+{
+	for (struct sr_poller *q = pollers; q; q = q->next)
+		if (q == p)
+			return;
+	p->next = pollers;
+	pollers = p;
+}
+
+/* How long it may sleep, in ms. */
+static int patience(void)
+{
+	int ms = SLEEP_MS;
+
+	for (struct sr_poller *p = pollers; p; p = p->next) {
+		int most = p->before(p);
+
+		if (most >= 0 && most < ms)
+			ms = most;
+	}
+	if (timers) {
+		uint64_t now = sr_now_ns(), left = 0;
+
+		/* Rounded up: it would wake in vain just before. */
+		if (timers->at_ns > now)
+			left = (timers->at_ns - now + 999999) / 1000000;
+		if (left < (uint64_t)ms)
+			ms = (int)left;
+	}
+	return ms;
+}
+
+/*
+ * Our descriptors were closed behind our back.  Watches are lost, which is their
+ * owners' loss; tasks and timers, on which switches back to TCP rest, go on.
+ */
+static void limp(void)
+{
+	static const struct timespec tick = {
+		.tv_nsec = BROKEN_TICK_MS * 1000000,
+	};
+	static bool said;
+
+	if (!said)
+		sr_error("the service thread's epoll descriptor is gone (%m)");
+	said = true;
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &tick, NULL);
+}
+
+static void sleep_once(void)
+{
+	int ms = patience(), n;
+
+	if (ms)
+		atomic_store(&sleeping, true);	/* S, see wake() */
+	if (atomic_load(&posted))		/* L */
+		ms = 0;
+	n = epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
+	atomic_store(&sleeping, false);
+	atomic_load_explicit(&handed, memory_order_acquire);
+	if (n < 0 && errno != EINTR)
+		limp();
+	batch_at = 0;
+	batch_end = n > 0 ? n : 0;
+	for (struct sr_poller *p = pollers; p; p = p->next)
+		p->after(p);
+}
+
+static void *loop(void *arg)
+{
+	(void)arg;
+	here = true;
+	sr_inside = 1;
+	prctl(PR_SET_NAME, "sockrail", 0, 0, 0);
+	for (;;) {
+		sleep_once();
+		run_events();
+		run_timers();
+		run_tasks();
+	}
+	return NULL;
+}
+
+/* 0 or -errno. */
+static int create_thread(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, old;
+	int err;
+
+	err = pthread_attr_init(&attr);
+	if (err)
+		return -err;
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&thread, &attr, loop, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+static int open_fds(int *epoll_out, int *wake_out)
+{
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+	int ep, wk, err;
+
+	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
+	if (ep < 0)
+		return -errno;
+	wk = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (wk < 0) {
+		err = -errno;
+		goto close_epoll;
+	}
+	/* Edges: each write wakes, and nobody has to read. */
+	if (sr_real.epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev)) {
+		err = -errno;
+		goto close_wake;
+	}
+	*epoll_out = ep;
+	*wake_out = wk;
+	return 0;
+
+close_wake:
+	sr_fd_close(wk);
+close_epoll:
+	sr_fd_close(ep);
+	return err;
+}
+
+static int start_locked(void)
+{
+	int ep, wk, err;
+
+	if (atomic_load(&running))
+		return 0;
+	err = open_fds(&ep, &wk);
+	if (err)
+		return err;
+	atomic_store(&epoll_fd, ep);
+	atomic_store(&wake_fd, wk);
+	err = create_thread();
+	if (err) {
+		atomic_store(&epoll_fd, -1);
+		atomic_store(&wake_fd, -1);
+		sr_fd_close(wk);
+		sr_fd_close(ep);
+		return err;
+	}
+	atomic_store(&running, true);
+	return 0;
+}
+
+int sr_loop_start(void)
+{
+	int saved = errno, err;
+
+	if (here || atomic_load(&running))
+		return 0;
+	if (!sr_process_ours())
+		return -ECHILD;
+	sr_inside++;
+	pthread_mutex_lock(&starting);
+	err = start_locked();
+	pthread_mutex_unlock(&starting);
+	sr_inside--;
+	if (err)
+		sr_warn("no service thread: %s", sr_errno_name(err));
+	errno = saved;
+	return err;
+}
+
+struct call {
+	struct sr_task task;	/* first */
+	void (*fn)(void *arg);
+	void *arg;
+	sem_t done;
+};
+
+static void run_call(struct sr_task *t)
+{
+	struct call *call = (struct call *)t;
+
+	call->fn(call->arg);
+	sem_post(&call->done);
+}
+
+int sr_loop_call(void (*fn)(void *arg), void *arg)
+{
+	struct call call = {.task = {.fn = run_call}, .fn = fn, .arg = arg};
+	int saved = errno, state, err;
+
+	if (here) {
+		fn(arg);
+		return 0;
+	}
+	err = sr_loop_start();
+	if (err)
+		return err;
+	/* The thread may be the parent's: vfork, or a bare clone(). */
+	if (!sr_process_ours())
+		return -ECHILD;
+	sem_init(&call.done, 0, 0);
+	/* A cancelled thread would take `call` with it. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	sr_loop_post(&call.task);
+	while (sem_wait(&call.done))
+		;	/* EINTR */
+	pthread_setcancelstate(state, NULL);
+	sem_destroy(&call.done);
+	errno = saved;
+	return 0;
+}
+
+void sr_loop_forget(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	starting = fresh;
+	atomic_fetch_add(&epoch, 1);
+	atomic_store(&running, false);
+	atomic_store(&sleeping, false);
+	atomic_store(&epoll_fd, -1);
+	atomic_store(&wake_fd, -1);
+	atomic_store(&posted, NULL);
+	batch_at = batch_end = 0;
+	timers = NULL;
+	pollers = NULL;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * loop.h - the service thread: an epoll loop for everything slow or in the
+ * background.  Started when there is something to do, restarted after fork; all
+ * signals are blocked in it; its descriptors are private (fdpriv.h).
+ */
+#ifndef SR_LOOP_H
+#define SR_LOOP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+/* Starts the thread unless it runs.  0 or -errno.  Any thread. */
+int sr_loop_start(void);
+
+/* True in the service thread. */
+bool sr_loop_here(void);
+
+/* A descriptor to watch.  loop thread only, except that watch() and rearm()
+ * may be called from any thread (epoll_ctl is).  After unwatch() returns (loop
+ * thread) fn is not called again.  fn may unwatch and free w. */
+struct sr_watch {
+	int fd;
+	void (*fn)(struct sr_watch *w, uint32_t events);
+};
+int sr_loop_watch(struct sr_watch *w, uint32_t events);	/* starts the loop */
+int sr_loop_rearm(struct sr_watch *w, uint32_t events);	/* EPOLL_CTL_MOD */
+/* Any thread, fd still open: takes the registration down, as before the number
+ * is given back.  fn may be under way and may be called once more, so w must
+ * stay valid. */
+void sr_loop_release(struct sr_watch *w);
+void sr_loop_unwatch(struct sr_watch *w);	/* fd still open */
+
+/* Work handed to the loop, first in first out.  Posting one that is already
+ * queued does nothing: fn will see all that was done before the post.  Once fn
+ * has begun it may be posted again, and nobody else touches it (fn may free it).
+ * Any thread, async-signal-safe, allocates nothing; does not start the loop: it
+ * runs, or what is posted waits for sr_loop_start().  Zeroed but for fn. */
+struct sr_task {
+	void (*fn)(struct sr_task *t);
+	struct sr_task *next;
+	atomic_uint queued;	/* the loop's epoch in which it is, or 0 */
+};
+void sr_loop_post(struct sr_task *t);
+
+/* Runs fn(arg) in the loop and waits for it to return; directly if already
+ * there.  Starts the loop.  0 or -errno. */
+int sr_loop_call(void (*fn)(void *arg), void *arg);
+
+/* One-shot timers, millisecond grain; those due at once run in the order of
+ * their times.  loop thread only.  Zeroed but for fn; fn may set or free it. */
+struct sr_timer {
+	void (*fn)(struct sr_timer *t);
+	uint64_t at_ns;		/* CLOCK_MONOTONIC; 0: not set */
+	struct sr_timer *prev, *next, *child;	/* a pairing heap */
+	unsigned epoch;		/* of the loop when it was set */
+};
+void sr_timer_set(struct sr_timer *t, unsigned ms);
+void sr_timer_cancel(struct sr_timer *t);
+
+/* A poller is asked before each sleep for the longest time it allows (ms, -1:
+ * any) and called after each wake, before anything else; link_verbs uses it for
+ * its CQ lead.  before() that arms something looks at it again after that. */
+struct sr_poller {
+	int (*before)(struct sr_poller *p);
+	void (*after)(struct sr_poller *p);
+	struct sr_poller *next;
+};
+void sr_loop_poller(struct sr_poller *p);	/* loop thread only */
+
+/* In the child of fork: forget the thread and all its watches, timers, tasks,
+ * pollers and descriptors (sr_fd_forget_all() closes those).  It may be started
+ * again, and the same objects be used again. */
+void sr_loop_forget(void);
+
+uint64_t sr_now_ns(void);	/* CLOCK_MONOTONIC */
+
+#endif

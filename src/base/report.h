@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * report.h - SOCKRAIL_REPORT: one JSON object a line when a stream ends,
+ * appended in one write.  The keys are in sockrail(7).
+ */
+#ifndef SR_REPORT_H
+#define SR_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum sr_way { SR_WAY_PLAIN, SR_WAY_SHM, SR_WAY_VERBS, SR_WAYS };
+
+/* Why a stream stayed or became plain: include/reasons.def.  Words, in the
+ * order of the list; SR_REASON_NONE is null. */
+#define SR_REASON(id, word, text) SR_REASON_##id,
+enum sr_reason {
+	SR_REASON_NONE,
+#include "reasons.def"
+	SR_REASONS
+};
+#undef SR_REASON
+const char *sr_reason_word(enum sr_reason r);	/* NULL for NONE */
+enum sr_reason sr_reason_find(const char *word);
+
+struct sr_report {
+	bool connected;		/* role: connect, or accept */
+	struct sockaddr_storage local, peer;
+	char link[80];		/* "verbs:rxe0", "shm", "plain": best it had */
+	uint64_t tx[SR_WAYS], rx[SR_WAYS];
+	unsigned switches;
+	enum sr_reason reason;
+	int error;		/* errno, or 0 */
+};
+void sr_report_write(const struct sr_report *r);	/* async-signal-safe */
+
+/* "1.2.3.4:80", "[::1]:80" */
+int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a);
+
+#endif

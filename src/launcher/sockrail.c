@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sockrail.c - the command: runs a program with the library preloaded.
+ *
+ * It sets environment variables and becomes the program, nothing else.  It
+ * links none of the libraries and knows nothing of what they do.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBRARY "libsockrail-preload.so"
+
+/* The programs are not built with the sanitizer that the library may be. */
+#ifdef SANITIZER_RUNTIME
+#define ALSO ":" SANITIZER_RUNTIME
+#else
+#define ALSO ""
+#endif
+
+/* Exit statuses, as env(1) has them. */
+enum { EXIT_SELF = 125, EXIT_NOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+
+static const struct {
+	const char *name; /* without SOCKRAIL_ */
+	const char *text;
+} knobs[] = {
+#define SR_KNOB(name, kind, field, def, text) {#name, text},
+#include "knobs.def"
+#undef SR_KNOB
+};
+
+static void usage(FILE *to)
+{
+	fputs("Usage: sockrail [-s KNOB=VALUE]... COMMAND [ARGUMENT]...\n"
+	      "Runs COMMAND; its TCP streams go over RDMA or shared memory "
+	      "where they can.\n\n"
+	      "  -s, --set KNOB=VALUE  set a knob; see sockrail(7)\n"
+	      "  -h, --help            print this\n"
+	      "  -V, --version         print the version\n\n"
+	      "Knobs, also settable as SOCKRAIL_KNOB in the environment:\n",
+	      to);
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+		fprintf(to, "  %-14s %s\n", knobs[i].name, knobs[i].text);
+}
+
+/* knob=value, in either case, into the environment.  A name that the library
+ * would not know is more likely a slip than a wish. */
+static bool set_knob(const char *arg)
+{
+	const char *eq = strchr(arg, '=');
+	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
+	char name[64];
+
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
+		if (strncasecmp(knobs[i].name, arg, len) ||
+		    knobs[i].name[len])
+			continue;
+		if (!eq) {
+			fprintf(stderr, "sockrail: -s %s: no value\n", arg);
+			return false;
+		}
+		snprintf(name, sizeof(name), "SOCKRAIL_%s", knobs[i].name);
+		return !setenv(name, eq + 1, 1);
+	}
+	fprintf(stderr, "sockrail: -s %s: no such knob\n", arg);
+	return false;
+}
+
+/* The library of the build tree when this is the command of a build tree, else
+ * the installed one. */
+static const char *find_library(char buf[PATH_MAX])
+{
+	static const char beside[] = ".libs/" LIBRARY;
+	const char *given = getenv("SOCKRAIL_PRELOAD_LIBRARY");
+	ssize_t n;
+
+	if (given && *given)
+		return given;
+	n = readlink("/proc/self/exe", buf, PATH_MAX - sizeof(beside));
+	while (n > 0 && buf[n - 1] != '/')
+		n--;
+	if (n > 0) {
+		strcpy(buf + n, beside);
+		if (access(buf, F_OK) == 0)
+			return buf;
+	}
+	return PRELOAD_DIR "/" LIBRARY;
+}
+
+/* Is path one of the libraries in list?  (A sockrail run by a sockrail.) */
+static bool listed(const char *list, const char *path)
+{
+	size_t len = strlen(path);
+
+	while (*list) {
+		size_t n = strcspn(list, ": ");
+
+		if (n == len && !memcmp(list, path, n))
+			return true;
+		list += n + (list[n] != '\0');
+	}
+	return false;
+}
+
+static bool preload(const char *library)
+{
+	const char *old = getenv("LD_PRELOAD");
+	char *value;
+	bool ok;
+
+	if (!old)
+		old = "";
+	if (listed(old, library))
+		return true;
+	if (*ALSO)
+		setenv("ASAN_OPTIONS",
+		       "verify_asan_link_order=0:detect_leaks=0", 0);
+	if (asprintf(&value, "%s" ALSO "%s%s", library, *old ? ":" : "", old) <
+	    0)
+		return false;
+	ok = !setenv("LD_PRELOAD", value, 1);
+	free(value);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"set", required_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0},
+	};
+	char buf[PATH_MAX];
+	const char *library;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "+s:hV", options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			if (!set_knob(optarg))
+				return EXIT_SELF;
+			break;
+		case 'h':
+			usage(stdout);
+			return 0;
+		case 'V':
+			puts(PACKAGE_STRING);
+			return 0;
+		default:
+			fputs("Try 'sockrail --help'.\n", stderr);
+			return EXIT_SELF;
+		}
+	}
+	if (optind == argc) {
+		usage(stderr);
+		return EXIT_SELF;
+	}
+
+	library = find_library(buf);
+	if (access(library, R_OK)) {
+		fprintf(stderr, "sockrail: %s: %s\n", library, strerror(errno));
+		return EXIT_SELF;
+	}
+	if (strpbrk(library, ": ")) {
+		fprintf(stderr, "sockrail: %s: LD_PRELOAD allows no space and "
+				"no colon in a path\n", library);
+		return EXIT_SELF;
+	}
+	if (!preload(library)) {
+		perror("sockrail");
+		return EXIT_SELF;
+	}
+	execvp(argv[optind], argv + optind);
+	c = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
+	fprintf(stderr, "sockrail: %s: %s\n", argv[optind], strerror(errno));
+	return c;
+}

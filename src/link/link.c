@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link.c - what the kinds of link have in common: references, events, the
+ * check of incoming messages, the process-wide memory account.  Knows no kind
+ * and no stream.  No locks.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/conf.h"
+#include "base/loop.h"
+
+void (*sr_link_request)(struct sr_request *req);
+void (*sr_link_gone)(struct sr_request *req);
+
+/* ---- references ---- */
+
+static _Atomic(struct sr_link *) unreferenced;
+
+static void free_unreferenced(struct sr_task *task)
+{
+	struct sr_link *link, *next;
+
+	(void)task;
+	link = atomic_exchange(&unreferenced, NULL);
+	for (; link; link = next) {
+		next = link->next_free;
+		link->ops->free(link);
+	}
+}
+
+static struct sr_task free_task = { .fn = free_unreferenced };
+
+struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
+			    enum sr_role role, uint32_t link_no, void *owner,
+			    void (*notify)(struct sr_link *, unsigned))
+{
+	struct sr_link *link;
+
+	sr_inside++;
+	link = calloc(1, size);
+	sr_inside--;
+	if (!link)
+		return NULL;
+	link->ops = ops;
+	atomic_init(&link->refs, 1);
+	link->role = role;
+	link->link_no = link_no;
+	link->device = "";
+	link->owner = owner;
+	link->notify = notify;
+	return link;
+}
+
+struct sr_link *sr_link_get(struct sr_link *link)
+{
+	atomic_fetch_add_explicit(&link->refs, 1, memory_order_relaxed);
+	return link;
+}
+
+void sr_link_put(struct sr_link *link)
+{
+	struct sr_link *head;
+
+	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	head = atomic_load(&unreferenced);
+	do {
+		link->next_free = head;
+	} while (!atomic_compare_exchange_weak(&unreferenced, &head, link));
+	sr_loop_post(&free_task);
+}
+
+/* ---- events ---- */
+
+bool sr_link_raise(struct sr_link *link, unsigned bits)
+{
+	unsigned before = atomic_fetch_or_explicit(&link->events, bits,
+						   memory_order_acq_rel);
+
+	return (before & bits) != bits;
+}
+
+static bool said(struct sr_link *link, enum sr_msg_type type)
+{
+	return atomic_load_explicit(&link->said, memory_order_acquire) &
+	       (1u << type);
+}
+
+int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
+{
+	unsigned bit = 1u << msg->type;
+
+	if (sr_link_events(link) & SR_LINK_DEAD)
+		return -EPIPE;
+	if (msg->type == SR_MSG_PROBE)
+		return 0;
+	if (msg->type == SR_MSG_SWITCH && !said(link, SR_MSG_SWITCH)) {
+		atomic_store(&link->tx_w, msg->sw.n);
+		atomic_store(&link->tx_acked, msg->sw.n);
+	}
+	if (atomic_fetch_or(&link->said, bit) & bit)
+		return -EINVAL;
+	return 0;
+}
+
+/* The bit a message sets, and those that must have come before it. */
+static const struct {
+	unsigned bit, after;
+} order[] = {
+	[SR_MSG_HELLO] = { SR_LINK_HELLO, 0 },
+	[SR_MSG_PROOF] = { SR_LINK_PROOF, SR_LINK_HELLO },
+	[SR_MSG_SWITCH] = { SR_LINK_SWITCH, SR_LINK_HELLO },
+	[SR_MSG_ACKSW] = { SR_LINK_ACKSW, SR_LINK_HELLO },
+	[SR_MSG_END] = { SR_LINK_END, SR_LINK_SWITCH },
+	[SR_MSG_ACKEND] = { SR_LINK_ACKEND, SR_LINK_ACKSW },
+	[SR_MSG_BACK] = { SR_LINK_BACK, SR_LINK_HELLO },
+};
+
+static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
+{
+	switch (msg->type) {
+	case SR_MSG_HELLO:
+		return msg->hello.role != link->role &&
+		       msg->hello.link_no == link->link_no;
+	case SR_MSG_PROOF:
+		return link->role == SR_ROLE_ANSWERER;
+	case SR_MSG_SWITCH:
+		return msg->sw.link_no == link->link_no;
+	case SR_MSG_ACKSW:
+		return said(link, SR_MSG_SWITCH);
+	case SR_MSG_ACKEND:
+		return said(link, SR_MSG_END);
+	case SR_MSG_END:
+		return msg->end >= atomic_load(&link->rx_h);
+	default:
+		return true;
+	}
+}
+
+int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
+{
+	unsigned have = sr_link_events(link);
+	unsigned bit;
+
+	if (msg->type >= sizeof(order) / sizeof(order[0]) ||
+	    !order[msg->type].bit)
+		return -EPROTO;
+	bit = order[msg->type].bit;
+	if ((have & bit) || (have & order[msg->type].after) !=
+				    order[msg->type].after)
+		return -EPROTO;
+	if (!fields_fit(link, msg))
+		return -EPROTO;
+
+	switch (msg->type) {
+	case SR_MSG_HELLO:
+		link->peer_hello = msg->hello;
+		break;
+	case SR_MSG_PROOF:
+		__builtin_memcpy(link->peer_proof, msg->digest, SR_DIGEST_LEN);
+		break;
+	case SR_MSG_SWITCH:
+		link->peer_switch = msg->sw;
+		atomic_store(&link->rx_h, msg->sw.n);
+		atomic_store(&link->rx_taken, msg->sw.n);
+		break;
+	case SR_MSG_END:
+		link->peer_end = msg->end;
+		break;
+	default:
+		break;
+	}
+	sr_link_raise(link, bit);
+	return 0;
+}
+
+/* ---- memory ---- */
+
+static _Atomic size_t memory_used;
+
+bool sr_memory_take(size_t bytes)
+{
+	size_t used = atomic_load(&memory_used);
+
+	do {
+		if (bytes > sr_conf.memory || used > sr_conf.memory - bytes)
+			return false;
+	} while (!atomic_compare_exchange_weak(&memory_used, &used,
+					       used + bytes));
+	return true;
+}
+
+void sr_memory_give(size_t bytes)
+{
+	atomic_fetch_sub(&memory_used, bytes);
+}
+
+size_t sr_memory_used(void)
+{
+	return atomic_load(&memory_used);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link.h - a link: what carries a stream beside its anchor.  Two rings (one per
+ * direction), credit, and small messages; how bytes get there is the kind's
+ * affair (link_shm.c, link_verbs*.c).  The engine knows only this page.
+ *
+ * Offsets are the direction's program bytes, absolute; byte k of a direction
+ * is at ring[k & (size - 1)].
+ *
+ * A link goes through  made -> UP -> (data, messages) -> DEAD -> freed.  Both
+ * directions live and die together; a dead link never comes back, but its
+ * memory (received bytes, retained bytes) stays readable until it is freed.
+ *
+ * Threads.  "loop": only in the service thread (loop.h).  "tx": the caller
+ * holds the stream's tx lock.  "rx": the rx lock.  "any": no lock needed.
+ * The kind calls notify() from whatever thread moved the link forward (also
+ * from inside poll(), tx_commit(), rx_free(), ctl()), so notify() takes no
+ * stream lock.  It is never called with a lock of the kind held that tx_, rx_
+ * or ctl() need.
+ */
+#ifndef SR_LINK_H
+#define SR_LINK_H
+
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "pure/wire.h"
+
+/* What arrived.  Each happens at most once in a link's life: a second one is a
+ * lie and kills the link.  The fields beside are written before the bit. */
+enum {
+	SR_LINK_UP = 1 << 0,	/* messages may be sent */
+	SR_LINK_HELLO = 1 << 1,	/* peer_hello */
+	SR_LINK_PROOF = 1 << 2,	/* peer_proof */
+	SR_LINK_SWITCH = 1 << 3,	/* peer_switch; rx_h, rx_taken are set to N */
+	SR_LINK_ACKSW = 1 << 4,
+	SR_LINK_END = 1 << 5,	/* peer_end */
+	SR_LINK_ACKEND = 1 << 6,
+	SR_LINK_BACK = 1 << 7,	/* peer asks us to switch our direction back */
+	SR_LINK_DEAD = 1 << 8,	/* error or drop; why in `reason` */
+};
+
+/* Why notify() is called. */
+enum {
+	SR_NOTIFY_RX = 1 << 0,	/* rx_h grew, or END */
+	SR_NOTIFY_TX = 1 << 1,	/* room to write, or tx_acked grew */
+	SR_NOTIFY_CTL = 1 << 2,	/* a bit in events was set */
+	SR_NOTIFY_WORK = 1 << 3, /* work() wants to be called in the loop */
+};
+
+struct sr_ask;
+struct sr_request;
+
+struct sr_link {
+	const struct sr_link_ops *ops;
+	atomic_int refs;
+	enum sr_role role;
+	uint32_t link_no;
+	const char *device;	/* "rxe0", or "" */
+	void (*notify)(struct sr_link *link, unsigned what);
+	void *owner;		/* the stream; the link's reference to it */
+	struct sr_link *next_free; /* link.c: to be freed in the loop */
+
+	atomic_uint events;	/* SR_LINK_ bits, only ever set */
+	atomic_uint said;	/* 1 << sr_msg_type: what ctl() has sent */
+	const char *reason;	/* a word of reasons.def once DEAD, or NULL */
+	struct sr_hello peer_hello;
+	uint8_t peer_proof[SR_DIGEST_LEN];
+	struct sr_switch peer_switch;
+	uint64_t peer_end;
+
+	_Atomic uint64_t rx_h;	/* received so far, with the ring's */
+	_Atomic uint64_t rx_taken; /* taken by our program (rx_free) */
+	_Atomic uint64_t tx_w;	/* given to the link (tx_commit) */
+	_Atomic uint64_t tx_acked; /* taken by the peer's program, as it says;
+				 * the kind checks tx_acked <= it <= tx_w */
+};
+
+struct sr_link_ops {
+	const char *name;	/* "shm", "verbs" */
+
+	/*
+	 * Fills our hello's ring and slots.  loop.
+	 */
+	void (*hello)(struct sr_link *link, struct sr_hello *hello);
+
+	/*
+	 * The link's identity, the same at both ends and unlike any other
+	 * link's (QPNs and GIDs; peer credentials and the memfd's inode), to be
+	 * bound into the digest.  Returns its length, at most 64.  loop, UP.
+	 */
+	size_t (*identity)(struct sr_link *link, uint8_t id[64]);
+
+	/*
+	 * Sends one of HELLO, PROOF, SWITCH, ACKSW, END, ACKEND, BACK, PROBE.
+	 * In order with data committed before.  Never blocks and never lacks
+	 * credit: room for them is reserved, as each goes once (PROBE: dropped
+	 * if one is unanswered).  msg->ack and ->slots are filled in here.
+	 * SWITCH{N} also sets tx_w = tx_acked = N.  0 or -EPIPE (DEAD).  any.
+	 */
+	int (*ctl)(struct sr_link *link, struct sr_msg *msg);
+
+	/*
+	 * Free space for bytes from tx_w on, at most two pieces; returns their
+	 * sum, 0 if there is no credit or no decent gap yet.  tx.
+	 */
+	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
+
+	/* n bytes are there and go out; more: others follow at once, small
+	 * ones may be held back (commit of 0 without more sends them).  tx. */
+	void (*tx_commit)(struct sr_link *link, size_t n, bool more);
+
+	/* The bytes [from, tx_w), from >= tx_acked: what a switch back sends
+	 * again.  Also when DEAD.  Returns their number.  tx. */
+	size_t (*tx_retained)(struct sr_link *link, uint64_t from,
+			      struct iovec v[2]);
+
+	/* Received bytes from rx_taken on.  Also when DEAD.  Returns their
+	 * number, at most rx_h - rx_taken.  rx. */
+	size_t (*rx_data)(struct sr_link *link, struct iovec v[2]);
+
+	/* The program took n bytes: rx_taken grows, credit goes back in
+	 * batches.  rx. */
+	void (*rx_free)(struct sr_link *link, size_t n);
+
+	/* Looks for arrivals and completions; never sleeps.  any. */
+	void (*poll)(struct sr_link *link);
+
+	/*
+	 * Before sleeping: want is SR_NOTIFY_RX and/or _TX.  From now on what
+	 * is wanted makes the returned fd readable, or calls notify() if there
+	 * is no fd to watch (-1).  The caller looks again before it sleeps, and
+	 * calls awake() after, whether it slept or not.  any; several threads
+	 * may be between arm and awake on one link.
+	 */
+	int (*arm)(struct sr_link *link, unsigned want);
+
+	/* slept: the fd was readable.  Drains it, looks for arrivals.  any. */
+	void (*awake)(struct sr_link *link, unsigned want, bool slept);
+
+	/* Maintenance asked for with SR_NOTIFY_WORK (ring growth).  loop. */
+	void (*work)(struct sr_link *link);
+
+	/*
+	 * Gives the link up, both directions: nothing more is sent or taken
+	 * from it, the peer will find out; DEAD is set.  Idempotent.  any.
+	 */
+	void (*drop)(struct sr_link *link, const char *reason);
+
+	/* The last reference is gone: frees everything.  loop. */
+	void (*free)(struct sr_link *link);
+
+	/* Pinned or shared memory in bytes, and descriptors, that it holds. */
+	void (*usage)(struct sr_link *link, size_t *bytes, int *fds);
+
+	/* ---- rendezvous, all in the loop ---- */
+
+	/* Can this kind work on this host at all?  NULL, or a reason word
+	 * ("no-device", "no-library", "off").  Cheap; nothing is loaded. */
+	const char *(*usable)(void);
+
+	/*
+	 * Asks the accepting side of the connection for a link.  done() is
+	 * called once, later, unless cancelled: with a link that is UP, or
+	 * NULL and a reason.  The peer of the rendezvous must be the TCP
+	 * peer's own address or this host.
+	 */
+	int (*ask)(struct sr_ask *ask);
+	void (*cancel)(struct sr_ask *ask);
+
+	/* Answers requests for connections accepted on this local address
+	 * (0.0.0.0 or :: for any).  *out is for unlisten.  Or -errno. */
+	int (*listen)(const struct sockaddr *addr, void **out);
+	void (*unlisten)(void *listener);
+
+	/* Answers a request: a new link, not yet UP; or NULL: it could not be
+	 * made, and the asker has been refused.  refuse: reason goes to the
+	 * peer's log. */
+	struct sr_link *(*accept)(struct sr_request *req, void *owner,
+				  void (*notify)(struct sr_link *, unsigned));
+	void (*refuse)(struct sr_request *req, const char *reason);
+};
+
+struct sr_ask {
+	const struct sr_link_ops *ops;
+	struct sr_name name;
+	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
+	void *owner;			/* for the link */
+	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
+	void (*done)(struct sr_ask *ask, struct sr_link *link,
+		     const char *reason);
+	void *kind;			/* the kind's own */
+};
+
+/* A request from an asker, in the kind's memory until accept or refuse. */
+struct sr_request {
+	const struct sr_link_ops *ops;
+	struct sr_name name;
+	void *user;			/* the stream floor's own */
+};
+
+/* Set once by the stream floor: what to do with requests.  loop.  gone(): the
+ * asker left before it was answered; the request is freed after. */
+extern void (*sr_link_request)(struct sr_request *req);
+extern void (*sr_link_gone)(struct sr_request *req);
+
+extern const struct sr_link_ops sr_link_shm, sr_link_verbs;
+
+struct sr_link *sr_link_get(struct sr_link *link);
+void sr_link_put(struct sr_link *link);	/* any; freed in the loop */
+
+static inline unsigned sr_link_events(struct sr_link *link)
+{
+	return atomic_load_explicit(&link->events, memory_order_acquire);
+}
+
+/* Sets bits; true if one was not set before.  For the kinds. */
+bool sr_link_raise(struct sr_link *link, unsigned bits);
+
+/* The kinds' common work on a decoded message that is not theirs alone
+ * (HELLO, PROOF, SWITCH, ACKSW, END, ACKEND, BACK): fills fields, raises the
+ * bit.  0, or -EPROTO: sent twice or out of order (drop the link). */
+int sr_link_take(struct sr_link *link, const struct sr_msg *msg);
+
+/* For ctl(): may this message be sent now?  Notes it in `said`; for SWITCH
+ * sets tx_w = tx_acked = N.  0; -EPIPE: DEAD; -EINVAL: twice (a bug above). */
+int sr_link_say(struct sr_link *link, const struct sr_msg *msg);
+
+/* A fresh link with one reference, memory from calloc(size), size being that
+ * of the kind's struct, whose first member is the link.  NULL: no memory. */
+struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
+			    enum sr_role role, uint32_t link_no, void *owner,
+			    void (*notify)(struct sr_link *, unsigned));
+
+/* ---- process-wide memory limit (SOCKRAIL_MEMORY) ---- */
+bool sr_memory_take(size_t bytes);	/* any */
+void sr_memory_give(size_t bytes);	/* any */
+size_t sr_memory_used(void);
+
+#endif

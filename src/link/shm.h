@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shm.h - the inside of a shared memory link, for src/link/shm*.c only.
+ *
+ * One sealed memfd holds a page for each end and a ring for each direction:
+ *
+ *     page of the asker | page of the answerer | ring to the answerer
+ *                                              | ring to the asker
+ *
+ * An end writes only its own page and the ring it sends by (exception: the
+ * ringer of a bell clears the sleeper's flag).  The other end can scribble over
+ * all of it at any moment, so nothing is read back from there that we could
+ * know ourselves, and what is the peer's to say is loaded once, checked, used.
+ *
+ * Locks, in this order: arm_lock, look_lock, ctl_lock.  None is held when
+ * notify() is called.
+ */
+#ifndef SR_SHM_H
+#define SR_SHM_H
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/un.h>
+
+#include "base/loop.h"
+#include "link/link.h"
+
+#define SR_SHM_GENS 16		/* ring generations announced and not retired */
+#define SR_SHM_AREAS 12		/* sizes a ring may have */
+#define SR_SHM_SLOTS 16		/* by enum sr_msg_type */
+#define SR_SHM_RING_MAX (1u << 30)
+
+struct sr_shm_slot {
+	_Atomic uint32_t len;
+	uint8_t msg[SR_MSG_MAX];
+};
+
+/* A ring takes a new size at an offset: byte k >= start is in `area`. */
+struct sr_shm_gen {
+	_Atomic uint64_t start;
+	_Atomic uint32_t area;
+};
+
+/* An end's page.  The first line is all that the other end polls. */
+struct sr_shm_page {
+	_Atomic uint64_t tx_w;		/* bytes put into its ring */
+	_Atomic uint64_t rx_taken;	/* credit: taken by its program */
+	_Atomic uint32_t ctl;		/* 1 << type: slot is filled */
+	_Atomic uint32_t dropped;	/* it has given the link up */
+	_Atomic uint32_t gens;		/* generations announced so far */
+	_Alignas(64) _Atomic uint32_t asleep; /* SR_NOTIFY_ bits; see arm() */
+	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
+	struct sr_shm_slot slot[SR_SHM_SLOTS];
+};
+static_assert(sizeof(struct sr_shm_page) <= 4096, "one page");
+
+/* Where the parts of the memfd are; both ends compute it alike. */
+struct sr_shm_plan {
+	unsigned areas;
+	size_t first;			/* of area 0; each next one is x4 */
+	size_t size[SR_SHM_AREAS];	/* bytes, powers of two */
+	size_t at[SR_SHM_AREAS];	/* within the ring's memory */
+	size_t page, ring, total;	/* bytes: one end's page, one ring, all */
+};
+
+/* One direction's ring as one end knows it: the truth is here. */
+struct sr_shm_ring {
+	uint8_t *mem;
+	_Atomic uint32_t gens;		/* used so far; the last is current */
+	struct sr_shm_gen gen[SR_SHM_GENS]; /* by number, modulo */
+};
+
+struct sr_shm {
+	struct sr_link link;	/* first: sr_link_new() */
+	struct sr_shm_plan plan;
+	uint8_t *map;
+	struct sr_shm_page *own, *peer;
+	int bell, peer_bell;	/* eventfds: wake our sleepers, and the peer's */
+	struct sr_watch line;	/* the rendezvous connection: wakes the loops */
+	bool line_watched;	/* loop */
+	struct sr_task up;	/* answerer: raises UP after accept() */
+
+	uint64_t dev, ino;	/* of the memfd */
+	uint32_t uid[2];	/* asker, answerer */
+
+	atomic_bool dead;
+	_Atomic size_t taken_memory;
+
+	/* tx */
+	struct sr_shm_ring tx;
+	atomic_int hold;	/* who may use the space past tx_w; shm_ring.c */
+	atomic_bool dirty;	/* the ring has held bytes since it was emptied */
+	uint64_t swept_w;	/* loop: tx_w at the last sweep */
+
+	/* rx */
+	struct sr_shm_ring rx;
+	pthread_mutex_t look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
+	_Atomic uint32_t ctl_seen;
+
+	pthread_mutex_t ctl_lock; /* own->ctl, own->slot */
+	pthread_mutex_t arm_lock;
+	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
+
+	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
+};
+
+/* shm.c */
+struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
+			  void (*notify)(struct sr_link *, unsigned));
+int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan);
+int sr_shm_start(struct sr_shm *l, int line); /* owns line; UP is the caller's */
+void sr_shm_look(struct sr_shm *l);
+void sr_shm_drop(struct sr_link *link, const char *reason);
+void sr_shm_free(struct sr_link *link);
+
+/* shm_ring.c */
+int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);
+size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
+void sr_shm_room_end(struct sr_shm *l);
+size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
+		   uint64_t from, uint64_t to, struct iovec v[2]);
+bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
+const char *sr_shm_absorb(struct sr_shm *l, bool *grew); /* look_lock */
+const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
+void sr_shm_linger(struct sr_shm *l, bool linked); /* loop: on the sweep's list */
+void sr_shm_dirty(struct sr_shm *l);
+void sr_shm_ring_forget(void);
+
+/* shm_rendezvous.c */
+#define SR_SHM_PROCESSES 8	/* that accept on one address and can be found */
+#define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+struct sr_shm_offer {		/* the asker's packet */
+	uint8_t version;
+	uint8_t first, max;	/* log2 of ring sizes */
+	uint8_t zero;
+	uint8_t name[SR_NAME_LEN];
+};
+static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
+
+enum {				/* the descriptors with it */
+	SR_SHM_FD_MEM,
+	SR_SHM_FD_ASKER,
+	SR_SHM_FD_ANSWERER,
+	SR_SHM_FDS
+};
+
+void sr_shm_close_fds(int fd[SR_SHM_FDS]);
+int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
+		bool as_v6);
+socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word,
+			   unsigned i);
+int sr_shm_unix_socket(void);
+bool sr_shm_peer_uid(int fd, uint32_t *uid);
+bool sr_shm_may_share(uint32_t uid);
+
+int sr_shm_listen(const struct sockaddr *addr, void **out);
+void sr_shm_unlisten(void *listener);
+struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
+			      void (*notify)(struct sr_link *, unsigned));
+void sr_shm_refuse(struct sr_request *req, const char *reason);
+
+/* In the child of fork: forgets every listener, request and link.  Mappings
+ * stay, their links are the parent's. */
+void sr_shm_forget(void);
+
+/* shm_ask.c */
+int sr_shm_ask(struct sr_ask *ask);
+void sr_shm_cancel(struct sr_ask *ask);
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shm_ask.c - the asking side of shm_rendezvous.c: goes through the names that
+ * the accepting process may have, offers a link, waits for the answer.  All in
+ * the loop, no locks.
+ */
+#include "base/real.h"
+
+#include "link/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "base/report.h"
+
+#define ANSWER_MS 2000
+#define BUSY_MS 10		/* their backlog is full: again after this */
+
+struct asking {
+	struct sr_ask *ask;
+	struct sr_timer timer;	/* first the start, then the deadline */
+	struct sr_watch watch;	/* fd -1: no connection */
+	struct sr_shm *link;	/* offered */
+	unsigned attempt;	/* the next name: word * SR_SHM_PROCESSES + number */
+	uint64_t deadline_ns;
+	const char *reason;	/* the best one so far */
+};
+
+#define WORDS 3			/* exact, any IPv4, any IPv6 */
+
+static void hang_up(struct asking *a)
+{
+	if (a->watch.fd >= 0) {
+		sr_loop_unwatch(&a->watch);
+		sr_fd_close(a->watch.fd);
+		a->watch.fd = -1;
+	}
+	if (a->link)
+		sr_link_put(&a->link->link);
+	a->link = NULL;
+}
+
+static void finish(struct asking *a, const char *reason)
+{
+	struct sr_ask *ask = a->ask;
+	struct sr_shm *l = NULL;
+
+	if (!reason) {
+		sr_loop_unwatch(&a->watch);
+		if (sr_shm_start(a->link, a->watch.fd)) {
+			reason = "memory";
+		} else {
+			l = a->link;
+			a->link = NULL;
+		}
+		a->watch.fd = -1;
+	}
+	hang_up(a);
+	sr_timer_cancel(&a->timer);
+	ask->kind = NULL;
+	free(a);
+	if (!l) {
+		ask->done(ask, NULL, reason);
+		return;
+	}
+	sr_link_raise(&l->link, SR_LINK_UP);
+	ask->done(ask, &l->link, NULL);
+	sr_shm_look(l); /* what came before we were up */
+}
+
+static int make_fds(int fd[SR_SHM_FDS], const struct sr_shm_plan *plan)
+{
+	int i;
+
+	fd[SR_SHM_FD_MEM] = sr_fd_own(
+		sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	for (i = SR_SHM_FD_ASKER; i < SR_SHM_FDS; i++)
+		fd[i] = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	for (i = 0; i < SR_SHM_FDS; i++)
+		if (fd[i] < 0)
+			return -EMFILE;
+	if (ftruncate(fd[SR_SHM_FD_MEM], (off_t)plan->total) ||
+	    sr_real.fcntl(fd[SR_SHM_FD_MEM], F_ADD_SEALS, SR_SHM_SEALS))
+		return -errno;
+	return 0;
+}
+
+static int note_inode(struct sr_shm *l, int memfd)
+{
+	struct stat st;
+
+	if (fstat(memfd, &st))
+		return -errno;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	return 0;
+}
+
+static int send_offer(int sock, const struct sr_ask *ask,
+		      const struct sr_shm_plan *plan, const int fd[SR_SHM_FDS])
+{
+	struct sr_shm_offer offer = {
+		.version = SR_WIRE_VERSION,
+		.first = (uint8_t)__builtin_ctzll(plan->size[0]),
+		.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]),
+	};
+	struct iovec v = { &offer, sizeof(offer) };
+	union {
+		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	sr_name_encode(&ask->name, offer.name);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(SR_SHM_FDS * sizeof(int));
+	memcpy(CMSG_DATA(c), fd, SR_SHM_FDS * sizeof(int));
+	if (sr_real.sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
+		return -errno;
+	return 0;
+}
+
+/* A fresh link over a fresh memfd, offered on sock.  NULL, or a reason. */
+static const char *offer_link(struct asking *a, int sock, uint32_t uid)
+{
+	int fd[SR_SHM_FDS] = { -1, -1, -1 };
+	struct sr_shm_plan plan;
+	const char *reason = "memory";
+	struct sr_shm *l;
+
+	if (sr_shm_plan(&plan, sr_conf.ring_first, sr_conf.ring_max))
+		return "off";
+	l = sr_shm_new(SR_ROLE_ASKER, a->ask->name.link_no, a->ask->owner,
+		       a->ask->notify);
+	if (!l)
+		return "memory";
+	l->uid[0] = geteuid();
+	l->uid[1] = uid;
+	if (make_fds(fd, &plan) || note_inode(l, fd[SR_SHM_FD_MEM]) ||
+	    sr_shm_map(l, fd[SR_SHM_FD_MEM], &plan))
+		goto fail;
+	l->bell = fd[SR_SHM_FD_ASKER];
+	l->peer_bell = fd[SR_SHM_FD_ANSWERER];
+	reason = "refused";
+	if (send_offer(sock, a->ask, &plan, fd)) {
+		fd[SR_SHM_FD_ASKER] = fd[SR_SHM_FD_ANSWERER] = -1;
+		goto fail;
+	}
+	sr_fd_close(fd[SR_SHM_FD_MEM]);
+	a->link = l;
+	return NULL;
+fail:
+	sr_shm_close_fds(fd);
+	sr_link_put(&l->link);
+	return reason;
+}
+
+static void next_name(struct asking *a);
+
+static void answered(struct sr_watch *w, uint32_t events)
+{
+	struct asking *a = (struct asking *)((char *)w -
+					     offsetof(struct asking, watch));
+	char word[32] = "";
+	ssize_t n;
+
+	(void)events;
+	n = sr_real.recv(w->fd, word, sizeof(word) - 1, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n > 0 && !strcmp(word, "ok")) {
+		finish(a, NULL);
+		return;
+	}
+	a->reason = n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL;
+	if (!a->reason)
+		a->reason = "refused";
+	hang_up(a);
+	if (strcmp(a->reason, "no-match")) {
+		finish(a, a->reason);
+		return;
+	}
+	next_name(a);
+}
+
+/* True: try the next name. */
+static bool connected(struct asking *a, int sock)
+{
+	const char *reason;
+	uint32_t uid;
+
+	if (!sr_shm_peer_uid(sock, &uid) || !sr_shm_may_share(uid)) {
+		sr_fd_close(sock);
+		a->reason = "user";
+		return true;
+	}
+	reason = offer_link(a, sock, uid);
+	if (!reason) {
+		a->watch = (struct sr_watch){ .fd = sock, .fn = answered };
+		if (!sr_loop_watch(&a->watch, EPOLLIN))
+			return false;
+		a->watch.fd = -1;
+		hang_up(a);
+		reason = "memory";
+	}
+	sr_fd_close(sock);
+	a->reason = reason;
+	return true;
+}
+
+static void wait_ms(struct asking *a, unsigned ms)
+{
+	uint64_t now = sr_now_ns();
+	uint64_t left = a->deadline_ns > now ? a->deadline_ns - now : 0;
+
+	if (!ms || left / 1000000 < ms)
+		ms = (unsigned)(left / 1000000) + 1;
+	sr_timer_set(&a->timer, ms);
+}
+
+/* Goes on from a->attempt to a process that answers, or to the end. */
+static void next_name(struct asking *a)
+{
+	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
+	struct sockaddr_un un;
+	char word[100];
+	socklen_t len;
+	int sock = -1;
+
+	for (; a->attempt < WORDS * SR_SHM_PROCESSES; a->attempt++) {
+		unsigned kind = a->attempt / SR_SHM_PROCESSES;
+
+		if (sr_shm_word(word, sizeof(word), dst, kind > 0, kind > 1) <
+		    0)
+			break;
+		if (sock < 0)
+			sock = sr_shm_unix_socket();
+		if (sock < 0) {
+			a->reason = "memory";
+			break;
+		}
+		len = sr_shm_unix_name(&un, word, a->attempt % SR_SHM_PROCESSES);
+		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
+			if (errno != EAGAIN)
+				continue;
+			sr_fd_close(sock);
+			wait_ms(a, BUSY_MS);
+			return;
+		}
+		if (!connected(a, sock)) {
+			a->attempt++;
+			wait_ms(a, 0);
+			return;
+		}
+		sock = -1;
+	}
+	if (sock >= 0)
+		sr_fd_close(sock);
+	finish(a, a->reason);
+}
+
+/* Is the accepting address one of this host's (in this network namespace)? */
+static bool here(const struct sr_ask *ask)
+{
+	struct sockaddr_storage a = ask->dst;
+	bool v4 = a.ss_family == AF_INET;
+	int sock, err;
+
+	if (v4)
+		((struct sockaddr_in *)&a)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)&a)->sin6_port = 0;
+	sock = sr_fd_own(sr_real.socket(a.ss_family,
+					SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	if (sock < 0)
+		return true; /* asking is the other way to find out */
+	err = bind(sock, (struct sockaddr *)&a,
+			   v4 ? sizeof(struct sockaddr_in)
+			      : sizeof(struct sockaddr_in6));
+	sr_fd_close(sock);
+	return !err;
+}
+
+static void due(struct sr_timer *t)
+{
+	struct asking *a = (struct asking *)((char *)t -
+					     offsetof(struct asking, timer));
+	bool first = !a->deadline_ns;
+
+	if (first) {
+		a->deadline_ns = sr_now_ns() + ANSWER_MS * UINT64_C(1000000);
+		if (!here(a->ask)) {
+			finish(a, "no-listener");
+			return;
+		}
+	} else if (sr_now_ns() >= a->deadline_ns) {
+		finish(a, "timeout");
+		return;
+	} else if (a->watch.fd >= 0) {
+		wait_ms(a, 0);
+		return;
+	}
+	next_name(a);
+}
+
+int sr_shm_ask(struct sr_ask *ask)
+{
+	struct asking *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->ask = ask;
+	a->watch.fd = -1;
+	a->reason = "no-listener";
+	a->timer.fn = due;
+	ask->kind = a;
+	sr_timer_set(&a->timer, 0); /* done() is never called from here */
+	return 0;
+}
+
+void sr_shm_cancel(struct sr_ask *ask)
+{
+	struct asking *a = ask->kind;
+
+	if (!a)
+		return;
+	hang_up(a);
+	sr_timer_cancel(&a->timer);
+	ask->kind = NULL;
+	free(a);
+}

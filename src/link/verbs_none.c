@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_none.c - in the place of the verbs link where it was not built
+ * (configure --without-verbs, or no headers): never usable, so nothing else of it
+ * is called.
+ */
+#include "link/link.h"
+
+#ifndef HAVE_VERBS
+static const char *usable(void)
+{
+	return "no-library";
+}
+
+const struct sr_link_ops sr_link_verbs = { .name = "verbs", .usable = usable };
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * conn.c - sockets, and their connections.
+ */
+#include "shim/shim.h"
+
+#include <netinet/in.h>
+
+static bool is_tcp(int domain, int type, int protocol)
+{
+	return (domain == AF_INET || domain == AF_INET6) &&
+	       (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) == SOCK_STREAM &&
+	       (protocol == 0 || protocol == IPPROTO_TCP);
+}
+
+int sr_socket(int domain, int type, int protocol)
+{
+	int fd = sr_real.socket(domain, type, protocol);
+	int saved = errno;
+
+	if (fd < 0 || sr_inside)
+		return fd;
+	if (!is_tcp(domain, type, protocol) || !sr_shim_ready() ||
+	    !sr_process_ours())
+		return sr_shim_fresh(fd);
+	sr_shim_enter(fd, sr_stream_open(fd, domain));
+	errno = saved;
+	return fd;
+}
+
+/* The listener is looked up when there is a connection: accept() may sleep for
+ * days, and be cancelled. */
+static int accepted(int listener, int fd)
+{
+	struct sr_stream *st;
+	int saved = errno;
+
+	if (fd < 0 || sr_inside)
+		return fd;
+	st = sr_fdtab_get(listener);
+	if (!st)
+		return sr_shim_fresh(fd);
+	if (sr_process_ours())
+		sr_shim_enter(fd, sr_stream_accepted(st, fd));
+	sr_stream_put(st);
+	errno = saved;
+	return fd;
+}
+
+int sr_accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return accepted(fd, sr_real.accept(fd, addr, len));
+}
+
+int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	return accepted(fd, sr_real.accept4(fd, addr, len, flags));
+}
+
+int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+
+	if (!st)
+		return sr_real.connect(fd, addr, len);
+	return (int)sr_result(st, saved, sr_stream_connect(st, fd, addr, len));
+}
+
+int sr_listen(int fd, int backlog)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+
+	if (!st)
+		return sr_real.listen(fd, backlog);
+	return (int)sr_result(st, saved, sr_stream_listen(st, fd, backlog));
+}
+
+int sr_shutdown(int fd, int how)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+
+	if (!st)
+		return sr_real.shutdown(fd, how);
+	return (int)sr_result(st, saved, sr_stream_shutdown(st, fd, how));
+}

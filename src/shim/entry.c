@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * entry.c - how streams get into the table of descriptors and out of it.  The
+ * only writer of the table; does nothing to it in the child of vfork().
+ */
+#include "shim/shim.h"
+
+void sr_shim_enter(int fd, struct sr_stream *st)
+{
+	struct sr_stream *old;
+	int saved = errno;
+
+	old = st ? sr_fdtab_set(fd, st) : sr_fdtab_take(fd);
+	/* Not ours, or not entered: fd is not what it was. */
+	if (old)
+		sr_stream_detach(old, old == st ? fd : -1);
+	errno = saved;
+}
+
+void sr_shim_forget(int fd)
+{
+	if (!sr_inside && sr_process_ours())
+		sr_shim_enter(fd, NULL);
+}
+
+void sr_shim_stale(int fd, struct sr_stream *st)
+{
+	if (sr_fdtab_drop(fd, st))
+		sr_stream_detach(st, -1);
+	sr_stream_put(st);
+}
+
+int sr_shim_release(int fd)
+{
+	struct sr_stream *st = sr_fdtab_take(fd);
+
+	return st ? sr_stream_detach(st, fd) : 0;
+}
+
+static void plain(struct sr_stream *st, int fd, enum sr_reason reason)
+{
+	while (sr_stream_plain(st, fd, reason) == -ETIMEDOUT)
+		;
+}
+
+void sr_shim_plain(int fd, enum sr_reason reason)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+
+	if (!st)
+		return;
+	plain(st, fd, reason);
+	sr_stream_put(st);
+	errno = saved;
+}
+
+int sr_shim_duplicated(int fd, int got)
+{
+	struct sr_stream *st;
+	int saved = errno;
+
+	if (got < 0 || sr_inside)
+		return got;
+	st = sr_fdtab_get(fd);
+	if (!st)
+		return sr_shim_fresh(got);
+	if (!sr_process_ours()) {
+		/* For the program that the child is going to execute. */
+		plain(st, fd, SR_REASON_EXEC);
+	} else {
+		if (got <= STDERR_FILENO)
+			plain(st, got, SR_REASON_STDIO);
+		sr_shim_enter(got, sr_stream_attach(st, got));
+	}
+	sr_stream_put(st);
+	errno = saved;
+	return got;
+}

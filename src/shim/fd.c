@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fd.c - closing and duplicating descriptors, and keeping the program's hands
+ * off ours.
+ */
+#include "shim/shim.h"
+
+#include <limits.h>
+#include <linux/close_range.h>
+#include <sys/resource.h>
+
+#include "base/fdpriv.h"
+
+/* A descriptor that the program does not know of is to it not open. */
+static bool is_hidden(int fd)
+{
+	return sr_fd_is_private(fd) && !sr_inside && sr_process_ours();
+}
+
+static int not_open(void)
+{
+	errno = EBADF;
+	return -1;
+}
+
+int sr_close(int fd)
+{
+	int saved = errno, err, r;
+
+	if (is_hidden(fd))
+		return not_open();
+	if (!sr_fdtab_has(fd) || !sr_process_ours())
+		return sr_real.close(fd);
+	err = sr_shim_release(fd);
+	errno = saved;
+	r = sr_real.close(fd);
+	if (r == 0 && err < 0) {
+		errno = -err;
+		return -1;
+	}
+	return r;
+}
+
+/* Takes the streams in the range out of the table. */
+static void release_range(unsigned first, unsigned last, int flags)
+{
+	int max = sr_fdtab_max();
+
+	for (unsigned fd = first; max >= 0 && fd <= last && fd <= (unsigned)max;
+	     fd++) {
+		if (!sr_fdtab_has((int)fd))
+			continue;
+		sr_shim_release((int)fd);
+		/* Our service thread keeps the descriptors that this thread
+		 * had before it unshared them: the connection would never
+		 * end. */
+		if (flags & CLOSE_RANGE_UNSHARE)
+			sr_real.close((int)fd);
+	}
+}
+
+static int close_run(unsigned first, unsigned last, void *flags)
+{
+	return sr_real.close_range(first, last, *(int *)flags);
+}
+
+int sr_close_range(unsigned first, unsigned last, int flags)
+{
+	int saved = errno;
+
+	/* What fails closes nothing.  Ours are close-on-exec anyway. */
+	if (first > last ||
+	    flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) ||
+	    flags & CLOSE_RANGE_CLOEXEC || sr_inside || !sr_process_ours() ||
+	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
+		return sr_real.close_range(first, last, flags);
+	release_range(first, last, flags);
+	errno = saved;
+	return sr_fd_gaps(first, last, close_run, &flags);
+}
+
+/* Without close_range(2), older than Linux 5.9. */
+static int close_each(unsigned first, unsigned last, void *limit)
+{
+	for (unsigned fd = first; fd <= last && fd < *(unsigned *)limit; fd++)
+		sr_real.close((int)fd);
+	return 0;
+}
+
+void sr_closefrom(int first)
+{
+	unsigned from = first < 0 ? 0 : (unsigned)first, limit = 1u << 20;
+	struct rlimit rl;
+	int saved = errno, none = 0;
+
+	if (sr_inside || !sr_process_ours()) {
+		if (sr_real.close_range(from, UINT_MAX, 0) == 0)
+			return;
+	} else {
+		release_range(from, UINT_MAX, 0);
+		if (sr_fd_gaps(from, UINT_MAX, close_run, &none) == 0)
+			return;
+	}
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < limit)
+		limit = (unsigned)rl.rlim_cur;
+	sr_fd_gaps(from, UINT_MAX, close_each, &limit);
+	errno = saved;
+}
+
+int sr_dup(int fd)
+{
+	return sr_shim_duplicated(fd, sr_real.dup(fd));
+}
+
+/*
+ * Gets descriptor `to` out of the way of dup2() and dup3().  Nothing is done if
+ * the call is going to fail or is void.  0, or -1 with errno: it is ours.
+ */
+static int make_way(int fd, int to)
+{
+	int saved = errno;
+
+	if (is_hidden(to))
+		return not_open();
+	if (fd == to || !sr_fdtab_has(to) || sr_inside || !sr_process_ours())
+		return 0;
+	if (sr_real.fcntl(fd, F_GETFD) >= 0)
+		sr_shim_release(to);
+	errno = saved;
+	return 0;
+}
+
+int sr_dup2(int fd, int to)
+{
+	int got;
+
+	if (make_way(fd, to))
+		return -1;
+	got = sr_real.dup2(fd, to);
+	return fd == to ? got : sr_shim_duplicated(fd, got);
+}
+
+int sr_dup3(int fd, int to, int flags)
+{
+	if (flags & ~O_CLOEXEC)
+		return sr_real.dup3(fd, to, flags);
+	if (make_way(fd, to))
+		return -1;
+	return sr_shim_duplicated(fd, sr_real.dup3(fd, to, flags));
+}

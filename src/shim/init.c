@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * init.c - beginning and end of the engine in a process.
+ */
+#include "shim/shim.h"
+
+#include <stdatomic.h>
+
+enum { NEW, LOADING, LOADED };
+static atomic_int state;
+
+bool sr_shim_ready(void)
+{
+	int old = NEW;
+
+	if (atomic_load_explicit(&state, memory_order_acquire) != LOADED) {
+		if (!atomic_compare_exchange_strong(&state, &old, LOADING))
+			return false;
+		sr_conf_load();
+		atomic_store(&state, LOADED);
+	}
+	return !sr_conf.inert && sr_conf.upgrade != SR_NEVER;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	sr_shim_ready();
+}
+
+/* exit(), or return from main(). */
+__attribute__((destructor)) static void end(void)
+{
+	if (!sr_shim_unused() && sr_process_ours())
+		sr_streams_plain(true, SR_REASON_NONE);
+}

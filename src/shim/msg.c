@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * msg.c - sending and receiving with flags, addresses and control messages.
+ */
+#include "shim/shim.h"
+
+#include <string.h>
+
+/* Calls fn for each descriptor that a message carries. */
+static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
+{
+	struct cmsghdr *c;
+
+	if (!msg || !msg->msg_control ||
+	    msg->msg_controllen < sizeof(struct cmsghdr))
+		return;
+	for (c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+		size_t len = c->cmsg_len - CMSG_LEN(0);
+		int fd;
+
+		/* A length that the kernel is going to refuse. */
+		if (c->cmsg_len < CMSG_LEN(0) ||
+		    c->cmsg_len > msg->msg_controllen -
+					  (size_t)((char *)c -
+						   (char *)msg->msg_control))
+			return;
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < len / sizeof(int); i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int),
+			       sizeof(int));
+			fn(fd);
+		}
+	}
+}
+
+/* Whoever gets a stream's descriptor may run without us. */
+static void hand_over(int fd)
+{
+	sr_shim_plain(fd, SR_REASON_PASSED);
+}
+
+static void take_over(int fd)
+{
+	sr_shim_fresh(fd);
+}
+
+ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
+{
+	return sr_recvfrom(fd, buf, n, flags, NULL, NULL);
+}
+
+ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
+		    struct sockaddr *addr, socklen_t *len)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	struct iovec iov = {buf, n};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	int saved;
+	ssize_t r;
+
+	if (!st)
+		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
+	saved = errno;
+	r = sr_stream_recv(st, fd, &msg, flags);
+	/* TCP names no sender. */
+	if (r >= 0 && addr && len)
+		*len = 0;
+	return sr_result(st, saved, r);
+}
+
+ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved;
+	ssize_t r;
+
+	if (st) {
+		saved = errno;
+		return sr_result(st, saved, sr_stream_recv(st, fd, msg, flags));
+	}
+	r = sr_real.recvmsg(fd, msg, flags);
+	if (r >= 0)
+		each_passed(msg, take_over);
+	return r;
+}
+
+/* What is left of a timeout after a message, as recvmmsg(2) counts: false when
+ * it is used up. */
+static bool time_left(const struct timespec *end, struct timespec *left)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	left->tv_sec = end->tv_sec - now.tv_sec;
+	left->tv_nsec = end->tv_nsec - now.tv_nsec;
+	if (left->tv_nsec < 0) {
+		left->tv_sec--;
+		left->tv_nsec += 1000000000;
+	}
+	if (left->tv_sec < 0)
+		*left = (struct timespec){0};
+	return left->tv_sec || left->tv_nsec;
+}
+
+static void add_time(struct timespec *t, const struct timespec *more)
+{
+	t->tv_sec += more->tv_sec;
+	t->tv_nsec += more->tv_nsec;
+	if (t->tv_nsec >= 1000000000) {
+		t->tv_sec++;
+		t->tv_nsec -= 1000000000;
+	}
+}
+
+static bool is_time(const struct timespec *t)
+{
+	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000;
+}
+
+/* The number of messages, or -errno if there was none.  As in the kernel the
+ * timeout is looked at only between messages. */
+static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
+			 unsigned n, int flags, struct timespec *timeout)
+{
+	struct timespec end;
+	unsigned i;
+	ssize_t r = 0;
+
+	if (timeout) {
+		if (!is_time(timeout))
+			return -EINVAL;
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		add_time(&end, timeout);
+	}
+	for (i = 0; i < n; i++) {
+		r = sr_stream_recv(st, fd, &vec[i].msg_hdr,
+				   flags & ~MSG_WAITFORONE);
+		if (r < 0)
+			break;
+		vec[i].msg_len = (unsigned)r;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if ((timeout && !time_left(&end, timeout)) ||
+		    vec[i].msg_hdr.msg_flags & MSG_OOB) {
+			i++;
+			break;
+		}
+	}
+	return i ? (ssize_t)i : r;
+}
+
+int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
+		struct timespec *timeout)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno, r;
+
+	if (st)
+		return (int)sr_result(
+			st, saved, recv_many(st, fd, vec, n, flags, timeout));
+	r = sr_real.recvmmsg(fd, vec, n, flags, timeout);
+	for (int i = 0; i < r; i++)
+		each_passed(&vec[i].msg_hdr, take_over);
+	return r;
+}
+
+ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
+{
+	return sr_sendto(fd, buf, n, flags, NULL, 0);
+}
+
+ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
+		  const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	struct iovec iov = {(void *)buf, n};
+	struct msghdr msg = {
+		.msg_name = (void *)addr,
+		.msg_namelen = addr ? len : 0,
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+	};
+	int saved;
+
+	if (!st)
+		return sr_real.sendto(fd, buf, n, flags, addr, len);
+	saved = errno;
+	return sr_result(st, saved, sr_stream_send(st, fd, &msg, flags));
+}
+
+ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved;
+
+	if (!st) {
+		if (!sr_shim_unused())
+			each_passed(msg, hand_over);
+		return sr_real.sendmsg(fd, msg, flags);
+	}
+	saved = errno;
+	return sr_result(st, saved, sr_stream_send(st, fd, msg, flags));
+}
+
+/* The number of messages, or -errno if there was none. */
+static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
+			 unsigned n, int flags)
+{
+	size_t want;
+	unsigned i;
+	ssize_t r = 0;
+
+	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
+		const struct msghdr *msg = &vec[i].msg_hdr;
+
+		r = sr_stream_send(st, fd, msg, flags);
+		if (r < 0)
+			break;
+		vec[i].msg_len = (unsigned)r;
+		want = 0;
+		for (size_t k = 0; k < msg->msg_iovlen; k++)
+			want += msg->msg_iov[k].iov_len;
+		if ((size_t)r < want) {
+			i++;
+			break;
+		}
+	}
+	return i ? (ssize_t)i : r;
+}
+
+int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved;
+
+	if (st) {
+		saved = errno;
+		return (int)sr_result(st, saved,
+				      send_many(st, fd, vec, n, flags));
+	}
+	for (unsigned i = 0; i < n && !sr_shim_unused(); i++)
+		each_passed(&vec[i].msg_hdr, hand_over);
+	return sr_real.sendmmsg(fd, vec, n, flags);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * opt.c - options and controls.  Of the one variable argument of ioctl() and
+ * fcntl() see real.c.
+ */
+#include "shim/shim.h"
+
+#include <linux/sockios.h>
+
+int sr_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+
+	if (!st)
+		return sr_real.getsockopt(fd, level, name, val, len);
+	return (int)sr_result(
+		st, saved, sr_stream_getsockopt(st, fd, level, name, val, len));
+}
+
+int sr_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+
+	if (!st)
+		return sr_real.setsockopt(fd, level, name, val, len);
+	return (int)sr_result(
+		st, saved, sr_stream_setsockopt(st, fd, level, name, val, len));
+}
+
+int sr_sockatmark(int fd)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno, at = 0, r;
+
+	if (!st)
+		return sr_real.sockatmark(fd);
+	r = sr_stream_ioctl(st, fd, SIOCATMARK, &at);
+	return (int)sr_result(st, saved, r < 0 ? r : at);
+}
+
+int sr_ioctl(int fd, unsigned long req, ...)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+	va_list ap;
+	void *arg;
+
+	va_start(ap, req);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (!st)
+		return sr_real.ioctl(fd, req, arg);
+	return (int)sr_result(st, saved, sr_stream_ioctl(st, fd, req, arg));
+}
+
+int sr_fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	switch (cmd) {
+	case F_DUPFD:
+	case F_DUPFD_CLOEXEC:
+		return sr_shim_duplicated(fd, sr_real.fcntl(fd, cmd, arg));
+	case F_SETFL:
+		/* SIGIO comes from the kernel's socket, not from a link. */
+		if ((long)arg & O_ASYNC)
+			sr_shim_plain(fd, SR_REASON_OPTION);
+		break;
+	}
+	return sr_real.fcntl(fd, cmd, arg);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * proc.c - handing streams to other programs, and the end of this one.  The C
+ * library runs other programs by its own clone(2) and execve(2), so each of its
+ * functions that does is here.
+ */
+#include "shim/shim.h"
+
+/*
+ * Also in the child of vfork(): it sees which descriptors it has, and the
+ * streams that they belong to are its parent's and its own.
+ */
+static void hand_over(void)
+{
+	int saved = errno;
+
+	if (!sr_shim_unused())
+		sr_streams_plain(false, SR_REASON_EXEC);
+	errno = saved;
+}
+
+int sr_execve(const char *path, char *const argv[], char *const envp[])
+{
+	hand_over();
+	return sr_real.execve(path, argv, envp);
+}
+
+int sr_execv(const char *path, char *const argv[])
+{
+	hand_over();
+	return sr_real.execv(path, argv);
+}
+
+int sr_execvp(const char *file, char *const argv[])
+{
+	hand_over();
+	return sr_real.execvp(file, argv);
+}
+
+int sr_execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	hand_over();
+	return sr_real.execvpe(file, argv, envp);
+}
+
+int sr_fexecve(int fd, char *const argv[], char *const envp[])
+{
+	hand_over();
+	return sr_real.fexecve(fd, argv, envp);
+}
+
+int sr_execveat(int dir, const char *path, char *const argv[],
+		char *const envp[], int flags)
+{
+	hand_over();
+	return sr_real.execveat(dir, path, argv, envp, flags);
+}
+
+int sr_posix_spawn(pid_t *pid, const char *path,
+		   const posix_spawn_file_actions_t *actions,
+		   const posix_spawnattr_t *attr, char *const argv[],
+		   char *const envp[])
+{
+	hand_over();
+	return sr_real.posix_spawn(pid, path, actions, attr, argv, envp);
+}
+
+int sr_posix_spawnp(pid_t *pid, const char *file,
+		    const posix_spawn_file_actions_t *actions,
+		    const posix_spawnattr_t *attr, char *const argv[],
+		    char *const envp[])
+{
+	hand_over();
+	return sr_real.posix_spawnp(pid, file, actions, attr, argv, envp);
+}
+
+/* The duplicate survives even if fd itself is close-on-exec. */
+int sr_posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,
+					int fd, int to)
+{
+	sr_shim_plain(fd, SR_REASON_EXEC);
+	return sr_real.posix_spawn_file_actions_adddup2(actions, fd, to);
+}
+
+int sr_system(const char *command)
+{
+	hand_over();
+	return sr_real.system(command);
+}
+
+FILE *sr_popen(const char *command, const char *mode)
+{
+	hand_over();
+	return sr_real.popen(command, mode);
+}
+
+/* In the child: libc has put /dev/null in the place of 0, 1 and 2. */
+int sr_daemon(int keep_dir, int keep_files)
+{
+	int r = sr_real.daemon(keep_dir, keep_files);
+
+	if (r == 0 && !keep_files) {
+		sr_shim_fresh(STDIN_FILENO);
+		sr_shim_fresh(STDOUT_FILENO);
+		sr_shim_fresh(STDERR_FILENO);
+	}
+	return r;
+}
+
+/* Last bytes are sent.  The child of vfork() ends without an end for its
+ * parent's streams. */
+static void say_goodbye(void)
+{
+	if (!sr_shim_unused() && sr_process_ours())
+		sr_streams_plain(true, SR_REASON_NONE);
+}
+
+void sr__exit(int status)
+{
+	say_goodbye();
+	sr_real._exit(status);
+	__builtin_unreachable();
+}
+
+/* Its handlers may still use the streams, as plain ones. */
+void sr_quick_exit(int status)
+{
+	say_goodbye();
+	sr_real.quick_exit(status);
+	__builtin_unreachable();
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rw.c - streams read and written like files.
+ */
+#include "shim/shim.h"
+
+#include <limits.h>
+
+/*
+ * The calls of this file also fit what is no socket: -ENOTSOCK from a stream
+ * says that its number now is a file's.  The entry goes and the call is made
+ * again, as the C library's.
+ */
+static ssize_t recv_vec(struct sr_stream *st, int fd, const struct iovec *iov,
+			size_t cnt, int flags)
+{
+	struct msghdr msg = {
+		.msg_iov = (struct iovec *)iov,
+		.msg_iovlen = cnt,
+	};
+	int saved = errno;
+	ssize_t r = sr_stream_recv(st, fd, &msg, flags);
+
+	if (r != -ENOTSOCK)
+		return sr_result(st, saved, r);
+	sr_shim_stale(fd, st);
+	errno = saved;
+	return sr_real.readv(fd, iov, (int)cnt);
+}
+
+static ssize_t send_vec(struct sr_stream *st, int fd, const struct iovec *iov,
+			size_t cnt, int flags)
+{
+	struct msghdr msg = {
+		.msg_iov = (struct iovec *)iov,
+		.msg_iovlen = cnt,
+	};
+	int saved = errno;
+	ssize_t r = sr_stream_send(st, fd, &msg, flags);
+
+	if (r != -ENOTSOCK)
+		return sr_result(st, saved, r);
+	sr_shim_stale(fd, st);
+	errno = saved;
+	return sr_real.writev(fd, iov, (int)cnt);
+}
+
+/* What moves no byte is the kernel's: a count that it refuses (EINVAL, where
+ * sendmsg() says EMSGSIZE), and nothing at all, of which it does not even ask
+ * the socket. */
+static bool is_vec(const struct iovec *iov, int cnt)
+{
+	if (cnt < 0 || cnt > IOV_MAX)
+		return false;
+	for (int i = 0; i < cnt; i++) {
+		if (iov[i].iov_len)
+			return true;
+	}
+	return false;
+}
+
+ssize_t sr_read(int fd, void *buf, size_t n)
+{
+	struct sr_stream *st = n ? sr_fdtab_get(fd) : NULL;
+	struct iovec iov = {buf, n};
+
+	if (!st)
+		return sr_real.read(fd, buf, n);
+	return recv_vec(st, fd, &iov, 1, 0);
+}
+
+ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
+{
+	struct sr_stream *st = NULL;
+
+	if (sr_fdtab_has(fd) && is_vec(iov, cnt))
+		st = sr_fdtab_get(fd);
+	if (!st)
+		return sr_real.readv(fd, iov, cnt);
+	return recv_vec(st, fd, iov, (size_t)cnt, 0);
+}
+
+ssize_t sr_write(int fd, const void *buf, size_t n)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	struct iovec iov = {(void *)buf, n};
+
+	if (!st)
+		return sr_real.write(fd, buf, n);
+	return send_vec(st, fd, &iov, 1, 0);
+}
+
+ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
+{
+	struct sr_stream *st = NULL;
+
+	if (sr_fdtab_has(fd) && is_vec(iov, cnt))
+		st = sr_fdtab_get(fd);
+	if (!st)
+		return sr_real.writev(fd, iov, cnt);
+	return send_vec(st, fd, iov, (size_t)cnt, 0);
+}
+
+/*
+ * preadv2() and pwritev2() without a position.  With one they fail with ESPIPE
+ * on any socket and leave its bytes alone: the kernel says so itself.  Flags
+ * that order writing out or ask for polling mean nothing to a socket; what
+ * others may mean in a later kernel cannot be known.
+ */
+#define IGNORED (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND)
+
+ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
+		   int flags)
+{
+	struct sr_stream *st = NULL;
+
+	if (off == -1 && sr_fdtab_has(fd) && is_vec(iov, cnt))
+		st = sr_fdtab_get(fd);
+	if (!st)
+		return sr_real.preadv2(fd, iov, cnt, off, flags);
+	if (flags & ~(IGNORED | RWF_NOWAIT))
+		return sr_result(st, 0, -EOPNOTSUPP);
+	return recv_vec(st, fd, iov, (size_t)cnt,
+			flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+}
+
+ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
+		    int flags)
+{
+	struct sr_stream *st = NULL;
+
+	if (off == -1 && sr_fdtab_has(fd) && is_vec(iov, cnt))
+		st = sr_fdtab_get(fd);
+	if (!st)
+		return sr_real.pwritev2(fd, iov, cnt, off, flags);
+	if (flags & ~(IGNORED | RWF_NOWAIT))
+		return sr_result(st, 0, -EOPNOTSUPP);
+	return send_vec(st, fd, iov, (size_t)cnt,
+			flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+}
+
+ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+	ssize_t r;
+
+	if (!st)
+		return sr_real.sendfile(fd, in, off, n);
+	r = sr_stream_sendfile(st, fd, in, off, n, false);
+	if (r != -ENOTSOCK)
+		return sr_result(st, saved, r);
+	sr_shim_stale(fd, st);
+	errno = saved;
+	return sr_real.sendfile(fd, in, off, n);
+}
+
+/*
+ * Pages that move between a pipe and the kernel's socket never pass us.  So a
+ * stream that is spliced is a plain one: programs that splice lose the link,
+ * which sockrail(7) says.
+ */
+ssize_t sr_splice(int in, off_t *in_off, int out, off_t *out_off, size_t n,
+		  unsigned flags)
+{
+	sr_shim_plain(in, SR_REASON_OPTION);
+	sr_shim_plain(out, SR_REASON_OPTION);
+	return sr_real.splice(in, in_off, out, out_off, n, flags);
+}

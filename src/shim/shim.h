@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shim.h - what the adapters (rw.c, msg.c, conn.c ...) share.  An adapter looks
+ * the descriptor up; without a stream it is the C library's call, untouched;
+ * with one it turns the call into one of stream.h's.
+ *
+ * A thread that is cancelled inside a stream's call leaves its reference
+ * behind: the stream's memory is then never used again, nothing worse.
+ */
+#ifndef SR_SHIM_H
+#define SR_SHIM_H
+
+#include "base/real.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "base/conf.h"
+#include "shim/fdtab.h"
+#include "sockrail.h"
+#include "stream/stream.h"
+
+/* The one edge where a value or -errno becomes what the program gets.  saved:
+ * errno as the program left it. */
+static inline ssize_t sr_outcome(int saved, ssize_t r)
+{
+	errno = r < 0 ? (int)-r : saved;
+	return r < 0 ? -1 : r;
+}
+
+/* Ends a call on a stream: gives the reference back, too. */
+static inline ssize_t sr_result(struct sr_stream *st, int saved, ssize_t r)
+{
+	sr_stream_put(st);
+	return sr_outcome(saved, r);
+}
+
+/* ---- init.c ---- */
+
+/* Reads the knobs, once; true: there may be streams. */
+bool sr_shim_ready(void);
+
+/* ---- entry.c ----
+ *
+ * In the child of vfork() the descriptors are its own and the table is its
+ * parent's (sr_process_ours() is false): nothing is written, and what closes
+ * or makes descriptors goes to the kernel alone. */
+
+/* fd has just been made: enters st, whose reference moves; NULL: no stream.
+ * Whatever was there is stale: its descriptor was closed behind our back, and
+ * is -1 to sr_stream_detach(). */
+void sr_shim_enter(int fd, struct sr_stream *st);
+
+/* fd has just been made and is no stream. */
+void sr_shim_forget(int fd);
+
+/* fd is no descriptor of st any more, somebody closed it behind our back.
+ * Puts the caller's reference of st. */
+void sr_shim_stale(int fd, struct sr_stream *st);
+
+/* fd is about to be closed or replaced: takes its stream out of the table.
+ * 0 or -errno, for close(). */
+int sr_shim_release(int fd);
+
+/* got is a fresh duplicate of fd, or -1.  Returns got. */
+int sr_shim_duplicated(int fd, int got);
+
+/*
+ * Makes the stream of fd, if there is one, plain and waits until it is: a user
+ * of the descriptor who does not pass us would read our records as data.
+ */
+void sr_shim_plain(int fd, enum sr_reason reason);
+
+/* A new descriptor that is no stream, or -1.  Returns it. */
+static inline int sr_shim_fresh(int fd)
+{
+	if (__builtin_expect(fd >= 0 && sr_fdtab_has(fd), 0))
+		sr_shim_forget(fd);
+	return fd;
+}
+
+/* Has there ever been a stream?  For calls that walk over many descriptors. */
+static inline bool sr_shim_unused(void)
+{
+	return sr_fdtab_max() < 0;
+}
+
+#endif

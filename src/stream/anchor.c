@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * anchor.c - the kernel's TCP socket under a stream: the library's own
+ * non-blocking reads and writes on it, and promise 6, the comparison of the
+ * kernel's byte counters with ours.  The direction's lock is held; nobody else
+ * uses the direction of the anchor while its gate is shut (one call in flight
+ * on the receiving side excepted, see impl.h).
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/log.h"
+#include "stream/impl.h"
+
+/* An error on the socket goes to whoever calls first.  If that is us, keep it
+ * for the program. */
+static ssize_t keep_error(struct sr_stream *st, ssize_t r)
+{
+	if (r >= 0)
+		return r;
+	r = -errno;
+	if (r != -EAGAIN && r != -EINTR)
+		atomic_store(&st->so_error, (int)-r);
+	return r;
+}
+
+ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
+{
+	int err = errno;
+	ssize_t r = keep_error(st, sr_real.send(st->anchor, buf, len,
+						MSG_DONTWAIT | MSG_NOSIGNAL));
+
+	if (r > 0)
+		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+	errno = err;
+	return r;
+}
+
+ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
+{
+	int err = errno;
+	ssize_t r = keep_error(st, sr_real.recv(st->anchor, buf, len,
+						flags | MSG_DONTWAIT));
+
+	if (r > 0 && !(flags & MSG_PEEK))
+		atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+	errno = err;
+	return r;
+}
+
+bool sr_anchor_writable(struct sr_stream *st)
+{
+	struct pollfd p = { .fd = st->anchor, .events = POLLOUT };
+	struct timespec now = { 0, 0 };
+	int err = errno;
+	int r = sr_real.ppoll(&p, 1, &now, NULL);
+
+	errno = err;
+	return r == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
+}
+
+/* struct tcp_info of <linux/tcp.h>: older kernels fill less of it. */
+static bool info(struct sr_stream *st, struct tcp_info *ti)
+{
+	socklen_t len = sizeof(*ti);
+
+	memset(ti, 0, sizeof(*ti));
+	return sr_real.getsockopt(st->anchor, IPPROTO_TCP, TCP_INFO, ti,
+				  &len) == 0 &&
+	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
+}
+
+/* Samples queue, counter, queue until the queue has not changed in between;
+ * then sum is exact. */
+static bool sample(struct sr_stream *st, unsigned long req, bool tx,
+		   uint64_t *sum)
+{
+	struct tcp_info ti;
+	int before, after, tries;
+
+	for (tries = 0; tries < 8; tries++) {
+		if (sr_real.ioctl(st->anchor, req, &before) < 0 ||
+		    !info(st, &ti) ||
+		    sr_real.ioctl(st->anchor, req, &after) < 0)
+			return false;
+		if (before != after)
+			continue;
+		*sum = tx ? ti.tcpi_bytes_acked + (uint64_t)after :
+			    ti.tcpi_bytes_received - (uint64_t)after;
+		return true;
+	}
+	return false;
+}
+
+bool sr_anchor_tx_agrees(struct sr_stream *st)
+{
+	uint64_t kernel, ours = atomic_load(&st->tx_tcp);
+	int err = errno;
+	bool ok = sample(st, SIOCOUTQ, true, &kernel);
+
+	if (ok && (sr_st_flags(st) & SR_ST_CONNECT))
+		kernel--;			/* the SYN */
+	if (ok && kernel != ours) {
+		sr_debug("tx counters: kernel %llu, ours %llu",
+			 (unsigned long long)kernel, (unsigned long long)ours);
+		ok = false;
+	}
+	errno = err;
+	return ok;
+}
+
+bool sr_anchor_rx_agrees(struct sr_stream *st)
+{
+	uint64_t kernel, ours = atomic_load(&st->rx_tcp);
+	int err = errno;
+	bool ok = sample(st, SIOCINQ, false, &kernel);
+
+	/* A FIN that came counts 1 in bytes_received and never in SIOCINQ. */
+	if (ok && kernel != ours && kernel != ours + 1) {
+		sr_debug("rx counters: kernel %llu, ours %llu",
+			 (unsigned long long)kernel, (unsigned long long)ours);
+		ok = false;
+	}
+	errno = err;
+	return ok;
+}

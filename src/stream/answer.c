@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * answer.c - the accepting side: requests for links, and which stream they mean.
+ *
+ * A request may be earlier than accept(2), or than the program's first call on
+ * the new descriptor (which says that it is used through us); it waits a while
+ * then.  Service thread only, but for sr_answer_look() and sr_answer_listen().
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "stream/impl.h"
+
+#define PATIENCE_NS 1000000000ull
+#define PENDING_MAX 1024
+#define SWEEP_MS 20
+
+struct pending {
+	struct pending *next;
+	struct sr_request *req;
+	uint64_t since;
+};
+
+static struct pending *pending;
+static atomic_uint pending_count;
+static struct sr_timer sweep_timer;
+static struct sr_task look_task;
+
+struct search {
+	const struct sr_name *name;
+	struct sr_stream *found;
+};
+
+static void match(struct sr_stream *st, void *arg)
+{
+	struct search *s = arg;
+
+	if (s->found || !(sr_st_flags(st) & SR_ST_ACCEPT) ||
+	    (sr_st_flags(st) & SR_ST_CLOSING) || !sr_stream_name(st) ||
+	    !sr_name_equal(&st->name, s->name))
+		return;
+	s->found = sr_stream_ref(st);
+}
+
+static bool plain_enough(struct sr_stream *st)
+{
+	bool rx_ok, tx_ok;
+
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	rx_ok = !sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_EXPECT;
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	tx_ok = !sr_gate_shut(&st->tx_gate);
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+	return rx_ok && tx_ok;
+}
+
+/* True: the request is dealt with. */
+static bool deal(struct sr_request *req, bool last)
+{
+	struct search s = { .name = &req->name };
+	struct sr_link *link;
+	unsigned f;
+
+	sr_streams_walk(match, &s);
+	if (!s.found) {
+		if (last)
+			req->ops->refuse(req, "no-match");
+		return last;
+	}
+	f = sr_st_flags(s.found);
+	if (f & SR_ST_BARRED) {
+		req->ops->refuse(req, sr_reason_word((enum sr_reason)
+				 atomic_load(&s.found->reason)) ?: "refused");
+		goto dealt;
+	}
+	if (!(f & SR_ST_USED) || s.found->att || !plain_enough(s.found)) {
+		if (last)
+			req->ops->refuse(req, "timeout");
+		sr_stream_put(s.found);
+		return last;
+	}
+	sr_stream_ref(s.found);
+	link = req->ops->accept(req, s.found, sr_stream_on_link);
+	if (link) {
+		sr_info("%s: link %s%s%s accepted",
+			sr_stream_label(s.found, (char[128]){ 0 }),
+			link->ops->name,
+			link->device && *link->device ? ":" : "",
+			link->device ? link->device : "");
+		sr_attach_begin(s.found, link);
+	} else {
+		sr_stream_put(s.found);
+	}
+dealt:
+	sr_stream_put(s.found);
+	return true;
+}
+
+static void look(void)
+{
+	struct pending **p = &pending, *gone;
+	uint64_t now = sr_now_ns();
+
+	while (*p) {
+		if (!deal((*p)->req, now - (*p)->since > PATIENCE_NS)) {
+			p = &(*p)->next;
+			continue;
+		}
+		gone = *p;
+		*p = gone->next;
+		free(gone);
+		atomic_fetch_sub(&pending_count, 1);
+	}
+	if (pending)
+		sr_timer_set(&sweep_timer, SWEEP_MS);
+}
+
+static void on_timer(struct sr_timer *t)
+{
+	(void)t;
+	look();
+}
+
+static void on_task(struct sr_task *t)
+{
+	(void)t;
+	look();
+}
+
+void sr_answer_look(void)
+{
+	if (atomic_load(&pending_count))
+		sr_loop_post(&look_task);
+}
+
+static void on_request(struct sr_request *req)
+{
+	struct pending *p;
+
+	if (deal(req, false))
+		return;
+	p = atomic_load(&pending_count) < PENDING_MAX ? malloc(sizeof(*p)) :
+							NULL;
+	if (!p) {
+		req->ops->refuse(req, "timeout");
+		return;
+	}
+	*p = (struct pending){ pending, req, sr_now_ns() };
+	pending = p;
+	atomic_fetch_add(&pending_count, 1);
+	sr_timer_set(&sweep_timer, SWEEP_MS);
+}
+
+static void on_gone(struct sr_request *req)
+{
+	struct pending **p = &pending, *gone;
+
+	while (*p && (*p)->req != req)
+		p = &(*p)->next;
+	if (!*p)
+		return;
+	gone = *p;
+	*p = gone->next;
+	free(gone);
+	atomic_fetch_sub(&pending_count, 1);
+}
+
+void sr_answer_init(void)
+{
+	sr_link_request = on_request;
+	sr_link_gone = on_gone;
+	look_task.fn = on_task;
+	sweep_timer.fn = on_timer;
+}
+
+void sr_answer_forget(void)
+{
+	pending = NULL;
+	atomic_store(&pending_count, 0);
+	memset(&sweep_timer, 0, sizeof(sweep_timer));
+	memset(&look_task, 0, sizeof(look_task));
+	sr_answer_init();
+}
+
+/* ---- listening ---- */
+
+static void listen_on(struct sr_stream *st, int i,
+		      const struct sr_link_ops *ops)
+{
+	int r;
+
+	if (st->listener[i] || !strchr(sr_conf.links, i ? 'v' : 's') ||
+	    ops->usable())
+		return;
+	r = ops->listen((struct sockaddr *)&st->local, &st->listener[i]);
+	if (r < 0) {
+		st->listener[i] = NULL;
+		sr_info("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
+	}
+}
+
+static void listen_all(void *arg)
+{
+	struct sr_stream *st = arg;
+
+	listen_on(st, 0, &sr_link_shm);
+	listen_on(st, 1, &sr_link_verbs);
+}
+
+/* Before listen(2) returns, so that no client comes too early.  Opening an RDMA
+ * device takes some milliseconds, once in a process. */
+void sr_answer_listen(struct sr_stream *st, int fd)
+{
+	socklen_t len = sizeof(st->local);
+
+	if (getsockname(fd, (struct sockaddr *)&st->local, &len) < 0)
+		return;
+	sr_st_set(st, SR_ST_LISTEN);
+	sr_loop_call(listen_all, st);
+}
+
+void sr_answer_unlisten(struct sr_stream *st)
+{
+	if (st->listener[0])
+		sr_link_shm.unlisten(st->listener[0]);
+	if (st->listener[1])
+		sr_link_verbs.unlisten(st->listener[1]);
+	st->listener[0] = st->listener[1] = NULL;
+}

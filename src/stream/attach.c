@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * attach.c - the handshake on a new link: hellos, proofs, then the directions'
+ * switches.  Service thread only.
+ *
+ *   asker                         answerer
+ *   HELLO (token, haves)     ->
+ *                            <-   HELLO (token, haves, digest)
+ *   checks digest
+ *   PROOF (digest)           ->   checks digest
+ *   SWITCH                   ->
+ *                            <-   ACKSW
+ *   mark on TCP              ->   rx is on the link: owner proven
+ *                            <-   SWITCH
+ *   ACKSW                    ->
+ *                            <-   mark on TCP
+ *
+ * Nobody writes a mark before the other's digest has shown the history, and the
+ * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "stream/impl.h"
+
+#define ATTACH_MS 5000		/* for the whole of it */
+#define PROOF_BYTES 16		/* so much shared history proves something */
+
+bool sr_attach_busy(struct sr_stream *st)
+{
+	return st->att && (!st->att_took || !st->att_started ||
+			   st->tx.state == SR_TX_WAIT);
+}
+
+void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
+{
+	st->att = link;
+	st->link_no = link->link_no;
+	st->att_hello = st->att_proven = false;
+	st->att_started = st->att_took = false;
+	st->att_since = sr_now_ns();
+	if (getrandom(st->token, sizeof(st->token), 0) !=
+	    (ssize_t)sizeof(st->token))
+		link->ops->drop(link, "protocol");
+	sr_stream_kick(st);
+}
+
+static void give_up(struct sr_stream *st, enum sr_reason reason)
+{
+	st->att->ops->drop(st->att, sr_reason_word(reason));
+	sr_stream_reason(st, reason);
+}
+
+/* What this end can show of a history: all it holds. */
+static uint64_t have(struct sr_stream *st, struct sr_history *h)
+{
+	uint64_t n;
+
+	while (atomic_flag_test_and_set(&st->history_busy))
+		;
+	n = h->n;
+	atomic_flag_clear(&st->history_busy);
+	return n;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return sr_history_offset(a < b ? a : b);
+}
+
+/* The digest that `role` shows on this link; *n: bytes it covers. */
+static void digest(struct sr_stream *st, enum sr_role role,
+		   uint8_t out[SR_DIGEST_LEN], uint64_t *n)
+{
+	struct sr_link *l = st->att;
+	struct sr_hello *peer = &l->peer_hello;
+	uint64_t tx_n, rx_n;
+	uint8_t id[64];
+	size_t id_len = l->ops->identity(l, id);
+
+	/* Frozen in our hello, as the peer counts with that. */
+	tx_n = least(st->hello_tx, peer->rx_have);
+	rx_n = least(st->hello_rx, peer->tx_have);
+	*n = tx_n + rx_n;
+	while (atomic_flag_test_and_set(&st->history_busy))
+		;
+	if (l->role == SR_ROLE_ASKER)
+		sr_digest(out, role, st->token, peer->token, &st->tx_history,
+			  tx_n, &st->rx_history, rx_n, id, id_len);
+	else
+		sr_digest(out, role, peer->token, st->token, &st->rx_history,
+			  rx_n, &st->tx_history, tx_n, id, id_len);
+	atomic_flag_clear(&st->history_busy);
+}
+
+static void send_hello(struct sr_stream *st)
+{
+	struct sr_link *l = st->att;
+	struct sr_msg msg = { .type = SR_MSG_HELLO };
+	uint64_t n;
+
+	st->hello_tx = have(st, &st->tx_history);
+	st->hello_rx = have(st, &st->rx_history);
+	msg.hello.version = SR_WIRE_VERSION;
+	msg.hello.role = (uint8_t)l->role;
+	msg.hello.link_no = l->link_no;
+	msg.hello.tx_have = st->hello_tx;
+	msg.hello.rx_have = st->hello_rx;
+	memcpy(msg.hello.token, st->token, SR_TOKEN_LEN);
+	if (l->role == SR_ROLE_ANSWERER)
+		digest(st, SR_ROLE_ANSWERER, msg.hello.digest, &n);
+	l->ops->hello(l, &msg.hello);
+	st->att_hello = true;
+	l->ops->ctl(l, &msg);
+}
+
+static bool hello_fits(struct sr_stream *st)
+{
+	struct sr_hello *h = &st->att->peer_hello;
+	enum sr_role want = st->att->role == SR_ROLE_ASKER ?
+				    SR_ROLE_ANSWERER : SR_ROLE_ASKER;
+
+	return h->version == SR_WIRE_VERSION && h->role == want &&
+	       h->link_no == st->att->link_no;
+}
+
+/* Does the peer's digest show what we know?  Enough of it, too: under lazy an
+ * empty history proves nothing; eager and wait trust the hosts (manual). */
+static bool proves(struct sr_stream *st, enum sr_role role,
+		   const uint8_t shown[SR_DIGEST_LEN])
+{
+	uint8_t want[SR_DIGEST_LEN];
+	uint64_t n;
+
+	digest(st, role, want, &n);
+	if (memcmp(want, shown, sizeof(want)) != 0) {
+		sr_debug("digest of %llu bytes differs",
+			 (unsigned long long)n);
+		return false;
+	}
+	if (n < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
+		return false;
+	st->att_proven = n >= PROOF_BYTES;
+	st->att_checked = true;
+	return true;
+}
+
+static void start_tx(struct sr_stream *st)
+{
+	pthread_mutex_lock(&st->tx_lock);
+	st->att_started = true;
+	if (!st->tx_next && st->tx.state == SR_TX_RAW &&
+	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING))) {
+		st->tx_next = sr_link_get(st->att);
+		memcpy(st->tx_next_token, st->att->peer_hello.token,
+		       SR_TOKEN_LEN);
+		sr_tx_try_start(st);
+	}
+	pthread_mutex_unlock(&st->tx_lock);
+}
+
+static void ask_side(struct sr_stream *st, unsigned ev)
+{
+	struct sr_msg proof = { .type = SR_MSG_PROOF };
+	uint64_t n;
+
+	if (!st->att_hello) {
+		send_hello(st);
+		return;
+	}
+	if (!(ev & SR_LINK_HELLO) || st->att_checked)
+		return;
+	if (!hello_fits(st)) {
+		give_up(st, SR_REASON_PROTOCOL);
+		return;
+	}
+	if (!proves(st, SR_ROLE_ANSWERER, st->att->peer_hello.digest)) {
+		give_up(st, SR_REASON_HISTORY);
+		return;
+	}
+	digest(st, SR_ROLE_ASKER, proof.digest, &n);
+	st->att->ops->ctl(st->att, &proof);
+	start_tx(st);
+}
+
+static void answer_side(struct sr_stream *st, unsigned ev)
+{
+	if ((ev & SR_LINK_HELLO) && !st->att_hello) {
+		if (!hello_fits(st)) {
+			give_up(st, SR_REASON_PROTOCOL);
+			return;
+		}
+		send_hello(st);
+	}
+	if ((ev & SR_LINK_PROOF) && !st->att_checked &&
+	    !proves(st, SR_ROLE_ASKER, st->att->peer_proof))
+		give_up(st, SR_REASON_HISTORY);
+}
+
+static void take_switch(struct sr_stream *st)
+{
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	st->att_took = sr_rx_take_switch(st, st->att, st->att_proven);
+	pthread_mutex_unlock(&st->rx_lock);
+	if (st->att_took)
+		sr_stream_kick(st);
+}
+
+/* The asker's mark came: our direction may follow. */
+static void follow(struct sr_stream *st)
+{
+	bool verified;
+
+	pthread_mutex_lock(&st->rx_lock);
+	verified = st->rx.state == SR_RX_LINK && st->rx_link == st->att;
+	pthread_mutex_unlock(&st->rx_lock);
+	if (verified)
+		start_tx(st);
+}
+
+static void died(struct sr_stream *st, unsigned ev)
+{
+	struct sr_link *l = st->att;
+	bool late = !(ev & SR_LINK_DEAD);
+
+	sr_info("%s: link %s %s%s", sr_stream_label(st, (char[128]){ 0 }),
+		l->ops->name, late ? "timed out" : "is over: ",
+		late || !l->reason ? "" : l->reason);
+	if (late)
+		l->ops->drop(l, "timeout");
+	if (l->reason && st->tx.state != SR_TX_DONE &&
+	    st->rx.state != SR_RX_EOF && !(sr_st_flags(st) & SR_ST_BARRED))
+		sr_stream_reason(st, sr_reason_find(l->reason));
+	st->att = NULL;
+	st->att_checked = false;
+	pthread_mutex_lock(&st->tx_lock);
+	if (st->tx_next == l) {
+		sr_tx_try_start(st);		/* lets go of it */
+	}
+	pthread_mutex_unlock(&st->tx_lock);
+	sr_upgrade_verdict(st, VERDICT_NO);
+	sr_link_put(l);
+	sr_stream_kick(st);
+}
+
+void sr_attach_progress(struct sr_stream *st)
+{
+	unsigned ev;
+
+	if (!st->att)
+		return;
+	ev = sr_link_events(st->att);
+	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
+		if (st->att->role == SR_ROLE_ASKER)
+			ask_side(st, ev);
+		else
+			answer_side(st, ev);
+		ev = sr_link_events(st->att);
+	}
+	if ((ev & SR_LINK_SWITCH) && !st->att_took && st->att_checked &&
+	    !(ev & SR_LINK_DEAD))
+		take_switch(st);
+	if (st->att->role == SR_ROLE_ANSWERER && !st->att_started &&
+	    st->att_took)
+		follow(st);
+	if ((ev & SR_LINK_DEAD) ||
+	    (st->tx.state == SR_TX_RAW && st->rx.state != SR_RX_LINK &&
+	     sr_now_ns() - st->att_since > ATTACH_MS * 1000000ull)) {
+		died(st, ev);
+		return;
+	}
+	if (st->tx.state == SR_TX_LINK && st->rx.state == SR_RX_LINK &&
+	    atomic_load(&st->verdict) != VERDICT_YES) {
+		sr_stream_reason(st, SR_REASON_NONE);
+		sr_upgrade_verdict(st, VERDICT_YES);
+	}
+}

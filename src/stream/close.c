@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * close.c - the program lets go of a descriptor, shuts a direction down, closes.
+ *
+ * close(2) returns at once; what is queued still arrives.  A stream on a link
+ * lives on under a private duplicate of the anchor until END is acknowledged,
+ * TCP's FINs are exchanged, and only then is gone: an anchor closed earlier
+ * would answer the peer's resend with a RST (hole 13 of the protocol page).
+ * As in tcp(7): closing with unread bytes, or bytes that arrive after close,
+ * reset the connection.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "shim/fdtab.h"
+#include "stream/impl.h"
+
+#define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
+
+static void unwatch(struct sr_stream *st)
+{
+	if (st->watched_fd >= 0)
+		sr_loop_release(&st->watch);
+	st->watched_fd = -1;
+	st->watched = 0;
+}
+
+static void lock(struct sr_stream *st)
+{
+	pthread_mutex_lock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+}
+
+static void unlock(struct sr_stream *st)
+{
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
+/* Locks held. */
+static void put_links(struct sr_stream *st)
+{
+	struct sr_link *rx = st->rx_link, *tx = st->tx_link;
+
+	st->rx_link = st->tx_link = NULL;
+	if (rx) {
+		rx->ops->drop(rx, "short");
+		sr_link_put(rx);
+	}
+	if (tx) {
+		/* What the report counts as sent by the link. */
+		if (st->tx.state == SR_TX_LINK)
+			st->tx_way[tx->ops == &sr_link_shm ? SR_WAY_SHM :
+				SR_WAY_VERBS] += st->tx.w - st->tx_n;
+		st->tx.state = SR_TX_DONE;
+		tx->ops->drop(tx, "short");
+		sr_link_put(tx);
+	}
+}
+
+static void reset_on_close(int fd)
+{
+	struct linger now = { 1, 0 };
+
+	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+}
+
+static bool unread(struct sr_stream *st)
+{
+	return st->spill_len ||
+	       (st->rx_link &&
+		sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)));
+}
+
+/* Ends our direction on whatever way it goes. Both locks held. */
+static void end_tx(struct sr_stream *st)
+{
+	struct sr_msg end = { .type = SR_MSG_END };
+	unsigned todo;
+
+	if (!sr_gate_shut(&st->tx_gate)) {
+		sr_real.shutdown(st->anchor, SHUT_WR);
+		return;
+	}
+	todo = sr_tx_end(&st->tx);
+	if (todo & SR_DO_FIN)
+		sr_real.shutdown(st->anchor, SHUT_WR);
+	if (todo & SR_DO_END) {
+		end.end = st->tx.w;
+		st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+		st->tx_link->ops->ctl(st->tx_link, &end);
+	}
+}
+
+/* Another of its descriptors becomes the one the library uses. */
+static void move_anchor(struct sr_stream *st, int fd)
+{
+	int i, max = sr_fdtab_max(), other = -1;
+
+	for (i = 0; i <= max && other < 0; i++) {
+		struct sr_stream *s = i == fd ? NULL : sr_fdtab_get(i);
+
+		if (s == st)
+			other = i;
+		if (s)
+			sr_stream_put(s);
+	}
+	lock(st);
+	if (st->anchor == fd) {
+		unwatch(st);
+		st->anchor = other;
+	}
+	unlock(st);
+	sr_stream_kick(st);
+}
+
+/* SO_LINGER: close waits until the peer has acknowledged, or l_linger is over;
+ * the latter is no error of close on Linux. */
+static void linger_wait(struct sr_stream *st, int seconds)
+{
+	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
+	struct timespec ms = { 0, 1000000 };
+
+	while (!(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
+	       st->tx.state != SR_TX_DONE)
+		nanosleep(&ms, NULL);
+}
+
+/* The last descriptor of a stream that is, or may be getting, on a link. */
+static void detach_last(struct sr_stream *st, int fd)
+{
+	struct linger l = { 0, 0 };
+	socklen_t len = sizeof(l);
+	int dup = -1;
+
+	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	lock(st);
+	sr_rx_progress(st);
+	sr_tx_progress(st);
+	sr_st_set(st, SR_ST_CLOSING);
+	unwatch(st);
+	st->anchor = -1;
+	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+		unlock(st);
+		sr_stream_end_report(st);
+		sr_stream_kick(st);
+		return;
+	}
+	if ((l.l_onoff && !l.l_linger) || unread(st) || st->broken) {
+		reset_on_close(fd);
+	} else if ((dup = sr_fd_dup(fd)) < 0) {
+		sr_warn("close: %s: cannot keep the anchor, data may be lost",
+			sr_errno_name(-dup));
+	}
+	if (dup < 0) {
+		put_links(st);
+		unlock(st);
+		sr_stream_end_report(st);
+		sr_stream_kick(st);
+		return;
+	}
+	sr_stream_ref(st);		/* given back by finish() */
+	st->anchor = dup;
+	st->anchor_private = true;
+	st->close_since = sr_now_ns();
+	end_tx(st);
+	unlock(st);
+	sr_stream_kick(st);
+	if (l.l_onoff)
+		linger_wait(st, l.l_linger);
+}
+
+int sr_stream_detach(struct sr_stream *st, int fd)
+{
+	int err = errno;
+	unsigned f = sr_st_flags(st);
+
+	if (atomic_fetch_sub(&st->fds, 1) > 1) {
+		if (st->anchor == fd)
+			move_anchor(st, fd);
+	} else if (f & SR_ST_LISTEN) {
+		sr_st_set(st, SR_ST_CLOSING);
+		st->anchor = -1;
+		sr_stream_kick(st);
+	} else if (atomic_load(&st->verdict) != VERDICT_NONE || st->att) {
+		sr_stream_name(st);
+		detach_last(st, fd);
+	} else {
+		/* Named while the descriptor still is, for the report. */
+		if (sr_conf.report[0])
+			sr_stream_name(st);
+		lock(st);
+		sr_st_set(st, SR_ST_CLOSING);
+		st->anchor = -1;
+		unlock(st);
+		sr_stream_end_report(st);
+	}
+	sr_stream_put(st);
+	errno = err;
+	return 0;
+}
+
+/* ---- the rest of a closed stream's life: loop ---- */
+
+static void finish(struct sr_stream *st, bool reset)
+{
+	lock(st);
+	unwatch(st);
+	put_links(st);
+	if (reset)
+		reset_on_close(st->anchor);
+	sr_fd_close(st->anchor);
+	st->anchor = -1;
+	unlock(st);
+	sr_stream_end_report(st);
+	sr_stream_put(st);
+}
+
+/* Reads what still comes on the anchor; true if it is data. rx_lock held. */
+static bool still_coming(struct sr_stream *st)
+{
+	char c;
+	ssize_t r;
+
+	if (unread(st))
+		return true;
+	if (st->rx_fin_seen || sr_rx_at_mark(&st->rx) ||
+	    st->rx.state == SR_RX_RESET)
+		return false;
+	r = sr_anchor_read(st, &c, 1, MSG_PEEK);
+	if (r == 0 || (r < 0 && r != -EAGAIN && r != -EINTR))
+		st->rx_fin_seen = true;
+	return r > 0;
+}
+
+void sr_close_progress(struct sr_stream *st)
+{
+	bool data, over;
+
+	if (!(sr_st_flags(st) & SR_ST_CLOSING))
+		return;
+	if (!st->anchor_private || st->anchor < 0) {
+		if (st->att)
+			st->att->ops->drop(st->att, "short");
+		return;
+	}
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	data = still_coming(st);
+	over = st->rx_fin_seen || st->rx.state == SR_RX_RESET;
+	pthread_mutex_unlock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (!sr_gate_shut(&st->tx_gate))
+		st->tx.state = SR_TX_DONE; /* FIN is the kernel's affair */
+	over = st->broken || (over && st->tx.state == SR_TX_DONE) ||
+	       (st->tx.state == SR_TX_DONE &&
+		sr_now_ns() - st->close_since > LINGER_NS);
+	pthread_mutex_unlock(&st->tx_lock);
+	if (data || over)
+		finish(st, data);
+}
+
+/* ---- shutdown ---- */
+
+int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
+{
+	int r = 0;
+
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+	if (how != SHUT_RD)
+		sr_st_set(st, SR_ST_HALF);
+	lock(st);
+	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+		unlock(st);
+		return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+	}
+	if (how != SHUT_WR)
+		sr_st_set(st, SR_ST_RDSHUT);
+	if (how != SHUT_RD && !sr_gate_shut(&st->tx_gate))
+		r = sr_real.shutdown(fd, SHUT_WR) < 0 ? -errno : 0;
+	else if (how != SHUT_RD)
+		end_tx(st);
+	unlock(st);
+	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_kick(st);
+	return r;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fork.c - streams over fork(2), and what has to be ready before the first one.
+ */
+#include "base/real.h"
+
+#include <pthread.h>
+
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "link/shm.h"
+#include "stream/wait.h"
+#ifdef HAVE_VERBS
+#include "link/verbs.h"
+#endif
+
+/*
+ * fork: both sides would hold the streams, so all go plain first.  Then every
+ * lock of every stream is taken (no thread holds two streams' locks, so any
+ * order does), so that the child finds nothing half done; it starts with no
+ * service thread, no links, and plain streams that it never upgrades.
+ */
+static void lock_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+	pthread_mutex_lock(&st->wait_lock);
+}
+
+static void unlock_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	pthread_mutex_unlock(&st->wait_lock);
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
+static void bar_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
+		sr_stream_bar(st, SR_REASON_FORK);
+}
+
+static void before_fork(void)
+{
+	if (sr_conf.inert || sr_loop_here())
+		return;
+	sr_streams_walk(bar_one, NULL);
+	sr_streams_plain(true, SR_REASON_FORK);
+	sr_streams_walk(lock_one, NULL);
+}
+
+static void in_parent(void)
+{
+	if (sr_conf.inert || sr_loop_here())
+		return;
+	sr_streams_walk(unlock_one, NULL);
+}
+
+static void in_child(void)
+{
+	if (sr_conf.inert || sr_loop_here())
+		return;
+	sr_streams_forget();
+	sr_waiters_forget();
+	sr_answer_forget();
+	sr_shm_forget();
+#ifdef HAVE_VERBS
+	sr_verbs_forget();
+#endif
+	sr_loop_forget();
+	sr_fd_forget_all();
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	sr_answer_init();
+	pthread_atfork(before_fork, in_parent, in_child);
+}

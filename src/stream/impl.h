@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * impl.h - the inside of a stream, for src/stream only.
+ *
+ * Who may touch what
+ *
+ *   plain calls   take no lock: they pass a gate (below) and go to the kernel.
+ *   rx_lock       rx, spill, rx_link, rx_delta, what is read from the anchor
+ *                 while the rx gate is shut
+ *   tx_lock       tx, tx_link, tx_delta, what is written to the anchor while
+ *                 the tx gate is shut
+ *   both locks    anchor (the descriptor number), to change it
+ *   loop          att_*, ask, closing's progress: the service thread only
+ *
+ * Lock order: rx_lock, tx_lock, then the link kind's own, then wait_lock.
+ * Nothing sleeps with a lock held, except on the kernel's socket lock in
+ * non-blocking calls on the anchor.
+ *
+ * The gates.  A direction is plain as long as its gate is open: a call adds
+ * itself to the count of calls in flight, goes to the kernel, books what went
+ * through in tx_tcp or rx_tcp, and subtracts itself.  A shut gate sends calls
+ * the slow way, under the lock.  Shutting:
+ *   tx: only with no call in flight (the switch waits for a send asleep in the
+ *       kernel, nobody waits for the switch).  SR_GATE_WANT asks the last call
+ *       in flight to do it when it leaves, else a busy sender would never
+ *       switch.
+ *   rx: with at most one in flight, counting recv() and poll() sleepers (a call
+ *       whose result could not be stripped counts as two).  That one will get
+ *       the mark, and sees on leaving that the gate was shut meanwhile; nobody
+ *       else reads the anchor before it has left.  This is the one-sleeper rule
+ *       of sockrail-protocol(7).
+ */
+#ifndef SR_STREAM_IMPL_H
+#define SR_STREAM_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/conf.h"
+#include "base/loop.h"
+#include "base/report.h"
+#include "link/link.h"
+#include "pure/history.h"
+#include "pure/switch.h"
+#include "stream/stream.h"
+
+#define SR_GATE_SHUT (1u << 31)
+#define SR_GATE_WANT (1u << 30)
+#define SR_GATE_COUNT (SR_GATE_WANT - 1)
+#define SR_GATE_BLIND 2		/* a read that cannot be stripped */
+
+enum {				/* sr_stream.flags */
+	SR_ST_CONNECT = 1 << 0,	/* we connected: we ask */
+	SR_ST_ACCEPT = 1 << 1,	/* accepted: we answer */
+	SR_ST_LISTEN = 1 << 2,
+	SR_ST_USED = 1 << 3,	/* sent, received or waited through us */
+	SR_ST_BARRED = 1 << 4,	/* no link any more */
+	SR_ST_NAMED = 1 << 5,	/* local, peer are known */
+	SR_ST_ASKED = 1 << 6,	/* an ask is under way, or not to be repeated */
+	SR_ST_CLOSING = 1 << 7,	/* the program has closed it */
+	SR_ST_RDSHUT = 1 << 8,	/* the program said shutdown(SHUT_RD) */
+	SR_ST_TX_HISTORY = 1 << 9, /* tx_history has stopped */
+	SR_ST_RX_HISTORY = 1 << 16, /* rx_history has stopped */
+	SR_ST_WAITED = 1 << 10,	/* policy wait: has waited */
+	SR_ST_ENDED = 1 << 11,	/* reported */
+	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
+	SR_ST_FRESH = 1 << 13,	/* connect() not yet known to be through */
+	SR_ST_LOWAT = 1 << 14,	/* SO_RCVLOWAT above 1 */
+	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
+};
+
+enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
+
+struct sr_wait_node;
+
+struct sr_stream {
+	atomic_int refs;		/* 0: free */
+	atomic_uint flags;
+	atomic_int fds;			/* entries in the table */
+	atomic_int reason;		/* enum sr_reason: why it is plain */
+
+	_Alignas(64) atomic_uint tx_gate;
+	atomic_uint tx_calls;
+	_Atomic uint64_t tx_tcp;	/* bytes written to the anchor */
+	_Alignas(64) atomic_uint rx_gate;
+	atomic_uint rx_calls;
+	_Atomic uint64_t rx_tcp;	/* bytes read from the anchor */
+
+	_Alignas(64) pthread_mutex_t rx_lock;
+	struct sr_rx rx;
+	struct sr_link *rx_link;
+	int64_t rx_delta;	/* gate open: rx.rx = rx_tcp + rx_delta */
+	uint8_t spill[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
+	unsigned spill_at, spill_len;
+	uint64_t rx_way[SR_WAYS];
+	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
+	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
+
+	pthread_mutex_t tx_lock;
+	struct sr_tx tx;
+	struct sr_link *tx_link;
+	int64_t tx_delta;	/* gate open: tx.w = tx_tcp + tx_delta */
+	uint64_t tx_n;		/* N of the switch in use */
+	uint64_t tx_way[SR_WAYS];
+	unsigned record_at;	/* bytes of tx.record already in TCP */
+	struct sr_link *tx_next; /* a proven link to switch to (SR_GATE_WANT) */
+	uint8_t tx_next_token[SR_TOKEN_LEN];
+	bool broken;		/* reset: every send is EPIPE */
+
+	int anchor;		/* descriptor number, -1 when gone */
+	bool anchor_private;
+	int family;
+	unsigned switches;
+	uint32_t link_no;	/* the last link's number */
+	struct sockaddr_storage local, peer;
+	struct sr_name name;
+	int rcvlowat;
+	char best[80];		/* the best link it had, for the report */
+	enum sr_way best_way;
+
+	atomic_flag history_busy;
+	struct sr_history tx_history, rx_history;
+
+	pthread_mutex_t wait_lock;
+	_Atomic(struct sr_wait_node *) waiters;
+	atomic_uint spin_ns;	/* adaptive spinning, see wait.c */
+
+	/* loop only */
+	struct sr_task task;
+	atomic_bool kicked;
+	struct sr_watch watch;
+	int watched_fd;		/* -1: not watched */
+	uint32_t watched;	/* events armed */
+	struct sr_timer timer;
+	struct sr_ask ask;
+	bool asking;
+	bool timed;
+	struct sr_link *att;	/* being attached */
+	uint8_t token[SR_TOKEN_LEN];	/* ours, on att or the link in use */
+	bool att_hello, att_checked, att_proven;
+	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
+	uint64_t att_since;	/* ns */
+	uint64_t next_ask_ns;
+	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
+	uint64_t close_since;
+	atomic_bool want_back;	/* plain(), fork, exec */
+	atomic_int verdict;	/* of the attempt under way: VERDICT_ */
+	unsigned kind;		/* place in the order of kinds being asked */
+	bool att_started;	/* our direction's switch was begun on att */
+	bool att_took;		/* its SWITCH is dealt with */
+	uint64_t tx_started;	/* ns */
+	void *listener[2];	/* rendezvous, by kind */
+};
+
+/* ---- flags ---- */
+
+static inline unsigned sr_st_flags(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->flags, memory_order_relaxed);
+}
+
+static inline unsigned sr_st_set(struct sr_stream *st, unsigned bits)
+{
+	return atomic_fetch_or(&st->flags, bits);
+}
+
+static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
+{
+	atomic_fetch_and(&st->flags, ~bits);
+}
+
+static inline bool sr_gate_shut(atomic_uint *gate)
+{
+	return atomic_load(gate) & SR_GATE_SHUT;
+}
+
+/* ---- stream.c ---- */
+struct sr_stream *sr_stream_ref(struct sr_stream *st);
+/* Walks all live streams; fn gets a reference that it does not own. */
+void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);
+void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
+bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
+void sr_stream_end_report(struct sr_stream *st);
+void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
+void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
+void sr_streams_report(void);	/* all that have not been, at exit */
+void sr_streams_forget(void);	/* child of fork */
+const char *sr_stream_label(struct sr_stream *st, char buf[128]);
+
+/* ---- gate.c ---- */
+bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
+void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */
+bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
+void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */
+bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight);
+/* False: the gate was shut meanwhile, and the call is still in flight. */
+bool sr_rx_gate_leave(struct sr_stream *st, unsigned weight);
+void sr_rx_gate_leave_shut(struct sr_stream *st, unsigned weight);
+bool sr_tx_gate_enter(struct sr_stream *st);
+void sr_tx_gate_leave(struct sr_stream *st);
+
+/* ---- anchor.c ---- */
+/* Do the kernel's byte counters agree with ours?  Promise 6. */
+bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
+bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
+ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len);
+ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
+bool sr_anchor_writable(struct sr_stream *st);
+
+/* ---- direction.c: what moves a direction on; nothing here sleeps ---- */
+void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
+void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
+void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
+/* The SWITCH that waits on the link: EXPECT it, or not.  True: it is dealt
+ * with, false: look again later. */
+bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link,
+		       bool proven);		/* rx_lock held */
+/* tx_next is set: shut the gate and start, now or when the last call leaves. */
+void sr_tx_try_start(struct sr_stream *st);	/* tx_lock held */
+/* Bytes off the anchor, into iov, as the gate's state asks. rx_lock held. */
+size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
+		   const struct iovec *iov, size_t iovlen, size_t n);
+void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
+
+/* ---- recv.c ---- */
+/* SO_RCVTIMEO or SO_SNDTIMEO as a deadline in ns; 0: none. */
+uint64_t sr_stream_deadline(int fd, int option);
+bool sr_stream_nonblocking(int fd, int flags);
+
+/* ---- wait.c ---- */
+void sr_stream_notify(struct sr_stream *st, unsigned what);
+/* Waits until the stream may have what is in events (POLLIN, POLLOUT).
+ * 0, -EINTR, -ETIMEDOUT.  deadline_ns 0: none. */
+int sr_stream_wait(struct sr_stream *st, int fd, short events,
+		   uint64_t deadline_ns);
+
+/* ---- service.c: the loop's side ---- */
+void sr_stream_kick(struct sr_stream *st);	/* any thread */
+void sr_stream_on_link(struct sr_link *link, unsigned what); /* notify */
+void sr_service_task(struct sr_stream *st);	/* readies st->task */
+
+/* ---- close.c ---- */
+void sr_close_progress(struct sr_stream *st);	/* loop */
+
+/* ---- attach.c: the handshake on a new link, loop only ---- */
+void sr_attach_begin(struct sr_stream *st, struct sr_link *link);
+void sr_attach_progress(struct sr_stream *st);
+bool sr_attach_busy(struct sr_stream *st);
+
+/* ---- upgrade.c ---- */
+/* A call has begun or ended: is it time to ask?  Any thread. */
+void sr_upgrade_used(struct sr_stream *st);
+void sr_upgrade_count(struct sr_stream *st);
+void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
+void sr_ask_progress(struct sr_stream *st);	/* loop */
+void sr_upgrade_verdict(struct sr_stream *st, int verdict);
+
+/* ---- answer.c ---- */
+void sr_answer_init(void);
+void sr_answer_forget(void);			/* child of fork */
+void sr_answer_look(void);	/* pending requests may match now; any thread */
+void sr_answer_listen(struct sr_stream *st, int fd);
+void sr_answer_unlisten(struct sr_stream *st);	/* loop */
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * iov.h - a cursor over a program's iovec, which itself is never changed.
+ */
+#ifndef SR_IOV_H
+#define SR_IOV_H
+
+#include <string.h>
+#include <sys/uio.h>
+
+struct sr_iov {
+	const struct iovec *v;
+	size_t n;		/* entries left, the current one included */
+	size_t skip;		/* bytes of it already used */
+	size_t left;		/* bytes left in all */
+};
+
+static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
+{
+	struct sr_iov c = { .v = v, .n = n };
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		c.left += v[i].iov_len;
+	return c;
+}
+
+/* The current piece; only while left > 0. */
+static inline struct iovec sr_iov_piece(struct sr_iov *c)
+{
+	while (c->skip == c->v->iov_len) {
+		c->v++;
+		c->n--;
+		c->skip = 0;
+	}
+	return (struct iovec){ (char *)c->v->iov_base + c->skip,
+			       c->v->iov_len - c->skip };
+}
+
+static inline void sr_iov_advance(struct sr_iov *c, size_t bytes)
+{
+	c->left -= bytes;
+	while (bytes) {
+		struct iovec p = sr_iov_piece(c);
+		size_t k = bytes < p.iov_len ? bytes : p.iov_len;
+
+		c->skip += k;
+		bytes -= k;
+	}
+}
+
+/* Up to max bytes of the rest as at most cap entries of out; returns how many
+ * entries, *bytes what they hold. */
+static inline size_t sr_iov_rest(struct sr_iov c, size_t max, struct iovec *out,
+				 size_t cap, size_t *bytes)
+{
+	size_t n = 0;
+
+	*bytes = 0;
+	while (n < cap && c.left && *bytes < max) {
+		struct iovec p = sr_iov_piece(&c);
+
+		if (p.iov_len > max - *bytes)
+			p.iov_len = max - *bytes;
+		out[n++] = p;
+		*bytes += p.iov_len;
+		sr_iov_advance(&c, p.iov_len);
+	}
+	return n;
+}
+
+/* Copies out of buf into the rest / from the rest into buf, and advances. */
+static inline size_t sr_iov_fill(struct sr_iov *c, const void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len && c->left) {
+		struct iovec p = sr_iov_piece(c);
+		size_t k = len - done < p.iov_len ? len - done : p.iov_len;
+
+		memcpy(p.iov_base, (const char *)buf + done, k);
+		sr_iov_advance(c, k);
+		done += k;
+	}
+	return done;
+}
+
+static inline size_t sr_iov_drain(struct sr_iov *c, void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len && c->left) {
+		struct iovec p = sr_iov_piece(c);
+		size_t k = len - done < p.iov_len ? len - done : p.iov_len;
+
+		memcpy((char *)buf + done, p.iov_base, k);
+		sr_iov_advance(c, k);
+		done += k;
+	}
+	return done;
+}
+
+#endif

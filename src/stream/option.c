@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * option.c - connect, listen, socket options and ioctls.  The anchor keeps them
+ * all; what changes the program's view of the bytes is honoured here as well.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/log.h"
+#include "stream/impl.h"
+
+int sr_stream_connect(struct sr_stream *st, int fd,
+		      const struct sockaddr *addr, socklen_t len)
+{
+	unsigned how = SR_ST_CONNECT;
+	int r = sr_real.connect(fd, addr, len);
+
+	if (r < 0)
+		r = -errno;
+	if (r == -EINPROGRESS || r == -EINTR)
+		how |= SR_ST_FRESH;
+	else if (r < 0)
+		return r;
+	if (addr->sa_family == AF_UNSPEC)
+		sr_stream_bar(st, SR_REASON_OPTION);
+	else if (!(sr_st_flags(st) & SR_ST_CONNECT))
+		sr_st_set(st, how);
+	/* For the report; at its end it has no peer any more. */
+	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
+		sr_stream_name(st);
+	return r;
+}
+
+int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
+{
+	if (sr_real.listen(fd, backlog) < 0)
+		return -errno;
+	if (!(sr_st_flags(st) & SR_ST_LISTEN) && sr_conf.links[0] &&
+	    sr_loop_start() == 0)
+		sr_answer_listen(st, fd);
+	return 0;
+}
+
+int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
+			 void *val, socklen_t *len)
+{
+	int v, r;
+
+	if (level != SOL_SOCKET || *len < sizeof(v))
+		goto kernel;
+	if (name == SO_ERROR && atomic_load(&st->so_error)) {
+		v = atomic_exchange(&st->so_error, 0);
+	} else if (name == SO_RCVLOWAT) {
+		v = st->rcvlowat;
+	} else {
+		goto kernel;
+	}
+	memcpy(val, &v, sizeof(v));
+	*len = sizeof(v);
+	return 0;
+kernel:
+	r = sr_real.getsockopt(fd, level, name, val, len);
+	return r < 0 ? -errno : r;
+}
+
+/* What a link has no place for. */
+static bool barring(int level, int name)
+{
+	if (level == SOL_SOCKET)
+		switch (name) {
+		case SO_ZEROCOPY:
+		case SO_TXTIME:
+		case SO_TIMESTAMP:
+		case SO_TIMESTAMPNS:
+		case SO_TIMESTAMPING:
+		case SO_PEEK_OFF:
+			return true;
+		}
+	if (level == IPPROTO_TCP)
+		switch (name) {
+		case TCP_ULP:
+		case TCP_REPAIR:
+		case TCP_ZEROCOPY_RECEIVE:
+		case TCP_INQ:
+			return true;
+		}
+	return false;
+}
+
+int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
+			 const void *val, socklen_t len)
+{
+	int v = 0, r;
+
+	if (barring(level, name))
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	r = sr_real.setsockopt(fd, level, name, val, len);
+	if (r < 0)
+		return -errno;
+	if (len >= sizeof(v))
+		memcpy(&v, val, sizeof(v));
+	if (level == IPPROTO_TCP && name == TCP_CORK) {
+		if (v)
+			sr_st_set(st, SR_ST_CORK);
+		else
+			sr_st_clear(st, SR_ST_CORK);
+		pthread_mutex_lock(&st->tx_lock);
+		if (!v && st->tx_link && st->tx.state == SR_TX_LINK)
+			st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+		pthread_mutex_unlock(&st->tx_lock);
+	}
+	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
+		int one = 1;
+
+		pthread_mutex_lock(&st->rx_lock);
+		st->rcvlowat = v > 1 ? v : 1;
+		if (v > 1)
+			sr_st_set(st, SR_ST_LOWAT);
+		else
+			sr_st_clear(st, SR_ST_LOWAT);
+		if (sr_gate_shut(&st->rx_gate))
+			sr_real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one,
+					   sizeof(one));
+		pthread_mutex_unlock(&st->rx_lock);
+	}
+	return r;
+}
+
+static int bytes_in(struct sr_stream *st, int fd, int *n)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	if (!sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_RAW ||
+	    st->rx.state == SR_RX_EXPECT) {
+		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
+		if (!r && sr_gate_shut(&st->rx_gate)) {
+			size_t most = sr_rx_at_mark(&st->rx) ? 0 :
+					      sr_rx_limit(&st->rx);
+
+			if ((size_t)*n > most)
+				*n = (int)most;
+			*n += (int)st->spill_len;
+		}
+	} else {
+		*n = (int)st->spill_len;
+		if (st->rx_link)
+			*n += (int)sr_rx_ready(&st->rx,
+				atomic_load(&st->rx_link->rx_h));
+	}
+	pthread_mutex_unlock(&st->rx_lock);
+	return r;
+}
+
+static int bytes_out(struct sr_stream *st, int fd, int *n)
+{
+	int r = sr_real.ioctl(fd, SIOCOUTQ, n) < 0 ? -errno : 0;
+
+	pthread_mutex_lock(&st->tx_lock);
+	if (!r && st->tx_link && st->tx.state != SR_TX_WAIT)
+		*n += (int)(st->tx.w - atomic_load(&st->tx_link->tx_acked));
+	pthread_mutex_unlock(&st->tx_lock);
+	return r;
+}
+
+int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
+{
+	int r;
+
+	if (sr_gate_shut(&st->rx_gate) && req == SIOCINQ)
+		return bytes_in(st, fd, arg);
+	if (sr_gate_shut(&st->tx_gate) && req == SIOCOUTQ)
+		return bytes_out(st, fd, arg);
+	r = sr_real.ioctl(fd, req, arg);
+	return r < 0 ? -errno : r;
+}

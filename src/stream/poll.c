@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * poll.c - the one wait engine: poll(2) over streams and other descriptors, and
+ * the sleep of a blocking call, which is a poll of one stream.
+ *
+ * Each direction of each stream is either the kernel's (gate open, or raw bytes
+ * still due: ask the anchor) or ours (ask the link and the state).  plan()
+ * works that out, under the direction's lock, and takes the opportunity to move
+ * the direction on.  A set whose gates are all open sleeps in the kernel's poll
+ * as it is, counted at the rx gates, so that a switch finds at most one sleeper
+ * and the mark wakes that one.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "shim/fdtab.h"
+#include "stream/wait.h"
+
+#define IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
+#define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+
+#define FEW 8			/* a set of so many needs no allocation */
+
+struct entry {
+	struct sr_stream *st;	/* NULL: not a stream */
+	int fd;
+	short events;		/* what the program asked for */
+	short ours;		/* what we know of without the kernel */
+	short kernel;		/* what to ask the kernel for */
+	short pass;		/* what of its answer is the program's */
+	bool counted;		/* at the rx gate */
+	bool shut;		/* one of the gates is */
+	struct sr_link *rx_link, *tx_link;	/* to sleep on */
+	struct sr_link *rx_armed, *tx_armed;
+	int rx_fd, tx_fd;
+	int rx_slot, tx_slot;	/* their places in the kernel's array, or -1 */
+	struct sr_wait_node node;
+};
+
+struct set {
+	struct entry *e;
+	size_t n;
+	struct sr_waiter *waiter;
+	uint64_t deadline;	/* ns; UINT64_MAX none; 0 at once */
+	const sigset_t *sigmask;
+	struct pollfd *k;	/* n entries, then waiter, then links */
+	size_t kn;
+};
+
+/* ---- what a stream can do now ---- */
+
+static void plan_rx(struct entry *e)
+{
+	struct sr_stream *st = e->st;
+	short in = e->events & IN_EVENTS;
+
+	if (!sr_gate_shut(&st->rx_gate)) {
+		e->kernel |= in;
+		e->pass |= in;
+		return;
+	}
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	if (!sr_gate_shut(&st->rx_gate)) {
+		e->kernel |= in;
+		e->pass |= in;
+		goto out;
+	}
+	e->shut = true;
+	if (st->spill_len)
+		e->ours |= POLLIN | POLLRDNORM;
+	switch (st->rx.state) {
+	case SR_RX_RAW:
+	case SR_RX_EXPECT:
+		/* With a sleeper of plain days in flight the anchor is its. */
+		if (atomic_load(&st->rx_gate) & SR_GATE_COUNT)
+			break;
+		e->kernel |= POLLIN;
+		if (!sr_rx_at_mark(&st->rx))
+			e->pass |= in;
+		break;
+	case SR_RX_LINK:
+		if (st->rx_link &&
+		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) >=
+			    (uint64_t)st->rcvlowat)
+			e->ours |= POLLIN | POLLRDNORM;
+		else if (st->rx_link && !e->rx_link)
+			e->rx_link = sr_link_get(st->rx_link);
+		break;
+	case SR_RX_EOF:
+		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
+		break;
+	default:
+		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP | POLLOUT |
+			   POLLWRNORM;
+		if (atomic_load(&st->so_error))
+			e->ours |= POLLERR;
+	}
+	if (sr_st_flags(st) & SR_ST_RDSHUT)
+		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
+out:
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
+static void plan_tx(struct entry *e)
+{
+	struct sr_stream *st = e->st;
+	short out = e->events & OUT_EVENTS;
+	struct iovec v[2];
+
+	if (!sr_gate_shut(&st->tx_gate)) {
+		e->kernel |= out;
+		e->pass |= out;
+		return;
+	}
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (!sr_gate_shut(&st->tx_gate)) {
+		e->kernel |= out;
+		e->pass |= out;
+		goto unlock;
+	}
+	e->shut = true;
+	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+		e->ours |= POLLOUT | POLLWRNORM;
+		if (st->rx.state == SR_RX_EOF)
+			e->ours |= POLLHUP;
+	} else if (st->tx.state == SR_TX_LINK && out) {
+		if (st->tx_link->ops->tx_room(st->tx_link, v))
+			e->ours |= POLLOUT | POLLWRNORM;
+		else if (!e->tx_link)
+			e->tx_link = sr_link_get(st->tx_link);
+	}
+unlock:
+	pthread_mutex_unlock(&st->tx_lock);
+}
+
+static void drop_links(struct entry *e)
+{
+	if (e->rx_link)
+		sr_link_put(e->rx_link);
+	if (e->tx_link)
+		sr_link_put(e->tx_link);
+	e->rx_link = e->tx_link = NULL;
+}
+
+/* True if there is something for the program already. */
+static bool plan(struct entry *e)
+{
+	e->ours = e->kernel = e->pass = 0;
+	e->shut = false;
+	if (!e->st) {
+		e->kernel = e->pass = e->events;
+		return false;
+	}
+	plan_rx(e);
+	plan_tx(e);
+	e->ours &= e->events | POLLERR | POLLHUP;
+	return e->ours;
+}
+
+static size_t plan_all(struct set *s, bool *shut)
+{
+	size_t i, ready = 0;
+
+	*shut = false;
+	for (i = 0; i < s->n; i++) {
+		ready += plan(&s->e[i]);
+		*shut |= s->e[i].shut;
+	}
+	return ready;
+}
+
+/* ---- the kernel's part ---- */
+
+static int kernel_poll(struct set *s, bool sleep)
+{
+	struct timespec ts = { 0, 0 }, *t = &ts;
+	uint64_t now;
+
+	if (sleep && s->deadline == UINT64_MAX) {
+		t = NULL;
+	} else if (sleep && s->deadline > (now = sr_now_ns())) {
+		ts.tv_sec = (time_t)((s->deadline - now) / 1000000000u);
+		ts.tv_nsec = (long)((s->deadline - now) % 1000000000u);
+	}
+	return sr_real.ppoll(s->k, s->kn, t, s->sigmask);
+}
+
+static void fill(struct set *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct entry *e = &s->e[i];
+		bool ask = !e->st || !e->shut || e->kernel;
+
+		s->k[i].fd = ask ? e->fd : -1;
+		s->k[i].events = e->kernel;
+		s->k[i].revents = 0;
+	}
+	s->kn = s->n;
+}
+
+/* What the program gets for entry i: ours, and the kernel's where it counts. */
+static short answer(struct set *s, size_t i)
+{
+	struct entry *e = &s->e[i];
+	short r = s->k[i].revents;
+
+	if (e->st && e->shut) {
+		short always = e->pass ? POLLERR | POLLHUP | POLLNVAL :
+					 POLLNVAL;
+		r &= e->pass | always;
+	}
+	return r | e->ours;
+}
+
+/* The gates were all open: did one shut while we slept?  Then what the kernel
+ * says of that stream has to be looked at again. */
+static bool leave_gates(struct set *s)
+{
+	bool shut = false;
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct entry *e = &s->e[i];
+
+		if (!e->st)
+			continue;
+		if (e->counted && !sr_rx_gate_leave(e->st, 1))
+			sr_rx_gate_leave_shut(e->st, 1);
+		e->counted = false;
+		if (s->k[i].revents && (sr_gate_shut(&e->st->rx_gate) ||
+					sr_gate_shut(&e->st->tx_gate)))
+			shut = true;
+	}
+	return shut;
+}
+
+static bool enter_gates(struct set *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct entry *e = &s->e[i];
+
+		if (!e->st || !(e->events & IN_EVENTS))
+			continue;
+		e->counted = sr_rx_gate_enter(e->st, 1);
+		if (!e->counted) {
+			leave_gates(s);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- sleeping with links in the set ---- */
+
+static int slot(struct set *s, int fd)
+{
+	if (fd < 0)
+		return -1;
+	s->k[s->kn].fd = fd;
+	s->k[s->kn].events = POLLIN;
+	s->k[s->kn].revents = 0;
+	return (int)s->kn++;
+}
+
+static void arm(struct set *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct entry *e = &s->e[i];
+
+		if (!e->st)
+			continue;
+		e->node.waiter = s->waiter;
+		e->node.want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
+			       (e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
+		sr_wait_attach(e->st, &e->node);
+		e->rx_fd = e->tx_fd = -1;
+		e->rx_armed = e->rx_link;
+		e->tx_armed = e->tx_link;
+		e->rx_link = e->tx_link = NULL;
+		if (e->rx_armed)
+			e->rx_fd = e->rx_armed->ops->arm(e->rx_armed,
+							 SR_NOTIFY_RX);
+		if (e->tx_armed)
+			e->tx_fd = e->tx_armed->ops->arm(e->tx_armed,
+							 SR_NOTIFY_TX);
+	}
+}
+
+static void awake(struct set *s, struct sr_link **link, int at, unsigned want)
+{
+	if (!*link)
+		return;
+	(*link)->ops->awake(*link, want, at >= 0 && s->k[at].revents);
+	sr_link_put(*link);
+	*link = NULL;
+}
+
+static void disarm(struct set *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct entry *e = &s->e[i];
+
+		if (!e->st)
+			continue;
+		sr_wait_detach(e->st, &e->node);
+		awake(s, &e->rx_armed, e->rx_slot, SR_NOTIFY_RX);
+		awake(s, &e->tx_armed, e->tx_slot, SR_NOTIFY_TX);
+		drop_links(e);
+	}
+}
+
+/* Hang up, look again, sleep, take down.  Returns ppoll's result. */
+static int sleep_armed(struct set *s)
+{
+	bool shut, sleep;
+	size_t i, ready, mine;
+	int r;
+
+	atomic_store(&s->waiter->state, 0);
+	arm(s);
+	ready = plan_all(s, &shut);
+	fill(s);
+	mine = s->kn;
+	slot(s, s->waiter->efd);
+	for (i = 0; i < s->n; i++) {
+		s->e[i].rx_slot = slot(s, s->e[i].rx_armed ? s->e[i].rx_fd : -1);
+		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
+	}
+	sleep = !ready && sr_waiter_sleeping(s->waiter);
+	r = kernel_poll(s, sleep);
+	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
+	if (r < 0) {
+		int err = errno;
+
+		for (i = 0; i < s->kn; i++)
+			s->k[i].revents = 0;
+		disarm(s);
+		errno = err;
+		return r;
+	}
+	disarm(s);
+	return r;
+}
+
+/*
+ * Adaptive spinning: as long as it pays.  spin_ns is how long the last waits
+ * would have had to spin; a wait that outlasts the limit halves it, one that
+ * ended while spinning moves it to twice its length.
+ */
+static bool spin(struct set *s)
+{
+	struct entry *only = NULL;
+	uint64_t start, now, limit;
+	size_t i;
+	bool shut;
+
+	for (i = 0; i < s->n; i++)
+		if (s->e[i].rx_link || s->e[i].tx_link) {
+			if (only)
+				return false;
+			only = &s->e[i];
+		}
+	limit = sr_conf.spin_us * 1000ull;
+	if (!only || !limit || !s->deadline)
+		return false;
+	if (atomic_load_explicit(&only->st->spin_ns, memory_order_relaxed) >
+	    limit)
+		return false;
+	start = sr_now_ns();
+	do {
+		struct sr_link *l = only->rx_link ? only->rx_link :
+						    only->tx_link;
+
+		for (i = 0; i < 8; i++) {
+			l->ops->poll(l);
+			__builtin_ia32_pause();
+		}
+		now = sr_now_ns();
+		if (plan_all(s, &shut))
+			return true;
+	} while (now - start < limit && now < s->deadline);
+	return false;
+}
+
+static int result(struct set *s, struct pollfd *fds, short *one)
+{
+	size_t i;
+	int count = 0;
+
+	for (i = 0; i < s->n; i++) {
+		short r = answer(s, i);
+
+		if (fds)
+			fds[i].revents = r;
+		else
+			*one = r;
+		count += r != 0;
+	}
+	return count;
+}
+
+/* ppoll's result; fds or one get the answers. */
+static int wait_set(struct set *s, struct pollfd *fds, short *one)
+{
+	bool shut, spun = false;
+	size_t i;
+	int r, count;
+
+	for (;;) {
+		size_t ready = plan_all(s, &shut);
+
+		if (!shut) {
+			for (i = 0; i < s->n; i++)
+				drop_links(&s->e[i]);
+			if (!enter_gates(s))
+				continue;
+			fill(s);
+			r = kernel_poll(s, true);
+			if (leave_gates(s) && r > 0)
+				continue;
+			if (r < 0)
+				return r;
+			return result(s, fds, one);
+		}
+		if (!ready && !spun) {
+			spun = true;
+			if (spin(s))
+				ready = 1;
+		}
+		if (ready || !s->deadline) {
+			for (i = 0; i < s->n; i++)
+				drop_links(&s->e[i]);
+			fill(s);
+			r = kernel_poll(s, false);
+			if (r < 0)
+				return r;
+			return result(s, fds, one);
+		}
+		r = sleep_armed(s);
+		if (r < 0)
+			return r;
+		/* Ours may have changed since: look once more, keeping what
+		 * the kernel said. */
+		plan_all(s, &shut);
+		for (i = 0; i < s->n; i++)
+			drop_links(&s->e[i]);
+		count = result(s, fds, one);
+		if (count)
+			return count;
+		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
+			return 0;
+	}
+}
+
+/* ---- the two ways in ---- */
+
+/*
+ * May a call go on sleeping after a signal?  sigaction(2): only if the handler
+ * was installed with SA_RESTART.  poll never restarts, so we look which
+ * handlers there are: if all that are installed restart, so do we.
+ */
+static bool restarts(void)
+{
+	int sig;
+
+	for (sig = 1; sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		if (sigaction(sig, NULL, &sa) < 0 ||
+		    sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
+			continue;
+		if (!(sa.sa_flags & SA_RESTART))
+			return false;
+	}
+	return true;
+}
+
+int sr_stream_wait(struct sr_stream *st, int fd, short events,
+		   uint64_t deadline_ns)
+{
+	struct entry e = { .st = st, .fd = fd, .events = events };
+	struct pollfd k[4];
+	struct set s = { .e = &e, .n = 1, .k = k,
+			 .deadline = deadline_ns ? deadline_ns : UINT64_MAX };
+	int err = errno, r;
+	short got = 0;
+
+	s.waiter = sr_waiter_get();
+	if (!s.waiter)
+		return -ENOBUFS;
+	do {
+		r = wait_set(&s, NULL, &got);
+		drop_links(&e);
+	} while (r < 0 && errno == EINTR && !deadline_ns && restarts());
+	if (r < 0)
+		r = -errno;
+	sr_waiter_put(s.waiter);
+	errno = err;
+	return r > 0 ? 0 : r < 0 ? r : -ETIMEDOUT;
+}
+
+int sr_streams_poll(struct pollfd *fds, nfds_t n,
+		    const struct timespec *timeout, const sigset_t *sigmask)
+{
+	struct set s = { .n = n, .sigmask = sigmask, .deadline = UINT64_MAX };
+	struct entry few[FEW];
+	struct pollfd few_k[3 * FEW + 1];
+	bool streams = false;
+	int err = errno, r;
+	size_t i;
+
+	if (n <= FEW) {
+		memset(few, 0, n * sizeof(few[0]));
+		s.e = few;
+		s.k = few_k;
+	} else {
+		sr_inside++;
+		s.e = calloc(n, sizeof(*s.e));
+		s.k = calloc(3 * n + 1, sizeof(*s.k));
+		sr_inside--;
+	}
+	if (!s.e || !s.k) {
+		r = -ENOMEM;
+		goto out;
+	}
+	if (timeout)
+		s.deadline = timeout->tv_sec || timeout->tv_nsec ?
+			sr_now_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
+				(uint64_t)timeout->tv_nsec : 0;
+	for (i = 0; i < n; i++) {
+		s.e[i].fd = fds[i].fd;
+		s.e[i].events = fds[i].events;
+		s.e[i].st = fds[i].fd < 0 ? NULL : sr_fdtab_get(fds[i].fd);
+		if (s.e[i].st) {
+			streams = true;
+			sr_upgrade_used(s.e[i].st);
+		}
+	}
+	if (!streams) {
+		r = sr_real.ppoll(fds, n, timeout, sigmask);
+		if (r < 0)
+			r = -errno;
+		goto out;
+	}
+	s.waiter = sr_waiter_get();
+	if (!s.waiter) {
+		r = -ENOMEM;
+		goto out;
+	}
+	r = wait_set(&s, fds, NULL);
+	if (r < 0)
+		r = -errno;
+	sr_waiter_put(s.waiter);
+out:
+	for (i = 0; s.e && i < n; i++) {
+		drop_links(&s.e[i]);
+		if (s.e[i].st)
+			sr_stream_put(s.e[i].st);
+	}
+	if (n > FEW) {
+		sr_inside++;
+		free(s.e);
+		free(s.k);
+		sr_inside--;
+	}
+	errno = err;
+	return r;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * recv.c - the program receives.  Gate open: the kernel's own recvmsg, asleep in
+ * the kernel if it likes; what a switch put into the buffer meanwhile is
+ * stripped when it returns.  Gate shut, or a flag whose sleep the kernel must not
+ * do for us: a loop of tries and waits.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+
+#include "base/log.h"
+#include "stream/impl.h"
+#include "stream/iov.h"
+
+static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t r;
+
+	if (msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name) {
+		r = sr_real.recv(fd, msg->msg_iov->iov_base,
+				 msg->msg_iov->iov_len, flags);
+		msg->msg_flags = 0;
+	} else {
+		r = sr_real.recvmsg(fd, msg, flags);
+	}
+	return r < 0 ? -errno : r;
+}
+
+static void note_history(struct sr_stream *st, const struct msghdr *msg,
+			 size_t n, int flags)
+{
+	size_t i;
+
+	if (flags & MSG_TRUNC)
+		sr_st_set(st, SR_ST_RX_HISTORY);
+	if (sr_st_flags(st) & SR_ST_RX_HISTORY)
+		return;
+	if (st->rx_history.n >= SR_HISTORY_MAX) {
+		sr_st_set(st, SR_ST_RX_HISTORY);
+		return;
+	}
+	while (atomic_flag_test_and_set(&st->history_busy))
+		;
+	for (i = 0; i < msg->msg_iovlen && n; i++) {
+		size_t k = msg->msg_iov[i].iov_len;
+
+		k = k < n ? k : n;
+		sr_history_add(&st->rx_history, msg->msg_iov[i].iov_base, k);
+		n -= k;
+	}
+	atomic_flag_clear(&st->history_busy);
+}
+
+/* A sleep in the kernel found TCP's end, which a write of ours may have asked
+ * the socket for first. */
+static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
+{
+	int err;
+
+	if (r != 0 || !atomic_load(&st->so_error))
+		return r;
+	err = atomic_exchange(&st->so_error, 0);
+	return err ? -err : 0;
+}
+
+/*
+ * The gate was shut while we were under way, with us as the only call in flight:
+ * rx is ours to put right, under the lock and before we leave.  booked: what we
+ * bring is raw and counted already (the gate was open when the kernel had
+ * returned, and no mark comes before the ACKSW that follows the shutting).
+ */
+static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
+			     int flags, ssize_t r, unsigned weight, bool booked)
+{
+	bool peek = flags & MSG_PEEK;
+	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
+
+	pthread_mutex_lock(&st->rx_lock);
+	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
+	if (!booked && r > 0) {
+		if (!peek)
+			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		copy = st->rx;
+		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
+					 (size_t)r);
+	}
+	atomic_fetch_sub(&st->rx_gate, weight);
+	sr_rx_progress(st);
+	pthread_mutex_unlock(&st->rx_lock);
+	sr_stream_notify(st, SR_NOTIFY_RX);
+	sr_stream_kick(st);
+	return r;
+}
+
+/*
+ * Through the open gate.  *again: it was shut, or has been meanwhile and there
+ * is nothing to return yet (only a mark, or an end that wants judging); the slow
+ * way goes on.
+ */
+static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
+			  int flags, unsigned weight, bool *again)
+{
+	bool booked = false;
+	ssize_t r;
+
+	*again = true;
+	if (!sr_rx_gate_enter(st, weight))
+		return -EAGAIN;
+	r = kernel_recv(fd, msg, flags);
+	if (!sr_gate_shut(&st->rx_gate)) {
+		booked = true;
+		if (r > 0 && !(flags & MSG_PEEK)) {
+			note_history(st, msg, (size_t)r, flags);
+			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		}
+		*again = false;
+		if (sr_rx_gate_leave(st, weight))
+			return end_or_error(st, r);
+	}
+	*again = r == 0;
+	r = returned_late(st, msg, flags, r, weight, booked);
+	*again |= r == 0;
+	return r ? r : -EAGAIN;
+}
+
+/* Copies from the ring of the link. rx_lock held. */
+static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	struct sr_link *link = st->rx_link;
+	uint64_t ready = link ? sr_rx_ready(&st->rx,
+					    atomic_load(&link->rx_h)) : 0;
+	bool peek = flags & MSG_PEEK, trunc = flags & MSG_TRUNC;
+	struct iovec v[2];
+	size_t n, done = 0;
+	int i;
+
+	if (!ready || !to->left)
+		return 0;
+	n = link->ops->rx_data(link, v);
+	if (n > ready)
+		n = (size_t)ready;
+	for (i = 0; i < 2 && done < n && to->left; i++) {
+		size_t k = v[i].iov_len < n - done ? v[i].iov_len : n - done;
+
+		if (trunc) {
+			k = k < to->left ? k : to->left;
+			sr_iov_advance(to, k);
+		} else {
+			k = sr_iov_fill(to, v[i].iov_base, k);
+		}
+		done += k;
+	}
+	if (peek)
+		return (ssize_t)done;
+	sr_rx_took(&st->rx, done);
+	st->rx_way[link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS] +=
+		done;
+	link->ops->rx_free(link, done);
+	return (ssize_t)done;
+}
+
+/* Raw bytes off the anchor, with the gate shut. rx_lock held. */
+static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	size_t limit = sr_rx_limit(&st->rx), n, bytes;
+	struct iovec v[16];
+	struct msghdr msg = { .msg_iov = v };
+	struct sr_rx peek;
+	ssize_t r;
+
+	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) || st->rx_fin_seen ||
+	    sr_rx_at_mark(&st->rx))
+		return -EAGAIN;
+	n = sr_iov_rest(*to, limit, v, 16, &bytes);
+	if (!bytes)
+		return 0;
+	msg.msg_iovlen = n;
+	r = sr_real.recvmsg(st->anchor, &msg,
+			    (flags & (MSG_PEEK | MSG_TRUNC)) | MSG_DONTWAIT);
+	if (r < 0)
+		return -errno;
+	if (r == 0) {
+		uint8_t out[SR_RECORD_LEN];
+
+		st->rx_fin_seen = true;
+		sr_rx_fin(&st->rx, false, st->rx.rx, out);
+		if (st->rx.state == SR_RX_RESET)
+			sr_stream_broke(st, ECONNRESET);
+		return -EAGAIN;		/* the caller looks at the state */
+	}
+	if (flags & MSG_PEEK) {
+		peek = st->rx;
+		r = (ssize_t)sr_rx_strip(st, &peek, v, n, (size_t)r);
+	} else {
+		atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		r = (ssize_t)sr_rx_strip(st, &st->rx, v, n, (size_t)r);
+		sr_iov_advance(to, (size_t)r);
+	}
+	return r ? r : -EAGAIN;
+}
+
+static ssize_t take_spill(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	size_t k = sr_iov_fill(to, st->spill + st->spill_at, st->spill_len);
+
+	if (!(flags & MSG_PEEK)) {
+		st->spill_at += (unsigned)k;
+		st->spill_len -= (unsigned)k;
+	}
+	return (ssize_t)k;
+}
+
+/* One try under the lock: > 0, 0 at the end, -EAGAIN, or an error. */
+static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	ssize_t r;
+	int tries;
+
+	for (tries = 0; tries < 3; tries++) {
+		sr_rx_progress(st);
+		if (st->spill_len)
+			return take_spill(st, to, flags);
+		switch (st->rx.state) {
+		case SR_RX_RAW:
+		case SR_RX_EXPECT:
+			r = take_raw(st, to, flags);
+			if (r != -EAGAIN || !st->rx_fin_seen)
+				return r;
+			break;
+		case SR_RX_LINK:
+			r = take_ring(st, to, flags);
+			if (r)
+				sr_rx_progress(st);
+			if (r || st->rx.state == SR_RX_LINK)
+				return r ? r : -EAGAIN;
+			break;
+		case SR_RX_EOF:
+			return 0;
+		default:
+			r = atomic_exchange(&st->so_error, 0);
+			return -r;
+		}
+	}
+	return -EAGAIN;
+}
+
+static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
+			int flags, unsigned weight)
+{
+	struct iovec v[16];
+	struct msghdr msg = { .msg_iov = v };
+	struct sr_iov before = *to;
+	size_t bytes;
+	bool again;
+	ssize_t r;
+
+	if (sr_gate_shut(&st->rx_gate)) {
+		pthread_mutex_lock(&st->rx_lock);
+		if (sr_gate_shut(&st->rx_gate)) {
+			r = take(st, to, flags);
+			if (flags & MSG_PEEK)
+				*to = before;
+			pthread_mutex_unlock(&st->rx_lock);
+			return r;
+		}
+		pthread_mutex_unlock(&st->rx_lock);
+	}
+	msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
+	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT,
+		       weight, &again);
+	if (r > 0 && !(flags & MSG_PEEK))
+		sr_iov_advance(to, (size_t)r);
+	return r;
+}
+
+bool sr_stream_nonblocking(int fd, int flags)
+{
+	return (flags & MSG_DONTWAIT) ||
+	       (sr_real.fcntl(fd, F_GETFL, NULL) & O_NONBLOCK);
+}
+
+uint64_t sr_stream_deadline(int fd, int option)
+{
+	struct timeval tv = { 0, 0 };
+	socklen_t len = sizeof(tv);
+
+	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
+	    (!tv.tv_sec && !tv.tv_usec))
+		return 0;
+	return sr_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
+	       (uint64_t)tv.tv_usec * 1000u;
+}
+
+static ssize_t recv_slow(struct sr_stream *st, int fd, struct msghdr *msg,
+			 int flags, unsigned weight)
+{
+	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
+	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
+	uint64_t deadline = 0;
+	bool asked = false, block = true;
+	ssize_t got = 0, r;
+
+	if (!to.left)
+		return 0;
+	for (;;) {
+		r = recv_try(st, fd, &to, flags, weight);
+		if (r > 0) {
+			got += r;
+			if (!all || !to.left)
+				return got;
+			continue;
+		}
+		if (r != -EAGAIN)
+			break;
+		if (got && !all)
+			break;
+		if (!asked) {
+			block = !sr_stream_nonblocking(fd, flags);
+			deadline = block ? sr_stream_deadline(fd, SO_RCVTIMEO)
+					 : 0;
+			asked = true;
+		}
+		if (!block)
+			break;
+		r = sr_stream_wait(st, fd, POLLIN, deadline);
+		if (r == -ETIMEDOUT)
+			r = -EAGAIN;
+		if (r < 0)
+			break;
+	}
+	if (got && r < 0 && r != -EAGAIN && r != -EINTR)
+		atomic_store(&st->so_error, (int)-r);
+	return got ? got : r;
+}
+
+ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
+		       int flags)
+{
+	unsigned special = (unsigned)flags & (MSG_WAITALL | MSG_TRUNC);
+	unsigned weight = flags & MSG_TRUNC ? SR_GATE_BLIND : 1;
+	bool again;
+	ssize_t r;
+
+	if (flags & (MSG_OOB | MSG_ERRQUEUE)) {
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		return kernel_recv(fd, msg, flags);
+	}
+	sr_upgrade_used(st);
+	if (!special && !(sr_st_flags(st) & SR_ST_LOWAT)) {
+		r = recv_plain(st, fd, msg, flags, weight, &again);
+		if (!again) {
+			sr_upgrade_count(st);
+			return r;
+		}
+	}
+	/* What the kernel does for TCP: no name, no control messages. */
+	msg->msg_namelen = 0;
+	msg->msg_controllen = 0;
+	msg->msg_flags = 0;
+	if (sr_st_flags(st) & SR_ST_LOWAT && !sr_stream_nonblocking(fd, flags)) {
+		r = sr_stream_wait(st, fd, POLLIN,
+				   sr_stream_deadline(fd, SO_RCVTIMEO));
+		if (r < 0)
+			return r == -ETIMEDOUT ? -EAGAIN : r;
+	}
+	return recv_slow(st, fd, msg, flags, weight);
+}

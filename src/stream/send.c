@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * send.c - the program sends.  Gate open: the kernel's own sendmsg.  Gate shut: a
+ * loop of tries and waits; on the link a try is a copy into the ring.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "stream/impl.h"
+#include "stream/iov.h"
+
+/* Copied and handed to the link in pieces, so that the peer's copy out runs
+ * beside our copy in. */
+#define PIECE 65536
+#define SLICE (256 * 1024)
+
+static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t r;
+
+	if (msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name)
+		r = sr_real.send(fd, msg->msg_iov->iov_base,
+				 msg->msg_iov->iov_len, flags);
+	else
+		r = sr_real.sendmsg(fd, msg, flags);
+	return r < 0 ? -errno : r;
+}
+
+static void note_history(struct sr_stream *st, const struct msghdr *msg,
+			 size_t n)
+{
+	size_t i;
+
+	if (sr_st_flags(st) & SR_ST_TX_HISTORY)
+		return;
+	if (st->tx_history.n >= SR_HISTORY_MAX) {
+		sr_st_set(st, SR_ST_TX_HISTORY);
+		return;
+	}
+	while (atomic_flag_test_and_set(&st->history_busy))
+		;
+	for (i = 0; i < msg->msg_iovlen && n; i++) {
+		size_t k = msg->msg_iov[i].iov_len;
+
+		k = k < n ? k : n;
+		sr_history_add(&st->tx_history, msg->msg_iov[i].iov_base, k);
+		n -= k;
+	}
+	atomic_flag_clear(&st->history_busy);
+}
+
+static ssize_t send_plain(struct sr_stream *st, int fd,
+			  const struct msghdr *msg, int flags, bool *shut)
+{
+	ssize_t r;
+
+	*shut = !sr_tx_gate_enter(st);
+	if (*shut)
+		return -EAGAIN;
+	r = kernel_send(fd, msg, flags);
+	if (r > 0) {
+		note_history(st, msg, (size_t)r);
+		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+	}
+	sr_tx_gate_leave(st);
+	return r;
+}
+
+/* As much as the link has room for. tx_lock held. */
+static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
+{
+	struct sr_link *link = st->tx_link;
+	ssize_t total = 0;
+
+	while (from->left) {
+		struct iovec v[2];
+		size_t room = link->ops->tx_room(link, v), done = 0;
+		int i;
+
+		if (!room)
+			break;
+		if (room > PIECE)
+			room = PIECE;
+		for (i = 0; i < 2 && done < room && from->left; i++) {
+			size_t k = v[i].iov_len < room - done ? v[i].iov_len :
+								room - done;
+
+			done += sr_iov_drain(from, v[i].iov_base, k);
+		}
+		sr_tx_took(&st->tx, done);
+		link->ops->tx_commit(link, done, more && !from->left);
+		total += (ssize_t)done;
+	}
+	return total;
+}
+
+/* The error a send gets on a stream whose direction is over. */
+static ssize_t over(struct sr_stream *st)
+{
+	int err = atomic_exchange(&st->so_error, 0);
+
+	return err ? -err : -EPIPE;
+}
+
+/* One try under the lock. *open: the gate is open, it is the kernel's turn. */
+static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
+		   bool *open)
+{
+	ssize_t r = -EAGAIN;
+
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	*open = !sr_gate_shut(&st->tx_gate);
+	if (*open)
+		goto out;
+	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+		r = over(st);
+	} else if (st->tx.state == SR_TX_LINK) {
+		bool more = (flags & MSG_MORE) ||
+			    (sr_st_flags(st) & SR_ST_CORK);
+
+		r = put_ring(st, from, more);
+		if (!r)
+			r = -EAGAIN;
+	}
+out:
+	pthread_mutex_unlock(&st->tx_lock);
+	return r;
+}
+
+static ssize_t send_try(struct sr_stream *st, int fd, struct sr_iov *from,
+			int flags, bool block)
+{
+	struct iovec v[64];
+	struct msghdr msg = { .msg_iov = v };
+	bool shut, open;
+	size_t bytes;
+	ssize_t r;
+
+	for (;;) {
+		r = put(st, from, flags, &open);
+		if (!open)
+			return r;
+		/* Plain again: asleep in the kernel, as ever. */
+		msg.msg_iovlen = sr_iov_rest(*from, SIZE_MAX, v, 64, &bytes);
+		r = send_plain(st, fd, &msg, (block ? 0 : MSG_DONTWAIT) |
+			       MSG_NOSIGNAL | (flags & ~MSG_DONTWAIT), &shut);
+		if (!shut) {
+			if (r > 0)
+				sr_iov_advance(from, (size_t)r);
+			return r;
+		}
+	}
+}
+
+static ssize_t pipe_error(ssize_t r, int flags)
+{
+	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
+		pthread_kill(pthread_self(), SIGPIPE);
+	return r;
+}
+
+static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
+			 int flags)
+{
+	bool block = !sr_stream_nonblocking(fd, flags);
+	uint64_t deadline = block ? sr_stream_deadline(fd, SO_SNDTIMEO) : 0;
+	ssize_t done = 0, r;
+
+	for (;;) {
+		r = send_try(st, fd, from, flags, block);
+		if (r > 0)
+			done += r;
+		if (!from->left)
+			return done;
+		if (r > 0)
+			continue;
+		if (r != -EAGAIN || !block)
+			break;
+		r = sr_stream_wait(st, fd, POLLOUT, deadline);
+		if (r == -ETIMEDOUT)
+			r = -EAGAIN;
+		if (r < 0)
+			break;
+	}
+	if (done) {
+		/* The error is for the next call. */
+		if (r < 0 && r != -EAGAIN && r != -EINTR && r != -EPIPE)
+			atomic_store(&st->so_error, (int)-r);
+		return done;
+	}
+	return pipe_error(r, flags);
+}
+
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+/*
+ * A program that hands over megabytes in one blocking call would hold the
+ * direction for as long as the kernel takes: it goes there in slices, and the
+ * direction may switch between two.
+ */
+static ssize_t send_sliced(struct sr_stream *st, int fd, struct sr_iov *from,
+			   int flags, bool *shut)
+{
+	struct iovec v[64];
+	struct msghdr msg = { .msg_iov = v };
+	ssize_t done = 0, r;
+	size_t bytes;
+
+	do {
+		msg.msg_iovlen = sr_iov_rest(*from, SLICE, v, 64, &bytes);
+		r = send_plain(st, fd, &msg,
+			       done ? flags | MSG_NOSIGNAL : flags, shut);
+		if (r < 0)
+			break;
+		done += r;
+		sr_iov_advance(from, (size_t)r);
+		sr_upgrade_count(st);
+	} while (from->left && (size_t)r == bytes);
+	/* An error after the first slice is for the next call. */
+	return done ? done : r;
+}
+
+ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
+		       int flags)
+{
+	struct sr_iov from;
+	bool shut;
+	ssize_t r, done = 0;
+
+	if ((flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) ||
+	    msg->msg_controllen) {
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		return kernel_send(fd, msg, flags);
+	}
+	sr_upgrade_used(st);
+	sr_upgrade_hold(st);
+	from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
+	if (from.left > SLICE) {
+		done = send_sliced(st, fd, &from, flags, &shut);
+		if (!shut)
+			return done;
+	} else {
+		r = send_plain(st, fd, msg, flags, &shut);
+		if (!shut) {
+			sr_upgrade_count(st);
+			return r;
+		}
+	}
+	if (!from.left)
+		return done > 0 ? done : 0;
+	if (done < 0)
+		done = 0;
+	r = send_slow(st, fd, &from, done ? flags | MSG_NOSIGNAL : flags);
+	return r < 0 ? (done ? done : r) : done + r;
+}
+
+/* Nothing to copy from memory: read the file straight into the ring. */
+static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
+			    size_t count, bool more)
+{
+	struct sr_link *link = st->tx_link;
+	struct iovec v[2];
+	size_t room = link->ops->tx_room(link, v);
+	ssize_t r;
+
+	if (!room)
+		return -EAGAIN;
+	if (room > count)
+		room = count;
+	if (v[0].iov_len > room)
+		v[0].iov_len = room;
+	if (v[0].iov_len > PIECE)
+		v[0].iov_len = PIECE;
+	if (off)
+		r = pread(in_fd, v[0].iov_base, v[0].iov_len, *off);
+	else
+		r = sr_real.read(in_fd, v[0].iov_base, v[0].iov_len);
+	if (r < 0)
+		return -errno;
+	if (r > 0) {
+		sr_tx_took(&st->tx, (uint64_t)r);
+		link->ops->tx_commit(link, (size_t)r,
+				     more);
+		if (off)
+			*off += r;
+	} else {
+		link->ops->tx_commit(link, 0, false);
+	}
+	return r;
+}
+
+static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
+			size_t count, bool more, bool *eof)
+{
+	ssize_t r = -EAGAIN;
+
+	*eof = false;
+	if (sr_tx_gate_enter(st)) {
+		sr_st_set(st, SR_ST_TX_HISTORY);	/* not seen by us */
+		r = sr_real.sendfile(fd, in_fd, off, count);
+		if (r < 0)
+			r = -errno;
+		if (r > 0)
+			atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+		*eof = r == 0;
+		sr_tx_gate_leave(st);
+		return r;
+	}
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (!sr_gate_shut(&st->tx_gate)) {
+		r = 0;			/* once more */
+	} else if (st->broken || st->tx.ended ||
+		   st->tx.state == SR_TX_DONE) {
+		r = over(st);
+	} else if (st->tx.state == SR_TX_LINK) {
+		r = file_to_ring(st, in_fd, off, count, more);
+		*eof = r == 0;
+	}
+	pthread_mutex_unlock(&st->tx_lock);
+	return r;
+}
+
+ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
+			   off_t *off, size_t count, bool more)
+{
+	bool block = !sr_stream_nonblocking(fd, 0), eof;
+	uint64_t deadline = 0;
+	ssize_t done = 0, r = 0;
+
+	sr_upgrade_used(st);
+	sr_upgrade_hold(st);
+	while ((size_t)done < count) {
+		r = file_try(st, fd, in_fd, off, count - (size_t)done, more,
+			     &eof);
+		if (r > 0) {
+			done += r;
+			if (!sr_gate_shut(&st->tx_gate))
+				break;	/* the kernel's own short count */
+			continue;
+		}
+		if (r == 0 && !eof)
+			continue;
+		if (r != -EAGAIN || !block)
+			break;
+		if (!deadline)
+			deadline = sr_stream_deadline(fd, SO_SNDTIMEO);
+		r = sr_stream_wait(st, fd, POLLOUT, deadline);
+		if (r == -ETIMEDOUT)
+			r = -EAGAIN;
+		if (r < 0)
+			break;
+	}
+	sr_upgrade_count(st);
+	return done ? done : pipe_error(r, 0);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * service.c - the service thread's share of a stream: one function, work(), that
+ * looks at everything and moves on what can be moved.  Whoever changes something
+ * kicks the stream; kicks coalesce.  A kick holds a reference.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "stream/impl.h"
+
+#define TICK_MS 5		/* while something is in transition */
+
+void sr_stream_kick(struct sr_stream *st)
+{
+	if (atomic_exchange(&st->kicked, true))
+		return;
+	sr_stream_ref(st);
+	sr_loop_post(&st->task);
+}
+
+void sr_stream_on_link(struct sr_link *link, unsigned what)
+{
+	struct sr_stream *st = link->owner;
+
+	if (what & (SR_NOTIFY_CTL | SR_NOTIFY_WORK))
+		sr_stream_kick(st);
+	if (what & SR_NOTIFY_CTL)
+		what |= SR_NOTIFY_RX | SR_NOTIFY_TX;
+	sr_stream_notify(st, what);
+}
+
+/* What to watch the anchor for.  Only what nobody else reads: a mark when no
+ * program thread of plain days is in flight, records, TCP's end; and room for
+ * a mark or a resend. */
+static uint32_t wanted(struct sr_stream *st)
+{
+	uint32_t ev = 0;
+
+	pthread_mutex_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate) && !st->rx_fin_seen &&
+	    !(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
+	    sr_rx_at_mark(&st->rx))
+		ev |= EPOLLIN;
+	pthread_mutex_lock(&st->tx_lock);
+	if (sr_gate_shut(&st->tx_gate) &&
+	    (st->tx.state == SR_TX_RESEND ||
+	     (st->tx.state == SR_TX_WAIT && st->tx.acked)))
+		ev |= EPOLLOUT;
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+	return ev;
+}
+
+static void on_anchor(struct sr_watch *w, uint32_t events)
+{
+	struct sr_stream *st = (struct sr_stream *)
+		((char *)w - offsetof(struct sr_stream, watch));
+
+	(void)events;
+	st->watched = 0;	/* one shot */
+	sr_stream_kick(st);
+}
+
+/* The registration goes with the descriptor number; close.c takes it down
+ * before a number is given back. */
+static void rewatch(struct sr_stream *st)
+{
+	uint32_t ev = wanted(st);
+
+	pthread_mutex_lock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+	if (st->watched_fd >= 0 && st->watched_fd != st->anchor) {
+		st->watched_fd = -1;
+		st->watched = 0;
+	}
+	if (st->anchor < 0 || ev == st->watched || (!ev && st->watched_fd < 0))
+		goto out;
+	st->watch.fd = st->anchor;
+	st->watch.fn = on_anchor;
+	if (st->watched_fd < 0)
+		sr_loop_watch(&st->watch, ev | EPOLLONESHOT);
+	else
+		sr_loop_rearm(&st->watch, ev | EPOLLONESHOT);
+	st->watched_fd = st->anchor;
+	st->watched = ev;
+out:
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
+static bool in_transition(struct sr_stream *st)
+{
+	return sr_attach_busy(st) || st->tx.state == SR_TX_WAIT ||
+	       st->tx.state == SR_TX_RESEND || st->tx_next ||
+	       (sr_st_flags(st) & SR_ST_CLOSING) || atomic_load(&st->want_back);
+}
+
+static void on_timer(struct sr_timer *t)
+{
+	struct sr_stream *st = (struct sr_stream *)
+		((char *)t - offsetof(struct sr_stream, timer));
+
+	st->timed = false;
+	sr_stream_kick(st);
+	sr_stream_put(st);
+}
+
+static void retime(struct sr_stream *st)
+{
+	if (st->timed || (sr_st_flags(st) & SR_ST_ENDED) || !in_transition(st))
+		return;
+	st->timed = true;
+	sr_stream_ref(st);
+	st->timer.fn = on_timer;
+	sr_timer_set(&st->timer, TICK_MS);
+}
+
+static void work_links(struct sr_stream *st)
+{
+	if (st->att && (sr_link_events(st->att) & SR_LINK_UP))
+		st->att->ops->work(st->att);
+}
+
+static void work(struct sr_task *t)
+{
+	struct sr_stream *st = (struct sr_stream *)
+		((char *)t - offsetof(struct sr_stream, task));
+
+	atomic_store(&st->kicked, false);
+	if (sr_st_flags(st) & SR_ST_LISTEN) {
+		if (sr_st_flags(st) & SR_ST_CLOSING)
+			sr_answer_unlisten(st);
+		sr_stream_put(st);
+		return;
+	}
+	work_links(st);
+	sr_ask_progress(st);
+	sr_attach_progress(st);
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	pthread_mutex_unlock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	pthread_mutex_unlock(&st->tx_lock);
+	sr_attach_progress(st);
+	if (atomic_load(&st->want_back) && st->att)
+		st->att->ops->drop(st->att, "peer-dropped");
+	sr_close_progress(st);
+	rewatch(st);
+	retime(st);
+	sr_stream_put(st);
+}
+
+void sr_service_task(struct sr_stream *st)
+{
+	st->task.fn = work;
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * stream.c - a stream's life: the pool, references, names, report.
+ *
+ * Memory of streams is never freed, only used again as a stream, so a look-up
+ * may try to take a reference on a stale pointer (tryget) and then see that the
+ * table holds another one now.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "sockrail.h"
+#include "stream/impl.h"
+
+#define SLAB 64
+#define SLABS 4096
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct sr_stream *) slabs[SLABS];
+static atomic_uint slab_count;
+static struct sr_stream *free_list;
+
+struct free_link {
+	struct sr_stream *next;
+};
+
+static struct free_link *link_of(struct sr_stream *st)
+{
+	return (struct free_link *)&st->peer;
+}
+
+static bool grow(void)
+{
+	unsigned i, n = atomic_load(&slab_count);
+	struct sr_stream *s;
+
+	if (n == SLABS)
+		return false;
+	sr_inside++;
+	s = aligned_alloc(64, SLAB * sizeof(*s));
+	sr_inside--;
+	if (!s)
+		return false;
+	memset(s, 0, SLAB * sizeof(*s));
+	for (i = 0; i < SLAB; i++) {
+		pthread_mutex_init(&s[i].rx_lock, NULL);
+		pthread_mutex_init(&s[i].tx_lock, NULL);
+		pthread_mutex_init(&s[i].wait_lock, NULL);
+		link_of(&s[i])->next = free_list;
+		free_list = &s[i];
+	}
+	atomic_store(&slabs[n], s);
+	atomic_store(&slab_count, n + 1);
+	return true;
+}
+
+/* Everything but what must survive: locks, gates (nobody may enter a free
+ * stream's gate: it takes a reference first), the task's queue link. */
+static void clear(struct sr_stream *st)
+{
+	pthread_mutex_t rx = st->rx_lock, tx = st->tx_lock, w = st->wait_lock;
+	struct sr_task task = st->task;
+
+	memset((char *)st + offsetof(struct sr_stream, flags), 0,
+	       sizeof(*st) - offsetof(struct sr_stream, flags));
+	st->rx_lock = rx;
+	st->tx_lock = tx;
+	st->wait_lock = w;
+	st->task = task;
+	st->anchor = -1;
+	st->watched_fd = -1;
+	st->rcvlowat = 1;
+	sr_tx_init(&st->tx);
+	sr_rx_init(&st->rx);
+	atomic_flag_clear(&st->history_busy);
+	sr_service_task(st);
+}
+
+static struct sr_stream *take_free(void)
+{
+	struct sr_stream *st = NULL;
+
+	pthread_mutex_lock(&pool_lock);
+	if (free_list || grow()) {
+		st = free_list;
+		free_list = link_of(st)->next;
+	}
+	pthread_mutex_unlock(&pool_lock);
+	if (st)
+		clear(st);
+	return st;
+}
+
+bool sr_stream_tryget(struct sr_stream *st)
+{
+	int n = atomic_load(&st->refs);
+
+	while (n > 0)
+		if (atomic_compare_exchange_weak(&st->refs, &n, n + 1))
+			return true;
+	return false;
+}
+
+struct sr_stream *sr_stream_ref(struct sr_stream *st)
+{
+	atomic_fetch_add(&st->refs, 1);
+	return st;
+}
+
+void sr_stream_put(struct sr_stream *st)
+{
+	if (atomic_fetch_sub(&st->refs, 1) > 1)
+		return;
+	pthread_mutex_lock(&pool_lock);
+	link_of(st)->next = free_list;
+	free_list = st;
+	pthread_mutex_unlock(&pool_lock);
+}
+
+void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
+{
+	unsigned n = atomic_load(&slab_count), i, j;
+
+	for (i = 0; i < n; i++) {
+		struct sr_stream *s = atomic_load(&slabs[i]);
+
+		for (j = 0; j < SLAB; j++) {
+			if (!sr_stream_tryget(&s[j]))
+				continue;
+			fn(&s[j], arg);
+			sr_stream_put(&s[j]);
+		}
+	}
+}
+
+struct sr_stream *sr_stream_open(int fd, int family)
+{
+	struct sr_stream *st;
+
+	if (sr_conf.inert || sr_conf.upgrade == SR_NEVER)
+		return NULL;
+	st = take_free();
+	if (!st)
+		return NULL;
+	st->anchor = fd;
+	st->family = family;
+	atomic_store(&st->fds, 1);
+	if (fd <= 2)
+		sr_stream_bar(st, SR_REASON_STDIO);
+	atomic_store(&st->refs, 1);
+	return st;
+}
+
+struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
+{
+	struct sr_stream *st = sr_stream_open(fd, listener->family);
+
+	if (!st)
+		return NULL;
+	sr_st_set(st, SR_ST_ACCEPT);
+	if (sr_conf.report[0])
+		sr_stream_name(st);
+	if (sr_st_flags(listener) & SR_ST_BARRED)
+		sr_stream_bar(st, atomic_load(&listener->reason));
+	return st;
+}
+
+struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
+{
+	sr_stream_ref(st);
+	atomic_fetch_add(&st->fds, 1);
+	if (fd <= 2)
+		sr_stream_plain(st, fd, SR_REASON_STDIO);
+	return st;
+}
+
+void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
+{
+	atomic_store(&st->reason, (int)reason);
+}
+
+void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
+{
+	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED))
+		sr_stream_reason(st, reason);
+}
+
+/* The two addresses, and the name that both ends give the connection. */
+bool sr_stream_name(struct sr_stream *st)
+{
+	socklen_t a = sizeof(st->local), b = sizeof(st->peer);
+	const struct sockaddr *local = (struct sockaddr *)&st->local;
+	const struct sockaddr *peer = (struct sockaddr *)&st->peer;
+	bool connected = sr_st_flags(st) & SR_ST_CONNECT;
+	int err = errno;
+	bool ok;
+
+	if (sr_st_flags(st) & SR_ST_NAMED)
+		return true;
+	ok = st->anchor >= 0 &&
+	     getsockname(st->anchor, (struct sockaddr *)&st->local, &a) == 0 &&
+	     getpeername(st->anchor, (struct sockaddr *)&st->peer, &b) == 0 &&
+	     sr_name_make(&st->name, connected ? local : peer,
+			  connected ? peer : local, 0) == 0;
+	if (ok)
+		sr_st_set(st, SR_ST_NAMED);
+	errno = err;
+	return ok;
+}
+
+const char *sr_stream_label(struct sr_stream *st, char buf[128])
+{
+	int n = sr_addr_format(buf, 60, &st->local);
+
+	n += sr_format(buf + n, 128 - (size_t)n, "%s",
+		       sr_st_flags(st) & SR_ST_CONNECT ? "->" : "<-");
+	sr_addr_format(buf + n, 128 - (size_t)n, &st->peer);
+	return buf;
+}
+
+/* Why it ended plain, where nothing has said so yet. */
+static enum sr_reason plain_reason(struct sr_stream *st)
+{
+	enum sr_reason r = (enum sr_reason)atomic_load(&st->reason);
+
+	if (r != SR_REASON_NONE)
+		return r;
+	if (sr_conf.upgrade == SR_NEVER)
+		return SR_REASON_NEVER;
+	if (!sr_conf.links[0])
+		return SR_REASON_OFF;
+	return sr_st_flags(st) & SR_ST_ACCEPT ? SR_REASON_NOT_ASKED :
+						SR_REASON_SHORT;
+}
+
+static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,
+			      uint64_t machine)
+{
+	return shut ? machine : atomic_load(tcp) + (uint64_t)delta;
+}
+
+void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
+{
+	uint64_t tx, rx;
+	int i;
+
+	pthread_mutex_lock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+	rx = program_bytes(&st->rx_tcp, st->rx_delta,
+			   sr_gate_shut(&st->rx_gate), st->rx.rx);
+	tx = program_bytes(&st->tx_tcp, st->tx_delta,
+			   sr_gate_shut(&st->tx_gate), st->tx.w);
+	memset(r, 0, sizeof(*r));
+	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
+	r->local = st->local;
+	r->peer = st->peer;
+	memcpy(r->tx, st->tx_way, sizeof(r->tx));
+	memcpy(r->rx, st->rx_way, sizeof(r->rx));
+	if (st->tx_link && st->tx.state == SR_TX_LINK)
+		r->tx[st->tx_link->ops == &sr_link_shm ? SR_WAY_SHM :
+			SR_WAY_VERBS] += tx - st->tx_n;
+	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
+		tx -= r->tx[i];
+		rx -= r->rx[i];
+	}
+	r->tx[SR_WAY_PLAIN] = tx;
+	r->rx[SR_WAY_PLAIN] = rx;
+	r->switches = st->switches;
+	strcpy(r->link, st->best[0] ? st->best : "plain");
+	r->error = atomic_load(&st->so_error);
+	r->reason = st->best[0] ? (enum sr_reason)atomic_load(&st->reason) :
+				  plain_reason(st);
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
+static enum sr_state tx_state(struct sr_stream *st)
+{
+	static const enum sr_state of[] = {
+		[SR_TX_RAW] = SR_STATE_PLAIN, [SR_TX_WAIT] = SR_STATE_SWITCHING,
+		[SR_TX_LINK] = SR_STATE_LINK,
+		[SR_TX_RESEND] = SR_STATE_RETURNING,
+		[SR_TX_DONE] = SR_STATE_ENDED,
+	};
+
+	return st->broken ? SR_STATE_BROKEN : of[st->tx.state];
+}
+
+static enum sr_state rx_state(struct sr_stream *st)
+{
+	static const enum sr_state of[] = {
+		[SR_RX_RAW] = SR_STATE_PLAIN,
+		[SR_RX_EXPECT] = SR_STATE_SWITCHING,
+		[SR_RX_LINK] = SR_STATE_LINK, [SR_RX_EOF] = SR_STATE_ENDED,
+		[SR_RX_RESET] = SR_STATE_BROKEN,
+	};
+
+	return of[st->rx.state];
+}
+
+void sr_stream_info(struct sr_stream *st, struct sr_info *info)
+{
+	struct sr_report r;
+
+	sr_stream_totals(st, &r);
+	memset(info, 0, sizeof(*info));
+	memcpy(info->link, r.link, sizeof(info->link));
+	info->tx_state = tx_state(st);
+	info->rx_state = rx_state(st);
+	info->tx = (struct sr_bytes){ r.tx[SR_WAY_PLAIN], r.tx[SR_WAY_SHM],
+				      r.tx[SR_WAY_VERBS] };
+	info->rx = (struct sr_bytes){ r.rx[SR_WAY_PLAIN], r.rx[SR_WAY_SHM],
+				      r.rx[SR_WAY_VERBS] };
+	info->switches = r.switches;
+	info->error = r.error;
+	info->reason = sr_reason_word(r.reason);
+}
+
+void sr_stream_end_report(struct sr_stream *st)
+{
+	struct sr_report r;
+
+	if (!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) ||
+	    (sr_st_flags(st) & SR_ST_FRESH) ||
+	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))
+		return;
+	if (!sr_conf.report[0])
+		return;
+	sr_stream_name(st);
+	sr_stream_totals(st, &r);
+	sr_report_write(&r);
+}
+
+static void report_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_stream_end_report(st);
+}
+
+void sr_streams_report(void)
+{
+	if (sr_conf.report[0])
+		sr_streams_walk(report_one, NULL);
+}
+
+/* ---- child of fork ---- */
+
+static void forget_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	pthread_mutex_init(&st->rx_lock, NULL);
+	pthread_mutex_init(&st->tx_lock, NULL);
+	pthread_mutex_init(&st->wait_lock, NULL);
+	atomic_store(&st->waiters, NULL);
+	atomic_store(&st->kicked, false);
+	atomic_store(&st->task.queued, false);
+	st->watched_fd = -1;
+	st->asking = st->timed = false;
+	memset(&st->timer, 0, sizeof(st->timer));
+	st->att = NULL;
+	st->tx_next = NULL;
+	st->listener[0] = st->listener[1] = NULL;
+	sr_st_set(st, SR_ST_ENDED);	/* the parent reports it */
+}
+
+void sr_streams_forget(void)
+{
+	pthread_mutex_init(&pool_lock, NULL);
+	sr_streams_walk(forget_one, NULL);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * stream.h - TCP streams as the program sees them: what src/shim calls.
+ *
+ * A stream belongs to one open file description, its anchor; each descriptor of
+ * the program that refers to it holds one reference in the table (fdtab.h).
+ * fd is always the program's descriptor of the call, still open.
+ *
+ * Results: >= 0, or -errno as kernel TCP would have given; errno itself is not
+ * touched on success.  SIGPIPE is raised here.  All calls are thread-safe.
+ */
+#ifndef SR_STREAM_H
+#define SR_STREAM_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/report.h"
+
+struct sr_stream;
+struct sr_info;		/* sockrail.h */
+
+/* References.  Memory of streams is type-stable: tryget on a stale pointer is
+ * safe and fails or yields another stream (the table looks again). */
+bool sr_stream_tryget(struct sr_stream *st);
+void sr_stream_put(struct sr_stream *st);
+
+/* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6), with one
+ * descriptor fd; the reference returned is the table's.  NULL: no memory, or
+ * inert; the socket then is simply not ours. */
+struct sr_stream *sr_stream_open(int fd, int family);
+/* fd came from accept on this listening stream.  NULL as above. */
+struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd);
+
+/* Another descriptor refers to it: takes a reference for the table. */
+struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd);
+/*
+ * Descriptor fd is about to be closed or replaced by the caller, who has taken
+ * it from the table; the table's reference is dropped.  For the last one does
+ * what close(2) does on a link: queued bytes still arrive (SO_LINGER as in
+ * socket(7): may block).  0 or -errno, to be reported by close(); the
+ * descriptor must be closed in any case.
+ */
+int sr_stream_detach(struct sr_stream *st, int fd);
+
+int sr_stream_connect(struct sr_stream *st, int fd,
+		      const struct sockaddr *addr, socklen_t len);
+int sr_stream_listen(struct sr_stream *st, int fd, int backlog);
+int sr_stream_shutdown(struct sr_stream *st, int fd, int how);
+int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
+			 void *val, socklen_t *len);
+int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
+			 const void *val, socklen_t len);
+/* FIONREAD (= SIOCINQ), SIOCOUTQ, SIOCATMARK ...; others go to the kernel. */
+int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg);
+
+/* msg as for recvmsg(2)/sendmsg(2) on TCP; control messages are handled. */
+ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
+		       int flags);
+ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
+		       int flags);
+/* sendfile(2) semantics; off may be NULL.  more: MSG_MORE-like hint. */
+ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
+			   off_t *off, size_t count, bool more);
+
+/*
+ * The program (or another) is about to use the descriptor in a way a link
+ * cannot serve (epoll_ctl, fdopen, handing it on): both directions go back to
+ * TCP and stay there.  Waits, bounded, until they have.  0, or -ETIMEDOUT:
+ * it will happen later, and what is in flight is not lost, but the descriptor
+ * cannot be used around the library yet.
+ */
+int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason);
+
+/* All streams (of the table) whose descriptors survive exec go plain; with
+ * all = true every stream does (exit, fork). Bounded. */
+void sr_streams_plain(bool all, enum sr_reason reason);
+
+/*
+ * poll(2) for sets that hold streams.  May be called with any set; without a
+ * stream in it that is (or may get) on a link it is the kernel's ppoll.
+ * timeout NULL: none.  sigmask as ppoll.  revents as the kernel gives them.
+ */
+int sr_streams_poll(struct pollfd *fds, nfds_t n,
+		    const struct timespec *timeout, const sigset_t *sigmask);
+
+void sr_stream_info(struct sr_stream *st, struct sr_info *info);
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * upgrade.c - the connecting side: when to ask for a link, whom, and what kind.
+ */
+#include "base/real.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "stream/wait.h"
+
+/* A peer that had no listener is left alone for so long. */
+#define PEER_BACKOFF_NS 10000000000ull
+/* A stream whose link broke waits so long before it asks again. */
+#define AGAIN_NS 1000000000ull
+
+/* ---- when: any thread ---- */
+
+static bool connected(struct sr_stream *st)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	int err = errno;
+	bool ok = true;
+
+	if (sr_st_flags(st) & SR_ST_FRESH) {
+		ok = getpeername(st->anchor, (struct sockaddr *)&ss, &len) == 0;
+		if (ok)
+			sr_st_clear(st, SR_ST_FRESH);
+		if (ok && sr_conf.report[0])
+			sr_stream_name(st);
+		errno = err;
+	}
+	return ok;
+}
+
+static void ask_now(struct sr_stream *st)
+{
+	if (st->next_ask_ns && sr_now_ns() < st->next_ask_ns)
+		return;
+	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) || !connected(st) ||
+	    (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
+		return;
+	atomic_store(&st->verdict, VERDICT_PENDING);
+	if (sr_loop_start() < 0) {
+		sr_upgrade_verdict(st, VERDICT_NO);
+		return;
+	}
+	sr_stream_kick(st);
+}
+
+void sr_upgrade_used(struct sr_stream *st)
+{
+	unsigned f = sr_st_flags(st);
+
+	if (!(f & SR_ST_USED)) {
+		sr_st_set(st, SR_ST_USED);
+		if (f & SR_ST_ACCEPT)
+			sr_answer_look();
+	}
+	if ((f & SR_ST_FRESH) && !connected(st))
+		return;
+	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
+	    (sr_conf.upgrade == SR_EAGER || sr_conf.upgrade == SR_WAIT))
+		ask_now(st);
+}
+
+static void bump(atomic_uint *n)
+{
+	atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed)
+				 + 1, memory_order_relaxed);
+}
+
+void sr_upgrade_count(struct sr_stream *st)
+{
+	bump(&st->tx_calls);
+	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
+	    SR_ST_CONNECT)
+		return;
+	if (atomic_load_explicit(&st->tx_calls, memory_order_relaxed) <
+		    sr_conf.upgrade_msgs &&
+	    atomic_load_explicit(&st->tx_tcp, memory_order_relaxed) +
+			    atomic_load_explicit(&st->rx_tcp,
+						 memory_order_relaxed) <
+		    sr_conf.upgrade_bytes)
+		return;
+	ask_now(st);
+}
+
+void sr_upgrade_verdict(struct sr_stream *st, int verdict)
+{
+	if (atomic_exchange(&st->verdict, verdict) != verdict)
+		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+}
+
+/* Policy wait: the connecting side's first call holds until the link is there
+ * or refused. */
+void sr_upgrade_hold(struct sr_stream *st)
+{
+	struct sr_wait_node node = { .want = SR_NOTIFY_RX | SR_NOTIFY_TX };
+	uint64_t end;
+	struct pollfd p;
+	int err = errno;
+
+	if (sr_conf.upgrade != SR_WAIT ||
+	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
+		    (SR_ST_CONNECT | SR_ST_ASKED))
+		return;
+	node.waiter = sr_waiter_get();
+	if (!node.waiter)
+		return;
+	end = sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull;
+	for (;;) {
+		uint64_t now = sr_now_ns();
+		struct timespec ts;
+
+		atomic_store(&node.waiter->state, 0);
+		sr_wait_attach(st, &node);
+		if (atomic_load(&st->verdict) != VERDICT_PENDING ||
+		    now >= end) {
+			sr_wait_detach(st, &node);
+			break;
+		}
+		p = (struct pollfd){ node.waiter->efd, POLLIN, 0 };
+		ts.tv_sec = (time_t)((end - now) / 1000000000u);
+		ts.tv_nsec = (long)((end - now) % 1000000000u);
+		if (sr_waiter_sleeping(node.waiter))
+			sr_real.ppoll(&p, 1, &ts, NULL);
+		sr_waiter_awake(node.waiter, p.revents);
+		sr_wait_detach(st, &node);
+	}
+	sr_waiter_put(node.waiter);
+	sr_st_set(st, SR_ST_WAITED);
+	errno = err;
+}
+
+/* ---- whom: loop ---- */
+
+static struct backoff {
+	struct sockaddr_storage peer;
+	const struct sr_link_ops *ops;
+	uint64_t until;
+} backoffs[64];
+
+static bool same_addr(const struct sockaddr_storage *a,
+		      const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return memcmp(&a6->sin6_addr, &b6->sin6_addr, 16) == 0;
+}
+
+static bool same_port(const struct sockaddr_storage *a,
+		      const struct sockaddr_storage *b)
+{
+	return ((const struct sockaddr_in *)a)->sin_port ==
+	       ((const struct sockaddr_in *)b)->sin_port;
+}
+
+static bool left_alone(struct sr_stream *st, const struct sr_link_ops *ops)
+{
+	size_t i;
+
+	for (i = 0; i < 64; i++)
+		if (backoffs[i].ops == ops &&
+		    backoffs[i].until > sr_now_ns() &&
+		    same_addr(&backoffs[i].peer, &st->peer) &&
+		    same_port(&backoffs[i].peer, &st->peer))
+			return true;
+	return false;
+}
+
+static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops)
+{
+	struct backoff *b = &backoffs[0];
+	size_t i;
+
+	for (i = 1; i < 64; i++)
+		if (backoffs[i].until < b->until)
+			b = &backoffs[i];
+	b->peer = st->peer;
+	b->ops = ops;
+	b->until = sr_now_ns() + PEER_BACKOFF_NS;
+}
+
+/* IPv4 in IPv6 is IPv4: rendezvous goes by what is on the wire. */
+static void unmap(struct sockaddr_storage *a)
+{
+	struct sockaddr_in6 *a6 = (void *)a;
+	struct sockaddr_in a4 = { .sin_family = AF_INET };
+
+	if (a->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a6->sin6_addr))
+		return;
+	a4.sin_port = a6->sin6_port;
+	memcpy(&a4.sin_addr, a6->sin6_addr.s6_addr + 12, 4);
+	memset(a, 0, sizeof(*a));
+	memcpy(a, &a4, sizeof(a4));
+}
+
+/* The peer is on this host if its address is one of ours; a connection to
+ * oneself has the same address at both ends, but not always (127.0.0.1 to
+ * 10.0.0.1). */
+static bool on_this_host(struct sr_stream *st)
+{
+	struct sockaddr_storage peer = st->peer;
+	struct ifaddrs *list, *i;
+	bool found = false;
+
+	unmap(&peer);
+	if (same_addr(&st->local, &st->peer) ||
+	    (peer.ss_family == AF_INET &&
+	     (ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 24) ==
+		     127))
+		return true;
+	if (getifaddrs(&list) < 0)
+		return false;
+	for (i = list; i && !found; i = i->ifa_next) {
+		struct sockaddr_storage a = { 0 };
+
+		if (!i->ifa_addr)
+			continue;
+		if (i->ifa_addr->sa_family == AF_INET)
+			memcpy(&a, i->ifa_addr, sizeof(struct sockaddr_in));
+		else if (i->ifa_addr->sa_family == AF_INET6)
+			memcpy(&a, i->ifa_addr, sizeof(struct sockaddr_in6));
+		else
+			continue;
+		found = same_addr(&a, &peer);
+	}
+	freeifaddrs(list);
+	return found;
+}
+
+/* The k-th kind to try.  Both allowed: shm on this host, verbs to others. */
+static const struct sr_link_ops *kind(struct sr_stream *st, unsigned k)
+{
+	const char *links = sr_conf.links;
+
+	if (strcmp(links, "vs") == 0)
+		links = on_this_host(st) ? "sv" : "v";
+	if (k >= strlen(links))
+		return NULL;
+	return links[k] == 's' ? &sr_link_shm : &sr_link_verbs;
+}
+
+static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
+
+/* Of several kinds that cannot be had the preferred one's reason counts. */
+static void first_reason(struct sr_stream *st, enum sr_reason reason)
+{
+	if (atomic_load(&st->reason) == SR_REASON_NONE)
+		sr_stream_reason(st, reason);
+}
+
+static void ask_next(struct sr_stream *st)
+{
+	const struct sr_link_ops *ops;
+
+	while ((ops = kind(st, st->kind)) != NULL) {
+		const char *why = ops->usable();
+
+		st->kind++;
+		if (why) {
+			first_reason(st, sr_reason_find(why));
+			continue;
+		}
+		if (left_alone(st, ops)) {
+			first_reason(st, SR_REASON_NO_LISTENER);
+			continue;
+		}
+		memset(&st->ask, 0, sizeof(st->ask));
+		st->ask.ops = ops;
+		st->ask.name = st->name;
+		st->ask.name.link_no = st->link_no + 1;
+		st->ask.src = st->local;
+		st->ask.dst = st->peer;
+		unmap(&st->ask.src);
+		unmap(&st->ask.dst);
+		st->ask.owner = st;
+		st->ask.notify = sr_stream_on_link;
+		st->ask.done = done;
+		st->asking = true;
+		sr_stream_ref(st);
+		if (ops->ask(&st->ask) == 0)
+			return;
+		st->asking = false;
+		sr_stream_put(st);
+	}
+	sr_info("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
+		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
+			"no kind of link");
+	sr_upgrade_verdict(st, VERDICT_NO);
+}
+
+static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
+{
+	struct sr_stream *st = ask->owner;
+
+	st->asking = false;
+	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
+		link->ops->drop(link, "short");
+		sr_link_put(link);
+	} else if (link) {
+		sr_info("%s: link %s%s%s up",
+			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
+			link->device && *link->device ? ":" : "",
+			link->device ? link->device : "");
+		sr_attach_begin(st, link);
+	} else {
+		first_reason(st, sr_reason_find(reason ? reason : ""));
+		if (reason && (!strcmp(reason, "no-listener") ||
+			       !strcmp(reason, "timeout") ||
+			       !strcmp(reason, "no-device")))
+			leave_alone(st, ask->ops);
+		if (!(sr_st_flags(st) & SR_ST_CLOSING))
+			ask_next(st);
+	}
+	sr_stream_put(st);
+}
+
+void sr_ask_progress(struct sr_stream *st)
+{
+	unsigned f = sr_st_flags(st);
+
+	if (st->asking && (f & SR_ST_CLOSING)) {
+		st->ask.ops->cancel(&st->ask);
+		st->asking = false;
+		sr_stream_put(st);
+		return;
+	}
+	if (!(f & SR_ST_ASKED) || (f & (SR_ST_CLOSING | SR_ST_BARRED)) ||
+	    st->asking || st->att)
+		return;
+	if (atomic_load(&st->verdict) == VERDICT_PENDING && !st->kind) {
+		if (sr_stream_name(st))
+			ask_next(st);
+		else
+			sr_upgrade_verdict(st, VERDICT_NO);
+		return;
+	}
+	/* A link that broke may be asked for again, once all is plain. */
+	if (st->link_no && st->tx.state == SR_TX_RAW &&
+	    !sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+		st->kind = 0;
+		st->next_ask_ns = sr_now_ns() + AGAIN_NS;
+		sr_st_clear(st, SR_ST_ASKED);
+	}
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * wait.c - waiters and the waking of them (wait.h).  wait_lock and the pool's
+ * lock are leaves.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fdpriv.h"
+#include "stream/wait.h"
+
+enum { AWAKE, ASLEEP, CALLED };
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_waiter *pool;
+
+struct sr_waiter *sr_waiter_get(void)
+{
+	struct sr_waiter *w;
+
+	pthread_mutex_lock(&pool_lock);
+	w = pool;
+	if (w)
+		pool = w->next;
+	pthread_mutex_unlock(&pool_lock);
+	if (w)
+		return w;
+	sr_inside++;
+	w = calloc(1, sizeof(*w));
+	if (w) {
+		w->efd = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC |
+							     EFD_NONBLOCK));
+		if (w->efd < 0) {
+			free(w);
+			w = NULL;
+		}
+	}
+	sr_inside--;
+	return w;
+}
+
+void sr_waiter_put(struct sr_waiter *w)
+{
+	pthread_mutex_lock(&pool_lock);
+	w->next = pool;
+	pool = w;
+	pthread_mutex_unlock(&pool_lock);
+}
+
+void sr_waiters_forget(void)
+{
+	pthread_mutex_init(&pool_lock, NULL);
+	pool = NULL;
+}
+
+bool sr_waiter_sleeping(struct sr_waiter *w)
+{
+	int awake = AWAKE;
+
+	return atomic_compare_exchange_strong(&w->state, &awake, ASLEEP);
+}
+
+/* A call may write the eventfd after we have woken for another reason; the
+ * count then stays and costs one idle turn later. */
+void sr_waiter_awake(struct sr_waiter *w, bool readable)
+{
+	uint64_t n;
+
+	if (readable)
+		(void)!sr_real.read(w->efd, &n, sizeof(n));
+	atomic_store(&w->state, AWAKE);
+}
+
+static void call(struct sr_waiter *w)
+{
+	const uint64_t one = 1;
+
+	if (atomic_exchange(&w->state, CALLED) == ASLEEP)
+		(void)!sr_real.write(w->efd, &one, sizeof(one));
+}
+
+void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)
+{
+	struct sr_wait_node *first;
+
+	pthread_mutex_lock(&st->wait_lock);
+	first = atomic_load_explicit(&st->waiters, memory_order_relaxed);
+	node->next = first;
+	node->link = NULL;
+	if (first)
+		first->link = &node->next;
+	atomic_store_explicit(&st->waiters, node, memory_order_relaxed);
+	pthread_mutex_unlock(&st->wait_lock);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
+{
+	pthread_mutex_lock(&st->wait_lock);
+	if (node->next)
+		node->next->link = node->link;
+	if (node->link)
+		*node->link = node->next;
+	else
+		atomic_store_explicit(&st->waiters, node->next,
+				      memory_order_relaxed);
+	pthread_mutex_unlock(&st->wait_lock);
+}
+
+void sr_stream_notify(struct sr_stream *st, unsigned what)
+{
+	struct sr_wait_node *n;
+	int err = errno;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&st->waiters, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&st->wait_lock);
+	n = atomic_load_explicit(&st->waiters, memory_order_relaxed);
+	for (; n; n = n->next)
+		if (n->want & what)
+			call(n->waiter);
+	pthread_mutex_unlock(&st->wait_lock);
+	errno = err;
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# How streams end: in order, by reset, by a kill, at exit.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "closed with unread bytes: ECONNRESET" {
+	compare close unread -w mixed -r peer-dropped -l
+}
+
+@test "SO_LINGER of no time: ECONNRESET" {
+	compare close linger0 -w mixed -r peer-dropped -l
+}
+
+@test "SO_LINGER: close waits" {
+	compare close linger
+}
+
+@test "writing to a peer that has gone: EPIPE" {
+	compare close gone -l
+}
+
+@test "SIGPIPE, and when not" {
+	compare close sigpipe -l -c 0
+}
+
+@test "the reader is killed" {
+	compare close killed-reader -w mixed -r peer-dropped -l -s 0
+}
+
+@test "the writer is killed: no silent truncation" {
+	compare close killed-writer -w mixed -r peer-dropped -l -s 0
+}
+
+@test "the peer is killed while all is quiet" {
+	compare close killed-idle -w mixed -r peer-dropped -l -s 0
+}
+
+@test "shutdown in its three ways, and after the end" {
+	compare close shutdown -l
+}
+
+@test "exit with bytes under way" {
+	compare close exit -w mixed -r peer-dropped
+}
+
+@test "_exit with bytes under way" {
+	compare close quick-exit -w mixed -r peer-dropped -c 0+
+}
+
+@test "close and exit with bytes under way" {
+	compare close close-exit -w mixed -r peer-dropped
+}
+
+@test "return from main with bytes under way" {
+	compare close return -w mixed -r peer-dropped
+}
+
+@test "close under a sleeping reader" {
+	compare close close-under
+}
+
+@test "shutdown under a sleeping reader" {
+	compare close shutdown-under -l
+}
+
+@test "reset of a sleeping reader" {
+	compare close reset-sleeper -w mixed -r peer-dropped -l
+}
+
+@test "streams that carry nothing" {
+	compare close empty -w any -n 21
+}

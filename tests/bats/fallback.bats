@@ -1,0 +1,80 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Wherever no link can be had the program runs as over TCP, without delay, and
+# the report names the reason.  (What needs an RDMA device is in vm-only.)
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+# falls_back SERVER CLIENT REASON [SOCKRAIL_NAME=VALUE...]: policies as in pair
+falls_back() {
+	local dir=$BATS_TEST_TMPDIR/fall.$RANDOM server=$1 client=$2 reason=$3
+	shift 3
+	pair "$dir.tcp" none none basic chat
+	pair "$dir" "$server" "$client" basic chat "$@"
+	same "$dir" "$dir.tcp"
+	report=$(cat "$dir"/*.report)
+	[ "$(went tx_verbs "$dir"/*.report)" = 0 ]
+	[ "$(went tx_shm "$dir"/*.report)" = 0 ]
+	[ "$(went tx_plain "$dir"/*.report)" -gt 100000 ]
+	! grep -qvE "\"reason\": *\"($reason)\"" <<<"$report" || {
+		echo "not $reason: $report" >&2
+		tail -n 20 "$dir"/*.log >&2
+		return 1
+	}
+}
+
+@test "no RDMA device" {
+	falls_back wait wait 'no-device|no-library|not-asked' \
+		SOCKRAIL_LINKS=verbs SOCKRAIL_DEVICE=none0
+	grep '"role": *"connect"' <<<"$report" | grep -E '"(no-device|no-library)"'
+}
+
+@test "a plain server, and a plain client" {
+	falls_back none wait no-listener
+	falls_back wait none not-asked
+	falls_back none lazy no-listener
+	falls_back lazy none not-asked
+}
+
+@test "the two ends know no common kind of link" {
+	local dir=$BATS_TEST_TMPDIR/common port
+	mkdir "$dir"
+	port
+	SOCKRAIL_LINKS=none REPORT=$dir/server.report start server rail \
+		timeout 20 nc -N -l "$ADDR" "$port"
+	listening "$port"
+	echo hello | REPORT=$dir/client.report rail timeout 20 nc -N "$ADDR" "$port"
+	await
+	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
+	grep -E '"reason": *"(no-listener|refused)"' "$dir/client.report"
+}
+
+@test "the limit on the memory of rings: streams above it stay plain" {
+	local dir=$BATS_TEST_TMPDIR/memory
+	pair "$dir.tcp" none none thread echo64
+	pair "$dir" wait wait thread echo64 SOCKRAIL_MEMORY=512k \
+		SOCKRAIL_UPGRADE_WAIT_MS=500
+	same "$dir" "$dir.tcp"
+	[ "$(wc -l <"$dir/client.report")" = 64 ]
+	grep -E '"reason": *"(memory|refused)"' "$dir/client.report"
+}
+
+@test "no delay: forty short streams to a plain server take no longer" {
+	local dir=$BATS_TEST_TMPDIR/quick from took
+	from=${EPOCHREALTIME/./}
+	pair "$dir.tcp" none none basic series
+	took=$(((${EPOCHREALTIME/./} - from) / 1000))
+	from=${EPOCHREALTIME/./}
+	pair "$dir" none lazy basic series
+	same "$dir" "$dir.tcp"
+	# A second for a slow and busy machine; a timeout each would be minutes.
+	[ "$(((${EPOCHREALTIME/./} - from) / 1000))" -lt $((2 * took + 1000)) ]
+	# Who has been found not to answer is not asked again for each stream.
+	from=${EPOCHREALTIME/./}
+	pair "$dir.wait" none wait basic series
+	same "$dir.wait" "$dir.tcp"
+	[ "$(((${EPOCHREALTIME/./} - from) / 1000))" -lt $((2 * took + 2000)) ]
+}

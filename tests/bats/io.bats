@@ -1,0 +1,52 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# The calls that move bytes, their flags and their odd results.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "MSG_PEEK" {
+	compare io peek
+}
+
+@test "MSG_WAITALL, short at the end and at a timeout" {
+	compare io waitall
+}
+
+@test "MSG_DONTWAIT: EAGAIN when empty and when full" {
+	compare io dontwait
+}
+
+@test "MSG_TRUNC discards" {
+	compare io trunc
+}
+
+@test "MSG_MORE and TCP_CORK hold back, but not for ever" {
+	compare io more
+}
+
+@test "readv, writev, recvmsg, sendmsg" {
+	compare io iov
+}
+
+@test "recvmmsg, sendmmsg" {
+	compare io mmsg
+}
+
+@test "preadv2 and other calls that files share" {
+	compare io file-calls
+}
+
+@test "the fortified twins" {
+	compare io fortified
+}
+
+@test "sendfile" {
+	compare io sendfile
+}
+
+@test "splice from and to a pipe" {
+	compare io splice
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# The knobs as a user meets them: warnings, log lines, and what costs nothing.
+
+# shellcheck disable=SC2154 # set by bats and by what is loaded
+load ../lib/common
+load ../lib/case
+
+setup() {
+	unset "${!SOCKRAIL_@}" LD_PRELOAD
+	dir=$BATS_TEST_TMPDIR/pair
+}
+
+teardown() { stop_all; }
+
+# warnings COMMAND...: a program that opens no stream, its error output in $output
+warnings() { run -0 --separate-stderr "$@" "$SOCKRAIL" true; output=$stderr; }
+
+@test "good values and no values: no word" {
+	warnings env
+	[ -z "$output" ]
+	warnings env SOCKRAIL_UPGRADE=eager SOCKRAIL_UPGRADE_BYTES=64k \
+		SOCKRAIL_RING=4k:1m SOCKRAIL_LOG=info SOCKRAIL_LINKS=shm,verbs
+	[ -z "$output" ]
+}
+
+@test "a bad value: one warning with knob, value and the default" {
+	bad() {
+		warnings env "SOCKRAIL_$1=$2"
+		echo "$1=$2: $output"
+		[ "${#stderr_lines[@]}" = 1 ]
+		[[ $output = *"SOCKRAIL_$1"*"$2"*"$3"* ]]
+	}
+	bad UPGRADE sometimes lazy
+	bad UPGRADE_BYTES -5 64k
+	bad UPGRADE_BYTES 12parsecs 64k
+	bad UPGRADE_WAIT_MS soon 2000
+	bad LINKS carrier-pigeon verbs,shm
+	bad LOG loud warn
+	bad RING 5000:17 16k:1m
+	bad CM_PORT_OFFSET 99999999 10000
+	bad MEMORY 99999999999999999999999 256m
+}
+
+@test "an unknown name: a warning with the nearest known one" {
+	warnings env SOCKRAIL_UPGRAED=wait
+	[ "${#stderr_lines[@]}" = 1 ]
+	[[ $output = *SOCKRAIL_UPGRAED*SOCKRAIL_UPGRADE* ]]
+}
+
+@test "the log says when a stream is upgraded, and when not, why" {
+	pair "$dir" wait wait basic chat SOCKRAIL_LOG=info
+	grep -E "$SR_TEST_LINK" "$dir/client.log"
+	grep -E "$SR_TEST_LINK" "$dir/server.log"
+	pair "$dir.2" none wait basic chat SOCKRAIL_LOG=info
+	grep no-listener "$dir.2/client.log"
+}
+
+@test "nothing is logged that was not asked for" {
+	pair "$dir" wait wait basic chat SOCKRAIL_LOG=warn
+	[ ! -s "$dir/client.log" ]
+	[ ! -s "$dir/server.log" ]
+}
+
+@test "a program without streams: no thread, no RDMA library, no descriptor" {
+	run -0 "$SOCKRAIL" grep -E '^Threads:' /proc/self/status
+	[[ $output =~ Threads:[[:space:]]+1$ ]]
+	run -1 "$SOCKRAIL" grep -E 'ibverbs|rdmacm' /proc/self/maps
+	diff <(ls /proc/self/fd) <("$SOCKRAIL" ls /proc/self/fd)
+}
+
+@test "the wait is bounded when the peer does not answer" {
+	# The server accepts, and then its process stands still.
+	cat >"$BATS_TEST_TMPDIR/stopped" <<-'END'
+		import os, signal, socket, sys
+		s = socket.create_server((sys.argv[1], 0))
+		print(s.getsockname()[1], flush=True)
+		c, _ = s.accept()
+		os.kill(os.getpid(), signal.SIGSTOP)
+		while c.recv(1000):
+		    pass
+	END
+	need python3
+	start server rail python3 "$BATS_TEST_TMPDIR/stopped" "$ADDR"
+	for _ in {1..200}; do
+		read -r port <"$BATS_TEST_TMPDIR/server.out" && break
+		sleep 0.05
+	done
+	local from=${EPOCHREALTIME/./} took status=0
+	REPORT=$BATS_TEST_TMPDIR/client.report SOCKRAIL_UPGRADE_WAIT_MS=400 \
+		rail timeout 20 nc -N "$ADDR" "$port" >/dev/null < <(echo hello; sleep 1) &
+	local client=$!
+	sleep 3
+	pkill -CONT -f "$BATS_TEST_TMPDIR/stopped"
+	wait "$client" || status=$?
+	took=$(((${EPOCHREALTIME/./} - from) / 1000))
+	[ "$status" = 0 ]
+	[ "$took" -lt 10000 ]
+	[ "$(went tx_plain "$BATS_TEST_TMPDIR/client.report")" = 6 ]
+	grep -E '"reason": *"(timeout|no-listener|short)"' "$BATS_TEST_TMPDIR/client.report"
+}

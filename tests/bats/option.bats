@@ -1,0 +1,44 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Options, ioctls, names, and calls that must fail.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "SO_RCVTIMEO and SO_SNDTIMEO" {
+	compare option timeouts
+}
+
+@test "SO_RCVLOWAT" {
+	compare option lowat
+}
+
+@test "FIONREAD and SIOCOUTQ" {
+	compare option queues
+}
+
+@test "options are as the program set them" {
+	compare option options
+}
+
+@test "O_NONBLOCK and FD_CLOEXEC on a stream in use" {
+	compare option modes
+}
+
+@test "getsockname and getpeername" {
+	compare option names
+}
+
+@test "MSG_OOB: the stream becomes plain and the byte arrives" {
+	compare option oob -w mixed -r 'option|peer-dropped'
+}
+
+@test "calls that must fail do, with the kernel's errno" {
+	compare option errors
+}
+
+@test "sockets of other kinds are left alone" {
+	compare option others
+}

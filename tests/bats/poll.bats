@@ -1,0 +1,44 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Waiting: poll, select and their twins, epoll, non-blocking I/O.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "poll: every bit at every stage of a stream" {
+	compare poll poll
+}
+
+@test "select and pselect" {
+	compare poll select
+}
+
+@test "non-blocking connect, accept4, both directions in a poll loop" {
+	compare poll nonblock
+}
+
+@test "both directions in a select loop" {
+	compare poll select-pump
+}
+
+@test "messages that find the other end asleep, in every kind of wait" {
+	compare poll sleepers -L
+}
+
+@test "sixteen streams in one poll set" {
+	compare poll many -n 16
+}
+
+@test "sets with a descriptor twice, -1 and closed ones" {
+	compare poll odd-sets
+}
+
+@test "an epoll server" {
+	compare poll epoll -w any
+}
+
+@test "epoll on a stream that has long been in use" {
+	compare poll epoll-late -w any
+}

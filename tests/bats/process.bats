@@ -1,0 +1,60 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Descriptors that are copied, inherited, executed with, passed.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "dup, dup2, dup3, F_DUPFD, and closing the first" {
+	compare process dup -n 2
+}
+
+@test "close everything from 3 up, close_range, closefrom" {
+	compare process close-all -n 2
+}
+
+@test "a child for each stream" {
+	compare process fork-child -w any -l -s 3+ -c 3
+}
+
+@test "parent and child use a stream in turn, and at once" {
+	compare process fork-both -w any -l -c 1+
+}
+
+@test "the parent leaves, the child goes on" {
+	compare process orphan -w any -l -c 1+
+}
+
+@test "a pool of workers accepts" {
+	compare process prefork -w any -l -s 6+ -c 6
+}
+
+@test "as inetd: the stream is stdin and stdout of cat" {
+	compare process inetd -w any -l -s 0+
+}
+
+@test "exec with bytes unread and unsent" {
+	compare process exec -w any -l -s 0+
+}
+
+@test "system, posix_spawn, vfork and exec on the way" {
+	compare process spawn -w any -l -c 1+
+}
+
+@test "an exec that fails" {
+	compare process failed-exec -w any
+}
+
+@test "SCM_RIGHTS to another process" {
+	compare process pass -w any -l -s 0+
+}
+
+@test "SCM_RIGHTS to itself" {
+	compare process pass-self -w any -l -s 1+
+}
+
+@test "fdopen" {
+	compare process stdio -w any
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# SOCKRAIL_REPORT: exact counts, and why a stream stayed or became plain.
+
+# shellcheck disable=SC2154 # set by bats and by what is loaded
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+# run_pair SERVER-POLICY CLIENT-POLICY PROGRAM CASE [SOCKRAIL_NAME=VALUE...]
+run_pair() {
+	dir=$BATS_TEST_TMPDIR/$4.$RANDOM
+	pair "$dir" "$@"
+}
+
+# value ROLE KEY: of the only report line of that role; strings without quotes
+value() {
+	cat "$dir"/*.report | awk -v role="$1" -v want="$2" "$read_report"'
+		{ read_line($0); if (key["role"] == role) { n++; v = key[want] } }
+		END { if (n != 1) { print n + 0 " lines"; exit }; print v }'
+}
+
+# is ROLE KEY VALUE: as value; VALUE is a pattern of [[
+is() {
+	local v
+	v=$(value "$1" "$2")
+	# shellcheck disable=SC2053
+	[[ $v = $3 ]] && return 0
+	echo "$1 $2 is $v, not $3" >&2
+	tail -n 20 "$dir"/*.report "$dir"/*.log >&2
+	return 1
+}
+
+@test "bytes, addresses, names: exactly" {
+	run_pair wait wait basic upload
+	is connect tx_"$SR_TEST_LINK" 10485760
+	is connect rx_"$SR_TEST_LINK" 4
+	is connect tx_plain 0
+	is connect rx_plain 0
+	is accept rx_"$SR_TEST_LINK" 10485760
+	is accept tx_"$SR_TEST_LINK" 4
+	is accept tx_plain 0
+	is accept rx_plain 0
+	is connect program '*basic'
+	is connect reason null
+	is connect error null
+	is connect link "$SR_TEST_LINK*"
+	is connect peer "$ADDR:*"
+	is accept local "$(value connect peer)"
+	is accept peer "$(value connect local)"
+	[ "$(value accept pid)" != "$(value connect pid)" ]
+}
+
+@test "never: all plain, counted all the same" {
+	run_pair never never basic upload
+	is connect tx_plain 10485760
+	is connect rx_plain 4
+	is accept rx_plain 10485760
+	is accept tx_plain 4
+	is connect link plain
+	is connect switches 0
+	is connect reason never
+	is accept reason never
+}
+
+@test "LINKS=none: off" {
+	run_pair wait wait basic chat SOCKRAIL_LINKS=none
+	is connect reason off
+	is accept reason off
+	is connect link plain
+}
+
+@test "lazy and little to send: short" {
+	run_pair lazy lazy basic greeting SOCKRAIL_UPGRADE_BYTES=1g
+	is connect reason short
+	is connect link plain
+}
+
+@test "lazy starts plain and goes on by link" {
+	run_pair lazy lazy basic slow-reader SOCKRAIL_UPGRADE_BYTES=300k
+	[ "$(value connect tx_plain)" -ge 300000 ]
+	[ "$(value connect tx_"$SR_TEST_LINK")" -ge 1000000 ]
+	[ "$(($(value connect tx_plain) + $(value connect tx_"$SR_TEST_LINK")))" = 12582912 ]
+	is connect reason null
+}
+
+@test "only the client: no-listener; only the server: not-asked" {
+	run_pair none wait basic upload
+	is connect reason no-listener
+	is connect tx_plain 10485760
+	run_pair wait none basic upload
+	is accept reason not-asked
+	is accept rx_plain 10485760
+}
+
+@test "the server's descriptor is in an epoll set: epoll" {
+	run_pair wait wait poll epoll-late
+	is accept reason epoll
+	is connect reason peer-dropped
+}
+
+@test "fdopen: stdio" {
+	run_pair wait wait process stdio
+	is accept reason stdio
+}
+
+@test "an option that a link cannot carry: option" {
+	run_pair wait wait option oob
+	is connect reason option
+	[ "$(value connect tx_"$SR_TEST_LINK")" -ge 16384 ]
+	[ "$(value connect tx_plain)" -ge 16384 ]
+}
+
+@test "fork: fork" {
+	run_pair wait wait process fork-both
+	grep '"role": *"connect"' "$dir/client.report" | grep '"reason": *"fork"'
+}
+
+@test "an end that was a reset names its errno" {
+	run_pair wait wait close unread
+	is connect error ECONNRESET
+	run_pair never never close unread
+	is connect error ECONNRESET
+}
+
+@test "lines of many streams in one file are whole JSON objects" {
+	need python3
+	run_pair wait wait thread echo64
+	[ "$(wc -l <"$dir/server.report")" = 64 ]
+	cat "$dir"/*.report | python3 -c '
+import json, sys
+n = 0
+for line in sys.stdin:
+    o = json.loads(line)
+    n += 1
+    assert isinstance(o["pid"], int) and isinstance(o["program"], str), o
+    for k in o:
+        if k[:3] in ("tx_", "rx_") or k == "switches":
+            assert isinstance(o[k], int) and o[k] >= 0, o
+    assert o["role"] in ("connect", "accept") and o["reason"] is None, o
+assert n == 128, n'
+}

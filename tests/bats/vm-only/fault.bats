@@ -1,0 +1,168 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# The device goes away while streams are on it: speed is lost, no byte is.
+
+# shellcheck disable=SC2015,SC2016,SC2030,SC2031,SC2034,SC2154 # A && B || C; set here, used there
+load ../../lib/common
+load ../../lib/case
+load ../../lib/real
+
+setup() {
+	t=$BATS_TEST_TMPDIR
+	server=wait client=wait
+	port
+	device_up
+}
+
+teardown() {
+	stop_all
+	device_up
+}
+
+device_down() { rdma link delete "$RDMA_DEV"; }
+
+device_up() {
+	ip link set "$RDMA_NETDEV" up
+	[ -e "/sys/class/infiniband/$RDMA_DEV" ] ||
+		rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
+	local i
+	for i in {1..50}; do
+		! grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state" || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# transfer MEGABYTES: both ways with nc, in the background
+transfer() {
+	random "$t/a" "$1"
+	random "$t/b" "$1"
+	as server timeout 100 nc -N -l "$ADDR" "$port" <"$t/a" >"$t/got.a" 3>&- &
+	spid=$!
+	listening "$port"
+	as client timeout 100 nc -N "$ADDR" "$port" <"$t/b" >"$t/got.b" 3>&- &
+	cpid=$!
+	sr_started+=("$spid" "$cpid")
+}
+
+# moved MEGABYTES: waits until the client has got so much
+moved() {
+	local i
+	for i in {1..600}; do
+		[ "$(stat -c %s "$t/got.b")" -lt $(($1 << 20)) ] || return 0
+		sleep 0.05
+	done
+	echo "only $(stat -c %s "$t/got.b") bytes after 30 s"
+	return 1
+}
+
+# all_there: everything arrived, in spite of all
+all_there() {
+	wait $cpid && wait $spid &&
+		cmp "$t/a" "$t/got.b" && cmp "$t/b" "$t/got.a" ||
+		{ tail -n 20 "$t"/*.log "$t"/*.report; return 1; }
+}
+
+# used_link: both ends had the link; some bytes went by it, some did not
+used_both_ways() {
+	local r
+	for r in "$t/server.report" "$t/client.report"; do
+		[ "$(went "tx_$SR_TEST_LINK" "$r")" -gt 1000000 ] &&
+			[ "$(went tx_plain "$r")" -gt 1000000 ] || { cat "$r"; return 1; }
+	done
+}
+
+@test "rdma link delete in mid-transfer" {
+	need nc openssl
+	transfer 100
+	moved 10
+	[ "$(qps)" -ge 2 ]
+	device_down
+	all_there
+	used_both_ways
+	grep -h '"reason": *"device-failed"' "$t"/*.report
+}
+
+@test "rdma link delete, and the device comes back" {
+	need nc openssl
+	transfer 150
+	moved 10
+	device_down
+	moved 25
+	device_up
+	all_there
+	used_both_ways
+	# It serves the next stream as if nothing had happened.
+	rm "$t"/*.report
+	port
+	transfer 1
+	all_there
+	[ "$(plain_bytes client)" = 0 ]
+}
+
+@test "the RDMA netdev goes down in mid-transfer" {
+	need nc openssl
+	transfer 60
+	moved 10
+	ip link set "$RDMA_NETDEV" down
+	sleep 1
+	ip link set "$RDMA_NETDEV" up
+	all_there
+	[ "$(went "tx_$SR_TEST_LINK" "$t"/*.report)" -gt 1000000 ]
+}
+
+@test "rdma link delete while the stream is idle" {
+	need nc
+	mkfifo "$t/in"
+	exec 7<>"$t/in"
+	start server as server timeout 60 nc -N -l "$ADDR" "$port"
+	listening "$port"
+	as client timeout 60 nc -N "$ADDR" "$port" <"$t/in" >"$t/got" 3>&- 7>&- &
+	cpid=$!
+	sr_started+=("$cpid")
+	echo before >&7
+	for _ in {1..100}; do [ ! -s "$t/server.out" ] || break; sleep 0.1; done
+	[ "$(<"$t/server.out")" = before ]
+	device_down
+	sleep 2
+	echo after >&7
+	for _ in {1..100}; do ! grep -q after "$t/server.out" || break; sleep 0.1; done
+	exec 7>&-
+	kill "$cpid" 2>/dev/null || true
+	[ "$(<"$t/server.out")" = "before
+after" ]
+}
+
+@test "64 streams at once, and the device goes away under them" {
+	need python3
+	start server as server timeout 100 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 64
+	listening "$port" 30
+	local server_pid=$pid
+	as client timeout 100 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 64 >"$t/client.out" 3>&- &
+	cpid=$!
+	sr_started+=("$cpid")
+	for _ in {1..200}; do [ "$(qps)" -lt 20 ] || break; sleep 0.05; done
+	device_down
+	wait $cpid
+	pid=$server_pid
+	await
+	grep '^64 ' "$t/client.out"
+	[ "$(wc -l <"$t/client.report")" = 64 ]
+}
+
+@test "the device comes and goes while links are being made" {
+	local i mode
+	pair "$t/tcp" none none basic series
+	for mode in wait eager; do
+		for i in 1 2 3; do
+			# at another moment of the attaching each time
+			(sleep "0.$((i * 2))"; device_down; sleep 0.3; device_up) 3>&- &
+			local chaos=$!
+			pair "$t/$mode.$i" $mode $mode basic series \
+				SOCKRAIL_UPGRADE_WAIT_MS=1000
+			wait $chaos
+			same "$t/$mode.$i" "$t/tcp" || { tail -n 20 "$t/$mode.$i"/*.log; return 1; }
+			[ "$(wc -l <"$t/$mode.$i/client.report")" = 40 ]
+		done
+	done
+}

@@ -1,0 +1,221 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Real input: programs as Debian ships them, over a queue pair; and with one
+# side plain.
+
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # set here, used there
+load ../../lib/common
+load ../../lib/real
+
+setup() {
+	t=$BATS_TEST_TMPDIR
+	port
+}
+
+teardown() { stop_all; }
+
+both="wait:wait lazy:lazy"
+
+# ------------------------------------------------------------------ iperf3
+
+# one server, one client with $options; it says how much it moved
+iperf3_run() {
+	start server as server iperf3 -s -1 -B "$ADDR" -p "$port"
+	listening "$port" || return
+	as client timeout 60 iperf3 -c "$ADDR" -p "$port" -J "${options[@]}" >"$t/client.out" || return
+	await || return
+	! grep -q '"error"' "$t/client.out" || return
+	moved=$(awk '/"sum_received"/ { f = 1 } f && /"bytes"/ { gsub(/[^0-9]/, ""); print; exit }' "$t/client.out")
+	[ "$moved" -gt 0 ]
+}
+
+@test "iperf3" {
+	need iperf3
+	options=(-n 32M)
+	each_way 33554432 iperf3_run
+}
+
+@test "iperf3 -R" {
+	need iperf3
+	options=(-R -n 32M)
+	each_way 33554432 iperf3_run
+}
+
+@test "iperf3 --bidir" {
+	need iperf3
+	options=(--bidir -n 16M)
+	each_way 33554432 iperf3_run "$both"
+}
+
+@test "iperf3 -P 4" {
+	need iperf3
+	options=(-P 4 -n 8M)
+	each_way 8388608 iperf3_run "$both none:lazy"
+}
+
+@test "iperf3 -l 64" {
+	need iperf3
+	options=(-l 64 -n 1M)
+	each_way 500000 iperf3_run "$both"
+}
+
+@test "iperf3 -t" {
+	need iperf3
+	options=(-t 2)
+	each_way 2000000 iperf3_run "$both"
+	[ "$moved" -gt 2000000 ]
+}
+
+# ----------------------------------------------------------------- iperf 2
+
+iperf_run() {
+	start server as server iperf -s -B "$ADDR" -p "$port"
+	listening "$port" || return
+	as client timeout 60 iperf -c "$ADDR" -p "$port" "${options[@]}" >"$t/client.out" 2>&1 || return
+	stop_all
+	! grep -qiE 'error|fail|refused' "$t/client.out" && grep -q Bytes "$t/client.out"
+}
+
+@test "iperf -P 4" {
+	need iperf
+	options=(-P 4 -n 4M)
+	each_way 16777216 iperf_run
+}
+
+@test "iperf -d" {
+	need iperf
+	options=(-d -n 8M -L $((port + 1)))
+	each_way 8388608 iperf_run "$both"
+}
+
+# ---------------------------------------------------------------------- nc
+
+nc_run() {
+	rm -f "$t"/got.*
+	as server timeout 120 nc -N -l "$ADDR" "$port" <"$t/b" >"$t/got.a" 3>&- &
+	pid=$!
+	sr_started+=("$pid")
+	listening "$port" || return
+	as client timeout 120 nc -N "$ADDR" "$port" <"$t/a" >"$t/got.b" 3>&- &
+	local client_pid=$! most=0 n
+	sr_started+=("$client_pid")
+	while kill -0 $client_pid 2>/dev/null; do
+		n=$(qps)
+		[ "$n" -le "$most" ] || most=$n
+		sleep 0.3
+	done
+	wait $client_pid && await || return
+	cmp "$t/a" "$t/got.a" && cmp "$t/b" "$t/got.b" || return
+	if [[ $server$client = *none* ]]; then
+		[ "$most" = 0 ]
+	else
+		[ "$most" -ge 2 ]
+	fi || { echo "$most queue pairs"; return 1; }
+}
+
+@test "nc: 200 MB of random data each way at once" {
+	need nc openssl
+	random "$t/a" 200
+	random "$t/b" 200
+	each_way 419430400 nc_run wait:wait
+}
+
+@test "nc: lazy, and with one side plain" {
+	need nc openssl
+	random "$t/a" 50
+	random "$t/b" 40
+	each_way 80000000 nc_run lazy:lazy
+	each_way 94371840 nc_run "none:wait wait:none"
+}
+
+# ------------------------------------------------------------------- socat
+
+socat_run() {
+	rm -f "$t/got"
+	start server as server timeout 60 socat -u \
+		"TCP-LISTEN:$port,bind=$ADDR,reuseaddr" "CREATE:$t/got"
+	listening "$port" || return
+	as client timeout 60 socat -u "FILE:$t/a" "TCP:$ADDR:$port" &&
+		await && cmp "$t/a" "$t/got"
+}
+
+@test "socat: one-shot file transfer" {
+	need socat openssl
+	random "$t/a" 32
+	each_way 30000000 socat_run
+}
+
+# ------------------------------------------------------------ HTTP, Python
+
+http_start() {
+	start server as server python3 -m http.server --bind "$ADDR" --directory "$t/www" "$port"
+	listening "$port" 30
+}
+
+http_setup() {
+	need python3 openssl "$@"
+	mkdir "$t/www"
+	random "$t/www/file" 8
+}
+
+curl_row() {
+	http_start || return
+	as client timeout 100 curl -sS --fail "http://$ADDR:$port/file?[1-$rows]" |
+		cmp - <(for ((i = 0; i < rows; i++)); do cat "$t/www/file"; done) || return
+	stop_all
+}
+
+@test "curl: 8 MB files from python3 -m http.server, 50 in a row" {
+	http_setup curl
+	rows=50
+	each_way 400000000 curl_row wait:wait
+	rows=20
+	each_way 100000000 curl_row lazy:lazy
+	rows=5
+	each_way 41943040 curl_row "none:wait wait:none"
+}
+
+curl_parallel() {
+	local i
+	rm -f "$t"/got.*
+	http_start || return
+	as client timeout 60 curl -sS --fail --parallel --parallel-max 8 \
+		"http://$ADDR:$port/file?[1-8]" -o "$t/got.#1" || return
+	stop_all
+	for i in {1..8}; do cmp "$t/www/file" "$t/got.$i" || return; done
+}
+
+@test "curl: 8 MB files, 8 in parallel" {
+	http_setup curl
+	each_way 20000000 curl_parallel
+}
+
+wget_run() {
+	rm -f "$t"/got
+	http_start || return
+	as client timeout 60 wget -q -O "$t/got" "http://$ADDR:$port/file" || return
+	stop_all
+	cmp "$t/www/file" "$t/got"
+}
+
+@test "wget" {
+	http_setup wget
+	each_way 4000000 wget_run
+}
+
+echo_run() {
+	start server as server timeout 100 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 64
+	listening "$port" 30 || return
+	as client timeout 100 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 64 >"$t/client.out" || return
+	await || return
+	grep -q '^64 ' "$t/client.out" || return
+	[ -z "$first" ] || [ "$(<"$t/client.out")" = "$first" ] || return
+	first=$(<"$t/client.out")
+}
+
+@test "a threaded echo in Python, 64 streams" {
+	need python3
+	first=
+	each_way 5000000 echo_run "none:wait wait:none wait:wait"
+	each_way 1000000 echo_run lazy:lazy
+}

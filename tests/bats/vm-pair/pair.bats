@@ -1,0 +1,130 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Two hosts: the server on node b, the client here.  `peer` runs a command there.
+
+# shellcheck disable=SC2015,SC2016,SC2030,SC2031,SC2034,SC2154 # A && B || C; set here, used there
+load ../../lib/common
+load ../../lib/real
+
+setup() {
+	t=$BATS_TEST_TMPDIR
+	server=wait client=wait
+	port
+	shared=/run/rdma-x # both nodes see it
+	out=$shared/out.$port
+}
+
+teardown() {
+	stop_all
+	peer "pkill -f '[n]c .*$port'; rm -f $out" || true
+	device_up
+	peer "$(declare -f device_up); RDMA_NETDEV=$RDMA_NETDEV; device_up"
+}
+
+device_up() {
+	ip link set "$RDMA_NETDEV" up
+	[ -e "/sys/class/infiniband/$RDMA_DEV" ] ||
+		rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
+	sleep 0.5
+}
+
+# remote COMMAND...: in the background on node b, under Sockrail unless $server
+# is none
+remote() {
+	local under="env SOCKRAIL_LINKS=verbs SOCKRAIL_UPGRADE=$server SOCKRAIL_UPGRADE_WAIT_MS=5000 SOCKRAIL_REPORT=$t/server.report $SOCKRAIL"
+	[ "$server" != none ] || under=
+	peer "mkdir -p $t; $under timeout 100 $*; s=\$?; cp $t/server.report $shared/report.$port 2>/dev/null; exit \$s" 3>&- &
+	pid=$!
+	sr_started+=("$pid")
+	for _ in {1..300}; do
+		[ -z "$(peer "ss -Hltn 'sport = :$port'")" ] || return 0
+	done
+	return 1
+}
+
+# upload MEGABYTES: from here to node b, which keeps only the checksum
+upload() {
+	random "$t/a" "$1"
+	remote "nc -N -l $RDMA_PEER_ADDR $port | sha256sum >$out; :"
+	as client timeout 100 nc -N "$RDMA_PEER_ADDR" "$port" <"$t/a" 3>&- &
+	cpid=$!
+	sr_started+=("$cpid")
+}
+
+arrived() {
+	wait $cpid && await 60 &&
+		[ "$(sha256sum <"$t/a")" = "$(<"$out")" ] ||
+		{ tail -n 20 "$t"/*.log "$t"/*.report; return 1; }
+}
+
+@test "nc between two hosts" {
+	need nc openssl
+	upload 40
+	arrived
+	[ "$(went tx_verbs "$t/client.report")" = 41943040 ]
+	[ "$(plain_bytes client)" = 0 ]
+}
+
+@test "iperf3 between two hosts, both directions" {
+	need iperf3
+	remote iperf3 -s -1 -p "$port"
+	as client timeout 60 iperf3 -c "$RDMA_PEER_ADDR" -p "$port" --bidir -n 8M
+	await
+	[ "$(by_link)" -ge 16777216 ]
+}
+
+@test "a plain server on the other host" {
+	server=none
+	upload 5
+	arrived
+	grep '"reason": *"no-listener"' "$t/client.report"
+	[ "$(by_link)" = 0 ]
+}
+
+@test "the other host has no RDMA device: the request is never answered" {
+	peer rdma link delete "$RDMA_DEV"
+	local from=${EPOCHREALTIME/./}
+	SOCKRAIL_UPGRADE_WAIT_MS=1000 upload 5
+	arrived
+	[ "$(((${EPOCHREALTIME/./} - from) / 1000))" -lt 30000 ]
+	grep -E '"reason": *"(timeout|no-listener)"' "$t/client.report"
+}
+
+# on_the_way: waits until a good part has been sent
+on_the_way() {
+	for _ in {1..100}; do
+		[ "$(device_packets)" -lt $((before + 2500)) ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+for_device() {
+	before=$(device_packets)
+	upload 120
+	on_the_way
+	"$@"
+	arrived
+	[ "$(went tx_verbs "$t/client.report")" -gt 1000000 ]
+	[ "$(went tx_plain "$t/client.report")" -gt 1000000 ]
+}
+
+@test "rdma link delete here, in mid-transfer" {
+	for_device rdma link delete "$RDMA_DEV"
+}
+
+@test "rdma link delete there, in mid-transfer" {
+	for_device peer rdma link delete "$RDMA_DEV"
+}
+
+# TCP runs over the same netdev: both ways are cut, and both must recover.
+@test "the network is down for some seconds, in mid-transfer" {
+	before=$(device_packets)
+	upload 120
+	on_the_way
+	ip link set "$RDMA_NETDEV" down
+	sleep 4
+	ip link set "$RDMA_NETDEV" up
+	arrived
+	[ "$(went tx_verbs "$t/client.report")" -gt 1000000 ]
+}

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Sourced by tests/check and tests/demo: builds the tree somewhere else, so that
+# a tree that is itself configured, read or edited meanwhile does not matter.
+
+# copy_sources TOP DIR: the sources of TOP into DIR; times are kept, so that a
+# second build there compiles only what changed
+copy_sources() {
+	mkdir -p "$2" && tar -C "$1" --exclude-vcs --exclude='./build*' \
+		--exclude=./Makefile --exclude=./Makefile.in --exclude=./configure \
+		--exclude=./aclocal.m4 --exclude=./autom4te.cache --exclude=./m4 \
+		--exclude=./config.h --exclude=./config.h.in --exclude=./config.status \
+		--exclude=./stamp-h1 --exclude=./libtool --exclude=./sockrail \
+		--exclude=./sockrail.pc --exclude='*.map' \
+		--exclude='*.o' --exclude='*.lo' --exclude='*.la' \
+		--exclude=.libs --exclude=.deps --exclude=.dirstamp \
+		-cf - . | tar -C "$2" -xf - || return
+	# As newly made as the files they come from, or newer
+	local f
+	for f in configure.ac Makefile.am; do
+		[ "$2/configure" -nt "$2/$f" ] || { (cd "$2" && autoreconf -i); return; }
+	done
+}
+
+# build_in SRC DIR [CONFIGURE-ARGUMENT...]: configure and make, out of tree
+build_in() {
+	local src=$1 dir=$2
+	shift 2
+	mkdir -p "$dir" && cd "$dir" || return
+	if [ ! -e config.status ] || [ "$src/configure" -nt config.status ] ||
+		[ "$*" != "$(cat .arguments 2>/dev/null)" ]; then
+		"$src/configure" "$@" && echo "$*" >.arguments || return
+	fi
+	make -j"$(nproc)"
+}

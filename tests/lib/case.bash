@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Behaviour cases, after common.bash: both halves of a case of tests/progs run
+# over kernel TCP first, then with Sockrail in several ways, and must print and
+# return the same each time.  The reports show which way the bytes went.
+#
+#   SR_TEST_MODES  of wait lazy eager client server (default: all of them natively,
+#                  wait and lazy in the virtual machine, which is slow)
+
+case_limit=12 # seconds for one half of a pair
+if [ "$SR_TEST_WHERE" = vm ]; then
+	: "${SR_TEST_MODES:=wait lazy}"
+	case_limit=40
+fi
+: "${SR_TEST_MODES:=wait lazy eager client server}"
+
+# pair DIR SERVER-POLICY CLIENT-POLICY PROGRAM CASE [SOCKRAIL_NAME=VALUE...]: runs both
+# halves, each under Sockrail with that SOCKRAIL_UPGRADE, or without it if the
+# policy is "none".  Leaves HALF.out, .err, .status, .report and .log in DIR.
+pair() {
+	local dir=$1 server=$2 client=$3 prog=$4 name=$5 port pid fd
+	shift 5
+	mkdir -p "$dir" && mkfifo "$dir/port" || return
+	exec {fd}<>"$dir/port"
+	half server "$server" "$dir/port" "$@" 3>&- &
+	pid=$!
+	sr_started+=("$pid")
+	if ! read -rt "$case_limit" -u "$fd" port; then
+		echo "$prog $name: the server did not start" >&2
+		cat "$dir/server.err" >&2
+		kill "$pid"
+		return 1
+	fi
+	exec {fd}>&-
+	half client "$client" "$port" "$@" 3>&-
+	wait "$pid" || true
+}
+
+# half ROLE POLICY PORT [SOCKRAIL_NAME=VALUE...]: for pair
+half() {
+	local role=$1 policy=$2 port=$3 under=() status=0
+	shift 3
+	if [ "$policy" != none ]; then
+		local -x SOCKRAIL_LINKS=$SR_TEST_LINK SOCKRAIL_UPGRADE=$policy \
+			SOCKRAIL_UPGRADE_BYTES=2000 SOCKRAIL_UPGRADE_WAIT_MS=5000 \
+			SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$dir/$role.log \
+			SOCKRAIL_REPORT=$dir/$role.report
+		[ $# -eq 0 ] || local -x "$@"
+		under=("$SOCKRAIL")
+	fi
+	timeout -k 2 "$case_limit" "${under[@]}" \
+		"$PROGS/$prog" "$role" "$name" "${case_addr:-$ADDR}" "$port" \
+		>"$dir/$role.out" 2>"$dir/$role.err" </dev/null || status=$?
+	echo "$status" >"$dir/$role.status"
+}
+
+# read_report: for awk; the flat objects of a report, key[] of one line
+read_report='
+function read_line(s,    k) {
+	split("", key)
+	while (match(s, /"[a-z_]+": *("[^"]*"|null|[0-9]+)/)) {
+		k = substr(s, RSTART, RLENGTH)
+		s = substr(s, RSTART + RLENGTH)
+		v = k; sub(/^"[a-z_]+": */, "", v); gsub(/"/, "", v)
+		sub(/^"/, "", k); sub(/".*/, "", k)
+		key[k] = v
+	}
+}'
+
+# way DIR MODE WAY SERVER-LINES CLIENT-LINES REASONS: do the reports say what
+# they must?  Lines is a number, or N+ for at least N.
+#   link     every stream had the link, and in wait mode no byte went plain
+#   mixed    as link, but some of the bytes may have gone plain
+#   plain    every stream ended plain, for one of the REASONS (a|b)
+#   any      nothing is known but the sums
+# Whatever the way: no byte by another kind of link, and, when both ends
+# reported, what one end sent the other received.
+way() {
+	local dir=$1 mode=$2
+	shift 2
+	: >>"$dir/server.report"
+	: >>"$dir/client.report"
+	awk -v link="$SR_TEST_LINK" -v mode="$mode" -v way="$1" -v slines="$2" \
+		-v clines="$3" -v reasons="$4" -v lossy="${case_lossy:-0}" -v lazy="${case_lazy:-0}" "$read_report"'
+	function bad(why) { print FILENAME ": " why ": " $0; failed = 1 }
+	function few(have, want, who,   least) {
+		least = want ~ /\+$/; sub(/\+$/, "", want)
+		if (least ? have < want + 0 : have != want + 0) {
+			print who ": " have " report lines, wanted " want
+			failed = 1
+		}
+	}
+	{
+		read_line($0)
+		n = split("program pid role local peer link tx_plain tx_shm tx_verbs " \
+			"rx_plain rx_shm rx_verbs switches reason error", names, " ")
+		for (i = 1; i <= n; i++)
+			if (!(names[i] in key)) bad("no key " names[i])
+		other = link == "shm" ? "verbs" : "shm"
+		linked = key["tx_" link] + key["rx_" link]
+		plain = key["tx_plain"] + key["rx_plain"]
+		if (key["tx_" other] + key["rx_" other]) bad("bytes by " other)
+		if (key["role"] == "accept") slines_seen++
+		else if (key["role"] == "connect") clines_seen++
+		else bad("role")
+		id = key["role"] == "accept" ? key["peer"] " " key["local"] \
+			: key["local"] " " key["peer"]
+		tx[key["role"], id] += key["tx_plain"] + key["tx_" link]
+		rx[key["role"], id] += key["rx_plain"] + key["rx_" link]
+		seen[id]++
+		onlink = key["link"] == link || index(key["link"], link ":") == 1
+		if (linked && !onlink) bad("link")
+		if (linked && key["switches"] + 0 == 0) bad("switches")
+		if (mode == "client" || mode == "server") {
+			if (linked || key["link"] != "plain") bad("one side, yet a link")
+			if (!plain && way != "any") bad("no bytes")
+			if (key["reason"] !~ "^(" (mode == "client" ? \
+			    "no-listener" : "not-asked") "|short|" reasons ")$")
+				bad("reason")
+		} else if (way == "plain") {
+			if (key["reason"] !~ "^(" reasons ")$") bad("reason")
+		} else if (mode == "wait" && way == "link") {
+			if (!linked || plain) bad("not all by " link)
+			if (key["reason"] != "null") bad("reason")
+		} else if (mode == "wait" && way == "mixed" || mode == "lazy" && lazy) {
+			if (!linked) bad("nothing by " link)
+			if (key["reason"] !~ "^(null|" reasons ")$") bad("reason")
+		}
+	}
+	END {
+		if (mode != "client") few(slines_seen + 0, slines, "server")
+		if (mode != "server") few(clines_seen + 0, clines, "client")
+		if (mode !~ /client|server/ && !lossy) for (id in seen) {
+			if (seen[id] != 2) continue
+			if (tx["accept", id] != rx["connect", id] ||
+			    tx["connect", id] != rx["accept", id]) {
+				print "the ends differ: " id ": server sent " \
+				    tx["accept", id] ", client received " \
+				    rx["connect", id] "; client sent " \
+				    tx["connect", id] ", server received " \
+				    rx["accept", id]
+				failed = 1
+			}
+		}
+		exit failed
+	}' "$dir/server.report" "$dir/client.report"
+}
+
+# same DIR ORACLE: did both halves do what they do over TCP?
+same() {
+	local half what failed=0
+	for half in server client; do
+		for what in out err status; do
+			[ "$(<"$2/$half.$what")" = "$(<"$1/$half.$what")" ] && continue
+			diff -u --label "$half.$what over TCP" --label "$half.$what" \
+				"$2/$half.$what" "$1/$half.$what"
+			failed=1
+		done
+	done
+	return $failed
+}
+
+# compare PROGRAM CASE [OPTION...] [SOCKRAIL_NAME=VALUE...]
+#   -w WAY     link (default), mixed, plain, any: see way
+#   -r A|B     the reasons allowed in the reports
+#   -n N       streams of both ends (default 1; N+ for at least)
+#   -s N, -c N the same for server, client
+#   -l         bytes may be lost on the way (reset, kill)
+#   -L         lazy, too, must get some bytes on the link: the case lasts long enough
+#   -m MODES   only these (of those in SR_TEST_MODES)
+#   -a ADDRESS instead of $ADDR
+compare() {
+	local prog=$1 name=$2 way=link reasons=none slines=1 clines=1 mode opt
+	local case_lossy=0 case_lazy=0 case_addr=$ADDR modes=$SR_TEST_MODES
+	local OPTIND=1 base=$BATS_TEST_TMPDIR/$2
+	shift 2
+	while getopts w:r:n:s:c:lLm:a: opt; do
+		case $opt in
+		w) way=$OPTARG ;;
+		r) reasons=$OPTARG ;;
+		n) slines=$OPTARG clines=$OPTARG ;;
+		s) slines=$OPTARG ;;
+		c) clines=$OPTARG ;;
+		l) case_lossy=1 ;;
+		L) case_lazy=1 ;;
+		m) modes=$OPTARG ;;
+		a) case_addr=$OPTARG ;;
+		*) return 2 ;;
+		esac
+	done
+	shift $((OPTIND - 1))
+	pair "$base.tcp" none none "$prog" "$name" || return 1
+	if [ -s "$base.tcp/server.err" ] || [ -s "$base.tcp/client.err" ] ||
+		[[ $(<"$base.tcp/server.status") = 124 || $(<"$base.tcp/client.status") = 124 ]]; then
+		echo "$prog $name fails over TCP:"
+		head "$base.tcp"/*.err "$base.tcp"/*.status "$base.tcp"/*.out
+		return 1
+	fi
+	for mode in $modes; do
+		[[ " $SR_TEST_MODES " = *" $mode "* ]] || continue
+		case $mode in
+		client) pair "$base.$mode" none wait "$prog" "$name" "$@" ;;
+		server) pair "$base.$mode" wait none "$prog" "$name" "$@" ;;
+		*) pair "$base.$mode" "$mode" "$mode" "$prog" "$name" "$@" ;;
+		esac && same "$base.$mode" "$base.tcp" &&
+			way "$base.$mode" "$mode" "$way" "$slines" "$clines" "$reasons" &&
+			continue
+		echo "^ $prog $name, $mode"
+		tail -n 12 "$base.$mode"/*.report "$base.$mode"/*.log 2>/dev/null
+		return 1
+	done
+}

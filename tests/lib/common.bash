@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Loaded by every bats file.  Where a test runs, and over which link, it is told
+# by the environment, so that the same tests run everywhere:
+#
+#   SR_BUILD          build tree (default: the source tree)
+#   SR_TEST_LINK      shm (default) or verbs
+#   SR_TEST_WHERE     native (default) or vm
+#   SR_TEST_DEVICE    rxe, siw, none: the virtual machine's
+#   SR_TEST_SANITIZER address, thread or nothing
+#
+# RDMA_ADDR and others in the virtual machine: see tests/lab/rdma-vm --help.
+
+bats_require_minimum_version 1.5.0
+
+SR_TOP=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+: "${SR_BUILD:=$SR_TOP}" "${SR_TEST_LINK:=shm}" "${SR_TEST_WHERE:=native}"
+PROGS=$SR_BUILD/tests/progs	# the small TCP programs
+SOCKRAIL=$SR_BUILD/sockrail	# the launcher
+if [ "$SR_TEST_LINK" = verbs ]; then
+	ADDR=${RDMA_ADDR:-127.0.0.1} ADDR6=fd09::1
+else
+	ADDR=127.0.0.1 ADDR6=::1
+fi
+export SR_TOP SR_BUILD SR_TEST_LINK SR_TEST_WHERE PROGS SOCKRAIL ADDR ADDR6
+
+# need COMMAND...: skips the test where one is missing, but not in CI
+need() {
+	local c
+	for c in "$@"; do
+		command -v "$c" >/dev/null && continue
+		[ "${CI:-}" != true ] || { echo "$c is not installed" >&2; return 1; }
+		skip "$c is not installed"
+	done
+}
+
+# rail COMMAND...: runs it under Sockrail, over the link under test, upgraded
+# from the first byte on unless SOCKRAIL_UPGRADE says otherwise.  The report of
+# the streams is appended to $REPORT (default: one file per test).
+rail() {
+	SOCKRAIL_LINKS=${SOCKRAIL_LINKS:-$SR_TEST_LINK} \
+		SOCKRAIL_UPGRADE=${SOCKRAIL_UPGRADE:-wait} \
+		SOCKRAIL_REPORT=${REPORT:-$BATS_TEST_TMPDIR/report} \
+		"$SOCKRAIL" "$@"
+}
+
+# plain COMMAND...: the same without Sockrail, so that a test can be a loop over
+# the two:  for how in plain rail; do $how ...; done
+plain() { "$@"; }
+
+# start NAME COMMAND...: in the background; stdout and stderr in
+# $BATS_TEST_TMPDIR/NAME.out and .err, the process id in $pid.  stop_all ends it.
+start() {
+	local name=$1
+	shift
+	"$@" >"$BATS_TEST_TMPDIR/$name.out" 2>"$BATS_TEST_TMPDIR/$name.err" \
+		</dev/null 3>&- &
+	pid=$!
+	sr_started+=("$pid")
+}
+
+# await [SECONDS]: waits for the last started command; its exit status
+await() {
+	local i
+	for ((i = 0; i < ${1:-30} * 20; i++)); do
+		kill -0 "$pid" 2>/dev/null || { wait "$pid"; return; }
+		sleep 0.05
+	done
+	echo "process $pid is still running" >&2
+	return 124
+}
+
+# stop_all: to be called from teardown.  Not wait alone: bats itself may have a
+# watchdog in the background.
+stop_all() {
+	local p
+	for p in "${sr_started[@]}"; do
+		# of a function started in the background, the child too
+		pkill -TERM -P "$p" || true
+		kill "$p" || true
+	done 2>/dev/null
+	for p in "${sr_started[@]}"; do
+		pid=$p
+		await 3 || [ $? -ne 124 ] || pkill -KILL -P "$p" || kill -KILL "$p" ||
+			true
+	done 2>/dev/null
+	sr_started=()
+}
+sr_started=()
+
+# listening PORT [SECONDS]: waits until somebody listens on it
+listening() {
+	local i
+	for ((i = 0; i < ${2:-15} * 20; i++)); do
+		[ -z "$(ss -Hltn "sport = :$1")" ] || return 0
+		sleep 0.05
+	done
+	echo "nobody listens on port $1" >&2
+	return 1
+}
+
+# port: a TCP port that nobody uses, in $port; below the ephemeral ones
+port() {
+	while :; do
+		port=$((10000 + RANDOM % 20000))
+		[ -n "$(ss -Htan "sport = :$port")" ] || return 0
+	done
+}
+
+# went KEY [FILE...]: the sum of a number in reports: tx_plain, rx_verbs ...
+went() {
+	local key=$1
+	shift
+	[ $# -gt 0 ] || set -- "${REPORT:-$BATS_TEST_TMPDIR/report}"
+	cat "$@" 2>/dev/null | grep -oE "\"$key\": *[0-9]+" |
+		awk -F: '{ n += $2 } END { printf "%d\n", n }'
+}
+
+# went_by_link BYTES: at least so many were sent over the link under test
+went_by_link() {
+	local n
+	n=$(went "tx_$SR_TEST_LINK")
+	[ "$n" -ge "$1" ] && return 0
+	echo "$n bytes went by $SR_TEST_LINK, wanted at least $1; the report:" >&2
+	cat "${REPORT:-$BATS_TEST_TMPDIR/report}" >&2
+	return 1
+}
+
+# device_packets: packets that the RDMA devices have sent, 0 if they don't count
+device_packets() {
+	cat /sys/class/infiniband/*/ports/*/hw_counters/sent_pkts \
+		/sys/class/infiniband/*/ports/*/counters/port_xmit_packets \
+		2>/dev/null | awk '{ n += $1 } END { printf "%d\n", n }'
+}

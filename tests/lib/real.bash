@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Programs as Debian ships them, after common.bash.  A test is a function that
+# runs a server and a client, each through `as`; each_way calls it several times
+# and looks at which way the bytes went.
+
+# as server|client COMMAND...: under Sockrail, or not, as each_way wants it
+as() {
+	local policy=${!1} report=$BATS_TEST_TMPDIR/$1.report
+	shift
+	if [ "$policy" = none ]; then
+		"$@"
+	else
+		SOCKRAIL_UPGRADE=$policy SOCKRAIL_UPGRADE_WAIT_MS=5000 REPORT=$report \
+			SOCKRAIL_LOG=info SOCKRAIL_LOG_FILE=$report.log rail "$@"
+	fi
+}
+
+# each_way BYTES FUNCTION [PAIRS]: FUNCTION once for each pair of policies; with
+# Sockrail at both ends at least BYTES (lazy: a quarter) must go by the link,
+# else all of it plain
+# shellcheck disable=SC2034,SC2119 # read through their names; by_link counts all
+each_way() {
+	local all=$1 run=$2 pairs=${3:-wait:wait lazy:lazy none:wait wait:none}
+	local p server client before packets bytes t=$BATS_TEST_TMPDIR
+	for p in $pairs; do
+		server=${p%:*} client=${p#*:} bytes=$all
+		[[ $p != *lazy* ]] || bytes=$((all / 4))
+		rm -f "$t"/*.report "$t"/*.log
+		before=$(device_packets)
+		"$run" || { told "$p: the programs failed"; return 1; }
+		packets=$(($(device_packets) - before))
+		if [[ $p = *none* ]]; then
+			[ "$(by_link)" = 0 ] || { told "$p: bytes by link"; return 1; }
+			[ "$(plain_bytes)" -ge "$bytes" ] ||
+				{ told "$p: fewer than $bytes bytes in the report"; return 1; }
+			# asking for a link takes a few packets
+			[ "$packets" -lt 500 ] || { told "$p: $packets packets"; return 1; }
+			continue
+		fi
+		[ "$(by_link)" -ge "$bytes" ] || { told "$p: fewer than $bytes bytes by link"; return 1; }
+		[ "$p" != wait:wait ] || [ "$(plain_bytes client)" = 0 ] ||
+			{ told "$p: plain bytes"; return 1; }
+		# the path MTU of the devices is at most 4096 bytes
+		! counts_packets || [ "$packets" -ge $((bytes / 4200)) ] ||
+			{ told "$p: only $packets packets"; return 1; }
+	done
+}
+
+# shellcheck disable=SC2119
+told() {
+	echo "$1 ($(by_link) bytes by link, $(plain_bytes) plain)"
+	tail -n 8 "$BATS_TEST_TMPDIR"/*.{report,log,out,err} 2>/dev/null
+}
+
+# The bytes of the streams as the end that knows about all of them counted.
+# A server that is ended by a signal reports nothing; then the client's.
+reports() {
+	if [ $# -gt 0 ] || [ -s "$BATS_TEST_TMPDIR/client.report" ]; then
+		echo "$BATS_TEST_TMPDIR/${1:-client}.report"
+	else
+		echo "$BATS_TEST_TMPDIR/server.report"
+	fi
+}
+by_link() { sum "_$SR_TEST_LINK"; }
+plain_bytes() { sum _plain "$@"; }
+sum() {
+	local r key=$1
+	r=$(reports "${@:2}")
+	echo $(($(went "tx$key" "$r") + $(went "rx$key" "$r")))
+}
+
+# counts_packets: does the device under test count them?  (siw does not.)
+counts_packets() {
+	[ "$SR_TEST_LINK" = verbs ] &&
+		[ -e "/sys/class/infiniband/$RDMA_DEV/ports/1/hw_counters/sent_pkts" ]
+}
+
+# qps: queue pairs that are connected now
+qps() { rdma resource show qp 2>/dev/null | grep -c 'type RC state RTS'; }
+
+# random FILE MEGABYTES: incompressible, different each time; quick
+random() {
+	openssl enc -aes-128-ctr -nosalt -pass "pass:$RANDOM$RANDOM" -pbkdf2 -iter 1 \
+		-in /dev/zero 2>/dev/null | head -c "$2"M >"$1"
+}

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * switch.pml - model of how a direction of a stream moves between its anchor
+ * (TCP) and a link, and back.  See PROTOCOL.md for the rules in prose.
+ *
+ * A direction d has a sender S(d) and a receiver R(d).  Direction 0 belongs to
+ * the asker, direction 1 to the answerer.  Links are numbered by epoch: a link
+ * that was given up is never used again, the next attempt takes the next one.
+ *
+ * What a cell of TCP is, only the model knows; R must tell by its own state.
+ * A raw byte carries its number, so that delivery can be checked; the mark is
+ * two cells, so that it can arrive in halves.
+ *
+ * Every run is finite, so "eventually" is checked at the end of every maximal
+ * run (process Judge, on timeout).
+ *
+ * Size:      DIRS (1), K bytes per direction (3), EPOCHS (1)
+ * Faults:    FAIL   a link may die at any moment
+ *            BACK   S may go back to TCP of its own will
+ *            KILL   an end may be killed at any moment (its kernel sends FIN/RST)
+ *            IMP=e  link e belongs to somebody without the TCP stream
+ *            COLLIDE program byte 1 looks like the first half of the mark
+ *            NOCLOSE the program writes all and then waits: no FIN helps
+ *            CREDIT=c S may be at most c bytes ahead of R's program (K)
+ *            SAFETY_ONLY  what is delivered is right; nothing about "eventually"
+ *            REACH=n  shows that a situation is reached
+ * Mutations: M_*    each must be caught; see `run`.
+ */
+#ifndef DIRS
+#define DIRS 1
+#endif
+#ifndef K
+#define K 3
+#endif
+#ifndef EPOCHS
+#define EPOCHS 1
+#endif
+#ifndef CREDIT
+#define CREDIT K
+#endif
+#define LINKS (DIRS * EPOCHS)
+#define L(d, e) ((d) * EPOCHS + (e))
+
+/* cells on TCP */
+#define RAW 1		/* x: number of the byte */
+#define MK 2		/* x: which half, y: epoch */
+#define RESUME 3	/* x: raw bytes follow from here, y: owed up to here */
+#define FIN 4
+#define RST 5
+/* messages on the link */
+#define SWITCH 6	/* x: N, y: marks written before */
+#define DATA 7		/* x: number of the byte */
+#define END 8		/* x: length of the direction */
+#define ACKSW 9
+#define ACK 10		/* x: bytes the program has taken */
+#define ACKEND 11
+/* sender's states */
+#define S_RAW 0
+#define S_WAIT 1	/* SWITCH sent, no ACKSW yet */
+#define S_MARK 2	/* half of the mark written */
+#define S_LINK 3
+#define S_RESEND 4	/* RESUME written, the rest of [base,w) to follow */
+#define S_DONE 5	/* TCP FIN sent */
+#define S_ASK 6		/* M_HAVE only: waits for the receiver's word */
+/* receiver's states */
+#define R_RAW 0
+#define R_EXP0 1	/* N known: raw below N, mark expected at N */
+#define R_EXP1 2	/* first half matched */
+#define R_REC 3		/* mark verified: link counts, TCP carries records */
+#define R_EOF 4
+#define R_RESET 5
+
+chan tcp[DIRS] = [16] of { byte, byte, byte };
+chan fwd[LINKS] = [8] of { byte, byte, byte };	/* S to R */
+chan bwd[LINKS] = [8] of { byte, byte };	/* R to S */
+chan have[DIRS] = [4] of { byte };	/* M_HAVE: records, R to S */
+bool said[DIRS];
+
+bool dead[EPOCHS];	/* what is sent now is lost */
+bool killed[2];		/* end 0 the asker, end 1 the answerer */
+
+/* sender */
+byte sst[DIRS];		/* state */
+byte w[DIRS];		/* bytes taken from the program */
+byte base[DIRS];	/* ... of which R's program has taken these */
+byte at[DIRS];		/* resend: next byte */
+byte ep[DIRS];		/* epoch in use or next */
+byte marks[DIRS];	/* marks written */
+bool closed[DIRS];	/* program has ended its direction */
+bool tried[DIRS];	/* a send met a dead link */
+bool lend[DIRS];	/* END sent on the link */
+
+/* receiver */
+byte rst[DIRS];
+byte rx[DIRS];		/* bytes the program has taken */
+byte rN[DIRS];
+byte cur[DIRS];		/* epoch expected or in use */
+byte h[DIRS];		/* bytes received, with the ring's */
+byte dup[DIRS];	/* duplicates still to be dropped */
+byte owed[DIRS];	/* FIN below this is no end of file */
+byte seen[DIRS];	/* marks verified */
+bool lfin[DIRS];	/* END received */
+bool held[DIRS];	/* first half was a program's byte */
+byte hb[DIRS];
+bool rgone[LINKS];	/* R takes nothing more from this link */
+#ifdef M_NOSTRIP
+byte sn[DIRS];		/* the state when recv() was called, and looked at no more */
+#endif
+bool got[DIRS];	/* a kernel recv() has returned, not classified yet */
+byte ck[DIRS]; byte cx[DIRS]; byte cy[DIRS];
+
+#define SEND_F(d, e, k, x, y) if :: dead[e] -> tried[d] = true :: else -> fwd[L(d, e)]!k, x, y fi
+#define SEND_B(d, e, k, x) if :: dead[e] -> skip :: else -> bwd[L(d, e)]!k, x fi
+
+#define SEND_END(d) (d)		/* the end that sends direction d */
+#define RECV_END(d) (1 - (d))
+
+#if DIRS == 2
+#define MAY_SWITCH(d) ((d) == 0 || (rst[0] == R_REC && cur[0] >= ep[1]))
+#else
+#define MAY_SWITCH(d) true
+#endif
+#ifdef M_BOTHFIRST
+#undef MAY_SWITCH
+#define MAY_SWITCH(d) true
+#endif
+
+#ifdef M_HAVE		/* may R(d) write a record on TCP of the other direction? */
+#if DIRS == 2
+#define REVERSE_REC(d) (sst[1 - d] == S_LINK || sst[1 - d] == S_ASK)
+#else
+#define REVERSE_REC(d) true
+#endif
+#endif
+
+/* a byte is handed to the program */
+inline deliver(d, x)
+{
+	assert(x == rx[d]);
+	assert(x < w[d]);
+	rx[d] = rx[d] + 1
+}
+
+inline end_of_file(d)
+{
+	assert(rx[d] == w[d]);		/* no silent truncation */
+	assert(closed[d] || killed[SEND_END(d)]);
+	rst[d] = R_EOF
+}
+
+inline reset(d)
+{
+#ifndef SAFETY_ONLY
+	assert(killed[SEND_END(d)]);	/* no error that TCP would not give */
+#endif
+	rst[d] = R_RESET
+}
+
+/* R gives its end of the link up; S will find out */
+inline drop_link(d)
+{
+	rgone[L(d, cur[d])] = true;
+	dead[cur[d]] = true
+}
+
+inline raw_byte(d, x)
+{
+	if
+	:: dup[d] > 0 -> assert(x == rx[d] - dup[d]); dup[d] = dup[d] - 1
+	:: else -> deliver(d, x)
+	fi
+}
+
+#ifdef COLLIDE
+#define LOOKS_LIKE_MARK(x) ((x) == 1)
+#else
+#define LOOKS_LIKE_MARK(x) false
+#endif
+
+#ifdef M_FINATN
+#define FIN_AT(d) (rx[d] == rN[d])
+#else
+#define FIN_AT(d) true
+#endif
+
+/* The wrapper looks at what recv() returned, in the state of now. */
+inline classify(d)
+{
+	if
+	:: ck[d] == RST ->
+		if
+		:: rst[d] == R_REC && lfin[d] && rx[d] == h[d] -> end_of_file(d)
+		:: else -> reset(d)
+		fi
+	:: ck[d] == FIN ->
+		if
+		:: rst[d] == R_RAW && dup[d] == 0 && rx[d] >= owed[d] -> end_of_file(d)
+		/* nothing is proven yet: as raw, wherever N is */
+		:: rst[d] == R_EXP0 && dup[d] == 0 && rx[d] >= owed[d] && FIN_AT(d) -> end_of_file(d)
+		:: rst[d] == R_REC && lfin[d] -> rx[d] = h[d]; end_of_file(d)
+		/* the mark is written whole: what only began like it was the program's */
+		:: rst[d] == R_EXP1 -> assert(held[d]); held[d] = false; deliver(d, hb[d]); end_of_file(d)
+		:: rst[d] == R_EOF -> skip
+#ifdef M_FINEOF
+		:: rst[d] == R_REC && !lfin[d] -> end_of_file(d)
+#endif
+		:: else -> reset(d)
+		fi
+	:: ck[d] == RAW ->
+		assert(rst[d] != R_REC);
+		if
+		:: rst[d] == R_RAW || (rst[d] == R_EXP0 && (rx[d] < rN[d] || dup[d] > 0)) -> raw_byte(d, cx[d])
+		:: rst[d] == R_EXP0 && rx[d] == rN[d] && dup[d] == 0 ->
+			if
+			:: LOOKS_LIKE_MARK(cx[d]) -> held[d] = true; hb[d] = cx[d]; rst[d] = R_EXP1
+			:: else -> drop_link(d); rst[d] = R_RAW; raw_byte(d, cx[d])
+			fi
+		:: rst[d] == R_EXP1 ->
+			assert(held[d]);
+			drop_link(d); rst[d] = R_RAW;
+			held[d] = false; deliver(d, hb[d]); deliver(d, cx[d])
+		:: rst[d] == R_EOF -> assert(cx[d] < rx[d])	/* resent, already had */
+		fi
+	:: ck[d] == MK ->
+#ifdef M_NOSTRIP
+		assert(sn[d] != R_RAW);		/* it went to sleep in raw mode: all is the program's */
+#endif
+		assert(rst[d] == R_EXP0 || rst[d] == R_EXP1 || rst[d] == R_EOF);
+		if
+		:: rst[d] == R_EXP0 -> assert(rx[d] == rN[d] && dup[d] == 0 && cx[d] == 0 && cy[d] == cur[d]); rst[d] = R_EXP1
+		:: rst[d] == R_EXP1 -> assert(!held[d] && cx[d] == 1 && cy[d] == cur[d]); rst[d] = R_REC; seen[d] = seen[d] + 1
+		:: else -> assert(false)
+		fi
+	:: ck[d] == RESUME ->
+		assert(rst[d] == R_REC || rst[d] == R_EOF);
+		assert(cx[d] <= rx[d]);
+		if
+		:: rst[d] == R_REC ->
+			drop_link(d);
+			dup[d] = rx[d] - cx[d];
+#ifndef M_NOOWED
+			owed[d] = cy[d];
+#endif
+			lfin[d] = false;
+			rst[d] = R_RAW
+		:: else -> assert(cy[d] == rx[d])
+		fi
+	fi;
+	got[d] = false
+}
+
+#define OVER(d) (rst[d] == R_RESET)
+
+/* a thread of the receiving program, asleep in recv() on the anchor */
+proctype RecvTcp(byte d)
+{
+	do
+#ifdef M_NOSTRIP
+	:: atomic { !got[d] && sn[d] != rst[d] && empty(tcp[d]) && rst[d] != R_EXP0 -> sn[d] = rst[d] }
+#endif
+	:: atomic { !killed[RECV_END(d)] && !got[d] && !OVER(d) && nempty(tcp[d]) ->
+		tcp[d]?ck[d], cx[d], cy[d]; got[d] = true }
+	:: atomic { !killed[RECV_END(d)] && got[d] && !OVER(d) -> classify(d) }
+	od
+}
+
+/* under the receive lock, as everything that looks at rst and rx */
+inline take_switch(d, e)
+{
+	fwd[L(d, e)]?k, x, y;
+	if
+	:: x < rx[d] -> rgone[L(d, e)] = true; dead[e] = true	/* S gave it up long ago */
+	:: else ->
+		if
+		:: rst[d] == R_EXP1 && held[d] ->	/* S says that it wrote no mark */
+			held[d] = false; rst[d] = R_RAW; deliver(d, hb[d])
+		:: else
+		fi;
+#ifndef M_OLDLINK
+		rgone[L(d, 0)] = rgone[L(d, 0)] || e > 0;	/* older links are over */
+#endif
+		cur[d] = e; rN[d] = x; h[d] = x; lfin[d] = false; rst[d] = R_EXP0;
+		SEND_B(d, e, ACKSW, 0)
+	fi
+}
+
+/*
+ * A pending expectation gives way only to a link whose hello has shown the
+ * history, and only when TCP has shown every mark written before it.
+ */
+#define UNPROVEN 100
+#ifdef M_REPLACE
+#define PROVEN(d, e) (fwd[L(d, e)]?[SWITCH, _, _] && !fwd[L(d, e)]?[SWITCH, _, UNPROVEN])
+#else
+#define PROVEN(d, e) fwd[L(d, e)]?[SWITCH, _, eval(seen[d])]
+#endif
+#ifdef M_UNPROVEN
+#define TAKE(d, e) (PROVEN(d, e) || fwd[L(d, e)]?[SWITCH, _, UNPROVEN])
+#else
+#define TAKE(d, e) (PROVEN(d, e) || (rst[d] == R_RAW && fwd[L(d, e)]?[SWITCH, _, UNPROVEN]))
+#endif
+
+/* the receiver's side of the link */
+proctype RecvLink(byte d)
+{
+	byte k, x, y;
+	do
+	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 0)] && TAKE(d, 0) ->
+		take_switch(d, 0) }
+#if EPOCHS > 1
+	/* a later link: wait until TCP has shown every mark written before */
+	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 1)] && TAKE(d, 1) ->
+		take_switch(d, 1) }
+#endif
+	:: atomic { !killed[RECV_END(d)] && rst[d] != R_RAW && !rgone[L(d, cur[d])] && fwd[L(d, cur[d])]?[DATA, _, _] ->
+		fwd[L(d, cur[d])]?k, x, y;
+		assert(x == h[d]); h[d] = h[d] + 1 }
+	:: atomic { !killed[RECV_END(d)] && rst[d] != R_RAW && !rgone[L(d, cur[d])] && fwd[L(d, cur[d])]?[END, _, _] ->
+		fwd[L(d, cur[d])]?k, x, y;
+		assert(x == h[d]); lfin[d] = true }
+	/* notices that the link is dead: what was not taken yet is lost */
+	:: atomic { !killed[RECV_END(d)] && dead[cur[d]] && !rgone[L(d, cur[d])] && rst[d] != R_RAW -> rgone[L(d, cur[d])] = true }
+#ifdef M_DELIVEREARLY
+	:: atomic { !killed[RECV_END(d)] && (rst[d] == R_REC || (rst[d] == R_EXP0 && rx[d] == rN[d] && dup[d] == 0)) && rx[d] < h[d] ->
+		if :: rst[d] == R_EXP0 -> rN[d] = rN[d] + 1 :: else fi;
+#else
+	:: atomic { !killed[RECV_END(d)] && rst[d] == R_REC && rx[d] < h[d] ->
+#endif
+		deliver(d, rx[d]); SEND_B(d, cur[d], ACK, rx[d]) }
+	:: atomic { !killed[RECV_END(d)] && rst[d] == R_REC && lfin[d] && rx[d] == h[d] ->
+		end_of_file(d); SEND_B(d, cur[d], ACKEND, rx[d]) }
+#ifdef M_HAVE
+	:: atomic { !killed[RECV_END(d)] && (rst[d] == R_REC || rst[d] == R_EOF) && rgone[L(d, cur[d])] && rx[d] == h[d] && REVERSE_REC(d) && !said[d] ->
+		have[d]!rx[d]; said[d] = true }
+#endif
+	od
+}
+
+#ifdef IMP
+#define NOT_IMP(d, e) ((d) != 0 || (e) != IMP)
+#else
+#define NOT_IMP(d, e) true
+#endif
+#ifdef BACK
+#define GO_BACK(d) true
+#elif defined(M_NOPROBE)
+#define GO_BACK(d) (dead[ep[d]] && tried[d])
+#else
+#define GO_BACK(d) dead[ep[d]]
+#endif
+
+/* Whole or not at all, for the kernel; it may still arrive in halves. */
+inline write_mark(d)
+{
+	tcp[d]!MK, 0, ep[d];
+#ifdef M_PARTMARK
+	sst[d] = S_MARK
+#else
+	tcp[d]!MK, 1, ep[d]; marks[d] = marks[d] + 1; sst[d] = S_LINK
+#endif
+}
+
+/* the sender, program and service thread under the send lock */
+proctype Send(byte d)
+{
+	byte n;
+	do
+#ifndef NOCLOSE
+	:: atomic { !killed[SEND_END(d)] && !closed[d] -> closed[d] = true }
+#endif
+
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && w[d] < K -> tcp[d]!RAW, w[d], 0; w[d] = w[d] + 1 }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && closed[d] -> tcp[d]!FIN, 0, 0; sst[d] = S_DONE }
+#ifdef IMP
+	:: atomic { d == 0 && sst[d] == S_RAW && ep[d] == IMP -> ep[d] = ep[d] + 1 }	/* not ours */
+#endif
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && NOT_IMP(d, ep[d]) && ep[d] < EPOCHS && MAY_SWITCH(d) ->
+#if DIRS == 2 && !defined(M_BOTHFIRST)
+		if :: d == 1 -> ep[1] = cur[0] :: else fi;
+#endif
+		SEND_F(d, ep[d], SWITCH, w[d], marks[d]);
+		base[d] = w[d]; lend[d] = false; sst[d] = S_WAIT }
+#ifdef M_EARLY
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT && !closed[d] && w[d] < K ->
+		SEND_F(d, ep[d], DATA, w[d], 0); w[d] = w[d] + 1 }
+#endif
+#ifdef M_NOACK
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT -> write_mark(d) }
+#else
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT && bwd[L(d, ep[d])]?[ACKSW, _] ->
+		bwd[L(d, ep[d])]?ACKSW, n; write_mark(d) }
+#endif
+	/* the link is dead, or ACKSW is late: give the attempt up */
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT ->
+#ifdef M_CANCELREC
+		tcp[d]!RESUME, base[d], w[d];
+#endif
+#ifndef M_LATEACK
+		dead[ep[d]] = true; ep[d] = ep[d] + 1;
+#endif
+		at[d] = base[d]; sst[d] = S_RESEND }
+#ifdef M_LATEACK
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && ep[d] < EPOCHS && bwd[L(d, ep[d])]?[ACKSW, _] ->
+		bwd[L(d, ep[d])]?ACKSW, n; base[d] = w[d]; write_mark(d) }
+#endif
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_MARK -> tcp[d]!MK, 1, ep[d]; marks[d] = marks[d] + 1; sst[d] = S_LINK }
+
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && !closed[d] && w[d] < K && w[d] - base[d] < CREDIT ->
+		SEND_F(d, ep[d], DATA, w[d], 0); w[d] = w[d] + 1 }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && closed[d] && !lend[d] ->
+		SEND_F(d, ep[d], END, w[d], 0); lend[d] = true
+#ifdef M_FINEARLY
+		; tcp[d]!FIN, 0, 0; sst[d] = S_DONE
+#endif
+		}
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && bwd[L(d, ep[d])]?[ACK, _] -> bwd[L(d, ep[d])]?ACK, n; base[d] = n }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && bwd[L(d, ep[d])]?[ACKEND, _] ->
+		bwd[L(d, ep[d])]?ACKEND, n; tcp[d]!FIN, 0, 0; sst[d] = S_DONE }
+#ifdef M_HAVE
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && dead[ep[d]] -> sst[d] = S_ASK }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_ASK && nempty(have[d]) ->
+		have[d]?n; tcp[d]!RESUME, n, w[d]; at[d] = n; ep[d] = ep[d] + 1; sst[d] = S_RESEND }
+#else
+	/* the link is dead, or S wants back: one and the same */
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && GO_BACK(d) ->
+		dead[ep[d]] = true; ep[d] = ep[d] + 1;
+#ifdef M_WRONGOFFSET
+		base[d] = w[d];
+#endif
+		tcp[d]!RESUME, base[d], w[d]; at[d] = base[d]; sst[d] = S_RESEND }
+#endif
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RESEND && at[d] < w[d] -> tcp[d]!RAW, at[d], 0; at[d] = at[d] + 1 }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RESEND && at[d] == w[d] -> sst[d] = S_RAW }
+	od
+}
+
+#ifdef FAIL
+proctype Fault(byte e)
+{
+	if
+	:: dead[e] = true
+	:: true
+	fi
+}
+#endif
+
+#ifdef KILL
+proctype Killer()
+{
+	byte x;
+	if
+	:: x = 0
+#if DIRS == 2
+	:: x = 1
+#endif
+	fi;
+	atomic {
+		killed[x] = true;
+		dead[0] = true;
+#if EPOCHS > 1
+		dead[1] = true;
+#endif
+		if
+		:: sst[x] != S_DONE ->
+			if
+			:: tcp[x]!FIN, 0, 0	/* its receive queue was empty */
+			:: tcp[x]!RST, 0, 0	/* it was not */
+			fi
+		:: else
+		fi
+	}
+}
+#endif
+
+#ifdef IMP
+proctype Impostor()
+{
+	byte n;
+	do
+	:: n < K -> n++
+	:: break
+	od;
+	fwd[L(0, IMP)]!SWITCH, n, UNPROVEN;
+#if DIRS == 2
+	bwd[L(1, IMP)]!ACKSW, 0;
+#endif
+	fwd[L(0, IMP)]!DATA, n, 0;
+	fwd[L(0, IMP)]!END, n + 1, 0
+}
+#endif
+
+active proctype Judge()
+{
+	byte i;
+	timeout;
+#ifdef SAFETY_ONLY
+	false;
+#endif
+	atomic {
+		i = 0;
+		do
+		:: i < DIRS ->
+			if
+			:: !killed[0] && !killed[1] ->
+#ifdef NOCLOSE
+				assert(w[i] == K && rx[i] == w[i])
+#else
+				assert(rst[i] == R_EOF && rx[i] == w[i]);
+				assert(sst[i] == S_DONE)
+#endif
+			:: killed[SEND_END(i)] ->
+				assert(rst[i] == R_EOF || rst[i] == R_RESET)
+			:: else
+			fi;
+			i++
+		:: else -> break
+		od
+	}
+}
+
+/* no check is vacuous: these are reached (each "caught" in `run`) */
+#ifdef REACH
+active proctype Reach()
+{
+#if REACH == 1		/* end of file came by the link */
+	rst[0] == R_EOF && lfin[0];
+#elif REACH == 2	/* resent bytes that R already had, then new ones */
+	owed[0] == 2 && dup[0] == 0 && rx[0] == 2 && seen[0] == 1 && base[0] == 0 && lend[0];
+#elif REACH == 3	/* a second upgrade */
+	rst[0] == R_REC && seen[0] == 2;
+#elif REACH == 4	/* both directions on the link */
+	rst[0] == R_REC && rst[1] == R_REC;
+#else			/* killed on the link: reset after bytes that came by it */
+	rst[0] == R_RESET && seen[0] == 1 && rx[0] > rN[0];
+#endif
+	assert(false)
+}
+#endif
+
+init
+{
+	atomic {
+		run Send(0); run RecvTcp(0); run RecvLink(0);
+#if DIRS == 2
+		run Send(1); run RecvTcp(1); run RecvLink(1);
+#endif
+#ifdef FAIL
+		run Fault(0);
+#if EPOCHS > 1
+		run Fault(1);
+#endif
+#endif
+#ifdef KILL
+		run Killer();
+#endif
+#ifdef IMP
+		run Impostor();
+#endif
+	}
+}

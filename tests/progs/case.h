@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * case.h - what the behaviour programs share.  They are ordinary TCP programs
+ * and know nothing of Sockrail: each case has a server and a client half, run
+ * as two processes
+ *
+ *     PROGRAM server CASE ADDRESS PORTFILE
+ *     PROGRAM client CASE ADDRESS PORT
+ *
+ * and each half prints what it saw to stdout, the same on every run over kernel
+ * TCP.  A failed helper says so on stderr and exits with 1.
+ */
+#ifndef TEST_CASE_H
+#define TEST_CASE_H
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct tcp_case {
+	const char *name;
+	void (*server)(int lfd);
+	void (*client)(void);
+};
+
+static struct sockaddr_storage peer_addr; /* the client's: where to connect */
+static socklen_t peer_len;
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ------------------------------------------------------------ transcript */
+
+static inline void say(const char *fmt, ...)
+	__attribute__((format(printf, 1, 2)));
+static inline void say(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static inline void die(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* One call's result: the number, or -1 and errno's name. */
+static inline void say_result(const char *what, ssize_t n)
+{
+	if (n < 0)
+		say("%s: -1 %s", what, strerrorname_np(errno));
+	else
+		say("%s: %zd", what, n);
+}
+
+static inline void say_bytes(const char *what, ssize_t n, const char *buf)
+{
+	if (n < 0)
+		say_result(what, n);
+	else
+		say("%s: %zd \"%.*s\"", what, n, (int)n, buf);
+}
+
+/* -------------------------------------------------------------- time */
+
+static inline void nap(unsigned ms)
+{
+	struct timespec t = {ms / 1000, (ms % 1000) * 1000000L};
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+static inline uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* -------------------------------------------------------------- data */
+
+/* A stream of pseudo-random bytes, and a CRC-32 over what went by. */
+struct data {
+	uint64_t state;
+	uint64_t word; /* its bytes that are not used yet */
+	unsigned left;
+	uint32_t crc;
+	uint64_t bytes;
+};
+
+#define DATA(seed) {(seed) * 0x9e3779b97f4a7c15ull + 1, 0, 0, 0, 0}
+
+static inline uint64_t data_next(struct data *d)
+{
+	d->state ^= d->state << 13;
+	d->state ^= d->state >> 7;
+	d->state ^= d->state << 17;
+	return d->state;
+}
+
+/* 1 to most */
+static inline size_t data_size(struct data *d, size_t most)
+{
+	return data_next(d) % most + 1;
+}
+
+static uint32_t crc_table[4][256];
+
+static void __attribute__((constructor)) crc_init(void)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		uint32_t c = i;
+
+		for (int k = 0; k < 8; k++)
+			c = c & 1 ? c >> 1 ^ 0xedb88320 : c >> 1;
+		crc_table[0][i] = c;
+	}
+	for (int t = 1; t < 4; t++)
+		for (int i = 0; i < 256; i++) {
+			uint32_t c = crc_table[t - 1][i];
+
+			crc_table[t][i] = crc_table[0][c & 0xff] ^ c >> 8;
+		}
+}
+
+static inline void data_sum(struct data *d, const void *buf, size_t n)
+{
+	const unsigned char *p = buf;
+	uint32_t crc = ~d->crc, four;
+
+	d->bytes += n;
+	for (; n >= 4; n -= 4, p += 4) {
+		memcpy(&four, p, 4);
+		crc ^= le32toh(four);
+		crc = crc_table[3][crc & 0xff] ^ crc_table[2][crc >> 8 & 0xff] ^
+		      crc_table[1][crc >> 16 & 0xff] ^ crc_table[0][crc >> 24];
+	}
+	while (n--)
+		crc = crc_table[0][(crc ^ *p++) & 0xff] ^ crc >> 8;
+	d->crc = ~crc;
+}
+
+static inline void data_fill(struct data *d, void *buf, size_t n)
+{
+	unsigned char *p = buf;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!d->left) {
+			d->word = data_next(d);
+			d->left = 8;
+		}
+		p[i] = (unsigned char)d->word;
+		d->word >>= 8;
+		d->left--;
+	}
+	data_sum(d, buf, n);
+}
+
+static inline void say_data(const char *what, const struct data *d)
+{
+	say("%s: %llu bytes, crc %08x", what, (unsigned long long)d->bytes,
+	    d->crc);
+}
+
+/* -------------------------------------------------------------- sockets */
+
+static inline int new_socket(int flags)
+{
+	int fd = socket(peer_addr.ss_family, SOCK_STREAM | flags, 0);
+
+	if (fd < 0)
+		die("socket");
+	return fd;
+}
+
+static inline int dial(void)
+{
+	int fd = new_socket(0);
+
+	if (connect(fd, (struct sockaddr *)&peer_addr, peer_len))
+		die("connect");
+	return fd;
+}
+
+static inline int answer(int lfd)
+{
+	int fd = accept(lfd, NULL, NULL);
+
+	if (fd < 0)
+		die("accept");
+	return fd;
+}
+
+/* All of it, or dies. */
+static inline void put(int fd, const void *buf, size_t n)
+{
+	const char *p = buf;
+
+	while (n) {
+		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
+
+		if (k < 0)
+			die("send");
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+/* n bytes, or fewer at the end of the stream; dies on errors. */
+static inline size_t take(int fd, void *buf, size_t n)
+{
+	size_t got = 0;
+
+	while (got < n) {
+		ssize_t k = recv(fd, (char *)buf + got, n - got, 0);
+
+		if (k < 0)
+			die("recv");
+		if (!k)
+			break;
+		got += (size_t)k;
+	}
+	return got;
+}
+
+/* A one-byte signal from the other half. */
+static inline void send_go(int fd)
+{
+	put(fd, "!", 1);
+}
+
+static inline void await_go(int fd)
+{
+	char c;
+
+	if (take(fd, &c, 1) != 1 || c != '!') {
+		fprintf(stderr, "no go\n");
+		exit(1);
+	}
+}
+
+/* Both ends have used the stream both ways, so it may be upgraded by now. */
+static inline void warm_up(int fd, bool first)
+{
+	char buf[4096];
+
+	memset(buf, 'w', sizeof(buf));
+	for (int i = 0; i < 4; i++) {
+		if (first)
+			put(fd, buf, sizeof(buf));
+		if (take(fd, buf, sizeof(buf)) != sizeof(buf))
+			die("warm_up");
+		if (!first)
+			put(fd, buf, sizeof(buf));
+	}
+}
+
+/* Waits, bounded, until n bytes can be read. */
+static inline void await_readable(int fd, int n)
+{
+	int have = -1;
+
+	for (int i = 0; i < 1000; i++) {
+		if (ioctl(fd, FIONREAD, &have))
+			die("FIONREAD");
+		if (have >= n)
+			return;
+		nap(5);
+	}
+	fprintf(stderr, "FIONREAD: %d, not %d\n", have, n);
+	exit(1);
+}
+
+/* total bytes in writes of 1 to most bytes */
+static inline void put_data(int fd, struct data *d, size_t total, size_t most)
+{
+	struct data sizes = DATA(total + most);
+	char *buf = malloc(most);
+
+	while (total) {
+		size_t n = data_size(&sizes, most);
+
+		n = n < total ? n : total;
+		data_fill(d, buf, n);
+		put(fd, buf, n);
+		total -= n;
+	}
+	free(buf);
+}
+
+/* total bytes in reads of 1 to most bytes; fewer only at the end */
+static inline void take_data(int fd, struct data *d, size_t total, size_t most)
+{
+	struct data sizes = DATA(total - most);
+	char *buf = malloc(most);
+
+	while (total) {
+		size_t n = data_size(&sizes, most);
+
+		n = n < total ? n : total;
+		n = take(fd, buf, n);
+		if (!n)
+			break;
+		data_sum(d, buf, n);
+		total -= n;
+	}
+	free(buf);
+}
+
+/* Everything up to the end of the stream. */
+static inline void take_rest(int fd, struct data *d)
+{
+	static __thread char buf[65536];
+	size_t n;
+
+	while ((n = take(fd, buf, sizeof(buf))))
+		data_sum(d, buf, n);
+}
+
+static inline void set_int(int fd, int level, int name, int value)
+{
+	if (setsockopt(fd, level, name, &value, sizeof(value)))
+		die("setsockopt");
+}
+
+static inline int get_int(int fd, int level, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+
+	if (getsockopt(fd, level, name, &value, &len))
+		die("getsockopt");
+	return value;
+}
+
+static inline pthread_t start(void *(*run)(void *), void *arg)
+{
+	pthread_t t;
+
+	errno = pthread_create(&t, NULL, run, arg);
+	if (errno)
+		die("pthread_create");
+	return t;
+}
+
+/* -------------------------------------------------------------- main */
+
+static inline void set_addr(const char *text, int port)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&peer_addr;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&peer_addr;
+
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((uint16_t)port);
+		peer_len = sizeof(*v4);
+	} else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons((uint16_t)port);
+		peer_len = sizeof(*v6);
+	} else {
+		fprintf(stderr, "%s: no address\n", text);
+		exit(2);
+	}
+}
+
+/* Listens on a free port and writes its number to the file. */
+static inline int listen_on(const char *portfile)
+{
+	int fd = new_socket(0);
+	FILE *f;
+
+	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (bind(fd, (struct sockaddr *)&peer_addr, peer_len) ||
+	    listen(fd, 128) ||
+	    getsockname(fd, (struct sockaddr *)&peer_addr, &peer_len))
+		die("listen");
+	f = fopen(portfile, "w");
+	if (!f)
+		die(portfile);
+	fprintf(f, "%d\n",
+		ntohs(((struct sockaddr_in *)&peer_addr)->sin_port));
+	fclose(f);
+	return fd;
+}
+
+static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
+			    size_t n)
+{
+	const struct tcp_case *c;
+	bool server = argc == 5 && !strcmp(argv[1], "server");
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 2 && !strcmp(argv[1], "list")) {
+		for (c = cases; c < cases + n; c++)
+			puts(c->name);
+		return 0;
+	}
+	if (!server && (argc != 5 || strcmp(argv[1], "client"))) {
+		fprintf(stderr,
+			"usage: %s server CASE ADDRESS PORTFILE\n"
+			"       %s client CASE ADDRESS PORT\n"
+			"       %s list\n",
+			argv[0], argv[0], argv[0]);
+		return 2;
+	}
+	for (c = cases; c < cases + n && strcmp(c->name, argv[2]); c++)
+		;
+	if (c == cases + n) {
+		fprintf(stderr, "%s: no such case\n", argv[2]);
+		return 2;
+	}
+	if (server) {
+		set_addr(argv[3], 0);
+		c->server(listen_on(argv[4]));
+	} else {
+		set_addr(argv[3], atoi(argv[4]));
+		c->client();
+	}
+	return 0;
+}
+
+#endif

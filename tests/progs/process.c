@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* process.c - descriptors that are copied, inherited, executed with, passed. */
+#include "case.h"
+
+#include <spawn.h>
+
+static char buf[1 << 17];
+extern char **environ;
+
+static pid_t split(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	return pid;
+}
+
+static void reap(pid_t pid)
+{
+	int status = -1;
+
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("child: %d", WIFEXITED(status) ? WEXITSTATUS(status) : -status);
+}
+
+/* Echoes until the end; the number of bytes. */
+static size_t echo(int fd)
+{
+	size_t total = 0;
+	ssize_t n;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	while ((n = read(fd, buf, 5000)) > 0) {
+		put(fd, buf, (size_t)n);
+		total += (size_t)n;
+	}
+	if (n < 0)
+		die("read");
+	return total;
+}
+
+static void talk(int fd, int seed, int rounds)
+{
+	struct data out = DATA(seed), in = DATA(0);
+
+	for (int i = 0; i < rounds; i++) {
+		size_t n = data_size(&out, 9000);
+
+		data_fill(&out, buf, n);
+		put(fd, buf, n);
+		take_data(fd, &in, n, n);
+	}
+	say("%d rounds: %s", rounds, in.crc == out.crc ? "equal" : "DIFFERS");
+}
+
+static void talk_client(void)
+{
+	int fd = dial();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	talk(fd, 61, 30);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* ----------------------------------------------------------- copies */
+
+static void dup_server(int lfd)
+{
+	int fd = answer(lfd), a, b, c;
+
+	warm_up(fd, false);
+	a = dup(fd);
+	b = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+	say("%d %d", b >= 100, fcntl(b, F_GETFD));
+	c = dup2(fd, 200);
+	say("%d", c);
+	say_result("same", dup2(c, c));
+	say_result("dup3 same", dup3(c, c, 0));
+	put(a, "by a\n", 5);
+	close(fd);
+	put(b, "by b\n", 5);
+	close(a);
+	close(b);
+	say_bytes("by c", (ssize_t)take(c, buf, 5), buf);
+	/* Over a descriptor that is another stream's last: that one ends. */
+	fd = answer(lfd);
+	await_go(fd);
+	say_result("dup3", dup3(c, fd, O_CLOEXEC));
+	close(c);
+	put(fd, "by fd\n", 6);
+	say_bytes("rest", (ssize_t)take(fd, buf, 50), buf);
+	close(fd);
+	say_result("closed", write(fd, "x", 1));
+}
+
+static void dup_client(void)
+{
+	int fd = dial(), second;
+
+	warm_up(fd, true);
+	say_bytes("got", (ssize_t)take(fd, buf, 10), buf);
+	put(fd, "hello", 5);
+	second = dial();
+	send_go(second);
+	say_result("second", recv(second, buf, 1, 0));
+	say_bytes("got", (ssize_t)take(fd, buf, 6), buf);
+	put(fd, "bye", 3);
+	close(fd);
+	close(second);
+}
+
+/* Daemons close everything they did not open. */
+static void close_all_server(int lfd)
+{
+	int fd = answer(lfd), again;
+
+	warm_up(fd, false);
+	/* all but the listener and the stream */
+	for (int i = 3; i < 1024; i++)
+		if (i != lfd && i != fd)
+			close(i);
+	warm_up(fd, false);
+	if (close_range((unsigned)(fd > lfd ? fd : lfd) + 1, ~0U, 0))
+		die("close_range");
+	warm_up(fd, false);
+	again = answer(lfd);
+	warm_up(again, false);
+	dup2(again, 3);
+	closefrom(4);
+	say_result("closed", write(fd == 3 ? 4 : fd, "x", 1));
+	send_go(3);
+	close(3);
+}
+
+static void close_all_client(void)
+{
+	int fd = dial(), again;
+
+	for (int i = 0; i < 3; i++)
+		warm_up(fd, true);
+	again = dial();
+	warm_up(again, true);
+	say_result("end", recv(fd, buf, 1, 0));
+	await_go(again);
+	say_result("end", recv(again, buf, 1, 0));
+	close(fd);
+	close(again);
+}
+
+/* ------------------------------------------------------------- fork */
+
+/* A child for each stream. */
+static void fork_child_server(int lfd)
+{
+	for (int i = 0; i < 3; i++) {
+		int fd = answer(lfd);
+		pid_t pid = split();
+
+		if (!pid) {
+			close(lfd);
+			say("echoed %zu", echo(fd));
+			exit(0);
+		}
+		close(fd);
+		reap(pid);
+	}
+}
+
+static void fork_child_client(void)
+{
+	for (int i = 0; i < 3; i++)
+		talk_client();
+}
+
+/* Both use a stream that has been in use, in turn; then the parent goes on. */
+static void fork_both_client(void)
+{
+	int fd = dial();
+	pid_t pid;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	talk(fd, 62, 20);
+	pid = split();
+	if (!pid) {
+		talk(fd, 63, 20);
+		_exit(3);
+	}
+	reap(pid);
+	talk(fd, 64, 20);
+	pid = split();
+	if (!pid) {
+		/* Closing here ends nothing. */
+		close(fd);
+		exit(4);
+	}
+	reap(pid);
+	talk(fd, 65, 5);
+	/* The child writes while the parent reads. */
+	pid = split();
+	if (!pid) {
+		struct data d = DATA(66);
+
+		put_data(fd, &d, 300000, 5000);
+		exit(5);
+	}
+	{
+		struct data d = DATA(0);
+
+		take_data(fd, &d, 300000, 3000);
+		say_data("got", &d);
+	}
+	reap(pid);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+static void echo_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	say("echoed %zu", echo(fd));
+	close(fd);
+}
+
+/* The parent ends at once; the child has the stream. */
+static void orphan_client(void)
+{
+	int fd = dial();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	talk(fd, 67, 10);
+	if (split()) {
+		int status;
+
+		close(fd);
+		wait(&status);
+		return;
+	}
+	talk(fd, 68, 30);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	exit(0);
+}
+
+/* A pool of workers accepts on one listener. */
+static void prefork_server(int lfd)
+{
+	pid_t pids[3];
+
+	for (int i = 0; i < 3; i++) {
+		pids[i] = split();
+		if (!pids[i]) {
+			for (int k = 0; k < 2; k++) {
+				int fd = answer(lfd);
+
+				echo(fd);
+				close(fd);
+			}
+			exit(0);
+		}
+	}
+	for (int i = 0; i < 3; i++)
+		reap(pids[i]);
+}
+
+static void prefork_client(void)
+{
+	for (int i = 0; i < 6; i++)
+		talk_client();
+}
+
+/* ------------------------------------------------------------- exec */
+
+/* As inetd does it: the stream is stdin and stdout of cat. */
+static void inetd_server(int lfd)
+{
+	int fd = answer(lfd);
+	pid_t pid;
+
+	warm_up(fd, false);
+	pid = split();
+	if (!pid) {
+		dup2(fd, 0);
+		dup2(fd, 1);
+		close(fd);
+		execlp("cat", "cat", (char *)NULL);
+		_exit(127);
+	}
+	close(fd);
+	reap(pid);
+}
+
+static void inetd_client(void)
+{
+	int fd = dial();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	warm_up(fd, true);
+	talk(fd, 69, 20);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* The process itself becomes another program, with bytes unread and unsent. */
+static void exec_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	send_go(fd);
+	await_readable(fd, 5);
+	put(fd, "before ", 7);
+	dup2(fd, 0);
+	dup2(fd, 5);
+	execlp("sh", "sh", "-c", "read word; echo \"after $word\" >&5",
+	       (char *)NULL);
+	_exit(127);
+}
+
+static void exec_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, "exec\n", 5);
+	say_bytes("got", (ssize_t)take(fd, buf, 100), buf);
+	close(fd);
+}
+
+/* Programs started on the way, which have nothing to do with the stream. */
+static void spawn_client(void)
+{
+	int fd = dial(), status;
+	char *argv[] = {(char *)"true", NULL};
+	pid_t pid;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	talk(fd, 70, 10);
+	say("system: %d", system("exit 3") >> 8);
+	talk(fd, 71, 10);
+	if (posix_spawnp(&pid, "true", NULL, NULL, argv, environ))
+		die("posix_spawn");
+	waitpid(pid, &status, 0);
+	say("spawn: %d", status);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	pid = vfork();
+	if (!pid) {
+		execlp("true", "true", (char *)NULL);
+		_exit(127);
+	}
+	waitpid(pid, &status, 0);
+	say("vfork: %d", status);
+	talk(fd, 72, 10);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* A failed exec leaves everything as it was. */
+static void failed_exec_client(void)
+{
+	int fd = dial();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	talk(fd, 73, 10);
+	say_result("exec", execl("/no/such/program", "x", (char *)NULL));
+	talk(fd, 74, 10);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* ---------------------------------------------------------- passing */
+
+static void send_fd(int s, int fd)
+{
+	char c = 'f', control[CMSG_SPACE(sizeof(fd))];
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *h;
+
+	memset(control, 0, sizeof(control));
+	h = CMSG_FIRSTHDR(&m);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	if (sendmsg(s, &m, 0) != 1)
+		die("sendmsg");
+}
+
+static int receive_fd(int s)
+{
+	char c, control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	int fd;
+
+	if (recvmsg(s, &m, 0) != 1 || !CMSG_FIRSTHDR(&m))
+		die("recvmsg");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+	return fd;
+}
+
+/* The one who accepts hands the stream, used before, to a worker. */
+static void pass_server(int lfd)
+{
+	int s[2], fd;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
+		die("socketpair");
+	pid = split();
+	if (!pid) {
+		close(lfd);
+		fd = receive_fd(s[1]);
+		say("echoed %zu", echo(fd));
+		exit(0);
+	}
+	fd = answer(lfd);
+	warm_up(fd, false);
+	send_fd(s[0], fd);
+	close(fd);
+	reap(pid);
+}
+
+/* To itself: another descriptor of the same stream. */
+static void pass_self_server(int lfd)
+{
+	int s[2], fd = answer(lfd), twin;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
+		die("socketpair");
+	warm_up(fd, false);
+	send_fd(s[0], fd);
+	twin = receive_fd(s[1]);
+	close(fd);
+	say("echoed %zu", echo(twin));
+	close(twin);
+}
+
+/* ------------------------------------------------------------ stdio */
+
+static void stdio_server(int lfd)
+{
+	int fd = answer(lfd), lines = 0;
+	FILE *f;
+
+	await_go(fd);
+	f = fdopen(fd, "r+");
+	fprintf(f, "welcome %d\n", 1);
+	fflush(f);
+	while (fgets(buf, sizeof(buf), f)) {
+		lines++;
+		fseek(f, 0, SEEK_CUR);
+		fprintf(f, "%d: %s", lines, buf);
+		fflush(f);
+	}
+	say("%d lines", lines);
+	fclose(f);
+}
+
+static void stdio_client(void)
+{
+	int fd = dial();
+	FILE *in, *out;
+
+	send_go(fd);
+	in = fdopen(fd, "r");
+	out = fdopen(dup(fd), "w");
+	for (int i = 0; i < 50; i++) {
+		if (!fgets(buf, sizeof(buf), in))
+			die("fgets");
+		if (i < 3 || i > 47)
+			printf("%s", buf);
+		fprintf(out, "line %d %s\n", i, i & 1 ? "odd" : "even");
+		fflush(out);
+	}
+	shutdown(fd, SHUT_WR);
+	fclose(out);
+	while (fgets(buf, sizeof(buf), in))
+		printf("%s", buf);
+	fclose(in);
+}
+
+static const struct tcp_case cases[] = {
+	{"dup", dup_server, dup_client},
+	{"close-all", close_all_server, close_all_client},
+	{"fork-child", fork_child_server, fork_child_client},
+	{"fork-both", echo_server, fork_both_client},
+	{"orphan", echo_server, orphan_client},
+	{"prefork", prefork_server, prefork_client},
+	{"inetd", inetd_server, inetd_client},
+	{"exec", exec_server, exec_client},
+	{"spawn", echo_server, spawn_client},
+	{"failed-exec", echo_server, failed_exec_client},
+	{"pass", pass_server, inetd_client},
+	{"pass-self", pass_self_server, inetd_client},
+	{"stdio", stdio_server, stdio_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* thread.c - several threads on streams, and signals during calls. */
+#include "case.h"
+
+#include <sys/time.h>
+
+static char big[1 << 20];
+
+/* ----------------------------------------------------------- threads */
+
+enum { STREAMS = 64 };
+
+static void *echo_thread(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	char buf[8192];
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		put(fd, buf, (size_t)n);
+	close(fd);
+	return (void *)(intptr_t)n;
+}
+
+static void echo64_server(int lfd)
+{
+	pthread_t t[STREAMS];
+	int good = 0;
+
+	for (int i = 0; i < STREAMS; i++)
+		t[i] = start(echo_thread, (void *)(intptr_t)answer(lfd));
+	for (int i = 0; i < STREAMS; i++) {
+		void *n;
+
+		pthread_join(t[i], &n);
+		good += !n;
+	}
+	say("%d ended well", good);
+}
+
+static void *talk_thread(void *arg)
+{
+	int fd = dial();
+	struct data out = DATA(80 + *(int *)arg), in = DATA(0);
+	char buf[6000];
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	for (int i = 0; i < 20; i++) {
+		size_t n = data_size(&out, sizeof(buf));
+
+		data_fill(&out, buf, n);
+		put(fd, buf, n);
+		take_data(fd, &in, n, 5000);
+	}
+	shutdown(fd, SHUT_WR);
+	take_rest(fd, &in);
+	close(fd);
+	return (void *)(intptr_t)(in.crc == out.crc && in.bytes == out.bytes);
+}
+
+static void echo64_client(void)
+{
+	pthread_t t[STREAMS];
+	int id[STREAMS], good = 0;
+
+	for (int i = 0; i < STREAMS; i++) {
+		id[i] = i;
+		t[i] = start(talk_thread, &id[i]);
+	}
+	for (int i = 0; i < STREAMS; i++) {
+		void *equal;
+
+		pthread_join(t[i], &equal);
+		good += !!equal;
+	}
+	say("%d equal", good);
+}
+
+/* Two readers of one stream, and two writers: every byte once, and records of
+ * a small write stay together. */
+struct record {
+	uint32_t from, number;
+	char fill[56];
+};
+
+static int shared;
+
+static void *record_thread(void *arg)
+{
+	struct record r = {.from = (uint32_t)(intptr_t)arg};
+
+	memset(r.fill, 'a' + (int)r.from, sizeof(r.fill));
+	for (r.number = 0; r.number < 3000; r.number++)
+		if (send(shared, &r, sizeof(r), 0) != sizeof(r))
+			die("send");
+	return NULL;
+}
+
+static void writers_client(void)
+{
+	pthread_t t[2];
+
+	shared = dial();
+	for (int i = 0; i < 2; i++)
+		t[i] = start(record_thread, (void *)(intptr_t)i);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	shutdown(shared, SHUT_WR);
+	say_result("end", recv(shared, big, 1, 0));
+	close(shared);
+}
+
+static void writers_server(int lfd)
+{
+	uint32_t next[2] = {0, 0};
+	struct record r;
+	int fd = answer(lfd);
+	bool good = true;
+
+	while (take(fd, &r, sizeof(r)) == sizeof(r)) {
+		good = good && r.from < 2 && r.number == next[r.from]++ &&
+		       r.fill[0] == 'a' + (int)r.from &&
+		       r.fill[55] == 'a' + (int)r.from;
+		if (!good)
+			break;
+	}
+	say("%s %u %u", good ? "in order" : "BROKEN", next[0], next[1]);
+	close(fd);
+}
+
+static void *count_thread(void *arg)
+{
+	uint64_t *sums = arg;
+	unsigned char buf[3000];
+	ssize_t n;
+
+	while ((n = recv(shared, buf, sizeof(buf), 0)) > 0) {
+		sums[0] += (uint64_t)n;
+		for (ssize_t i = 0; i < n; i++)
+			sums[1] += buf[i];
+	}
+	if (n < 0)
+		die("recv");
+	return NULL;
+}
+
+/* The order between the readers is theirs; number and sum are not. */
+static void readers_server(int lfd)
+{
+	uint64_t sums[2][2] = {{0, 0}, {0, 0}};
+	pthread_t t[2];
+
+	shared = answer(lfd);
+	for (int i = 0; i < 2; i++)
+		t[i] = start(count_thread, sums[i]);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	say("%llu bytes, sum %llu",
+	    (unsigned long long)(sums[0][0] + sums[1][0]),
+	    (unsigned long long)(sums[0][1] + sums[1][1]));
+	close(shared);
+}
+
+static void readers_client(void)
+{
+	int fd = dial();
+	struct data d = DATA(81);
+
+	put_data(fd, &d, 2000000, 10000);
+	say_data("sent", &d);
+	close(fd);
+}
+
+/* One thread reads, another writes, a third one polls and asks. */
+static volatile bool quit;
+
+static void *asking_thread(void *arg)
+{
+	int fd = *(int *)arg, n;
+
+	while (!quit) {
+		struct pollfd p = {fd, POLLIN | POLLOUT, 0};
+
+		if (poll(&p, 1, 1) < 0 || ioctl(fd, FIONREAD, &n))
+			die("poll");
+		get_int(fd, SOL_SOCKET, SO_ERROR);
+	}
+	return NULL;
+}
+
+static void *writing_thread(void *arg)
+{
+	struct data d = DATA(82);
+
+	put_data(*(int *)arg, &d, 3000000, 20000);
+	shutdown(*(int *)arg, SHUT_WR);
+	return NULL;
+}
+
+static void crowd(int fd)
+{
+	pthread_t w = start(writing_thread, &fd);
+	pthread_t a = start(asking_thread, &fd);
+	struct data d = DATA(0);
+
+	take_rest(fd, &d);
+	pthread_join(w, NULL);
+	quit = true;
+	pthread_join(a, NULL);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void crowd_server(int lfd)
+{
+	crowd(answer(lfd));
+}
+
+static void crowd_client(void)
+{
+	crowd(dial());
+}
+
+/* A reader that is cancelled in its sleep; another one reads on. */
+static void *cancelled_read(void *arg)
+{
+	char c;
+
+	recv(*(int *)arg, &c, 1, 0);
+	return NULL;
+}
+
+static void cancel_client(void)
+{
+	int fd = dial();
+	pthread_t t;
+	void *how;
+
+	warm_up(fd, true);
+	for (int i = 0; i < 2; i++) {
+		t = start(cancelled_read, &fd);
+		nap(50);
+		pthread_cancel(t);
+		pthread_join(t, &how);
+		say("%s", how == PTHREAD_CANCELED ? "cancelled" : "returned");
+		warm_up(fd, true);
+	}
+	close(fd);
+}
+
+static void cancel_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	for (int i = 0; i < 3; i++)
+		warm_up(fd, false);
+	say_result("end", recv(fd, big, 1, 0));
+	close(fd);
+}
+
+/* ----------------------------------------------------------- signals */
+
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int sig)
+{
+	(void)sig;
+	alarms++;
+}
+
+static void alarm_in(int ms, int flags)
+{
+	struct sigaction sa = {.sa_handler = count_alarm, .sa_flags = flags};
+	struct itimerval t = {{0, 0}, {ms / 1000, ms % 1000 * 1000}};
+
+	sigaction(SIGALRM, &sa, NULL);
+	alarms = 0;
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+static void eintr_server(int lfd)
+{
+	struct timeval tv = {5, 0}, none = {0, 0};
+	struct data d = DATA(0);
+	int fd = answer(lfd), n;
+	fd_set r;
+
+	warm_up(fd, false);
+	alarm_in(50, 0);
+	say_result("recv", recv(fd, big, 10, 0));
+	say("alarms %d", alarms);
+	alarm_in(50, SA_RESTART);
+	send_go(fd);
+	say_bytes("restarted", recv(fd, big, 1, 0), big);
+	say("alarms %d", alarms);
+	/* With a timeout set nothing is restarted. */
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	alarm_in(50, SA_RESTART);
+	say_result("timed recv", recv(fd, big, 10, 0));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
+	/* Waits never are. */
+	alarm_in(50, SA_RESTART);
+	say_result("poll", poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1));
+	alarm_in(50, SA_RESTART);
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	say_result("select", select(fd + 1, &r, NULL, NULL, &tv));
+	/* What came before the signal is a short read. */
+	send_go(fd);
+	await_readable(fd, 4);
+	alarm_in(50, 0);
+	say_result("waitall", recv(fd, big, 1000, MSG_WAITALL));
+	/* The peer fills up, is interrupted, and goes on. */
+	send_go(fd);
+	nap(800);
+	take_rest(fd, &d);
+	put(fd, &d.bytes, sizeof(d.bytes));
+	n = (int)recv(fd, big, 1, 0);
+	say_result("end", n);
+	close(fd);
+}
+
+static void eintr_client(void)
+{
+	int fd = dial();
+	struct itimerval every = {{0, 40000}, {0, 40000}};
+	uint64_t total = 0, answer_bytes = 0;
+	ssize_t n;
+
+	warm_up(fd, true);
+	await_go(fd);
+	nap(150);
+	put(fd, "r", 1);
+	await_go(fd);
+	put(fd, "1234", 4);
+	await_go(fd);
+	/* Cut short by a signal, in the end before it took anything. */
+	alarm_in(40, 0);
+	setitimer(ITIMER_REAL, &every, NULL);
+	while ((n = send(fd, big, sizeof(big), 0)) > 0)
+		total += (uint64_t)n;
+	say_result("send", n);
+	alarm_in(0, 0);
+	shutdown(fd, SHUT_WR);
+	take(fd, &answer_bytes, sizeof(answer_bytes));
+	say("%s", answer_bytes == total ? "equal" : "DIFFERS");
+	close(fd);
+}
+
+/* ppoll and pselect let the signal in only while they wait. */
+static void sigmask_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct timespec t = {5, 0};
+	sigset_t block, open;
+	fd_set r;
+
+	warm_up(fd, false);
+	sigemptyset(&block);
+	sigaddset(&block, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &block, &open);
+	sigdelset(&open, SIGALRM);
+	alarm_in(20, 0);
+	nap(60);
+	say("blocked: %d", alarms);
+	say_result("ppoll", ppoll(&(struct pollfd){fd, POLLIN, 0}, 1, &t, &open));
+	say("alarms %d", alarms);
+	alarm_in(50, 0);
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	say_result("pselect", pselect(fd + 1, &r, NULL, NULL, &t, &open));
+	say("alarms %d", alarms);
+	alarm_in(20, 0);
+	nap(60);
+	say_result("poll", poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20));
+	say("blocked: %d", alarms);
+	send_go(fd);
+	close(fd);
+}
+
+static void sigmask_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	say_result("end", recv(fd, big, 1, 0));
+	close(fd);
+}
+
+/* The stream is used in a handler, while the program sleeps in poll, in recv
+ * and between calls. */
+static int handler_fd;
+
+static void echo_in_handler(int sig)
+{
+	char buf[64];
+	int saved = errno;
+	ssize_t n = recv(handler_fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+	(void)sig;
+	if (n > 0)
+		send(handler_fd, buf, (size_t)n, MSG_NOSIGNAL);
+	errno = saved;
+}
+
+static void handler_server(int lfd)
+{
+	struct sigaction sa = {.sa_handler = echo_in_handler,
+			       .sa_flags = SA_RESTART};
+	struct itimerval every = {{0, 3000}, {0, 3000}}, off;
+	int fd = handler_fd = answer(lfd), other = answer(lfd);
+
+	warm_up(fd, false);
+	warm_up(other, false);
+	memset(&off, 0, sizeof(off));
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+	/* Busy with the other stream until it ends. */
+	while (recv(other, big, 10, 0) > 0)
+		;
+	setitimer(ITIMER_REAL, &off, NULL);
+	close(other);
+	close(fd);
+	say("done");
+}
+
+static void handler_client(void)
+{
+	int fd = dial(), other = dial();
+	struct data out = DATA(83), in = DATA(0);
+
+	warm_up(fd, true);
+	warm_up(other, true);
+	for (int i = 0; i < 60; i++) {
+		data_fill(&out, big, 50);
+		put(fd, big, 50);
+		put(other, big, 30);
+		take_data(fd, &in, 50, 50);
+	}
+	say_data("sent", &out);
+	say_data("got", &in);
+	close(other);
+	say_result("end", recv(fd, big, 1, 0));
+	close(fd);
+}
+
+static const struct tcp_case cases[] = {
+	{"echo64", echo64_server, echo64_client},
+	{"writers", writers_server, writers_client},
+	{"readers", readers_server, readers_client},
+	{"crowd", crowd_server, crowd_client},
+	{"cancel", cancel_server, cancel_client},
+	{"eintr", eintr_server, eintr_client},
+	{"sigmask", sigmask_server, sigmask_client},
+	{"handler", handler_server, handler_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Private descriptors: numbered high, close-on-exec, known. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "check.h"
+
+#define SOFT 256
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+static void own(void)
+{
+	int low = open("/dev/null", O_RDONLY), a, b;
+
+	errno = EDOM;
+	a = sr_fd_own(low);
+	CHECK(errno == EDOM);
+	CHECK(a == SOFT - 1);
+	CHECK(!is_open(low));
+	CHECK(fcntl(a, F_GETFD) == FD_CLOEXEC);
+	CHECK(sr_fd_is_private(a));
+	CHECK(!sr_fd_is_private(low));
+
+	errno = EDOM;
+	b = sr_fd_dup(a);
+	CHECK(b == SOFT - 2 && sr_fd_is_private(b));
+	CHECK(sr_fd_dup(low) == -EBADF);
+	CHECK(errno == EDOM);
+
+	sr_fd_close(a);
+	CHECK(!sr_fd_is_private(a) && !is_open(a) && is_open(b));
+	sr_fd_close(b);
+
+	errno = EMFILE;
+	CHECK(sr_fd_own(-1) == -1 && errno == EMFILE);
+	CHECK(sr_fd_own(-EBADF) == -EBADF);
+	CHECK(!sr_fd_is_private(-1) && !sr_fd_is_private(INT_MAX));
+}
+
+/* No number is free: it is ours where it is. */
+static void own_in_full_table(void)
+{
+	int fds[SOFT], n = 0, fd;
+
+	while ((fd = open("/dev/null", O_RDONLY)) >= 0)
+		fds[n++] = fd;
+	CHECK(errno == EMFILE);
+	fd = fds[n / 2];
+	CHECK(sr_fd_own(fd) == fd && errno == EMFILE);
+	CHECK(sr_fd_is_private(fd));
+	CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+	CHECK(sr_fd_dup(fd) == -EMFILE);
+	sr_fd_close(fd);
+
+	/* The only free number is below. */
+	CHECK(sr_fd_own(fds[n - 1]) == fds[n - 1]);
+	sr_fd_close(fds[n - 1]);
+	for (int i = 0; i < n - 1; i++)
+		if (i != n / 2)
+			close(fds[i]);
+}
+
+struct seen {
+	char text[256];
+	int stop_at;
+};
+
+static int see(unsigned first, unsigned last, void *arg)
+{
+	struct seen *seen = arg;
+	size_t len = strlen(seen->text);
+
+	snprintf(seen->text + len, sizeof(seen->text) - len, "%u-%u ", first,
+		 last);
+	return (int)first == seen->stop_at ? -EIO : 0;
+}
+
+static int gaps(unsigned first, unsigned last, int stop_at, const char *expect)
+{
+	struct seen seen = {.stop_at = stop_at};
+	int result = sr_fd_gaps(first, last, see, &seen);
+
+	if (strcmp(seen.text, expect)) {
+		fprintf(stderr, "gaps %u-%u: %s\n", first, last, seen.text);
+		exit(1);
+	}
+	return result;
+}
+
+static void all_gaps(void)
+{
+	int a, b, c;
+
+	CHECK(gaps(3, UINT_MAX, -1, "3-4294967295 ") == 0);
+	a = sr_fd_own(dup(0));
+	b = sr_fd_dup(0);
+	c = sr_fd_dup(0);
+	CHECK(a == 255 && b == 254 && c == 253);
+	sr_fd_close(b);
+	CHECK(gaps(3, UINT_MAX, -1, "3-252 254-254 256-4294967295 ") == 0);
+	CHECK(gaps(253, 255, -1, "254-254 ") == 0);
+	CHECK(gaps(255, 255, -1, "") == 0);
+	CHECK(gaps(0, 253, -1, "0-252 ") == 0);
+	CHECK(gaps(9, 5, -1, "") == 0);
+	CHECK(gaps(3, UINT_MAX, 254, "3-252 254-254 ") == -EIO);
+	CHECK(gaps(256, UINT_MAX, -1, "256-4294967295 ") == 0);
+	sr_fd_close(a);
+	sr_fd_close(c);
+}
+
+static void forget(void)
+{
+	int a = sr_fd_dup(0), b = sr_fd_dup(0), status;
+	unsigned before = sr_fd_epoch();
+	pid_t child;
+
+	sr_conf.pid = getpid();
+	CHECK(sr_process_ours());
+	child = fork();
+	if (child == 0) {
+		CHECK(!sr_process_ours());
+		sr_fd_forget_all();
+		CHECK(sr_process_ours());
+		CHECK(sr_fd_epoch() != before);
+		CHECK(!is_open(a) && !is_open(b) && is_open(0));
+		CHECK(!sr_fd_is_private(a) && !sr_fd_is_private(b));
+		exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(is_open(a) && sr_fd_is_private(b));
+}
+
+int main(void)
+{
+	struct rlimit rl;
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	rl.rlim_cur = SOFT;
+	CHECK(setrlimit(RLIMIT_NOFILE, &rl) == 0);
+	own();
+	own_in_full_table();
+	all_gaps();
+	forget();
+	return 0;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * history.c - two ends that have taken the same bytes in different pieces show
+ * the same; a byte, a role, a token or an identity that differs shows.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "pure/history.h"
+#include "check.h"
+
+static const uint8_t token_a[SR_TOKEN_LEN] = "asker";
+static const uint8_t token_b[SR_TOKEN_LEN] = "answerer";
+static uint8_t bytes[SR_HISTORY_MAX + 5000];
+
+static void offsets(void)
+{
+	CHECK_EQ(sr_history_offset(0), 0);
+	CHECK_EQ(sr_history_offset(1), 1);
+	CHECK_EQ(sr_history_offset(255), 255);
+	CHECK_EQ(sr_history_offset(256), 256);
+	CHECK_EQ(sr_history_offset(257), 256);
+	CHECK_EQ(sr_history_offset(511), 256);
+	CHECK_EQ(sr_history_offset(512), 512);
+	CHECK_EQ(sr_history_offset(1023), 512);
+	CHECK_EQ(sr_history_offset(65535), 32768);
+	CHECK_EQ(sr_history_offset(65536), 65536);
+	CHECK_EQ(sr_history_offset(UINT64_MAX), 65536);
+	for (uint64_t n = 0; n < 70000; n++) {
+		uint64_t at = sr_history_offset(n);
+
+		CHECK(at <= n && sr_history_offset(at) == at);
+	}
+}
+
+static struct sr_history history_of(size_t len, uint64_t seed)
+{
+	struct sr_history h;
+	size_t at = 0;
+
+	memset(&h, 0, sizeof(h));
+	while (at < len) {
+		size_t n = check_random(&seed) % (seed % 3 ? 40 : 3000);
+
+		n = n < len - at ? n : len - at;
+		sr_history_add(&h, bytes + at, n);
+		at += n;
+	}
+	CHECK_EQ(h.n, len);
+	return h;
+}
+
+static bool same(const uint8_t a[SR_DIGEST_LEN], const uint8_t b[SR_DIGEST_LEN])
+{
+	return !memcmp(a, b, SR_DIGEST_LEN);
+}
+
+static void show(uint8_t out[SR_DIGEST_LEN], const struct sr_history *h,
+		 uint64_t n)
+{
+	sr_digest(out, SR_ROLE_ASKER, token_a, token_b, h, n, h, 0, "id", 2);
+}
+
+/* Who has taken more can still show what the other has. */
+static void any_pieces(void)
+{
+	uint8_t a[SR_DIGEST_LEN], b[SR_DIGEST_LEN];
+
+	for (uint64_t seed = 1; seed < 300; seed++) {
+		uint64_t s = seed;
+		size_t len = check_random(&s) % sizeof(bytes);
+		size_t more = len + check_random(&s) % (sizeof(bytes) - len);
+		struct sr_history x = history_of(len, seed);
+		struct sr_history y = history_of(more, seed + 1000);
+
+		show(a, &x, sr_history_offset(len));
+		show(b, &y, sr_history_offset(len));
+		CHECK(same(a, b));
+	}
+}
+
+/* Every bit counts, up to the offset and no further. */
+static void every_byte(void)
+{
+	static const size_t lens[] = {1, 16, 255, 256, 512, 1024, 65536};
+	uint8_t a[SR_DIGEST_LEN], b[SR_DIGEST_LEN];
+	struct sr_history x, y;
+	uint64_t s = 9;
+
+	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		x = history_of(sizeof(bytes), 1);
+		show(a, &x, lens[i]);
+		for (unsigned times = 0; times < 200; times++) {
+			size_t at = check_random(&s) % (2 * lens[i]);
+			uint8_t bit = (uint8_t)(1 << s % 8);
+
+			at %= sizeof(bytes);
+			bytes[at] ^= bit;
+			y = history_of(sizeof(bytes), 2);
+			bytes[at] ^= bit;
+			show(b, &y, lens[i]);
+			CHECK_EQ(same(a, b), at >= lens[i]);
+		}
+	}
+}
+
+static void everything_bound(void)
+{
+	struct sr_history x = history_of(100, 1), y = history_of(90, 1);
+	uint8_t all[9][SR_DIGEST_LEN];
+
+	y.raw[0] ^= 1;
+	sr_digest(all[0], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 70, "id",
+		  2);
+	sr_digest(all[1], SR_ROLE_ANSWERER, token_a, token_b, &x, 80, &y, 70,
+		  "id", 2);
+	sr_digest(all[2], SR_ROLE_ASKER, token_b, token_a, &x, 80, &y, 70, "id",
+		  2);
+	sr_digest(all[3], SR_ROLE_ASKER, token_a, token_b, &y, 80, &x, 70, "id",
+		  2);
+	sr_digest(all[4], SR_ROLE_ASKER, token_a, token_b, &x, 79, &y, 70, "id",
+		  2);
+	sr_digest(all[5], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 71, "id",
+		  2);
+	sr_digest(all[6], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 70, "ie",
+		  2);
+	sr_digest(all[7], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 70, "id",
+		  1);
+	sr_digest(all[8], SR_ROLE_ASKER, token_a, token_b, &x, 0, &y, 0, "", 0);
+	for (size_t i = 0; i < 9; i++)
+		for (size_t j = 0; j < i; j++)
+			CHECK(!same(all[i], all[j]));
+}
+
+int main(void)
+{
+	uint64_t s = 1;
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)check_random(&s);
+	offsets();
+	any_pieces();
+	every_byte();
+	everything_bound();
+	return 0;
+}

@@ -1,0 +1,873 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link_shm.c - the shared memory link, driven as the stream floor would.  Each
+ * pair of an asker and an answerer runs as two processes and as two threads of
+ * one.  A wait that takes 20 s is a lost wake-up.
+ * "link_shm bench" prints figures instead.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/loop.h"
+#include "base/report.h"
+#include "check.h"
+#include "link/shm.h"
+
+#define HANG_MS 20000
+
+static uint16_t port;		/* one's own, for tests that run at one time */
+struct end {
+	struct sr_link *_Atomic link;
+	const char *reason;	/* why there is none */
+	atomic_bool answered;
+	atomic_uint notified;
+	bool asker;
+	unsigned spin;		/* looks before sleeping */
+	struct sr_ask ask;
+	void *listener;
+};
+
+static struct end asker = { .asker = true }, answerer;
+static const char *refuse_with;
+
+/* ThreadSanitizer wants no thread in the child of a fork; we do. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+	return "die_after_fork=0:atexit_sleep_ms=0";
+}
+
+/* ---- the stream floor's part ---- */
+
+static void notified(struct sr_link *link, unsigned what)
+{
+	struct end *e = link->owner;
+
+	atomic_fetch_or(&e->notified, what);
+}
+
+static void requested(struct sr_request *req)
+{
+	CHECK(req->name.dport == port && req->name.family == AF_INET);
+	if (refuse_with)
+		sr_link_shm.refuse(req, refuse_with);
+	else
+		atomic_store(&answerer.link,
+			     sr_link_shm.accept(req, &answerer, notified));
+}
+
+static void gone(struct sr_request *req)
+{
+	(void)req;
+}
+
+static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
+{
+	struct end *e = ask->owner;
+
+	CHECK(!link == !!reason);
+	e->reason = reason;
+	atomic_store(&e->link, link);
+	atomic_store(&e->answered, true);
+}
+
+static void address(struct sockaddr_storage *ss, uint16_t number)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)ss;
+
+	memset(ss, 0, sizeof(*ss));
+	in->sin_family = AF_INET;
+	in->sin_port = htons(number);
+	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+}
+
+static void listen_in_loop(void *any)
+{
+	struct sockaddr_storage ss;
+
+	address(&ss, port);
+	if (any)
+		((struct sockaddr_in *)&ss)->sin_addr.s_addr = 0;
+	sr_link_request = requested;
+	sr_link_gone = gone;
+	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, &answerer.listener));
+}
+
+static void unlisten_in_loop(void *arg)
+{
+	(void)arg;
+	sr_link_shm.unlisten(answerer.listener);
+}
+
+static void ask_in_loop(void *arg)
+{
+	struct end *e = arg;
+
+	e->ask = (struct sr_ask){ .ops = &sr_link_shm,
+				  .owner = e,
+				  .notify = notified,
+				  .done = asked };
+	address(&e->ask.src, 9);
+	address(&e->ask.dst, port);
+	CHECK(!sr_name_make(&e->ask.name, (struct sockaddr *)&e->ask.src,
+			    (struct sockaddr *)&e->ask.dst, 1));
+	CHECK(!sr_link_shm.ask(&e->ask));
+}
+
+static void await(struct end *e, unsigned bits)
+{
+	uint64_t end = sr_now_ns() + HANG_MS * UINT64_C(1000000);
+	struct sr_link *l;
+
+	for (;;) {
+		l = atomic_load(&e->link);
+		if (l && (sr_link_events(l) & bits) == bits)
+			return;
+		CHECK(sr_now_ns() < end);
+		usleep(200); /* the loop has to see it, not we */
+	}
+}
+
+static void say(struct end *e, enum sr_msg_type type, uint64_t n)
+{
+	struct sr_msg msg = { .type = type };
+
+	if (type == SR_MSG_HELLO) {
+		msg.hello.version = SR_WIRE_VERSION;
+		msg.hello.role = (uint8_t)e->link->role;
+		msg.hello.link_no = e->link->link_no;
+		e->link->ops->hello(e->link, &msg.hello);
+	} else if (type == SR_MSG_SWITCH) {
+		msg.sw = (struct sr_switch){ .n = n, .link_no = 1 };
+	} else if (type == SR_MSG_END) {
+		msg.end = n;
+	}
+	CHECK(!e->link->ops->ctl(e->link, &msg));
+}
+
+/* Both directions on the link from an odd offset on. */
+static void attach(struct end *e)
+{
+	uint64_t n = e->asker ? 12345 : 777;
+
+	if (e->asker) {
+		int tries = 0;
+
+		do { /* the other process may not listen yet */
+			atomic_store(&e->answered, false);
+			CHECK(!sr_loop_call(ask_in_loop, e));
+			while (!atomic_load(&e->answered))
+				usleep(1000);
+			CHECK(tries++ < 10000);
+		} while (!e->link && !strcmp(e->reason, "no-listener"));
+		CHECK(e->link);
+	}
+	await(e, SR_LINK_UP);
+	say(e, SR_MSG_HELLO, 0);
+	await(e, SR_LINK_HELLO);
+	if (e->asker)
+		say(e, SR_MSG_PROOF, 0);
+	else
+		await(e, SR_LINK_PROOF);
+	say(e, SR_MSG_SWITCH, n);
+	await(e, SR_LINK_SWITCH);
+	CHECK(e->link->peer_switch.n == (e->asker ? 777 : 12345));
+	say(e, SR_MSG_ACKSW, 0);
+	await(e, SR_LINK_ACKSW);
+}
+
+static void detach(struct end *e)
+{
+	sr_link_put(e->link);
+	atomic_store(&e->link, NULL);
+}
+
+/* ---- bytes ---- */
+
+static bool dead(struct end *e)
+{
+	return sr_link_events(e->link) & SR_LINK_DEAD;
+}
+
+/* Nothing more will come.  To be asked before looking at what has come. */
+static bool over(struct end *e, unsigned want)
+{
+	struct sr_link *l = e->link;
+
+	e->link->ops->poll(l);
+	return dead(e) ||
+	       (want == SR_NOTIFY_RX && (sr_link_events(l) & SR_LINK_END));
+}
+
+/* Until there is something; 0: dead, or the direction has ended. */
+static size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
+{
+	struct sr_link *l = e->link;
+	unsigned i;
+
+	for (i = 0;; i++) {
+		bool armed = i > e->spin, end;
+		int fd = armed ? l->ops->arm(l, want) : -1;
+		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		size_t n;
+		int got = 0;
+
+		end = over(e, want);
+		n = want == SR_NOTIFY_RX ? l->ops->rx_data(l, v)
+					 : l->ops->tx_room(l, v);
+		if (!n && armed && !end) {
+			got = poll(&pfd, 1, HANG_MS);
+			CHECK(got == 1);
+		}
+		if (armed)
+			l->ops->awake(l, want, got == 1);
+		if (n || end)
+			return n;
+	}
+}
+
+static uint8_t pattern(uint64_t k, bool from_asker)
+{
+	return (uint8_t)((k * 2654435761u >> 11) ^ (from_asker ? 0x5a : 0));
+}
+
+static bool send_bytes(struct end *e, size_t n, size_t chunk)
+{
+	while (n) {
+		struct iovec v[2];
+		size_t room = wait_for(e, SR_NOTIFY_TX, v), put = 0;
+		uint64_t k = e->link->tx_w;
+		int i;
+
+		if (!room)
+			return false;
+		for (i = 0; i < 2; i++) {
+			size_t j;
+
+			for (j = 0; j < v[i].iov_len && put < n && put < chunk;
+			     j++, put++)
+				((uint8_t *)v[i].iov_base)[j] =
+					pattern(k + put, e->asker);
+		}
+		e->link->ops->tx_commit(e->link, put, false);
+		n -= put;
+	}
+	return true;
+}
+
+static bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
+{
+	while (n) {
+		struct iovec v[2];
+		size_t have = wait_for(e, SR_NOTIFY_RX, v), got = 0;
+		uint64_t k = e->link->rx_taken;
+		int i;
+
+		if (!have)
+			return false;
+		CHECK(have == v[0].iov_len + v[1].iov_len);
+		for (i = 0; i < 2; i++) {
+			size_t j;
+
+			for (j = 0; j < v[i].iov_len && got < n && got < chunk;
+			     j++, got++)
+				CHECK(((volatile uint8_t *)v[i].iov_base)[j] ==
+					      pattern(k + got, !e->asker) ||
+				      !verify);
+		}
+		e->link->ops->rx_free(e->link, got);
+		n -= got;
+	}
+	return true;
+}
+
+/* ---- the cases: what one end does ---- */
+
+static const size_t sizes[] = { 1,     2,	63,    4096,   16383,
+				16384, 16385,	65537, 1000000, 10000000 };
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+static void *send_all_sizes(void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < SIZES; i++)
+		CHECK(send_bytes(arg, sizes[i], i % 3 ? 65536 : 1000));
+	return NULL;
+}
+
+static void bytes(struct end *e)
+{
+	pthread_t t;
+	unsigned i;
+
+	CHECK(!pthread_create(&t, NULL, send_all_sizes, e));
+	for (i = 0; i < SIZES; i++)
+		CHECK(receive_bytes(e, sizes[i], i % 2 ? 70000 : 999, true));
+	pthread_join(t, NULL);
+}
+
+static void ping_pong_n(struct end *e, unsigned n)
+{
+	while (n--) {
+		if (e->asker)
+			CHECK(send_bytes(e, 8, 8));
+		CHECK(receive_bytes(e, 8, 8, true));
+		if (!e->asker)
+			CHECK(send_bytes(e, 8, 8));
+	}
+}
+
+static void ping_pong(struct end *e)
+{
+	e->spin = 0;
+	ping_pong_n(e, 100000);
+	e->spin = 3; /* now and then asleep: the races */
+	ping_pong_n(e, 100000);
+	e->spin = 0;
+}
+
+static void slow_consumer(struct end *e)
+{
+	int i;
+
+	if (e->asker) {
+		CHECK(send_bytes(e, 3000000, 50000));
+		return;
+	}
+	for (i = 0; i < 100; i++) {
+		CHECK(receive_bytes(e, 30000, 10000, true));
+		usleep(1000);
+	}
+}
+
+/* A receiver that does not read must not keep a ring from growing. */
+static void retained(struct end *e)
+{
+	struct iovec v[2];
+	uint64_t k = 12345;
+	size_t n = sr_conf.ring_max;
+
+	if (!e->asker) {
+		await(e, SR_LINK_BACK);
+		CHECK(receive_bytes(e, n, 1000, true));
+		return;
+	}
+	CHECK(send_bytes(e, n, 5000));
+	while (k < e->link->tx_w) {
+		size_t i, j, got = e->link->ops->tx_retained(e->link, k, v);
+
+		CHECK(got && got == v[0].iov_len + v[1].iov_len);
+		for (i = 0; i < 2; i++)
+			for (j = 0; j < v[i].iov_len; j++, k++)
+				CHECK(((uint8_t *)v[i].iov_base)[j] ==
+				      pattern(k, true));
+	}
+	CHECK(k == 12345 + n);
+	say(e, SR_MSG_BACK, 0);
+}
+
+static size_t resident(struct end *e)
+{
+	struct sr_shm *l = (struct sr_shm *)e->link;
+	size_t page = l->plan.page, n = l->plan.total / page, i, sum = 0;
+	unsigned char *in = malloc(n);
+
+	CHECK(in && !mincore(l->map, l->plan.total, in));
+	for (i = 0; i < n; i++)
+		sum += (in[i] & 1) * page;
+	free(in);
+	return sum;
+}
+
+static void idle(struct end *e)
+{
+	size_t held;
+	int fds;
+
+	bytes(e);
+	usleep(3500000);
+	e->link->ops->usage(e->link, &held, &fds);
+	CHECK(resident(e) <= 65536);
+	CHECK(held <= 65536 && fds == 3);
+	say(e, SR_MSG_BACK, 0);
+	await(e, SR_LINK_BACK);
+	bytes(e);
+}
+
+static void ending(struct end *e)
+{
+	struct iovec v[2];
+	int i;
+
+	for (i = 0; i < 20; i++)
+		CHECK(send_bytes(e, 1000, 100));
+	say(e, SR_MSG_END, e->link->tx_w);
+	CHECK(receive_bytes(e, 20000, 512, true));
+	CHECK(!wait_for(e, SR_NOTIFY_RX, v));
+	CHECK(sr_link_events(e->link) & SR_LINK_END);
+	CHECK(e->link->rx_h == e->link->peer_end);
+	say(e, SR_MSG_ACKEND, 0);
+	await(e, SR_LINK_ACKEND);
+	while (e->link->tx_acked != e->link->tx_w)
+		e->link->ops->poll(e->link);
+}
+
+static void dropping(struct end *e)
+{
+	struct iovec v[2];
+	struct sr_msg msg = { .type = SR_MSG_BACK };
+
+	if (e->asker) {
+		CHECK(send_bytes(e, 5000, 5000));
+		e->link->ops->drop(e->link, "option");
+		CHECK(dead(e) && !strcmp(e->link->reason, "option"));
+		CHECK(e->link->ops->ctl(e->link, &msg) == -EPIPE);
+		CHECK(!e->link->ops->tx_room(e->link, v));
+		return;
+	}
+	while (wait_for(e, SR_NOTIFY_RX, v)) { /* asleep when it comes */
+		e->link->ops->rx_free(e->link, 1000);
+		if (e->link->rx_taken == 12345 + 5000)
+			e->spin = 0;
+	}
+	CHECK(dead(e) && !strcmp(e->link->reason, "peer-dropped"));
+	CHECK(e->link->rx_taken == 12345 + 5000);
+}
+
+/* Several threads asleep on one bell, each direction wakes the right one. */
+static void *take_half(void *arg)
+{
+	CHECK(receive_bytes(arg, 300000, 64, true));
+	return NULL;
+}
+
+static void two_sleepers(struct end *e)
+{
+	pthread_t t;
+
+	CHECK(!pthread_create(&t, NULL, take_half, e));
+	CHECK(send_bytes(e, 300000, e->asker ? 5000 : 1));
+	pthread_join(t, NULL);
+}
+
+/* ---- running a pair ---- */
+
+static void start(void)
+{
+	sr_conf.pid = getpid(); /* a fork is a process of its own here */
+	CHECK(!sr_loop_start());
+}
+
+struct run {
+	void (*fn)(struct end *e);
+	struct end *e;
+};
+
+static void *run_end(void *arg)
+{
+	struct run *r = arg;
+
+	attach(r->e);
+	r->fn(r->e);
+	return NULL;
+}
+
+static void as_threads(void (*fn)(struct end *e))
+{
+	struct run a = { fn, &asker }, b = { fn, &answerer };
+	pthread_t t[2];
+
+	start();
+	CHECK(!sr_loop_call(listen_in_loop, NULL));
+	CHECK(!pthread_create(&t[0], NULL, run_end, &a));
+	CHECK(!pthread_create(&t[1], NULL, run_end, &b));
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	detach(&asker);
+	detach(&answerer);
+	CHECK(!sr_loop_call(unlisten_in_loop, NULL));
+	while (sr_memory_used())
+		usleep(100);
+}
+
+static void reap(pid_t pid, int want)
+{
+	int status;
+
+	CHECK(waitpid(pid, &status, 0) > 0);
+	CHECK(want ? WIFSIGNALED(status) && WTERMSIG(status) == want
+		   : status == 0);
+}
+
+static void answerer_process(void (*fn)(struct end *e))
+{
+	pid_t pid;
+	char c;
+
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	start();
+	CHECK(!sr_loop_call(listen_in_loop, &c));
+	attach(&answerer);
+	if (!fn) {
+		CHECK(send_bytes(&answerer, 50000, 1000));
+		raise(SIGKILL);
+	}
+	fn(&answerer);
+	detach(&answerer);
+	while (sr_memory_used())
+		usleep(100);
+	_exit(0);
+}
+
+static void as_processes(void (*fn)(struct end *e))
+{
+	answerer_process(fn);
+	start();
+	attach(&asker);
+	fn(&asker);
+	reap(-1, 0);
+}
+
+/* ---- peers that misbehave ---- */
+
+/* The peer is gone without a word: what there is stays readable. */
+static void killed(void)
+{
+	struct iovec v[2];
+
+	answerer_process(NULL);
+	start();
+	attach(&asker);
+	CHECK(send_bytes(&asker, 5000, 1000));
+	CHECK(receive_bytes(&asker, 40000, 1000, true));
+	await(&asker, SR_LINK_DEAD);
+	CHECK(!strcmp(asker.link->reason, "peer-dropped"));
+	CHECK(receive_bytes(&asker, 10000, 1000, true));
+	CHECK(!asker.link->ops->rx_data(asker.link, v));
+	CHECK(asker.link->ops->tx_retained(asker.link, 12345, v) == 5000);
+	detach(&asker);
+	while (sr_memory_used())
+		usleep(100);
+}
+
+static uint64_t seed = 1;
+
+/* Writes nonsense over all the memory while its own end goes on working. */
+__attribute__((no_sanitize("thread"))) static void scribble(struct end *e)
+{
+	struct sr_shm *l = (struct sr_shm *)e->link;
+	uint64_t stop;
+	uint64_t *head = (uint64_t *)l->map;
+
+	await(e, SR_LINK_BACK);
+	stop = sr_now_ns() + 20000000;
+	while (sr_now_ns() < stop) {
+		uint64_t r = check_random(&seed);
+		size_t words = r & 1 ? 2 * l->plan.page : l->plan.total;
+		uint64_t what = check_random(&seed);
+
+		if (r & 2)
+			what &= 0xffff;
+		/* Mostly what matters: the first lines of its page. */
+		if (r & 4)
+			head[(l->plan.page + (r >> 8) % 384) / 8] = what;
+		else
+			head[(r >> 8) % words / 8] = what;
+		if (!(r & 0xf0))
+			(void)!write(l->peer_bell, "\1\0\0\0\0\0\0", 8);
+	}
+}
+
+/* Does what a program would, for a while, whatever comes. */
+static void *suffer(void *arg)
+{
+	struct end *e = arg;
+	struct sr_link *l = e->link;
+	uint64_t stop = sr_now_ns() + 40000000;
+	struct iovec v[2];
+	volatile uint8_t sink;
+	size_t n, i, j;
+
+	while (sr_now_ns() < stop) {
+		int fd = l->ops->arm(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
+		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+		l->ops->awake(l, SR_NOTIFY_RX | SR_NOTIFY_TX,
+			      poll(&pfd, 1, 1) == 1);
+		n = l->ops->rx_data(l, v);
+		CHECK(n == v[0].iov_len + v[1].iov_len && n <= sr_conf.ring_max * 2);
+		for (i = 0; i < 2; i++)
+			for (j = 0; j < v[i].iov_len; j++)
+				sink = ((volatile uint8_t *)v[i].iov_base)[j];
+		l->ops->rx_free(l, n);
+		n = l->ops->tx_room(l, v);
+		CHECK(n == v[0].iov_len + v[1].iov_len && n <= sr_conf.ring_max);
+		for (i = 0; i < 2; i++)
+			if (v[i].iov_len)
+				memset(v[i].iov_base, 1, v[i].iov_len);
+		l->ops->tx_commit(l, n, false);
+		n = l->ops->tx_retained(l, l->tx_acked, v);
+		for (i = 0; i < 2; i++)
+			for (j = 0; j < v[i].iov_len; j++)
+				sink = ((volatile uint8_t *)v[i].iov_base)[j];
+	}
+	(void)sink;
+	return NULL;
+}
+
+static void scribbled_once(uint64_t n)
+{
+	seed = n;
+	answerer_process(scribble);
+	start();
+	attach(&asker);
+	say(&asker, SR_MSG_BACK, 0);
+	suffer(&asker);
+	reap(-1, 0);
+	CHECK(!dead(&asker) || !strcmp(asker.link->reason, "protocol") ||
+	      !strcmp(asker.link->reason, "peer-dropped"));
+	detach(&asker);
+	while (sr_memory_used())
+		usleep(100);
+}
+
+static void in_child(void (*fn)(uint64_t), uint64_t arg)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fn(arg);
+		exit(0);
+	}
+	reap(pid, 0);
+}
+
+static void scribbled(void)
+{
+	uint64_t n;
+
+	for (n = 1; n <= 100; n++)
+		in_child(scribbled_once, n);
+}
+
+/* ---- rendezvous ---- */
+
+static const char *ask_reason(void)
+{
+	atomic_store(&asker.answered, false);
+	CHECK(!sr_loop_call(ask_in_loop, &asker));
+	while (!atomic_load(&asker.answered))
+		usleep(100);
+	return asker.reason;
+}
+
+static void refused(void)
+{
+	start();
+	CHECK(!strcmp(ask_reason(), "no-listener"));
+	CHECK(!sr_loop_call(listen_in_loop, NULL));
+	refuse_with = "no-match"; /* and there is no other to ask */
+	CHECK(!strcmp(ask_reason(), "no-match"));
+	refuse_with = "memory";
+	CHECK(!strcmp(ask_reason(), "memory"));
+	refuse_with = "no such word";
+	CHECK(!strcmp(ask_reason(), "refused"));
+	while (sr_memory_used())
+		usleep(100);
+}
+
+/* The second process that accepts on one address is found by the first's no. */
+static void second_process(void)
+{
+	int go[2];
+	char c;
+	pid_t pid;
+
+	CHECK(!pipe(go));
+	pid = fork();
+	if (!pid) {
+		start();
+		refuse_with = "no-match";
+		CHECK(!sr_loop_call(listen_in_loop, &c));
+		CHECK(write(go[1], "x", 1) == 1);
+		pause();
+	}
+	CHECK(read(go[0], &c, 1) == 1);
+	as_processes(bytes);
+	kill(pid, SIGKILL);
+	reap(pid, SIGKILL);
+}
+
+static void bad_memory_limit(void)
+{
+	sr_conf.memory = 1000;
+	start();
+	CHECK(!sr_loop_call(listen_in_loop, NULL));
+	CHECK(!strcmp(ask_reason(), "memory"));
+	CHECK(!sr_memory_used());
+}
+
+/* ---- figures ---- */
+
+static double seconds_since(uint64_t ns)
+{
+	return (double)(sr_now_ns() - ns) / 1e9;
+}
+
+static void bench_ping_pong(struct end *e)
+{
+	static const unsigned spins[] = { 1000000000, 0 };
+	unsigned i, n;
+
+	for (i = 0; i < 2; i++) {
+		uint64_t t = sr_now_ns();
+
+		e->spin = spins[i];
+		n = e->spin ? 1000000 : 100000;
+		ping_pong_n(e, n);
+		if (e->asker)
+			printf("round trip %s: %.2f us\n",
+			       e->spin ? "spinning" : "sleeping",
+			       seconds_since(t) * 1e6 / n);
+	}
+}
+
+static void bench_bulk(struct end *e)
+{
+	static const size_t chunks[] = { 1024, 16384, 65536 };
+	static uint8_t buf[65536];
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		size_t left = (size_t)4 << 30, n = 0;
+		uint64_t t = sr_now_ns();
+
+		e->spin = 2000;
+		while (left) {
+			struct iovec v[2];
+			size_t room = wait_for(e, e->asker ? SR_NOTIFY_TX
+							   : SR_NOTIFY_RX, v);
+			size_t first = v[0].iov_len, want = chunks[i];
+
+			if (room > want)
+				room = want;
+			if (room > left)
+				room = left;
+			if (first > room)
+				first = room;
+			if (e->asker) {
+				memcpy(v[0].iov_base, buf, first);
+				memcpy(v[1].iov_base, buf, room - first);
+				e->link->ops->tx_commit(e->link, room, false);
+			} else {
+				memcpy(buf, v[0].iov_base, first);
+				memcpy(buf, v[1].iov_base, room - first);
+				e->link->ops->rx_free(e->link, room);
+			}
+			left -= room;
+			n++;
+		}
+		if (e->asker)
+			printf("bulk, %zu-byte chunks: %.1f Gb/s, %zu calls\n",
+			       chunks[i], (double)(32ull << 30) / 1e9 /
+						  seconds_since(t), n);
+	}
+}
+
+/* ---- */
+
+static void threads(uint64_t fn)
+{
+	as_threads((void (*)(struct end *))(uintptr_t)fn);
+}
+
+static void processes(uint64_t fn)
+{
+	as_processes((void (*)(struct end *))(uintptr_t)fn);
+}
+
+static void alone(uint64_t fn)
+{
+	((void (*)(void))(uintptr_t)fn)();
+}
+
+static const struct {
+	const char *name;
+	void (*fn)(struct end *e);
+} pairs[] = {
+	{ "bytes", bytes },
+	{ "ping_pong", ping_pong },
+	{ "slow_consumer", slow_consumer },
+	{ "retained", retained },
+	{ "idle", idle },
+	{ "ending", ending },
+	{ "dropping", dropping },
+	{ "two_sleepers", two_sleepers },
+};
+
+static const struct {
+	const char *name;
+	void (*fn)(void);
+} singles[] = {
+	{ "killed", killed },
+	{ "scribbled", scribbled },
+	{ "refused", refused },
+	{ "second_process", second_process },
+	{ "bad_memory_limit", bad_memory_limit },
+};
+
+static void timed(const char *name, const char *how, void (*fn)(uint64_t),
+		  uintptr_t arg)
+{
+	uint64_t t = sr_now_ns();
+
+	in_child(fn, arg);
+	printf("%s%s: %.1f s\n", name, how, seconds_since(t));
+}
+
+int main(int argc, char **argv)
+{
+	const char *only = argc > 1 ? argv[1] : NULL;
+	unsigned i;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	sr_conf_load();
+	port = (uint16_t)getpid();
+	sr_conf.ring_first = 16384;
+	sr_conf.ring_max = 1 << 20;
+	if (only && !strcmp(only, "bench")) {
+		in_child(processes, (uintptr_t)bench_ping_pong);
+		in_child(processes, (uintptr_t)bench_bulk);
+		return 0;
+	}
+	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		if (only && strcmp(only, pairs[i].name))
+			continue;
+		timed(pairs[i].name, ", threads", threads,
+		      (uintptr_t)pairs[i].fn);
+		timed(pairs[i].name, ", processes", processes,
+		      (uintptr_t)pairs[i].fn);
+	}
+	for (i = 0; i < sizeof(singles) / sizeof(singles[0]); i++)
+		if (!only || !strcmp(only, singles[i].name))
+			timed(singles[i].name, "", alone,
+			      (uintptr_t)singles[i].fn);
+	return 0;
+}

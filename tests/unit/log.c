@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The formatter, against snprintf; the log's lines and where they go. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "check.h"
+
+#define SAME(...) \
+	do { \
+		char ours_[200], libc_[200]; \
+		int n_ = snprintf(libc_, sizeof(libc_), __VA_ARGS__); \
+		CHECK(sr_format(ours_, sizeof(ours_), __VA_ARGS__) == n_); \
+		CHECK(!strcmp(ours_, libc_)); \
+		for (volatile size_t i_ = 0; i_ < 12; i_++) { \
+			memset(ours_, 'x', sizeof(ours_)); \
+			memset(libc_, 'x', sizeof(libc_)); \
+			snprintf(libc_, i_, __VA_ARGS__); \
+			CHECK(sr_format(ours_, i_, __VA_ARGS__) == n_); \
+			CHECK(!memcmp(ours_, libc_, sizeof(ours_))); \
+		} \
+	} while (0)
+
+static void format(void)
+{
+	const char *volatile null = NULL;
+	char buf[64];
+
+	SAME("plain");
+	SAME("%d %i %u %x", -5, 0, 7u, 0xbeefu);
+	SAME("%d %d", INT_MIN, INT_MAX);
+	SAME("%ld %lu %lx", LONG_MIN, ULONG_MAX, ULONG_MAX);
+	SAME("%lld %llu %llx", LLONG_MIN, ULLONG_MAX, 1ull << 40);
+	SAME("%zu %zd %zx", SIZE_MAX, (ssize_t)-1, (size_t)255);
+	SAME("%hd %hu %hhd %hhx", (short)-3, (unsigned short)65535,
+	     (signed char)-1, (unsigned char)254);
+	SAME("[%5d] [%-5d] [%05d] [%05d] [%2d]", 42, 42, 42, -42, 12345);
+	SAME("[%8x] [%08x] [%*d] [%*d]", 0xabc, 0xabc, 6, 1, -6, 1);
+	SAME("[%s] [%6s] [%-6s] [%2s]", "abc", "abc", "abc", "abc");
+	SAME("[%.2s] [%.*s] [%.0s] [%5.1s]", "abc", 1, "abc", "abc", "abc");
+	SAME("[%c] [%3c] [%-3c] %%", 'a', 'b', 'c');
+	SAME("%p", (void *)0x1234);
+
+	errno = ECONNRESET;
+	CHECK(sr_format(buf, sizeof(buf), "%m/%12m") == 23);
+	CHECK(!strcmp(buf, "ECONNRESET/  ECONNRESET"));
+	CHECK(errno == ECONNRESET);
+	sr_format(buf, sizeof(buf), "%s", null);
+	CHECK(!strcmp(buf, "(null)"));
+}
+
+static void names(void)
+{
+	CHECK(!strcmp(sr_errno_name(0), "0"));
+	CHECK(!strcmp(sr_errno_name(ETIMEDOUT), "ETIMEDOUT"));
+	CHECK(!strcmp(sr_errno_name(-EPIPE), "EPIPE"));
+	CHECK(!strcmp(sr_errno_name(EAGAIN), "EAGAIN"));
+	CHECK(!strcmp(sr_errno_name(4321), "E4321"));
+	CHECK(!strcmp(sr_errno_name(INT_MIN), "E2147483648"));
+#ifdef __GLIBC_PREREQ
+#if __GLIBC_PREREQ(2, 32)
+	for (int i = 1; i < 4096; i++) {
+		const char *theirs = strerrorname_np(i);
+
+		CHECK(!theirs || !strcmp(theirs, sr_errno_name(i)));
+	}
+#endif
+#endif
+}
+
+/* What was written to fd since the last time. */
+static const char *taken(int fd)
+{
+	static char buf[4096];
+	ssize_t n = read(fd, buf, sizeof(buf) - 1);
+
+	buf[n > 0 ? n : 0] = '\0';
+	return buf;
+}
+
+static const char *line(const char *rest)
+{
+	static char buf[1024];
+
+	snprintf(buf, sizeof(buf), "sockrail[%d] %s\n", (int)getpid(), rest);
+	return buf;
+}
+
+static void to_stderr(int out)
+{
+	char big[2000];
+	const char *got;
+
+	sr_conf.log = SR_INFO;
+	errno = EMFILE;
+	sr_info("fd %d: %m", 7);
+	CHECK(errno == EMFILE);
+	CHECK(!strcmp(taken(out), line("info: fd 7: EMFILE")));
+	sr_debug("not shown");
+	sr_error("a\nb\tc\033[1m \303\251");
+	CHECK(!strcmp(taken(out), line("error: a?b?c?[1m \303\251")));
+
+	memset(big, 'y', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	sr_warn("%s", big);
+	got = taken(out);
+	CHECK(strlen(got) == 512 && got[511] == '\n' && got[510] == 'y');
+}
+
+/* Number 2 now is something that the program opened. */
+static void not_to_others(int out, const char *dir)
+{
+	int saved = dup(2), fd, pair[2];
+	char path[300];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	dup2(pair[0], 2);
+	sr_error("not into a connection");
+	CHECK(!*taken(pair[1]));
+	snprintf(path, sizeof(path), "%s/file", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	dup2(fd, 2);
+	sr_error("not into a file");
+	CHECK(lseek(fd, 0, SEEK_END) == 0);
+	close(fd);
+	fd = open(path, O_RDWR | O_APPEND);
+	dup2(fd, 2);
+	sr_error("into a log");
+	lseek(fd, 0, SEEK_SET);
+	CHECK(!strcmp(taken(fd), line("error: into a log")));
+	close(2);
+	sr_error("nowhere");
+	dup2(saved, 2);
+	sr_error("again");
+	CHECK(!strcmp(taken(out), line("error: again")));
+	close(fd);
+	close(saved);
+	close(pair[0]);
+	close(pair[1]);
+	unlink(path);
+}
+
+static int high_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 70000; fd++)
+		n += sr_fd_is_private(fd);
+	return n;
+}
+
+static void to_file(int out, const char *dir)
+{
+	int fd, status;
+	pid_t child;
+
+	snprintf(sr_conf.log_file, sizeof(sr_conf.log_file), "%s/log", dir);
+	CHECK(high_fds() == 0);
+	sr_info("one");
+	CHECK(high_fds() == 1);
+	sr_info("two");
+	CHECK(high_fds() == 1);
+	CHECK(!*taken(out));
+	fd = open(sr_conf.log_file, O_RDONLY);
+	CHECK(!strncmp(taken(fd), line("info: one"), strlen(line("info: one"))));
+	CHECK(!*taken(fd));
+
+	child = fork();
+	if (child == 0) {
+		sr_fd_forget_all();
+		CHECK(high_fds() == 0);
+		/* The old number is something else's now. */
+		CHECK(sr_fd_dup(0) > 0);
+		sr_info("child");
+		CHECK(high_fds() == 2);
+		exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(strstr(taken(fd), "] info: child\n"));
+
+	/* As in the child of vfork: written, but no table is touched. */
+	sr_fd_forget_all();
+	sr_conf.pid++;
+	sr_info("elsewhere");
+	CHECK(high_fds() == 0);
+	sr_conf.pid--;
+	CHECK(strstr(taken(fd), "] info: elsewhere\n"));
+	close(fd);
+	unlink(sr_conf.log_file);
+
+	/* No such directory: standard error has it. */
+	snprintf(sr_conf.log_file, sizeof(sr_conf.log_file), "%s/no/log", dir);
+	sr_info("lost");
+	CHECK(!strcmp(taken(out), line("info: lost")));
+	sr_conf.log_file[0] = '\0';
+}
+
+int main(void)
+{
+	char dir[] = "/tmp/sockrail-log-XXXXXX";
+	int out[2], kept;
+
+	CHECK(mkdtemp(dir));
+	format();
+	names();
+	CHECK(pipe2(out, O_NONBLOCK) == 0);
+	kept = dup(2);
+	dup2(out[1], 2);
+	sr_conf_load();
+	sr_conf.log = SR_INFO;
+	to_stderr(out[0]);
+	not_to_others(out[0], dir);
+	to_file(out[0], dir);
+	dup2(kept, 2);
+	rmdir(dir);
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* include/calls.def against the C library that is here. */
+#include "base/real.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <gnu/lib-names.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "check.h"
+
+/* Younger than the oldest C library we run on (2.31, Ubuntu 20.04). */
+static const char *const young[] = {"close_range", "closefrom", "execveat"};
+
+static bool may_miss(const char *name)
+{
+	for (size_t i = 0; i < sizeof(young) / sizeof(young[0]); i++) {
+		if (!strcmp(young[i], name))
+			return true;
+	}
+	return false;
+}
+
+/* A name that libc does not export would never be called. */
+static void test_names(void)
+{
+	static const char *const names[] = {
+#define SR_CALL(family, ret, name, params, args) #name,
+#include "calls.def"
+#undef SR_CALL
+	};
+	void *libc = dlopen(LIBC_SO, RTLD_LAZY);
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!dlsym(libc, names[i]) && !may_miss(names[i])) {
+			fprintf(stderr, "libc has no %s\n", names[i]);
+			check_fail(__FILE__, __LINE__);
+		}
+	}
+}
+
+/* Each pointer is at the function of its name, in libc. */
+static void test_pointers(void)
+{
+	const struct {
+		const char *name;
+		void *fn;
+	} slots[] = {
+#define SR_CALL(family, ret, name, params, args) {#name, (void *)sr_real.name},
+#define SR_ALIAS(family, ret, name, params, expression)
+#define SR_BY_HAND(family, ret, name, params)
+#include "calls.def"
+#undef SR_CALL
+	};
+	void *libc = dlopen(LIBC_SO, RTLD_LAZY);
+
+	CHECK_EQ(sizeof(slots) / sizeof(slots[0]),
+		 sizeof(sr_real) / sizeof(void *));
+	for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
+		void *fn = dlsym(libc, slots[i].name);
+
+		if (fn && fn != slots[i].fn) {
+			fprintf(stderr, "sr_real.%s is astray\n",
+				slots[i].name);
+			check_fail(__FILE__, __LINE__);
+		}
+	}
+}
+
+int main(void)
+{
+	errno = 77;
+	test_names();
+	test_pointers();
+	CHECK_EQ(sr_inside, 0);
+	return 0;
+}
