@@ -102,7 +102,9 @@ struct sr_link_ops {
 
 	/*
 	 * Free space for bytes from tx_w on, at most two pieces; returns their
-	 * sum, 0 if there is no credit or no decent gap yet.  tx.
+	 * sum, 0 if there is no credit or no decent gap yet.  An offer is
+	 * followed by tx_commit(), of 0 if it is not used: until then an idle
+	 * ring is not given back.  tx.
 	 */
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
@@ -111,7 +113,8 @@ struct sr_link_ops {
 	void (*tx_commit)(struct sr_link *link, size_t n, bool more);
 
 	/* The bytes [from, tx_w), from >= tx_acked: what a switch back sends
-	 * again.  Also when DEAD.  Returns their number.  tx. */
+	 * again.  Also when DEAD.  Returns their number, which may be less than
+	 * all (two pieces): ask again from there.  tx. */
 	size_t (*tx_retained)(struct sr_link *link, uint64_t from,
 			      struct iovec v[2]);
 
@@ -129,7 +132,7 @@ struct sr_link_ops {
 	/*
 	 * Before sleeping: want is SR_NOTIFY_RX and/or _TX.  From now on what
 	 * is wanted makes the returned fd readable, or calls notify() if there
-	 * is no fd to watch (-1).  The caller looks again before it sleeps, and
+	 * is no fd to watch (-1).  The caller poll()s before it sleeps, and
 	 * calls awake() after, whether it slept or not.  any; several threads
 	 * may be between arm and awake on one link.
 	 */

@@ -12,15 +12,16 @@
  * again; whoever moves an offset stores it, and looks at the sleeper's flag.
  * Between store and load both have a full fence (Dekker), so at least one of
  * them sees what the other stored: the sleeper does not sleep, or the bell is
- * rung.  The ringer clears the flag before it writes to the bell: a flag that is
- * clear while its owner sleeps means that a write is on its way or has been
+ * rung.  The ringer clears the flag before it writes to the bell: a flag that
+ * is clear while its owner sleeps means that a write is on its way or has been
  * drained by another thread of the owner, which then rings for the others
  * (awake()).
  *
- * Messages and a drop ring the bell of whoever sleeps, and in any case the loop,
- * by a byte on the line, which is the connection of the rendezvous.  It is a
- * descriptor of its own so that data wake one thread and not the loop as well
- * (4 us of a sleeping round trip of 10).  Its end says that the peer is gone.
+ * Messages and a drop ring the bell of whoever sleeps, and in any case the
+ * loop, by a byte on the line, which is the connection of the rendezvous.  It
+ * is a descriptor of its own so that data wake one thread and not the loop as
+ * well (4 us of a sleeping round trip of 10).  Its end says that the peer is
+ * gone.
  */
 #include "base/real.h"
 
@@ -166,12 +167,11 @@ static const char *take_messages(struct sr_shm *l, uint32_t bits)
 static const char *look_locked(struct sr_shm *l, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
-	bool dropped = atomic_load_explicit(&l->peer->dropped,
-					    memory_order_acquire);
-	uint32_t ctl = atomic_load_explicit(&l->peer->ctl,
-					    memory_order_acquire) &
-		       ~atomic_load_explicit(&l->ctl_seen,
-					     memory_order_relaxed);
+	bool dropped =
+		atomic_load_explicit(&l->peer->dropped, memory_order_acquire);
+	uint32_t ctl =
+		atomic_load_explicit(&l->peer->ctl, memory_order_acquire) &
+		~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed);
 	bool rx = false, tx = false;
 	const char *bad = NULL;
 
@@ -267,7 +267,7 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 static size_t tx_room(struct sr_link *link, struct iovec v[2])
 {
 	if (sr_link_events(link) & SR_LINK_DEAD) {
-		v[0] = v[1] = (struct iovec){ 0 };
+		v[0] = v[1] = (struct iovec){0};
 		return 0;
 	}
 	return sr_shm_room(shm_of(link), v);
@@ -305,17 +305,17 @@ static size_t rx_data(struct sr_link *link, struct iovec v[2])
 	struct sr_shm *l = shm_of(link);
 	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
 
-	return sr_shm_span(&l->plan, &l->rx,
-			   atomic_load_explicit(&link->rx_taken,
-						memory_order_relaxed),
-			   h, v);
+	return sr_shm_span(
+		&l->plan, &l->rx,
+		atomic_load_explicit(&link->rx_taken, memory_order_relaxed), h,
+		v);
 }
 
 static void rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_shm *l = shm_of(link);
-	uint64_t taken = atomic_load_explicit(&link->rx_taken,
-					      memory_order_relaxed) + n;
+	uint64_t taken =
+		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
 
 	/* Ours before the peer's, as in tx_commit(). */
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
@@ -334,16 +334,15 @@ static int arm(struct sr_link *link, unsigned want)
 	pthread_mutex_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
-	atomic_fetch_or(&l->own->asleep,
-			want & (SR_NOTIFY_RX | SR_NOTIFY_TX));
+	atomic_fetch_or(&l->own->asleep, want & (SR_NOTIFY_RX | SR_NOTIFY_TX));
 	pthread_mutex_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
 	return l->bell;
 }
 
 /*
- * All who are armed sleep on one bell, and the first awake drains it.  If a flag
- * is gone that another one waits for, that ring was its too: ring on.
+ * All who are armed sleep on one bell, and the first awake drains it.  If a
+ * flag is gone that another one waits for, that ring was its too: ring on.
  */
 static void awake(struct sr_link *link, unsigned want, bool slept)
 {
@@ -366,8 +365,8 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 
 static void line_readable(struct sr_watch *w, uint32_t events)
 {
-	struct sr_shm *l = (struct sr_shm *)((char *)w -
-					     offsetof(struct sr_shm, line));
+	struct sr_shm *l =
+		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
 	char buf[8];
 	ssize_t n;
 	bool ended;
@@ -389,8 +388,8 @@ static void line_readable(struct sr_watch *w, uint32_t events)
 
 static void raise_up(struct sr_task *task)
 {
-	struct sr_shm *l = (struct sr_shm *)((char *)task -
-					     offsetof(struct sr_shm, up));
+	struct sr_shm *l =
+		(struct sr_shm *)((char *)task - offsetof(struct sr_shm, up));
 
 	if (!atomic_load(&l->dead)) {
 		sr_link_raise(&l->link, SR_LINK_UP);
@@ -450,7 +449,7 @@ int sr_shm_start(struct sr_shm *l, int line)
 {
 	int err;
 
-	l->line = (struct sr_watch){ .fd = line, .fn = line_readable };
+	l->line = (struct sr_watch){.fd = line, .fn = line_readable};
 	err = sr_loop_watch(&l->line, EPOLLIN);
 	if (err) {
 		sr_fd_close(line);
@@ -496,10 +495,10 @@ static void hello(struct sr_link *link, struct sr_hello *h)
 {
 	(void)link;
 	h->slots = 0;
-	h->ring = (struct sr_ring_ref){ 0 };
+	h->ring = (struct sr_ring_ref){0};
 }
 
-/* What both ends know for sure, whatever memory either was told to map.  Process
+/* What both ends know for sure, whatever memory either was told to map. Process
  * numbers are not in it: over PID namespaces they differ. */
 static size_t identity(struct sr_link *link, uint8_t id[64])
 {

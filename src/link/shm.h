@@ -26,9 +26,9 @@
 #include "base/loop.h"
 #include "link/link.h"
 
-#define SR_SHM_GENS 16		/* ring generations announced and not retired */
-#define SR_SHM_AREAS 12		/* sizes a ring may have */
-#define SR_SHM_SLOTS 16		/* by enum sr_msg_type */
+#define SR_SHM_GENS 16	/* ring generations announced and not retired */
+#define SR_SHM_AREAS 12 /* sizes a ring may have */
+#define SR_SHM_SLOTS 16 /* by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
 struct sr_shm_slot {
@@ -44,11 +44,11 @@ struct sr_shm_gen {
 
 /* An end's page.  The first line is all that the other end polls. */
 struct sr_shm_page {
-	_Atomic uint64_t tx_w;		/* bytes put into its ring */
-	_Atomic uint64_t rx_taken;	/* credit: taken by its program */
-	_Atomic uint32_t ctl;		/* 1 << type: slot is filled */
-	_Atomic uint32_t dropped;	/* it has given the link up */
-	_Atomic uint32_t gens;		/* generations announced so far */
+	_Atomic uint64_t tx_w;		      /* bytes put into its ring */
+	_Atomic uint64_t rx_taken;	      /* credit: taken by its program */
+	_Atomic uint32_t ctl;		      /* 1 << type: slot is filled */
+	_Atomic uint32_t dropped;	      /* it has given the link up */
+	_Atomic uint32_t gens;		      /* generations announced so far */
 	_Alignas(64) _Atomic uint32_t asleep; /* SR_NOTIFY_ bits; see arm() */
 	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
 	struct sr_shm_slot slot[SR_SHM_SLOTS];
@@ -58,44 +58,45 @@ static_assert(sizeof(struct sr_shm_page) <= 4096, "one page");
 /* Where the parts of the memfd are; both ends compute it alike. */
 struct sr_shm_plan {
 	unsigned areas;
-	size_t first;			/* of area 0; each next one is x4 */
-	size_t size[SR_SHM_AREAS];	/* bytes, powers of two */
-	size_t at[SR_SHM_AREAS];	/* within the ring's memory */
-	size_t page, ring, total;	/* bytes: one end's page, one ring, all */
+	size_t first;		   /* of area 0; each next one is x4 */
+	size_t size[SR_SHM_AREAS]; /* bytes, powers of two */
+	size_t at[SR_SHM_AREAS];   /* within the ring's memory */
+	size_t page, ring, total;  /* bytes: one end's page, one ring, all */
 };
 
 /* One direction's ring as one end knows it: the truth is here. */
 struct sr_shm_ring {
 	uint8_t *mem;
-	_Atomic uint32_t gens;		/* used so far; the last is current */
+	_Atomic uint32_t gens; /* used so far; the last is current */
 	struct sr_shm_gen gen[SR_SHM_GENS]; /* by number, modulo */
 };
 
 struct sr_shm {
-	struct sr_link link;	/* first: sr_link_new() */
+	struct sr_link link; /* first: sr_link_new() */
 	struct sr_shm_plan plan;
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
-	int bell, peer_bell;	/* eventfds: wake our sleepers, and the peer's */
-	struct sr_watch line;	/* the rendezvous connection: wakes the loops */
-	bool line_watched;	/* loop */
-	struct sr_task up;	/* answerer: raises UP after accept() */
+	int bell, peer_bell;  /* eventfds: wake our sleepers, and the peer's */
+	struct sr_watch line; /* the rendezvous connection: wakes the loops */
+	bool line_watched;    /* loop */
+	struct sr_task up;    /* answerer: raises UP after accept() */
 
-	uint64_t dev, ino;	/* of the memfd */
-	uint32_t uid[2];	/* asker, answerer */
+	uint64_t dev, ino; /* of the memfd */
+	uint32_t uid[2];   /* asker, answerer */
 
 	atomic_bool dead;
 	_Atomic size_t taken_memory;
 
 	/* tx */
 	struct sr_shm_ring tx;
-	atomic_int hold;	/* who may use the space past tx_w; shm_ring.c */
-	atomic_bool dirty;	/* the ring has held bytes since it was emptied */
-	uint64_t swept_w;	/* loop: tx_w at the last sweep */
+	atomic_int hold;   /* who may use the space past tx_w; shm_ring.c */
+	atomic_bool dirty; /* the ring has held bytes since it was emptied */
+	uint64_t swept_w;  /* loop: tx_w at the last sweep */
 
 	/* rx */
 	struct sr_shm_ring rx;
-	pthread_mutex_t look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
+	pthread_mutex_t
+		look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
 	_Atomic uint32_t ctl_seen;
 
 	pthread_mutex_t ctl_lock; /* own->ctl, own->slot */
@@ -109,7 +110,7 @@ struct sr_shm {
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned));
 int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan);
-int sr_shm_start(struct sr_shm *l, int line); /* owns line; UP is the caller's */
+int sr_shm_start(struct sr_shm *l, int line); /* owns line */
 void sr_shm_look(struct sr_shm *l);
 void sr_shm_drop(struct sr_link *link, const char *reason);
 void sr_shm_free(struct sr_link *link);
@@ -123,27 +124,28 @@ size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
 const char *sr_shm_absorb(struct sr_shm *l, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
-void sr_shm_linger(struct sr_shm *l, bool linked); /* loop: on the sweep's list */
+void sr_shm_linger(struct sr_shm *l,
+		   bool linked); /* loop: on the sweep's list */
 void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_ring_forget(void);
 
 /* shm_rendezvous.c */
-#define SR_SHM_PROCESSES 8	/* that accept on one address and can be found */
+#define SR_SHM_PROCESSES 8 /* that accept on one address and can be found */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-struct sr_shm_offer {		/* the asker's packet */
+struct sr_shm_offer { /* the asker's packet */
 	uint8_t version;
-	uint8_t first, max;	/* log2 of ring sizes */
+	uint8_t first, max; /* log2 of ring sizes */
 	uint8_t zero;
 	uint8_t name[SR_NAME_LEN];
 };
 static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
 
-enum {				/* the descriptors with it */
-	SR_SHM_FD_MEM,
-	SR_SHM_FD_ASKER,
-	SR_SHM_FD_ANSWERER,
-	SR_SHM_FDS
+enum { /* the descriptors with it */
+       SR_SHM_FD_MEM,
+       SR_SHM_FD_ASKER,
+       SR_SHM_FD_ANSWERER,
+       SR_SHM_FDS
 };
 
 void sr_shm_close_fds(int fd[SR_SHM_FDS]);

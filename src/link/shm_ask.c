@@ -24,19 +24,19 @@
 #include "base/report.h"
 
 #define ANSWER_MS 2000
-#define BUSY_MS 10		/* their backlog is full: again after this */
+#define BUSY_MS 10 /* their backlog is full: again after this */
 
 struct asking {
 	struct sr_ask *ask;
-	struct sr_timer timer;	/* first the start, then the deadline */
-	struct sr_watch watch;	/* fd -1: no connection */
-	struct sr_shm *link;	/* offered */
-	unsigned attempt;	/* the next name: word * SR_SHM_PROCESSES + number */
+	struct sr_timer timer; /* first the start, then the deadline */
+	struct sr_watch watch; /* fd -1: no connection */
+	struct sr_shm *link;   /* offered */
+	unsigned attempt; /* the next name: word * SR_SHM_PROCESSES + number */
 	uint64_t deadline_ns;
-	const char *reason;	/* the best one so far */
+	const char *reason; /* the best one so far */
 };
 
-#define WORDS 3			/* exact, any IPv4, any IPv6 */
+#define WORDS 3 /* exact, any IPv4, any IPv6 */
 
 static void hang_up(struct asking *a)
 {
@@ -82,10 +82,11 @@ static int make_fds(int fd[SR_SHM_FDS], const struct sr_shm_plan *plan)
 {
 	int i;
 
-	fd[SR_SHM_FD_MEM] = sr_fd_own(
-		sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	fd[SR_SHM_FD_MEM] = sr_fd_own(sr_real.memfd_create(
+		"sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	for (i = SR_SHM_FD_ASKER; i < SR_SHM_FDS; i++)
-		fd[i] = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		fd[i] = sr_fd_own(
+			sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	for (i = 0; i < SR_SHM_FDS; i++)
 		if (fd[i] < 0)
 			return -EMFILE;
@@ -114,11 +115,11 @@ static int send_offer(int sock, const struct sr_ask *ask,
 		.first = (uint8_t)__builtin_ctzll(plan->size[0]),
 		.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]),
 	};
-	struct iovec v = { &offer, sizeof(offer) };
+	struct iovec v = {&offer, sizeof(offer)};
 	union {
 		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
 		struct cmsghdr align;
-	} control = { 0 };
+	} control = {0};
 	struct msghdr msg = {
 		.msg_iov = &v,
 		.msg_iovlen = 1,
@@ -140,7 +141,7 @@ static int send_offer(int sock, const struct sr_ask *ask,
 /* A fresh link over a fresh memfd, offered on sock.  NULL, or a reason. */
 static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 {
-	int fd[SR_SHM_FDS] = { -1, -1, -1 };
+	int fd[SR_SHM_FDS] = {-1, -1, -1};
 	struct sr_shm_plan plan;
 	const char *reason = "memory";
 	struct sr_shm *l;
@@ -176,8 +177,8 @@ static void next_name(struct asking *a);
 
 static void answered(struct sr_watch *w, uint32_t events)
 {
-	struct asking *a = (struct asking *)((char *)w -
-					     offsetof(struct asking, watch));
+	struct asking *a =
+		(struct asking *)((char *)w - offsetof(struct asking, watch));
 	char word[32] = "";
 	ssize_t n;
 
@@ -213,7 +214,7 @@ static bool connected(struct asking *a, int sock)
 	}
 	reason = offer_link(a, sock, uid);
 	if (!reason) {
-		a->watch = (struct sr_watch){ .fd = sock, .fn = answered };
+		a->watch = (struct sr_watch){.fd = sock, .fn = answered};
 		if (!sr_loop_watch(&a->watch, EPOLLIN))
 			return false;
 		a->watch.fd = -1;
@@ -256,7 +257,8 @@ static void next_name(struct asking *a)
 			a->reason = "memory";
 			break;
 		}
-		len = sr_shm_unix_name(&un, word, a->attempt % SR_SHM_PROCESSES);
+		len = sr_shm_unix_name(&un, word,
+				       a->attempt % SR_SHM_PROCESSES);
 		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
 			if (errno != EAGAIN)
 				continue;
@@ -287,21 +289,21 @@ static bool here(const struct sr_ask *ask)
 		((struct sockaddr_in *)&a)->sin_port = 0;
 	else
 		((struct sockaddr_in6 *)&a)->sin6_port = 0;
-	sock = sr_fd_own(sr_real.socket(a.ss_family,
-					SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	sock = sr_fd_own(
+		sr_real.socket(a.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	if (sock < 0)
 		return true; /* asking is the other way to find out */
 	err = bind(sock, (struct sockaddr *)&a,
-			   v4 ? sizeof(struct sockaddr_in)
-			      : sizeof(struct sockaddr_in6));
+		   v4 ? sizeof(struct sockaddr_in)
+		      : sizeof(struct sockaddr_in6));
 	sr_fd_close(sock);
 	return !err;
 }
 
 static void due(struct sr_timer *t)
 {
-	struct asking *a = (struct asking *)((char *)t -
-					     offsetof(struct asking, timer));
+	struct asking *a =
+		(struct asking *)((char *)t - offsetof(struct asking, timer));
 	bool first = !a->deadline_ns;
 
 	if (first) {

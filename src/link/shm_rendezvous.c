@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_rendezvous.c - how two processes on one host come to share memory.  All in
- * the loop, nothing blocks, no locks.
+ * shm_rendezvous.c - how two processes on one host come to share memory.  All
+ * in the loop, nothing blocks, no locks.
  *
  * Who accepts connections on tcp4:127.0.0.1:80 listens on the abstract name
- * "\0sockrail-1/tcp4:127.0.0.1:80", or "*" for any address; the kernel keeps such
- * names apart by network namespace.  Where several processes accept on one
+ * "\0sockrail-1/tcp4:127.0.0.1:80", or "*" for any address; the kernel keeps
+ * such names apart by network namespace.  Where several processes accept on one
  * address, the second finds the name taken and adds "/1", the third "/2".  An
  * asker goes through them until one knows its connection:
  *
@@ -40,9 +40,9 @@
 #include "base/log.h"
 #include "base/report.h"
 
-#define REQUEST_MS 3000		/* longer than an asker waits */
+#define REQUEST_MS 3000 /* longer than an asker waits */
 #define BACKLOG 64
-#define PENDING_MAX 128		/* requests of a process waiting at one time */
+#define PENDING_MAX 128 /* requests of a process waiting at one time */
 
 static int descriptor(int fd)
 {
@@ -63,8 +63,8 @@ void sr_shm_close_fds(int fd[SR_SHM_FDS])
 /* ---- names ---- */
 
 /* "tcp4:*:80" and such; any: the wildcard in place of the address. */
-int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa,
-			bool any, bool as_v6)
+int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
+		bool as_v6)
 {
 	const struct sockaddr_in6 *v6 = (const void *)sa;
 	const struct sockaddr_in *v4 = (const void *)sa;
@@ -98,7 +98,7 @@ socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word, unsigned i)
 {
 	int n;
 
-	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
 	if (i)
 		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
 			      "%s/%u", word, i);
@@ -117,7 +117,7 @@ int sr_shm_unix_socket(void)
 
 bool sr_shm_peer_uid(int fd, uint32_t *uid)
 {
-	struct ucred cred = { .uid = (uid_t)-1 };
+	struct ucred cred = {.uid = (uid_t)-1};
 	socklen_t len = sizeof(cred);
 
 	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
@@ -137,12 +137,12 @@ bool sr_shm_may_share(uint32_t uid)
 
 struct listener {
 	struct sr_watch watch;
-	uint32_t uid;		/* ours when we began: what askers see */
+	uint32_t uid; /* ours when we began: what askers see */
 };
 
 struct pending {
-	struct sr_request req;	/* first; the stream floor's while `known` */
-	struct sr_watch watch;	/* the connection */
+	struct sr_request req; /* first; the stream floor's while `known` */
+	struct sr_watch watch; /* the connection */
 	struct sr_timer timer;
 	struct sr_shm_plan plan;
 	int fd[SR_SHM_FDS];
@@ -189,8 +189,8 @@ static bool is_bell(int fd)
 	       sr_real.write(fd, &one, sizeof(one)) == sizeof(one);
 }
 
-/* Memory that nobody can shrink beneath us, of the size it should have, and that
- * does not need huge pages which may be lacking. */
+/* Memory that nobody can shrink beneath us, of the size it should have, and
+ * that does not need huge pages which may be lacking. */
 static bool is_memory(int fd, const struct sr_shm_plan *plan)
 {
 	struct statfs fs;
@@ -242,7 +242,7 @@ static void take_fds(struct pending *p, struct msghdr *msg)
 
 static ssize_t receive_offer(struct pending *p, struct sr_shm_offer *offer)
 {
-	struct iovec v = { offer, sizeof(*offer) };
+	struct iovec v = {offer, sizeof(*offer)};
 	union {
 		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
 		struct cmsghdr align;
@@ -272,8 +272,8 @@ static void send_word(struct pending *p, const char *word)
 
 static void pending_readable(struct sr_watch *w, uint32_t events)
 {
-	struct pending *p = (struct pending *)((char *)w -
-					       offsetof(struct pending, watch));
+	struct pending *p =
+		(struct pending *)((char *)w - offsetof(struct pending, watch));
 	struct sr_shm_offer offer;
 	ssize_t n;
 
@@ -310,7 +310,7 @@ static void pending_new(struct listener *listener, int fd)
 	if (!p)
 		goto close;
 	p->req.ops = &sr_link_shm;
-	p->watch = (struct sr_watch){ .fd = fd, .fn = pending_readable };
+	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
 	p->fd[0] = p->fd[1] = p->fd[2] = -1;
 	p->uid[0] = uid;
@@ -382,8 +382,7 @@ int sr_shm_listen(const struct sockaddr *addr, void **out)
 	if (!listener)
 		goto close;
 	listener->uid = geteuid();
-	listener->watch = (struct sr_watch){ .fd = fd,
-					     .fn = listener_readable };
+	listener->watch = (struct sr_watch){.fd = fd, .fn = listener_readable};
 	err = sr_real.listen(fd, BACKLOG) ? -errno : 0;
 	if (!err)
 		err = sr_loop_watch(&listener->watch, EPOLLIN);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_ring.c - the rings of a shared memory link: where a byte is, how much room
- * there is, how a ring grows, and how an idle one gives its memory back.  Knows
- * no descriptors and no messages.
+ * shm_ring.c - the rings of a shared memory link: where a byte is, how much
+ * room there is, how a ring grows, and how an idle one gives its memory back.
+ * Knows no descriptors and no messages.
  *
- * Growth.  A ring lives in areas of virtual memory, one for each size, each four
- * times the one before, of which only pages once touched cost anything.  The
- * sender changes size alone, at any tx_w = G: "from G on, byte k is at
+ * Growth.  A ring lives in areas of virtual memory, one for each size, each
+ * four times the one before, of which only pages once touched cost anything.
+ * The sender changes size alone, at any tx_w = G: "from G on, byte k is at
  * area[(k - G) & (size - 1)]" is a generation.  Bytes below G stay where they
  * are, so nobody has to wait until they are taken, and a receiver whose program
  * does not read never keeps the sender from growing.  A generation is announced
@@ -18,9 +18,9 @@
  * use at one time differ, and at most SR_SHM_AREAS generations are alive; the
  * tables hold more than that.
  *
- * The hold: 0 -> ROOM while a sender may be copying into what tx_room() offered,
- * 0 -> SWEEP while the loop gives pages back.  The sweep passes over a ring in
- * use, a sender waits for the sweep (a madvise of at most a ring).
+ * The hold: 0 -> ROOM while a sender may be copying into what tx_room()
+ * offered, 0 -> SWEEP while the loop gives pages back.  The sweep passes over a
+ * ring in use, a sender waits for the sweep (a madvise of at most a ring).
  */
 #include "link/shm.h"
 
@@ -31,8 +31,8 @@
 
 #include "base/conf.h"
 
-#define SWEEP_MS 1000	/* idle at least so long, at most twice */
-#define GROW 2		/* log2 of a step */
+#define SWEEP_MS 1000 /* idle at least so long, at most twice */
+#define GROW 2	      /* log2 of a step */
 
 enum { HOLD_ROOM = 1, HOLD_SWEEP = 2 };
 
@@ -47,7 +47,7 @@ int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max)
 		max = first;
 	if (max > SR_SHM_RING_MAX || (max & (max - 1)) || (first & (first - 1)))
 		return -EINVAL;
-	*plan = (struct sr_shm_plan){ .first = first };
+	*plan = (struct sr_shm_plan){.first = first};
 	for (size = first;; size = max >> GROW < size ? max : size << GROW) {
 		if (i == SR_SHM_AREAS)
 			return -EINVAL;
@@ -65,8 +65,8 @@ int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max)
 
 /* ---- generations ---- */
 
-struct place {			/* a generation, copied out */
-	uint64_t start, end;	/* end: the next one's start, or UINT64_MAX */
+struct place {		     /* a generation, copied out */
+	uint64_t start, end; /* end: the next one's start, or UINT64_MAX */
 	size_t size;
 	uint8_t *mem;
 };
@@ -82,7 +82,8 @@ static void place_of(const struct sr_shm_plan *plan,
 	for (i = 1; i <= SR_SHM_GENS && i <= n; i++) {
 		const struct sr_shm_gen *g = &r->gen[(n - i) % SR_SHM_GENS];
 
-		p->start = atomic_load_explicit(&g->start, memory_order_relaxed);
+		p->start =
+			atomic_load_explicit(&g->start, memory_order_relaxed);
 		area = atomic_load_explicit(&g->area, memory_order_relaxed);
 		if (p->start <= k)
 			break;
@@ -115,7 +116,7 @@ size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 	uint64_t k = from;
 	int i;
 
-	v[0] = v[1] = (struct iovec){ 0 };
+	v[0] = v[1] = (struct iovec){0};
 	for (i = 0; i < 2 && k < to; i++) {
 		struct place p;
 		uint64_t pos, n;
@@ -127,7 +128,7 @@ size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 			n = p.end - k;
 		if (n > to - k)
 			n = to - k;
-		v[i] = (struct iovec){ p.mem + pos, n };
+		v[i] = (struct iovec){p.mem + pos, n};
 		k += n;
 	}
 	return k - from;
@@ -151,17 +152,16 @@ void sr_shm_room_end(struct sr_shm *l)
 {
 	int was = HOLD_ROOM;
 
-	atomic_compare_exchange_strong_explicit(&l->hold, &was, 0,
-						memory_order_release,
-						memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(
+		&l->hold, &was, 0, memory_order_release, memory_order_relaxed);
 }
 
 /* Bytes of the current generation that the peer's program has yet to take. */
 static uint64_t outstanding(struct sr_shm *l, uint64_t start)
 {
 	uint64_t w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
-	uint64_t acked = atomic_load_explicit(&l->link.tx_acked,
-					      memory_order_acquire);
+	uint64_t acked =
+		atomic_load_explicit(&l->link.tx_acked, memory_order_acquire);
 
 	return w - (acked > start ? acked : start);
 }
@@ -218,7 +218,7 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 	if (out > size - size / 4) {
 		if (!grow(l)) {
 			sr_shm_room_end(l);
-			v[0] = v[1] = (struct iovec){ 0 };
+			v[0] = v[1] = (struct iovec){0};
 			return 0;
 		}
 		g = gen_last(&l->tx);
@@ -248,8 +248,8 @@ bool sr_shm_decent(struct sr_shm *l, uint64_t taken)
 }
 
 /* No more than size bytes of a generation may be outstanding. */
-static bool fits(const struct sr_shm_plan *plan, uint64_t taken,
-		 uint64_t start, uint32_t area, uint64_t end)
+static bool fits(const struct sr_shm_plan *plan, uint64_t taken, uint64_t start,
+		 uint32_t area, uint64_t end)
 {
 	uint64_t low = taken > start ? taken : start;
 
@@ -266,10 +266,10 @@ static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 	for (; have != n; have++) {
 		struct sr_shm_gen *in = &l->peer->gen[have % SR_SHM_GENS];
 		struct sr_shm_gen *last = gen_last(&l->rx);
-		uint64_t start = atomic_load_explicit(&in->start,
-						      memory_order_relaxed);
-		uint32_t area = atomic_load_explicit(&in->area,
-						     memory_order_relaxed);
+		uint64_t start =
+			atomic_load_explicit(&in->start, memory_order_relaxed);
+		uint32_t area =
+			atomic_load_explicit(&in->area, memory_order_relaxed);
 
 		if (area >= l->plan.areas || start < h || start < last->start ||
 		    start > INT64_MAX)
@@ -290,8 +290,8 @@ const char *sr_shm_absorb(struct sr_shm *l, bool *grew)
 	uint64_t w = atomic_load_explicit(&l->peer->tx_w, memory_order_acquire);
 	uint64_t h = atomic_load_explicit(&k->rx_h, memory_order_relaxed);
 	/* What the sender went by is older than this, and so smaller. */
-	uint64_t taken = atomic_load_explicit(&k->rx_taken,
-					      memory_order_acquire);
+	uint64_t taken =
+		atomic_load_explicit(&k->rx_taken, memory_order_acquire);
 	const char *bad;
 	uint32_t i, n;
 
@@ -393,8 +393,8 @@ static void sweep_soon(struct sr_task *task)
 		sr_timer_set(&sweep_timer, SWEEP_MS);
 }
 
-static struct sr_timer sweep_timer = { .fn = sweep_all };
-static struct sr_task sweep_task = { .fn = sweep_soon };
+static struct sr_timer sweep_timer = {.fn = sweep_all};
+static struct sr_task sweep_task = {.fn = sweep_soon};
 
 void sr_shm_dirty(struct sr_shm *l)
 {
@@ -423,8 +423,21 @@ void sr_shm_linger(struct sr_shm *l, bool linked)
 	l->prev = l->next = NULL;
 }
 
+/* The links are the parent's: here they are dead, and touch neither the memory
+ * nor the descriptors, whose numbers will be others'. */
 void sr_shm_ring_forget(void)
 {
+	struct sr_shm *l, *next;
+
+	for (l = links; l; l = next) {
+		next = l->next;
+		l->prev = l->next = NULL;
+		atomic_store(&l->dead, true);
+		l->link.reason = "fork";
+		sr_link_raise(&l->link, SR_LINK_DEAD);
+		l->bell = l->peer_bell = l->line.fd = -1;
+		l->line_watched = false;
+	}
 	links = NULL;
 	sweep_timer.at_ns = 0;
 	sweep_timer.prev = sweep_timer.next = NULL;

@@ -31,5 +31,5 @@ __attribute__((constructor)) static void begin(void)
 __attribute__((destructor)) static void end(void)
 {
 	if (!sr_shim_unused() && sr_process_ours())
-		sr_streams_plain(true, SR_REASON_NONE);
+		sr_streams_exit();
 }

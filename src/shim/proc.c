@@ -6,10 +6,7 @@
  */
 #include "shim/shim.h"
 
-/*
- * Also in the child of vfork(): it sees which descriptors it has, and the
- * streams that they belong to are its parent's and its own.
- */
+/* Another process gets the descriptors that are not close-on-exec. */
 static void hand_over(void)
 {
 	int saved = errno;
@@ -19,40 +16,55 @@ static void hand_over(void)
 	errno = saved;
 }
 
+/*
+ * This process becomes another program: links and the service thread die, with
+ * the streams that are close-on-exec or closed and not yet done as well, and
+ * their bytes still have to arrive.  The child of vfork() takes nothing with
+ * it but what hand_over() sees to.
+ */
+static void become(void)
+{
+	int saved = errno;
+
+	if (!sr_shim_unused())
+		sr_streams_plain(sr_process_ours(), SR_REASON_EXEC);
+	errno = saved;
+}
+
 int sr_execve(const char *path, char *const argv[], char *const envp[])
 {
-	hand_over();
+	become();
 	return sr_real.execve(path, argv, envp);
 }
 
 int sr_execv(const char *path, char *const argv[])
 {
-	hand_over();
+	become();
 	return sr_real.execv(path, argv);
 }
 
 int sr_execvp(const char *file, char *const argv[])
 {
-	hand_over();
+	become();
 	return sr_real.execvp(file, argv);
 }
 
 int sr_execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	hand_over();
+	become();
 	return sr_real.execvpe(file, argv, envp);
 }
 
 int sr_fexecve(int fd, char *const argv[], char *const envp[])
 {
-	hand_over();
+	become();
 	return sr_real.fexecve(fd, argv, envp);
 }
 
 int sr_execveat(int dir, const char *path, char *const argv[],
 		char *const envp[], int flags)
 {
-	hand_over();
+	become();
 	return sr_real.execveat(dir, path, argv, envp, flags);
 }
 
@@ -112,7 +124,7 @@ int sr_daemon(int keep_dir, int keep_files)
 static void say_goodbye(void)
 {
 	if (!sr_shim_unused() && sr_process_ours())
-		sr_streams_plain(true, SR_REASON_NONE);
+		sr_streams_exit();
 }
 
 void sr__exit(int status)

@@ -19,6 +19,7 @@
 #include "stream/impl.h"
 
 #define BACK_NS 3000000000ull
+#define END_NS 250000000ull	/* for the peer to read on, at exit */
 
 static bool is_plain(struct sr_stream *st)
 {
@@ -109,20 +110,6 @@ static void one(struct sr_stream *st, void *arg)
 		go_back(st);
 }
 
-/* At exit, as tcp(7) does at close: unread bytes make it a reset. */
-static void unread_at_exit(struct sr_stream *st, void *arg)
-{
-	struct linger now = { 1, 0 };
-
-	(void)arg;
-	pthread_mutex_lock(&st->rx_lock);
-	if (st->rx_link && st->anchor >= 0 &&
-	    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)))
-		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &now,
-				   sizeof(now));
-	pthread_mutex_unlock(&st->rx_lock);
-}
-
 static void surviving(struct sr_stream *st, int fd, struct all *a)
 {
 	int flags = sr_real.fcntl(fd, F_GETFD, NULL);
@@ -163,14 +150,72 @@ void sr_streams_plain(bool all, enum sr_reason reason)
 	struct all a = { .deadline = sr_now_ns() + BACK_NS, .reason = reason };
 	int err = errno;
 
-	if (all && reason == SR_REASON_NONE)
-		sr_streams_walk(unread_at_exit, NULL);
 	sweep(all, &a);
 	a.wait = true;
 	sweep(all, &a);
-	if (all && reason == SR_REASON_NONE)
-		sr_streams_report();
-	else
-		sr_streams_walk(release, NULL);
+	sr_streams_walk(release, NULL);
+	errno = err;
+}
+
+/* ---- exit ---- */
+
+static void end_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN))
+		sr_close_at_exit(st);
+}
+
+static bool ending(struct sr_stream *st)
+{
+	bool yes;
+
+	pthread_mutex_lock(&st->tx_lock);
+	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
+	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
+	pthread_mutex_unlock(&st->tx_lock);
+	return yes;
+}
+
+static void wait_ended(struct sr_stream *st, void *arg)
+{
+	uint64_t *deadline = arg;
+	struct timespec step = { 0, 50000 };
+
+	while (ending(st) && sr_now_ns() < *deadline)
+		nanosleep(&step, NULL);
+}
+
+static void wait_reported(struct sr_stream *st, void *arg)
+{
+	uint64_t *deadline = arg;
+	struct timespec step = { 0, 50000 };
+
+	while ((sr_st_flags(st) & SR_ST_ENDED) &&
+	       !(sr_st_flags(st) & SR_ST_REPORTED) && sr_now_ns() < *deadline)
+		nanosleep(&step, NULL);
+}
+
+/*
+ * What the program has sent must outlive the process, and a queue pair or a
+ * mapping does not.  So every direction ends as at close; a moment for the
+ * peer's program to take the rest from the link, which is the usual case; then
+ * what is left goes to the kernel, which delivers after our death.
+ */
+void sr_streams_exit(void)
+{
+	struct all a = { .reason = SR_REASON_NONE };
+	uint64_t deadline = sr_now_ns() + END_NS;
+	int err = errno;
+
+	sr_streams_walk(end_one, NULL);
+	sr_streams_walk(wait_ended, &deadline);
+	a.deadline = sr_now_ns() + BACK_NS;
+	sweep(true, &a);
+	a.wait = true;
+	sweep(true, &a);
+	sr_streams_report();
+	deadline = sr_now_ns() + END_NS;
+	sr_streams_walk(wait_reported, &deadline);
 	errno = err;
 }

@@ -205,6 +205,23 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 	return 0;
 }
 
+/* The process ends with the stream open: as at close, but for the descriptor,
+ * which the kernel closes a moment later. */
+void sr_close_at_exit(struct sr_stream *st)
+{
+	lock(st);
+	sr_rx_progress(st);
+	sr_tx_progress(st);
+	if (st->anchor >= 0 && !(sr_st_flags(st) & SR_ST_CLOSING)) {
+		if (unread(st))
+			reset_on_close(st->anchor);
+		else if (sr_gate_shut(&st->tx_gate))
+			end_tx(st);
+	}
+	unlock(st);
+	sr_stream_kick(st);
+}
+
 /* ---- the rest of a closed stream's life: loop ---- */
 
 static void finish(struct sr_stream *st, bool reset)

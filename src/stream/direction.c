@@ -19,6 +19,15 @@ static enum sr_way way_of(struct sr_link *link)
 	return link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS;
 }
 
+/* For the report. */
+static void had(struct sr_stream *st, struct sr_link *link)
+{
+	const char *device = link->device ? link->device : "";
+
+	sr_format(st->best, sizeof(st->best), "%s%s%s", link->ops->name,
+		  *device ? ":" : "", device);
+}
+
 /* ---- sender ---- */
 
 static void fin(struct sr_stream *st)
@@ -138,13 +147,7 @@ static bool progress_wait(struct sr_stream *st)
 		end.end = st->tx.w;
 		st->tx_link->ops->ctl(st->tx_link, &end);
 	}
-	st->best_way = way_of(st->tx_link);
-	if (st->tx_link->device && *st->tx_link->device)
-		sr_format(st->best, sizeof(st->best), "%s:%s",
-			  st->tx_link->ops->name, st->tx_link->device);
-	else
-		sr_format(st->best, sizeof(st->best), "%s",
-			  st->tx_link->ops->name);
+	had(st, st->tx_link);
 	sr_stream_notify(st, SR_NOTIFY_TX);
 	return true;
 }
@@ -370,6 +373,18 @@ static void tcp_end(struct sr_stream *st, bool reset)
 	sr_stream_kick(st);
 }
 
+/* Counts what the report calls switches. */
+static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
+{
+	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
+		st->rx_switches++;
+		if (st->rx_link)
+			had(st, st->rx_link);
+	}
+	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
+		st->rx_switches++;
+}
+
 /* Bytes from the kernel, in place: what is the program's moves to the front.
  * The writing cursor never overtakes the reading one, as nothing was held when
  * the call came back (nobody else reads the anchor meanwhile). */
@@ -378,6 +393,7 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 {
 	uint8_t in[1024], out[sizeof(in) + SR_RECORD_LEN];
 	struct sr_iov from = sr_iov_make(iov, iovlen), to = from;
+	enum sr_rx_state before = rx->state;
 	size_t total = from.left;
 	unsigned todo = 0;
 
@@ -395,8 +411,10 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		}
 		sr_iov_fill(&to, out, (size_t)kept);
 	}
-	if (rx == &st->rx)
+	if (rx == &st->rx) {
 		do_rx(st, todo);
+		rx_moved(st, before);
+	}
 	return total - to.left;
 }
 
@@ -406,6 +424,7 @@ static void read_record(struct sr_stream *st)
 	while (sr_rx_at_mark(&st->rx) && !st->rx_fin_seen) {
 		uint8_t in[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
 		size_t want = sr_rx_limit(&st->rx);
+		enum sr_rx_state before = st->rx.state;
 		unsigned todo = 0;
 		ssize_t r, n;
 
@@ -420,6 +439,7 @@ static void read_record(struct sr_stream *st)
 		}
 		n = sr_rx_tcp(&st->rx, in, (size_t)r, out, &todo);
 		do_rx(st, todo);
+		rx_moved(st, before);
 		if (n < 0) {
 			sr_warn("%s: bad record from the peer",
 				sr_stream_label(st, (char[128]){ 0 }));

@@ -66,6 +66,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
 	SR_ST_FRESH = 1 << 13,	/* connect() not yet known to be through */
 	SR_ST_LOWAT = 1 << 14,	/* SO_RCVLOWAT above 1 */
+	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 };
 
@@ -93,6 +94,7 @@ struct sr_stream {
 	uint8_t spill[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
 	unsigned spill_at, spill_len;
 	uint64_t rx_way[SR_WAYS];
+	unsigned rx_switches;
 	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
 	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
 
@@ -110,13 +112,12 @@ struct sr_stream {
 	int anchor;		/* descriptor number, -1 when gone */
 	bool anchor_private;
 	int family;
-	unsigned switches;
+	unsigned switches;	/* of tx; tx_lock */
 	uint32_t link_no;	/* the last link's number */
 	struct sockaddr_storage local, peer;
 	struct sr_name name;
 	int rcvlowat;
 	char best[80];		/* the best link it had, for the report */
-	enum sr_way best_way;
 
 	atomic_flag history_busy;
 	struct sr_history tx_history, rx_history;
@@ -241,6 +242,7 @@ void sr_service_task(struct sr_stream *st);	/* readies st->task */
 
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* loop */
+void sr_close_at_exit(struct sr_stream *st);	/* any thread */
 
 /* ---- attach.c: the handshake on a new link, loop only ---- */
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link);

@@ -273,6 +273,19 @@ static int slot(struct set *s, int fd)
 	return (int)s->kn++;
 }
 
+/* What arrived before it was armed is found by the poll; what comes after
+ * wakes. */
+static int arm_link(struct sr_link *link, unsigned want)
+{
+	int fd;
+
+	if (!link)
+		return -1;
+	fd = link->ops->arm(link, want);
+	link->ops->poll(link);
+	return fd;
+}
+
 static void arm(struct set *s)
 {
 	size_t i;
@@ -286,16 +299,11 @@ static void arm(struct set *s)
 		e->node.want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
 			       (e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
 		sr_wait_attach(e->st, &e->node);
-		e->rx_fd = e->tx_fd = -1;
 		e->rx_armed = e->rx_link;
 		e->tx_armed = e->tx_link;
 		e->rx_link = e->tx_link = NULL;
-		if (e->rx_armed)
-			e->rx_fd = e->rx_armed->ops->arm(e->rx_armed,
-							 SR_NOTIFY_RX);
-		if (e->tx_armed)
-			e->tx_fd = e->tx_armed->ops->arm(e->tx_armed,
-							 SR_NOTIFY_TX);
+		e->rx_fd = arm_link(e->rx_armed, SR_NOTIFY_RX);
+		e->tx_fd = arm_link(e->tx_armed, SR_NOTIFY_TX);
 	}
 }
 

@@ -271,7 +271,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	}
 	r->tx[SR_WAY_PLAIN] = tx;
 	r->rx[SR_WAY_PLAIN] = rx;
-	r->switches = st->switches;
+	r->switches = st->switches + st->rx_switches;
 	strcpy(r->link, st->best[0] ? st->best : "plain");
 	r->error = atomic_load(&st->so_error);
 	r->reason = st->best[0] ? (enum sr_reason)atomic_load(&st->reason) :
@@ -330,11 +330,12 @@ void sr_stream_end_report(struct sr_stream *st)
 	    (sr_st_flags(st) & SR_ST_FRESH) ||
 	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))
 		return;
-	if (!sr_conf.report[0])
-		return;
-	sr_stream_name(st);
-	sr_stream_totals(st, &r);
-	sr_report_write(&r);
+	if (sr_conf.report[0]) {
+		sr_stream_name(st);
+		sr_stream_totals(st, &r);
+		sr_report_write(&r);
+	}
+	sr_st_set(st, SR_ST_REPORTED);
 }
 
 static void report_one(struct sr_stream *st, void *arg)

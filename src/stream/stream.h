@@ -75,8 +75,11 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason);
 
 /* All streams (of the table) whose descriptors survive exec go plain; with
- * all = true every stream does (exit, fork). Bounded. */
+ * all = true every stream does (fork, exec of this very process). Bounded. */
 void sr_streams_plain(bool all, enum sr_reason reason);
+
+/* The process is about to end: what was sent still arrives.  Bounded. */
+void sr_streams_exit(void);
 
 /*
  * poll(2) for sets that hold streams.  May be called with any set; without a

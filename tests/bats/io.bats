@@ -48,5 +48,5 @@ teardown() { stop_all; }
 }
 
 @test "splice from and to a pipe" {
-	compare io splice
+	compare io splice -r option
 }

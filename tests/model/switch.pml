@@ -279,8 +279,13 @@ inline take_switch(d, e)
 #ifndef M_OLDLINK
 		rgone[L(d, 0)] = rgone[L(d, 0)] || e > 0;	/* older links are over */
 #endif
-		cur[d] = e; rN[d] = x; h[d] = x; lfin[d] = false; rst[d] = R_EXP0;
-		SEND_B(d, e, ACKSW, 0)
+		if
+		/* the byte held was sent after x: S gave this link up, too */
+		:: x < rx[d] -> rgone[L(d, e)] = true; dead[e] = true
+		:: else ->
+			cur[d] = e; rN[d] = x; h[d] = x; lfin[d] = false; rst[d] = R_EXP0;
+			SEND_B(d, e, ACKSW, 0)
+		fi
 	fi
 }
 

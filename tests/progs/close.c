@@ -326,8 +326,16 @@ static void *sleeping_read(void *arg)
 	char c = 0;
 	ssize_t n = recv(fd, &c, 1, 0);
 
-	say_result("sleeper", n);
-	return NULL;
+	return (void *)(intptr_t)(n < 0 ? -errno : n);
+}
+
+static void say_sleeper(pthread_t t)
+{
+	void *n;
+
+	pthread_join(t, &n);
+	errno = -(int)(intptr_t)n;
+	say_result("sleeper", (intptr_t)n < 0 ? -1 : (intptr_t)n);
 }
 
 static void under_server(int lfd)
@@ -354,7 +362,7 @@ static void close_under_client(void)
 	t = start(sleeping_read, &fd);
 	nap(50);
 	say_result("close", close(fd));
-	pthread_join(t, NULL);
+	say_sleeper(t);
 }
 
 static void shutdown_under_client(void)
@@ -366,7 +374,7 @@ static void shutdown_under_client(void)
 	t = start(sleeping_read, &fd);
 	nap(50);
 	say_result("shutdown", shutdown(fd, SHUT_RD));
-	pthread_join(t, NULL);
+	say_sleeper(t);
 	send_go(fd);
 	shutdown(fd, SHUT_WR);
 	nap(250);

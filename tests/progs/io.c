@@ -108,7 +108,8 @@ static void dontwait_server(int lfd)
 	warm_up(fd, false);
 	say_result("empty", recv(fd, buf, 10, MSG_DONTWAIT));
 	say_result("empty", read(fd, buf, 0));
-	await_go(fd);
+	send_go(fd);
+	nap(300); /* the client fills up */
 	take_rest(fd, &d);
 	put(fd, &d.bytes, sizeof(d.bytes));
 	put(fd, &d.crc, sizeof(d.crc));
@@ -125,7 +126,7 @@ static void dontwait_client(void)
 
 	warm_up(fd, true);
 	data_fill(&d, buf, sizeof(buf));
-	send_go(fd);
+	await_go(fd);
 	while (full < 3) {
 		n = send(fd, buf, 300000, MSG_DONTWAIT);
 		if (n > 0) {

@@ -5,296 +5,12 @@
  * one.  A wait that takes 20 s is a lost wake-up.
  * "link_shm bench" prints figures instead.
  */
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/conf.h"
-#include "base/loop.h"
-#include "base/report.h"
-#include "check.h"
-#include "link/shm.h"
-
-#define HANG_MS 20000
-
-static uint16_t port;		/* one's own, for tests that run at one time */
-struct end {
-	struct sr_link *_Atomic link;
-	const char *reason;	/* why there is none */
-	atomic_bool answered;
-	atomic_uint notified;
-	bool asker;
-	unsigned spin;		/* looks before sleeping */
-	struct sr_ask ask;
-	void *listener;
-};
-
-static struct end asker = { .asker = true }, answerer;
-static const char *refuse_with;
-
-/* ThreadSanitizer wants no thread in the child of a fork; we do. */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-	return "die_after_fork=0:atexit_sleep_ms=0";
-}
-
-/* ---- the stream floor's part ---- */
-
-static void notified(struct sr_link *link, unsigned what)
-{
-	struct end *e = link->owner;
-
-	atomic_fetch_or(&e->notified, what);
-}
-
-static void requested(struct sr_request *req)
-{
-	CHECK(req->name.dport == port && req->name.family == AF_INET);
-	if (refuse_with)
-		sr_link_shm.refuse(req, refuse_with);
-	else
-		atomic_store(&answerer.link,
-			     sr_link_shm.accept(req, &answerer, notified));
-}
-
-static void gone(struct sr_request *req)
-{
-	(void)req;
-}
-
-static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
-{
-	struct end *e = ask->owner;
-
-	CHECK(!link == !!reason);
-	e->reason = reason;
-	atomic_store(&e->link, link);
-	atomic_store(&e->answered, true);
-}
-
-static void address(struct sockaddr_storage *ss, uint16_t number)
-{
-	struct sockaddr_in *in = (struct sockaddr_in *)ss;
-
-	memset(ss, 0, sizeof(*ss));
-	in->sin_family = AF_INET;
-	in->sin_port = htons(number);
-	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-}
-
-static void listen_in_loop(void *any)
-{
-	struct sockaddr_storage ss;
-
-	address(&ss, port);
-	if (any)
-		((struct sockaddr_in *)&ss)->sin_addr.s_addr = 0;
-	sr_link_request = requested;
-	sr_link_gone = gone;
-	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, &answerer.listener));
-}
-
-static void unlisten_in_loop(void *arg)
-{
-	(void)arg;
-	sr_link_shm.unlisten(answerer.listener);
-}
-
-static void ask_in_loop(void *arg)
-{
-	struct end *e = arg;
-
-	e->ask = (struct sr_ask){ .ops = &sr_link_shm,
-				  .owner = e,
-				  .notify = notified,
-				  .done = asked };
-	address(&e->ask.src, 9);
-	address(&e->ask.dst, port);
-	CHECK(!sr_name_make(&e->ask.name, (struct sockaddr *)&e->ask.src,
-			    (struct sockaddr *)&e->ask.dst, 1));
-	CHECK(!sr_link_shm.ask(&e->ask));
-}
-
-static void await(struct end *e, unsigned bits)
-{
-	uint64_t end = sr_now_ns() + HANG_MS * UINT64_C(1000000);
-	struct sr_link *l;
-
-	for (;;) {
-		l = atomic_load(&e->link);
-		if (l && (sr_link_events(l) & bits) == bits)
-			return;
-		CHECK(sr_now_ns() < end);
-		usleep(200); /* the loop has to see it, not we */
-	}
-}
-
-static void say(struct end *e, enum sr_msg_type type, uint64_t n)
-{
-	struct sr_msg msg = { .type = type };
-
-	if (type == SR_MSG_HELLO) {
-		msg.hello.version = SR_WIRE_VERSION;
-		msg.hello.role = (uint8_t)e->link->role;
-		msg.hello.link_no = e->link->link_no;
-		e->link->ops->hello(e->link, &msg.hello);
-	} else if (type == SR_MSG_SWITCH) {
-		msg.sw = (struct sr_switch){ .n = n, .link_no = 1 };
-	} else if (type == SR_MSG_END) {
-		msg.end = n;
-	}
-	CHECK(!e->link->ops->ctl(e->link, &msg));
-}
-
-/* Both directions on the link from an odd offset on. */
-static void attach(struct end *e)
-{
-	uint64_t n = e->asker ? 12345 : 777;
-
-	if (e->asker) {
-		int tries = 0;
-
-		do { /* the other process may not listen yet */
-			atomic_store(&e->answered, false);
-			CHECK(!sr_loop_call(ask_in_loop, e));
-			while (!atomic_load(&e->answered))
-				usleep(1000);
-			CHECK(tries++ < 10000);
-		} while (!e->link && !strcmp(e->reason, "no-listener"));
-		CHECK(e->link);
-	}
-	await(e, SR_LINK_UP);
-	say(e, SR_MSG_HELLO, 0);
-	await(e, SR_LINK_HELLO);
-	if (e->asker)
-		say(e, SR_MSG_PROOF, 0);
-	else
-		await(e, SR_LINK_PROOF);
-	say(e, SR_MSG_SWITCH, n);
-	await(e, SR_LINK_SWITCH);
-	CHECK(e->link->peer_switch.n == (e->asker ? 777 : 12345));
-	say(e, SR_MSG_ACKSW, 0);
-	await(e, SR_LINK_ACKSW);
-}
-
-static void detach(struct end *e)
-{
-	sr_link_put(e->link);
-	atomic_store(&e->link, NULL);
-}
-
-/* ---- bytes ---- */
-
-static bool dead(struct end *e)
-{
-	return sr_link_events(e->link) & SR_LINK_DEAD;
-}
-
-/* Nothing more will come.  To be asked before looking at what has come. */
-static bool over(struct end *e, unsigned want)
-{
-	struct sr_link *l = e->link;
-
-	e->link->ops->poll(l);
-	return dead(e) ||
-	       (want == SR_NOTIFY_RX && (sr_link_events(l) & SR_LINK_END));
-}
-
-/* Until there is something; 0: dead, or the direction has ended. */
-static size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
-{
-	struct sr_link *l = e->link;
-	unsigned i;
-
-	for (i = 0;; i++) {
-		bool armed = i > e->spin, end;
-		int fd = armed ? l->ops->arm(l, want) : -1;
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
-		size_t n;
-		int got = 0;
-
-		end = over(e, want);
-		n = want == SR_NOTIFY_RX ? l->ops->rx_data(l, v)
-					 : l->ops->tx_room(l, v);
-		if (!n && armed && !end) {
-			got = poll(&pfd, 1, HANG_MS);
-			CHECK(got == 1);
-		}
-		if (armed)
-			l->ops->awake(l, want, got == 1);
-		if (n || end)
-			return n;
-	}
-}
-
-static uint8_t pattern(uint64_t k, bool from_asker)
-{
-	return (uint8_t)((k * 2654435761u >> 11) ^ (from_asker ? 0x5a : 0));
-}
-
-static bool send_bytes(struct end *e, size_t n, size_t chunk)
-{
-	while (n) {
-		struct iovec v[2];
-		size_t room = wait_for(e, SR_NOTIFY_TX, v), put = 0;
-		uint64_t k = e->link->tx_w;
-		int i;
-
-		if (!room)
-			return false;
-		for (i = 0; i < 2; i++) {
-			size_t j;
-
-			for (j = 0; j < v[i].iov_len && put < n && put < chunk;
-			     j++, put++)
-				((uint8_t *)v[i].iov_base)[j] =
-					pattern(k + put, e->asker);
-		}
-		e->link->ops->tx_commit(e->link, put, false);
-		n -= put;
-	}
-	return true;
-}
-
-static bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
-{
-	while (n) {
-		struct iovec v[2];
-		size_t have = wait_for(e, SR_NOTIFY_RX, v), got = 0;
-		uint64_t k = e->link->rx_taken;
-		int i;
-
-		if (!have)
-			return false;
-		CHECK(have == v[0].iov_len + v[1].iov_len);
-		for (i = 0; i < 2; i++) {
-			size_t j;
-
-			for (j = 0; j < v[i].iov_len && got < n && got < chunk;
-			     j++, got++)
-				CHECK(((volatile uint8_t *)v[i].iov_base)[j] ==
-					      pattern(k + got, !e->asker) ||
-				      !verify);
-		}
-		e->link->ops->rx_free(e->link, got);
-		n -= got;
-	}
-	return true;
-}
+#include "link_pair.h"
 
 /* ---- the cases: what one end does ---- */
 
-static const size_t sizes[] = { 1,     2,	63,    4096,   16383,
-				16384, 16385,	65537, 1000000, 10000000 };
+static const size_t sizes[] = {1,     2,     63,    4096,    16383,
+			       16384, 16385, 65537, 1000000, 10000000};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static void *send_all_sizes(void *arg)
@@ -426,7 +142,7 @@ static void ending(struct end *e)
 static void dropping(struct end *e)
 {
 	struct iovec v[2];
-	struct sr_msg msg = { .type = SR_MSG_BACK };
+	struct sr_msg msg = {.type = SR_MSG_BACK};
 
 	if (e->asker) {
 		CHECK(send_bytes(e, 5000, 5000));
@@ -459,88 +175,6 @@ static void two_sleepers(struct end *e)
 	CHECK(!pthread_create(&t, NULL, take_half, e));
 	CHECK(send_bytes(e, 300000, e->asker ? 5000 : 1));
 	pthread_join(t, NULL);
-}
-
-/* ---- running a pair ---- */
-
-static void start(void)
-{
-	sr_conf.pid = getpid(); /* a fork is a process of its own here */
-	CHECK(!sr_loop_start());
-}
-
-struct run {
-	void (*fn)(struct end *e);
-	struct end *e;
-};
-
-static void *run_end(void *arg)
-{
-	struct run *r = arg;
-
-	attach(r->e);
-	r->fn(r->e);
-	return NULL;
-}
-
-static void as_threads(void (*fn)(struct end *e))
-{
-	struct run a = { fn, &asker }, b = { fn, &answerer };
-	pthread_t t[2];
-
-	start();
-	CHECK(!sr_loop_call(listen_in_loop, NULL));
-	CHECK(!pthread_create(&t[0], NULL, run_end, &a));
-	CHECK(!pthread_create(&t[1], NULL, run_end, &b));
-	pthread_join(t[0], NULL);
-	pthread_join(t[1], NULL);
-	detach(&asker);
-	detach(&answerer);
-	CHECK(!sr_loop_call(unlisten_in_loop, NULL));
-	while (sr_memory_used())
-		usleep(100);
-}
-
-static void reap(pid_t pid, int want)
-{
-	int status;
-
-	CHECK(waitpid(pid, &status, 0) > 0);
-	CHECK(want ? WIFSIGNALED(status) && WTERMSIG(status) == want
-		   : status == 0);
-}
-
-static void answerer_process(void (*fn)(struct end *e))
-{
-	pid_t pid;
-	char c;
-
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid)
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	start();
-	CHECK(!sr_loop_call(listen_in_loop, &c));
-	attach(&answerer);
-	if (!fn) {
-		CHECK(send_bytes(&answerer, 50000, 1000));
-		raise(SIGKILL);
-	}
-	fn(&answerer);
-	detach(&answerer);
-	while (sr_memory_used())
-		usleep(100);
-	_exit(0);
-}
-
-static void as_processes(void (*fn)(struct end *e))
-{
-	answerer_process(fn);
-	start();
-	attach(&asker);
-	fn(&asker);
-	reap(-1, 0);
 }
 
 /* ---- peers that misbehave ---- */
@@ -605,18 +239,20 @@ static void *suffer(void *arg)
 
 	while (sr_now_ns() < stop) {
 		int fd = l->ops->arm(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
 		l->ops->awake(l, SR_NOTIFY_RX | SR_NOTIFY_TX,
 			      poll(&pfd, 1, 1) == 1);
 		n = l->ops->rx_data(l, v);
-		CHECK(n == v[0].iov_len + v[1].iov_len && n <= sr_conf.ring_max * 2);
+		CHECK(n == v[0].iov_len + v[1].iov_len &&
+		      n <= sr_conf.ring_max * 2);
 		for (i = 0; i < 2; i++)
 			for (j = 0; j < v[i].iov_len; j++)
 				sink = ((volatile uint8_t *)v[i].iov_base)[j];
 		l->ops->rx_free(l, n);
 		n = l->ops->tx_room(l, v);
-		CHECK(n == v[0].iov_len + v[1].iov_len && n <= sr_conf.ring_max);
+		CHECK(n == v[0].iov_len + v[1].iov_len &&
+		      n <= sr_conf.ring_max);
 		for (i = 0; i < 2; i++)
 			if (v[i].iov_len)
 				memset(v[i].iov_base, 1, v[i].iov_len);
@@ -733,7 +369,7 @@ static double seconds_since(uint64_t ns)
 
 static void bench_ping_pong(struct end *e)
 {
-	static const unsigned spins[] = { 1000000000, 0 };
+	static const unsigned spins[] = {1000000000, 0};
 	unsigned i, n;
 
 	for (i = 0; i < 2; i++) {
@@ -751,7 +387,7 @@ static void bench_ping_pong(struct end *e)
 
 static void bench_bulk(struct end *e)
 {
-	static const size_t chunks[] = { 1024, 16384, 65536 };
+	static const size_t chunks[] = {1024, 16384, 65536};
 	static uint8_t buf[65536];
 	unsigned i;
 
@@ -762,8 +398,8 @@ static void bench_bulk(struct end *e)
 		e->spin = 2000;
 		while (left) {
 			struct iovec v[2];
-			size_t room = wait_for(e, e->asker ? SR_NOTIFY_TX
-							   : SR_NOTIFY_RX, v);
+			size_t room = wait_for(
+				e, e->asker ? SR_NOTIFY_TX : SR_NOTIFY_RX, v);
 			size_t first = v[0].iov_len, want = chunks[i];
 
 			if (room > want)
@@ -786,8 +422,9 @@ static void bench_bulk(struct end *e)
 		}
 		if (e->asker)
 			printf("bulk, %zu-byte chunks: %.1f Gb/s, %zu calls\n",
-			       chunks[i], (double)(32ull << 30) / 1e9 /
-						  seconds_since(t), n);
+			       chunks[i],
+			       (double)(32ull << 30) / 1e9 / seconds_since(t),
+			       n);
 	}
 }
 
@@ -812,25 +449,25 @@ static const struct {
 	const char *name;
 	void (*fn)(struct end *e);
 } pairs[] = {
-	{ "bytes", bytes },
-	{ "ping_pong", ping_pong },
-	{ "slow_consumer", slow_consumer },
-	{ "retained", retained },
-	{ "idle", idle },
-	{ "ending", ending },
-	{ "dropping", dropping },
-	{ "two_sleepers", two_sleepers },
+	{"bytes", bytes},
+	{"ping_pong", ping_pong},
+	{"slow_consumer", slow_consumer},
+	{"retained", retained},
+	{"idle", idle},
+	{"ending", ending},
+	{"dropping", dropping},
+	{"two_sleepers", two_sleepers},
 };
 
 static const struct {
 	const char *name;
 	void (*fn)(void);
 } singles[] = {
-	{ "killed", killed },
-	{ "scribbled", scribbled },
-	{ "refused", refused },
-	{ "second_process", second_process },
-	{ "bad_memory_limit", bad_memory_limit },
+	{"killed", killed},
+	{"scribbled", scribbled},
+	{"refused", refused},
+	{"second_process", second_process},
+	{"bad_memory_limit", bad_memory_limit},
 };
 
 static void timed(const char *name, const char *how, void (*fn)(uint64_t),
