@@ -440,6 +440,4 @@ void sr_shm_ring_forget(void)
 	}
 	links = NULL;
 	sweep_timer.at_ns = 0;
-	sweep_timer.prev = sweep_timer.next = NULL;
-	atomic_store(&sweep_task.queued, false);
 }

@@ -158,6 +158,7 @@ extern struct sr_vdev *sr_vdevs;	/* loop */
 /* The device of a resolved id, made at its first use.  NULL: *reason says why.
  * loop. */
 struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
+void sr_vdev_forget(void);
 void sr_vdev_unref(struct sr_vdev *dev);	/* the memory */
 /* Everything that uses it must go, now. */
 void sr_vdev_remove(struct ibv_context *ctx);

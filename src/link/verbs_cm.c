@@ -781,7 +781,7 @@ void sr_verbs_forget(void)
 	asks = NULL;
 	requests = NULL;
 	listeners = NULL;
-	sr_vdevs = NULL;
+	sr_vdev_forget();
 	sr_vscan_forget();
 	sr_verbs_unload();
 }

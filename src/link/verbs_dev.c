@@ -12,6 +12,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
@@ -78,6 +80,59 @@ static void on_async(struct sr_watch *w, uint32_t events)
 	sr_inside--;
 	if (fatal)
 		sr_vdev_remove(dev->ctx);
+}
+
+/* ---- device nodes ---- */
+
+/*
+ * The CM tells of a removal, but not always before the kernel waits for us to
+ * close the device: that depends on which module was loaded first.  The node in
+ * /dev goes away before in any case.
+ */
+#define NODES "/dev/infiniband"
+
+static struct sr_watch nodes = { .fd = -1 };
+
+static bool node_gone(const struct sr_vdev *dev)
+{
+	char path[sizeof(dev->ctx->device->dev_name) + 40];
+
+	sr_format(path, sizeof(path), "/sys/class/infiniband_verbs/%s",
+		  dev->ctx->device->dev_name);
+	return access(path, F_OK) && errno == ENOENT;
+}
+
+static void on_nodes(struct sr_watch *w, uint32_t events)
+{
+	char buf[1024] __attribute__((aligned(8)));
+	struct sr_vdev *dev, *next;
+
+	(void)events;
+	while (sr_real.read(w->fd, buf, sizeof(buf)) > 0)
+		;
+	for (dev = sr_vdevs; dev; dev = next) {
+		next = dev->next;
+		if (node_gone(dev))
+			sr_vdev_remove(dev->ctx);
+	}
+}
+
+static void watch_nodes(void)
+{
+	if (nodes.fd >= 0)
+		return;
+	nodes.fd = sr_fd_own(sr_real.inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+	if (nodes.fd < 0)
+		return;
+	nodes.fn = on_nodes;
+	inotify_add_watch(nodes.fd, NODES, IN_DELETE);
+	sr_loop_watch(&nodes, EPOLLIN);
+}
+
+void sr_vdev_forget(void)
+{
+	sr_vdevs = NULL;
+	nodes.fd = -1;
 }
 
 /* ---- making and ending ---- */
@@ -186,6 +241,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->async_watch.fn = on_async;
 	sr_loop_watch(&dev->async_watch, EPOLLIN);
 	sr_vlead_init(dev);
+	watch_nodes();
 	dev->sentinel = sr_vcm_sentinel(id);
 	dev->next = sr_vdevs;
 	sr_vdevs = dev;

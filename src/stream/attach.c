@@ -55,7 +55,39 @@ static void give_up(struct sr_stream *st, enum sr_reason reason)
 	sr_stream_reason(st, reason);
 }
 
-/* What this end can show of a history: all it holds. */
+/*
+ * The history of what came, and what lies unread besides: a server that has not
+ * read yet could show nothing.  Peeking is exact only while nobody reads, so the
+ * gate is shut for a moment; with a call in flight the program's part must do.
+ */
+static uint64_t look_ahead(struct sr_stream *st)
+{
+	uint8_t buf[SR_HISTORY_RAW];
+	ssize_t n = 0;
+
+	pthread_mutex_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate))
+		goto out;
+	if (!sr_rx_gate_shut(st))
+		goto out;
+	while (atomic_flag_test_and_set(&st->history_busy))
+		;
+	st->rx_shown = st->rx_history;
+	atomic_flag_clear(&st->history_busy);
+	if (!(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
+	    !(sr_st_flags(st) & SR_ST_RX_HISTORY) &&
+	    st->rx_shown.n < sizeof(buf))
+		n = sr_anchor_read(st, buf, sizeof(buf) - st->rx_shown.n,
+				   MSG_PEEK);
+	sr_rx_gate_open(st);
+	if (n > 0)
+		sr_history_add(&st->rx_shown, buf, (size_t)n);
+out:
+	pthread_mutex_unlock(&st->rx_lock);
+	return st->rx_shown.n;
+}
+
+/* What this end can show of what it sent. */
 static uint64_t have(struct sr_stream *st, struct sr_history *h)
 {
 	uint64_t n;
@@ -90,9 +122,9 @@ static void digest(struct sr_stream *st, enum sr_role role,
 		;
 	if (l->role == SR_ROLE_ASKER)
 		sr_digest(out, role, st->token, peer->token, &st->tx_history,
-			  tx_n, &st->rx_history, rx_n, id, id_len);
+			  tx_n, &st->rx_shown, rx_n, id, id_len);
 	else
-		sr_digest(out, role, peer->token, st->token, &st->rx_history,
+		sr_digest(out, role, peer->token, st->token, &st->rx_shown,
 			  rx_n, &st->tx_history, tx_n, id, id_len);
 	atomic_flag_clear(&st->history_busy);
 }
@@ -104,7 +136,8 @@ static void send_hello(struct sr_stream *st)
 	uint64_t n;
 
 	st->hello_tx = have(st, &st->tx_history);
-	st->hello_rx = have(st, &st->rx_history);
+	memset(&st->rx_shown, 0, sizeof(st->rx_shown));
+	st->hello_rx = look_ahead(st);
 	msg.hello.version = SR_WIRE_VERSION;
 	msg.hello.role = (uint8_t)l->role;
 	msg.hello.link_no = l->link_no;

@@ -92,12 +92,13 @@ static void end_tx(struct sr_stream *st)
 		sr_real.shutdown(st->anchor, SHUT_WR);
 	if (todo & SR_DO_END) {
 		end.end = st->tx.w;
-		st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+		sr_tx_flush(st);
 		st->tx_link->ops->ctl(st->tx_link, &end);
 	}
 }
 
-/* Another of its descriptors becomes the one the library uses. */
+/* Another of its descriptors becomes the one the library uses.  fd < 0: one of
+ * them was closed around us, nobody knows which. */
 static void move_anchor(struct sr_stream *st, int fd)
 {
 	int i, max = sr_fdtab_max(), other = -1;
@@ -111,7 +112,7 @@ static void move_anchor(struct sr_stream *st, int fd)
 			sr_stream_put(s);
 	}
 	lock(st);
-	if (st->anchor == fd) {
+	if (st->anchor == fd || fd < 0) {
 		unwatch(st);
 		st->anchor = other;
 	}
@@ -181,7 +182,7 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 	unsigned f = sr_st_flags(st);
 
 	if (atomic_fetch_sub(&st->fds, 1) > 1) {
-		if (st->anchor == fd)
+		if (st->anchor == fd || fd < 0)
 			move_anchor(st, fd);
 	} else if (f & SR_ST_LISTEN) {
 		sr_st_set(st, SR_ST_CLOSING);

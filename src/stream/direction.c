@@ -76,6 +76,8 @@ static void leave(struct sr_stream *st)
 	unsigned todo;
 
 	sync_ack(st);
+	if (link)
+		sr_tx_flush(st);
 	todo = sr_tx_leave(&st->tx);
 	if (todo & SR_DO_DROP)
 		st->tx_link->ops->drop(st->tx_link, "peer-dropped");
@@ -227,6 +229,8 @@ void sr_tx_progress(struct sr_stream *st)
 
 	if (!sr_gate_shut(&st->tx_gate))
 		return;
+	if (st->tx_link)
+		st->tx_link->ops->poll(st->tx_link);
 	while (again) {
 		switch (st->tx.state) {
 		case SR_TX_WAIT:
@@ -365,6 +369,9 @@ static void tcp_end(struct sr_stream *st, bool reset)
 	uint8_t out[SR_RECORD_LEN];
 
 	st->rx_fin_seen = true;
+	/* What the peer had put on the link before. */
+	if (st->rx_link)
+		st->rx_link->ops->poll(st->rx_link);
 	spill(st, out, sr_rx_fin(&st->rx, reset, head(st), out));
 	if (st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, ECONNRESET);
@@ -473,6 +480,8 @@ void sr_rx_progress(struct sr_stream *st)
 
 	if (!sr_gate_shut(&st->rx_gate))
 		return;
+	if (st->rx_link)
+		st->rx_link->ops->poll(st->rx_link);
 	alone = !(atomic_load(&st->rx_gate) & SR_GATE_COUNT);
 	if (alone)
 		read_record(st);

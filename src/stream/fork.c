@@ -64,13 +64,15 @@ static void in_child(void)
 {
 	if (sr_conf.inert || sr_loop_here())
 		return;
-	sr_streams_forget();
-	sr_waiters_forget();
-	sr_answer_forget();
+	/* The links first: what a stream drops later must not reach the
+	 * parent's. */
 	sr_shm_forget();
 #ifdef HAVE_VERBS
 	sr_verbs_forget();
 #endif
+	sr_streams_forget();
+	sr_waiters_forget();
+	sr_answer_forget();
 	sr_loop_forget();
 	sr_fd_forget_all();
 }

@@ -104,6 +104,8 @@ struct sr_stream {
 	int64_t tx_delta;	/* gate open: tx.w = tx_tcp + tx_delta */
 	uint64_t tx_n;		/* N of the switch in use */
 	uint64_t tx_way[SR_WAYS];
+	size_t tx_held;		/* in the ring, not yet given to the link */
+	uint64_t tx_held_ns;	/* since when */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	struct sr_link *tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];
@@ -121,6 +123,7 @@ struct sr_stream {
 
 	atomic_flag history_busy;
 	struct sr_history tx_history, rx_history;
+	struct sr_history rx_shown;	/* rx_history and what lies unread */
 
 	pthread_mutex_t wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
@@ -227,6 +230,10 @@ void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
 /* SO_RCVTIMEO or SO_SNDTIMEO as a deadline in ns; 0: none. */
 uint64_t sr_stream_deadline(int fd, int option);
 bool sr_stream_nonblocking(int fd, int flags);
+
+/* ---- send.c ---- */
+#define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */
+void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 
 /* ---- wait.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);

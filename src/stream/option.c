@@ -112,7 +112,7 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			sr_st_clear(st, SR_ST_CORK);
 		pthread_mutex_lock(&st->tx_lock);
 		if (!v && st->tx_link && st->tx.state == SR_TX_LINK)
-			st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+			sr_tx_flush(st);
 		pthread_mutex_unlock(&st->tx_lock);
 	}
 	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
@@ -174,6 +174,8 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 {
 	int r;
 
+	if (req == FIOASYNC)
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
 	if (sr_gate_shut(&st->rx_gate) && req == SIOCINQ)
 		return bytes_in(st, fd, arg);
 	if (sr_gate_shut(&st->tx_gate) && req == SIOCOUTQ)

@@ -85,6 +85,8 @@ static void plan_rx(struct entry *e)
 			e->pass |= in;
 		break;
 	case SR_RX_LINK:
+		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END))
+			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
 		if (st->rx_link &&
 		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) >=
 			    (uint64_t)st->rcvlowat)
@@ -128,10 +130,13 @@ static void plan_tx(struct entry *e)
 	e->shut = true;
 	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		e->ours |= POLLOUT | POLLWRNORM;
-		if (st->rx.state == SR_RX_EOF)
+		if (e->ours & POLLRDHUP)
 			e->ours |= POLLHUP;
 	} else if (st->tx.state == SR_TX_LINK && out) {
-		if (st->tx_link->ops->tx_room(st->tx_link, v))
+		size_t room = st->tx_link->ops->tx_room(st->tx_link, v);
+
+		st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+		if (room > st->tx_held)
 			e->ours |= POLLOUT | POLLWRNORM;
 		else if (!e->tx_link)
 			e->tx_link = sr_link_get(st->tx_link);
@@ -365,6 +370,15 @@ static int sleep_armed(struct set *s)
 	return r;
 }
 
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /*
  * Adaptive spinning: as long as it pays.  spin_ns is how long the last waits
  * would have had to spin; a wait that outlasts the limit halves it, one that
@@ -396,7 +410,7 @@ static bool spin(struct set *s)
 
 		for (i = 0; i < 8; i++) {
 			l->ops->poll(l);
-			__builtin_ia32_pause();
+			relax();
 		}
 		now = sr_now_ns();
 		if (plan_all(s, &shut))

@@ -19,6 +19,7 @@
  * beside our copy in. */
 #define PIECE 65536
 #define SLICE (256 * 1024)
+#define HOLD 16384
 
 static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 {
@@ -72,7 +73,20 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	return r;
 }
 
-/* As much as the link has room for. tx_lock held. */
+/* Gives the link what was held back. tx_lock held. */
+void sr_tx_flush(struct sr_stream *st)
+{
+	if (!st->tx_held)
+		return;
+	st->tx_link->ops->tx_commit(st->tx_link, st->tx_held, false);
+	st->tx_held = 0;
+}
+
+/*
+ * As much as the link has room for. tx_lock held.  more (MSG_MORE, TCP_CORK): the
+ * tail of less than HOLD stays behind, in the ring but not given to the link,
+ * until there is more, HOLD_MS have passed (tcp(7): 200), or room gets short.
+ */
 static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 {
 	struct sr_link *link = st->tx_link;
@@ -80,22 +94,37 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 
 	while (from->left) {
 		struct iovec v[2];
-		size_t room = link->ops->tx_room(link, v), done = 0;
+		size_t room = link->ops->tx_room(link, v), skip = st->tx_held;
+		size_t done = 0;
 		int i;
 
-		if (!room)
+		if (room <= skip) {
+			sr_tx_flush(st);
 			break;
+		}
+		room -= skip;
 		if (room > PIECE)
 			room = PIECE;
 		for (i = 0; i < 2 && done < room && from->left; i++) {
-			size_t k = v[i].iov_len < room - done ? v[i].iov_len :
-								room - done;
+			size_t out = skip < v[i].iov_len ? skip : v[i].iov_len;
+			size_t k = v[i].iov_len - out;
 
-			done += sr_iov_drain(from, v[i].iov_base, k);
+			skip -= out;
+			k = k < room - done ? k : room - done;
+			done += sr_iov_drain(from, (char *)v[i].iov_base + out,
+					     k);
 		}
 		sr_tx_took(&st->tx, done);
-		link->ops->tx_commit(link, done, more && !from->left);
+		st->tx_held += done;
+		if (!more || from->left || st->tx_held >= HOLD)
+			sr_tx_flush(st);
 		total += (ssize_t)done;
+	}
+	if (st->tx_held && !st->tx_held_ns) {
+		st->tx_held_ns = sr_now_ns();
+		sr_stream_kick(st);
+	} else if (!st->tx_held) {
+		st->tx_held_ns = 0;
 	}
 	return total;
 }
@@ -269,9 +298,11 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 {
 	struct sr_link *link = st->tx_link;
 	struct iovec v[2];
-	size_t room = link->ops->tx_room(link, v);
+	size_t room;
 	ssize_t r;
 
+	sr_tx_flush(st);
+	room = link->ops->tx_room(link, v);
 	if (!room)
 		return -EAGAIN;
 	if (room > count)

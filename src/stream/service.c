@@ -97,7 +97,8 @@ static bool in_transition(struct sr_stream *st)
 {
 	return sr_attach_busy(st) || st->tx.state == SR_TX_WAIT ||
 	       st->tx.state == SR_TX_RESEND || st->tx_next ||
-	       (sr_st_flags(st) & SR_ST_CLOSING) || atomic_load(&st->want_back);
+	       (sr_st_flags(st) & SR_ST_CLOSING) || st->tx_held ||
+	       atomic_load(&st->want_back);
 }
 
 static void on_timer(struct sr_timer *t)
@@ -146,6 +147,8 @@ static void work(struct sr_task *t)
 	pthread_mutex_unlock(&st->rx_lock);
 	pthread_mutex_lock(&st->tx_lock);
 	sr_tx_progress(st);
+	if (st->tx_held && sr_now_ns() - st->tx_held_ns >= SR_HOLD_NS)
+		sr_tx_flush(st);
 	pthread_mutex_unlock(&st->tx_lock);
 	sr_attach_progress(st);
 	if (atomic_load(&st->want_back) && st->att)

@@ -57,7 +57,7 @@ half() {
 
 # read_report: for awk; the flat objects of a report, key[] of one line
 read_report='
-function read_line(s,    k) {
+function read_line(s,    k, v) {
 	split("", key)
 	while (match(s, /"[a-z_]+": *("[^"]*"|null|[0-9]+)/)) {
 		k = substr(s, RSTART, RLENGTH)

@@ -31,6 +31,7 @@
 
 /* What the answerer does with a link: bits 8.. of its number. */
 enum { ECHO = 1, SINK, SOURCE, DEAF };
+#define FAST_ECHO (ECHO << 8 | 0xff)	/* spins, looks at nothing */
 
 static bool verbose;
 
@@ -161,6 +162,27 @@ static bool dead(struct end *e)
 	return sr_link_events(e->link) & SR_LINK_DEAD;
 }
 
+static int patience = 20000;	/* ms */
+
+static void dump(struct end *e, unsigned want)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+
+	fprintf(stderr,
+		"link %x role %d waits for %u: w %llu sent %llu done %llu "
+		"acked %llu; h %llu taken %llu said %llu; sq %u/%u/%u; "
+		"msgs %u back %u, received %u said %u; probe %d %d ack %d; "
+		"leader %p waiters %u watched %d asleep %d\n",
+		e->no, e->link->role, want, (long long)e->link->tx_w,
+		(long long)l->sent, (long long)l->done,
+		(long long)e->link->tx_acked, (long long)e->link->rx_h,
+		(long long)e->link->rx_taken, (long long)l->ack_said,
+		l->sq_posted, l->sq_signaled, l->sq_done, l->msgs_sent,
+		l->msgs_back, l->rx_msgs, l->slots_said, l->probe_due,
+		l->probe_out, l->ack_due, l->dev->leader, l->dev->waiters,
+		l->dev->watched, l->dev->asleep);
+}
+
 /* Waits until ready() or the link is dead: first spinning, then asleep. */
 static bool await(struct end *e, unsigned want, bool (*ready)(struct end *))
 {
@@ -185,7 +207,9 @@ static bool await(struct end *e, unsigned want, bool (*ready)(struct end *))
 		p[1] = (struct pollfd){ fd, POLLIN, 0 };
 		n = 0;
 		if (!ready(e) && !dead(e)) {
-			n = poll(p, 2, 20000);
+			n = poll(p, 2, patience);
+			if (!n)
+				dump(e, want);
 			check(n);	/* asleep too long: a lost wake-up */
 		}
 		ops->awake(e->link, want, n > 0 && p[1].revents);
@@ -288,17 +312,20 @@ static size_t take(struct end *e, size_t n, bool verify)
 /* Takes at most 256 kB and sends as much back, until END. */
 static void echo(struct end *e)
 {
+	bool fast = e->no == FAST_ECHO;
 	struct iovec v[2];
 	size_t n;
 
+	if (fast)
+		e->spin = -1;
 	for (;;) {
 		if (!await(e, SR_NOTIFY_RX, may_read))
 			return;
 		n = e->link->ops->rx_data(e->link, v);
 		if (!n)
 			return;
-		n = take(e, n, true);
-		put(e, n, true);
+		n = take(e, n, !fast);
+		put(e, n, !fast);
 	}
 }
 
@@ -406,10 +433,11 @@ static void answerer(int fd)
 
 static pid_t child;
 
-static void start_answerer(void)
+static void start_answerer(bool patient)
 {
 	int p[2], err;
 
+	patience = patient ? 60000 : 20000;
 	check(!pipe(p));
 	child = fork();
 	if (!child) {
@@ -857,7 +885,7 @@ static void test_speed(void)
 	printf(" 64 B writes: %.0f thousand/s\n", (8 << 20) / 64 * 1e6 / total);
 	close_end(e);
 
-	e = open_end(ECHO << 8 | 8);
+	e = open_end(FAST_ECHO);
 	e->spin = -1;
 	for (i = 0; i < 2 * rounds; i++) {
 		if (i == rounds)
@@ -916,7 +944,7 @@ int main(int argc, char **argv)
 			continue;
 		printf("%s ...", tests[i].name);
 		fflush(stdout);
-		start_answerer();
+		start_answerer(tests[i].asked);
 		tests[i].fn();
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);

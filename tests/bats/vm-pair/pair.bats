@@ -62,7 +62,7 @@ arrived() {
 	upload 40
 	arrived
 	[ "$(went tx_verbs "$t/client.report")" = 41943040 ]
-	[ "$(plain_bytes client)" = 0 ]
+	[ "$(plain_bytes)" = 0 ]
 }
 
 @test "iperf3 between two hosts, both directions" {
