@@ -259,7 +259,8 @@ struct sr_vlink {
 
 	/* Growth, verbs_grow.c. */
 	atomic_bool grow;		/* rx: the loop shall offer a ring */
-	atomic_bool retire;		/* rx: the old ring is empty */
+	_Atomic uint32_t retire;	/* rx: the ring before this is empty */
+	uint32_t retired;		/* loop: and freed */
 	bool offered;			/* rx: RING sent, no RING_USE yet */
 	uint64_t turn_at;		/* rx: next turn-over, and the last's */
 	uint64_t turn_ns;		/* time */

@@ -98,7 +98,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 	l->rx_from = offset;
 	atomic_store(&l->rx_gen, gen);
 	if (atomic_load(&l->link.rx_taken) >= offset) {
-		atomic_store(&l->retire, true);
+		atomic_store(&l->retire, gen);
 		*what |= SR_NOTIFY_WORK;
 	}
 	return 0;
@@ -196,6 +196,7 @@ static void follow(struct sr_vlink *l)
 static void free_old(struct sr_vlink *l)
 {
 	struct sr_vring r = { 0 };
+	uint32_t gen;
 
 	pthread_mutex_lock(&l->post);
 	if (l->tx_old.buf && l->done >= l->tx_old_until) {
@@ -204,8 +205,12 @@ static void free_old(struct sr_vlink *l)
 	}
 	pthread_mutex_unlock(&l->post);
 	sr_vring_free(&r);
-	if (atomic_exchange(&l->retire, false))
-		sr_vring_free(ring_other(l));
+	/* Both the reader and the dispatcher may have said so. */
+	gen = atomic_load(&l->retire);
+	if (gen == l->retired || gen != atomic_load(&l->rx_gen))
+		return;
+	l->retired = gen;
+	sr_vring_free(ring_other(l));
 }
 
 void sr_verbs_work(struct sr_link *link)

@@ -220,9 +220,8 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	atomic_store(&link->rx_taken, taken);
 	gen = atomic_load(&l->rx_gen);
 	size = l->rx[gen & 1].size;
-	if (gen && taken - n < l->rx_from && taken >= l->rx_from &&
-	    l->rx[(gen - 1) & 1].buf) {
-		atomic_store(&l->retire, true);
+	if (gen && taken - n < l->rx_from && taken >= l->rx_from) {
+		atomic_store(&l->retire, gen);
 		link->notify(link, SR_NOTIFY_WORK);
 	}
 	if (taken >= l->turn_at)

@@ -80,9 +80,12 @@ static void plan_rx(struct entry *e)
 		/* With a sleeper of plain days in flight the anchor is its. */
 		if (atomic_load(&st->rx_gate) & SR_GATE_COUNT)
 			break;
-		e->kernel |= POLLIN;
-		if (!sr_rx_at_mark(&st->rx))
+		if (sr_rx_at_mark(&st->rx)) {
+			e->kernel |= POLLIN;	/* for us, to move on */
+		} else {
+			e->kernel |= in;
 			e->pass |= in;
+		}
 		break;
 	case SR_RX_LINK:
 		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END))
