@@ -159,6 +159,12 @@ void sr_streams_plain(bool all, enum sr_reason reason)
 
 /* ---- exit ---- */
 
+static void disown_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_stream_disown(st);
+}
+
 static void end_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
@@ -208,6 +214,7 @@ void sr_streams_exit(void)
 	uint64_t deadline = sr_now_ns() + END_NS;
 	int err = errno;
 
+	sr_streams_walk(disown_one, NULL);
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_ended, &deadline);
 	a.deadline = sr_now_ns() + BACK_NS;

@@ -92,9 +92,12 @@ static void leave(struct sr_stream *st)
 	raw_again(st);
 }
 
-/* The stream's own death while we were writing to TCP. */
+/* The stream's own death while we were writing to TCP.  What had gone by the
+ * link and was not sent again is booked as gone that way. */
 static void tx_failed(struct sr_stream *st)
 {
+	if (st->tx.state == SR_TX_RESEND)
+		st->tx_way[way_of(st->tx_link)] += st->tx.w - st->tx.at;
 	st->broken = true;
 	st->tx.state = SR_TX_DONE;
 	if (st->tx_link)

@@ -187,6 +187,7 @@ bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
 void sr_stream_end_report(struct sr_stream *st);
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
+void sr_stream_disown(struct sr_stream *st);
 void sr_streams_report(void);	/* all that have not been, at exit */
 void sr_streams_forget(void);	/* child of fork */
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);

@@ -24,7 +24,7 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
-#define FEW 8			/* a set of so many needs no allocation */
+#define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */
 
 struct entry {
 	struct sr_stream *st;	/* NULL: not a stream */
@@ -39,13 +39,14 @@ struct entry {
 	struct sr_link *rx_armed, *tx_armed;
 	int rx_fd, tx_fd;
 	int rx_slot, tx_slot;	/* their places in the kernel's array, or -1 */
-	struct sr_wait_node node;
+	struct sr_wait_node *node;
 };
 
 struct set {
 	struct entry *e;
 	size_t n;
 	struct sr_waiter *waiter;
+	struct sr_wait_node *nodes;	/* more than FEW: n of them */
 	uint64_t deadline;	/* ns; UINT64_MAX none; 0 at once */
 	const sigset_t *sigmask;
 	struct pollfd *k;	/* n entries, then waiter, then links */
@@ -303,10 +304,11 @@ static void arm(struct set *s)
 
 		if (!e->st)
 			continue;
-		e->node.waiter = s->waiter;
-		e->node.want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
+		e->node = s->nodes ? &s->nodes[i] : &s->waiter->node[i];
+		e->node->waiter = s->waiter;
+		e->node->want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
 			       (e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
-		sr_wait_attach(e->st, &e->node);
+		sr_wait_attach(e->st, e->node);
 		e->rx_armed = e->rx_link;
 		e->tx_armed = e->tx_link;
 		e->rx_link = e->tx_link = NULL;
@@ -333,7 +335,7 @@ static void disarm(struct set *s)
 
 		if (!e->st)
 			continue;
-		sr_wait_detach(e->st, &e->node);
+		sr_wait_detach(e->st, e->node);
 		awake(s, &e->rx_armed, e->rx_slot, SR_NOTIFY_RX);
 		awake(s, &e->tx_armed, e->tx_slot, SR_NOTIFY_TX);
 		drop_links(e);
@@ -557,9 +559,10 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		sr_inside++;
 		s.e = calloc(n, sizeof(*s.e));
 		s.k = calloc(3 * n + 1, sizeof(*s.k));
+		s.nodes = calloc(n, sizeof(*s.nodes));
 		sr_inside--;
 	}
-	if (!s.e || !s.k) {
+	if (!s.e || !s.k || (n > FEW && !s.nodes)) {
 		r = -ENOMEM;
 		goto out;
 	}
@@ -601,6 +604,7 @@ out:
 		sr_inside++;
 		free(s.e);
 		free(s.k);
+		free(s.nodes);
 		sr_inside--;
 	}
 	errno = err;

@@ -35,6 +35,29 @@ static struct free_link *link_of(struct sr_stream *st)
 	return (struct free_link *)&st->peer;
 }
 
+/* Error checking, so that sr_stream_disown() can tell whose they are. */
+static void init_locks(struct sr_stream *st)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&st->rx_lock, &attr);
+	pthread_mutex_init(&st->tx_lock, &attr);
+	pthread_mutex_init(&st->wait_lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+/* A signal handler that longjmps, or calls exit(), may have left this thread
+ * with locks held for ever.  At exit they are let go; of other threads' locks
+ * this does nothing (EPERM). */
+void sr_stream_disown(struct sr_stream *st)
+{
+	pthread_mutex_unlock(&st->wait_lock);
+	pthread_mutex_unlock(&st->tx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
 static bool grow(void)
 {
 	unsigned i, n = atomic_load(&slab_count);
@@ -49,9 +72,7 @@ static bool grow(void)
 		return false;
 	memset(s, 0, SLAB * sizeof(*s));
 	for (i = 0; i < SLAB; i++) {
-		pthread_mutex_init(&s[i].rx_lock, NULL);
-		pthread_mutex_init(&s[i].tx_lock, NULL);
-		pthread_mutex_init(&s[i].wait_lock, NULL);
+		init_locks(&s[i]);
 		link_of(&s[i])->next = free_list;
 		free_list = &s[i];
 	}
@@ -355,9 +376,7 @@ void sr_streams_report(void)
 static void forget_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	pthread_mutex_init(&st->rx_lock, NULL);
-	pthread_mutex_init(&st->tx_lock, NULL);
-	pthread_mutex_init(&st->wait_lock, NULL);
+	init_locks(st);
 	atomic_store(&st->waiters, NULL);
 	atomic_store(&st->kicked, false);
 	atomic_store(&st->task.queued, false);

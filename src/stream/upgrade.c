@@ -100,7 +100,8 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict)
  * or refused. */
 void sr_upgrade_hold(struct sr_stream *st)
 {
-	struct sr_wait_node node = { .want = SR_NOTIFY_RX | SR_NOTIFY_TX };
+	struct sr_wait_node *node;
+	struct sr_waiter *w;
 	uint64_t end;
 	struct pollfd p;
 	int err = errno;
@@ -109,30 +110,33 @@ void sr_upgrade_hold(struct sr_stream *st)
 	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
 		    (SR_ST_CONNECT | SR_ST_ASKED))
 		return;
-	node.waiter = sr_waiter_get();
-	if (!node.waiter)
+	w = sr_waiter_get();
+	if (!w)
 		return;
+	node = &w->node[0];
+	node->waiter = w;
+	node->want = SR_NOTIFY_RX | SR_NOTIFY_TX;
 	end = sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull;
 	for (;;) {
 		uint64_t now = sr_now_ns();
 		struct timespec ts;
 
-		atomic_store(&node.waiter->state, 0);
-		sr_wait_attach(st, &node);
+		atomic_store(&w->state, 0);
+		sr_wait_attach(st, node);
 		if (atomic_load(&st->verdict) != VERDICT_PENDING ||
 		    now >= end) {
-			sr_wait_detach(st, &node);
+			sr_wait_detach(st, node);
 			break;
 		}
-		p = (struct pollfd){ node.waiter->efd, POLLIN, 0 };
+		p = (struct pollfd){ w->efd, POLLIN, 0 };
 		ts.tv_sec = (time_t)((end - now) / 1000000000u);
 		ts.tv_nsec = (long)((end - now) % 1000000000u);
-		if (sr_waiter_sleeping(node.waiter))
+		if (sr_waiter_sleeping(w))
 			sr_real.ppoll(&p, 1, &ts, NULL);
-		sr_waiter_awake(node.waiter, p.revents);
-		sr_wait_detach(st, &node);
+		sr_waiter_awake(w, p.revents);
+		sr_wait_detach(st, node);
 	}
-	sr_waiter_put(node.waiter);
+	sr_waiter_put(w);
 	sr_st_set(st, SR_ST_WAITED);
 	errno = err;
 }

@@ -12,16 +12,21 @@
 
 #include "stream/impl.h"
 
-struct sr_waiter {
-	int efd;
-	atomic_int state;	/* AWAKE, ASLEEP, CALLED */
-	struct sr_waiter *next;
-};
-
 struct sr_wait_node {
 	struct sr_waiter *waiter;
 	unsigned want;		/* SR_NOTIFY_RX, _TX */
 	struct sr_wait_node *next, **link;
+};
+
+/* Nodes are never on a thread's stack: a signal handler may longjmp out of a
+ * sleep, and a stream must not be left with a node in a dead frame. */
+#define SR_WAITER_NODES 8
+
+struct sr_waiter {
+	int efd;
+	atomic_int state;	/* AWAKE, ASLEEP, CALLED */
+	struct sr_waiter *next;
+	struct sr_wait_node node[SR_WAITER_NODES];
 };
 
 struct sr_waiter *sr_waiter_get(void);	/* NULL: no descriptor left */

@@ -163,6 +163,8 @@ static bool dead(struct end *e)
 }
 
 static int patience = 20000;	/* ms */
+static struct end *last_end;	/* the answerer's */
+static pid_t child;
 
 static void dump(struct end *e, unsigned want)
 {
@@ -181,6 +183,19 @@ static void dump(struct end *e, unsigned want)
 		l->msgs_back, l->rx_msgs, l->slots_said, l->probe_due,
 		l->probe_out, l->ack_due, l->dev->leader, l->dev->waiters,
 		l->dev->watched, l->dev->asleep);
+}
+
+/* SIGUSR1: the answerer tells its side. */
+static void tell(int sig)
+{
+	struct end *e = last_end;
+
+	(void)sig;
+	if (!e || !e->link)
+		return;
+	dump(e, 0);
+	fprintf(stderr, "left in the CQ: %d\n",
+		sr_vcq_poll(sr_vlink(e->link)->cq, false));
 }
 
 /* Waits until ready() or the link is dead: first spinning, then asleep. */
@@ -208,9 +223,13 @@ static bool await(struct end *e, unsigned want, bool (*ready)(struct end *))
 		n = 0;
 		if (!ready(e) && !dead(e)) {
 			n = poll(p, 2, patience);
-			if (!n)
+			if (!n) {
 				dump(e, want);
-			check(n);	/* asleep too long: a lost wake-up */
+				kill(child, SIGUSR1);
+				sleep(1);
+			}
+			if (child)
+				check(n);	/* asleep too long: a lost wake-up */
 		}
 		ops->awake(e->link, want, n > 0 && p[1].revents);
 		atomic_fetch_sub(&e->sleepers, 1);
@@ -386,7 +405,7 @@ static void request(struct sr_request *req)
 		req->ops->refuse(req, "no-match");
 		return;
 	}
-	e = new_end(req->name.link_no);
+	last_end = e = new_end(req->name.link_no);
 	e->link = req->ops->accept(req, e, notify);
 	if (!e->link)
 		say("accept failed\n");
@@ -423,6 +442,7 @@ static void answerer(int fd)
 {
 	int err = 0;
 
+	signal(SIGUSR1, tell);
 	check(!sr_loop_call(listen_call, &err));
 	if (err)
 		fprintf(stderr, "listen: %s\n", strerror(-err));
@@ -430,8 +450,6 @@ static void answerer(int fd)
 	for (;;)
 		pause();
 }
-
-static pid_t child;
 
 static void start_answerer(bool patient)
 {
