@@ -247,11 +247,12 @@ struct sr_vlink {
 		struct sr_msg msg;
 	} pend[SR_V_PEND];
 
-	/* Receiving.  rx[gen & 1] is in use; bytes below rx_from are in the
-	 * other one.  rx_from is written before rx_gen. */
+	/* Receiving.  rx[gen & 1] is in use; bytes below rx_from[gen & 1] are
+	 * in the other one.  That is written before rx_gen, and again not
+	 * before the reader has come past it. */
 	struct sr_vring rx[2];
 	_Atomic uint32_t rx_gen;
-	uint64_t rx_from;
+	uint64_t rx_from[2];
 	_Atomic uint32_t rx_msgs;	/* messages received; the CQ's lock */
 	unsigned repost_n;		/* the CQ's lock */
 	uint32_t repost[SR_V_RQ];

@@ -95,7 +95,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 	    offset != atomic_load(&l->link.rx_h))
 		return -EPROTO;
 	l->offered = false;
-	l->rx_from = offset;
+	l->rx_from[gen & 1] = offset;
 	atomic_store(&l->rx_gen, gen);
 	if (atomic_load(&l->link.rx_taken) >= offset) {
 		atomic_store(&l->retire, gen);

@@ -105,12 +105,15 @@ static void free_memory(struct sr_vlink *l)
 
 static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 {
+	/* siw completes a work request before its place in the queue is free
+	 * again: there has to be another place then. */
+	const unsigned spare = l->iwarp ? 2 : 1;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = l->cq->cq,
 		.recv_cq = l->cq->cq,
 		.cap = {
-			.max_send_wr = SR_V_SQ,
-			.max_recv_wr = SR_V_RQ,
+			.max_send_wr = SR_V_SQ * spare,
+			.max_recv_wr = SR_V_RQ * spare,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 			.max_inline_data = SR_V_INLINE,
@@ -371,7 +374,7 @@ static bool scan_link(struct sr_vlink *l)
 	uint64_t w = atomic_load(&l->link.tx_w);
 	uint64_t h = atomic_load(&l->link.rx_h);
 	unsigned have = sr_link_events(&l->link);
-	bool unsaid, unacked;
+	bool unsaid, unacked, unheard;
 
 	if (have & SR_LINK_DEAD)
 		return false;
@@ -380,6 +383,13 @@ static bool scan_link(struct sr_vlink *l)
 	 * data are rounded down. */
 	unsaid = (have & SR_LINK_SWITCH) && taken != l->ack_said;
 	if (unsaid && taken == l->scan_taken)
+		l->ack_due = true;
+
+	/* siw may leave an answerer's first message lying in its socket until
+	 * the next one comes (siw_accept() replies before it listens). */
+	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER &&
+		  !atomic_load(&l->rx_msgs);
+	if (unheard && l->msgs_sent)
 		l->ack_due = true;
 
 	unacked = (have & SR_LINK_ACKSW) && acked != w;
@@ -406,7 +416,7 @@ static bool scan_link(struct sr_vlink *l)
 	l->scan_h = h;
 	l->scan_w = w;
 	sr_vgrow_idle(l);
-	return unsaid || unacked || !l->idle_ticks ||
+	return unsaid || unacked || unheard || !l->idle_ticks ||
 	       sr_vgrow_may_shrink(l);
 }
 

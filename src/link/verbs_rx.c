@@ -64,8 +64,13 @@ static int data_came(struct sr_vlink *l, uint32_t len, unsigned *what)
 	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
 	    SR_LINK_SWITCH)
 		return -EPROTO;
-	if (!len || h + len - taken > size)
+	if (!len || h + len - taken > size) {
+		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu, gen %u",
+			 l->link.link_no, len, (unsigned long long)h,
+			 (unsigned long long)taken, size,
+			 atomic_load(&l->rx_gen));
 		return -EPROTO;
+	}
 	atomic_store_explicit(&l->link.rx_h, h + len, memory_order_release);
 	*what |= SR_NOTIFY_RX;
 	return 0;
@@ -167,6 +172,8 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 	if (err) {
 		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
 			 l->link.link_no, (int)wc->opcode, wc->byte_len);
+		uint8_t *q = receive_buffer(l, wc->wr_id & (IS_RECEIVE - 1)); /*DBG*/
+		sr_debug("DBG buf %u: %02x %02x %02x%02x %02x%02x%02x%02x%02x%02x%02x%02x %02x%02x%02x%02x back %u sent %u events %x acked %llu w %llu rxm %u repost %u h %llu", (unsigned)(wc->wr_id & 0xffff), q[0],q[1],q[2],q[3],q[4],q[5],q[6],q[7],q[8],q[9],q[10],q[11],q[12],q[13],q[14],q[15], l->msgs_back, l->msgs_sent, sr_link_events(&l->link), (unsigned long long)l->link.tx_acked, (unsigned long long)l->link.tx_w, l->rx_msgs, l->repost_n, (unsigned long long)l->link.rx_h); /*DBG*/
 		sr_vlink_break(l, "protocol");
 	}
 	pthread_mutex_unlock(&l->post);
@@ -185,10 +192,11 @@ static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t taken,
 				uint64_t *until)
 {
 	uint32_t gen = atomic_load_explicit(&l->rx_gen, memory_order_acquire);
+	uint64_t from = l->rx_from[gen & 1];
 
-	if (gen && taken < l->rx_from) {
-		if (*until > l->rx_from)
-			*until = l->rx_from;
+	if (gen && taken < from) {
+		if (*until > from)
+			*until = from;
 		gen--;
 	}
 	return &l->rx[gen & 1];
@@ -212,7 +220,7 @@ size_t sr_verbs_rx_data(struct sr_link *link, struct iovec v[2])
 void sr_verbs_rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t taken = atomic_load(&link->rx_taken) + n;
+	uint64_t taken = atomic_load(&link->rx_taken) + n, from;
 	uint32_t gen;
 	size_t size;
 
@@ -220,7 +228,8 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	atomic_store(&link->rx_taken, taken);
 	gen = atomic_load(&l->rx_gen);
 	size = l->rx[gen & 1].size;
-	if (gen && taken - n < l->rx_from && taken >= l->rx_from) {
+	from = l->rx_from[gen & 1];
+	if (gen && taken - n < from && taken >= from) {
 		atomic_store(&l->retire, gen);
 		link->notify(link, SR_NOTIFY_WORK);
 	}

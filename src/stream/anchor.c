@@ -21,11 +21,13 @@
  * for the program. */
 static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 {
+	int none = 0;
+
 	if (r >= 0)
 		return r;
 	r = -errno;
-	if (r != -EAGAIN && r != -EINTR)
-		atomic_store(&st->so_error, (int)-r);
+	if (r != -EAGAIN && r != -EINTR && !(r == -EPIPE && st->broken))
+		atomic_compare_exchange_strong(&st->so_error, &none, (int)-r);
 	return r;
 }
 

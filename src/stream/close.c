@@ -292,6 +292,8 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+	if (st->broken)
+		return -ENOTCONN;
 	if (how != SHUT_RD)
 		sr_st_set(st, SR_ST_HALF);
 	lock(st);

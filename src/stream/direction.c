@@ -8,7 +8,9 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/log.h"
 #include "stream/impl.h"
@@ -462,6 +464,34 @@ static void read_record(struct sr_stream *st)
 	}
 }
 
+/*
+ * RAW after RESUME: drops what the program has had already, and sees whether all
+ * that the sender owes up to m has reached the kernel.  Then a FIN can only come
+ * after it, and the kernel can be left alone with the descriptor.
+ */
+static void catch_up(struct sr_stream *st)
+{
+	uint8_t buf[4096];
+	unsigned todo;
+	int queued, err = errno;
+
+	while (st->rx.dup) {
+		size_t n = st->rx.dup < sizeof(buf) ? st->rx.dup : sizeof(buf);
+		ssize_t r = sr_anchor_read(st, buf, n, 0);
+
+		if (r == 0)
+			tcp_end(st, false);
+		if (r <= 0)
+			return;
+		sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo);
+	}
+	if (st->rx.rx < st->rx.m &&
+	    sr_real.ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
+	    (uint64_t)queued >= st->rx.m - st->rx.rx)
+		st->rx.m = st->rx.rx;
+	errno = err;
+}
+
 static void rx_raw_again(struct sr_stream *st)
 {
 	struct sr_link *link = st->rx_link;
@@ -472,6 +502,8 @@ static void rx_raw_again(struct sr_stream *st)
 	sr_debug("%s: rx on TCP again at byte %llu",
 		 sr_stream_label(st, (char[128]){ 0 }),
 		 (unsigned long long)st->rx.rx);
+	if (sr_st_flags(st) & SR_ST_RDSHUT)
+		sr_real.shutdown(st->anchor, SHUT_RD);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
@@ -491,6 +523,8 @@ void sr_rx_progress(struct sr_stream *st)
 	settle(st);
 	if (atomic_load(&st->want_back) && st->rx_link)
 		st->rx_link->ops->drop(st->rx_link, "peer-dropped");
+	if (alone && st->rx.state == SR_RX_RAW)
+		catch_up(st);
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
 	    st->rx.rx >= st->rx.m && !st->spill_len && !st->rx_fin_seen)

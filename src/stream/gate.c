@@ -7,12 +7,13 @@
 
 /* Compare-and-swap, not add-and-undo: a call that finds the gate shut must not
  * be seen in flight for an instant, as others then would wait for it. */
-static bool enter(atomic_uint *gate, unsigned weight, unsigned *before)
+static bool enter(atomic_uint *gate, unsigned weight, bool crowd,
+		  unsigned *before)
 {
 	unsigned g = atomic_load_explicit(gate, memory_order_relaxed);
 
 	do {
-		if (g & SR_GATE_SHUT)
+		if ((g & SR_GATE_SHUT) || (!crowd && (g & SR_GATE_COUNT)))
 			return false;
 	} while (!atomic_compare_exchange_weak(gate, &g, g + weight));
 	*before = g & SR_GATE_COUNT;
@@ -22,11 +23,11 @@ static bool enter(atomic_uint *gate, unsigned weight, unsigned *before)
 /* Two calls in flight: nobody can tell the order of their bytes, so the
  * history ends here.  The second to enter says so before it goes to the
  * kernel; the first looks after it has come back from it. */
-bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight)
+bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight, bool crowd)
 {
 	unsigned before;
 
-	if (!enter(&st->rx_gate, weight, &before))
+	if (!enter(&st->rx_gate, weight, crowd, &before))
 		return false;
 	if (before)
 		sr_st_set(st, SR_ST_RX_HISTORY);
@@ -37,7 +38,7 @@ bool sr_tx_gate_enter(struct sr_stream *st)
 {
 	unsigned before;
 
-	if (!enter(&st->tx_gate, 1, &before))
+	if (!enter(&st->tx_gate, 1, true, &before))
 		return false;
 	if (before)
 		sr_st_set(st, SR_ST_TX_HISTORY);

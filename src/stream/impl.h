@@ -25,7 +25,8 @@
  *       in flight to do it when it leaves, else a busy sender would never
  *       switch.
  *   rx: with at most one in flight, counting recv() and poll() sleepers (a call
- *       whose result could not be stripped counts as two).  That one will get
+ *       whose result could not be stripped counts as two).  A second sleeper
+ *       does not enter; it hangs up a node (wait.h) and is called.  That one will get
  *       the mark, and sees on leaving that the gate was shut meanwhile; nobody
  *       else reads the anchor before it has left.  This is the one-sleeper rule
  *       of sockrail-protocol(7).
@@ -197,7 +198,8 @@ bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */
 bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
 void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */
-bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight);
+/* crowd: also if others are in flight. */
+bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight, bool crowd);
 /* False: the gate was shut meanwhile, and the call is still in flight. */
 bool sr_rx_gate_leave(struct sr_stream *st, unsigned weight);
 void sr_rx_gate_leave_shut(struct sr_stream *st, unsigned weight);

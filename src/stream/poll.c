@@ -261,7 +261,7 @@ static bool enter_gates(struct set *s)
 
 		if (!e->st || !(e->events & IN_EVENTS))
 			continue;
-		e->counted = sr_rx_gate_enter(e->st, 1);
+		e->counted = sr_rx_gate_enter(e->st, 1, false);
 		if (!e->counted) {
 			leave_gates(s);
 			return false;
@@ -454,8 +454,9 @@ static int wait_set(struct set *s, struct pollfd *fds, short *one)
 		if (!shut) {
 			for (i = 0; i < s->n; i++)
 				drop_links(&s->e[i]);
-			if (!enter_gates(s))
-				continue;
+			shut = !enter_gates(s);
+		}
+		if (!shut) {
 			fill(s);
 			r = kernel_poll(s, true);
 			if (leave_gates(s) && r > 0)

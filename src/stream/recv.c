@@ -107,7 +107,8 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	ssize_t r;
 
 	*again = true;
-	if (!sr_rx_gate_enter(st, weight))
+	/* A second sleeper waits where it can be called (recv_slow). */
+	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	r = kernel_recv(fd, msg, flags);
 	if (!sr_gate_shut(&st->rx_gate)) {
@@ -213,6 +214,12 @@ static ssize_t take_spill(struct sr_stream *st, struct sr_iov *to, int flags)
 	return (ssize_t)k;
 }
 
+/* shutdown(SHUT_RD): what has come can be read, then it is the end. */
+static ssize_t nothing(struct sr_stream *st)
+{
+	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
+}
+
 /* One try under the lock: > 0, 0 at the end, -EAGAIN, or an error. */
 static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 {
@@ -227,15 +234,19 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 		case SR_RX_RAW:
 		case SR_RX_EXPECT:
 			r = take_raw(st, to, flags);
-			if (r != -EAGAIN || !st->rx_fin_seen)
+			if (r != -EAGAIN)
 				return r;
+			if (!st->rx_fin_seen)
+				return nothing(st);
 			break;
 		case SR_RX_LINK:
 			r = take_ring(st, to, flags);
 			if (r)
 				sr_rx_progress(st);
-			if (r || st->rx.state == SR_RX_LINK)
-				return r ? r : -EAGAIN;
+			if (r)
+				return r;
+			if (st->rx.state == SR_RX_LINK)
+				return nothing(st);
 			break;
 		case SR_RX_EOF:
 			return 0;

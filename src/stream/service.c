@@ -44,7 +44,7 @@ static uint32_t wanted(struct sr_stream *st)
 	pthread_mutex_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->rx_gate) && !st->rx_fin_seen &&
 	    !(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
-	    sr_rx_at_mark(&st->rx))
+	    (sr_rx_at_mark(&st->rx) || st->rx.dup))
 		ev |= EPOLLIN;
 	pthread_mutex_lock(&st->tx_lock);
 	if (sr_gate_shut(&st->tx_gate) &&

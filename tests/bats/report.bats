@@ -81,7 +81,7 @@ is() {
 	run_pair lazy lazy basic slow-reader SOCKRAIL_UPGRADE_BYTES=300k
 	[ "$(value connect tx_plain)" -ge 300000 ]
 	[ "$(value connect tx_"$SR_TEST_LINK")" -ge 1000000 ]
-	[ "$(($(value connect tx_plain) + $(value connect tx_"$SR_TEST_LINK")))" = 12582912 ]
+	[ "$(($(value connect tx_plain) + $(value connect tx_"$SR_TEST_LINK")))" = 12582913 ]
 	is connect reason null
 }
 
