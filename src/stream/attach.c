@@ -79,7 +79,7 @@ static uint64_t look_ahead(struct sr_stream *st)
 	    st->rx_shown.n < sizeof(buf))
 		n = sr_anchor_read(st, buf, sizeof(buf) - st->rx_shown.n,
 				   MSG_PEEK);
-	sr_rx_gate_open(st);
+	sr_rx_gate_reopen(st);
 	if (n > 0)
 		sr_history_add(&st->rx_shown, buf, (size_t)n);
 out:
@@ -267,7 +267,8 @@ static void died(struct sr_stream *st, unsigned ev)
 	if (late)
 		l->ops->drop(l, "timeout");
 	if (l->reason && st->tx.state != SR_TX_DONE &&
-	    st->rx.state != SR_RX_EOF && !(sr_st_flags(st) & SR_ST_BARRED))
+	    st->rx.state != SR_RX_EOF &&
+	    !(sr_st_flags(st) & (SR_ST_BARRED | SR_ST_CLOSING)))
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	st->att = NULL;
 	st->att_checked = false;

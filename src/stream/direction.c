@@ -232,7 +232,7 @@ void sr_tx_progress(struct sr_stream *st)
 {
 	bool again = true;
 
-	if (!sr_gate_shut(&st->tx_gate))
+	if (!sr_gate_shut(&st->tx_gate) || st->anchor < 0)
 		return;
 	if (st->tx_link)
 		st->tx_link->ops->poll(st->tx_link);
@@ -513,7 +513,7 @@ void sr_rx_progress(struct sr_stream *st)
 {
 	bool alone;
 
-	if (!sr_gate_shut(&st->rx_gate))
+	if (!sr_gate_shut(&st->rx_gate) || st->anchor < 0)
 		return;
 	if (st->rx_link)
 		st->rx_link->ops->poll(st->rx_link);
@@ -549,7 +549,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 			sr_stream_bar(st, SR_REASON_COUNTERS);
 			link->ops->drop(link, "counters");
 		}
-		sr_rx_gate_open(st);
+		sr_rx_gate_reopen(st);
 		return !busy;
 	}
 	sr_st_set(st, SR_ST_RX_HISTORY);
@@ -561,7 +561,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (todo & SR_DO_DROP) {
 		link->ops->drop(link, "protocol");
 		if (was_open)
-			sr_rx_gate_open(st);
+			sr_rx_gate_reopen(st);
 		return true;
 	}
 	if (st->rx_link)

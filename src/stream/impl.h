@@ -196,6 +196,7 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128]);
 /* ---- gate.c ---- */
 bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */
+void sr_rx_gate_reopen(struct sr_stream *st);	/* rx_lock held */
 bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
 void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */
 /* crowd: also if others are in flight. */

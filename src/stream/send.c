@@ -206,7 +206,7 @@ static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 		r = send_try(st, fd, from, flags, block);
 		if (r > 0)
 			done += r;
-		if (!from->left)
+		if (!from->left && (r >= 0 || r == -EAGAIN))
 			return done;
 		if (r > 0)
 			continue;
@@ -284,8 +284,6 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 			return r;
 		}
 	}
-	if (!from.left)
-		return done > 0 ? done : 0;
 	if (done < 0)
 		done = 0;
 	r = send_slow(st, fd, &from, done ? flags | MSG_NOSIGNAL : flags);
