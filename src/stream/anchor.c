@@ -18,7 +18,8 @@
 #include "stream/impl.h"
 
 /* An error on the socket goes to whoever calls first.  If that is us, keep it
- * for the program. */
+ * for the program.  EPIPE is for who writes, which the program did not: for it
+ * the peer is gone. */
 static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 {
 	int none = 0;
@@ -26,8 +27,9 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	if (r >= 0)
 		return r;
 	r = -errno;
-	if (r != -EAGAIN && r != -EINTR && !(r == -EPIPE && st->broken))
-		atomic_compare_exchange_strong(&st->so_error, &none, (int)-r);
+	if (r != -EAGAIN && r != -EINTR && !st->broken)
+		atomic_compare_exchange_strong(&st->so_error, &none,
+			r == -EPIPE ? ECONNRESET : (int)-r);
 	return r;
 }
 

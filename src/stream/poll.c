@@ -51,6 +51,7 @@ struct set {
 	const sigset_t *sigmask;
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
+	bool armed;
 };
 
 /* ---- what a stream can do now ---- */
@@ -187,8 +188,28 @@ static size_t plan_all(struct set *s, bool *shut)
 
 /* ---- the kernel's part ---- */
 
+static void disarm(struct set *s);
+static bool leave_gates(struct set *s);
+
+/* Sleeping is a cancellation point: a cancelled thread takes down what it hung
+ * up, and hands its waiter back. */
+static void cancelled(struct set **sleeping)
+{
+	struct set *s = *sleeping;
+
+	if (!s)
+		return;
+	if (s->armed)
+		disarm(s);
+	else
+		leave_gates(s);
+	sr_waiter_put(s->waiter);
+}
+
 static int kernel_poll(struct set *s, bool sleep)
 {
+	__attribute__((cleanup(cancelled))) struct set *sleeping = s;
+	int r;
 	struct timespec ts = { 0, 0 }, *t = &ts;
 	uint64_t now;
 
@@ -198,7 +219,9 @@ static int kernel_poll(struct set *s, bool sleep)
 		ts.tv_sec = (time_t)((s->deadline - now) / 1000000000u);
 		ts.tv_nsec = (long)((s->deadline - now) % 1000000000u);
 	}
-	return sr_real.ppoll(s->k, s->kn, t, s->sigmask);
+	r = sr_real.ppoll(s->k, s->kn, t, s->sigmask);
+	sleeping = NULL;
+	return r;
 }
 
 static void fill(struct set *s)
@@ -351,6 +374,7 @@ static int sleep_armed(struct set *s)
 
 	atomic_store(&s->waiter->state, 0);
 	arm(s);
+	s->armed = true;
 	ready = plan_all(s, &shut);
 	fill(s);
 	mine = s->kn;
@@ -368,10 +392,12 @@ static int sleep_armed(struct set *s)
 		for (i = 0; i < s->kn; i++)
 			s->k[i].revents = 0;
 		disarm(s);
+		s->armed = false;
 		errno = err;
 		return r;
 	}
 	disarm(s);
+	s->armed = false;
 	return r;
 }
 

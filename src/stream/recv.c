@@ -95,6 +95,19 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	return r;
 }
 
+/* recv(2) is a cancellation point: a cancelled thread leaves the gate. */
+struct passage {
+	struct sr_stream *st;
+	unsigned weight;
+	bool inside;
+};
+
+static void leave_cancelled(struct passage *p)
+{
+	if (p->inside)
+		sr_rx_gate_leave_shut(p->st, p->weight);
+}
+
 /*
  * Through the open gate.  *again: it was shut, or has been meanwhile and there
  * is nothing to return yet (only a mark, or an end that wants judging); the slow
@@ -103,6 +116,9 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 			  int flags, unsigned weight, bool *again)
 {
+	__attribute__((cleanup(leave_cancelled))) struct passage here = {
+		st, weight, false
+	};
 	bool booked = false;
 	ssize_t r;
 
@@ -110,7 +126,9 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	/* A second sleeper waits where it can be called (recv_slow). */
 	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
 		return -EAGAIN;
+	here.inside = true;
 	r = kernel_recv(fd, msg, flags);
+	here.inside = false;
 	if (!sr_gate_shut(&st->rx_gate)) {
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {

@@ -56,15 +56,26 @@ static void note_history(struct sr_stream *st, const struct msghdr *msg,
 	atomic_flag_clear(&st->history_busy);
 }
 
+/* send(2) is a cancellation point: a cancelled thread leaves the gate. */
+static void leave_cancelled(struct sr_stream **inside)
+{
+	if (*inside)
+		sr_tx_gate_leave(*inside);
+}
+
 static ssize_t send_plain(struct sr_stream *st, int fd,
 			  const struct msghdr *msg, int flags, bool *shut)
 {
+	__attribute__((cleanup(leave_cancelled))) struct sr_stream *inside =
+		NULL;
 	ssize_t r;
 
 	*shut = !sr_tx_gate_enter(st);
 	if (*shut)
 		return -EAGAIN;
+	inside = st;
 	r = kernel_send(fd, msg, flags);
+	inside = NULL;
 	if (r > 0) {
 		note_history(st, msg, (size_t)r);
 		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);

@@ -87,7 +87,7 @@ somebody() {
 	local from=${EPOCHREALTIME/./}
 	SOCKRAIL_UPGRADE_WAIT_MS=1000 hello
 	[ "$(((${EPOCHREALTIME/./} - from) / 1000))" -lt 8000 ]
-	reason connect timeout
+	reason connect 'timeout|short' # short: it ended before the answer was given up
 	pkill -KILL -P "$(pgrep -P "$somebody_pid" timeout || echo "$somebody_pid")"
 }
 
