@@ -19,6 +19,7 @@ enum {
 	CTL_BYTES = (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX,
 	CQ_SHARE = SR_V_RQ + SR_V_SQ,
 	END_MS = 20, END_TRIES = 25,	/* what is posted may still go out */
+	INLINE_LEAST = 32,
 	SCAN_MS = 100,
 	PROBE_FIRST = 10, PROBE_MOST = 100,	/* scans: 1 s, 10 s */
 };
@@ -108,6 +109,7 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	/* siw completes a work request before its place in the queue is free
 	 * again: there has to be another place then. */
 	const unsigned spare = l->iwarp ? 2 : 1;
+	unsigned asked = SR_V_INLINE;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = l->cq->cq,
 		.recv_cq = l->cq->cq,
@@ -122,11 +124,22 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	};
 	unsigned i;
 
-	if (sr_vlib.cm_create_qp(id, l->dev->pd, &attr)) {
-		attr.cap.max_inline_data = 0;
-		if (sr_vlib.cm_create_qp(id, l->dev->pd, &attr))
+	/*
+	 * As much inline as the device gives.  On siw it is needed: what is
+	 * small and not inline it may copy from the memory of whatever process
+	 * ran last on that CPU (siw_try_1seg(): copy_from_user() in its thread,
+	 * while in_syscall still stands).
+	 */
+	while (sr_vlib.cm_create_qp(id, l->dev->pd, &attr)) {
+		if (!attr.cap.max_inline_data)
 			return errno == ENOMEM ? "memlock" : "device-failed";
+		asked = asked / 2 >= INLINE_LEAST ? asked / 2 : 0;
+		attr.cap.max_inline_data = asked;
+		attr.cap.max_send_wr = SR_V_SQ * spare;
+		attr.cap.max_recv_wr = SR_V_RQ * spare;
 	}
+	if (attr.cap.max_inline_data < asked)	/* not filled in */
+		attr.cap.max_inline_data = asked;
 	l->max_inline = attr.cap.max_inline_data;
 	l->qp = id->qp;
 	for (i = 0; i < SR_V_RQ; i++)

@@ -172,8 +172,6 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 	if (err) {
 		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
 			 l->link.link_no, (int)wc->opcode, wc->byte_len);
-		uint8_t *q = receive_buffer(l, wc->wr_id & (IS_RECEIVE - 1)); /*DBG*/
-		sr_debug("DBG buf %u: %02x %02x %02x%02x %02x%02x%02x%02x%02x%02x%02x%02x %02x%02x%02x%02x back %u sent %u events %x acked %llu w %llu rxm %u repost %u h %llu", (unsigned)(wc->wr_id & 0xffff), q[0],q[1],q[2],q[3],q[4],q[5],q[6],q[7],q[8],q[9],q[10],q[11],q[12],q[13],q[14],q[15], l->msgs_back, l->msgs_sent, sr_link_events(&l->link), (unsigned long long)l->link.tx_acked, (unsigned long long)l->link.tx_w, l->rx_msgs, l->repost_n, (unsigned long long)l->link.rx_h); /*DBG*/
 		sr_vlink_break(l, "protocol");
 	}
 	pthread_mutex_unlock(&l->post);

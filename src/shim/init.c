@@ -19,7 +19,8 @@ bool sr_shim_ready(void)
 		sr_conf_load();
 		atomic_store(&state, LOADED);
 	}
-	return !sr_conf.inert && sr_conf.upgrade != SR_NEVER;
+	return !sr_conf.inert &&
+	       (sr_conf.upgrade != SR_NEVER || sr_conf.report[0]);
 }
 
 __attribute__((constructor)) static void begin(void)

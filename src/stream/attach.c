@@ -28,6 +28,7 @@
 #include "stream/impl.h"
 
 #define ATTACH_MS 5000		/* for the whole of it */
+#define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
 
 bool sr_attach_busy(struct sr_stream *st)
@@ -43,6 +44,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->att_hello = st->att_proven = false;
 	st->att_started = st->att_took = false;
 	st->att_since = sr_now_ns();
+	st->tx_started = 0;
 	if (getrandom(st->token, sizeof(st->token), 0) !=
 	    (ssize_t)sizeof(st->token))
 		link->ops->drop(link, "protocol");
@@ -266,10 +268,14 @@ static void died(struct sr_stream *st, unsigned ev)
 		late || !l->reason ? "" : l->reason);
 	if (late)
 		l->ops->drop(l, "timeout");
-	if (l->reason && st->tx.state != SR_TX_DONE &&
+	if (!(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD)) {
+		/* Somebody answers on that RDMA port, but it is not us. */
+		sr_stream_reason(st, SR_REASON_NO_LISTENER);
+	} else if (l->reason && st->tx.state != SR_TX_DONE &&
 	    st->rx.state != SR_RX_EOF &&
-	    !(sr_st_flags(st) & (SR_ST_BARRED | SR_ST_CLOSING)))
+	    !(sr_st_flags(st) & (SR_ST_BARRED | SR_ST_CLOSING))) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
+	}
 	st->att = NULL;
 	st->att_checked = false;
 	pthread_mutex_lock(&st->tx_lock);
@@ -280,6 +286,17 @@ static void died(struct sr_stream *st, unsigned ev)
 	sr_upgrade_verdict(st, VERDICT_NO);
 	sr_link_put(l);
 	sr_stream_kick(st);
+}
+
+/* Our direction is on the link.  The peer's follows in a moment, if it can: not
+ * if its program has ended it, or sleeps in a plain send. */
+static bool settled(struct sr_stream *st)
+{
+	if (st->rx.state == SR_RX_LINK)
+		return true;
+	if (!st->tx_started)
+		st->tx_started = sr_now_ns();
+	return sr_now_ns() - st->tx_started > FOLLOW_MS * 1000000ull;
 }
 
 void sr_attach_progress(struct sr_stream *st)
@@ -308,8 +325,8 @@ void sr_attach_progress(struct sr_stream *st)
 		died(st, ev);
 		return;
 	}
-	if (st->tx.state == SR_TX_LINK && st->rx.state == SR_RX_LINK &&
-	    atomic_load(&st->verdict) != VERDICT_YES) {
+	if (st->tx.state == SR_TX_LINK &&
+	    atomic_load(&st->verdict) != VERDICT_YES && settled(st)) {
 		sr_stream_reason(st, SR_REASON_NONE);
 		sr_upgrade_verdict(st, VERDICT_YES);
 	}

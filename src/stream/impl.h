@@ -68,6 +68,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_FRESH = 1 << 13,	/* connect() not yet known to be through */
 	SR_ST_LOWAT = 1 << 14,	/* SO_RCVLOWAT above 1 */
 	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
+	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 };
 
@@ -155,6 +156,8 @@ struct sr_stream {
 	bool att_took;		/* its SWITCH is dealt with */
 	uint64_t tx_started;	/* ns */
 	void *listener[2];	/* rendezvous, by kind */
+	atomic_int children;	/* LISTEN: accepted and not yet gone */
+	struct sr_stream *parent; /* ACCEPT: the listener */
 };
 
 /* ---- flags ---- */

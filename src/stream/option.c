@@ -41,6 +41,8 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
 	if (sr_real.listen(fd, backlog) < 0)
 		return -errno;
+	if (sr_conf.upgrade == SR_NEVER)
+		return 0;
 	if (!(sr_st_flags(st) & SR_ST_LISTEN) && sr_conf.links[0] &&
 	    sr_loop_start() == 0)
 		sr_answer_listen(st, fd);
@@ -76,9 +78,6 @@ static bool barring(int level, int name)
 		switch (name) {
 		case SO_ZEROCOPY:
 		case SO_TXTIME:
-		case SO_TIMESTAMP:
-		case SO_TIMESTAMPNS:
-		case SO_TIMESTAMPING:
 		case SO_PEEK_OFF:
 			return true;
 		}
@@ -100,6 +99,10 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 
 	if (barring(level, name))
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	/* Many set these and never look (iperf 2): recv.c sees who does. */
+	if (level == SOL_SOCKET && (name == SO_TIMESTAMP ||
+	    name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING))
+		sr_st_set(st, SR_ST_STAMPS);
 	r = sr_real.setsockopt(fd, level, name, val, len);
 	if (r < 0)
 		return -errno;

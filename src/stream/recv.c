@@ -373,7 +373,8 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	bool again;
 	ssize_t r;
 
-	if (flags & (MSG_OOB | MSG_ERRQUEUE)) {
+	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
+	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		return kernel_recv(fd, msg, flags);
 	}

@@ -134,10 +134,26 @@ struct sr_stream *sr_stream_ref(struct sr_stream *st)
 	return st;
 }
 
+/* The rendezvous of a listener outlives it as long as there are streams from
+ * it: a server may accept one connection, close the listener, and be asked for
+ * a link later (socat). */
+static void leave_parent(struct sr_stream *st)
+{
+	struct sr_stream *parent = st->parent;
+
+	st->parent = NULL;
+	if (atomic_fetch_sub(&parent->children, 1) == 1 &&
+	    (sr_st_flags(parent) & SR_ST_CLOSING))
+		sr_stream_kick(parent);
+	sr_stream_put(parent);
+}
+
 void sr_stream_put(struct sr_stream *st)
 {
 	if (atomic_fetch_sub(&st->refs, 1) > 1)
 		return;
+	if (st->parent)
+		leave_parent(st);
 	pthread_mutex_lock(&pool_lock);
 	link_of(st)->next = free_list;
 	free_list = st;
@@ -164,7 +180,7 @@ struct sr_stream *sr_stream_open(int fd, int family)
 {
 	struct sr_stream *st;
 
-	if (sr_conf.inert || sr_conf.upgrade == SR_NEVER)
+	if (sr_conf.inert || (sr_conf.upgrade == SR_NEVER && !sr_conf.report[0]))
 		return NULL;
 	st = take_free();
 	if (!st)
@@ -172,7 +188,9 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st->anchor = fd;
 	st->family = family;
 	atomic_store(&st->fds, 1);
-	if (fd <= 2)
+	if (sr_conf.upgrade == SR_NEVER)
+		sr_stream_bar(st, SR_REASON_NEVER);
+	else if (fd <= 2)
 		sr_stream_bar(st, SR_REASON_STDIO);
 	atomic_store(&st->refs, 1);
 	return st;
@@ -185,6 +203,8 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	if (!st)
 		return NULL;
 	sr_st_set(st, SR_ST_ACCEPT);
+	st->parent = sr_stream_ref(listener);
+	atomic_fetch_add(&listener->children, 1);
 	if (sr_conf.report[0])
 		sr_stream_name(st);
 	if (sr_st_flags(listener) & SR_ST_BARRED)

@@ -267,6 +267,7 @@ static void first_reason(struct sr_stream *st, enum sr_reason reason)
 static void ask_next(struct sr_stream *st)
 {
 	const struct sr_link_ops *ops;
+	int r;
 
 	while ((ops = kind(st, st->kind)) != NULL) {
 		const char *why = ops->usable();
@@ -293,10 +294,14 @@ static void ask_next(struct sr_stream *st)
 		st->ask.done = done;
 		st->asking = true;
 		sr_stream_ref(st);
-		if (ops->ask(&st->ask) == 0)
+		r = ops->ask(&st->ask);
+		if (r == 0)
 			return;
 		st->asking = false;
 		sr_stream_put(st);
+		first_reason(st, r == -ENOMEM ? SR_REASON_MEMORY :
+				 r == -ENODEV ? SR_REASON_NO_DEVICE :
+						SR_REASON_NO_LIBRARY);
 	}
 	sr_info("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
 		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:

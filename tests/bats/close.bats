@@ -20,7 +20,7 @@ teardown() { stop_all; }
 }
 
 @test "writing to a peer that has gone: EPIPE" {
-	compare close gone -l
+	compare close gone -w mixed -r peer-dropped -l
 }
 
 @test "SIGPIPE, and when not" {
@@ -64,7 +64,7 @@ teardown() { stop_all; }
 }
 
 @test "shutdown under a sleeping reader" {
-	compare close shutdown-under -l
+	compare close shutdown-under -w mixed -r peer-dropped -l
 }
 
 @test "reset of a sleeping reader" {

@@ -16,11 +16,11 @@ teardown() { stop_all; }
 }
 
 @test "non-blocking connect, accept4, both directions in a poll loop" {
-	compare poll nonblock
+	compare poll nonblock -w mixed
 }
 
 @test "both directions in a select loop" {
-	compare poll select-pump
+	compare poll select-pump -w mixed
 }
 
 @test "messages that find the other end asleep, in every kind of wait" {

@@ -20,7 +20,7 @@ teardown() { stop_all; }
 }
 
 @test "one reads, one writes, one polls" {
-	compare thread crowd
+	compare thread crowd -w mixed -r peer-dropped
 }
 
 @test "pthread_cancel of a sleeping reader" {

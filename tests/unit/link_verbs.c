@@ -561,7 +561,8 @@ static void test_byte(void)
 
 	check(put(e, 1, true) == 1);
 	check(take(e, 1, true) == 1);
-	say("device %s\n", e->link->device);
+	say("device %s, inline %u\n", e->link->device,
+	    sr_vlink(e->link)->max_inline);
 	close_end(e);
 }
 
