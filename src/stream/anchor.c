@@ -30,6 +30,7 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	if (r != -EAGAIN && r != -EINTR && !st->broken)
 		atomic_compare_exchange_strong(&st->so_error, &none,
 			r == -EPIPE ? ECONNRESET : (int)-r);
+	sr_stream_failed(st, r);
 	return r;
 }
 

@@ -305,6 +305,9 @@ void sr_attach_progress(struct sr_stream *st)
 
 	if (!st->att)
 		return;
+	/* Barred while it was being made. */
+	if (sr_st_flags(st) & SR_ST_BARRED)
+		st->att->ops->drop(st->att, "refused");
 	ev = sr_link_events(st->att);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
 		if (st->att->role == SR_ROLE_ASKER)

@@ -312,6 +312,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 	int none = 0;
 
 	atomic_compare_exchange_strong(&st->so_error, &none, err);
+	sr_stream_failed(st, -err);
 	pthread_mutex_lock(&st->tx_lock);
 	st->broken = true;
 	pthread_mutex_unlock(&st->tx_lock);

@@ -98,6 +98,7 @@ struct sr_stream {
 	uint64_t rx_way[SR_WAYS];
 	unsigned rx_switches;
 	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
+	atomic_int error;	/* errno that ended it, for the report */
 	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
 
 	pthread_mutex_t tx_lock;
@@ -191,6 +192,8 @@ bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
 void sr_stream_end_report(struct sr_stream *st);
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
+/* r is a call's result: was it the stream's end?  Then it is reported. */
+void sr_stream_failed(struct sr_stream *st, ssize_t r);
 void sr_stream_disown(struct sr_stream *st);
 void sr_streams_report(void);	/* all that have not been, at exit */
 void sr_streams_forget(void);	/* child of fork */

@@ -60,6 +60,8 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 {
 	int err;
 
+	if (r < 0)
+		sr_stream_failed(st, r);
 	if (r != 0 || !atomic_load(&st->so_error))
 		return r;
 	err = atomic_exchange(&st->so_error, 0);

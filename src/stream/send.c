@@ -79,6 +79,8 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	if (r > 0) {
 		note_history(st, msg, (size_t)r);
 		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+	} else if (r < 0) {
+		sr_stream_failed(st, r);
 	}
 	sr_tx_gate_leave(st);
 	return r;

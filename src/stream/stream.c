@@ -232,6 +232,13 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 		sr_stream_reason(st, reason);
 }
 
+void sr_stream_failed(struct sr_stream *st, ssize_t r)
+{
+	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH ||
+	    r == -ENETUNREACH || r == -ENETDOWN)
+		atomic_store(&st->error, (int)-r);
+}
+
 /* The two addresses, and the name that both ends give the connection. */
 bool sr_stream_name(struct sr_stream *st)
 {
@@ -314,7 +321,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->rx[SR_WAY_PLAIN] = rx;
 	r->switches = st->switches + st->rx_switches;
 	strcpy(r->link, st->best[0] ? st->best : "plain");
-	r->error = atomic_load(&st->so_error);
+	r->error = atomic_load(&st->error);
 	r->reason = st->best[0] ? (enum sr_reason)atomic_load(&st->reason) :
 				  plain_reason(st);
 	pthread_mutex_unlock(&st->tx_lock);

@@ -49,5 +49,5 @@ teardown() { stop_all; }
 }
 
 @test "splice from and to a pipe" {
-	compare io splice -w mixed -r option
+	compare io splice -w any -r option
 }
