@@ -95,9 +95,10 @@ static struct sr_watch nodes = { .fd = -1 };
 
 static bool node_gone(const struct sr_vdev *dev)
 {
-	char path[sizeof(dev->ctx->device->dev_name) + 40];
+	char path[sizeof(dev->ctx->device->dev_name) + sizeof(NODES) + 1];
 
-	sr_format(path, sizeof(path), "/sys/class/infiniband_verbs/%s",
+	/* Not sysfs: its entry goes a little later. */
+	sr_format(path, sizeof(path), NODES "/%s",
 		  dev->ctx->device->dev_name);
 	return access(path, F_OK) && errno == ENOENT;
 }

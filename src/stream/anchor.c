@@ -27,7 +27,8 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	if (r >= 0)
 		return r;
 	r = -errno;
-	if (r != -EAGAIN && r != -EINTR && !st->broken)
+	if (r != -EAGAIN && r != -EINTR && !st->broken &&
+	    !(r == -EPIPE && st->rx.state == SR_RX_EOF))
 		atomic_compare_exchange_strong(&st->so_error, &none,
 			r == -EPIPE ? ECONNRESET : (int)-r);
 	sr_stream_failed(st, r);

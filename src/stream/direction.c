@@ -26,6 +26,7 @@ static void had(struct sr_stream *st, struct sr_link *link)
 {
 	const char *device = link->device ? link->device : "";
 
+	sr_option_keepalive(st, true);
 	sr_format(st->best, sizeof(st->best), "%s%s%s", link->ops->name,
 		  *device ? ":" : "", device);
 }
@@ -67,6 +68,8 @@ static void raw_again(struct sr_stream *st)
 {
 	if (st->tx_link)
 		unlink_tx(st);
+	if (!sr_gate_shut(&st->rx_gate))
+		sr_option_keepalive(st, false);
 	sr_tx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_TX);
 	sr_stream_kick(st);
@@ -505,6 +508,8 @@ static void rx_raw_again(struct sr_stream *st)
 		 (unsigned long long)st->rx.rx);
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
 		sr_real.shutdown(st->anchor, SHUT_RD);
+	if (!sr_gate_shut(&st->tx_gate))
+		sr_option_keepalive(st, false);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);

@@ -122,6 +122,7 @@ struct sr_stream {
 	struct sockaddr_storage local, peer;
 	struct sr_name name;
 	int rcvlowat;
+	atomic_bool keepalive;	/* on for us, off for the program */
 	char best[80];		/* the best link it had, for the report */
 
 	atomic_flag history_busy;
@@ -240,6 +241,9 @@ void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
 /* SO_RCVTIMEO or SO_SNDTIMEO as a deadline in ns; 0: none. */
 uint64_t sr_stream_deadline(int fd, int option);
 bool sr_stream_nonblocking(int fd, int flags);
+
+/* ---- option.c ---- */
+void sr_option_keepalive(struct sr_stream *st, bool need);
 
 /* ---- send.c ---- */
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */

@@ -49,6 +49,31 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	return 0;
 }
 
+/*
+ * A stream on a link leaves its anchor idle for days, and no firewall may forget
+ * it: keepalive is on for it, whatever the program chose and sees.  tx_lock or
+ * rx_lock held, or both ends of the stream's life.
+ */
+void sr_option_keepalive(struct sr_stream *st, bool need)
+{
+	socklen_t len = sizeof(int);
+	int on = 0, one = 1, zero = 0, err = errno;
+
+	if (need == atomic_load(&st->keepalive) || st->anchor < 0)
+		return;
+	if (!need) {
+		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &zero,
+				   sizeof(zero));
+		atomic_store(&st->keepalive, false);
+	} else if (sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on,
+				      &len) == 0 && !on) {
+		atomic_store(&st->keepalive, true);
+		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one,
+				   sizeof(one));
+	}
+	errno = err;
+}
+
 int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 			 void *val, socklen_t *len)
 {
@@ -58,6 +83,8 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 		goto kernel;
 	if (name == SO_ERROR && atomic_load(&st->so_error)) {
 		v = atomic_exchange(&st->so_error, 0);
+	} else if (name == SO_KEEPALIVE && atomic_load(&st->keepalive)) {
+		v = 0;
 	} else if (name == SO_RCVLOWAT) {
 		v = st->rcvlowat;
 	} else {
@@ -103,6 +130,14 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	if (level == SOL_SOCKET && (name == SO_TIMESTAMP ||
 	    name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING))
 		sr_st_set(st, SR_ST_STAMPS);
+	/* The program's off stays off for its eyes only. */
+	if (level == SOL_SOCKET && name == SO_KEEPALIVE &&
+	    atomic_load(&st->keepalive) && len >= sizeof(v)) {
+		memcpy(&v, val, sizeof(v));
+		if (v)
+			atomic_store(&st->keepalive, false);
+		return 0;
+	}
 	r = sr_real.setsockopt(fd, level, name, val, len);
 	if (r < 0)
 		return -errno;

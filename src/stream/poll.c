@@ -13,6 +13,7 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ struct set {
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
 	bool armed;
+	uint64_t start;		/* ns: when it began to wait on a link */
 };
 
 /* ---- what a stream can do now ---- */
@@ -410,31 +412,54 @@ static inline void relax(void)
 #endif
 }
 
-/*
- * Adaptive spinning: as long as it pays.  spin_ns is how long the last waits
- * would have had to spin; a wait that outlasts the limit halves it, one that
- * ended while spinning moves it to twice its length.
- */
-static bool spin(struct set *s)
+/* The one stream of the set that waits on a link; with several, or another
+ * descriptor beside it, spinning is not worth it. */
+static struct entry *lone(struct set *s)
 {
 	struct entry *only = NULL;
-	uint64_t start, now, limit;
 	size_t i;
-	bool shut;
 
 	for (i = 0; i < s->n; i++)
 		if (s->e[i].rx_link || s->e[i].tx_link) {
 			if (only)
-				return false;
+				return NULL;
 			only = &s->e[i];
 		}
-	limit = sr_conf.spin_us * 1000ull;
-	if (!only || !limit || !s->deadline)
+	return only;
+}
+
+static bool one_core(void)
+{
+	static atomic_int cores;
+	int n = atomic_load_explicit(&cores, memory_order_relaxed);
+	cpu_set_t set;
+
+	if (!n) {
+		n = sched_getaffinity(0, sizeof(set), &set) == 0 ?
+			    CPU_COUNT(&set) : 2;
+		atomic_store_explicit(&cores, n, memory_order_relaxed);
+	}
+	return n == 1;
+}
+
+/*
+ * Adaptive spinning: while it pays.  spin_ns is a moving average of how long the
+ * stream's waits last, each counted as at most four times the limit, so that a
+ * busy phase after a quiet one is noticed within some waits.  Spinning goes on
+ * while the average is below the limit; never on a single core, where it would
+ * only keep the peer from running.
+ */
+static bool spin(struct set *s)
+{
+	struct entry *only = lone(s);
+	uint64_t now, limit = sr_conf.spin_us * 1000ull;
+	bool shut;
+	int i;
+
+	if (!only || !limit || !s->deadline || one_core() ||
+	    atomic_load_explicit(&only->st->spin_ns, memory_order_relaxed) >
+		    limit)
 		return false;
-	if (atomic_load_explicit(&only->st->spin_ns, memory_order_relaxed) >
-	    limit)
-		return false;
-	start = sr_now_ns();
 	do {
 		struct sr_link *l = only->rx_link ? only->rx_link :
 						    only->tx_link;
@@ -446,8 +471,24 @@ static bool spin(struct set *s)
 		now = sr_now_ns();
 		if (plan_all(s, &shut))
 			return true;
-	} while (now - start < limit && now < s->deadline);
+	} while (now - s->start < limit && now < s->deadline);
 	return false;
+}
+
+/* A wait on links is over. */
+static void learn(struct set *s)
+{
+	struct sr_stream *st = s->n == 1 ? s->e[0].st : NULL;
+	uint64_t took, cap = sr_conf.spin_us * 4000ull;
+	unsigned old;
+
+	if (!st || !s->start)
+		return;
+	took = sr_now_ns() - s->start;
+	took = took < cap ? took : cap;
+	old = atomic_load_explicit(&st->spin_ns, memory_order_relaxed);
+	atomic_store_explicit(&st->spin_ns, (unsigned)((old * 7ull + took) / 8),
+			      memory_order_relaxed);
 }
 
 static int result(struct set *s, struct pollfd *fds, short *one)
@@ -470,7 +511,7 @@ static int result(struct set *s, struct pollfd *fds, short *one)
 /* ppoll's result; fds or one get the answers. */
 static int wait_set(struct set *s, struct pollfd *fds, short *one)
 {
-	bool shut, spun = false;
+	bool shut;
 	size_t i;
 	int r, count;
 
@@ -491,11 +532,13 @@ static int wait_set(struct set *s, struct pollfd *fds, short *one)
 				return r;
 			return result(s, fds, one);
 		}
-		if (!ready && !spun) {
-			spun = true;
+		if (!ready && !s->start && s->deadline) {
+			s->start = sr_now_ns();
 			if (spin(s))
 				ready = 1;
 		}
+		if (ready)
+			learn(s);
 		if (ready || !s->deadline) {
 			for (i = 0; i < s->n; i++)
 				drop_links(&s->e[i]);
@@ -514,8 +557,10 @@ static int wait_set(struct set *s, struct pollfd *fds, short *one)
 		for (i = 0; i < s->n; i++)
 			drop_links(&s->e[i]);
 		count = result(s, fds, one);
-		if (count)
+		if (count) {
+			learn(s);
 			return count;
+		}
 		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
 			return 0;
 	}
