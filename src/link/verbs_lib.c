@@ -95,7 +95,7 @@ static void *open_copy(const void *symbol)
 	from = sr_real.open(original, O_RDONLY | O_CLOEXEC);
 	if (from < 0)
 		return NULL;
-	to = memfd_create("librdmacm", MFD_CLOEXEC);
+	to = sr_real.memfd_create("librdmacm", MFD_CLOEXEC);
 	if (to < 0)
 		goto close_from;
 	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);

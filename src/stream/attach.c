@@ -34,7 +34,7 @@
 bool sr_attach_busy(struct sr_stream *st)
 {
 	return st->att && (!st->att_took || !st->att_started ||
-			   st->tx.state == SR_TX_WAIT);
+			   sr_stream_tx(st) == SR_TX_WAIT);
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
@@ -271,8 +271,8 @@ static void died(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD)) {
 		/* Somebody answers on that RDMA port, but it is not us. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
-	} else if (l->reason && st->tx.state != SR_TX_DONE &&
-	    st->rx.state != SR_RX_EOF &&
+	} else if (l->reason && sr_stream_tx(st) != SR_TX_DONE &&
+		   sr_stream_rx(st) != SR_RX_EOF &&
 	    !(sr_st_flags(st) & (SR_ST_BARRED | SR_ST_CLOSING))) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}
@@ -292,7 +292,7 @@ static void died(struct sr_stream *st, unsigned ev)
  * if its program has ended it, or sleeps in a plain send. */
 static bool settled(struct sr_stream *st)
 {
-	if (st->rx.state == SR_RX_LINK)
+	if (sr_stream_rx(st) == SR_RX_LINK)
 		return true;
 	if (!st->tx_started)
 		st->tx_started = sr_now_ns();
@@ -323,13 +323,14 @@ void sr_attach_progress(struct sr_stream *st)
 	    st->att_took)
 		follow(st);
 	if ((ev & SR_LINK_DEAD) ||
-	    (st->tx.state == SR_TX_RAW && st->rx.state != SR_RX_LINK &&
-	     sr_now_ns() - st->att_since > ATTACH_MS * 1000000ull)) {
+	    (sr_now_ns() - st->att_since > ATTACH_MS * 1000000ull &&
+	     sr_stream_tx(st) == SR_TX_RAW &&
+	     sr_stream_rx(st) != SR_RX_LINK)) {
 		died(st, ev);
 		return;
 	}
-	if (st->tx.state == SR_TX_LINK &&
-	    atomic_load(&st->verdict) != VERDICT_YES && settled(st)) {
+	if (atomic_load(&st->verdict) != VERDICT_YES &&
+	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_stream_reason(st, SR_REASON_NONE);
 		sr_upgrade_verdict(st, VERDICT_YES);
 	}

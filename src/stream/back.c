@@ -31,8 +31,8 @@ static bool is_plain(struct sr_stream *st)
 static bool is_over(struct sr_stream *st)
 {
 	return st->broken || st->anchor < 0 ||
-	       (st->tx.state == SR_TX_DONE &&
-		(st->rx.state == SR_RX_EOF || st->rx.state == SR_RX_RESET));
+	       (sr_stream_tx(st) == SR_TX_DONE &&
+		sr_stream_rx(st) >= SR_RX_EOF);
 }
 
 static bool involved(struct sr_stream *st)

@@ -128,7 +128,7 @@ static void linger_wait(struct sr_stream *st, int seconds)
 	struct timespec ms = { 0, 1000000 };
 
 	while (!(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
-	       st->tx.state != SR_TX_DONE)
+	       sr_stream_tx(st) != SR_TX_DONE)
 		nanosleep(&ms, NULL);
 }
 

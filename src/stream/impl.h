@@ -107,14 +107,14 @@ struct sr_stream {
 	int64_t tx_delta;	/* gate open: tx.w = tx_tcp + tx_delta */
 	uint64_t tx_n;		/* N of the switch in use */
 	uint64_t tx_way[SR_WAYS];
-	size_t tx_held;		/* in the ring, not yet given to the link */
+	_Atomic size_t tx_held;		/* in the ring, not yet given to the link */
 	uint64_t tx_held_ns;	/* since when */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
-	struct sr_link *tx_next; /* a proven link to switch to (SR_GATE_WANT) */
+	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];
-	bool broken;		/* reset: every send is EPIPE */
+	atomic_bool broken;	/* reset: every send is EPIPE */
 
-	int anchor;		/* descriptor number, -1 when gone */
+	atomic_int anchor;	/* descriptor number, -1 when gone */
 	bool anchor_private;
 	int family;
 	unsigned switches;	/* of tx; tx_lock */
@@ -143,12 +143,12 @@ struct sr_stream {
 	struct sr_ask ask;
 	bool asking;
 	bool timed;
-	struct sr_link *att;	/* being attached */
+	_Atomic(struct sr_link *) att;	/* being attached, or in use */
 	uint8_t token[SR_TOKEN_LEN];	/* ours, on att or the link in use */
 	bool att_hello, att_checked, att_proven;
 	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
 	uint64_t att_since;	/* ns */
-	uint64_t next_ask_ns;
+	_Atomic uint64_t next_ask_ns;
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
 	uint64_t close_since;
 	atomic_bool want_back;	/* plain(), fork, exec */
@@ -185,6 +185,9 @@ static inline bool sr_gate_shut(atomic_uint *gate)
 }
 
 /* ---- stream.c ---- */
+/* For those who hold no lock. */
+enum sr_tx_state sr_stream_tx(struct sr_stream *st);
+enum sr_rx_state sr_stream_rx(struct sr_stream *st);
 struct sr_stream *sr_stream_ref(struct sr_stream *st);
 /* Walks all live streams; fn gets a reference that it does not own. */
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);

@@ -95,8 +95,10 @@ out:
 
 static bool in_transition(struct sr_stream *st)
 {
-	return sr_attach_busy(st) || st->tx.state == SR_TX_WAIT ||
-	       st->tx.state == SR_TX_RESEND || st->tx_next ||
+	enum sr_tx_state tx = sr_stream_tx(st);
+
+	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
+	       st->tx_next ||
 	       (sr_st_flags(st) & SR_ST_CLOSING) || st->tx_held ||
 	       atomic_load(&st->want_back);
 }

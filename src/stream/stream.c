@@ -128,6 +128,26 @@ bool sr_stream_tryget(struct sr_stream *st)
 	return false;
 }
 
+enum sr_tx_state sr_stream_tx(struct sr_stream *st)
+{
+	enum sr_tx_state s;
+
+	pthread_mutex_lock(&st->tx_lock);
+	s = st->tx.state;
+	pthread_mutex_unlock(&st->tx_lock);
+	return s;
+}
+
+enum sr_rx_state sr_stream_rx(struct sr_stream *st)
+{
+	enum sr_rx_state s;
+
+	pthread_mutex_lock(&st->rx_lock);
+	s = st->rx.state;
+	pthread_mutex_unlock(&st->rx_lock);
+	return s;
+}
+
 struct sr_stream *sr_stream_ref(struct sr_stream *st)
 {
 	atomic_fetch_add(&st->refs, 1);
@@ -249,23 +269,32 @@ bool sr_stream_name(struct sr_stream *st)
 	int err = errno;
 	bool ok;
 
-	if (sr_st_flags(st) & SR_ST_NAMED)
+	if (atomic_load(&st->flags) & SR_ST_NAMED)
 		return true;
-	ok = st->anchor >= 0 &&
-	     getsockname(st->anchor, (struct sockaddr *)&st->local, &a) == 0 &&
-	     getpeername(st->anchor, (struct sockaddr *)&st->peer, &b) == 0 &&
-	     sr_name_make(&st->name, connected ? local : peer,
-			  connected ? peer : local, 0) == 0;
+	pthread_mutex_lock(&st->wait_lock);
+	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
+	     (st->anchor >= 0 &&
+	      getsockname(st->anchor, (struct sockaddr *)&st->local,
+			  &a) == 0 &&
+	      getpeername(st->anchor, (struct sockaddr *)&st->peer, &b) == 0 &&
+	      sr_name_make(&st->name, connected ? local : peer,
+			   connected ? peer : local, 0) == 0);
 	if (ok)
 		sr_st_set(st, SR_ST_NAMED);
+	pthread_mutex_unlock(&st->wait_lock);
 	errno = err;
 	return ok;
 }
 
 const char *sr_stream_label(struct sr_stream *st, char buf[128])
 {
-	int n = sr_addr_format(buf, 60, &st->local);
+	int n;
 
+	if (!(atomic_load(&st->flags) & SR_ST_NAMED)) {
+		sr_format(buf, 128, "stream");
+		return buf;
+	}
+	n = sr_addr_format(buf, 60, &st->local);
 	n += sr_format(buf + n, 128 - (size_t)n, "%s",
 		       sr_st_flags(st) & SR_ST_CONNECT ? "->" : "<-");
 	sr_addr_format(buf + n, 128 - (size_t)n, &st->peer);

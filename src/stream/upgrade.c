@@ -356,8 +356,7 @@ void sr_ask_progress(struct sr_stream *st)
 		return;
 	}
 	/* A link that broke may be asked for again, once all is plain. */
-	if (st->link_no && st->tx.state == SR_TX_RAW &&
-	    !sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+	if (st->link_no && !sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
 		st->kind = 0;
 		st->next_ask_ns = sr_now_ns() + AGAIN_NS;
 		sr_st_clear(st, SR_ST_ASKED);
