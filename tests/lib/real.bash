@@ -72,7 +72,7 @@ counts_packets() {
 }
 
 # qps: queue pairs that are connected now
-qps() { rdma resource show qp 2>/dev/null | grep -c 'type RC state RTS'; }
+qps() { rdma resource show qp 2>/dev/null | grep -c 'type RC'; }
 
 # random FILE MEGABYTES: incompressible, different each time; quick
 random() {
