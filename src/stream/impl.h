@@ -115,7 +115,7 @@ struct sr_stream {
 	atomic_bool broken;	/* reset: every send is EPIPE */
 
 	atomic_int anchor;	/* descriptor number, -1 when gone */
-	bool anchor_private;
+	atomic_bool anchor_private;
 	int family;
 	unsigned switches;	/* of tx; tx_lock */
 	uint32_t link_no;	/* the last link's number */

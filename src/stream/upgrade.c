@@ -294,6 +294,8 @@ static void ask_next(struct sr_stream *st)
 		st->ask.done = done;
 		st->asking = true;
 		sr_stream_ref(st);
+		sr_debug("%s: asks for a link: %s",
+			 sr_stream_label(st, (char[128]){ 0 }), ops->name);
 		r = ops->ask(&st->ask);
 		if (r == 0)
 			return;
