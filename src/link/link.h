@@ -165,7 +165,8 @@ struct sr_link_ops {
 	/*
 	 * Asks the accepting side of the connection for a link.  done() is
 	 * called once, later, unless cancelled: with a link that is UP, or
-	 * NULL and a reason.  The peer of the rendezvous must be the TCP
+	 * NULL and a reason.  0; or -ENODEV, -ELIBACC (the library cannot be
+	 * loaded), -ENOMEM, and done() is not called.  The peer of the rendezvous must be the TCP
 	 * peer's own address or this host.
 	 */
 	int (*ask)(struct sr_ask *ask);

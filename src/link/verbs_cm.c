@@ -272,7 +272,8 @@ int sr_verbs_ask(struct sr_ask *ask)
 	int err;
 
 	if (reason || !kinds)
-		return -ENODEV;
+		return reason && !strcmp(reason, "no-library") ? -ELIBACC :
+								 -ENODEV;
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;

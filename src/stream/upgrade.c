@@ -302,8 +302,8 @@ static void ask_next(struct sr_stream *st)
 		st->asking = false;
 		sr_stream_put(st);
 		first_reason(st, r == -ENOMEM ? SR_REASON_MEMORY :
-				 r == -ENODEV ? SR_REASON_NO_DEVICE :
-						SR_REASON_NO_LIBRARY);
+				 r == -ELIBACC ? SR_REASON_NO_LIBRARY :
+						 SR_REASON_NO_DEVICE);
 	}
 	sr_info("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
 		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
