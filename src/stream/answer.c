@@ -214,7 +214,7 @@ static void listen_all(void *arg)
 	listen_on(st, 1, &sr_link_verbs);
 }
 
-/* Before listen(2) returns, so that no client comes too early.  Opening an RDMA
+/* Returns when it is open.  Opening an RDMA
  * device takes some milliseconds, once in a process. */
 void sr_answer_listen(struct sr_stream *st, int fd)
 {
@@ -233,4 +233,15 @@ void sr_answer_unlisten(struct sr_stream *st)
 	if (st->listener[1])
 		sr_link_verbs.unlisten(st->listener[1]);
 	st->listener[0] = st->listener[1] = NULL;
+}
+
+static void unlisten(void *arg)
+{
+	sr_answer_unlisten(arg);
+}
+
+void sr_answer_stop(struct sr_stream *st)
+{
+	sr_st_clear(st, SR_ST_LISTEN);
+	sr_loop_call(unlisten, st);
 }

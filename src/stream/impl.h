@@ -137,8 +137,8 @@ struct sr_stream {
 	struct sr_task task;
 	atomic_bool kicked;
 	struct sr_watch watch;
-	int watched_fd;		/* -1: not watched */
-	uint32_t watched;	/* events armed */
+	atomic_int watched_fd;	/* -1: not watched */
+	atomic_uint watched;	/* events armed */
 	struct sr_timer timer;
 	struct sr_ask ask;
 	bool asking;
@@ -287,5 +287,6 @@ void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* pending requests may match now; any thread */
 void sr_answer_listen(struct sr_stream *st, int fd);
 void sr_answer_unlisten(struct sr_stream *st);	/* loop */
+void sr_answer_stop(struct sr_stream *st);	/* listen(2) failed */
 
 #endif

@@ -37,14 +37,36 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	return r;
 }
 
+static bool bound(int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+
+	return getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
+	       ((struct sockaddr_in *)&ss)->sin_port != 0;
+}
+
+/*
+ * The rendezvous is open before the port is, or a client that connects at once
+ * would be told that nobody answers.  (A socket that is not bound gets its port
+ * by listen, and nobody can know it before.)
+ */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
-	if (sr_real.listen(fd, backlog) < 0)
-		return -errno;
-	if (sr_conf.upgrade == SR_NEVER)
-		return 0;
-	if (!(sr_st_flags(st) & SR_ST_LISTEN) && sr_conf.links[0] &&
-	    sr_loop_start() == 0)
+	bool want = sr_conf.upgrade != SR_NEVER && sr_conf.links[0] &&
+		    !(sr_st_flags(st) & SR_ST_LISTEN) && sr_loop_start() == 0;
+	bool early = want && bound(fd);
+	int r;
+
+	if (early)
+		sr_answer_listen(st, fd);
+	if (sr_real.listen(fd, backlog) < 0) {
+		r = -errno;
+		if (early)
+			sr_answer_stop(st);
+		return r;
+	}
+	if (want && !early)
 		sr_answer_listen(st, fd);
 	return 0;
 }

@@ -28,6 +28,8 @@ teardown() { stop_all; }
 }
 
 @test "EINTR, SA_RESTART, and short counts" {
+	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
+		skip "ThreadSanitizer holds signals back"
 	compare thread eintr -L
 }
 
@@ -36,5 +38,7 @@ teardown() { stop_all; }
 }
 
 @test "a signal handler uses a stream" {
+	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
+		skip "ThreadSanitizer holds signals back"
 	compare thread handler -n 2
 }
