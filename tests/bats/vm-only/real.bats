@@ -15,7 +15,7 @@ setup() {
 # iperf closes its streams with bytes under way
 iperf_setup() {
 	need "$1"
-	slack=2 lazy_bytes=1000000
+	slack=2 lazy_bytes=100000
 }
 
 teardown() {
