@@ -25,7 +25,7 @@ teardown() { stop_all; }
 
 @test "MSG_MORE and TCP_CORK hold back, but not for ever" {
 	# While a direction switches, what TCP held back is pushed out.
-	SR_TEST_MODES=wait compare io more
+	SR_TEST_MODES="wait" compare io more
 }
 
 @test "readv, writev, recvmsg, sendmsg" {
