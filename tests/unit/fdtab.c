@@ -79,7 +79,7 @@ static atomic_bool over;
 
 static void *reader(void *arg)
 {
-	long *found = arg;
+	atomic_long *found = arg;
 
 	while (!atomic_load(&over)) {
 		for (int fd = A; fd <= B; fd++) {
@@ -90,7 +90,7 @@ static void *reader(void *arg)
 			CHECK(sr_stream_tryget(st));
 			sr_stream_put(st);
 			sr_stream_put(st);
-			++*found;
+			atomic_fetch_add(found, 1);
 		}
 	}
 	return NULL;
@@ -99,12 +99,13 @@ static void *reader(void *arg)
 static void test_race(void)
 {
 	pthread_t t[2];
-	long found[2] = {0};
+	atomic_long found[2] = {0};
 	struct sr_stream *st;
 
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, reader, &found[i]), 0);
-	for (int i = 0; i < ROUNDS; i++) {
+	/* On a busy machine the readers may come late: until they have. */
+	for (int i = 0; i < ROUNDS || !(found[0] + found[1]); i++) {
 		int fd = i & 1 ? A : B;
 
 		CHECK(sr_fdtab_set(fd, make(fd)) == NULL);
