@@ -580,6 +580,10 @@ static bool restarts(void)
 	for (sig = 1; sig < NSIG; sig++) {
 		struct sigaction sa;
 
+		/* Faults of the thread's own; they interrupt no sleep. */
+		if (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
+		    sig == SIGILL || sig == SIGTRAP || sig == SIGABRT)
+			continue;
 		if (sigaction(sig, NULL, &sa) < 0 ||
 		    sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
 			continue;
