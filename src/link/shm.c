@@ -233,9 +233,11 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	pthread_mutex_lock(&l->ctl_lock);
 	err = sr_link_say(link, msg);
 	if (!err) {
-		if (msg->type == SR_MSG_SWITCH)
+		if (msg->type == SR_MSG_SWITCH) {
+			l->tx_shown = msg->sw.n;
 			atomic_store_explicit(&l->own->tx_w, msg->sw.n,
 					      memory_order_release);
+		}
 		atomic_store_explicit(&slot->len,
 				      (uint32_t)sr_msg_encode(msg, slot->msg),
 				      memory_order_relaxed);
@@ -273,22 +275,24 @@ static size_t tx_room(struct sr_link *link, struct iovec v[2])
 	return sr_shm_room(shm_of(link), v);
 }
 
-/* Nothing is held back, so `more` does not matter. */
+/* With `more` the bytes are ours (tx_w) but not yet shown to the peer. */
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_shm *l = shm_of(link);
 	uint64_t w;
 
-	(void)more;
-	if (n) {
-		w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
-		/* Ours before the peer's: its credit is checked against it. */
+	w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
+	/* Ours before the peer's: its credit is checked against it. */
+	if (n)
 		atomic_store_explicit(&link->tx_w, w, memory_order_release);
+	if (!more && w != l->tx_shown) {
+		l->tx_shown = w;
 		atomic_store_explicit(&l->own->tx_w, w, memory_order_release);
 		atomic_thread_fence(memory_order_seq_cst); /* with arm() */
 		ring_if_asleep(l, SR_NOTIFY_RX);
-		sr_shm_dirty(l);
 	}
+	if (n)
+		sr_shm_dirty(l);
 	sr_shm_room_end(l);
 }
 

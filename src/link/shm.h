@@ -76,6 +76,7 @@ struct sr_shm {
 	struct sr_shm_plan plan;
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
+	uint64_t tx_shown;    /* tx side: what own->tx_w says */
 	int bell, peer_bell;  /* eventfds: wake our sleepers, and the peer's */
 	struct sr_watch line; /* the rendezvous connection: wakes the loops */
 	bool line_watched;    /* loop */

@@ -107,7 +107,7 @@ struct sr_stream {
 	int64_t tx_delta;	/* gate open: tx.w = tx_tcp + tx_delta */
 	uint64_t tx_n;		/* N of the switch in use */
 	uint64_t tx_way[SR_WAYS];
-	_Atomic size_t tx_held;		/* in the ring, not yet given to the link */
+	_Atomic size_t tx_held;	/* bytes the link was asked to hold back */
 	uint64_t tx_held_ns;	/* since when */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */

@@ -142,8 +142,8 @@ static void plan_tx(struct entry *e)
 	} else if (st->tx.state == SR_TX_LINK && out) {
 		size_t room = st->tx_link->ops->tx_room(st->tx_link, v);
 
-		st->tx_link->ops->tx_commit(st->tx_link, 0, false);
-		if (room > st->tx_held)
+		st->tx_link->ops->tx_commit(st->tx_link, 0, st->tx_held != 0);
+		if (room)
 			e->ours |= POLLOUT | POLLWRNORM;
 		else if (!e->tx_link)
 			e->tx_link = sr_link_get(st->tx_link);

@@ -86,20 +86,31 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	return r;
 }
 
-/* Gives the link what was held back. tx_lock held. */
+/* The link may show the peer what it was asked to hold back. tx_lock held. */
 void sr_tx_flush(struct sr_stream *st)
 {
 	if (!st->tx_held)
 		return;
-	st->tx_link->ops->tx_commit(st->tx_link, st->tx_held, false);
+	st->tx_link->ops->tx_commit(st->tx_link, 0, false);
 	st->tx_held = 0;
+	st->tx_held_ns = 0;
 }
 
-/*
- * As much as the link has room for. tx_lock held.  more (MSG_MORE, TCP_CORK): the
- * tail of less than HOLD stays behind, in the ring but not given to the link,
- * until there is more, HOLD_MS have passed (tcp(7): 200), or room gets short.
- */
+/* n bytes go to the link.  more (MSG_MORE, TCP_CORK): it holds them back until
+ * there are HOLD, SR_HOLD_NS have passed, or room gets short. */
+static void commit(struct sr_stream *st, size_t n, bool more)
+{
+	st->tx_held = more && st->tx_held + n < HOLD ? st->tx_held + n : 0;
+	st->tx_link->ops->tx_commit(st->tx_link, n, st->tx_held != 0);
+	if (!st->tx_held) {
+		st->tx_held_ns = 0;
+	} else if (!st->tx_held_ns) {
+		st->tx_held_ns = sr_now_ns();
+		sr_stream_kick(st);
+	}
+}
+
+/* As much as the link has room for. tx_lock held. */
 static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 {
 	struct sr_link *link = st->tx_link;
@@ -107,37 +118,24 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 
 	while (from->left) {
 		struct iovec v[2];
-		size_t room = link->ops->tx_room(link, v), skip = st->tx_held;
-		size_t done = 0;
+		size_t room = link->ops->tx_room(link, v), done = 0;
 		int i;
 
-		if (room <= skip) {
+		if (!room) {
 			sr_tx_flush(st);
 			break;
 		}
-		room -= skip;
 		if (room > PIECE)
 			room = PIECE;
 		for (i = 0; i < 2 && done < room && from->left; i++) {
-			size_t out = skip < v[i].iov_len ? skip : v[i].iov_len;
-			size_t k = v[i].iov_len - out;
+			size_t k = v[i].iov_len < room - done ? v[i].iov_len :
+								room - done;
 
-			skip -= out;
-			k = k < room - done ? k : room - done;
-			done += sr_iov_drain(from, (char *)v[i].iov_base + out,
-					     k);
+			done += sr_iov_drain(from, v[i].iov_base, k);
 		}
 		sr_tx_took(&st->tx, done);
-		st->tx_held += done;
-		if (!more || from->left || st->tx_held >= HOLD)
-			sr_tx_flush(st);
+		commit(st, done, more && !from->left);
 		total += (ssize_t)done;
-	}
-	if (st->tx_held && !st->tx_held_ns) {
-		st->tx_held_ns = sr_now_ns();
-		sr_stream_kick(st);
-	} else if (!st->tx_held) {
-		st->tx_held_ns = 0;
 	}
 	return total;
 }
@@ -309,11 +307,9 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 {
 	struct sr_link *link = st->tx_link;
 	struct iovec v[2];
-	size_t room;
+	size_t room = link->ops->tx_room(link, v);
 	ssize_t r;
 
-	sr_tx_flush(st);
-	room = link->ops->tx_room(link, v);
 	if (!room)
 		return -EAGAIN;
 	if (room > count)
@@ -330,12 +326,11 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 		return -errno;
 	if (r > 0) {
 		sr_tx_took(&st->tx, (uint64_t)r);
-		link->ops->tx_commit(link, (size_t)r,
-				     more);
+		commit(st, (size_t)r, more);
 		if (off)
 			*off += r;
 	} else {
-		link->ops->tx_commit(link, 0, false);
+		commit(st, 0, false);
 	}
 	return r;
 }
