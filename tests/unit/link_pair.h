@@ -171,7 +171,8 @@ static void attach(struct end *e)
 			while (!atomic_load(&e->answered))
 				usleep(1000);
 			CHECK(tries++ < 10000);
-		} while (!e->link && !strcmp(e->reason, "no-listener"));
+		} while (!e->link && (!strcmp(e->reason, "no-listener") ||
+				      !strcmp(e->reason, "no-match")));
 		CHECK(e->link);
 	}
 	await(e, SR_LINK_UP);
