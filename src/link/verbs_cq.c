@@ -200,6 +200,8 @@ static void nothing(struct sr_task *task)
 
 static struct sr_task kick_task = { .fn = nothing };
 
+/* Not by a mask of no events: uverbs wakes a channel's waiters without saying
+ * what for, and epoll then wakes the service thread for nothing. */
 static void watch_locked(struct sr_vdev *dev, bool on)
 {
 	if (dev->watched == on)
@@ -207,7 +209,10 @@ static void watch_locked(struct sr_vdev *dev, bool on)
 	if (atomic_load(&dev->gone))
 		return;
 	dev->watched = on;
-	sr_loop_rearm(&dev->chan_watch, on ? EPOLLIN : 0);
+	if (on)
+		sr_loop_watch(&dev->chan_watch, EPOLLIN);
+	else
+		sr_loop_release(&dev->chan_watch);
 }
 
 /* ---- program threads ---- */
@@ -393,12 +398,11 @@ void sr_vlead_init(struct sr_vdev *dev)
 	pthread_mutex_init(&dev->chan_lock, NULL);
 	dev->chan_watch.fd = dev->chan->fd;
 	dev->chan_watch.fn = on_channel;
-	sr_loop_watch(&dev->chan_watch, 0);
 }
 
 void sr_vlead_stop(struct sr_vdev *dev)
 {
-	pthread_mutex_lock(&dev->lead);	/* nobody in sr_loop_rearm */
+	pthread_mutex_lock(&dev->lead);	/* nobody in watch_locked */
 	dev->watched = false;
 	pthread_mutex_unlock(&dev->lead);
 	sr_loop_unwatch(&dev->chan_watch);

@@ -72,10 +72,7 @@ static uint64_t look_ahead(struct sr_stream *st)
 		goto out;
 	if (!sr_rx_gate_shut(st))
 		goto out;
-	while (atomic_flag_test_and_set(&st->history_busy))
-		;
-	st->rx_shown = st->rx_history;
-	atomic_flag_clear(&st->history_busy);
+	st->rx_shown = sr_past_copy(st, &st->rx_history);
 	if (!(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
 	    !(sr_st_flags(st) & SR_ST_RX_HISTORY) &&
 	    st->rx_shown.n < sizeof(buf))
@@ -87,18 +84,6 @@ static uint64_t look_ahead(struct sr_stream *st)
 out:
 	pthread_mutex_unlock(&st->rx_lock);
 	return st->rx_shown.n;
-}
-
-/* What this end can show of what it sent. */
-static uint64_t have(struct sr_stream *st, struct sr_history *h)
-{
-	uint64_t n;
-
-	while (atomic_flag_test_and_set(&st->history_busy))
-		;
-	n = h->n;
-	atomic_flag_clear(&st->history_busy);
-	return n;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -120,15 +105,14 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	tx_n = least(st->hello_tx, peer->rx_have);
 	rx_n = least(st->hello_rx, peer->tx_have);
 	*n = tx_n + rx_n;
-	while (atomic_flag_test_and_set(&st->history_busy))
-		;
+	sr_past_lock(st);
 	if (l->role == SR_ROLE_ASKER)
 		sr_digest(out, role, st->token, peer->token, &st->tx_history,
 			  tx_n, &st->rx_shown, rx_n, id, id_len);
 	else
 		sr_digest(out, role, peer->token, st->token, &st->rx_shown,
 			  rx_n, &st->tx_history, tx_n, id, id_len);
-	atomic_flag_clear(&st->history_busy);
+	sr_past_unlock(st);
 }
 
 static void send_hello(struct sr_stream *st)
@@ -137,7 +121,7 @@ static void send_hello(struct sr_stream *st)
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
 	uint64_t n;
 
-	st->hello_tx = have(st, &st->tx_history);
+	st->hello_tx = sr_past_copy(st, &st->tx_history).n;
 	memset(&st->rx_shown, 0, sizeof(st->rx_shown));
 	st->hello_rx = look_ahead(st);
 	msg.hello.version = SR_WIRE_VERSION;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 
 #include "base/log.h"
@@ -434,6 +435,15 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 	return total - to.left;
 }
 
+/* On the link only a record or TCP's end can come by the anchor, which need not
+ * be seen at once: while the loop watches for it, program threads spare the
+ * system call.  Who waits for a mark looks. */
+static bool left_to_loop(struct sr_stream *st)
+{
+	return st->rx.state == SR_RX_LINK &&
+	       (atomic_load(&st->watched) & EPOLLIN);
+}
+
 /* The next bytes on TCP are mark or record: read them, never beyond. */
 static void read_record(struct sr_stream *st)
 {
@@ -524,7 +534,7 @@ void sr_rx_progress(struct sr_stream *st)
 	if (st->rx_link)
 		st->rx_link->ops->poll(st->rx_link);
 	alone = !(atomic_load(&st->rx_gate) & SR_GATE_COUNT);
-	if (alone)
+	if (alone && !left_to_loop(st))
 		read_record(st);
 	settle(st);
 	if (atomic_load(&st->want_back) && st->rx_link)

@@ -43,6 +43,7 @@
 #include "link/link.h"
 #include "pure/history.h"
 #include "pure/switch.h"
+#include "stream/spin.h"
 #include "stream/stream.h"
 
 #define SR_GATE_SHUT (1u << 31)
@@ -131,7 +132,7 @@ struct sr_stream {
 
 	pthread_mutex_t wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
-	atomic_uint spin_ns;	/* adaptive spinning, see wait.c */
+	struct sr_spin spin;
 
 	/* loop only */
 	struct sr_task task;
@@ -240,10 +241,29 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n);
 void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
 
-/* ---- recv.c ---- */
-/* SO_RCVTIMEO or SO_SNDTIMEO as a deadline in ns; 0: none. */
-uint64_t sr_stream_deadline(int fd, int option);
-bool sr_stream_nonblocking(int fd, int flags);
+/* ---- past.c: what went over TCP at the beginning ---- */
+void sr_past_lock(struct sr_stream *st);
+void sr_past_unlock(struct sr_stream *st);
+/* Bytes of msg, the first n, unless the flag `stopped` is set. */
+void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,
+		 const struct msghdr *msg, size_t n);
+struct sr_history sr_past_copy(struct sr_stream *st,
+			       const struct sr_history *h);
+
+/* ---- sleep.c ---- */
+/* A call that may have to sleep, begun as { .fd, .flags, .option }. */
+struct sr_sleep {
+	int fd;
+	int flags;		/* the call's */
+	int option;		/* SO_RCVTIMEO, SO_SNDTIMEO */
+	bool asked, blocks;
+	bool timed;
+	uint64_t deadline;	/* ns; 0: none */
+};
+bool sr_sleep_allowed(struct sr_sleep *s);
+/* Until the stream may have what is in events (POLLIN, POLLOUT).  0; -EAGAIN if
+ * the call does not block or its time is over; -EINTR; -ENOBUFS. */
+int sr_sleep(struct sr_stream *st, struct sr_sleep *s, short events);
 
 /* ---- option.c ---- */
 void sr_option_keepalive(struct sr_stream *st, bool need);
@@ -254,10 +274,6 @@ void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 
 /* ---- wait.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);
-/* Waits until the stream may have what is in events (POLLIN, POLLOUT).
- * 0, -EINTR, -ETIMEDOUT.  deadline_ns 0: none. */
-int sr_stream_wait(struct sr_stream *st, int fd, short events,
-		   uint64_t deadline_ns);
 
 /* ---- service.c: the loop's side ---- */
 void sr_stream_kick(struct sr_stream *st);	/* any thread */

@@ -8,7 +8,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 
 #include "base/log.h"
@@ -27,31 +26,6 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 		r = sr_real.recvmsg(fd, msg, flags);
 	}
 	return r < 0 ? -errno : r;
-}
-
-static void note_history(struct sr_stream *st, const struct msghdr *msg,
-			 size_t n, int flags)
-{
-	size_t i;
-
-	if (flags & MSG_TRUNC)
-		sr_st_set(st, SR_ST_RX_HISTORY);
-	if (sr_st_flags(st) & SR_ST_RX_HISTORY)
-		return;
-	if (st->rx_history.n >= SR_HISTORY_MAX) {
-		sr_st_set(st, SR_ST_RX_HISTORY);
-		return;
-	}
-	while (atomic_flag_test_and_set(&st->history_busy))
-		;
-	for (i = 0; i < msg->msg_iovlen && n; i++) {
-		size_t k = msg->msg_iov[i].iov_len;
-
-		k = k < n ? k : n;
-		sr_history_add(&st->rx_history, msg->msg_iov[i].iov_base, k);
-		n -= k;
-	}
-	atomic_flag_clear(&st->history_busy);
 }
 
 /* A sleep in the kernel found TCP's end, which a write of ours may have asked
@@ -134,7 +108,10 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	if (!sr_gate_shut(&st->rx_gate)) {
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
-			note_history(st, msg, (size_t)r, flags);
+			if (flags & MSG_TRUNC)
+				sr_st_set(st, SR_ST_RX_HISTORY);
+			sr_past_add(st, &st->rx_history, SR_ST_RX_HISTORY, msg,
+				    (size_t)r);
 			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
 		}
 		*again = false;
@@ -307,37 +284,17 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 	return r;
 }
 
-bool sr_stream_nonblocking(int fd, int flags)
-{
-	return (flags & MSG_DONTWAIT) ||
-	       (sr_real.fcntl(fd, F_GETFL, NULL) & O_NONBLOCK);
-}
-
-uint64_t sr_stream_deadline(int fd, int option)
-{
-	struct timeval tv = { 0, 0 };
-	socklen_t len = sizeof(tv);
-
-	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
-	    (!tv.tv_sec && !tv.tv_usec))
-		return 0;
-	return sr_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
-	       (uint64_t)tv.tv_usec * 1000u;
-}
-
-static ssize_t recv_slow(struct sr_stream *st, int fd, struct msghdr *msg,
-			 int flags, unsigned weight)
+static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
+			 struct msghdr *msg, int flags, unsigned weight)
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
-	uint64_t deadline = 0;
-	bool asked = false, block = true;
 	ssize_t got = 0, r;
 
 	if (!to.left)
 		return 0;
 	for (;;) {
-		r = recv_try(st, fd, &to, flags, weight);
+		r = recv_try(st, sleep->fd, &to, flags, weight);
 		if (r > 0) {
 			got += r;
 			if (!all || !to.left)
@@ -348,17 +305,7 @@ static ssize_t recv_slow(struct sr_stream *st, int fd, struct msghdr *msg,
 			break;
 		if (got && !all)
 			break;
-		if (!asked) {
-			block = !sr_stream_nonblocking(fd, flags);
-			deadline = block ? sr_stream_deadline(fd, SO_RCVTIMEO)
-					 : 0;
-			asked = true;
-		}
-		if (!block)
-			break;
-		r = sr_stream_wait(st, fd, POLLIN, deadline);
-		if (r == -ETIMEDOUT)
-			r = -EAGAIN;
+		r = sr_sleep(st, sleep, POLLIN);
 		if (r < 0)
 			break;
 	}
@@ -372,6 +319,8 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 {
 	unsigned special = (unsigned)flags & (MSG_WAITALL | MSG_TRUNC);
 	unsigned weight = flags & MSG_TRUNC ? SR_GATE_BLIND : 1;
+	struct sr_sleep sleep = { .fd = fd, .flags = flags,
+				  .option = SO_RCVTIMEO };
 	bool again;
 	ssize_t r;
 
@@ -392,11 +341,10 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	msg->msg_namelen = 0;
 	msg->msg_controllen = 0;
 	msg->msg_flags = 0;
-	if (sr_st_flags(st) & SR_ST_LOWAT && !sr_stream_nonblocking(fd, flags)) {
-		r = sr_stream_wait(st, fd, POLLIN,
-				   sr_stream_deadline(fd, SO_RCVTIMEO));
+	if (sr_st_flags(st) & SR_ST_LOWAT && sr_sleep_allowed(&sleep)) {
+		r = sr_sleep(st, &sleep, POLLIN);
 		if (r < 0)
-			return r == -ETIMEDOUT ? -EAGAIN : r;
+			return r;
 	}
-	return recv_slow(st, fd, msg, flags, weight);
+	return recv_slow(st, &sleep, msg, flags, weight);
 }

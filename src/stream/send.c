@@ -6,7 +6,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,29 +32,6 @@ static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 	return r < 0 ? -errno : r;
 }
 
-static void note_history(struct sr_stream *st, const struct msghdr *msg,
-			 size_t n)
-{
-	size_t i;
-
-	if (sr_st_flags(st) & SR_ST_TX_HISTORY)
-		return;
-	if (st->tx_history.n >= SR_HISTORY_MAX) {
-		sr_st_set(st, SR_ST_TX_HISTORY);
-		return;
-	}
-	while (atomic_flag_test_and_set(&st->history_busy))
-		;
-	for (i = 0; i < msg->msg_iovlen && n; i++) {
-		size_t k = msg->msg_iov[i].iov_len;
-
-		k = k < n ? k : n;
-		sr_history_add(&st->tx_history, msg->msg_iov[i].iov_base, k);
-		n -= k;
-	}
-	atomic_flag_clear(&st->history_busy);
-}
-
 /* send(2) is a cancellation point: a cancelled thread leaves the gate. */
 static void leave_cancelled(struct sr_stream **inside)
 {
@@ -77,7 +53,8 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	r = kernel_send(fd, msg, flags);
 	inside = NULL;
 	if (r > 0) {
-		note_history(st, msg, (size_t)r);
+		sr_past_add(st, &st->tx_history, SR_ST_TX_HISTORY, msg,
+			    (size_t)r);
 		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
 	} else if (r < 0) {
 		sr_stream_failed(st, r);
@@ -174,8 +151,8 @@ out:
 	return r;
 }
 
-static ssize_t send_try(struct sr_stream *st, int fd, struct sr_iov *from,
-			int flags, bool block)
+static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
+			struct sr_iov *from, int flags)
 {
 	struct iovec v[64];
 	struct msghdr msg = { .msg_iov = v };
@@ -189,8 +166,8 @@ static ssize_t send_try(struct sr_stream *st, int fd, struct sr_iov *from,
 			return r;
 		/* Plain again: asleep in the kernel, as ever. */
 		msg.msg_iovlen = sr_iov_rest(*from, SIZE_MAX, v, 64, &bytes);
-		r = send_plain(st, fd, &msg, (block ? 0 : MSG_DONTWAIT) |
-			       MSG_NOSIGNAL | (flags & ~MSG_DONTWAIT), &shut);
+		r = send_plain(st, sleep->fd, &msg, flags | MSG_NOSIGNAL,
+			       &shut);
 		if (!shut) {
 			if (r > 0)
 				sr_iov_advance(from, (size_t)r);
@@ -209,23 +186,21 @@ static ssize_t pipe_error(ssize_t r, int flags)
 static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 			 int flags)
 {
-	bool block = !sr_stream_nonblocking(fd, flags);
-	uint64_t deadline = block ? sr_stream_deadline(fd, SO_SNDTIMEO) : 0;
+	struct sr_sleep sleep = { .fd = fd, .flags = flags,
+				  .option = SO_SNDTIMEO };
 	ssize_t done = 0, r;
 
 	for (;;) {
-		r = send_try(st, fd, from, flags, block);
+		r = send_try(st, &sleep, from, flags);
 		if (r > 0)
 			done += r;
 		if (!from->left && (r >= 0 || r == -EAGAIN))
 			return done;
 		if (r > 0)
 			continue;
-		if (r != -EAGAIN || !block)
+		if (r != -EAGAIN)
 			break;
-		r = sr_stream_wait(st, fd, POLLOUT, deadline);
-		if (r == -ETIMEDOUT)
-			r = -EAGAIN;
+		r = sr_sleep(st, &sleep, POLLOUT);
 		if (r < 0)
 			break;
 	}
@@ -323,15 +298,11 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 	else
 		r = sr_real.read(in_fd, v[0].iov_base, v[0].iov_len);
 	if (r < 0)
-		return -errno;
-	if (r > 0) {
-		sr_tx_took(&st->tx, (uint64_t)r);
-		commit(st, (size_t)r, more);
-		if (off)
-			*off += r;
-	} else {
-		commit(st, 0, false);
-	}
+		r = -errno;
+	if (r > 0 && off)
+		*off += r;
+	sr_tx_took(&st->tx, r > 0 ? (uint64_t)r : 0);
+	commit(st, r > 0 ? (size_t)r : 0, r > 0 && more);
 	return r;
 }
 
@@ -370,9 +341,9 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			   off_t *off, size_t count, bool more)
 {
-	bool block = !sr_stream_nonblocking(fd, 0), eof;
-	uint64_t deadline = 0;
+	struct sr_sleep sleep = { .fd = fd, .option = SO_SNDTIMEO };
 	ssize_t done = 0, r = 0;
+	bool eof;
 
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
@@ -387,13 +358,9 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		}
 		if (r == 0 && !eof)
 			continue;
-		if (r != -EAGAIN || !block)
+		if (r != -EAGAIN)
 			break;
-		if (!deadline)
-			deadline = sr_stream_deadline(fd, SO_SNDTIMEO);
-		r = sr_stream_wait(st, fd, POLLOUT, deadline);
-		if (r == -ETIMEDOUT)
-			r = -EAGAIN;
+		r = sr_sleep(st, &sleep, POLLOUT);
 		if (r < 0)
 			break;
 	}

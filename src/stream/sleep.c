@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sleep.c - a blocking call finds nothing to do: may it wait, how long, and the
+ * waiting itself, awake at first where that pays (spin.h).
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include "stream/waitset.h"
+
+static bool nonblocking(int fd, int flags)
+{
+	return (flags & MSG_DONTWAIT) ||
+	       (sr_real.fcntl(fd, F_GETFL, NULL) & O_NONBLOCK);
+}
+
+/* 0: for ever. */
+static uint64_t deadline(int fd, int option)
+{
+	struct timeval tv = { 0, 0 };
+	socklen_t len = sizeof(tv);
+
+	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
+	    (!tv.tv_sec && !tv.tv_usec))
+		return 0;
+	return sr_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
+	       (uint64_t)tv.tv_usec * 1000u;
+}
+
+bool sr_sleep_allowed(struct sr_sleep *s)
+{
+	if (!s->asked) {
+		s->blocks = !nonblocking(s->fd, s->flags);
+		s->asked = true;
+	}
+	return s->blocks;
+}
+
+/*
+ * May a call go on sleeping after a signal?  sigaction(2): only if the handler
+ * was installed with SA_RESTART.  poll never restarts, so we look which
+ * handlers there are: if all that are installed restart, so do we.
+ */
+static bool restarts(void)
+{
+	int sig;
+
+	for (sig = 1; sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		/* Faults of the thread's own; they interrupt no sleep. */
+		if (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
+		    sig == SIGILL || sig == SIGTRAP || sig == SIGABRT)
+			continue;
+		if (sigaction(sig, NULL, &sa) < 0 ||
+		    sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
+			continue;
+		if (!(sa.sa_flags & SA_RESTART))
+			return false;
+	}
+	return true;
+}
+
+#define POLLS 32		/* between two looks at the clock, which may be slow */
+
+/* Something comes by the link while we look at nothing else. */
+static bool spin(struct sr_stream *st, uint64_t *start)
+{
+	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0;
+	struct sr_link *link = NULL;
+	unsigned events = 0;
+	bool moved = false;
+
+	if (!sr_spin_pays(&st->spin, limit))
+		return false;
+	pthread_mutex_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK &&
+	    st->rx_link) {
+		link = sr_link_get(st->rx_link);
+		events = sr_link_events(link);
+		h = st->rx.rx;
+	}
+	pthread_mutex_unlock(&st->rx_lock);
+	if (!link)
+		return false;
+	for (;;) {
+		for (int i = 0; i < POLLS && !moved; i++) {
+			link->ops->poll(link);
+			moved = atomic_load(&link->rx_h) != h ||
+				sr_link_events(link) != events;
+			sr_relax();
+		}
+		if (moved && !*start)
+			break;
+		now = sr_now_ns();
+		if (!*start)
+			*start = now;
+		if (moved || now - *start > limit)
+			break;
+	}
+	sr_link_put(link);
+	if (moved)
+		sr_spin_learn(&st->spin, limit, now - *start);
+	return moved;
+}
+
+static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
+		  uint64_t start)
+{
+	struct sr_waitset_entry e = { .st = st, .fd = p->fd, .events = events };
+	struct pollfd k[4];
+	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start };
+	int r;
+	short got = 0;
+
+	if (!p->timed) {
+		p->deadline = deadline(p->fd, p->option);
+		p->timed = true;
+	}
+	s.deadline = p->deadline ? p->deadline : UINT64_MAX;
+	s.waiter = sr_waiter_get();
+	if (!s.waiter)
+		return -ENOBUFS;
+	do {
+		r = sr_waitset_wait(&s, NULL, &got);
+		sr_waitset_done(&s);
+	} while (r < 0 && errno == EINTR && !p->deadline && restarts());
+	if (r < 0)
+		r = -errno;
+	sr_waiter_put(s.waiter);
+	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;
+}
+
+int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
+{
+	uint64_t start = 0;
+	int err = errno, r = 0;
+
+	if (!sr_sleep_allowed(p))
+		return -EAGAIN;
+	if (events == POLLIN) {
+		if (spin(st, &start))
+			return 0;
+		if (!start)
+			start = sr_now_ns(); /* not once more in asleep() */
+	}
+	r = asleep(st, p, events, start);
+	errno = err;
+	return r;
+}

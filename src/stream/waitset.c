@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * waitset.c - the wait engine (waitset.h).
+ *
+ * Each direction of each stream is either the kernel's (gate open, or raw bytes
+ * still due: ask the anchor) or ours (ask the link and the state).  plan()
+ * works that out, under the direction's lock, and takes the opportunity to move
+ * the direction on.  A set whose gates are all open sleeps in the kernel's poll
+ * as it is, counted at the rx gates, so that a switch finds at most one sleeper
+ * and the mark wakes that one.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+
+#include "stream/waitset.h"
+
+#define IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
+#define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+
+/* ---- what a stream can do now ---- */
+
+static void plan_rx(struct sr_waitset_entry *e)
+{
+	struct sr_stream *st = e->st;
+	short in = e->events & IN_EVENTS;
+
+	if (!sr_gate_shut(&st->rx_gate)) {
+		e->kernel |= in;
+		e->pass |= in;
+		return;
+	}
+	pthread_mutex_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	if (!sr_gate_shut(&st->rx_gate)) {
+		e->kernel |= in;
+		e->pass |= in;
+		goto out;
+	}
+	e->shut = true;
+	if (st->spill_len)
+		e->ours |= POLLIN | POLLRDNORM;
+	switch (st->rx.state) {
+	case SR_RX_RAW:
+	case SR_RX_EXPECT:
+		/* With a sleeper of plain days in flight the anchor is its. */
+		if (atomic_load(&st->rx_gate) & SR_GATE_COUNT)
+			break;
+		if (sr_rx_at_mark(&st->rx)) {
+			e->kernel |= POLLIN;	/* for us, to move on */
+		} else {
+			e->kernel |= in;
+			e->pass |= in;
+		}
+		break;
+	case SR_RX_LINK:
+		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END))
+			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
+		if (st->rx_link &&
+		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) >=
+			    (uint64_t)st->rcvlowat)
+			e->ours |= POLLIN | POLLRDNORM;
+		else if (st->rx_link && !e->rx_link)
+			e->rx_link = sr_link_get(st->rx_link);
+		break;
+	case SR_RX_EOF:
+		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
+		break;
+	default:
+		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP | POLLOUT |
+			   POLLWRNORM;
+		if (atomic_load(&st->so_error))
+			e->ours |= POLLERR;
+	}
+	if (sr_st_flags(st) & SR_ST_RDSHUT)
+		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
+out:
+	pthread_mutex_unlock(&st->rx_lock);
+}
+
+static void plan_tx(struct sr_waitset_entry *e)
+{
+	struct sr_stream *st = e->st;
+	short out = e->events & OUT_EVENTS;
+	struct iovec v[2];
+
+	if (!sr_gate_shut(&st->tx_gate)) {
+		e->kernel |= out;
+		e->pass |= out;
+		return;
+	}
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (!sr_gate_shut(&st->tx_gate)) {
+		e->kernel |= out;
+		e->pass |= out;
+		goto unlock;
+	}
+	e->shut = true;
+	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+		e->ours |= POLLOUT | POLLWRNORM;
+		if (e->ours & POLLRDHUP)
+			e->ours |= POLLHUP;
+	} else if (st->tx.state == SR_TX_LINK && out) {
+		size_t room = st->tx_link->ops->tx_room(st->tx_link, v);
+
+		st->tx_link->ops->tx_commit(st->tx_link, 0, st->tx_held != 0);
+		if (room)
+			e->ours |= POLLOUT | POLLWRNORM;
+		else if (!e->tx_link)
+			e->tx_link = sr_link_get(st->tx_link);
+	}
+unlock:
+	pthread_mutex_unlock(&st->tx_lock);
+}
+
+static void drop_links(struct sr_waitset_entry *e)
+{
+	if (e->rx_link)
+		sr_link_put(e->rx_link);
+	if (e->tx_link)
+		sr_link_put(e->tx_link);
+	e->rx_link = e->tx_link = NULL;
+}
+
+/* True if there is something for the program already. */
+static bool plan(struct sr_waitset_entry *e)
+{
+	e->ours = e->kernel = e->pass = 0;
+	e->shut = false;
+	if (!e->st) {
+		e->kernel = e->pass = e->events;
+		return false;
+	}
+	plan_rx(e);
+	plan_tx(e);
+	e->ours &= e->events | POLLERR | POLLHUP;
+	return e->ours;
+}
+
+static size_t plan_all(struct sr_waitset *s, bool *shut)
+{
+	size_t i, ready = 0;
+
+	*shut = false;
+	for (i = 0; i < s->n; i++) {
+		ready += plan(&s->e[i]);
+		*shut |= s->e[i].shut;
+	}
+	return ready;
+}
+
+/* ---- the kernel's part ---- */
+
+static void disarm(struct sr_waitset *s);
+static bool leave_gates(struct sr_waitset *s);
+
+/* Sleeping is a cancellation point: a cancelled thread takes down what it hung
+ * up, and hands its waiter back. */
+static void cancelled(struct sr_waitset **sleeping)
+{
+	struct sr_waitset *s = *sleeping;
+
+	if (!s)
+		return;
+	if (s->armed)
+		disarm(s);
+	else
+		leave_gates(s);
+	sr_waiter_put(s->waiter);
+}
+
+static int kernel_poll(struct sr_waitset *s, bool sleep)
+{
+	__attribute__((cleanup(cancelled))) struct sr_waitset *sleeping = s;
+	int r;
+	struct timespec ts = { 0, 0 }, *t = &ts;
+	uint64_t now;
+
+	if (sleep && s->deadline == UINT64_MAX) {
+		t = NULL;
+	} else if (sleep && s->deadline > (now = sr_now_ns())) {
+		ts.tv_sec = (time_t)((s->deadline - now) / 1000000000u);
+		ts.tv_nsec = (long)((s->deadline - now) % 1000000000u);
+	}
+	r = sr_real.ppoll(s->k, s->kn, t, s->sigmask);
+	sleeping = NULL;
+	return r;
+}
+
+static void fill(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+		bool ask = !e->st || !e->shut || e->kernel;
+
+		s->k[i].fd = ask ? e->fd : -1;
+		s->k[i].events = e->kernel;
+		s->k[i].revents = 0;
+	}
+	s->kn = s->n;
+}
+
+/* What the program gets for entry i: ours, and the kernel's where it counts. */
+static short answer(struct sr_waitset *s, size_t i)
+{
+	struct sr_waitset_entry *e = &s->e[i];
+	short r = s->k[i].revents;
+
+	if (e->st && e->shut) {
+		short always = e->pass ? POLLERR | POLLHUP | POLLNVAL :
+					 POLLNVAL;
+		r &= e->pass | always;
+	}
+	return r | e->ours;
+}
+
+/* The gates were all open: did one shut while we slept?  Then what the kernel
+ * says of that stream has to be looked at again. */
+static bool leave_gates(struct sr_waitset *s)
+{
+	bool shut = false;
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		if (!e->st)
+			continue;
+		if (e->counted && !sr_rx_gate_leave(e->st, 1))
+			sr_rx_gate_leave_shut(e->st, 1);
+		e->counted = false;
+		if (s->k[i].revents && (sr_gate_shut(&e->st->rx_gate) ||
+					sr_gate_shut(&e->st->tx_gate)))
+			shut = true;
+	}
+	return shut;
+}
+
+static bool enter_gates(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		if (!e->st || !(e->events & IN_EVENTS))
+			continue;
+		e->counted = sr_rx_gate_enter(e->st, 1, false);
+		if (!e->counted) {
+			leave_gates(s);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- sleeping with links in the set ---- */
+
+static int slot(struct sr_waitset *s, int fd)
+{
+	if (fd < 0)
+		return -1;
+	s->k[s->kn].fd = fd;
+	s->k[s->kn].events = POLLIN;
+	s->k[s->kn].revents = 0;
+	return (int)s->kn++;
+}
+
+/* What arrived before it was armed is found by the poll; what comes after
+ * wakes. */
+static int arm_link(struct sr_link *link, unsigned want)
+{
+	int fd;
+
+	if (!link)
+		return -1;
+	fd = link->ops->arm(link, want);
+	link->ops->poll(link);
+	return fd;
+}
+
+static void arm(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		if (!e->st)
+			continue;
+		e->node = s->nodes ? &s->nodes[i] : &s->waiter->node[i];
+		e->node->waiter = s->waiter;
+		e->node->want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
+			       (e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
+		sr_wait_attach(e->st, e->node);
+		e->rx_armed = e->rx_link;
+		e->tx_armed = e->tx_link;
+		e->rx_link = e->tx_link = NULL;
+		e->rx_fd = arm_link(e->rx_armed, SR_NOTIFY_RX);
+		e->tx_fd = arm_link(e->tx_armed, SR_NOTIFY_TX);
+	}
+}
+
+static void awake(struct sr_waitset *s, struct sr_link **link, int at, unsigned want)
+{
+	if (!*link)
+		return;
+	(*link)->ops->awake(*link, want, at >= 0 && s->k[at].revents);
+	sr_link_put(*link);
+	*link = NULL;
+}
+
+static void disarm(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		if (!e->st)
+			continue;
+		sr_wait_detach(e->st, e->node);
+		awake(s, &e->rx_armed, e->rx_slot, SR_NOTIFY_RX);
+		awake(s, &e->tx_armed, e->tx_slot, SR_NOTIFY_TX);
+		drop_links(e);
+	}
+}
+
+/* Hang up, look again, sleep, take down.  Returns ppoll's result. */
+static int sleep_armed(struct sr_waitset *s)
+{
+	bool shut, sleep;
+	size_t i, ready, mine;
+	int r;
+
+	atomic_store(&s->waiter->state, 0);
+	arm(s);
+	s->armed = true;
+	ready = plan_all(s, &shut);
+	fill(s);
+	mine = s->kn;
+	slot(s, s->waiter->efd);
+	for (i = 0; i < s->n; i++) {
+		s->e[i].rx_slot = slot(s, s->e[i].rx_armed ? s->e[i].rx_fd : -1);
+		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
+	}
+	sleep = !ready && sr_waiter_sleeping(s->waiter);
+	r = kernel_poll(s, sleep);
+	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
+	if (r < 0) {
+		int err = errno;
+
+		for (i = 0; i < s->kn; i++)
+			s->k[i].revents = 0;
+		disarm(s);
+		s->armed = false;
+		errno = err;
+		return r;
+	}
+	disarm(s);
+	s->armed = false;
+	return r;
+}
+
+/* The one stream of the set that waits on a link; with several, or another
+ * descriptor beside it, spinning is not worth it. */
+static struct sr_waitset_entry *lone(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *only = NULL;
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (s->e[i].rx_link || s->e[i].tx_link) {
+			if (only)
+				return NULL;
+			only = &s->e[i];
+		}
+	return only;
+}
+
+static bool spin(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *only = lone(s);
+	uint64_t now, limit = sr_conf.spin_us * 1000ull;
+	bool shut;
+	int i;
+
+	if (!only || !s->deadline || !sr_spin_pays(&only->st->spin, limit))
+		return false;
+	do {
+		struct sr_link *l = only->rx_link ? only->rx_link :
+						    only->tx_link;
+
+		for (i = 0; i < 8; i++) {
+			l->ops->poll(l);
+			sr_relax();
+		}
+		now = sr_now_ns();
+		if (plan_all(s, &shut))
+			return true;
+	} while (now - s->start < limit && now < s->deadline);
+	return false;
+}
+
+/* A wait on links is over. */
+static void learn(struct sr_waitset *s)
+{
+	struct sr_stream *st = s->n == 1 ? s->e[0].st : NULL;
+
+	if (st && s->start)
+		sr_spin_learn(&st->spin, sr_conf.spin_us * 1000ull,
+			      sr_now_ns() - s->start);
+}
+
+static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
+{
+	size_t i;
+	int count = 0;
+
+	for (i = 0; i < s->n; i++) {
+		short r = answer(s, i);
+
+		if (fds)
+			fds[i].revents = r;
+		else
+			*one = r;
+		count += r != 0;
+	}
+	return count;
+}
+
+void sr_waitset_done(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		drop_links(&s->e[i]);
+}
+
+int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
+{
+	bool shut;
+	int r, count;
+
+	for (;;) {
+		size_t ready = plan_all(s, &shut);
+
+		if (!shut) {
+			sr_waitset_done(s);
+			shut = !enter_gates(s);
+		}
+		if (!shut) {
+			fill(s);
+			r = kernel_poll(s, true);
+			if (leave_gates(s) && r > 0)
+				continue;
+			if (r < 0)
+				return r;
+			return result(s, fds, one);
+		}
+		if (!ready && !s->start && s->deadline) {
+			s->start = sr_now_ns();
+			if (spin(s))
+				ready = 1;
+		}
+		if (ready)
+			learn(s);
+		if (ready || !s->deadline) {
+			sr_waitset_done(s);
+			fill(s);
+			r = kernel_poll(s, false);
+			if (r < 0)
+				return r;
+			return result(s, fds, one);
+		}
+		r = sleep_armed(s);
+		if (r < 0)
+			return r;
+		/* Ours may have changed since: look once more, keeping what
+		 * the kernel said. */
+		plan_all(s, &shut);
+		sr_waitset_done(s);
+		count = result(s, fds, one);
+		if (count) {
+			learn(s);
+			return count;
+		}
+		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
+			return 0;
+	}
+}
