@@ -54,22 +54,29 @@ int sr_vrx_repost(struct sr_vlink *l)
 
 /* ---- what arrives ---- */
 
-/* len bytes were written behind rx_h. */
-static int data_came(struct sr_vlink *l, uint32_t len, unsigned *what)
+/* len bytes were written behind rx_h; or are to be, from here. */
+static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
+		     unsigned *what)
 {
 	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_relaxed);
 	uint64_t taken = atomic_load(&l->link.rx_taken);
-	size_t size = l->rx[atomic_load(&l->rx_gen) & 1].size;
+	struct sr_vring *ring = &l->rx[atomic_load(&l->rx_gen) & 1];
+	struct iovec v[2];
 
 	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
 	    SR_LINK_SWITCH)
 		return -EPROTO;
-	if (!len || h + len - taken > size) {
+	if (!len || h + len - taken > ring->size) {
 		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu, gen %u",
 			 l->link.link_no, len, (unsigned long long)h,
-			 (unsigned long long)taken, size,
+			 (unsigned long long)taken, ring->size,
 			 atomic_load(&l->rx_gen));
 		return -EPROTO;
+	}
+	if (here) {
+		sr_vring_pieces(ring, h, len, v);
+		memcpy(v[0].iov_base, here, v[0].iov_len);
+		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
 	}
 	atomic_store_explicit(&l->link.rx_h, h + len, memory_order_release);
 	*what |= SR_NOTIFY_RX;
@@ -99,7 +106,10 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 		l->ack_due = true;
 		return 0;
 	case SR_MSG_DATA:
-		return l->iwarp ? data_came(l, msg->len, what) : -EPROTO;
+		return l->iwarp ? data_came(l, NULL, msg->len, what) : -EPROTO;
+	case SR_MSG_BYTES:
+		return l->iwarp ? data_came(l, msg->bytes.at, msg->bytes.len,
+					    what) : -EPROTO;
 	case SR_MSG_RING:
 		*what |= SR_NOTIFY_WORK;
 		return sr_vgrow_offered(l, &msg->ring);
@@ -130,7 +140,7 @@ static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 		ack = atomic_load(&l->link.tx_acked);
 		sr_imm_unpack(ntohl(wc->imm_data), &ack, &slots);
 		err = sr_vtx_credit(l, ack, false, slots, what);
-		return err ? err : data_came(l, wc->byte_len, what);
+		return err ? err : data_came(l, NULL, wc->byte_len, what);
 	}
 	err = sr_msg_decode(&msg, receive_buffer(l, buf), wc->byte_len);
 	if (err)

@@ -5,7 +5,7 @@
  *
  * Data is written straight into the peer's ring: on InfiniBand and RoCE with
  * an immediate that carries credit, on iWARP, which has none, followed by a
- * DATA message.  While small data is in flight more of it is held back and
+ * DATA message, or, if there is little of it, within a BYTES message.  While small data is in flight more of it is held back and
  * goes out as one write when a completion returns; the last work request of
  * each batch with data is signalled, so that there is one to come.
  *
@@ -150,6 +150,13 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	n = least_of(n, least_of(l->tx.size - at, l->peer.size - to));
 	n = least_of(n, least_of(WR_BYTES, l->window / 4));
 	l->sent += n;
+	if (l->iwarp && n <= SR_MSG_BYTES_MAX) {
+		msg.type = SR_MSG_BYTES;
+		msg.bytes.len = n;
+		memcpy(msg.bytes.at, l->tx.buf + at, n);
+		add_msg(l, b, &msg);
+		return;
+	}
 	wr = add(l, b, l->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
 		 l->tx.buf + at, n, l->tx.mr->lkey);
 	wr->wr.rdma.remote_addr = l->peer.addr + to;

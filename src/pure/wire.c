@@ -72,6 +72,7 @@ static const struct {
 	[SR_MSG_RING] = {"RING", sizeof(struct wire_ring)},
 	[SR_MSG_RING_USE] = {"RING_USE", sizeof(struct wire_ring_use)},
 	[SR_MSG_BACK] = {"BACK", 0},
+	[SR_MSG_BYTES] = {"BYTES", SR_MSG_BYTES_MAX}, /* at most */
 };
 
 static bool kind_known(unsigned type)
@@ -163,6 +164,9 @@ static void put_body(union wire_body *w, const struct sr_msg *msg)
 	case SR_MSG_DATA:
 		put32(w->data.len, msg->len);
 		break;
+	case SR_MSG_BYTES:
+		memcpy(w->bytes, msg->bytes.at, msg->bytes.len);
+		break;
 	case SR_MSG_RING:
 		put_ring(&w->ring, &msg->ring);
 		break;
@@ -199,6 +203,9 @@ static int get_body(struct sr_msg *msg, const union wire_body *w)
 	case SR_MSG_DATA:
 		msg->len = get32(w->data.len);
 		return 0;
+	case SR_MSG_BYTES:
+		memcpy(msg->bytes.at, w->bytes, sizeof(msg->bytes.at));
+		return 0;
 	case SR_MSG_RING:
 		get_ring(&msg->ring, &w->ring);
 		return power_of_two(msg->ring.size) && msg->ring.gen ? 0
@@ -221,7 +228,8 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
 {
 	struct wire_header head = {.type = {(uint8_t)msg->type}};
 	union wire_body body;
-	size_t len = kinds[msg->type].body;
+	size_t len = msg->type == SR_MSG_BYTES ? msg->bytes.len :
+						 kinds[msg->type].body;
 
 	put16(head.slots, msg->slots);
 	put64(head.ack, msg->ack);
@@ -230,6 +238,13 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
 	memcpy(buf, &head, sizeof(head));
 	memcpy(buf + sizeof(head), &body, len);
 	return sizeof(head) + len;
+}
+
+static bool length_fits(unsigned type, size_t body)
+{
+	if (type == SR_MSG_BYTES)
+		return body > 0 && body <= kinds[type].body;
+	return body == kinds[type].body;
 }
 
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
@@ -244,10 +259,12 @@ int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 	memcpy(&head, buf, sizeof(head));
 	if (!kind_known(head.type[0]) || head.zero[0])
 		return -EPROTO;
-	if (len != sizeof(head) + kinds[head.type[0]].body)
+	if (!length_fits(head.type[0], len - sizeof(head)))
 		return -EPROTO;
 	memset(&m, 0, sizeof(m));
 	m.type = head.type[0];
+	if (m.type == SR_MSG_BYTES)
+		m.bytes.len = (uint32_t)(len - sizeof(head));
 	m.slots = get16(head.slots);
 	m.ack = get64(head.ack);
 	memset(&body, 0, sizeof(body));

@@ -19,6 +19,7 @@
 #define SR_WIRE_VERSION 1
 #define SR_DIGEST_LEN 32
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
+#define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
 #define SR_NAME_LEN 44		/* encoded struct sr_name; CM leaves us 56 */
 
 enum sr_msg_type {
@@ -34,6 +35,7 @@ enum sr_msg_type {
 	SR_MSG_RING,		/* a new receive ring for the sender to use */
 	SR_MSG_RING_USE,	/* from offset on the sender uses ring gen */
 	SR_MSG_BACK,		/* please switch your direction back to TCP */
+	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };
@@ -71,6 +73,10 @@ struct sr_msg {
 			uint64_t offset;
 			uint32_t gen;
 		} use;				/* RING_USE */
+		struct {
+			uint32_t len;		/* 1 ... SR_MSG_BYTES_MAX */
+			uint8_t at[SR_MSG_BYTES_MAX];
+		} bytes;			/* BYTES */
 	};
 };
 

@@ -124,6 +124,7 @@ union wire_body {
 	struct wire_data data;
 	struct wire_ring ring;
 	struct wire_ring_use use;
+	uint8_t bytes[SR_MSG_BYTES_MAX];
 };
 
 #define WIRE_AT(type, field, offset, size)                                     \

@@ -35,6 +35,17 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	return r;
 }
 
+/* Our calls on the anchor are made, and their errors kept, under a lock: once we
+ * had both, what such a call took is there to be seen. */
+int sr_anchor_kept(struct sr_stream *st)
+{
+	pthread_mutex_lock(&st->rx_lock);
+	pthread_mutex_unlock(&st->rx_lock);
+	pthread_mutex_lock(&st->tx_lock);
+	pthread_mutex_unlock(&st->tx_lock);
+	return atomic_load(&st->so_error);
+}
+
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
 {
 	int err = errno;

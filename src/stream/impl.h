@@ -225,6 +225,8 @@ bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len);
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
+/* The socket is dead for the program: an error that we took from it, or 0. */
+int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
 
 /* ---- direction.c: what moves a direction on; nothing here sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */

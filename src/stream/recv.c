@@ -36,7 +36,7 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 
 	if (r < 0)
 		sr_stream_failed(st, r);
-	if (r != 0 || !atomic_load(&st->so_error))
+	if (r != 0 || !sr_anchor_kept(st))
 		return r;
 	err = atomic_exchange(&st->so_error, 0);
 	return err ? -err : 0;

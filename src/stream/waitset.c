@@ -423,6 +423,9 @@ static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
 	for (i = 0; i < s->n; i++) {
 		short r = answer(s, i);
 
+		if (s->e[i].st && (r & POLLHUP) && !(r & POLLERR) &&
+		    sr_anchor_kept(s->e[i].st))
+			r |= POLLERR;
 		if (fds)
 			fds[i].revents = r;
 		else

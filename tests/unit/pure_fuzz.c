@@ -63,9 +63,11 @@ static void decode(void)
 	uint8_t *p;
 
 	memset(&msg, 0, sizeof(msg));
-	msg.type = 1 + (enum sr_msg_type)below(SR_MSG_BACK);
+	msg.type = 1 + (enum sr_msg_type)below(SR_MSG_BYTES);
 	fill((uint8_t *)&msg + sizeof(msg.type),
 	     sizeof(msg) - sizeof(msg.type));
+	if (msg.type == SR_MSG_BYTES)
+		msg.bytes.len = 1 + (uint32_t)below(SR_MSG_BYTES_MAX);
 	len = sr_msg_encode(&msg, buf);
 	CHECK(len <= SR_MSG_MAX);
 	if (below(2))
