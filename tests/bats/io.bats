@@ -28,6 +28,10 @@ teardown() { stop_all; }
 	SR_TEST_MODES="wait" compare io more
 }
 
+@test "MSG_MORE and TCP_CORK while the rings grow" {
+	compare io more-bulk
+}
+
 @test "readv, writev, recvmsg, sendmsg" {
 	compare io iov
 }

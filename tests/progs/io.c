@@ -224,6 +224,46 @@ static void more_client(void)
 	close(fd);
 }
 
+/* Megabytes in pieces of odd sizes, each with a tail that is held back: rings
+ * grow meanwhile. */
+static void more_bulk_server(int lfd)
+{
+	struct data d = DATA(5);
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void more_bulk_client(void)
+{
+	struct data d = DATA(5), sizes = DATA(6);
+	int fd = dial();
+
+	warm_up(fd, true);
+	for (int i = 0; d.bytes < 20 << 20; i++) {
+		size_t n = data_size(&sizes, i % 8 ? 3000 : 300000);
+
+		if (i % 500 == 0)
+			set_int(fd, IPPROTO_TCP, TCP_CORK, i % 1000 == 0);
+		data_fill(&d, buf, n);
+		for (size_t done = 0; done < n;) {
+			ssize_t k = send(fd, buf + done, n - done,
+					 i % 3 ? MSG_MORE : 0);
+
+			if (k < 0)
+				die("send");
+			done += (size_t)k;
+		}
+	}
+	shutdown(fd, SHUT_WR);
+	say_data("sent", &d);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
 /* ------------------------------------------------------- many buffers */
 
 static void iov_server(int lfd)
@@ -547,6 +587,7 @@ static const struct tcp_case cases[] = {
 	{"dontwait", dontwait_server, dontwait_client},
 	{"trunc", trunc_server, trunc_client},
 	{"more", more_server, more_client},
+	{"more-bulk", more_bulk_server, more_bulk_client},
 	{"iov", iov_server, iov_client},
 	{"mmsg", mmsg_server, mmsg_client},
 	{"file-calls", file_calls_server, file_calls_client},
