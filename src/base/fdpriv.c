@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -80,6 +81,18 @@ static int dup_high(int fd)
 		step *= 2;
 	}
 	return -EMFILE;
+}
+
+void sr_fd_reserve(void)
+{
+	int err = errno, fd = sr_real.eventfd(0, EFD_CLOEXEC);
+	int high = fd < 0 ? -1 : dup_high(fd);
+
+	if (high >= 0)
+		sr_real.close(high);
+	if (fd >= 0)
+		sr_real.close(fd);
+	errno = err;
 }
 
 int sr_fd_own(int fd)

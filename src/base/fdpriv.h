@@ -9,6 +9,11 @@
 
 #include <stdbool.h>
 
+/* Makes the kernel's table of descriptors as large as ours need it, while the
+ * process has one thread: with several the kernel waits an RCU grace period for
+ * that, some 15 ms, in whatever call of the program would come to it. */
+void sr_fd_reserve(void);
+
 /* Moves fd up and makes it ours; returns the new number, the old is closed.
  * If fd < 0 returns it unchanged (so calls nest: sr_fd_own(eventfd(...)) with
  * -1/errno semantics).  If it can't be moved it is ours where it is. */

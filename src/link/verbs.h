@@ -259,7 +259,7 @@ struct sr_vlink {
 	unsigned mark;			/* place in sr_vcq_poll's list */
 
 	/* Growth, verbs_grow.c. */
-	atomic_bool grow;		/* rx: the loop shall offer a ring */
+	_Atomic size_t grow;		/* rx: the loop shall offer such a ring */
 	_Atomic uint32_t retire;	/* rx: the ring before this is empty */
 	uint32_t retired;		/* loop: and freed */
 	bool offered;			/* rx: RING sent, no RING_USE yet */
@@ -325,6 +325,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n);
 void sr_verbs_work(struct sr_link *link);
 bool sr_vgrow_swap(struct sr_vlink *l);	/* post held, !tx_busy */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken);	/* rx */
+void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what);
 int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring);
 int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 		 unsigned *what);

@@ -23,6 +23,7 @@
 enum {
 	FACTOR = 4,
 	QUICK_NS = 20 * 1000 * 1000,	/* a ring's worth in less, ... */
+	ROOMY = 256 << 10,
 	QUICK_TURNS = 3,		/* ... so often: a bulk flow */
 	IDLE_TICKS = 300,		/* of 100 ms: 30 s */
 };
@@ -54,8 +55,25 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 	if (l->turns < QUICK_TURNS || size >= sr_conf.ring_max)
 		return;
 	l->turns = 0;
-	if (!atomic_exchange(&l->grow, true))
+	if (!atomic_exchange(&l->grow, size * FACTOR))
 		l->link.notify(&l->link, SR_NOTIFY_WORK);
+}
+
+/*
+ * So much is unread.  With a full ring the peer's program sleeps, which with
+ * TCP it would not yet: some write a good deal before they read.  At once to
+ * ROOMY, as a ring that is read from cannot be replaced again before it is empty.
+ * Dispatch, post held.
+ */
+void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what)
+{
+	size_t size = ring_now(l)->size;
+
+	if (unread < size - size / 8 || size >= ROOMY ||
+	    size >= sr_conf.ring_max)
+		return;
+	if (!atomic_exchange(&l->grow, ROOMY))
+		*what |= SR_NOTIFY_WORK;
 }
 
 static void offer(struct sr_vlink *l, size_t size)
@@ -222,10 +240,9 @@ void sr_verbs_work(struct sr_link *link)
 		return;
 	sr_inside++;
 	free_old(l);
-	if (atomic_exchange(&l->grow, false)) {
-		size = ring_now(l)->size * FACTOR;
-		offer(l, least_of(size, sr_conf.ring_max));
-	}
+	size = least_of(atomic_exchange(&l->grow, 0), sr_conf.ring_max);
+	if (size > ring_now(l)->size)
+		offer(l, size);
 	follow(l);
 	pthread_mutex_lock(&l->post);
 	if (l->tx_swap && !l->tx_busy)

@@ -80,6 +80,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 	}
 	atomic_store_explicit(&l->link.rx_h, h + len, memory_order_release);
 	*what |= SR_NOTIFY_RX;
+	sr_vgrow_full(l, h + len - taken, what);
 	return 0;
 }
 

@@ -6,6 +6,8 @@
 
 #include <stdatomic.h>
 
+#include "base/fdpriv.h"
+
 enum { NEW, LOADING, LOADED };
 static atomic_int state;
 
@@ -25,7 +27,8 @@ bool sr_shim_ready(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	sr_shim_ready();
+	if (sr_shim_ready() && sr_conf.upgrade != SR_NEVER)
+		sr_fd_reserve();
 }
 
 /* exit(), or return from main(). */

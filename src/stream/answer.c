@@ -206,24 +206,30 @@ static void listen_on(struct sr_stream *st, int i,
 	}
 }
 
-static void listen_all(void *arg)
+void sr_answer_open(struct sr_stream *st)
 {
-	struct sr_stream *st = arg;
-
 	listen_on(st, 0, &sr_link_shm);
 	listen_on(st, 1, &sr_link_verbs);
 }
 
-/* Returns when it is open.  Opening an RDMA
- * device takes some milliseconds, once in a process. */
-void sr_answer_listen(struct sr_stream *st, int fd)
+static void listen_all(void *arg)
+{
+	sr_answer_open(arg);
+}
+
+/* now: returns when it is open.  Opening an RDMA device takes some milliseconds,
+ * once in a process. */
+void sr_answer_listen(struct sr_stream *st, int fd, bool now)
 {
 	socklen_t len = sizeof(st->local);
 
 	if (getsockname(fd, (struct sockaddr *)&st->local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
-	sr_loop_call(listen_all, st);
+	if (now)
+		sr_loop_call(listen_all, st);
+	else
+		sr_stream_kick(st);
 }
 
 void sr_answer_unlisten(struct sr_stream *st)

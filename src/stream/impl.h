@@ -70,6 +70,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_LOWAT = 1 << 14,	/* SO_RCVLOWAT above 1 */
 	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
+	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 };
 
@@ -303,7 +304,8 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* pending requests may match now; any thread */
-void sr_answer_listen(struct sr_stream *st, int fd);
+void sr_answer_listen(struct sr_stream *st, int fd, bool now);
+void sr_answer_open(struct sr_stream *st);	/* loop */
 void sr_answer_unlisten(struct sr_stream *st);	/* loop */
 void sr_answer_stop(struct sr_stream *st);	/* listen(2) failed */
 

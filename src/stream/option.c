@@ -47,19 +47,21 @@ static bool bound(int fd)
 }
 
 /*
- * The rendezvous is open before the port is, or a client that connects at once
- * would be told that nobody answers.  (A socket that is not bound gets its port
- * by listen, and nobody can know it before.)
+ * With policy wait the rendezvous is open before the port is, or a client that
+ * connects at once would be told that nobody answers.  (A socket that is not
+ * bound gets its port by listen, and nobody can know it before.)  Else listen(2)
+ * takes no longer than ever: some programs send their peer to a port that they
+ * open a moment later (iperf -d).
  */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
 	bool want = sr_conf.upgrade != SR_NEVER && sr_conf.links[0] &&
 		    !(sr_st_flags(st) & SR_ST_LISTEN) && sr_loop_start() == 0;
-	bool early = want && bound(fd);
+	bool early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
 	int r;
 
 	if (early)
-		sr_answer_listen(st, fd);
+		sr_answer_listen(st, fd, true);
 	if (sr_real.listen(fd, backlog) < 0) {
 		r = -errno;
 		if (early)
@@ -67,7 +69,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		return r;
 	}
 	if (want && !early)
-		sr_answer_listen(st, fd);
+		sr_answer_listen(st, fd, sr_conf.upgrade == SR_WAIT);
 	return 0;
 }
 

@@ -136,8 +136,9 @@ static void work(struct sr_task *t)
 
 	atomic_store(&st->kicked, false);
 	if (sr_st_flags(st) & SR_ST_LISTEN) {
-		if ((sr_st_flags(st) & SR_ST_CLOSING) &&
-		    !atomic_load(&st->children))
+		if (!(sr_st_flags(st) & SR_ST_CLOSING))
+			sr_answer_open(st);
+		else if (!atomic_load(&st->children))
 			sr_answer_unlisten(st);
 		sr_stream_put(st);
 		return;

@@ -12,10 +12,11 @@
 #include "base/log.h"
 #include "stream/wait.h"
 
-/* A peer that had no listener is left alone for so long. */
-#define PEER_BACKOFF_NS 10000000000ull
-/* A stream whose link broke waits so long before it asks again. */
+/* A stream whose link broke, or whose peer had no listener (yet?) waits so long
+ * before it asks again. */
 #define AGAIN_NS 1000000000ull
+/* A peer that had no listener then either is left alone for so long. */
+#define PEER_BACKOFF_NS 10000000000ull
 
 /* ---- when: any thread ---- */
 
@@ -182,7 +183,8 @@ static bool left_alone(struct sr_stream *st, const struct sr_link_ops *ops)
 	return false;
 }
 
-static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops)
+static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops,
+			uint64_t ns)
 {
 	struct backoff *b = &backoffs[0];
 	size_t i;
@@ -192,7 +194,7 @@ static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops)
 			b = &backoffs[i];
 	b->peer = st->peer;
 	b->ops = ops;
-	b->until = sr_now_ns() + PEER_BACKOFF_NS;
+	b->until = sr_now_ns() + ns;
 }
 
 /* IPv4 in IPv6 is IPv4: rendezvous goes by what is on the wire. */
@@ -330,11 +332,21 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		if (reason && (!strcmp(reason, "no-listener") ||
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
-			leave_alone(st, ask->ops);
+			leave_alone(st, ask->ops,
+				    sr_st_flags(st) & SR_ST_AGAIN ?
+					    PEER_BACKOFF_NS : AGAIN_NS);
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
 	}
 	sr_stream_put(st);
+}
+
+/* At the next call after a while. */
+static void ask_again(struct sr_stream *st)
+{
+	st->kind = 0;
+	st->next_ask_ns = sr_now_ns() + AGAIN_NS;
+	sr_st_clear(st, SR_ST_ASKED);
 }
 
 void sr_ask_progress(struct sr_stream *st)
@@ -357,10 +369,16 @@ void sr_ask_progress(struct sr_stream *st)
 			sr_upgrade_verdict(st, VERDICT_NO);
 		return;
 	}
+	/* It may be that the peer has only just begun to listen. */
+	if (atomic_load(&st->verdict) == VERDICT_NO && !(f & SR_ST_AGAIN) &&
+	    atomic_load(&st->reason) == SR_REASON_NO_LISTENER &&
+	    sr_conf.upgrade != SR_WAIT) {
+		sr_st_set(st, SR_ST_AGAIN);
+		ask_again(st);
+		return;
+	}
 	/* A link that broke may be asked for again, once all is plain. */
 	if (st->link_no && !sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
-		st->kind = 0;
-		st->next_ask_ns = sr_now_ns() + AGAIN_NS;
-		sr_st_clear(st, SR_ST_ASKED);
+		ask_again(st);
 	}
 }

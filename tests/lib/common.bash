@@ -71,19 +71,20 @@ await() {
 	return 124
 }
 
-# stop_all: to be called from teardown.  Not wait alone: bats itself may have a
+# stop_all: to be called from teardown.  Ends what was started, and its children
+# (a function in the background is a shell with a child), and sees them gone: the
+# next server may want the same port.  Not wait alone: bats itself may have a
 # watchdog in the background.
 stop_all() {
-	local p
+	local p all=()
 	for p in "${sr_started[@]}"; do
-		# of a function started in the background, the child too
-		pkill -TERM -P "$p" || true
-		kill "$p" || true
-	done 2>/dev/null
-	for p in "${sr_started[@]}"; do
+		mapfile -t -O "${#all[@]}" all < <(pgrep -P "$p")
+		all+=("$p")
+	done
+	kill "${all[@]}" 2>/dev/null || true
+	for p in "${all[@]}"; do
 		pid=$p
-		await 3 || [ $? -ne 124 ] || pkill -KILL -P "$p" || kill -KILL "$p" ||
-			true
+		await 3 2>/dev/null || [ $? -ne 124 ] || kill -KILL "$p" || true
 	done 2>/dev/null
 	sr_started=()
 }
