@@ -69,8 +69,7 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what)
 {
 	size_t size = ring_now(l)->size;
 
-	if (unread < size - size / 8 || size >= ROOMY ||
-	    size >= sr_conf.ring_max)
+	if (unread < size - size / 8 || size >= ROOMY)
 		return;
 	if (!atomic_exchange(&l->grow, ROOMY))
 		*what |= SR_NOTIFY_WORK;
@@ -91,6 +90,8 @@ static void offer(struct sr_vlink *l, size_t size)
 			 reason);
 		return;
 	}
+	sr_debug("verbs: link %x: receive ring of %zu bytes", l->link.link_no,
+		 size);
 	msg.ring.addr = (uintptr_t)r->buf;
 	msg.ring.rkey = r->mr->rkey;
 	msg.ring.size = size;
@@ -185,6 +186,8 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 		memset(&l->tx_next, 0, sizeof(l->tx_next));
 	}
 	l->window = least_of(l->tx.size, l->peer_next.size);
+	sr_debug("verbs: link %x: window of %zu bytes", l->link.link_no,
+		 l->window);
 	l->tx_swap = false;
 	l->use_queued = true;
 	sr_vtx_pump(l);

@@ -5,6 +5,9 @@
 #include "shim/shim.h"
 
 #include <limits.h>
+#include <stdatomic.h>
+
+#include "base/fdpriv.h"
 
 /*
  * The calls of this file also fit what is no socket: -ENOTSOCK from a stream
@@ -109,6 +112,31 @@ ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
  */
 #define IGNORED (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND)
 
+/* Sockets take RWF_NOWAIT since Linux 6.4 or so: what does this one say? */
+static bool kernel_takes_nowait(void)
+{
+	enum { UNKNOWN, NO, YES };
+	static atomic_int known;
+	struct iovec iov = { &(char){ 0 }, 1 };
+	int err = errno, fd;
+
+	if (atomic_load(&known) == UNKNOWN) {
+		fd = sr_fd_own(sr_real.socket(AF_INET, SOCK_STREAM, 0));
+		atomic_store(&known, sr_real.preadv2(fd, &iov, 1, -1,
+						     RWF_NOWAIT) < 0 &&
+					     errno == EOPNOTSUPP ? NO : YES);
+		sr_fd_close(fd);
+	}
+	errno = err;
+	return atomic_load(&known) == YES;
+}
+
+static bool flags_fit(int flags)
+{
+	return !(flags & ~(IGNORED | RWF_NOWAIT)) &&
+	       (!(flags & RWF_NOWAIT) || kernel_takes_nowait());
+}
+
 ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
 		   int flags)
 {
@@ -118,7 +146,7 @@ ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
 		st = sr_fdtab_get(fd);
 	if (!st)
 		return sr_real.preadv2(fd, iov, cnt, off, flags);
-	if (flags & ~(IGNORED | RWF_NOWAIT))
+	if (!flags_fit(flags))
 		return sr_result(st, 0, -EOPNOTSUPP);
 	return recv_vec(st, fd, iov, (size_t)cnt,
 			flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
@@ -133,7 +161,7 @@ ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
 		st = sr_fdtab_get(fd);
 	if (!st)
 		return sr_real.pwritev2(fd, iov, cnt, off, flags);
-	if (flags & ~(IGNORED | RWF_NOWAIT))
+	if (!flags_fit(flags))
 		return sr_result(st, 0, -EOPNOTSUPP);
 	return send_vec(st, fd, iov, (size_t)cnt,
 			flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
