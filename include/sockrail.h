@@ -201,6 +201,11 @@ SR_API int sr_memfd_create(const char *name, unsigned flags);
 SR_API int sr_signalfd(int fd, const sigset_t *mask, int flags);
 SR_API int sr_timerfd_create(clockid_t clock, int flags);
 
+/* Also for the preloaded library: syscall(2).  Numbers of the calls above go to
+ * them; io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
+SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,
+		       long f);
+
 /* Also for the preloaded library: fortified vdprintf(). */
 SR_API int sr___vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));

@@ -13,6 +13,8 @@
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_VARIADIC(family, ret, name, params, args, last) \
 	SR_API ret name params;
+#define SR_SYSCALL(family, ret, name, params, args) \
+	SR_API ret name(long number, ...);
 #define SR_BY_HAND(family, ret, name, params) SR_API ret name params;
 #include "calls.def"
 
@@ -87,6 +89,20 @@ int openat64(int dir, const char *path, int flags, ...)
 {
 	ARGUMENT(mode, flags);
 	return sr_openat(dir, path, flags, mode);
+}
+
+/* As libc's own, which takes six registers and lets the kernel choose. */
+long syscall(long number, ...)
+{
+	long arg[6];
+	va_list ap;
+
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		arg[i] = va_arg(ap, long);
+	va_end(ap);
+	return sr_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4],
+			  arg[5]);
 }
 
 int dprintf(int fd, const char *fmt, ...)

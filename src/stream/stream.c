@@ -24,6 +24,7 @@
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct sr_stream *) slabs[SLABS];
 static atomic_uint slab_count;
+static atomic_int barred;	/* all new streams: a reason + 1 */
 static struct sr_stream *free_list;
 
 struct free_link {
@@ -212,6 +213,8 @@ struct sr_stream *sr_stream_open(int fd, int family)
 		sr_stream_bar(st, SR_REASON_NEVER);
 	else if (fd <= 2)
 		sr_stream_bar(st, SR_REASON_STDIO);
+	else if (atomic_load(&barred))
+		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
 	atomic_store(&st->refs, 1);
 	return st;
 }
@@ -244,6 +247,17 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
 {
 	atomic_store(&st->reason, (int)reason);
+}
+
+static void bar_one(struct sr_stream *st, void *arg)
+{
+	sr_stream_bar(st, *(enum sr_reason *)arg);
+}
+
+void sr_streams_bar(enum sr_reason reason)
+{
+	atomic_store(&barred, (int)reason + 1);
+	sr_streams_walk(bar_one, &reason);
 }
 
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)

@@ -74,6 +74,9 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
  */
 int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason);
 
+/* No stream of the process gets a link any more; those that have one keep it. */
+void sr_streams_bar(enum sr_reason reason);
+
 /* All streams (of the table) whose descriptors survive exec go plain; with
  * all = true every stream does (fork, exec of this very process). Bounded. */
 void sr_streams_plain(bool all, enum sr_reason reason);

@@ -32,6 +32,10 @@ teardown() { stop_all; }
 	compare io more-bulk
 }
 
+@test "syscall(2) with the numbers of these calls" {
+	compare io number
+}
+
 @test "readv, writev, recvmsg, sendmsg" {
 	compare io iov
 }

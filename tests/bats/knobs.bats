@@ -16,6 +16,18 @@ teardown() { stop_all; }
 # warnings COMMAND...: a program that opens no stream, its error output in $output
 warnings() { run -0 --separate-stderr "$@" "$SOCKRAIL" true; output=$stderr; }
 
+@test "io_uring_setup through the C library: ENOSYS, or the streams stay plain" {
+	try() {
+		"$@" python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True)
+r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, ctypes.get_errno())'
+	}
+	plain=$(try env)
+	[ "$plain" != "-1 38" ] || skip "this kernel has no io_uring"
+	[ "$(SOCKRAIL_LINKS=shm try "$SOCKRAIL")" = "-1 38" ]
+	[ "$(SOCKRAIL_LINKS=shm SOCKRAIL_IO_URING=1 try "$SOCKRAIL")" = "$plain" ]
+	[ "$(SOCKRAIL_UPGRADE=never try "$SOCKRAIL")" = "$plain" ]
+}
+
 @test "good values and no values: no word" {
 	warnings env
 	[ -z "$output" ]

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/syscall.h>
 
 static char buf[1 << 20];
 
@@ -262,6 +263,50 @@ static void more_bulk_client(void)
 	say_data("sent", &d);
 	say_result("end", recv(fd, buf, 1, 0));
 	close(fd);
+}
+
+/* ----------------------------------------------------------- syscall(2) */
+
+/* The same by number, and the descriptor is closed so, as libuv does it. */
+static void number_server(int lfd)
+{
+	int fd = (int)syscall(SYS_accept4, lfd, NULL, NULL, 0), dup;
+	struct pollfd p;
+	long n;
+
+	warm_up(fd, false);
+	dup = (int)syscall(SYS_dup, fd);
+	syscall(SYS_close, fd);
+	p = (struct pollfd){dup, POLLIN, 0};
+	say_result("poll", syscall(SYS_ppoll, &p, 1, NULL, NULL, 8));
+	while ((n = syscall(SYS_recvfrom, dup, buf, sizeof(buf), 0, NULL,
+			    NULL)) > 0)
+		for (long done = 0; done < n;)
+			done += syscall(SYS_write, dup, buf + done, n - done);
+	say_result("end", n);
+	say_result("close", syscall(SYS_close, dup));
+	say_result("closed", syscall(SYS_read, dup, buf, 1));
+}
+
+static void number_client(void)
+{
+	struct data sent = DATA(7), got = DATA(8);
+	int fd = dial();
+
+	warm_up(fd, true);
+	for (int i = 0; i < 50; i++) {
+		data_fill(&sent, buf, 3000);
+		if (syscall(SYS_sendto, fd, buf, 3000, 0, NULL, 0) != 3000)
+			die("sendto");
+		if (take(fd, buf, 3000) != 3000)
+			die("read");
+		data_sum(&got, buf, 3000);
+	}
+	say_data("sent", &sent);
+	say_data("got", &got);
+	say_result("shutdown", syscall(SYS_shutdown, fd, SHUT_WR));
+	say_result("end", syscall(SYS_read, fd, buf, 1));
+	say_result("close", syscall(SYS_close, fd));
 }
 
 /* ------------------------------------------------------- many buffers */
@@ -587,6 +632,7 @@ static const struct tcp_case cases[] = {
 	{"dontwait", dontwait_server, dontwait_client},
 	{"trunc", trunc_server, trunc_client},
 	{"more", more_server, more_client},
+	{"number", number_server, number_client},
 	{"more-bulk", more_bulk_server, more_bulk_client},
 	{"iov", iov_server, iov_client},
 	{"mmsg", mmsg_server, mmsg_client},

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sys.c - syscall(2): a number of a call that we intercept is that call (libuv
+ * closes its descriptors so), the rest is the kernel's.
+ *
+ * Some system calls differ from the C library's function of their name: ppoll and
+ * pselect6 write the time that is left, and take the size of the mask; nobody has
+ * been seen to use these here, and they are told nothing worse than "as much time
+ * as before".
+ */
+#include "shim/shim.h"
+
+#include <sys/syscall.h>
+
+#define FD(x) ((int)(x))
+#define N(x) ((size_t)(x))
+#define P(x) ((void *)(x))
+
+static long transfer(long number, const long arg[6], bool *ours)
+{
+	long a = arg[0], b = arg[1], c = arg[2], d = arg[3], e = arg[4],
+	     f = arg[5];
+
+	switch (number) {
+	case SYS_read:
+		return sr_read(FD(a), P(b), N(c));
+	case SYS_readv:
+		return sr_readv(FD(a), P(b), (int)c);
+	case SYS_preadv2:	/* the offset comes in two halves, the low one whole */
+		return sr_preadv2(FD(a), P(b), (int)c, d, (int)f);
+	case SYS_write:
+		return sr_write(FD(a), P(b), N(c));
+	case SYS_writev:
+		return sr_writev(FD(a), P(b), (int)c);
+	case SYS_pwritev2:
+		return sr_pwritev2(FD(a), P(b), (int)c, d, (int)f);
+	case SYS_sendfile:
+		return sr_sendfile(FD(a), FD(b), P(c), N(d));
+	case SYS_splice:
+		return sr_splice(FD(a), P(b), FD(c), P(d), N(e), (unsigned)f);
+	case SYS_recvfrom:
+		return sr_recvfrom(FD(a), P(b), N(c), (int)d, P(e), P(f));
+	case SYS_recvmsg:
+		return sr_recvmsg(FD(a), P(b), (int)c);
+	case SYS_recvmmsg:
+		return sr_recvmmsg(FD(a), P(b), (unsigned)c, (int)d, P(e));
+	case SYS_sendto:
+		return sr_sendto(FD(a), P(b), N(c), (int)d, P(e), (socklen_t)f);
+	case SYS_sendmsg:
+		return sr_sendmsg(FD(a), P(b), (int)c);
+	case SYS_sendmmsg:
+		return sr_sendmmsg(FD(a), P(b), (unsigned)c, (int)d);
+	default:
+		*ours = false;
+		return -1;
+	}
+}
+
+static long connection(long number, const long arg[6], bool *ours)
+{
+	long a = arg[0], b = arg[1], c = arg[2], d = arg[3], e = arg[4];
+
+	switch (number) {
+	case SYS_socket:
+		return sr_socket((int)a, (int)b, (int)c);
+	case SYS_connect:
+		return sr_connect(FD(a), P(b), (socklen_t)c);
+	case SYS_listen:
+		return sr_listen(FD(a), (int)b);
+	case SYS_accept:
+		return sr_accept(FD(a), P(b), P(c));
+	case SYS_accept4:
+		return sr_accept4(FD(a), P(b), P(c), (int)d);
+	case SYS_shutdown:
+		return sr_shutdown(FD(a), (int)b);
+	case SYS_getsockopt:
+		return sr_getsockopt(FD(a), (int)b, (int)c, P(d), P(e));
+	case SYS_setsockopt:
+		return sr_setsockopt(FD(a), (int)b, (int)c, P(d), (socklen_t)e);
+	case SYS_ioctl:
+		return sr_ioctl(FD(a), (unsigned long)b, P(c));
+	case SYS_fcntl:
+		return sr_fcntl(FD(a), (int)b, P(c));
+	default:
+		*ours = false;
+		return -1;
+	}
+}
+
+static long waiting(long number, const long arg[6], bool *ours)
+{
+	long a = arg[0], b = arg[1], c = arg[2], d = arg[3];
+
+	switch (number) {
+#ifdef SYS_poll
+	case SYS_poll:
+		return sr_poll(P(a), (nfds_t)b, (int)c);
+#endif
+#ifdef SYS_select
+	case SYS_select:
+		return sr_select((int)a, P(b), P(c), P(d), P(arg[4]));
+#endif
+	case SYS_ppoll:
+		return sr_ppoll(P(a), (nfds_t)b, P(c), P(d));
+	case SYS_pselect6:	/* the last: a pointer to mask and size */
+		return sr_pselect((int)a, P(b), P(c), P(d), P(arg[4]),
+				  arg[5] ? *(void **)arg[5] : NULL);
+	case SYS_epoll_ctl:
+		return sr_epoll_ctl(FD(a), (int)b, FD(c), P(d));
+	default:
+		*ours = false;
+		return -1;
+	}
+}
+
+static long descriptor(long number, const long arg[6], bool *ours)
+{
+	long a = arg[0], b = arg[1], c = arg[2], d = arg[3];
+
+	switch (number) {
+	case SYS_close:
+		return sr_close(FD(a));
+#ifdef SYS_close_range
+	case SYS_close_range:
+		return sr_close_range((unsigned)a, (unsigned)b, (int)c);
+#endif
+	case SYS_dup:
+		return sr_dup(FD(a));
+#ifdef SYS_dup2
+	case SYS_dup2:
+		return sr_dup2(FD(a), FD(b));
+#endif
+	case SYS_dup3:
+		return sr_dup3(FD(a), FD(b), (int)c);
+	case SYS_execve:
+		return sr_execve(P(a), P(b), P(c));
+	case SYS_execveat:
+		return sr_execveat(FD(a), P(b), P(c), P(d), (int)arg[4]);
+	case SYS_exit_group:
+		sr__exit((int)a);
+	default:
+		*ours = false;
+		return -1;
+	}
+}
+
+/* The result is a new descriptor, and no stream. */
+static bool makes_other(long number)
+{
+	switch (number) {
+#ifdef SYS_open
+	case SYS_open:
+	case SYS_creat:
+	case SYS_eventfd:
+	case SYS_epoll_create:
+	case SYS_inotify_init:
+	case SYS_signalfd:
+#endif
+#ifdef SYS_pidfd_open
+	case SYS_pidfd_open:
+#endif
+#ifdef SYS_pidfd_getfd
+	case SYS_pidfd_getfd:
+#endif
+#ifdef SYS_openat2
+	case SYS_openat2:
+#endif
+	case SYS_openat:
+	case SYS_eventfd2:
+	case SYS_epoll_create1:
+	case SYS_inotify_init1:
+	case SYS_memfd_create:
+	case SYS_signalfd4:
+	case SYS_timerfd_create:
+	case SYS_userfaultfd:
+		return true;
+	default:
+		return false;
+	}
+}
+
+#ifdef SYS_io_uring_setup
+/* What goes through a ring does not pass us. */
+static bool refused(void)
+{
+	if (!sr_shim_ready() || sr_conf.upgrade == SR_NEVER)
+		return false;
+	if (!sr_conf.io_uring) {
+		errno = ENOSYS;
+		return true;
+	}
+	sr_streams_bar(SR_REASON_IO_URING);
+	sr_streams_plain(true, SR_REASON_IO_URING);
+	return false;
+}
+#endif
+
+long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	static long (*const families[])(long, const long[6], bool *) = {
+		transfer, connection, waiting, descriptor,
+	};
+	const long arg[6] = { a, b, c, d, e, f };
+	long r;
+
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+		bool ours = true;
+
+		r = families[i](number, arg, &ours);
+		if (ours)
+			return r;
+	}
+#ifdef SYS_io_uring_setup
+	if (number == SYS_io_uring_setup && refused())
+		return -1;
+#endif
+	r = sr_real.syscall(number, a, b, c, d, e, f);
+	if (makes_other(number))
+		sr_shim_fresh((int)r);
+	return r;
+}
