@@ -23,7 +23,7 @@ enum {
 	RESOLVE_MS = 2000,
 	ASK_MS = 5000,		/* all in all */
 	RETRY_MS = 1000,	/* a listener whose device went */
-	BACKLOG = 128,
+	BACKLOG = 1024, /* siw has so many work items, some per connection */
 	ACK_TIMEOUT = 17,	/* 4.096 us * 2^17 = 0.54 s, so that ... */
 	RETRIES = 7,		/* ... a dead port shows in some seconds */
 	RNR_FOREVER = 7,
@@ -41,6 +41,7 @@ struct ask {
 	struct sr_timer timer;
 	bool iwarp;			/* the port is for iWARP */
 	bool again;			/* it was tried for the other */
+	bool retried;			/* it was refused without a word once */
 };
 
 struct request {
@@ -422,6 +423,29 @@ static const char *ask_failure(struct ask *a, const struct event *e)
 	}
 }
 
+/*
+ * siw now and then refuses one of many connections, and says neither who nor why
+ * (seen: 2 of 64 at once).  Where nobody listens, TCP says so at once.
+ */
+static bool hiccup(struct ask *a, const struct event *e, const char *reason)
+{
+	return a->iwarp && e->status != -ECONNREFUSED &&
+	       !strcmp(reason, "no-listener");
+}
+
+static const char *start_over(struct ask *a)
+{
+	const char *reason;
+
+	sr_debug("verbs: refused without a word: once more");
+	release(a);
+	sr_timer_set(&a->timer, ASK_MS);
+	sr_inside++;
+	reason = resolve(a) ? "no-device" : NULL;
+	sr_inside--;
+	return reason;
+}
+
 static void ask_event(struct ask *a, const struct event *e)
 {
 	const char *reason = NULL;
@@ -441,6 +465,10 @@ static void ask_event(struct ask *a, const struct event *e)
 		return;
 	default:
 		reason = ask_failure(a, e);
+		if (!a->retried && hiccup(a, e, reason)) {
+			a->retried = true;
+			reason = start_over(a);
+		}
 		break;
 	}
 	if (reason)
