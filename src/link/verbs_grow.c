@@ -69,7 +69,8 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what)
 {
 	size_t size = ring_now(l)->size;
 
-	if (unread < size - size / 8 || size >= ROOMY)
+	if (unread < size - size / 8 || size >= ROOMY ||
+	    size >= sr_conf.ring_max)
 		return;
 	if (!atomic_exchange(&l->grow, ROOMY))
 		*what |= SR_NOTIFY_WORK;

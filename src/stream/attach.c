@@ -316,6 +316,7 @@ void sr_attach_progress(struct sr_stream *st)
 	if (atomic_load(&st->verdict) != VERDICT_YES &&
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_stream_reason(st, SR_REASON_NONE);
+		st->asks = 0;
 		sr_upgrade_verdict(st, VERDICT_YES);
 	}
 }

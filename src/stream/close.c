@@ -48,6 +48,7 @@ static void put_links(struct sr_stream *st)
 	struct sr_link *rx = st->rx_link, *tx = st->tx_link;
 
 	st->rx_link = st->tx_link = NULL;
+	st->tx_held = 0;
 	if (rx) {
 		rx->ops->drop(rx, "short");
 		sr_link_put(rx);

@@ -61,6 +61,7 @@ static void unlink_tx(struct sr_stream *st)
 	struct sr_link *link = st->tx_link;
 
 	st->tx_link = NULL;
+	st->tx_held = 0;
 	sr_link_put(link);
 }
 
@@ -506,6 +507,15 @@ static void catch_up(struct sr_stream *st)
 	errno = err;
 }
 
+/* While the gate is shut the anchor must wake the loop for every byte; how many
+ * the program waits for is ours to count. */
+static void lowat(struct sr_stream *st, int n)
+{
+	if (sr_st_flags(st) & SR_ST_LOWAT)
+		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_RCVLOWAT, &n,
+				   sizeof(n));
+}
+
 static void rx_raw_again(struct sr_stream *st)
 {
 	struct sr_link *link = st->rx_link;
@@ -520,6 +530,7 @@ static void rx_raw_again(struct sr_stream *st)
 		sr_real.shutdown(st->anchor, SHUT_RD);
 	if (!sr_gate_shut(&st->tx_gate))
 		sr_option_keepalive(st, false);
+	lowat(st, st->rcvlowat);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
@@ -583,6 +594,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (st->rx_link)
 		sr_link_put(st->rx_link);
 	st->rx_link = sr_link_get(link);
+	lowat(st, 1);
 	link->ops->ctl(link, &ack);
 	return true;
 }

@@ -151,6 +151,7 @@ struct sr_stream {
 	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
 	uint64_t att_since;	/* ns */
 	_Atomic uint64_t next_ask_ns;
+	unsigned asks;		/* since it last had a link */
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
 	uint64_t close_since;
 	atomic_bool want_back;	/* plain(), fork, exec */
@@ -265,7 +266,7 @@ struct sr_sleep {
 };
 bool sr_sleep_allowed(struct sr_sleep *s);
 /* Until the stream may have what is in events (POLLIN, POLLOUT).  0; -EAGAIN if
- * the call does not block or its time is over; -EINTR; -ENOBUFS. */
+ * the call does not block or its time is over; -EINTR. */
 int sr_sleep(struct sr_stream *st, struct sr_sleep *s, short events);
 
 /* ---- option.c ---- */

@@ -13,6 +13,18 @@
 
 #define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */
 
+/* 0: at once.  Centuries are for ever. */
+static uint64_t deadline(const struct timespec *t)
+{
+	uint64_t sec = (uint64_t)t->tv_sec;
+
+	if (!sec && !t->tv_nsec)
+		return 0;
+	if (sec >= UINT64_MAX / 1000000000u / 2)
+		return UINT64_MAX;
+	return sr_now_ns() + sec * 1000000000u + (uint64_t)t->tv_nsec;
+}
+
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		    const struct timespec *timeout, const sigset_t *sigmask)
 {
@@ -39,9 +51,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		goto out;
 	}
 	if (timeout)
-		s.deadline = timeout->tv_sec || timeout->tv_nsec ?
-			sr_now_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
-				(uint64_t)timeout->tv_nsec : 0;
+		s.deadline = deadline(timeout);
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
 		s.e[i].events = fds[i].events;
@@ -57,15 +67,9 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 			r = -errno;
 		goto out;
 	}
-	s.waiter = sr_waiter_get();
-	if (!s.waiter) {
-		r = -ENOMEM;
-		goto out;
-	}
 	r = sr_waitset_wait(&s, fds, NULL);
 	if (r < 0)
 		r = -errno;
-	sr_waiter_put(s.waiter);
 out:
 	if (s.e)
 		sr_waitset_done(&s);

@@ -121,6 +121,8 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	*again = r == 0;
 	r = returned_late(st, msg, flags, r, weight, booked);
 	*again |= r == 0;
+	if (r < 0 && !*again)
+		sr_stream_failed(st, r);
 	return r ? r : -EAGAIN;
 }
 
@@ -346,5 +348,8 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		if (r < 0)
 			return r;
 	}
-	return recv_slow(st, &sleep, msg, flags, weight);
+	r = recv_slow(st, &sleep, msg, flags, weight);
+	if (!sr_gate_shut(&st->rx_gate))
+		sr_upgrade_count(st);
+	return r;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -283,10 +284,17 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 	struct sr_link *link = st->tx_link;
 	struct iovec v[2];
 	size_t room = link->ops->tx_room(link, v);
+	struct stat file;
 	ssize_t r;
 
-	if (!room)
-		return -EAGAIN;
+	if (fstat(in_fd, &file) < 0)
+		r = -errno;
+	else if (!S_ISREG(file.st_mode) && !S_ISBLK(file.st_mode))
+		r = -EINVAL; /* sendfile(2): "mmap(2)-like operations" */
+	else
+		r = room ? 0 : -EAGAIN;
+	if (r < 0)
+		goto out;
 	if (room > count)
 		room = count;
 	if (v[0].iov_len > room)
@@ -301,6 +309,7 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 		r = -errno;
 	if (r > 0 && off)
 		*off += r;
+out:
 	sr_tx_took(&st->tx, r > 0 ? (uint64_t)r : 0);
 	commit(st, r > 0 ? (size_t)r : 0, r > 0 && more);
 	return r;
@@ -348,11 +357,16 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	while ((size_t)done < count) {
-		r = file_try(st, fd, in_fd, off, count - (size_t)done, more,
-			     &eof);
+		size_t left = count - (size_t)done;
+		size_t n = left < SLICE ? left : SLICE; /* send_sliced() */
+
+		r = file_try(st, fd, in_fd, off, n, more || n < left, &eof);
 		if (r > 0) {
 			done += r;
-			if (!sr_gate_shut(&st->tx_gate))
+			if (sr_gate_shut(&st->tx_gate))
+				continue;
+			sr_upgrade_count(st);
+			if ((size_t)r < n)
 				break;	/* the kernel's own short count */
 			continue;
 		}
@@ -364,6 +378,5 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		if (r < 0)
 			break;
 	}
-	sr_upgrade_count(st);
 	return done ? done : pipe_error(r, 0);
 }

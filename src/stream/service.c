@@ -71,6 +71,7 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
 static void rewatch(struct sr_stream *st)
 {
 	uint32_t ev = wanted(st);
+	int r;
 
 	pthread_mutex_lock(&st->rx_lock);
 	pthread_mutex_lock(&st->tx_lock);
@@ -83,9 +84,11 @@ static void rewatch(struct sr_stream *st)
 	st->watch.fd = st->anchor;
 	st->watch.fn = on_anchor;
 	if (st->watched_fd < 0)
-		sr_loop_watch(&st->watch, ev | EPOLLONESHOT);
+		r = sr_loop_watch(&st->watch, ev | EPOLLONESHOT);
 	else
-		sr_loop_rearm(&st->watch, ev | EPOLLONESHOT);
+		r = sr_loop_rearm(&st->watch, ev | EPOLLONESHOT);
+	if (r < 0)
+		goto out; /* program threads look themselves */
 	st->watched_fd = st->anchor;
 	st->watched = ev;
 out:

@@ -121,16 +121,12 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		p->timed = true;
 	}
 	s.deadline = p->deadline ? p->deadline : UINT64_MAX;
-	s.waiter = sr_waiter_get();
-	if (!s.waiter)
-		return -ENOBUFS;
 	do {
 		r = sr_waitset_wait(&s, NULL, &got);
 		sr_waitset_done(&s);
 	} while (r < 0 && errno == EINTR && !p->deadline && restarts());
 	if (r < 0)
 		r = -errno;
-	sr_waiter_put(s.waiter);
 	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;
 }
 

@@ -230,7 +230,9 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	atomic_fetch_add(&listener->children, 1);
 	if (sr_conf.report[0])
 		sr_stream_name(st);
-	if (sr_st_flags(listener) & SR_ST_BARRED)
+	/* An epoll set that the listener is in says nothing of its streams. */
+	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
+	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
 		sr_stream_bar(st, atomic_load(&listener->reason));
 	return st;
 }

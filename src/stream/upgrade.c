@@ -15,6 +15,7 @@
 /* A stream whose link broke, or whose peer had no listener (yet?) waits so long
  * before it asks again. */
 #define AGAIN_NS 1000000000ull
+#define ASKS_MAX 8		/* doublings */
 /* A peer that had no listener then either is left alone for so long. */
 #define PEER_BACKOFF_NS 10000000000ull
 
@@ -333,7 +334,8 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
 			leave_alone(st, ask->ops,
-				    sr_st_flags(st) & SR_ST_AGAIN ?
+				    sr_conf.upgrade == SR_WAIT ||
+						    (sr_st_flags(st) & SR_ST_AGAIN) ?
 					    PEER_BACKOFF_NS : AGAIN_NS);
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
@@ -341,11 +343,13 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 	sr_stream_put(st);
 }
 
-/* At the next call after a while. */
+/* At the next call after a while, which grows as long as no link comes of it. */
 static void ask_again(struct sr_stream *st)
 {
 	st->kind = 0;
-	st->next_ask_ns = sr_now_ns() + AGAIN_NS;
+	st->next_ask_ns = sr_now_ns() + (AGAIN_NS << st->asks);
+	if (st->asks < ASKS_MAX)
+		st->asks++;
 	sr_st_clear(st, SR_ST_ASKED);
 }
 

@@ -152,6 +152,22 @@ static size_t plan_all(struct sr_waitset *s, bool *shut)
 
 /* ---- the kernel's part ---- */
 
+static void drop_all(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		drop_links(&s->e[i]);
+}
+
+void sr_waitset_done(struct sr_waitset *s)
+{
+	drop_all(s);
+	if (s->waiter)
+		sr_waiter_put(s->waiter);
+	s->waiter = NULL;
+}
+
 static void disarm(struct sr_waitset *s);
 static bool leave_gates(struct sr_waitset *s);
 
@@ -167,7 +183,9 @@ static void cancelled(struct sr_waitset **sleeping)
 		disarm(s);
 	else
 		leave_gates(s);
-	sr_waiter_put(s->waiter);
+	if (s->waiter)
+		sr_waiter_put(s->waiter);
+	s->waiter = NULL;
 }
 
 static int kernel_poll(struct sr_waitset *s, bool sleep)
@@ -329,6 +347,39 @@ static void disarm(struct sr_waitset *s)
 	}
 }
 
+#define NAP_NS 10000000u
+
+/* No descriptor is left to be woken by: look again every now and then. */
+static int nap(struct sr_waitset *s)
+{
+	uint64_t deadline = s->deadline, soon = sr_now_ns() + NAP_NS;
+	int r;
+
+	if (soon < deadline)
+		s->deadline = soon;
+	drop_all(s);
+	fill(s);
+	r = kernel_poll(s, true);
+	s->deadline = deadline;
+	return r;
+}
+
+/* A direction came to its link between our two looks at it: the link does not
+ * know yet that we mean to sleep. */
+static bool unarmed(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		if ((e->rx_link && e->rx_link != e->rx_armed) ||
+		    (e->tx_link && e->tx_link != e->tx_armed))
+			return true;
+	}
+	return false;
+}
+
 /* Hang up, look again, sleep, take down.  Returns ppoll's result. */
 static int sleep_armed(struct sr_waitset *s)
 {
@@ -336,6 +387,10 @@ static int sleep_armed(struct sr_waitset *s)
 	size_t i, ready, mine;
 	int r;
 
+	if (!s->waiter)
+		s->waiter = sr_waiter_get();
+	if (!s->waiter)
+		return nap(s);
 	atomic_store(&s->waiter->state, 0);
 	arm(s);
 	s->armed = true;
@@ -347,7 +402,7 @@ static int sleep_armed(struct sr_waitset *s)
 		s->e[i].rx_slot = slot(s, s->e[i].rx_armed ? s->e[i].rx_fd : -1);
 		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
 	}
-	sleep = !ready && sr_waiter_sleeping(s->waiter);
+	sleep = !ready && !unarmed(s) && sr_waiter_sleeping(s->waiter);
 	r = kernel_poll(s, sleep);
 	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
 	if (r < 0) {
@@ -365,20 +420,13 @@ static int sleep_armed(struct sr_waitset *s)
 	return r;
 }
 
-/* The one stream of the set that waits on a link; with several, or another
- * descriptor beside it, spinning is not worth it. */
+/* The one stream of the set, if it waits on a link; with another descriptor
+ * beside it, spinning is not worth it. */
 static struct sr_waitset_entry *lone(struct sr_waitset *s)
 {
-	struct sr_waitset_entry *only = NULL;
-	size_t i;
+	struct sr_waitset_entry *e = &s->e[0];
 
-	for (i = 0; i < s->n; i++)
-		if (s->e[i].rx_link || s->e[i].tx_link) {
-			if (only)
-				return NULL;
-			only = &s->e[i];
-		}
-	return only;
+	return s->n == 1 && (e->rx_link || e->tx_link) ? e : NULL;
 }
 
 static bool spin(struct sr_waitset *s)
@@ -435,14 +483,6 @@ static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
 	return count;
 }
 
-void sr_waitset_done(struct sr_waitset *s)
-{
-	size_t i;
-
-	for (i = 0; i < s->n; i++)
-		drop_links(&s->e[i]);
-}
-
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 {
 	bool shut;
@@ -452,7 +492,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		size_t ready = plan_all(s, &shut);
 
 		if (!shut) {
-			sr_waitset_done(s);
+			drop_all(s);
 			shut = !enter_gates(s);
 		}
 		if (!shut) {
@@ -472,7 +512,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		if (ready)
 			learn(s);
 		if (ready || !s->deadline) {
-			sr_waitset_done(s);
+			drop_all(s);
 			fill(s);
 			r = kernel_poll(s, false);
 			if (r < 0)
@@ -485,7 +525,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		/* Ours may have changed since: look once more, keeping what
 		 * the kernel said. */
 		plan_all(s, &shut);
-		sr_waitset_done(s);
+		drop_all(s);
 		count = result(s, fds, one);
 		if (count) {
 			learn(s);

@@ -27,7 +27,7 @@ struct sr_waitset_entry {
 struct sr_waitset {
 	struct sr_waitset_entry *e;
 	size_t n;
-	struct sr_waiter *waiter;
+	struct sr_waiter *waiter;	/* once it sleeps on a link */
 	struct sr_wait_node *nodes;	/* more than FEW: n of them */
 	uint64_t deadline;	/* ns; UINT64_MAX none; 0 at once */
 	const sigset_t *sigmask;

@@ -15,6 +15,10 @@ teardown() { stop_all; }
 	compare close linger0 -w mixed -r peer-dropped -l
 }
 
+@test "SO_LINGER of no time, with a tail held back" {
+	compare close linger0-held -w mixed -r peer-dropped -l
+}
+
 @test "SO_LINGER: close waits" {
 	compare close linger
 }

@@ -12,7 +12,7 @@ as() {
 	if [ "$policy" = none ]; then
 		"$@"
 	else
-		SOCKRAIL_UPGRADE=$policy SOCKRAIL_UPGRADE_WAIT_MS=5000 REPORT=$report \
+		SOCKRAIL_UPGRADE=$policy SOCKRAIL_UPGRADE_WAIT_MS=${SOCKRAIL_UPGRADE_WAIT_MS:-5000} REPORT=$report \
 			SOCKRAIL_LOG=info SOCKRAIL_LOG_FILE=$report.log rail "$@"
 	fi
 }

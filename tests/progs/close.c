@@ -61,6 +61,29 @@ static void linger0_client(void)
 	say_end(fd);
 }
 
+/* The same while a tail is held back: nobody may look after it any more. */
+static void linger0_held_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	say_result("more", send(fd, "tail", 4, MSG_MORE));
+	nap(195); /* TCP holds it for 200 ms */
+	say_result("close", close(fd));
+	nap(100);
+}
+
+static void linger0_held_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	nap(400);
+	close(fd);
+}
+
 /* SO_LINGER with time: close waits for the peer, and all bytes arrive. */
 static void linger_server(int lfd)
 {
@@ -441,6 +464,7 @@ static void empty_client(void)
 static const struct tcp_case cases[] = {
 	{"unread", unread_server, unread_client},
 	{"linger0", linger0_server, linger0_client},
+	{"linger0-held", linger0_held_server, linger0_held_client},
 	{"linger", linger_server, linger_client},
 	{"gone", gone_server, gone_client},
 	{"sigpipe", gone_server, sigpipe_client},

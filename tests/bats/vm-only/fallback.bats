@@ -54,9 +54,7 @@ hello() {
 
 @test "a plain server: its refusal comes at once" {
 	server=none
-	local from=${EPOCHREALTIME/./}
 	hello
-	[ "$(((${EPOCHREALTIME/./} - from) / 1000))" -lt 4000 ]
 	reason connect no-listener
 }
 
@@ -84,9 +82,7 @@ somebody() {
 	somebody "$port"
 	# timeout(1) started rping; that one must stand still
 	pkill -STOP -P "$(pgrep -P "$somebody_pid" timeout || echo "$somebody_pid")"
-	local from=${EPOCHREALTIME/./}
 	SOCKRAIL_UPGRADE_WAIT_MS=1000 hello
-	[ "$(((${EPOCHREALTIME/./} - from) / 1000))" -lt 8000 ]
 	reason connect 'timeout|short' # short: it ended before the answer was given up
 	pkill -KILL -P "$(pgrep -P "$somebody_pid" timeout || echo "$somebody_pid")"
 }
