@@ -247,7 +247,7 @@ struct sr_info {
  * 0, or -1 with errno EBADF (fd is not open), ENOTSOCK (not a stream of this
  * library: it never was, or was inherited), EINVAL (size is 0).
  */
-SR_API int sr_getinfo(int fd, struct sr_info *info, size_t size);
+SR_API int sr_info(int fd, struct sr_info *info, size_t size);
 
 #ifdef __cplusplus
 }

@@ -120,7 +120,8 @@ struct sr_link_ops {
 
 	/* Received bytes from rx_taken on.  Also when DEAD.  Returns their
 	 * number, at most rx_h - rx_taken.  rx. */
-	size_t (*rx_data)(struct sr_link *link, struct iovec v[2]);
+	size_t (*rx_data)(struct sr_link *link, size_t skip,
+			  struct iovec v[2]);
 
 	/* The program took n bytes: rx_taken grows, credit goes back in
 	 * batches.  rx. */

@@ -304,15 +304,15 @@ static size_t tx_retained(struct sr_link *link, uint64_t from,
 	return sr_shm_span(&l->plan, &l->tx, from, atomic_load(&link->tx_w), v);
 }
 
-static size_t rx_data(struct sr_link *link, struct iovec v[2])
+static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_shm *l = shm_of(link);
 	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
 
-	return sr_shm_span(
-		&l->plan, &l->rx,
-		atomic_load_explicit(&link->rx_taken, memory_order_relaxed), h,
-		v);
+	uint64_t taken =
+		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
+
+	return sr_shm_span(&l->plan, &l->rx, taken + skip, h, v);
 }
 
 static void rx_free(struct sr_link *link, size_t n)

@@ -318,7 +318,7 @@ size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
 /* verbs_rx.c */
 unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc);
 int sr_vrx_repost(struct sr_vlink *l);
-size_t sr_verbs_rx_data(struct sr_link *link, struct iovec v[2]);
+size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2]);
 void sr_verbs_rx_free(struct sr_link *link, size_t n);
 
 /* verbs_grow.c */

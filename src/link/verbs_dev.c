@@ -287,7 +287,7 @@ void sr_vdev_remove(struct ibv_context *ctx)
 			break;
 	if (!dev)
 		return;
-	sr_info("verbs: device %s is gone", dev->name);
+	sr_tell("verbs: device %s is gone", dev->name);
 	atomic_store(&dev->gone, true);
 	fail_links(dev);
 	while (dev->links)

@@ -196,14 +196,14 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 
 /* ---- the contract ---- */
 
-/* The ring that holds byte `taken`, and where it ends. */
-static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t taken,
+/* The ring that holds byte k, and where it ends. */
+static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t k,
 				uint64_t *until)
 {
 	uint32_t gen = atomic_load_explicit(&l->rx_gen, memory_order_acquire);
 	uint64_t from = l->rx_from[gen & 1];
 
-	if (gen && taken < from) {
+	if (gen && k < from) {
 		if (*until > from)
 			*until = from;
 		gen--;
@@ -211,19 +211,19 @@ static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t taken,
 	return &l->rx[gen & 1];
 }
 
-size_t sr_verbs_rx_data(struct sr_link *link, struct iovec v[2])
+size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t taken = atomic_load(&link->rx_taken);
+	uint64_t from = atomic_load(&link->rx_taken) + skip;
 	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
 	struct sr_vring *r;
 
-	if (h == taken) {
+	if (h <= from) {
 		v[0].iov_len = v[1].iov_len = 0;
 		return 0;
 	}
-	r = ring_at(l, taken, &h);
-	return sr_vring_pieces(r, taken, h - taken, v);
+	r = ring_at(l, from, &h);
+	return sr_vring_pieces(r, from, h - from, v);
 }
 
 void sr_verbs_rx_free(struct sr_link *link, size_t n)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-int sr_getinfo(int fd, struct sr_info *info, size_t size)
+int sr_info(int fd, struct sr_info *info, size_t size)
 {
 	struct sr_stream *st;
 	struct sr_info full = {0};

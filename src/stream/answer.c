@@ -89,7 +89,7 @@ static bool deal(struct sr_request *req, bool last)
 	sr_stream_ref(s.found);
 	link = req->ops->accept(req, s.found, sr_stream_on_link);
 	if (link) {
-		sr_info("%s: link %s%s%s accepted",
+		sr_tell("%s: link %s%s%s accepted",
 			sr_stream_label(s.found, (char[128]){ 0 }),
 			link->ops->name,
 			link->device && *link->device ? ":" : "",
@@ -202,7 +202,7 @@ static void listen_on(struct sr_stream *st, int i,
 	r = ops->listen((struct sockaddr *)&st->local, &st->listener[i]);
 	if (r < 0) {
 		st->listener[i] = NULL;
-		sr_info("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
+		sr_tell("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
 	}
 }
 

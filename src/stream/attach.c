@@ -247,7 +247,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	struct sr_link *l = st->att;
 	bool late = !(ev & SR_LINK_DEAD);
 
-	sr_info("%s: link %s %s%s", sr_stream_label(st, (char[128]){ 0 }),
+	sr_tell("%s: link %s %s%s", sr_stream_label(st, (char[128]){ 0 }),
 		l->ops->name, late ? "timed out" : "is over: ",
 		late || !l->reason ? "" : l->reason);
 	if (late)

@@ -85,7 +85,7 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 	go_back(st);
 	ok = wait_plain(st, sr_now_ns() + BACK_NS);
 	if (!ok)
-		sr_info("%s: not plain yet (%s)",
+		sr_tell("%s: not plain yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
 			sr_reason_word(reason));
 	errno = err;

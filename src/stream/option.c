@@ -143,6 +143,12 @@ static bool barring(int level, int name)
 	return false;
 }
 
+/* SOF_TIMESTAMPING_TX_ of <linux/net_tstamp.h>: the program will wait for them. */
+static bool stamps_sent(int flags)
+{
+	return flags & (1u << 0 | 1u << 1 | 1u << 8 | 1u << 9);
+}
+
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
@@ -167,6 +173,8 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		return -errno;
 	if (len >= sizeof(v))
 		memcpy(&v, val, sizeof(v));
+	if (level == SOL_SOCKET && name == SO_TIMESTAMPING && stamps_sent(v))
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
 	if (level == IPPROTO_TCP && name == TCP_CORK) {
 		if (v)
 			sr_st_set(st, SR_ST_CORK);
@@ -194,6 +202,22 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	return r;
 }
 
+/* queued: what the anchor holds.  Raw bytes, the rest of the mark, and then what
+ * the link has brought. */
+static int bytes_before_mark(struct sr_stream *st, int queued)
+{
+	size_t limit = sr_rx_limit(&st->rx), have = (size_t)queued;
+	bool at_mark = sr_rx_at_mark(&st->rx);
+	size_t raw = at_mark ? 0 : have < limit ? have : limit;
+	size_t mark = at_mark ? limit : SR_RECORD_LEN;
+	uint64_t h;
+
+	if (st->rx.state != SR_RX_EXPECT || !st->rx_link || have < raw + mark)
+		return (int)raw;
+	h = atomic_load(&st->rx_link->rx_h);
+	return (int)(raw + (h > st->rx.n ? h - st->rx.n : 0));
+}
+
 static int bytes_in(struct sr_stream *st, int fd, int *n)
 {
 	int r = 0;
@@ -203,14 +227,8 @@ static int bytes_in(struct sr_stream *st, int fd, int *n)
 	if (!sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_RAW ||
 	    st->rx.state == SR_RX_EXPECT) {
 		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
-		if (!r && sr_gate_shut(&st->rx_gate)) {
-			size_t most = sr_rx_at_mark(&st->rx) ? 0 :
-					      sr_rx_limit(&st->rx);
-
-			if ((size_t)*n > most)
-				*n = (int)most;
-			*n += (int)st->spill_len;
-		}
+		if (!r && sr_gate_shut(&st->rx_gate))
+			*n = bytes_before_mark(st, *n) + (int)st->spill_len;
 	} else {
 		*n = (int)st->spill_len;
 		if (st->rx_link)

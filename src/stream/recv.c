@@ -126,35 +126,52 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	return r ? r : -EAGAIN;
 }
 
+/* Up to n bytes of the ring, from `skip` on, to the program. */
+static size_t copy_ring(struct sr_link *link, size_t skip, size_t n,
+			struct sr_iov *to, int flags)
+{
+	size_t done = 0;
+	struct iovec v[2];
+
+	/* More than once where the ring has wrapped and has grown. */
+	while (done < n && to->left &&
+	       link->ops->rx_data(link, skip + done, v)) {
+		int i;
+
+		for (i = 0; i < 2 && done < n && to->left; i++) {
+			size_t k = v[i].iov_len < n - done ? v[i].iov_len :
+							     n - done;
+
+			if (flags & MSG_TRUNC) {
+				k = k < to->left ? k : to->left;
+				sr_iov_advance(to, k);
+			} else {
+				k = sr_iov_fill(to, v[i].iov_base, k);
+			}
+			done += k;
+		}
+		if (!(flags & MSG_PEEK))
+			break;	/* a ring that is left behind can be freed */
+	}
+	return done;
+}
+
+/* rx: the stream's, or how it will be when the mark has been read. */
+static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
+{
+	return st->rx_link ? (size_t)sr_rx_ready(rx,
+				atomic_load(&st->rx_link->rx_h)) : 0;
+}
+
 /* Copies from the ring of the link. rx_lock held. */
 static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 {
+	size_t n = ring_bytes(st, &st->rx), done;
 	struct sr_link *link = st->rx_link;
-	uint64_t ready = link ? sr_rx_ready(&st->rx,
-					    atomic_load(&link->rx_h)) : 0;
-	bool peek = flags & MSG_PEEK, trunc = flags & MSG_TRUNC;
-	struct iovec v[2];
-	size_t n, done = 0;
-	int i;
 
-	if (!ready || !to->left)
+	if (!n || !to->left)
 		return 0;
-	n = link->ops->rx_data(link, v);
-	if (n > ready)
-		n = (size_t)ready;
-	for (i = 0; i < 2 && done < n && to->left; i++) {
-		size_t k = v[i].iov_len < n - done ? v[i].iov_len : n - done;
-
-		if (trunc) {
-			k = k < to->left ? k : to->left;
-			sr_iov_advance(to, k);
-		} else {
-			k = sr_iov_fill(to, v[i].iov_base, k);
-		}
-		done += k;
-	}
-	if (peek)
-		return (ssize_t)done;
+	done = copy_ring(link, 0, n, to, flags);
 	sr_rx_took(&st->rx, done);
 	st->rx_way[link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS] +=
 		done;
@@ -162,47 +179,74 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 	return (ssize_t)done;
 }
 
+/* TCP's end, behind all raw bytes. -EAGAIN: the caller looks at the state. */
+static ssize_t raw_end(struct sr_stream *st)
+{
+	uint8_t out[SR_RECORD_LEN];
+
+	st->rx_fin_seen = true;
+	sr_rx_fin(&st->rx, false, st->rx.rx, out);
+	if (st->rx.state == SR_RX_RESET)
+		sr_stream_broke(st, ECONNRESET);
+	return -EAGAIN;
+}
+
 /* Raw bytes off the anchor, with the gate shut. rx_lock held. */
 static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	size_t limit = sr_rx_limit(&st->rx), n, bytes;
+	size_t limit = sr_rx_limit(&st->rx), bytes;
 	struct iovec v[16];
 	struct msghdr msg = { .msg_iov = v };
-	struct sr_rx peek;
 	ssize_t r;
 
-	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) || st->rx_fin_seen ||
-	    sr_rx_at_mark(&st->rx))
-		return -EAGAIN;
-	n = sr_iov_rest(*to, limit, v, 16, &bytes);
+	msg.msg_iovlen = sr_iov_rest(*to, limit, v, 16, &bytes);
 	if (!bytes)
 		return 0;
-	msg.msg_iovlen = n;
 	r = sr_real.recvmsg(st->anchor, &msg,
-			    (flags & (MSG_PEEK | MSG_TRUNC)) | MSG_DONTWAIT);
+			    (flags & MSG_TRUNC) | MSG_DONTWAIT);
 	if (r < 0)
 		return -errno;
-	if (r == 0) {
-		uint8_t out[SR_RECORD_LEN];
-
-		st->rx_fin_seen = true;
-		sr_rx_fin(&st->rx, false, st->rx.rx, out);
-		if (st->rx.state == SR_RX_RESET)
-			sr_stream_broke(st, ECONNRESET);
-		return -EAGAIN;		/* the caller looks at the state */
-	}
-	if (flags & MSG_PEEK) {
-		peek = st->rx;
-		r = (ssize_t)sr_rx_strip(st, &peek, v, n, (size_t)r);
-	} else {
-		atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
-		r = (ssize_t)sr_rx_strip(st, &st->rx, v, n, (size_t)r);
-		sr_iov_advance(to, (size_t)r);
-	}
+	if (r == 0)
+		return raw_end(st);
+	atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+	r = (ssize_t)sr_rx_strip(st, &st->rx, v, msg.msg_iovlen, (size_t)r);
+	sr_iov_advance(to, (size_t)r);
 	return r ? r : -EAGAIN;
 }
 
-static ssize_t take_spill(struct sr_stream *st, struct sr_iov *to, int flags)
+/*
+ * MSG_PEEK of raw bytes, and of the ring if the mark is there already behind
+ * them: nothing is read, so rx, a copy, goes ahead.  The mark is looked at in a
+ * buffer of our own.
+ */
+static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
+			struct sr_iov *to, int flags)
+{
+	uint8_t mark[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
+	size_t limit = sr_rx_limit(rx), n, bytes, raw;
+	struct iovec v[16];
+	struct msghdr msg = { .msg_iov = v };
+	unsigned todo = 0;
+	ssize_t r;
+
+	if (sr_rx_at_mark(rx))
+		return -EAGAIN;
+	n = sr_iov_rest(*to, limit, v, 15, &bytes);
+	v[n] = (struct iovec){ mark, sizeof(mark) };
+	msg.msg_iovlen = n + (bytes == limit);
+	r = sr_real.recvmsg(st->anchor, &msg, MSG_PEEK | MSG_DONTWAIT);
+	if (r <= 0)
+		return r < 0 ? -errno : raw_end(st);
+	raw = (size_t)r < bytes ? (size_t)r : bytes;
+	r -= (ssize_t)raw;
+	raw = sr_rx_strip(st, rx, v, n, raw);
+	sr_iov_advance(to, raw);
+	if (r > 0 && sr_rx_tcp(rx, mark, (size_t)r, out, &todo) == 0)
+		raw += copy_ring(st->rx_link, 0, ring_bytes(st, rx), to, flags);
+	return raw ? (ssize_t)raw : -EAGAIN;
+}
+
+static size_t copy_spill(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	size_t k = sr_iov_fill(to, st->spill + st->spill_at, st->spill_len);
 
@@ -210,7 +254,24 @@ static ssize_t take_spill(struct sr_stream *st, struct sr_iov *to, int flags)
 		st->spill_at += (unsigned)k;
 		st->spill_len -= (unsigned)k;
 	}
-	return (ssize_t)k;
+	return k;
+}
+
+/* Everything there is, on whichever way it came, as if it were one buffer. */
+static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	bool late = (atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
+		    st->rx_fin_seen;
+	size_t done = copy_spill(st, to, flags);
+	struct sr_rx rx = st->rx;
+	ssize_t r = 0;
+
+	if (rx.state == SR_RX_LINK)
+		r = (ssize_t)copy_ring(st->rx_link, 0, ring_bytes(st, &rx), to,
+				       flags);
+	else if ((rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT) && !late)
+		r = peek_raw(st, &rx, to, flags);
+	return r < 0 && !done ? r : (ssize_t)done + (r > 0 ? r : 0);
 }
 
 /* shutdown(SHUT_RD): what has come can be read, then it is the end. */
@@ -227,19 +288,29 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 
 	for (tries = 0; tries < 3; tries++) {
 		sr_rx_progress(st);
+		if (flags & MSG_PEEK) {
+			r = peek(st, to, flags);
+			if (r && r != -EAGAIN)
+				return r;
+		}
 		if (st->spill_len)
-			return take_spill(st, to, flags);
+			return (ssize_t)copy_spill(st, to, flags);
 		switch (st->rx.state) {
 		case SR_RX_RAW:
 		case SR_RX_EXPECT:
-			r = take_raw(st, to, flags);
+			if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
+			    st->rx_fin_seen || sr_rx_at_mark(&st->rx) ||
+			    (flags & MSG_PEEK))
+				r = -EAGAIN;
+			else
+				r = take_raw(st, to, flags);
 			if (r != -EAGAIN)
 				return r;
 			if (!st->rx_fin_seen)
 				return nothing(st);
 			break;
 		case SR_RX_LINK:
-			r = take_ring(st, to, flags);
+			r = flags & MSG_PEEK ? 0 : take_ring(st, to, flags);
 			if (r)
 				sr_rx_progress(st);
 			if (r)
@@ -335,7 +406,8 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	if (!special && !(sr_st_flags(st) & SR_ST_LOWAT)) {
 		r = recv_plain(st, fd, msg, flags, weight, &again);
 		if (!again) {
-			sr_upgrade_count(st);
+			if (r > 0)
+				sr_upgrade_count(st);
 			return r;
 		}
 	}
@@ -349,7 +421,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 			return r;
 	}
 	r = recv_slow(st, &sleep, msg, flags, weight);
-	if (!sr_gate_shut(&st->rx_gate))
+	if (r > 0 && !sr_gate_shut(&st->rx_gate))
 		sr_upgrade_count(st);
 	return r;
 }

@@ -267,7 +267,8 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	} else {
 		r = send_plain(st, fd, msg, flags, &shut);
 		if (!shut) {
-			sr_upgrade_count(st);
+			if (r > 0)
+				sr_upgrade_count(st);
 			return r;
 		}
 	}

@@ -308,7 +308,7 @@ static void ask_next(struct sr_stream *st)
 				 r == -ELIBACC ? SR_REASON_NO_LIBRARY :
 						 SR_REASON_NO_DEVICE);
 	}
-	sr_info("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
+	sr_tell("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
 		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
 			"no kind of link");
 	sr_upgrade_verdict(st, VERDICT_NO);
@@ -323,7 +323,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		link->ops->drop(link, "short");
 		sr_link_put(link);
 	} else if (link) {
-		sr_info("%s: link %s%s%s up",
+		sr_tell("%s: link %s%s%s up",
 			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
 			link->device && *link->device ? ":" : "",
 			link->device ? link->device : "");

@@ -11,6 +11,10 @@ teardown() { stop_all; }
 	compare io peek
 }
 
+@test "MSG_PEEK and FIONREAD see across a switch" {
+	compare io peek-across
+}
+
 @test "MSG_WAITALL, short at the end and at a timeout" {
 	compare io waitall
 }

@@ -265,6 +265,32 @@ static void more_bulk_client(void)
 	close(fd);
 }
 
+/* A message in two pieces, with a pause for a switch between them. */
+static void peek_across_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct pollfd p = {fd, POLLIN, 0};
+
+	poll(&p, 1, 5000);
+	await_readable(fd, 16);
+	say_bytes("peek", recv(fd, buf, 16, MSG_PEEK), buf);
+	say_bytes("peek", recv(fd, buf, 100, MSG_PEEK), buf);
+	say_bytes("peek", recv(fd, buf, 10, MSG_PEEK), buf);
+	say_bytes("recv", recv(fd, buf, 16, MSG_WAITALL), buf);
+	close(fd);
+}
+
+static void peek_across_client(void)
+{
+	int fd = dial();
+
+	put(fd, "12345678", 8);
+	nap(300);
+	put(fd, "abcdefgh", 8);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
 /* ----------------------------------------------------------- syscall(2) */
 
 /* The same by number, and the descriptor is closed so, as libuv does it. */
@@ -632,6 +658,7 @@ static const struct tcp_case cases[] = {
 	{"dontwait", dontwait_server, dontwait_client},
 	{"trunc", trunc_server, trunc_client},
 	{"more", more_server, more_client},
+	{"peek-across", peek_across_server, peek_across_client},
 	{"number", number_server, number_client},
 	{"more-bulk", more_bulk_server, more_bulk_client},
 	{"iov", iov_server, iov_client},

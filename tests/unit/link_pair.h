@@ -226,7 +226,7 @@ static size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
 		int got = 0;
 
 		end = over(e, want);
-		n = want == SR_NOTIFY_RX ? l->ops->rx_data(l, v)
+		n = want == SR_NOTIFY_RX ? l->ops->rx_data(l, 0, v)
 					 : l->ops->tx_room(l, v);
 		if (!n && armed && !end) {
 			got = poll(&pfd, 1, HANG_MS);

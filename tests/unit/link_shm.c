@@ -192,7 +192,7 @@ static void killed(void)
 	await(&asker, SR_LINK_DEAD);
 	CHECK(!strcmp(asker.link->reason, "peer-dropped"));
 	CHECK(receive_bytes(&asker, 10000, 1000, true));
-	CHECK(!asker.link->ops->rx_data(asker.link, v));
+	CHECK(!asker.link->ops->rx_data(asker.link, 0, v));
 	CHECK(asker.link->ops->tx_retained(asker.link, 12345, v) == 5000);
 	detach(&asker);
 	while (sr_memory_used())
@@ -243,7 +243,7 @@ static void *suffer(void *arg)
 
 		l->ops->awake(l, SR_NOTIFY_RX | SR_NOTIFY_TX,
 			      poll(&pfd, 1, 1) == 1);
-		n = l->ops->rx_data(l, v);
+		n = l->ops->rx_data(l, 0, v);
 		CHECK(n == v[0].iov_len + v[1].iov_len &&
 		      n <= sr_conf.ring_max * 2);
 		for (i = 0; i < 2; i++)

@@ -307,7 +307,7 @@ static size_t take(struct end *e, size_t n, bool verify)
 		if (!await(e, SR_NOTIFY_RX, may_read))
 			return done;
 		at = atomic_load(&e->link->rx_taken);
-		have = e->link->ops->rx_data(e->link, v);
+		have = e->link->ops->rx_data(e->link, 0, v);
 		if (!have)
 			return done;
 		if (have > n - done)
@@ -340,7 +340,7 @@ static void echo(struct end *e)
 	for (;;) {
 		if (!await(e, SR_NOTIFY_RX, may_read))
 			return;
-		n = e->link->ops->rx_data(e->link, v);
+		n = e->link->ops->rx_data(e->link, 0, v);
 		if (!n)
 			return;
 		n = take(e, n, !fast);

@@ -100,7 +100,7 @@ static void to_stderr(int out)
 
 	sr_conf.log = SR_INFO;
 	errno = EMFILE;
-	sr_info("fd %d: %m", 7);
+	sr_tell("fd %d: %m", 7);
 	CHECK(errno == EMFILE);
 	CHECK(!strcmp(taken(out), line("info: fd 7: EMFILE")));
 	sr_debug("not shown");
@@ -163,9 +163,9 @@ static void to_file(int out, const char *dir)
 
 	snprintf(sr_conf.log_file, sizeof(sr_conf.log_file), "%s/log", dir);
 	CHECK(high_fds() == 0);
-	sr_info("one");
+	sr_tell("one");
 	CHECK(high_fds() == 1);
-	sr_info("two");
+	sr_tell("two");
 	CHECK(high_fds() == 1);
 	CHECK(!*taken(out));
 	fd = open(sr_conf.log_file, O_RDONLY);
@@ -178,7 +178,7 @@ static void to_file(int out, const char *dir)
 		CHECK(high_fds() == 0);
 		/* The old number is something else's now. */
 		CHECK(sr_fd_dup(0) > 0);
-		sr_info("child");
+		sr_tell("child");
 		CHECK(high_fds() == 2);
 		exit(0);
 	}
@@ -188,7 +188,7 @@ static void to_file(int out, const char *dir)
 	/* As in the child of vfork: written, but no table is touched. */
 	sr_fd_forget_all();
 	sr_conf.pid++;
-	sr_info("elsewhere");
+	sr_tell("elsewhere");
 	CHECK(high_fds() == 0);
 	sr_conf.pid--;
 	CHECK(strstr(taken(fd), "] info: elsewhere\n"));
@@ -197,7 +197,7 @@ static void to_file(int out, const char *dir)
 
 	/* No such directory: standard error has it. */
 	snprintf(sr_conf.log_file, sizeof(sr_conf.log_file), "%s/no/log", dir);
-	sr_info("lost");
+	sr_tell("lost");
 	CHECK(!strcmp(taken(out), line("info: lost")));
 	sr_conf.log_file[0] = '\0';
 }

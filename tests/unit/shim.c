@@ -335,7 +335,7 @@ static void test_passed(void)
 	OK(sr_socketpair(AF_UNIX, SOCK_STREAM, 0, u));
 	memcpy(CMSG_DATA(&c.h), &p[0], sizeof(int));
 	OK(sr_sendmsg(u[0], &msg, 0));
-	OK(sr_getinfo(p[0], &info, sizeof(info)));
+	OK(sr_info(p[0], &info, sizeof(info)));
 	CHECK(info.reason && !strcmp(info.reason, "passed"));
 	OK(sr_recvmsg(u[1], &msg, 0));
 	memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
@@ -356,17 +356,17 @@ static void test_info(void)
 	connect_pair(p);
 	OK(sr_write(p[0], "abc", 3));
 	memset(&i, 0x55, sizeof(i));
-	OK(sr_getinfo(p[0], &i.info, sizeof(i)));
+	OK(sr_info(p[0], &i.info, sizeof(i)));
 	CHECK_EQ(i.beyond[0], 0);
 	CHECK_EQ(i.info.tx.plain, 3);
 	CHECK_EQ(i.info.tx_state, SR_STATE_PLAIN);
 	memset(&i, 0x55, sizeof(i));
-	OK(sr_getinfo(p[0], &i.info, offsetof(struct sr_info, tx)));
+	OK(sr_info(p[0], &i.info, offsetof(struct sr_info, tx)));
 	CHECK_EQ(*(char *)&i.info.tx, 0x55);
-	FAILS(sr_getinfo(p[0], &i.info, 0), EINVAL);
+	FAILS(sr_info(p[0], &i.info, 0), EINVAL);
 	close_pair(p);
-	FAILS(sr_getinfo(p[0], &i.info, sizeof(i.info)), EBADF);
-	FAILS(sr_getinfo(STDIN_FILENO, &i.info, sizeof(i.info)), ENOTSOCK);
+	FAILS(sr_info(p[0], &i.info, sizeof(i.info)), EBADF);
+	FAILS(sr_info(STDIN_FILENO, &i.info, sizeof(i.info)), ENOTSOCK);
 }
 
 static void test_options(void)
