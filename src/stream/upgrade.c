@@ -105,7 +105,6 @@ void sr_upgrade_hold(struct sr_stream *st)
 	struct sr_wait_node *node;
 	struct sr_waiter *w;
 	uint64_t end;
-	struct pollfd p;
 	int err = errno;
 
 	if (sr_conf.upgrade != SR_WAIT ||
@@ -121,7 +120,6 @@ void sr_upgrade_hold(struct sr_stream *st)
 	end = sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull;
 	for (;;) {
 		uint64_t now = sr_now_ns();
-		struct timespec ts;
 
 		atomic_store(&w->state, 0);
 		sr_wait_attach(st, node);
@@ -130,12 +128,8 @@ void sr_upgrade_hold(struct sr_stream *st)
 			sr_wait_detach(st, node);
 			break;
 		}
-		p = (struct pollfd){ w->efd, POLLIN, 0 };
-		ts.tv_sec = (time_t)((end - now) / 1000000000u);
-		ts.tv_nsec = (long)((end - now) % 1000000000u);
-		if (sr_waiter_sleeping(w))
-			sr_real.ppoll(&p, 1, &ts, NULL);
-		sr_waiter_awake(w, p.revents);
+		sr_waiter_wait(w, end);
+		sr_waiter_awake(w, false);
 		sr_wait_detach(st, node);
 	}
 	sr_waiter_put(w);

@@ -13,7 +13,7 @@
 #include "base/fdpriv.h"
 #include "stream/wait.h"
 
-enum { AWAKE, ASLEEP, CALLED };
+enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, CALLED };
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sr_waiter *pool;
@@ -31,16 +31,20 @@ struct sr_waiter *sr_waiter_get(void)
 		return w;
 	sr_inside++;
 	w = calloc(1, sizeof(*w));
+	sr_inside--;
 	if (w) {
+		w->efd = -1;
+		sem_init(&w->sem, 0, 0);
+	}
+	return w;
+}
+
+int sr_waiter_fd(struct sr_waiter *w)
+{
+	if (w->efd < 0)
 		w->efd = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC |
 							     EFD_NONBLOCK));
-		if (w->efd < 0) {
-			free(w);
-			w = NULL;
-		}
-	}
-	sr_inside--;
-	return w;
+	return w->efd;
 }
 
 void sr_waiter_put(struct sr_waiter *w)
@@ -61,7 +65,28 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 {
 	int awake = AWAKE;
 
-	return atomic_compare_exchange_strong(&w->state, &awake, ASLEEP);
+	return atomic_compare_exchange_strong(&w->state, &awake, AT_EVENTFD);
+}
+
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
+{
+	struct timespec ts = {
+		.tv_sec = (time_t)(deadline_ns / 1000000000u),
+		.tv_nsec = (long)(deadline_ns % 1000000000u),
+	};
+	int awake = AWAKE, r;
+
+	/* Whoever called between our waking for another reason and AWAKE has
+	 * posted for nobody. */
+	while (sem_trywait(&w->sem) == 0)
+		;
+	if (!atomic_compare_exchange_strong(&w->state, &awake, AT_SEMAPHORE))
+		return 0;
+	r = deadline_ns == UINT64_MAX ? sem_wait(&w->sem) :
+		    sem_clockwait(&w->sem, CLOCK_MONOTONIC, &ts);
+	if (r < 0 && errno == ETIMEDOUT)
+		r = 0;
+	return r;
 }
 
 /* A call may write the eventfd after we have woken for another reason; the
@@ -78,9 +103,12 @@ void sr_waiter_awake(struct sr_waiter *w, bool readable)
 static void call(struct sr_waiter *w)
 {
 	const uint64_t one = 1;
+	int was = atomic_exchange(&w->state, CALLED);
 
-	if (atomic_exchange(&w->state, CALLED) == ASLEEP)
+	if (was == AT_EVENTFD)
 		(void)!sr_real.write(w->efd, &one, sizeof(one));
+	else if (was == AT_SEMAPHORE)
+		sem_post(&w->sem);
 }
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)

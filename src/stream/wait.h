@@ -2,13 +2,16 @@
 /*
  * wait.h - program threads that sleep until a stream moves on.
  *
- * A waiter is a sleeping thread's eventfd, from a pool.  It hangs on each stream
+ * A waiter is what a sleeping thread is woken by, from a pool: a semaphore, or an
+ * eventfd where it watches other descriptors meanwhile.  It hangs on each stream
  * it waits for by a node.  No wake-up is lost: the thread hangs its nodes up,
  * full fence, looks at the streams, sleeps; who changes a stream changes it,
  * full fence, looks for nodes.  One of the two sees the other.
  */
 #ifndef SR_WAIT_H
 #define SR_WAIT_H
+
+#include <semaphore.h>
 
 #include "stream/impl.h"
 
@@ -23,18 +26,24 @@ struct sr_wait_node {
 #define SR_WAITER_NODES 8
 
 struct sr_waiter {
-	int efd;
-	atomic_int state;	/* AWAKE, ASLEEP, CALLED */
+	sem_t sem;
+	int efd;		/* -1: not needed so far */
+	atomic_int state;	/* wait.c */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
 
-struct sr_waiter *sr_waiter_get(void);	/* NULL: no descriptor left */
+struct sr_waiter *sr_waiter_get(void);	/* NULL: no memory */
 void sr_waiter_put(struct sr_waiter *w);
-/* False: called already, do not sleep. */
+/* Its eventfd; -1: no descriptor is left. */
+int sr_waiter_fd(struct sr_waiter *w);
+/* About to sleep, in poll on its eventfd.  False: called already, do not. */
 bool sr_waiter_sleeping(struct sr_waiter *w);
 /* readable: its eventfd was. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
+/* Sleeps on the semaphore until it is called or deadline_ns is over (UINT64_MAX:
+ * none).  0 or -1 and EINTR.  A cancellation point. */
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);

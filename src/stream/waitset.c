@@ -349,19 +349,11 @@ static void disarm(struct sr_waitset *s)
 
 #define NAP_NS 10000000u
 
-/* No descriptor is left to be woken by: look again every now and then. */
-static int nap(struct sr_waitset *s)
+static uint64_t sooner(uint64_t deadline)
 {
-	uint64_t deadline = s->deadline, soon = sr_now_ns() + NAP_NS;
-	int r;
+	uint64_t soon = sr_now_ns() + NAP_NS;
 
-	if (soon < deadline)
-		s->deadline = soon;
-	drop_all(s);
-	fill(s);
-	r = kernel_poll(s, true);
-	s->deadline = deadline;
-	return r;
+	return soon < deadline ? soon : deadline;
 }
 
 /* A direction came to its link between our two looks at it: the link does not
@@ -380,6 +372,42 @@ static bool unarmed(struct sr_waitset *s)
 	return false;
 }
 
+static bool nothing_to_poll(struct sr_waitset *s, size_t mine)
+{
+	size_t i;
+
+	for (i = 0; i < s->kn; i++)
+		if (i != mine && s->k[i].fd >= 0)
+			return false;
+	return true;
+}
+
+/* Only a call can wake us. */
+static int wait_called(struct sr_waitset *s)
+{
+	__attribute__((cleanup(cancelled))) struct sr_waitset *sleeping = s;
+	int r = sr_waiter_wait(s->waiter, s->deadline);
+
+	sleeping = NULL;
+	sr_waiter_awake(s->waiter, false);
+	return r;
+}
+
+/* Calls come by the waiter's eventfd, the place `mine`. */
+static int poll_called(struct sr_waitset *s, size_t mine, bool sleep)
+{
+	uint64_t deadline = s->deadline;
+	int r, fd = sleep ? sr_waiter_fd(s->waiter) : -1;
+
+	s->k[mine] = (struct pollfd){ fd, POLLIN, 0 };
+	if (sleep && fd < 0)	/* nobody can call: look every now and then */
+		s->deadline = sooner(deadline);
+	r = kernel_poll(s, sleep && sr_waiter_sleeping(s->waiter));
+	s->deadline = deadline;
+	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
+	return r;
+}
+
 /* Hang up, look again, sleep, take down.  Returns ppoll's result. */
 static int sleep_armed(struct sr_waitset *s)
 {
@@ -389,22 +417,25 @@ static int sleep_armed(struct sr_waitset *s)
 
 	if (!s->waiter)
 		s->waiter = sr_waiter_get();
-	if (!s->waiter)
-		return nap(s);
+	if (!s->waiter) {
+		errno = ENOMEM;
+		return -1;
+	}
 	atomic_store(&s->waiter->state, 0);
 	arm(s);
 	s->armed = true;
 	ready = plan_all(s, &shut);
 	fill(s);
-	mine = s->kn;
-	slot(s, s->waiter->efd);
+	mine = s->kn++;
 	for (i = 0; i < s->n; i++) {
 		s->e[i].rx_slot = slot(s, s->e[i].rx_armed ? s->e[i].rx_fd : -1);
 		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
 	}
-	sleep = !ready && !unarmed(s) && sr_waiter_sleeping(s->waiter);
-	r = kernel_poll(s, sleep);
-	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
+	sleep = !ready && !unarmed(s);
+	if (sleep && !s->sigmask && nothing_to_poll(s, mine))
+		r = wait_called(s);
+	else
+		r = poll_called(s, mine, sleep);
 	if (r < 0) {
 		int err = errno;
 
