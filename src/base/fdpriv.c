@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
@@ -31,6 +32,7 @@
 static _Atomic uint64_t set[LIMIT / BITS];
 static atomic_uint used;	/* every private number is below; only grows */
 static atomic_uint epoch;
+static atomic_uint making;	/* descriptors on their way up */
 
 static uint64_t bit(unsigned fd)
 {
@@ -95,7 +97,22 @@ void sr_fd_reserve(void)
 	errno = err;
 }
 
-int sr_fd_own(int fd)
+void sr_fd_making(void)
+{
+	atomic_fetch_add(&making, 1);
+}
+
+void sr_fd_settle(void)
+{
+	int i, err = errno;
+
+	/* Bounded: we may be in a signal handler above who makes it. */
+	for (i = 0; i < 1000 && atomic_load(&making); i++)
+		sched_yield();
+	errno = err;
+}
+
+static int move_up(int fd)
 {
 	int err = errno, high;
 
@@ -113,6 +130,13 @@ int sr_fd_own(int fd)
 		mark(fd);
 	}
 	errno = err;
+	return fd;
+}
+
+int sr_fd_made(int fd)
+{
+	fd = move_up(fd);
+	atomic_fetch_sub(&making, 1);
 	return fd;
 }
 
@@ -178,6 +202,7 @@ void sr_fd_forget_all(void)
 	int err = errno;
 
 	atomic_fetch_add(&epoch, 1);
+	atomic_store(&making, 0); /* who made one was another thread */
 	sr_conf.pid = getpid();
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
 		sr_fd_close((int)fd);

@@ -14,10 +14,21 @@
  * that, some 15 ms, in whatever call of the program would come to it. */
 void sr_fd_reserve(void);
 
-/* Moves fd up and makes it ours; returns the new number, the old is closed.
- * If fd < 0 returns it unchanged (so calls nest: sr_fd_own(eventfd(...)) with
- * -1/errno semantics).  If it can't be moved it is ours where it is. */
-int sr_fd_own(int fd);
+/*
+ * sr_fd_own(eventfd(...)): makes a descriptor, moves it up and makes it ours;
+ * the new number, or -1 and errno.  If it can't be moved it is ours where it is.
+ * Between the two it has a number that the program may think free, and close:
+ * see sr_fd_settle().  Where one expression does not do, sr_fd_making() comes
+ * before what makes descriptors, and sr_fd_made(fd), perhaps -1, after it.
+ */
+#define sr_fd_own(make) (sr_fd_making(), sr_fd_made(make))
+void sr_fd_making(void);
+int sr_fd_made(int fd);
+
+/* Before the program closes a number that it may not have: waits, for a moment
+ * at most, until no descriptor of ours is on its way up.  (One that is made
+ * between this and the close is not helped.) */
+void sr_fd_settle(void);
 
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);

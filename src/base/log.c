@@ -25,6 +25,13 @@ static uint64_t kept_now(int fd)
 	return (uint64_t)sr_fd_epoch() << 32 | (uint32_t)(fd + 1);
 }
 
+static int open_file(void)
+{
+	return sr_real.open(sr_conf.log_file,
+			    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+			    0666);
+}
+
 /* The log file's descriptor, or -1.  *mine: the caller has to close it. */
 static int file_get(bool *mine)
 {
@@ -34,16 +41,16 @@ static int file_get(bool *mine)
 	*mine = false;
 	if (old && old == kept_now(fd))
 		return fd;
-	fd = sr_real.open(sr_conf.log_file,
-			  O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			  0666);
+	/* The child of vfork writes no table that its parent shares. */
+	if (!sr_process_ours()) {
+		fd = open_file();
+		*mine = fd >= 0;
+		return fd;
+	}
+	fd = sr_fd_own(open_file());
 	if (fd < 0)
 		return -1;
 	*mine = true;
-	/* The child of vfork writes no table that its parent shares. */
-	if (!sr_process_ours())
-		return fd;
-	fd = sr_fd_own(fd);
 	if (atomic_compare_exchange_strong(&kept, &old, kept_now(fd)))
 		*mine = false;
 	return fd;

@@ -253,12 +253,18 @@ static ssize_t receive_offer(struct pending *p, struct sr_shm_offer *offer)
 		.msg_control = control.buf,
 		.msg_controllen = sizeof(control.buf),
 	};
-	ssize_t n = sr_real.recvmsg(p->watch.fd, &msg,
-				    MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n;
 
+	sr_fd_making();
+	n = sr_real.recvmsg(p->watch.fd, &msg,
+			    MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
-		return -errno;
-	take_fds(p, &msg);
+		n = -errno;
+	else
+		take_fds(p, &msg);
+	sr_fd_made(-1);
+	if (n < 0)
+		return n;
 	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 		return -EPROTO;
 	return n;

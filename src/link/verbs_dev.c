@@ -226,11 +226,15 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->pd = sr_vlib.v_alloc_pd(ctx);
 	if (!dev->pd)
 		goto free_dev;
+	sr_fd_making();
 	dev->chan = sr_vlib.v_create_comp_channel(ctx);
+	if (dev->chan)
+		dev->chan->fd = sr_fd_made(dev->chan->fd);
+	else
+		sr_fd_made(-1);
 	if (!dev->chan)
 		goto free_pd;
 
-	dev->chan->fd = sr_fd_own(dev->chan->fd);
 	if (!sr_fd_is_private(ctx->cmd_fd))
 		ctx->cmd_fd = sr_fd_own(ctx->cmd_fd);
 	if (!sr_fd_is_private(ctx->async_fd))

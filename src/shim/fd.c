@@ -29,8 +29,11 @@ int sr_close(int fd)
 
 	if (is_hidden(fd))
 		return not_open();
-	if (!sr_fdtab_has(fd) || !sr_process_ours())
-		return sr_real.close(fd);
+	if (!sr_fdtab_has(fd) || !sr_process_ours()) {
+		if (!sr_inside)
+			sr_fd_settle();
+		return is_hidden(fd) ? not_open() : sr_real.close(fd);
+	}
 	err = sr_shim_release(fd);
 	errno = saved;
 	r = sr_real.close(fd);
@@ -74,6 +77,7 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	    flags & CLOSE_RANGE_CLOEXEC || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
+	sr_fd_settle();
 	release_range(first, last, flags);
 	errno = saved;
 	return sr_fd_gaps(first, last, close_run, &flags);
@@ -97,6 +101,7 @@ void sr_closefrom(int first)
 		if (sr_real.close_range(from, UINT_MAX, 0) == 0)
 			return;
 	} else {
+		sr_fd_settle();
 		release_range(from, UINT_MAX, 0);
 		if (sr_fd_gaps(from, UINT_MAX, close_run, &none) == 0)
 			return;
@@ -120,6 +125,8 @@ static int make_way(int fd, int to)
 {
 	int saved = errno;
 
+	if (!sr_inside && fd != to)
+		sr_fd_settle();
 	if (is_hidden(to))
 		return not_open();
 	if (fd == to || !sr_fdtab_has(to) || sr_inside || !sr_process_ours())
