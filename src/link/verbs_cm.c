@@ -23,6 +23,7 @@ enum {
 	RESOLVE_MS = 2000,
 	ASK_MS = 5000,		/* all in all */
 	RETRY_MS = 1000,	/* a listener whose device went */
+	HICCUPS = 3,
 	BACKLOG = 1024, /* siw has so many work items, some per connection */
 	ACK_TIMEOUT = 17,	/* 4.096 us * 2^17 = 0.54 s, so that ... */
 	RETRIES = 7,		/* ... a dead port shows in some seconds */
@@ -41,7 +42,7 @@ struct ask {
 	struct sr_timer timer;
 	bool iwarp;			/* the port is for iWARP */
 	bool again;			/* it was tried for the other */
-	bool retried;			/* it was refused without a word once */
+	unsigned hiccups;		/* refused without a word so often */
 };
 
 struct request {
@@ -437,17 +438,27 @@ static bool hiccup(struct ask *a, const struct event *e, const char *reason)
 	       !strcmp(reason, "no-listener");
 }
 
-static const char *start_over(struct ask *a)
+static void once_more(struct sr_timer *t)
 {
-	const char *reason;
+	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
+	int err;
 
-	sr_debug("verbs: refused without a word: once more");
-	release(a);
+	a->timer.fn = ask_late;
 	sr_timer_set(&a->timer, ASK_MS);
 	sr_inside++;
-	reason = resolve(a) ? "no-device" : NULL;
+	err = resolve(a);
 	sr_inside--;
-	return reason;
+	if (err)
+		fail_ask(a, "no-device");
+}
+
+/* After 10, 20, 40 ms. */
+static void start_over(struct ask *a)
+{
+	sr_debug("verbs: refused without a word: once more");
+	release(a);
+	a->timer.fn = once_more;
+	sr_timer_set(&a->timer, 10u << a->hiccups++);
 }
 
 static void ask_event(struct ask *a, const struct event *e)
@@ -469,9 +480,9 @@ static void ask_event(struct ask *a, const struct event *e)
 		return;
 	default:
 		reason = ask_failure(a, e);
-		if (!a->retried && hiccup(a, e, reason)) {
-			a->retried = true;
-			reason = start_over(a);
+		if (a->hiccups < HICCUPS && hiccup(a, e, reason)) {
+			start_over(a);
+			return;
 		}
 		break;
 	}

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -459,6 +460,7 @@ static void start_answerer(bool patient)
 	check(!pipe(p));
 	child = fork();
 	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* we may abort */
 		close(p[0]);
 		sr_loop_forget();
 		sr_verbs_forget();
