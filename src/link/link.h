@@ -118,8 +118,8 @@ struct sr_link_ops {
 	size_t (*tx_retained)(struct sr_link *link, uint64_t from,
 			      struct iovec v[2]);
 
-	/* Received bytes from rx_taken on.  Also when DEAD.  Returns their
-	 * number, at most rx_h - rx_taken.  rx. */
+	/* Received bytes from rx_taken + skip on, as far as two pieces go.  Also
+	 * when DEAD.  Returns their number; 0: there are none.  rx. */
 	size_t (*rx_data)(struct sr_link *link, size_t skip,
 			  struct iovec v[2]);
 
@@ -167,8 +167,8 @@ struct sr_link_ops {
 	 * Asks the accepting side of the connection for a link.  done() is
 	 * called once, later, unless cancelled: with a link that is UP, or
 	 * NULL and a reason.  0; or -ENODEV, -ELIBACC (the library cannot be
-	 * loaded), -ENOMEM, and done() is not called.  The peer of the rendezvous must be the TCP
-	 * peer's own address or this host.
+	 * loaded), -ENOMEM, and done() is not called.  The peer of the
+	 * rendezvous must be the TCP peer's own address or this host.
 	 */
 	int (*ask)(struct sr_ask *ask);
 	void (*cancel)(struct sr_ask *ask);

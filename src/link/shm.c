@@ -308,7 +308,6 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_shm *l = shm_of(link);
 	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
-
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
 

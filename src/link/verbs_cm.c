@@ -151,19 +151,18 @@ static void on_channel(struct sr_watch *w, uint32_t events);
 static const char *open_channel(void)
 {
 	const char *reason = sr_verbs_load();
+	int fd;
 
 	if (reason || channel)
 		return reason;
 	sr_inside++;
 	sr_fd_making();
 	channel = sr_vlib.cm_create_event_channel();
-	if (channel)
-		channel->fd = sr_fd_made(channel->fd);
-	else
-		sr_fd_made(-1);
+	fd = sr_fd_made(channel ? channel->fd : -1);
 	sr_inside--;
 	if (!channel)
 		return "no-device";
+	channel->fd = fd;
 	sr_real.fcntl(channel->fd, F_SETFL,
 		      sr_real.fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
 	channel_watch.fd = channel->fd;

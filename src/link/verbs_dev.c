@@ -215,6 +215,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 {
 	struct sr_vdev *dev = calloc(1, sizeof(*dev));
 	struct ibv_context *ctx = id->verbs;
+	int fd;
 
 	if (!dev)
 		return NULL;
@@ -228,13 +229,11 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 		goto free_dev;
 	sr_fd_making();
 	dev->chan = sr_vlib.v_create_comp_channel(ctx);
-	if (dev->chan)
-		dev->chan->fd = sr_fd_made(dev->chan->fd);
-	else
-		sr_fd_made(-1);
+	fd = sr_fd_made(dev->chan ? dev->chan->fd : -1);
 	if (!dev->chan)
 		goto free_pd;
 
+	dev->chan->fd = fd;
 	if (!sr_fd_is_private(ctx->cmd_fd))
 		ctx->cmd_fd = sr_fd_own(ctx->cmd_fd);
 	if (!sr_fd_is_private(ctx->async_fd))

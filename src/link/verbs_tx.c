@@ -5,9 +5,10 @@
  *
  * Data is written straight into the peer's ring: on InfiniBand and RoCE with
  * an immediate that carries credit, on iWARP, which has none, followed by a
- * DATA message, or, if there is little of it, within a BYTES message.  While small data is in flight more of it is held back and
- * goes out as one write when a completion returns; the last work request of
- * each batch with data is signalled, so that there is one to come.
+ * DATA message, or, if there is little of it, within a BYTES message.  While
+ * small data is in flight more of it is held back and goes out as one write when
+ * a completion returns; the last work request of each batch with data is
+ * signalled, so that there is one to come.
  *
  * Slots.  Each message (data with immediate, or a send) takes one of the
  * receives that the peer has posted, SLOTS of them (iWARP has no way to say

@@ -56,8 +56,7 @@ static void put_links(struct sr_stream *st)
 	if (tx) {
 		/* What the report counts as sent by the link. */
 		if (st->tx.state == SR_TX_LINK)
-			st->tx_way[tx->ops == &sr_link_shm ? SR_WAY_SHM :
-				SR_WAY_VERBS] += st->tx.w - st->tx_n;
+			st->tx_way[sr_way_of(tx)] += st->tx.w - st->tx_n;
 		st->tx.state = SR_TX_DONE;
 		tx->ops->drop(tx, "short");
 		sr_link_put(tx);

@@ -17,11 +17,6 @@
 #include "stream/impl.h"
 #include "stream/iov.h"
 
-static enum sr_way way_of(struct sr_link *link)
-{
-	return link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS;
-}
-
 /* For the report. */
 static void had(struct sr_stream *st, struct sr_link *link)
 {
@@ -89,7 +84,7 @@ static void leave(struct sr_stream *st)
 	if (todo & SR_DO_DROP)
 		st->tx_link->ops->drop(st->tx_link, "peer-dropped");
 	if (link) {
-		st->tx_way[way_of(st->tx_link)] += st->tx.base - st->tx_n;
+		st->tx_way[sr_way_of(st->tx_link)] += st->tx.base - st->tx_n;
 		st->record_at = 0;
 		st->switches++;
 		return;
@@ -104,7 +99,7 @@ static void leave(struct sr_stream *st)
 static void tx_failed(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
-		st->tx_way[way_of(st->tx_link)] += st->tx.w - st->tx.at;
+		st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx.at;
 	st->broken = true;
 	st->tx.state = SR_TX_DONE;
 	if (st->tx_link)
@@ -172,7 +167,7 @@ static bool progress_link(struct sr_stream *st)
 	sync_ack(st);
 	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent) {
 		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
-			st->tx_way[way_of(st->tx_link)] += st->tx.w - st->tx_n;
+			st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
 			fin(st);
 			return false;
 		}

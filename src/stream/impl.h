@@ -165,6 +165,12 @@ struct sr_stream {
 	struct sr_stream *parent; /* ACCEPT: the listener */
 };
 
+/* For the report: by which kind of link. */
+static inline enum sr_way sr_way_of(const struct sr_link *link)
+{
+	return link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS;
+}
+
 /* ---- flags ---- */
 
 static inline unsigned sr_st_flags(struct sr_stream *st)

@@ -126,16 +126,15 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	return r ? r : -EAGAIN;
 }
 
-/* Up to n bytes of the ring, from `skip` on, to the program. */
-static size_t copy_ring(struct sr_link *link, size_t skip, size_t n,
-			struct sr_iov *to, int flags)
+/* Up to n bytes of the ring to the program. */
+static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to,
+			int flags)
 {
 	size_t done = 0;
 	struct iovec v[2];
 
 	/* More than once where the ring has wrapped and has grown. */
-	while (done < n && to->left &&
-	       link->ops->rx_data(link, skip + done, v)) {
+	while (done < n && to->left && link->ops->rx_data(link, done, v)) {
 		int i;
 
 		for (i = 0; i < 2 && done < n && to->left; i++) {
@@ -171,10 +170,9 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 
 	if (!n || !to->left)
 		return 0;
-	done = copy_ring(link, 0, n, to, flags);
+	done = copy_ring(link, n, to, flags);
 	sr_rx_took(&st->rx, done);
-	st->rx_way[link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS] +=
-		done;
+	st->rx_way[sr_way_of(link)] += done;
 	link->ops->rx_free(link, done);
 	return (ssize_t)done;
 }
@@ -242,7 +240,7 @@ static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
 	raw = sr_rx_strip(st, rx, v, n, raw);
 	sr_iov_advance(to, raw);
 	if (r > 0 && sr_rx_tcp(rx, mark, (size_t)r, out, &todo) == 0)
-		raw += copy_ring(st->rx_link, 0, ring_bytes(st, rx), to, flags);
+		raw += copy_ring(st->rx_link, ring_bytes(st, rx), to, flags);
 	return raw ? (ssize_t)raw : -EAGAIN;
 }
 
@@ -267,7 +265,7 @@ static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
 	ssize_t r = 0;
 
 	if (rx.state == SR_RX_LINK)
-		r = (ssize_t)copy_ring(st->rx_link, 0, ring_bytes(st, &rx), to,
+		r = (ssize_t)copy_ring(st->rx_link, ring_bytes(st, &rx), to,
 				       flags);
 	else if ((rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT) && !late)
 		r = peek_raw(st, &rx, to, flags);

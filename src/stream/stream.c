@@ -356,8 +356,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	memcpy(r->tx, st->tx_way, sizeof(r->tx));
 	memcpy(r->rx, st->rx_way, sizeof(r->rx));
 	if (st->tx_link && st->tx.state == SR_TX_LINK)
-		r->tx[st->tx_link->ops == &sr_link_shm ? SR_WAY_SHM :
-			SR_WAY_VERBS] += tx - st->tx_n;
+		r->tx[sr_way_of(st->tx_link)] += tx - st->tx_n;
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
 		tx -= r->tx[i];
 		rx -= r->rx[i];

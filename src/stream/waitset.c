@@ -20,21 +20,26 @@
 
 /* ---- what a stream can do now ---- */
 
+/* What it says of these events is what the program gets. */
+static void ask_kernel(struct sr_waitset_entry *e, short events)
+{
+	e->kernel |= events;
+	e->pass |= events;
+}
+
 static void plan_rx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 	short in = e->events & IN_EVENTS;
 
 	if (!sr_gate_shut(&st->rx_gate)) {
-		e->kernel |= in;
-		e->pass |= in;
+		ask_kernel(e, in);
 		return;
 	}
 	pthread_mutex_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	if (!sr_gate_shut(&st->rx_gate)) {
-		e->kernel |= in;
-		e->pass |= in;
+		ask_kernel(e, in);
 		goto out;
 	}
 	e->shut = true;
@@ -49,8 +54,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 		if (sr_rx_at_mark(&st->rx)) {
 			e->kernel |= POLLIN;	/* for us, to move on */
 		} else {
-			e->kernel |= in;
-			e->pass |= in;
+			ask_kernel(e, in);
 		}
 		break;
 	case SR_RX_LINK:
@@ -85,15 +89,13 @@ static void plan_tx(struct sr_waitset_entry *e)
 	struct iovec v[2];
 
 	if (!sr_gate_shut(&st->tx_gate)) {
-		e->kernel |= out;
-		e->pass |= out;
+		ask_kernel(e, out);
 		return;
 	}
 	pthread_mutex_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!sr_gate_shut(&st->tx_gate)) {
-		e->kernel |= out;
-		e->pass |= out;
+		ask_kernel(e, out);
 		goto unlock;
 	}
 	e->shut = true;
@@ -413,7 +415,7 @@ static int sleep_armed(struct sr_waitset *s)
 {
 	bool shut, sleep;
 	size_t i, ready, mine;
-	int r;
+	int r, err;
 
 	if (!s->waiter)
 		s->waiter = sr_waiter_get();
@@ -436,42 +438,28 @@ static int sleep_armed(struct sr_waitset *s)
 		r = wait_called(s);
 	else
 		r = poll_called(s, mine, sleep);
-	if (r < 0) {
-		int err = errno;
-
-		for (i = 0; i < s->kn; i++)
-			s->k[i].revents = 0;
-		disarm(s);
-		s->armed = false;
-		errno = err;
-		return r;
-	}
+	err = errno;
+	for (i = 0; r < 0 && i < s->kn; i++)
+		s->k[i].revents = 0;
 	disarm(s);
 	s->armed = false;
+	errno = err;
 	return r;
 }
 
-/* The one stream of the set, if it waits on a link; with another descriptor
- * beside it, spinning is not worth it. */
-static struct sr_waitset_entry *lone(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e = &s->e[0];
-
-	return s->n == 1 && (e->rx_link || e->tx_link) ? e : NULL;
-}
-
+/* With a second descriptor in the set spinning is not worth it. */
 static bool spin(struct sr_waitset *s)
 {
-	struct sr_waitset_entry *only = lone(s);
+	struct sr_waitset_entry *e = &s->e[0];
 	uint64_t now, limit = sr_conf.spin_us * 1000ull;
 	bool shut;
 	int i;
 
-	if (!only || !s->deadline || !sr_spin_pays(&only->st->spin, limit))
+	if (s->n != 1 || (!e->rx_link && !e->tx_link) || !s->deadline ||
+	    !sr_spin_pays(&e->st->spin, limit))
 		return false;
 	do {
-		struct sr_link *l = only->rx_link ? only->rx_link :
-						    only->tx_link;
+		struct sr_link *l = e->rx_link ? e->rx_link : e->tx_link;
 
 		for (i = 0; i < 8; i++) {
 			l->ops->poll(l);
