@@ -30,6 +30,7 @@
 #define ATTACH_MS 5000		/* for the whole of it */
 #define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
+#define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
 
 bool sr_attach_busy(struct sr_stream *st)
 {
@@ -115,15 +116,35 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	sr_past_unlock(st);
 }
 
+/* What our hello will offer to show. */
+static void take_stock(struct sr_stream *st)
+{
+	st->hello_tx = sr_past_copy(st, &st->tx_history).n;
+	memset(&st->rx_shown, 0, sizeof(st->rx_shown));
+	st->hello_rx = look_ahead(st);
+}
+
+/*
+ * The answerer's stock may be short of what the asker has sent: still under way,
+ * or a call of the program is in flight and about to add it.  Both pass, so it
+ * is worth a few ticks of the timer.
+ */
+static bool stock_due(struct sr_stream *st)
+{
+	struct sr_hello *peer = &st->att->peer_hello;
+
+	return least(st->hello_tx, peer->rx_have) +
+			       least(st->hello_rx, peer->tx_have) < PROOF_BYTES &&
+	       peer->tx_have >= PROOF_BYTES &&
+	       sr_now_ns() - st->att_since < ARRIVE_MS * 1000000ull;
+}
+
 static void send_hello(struct sr_stream *st)
 {
 	struct sr_link *l = st->att;
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
 	uint64_t n;
 
-	st->hello_tx = sr_past_copy(st, &st->tx_history).n;
-	memset(&st->rx_shown, 0, sizeof(st->rx_shown));
-	st->hello_rx = look_ahead(st);
 	msg.hello.version = SR_WIRE_VERSION;
 	msg.hello.role = (uint8_t)l->role;
 	msg.hello.link_no = l->link_no;
@@ -188,6 +209,7 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 	uint64_t n;
 
 	if (!st->att_hello) {
+		take_stock(st);
 		send_hello(st);
 		return;
 	}
@@ -213,6 +235,9 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 			give_up(st, SR_REASON_PROTOCOL);
 			return;
 		}
+		take_stock(st);
+		if (stock_due(st))
+			return;
 		send_hello(st);
 	}
 	if ((ev & SR_LINK_PROOF) && !st->att_checked &&

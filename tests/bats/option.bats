@@ -15,6 +15,10 @@ teardown() { stop_all; }
 	compare option lowat
 }
 
+@test "SO_RCVLOWAT: asleep with bytes there while the link is made" {
+	compare option asleep -L -w mixed
+}
+
 @test "FIONREAD and SIOCOUTQ" {
 	compare option queues
 }

@@ -108,6 +108,36 @@ static void lowat_client(void)
 	say("done");
 }
 
+/* The first read sleeps in the kernel, with bytes there, while a link is made. */
+static void asleep_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 3000);
+	say_result("recv", recv(fd, buf, 3000, 0));
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+	send_go(fd);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void asleep_client(void)
+{
+	int fd = dial();
+	struct data d = DATA(3);
+
+	put(fd, buf, 2500); /* enough for lazy */
+	nap(300);
+	put(fd, buf, 500);
+	await_go(fd);
+	nap(100);
+	put_data(fd, &d, 100000, 1000);
+	say_data("sent", &d);
+	close(fd);
+}
+
 /* ----------------------------------------------------- queue lengths */
 
 static void queues_server(int lfd)
@@ -458,6 +488,7 @@ static void others_client(void)
 static const struct tcp_case cases[] = {
 	{"timeouts", timeo_server, timeo_client},
 	{"lowat", lowat_server, lowat_client},
+	{"asleep", asleep_server, asleep_client},
 	{"queues", queues_server, queues_client},
 	{"options", options_server, options_client},
 	{"modes", modes_server, modes_client},
