@@ -66,7 +66,7 @@ static bool restarts(void)
 
 #define POLLS 32		/* between two looks at the clock, which may be slow */
 
-/* Something comes by the link while we look at nothing else. */
+/* Something comes by the link, no matter how much, while we look at nothing else. */
 static bool spin(struct sr_stream *st, uint64_t *start)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0;
@@ -137,7 +137,8 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 
 	if (!sr_sleep_allowed(p))
 		return -EAGAIN;
-	if (events == POLLIN) {
+	/* SO_RCVLOWAT is for the set to count. */
+	if (events == POLLIN && !(sr_st_flags(st) & SR_ST_LOWAT)) {
 		if (spin(st, &start))
 			return 0;
 		if (!start)

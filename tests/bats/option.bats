@@ -15,6 +15,10 @@ teardown() { stop_all; }
 	compare option lowat
 }
 
+@test "SO_RCVLOWAT, awake for each message" {
+	compare option lowat SOCKRAIL_SPIN_US=50000
+}
+
 @test "SO_RCVLOWAT: asleep with bytes there while the link is made" {
 	compare option asleep -L -w mixed
 }
