@@ -35,7 +35,8 @@
 bool sr_attach_busy(struct sr_stream *st)
 {
 	return st->att && (!st->att_took || !st->att_started ||
-			   sr_stream_tx(st) == SR_TX_WAIT);
+			   sr_stream_tx(st) == SR_TX_WAIT ||
+			   atomic_load(&st->verdict) == VERDICT_PENDING);
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
