@@ -47,6 +47,10 @@ teardown() { stop_all; }
 	compare close shutdown -l
 }
 
+@test "a server that will not read" {
+	compare close deaf -w any -n 5
+}
+
 @test "exit with bytes under way" {
 	compare close exit -w mixed -r peer-dropped
 }

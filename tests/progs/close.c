@@ -293,6 +293,37 @@ static void shutdown_client(void)
 	close(lone);
 }
 
+/* Nothing more to read, long before there is a link. */
+static void deaf_server(int lfd)
+{
+	for (int k = 0; k < 5; k++) {
+		int fd = answer(lfd);
+		struct data d = DATA(9);
+
+		say_result("rd", shutdown(fd, SHUT_RD));
+		for (int i = 0; i < 10; i++) {
+			put_data(fd, &d, 10000, 10000);
+			nap(4);
+		}
+		say_data("sent", &d);
+		say_result("recv", recv(fd, buf, 10, 0));
+		say_result("rd", shutdown(fd, SHUT_RD));
+		close(fd);
+	}
+}
+
+static void deaf_client(void)
+{
+	for (int k = 0; k < 5; k++) {
+		int fd = dial();
+		struct data d = DATA(0);
+
+		take_rest(fd, &d);
+		say_data("got", &d);
+		close(fd);
+	}
+}
+
 /* The program ends with bytes under way. */
 static void slow_server(int lfd)
 {
@@ -472,6 +503,7 @@ static const struct tcp_case cases[] = {
 	{"killed-writer", killed_writer_server, killed_writer_client},
 	{"killed-idle", killed_idle_server, killed_idle_client},
 	{"shutdown", shutdown_server, shutdown_client},
+	{"deaf", deaf_server, deaf_client},
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
 	{"close-exit", slow_server, close_exit_client},
