@@ -13,9 +13,12 @@
  * Between store and load both have a full fence (Dekker), so at least one of
  * them sees what the other stored: the sleeper does not sleep, or the bell is
  * rung.  The ringer clears the flag before it writes to the bell: a flag that
- * is clear while its owner sleeps means that a write is on its way or has been
- * drained by another thread of the owner, which then rings for the others
+ * is clear while its owner sleeps means that a byte is on its way or has been
+ * drained by another thread of the owner, which then notifies the others
  * (awake()).
+ *
+ * The bell is a pair of connected sockets, an end for each process: a byte in
+ * wakes the other's sleepers, and one descriptor serves both directions.
  *
  * Messages and a drop ring the bell of whoever sleeps, and in any case the
  * loop, by a byte on the line, which is the connection of the rendezvous.  It
@@ -43,34 +46,30 @@ static struct sr_shm *shm_of(struct sr_link *link)
 
 /* ---- bells ---- */
 
-static void bell_write(int fd)
+/* A byte on the bell or the line; a full one is as good as another byte. */
+static void ping(int fd)
 {
-	uint64_t one = 1;
 	int err = errno;
 
-	/* EAGAIN: the counter is full, so it is readable as it is. */
-	(void)!sr_real.write(fd, &one, sizeof(one));
+	if (fd >= 0)
+		(void)!sr_real.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	errno = err;
 }
 
-static void bell_drain(int fd)
+/* False: the other end is closed. */
+static bool drain(int fd)
 {
-	uint64_t n;
+	char buf[64];
 	int err = errno;
+	ssize_t n;
+	bool open;
 
-	(void)!sr_real.read(fd, &n, sizeof(n));
+	do {
+		n = sr_real.recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	} while (n == sizeof(buf));
+	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 	errno = err;
-}
-
-/* A full line is as good as another byte. */
-static void line_write(struct sr_shm *l)
-{
-	int err = errno;
-
-	if (l->line.fd >= 0)
-		(void)!sr_real.send(l->line.fd, "", 1,
-				    MSG_DONTWAIT | MSG_NOSIGNAL);
-	errno = err;
+	return open;
 }
 
 /* A full fence stands between what the sleeper waits for and this. */
@@ -81,22 +80,14 @@ static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 	if (!(atomic_load_explicit(asleep, memory_order_relaxed) & bit))
 		return;
 	if (atomic_fetch_and(asleep, ~bit) & bit)
-		bell_write(l->peer_bell);
+		ping(l->bell);
 }
 
 static void ring_all(struct sr_shm *l)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
 	ring_if_asleep(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
-	line_write(l);
-}
-
-static void wake_armed(struct sr_shm *l)
-{
-	pthread_mutex_lock(&l->arm_lock);
-	if (l->armed_rx || l->armed_tx)
-		bell_write(l->bell);
-	pthread_mutex_unlock(&l->arm_lock);
+	ping(l->line.fd);
 }
 
 /* ---- arrivals ---- */
@@ -226,8 +217,8 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	if (msg->type == SR_MSG_PROBE) { /* credit is there to be looked at */
 		if (sr_link_events(link) & SR_LINK_DEAD)
 			return -EPIPE;
-		bell_write(l->peer_bell);
-		line_write(l);
+		ping(l->bell);
+		ping(l->line.fd);
 		return 0;
 	}
 	pthread_mutex_lock(&l->ctl_lock);
@@ -260,7 +251,6 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 	sr_link_raise(link, SR_LINK_DEAD);
 	atomic_store_explicit(&l->own->dropped, 1, memory_order_release);
 	ring_all(l);
-	wake_armed(l);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
@@ -345,24 +335,24 @@ static int arm(struct sr_link *link, unsigned want)
 
 /*
  * All who are armed sleep on one bell, and the first awake drains it.  If a
- * flag is gone that another one waits for, that ring was its too: ring on.
+ * flag is gone that another one waits for, that ring was its too: it is notified.
  */
 static void awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_shm *l = shm_of(link);
 	unsigned others = 0, flags;
 
-	if (slept)
-		bell_drain(l->bell);
+	if (slept && !drain(l->bell))
+		sr_shm_drop(link, "peer-dropped");
 	pthread_mutex_lock(&l->arm_lock);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 	flags = atomic_fetch_and(&l->own->asleep, others);
-	if (others & ~flags)
-		bell_write(l->bell);
 	pthread_mutex_unlock(&l->arm_lock);
+	if (others & ~flags)
+		link->notify(link, others & ~flags);
 	sr_shm_look(l);
 }
 
@@ -370,17 +360,11 @@ static void line_readable(struct sr_watch *w, uint32_t events)
 {
 	struct sr_shm *l =
 		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
-	char buf[8];
-	ssize_t n;
-	bool ended;
+	bool open = drain(w->fd);
 
 	(void)events;
-	do {
-		n = sr_real.recv(w->fd, buf, sizeof(buf), MSG_DONTWAIT);
-	} while (n > 0);
-	ended = !n || (errno != EAGAIN && errno != EINTR);
 	sr_shm_look(l);
-	if (!ended)
+	if (open)
 		return;
 	sr_loop_unwatch(w); /* closed when nobody can write any more */
 	l->line_watched = false;
@@ -411,7 +395,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 
 	if (!link)
 		return NULL;
-	l->bell = l->peer_bell = l->line.fd = -1;
+	l->bell = l->line.fd = -1;
 	l->up.fn = raise_up;
 	pthread_mutex_init(&l->look_lock, NULL);
 	pthread_mutex_init(&l->ctl_lock, NULL);
@@ -487,7 +471,6 @@ void sr_shm_free(struct sr_link *link)
 		sr_loop_unwatch(&l->line);
 	close_own(l->line.fd);
 	close_own(l->bell);
-	close_own(l->peer_bell);
 	pthread_mutex_destroy(&l->look_lock);
 	pthread_mutex_destroy(&l->ctl_lock);
 	pthread_mutex_destroy(&l->arm_lock);
@@ -521,7 +504,7 @@ static void work(struct sr_link *link)
 static void usage(struct sr_link *link, size_t *bytes, int *fds)
 {
 	*bytes = atomic_load(&shm_of(link)->taken_memory);
-	*fds = 3;
+	*fds = 2;
 }
 
 static const char *usable(void)

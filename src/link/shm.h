@@ -77,7 +77,7 @@ struct sr_shm {
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx side: what own->tx_w says */
-	int bell, peer_bell;  /* eventfds: wake our sleepers, and the peer's */
+	int bell;	      /* our end of the socket pair that wakes sleepers */
 	struct sr_watch line; /* the rendezvous connection: wakes the loops */
 	bool line_watched;    /* loop */
 	struct sr_task up;    /* answerer: raises UP after accept() */
@@ -144,8 +144,7 @@ static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
 
 enum { /* the descriptors with it */
        SR_SHM_FD_MEM,
-       SR_SHM_FD_ASKER,
-       SR_SHM_FD_ANSWERER,
+       SR_SHM_FD_BELL, /* the answerer's end */
        SR_SHM_FDS
 };
 
