@@ -3,6 +3,7 @@
 # Containers: the shared memory link between namespaces, where they share the
 # network; TCP where they do not.  Each transfer runs over plain TCP first.
 
+# shellcheck disable=SC2034,SC2154 # read by what is loaded, set there
 load ../../lib/common
 
 setup() {
@@ -26,7 +27,7 @@ teardown() {
 transfer() {
 	rm -f "$t"/*.report
 	REPORT=$t/server.report start server "$1" "${into[@]}" \
-		timeout 20 nc -N -l "${bind:-$host}" "$port"
+		timeout 20 nc -N -l "$host" "$port"
 	for _ in {1..100}; do
 		[ -z "$("${look[@]}" ss -Hltn "sport = :$port")" ] || break
 		sleep 0.05
