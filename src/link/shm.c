@@ -31,9 +31,12 @@
 #include "link/shm.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fdpriv.h"
@@ -72,21 +75,40 @@ static bool drain(int fd)
 	return open;
 }
 
+/* In `asleep`, beside what is waited for (SR_NOTIFY_): how. */
+enum { BY_BELL = 1 << 6, BY_FUTEX = 1 << 7 };
+#define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
+static_assert((WANTED & (BY_BELL | BY_FUTEX)) == 0, "bits of their own");
+
+static void wake_futex(_Atomic uint32_t *word)
+{
+	int err = errno;
+
+	sr_real.syscall(SYS_futex, (long)word, FUTEX_WAKE, INT_MAX, 0, 0, 0);
+	errno = err;
+}
+
 /* A full fence stands between what the sleeper waits for and this. */
 static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 {
 	_Atomic uint32_t *asleep = &l->peer->asleep;
+	uint32_t was;
 
 	if (!(atomic_load_explicit(asleep, memory_order_relaxed) & bit))
 		return;
-	if (atomic_fetch_and(asleep, ~bit) & bit)
+	was = atomic_fetch_and(asleep, ~bit);
+	if (!(was & bit))
+		return;
+	if (was & BY_FUTEX)
+		wake_futex(asleep);
+	if (was & BY_BELL)
 		ping(l->bell);
 }
 
 static void ring_all(struct sr_shm *l)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
-	ring_if_asleep(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	ring_if_asleep(l, WANTED);
 	ping(l->line.fd);
 }
 
@@ -327,10 +349,29 @@ static int arm(struct sr_link *link, unsigned want)
 	pthread_mutex_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
-	atomic_fetch_or(&l->own->asleep, want & (SR_NOTIFY_RX | SR_NOTIFY_TX));
+	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_BELL);
 	pthread_mutex_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
 	return l->bell;
+}
+
+/*
+ * A ringer takes a wanted bit away, so that the word is another, and then wakes
+ * whom BY_FUTEX says: who waits on the word as it was with the bit either is not
+ * asleep yet, and will not be, or is woken.  A bit that was gone before is for
+ * the caller to see.
+ */
+static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = shm_of(link);
+
+	(void)want;
+	pthread_mutex_lock(&l->arm_lock);
+	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
+	if (l->armed_rx + l->armed_tx == 1)	/* nobody but the caller */
+		atomic_fetch_and(&l->own->asleep, ~BY_BELL);
+	pthread_mutex_unlock(&l->arm_lock);
+	return &l->own->asleep;
 }
 
 /*
@@ -349,7 +390,8 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
-	flags = atomic_fetch_and(&l->own->asleep, others);
+	flags = atomic_fetch_and(&l->own->asleep,
+				 others ? others | ~(uint32_t)WANTED : 0);
 	pthread_mutex_unlock(&l->arm_lock);
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
@@ -524,6 +566,7 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_free = rx_free,
 	.poll = poll_shm,
 	.arm = arm,
+	.futex = futex,
 	.awake = awake,
 	.work = work,
 	.drop = sr_shm_drop,

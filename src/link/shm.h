@@ -49,7 +49,7 @@ struct sr_shm_page {
 	_Atomic uint32_t ctl;		      /* 1 << type: slot is filled */
 	_Atomic uint32_t dropped;	      /* it has given the link up */
 	_Atomic uint32_t gens;		      /* generations announced so far */
-	_Alignas(64) _Atomic uint32_t asleep; /* SR_NOTIFY_ bits; see arm() */
+	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
 	struct sr_shm_slot slot[SR_SHM_SLOTS];
 };
@@ -102,7 +102,7 @@ struct sr_shm {
 
 	pthread_mutex_t ctl_lock; /* own->ctl, own->slot */
 	pthread_mutex_t arm_lock;
-	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
+	unsigned armed_rx, armed_tx; /* between arm() and awake() */
 
 	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
 };

@@ -384,15 +384,33 @@ static bool nothing_to_poll(struct sr_waitset *s, size_t mine)
 	return true;
 }
 
-/* Only a call can wake us. */
-static int wait_called(struct sr_waitset *s)
+/* Only a call can wake us, or the one link there is by its word. */
+static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want)
 {
 	__attribute__((cleanup(cancelled))) struct sr_waitset *sleeping = s;
-	int r = sr_waiter_wait(s->waiter, s->deadline);
+	int r;
 
+	if (link)
+		r = sr_waiter_doze(s->waiter, link->ops->futex(link, want), want,
+				   s->deadline);
+	else
+		r = sr_waiter_wait(s->waiter, s->deadline);
 	sleeping = NULL;
 	sr_waiter_awake(s->waiter, false);
 	return r;
+}
+
+/* The link that is all a set of one waits for, if it has a word to wait on. */
+static struct sr_link *only_link(struct sr_waitset *s, unsigned *want)
+{
+	struct sr_waitset_entry *e = &s->e[0];
+	struct sr_link *link = e->rx_armed ? e->rx_armed : e->tx_armed;
+
+	if (s->n != 1 || !link || !link->ops->futex ||
+	    (e->rx_armed && e->tx_armed) || s->k[0].fd >= 0)
+		return NULL;
+	*want = e->rx_armed ? SR_NOTIFY_RX : SR_NOTIFY_TX;
+	return link;
 }
 
 /* Calls come by the waiter's eventfd, the place `mine`. */
@@ -415,6 +433,8 @@ static int sleep_armed(struct sr_waitset *s)
 {
 	bool shut, sleep;
 	size_t i, ready, mine;
+	struct sr_link *link;
+	unsigned want = 0;
 	int r, err;
 
 	if (!s->waiter)
@@ -434,8 +454,9 @@ static int sleep_armed(struct sr_waitset *s)
 		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
 	}
 	sleep = !ready && !unarmed(s);
-	if (sleep && !s->sigmask && nothing_to_poll(s, mine))
-		r = wait_called(s);
+	link = only_link(s, &want);
+	if (sleep && !s->sigmask && (link || nothing_to_poll(s, mine)))
+		r = wait_called(s, link, want);
 	else
 		r = poll_called(s, mine, sleep);
 	err = errno;
