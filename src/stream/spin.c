@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #define TRIAL 8		/* waits in a row */
+#define STOLEN_NS 50000 /* far more than a look costs, less than a time slice */
 #define GAP_MIN 64
 #define GAP_MAX 4096
 
@@ -70,4 +71,12 @@ void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns)
 		set(&sp->waits, 0);
 	}
 	set(&sp->average, (unsigned)((old * 7 + took_ns) / 8));
+}
+
+bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns)
+{
+	if (gap_ns < STOLEN_NS)
+		return false;
+	set(&sp->average, (unsigned)(limit_ns * 4));
+	return true;
 }

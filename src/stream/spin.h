@@ -28,6 +28,9 @@ struct sr_spin {
 
 /* Is this wait to be spun through?  limit_ns: the longest busy wait. */
 bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns);
+/* Was the core taken away between two looks at the clock of a busy wait?  Then it
+ * is wanted elsewhere, perhaps by the peer: the busy wait is over and has failed. */
+bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns);
 /* A wait is over: it took that long, asleep or awake. */
 void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns);
 

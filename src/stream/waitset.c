@@ -468,38 +468,70 @@ static int sleep_armed(struct sr_waitset *s)
 	return r;
 }
 
-/* With a second descriptor in the set spinning is not worth it. */
-static bool spin(struct sr_waitset *s)
+/* ---- awake ---- */
+
+/* What waits on several descriptors goes by its thread, as an event loop does. */
+static struct sr_spin *spin_of(struct sr_waitset *s)
 {
-	struct sr_waitset_entry *e = &s->e[0];
-	uint64_t now, limit = sr_conf.spin_us * 1000ull;
-	bool shut;
-	int i;
+	static __thread struct sr_spin several;
 
-	if (s->n != 1 || (!e->rx_link && !e->tx_link) || !s->deadline ||
-	    !sr_spin_pays(&e->st->spin, limit))
-		return false;
-	do {
-		struct sr_link *l = e->rx_link ? e->rx_link : e->tx_link;
+	return s->n == 1 ? &s->e[0].st->spin : &several;
+}
 
-		for (i = 0; i < 8; i++) {
-			l->ops->poll(l);
-			sr_relax();
+/* Looks at all links of the set; false: there is none, or not only links. */
+static bool poll_links(struct sr_waitset *s, bool *kernel)
+{
+	bool links = false;
+	size_t i;
+
+	*kernel = false;
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		*kernel |= e->fd >= 0 && (!e->st || !e->shut || e->kernel);
+		if (e->rx_link)
+			e->rx_link->ops->poll(e->rx_link);
+		if (e->tx_link && e->tx_link != e->rx_link)
+			e->tx_link->ops->poll(e->tx_link);
+		links |= e->rx_link || e->tx_link;
+	}
+	return links;
+}
+
+/* 1: one of us or the kernel has something to say; -1: a signal, errno. */
+static int spin(struct sr_waitset *s)
+{
+	uint64_t now, last = s->start, limit = sr_conf.spin_us * 1000ull;
+	struct sr_spin *sp = spin_of(s);
+	bool shut, kernel;
+	int r;
+
+	if (!s->deadline || !poll_links(s, &kernel) || !sr_spin_pays(sp, limit))
+		return 0;
+	for (;;) {
+		if (plan_all(s, &shut))
+			return 1;
+		if (kernel) {
+			fill(s);
+			r = kernel_poll(s, false);
+			if (r)
+				return r;
 		}
 		now = sr_now_ns();
-		if (plan_all(s, &shut))
-			return true;
-	} while (now - s->start < limit && now < s->deadline);
-	return false;
+		if (sr_spin_stolen(sp, limit, now - last) ||
+		    now - s->start >= limit || now >= s->deadline)
+			return 0;
+		last = now;
+		sr_relax();
+		poll_links(s, &kernel);
+	}
 }
 
 /* A wait on links is over. */
 static void learn(struct sr_waitset *s)
 {
-	struct sr_stream *st = s->n == 1 ? s->e[0].st : NULL;
-
-	if (st && s->start)
-		sr_spin_learn(&st->spin, sr_conf.spin_us * 1000ull,
+	if (s->start)
+		sr_spin_learn(spin_of(s), sr_conf.spin_us * 1000ull,
 			      sr_now_ns() - s->start);
 }
 
@@ -546,8 +578,11 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		}
 		if (!ready && !s->start && s->deadline) {
 			s->start = sr_now_ns();
-			if (spin(s))
-				ready = 1;
+			r = spin(s);
+			if (r < 0)
+				return r;
+			if (r > 0)
+				continue;
 		}
 		if (ready)
 			learn(s);
