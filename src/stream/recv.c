@@ -43,14 +43,56 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 }
 
 /*
+ * A small buffer as it was before the kernel wrote to it: what is stripped from
+ * its end again leaves no trace.  recv(2) does not say so, but programs see it
+ * with TCP and some look.
+ */
+struct before {
+	uint8_t bytes[512];
+	size_t n;
+};
+
+static void note_before(struct sr_stream *st, struct before *b,
+			const struct msghdr *msg, int flags)
+{
+	struct sr_iov from;
+	size_t i;
+
+	b->n = 0;
+	if ((flags & MSG_TRUNC) || (sr_st_flags(st) & SR_ST_BARRED))
+		return;
+	for (i = 0; i < msg->msg_iovlen; i++)
+		if (!msg->msg_iov[i].iov_base)
+			return;	/* EFAULT is for the kernel to say */
+	from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
+	if (from.left <= sizeof(b->bytes))
+		b->n = sr_iov_drain(&from, b->bytes, from.left);
+}
+
+static void put_back(const struct before *b, const struct msghdr *msg,
+		     size_t from, size_t to)
+{
+	struct sr_iov c = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
+
+	if (to > b->n)
+		to = b->n;
+	if (from >= to)
+		return;
+	sr_iov_advance(&c, from);
+	sr_iov_fill(&c, b->bytes + from, to - from);
+}
+
+/*
  * The gate was shut while we were under way, with us as the only call in flight:
  * rx is ours to put right, under the lock and before we leave.  booked: what we
  * bring is raw and counted already (the gate was open when the kernel had
  * returned, and no mark comes before the ACKSW that follows the shutting).
  */
 static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
-			     int flags, ssize_t r, unsigned weight, bool booked)
+			     int flags, ssize_t r, unsigned weight, bool booked,
+			     const struct before *before)
 {
+	size_t came = r > 0 ? (size_t)r : 0;
 	bool peek = flags & MSG_PEEK;
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
 
@@ -62,6 +104,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 		copy = st->rx;
 		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
 					 (size_t)r);
+		put_back(before, msg, (size_t)r, came);
 	}
 	atomic_fetch_sub(&st->rx_gate, weight);
 	sr_rx_progress(st);
@@ -95,6 +138,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	__attribute__((cleanup(leave_cancelled))) struct passage here = {
 		st, weight, false
 	};
+	struct before before;
 	bool booked = false;
 	ssize_t r;
 
@@ -103,6 +147,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	here.inside = true;
+	note_before(st, &before, msg, flags);
 	r = kernel_recv(fd, msg, flags);
 	here.inside = false;
 	if (!sr_gate_shut(&st->rx_gate)) {
@@ -119,7 +164,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 			return end_or_error(st, r);
 	}
 	*again = r == 0;
-	r = returned_late(st, msg, flags, r, weight, booked);
+	r = returned_late(st, msg, flags, r, weight, booked, &before);
 	*again |= r == 0;
 	if (r < 0 && !*again)
 		sr_stream_failed(st, r);

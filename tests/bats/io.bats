@@ -64,6 +64,10 @@ teardown() { stop_all; }
 	compare io splice -w any -r option
 }
 
+@test "nothing is left in the buffer behind the bytes that came" {
+	compare io behind -w any -n 60
+}
+
 @test "asynchronous I/O of the C library" {
 	compare io aio -l -w mixed -r 'stdio|peer-dropped'
 }

@@ -653,6 +653,41 @@ static void splice_client(void)
 	close(fd);
 }
 
+/* What lies behind the bytes that came stays as it was, whatever came along. */
+static void behind_server(int lfd)
+{
+	for (int i = 0; i < 60; i++) {
+		int fd = answer(lfd);
+		char in[300];
+		ssize_t n;
+
+		memset(in, 'z', sizeof(in));
+		n = recv(fd, in, sizeof(in), 0);
+		for (size_t k = n > 0 ? (size_t)n : 0; k < sizeof(in); k++)
+			if (in[k] != 'z')
+				n = -2;
+		if (n != 3)
+			say("%d: %zd", i, n);
+		send_go(fd);
+		close(fd);
+	}
+	say("done");
+}
+
+static void behind_client(void)
+{
+	char out[3] = "";
+
+	for (int i = 0; i < 60; i++) {
+		int fd = dial();
+
+		put(fd, out, sizeof(out));
+		await_go(fd);
+		close(fd);
+	}
+	say("done");
+}
+
 /* aio(7): threads of the C library's own. */
 static ssize_t by_aio(int (*call)(struct aiocb *), int fd, char *p, size_t n)
 {
@@ -691,6 +726,7 @@ static void aio_client(void)
 
 static const struct tcp_case cases[] = {
 	{"aio", aio_server, aio_client},
+	{"behind", behind_server, behind_client},
 	{"peek", peek_server, peek_client},
 	{"waitall", waitall_server, waitall_client},
 	{"dontwait", dontwait_server, dontwait_client},
