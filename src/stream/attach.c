@@ -185,6 +185,9 @@ static bool proves(struct sr_stream *st, enum sr_role role,
 	}
 	if (n < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
 		return false;
+	sr_debug("%s: history agrees, %llu bytes",
+		 sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)n);
 	st->att_proven = n >= PROOF_BYTES;
 	st->att_checked = true;
 	return true;
