@@ -121,7 +121,8 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 	local p c rc=0
 	for p in basic io poll close option process reason thread; do
 		while read -r c; do
-			grep -qE "(compare $p|$p.*(ends|halt) .*) $c( |\$)" "$SR_TOP"/tests/bats/*.bats ||
+			grep -qrE "(compare $p|ends [a-z_-]+ [a-z_-]+|between) $c( |\$)" \
+				--include=*.bats "$SR_TOP/tests/bats" ||
 				{ echo "$p $c is nowhere"; rc=1; }
 		done < <("$PROGS/$p" list)
 	done
