@@ -224,8 +224,8 @@ curl_row() {
 	http_setup curl
 	rows=50
 	each_way 419430400 curl_row wait:wait
-	rows=20
-	each_way 167772160 curl_row lazy:lazy
+	rows=10
+	each_way 83886080 curl_row lazy:lazy
 	rows=5
 	each_way 41943040 curl_row "none:wait wait:none"
 }
