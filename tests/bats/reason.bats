@@ -120,6 +120,7 @@ by_link() {
 @test "the link ends between the handshake and the switch" {
 	policy=lazy case_steps=('- out got' 'go log history agrees')
 	ends epoll peer-dropped asleep-epoll SOCKRAIL_UPGRADE_BYTES=500k
+	[ "$(went switches "$dir"/*.report)" = 0 ]
 }
 
 # Asked, agreed on, and no room on TCP for the mark.
@@ -127,6 +128,7 @@ by_link() {
 	policy=lazy
 	case_steps=('interrupt log history agrees' 'act out in one call' 'go log is over')
 	ends peer-dropped epoll interrupted-epoll SOCKRAIL_UPGRADE_BYTES=500k
+	[ "$(went switches "$dir"/*.report)" = 0 ] # no mark was written
 }
 
 @test "handed over with bytes unread, and the mark behind them" {

@@ -144,7 +144,8 @@ between() {
 	sr_started+=("$!")
 	held "$t/rail" lazy lazy reason "$c" SOCKRAIL_UPGRADE_BYTES=500k
 	same "$t/rail" "$t/tcp" && way "$t/rail" lazy plain 1 1 device-failed &&
-		[ "$(went tx_verbs "$t/rail"/*.report)" = 0 ] ||
+		[ "$(went tx_verbs "$t/rail"/*.report)" = 0 ] &&
+		[ "$(went switches "$t/rail"/*.report)" = 0 ] ||
 		{ tail -n 20 "$t/rail"/*.log "$t/rail"/*.report; return 1; }
 }
 
