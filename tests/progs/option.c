@@ -135,7 +135,9 @@ static void asleep_client(void)
 
 	put(fd, buf, 2500); /* enough for lazy */
 	nap(300);
-	put(fd, buf, 500);
+	/* 500 would do, but a kernel that has handed over 2500 already may wait
+	 * for 3000 more. */
+	put(fd, buf, 3000);
 	await_go(fd);
 	nap(100);
 	put_data(fd, &d, 100000, 1000);
