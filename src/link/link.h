@@ -185,11 +185,12 @@ struct sr_link_ops {
 	int (*listen)(const struct sockaddr *addr, void **out);
 	void (*unlisten)(void *listener);
 
-	/* Answers a request: a new link, not yet UP; or NULL: it could not be
-	 * made, and the asker has been refused.  refuse: reason goes to the
-	 * peer's log. */
+	/* Answers a request: a new link, not yet UP; or NULL and a reason: it
+	 * could not be made, and the asker has been refused.  refuse: reason
+	 * goes to the peer's log. */
 	struct sr_link *(*accept)(struct sr_request *req, void *owner,
-				  void (*notify)(struct sr_link *, unsigned));
+				  void (*notify)(struct sr_link *, unsigned),
+				  const char **reason);
 	void (*refuse)(struct sr_request *req, const char *reason);
 };
 

@@ -160,7 +160,8 @@ bool sr_shm_may_share(uint32_t uid);
 int sr_shm_listen(const struct sockaddr *addr, void **out);
 void sr_shm_unlisten(void *listener);
 struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
-			      void (*notify)(struct sr_link *, unsigned));
+			      void (*notify)(struct sr_link *, unsigned),
+			      const char **reason);
 void sr_shm_refuse(struct sr_request *req, const char *reason);
 
 /* In the child of fork: forgets every listener, request and link.  Mappings

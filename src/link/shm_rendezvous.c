@@ -423,13 +423,15 @@ void sr_shm_refuse(struct sr_request *req, const char *reason)
 }
 
 struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
-			      void (*notify)(struct sr_link *, unsigned))
+			      void (*notify)(struct sr_link *, unsigned),
+			      const char **reason)
 {
 	struct pending *p = (struct pending *)req;
 	struct sr_shm *l;
 	struct stat st;
 	int err;
 
+	*reason = "memory";
 	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify);
 	if (!l)
 		goto refuse;
@@ -456,7 +458,7 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 put:
 	sr_link_put(&l->link);
 refuse:
-	sr_shm_refuse(req, "memory");
+	sr_shm_refuse(req, *reason);
 	return NULL;
 }
 

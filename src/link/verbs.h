@@ -342,7 +342,8 @@ void sr_verbs_cancel(struct sr_ask *ask);
 int sr_verbs_listen(const struct sockaddr *addr, void **out);
 void sr_verbs_unlisten(void *listener);
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
-				void (*notify)(struct sr_link *, unsigned));
+				void (*notify)(struct sr_link *, unsigned),
+				const char **reason);
 void sr_verbs_refuse(struct sr_request *req, const char *reason);
 struct rdma_cm_id *sr_vcm_sentinel(struct rdma_cm_id *like);
 void sr_vcm_removed(struct ibv_context *ctx);	/* asks and listeners */

@@ -553,20 +553,20 @@ static void request_event(struct request *r, const struct event *e)
 }
 
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
-				void (*notify)(struct sr_link *, unsigned))
+				void (*notify)(struct sr_link *, unsigned),
+				const char **reason)
 {
 	struct request *r = (struct request *)req;
 	struct rdma_conn_param p;
-	const char *reason;
 	struct sr_vlink *l;
 	struct sr_vdev *dev;
 
-	dev = sr_vdev_get(r->id, &reason);
+	dev = sr_vdev_get(r->id, reason);
 	if (!dev)
 		goto refuse;
 	set_ack_timeout(r->id);
 	l = sr_vlink_make(r->id, dev, SR_ROLE_ANSWERER, req->name.link_no,
-			  owner, notify, &reason);
+			  owner, notify, reason);
 	if (!l)
 		goto refuse;
 	conn_param(&p);
@@ -574,7 +574,8 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	if (sr_vlib.cm_accept(r->id, &p)) {
 		sr_inside--;
 		sr_debug("verbs: accept: %m");
-		reject(r->id, "device-failed");
+		*reason = "device-failed";
+		reject(r->id, *reason);
 		free_request(r, false);
 		sr_vlink_close(l);
 		sr_link_put(&l->link);
@@ -585,7 +586,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	return &l->link;
 
 refuse:
-	sr_verbs_refuse(req, reason);
+	sr_verbs_refuse(req, *reason);
 	return NULL;
 }
 

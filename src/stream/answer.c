@@ -65,6 +65,7 @@ static bool plain_enough(struct sr_stream *st)
 static bool deal(struct sr_request *req, bool last)
 {
 	struct search s = { .name = &req->name };
+	const char *reason;
 	struct sr_link *link;
 	unsigned f;
 
@@ -87,7 +88,7 @@ static bool deal(struct sr_request *req, bool last)
 		return last;
 	}
 	sr_stream_ref(s.found);
-	link = req->ops->accept(req, s.found, sr_stream_on_link);
+	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
 	if (link) {
 		sr_tell("%s: link %s%s%s accepted",
 			sr_stream_label(s.found, (char[128]){ 0 }),
@@ -96,6 +97,7 @@ static bool deal(struct sr_request *req, bool last)
 			link->device ? link->device : "");
 		sr_attach_begin(s.found, link);
 	} else {
+		sr_stream_reason(s.found, sr_reason_find(reason));
 		sr_stream_put(s.found);
 	}
 dealt:

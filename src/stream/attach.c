@@ -185,6 +185,9 @@ static bool proves(struct sr_stream *st, enum sr_role role,
 	}
 	if (n < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
 		return false;
+	sr_debug("%s: history agrees, %llu bytes",
+		 sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)n);
 	st->att_proven = n >= PROOF_BYTES;
 	st->att_checked = true;
 	return true;
@@ -278,7 +281,8 @@ static void died(struct sr_stream *st, unsigned ev)
 		late || !l->reason ? "" : l->reason);
 	if (late)
 		l->ops->drop(l, "timeout");
-	if (!(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD)) {
+	if (l->role == SR_ROLE_ASKER && !(ev & SR_LINK_HELLO) &&
+	    (ev & SR_LINK_DEAD) && strcmp(l->reason ?: "", "protocol")) {
 		/* Somebody answers on that RDMA port, but it is not us. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
 	} else if (l->reason && sr_stream_tx(st) != SR_TX_DONE &&

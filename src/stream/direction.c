@@ -135,8 +135,8 @@ static bool progress_wait(struct sr_stream *st)
 	if (st->record_at == 0 &&
 	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back) ||
 	     sr_now_ns() - st->tx_wait_since > 2000000000ull)) {
-		if (!(ev & SR_LINK_DEAD))
-			sr_stream_reason(st, SR_REASON_TIMEOUT);
+		if (!(ev & SR_LINK_DEAD) && !atomic_load(&st->want_back))
+			st->tx_link->ops->drop(st->tx_link, "timeout");
 		leave(st);
 		return false;
 	}

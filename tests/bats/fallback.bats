@@ -49,7 +49,7 @@ falls_back() {
 	echo hello | REPORT=$dir/client.report rail timeout 20 nc -N "$ADDR" "$port"
 	await
 	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
-	grep -E '"reason": *"(no-listener|refused)"' "$dir/client.report"
+	grep '"reason": *"no-listener"' "$dir/client.report"
 }
 
 @test "the limit on the memory of rings: streams above it stay plain" {
@@ -59,7 +59,7 @@ falls_back() {
 		SOCKRAIL_UPGRADE_WAIT_MS=500
 	same "$dir" "$dir.tcp"
 	[ "$(wc -l <"$dir/client.report")" = 64 ]
-	grep -E '"reason": *"(memory|refused)"' "$dir/client.report"
+	grep '"reason": *"memory"' "$dir/client.report"
 }
 
 @test "forty short streams to a plain server: it is asked once, and left alone" {

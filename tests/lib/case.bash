@@ -15,7 +15,7 @@ if [ "$SR_TEST_WHERE" = vm ]; then
 fi
 : "${SR_TEST_MODES:=wait lazy eager client server}"
 
-# pair DIR SERVER-POLICY CLIENT-POLICY PROGRAM CASE [SOCKRAIL_NAME=VALUE...]: runs both
+# pair DIR SERVER-POLICY CLIENT-POLICY PROGRAM CASE [[ROLE:]NAME=VALUE...]: runs both
 # halves, each under Sockrail with that SOCKRAIL_UPGRADE, or without it if the
 # policy is "none".  Leaves HALF.out, .err, .status, .report and .log in DIR.
 pair() {
@@ -37,22 +37,55 @@ pair() {
 	wait "$pid" || true
 }
 
-# half ROLE POLICY PORT [SOCKRAIL_NAME=VALUE...]: for pair
+# half ROLE POLICY PORT [[ROLE:]NAME=VALUE...]: for pair; with ROLE: only there
 half() {
-	local role=$1 policy=$2 port=$3 under=() status=0
+	local role=$1 policy=$2 port=$3 under=() status=0 setting
 	shift 3
 	if [ "$policy" != none ]; then
 		local -x SOCKRAIL_LINKS=$SR_TEST_LINK SOCKRAIL_UPGRADE=$policy \
 			SOCKRAIL_UPGRADE_BYTES=2000 SOCKRAIL_UPGRADE_WAIT_MS=5000 \
 			SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$dir/$role.log \
 			SOCKRAIL_REPORT=$dir/$role.report
-		[ $# -eq 0 ] || local -x "$@"
+		for setting; do
+			case $setting in
+			"$role":*) local -x "${setting#*:}" ;;
+			server:* | client:*) ;;
+			*) local -x "$setting" ;;
+			esac
+		done
 		under=("$SOCKRAIL")
 	fi
 	timeout -k 2 "$case_limit" "${under[@]}" \
 		"$PROGS/$prog" "$role" "$name" "${case_addr:-$ADDR}" "$port" \
 		>"$dir/$role.out" 2>"$dir/$role.err" </dev/null || status=$?
 	echo "$status" >"$dir/$role.status"
+}
+
+# held DIR SERVER-POLICY CLIENT-POLICY PROGRAM CASE [[ROLE:]NAME=VALUE...]: as pair,
+# with a program that holds on until there is a file in $HOLD.  $case_steps has, in
+# this order, "FILE log PATTERN" or "FILE out PATTERN": the file is made when there
+# is such a line in the client's log (there is none over TCP) or output.  FILE may
+# be -, for none.
+case_steps=()
+held() {
+	local dir=$1 maker
+	mkdir -p "$dir"
+	steps "$2$3" 3>&- &
+	maker=$!
+	sr_started+=("$maker")
+	HOLD=$dir pair "$@"
+	kill "$maker" 2>/dev/null || true
+	wait "$maker" || true
+}
+
+steps() {
+	local step name file pattern
+	for step in "${case_steps[@]}"; do
+		read -r name file pattern <<<"$step"
+		[ "$file$1" = lognonenone ] ||
+			until grep -qsE "$pattern" "$dir/client.$file"; do sleep 0.02; done
+		[ "$name" = - ] || : >"$dir/$name"
+	done
 }
 
 # read_report: for awk; the flat objects of a report, key[] of one line

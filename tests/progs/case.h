@@ -8,7 +8,8 @@
  *     PROGRAM client CASE ADDRESS PORT
  *
  * and each half prints what it saw to stdout, the same on every run over kernel
- * TCP.  A failed helper says so on stderr and exits with 1.
+ * TCP.  A failed helper says so on stderr and exits with 1.  With $CASE_UID it
+ * becomes that user first.
  */
 #ifndef TEST_CASE_H
 #define TEST_CASE_H
@@ -408,12 +409,20 @@ static inline int listen_on(const char *portfile)
 	return fd;
 }
 
+static inline void become(unsigned uid)
+{
+	if (setgid(uid) || setuid(uid))
+		die("setuid");
+}
+
 static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
 			    size_t n)
 {
 	const struct tcp_case *c;
 	bool server = argc == 5 && !strcmp(argv[1], "server");
 
+	if (getenv("CASE_UID"))
+		become((unsigned)atoi(getenv("CASE_UID")));
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc == 2 && !strcmp(argv[1], "list")) {
 		for (c = cases; c < cases + n; c++)

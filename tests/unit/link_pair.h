@@ -73,7 +73,8 @@ static void requested(struct sr_request *req)
 		sr_link_shm.refuse(req, refuse_with);
 	else
 		atomic_store(&answerer.link,
-			     sr_link_shm.accept(req, &answerer, notified));
+			     sr_link_shm.accept(req, &answerer, notified,
+						&answerer.reason));
 }
 
 static void gone(struct sr_request *req)

@@ -407,7 +407,7 @@ static void request(struct sr_request *req)
 		return;
 	}
 	last_end = e = new_end(req->name.link_no);
-	e->link = req->ops->accept(req, e, notify);
+	e->link = req->ops->accept(req, e, notify, &e->reason);
 	if (!e->link)
 		say("accept failed\n");
 }

@@ -73,7 +73,7 @@ somebody() {
 	server=none
 	somebody "$port"
 	hello
-	reason connect 'refused|protocol|timeout|history|no-match|peer-dropped|no-listener'
+	reason connect no-listener
 }
 
 @test "the listener never answers" {
@@ -82,8 +82,8 @@ somebody() {
 	somebody "$port"
 	# timeout(1) started rping; that one must stand still
 	pkill -STOP -P "$(pgrep -P "$somebody_pid" timeout || echo "$somebody_pid")"
-	SOCKRAIL_UPGRADE_WAIT_MS=1000 hello
-	reason connect 'timeout|short' # short: it ended before the answer was given up
+	SOCKRAIL_UPGRADE_WAIT_MS=20000 hello
+	reason connect timeout
 	pkill -KILL -P "$(pgrep -P "$somebody_pid" timeout || echo "$somebody_pid")"
 }
 
@@ -100,8 +100,7 @@ somebody() {
 	done
 	# 64 kB is what Debian gives; so little does not even hold one ring
 	hello prlimit --memlock=4096:4096 setpriv --reuid 65534 --regid 65534 --clear-groups
-	reason connect 'memlock|refused'
-	cat "$t"/*.report | grep '"reason": *"memlock"'
+	reason connect memlock
 }
 
 @test "another user's program works over RDMA, too" {
@@ -125,5 +124,5 @@ somebody() {
 		sleep 0.1
 	done
 	[ "$(<"$t/server.out")" = hello ]
-	reason connect 'no-device|no-listener'
+	reason connect no-device
 }

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A peer that breaks off, or lies, at one step of attaching a shared memory link.
+
+impostor.py answer HOW ADDRESS PORT     serves one stream: echo, and takes requests
+impostor.py ask HOW ADDRESS PORT        talks to an echo server, and asks for a link
+
+On TCP it is honest, and says so in the end: what it sent came back.  Written from
+sockrail-protocol(7) and src/link/shm.h, not from the code.
+"""
+import fcntl
+import hashlib
+import mmap
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+HELLO, PROOF, SWITCH, ACKSW = 1, 2, 3, 4
+ASKER, ANSWERER = 1, 2
+PAGE, RING = 4096, 16384
+DROPPED, CTL, SLOTS, SLOT = 20, 16, 384, 132
+SEALS = 1 | 2 | 4  # seal, shrink, grow
+
+role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+
+
+class Link:
+    """One end of the shared memory, as shm.h lays it out."""
+
+    def __init__(self, me, line, memory, uids):
+        self.me, self.line = me, line
+        size = os.fstat(memory).st_size
+        self.map = mmap.mmap(memory, size)
+        self.own, self.peer = (0, PAGE) if me == ASKER else (PAGE, 0)
+        st = os.fstat(memory)
+        self.identity = struct.pack("=QQII", st.st_dev, st.st_ino, *uids)
+        self.token = os.urandom(16)
+
+    def say(self, kind, body=b""):
+        at = self.own + SLOTS + SLOT * kind
+        message = struct.pack(">BBHQ", kind, 0, 0, 0) + body
+        self.map[at:at + 4] = struct.pack("=I", len(message))
+        self.map[at + 4:at + 4 + len(message)] = message
+        self.flag(CTL, self.word(self.own + CTL) | 1 << kind)
+
+    def flag(self, where, value):
+        self.map[self.own + where:self.own + where + 4] = struct.pack("=I", value)
+        self.line.send(b"\0")
+
+    def word(self, at):
+        return struct.unpack("=I", self.map[at:at + 4])[0]
+
+    def heard(self, kind):
+        """The body of the peer's message, once it is there."""
+        until(lambda: self.word(self.peer + CTL) & 1 << kind, f"message {kind}")
+        at = self.peer + SLOTS + SLOT * kind
+        return self.map[at + 16:at + 4 + self.word(at)]
+
+    def drop(self):
+        self.flag(DROPPED, 1)
+
+    def await_drop(self):
+        until(lambda: self.word(self.peer + DROPPED), "drop")
+
+    def hello(self, number, have, digest=bytes(32), version=1, me=None):
+        self.say(HELLO, struct.pack(">BBHI16sQQ32s20x", version, me or self.me, 0, number,
+                                    self.token, have, have, digest))
+
+    def digest(self, who, peer_token, sent, received):
+        """What `who` shows; sent and received are ours, at most 256 bytes."""
+        tokens, ways = [self.token, peer_token], [sent, received]
+        if self.me == ANSWERER:
+            tokens.reverse()
+            ways.reverse()
+        data = b"sockrail history 1\0" + bytes([who]) + b"".join(tokens)
+        for way in ways:
+            data += struct.pack(">Q", len(way)) + way
+        return hashlib.sha256(data + self.identity).digest()
+
+
+def until(true, what):
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise TimeoutError(what)
+
+
+def name():
+    return f"\0sockrail-1/tcp4:{address}:{port}"
+
+
+# ------------------------------------------------------------------- answer
+
+
+def take_requests(listener):
+    """Deals with the first; later ones find nobody."""
+    line, _ = listener.accept()
+    listener.close()
+    offer, fds, _, _ = socket.recv_fds(line, 100, 3)
+    if how == "hang-up":
+        line.close()
+        return
+    if how == "silent":
+        line.recv(1)
+        return
+    line.send(b"ok")
+    if how == "no-hello":
+        line.close()
+        return
+    link = Link(ANSWERER, line, fds[0], (os.geteuid(), os.geteuid()))
+    number = struct.unpack(">I", offer[12:16])[0]
+    asker = link.heard(HELLO)
+    digest = link.digest(ANSWERER, asker[8:24], b"", b"")
+    if how == "other-history":
+        digest = bytes(32)
+    link.hello(number, 0, digest, version=2 if how == "other-version" else 1)
+    if how in ("other-history", "other-version"):
+        link.await_drop()
+        return
+    if link.heard(PROOF) != link.digest(ASKER, asker[8:24], b"", b""):
+        raise ValueError("proof")
+    link.heard(SWITCH)
+    if how == "drop":
+        link.drop()
+    link.await_drop()
+
+
+def answer():
+    with socket.create_server((address, port)) as tcp, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(name())
+        listener.listen()
+        print("ready", flush=True)
+        conn, _ = tcp.accept()
+        if how != "plain":
+            threading.Thread(target=take_requests, args=(listener,), daemon=True).start()
+        with conn:
+            while data := conn.recv(65536):
+                conn.sendall(data)
+
+
+# ---------------------------------------------------------------------- ask
+
+
+def talk(conn, data):
+    conn.sendall(data)
+    back = b""
+    while len(back) < len(data):
+        piece = conn.recv(65536)
+        if not piece:
+            raise EOFError
+        back += piece
+    if back != data:
+        raise ValueError("echo differs")
+
+
+def ask_for_link(conn, said):
+    sport = conn.getsockname()[1] ^ (how == "other-name")
+    here = socket.inet_aton(address)
+    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 2 if how == "other-offer" else 1, 14, 14, 0,
+                        b"SR", 1, 4, sport, port, 1, here, here)
+    memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, 2 * (PAGE + RING))
+    fcntl.fcntl(memory, 1033, SEALS)
+    bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2)]
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(name())
+    socket.send_fds(line, [offer], [memory] + bells)
+    word = line.recv(100).decode()
+    print("the answer:", word)
+    if word != "ok":
+        return
+    link = Link(ASKER, line, memory, (os.geteuid(), os.geteuid()))
+    link.hello(1, len(said), me=ANSWERER if how == "other-role" else ASKER)
+    if how == "other-role":
+        link.await_drop()
+        return
+    answerer = link.heard(HELLO)
+    if answerer[40:72] != link.digest(ANSWERER, answerer[8:24], said, said):
+        raise ValueError("digest")
+    proof = link.digest(ASKER, answerer[8:24], said, said)
+    link.say(PROOF, bytes(32) if how == "other-proof" else proof)
+    if how == "other-proof":
+        link.await_drop()
+        return
+    link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
+    link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
+    link.heard(ACKSW)
+    if how == "no-mark":
+        link.drop()
+        return
+    # The mark, but for the token, which came by the link and is not told here.
+    mark = struct.pack(">B11sI", 0xf5, b"sockrailMRK", 1) + bytes(16)
+    talk(conn, mark)
+    link.await_drop()
+
+
+def ask():
+    with socket.create_connection((address, port)) as conn:
+        said = os.urandom(100)
+        talk(conn, said)
+        if how != "plain":
+            ask_for_link(conn, said)
+        talk(conn, os.urandom(100000))
+        conn.shutdown(socket.SHUT_WR)
+        if conn.recv(1):
+            raise ValueError("no end")
+    print("all came back")
+
+
+answer() if role == "answer" else ask()

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * reason.c - what makes a stream plain, or keeps it so, one thing at a time; and
+ * moments that are hard to meet, held open until the test lets go.
+ */
+#include "case.h"
+
+#include <dlfcn.h>
+#include <gnu/lib-names.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+static char buf[1 << 16];
+
+/* Waits until the file of that name is in the directory $HOLD.  Nothing is called
+ * on a stream meanwhile. */
+static void hold(const char *name)
+{
+	const char *dir = getenv("HOLD");
+	char path[4096];
+
+	if (!dir)
+		die("HOLD");
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	while (access(path, F_OK))
+		nap(10);
+}
+
+/* n bytes in one call, whatever the segments: a lazy stream counts calls */
+static void take_whole(int fd, size_t n)
+{
+	if (recv(fd, buf, n, MSG_WAITALL) != (ssize_t)n)
+		die("recv");
+}
+
+#define ROUND 10000
+
+/* 70 kB each way: more than the history that the ends show each other */
+static void rounds(int fd, bool first)
+{
+	memset(buf, 'r', sizeof(buf));
+	for (int i = 0; i < 7; i++) {
+		if (first)
+			put(fd, buf, ROUND);
+		take_whole(fd, ROUND);
+		if (!first)
+			put(fd, buf, ROUND);
+	}
+}
+
+static void end(int fd)
+{
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* ------------------------------------ done to a stream that is in use */
+
+static void to_epoll(int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int ep = epoll_create1(0);
+
+	say_result("epoll_ctl", epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
+}
+
+static void to_stdio(int fd)
+{
+	say_result("dup2", dup2(fd, 0));
+}
+
+static void to_fork(int fd)
+{
+	pid_t pid = fork();
+
+	(void)fd;
+	if (!pid)
+		_exit(0);
+	say("forked: %d", waitpid(pid, NULL, 0) == pid);
+}
+
+static void to_exec(int fd)
+{
+	(void)fd;
+	say("system: %d", system("exit 3") >> 8);
+}
+
+static void to_other(int fd)
+{
+	char c = 'f', control[CMSG_SPACE(sizeof(fd))] = {0};
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	int s[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
+		die("socketpair");
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	say_result("sendmsg", sendmsg(s[0], &m, 0));
+	close(s[0]);
+	close(s[1]);
+}
+
+/* There is no memory at 1: no ring comes of it, wherever there are any. */
+static void to_io_uring(int fd)
+{
+	(void)fd;
+	say_result("io_uring_setup", syscall(SYS_io_uring_setup, 1L, 1L));
+}
+
+static void to_option(int fd)
+{
+	say_result("errors", recv(fd, buf, 1, MSG_ERRQUEUE | MSG_DONTWAIT));
+}
+
+static void done_to(int fd, bool first, void (*act)(int fd))
+{
+	rounds(fd, first);
+	if (act)
+		act(fd);
+	rounds(fd, first);
+	end(fd);
+}
+
+#define ACT(name)                                                             \
+	static void name##_server(int lfd)                                    \
+	{                                                                     \
+		done_to(answer(lfd), false, to_##name);                       \
+	}                                                                     \
+	static void name##_client(void)                                       \
+	{                                                                     \
+		done_to(dial(), true, to_##name);                             \
+	}
+
+ACT(epoll)
+ACT(stdio)
+ACT(fork)
+ACT(exec)
+ACT(other)
+ACT(io_uring)
+ACT(option)
+
+static void any_server(int lfd)
+{
+	done_to(answer(lfd), false, NULL);
+}
+
+static void any_client(void)
+{
+	done_to(dial(), true, NULL);
+}
+
+/* -------------------------------------------- around the library */
+
+/* The C library's own, which nobody stands before. */
+static void *own(const char *name)
+{
+	void *libc = dlopen(LIBC_SO, RTLD_LAZY);
+	void *f = libc ? dlsym(libc, name) : NULL;
+
+	if (!f)
+		die(name);
+	return f;
+}
+
+#define SLIP 100
+
+static void slip_out(int fd, bool around)
+{
+	ssize_t (*out)(int, const void *, size_t) = write;
+
+	if (around)
+		out = (ssize_t(*)(int, const void *, size_t))own("write");
+	say_result("slip out", out(fd, buf, SLIP));
+}
+
+static void slip_in(int fd, bool around)
+{
+	ssize_t (*in)(int, void *, size_t) = read;
+
+	if (around)
+		in = (ssize_t(*)(int, void *, size_t))own("read");
+	await_readable(fd, SLIP);
+	say_result("slip in", in(fd, buf, SLIP));
+}
+
+/* Meanwhile a link was wanted; by "go" it is known what came of it. */
+static void slip(int fd, bool client, bool sends, bool around)
+{
+	rounds(fd, client);
+	if (sends)
+		slip_out(fd, around);
+	else
+		slip_in(fd, around);
+	rounds(fd, client);
+	hold("go");
+	rounds(fd, client);
+	end(fd);
+}
+
+#define COUNTERS(name, from_client, at_client)                                \
+	static void name##_server(int lfd)                                    \
+	{                                                                     \
+		slip(answer(lfd), false, !(from_client), !(at_client));       \
+	}                                                                     \
+	static void name##_client(void)                                       \
+	{                                                                     \
+		slip(dial(), true, from_client, at_client);                   \
+	}
+
+COUNTERS(tx_at_server, false, false)
+COUNTERS(rx_at_server, true, false)
+COUNTERS(tx_at_client, true, true)
+COUNTERS(rx_at_client, false, true)
+
+/* Two pieces of one read into one place: afterwards nobody can say what came
+ * first. */
+static void history_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct iovec iov[2] = {{buf, SLIP}, {buf, SLIP}};
+	struct data d = DATA(0);
+
+	await_readable(fd, 2 * SLIP);
+	say_result("readv", readv(fd, iov, 2));
+	data_sum(&d, buf, SLIP);
+	say_data("second", &d);
+	rounds(fd, false);
+	hold("go");
+	rounds(fd, false);
+	end(fd);
+}
+
+static void history_client(void)
+{
+	struct data d = DATA(81);
+	int fd = dial();
+
+	put_data(fd, &d, 2 * SLIP, 2 * SLIP);
+	rounds(fd, true);
+	hold("go");
+	rounds(fd, true);
+	end(fd);
+}
+
+/* --------------------------------------------- a server that is late */
+
+static void late_accept_server(int lfd)
+{
+	hold("go");
+	any_server(lfd);
+}
+
+static void late_use_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	hold("go");
+	done_to(fd, false, NULL);
+}
+
+/* ------------------------------------------------- another user */
+
+/* As daemons do it, once they listen. */
+static void demoted_server(int lfd)
+{
+	become(65533);
+	any_server(lfd);
+}
+
+/* --------------------------------- between the handshake and the switch */
+
+/*
+ * The client's direction cannot leave TCP while a send of it is asleep in the
+ * kernel, and the server does not read.  What the server sends makes the client
+ * ask for a link, so that one is made and stays unused.  "interrupt" ends that
+ * call with bytes unsent: the direction begins to switch, but there is no room
+ * for its mark.  Until "go", when the server reads.
+ */
+#define MUCH ((size_t)1 << 20)
+#define WORTH 600000 /* more than the buffers of the other direction hold */
+
+struct much {
+	int fd;
+	char *bytes;
+	struct data data;
+};
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+static void *send_much(void *arg)
+{
+	struct much *m = arg;
+	ssize_t n = send(m->fd, m->bytes, MUCH, MSG_NOSIGNAL);
+
+	if (n < 0)
+		die("send");
+	say("in one call: %s", n == (ssize_t)MUCH ? "all" : "some");
+	put(m->fd, m->bytes + n, MUCH - (size_t)n);
+	return NULL;
+}
+
+/* The buffers are full, and stay so. */
+static void await_full(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	for (int i = 0; i < 20; i++) {
+		if (poll(&p, 1, 0))
+			i = 0;
+		nap(5);
+	}
+}
+
+static void between(bool interrupt, void (*act)(int fd))
+{
+	struct sigaction sa = {.sa_handler = nothing};
+	struct much m = {dial(), malloc(MUCH), DATA(82)};
+	struct data d = DATA(0);
+	pthread_t t;
+
+	sigaction(SIGUSR1, &sa, NULL);
+	set_int(m.fd, SOL_SOCKET, SO_SNDBUF, 16384);
+	data_fill(&m.data, m.bytes, MUCH);
+	say_data("sent", &m.data);
+	t = start(send_much, &m);
+	await_full(m.fd);
+	take_data(m.fd, &d, WORTH, WORTH);
+	say_data("got", &d);
+	if (interrupt) {
+		hold("interrupt");
+		pthread_kill(t, SIGUSR1);
+	}
+	if (act) {
+		hold("act");
+		act(m.fd);
+	}
+	pthread_join(t, NULL);
+	end(m.fd);
+	free(m.bytes);
+}
+
+static void asleep_client(void)
+{
+	between(false, NULL);
+}
+
+static void interrupted_client(void)
+{
+	between(true, NULL);
+}
+
+static void interrupted_epoll_client(void)
+{
+	between(true, to_epoll);
+}
+
+static void read_late(int lfd, void (*act)(int fd))
+{
+	struct data in = DATA(0), out = DATA(83);
+	int fd = answer(lfd);
+
+	await_readable(fd, 20000);
+	put_data(fd, &out, WORTH, WORTH);
+	hold("go");
+	if (act)
+		act(fd);
+	take_rest(fd, &in);
+	say_data("got", &in);
+	close(fd);
+}
+
+static void read_late_server(int lfd)
+{
+	read_late(lfd, NULL);
+}
+
+static void read_late_epoll_server(int lfd)
+{
+	read_late(lfd, to_epoll);
+}
+
+/* -------------------- handed over with plain bytes unread, and behind them */
+
+static void to_cksum(int fd)
+{
+	char command[50];
+
+	snprintf(command, sizeof(command), "cksum <&%d", fd);
+	fflush(stdout);
+	say("system: %d", system(command));
+}
+
+/* Reads a little, as for a request's first line; then the client's direction
+ * leaves TCP, with bytes unread before the mark. */
+static void unread(int lfd, void (*act)(int fd))
+{
+	struct data d = DATA(0);
+	int fd = answer(lfd);
+
+	take_data(fd, &d, 100, 100);
+	hold("go");
+	act(fd);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void unread_exec_server(int lfd)
+{
+	unread(lfd, to_cksum);
+}
+
+static void unread_stdio_server(int lfd)
+{
+	unread(lfd, to_stdio);
+}
+
+static void unread_passed_server(int lfd)
+{
+	unread(lfd, to_other);
+}
+
+static void unread_client(void)
+{
+	struct data d = DATA(84);
+	int fd = dial();
+
+	put_data(fd, &d, 40000, 40000);
+	hold("go");
+	put_data(fd, &d, 100000, 10000);
+	say_data("sent", &d);
+	end(fd);
+}
+
+static const struct tcp_case cases[] = {
+	{"epoll-server", epoll_server, any_client},
+	{"epoll-client", any_server, epoll_client},
+	{"stdio-server", stdio_server, any_client},
+	{"stdio-client", any_server, stdio_client},
+	{"fork-server", fork_server, any_client},
+	{"fork-client", any_server, fork_client},
+	{"exec-server", exec_server, any_client},
+	{"exec-client", any_server, exec_client},
+	{"passed-server", other_server, any_client},
+	{"passed-client", any_server, other_client},
+	{"io_uring-server", io_uring_server, any_client},
+	{"io_uring-client", any_server, io_uring_client},
+	{"option-server", option_server, any_client},
+	{"option-client", any_server, option_client},
+	{"tx-at-server", tx_at_server_server, tx_at_server_client},
+	{"rx-at-server", rx_at_server_server, rx_at_server_client},
+	{"tx-at-client", tx_at_client_server, tx_at_client_client},
+	{"rx-at-client", rx_at_client_server, rx_at_client_client},
+	{"history", history_server, history_client},
+	{"any", any_server, any_client},
+	{"late-accept", late_accept_server, any_client},
+	{"late-use", late_use_server, any_client},
+	{"demoted", demoted_server, any_client},
+	{"asleep", read_late_server, asleep_client},
+	{"asleep-epoll", read_late_epoll_server, asleep_client},
+	{"interrupted", read_late_server, interrupted_client},
+	{"interrupted-epoll", read_late_server, interrupted_epoll_client},
+	{"unread-exec", unread_exec_server, unread_client},
+	{"unread-stdio", unread_stdio_server, unread_client},
+	{"unread-passed", unread_passed_server, unread_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}
