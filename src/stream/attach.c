@@ -31,6 +31,8 @@
 #define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
 #define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
+#define DRAIN_MS 500		/* for the program to read what lies before a mark */
+#define STILL_MS 100		/* without reading at all */
 
 bool sr_attach_busy(struct sr_stream *st)
 {
@@ -47,6 +49,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->att_started = st->att_took = false;
 	st->att_since = sr_now_ns();
 	st->tx_started = 0;
+	st->due_since = st->due_seen_ns = 0;
 	if (getrandom(st->token, sizeof(st->token), 0) !=
 	    (ssize_t)sizeof(st->token))
 		link->ops->drop(link, "protocol");
@@ -249,14 +252,45 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 		give_up(st, SR_REASON_HISTORY);
 }
 
+/* The SWITCH waits for the program to read what came before, and the peer with
+ * it: as long as the program does, and not for long. */
+static bool in_time(struct sr_stream *st)
+{
+	uint64_t now = sr_now_ns(), rx = atomic_load(&st->rx_tcp);
+
+	if (!st->due_since)
+		st->due_since = now;
+	if (!st->due_seen_ns || rx != st->due_seen) {
+		st->due_seen = rx;
+		st->due_seen_ns = now;
+	}
+	return now - st->due_seen_ns < STILL_MS * 1000000ull &&
+	       now - st->due_since < DRAIN_MS * 1000000ull;
+}
+
+/* Perhaps it has read, but around us. */
+static bool read_around(struct sr_stream *st)
+{
+	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
+	    sr_anchor_rx_agrees(st))
+		return false;
+	sr_stream_bar(st, SR_REASON_COUNTERS);
+	return true;
+}
+
 static void take_switch(struct sr_stream *st)
 {
 	pthread_mutex_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	st->att_took = sr_rx_take_switch(st, st->att, st->att_proven);
 	pthread_mutex_unlock(&st->rx_lock);
-	if (st->att_took)
+	if (st->att_took) {
+		atomic_store(&st->rx_due, 0);
 		sr_stream_kick(st);
+	} else if (!in_time(st)) {
+		give_up(st, read_around(st) ? SR_REASON_COUNTERS :
+					      SR_REASON_UNREAD);
+	}
 }
 
 /* The asker's mark came: our direction may follow. */
@@ -303,10 +337,11 @@ static void died(struct sr_stream *st, unsigned ev)
 }
 
 /* Our direction is on the link.  The peer's follows in a moment, if it can: not
- * if its program has ended it, or sleeps in a plain send. */
+ * if its program has ended it, or sleeps in a plain send, or waits for ours to
+ * read. */
 static bool settled(struct sr_stream *st)
 {
-	if (sr_stream_rx(st) == SR_RX_LINK)
+	if (sr_stream_rx(st) == SR_RX_LINK || st->due_since)
 		return true;
 	if (!st->tx_started)
 		st->tx_started = sr_now_ns();

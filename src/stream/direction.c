@@ -553,6 +553,22 @@ void sr_rx_progress(struct sr_stream *st)
 		rx_raw_again(st);
 }
 
+/*
+ * Bytes before N that the program has yet to read: a mark behind them would have
+ * to be read by whoever the descriptor is handed to, who does not know what it is.
+ * So the ACKSW waits for the program (PROTOCOL.md, 16).
+ */
+static bool ahead(struct sr_stream *st, uint64_t n)
+{
+	if (!sr_gate_shut(&st->rx_gate)) {
+		uint64_t due = n - (uint64_t)st->rx_delta;
+
+		atomic_store(&st->rx_due, due);
+		return atomic_load(&st->rx_tcp) < due;
+	}
+	return n > st->rx.rx + st->rx.part || st->spill_len || st->rx.dup;
+}
+
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 {
 	uint8_t out[SR_RECORD_LEN];
@@ -566,6 +582,8 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		link->ops->drop(link, "short");
 		return true;
 	}
+	if (ahead(st, link->peer_switch.n))
+		return false;
 	if (was_open && !sr_rx_gate_shut(st))
 		return false;		/* several asleep */
 	if (was_open && !sr_anchor_rx_agrees(st)) {

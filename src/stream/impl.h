@@ -90,6 +90,7 @@ struct sr_stream {
 	_Alignas(64) atomic_uint rx_gate;
 	atomic_uint rx_calls;
 	_Atomic uint64_t rx_tcp;	/* bytes read from the anchor */
+	_Atomic uint64_t rx_due;	/* a SWITCH waits for rx_tcp to be this; or 0 */
 
 	_Alignas(64) pthread_mutex_t rx_lock;
 	struct sr_rx rx;
@@ -150,6 +151,7 @@ struct sr_stream {
 	bool att_hello, att_checked, att_proven;
 	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
 	uint64_t att_since;	/* ns */
+	uint64_t due_since, due_seen, due_seen_ns; /* its SWITCH waits */
 	_Atomic uint64_t next_ask_ns;
 	unsigned asks;		/* since it last had a link */
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */

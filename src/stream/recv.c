@@ -114,6 +114,15 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	return r;
 }
 
+/* Is this what a SWITCH waits for? */
+static void note_due(struct sr_stream *st, uint64_t now)
+{
+	uint64_t due = atomic_load_explicit(&st->rx_due, memory_order_relaxed);
+
+	if (due && now >= due)
+		sr_stream_kick(st);
+}
+
 /* recv(2) is a cancellation point: a cancelled thread leaves the gate. */
 struct passage {
 	struct sr_stream *st;
@@ -157,7 +166,8 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 				sr_st_set(st, SR_ST_RX_HISTORY);
 			sr_past_add(st, &st->rx_history, SR_ST_RX_HISTORY, msg,
 				    (size_t)r);
-			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+			note_due(st, atomic_fetch_add(&st->rx_tcp, (uint64_t)r) +
+					     (uint64_t)r);
 		}
 		*again = false;
 		if (sr_rx_gate_leave(st, weight))

@@ -166,10 +166,11 @@ def ask_for_link(conn, said):
     memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, 2 * (PAGE + RING))
     fcntl.fcntl(memory, 1033, SEALS)
-    bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2)]
+    bell, peers_bell = socket.socketpair()
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.connect(name())
-    socket.send_fds(line, [offer], [memory] + bells)
+    socket.send_fds(line, [offer], [memory, peers_bell.fileno()])
+    peers_bell.close()
     word = line.recv(100).decode()
     print("the answer:", word)
     if word != "ok":

@@ -305,16 +305,27 @@ inline take_switch(d, e)
 #define TAKE(d, e) (PROVEN(d, e) || (rst[d] == R_RAW && fwd[L(d, e)]?[SWITCH, _, UNPROVEN]))
 #endif
 
+/*
+ * Bytes before the mark that the program has yet to read (a held one is read when
+ * the SWITCH is taken): the ACKSW waits for them.
+ */
+#ifdef M_AHEAD
+#define AHEAD(d, e) false
+#else
+#define AT(d, e, i) fwd[L(d, e)]?[SWITCH, eval(rx[d] + held[d] + i), _]
+#define AHEAD(d, e) (AT(d, e, 1) || AT(d, e, 2) || AT(d, e, 3) || AT(d, e, 4))
+#endif
+
 /* the receiver's side of the link */
 proctype RecvLink(byte d)
 {
 	byte k, x, y;
 	do
-	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 0)] && TAKE(d, 0) ->
+	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 0)] && TAKE(d, 0) && !AHEAD(d, 0) ->
 		take_switch(d, 0) }
 #if EPOCHS > 1
 	/* a later link: wait until TCP has shown every mark written before */
-	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 1)] && TAKE(d, 1) ->
+	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 1)] && TAKE(d, 1) && !AHEAD(d, 1) ->
 		take_switch(d, 1) }
 #endif
 	:: atomic { !killed[RECV_END(d)] && rst[d] != R_RAW && !rgone[L(d, cur[d])] && fwd[L(d, cur[d])]?[DATA, _, _] ->

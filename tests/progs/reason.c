@@ -232,6 +232,7 @@ static void history_server(int lfd)
 	say_result("readv", readv(fd, iov, 2));
 	data_sum(&d, buf, SLIP);
 	say_data("second", &d);
+	send_go(fd); /* before a link is asked for */
 	rounds(fd, false);
 	hold("go");
 	rounds(fd, false);
@@ -244,6 +245,7 @@ static void history_client(void)
 	int fd = dial();
 
 	put_data(fd, &d, 2 * SLIP, 2 * SLIP);
+	await_go(fd);
 	rounds(fd, true);
 	hold("go");
 	rounds(fd, true);
