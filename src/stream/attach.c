@@ -31,8 +31,8 @@
 #define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
 #define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
-#define DRAIN_MS 500		/* for the program to read what lies before a mark */
-#define STILL_MS 100		/* without reading at all */
+#define DRAIN_MS 250		/* for the program to read what lies before a mark */
+#define STILL_MS 50		/* without reading at all */
 
 bool sr_attach_busy(struct sr_stream *st)
 {

@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 
 #include "base/log.h"
-#include "stream/impl.h"
+#include "stream/wait.h"
 #include "stream/iov.h"
 
 /* For the report. */
@@ -128,13 +128,46 @@ static bool write_mark(struct sr_stream *st)
 	return true;
 }
 
+/* WAIT takes nothing from the program, which expects room as long as it has sent
+ * little: so it is short, except where every byte is to go by the link. */
+static uint64_t wait_ns(void)
+{
+	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
+}
+
+static bool not_waiting(struct sr_stream *st)
+{
+	return sr_stream_tx(st) != SR_TX_WAIT;
+}
+
+/*
+ * A send that must not block comes in WAIT.  EAGAIN would say that the socket's
+ * buffer is full, and programs that have sent little do not reckon with that: so
+ * it is decided now, one way or the other.
+ */
+bool sr_tx_decide(struct sr_stream *st)
+{
+	if (not_waiting(st))
+		return false;
+	sr_stream_await(st, SR_NOTIFY_TX, not_waiting,
+			sr_now_ns() + wait_ns() / 5);
+	pthread_mutex_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (st->tx.state == SR_TX_WAIT && !st->record_at) {
+		st->tx_link->ops->drop(st->tx_link, "timeout");
+		leave(st);
+	}
+	pthread_mutex_unlock(&st->tx_lock);
+	return not_waiting(st);
+}
+
 static bool progress_wait(struct sr_stream *st)
 {
 	unsigned ev = sr_link_events(st->tx_link);
 
 	if (st->record_at == 0 &&
 	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back) ||
-	     sr_now_ns() - st->tx_wait_since > 2000000000ull)) {
+	     sr_now_ns() - st->tx_wait_since > wait_ns())) {
 		if (!(ev & SR_LINK_DEAD) && !atomic_load(&st->want_back))
 			st->tx_link->ops->drop(st->tx_link, "timeout");
 		leave(st);

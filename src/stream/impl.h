@@ -244,6 +244,8 @@ void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 /* The SWITCH that waits on the link: EXPECT it, or not.  True: it is dealt
  * with, false: look again later. */
+/* True: it was in WAIT and is no more, try again. */
+bool sr_tx_decide(struct sr_stream *st);
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link,
 		       bool proven);		/* rx_lock held */
 /* tx_next is set: shut the gate and start, now or when the last call leaves. */

@@ -201,6 +201,8 @@ static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 			continue;
 		if (r != -EAGAIN)
 			break;
+		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
+			continue;
 		r = sr_sleep(st, &sleep, POLLOUT);
 		if (r < 0)
 			break;
@@ -375,6 +377,8 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			continue;
 		if (r != -EAGAIN)
 			break;
+		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
+			continue;
 		r = sr_sleep(st, &sleep, POLLOUT);
 		if (r < 0)
 			break;

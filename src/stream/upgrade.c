@@ -98,43 +98,22 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
+static bool has_verdict(struct sr_stream *st)
+{
+	return atomic_load(&st->verdict) != VERDICT_PENDING;
+}
+
 /* Policy wait: the connecting side's first call holds until the link is there
  * or refused. */
 void sr_upgrade_hold(struct sr_stream *st)
 {
-	struct sr_wait_node *node;
-	struct sr_waiter *w;
-	uint64_t end;
-	int err = errno;
-
 	if (sr_conf.upgrade != SR_WAIT ||
 	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
 		    (SR_ST_CONNECT | SR_ST_ASKED))
 		return;
-	w = sr_waiter_get();
-	if (!w)
-		return;
-	node = &w->node[0];
-	node->waiter = w;
-	node->want = SR_NOTIFY_RX | SR_NOTIFY_TX;
-	end = sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull;
-	for (;;) {
-		uint64_t now = sr_now_ns();
-
-		atomic_store(&w->state, 0);
-		sr_wait_attach(st, node);
-		if (atomic_load(&st->verdict) != VERDICT_PENDING ||
-		    now >= end) {
-			sr_wait_detach(st, node);
-			break;
-		}
-		sr_waiter_wait(w, end);
-		sr_waiter_awake(w, false);
-		sr_wait_detach(st, node);
-	}
-	sr_waiter_put(w);
+	sr_stream_await(st, SR_NOTIFY_RX | SR_NOTIFY_TX, has_verdict,
+			sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull);
 	sr_st_set(st, SR_ST_WAITED);
-	errno = err;
 }
 
 /* ---- whom: loop ---- */

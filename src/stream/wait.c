@@ -194,3 +194,30 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	pthread_mutex_unlock(&st->wait_lock);
 	errno = err;
 }
+
+void sr_stream_await(struct sr_stream *st, unsigned what,
+		     bool (*done)(struct sr_stream *st), uint64_t end_ns)
+{
+	struct sr_waiter *w = sr_waiter_get();
+	struct sr_wait_node *node;
+	int err = errno;
+
+	if (!w)
+		return;
+	node = &w->node[0];
+	node->waiter = w;
+	node->want = what;
+	for (;;) {
+		atomic_store(&w->state, AWAKE);
+		sr_wait_attach(st, node);
+		if (done(st) || sr_now_ns() >= end_ns) {
+			sr_wait_detach(st, node);
+			break;
+		}
+		sr_waiter_wait(w, end_ns);
+		sr_waiter_awake(w, false);
+		sr_wait_detach(st, node);
+	}
+	sr_waiter_put(w);
+	errno = err;
+}

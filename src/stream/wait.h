@@ -54,6 +54,11 @@ int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);
 
+/* Sleeps until done(st) or end_ns; done is asked when the stream notifies what.
+ * Keeps errno. */
+void sr_stream_await(struct sr_stream *st, unsigned what,
+		     bool (*done)(struct sr_stream *st), uint64_t end_ns);
+
 void sr_waiters_forget(void);		/* child of fork */
 
 #endif

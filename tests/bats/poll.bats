@@ -27,6 +27,10 @@ teardown() { stop_all; }
 	compare poll sleepers -L
 }
 
+@test "small sends that must not block" {
+	compare poll room -L -w mixed -n 5
+}
+
 @test "a busy stream and a pipe in one poll set" {
 	compare poll busy -l -w mixed -r peer-dropped
 }

@@ -331,6 +331,40 @@ static void sleeper_server(int lfd)
 	close(fd);
 }
 
+/* Who sends little and never blocks finds room, also while a link is made. */
+static void room_server(int lfd)
+{
+	unsigned full = 0;
+
+	for (int k = 0; k < 5; k++) {
+		int fd = answer(lfd);
+
+		take(fd, buf, 3000);
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+		for (int i = 0; i < 300; i++) {
+			struct timespec t = {0, 50000};
+
+			full += write(fd, "answer", 6) != 6;
+			nanosleep(&t, NULL);
+		}
+		close(fd);
+	}
+	say("full %u times", full);
+}
+
+static void room_client(void)
+{
+	for (int k = 0; k < 5; k++) {
+		int fd = dial();
+		struct data d = DATA(0);
+
+		put(fd, buf, 3000);
+		take_rest(fd, &d);
+		say_data("got", &d);
+		close(fd);
+	}
+}
+
 /* A stream that is always ready does not hide the others in its set. */
 static void busy_server(int lfd)
 {
@@ -593,6 +627,7 @@ static const struct tcp_case cases[] = {
 	{"select", select_server, select_client},
 	{"nonblock", nonblock_server, nonblock_client},
 	{"select-pump", select_pump_server, select_pump_client},
+	{"room", room_server, room_client},
 	{"busy", busy_server, busy_client},
 	{"sleepers", sleeper_server, sleeper_client},
 	{"many", many_server, many_client},
