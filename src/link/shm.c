@@ -94,7 +94,7 @@ static void ring_all(struct sr_shm *l)
 static void wake_armed(struct sr_shm *l)
 {
 	pthread_mutex_lock(&l->arm_lock);
-	if (l->armed_rx || l->armed_tx)
+	if (l->armed_rx || l->armed_tx || l->standing)
 		bell_write(l->bell);
 	pthread_mutex_unlock(&l->arm_lock);
 }
@@ -343,9 +343,23 @@ static int arm(struct sr_link *link, unsigned want)
 	return l->bell;
 }
 
+static int stand(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = shm_of(link);
+
+	want &= SR_NOTIFY_RX | SR_NOTIFY_TX;
+	pthread_mutex_lock(&l->arm_lock);
+	l->standing |= want;
+	atomic_fetch_or(&l->own->asleep, want);
+	pthread_mutex_unlock(&l->arm_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
+	return l->bell;
+}
+
 /*
  * All who are armed sleep on one bell, and the first awake drains it.  If a
  * flag is gone that another one waits for, that ring was its too: ring on.
+ * Who stands is rung for once.
  */
 static void awake(struct sr_link *link, unsigned want, bool slept)
 {
@@ -359,9 +373,11 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
+	others |= l->standing;
 	flags = atomic_fetch_and(&l->own->asleep, others);
 	if (others & ~flags)
 		bell_write(l->bell);
+	l->standing &= flags;
 	pthread_mutex_unlock(&l->arm_lock);
 	sr_shm_look(l);
 }
@@ -542,6 +558,7 @@ const struct sr_link_ops sr_link_shm = {
 	.poll = poll_shm,
 	.arm = arm,
 	.awake = awake,
+	.stand = stand,
 	.work = work,
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,
