@@ -147,7 +147,7 @@ struct sr_link_ops {
 	 * arrival of what is wanted is told of: the returned fd becomes
 	 * readable (an edge: nobody drains it), or notify() is called if there
 	 * is none (-1).  The caller poll()s after.  Until the next stand() it is
-	 * not told again; there is nothing to take back.  any.
+	 * not told again; there is nothing to take back.  want 0: just the fd. any.
 	 */
 	int (*stand)(struct sr_link *link, unsigned want);
 

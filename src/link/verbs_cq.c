@@ -324,6 +324,8 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 	struct sr_vlink *l = sr_vlink(link);
 	struct sr_vdev *dev = l->dev;
 
+	if (!want)
+		return -1;
 	sr_inside++;
 	pthread_mutex_lock(&dev->lead);
 	if (!atomic_load(&l->closed) && !atomic_fetch_or(&l->standing, want))

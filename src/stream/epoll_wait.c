@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * epoll_wait.c - the ready list of a set, what its entries have, and
+ * epoll_wait(2).  The argument is in epoll_impl.h.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+
+#include "stream/epoll_impl.h"
+#include "stream/waitset.h"
+
+#define HARVEST 64
+#define LOOKS 8
+#define NAP_NS 1000000		/* in a set that another process serves */
+
+/* What this thread is looking at, and whether that has moved it on: no news for
+ * others. */
+static __thread struct sr_epoll_entry *looking
+	__attribute__((tls_model("initial-exec")));
+static __thread bool told __attribute__((tls_model("initial-exec")));
+
+/* ---- the ready list: ready_lock held ---- */
+
+static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
+{
+	e->listed = true;
+	e->next_ready = NULL;
+	if (set->last)
+		set->last->next_ready = e;
+	else
+		set->first = e;
+	set->last = e;
+	atomic_fetch_add(&set->ready, 1);
+}
+
+static struct sr_epoll_entry *pop(struct sr_epoll *set)
+{
+	struct sr_epoll_entry *e = set->first;
+
+	if (!e)
+		return NULL;
+	set->first = e->next_ready;
+	if (!set->first)
+		set->last = NULL;
+	e->listed = false;
+	atomic_fetch_sub(&set->ready, 1);
+	return e;
+}
+
+/* Wakes one who sleeps; in level mode the bell says whether the list is empty. */
+static void ring(struct sr_epoll *set)
+{
+	const uint64_t one = 1;
+
+	if (set->rung || !atomic_load(&set->ready) ||
+	    (!atomic_load(&set->sleepers) && !atomic_load(&set->level)))
+		return;
+	set->rung = true;
+	(void)!sr_real.write(set->bell, &one, sizeof(one));
+}
+
+static void hush(struct sr_epoll *set)
+{
+	uint64_t n;
+
+	if (!set->rung || (set->level && atomic_load(&set->ready)))
+		return;
+	set->rung = false;
+	(void)!sr_real.read(set->bell, &n, sizeof(n));
+}
+
+static void list(struct sr_epoll *set, struct sr_epoll_entry *e, bool edge)
+{
+	if (!e->live)
+		return;
+	e->edge |= edge;
+	if (e->busy)
+		e->again = true;
+	else if (!e->listed)
+		push(set, e);
+	ring(set);
+}
+
+void sr_epoll_list(struct sr_epoll_entry *e, bool edge)
+{
+	struct sr_epoll *set = e->set;
+	int err = errno;
+
+	pthread_mutex_lock(&set->ready_lock);
+	list(set, e, edge);
+	pthread_mutex_unlock(&set->ready_lock);
+	errno = err;
+}
+
+void sr_epoll_unlist(struct sr_epoll_entry *e)
+{
+	struct sr_epoll *set = e->set;
+	struct sr_epoll_entry *p;
+
+	pthread_mutex_lock(&set->ready_lock);
+	e->again = false;
+	if (e->listed && set->first == e) {
+		pop(set);
+	} else if (e->listed) {
+		for (p = set->first; p->next_ready != e; p = p->next_ready)
+			;
+		p->next_ready = e->next_ready;
+		if (set->last == e)
+			set->last = p;
+		e->listed = false;
+		atomic_fetch_sub(&set->ready, 1);
+	}
+	if (set->level)
+		hush(set);
+	pthread_mutex_unlock(&set->ready_lock);
+}
+
+/* By notify().  What is not a matter of room or bytes alone may be an error or
+ * the end, which are always reported. */
+void sr_epoll_told(struct sr_epoll_entry *e, unsigned what)
+{
+	struct sr_epoll *set = e->set;
+
+	if (looking == e) {
+		told = true;
+		return;
+	}
+	pthread_mutex_lock(&set->ready_lock);
+	if (!(what == SR_NOTIFY_RX && !(e->events & SR_EPOLL_IN)) &&
+	    !(what == SR_NOTIFY_TX && !(e->events & SR_EPOLL_OUT)))
+		list(set, e, true);
+	pthread_mutex_unlock(&set->ready_lock);
+}
+
+void sr_epoll_harvest(struct sr_epoll *set)
+{
+	struct epoll_event ev[HARVEST];
+	int i, n;
+
+	do {
+		n = sr_real.epoll_pwait(set->inner, ev, HARVEST, 0, NULL);
+		for (i = 0; i < n; i++) {
+			if (ev[i].data.ptr != set)
+				sr_epoll_list(ev[i].data.ptr, true);
+		}
+	} while (n == HARVEST);
+}
+
+/* ---- what a shut entry has ---- */
+
+/* The kernel's part: the plain direction, raw bytes before a mark. */
+static uint32_t ask_anchor(struct sr_stream *st, short events)
+{
+	const struct timespec now = { 0, 0 };
+	struct pollfd p = { st->anchor, events, 0 };
+
+	if (p.fd < 0 || sr_real.ppoll(&p, 1, &now, NULL) < 1)
+		return 0;
+	return (uint32_t)p.revents & ((uint32_t)events | EPOLLERR | EPOLLHUP);
+}
+
+/* *waits: it would have to stand on this link for bytes. */
+static uint32_t level(struct sr_stream *st, uint32_t events,
+		      struct sr_link **waits)
+{
+	struct sr_waitset_entry w = { .st = st,
+				      .events = (short)(events & 0x7fff) };
+	uint32_t r;
+
+	sr_waitset_plan(&w);
+	*waits = w.rx_link;
+	sr_waitset_drop_links(&w);
+	if (!w.shut)
+		return 0;	/* the kernel says it, with the program's data */
+	r = (uint32_t)(unsigned short)w.ours;
+	if (w.pass)
+		r |= ask_anchor(st, w.pass);
+	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
+		r |= EPOLLERR;
+	return r;
+}
+
+static struct sr_link *link_of(pthread_mutex_t *lock, bool (*on_link)(struct sr_stream *),
+			       struct sr_stream *st, struct sr_link **link)
+{
+	struct sr_link *got = NULL;
+
+	pthread_mutex_lock(lock);
+	if (on_link(st) && *link)
+		got = sr_link_get(*link);
+	pthread_mutex_unlock(lock);
+	return got;
+}
+
+static bool rx_on_link(struct sr_stream *st)
+{
+	return sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK;
+}
+
+static bool tx_on_link(struct sr_stream *st)
+{
+	return sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK;
+}
+
+/* Stands on the links, and looks whether that was in time.  *rx: the link stood
+ * on for bytes, to be compared only. */
+static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
+		  struct sr_link **rx)
+{
+	struct sr_stream *st = e->st;
+	struct sr_link *l[2] = { NULL, NULL };
+	bool shut;
+
+	if (events & SR_EPOLL_IN)
+		l[0] = link_of(&st->rx_lock, rx_on_link, st, &st->rx_link);
+	if (events & SR_EPOLL_OUT)
+		l[1] = link_of(&st->tx_lock, tx_on_link, st, &st->tx_link);
+	*rx = l[0];
+	shut = sr_epoll_stand(e, l[0], l[1], full);
+	for (int i = 0; i < 2; i++) {
+		if (!l[i])
+			continue;
+		l[i]->ops->poll(l[i]);
+		sr_link_put(l[i]);
+	}
+	return shut;
+}
+
+/* A level-triggered entry that is ready stays on the list, and need not be told
+ * of more.  All others stand first, so that what comes after is told. */
+static uint32_t look(struct sr_epoll_entry *e, uint32_t events)
+{
+	struct sr_stream *st = e->st;
+	struct sr_link *waits, *stood;
+	bool full, lt = !(events & EPOLLET);
+	uint32_t r;
+	int tries = LOOKS;
+
+	r = level(st, events, &waits);
+	if (r && lt)
+		return r;
+	do {
+		told = false;
+		full = atomic_load(&st->tx_full);
+		if (!stand(e, events, full, &stood))
+			return r;
+		r = level(st, events, &waits);
+		if (r && lt)
+			return r;
+	} while (--tries && (told || (waits && waits != stood) ||
+			     ((events & SR_EPOLL_OUT) && !full &&
+			      atomic_load(&st->tx_full))));
+	if (!tries)	/* it never rests */
+		sr_epoll_list(e, true);
+	return r;
+}
+
+/* ---- taking from the list ---- */
+
+static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
+{
+	pthread_mutex_unlock(&set->ready_lock);
+	pthread_mutex_lock(&set->lock);
+	sr_epoll_entry_free(e);
+	pthread_mutex_unlock(&set->lock);
+	pthread_mutex_lock(&set->ready_lock);
+}
+
+/* ready_lock held, but let go of meanwhile.  False: it is gone. */
+static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
+		    bool *edge)
+{
+	uint32_t events = e->events;
+	unsigned count = e->count;
+
+	e->busy = true;
+	e->again = false;
+	*edge = e->edge;
+	e->edge = false;
+	pthread_mutex_unlock(&set->ready_lock);
+	looking = e;
+	*r = look(e, events);
+	looking = NULL;
+	pthread_mutex_lock(&set->ready_lock);
+	e->busy = false;
+	if (!e->live) {
+		drop(set, e);
+		return false;
+	}
+	if (count != e->count)
+		*r = 0;	/* it has been modified, and again is set */
+	if (!*edge && (events & EPOLLET))
+		*r = 0;
+	if (!e->armed && (events & EPOLLONESHOT))
+		*r = 0;
+	return true;
+}
+
+/* Reports up to max of what is listed, none twice in a turn. */
+static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
+		   unsigned turn)
+{
+	int left, n = 0;
+	uint32_t r;
+	bool edge;
+
+	if (!atomic_load(&set->ready))
+		return 0;
+	pthread_mutex_lock(&set->ready_lock);
+	for (left = atomic_load(&set->ready); n < max && left > 0; left--) {
+		struct sr_epoll_entry *e = pop(set);
+
+		if (!e)
+			break;
+		if (e->turn == turn) {
+			push(set, e);
+			continue;
+		}
+		if (!look_at(set, e, &r, &edge))
+			continue;
+		if (r) {
+			e->turn = turn;
+			ev[n].events = r;
+			ev[n++].data = e->data;
+			if (e->events & EPOLLONESHOT)
+				e->armed = false;
+		}
+		if (!e->listed &&
+		    (e->again || (r && !(e->events & (EPOLLET | EPOLLONESHOT)))))
+			push(set, e);
+	}
+	hush(set);
+	ring(set);
+	pthread_mutex_unlock(&set->ready_lock);
+	return n;
+}
+
+/* As collect(), but everything that would be reported stays. */
+void sr_epoll_settle(struct sr_epoll *set)
+{
+	uint32_t r;
+	bool edge;
+	int left;
+
+	if (!atomic_load(&set->ready))
+		return;
+	pthread_mutex_lock(&set->ready_lock);
+	for (left = atomic_load(&set->ready); left > 0; left--) {
+		struct sr_epoll_entry *e = pop(set);
+
+		if (!e || !look_at(set, e, &r, &edge))
+			continue;
+		e->edge |= edge && r;
+		if (!e->listed && (e->again || r))
+			push(set, e);
+	}
+	hush(set);
+	ring(set);
+	pthread_mutex_unlock(&set->ready_lock);
+}
+
+/* ---- epoll_wait(2) ---- */
+
+struct wait {
+	struct sr_epoll *set;
+	int epfd;
+	const struct sr_epoll_time *t;
+	bool at_once;		/* the program's time is none */
+	uint64_t deadline;	/* ns; UINT64_MAX: none */
+	bool again;		/* the program's time has begun to run */
+};
+
+static void begin(struct wait *w)
+{
+	const struct sr_epoll_time *t = w->t;
+	uint64_t sec, ns = 0;
+
+	w->deadline = UINT64_MAX;
+	if (t->fine && t->ts) {
+		sec = (uint64_t)t->ts->tv_sec;
+		ns = (uint64_t)t->ts->tv_nsec;
+	} else if (!t->fine && t->ms >= 0) {
+		sec = (uint64_t)t->ms / 1000;
+		ns = (uint64_t)t->ms % 1000 * 1000000u;
+	} else {
+		return;
+	}
+	w->at_once = !sec && !ns;
+	if (!w->at_once && sec < UINT64_MAX / 1000000000u / 2)
+		w->deadline = sr_now_ns() + sec * 1000000000u + ns;
+}
+
+static bool over(const struct wait *w)
+{
+	return w->at_once ||
+	       (w->deadline != UINT64_MAX && sr_now_ns() >= w->deadline);
+}
+
+static int call_kernel(struct wait *w, struct epoll_event *ev, int max,
+		       bool sleep)
+{
+	const struct sr_epoll_time *t = w->t;
+	struct timespec ts = { 0, 0 };
+	const struct timespec *p = sleep && !w->again ? t->ts : &ts;
+	int ms = sleep ? t->ms : 0;
+	uint64_t now;
+
+	if (sleep && w->again && w->deadline == UINT64_MAX) {
+		p = NULL;
+	} else if (sleep && w->again) {
+		now = sr_now_ns();
+		now = now < w->deadline ? w->deadline - now : 0;
+		ts.tv_sec = (time_t)(now / 1000000000u);
+		ts.tv_nsec = (long)(now % 1000000000u);
+		ms = (int)((now + 999999) / 1000000);
+	}
+	if (t->fine)
+		return sr_real.epoll_pwait2(w->epfd, ev, max, p, t->mask);
+	return sr_real.epoll_pwait(w->epfd, ev, max, ms, t->mask);
+}
+
+/* Sleeping is a cancellation point. */
+static void leave(struct sr_epoll **set)
+{
+	atomic_fetch_sub(&(*set)->sleepers, 1);
+}
+
+static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
+		      bool sleep)
+{
+	__attribute__((cleanup(leave))) struct sr_epoll *set = w->set;
+
+	atomic_fetch_add(&set->sleepers, 1);
+	sleep &= !atomic_load(&set->ready);
+	return call_kernel(w, ev, max, sleep);
+}
+
+/* A one-shot entry of plain days.  Whose is the event?  True: the caller's. */
+static bool take_token(struct sr_epoll_entry *e, struct epoll_event *ev)
+{
+	struct sr_epoll *set = e->set;
+	bool mine;
+
+	pthread_mutex_lock(&set->ready_lock);
+	mine = e->live && e->armed && sr_epoll_entry_data(e) == ev->data.u64;
+	if (mine) {
+		e->armed = false;
+		ev->data = e->data;
+	}
+	pthread_mutex_unlock(&set->ready_lock);
+	return mine;
+}
+
+/* Takes what is ours out of the kernel's answer.  *called: inner or the bell. */
+static int sift(struct sr_epoll *set, struct epoll_event *ev, int n,
+		bool *called)
+{
+	bool oneshots = atomic_load_explicit(&set->oneshots,
+					     memory_order_relaxed);
+	int i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		struct sr_epoll_entry *e;
+
+		if (ev[i].data.ptr == set) {
+			*called = true;
+			continue;
+		}
+		e = oneshots ? sr_epoll_entry_of(set, ev[i].data.u64) : NULL;
+		if (e && !take_token(e, &ev[i]))
+			continue;
+		ev[kept++] = ev[i];
+	}
+	return kept;
+}
+
+/* One round: ours and the kernel's get half of the room each, and what the other
+ * leaves; where there is room for one they take turns. */
+static int round_of(struct wait *w, struct epoll_event *ev, int max)
+{
+	struct sr_epoll *set = w->set;
+	unsigned turn = atomic_fetch_add(&set->turns, 1) + 1;
+	bool called = false;
+	int n, r;
+
+	n = collect(set, ev, (max + (int)(turn & 1)) / 2, turn);
+	if (n == max)
+		return n;
+	r = ask_kernel(w, ev + n, max - n, !n && !w->at_once);
+	if (r < 0)
+		return n ? n : -errno;
+	n += sift(set, ev + n, r, &called);
+	if (called && atomic_load(&set->foreign) && !n) {
+		nanosleep(&(struct timespec){ 0, NAP_NS }, NULL);
+		return 0;
+	}
+	if (called && !atomic_load(&set->level))
+		sr_epoll_harvest(set);
+	if (called) {
+		pthread_mutex_lock(&set->ready_lock);
+		hush(set);
+		pthread_mutex_unlock(&set->ready_lock);
+	}
+	if (n < max)
+		n += collect(set, ev + n, max - n, turn);
+	return n;
+}
+
+int sr_epoll_wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
+		      int max, const struct sr_epoll_time *t)
+{
+	struct wait w = { .set = set, .epfd = epfd, .t = t };
+	int n, err = errno;
+
+	if (atomic_load(&set->forked)) {
+		if (!atomic_load(&set->foreign) && sr_epoll_used_by_child(set))
+			sr_epoll_share(set);
+		else if (atomic_load(&set->foreign))
+			sr_epoll_foreign_use(set);
+	}
+	sr_epolls_settle_nested();
+	begin(&w);
+	for (;;) {
+		n = round_of(&w, ev, max);
+		if (n || over(&w))
+			break;
+		w.again = true;
+	}
+	errno = err;
+	return n;
+}
