@@ -128,18 +128,19 @@ static void bell_drop(struct sr_epoll_entry *e, struct sr_epoll_bell *b)
 static bool bell_hang(struct sr_epoll_entry *e, struct sr_epoll_bell *b,
 		      struct sr_link *link, int fd)
 {
+	uint64_t data = address(e) | SR_EPOLL_BELL;
 	uint32_t events = EPOLLIN | EPOLLET;
 	int inner = e->set->inner, r = 0;
 
 	*b = (struct sr_epoll_bell){ sr_link_get(link), fd, false };
 	if (fd >= 0)
-		r = control(inner, EPOLL_CTL_ADD, fd, events, address(e));
+		r = control(inner, EPOLL_CTL_ADD, fd, events, data);
 	if (r == -EEXIST) {
 		/* The stream is in the set by another of its descriptors. */
 		b->fd = sr_fd_dup(fd);
 		b->own = b->fd >= 0;
-		r = b->own ? control(inner, EPOLL_CTL_ADD, b->fd, events,
-				     address(e)) : b->fd;
+		r = b->own ? control(inner, EPOLL_CTL_ADD, b->fd, events, data) :
+			     b->fd;
 	}
 	return r == 0;
 }
@@ -418,6 +419,19 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	return r;
 }
 
+/* In a set that we do not know. */
+static int control_foreign(struct sr_stream *st, int epfd, int op, int fd,
+			   struct epoll_event *ev)
+{
+	/* May it be in there at all? */
+	if (op == EPOLL_CTL_ADD &&
+	    !control(epfd, EPOLL_CTL_ADD, fd, EPOLLET, 0)) {
+		sr_stream_plain(st, fd, SR_REASON_EPOLL);
+		control(epfd, EPOLL_CTL_DEL, fd, 0, 0);
+	}
+	return sr_real.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
+}
+
 int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 			int op, int fd, struct epoll_event *ev)
 {
@@ -428,10 +442,10 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		sr_epoll_foreign_use(set);
 	if (op == EPOLL_CTL_ADD)
 		sr_upgrade_used(st);
-	if (op == EPOLL_CTL_ADD && foreign)
-		sr_stream_plain(st, fd, SR_REASON_EPOLL);
-	if (!set || (sr_st_flags(st) & SR_ST_LISTEN)) {
+	if (sr_st_flags(st) & SR_ST_LISTEN) {
 		r = sr_real.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
+	} else if (!set || (foreign && op == EPOLL_CTL_ADD)) {
+		r = control_foreign(st, epfd, op, fd, ev);
 	} else {
 		pthread_mutex_lock(&st->epoll_lock);
 		r = control_locked(set, st, epfd, op, fd, ev);

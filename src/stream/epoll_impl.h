@@ -41,8 +41,8 @@
  *
  * Level mode.  Where the set's own readiness matters (it is polled, or is in
  * another set), the bell alone is in the kernel's set, level-triggered, and is
- * readable as long as the ready list is not empty; the service loop watches inner
- * and takes from the list what has nothing.  It is also the way for a set that
+ * readable as long as something is ready; the service loop watches inner, and
+ * looks at what is listed before it rings.  It is also the way for a set that
  * another process may share, as no wake-up is used up by who cannot serve it, and for a nest too
  * deep for one more instance below.
  *
@@ -62,7 +62,10 @@
  * them plain.  The parent may go on, in level mode, until the child uses the set
  * (it says so in shared memory): then the set is foreign to the parent, too.
  *
- * Locks, in this order, all after the stream's rx_lock and tx_lock:
+ * Locks, in this order:
+ *   set->look_lock  one thread at a time looks at what is listed, so that another
+ *                   one does not find the list empty meanwhile
+ *   a stream's rx_lock, tx_lock
  *   st->epoll_lock  the stream's entries, their registration in the kernel
  *   set->lock       inner, bell, epfd, the mode; the set's list of entries
  *   link kinds' own, wait_lock
@@ -108,6 +111,8 @@ struct sr_epoll_entry {
 	bool live;
 	bool armed;		/* EPOLLONESHOT has not fired */
 	bool listed, busy, again, edge;
+	bool sure;		/* listed, and was seen to be ready */
+	bool anchor;		/* the anchor has had an event */
 	unsigned turn;		/* the wait that reported it last */
 	struct sr_epoll_entry *next_ready;
 };
@@ -128,12 +133,16 @@ struct sr_epoll {
 	atomic_bool oneshots;	/* there have been plain ones with our data */
 	atomic_uchar *uses;	/* forked: the child has used it */
 	struct sr_watch watch;
+	struct sr_task task;	/* level mode: settle */
 	struct sr_epoll_entry *entries, *spare;
 	atomic_int shut;	/* entries */
 
-	_Alignas(64) pthread_mutex_t ready_lock;
+	_Alignas(64) pthread_mutex_t look_lock;
+	atomic_bool looking;
+	pthread_mutex_t ready_lock;
 	struct sr_epoll_entry *first, *last;
 	atomic_int ready;	/* listed */
+	int sure;		/* of these */
 	bool rung;
 	atomic_int sleepers;
 	atomic_uint turns;
@@ -155,6 +164,7 @@ void sr_epolls_settle_nested(void);
 
 /* ---- epoll_entry.c ---- */
 #define SR_EPOLL_COUNT 63u	/* bits of our data below the address */
+#define SR_EPOLL_BELL 1u	/* in inner: a bell's event, not the anchor's */
 uint64_t sr_epoll_entry_data(const struct sr_epoll_entry *e);
 /* All that the set holds is taken out. */
 void sr_epoll_clear(struct sr_epoll *set);

@@ -20,7 +20,8 @@
 #define CHUNKS 4096		/* a hash table of their addresses */
 #define SETS 4096
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t sets_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER; /* entries */
 static _Atomic(char *) chunks[CHUNKS];
 static unsigned chunk_count;
 static struct sr_epoll_entry *free_entries;
@@ -111,7 +112,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 	if (e) {
 		e->st = sr_stream_ref(st);
 		e->fd_private = e->shut = false;
-		e->listed = e->busy = e->again = e->edge = false;
+		e->listed = e->busy = e->again = e->edge = e->anchor = e->sure = false;
 		e->turn = 0;
 		e->live = true;
 		e->next = set->entries;
@@ -139,6 +140,7 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e)
 
 static void init_locks(struct sr_epoll *set)
 {
+	pthread_mutex_init(&set->look_lock, NULL);
 	pthread_mutex_init(&set->lock, NULL);
 	pthread_mutex_init(&set->ready_lock, NULL);
 }
@@ -148,7 +150,7 @@ static struct sr_epoll *set_new(void)
 	struct sr_epoll *set;
 	unsigned n;
 
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&sets_lock);
 	set = free_sets;
 	n = atomic_load(&set_count);
 	if (set) {
@@ -165,7 +167,7 @@ static struct sr_epoll *set_new(void)
 			atomic_store(&set_count, n + 1);
 		}
 	}
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&sets_lock);
 	return set;
 }
 
@@ -191,9 +193,11 @@ void sr_epoll_put(struct sr_epoll *set)
 		e->next = free_entries;
 		free_entries = e;
 	}
+	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_lock(&sets_lock);
 	set->next_free = free_sets;
 	free_sets = set;
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&sets_lock);
 }
 
 static bool tryget(struct sr_epoll *set)
@@ -335,6 +339,17 @@ static void on_inner(struct sr_watch *w, uint32_t events)
 	sr_epoll_put(set);
 }
 
+static void on_task(struct sr_task *t)
+{
+	struct sr_epoll *set = (struct sr_epoll *)
+		((char *)t - offsetof(struct sr_epoll, task));
+
+	if (!tryget(set))
+		return;
+	sr_epoll_settle(set);
+	sr_epoll_put(set);
+}
+
 static bool make(struct sr_epoll *set)
 {
 	if (set->inner < 0)
@@ -362,6 +377,7 @@ static bool install_level(struct sr_epoll *set)
 		return false;
 	set->watch.fd = set->inner;
 	set->watch.fn = on_inner;
+	set->task.fn = on_task;
 	if (!sr_loop_watch(&set->watch, EPOLLIN)) {
 		set->watched = true;
 		return true;
@@ -522,6 +538,16 @@ static struct sr_epoll *at(unsigned i)
 	return atomic_load(&sets[i]);
 }
 
+/* Before the locks of streams. */
+void sr_epolls_fork_begins(void)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&sets_lock);
+	for (i = 0; i < atomic_load(&set_count); i++)
+		pthread_mutex_lock(&at(i)->look_lock);
+}
+
 /* The locks of all streams are held, and all are plain. */
 void sr_epolls_before_fork(void)
 {
@@ -546,7 +572,9 @@ void sr_epolls_in_parent(void)
 	for (i = atomic_load(&set_count); i-- > 0;) {
 		pthread_mutex_unlock(&at(i)->ready_lock);
 		pthread_mutex_unlock(&at(i)->lock);
+		pthread_mutex_unlock(&at(i)->look_lock);
 	}
+	pthread_mutex_unlock(&sets_lock);
 }
 
 /* The entries in the kernel's set are the parent's, too: left alone. */
@@ -557,7 +585,9 @@ static void forget(struct sr_epoll *set)
 	set->inner = set->bell = -1;
 	set->installed = set->watched = set->rung = false;
 	set->first = set->last = NULL;
+	set->sure = 0;
 	set->ready = set->shut = set->sleepers = 0;
+	set->task.queued = 0;
 	while (set->entries) {
 		struct sr_epoll_entry *e = set->entries;
 
@@ -571,6 +601,7 @@ void sr_epolls_forget(void)
 {
 	unsigned i;
 
+	pthread_mutex_init(&sets_lock, NULL);
 	pthread_mutex_init(&pool_lock, NULL);
 	atomic_store(&page, NULL);
 	for (i = 0; i < atomic_load(&set_count); i++)

@@ -14,17 +14,25 @@
 #define LOOKS 8
 #define NAP_NS 1000000		/* in a set that another process serves */
 
-/* What this thread is looking at, and whether that has moved it on: no news for
- * others. */
-static __thread struct sr_epoll_entry *looking
-	__attribute__((tls_model("initial-exec")));
-static __thread bool told __attribute__((tls_model("initial-exec")));
+/*
+ * What makes an edge is notify(): a link's bell only says that it is time to
+ * look, as others may have taken note before.  Looking finds arrivals by itself,
+ * and is then told in its own thread.
+ */
+struct looking {
+	struct sr_epoll_entry *e;
+	uint32_t events;
+	bool told, edge;
+};
+static __thread struct looking here __attribute__((tls_model("initial-exec")));
 
 /* ---- the ready list: ready_lock held ---- */
 
-static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
+static void push(struct sr_epoll *set, struct sr_epoll_entry *e, bool sure)
 {
 	e->listed = true;
+	e->sure = sure;
+	set->sure += sure;
 	e->next_ready = NULL;
 	if (set->last)
 		set->last->next_ready = e;
@@ -32,6 +40,14 @@ static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 		set->first = e;
 	set->last = e;
 	atomic_fetch_add(&set->ready, 1);
+}
+
+static void unlisted(struct sr_epoll *set, struct sr_epoll_entry *e)
+{
+	e->listed = false;
+	set->sure -= e->sure;
+	e->sure = false;
+	atomic_fetch_sub(&set->ready, 1);
 }
 
 static struct sr_epoll_entry *pop(struct sr_epoll *set)
@@ -43,18 +59,19 @@ static struct sr_epoll_entry *pop(struct sr_epoll *set)
 	set->first = e->next_ready;
 	if (!set->first)
 		set->last = NULL;
-	e->listed = false;
-	atomic_fetch_sub(&set->ready, 1);
+	unlisted(set, e);
 	return e;
 }
 
-/* Wakes one who sleeps; in level mode the bell says whether the list is empty. */
+/* Wakes one who sleeps; in level mode the bell says whether something is ready. */
 static void ring(struct sr_epoll *set)
 {
 	const uint64_t one = 1;
+	bool call = atomic_load(&set->level) ? set->sure :
+			    atomic_load(&set->ready) &&
+				    atomic_load(&set->sleepers);
 
-	if (set->rung || !atomic_load(&set->ready) ||
-	    (!atomic_load(&set->sleepers) && !atomic_load(&set->level)))
+	if (set->rung || !call)
 		return;
 	set->rung = true;
 	(void)!sr_real.write(set->bell, &one, sizeof(one));
@@ -64,7 +81,7 @@ static void hush(struct sr_epoll *set)
 {
 	uint64_t n;
 
-	if (!set->rung || (set->level && atomic_load(&set->ready)))
+	if (!set->rung || (set->level && set->sure))
 		return;
 	set->rung = false;
 	(void)!sr_real.read(set->bell, &n, sizeof(n));
@@ -78,8 +95,17 @@ static void list(struct sr_epoll *set, struct sr_epoll_entry *e, bool edge)
 	if (e->busy)
 		e->again = true;
 	else if (!e->listed)
-		push(set, e);
-	ring(set);
+		push(set, e, false);
+	if (atomic_load(&set->level))
+		sr_loop_post(&set->task); /* is there really something? */
+	else
+		ring(set);
+}
+
+static bool wanted(uint32_t events, unsigned what)
+{
+	return !(what == SR_NOTIFY_RX && !(events & SR_EPOLL_IN)) &&
+	       !(what == SR_NOTIFY_TX && !(events & SR_EPOLL_OUT));
 }
 
 void sr_epoll_list(struct sr_epoll_entry *e, bool edge)
@@ -108,8 +134,7 @@ void sr_epoll_unlist(struct sr_epoll_entry *e)
 		p->next_ready = e->next_ready;
 		if (set->last == e)
 			set->last = p;
-		e->listed = false;
-		atomic_fetch_sub(&set->ready, 1);
+		unlisted(set, e);
 	}
 	if (set->level)
 		hush(set);
@@ -122,14 +147,25 @@ void sr_epoll_told(struct sr_epoll_entry *e, unsigned what)
 {
 	struct sr_epoll *set = e->set;
 
-	if (looking == e) {
-		told = true;
+	if (here.e == e) {
+		here.told = true;
+		here.edge |= wanted(here.events, what);
 		return;
 	}
 	pthread_mutex_lock(&set->ready_lock);
-	if (!(what == SR_NOTIFY_RX && !(e->events & SR_EPOLL_IN)) &&
-	    !(what == SR_NOTIFY_TX && !(e->events & SR_EPOLL_OUT)))
+	if (wanted(e->events, what))
 		list(set, e, true);
+	pthread_mutex_unlock(&set->ready_lock);
+}
+
+/* The anchor's event is an edge if the kernel still has a say; see look(). */
+static void heard(struct sr_epoll *set, uint64_t data)
+{
+	struct sr_epoll_entry *e = (void *)(uintptr_t)(data & ~(uint64_t)SR_EPOLL_BELL);
+
+	pthread_mutex_lock(&set->ready_lock);
+	e->anchor |= !(data & SR_EPOLL_BELL);
+	list(set, e, false);
 	pthread_mutex_unlock(&set->ready_lock);
 }
 
@@ -142,7 +178,7 @@ void sr_epoll_harvest(struct sr_epoll *set)
 		n = sr_real.epoll_pwait(set->inner, ev, HARVEST, 0, NULL);
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.ptr != set)
-				sr_epoll_list(ev[i].data.ptr, true);
+				heard(set, ev[i].data.u64);
 		}
 	} while (n == HARVEST);
 }
@@ -160,9 +196,10 @@ static uint32_t ask_anchor(struct sr_stream *st, short events)
 	return (uint32_t)p.revents & ((uint32_t)events | EPOLLERR | EPOLLHUP);
 }
 
-/* *waits: it would have to stand on this link for bytes. */
+/* *waits: it would have to stand on this link for bytes.  *mixed: the kernel has
+ * a say. */
 static uint32_t level(struct sr_stream *st, uint32_t events,
-		      struct sr_link **waits)
+		      struct sr_link **waits, bool *mixed)
 {
 	struct sr_waitset_entry w = { .st = st,
 				      .events = (short)(events & 0x7fff) };
@@ -174,6 +211,7 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	if (!w.shut)
 		return 0;	/* the kernel says it, with the program's data */
 	r = (uint32_t)(unsigned short)w.ours;
+	*mixed |= w.pass;
 	if (w.pass)
 		r |= ask_anchor(st, w.pass);
 	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
@@ -229,7 +267,7 @@ static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
 
 /* A level-triggered entry that is ready stays on the list, and need not be told
  * of more.  All others stand first, so that what comes after is told. */
-static uint32_t look(struct sr_epoll_entry *e, uint32_t events)
+static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool *mixed)
 {
 	struct sr_stream *st = e->st;
 	struct sr_link *waits, *stood;
@@ -237,22 +275,22 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events)
 	uint32_t r;
 	int tries = LOOKS;
 
-	r = level(st, events, &waits);
+	r = level(st, events, &waits, mixed);
 	if (r && lt)
 		return r;
 	do {
-		told = false;
+		here.told = false;
 		full = atomic_load(&st->tx_full);
 		if (!stand(e, events, full, &stood))
 			return r;
-		r = level(st, events, &waits);
+		r = level(st, events, &waits, mixed);
 		if (r && lt)
 			return r;
-	} while (--tries && (told || (waits && waits != stood) ||
+	} while (--tries && (here.told || (waits && waits != stood) ||
 			     ((events & SR_EPOLL_OUT) && !full &&
 			      atomic_load(&st->tx_full))));
 	if (!tries)	/* it never rests */
-		sr_epoll_list(e, true);
+		sr_epoll_list(e, here.edge);
 	return r;
 }
 
@@ -273,15 +311,17 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
 {
 	uint32_t events = e->events;
 	unsigned count = e->count;
+	bool anchor = e->anchor, mixed = false;
 
 	e->busy = true;
 	e->again = false;
 	*edge = e->edge;
-	e->edge = false;
+	e->edge = e->anchor = false;
 	pthread_mutex_unlock(&set->ready_lock);
-	looking = e;
-	*r = look(e, events);
-	looking = NULL;
+	here = (struct looking){ .e = e, .events = events };
+	*r = look(e, events, &mixed);
+	*edge |= here.edge || (anchor && mixed);
+	here.e = NULL;
 	pthread_mutex_lock(&set->ready_lock);
 	e->busy = false;
 	if (!e->live) {
@@ -297,6 +337,26 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
 	return true;
 }
 
+/* False: the list is empty, and nobody has taken anything from it. */
+static bool begin_looking(struct sr_epoll *set)
+{
+	if (!atomic_load(&set->ready) && !atomic_load(&set->looking))
+		return false;
+	pthread_mutex_lock(&set->look_lock);
+	pthread_mutex_lock(&set->ready_lock);
+	atomic_store(&set->looking, true);
+	return true;
+}
+
+static void end_looking(struct sr_epoll *set)
+{
+	hush(set);
+	ring(set);
+	atomic_store(&set->looking, false);
+	pthread_mutex_unlock(&set->ready_lock);
+	pthread_mutex_unlock(&set->look_lock);
+}
+
 /* Reports up to max of what is listed, none twice in a turn. */
 static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 		   unsigned turn)
@@ -305,16 +365,15 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 	uint32_t r;
 	bool edge;
 
-	if (!atomic_load(&set->ready))
+	if (!begin_looking(set))
 		return 0;
-	pthread_mutex_lock(&set->ready_lock);
 	for (left = atomic_load(&set->ready); n < max && left > 0; left--) {
 		struct sr_epoll_entry *e = pop(set);
 
 		if (!e)
 			break;
 		if (e->turn == turn) {
-			push(set, e);
+			push(set, e, true);
 			continue;
 		}
 		if (!look_at(set, e, &r, &edge))
@@ -326,13 +385,11 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 			if (e->events & EPOLLONESHOT)
 				e->armed = false;
 		}
-		if (!e->listed &&
-		    (e->again || (r && !(e->events & (EPOLLET | EPOLLONESHOT)))))
-			push(set, e);
+		r = e->events & (EPOLLET | EPOLLONESHOT) ? 0 : r;
+		if (e->again || r)
+			push(set, e, r);
 	}
-	hush(set);
-	ring(set);
-	pthread_mutex_unlock(&set->ready_lock);
+	end_looking(set);
 	return n;
 }
 
@@ -343,21 +400,18 @@ void sr_epoll_settle(struct sr_epoll *set)
 	bool edge;
 	int left;
 
-	if (!atomic_load(&set->ready))
+	if (!begin_looking(set))
 		return;
-	pthread_mutex_lock(&set->ready_lock);
 	for (left = atomic_load(&set->ready); left > 0; left--) {
 		struct sr_epoll_entry *e = pop(set);
 
 		if (!e || !look_at(set, e, &r, &edge))
 			continue;
 		e->edge |= edge && r;
-		if (!e->listed && (e->again || r))
-			push(set, e);
+		if (e->again || r)
+			push(set, e, r);
 	}
-	hush(set);
-	ring(set);
-	pthread_mutex_unlock(&set->ready_lock);
+	end_looking(set);
 }
 
 /* ---- epoll_wait(2) ---- */

@@ -52,6 +52,7 @@ static void before_fork(void)
 		return;
 	sr_streams_walk(bar_one, NULL);
 	sr_streams_plain(true, SR_REASON_FORK);
+	sr_epolls_fork_begins();
 	sr_streams_walk(lock_one, NULL);
 	sr_epolls_before_fork();
 }

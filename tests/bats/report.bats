@@ -94,11 +94,6 @@ is() {
 	is accept rx_plain 10485760
 }
 
-@test "the server's descriptor is in an epoll set: epoll" {
-	run_pair wait wait poll epoll-late
-	is accept reason epoll
-	is connect reason peer-dropped
-}
 
 @test "fdopen: stdio" {
 	run_pair wait wait process stdio
