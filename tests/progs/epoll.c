@@ -134,6 +134,7 @@ static int begin(int lfd)
 
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	warm_up(fd, false);
+	nap(200);	/* an upgrade, which may be an edge more, is over */
 	return fd;
 }
 
@@ -305,6 +306,7 @@ static void edge_out_server(int lfd)
 	size_t left = 8000000, have = 0, at = 0;
 
 	unblock(fd);
+	set_int(fd, SOL_SOCKET, SO_SNDBUF, 200000);
 	add(ep, fd, EPOLLIN | EPOLLOUT | EPOLLET, 9);
 	say_wait("first", ep, -1);
 	say_wait("no edge", ep, 30);
@@ -344,7 +346,7 @@ static void sink_client(void)
 	struct data d = DATA(0);
 
 	warm_up(fd, true);
-	nap(100);
+	nap(600);
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
