@@ -27,6 +27,7 @@
 #ifndef SOCKRAIL_H
 #define SOCKRAIL_H
 
+#include <aio.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -150,6 +151,10 @@ SR_API int sr_dup3(int fd, int to, int flags);
 /* ---- stdio over a stream: it goes back to plain TCP and stays there ---- */
 
 SR_API FILE *sr_fdopen(int fd, const char *mode);
+SR_API int sr_aio_read(struct aiocb *cb);
+SR_API int sr_aio_write(struct aiocb *cb);
+SR_API int sr_lio_listio(int mode, struct aiocb *const *list, int n,
+			 struct sigevent *done);
 SR_API int sr_fclose(FILE *file);
 SR_API FILE *sr_freopen(const char *path, const char *mode, FILE *file);
 SR_API int sr_vdprintf(int fd, const char *fmt, va_list ap)

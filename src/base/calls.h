@@ -13,6 +13,7 @@
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 
+#include <aio.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -12,9 +12,12 @@
 
 __thread int sr_inside;
 
+/* preload/next.c; absent in a program that is linked to the engine. */
+extern void *sr_preload_next(const char *name) __attribute__((weak));
+
 /*
- * Looked up in libc itself: RTLD_NEXT searches what comes after us in the
- * loader's order, and libc may come before a library that others pull in.
+ * For a program that is linked to us: RTLD_NEXT searches what comes after us in
+ * the loader's order, and libc may come before a library that others pull in.
  */
 static void *libc_handle(void)
 {
@@ -43,7 +46,9 @@ static void find(void *slot, const char *name)
 	void *handle, *fn = NULL;
 
 	sr_inside++;
-	handle = libc_handle();
+	if (sr_preload_next)
+		fn = sr_preload_next(name);
+	handle = fn ? NULL : libc_handle();
 	if (handle)
 		fn = dlsym(handle, name);
 	sr_inside--;

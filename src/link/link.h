@@ -139,6 +139,13 @@ struct sr_link_ops {
 	 */
 	int (*arm)(struct sr_link *link, unsigned want);
 
+	/*
+	 * Between arm and the sleep of a caller with nothing else to watch: a
+	 * word to wait on (futex(2), shared) for as long as it holds all bits of
+	 * want, instead of the fd.  May be NULL.  any.
+	 */
+	_Atomic uint32_t *(*futex)(struct sr_link *link, unsigned want);
+
 	/* slept: the fd was readable.  Drains it, looks for arrivals.  any. */
 	void (*awake)(struct sr_link *link, unsigned want, bool slept);
 

@@ -13,9 +13,12 @@
  * Between store and load both have a full fence (Dekker), so at least one of
  * them sees what the other stored: the sleeper does not sleep, or the bell is
  * rung.  The ringer clears the flag before it writes to the bell: a flag that
- * is clear while its owner sleeps means that a write is on its way or has been
- * drained by another thread of the owner, which then rings for the others
+ * is clear while its owner sleeps means that a byte is on its way or has been
+ * drained by another thread of the owner, which then notifies the others
  * (awake()).
+ *
+ * The bell is a pair of connected sockets, an end for each process: a byte in
+ * wakes the other's sleepers, and one descriptor serves both directions.
  *
  * Messages and a drop ring the bell of whoever sleeps, and in any case the
  * loop, by a byte on the line, which is the connection of the rendezvous.  It
@@ -28,9 +31,12 @@
 #include "link/shm.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fdpriv.h"
@@ -43,33 +49,42 @@ static struct sr_shm *shm_of(struct sr_link *link)
 
 /* ---- bells ---- */
 
-static void bell_write(int fd)
+/* A byte on the bell or the line; a full one is as good as another byte. */
+static void ping(int fd)
 {
-	uint64_t one = 1;
 	int err = errno;
 
-	/* EAGAIN: the counter is full, so it is readable as it is. */
-	(void)!sr_real.write(fd, &one, sizeof(one));
+	if (fd >= 0)
+		(void)!sr_real.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	errno = err;
 }
 
-static void bell_drain(int fd)
+/* False: the other end is closed. */
+static bool drain(int fd)
 {
-	uint64_t n;
+	char buf[64];
 	int err = errno;
+	ssize_t n;
+	bool open;
 
-	(void)!sr_real.read(fd, &n, sizeof(n));
+	do {
+		n = sr_real.recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	} while (n == sizeof(buf));
+	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 	errno = err;
+	return open;
 }
 
-/* A full line is as good as another byte. */
-static void line_write(struct sr_shm *l)
+/* In `asleep`, beside what is waited for (SR_NOTIFY_): how. */
+enum { BY_BELL = 1 << 6, BY_FUTEX = 1 << 7 };
+#define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
+static_assert((WANTED & (BY_BELL | BY_FUTEX)) == 0, "bits of their own");
+
+static void wake_futex(_Atomic uint32_t *word)
 {
 	int err = errno;
 
-	if (l->line.fd >= 0)
-		(void)!sr_real.send(l->line.fd, "", 1,
-				    MSG_DONTWAIT | MSG_NOSIGNAL);
+	sr_real.syscall(SYS_futex, (long)word, FUTEX_WAKE, INT_MAX, 0, 0, 0);
 	errno = err;
 }
 
@@ -77,26 +92,24 @@ static void line_write(struct sr_shm *l)
 static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 {
 	_Atomic uint32_t *asleep = &l->peer->asleep;
+	uint32_t was;
 
 	if (!(atomic_load_explicit(asleep, memory_order_relaxed) & bit))
 		return;
-	if (atomic_fetch_and(asleep, ~bit) & bit)
-		bell_write(l->peer_bell);
+	was = atomic_fetch_and(asleep, ~bit);
+	if (!(was & bit))
+		return;
+	if (was & BY_FUTEX)
+		wake_futex(asleep);
+	if (was & BY_BELL)
+		ping(l->bell);
 }
 
 static void ring_all(struct sr_shm *l)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
-	ring_if_asleep(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
-	line_write(l);
-}
-
-static void wake_armed(struct sr_shm *l)
-{
-	pthread_mutex_lock(&l->arm_lock);
-	if (l->armed_rx || l->armed_tx || l->standing)
-		bell_write(l->bell);
-	pthread_mutex_unlock(&l->arm_lock);
+	ring_if_asleep(l, WANTED);
+	ping(l->line.fd);
 }
 
 /* ---- arrivals ---- */
@@ -226,8 +239,8 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	if (msg->type == SR_MSG_PROBE) { /* credit is there to be looked at */
 		if (sr_link_events(link) & SR_LINK_DEAD)
 			return -EPIPE;
-		bell_write(l->peer_bell);
-		line_write(l);
+		ping(l->bell);
+		ping(l->line.fd);
 		return 0;
 	}
 	pthread_mutex_lock(&l->ctl_lock);
@@ -260,7 +273,6 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 	sr_link_raise(link, SR_LINK_DEAD);
 	atomic_store_explicit(&l->own->dropped, 1, memory_order_release);
 	ring_all(l);
-	wake_armed(l);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
@@ -337,48 +349,88 @@ static int arm(struct sr_link *link, unsigned want)
 	pthread_mutex_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
-	atomic_fetch_or(&l->own->asleep, want & (SR_NOTIFY_RX | SR_NOTIFY_TX));
-	pthread_mutex_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
-	return l->bell;
-}
-
-static int stand(struct sr_link *link, unsigned want)
-{
-	struct sr_shm *l = shm_of(link);
-
-	want &= SR_NOTIFY_RX | SR_NOTIFY_TX;
-	pthread_mutex_lock(&l->arm_lock);
-	l->standing |= want;
-	atomic_fetch_or(&l->own->asleep, want);
+	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_BELL);
 	pthread_mutex_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
 	return l->bell;
 }
 
 /*
+ * Bytes on the bell are drained when the ring is known of, as a full one would
+ * make no edge; what they were for else is notified.
+ */
+static int stand(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = shm_of(link);
+	unsigned others = 0, flags;
+	bool open = true;
+
+	want &= WANTED;
+	if (!want)
+		return l->bell;
+	pthread_mutex_lock(&l->arm_lock);
+	flags = atomic_load(&l->own->asleep);
+	if (l->standing & ~flags) {
+		open = drain(l->bell);
+		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
+		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
+		flags = atomic_load(&l->own->asleep);
+	}
+	l->standing |= want;
+	atomic_fetch_or(&l->own->asleep, want | BY_BELL);
+	pthread_mutex_unlock(&l->arm_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
+	if (others & ~flags)
+		link->notify(link, others & ~flags);
+	if (!open)
+		sr_shm_drop(link, "peer-dropped");
+	return l->bell;
+}
+
+/*
+ * A ringer takes a wanted bit away, so that the word is another, and then wakes
+ * whom BY_FUTEX says: who waits on the word as it was with the bit either is not
+ * asleep yet, and will not be, or is woken.  A bit that was gone before is for
+ * the caller to see.
+ */
+static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = shm_of(link);
+
+	(void)want;
+	pthread_mutex_lock(&l->arm_lock);
+	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
+	/* nobody but the caller */
+	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
+		atomic_fetch_and(&l->own->asleep, ~BY_BELL);
+	pthread_mutex_unlock(&l->arm_lock);
+	return &l->own->asleep;
+}
+
+/*
  * All who are armed sleep on one bell, and the first awake drains it.  If a
- * flag is gone that another one waits for, that ring was its too: ring on.
- * Who stands is rung for once.
+ * flag is gone that another one waits for, that ring was its too: it is notified.
+ * Who stands is notified once.
  */
 static void awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_shm *l = shm_of(link);
 	unsigned others = 0, flags;
 
-	if (slept)
-		bell_drain(l->bell);
+	if (slept && !drain(l->bell))
+		sr_shm_drop(link, "peer-dropped");
 	pthread_mutex_lock(&l->arm_lock);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 	others |= l->standing;
-	flags = atomic_fetch_and(&l->own->asleep, others);
-	if (others & ~flags)
-		bell_write(l->bell);
+	flags = atomic_fetch_and(&l->own->asleep,
+				 others ? others | ~(uint32_t)WANTED : 0);
 	l->standing &= flags;
 	pthread_mutex_unlock(&l->arm_lock);
+	if (others & ~flags)
+		link->notify(link, others & ~flags);
 	sr_shm_look(l);
 }
 
@@ -386,17 +438,11 @@ static void line_readable(struct sr_watch *w, uint32_t events)
 {
 	struct sr_shm *l =
 		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
-	char buf[8];
-	ssize_t n;
-	bool ended;
+	bool open = drain(w->fd);
 
 	(void)events;
-	do {
-		n = sr_real.recv(w->fd, buf, sizeof(buf), MSG_DONTWAIT);
-	} while (n > 0);
-	ended = !n || (errno != EAGAIN && errno != EINTR);
 	sr_shm_look(l);
-	if (!ended)
+	if (open)
 		return;
 	sr_loop_unwatch(w); /* closed when nobody can write any more */
 	l->line_watched = false;
@@ -427,7 +473,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 
 	if (!link)
 		return NULL;
-	l->bell = l->peer_bell = l->line.fd = -1;
+	l->bell = l->line.fd = -1;
 	l->up.fn = raise_up;
 	pthread_mutex_init(&l->look_lock, NULL);
 	pthread_mutex_init(&l->ctl_lock, NULL);
@@ -503,7 +549,6 @@ void sr_shm_free(struct sr_link *link)
 		sr_loop_unwatch(&l->line);
 	close_own(l->line.fd);
 	close_own(l->bell);
-	close_own(l->peer_bell);
 	pthread_mutex_destroy(&l->look_lock);
 	pthread_mutex_destroy(&l->ctl_lock);
 	pthread_mutex_destroy(&l->arm_lock);
@@ -537,7 +582,7 @@ static void work(struct sr_link *link)
 static void usage(struct sr_link *link, size_t *bytes, int *fds)
 {
 	*bytes = atomic_load(&shm_of(link)->taken_memory);
-	*fds = 3;
+	*fds = 2;
 }
 
 static const char *usable(void)
@@ -557,6 +602,7 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_free = rx_free,
 	.poll = poll_shm,
 	.arm = arm,
+	.futex = futex,
 	.awake = awake,
 	.stand = stand,
 	.work = work,

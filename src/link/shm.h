@@ -49,7 +49,7 @@ struct sr_shm_page {
 	_Atomic uint32_t ctl;		      /* 1 << type: slot is filled */
 	_Atomic uint32_t dropped;	      /* it has given the link up */
 	_Atomic uint32_t gens;		      /* generations announced so far */
-	_Alignas(64) _Atomic uint32_t asleep; /* SR_NOTIFY_ bits; see arm() */
+	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
 	struct sr_shm_slot slot[SR_SHM_SLOTS];
 };
@@ -77,7 +77,7 @@ struct sr_shm {
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx side: what own->tx_w says */
-	int bell, peer_bell;  /* eventfds: wake our sleepers, and the peer's */
+	int bell;	      /* our end of the socket pair that wakes sleepers */
 	struct sr_watch line; /* the rendezvous connection: wakes the loops */
 	bool line_watched;    /* loop */
 	struct sr_task up;    /* answerer: raises UP after accept() */
@@ -102,7 +102,7 @@ struct sr_shm {
 
 	pthread_mutex_t ctl_lock; /* own->ctl, own->slot */
 	pthread_mutex_t arm_lock;
-	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
+	unsigned armed_rx, armed_tx; /* between arm() and awake() */
 	unsigned standing; /* SR_NOTIFY_ bits that stand() asked for */
 
 	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
@@ -145,8 +145,7 @@ static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
 
 enum { /* the descriptors with it */
        SR_SHM_FD_MEM,
-       SR_SHM_FD_ASKER,
-       SR_SHM_FD_ANSWERER,
+       SR_SHM_FD_BELL, /* the answerer's end */
        SR_SHM_FDS
 };
 

@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -78,18 +77,21 @@ static void finish(struct asking *a, const char *reason)
 	sr_shm_look(l); /* what came before we were up */
 }
 
-static int make_fds(int fd[SR_SHM_FDS], const struct sr_shm_plan *plan)
+/* The peer's to fd, our end of the bell to *bell. */
+static int make_fds(int fd[SR_SHM_FDS], int *bell,
+		    const struct sr_shm_plan *plan)
 {
-	int i;
+	int pair[2] = {-1, -1};
 
 	fd[SR_SHM_FD_MEM] = sr_fd_own(sr_real.memfd_create(
 		"sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	for (i = SR_SHM_FD_ASKER; i < SR_SHM_FDS; i++)
-		fd[i] = sr_fd_own(
-			sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	for (i = 0; i < SR_SHM_FDS; i++)
-		if (fd[i] < 0)
-			return -EMFILE;
+	sr_fd_making();
+	sr_fd_making();
+	sr_real.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
+	*bell = sr_fd_made(pair[0]);
+	fd[SR_SHM_FD_BELL] = sr_fd_made(pair[1]);
+	if (fd[SR_SHM_FD_MEM] < 0 || *bell < 0 || fd[SR_SHM_FD_BELL] < 0)
+		return -EMFILE;
 	if (ftruncate(fd[SR_SHM_FD_MEM], (off_t)plan->total) ||
 	    sr_real.fcntl(fd[SR_SHM_FD_MEM], F_ADD_SEALS, SR_SHM_SEALS))
 		return -errno;
@@ -141,7 +143,7 @@ static int send_offer(int sock, const struct sr_ask *ask,
 /* A fresh link over a fresh memfd, offered on sock.  NULL, or a reason. */
 static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 {
-	int fd[SR_SHM_FDS] = {-1, -1, -1};
+	int fd[SR_SHM_FDS] = {-1, -1};
 	struct sr_shm_plan plan;
 	const char *reason = "memory";
 	struct sr_shm *l;
@@ -154,17 +156,13 @@ static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 		return "memory";
 	l->uid[0] = geteuid();
 	l->uid[1] = uid;
-	if (make_fds(fd, &plan) || note_inode(l, fd[SR_SHM_FD_MEM]) ||
+	if (make_fds(fd, &l->bell, &plan) || note_inode(l, fd[SR_SHM_FD_MEM]) ||
 	    sr_shm_map(l, fd[SR_SHM_FD_MEM], &plan))
 		goto fail;
-	l->bell = fd[SR_SHM_FD_ASKER];
-	l->peer_bell = fd[SR_SHM_FD_ANSWERER];
 	reason = "refused";
-	if (send_offer(sock, a->ask, &plan, fd)) {
-		fd[SR_SHM_FD_ASKER] = fd[SR_SHM_FD_ANSWERER] = -1;
+	if (send_offer(sock, a->ask, &plan, fd))
 		goto fail;
-	}
-	sr_fd_close(fd[SR_SHM_FD_MEM]);
+	sr_shm_close_fds(fd);
 	a->link = l;
 	return NULL;
 fail:

@@ -10,7 +10,7 @@
  * asker goes through them until one knows its connection:
  *
  *     asker     one packet: version, ring sizes, the connection's name;
- *               with it: memfd, the asker's bell, the answerer's bell
+ *               with it: memfd, the answerer's end of the bell
  *     answerer  one packet: "ok", or a word of reasons.def
  *
  * After "ok" the connection becomes the link's line (shm.c).
@@ -29,7 +29,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -177,16 +176,20 @@ static void pending_due(struct sr_timer *t)
 					offsetof(struct pending, timer)));
 }
 
-/* An eventfd as we make them?  Any other anonymous inode refuses the write. */
+static int option(int fd, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+
+	sr_real.getsockopt(fd, SOL_SOCKET, name, &value, &len);
+	return value;
+}
+
+/* A socket as we make them: what it carries wakes us, and nothing else. */
 static bool is_bell(int fd)
 {
-	uint64_t one = 1;
-	struct stat st;
-	int flags = sr_real.fcntl(fd, F_GETFL);
-
-	return flags >= 0 && (flags & O_NONBLOCK) && !fstat(fd, &st) &&
-	       (st.st_mode & S_IFMT) == 0 &&
-	       sr_real.write(fd, &one, sizeof(one)) == sizeof(one);
+	return option(fd, SO_DOMAIN) == AF_UNIX &&
+	       option(fd, SO_TYPE) == SOCK_STREAM;
 }
 
 /* Memory that nobody can shrink beneath us, of the size it should have, and
@@ -212,8 +215,7 @@ static bool offer_fits(struct pending *p, const struct sr_shm_offer *o)
 	if (sr_name_decode(&p->req.name, o->name, sizeof(o->name)))
 		return false;
 	return is_memory(p->fd[SR_SHM_FD_MEM], &p->plan) &&
-	       is_bell(p->fd[SR_SHM_FD_ASKER]) &&
-	       is_bell(p->fd[SR_SHM_FD_ANSWERER]);
+	       is_bell(p->fd[SR_SHM_FD_BELL]);
 }
 
 /* All descriptors that came become ours, or are closed. */
@@ -437,9 +439,8 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 		goto put;
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
-	l->bell = p->fd[SR_SHM_FD_ANSWERER];
-	l->peer_bell = p->fd[SR_SHM_FD_ASKER];
-	p->fd[SR_SHM_FD_ANSWERER] = p->fd[SR_SHM_FD_ASKER] = -1;
+	l->bell = p->fd[SR_SHM_FD_BELL];
+	p->fd[SR_SHM_FD_BELL] = -1;
 	send_word(p, "ok");
 	sr_loop_unwatch(&p->watch);
 	err = sr_shm_start(l, p->watch.fd);

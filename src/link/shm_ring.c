@@ -435,7 +435,7 @@ void sr_shm_ring_forget(void)
 		atomic_store(&l->dead, true);
 		l->link.reason = "fork";
 		sr_link_raise(&l->link, SR_LINK_DEAD);
-		l->bell = l->peer_bell = l->line.fd = -1;
+		l->bell = l->line.fd = -1;
 		l->line_watched = false;
 	}
 	links = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * file.c - stdio, which reads and writes by itself: its streams are plain ones.
+ * file.c - stdio and aio(7), which read and write by themselves: their streams are
+ * plain ones.
  */
 #include "shim/shim.h"
 
@@ -50,4 +51,25 @@ int sr___vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 {
 	sr_shim_plain(fd, SR_REASON_STDIO);
 	return sr_real.__vdprintf_chk(fd, flag, fmt, ap);
+}
+
+int sr_aio_read(struct aiocb *cb)
+{
+	sr_shim_plain(cb->aio_fildes, SR_REASON_STDIO);
+	return sr_real.aio_read(cb);
+}
+
+int sr_aio_write(struct aiocb *cb)
+{
+	sr_shim_plain(cb->aio_fildes, SR_REASON_STDIO);
+	return sr_real.aio_write(cb);
+}
+
+int sr_lio_listio(int mode, struct aiocb *const *list, int n,
+		  struct sigevent *done)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i])
+			sr_shim_plain(list[i]->aio_fildes, SR_REASON_STDIO);
+	return sr_real.lio_listio(mode, list, n, done);
 }

@@ -306,12 +306,16 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	if (how != SHUT_RD)
 		sr_st_set(st, SR_ST_HALF);
 	lock(st);
+	/* The kernel's recv says 0 from now on, so no mark could come this way:
+	 * sr_rx_take_switch() knows by the flag. */
+	if (how != SHUT_WR)
+		sr_st_set(st, SR_ST_RDSHUT);
 	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
 		unlock(st);
 		return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
 	}
-	if (how != SHUT_WR)
-		sr_st_set(st, SR_ST_RDSHUT);
+	if (how != SHUT_WR && !sr_gate_shut(&st->rx_gate))
+		sr_real.shutdown(fd, SHUT_RD);
 	if (how != SHUT_RD && !sr_gate_shut(&st->tx_gate))
 		r = sr_real.shutdown(fd, SHUT_WR) < 0 ? -errno : 0;
 	else if (how != SHUT_RD)

@@ -563,6 +563,11 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	unsigned todo;
 	size_t n = 0;
 
+	if (was_open && (sr_st_flags(st) & SR_ST_RDSHUT)) {
+		sr_stream_bar(st, SR_REASON_SHORT);
+		link->ops->drop(link, "short");
+		return true;
+	}
 	if (was_open && !sr_rx_gate_shut(st))
 		return false;		/* several asleep */
 	if (was_open && !sr_anchor_rx_agrees(st)) {

@@ -69,7 +69,7 @@ static bool restarts(void)
 /* Something comes by the link, no matter how much, while we look at nothing else. */
 static bool spin(struct sr_stream *st, uint64_t *start)
 {
-	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0;
+	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0, last = 0;
 	struct sr_link *link = NULL;
 	unsigned events = 0;
 	bool moved = false;
@@ -98,8 +98,10 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 		now = sr_now_ns();
 		if (!*start)
 			*start = now;
-		if (moved || now - *start > limit)
+		if (moved || now - *start > limit ||
+		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
 			break;
+		last = now;
 	}
 	sr_link_put(link);
 	if (moved)

@@ -2,14 +2,16 @@
 /*
  * spin.h - when a busy wait on a stream is worth its processor time.
  *
- * Spinning goes on while it pays: while the moving average of how long the
- * stream's waits last is below SOCKRAIL_SPIN_US.  A wait counts as at most four
- * times that, so that a busy phase after a quiet one is noticed within some waits.
- *
- * That alone has a trap: where both ends sleep, each finds the other slow to wake
- * and goes on sleeping.  So every now and then some waits in a row are spun
- * through as a trial.  The two ends of a conversation wait equally often, and so
- * their trials meet.  A trial that fails doubles the time to the next.
+ * Two averages are kept of how long waits last: of those spun through, and of
+ * those slept through.  Spinning goes on while its average is below
+ * SOCKRAIL_SPIN_US, and clearly below the other: where waking a thread on another
+ * core is slow, letting it have ours may be the quicker way.  Every now and then
+ * some waits in a row are spent in the way that is not the usual one, as a trial;
+ * one that changes nothing doubles the time to the next.  The two ends of a
+ * conversation wait equally often, and so their trials meet: else two sleeping
+ * ends would each find the other slow to wake, and never try again.  Waits too
+ * long to spin through end it at once, and waits that become short again bring it
+ * back at once.
  */
 #ifndef SR_SPIN_H
 #define SR_SPIN_H
@@ -21,13 +23,20 @@
 /* Per stream.  Two threads that wait on one stream may both count here; what is
  * lost by that is a guess's quality. */
 struct sr_spin {
-	atomic_uint average;	/* ns */
+	atomic_uint average[2];	/* ns; by way: awake, asleep */
+	atomic_uint way;	/* the usual one; awake at first */
+	atomic_uint by_need;	/* asleep, as waits were too long */
+	atomic_uint took_way;	/* of the wait that goes on */
 	atomic_uint gap;	/* waits between trials; 0: none yet */
 	atomic_uint waits;	/* since the last trial */
+	atomic_uint trial, trial_ns; /* waits of this one, and their sum */
 };
 
 /* Is this wait to be spun through?  limit_ns: the longest busy wait. */
 bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns);
+/* Was the core taken away between two looks at the clock of a busy wait?  Then it
+ * is wanted elsewhere, perhaps by the peer: the busy wait is over and has failed. */
+bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns);
 /* A wait is over: it took that long, asleep or awake. */
 void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns);
 

@@ -6,14 +6,19 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fdpriv.h"
 #include "stream/wait.h"
 
-enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, CALLED };
+enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, AT_WORD, CALLED };
+
+#define CALL 0x10000u /* counts calls in a word; the link uses less */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sr_waiter *pool;
@@ -68,6 +73,8 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 	return atomic_compare_exchange_strong(&w->state, &awake, AT_EVENTFD);
 }
 
+/* Always with a time, be it centuries away: a futex(2) without one is restarted
+ * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
 int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 {
 	struct timespec ts = {
@@ -82,11 +89,38 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 		;
 	if (!atomic_compare_exchange_strong(&w->state, &awake, AT_SEMAPHORE))
 		return 0;
-	r = deadline_ns == UINT64_MAX ? sem_wait(&w->sem) :
-		    sem_clockwait(&w->sem, CLOCK_MONOTONIC, &ts);
+	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &ts);
 	if (r < 0 && errno == ETIMEDOUT)
 		r = 0;
 	return r;
+}
+
+/*
+ * A call changes the state, then the word, then wakes.  Seen here in the other
+ * order: if the state is not CALLED yet after the word was read, the word is
+ * another one by the time the kernel compares it, or the wake is still to come.
+ */
+int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+		   uint64_t deadline_ns)
+{
+	struct timespec ts = {
+		.tv_sec = (time_t)(deadline_ns / 1000000000u),
+		.tv_nsec = (long)(deadline_ns % 1000000000u),
+	};
+	int awake = AWAKE, type, r;
+	uint32_t now;
+
+	w->word = word;
+	if (!atomic_compare_exchange_strong(&w->state, &awake, AT_WORD))
+		return 0;
+	now = atomic_load(word);
+	if ((now & want) != want || atomic_load(&w->state) != AT_WORD)
+		return 0;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
+				 (long)&ts, 0, FUTEX_BITSET_MATCH_ANY);
+	pthread_setcanceltype(type, NULL);
+	return r < 0 && errno == EINTR ? -1 : 0;
 }
 
 /* A call may write the eventfd after we have woken for another reason; the
@@ -109,6 +143,11 @@ static void call(struct sr_waiter *w)
 		(void)!sr_real.write(w->efd, &one, sizeof(one));
 	else if (was == AT_SEMAPHORE)
 		sem_post(&w->sem);
+	else if (was == AT_WORD) {
+		atomic_fetch_add(w->word, CALL);
+		sr_real.syscall(SYS_futex, (long)w->word, FUTEX_WAKE, INT_MAX,
+				0, 0, 0);
+	}
 }
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)

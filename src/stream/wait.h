@@ -2,8 +2,9 @@
 /*
  * wait.h - program threads that sleep until a stream moves on.
  *
- * A waiter is what a sleeping thread is woken by, from a pool: a semaphore, or an
- * eventfd where it watches other descriptors meanwhile.  It hangs on each stream
+ * A waiter is what a sleeping thread is woken by, from a pool: a semaphore, a word
+ * that it shares with the link's other end, or an eventfd where it watches other
+ * descriptors meanwhile.  It hangs on each stream
  * it waits for by a node.  No wake-up is lost: the thread hangs its nodes up,
  * full fence, looks at the streams, sleeps; who changes a stream changes it,
  * full fence, looks for nodes.  One of the two sees the other.
@@ -30,6 +31,7 @@ struct sr_waiter {
 	sem_t sem;
 	int efd;		/* -1: not needed so far */
 	atomic_int state;	/* wait.c */
+	_Atomic uint32_t *word;	/* of a link, while AT_WORD */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
@@ -45,6 +47,10 @@ void sr_waiter_awake(struct sr_waiter *w, bool readable);
 /* Sleeps on the semaphore until it is called or deadline_ns is over (UINT64_MAX:
  * none).  0 or -1 and EINTR.  A cancellation point. */
 int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
+
+/* The same on a link's word, while it holds all bits of want (link.h). */
+int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+		   uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);

@@ -386,15 +386,33 @@ static bool nothing_to_poll(struct sr_waitset *s, size_t mine)
 	return true;
 }
 
-/* Only a call can wake us. */
-static int wait_called(struct sr_waitset *s)
+/* Only a call can wake us, or the one link there is by its word. */
+static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want)
 {
 	__attribute__((cleanup(cancelled))) struct sr_waitset *sleeping = s;
-	int r = sr_waiter_wait(s->waiter, s->deadline);
+	int r;
 
+	if (link)
+		r = sr_waiter_doze(s->waiter, link->ops->futex(link, want), want,
+				   s->deadline);
+	else
+		r = sr_waiter_wait(s->waiter, s->deadline);
 	sleeping = NULL;
 	sr_waiter_awake(s->waiter, false);
 	return r;
+}
+
+/* The link that is all a set of one waits for, if it has a word to wait on. */
+static struct sr_link *only_link(struct sr_waitset *s, unsigned *want)
+{
+	struct sr_waitset_entry *e = &s->e[0];
+	struct sr_link *link = e->rx_armed ? e->rx_armed : e->tx_armed;
+
+	if (s->n != 1 || !link || !link->ops->futex ||
+	    (e->rx_armed && e->tx_armed) || s->k[0].fd >= 0)
+		return NULL;
+	*want = e->rx_armed ? SR_NOTIFY_RX : SR_NOTIFY_TX;
+	return link;
 }
 
 /* Calls come by the waiter's eventfd, the place `mine`. */
@@ -417,6 +435,8 @@ static int sleep_armed(struct sr_waitset *s)
 {
 	bool shut, sleep;
 	size_t i, ready, mine;
+	struct sr_link *link;
+	unsigned want = 0;
 	int r, err;
 
 	if (!s->waiter)
@@ -436,8 +456,9 @@ static int sleep_armed(struct sr_waitset *s)
 		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
 	}
 	sleep = !ready && !unarmed(s);
-	if (sleep && !s->sigmask && nothing_to_poll(s, mine))
-		r = wait_called(s);
+	link = only_link(s, &want);
+	if (sleep && !s->sigmask && (link || nothing_to_poll(s, mine)))
+		r = wait_called(s, link, want);
 	else
 		r = poll_called(s, mine, sleep);
 	err = errno;
@@ -449,38 +470,125 @@ static int sleep_armed(struct sr_waitset *s)
 	return r;
 }
 
-/* With a second descriptor in the set spinning is not worth it. */
-static bool spin(struct sr_waitset *s)
+/* ---- awake ---- */
+
+/* What waits on several descriptors goes by its thread, as an event loop does. */
+static struct sr_spin *spin_of(struct sr_waitset *s)
 {
-	struct sr_waitset_entry *e = &s->e[0];
-	uint64_t now, limit = sr_conf.spin_us * 1000ull;
-	bool shut;
-	int i;
+	static __thread struct sr_spin several;
 
-	if (s->n != 1 || (!e->rx_link && !e->tx_link) || !s->deadline ||
-	    !sr_spin_pays(&e->st->spin, limit))
-		return false;
-	do {
-		struct sr_link *l = e->rx_link ? e->rx_link : e->tx_link;
+	return s->n == 1 ? &s->e[0].st->spin : &several;
+}
 
-		for (i = 0; i < 8; i++) {
-			l->ops->poll(l);
-			sr_relax();
+/* Looks at all links of the set; false: there is none, or not only links. */
+static bool poll_links(struct sr_waitset *s, bool *kernel)
+{
+	bool links = false;
+	size_t i;
+
+	*kernel = false;
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		*kernel |= e->fd >= 0 && (!e->st || !e->shut || e->kernel);
+		if (e->rx_link)
+			e->rx_link->ops->poll(e->rx_link);
+		if (e->tx_link && e->tx_link != e->rx_link)
+			e->tx_link->ops->poll(e->tx_link);
+		links |= e->rx_link || e->tx_link;
+	}
+	return links;
+}
+
+/* 1: one of us or the kernel has something to say; -1: a signal, errno. */
+static int spin(struct sr_waitset *s)
+{
+	uint64_t now, last = s->start, limit = sr_conf.spin_us * 1000ull;
+	struct sr_spin *sp = spin_of(s);
+	bool shut, kernel;
+	int r;
+
+	if (!s->deadline || !poll_links(s, &kernel) || !sr_spin_pays(sp, limit))
+		return 0;
+	for (;;) {
+		if (plan_all(s, &shut))
+			return 1;
+		if (kernel) {
+			fill(s);
+			r = kernel_poll(s, false);
+			if (r)
+				return r;
 		}
 		now = sr_now_ns();
-		if (plan_all(s, &shut))
-			return true;
-	} while (now - s->start < limit && now < s->deadline);
+		if (sr_spin_stolen(sp, limit, now - last) ||
+		    now - s->start >= limit || now >= s->deadline)
+			return 0;
+		last = now;
+		sr_relax();
+		poll_links(s, &kernel);
+	}
+}
+
+/*
+ * A loop that finds its streams ready time after time, and the kernel with
+ * nothing to say of the rest, need not ask it each time: that is most of what a
+ * small message costs.  After HOT such calls in a row the kernel's last answer
+ * holds for REST more, but never longer than a tick of its clock.
+ */
+#define HOT 32
+#define REST 32
+
+static __thread struct {
+	uint64_t set;		/* hash of what was asked */
+	struct timespec at;	/* when the kernel was asked, coarsely */
+	unsigned calls, rest;
+} hot;
+
+static bool same_tick(struct timespec *at)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	if (now.tv_nsec == at->tv_nsec && now.tv_sec == at->tv_sec)
+		return true;
+	*at = now;
 	return false;
+}
+
+static uint64_t hash_of(struct sr_waitset *s)
+{
+	uint64_t h = s->n;
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		h = (h ^ ((uint64_t)(unsigned)s->e[i].fd << 16 |
+			  (unsigned short)s->e[i].events)) * 0x9e3779b97f4a7c15;
+	return h;
+}
+
+/* Something of ours is ready.  What ppoll says of the rest. */
+static int ask_the_rest(struct sr_waitset *s)
+{
+	uint64_t h = hash_of(s);
+	int r;
+
+	if (h != hot.set)
+		hot.calls = 0;
+	hot.set = h;
+	if (hot.calls >= HOT && same_tick(&hot.at) && !s->sigmask &&
+	    hot.rest++ < REST)
+		return 0;
+	r = kernel_poll(s, false);
+	hot.rest = 0;
+	hot.calls = r ? 0 : hot.calls + 1;
+	return r;
 }
 
 /* A wait on links is over. */
 static void learn(struct sr_waitset *s)
 {
-	struct sr_stream *st = s->n == 1 ? s->e[0].st : NULL;
-
-	if (st && s->start)
-		sr_spin_learn(&st->spin, sr_conf.spin_us * 1000ull,
+	if (s->start)
+		sr_spin_learn(spin_of(s), sr_conf.spin_us * 1000ull,
 			      sr_now_ns() - s->start);
 }
 
@@ -527,15 +635,18 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		}
 		if (!ready && !s->start && s->deadline) {
 			s->start = sr_now_ns();
-			if (spin(s))
-				ready = 1;
+			r = spin(s);
+			if (r < 0)
+				return r;
+			if (r > 0)
+				continue;
 		}
 		if (ready)
 			learn(s);
 		if (ready || !s->deadline) {
 			drop_all(s);
 			fill(s);
-			r = kernel_poll(s, false);
+			r = ready ? ask_the_rest(s) : kernel_poll(s, false);
 			if (r < 0)
 				return r;
 			return result(s, fds, one);

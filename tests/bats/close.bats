@@ -43,8 +43,21 @@ teardown() { stop_all; }
 	compare close killed-idle -w mixed -r peer-dropped -l -s 0
 }
 
+@test "the peer is killed at any moment, both directions in use" {
+	local us
+	for us in 0 300 1000 3000 10000 30000 60000; do
+		compare close killed-any -w any -l -s 0+ -c 0+ KILL_US=$us
+		rm -r "$BATS_TEST_TMPDIR"/killed-any.*
+	done
+	compare close killed-any -w mixed -r peer-dropped -l -c 0+ KILL_US=300000
+}
+
 @test "shutdown in its three ways, and after the end" {
 	compare close shutdown -l
+}
+
+@test "a server that will not read" {
+	compare close deaf -w any -n 5
 }
 
 @test "exit with bytes under way" {

@@ -63,3 +63,7 @@ teardown() { stop_all; }
 @test "splice from and to a pipe" {
 	compare io splice -w any -r option
 }
+
+@test "asynchronous I/O of the C library" {
+	compare io aio -l -w mixed -r 'stdio|peer-dropped'
+}

@@ -27,6 +27,10 @@ teardown() { stop_all; }
 	compare poll sleepers -L
 }
 
+@test "a busy stream and a pipe in one poll set" {
+	compare poll busy -l -w mixed -r peer-dropped
+}
+
 @test "sixteen streams in one poll set" {
 	compare poll many -n 16
 }

@@ -5,7 +5,7 @@
  *
  *     load server ADDRESS PORT
  *     load stream ADDRESS PORT SIZE SECONDS     write SIZE at a time
- *     load pingpong ADDRESS PORT SIZE ROUNDS
+ *     load pingpong ADDRESS PORT SIZE ROUNDS [PAUSE-US]   between rounds
  *     load connect ADDRESS PORT STREAMS         connect to first answered byte
  *     load idle ADDRESS PORT STREAMS            what streams cost that do nothing
  *     load quit ADDRESS PORT                    the server ends
@@ -234,15 +234,18 @@ static void print_times(const char *name, uint64_t *ns, unsigned n)
 	printf("%s_p99_us %.1f\n", name, (double)ns[n - 1 - n / 100] / 1e3);
 }
 
-static int pingpong(uint32_t size, unsigned rounds)
+static int pingpong(uint32_t size, unsigned rounds, unsigned pause_us)
 {
 	int fd = dial((struct request){ECHO, size});
 	uint64_t *ns = calloc(rounds, sizeof(*ns));
 	char *buf = calloc(1, size);
 
 	for (unsigned i = 0; i < rounds + rounds / 10; i++) {
-		uint64_t from = now_ns();
+		uint64_t from;
 
+		if (pause_us)
+			usleep(pause_us);
+		from = now_ns();
 		put(fd, buf, size);
 		if (take(fd, buf, size) != size)
 			die("echo");
@@ -343,8 +346,9 @@ int main(int argc, char **argv)
 		server();
 	if (!strcmp(argv[1], "stream") && argc == 6)
 		return stream((uint32_t)atoi(argv[4]), atof(argv[5]));
-	if (!strcmp(argv[1], "pingpong") && argc == 6)
-		return pingpong((uint32_t)atoi(argv[4]), (unsigned)atoi(argv[5]));
+	if (!strcmp(argv[1], "pingpong") && (argc == 6 || argc == 7))
+		return pingpong((uint32_t)atoi(argv[4]), (unsigned)atoi(argv[5]),
+				argc == 7 ? (unsigned)atoi(argv[6]) : 0);
 	if (!strcmp(argv[1], "connect") && argc == 5)
 		return connects((unsigned)atoi(argv[4]));
 	if (!strcmp(argv[1], "idle") && argc == 5)

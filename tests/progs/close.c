@@ -2,6 +2,8 @@
 /* close.c - how streams end: in order, by reset, by a kill, at exit. */
 #include "case.h"
 
+#include <pthread.h>
+
 static char buf[1 << 17];
 
 /* The reader of what a peer leaves behind. */
@@ -231,6 +233,83 @@ static void killed_writer_client(void)
 	close(fd);
 }
 
+/* Killed at any moment ($KILL_US after connecting), both directions in use. */
+static void *write_on(void *arg)
+{
+	static char out[5000];
+	struct data d = DATA(53);
+	int fd = *(int *)arg;
+
+	do {
+		data_fill(&d, out, sizeof(out));
+	} while (send(fd, out, sizeof(out), MSG_NOSIGNAL) > 0);
+	return NULL;
+}
+
+static bool read_on(int fd)
+{
+	struct data want = DATA(53);
+	bool same = true;
+	ssize_t n;
+
+	while ((n = recv(fd, buf, 3000, 0)) > 0) {
+		char expect[3000];
+
+		data_fill(&want, expect, (size_t)n);
+		same = same && !memcmp(buf, expect, (size_t)n);
+	}
+	return same && (!n || errno == ECONNRESET);
+}
+
+/* Lines of a file of /proc/self that name what Sockrail shares. */
+static int shared_lines(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[1000];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += strstr(line, "memfd:sockrail") != NULL;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void killed_any_server(int lfd)
+{
+	int fd = answer(lfd);
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, write_on, &fd))
+		die("pthread_create");
+	say("%s", read_on(fd) ? "a beginning, and its end" : "WRONG");
+	pthread_join(t, NULL);
+	close(fd);
+	for (int i = 0; i < 500 && shared_lines(); i++)
+		nap(10);
+	say("mapped: %d", shared_lines());
+}
+
+static void *kill_soon(void *arg)
+{
+	usleep((useconds_t)atoi(arg));
+	kill(getpid(), SIGKILL);
+	return NULL;
+}
+
+static void killed_any_client(void)
+{
+	char *us = getenv("KILL_US");
+	int fd = dial();
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, kill_soon, us ? us : "10000") ||
+	    pthread_create(&t, NULL, write_on, &fd))
+		die("pthread_create");
+	read_on(fd);
+	pause();
+}
+
 /* Killed while the peer waits for an answer. */
 static void killed_idle_server(int lfd)
 {
@@ -291,6 +370,37 @@ static void shutdown_client(void)
 	say_result("send", send(fd, buf, 10, MSG_NOSIGNAL));
 	close(fd);
 	close(lone);
+}
+
+/* Nothing more to read, long before there is a link. */
+static void deaf_server(int lfd)
+{
+	for (int k = 0; k < 5; k++) {
+		int fd = answer(lfd);
+		struct data d = DATA(9);
+
+		say_result("rd", shutdown(fd, SHUT_RD));
+		for (int i = 0; i < 10; i++) {
+			put_data(fd, &d, 10000, 10000);
+			nap(4);
+		}
+		say_data("sent", &d);
+		say_result("recv", recv(fd, buf, 10, 0));
+		say_result("rd", shutdown(fd, SHUT_RD));
+		close(fd);
+	}
+}
+
+static void deaf_client(void)
+{
+	for (int k = 0; k < 5; k++) {
+		int fd = dial();
+		struct data d = DATA(0);
+
+		take_rest(fd, &d);
+		say_data("got", &d);
+		close(fd);
+	}
 }
 
 /* The program ends with bytes under way. */
@@ -470,8 +580,10 @@ static const struct tcp_case cases[] = {
 	{"sigpipe", gone_server, sigpipe_client},
 	{"killed-reader", killed_reader_server, killed_reader_client},
 	{"killed-writer", killed_writer_server, killed_writer_client},
+	{"killed-any", killed_any_server, killed_any_client},
 	{"killed-idle", killed_idle_server, killed_idle_client},
 	{"shutdown", shutdown_server, shutdown_client},
+	{"deaf", deaf_server, deaf_client},
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
 	{"close-exit", slow_server, close_exit_client},

@@ -2,6 +2,7 @@
 /* io.c - the calls that move bytes, their flags and their odd results. */
 #include "case.h"
 
+#include <aio.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
@@ -652,7 +653,44 @@ static void splice_client(void)
 	close(fd);
 }
 
+/* aio(7): threads of the C library's own. */
+static ssize_t by_aio(int (*call)(struct aiocb *), int fd, char *p, size_t n)
+{
+	struct aiocb cb = {.aio_fildes = fd, .aio_buf = p, .aio_nbytes = n};
+	const struct aiocb *list[1] = {&cb};
+
+	if (call(&cb))
+		die("aio");
+	while (aio_error(&cb) == EINPROGRESS)
+		aio_suspend(list, 1, NULL);
+	return aio_return(&cb);
+}
+
+static void aio_server(int lfd)
+{
+	int fd = answer(lfd);
+	char in[100] = "";
+
+	warm_up(fd, false);
+	say_result("write", by_aio(aio_write, fd, "aio writes", 10));
+	say_bytes("read", by_aio(aio_read, fd, in, sizeof(in)), in);
+	close(fd);
+}
+
+static void aio_client(void)
+{
+	int fd = dial();
+	char in[100] = "";
+
+	warm_up(fd, true);
+	say_bytes("got", (ssize_t)take(fd, in, 10), in);
+	put(fd, "to be read", 10);
+	say_result("end", recv(fd, in, 10, 0));
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
+	{"aio", aio_server, aio_client},
 	{"peek", peek_server, peek_client},
 	{"waitall", waitall_server, waitall_client},
 	{"dontwait", dontwait_server, dontwait_client},

@@ -331,6 +331,47 @@ static void sleeper_server(int lfd)
 	close(fd);
 }
 
+/* A stream that is always ready does not hide the others in its set. */
+static void busy_server(int lfd)
+{
+	int fd = answer(lfd), pipes[2];
+	struct pollfd p[2] = {{fd, POLLIN, 0}, {0, POLLIN, 0}};
+	unsigned calls, seen = 0;
+
+	warm_up(fd, false);
+	if (pipe(pipes))
+		die("pipe");
+	p[1].fd = pipes[0];
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 200; i++)
+			if (poll(p, 2, -1) < 1 || recv(fd, buf, 32, 0) < 1)
+				die("busy");
+		if (write(pipes[1], "x", 1) != 1)
+			die("write");
+		for (calls = 0; calls < 100; calls++) {
+			if (poll(p, 2, -1) < 1 || recv(fd, buf, 32, 0) < 1)
+				die("busy");
+			if (p[1].revents)
+				break;
+		}
+		seen += calls < 100;
+		if (read(pipes[0], buf, 1) != 1)
+			die("read");
+	}
+	say("seen %u times", seen);
+	close(fd);
+}
+
+static void busy_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	while (send(fd, buf, 32000, MSG_NOSIGNAL) > 0)
+		;
+	close(fd);
+}
+
 static void sleeper_client(void)
 {
 	int fd = dial();
@@ -552,6 +593,7 @@ static const struct tcp_case cases[] = {
 	{"select", select_server, select_client},
 	{"nonblock", nonblock_server, nonblock_client},
 	{"select-pump", select_pump_server, select_pump_client},
+	{"busy", busy_server, busy_client},
 	{"sleepers", sleeper_server, sleeper_client},
 	{"many", many_server, many_client},
 	{"odd-sets", odd_sets_server, odd_sets_client},

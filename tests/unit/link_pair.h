@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -33,6 +34,7 @@ struct end {
 	const char *reason; /* why there is none */
 	atomic_bool answered;
 	atomic_uint notified;
+	int kick[2]; /* eventfds: notified of RX, TX */
 	bool asker;
 	unsigned spin; /* looks before sleeping */
 	struct sr_ask ask;
@@ -55,7 +57,13 @@ static void notified(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
 
+	uint64_t one = 1;
+
 	atomic_fetch_or(&e->notified, what);
+	if (what & SR_NOTIFY_RX)
+		CHECK(write(e->kick[0], &one, sizeof(one)) == sizeof(one));
+	if (what & SR_NOTIFY_TX)
+		CHECK(write(e->kick[1], &one, sizeof(one)) == sizeof(one));
 }
 
 static void requested(struct sr_request *req)
@@ -221,19 +229,23 @@ static size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
 	for (i = 0;; i++) {
 		bool armed = i > e->spin, end;
 		int fd = armed ? l->ops->arm(l, want) : -1;
-		struct pollfd pfd = {.fd = fd, .events = POLLIN};
+		struct pollfd pfd[] = {
+			{.fd = fd, .events = POLLIN},
+			{.fd = e->kick[want == SR_NOTIFY_TX], .events = POLLIN},
+		};
+		uint64_t count;
 		size_t n;
-		int got = 0;
 
 		end = over(e, want);
 		n = want == SR_NOTIFY_RX ? l->ops->rx_data(l, 0, v)
 					 : l->ops->tx_room(l, v);
 		if (!n && armed && !end) {
-			got = poll(&pfd, 1, HANG_MS);
-			CHECK(got == 1);
+			CHECK(poll(pfd, 2, HANG_MS) > 0);
+			if (pfd[1].revents)
+				(void)!read(pfd[1].fd, &count, sizeof(count));
 		}
 		if (armed)
-			l->ops->awake(l, want, got == 1);
+			l->ops->awake(l, want, pfd[0].revents);
 		if (n || end)
 			return n;
 	}
@@ -298,6 +310,13 @@ static bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
 
 static void start(void)
 {
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		asker.kick[i] = eventfd(0, EFD_NONBLOCK);
+		answerer.kick[i] = eventfd(0, EFD_NONBLOCK);
+		CHECK(asker.kick[i] >= 0 && answerer.kick[i] >= 0);
+	}
 	sr_conf.pid = getpid(); /* a fork is a process of its own here */
 	CHECK(!sr_loop_start());
 }

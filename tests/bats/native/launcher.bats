@@ -75,3 +75,10 @@ setup() {
 	run -125 "$SOCKRAIL"
 	run -125 "$SOCKRAIL" --no-such-option true
 }
+
+@test "a program with a malloc of its own that opens files" {
+	run -0 "$SR_BUILD/tests/progs/allocator"
+	[ "$output" = ready ]
+	run -0 timeout 20 "$SOCKRAIL" "$SR_BUILD/tests/progs/allocator"
+	[ "$output" = ready ]
+}
