@@ -320,7 +320,7 @@ static void pending_new(struct listener *listener, int fd)
 	p->req.ops = &sr_link_shm;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
-	p->fd[0] = p->fd[1] = p->fd[2] = -1;
+	p->fd[SR_SHM_FD_MEM] = p->fd[SR_SHM_FD_BELL] = -1;
 	p->uid[0] = uid;
 	p->uid[1] = listener->uid;
 	if (sr_loop_watch(&p->watch, EPOLLIN)) {
