@@ -313,8 +313,11 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
 	unsigned count = e->count;
 	bool anchor = e->anchor, mixed = false;
 
-	e->busy = true;
+	*r = 0;
 	e->again = false;
+	if (!e->armed && (events & EPOLLONESHOT))
+		return true;	/* has fired: nothing until a MOD lists it */
+	e->busy = true;
 	*edge = e->edge;
 	e->edge = e->anchor = false;
 	pthread_mutex_unlock(&set->ready_lock);
@@ -331,8 +334,6 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
 	if (count != e->count)
 		*r = 0;	/* it has been modified, and again is set */
 	if (!*edge && (events & EPOLLET))
-		*r = 0;
-	if (!e->armed && (events & EPOLLONESHOT))
 		*r = 0;
 	return true;
 }

@@ -136,3 +136,8 @@ for line in sys.stdin:
     assert o["role"] in ("connect", "accept") and o["reason"] is None, o
 assert n == 128, n'
 }
+
+@test "a child uses the epoll set that it inherited: epoll" {
+	run_pair wait wait epoll heir
+	is accept reason epoll
+}
