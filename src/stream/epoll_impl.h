@@ -39,6 +39,11 @@
  * itself and then looks at ready; who lists counts ready up and then looks at
  * sleepers.
  *
+ * Awake.  Where it pays (spin.h) a thread does not sleep at once.  Then the
+ * entries that it found quiet a moment ago linger on the list, not standing, so
+ * that the peer need not ring: the thread polls their links.  They stand before
+ * it sleeps; nobody sleeps before the list is empty.
+ *
  * Level mode.  Where the set's own readiness matters (it is polled, or is in
  * another set), the bell alone is in the kernel's set, level-triggered, and is
  * readable as long as something is ready; the service loop watches inner, and
@@ -114,6 +119,7 @@ struct sr_epoll_entry {
 	bool sure;		/* listed, and was seen to be ready */
 	bool anchor;		/* the anchor has had an event */
 	unsigned turn;		/* the wait that reported it last */
+	unsigned quiet;		/* looks in a row that found nothing */
 	struct sr_epoll_entry *next_ready;
 };
 
@@ -146,6 +152,8 @@ struct sr_epoll {
 	bool rung;
 	atomic_int sleepers;
 	atomic_uint turns;
+	atomic_bool spinning;	/* a thread is */
+	struct sr_spin spin;
 };
 
 /* ---- epoll_set.c ---- */

@@ -113,7 +113,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 		e->st = sr_stream_ref(st);
 		e->fd_private = e->shut = false;
 		e->listed = e->busy = e->again = e->edge = e->anchor = e->sure = false;
-		e->turn = 0;
+		e->turn = e->quiet = 0;
 		e->live = true;
 		e->next = set->entries;
 		e->pprev = &set->entries;
@@ -227,6 +227,8 @@ void sr_epoll_opened(int fd)
 	set->oneshots = false;
 	set->uses = NULL;
 	set->sleepers = 0;
+	set->spinning = false;
+	memset(&set->spin, 0, sizeof(set->spin));
 	atomic_store(&set->fds, 1);
 	atomic_store(&set->refs, 1);
 	if (!sr_fdmap_set(&map, fd, set, &old)) {
@@ -588,6 +590,7 @@ static void forget(struct sr_epoll *set)
 	set->sure = 0;
 	set->ready = set->shut = set->sleepers = 0;
 	set->task.queued = 0;
+	set->spinning = false;
 	while (set->entries) {
 		struct sr_epoll_entry *e = set->entries;
 

@@ -12,6 +12,9 @@
 
 #define HARVEST 64
 #define LOOKS 8
+#define LINGER 16		/* entries that one thread may poll */
+#define QUIET 32		/* looks that an entry lingers for */
+#define ASK 8			/* looks at them for one at the kernel's set */
 #define NAP_NS 1000000		/* in a set that another process serves */
 
 /*
@@ -266,8 +269,10 @@ static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
 }
 
 /* A level-triggered entry that is ready stays on the list, and need not be told
- * of more.  All others stand first, so that what comes after is told. */
-static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool *mixed)
+ * of more.  All others stand first, so that what comes after is told; unless they
+ * linger, on the list. */
+static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool linger,
+		     bool *mixed)
 {
 	struct sr_stream *st = e->st;
 	struct sr_link *waits, *stood;
@@ -276,7 +281,7 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool *mixed)
 	int tries = LOOKS;
 
 	r = level(st, events, &waits, mixed);
-	if (r && lt)
+	if ((r && lt) || linger)
 		return r;
 	do {
 		here.told = false;
@@ -306,8 +311,8 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 }
 
 /* ready_lock held, but let go of meanwhile.  False: it is gone. */
-static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
-		    bool *edge)
+static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
+		    uint32_t *r, bool *edge)
 {
 	uint32_t events = e->events;
 	unsigned count = e->count;
@@ -322,7 +327,7 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
 	e->edge = e->anchor = false;
 	pthread_mutex_unlock(&set->ready_lock);
 	here = (struct looking){ .e = e, .events = events };
-	*r = look(e, events, &mixed);
+	*r = look(e, events, linger, &mixed);
 	*edge |= here.edge || (anchor && mixed);
 	here.e = NULL;
 	pthread_mutex_lock(&set->ready_lock);
@@ -333,6 +338,7 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t *r,
 	}
 	if (count != e->count)
 		*r = 0;	/* it has been modified, and again is set */
+	e->quiet = *r ? 0 : e->quiet + 1;
 	if (!*edge && (events & EPOLLET))
 		*r = 0;
 	return true;
@@ -360,11 +366,11 @@ static void end_looking(struct sr_epoll *set)
 
 /* Reports up to max of what is listed, none twice in a turn. */
 static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
-		   unsigned turn)
+		   unsigned turn, bool linger)
 {
 	int left, n = 0;
+	bool edge, stays;
 	uint32_t r;
-	bool edge;
 
 	if (!begin_looking(set))
 		return 0;
@@ -377,8 +383,10 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 			push(set, e, true);
 			continue;
 		}
-		if (!look_at(set, e, &r, &edge))
+		stays = linger && e->quiet < QUIET;
+		if (!look_at(set, e, stays, &r, &edge))
 			continue;
+		e->edge |= stays && !r && edge;
 		if (r) {
 			e->turn = turn;
 			ev[n].events = r;
@@ -386,8 +394,10 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 			if (e->events & EPOLLONESHOT)
 				e->armed = false;
 		}
+		if (e->events & EPOLLONESHOT)
+			stays &= e->armed;
 		r = e->events & (EPOLLET | EPOLLONESHOT) ? 0 : r;
-		if (e->again || r)
+		if (e->again || r || stays)
 			push(set, e, r);
 	}
 	end_looking(set);
@@ -406,7 +416,7 @@ void sr_epoll_settle(struct sr_epoll *set)
 	for (left = atomic_load(&set->ready); left > 0; left--) {
 		struct sr_epoll_entry *e = pop(set);
 
-		if (!e || !look_at(set, e, &r, &edge))
+		if (!e || !look_at(set, e, false, &r, &edge))
 			continue;
 		e->edge |= edge && r;
 		if (e->again || r)
@@ -424,6 +434,8 @@ struct wait {
 	bool at_once;		/* the program's time is none */
 	uint64_t deadline;	/* ns; UINT64_MAX: none */
 	bool again;		/* the program's time has begun to run */
+	uint64_t start;		/* ns: when it found nothing */
+	bool asked;		/* what was found then is the kernel's */
 };
 
 static void begin(struct wait *w)
@@ -530,23 +542,14 @@ static int sift(struct sr_epoll *set, struct epoll_event *ev, int n,
 	return kept;
 }
 
-/* One round: ours and the kernel's get half of the room each, and what the other
- * leaves; where there is room for one they take turns. */
-static int round_of(struct wait *w, struct epoll_event *ev, int max)
+/* Takes what the kernel says and what it leads to. */
+static int take_answer(struct wait *w, struct epoll_event *ev, int r)
 {
 	struct sr_epoll *set = w->set;
-	unsigned turn = atomic_fetch_add(&set->turns, 1) + 1;
 	bool called = false;
-	int n, r;
+	int n = sift(set, ev, r, &called);
 
-	n = collect(set, ev, (max + (int)(turn & 1)) / 2, turn);
-	if (n == max)
-		return n;
-	r = ask_kernel(w, ev + n, max - n, !n && !w->at_once);
-	if (r < 0)
-		return n ? n : -errno;
-	n += sift(set, ev + n, r, &called);
-	if (called && atomic_load(&set->foreign) && !n) {
+	if (called && !n && atomic_load(&set->foreign)) {
 		nanosleep(&(struct timespec){ 0, NAP_NS }, NULL);
 		return 0;
 	}
@@ -557,9 +560,95 @@ static int round_of(struct wait *w, struct epoll_event *ev, int max)
 		hush(set);
 		pthread_mutex_unlock(&set->ready_lock);
 	}
-	if (n < max)
-		n += collect(set, ev + n, max - n, turn);
 	return n;
+}
+
+/* May what is quiet linger?  Only if nobody sleeps who would have to hear of it,
+ * and the set's readiness is nobody else's affair. */
+static bool may_linger(struct sr_epoll *set)
+{
+	return sr_conf.spin_us && !atomic_load(&set->level) &&
+	       !atomic_load(&set->sleepers) &&
+	       atomic_load(&set->ready) <= LINGER;
+}
+
+/* Events, 0: time to sleep, or -errno. */
+static int spin_on(struct wait *w, struct epoll_event *ev, int max,
+		   unsigned turn)
+{
+	uint64_t limit = sr_conf.spin_us * 1000ull, last = w->start, now;
+	struct sr_epoll *set = w->set;
+	int i, n, r;
+
+	for (i = 1;; i++) {
+		if (!atomic_load(&set->ready))
+			return 0;	/* they stand by now */
+		n = collect(set, ev, max, turn, true);
+		if (!n && i % ASK == 0) {
+			r = ask_kernel(w, ev, max, false);
+			n = r < 0 ? -errno : take_answer(w, ev, r);
+			w->asked = n > 0;
+		}
+		if (n)
+			return n;
+		now = sr_now_ns();
+		if (sr_spin_stolen(&set->spin, limit, now - last) ||
+		    now - w->start >= limit || now >= w->deadline)
+			return 0;
+		last = now;
+		sr_relax();
+	}
+}
+
+static int spin(struct wait *w, struct epoll_event *ev, int max, unsigned turn)
+{
+	struct sr_epoll *set = w->set;
+	int n = 0;
+
+	if (w->start || w->at_once || !atomic_load(&set->shut))
+		return 0;
+	w->start = sr_now_ns();
+	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull))
+		return 0;
+	if (atomic_exchange(&set->spinning, true))
+		return 0;
+	n = spin_on(w, ev, max, turn);
+	atomic_store(&set->spinning, false);
+	return n;
+}
+
+/* One round: ours and the kernel's get half of the room each, and what the other
+ * leaves; where there is room for one they take turns. */
+static int round_of(struct wait *w, struct epoll_event *ev, int max)
+{
+	struct sr_epoll *set = w->set;
+	unsigned turn = atomic_fetch_add(&set->turns, 1) + 1;
+	int n, r, half = (max + (int)(turn & 1)) / 2;
+
+	n = collect(set, ev, half, turn, may_linger(set));
+	if (!n && half)
+		n = spin(w, ev, half, turn);
+	if (n < 0 || w->asked)
+		return n;
+	/* Who lingers stands now. */
+	if (!n && !w->at_once)
+		n = collect(set, ev, half, turn, false);
+	if (n == max)
+		return n;
+	r = ask_kernel(w, ev + n, max - n, !n && !w->at_once);
+	if (r < 0)
+		return n ? n : -errno;
+	n += take_answer(w, ev + n, r);
+	if (n < max)
+		n += collect(set, ev + n, max - n, turn, may_linger(set));
+	return n;
+}
+
+static void learn(struct wait *w, int n)
+{
+	if (n > 0 && w->start)
+		sr_spin_learn(&w->set->spin, sr_conf.spin_us * 1000ull,
+			      sr_now_ns() - w->start);
 }
 
 int sr_epoll_wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
@@ -582,6 +671,7 @@ int sr_epoll_wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
 			break;
 		w.again = true;
 	}
+	learn(&w, n);
 	errno = err;
 	return n;
 }
