@@ -280,9 +280,15 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool linger,
 	uint32_t r;
 	int tries = LOOKS;
 
-	r = level(st, events, &waits, mixed);
-	if ((r && lt) || linger)
+	/* Looking at one direction may have moved on the other, and an edge is
+	 * reported once, with all that there is. */
+	do {
+		here.told = false;
+		r = level(st, events, &waits, mixed);
+	} while (here.told && linger && --tries);
+	if ((r && lt) || (linger && tries))
 		return r;
+	tries = LOOKS;
 	do {
 		here.told = false;
 		full = atomic_load(&st->tx_full);

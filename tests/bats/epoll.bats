@@ -65,6 +65,10 @@ teardown() { stop_all; }
 	compare epoll echo-lt -n 64
 }
 
+@test "small messages without pause, edge-triggered both ways" {
+	compare epoll busy -n 8
+}
+
 @test "one stream in several sets, a duplicate of a set" {
 	compare epoll sets
 }

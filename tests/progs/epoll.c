@@ -854,6 +854,17 @@ static void echo_lt_server(int lfd)
 	echo_server(lfd, EPOLLIN, STREAMS, 3);
 }
 
+/* Small messages without pause: both ends are awake, or about to sleep. */
+static void busy_server(int lfd)
+{
+	echo_server(lfd, EPOLLIN | EPOLLOUT | EPOLLET | EPOLLRDHUP, 8, 64);
+}
+
+static void busy_client(void)
+{
+	many_client(8, 1500, 100);
+}
+
 static void echo_client(void)
 {
 	many_client(STREAMS, 12, 9000);
@@ -1241,6 +1252,7 @@ static const struct tcp_case cases[] = {
 	{"crowd", crowd_server, crowd_client},
 	{"echo-et", echo_et_server, echo_client},
 	{"echo-lt", echo_lt_server, echo_client},
+	{"busy", busy_server, busy_client},
 	{"sets", sets_server, obey_client},
 	{"exclusive", exclusive_server, obey_client},
 	{"nested", nested_server, obey_client},
