@@ -139,8 +139,9 @@ static bool bell_hang(struct sr_epoll_entry *e, struct sr_epoll_bell *b,
 		/* The stream is in the set by another of its descriptors. */
 		b->fd = sr_fd_dup(fd);
 		b->own = b->fd >= 0;
-		r = b->own ? control(inner, EPOLL_CTL_ADD, b->fd, events, data) :
-			     b->fd;
+		r = b->fd;
+		if (b->own)
+			r = control(inner, EPOLL_CTL_ADD, b->fd, events, data);
 	}
 	return r == 0;
 }

@@ -28,8 +28,12 @@
  * of poll (waitset.c), and merges what the kernel's set says.  A level-triggered
  * entry stays on the list while it is ready.  Others leave it, and so do those
  * that have nothing; these stand (link.h) and are looked at once more, so that no
- * arrival is missed; while it is on the list a link tells nobody of more.  An idle stream costs
- * nothing, as it is not on the list.
+ * arrival is missed.  While an entry is on the list its link tells nobody of
+ * more.  An idle stream costs nothing, as it is not on the list.
+ *
+ * What is an edge.  notify(), and the anchor's event where the kernel has a say.
+ * A link's bell is none: it says that it is time to look, and looking notifies,
+ * unless somebody else has looked before.
  *
  * Who wakes the sleepers.  Sleeping is the kernel's epoll_wait, on the program's
  * set, so signals, masks and time are exact.  inner, with the bell in it, is in
@@ -48,8 +52,8 @@
  * another set), the bell alone is in the kernel's set, level-triggered, and is
  * readable as long as something is ready; the service loop watches inner, and
  * looks at what is listed before it rings.  It is also the way for a set that
- * another process may share, as no wake-up is used up by who cannot serve it, and for a nest too
- * deep for one more instance below.
+ * another process may share, as no wake-up is used up by who cannot serve it,
+ * and for a nest too deep for one more instance below.
  *
  * One-shot.  Who gets the event must be decided once, and the kernel does not say
  * whether it has disabled an entry.  So plain one-shot entries carry our data

@@ -222,26 +222,27 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	return r;
 }
 
-static struct sr_link *link_of(pthread_mutex_t *lock, bool (*on_link)(struct sr_stream *),
-			       struct sr_stream *st, struct sr_link **link)
+/* With references; NULL if the direction is not on it. */
+static struct sr_link *rx_link(struct sr_stream *st)
 {
-	struct sr_link *got = NULL;
+	struct sr_link *link = NULL;
 
-	pthread_mutex_lock(lock);
-	if (on_link(st) && *link)
-		got = sr_link_get(*link);
-	pthread_mutex_unlock(lock);
-	return got;
+	pthread_mutex_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK)
+		link = st->rx_link ? sr_link_get(st->rx_link) : NULL;
+	pthread_mutex_unlock(&st->rx_lock);
+	return link;
 }
 
-static bool rx_on_link(struct sr_stream *st)
+static struct sr_link *tx_link(struct sr_stream *st)
 {
-	return sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK;
-}
+	struct sr_link *link = NULL;
 
-static bool tx_on_link(struct sr_stream *st)
-{
-	return sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK;
+	pthread_mutex_lock(&st->tx_lock);
+	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK)
+		link = st->tx_link ? sr_link_get(st->tx_link) : NULL;
+	pthread_mutex_unlock(&st->tx_lock);
+	return link;
 }
 
 /* Stands on the links, and looks whether that was in time.  *rx: the link stood
@@ -254,9 +255,9 @@ static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
 	bool shut;
 
 	if (events & SR_EPOLL_IN)
-		l[0] = link_of(&st->rx_lock, rx_on_link, st, &st->rx_link);
+		l[0] = rx_link(st);
 	if (events & SR_EPOLL_OUT)
-		l[1] = link_of(&st->tx_lock, tx_on_link, st, &st->tx_link);
+		l[1] = tx_link(st);
 	*rx = l[0];
 	shut = sr_epoll_stand(e, l[0], l[1], full);
 	for (int i = 0; i < 2; i++) {
@@ -325,6 +326,7 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
 	bool anchor = e->anchor, mixed = false;
 
 	*r = 0;
+	*edge = false;
 	e->again = false;
 	if (!e->armed && (events & EPOLLONESHOT))
 		return true;	/* has fired: nothing until a MOD lists it */
