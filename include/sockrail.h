@@ -14,8 +14,9 @@
  *
  * On the descriptor of a stream, use these functions alone.  read(2) and its
  * like on one may be handed bytes that are not the peer program's, once the
- * stream has left plain TCP.  sr_fdopen(), sr_epoll_ctl() and what starts other
- * programs put it back to plain TCP first.
+ * stream has left plain TCP.  sr_fdopen() and what starts other programs put it
+ * back to plain TCP first.  An epoll set that holds one is to be made, changed
+ * and waited for by these functions, too.
  *
  * Threads: all may be called by any thread at any time, on the same descriptor
  * too.  Async-signal-safe are those whose model is, except on a stream.
@@ -117,8 +118,18 @@ SR_API int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 SR_API int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 		      const struct timespec *timeout, const sigset_t *mask);
 
-/* A stream that is added goes back to plain TCP and stays there. */
+/* In a set that the library has not seen being made (received, inherited) streams
+ * stay on plain TCP. */
+SR_API int sr_epoll_create(int size);
+SR_API int sr_epoll_create1(int flags);
 SR_API int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+SR_API int sr_epoll_wait(int epfd, struct epoll_event *events, int max,
+			 int timeout_ms);
+SR_API int sr_epoll_pwait(int epfd, struct epoll_event *events, int max,
+			  int timeout_ms, const sigset_t *mask);
+SR_API int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
+			   const struct timespec *timeout,
+			   const sigset_t *mask);
 
 /* ---- descriptors ---- */
 
@@ -197,8 +208,6 @@ SR_API int sr_creat(const char *path, mode_t mode);
 SR_API int sr_pipe(int fds[2]);
 SR_API int sr_pipe2(int fds[2], int flags);
 SR_API int sr_socketpair(int domain, int type, int protocol, int fds[2]);
-SR_API int sr_epoll_create(int size);
-SR_API int sr_epoll_create1(int flags);
 SR_API int sr_eventfd(unsigned count, int flags);
 SR_API int sr_inotify_init(void);
 SR_API int sr_inotify_init1(int flags);

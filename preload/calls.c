@@ -25,6 +25,7 @@ static inline size_t checked(size_t n, size_t room)
 #define END_conn(call) return call
 #define END_opt(call) return call
 #define END_poll(call) return call
+#define END_epoll(call) return call
 #define END_fd(call) return call
 #define END_make(call) return call
 #define END_file(call) return call

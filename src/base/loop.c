@@ -328,7 +328,7 @@ static void sleep_once(void)
 		atomic_store(&sleeping, true);	/* S, see wake() */
 	if (atomic_load(&posted))		/* L */
 		ms = 0;
-	n = epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
+	n = sr_real.epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
 	atomic_store(&sleeping, false);
 	atomic_load_explicit(&handed, memory_order_acquire);
 	if (n < 0 && errno != EINTR)

@@ -149,6 +149,15 @@ struct sr_link_ops {
 	/* slept: the fd was readable.  Drains it, looks for arrivals.  any. */
 	void (*awake)(struct sr_link *link, unsigned want, bool slept);
 
+	/*
+	 * For a sleeper that is no thread, an epoll set.  Once, the next
+	 * arrival of what is wanted is told of: the returned fd becomes
+	 * readable (an edge: nobody drains it), or notify() is called if there
+	 * is none (-1).  The caller poll()s after.  Until the next stand() it is
+	 * not told again; there is nothing to take back.  want 0: just the fd. any.
+	 */
+	int (*stand)(struct sr_link *link, unsigned want);
+
 	/* Maintenance asked for with SR_NOTIFY_WORK (ring growth).  loop. */
 	void (*work)(struct sr_link *link);
 

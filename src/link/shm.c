@@ -356,6 +356,38 @@ static int arm(struct sr_link *link, unsigned want)
 }
 
 /*
+ * Bytes on the bell are drained when the ring is known of, as a full one would
+ * make no edge; what they were for else is notified.
+ */
+static int stand(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = shm_of(link);
+	unsigned others = 0, flags;
+	bool open = true;
+
+	want &= WANTED;
+	if (!want)
+		return l->bell;
+	pthread_mutex_lock(&l->arm_lock);
+	flags = atomic_load(&l->own->asleep);
+	if (l->standing & ~flags) {
+		open = drain(l->bell);
+		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
+		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
+		flags = atomic_load(&l->own->asleep);
+	}
+	l->standing |= want;
+	atomic_fetch_or(&l->own->asleep, want | BY_BELL);
+	pthread_mutex_unlock(&l->arm_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
+	if (others & ~flags)
+		link->notify(link, others & ~flags);
+	if (!open)
+		sr_shm_drop(link, "peer-dropped");
+	return l->bell;
+}
+
+/*
  * A ringer takes a wanted bit away, so that the word is another, and then wakes
  * whom BY_FUTEX says: who waits on the word as it was with the bit either is not
  * asleep yet, and will not be, or is woken.  A bit that was gone before is for
@@ -368,7 +400,8 @@ static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
 	(void)want;
 	pthread_mutex_lock(&l->arm_lock);
 	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
-	if (l->armed_rx + l->armed_tx == 1)	/* nobody but the caller */
+	/* nobody but the caller */
+	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
 		atomic_fetch_and(&l->own->asleep, ~BY_BELL);
 	pthread_mutex_unlock(&l->arm_lock);
 	return &l->own->asleep;
@@ -377,6 +410,7 @@ static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
 /*
  * All who are armed sleep on one bell, and the first awake drains it.  If a
  * flag is gone that another one waits for, that ring was its too: it is notified.
+ * Who stands is notified once.
  */
 static void awake(struct sr_link *link, unsigned want, bool slept)
 {
@@ -390,8 +424,10 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
+	others |= l->standing;
 	flags = atomic_fetch_and(&l->own->asleep,
 				 others ? others | ~(uint32_t)WANTED : 0);
+	l->standing &= flags;
 	pthread_mutex_unlock(&l->arm_lock);
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
@@ -568,6 +604,7 @@ const struct sr_link_ops sr_link_shm = {
 	.arm = arm,
 	.futex = futex,
 	.awake = awake,
+	.stand = stand,
 	.work = work,
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,

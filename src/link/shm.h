@@ -103,6 +103,7 @@ struct sr_shm {
 	pthread_mutex_t ctl_lock; /* own->ctl, own->slot */
 	pthread_mutex_t arm_lock;
 	unsigned armed_rx, armed_tx; /* between arm() and awake() */
+	unsigned standing; /* SR_NOTIFY_ bits that stand() asked for */
 
 	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
 };

@@ -174,6 +174,8 @@ void sr_vlead_init(struct sr_vdev *dev);
 void sr_vlead_stop(struct sr_vdev *dev);	/* loop: device is going */
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
+int sr_verbs_stand(struct sr_link *link, unsigned want);
+void sr_vlead_sit(struct sr_vlink *l, unsigned what);	/* it is told */
 void sr_verbs_poll(struct sr_link *link);
 
 /* ---- links ---- */
@@ -207,6 +209,7 @@ struct sr_vlink {
 	bool iwarp;
 	char device[64];
 	uint32_t max_inline;
+	atomic_uint standing;		/* SR_NOTIFY_ bits; changed under lead */
 	atomic_bool dropping;
 	atomic_bool closed;		/* QP and memory regions are gone */
 	_Atomic(const char *) broken;	/* to be failed, for this reason */

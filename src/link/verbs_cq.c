@@ -122,6 +122,7 @@ int sr_vcq_poll(struct sr_vcq *cq, bool wait)
 			sr_vlink_fail(l, broken);
 		else
 			sr_vtx_kick(l);
+		sr_vlead_sit(l, t.at[k].what);
 		if (t.at[k].what)
 			l->link.notify(&l->link, t.at[k].what);
 		sr_link_put(&l->link);
@@ -312,6 +313,42 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 		leave_lead(dev);
 	sr_inside--;
 	sr_verbs_poll(link);
+}
+
+/*
+ * Who stands is a waiter that never leads: its CQ is armed, and whoever leads,
+ * or the service loop, which watches while there are waiters, calls notify().
+ */
+int sr_verbs_stand(struct sr_link *link, unsigned want)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vdev *dev = l->dev;
+
+	if (!want)
+		return -1;
+	sr_inside++;
+	pthread_mutex_lock(&dev->lead);
+	if (!atomic_load(&l->closed) && !atomic_fetch_or(&l->standing, want))
+		dev->waiters++;
+	if (!dev->leader)
+		watch_locked(dev, true);
+	pthread_mutex_unlock(&dev->lead);
+	arm_cq(l->cq, true);
+	sr_inside--;
+	return -1;
+}
+
+void sr_vlead_sit(struct sr_vlink *l, unsigned what)
+{
+	unsigned old;
+
+	if (!(atomic_load(&l->standing) & what))
+		return;
+	pthread_mutex_lock(&l->dev->lead);
+	old = atomic_fetch_and(&l->standing, ~what);
+	if ((old & what) && !(old & ~what))
+		l->dev->waiters--;
+	pthread_mutex_unlock(&l->dev->lead);
 }
 
 /* ---- the service loop ---- */

@@ -207,6 +207,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 put_cq:
 	sr_vcq_put(l->cq, l->key, CQ_SHARE);
 free_link:
+	sr_vlead_sit(l, ~0u);
 	free_memory(l);
 	pthread_mutex_destroy(&l->post);
 	free(l);
@@ -242,6 +243,7 @@ void sr_vlink_close(struct sr_vlink *l)
 		sr_timer_cancel(&l->end_timer);
 		sr_link_put(&l->link);
 	}
+	sr_vlead_sit(l, ~0u);
 	sr_inside++;
 	pthread_mutex_lock(&l->cq->lock);	/* no completion finds it */
 	l->cq->slots[l->key & 0xfff].link = NULL;
@@ -570,6 +572,7 @@ const struct sr_link_ops sr_link_verbs = {
 	.poll = sr_verbs_poll,
 	.arm = sr_verbs_arm,
 	.awake = sr_verbs_awake,
+	.stand = sr_verbs_stand,
 	.work = sr_verbs_work,
 	.drop = verbs_drop,
 	.free = verbs_free,

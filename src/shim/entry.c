@@ -10,6 +10,8 @@ void sr_shim_enter(int fd, struct sr_stream *st)
 	struct sr_stream *old;
 	int saved = errno;
 
+	if (sr_epoll_has(fd))
+		sr_epoll_closing(fd);
 	old = st ? sr_fdtab_set(fd, st) : sr_fdtab_take(fd);
 	/* Not ours, or not entered: fd is not what it was. */
 	if (old)
@@ -34,6 +36,8 @@ int sr_shim_release(int fd)
 {
 	struct sr_stream *st = sr_fdtab_take(fd);
 
+	if (sr_epoll_has(fd))
+		sr_epoll_closing(fd);
 	return st ? sr_stream_detach(st, fd) : 0;
 }
 
@@ -45,9 +49,14 @@ static void plain(struct sr_stream *st, int fd, enum sr_reason reason)
 
 void sr_shim_plain(int fd, enum sr_reason reason)
 {
+	struct sr_epoll *set = sr_epoll_get(fd);
 	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
 
+	if (set) {
+		sr_epoll_share(set);
+		sr_epoll_put(set);
+	}
 	if (!st)
 		return;
 	plain(st, fd, reason);
@@ -63,8 +72,13 @@ int sr_shim_duplicated(int fd, int got)
 	if (got < 0 || sr_inside)
 		return got;
 	st = sr_fdtab_get(fd);
-	if (!st)
-		return sr_shim_fresh(got);
+	if (!st) {
+		sr_shim_fresh(got);
+		if (sr_epoll_has(fd) && sr_process_ours())
+			sr_epoll_duplicated(fd, got);
+		errno = saved;
+		return got;
+	}
 	if (!sr_process_ours()) {
 		/* For the program that the child is going to execute. */
 		plain(st, fd, SR_REASON_EXEC);

@@ -11,6 +11,11 @@
 
 #include "base/fdpriv.h"
 
+static bool is_known(int fd)
+{
+	return sr_fdtab_has(fd) || sr_epoll_has(fd);
+}
+
 /* A descriptor that the program does not know of is to it not open. */
 static bool is_hidden(int fd)
 {
@@ -29,7 +34,7 @@ int sr_close(int fd)
 
 	if (is_hidden(fd))
 		return not_open();
-	if (!sr_fdtab_has(fd) || !sr_process_ours()) {
+	if (!is_known(fd) || !sr_process_ours()) {
 		if (!sr_inside)
 			sr_fd_settle();
 		return is_hidden(fd) ? not_open() : sr_real.close(fd);
@@ -44,14 +49,16 @@ int sr_close(int fd)
 	return r;
 }
 
-/* Takes the streams in the range out of the table. */
+/* Takes the streams and sets in the range out of the table. */
 static void release_range(unsigned first, unsigned last, int flags)
 {
 	int max = sr_fdtab_max();
 
+	if (max < sr_epoll_max())
+		max = sr_epoll_max();
 	for (unsigned fd = first; max >= 0 && fd <= last && fd <= (unsigned)max;
 	     fd++) {
-		if (!sr_fdtab_has((int)fd))
+		if (!is_known((int)fd))
 			continue;
 		sr_shim_release((int)fd);
 		/* Our service thread keeps the descriptors that this thread
@@ -129,7 +136,7 @@ static int make_way(int fd, int to)
 		sr_fd_settle();
 	if (is_hidden(to))
 		return not_open();
-	if (fd == to || !sr_fdtab_has(to) || sr_inside || !sr_process_ours())
+	if (fd == to || !is_known(to) || sr_inside || !sr_process_ours())
 		return 0;
 	if (sr_real.fcntl(fd, F_GETFD) >= 0)
 		sr_shim_release(to);

@@ -75,16 +75,6 @@ int sr_socketpair(int domain, int type, int protocol, int fds[2])
 	return r;
 }
 
-int sr_epoll_create(int size)
-{
-	return sr_shim_fresh(sr_real.epoll_create(size));
-}
-
-int sr_epoll_create1(int flags)
-{
-	return sr_shim_fresh(sr_real.epoll_create1(flags));
-}
-
 int sr_eventfd(unsigned count, int flags)
 {
 	return sr_shim_fresh(sr_real.eventfd(count, flags));

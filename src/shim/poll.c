@@ -5,10 +5,27 @@
  */
 #include "shim/shim.h"
 
+/* An epoll set among them is to say what it has. */
+static void look_at_sets(const struct pollfd *fds, nfds_t n)
+{
+	struct sr_epoll *set;
+
+	if (sr_epoll_max() < 0)
+		return;
+	for (nfds_t i = 0; i < n; i++) {
+		set = sr_epoll_has(fds[i].fd) ? sr_epoll_get(fds[i].fd) : NULL;
+		if (set) {
+			sr_epoll_watched(set, false);
+			sr_epoll_put(set);
+		}
+	}
+}
+
 static bool has_stream(const struct pollfd *fds, nfds_t n)
 {
-	if (sr_shim_unused())
+	if (sr_shim_unused() || sr_inside)
 		return false;
+	look_at_sets(fds, n);
 	for (nfds_t i = 0; i < n; i++) {
 		if (sr_fdtab_has(fds[i].fd))
 			return true;
@@ -41,22 +58,4 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 			 timeout->tv_nsec >= 1000000000)))
 		return sr_real.ppoll(fds, n, timeout, mask);
 	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout, mask));
-}
-
-/*
- * The kernel's socket knows nothing of what comes by a link, so the stream goes
- * back to TCP.  Bytes that are still on their way there wake the set when they
- * arrive, which is why this need not wait longer than once.
- */
-int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
-{
-	struct sr_stream *st = op == EPOLL_CTL_ADD ? sr_fdtab_get(fd) : NULL;
-	int saved = errno;
-
-	if (st) {
-		sr_stream_plain(st, fd, SR_REASON_EPOLL);
-		sr_stream_put(st);
-		errno = saved;
-	}
-	return sr_real.epoll_ctl(epfd, op, fd, event);
 }

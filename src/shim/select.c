@@ -49,10 +49,31 @@ static int count(const struct sets *s)
 	return sum;
 }
 
+/* As in poll.c. */
+static void look_at_sets(const struct sets *s)
+{
+	int max = sr_epoll_max();
+
+	for (int i = 0; i * WORD < s->n && i * WORD <= max; i++) {
+		fd_mask w = any_word(s, i);
+
+		for (; w; w &= w - 1) {
+			int fd = i * WORD + __builtin_ctzl((unsigned long)w);
+			struct sr_epoll *set = sr_epoll_get(fd);
+
+			if (!set)
+				continue;
+			sr_epoll_watched(set, false);
+			sr_epoll_put(set);
+		}
+	}
+}
+
 static bool has_stream(const struct sets *s)
 {
 	int max = sr_fdtab_max();
 
+	look_at_sets(s);
 	for (int i = 0; i * WORD < s->n && i * WORD <= max; i++) {
 		fd_mask w = any_word(s, i);
 

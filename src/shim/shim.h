@@ -18,6 +18,7 @@
 #include "base/conf.h"
 #include "shim/fdtab.h"
 #include "sockrail.h"
+#include "stream/epoll.h"
 #include "stream/stream.h"
 
 /* The one edge where a value or -errno becomes what the program gets.  saved:
@@ -51,7 +52,7 @@ bool sr_shim_ready(void);
  * is -1 to sr_stream_detach(). */
 void sr_shim_enter(int fd, struct sr_stream *st);
 
-/* fd has just been made and is no stream. */
+/* fd has just been made and is neither stream nor set. */
 void sr_shim_forget(int fd);
 
 /* fd is no descriptor of st any more, somebody closed it behind our back.
@@ -74,7 +75,8 @@ void sr_shim_plain(int fd, enum sr_reason reason);
 /* A new descriptor that is no stream, or -1.  Returns it. */
 static inline int sr_shim_fresh(int fd)
 {
-	if (__builtin_expect(fd >= 0 && sr_fdtab_has(fd), 0))
+	if (__builtin_expect(fd >= 0 && (sr_fdtab_has(fd) || sr_epoll_has(fd)),
+			     0))
 		sr_shim_forget(fd);
 	return fd;
 }

@@ -89,7 +89,7 @@ static long connection(long number, const long arg[6], bool *ours)
 
 static long waiting(long number, const long arg[6], bool *ours)
 {
-	long a = arg[0], b = arg[1], c = arg[2], d = arg[3];
+	long a = arg[0], b = arg[1], c = arg[2], d = arg[3], e = arg[4];
 
 	switch (number) {
 #ifdef SYS_poll
@@ -107,6 +107,22 @@ static long waiting(long number, const long arg[6], bool *ours)
 				  arg[5] ? *(void **)arg[5] : NULL);
 	case SYS_epoll_ctl:
 		return sr_epoll_ctl(FD(a), (int)b, FD(c), P(d));
+#ifdef SYS_epoll_wait
+	case SYS_epoll_wait:
+		return sr_epoll_wait(FD(a), P(b), (int)c, (int)d);
+#endif
+	case SYS_epoll_pwait:	/* and the size of the mask */
+		return sr_epoll_pwait(FD(a), P(b), (int)c, (int)d, P(e));
+#ifdef SYS_epoll_pwait2
+	case SYS_epoll_pwait2:
+		return sr_epoll_pwait2(FD(a), P(b), (int)c, P(d), P(e));
+#endif
+#ifdef SYS_epoll_create
+	case SYS_epoll_create:
+		return sr_epoll_create((int)a);
+#endif
+	case SYS_epoll_create1:
+		return sr_epoll_create1((int)a);
 	default:
 		*ours = false;
 		return -1;
@@ -152,7 +168,6 @@ static bool makes_other(long number)
 	case SYS_open:
 	case SYS_creat:
 	case SYS_eventfd:
-	case SYS_epoll_create:
 	case SYS_inotify_init:
 	case SYS_signalfd:
 #endif
@@ -167,7 +182,6 @@ static bool makes_other(long number)
 #endif
 	case SYS_openat:
 	case SYS_eventfd2:
-	case SYS_epoll_create1:
 	case SYS_inotify_init1:
 	case SYS_memfd_create:
 	case SYS_signalfd4:

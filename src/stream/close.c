@@ -176,15 +176,10 @@ static void detach_last(struct sr_stream *st, int fd)
 		linger_wait(st, l.l_linger);
 }
 
-int sr_stream_detach(struct sr_stream *st, int fd)
+/* The last descriptor. */
+static void close_last(struct sr_stream *st, int fd)
 {
-	int err = errno;
-	unsigned f = sr_st_flags(st);
-
-	if (atomic_fetch_sub(&st->fds, 1) > 1) {
-		if (st->anchor == fd || fd < 0)
-			move_anchor(st, fd);
-	} else if (f & SR_ST_LISTEN) {
+	if (sr_st_flags(st) & SR_ST_LISTEN) {
 		sr_st_set(st, SR_ST_CLOSING);
 		st->anchor = -1;
 		sr_stream_kick(st);
@@ -200,6 +195,20 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 		st->anchor = -1;
 		unlock(st);
 		sr_stream_end_report(st);
+	}
+}
+
+int sr_stream_detach(struct sr_stream *st, int fd)
+{
+	int err = errno;
+
+	if (atomic_fetch_sub(&st->fds, 1) > 1) {
+		sr_epoll_number_gone(st, fd);
+		if (st->anchor == fd || fd < 0)
+			move_anchor(st, fd);
+	} else {
+		sr_epoll_stream_gone(st);
+		close_last(st, fd);
 	}
 	sr_stream_put(st);
 	errno = err;

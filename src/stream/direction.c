@@ -406,6 +406,7 @@ static void settle(struct sr_stream *st)
 static void tcp_end(struct sr_stream *st, bool reset)
 {
 	uint8_t out[SR_RECORD_LEN];
+	bool ended = st->rx.state == SR_RX_EOF;
 
 	st->rx_fin_seen = true;
 	/* What the peer had put on the link before. */
@@ -415,7 +416,8 @@ static void tcp_end(struct sr_stream *st, bool reset)
 	if (st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, ECONNRESET);
 	settle(st);
-	sr_stream_notify(st, SR_NOTIFY_RX);
+	if (!ended)	/* else no news */
+		sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
 }
 

@@ -26,6 +26,7 @@ static void lock_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	pthread_mutex_lock(&st->rx_lock);
 	pthread_mutex_lock(&st->tx_lock);
+	pthread_mutex_lock(&st->epoll_lock);
 	pthread_mutex_lock(&st->wait_lock);
 }
 
@@ -33,6 +34,7 @@ static void unlock_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	pthread_mutex_unlock(&st->wait_lock);
+	pthread_mutex_unlock(&st->epoll_lock);
 	pthread_mutex_unlock(&st->tx_lock);
 	pthread_mutex_unlock(&st->rx_lock);
 }
@@ -50,13 +52,16 @@ static void before_fork(void)
 		return;
 	sr_streams_walk(bar_one, NULL);
 	sr_streams_plain(true, SR_REASON_FORK);
+	sr_epolls_fork_begins();
 	sr_streams_walk(lock_one, NULL);
+	sr_epolls_before_fork();
 }
 
 static void in_parent(void)
 {
 	if (sr_conf.inert || sr_loop_here())
 		return;
+	sr_epolls_in_parent();
 	sr_streams_walk(unlock_one, NULL);
 }
 
@@ -71,6 +76,7 @@ static void in_child(void)
 	sr_verbs_forget();
 #endif
 	sr_streams_forget();
+	sr_epolls_forget();
 	sr_waiters_forget();
 	sr_answer_forget();
 	sr_loop_forget();

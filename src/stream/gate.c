@@ -92,6 +92,10 @@ bool sr_tx_gate_shut(struct sr_stream *st)
 			continue;
 		}
 	} while (!atomic_compare_exchange_weak(&st->tx_gate, &g, SR_GATE_SHUT));
+	if (!sr_epoll_gate_shut(st)) {
+		atomic_store(&st->tx_gate, 0);
+		return false;
+	}
 	st->tx.w = atomic_load(&st->tx_tcp) + (uint64_t)st->tx_delta;
 	return true;
 }
@@ -100,6 +104,7 @@ void sr_tx_gate_open(struct sr_stream *st)
 {
 	st->tx_delta = (int64_t)(st->tx.w - atomic_load(&st->tx_tcp));
 	atomic_store(&st->tx_gate, 0);
+	sr_epoll_gate_opened(st);
 }
 
 /* The counts are booked before a call leaves, so rx is exact with nobody in
@@ -116,6 +121,10 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 			return false;
 	} while (!atomic_compare_exchange_weak(&st->rx_gate, &g,
 					       g | SR_GATE_SHUT));
+	if (!sr_epoll_gate_shut(st)) {
+		atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+		return false;
+	}
 	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
 	return true;
 }
@@ -125,6 +134,7 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 void sr_rx_gate_reopen(struct sr_stream *st)
 {
 	atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+	sr_epoll_gate_opened(st);
 }
 
 /* Nobody is in flight, and rx.rx is right. */
@@ -132,4 +142,5 @@ void sr_rx_gate_open(struct sr_stream *st)
 {
 	st->rx_delta = (int64_t)(st->rx.rx - atomic_load(&st->rx_tcp));
 	atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+	sr_epoll_gate_opened(st);
 }

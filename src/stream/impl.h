@@ -12,7 +12,8 @@
  *   both locks    anchor (the descriptor number), to change it
  *   loop          att_*, ask, closing's progress: the service thread only
  *
- * Lock order: rx_lock, tx_lock, then the link kind's own, then wait_lock.
+ * Lock order: rx_lock, tx_lock, those of epoll_impl.h, then the link kind's own,
+ * then wait_lock.
  * Nothing sleeps with a lock held, except on the kernel's socket lock in
  * non-blocking calls on the anchor.
  *
@@ -77,6 +78,7 @@ enum {				/* sr_stream.flags */
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
 
 struct sr_wait_node;
+struct sr_epoll_entry;
 
 struct sr_stream {
 	atomic_int refs;		/* 0: free */
@@ -131,6 +133,10 @@ struct sr_stream {
 	atomic_flag history_busy;
 	struct sr_history tx_history, rx_history;
 	struct sr_history rx_shown;	/* rx_history and what lies unread */
+
+	pthread_mutex_t epoll_lock;	/* epoll_impl.h */
+	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that it is in */
+	atomic_bool tx_full;	/* a sender, or who asked, found no room */
 
 	pthread_mutex_t wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
@@ -288,6 +294,20 @@ void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 
 /* ---- wait.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);
+
+/* ---- epoll_set.c, epoll_entry.c, epoll_wait.c ---- */
+/* A gate has been shut, under the direction's lock: its sets know before anybody
+ * else.  False: they cannot, it must be opened again. */
+bool sr_epoll_gate_shut(struct sr_stream *st);
+void sr_epoll_gate_opened(struct sr_stream *st);
+/* A descriptor of the stream, or its last one, is about to be closed. */
+void sr_epoll_number_gone(struct sr_stream *st, int fd);
+void sr_epoll_stream_gone(struct sr_stream *st);
+void sr_epoll_told(struct sr_epoll_entry *e, unsigned what);
+void sr_epolls_fork_begins(void);	/* no lock held */
+void sr_epolls_before_fork(void);	/* all streams' locks held */
+void sr_epolls_in_parent(void);
+void sr_epolls_forget(void);		/* child of fork */
 
 /* ---- service.c: the loop's side ---- */
 void sr_stream_kick(struct sr_stream *st);	/* any thread */

@@ -184,6 +184,31 @@ static ssize_t pipe_error(ssize_t r, int flags)
 	return r;
 }
 
+/*
+ * The program is told EAGAIN and may wait for an edge of a set now.  True: there
+ * is room after all.
+ */
+static bool room_after_all(struct sr_stream *st)
+{
+	bool room = false;
+
+	if (!atomic_load(&st->epoll))
+		return false;
+	pthread_mutex_lock(&st->tx_lock);
+	atomic_store(&st->tx_full, true);
+	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK) {
+		struct sr_link *link = st->tx_link;
+		struct iovec v[2];
+
+		link->ops->stand(link, SR_NOTIFY_TX);
+		link->ops->poll(link);
+		room = link->ops->tx_room(link, v);
+		link->ops->tx_commit(link, 0, st->tx_held != 0);
+	}
+	pthread_mutex_unlock(&st->tx_lock);
+	return room;
+}
+
 static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 			 int flags)
 {
@@ -204,7 +229,7 @@ static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
 			continue;
 		r = sr_sleep(st, &sleep, POLLOUT);
-		if (r < 0)
+		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
 			break;
 	}
 	if (done) {
@@ -380,7 +405,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
 			continue;
 		r = sr_sleep(st, &sleep, POLLOUT);
-		if (r < 0)
+		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
 			break;
 	}
 	return done ? done : pipe_error(r, 0);

@@ -45,6 +45,7 @@ static void init_locks(struct sr_stream *st)
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
 	pthread_mutex_init(&st->rx_lock, &attr);
 	pthread_mutex_init(&st->tx_lock, &attr);
+	pthread_mutex_init(&st->epoll_lock, &attr);
 	pthread_mutex_init(&st->wait_lock, &attr);
 	pthread_mutexattr_destroy(&attr);
 }
@@ -55,6 +56,7 @@ static void init_locks(struct sr_stream *st)
 void sr_stream_disown(struct sr_stream *st)
 {
 	pthread_mutex_unlock(&st->wait_lock);
+	pthread_mutex_unlock(&st->epoll_lock);
 	pthread_mutex_unlock(&st->tx_lock);
 	pthread_mutex_unlock(&st->rx_lock);
 }
@@ -87,6 +89,7 @@ static bool grow(void)
 static void clear(struct sr_stream *st)
 {
 	pthread_mutex_t rx = st->rx_lock, tx = st->tx_lock, w = st->wait_lock;
+	pthread_mutex_t ep = st->epoll_lock;
 	struct sr_task task = st->task;
 
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
@@ -94,6 +97,7 @@ static void clear(struct sr_stream *st)
 	st->rx_lock = rx;
 	st->tx_lock = tx;
 	st->wait_lock = w;
+	st->epoll_lock = ep;
 	st->task = task;
 	st->anchor = -1;
 	st->watched_fd = -1;

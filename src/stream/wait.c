@@ -178,9 +178,19 @@ void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 	pthread_mutex_unlock(&st->wait_lock);
 }
 
+/* A set is told of room only after somebody has found none: as with the kernel's
+ * socket not every acknowledgement is an event. */
+static unsigned for_sets(struct sr_stream *st, unsigned what)
+{
+	if (what == SR_NOTIFY_TX && !atomic_exchange(&st->tx_full, false))
+		return 0;
+	return what;
+}
+
 void sr_stream_notify(struct sr_stream *st, unsigned what)
 {
 	struct sr_wait_node *n;
+	unsigned news;
 	int err = errno;
 
 	atomic_thread_fence(memory_order_seq_cst);
@@ -188,9 +198,13 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 		return;
 	pthread_mutex_lock(&st->wait_lock);
 	n = atomic_load_explicit(&st->waiters, memory_order_relaxed);
-	for (; n; n = n->next)
-		if (n->want & what)
+	news = atomic_load(&st->epoll) ? for_sets(st, what) : 0;
+	for (; n; n = n->next) {
+		if (n->entry && news)
+			sr_epoll_told(n->entry, news);
+		else if (!n->entry && (n->want & what))
 			call(n->waiter);
+	}
 	pthread_mutex_unlock(&st->wait_lock);
 	errno = err;
 }

@@ -17,7 +17,8 @@
 #include "stream/impl.h"
 
 struct sr_wait_node {
-	struct sr_waiter *waiter;
+	struct sr_waiter *waiter;	/* a thread, or */
+	struct sr_epoll_entry *entry;	/* a set's entry */
 	unsigned want;		/* SR_NOTIFY_RX, _TX */
 	struct sr_wait_node *next, **link;
 };

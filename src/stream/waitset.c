@@ -113,10 +113,12 @@ static void plan_tx(struct sr_waitset_entry *e)
 			e->tx_link = sr_link_get(st->tx_link);
 	}
 unlock:
+	if (e->shut && out && !(e->ours & POLLOUT))
+		atomic_store(&st->tx_full, true);
 	pthread_mutex_unlock(&st->tx_lock);
 }
 
-static void drop_links(struct sr_waitset_entry *e)
+void sr_waitset_drop_links(struct sr_waitset_entry *e)
 {
 	if (e->rx_link)
 		sr_link_put(e->rx_link);
@@ -126,7 +128,7 @@ static void drop_links(struct sr_waitset_entry *e)
 }
 
 /* True if there is something for the program already. */
-static bool plan(struct sr_waitset_entry *e)
+bool sr_waitset_plan(struct sr_waitset_entry *e)
 {
 	e->ours = e->kernel = e->pass = 0;
 	e->shut = false;
@@ -146,7 +148,7 @@ static size_t plan_all(struct sr_waitset *s, bool *shut)
 
 	*shut = false;
 	for (i = 0; i < s->n; i++) {
-		ready += plan(&s->e[i]);
+		ready += sr_waitset_plan(&s->e[i]);
 		*shut |= s->e[i].shut;
 	}
 	return ready;
@@ -159,7 +161,7 @@ static void drop_all(struct sr_waitset *s)
 	size_t i;
 
 	for (i = 0; i < s->n; i++)
-		drop_links(&s->e[i]);
+		sr_waitset_drop_links(&s->e[i]);
 }
 
 void sr_waitset_done(struct sr_waitset *s)
@@ -345,7 +347,7 @@ static void disarm(struct sr_waitset *s)
 		sr_wait_detach(e->st, e->node);
 		awake(s, &e->rx_armed, e->rx_slot, SR_NOTIFY_RX);
 		awake(s, &e->tx_armed, e->tx_slot, SR_NOTIFY_TX);
-		drop_links(e);
+		sr_waitset_drop_links(e);
 	}
 }
 

@@ -37,6 +37,11 @@ struct sr_waitset {
 	uint64_t start;		/* ns: when it began to wait on a link */
 };
 
+/* Fills ours, kernel, pass, shut; and the links that it would have to wait for,
+ * with references.  True if there is something. */
+bool sr_waitset_plan(struct sr_waitset_entry *e);
+void sr_waitset_drop_links(struct sr_waitset_entry *e);
+
 /*
  * Waits until an entry has something, s->deadline is over or a signal comes.
  * fds or *one get the answers; with sigmask as ppoll(2).  What ppoll returns, and

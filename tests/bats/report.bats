@@ -95,11 +95,6 @@ is() {
 	is accept rx_plain 10485760
 }
 
-@test "the server's descriptor is in an epoll set: epoll" {
-	run_pair wait wait poll epoll-late
-	is accept reason epoll
-	is connect reason peer-dropped
-}
 
 @test "fdopen: stdio" {
 	run_pair wait wait process stdio
@@ -141,4 +136,9 @@ for line in sys.stdin:
             assert isinstance(o[k], int) and o[k] >= 0, o
     assert o["role"] in ("connect", "accept") and o["reason"] is None, o
 assert n == 128, n'
+}
+
+@test "a child uses the epoll set that it inherited: epoll" {
+	run_pair wait wait epoll heir
+	is accept reason epoll
 }

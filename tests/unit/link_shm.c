@@ -177,6 +177,33 @@ static void two_sleepers(struct end *e)
 	pthread_join(t, NULL);
 }
 
+/* Bytes that come to one who stands make the descriptor readable, once. */
+static void await_standing(struct end *e)
+{
+	struct sr_link *l = atomic_load(&e->link);
+	struct pollfd p = { -1, POLLIN, 0 };
+
+	for (;;) {
+		p.fd = l->ops->stand(l, SR_NOTIFY_RX);
+		l->ops->poll(l);
+		if (atomic_load(&l->rx_h) != atomic_load(&l->rx_taken))
+			return;
+		CHECK(poll(&p, 1, HANG_MS) == 1);
+	}
+}
+
+static void standing(struct end *e)
+{
+	for (int i = 0; i < 2000; i++) {
+		if (e->asker)
+			CHECK(send_bytes(e, 10, 10));
+		await_standing(e);
+		CHECK(receive_bytes(e, 10, 10, false));
+		if (!e->asker)
+			CHECK(send_bytes(e, 10, 10));
+	}
+}
+
 /* ---- peers that misbehave ---- */
 
 /* The peer is gone without a word: what there is stays readable. */
@@ -457,6 +484,7 @@ static const struct {
 	{"ending", ending},
 	{"dropping", dropping},
 	{"two_sleepers", two_sleepers},
+	{"standing", standing},
 };
 
 static const struct {

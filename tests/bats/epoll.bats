@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Epoll sets.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "level-triggered, and what MOD does" {
+	compare epoll level -w mixed
+}
+
+@test "half close, hang-up" {
+	compare epoll end
+}
+
+@test "reset" {
+	compare epoll reset -l -w any
+}
+
+@test "edge-triggered, partial reads" {
+	compare epoll edge
+}
+
+@test "edge-triggered, a full stream gets room" {
+	compare epoll edge-out
+}
+
+@test "one-shot" {
+	compare epoll oneshot
+}
+
+@test "program data of any value" {
+	compare epoll data
+}
+
+@test "EEXIST, ENOENT, EPERM, EBADF, EINVAL, EFAULT, ELOOP" {
+	compare epoll errors
+}
+
+@test "epoll_wait, epoll_pwait, epoll_pwait2: times, signals, masks" {
+	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
+		skip "ThreadSanitizer holds signals back"
+	compare epoll waits
+}
+
+@test "a message finds both ends asleep; upgrade while asleep" {
+	compare epoll sleepers -L
+}
+
+@test "several threads in a set: one wake-up for each arrival" {
+	compare epoll threads
+}
+
+@test "one-shot streams among several threads: never two at a time" {
+	compare epoll crowd -n 16
+}
+
+@test "64 streams, edge-triggered, read until EAGAIN" {
+	compare epoll echo-et -n 64
+}
+
+@test "64 streams, level-triggered, room for three events" {
+	compare epoll echo-lt -n 64
+}
+
+@test "small messages without pause, edge-triggered both ways" {
+	compare epoll busy -n 8
+}
+
+@test "one stream in several sets, a duplicate of a set" {
+	compare epoll sets
+}
+
+@test "EPOLLEXCLUSIVE" {
+	compare epoll exclusive
+}
+
+@test "sets in sets, poll and select on a set" {
+	compare epoll nested
+}
+
+@test "upgrade while asleep in poll on a set" {
+	compare epoll polled -L
+}
+
+@test "closed descriptors leave the set, duplicates keep them there" {
+	compare epoll closing -n 2
+}
+
+@test "a set shared over fork" {
+	# The child's bytes are in nobody's report.
+	compare epoll fork -n 2 -l -w any
+}
+
+@test "the child waits in an inherited set: its streams are plain" {
+	compare epoll heir -s 0+ -w any
+}
+
+@test "the other end goes back to TCP" {
+	compare epoll back -w mixed -r 'fork|peer-dropped'
+}
+
+@test "fair to the others in the set" {
+	compare epoll fair
+}
+
+@test "woken by others; in and out of the set" {
+	compare epoll changed
+}
