@@ -556,7 +556,7 @@ static void ping_client(void)
 
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	add(ep, fd, EPOLLIN | EPOLLET, 6);
-	for (int i = 0; i < 150; i++) {
+	for (int i = 0; i < 240; i++) {
 		data_fill(&d, buf, 100);
 		put(fd, buf, 100);
 		for (size_t got = 0; got < 100;) {
@@ -572,7 +572,7 @@ static void ping_client(void)
 			}
 		}
 		if (i % 3 == 0)
-			nap(2);
+			nap(5);
 	}
 	say_data("sent", &d);
 	say_data("got", &in);
