@@ -47,12 +47,6 @@ by_link() {
 	return 1
 }
 
-@test "epoll: the descriptor of a stream in use is put into an epoll set" {
-	by=some
-	ends epoll peer-dropped epoll-server
-	ends peer-dropped epoll epoll-client
-}
-
 @test "stdio: the descriptor becomes 0, too" {
 	by=some
 	ends stdio peer-dropped stdio-server
@@ -119,7 +113,7 @@ by_link() {
 # The link is made, and the client's direction is in a send that sleeps.
 @test "the link ends between the handshake and the switch" {
 	policy=lazy case_steps=('- out got' 'go log history agrees')
-	ends epoll peer-dropped asleep-epoll SOCKRAIL_UPGRADE_BYTES=500k
+	ends stdio peer-dropped asleep-stdio SOCKRAIL_UPGRADE_BYTES=500k
 	[ "$(went switches "$dir"/*.report)" = 0 ]
 }
 
@@ -127,7 +121,7 @@ by_link() {
 @test "the link ends between the switch and the mark" {
 	policy=lazy
 	case_steps=('interrupt log history agrees' 'act out in one call' 'go log is over')
-	ends peer-dropped epoll interrupted-epoll SOCKRAIL_UPGRADE_BYTES=500k
+	ends peer-dropped stdio interrupted-stdio SOCKRAIL_UPGRADE_BYTES=500k
 	[ "$(went switches "$dir"/*.report)" = 0 ] # no mark was written
 }
 

@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 
 static char buf[1 << 16];
@@ -56,14 +55,6 @@ static void end(int fd)
 }
 
 /* ------------------------------------ done to a stream that is in use */
-
-static void to_epoll(int fd)
-{
-	struct epoll_event e = {.events = EPOLLIN};
-	int ep = epoll_create1(0);
-
-	say_result("epoll_ctl", epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
-}
 
 static void to_stdio(int fd)
 {
@@ -139,7 +130,6 @@ static void done_to(int fd, bool first, void (*act)(int fd))
 		done_to(dial(), true, to_##name);                             \
 	}
 
-ACT(epoll)
 ACT(stdio)
 ACT(fork)
 ACT(exec)
@@ -362,9 +352,9 @@ static void interrupted_client(void)
 	between(true, NULL);
 }
 
-static void interrupted_epoll_client(void)
+static void interrupted_stdio_client(void)
 {
-	between(true, to_epoll);
+	between(true, to_stdio);
 }
 
 static void read_late(int lfd, void (*act)(int fd))
@@ -387,9 +377,9 @@ static void read_late_server(int lfd)
 	read_late(lfd, NULL);
 }
 
-static void read_late_epoll_server(int lfd)
+static void read_late_stdio_server(int lfd)
 {
-	read_late(lfd, to_epoll);
+	read_late(lfd, to_stdio);
 }
 
 /* -------------------- handed over with plain bytes unread, and behind them */
@@ -446,8 +436,6 @@ static void unread_client(void)
 }
 
 static const struct tcp_case cases[] = {
-	{"epoll-server", epoll_server, any_client},
-	{"epoll-client", any_server, epoll_client},
 	{"stdio-server", stdio_server, any_client},
 	{"stdio-client", any_server, stdio_client},
 	{"fork-server", fork_server, any_client},
@@ -470,9 +458,9 @@ static const struct tcp_case cases[] = {
 	{"late-use", late_use_server, any_client},
 	{"demoted", demoted_server, any_client},
 	{"asleep", read_late_server, asleep_client},
-	{"asleep-epoll", read_late_epoll_server, asleep_client},
+	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted", read_late_server, interrupted_client},
-	{"interrupted-epoll", read_late_server, interrupted_epoll_client},
+	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
 	{"unread-exec", unread_exec_server, unread_client},
 	{"unread-stdio", unread_stdio_server, unread_client},
 	{"unread-passed", unread_passed_server, unread_client},
