@@ -250,9 +250,16 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
 	return st;
 }
 
+/* What bars a stream is its reason from then on, also for who was about to give
+ * another one. */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
 {
-	atomic_store(&st->reason, (int)reason);
+	int old = atomic_load(&st->reason);
+
+	do {
+		if (sr_st_flags(st) & SR_ST_BARRED)
+			return;
+	} while (!atomic_compare_exchange_weak(&st->reason, &old, (int)reason));
 }
 
 static void bar_one(struct sr_stream *st, void *arg)
@@ -269,7 +276,7 @@ void sr_streams_bar(enum sr_reason reason)
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 {
 	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED))
-		sr_stream_reason(st, reason);
+		atomic_store(&st->reason, (int)reason);
 }
 
 void sr_stream_failed(struct sr_stream *st, ssize_t r)
