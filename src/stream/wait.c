@@ -66,30 +66,38 @@ void sr_waiters_forget(void)
 	pool = NULL;
 }
 
-bool sr_waiter_sleeping(struct sr_waiter *w)
+static bool sleeps(struct sr_waiter *w, int how)
 {
 	int awake = AWAKE;
 
-	return atomic_compare_exchange_strong(&w->state, &awake, AT_EVENTFD);
+	return atomic_compare_exchange_strong(&w->state, &awake, how);
+}
+
+bool sr_waiter_sleeping(struct sr_waiter *w)
+{
+	return sleeps(w, AT_EVENTFD);
+}
+
+static void set_end(struct sr_waiter *w, uint64_t ns)
+{
+	w->end.tv_sec = (time_t)(ns / 1000000000u);
+	w->end.tv_nsec = (long)(ns % 1000000000u);
 }
 
 /* Always with a time, be it centuries away: a futex(2) without one is restarted
  * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
 int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 {
-	struct timespec ts = {
-		.tv_sec = (time_t)(deadline_ns / 1000000000u),
-		.tv_nsec = (long)(deadline_ns % 1000000000u),
-	};
-	int awake = AWAKE, r;
+	int r;
 
+	set_end(w, deadline_ns);
 	/* Whoever called between our waking for another reason and AWAKE has
 	 * posted for nobody. */
 	while (sem_trywait(&w->sem) == 0)
 		;
-	if (!atomic_compare_exchange_strong(&w->state, &awake, AT_SEMAPHORE))
+	if (!sleeps(w, AT_SEMAPHORE))
 		return 0;
-	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &ts);
+	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &w->end);
 	if (r < 0 && errno == ETIMEDOUT)
 		r = 0;
 	return r;
@@ -103,23 +111,20 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns)
 {
-	struct timespec ts = {
-		.tv_sec = (time_t)(deadline_ns / 1000000000u),
-		.tv_nsec = (long)(deadline_ns % 1000000000u),
-	};
-	int awake = AWAKE, type, r;
 	uint32_t now;
+	int r;
 
+	set_end(w, deadline_ns);
 	w->word = word;
-	if (!atomic_compare_exchange_strong(&w->state, &awake, AT_WORD))
+	if (!sleeps(w, AT_WORD))
 		return 0;
 	now = atomic_load(word);
 	if ((now & want) != want || atomic_load(&w->state) != AT_WORD)
 		return 0;
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &w->cancel_type);
 	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
-				 (long)&ts, 0, FUTEX_BITSET_MATCH_ANY);
-	pthread_setcanceltype(type, NULL);
+				 (long)&w->end, 0, FUTEX_BITSET_MATCH_ANY);
+	pthread_setcanceltype(w->cancel_type, NULL);
 	return r < 0 && errno == EINTR ? -1 : 0;
 }
 

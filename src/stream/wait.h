@@ -32,6 +32,8 @@ struct sr_waiter {
 	int efd;		/* -1: not needed so far */
 	atomic_int state;	/* wait.c */
 	_Atomic uint32_t *word;	/* of a link, while AT_WORD */
+	struct timespec end;	/* not on the stack: a cancelled sleep is unwound, */
+	int cancel_type;	/* which AddressSanitizer does not like there */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };

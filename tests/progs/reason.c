@@ -347,11 +347,6 @@ static void asleep_client(void)
 	between(false, NULL);
 }
 
-static void interrupted_client(void)
-{
-	between(true, NULL);
-}
-
 static void interrupted_stdio_client(void)
 {
 	between(true, to_stdio);
@@ -459,7 +454,6 @@ static const struct tcp_case cases[] = {
 	{"demoted", demoted_server, any_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
-	{"interrupted", read_late_server, interrupted_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
 	{"unread-exec", unread_exec_server, unread_client},
 	{"unread-stdio", unread_stdio_server, unread_client},

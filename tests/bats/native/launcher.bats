@@ -77,6 +77,7 @@ setup() {
 }
 
 @test "a program with a malloc of its own that opens files" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizers bring their own malloc"
 	run -0 "$SR_BUILD/tests/progs/allocator"
 	[ "$output" = ready ]
 	run -0 timeout 20 "$SOCKRAIL" "$SR_BUILD/tests/progs/allocator"
