@@ -38,6 +38,7 @@ enum {
 	SR_LINK_ACKEND = 1 << 6,
 	SR_LINK_BACK = 1 << 7,	/* peer asks us to switch our direction back */
 	SR_LINK_DEAD = 1 << 8,	/* error or drop; why in `reason` */
+	SR_LINK_DRAIN = 1 << 9,	/* ACKSW waits for the peer's program to read */
 };
 
 /* Why notify() is called. */
@@ -92,7 +93,8 @@ struct sr_link_ops {
 	size_t (*identity)(struct sr_link *link, uint8_t id[64]);
 
 	/*
-	 * Sends one of HELLO, PROOF, SWITCH, ACKSW, END, ACKEND, BACK, PROBE.
+	 * Sends one of HELLO, PROOF, SWITCH, DRAIN, ACKSW, END, ACKEND, BACK,
+	 * PROBE.
 	 * In order with data committed before.  Never blocks and never lacks
 	 * credit: room for them is reserved, as each goes once (PROBE: dropped
 	 * if one is unanswered).  msg->ack and ->slots are filled in here.
@@ -240,7 +242,7 @@ static inline unsigned sr_link_events(struct sr_link *link)
 bool sr_link_raise(struct sr_link *link, unsigned bits);
 
 /* The kinds' common work on a decoded message that is not theirs alone
- * (HELLO, PROOF, SWITCH, ACKSW, END, ACKEND, BACK): fills fields, raises the
+ * (HELLO, PROOF, SWITCH, DRAIN, ACKSW, END, ACKEND, BACK): fills fields, raises the
  * bit.  0, or -EPROTO: sent twice or out of order (drop the link). */
 int sr_link_take(struct sr_link *link, const struct sr_msg *msg);
 

@@ -73,6 +73,7 @@ static const struct {
 	[SR_MSG_RING_USE] = {"RING_USE", sizeof(struct wire_ring_use)},
 	[SR_MSG_BACK] = {"BACK", 0},
 	[SR_MSG_BYTES] = {"BYTES", SR_MSG_BYTES_MAX}, /* at most */
+	[SR_MSG_DRAIN] = {"DRAIN", 0},
 };
 
 static bool kind_known(unsigned type)
@@ -179,6 +180,7 @@ static void put_body(union wire_body *w, const struct sr_msg *msg)
 	case SR_MSG_ACK:
 	case SR_MSG_PROBE:
 	case SR_MSG_BACK:
+	case SR_MSG_DRAIN:
 		break;
 	}
 }
@@ -219,6 +221,7 @@ static int get_body(struct sr_msg *msg, const union wire_body *w)
 	case SR_MSG_ACK:
 	case SR_MSG_PROBE:
 	case SR_MSG_BACK:
+	case SR_MSG_DRAIN:
 		break;
 	}
 	return 0;

@@ -36,6 +36,7 @@ enum sr_msg_type {
 	SR_MSG_RING_USE,	/* from offset on the sender uses ring gen */
 	SR_MSG_BACK,		/* please switch your direction back to TCP */
 	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
+	SR_MSG_DRAIN,		/* ACKSW will come: much below N is still to be read */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };

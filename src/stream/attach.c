@@ -31,8 +31,9 @@
 #define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
 #define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
-#define DRAIN_MS 250		/* for the program to read what lies before a mark */
-#define STILL_MS 50		/* without reading at all */
+#define MUCH 16384		/* unread before a mark: TCP would be slow then, too */
+#define DRAIN_MS 4000		/* for the program to read it */
+#define STILL_MS 50		/* without reading at all; and with little to read */
 
 bool sr_attach_busy(struct sr_stream *st)
 {
@@ -50,6 +51,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->att_since = sr_now_ns();
 	st->tx_started = 0;
 	st->due_since = st->due_seen_ns = 0;
+	st->due_said = false;
 	if (getrandom(st->token, sizeof(st->token), 0) !=
 	    (ssize_t)sizeof(st->token))
 		link->ops->drop(link, "protocol");
@@ -264,8 +266,16 @@ static bool in_time(struct sr_stream *st)
 		st->due_seen = rx;
 		st->due_seen_ns = now;
 	}
-	return now - st->due_seen_ns < STILL_MS * 1000000ull &&
-	       now - st->due_since < DRAIN_MS * 1000000ull;
+	if (!st->due_said && st->rx_short >= MUCH) {
+		struct sr_msg msg = { .type = SR_MSG_DRAIN };
+
+		st->due_said = true;
+		st->att->ops->ctl(st->att, &msg);
+	}
+	if (st->due_said)
+		return now - st->due_seen_ns < 4 * STILL_MS * 1000000ull &&
+		       now - st->due_since < DRAIN_MS * 1000000ull;
+	return now - st->due_seen_ns < STILL_MS * 1000000ull;
 }
 
 /* Perhaps it has read, but around us. */

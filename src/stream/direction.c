@@ -130,35 +130,48 @@ static bool write_mark(struct sr_stream *st)
 
 /* WAIT takes nothing from the program, which expects room as long as it has sent
  * little: so it is short, except where every byte is to go by the link. */
-static uint64_t wait_ns(void)
+static uint64_t wait_ns(struct sr_stream *st)
 {
+	if (sr_link_events(st->tx_link) & SR_LINK_DRAIN)
+		return 4500000000ull;	/* the peer has an eye on it */
 	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
 }
 
-static bool not_waiting(struct sr_stream *st)
+static bool decided(struct sr_stream *st)
 {
-	return sr_stream_tx(st) != SR_TX_WAIT;
+	bool yes;
+
+	pthread_mutex_lock(&st->tx_lock);
+	yes = st->tx.state != SR_TX_WAIT ||
+	      (sr_link_events(st->tx_link) & SR_LINK_DRAIN);
+	pthread_mutex_unlock(&st->tx_lock);
+	return yes;
 }
 
 /*
  * A send that must not block comes in WAIT.  EAGAIN would say that the socket's
  * buffer is full, and programs that have sent little do not reckon with that: so
- * it is decided now, one way or the other.
+ * it is decided now, one way or the other.  Not if much of what has been sent is
+ * unread (DRAIN): that may be EAGAIN with TCP as well.
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
-	if (not_waiting(st))
+	uint64_t ms = sr_conf.upgrade == SR_WAIT ? 400 : 20;
+	bool full;
+
+	if (sr_stream_tx(st) != SR_TX_WAIT)
 		return false;
-	sr_stream_await(st, SR_NOTIFY_TX, not_waiting,
-			sr_now_ns() + wait_ns() / 5);
+	sr_stream_await(st, SR_NOTIFY_TX, decided, sr_now_ns() + ms * 1000000);
+	full = decided(st);
 	pthread_mutex_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (st->tx.state == SR_TX_WAIT && !st->record_at) {
+	if (st->tx.state == SR_TX_WAIT && !st->record_at && !full) {
 		st->tx_link->ops->drop(st->tx_link, "timeout");
 		leave(st);
 	}
+	full = st->tx.state == SR_TX_WAIT;
 	pthread_mutex_unlock(&st->tx_lock);
-	return not_waiting(st);
+	return !full;
 }
 
 static bool progress_wait(struct sr_stream *st)
@@ -167,7 +180,7 @@ static bool progress_wait(struct sr_stream *st)
 
 	if (st->record_at == 0 &&
 	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back) ||
-	     sr_now_ns() - st->tx_wait_since > wait_ns())) {
+	     sr_now_ns() - st->tx_wait_since > wait_ns(st))) {
 		if (!(ev & SR_LINK_DEAD) && !atomic_load(&st->want_back))
 			st->tx_link->ops->drop(st->tx_link, "timeout");
 		leave(st);
@@ -599,8 +612,10 @@ static bool ahead(struct sr_stream *st, uint64_t n)
 		uint64_t due = n - (uint64_t)st->rx_delta;
 
 		atomic_store(&st->rx_due, due);
+		st->rx_short = due - atomic_load(&st->rx_tcp);
 		return atomic_load(&st->rx_tcp) < due;
 	}
+	st->rx_short = n - st->rx.rx;
 	return n > st->rx.rx + st->rx.part || st->spill_len || st->rx.dup;
 }
 

@@ -93,6 +93,7 @@ struct sr_stream {
 	atomic_uint rx_calls;
 	_Atomic uint64_t rx_tcp;	/* bytes read from the anchor */
 	_Atomic uint64_t rx_due;	/* a SWITCH waits for rx_tcp to be this; or 0 */
+	uint64_t rx_short;	/* bytes it waited for when last looked at */
 
 	_Alignas(64) pthread_mutex_t rx_lock;
 	struct sr_rx rx;
@@ -158,6 +159,7 @@ struct sr_stream {
 	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
 	uint64_t att_since;	/* ns */
 	uint64_t due_since, due_seen, due_seen_ns; /* its SWITCH waits */
+	bool due_said;		/* DRAIN */
 	_Atomic uint64_t next_ask_ns;
 	unsigned asks;		/* since it last had a link */
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
