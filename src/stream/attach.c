@@ -37,7 +37,10 @@
 
 bool sr_attach_busy(struct sr_stream *st)
 {
-	return st->att && (!st->att_took || !st->att_started ||
+	return st->att && (!st->att_started ||
+			   (!st->att_took &&
+			    (st->att->role == SR_ROLE_ANSWERER ||
+			     (sr_link_events(st->att) & SR_LINK_SWITCH))) ||
 			   sr_stream_tx(st) == SR_TX_WAIT ||
 			   atomic_load(&st->verdict) == VERDICT_PENDING);
 }
@@ -207,7 +210,14 @@ static void start_tx(struct sr_stream *st)
 		st->tx_next = sr_link_get(st->att);
 		memcpy(st->tx_next_token, st->att->peer_hello.token,
 		       SR_TOKEN_LEN);
-		sr_tx_try_start(st);
+		/* The answerer has until its program sends again.  What it has
+		 * sent before may stay unread for long (iperf's reply), and the
+		 * attempt would cost the other direction its link. */
+		if (st->att->role == SR_ROLE_ASKER ||
+		    sr_conf.upgrade == SR_WAIT)
+			sr_tx_try_start(st);
+		else
+			st->tx_on_send = true;
 	}
 	pthread_mutex_unlock(&st->tx_lock);
 }
@@ -346,12 +356,13 @@ static void died(struct sr_stream *st, unsigned ev)
 	sr_stream_kick(st);
 }
 
-/* Our direction is on the link.  The peer's follows in a moment, if it can: not
- * if its program has ended it, or sleeps in a plain send, or waits for ours to
- * read. */
+/* Our direction is on the link.  In policy wait the peer's follows in a moment, if
+ * it can: not if its program has ended it, or sleeps in a plain send, or waits for
+ * ours to read. */
 static bool settled(struct sr_stream *st)
 {
-	if (sr_stream_rx(st) == SR_RX_LINK || st->due_since)
+	if (sr_conf.upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
+	    st->due_since)
 		return true;
 	if (!st->tx_started)
 		st->tx_started = sr_now_ns();

@@ -332,8 +332,19 @@ out:
 	sr_stream_kick(st);
 }
 
+void sr_tx_on_send(struct sr_stream *st)
+{
+	if (!atomic_load_explicit(&st->tx_on_send, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&st->tx_lock);
+	if (st->tx_on_send)
+		sr_tx_try_start(st);
+	pthread_mutex_unlock(&st->tx_lock);
+}
+
 void sr_tx_try_start(struct sr_stream *st)
 {
+	st->tx_on_send = false;
 	if (!st->tx_next) {
 		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
 		return;

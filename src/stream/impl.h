@@ -118,6 +118,7 @@ struct sr_stream {
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];
+	atomic_bool tx_on_send;	/* tx_next waits for the program's next send */
 	atomic_bool broken;	/* reset: every send is EPIPE */
 
 	atomic_int anchor;	/* descriptor number, -1 when gone */
@@ -256,6 +257,8 @@ void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 bool sr_tx_decide(struct sr_stream *st);
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link,
 		       bool proven);		/* rx_lock held */
+/* The program sends: a switch that waited for that begins. */
+void sr_tx_on_send(struct sr_stream *st);
 /* tx_next is set: shut the gate and start, now or when the last call leaves. */
 void sr_tx_try_start(struct sr_stream *st);	/* tx_lock held */
 /* Bytes off the anchor, into iov, as the gate's state asks. rx_lock held. */

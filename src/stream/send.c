@@ -47,6 +47,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 		NULL;
 	ssize_t r;
 
+	sr_tx_on_send(st);
 	*shut = !sr_tx_gate_enter(st);
 	if (*shut)
 		return -EAGAIN;
@@ -349,6 +350,7 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	ssize_t r = -EAGAIN;
 
 	*eof = false;
+	sr_tx_on_send(st);
 	if (sr_tx_gate_enter(st)) {
 		sr_st_set(st, SR_ST_TX_HISTORY);	/* not seen by us */
 		r = sr_real.sendfile(fd, in_fd, off, count);

@@ -101,7 +101,7 @@ static bool in_transition(struct sr_stream *st)
 	enum sr_tx_state tx = sr_stream_tx(st);
 
 	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
-	       st->tx_next ||
+	       (st->tx_next && !st->tx_on_send) ||
 	       (sr_st_flags(st) & SR_ST_CLOSING) || st->tx_held ||
 	       atomic_load(&st->want_back);
 }

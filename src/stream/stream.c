@@ -467,6 +467,7 @@ static void forget_one(struct sr_stream *st, void *arg)
 	memset(&st->timer, 0, sizeof(st->timer));
 	st->att = NULL;
 	st->tx_next = NULL;
+	st->tx_on_send = false;
 	st->listener[0] = st->listener[1] = NULL;
 	sr_st_set(st, SR_ST_ENDED);	/* the parent reports it */
 }

@@ -90,9 +90,11 @@ by_link() {
 	policy=lazy case_steps=('go log link .* is over') by=any
 	case_lossy=1 # on one side's books
 	ends peer-dropped counters tx-at-client SOCKRAIL_UPGRADE_BYTES=280000
+	ends counters peer-dropped rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	# the answerer's direction waits for its program to send again
+	case_steps=('go log tx on the link')
 	ends peer-dropped counters rx-at-client SOCKRAIL_UPGRADE_BYTES=280000
 	ends counters peer-dropped tx-at-server SOCKRAIL_UPGRADE_BYTES=280000
-	ends counters peer-dropped rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
 }
 
 @test "history: what the server has read is not what the client sent" {
