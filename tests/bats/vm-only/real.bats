@@ -88,10 +88,16 @@ iperf3_run() {
 
 # ----------------------------------------------------------------- iperf 2
 
+# Its threads hang now and then, in the server, before they read (seen over shared
+# memory, too): once more then.
 iperf_run() {
+	iperf_once || { stop_all && rm -f "$t"/*.report "$t"/*.log && iperf_once; }
+}
+
+iperf_once() {
 	start server as server iperf -s -B "$ADDR" -p "$port"
 	listening "$port" || return
-	as client timeout 60 iperf -c "$ADDR" -p "$port" "${options[@]}" >"$t/client.out" 2>&1 || return
+	as client timeout 25 iperf -c "$ADDR" -p "$port" "${options[@]}" >"$t/client.out" 2>&1 || return
 	stop_all
 	! grep -qiE 'error|fail|refused' "$t/client.out" && grep -q Bytes "$t/client.out" || return
 	result=$(grep -c 'connected with' "$t/client.out")
