@@ -19,7 +19,7 @@
 
 /* An error on the socket goes to whoever calls first.  If that is us, keep it
  * for the program.  EPIPE is for who writes, which the program did not: for it
- * the peer is gone. */
+ * the peer is gone, unless it has been told so. */
 static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 {
 	int none = 0;
@@ -28,7 +28,8 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 		return r;
 	r = -errno;
 	if (r != -EAGAIN && r != -EINTR && !st->broken &&
-	    !(r == -EPIPE && st->rx.state == SR_RX_EOF))
+	    !(r == -EPIPE && (st->rx.state == SR_RX_EOF ||
+			      atomic_load(&st->error))))
 		atomic_compare_exchange_strong(&st->so_error, &none,
 			r == -EPIPE ? ECONNRESET : (int)-r);
 	sr_stream_failed(st, r);

@@ -36,6 +36,9 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 
 	if (r < 0)
 		sr_stream_failed(st, r);
+	/* Told now; a write of ours may have kept the same as EPIPE. */
+	if (r == -ECONNRESET && sr_anchor_kept(st))
+		atomic_store(&st->so_error, 0);
 	if (r != 0 || !sr_anchor_kept(st))
 		return r;
 	err = atomic_exchange(&st->so_error, 0);
