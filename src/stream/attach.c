@@ -53,7 +53,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->att_started = st->att_took = false;
 	st->att_since = sr_now_ns();
 	st->tx_started = 0;
-	st->due_since = st->due_seen_ns = 0;
+	st->due_since = 0;
 	st->due_said = false;
 	if (getrandom(st->token, sizeof(st->token), 0) !=
 	    (ssize_t)sizeof(st->token))
@@ -271,8 +271,8 @@ static bool in_time(struct sr_stream *st)
 	uint64_t now = sr_now_ns(), rx = atomic_load(&st->rx_tcp);
 
 	if (!st->due_since)
-		st->due_since = now;
-	if (!st->due_seen_ns || rx != st->due_seen) {
+		st->due_since = st->due_seen_ns = now;
+	if (rx != st->due_seen) {
 		st->due_seen = rx;
 		st->due_seen_ns = now;
 	}

@@ -137,13 +137,25 @@ static uint64_t wait_ns(struct sr_stream *st)
 	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
 }
 
+/* WAIT has lasted too long. */
+static void too_late(struct sr_stream *st)
+{
+	st->tx_link->ops->drop(st->tx_link, "timeout");
+	leave(st);
+}
+
+static bool decided_locked(struct sr_stream *st)
+{
+	return st->tx.state != SR_TX_WAIT ||
+	       (sr_link_events(st->tx_link) & SR_LINK_DRAIN);
+}
+
 static bool decided(struct sr_stream *st)
 {
 	bool yes;
 
 	pthread_mutex_lock(&st->tx_lock);
-	yes = st->tx.state != SR_TX_WAIT ||
-	      (sr_link_events(st->tx_link) & SR_LINK_DRAIN);
+	yes = decided_locked(st);
 	pthread_mutex_unlock(&st->tx_lock);
 	return yes;
 }
@@ -157,33 +169,32 @@ static bool decided(struct sr_stream *st)
 bool sr_tx_decide(struct sr_stream *st)
 {
 	uint64_t ms = sr_conf.upgrade == SR_WAIT ? 400 : 20;
-	bool full;
+	bool again;
 
 	if (sr_stream_tx(st) != SR_TX_WAIT)
 		return false;
 	sr_stream_await(st, SR_NOTIFY_TX, decided, sr_now_ns() + ms * 1000000);
-	full = decided(st);
 	pthread_mutex_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (st->tx.state == SR_TX_WAIT && !st->record_at && !full) {
-		st->tx_link->ops->drop(st->tx_link, "timeout");
-		leave(st);
-	}
-	full = st->tx.state == SR_TX_WAIT;
+	if (!decided_locked(st) && !st->record_at)
+		too_late(st);
+	again = st->tx.state != SR_TX_WAIT;
 	pthread_mutex_unlock(&st->tx_lock);
-	return !full;
+	return again;
 }
 
 static bool progress_wait(struct sr_stream *st)
 {
 	unsigned ev = sr_link_events(st->tx_link);
 
-	if (st->record_at == 0 &&
-	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back) ||
-	     sr_now_ns() - st->tx_wait_since > wait_ns(st))) {
-		if (!(ev & SR_LINK_DEAD) && !atomic_load(&st->want_back))
-			st->tx_link->ops->drop(st->tx_link, "timeout");
+	if (!st->record_at &&
+	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back))) {
 		leave(st);
+		return false;
+	}
+	if (!st->record_at &&
+	    sr_now_ns() - st->tx_wait_since > wait_ns(st)) {
+		too_late(st);
 		return false;
 	}
 	if (!(ev & SR_LINK_ACKSW))

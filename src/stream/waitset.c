@@ -480,7 +480,8 @@ static struct sr_spin *spin_of(struct sr_waitset *s)
 	return s->n == 1 ? &s->e[0].st->spin : &several;
 }
 
-/* Looks at all links of the set; false: there is none, or not only links. */
+/* Looks at all links of the set; false: there is none.  *kernel: it has to be
+ * asked for some of the rest. */
 static bool poll_links(struct sr_waitset *s, bool *kernel)
 {
 	bool links = false;
