@@ -201,24 +201,25 @@ static bool proves(struct sr_stream *st, enum sr_role role,
 	return true;
 }
 
-static void start_tx(struct sr_stream *st)
+/* The link that our direction is to go to. */
+static void arm_tx(struct sr_stream *st)
 {
 	pthread_mutex_lock(&st->tx_lock);
-	st->att_started = true;
 	if (!st->tx_next && st->tx.state == SR_TX_RAW &&
 	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING))) {
-		st->tx_next = sr_link_get(st->att);
 		memcpy(st->tx_next_token, st->att->peer_hello.token,
 		       SR_TOKEN_LEN);
-		/* The answerer has until its program sends again.  What it has
-		 * sent before may stay unread for long (iperf's reply), and the
-		 * attempt would cost the other direction its link. */
-		if (st->att->role == SR_ROLE_ASKER ||
-		    sr_conf.upgrade == SR_WAIT)
-			sr_tx_try_start(st);
-		else
-			st->tx_on_send = true;
+		st->tx_next = sr_link_get(st->att);
 	}
+	pthread_mutex_unlock(&st->tx_lock);
+}
+
+static void start_tx(struct sr_stream *st)
+{
+	st->att_started = true;
+	pthread_mutex_lock(&st->tx_lock);
+	if (st->tx_next)
+		sr_tx_try_start(st);
 	pthread_mutex_unlock(&st->tx_lock);
 }
 
@@ -244,6 +245,7 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 	}
 	digest(st, SR_ROLE_ASKER, proof.digest, &n);
 	st->att->ops->ctl(st->att, &proof);
+	arm_tx(st);
 	start_tx(st);
 }
 
@@ -300,6 +302,8 @@ static bool read_around(struct sr_stream *st)
 
 static void take_switch(struct sr_stream *st)
 {
+	if (st->att->role == SR_ROLE_ANSWERER)
+		arm_tx(st);		/* before the mark can come */
 	pthread_mutex_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	st->att_took = sr_rx_take_switch(st, st->att, st->att_proven);
@@ -313,7 +317,13 @@ static void take_switch(struct sr_stream *st)
 	}
 }
 
-/* The asker's mark came: our direction may follow. */
+/*
+ * The asker's mark came: our direction may follow, with its program's next send at
+ * the latest (rx_moved in direction.c), as this thread may be behind.  In policy
+ * wait it follows at once.  Not so otherwise: what the program has sent before may
+ * stay unread for long (iperf's reply), and the attempt would cost the other
+ * direction its link.
+ */
 static void follow(struct sr_stream *st)
 {
 	bool verified;
@@ -321,8 +331,12 @@ static void follow(struct sr_stream *st)
 	pthread_mutex_lock(&st->rx_lock);
 	verified = st->rx.state == SR_RX_LINK && st->rx_link == st->att;
 	pthread_mutex_unlock(&st->rx_lock);
-	if (verified)
+	if (!verified)
+		return;
+	if (sr_conf.upgrade == SR_WAIT)
 		start_tx(st);
+	else
+		st->att_started = true;
 }
 
 static void died(struct sr_stream *st, unsigned ev)

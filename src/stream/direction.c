@@ -456,11 +456,14 @@ static void tcp_end(struct sr_stream *st, bool reset)
 	sr_stream_kick(st);
 }
 
-/* Counts what the report calls switches. */
+/* Counts what the report calls switches.  An answerer's own direction may follow the
+ * asker's mark, see attach.c. */
 static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
 		st->rx_switches++;
+		if (st->tx_next)
+			st->tx_on_send = true;
 		if (st->rx_link)
 			had(st, st->rx_link);
 	}
