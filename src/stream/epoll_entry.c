@@ -187,6 +187,17 @@ static uint32_t anchor_events(const struct sr_epoll_entry *e)
 	return (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLET;
 }
 
+/* More than is wanted does no harm, heard() sifts it. */
+static void ask_anchor(struct sr_epoll_entry *e)
+{
+	uint32_t events = anchor_events(e);
+
+	if (!(events & ~e->asked))
+		return;
+	e->asked |= events;
+	control(e->set->inner, EPOLL_CTL_MOD, e->fd, e->asked, address(e));
+}
+
 static bool entry_shut(struct sr_epoll_entry *e, bool muted)
 {
 	struct sr_epoll *set = e->set;
@@ -208,6 +219,7 @@ static bool entry_shut(struct sr_epoll_entry *e, bool muted)
 	if (!ok)
 		return false;
 	e->shut = true;
+	e->asked = anchor_events(e);
 	atomic_fetch_add(&set->shut, 1);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
@@ -255,18 +267,22 @@ bool sr_epoll_gate_shut(struct sr_stream *st)
 	return ok;
 }
 
+static void expel(struct sr_epoll_entry *e);
+
 void sr_epoll_gate_opened(struct sr_stream *st)
 {
-	struct sr_epoll_entry *e;
+	struct sr_epoll_entry *e, *next;
 	int err = errno;
 
 	pthread_mutex_lock(&st->epoll_lock);
-	for (e = any_gate_shut(st) ? NULL : entries(st); e;
-	     e = e->next_of_stream) {
-		if (!e->shut)
-			continue;
-		entry_open(e);
-		restore(e);
+	for (e = any_gate_shut(st) ? NULL : entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (e->parked) {
+			expel(e);
+		} else if (e->shut) {
+			entry_open(e);
+			restore(e);
+		}
 	}
 	pthread_mutex_unlock(&st->epoll_lock);
 	errno = err;
@@ -311,6 +327,29 @@ static void entry_remove(struct sr_epoll_entry *e)
 	pthread_mutex_unlock(&set->lock);
 }
 
+/* Out of the kernel's set, too. */
+static void expel(struct sr_epoll_entry *e)
+{
+	pthread_mutex_lock(&e->set->lock);
+	control(e->set->epfd, EPOLL_CTL_DEL, e->fd, 0, 0);
+	pthread_mutex_unlock(&e->set->lock);
+	entry_remove(e);
+}
+
+static bool park(struct sr_epoll_entry *e)
+{
+	if (!e->shut || (e->events & EPOLLEXCLUSIVE) ||
+	    atomic_load(&e->set->forked) || atomic_load(&e->set->foreign))
+		return false;
+	pthread_mutex_lock(&e->set->ready_lock);
+	e->parked = true;
+	e->count++;		/* what a look has found by now does not count */
+	e->edge = e->anchor = false;
+	pthread_mutex_unlock(&e->set->ready_lock);
+	sr_epoll_unlist(e);
+	return true;
+}
+
 static void set_events(struct sr_epoll_entry *e, uint32_t events,
 		       epoll_data_t data)
 {
@@ -318,8 +357,17 @@ static void set_events(struct sr_epoll_entry *e, uint32_t events,
 	e->events = events;
 	e->data = data;
 	e->armed = true;
+	e->parked = false;
 	e->count++;
 	pthread_mutex_unlock(&e->set->ready_lock);
+}
+
+static int change_shut(struct sr_epoll_entry *e, const struct epoll_event *ev)
+{
+	set_events(e, ev->events, ev->data);
+	ask_anchor(e);
+	sr_epoll_list(e, true);
+	return 0;
 }
 
 static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
@@ -373,17 +421,15 @@ static int modify(struct sr_epoll_entry *e, int epfd, struct epoll_event *ev)
 	if (!ev || (ev->events & EPOLLEXCLUSIVE) || (events & EPOLLEXCLUSIVE))
 		return sr_real.epoll_ctl(epfd, EPOLL_CTL_MOD, e->fd, ev) < 0 ?
 			       -errno : 0;
+	if (e->shut)		/* mute, whatever it is */
+		return change_shut(e, ev);
 	/* First: it may fire before the call has returned. */
 	set_events(e, ev->events, ev->data);
-	if (e->shut) {
-		r = control(epfd, EPOLL_CTL_MOD, e->fd, mute(e), address(set));
-	} else {
-		e->ours = with_our_data(e->st, e->events);
-		if (e->ours)
-			atomic_store(&set->oneshots, true);
-		r = control(epfd, EPOLL_CTL_MOD, e->fd, e->events,
-			    e->ours ? sr_epoll_entry_data(e) : e->data.u64);
-	}
+	e->ours = with_our_data(e->st, e->events);
+	if (e->ours)
+		atomic_store(&set->oneshots, true);
+	r = control(epfd, EPOLL_CTL_MOD, e->fd, e->events,
+		    e->ours ? sr_epoll_entry_data(e) : e->data.u64);
 	if (r < 0) {
 		pthread_mutex_lock(&set->ready_lock);
 		e->events = events;
@@ -391,14 +437,8 @@ static int modify(struct sr_epoll_entry *e, int epfd, struct epoll_event *ev)
 		e->count = count;
 		e->armed = armed;
 		pthread_mutex_unlock(&set->ready_lock);
-		return r;
 	}
-	if (e->shut) {
-		control(set->inner, EPOLL_CTL_MOD, e->fd, anchor_events(e),
-			address(e));
-		sr_epoll_list(e, true);
-	}
-	return 0;
+	return r;
 }
 
 static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
@@ -407,6 +447,14 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	struct sr_epoll_entry *e = find(st, set, fd);
 	int r;
 
+	if (e && e->parked) {
+		if (op == EPOLL_CTL_ADD && ev && !(ev->events & EPOLLEXCLUSIVE))
+			return change_shut(e, ev);
+		expel(e);
+		e = NULL;
+	}
+	if (op == EPOLL_CTL_DEL && e && park(e))
+		return 0;
 	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign))
 		return add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
@@ -486,13 +534,18 @@ static bool renumber(struct sr_epoll_entry *e)
 
 void sr_epoll_number_gone(struct sr_stream *st, int fd)
 {
-	struct sr_epoll_entry *e;
+	struct sr_epoll_entry *e, *next;
 	bool ok = true;
 
 	if (!atomic_load(&st->epoll))
 		return;
 	pthread_mutex_lock(&st->epoll_lock);
-	for (e = entries(st); e; e = e->next_of_stream) {
+	for (e = entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (e->fd == fd && e->parked) {
+			expel(e);
+			continue;
+		}
 		/* Barred: nobody will want to change it. */
 		if (e->fd != fd || e->fd_private ||
 		    (!e->shut && (sr_st_flags(st) & SR_ST_BARRED)))

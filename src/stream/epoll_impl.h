@@ -43,6 +43,11 @@
  * itself and then looks at ready; who lists counts ready up and then looks at
  * sleepers.
  *
+ * Parked entries.  Some programs (redis-benchmark) add and delete a descriptor for
+ * every message.  So what is deleted while shut stays where it is, mute and deaf, in
+ * the kernel's set and in inner, and comes back without a system call when it is
+ * added again.  Whatever else happens to it takes it out first.
+ *
  * Awake.  Where it pays (spin.h) a thread does not sleep at once.  Then the
  * entries that it found quiet a moment ago linger on the list, not standing, so
  * that the peer need not ring: the thread polls their links.  They stand before
@@ -107,6 +112,7 @@ struct sr_epoll_entry {
 	bool fd_private;
 	bool shut;
 	bool ours;		/* plain, with our data */
+	uint32_t asked;		/* of the anchor, in inner: at least what events say */
 	struct sr_epoll_bell bell[2];
 	struct sr_wait_node node;
 
@@ -118,6 +124,7 @@ struct sr_epoll_entry {
 	epoll_data_t data;
 	unsigned count;		/* of MODs, in the low bits of our data */
 	bool live;
+	bool parked;		/* deleted by the program; also under epoll_lock */
 	bool armed;		/* EPOLLONESHOT has not fired */
 	bool listed, busy, again, edge;
 	bool sure;		/* listed, and was seen to be ready */

@@ -111,7 +111,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 	}
 	if (e) {
 		e->st = sr_stream_ref(st);
-		e->fd_private = e->shut = false;
+		e->fd_private = e->shut = e->parked = false;
 		e->listed = e->busy = e->again = e->edge = e->anchor = e->sure = false;
 		e->turn = e->quiet = 0;
 		e->live = true;

@@ -92,7 +92,7 @@ static void hush(struct sr_epoll *set)
 
 static void list(struct sr_epoll *set, struct sr_epoll_entry *e, bool edge)
 {
-	if (!e->live)
+	if (!e->live || e->parked)
 		return;
 	e->edge |= edge;
 	if (e->busy)
@@ -162,13 +162,16 @@ void sr_epoll_told(struct sr_epoll_entry *e, unsigned what)
 }
 
 /* The anchor's event is an edge if the kernel still has a say; see look(). */
-static void heard(struct sr_epoll *set, uint64_t data)
+static void heard(struct sr_epoll *set, uint32_t events, uint64_t data)
 {
 	struct sr_epoll_entry *e = (void *)(uintptr_t)(data & ~(uint64_t)SR_EPOLL_BELL);
 
 	pthread_mutex_lock(&set->ready_lock);
-	e->anchor |= !(data & SR_EPOLL_BELL);
-	list(set, e, false);
+	if ((data & SR_EPOLL_BELL) ||
+	    (events & (e->events | EPOLLERR | EPOLLHUP))) {
+		e->anchor |= !(data & SR_EPOLL_BELL);
+		list(set, e, false);
+	}
 	pthread_mutex_unlock(&set->ready_lock);
 }
 
@@ -181,7 +184,7 @@ void sr_epoll_harvest(struct sr_epoll *set)
 		n = sr_real.epoll_pwait(set->inner, ev, HARVEST, 0, NULL);
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.ptr != set)
-				heard(set, ev[i].data.u64);
+				heard(set, ev[i].events, ev[i].data.u64);
 		}
 	} while (n == HARVEST);
 }
@@ -317,7 +320,7 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 	pthread_mutex_lock(&set->ready_lock);
 }
 
-/* ready_lock held, but let go of meanwhile.  False: it is gone. */
+/* ready_lock held, but let go of meanwhile.  False: it is gone, or parked. */
 static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
 		    uint32_t *r, bool *edge)
 {
@@ -344,6 +347,8 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
 		drop(set, e);
 		return false;
 	}
+	if (e->parked)
+		return false;
 	if (count != e->count)
 		*r = 0;	/* it has been modified, and again is set */
 	e->quiet = *r ? 0 : e->quiet + 1;

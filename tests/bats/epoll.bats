@@ -110,3 +110,11 @@ teardown() { stop_all; }
 @test "woken by others; in and out of the set" {
 	compare epoll changed
 }
+
+@test "deleted and added again, for every message" {
+	compare epoll again
+}
+
+@test "deleted and added while another thread waits" {
+	compare epoll toggled
+}

@@ -5,6 +5,7 @@
  */
 #include "case.h"
 
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
@@ -1235,6 +1236,117 @@ static void changed_server(int lfd)
 	close(fd);
 }
 
+/* Deleted and added again, as some programs do for every message. */
+static void again_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), copy;
+	struct epoll_event ev;
+
+	add(ep, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("message", ep, -1);
+	del(ep, fd);
+	say_wait("deleted", ep, 0);
+	say_result("delete", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	say_result("modify", control(ep, EPOLL_CTL_MOD, fd, EPOLLIN, 0));
+	add(ep, fd, EPOLLOUT | EPOLLET, 2);
+	say_result("add", control(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 0));
+	say_wait("out", ep, -1);
+	say_wait("no edge", ep, 20);
+	del(ep, fd);
+	add(ep, fd, EPOLLIN | EPOLLET, 3);
+	say_wait("in", ep, -1);
+	say_wait("no edge", ep, 20);
+	swallow(fd);
+	del(ep, fd);
+	order(fd);
+	say_wait("not in it", ep, 20);
+	add(ep, fd, EPOLLIN | EPOLLONESHOT, 4);
+	say_wait("once", ep, -1);
+	say_wait("not twice", ep, 20);
+	del(ep, fd);
+	add(ep, fd, EPOLLIN | EPOLLEXCLUSIVE, 5);
+	say_wait("exclusive", ep, -1);
+	swallow(fd);
+	del(ep, fd);
+	for (int i = 0; i < 3000; i++) {
+		add(ep, fd, EPOLLIN, (unsigned)i);
+		send_go(fd);
+		if (epoll_wait(ep, &ev, 1, -1) != 1 ||
+		    ev.data.u64 != (unsigned)i)
+			die("epoll_wait");
+		swallow(fd);
+		del(ep, fd);
+	}
+	/* The number is closed, the file is not; the number comes back. */
+	copy = dup(fd);
+	add(ep, copy, EPOLLIN, 6);
+	close(fd);
+	say("number %d", dup(copy) == fd);
+	say_result("modify", control(ep, EPOLL_CTL_MOD, fd, EPOLLIN, 0));
+	add(ep, fd, EPOLLIN, 7);
+	order(fd);
+	say_wait("both", ep, -1);
+	swallow(fd);
+	del(ep, copy);
+	close(copy);
+	order(fd);
+	say_wait("one", ep, -1);
+	swallow(fd);
+	del(ep, fd);
+	close(fd);
+	say_wait("closed", ep, 20);
+	close(ep);
+}
+
+static atomic_int rounds_done;
+
+static void *toggler(void *arg)
+{
+	int *fds = arg, seen = -1;
+
+	while (rounds_done < 1000) {
+		if (rounds_done == seen)
+			continue;
+		seen = rounds_done;
+		for (int i = 0; i < 5; i++) {
+			del(fds[0], fds[1]);
+			add(fds[0], fds[1], EPOLLIN | (i & 1 ? EPOLLET : 0), 1);
+		}
+	}
+	return NULL;
+}
+
+/* Two threads: one waits, the other deletes and adds under it. */
+static void toggled_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), fds[2] = {ep, fd};
+	struct epoll_event ev;
+	pthread_t t;
+
+	unblock(fd);
+	add(ep, fd, EPOLLIN, 1);
+	t = start(toggler, fds);
+	while (rounds_done < 1000) {
+		size_t got = 0;
+
+		send_go(fd);
+		while (got < MESSAGE) {
+			ssize_t n = read(fd, buf, MESSAGE - got);
+
+			if (n > 0)
+				got += (size_t)n;
+			else if (n == 0 || errno != EAGAIN)
+				die("read");
+			else if (epoll_wait(ep, &ev, 1, 10000) != 1)
+				die("epoll_wait");
+		}
+		rounds_done++;
+	}
+	pthread_join(t, NULL);
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
 	{"level", level_server, level_client},
 	{"end", end_server, end_client},
@@ -1260,6 +1372,8 @@ static const struct tcp_case cases[] = {
 	{"heir", heir_server, obey_client},
 	{"back", sleepers_server, back_client},
 	{"fair", fair_server, obey_client},
+	{"again", again_server, obey_client},
+	{"toggled", toggled_server, obey_client},
 	{"changed", changed_server, obey_client},
 };
 
