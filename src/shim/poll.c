@@ -45,7 +45,7 @@ int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 		return sr_real.poll(fds, n, timeout_ms);
 	return (int)sr_outcome(
 		saved,
-		sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL));
+		sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL, NULL));
 }
 
 int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
@@ -57,5 +57,6 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	    (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 ||
 			 timeout->tv_nsec >= 1000000000)))
 		return sr_real.ppoll(fds, n, timeout, mask);
-	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout, mask));
+	return (int)sr_outcome(saved,
+			       sr_streams_poll(fds, n, timeout, mask, NULL));
 }

@@ -8,8 +8,11 @@
 
 #include <string.h>
 
+#include "base/loop.h"
+
 #define WORD (8 * (int)sizeof(fd_mask))
-#define NS_PER_S 1000000000L
+#define NS_PER_S 1000000000
+#define US_PER_S 1000000
 
 /* As in the kernel's fs/select.c.  POLLHUP and POLLERR are never asked for and
  * always told. */
@@ -170,34 +173,30 @@ static void answer(const struct sets *s, const struct pollfd *p, int n)
 	}
 }
 
-/* end - now, not below 0. */
-static struct timespec left_until(const struct timespec *end)
+/* What is left until `end` of sr_streams_poll(); 0: it did not wait, all. */
+static struct timespec left_of(const struct timespec *t, uint64_t end)
 {
-	struct timespec now, left;
+	uint64_t now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	left.tv_sec = end->tv_sec - now.tv_sec;
-	left.tv_nsec = end->tv_nsec - now.tv_nsec;
-	if (left.tv_nsec < 0) {
-		left.tv_sec--;
-		left.tv_nsec += NS_PER_S;
-	}
-	if (left.tv_sec < 0)
-		left = (struct timespec){0};
-	return left;
+	if (!end || end == UINT64_MAX)
+		return *t;
+	now = sr_now_ns();
+	now = now < end ? end - now : 0;
+	return (struct timespec){ (time_t)(now / NS_PER_S),
+				  (long)(now % NS_PER_S) };
 }
 
 static int wait_for(const struct sets *s, struct pollfd *p, int n,
-		    const struct timespec *end, const sigset_t *mask)
+		    struct timespec *t, const sigset_t *mask)
 {
-	struct timespec left;
+	uint64_t end;
 	int r;
 
 	ask(s, p);
 	do {
-		if (end)
-			left = left_until(end);
-		r = sr_streams_poll(p, (nfds_t)n, end ? &left : NULL, mask);
+		r = sr_streams_poll(p, (nfds_t)n, t, mask, &end);
+		if (t)
+			*t = left_of(t, end);
 		if (r <= 0)
 			break;
 		r = judge(p, n);
@@ -207,8 +206,8 @@ static int wait_for(const struct sets *s, struct pollfd *p, int n,
 	return r;
 }
 
-/* A value or -errno.  end: when to give up, NULL for never. */
-static int wait_sets(const struct sets *s, const struct timespec *end,
+/* A value or -errno.  *t becomes what is left of it; NULL: for ever. */
+static int wait_sets(const struct sets *s, struct timespec *t,
 		     const sigset_t *mask)
 {
 	struct pollfd small[SMALL], *p = small;
@@ -221,26 +220,21 @@ static int wait_sets(const struct sets *s, const struct timespec *end,
 		if (p == MAP_FAILED)
 			return -ENOMEM;
 	}
-	r = wait_for(s, p, n, end, mask);
+	r = wait_for(s, p, n, t, mask);
 	if (p != small)
 		munmap(p, size);
 	return r;
 }
 
-/* now + t in *end.  False: t is no time.  A sum that overflows is never. */
-static bool set_end(struct timespec *end, time_t sec, long nsec)
+/* False: it is no time.  select() takes microseconds of more than a second; a sum
+ * that overflows is never. */
+static bool to_timespec(struct timespec *t, const struct timeval *tv)
 {
-	if (sec < 0 || nsec < 0)
+	if (tv->tv_sec < 0 || tv->tv_usec < 0)
 		return false;
-	clock_gettime(CLOCK_MONOTONIC, end);
-	end->tv_nsec += nsec % NS_PER_S;
-	if (__builtin_add_overflow(sec, nsec / NS_PER_S, &sec) ||
-	    __builtin_add_overflow(end->tv_sec, sec, &end->tv_sec))
-		end->tv_sec = __LONG_MAX__ - 1;
-	if (end->tv_nsec >= NS_PER_S) {
-		end->tv_sec++;
-		end->tv_nsec -= NS_PER_S;
-	}
+	t->tv_nsec = tv->tv_usec % US_PER_S * 1000;
+	if (__builtin_add_overflow(tv->tv_sec, tv->tv_usec / US_PER_S, &t->tv_sec))
+		t->tv_sec = __LONG_MAX__;
 	return true;
 }
 
@@ -248,19 +242,16 @@ int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	      struct timeval *timeout)
 {
 	struct sets s = {n, rd, wr, ex};
-	struct timespec end, left;
+	struct timespec t;
 	int saved = errno, r;
 
 	if (sr_shim_unused() || n < 0 || !has_stream(&s) ||
-	    (timeout &&
-	     (timeout->tv_usec > __LONG_MAX__ / 1000 ||
-	      !set_end(&end, timeout->tv_sec, timeout->tv_usec * 1000))))
+	    (timeout && !to_timespec(&t, timeout)))
 		return sr_real.select(n, rd, wr, ex, timeout);
-	r = wait_sets(&s, timeout ? &end : NULL, NULL);
-	if (timeout && (timeout->tv_sec || timeout->tv_usec)) {
-		left = left_until(&end);
-		timeout->tv_sec = left.tv_sec;
-		timeout->tv_usec = left.tv_nsec / 1000;
+	r = wait_sets(&s, timeout ? &t : NULL, NULL);
+	if (timeout) {
+		timeout->tv_sec = t.tv_sec;
+		timeout->tv_usec = t.tv_nsec / 1000;
 	}
 	return (int)sr_outcome(saved, r);
 }
@@ -269,13 +260,14 @@ int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	       const struct timespec *timeout, const sigset_t *mask)
 {
 	struct sets s = {n, rd, wr, ex};
-	struct timespec end;
+	struct timespec t;
 	int saved = errno;
 
+	if (timeout)
+		t = *timeout;
 	if (sr_shim_unused() || n < 0 || !has_stream(&s) ||
-	    (timeout && (timeout->tv_nsec >= NS_PER_S ||
-			 !set_end(&end, timeout->tv_sec, timeout->tv_nsec))))
+	    (timeout && (t.tv_sec < 0 || t.tv_nsec < 0 || t.tv_nsec >= NS_PER_S)))
 		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
 	return (int)sr_outcome(saved,
-			       wait_sets(&s, timeout ? &end : NULL, mask));
+			       wait_sets(&s, timeout ? &t : NULL, mask));
 }

@@ -14,21 +14,12 @@
 #define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */
 
 /* 0: at once.  Centuries are for ever. */
-static uint64_t deadline(const struct timespec *t)
-{
-	uint64_t sec = (uint64_t)t->tv_sec;
-
-	if (!sec && !t->tv_nsec)
-		return 0;
-	if (sec >= UINT64_MAX / 1000000000u / 2)
-		return UINT64_MAX;
-	return sr_now_ns() + sec * 1000000000u + (uint64_t)t->tv_nsec;
-}
-
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
-		    const struct timespec *timeout, const sigset_t *sigmask)
+		    const struct timespec *timeout, const sigset_t *sigmask,
+		    uint64_t *end)
 {
-	struct sr_waitset s = { .n = n, .sigmask = sigmask, .deadline = UINT64_MAX };
+	struct sr_waitset s = { .n = n, .sigmask = sigmask,
+				.timeout = timeout, .deadline = UINT64_MAX };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
 	bool streams = false;
@@ -50,8 +41,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		r = -ENOMEM;
 		goto out;
 	}
-	if (timeout)
-		s.deadline = deadline(timeout);
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
 		s.e[i].events = fds[i].events;
@@ -62,6 +51,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		}
 	}
 	if (!streams) {
+		sr_waitset_clock(&s);
 		r = sr_real.ppoll(fds, n, timeout, sigmask);
 		if (r < 0)
 			r = -errno;
@@ -83,6 +73,8 @@ out:
 		free(s.nodes);
 		sr_inside--;
 	}
+	if (end)
+		*end = s.timeout ? 0 : s.deadline;
 	errno = err;
 	return r;
 }

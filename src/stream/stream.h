@@ -88,9 +88,12 @@ void sr_streams_exit(void);
  * poll(2) for sets that hold streams.  May be called with any set; without a
  * stream in it that is (or may get) on a link it is the kernel's ppoll.
  * timeout NULL: none.  sigmask as ppoll.  revents as the kernel gives them.
+ * end (may be NULL) becomes the time at which the timeout is over (sr_now_ns),
+ * UINT64_MAX without one, or 0 if it did not have to wait.
  */
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
-		    const struct timespec *timeout, const sigset_t *sigmask);
+		    const struct timespec *timeout, const sigset_t *sigmask,
+		    uint64_t *end);
 
 void sr_stream_info(struct sr_stream *st, struct sr_info *info);
 

@@ -593,6 +593,24 @@ static void learn(struct sr_waitset *s)
 			      sr_now_ns() - s->start);
 }
 
+void sr_waitset_clock(struct sr_waitset *s)
+{
+	const struct timespec *t = s->timeout;
+	uint64_t sec;
+
+	if (!t)
+		return;
+	s->timeout = NULL;
+	sec = (uint64_t)t->tv_sec;
+	if (!sec && !t->tv_nsec)
+		s->deadline = 0;
+	else if (sec >= UINT64_MAX / 1000000000u / 2)
+		s->deadline = UINT64_MAX;
+	else
+		s->deadline = sr_now_ns() + sec * 1000000000u +
+			      (uint64_t)t->tv_nsec;
+}
+
 static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
 {
 	size_t i;
@@ -621,6 +639,8 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 	for (;;) {
 		size_t ready = plan_all(s, &shut);
 
+		if (!ready || !shut)
+			sr_waitset_clock(s);
 		if (!shut) {
 			drop_all(s);
 			shut = !enter_gates(s);

@@ -29,6 +29,8 @@ struct sr_waitset {
 	size_t n;
 	struct sr_waiter *waiter;	/* once it sleeps on a link */
 	struct sr_wait_node *nodes;	/* more than FEW: n of them */
+	/* The time to wait, if its clock does not run yet; else NULL. */
+	const struct timespec *timeout;
 	uint64_t deadline;	/* ns; UINT64_MAX none; 0 at once */
 	const sigset_t *sigmask;
 	struct pollfd *k;	/* n entries, then waiter, then links */
@@ -48,6 +50,9 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e);
  * errno.  The caller owns all that s points to; afterwards sr_waitset_done().
  */
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one);
+/* Starts the clock of s->timeout.  The wait does it when it finds nothing at once:
+ * what is ready need not pay for the time. */
+void sr_waitset_clock(struct sr_waitset *s);
 /* Gives back what the wait still holds. */
 void sr_waitset_done(struct sr_waitset *s);
 
