@@ -88,8 +88,10 @@ iperf3_run() {
 
 # ----------------------------------------------------------------- iperf 2
 
-# Its threads hang now and then, in the server, before they read (seen over shared
-# memory, too): once more then.
+# Once more if it fails: iperf 2.1.8's server frees the report of a group as soon as
+# all its threads that have begun are through, although a connection that was accepted
+# may still want it.  (Over plain TCP, too: with one thread begun 0.3 s late it
+# corrupts its heap.)  The faster the transfers, the likelier.
 iperf_run() {
 	iperf_once || { stop_all && rm -f "$t"/*.report "$t"/*.log && iperf_once; }
 }
