@@ -6,13 +6,12 @@
 #include "base/real.h" /* before any system header */
 #include "base/report.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/addr.h"
 #include "base/conf.h"
 #include "base/log.h"
 
@@ -39,77 +38,6 @@ enum sr_reason sr_reason_find(const char *word)
 		if (!strcmp(words[r], word))
 			return (enum sr_reason)r;
 	return SR_REASON_NONE;
-}
-
-/* ---- addresses; inet_ntop() may use stdio ---- */
-
-/* The longest run of at least two zero groups, which "::" stands for (RFC
- * 5952); *len 0: none. */
-static int zero_run(const uint16_t group[8], int *len)
-{
-	int best = 0;
-
-	*len = 0;
-	for (int i = 0; i < 8; i++) {
-		int n = 0;
-
-		while (i + n < 8 && !group[i + n])
-			n++;
-		if (n >= 2 && n > *len) {
-			best = i;
-			*len = n;
-		}
-		i += n;
-	}
-	return best;
-}
-
-static void format_v6(char out[INET6_ADDRSTRLEN], const uint8_t a[16])
-{
-	uint16_t group[8];
-	int run, len, n = 0;
-
-	for (int i = 0; i < 8; i++)
-		group[i] = (uint16_t)(a[2 * i] << 8 | a[2 * i + 1]);
-	run = zero_run(group, &len);
-	out[0] = '\0';
-	for (int i = 0; i < 8; i++) {
-		if (len && i == run) {
-			n += sr_format(out + n, INET6_ADDRSTRLEN - (size_t)n,
-				       "::");
-			i += len - 1;
-			continue;
-		}
-		n += sr_format(out + n, INET6_ADDRSTRLEN - (size_t)n, "%s%x",
-			       n && out[n - 1] != ':' ? ":" : "", group[i]);
-	}
-}
-
-static int format_v4(char *buf, size_t size, const uint8_t a[4], in_port_t port)
-{
-	return sr_format(buf, size, "%u.%u.%u.%u:%u", a[0], a[1], a[2], a[3],
-			 ntohs(port));
-}
-
-int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a)
-{
-	const struct sockaddr_in *v4 = (const void *)a;
-	const struct sockaddr_in6 *v6 = (const void *)a;
-	char text[INET6_ADDRSTRLEN], scope[12] = "";
-
-	if (a->ss_family == AF_INET)
-		return format_v4(buf, size, (const uint8_t *)&v4->sin_addr,
-				 v4->sin_port);
-	if (a->ss_family != AF_INET6)
-		return sr_format(buf, size, "%s", "");
-	if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-		return format_v4(buf, size, v6->sin6_addr.s6_addr + 12,
-				 v6->sin6_port);
-	format_v6(text, v6->sin6_addr.s6_addr);
-	if (v6->sin6_scope_id)
-		sr_format(scope, sizeof(scope), "%%%u", v6->sin6_scope_id);
-	return sr_format(buf, size, "[%s%s]:%u", text, scope,
-			 ntohs(v6->sin6_port));
 }
 
 /* ---- JSON ---- */

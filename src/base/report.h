@@ -35,7 +35,4 @@ struct sr_report {
 };
 void sr_report_write(const struct sr_report *r);	/* async-signal-safe */
 
-/* "1.2.3.4:80", "[::1]:80" */
-int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a);
-
 #endif

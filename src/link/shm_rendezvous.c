@@ -35,6 +35,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/addr.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/report.h"
@@ -65,32 +66,24 @@ void sr_shm_close_fds(int fd[SR_SHM_FDS])
 int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 		bool as_v6)
 {
-	const struct sockaddr_in6 *v6 = (const void *)sa;
-	const struct sockaddr_in *v4 = (const void *)sa;
 	char text[INET6_ADDRSTRLEN] = "*";
-	const void *addr = &v4->sin_addr;
-	unsigned port = ntohs(v4->sin_port);
-	int family = AF_INET;
+	struct sockaddr_storage plain;
+	const void *addr;
+	int family;
+	size_t len;
 
-	if (sa->sa_family == AF_INET6) {
-		port = ntohs(v6->sin6_port);
-		addr = &v6->sin6_addr;
-		family = AF_INET6;
-		if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
-			addr = &v6->sin6_addr.s6_addr[12];
-			family = AF_INET;
-		}
-	} else if (sa->sa_family != AF_INET) {
+	sr_addr_plain(&plain, sa);
+	addr = sr_addr_bytes(&plain, &len);
+	family = plain.ss_family;
+	if (family != AF_INET && family != AF_INET6)
 		return -EAFNOSUPPORT;
-	}
-	if (!any && !inet_ntop(family, addr, text, sizeof(text)))
+	if (!any && !sr_addr_is_any(&plain) &&
+	    !inet_ntop(family, addr, text, sizeof(text)))
 		return -errno;
-	if (!strcmp(text, "0.0.0.0") || !strcmp(text, "::"))
-		strcpy(text, "*");
 	if (as_v6)
 		family = AF_INET6;
 	return sr_format(buf, size, "sockrail-%d/tcp%d:%s:%u", SR_WIRE_VERSION,
-			 family == AF_INET ? 4 : 6, text, port);
+			 family == AF_INET ? 4 : 6, text, sr_addr_port(sa));
 }
 
 socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word, unsigned i)

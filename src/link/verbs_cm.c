@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/addr.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
@@ -84,33 +85,11 @@ static bool iwarp_seen;		/* the last device was one */
 
 /* ---- addresses ---- */
 
-/* A copy with another port; IPv4-mapped addresses become IPv4. */
 static void copy_addr(struct sockaddr_storage *to, const struct sockaddr *from,
 		      uint16_t port)
 {
-	const struct sockaddr_in6 *in6 = (const void *)from;
-	struct sockaddr_in *in = (void *)to;
-
-	memset(to, 0, sizeof(*to));
-	if (from->sa_family == AF_INET6 &&
-	    IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
-		in->sin_family = AF_INET;
-		memcpy(&in->sin_addr, in6->sin6_addr.s6_addr + 12, 4);
-		in->sin_port = htons(port);
-	} else if (from->sa_family == AF_INET6) {
-		memcpy(to, from, sizeof(*in6));
-		((struct sockaddr_in6 *)to)->sin6_port = htons(port);
-	} else {
-		memcpy(to, from, sizeof(*in));
-		in->sin_port = htons(port);
-	}
-}
-
-static uint16_t port_of(const struct sockaddr *a)
-{
-	return ntohs(a->sa_family == AF_INET6 ?
-			     ((const struct sockaddr_in6 *)a)->sin6_port :
-			     ((const struct sockaddr_in *)a)->sin_port);
+	sr_addr_plain(to, from);
+	sr_addr_set_port(to, port);
 }
 
 /* iWARP: stays within 1024 .. 65535. */
@@ -125,23 +104,12 @@ static uint16_t iwarp_port(uint16_t port)
 static bool same_host(const struct sockaddr *a, const struct sr_name *name)
 {
 	struct sockaddr_storage s;
+	const void *bytes;
+	size_t len;
 
-	copy_addr(&s, a, 0);
-	if (s.ss_family != name->family)
-		return false;
-	if (s.ss_family == AF_INET)
-		return !memcmp(&((struct sockaddr_in *)&s)->sin_addr,
-			       name->saddr, 4);
-	return !memcmp(&((struct sockaddr_in6 *)&s)->sin6_addr, name->saddr,
-		       16);
-}
-
-static bool is_wildcard(const struct sockaddr_storage *a)
-{
-	if (a->ss_family == AF_INET)
-		return !((const struct sockaddr_in *)a)->sin_addr.s_addr;
-	return IN6_IS_ADDR_UNSPECIFIED(
-		&((const struct sockaddr_in6 *)a)->sin6_addr);
+	sr_addr_plain(&s, a);
+	bytes = sr_addr_bytes(&s, &len);
+	return s.ss_family == name->family && !memcmp(bytes, name->saddr, len);
 }
 
 /* ---- the channel ---- */
@@ -255,7 +223,7 @@ static int resolve(struct ask *a)
 {
 	const struct sockaddr *dst = (struct sockaddr *)&a->ask->dst;
 	struct sockaddr_storage from, to;
-	uint16_t port = port_of(dst);
+	uint16_t port = sr_addr_port(dst);
 	int err = 0;
 
 	copy_addr(&from, (struct sockaddr *)&a->ask->src, 0);
@@ -660,7 +628,7 @@ static void close_ids(struct listener *ls)
  * device, whose kind shows once it is bound. */
 static int open_ids(struct listener *ls)
 {
-	uint16_t port = port_of((struct sockaddr *)&ls->addr);
+	uint16_t port = sr_addr_port((struct sockaddr *)&ls->addr);
 	unsigned kinds = sr_verbs_devices();
 	int err = -ENODEV, err2 = -ENODEV;
 
@@ -697,7 +665,7 @@ int sr_verbs_listen(const struct sockaddr *addr, void **out)
 		return -ENOMEM;
 	ls->cm.what = SR_CM_LISTEN;
 	ls->retry.fn = listen_again;
-	copy_addr(&ls->addr, addr, port_of(addr));
+	copy_addr(&ls->addr, addr, sr_addr_port(addr));
 	sr_inside++;
 	err = open_ids(ls);
 	sr_inside--;
@@ -744,7 +712,7 @@ void sr_vcm_removed(struct ibv_context *ctx)
 		free_request(r, true);
 	}
 	for (ls = listeners; ls; ls = ls->next) {
-		if (is_wildcard(&ls->addr))
+		if (sr_addr_is_any(&ls->addr))
 			continue;
 		if ((ls->id[0] && ls->id[0]->verbs == ctx) ||
 		    (ls->id[1] && ls->id[1]->verbs == ctx)) {

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/addr.h"
 #include "pure/wire.h"
 #include "pure/wire_layout.h"
 
@@ -286,26 +287,16 @@ static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
 static uint8_t name_end(uint8_t addr[16], uint16_t *port,
 			const struct sockaddr *sa)
 {
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
+	struct sockaddr_storage plain;
+	const void *bytes;
+	size_t len;
 
+	sr_addr_plain(&plain, sa);
+	bytes = sr_addr_bytes(&plain, &len);
 	memset(addr, 0, 16);
-	if (sa->sa_family == AF_INET) {
-		memcpy(&in, sa, sizeof(in));
-		memcpy(addr, &in.sin_addr, 4);
-		*port = ntohs(in.sin_port);
-		return AF_INET;
-	}
-	if (sa->sa_family != AF_INET6)
-		return 0;
-	memcpy(&in6, sa, sizeof(in6));
-	*port = ntohs(in6.sin6_port);
-	if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
-		memcpy(addr, (const uint8_t *)&in6.sin6_addr + 12, 4);
-		return AF_INET;
-	}
-	memcpy(addr, &in6.sin6_addr, 16);
-	return AF_INET6;
+	memcpy(addr, bytes, len);
+	*port = sr_addr_port((struct sockaddr *)&plain);
+	return (uint8_t)plain.ss_family;
 }
 
 int sr_name_make(struct sr_name *name, const struct sockaddr *src,

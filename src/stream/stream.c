@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/addr.h"
 #include "base/log.h"
 #include "sockrail.h"
 #include "stream/impl.h"

@@ -9,6 +9,7 @@
 #include <ifaddrs.h>
 #include <string.h>
 
+#include "base/addr.h"
 #include "base/log.h"
 #include "stream/wait.h"
 
@@ -124,26 +125,6 @@ static struct backoff {
 	uint64_t until;
 } backoffs[64];
 
-static bool same_addr(const struct sockaddr_storage *a,
-		      const struct sockaddr_storage *b)
-{
-	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
-	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
-
-	if (a->ss_family != b->ss_family)
-		return false;
-	if (a->ss_family == AF_INET)
-		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
-	return memcmp(&a6->sin6_addr, &b6->sin6_addr, 16) == 0;
-}
-
-static bool same_port(const struct sockaddr_storage *a,
-		      const struct sockaddr_storage *b)
-{
-	return ((const struct sockaddr_in *)a)->sin_port ==
-	       ((const struct sockaddr_in *)b)->sin_port;
-}
-
 static bool left_alone(struct sr_stream *st, const struct sr_link_ops *ops)
 {
 	size_t i;
@@ -151,8 +132,9 @@ static bool left_alone(struct sr_stream *st, const struct sr_link_ops *ops)
 	for (i = 0; i < 64; i++)
 		if (backoffs[i].ops == ops &&
 		    backoffs[i].until > sr_now_ns() &&
-		    same_addr(&backoffs[i].peer, &st->peer) &&
-		    same_port(&backoffs[i].peer, &st->peer))
+		    sr_addr_same_host(&backoffs[i].peer, &st->peer) &&
+		    sr_addr_port((struct sockaddr *)&backoffs[i].peer) ==
+			    sr_addr_port((struct sockaddr *)&st->peer))
 			return true;
 	return false;
 }
@@ -171,31 +153,17 @@ static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops,
 	b->until = sr_now_ns() + ns;
 }
 
-/* IPv4 in IPv6 is IPv4: rendezvous goes by what is on the wire. */
-static void unmap(struct sockaddr_storage *a)
-{
-	struct sockaddr_in6 *a6 = (void *)a;
-	struct sockaddr_in a4 = { .sin_family = AF_INET };
-
-	if (a->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a6->sin6_addr))
-		return;
-	a4.sin_port = a6->sin6_port;
-	memcpy(&a4.sin_addr, a6->sin6_addr.s6_addr + 12, 4);
-	memset(a, 0, sizeof(*a));
-	memcpy(a, &a4, sizeof(a4));
-}
-
 /* The peer is on this host if its address is one of ours; a connection to
  * oneself has the same address at both ends, but not always (127.0.0.1 to
  * 10.0.0.1). */
 static bool on_this_host(struct sr_stream *st)
 {
-	struct sockaddr_storage peer = st->peer;
+	struct sockaddr_storage peer;
 	struct ifaddrs *list, *i;
 	bool found = false;
 
-	unmap(&peer);
-	if (same_addr(&st->local, &st->peer) ||
+	sr_addr_plain(&peer, (struct sockaddr *)&st->peer);
+	if (sr_addr_same_host(&st->local, &st->peer) ||
 	    (peer.ss_family == AF_INET &&
 	     (ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 24) ==
 		     127))
@@ -203,17 +171,12 @@ static bool on_this_host(struct sr_stream *st)
 	if (getifaddrs(&list) < 0)
 		return false;
 	for (i = list; i && !found; i = i->ifa_next) {
-		struct sockaddr_storage a = { 0 };
+		struct sockaddr_storage a;
 
 		if (!i->ifa_addr)
 			continue;
-		if (i->ifa_addr->sa_family == AF_INET)
-			memcpy(&a, i->ifa_addr, sizeof(struct sockaddr_in));
-		else if (i->ifa_addr->sa_family == AF_INET6)
-			memcpy(&a, i->ifa_addr, sizeof(struct sockaddr_in6));
-		else
-			continue;
-		found = same_addr(&a, &peer);
+		sr_addr_plain(&a, i->ifa_addr);
+		found = sr_addr_same_host(&a, &peer);
 	}
 	freeifaddrs(list);
 	return found;
@@ -261,10 +224,9 @@ static void ask_next(struct sr_stream *st)
 		st->ask.ops = ops;
 		st->ask.name = st->name;
 		st->ask.name.link_no = st->link_no + 1;
-		st->ask.src = st->local;
-		st->ask.dst = st->peer;
-		unmap(&st->ask.src);
-		unmap(&st->ask.dst);
+		/* Rendezvous goes by what is on the wire. */
+		sr_addr_plain(&st->ask.src, (struct sockaddr *)&st->local);
+		sr_addr_plain(&st->ask.dst, (struct sockaddr *)&st->peer);
 		st->ask.owner = st;
 		st->ask.notify = sr_stream_on_link;
 		st->ask.done = done;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/addr.h"
 #include "base/report.h"
 #include "check.h"
 

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* addr.c - internet addresses. */
+#include "base/real.h" /* before any system header */
+#include "base/addr.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_in6 in6;
+
+	memset(to, 0, sizeof(*to));
+	if (from->sa_family == AF_INET)
+		memcpy(to, from, sizeof(in));
+	if (from->sa_family != AF_INET6)
+		return;
+	memcpy(&in6, from, sizeof(in6));
+	if (!IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
+		memcpy(to, &in6, sizeof(in6));
+		return;
+	}
+	in.sin_port = in6.sin6_port;
+	memcpy(&in.sin_addr, in6.sin6_addr.s6_addr + 12, 4);
+	memcpy(to, &in, sizeof(in));
+}
+
+/* Both families have it in the same place. */
+uint16_t sr_addr_port(const struct sockaddr *a)
+{
+	return ntohs(((const struct sockaddr_in *)(const void *)a)->sin_port);
+}
+
+void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port)
+{
+	((struct sockaddr_in *)a)->sin_port = htons(port);
+}
+
+const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t *len)
+{
+	*len = a->ss_family == AF_INET6 ? 16 : 4;
+	if (a->ss_family == AF_INET6)
+		return &((const struct sockaddr_in6 *)a)->sin6_addr;
+	return &((const struct sockaddr_in *)a)->sin_addr;
+}
+
+bool sr_addr_same_host(const struct sockaddr_storage *a,
+		       const struct sockaddr_storage *b)
+{
+	size_t len;
+	const void *mine = sr_addr_bytes(a, &len);
+
+	return a->ss_family == b->ss_family &&
+	       !memcmp(mine, sr_addr_bytes(b, &len), len);
+}
+
+bool sr_addr_is_any(const struct sockaddr_storage *a)
+{
+	static const uint8_t zero[16];
+	size_t len;
+	const void *bytes = sr_addr_bytes(a, &len);
+
+	return !memcmp(bytes, zero, len);
+}
+
+/* ---- text; inet_ntop() may use stdio ---- */
+
+/* The longest run of at least two zero groups, which "::" stands for (RFC
+ * 5952); *len 0: none. */
+static int zero_run(const uint16_t group[8], int *len)
+{
+	int best = 0;
+
+	*len = 0;
+	for (int i = 0; i < 8; i++) {
+		int n = 0;
+
+		while (i + n < 8 && !group[i + n])
+			n++;
+		if (n >= 2 && n > *len) {
+			best = i;
+			*len = n;
+		}
+		i += n;
+	}
+	return best;
+}
+
+static void format_v6(char out[INET6_ADDRSTRLEN], const uint8_t a[16])
+{
+	uint16_t group[8];
+	int run, len, n = 0;
+
+	for (int i = 0; i < 8; i++)
+		group[i] = (uint16_t)(a[2 * i] << 8 | a[2 * i + 1]);
+	run = zero_run(group, &len);
+	out[0] = '\0';
+	for (int i = 0; i < 8; i++) {
+		if (len && i == run) {
+			n += sr_format(out + n, INET6_ADDRSTRLEN - (size_t)n,
+				       "::");
+			i += len - 1;
+			continue;
+		}
+		n += sr_format(out + n, INET6_ADDRSTRLEN - (size_t)n, "%s%x",
+			       n && out[n - 1] != ':' ? ":" : "", group[i]);
+	}
+}
+
+int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
+{
+	const struct sockaddr *sa = (const void *)any;
+	const struct sockaddr_in6 *v6 = (const void *)any;
+	char text[INET6_ADDRSTRLEN], scope[12] = "";
+	struct sockaddr_storage plain;
+	const uint8_t *b;
+	size_t len;
+
+	sr_addr_plain(&plain, sa);
+	b = sr_addr_bytes(&plain, &len);
+	if (plain.ss_family == AF_INET)
+		return sr_format(buf, size, "%u.%u.%u.%u:%u", b[0], b[1], b[2],
+				 b[3], sr_addr_port(sa));
+	if (plain.ss_family != AF_INET6)
+		return sr_format(buf, size, "%s", "");
+	format_v6(text, b);
+	if (v6->sin6_scope_id)
+		sr_format(scope, sizeof(scope), "%%%u", v6->sin6_scope_id);
+	return sr_format(buf, size, "[%s%s]:%u", text, scope, sr_addr_port(sa));
+}

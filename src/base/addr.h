@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * addr.h - internet addresses.  IPv4 in IPv6 (RFC 4291, 2.5.5.2) is IPv4: that is
+ * what goes over the wire, and both ends must name a connection alike.
+ *
+ * No locks, no memory of its own; all is async-signal-safe.
+ */
+#ifndef SR_ADDR_H
+#define SR_ADDR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* A copy, IPv4 in IPv6 made IPv4.  Other families: all zero. */
+void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from);
+/* Host order; the family is AF_INET or AF_INET6. */
+uint16_t sr_addr_port(const struct sockaddr *a);
+void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port);
+/* The 4 or 16 bytes. */
+const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t *len);
+/* The families, too: IPv4 in IPv6 is not the same here. */
+bool sr_addr_same_host(const struct sockaddr_storage *a,
+		       const struct sockaddr_storage *b);
+bool sr_addr_is_any(const struct sockaddr_storage *a);
+/* "1.2.3.4:80", "[::1]:80", "" for other families; its length. */
+int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a);
+
+#endif
