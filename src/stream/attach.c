@@ -80,7 +80,7 @@ static uint64_t look_ahead(struct sr_stream *st)
 	pthread_mutex_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->rx_gate))
 		goto out;
-	if (!sr_rx_gate_shut(st))
+	if (!sr_rx_gate_hold(st))
 		goto out;
 	st->rx_shown = sr_past_copy(st, &st->rx_history);
 	if (!(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&

@@ -98,6 +98,7 @@ static int restore(struct sr_epoll_entry *e)
 	pthread_mutex_lock(&e->set->lock);
 	plain_form(e, &events, &data);
 	r = change(e, events, data);
+	e->since = atomic_load(&e->set->calls);
 	pthread_mutex_unlock(&e->set->lock);
 	return r;
 }
@@ -198,6 +199,16 @@ static void ask_anchor(struct sr_epoll_entry *e)
 	control(e->set->inner, EPOLL_CTL_MOD, e->fd, e->asked, address(e));
 }
 
+/* What the kernel may not have reported before the entry was muted. */
+static uint32_t unreported(struct sr_epoll_entry *e)
+{
+	struct sr_epoll *set = e->set;
+
+	if ((int)(atomic_load(&set->complete) - e->since) <= 0)
+		return SR_EPOLL_ALL;
+	return atomic_load(&e->st->tx_full) ? SR_EPOLL_OUT : 0;
+}
+
 static bool entry_shut(struct sr_epoll_entry *e, bool muted)
 {
 	struct sr_epoll *set = e->set;
@@ -223,7 +234,7 @@ static bool entry_shut(struct sr_epoll_entry *e, bool muted)
 	atomic_fetch_add(&set->shut, 1);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
-	sr_epoll_list(e, true);
+	sr_epoll_list(e, muted ? SR_EPOLL_ALL : unreported(e));
 	return true;
 }
 
@@ -344,7 +355,7 @@ static bool park(struct sr_epoll_entry *e)
 	pthread_mutex_lock(&e->set->ready_lock);
 	e->parked = true;
 	e->count++;		/* what a look has found by now does not count */
-	e->edge = e->anchor = false;
+	e->edge = e->anchor = 0;
 	pthread_mutex_unlock(&e->set->ready_lock);
 	sr_epoll_unlist(e);
 	return true;
@@ -366,7 +377,7 @@ static int change_shut(struct sr_epoll_entry *e, const struct epoll_event *ev)
 {
 	set_events(e, ev->events, ev->data);
 	ask_anchor(e);
-	sr_epoll_list(e, true);
+	sr_epoll_list(e, SR_EPOLL_ALL);
 	return 0;
 }
 
@@ -397,6 +408,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 		r = control(epfd, EPOLL_CTL_ADD, fd, mute(e), address(set));
 	else
 		r = control(epfd, EPOLL_CTL_ADD, fd, events, data);
+	e->since = atomic_load(&set->calls);
 	e->next_of_stream = entries(st);
 	atomic_store(&st->epoll, e);
 	if (r < 0) {
@@ -430,6 +442,7 @@ static int modify(struct sr_epoll_entry *e, int epfd, struct epoll_event *ev)
 		atomic_store(&set->oneshots, true);
 	r = control(epfd, EPOLL_CTL_MOD, e->fd, e->events,
 		    e->ours ? sr_epoll_entry_data(e) : e->data.u64);
+	e->since = atomic_load(&set->calls);
 	if (r < 0) {
 		pthread_mutex_lock(&set->ready_lock);
 		e->events = events;

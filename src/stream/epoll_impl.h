@@ -31,9 +31,12 @@
  * arrival is missed.  While an entry is on the list its link tells nobody of
  * more.  An idle stream costs nothing, as it is not on the list.
  *
- * What is an edge.  notify(), and the anchor's event where the kernel has a say.
- * A link's bell is none: it says that it is time to look, and looking notifies,
- * unless somebody else has looked before.
+ * What is an edge.  notify(), and the anchor's event where the kernel has a say,
+ * each for its direction; and all directions at ADD and MOD, which the kernel has
+ * reported itself if a wait that began later has come back with room to spare
+ * (calls, complete).  Room is news only after somebody has found none (tx_full): a
+ * switch is no edge, and the anchor's events say more than what has changed.  A link's bell is none: it says that it is
+ * time to look, and looking notifies, unless somebody else has looked before.
  *
  * Who wakes the sleepers.  Sleeping is the kernel's epoll_wait, on the program's
  * set, so signals, masks and time are exact.  inner, with the bell in it, is in
@@ -112,6 +115,7 @@ struct sr_epoll_entry {
 	bool fd_private;
 	bool shut;
 	bool ours;		/* plain, with our data */
+	unsigned since;		/* set->calls when the kernel last made it ready */
 	uint32_t asked;		/* of the anchor, in inner: at least what events say */
 	struct sr_epoll_bell bell[2];
 	struct sr_wait_node node;
@@ -126,9 +130,10 @@ struct sr_epoll_entry {
 	bool live;
 	bool parked;		/* deleted by the program; also under epoll_lock */
 	bool armed;		/* EPOLLONESHOT has not fired */
-	bool listed, busy, again, edge;
+	bool listed, busy, again;
 	bool sure;		/* listed, and was seen to be ready */
-	bool anchor;		/* the anchor has had an event */
+	uint32_t edge;		/* news that have not been reported */
+	uint32_t anchor;	/* events that the anchor has had */
 	unsigned turn;		/* the wait that reported it last */
 	unsigned quiet;		/* looks in a row that found nothing */
 	struct sr_epoll_entry *next_ready;
@@ -163,6 +168,8 @@ struct sr_epoll {
 	bool rung;
 	atomic_int sleepers;
 	atomic_uint turns;
+	atomic_uint calls;	/* of the kernel's epoll_wait */
+	atomic_uint complete;	/* the last of them that told all */
 	atomic_bool spinning;	/* a thread is */
 	struct sr_spin spin;
 };
@@ -196,8 +203,9 @@ bool sr_epoll_stand(struct sr_epoll_entry *e, struct sr_link *rx,
 		    struct sr_link *tx, bool full);
 
 /* ---- epoll_wait.c ---- */
-/* Something may have happened.  edge: to be reported if edge-triggered. */
-void sr_epoll_list(struct sr_epoll_entry *e, bool edge);
+#define SR_EPOLL_ALL UINT32_MAX
+/* Something may have happened.  edge: what is news if edge-triggered. */
+void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
 void sr_epoll_unlist(struct sr_epoll_entry *e);
 void sr_epoll_harvest(struct sr_epoll *set);	/* events of inner */
 void sr_epoll_settle(struct sr_epoll *set);	/* drop what has nothing */

@@ -112,7 +112,8 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 	if (e) {
 		e->st = sr_stream_ref(st);
 		e->fd_private = e->shut = e->parked = false;
-		e->listed = e->busy = e->again = e->edge = e->anchor = e->sure = false;
+		e->listed = e->busy = e->again = e->sure = false;
+		e->edge = e->anchor = 0;
 		e->turn = e->quiet = 0;
 		e->live = true;
 		e->next = set->entries;

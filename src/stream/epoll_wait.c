@@ -24,8 +24,8 @@
  */
 struct looking {
 	struct sr_epoll_entry *e;
-	uint32_t events;
-	bool told, edge;
+	uint32_t events, edge;
+	bool told;
 };
 static __thread struct looking here __attribute__((tls_model("initial-exec")));
 
@@ -90,7 +90,7 @@ static void hush(struct sr_epoll *set)
 	(void)!sr_real.read(set->bell, &n, sizeof(n));
 }
 
-static void list(struct sr_epoll *set, struct sr_epoll_entry *e, bool edge)
+static void list(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
 {
 	if (!e->live || e->parked)
 		return;
@@ -111,7 +111,14 @@ static bool wanted(uint32_t events, unsigned what)
 	       !(what == SR_NOTIFY_TX && !(events & SR_EPOLL_OUT));
 }
 
-void sr_epoll_list(struct sr_epoll_entry *e, bool edge)
+static uint32_t edge_of(unsigned news)
+{
+	return (news & SR_NOTIFY_RX ? SR_EPOLL_IN : 0) |
+	       (news & SR_NOTIFY_TX ? SR_EPOLL_OUT : 0) |
+	       (news ? EPOLLERR | EPOLLHUP : 0);
+}
+
+void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 {
 	struct sr_epoll *set = e->set;
 	int err = errno;
@@ -146,31 +153,34 @@ void sr_epoll_unlist(struct sr_epoll_entry *e)
 
 /* By notify().  What is not a matter of room or bytes alone may be an error or
  * the end, which are always reported. */
-void sr_epoll_told(struct sr_epoll_entry *e, unsigned what)
+void sr_epoll_told(struct sr_epoll_entry *e, unsigned what, unsigned news)
 {
 	struct sr_epoll *set = e->set;
 
 	if (here.e == e) {
 		here.told = true;
-		here.edge |= wanted(here.events, what);
+		if (wanted(here.events, what))
+			here.edge |= edge_of(news);
 		return;
 	}
 	pthread_mutex_lock(&set->ready_lock);
 	if (wanted(e->events, what))
-		list(set, e, true);
+		list(set, e, edge_of(news));
 	pthread_mutex_unlock(&set->ready_lock);
 }
 
 /* The anchor's event is an edge if the kernel still has a say; see look(). */
 static void heard(struct sr_epoll *set, uint32_t events, uint64_t data)
 {
+	bool bell = data & SR_EPOLL_BELL;
 	struct sr_epoll_entry *e = (void *)(uintptr_t)(data & ~(uint64_t)SR_EPOLL_BELL);
 
 	pthread_mutex_lock(&set->ready_lock);
-	if ((data & SR_EPOLL_BELL) ||
-	    (events & (e->events | EPOLLERR | EPOLLHUP))) {
-		e->anchor |= !(data & SR_EPOLL_BELL);
-		list(set, e, false);
+	if (e->live && !bell && !atomic_load(&e->st->tx_full))
+		events &= ~(uint32_t)SR_EPOLL_OUT;
+	if (bell || (events & (e->events | EPOLLERR | EPOLLHUP))) {
+		e->anchor |= bell ? 0 : events;
+		list(set, e, 0);
 	}
 	pthread_mutex_unlock(&set->ready_lock);
 }
@@ -202,10 +212,10 @@ static uint32_t ask_anchor(struct sr_stream *st, short events)
 	return (uint32_t)p.revents & ((uint32_t)events | EPOLLERR | EPOLLHUP);
 }
 
-/* *waits: it would have to stand on this link for bytes.  *mixed: the kernel has
- * a say. */
+/* *waits: it would have to stand on this link for bytes.  *mixed: of what the kernel
+ * has a say. */
 static uint32_t level(struct sr_stream *st, uint32_t events,
-		      struct sr_link **waits, bool *mixed)
+		      struct sr_link **waits, uint32_t *mixed)
 {
 	struct sr_waitset_entry w = { .st = st,
 				      .events = (short)(events & 0x7fff) };
@@ -217,7 +227,7 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	if (!w.shut)
 		return 0;	/* the kernel says it, with the program's data */
 	r = (uint32_t)(unsigned short)w.ours;
-	*mixed |= w.pass;
+	*mixed |= (unsigned short)w.pass;
 	if (w.pass)
 		r |= ask_anchor(st, w.pass);
 	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
@@ -276,7 +286,7 @@ static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
  * of more.  All others stand first, so that what comes after is told; unless they
  * linger, on the list. */
 static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool linger,
-		     bool *mixed)
+		     uint32_t *mixed)
 {
 	struct sr_stream *st = e->st;
 	struct sr_link *waits, *stood;
@@ -322,24 +332,24 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 
 /* ready_lock held, but let go of meanwhile.  False: it is gone, or parked. */
 static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
-		    uint32_t *r, bool *edge)
+		    uint32_t *r, uint32_t *edge)
 {
-	uint32_t events = e->events;
+	uint32_t events = e->events, anchor = e->anchor, mixed = 0;
 	unsigned count = e->count;
-	bool anchor = e->anchor, mixed = false;
 
-	*r = 0;
-	*edge = false;
+	*r = *edge = 0;
 	e->again = false;
 	if (!e->armed && (events & EPOLLONESHOT))
 		return true;	/* has fired: nothing until a MOD lists it */
 	e->busy = true;
 	*edge = e->edge;
-	e->edge = e->anchor = false;
+	e->edge = e->anchor = 0;
 	pthread_mutex_unlock(&set->ready_lock);
 	here = (struct looking){ .e = e, .events = events };
 	*r = look(e, events, linger, &mixed);
-	*edge |= here.edge || (anchor && mixed);
+	if (mixed)
+		*edge |= anchor & (mixed | EPOLLERR | EPOLLHUP);
+	*edge |= here.edge;
 	here.e = NULL;
 	pthread_mutex_lock(&set->ready_lock);
 	e->busy = false;
@@ -352,7 +362,7 @@ static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
 	if (count != e->count)
 		*r = 0;	/* it has been modified, and again is set */
 	e->quiet = *r ? 0 : e->quiet + 1;
-	if (!*edge && (events & EPOLLET))
+	if (!(*r & *edge) && (events & EPOLLET))
 		*r = 0;
 	return true;
 }
@@ -382,8 +392,8 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 		   unsigned turn, bool linger)
 {
 	int left, n = 0;
-	bool edge, stays;
-	uint32_t r;
+	uint32_t r, edge;
+	bool stays;
 
 	if (!begin_looking(set))
 		return 0;
@@ -399,7 +409,7 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 		stays = linger && e->quiet < QUIET;
 		if (!look_at(set, e, stays, &r, &edge))
 			continue;
-		e->edge |= stays && !r && edge;
+		e->edge |= r ? 0 : edge;
 		if (r) {
 			e->turn = turn;
 			ev[n].events = r;
@@ -420,8 +430,7 @@ static int collect(struct sr_epoll *set, struct epoll_event *ev, int max,
 /* As collect(), but everything that would be reported stays. */
 void sr_epoll_settle(struct sr_epoll *set)
 {
-	uint32_t r;
-	bool edge;
+	uint32_t r, edge;
 	int left;
 
 	if (!begin_looking(set))
@@ -431,7 +440,7 @@ void sr_epoll_settle(struct sr_epoll *set)
 
 		if (!e || !look_at(set, e, false, &r, &edge))
 			continue;
-		e->edge |= edge && r;
+		e->edge |= edge;
 		if (e->again || r)
 			push(set, e, r);
 	}
@@ -510,10 +519,16 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
 		      bool sleep)
 {
 	__attribute__((cleanup(leave))) struct sr_epoll *set = w->set;
+	unsigned call = atomic_fetch_add(&set->calls, 1) + 1;
+	int r;
 
 	atomic_fetch_add(&set->sleepers, 1);
 	sleep &= !atomic_load(&set->ready);
-	return call_kernel(w, ev, max, sleep);
+	r = call_kernel(w, ev, max, sleep);
+	/* (Two that do so at once may leave the earlier: an edge too many.) */
+	if (r >= 0 && r < max && (int)(call - atomic_load(&set->complete)) > 0)
+		atomic_store(&set->complete, call);
+	return r;
 }
 
 /* A one-shot entry of plain days.  Whose is the event?  True: the caller's. */

@@ -110,7 +110,7 @@ void sr_tx_gate_open(struct sr_stream *st)
 /* The counts are booked before a call leaves, so rx is exact with nobody in
  * flight.  With one in flight rx may or may not include what it is bringing;
  * it puts that right under the lock before it leaves (recv.c). */
-bool sr_rx_gate_shut(struct sr_stream *st)
+bool sr_rx_gate_hold(struct sr_stream *st)
 {
 	unsigned g = atomic_load(&st->rx_gate);
 
@@ -121,12 +121,20 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 			return false;
 	} while (!atomic_compare_exchange_weak(&st->rx_gate, &g,
 					       g | SR_GATE_SHUT));
-	if (!sr_epoll_gate_shut(st)) {
-		atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
-		return false;
-	}
 	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
 	return true;
+}
+
+bool sr_rx_gate_shut(struct sr_stream *st)
+{
+	bool was = sr_gate_shut(&st->rx_gate);
+
+	if (!sr_rx_gate_hold(st))
+		return false;
+	if (was || sr_epoll_gate_shut(st))
+		return true;
+	atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+	return false;
 }
 
 /* Nothing was read with the gate shut: the books stay as they are.  (A call in

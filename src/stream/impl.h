@@ -139,6 +139,7 @@ struct sr_stream {
 	pthread_mutex_t epoll_lock;	/* epoll_impl.h */
 	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that it is in */
 	atomic_bool tx_full;	/* a sender, or who asked, found no room */
+	atomic_bool tx_held_off;	/* who asked was told so in mid-switch */
 
 	pthread_mutex_t wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
@@ -226,6 +227,8 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128]);
 /* ---- gate.c ---- */
 bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */
+/* For a moment only, until reopened: the stream's epoll sets do not learn of it. */
+bool sr_rx_gate_hold(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_reopen(struct sr_stream *st);	/* rx_lock held */
 bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
 void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */
@@ -308,7 +311,8 @@ void sr_epoll_gate_opened(struct sr_stream *st);
 /* A descriptor of the stream, or its last one, is about to be closed. */
 void sr_epoll_number_gone(struct sr_stream *st, int fd);
 void sr_epoll_stream_gone(struct sr_stream *st);
-void sr_epoll_told(struct sr_epoll_entry *e, unsigned what);
+/* news: what of it is an edge. */
+void sr_epoll_told(struct sr_epoll_entry *e, unsigned what, unsigned news);
 void sr_epolls_fork_begins(void);	/* no lock held */
 void sr_epolls_before_fork(void);	/* all streams' locks held */
 void sr_epolls_in_parent(void);

@@ -40,6 +40,14 @@ static void leave_cancelled(struct sr_stream **inside)
 		sr_tx_gate_leave(*inside);
 }
 
+/* The kernel had no room for all of it, and will have an edge for sets. */
+static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
+{
+	if (atomic_load_explicit(&st->epoll, memory_order_relaxed) &&
+	    (r == -EAGAIN || (r >= 0 && (size_t)r < asked)))
+		atomic_store(&st->tx_full, true);
+}
+
 static ssize_t send_plain(struct sr_stream *st, int fd,
 			  const struct msghdr *msg, int flags, bool *shut)
 {
@@ -61,6 +69,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	} else if (r < 0) {
 		sr_stream_failed(st, r);
 	}
+	note_full(st, r, sr_iov_make(msg->msg_iov, msg->msg_iovlen).left);
 	sr_tx_gate_leave(st);
 	return r;
 }
@@ -359,6 +368,7 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		if (r > 0)
 			atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
 		*eof = r == 0;
+		note_full(st, r, *eof ? 0 : count);
 		sr_tx_gate_leave(st);
 		return r;
 	}

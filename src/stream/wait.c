@@ -186,18 +186,26 @@ void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 }
 
 /* A set is told of room only after somebody has found none: as with the kernel's
- * socket not every acknowledgement is an event. */
-static unsigned for_sets(struct sr_stream *st, unsigned what)
+ * socket not every acknowledgement is an event.  *news: that it is one for those
+ * that are edge-triggered; not so the end of a switch. */
+static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 {
-	if (what == SR_NOTIFY_TX && !atomic_exchange(&st->tx_full, false))
-		return 0;
-	return what;
+	bool full, held;
+
+	*news = what;
+	if (!(what & SR_NOTIFY_TX))
+		return what;
+	full = atomic_exchange(&st->tx_full, false);
+	held = atomic_exchange(&st->tx_held_off, false);
+	if (!full)
+		*news &= ~(unsigned)SR_NOTIFY_TX;
+	return full || held || what != SR_NOTIFY_TX ? what : 0;
 }
 
 void sr_stream_notify(struct sr_stream *st, unsigned what)
 {
 	struct sr_wait_node *n;
-	unsigned news;
+	unsigned sets, news;
 	int err = errno;
 
 	atomic_thread_fence(memory_order_seq_cst);
@@ -205,10 +213,10 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 		return;
 	pthread_mutex_lock(&st->wait_lock);
 	n = atomic_load_explicit(&st->waiters, memory_order_relaxed);
-	news = atomic_load(&st->epoll) ? for_sets(st, what) : 0;
+	sets = atomic_load(&st->epoll) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
-		if (n->entry && news)
-			sr_epoll_told(n->entry, news);
+		if (n->entry && sets)
+			sr_epoll_told(n->entry, sets, news);
 		else if (!n->entry && (n->want & what))
 			call(n->waiter);
 	}

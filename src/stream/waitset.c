@@ -114,7 +114,9 @@ static void plan_tx(struct sr_waitset_entry *e)
 	}
 unlock:
 	if (e->shut && out && !(e->ours & POLLOUT))
-		atomic_store(&st->tx_full, true);
+		atomic_store(st->tx.state == SR_TX_LINK ? &st->tx_full :
+							  &st->tx_held_off,
+			     true);
 	pthread_mutex_unlock(&st->tx_lock);
 }
 

@@ -19,6 +19,10 @@ teardown() { stop_all; }
 	compare epoll reset -l -w any
 }
 
+@test "edge-triggered, a switch is no edge" {
+	compare epoll no-edge -w mixed
+}
+
 @test "edge-triggered, partial reads" {
 	compare epoll edge
 }
