@@ -71,22 +71,40 @@ await() {
 	return 124
 }
 
-# stop_all: to be called from teardown.  Ends what was started, and its children
-# (a function in the background is a shell with a child), and sees them gone: the
+# beside COMMAND...: in the background, beside at most two others: they mostly
+# sleep, and there may be two cores only.  False if one of those before has failed.
+beside() {
+	[ ${#sr_beside[@]} -lt 3 ] || joined || return
+	"$@" 3>&- &
+	sr_beside+=("$!")
+	sr_started+=("$!")
+}
+
+# joined: waits for all that runs beside; false if one of them has failed
+joined() {
+	local p failed=0
+	for p in "${sr_beside[@]}"; do wait "$p" || failed=1; done
+	sr_beside=()
+	return $failed
+}
+sr_beside=()
+
+# stop_all: to be called from teardown.  Ends what was started, and its descendants
+# (a function in the background is a shell with children), and sees them gone: the
 # next server may want the same port.  Not wait alone: bats itself may have a
 # watchdog in the background.
 stop_all() {
-	local p all=()
-	for p in "${sr_started[@]}"; do
-		mapfile -t -O "${#all[@]}" all < <(pgrep -P "$p")
-		all+=("$p")
+	local p all=() next=("${sr_started[@]}")
+	while [ ${#next[@]} -gt 0 ]; do
+		all+=("${next[@]}")
+		mapfile -t next < <(IFS=, && pgrep -P "${next[*]}")
 	done
 	kill "${all[@]}" 2>/dev/null || true
 	for p in "${all[@]}"; do
 		pid=$p
 		await 3 2>/dev/null || [ $? -ne 124 ] || kill -KILL "$p" || true
 	done 2>/dev/null
-	sr_started=()
+	sr_started=() sr_beside=()
 }
 sr_started=()
 
