@@ -139,6 +139,6 @@ assert n == 128, n'
 }
 
 @test "a child uses the epoll set that it inherited: epoll" {
-	run_pair wait wait epoll heir
+	run_pair wait wait epoll_set heir
 	is accept reason epoll
 }
