@@ -110,9 +110,10 @@ sr_started=()
 
 # listening PORT [SECONDS]: waits until somebody listens on it
 listening() {
-	local i
+	local i row
+	printf -v row ':%04X [0-9A-F]*:0000 0A ' "$1"
 	for ((i = 0; i < ${2:-15} * 20; i++)); do
-		[ -z "$(ss -Hltn "sport = :$1")" ] || return 0
+		! grep -qs "$row" /proc/net/tcp /proc/net/tcp6 || return 0
 		sleep 0.05
 	done
 	echo "nobody listens on port $1" >&2
@@ -127,13 +128,20 @@ port() {
 	done
 }
 
-# went KEY [FILE...]: the sum of a number in reports: tx_plain, rx_verbs ...
+# went KEY [FILE...]: the sum of a number in reports: tx_plain, rx_verbs ...; KEY is
+# a pattern of awk, so that [rt]x_plain is both directions
 went() {
 	local key=$1
 	shift
 	[ $# -gt 0 ] || set -- "${REPORT:-$BATS_TEST_TMPDIR/report}"
-	cat "$@" 2>/dev/null | grep -oE "\"$key\": *[0-9]+" |
-		awk -F: '{ n += $2 } END { printf "%d\n", n }'
+	cat "$@" 2>/dev/null | awk -v key="\"$key\": *[0-9]" '
+		{
+			while (match($0, key)) {
+				$0 = substr($0, RSTART + RLENGTH - 1)
+				n += $0 + 0
+			}
+		}
+		END { printf "%d\n", n }'
 }
 
 # went_by_link BYTES: at least so many were sent over the link under test

@@ -415,6 +415,16 @@ static void *edge_worker(void *arg)
 	}
 }
 
+static int pool_bytes(void)
+{
+	int bytes;
+
+	pthread_mutex_lock(&pool.lock);
+	bytes = pool.bytes;
+	pthread_mutex_unlock(&pool.lock);
+	return bytes;
+}
+
 static void threads_server(int lfd)
 {
 	int stop = eventfd(0, 0);
@@ -426,13 +436,12 @@ static void threads_server(int lfd)
 	add(pool.ep, stop, EPOLLIN, 99);
 	for (int i = 0; i < WORKERS; i++)
 		t[i] = start(edge_worker, NULL);
-	for (int i = 0; i < 20; i++) {
-		nap(20);
+	for (int i = 1; i <= 20; i++) {
 		send_go(pool.fd);
+		for (int k = 0; k < 1000 && pool_bytes() < i * MESSAGE; k++)
+			nap(5);
+		nap(10); /* for a wake-up too many */
 	}
-	for (int i = 0; i < 500 && pool.bytes < 20 * MESSAGE; i++)
-		nap(5);
-	nap(20);
 	pthread_mutex_lock(&pool.lock);
 	say("%d bytes in %d wakes", pool.bytes, pool.wakes);
 	pthread_mutex_unlock(&pool.lock);

@@ -30,7 +30,7 @@ both="wait:wait none:wait wait:none lazy:lazy"
 # one server, one client with $options; it says how much it moved
 iperf3_run() {
 	# A few megabytes are gone before a lazy stream has its link.
-	[ "$client" != lazy ] || options=("${options[@]/-n/-t}") options=("${options[@]/%[0-9]*M/3}")
+	[ "$client" != lazy ] || options=("${options[@]/-n/-t}") options=("${options[@]/%[0-9]*M/2}")
 	start server as server iperf3 -s -1 -B "$ADDR" -p "$port"
 	listening "$port" || return
 	as client timeout 60 iperf3 -c "$ADDR" -p "$port" -J "${options[@]}" >"$t/client.out" || return
@@ -107,7 +107,7 @@ iperf_once() {
 	iperf_setup iperf
 	options=(-P 4 -n 4M)
 	each_way 16777216 iperf_run "wait:wait none:wait wait:none"
-	options=(-P 4 -t 4)
+	options=(-P 4 -t 2)
 	each_way 1000000 iperf_run lazy:lazy
 }
 
@@ -115,7 +115,7 @@ iperf_once() {
 	iperf_setup iperf
 	options=(-d -n 8M -L $((port + 1)))
 	each_way 8388608 iperf_run "wait:wait none:wait wait:none"
-	options=(-d -t 4 -L $((port + 1)))
+	options=(-d -t 2 -L $((port + 1)))
 	lazy_share=10
 	each_way 1000000 iperf_run lazy:lazy
 }
@@ -167,12 +167,12 @@ nc_one() {
 	wait $client_pid && await && cmp "$1" "$2"
 }
 
-@test "nc: 200 MB of random data each way" {
+@test "nc: 100 MB of random data each way" {
 	need nc openssl
-	random "$t/a" 200
-	random "$t/b" 200
+	random "$t/a" 100
+	random "$t/b" 100
 	slack=30 # a listening nc sends at once, before there can be a link
-	each_way 419430400 nc_run wait:wait
+	each_way 209715200 nc_run wait:wait
 }
 
 @test "nc: lazy, and with one side plain" {
@@ -180,7 +180,9 @@ nc_one() {
 	random "$t/a" 50
 	random "$t/b" 40
 	each_way 94371840 nc_run lazy:lazy
-	each_way 94371840 nc_run "none:wait wait:none"
+	random "$t/a" 10
+	random "$t/b" 8
+	each_way 18874368 nc_run "none:wait wait:none"
 }
 
 # ------------------------------------------------------------------- socat
@@ -226,16 +228,14 @@ curl_row() {
 	stop_all
 }
 
-@test "curl: 8 MB files from python3 -m http.server, 50 in a row" {
+@test "curl: 8 MB files from python3 -m http.server, 30 in a row" {
 	http_setup curl
-	rows=50
-	each_way 419430400 curl_row wait:wait
-	rows=10
+	rows=30
+	each_way 251658240 curl_row wait:wait
+	rows=5
 	# a link over siw takes about as long as a file
 	[ "$SR_TEST_DEVICE" != siw ] || lazy_share=0
-	each_way 83886080 curl_row lazy:lazy
-	rows=5
-	each_way 41943040 curl_row "none:wait wait:none"
+	each_way 41943040 curl_row "lazy:lazy none:wait wait:none"
 }
 
 curl_parallel() {
