@@ -101,6 +101,21 @@ function read_line(s,    k, v) {
 	}
 }'
 
+# reported DIR ROLE KEY: of the only line of that role in the reports there; strings
+# without quotes
+reported() {
+	cat "$1"/*report | awk -v role="$2" -v want="$3" "$read_report"'
+		{ read_line($0); if (key["role"] == role) { n++; v = key[want] } }
+		END { if (n != 1) { print n + 0 " lines"; exit }; print v }'
+}
+
+# reason_is DIR ROLE REASON: its reason, null if there is none
+reason_is() {
+	local reason
+	reason=$(reported "$1" "$2" reason)
+	[ "$reason" = "$3" ] || { echo "$2: $reason, not $3"; return 1; }
+}
+
 # way DIR MODE WAY SERVER-LINES CLIENT-LINES REASONS: do the reports say what
 # they must?  Lines is a number, or N+ for at least N.
 #   link     every stream had the link, and in wait mode no byte went plain

@@ -75,7 +75,7 @@ await() {
 # sleep, and there may be two cores only.  False if one of those before has failed.
 beside() {
 	[ ${#sr_beside[@]} -lt 3 ] || joined || return
-	"$@" 3>&- &
+	afresh "$@" 3>&- &
 	sr_beside+=("$!")
 	sr_started+=("$!")
 }
@@ -88,6 +88,12 @@ joined() {
 	return $failed
 }
 sr_beside=()
+
+# afresh COMMAND...: for beside; what runs beside it is not its own
+afresh() {
+	sr_beside=()
+	"$@"
+}
 
 # stop_all: to be called from teardown.  Ends what was started, and its descendants
 # (a function in the background is a shell with children), and sees them gone: the
