@@ -104,7 +104,7 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	REPORT=$BATS_TEST_TMPDIR/client.report SOCKRAIL_UPGRADE_WAIT_MS=400 \
 		rail timeout 20 nc -N "$ADDR" "$port" >/dev/null < <(echo hello; sleep 1) &
 	local client=$!
-	sleep 2
+	sleep 3
 	pkill -CONT -f "$BATS_TEST_TMPDIR/stopped"
 	wait "$client" || status=$?
 	took=$(((${EPOCHREALTIME/./} - from) / 1000))
