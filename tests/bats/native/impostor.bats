@@ -15,12 +15,12 @@ setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
 	for how in silent no-ack hang-up no-hello other-version other-history drop plain; do
-		beside meet answer "$how"
+		beside meet answer "$how" || true # its test will say so
 	done
 	for how in other-name other-offer other-role other-proof no-mark other-mark plain; do
-		beside meet ask "$how"
+		beside meet ask "$how" || true
 	done
-	joined
+	joined || true
 }
 
 setup() { need python3; }
@@ -67,7 +67,7 @@ answered() {
 asked() {
 	local t=$BATS_FILE_TMPDIR/ask
 	grep -x "all came back" "$t.plain/out"
-	grep -x "all came back" "$t.$1/out"
+	grep -x "all came back" "$t.$1/out" || { tail -n 20 "$t.$1"/*; return 1; }
 	grep -x "the answer: $2" "$t.$1/out"
 	ends "$t.$1" accept "$3"
 }
