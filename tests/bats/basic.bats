@@ -40,7 +40,8 @@ teardown() { stop_all; }
 }
 
 @test "the same, without a word before" {
-	compare basic rush -w mixed
+	# The server may have sent all of it before there is a link, and drops that.
+	compare basic rush -w mixed -r peer-dropped
 }
 
 @test "requests and answers of random sizes in turn" {

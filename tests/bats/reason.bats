@@ -18,21 +18,12 @@ teardown() { stop_all; }
 # went by the link: some, no, any
 ends() {
 	dir=$BATS_TEST_TMPDIR/$3.$RANDOM
-	held "$dir.tcp" none none reason "$3"
-	held "$dir" "$policy" "$policy" reason "${@:3}"
-	same "$dir" "$dir.tcp" && way "$dir" "$policy" any 1 1 none &&
-		is accept "$1" && is connect "$2" && by_link && return 0
+	beside held "$dir.tcp" none none reason "$3"
+	beside held "$dir" "$policy" "$policy" reason "${@:3}"
+	joined && same "$dir" "$dir.tcp" && way "$dir" "$policy" any 1 1 none &&
+		reason_is "$dir" accept "$1" && reason_is "$dir" connect "$2" &&
+		by_link && return 0
 	tail -n 20 "$dir"/*.report "$dir"/*.log
-	return 1
-}
-
-# is ROLE REASON: of its only line in the reports in $dir
-is() {
-	local lines
-	lines=$(cat "$dir"/*.report | grep "\"role\": *\"$1\"")
-	[[ $lines =~ \"reason\":\ *\"?([a-z_-]+) ]] && [ "${BASH_REMATCH[1]}" = "$2" ] &&
-		return 0
-	echo "$1 is not $2"
 	return 1
 }
 
@@ -47,40 +38,37 @@ by_link() {
 	return 1
 }
 
-@test "stdio: the descriptor becomes 0, too" {
+# either REASON [SOCKRAIL_NAME=VALUE...]: the server's program is the cause, and then
+# the client's, of a stream that was on the link
+either() {
 	by=some
-	ends stdio peer-dropped stdio-server
-	ends peer-dropped stdio stdio-client
+	beside ends "$1" peer-dropped "$1-server" "${@:2}"
+	beside ends peer-dropped "$1" "$1-client" "${@:2}"
+	joined
+}
+
+@test "stdio: the descriptor becomes 0, too" {
+	either stdio
 }
 
 @test "fork: the process forks" {
-	by=some
-	ends fork peer-dropped fork-server
-	ends peer-dropped fork fork-client
+	either fork
 }
 
 @test "exec: another program gets the descriptor" {
-	by=some
-	ends exec peer-dropped exec-server
-	ends peer-dropped exec exec-client
+	either exec
 }
 
 @test "passed: the descriptor is sent away" {
-	by=some
-	ends passed peer-dropped passed-server
-	ends peer-dropped passed passed-client
+	either passed
 }
 
 @test "io_uring: the process makes a ring" {
-	by=some
-	ends io_uring peer-dropped io_uring-server SOCKRAIL_IO_URING=1
-	ends peer-dropped io_uring io_uring-client SOCKRAIL_IO_URING=1
+	either io_uring SOCKRAIL_IO_URING=1
 }
 
 @test "option: the stream's error queue is read" {
-	by=some
-	ends option peer-dropped option-server
-	ends peer-dropped option option-client
+	either option
 }
 
 # The kernel has counted 100 bytes that the library has not seen, after all that
@@ -89,12 +77,14 @@ by_link() {
 @test "counters: bytes sent or received around the library" {
 	policy=lazy case_steps=('go log link .* is over') by=any
 	case_lossy=1 # on one side's books
-	ends peer-dropped counters tx-at-client SOCKRAIL_UPGRADE_BYTES=280000
-	ends counters peer-dropped rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends peer-dropped counters tx-at-client SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends counters peer-dropped rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	joined
 	# the answerer's direction waits for its program to send again
 	case_steps=('go log tx on the link')
-	ends peer-dropped counters rx-at-client SOCKRAIL_UPGRADE_BYTES=280000
-	ends counters peer-dropped tx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends peer-dropped counters rx-at-client SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends counters peer-dropped tx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	joined
 }
 
 @test "history: what the server has read is not what the client sent" {
@@ -131,9 +121,10 @@ by_link() {
 	# The mark would be the other program's to read; or nobody reads, and the
 	# call that hands over waits for ever.
 	policy=lazy by=no case_lossy=1 case_steps=('go log is over')
-	ends exec peer-dropped unread-exec
-	ends stdio peer-dropped unread-stdio
-	ends passed peer-dropped unread-passed
+	beside ends exec peer-dropped unread-exec
+	beside ends stdio peer-dropped unread-stdio
+	beside ends passed peer-dropped unread-passed
+	joined
 }
 
 @test "memory: at the client, and at the server" {

@@ -14,14 +14,9 @@ run_pair() {
 	pair "$dir" "$@"
 }
 
-# value ROLE KEY: of the only report line of that role; strings without quotes
-value() {
-	cat "$dir"/*.report | awk -v role="$1" -v want="$2" "$read_report"'
-		{ read_line($0); if (key["role"] == role) { n++; v = key[want] } }
-		END { if (n != 1) { print n + 0 " lines"; exit }; print v }'
-}
+value() { reported "$dir" "$@"; }
 
-# is ROLE KEY VALUE: as value; VALUE is a pattern of [[
+# is ROLE KEY VALUE: in the report of run_pair; VALUE is a pattern of [[
 is() {
 	local v
 	v=$(value "$1" "$2")
@@ -139,6 +134,6 @@ assert n == 128, n'
 }
 
 @test "a child uses the epoll set that it inherited: epoll" {
-	run_pair wait wait epoll heir
+	run_pair wait wait epoll_set heir
 	is accept reason epoll
 }

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 #
 # Behaviour cases, after common.bash: both halves of a case of tests/progs run
-# over kernel TCP first, then with Sockrail in several ways, and must print and
-# return the same each time.  The reports show which way the bytes went.
+# over kernel TCP and with Sockrail in several ways, and must print and return the
+# same each time.  The reports show which way the bytes went.
 #
 #   SR_TEST_MODES  of wait lazy eager client server (default: all of them natively,
 #                  wait and lazy in the virtual machine, which is slow)
@@ -100,6 +100,21 @@ function read_line(s,    k, v) {
 		key[k] = v
 	}
 }'
+
+# reported DIR ROLE KEY: of the only line of that role in the reports there; strings
+# without quotes
+reported() {
+	cat "$1"/*report | awk -v role="$2" -v want="$3" "$read_report"'
+		{ read_line($0); if (key["role"] == role) { n++; v = key[want] } }
+		END { if (n != 1) { print n + 0 " lines"; exit }; print v }'
+}
+
+# reason_is DIR ROLE REASON: its reason, null if there is none
+reason_is() {
+	local reason
+	reason=$(reported "$1" "$2" reason)
+	[ "$reason" = "$3" ] || { echo "$2: $reason, not $3"; return 1; }
+}
 
 # way DIR MODE WAY SERVER-LINES CLIENT-LINES REASONS: do the reports say what
 # they must?  Lines is a number, or N+ for at least N.
@@ -223,7 +238,11 @@ compare() {
 		esac
 	done
 	shift $((OPTIND - 1))
-	pair "$base.tcp" none none "$prog" "$name" || return 1
+	beside in_mode tcp "$@"
+	for mode in $modes; do
+		[[ " $SR_TEST_MODES " != *" $mode "* ]] || beside in_mode "$mode" "$@" || return 1
+	done
+	joined || return 1
 	if [ -s "$base.tcp/server.err" ] || [ -s "$base.tcp/client.err" ] ||
 		[[ $(<"$base.tcp/server.status") = 124 || $(<"$base.tcp/client.status") = 124 ]]; then
 		echo "$prog $name fails over TCP:"
@@ -232,15 +251,23 @@ compare() {
 	fi
 	for mode in $modes; do
 		[[ " $SR_TEST_MODES " = *" $mode "* ]] || continue
-		case $mode in
-		client) pair "$base.$mode" none wait "$prog" "$name" "$@" ;;
-		server) pair "$base.$mode" wait none "$prog" "$name" "$@" ;;
-		*) pair "$base.$mode" "$mode" "$mode" "$prog" "$name" "$@" ;;
-		esac && same "$base.$mode" "$base.tcp" &&
+		same "$base.$mode" "$base.tcp" &&
 			way "$base.$mode" "$mode" "$way" "$slines" "$clines" "$reasons" &&
 			continue
 		echo "^ $prog $name, $mode"
 		tail -n 12 "$base.$mode"/*.report "$base.$mode"/*.log 2>/dev/null
 		return 1
 	done
+}
+
+# in_mode MODE [[ROLE:]NAME=VALUE...]: for compare
+in_mode() {
+	local mode=$1 dir=$base.$1
+	shift
+	case $mode in
+	tcp) pair "$dir" none none "$prog" "$name" ;;
+	client) pair "$dir" none wait "$prog" "$name" "$@" ;;
+	server) pair "$dir" wait none "$prog" "$name" "$@" ;;
+	*) pair "$dir" "$mode" "$mode" "$prog" "$name" "$@" ;;
+	esac
 }

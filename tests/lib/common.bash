@@ -71,30 +71,55 @@ await() {
 	return 124
 }
 
-# stop_all: to be called from teardown.  Ends what was started, and its children
-# (a function in the background is a shell with a child), and sees them gone: the
+# beside COMMAND...: in the background, beside at most two others: they mostly
+# sleep, and there may be two cores only.  False if one of those before has failed.
+beside() {
+	[ ${#sr_beside[@]} -lt 3 ] || joined || return
+	afresh "$@" 3>&- &
+	sr_beside+=("$!")
+	sr_started+=("$!")
+}
+
+# joined: waits for all that runs beside; false if one of them has failed
+joined() {
+	local p failed=0
+	for p in "${sr_beside[@]}"; do wait "$p" || failed=1; done
+	sr_beside=()
+	return $failed
+}
+sr_beside=()
+
+# afresh COMMAND...: for beside; what runs beside it is not its own
+afresh() {
+	sr_beside=()
+	"$@"
+}
+
+# stop_all: to be called from teardown.  Ends what was started, and its descendants
+# (a function in the background is a shell with children), and sees them gone: the
 # next server may want the same port.  Not wait alone: bats itself may have a
 # watchdog in the background.
 stop_all() {
-	local p all=()
-	for p in "${sr_started[@]}"; do
-		mapfile -t -O "${#all[@]}" all < <(pgrep -P "$p")
-		all+=("$p")
+	local p all=() next=("${sr_started[@]}")
+	while [ ${#next[@]} -gt 0 ]; do
+		all+=("${next[@]}")
+		mapfile -t next < <(IFS=, && pgrep -P "${next[*]}")
 	done
 	kill "${all[@]}" 2>/dev/null || true
 	for p in "${all[@]}"; do
 		pid=$p
 		await 3 2>/dev/null || [ $? -ne 124 ] || kill -KILL "$p" || true
 	done 2>/dev/null
-	sr_started=()
+	sr_started=() sr_beside=()
 }
 sr_started=()
 
 # listening PORT [SECONDS]: waits until somebody listens on it
 listening() {
-	local i
+	local i row
+	printf -v row ':%04X [0-9A-F]*:0000 0A ' "$1"
 	for ((i = 0; i < ${2:-15} * 20; i++)); do
-		[ -z "$(ss -Hltn "sport = :$1")" ] || return 0
+		! grep -qs "$row" /proc/net/tcp /proc/net/tcp6 || return 0
 		sleep 0.05
 	done
 	echo "nobody listens on port $1" >&2
@@ -109,13 +134,20 @@ port() {
 	done
 }
 
-# went KEY [FILE...]: the sum of a number in reports: tx_plain, rx_verbs ...
+# went KEY [FILE...]: the sum of a number in reports: tx_plain, rx_verbs ...; KEY is
+# a pattern of awk, so that [rt]x_plain is both directions
 went() {
 	local key=$1
 	shift
 	[ $# -gt 0 ] || set -- "${REPORT:-$BATS_TEST_TMPDIR/report}"
-	cat "$@" 2>/dev/null | grep -oE "\"$key\": *[0-9]+" |
-		awk -F: '{ n += $2 } END { printf "%d\n", n }'
+	cat "$@" 2>/dev/null | awk -v key="\"$key\": *[0-9]" '
+		{
+			while (match($0, key)) {
+				$0 = substr($0, RSTART + RLENGTH - 1)
+				n += $0 + 0
+			}
+		}
+		END { printf "%d\n", n }'
 }
 
 # went_by_link BYTES: at least so many were sent over the link under test

@@ -193,6 +193,7 @@ def ask_for_link(conn, said):
     link.heard(ACKSW)
     if how == "no-mark":
         link.drop()
+        link.await_drop()
         return
     # The mark, but for the token, which came by the link and is not told here.
     mark = struct.pack(">B11sI", 0xf5, b"sockrailMRK", 1) + bytes(16)

@@ -26,7 +26,7 @@ lazy_share=25 slack=0 result=
 # shellcheck disable=SC2034 # read through their names
 each_way() {
 	local all=$1 run=$2 pairs=${3:-wait:wait lazy:lazy none:wait wait:none}
-	local p server client before packets bytes oracle t=$BATS_TEST_TMPDIR
+	local p server client before packets bytes linked plain oracle t=$BATS_TEST_TMPDIR
 	for p in none:none $pairs; do
 		server=${p%:*} client=${p#*:}
 		bytes=$((all * (100 - slack) / 100))
@@ -42,18 +42,18 @@ each_way() {
 			[ "$packets" = 0 ] || { told "$p: $packets packets"; return 1; }
 			continue
 		fi
+		linked=$(by_link) plain=$(plain_bytes)
 		if [[ $p = *none* ]]; then
-			[ "$(by_link)" = 0 ] || { told "$p: bytes by link"; return 1; }
-			[ "$(plain_bytes)" -ge "$bytes" ] ||
+			[ "$linked" = 0 ] || { told "$p: bytes by link"; return 1; }
+			[ "$plain" -ge "$bytes" ] ||
 				{ told "$p: fewer than $bytes bytes in the report"; return 1; }
 			# asking for a link takes a few packets
 			[ "$packets" -lt 500 ] || { told "$p: $packets packets"; return 1; }
 			continue
 		fi
-		[ "$p" != lazy:lazy ] ||
-			bytes=$((($(by_link) + $(plain_bytes)) * lazy_share / 100))
-		[ "$(by_link)" -ge "$bytes" ] || { told "$p: fewer than $bytes bytes by link"; return 1; }
-		[ "$p" != wait:wait ] || [ "$(plain_bytes)" -le $((all * slack / 100)) ] ||
+		[ "$p" != lazy:lazy ] || bytes=$(((linked + plain) * lazy_share / 100))
+		[ "$linked" -ge "$bytes" ] || { told "$p: fewer than $bytes bytes by link"; return 1; }
+		[ "$p" != wait:wait ] || [ "$plain" -le $((all * slack / 100)) ] ||
 			{ told "$p: plain bytes"; return 1; }
 		# the path MTU of the devices is at most 4096 bytes
 		! counts_packets || [ "$packets" -ge $((bytes / 4200)) ] ||
@@ -72,7 +72,7 @@ plain_bytes() { both_ways plain; }
 both_ways() {
 	local r=$BATS_TEST_TMPDIR/client.report
 	[ -s "$r" ] || r=$BATS_TEST_TMPDIR/server.report
-	echo $(($(went "tx_$1" "$r") + $(went "rx_$1" "$r")))
+	went "[rt]x_$1" "$r"
 }
 
 # counts_packets: does the device under test count them?  (siw does not.)

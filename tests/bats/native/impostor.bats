@@ -3,69 +3,73 @@
 # A peer on the same host that breaks off or lies while a link is made: the
 # program's stream is as over TCP, and the report says what was wrong.
 
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # set here, used there
+# shellcheck disable=SC2034 # read by what is loaded
 load ../../lib/common
+load ../../lib/case
 
-setup() {
-	need python3
-	SR_TEST_LINK=shm t=$BATS_TEST_TMPDIR
-	port
+SR_TEST_LINK=shm
+
+# All of them first, beside each other: some take seconds, for nothing happens.
+# What the two said is in $BATS_FILE_TMPDIR/answer.HOW and ask.HOW.
+setup_file() {
+	command -v python3 >/dev/null || return 0
+	local how
+	for how in silent no-ack hang-up no-hello other-version other-history drop plain; do
+		beside meet answer "$how" || true # its test will say so
+	done
+	for how in other-name other-offer other-role other-proof no-mark other-mark plain; do
+		beside meet ask "$how" || true
+	done
+	joined || true
 }
 
-teardown() { stop_all; }
+setup() { need python3; }
+teardown_file() { stop_all; }
+
+# meet answer|ask HOW: the impostor, and an honest client or server, which is under
+# Sockrail if the impostor asks for a link, or takes requests
+meet() {
+	local t=$BATS_FILE_TMPDIR/$1.$2 port
+	local impostor=(python impostor "$1" "$2") honest=(rail timeout 30 python3 "$SR_TOP/tests/lib/echo.py")
+	local -x REPORT=$t/report SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$t/log SOCKRAIL_UPGRADE_WAIT_MS=6000
+	mkdir "$t"
+	[ "$2" != plain ] || unset 'honest[0]'
+	port
+	if [ "$1" = answer ]; then
+		"${impostor[@]}" "$ADDR" "$port" >"$t/server.out" 2>"$t/err" </dev/null &
+		listening "$port" && "${honest[@]}" client "$ADDR" "$port" 1 >"$t/out" 2>"$t/client.err"
+	else
+		"${honest[@]}" server "$ADDR" "$port" 1 >"$t/server.out" 2>"$t/server.err" </dev/null &
+		listening "$port" && "${impostor[@]}" "$ADDR" "$port" >"$t/out" 2>"$t/err"
+	fi
+	wait $!
+}
 
 python() { timeout 30 python3 "$SR_TOP/tests/lib/$1.py" "${@:2}"; }
 
-# ends REASON: of the only stream in the report, of which no byte went by a link
+# ends DIR ROLE REASON: of the only stream in the report, of which no byte went by a
+# link; the impostor was content with its peer on TCP
 ends() {
-	[ "$(wc -l <"$REPORT")" = 1 ] && grep -E "\"reason\": *\"$1\"" "$REPORT" &&
-		[ "$(went tx_shm)$(went rx_shm)" = 00 ] && return 0
-	echo "not $1:"
-	cat "$REPORT"
-	tail -n 20 "$t/log"
+	[ ! -s "$1/err" ] && reason_is "$1" "$2" "$3" &&
+		[ "$(went '[rt]x_shm' "$1/report")" = 0 ] && return 0
+	tail -n 20 "$1"/*
 	return 1
 }
 
-# logged COMMAND...: with a log
-logged() { SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$t/log "$@"; }
-
-# answered HOW REASON: a client under Sockrail, the impostor answers
+# answered HOW REASON: what the client said and what became of its stream
 answered() {
-	local how under
-	for how in plain "$1"; do
-		under=(plain)
-		[ "$how" = plain ] || under=(logged rail)
-		port
-		REPORT=$t/report.$how
-		start server python impostor answer "$how" "$ADDR" "$port"
-		listening "$port"
-		SOCKRAIL_UPGRADE_WAIT_MS=6000 "${under[@]}" python3 "$SR_TOP/tests/lib/echo.py" \
-			client "$ADDR" "$port" 1 >"$t/out.$how"
-		await
-	done
-	[ ! -s "$t/server.err" ] || { cat "$t/server.err"; return 1; }
-	diff "$t/out.plain" "$t/out.$how"
-	ends "$2"
+	local t=$BATS_FILE_TMPDIR/answer
+	diff "$t.plain/out" "$t.$1/out"
+	ends "$t.$1" connect "$2"
 }
 
-# asked HOW ANSWER REASON: an echo server under Sockrail, the impostor asks
+# asked HOW ANSWER REASON: what the impostor was told, and the server's stream
 asked() {
-	local how under
-	for how in plain "$1"; do
-		under=(plain)
-		[ "$how" = plain ] || under=(logged rail)
-		port
-		REPORT=$t/report.$how
-		start server "${under[@]}" timeout 30 python3 "$SR_TOP/tests/lib/echo.py" \
-			server "$ADDR" "$port" 1
-		listening "$port"
-		python impostor ask "$how" "$ADDR" "$port" >"$t/out.$how" ||
-			{ tail -n 20 "$t/log"; return 1; }
-		await
-		grep -x "all came back" "$t/out.$how"
-	done
-	grep -x "the answer: $2" "$t/out.$how" || { cat "$t/out.$how"; return 1; }
-	ends "$3"
+	local t=$BATS_FILE_TMPDIR/ask
+	grep -x "all came back" "$t.plain/out"
+	grep -x "all came back" "$t.$1/out" || { tail -n 20 "$t.$1"/*; return 1; }
+	grep -x "the answer: $2" "$t.$1/out"
+	ends "$t.$1" accept "$3"
 }
 
 @test "the answerer hangs up: refused" {

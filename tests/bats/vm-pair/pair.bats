@@ -117,7 +117,7 @@ on_the_way() {
 }
 
 for_device() {
-	random "$t/a" 120
+	random "$t/a" 70
 	over_tcp send arrived
 	before=$(device_packets)
 	send
@@ -138,7 +138,7 @@ for_device() {
 
 # TCP runs over the same netdev: both ways are cut, and both must recover.
 @test "the network is down for some seconds, in mid-transfer" {
-	random "$t/a" 120
+	random "$t/a" 70
 	over_tcp send arrived
 	before=$(device_packets)
 	send

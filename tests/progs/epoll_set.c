@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Epoll sets themselves: what they refuse, several of them, sets in sets; what
+ * closing and fork do to them; others in them; changes under a thread that waits.
+ */
+#include "epoll.h"
+
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+
+/* ---- errors ---- */
+
+static void errors_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), sets[8];
+	struct epoll_event ev = {EPOLLIN, {.u64 = 1}};
+	int file = open("/proc/self/exe", O_RDONLY);
+	volatile int minus = -1;
+
+	add(ep, fd, EPOLLIN, 1);
+	say_result("twice", epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
+	del(ep, fd);
+	say_result("delete", epoll_ctl(ep, EPOLL_CTL_DEL, fd, &ev));
+	say_result("modify", epoll_ctl(ep, EPOLL_CTL_MOD, fd, &ev));
+	say_result("file", epoll_ctl(ep, EPOLL_CTL_ADD, file, &ev));
+	say_result("closed", epoll_ctl(ep, EPOLL_CTL_ADD, 900, &ev));
+	say_result("closed set", epoll_ctl(901, EPOLL_CTL_ADD, fd, &ev));
+	say_result("no set", epoll_ctl(fd, EPOLL_CTL_ADD, lfd, &ev));
+	say_result("no set", epoll_ctl(file, EPOLL_CTL_ADD, fd, &ev));
+	say_result("itself", epoll_ctl(ep, EPOLL_CTL_ADD, ep, &ev));
+	say_result("operation", epoll_ctl(ep, 77, fd, &ev));
+	say_result("no event", epoll_ctl(ep, EPOLL_CTL_ADD, fd, NULL));
+	add(ep, fd, EPOLLIN, 1);
+	say_result("no event", epoll_ctl(ep, EPOLL_CTL_MOD, fd, NULL));
+	say_result("exclusive", control(ep, EPOLL_CTL_MOD, fd,
+					EPOLLIN | EPOLLEXCLUSIVE, 1));
+	del(ep, fd);
+	say_result("exclusive",
+		   control(ep, EPOLL_CTL_ADD, fd,
+			   EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT, 1));
+	add(ep, fd, EPOLLIN | EPOLLEXCLUSIVE, 1);
+	say_result("exclusive", control(ep, EPOLL_CTL_MOD, fd, EPOLLIN, 1));
+	say_result("wait: room", epoll_wait(ep, &ev, 0, 0));
+	say_result("wait: room", epoll_wait(ep, &ev, minus, 0));
+	say_result("wait: closed", epoll_wait(901, &ev, 1, 0));
+	say_result("wait: no set", epoll_wait(fd, &ev, 1, 0));
+	say_result("create", epoll_create(0));
+	say_result("create1", epoll_create1(1));
+	/* A nest, and a loop. */
+	sets[0] = ep;
+	for (size_t i = 1; i < COUNT(sets); i++) {
+		sets[i] = new_set();
+		say_result("nest", epoll_ctl(sets[i], EPOLL_CTL_ADD,
+					     sets[i - 1], &ev));
+	}
+	say_result("loop", epoll_ctl(sets[0], EPOLL_CTL_ADD, sets[1], &ev));
+	order(fd);
+	say_wait("inmost", ep, -1);
+	say_wait("nest", sets[2], -1);
+	swallow(fd);
+	close(fd);
+}
+
+/* ---- several sets ---- */
+
+static void sets_server(int lfd)
+{
+	int fd = begin(lfd), a = new_set(), b = new_set(), c = dup(a);
+
+	add(a, fd, EPOLLIN, 1);
+	add(b, fd, EPOLLIN | EPOLLET, 2);
+	order(fd);
+	say_wait("a", a, -1);
+	say_wait("b", b, -1);
+	say_wait("a", a, -1);
+	say_wait("b", b, 20);
+	say_wait("duplicate of a", c, -1);
+	swallow(fd);
+	say_wait("a", a, 20);
+	close(a);
+	order(fd);
+	say_wait("duplicate of a", c, -1);
+	say_wait("b", b, -1);
+	close(b);
+	swallow(fd);
+	order(fd);
+	say_wait("duplicate of a", c, -1);
+	swallow(fd);
+	close(c);
+	a = new_set();
+	add(a, fd, EPOLLIN | EPOLLOUT, 3);
+	say_wait("new", a, -1);
+	close(fd);
+	say_wait("closed", a, 20);
+}
+
+static atomic_int exclusive_wakes;
+
+static void *exclusive_waiter(void *ep)
+{
+	struct epoll_event ev;
+
+	if (epoll_wait(*(int *)ep, &ev, 1, -1) == 1 && ev.data.u64 == 8)
+		exclusive_wakes++;
+	return NULL;
+}
+
+/* One of them is woken, or both; then "stop" wakes who is left. */
+static void exclusive_server(int lfd)
+{
+	int fd = begin(lfd), ep[2] = {new_set(), new_set()}, stop = eventfd(0, 0);
+	pthread_t t[2];
+
+	for (int i = 0; i < 2; i++) {
+		add(ep[i], fd, EPOLLIN | EPOLLEXCLUSIVE, 8);
+		add(ep[i], stop, EPOLLIN, 99);
+		t[i] = start(exclusive_waiter, &ep[i]);
+	}
+	nap(100);
+	send_go(fd);
+	for (int i = 0; i < 500 && !exclusive_wakes; i++)
+		nap(5);
+	say("%s", exclusive_wakes ? "woken" : "NOBODY");
+	swallow(fd);
+	if (write(stop, &(uint64_t){1}, 8) != 8)
+		die("write");
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	close(fd);
+}
+
+/* ---- sets in sets ---- */
+
+static int poll_one(int fd, int ms)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+
+	if (poll(&p, 1, ms) < 0)
+		die("poll");
+	return p.revents;
+}
+
+static int select_one(int fd, int ms)
+{
+	struct timeval t = {0, ms * 1000};
+	fd_set r;
+
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	return select(fd + 1, &r, NULL, NULL, &t);
+}
+
+static void nested_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set(), outer = new_set();
+	int third = new_set();
+
+	add(inner, fd, EPOLLIN, 1);
+	add(outer, inner, EPOLLIN, 2);
+	add(third, outer, EPOLLIN | EPOLLET, 3);
+	say("poll %x", poll_one(inner, 0));
+	say_wait("outer", outer, 0);
+	for (int i = 0; i < 3; i++) {
+		send_go(fd);
+		say_wait("third", third, 5000);
+		say_wait("outer", outer, 5000);
+		say("poll %x", poll_one(inner, 5000));
+		say("select %d", select_one(inner, 500));
+		say_wait("inner", inner, 5000);
+		say("poll %x", poll_one(outer, 0));
+		swallow(fd);
+		say("poll %x", poll_one(inner, 20));
+		say("select %d", select_one(outer, 20));
+		say_wait("outer", outer, 20);
+		say_wait("inner", inner, 0);
+	}
+	mod(inner, fd, EPOLLIN | EPOLLET, 4);
+	send_go(fd);
+	say("poll %x", poll_one(inner, 5000));
+	say("poll %x", poll_one(outer, 5000));
+	say_wait("inner", inner, 5000);
+	say("poll %x", poll_one(inner, 20));
+	say_wait("outer", outer, 20);
+	swallow(fd);
+	close(fd);
+}
+
+/* The stream is upgraded while the program is asleep in poll on the set. */
+static void polled_server(int lfd)
+{
+	int ep = new_set(), fd = answer(lfd);
+	struct data d = DATA(0);
+	ssize_t n;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	add(ep, fd, EPOLLIN, 5);
+	for (;;) {
+		struct epoll_event ev;
+
+		if (poll_one(ep, 10000) != POLLIN)
+			die("poll");
+		if (epoll_wait(ep, &ev, 1, 0) != 1)
+			die("epoll_wait");
+		n = read(fd, buf, 500);
+		if (n <= 0)
+			break;
+		data_sum(&d, buf, (size_t)n);
+		put(fd, buf, (size_t)n);
+	}
+	say_data("got", &d);
+	close(fd);
+}
+
+/* ---- closing ---- */
+
+static void closing_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), copy, other;
+
+	copy = dup(fd);
+	add(ep, fd, EPOLLIN, 1);
+	add(ep, copy, EPOLLIN, 2);
+	order(fd);
+	say_wait("both", ep, -1);
+	swallow(fd);
+	say_wait("read", ep, 20);
+	del(ep, copy);
+	close(fd);		/* stays in the set: the copy is open */
+	order(copy);
+	say_wait("by the closed one", ep, -1);
+	say_result("unknown", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	say_result("unknown", control(ep, EPOLL_CTL_MOD, copy, EPOLLIN, 0));
+	other = open("/dev/null", O_RDONLY);
+	say("number %d", other == fd);
+	swallow(copy);
+	say_wait("read", ep, 20);
+	add(ep, copy, EPOLLIN | EPOLLET, 3);
+	order(copy);
+	say_wait("again both", ep, -1);
+	say_wait("level", ep, -1);
+	swallow(copy);
+	close(copy);
+	say_wait("closed", ep, 20);
+	close(other);
+	fd = begin(lfd);
+	say_result("gone", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	add(ep, fd, EPOLLIN, 4);
+	order(fd);
+	say_wait("second", ep, -1);
+	swallow(fd);
+	copy = dup2(lfd, fd);	/* closes it */
+	say("number %d", copy == fd);
+	say_wait("replaced", ep, 20);
+}
+
+static void closing_client(void)
+{
+	obey_client();
+	obey_client();
+}
+
+/* ---- fork ---- */
+
+static void fork_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), status;
+	int up[2], down[2];
+	pid_t pid;
+	char c;
+
+	add(ep, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("before", ep, -1);
+	swallow(fd);
+	fflush(stdout);
+	if (pipe(up) || pipe(down))
+		die("pipe");
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		say_wait("child: idle", ep, 20);
+		if (read(down[0], &c, 1) != 1)
+			die("read");
+		say_wait("child", ep, 5000);
+		swallow(fd);
+		say_wait("child: read", ep, 20);
+		if (write(up[1], "x", 1) != 1)
+			die("write");
+		_exit(0);
+	}
+	nap(100);
+	order(fd);
+	say_wait("parent", ep, -1);
+	if (write(down[1], "x", 1) != 1 || read(up[0], &c, 1) != 1)
+		die("pipe");
+	say_wait("parent: read", ep, 20);
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("status %d", status);
+	order(fd);
+	say_wait("after", ep, -1);
+	swallow(fd);
+	/* A stream that comes after the fork is the set's as ever. */
+	close(fd);
+	fd = begin(lfd);
+	add(ep, fd, EPOLLIN | EPOLLONESHOT, 2);
+	order(fd);
+	say_wait("second", ep, -1);
+	say_wait("fired", ep, 20);
+	swallow(fd);
+	mod(ep, fd, EPOLLIN, 3);
+	send_go(fd);
+	say_wait("asleep", ep, 5000);
+	swallow(fd);
+	close(fd);
+}
+
+static void fork_client(void)
+{
+	obey_client();
+	obey_client();
+}
+
+/* The child of a fork waits in the set that its parent made. */
+static void heir_server(int lfd)
+{
+	int ep = new_set(), status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		int fd = answer(lfd);
+
+		add(ep, fd, EPOLLIN, 1);
+		warm_up(fd, false);
+		settle(fd, false);
+		send_go(fd);
+		say_wait("child", ep, 5000);
+		swallow(fd);
+		close(fd);
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("status %d", status);
+}
+
+/* ---- with others in the set ---- */
+
+/* Room for one: nobody starves. */
+static void fair_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), p[2], seen[3] = {0};
+	struct epoll_event ev;
+
+	if (pipe(p) || write(p[1], "x", 1) != 1)
+		die("pipe");
+	add(ep, p[0], EPOLLIN, 0);
+	add(ep, fd, EPOLLIN, 1);
+	add(ep, p[1], EPOLLOUT, 2);
+	order(fd);
+	for (int i = 0; i < 60; i++) {
+		if (epoll_wait(ep, &ev, 1, -1) != 1)
+			die("epoll_wait");
+		seen[ev.data.u64]++;
+	}
+	say("%d %d %d", seen[0] >= 5, seen[1] >= 5, seen[2] >= 5);
+	say_wait("all", ep, -1);
+	swallow(fd);
+	say_wait("others", ep, -1);
+	if (read(p[0], buf, 1) != 1)
+		die("read");
+	say_wait("one", ep, -1);
+	close(fd);
+}
+
+static void *writer(void *arg)
+{
+	nap(50);
+	if (write(*(int *)arg, "x", 1) != 1)
+		die("write");
+	return NULL;
+}
+
+/* Asleep with a stream and a pipe, the pipe wakes; and a set that is changed
+ * while a thread sleeps in it. */
+static void changed_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), p[2];
+	pthread_t t;
+
+	if (pipe(p))
+		die("pipe");
+	add(ep, p[0], EPOLLIN, 7);
+	add(ep, fd, EPOLLIN, 1);
+	t = start(writer, &p[1]);
+	say_wait("pipe", ep, 5000);
+	pthread_join(t, NULL);
+	if (read(p[0], buf, 1) != 1)
+		die("read");
+	del(ep, fd);
+	order(fd);
+	say_wait("not in it", ep, 20);
+	add(ep, fd, EPOLLIN, 2);
+	say_wait("in it", ep, 5000);
+	swallow(fd);
+	close(fd);
+}
+
+/* Deleted and added again, as some programs do for every message. */
+static void again_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), copy;
+	struct epoll_event ev;
+
+	add(ep, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("message", ep, -1);
+	del(ep, fd);
+	say_wait("deleted", ep, 0);
+	say_result("delete", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	say_result("modify", control(ep, EPOLL_CTL_MOD, fd, EPOLLIN, 0));
+	add(ep, fd, EPOLLOUT | EPOLLET, 2);
+	say_result("add", control(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 0));
+	say_wait("out", ep, -1);
+	say_wait("no edge", ep, 20);
+	del(ep, fd);
+	add(ep, fd, EPOLLIN | EPOLLET, 3);
+	say_wait("in", ep, -1);
+	say_wait("no edge", ep, 20);
+	swallow(fd);
+	del(ep, fd);
+	order(fd);
+	say_wait("not in it", ep, 20);
+	add(ep, fd, EPOLLIN | EPOLLONESHOT, 4);
+	say_wait("once", ep, -1);
+	say_wait("not twice", ep, 20);
+	del(ep, fd);
+	add(ep, fd, EPOLLIN | EPOLLEXCLUSIVE, 5);
+	say_wait("exclusive", ep, -1);
+	swallow(fd);
+	del(ep, fd);
+	for (int i = 0; i < 3000; i++) {
+		add(ep, fd, EPOLLIN, (unsigned)i);
+		send_go(fd);
+		if (epoll_wait(ep, &ev, 1, -1) != 1 ||
+		    ev.data.u64 != (unsigned)i)
+			die("epoll_wait");
+		swallow(fd);
+		del(ep, fd);
+	}
+	/* The number is closed, the file is not; the number comes back. */
+	copy = dup(fd);
+	add(ep, copy, EPOLLIN, 6);
+	close(fd);
+	say("number %d", dup(copy) == fd);
+	say_result("modify", control(ep, EPOLL_CTL_MOD, fd, EPOLLIN, 0));
+	add(ep, fd, EPOLLIN, 7);
+	order(fd);
+	say_wait("both", ep, -1);
+	swallow(fd);
+	del(ep, copy);
+	close(copy);
+	order(fd);
+	say_wait("one", ep, -1);
+	swallow(fd);
+	del(ep, fd);
+	close(fd);
+	say_wait("closed", ep, 20);
+	close(ep);
+}
+
+static atomic_int rounds_done;
+
+static void *toggler(void *arg)
+{
+	int *fds = arg, seen = -1;
+
+	while (rounds_done < 1000) {
+		if (rounds_done == seen)
+			continue;
+		seen = rounds_done;
+		for (int i = 0; i < 5; i++) {
+			del(fds[0], fds[1]);
+			add(fds[0], fds[1], EPOLLIN | (i & 1 ? EPOLLET : 0), 1);
+		}
+	}
+	return NULL;
+}
+
+/* Two threads: one waits, the other deletes and adds under it. */
+static void toggled_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), fds[2] = {ep, fd};
+	struct epoll_event ev;
+	pthread_t t;
+
+	unblock(fd);
+	add(ep, fd, EPOLLIN, 1);
+	t = start(toggler, fds);
+	while (rounds_done < 1000) {
+		size_t got = 0;
+
+		send_go(fd);
+		while (got < MESSAGE) {
+			ssize_t n = read(fd, buf, MESSAGE - got);
+
+			if (n > 0)
+				got += (size_t)n;
+			else if (n == 0 || errno != EAGAIN)
+				die("read");
+			else if (epoll_wait(ep, &ev, 1, 10000) != 1)
+				die("epoll_wait");
+		}
+		rounds_done++;
+	}
+	pthread_join(t, NULL);
+	close(fd);
+}
+
+static const struct tcp_case cases[] = {
+	{"errors", errors_server, obey_client},
+	{"sets", sets_server, obey_client},
+	{"exclusive", exclusive_server, obey_client},
+	{"nested", nested_server, obey_client},
+	{"polled", polled_server, ping_client},
+	{"closing", closing_server, closing_client},
+	{"fork", fork_server, fork_client},
+	{"heir", heir_server, obey_client},
+	{"fair", fair_server, obey_client},
+	{"again", again_server, obey_client},
+	{"toggled", toggled_server, obey_client},
+	{"changed", changed_server, obey_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}
