@@ -333,6 +333,9 @@ static void entry_remove(struct sr_epoll_entry *e)
 	e->live = false;
 	busy = e->busy;		/* who looks at it frees it */
 	pthread_mutex_unlock(&set->ready_lock);
+	/* Who looked at it, or heard of it, while it was opened has listed it
+	 * again; nobody will any more. */
+	sr_epoll_unlist(e);
 	if (!busy)
 		sr_epoll_entry_free(e);
 	pthread_mutex_unlock(&set->lock);

@@ -220,16 +220,22 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	struct sr_waitset_entry w = { .st = st,
 				      .events = (short)(events & 0x7fff) };
 	uint32_t r;
+	bool open;
 
-	sr_waitset_plan(&w);
-	*waits = w.rx_link;
-	sr_waitset_drop_links(&w);
-	if (!w.shut)
-		return 0;	/* the kernel says it, with the program's data */
-	r = (uint32_t)(unsigned short)w.ours;
+	/* A gate that shuts meanwhile does so before a mark can come: what the
+	 * kernel has may be one, and nothing to be read. */
+	do {
+		open = !sr_gate_shut(&st->rx_gate);
+		sr_waitset_plan(&w);
+		*waits = w.rx_link;
+		sr_waitset_drop_links(&w);
+		if (!w.shut)
+			return 0;	/* the kernel says it, with the program's data */
+		r = (uint32_t)(unsigned short)w.ours;
+		if (w.pass)
+			r |= ask_anchor(st, w.pass);
+	} while (open && sr_gate_shut(&st->rx_gate));
 	*mixed |= (unsigned short)w.pass;
-	if (w.pass)
-		r |= ask_anchor(st, w.pass);
 	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
 		r |= EPOLLERR;
 	return r;

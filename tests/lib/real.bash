@@ -20,9 +20,10 @@ as() {
 # each_way BYTES FUNCTION [PAIRS]: FUNCTION without Sockrail first, then once for
 # each pair of policies; what it leaves in $result must be the same each time.  With
 # Sockrail at both ends at least BYTES must go by the link and none plain (but for
-# $slack per cent, with programs that close streams with bytes under way); lazy, at
-# least $lazy_share per cent of all that went; else all of it plain
-lazy_share=25 slack=0 result=
+# $slack per cent, with programs that close streams with bytes under way); lazy or
+# eager, at least $lazy_share or $eager_share per cent of all that went; else all of it
+# plain
+lazy_share=25 eager_share=25 slack=0 result=
 # shellcheck disable=SC2034 # read through their names
 each_way() {
 	local all=$1 run=$2 pairs=${3:-wait:wait lazy:lazy none:wait wait:none}
@@ -51,7 +52,10 @@ each_way() {
 			[ "$packets" -lt 500 ] || { told "$p: $packets packets"; return 1; }
 			continue
 		fi
-		[ "$p" != lazy:lazy ] || bytes=$(((linked + plain) * lazy_share / 100))
+		case $p in
+		lazy:lazy) bytes=$(((linked + plain) * lazy_share / 100)) ;;
+		eager:eager) bytes=$(((linked + plain) * eager_share / 100)) ;;
+		esac
 		[ "$linked" -ge "$bytes" ] || { told "$p: fewer than $bytes bytes by link"; return 1; }
 		[ "$p" != wait:wait ] || [ "$plain" -le $((all * slack / 100)) ] ||
 			{ told "$p: plain bytes"; return 1; }
