@@ -60,11 +60,15 @@ int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno;
+	int saved = errno, r;
 
 	if (!st)
 		return sr_real.connect(fd, addr, len);
-	return (int)sr_result(st, saved, sr_stream_connect(st, fd, addr, len));
+	r = sr_stream_connect(st, fd, addr, len);
+	/* It may be connected anew, as a stream of the kernel's. */
+	if (r == 1 && sr_process_ours())
+		sr_shim_release(fd);
+	return (int)sr_result(st, saved, r == 1 ? 0 : r);
 }
 
 int sr_listen(int fd, int backlog)

@@ -4,6 +4,7 @@
  */
 #include "shim/shim.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* Calls fn for each descriptor that a message carries. */
@@ -55,7 +56,7 @@ ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 		    struct sockaddr *addr, socklen_t *len)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
-	struct iovec iov = {buf, n};
+	struct iovec iov = {buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	int saved;
 	ssize_t r;
@@ -175,7 +176,7 @@ ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
 		  const struct sockaddr *addr, socklen_t len)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
-	struct iovec iov = {(void *)buf, n};
+	struct iovec iov = {(void *)buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {
 		.msg_name = (void *)addr,
 		.msg_namelen = addr ? len : 0,

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/fdpriv.h"
+#include "stream/iov.h"
 
 /*
  * The calls of this file also fit what is no socket: -ENOTSOCK from a stream
@@ -55,16 +56,13 @@ static bool is_vec(const struct iovec *iov, int cnt)
 {
 	if (cnt < 0 || cnt > IOV_MAX)
 		return false;
-	for (int i = 0; i < cnt; i++) {
-		if (iov[i].iov_len)
-			return true;
-	}
-	return false;
+	return sr_iov_valid(iov, (size_t)cnt) &&
+	       sr_iov_make(iov, (size_t)cnt).left;
 }
 
 ssize_t sr_read(int fd, void *buf, size_t n)
 {
-	struct sr_stream *st = n ? sr_fdtab_get(fd) : NULL;
+	struct sr_stream *st = (ssize_t)n > 0 ? sr_fdtab_get(fd) : NULL;
 	struct iovec iov = {buf, n};
 
 	if (!st)
@@ -85,7 +83,7 @@ ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
 
 ssize_t sr_write(int fd, const void *buf, size_t n)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *st = (ssize_t)n >= 0 ? sr_fdtab_get(fd) : NULL;
 	struct iovec iov = {(void *)buf, n};
 
 	if (!st)

@@ -379,7 +379,8 @@ void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
 
-	atomic_compare_exchange_strong(&st->so_error, &none, err);
+	if (!st->rx_rst_seen && !atomic_load(&st->error_asked))
+		atomic_compare_exchange_strong(&st->so_error, &none, err);
 	sr_stream_failed(st, -err);
 	pthread_mutex_lock(&st->tx_lock);
 	st->broken = true;
@@ -450,6 +451,14 @@ static void tcp_end(struct sr_stream *st, bool reset)
 	spill(st, out, sr_rx_fin(&st->rx, reset, head(st), out));
 	if (st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, ECONNRESET);
+	if (st->rx.state == SR_RX_LINK && reset) {
+		/* What is unread comes first, but the program learns of it. */
+		int none = 0;
+
+		atomic_compare_exchange_strong(&st->so_error, &none, ECONNRESET);
+		st->rx_rst_seen = true;
+		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
+	}
 	settle(st);
 	if (!ended)	/* else no news */
 		sr_stream_notify(st, SR_NOTIFY_RX);

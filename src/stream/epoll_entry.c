@@ -28,11 +28,6 @@ static uint64_t address(const void *p)
 	return (uint64_t)(uintptr_t)p;
 }
 
-static bool any_gate_shut(struct sr_stream *st)
-{
-	return sr_gate_shut(&st->rx_gate) || sr_gate_shut(&st->tx_gate);
-}
-
 /* ---- the kernel's entry: one's own, or mute ---- */
 
 uint64_t sr_epoll_entry_data(const struct sr_epoll_entry *e)
@@ -286,7 +281,7 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 	int err = errno;
 
 	pthread_mutex_lock(&st->epoll_lock);
-	for (e = any_gate_shut(st) ? NULL : entries(st); e; e = next) {
+	for (e = sr_any_gate_shut(st) ? NULL : entries(st); e; e = next) {
 		next = e->next_of_stream;
 		if (e->parked) {
 			expel(e);
@@ -387,7 +382,7 @@ static int change_shut(struct sr_epoll_entry *e, const struct epoll_event *ev)
 static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	       struct epoll_event *ev)
 {
-	bool shut = any_gate_shut(st);
+	bool shut = sr_any_gate_shut(st);
 	struct sr_epoll_entry *e;
 	uint64_t data;
 	uint32_t events;
@@ -418,7 +413,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 		entry_remove(e);
 		return r;
 	}
-	if (!any_gate_shut(st) || entry_shut(e, shut))
+	if (!sr_any_gate_shut(st) || entry_shut(e, shut))
 		return shut && !e->shut ? restore(e) : 0;
 	leave(st);	/* no descriptor left, or the like */
 	return restore(e);

@@ -104,8 +104,10 @@ struct sr_stream {
 	uint64_t rx_way[SR_WAYS];
 	unsigned rx_switches;
 	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
+	atomic_bool error_asked;	/* SO_ERROR has said it */
 	atomic_int error;	/* errno that ended it, for the report */
 	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
+	bool rx_rst_seen;	/* the latter, with bytes on the link before it */
 
 	pthread_mutex_t tx_lock;
 	struct sr_tx tx;
@@ -129,6 +131,7 @@ struct sr_stream {
 	struct sockaddr_storage local, peer;
 	struct sr_name name;
 	int rcvlowat;
+	atomic_bool rcv_now, snd_now;	/* SO_RCVTIMEO, SO_SNDTIMEO below 0 */
 	atomic_bool keepalive;	/* on for us, off for the program */
 	char best[80];		/* the best link it had, for the report */
 
@@ -203,6 +206,11 @@ static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
 static inline bool sr_gate_shut(atomic_uint *gate)
 {
 	return atomic_load(gate) & SR_GATE_SHUT;
+}
+
+static inline bool sr_any_gate_shut(struct sr_stream *st)
+{
+	return sr_gate_shut(&st->rx_gate) || sr_gate_shut(&st->tx_gate);
 }
 
 /* ---- stream.c ---- */
@@ -285,6 +293,7 @@ struct sr_sleep {
 	int flags;		/* the call's */
 	int option;		/* SO_RCVTIMEO, SO_SNDTIMEO */
 	bool asked, blocks;
+	bool partial;		/* something has been transferred: a signal ends it */
 	bool timed;
 	uint64_t deadline;	/* ns; 0: none */
 };

@@ -5,6 +5,7 @@
 #ifndef SR_IOV_H
 #define SR_IOV_H
 
+#include <stdbool.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -14,6 +15,18 @@ struct sr_iov {
 	size_t skip;		/* bytes of it already used */
 	size_t left;		/* bytes left in all */
 };
+
+/* readv(2): EINVAL for lengths beyond an ssize_t. */
+static inline bool sr_iov_valid(const struct iovec *v, size_t n)
+{
+	ssize_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (__builtin_add_overflow(sum, v[i].iov_len, &sum))
+			return false;
+	return true;
+}
 
 static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
 {

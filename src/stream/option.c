@@ -19,17 +19,22 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
 {
 	unsigned how = SR_ST_CONNECT;
-	int r = sr_real.connect(fd, addr, len);
+	bool dissolve = addr && len >= sizeof(sa_family_t) &&
+			addr->sa_family == AF_UNSPEC;
+	int r;
 
+	if (dissolve)
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	r = sr_real.connect(fd, addr, len);
 	if (r < 0)
 		r = -errno;
 	if (r == -EINPROGRESS || r == -EINTR)
 		how |= SR_ST_FRESH;
 	else if (r < 0)
 		return r;
-	if (addr->sa_family == AF_UNSPEC)
-		sr_stream_bar(st, SR_REASON_OPTION);
-	else if (!(sr_st_flags(st) & SR_ST_CONNECT))
+	if (dissolve)
+		return 1;
+	if (!(sr_st_flags(st) & SR_ST_CONNECT))
 		sr_st_set(st, how);
 	/* For the report; at its end it has no peer any more. */
 	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
@@ -107,9 +112,10 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 		goto kernel;
 	if (name == SO_ERROR && atomic_load(&st->so_error)) {
 		v = atomic_exchange(&st->so_error, 0);
+		atomic_store(&st->error_asked, true);
 	} else if (name == SO_KEEPALIVE && atomic_load(&st->keepalive)) {
 		v = 0;
-	} else if (name == SO_RCVLOWAT) {
+	} else if (name == SO_RCVLOWAT && (sr_st_flags(st) & SR_ST_LOWAT)) {
 		v = st->rcvlowat;
 	} else {
 		goto kernel;
@@ -119,6 +125,13 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 kernel:
 	r = sr_real.getsockopt(fd, level, name, val, len);
+	/* The same reset may have been seen by both, the kernel and the link. */
+	if (r == 0 && level == SOL_SOCKET && name == SO_ERROR &&
+	    *len >= sizeof(v) && sr_any_gate_shut(st)) {
+		memcpy(&v, val, sizeof(v));
+		if (v)
+			atomic_store(&st->error_asked, true);
+	}
 	return r < 0 ? -errno : r;
 }
 
@@ -143,6 +156,12 @@ static bool barring(int level, int name)
 	return false;
 }
 
+/* A ring must hold it all at its first size. */
+static bool ring_holds(int lowat)
+{
+	return lowat >= 0 && (size_t)lowat <= sr_conf.ring_first / 2;
+}
+
 /* SOF_TIMESTAMPING_TX_ of <linux/net_tstamp.h>: the program will wait for them. */
 static bool stamps_sent(int flags)
 {
@@ -156,6 +175,11 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 
 	if (barring(level, name))
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	if (level == SOL_SOCKET && name == SO_RCVLOWAT && len >= sizeof(v)) {
+		memcpy(&v, val, sizeof(v));
+		if (!ring_holds(v))
+			sr_stream_plain(st, fd, SR_REASON_OPTION);
+	}
 	/* Many set these and never look (iperf 2): recv.c sees who does. */
 	if (level == SOL_SOCKET && (name == SO_TIMESTAMP ||
 	    name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING))
@@ -175,6 +199,11 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		memcpy(&v, val, sizeof(v));
 	if (level == SOL_SOCKET && name == SO_TIMESTAMPING && stamps_sent(v))
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	if (level == SOL_SOCKET &&
+	    (name == SO_RCVTIMEO || name == SO_SNDTIMEO))
+		/* The kernel calls this {0, 0}, which elsewhere is for ever. */
+		atomic_store(name == SO_RCVTIMEO ? &st->rcv_now : &st->snd_now,
+			     ((const struct timeval *)val)->tv_sec < 0);
 	if (level == IPPROTO_TCP && name == TCP_CORK) {
 		if (v)
 			sr_st_set(st, SR_ST_CORK);
@@ -189,8 +218,8 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		int one = 1;
 
 		pthread_mutex_lock(&st->rx_lock);
-		st->rcvlowat = v > 1 ? v : 1;
-		if (v > 1)
+		st->rcvlowat = v > 1 && ring_holds(v) ? v : 1;
+		if (st->rcvlowat > 1)
 			sr_st_set(st, SR_ST_LOWAT);
 		else
 			sr_st_clear(st, SR_ST_LOWAT);

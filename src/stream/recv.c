@@ -434,6 +434,7 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 			break;
 		if (got && !all)
 			break;
+		sleep->partial = got > 0;
 		r = sr_sleep(st, sleep, POLLIN);
 		if (r < 0)
 			break;
@@ -471,6 +472,8 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	msg->msg_namelen = 0;
 	msg->msg_controllen = 0;
 	msg->msg_flags = 0;
+	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
+		return -EINVAL;
 	if (sr_st_flags(st) & SR_ST_LOWAT && sr_sleep_allowed(&sleep)) {
 		r = sr_sleep(st, &sleep, POLLIN);
 		if (r < 0)

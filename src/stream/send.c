@@ -238,6 +238,7 @@ static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 			break;
 		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
 			continue;
+		sleep.partial = done > 0;
 		r = sr_sleep(st, &sleep, POLLOUT);
 		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
 			break;
@@ -311,6 +312,8 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	}
 	if (done < 0)
 		done = 0;
+	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
+		return -EINVAL;
 	r = send_slow(st, fd, &from, done ? flags | MSG_NOSIGNAL : flags);
 	return r < 0 ? (done ? done : r) : done + r;
 }
@@ -416,6 +419,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			break;
 		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
 			continue;
+		sleep.partial = done > 0;
 		r = sr_sleep(st, &sleep, POLLOUT);
 		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
 			break;

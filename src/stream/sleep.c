@@ -18,11 +18,13 @@ static bool nonblocking(int fd, int flags)
 }
 
 /* 0: for ever. */
-static uint64_t deadline(int fd, int option)
+static uint64_t deadline(struct sr_stream *st, int fd, int option)
 {
 	struct timeval tv = { 0, 0 };
 	socklen_t len = sizeof(tv);
 
+	if (atomic_load(option == SO_RCVTIMEO ? &st->rcv_now : &st->snd_now))
+		return sr_now_ns();
 	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
 	    (!tv.tv_sec && !tv.tv_usec))
 		return 0;
@@ -119,14 +121,15 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 	short got = 0;
 
 	if (!p->timed) {
-		p->deadline = deadline(p->fd, p->option);
+		p->deadline = deadline(st, p->fd, p->option);
 		p->timed = true;
 	}
 	s.deadline = p->deadline ? p->deadline : UINT64_MAX;
 	do {
 		r = sr_waitset_wait(&s, NULL, &got);
 		sr_waitset_done(&s);
-	} while (r < 0 && errno == EINTR && !p->deadline && restarts());
+	} while (r < 0 && errno == EINTR && !p->deadline && !p->partial &&
+		 restarts());
 	if (r < 0)
 		r = -errno;
 	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;

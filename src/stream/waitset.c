@@ -58,8 +58,12 @@ static void plan_rx(struct sr_waitset_entry *e)
 		}
 		break;
 	case SR_RX_LINK:
-		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END))
+		if (st->rx_fin_seen || (st->rx_link &&
+		    (sr_link_events(st->rx_link) & SR_LINK_END)))
 			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
+		if (st->rx_rst_seen)
+			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
+				   (atomic_load(&st->so_error) ? POLLERR : 0);
 		if (st->rx_link &&
 		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) >=
 			    (uint64_t)st->rcvlowat)

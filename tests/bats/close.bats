@@ -86,6 +86,11 @@ teardown() { stop_all; }
 	compare close shutdown-under -w mixed -r peer-dropped -l
 }
 
+@test "reset with bytes unread" {
+	compare close reset-unread -w mixed -r peer-dropped -l
+	compare close reset-asked -w mixed -r peer-dropped -l
+}
+
 @test "reset of a sleeping reader" {
 	compare close reset-sleeper -w mixed -r peer-dropped -l
 }

@@ -50,3 +50,19 @@ teardown() { stop_all; }
 @test "sockets of other kinds are left alone" {
 	compare option others
 }
+
+@test "SO_RCVTIMEO below 0" {
+	compare option timeo-below
+}
+
+@test "SO_RCVLOWAT beyond what a link holds" {
+	compare option lowat-large -w any
+}
+
+@test "connect(AF_UNSPEC), and connected anew" {
+	compare option dissolve -w any -n 2 -c 1
+}
+
+@test "lengths beyond an ssize_t" {
+	compare option lengths
+}

@@ -2,6 +2,8 @@
 /* close.c - how streams end: in order, by reset, by a kill, at exit. */
 #include "case.h"
 
+#include <sys/epoll.h>
+
 #include <pthread.h>
 
 static char buf[1 << 17];
@@ -571,6 +573,48 @@ static void empty_client(void)
 	close(fd);
 }
 
+/* Reset with bytes unread: it shows at once, the bytes can still be read. */
+static void reset_unread_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	put(fd, "unread", 6);
+	nap(100);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	close(fd);
+}
+
+static void reset_unread(bool ask)
+{
+	int fd = dial(), ep = epoll_create1(0);
+	struct epoll_event ev = {EPOLLRDHUP, {0}};
+	struct pollfd p = {fd, POLLRDHUP, 0};
+
+	warm_up(fd, true);
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
+		die("epoll_ctl");
+	send_go(fd);
+	say_result("epoll", epoll_wait(ep, &ev, 1, 5000));
+	say("%x", ev.events);
+	say_result("poll", poll(&p, 1, 5000));
+	say("%x", (unsigned)p.revents);
+	p.events = POLLIN | POLLOUT | POLLRDHUP;
+	say_result("poll", poll(&p, 1, 0));
+	say("%x", (unsigned)p.revents);
+	if (ask)
+		say("error %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+	say_result("recv", recv(fd, buf, 100, 0));
+	say_result("recv", recv(fd, buf, 100, 0));
+	say_result("recv", recv(fd, buf, 100, 0));
+	close(fd);
+}
+
+static void reset_unread_client(void) { reset_unread(false); }
+static void reset_asked_client(void) { reset_unread(true); }
+
 static const struct tcp_case cases[] = {
 	{"unread", unread_server, unread_client},
 	{"linger0", linger0_server, linger0_client},
@@ -590,6 +634,8 @@ static const struct tcp_case cases[] = {
 	{"return", slow_server, return_client},
 	{"close-under", under_server, close_under_client},
 	{"shutdown-under", under_server, shutdown_under_client},
+	{"reset-unread", reset_unread_server, reset_unread_client},
+	{"reset-asked", reset_unread_server, reset_asked_client},
 	{"reset-sleeper", reset_sleeper_server, reset_sleeper_client},
 	{"empty", empty_server, empty_client},
 };

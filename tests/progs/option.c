@@ -2,10 +2,13 @@
 /* option.c - options, ioctls, names, and calls that must fail. */
 #include "case.h"
 
+#include <limits.h>
+
 #include <linux/sockios.h>
 #include <sys/un.h>
 
 static char buf[1 << 17];
+static char large[400000];
 
 static void set_time(int fd, int name, long ms)
 {
@@ -496,8 +499,129 @@ static void others_client(void)
 	close(fd);
 }
 
+/* More than a link may hold. */
+static void lowat_large_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct pollfd p = {fd, POLLIN, 0};
+
+	warm_up(fd, false);
+	set_int(fd, SOL_SOCKET, SO_RCVBUF, 600000);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 300000);
+	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
+	send_go(fd);
+	say("poll %d", poll(&p, 1, 5000));
+	say("recv %d", recv(fd, large, sizeof(large), 0) >= 300000);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
+	while (recv(fd, large, sizeof(large), 0) > 0)
+		;
+	close(fd);
+}
+
+static void lowat_large_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, large, sizeof(large));
+	close(fd);
+}
+
+/* A time below 0 is none. */
+static void timeo_below_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct timeval tv = {-1, 0};
+
+	warm_up(fd, false);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	say_result("recv", recv(fd, buf, 1, 0));
+	tv.tv_sec = 0;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	send_go(fd);
+	say_result("recv", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+static void timeo_below_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	send_go(fd);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* Dissolved, and connected anew by the same descriptor. */
+static void dissolve_server(int lfd)
+{
+	int fd = answer(lfd), second;
+
+	warm_up(fd, false);
+	send_go(fd);
+	second = answer(lfd);
+	say("%d bytes", (int)take(second, buf, 8));
+	put(second, buf, 8);
+	say_result("end", recv(second, buf, 1, 0));
+	close(second);
+	close(fd);
+}
+
+static void dissolve_client(void)
+{
+	struct sockaddr none = {.sa_family = AF_UNSPEC};
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	say_result("dissolve", connect(fd, &none, sizeof(none)));
+	say_result("send", send(fd, buf, 1, MSG_NOSIGNAL));
+	say_result("connect", connect(fd, (struct sockaddr *)&peer_addr, peer_len));
+	put(fd, "12345678", 8);
+	say("%d bytes", (int)take(fd, buf, 8));
+	close(fd);
+}
+
+/* What lengths there are. */
+static void lengths_server(int lfd)
+{
+	int fd = answer(lfd);
+	volatile size_t most = (size_t)-1; /* (the compiler knows better) */
+	struct iovec big = {buf, most}, two[] = {{buf, 10}, {buf, SSIZE_MAX}};
+
+	warm_up(fd, false);
+	send_go(fd);
+	await_readable(fd, 10);
+	say_result("readv", readv(fd, &big, 1));
+	say_result("readv", readv(fd, two, 2));
+	say_result("writev", writev(fd, &big, 1));
+	say_result("read", read(fd, buf, most));
+	say_result("write", write(fd, buf, most));
+	say_result("rest", (ssize_t)take(fd, buf, 10));
+	close(fd);
+}
+
+static void lengths_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, buf, 10);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
 	{"timeouts", timeo_server, timeo_client},
+	{"timeo-below", timeo_below_server, timeo_below_client},
+	{"lowat-large", lowat_large_server, lowat_large_client},
+	{"dissolve", dissolve_server, dissolve_client},
+	{"lengths", lengths_server, lengths_client},
 	{"lowat", lowat_server, lowat_client},
 	{"asleep", asleep_server, asleep_client},
 	{"queues", queues_server, queues_client},

@@ -310,6 +310,11 @@ static void eintr_server(int lfd)
 	await_readable(fd, 4);
 	alarm_in(50, 0);
 	say_result("waitall", recv(fd, big, 1000, MSG_WAITALL));
+	/* Also where it would be restarted with nothing. */
+	send_go(fd);
+	await_readable(fd, 4);
+	alarm_in(50, SA_RESTART);
+	say_result("waitall", recv(fd, big, 1000, MSG_WAITALL));
 	/* The peer fills up, is interrupted, and goes on. */
 	send_go(fd);
 	nap(800);
@@ -332,8 +337,10 @@ static void eintr_client(void)
 	nap(150);
 	put(fd, "r", 1);
 	await_go(fd);
-	put(fd, "1234", 4);
-	await_go(fd);
+	for (int i = 0; i < 2; i++) {
+		put(fd, "1234", 4);
+		await_go(fd);
+	}
 	/* Cut short by a signal, in the end before it took anything. */
 	alarm_in(40, 0);
 	setitimer(ITIMER_REAL, &every, NULL);
