@@ -20,11 +20,12 @@ teardown() {
 # sized NATIVE EMULATED: the virtual machine is slow
 sized() { [ "$SR_TEST_WHERE" = vm ] && echo "$2" || echo "$1"; }
 
-# Which sides run Sockrail, and how.  In the virtual machine a link takes as long to
-# come up as a short stream lives, so that an eager one shows nothing.
+# Which sides run Sockrail, and how; with one side plain it is the same for all of
+# them, so two programs do.  In the virtual machine a link takes as long to come up as
+# a short stream lives, so that an eager one shows nothing.
 all="wait:wait eager:eager none:wait wait:none"
-lasting=$(sized "$all" "wait:wait eager:eager")
-short=$(sized "$all" wait:wait)
+lasting="wait:wait eager:eager"
+short=$(sized "$lasting" wait:wait)
 eager_share=1 # its first bytes are on their way before there is a link
 
 # serve COMMAND...: the server at $port
@@ -198,6 +199,7 @@ nginx_ab() {
 @test "nginx: ab" {
 	nginx_setup ab
 	requests=$(sized 1000 100)
+	eager_share=0 # ten large files may be through before there is a link
 	each_way $((8 * large * 1048576 + 2 * requests * 3000)) nginx_ab "$short"
 }
 
