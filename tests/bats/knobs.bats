@@ -68,6 +68,17 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	grep no-listener "$dir.2/client.log"
 }
 
+@test "the log of an ordinary end gives no reason" {
+	local c
+	for c in chat upload half-close-client half-close-server series; do
+		pair "$dir.$c" wait wait basic "$c" SOCKRAIL_LOG=info
+	done
+	pair "$dir.lazy" lazy lazy basic big SOCKRAIL_LOG=info
+	run -1 grep 'is over' "$dir".*/*.log
+	run -0 grep -h 'is closed' "$dir".*/*.log
+	run -1 grep -vE "link ${SR_TEST_LINK}[^ ]* is closed$" <<<"$output"
+}
+
 @test "nothing is logged that was not asked for" {
 	pair "$dir" wait wait basic chat SOCKRAIL_LOG=warn
 	[ ! -s "$dir/client.log" ]
