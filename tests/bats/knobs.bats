@@ -54,6 +54,17 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	bad MEMORY 99999999999999999999999 256m
 }
 
+@test "a log file that cannot be opened: one warning, and standard error" {
+	warnings env SOCKRAIL_LOG_FILE=/no/such/log SOCKRAIL_RING=0 SOCKRAIL_SPIN_US=x
+	echo "$output"
+	[ "${#stderr_lines[@]}" = 3 ]
+	[[ ${stderr_lines[0]} = *SOCKRAIL_LOG_FILE*'"/no/such/log"'*"standard error"* ]]
+	[[ ${stderr_lines[1]} = *SOCKRAIL_RING* ]]
+	[[ ${stderr_lines[2]} = *SOCKRAIL_SPIN_US* ]]
+	warnings env SOCKRAIL_LOG_FILE=/no/such/log
+	[ -z "$output" ]
+}
+
 @test "an unknown name: a warning with the nearest known one" {
 	warnings env SOCKRAIL_UPGRAED=wait
 	[ "${#stderr_lines[@]}" = 1 ]
