@@ -382,9 +382,10 @@ static void died(struct sr_stream *st, unsigned ev)
 	tell_over(st, l, late);
 	if (late)
 		l->ops->drop(l, "timeout");
-	if (l->role == SR_ROLE_ASKER && !(ev & SR_LINK_HELLO) &&
-	    (ev & SR_LINK_DEAD) && strcmp(l->reason ?: "", "protocol")) {
-		/* Somebody answers on that RDMA port, but it is not us. */
+	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
+	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
+	    strcmp(l->reason ?: "", "protocol")) {
+		/* Somebody answers on that RDMA port, but it may not be us. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
 	} else if (l->reason && !at_end(st) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
