@@ -11,12 +11,12 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/distance.h"
 #include "base/log.h"
 
 #define PREFIX "SOCKRAIL_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
 #define MAX_UNKNOWN 8	/* warned about; whoever has more sees the first */
-#define MAX_NAME 32	/* of a knob, for the edit distance */
 
 struct sr_conf sr_conf;
 
@@ -286,40 +286,13 @@ static size_t find_knob(const char *var, size_t len)
 	return i;
 }
 
-/* Levenshtein's: insertions, deletions and replacements of a character. */
-static unsigned edit_distance(const char *a, size_t na, const char *b)
-{
-	unsigned row[MAX_NAME + 1];
-	size_t nb = strlen(b);
-
-	for (size_t j = 0; j <= nb; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 0; i < na; i++) {
-		unsigned diagonal = row[0];
-
-		row[0] = (unsigned)i + 1;
-		for (size_t j = 0; j < nb; j++) {
-			unsigned best = diagonal + (a[i] != b[j]);
-
-			diagonal = row[j + 1];
-			if (best > row[j + 1] + 1)
-				best = row[j + 1] + 1;
-			if (best > row[j] + 1)
-				best = row[j] + 1;
-			row[j + 1] = best;
-		}
-	}
-	return row[nb];
-}
-
 static void warn_unknown(const char *var)
 {
 	size_t len = strcspn(var, "="), nearest = 0;
 	unsigned least = UINT_MAX;
 
 	for (size_t i = 0; i < KNOBS + LAUNCHER_KNOBS; i++) {
-		unsigned d = edit_distance(var, len < MAX_NAME ? len : MAX_NAME,
-					   knob_name(i));
+		unsigned d = sr_name_distance(var, len, knob_name(i));
 
 		if (d < least) {
 			least = d;

@@ -117,19 +117,32 @@ static bool file_write(const char *line, size_t len)
 	return written;
 }
 
-static void emit(const char *line, size_t len)
+static void stderr_write(const char *line, size_t len)
 {
+	int fd = stderr_get();
 	ssize_t n;
-	int fd;
 
-	if (sr_conf.log_file[0] && file_write(line, len))
-		return;
-	/* Without the file, somebody should still see the line. */
-	fd = stderr_get();
 	if (fd < 0)
 		return;
 	n = sr_real.write(fd, line, len);
 	(void)n;
+}
+
+static void emit(const char *line, size_t len)
+{
+	static atomic_bool told;
+
+	if (sr_conf.log_file[0]) {
+		if (file_write(line, len))
+			return;
+		/* This line comes here again, and passes. */
+		if (!atomic_exchange(&told, true))
+			sr_warn("SOCKRAIL_LOG_FILE: cannot write \"%s\" "
+				"(%m), using standard error",
+				sr_conf.log_file);
+	}
+	/* Without the file, somebody should still see the line. */
+	stderr_write(line, len);
 }
 
 void sr_log_write(enum sr_level level, const char *fmt, ...)

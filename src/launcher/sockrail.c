@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/distance.h"
+
 #define LIBRARY "libsockrail-preload.so"
 
 /* The programs are not built with the sanitizer that the library may be. */
@@ -57,9 +59,17 @@ static bool set_knob(const char *arg)
 {
 	const char *eq = strchr(arg, '=');
 	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
+	unsigned least = UINT_MAX;
+	size_t nearest = 0;
 	char name[64];
 
 	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
+		unsigned d = sr_name_distance(arg, len, knobs[i].name);
+
+		if (d < least) {
+			least = d;
+			nearest = i;
+		}
 		if (strncasecmp(knobs[i].name, arg, len) ||
 		    knobs[i].name[len])
 			continue;
@@ -70,7 +80,8 @@ static bool set_knob(const char *arg)
 		snprintf(name, sizeof(name), "SOCKRAIL_%s", knobs[i].name);
 		return !setenv(name, eq + 1, 1);
 	}
-	fprintf(stderr, "sockrail: -s %s: no such knob\n", arg);
+	fprintf(stderr, "sockrail: -s %s: no such knob; the nearest is %s\n",
+		arg, knobs[nearest].name);
 	return false;
 }
 

@@ -185,6 +185,10 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 		      const uint8_t token[SR_TOKEN_LEN], bool proven,
 		      uint8_t *out, size_t *n);
 
+/* Was a SWITCH that is dropped given up by its sender before we got to it?  Then that
+ * has sent on by TCP, and N is passed. */
+bool sr_rx_passed(const struct sr_rx *rx, const struct sr_switch *sw);
+
 /* END{length} on the link in use; h bytes have arrived.  0 or -EPROTO. */
 int sr_rx_end(struct sr_rx *rx, uint64_t length, uint64_t h);
 

@@ -16,9 +16,9 @@
 #include <stdbool.h>
 
 #include "base/conf.h"
-#include "shim/fdtab.h"
 #include "sockrail.h"
 #include "stream/epoll.h"
+#include "stream/fdtab.h"
 #include "stream/stream.h"
 
 /* The one edge where a value or -errno becomes what the program gets.  saved:

@@ -339,23 +339,56 @@ static void follow(struct sr_stream *st)
 		st->att_started = true;
 }
 
+/* The stream is at its end, so that nothing becomes of its link either. */
+static bool at_end(struct sr_stream *st)
+{
+	return sr_stream_tx(st) == SR_TX_DONE ||
+	       sr_stream_rx(st) == SR_RX_EOF ||
+	       (sr_st_flags(st) & SR_ST_CLOSING);
+}
+
+/* Not given up: put away by the end that was done with it first. */
+static bool closed(struct sr_stream *st, struct sr_link *l)
+{
+	bool broken;
+
+	pthread_mutex_lock(&st->tx_lock);
+	broken = st->broken;
+	pthread_mutex_unlock(&st->tx_lock);
+	return l->reason && !broken && at_end(st) &&
+	       (!strcmp(l->reason, "short") ||
+		!strcmp(l->reason, "peer-dropped"));
+}
+
+static void tell_over(struct sr_stream *st, struct sr_link *l, bool late)
+{
+	char label[128];
+
+	sr_stream_label(st, label);
+	if (late)
+		sr_tell("%s: link %s timed out", label, l->ops->name);
+	else if (closed(st, l))
+		sr_tell("%s: link %s is closed", label, l->ops->name);
+	else
+		sr_tell("%s: link %s is over: %s", label, l->ops->name,
+			l->reason ?: "");
+}
+
 static void died(struct sr_stream *st, unsigned ev)
 {
 	struct sr_link *l = st->att;
 	bool late = !(ev & SR_LINK_DEAD);
 
-	sr_tell("%s: link %s %s%s", sr_stream_label(st, (char[128]){ 0 }),
-		l->ops->name, late ? "timed out" : "is over: ",
-		late || !l->reason ? "" : l->reason);
+	tell_over(st, l, late);
 	if (late)
 		l->ops->drop(l, "timeout");
-	if (l->role == SR_ROLE_ASKER && !(ev & SR_LINK_HELLO) &&
-	    (ev & SR_LINK_DEAD) && strcmp(l->reason ?: "", "protocol")) {
-		/* Somebody answers on that RDMA port, but it is not us. */
+	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
+	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
+	    strcmp(l->reason ?: "", "protocol")) {
+		/* Somebody answers on that RDMA port, but it may not be us. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
-	} else if (l->reason && sr_stream_tx(st) != SR_TX_DONE &&
-		   sr_stream_rx(st) != SR_RX_EOF &&
-	    !(sr_st_flags(st) & (SR_ST_BARRED | SR_ST_CLOSING))) {
+	} else if (l->reason && !at_end(st) &&
+		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}
 	st->att = NULL;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "shim/fdtab.h"
+#include "stream/fdtab.h"
 #include "stream/impl.h"
 
 #define BACK_NS 3000000000ull

@@ -17,7 +17,7 @@
 
 #include "base/fdpriv.h"
 #include "base/log.h"
-#include "shim/fdtab.h"
+#include "stream/fdtab.h"
 #include "stream/impl.h"
 
 #define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */

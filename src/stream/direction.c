@@ -688,7 +688,9 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (todo & SR_DO_LATER)
 		return false;
 	if (todo & SR_DO_DROP) {
-		link->ops->drop(link, "protocol");
+		bool passed = sr_rx_passed(&st->rx, &link->peer_switch);
+
+		link->ops->drop(link, passed ? "peer-dropped" : "protocol");
 		if (was_open)
 			sr_rx_gate_reopen(st);
 		return true;

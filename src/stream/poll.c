@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/fdtab.h"
+#include "stream/fdtab.h"
 #include "stream/waitset.h"
 
 #define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */

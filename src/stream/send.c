@@ -6,6 +6,7 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -318,6 +319,31 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	return r < 0 ? (done ? done : r) : done + r;
 }
 
+/*
+ * What sendfile says to a file that it may not be able to read: devices, pipes, what
+ * proc makes up.  Only the kernel knows, so it is asked with a byte that goes nowhere
+ * and leaves the position alone.  A file without one is refused before it is read.
+ * *moves: reading it moves a position; not so with /dev/zero.
+ */
+static int file_refused(int in_fd, const off_t *off, bool *moves)
+{
+	off_t at = off ? *off : lseek(in_fd, 0, SEEK_CUR);
+	off_t before = at;
+	ssize_t r;
+	int nowhere;
+
+	nowhere = sr_real.open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (nowhere < 0)
+		return -EINVAL;
+	r = sr_real.sendfile(nowhere, in_fd, off || at >= 0 ? &at : NULL, 1);
+	if (r < 0)
+		r = -errno;
+	if (r > 0)
+		*moves = at != before;
+	sr_real.close(nowhere);
+	return r < 0 ? (int)r : 0;
+}
+
 /* Nothing to copy from memory: read the file straight into the ring. */
 static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 			    size_t count, bool more)
@@ -326,14 +352,17 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 	struct iovec v[2];
 	size_t room = link->ops->tx_room(link, v);
 	struct stat file;
+	bool moves = true;
 	ssize_t r;
 
 	if (fstat(in_fd, &file) < 0)
 		r = -errno;
-	else if (!S_ISREG(file.st_mode) && !S_ISBLK(file.st_mode))
-		r = -EINVAL; /* sendfile(2): "mmap(2)-like operations" */
+	else if (S_ISREG(file.st_mode) && file.st_size > 0)
+		r = 0;
 	else
-		r = room ? 0 : -EAGAIN;
+		r = file_refused(in_fd, off, &moves);
+	if (!r && !room)
+		r = -EAGAIN;
 	if (r < 0)
 		goto out;
 	if (room > count)
@@ -348,7 +377,7 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 		r = sr_real.read(in_fd, v[0].iov_base, v[0].iov_len);
 	if (r < 0)
 		r = -errno;
-	if (r > 0 && off)
+	if (r > 0 && off && moves)
 		*off += r;
 out:
 	sr_tx_took(&st->tx, r > 0 ? (uint64_t)r : 0);
@@ -356,14 +385,16 @@ out:
 	return r;
 }
 
+/* *plain: it was the kernel's turn, SIGPIPE included. */
 static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
-			size_t count, bool more, bool *eof)
+			size_t count, bool more, bool *eof, bool *plain)
 {
 	ssize_t r = -EAGAIN;
 
 	*eof = false;
 	sr_tx_on_send(st);
-	if (sr_tx_gate_enter(st)) {
+	*plain = sr_tx_gate_enter(st);
+	if (*plain) {
 		sr_st_set(st, SR_ST_TX_HISTORY);	/* not seen by us */
 		r = sr_real.sendfile(fd, in_fd, off, count);
 		if (r < 0)
@@ -395,7 +426,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 {
 	struct sr_sleep sleep = { .fd = fd, .option = SO_SNDTIMEO };
 	ssize_t done = 0, r = 0;
-	bool eof;
+	bool eof, plain = false;
 
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
@@ -403,7 +434,8 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		size_t left = count - (size_t)done;
 		size_t n = left < SLICE ? left : SLICE; /* send_sliced() */
 
-		r = file_try(st, fd, in_fd, off, n, more || n < left, &eof);
+		r = file_try(st, fd, in_fd, off, n, more || n < left, &eof,
+			     &plain);
 		if (r > 0) {
 			done += r;
 			if (sr_gate_shut(&st->tx_gate))
@@ -417,6 +449,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			continue;
 		if (r != -EAGAIN)
 			break;
+		plain = false;
 		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
 			continue;
 		sleep.partial = done > 0;
@@ -424,5 +457,5 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
 			break;
 	}
-	return done ? done : pipe_error(r, 0);
+	return done ? done : pipe_error(r, plain ? MSG_NOSIGNAL : 0);
 }

@@ -60,6 +60,14 @@ teardown() { stop_all; }
 	compare io sendfile
 }
 
+@test "sendfile from devices, pipes and files that cannot be spliced from" {
+	compare io sendfile-odd
+}
+
+@test "sendfile after the end: an error and one signal" {
+	compare io sendfile-over
+}
+
 @test "splice from and to a pipe" {
 	compare io splice -w any -r option
 }

@@ -54,6 +54,17 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	bad MEMORY 99999999999999999999999 256m
 }
 
+@test "a log file that cannot be opened: one warning, and standard error" {
+	warnings env SOCKRAIL_LOG_FILE=/no/such/log SOCKRAIL_RING=0 SOCKRAIL_SPIN_US=x
+	echo "$output"
+	[ "${#stderr_lines[@]}" = 3 ]
+	[[ ${stderr_lines[0]} = *SOCKRAIL_LOG_FILE*'"/no/such/log"'*"standard error"* ]]
+	[[ ${stderr_lines[1]} = *SOCKRAIL_RING* ]]
+	[[ ${stderr_lines[2]} = *SOCKRAIL_SPIN_US* ]]
+	warnings env SOCKRAIL_LOG_FILE=/no/such/log
+	[ -z "$output" ]
+}
+
 @test "an unknown name: a warning with the nearest known one" {
 	warnings env SOCKRAIL_UPGRAED=wait
 	[ "${#stderr_lines[@]}" = 1 ]
@@ -66,6 +77,17 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	grep -E "$SR_TEST_LINK" "$dir/server.log"
 	pair "$dir.2" none wait basic chat SOCKRAIL_LOG=info
 	grep no-listener "$dir.2/client.log"
+}
+
+@test "the log of an ordinary end gives no reason" {
+	local c
+	for c in chat upload half-close-client half-close-server series; do
+		pair "$dir.$c" wait wait basic "$c" SOCKRAIL_LOG=info
+	done
+	pair "$dir.lazy" lazy lazy basic big SOCKRAIL_LOG=info
+	run -1 grep 'is over' "$dir".*/*.log
+	run -0 grep -h 'is closed' "$dir".*/*.log
+	run -1 grep -vE "link ${SR_TEST_LINK}[^ ]* is closed$" <<<"$output"
 }
 
 @test "nothing is logged that was not asked for" {

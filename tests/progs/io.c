@@ -585,6 +585,97 @@ static void sendfile_client(void)
 	close(fd);
 }
 
+static void say_sendfile(int fd, const char *path, int mode, bool offset)
+{
+	int file = open(path, mode);
+	off_t at = 0;
+
+	say("%s%s", path, offset ? ", offset" : "");
+	say_result("sendfile", sendfile(fd, file, offset ? &at : NULL, 1000));
+	say("offset %lld, position %lld", (long long)at,
+	    (long long)lseek(file, 0, SEEK_CUR));
+	close(file);
+}
+
+static void sendfile_odd_client(void)
+{
+	struct data in = DATA(0), d = DATA(51);
+	int fd = dial(), p[2], file;
+	off_t at = 0;
+	char path[64];
+
+	warm_up(fd, true);
+	for (int offset = 0; offset < 2; offset++) {
+		say_sendfile(fd, "/dev/zero", O_RDONLY, offset);
+		say_sendfile(fd, "/dev/null", O_RDONLY, offset);
+		say_sendfile(fd, "/proc/self/environ", O_RDONLY, offset);
+		say_sendfile(fd, "/proc/version", O_RDONLY, offset);
+		say_sendfile(fd, "/dev", O_RDONLY | O_DIRECTORY, offset);
+		say_sendfile(fd, "/dev/null", O_WRONLY, offset);
+	}
+	if (pipe(p) || write(p[1], "abc", 3) != 3)
+		die("pipe");
+	say_result("pipe", sendfile(fd, p[0], NULL, 3));
+	say_result("pipe, offset", sendfile(fd, p[0], &at, 3));
+	say_result("pipe, wrong end", sendfile(fd, p[1], NULL, 3));
+	say_result("wrong end, offset", sendfile(fd, p[1], &at, 3));
+	say_bytes("left", read(p[0], buf, 10), buf);
+	file = data_file(&d, 1000);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	say_result("only written", sendfile(fd, open(path, O_WRONLY), &at, 9));
+	at = -1;
+	say_result("before it", sendfile(fd, file, &at, 9));
+	say_result("socket", sendfile(fd, fd, NULL, 9));
+	say_result("socket, offset", sendfile(fd, new_socket(0), &at, 9));
+	put(fd, "tail", 4);
+	shutdown(fd, SHUT_WR);
+	take_rest(fd, &in);
+	say_data("answer", &in);
+	close(fd);
+}
+
+static volatile sig_atomic_t sigpipes;
+
+static void on_sigpipe(int sig)
+{
+	(void)sig;
+	sigpipes++;
+}
+
+/* After the end of its own direction, at once and when that has arrived; then the
+ * peer has gone. */
+static void sendfile_over_client(void)
+{
+	struct data d = DATA(52), in = DATA(0);
+	int fd = dial(), file = data_file(&d, 1000);
+	off_t at = 0;
+
+	signal(SIGPIPE, on_sigpipe);
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	say_result("at once", sendfile(fd, file, &at, 1000));
+	say("%d signals", (int)sigpipes);
+	take_rest(fd, &in);
+	say_result("ended", sendfile(fd, file, &at, 1000));
+	say("%d signals", (int)sigpipes);
+	nap(50);
+	say_result("later", sendfile(fd, file, &at, 1000));
+	say("%d signals, offset %lld", (int)sigpipes, (long long)at);
+	close(fd);
+}
+
+static void warm_sum_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	warm_up(fd, false);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	put(fd, "thanks", 6);
+	close(fd);
+}
+
 static void sum_server(int lfd)
 {
 	int fd = answer(lfd);
@@ -740,6 +831,8 @@ static const struct tcp_case cases[] = {
 	{"file-calls", file_calls_server, file_calls_client},
 	{"fortified", fortified_server, fortified_client},
 	{"sendfile", sum_server, sendfile_client},
+	{"sendfile-odd", warm_sum_server, sendfile_odd_client},
+	{"sendfile-over", warm_sum_server, sendfile_over_client},
 	{"splice", splice_server, splice_client},
 };
 

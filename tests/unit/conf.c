@@ -169,7 +169,9 @@ static void unknown(void)
 	CHECK(strstr(load("SOCKRAIL_RATHER_LONG_NAME_OF_SOMETHING_NEW_HERE_OR_"
 			  "THERE_AND_ON", "x"),
 		     "SOCKRAIL_RATHER_LONG"));
-	CHECK(strstr(load("SOCKRAIL_log", "x"), "SOCKRAIL_log is unknown"));
+	CHECK(strstr(load("SOCKRAIL_log", "x"), "is SOCKRAIL_LOG\n"));
+	CHECK(strstr(load("SOCKRAIL_upgrade", "x"), "is SOCKRAIL_UPGRADE\n"));
+	CHECK(strstr(load("SOCKRAIL_Spin_Ms", "x"), "is SOCKRAIL_SPIN_US\n"));
 }
 
 /* LOG counts for what is said about the others. */

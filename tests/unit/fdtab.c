@@ -8,7 +8,7 @@
 
 #include "base/conf.h"
 #include "check.h"
-#include "shim/fdtab.h"
+#include "stream/fdtab.h"
 #include "stream/stream.h"
 
 static struct sr_stream *make(int fd)

@@ -158,6 +158,7 @@ static int high_fds(void)
 
 static void to_file(int out, const char *dir)
 {
+	const char *got, *why;
 	int fd, status;
 	pid_t child;
 
@@ -195,10 +196,17 @@ static void to_file(int out, const char *dir)
 	close(fd);
 	unlink(sr_conf.log_file);
 
-	/* No such directory: standard error has it. */
-	snprintf(sr_conf.log_file, sizeof(sr_conf.log_file), "%s/no/log", dir);
+	/* No such directory: standard error has it, and why, once. */
+	strcpy(sr_conf.log_file, "/no/such/log");
 	sr_tell("lost");
-	CHECK(!strcmp(taken(out), line("info: lost")));
+	got = taken(out);
+	why = line("warn: SOCKRAIL_LOG_FILE: cannot write \"/no/such/log\" "
+		   "(ENOENT), using standard error");
+	CHECK(!strncmp(got, why, strlen(why)));
+	got += strlen(why);
+	CHECK(!strcmp(got, line("info: lost")));
+	sr_tell("too");
+	CHECK(!strcmp(taken(out), line("info: too")));
 	sr_conf.log_file[0] = '\0';
 }
 

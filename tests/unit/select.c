@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #include "check.h"
-#include "shim/fdtab.h"
 #include "sockrail.h"
+#include "stream/fdtab.h"
 
 #define ROUNDS 3000
 #define BIG 2048 /* descriptors, beyond FD_SETSIZE */

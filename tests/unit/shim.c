@@ -17,8 +17,8 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "check.h"
-#include "shim/fdtab.h"
 #include "sockrail.h"
+#include "stream/fdtab.h"
 
 /* A success must leave errno as it was. */
 #define OK(call) \

@@ -310,6 +310,24 @@ static void rx_drops_duplicates(void)
 	CHECK_EQ(rx.state, SR_RX_RESET);
 }
 
+/* Given up by the sender, who sent on by TCP; or never right. */
+static void rx_switch_passed(void)
+{
+	struct sr_rx rx = rx_raw(5);
+	struct sr_switch late = switch_at(4, 0, 7), wrong = switch_at(5, 1, 7);
+
+	CHECK_EQ(take_switch(&rx, late, true), SR_DO_DROP);
+	CHECK(sr_rx_passed(&rx, &late));
+	CHECK_EQ(take_switch(&rx, wrong, true), SR_DO_DROP);
+	CHECK(!sr_rx_passed(&rx, &wrong));
+
+	rx = rx_expect(5, 5);	/* and bytes held for an older mark count */
+	CHECK_EQ(feed(&rx, "\xf5", 1), 0);
+	late = switch_at(5, 0, 8);
+	CHECK_EQ(take_switch(&rx, late, true), SR_DO_DROP);
+	CHECK(sr_rx_passed(&rx, &late));
+}
+
 static void rx_takes_switch(void)
 {
 	struct sr_rx rx = rx_raw(5);
@@ -581,6 +599,7 @@ int main(void)
 	tx_goes_back();
 	rx_in_raw();
 	rx_drops_duplicates();
+	rx_switch_passed();
 	rx_takes_switch();
 	rx_expects();
 	rx_fin_while_expecting();

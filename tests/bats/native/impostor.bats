@@ -80,8 +80,8 @@ asked() {
 	answered silent timeout
 }
 
-@test "the answerer says ok, and goes: no-listener" {
-	answered no-hello no-listener
+@test "the answerer says ok, and goes: peer-dropped" {
+	answered no-hello peer-dropped
 }
 
 @test "the answerer's hello is of another version: protocol" {

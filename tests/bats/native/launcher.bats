@@ -62,7 +62,9 @@ setup() {
 	run -0 "$SOCKRAIL" --set upgrade=eager printenv SOCKRAIL_UPGRADE
 	[ "$output" = eager ]
 	run -125 "$SOCKRAIL" -s UPGRAD=never true
-	[[ $output = *"UPGRAD=never: no such knob"* ]]
+	[[ $output = *"UPGRAD=never: no such knob; the nearest is UPGRADE" ]]
+	run -125 "$SOCKRAIL" -s lonks= true
+	[[ $output = *"lonks=: no such knob; the nearest is LINKS" ]]
 	run -125 "$SOCKRAIL" -s UPGRADE true
 	[[ $output = *"no value"* ]]
 }

@@ -3,7 +3,7 @@
  * fdtab.c - owns the table of descriptors.  Knows of streams only how to get
  * and put a reference.  No locks.
  */
-#include "shim/fdtab.h"
+#include "stream/fdtab.h"
 
 #include <stddef.h>
 
