@@ -181,9 +181,11 @@ def ask_for_link(conn, said):
         link.await_drop()
         return
     answerer = link.heard(HELLO)
-    if answerer[40:72] != link.digest(ANSWERER, answerer[8:24], said, said):
+    # As much as it has booked by now.
+    theirs, ours = (said[:n] for n in struct.unpack(">QQ", answerer[24:40]))
+    if answerer[40:72] != link.digest(ANSWERER, answerer[8:24], ours, theirs):
         raise ValueError("digest")
-    proof = link.digest(ASKER, answerer[8:24], said, said)
+    proof = link.digest(ASKER, answerer[8:24], ours, theirs)
     link.say(PROOF, bytes(32) if how == "other-proof" else proof)
     if how == "other-proof":
         link.await_drop()

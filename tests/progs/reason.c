@@ -383,14 +383,14 @@ static void read_late_stdio_server(int lfd)
  * and waits with its HELLO. */
 static void *take_asleep(void *arg)
 {
-	if (recv(*(int *)arg, buf, 30000, 0) != 30000)
+	if (recv(*(int *)arg, buf, 8000, 0) != 8000)
 		die("recv");
 	return NULL;
 }
 
 static void speechless_server(int lfd)
 {
-	int fd = answer(lfd), low = 30000;
+	int fd = answer(lfd), low = 8000;
 	pthread_t thread;
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
@@ -407,9 +407,9 @@ static void speechless_client(void)
 	struct data d = DATA(84);
 	int fd = dial();
 
-	put_data(fd, &d, 20000, 20000);
+	put_data(fd, &d, 5000, 5000);
 	await_go(fd);
-	put_data(fd, &d, 10000, 10000);
+	put_data(fd, &d, 3000, 3000);
 	end(fd);
 }
 
