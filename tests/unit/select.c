@@ -123,7 +123,9 @@ static void compare(uint64_t *seed)
 	CHECK_EQ(rb, ra);
 	CHECK_EQ(errno, 55);
 	CHECK(!memcmp(a, b, sizeof(a)));
-	CHECK_EQ(!ta.tv_usec, !tb.tv_usec);
+	/* (Something ready may be late, too, on a busy machine.) */
+	if (!ra)
+		CHECK(!ta.tv_usec && !tb.tv_usec);
 	CHECK_EQ(tb.tv_sec, 0);
 
 	struct timespec t = {0, 0};
