@@ -220,19 +220,26 @@ static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
 				atomic_load(&st->rx_link->rx_h)) : 0;
 }
 
-/* Copies from the ring of the link. rx_lock held. */
+/*
+ * Copies from the ring of the link, all there is: epoll(7) says of edge-triggered
+ * sets that a read of less than was asked for has drained the stream, and programs
+ * (nginx) wait for an edge then.  rx_lock held.
+ */
 static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	size_t n = ring_bytes(st, &st->rx), done;
 	struct sr_link *link = st->rx_link;
+	size_t n, done, total = 0;
 
-	if (!n || !to->left)
-		return 0;
-	done = copy_ring(link, n, to, flags);
-	sr_rx_took(&st->rx, done);
-	st->rx_way[sr_way_of(link)] += done;
-	link->ops->rx_free(link, done);
-	return (ssize_t)done;
+	while (to->left && (n = ring_bytes(st, &st->rx))) {
+		done = copy_ring(link, n, to, flags);
+		if (!done)
+			break;
+		sr_rx_took(&st->rx, done);
+		st->rx_way[sr_way_of(link)] += done;
+		link->ops->rx_free(link, done);
+		total += done;
+	}
+	return (ssize_t)total;
 }
 
 /* TCP's end, behind all raw bytes. -EAGAIN: the caller looks at the state. */
@@ -349,8 +356,12 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 			if (r && r != -EAGAIN)
 				return r;
 		}
-		if (st->spill_len)
-			return (ssize_t)copy_spill(st, to, flags);
+		if (st->spill_len) {
+			r = (ssize_t)copy_spill(st, to, flags);
+			if (st->rx.state == SR_RX_LINK && !(flags & MSG_PEEK))
+				r += take_ring(st, to, flags);
+			return r;
+		}
 		switch (st->rx.state) {
 		case SR_RX_RAW:
 		case SR_RX_EXPECT:

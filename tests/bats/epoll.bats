@@ -27,6 +27,10 @@ teardown() { stop_all; }
 	compare epoll_event edge
 }
 
+@test "edge-triggered, a short read is the last" {
+	compare epoll_event short -w mixed
+}
+
 @test "edge-triggered, a full stream gets room" {
 	compare epoll_event edge-out
 }

@@ -167,6 +167,53 @@ static void no_edge_client(void)
 	close(fd);
 }
 
+/* A read of less than was asked for has drained the stream: epoll(7), question 9.
+ * While nobody reads, a ring grows. */
+static void short_server(int lfd)
+{
+	int fd = answer(lfd), ep = new_set();
+	struct epoll_event ev;
+	struct data d = DATA(0);
+	ssize_t n;
+
+	unblock(fd);
+	add(ep, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, 1);
+	do {
+		if (epoll_wait(ep, &ev, 1, 5000) != 1)
+			die("epoll_wait");
+		if (d.bytes < 4000000)
+			nap(50);
+		do {
+			n = recv(fd, buf, sizeof(buf), 0);
+			if (n > 0)
+				data_sum(&d, buf, (size_t)n);
+		} while (n == sizeof(buf));
+		if (n < 0 && errno != EAGAIN)
+			die("recv");
+	} while (n && !(ev.events & EPOLLRDHUP));
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		data_sum(&d, buf, (size_t)n);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void short_client(void)
+{
+	struct data d = DATA(83);
+	int fd = dial();
+	size_t left = 6000000;
+
+	while (left) {
+		size_t n = left < 30000 ? left : 30000;
+
+		data_fill(&d, buf, n);
+		put(fd, buf, n);
+		left -= n;
+	}
+	say_data("sent", &d);
+	close(fd);
+}
+
 static void edge_server(int lfd)
 {
 	int fd = begin(lfd), ep = new_set();
@@ -727,6 +774,7 @@ static const struct tcp_case cases[] = {
 	{"end", end_server, end_client},
 	{"reset", reset_server, reset_client},
 	{"no-edge", no_edge_server, no_edge_client},
+	{"short", short_server, short_client},
 	{"edge", edge_server, obey_client},
 	{"edge-out", edge_out_server, sink_client},
 	{"oneshot", oneshot_server, obey_client},
