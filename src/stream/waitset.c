@@ -107,6 +107,11 @@ static void plan_tx(struct sr_waitset_entry *e)
 		e->ours |= POLLOUT | POLLWRNORM;
 		if (e->ours & POLLRDHUP)
 			e->ours |= POLLHUP;
+	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
+		   !(sr_link_events(st->tx_link) & SR_LINK_DRAIN)) {
+		/* Programs ask for this to learn whether they are connected (Java),
+		 * and once they are so, they are.  The first send decides. */
+		e->ours |= POLLOUT | POLLWRNORM;
 	} else if (st->tx.state == SR_TX_LINK && out) {
 		size_t room = st->tx_link->ops->tx_room(st->tx_link, v);
 

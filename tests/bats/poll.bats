@@ -50,3 +50,7 @@ teardown() { stop_all; }
 @test "epoll on a stream that has long been in use" {
 	compare poll epoll-late
 }
+
+@test "connected once is connected" {
+	compare poll connected -w any
+}

@@ -622,7 +622,35 @@ static void late_epoll_server(int lfd)
 	close(fd);
 }
 
+/* Connected once is connected: a switch does not take the room back. */
+static void connected_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	say_bytes("got", recv(fd, buf, 1, 0), buf);
+	close(fd);
+}
+
+static void connected_client(void)
+{
+	int fd = new_socket(SOCK_NONBLOCK), none = 0;
+	struct pollfd p = {fd, POLLOUT, 0};
+
+	if (connect(fd, (struct sockaddr *)&peer_addr, peer_len) &&
+	    errno != EINPROGRESS)
+		die("connect");
+	say("connected %d", poll(&p, 1, 5000));
+	for (int i = 0; i < 3000; i++) {
+		none += poll(&p, 1, 0) != 1;
+		usleep(100);
+	}
+	say("no room %d times", none);
+	put(fd, "x", 1);
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
+	{"connected", connected_server, connected_client},
 	{"poll", poll_server, poll_client},
 	{"select", select_server, select_client},
 	{"nonblock", nonblock_server, nonblock_client},
