@@ -19,7 +19,8 @@
  * and waited for by these functions, too.
  *
  * Threads: all may be called by any thread at any time, on the same descriptor
- * too.  Async-signal-safe are those whose model is, except on a stream.
+ * too.  Async-signal-safe are those whose model is, on a stream in handlers that
+ * were installed by the functions below.
  * fork(2) needs no call of ours.
  *
  * Link with -lsockrail (pkg-config sockrail).
@@ -147,6 +148,24 @@ SR_API void sr_closefrom(int first);
 SR_API int sr_dup(int fd);
 SR_API int sr_dup2(int fd, int to);
 SR_API int sr_dup3(int fd, int to, int flags);
+
+/*
+ * ---- signal handlers ----
+ *
+ * A handler that is installed by these never runs while its thread is within the
+ * library with something half done: the signal is blocked until that is over, which
+ * takes no sleep.  So the handler may use any stream, end the program, or
+ * siglongjmp(3).  Which handlers there are is the C library's to keep: a program that
+ * calls some of these and some of the C library's is told the library's entries for
+ * handlers by the latter, and may put them back.
+ */
+struct sigaction;
+SR_API int sr_sigaction(int sig, const struct sigaction *act,
+			struct sigaction *old);
+SR_API void (*sr_signal(int sig, void (*handler)(int)))(int);
+SR_API void (*sr_sysv_signal(int sig, void (*handler)(int)))(int);
+SR_API void (*sr_sigset(int sig, void (*disp)(int)))(int);
+SR_API int sr_siginterrupt(int sig, int interrupt);
 
 /* ---- stdio over a stream: it goes back to plain TCP and stays there ---- */
 

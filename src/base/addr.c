@@ -3,10 +3,13 @@
 #include "base/real.h" /* before any system header */
 #include "base/addr.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/now.h"
 
 void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from)
 {
@@ -26,6 +29,12 @@ void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from)
 	in.sin_port = in6.sin6_port;
 	memcpy(&in.sin_addr, in6.sin6_addr.s6_addr + 12, 4);
 	memcpy(to, &in, sizeof(in));
+}
+
+socklen_t sr_addr_len(const struct sockaddr *a)
+{
+	return a->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+					 sizeof(struct sockaddr_in6);
 }
 
 /* Both families have it in the same place. */
@@ -130,4 +139,23 @@ int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
 	if (v6->sin6_scope_id)
 		sr_format(scope, sizeof(scope), "%%%u", v6->sin6_scope_id);
 	return sr_format(buf, size, "[%s%s]:%u", text, scope, sr_addr_port(sa));
+}
+
+int sr_addr_is_local(const struct sockaddr_storage *a)
+{
+	struct sockaddr_storage any = *a;
+	struct sockaddr *at = (struct sockaddr *)&any;
+	int err = errno, fd, r = -1;
+
+	sr_addr_set_port(&any, 0);
+	/* Its number is the program's next: sr_fd_settle(). */
+	sr_fd_making();
+	fd = sr_real.socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		r = bind(fd, at, sr_addr_len(at)) == 0;
+		sr_now_close(fd);
+	}
+	sr_fd_made(-1);
+	errno = err;
+	return r;
 }

@@ -14,7 +14,9 @@
 
 /* A copy, IPv4 in IPv6 made IPv4.  Other families: all zero. */
 void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from);
-/* Host order; the family is AF_INET or AF_INET6. */
+/* The length of a socket address; AF_INET or AF_INET6, as below. */
+socklen_t sr_addr_len(const struct sockaddr *a);
+/* Host order. */
 uint16_t sr_addr_port(const struct sockaddr *a);
 void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port);
 /* The 4 or 16 bytes. */
@@ -23,6 +25,9 @@ const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t *len);
 bool sr_addr_same_host(const struct sockaddr_storage *a,
 		       const struct sockaddr_storage *b);
 bool sr_addr_is_any(const struct sockaddr_storage *a);
+/* May a socket of this network namespace be bound to it?  (With ip_nonlocal_bind to
+ * any.)  1, 0, or -1: no socket to try with.  No cancellation point. */
+int sr_addr_is_local(const struct sockaddr_storage *a);
 /* "1.2.3.4:80", "[::1]:80", "" for other families; its length. */
 int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a);
 

@@ -14,9 +14,11 @@
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/loop.h"
 
 /*
  * We go no higher: the kernel's table of a process has a place for each number
@@ -33,6 +35,19 @@ static _Atomic uint64_t set[LIMIT / BITS];
 static atomic_uint used;	/* every private number is below; only grows */
 static atomic_uint epoch;
 static atomic_uint making;	/* descriptors on their way up */
+static atomic_uint begun;	/* that have been */
+static atomic_uint held;	/* bits that are set */
+static atomic_uint most = UINT_MAX;	/* of them, since the program ran out */
+static _Atomic time_t last_made;	/* s */
+static _Atomic time_t barred_until;	/* s */
+
+static time_t seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_sec;
+}
 
 static uint64_t bit(unsigned fd)
 {
@@ -47,7 +62,10 @@ static void mark(int fd)
 		return; /* unprotected, which is better than unusable */
 	while (old < n && !atomic_compare_exchange_weak(&used, &old, n))
 		;
-	atomic_fetch_or(&set[(unsigned)fd / BITS], bit((unsigned)fd));
+	if (!(atomic_fetch_or(&set[(unsigned)fd / BITS], bit((unsigned)fd)) &
+	      bit((unsigned)fd)))
+		atomic_fetch_add(&held, 1);
+	atomic_store(&last_made, seconds());
 }
 
 bool sr_fd_is_private(int fd)
@@ -100,16 +118,25 @@ void sr_fd_reserve(void)
 void sr_fd_making(void)
 {
 	atomic_fetch_add(&making, 1);
+	atomic_fetch_add(&begun, 1);
 }
 
-void sr_fd_settle(void)
+unsigned sr_fd_settle(unsigned ms)
 {
-	int i, err = errno;
+	unsigned before = atomic_load(&begun);
+	uint64_t end = 0;
+	int err = errno;
 
-	/* Bounded: we may be in a signal handler above who makes it. */
-	for (i = 0; i < 1000 && atomic_load(&making); i++)
+	while (atomic_load(&making)) {
+		if (!end)
+			end = sr_now_ns() + ms * UINT64_C(1000000);
+		else if (sr_now_ns() >= end)
+			break;
 		sched_yield();
+		before = atomic_load(&begun);
+	}
 	errno = err;
+	return before;
 }
 
 static int move_up(int fd)
@@ -150,16 +177,126 @@ int sr_fd_dup(int fd)
 	return high;
 }
 
+static void drop(int fd)
+{
+	/* First the bit: once closed, the number may be another thread's. */
+	if (sr_fd_is_private(fd)) {
+		atomic_fetch_and(&set[(unsigned)fd / BITS],
+				 ~bit((unsigned)fd));
+		atomic_fetch_sub(&held, 1);
+	}
+	sr_real.close(fd);
+}
+
+/* ---- one number to spare ---- */
+
+enum { NO_SPARE = -1, MAKING = -2 };
+static atomic_int spare = NO_SPARE;	/* its number */
+static atomic_int seed = -1;	/* what it duplicates */
+
+static int take_spare(void)
+{
+	int fd = atomic_load(&spare);
+
+	return fd >= 0 && atomic_compare_exchange_strong(&spare, &fd, NO_SPARE) ?
+		       fd : -1;
+}
+
+/* fd, a number of ours that is about to be closed, becomes it; not a low one, which
+ * the program may want by number. */
+static bool becomes_spare(int fd)
+{
+	int from = atomic_load(&seed), none = NO_SPARE;
+
+	if (from < 0 || from == fd || fd < from / 2 ||
+	    !atomic_compare_exchange_strong(&spare, &none, MAKING))
+		return false;
+	if (sr_real.dup3(from, fd, O_CLOEXEC) < 0) {
+		atomic_store(&spare, NO_SPARE);
+		return false;
+	}
+	atomic_store(&spare, fd);
+	return true;
+}
+
+void sr_fd_save(void)
+{
+	int none = NO_SPARE, fd;
+
+	if (atomic_load(&seed) < 0 ||
+	    !atomic_compare_exchange_strong(&spare, &none, MAKING))
+		return;
+	fd = sr_fd_dup(atomic_load(&seed));
+	atomic_store(&spare, fd < 0 ? NO_SPARE : fd);
+}
+
+void sr_fd_spare(int fd)
+{
+	atomic_store(&seed, fd);
+	sr_fd_save();
+}
+
+int sr_fd_keep(int fd)
+{
+	int err = errno, high = sr_fd_dup(fd), got;
+
+	if (high != -EMFILE)
+		return high;
+	got = take_spare();
+	/* In one step: nobody else gets the number. */
+	if (got >= 0 && sr_real.dup3(fd, got, O_CLOEXEC) == got)
+		high = got;
+	else if (got >= 0)
+		drop(got);
+	errno = err;
+	return high;
+}
+
+bool sr_fd_spend(void)
+{
+	int err = errno, fd = take_spare();
+
+	if (fd >= 0)
+		drop(fd);
+	errno = err;
+	return fd >= 0;
+}
+
 void sr_fd_close(int fd)
 {
 	int err = errno;
 
-	/* First the bit: once closed, the number may be another thread's. */
-	if (sr_fd_is_private(fd))
-		atomic_fetch_and(&set[(unsigned)fd / BITS],
-				 ~bit((unsigned)fd));
-	sr_real.close(fd);
+	if (!sr_fd_is_private(fd) || !becomes_spare(fd))
+		drop(fd);
 	errno = err;
+}
+
+unsigned sr_fd_held(void)
+{
+	return atomic_load(&held);
+}
+
+bool sr_fd_room(unsigned n)
+{
+	unsigned sum = atomic_load(&held) + n;
+	struct rlimit rl;
+
+	if (sum > atomic_load(&most) || atomic_load(&barred_until) > seconds())
+		return false;
+	return getrlimit(RLIMIT_NOFILE, &rl) < 0 || sum <= rl.rlim_cur / 2;
+}
+
+bool sr_fd_busy(void)
+{
+	return seconds() - atomic_load(&last_made) <= 1;
+}
+
+void sr_fd_ran_out(bool over)
+{
+	if (over)
+		atomic_store(&most, atomic_load(&held));
+	/* It ends by itself: who says it may never come back (siglongjmp). */
+	atomic_store(&barred_until, over ? 0 : seconds() + 2);
 }
 
 /* The least private number from first on, UINT_MAX if there is none. */
@@ -203,9 +340,12 @@ void sr_fd_forget_all(void)
 
 	atomic_fetch_add(&epoch, 1);
 	atomic_store(&making, 0); /* who made one was another thread */
+	atomic_store(&most, UINT_MAX);
 	sr_conf.pid = getpid();
+	atomic_store(&seed, -1);
+	atomic_store(&spare, NO_SPARE);
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
-		sr_fd_close((int)fd);
+		drop((int)fd);
 	errno = err;
 }
 

@@ -25,13 +25,38 @@ void sr_fd_reserve(void);
 void sr_fd_making(void);
 int sr_fd_made(int fd);
 
-/* Before the program closes a number that it may not have: waits, for a moment
- * at most, until no descriptor of ours is on its way up.  (One that is made
- * between this and the close is not helped.) */
-void sr_fd_settle(void);
+/*
+ * Before the program closes a number that it may not have: waits until no descriptor of
+ * ours is on its way up, but no longer than ms, as a signal's handler may be above who
+ * makes it.  (One that is made between this and the close is not helped.)  Twice the
+ * same answer: none has been made between the two.
+ */
+unsigned sr_fd_settle(unsigned ms);
 
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);
+
+/*
+ * For when the program has used up its limit: one number is kept, by a duplicate of
+ * fd (any descriptor of ours that stays), and again as soon as one of ours is closed.
+ * keep: as sr_fd_dup(), with that number if there is no other.
+ * spend: the number is free for whoever is quick; save: may be called after that.
+ */
+void sr_fd_spare(int fd);
+int sr_fd_keep(int fd);
+bool sr_fd_spend(void);
+void sr_fd_save(void);
+
+/*
+ * RLIMIT_NOFILE is the program's.  room: may n more descriptors be made for a link?
+ * Ours are at most half of it, and never more than when the program last ran out.
+ * ran_out: it just did, and none may be made; over: we have given what we could, and
+ * it stays at that.  Any thread.
+ */
+bool sr_fd_room(unsigned n);
+void sr_fd_ran_out(bool over);
+unsigned sr_fd_held(void);	/* how many are ours */
+bool sr_fd_busy(void);		/* some have been made in the last second or two */
 
 void sr_fd_close(int fd);	/* a private one */
 bool sr_fd_is_private(int fd);	/* async-signal-safe, a bitmap look-up */

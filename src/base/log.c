@@ -99,22 +99,31 @@ static int stderr_get(void)
 	return -1;
 }
 
-static bool file_write(const char *line, size_t len)
+/* *closed: behind our back. */
+static bool write_once(const char *line, size_t len, bool *closed)
 {
 	bool mine, written;
 	int fd = file_get(&mine);
 
+	*closed = false;
 	if (fd < 0)
 		return false;
 	written = sr_real.write(fd, line, len) == (ssize_t)len;
-	/* Closed behind our back: open it anew next time. */
-	if (!written && errno == EBADF)
+	*closed = !written && errno == EBADF;
+	if (*closed)
 		atomic_store(&kept, 0);
 	if (mine && sr_fd_is_private(fd))
 		sr_fd_close(fd);
 	else if (mine)
 		sr_real.close(fd);
 	return written;
+}
+
+static bool file_write(const char *line, size_t len)
+{
+	bool closed, written = write_once(line, len, &closed);
+
+	return written || (closed && write_once(line, len, &closed));
 }
 
 static void stderr_write(const char *line, size_t len)
@@ -168,8 +177,8 @@ void sr_log_write(enum sr_level level, const char *fmt, ...)
 		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
 			line[i] = '?';
 	line[len++] = '\n';
-	sr_inside++;
+	sr_enter();
 	emit(line, len);
-	sr_inside--;
+	sr_leave();
 	errno = err;
 }

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -18,6 +17,7 @@
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/lock.h"
 #include "base/log.h"
 
 #define BATCH 64		/* events taken at a time */
@@ -57,6 +57,26 @@ uint64_t sr_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t sr_deadline_ns(uint64_t sec, uint64_t ns)
+{
+	if (!sec && !ns)
+		return 0;
+	if (sec >= UINT64_MAX / 1000000000u / 2)
+		return UINT64_MAX;
+	return sr_now_ns() + sec * 1000000000u + ns;
+}
+
+struct timespec sr_timespec(uint64_t ns)
+{
+	return (struct timespec){ (time_t)(ns / 1000000000u),
+				  (long)(ns % 1000000000u) };
+}
+
+bool sr_is_time(const struct timespec *t)
+{
+	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000;
 }
 
 bool sr_loop_here(void)
@@ -423,8 +443,14 @@ static int start_locked(void)
 		sr_fd_close(ep);
 		return err;
 	}
+	sr_fd_spare(wk);
 	atomic_store(&running, true);
 	return 0;
+}
+
+bool sr_loop_runs(void)
+{
+	return atomic_load(&running);
 }
 
 int sr_loop_start(void)
@@ -435,57 +461,15 @@ int sr_loop_start(void)
 		return 0;
 	if (!sr_process_ours())
 		return -ECHILD;
-	sr_inside++;
-	pthread_mutex_lock(&starting);
+	sr_enter();
+	sr_lock(&starting);
 	err = start_locked();
-	pthread_mutex_unlock(&starting);
-	sr_inside--;
+	sr_unlock(&starting);
+	sr_leave();
 	if (err)
 		sr_warn("no service thread: %s", sr_errno_name(err));
 	errno = saved;
 	return err;
-}
-
-struct call {
-	struct sr_task task;	/* first */
-	void (*fn)(void *arg);
-	void *arg;
-	sem_t done;
-};
-
-static void run_call(struct sr_task *t)
-{
-	struct call *call = (struct call *)t;
-
-	call->fn(call->arg);
-	sem_post(&call->done);
-}
-
-int sr_loop_call(void (*fn)(void *arg), void *arg)
-{
-	struct call call = {.task = {.fn = run_call}, .fn = fn, .arg = arg};
-	int saved = errno, state, err;
-
-	if (here) {
-		fn(arg);
-		return 0;
-	}
-	err = sr_loop_start();
-	if (err)
-		return err;
-	/* The thread may be the parent's: vfork, or a bare clone(). */
-	if (!sr_process_ours())
-		return -ECHILD;
-	sem_init(&call.done, 0, 0);
-	/* A cancelled thread would take `call` with it. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	sr_loop_post(&call.task);
-	while (sem_wait(&call.done))
-		;	/* EINTR */
-	pthread_setcancelstate(state, NULL);
-	sem_destroy(&call.done);
-	errno = saved;
-	return 0;
 }
 
 void sr_loop_forget(void)

@@ -11,9 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <time.h>
 
 /* Starts the thread unless it runs.  0 or -errno.  Any thread. */
 int sr_loop_start(void);
+
+/* Has it been started? */
+bool sr_loop_runs(void);
 
 /* True in the service thread. */
 bool sr_loop_here(void);
@@ -45,10 +49,6 @@ struct sr_task {
 };
 void sr_loop_post(struct sr_task *t);
 
-/* Runs fn(arg) in the loop and waits for it to return; directly if already
- * there.  Starts the loop.  0 or -errno. */
-int sr_loop_call(void (*fn)(void *arg), void *arg);
-
 /* One-shot timers, millisecond grain; those due at once run in the order of
  * their times.  loop thread only.  Zeroed but for fn; fn may set or free it. */
 struct sr_timer {
@@ -76,5 +76,11 @@ void sr_loop_poller(struct sr_poller *p);	/* loop thread only */
 void sr_loop_forget(void);
 
 uint64_t sr_now_ns(void);	/* CLOCK_MONOTONIC */
+/* So much later, as sr_now_ns(); 0 if it is no time at all, UINT64_MAX (for ever) if it
+ * is centuries. */
+uint64_t sr_deadline_ns(uint64_t sec, uint64_t ns);
+struct timespec sr_timespec(uint64_t ns);
+/* Would the kernel take it?  Else it says EINVAL. */
+bool sr_is_time(const struct timespec *t);
 
 #endif

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <gnu/lib-names.h>
 
-__thread int sr_inside;
-
 /* preload/next.c; absent in a program that is linked to the engine. */
 extern void *sr_preload_next(const char *name) __attribute__((weak));
 
@@ -45,13 +43,13 @@ static void find(void *slot, const char *name)
 	int saved = errno;
 	void *handle, *fn = NULL;
 
-	sr_inside++;
+	sr_enter();
 	if (sr_preload_next)
 		fn = sr_preload_next(name);
 	handle = fn ? NULL : libc_handle();
 	if (handle)
 		fn = dlsym(handle, name);
-	sr_inside--;
+	sr_leave();
 	errno = saved;
 	if (!fn)
 		fn = (void *)missing;

@@ -10,6 +10,8 @@
 
 #include "base/calls.h"
 
+#include "base/lock.h"
+
 #define SR_CALL(family, ret, name, params, args) ret (*name) params;
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_BY_HAND(family, ret, name, params)
@@ -19,12 +21,5 @@ struct sr_real {
 #undef SR_CALL
 
 extern struct sr_real sr_real;
-
-/*
- * Set while the library itself (and what it calls: librdmacm, dlsym, malloc)
- * runs in this thread: calls that come in go straight to libc, and descriptors
- * made are not the program's.  Nests.
- */
-extern __thread int sr_inside __attribute__((tls_model("initial-exec")));
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/addr.h"
 #include "base/conf.h"
+#include "base/fdpriv.h"
 #include "base/log.h"
 
 /* A line with a program name, a link and two addresses, each byte of which may
@@ -142,19 +143,26 @@ static void add_ways(struct line *l, const char *side,
 		    (unsigned long long)bytes[i]);
 }
 
+static int open_report(void)
+{
+	return sr_real.open(sr_conf.report,
+			    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+			    0666);
+}
+
 static void append(const struct line *l)
 {
 	ssize_t n = -1;
-	int fd;
+	int fd = open_report();
 
-	fd = sr_real.open(sr_conf.report,
-			  O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			  0666);
+	if (fd < 0 && errno == EMFILE && sr_fd_spend())
+		fd = open_report();
 	if (fd >= 0) {
 		n = sr_real.write(fd, l->buf, l->len);
 		if (n >= 0)
 			errno = 0;
 		sr_real.close(fd);
+		sr_fd_save();
 	}
 	if (n != (ssize_t)l->len)
 		sr_warn("cannot write the report to %s: %m", sr_conf.report);
@@ -182,8 +190,8 @@ void sr_report_write(const struct sr_report *r)
 	add(&l, ",\"error\":");
 	add_string(&l, r->error ? sr_errno_name(r->error) : NULL, SIZE_MAX);
 	add(&l, "}\n");
-	sr_inside++;
+	sr_enter();
 	append(&l);
-	sr_inside--;
+	sr_leave();
 	errno = err;
 }

@@ -53,23 +53,31 @@ static void usage(FILE *to)
 		fprintf(to, "  %-14s %s\n", knobs[i].name, knobs[i].text);
 }
 
-/* knob=value, in either case, into the environment.  A name that the library
- * would not know is more likely a slip than a wish. */
-static bool set_knob(const char *arg)
+static const char *nearest(const char *arg, size_t len)
 {
-	const char *eq = strchr(arg, '=');
-	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
 	unsigned least = UINT_MAX;
-	size_t nearest = 0;
-	char name[64];
+	const char *name = "";
 
 	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
 		unsigned d = sr_name_distance(arg, len, knobs[i].name);
 
 		if (d < least) {
 			least = d;
-			nearest = i;
+			name = knobs[i].name;
 		}
+	}
+	return name;
+}
+
+/* knob=value, in either case, into the environment.  A name that the library
+ * would not know is more likely a slip than a wish. */
+static bool set_knob(const char *arg)
+{
+	const char *eq = strchr(arg, '=');
+	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
+	char name[64];
+
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
 		if (strncasecmp(knobs[i].name, arg, len) ||
 		    knobs[i].name[len])
 			continue;
@@ -81,7 +89,7 @@ static bool set_knob(const char *arg)
 		return !setenv(name, eq + 1, 1);
 	}
 	fprintf(stderr, "sockrail: -s %s: no such knob; the nearest is %s\n",
-		arg, knobs[nearest].name);
+		arg, nearest(arg, len));
 	return false;
 }
 

@@ -40,9 +40,9 @@ struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
 {
 	struct sr_link *link;
 
-	sr_inside++;
+	sr_enter();
 	link = calloc(1, size);
-	sr_inside--;
+	sr_leave();
 	if (!link)
 		return NULL;
 	link->ops = ops;

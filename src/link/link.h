@@ -110,6 +110,10 @@ struct sr_link_ops {
 	 */
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
+	/* Is there no room only because the ring is new, and is the peer likely to
+	 * offer a larger one at once?  May be NULL: no.  tx. */
+	bool (*tx_widens)(struct sr_link *link);
+
 	/* n bytes are there and go out; more: others follow at once, small
 	 * ones may be held back (commit of 0 without more sends them).  tx. */
 	void (*tx_commit)(struct sr_link *link, size_t n, bool more);
@@ -180,6 +184,10 @@ struct sr_link_ops {
 	/* Can this kind work on this host at all?  NULL, or a reason word
 	 * ("no-device", "no-library", "off").  Cheap; nothing is loaded. */
 	const char *(*usable)(void);
+
+	/* Would nobody answer who is asked for a link to this address now?  Only
+	 * if that is sure and quickly found out; NULL: never.  any. */
+	bool (*absent)(const struct sockaddr *to);
 
 	/*
 	 * Asks the accepting side of the connection for a link.  done() is

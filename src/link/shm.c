@@ -41,6 +41,7 @@
 
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/now.h"
 
 static struct sr_shm *shm_of(struct sr_link *link)
 {
@@ -55,7 +56,7 @@ static void ping(int fd)
 	int err = errno;
 
 	if (fd >= 0)
-		(void)!sr_real.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)!sr_now_send(fd, "", 1);
 	errno = err;
 }
 
@@ -68,7 +69,7 @@ static bool drain(int fd)
 	bool open;
 
 	do {
-		n = sr_real.recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		n = sr_now_recv(fd, buf, sizeof(buf), 0);
 	} while (n == sizeof(buf));
 	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 	errno = err;
@@ -212,9 +213,9 @@ void sr_shm_look(struct sr_shm *l)
 
 	if (!(have & SR_LINK_UP) || (have & SR_LINK_DEAD) || !news(l, have))
 		return;
-	pthread_mutex_lock(&l->look_lock);
+	sr_lock(&l->look_lock);
 	over = look_locked(l, &what);
-	pthread_mutex_unlock(&l->look_lock);
+	sr_unlock(&l->look_lock);
 	if (what)
 		l->link.notify(&l->link, what);
 	if (over)
@@ -243,7 +244,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 		ping(l->line.fd);
 		return 0;
 	}
-	pthread_mutex_lock(&l->ctl_lock);
+	sr_lock(&l->ctl_lock);
 	err = sr_link_say(link, msg);
 	if (!err) {
 		if (msg->type == SR_MSG_SWITCH) {
@@ -257,10 +258,21 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 		atomic_fetch_or_explicit(&l->own->ctl, 1u << msg->type,
 					 memory_order_release);
 	}
-	pthread_mutex_unlock(&l->ctl_lock);
+	sr_unlock(&l->ctl_lock);
 	if (!err)
 		ring_all(l);
 	return err;
+}
+
+/* Credit that rx_free() keeps back.  It may be giving it this moment, by another
+ * thread: then its word is the newer one, and stays. */
+static void give_rest(struct sr_shm *l)
+{
+	uint64_t was = atomic_load(&l->own->rx_taken);
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+
+	if (was < taken)
+		atomic_compare_exchange_strong(&l->own->rx_taken, &was, taken);
 }
 
 void sr_shm_drop(struct sr_link *link, const char *reason)
@@ -271,6 +283,7 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 		return;
 	link->reason = reason;
 	sr_link_raise(link, SR_LINK_DEAD);
+	give_rest(l);
 	atomic_store_explicit(&l->own->dropped, 1, memory_order_release);
 	ring_all(l);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);
@@ -326,6 +339,10 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 	return sr_shm_span(&l->plan, &l->rx, taken + skip, h, v);
 }
 
+/*
+ * Credit goes back when there is some, or the ring is empty: a receiver of small
+ * messages need not write to the line that the sender reads for each of them.
+ */
 static void rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_shm *l = shm_of(link);
@@ -334,6 +351,9 @@ static void rx_free(struct sr_link *link, size_t n)
 
 	/* Ours before the peer's, as in tx_commit(). */
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
+	if (!sr_shm_credit_due(l, taken))
+		return;
+	l->rx_told = taken;
 	atomic_store_explicit(&l->own->rx_taken, taken, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
 	if (sr_shm_decent(l, taken))
@@ -346,11 +366,11 @@ static int arm(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = shm_of(link);
 
-	pthread_mutex_lock(&l->arm_lock);
+	sr_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
 	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_BELL);
-	pthread_mutex_unlock(&l->arm_lock);
+	sr_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
 	return l->bell;
 }
@@ -368,7 +388,7 @@ static int stand(struct sr_link *link, unsigned want)
 	want &= WANTED;
 	if (!want)
 		return l->bell;
-	pthread_mutex_lock(&l->arm_lock);
+	sr_lock(&l->arm_lock);
 	flags = atomic_load(&l->own->asleep);
 	if (l->standing & ~flags) {
 		open = drain(l->bell);
@@ -378,7 +398,7 @@ static int stand(struct sr_link *link, unsigned want)
 	}
 	l->standing |= want;
 	atomic_fetch_or(&l->own->asleep, want | BY_BELL);
-	pthread_mutex_unlock(&l->arm_lock);
+	sr_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
@@ -398,12 +418,12 @@ static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
 	struct sr_shm *l = shm_of(link);
 
 	(void)want;
-	pthread_mutex_lock(&l->arm_lock);
+	sr_lock(&l->arm_lock);
 	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
 	/* nobody but the caller */
 	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
 		atomic_fetch_and(&l->own->asleep, ~BY_BELL);
-	pthread_mutex_unlock(&l->arm_lock);
+	sr_unlock(&l->arm_lock);
 	return &l->own->asleep;
 }
 
@@ -419,7 +439,7 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 
 	if (slept && !drain(l->bell))
 		sr_shm_drop(link, "peer-dropped");
-	pthread_mutex_lock(&l->arm_lock);
+	sr_lock(&l->arm_lock);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
@@ -428,7 +448,7 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 	flags = atomic_fetch_and(&l->own->asleep,
 				 others ? others | ~(uint32_t)WANTED : 0);
 	l->standing &= flags;
-	pthread_mutex_unlock(&l->arm_lock);
+	sr_unlock(&l->arm_lock);
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	sr_shm_look(l);
@@ -610,6 +630,7 @@ const struct sr_link_ops sr_link_shm = {
 	.free = sr_shm_free,
 	.usage = usage,
 	.usable = usable,
+	.absent = sr_shm_absent,
 	.ask = sr_shm_ask,
 	.cancel = sr_shm_cancel,
 	.listen = sr_shm_listen,

@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
+#include "base/lock.h"
 #include "base/loop.h"
 #include "link/link.h"
 
@@ -96,6 +97,7 @@ struct sr_shm {
 
 	/* rx */
 	struct sr_shm_ring rx;
+	uint64_t rx_told; /* what own->rx_taken says, but for a drop */
 	pthread_mutex_t
 		look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
 	_Atomic uint32_t ctl_seen;
@@ -123,6 +125,7 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
 void sr_shm_room_end(struct sr_shm *l);
 size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 		   uint64_t from, uint64_t to, struct iovec v[2]);
+bool sr_shm_credit_due(struct sr_shm *l, uint64_t taken);
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
 const char *sr_shm_absorb(struct sr_shm *l, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
@@ -170,6 +173,7 @@ void sr_shm_refuse(struct sr_request *req, const char *reason);
 void sr_shm_forget(void);
 
 /* shm_ask.c */
+bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);
 void sr_shm_cancel(struct sr_ask *ask);
 

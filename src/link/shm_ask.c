@@ -18,11 +18,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/addr.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/now.h"
 #include "base/report.h"
 
 #define ANSWER_MS 2000
+#define ASK_FDS 4 /* at most, while it is asked */
 #define BUSY_MS 10 /* their backlog is full: again after this */
 
 struct asking {
@@ -36,6 +39,7 @@ struct asking {
 };
 
 #define WORDS 3 /* exact, any IPv4, any IPv6 */
+#define ATTEMPTS (WORDS * SR_SHM_PROCESSES)
 
 static void hang_up(struct asking *a)
 {
@@ -147,6 +151,7 @@ static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 	struct sr_shm_plan plan;
 	const char *reason = "memory";
 	struct sr_shm *l;
+	int err;
 
 	if (sr_shm_plan(&plan, sr_conf.ring_first, sr_conf.ring_max))
 		return "off";
@@ -156,7 +161,10 @@ static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 		return "memory";
 	l->uid[0] = geteuid();
 	l->uid[1] = uid;
-	if (make_fds(fd, &l->bell, &plan) || note_inode(l, fd[SR_SHM_FD_MEM]) ||
+	err = make_fds(fd, &l->bell, &plan);
+	if (err == -EMFILE)
+		reason = "descriptors";
+	if (err || note_inode(l, fd[SR_SHM_FD_MEM]) ||
 	    sr_shm_map(l, fd[SR_SHM_FD_MEM], &plan))
 		goto fail;
 	reason = "refused";
@@ -234,29 +242,60 @@ static void wait_ms(struct asking *a, unsigned ms)
 	sr_timer_set(&a->timer, ms);
 }
 
+/* The attempt's name.  0 or -errno. */
+static int name_of(unsigned attempt, const struct sockaddr *to,
+		   struct sockaddr_un *un, socklen_t *len)
+{
+	unsigned kind = attempt / SR_SHM_PROCESSES;
+	char word[100];
+	int r = sr_shm_word(word, sizeof(word), to, kind > 0, kind > 1);
+
+	if (r < 0)
+		return r;
+	*len = sr_shm_unix_name(un, word, attempt % SR_SHM_PROCESSES);
+	return 0;
+}
+
+bool sr_shm_absent(const struct sockaddr *to)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+	unsigned i;
+	bool refused;
+	int sock;
+
+	/* As in sr_addr_is_local(). */
+	sr_fd_making();
+	sock = sr_real.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
+					       SOCK_NONBLOCK, 0);
+	refused = sock >= 0;
+	for (i = 0; i < ATTEMPTS && refused; i++)
+		refused = !name_of(i, to, &un, &len) &&
+			  sr_now_connect(sock, (struct sockaddr *)&un, len) &&
+			  errno == ECONNREFUSED;
+	if (sock >= 0)
+		sr_now_close(sock);
+	sr_fd_made(-1);
+	return refused;
+}
+
 /* Goes on from a->attempt to a process that answers, or to the end. */
 static void next_name(struct asking *a)
 {
 	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
 	struct sockaddr_un un;
-	char word[100];
 	socklen_t len;
 	int sock = -1;
 
-	for (; a->attempt < WORDS * SR_SHM_PROCESSES; a->attempt++) {
-		unsigned kind = a->attempt / SR_SHM_PROCESSES;
-
-		if (sr_shm_word(word, sizeof(word), dst, kind > 0, kind > 1) <
-		    0)
+	for (; a->attempt < ATTEMPTS; a->attempt++) {
+		if (name_of(a->attempt, dst, &un, &len))
 			break;
 		if (sock < 0)
 			sock = sr_shm_unix_socket();
 		if (sock < 0) {
-			a->reason = "memory";
+			a->reason = sock == -EMFILE ? "descriptors" : "memory";
 			break;
 		}
-		len = sr_shm_unix_name(&un, word,
-				       a->attempt % SR_SHM_PROCESSES);
 		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
 			if (errno != EAGAIN)
 				continue;
@@ -276,28 +315,6 @@ static void next_name(struct asking *a)
 	finish(a, a->reason);
 }
 
-/* Is the accepting address one of this host's (in this network namespace)? */
-static bool here(const struct sr_ask *ask)
-{
-	struct sockaddr_storage a = ask->dst;
-	bool v4 = a.ss_family == AF_INET;
-	int sock, err;
-
-	if (v4)
-		((struct sockaddr_in *)&a)->sin_port = 0;
-	else
-		((struct sockaddr_in6 *)&a)->sin6_port = 0;
-	sock = sr_fd_own(
-		sr_real.socket(a.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-	if (sock < 0)
-		return true; /* asking is the other way to find out */
-	err = bind(sock, (struct sockaddr *)&a,
-		   v4 ? sizeof(struct sockaddr_in)
-		      : sizeof(struct sockaddr_in6));
-	sr_fd_close(sock);
-	return !err;
-}
-
 static void due(struct sr_timer *t)
 {
 	struct asking *a =
@@ -306,8 +323,13 @@ static void due(struct sr_timer *t)
 
 	if (first) {
 		a->deadline_ns = sr_now_ns() + ANSWER_MS * UINT64_C(1000000);
-		if (!here(a->ask)) {
+		/* (Without a socket asking is the other way to find out.) */
+		if (!sr_addr_is_local(&a->ask->dst)) {
 			finish(a, "no-listener");
+			return;
+		}
+		if (!sr_fd_room(ASK_FDS)) {
+			finish(a, "descriptors");
 			return;
 		}
 	} else if (sr_now_ns() >= a->deadline_ns) {

@@ -41,8 +41,10 @@
 #include "base/report.h"
 
 #define REQUEST_MS 3000 /* longer than an asker waits */
+#define REST_MS 100
+#define FULL_MS 10
 #define BACKLOG 64
-#define PENDING_MAX 128 /* requests of a process waiting at one time */
+#define PENDING_MAX 1024 /* requests of a process waiting at one time */
 
 static int descriptor(int fd)
 {
@@ -129,6 +131,7 @@ bool sr_shm_may_share(uint32_t uid)
 
 struct listener {
 	struct sr_watch watch;
+	struct sr_timer timer;
 	uint32_t uid; /* ours when we began: what askers see */
 };
 
@@ -260,15 +263,20 @@ static ssize_t receive_offer(struct pending *p, struct sr_shm_offer *offer)
 	sr_fd_made(-1);
 	if (n < 0)
 		return n;
-	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		return -EPROTO;
-	return n;
+	if (msg.msg_flags & MSG_CTRUNC)
+		return -EMFILE;
+	return msg.msg_flags & MSG_TRUNC ? -EPROTO : n;
+}
+
+static void say(int fd, const char *word)
+{
+	(void)!sr_real.send(fd, word, strlen(word),
+			    MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void send_word(struct pending *p, const char *word)
 {
-	(void)!sr_real.send(p->watch.fd, word, strlen(word),
-			    MSG_NOSIGNAL | MSG_DONTWAIT);
+	say(p->watch.fd, word);
 }
 
 static void pending_readable(struct sr_watch *w, uint32_t events)
@@ -286,6 +294,11 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 	n = receive_offer(p, &offer);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
+	if (n == -EMFILE) {
+		send_word(p, "descriptors");
+		pending_free(p);
+		return;
+	}
 	if (n != sizeof(offer) || !offer_fits(p, &offer)) {
 		if (n > 0)
 			send_word(p, "protocol");
@@ -305,8 +318,9 @@ static void pending_new(struct listener *listener, int fd)
 	struct pending *p = NULL;
 	uint32_t uid;
 
-	if (sr_shm_peer_uid(fd, &uid) && sr_shm_may_share(uid) &&
-	    pendings < PENDING_MAX)
+	if (!sr_fd_room(SR_SHM_FDS))
+		say(fd, "descriptors");	/* before it hands us some */
+	else if (sr_shm_peer_uid(fd, &uid) && sr_shm_may_share(uid))
 		p = calloc(1, sizeof(*p));
 	if (!p)
 		goto close;
@@ -327,6 +341,24 @@ close:
 	sr_fd_close(fd);
 }
 
+static void rested(struct sr_timer *t)
+{
+	struct listener *listener =
+		(struct listener *)((char *)t -
+				    offsetof(struct listener, timer));
+
+	sr_loop_watch(&listener->watch, EPOLLIN);
+}
+
+/* No descriptor or no room for who asks: it stays readable, and would keep the loop
+ * busy.  Askers wait in the backlog, or outside, in their time. */
+static void rest(struct listener *listener, unsigned ms)
+{
+	sr_loop_unwatch(&listener->watch);
+	listener->timer.fn = rested;
+	sr_timer_set(&listener->timer, ms);
+}
+
 static void listener_readable(struct sr_watch *w, uint32_t events)
 {
 	struct listener *listener =
@@ -336,8 +368,14 @@ static void listener_readable(struct sr_watch *w, uint32_t events)
 
 	(void)events;
 	for (i = 0; i < BACKLOG; i++) {
+		if (pendings >= PENDING_MAX) {
+			rest(listener, FULL_MS);
+			return;
+		}
 		fd = sr_fd_own(sr_real.accept4(w->fd, NULL, NULL,
 					       SOCK_CLOEXEC | SOCK_NONBLOCK));
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+			rest(listener, REST_MS);
 		if (fd < 0)
 			return;
 		pending_new(listener, fd);
@@ -402,6 +440,7 @@ void sr_shm_unlisten(void *handle)
 {
 	struct listener *listener = handle;
 
+	sr_timer_cancel(&listener->timer);
 	sr_loop_unwatch(&listener->watch);
 	sr_fd_close(listener->watch.fd);
 	free(listener);

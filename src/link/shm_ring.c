@@ -195,9 +195,9 @@ static void refresh_credit(struct sr_shm *l)
 {
 	bool grew = false;
 
-	pthread_mutex_lock(&l->look_lock);
+	sr_lock(&l->look_lock);
 	sr_shm_credit(l, &grew); /* a lie is found again by the next look */
-	pthread_mutex_unlock(&l->look_lock);
+	sr_unlock(&l->look_lock);
 }
 
 size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
@@ -230,6 +230,19 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 }
 
 /* ---- receiving ---- */
+
+/*
+ * Is it time to tell the sender what has been taken?  While bytes are left to take,
+ * an eighth of the ring may go untold: its sender is short of so much room, which it
+ * is not offered in crumbs anyway.
+ */
+bool sr_shm_credit_due(struct sr_shm *l, uint64_t taken)
+{
+	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_acquire);
+
+	return h <= taken ||
+	       taken - l->rx_told >= l->plan.size[gen_last(&l->rx)->area] / 8;
+}
 
 /*
  * Would the sender be offered room now?  It asks more than this of the newest

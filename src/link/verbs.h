@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 
+#include "base/lock.h"
 #include "base/loop.h"
 #include "link/link.h"
 
@@ -158,6 +159,8 @@ extern struct sr_vdev *sr_vdevs;	/* loop */
 /* The device of a resolved id, made at its first use.  NULL: *reason says why.
  * loop. */
 struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
+/* Has just been opened, perhaps: its descriptors go up.  Within sr_fd_making(). */
+void sr_vdev_hide(struct ibv_context *ctx);
 void sr_vdev_forget(void);
 void sr_vdev_unref(struct sr_vdev *dev);	/* the memory */
 /* Everything that uses it must go, now. */
@@ -306,6 +309,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
 int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* post held */
 void sr_vtx_pump(struct sr_vlink *l);	/* post held */
 void sr_vtx_kick(struct sr_vlink *l);	/* takes post, pumps */
+void sr_vtx_last_ack(struct sr_vlink *l); /* takes post: before it is given up */
 /* post held; what was completed, what the peer says.  Notify bits. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq);
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
@@ -332,6 +336,7 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what);
 int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring);
 int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 		 unsigned *what);
+bool sr_vgrow_tx_widens(struct sr_link *link);
 void sr_vgrow_idle(struct sr_vlink *l);	/* loop */
 bool sr_vgrow_may_shrink(struct sr_vlink *l);	/* loop */
 

@@ -123,11 +123,11 @@ static const char *open_channel(void)
 
 	if (reason || channel)
 		return reason;
-	sr_inside++;
+	sr_enter();
 	sr_fd_making();
 	channel = sr_vlib.cm_create_event_channel();
 	fd = sr_fd_made(channel ? channel->fd : -1);
-	sr_inside--;
+	sr_leave();
 	if (!channel)
 		return "no-device";
 	channel->fd = fd;
@@ -193,9 +193,9 @@ static void release(struct ask *a)
 		sr_vlink_close(l);
 		sr_link_put(&l->link);
 	} else if (a->id) {
-		sr_inside++;
+		sr_enter();
 		sr_vlib.cm_destroy_id(a->id);
-		sr_inside--;
+		sr_leave();
 	}
 	a->id = NULL;
 	a->dev = NULL;
@@ -255,9 +255,9 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a->timer.fn = ask_late;
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
 	LINK_IN(asks, a);
-	sr_inside++;
+	sr_enter();
 	err = resolve(a);
-	sr_inside--;
+	sr_leave();
 	if (err) {
 		release(a);
 		LINK_OUT(a);
@@ -413,9 +413,9 @@ static void once_more(struct sr_timer *t)
 
 	a->timer.fn = ask_late;
 	sr_timer_set(&a->timer, ASK_MS);
-	sr_inside++;
+	sr_enter();
 	err = resolve(a);
-	sr_inside--;
+	sr_leave();
 	if (err)
 		fail_ask(a, "no-device");
 }
@@ -460,18 +460,18 @@ static void ask_event(struct ask *a, const struct event *e)
 
 static void reject(struct rdma_cm_id *id, const char *reason)
 {
-	sr_inside++;
+	sr_enter();
 	sr_vlib.cm_reject(id, reason, strlen(reason) + 1);
-	sr_inside--;
+	sr_leave();
 }
 
 static void free_request(struct request *r, bool destroy)
 {
 	LINK_OUT(r);
 	if (destroy) {
-		sr_inside++;
+		sr_enter();
 		sr_vlib.cm_destroy_id(r->id);
-		sr_inside--;
+		sr_leave();
 	}
 	free(r);
 }
@@ -538,9 +538,9 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	if (!l)
 		goto refuse;
 	conn_param(&p);
-	sr_inside++;
+	sr_enter();
 	if (sr_vlib.cm_accept(r->id, &p)) {
-		sr_inside--;
+		sr_leave();
 		sr_debug("verbs: accept: %m");
 		*reason = "device-failed";
 		reject(r->id, *reason);
@@ -549,7 +549,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 		sr_link_put(&l->link);
 		return NULL;
 	}
-	sr_inside--;
+	sr_leave();
 	free_request(r, false);
 	return &l->link;
 
@@ -577,10 +577,10 @@ static void link_event(struct sr_vlink *l, const struct event *e)
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 		/* What came before it counts. */
-		sr_inside++;
+		sr_enter();
 		while (sr_vcq_poll(l->cq, true) > 0)
 			;
-		sr_inside--;
+		sr_leave();
 		sr_vlink_fail(l, "peer-dropped");
 		break;
 	default:
@@ -594,19 +594,23 @@ static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 {
 	struct sockaddr_storage addr;
 	const char *reason;
-	int err;
+	int err = 0;
 
 	copy_addr(&addr, (struct sockaddr *)&ls->addr, port);
 	ls->id[which] = make_id(&ls->cm);
 	if (!ls->id[which])
 		return -errno;
-	if (!sr_vlib.cm_bind_addr(ls->id[which], (struct sockaddr *)&addr) &&
-	    !sr_vlib.cm_listen(ls->id[which], BACKLOG)) {
+	sr_fd_making();
+	if (sr_vlib.cm_bind_addr(ls->id[which], (struct sockaddr *)&addr) ||
+	    sr_vlib.cm_listen(ls->id[which], BACKLOG))
+		err = -errno;
+	sr_vdev_hide(ls->id[which]->verbs);
+	sr_fd_made(-1);
+	if (!err) {
 		if (ls->id[which]->verbs)	/* opened the device */
 			sr_vdev_get(ls->id[which], &reason);
 		return 0;
 	}
-	err = -errno;
 	sr_vlib.cm_destroy_id(ls->id[which]);
 	ls->id[which] = NULL;
 	return err;
@@ -646,11 +650,11 @@ static void listen_again(struct sr_timer *t)
 	struct listener *ls = (struct listener *)((char *)t -
 			offsetof(struct listener, retry));
 
-	sr_inside++;
+	sr_enter();
 	close_ids(ls);
 	if (open_ids(ls))
 		sr_timer_set(t, RETRY_MS);
-	sr_inside--;
+	sr_leave();
 }
 
 int sr_verbs_listen(const struct sockaddr *addr, void **out)
@@ -666,9 +670,9 @@ int sr_verbs_listen(const struct sockaddr *addr, void **out)
 	ls->cm.what = SR_CM_LISTEN;
 	ls->retry.fn = listen_again;
 	copy_addr(&ls->addr, addr, sr_addr_port(addr));
-	sr_inside++;
+	sr_enter();
 	err = open_ids(ls);
-	sr_inside--;
+	sr_leave();
 	if (err) {
 		free(ls);
 		return err;
@@ -684,9 +688,9 @@ void sr_verbs_unlisten(void *listener)
 
 	sr_timer_cancel(&ls->retry);
 	LINK_OUT(ls);
-	sr_inside++;
+	sr_enter();
 	close_ids(ls);
-	sr_inside--;
+	sr_leave();
 	free(ls);
 }
 
@@ -716,9 +720,9 @@ void sr_vcm_removed(struct ibv_context *ctx)
 			continue;
 		if ((ls->id[0] && ls->id[0]->verbs == ctx) ||
 		    (ls->id[1] && ls->id[1]->verbs == ctx)) {
-			sr_inside++;
+			sr_enter();
 			close_ids(ls);
-			sr_inside--;
+			sr_leave();
 			sr_timer_set(&ls->retry, RETRY_MS);
 		}
 	}
@@ -756,15 +760,23 @@ static void handle(const struct event *e)
 	}
 }
 
+/* Before that librdmacm opens the device, and looks for ibacm. */
+static bool had_link;
+
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
+	bool opens = !had_link;
 	struct rdma_cm_event *ev;
 	struct event e;
 
 	(void)w;
 	(void)events;
-	sr_inside++;
+	sr_enter();
+	if (opens)
+		sr_fd_making();
 	while (!sr_vlib.cm_get_cm_event(channel, &ev)) {
+		sr_vdev_hide(ev->id->verbs);
+		had_link |= ev->event == RDMA_CM_EVENT_ESTABLISHED;
 		memset(&e, 0, sizeof(e));
 		e.type = ev->event;
 		e.status = ev->status;
@@ -780,7 +792,9 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 			 e.status);
 		handle(&e);
 	}
-	sr_inside--;
+	if (opens)
+		sr_fd_made(-1);
+	sr_leave();
 }
 
 /* ---- fork ---- */
@@ -788,6 +802,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 void sr_verbs_forget(void)
 {
 	channel = NULL;
+	had_link = false;
 	memset(&channel_watch, 0, sizeof(channel_watch));
 	asks = NULL;
 	requests = NULL;

@@ -92,11 +92,11 @@ int sr_vcq_poll(struct sr_vcq *cq, bool wait)
 	unsigned k;
 
 	if (wait)
-		pthread_mutex_lock(&cq->lock);
-	else if (pthread_mutex_trylock(&cq->lock))
+		sr_lock(&cq->lock);
+	else if (!sr_trylock(&cq->lock))
 		return 0;
 	if (!cq->cq) {
-		pthread_mutex_unlock(&cq->lock);
+		sr_unlock(&cq->lock);
 		return 0;
 	}
 	do {
@@ -108,7 +108,7 @@ int sr_vcq_poll(struct sr_vcq *cq, bool wait)
 	for (k = 0; k < t.n; k++)
 		if (sr_vrx_repost(t.at[k].link))
 			sr_vlink_break(t.at[k].link, "device-failed");
-	pthread_mutex_unlock(&cq->lock);
+	sr_unlock(&cq->lock);
 	if (!sum)
 		return 0;
 
@@ -136,9 +136,9 @@ void sr_verbs_poll(struct sr_link *link)
 
 	if (atomic_load_explicit(&l->closed, memory_order_acquire))
 		return;
-	sr_inside++;
+	sr_enter();
 	sr_vcq_poll(l->cq, false);
-	sr_inside--;
+	sr_leave();
 }
 
 static int poll_all(struct sr_vdev *dev)
@@ -155,10 +155,10 @@ static int poll_all(struct sr_vdev *dev)
 
 static void arm_cq(struct sr_vcq *cq, bool all)
 {
-	pthread_mutex_lock(&cq->lock);
+	sr_lock(&cq->lock);
 	if (cq->cq)
 		ibv_req_notify_cq(cq->cq, all ? 0 : 1);
-	pthread_mutex_unlock(&cq->lock);
+	sr_unlock(&cq->lock);
 }
 
 static void arm_all(struct sr_vdev *dev)
@@ -175,10 +175,10 @@ static struct sr_vcq *next_event(struct sr_vdev *dev)
 	struct ibv_cq *ev;
 	void *arg = NULL;
 
-	pthread_mutex_lock(&dev->chan_lock);
+	sr_lock(&dev->chan_lock);
 	if (dev->chan && !sr_vlib.v_get_cq_event(dev->chan, &ev, &arg))
 		sr_vlib.v_ack_cq_events(ev, 1);
-	pthread_mutex_unlock(&dev->chan_lock);
+	sr_unlock(&dev->chan_lock);
 	return arg;
 }
 
@@ -221,7 +221,7 @@ static void watch_locked(struct sr_vdev *dev, bool on)
 /* A thread's name. */
 static const void *me(void)
 {
-	return &sr_inside;
+	return (const void *)&sr_inside;
 }
 
 int sr_verbs_arm(struct sr_link *link, unsigned want)
@@ -232,11 +232,11 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 	int fd = -1;
 
 	(void)want;
-	sr_inside++;
-	pthread_mutex_lock(&dev->lead);
+	sr_enter();
+	sr_lock(&dev->lead);
 	if (atomic_load(&dev->gone)) {
 		dev->waiters++;
-		pthread_mutex_unlock(&dev->lead);
+		sr_unlock(&dev->lead);
 		goto out;
 	}
 	if (!dev->leader) {
@@ -253,19 +253,19 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 	} else {
 		dev->waiters++;
 	}
-	pthread_mutex_unlock(&dev->lead);
+	sr_unlock(&dev->lead);
 
 	/* What comes from the peer is solicited.  Our own completions matter
 	 * when bytes are waiting for them.  (siw forgets that somebody else
 	 * asked for all when asked for solicited ones: always all there.) */
 	if (!all) {
-		pthread_mutex_lock(&l->post);
+		sr_lock(&l->post);
 		all = !sr_vtx_idle(l);
-		pthread_mutex_unlock(&l->post);
+		sr_unlock(&l->post);
 	}
 	arm_cq(l->cq, all);
 out:
-	sr_inside--;
+	sr_leave();
 	return fd;
 }
 
@@ -278,7 +278,7 @@ static void leave_lead(struct sr_vdev *dev)
 {
 	bool kick = false;
 
-	pthread_mutex_lock(&dev->lead);
+	sr_lock(&dev->lead);
 	if (!--dev->depth) {
 		dev->leader = NULL;
 		dev->changes++;
@@ -287,7 +287,7 @@ static void leave_lead(struct sr_vdev *dev)
 		kick = atomic_load(&dev->asleep);
 		atomic_store(&dev->asleep, false);
 	}
-	pthread_mutex_unlock(&dev->lead);
+	sr_unlock(&dev->lead);
 	if (kick)
 		sr_loop_post(&kick_task);
 }
@@ -299,19 +299,19 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 	bool leads, others, gone;
 
 	(void)want;
-	sr_inside++;
-	pthread_mutex_lock(&dev->lead);
+	sr_enter();
+	sr_lock(&dev->lead);
 	leads = dev->leader == me();
 	gone = atomic_load(&dev->gone);
 	others = dev->waiters || atomic_load(&dev->asleep);
 	if (!leads && dev->waiters)
 		dev->waiters--;
-	pthread_mutex_unlock(&dev->lead);
+	sr_unlock(&dev->lead);
 	if (leads && slept && !gone)
 		drain(dev, others);
 	if (leads)
 		leave_lead(dev);
-	sr_inside--;
+	sr_leave();
 	sr_verbs_poll(link);
 }
 
@@ -326,15 +326,15 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 
 	if (!want)
 		return -1;
-	sr_inside++;
-	pthread_mutex_lock(&dev->lead);
+	sr_enter();
+	sr_lock(&dev->lead);
 	if (!atomic_load(&l->closed) && !atomic_fetch_or(&l->standing, want))
 		dev->waiters++;
 	if (!dev->leader)
 		watch_locked(dev, true);
-	pthread_mutex_unlock(&dev->lead);
+	sr_unlock(&dev->lead);
 	arm_cq(l->cq, true);
-	sr_inside--;
+	sr_leave();
 	return -1;
 }
 
@@ -344,11 +344,11 @@ void sr_vlead_sit(struct sr_vlink *l, unsigned what)
 
 	if (!(atomic_load(&l->standing) & what))
 		return;
-	pthread_mutex_lock(&l->dev->lead);
+	sr_lock(&l->dev->lead);
 	old = atomic_fetch_and(&l->standing, ~what);
 	if ((old & what) && !(old & ~what))
 		l->dev->waiters--;
-	pthread_mutex_unlock(&l->dev->lead);
+	sr_unlock(&l->dev->lead);
 }
 
 /* ---- the service loop ---- */
@@ -360,7 +360,7 @@ static int before_device(struct sr_vdev *dev)
 	bool held = atomic_exchange(&dev->held, false);
 	bool busy, led;
 
-	pthread_mutex_lock(&dev->lead);
+	sr_lock(&dev->lead);
 	busy = cqes != dev->cqes_seen || dev->changes != dev->changes_seen ||
 	       held;
 	dev->cqes_seen = cqes;
@@ -369,12 +369,12 @@ static int before_device(struct sr_vdev *dev)
 	if (busy && (led || !dev->waiters)) {
 		watch_locked(dev, false);
 		atomic_store(&dev->asleep, false);
-		pthread_mutex_unlock(&dev->lead);
+		sr_unlock(&dev->lead);
 		return held ? TICK_HELD_MS : TICK_MS;
 	}
 	atomic_store(&dev->asleep, led);
 	watch_locked(dev, !led);
-	pthread_mutex_unlock(&dev->lead);
+	sr_unlock(&dev->lead);
 
 	arm_all(dev);
 	if (poll_all(dev))
@@ -388,7 +388,7 @@ static int before(struct sr_poller *p)
 	int ms, least = -1;
 
 	(void)p;
-	sr_inside++;
+	sr_enter();
 	for (dev = sr_vdevs; dev; dev = dev->next) {
 		if (!atomic_load(&dev->cqs))
 			continue;
@@ -396,7 +396,7 @@ static int before(struct sr_poller *p)
 		if (ms >= 0 && (least < 0 || ms < least))
 			least = ms;
 	}
-	sr_inside--;
+	sr_leave();
 	return least;
 }
 
@@ -405,10 +405,10 @@ static void after(struct sr_poller *p)
 	struct sr_vdev *dev;
 
 	(void)p;
-	sr_inside++;
+	sr_enter();
 	for (dev = sr_vdevs; dev; dev = dev->next)
 		poll_all(dev);
-	sr_inside--;
+	sr_leave();
 }
 
 static struct sr_poller poller = { .before = before, .after = after };
@@ -424,9 +424,9 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 			offsetof(struct sr_vdev, chan_watch));
 
 	(void)events;
-	sr_inside++;
+	sr_enter();
 	drain(dev, true);
-	sr_inside--;
+	sr_leave();
 }
 
 void sr_vlead_init(struct sr_vdev *dev)
@@ -439,8 +439,8 @@ void sr_vlead_init(struct sr_vdev *dev)
 
 void sr_vlead_stop(struct sr_vdev *dev)
 {
-	pthread_mutex_lock(&dev->lead);	/* nobody in watch_locked */
+	sr_lock(&dev->lead);	/* nobody in watch_locked */
 	dev->watched = false;
-	pthread_mutex_unlock(&dev->lead);
+	sr_unlock(&dev->lead);
 	sr_loop_unwatch(&dev->chan_watch);
 }

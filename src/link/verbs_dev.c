@@ -55,7 +55,7 @@ static void on_async(struct sr_watch *w, uint32_t events)
 	bool fatal = false;
 
 	(void)events;
-	sr_inside++;
+	sr_enter();
 	while (!sr_vlib.v_get_async_event(dev->ctx, &e)) {
 		sr_debug("verbs: %s: asynchronous event %d", dev->name,
 			 (int)e.event_type);
@@ -77,7 +77,7 @@ static void on_async(struct sr_watch *w, uint32_t events)
 		}
 		sr_vlib.v_ack_async_event(&e);
 	}
-	sr_inside--;
+	sr_leave();
 	if (fatal)
 		sr_vdev_remove(dev->ctx);
 }
@@ -145,10 +145,10 @@ static void destroy_cqs(struct sr_vdev *dev)
 	struct sr_vcq *cq;
 
 	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next) {
-		pthread_mutex_lock(&cq->lock);
+		sr_lock(&cq->lock);
 		sr_vlib.v_destroy_cq(cq->cq);
 		cq->cq = NULL;
-		pthread_mutex_unlock(&cq->lock);
+		sr_unlock(&cq->lock);
 	}
 }
 
@@ -196,19 +196,29 @@ static void free_device(struct sr_vdev *dev)
 	atomic_store(&dev->gone, true);
 	sr_vlead_stop(dev);
 	sr_loop_unwatch(&dev->async_watch);
-	sr_inside++;
-	pthread_mutex_lock(&dev->chan_lock);
+	sr_enter();
+	sr_lock(&dev->chan_lock);
 	destroy_cqs(dev);
 	sr_vlib.v_destroy_comp_channel(dev->chan);
 	dev->chan = NULL;
-	pthread_mutex_unlock(&dev->chan_lock);
+	sr_unlock(&dev->chan_lock);
 	sr_vlib.v_dealloc_pd(dev->pd);
 	if (dev->sentinel)
 		sr_vlib.cm_destroy_id(dev->sentinel);
 	close_context(dev->ctx);
-	sr_inside--;
+	sr_leave();
 	sr_debug("verbs: %s let go", dev->name);
 	sr_vdev_unref(dev);
+}
+
+void sr_vdev_hide(struct ibv_context *ctx)
+{
+	if (!ctx)
+		return;
+	if (!sr_fd_is_private(ctx->cmd_fd))
+		ctx->cmd_fd = sr_fd_own(ctx->cmd_fd);
+	if (!sr_fd_is_private(ctx->async_fd))
+		ctx->async_fd = sr_fd_own(ctx->async_fd);
 }
 
 static struct sr_vdev *make_device(struct rdma_cm_id *id)
@@ -234,10 +244,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 		goto free_pd;
 
 	dev->chan->fd = fd;
-	if (!sr_fd_is_private(ctx->cmd_fd))
-		ctx->cmd_fd = sr_fd_own(ctx->cmd_fd);
-	if (!sr_fd_is_private(ctx->async_fd))
-		ctx->async_fd = sr_fd_own(ctx->async_fd);
+	sr_vdev_hide(ctx);
 	nonblock(dev->chan->fd);
 	nonblock(ctx->async_fd);
 
@@ -266,10 +273,10 @@ struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason)
 		if (dev->ctx == id->verbs)
 			break;
 	*reason = "device-failed";
-	sr_inside++;
+	sr_enter();
 	if (!dev)
 		dev = make_device(id);
-	sr_inside--;
+	sr_leave();
 	if (!dev)
 		return NULL;
 	*reason = "no-device";
@@ -349,7 +356,7 @@ struct sr_vcq *sr_vcq_get(struct sr_vdev *dev, struct sr_vlink *link,
 		cq = make_cq(dev, n);
 	if (!cq)
 		return NULL;
-	pthread_mutex_lock(&cq->lock);
+	sr_lock(&cq->lock);
 	for (i = 0; i < cq->n_slots && cq->slots[i].link; i++)
 		;
 	if (i < cq->n_slots) {
@@ -358,7 +365,7 @@ struct sr_vcq *sr_vcq_get(struct sr_vdev *dev, struct sr_vlink *link,
 		*key = cq->slots[i].gen << 12 | i;
 		cq->used += n;
 	}
-	pthread_mutex_unlock(&cq->lock);
+	sr_unlock(&cq->lock);
 	return i < cq->n_slots ? cq : NULL;
 }
 
@@ -366,9 +373,9 @@ struct sr_vcq *sr_vcq_get(struct sr_vdev *dev, struct sr_vlink *link,
  * entries are free indeed. */
 void sr_vcq_put(struct sr_vcq *cq, uint32_t key, unsigned n)
 {
-	pthread_mutex_lock(&cq->lock);
+	sr_lock(&cq->lock);
 	cq->slots[key & 0xfff].link = NULL;
-	pthread_mutex_unlock(&cq->lock);
+	sr_unlock(&cq->lock);
 	while (sr_vcq_poll(cq, true) > 0)
 		;
 	cq->used -= n;

@@ -97,12 +97,12 @@ static void offer(struct sr_vlink *l, size_t size)
 	msg.ring.rkey = r->mr->rkey;
 	msg.ring.size = size;
 	msg.ring.gen = atomic_load(&l->rx_gen) + 1;
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	l->offered = true;
 	if (sr_vtx_queue(l, &msg))
 		sr_vlink_break(l, "protocol");
 	sr_vtx_pump(l);
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 }
 
 /* RING_USE.  Dispatch, post held. */
@@ -154,6 +154,17 @@ int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring)
 	return 0;
 }
 
+bool sr_vgrow_tx_widens(struct sr_link *link)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	bool yes;
+
+	sr_lock(&l->post);
+	yes = l->window < ROOMY && !(sr_link_events(link) & SR_LINK_DEAD);
+	sr_unlock(&l->post);
+	return yes;
+}
+
 /* Puts the new rings to use.  post held; nobody is filling pieces of tx. */
 bool sr_vgrow_swap(struct sr_vlink *l)
 {
@@ -201,18 +212,18 @@ static void follow(struct sr_vlink *l)
 	struct sr_vring r = { 0 };
 	size_t want;
 
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	want = l->tx_swap || l->use_queued ? 0 : l->peer_next.size;
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	if (!want)
 		return;
 	want = least_of(want, sr_conf.ring_max);
 	if (want != l->tx.size)	/* only the loop, here, changes it */
 		sr_vring_make(l->dev, &r, want, IBV_ACCESS_LOCAL_WRITE);
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	l->tx_next = r;
 	l->tx_swap = true;
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 }
 
 static void free_old(struct sr_vlink *l)
@@ -220,12 +231,12 @@ static void free_old(struct sr_vlink *l)
 	struct sr_vring r = { 0 };
 	uint32_t gen;
 
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	if (l->tx_old.buf && l->done >= l->tx_old_until) {
 		r = l->tx_old;
 		memset(&l->tx_old, 0, sizeof(l->tx_old));
 	}
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	sr_vring_free(&r);
 	/* Both the reader and the dispatcher may have said so. */
 	gen = atomic_load(&l->retire);
@@ -242,15 +253,15 @@ void sr_verbs_work(struct sr_link *link)
 
 	if (atomic_load(&l->closed) || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
-	sr_inside++;
+	sr_enter();
 	free_old(l);
 	size = least_of(atomic_exchange(&l->grow, 0), sr_conf.ring_max);
 	if (size > ring_now(l)->size)
 		offer(l, size);
 	follow(l);
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	if (l->tx_swap && !l->tx_busy)
 		sr_vgrow_swap(l);
-	pthread_mutex_unlock(&l->post);
-	sr_inside--;
+	sr_unlock(&l->post);
+	sr_leave();
 }

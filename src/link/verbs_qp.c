@@ -131,7 +131,8 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	 * while in_syscall still stands).
 	 */
 	while (sr_vlib.cm_create_qp(id, l->dev->pd, &attr)) {
-		if (!attr.cap.max_inline_data)
+		/* Not by attr.cap: a failure may have written to it. */
+		if (!asked)
 			return errno == ENOMEM ? "memlock" : "device-failed";
 		asked = asked / 2 >= INLINE_LEAST ? asked / 2 : 0;
 		attr.cap.max_inline_data = asked;
@@ -170,7 +171,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 					   link_no, owner, notify);
 	if (!l)
 		return NULL;
-	sr_inside++;
+	sr_enter();
 	l->dev = dev;
 	l->iwarp = dev->iwarp;
 	memcpy(l->device, dev->name, sizeof(l->device));
@@ -201,7 +202,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 		l->next->pprev = &l->next;
 	dev->links = l;
 	atomic_fetch_add(&dev->refs, 1);
-	sr_inside--;
+	sr_leave();
 	return l;
 
 put_cq:
@@ -211,7 +212,7 @@ free_link:
 	free_memory(l);
 	pthread_mutex_destroy(&l->post);
 	free(l);
-	sr_inside--;
+	sr_leave();
 	return NULL;
 }
 
@@ -244,17 +245,17 @@ void sr_vlink_close(struct sr_vlink *l)
 		sr_link_put(&l->link);
 	}
 	sr_vlead_sit(l, ~0u);
-	sr_inside++;
-	pthread_mutex_lock(&l->cq->lock);	/* no completion finds it */
+	sr_enter();
+	sr_lock(&l->cq->lock);	/* no completion finds it */
 	l->cq->slots[l->key & 0xfff].link = NULL;
-	pthread_mutex_lock(&l->post);		/* nobody posts */
+	sr_lock(&l->post);		/* nobody posts */
 	l->qp = NULL;
-	pthread_mutex_unlock(&l->post);
-	pthread_mutex_unlock(&l->cq->lock);
+	sr_unlock(&l->post);
+	sr_unlock(&l->cq->lock);
 
 	sr_vlib.cm_destroy_qp(l->id);
 	sr_vcq_put(l->cq, l->key, CQ_SHARE);
-	pthread_mutex_lock(&l->post);		/* the rings' fields */
+	sr_lock(&l->post);		/* the rings' fields */
 	sr_vring_unreg(&l->rx[0]);
 	sr_vring_unreg(&l->rx[1]);
 	sr_vring_unreg(&l->tx);
@@ -263,13 +264,13 @@ void sr_vlink_close(struct sr_vlink *l)
 	if (l->ctl_mr)
 		sr_vlib.v_dereg_mr(l->ctl_mr);
 	l->ctl_mr = NULL;
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	*l->pprev = l->next;
 	if (l->next)
 		l->next->pprev = l->pprev;
 	sr_vlib.cm_destroy_id(l->id);
 	l->id = NULL;
-	sr_inside--;
+	sr_leave();
 }
 
 /* Lets what was posted go out first (an ACKEND, perhaps), for a moment. */
@@ -280,18 +281,18 @@ static void end_link(struct sr_vlink *l)
 	if (atomic_load(&l->closed))
 		return;
 	sr_vcq_poll(l->cq, false);
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	busy = (int32_t)(l->sq_signaled - l->sq_done) > 0 && l->end_tries < END_TRIES;
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	if (busy && (sr_link_events(&l->link) & SR_LINK_UP)) {
 		l->end_tries++;
 		sr_link_get(&l->link);
 		sr_timer_set(&l->end_timer, END_MS);
 		return;
 	}
-	sr_inside++;
+	sr_enter();
 	sr_vlib.cm_disconnect(l->id);
-	sr_inside--;
+	sr_leave();
 	sr_vlink_close(l);
 }
 
@@ -355,7 +356,12 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason)
 
 static void verbs_drop(struct sr_link *link, const char *reason)
 {
-	give_up(sr_vlink(link), reason, false);
+	struct sr_vlink *l = sr_vlink(link);
+
+	sr_enter();
+	sr_vtx_last_ack(l);
+	sr_leave();
+	give_up(l, reason, false);
 }
 
 static void verbs_free(struct sr_link *link)
@@ -364,9 +370,9 @@ static void verbs_free(struct sr_link *link)
 	struct sr_vdev *dev = l->dev;
 
 	if (!atomic_load(&l->closed)) {
-		sr_inside++;
+		sr_enter();
 		sr_vlib.cm_disconnect(l->id);
-		sr_inside--;
+		sr_leave();
 		sr_vlink_close(l);
 	}
 	free_memory(l);
@@ -393,7 +399,7 @@ static bool scan_link(struct sr_vlink *l)
 
 	if (have & SR_LINK_DEAD)
 		return false;
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	/* An ACK to the byte, once the reader has paused: those that ride on
 	 * data are rounded down. */
 	unsaid = (have & SR_LINK_SWITCH) && taken != l->ack_said;
@@ -419,7 +425,7 @@ static bool scan_link(struct sr_vlink *l)
 		l->probe_due = true;
 	}
 	sr_vtx_pump(l);
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 
 	if (taken == l->scan_taken && h == l->scan_h && w == l->scan_w &&
 	    acked == l->scan_acked)
@@ -443,13 +449,13 @@ static void scan(struct sr_timer *timer)
 
 	(void)timer;
 	atomic_store(&scanning, false);	/* who moves after this starts it */
-	sr_inside++;
+	sr_enter();
 	for (dev = sr_vdevs; dev; dev = dev->next)
 		for (l = dev->links; l; l = next) {
 			next = l->next;
 			again |= scan_link(l);
 		}
-	sr_inside--;
+	sr_leave();
 	if (again) {
 		atomic_store(&scanning, true);
 		sr_timer_set(&scan_timer, SCAN_MS);
@@ -538,10 +544,10 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 
 	if (!l->id)
 		return 0;
-	sr_inside++;
+	sr_enter();
 	n = end_name(l, asker, id);
 	n += end_name(l, !asker, id + n);
-	sr_inside--;
+	sr_leave();
 	return n;
 }
 
@@ -565,6 +571,7 @@ const struct sr_link_ops sr_link_verbs = {
 	.identity = verbs_identity,
 	.ctl = sr_verbs_ctl,
 	.tx_room = sr_verbs_tx_room,
+	.tx_widens = sr_vgrow_tx_widens,
 	.tx_commit = sr_verbs_tx_commit,
 	.tx_retained = sr_verbs_tx_retained,
 	.rx_data = sr_verbs_rx_data,

@@ -162,9 +162,9 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 	if (atomic_load(&l->broken) ||
 	    (sr_link_events(&l->link) & SR_LINK_DEAD)) {
 		if (!(id & IS_RECEIVE)) {
-			pthread_mutex_lock(&l->post);
+			sr_lock(&l->post);
 			sr_vtx_completed(l, id);
-			pthread_mutex_unlock(&l->post);
+			sr_unlock(&l->post);
 		}
 		return 0;
 	}
@@ -175,7 +175,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 					  "peer-dropped" : "device-failed");
 		return 0;
 	}
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	if (id & IS_RECEIVE)
 		err = receive(l, wc, &what);
 	else
@@ -185,7 +185,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 			 l->link.link_no, (int)wc->opcode, wc->byte_len);
 		sr_vlink_break(l, "protocol");
 	}
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	/* On InfiniBand the first message may overtake the CM's last. */
 	if (!(sr_link_events(&l->link) & SR_LINK_UP)) {
 		sr_link_raise(&l->link, SR_LINK_UP);
@@ -248,9 +248,9 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	 * pump looks again under the lock, and the timer is behind us. */
 	if (taken - __atomic_load_n(&l->ack_said, __ATOMIC_RELAXED) >=
 	    size / 4) {
-		sr_inside++;
+		sr_enter();
 		sr_vtx_kick(l);
-		sr_inside--;
+		sr_leave();
 	}
 	sr_vscan_start();
 }

@@ -247,14 +247,19 @@ static void pump_queue(struct sr_vlink *l, struct batch *b)
 	}
 }
 
+static bool may_post(struct sr_vlink *l)
+{
+	return l->qp && !atomic_load(&l->broken) &&
+	       (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) ==
+		       SR_LINK_UP;
+}
+
 void sr_vtx_pump(struct sr_vlink *l)
 {
 	struct sr_msg msg;
 	struct batch b;
 
-	if (!l->qp || atomic_load(&l->broken) ||
-	    (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) !=
-			      SR_LINK_UP)
+	if (!may_post(l))
 		return;
 	b.n = 0;
 	b.signal = false;
@@ -276,11 +281,27 @@ void sr_vtx_pump(struct sr_vlink *l)
 				      memory_order_relaxed);
 }
 
+/* The peer will send again what it does not know to be taken: so it is told, as far
+ * as there is a slot, and the end of the link waits for this message, too. */
+void sr_vtx_last_ack(struct sr_vlink *l)
+{
+	struct sr_msg msg = { .type = SR_MSG_ACK };
+	struct batch b = { .signal = true };
+
+	sr_lock(&l->post);
+	if (may_post(l) && (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
+	    atomic_load(&l->link.rx_taken) != l->ack_said &&
+	    sq_used(l) < SR_V_SQ && slot_free(l, SR_V_KEEP_ACK))
+		add_msg(l, &b, &msg);
+	flush(l, &b);
+	sr_unlock(&l->post);
+}
+
 void sr_vtx_kick(struct sr_vlink *l)
 {
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	sr_vtx_pump(l);
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 }
 
 /* ---- what comes back ---- */
@@ -340,8 +361,8 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	struct sr_vlink *l = sr_vlink(link);
 	int err;
 
-	sr_inside++;
-	pthread_mutex_lock(&l->post);
+	sr_enter();
+	sr_lock(&l->post);
 	err = sr_link_say(link, msg);
 	if (err)
 		goto unlock;
@@ -354,8 +375,8 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	}
 	sr_vtx_pump(l);
 unlock:
-	pthread_mutex_unlock(&l->post);
-	sr_inside--;
+	sr_unlock(&l->post);
+	sr_leave();
 	sr_vscan_start();
 	return err;
 }
@@ -378,12 +399,12 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
 		return 0;
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	l->tx_busy = false;
 	if (l->tx_swap) {
-		sr_inside++;
+		sr_enter();
 		sr_vgrow_swap(l);
-		sr_inside--;
+		sr_leave();
 	}
 	w = atomic_load(&link->tx_w);
 	acked = atomic_load(&link->tx_acked);
@@ -395,7 +416,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 		sr_vring_pieces(&l->tx, w, room, v);
 		l->tx_busy = true;
 	}
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	return room;
 }
 
@@ -404,15 +425,15 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	struct sr_vlink *l = sr_vlink(link);
 	bool held;
 
-	sr_inside++;
-	pthread_mutex_lock(&l->post);
+	sr_enter();
+	sr_lock(&l->post);
 	l->tx_busy = false;
 	l->more = more;
 	atomic_store_explicit(&link->tx_w, atomic_load(&link->tx_w) + n,
 			      memory_order_release);
 	sr_vtx_pump(l);
 	held = !sr_vtx_idle(l) || sq_used(l) > SR_V_SQ / 2;
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	sr_vscan_start();
 	if (held) {
 		sr_vcq_poll(l->cq, false);
@@ -420,7 +441,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 		if (atomic_load(&l->dev->asleep))
 			sr_vlead_kick();
 	}
-	sr_inside--;
+	sr_leave();
 }
 
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
@@ -429,8 +450,8 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
 	struct sr_vlink *l = sr_vlink(link);
 	size_t n;
 
-	pthread_mutex_lock(&l->post);
+	sr_lock(&l->post);
 	n = sr_vring_pieces(&l->tx, from, atomic_load(&link->tx_w) - from, v);
-	pthread_mutex_unlock(&l->post);
+	sr_unlock(&l->post);
 	return n;
 }

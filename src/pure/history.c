@@ -2,28 +2,31 @@
 /*
  * history.c - the memory of a direction's first bytes, and the digest that
  * shows it.  Up to SR_HISTORY_RAW the bytes themselves are kept; beyond, every
- * block of 16 is xored into a 128-bit state and the state is permuted.  The
- * permutation loses nothing, so the state is as hard to guess as the bytes
- * were (up to 128 bits); that is all that is asked of it.  Pure.
+ * block of 32 is xored into a 256-bit state and each half of that is permuted.  The
+ * permutation loses nothing, so a half is as hard to guess as its bytes were (up to
+ * 128 bits); that is all that is asked of it.  Two halves, because they do not wait
+ * for each other: what a short stream pays for all this is mostly here.  Pure.
  */
+#include <endian.h>
 #include <string.h>
 
 #include "pure/history.h"
 #include "pure/sha256.h"
 
-#define BLOCK 16
+#define HALF 16
+#define BLOCK sizeof(((struct sr_history *)0)->tail)
 
 _Static_assert(SR_HISTORY_RAW << SR_HISTORY_STEPS == SR_HISTORY_MAX,
 	       "steps double from RAW to MAX");
 _Static_assert(SR_HISTORY_RAW % BLOCK == 0, "offsets end blocks");
+_Static_assert(BLOCK == 2 * HALF, "two halves");
 
 static uint64_t load_le64(const uint8_t *p)
 {
-	uint64_t v = 0;
+	uint64_t v;
 
-	for (unsigned i = 0; i < 8; i++)
-		v |= (uint64_t)p[i] << 8 * i;
-	return v;
+	memcpy(&v, p, sizeof(v));
+	return le64toh(v);
 }
 
 static void store_be64(uint8_t *p, uint64_t v)
@@ -39,10 +42,10 @@ static uint64_t rotl(uint64_t x, unsigned n)
 
 /* Each line can be undone: an odd factor, a rotation, a sum, an xor.  The
  * factors are the two of the golden ratio and of sqrt(2), made odd. */
-static void absorb(uint64_t s[2], const uint8_t block[BLOCK])
+static void absorb(uint64_t s[2], const uint8_t half[HALF])
 {
-	uint64_t a = s[0] ^ load_le64(block);
-	uint64_t b = s[1] ^ load_le64(block + 8);
+	uint64_t a = s[0] ^ load_le64(half);
+	uint64_t b = s[1] ^ load_le64(half + 8);
 
 	for (unsigned i = 0; i < 2; i++) {
 		a *= UINT64_C(0x9e3779b97f4a7c15);
@@ -60,12 +63,13 @@ static unsigned step_of(uint64_t n)
 	return (unsigned)__builtin_ctzll(n / SR_HISTORY_RAW) - 1;
 }
 
-/* h->n has just reached the end of a block beyond RAW. */
-static void note_step(struct sr_history *h)
+/* A block that ends at h->n, beyond RAW. */
+static void end_block(struct sr_history *h, const uint8_t block[BLOCK])
 {
-	if (h->n & (h->n - 1))
-		return;
-	memcpy(h->at[step_of(h->n)], h->state, sizeof(h->state));
+	absorb(h->state[0], block);
+	absorb(h->state[1], block + HALF);
+	if (!(h->n & (h->n - 1)))
+		memcpy(h->at[step_of(h->n)], h->state, sizeof(h->state));
 }
 
 static size_t add_raw(struct sr_history *h, const uint8_t *p, size_t len)
@@ -79,7 +83,8 @@ static size_t add_raw(struct sr_history *h, const uint8_t *p, size_t len)
 	return n;
 }
 
-static size_t add_block(struct sr_history *h, const uint8_t *p, size_t len)
+/* The rest of a block that has begun, or the beginning of one. */
+static size_t add_part(struct sr_history *h, const uint8_t *p, size_t len)
 {
 	size_t have = h->n % BLOCK;
 	size_t n = BLOCK - have;
@@ -88,9 +93,18 @@ static size_t add_block(struct sr_history *h, const uint8_t *p, size_t len)
 		n = len;
 	memcpy(h->tail + have, p, n);
 	h->n += n;
-	if (have + n == BLOCK) {
-		absorb(h->state, h->tail);
-		note_step(h);
+	if (have + n == BLOCK)
+		end_block(h, h->tail);
+	return n;
+}
+
+static size_t add_blocks(struct sr_history *h, const uint8_t *p, size_t len)
+{
+	size_t n;
+
+	for (n = 0; len - n >= BLOCK && h->n < SR_HISTORY_MAX; n += BLOCK) {
+		h->n += BLOCK;
+		end_block(h, p + n);
 	}
 	return n;
 }
@@ -100,9 +114,14 @@ void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 	const uint8_t *p = buf;
 
 	while (len && h->n < SR_HISTORY_MAX) {
-		size_t n = h->n < SR_HISTORY_RAW ? add_raw(h, p, len)
-						 : add_block(h, p, len);
+		size_t n;
 
+		if (h->n < SR_HISTORY_RAW)
+			n = add_raw(h, p, len);
+		else if (h->n % BLOCK || len < BLOCK)
+			n = add_part(h, p, len);
+		else
+			n = add_blocks(h, p, len);
 		p += n;
 		len -= n;
 	}
@@ -138,8 +157,8 @@ static void add_history(struct sr_sha256 *s, const struct sr_history *h,
 		return;
 	}
 	sr_sha256_add(s, h->raw, SR_HISTORY_RAW);
-	add_u64(s, h->at[step_of(offset)][0]);
-	add_u64(s, h->at[step_of(offset)][1]);
+	for (unsigned i = 0; i < 4; i++)
+		add_u64(s, h->at[step_of(offset)][i / 2][i % 2]);
 }
 
 void sr_digest(uint8_t out[SR_DIGEST_LEN], enum sr_role role,
@@ -149,7 +168,7 @@ void sr_digest(uint8_t out[SR_DIGEST_LEN], enum sr_role role,
 	       const struct sr_history *from_answerer, uint64_t answerer_n,
 	       const void *id, size_t id_len)
 {
-	static const char label[] = "sockrail history 1";
+	static const char label[] = "sockrail history 2";
 	uint8_t who = (uint8_t)role;
 	struct sr_sha256 s;
 

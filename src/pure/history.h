@@ -23,9 +23,9 @@
 
 struct sr_history {
 	uint64_t n;			/* bytes added, also beyond MAX */
-	uint64_t state[2];		/* running hash beyond RAW */
-	uint8_t tail[16];		/* bytes of an unfinished block */
-	uint64_t at[SR_HISTORY_STEPS][2]; /* hash at 512, 1024, ... */
+	uint64_t state[2][2];		/* running hash beyond RAW */
+	uint8_t tail[32];		/* bytes of an unfinished block */
+	uint64_t at[SR_HISTORY_STEPS][2][2]; /* hash at 512, 1024, ... */
 	uint8_t raw[SR_HISTORY_RAW];
 };
 

@@ -11,7 +11,7 @@ void sr_shim_enter(int fd, struct sr_stream *st)
 	int saved = errno;
 
 	if (sr_epoll_has(fd))
-		sr_epoll_closing(fd);
+		sr_epoll_gone(fd);
 	old = st ? sr_fdtab_set(fd, st) : sr_fdtab_take(fd);
 	/* Not ours, or not entered: fd is not what it was. */
 	if (old)
@@ -54,14 +54,20 @@ void sr_shim_plain(int fd, enum sr_reason reason)
 	int saved = errno;
 
 	if (set) {
-		sr_epoll_share(set);
+		sr_epoll_pass(set);
 		sr_epoll_put(set);
 	}
-	if (!st)
-		return;
-	plain(st, fd, reason);
-	sr_stream_put(st);
+	if (st) {
+		plain(st, fd, reason);
+		sr_stream_put(st);
+	}
 	errno = saved;
+}
+
+bool sr_shim_give_way(void)
+{
+	return errno == EMFILE && !sr_inside && !sr_shim_unused() &&
+	       sr_process_ours() && sr_streams_give_way();
 }
 
 int sr_shim_duplicated(int fd, int got)

@@ -5,6 +5,11 @@
  */
 #include "shim/shim.h"
 
+#include <limits.h>
+
+#include "base/fdpriv.h"
+#include "base/loop.h"
+
 static int made(int fd)
 {
 	int saved = errno;
@@ -21,13 +26,44 @@ static int made(int fd)
 
 int sr_epoll_create(int size)
 {
-	return made(sr_real.epoll_create(size));
+	return made(SR_MAKING(sr_real.epoll_create(size)));
 }
 
 int sr_epoll_create1(int flags)
 {
-	return made(sr_real.epoll_create1(flags));
+	return made(SR_MAKING(sr_real.epoll_create1(flags)));
 }
+
+enum { UNSURE_MS = 2000 };	/* a device may be being opened */
+
+/*
+ * "No set", says the kernel.  A number that the program has closed may for a moment be
+ * a descriptor of ours that is being made: then it shall say "no descriptor".  True: ask
+ * once more.  *seen: 0 at first.
+ */
+static bool not_sure(int r, unsigned *seen)
+{
+	unsigned settled;
+
+	if (r >= 0 || errno != EINVAL || sr_inside)
+		return false;
+	settled = sr_fd_settle(UNSURE_MS);
+	if (settled == *seen)
+		return false;
+	*seen = settled;
+	return true;
+}
+
+#define SURE(call)                                                             \
+	({                                                                     \
+		unsigned seen_ = 0;                                            \
+		int r_;                                                        \
+                                                                               \
+		do                                                             \
+			r_ = (call);                                           \
+		while (not_sure(r_, &seen_));                                  \
+		r_;                                                            \
+	})
 
 /* A set in another one: that one sleeps on its readiness. */
 static int nest(int epfd, int op, int fd, struct epoll_event *event)
@@ -39,12 +75,12 @@ static int nest(int epfd, int op, int fd, struct epoll_event *event)
 		sr_epoll_watched(inside, true);
 		sr_epoll_put(inside);
 	}
-	return sr_real.epoll_ctl(epfd, op, fd, event);
+	return SURE(sr_real.epoll_ctl(epfd, op, fd, event));
 }
 
 int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
-	struct sr_stream *st = sr_inside ? NULL : sr_fdtab_get(fd);
+	struct sr_stream *st = sr_inside ? NULL : sr_stream_live(fd);
 	struct sr_epoll *set;
 	int saved = errno, r;
 
@@ -58,43 +94,39 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	return (int)sr_result(st, saved, r);
 }
 
-static int wait_for(struct sr_epoll *set, int epfd, struct epoll_event *events,
-		    int max, const struct sr_epoll_time *t)
+/* False also where the kernel has an error to give. */
+static bool is_set(int epfd, int max)
 {
-	int saved = errno, r;
+	const int most = INT_MAX / sizeof(struct epoll_event);
 
-	r = sr_epoll_wait_for(set, epfd, events, max, t);
-	sr_epoll_put(set);
-	return (int)sr_outcome(saved, r);
+	return max > 0 && max <= most && !sr_inside && sr_epoll_has(epfd);
 }
 
-/* NULL also where the kernel has an error to give. */
-static struct sr_epoll *waited_for(int epfd, int max)
+static int wait_for(int epfd, struct epoll_event *events, int max,
+		    const struct sr_epoll_time *t)
 {
-	if (max <= 0 || sr_inside)
-		return NULL;
-	return sr_epoll_get(epfd);
+	int saved = errno;
+
+	return (int)sr_outcome(saved, sr_epoll_wait_for(epfd, events, max, t));
 }
 
 int sr_epoll_wait(int epfd, struct epoll_event *events, int max, int ms)
 {
-	struct sr_epoll *set = waited_for(epfd, max);
 	const struct sr_epoll_time t = { .ms = ms };
 
-	if (!set)
-		return sr_real.epoll_wait(epfd, events, max, ms);
-	return wait_for(set, epfd, events, max, &t);
+	if (!is_set(epfd, max))
+		return SURE(sr_real.epoll_wait(epfd, events, max, ms));
+	return wait_for(epfd, events, max, &t);
 }
 
 int sr_epoll_pwait(int epfd, struct epoll_event *events, int max, int ms,
 		   const sigset_t *mask)
 {
-	struct sr_epoll *set = waited_for(epfd, max);
 	const struct sr_epoll_time t = { .ms = ms, .mask = mask };
 
-	if (!set)
-		return sr_real.epoll_pwait(epfd, events, max, ms, mask);
-	return wait_for(set, epfd, events, max, &t);
+	if (!is_set(epfd, max))
+		return SURE(sr_real.epoll_pwait(epfd, events, max, ms, mask));
+	return wait_for(epfd, events, max, &t);
 }
 
 int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
@@ -102,11 +134,8 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 {
 	const struct sr_epoll_time t = { .ts = timeout, .fine = true,
 					 .mask = mask };
-	bool valid = !timeout || (timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 &&
-				  timeout->tv_nsec < 1000000000);
-	struct sr_epoll *set = valid ? waited_for(epfd, max) : NULL;
 
-	if (!set)
-		return sr_real.epoll_pwait2(epfd, events, max, timeout, mask);
-	return wait_for(set, epfd, events, max, &t);
+	if (!is_set(epfd, max) || (timeout && !sr_is_time(timeout)))
+		return SURE(sr_real.epoll_pwait2(epfd, events, max, timeout, mask));
+	return wait_for(epfd, events, max, &t);
 }

@@ -10,11 +10,14 @@
 #include <sys/resource.h>
 
 #include "base/fdpriv.h"
+#include "base/now.h"
 
 static bool is_known(int fd)
 {
 	return sr_fdtab_has(fd) || sr_epoll_has(fd);
 }
+
+enum { CLOSE_MS = 1 };	/* see sr_fd_settle() */
 
 /* A descriptor that the program does not know of is to it not open. */
 static bool is_hidden(int fd)
@@ -36,12 +39,16 @@ int sr_close(int fd)
 		return not_open();
 	if (!is_known(fd) || !sr_process_ours()) {
 		if (!sr_inside)
-			sr_fd_settle();
+			sr_fd_settle(CLOSE_MS);
 		return is_hidden(fd) ? not_open() : sr_real.close(fd);
 	}
+	/* A thread that is cancelled closes nothing; from here on it is not. */
+	pthread_testcancel();
+	sr_hold();
 	err = sr_shim_release(fd);
 	errno = saved;
-	r = sr_real.close(fd);
+	r = sr_now_close(fd);
+	sr_release();
 	if (r == 0 && err < 0) {
 		errno = -err;
 		return -1;
@@ -84,7 +91,7 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	    flags & CLOSE_RANGE_CLOEXEC || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
-	sr_fd_settle();
+	sr_fd_settle(CLOSE_MS);
 	release_range(first, last, flags);
 	errno = saved;
 	return sr_fd_gaps(first, last, close_run, &flags);
@@ -108,7 +115,7 @@ void sr_closefrom(int first)
 		if (sr_real.close_range(from, UINT_MAX, 0) == 0)
 			return;
 	} else {
-		sr_fd_settle();
+		sr_fd_settle(CLOSE_MS);
 		release_range(from, UINT_MAX, 0);
 		if (sr_fd_gaps(from, UINT_MAX, close_run, &none) == 0)
 			return;
@@ -121,7 +128,7 @@ void sr_closefrom(int first)
 
 int sr_dup(int fd)
 {
-	return sr_shim_duplicated(fd, sr_real.dup(fd));
+	return sr_shim_duplicated(fd, SR_MAKING(sr_real.dup(fd)));
 }
 
 /*
@@ -133,7 +140,7 @@ static int make_way(int fd, int to)
 	int saved = errno;
 
 	if (!sr_inside && fd != to)
-		sr_fd_settle();
+		sr_fd_settle(CLOSE_MS);
 	if (is_hidden(to))
 		return not_open();
 	if (fd == to || !is_known(to) || sr_inside || !sr_process_ours())
@@ -148,17 +155,22 @@ int sr_dup2(int fd, int to)
 {
 	int got;
 
-	if (make_way(fd, to))
+	sr_hold();
+	got = make_way(fd, to) ? -1 : sr_real.dup2(fd, to);
+	sr_release();
+	if (got < 0)
 		return -1;
-	got = sr_real.dup2(fd, to);
 	return fd == to ? got : sr_shim_duplicated(fd, got);
 }
 
 int sr_dup3(int fd, int to, int flags)
 {
+	int got;
+
 	if (flags & ~O_CLOEXEC)
 		return sr_real.dup3(fd, to, flags);
-	if (make_way(fd, to))
-		return -1;
-	return sr_shim_duplicated(fd, sr_real.dup3(fd, to, flags));
+	sr_hold();
+	got = make_way(fd, to) ? -1 : sr_real.dup3(fd, to, flags);
+	sr_release();
+	return sr_shim_duplicated(fd, got);
 }

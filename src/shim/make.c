@@ -22,7 +22,7 @@ int sr_open(const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, void *);
 	va_end(ap);
-	return sr_shim_fresh(sr_real.open(path, flags, mode));
+	return sr_shim_fresh(SR_MAKING(sr_real.open(path, flags, mode)));
 }
 
 int sr_openat(int dir, const char *path, int flags, ...)
@@ -33,27 +33,27 @@ int sr_openat(int dir, const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, void *);
 	va_end(ap);
-	return sr_shim_fresh(sr_real.openat(dir, path, flags, mode));
+	return sr_shim_fresh(SR_MAKING(sr_real.openat(dir, path, flags, mode)));
 }
 
 int sr___open_2(const char *path, int flags)
 {
-	return sr_shim_fresh(sr_real.__open_2(path, flags));
+	return sr_shim_fresh(SR_MAKING(sr_real.__open_2(path, flags)));
 }
 
 int sr___openat_2(int dir, const char *path, int flags)
 {
-	return sr_shim_fresh(sr_real.__openat_2(dir, path, flags));
+	return sr_shim_fresh(SR_MAKING(sr_real.__openat_2(dir, path, flags)));
 }
 
 int sr_creat(const char *path, mode_t mode)
 {
-	return sr_shim_fresh(sr_real.creat(path, mode));
+	return sr_shim_fresh(SR_MAKING(sr_real.creat(path, mode)));
 }
 
 int sr_pipe(int fds[2])
 {
-	int r = sr_real.pipe(fds);
+	int r = SR_MAKING(sr_real.pipe(fds));
 
 	both(r, fds);
 	return r;
@@ -61,7 +61,7 @@ int sr_pipe(int fds[2])
 
 int sr_pipe2(int fds[2], int flags)
 {
-	int r = sr_real.pipe2(fds, flags);
+	int r = SR_MAKING(sr_real.pipe2(fds, flags));
 
 	both(r, fds);
 	return r;
@@ -69,7 +69,7 @@ int sr_pipe2(int fds[2], int flags)
 
 int sr_socketpair(int domain, int type, int protocol, int fds[2])
 {
-	int r = sr_real.socketpair(domain, type, protocol, fds);
+	int r = SR_MAKING(sr_real.socketpair(domain, type, protocol, fds));
 
 	both(r, fds);
 	return r;
@@ -77,7 +77,7 @@ int sr_socketpair(int domain, int type, int protocol, int fds[2])
 
 int sr_eventfd(unsigned count, int flags)
 {
-	return sr_shim_fresh(sr_real.eventfd(count, flags));
+	return sr_shim_fresh(SR_MAKING(sr_real.eventfd(count, flags)));
 }
 
 int sr_inotify_init(void)
@@ -92,15 +92,15 @@ int sr_inotify_init1(int flags)
 
 int sr_memfd_create(const char *name, unsigned flags)
 {
-	return sr_shim_fresh(sr_real.memfd_create(name, flags));
+	return sr_shim_fresh(SR_MAKING(sr_real.memfd_create(name, flags)));
 }
 
 int sr_signalfd(int fd, const sigset_t *mask, int flags)
 {
-	return sr_shim_fresh(sr_real.signalfd(fd, mask, flags));
+	return sr_shim_fresh(SR_MAKING(sr_real.signalfd(fd, mask, flags)));
 }
 
 int sr_timerfd_create(clockid_t clock, int flags)
 {
-	return sr_shim_fresh(sr_real.timerfd_create(clock, flags));
+	return sr_shim_fresh(SR_MAKING(sr_real.timerfd_create(clock, flags)));
 }

@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/loop.h"
+
 /* Calls fn for each descriptor that a message carries. */
 static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
 {
@@ -47,6 +49,21 @@ static void take_over(int fd)
 	sr_shim_fresh(fd);
 }
 
+static ssize_t sent(struct sr_stream *plain, int flags, ssize_t r)
+{
+	if (r > 0 && (flags & MSG_OOB))	/* the last byte is urgent */
+		return sr_plain_sent(plain, r - 1) + 1;
+	return sr_plain_sent(plain, r);
+}
+
+/* What is only looked at, and what is beside the stream, does not count. */
+static ssize_t received(struct sr_stream *plain, int flags, ssize_t r)
+{
+	bool counts = !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE));
+
+	return sr_plain_received(counts || r < 0 ? plain : NULL, r);
+}
+
 ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
 {
 	return sr_recvfrom(fd, buf, n, flags, NULL, NULL);
@@ -55,14 +72,15 @@ ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
 ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 		    struct sockaddr *addr, socklen_t *len)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	struct iovec iov = {buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	int saved;
 	ssize_t r;
 
 	if (!st)
-		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
+		return received(plain, flags,
+				sr_real.recvfrom(fd, buf, n, flags, addr, len));
 	saved = errno;
 	r = sr_stream_recv(st, fd, &msg, flags);
 	/* TCP names no sender. */
@@ -73,7 +91,7 @@ ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 
 ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	int saved;
 	ssize_t r;
 
@@ -81,8 +99,8 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 		saved = errno;
 		return sr_result(st, saved, sr_stream_recv(st, fd, msg, flags));
 	}
-	r = sr_real.recvmsg(fd, msg, flags);
-	if (r >= 0)
+	r = received(plain, flags, sr_real.recvmsg(fd, msg, flags));
+	if (r >= 0 && !plain)
 		each_passed(msg, take_over);
 	return r;
 }
@@ -115,29 +133,39 @@ static void add_time(struct timespec *t, const struct timespec *more)
 	}
 }
 
-static bool is_time(const struct timespec *t)
+/* An error that the socket keeps, as recvmmsg(2) asks for it first: -errno, or 0. */
+static int error_kept(struct sr_stream *st, int fd)
 {
-	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000;
+	socklen_t len = sizeof(int);
+	int err = 0;
+
+	sr_stream_getsockopt(st, fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	return -err;
 }
 
-/* The number of messages, or -errno if there was none.  As in the kernel the
- * timeout is looked at only between messages. */
+/* The number of messages, or -errno if there was none; an error behind some is for
+ * the next call.  As in the kernel the timeout is looked at only between messages. */
 static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 			 unsigned n, int flags, struct timespec *timeout)
 {
+	struct sr_handled began = sr_handled_now();
 	struct timespec end;
 	unsigned i;
-	ssize_t r = 0;
+	ssize_t r;
 
 	if (timeout) {
-		if (!is_time(timeout))
+		if (!sr_is_time(timeout))
 			return -EINVAL;
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		add_time(&end, timeout);
 	}
+	r = error_kept(st, fd);
+	if (r < 0)
+		return r;
 	for (i = 0; i < n; i++) {
-		r = sr_stream_recv(st, fd, &vec[i].msg_hdr,
-				   flags & ~MSG_WAITFORONE);
+		r = sr_stream_recv_next(st, fd, &vec[i].msg_hdr,
+					flags & ~MSG_WAITFORONE,
+					i ? &began : NULL);
 		if (r < 0)
 			break;
 		vec[i].msg_len = (unsigned)r;
@@ -149,21 +177,28 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 			break;
 		}
 	}
+	if (i && r < 0)
+		sr_stream_keep(st, r);
 	return i ? (ssize_t)i : r;
 }
 
 int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 		struct timespec *timeout)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	int saved = errno, r;
 
 	if (st)
 		return (int)sr_result(
 			st, saved, recv_many(st, fd, vec, n, flags, timeout));
 	r = sr_real.recvmmsg(fd, vec, n, flags, timeout);
-	for (int i = 0; i < r; i++)
-		each_passed(&vec[i].msg_hdr, take_over);
+	if (r < 0)
+		received(plain, flags, r);
+	for (int i = 0; i < r; i++) {
+		received(plain, flags, vec[i].msg_len);
+		if (!plain)
+			each_passed(&vec[i].msg_hdr, take_over);
+	}
 	return r;
 }
 
@@ -175,7 +210,7 @@ ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
 ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
 		  const struct sockaddr *addr, socklen_t len)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	struct iovec iov = {(void *)buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {
 		.msg_name = (void *)addr,
@@ -186,20 +221,24 @@ ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
 	int saved;
 
 	if (!st)
-		return sr_real.sendto(fd, buf, n, flags, addr, len);
+		return sent(plain, flags,
+			    sr_real.sendto(fd, buf, n, flags, addr, len));
 	saved = errno;
+	/* Where sendmsg(2) cuts the length. */
+	if (addr && len > sizeof(struct sockaddr_storage))
+		return sr_result(st, saved, -EINVAL);
 	return sr_result(st, saved, sr_stream_send(st, fd, &msg, flags));
 }
 
 ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	int saved;
 
 	if (!st) {
-		if (!sr_shim_unused())
+		if (!sr_shim_unused() && !plain)
 			each_passed(msg, hand_over);
-		return sr_real.sendmsg(fd, msg, flags);
+		return sent(plain, flags, sr_real.sendmsg(fd, msg, flags));
 	}
 	saved = errno;
 	return sr_result(st, saved, sr_stream_send(st, fd, msg, flags));
@@ -209,6 +248,7 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 			 unsigned n, int flags)
 {
+	struct sr_handled began = sr_handled_now();
 	size_t want;
 	unsigned i;
 	ssize_t r = 0;
@@ -216,7 +256,7 @@ static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
 		const struct msghdr *msg = &vec[i].msg_hdr;
 
-		r = sr_stream_send(st, fd, msg, flags);
+		r = sr_stream_send_next(st, fd, msg, flags, i ? &began : NULL);
 		if (r < 0)
 			break;
 		vec[i].msg_len = (unsigned)r;

@@ -55,6 +55,23 @@ int sr_ioctl(int fd, unsigned long req, ...)
 	return (int)sr_result(st, saved, sr_stream_ioctl(st, fd, req, arg));
 }
 
+static int set_flags(int fd, void *flags)
+{
+	struct sr_stream *st;
+	int r;
+
+	/* SIGIO comes from the kernel's socket, not from a link. */
+	if ((long)flags & O_ASYNC)
+		sr_shim_plain(fd, SR_REASON_OPTION);
+	st = sr_fdtab_get(fd);
+	r = sr_real.fcntl(fd, F_SETFL, flags);
+	if (st) {
+		sr_stream_mode_changed(st);
+		sr_stream_put(st);
+	}
+	return r;
+}
+
 int sr_fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
@@ -66,12 +83,10 @@ int sr_fcntl(int fd, int cmd, ...)
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
-		return sr_shim_duplicated(fd, sr_real.fcntl(fd, cmd, arg));
+		return sr_shim_duplicated(
+			fd, SR_MAKING(sr_real.fcntl(fd, cmd, arg)));
 	case F_SETFL:
-		/* SIGIO comes from the kernel's socket, not from a link. */
-		if ((long)arg & O_ASYNC)
-			sr_shim_plain(fd, SR_REASON_OPTION);
-		break;
+		return set_flags(fd, arg);
 	}
 	return sr_real.fcntl(fd, cmd, arg);
 }

@@ -5,6 +5,10 @@
  */
 #include "shim/shim.h"
 
+#include <sys/resource.h>
+
+#include "base/loop.h"
+
 /* An epoll set among them is to say what it has. */
 static void look_at_sets(const struct pollfd *fds, nfds_t n)
 {
@@ -21,13 +25,24 @@ static void look_at_sets(const struct pollfd *fds, nfds_t n)
 	}
 }
 
+#define FEW 64			/* no program's limit is lower */
+
+/* The kernel refuses these before it looks at any. */
+static bool too_many(nfds_t n)
+{
+	struct rlimit most;
+
+	return n > FEW && getrlimit(RLIMIT_NOFILE, &most) == 0 &&
+	       n > most.rlim_cur;
+}
+
 static bool has_stream(const struct pollfd *fds, nfds_t n)
 {
-	if (sr_shim_unused() || sr_inside)
+	if (sr_shim_unused() || sr_inside || too_many(n))
 		return false;
 	look_at_sets(fds, n);
 	for (nfds_t i = 0; i < n; i++) {
-		if (sr_fdtab_has(fds[i].fd))
+		if (sr_stream_lives(fds[i].fd))
 			return true;
 	}
 	return false;
@@ -53,9 +68,7 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 {
 	int saved = errno;
 
-	if (!has_stream(fds, n) ||
-	    (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 ||
-			 timeout->tv_nsec >= 1000000000)))
+	if (!has_stream(fds, n) || (timeout && !sr_is_time(timeout)))
 		return sr_real.ppoll(fds, n, timeout, mask);
 	return (int)sr_outcome(saved,
 			       sr_streams_poll(fds, n, timeout, mask, NULL));

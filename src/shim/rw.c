@@ -62,43 +62,47 @@ static bool is_vec(const struct iovec *iov, int cnt)
 
 ssize_t sr_read(int fd, void *buf, size_t n)
 {
-	struct sr_stream *st = (ssize_t)n > 0 ? sr_fdtab_get(fd) : NULL;
+	struct sr_stream *plain = NULL, *st = NULL;
 	struct iovec iov = {buf, n};
 
+	if ((ssize_t)n > 0)
+		st = sr_stream_of(fd, &plain);
 	if (!st)
-		return sr_real.read(fd, buf, n);
+		return sr_plain_received(plain, sr_real.read(fd, buf, n));
 	return recv_vec(st, fd, &iov, 1, 0);
 }
 
 ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
 {
-	struct sr_stream *st = NULL;
+	struct sr_stream *plain = NULL, *st = NULL;
 
 	if (sr_fdtab_has(fd) && is_vec(iov, cnt))
-		st = sr_fdtab_get(fd);
+		st = sr_stream_of(fd, &plain);
 	if (!st)
-		return sr_real.readv(fd, iov, cnt);
+		return sr_plain_received(plain, sr_real.readv(fd, iov, cnt));
 	return recv_vec(st, fd, iov, (size_t)cnt, 0);
 }
 
 ssize_t sr_write(int fd, const void *buf, size_t n)
 {
-	struct sr_stream *st = (ssize_t)n >= 0 ? sr_fdtab_get(fd) : NULL;
+	struct sr_stream *plain = NULL, *st = NULL;
 	struct iovec iov = {(void *)buf, n};
 
+	if ((ssize_t)n >= 0)
+		st = sr_stream_of(fd, &plain);
 	if (!st)
-		return sr_real.write(fd, buf, n);
+		return sr_plain_sent(plain, sr_real.write(fd, buf, n));
 	return send_vec(st, fd, &iov, 1, 0);
 }
 
 ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 {
-	struct sr_stream *st = NULL;
+	struct sr_stream *plain = NULL, *st = NULL;
 
 	if (sr_fdtab_has(fd) && is_vec(iov, cnt))
-		st = sr_fdtab_get(fd);
+		st = sr_stream_of(fd, &plain);
 	if (!st)
-		return sr_real.writev(fd, iov, cnt);
+		return sr_plain_sent(plain, sr_real.writev(fd, iov, cnt));
 	return send_vec(st, fd, iov, (size_t)cnt, 0);
 }
 
@@ -167,12 +171,12 @@ ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
 
 ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	int saved = errno;
 	ssize_t r;
 
 	if (!st)
-		return sr_real.sendfile(fd, in, off, n);
+		return sr_plain_sent(plain, sr_real.sendfile(fd, in, off, n));
 	r = sr_stream_sendfile(st, fd, in, off, n, false);
 	if (r != -ENOTSOCK)
 		return sr_result(st, saved, r);

@@ -11,7 +11,6 @@
 #include "base/loop.h"
 
 #define WORD (8 * (int)sizeof(fd_mask))
-#define NS_PER_S 1000000000
 #define US_PER_S 1000000
 
 /* As in the kernel's fs/select.c.  POLLHUP and POLLERR are never asked for and
@@ -48,7 +47,8 @@ static int count(const struct sets *s)
 	int sum = 0;
 
 	for (int i = 0; i * WORD < s->n; i++)
-		sum += __builtin_popcountl((unsigned long)any_word(s, i));
+		for (fd_mask w = any_word(s, i); w; w &= w - 1)
+			sum++;
 	return sum;
 }
 
@@ -81,7 +81,7 @@ static bool has_stream(const struct sets *s)
 		fd_mask w = any_word(s, i);
 
 		for (; w; w &= w - 1) {
-			if (sr_fdtab_has(i * WORD +
+			if (sr_stream_lives(i * WORD +
 					 __builtin_ctzl((unsigned long)w)))
 				return true;
 		}
@@ -130,12 +130,13 @@ static int told(const struct pollfd *p)
  */
 static int judge(struct pollfd *p, int n)
 {
-	int sum = 0;
+	int sum = 0, in;
 
 	for (int i = 0; i < n; i++) {
 		if (p[i].revents & POLLNVAL)
 			return -EBADF;
-		sum += __builtin_popcount((unsigned)told(&p[i]));
+		in = told(&p[i]);
+		sum += !!(in & POLLIN) + !!(in & POLLOUT) + !!(in & POLLPRI);
 	}
 	for (int i = 0; i < n && !sum; i++) {
 		if (p[i].revents)
@@ -182,8 +183,7 @@ static struct timespec left_of(const struct timespec *t, uint64_t end)
 		return *t;
 	now = sr_now_ns();
 	now = now < end ? end - now : 0;
-	return (struct timespec){ (time_t)(now / NS_PER_S),
-				  (long)(now % NS_PER_S) };
+	return sr_timespec(now);
 }
 
 static int wait_for(const struct sets *s, struct pollfd *p, int n,
@@ -266,7 +266,7 @@ int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	if (timeout)
 		t = *timeout;
 	if (sr_shim_unused() || n < 0 || !has_stream(&s) ||
-	    (timeout && (t.tv_sec < 0 || t.tv_nsec < 0 || t.tv_nsec >= NS_PER_S)))
+	    (timeout && !sr_is_time(&t)))
 		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
 	return (int)sr_outcome(saved,
 			       wait_sets(&s, timeout ? &t : NULL, mask));

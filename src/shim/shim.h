@@ -41,6 +41,11 @@ static inline ssize_t sr_result(struct sr_stream *st, int saved, ssize_t r)
 /* Reads the knobs, once; true: there may be streams. */
 bool sr_shim_ready(void);
 
+/* ---- signal.c ---- */
+
+/* rt_sigaction(2), by its number: act and old are the kernel's structures. */
+long sr_rt_sigaction(int sig, const void *act, void *old, size_t mask_bytes);
+
 /* ---- entry.c ----
  *
  * In the child of vfork() the descriptors are its own and the table is its
@@ -71,6 +76,21 @@ int sr_shim_duplicated(int fd, int got);
  * of the descriptor who does not pass us would read our records as data.
  */
 void sr_shim_plain(int fd, enum sr_reason reason);
+
+/* See SR_MAKING. */
+bool sr_shim_give_way(void);
+
+/* A call that makes descriptors: once more if there was none left and some of ours
+ * have given way.  None does anything before it fails for that (EMFILE). */
+#define SR_MAKING(call)                                                       \
+	({                                                                    \
+		int made_;                                                    \
+									      \
+		do                                                            \
+			made_ = (call);                                       \
+		while (__builtin_expect(made_ < 0, 0) && sr_shim_give_way()); \
+		made_;                                                        \
+	})
 
 /* A new descriptor that is no stream, or -1.  Returns it. */
 static inline int sr_shim_fresh(int fd)

@@ -4,13 +4,15 @@
  * closes its descriptors so), the rest is the kernel's.
  *
  * Some system calls differ from the C library's function of their name: ppoll and
- * pselect6 write the time that is left, and take the size of the mask; nobody has
- * been seen to use these here, and they are told nothing worse than "as much time
- * as before".
+ * pselect6 write back the time that is left, those with a mask take its size, and
+ * rt_sigaction has a structure of its own.
  */
 #include "shim/shim.h"
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "base/loop.h"
 
 #define FD(x) ((int)(x))
 #define N(x) ((size_t)(x))
@@ -87,10 +89,74 @@ static long connection(long number, const long arg[6], bool *ours)
 	}
 }
 
+#define MASK_BYTES 8		/* of a signal mask, to the kernel */
+
+static uint64_t end_of(const struct timespec *t)
+{
+	return t && sr_is_time(t) ? sr_deadline_ns((uint64_t)t->tv_sec,
+						   (uint64_t)t->tv_nsec) : 0;
+}
+
+/* Where that cannot be written the kernel says nothing, and the program may have put
+ * it there on purpose. */
+static long time_left(long r, struct timespec *t, uint64_t end)
+{
+	uint64_t now = end ? sr_now_ns() : 0;
+	struct timespec left = sr_timespec(end > now ? end - now : 0);
+	struct iovec from = { &left, sizeof(left) }, to = { t, sizeof(left) };
+	int saved = errno;
+
+	if (end)
+		process_vm_writev(getpid(), &from, 1, &to, 1, 0);
+	errno = saved;
+	return r;
+}
+
+static long number_ppoll(const long arg[6])
+{
+	uint64_t end = end_of(P(arg[2]));
+
+	return time_left(sr_ppoll(P(arg[0]), (nfds_t)arg[1], P(arg[2]), P(arg[3])),
+			 P(arg[2]), end);
+}
+
+static long number_pselect6(const long arg[6])
+{
+	const sigset_t *mask = arg[5] ? *(const sigset_t **)arg[5] : NULL;
+	uint64_t end = end_of(P(arg[4]));
+
+	return time_left(sr_pselect((int)arg[0], P(arg[1]), P(arg[2]), P(arg[3]),
+				    P(arg[4]), mask),
+			 P(arg[4]), end);
+}
+
+/* The kernel has an error for that. */
+static bool other_mask(long number, const long arg[6])
+{
+	switch (number) {
+	case SYS_ppoll:
+		return arg[3] && arg[4] != MASK_BYTES;
+	case SYS_pselect6:	/* the last: a pointer to mask and size */
+		return arg[5] && ((long *)arg[5])[0] &&
+		       ((long *)arg[5])[1] != MASK_BYTES;
+	case SYS_epoll_pwait:
+#ifdef SYS_epoll_pwait2
+	case SYS_epoll_pwait2:
+#endif
+		return arg[4] && arg[5] != MASK_BYTES;
+	default:
+		return false;
+	}
+}
+
 static long waiting(long number, const long arg[6], bool *ours)
 {
 	long a = arg[0], b = arg[1], c = arg[2], d = arg[3], e = arg[4];
 
+	if (other_mask(number, arg)) {
+		*ours = false;
+		return -1;
+	}
 	switch (number) {
 #ifdef SYS_poll
 	case SYS_poll:
@@ -101,17 +167,16 @@ static long waiting(long number, const long arg[6], bool *ours)
 		return sr_select((int)a, P(b), P(c), P(d), P(arg[4]));
 #endif
 	case SYS_ppoll:
-		return sr_ppoll(P(a), (nfds_t)b, P(c), P(d));
-	case SYS_pselect6:	/* the last: a pointer to mask and size */
-		return sr_pselect((int)a, P(b), P(c), P(d), P(arg[4]),
-				  arg[5] ? *(void **)arg[5] : NULL);
+		return number_ppoll(arg);
+	case SYS_pselect6:
+		return number_pselect6(arg);
 	case SYS_epoll_ctl:
 		return sr_epoll_ctl(FD(a), (int)b, FD(c), P(d));
 #ifdef SYS_epoll_wait
 	case SYS_epoll_wait:
 		return sr_epoll_wait(FD(a), P(b), (int)c, (int)d);
 #endif
-	case SYS_epoll_pwait:	/* and the size of the mask */
+	case SYS_epoll_pwait:
 		return sr_epoll_pwait(FD(a), P(b), (int)c, (int)d, P(e));
 #ifdef SYS_epoll_pwait2
 	case SYS_epoll_pwait2:
@@ -152,6 +217,16 @@ static long descriptor(long number, const long arg[6], bool *ours)
 		return sr_execve(P(a), P(b), P(c));
 	case SYS_execveat:
 		return sr_execveat(FD(a), P(b), P(c), P(d), (int)arg[4]);
+#ifdef SYS_pipe
+	case SYS_pipe:
+		return sr_pipe(P(a));
+#endif
+	case SYS_pipe2:
+		return sr_pipe2(P(a), (int)b);
+	case SYS_socketpair:
+		return sr_socketpair((int)a, (int)b, (int)c, P(d));
+	case SYS_rt_sigaction:
+		return sr_rt_sigaction((int)a, P(b), P(c), N(d));
 	case SYS_exit_group:
 		sr__exit((int)a);
 	default:

@@ -15,11 +15,21 @@
 #include <sys/ioctl.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "stream/impl.h"
 
+/* What EPIPE, which is for who writes, is to the program, which did not: a reset,
+ * unless it has been told of it.  Behind the peer's end the kernel's name for that is
+ * EPIPE, too. */
+static int piped(struct sr_stream *st)
+{
+	if (atomic_load(&st->error) || atomic_load(&st->error_told))
+		return 0;
+	return st->rx.state == SR_RX_EOF ? EPIPE : ECONNRESET;
+}
+
 /* An error on the socket goes to whoever calls first.  If that is us, keep it
- * for the program.  EPIPE is for who writes, which the program did not: for it
- * the peer is gone, unless it has been told so. */
+ * for the program. */
 static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 {
 	int none = 0;
@@ -27,11 +37,9 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	if (r >= 0)
 		return r;
 	r = -errno;
-	if (r != -EAGAIN && r != -EINTR && !st->broken &&
-	    !(r == -EPIPE && (st->rx.state == SR_RX_EOF ||
-			      atomic_load(&st->error))))
+	if (r != -EAGAIN && r != -EINTR && !st->broken)
 		atomic_compare_exchange_strong(&st->so_error, &none,
-			r == -EPIPE ? ECONNRESET : (int)-r);
+			r == -EPIPE ? piped(st) : (int)-r);
 	sr_stream_failed(st, r);
 	return r;
 }
@@ -40,18 +48,17 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
  * had both, what such a call took is there to be seen. */
 int sr_anchor_kept(struct sr_stream *st)
 {
-	pthread_mutex_lock(&st->rx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	return atomic_load(&st->so_error);
 }
 
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
 {
 	int err = errno;
-	ssize_t r = keep_error(st, sr_real.send(st->anchor, buf, len,
-						MSG_DONTWAIT | MSG_NOSIGNAL));
+	ssize_t r = keep_error(st, sr_now_send(st->anchor, buf, len));
 
 	if (r > 0)
 		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
@@ -62,8 +69,7 @@ ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 {
 	int err = errno;
-	ssize_t r = keep_error(st, sr_real.recv(st->anchor, buf, len,
-						flags | MSG_DONTWAIT));
+	ssize_t r = keep_error(st, sr_now_recv(st->anchor, buf, len, flags));
 
 	if (r > 0 && !(flags & MSG_PEEK))
 		atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
@@ -74,9 +80,8 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 bool sr_anchor_writable(struct sr_stream *st)
 {
 	struct pollfd p = { .fd = st->anchor, .events = POLLOUT };
-	struct timespec now = { 0, 0 };
 	int err = errno;
-	int r = sr_real.ppoll(&p, 1, &now, NULL);
+	int r = sr_now_poll(&p, 1);
 
 	errno = err;
 	return r == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));

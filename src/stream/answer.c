@@ -4,7 +4,8 @@
  *
  * A request may be earlier than accept(2), or than the program's first call on
  * the new descriptor (which says that it is used through us); it waits a while
- * then.  Service thread only, but for sr_answer_look() and sr_answer_listen().
+ * then.  Service thread only, but for sr_answer_look(), and for what the program's
+ * listen(2) calls: sr_answer_never(), _listen() and _stop().
  */
 #include "base/real.h"
 
@@ -13,7 +14,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "stream/impl.h"
+#include "stream/wait.h"
 
 #define PATIENCE_NS 1000000000ull
 #define PENDING_MAX 1024
@@ -50,14 +51,14 @@ static bool plain_enough(struct sr_stream *st)
 {
 	bool rx_ok, tx_ok;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	rx_ok = !sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_EXPECT;
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	tx_ok = !sr_gate_shut(&st->tx_gate);
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 	return rx_ok && tx_ok;
 }
 
@@ -76,7 +77,7 @@ static bool deal(struct sr_request *req, bool last)
 		return last;
 	}
 	f = sr_st_flags(s.found);
-	if (f & SR_ST_BARRED) {
+	if (f & (SR_ST_BARRED | SR_ST_PLAIN)) {
 		req->ops->refuse(req, sr_reason_word((enum sr_reason)
 				 atomic_load(&s.found->reason)) ?: "refused");
 		goto dealt;
@@ -193,45 +194,72 @@ void sr_answer_forget(void)
 
 /* ---- listening ---- */
 
-static void listen_on(struct sr_stream *st, int i,
+/* Can there be links of this kind (0: shm, 1: verbs)?  verbs looks for devices. */
+static bool possible(int i, const struct sr_link_ops *ops)
+{
+	return strchr(sr_conf.links, i ? 'v' : 's') && !ops->usable();
+}
+
+/* False: this kind is out of the question. */
+static bool listen_on(struct sr_stream *st, int i,
 		      const struct sr_link_ops *ops)
 {
 	int r;
 
-	if (st->listener[i] || !strchr(sr_conf.links, i ? 'v' : 's') ||
-	    ops->usable())
-		return;
+	if (st->listener[i])
+		return true;
+	if (!possible(i, ops))
+		return false;
 	r = ops->listen((struct sockaddr *)&st->local, &st->listener[i]);
 	if (r < 0) {
 		st->listener[i] = NULL;
 		sr_tell("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
 	}
+	return true;
 }
 
 void sr_answer_open(struct sr_stream *st)
 {
-	listen_on(st, 0, &sr_link_shm);
-	listen_on(st, 1, &sr_link_verbs);
+	bool shm = listen_on(st, 0, &sr_link_shm);
+	bool verbs = listen_on(st, 1, &sr_link_verbs);
+
+	if (!shm && !verbs)
+		sr_st_set(st, SR_ST_DEAF);
+	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
+		sr_stream_notify(st, SR_NOTIFY_RX);
 }
 
-static void listen_all(void *arg)
+bool sr_answer_never(void)
 {
-	sr_answer_open(arg);
+	bool never;
+
+	sr_enter();
+	never = !possible(0, &sr_link_shm) && !possible(1, &sr_link_verbs);
+	sr_leave();
+	return never;
 }
 
-/* now: returns when it is open.  Opening an RDMA device takes some milliseconds,
- * once in a process. */
-void sr_answer_listen(struct sr_stream *st, int fd, bool now)
+static bool opened(struct sr_stream *st)
+{
+	return sr_st_flags(st) & SR_ST_OPENED;
+}
+
+/*
+ * wait: until the rendezvous is open, bounded as all of policy wait is: opening an RDMA
+ * device takes some milliseconds, once in a process, but its driver may hang.
+ */
+void sr_answer_listen(struct sr_stream *st, int fd, bool wait)
 {
 	socklen_t len = sizeof(st->local);
 
 	if (getsockname(fd, (struct sockaddr *)&st->local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
-	if (now)
-		sr_loop_call(listen_all, st);
-	else
-		sr_stream_kick(st);
+	sr_stream_kick(st);
+	if (wait)
+		sr_stream_await(st, SR_NOTIFY_RX, opened,
+				sr_now_ns() +
+					sr_conf.upgrade_wait_ms * 1000000ull);
 }
 
 void sr_answer_unlisten(struct sr_stream *st)
@@ -243,13 +271,8 @@ void sr_answer_unlisten(struct sr_stream *st)
 	st->listener[0] = st->listener[1] = NULL;
 }
 
-static void unlisten(void *arg)
-{
-	sr_answer_unlisten(arg);
-}
-
 void sr_answer_stop(struct sr_stream *st)
 {
-	sr_st_clear(st, SR_ST_LISTEN);
-	sr_loop_call(unlisten, st);
+	sr_st_clear(st, SR_ST_LISTEN | SR_ST_OPENED);
+	sr_stream_kick(st);
 }

@@ -27,7 +27,7 @@
 #include "base/log.h"
 #include "stream/impl.h"
 
-#define ATTACH_MS 5000		/* for the whole of it */
+#define ATTACH_MS 5000		/* for the whole of it, or as long as programs wait */
 #define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
 #define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
@@ -77,7 +77,7 @@ static uint64_t look_ahead(struct sr_stream *st)
 	uint8_t buf[SR_HISTORY_RAW];
 	ssize_t n = 0;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->rx_gate))
 		goto out;
 	if (!sr_rx_gate_hold(st))
@@ -92,7 +92,7 @@ static uint64_t look_ahead(struct sr_stream *st)
 	if (n > 0)
 		sr_history_add(&st->rx_shown, buf, (size_t)n);
 out:
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	return st->rx_shown.n;
 }
 
@@ -204,23 +204,23 @@ static bool proves(struct sr_stream *st, enum sr_role role,
 /* The link that our direction is to go to. */
 static void arm_tx(struct sr_stream *st)
 {
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	if (!st->tx_next && st->tx.state == SR_TX_RAW &&
 	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING))) {
 		memcpy(st->tx_next_token, st->att->peer_hello.token,
 		       SR_TOKEN_LEN);
 		st->tx_next = sr_link_get(st->att);
 	}
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 }
 
 static void start_tx(struct sr_stream *st)
 {
 	st->att_started = true;
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	if (st->tx_next)
 		sr_tx_try_start(st);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 }
 
 static void ask_side(struct sr_stream *st, unsigned ev)
@@ -304,10 +304,10 @@ static void take_switch(struct sr_stream *st)
 {
 	if (st->att->role == SR_ROLE_ANSWERER)
 		arm_tx(st);		/* before the mark can come */
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	st->att_took = sr_rx_take_switch(st, st->att, st->att_proven);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	if (st->att_took) {
 		atomic_store(&st->rx_due, 0);
 		sr_stream_kick(st);
@@ -319,7 +319,7 @@ static void take_switch(struct sr_stream *st)
 
 /*
  * The asker's mark came: our direction may follow, with its program's next send at
- * the latest (rx_moved in direction.c), as this thread may be behind.  In policy
+ * the latest (rx_moved in rx.c), as this thread may be behind.  In policy
  * wait it follows at once.  Not so otherwise: what the program has sent before may
  * stay unread for long (iperf's reply), and the attempt would cost the other
  * direction its link.
@@ -328,9 +328,9 @@ static void follow(struct sr_stream *st)
 {
 	bool verified;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	verified = st->rx.state == SR_RX_LINK && st->rx_link == st->att;
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	if (!verified)
 		return;
 	if (sr_conf.upgrade == SR_WAIT)
@@ -350,12 +350,7 @@ static bool at_end(struct sr_stream *st)
 /* Not given up: put away by the end that was done with it first. */
 static bool closed(struct sr_stream *st, struct sr_link *l)
 {
-	bool broken;
-
-	pthread_mutex_lock(&st->tx_lock);
-	broken = st->broken;
-	pthread_mutex_unlock(&st->tx_lock);
-	return l->reason && !broken && at_end(st) &&
+	return l->reason && !st->broken && at_end(st) &&
 	       (!strcmp(l->reason, "short") ||
 		!strcmp(l->reason, "peer-dropped"));
 }
@@ -393,11 +388,11 @@ static void died(struct sr_stream *st, unsigned ev)
 	}
 	st->att = NULL;
 	st->att_checked = false;
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	if (st->tx_next == l) {
 		sr_tx_try_start(st);		/* lets go of it */
 	}
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	sr_upgrade_verdict(st, VERDICT_NO);
 	sr_link_put(l);
 	sr_stream_kick(st);
@@ -414,6 +409,15 @@ static bool settled(struct sr_stream *st)
 	if (!st->tx_started)
 		st->tx_started = sr_now_ns();
 	return sr_now_ns() - st->tx_started > FOLLOW_MS * 1000000ull;
+}
+
+static bool too_long(struct sr_stream *st)
+{
+	uint64_t ms = ATTACH_MS;
+
+	if (sr_conf.upgrade == SR_WAIT && sr_conf.upgrade_wait_ms > ms)
+		ms = sr_conf.upgrade_wait_ms;
+	return sr_now_ns() - st->att_since > ms * 1000000ull;
 }
 
 void sr_attach_progress(struct sr_stream *st)
@@ -440,9 +444,8 @@ void sr_attach_progress(struct sr_stream *st)
 	    st->att_took)
 		follow(st);
 	if ((ev & SR_LINK_DEAD) ||
-	    (sr_now_ns() - st->att_since > ATTACH_MS * 1000000ull &&
-	     sr_stream_tx(st) == SR_TX_RAW &&
-	     sr_stream_rx(st) != SR_RX_LINK)) {
+	    (sr_stream_tx(st) == SR_TX_RAW && sr_stream_rx(st) != SR_RX_LINK &&
+	     too_long(st))) {
 		died(st, ev);
 		return;
 	}

@@ -14,12 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fdpriv.h"
 #include "base/log.h"
 #include "stream/fdtab.h"
 #include "stream/impl.h"
 
 #define BACK_NS 3000000000ull
 #define END_NS 250000000ull	/* for the peer to read on, at exit */
+#define END_WAIT_NS 1000000000ull /* the same where every byte is to go by the link */
 
 static bool is_plain(struct sr_stream *st)
 {
@@ -46,14 +48,14 @@ static void go_back(struct sr_stream *st)
 	struct sr_link *l;
 
 	atomic_store(&st->want_back, true);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_lock(&st->rx_lock);
+	sr_unlock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
 	l = st->rx_link;
 	if (l)
 		l->ops->drop(l, "peer-dropped");
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	sr_stream_kick(st);
 }
 
@@ -157,13 +159,64 @@ void sr_streams_plain(bool all, enum sr_reason reason)
 	errno = err;
 }
 
-/* ---- exit ---- */
+/* ---- the program has run out of descriptors ---- */
 
-static void disown_one(struct sr_stream *st, void *arg)
+#define WAY 16			/* streams at a time */
+#define GIVE_NS 1000000000ull	/* for them to be plain: the program waits */
+#define CLOSE_NS 500000000ull	/* for the loop to close theirs */
+#define ASK_NS 20000000ull	/* for asks under way to end */
+
+struct way {
+	struct sr_stream *st[WAY];
+	unsigned n;
+	bool more;		/* others are on their way already */
+};
+
+static void choose(struct sr_stream *st, void *arg)
 {
-	(void)arg;
-	sr_stream_disown(st);
+	struct way *w = arg;
+
+	if ((sr_st_flags(st) & SR_ST_LISTEN) ||
+	    (atomic_load(&st->verdict) != VERDICT_PENDING && !st->att &&
+	     !sr_any_gate_shut(st)))
+		return;
+	/* One that is on its way already may take long: the caller waits for what the
+	 * library gives up, not for this stream. */
+	if (atomic_load(&st->want_back) || (sr_st_flags(st) & SR_ST_CLOSING))
+		w->more = true;
+	else if (w->n < WAY)
+		w->st[w->n++] = sr_stream_ref(st);
 }
+
+bool sr_streams_give_way(void)
+{
+	struct timespec step = { 0, 100000 };
+	struct way w = { .n = 0 };
+	unsigned i, had = sr_fd_held();
+	uint64_t end = sr_now_ns() + GIVE_NS;
+	int err = errno;
+
+	if (sr_loop_here() || sr_held.count)
+		return false;
+	sr_fd_ran_out(false);
+	sr_streams_walk(choose, &w);
+	for (i = 0; i < w.n; i++) {
+		sr_stream_bar(w.st[i], SR_REASON_DESCRIPTORS);
+		go_back(w.st[i]);
+	}
+	for (i = 0; i < w.n; i++) {
+		wait_plain(w.st[i], end);
+		sr_stream_put(w.st[i]);
+	}
+	end = sr_now_ns() + (w.n || w.more ? CLOSE_NS : sr_fd_busy() ? ASK_NS : 0);
+	while (sr_fd_held() >= had && sr_now_ns() < end)
+		nanosleep(&step, NULL);
+	sr_fd_ran_out(true);
+	errno = err;
+	return sr_fd_held() < had;
+}
+
+/* ---- exit ---- */
 
 static void end_one(struct sr_stream *st, void *arg)
 {
@@ -176,10 +229,10 @@ static bool ending(struct sr_stream *st)
 {
 	bool yes;
 
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
 	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	return yes;
 }
 
@@ -207,14 +260,19 @@ static void wait_reported(struct sr_stream *st, void *arg)
  * mapping does not.  So every direction ends as at close; a moment for the
  * peer's program to take the rest from the link, which is the usual case; then
  * what is left goes to the kernel, which delivers after our death.
+ *
+ * Not in a handler that runs above our locks (of a fault, or installed around us): it
+ * would wait for itself.  Then streams end as in a program that is killed.
  */
 void sr_streams_exit(void)
 {
 	struct all a = { .reason = SR_REASON_NONE };
-	uint64_t deadline = sr_now_ns() + END_NS;
+	uint64_t deadline = sr_now_ns() + (sr_conf.upgrade == SR_WAIT ?
+						   END_WAIT_NS : END_NS);
 	int err = errno;
 
-	sr_streams_walk(disown_one, NULL);
+	if (sr_held.count)
+		return;
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_ended, &deadline);
 	a.deadline = sr_now_ns() + BACK_NS;

@@ -22,24 +22,25 @@
 
 #define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
 
-static void unwatch(struct sr_stream *st)
-{
-	if (st->watched_fd >= 0)
-		sr_loop_release(&st->watch);
-	st->watched_fd = -1;
-	st->watched = 0;
-}
-
 static void lock(struct sr_stream *st)
 {
-	pthread_mutex_lock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+}
+
+/* What comes in may reset the stream, which takes tx_lock. */
+static void lock_up_to_date(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
 }
 
 static void unlock(struct sr_stream *st)
 {
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 }
 
 /* Locks held. */
@@ -113,22 +114,22 @@ static void move_anchor(struct sr_stream *st, int fd)
 	}
 	lock(st);
 	if (st->anchor == fd || fd < 0) {
-		unwatch(st);
+		sr_stream_unwatch(st);
 		st->anchor = other;
 	}
 	unlock(st);
 	sr_stream_kick(st);
 }
 
-/* SO_LINGER: close waits until the peer has acknowledged, or l_linger is over;
- * the latter is no error of close on Linux. */
+/* SO_LINGER: close waits until the peer has acknowledged, or l_linger is over, or
+ * for a signal; these are no errors of close on Linux. */
 static void linger_wait(struct sr_stream *st, int seconds)
 {
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
 	struct timespec ms = { 0, 1000000 };
 
 	while (!(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
-	       sr_stream_tx(st) != SR_TX_DONE)
+	       sr_stream_tx(st) != SR_TX_DONE && !sr_held.off)
 		nanosleep(&ms, NULL);
 }
 
@@ -140,11 +141,9 @@ static void detach_last(struct sr_stream *st, int fd)
 	int dup = -1;
 
 	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
-	lock(st);
-	sr_rx_progress(st);
-	sr_tx_progress(st);
+	lock_up_to_date(st);
 	sr_st_set(st, SR_ST_CLOSING);
-	unwatch(st);
+	sr_stream_unwatch(st);
 	st->anchor = -1;
 	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
 		unlock(st);
@@ -154,7 +153,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	}
 	if ((l.l_onoff && !l.l_linger) || unread(st) || st->broken) {
 		reset_on_close(fd);
-	} else if ((dup = sr_fd_dup(fd)) < 0) {
+	} else if ((dup = sr_fd_keep(fd)) < 0) {
 		sr_warn("close: %s: cannot keep the anchor, data may be lost",
 			sr_errno_name(-dup));
 	}
@@ -183,10 +182,12 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_st_set(st, SR_ST_CLOSING);
 		st->anchor = -1;
 		sr_stream_kick(st);
-	} else if (atomic_load(&st->verdict) != VERDICT_NONE || st->att) {
+	} else if (!(sr_st_flags(st) & SR_ST_PLAIN) &&
+		   (atomic_load(&st->verdict) != VERDICT_NONE || st->att)) {
 		sr_stream_name(st);
 		detach_last(st, fd);
 	} else {
+		sr_forecast_ended(st);
 		/* Named while the descriptor still is, for the report. */
 		if (sr_conf.report[0])
 			sr_stream_name(st);
@@ -219,9 +220,7 @@ int sr_stream_detach(struct sr_stream *st, int fd)
  * which the kernel closes a moment later. */
 void sr_close_at_exit(struct sr_stream *st)
 {
-	lock(st);
-	sr_rx_progress(st);
-	sr_tx_progress(st);
+	lock_up_to_date(st);
 	if (st->anchor >= 0 && !(sr_st_flags(st) & SR_ST_CLOSING)) {
 		if (unread(st))
 			reset_on_close(st->anchor);
@@ -237,13 +236,15 @@ void sr_close_at_exit(struct sr_stream *st)
 static void finish(struct sr_stream *st, bool reset)
 {
 	lock(st);
-	unwatch(st);
+	sr_stream_unwatch(st);
 	put_links(st);
 	if (reset)
 		reset_on_close(st->anchor);
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
 	unlock(st);
+	/* Who still sleeps on it has nothing to wait for. */
+	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_end_report(st);
 	sr_stream_put(st);
 }
@@ -265,61 +266,102 @@ static bool still_coming(struct sr_stream *st)
 	return r > 0;
 }
 
+/* detach_last() decides under the locks, with the flag set already. */
+static bool lives_on(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->anchor_private && st->anchor >= 0;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
 void sr_close_progress(struct sr_stream *st)
 {
 	bool data, over;
 
 	if (!(sr_st_flags(st) & SR_ST_CLOSING))
 		return;
-	if (!st->anchor_private || st->anchor < 0) {
+	if (!lives_on(st)) {
 		if (st->att)
 			st->att->ops->drop(st->att, "short");
 		return;
 	}
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	data = still_coming(st);
 	over = st->rx_fin_seen || st->rx.state == SR_RX_RESET;
-	pthread_mutex_unlock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!sr_gate_shut(&st->tx_gate))
 		st->tx.state = SR_TX_DONE; /* FIN is the kernel's affair */
 	over = st->broken || (over && st->tx.state == SR_TX_DONE) ||
 	       (st->tx.state == SR_TX_DONE &&
 		sr_now_ns() - st->close_since > LINGER_NS);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	if (data || over)
 		finish(st, data);
 }
 
 /* ---- shutdown ---- */
 
-int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
+static int kernel_shutdown(int fd, int how)
+{
+	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+}
+
+/*
+ * TCP's state CLOSE: a reset, or both ends have come and ours is acknowledged.  The
+ * FINs of a stream on a link follow behind that.  Both locks held.
+ */
+static bool no_more(struct sr_stream *st)
+{
+	return st->broken || st->rx_rst_seen ||
+	       (sr_gate_shut(&st->rx_gate) && sr_gate_shut(&st->tx_gate) &&
+		(st->rx.state == SR_RX_EOF || st->rx.end) &&
+		st->tx.state == SR_TX_DONE);
+}
+
+/* One direction at least is on a link.  Both locks held. */
+static int shut_down(struct sr_stream *st, int fd, int how)
 {
 	int r = 0;
 
-	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-		return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
-	if (st->broken)
+	if (no_more(st))
 		return -ENOTCONN;
+	/* A direction that has ended is the kernel's again: where the other one never
+	 * was on a link, only the kernel knows when both are through. */
+	if (how != SHUT_WR && (!sr_gate_shut(&st->rx_gate) || st->rx_fin_seen ||
+			       st->rx.state == SR_RX_EOF))
+		r = kernel_shutdown(fd, SHUT_RD);
+	if (how != SHUT_RD && (!sr_gate_shut(&st->tx_gate) ||
+			       st->tx.state == SR_TX_DONE))
+		r = kernel_shutdown(fd, SHUT_WR);
+	else if (how != SHUT_RD)
+		end_tx(st);
+	return r;
+}
+
+int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
+{
+	int r;
+
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return kernel_shutdown(fd, how);
 	if (how != SHUT_RD)
 		sr_st_set(st, SR_ST_HALF);
-	lock(st);
+	lock_up_to_date(st);
 	/* The kernel's recv says 0 from now on, so no mark could come this way:
 	 * sr_rx_take_switch() knows by the flag. */
 	if (how != SHUT_WR)
 		sr_st_set(st, SR_ST_RDSHUT);
-	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+	if (!sr_any_gate_shut(st)) {
 		unlock(st);
-		return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+		return kernel_shutdown(fd, how);
 	}
-	if (how != SHUT_WR && !sr_gate_shut(&st->rx_gate))
-		sr_real.shutdown(fd, SHUT_RD);
-	if (how != SHUT_RD && !sr_gate_shut(&st->tx_gate))
-		r = sr_real.shutdown(fd, SHUT_WR) < 0 ? -errno : 0;
-	else if (how != SHUT_RD)
-		end_tx(st);
+	r = shut_down(st, fd, how);
 	unlock(st);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);

@@ -24,11 +24,16 @@ struct sr_stream;
 void sr_epoll_opened(int fd);
 /* got is a fresh duplicate of fd. */
 void sr_epoll_duplicated(int fd, int got);
-/* fd is about to be closed or replaced, or is found to be no set any more. */
+/* fd is about to be closed or replaced. */
 void sr_epoll_closing(int fd);
+/* fd is found to be no set any more. */
+void sr_epoll_gone(int fd);
 /* Is there an entry?  A hint. */
 bool sr_epoll_has(int fd);
 int sr_epoll_max(void);		/* the greatest descriptor ever entered, or -1 */
+/* Without a reference: it may be another set the next moment, but stays a set's
+ * memory. */
+struct sr_epoll *sr_epoll_peek(int fd);
 /* With a reference for the caller, or NULL. */
 struct sr_epoll *sr_epoll_get(int fd);
 void sr_epoll_put(struct sr_epoll *set);
@@ -47,16 +52,19 @@ struct sr_epoll_time {
 	const sigset_t *mask;
 };
 
-/* What epoll_wait(2) and its relatives return, or -errno. */
-int sr_epoll_wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
-		      int max, const struct sr_epoll_time *t);
+/* What epoll_wait(2) and its relatives return for a set of the table, or -errno. */
+int sr_epoll_wait_for(int epfd, struct epoll_event *ev, int max,
+		      const struct sr_epoll_time *t);
 
 /* The program waits for the set itself, in poll(2) or in another set. */
 void sr_epoll_watched(struct sr_epoll *set, bool nested);
 
 /* ---- other processes ---- */
 
-/* It is handed to another process: its streams are plain from now on. */
+/* Another process uses it, and has us: its streams go back to TCP. */
 void sr_epoll_share(struct sr_epoll *set);
+/* It is about to be handed to anybody: its streams are plain, and nothing of ours is in
+ * the kernel's set. */
+void sr_epoll_pass(struct sr_epoll *set);
 
 #endif

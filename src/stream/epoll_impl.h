@@ -70,14 +70,25 @@
  *
  * Descriptor numbers.  The kernel knows an entry by open file and number.  When a
  * number is closed and the file has others, nobody could change the entry any
- * more: it is moved to a private duplicate first.  The last close removes shut
- * entries, as close.c keeps the file open.
+ * more: it is moved to a private duplicate first; and back, should the number become
+ * the file's again.  The last close removes shut entries, as close.c keeps the file
+ * open.
+ *
+ * Closing a set.  In the kernel it lives as long as a thread is asleep in it, which is
+ * still woken.  So where threads wait it goes on by a private duplicate, out of the
+ * table, and the last of them ends it.  (Not for one that has been asleep since the
+ * set had no stream: that one holds no reference.)
  *
  * fork.  Streams become plain first, which restores the program's entries; then
  * inner or the bell leave the kernel's set, and one-shot entries get their own data
  * back.  The child forgets it all: sets that it inherits are foreign, streams in
  * them plain.  The parent may go on, in level mode, until the child uses the set
  * (it says so in shared memory): then the set is foreign to the parent, too.
+ *
+ * Handed over.  A set whose descriptor is sent to somebody is foreign from then on.
+ * The receiver need not have us, and the sender may be it, under a number that is not
+ * in the table: so all of the above is done before the message is sent, and none of it
+ * comes back.
  *
  * Locks, in this order:
  *   set->look_lock  one thread at a time looks at what is listed, so that another
@@ -113,6 +124,7 @@ struct sr_epoll_entry {
 	struct sr_epoll_entry *next_of_stream;
 	int fd;
 	bool fd_private;
+	int number;		/* fd_private: the program's, that was closed */
 	bool shut;
 	bool ours;		/* plain, with our data */
 	unsigned since;		/* set->calls when the kernel last made it ready */
@@ -122,6 +134,7 @@ struct sr_epoll_entry {
 
 	/* set->lock */
 	struct sr_epoll_entry *next, **pprev;
+	bool passed;		/* the program's own for good: another process's, too */
 
 	/* ready_lock; events, data and count are written under epoll_lock, too */
 	uint32_t events;
@@ -147,6 +160,7 @@ struct sr_epoll {
 
 	pthread_mutex_t lock;
 	atomic_int epfd;	/* a descriptor of the program's, -1: closed */
+	atomic_bool left;	/* to who waits in it; epfd is private */
 	atomic_int inner, bell;	/* private, -1: none */
 	bool installed;
 	atomic_bool level;
@@ -157,6 +171,7 @@ struct sr_epoll {
 	struct sr_watch watch;
 	struct sr_task task;	/* level mode: settle */
 	struct sr_epoll_entry *entries, *spare;
+	atomic_int members;	/* entries; also read without the lock */
 	atomic_int shut;	/* entries */
 
 	_Alignas(64) pthread_mutex_t look_lock;
@@ -166,7 +181,7 @@ struct sr_epoll {
 	atomic_int ready;	/* listed */
 	int sure;		/* of these */
 	bool rung;
-	atomic_int sleepers;
+	atomic_uint sleepers;
 	atomic_uint turns;
 	atomic_uint calls;	/* of the kernel's epoll_wait */
 	atomic_uint complete;	/* the last of them that told all */
@@ -177,6 +192,7 @@ struct sr_epoll {
 /* ---- epoll_set.c ---- */
 /* Inner and bell are there and wake the program's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
+void sr_epoll_uninstall(struct sr_epoll *set);
 void sr_epoll_to_level(struct sr_epoll *set);
 /* For the stream, linked into the set's list.  NULL: no memory. */
 struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
@@ -191,23 +207,55 @@ void sr_epolls_settle_nested(void);
 /* ---- epoll_entry.c ---- */
 #define SR_EPOLL_COUNT 63u	/* bits of our data below the address */
 #define SR_EPOLL_BELL 1u	/* in inner: a bell's event, not the anchor's */
+static inline uint64_t sr_epoll_address(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->epoll, memory_order_relaxed);
+}
+
 uint64_t sr_epoll_entry_data(const struct sr_epoll_entry *e);
-/* All that the set holds is taken out. */
-void sr_epoll_clear(struct sr_epoll *set);
-/* Forked or executed: the program's own data for all. */
-void sr_epoll_own_data(struct sr_epoll *set);
+/* The kernel's epoll_ctl; 0 or -errno. */
+int sr_epoll_control(int epfd, int op, int fd, uint32_t events, uint64_t data);
+/* The events of a muted entry, and events and data of one that is plain. */
+uint32_t sr_epoll_mute(const struct sr_epoll_entry *e);
+void sr_epoll_plain_form(struct sr_epoll_entry *e, uint32_t *events,
+			 uint64_t *data);
+/* The stream goes back to TCP, in the background. */
+void sr_epoll_leave(struct sr_stream *st);
+/* epoll_lock held: not shut any more, though still mute in the kernel's set; that one
+ * in its plain form again (0 or -errno); forgotten, and the kernel's stays or goes. */
+void sr_epoll_entry_open(struct sr_epoll_entry *e);
+int sr_epoll_restore(struct sr_epoll_entry *e);
+void sr_epoll_entry_remove(struct sr_epoll_entry *e);
+void sr_epoll_expel(struct sr_epoll_entry *e);
 /* A shut entry stands on the links of its stream (NULL: not on that one); for
  * room only if there is none (full), but a sender that finds none later may stand
  * for it, too, and its bell is heard.  False: the entry is not shut any more. */
 bool sr_epoll_stand(struct sr_epoll_entry *e, struct sr_link *rx,
 		    struct sr_link *tx, bool full);
 
-/* ---- epoll_wait.c ---- */
+/* ---- epoll_gone.c ---- */
+/* All that the set holds is taken out. */
+void sr_epoll_clear(struct sr_epoll *set);
+/* Forked or executed: the program's own data for all. */
+void sr_epoll_own_data(struct sr_epoll *set);
+
+/* ---- epoll_ready.c ---- */
 #define SR_EPOLL_ALL UINT32_MAX
 /* Something may have happened.  edge: what is news if edge-triggered. */
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
 void sr_epoll_unlist(struct sr_epoll_entry *e);
 void sr_epoll_harvest(struct sr_epoll *set);	/* events of inner */
 void sr_epoll_settle(struct sr_epoll *set);	/* drop what has nothing */
+void sr_epoll_hush(struct sr_epoll *set);	/* the bell has done its work */
+void sr_epoll_ring(struct sr_epoll *set);	/* what called us is for the next */
+/* Reports up to max of what is listed, none twice in a turn.  linger: what is quiet
+ * may stay on the list, not standing. */
+int sr_epoll_collect(struct sr_epoll *set, struct epoll_event *ev, int max,
+		     unsigned turn, bool linger);
 
 #endif

@@ -96,22 +96,22 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 {
 	struct sr_epoll_entry *e;
 
-	pthread_mutex_lock(&set->lock);
+	sr_lock(&set->lock);
 	e = set->spare;
 	if (e) {
 		set->spare = e->next;
 	} else {
-		pthread_mutex_lock(&pool_lock);
+		sr_lock(&pool_lock);
 		if (free_entries || grow()) {
 			e = free_entries;
 			free_entries = e->next;
 			e->set = set;
 		}
-		pthread_mutex_unlock(&pool_lock);
+		sr_unlock(&pool_lock);
 	}
 	if (e) {
 		e->st = sr_stream_ref(st);
-		e->fd_private = e->shut = e->parked = false;
+		e->fd_private = e->shut = e->parked = e->passed = false;
 		e->listed = e->busy = e->again = e->sure = false;
 		e->edge = e->anchor = 0;
 		e->turn = e->quiet = 0;
@@ -121,8 +121,9 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 		if (e->next)
 			e->next->pprev = &e->next;
 		set->entries = e;
+		atomic_fetch_add(&set->members, 1);
 	}
-	pthread_mutex_unlock(&set->lock);
+	sr_unlock(&set->lock);
 	return e;
 }
 
@@ -131,6 +132,7 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e)
 	struct sr_stream *st = e->st;
 
 	*e->pprev = e->next;
+	atomic_fetch_sub(&e->set->members, 1);
 	if (e->next)
 		e->next->pprev = e->pprev;
 	e->st = NULL;
@@ -151,15 +153,15 @@ static struct sr_epoll *set_new(void)
 	struct sr_epoll *set;
 	unsigned n;
 
-	pthread_mutex_lock(&sets_lock);
+	sr_lock(&sets_lock);
 	set = free_sets;
 	n = atomic_load(&set_count);
 	if (set) {
 		free_sets = set->next_free;
 	} else if (n < SETS) {
-		sr_inside++;
+		sr_enter();
 		set = aligned_alloc(64, sizeof(*set));
-		sr_inside--;
+		sr_leave();
 		if (set) {
 			memset(set, 0, sizeof(*set));
 			set->number = n;
@@ -168,7 +170,7 @@ static struct sr_epoll *set_new(void)
 			atomic_store(&set_count, n + 1);
 		}
 	}
-	pthread_mutex_unlock(&sets_lock);
+	sr_unlock(&sets_lock);
 	return set;
 }
 
@@ -179,26 +181,24 @@ static void close_private(atomic_int *fd)
 	*fd = -1;
 }
 
-void sr_epoll_put(struct sr_epoll *set)
+static void set_free(struct sr_epoll *set)
 {
 	struct sr_epoll_entry *e;
 
-	if (atomic_fetch_sub(&set->refs, 1) > 1)
-		return;
 	close_private(&set->inner);
 	close_private(&set->bell);
-	pthread_mutex_lock(&pool_lock);
+	sr_lock(&pool_lock);
 	while ((e = set->spare)) {
 		set->spare = e->next;
 		e->set = NULL;
 		e->next = free_entries;
 		free_entries = e;
 	}
-	pthread_mutex_unlock(&pool_lock);
-	pthread_mutex_lock(&sets_lock);
+	sr_unlock(&pool_lock);
+	sr_lock(&sets_lock);
 	set->next_free = free_sets;
 	free_sets = set;
-	pthread_mutex_unlock(&sets_lock);
+	sr_unlock(&sets_lock);
 }
 
 static bool tryget(struct sr_epoll *set)
@@ -211,6 +211,52 @@ static bool tryget(struct sr_epoll *set)
 	return false;
 }
 
+static void end(struct sr_epoll *set);
+
+/* Who leaves a closed set last ends it.  Looked at again with a reference, as it may be
+ * another set by then. */
+void sr_epoll_put(struct sr_epoll *set)
+{
+	int n;
+
+	while ((n = atomic_fetch_sub(&set->refs, 1)) == 2 &&
+	       atomic_load(&set->left) && tryget(set)) {
+		if (atomic_load(&set->refs) == 2 &&
+		    atomic_exchange(&set->left, false)) {
+			end(set);
+			atomic_fetch_sub(&set->refs, 1);
+		}
+	}
+	if (n == 1)
+		set_free(set);
+}
+
+/* ---- in the loop ---- */
+
+static void on_inner(struct sr_watch *w, uint32_t events)
+{
+	struct sr_epoll *set = (struct sr_epoll *)
+		((char *)w - offsetof(struct sr_epoll, watch));
+
+	(void)events;
+	if (!tryget(set))
+		return;
+	sr_epoll_harvest(set);
+	sr_epoll_settle(set);
+	sr_epoll_put(set);
+}
+
+static void on_task(struct sr_task *t)
+{
+	struct sr_epoll *set = (struct sr_epoll *)
+		((char *)t - offsetof(struct sr_epoll, task));
+
+	if (!tryget(set))
+		return;
+	sr_epoll_settle(set);
+	sr_epoll_put(set);
+}
+
 /* ---- the table ---- */
 
 void sr_epoll_opened(int fd)
@@ -218,16 +264,17 @@ void sr_epoll_opened(int fd)
 	struct sr_epoll *set = set_new();
 	void *old;
 
-	sr_epoll_closing(fd);
+	sr_epoll_gone(fd);
 	if (!set)
 		return; /* foreign, then */
 	set->epfd = fd;
 	set->inner = set->bell = -1;
+	set->watch.fn = on_inner;
+	set->task.fn = on_task;
 	set->installed = set->watched = set->rung = false;
 	set->level = set->forked = set->foreign = set->nested = false;
-	set->oneshots = false;
+	set->oneshots = set->left = false;
 	set->uses = NULL;
-	set->sleepers = 0;
 	set->spinning = false;
 	memset(&set->spin, 0, sizeof(set->spin));
 	atomic_store(&set->fds, 1);
@@ -238,11 +285,16 @@ void sr_epoll_opened(int fd)
 	}
 }
 
-bool sr_epoll_has(int fd)
+struct sr_epoll *sr_epoll_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
 
-	return e && atomic_load_explicit(e, memory_order_relaxed);
+	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
+}
+
+bool sr_epoll_has(int fd)
+{
+	return sr_epoll_peek(fd);
 }
 
 int sr_epoll_max(void)
@@ -271,7 +323,7 @@ void sr_epoll_duplicated(int fd, int got)
 	struct sr_epoll *set = sr_epoll_get(fd);
 	void *old;
 
-	sr_epoll_closing(got);
+	sr_epoll_gone(got);
 	if (!set)
 		return;
 	atomic_fetch_add(&set->fds, 1);
@@ -297,7 +349,38 @@ static void move_epfd(struct sr_epoll *set)
 	}
 }
 
-void sr_epoll_closing(int fd)
+static void end(struct sr_epoll *set)
+{
+	int err = errno;
+
+	sr_epoll_clear(set);
+	sr_lock(&set->lock);
+	uninstall(set);
+	if (sr_fd_is_private(set->epfd))
+		sr_fd_close(set->epfd);
+	set->epfd = -1;
+	sr_unlock(&set->lock);
+	errno = err;
+}
+
+/* Threads are asleep in it, and sleep on.  Theirs is the table's reference. */
+static bool leave(struct sr_epoll *set, int fd)
+{
+	if (atomic_load(&set->refs) == 1 || !atomic_load(&set->members) ||
+	    atomic_load(&set->foreign))
+		return false;
+	fd = sr_fd_dup(fd);
+	if (fd < 0)
+		return false;
+	sr_lock(&set->lock);
+	set->epfd = fd;
+	sr_unlock(&set->lock);
+	atomic_fetch_add(&set->refs, 1);
+	atomic_store(&set->left, true);
+	return true;
+}
+
+static void taken_out(int fd, bool open)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
 	struct sr_epoll *set = e ? atomic_exchange(e, NULL) : NULL;
@@ -306,18 +389,26 @@ void sr_epoll_closing(int fd)
 	if (!set)
 		return;
 	if (atomic_fetch_sub(&set->fds, 1) == 1) {
-		sr_epoll_clear(set);
-		pthread_mutex_lock(&set->lock);
-		uninstall(set);
-		set->epfd = -1;
+		if (!open || !leave(set, fd))
+			end(set);
 	} else {
-		pthread_mutex_lock(&set->lock);
+		sr_lock(&set->lock);
 		if (set->epfd == fd)
 			move_epfd(set);
+		sr_unlock(&set->lock);
 	}
-	pthread_mutex_unlock(&set->lock);
 	sr_epoll_put(set);
 	errno = err;
+}
+
+void sr_epoll_closing(int fd)
+{
+	taken_out(fd, true);
+}
+
+void sr_epoll_gone(int fd)
+{
+	taken_out(fd, false);
 }
 
 /* ---- what we have in the kernel's set ---- */
@@ -327,30 +418,6 @@ static int control(int epfd, int op, int fd, uint32_t events, void *ptr)
 	struct epoll_event ev = { .events = events, .data.ptr = ptr };
 
 	return sr_real.epoll_ctl(epfd, op, fd, &ev) < 0 ? -errno : 0;
-}
-
-static void on_inner(struct sr_watch *w, uint32_t events)
-{
-	struct sr_epoll *set = (struct sr_epoll *)
-		((char *)w - offsetof(struct sr_epoll, watch));
-
-	(void)events;
-	if (!tryget(set))
-		return;
-	sr_epoll_harvest(set);
-	sr_epoll_settle(set);
-	sr_epoll_put(set);
-}
-
-static void on_task(struct sr_task *t)
-{
-	struct sr_epoll *set = (struct sr_epoll *)
-		((char *)t - offsetof(struct sr_epoll, task));
-
-	if (!tryget(set))
-		return;
-	sr_epoll_settle(set);
-	sr_epoll_put(set);
 }
 
 static bool make(struct sr_epoll *set)
@@ -379,8 +446,6 @@ static bool install_level(struct sr_epoll *set)
 	if (control(set->epfd, EPOLL_CTL_ADD, set->bell, EPOLLIN, set) < 0)
 		return false;
 	set->watch.fd = set->inner;
-	set->watch.fn = on_inner;
-	set->task.fn = on_task;
 	if (!sr_loop_watch(&set->watch, EPOLLIN)) {
 		set->watched = true;
 		return true;
@@ -402,6 +467,13 @@ static void uninstall(struct sr_epoll *set)
 		control(set->inner, EPOLL_CTL_DEL, set->bell, 0, NULL);
 	}
 	set->installed = false;
+}
+
+void sr_epoll_uninstall(struct sr_epoll *set)
+{
+	sr_lock(&set->lock);
+	uninstall(set);
+	sr_unlock(&set->lock);
 }
 
 static bool install(struct sr_epoll *set)
@@ -427,9 +499,9 @@ bool sr_epoll_install(struct sr_epoll *set)
 {
 	bool ok;
 
-	pthread_mutex_lock(&set->lock);
+	sr_lock(&set->lock);
 	ok = set->installed || install(set);
-	pthread_mutex_unlock(&set->lock);
+	sr_unlock(&set->lock);
 	return ok;
 }
 
@@ -437,7 +509,7 @@ void sr_epoll_to_level(struct sr_epoll *set)
 {
 	if (atomic_load(&set->level))
 		return;
-	pthread_mutex_lock(&set->lock);
+	sr_lock(&set->lock);
 	if (!set->level && set->installed) {
 		uninstall(set);
 		set->level = true;
@@ -447,7 +519,7 @@ void sr_epoll_to_level(struct sr_epoll *set)
 				sr_errno_name(errno));
 	}
 	set->level = true;
-	pthread_mutex_unlock(&set->lock);
+	sr_unlock(&set->lock);
 }
 
 static atomic_bool any_nested;
@@ -546,38 +618,51 @@ void sr_epolls_fork_begins(void)
 {
 	unsigned i;
 
-	pthread_mutex_lock(&sets_lock);
+	sr_lock(&sets_lock);
 	for (i = 0; i < atomic_load(&set_count); i++)
-		pthread_mutex_lock(&at(i)->look_lock);
+		sr_lock(&at(i)->look_lock);
 }
 
-/* The locks of all streams are held, and all are plain. */
+/* The locks of all streams are held, and all are plain, but for those whose peer did
+ * not answer in time. */
 void sr_epolls_before_fork(void)
 {
 	unsigned i;
 
 	make_page();
 	for (i = 0; i < atomic_load(&set_count); i++)
-		pthread_mutex_lock(&at(i)->lock);
+		sr_lock(&at(i)->lock);
 	for (i = 0; i < atomic_load(&set_count); i++)
 		if (atomic_load(&at(i)->refs))
 			share_one(at(i));
 	for (i = 0; i < atomic_load(&set_count); i++)
-		pthread_mutex_lock(&at(i)->ready_lock);
-	pthread_mutex_lock(&pool_lock);
+		sr_lock(&at(i)->ready_lock);
+	sr_lock(&pool_lock);
 }
 
 void sr_epolls_in_parent(void)
 {
 	unsigned i;
 
-	pthread_mutex_unlock(&pool_lock);
+	sr_unlock(&pool_lock);
 	for (i = atomic_load(&set_count); i-- > 0;) {
-		pthread_mutex_unlock(&at(i)->ready_lock);
-		pthread_mutex_unlock(&at(i)->lock);
-		pthread_mutex_unlock(&at(i)->look_lock);
+		sr_unlock(&at(i)->ready_lock);
+		sr_unlock(&at(i)->lock);
+		sr_unlock(&at(i)->look_lock);
 	}
-	pthread_mutex_unlock(&sets_lock);
+	sr_unlock(&sets_lock);
+}
+
+/* A stream could not be plain in time: its events go on coming from us. */
+static void still_shut(struct sr_epoll *set)
+{
+	if (atomic_load(&set->shut))
+		sr_epoll_install(set);
+}
+
+void sr_epolls_after_fork(void)
+{
+	each(still_shut);
 }
 
 /* The entries in the kernel's set are the parent's, too: left alone. */
@@ -585,6 +670,8 @@ static void forget(struct sr_epoll *set)
 {
 	init_locks(set);
 	set->foreign = true;
+	if (atomic_exchange(&set->left, false))
+		set->epfd = -1;
 	set->inner = set->bell = -1;
 	set->installed = set->watched = set->rung = false;
 	set->first = set->last = NULL;

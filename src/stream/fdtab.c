@@ -33,11 +33,16 @@ struct sr_stream *sr_fdtab_get(int fd)
 	return NULL;
 }
 
-bool sr_fdtab_has(int fd)
+struct sr_stream *sr_fdtab_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
 
-	return e && atomic_load_explicit(e, memory_order_relaxed);
+	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
+}
+
+bool sr_fdtab_has(int fd)
+{
+	return sr_fdtab_peek(fd);
 }
 
 struct sr_stream *sr_fdtab_set(int fd, struct sr_stream *st)

@@ -12,6 +12,9 @@ struct sr_stream;
 
 /* The stream of fd with a reference for the caller (sr_stream_put), or NULL. */
 struct sr_stream *sr_fdtab_get(int fd);
+/* The same without a reference: it may be another stream the next moment, but stays
+ * a stream's memory.  For a glance at an atomic. */
+struct sr_stream *sr_fdtab_peek(int fd);
 /* Is there an entry?  A hint without a reference. */
 bool sr_fdtab_has(int fd);
 /* Enters st (its reference moves to the table); returns a stale entry's stream

@@ -24,19 +24,19 @@
 static void lock_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	pthread_mutex_lock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
-	pthread_mutex_lock(&st->epoll_lock);
-	pthread_mutex_lock(&st->wait_lock);
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_lock(&st->epoll_lock);
+	sr_lock(&st->wait_lock);
 }
 
 static void unlock_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	pthread_mutex_unlock(&st->wait_lock);
-	pthread_mutex_unlock(&st->epoll_lock);
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->wait_lock);
+	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 }
 
 static void bar_one(struct sr_stream *st, void *arg)
@@ -44,6 +44,8 @@ static void bar_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
 		sr_stream_bar(st, SR_REASON_FORK);
+	else
+		sr_st_set(st, SR_ST_SHARED);
 }
 
 static void before_fork(void)
@@ -63,12 +65,14 @@ static void in_parent(void)
 		return;
 	sr_epolls_in_parent();
 	sr_streams_walk(unlock_one, NULL);
+	sr_epolls_after_fork();
 }
 
 static void in_child(void)
 {
+	sr_hold();	/* no handler before the locks are new */
 	if (sr_conf.inert || sr_loop_here())
-		return;
+		goto out;
 	/* The links first: what a stream drops later must not reach the
 	 * parent's. */
 	sr_shm_forget();
@@ -81,6 +85,8 @@ static void in_child(void)
 	sr_answer_forget();
 	sr_loop_forget();
 	sr_fd_forget_all();
+out:
+	sr_hold_none();
 }
 
 __attribute__((constructor)) static void begin(void)

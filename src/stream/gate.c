@@ -71,27 +71,23 @@ void sr_tx_gate_leave(struct sr_stream *st)
 		return;
 	/* Last one out, and a switch is wanted: do it here, as the service
 	 * thread would hardly ever find a busy sender outside the kernel. */
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_try_start(st);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 }
 
 bool sr_tx_gate_shut(struct sr_stream *st)
 {
-	unsigned g = atomic_load(&st->tx_gate);
+	unsigned g = atomic_load(&st->tx_gate), next;
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return true;
-		if (g & SR_GATE_COUNT) {
-			if (g & SR_GATE_WANT)
-				return false;
-			if (atomic_compare_exchange_weak(&st->tx_gate, &g,
-							 g | SR_GATE_WANT))
-				return false;
-			continue;
-		}
-	} while (!atomic_compare_exchange_weak(&st->tx_gate, &g, SR_GATE_SHUT));
+		next = g & SR_GATE_COUNT ? g | SR_GATE_WANT : SR_GATE_SHUT;
+	} while (next != g &&
+		 !atomic_compare_exchange_weak(&st->tx_gate, &g, next));
+	if (next != SR_GATE_SHUT)
+		return false;
 	if (!sr_epoll_gate_shut(st)) {
 		atomic_store(&st->tx_gate, 0);
 		return false;

@@ -39,6 +39,7 @@
 #include <stdatomic.h>
 
 #include "base/conf.h"
+#include "base/lock.h"
 #include "base/loop.h"
 #include "base/report.h"
 #include "link/link.h"
@@ -72,6 +73,10 @@ enum {				/* sr_stream.flags */
 	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
+	SR_ST_SHARED = 1 << 20, /* not connected yet at a fork: the child's as well */
+	SR_ST_PLAIN = 1 << 21,	/* TCP's for good (plain.c) */
+	SR_ST_DEAF = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
+	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 };
 
@@ -92,6 +97,7 @@ struct sr_stream {
 	_Alignas(64) atomic_uint rx_gate;
 	atomic_uint rx_calls;
 	_Atomic uint64_t rx_tcp;	/* bytes read from the anchor */
+	_Atomic uint64_t tx_plain, rx_plain; /* program bytes, once TCP's for good */
 	_Atomic uint64_t rx_due;	/* a SWITCH waits for rx_tcp to be this; or 0 */
 	uint64_t rx_short;	/* bytes it waited for when last looked at */
 
@@ -101,10 +107,11 @@ struct sr_stream {
 	int64_t rx_delta;	/* gate open: rx.rx = rx_tcp + rx_delta */
 	uint8_t spill[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
 	unsigned spill_at, spill_len;
+	atomic_bool rx_more;	/* the last read has left bytes on the link */
 	uint64_t rx_way[SR_WAYS];
 	unsigned rx_switches;
 	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
-	atomic_bool error_asked;	/* SO_ERROR has said it */
+	atomic_bool error_told;	/* so_error was set for it, or SO_ERROR has said it */
 	atomic_int error;	/* errno that ended it, for the report */
 	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
 	bool rx_rst_seen;	/* the latter, with bytes on the link before it */
@@ -117,6 +124,7 @@ struct sr_stream {
 	uint64_t tx_way[SR_WAYS];
 	_Atomic size_t tx_held;	/* bytes the link was asked to hold back */
 	uint64_t tx_held_ns;	/* since when */
+	bool tx_widened;	/* a send that must not block waited for room, once */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];
@@ -132,6 +140,7 @@ struct sr_stream {
 	struct sr_name name;
 	int rcvlowat;
 	atomic_bool rcv_now, snd_now;	/* SO_RCVTIMEO, SO_SNDTIMEO below 0 */
+	_Atomic uint64_t mode, mode_changes; /* sleep.c */
 	atomic_bool keepalive;	/* on for us, off for the program */
 	char best[80];		/* the best link it had, for the report */
 
@@ -227,7 +236,8 @@ void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
 /* r is a call's result: was it the stream's end?  Then it is reported. */
 void sr_stream_failed(struct sr_stream *st, ssize_t r);
-void sr_stream_disown(struct sr_stream *st);
+/* For the report: it has been on this link, by one direction at least. */
+void sr_stream_had(struct sr_stream *st, struct sr_link *link);
 void sr_streams_report(void);	/* all that have not been, at exit */
 void sr_streams_forget(void);	/* child of fork */
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);
@@ -258,14 +268,14 @@ bool sr_anchor_writable(struct sr_stream *st);
 /* The socket is dead for the program: an error that we took from it, or 0. */
 int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
 
-/* ---- direction.c: what moves a direction on; nothing here sleeps ---- */
+/* ---- tx.c, rx.c: what moves a direction on; nothing here sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
+/* It was in WAIT and is no more: try again. */
+bool sr_tx_decide(struct sr_stream *st);
 /* The SWITCH that waits on the link: EXPECT it, or not.  True: it is dealt
  * with, false: look again later. */
-/* True: it was in WAIT and is no more, try again. */
-bool sr_tx_decide(struct sr_stream *st);
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link,
 		       bool proven);		/* rx_lock held */
 /* The program sends: a switch that waited for that begins. */
@@ -276,6 +286,12 @@ void sr_tx_try_start(struct sr_stream *st);	/* tx_lock held */
 size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n);
 void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
+
+/* ---- plain.c ---- */
+/* Nobody will ask for a link, or be asked, any more.  Nothing happens if the stream
+ * cannot be left to the kernel yet.  No lock held.  In the loop, or by who alone could
+ * have asked. */
+void sr_plain_for_good(struct sr_stream *st);
 
 /* ---- past.c: what went over TCP at the beginning ---- */
 void sr_past_lock(struct sr_stream *st);
@@ -294,16 +310,28 @@ struct sr_sleep {
 	int option;		/* SO_RCVTIMEO, SO_SNDTIMEO */
 	bool asked, blocks;
 	bool partial;		/* something has been transferred: a signal ends it */
+	bool next;		/* so it has, in another message of the same call */
 	bool timed;
+	struct sr_handled since; /* what has run later interrupts it */
 	uint64_t deadline;	/* ns; 0: none */
+	uint64_t nap;		/* ns: no longer than that, -EAGAIN; 0: any time */
 };
-bool sr_sleep_allowed(struct sr_sleep *s);
+/* The beginning of a call.  Handlers that run from now on interrupt its sleeps, as to
+ * the kernel a signal does that comes anywhere in a call.  before: it goes on with the
+ * next message, and that is when it began; else NULL. */
+struct sr_sleep sr_sleep_begin(int fd, int flags, int option,
+			       const struct sr_handled *before);
+bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s);
 /* Until the stream may have what is in events (POLLIN, POLLOUT).  0; -EAGAIN if
  * the call does not block or its time is over; -EINTR. */
 int sr_sleep(struct sr_stream *st, struct sr_sleep *s, short events);
+/* The same, for a call which does not block: at most ns, whatever its own limits. */
+int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns);
 
 /* ---- option.c ---- */
 void sr_option_keepalive(struct sr_stream *st, bool need);
+/* May a program wait until so much lies unread?  Else the stream has to be plain. */
+bool sr_option_waitable(size_t unread);
 
 /* ---- send.c ---- */
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */
@@ -312,25 +340,33 @@ void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 /* ---- wait.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);
 
-/* ---- epoll_set.c, epoll_entry.c, epoll_wait.c ---- */
+/* ---- epoll_set.c, epoll_entry.c, epoll_ready.c, epoll_wait.c ---- */
 /* A gate has been shut, under the direction's lock: its sets know before anybody
  * else.  False: they cannot, it must be opened again. */
 bool sr_epoll_gate_shut(struct sr_stream *st);
 void sr_epoll_gate_opened(struct sr_stream *st);
 /* A descriptor of the stream, or its last one, is about to be closed. */
 void sr_epoll_number_gone(struct sr_stream *st, int fd);
+void sr_epoll_number_back(struct sr_stream *st, int fd);
 void sr_epoll_stream_gone(struct sr_stream *st);
+/* The stream is TCP's for good: its sets forget it.  False: one of them cannot.
+ * epoll_lock held, gates open. */
+bool sr_epoll_let_go(struct sr_stream *st);
 /* news: what of it is an edge. */
 void sr_epoll_told(struct sr_epoll_entry *e, unsigned what, unsigned news);
 void sr_epolls_fork_begins(void);	/* no lock held */
 void sr_epolls_before_fork(void);	/* all streams' locks held */
 void sr_epolls_in_parent(void);
+void sr_epolls_after_fork(void);	/* in the parent, no lock held */
 void sr_epolls_forget(void);		/* child of fork */
 
 /* ---- service.c: the loop's side ---- */
 void sr_stream_kick(struct sr_stream *st);	/* any thread */
 void sr_stream_on_link(struct sr_link *link, unsigned what); /* notify */
 void sr_service_task(struct sr_stream *st);	/* readies st->task */
+/* The loop looks at the anchor no more.  Its registration goes with the number, so
+ * this comes before a number is given back.  rx_lock and tx_lock held. */
+void sr_stream_unwatch(struct sr_stream *st);
 
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* loop */
@@ -344,16 +380,38 @@ bool sr_attach_busy(struct sr_stream *st);
 /* ---- upgrade.c ---- */
 /* A call has begun or ended: is it time to ask?  Any thread. */
 void sr_upgrade_used(struct sr_stream *st);
+/* Is connect(2) through?  If so it is known from now on, and for the report who is
+ * connected, which it may not be at its end any more.  Any thread. */
+bool sr_upgrade_connected(struct sr_stream *st);
 void sr_upgrade_count(struct sr_stream *st);
 void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 
+/* Why no kind of link can be had between the two, the preferred kind's reason; NONE:
+ * one may.  With look, also because nobody is there to be asked.  local NULL: not
+ * known.  Any thread. */
+enum sr_reason sr_upgrade_hopeless(const struct sockaddr_storage *local,
+				   const struct sockaddr_storage *peer, bool look);
+
+/* ---- forecast.c ---- */
+/* Connected, or about to be: if those before it to this address say that it would have
+ * no link if it asked, it is plain for good.  By who connects it, before anybody may
+ * have asked. */
+void sr_forecast_connected(struct sr_stream *st, const struct sockaddr *addr,
+			   socklen_t len);
+/* It has not asked, and these are the calls that moved bytes.  Any thread, outside of
+ * its gates. */
+void sr_forecast_called(struct sr_stream *st, unsigned calls);
+/* Its last descriptor is closed.  Any thread. */
+void sr_forecast_ended(struct sr_stream *st);
+
 /* ---- answer.c ---- */
 void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* pending requests may match now; any thread */
-void sr_answer_listen(struct sr_stream *st, int fd, bool now);
+bool sr_answer_never(void);	/* no kind of link can be had; any thread */
+void sr_answer_listen(struct sr_stream *st, int fd, bool wait);
 void sr_answer_open(struct sr_stream *st);	/* loop */
 void sr_answer_unlisten(struct sr_stream *st);	/* loop */
 void sr_answer_stop(struct sr_stream *st);	/* listen(2) failed */

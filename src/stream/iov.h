@@ -5,8 +5,11 @@
 #ifndef SR_IOV_H
 #define SR_IOV_H
 
+#include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 struct sr_iov {
@@ -15,6 +18,14 @@ struct sr_iov {
 	size_t skip;		/* bytes of it already used */
 	size_t left;		/* bytes left in all */
 };
+
+/* What the kernel says of a message before it looks at its buffers: 0 or -errno. */
+static inline int sr_msg_refused(const struct msghdr *msg)
+{
+	if (msg->msg_name && msg->msg_namelen > INT_MAX)
+		return -EINVAL;
+	return msg->msg_iovlen > UIO_MAXIOV ? -EMSGSIZE : 0;
+}
 
 /* readv(2): EINVAL for lengths beyond an ssize_t. */
 static inline bool sr_iov_valid(const struct iovec *v, size_t n)

@@ -6,6 +6,7 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,6 +15,29 @@
 
 #include "base/log.h"
 #include "stream/impl.h"
+
+#define SMALL_BUFFER 8192	/* bytes: sockrail(7), LIMITS */
+
+/* It goes on when its thread is cancelled in it, or a handler leaves for good. */
+static void left_connecting(void *st)
+{
+	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
+}
+
+SR_WINDOW_FRAME
+static int kernel_connect(struct sr_stream *st, int fd,
+			  const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_window w;
+	int r;
+
+	sr_window_open(&w, left_connecting, st);
+	r = sr_real.connect(fd, addr, len);
+	if (r < 0)
+		r = -errno;
+	sr_window_close(&w);
+	return r;
+}
 
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
@@ -25,17 +49,19 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 
 	if (dissolve)
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
-	r = sr_real.connect(fd, addr, len);
-	if (r < 0)
-		r = -errno;
+	r = kernel_connect(st, fd, addr, len);
 	if (r == -EINPROGRESS || r == -EINTR)
 		how |= SR_ST_FRESH;
 	else if (r < 0)
 		return r;
 	if (dissolve)
 		return 1;
-	if (!(sr_st_flags(st) & SR_ST_CONNECT))
+	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
+		/* FRESH comes last: such a one sr_plain_for_good() leaves alone. */
+		sr_st_set(st, SR_ST_CONNECT);
+		sr_forecast_connected(st, addr, len);
 		sr_st_set(st, how);
+	}
 	/* For the report; at its end it has no peer any more. */
 	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
 		sr_stream_name(st);
@@ -60,11 +86,17 @@ static bool bound(int fd)
  */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
-	bool want = sr_conf.upgrade != SR_NEVER && sr_conf.links[0] &&
-		    !(sr_st_flags(st) & SR_ST_LISTEN) && sr_loop_start() == 0;
-	bool early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
+	bool want = sr_conf.upgrade != SR_NEVER &&
+		    !(sr_st_flags(st) & SR_ST_LISTEN);
+	bool early;
 	int r;
 
+	if (want && !sr_loop_runs() && sr_answer_never()) {
+		sr_st_set(st, SR_ST_DEAF);
+		want = false;
+	}
+	want = want && sr_loop_start() == 0;
+	early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
 	if (early)
 		sr_answer_listen(st, fd, true);
 	if (sr_real.listen(fd, backlog) < 0) {
@@ -106,13 +138,14 @@ void sr_option_keepalive(struct sr_stream *st, bool need)
 int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 			 void *val, socklen_t *len)
 {
+	socklen_t n = *len < sizeof(int) ? *len : sizeof(int);
 	int v, r;
 
-	if (level != SOL_SOCKET || *len < sizeof(v))
+	if (level != SOL_SOCKET || *len > INT_MAX)
 		goto kernel;
 	if (name == SO_ERROR && atomic_load(&st->so_error)) {
 		v = atomic_exchange(&st->so_error, 0);
-		atomic_store(&st->error_asked, true);
+		atomic_store(&st->error_told, true);
 	} else if (name == SO_KEEPALIVE && atomic_load(&st->keepalive)) {
 		v = 0;
 	} else if (name == SO_RCVLOWAT && (sr_st_flags(st) & SR_ST_LOWAT)) {
@@ -120,8 +153,8 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	} else {
 		goto kernel;
 	}
-	memcpy(val, &v, sizeof(v));
-	*len = sizeof(v);
+	memcpy(val, &v, n);	/* cut, as the kernel does it */
+	*len = n;
 	return 0;
 kernel:
 	r = sr_real.getsockopt(fd, level, name, val, len);
@@ -130,7 +163,7 @@ kernel:
 	    *len >= sizeof(v) && sr_any_gate_shut(st)) {
 		memcpy(&v, val, sizeof(v));
 		if (v)
-			atomic_store(&st->error_asked, true);
+			atomic_store(&st->error_told, true);
 	}
 	return r < 0 ? -errno : r;
 }
@@ -157,15 +190,33 @@ static bool barring(int level, int name)
 }
 
 /* A ring must hold it all at its first size. */
+bool sr_option_waitable(size_t unread)
+{
+	return unread <= sr_conf.ring_first / 2;
+}
+
 static bool ring_holds(int lowat)
 {
-	return lowat >= 0 && (size_t)lowat <= sr_conf.ring_first / 2;
+	return lowat >= 0 && sr_option_waitable((size_t)lowat);
 }
 
 /* SOF_TIMESTAMPING_TX_ of <linux/net_tstamp.h>: the program will wait for them. */
 static bool stamps_sent(int flags)
 {
 	return flags & (1u << 0 | 1u << 1 | 1u << 8 | 1u << 9);
+}
+
+/* So small a buffer is meant to hold a sender back, and a ring would not. */
+static bool bounded(int level, int name, const void *val, socklen_t len)
+{
+	int v = 0;
+
+	if (level != SOL_SOCKET || len < sizeof(v) ||
+	    (name != SO_SNDBUF && name != SO_SNDBUFFORCE &&
+	     name != SO_RCVBUF && name != SO_RCVBUFFORCE))
+		return false;
+	memcpy(&v, val, sizeof(v));
+	return v < SMALL_BUFFER;
 }
 
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
@@ -180,6 +231,8 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		if (!ring_holds(v))
 			sr_stream_plain(st, fd, SR_REASON_OPTION);
 	}
+	if (bounded(level, name, val, len))
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
 	/* Many set these and never look (iperf 2): recv.c sees who does. */
 	if (level == SOL_SOCKET && (name == SO_TIMESTAMP ||
 	    name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING))
@@ -200,25 +253,30 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	if (level == SOL_SOCKET && name == SO_TIMESTAMPING && stamps_sent(v))
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 	if (level == SOL_SOCKET &&
-	    (name == SO_RCVTIMEO || name == SO_SNDTIMEO))
+	    (name == SO_RCVTIMEO_OLD || name == SO_SNDTIMEO_OLD ||
+	     name == SO_RCVTIMEO_NEW || name == SO_SNDTIMEO_NEW)) {
 		/* The kernel calls this {0, 0}, which elsewhere is for ever. */
-		atomic_store(name == SO_RCVTIMEO ? &st->rcv_now : &st->snd_now,
+		atomic_store(name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW ?
+				     &st->rcv_now : &st->snd_now,
 			     ((const struct timeval *)val)->tv_sec < 0);
+		sr_stream_mode_changed(st);
+	}
 	if (level == IPPROTO_TCP && name == TCP_CORK) {
 		if (v)
 			sr_st_set(st, SR_ST_CORK);
 		else
 			sr_st_clear(st, SR_ST_CORK);
-		pthread_mutex_lock(&st->tx_lock);
+		sr_lock(&st->tx_lock);
 		if (!v && st->tx_link && st->tx.state == SR_TX_LINK)
 			sr_tx_flush(st);
-		pthread_mutex_unlock(&st->tx_lock);
+		sr_unlock(&st->tx_lock);
 	}
 	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
 		int one = 1;
 
-		pthread_mutex_lock(&st->rx_lock);
+		sr_lock(&st->rx_lock);
 		st->rcvlowat = v > 1 && ring_holds(v) ? v : 1;
+		atomic_store(&st->rx_more, false);
 		if (st->rcvlowat > 1)
 			sr_st_set(st, SR_ST_LOWAT);
 		else
@@ -226,7 +284,9 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		if (sr_gate_shut(&st->rx_gate))
 			sr_real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one,
 					   sizeof(one));
-		pthread_mutex_unlock(&st->rx_lock);
+		sr_unlock(&st->rx_lock);
+		/* What there is may be enough now; to the kernel, too, it is news. */
+		sr_stream_notify(st, SR_NOTIFY_RX);
 	}
 	return r;
 }
@@ -251,7 +311,7 @@ static int bytes_in(struct sr_stream *st, int fd, int *n)
 {
 	int r = 0;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	if (!sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_RAW ||
 	    st->rx.state == SR_RX_EXPECT) {
@@ -264,7 +324,7 @@ static int bytes_in(struct sr_stream *st, int fd, int *n)
 			*n += (int)sr_rx_ready(&st->rx,
 				atomic_load(&st->rx_link->rx_h));
 	}
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	return r;
 }
 
@@ -272,10 +332,12 @@ static int bytes_out(struct sr_stream *st, int fd, int *n)
 {
 	int r = sr_real.ioctl(fd, SIOCOUTQ, n) < 0 ? -errno : 0;
 
-	pthread_mutex_lock(&st->tx_lock);
-	if (!r && st->tx_link && st->tx.state != SR_TX_WAIT)
+	sr_lock(&st->tx_lock);
+	if (!r && st->tx_link && st->tx.state != SR_TX_WAIT) {
+		st->tx_link->ops->poll(st->tx_link);
 		*n += (int)(st->tx.w - atomic_load(&st->tx_link->tx_acked));
-	pthread_mutex_unlock(&st->tx_lock);
+	}
+	sr_unlock(&st->tx_lock);
 	return r;
 }
 
@@ -290,5 +352,7 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 	if (sr_gate_shut(&st->tx_gate) && req == SIOCOUTQ)
 		return bytes_out(st, fd, arg);
 	r = sr_real.ioctl(fd, req, arg);
+	if (req == FIONBIO)
+		sr_stream_mode_changed(st);
 	return r < 0 ? -errno : r;
 }

@@ -2,12 +2,14 @@
 /*
  * past.c - owns what a stream remembers of its first bytes over TCP
  * (pure/history.h).  Plain calls write it while the service thread reads: a spin
- * lock, held for at most the hashing of SR_HISTORY_MAX bytes.
+ * lock, held for at most the hashing of SR_HISTORY_MAX bytes, and as other locks by
+ * none whom a signal handler could interrupt.
  */
 #include "stream/impl.h"
 
 void sr_past_lock(struct sr_stream *st)
 {
+	sr_hold();
 	while (atomic_flag_test_and_set(&st->history_busy))
 		;
 }
@@ -15,6 +17,7 @@ void sr_past_lock(struct sr_stream *st)
 void sr_past_unlock(struct sr_stream *st)
 {
 	atomic_flag_clear(&st->history_busy);
+	sr_release();
 }
 
 void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,

@@ -8,34 +8,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/fdtab.h"
+#include "stream/hot.h"
 #include "stream/waitset.h"
 
 #define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */
 
-/* 0: at once.  Centuries are for ever. */
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		    const struct timespec *timeout, const sigset_t *sigmask,
 		    uint64_t *end)
 {
 	struct sr_waitset s = { .n = n, .sigmask = sigmask,
-				.timeout = timeout, .deadline = UINT64_MAX };
+				.timeout = timeout, .deadline = UINT64_MAX,
+				.handled = sr_handled.all };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
 	bool streams = false;
 	int err = errno, r;
 	size_t i;
 
+	pthread_testcancel(); /* as in sr_stream_recv() */
+	sr_hold();
+	if (!sigmask) {
+		s.asked = sr_hot_hash(fds, n);
+		if (sr_hot_again(s.asked, fds, n)) {
+			sr_release();
+			if (end)
+				*end = 0;
+			return 1;
+		}
+	}
 	if (n <= FEW) {
 		memset(few, 0, n * sizeof(few[0]));
 		s.e = few;
 		s.k = few_k;
 	} else {
-		sr_inside++;
+		sr_enter();
 		s.e = calloc(n, sizeof(*s.e));
 		s.k = calloc(3 * n + 1, sizeof(*s.k));
 		s.nodes = calloc(n, sizeof(*s.nodes));
-		sr_inside--;
+		sr_leave();
 	}
 	if (!s.e || !s.k || (n > FEW && !s.nodes)) {
 		r = -ENOMEM;
@@ -44,7 +55,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
 		s.e[i].events = fds[i].events;
-		s.e[i].st = fds[i].fd < 0 ? NULL : sr_fdtab_get(fds[i].fd);
+		s.e[i].st = sr_stream_live(fds[i].fd);
 		if (s.e[i].st) {
 			streams = true;
 			sr_upgrade_used(s.e[i].st);
@@ -52,14 +63,17 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 	}
 	if (!streams) {
 		sr_waitset_clock(&s);
+		sr_release();
 		r = sr_real.ppoll(fds, n, timeout, sigmask);
 		if (r < 0)
 			r = -errno;
+		sr_hold();
 		goto out;
 	}
 	r = sr_waitset_wait(&s, fds, NULL);
 	if (r < 0)
 		r = -errno;
+	sr_hot_only(fds, n, r);
 out:
 	if (s.e)
 		sr_waitset_done(&s);
@@ -67,14 +81,15 @@ out:
 		if (s.e[i].st)
 			sr_stream_put(s.e[i].st);
 	if (n > FEW) {
-		sr_inside++;
+		sr_enter();
 		free(s.e);
 		free(s.k);
 		free(s.nodes);
-		sr_inside--;
+		sr_leave();
 	}
 	if (end)
 		*end = s.timeout ? 0 : s.deadline;
 	errno = err;
+	sr_release();
 	return r;
 }

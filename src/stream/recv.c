@@ -9,19 +9,37 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <sys/syscall.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "stream/impl.h"
 #include "stream/iov.h"
+
+static bool is_simple(const struct msghdr *msg)
+{
+	return msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name;
+}
+
+/* What recvmsg(2) says with TCP besides the bytes: no name, no control messages.  An
+ * error says nothing. */
+static void bare(struct msghdr *msg, int flags)
+{
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	msg->msg_controllen = 0;
+	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+}
 
 static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 {
 	ssize_t r;
 
-	if (msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name) {
+	if (is_simple(msg)) {
 		r = sr_real.recv(fd, msg->msg_iov->iov_base,
 				 msg->msg_iov->iov_len, flags);
-		msg->msg_flags = 0;
+		if (r >= 0)
+			bare(msg, flags);
 	} else {
 		r = sr_real.recvmsg(fd, msg, flags);
 	}
@@ -99,7 +117,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	bool peek = flags & MSG_PEEK;
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
 	if (!booked && r > 0) {
 		if (!peek)
@@ -111,7 +129,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	}
 	atomic_fetch_sub(&st->rx_gate, weight);
 	sr_rx_progress(st);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
 	return r;
@@ -130,13 +148,36 @@ static void note_due(struct sr_stream *st, uint64_t now)
 struct passage {
 	struct sr_stream *st;
 	unsigned weight;
-	bool inside;
+	volatile bool inside;	/* see sr_window */
 };
 
 static void leave_cancelled(struct passage *p)
 {
 	if (p->inside)
 		sr_rx_gate_leave_shut(p->st, p->weight);
+	p->inside = false;
+}
+
+static void leave_abandoned(void *passage)
+{
+	leave_cancelled(passage);
+}
+
+/* Signals are let in: it may sleep. */
+static ssize_t kernel_recv_asleep(struct passage *p, int fd, struct msghdr *msg,
+				  int flags)
+{
+	ssize_t r;
+
+	if (!is_simple(msg))
+		return sr_window_syscall(leave_abandoned, p, NULL, SYS_recvmsg, fd,
+					 (long)msg, flags, 0, 0, 0);
+	r = sr_window_syscall(leave_abandoned, p, NULL, SYS_recvfrom, fd,
+			      (long)msg->msg_iov->iov_base,
+			      (long)msg->msg_iov->iov_len, flags, 0, 0);
+	if (r >= 0)
+		bare(msg, flags);
+	return r;
 }
 
 /*
@@ -160,7 +201,8 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 		return -EAGAIN;
 	here.inside = true;
 	note_before(st, &before, msg, flags);
-	r = kernel_recv(fd, msg, flags);
+	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
+				   kernel_recv_asleep(&here, fd, msg, flags);
 	here.inside = false;
 	if (!sr_gate_shut(&st->rx_gate)) {
 		booked = true;
@@ -265,8 +307,7 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
 	msg.msg_iovlen = sr_iov_rest(*to, limit, v, 16, &bytes);
 	if (!bytes)
 		return 0;
-	r = sr_real.recvmsg(st->anchor, &msg,
-			    (flags & MSG_TRUNC) | MSG_DONTWAIT);
+	r = sr_now_recvmsg(st->anchor, &msg, flags & MSG_TRUNC);
 	if (r < 0)
 		return -errno;
 	if (r == 0)
@@ -276,6 +317,8 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
 	sr_iov_advance(to, (size_t)r);
 	return r ? r : -EAGAIN;
 }
+
+#define PIECES 15		/* of a buffer that is peeked into */
 
 /*
  * MSG_PEEK of raw bytes, and of the ring if the mark is there already behind
@@ -287,17 +330,17 @@ static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
 {
 	uint8_t mark[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
 	size_t limit = sr_rx_limit(rx), n, bytes, raw;
-	struct iovec v[16];
+	struct iovec v[PIECES + 1];
 	struct msghdr msg = { .msg_iov = v };
 	unsigned todo = 0;
 	ssize_t r;
 
 	if (sr_rx_at_mark(rx))
 		return -EAGAIN;
-	n = sr_iov_rest(*to, limit, v, 15, &bytes);
+	n = sr_iov_rest(*to, limit, v, PIECES, &bytes);
 	v[n] = (struct iovec){ mark, sizeof(mark) };
 	msg.msg_iovlen = n + (bytes == limit);
-	r = sr_real.recvmsg(st->anchor, &msg, MSG_PEEK | MSG_DONTWAIT);
+	r = sr_now_recvmsg(st->anchor, &msg, MSG_PEEK);
 	if (r <= 0)
 		return r < 0 ? -errno : raw_end(st);
 	raw = (size_t)r < bytes ? (size_t)r : bytes;
@@ -344,7 +387,7 @@ static ssize_t nothing(struct sr_stream *st)
 }
 
 /* One try under the lock: > 0, 0 at the end, -EAGAIN, or an error. */
-static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
+static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	ssize_t r;
 	int tries;
@@ -378,10 +421,10 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 			break;
 		case SR_RX_LINK:
 			r = flags & MSG_PEEK ? 0 : take_ring(st, to, flags);
-			if (r)
+			if (r) {
 				sr_rx_progress(st);
-			if (r)
 				return r;
+			}
 			if (st->rx.state == SR_RX_LINK)
 				return nothing(st);
 			break;
@@ -395,6 +438,25 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 	return -EAGAIN;
 }
 
+/*
+ * The usual case first: the ring has more than is asked for.  Then nothing that the
+ * link, TCP or the service thread may have to say comes before these bytes, and the
+ * peer's page need not be looked at.
+ */
+static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	bool plenty = !st->spill_len && !(flags & MSG_PEEK) &&
+		      ring_bytes(st, &st->rx) > to->left;
+	ssize_t r = plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);
+
+	if (!(flags & MSG_PEEK))
+		atomic_store_explicit(&st->rx_more,
+				      !(sr_st_flags(st) & SR_ST_LOWAT) &&
+					      ring_bytes(st, &st->rx),
+				      memory_order_relaxed);
+	return r;
+}
+
 static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 			int flags, unsigned weight)
 {
@@ -406,15 +468,15 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 	ssize_t r;
 
 	if (sr_gate_shut(&st->rx_gate)) {
-		pthread_mutex_lock(&st->rx_lock);
+		sr_lock(&st->rx_lock);
 		if (sr_gate_shut(&st->rx_gate)) {
 			r = take(st, to, flags);
 			if (flags & MSG_PEEK)
 				*to = before;
-			pthread_mutex_unlock(&st->rx_lock);
+			sr_unlock(&st->rx_lock);
 			return r;
 		}
-		pthread_mutex_unlock(&st->rx_lock);
+		sr_unlock(&st->rx_lock);
 	}
 	msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
 	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT,
@@ -424,15 +486,92 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 	return r;
 }
 
+/*
+ * No room for any byte: the kernel's tcp_recvmsg waits for some all the same, but
+ * once.  Whatever ends that, a signal, the time or a reset, there is nothing more to
+ * be done, and it returns 0.
+ */
+static int recv_none(struct sr_stream *st, struct sr_sleep *sleep)
+{
+	struct pollfd p = { .fd = sleep->fd, .events = POLLIN };
+	const struct timespec at_once = { 0, 0 };
+	int r = sr_streams_poll(&p, 1, &at_once, NULL, NULL);
+
+	if (r > 0)
+		return sr_stream_rx(st) == SR_RX_RESET ?
+			       -atomic_exchange(&st->so_error, 0) : 0;
+	if (!sr_sleep_allowed(st, sleep) || atomic_load(&st->rcv_now))
+		return -EAGAIN;
+	sleep->partial = true;
+	r = sr_sleep(st, sleep, POLLIN);
+	return r == -EINTR || r == -EAGAIN ? 0 : r;
+}
+
+void sr_stream_keep(struct sr_stream *st, ssize_t r)
+{
+	/* EBADF: the call's descriptor was closed, not the stream's others. */
+	if (r != -EAGAIN && r != -EINTR && r != -EBADF)
+		atomic_store(&st->so_error, (int)-r);
+}
+
+#define NAP_FIRST_NS 100000u
+#define NAP_NS 10000000u
+
+/* sr_sleep() has said -EAGAIN: was that no more than the nap's end? */
+static bool napped(struct sr_sleep *sleep)
+{
+	return sleep->blocks &&
+	       !(sleep->deadline && sr_now_ns() >= sleep->deadline);
+}
+
+/*
+ * MSG_PEEK with MSG_WAITALL.  What has been looked at stays, so it is no news to any
+ * poll that there is not more yet: we look again, less and less often, and wait for
+ * the end.
+ */
+static ssize_t peek_all(struct sr_stream *st, struct sr_sleep *sleep,
+			struct sr_iov *to, int flags, unsigned weight)
+{
+	struct iovec v[PIECES];
+	uint64_t nap = NAP_FIRST_NS;
+	bool end = false;
+	ssize_t got = 0, r;
+	size_t want;
+
+	sr_iov_rest(*to, SIZE_MAX, v, PIECES, &want);
+	for (;;) {
+		r = recv_try(st, sleep->fd, to, flags, weight);
+		if (r >= 0)
+			got = r;
+		if (!r || (size_t)got >= want || end)
+			return got;
+		if (r < 0 && r != -EAGAIN)
+			break;
+		sleep->partial = got > 0;
+		sleep->nap = !got ? 0 : nap < NAP_NS ? (nap *= 2) : NAP_NS;
+		r = sr_sleep(st, sleep, got ? POLLRDHUP : POLLIN);
+		end = got && !r;
+		if (r == -EAGAIN && sleep->nap && napped(sleep))
+			continue;
+		if (r < 0)
+			break;
+	}
+	if (got)
+		sr_stream_keep(st, r);
+	return got ? got : r;
+}
+
 static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 			 struct msghdr *msg, int flags, unsigned weight)
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
-	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
+	bool all = flags & MSG_WAITALL;
 	ssize_t got = 0, r;
 
 	if (!to.left)
-		return 0;
+		return recv_none(st, sleep);
+	if (all && (flags & MSG_PEEK))
+		return peek_all(st, sleep, &to, flags, weight);
 	for (;;) {
 		r = recv_try(st, sleep->fd, &to, flags, weight);
 		if (r > 0) {
@@ -450,48 +589,90 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 		if (r < 0)
 			break;
 	}
-	if (got && r < 0 && r != -EAGAIN && r != -EINTR)
-		atomic_store(&st->so_error, (int)-r);
+	if (got && r < 0)
+		sr_stream_keep(st, r);
 	return got ? got : r;
 }
 
-ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
-		       int flags)
+/* A link cannot hold what a peek is to wait for. */
+static bool peeks_beyond(struct sr_stream *st, int fd, const struct msghdr *msg,
+			 int flags)
+{
+	struct sr_sleep sleep = { .fd = fd, .flags = flags };
+
+	return (flags & MSG_PEEK) && (flags & MSG_WAITALL) &&
+	       !sr_option_waitable(
+		       sr_iov_make(msg->msg_iov, msg->msg_iovlen).left) &&
+	       sr_sleep_allowed(st, &sleep);
+}
+
+static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
+		       int flags, const struct sr_handled *before)
 {
 	unsigned special = (unsigned)flags & (MSG_WAITALL | MSG_TRUNC);
 	unsigned weight = flags & MSG_TRUNC ? SR_GATE_BLIND : 1;
-	struct sr_sleep sleep = { .fd = fd, .flags = flags,
-				  .option = SO_RCVTIMEO };
+	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO, before);
 	bool again;
 	ssize_t r;
 
-	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
-	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
-		return kernel_recv(fd, msg, flags);
-	}
-	sr_upgrade_used(st);
-	if (!special && !(sr_st_flags(st) & SR_ST_LOWAT)) {
+	if (!special && (!before || (flags & MSG_DONTWAIT)) &&
+	    !(sr_st_flags(st) & SR_ST_LOWAT) &&
+	    !sr_gate_shut(&st->rx_gate)) {
+		const struct msghdr asked = *msg;
+
 		r = recv_plain(st, fd, msg, flags, weight, &again);
 		if (!again) {
 			if (r > 0)
 				sr_upgrade_count(st);
 			return r;
 		}
+		/* The kernel may have brought no more than a mark. */
+		msg->msg_namelen = asked.msg_namelen;
+		msg->msg_controllen = asked.msg_controllen;
+		msg->msg_flags = asked.msg_flags;
 	}
-	/* What the kernel does for TCP: no name, no control messages. */
-	msg->msg_namelen = 0;
-	msg->msg_controllen = 0;
-	msg->msg_flags = 0;
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		return -EINVAL;
-	if (sr_st_flags(st) & SR_ST_LOWAT && sr_sleep_allowed(&sleep)) {
+	if (sr_st_flags(st) & SR_ST_LOWAT && sr_sleep_allowed(st, &sleep)) {
 		r = sr_sleep(st, &sleep, POLLIN);
 		if (r < 0)
 			return r;
 	}
 	r = recv_slow(st, &sleep, msg, flags, weight);
+	if (r >= 0)
+		bare(msg, flags);
 	if (r > 0 && !sr_gate_shut(&st->rx_gate))
 		sr_upgrade_count(st);
+	return r;
+}
+
+ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
+		       int flags)
+{
+	return sr_stream_recv_next(st, fd, msg, flags, NULL);
+}
+
+ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
+			    int flags, const struct sr_handled *before)
+{
+	ssize_t r = sr_msg_refused(msg);
+
+	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
+	if (r < 0)
+		return r;
+	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
+	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		r = kernel_recv(fd, msg, flags);
+		if (r > 0 && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
+			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		return r;
+	}
+	if (peeks_beyond(st, fd, msg, flags))
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	sr_upgrade_used(st);
+	sr_hold();
+	r = receive(st, fd, msg, flags, before);
+	sr_release();
 	return r;
 }

@@ -10,9 +10,11 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "stream/impl.h"
 #include "stream/iov.h"
 
@@ -21,12 +23,18 @@
 #define PIECE 65536
 #define SLICE (256 * 1024)
 #define HOLD 16384
+#define WIDEN_NS (20 * 1000000ull)
+
+static bool is_simple(const struct msghdr *msg)
+{
+	return msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name;
+}
 
 static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t r;
 
-	if (msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name)
+	if (is_simple(msg))
 		r = sr_real.send(fd, msg->msg_iov->iov_base,
 				 msg->msg_iov->iov_len, flags);
 	else
@@ -35,33 +43,105 @@ static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 }
 
 /* send(2) is a cancellation point: a cancelled thread leaves the gate. */
-static void leave_cancelled(struct sr_stream **inside)
+static void leave_cancelled(struct sr_stream *volatile *inside)
 {
 	if (*inside)
 		sr_tx_gate_leave(*inside);
+	*inside = NULL;
+}
+
+static void leave_abandoned(void *inside)
+{
+	leave_cancelled(inside);
+}
+
+/* Signals are let in: it may sleep. */
+static ssize_t kernel_send_asleep(struct sr_stream *volatile *inside, int fd,
+				  const struct msghdr *msg, int flags)
+{
+	if (!is_simple(msg))
+		return sr_window_syscall(leave_abandoned, (void *)inside, NULL,
+					 SYS_sendmsg, fd, (long)msg, flags, 0, 0,
+					 0);
+	return sr_window_syscall(leave_abandoned, (void *)inside, NULL, SYS_sendto,
+				 fd, (long)msg->msg_iov->iov_base,
+				 (long)msg->msg_iov->iov_len, flags, 0, 0);
+}
+
+static ssize_t kernel_sendfile(struct sr_stream *volatile *inside, int fd,
+			       int in_fd, off_t *off, size_t count,
+			       const unsigned *since)
+{
+	return sr_window_syscall(leave_abandoned, (void *)inside, since,
+				 SYS_sendfile, fd, in_fd, (long)off, (long)count,
+				 0, 0);
 }
 
 /* The kernel had no room for all of it, and will have an edge for sets. */
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
-	if (atomic_load_explicit(&st->epoll, memory_order_relaxed) &&
-	    (r == -EAGAIN || (r >= 0 && (size_t)r < asked)))
+	if (r == -EAGAIN || (r >= 0 && (size_t)r < asked))
 		atomic_store(&st->tx_full, true);
+}
+
+static bool in_a_set(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->epoll, memory_order_relaxed);
+}
+
+/* The error a send gets on a stream whose direction is over. */
+static ssize_t over(struct sr_stream *st)
+{
+	int err = atomic_exchange(&st->so_error, 0);
+
+	return err ? -err : -EPIPE;
+}
+
+/* There is an error to tell.  The kernel may have told us of it, and would have no
+ * more than EPIPE, and a signal, for the program. */
+static bool is_over(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->broken, memory_order_relaxed) ||
+	       atomic_load_explicit(&st->so_error, memory_order_relaxed);
+}
+
+static ssize_t pipe_error(ssize_t r, int flags)
+{
+	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
+		sr_signal_raise(SIGPIPE);
+	return r;
+}
+
+/* The kernel says EPIPE, which comes after the error that a call of ours on the socket
+ * may have been told. */
+static ssize_t error_first(struct sr_stream *st, ssize_t r)
+{
+	int err = 0;
+
+	if (r == -EPIPE && sr_anchor_kept(st))
+		err = atomic_exchange(&st->so_error, 0);
+	return err ? -err : r;
 }
 
 static ssize_t send_plain(struct sr_stream *st, int fd,
 			  const struct msghdr *msg, int flags, bool *shut)
 {
-	__attribute__((cleanup(leave_cancelled))) struct sr_stream *inside =
-		NULL;
+	__attribute__((cleanup(leave_cancelled))) struct sr_stream
+		*volatile inside = NULL;
 	ssize_t r;
 
 	sr_tx_on_send(st);
 	*shut = !sr_tx_gate_enter(st);
 	if (*shut)
 		return -EAGAIN;
+	if (is_over(st)) {
+		sr_tx_gate_leave(st);
+		return pipe_error(over(st), flags);
+	}
 	inside = st;
-	r = kernel_send(fd, msg, flags);
+	r = flags & MSG_DONTWAIT ?
+		    kernel_send(fd, msg, flags | MSG_NOSIGNAL) :
+		    kernel_send_asleep(&inside, fd, msg, flags | MSG_NOSIGNAL);
 	inside = NULL;
 	if (r > 0) {
 		sr_past_add(st, &st->tx_history, SR_ST_TX_HISTORY, msg,
@@ -70,9 +150,10 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	} else if (r < 0) {
 		sr_stream_failed(st, r);
 	}
-	note_full(st, r, sr_iov_make(msg->msg_iov, msg->msg_iovlen).left);
+	if (in_a_set(st))
+		note_full(st, r, sr_iov_make(msg->msg_iov, msg->msg_iovlen).left);
 	sr_tx_gate_leave(st);
-	return r;
+	return pipe_error(error_first(st, r), flags);
 }
 
 /* The link may show the peer what it was asked to hold back. tx_lock held. */
@@ -129,21 +210,13 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 	return total;
 }
 
-/* The error a send gets on a stream whose direction is over. */
-static ssize_t over(struct sr_stream *st)
-{
-	int err = atomic_exchange(&st->so_error, 0);
-
-	return err ? -err : -EPIPE;
-}
-
 /* One try under the lock. *open: the gate is open, it is the kernel's turn. */
 static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
 		   bool *open)
 {
 	ssize_t r = -EAGAIN;
 
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	*open = !sr_gate_shut(&st->tx_gate);
 	if (*open)
@@ -159,8 +232,16 @@ static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
 			r = -EAGAIN;
 	}
 out:
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	return r;
+}
+
+/* The kernel has an error to tell, which is for the next call. */
+static bool error_waits(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = 0 };
+
+	return sr_now_poll(&p, 1) > 0;
 }
 
 static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
@@ -176,23 +257,24 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		r = put(st, from, flags, &open);
 		if (!open)
 			return r;
-		/* Plain again: asleep in the kernel, as ever. */
-		msg.msg_iovlen = sr_iov_rest(*from, SIZE_MAX, v, 64, &bytes);
-		r = send_plain(st, sleep->fd, &msg, flags | MSG_NOSIGNAL,
+		/* Plain again: asleep in the kernel, as ever, unless that would
+		 * restart. */
+		if (sleep->partial && error_waits(sleep->fd))
+			return -EPIPE;
+		msg.msg_iovlen = sr_iov_rest(*from, SLICE, v, 64, &bytes);
+		r = send_plain(st, sleep->fd, &msg,
+			       flags | MSG_NOSIGNAL |
+				       (sleep->next || sleep->partial ?
+						MSG_DONTWAIT : 0),
 			       &shut);
 		if (!shut) {
-			if (r > 0)
+			if (r > 0) {
 				sr_iov_advance(from, (size_t)r);
+				sr_upgrade_count(st);
+			}
 			return r;
 		}
 	}
-}
-
-static ssize_t pipe_error(ssize_t r, int flags)
-{
-	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
-		pthread_kill(pthread_self(), SIGPIPE);
-	return r;
 }
 
 /*
@@ -205,7 +287,7 @@ static bool room_after_all(struct sr_stream *st)
 
 	if (!atomic_load(&st->epoll))
 		return false;
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	atomic_store(&st->tx_full, true);
 	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK) {
 		struct sr_link *link = st->tx_link;
@@ -216,32 +298,62 @@ static bool room_after_all(struct sr_stream *st)
 		room = link->ops->tx_room(link, v);
 		link->ops->tx_commit(link, 0, st->tx_held != 0);
 	}
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	return room;
 }
 
-static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
-			 int flags)
+/*
+ * A send that must not block has filled the link's first ring.  TCP takes some 50 kB
+ * of a first write, and there are programs that count on it; the peer offers a larger
+ * ring as soon as it sees a full one.  So it is waited for, once.  True: there is
+ * room.
+ */
+static bool room_soon(struct sr_stream *st, int fd)
 {
-	struct sr_sleep sleep = { .fd = fd, .flags = flags,
-				  .option = SO_SNDTIMEO };
+	bool soon = false;
+
+	sr_lock(&st->tx_lock);
+	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK &&
+	    !st->tx_widened) {
+		const struct sr_link_ops *ops = st->tx_link->ops;
+
+		soon = ops->tx_widens && ops->tx_widens(st->tx_link);
+		st->tx_widened = soon;
+	}
+	sr_unlock(&st->tx_lock);
+	return soon && !sr_sleep_anyhow(st, fd, POLLOUT, WIDEN_NS);
+}
+
+/* There was no room.  0: try again; -EAGAIN: the call may not wait, or not longer. */
+static ssize_t await_room(struct sr_stream *st, struct sr_sleep *sleep)
+{
+	ssize_t r = sr_sleep(st, sleep, POLLOUT);
+
+	if (r == -EAGAIN && (sr_tx_decide(st) || room_soon(st, sleep->fd) ||
+			     room_after_all(st)))
+		r = 0;
+	return r;
+}
+
+static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
+			 struct sr_iov *from, int flags)
+{
 	ssize_t done = 0, r;
 
 	for (;;) {
-		r = send_try(st, &sleep, from, flags);
-		if (r > 0)
+		r = send_try(st, sleep, from, flags);
+		if (r > 0) {
 			done += r;
+			sleep->partial = true;
+		}
 		if (!from->left && (r >= 0 || r == -EAGAIN))
 			return done;
 		if (r > 0)
 			continue;
 		if (r != -EAGAIN)
 			break;
-		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
-			continue;
-		sleep.partial = done > 0;
-		r = sr_sleep(st, &sleep, POLLOUT);
-		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
+		r = await_room(st, sleep);
+		if (r < 0)
 			break;
 	}
 	if (done) {
@@ -258,39 +370,62 @@ static ssize_t send_slow(struct sr_stream *st, int fd, struct sr_iov *from,
 #endif
 
 /*
- * A program that hands over megabytes in one blocking call would hold the
- * direction for as long as the kernel takes: it goes there in slices, and the
- * direction may switch between two.
+ * A program that hands over megabytes in one blocking call would hold the direction
+ * for as long as the kernel takes.  So the kernel has them in slices, between which the
+ * direction may switch.  It may sleep with the first, and what is behind that waits as
+ * on a link, so that a signal ends the call wherever it comes: a second system call
+ * that sleeps would go on after a handler with SA_RESTART, and know nothing of one that
+ * ran before it.
  */
-static ssize_t send_sliced(struct sr_stream *st, int fd, struct sr_iov *from,
-			   int flags, bool *shut)
+static ssize_t transmit(struct sr_stream *st, int fd, const struct msghdr *msg,
+			int flags, const struct sr_handled *before)
 {
+	struct sr_iov from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	struct iovec v[64];
-	struct msghdr msg = { .msg_iov = v };
-	ssize_t done = 0, r;
-	size_t bytes;
+	struct msghdr slice = { .msg_iov = v };
+	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO, before);
+	bool valid = sr_iov_valid(msg->msg_iov, msg->msg_iovlen), shut;
+	size_t bytes = from.left;
+	ssize_t r, done = 0;
 
-	do {
-		msg.msg_iovlen = sr_iov_rest(*from, SLICE, v, 64, &bytes);
-		r = send_plain(st, fd, &msg,
-			       done ? flags | MSG_NOSIGNAL : flags, shut);
-		if (r < 0)
-			break;
-		done += r;
-		sr_iov_advance(from, (size_t)r);
-		sr_upgrade_count(st);
-	} while (from->left && (size_t)r == bytes);
-	/* An error after the first slice is for the next call. */
-	return done ? done : r;
+	if (!before || (flags & MSG_DONTWAIT)) {	/* else send_slow() sleeps */
+		if (bytes > SLICE && valid)
+			slice.msg_iovlen = sr_iov_rest(from, SLICE, v, 64, &bytes);
+		r = send_plain(st, fd, slice.msg_iovlen ? &slice : msg, flags,
+			       &shut);
+		if (!shut && r > 0)
+			sr_upgrade_count(st);
+		if (!shut && (r < (ssize_t)bytes || bytes == from.left))
+			return r;
+		if (!shut) {
+			done = r;
+			sr_iov_advance(&from, bytes);
+			sleep.partial = true;
+		}
+	}
+	if (!valid)
+		return -EINVAL;
+	r = send_slow(st, &sleep, &from, done ? flags | MSG_NOSIGNAL : flags);
+	if (r < 0 && done && r != -EPIPE)
+		sr_stream_keep(st, r);
+	return r < 0 ? (done ? done : r) : done + r;
 }
 
 ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		       int flags)
 {
-	struct sr_iov from;
-	bool shut;
-	ssize_t r, done = 0;
+	return sr_stream_send_next(st, fd, msg, flags, NULL);
+}
 
+ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
+			    const struct msghdr *msg, int flags,
+			    const struct sr_handled *before)
+{
+	ssize_t r = sr_msg_refused(msg);
+
+	pthread_testcancel(); /* as in sr_stream_recv() */
+	if (r < 0)
+		return r;
 	if ((flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) ||
 	    msg->msg_controllen) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
@@ -298,25 +433,10 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	}
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
-	from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
-	if (from.left > SLICE) {
-		done = send_sliced(st, fd, &from, flags, &shut);
-		if (!shut)
-			return done;
-	} else {
-		r = send_plain(st, fd, msg, flags, &shut);
-		if (!shut) {
-			if (r > 0)
-				sr_upgrade_count(st);
-			return r;
-		}
-	}
-	if (done < 0)
-		done = 0;
-	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
-		return -EINVAL;
-	r = send_slow(st, fd, &from, done ? flags | MSG_NOSIGNAL : flags);
-	return r < 0 ? (done ? done : r) : done + r;
+	sr_hold();
+	r = transmit(st, fd, msg, flags, before);
+	sr_release();
+	return r;
 }
 
 /*
@@ -332,7 +452,7 @@ static int file_refused(int in_fd, const off_t *off, bool *moves)
 	ssize_t r;
 	int nowhere;
 
-	nowhere = sr_real.open("/dev/null", O_WRONLY | O_CLOEXEC);
+	nowhere = sr_now_open("/dev/null", O_WRONLY | O_CLOEXEC);
 	if (nowhere < 0)
 		return -EINVAL;
 	r = sr_real.sendfile(nowhere, in_fd, off || at >= 0 ? &at : NULL, 1);
@@ -340,7 +460,7 @@ static int file_refused(int in_fd, const off_t *off, bool *moves)
 		r = -errno;
 	if (r > 0)
 		*moves = at != before;
-	sr_real.close(nowhere);
+	sr_now_close(nowhere);
 	return r < 0 ? (int)r : 0;
 }
 
@@ -372,9 +492,9 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 	if (v[0].iov_len > PIECE)
 		v[0].iov_len = PIECE;
 	if (off)
-		r = pread(in_fd, v[0].iov_base, v[0].iov_len, *off);
+		r = sr_now_pread(in_fd, v[0].iov_base, v[0].iov_len, *off);
 	else
-		r = sr_real.read(in_fd, v[0].iov_base, v[0].iov_len);
+		r = sr_now_read(in_fd, v[0].iov_base, v[0].iov_len);
 	if (r < 0)
 		r = -errno;
 	if (r > 0 && off && moves)
@@ -385,28 +505,57 @@ out:
 	return r;
 }
 
-/* *plain: it was the kernel's turn, SIGPIPE included. */
-static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
-			size_t count, bool more, bool *eof, bool *plain)
+/*
+ * Behind a slice that the kernel has taken: is it the next one's turn?  The kernel
+ * must not find itself without room for any of that one: it would go on after a
+ * handler with SA_RESTART, which is to end the call now.  An error is for the next
+ * call.
+ */
+static bool next_slice(struct sr_stream *st, struct sr_sleep *sleep)
 {
+	struct pollfd p = { .fd = sleep->fd, .events = POLLOUT };
+
+	sleep->partial = true;
+	while (!sr_gate_shut(&st->tx_gate)) {
+		if (sr_now_poll(&p, 1) > 0)
+			return !(p.revents & (POLLERR | POLLHUP));
+		if (!sr_sleep_allowed(st, sleep))
+			return true;
+		sleep->timed = false;	/* the kernel counts anew, too */
+		if (sr_sleep(st, sleep, POLLOUT) < 0)
+			return false;
+	}
+	return true;
+}
+
+/* *plain: it was the kernel's turn, SIGPIPE included.  since: sr_window_syscall(). */
+static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
+			size_t count, bool more, bool *eof, bool *plain,
+			const unsigned *since)
+{
+	struct sr_stream *volatile inside = st;
 	ssize_t r = -EAGAIN;
 
 	*eof = false;
 	sr_tx_on_send(st);
 	*plain = sr_tx_gate_enter(st);
+	if (*plain && is_over(st)) {
+		sr_tx_gate_leave(st);
+		*plain = false;
+		return over(st);
+	}
 	if (*plain) {
 		sr_st_set(st, SR_ST_TX_HISTORY);	/* not seen by us */
-		r = sr_real.sendfile(fd, in_fd, off, count);
-		if (r < 0)
-			r = -errno;
+		r = kernel_sendfile(&inside, fd, in_fd, off, count, since);
 		if (r > 0)
 			atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
 		*eof = r == 0;
-		note_full(st, r, *eof ? 0 : count);
+		if (in_a_set(st))
+			note_full(st, r, *eof ? 0 : count);
 		sr_tx_gate_leave(st);
 		return r;
 	}
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!sr_gate_shut(&st->tx_gate)) {
 		r = 0;			/* once more */
@@ -417,25 +566,25 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		r = file_to_ring(st, in_fd, off, count, more);
 		*eof = r == 0;
 	}
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	return r;
 }
 
-ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
-			   off_t *off, size_t count, bool more)
+static ssize_t transmit_file(struct sr_stream *st, int fd, int in_fd, off_t *off,
+			     size_t count, bool more)
 {
-	struct sr_sleep sleep = { .fd = fd, .option = SO_SNDTIMEO };
+	struct sr_sleep sleep = sr_sleep_begin(fd, 0, SO_SNDTIMEO, NULL);
 	ssize_t done = 0, r = 0;
 	bool eof, plain = false;
 
-	sr_upgrade_used(st);
-	sr_upgrade_hold(st);
 	while ((size_t)done < count) {
 		size_t left = count - (size_t)done;
-		size_t n = left < SLICE ? left : SLICE; /* send_sliced() */
+		size_t n = left < SLICE ? left : SLICE; /* as transmit() does */
 
+		if (done && !next_slice(st, &sleep))
+			break;
 		r = file_try(st, fd, in_fd, off, n, more || n < left, &eof,
-			     &plain);
+			     &plain, done ? &sleep.since.all : NULL);
 		if (r > 0) {
 			done += r;
 			if (sr_gate_shut(&st->tx_gate))
@@ -450,12 +599,28 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		if (r != -EAGAIN)
 			break;
 		plain = false;
-		if (!sr_sleep_allowed(&sleep) && sr_tx_decide(st))
-			continue;
 		sleep.partial = done > 0;
-		r = sr_sleep(st, &sleep, POLLOUT);
-		if (r < 0 && (r != -EAGAIN || !room_after_all(st)))
+		r = await_room(st, &sleep);
+		if (r < 0)
 			break;
 	}
 	return done ? done : pipe_error(r, plain ? MSG_NOSIGNAL : 0);
+}
+
+/* sendfile(2) is no cancellation point to the C library. */
+SR_WINDOW_FRAME
+ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
+			   off_t *off, size_t count, bool more)
+{
+	struct sr_window w;
+	ssize_t r;
+
+	sr_hold();
+	sr_cancel_off(&w);
+	sr_upgrade_used(st);
+	sr_upgrade_hold(st);
+	r = transmit_file(st, fd, in_fd, off, count, more);
+	sr_cancel_on(&w);
+	sr_release();
+	return r;
 }

@@ -17,7 +17,9 @@
 
 void sr_stream_kick(struct sr_stream *st)
 {
-	if (atomic_exchange(&st->kicked, true))
+	/* Without the loop nothing is under way, and nobody would give the
+	 * reference back. */
+	if (!sr_loop_runs() || atomic_exchange(&st->kicked, true))
 		return;
 	sr_stream_ref(st);
 	sr_loop_post(&st->task);
@@ -41,18 +43,18 @@ static uint32_t wanted(struct sr_stream *st)
 {
 	uint32_t ev = 0;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->rx_gate) && !st->rx_fin_seen &&
 	    !(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
 	    (sr_rx_at_mark(&st->rx) || st->rx.dup))
 		ev |= EPOLLIN;
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	if (sr_gate_shut(&st->tx_gate) &&
 	    (st->tx.state == SR_TX_RESEND ||
 	     (st->tx.state == SR_TX_WAIT && st->tx.acked)))
 		ev |= EPOLLOUT;
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 	return ev;
 }
 
@@ -66,15 +68,26 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
 	sr_stream_kick(st);
 }
 
-/* The registration goes with the descriptor number; close.c takes it down
- * before a number is given back. */
+/* Elsewhere than in the loop on_anchor() may be under way, and come once more.  It
+ * only kicks; and the kick of whoever closes, which follows, keeps the stream until
+ * then, for tasks come after events. */
+void sr_stream_unwatch(struct sr_stream *st)
+{
+	if (st->watched_fd >= 0 && sr_loop_here())
+		sr_loop_unwatch(&st->watch);
+	else if (st->watched_fd >= 0)
+		sr_loop_release(&st->watch);
+	st->watched_fd = -1;
+	st->watched = 0;
+}
+
 static void rewatch(struct sr_stream *st)
 {
 	uint32_t ev = wanted(st);
 	int r;
 
-	pthread_mutex_lock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
 	if (st->watched_fd >= 0 && st->watched_fd != st->anchor) {
 		st->watched_fd = -1;
 		st->watched = 0;
@@ -92,8 +105,8 @@ static void rewatch(struct sr_stream *st)
 	st->watched_fd = st->anchor;
 	st->watched = ev;
 out:
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 }
 
 static bool in_transition(struct sr_stream *st)
@@ -146,17 +159,19 @@ static void work(struct sr_task *t)
 		sr_stream_put(st);
 		return;
 	}
+	if (st->listener[0] || st->listener[1])
+		sr_answer_unlisten(st);	/* listen(2) failed after all */
 	work_links(st);
 	sr_ask_progress(st);
 	sr_attach_progress(st);
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	pthread_mutex_unlock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (st->tx_held && sr_now_ns() - st->tx_held_ns >= SR_HOLD_NS)
 		sr_tx_flush(st);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	sr_attach_progress(st);
 	if (atomic_load(&st->want_back) && st->att)
 		st->att->ops->drop(st->att, "peer-dropped");

@@ -9,44 +9,118 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include "stream/fdtab.h"
 #include "stream/waitset.h"
 
-static bool nonblocking(int fd, int flags)
-{
-	return (flags & MSG_DONTWAIT) ||
-	       (sr_real.fcntl(fd, F_GETFL, NULL) & O_NONBLOCK);
-}
+enum {				/* sr_stream.mode, below the count */
+	NONBLOCK = 1 << 0,
+	RCVTIMEO = 1 << 1,	/* there is one */
+	SNDTIMEO = 1 << 2,
+	MODE_BITS = 3
+};
 
-/* 0: for ever. */
-static uint64_t deadline(struct sr_stream *st, int fd, int option)
+/* Negative ones are none to the kernel, and at once to a call. */
+static struct timeval timeout(struct sr_stream *st, int fd, int option)
 {
 	struct timeval tv = { 0, 0 };
 	socklen_t len = sizeof(tv);
 
 	if (atomic_load(option == SO_RCVTIMEO ? &st->rcv_now : &st->snd_now))
-		return sr_now_ns();
-	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
-	    (!tv.tv_sec && !tv.tv_usec))
-		return 0;
-	return sr_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
-	       (uint64_t)tv.tv_usec * 1000u;
+		tv.tv_sec = -1;
+	else if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
+		tv = (struct timeval){ 0, 0 };
+	return tv;
 }
 
-bool sr_sleep_allowed(struct sr_sleep *s)
+static bool is_set(struct timeval tv)
+{
+	return tv.tv_sec || tv.tv_usec;
+}
+
+/* *sure: fd was st's all the time.  Another thread may have closed it, under a call
+ * by another descriptor's number of the same stream. */
+static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
+{
+	int flags = sr_real.fcntl(fd, F_GETFL, NULL);
+
+	*sure = flags >= 0 && sr_fdtab_peek(fd) == st;
+	return (flags & O_NONBLOCK ? NONBLOCK : 0) |
+	       (is_set(timeout(st, fd, SO_RCVTIMEO)) ? RCVTIMEO : 0) |
+	       (is_set(timeout(st, fd, SO_SNDTIMEO)) ? SNDTIMEO : 0);
+}
+
+/*
+ * Does a call block, and for ever?  The kernel's socket knows.  To ask it each time
+ * is a quarter of what a message costs a program that sleeps in between, so its
+ * answer is kept until somebody changes it through us, by whichever descriptor:
+ * mode_changes counts them, after they are made, and an answer to which another
+ * count belongs is void.  Only while one direction is on a link: else another
+ * process may have the socket, too.
+ */
+static unsigned mode(struct sr_stream *st, int fd)
+{
+	uint64_t now = atomic_load(&st->mode_changes) + 1;
+	uint64_t kept = atomic_load(&st->mode);
+
+	bool sure;
+
+	if (!sr_any_gate_shut(st) || (sr_st_flags(st) & SR_ST_SHARED))
+		return ask_mode(st, fd, &sure);
+	if (kept >> MODE_BITS != now) {
+		kept = now << MODE_BITS | ask_mode(st, fd, &sure);
+		if (sure)
+			atomic_store(&st->mode, kept);
+	}
+	return kept & ((1u << MODE_BITS) - 1);
+}
+
+void sr_stream_mode_changed(struct sr_stream *st)
+{
+	atomic_fetch_add(&st->mode_changes, 1);
+}
+
+/* 0: for ever. */
+static uint64_t ask_deadline(struct sr_stream *st, int fd, int option)
+{
+	struct timeval tv;
+
+	if (!(mode(st, fd) & (option == SO_RCVTIMEO ? RCVTIMEO : SNDTIMEO)))
+		return 0;
+	tv = timeout(st, fd, option);
+	if (tv.tv_sec < 0)
+		return sr_now_ns();
+	return sr_deadline_ns((uint64_t)tv.tv_sec, (uint64_t)tv.tv_usec * 1000u);
+}
+
+static uint64_t deadline(struct sr_stream *st, struct sr_sleep *s)
+{
+	if (!s->timed) {
+		s->deadline = ask_deadline(st, s->fd, s->option);
+		s->timed = true;
+	}
+	return s->deadline;
+}
+
+struct sr_sleep sr_sleep_begin(int fd, int flags, int option,
+			       const struct sr_handled *before)
+{
+	return (struct sr_sleep){ .fd = fd, .flags = flags, .option = option,
+				  .next = before,
+				  .since = before ? *before : sr_handled_now() };
+}
+
+bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 {
 	if (!s->asked) {
-		s->blocks = !nonblocking(s->fd, s->flags);
+		s->blocks = !(s->flags & MSG_DONTWAIT) &&
+			    !(mode(st, s->fd) & NONBLOCK);
 		s->asked = true;
 	}
 	return s->blocks;
 }
 
-/*
- * May a call go on sleeping after a signal?  sigaction(2): only if the handler
- * was installed with SA_RESTART.  poll never restarts, so we look which
- * handlers there are: if all that are installed restart, so do we.
- */
-static bool restarts(void)
+/* A handler that we know nothing of: if all that are installed restart, so do we. */
+static bool all_restart(void)
 {
 	int sig;
 
@@ -57,7 +131,7 @@ static bool restarts(void)
 		if (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
 		    sig == SIGILL || sig == SIGTRAP || sig == SIGABRT)
 			continue;
-		if (sigaction(sig, NULL, &sa) < 0 ||
+		if (sr_real.sigaction(sig, NULL, &sa) < 0 ||
 		    sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
 			continue;
 		if (!(sa.sa_flags & SA_RESTART))
@@ -66,9 +140,28 @@ static bool restarts(void)
 	return true;
 }
 
+/*
+ * There has been a signal since *since, which becomes now.  May the call go on?
+ * signal(7): if the handler was installed with SA_RESTART, unless there is a time
+ * limit, or something to return.
+ */
+static bool restarts(struct sr_stream *st, struct sr_sleep *p,
+		     struct sr_handled *since)
+{
+	struct sr_handled was = *since;
+
+	*since = sr_handled_now();
+	if (p->partial || p->next || deadline(st, p))
+		return false;
+	if (since->all == was.all)
+		return all_restart();
+	return since->breaking == was.breaking;
+}
+
 #define POLLS 32		/* between two looks at the clock, which may be slow */
 
-/* Something comes by the link, no matter how much, while we look at nothing else. */
+/* Something comes by the link, no matter how much, while we look at nothing else;
+ * until a signal waits. */
 static bool spin(struct sr_stream *st, uint64_t *start)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0, last = 0;
@@ -78,14 +171,14 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 
 	if (!sr_spin_pays(&st->spin, limit))
 		return false;
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK &&
 	    st->rx_link) {
 		link = sr_link_get(st->rx_link);
 		events = sr_link_events(link);
 		h = st->rx.rx;
 	}
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	if (!link)
 		return false;
 	for (;;) {
@@ -100,7 +193,7 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 		now = sr_now_ns();
 		if (!*start)
 			*start = now;
-		if (moved || now - *start > limit ||
+		if (moved || now - *start > limit || sr_held.off ||
 		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
 			break;
 		last = now;
@@ -111,28 +204,55 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 	return moved;
 }
 
+/* A handler has closed the number, or put another file there.  A call that restarts
+ * looks it up again.  (What else may be there now is not the caller's stream.) */
+static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
+{
+	return sr_handled.all != handled && sr_fdtab_peek(p->fd) != st;
+}
+
 static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		  uint64_t start)
 {
+	struct sr_handled *since = &p->since;
+	unsigned handled = since->all;
 	struct sr_waitset_entry e = { .st = st, .fd = p->fd, .events = events };
 	struct pollfd k[4];
-	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start };
+	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
+				.deadline = UINT64_MAX };
+	uint64_t nap = p->nap ? sr_now_ns() + p->nap : UINT64_MAX;
+	bool again;
 	int r;
 	short got = 0;
 
-	if (!p->timed) {
-		p->deadline = deadline(st, p->fd, p->option);
-		p->timed = true;
-	}
-	s.deadline = p->deadline ? p->deadline : UINT64_MAX;
+	if (deadline(st, p))
+		s.deadline = p->deadline;
+	if (nap < s.deadline)
+		s.deadline = nap;
 	do {
+		s.handled = since->all;
 		r = sr_waitset_wait(&s, NULL, &got);
 		sr_waitset_done(&s);
-	} while (r < 0 && errno == EINTR && !p->deadline && !p->partial &&
-		 restarts());
+		sr_signals_pass();
+		again = r < 0 && errno == EINTR && restarts(st, p, since);
+	} while (again && !lost(st, p, handled));
+	if (again || (r >= 0 && lost(st, p, handled)))
+		return -EBADF;
 	if (r < 0)
 		r = -errno;
 	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;
+}
+
+int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns)
+{
+	struct sr_sleep p = sr_sleep_begin(fd, 0, 0, NULL);
+	int err = errno, r;
+
+	p.partial = p.timed = true;
+	p.nap = ns;
+	r = asleep(st, &p, events, 0);
+	errno = err;
+	return r;
 }
 
 int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
@@ -140,7 +260,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 	uint64_t start = 0;
 	int err = errno, r = 0;
 
-	if (!sr_sleep_allowed(p))
+	if (!sr_sleep_allowed(st, p))
 		return -EAGAIN;
 	/* SO_RCVLOWAT is for the set to count. */
 	if (events == POLLIN && !(sr_st_flags(st) & SR_ST_LOWAT)) {

@@ -37,29 +37,12 @@ static struct free_link *link_of(struct sr_stream *st)
 	return (struct free_link *)&st->peer;
 }
 
-/* Error checking, so that sr_stream_disown() can tell whose they are. */
 static void init_locks(struct sr_stream *st)
 {
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
-	pthread_mutex_init(&st->rx_lock, &attr);
-	pthread_mutex_init(&st->tx_lock, &attr);
-	pthread_mutex_init(&st->epoll_lock, &attr);
-	pthread_mutex_init(&st->wait_lock, &attr);
-	pthread_mutexattr_destroy(&attr);
-}
-
-/* A signal handler that longjmps, or calls exit(), may have left this thread
- * with locks held for ever.  At exit they are let go; of other threads' locks
- * this does nothing (EPERM). */
-void sr_stream_disown(struct sr_stream *st)
-{
-	pthread_mutex_unlock(&st->wait_lock);
-	pthread_mutex_unlock(&st->epoll_lock);
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	pthread_mutex_init(&st->rx_lock, NULL);
+	pthread_mutex_init(&st->tx_lock, NULL);
+	pthread_mutex_init(&st->epoll_lock, NULL);
+	pthread_mutex_init(&st->wait_lock, NULL);
 }
 
 static bool grow(void)
@@ -69,9 +52,9 @@ static bool grow(void)
 
 	if (n == SLABS)
 		return false;
-	sr_inside++;
+	sr_enter();
 	s = aligned_alloc(64, SLAB * sizeof(*s));
-	sr_inside--;
+	sr_leave();
 	if (!s)
 		return false;
 	memset(s, 0, SLAB * sizeof(*s));
@@ -113,12 +96,12 @@ static struct sr_stream *take_free(void)
 {
 	struct sr_stream *st = NULL;
 
-	pthread_mutex_lock(&pool_lock);
+	sr_lock(&pool_lock);
 	if (free_list || grow()) {
 		st = free_list;
 		free_list = link_of(st)->next;
 	}
-	pthread_mutex_unlock(&pool_lock);
+	sr_unlock(&pool_lock);
 	if (st)
 		clear(st);
 	return st;
@@ -138,9 +121,9 @@ enum sr_tx_state sr_stream_tx(struct sr_stream *st)
 {
 	enum sr_tx_state s;
 
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	s = st->tx.state;
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	return s;
 }
 
@@ -148,9 +131,9 @@ enum sr_rx_state sr_stream_rx(struct sr_stream *st)
 {
 	enum sr_rx_state s;
 
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	s = st->rx.state;
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
 	return s;
 }
 
@@ -180,10 +163,10 @@ void sr_stream_put(struct sr_stream *st)
 		return;
 	if (st->parent)
 		leave_parent(st);
-	pthread_mutex_lock(&pool_lock);
+	sr_lock(&pool_lock);
 	link_of(st)->next = free_list;
 	free_list = st;
-	pthread_mutex_unlock(&pool_lock);
+	sr_unlock(&pool_lock);
 }
 
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
@@ -224,6 +207,24 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	return st;
 }
 
+/* The kernel's socket has its listener's options; so has what we keep of them. */
+static void inherit(struct sr_stream *st, struct sr_stream *listener)
+{
+	unsigned options = sr_st_flags(listener) &
+			   (SR_ST_STAMPS | SR_ST_CORK | SR_ST_LOWAT);
+
+	if (atomic_load(&listener->rcv_now))
+		st->rcv_now = true;
+	if (atomic_load(&listener->snd_now))
+		st->snd_now = true;
+	if (!options)
+		return;
+	sr_lock(&listener->rx_lock);
+	st->rcvlowat = listener->rcvlowat;
+	sr_unlock(&listener->rx_lock);
+	sr_st_set(st, options);
+}
+
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 {
 	struct sr_stream *st = sr_stream_open(fd, listener->family);
@@ -231,6 +232,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	if (!st)
 		return NULL;
 	sr_st_set(st, SR_ST_ACCEPT);
+	inherit(st, listener);
 	st->parent = sr_stream_ref(listener);
 	atomic_fetch_add(&listener->children, 1);
 	if (sr_conf.report[0])
@@ -239,6 +241,8 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
 		sr_stream_bar(st, atomic_load(&listener->reason));
+	if (sr_st_flags(listener) & SR_ST_DEAF)
+		sr_st_set(st, SR_ST_PLAIN);
 	return st;
 }
 
@@ -246,6 +250,7 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
 {
 	sr_stream_ref(st);
 	atomic_fetch_add(&st->fds, 1);
+	sr_epoll_number_back(st, fd);
 	if (fd <= 2)
 		sr_stream_plain(st, fd, SR_REASON_STDIO);
 	return st;
@@ -299,7 +304,7 @@ bool sr_stream_name(struct sr_stream *st)
 
 	if (atomic_load(&st->flags) & SR_ST_NAMED)
 		return true;
-	pthread_mutex_lock(&st->wait_lock);
+	sr_lock(&st->wait_lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
 	     (st->anchor >= 0 &&
 	      getsockname(st->anchor, (struct sockaddr *)&st->local,
@@ -309,7 +314,7 @@ bool sr_stream_name(struct sr_stream *st)
 			   connected ? peer : local, 0) == 0);
 	if (ok)
 		sr_st_set(st, SR_ST_NAMED);
-	pthread_mutex_unlock(&st->wait_lock);
+	sr_unlock(&st->wait_lock);
 	errno = err;
 	return ok;
 }
@@ -350,13 +355,22 @@ static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,
 	return shut ? machine : atomic_load(tcp) + (uint64_t)delta;
 }
 
+void sr_stream_had(struct sr_stream *st, struct sr_link *link)
+{
+	const char *device = link->device ? link->device : "";
+
+	sr_option_keepalive(st, true);
+	sr_format(st->best, sizeof(st->best), "%s%s%s", link->ops->name,
+		  *device ? ":" : "", device);
+}
+
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 {
 	uint64_t tx, rx;
 	int i;
 
-	pthread_mutex_lock(&st->rx_lock);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
 	rx = program_bytes(&st->rx_tcp, st->rx_delta,
 			   sr_gate_shut(&st->rx_gate), st->rx.rx);
 	tx = program_bytes(&st->tx_tcp, st->tx_delta,
@@ -369,6 +383,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	memcpy(r->rx, st->rx_way, sizeof(r->rx));
 	if (st->tx_link && st->tx.state == SR_TX_LINK)
 		r->tx[sr_way_of(st->tx_link)] += tx - st->tx_n;
+	rx += atomic_load(&st->rx_plain);
+	tx += atomic_load(&st->tx_plain);
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
 		tx -= r->tx[i];
 		rx -= r->rx[i];
@@ -380,8 +396,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->error = atomic_load(&st->error);
 	r->reason = st->best[0] ? (enum sr_reason)atomic_load(&st->reason) :
 				  plain_reason(st);
-	pthread_mutex_unlock(&st->tx_lock);
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 }
 
 static enum sr_state tx_state(struct sr_stream *st)
@@ -464,6 +480,7 @@ static void forget_one(struct sr_stream *st, void *arg)
 	atomic_store(&st->kicked, false);
 	atomic_store(&st->task.queued, false);
 	st->watched_fd = -1;
+	st->watched = 0;
 	st->asking = st->timed = false;
 	memset(&st->timer, 0, sizeof(st->timer));
 	st->att = NULL;

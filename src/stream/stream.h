@@ -20,12 +20,23 @@
 #include "base/report.h"
 
 struct sr_stream;
+struct sr_handled;	/* base/signal.h */
 struct sr_info;		/* sockrail.h */
 
 /* References.  Memory of streams is type-stable: tryget on a stale pointer is
  * safe and fails or yields another stream (the table looks again). */
 bool sr_stream_tryget(struct sr_stream *st);
 void sr_stream_put(struct sr_stream *st);
+
+/* The stream of fd with a reference, unless it is TCP's for good; and a hint of the
+ * same without one. */
+struct sr_stream *sr_stream_live(int fd);
+bool sr_stream_lives(int fd);
+/* The same for a call that moves bytes: if NULL it is the C library's, and its result
+ * passes through one of the next two (plain may be NULL; errno is not touched). */
+struct sr_stream *sr_stream_of(int fd, struct sr_stream **plain);
+ssize_t sr_plain_received(struct sr_stream *plain, ssize_t r);
+ssize_t sr_plain_sent(struct sr_stream *plain, ssize_t r);
 
 /* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6), with one
  * descriptor fd; the reference returned is the table's.  NULL: no memory, or
@@ -55,12 +66,24 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len);
 /* FIONREAD (= SIOCINQ), SIOCOUTQ, SIOCATMARK ...; others go to the kernel. */
 int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg);
+/* O_NONBLOCK may have been set or cleared.  Any thread. */
+void sr_stream_mode_changed(struct sr_stream *st);
 
 /* msg as for recvmsg(2)/sendmsg(2) on TCP; control messages are handled. */
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags);
 ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		       int flags);
+/* The same for a message of recvmmsg(2), sendmmsg(2) behind the first: before is
+ * sr_handled_now() as the call began, and a handler that has run since ends its sleep,
+ * with SA_RESTART as without.  NULL: it is the first. */
+ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
+			    int flags, const struct sr_handled *before);
+ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
+			    const struct msghdr *msg, int flags,
+			    const struct sr_handled *before);
+/* r, an error behind what has been received, is for the next call, as SO_ERROR. */
+void sr_stream_keep(struct sr_stream *st, ssize_t r);
 /* sendfile(2) semantics; off may be NULL.  more: MSG_MORE-like hint. */
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			   off_t *off, size_t count, bool more);
@@ -80,6 +103,13 @@ void sr_streams_bar(enum sr_reason reason);
 /* All streams (of the table) whose descriptors survive exec go plain; with
  * all = true every stream does (fork, exec of this very process). Bounded. */
 void sr_streams_plain(bool all, enum sr_reason reason);
+
+/*
+ * The program has got EMFILE, which may be our doing: a few links give way, their
+ * streams go on by TCP, and from now on no more descriptors are taken than then are
+ * ours.  True: there are fewer of ours, try again.  Bounded.  Keeps errno.
+ */
+bool sr_streams_give_way(void);
 
 /* The process is about to end: what was sent still arrives.  Bounded. */
 void sr_streams_exit(void);

@@ -6,23 +6,26 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <string.h>
 
 #include "base/addr.h"
 #include "base/log.h"
+#include "base/now.h"
 #include "stream/wait.h"
 
 /* A stream whose link broke, or whose peer had no listener (yet?) waits so long
  * before it asks again. */
 #define AGAIN_NS 1000000000ull
+/* Policy lazy: by the time that it asks a peer has hardly just begun to listen, and a
+ * stream whose question is open costs more than one that is plain for good. */
+#define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* doublings */
 /* A peer that had no listener then either is left alone for so long. */
 #define PEER_BACKOFF_NS 10000000000ull
 
 /* ---- when: any thread ---- */
 
-static bool connected(struct sr_stream *st)
+bool sr_upgrade_connected(struct sr_stream *st)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -40,13 +43,31 @@ static bool connected(struct sr_stream *st)
 	return ok;
 }
 
+/* Policy lazy asks much later, and wants to know then. */
+static bool must_know(unsigned flags)
+{
+	return (flags & SR_ST_FRESH) &&
+	       (sr_conf.upgrade != SR_LAZY || sr_conf.report[0]);
+}
+
+static bool hopeless(struct sr_stream *st);
+static void none_left(struct sr_stream *st);
+static bool asks_once_more(struct sr_stream *st);
+
 static void ask_now(struct sr_stream *st)
 {
 	if (st->next_ask_ns && sr_now_ns() < st->next_ask_ns)
 		return;
-	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) || !connected(st) ||
-	    (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
+	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
+	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
 		return;
+	if (!sr_loop_runs() && hopeless(st)) {
+		if (!asks_once_more(st)) {
+			none_left(st);
+			sr_plain_for_good(st);
+		}
+		return;
+	}
 	atomic_store(&st->verdict, VERDICT_PENDING);
 	if (sr_loop_start() < 0) {
 		sr_upgrade_verdict(st, VERDICT_NO);
@@ -64,27 +85,31 @@ void sr_upgrade_used(struct sr_stream *st)
 		if (f & SR_ST_ACCEPT)
 			sr_answer_look();
 	}
-	if ((f & SR_ST_FRESH) && !connected(st))
+	if (must_know(f) && !sr_upgrade_connected(st))
 		return;
 	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
 	    (sr_conf.upgrade == SR_EAGER || sr_conf.upgrade == SR_WAIT))
 		ask_now(st);
 }
 
-static void bump(atomic_uint *n)
+/* The new value. */
+static unsigned bump(atomic_uint *number)
 {
-	atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed)
-				 + 1, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(number, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(number, n, memory_order_relaxed);
+	return n;
 }
 
 void sr_upgrade_count(struct sr_stream *st)
 {
-	bump(&st->tx_calls);
+	unsigned calls = bump(&st->tx_calls);
+
 	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
 	    SR_ST_CONNECT)
 		return;
-	if (atomic_load_explicit(&st->tx_calls, memory_order_relaxed) <
-		    sr_conf.upgrade_msgs &&
+	sr_forecast_called(st, calls);
+	if (calls < sr_conf.upgrade_msgs &&
 	    atomic_load_explicit(&st->tx_tcp, memory_order_relaxed) +
 			    atomic_load_explicit(&st->rx_tcp,
 						 memory_order_relaxed) <
@@ -117,8 +142,9 @@ void sr_upgrade_hold(struct sr_stream *st)
 	sr_st_set(st, SR_ST_WAITED);
 }
 
-/* ---- whom: loop ---- */
+/* ---- whom ---- */
 
+/* Of the loop. */
 static struct backoff {
 	struct sockaddr_storage peer;
 	const struct sr_link_ops *ops;
@@ -153,45 +179,62 @@ static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops,
 	b->until = sr_now_ns() + ns;
 }
 
-/* The peer is on this host if its address is one of ours; a connection to
+/* (With ip_nonlocal_bind a link of shared memory may be asked for first, in vain.)
+ * The peer is on this host if its address is one of ours; a connection to
  * oneself has the same address at both ends, but not always (127.0.0.1 to
  * 10.0.0.1). */
-static bool on_this_host(struct sr_stream *st)
+static bool on_this_host(const struct sockaddr_storage *local,
+			 const struct sockaddr_storage *peer)
 {
-	struct sockaddr_storage peer;
-	struct ifaddrs *list, *i;
-	bool found = false;
+	struct sockaddr_storage plain;
 
-	sr_addr_plain(&peer, (struct sockaddr *)&st->peer);
-	if (sr_addr_same_host(&st->local, &st->peer) ||
-	    (peer.ss_family == AF_INET &&
-	     (ntohl(((struct sockaddr_in *)&peer)->sin_addr.s_addr) >> 24) ==
+	sr_addr_plain(&plain, (const struct sockaddr *)peer);
+	if ((local && sr_addr_same_host(local, peer)) ||
+	    (plain.ss_family == AF_INET &&
+	     (ntohl(((struct sockaddr_in *)&plain)->sin_addr.s_addr) >> 24) ==
 		     127))
 		return true;
-	if (getifaddrs(&list) < 0)
-		return false;
-	for (i = list; i && !found; i = i->ifa_next) {
-		struct sockaddr_storage a;
-
-		if (!i->ifa_addr)
-			continue;
-		sr_addr_plain(&a, i->ifa_addr);
-		found = sr_addr_same_host(&a, &peer);
-	}
-	freeifaddrs(list);
-	return found;
+	return sr_addr_is_local(&plain) > 0;
 }
 
-/* The k-th kind to try.  Both allowed: shm on this host, verbs to others. */
-static const struct sr_link_ops *kind(struct sr_stream *st, unsigned k)
+/* The k-th kind to try: both allowed, it is shm on this host, verbs to others.  NULL:
+ * there is no other.  local NULL: not known.  Any thread, async-signal-safe. */
+static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
+				      const struct sockaddr_storage *peer,
+				      unsigned k)
 {
 	const char *links = sr_conf.links;
 
 	if (strcmp(links, "vs") == 0)
-		links = on_this_host(st) ? "sv" : "v";
+		links = on_this_host(local, peer) ? "sv" : "v";
 	if (k >= strlen(links))
 		return NULL;
 	return links[k] == 's' ? &sr_link_shm : &sr_link_verbs;
+}
+
+enum sr_reason sr_upgrade_hopeless(const struct sockaddr_storage *local,
+				   const struct sockaddr_storage *peer, bool look)
+{
+	const struct sockaddr *to = (const struct sockaddr *)peer;
+	enum sr_reason first = SR_REASON_NONE;
+	const struct sr_link_ops *ops;
+	unsigned k = 0;
+
+	sr_enter();
+	while ((ops = kind(local, peer, k++))) {
+		const char *why = ops->usable();
+
+		if (!why && look && ops->absent && ops->absent(to))
+			why = "no-listener";
+		if (!why)
+			break;
+		if (first == SR_REASON_NONE)
+			first = sr_reason_find(why);
+	}
+	sr_leave();
+	if (ops)
+		return SR_REASON_NONE;
+	return first == SR_REASON_NONE ? SR_REASON_OFF : first;
 }
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
@@ -203,12 +246,35 @@ static void first_reason(struct sr_stream *st, enum sr_reason reason)
 		sr_stream_reason(st, reason);
 }
 
+/* No kind can be had.  A process that finds nothing else never has a service thread:
+ * a second thread costs every system call of the program something. */
+static bool hopeless(struct sr_stream *st)
+{
+	enum sr_reason why;
+
+	if (!sr_stream_name(st))
+		return false;
+	why = sr_upgrade_hopeless(&st->local, &st->peer,
+				  sr_conf.upgrade == SR_LAZY);
+	if (why != SR_REASON_NONE)
+		first_reason(st, why);
+	return why != SR_REASON_NONE;
+}
+
+static void none_left(struct sr_stream *st)
+{
+	sr_tell("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
+		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
+			"no kind of link");
+	sr_upgrade_verdict(st, VERDICT_NO);
+}
+
 static void ask_next(struct sr_stream *st)
 {
 	const struct sr_link_ops *ops;
 	int r;
 
-	while ((ops = kind(st, st->kind)) != NULL) {
+	while ((ops = kind(&st->local, &st->peer, st->kind)) != NULL) {
 		const char *why = ops->usable();
 
 		st->kind++;
@@ -243,10 +309,12 @@ static void ask_next(struct sr_stream *st)
 				 r == -ELIBACC ? SR_REASON_NO_LIBRARY :
 						 SR_REASON_NO_DEVICE);
 	}
-	sr_tell("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
-		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
-			"no kind of link");
-	sr_upgrade_verdict(st, VERDICT_NO);
+	none_left(st);
+}
+
+static uint64_t again_ns(void)
+{
+	return sr_conf.upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
 }
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
@@ -271,53 +339,74 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			leave_alone(st, ask->ops,
 				    sr_conf.upgrade == SR_WAIT ||
 						    (sr_st_flags(st) & SR_ST_AGAIN) ?
-					    PEER_BACKOFF_NS : AGAIN_NS);
+					    PEER_BACKOFF_NS : again_ns());
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
+		sr_stream_kick(st);
 	}
 	sr_stream_put(st);
 }
 
 /* At the next call after a while, which grows as long as no link comes of it. */
-static void ask_again(struct sr_stream *st)
+static void ask_again(struct sr_stream *st, uint64_t while_ns)
 {
 	st->kind = 0;
-	st->next_ask_ns = sr_now_ns() + (AGAIN_NS << st->asks);
+	st->next_ask_ns = sr_now_ns() + (while_ns << st->asks);
 	if (st->asks < ASKS_MAX)
 		st->asks++;
 	sr_st_clear(st, SR_ST_ASKED);
+}
+
+/* The peer had nobody to answer: it may be that it has only just begun to listen.
+ * False: it has been asked again already, or that was not why. */
+static bool asks_once_more(struct sr_stream *st)
+{
+	if (sr_conf.upgrade == SR_WAIT ||
+	    atomic_load(&st->reason) != SR_REASON_NO_LISTENER ||
+	    (sr_st_set(st, SR_ST_AGAIN) & SR_ST_AGAIN))
+		return false;
+	ask_again(st, again_ns());
+	return true;
 }
 
 void sr_ask_progress(struct sr_stream *st)
 {
 	unsigned f = sr_st_flags(st);
 
-	if (st->asking && (f & SR_ST_CLOSING)) {
+	if (st->asking && (f & (SR_ST_CLOSING | SR_ST_BARRED))) {
 		st->ask.ops->cancel(&st->ask);
 		st->asking = false;
+		sr_upgrade_verdict(st, VERDICT_NO);
 		sr_stream_put(st);
 		return;
 	}
-	if (!(f & SR_ST_ASKED) || (f & (SR_ST_CLOSING | SR_ST_BARRED)) ||
-	    st->asking || st->att)
+	if (f & SR_ST_PLAIN) {	/* somebody was about to ask */
+		sr_upgrade_verdict(st, VERDICT_NO);
+		return;
+	}
+	if ((f & SR_ST_CLOSING) || st->asking || st->att)
+		return;
+	if (f & SR_ST_BARRED) {
+		sr_plain_for_good(st);
+		return;
+	}
+	if (!(f & SR_ST_ASKED))
 		return;
 	if (atomic_load(&st->verdict) == VERDICT_PENDING && !st->kind) {
 		if (sr_stream_name(st))
 			ask_next(st);
 		else
 			sr_upgrade_verdict(st, VERDICT_NO);
-		return;
+		if (st->asking)
+			return;
 	}
-	/* It may be that the peer has only just begun to listen. */
-	if (atomic_load(&st->verdict) == VERDICT_NO && !(f & SR_ST_AGAIN) &&
-	    atomic_load(&st->reason) == SR_REASON_NO_LISTENER &&
-	    sr_conf.upgrade != SR_WAIT) {
-		sr_st_set(st, SR_ST_AGAIN);
-		ask_again(st);
+	if (st->link_no) {
+		/* It broke, and may be asked for again, once all is plain. */
+		if (!sr_any_gate_shut(st))
+			ask_again(st, AGAIN_NS);
+	} else if (atomic_load(&st->verdict) != VERDICT_NO) {
 		return;
-	}
-	/* A link that broke may be asked for again, once all is plain. */
-	if (st->link_no && !sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
-		ask_again(st);
+	} else if (!asks_once_more(st)) {
+		sr_plain_for_good(st);
 	}
 }

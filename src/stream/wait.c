@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fdpriv.h"
+#include "base/now.h"
 #include "stream/wait.h"
 
 enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, AT_WORD, CALLED };
@@ -27,16 +28,16 @@ struct sr_waiter *sr_waiter_get(void)
 {
 	struct sr_waiter *w;
 
-	pthread_mutex_lock(&pool_lock);
+	sr_lock(&pool_lock);
 	w = pool;
 	if (w)
 		pool = w->next;
-	pthread_mutex_unlock(&pool_lock);
+	sr_unlock(&pool_lock);
 	if (w)
 		return w;
-	sr_inside++;
+	sr_enter();
 	w = calloc(1, sizeof(*w));
-	sr_inside--;
+	sr_leave();
 	if (w) {
 		w->efd = -1;
 		sem_init(&w->sem, 0, 0);
@@ -54,10 +55,10 @@ int sr_waiter_fd(struct sr_waiter *w)
 
 void sr_waiter_put(struct sr_waiter *w)
 {
-	pthread_mutex_lock(&pool_lock);
+	sr_lock(&pool_lock);
 	w->next = pool;
 	pool = w;
-	pthread_mutex_unlock(&pool_lock);
+	sr_unlock(&pool_lock);
 }
 
 void sr_waiters_forget(void)
@@ -80,26 +81,26 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 	return sleeps(w, AT_EVENTFD);
 }
 
-static void set_end(struct sr_waiter *w, uint64_t ns)
+static void begin(uint64_t ns, unsigned since)
 {
-	w->end.tv_sec = (time_t)(ns / 1000000000u);
-	w->end.tv_nsec = (long)(ns % 1000000000u);
+	sr_sleep_begins(sr_timespec(ns), since);
 }
 
 /* Always with a time, be it centuries away: a futex(2) without one is restarted
  * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns, unsigned since)
 {
 	int r;
 
-	set_end(w, deadline_ns);
 	/* Whoever called between our waking for another reason and AWAKE has
 	 * posted for nobody. */
 	while (sem_trywait(&w->sem) == 0)
 		;
 	if (!sleeps(w, AT_SEMAPHORE))
 		return 0;
-	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &w->end);
+	begin(deadline_ns, since);
+	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &sr_sleep_end);
+	sr_sleep_ends();
 	if (r < 0 && errno == ETIMEDOUT)
 		r = 0;
 	return r;
@@ -111,22 +112,24 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
  * another one by the time the kernel compares it, or the wake is still to come.
  */
 int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
-		   uint64_t deadline_ns)
+		   uint64_t deadline_ns, unsigned since)
 {
 	uint32_t now;
+	bool was;
 	int r;
 
-	set_end(w, deadline_ns);
 	w->word = word;
 	if (!sleeps(w, AT_WORD))
 		return 0;
 	now = atomic_load(word);
 	if ((now & want) != want || atomic_load(&w->state) != AT_WORD)
 		return 0;
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &w->cancel_type);
+	begin(deadline_ns, since);
+	was = sr_async_begin();
 	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
-				 (long)&w->end, 0, FUTEX_BITSET_MATCH_ANY);
-	pthread_setcanceltype(w->cancel_type, NULL);
+				 (long)&sr_sleep_end, 0, FUTEX_BITSET_MATCH_ANY);
+	sr_async_end(was);
+	sr_sleep_ends();
 	return r < 0 && errno == EINTR ? -1 : 0;
 }
 
@@ -137,7 +140,7 @@ void sr_waiter_awake(struct sr_waiter *w, bool readable)
 	uint64_t n;
 
 	if (readable)
-		(void)!sr_real.read(w->efd, &n, sizeof(n));
+		(void)!sr_now_read(w->efd, &n, sizeof(n));
 	atomic_store(&w->state, AWAKE);
 }
 
@@ -147,7 +150,7 @@ static void call(struct sr_waiter *w)
 	int was = atomic_exchange(&w->state, CALLED);
 
 	if (was == AT_EVENTFD)
-		(void)!sr_real.write(w->efd, &one, sizeof(one));
+		(void)!sr_now_write(w->efd, &one, sizeof(one));
 	else if (was == AT_SEMAPHORE)
 		sem_post(&w->sem);
 	else if (was == AT_WORD) {
@@ -161,20 +164,20 @@ void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)
 {
 	struct sr_wait_node *first;
 
-	pthread_mutex_lock(&st->wait_lock);
+	sr_lock(&st->wait_lock);
 	first = atomic_load_explicit(&st->waiters, memory_order_relaxed);
 	node->next = first;
 	node->link = NULL;
 	if (first)
 		first->link = &node->next;
 	atomic_store_explicit(&st->waiters, node, memory_order_relaxed);
-	pthread_mutex_unlock(&st->wait_lock);
+	sr_unlock(&st->wait_lock);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 {
-	pthread_mutex_lock(&st->wait_lock);
+	sr_lock(&st->wait_lock);
 	if (node->next)
 		node->next->link = node->link;
 	if (node->link)
@@ -182,7 +185,7 @@ void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 	else
 		atomic_store_explicit(&st->waiters, node->next,
 				      memory_order_relaxed);
-	pthread_mutex_unlock(&st->wait_lock);
+	sr_unlock(&st->wait_lock);
 }
 
 /* A set is told of room only after somebody has found none: as with the kernel's
@@ -211,7 +214,7 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&st->waiters, memory_order_relaxed))
 		return;
-	pthread_mutex_lock(&st->wait_lock);
+	sr_lock(&st->wait_lock);
 	n = atomic_load_explicit(&st->waiters, memory_order_relaxed);
 	sets = atomic_load(&st->epoll) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
@@ -220,19 +223,37 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 		else if (!n->entry && (n->want & what))
 			call(n->waiter);
 	}
-	pthread_mutex_unlock(&st->wait_lock);
+	sr_unlock(&st->wait_lock);
 	errno = err;
 }
 
+/* A signal's handler has left for good, or the thread is cancelled. */
+struct await {
+	struct sr_stream *st;
+	struct sr_waiter *w;
+};
+
+static void abandoned(void *arg)
+{
+	struct await *a = arg;
+
+	sr_wait_detach(a->st, &a->w->node[0]);
+	sr_waiter_put(a->w);
+}
+
+SR_WINDOW_FRAME
 void sr_stream_await(struct sr_stream *st, unsigned what,
 		     bool (*done)(struct sr_stream *st), uint64_t end_ns)
 {
 	struct sr_waiter *w = sr_waiter_get();
 	struct sr_wait_node *node;
+	struct await a = { st, w };
+	struct sr_window win;
 	int err = errno;
 
 	if (!w)
 		return;
+	sr_hold();
 	node = &w->node[0];
 	node->waiter = w;
 	node->want = what;
@@ -243,10 +264,13 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 			sr_wait_detach(st, node);
 			break;
 		}
-		sr_waiter_wait(w, end_ns);
+		sr_window_open(&win, abandoned, &a);
+		sr_waiter_wait(w, end_ns, sr_handled.all);
+		sr_window_close(&win);
 		sr_waiter_awake(w, false);
 		sr_wait_detach(st, node);
 	}
 	sr_waiter_put(w);
 	errno = err;
+	sr_release();
 }

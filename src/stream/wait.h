@@ -32,8 +32,6 @@ struct sr_waiter {
 	int efd;		/* -1: not needed so far */
 	atomic_int state;	/* wait.c */
 	_Atomic uint32_t *word;	/* of a link, while AT_WORD */
-	struct timespec end;	/* not on the stack: a cancelled sleep is unwound, */
-	int cancel_type;	/* which AddressSanitizer does not like there */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
@@ -46,13 +44,14 @@ int sr_waiter_fd(struct sr_waiter *w);
 bool sr_waiter_sleeping(struct sr_waiter *w);
 /* readable: its eventfd was. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
-/* Sleeps on the semaphore until it is called or deadline_ns is over (UINT64_MAX:
- * none).  0 or -1 and EINTR.  A cancellation point. */
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
+/* Sleeps on the semaphore until it is called, deadline_ns is over (UINT64_MAX: none)
+ * or there has been a signal since (signal.h).  0, perhaps for no reason, or -1 and
+ * EINTR.  A cancellation point. */
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns, unsigned since);
 
 /* The same on a link's word, while it holds all bits of want (link.h). */
 int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
-		   uint64_t deadline_ns);
+		   uint64_t deadline_ns, unsigned since);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);

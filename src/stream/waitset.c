@@ -12,7 +12,12 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 
+#include "base/now.h"
+#include "stream/fdtab.h"
+#include "stream/hot.h"
 #include "stream/waitset.h"
 
 #define IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
@@ -36,7 +41,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 		ask_kernel(e, in);
 		return;
 	}
-	pthread_mutex_lock(&st->rx_lock);
+	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	if (!sr_gate_shut(&st->rx_gate)) {
 		ask_kernel(e, in);
@@ -58,8 +63,9 @@ static void plan_rx(struct sr_waitset_entry *e)
 		}
 		break;
 	case SR_RX_LINK:
-		if (st->rx_fin_seen || (st->rx_link &&
-		    (sr_link_events(st->rx_link) & SR_LINK_END)))
+		/* (No link: closed and over, under a sleeper.) */
+		if (st->rx_fin_seen || !st->rx_link ||
+		    (sr_link_events(st->rx_link) & SR_LINK_END))
 			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
 		if (st->rx_rst_seen)
 			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
@@ -83,7 +89,23 @@ static void plan_rx(struct sr_waitset_entry *e)
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
 		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
 out:
-	pthread_mutex_unlock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+/*
+ * Behind the peer's end nobody reads the anchor any more, so that only the kernel
+ * knows of a reset: it is asked for that even if nothing else is.  (Before, a reset
+ * is read by the loop.)
+ */
+static void plain_tx(struct sr_waitset_entry *e, short out)
+{
+	unsigned both = SR_ST_RDSHUT | SR_ST_HALF;
+
+	ask_kernel(e, out);
+	e->ends = e->ours & POLLRDHUP;
+	/* It need not have been told of the other direction's. */
+	if ((sr_st_flags(e->st) & both) == both)
+		e->ours |= POLLHUP;
 }
 
 static void plan_tx(struct sr_waitset_entry *e)
@@ -93,20 +115,22 @@ static void plan_tx(struct sr_waitset_entry *e)
 	struct iovec v[2];
 
 	if (!sr_gate_shut(&st->tx_gate)) {
-		ask_kernel(e, out);
+		plain_tx(e, out);
 		return;
 	}
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!sr_gate_shut(&st->tx_gate)) {
-		ask_kernel(e, out);
+		plain_tx(e, out);
 		goto unlock;
 	}
 	e->shut = true;
 	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		e->ours |= POLLOUT | POLLWRNORM;
-		if (e->ours & POLLRDHUP)
+		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
 			e->ours |= POLLHUP;
+		/* TCP has our end, or gets it: of the peer's it knows. */
+		e->ends = !sr_gate_shut(&st->rx_gate);
 	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
 		   !(sr_link_events(st->tx_link) & SR_LINK_DRAIN)) {
 		/* Programs ask for this to learn whether they are connected (Java),
@@ -126,7 +150,7 @@ unlock:
 		atomic_store(st->tx.state == SR_TX_LINK ? &st->tx_full :
 							  &st->tx_held_off,
 			     true);
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 }
 
 void sr_waitset_drop_links(struct sr_waitset_entry *e)
@@ -142,7 +166,7 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e)
 bool sr_waitset_plan(struct sr_waitset_entry *e)
 {
 	e->ours = e->kernel = e->pass = 0;
-	e->shut = false;
+	e->shut = e->ends = false;
 	if (!e->st) {
 		e->kernel = e->pass = e->events;
 		return false;
@@ -188,37 +212,81 @@ static bool leave_gates(struct sr_waitset *s);
 
 /* Sleeping is a cancellation point: a cancelled thread takes down what it hung
  * up, and hands its waiter back. */
-static void cancelled(struct sr_waitset **sleeping)
+static void cancelled(struct sr_waitset *volatile *sleeping)
 {
 	struct sr_waitset *s = *sleeping;
 
 	if (!s)
 		return;
+	sr_hold_none();
 	if (s->armed)
 		disarm(s);
 	else
 		leave_gates(s);
-	if (s->waiter)
-		sr_waiter_put(s->waiter);
-	s->waiter = NULL;
+	sr_waitset_done(s);
+	*sleeping = NULL;
+}
+
+static void abandoned(void *sleeping)
+{
+	cancelled(sleeping);
+}
+
+static bool signalled(const struct sr_waitset *s)
+{
+	return sr_handled.all != s->handled;
+}
+
+/* ppoll(2) with the time where a handler finds it: libc's function makes a copy. */
+SR_WINDOW_FRAME
+static int ppoll_until_signal(struct sr_waitset *s, struct timespec t)
+{
+	bool was;
+	int r;
+
+	sr_sleep_begins(t, s->handled);
+	was = sr_async_begin();
+	r = (int)sr_real.syscall(SYS_ppoll, (long)s->k, (long)s->kn,
+				 (long)&sr_sleep_end, (long)s->sigmask,
+				 _NSIG / 8, 0);
+	sr_async_end(was);
+	sr_sleep_ends();
+	if (!r && signalled(s)) {
+		errno = EINTR;
+		r = -1;
+	}
+	return r;
 }
 
 static int kernel_poll(struct sr_waitset *s, bool sleep)
 {
-	__attribute__((cleanup(cancelled))) struct sr_waitset *sleeping = s;
-	int r;
-	struct timespec ts = { 0, 0 }, *t = &ts;
+	__attribute__((cleanup(cancelled))) struct sr_waitset
+		*volatile sleeping = s;
+	struct timespec t = { 0, 0 };
+	struct sr_window w;
 	uint64_t now;
+	int r;
 
-	if (sleep && s->deadline == UINT64_MAX) {
-		t = NULL;
-	} else if (sleep && s->deadline > (now = sr_now_ns())) {
-		ts.tv_sec = (time_t)((s->deadline - now) / 1000000000u);
-		ts.tv_nsec = (long)((s->deadline - now) % 1000000000u);
+	if (!sleep && !s->sigmask) {
+		sleeping = NULL;
+		return sr_now_poll(s->k, s->kn);
 	}
-	r = sr_real.ppoll(s->k, s->kn, t, s->sigmask);
+	if (sleep && s->deadline == UINT64_MAX) {
+		t.tv_sec = INT64_MAX;
+	} else if (sleep && s->deadline > (now = sr_now_ns())) {
+		t = sr_timespec(s->deadline - now);
+	}
+	sr_window_open(&w, abandoned, (void *)&sleeping);
+	r = sleep ? ppoll_until_signal(s, t) :
+		    sr_real.ppoll(s->k, s->kn, &t, s->sigmask);
+	sr_window_close(&w);
 	sleeping = NULL;
 	return r;
+}
+
+static bool asked(const struct sr_waitset_entry *e)
+{
+	return !e->st || !e->shut || e->kernel || e->ends;
 }
 
 static void fill(struct sr_waitset *s)
@@ -227,9 +295,8 @@ static void fill(struct sr_waitset *s)
 
 	for (i = 0; i < s->n; i++) {
 		struct sr_waitset_entry *e = &s->e[i];
-		bool ask = !e->st || !e->shut || e->kernel;
 
-		s->k[i].fd = ask ? e->fd : -1;
+		s->k[i].fd = asked(e) ? e->fd : -1;
 		s->k[i].events = e->kernel;
 		s->k[i].revents = 0;
 	}
@@ -243,8 +310,9 @@ static short answer(struct sr_waitset *s, size_t i)
 	short r = s->k[i].revents;
 
 	if (e->st && e->shut) {
-		short always = e->pass ? POLLERR | POLLHUP | POLLNVAL :
-					 POLLNVAL;
+		short always = e->pass || e->ends ?
+				       POLLERR | POLLHUP | POLLNVAL :
+				       POLLNVAL;
 		r &= e->pass | always;
 	}
 	return r | e->ours;
@@ -292,10 +360,14 @@ static bool enter_gates(struct sr_waitset *s)
 
 /* ---- sleeping with links in the set ---- */
 
-static int slot(struct sr_waitset *s, int fd)
+/* Its place in the kernel's array.  Neighbours may share one: the directions of a link,
+ * the links of a device. */
+static int slot(struct sr_waitset *s, size_t mine, int fd)
 {
 	if (fd < 0)
 		return -1;
+	if (s->kn > mine + 1 && s->k[s->kn - 1].fd == fd)
+		return (int)s->kn - 1;
 	s->k[s->kn].fd = fd;
 	s->k[s->kn].events = POLLIN;
 	s->k[s->kn].revents = 0;
@@ -315,6 +387,15 @@ static int arm_link(struct sr_link *link, unsigned want)
 	return fd;
 }
 
+/* The end is told to who asks for nothing, too. */
+static unsigned wanted(const struct sr_waitset_entry *e)
+{
+	unsigned want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
+			(e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
+
+	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
+}
+
 static void arm(struct sr_waitset *s)
 {
 	size_t i;
@@ -326,8 +407,7 @@ static void arm(struct sr_waitset *s)
 			continue;
 		e->node = s->nodes ? &s->nodes[i] : &s->waiter->node[i];
 		e->node->waiter = s->waiter;
-		e->node->want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
-			       (e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
+		e->node->want = wanted(e);
 		sr_wait_attach(e->st, e->node);
 		e->rx_armed = e->rx_link;
 		e->tx_armed = e->tx_link;
@@ -400,14 +480,18 @@ static bool nothing_to_poll(struct sr_waitset *s, size_t mine)
 /* Only a call can wake us, or the one link there is by its word. */
 static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want)
 {
-	__attribute__((cleanup(cancelled))) struct sr_waitset *sleeping = s;
+	__attribute__((cleanup(cancelled))) struct sr_waitset
+		*volatile sleeping = s;
+	struct sr_window w;
 	int r;
 
+	sr_window_open(&w, abandoned, (void *)&sleeping);
 	if (link)
 		r = sr_waiter_doze(s->waiter, link->ops->futex(link, want), want,
-				   s->deadline);
+				   s->deadline, s->handled);
 	else
-		r = sr_waiter_wait(s->waiter, s->deadline);
+		r = sr_waiter_wait(s->waiter, s->deadline, s->handled);
+	sr_window_close(&w);
 	sleeping = NULL;
 	sr_waiter_awake(s->waiter, false);
 	return r;
@@ -426,16 +510,31 @@ static struct sr_link *only_link(struct sr_waitset *s, unsigned *want)
 	return link;
 }
 
-/* Calls come by the waiter's eventfd, the place `mine`. */
+static int poll_or_sleep(struct sr_waitset *s, bool sleep)
+{
+	return sleep ? kernel_poll(s, true) : sr_now_poll(s->k, s->kn);
+}
+
+/*
+ * Calls come by the waiter's eventfd, the place `mine`.  Where nobody can call we look
+ * every now and then: there is none, or with it and the links' there are more than
+ * RLIMIT_NOFILE, which the program's alone are not.
+ */
 static int poll_called(struct sr_waitset *s, size_t mine, bool sleep)
 {
 	uint64_t deadline = s->deadline;
 	int r, fd = sleep ? sr_waiter_fd(s->waiter) : -1;
 
 	s->k[mine] = (struct pollfd){ fd, POLLIN, 0 };
-	if (sleep && fd < 0)	/* nobody can call: look every now and then */
+	if (sleep && fd < 0)
 		s->deadline = sooner(deadline);
-	r = kernel_poll(s, sleep && sr_waiter_sleeping(s->waiter));
+	sleep = sleep && sr_waiter_sleeping(s->waiter);
+	r = poll_or_sleep(s, sleep);
+	if (r < 0 && errno == EINVAL) {
+		s->kn = s->n;
+		s->deadline = sooner(deadline);
+		r = poll_or_sleep(s, sleep);
+	}
 	s->deadline = deadline;
 	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
 	return r;
@@ -463,8 +562,10 @@ static int sleep_armed(struct sr_waitset *s)
 	fill(s);
 	mine = s->kn++;
 	for (i = 0; i < s->n; i++) {
-		s->e[i].rx_slot = slot(s, s->e[i].rx_armed ? s->e[i].rx_fd : -1);
-		s->e[i].tx_slot = slot(s, s->e[i].tx_armed ? s->e[i].tx_fd : -1);
+		s->e[i].rx_slot = slot(s, mine,
+				       s->e[i].rx_armed ? s->e[i].rx_fd : -1);
+		s->e[i].tx_slot = slot(s, mine,
+				       s->e[i].tx_armed ? s->e[i].tx_fd : -1);
 	}
 	sleep = !ready && !unarmed(s);
 	link = only_link(s, &want);
@@ -502,7 +603,7 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 	for (i = 0; i < s->n; i++) {
 		struct sr_waitset_entry *e = &s->e[i];
 
-		*kernel |= e->fd >= 0 && (!e->st || !e->shut || e->kernel);
+		*kernel |= e->fd >= 0 && asked(e);
 		if (e->rx_link)
 			e->rx_link->ops->poll(e->rx_link);
 		if (e->tx_link && e->tx_link != e->rx_link)
@@ -512,7 +613,14 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 	return links;
 }
 
-/* 1: one of us or the kernel has something to say; -1: a signal, errno. */
+static int interrupted(void)
+{
+	errno = EINTR;
+	return -1;
+}
+
+/* 1: one of us or the kernel has something to say; -1: a signal, errno.  A mask that
+ * lets one in takes a call of the kernel's. */
 static int spin(struct sr_waitset *s)
 {
 	uint64_t now, last = s->start, limit = sr_conf.spin_us * 1000ull;
@@ -525,7 +633,11 @@ static int spin(struct sr_waitset *s)
 	for (;;) {
 		if (plan_all(s, &shut))
 			return 1;
-		if (kernel) {
+		if (signalled(s))
+			return interrupted();
+		if (sr_held.off)
+			return 0;	/* let in by who sleeps */
+		if (kernel || s->sigmask) {
 			fill(s);
 			r = kernel_poll(s, false);
 			if (r)
@@ -541,58 +653,16 @@ static int spin(struct sr_waitset *s)
 	}
 }
 
-/*
- * A loop that finds its streams ready time after time, and the kernel with
- * nothing to say of the rest, need not ask it each time: that is most of what a
- * small message costs.  After HOT such calls in a row the kernel's last answer
- * holds for REST more, but never longer than a tick of its clock.
- */
-#define HOT 32
-#define REST 32
-
-static __thread struct {
-	uint64_t set;		/* hash of what was asked */
-	struct timespec at;	/* when the kernel was asked, coarsely */
-	unsigned calls, rest;
-} hot;
-
-static bool same_tick(struct timespec *at)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	if (now.tv_nsec == at->tv_nsec && now.tv_sec == at->tv_sec)
-		return true;
-	*at = now;
-	return false;
-}
-
-static uint64_t hash_of(struct sr_waitset *s)
-{
-	uint64_t h = s->n;
-	size_t i;
-
-	for (i = 0; i < s->n; i++)
-		h = (h ^ ((uint64_t)(unsigned)s->e[i].fd << 16 |
-			  (unsigned short)s->e[i].events)) * 0x9e3779b97f4a7c15;
-	return h;
-}
-
-/* Something of ours is ready.  What ppoll says of the rest. */
+/* Something of ours is ready.  What ppoll says of the rest, without its mask: a signal
+ * that the mask would let in stays where it is if there is something to return. */
 static int ask_the_rest(struct sr_waitset *s)
 {
-	uint64_t h = hash_of(s);
 	int r;
 
-	if (h != hot.set)
-		hot.calls = 0;
-	hot.set = h;
-	if (hot.calls >= HOT && same_tick(&hot.at) && !s->sigmask &&
-	    hot.rest++ < REST)
+	if (nothing_to_poll(s, s->kn) || sr_hot_rests(s->asked))
 		return 0;
-	r = kernel_poll(s, false);
-	hot.rest = 0;
-	hot.calls = r ? 0 : hot.calls + 1;
+	r = sr_now_poll(s->k, s->kn);
+	sr_hot_told(s->asked, r);
 	return r;
 }
 
@@ -607,19 +677,28 @@ static void learn(struct sr_waitset *s)
 void sr_waitset_clock(struct sr_waitset *s)
 {
 	const struct timespec *t = s->timeout;
-	uint64_t sec;
 
 	if (!t)
 		return;
 	s->timeout = NULL;
-	sec = (uint64_t)t->tv_sec;
-	if (!sec && !t->tv_nsec)
-		s->deadline = 0;
-	else if (sec >= UINT64_MAX / 1000000000u / 2)
-		s->deadline = UINT64_MAX;
-	else
-		s->deadline = sr_now_ns() + sec * 1000000000u +
-			      (uint64_t)t->tv_nsec;
+	s->deadline = sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec);
+}
+
+/* Another thread has closed what a poll slept on.  When that wakes it, the kernel's
+ * looks the numbers up again. */
+static void look_up_again(struct sr_waitset *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+
+		if (e->st && sr_fdtab_peek(e->fd) != e->st && answer(s, i) &&
+		    sr_real.fcntl(e->fd, F_GETFD, NULL) < 0) {
+			s->k[i].revents = 0;
+			e->ours = POLLNVAL;
+		}
+	}
 }
 
 static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
@@ -627,6 +706,8 @@ static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
 	size_t i;
 	int count = 0;
 
+	if (fds && s->slept)
+		look_up_again(s);
 	for (i = 0; i < s->n; i++) {
 		short r = answer(s, i);
 
@@ -658,6 +739,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		}
 		if (!shut) {
 			fill(s);
+			s->slept = true;
 			r = kernel_poll(s, true);
 			if (leave_gates(s) && r > 0)
 				continue;
@@ -683,6 +765,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 				return r;
 			return result(s, fds, one);
 		}
+		s->slept = true;
 		r = sleep_armed(s);
 		if (r < 0)
 			return r;
@@ -695,6 +778,8 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 			learn(s);
 			return count;
 		}
+		if (signalled(s))
+			return interrupted();
 		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
 			return 0;
 	}

@@ -17,6 +17,7 @@ struct sr_waitset_entry {
 	short pass;		/* what of its answer is the program's */
 	bool counted;		/* at the rx gate */
 	bool shut;		/* one of the gates is */
+	bool ends;		/* the kernel is to say whether it is reset */
 	struct sr_link *rx_link, *tx_link;	/* to sleep on */
 	struct sr_link *rx_armed, *tx_armed;
 	int rx_fd, tx_fd;
@@ -33,10 +34,13 @@ struct sr_waitset {
 	const struct timespec *timeout;
 	uint64_t deadline;	/* ns; UINT64_MAX none; 0 at once */
 	const sigset_t *sigmask;
+	unsigned handled;	/* sr_handled.all, as the call began */
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
 	bool armed;
+	bool slept;		/* another thread may have closed some of them */
 	uint64_t start;		/* ns: when it began to wait on a link */
+	uint64_t asked;		/* hot.h; 0: not asked by a loop */
 };
 
 /* Fills ours, kernel, pass, shut; and the links that it would have to wait for,
@@ -45,7 +49,7 @@ bool sr_waitset_plan(struct sr_waitset_entry *e);
 void sr_waitset_drop_links(struct sr_waitset_entry *e);
 
 /*
- * Waits until an entry has something, s->deadline is over or a signal comes.
+ * Waits until an entry has something, s->deadline is over or a signal is handled.
  * fds or *one get the answers; with sigmask as ppoll(2).  What ppoll returns, and
  * errno.  The caller owns all that s points to; afterwards sr_waitset_done().
  */

@@ -35,6 +35,10 @@ teardown() { stop_all; }
 	compare basic half-close-server
 }
 
+@test "the client exits with the last byte of the answer" {
+	compare basic last-byte
+}
+
 @test "both directions at once, a thread for each" {
 	compare basic duplex
 }
@@ -62,6 +66,11 @@ teardown() { stop_all; }
 
 @test "streams with data wait in the accept queue" {
 	compare basic backlog -w any -n 7 SOCKRAIL_UPGRADE_WAIT_MS=200
+}
+
+@test "140 streams that ask at one time" {
+	[ "$SR_TEST_LINK" = shm ] || skip "so many queue pairs take the virtual machine minutes"
+	compare basic crowd -n 141
 }
 
 @test "the smallest rings" {

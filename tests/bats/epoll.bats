@@ -16,7 +16,11 @@ teardown() { stop_all; }
 }
 
 @test "reset" {
-	compare epoll_event reset -l -w any
+	compare epoll_event reset -l -w mixed -r peer-dropped
+}
+
+@test "reset behind the peer's end" {
+	compare epoll_event gone -n 2 -l -w any
 }
 
 @test "edge-triggered, a switch is no edge" {
@@ -48,8 +52,7 @@ teardown() { stop_all; }
 }
 
 @test "epoll_wait, epoll_pwait, epoll_pwait2: times, signals, masks" {
-	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
-		skip "ThreadSanitizer holds signals back"
+	needs_signals
 	compare epoll_event waits
 }
 
@@ -97,13 +100,37 @@ teardown() { stop_all; }
 	compare epoll_set closing -n 2
 }
 
+@test "a number that is closed, and comes back" {
+	compare epoll_set number
+}
+
+@test "a set is closed under a thread that is asleep in it" {
+	compare epoll_set left
+}
+
+@test "a set that is closed is none" {
+	compare epoll_set gone -n 12
+}
+
+@test "a set is handed to another process, and comes back" {
+	compare epoll_set passed -n 2 -w mixed -r 'epoll|peer-dropped'
+}
+
 @test "a set shared over fork" {
 	# The child's bytes are in nobody's report.
-	compare epoll_set fork -n 2 -l -w any
+	compare epoll_set fork -n 2 -l -w mixed -r 'fork|epoll|peer-dropped'
+}
+
+@test "a fork beside a set with a stream that is half closed" {
+	compare epoll_set half-fork -w any -l -r 'fork|epoll|peer-dropped|short'
 }
 
 @test "the child waits in an inherited set: its streams are plain" {
-	compare epoll_set heir -s 0+ -w any
+	compare epoll_set heir -w plain -r 'epoll|not-asked' SOCKRAIL_UPGRADE_WAIT_MS=300
+}
+
+@test "the same, when they had a link before" {
+	compare epoll_set heir-used -w mixed -r 'epoll|peer-dropped'
 }
 
 @test "the other end goes back to TCP" {

@@ -62,6 +62,22 @@ falls_back() {
 	grep '"reason": *"memory"' "$dir/client.report"
 }
 
+# half of the limit is all that the library takes
+@test "the limit on descriptors: no link" {
+	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
+	local dir=$BATS_TEST_TMPDIR/fds port
+	mkdir "$dir"
+	port
+	REPORT=$dir/server.report start server rail timeout 20 nc -N -l "$ADDR" "$port"
+	listening "$port"
+	echo hello | REPORT=$dir/client.report rail \
+		prlimit --nofile=11:11 nc -N "$ADDR" "$port"
+	await
+	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
+	grep '"reason": *"descriptors"' "$dir/client.report"
+	grep '"reason": *"not-asked"' "$dir/server.report"
+}
+
 @test "forty short streams to a plain server: it is asked once, and left alone" {
 	local dir=$BATS_TEST_TMPDIR/plain
 	pair "$dir.tcp" none none basic series

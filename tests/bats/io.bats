@@ -8,74 +8,103 @@ load ../lib/case
 teardown() { stop_all; }
 
 @test "MSG_PEEK" {
-	compare io peek
+	compare io_flag peek
 }
 
 @test "MSG_PEEK and FIONREAD see across a switch" {
-	compare io peek-across
+	compare io_flag peek-across
 }
 
 @test "MSG_WAITALL, short at the end and at a timeout" {
-	compare io waitall
+	compare io_flag waitall
 }
 
 @test "MSG_DONTWAIT: EAGAIN when empty and when full" {
-	compare io dontwait
+	compare io_flag dontwait
 }
 
 @test "MSG_TRUNC discards" {
-	compare io trunc
+	compare io_flag trunc
 }
 
 @test "MSG_MORE and TCP_CORK hold back, but not for ever" {
 	# While a direction switches, what TCP held back is pushed out.
-	SR_TEST_MODES="wait" compare io more
+	SR_TEST_MODES="wait" compare io_flag more
 }
 
 @test "MSG_MORE and TCP_CORK while the rings grow" {
-	compare io more-bulk
+	compare io_flag more-bulk
 }
 
 @test "syscall(2) with the numbers of these calls" {
-	compare io number
+	compare io_call number
+}
+
+@test "rt_sigaction by its number" {
+	[ "${SR_TEST_SANITIZER:-}" != thread ] || skip "ThreadSanitizer has its own signal()"
+	compare io_call handler-number
 }
 
 @test "readv, writev, recvmsg, sendmsg" {
-	compare io iov
+	compare io_message iov
 }
 
 @test "recvmmsg, sendmmsg" {
-	compare io mmsg
+	compare io_message mmsg
 }
 
 @test "preadv2 and other calls that files share" {
-	compare io file-calls
+	compare io_call file-calls
 }
 
 @test "the fortified twins" {
-	compare io fortified
+	compare io_call fortified
 }
 
 @test "sendfile" {
-	compare io sendfile
+	compare io_call sendfile
 }
 
 @test "sendfile from devices, pipes and files that cannot be spliced from" {
-	compare io sendfile-odd
+	compare io_call sendfile-odd
 }
 
 @test "sendfile after the end: an error and one signal" {
-	compare io sendfile-over
+	compare io_call sendfile-over
 }
 
 @test "splice from and to a pipe" {
-	compare io splice -w any -r option
+	compare io_call splice -w any -r option
 }
 
 @test "nothing is left in the buffer behind the bytes that came" {
-	compare io behind -w any -n 60
+	compare io_message behind -w any -n 60
 }
 
 @test "asynchronous I/O of the C library" {
-	compare io aio -l -w mixed -r 'stdio|peer-dropped'
+	compare io_call aio -l -w mixed -r 'stdio|peer-dropped'
+}
+
+@test "recv of no byte" {
+	compare io_message none
+}
+
+@test "the fields of a message, also after an error" {
+	compare io_message fields
+}
+
+@test "counts and lengths beyond what the kernel takes" {
+	compare io_message beyond
+}
+
+@test "recvmmsg: an error behind a message is kept" {
+	compare io_message mmsg-error -w mixed -r peer-dropped -l -n 3
+}
+
+@test "MSG_PEEK and MSG_WAITALL wait for all" {
+	compare io_flag peek-all
+}
+
+@test "MSG_PEEK and MSG_WAITALL beside a switch, and for more than a ring" {
+	compare io_flag peek-all-large -w any
 }

@@ -11,22 +11,6 @@ teardown() { stop_all; }
 	compare option timeouts
 }
 
-@test "SO_RCVLOWAT" {
-	compare option lowat
-}
-
-@test "SO_RCVLOWAT, awake for each message" {
-	compare option lowat SOCKRAIL_SPIN_US=50000
-}
-
-@test "SO_RCVLOWAT: asleep with bytes there while the link is made" {
-	compare option asleep -L -w mixed
-}
-
-@test "FIONREAD and SIOCOUTQ" {
-	compare option queues
-}
-
 @test "options are as the program set them" {
 	compare option options
 }
@@ -55,14 +39,24 @@ teardown() { stop_all; }
 	compare option timeo-below
 }
 
-@test "SO_RCVLOWAT beyond what a link holds" {
-	compare option lowat-large -w any
-}
-
 @test "connect(AF_UNSPEC), and connected anew" {
 	compare option dissolve -w any -n 2 -c 1
 }
 
 @test "lengths beyond an ssize_t" {
 	compare option lengths
+}
+
+@test "O_ASYNC: SIGIO comes from TCP" {
+	needs_signals
+	compare option async -w mixed -r 'option|peer-dropped'
+	compare option fioasync -w mixed -r 'option|peer-dropped'
+}
+
+@test "options of a listener are those of what it accepts" {
+	compare option inherit -n 3 -w any
+}
+
+@test "SO_TIMESTAMP, set on a listener" {
+	compare option stamps -n 2 -w any
 }

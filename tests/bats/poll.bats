@@ -43,6 +43,15 @@ teardown() { stop_all; }
 	compare poll odd-sets
 }
 
+@test "sets of as many as may be open: beyond that EINVAL" {
+	compare poll many-entries
+}
+
+@test "a set of more entries than there is memory" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizers' poll reads them all"
+	compare poll no-number
+}
+
 @test "an epoll server" {
 	compare poll epoll
 }
@@ -53,4 +62,16 @@ teardown() { stop_all; }
 
 @test "connected once is connected" {
 	compare poll connected -w any
+}
+
+@test "waits of less than a millisecond are not shorter than asked" {
+	compare poll brief
+}
+
+@test "one direction was used, the sender shuts both" {
+	compare poll sender-shuts -w any
+}
+
+@test "one direction was used, the receiver shuts both" {
+	compare poll receiver-shuts -w any
 }

@@ -57,5 +57,20 @@ teardown() { stop_all; }
 }
 
 @test "fdopen" {
-	compare process stdio -w any
+	compare process stdio -w mixed -r 'stdio|peer-dropped'
+}
+
+@test "fdopen of a stream that is half closed" {
+	compare process half-stdio -w any -l -r 'stdio|peer-dropped|short'
+}
+
+@test "dprintf" {
+	# -l: what libc writes is not counted
+	compare process dprintf -w any -l -r 'stdio|peer-dropped'
+	[[ " $SR_TEST_MODES " != *" wait "* ]] ||
+		grep -qE "\"[tr]x_$SR_TEST_LINK\":[1-9]" "$BATS_TEST_TMPDIR/dprintf.wait/client.report"
+}
+
+@test "as many descriptors as the limit allows" {
+	compare process limit -w any -l -n 1+
 }

@@ -109,9 +109,9 @@ is() {
 }
 
 @test "an end that was a reset names its errno" {
-	run_pair wait wait close unread
+	run_pair wait wait reset unread
 	is connect error ECONNRESET
-	run_pair never never close unread
+	run_pair never never reset unread
 	is connect error ECONNRESET
 }
 
@@ -135,5 +135,5 @@ assert n == 128, n'
 
 @test "a child uses the epoll set that it inherited: epoll" {
 	run_pair wait wait epoll_set heir
-	is accept reason epoll
+	is connect reason epoll
 }

@@ -29,9 +29,20 @@ teardown() { stop_all; }
 	compare thread cancel
 }
 
+@test "pthread_cancel before a call that need not wait" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] ||
+		skip "the sanitizers hold cancellation back, or go on watching frames that it has left"
+	compare thread told
+}
+
+@test "of many threads that sleep an arrival wakes one" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] ||
+		skip "the sanitizers hold cancellation back, or go on watching frames that it has left"
+	compare thread one-wakes -n 6
+}
+
 @test "EINTR, SA_RESTART, and short counts" {
-	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
-		skip "ThreadSanitizer holds signals back"
+	needs_signals
 	compare thread eintr -L
 }
 
@@ -39,8 +50,12 @@ teardown() { stop_all; }
 	compare thread sigmask
 }
 
+@test "ppoll and pselect let a signal in that has come, or something is ready" {
+	needs_signals
+	compare thread sigmask-now
+}
+
 @test "a signal handler uses a stream" {
-	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
-		skip "ThreadSanitizer holds signals back"
+	needs_signals
 	compare thread handler -n 2
 }

@@ -12,19 +12,15 @@
  *
  * Prints "name value" lines.  A client's first message says what it wants.
  */
+#include "bench.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum what { STREAM, ECHO, COST, QUIT };
@@ -40,20 +36,6 @@ struct cost {
 };
 
 static struct sockaddr_in address;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void put(int fd, const void *buf, size_t n)
 {
@@ -220,18 +202,10 @@ static int stream(uint32_t size, double seconds)
 	return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void print_times(const char *name, uint64_t *ns, unsigned n)
 {
-	qsort(ns, n, sizeof(*ns), by_value);
-	printf("%s_us %.1f\n", name, (double)ns[n / 2] / 1e3);
-	printf("%s_p99_us %.1f\n", name, (double)ns[n - 1 - n / 100] / 1e3);
+	printf("%s_us %.1f\n", name, percentile_us(ns, n, 50));
+	printf("%s_p99_us %.1f\n", name, percentile_us(ns, n, 99));
 }
 
 static int pingpong(uint32_t size, unsigned rounds, unsigned pause_us)

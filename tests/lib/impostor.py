@@ -48,7 +48,10 @@ class Link:
 
     def flag(self, where, value):
         self.map[self.own + where:self.own + where + 4] = struct.pack("=I", value)
-        self.line.send(b"\0")
+        try:
+            self.line.send(b"\0")
+        except BrokenPipeError:
+            pass    # it has looked without being told, and hung up
 
     def word(self, at):
         return struct.unpack("=I", self.map[at:at + 4])[0]
@@ -75,7 +78,7 @@ class Link:
         if self.me == ANSWERER:
             tokens.reverse()
             ways.reverse()
-        data = b"sockrail history 1\0" + bytes([who]) + b"".join(tokens)
+        data = b"sockrail history 2\0" + bytes([who]) + b"".join(tokens)
         for way in ways:
             data += struct.pack(">Q", len(way)) + way
         return hashlib.sha256(data + self.identity).digest()

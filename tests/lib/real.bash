@@ -23,7 +23,7 @@ as() {
 # $slack per cent, with programs that close streams with bytes under way); lazy or
 # eager, at least $lazy_share or $eager_share per cent of all that went; else all of it
 # plain
-lazy_share=25 eager_share=25 slack=0 result=
+lazy_share=10 eager_share=25 slack=0 result=
 # shellcheck disable=SC2034 # read through their names
 each_way() {
 	local all=$1 run=$2 pairs=${3:-wait:wait lazy:lazy none:wait wait:none}

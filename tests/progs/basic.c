@@ -2,6 +2,10 @@
 /* basic.c - bytes both ways: sizes, directions, half close, threads. */
 #include "case.h"
 
+#include <sys/resource.h>
+
+#define CROWD 140
+
 static const uint32_t sizes[] = {
 	1,    2,    3,	  7,	8,     31,    32,    33,     63,     64,
 	65,   100,  1000, 1023, 1024,  1025,  1460,  4095,   4096,   4097,
@@ -340,6 +344,29 @@ static void series_client(void)
 	say("%d answers", good);
 }
 
+/* The client ends with the answer's last byte, before the server does. */
+static void last_byte_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	take_rest(fd, &d);
+	say_data("asked", &d);
+	put(fd, "bye!", 4);
+	usleep(200000);
+	close(fd);
+}
+
+static void last_byte_client(void)
+{
+	int fd = dial();
+	char buf[8];
+
+	put(fd, "quit", 4);
+	say_result("shutdown", shutdown(fd, SHUT_WR));
+	say_bytes("answer", (ssize_t)take(fd, buf, 4), buf);
+}
+
 /* Streams wait in the accept queue, with data, some already closed. */
 static void backlog_server(int lfd)
 {
@@ -383,6 +410,60 @@ static void backlog_client(void)
 	close(control);
 }
 
+static void more_descriptors(void)
+{
+	struct rlimit rl;
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	rl.rlim_cur = rl.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &rl);
+}
+
+/* All are connected and have been used, so that they may ask, before the server uses
+ * one. */
+static void crowd_server(int lfd)
+{
+	int control = answer(lfd), fds[CROWD], good = 0;
+	char c;
+
+	more_descriptors();
+	for (int i = 0; i < CROWD; i++)
+		fds[i] = answer(lfd);
+	await_go(control);
+	usleep(200000);
+	for (int i = 0; i < CROWD; i++) {
+		good += take(fds[i], &c, 1) == 1 && c == (char)i;
+		put(fds[i], &c, 1);
+		close(fds[i]);
+	}
+	say("%d of %d", good, CROWD);
+	close(control);
+}
+
+static void crowd_client(void)
+{
+	int control = dial(), fds[CROWD], good = 0;
+	char c;
+
+	more_descriptors();
+	for (int i = 0; i < CROWD; i++) {
+		fds[i] = dial();
+		if (recv(fds[i], &c, 1, MSG_DONTWAIT) >= 0)
+			die("recv");
+	}
+	send_go(control);
+	for (int i = 0; i < CROWD; i++) {
+		c = (char)i;
+		put(fds[i], &c, 1);
+	}
+	for (int i = 0; i < CROWD; i++) {
+		good += take(fds[i], &c, 1) == 1 && c == (char)i;
+		close(fds[i]);
+	}
+	say("%d of %d", good, CROWD);
+	close(control);
+}
+
 static const struct tcp_case cases[] = {
 	{"echo", echo_server, echo_client},
 	{"big", echo_server, big_client},
@@ -397,6 +478,8 @@ static const struct tcp_case cases[] = {
 	{"crumbs", upload_server, crumbs_client},
 	{"slow-reader", slow_server, slow_client},
 	{"series", series_server, series_client},
+	{"last-byte", last_byte_server, last_byte_client},
+	{"crowd", crowd_server, crowd_client},
 	{"backlog", backlog_server, backlog_client},
 };
 

@@ -280,6 +280,19 @@ static inline void warm_up(int fd, bool first)
 	}
 }
 
+/* A client that answers one signal, and waits for the end. */
+static inline void go_client(void)
+{
+	char c;
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	send_go(fd);
+	say_result("end", recv(fd, &c, 1, 0));
+	close(fd);
+}
+
 /* Waits, bounded, until n bytes can be read. */
 static inline void await_readable(int fd, int n)
 {
@@ -342,6 +355,29 @@ static inline void take_rest(int fd, struct data *d)
 		data_sum(d, buf, n);
 }
 
+/* Until nothing moves any more, not just until the first EAGAIN: TCP's window may open
+ * once more by a probe, 0.2 s later.  How many bytes. */
+static inline uint64_t fill_up(int fd)
+{
+	static const char zeros[65536];
+	uint64_t sent = 0;
+	ssize_t n;
+
+	for (int full = 0; full < 12;) {
+		n = send(fd, zeros, sizeof(zeros), MSG_DONTWAIT);
+		if (n < 0)
+			n = send(fd, zeros, 1, MSG_DONTWAIT);
+		if (n > 0) {
+			sent += (uint64_t)n;
+			full = 0;
+		} else {
+			full++;
+			nap(20);
+		}
+	}
+	return sent;
+}
+
 static inline void set_int(int fd, int level, int name, int value)
 {
 	if (setsockopt(fd, level, name, &value, sizeof(value)))
@@ -366,6 +402,43 @@ static inline pthread_t start(void *(*run)(void *), void *arg)
 	if (errno)
 		die("pthread_create");
 	return t;
+}
+
+/* A descriptor in a message, over a Unix socket. */
+static inline void send_fd(int s, int fd)
+{
+	char c = 'f', control[CMSG_SPACE(sizeof(fd))];
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *h;
+
+	memset(control, 0, sizeof(control));
+	h = CMSG_FIRSTHDR(&m);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	if (sendmsg(s, &m, 0) != 1)
+		die("sendmsg");
+}
+
+static inline int receive_fd(int s)
+{
+	char c, control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	int fd;
+
+	if (recvmsg(s, &m, 0) != 1 || !CMSG_FIRSTHDR(&m))
+		die("recvmsg");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+	return fd;
 }
 
 /* -------------------------------------------------------------- main */
@@ -397,7 +470,7 @@ static inline int listen_on(const char *portfile)
 
 	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (bind(fd, (struct sockaddr *)&peer_addr, peer_len) ||
-	    listen(fd, 128) ||
+	    listen(fd, SOMAXCONN) ||
 	    getsockname(fd, (struct sockaddr *)&peer_addr, &peer_len))
 		die("listen");
 	f = fopen(portfile, "w");

@@ -1,92 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* close.c - how streams end: in order, by reset, by a kill, at exit. */
+/* close.c - how streams end: close, shutdown, exit, also under a sleeper. */
 #include "case.h"
 
-#include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <pthread.h>
+#include <sched.h>
 
 static char buf[1 << 17];
-
-/* The reader of what a peer leaves behind. */
-static void say_end(int fd)
-{
-	struct pollfd p = {fd, POLLIN, 0};
-
-	if (poll(&p, 1, 10000) != 1)
-		die("poll");
-	say("HUP %d ERR %d", !!(p.revents & POLLHUP), !!(p.revents & POLLERR));
-	say_result("recv", recv(fd, buf, 100, 0));
-	say_result("again", recv(fd, buf, 100, 0));
-	say_result("send", send(fd, buf, 100, MSG_NOSIGNAL));
-	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
-	say_result("shutdown", shutdown(fd, SHUT_RDWR));
-	say_result("close", close(fd));
-}
-
-/* Closed with unread bytes: a reset. */
-static void unread_server(int lfd)
-{
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	send_go(fd);
-	await_readable(fd, 1000);
-	say_result("recv", recv(fd, buf, 10, 0));
-	say_result("close", close(fd));
-}
-
-static void unread_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	put(fd, buf, 1000);
-	say_end(fd);
-}
-
-/* SO_LINGER with no time: a reset, too. */
-static void linger0_server(int lfd)
-{
-	struct linger l = {1, 0};
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	say_result("close", close(fd));
-}
-
-static void linger0_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	say_end(fd);
-}
-
-/* The same while a tail is held back: nobody may look after it any more. */
-static void linger0_held_server(int lfd)
-{
-	struct linger l = {1, 0};
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	say_result("more", send(fd, "tail", 4, MSG_MORE));
-	nap(195); /* TCP holds it for 200 ms */
-	say_result("close", close(fd));
-	nap(100);
-}
-
-static void linger0_held_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	nap(400);
-	close(fd);
-}
 
 /* SO_LINGER with time: close waits for the peer, and all bytes arrive. */
 static void linger_server(int lfd)
@@ -118,221 +39,6 @@ static void linger_client(void)
 	put_data(fd, &d, 300000, sizeof(buf));
 	say_result("close", close(fd));
 	say_data("sent", &d);
-}
-
-/* Writing to a peer that has gone: the first write is answered by a reset. */
-static void gone_server(int lfd)
-{
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	close(fd);
-	say("closed");
-}
-
-static void gone(int fd, int flags)
-{
-	warm_up(fd, true);
-	say_result("end", recv(fd, buf, 100, 0));
-	/* The first sends may be taken: nobody knows yet. */
-	for (int i = 0; i < 200; i++) {
-		if (send(fd, buf, 100, flags) < 0) {
-			say_result("send", -1);
-			break;
-		}
-		nap(10);
-	}
-	say_result("send", send(fd, buf, 100, flags));
-	say_result("write more", send(fd, buf, sizeof(buf), flags));
-	say_result("recv", recv(fd, buf, 100, 0));
-}
-
-static void gone_client(void)
-{
-	gone(dial(), MSG_NOSIGNAL);
-}
-
-static volatile sig_atomic_t pipes;
-
-static void count_pipe(int sig)
-{
-	(void)sig;
-	pipes++;
-}
-
-static void sigpipe_client(void)
-{
-	int fd = dial();
-
-	signal(SIGPIPE, count_pipe);
-	gone(fd, 0);
-	say("signals: %d", pipes);
-	say_result("MSG_NOSIGNAL", send(fd, buf, 1, MSG_NOSIGNAL));
-	say("signals: %d", pipes);
-	signal(SIGPIPE, SIG_IGN);
-	say_result("ignored", write(fd, buf, 1));
-	signal(SIGPIPE, SIG_DFL);
-	say_result("never seen", write(fd, buf, 1));
-}
-
-/* Killed: no exit handler, no close. */
-static void killed_reader_server(int lfd)
-{
-	int fd = answer(lfd);
-	struct data d = DATA(0);
-
-	warm_up(fd, false);
-	take_data(fd, &d, 500000, 10000);
-	kill(getpid(), SIGKILL);
-}
-
-static void killed_reader_client(void)
-{
-	int fd = dial(), failed = 0;
-
-	warm_up(fd, true);
-	for (int i = 0; i < 1000 && !failed; i++)
-		if (send(fd, buf, sizeof(buf), MSG_NOSIGNAL) < 0)
-			failed = errno;
-	/* Which of them depends on what was under way. */
-	say("%s", failed == ECONNRESET || failed == EPIPE ? "reset"
-							  : "NOT RESET");
-	close(fd);
-}
-
-/* What arrives is a beginning of what was sent, and only all of it may be
- * followed by an end of file. */
-static void killed_writer_server(int lfd)
-{
-	int fd = answer(lfd);
-	struct data d = DATA(52);
-
-	warm_up(fd, false);
-	put_data(fd, &d, 3000000, 10000);
-	kill(getpid(), SIGKILL);
-}
-
-static void killed_writer_client(void)
-{
-	int fd = dial();
-	struct data want = DATA(52);
-	size_t got = 0;
-	bool same = true;
-	ssize_t n;
-
-	warm_up(fd, true);
-	while ((n = recv(fd, buf, 1000, 0)) > 0) {
-		char expect[1000];
-
-		data_fill(&want, expect, (size_t)n);
-		same = same && !memcmp(buf, expect, (size_t)n);
-		got += (size_t)n;
-	}
-	say("%s", same && got <= 3000000 ? "a beginning" : "WRONG BYTES");
-	say("%s", !n || errno == ECONNRESET ? "ended" : strerror(errno));
-	if (!n && got < 3000000)
-		say("%zu bytes and an end of file", got);
-	close(fd);
-}
-
-/* Killed at any moment ($KILL_US after connecting), both directions in use. */
-static void *write_on(void *arg)
-{
-	static char out[5000];
-	struct data d = DATA(53);
-	int fd = *(int *)arg;
-
-	do {
-		data_fill(&d, out, sizeof(out));
-	} while (send(fd, out, sizeof(out), MSG_NOSIGNAL) > 0);
-	return NULL;
-}
-
-static bool read_on(int fd)
-{
-	struct data want = DATA(53);
-	bool same = true;
-	ssize_t n;
-
-	while ((n = recv(fd, buf, 3000, 0)) > 0) {
-		char expect[3000];
-
-		data_fill(&want, expect, (size_t)n);
-		same = same && !memcmp(buf, expect, (size_t)n);
-	}
-	return same && (!n || errno == ECONNRESET);
-}
-
-/* Lines of a file of /proc/self that name what Sockrail shares. */
-static int shared_lines(void)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	char line[1000];
-	int n = 0;
-
-	while (f && fgets(line, sizeof(line), f))
-		n += strstr(line, "memfd:sockrail") != NULL;
-	if (f)
-		fclose(f);
-	return n;
-}
-
-static void killed_any_server(int lfd)
-{
-	int fd = answer(lfd);
-	pthread_t t;
-
-	if (pthread_create(&t, NULL, write_on, &fd))
-		die("pthread_create");
-	say("%s", read_on(fd) ? "a beginning, and its end" : "WRONG");
-	pthread_join(t, NULL);
-	close(fd);
-	for (int i = 0; i < 500 && shared_lines(); i++)
-		nap(10);
-	say("mapped: %d", shared_lines());
-}
-
-static void *kill_soon(void *arg)
-{
-	usleep((useconds_t)atoi(arg));
-	kill(getpid(), SIGKILL);
-	return NULL;
-}
-
-static void killed_any_client(void)
-{
-	char *us = getenv("KILL_US");
-	int fd = dial();
-	pthread_t t;
-
-	if (pthread_create(&t, NULL, kill_soon, us ? us : "10000") ||
-	    pthread_create(&t, NULL, write_on, &fd))
-		die("pthread_create");
-	read_on(fd);
-	pause();
-}
-
-/* Killed while the peer waits for an answer. */
-static void killed_idle_server(int lfd)
-{
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	await_go(fd);
-	nap(30);
-	kill(getpid(), SIGKILL);
-}
-
-static void killed_idle_client(void)
-{
-	int fd = dial();
-	ssize_t n;
-
-	warm_up(fd, true);
-	send_go(fd);
-	n = recv(fd, buf, 1, 0);
-	say("%s", !n || (n < 0 && errno == ECONNRESET) ? "ended" : "NOT ENDED");
-	close(fd);
 }
 
 /* shutdown(2) in its three ways */
@@ -372,6 +78,55 @@ static void shutdown_client(void)
 	say_result("send", send(fd, buf, 10, MSG_NOSIGNAL));
 	close(fd);
 	close(lone);
+}
+
+/*
+ * Both directions have ended, and both ends know: there is nothing to shut down.  The
+ * last acknowledgement takes its time.
+ */
+static void say_over(int fd, int how)
+{
+	struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};
+
+	for (int i = 0; i < 500 && !shutdown(fd, SHUT_RDWR); i++)
+		nap(10);
+	say_result("over", shutdown(fd, how));
+	poll(&p, 1, 0);
+	say("poll %x", (unsigned)p.revents);
+	say_result("bad", shutdown(fd, 77));
+	say_result("recv", recv(fd, buf, 10, 0));
+	say_result("send", send(fd, buf, 10, MSG_NOSIGNAL));
+	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+}
+
+/* Who ends first, who reads it, in turn. */
+static void over_server(int lfd)
+{
+	for (int how = 0; how < 3; how++) {
+		int fd = answer(lfd);
+
+		warm_up(fd, false);
+		say_result("wr", shutdown(fd, SHUT_WR));
+		say_result("end", recv(fd, buf, 10, 0));
+		say_over(fd, how);
+		close(fd);
+	}
+}
+
+static void over_client(void)
+{
+	for (int how = 0; how < 3; how++) {
+		int fd = dial();
+
+		warm_up(fd, true);
+		if (how)
+			say_result("end", recv(fd, buf, 10, 0));
+		say_result("wr", shutdown(fd, SHUT_WR));
+		if (!how)
+			say_result("end", recv(fd, buf, 10, 0));
+		say_over(fd, how);
+		close(fd);
+	}
 }
 
 /* Nothing more to read, long before there is a link. */
@@ -444,6 +199,25 @@ static void quick_exit_client(void)
 	_exit(8);
 }
 
+/* No descriptor is left for whatever close may need. */
+enum { FDS = 100 };
+
+static void full_client(void)
+{
+	struct rlimit l = { FDS, FDS };
+	int fd;
+
+	if (setrlimit(RLIMIT_NOFILE, &l))
+		die("setrlimit");
+	fd = leave_bytes();
+	nap(100);	/* what was only needed for the start is closed */
+	for (int i = 0; i < FDS; i++)
+		if (fcntl(i, F_GETFD) < 0 && dup2(0, i) < 0)
+			die("dup2");
+	say_result("close", close(fd));
+	nap(1000);
+}
+
 static void close_exit_client(void)
 {
 	close(leave_bytes());
@@ -501,6 +275,106 @@ static void close_under_client(void)
 	say_sleeper(t);
 }
 
+/*
+ * The same under a poll, which what comes then wakes.  The sleeper gets to run when all
+ * is over: it has the lowest priority, and its processor is busy meanwhile.
+ */
+static int processor;
+
+static void stay(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(processor, &one);
+	pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+}
+
+static void *sleeping_poll(void *arg)
+{
+	struct pollfd p = {*(int *)arg, POLLIN, 0};
+	struct sched_param none = {0};
+	int n;
+
+	stay();
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+	n = poll(&p, 1, 10000);
+
+	return (void *)(intptr_t)(n < 0 ? -errno : n << 8 | p.revents);
+}
+
+static void poll_under_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	nap(150);
+	say_result("send", send(fd, "x", 1, MSG_NOSIGNAL));
+	nap(100);
+	close(fd);
+}
+
+static void poll_under_client(void)
+{
+	int fd = dial();
+	pthread_t t;
+	uint64_t end;
+
+	warm_up(fd, true);
+	send_go(fd);
+	processor = sched_getcpu();
+	t = start(sleeping_poll, &fd);
+	nap(50);
+	say_result("close", close(fd));
+	stay();
+	for (end = now_ms() + 300; now_ms() < end;)
+		;
+	say_sleeper(t);
+}
+
+/* A handler closes what its thread sleeps on; the call, which restarts, finds nothing. */
+static int to_close;
+
+static void close_it(int sig)
+{
+	(void)sig;
+	close(to_close);
+}
+
+static void close_in_handler_client(void)
+{
+	struct sigaction sa = {.sa_handler = close_it, .sa_flags = SA_RESTART};
+	int fd = dial(), to;
+	bool sends;
+
+	for (int i = 0; i < 3; i++) {
+		sends = i == 2;
+		warm_up(fd, true);
+		to = dup(fd);
+		to_close = to;
+		sigaction(SIGALRM, &sa, NULL);
+		ualarm(100000, 0);
+		if (sends)
+			while (send(to, buf, sizeof(buf), 0) > 0)
+				;
+		say_result(sends ? "send" : "recv", sends ? -1 : recv(to, buf, 1, 0));
+	}
+	close(fd);
+}
+
+static void close_in_handler_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	for (int i = 0; i < 3; i++)
+		warm_up(fd, false);
+	nap(400);
+	while (recv(fd, buf, sizeof(buf), 0) > 0)
+		;
+	close(fd);
+}
+
 static void shutdown_under_client(void)
 {
 	int fd = dial();
@@ -515,31 +389,6 @@ static void shutdown_under_client(void)
 	shutdown(fd, SHUT_WR);
 	nap(250);
 	close(fd);
-}
-
-/* Reset while the program sleeps in recv. */
-static void reset_sleeper_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	send_go(fd);
-	say_result("recv", recv(fd, buf, 1, 0));
-	say_result("again", recv(fd, buf, 1, 0));
-	close(fd);
-}
-
-static void reset_sleeper_server(int lfd)
-{
-	struct linger l = {1, 0};
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	await_go(fd);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	nap(50);
-	close(fd);
-	say("closed");
 }
 
 /* Many streams that are opened and closed and carry nothing. */
@@ -573,70 +422,20 @@ static void empty_client(void)
 	close(fd);
 }
 
-/* Reset with bytes unread: it shows at once, the bytes can still be read. */
-static void reset_unread_server(int lfd)
-{
-	struct linger l = {1, 0};
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	await_go(fd);
-	put(fd, "unread", 6);
-	nap(100);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	close(fd);
-}
-
-static void reset_unread(bool ask)
-{
-	int fd = dial(), ep = epoll_create1(0);
-	struct epoll_event ev = {EPOLLRDHUP, {0}};
-	struct pollfd p = {fd, POLLRDHUP, 0};
-
-	warm_up(fd, true);
-	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
-		die("epoll_ctl");
-	send_go(fd);
-	say_result("epoll", epoll_wait(ep, &ev, 1, 5000));
-	say("%x", ev.events);
-	say_result("poll", poll(&p, 1, 5000));
-	say("%x", (unsigned)p.revents);
-	p.events = POLLIN | POLLOUT | POLLRDHUP;
-	say_result("poll", poll(&p, 1, 0));
-	say("%x", (unsigned)p.revents);
-	if (ask)
-		say("error %d", get_int(fd, SOL_SOCKET, SO_ERROR));
-	say_result("recv", recv(fd, buf, 100, 0));
-	say_result("recv", recv(fd, buf, 100, 0));
-	say_result("recv", recv(fd, buf, 100, 0));
-	close(fd);
-}
-
-static void reset_unread_client(void) { reset_unread(false); }
-static void reset_asked_client(void) { reset_unread(true); }
-
 static const struct tcp_case cases[] = {
-	{"unread", unread_server, unread_client},
-	{"linger0", linger0_server, linger0_client},
-	{"linger0-held", linger0_held_server, linger0_held_client},
 	{"linger", linger_server, linger_client},
-	{"gone", gone_server, gone_client},
-	{"sigpipe", gone_server, sigpipe_client},
-	{"killed-reader", killed_reader_server, killed_reader_client},
-	{"killed-writer", killed_writer_server, killed_writer_client},
-	{"killed-any", killed_any_server, killed_any_client},
-	{"killed-idle", killed_idle_server, killed_idle_client},
 	{"shutdown", shutdown_server, shutdown_client},
+	{"over", over_server, over_client},
 	{"deaf", deaf_server, deaf_client},
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
+	{"full", slow_server, full_client},
 	{"close-exit", slow_server, close_exit_client},
 	{"return", slow_server, return_client},
 	{"close-under", under_server, close_under_client},
+	{"poll-under", poll_under_server, poll_under_client},
+	{"close-in-handler", close_in_handler_server, close_in_handler_client},
 	{"shutdown-under", under_server, shutdown_under_client},
-	{"reset-unread", reset_unread_server, reset_unread_client},
-	{"reset-asked", reset_unread_server, reset_asked_client},
-	{"reset-sleeper", reset_sleeper_server, reset_sleeper_client},
 	{"empty", empty_server, empty_client},
 };
 

@@ -136,25 +136,16 @@ static inline void settle(int fd, bool first)
 	}
 }
 
-static inline int begin(int lfd)
+static inline int begin_on(int fd, bool client)
 {
-	int fd = answer(lfd);
-
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	warm_up(fd, false);
-	settle(fd, false);
+	warm_up(fd, client);
+	settle(fd, client);
 	return fd;
 }
 
-static inline int begin_client(void)
-{
-	int fd = dial();
-
-	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	warm_up(fd, true);
-	settle(fd, true);
-	return fd;
-}
+static inline int begin(int lfd) { return begin_on(answer(lfd), false); }
+static inline int begin_client(void) { return begin_on(dial(), true); }
 
 static inline void obey_client(void)
 {

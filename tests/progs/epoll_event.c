@@ -126,6 +126,39 @@ static void reset_client(void)
 	close(fd);
 }
 
+/* Behind the peer's end: who writes learns of the reset, edge-triggered, too. */
+static void gone_server(int lfd)
+{
+	int fd = begin(lfd), go = answer(lfd);
+
+	close(fd);
+	send_go(go);
+	await_go(go);
+	close(go);
+}
+
+static void gone_client(void)
+{
+	int fd = begin_client(), go = dial(), ep[2] = {new_set(), new_set()};
+	struct epoll_event ev = {0};
+
+	await_go(go);
+	add(ep[0], fd, EPOLLIN, 1);
+	add(ep[1], fd, EPOLLRDHUP | EPOLLET, 2);
+	say_wait("end", ep[0], 5000);
+	say_wait("end", ep[1], 5000);
+	say_result("read", read(fd, buf, 1));
+	say_result("send", send(fd, buf, 100, MSG_NOSIGNAL));
+	/* Edges that tell no more than before may come first. */
+	while (!(ev.events & EPOLLERR) && epoll_wait(ep[1], &ev, 1, 5000) == 1)
+		;
+	say("reset:%s", names(ev.events));
+	say_wait("reset", ep[0], 5000);
+	send_go(go);
+	close(fd);
+	close(go);
+}
+
 /* ---- edge-triggered ---- */
 
 /* A switch is no edge: what has been reported is not reported again. */
@@ -773,6 +806,7 @@ static const struct tcp_case cases[] = {
 	{"level", level_server, level_client},
 	{"end", end_server, end_client},
 	{"reset", reset_server, reset_client},
+	{"gone", gone_server, gone_client},
 	{"no-edge", no_edge_server, no_edge_client},
 	{"short", short_server, short_client},
 	{"edge", edge_server, obey_client},

@@ -5,6 +5,7 @@
  */
 #include "epoll.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
@@ -16,7 +17,7 @@ static void errors_server(int lfd)
 	int fd = begin(lfd), ep = new_set(), sets[8];
 	struct epoll_event ev = {EPOLLIN, {.u64 = 1}};
 	int file = open("/proc/self/exe", O_RDONLY);
-	volatile int minus = -1;
+	volatile int minus = -1, many = INT_MAX / sizeof(ev) + 1;
 
 	add(ep, fd, EPOLLIN, 1);
 	say_result("twice", epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
@@ -57,6 +58,8 @@ static void errors_server(int lfd)
 	say_result("loop", epoll_ctl(sets[0], EPOLL_CTL_ADD, sets[1], &ev));
 	order(fd);
 	say_wait("inmost", ep, -1);
+	say_result("wait: room", epoll_wait(ep, &ev, many, 0));
+	say_result("wait: room", epoll_pwait(ep, &ev, many, 0, NULL));
 	say_wait("nest", sets[2], -1);
 	swallow(fd);
 	close(fd);
@@ -254,10 +257,191 @@ static void closing_server(int lfd)
 	say_wait("replaced", ep, 20);
 }
 
-static void closing_client(void)
+static void two_clients(void)
 {
 	obey_client();
 	obey_client();
+}
+
+/* A number that is closed while the file has another, and then the file's again:
+ * the entry is known by it as before. */
+static void number_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), copy = dup(fd);
+
+	add(ep, fd, EPOLLIN | EPOLLOUT, 1);
+	mod(ep, fd, EPOLLIN, 2);
+	close(fd);
+	order(copy);
+	say_wait("by the closed one", ep, -1);
+	say("number %d", dup2(copy, fd) == fd);
+	say_result("add", control(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 0));
+	say_wait("back", ep, -1);
+	mod(ep, fd, EPOLLIN | EPOLLOUT, 3);
+	say_wait("modified", ep, -1);
+	swallow(fd);
+	say_wait("read", ep, -1);
+	del(ep, fd);
+	say_wait("deleted", ep, 20);
+	add(ep, fd, EPOLLIN | EPOLLET, 4);
+	add(ep, copy, EPOLLIN | EPOLLONESHOT, 5);
+	close(fd);
+	order(copy);
+	say_wait("both", ep, -1);
+	say("number %d", dup(copy) == fd);
+	mod(ep, copy, EPOLLIN | EPOLLONESHOT, 6);
+	mod(ep, fd, EPOLLIN | EPOLLET, 7);
+	say_wait("modified", ep, -1);
+	close(copy);
+	swallow(fd);
+	say_wait("read", ep, 20);
+	say_result("delete", control(ep, EPOLL_CTL_DEL, copy, 0, 0));
+	del(ep, fd);
+	say_result("delete", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	order(fd);
+	say_wait("not known by a number", ep, 20);
+	swallow(fd);
+	say("number %d", dup2(fd, copy) == copy);
+	mod(ep, copy, EPOLLIN | EPOLLONESHOT, 8);
+	close(fd);
+	order(copy);
+	say_wait("one", ep, 5000);
+	swallow(copy);
+	del(ep, copy);
+	order(copy);
+	say_wait("deleted", ep, 20);
+	swallow(copy);
+	close(copy);
+}
+
+struct sleeper {
+	int ep, ms, n;
+	struct epoll_event ev;
+};
+
+static void *sleep_in(void *arg)
+{
+	struct sleeper *s = arg;
+
+	s->n = epoll_wait(s->ep, &s->ev, 1, s->ms);
+	return NULL;
+}
+
+static void say_slept(const char *what, pthread_t t, const struct sleeper *s)
+{
+	pthread_join(t, NULL);
+	say("%s: %d %d", what, s->n, (int)s->ev.data.u64);
+}
+
+/* A set is closed under a thread that is asleep in it: it sleeps on, and is woken. */
+static void left_server(int lfd)
+{
+	int fd = begin(lfd), other;
+	struct sleeper s = {.ms = 5000};
+	pthread_t t;
+
+	for (int i = 0; i < 3; i++) {
+		s.ep = new_set();
+		add(s.ep, fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : 0), 1);
+		t = start(sleep_in, &s);
+		nap(100);
+		close(s.ep);
+		other = new_set();
+		say("number %d", other == s.ep);
+		add(other, fd, EPOLLIN, 2);
+		nap(50);
+		send_go(fd);
+		say_slept("closed", t, &s);
+		say_wait("another", other, 5000);
+		swallow(fd);
+		say_wait("read", other, 20);
+		close(other);
+	}
+	s.ep = new_set();
+	other = dup(s.ep);
+	t = start(sleep_in, &s);
+	nap(50);
+	add(s.ep, fd, EPOLLIN, 3);	/* while it is asleep */
+	nap(50);
+	close(s.ep);
+	nap(50);
+	send_go(fd);
+	say_slept("duplicated", t, &s);
+	say_wait("duplicate", other, -1);
+	swallow(fd);
+	close(other);
+	/* The stream, too, is gone before the thread wakes. */
+	s = (struct sleeper){.ep = new_set(), .ms = 300};
+	add(s.ep, fd, EPOLLIN, 4);
+	t = start(sleep_in, &s);
+	nap(50);
+	close(s.ep);
+	close(fd);
+	say_slept("both", t, &s);
+}
+
+/* ---- handed to others, and back ---- */
+
+static void passed_server(int lfd)
+{
+	int s[2], fd, ep, other, status;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
+		die("socketpair");
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		ep = receive_fd(s[1]);
+		say_wait("child: idle", ep, 20);
+		put(s[1], "x", 1);
+		say_wait("child", ep, 5000);
+		say_wait("child", ep, 0);
+		put(s[1], "x", 1);
+		_exit(0);
+	}
+	fd = begin(lfd);
+	ep = new_set();
+	add(ep, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("before", ep, -1);
+	swallow(fd);
+	send_fd(s[0], ep);
+	take(s[0], buf, 1);
+	send_go(fd);
+	take(s[0], buf, 1);
+	say_wait("own", ep, -1);
+	swallow(fd);
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("status %d", status);
+	close(ep);
+	close(fd);
+	/* To itself, under another number. */
+	fd = begin(lfd);
+	ep = new_set();
+	add(ep, fd, EPOLLIN | EPOLLONESHOT, 2);
+	add(ep, s[0], EPOLLIN, 3);
+	send_fd(s[0], ep);
+	other = receive_fd(s[1]);
+	say_wait("idle", other, 20);
+	order(fd);
+	say_wait("other", other, 5000);
+	say_wait("fired", ep, 20);
+	mod(other, fd, EPOLLIN, 4);
+	say_wait("own", ep, 5000);
+	close(ep);
+	say_wait("other", other, -1);
+	swallow(fd);
+	say_wait("read", other, 20);
+	del(other, fd);
+	say_result("delete", control(other, EPOLL_CTL_DEL, fd, 0, 0));
+	add(other, fd, EPOLLOUT, 5);
+	say_wait("added", other, -1);
+	close(fd);
+	say_wait("closed", other, 20);
 }
 
 /* ---- fork ---- */
@@ -317,14 +501,17 @@ static void fork_server(int lfd)
 	close(fd);
 }
 
-static void fork_client(void)
+static void obey_server(int lfd)
 {
-	obey_client();
-	obey_client();
+	int fd = begin(lfd);
+
+	obey(fd);
+	close(fd);
 }
 
-/* The child of a fork waits in the set that its parent made. */
-static void heir_server(int lfd)
+/* The child of a fork waits in the set that its parent made, with a stream of its
+ * own that it has used before, or not. */
+static void heir(bool used)
 {
 	int ep = new_set(), status;
 	pid_t pid;
@@ -334,11 +521,15 @@ static void heir_server(int lfd)
 	if (pid < 0)
 		die("fork");
 	if (pid == 0) {
-		int fd = answer(lfd);
+		int fd = dial();
 
-		add(ep, fd, EPOLLIN, 1);
-		warm_up(fd, false);
-		settle(fd, false);
+		set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+		if (!used)
+			add(ep, fd, EPOLLIN, 1);
+		warm_up(fd, true);
+		if (used)
+			add(ep, fd, EPOLLIN, 1);
+		settle(fd, true);
 		send_go(fd);
 		say_wait("child", ep, 5000);
 		swallow(fd);
@@ -349,6 +540,9 @@ static void heir_server(int lfd)
 		die("waitpid");
 	say("status %d", status);
 }
+
+static void heir_client(void) { heir(false); }
+static void heir_used_client(void) { heir(true); }
 
 /* ---- with others in the set ---- */
 
@@ -475,6 +669,91 @@ static void again_server(int lfd)
 	close(ep);
 }
 
+/* Half closed, in a set, over a fork: the set goes on saying what it has. */
+static void half_fork_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	say("end: %zd", recv(fd, buf, 1, 0));
+	send_go(fd);
+	say("closed: %zd", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+static void half_fork(int fd, bool before)
+{
+	struct pollfd p = {.events = POLLIN};
+	pid_t pid;
+
+	p.fd = new_set();
+	add(p.fd, fd, EPOLLIN, 1);
+	if (before)
+		say("poll: %d", poll(&p, 1, 10000));
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	say("poll: %d", poll(&p, 1, 10000));
+	say("poll again: %d", poll(&p, 1, 500));
+	say_wait("set", p.fd, 0);
+	close(p.fd);
+}
+
+static void half_fork_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	nap(100);
+	half_fork(fd, false);
+	half_fork(fd, true);
+	close(fd);
+}
+
+/* A set that is closed is none, whatever the library makes meanwhile. */
+#define STREAMS 12
+
+static void gone_server(int lfd)
+{
+	int fds[STREAMS];
+	char c;
+
+	for (int i = 0; i < STREAMS; i++)
+		fds[i] = answer(lfd);
+	for (int i = 0; i < STREAMS; i++) {
+		take(fds[i], &c, 1);
+		put(fds[i], &c, 1);
+		close(fds[i]);
+	}
+}
+
+static void gone_client(void)
+{
+	int ep = new_set(), fds[STREAMS], others = 0;
+	struct epoll_event ev;
+	uint64_t end;
+	char c = 'x';
+
+	for (int i = 0; i < STREAMS; i++)
+		fds[i] = dial();
+	close(ep);
+	for (int i = 0; i < STREAMS; i++) {
+		if (recv(fds[i], &c, 1, MSG_DONTWAIT) >= 0)
+			die("recv");
+		for (end = now_ms() + 10; now_ms() < end;)
+			others += epoll_wait(ep, &ev, 1, 0) != -1 || errno != EBADF;
+	}
+	say("%d others than EBADF", others);
+	for (int i = 0; i < STREAMS; i++) {
+		put(fds[i], &c, 1);
+		take(fds[i], &c, 1);
+		close(fds[i]);
+	}
+}
+
 static atomic_int rounds_done;
 
 static void *toggler(void *arg)
@@ -529,13 +808,19 @@ static const struct tcp_case cases[] = {
 	{"exclusive", exclusive_server, obey_client},
 	{"nested", nested_server, obey_client},
 	{"polled", polled_server, ping_client},
-	{"closing", closing_server, closing_client},
-	{"fork", fork_server, fork_client},
-	{"heir", heir_server, obey_client},
+	{"closing", closing_server, two_clients},
+	{"number", number_server, obey_client},
+	{"left", left_server, obey_client},
+	{"passed", passed_server, two_clients},
+	{"fork", fork_server, two_clients},
+	{"heir", obey_server, heir_client},
+	{"heir-used", obey_server, heir_used_client},
 	{"fair", fair_server, obey_client},
 	{"again", again_server, obey_client},
 	{"toggled", toggled_server, obey_client},
 	{"changed", changed_server, obey_client},
+	{"gone", gone_server, gone_client},
+	{"half-fork", half_fork_server, half_fork_client},
 };
 
 int main(int argc, char **argv)

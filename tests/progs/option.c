@@ -5,10 +5,10 @@
 #include <limits.h>
 
 #include <linux/sockios.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 static char buf[1 << 17];
-static char large[400000];
 
 static void set_time(int fd, int name, long ms)
 {
@@ -70,127 +70,127 @@ static void timeo_client(void)
 	close(fd);
 }
 
-/* A reader, and a poll, that want at least so many bytes. */
-static void lowat_server(int lfd)
+/* What a listener has, what it accepts has, too. */
+static void inherit_server(int lfd)
 {
-	int fd = answer(lfd);
-	struct pollfd p = {fd, POLLIN, 0};
-	ssize_t n;
+	const struct timeval below = {-1, 0};
+	int first = answer(lfd), fd, n = 0;
+	struct pollfd p;
+	ssize_t r;
 
+	warm_up(first, false);
+	set_int(lfd, SOL_SOCKET, SO_RCVLOWAT, 8);
+	send_go(first);
+	fd = answer(lfd);
+	set_int(lfd, SOL_SOCKET, SO_RCVLOWAT, 1);
 	warm_up(fd, false);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 100);
 	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
 	send_go(fd);
-	await_readable(fd, 40);
-	say("poll %d", poll(&p, 1, 30));
-	say_result("dontwait", recv(fd, buf, 40, MSG_DONTWAIT));
-	send_go(fd);
-	n = recv(fd, buf, 1000, 0);
-	say("recv: %d", n >= 100);
+	await_readable(fd, 4);
+	p = (struct pollfd){fd, POLLIN, 0};
+	say("4 of 8: %d", poll(&p, 1, 50));
 	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
-	say_result("rest", (ssize_t)take(fd, buf, 200 - (size_t)n) + n);
-	send_go(fd);
-	take(fd, buf, 5);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 50);
-	say_result("end", recv(fd, buf, 1000, 0));
+	say("4 of 1: %d", poll(&p, 1, 5000));
+	say_result("recv", recv(fd, buf, 20, 0));
 	close(fd);
-}
 
-static void lowat_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	put(fd, buf, 40);
-	await_go(fd);
-	for (int i = 0; i < 10; i++) {
-		put(fd, buf, 10);
-		nap(10);
+	if (setsockopt(lfd, SOL_SOCKET, SO_RCVTIMEO, &below, sizeof(below)) ||
+	    setsockopt(lfd, SOL_SOCKET, SO_SNDTIMEO, &below, sizeof(below)))
+		die("SO_RCVTIMEO");
+	send_go(first);
+	p = (struct pollfd){lfd, POLLIN, 0};
+	poll(&p, 1, 5000);
+	fd = answer(lfd);
+	set_time(lfd, SO_RCVTIMEO, 0);
+	set_time(lfd, SO_SNDTIMEO, 0);
+	p = (struct pollfd){fd, POLLIN, 0};
+	for (int i = 0; i < 5; i++) { /* to begin with; it must not sleep */
+		poll(&p, 1, 5000);
+		await_go(fd);
+		send_go(fd);
 	}
-	/* A kernel that found ten bytes took them, and wants 100 more. */
-	put(fd, buf, 100);
+	say_result("recv", recv(fd, buf, 1, 0));
+	set_time(fd, SO_RCVTIMEO, 0);
+	send_go(fd);
 	await_go(fd);
-	put(fd, buf, 5);
+	do
+		r = send(fd, buf, sizeof(buf), 0);
+	while (r > 0 && ++n < 1000);
+	say_result("full", r);
+	send_go(first);
 	close(fd);
-	say("done");
+	close(first);
 }
 
-/* The first read sleeps in the kernel, with bytes there, while a link is made. */
-static void asleep_server(int lfd)
+static void inherit_client(void)
 {
-	int fd = answer(lfd);
+	int first = dial(), fd;
 	struct data d = DATA(0);
-	ssize_t n;
 
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 3000);
-	n = recv(fd, buf, 6000, 0);
-	say("recv: %d", n >= 3000);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
-	say_result("rest", (ssize_t)take(fd, buf, 6000 - (size_t)n) + n);
-	send_go(fd);
-	take_rest(fd, &d);
-	say_data("got", &d);
-	close(fd);
-}
-
-static void asleep_client(void)
-{
-	int fd = dial();
-	struct data d = DATA(3);
-
-	put(fd, buf, 2500); /* enough for lazy */
-	nap(300);
-	put(fd, buf, 500);
-	put(fd, buf, 3000); /* as in lowat */
-	await_go(fd);
-	nap(100);
-	put_data(fd, &d, 100000, 1000);
-	say_data("sent", &d);
-	close(fd);
-}
-
-/* ----------------------------------------------------- queue lengths */
-
-static void queues_server(int lfd)
-{
-	int fd = answer(lfd), n = -1;
-
-	warm_up(fd, false);
-	ioctl(fd, FIONREAD, &n);
-	say("FIONREAD %d", n);
-	send_go(fd);
-	await_readable(fd, 1000);
-	ioctl(fd, FIONREAD, &n);
-	say("FIONREAD %d", n);
-	say_result("recv", recv(fd, buf, 400, 0));
-	ioctl(fd, FIONREAD, &n);
-	say("FIONREAD %d", n);
-	say_result("recv", recv(fd, buf, 1000, 0));
-	ioctl(fd, SIOCINQ, &n);
-	say("SIOCINQ %d", n);
-	send_go(fd);
-	say_result("end", recv(fd, buf, 1, 0));
-	ioctl(fd, FIONREAD, &n);
-	say("FIONREAD %d", n);
-	close(fd);
-}
-
-static void queues_client(void)
-{
-	int fd = dial(), n = -1;
-
+	warm_up(first, true);
+	await_go(first);
+	fd = dial();
 	warm_up(fd, true);
 	await_go(fd);
-	put(fd, buf, 1000);
-	await_go(fd);
-	for (int i = 0; i < 400 && n; i++) {
-		if (ioctl(fd, SIOCOUTQ, &n))
-			die("SIOCOUTQ");
-		nap(5);
-	}
-	say("SIOCOUTQ %d", n);
+	put(fd, "1234", 4);
+	say_result("end", recv(fd, buf, 1, 0));
 	close(fd);
+
+	await_go(first);
+	fd = dial();
+	for (int i = 0; i < 5; i++) {
+		send_go(fd);
+		await_go(fd);
+	}
+	await_go(fd);
+	nap(20);
+	send_go(fd);
+	await_go(first);
+	take_rest(fd, &d);
+	close(fd);
+	close(first);
+}
+
+/* A stamp for each message, of what a listener has accepted. */
+static void stamps_server(int lfd)
+{
+	int first = answer(lfd), fd;
+	char control[100];
+	struct iovec iov = {buf, 1};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control};
+
+	warm_up(first, false);
+	set_int(lfd, SOL_SOCKET, SO_TIMESTAMP, 1);
+	send_go(first);
+	fd = answer(lfd);
+	warm_up(fd, false);
+	for (int i = 0; i < 2; i++) {
+		send_go(fd);
+		m.msg_controllen = sizeof(control);
+		say_result("recvmsg", recvmsg(fd, &m, 0));
+		say("stamp: %d", m.msg_controllen > 0);
+	}
+	close(fd);
+	close(first);
+}
+
+static void stamps_client(void)
+{
+	int first = dial(), fd;
+
+	warm_up(first, true);
+	await_go(first);
+	fd = dial();
+	warm_up(fd, true);
+	for (int i = 0; i < 2; i++) {
+		await_go(fd);
+		put(fd, "x", 1);
+	}
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+	close(first);
 }
 
 /* ----------------------------------------------------------- options */
@@ -227,6 +227,7 @@ static void say_options(int fd)
 static void options_server(int lfd)
 {
 	int fd = answer(lfd), value = 0;
+	volatile socklen_t below = (socklen_t)-1;
 	socklen_t len = sizeof(value);
 	struct tcp_info info;
 
@@ -241,6 +242,20 @@ static void options_server(int lfd)
 	value = 0x55555555;
 	say_result("short", getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &len));
 	say("length %u", len);
+	for (len = 0; len < 4; len += 2) {
+		socklen_t k = len;
+
+		value = 0x55555555;
+		say_result("short", getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &k));
+		say("length %u value %x", k, value);
+	}
+	len = below;
+	say_result("below", getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &len));
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 0x504);
+	len = 1;
+	say_result("short", getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &value, &len));
+	say("value %x", value);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
 	set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 	set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 17);
 	set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 12345);
@@ -278,7 +293,7 @@ static void options_client(void)
 /* O_NONBLOCK, in all the ways to set and clear it, on a stream in use. */
 static void modes_server(int lfd)
 {
-	int fd = answer(lfd), on = 1, off = 0;
+	int fd = answer(lfd), on = 1, off = 0, twin = dup(fd);
 
 	warm_up(fd, false);
 	say("%x", fcntl(fd, F_GETFL));
@@ -290,6 +305,14 @@ static void modes_server(int lfd)
 	say_result("F_SETFL", fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK));
 	say_result("readv", readv(fd, &(struct iovec){buf, 9}, 1));
 	say_result("F_SETFL", fcntl(fd, F_SETFL, O_RDWR));
+	/* By another descriptor of the same socket, and by the number of the call. */
+	say_result("twin", fcntl(twin, F_SETFL, O_RDWR | O_NONBLOCK));
+	say_result("recv", recv(fd, buf, 1, 0));
+	say_result("twin", syscall(SYS_ioctl, twin, FIONBIO, &off));
+	say_result("SYS_fcntl", syscall(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK));
+	say_result("twin", recv(twin, buf, 1, 0));
+	say_result("SYS_fcntl", syscall(SYS_fcntl, twin, F_SETFL, O_RDWR));
+	close(twin);
 	say_result("FD_CLOEXEC", fcntl(fd, F_SETFD, FD_CLOEXEC));
 	say("%x", fcntl(fd, F_GETFD));
 	send_go(fd);
@@ -499,36 +522,6 @@ static void others_client(void)
 	close(fd);
 }
 
-/* More than a link may hold. */
-static void lowat_large_server(int lfd)
-{
-	int fd = answer(lfd);
-	struct pollfd p = {fd, POLLIN, 0};
-
-	warm_up(fd, false);
-	set_int(fd, SOL_SOCKET, SO_RCVBUF, 600000);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 300000);
-	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
-	send_go(fd);
-	say("poll %d", poll(&p, 1, 5000));
-	say("recv %d", recv(fd, large, sizeof(large), 0) >= 300000);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
-	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
-	while (recv(fd, large, sizeof(large), 0) > 0)
-		;
-	close(fd);
-}
-
-static void lowat_large_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	put(fd, large, sizeof(large));
-	close(fd);
-}
-
 /* A time below 0 is none. */
 static void timeo_below_server(int lfd)
 {
@@ -542,17 +535,6 @@ static void timeo_below_server(int lfd)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	send_go(fd);
 	say_result("recv", recv(fd, buf, 1, 0));
-	close(fd);
-}
-
-static void timeo_below_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	send_go(fd);
-	say_result("end", recv(fd, buf, 1, 0));
 	close(fd);
 }
 
@@ -616,21 +598,81 @@ static void lengths_client(void)
 	close(fd);
 }
 
+static volatile sig_atomic_t told;
+
+static void on_io(int sig)
+{
+	(void)sig;
+	told++;
+}
+
+/* SIGIO is the kernel's to send. */
+static void async_by(int lfd, bool by_ioctl)
+{
+	int fd = answer(lfd), on = 1;
+	char c;
+
+	warm_up(fd, false);
+	signal(SIGIO, on_io);
+	say_result("owner", fcntl(fd, F_SETOWN, getpid()));
+	if (by_ioctl) {
+		say_result("FIONBIO", ioctl(fd, FIONBIO, &on));
+		say_result("FIOASYNC", ioctl(fd, FIOASYNC, &on));
+		say("flags %x", fcntl(fd, F_GETFL) & (O_ASYNC | O_NONBLOCK));
+	} else {
+		say_result("O_ASYNC", fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK));
+	}
+	for (int i = 1; i <= 5; i++) {
+		put(fd, "!", 1);
+		for (int ms = 0; ms < 5000 && recv(fd, &c, 1, MSG_PEEK) < 1; ms++)
+			nap(1);
+		for (int ms = 0; ms < 5000 && told < i; ms++)
+			nap(1);
+		say("%s", told >= i ? "told" : "NOT TOLD");
+		say_result("recv", recv(fd, &c, 1, 0));
+	}
+	close(fd);
+}
+
+static void async_server(int lfd)
+{
+	async_by(lfd, false);
+}
+
+static void fioasync_server(int lfd)
+{
+	async_by(lfd, true);
+}
+
+static void async_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	for (int i = 0; i < 5; i++) {
+		await_go(fd);
+		nap(20);
+		put(fd, "x", 1);
+	}
+	say_result("end", recv(fd, (char[1]){0}, 1, 0));
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
+	{"inherit", inherit_server, inherit_client},
+	{"stamps", stamps_server, stamps_client},
 	{"timeouts", timeo_server, timeo_client},
-	{"timeo-below", timeo_below_server, timeo_below_client},
-	{"lowat-large", lowat_large_server, lowat_large_client},
+	{"timeo-below", timeo_below_server, go_client},
 	{"dissolve", dissolve_server, dissolve_client},
 	{"lengths", lengths_server, lengths_client},
-	{"lowat", lowat_server, lowat_client},
-	{"asleep", asleep_server, asleep_client},
-	{"queues", queues_server, queues_client},
 	{"options", options_server, options_client},
 	{"modes", modes_server, modes_client},
 	{"names", names_server, names_client},
 	{"oob", oob_server, oob_client},
 	{"errors", errors_server, errors_client},
 	{"others", others_server, others_client},
+	{"async", async_server, async_client},
+	{"fioasync", fioasync_server, async_client},
 };
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include "case.h"
 
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 
 static char buf[1 << 17];
@@ -37,26 +38,13 @@ static void say_poll(const char *what, int revents)
 
 #define ALL (POLLIN | POLLOUT | POLLPRI | POLLRDHUP | POLLRDNORM | POLLWRNORM)
 
-static void fill_up(int fd)
-{
-	int full = 0;
-
-	/* Until nothing moves any more, not just until the first EAGAIN. */
-	while (full < 4) {
-		if (send(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
-			full = 0;
-		else
-			full++, nap(20);
-	}
-}
-
-/* The other end of that: until nothing has come for a while. */
+/* The other end of fill_up(): until nothing has come for a while. */
 static void await_full(int fd)
 {
 	int before, n = 0;
 
 	do {
-		nap(300);
+		nap(800);
 		before = n;
 		if (ioctl(fd, FIONREAD, &n))
 			die("FIONREAD");
@@ -382,13 +370,13 @@ static void busy_server(int lfd)
 				die("busy");
 		if (write(pipes[1], "x", 1) != 1)
 			die("write");
-		for (calls = 0; calls < 100; calls++) {
+		for (calls = 0; calls < 200; calls++) {
 			if (poll(p, 2, -1) < 1 || recv(fd, buf, 32, 0) < 1)
 				die("busy");
 			if (p[1].revents)
 				break;
 		}
-		seen += calls < 100;
+		seen += calls < 200;
 		if (read(pipes[0], buf, 1) != 1)
 			die("read");
 	}
@@ -508,13 +496,65 @@ static void odd_sets_server(int lfd)
 	close(fd);
 }
 
-static void odd_sets_client(void)
+/* Sets of as many as there may be open, and of more. */
+enum { MOST = 100 };
+
+static void many_entries_server(int lfd)
+{
+	struct rlimit l = {MOST, MOST};
+	struct timespec t = {10, 0};
+	struct pollfd p[MOST + 1];
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	for (int i = 0; i <= MOST; i++)
+		p[i] = (struct pollfd){i ? -1 : fd, POLLIN, 0};
+	if (setrlimit(RLIMIT_NOFILE, &l))
+		die("setrlimit");
+	say_result("more", poll(p, MOST + 1, 0));
+	say_result("more", ppoll(p, MOST + 1, &t, NULL));
+	p[0].events = POLLIN | POLLOUT;
+	say_result("more", poll(p, MOST + 1, 0));
+	say_result("ready", poll(p, MOST, 0));
+	p[0].events = POLLIN;
+	say_result("none", poll(p, MOST, 0));
+	for (int i = 0; i < 3; i++) {
+		send_go(fd);
+		say_result("most", poll(p, MOST, 10000));
+		say_poll("entry", p[0].revents);
+		await_go(fd);
+	}
+	say_result("time", ppoll(p, MOST, &(struct timespec){0, 30000000}, NULL));
+	send_go(fd);
+	await_go(fd);
+	close(fd);
+}
+
+/* A number that is none. */
+static void no_number_server(int lfd)
+{
+	volatile nfds_t all = (nfds_t)-1; /* not the compiler's to judge */
+	int fd = answer(lfd);
+	struct pollfd p = {-1, POLLIN, 0};
+
+	warm_up(fd, false);
+	say_result("poll", poll(&p, all, 0));
+	say_result("ppoll", ppoll(&p, all, NULL, NULL));
+	send_go(fd);
+	await_go(fd);
+	close(fd);
+}
+
+static void many_entries_client(void)
 {
 	int fd = dial();
 
 	warm_up(fd, true);
-	await_go(fd);
-	send_go(fd);
+	for (int i = 0; i < 4; i++) {
+		await_go(fd);
+		nap(i * 30);
+		send_go(fd);
+	}
 	say_result("end", recv(fd, buf, 1, 0));
 	close(fd);
 }
@@ -649,7 +689,129 @@ static void connected_client(void)
 	close(fd);
 }
 
+/* ------------------------------------------------- below a millisecond */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+enum { SELECT, PSELECT, POLL, PPOLL, EPOLL_WAIT, EPOLL_PWAIT2, WAITS };
+
+/* Microseconds that nothing comes in. */
+static int wait_us(int how, int fd, int ep, int us)
+{
+	struct timeval tv = {0, us};
+	struct timespec t = {0, us * 1000L};
+	struct pollfd p = {fd, POLLIN, 0};
+	struct epoll_event ev;
+	fd_set r;
+
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	switch (how) {
+	case SELECT:
+		return select(fd + 1, &r, NULL, NULL, &tv);
+	case PSELECT:
+		return pselect(fd + 1, &r, NULL, NULL, &t, NULL);
+	case POLL:
+		return poll(&p, 1, us / 1000);
+	case PPOLL:
+		return ppoll(&p, 1, &t, NULL);
+	case EPOLL_WAIT:
+		return epoll_wait(ep, &ev, 1, us / 1000);
+	default:
+		return epoll_pwait2(ep, &ev, 1, &t, NULL);
+	}
+}
+
+/* However short, never shorter than asked. */
+static void brief_server(int lfd)
+{
+	static const struct {
+		const char *name;
+		int us;
+	} waits[WAITS] = {
+		[SELECT] = {"select", 500},	    [PSELECT] = {"pselect", 300},
+		[POLL] = {"poll", 1000},	    [PPOLL] = {"ppoll", 900},
+		[EPOLL_WAIT] = {"epoll_wait", 1000},
+		[EPOLL_PWAIT2] = {"epoll_pwait2", 500},
+	};
+	struct epoll_event ev = {.events = EPOLLIN};
+	int fd = answer(lfd), ep = epoll_create1(0);
+	uint64_t began_at;
+
+	warm_up(fd, false);
+	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+	for (int how = 0; how < WAITS; how++) {
+		int early = 0, others = 0;
+
+		for (int i = 0; i < 200; i++) {
+			began_at = now_ns();
+			others += wait_us(how, fd, ep, waits[how].us) != 0;
+			early += now_ns() - began_at <
+				 (uint64_t)waits[how].us * 1000;
+		}
+		say("%s, %d us: %d early, %d no timeouts", waits[how].name,
+		    waits[how].us, early, others);
+	}
+	close(ep);
+	send_go(fd);
+	await_go(fd);
+	close(fd);
+}
+
+/* One direction alone has been used, and one end shuts both. */
+static void shut_both(int fd)
+{
+	nap(100);
+	shutdown(fd, SHUT_RDWR);
+	say_poll("nothing asked for", wait_for(fd, 0, 10000));
+	say_poll("both", wait_for(fd, POLLIN | POLLRDHUP, 10000));
+}
+
+static void send_both_client(void)
+{
+	int fd = dial();
+
+	put(fd, buf, 20000);
+	shut_both(fd);
+	close(fd);
+}
+
+static void take_all_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	say("got %zd", take(fd, buf, 20000));
+	say("end %zd", take(fd, buf, 1));
+	close(fd);
+}
+
+static void take_both_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	say("got %zd", take(fd, buf, 20000));
+	shut_both(fd);
+	close(fd);
+}
+
+static void send_all_client(void)
+{
+	int fd = dial();
+
+	put(fd, buf, 20000);
+	say("end %zd", take(fd, buf, 1));
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
+	{"sender-shuts", take_all_server, send_both_client},
+	{"receiver-shuts", take_both_server, send_all_client},
 	{"connected", connected_server, connected_client},
 	{"poll", poll_server, poll_client},
 	{"select", select_server, select_client},
@@ -659,9 +821,12 @@ static const struct tcp_case cases[] = {
 	{"busy", busy_server, busy_client},
 	{"sleepers", sleeper_server, sleeper_client},
 	{"many", many_server, many_client},
-	{"odd-sets", odd_sets_server, odd_sets_client},
+	{"odd-sets", odd_sets_server, go_client},
+	{"many-entries", many_entries_server, many_entries_client},
+	{"no-number", no_number_server, go_client},
 	{"epoll", epoll_server, echo_client},
 	{"epoll-late", late_epoll_server, echo_client},
+	{"brief", brief_server, go_client},
 };
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include "case.h"
 
 #include <spawn.h>
+#include <sys/resource.h>
 
 static char buf[1 << 17];
 extern char **environ;
@@ -385,42 +386,6 @@ static void failed_exec_client(void)
 
 /* ---------------------------------------------------------- passing */
 
-static void send_fd(int s, int fd)
-{
-	char c = 'f', control[CMSG_SPACE(sizeof(fd))];
-	struct iovec iov = {&c, 1};
-	struct msghdr m = {.msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control)};
-	struct cmsghdr *h;
-
-	memset(control, 0, sizeof(control));
-	h = CMSG_FIRSTHDR(&m);
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
-	if (sendmsg(s, &m, 0) != 1)
-		die("sendmsg");
-}
-
-static int receive_fd(int s)
-{
-	char c, control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = {&c, 1};
-	struct msghdr m = {.msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control)};
-	int fd;
-
-	if (recvmsg(s, &m, 0) != 1 || !CMSG_FIRSTHDR(&m))
-		die("recvmsg");
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-	return fd;
-}
-
 /* The one who accepts hands the stream, used before, to a worker. */
 static void pass_server(int lfd)
 {
@@ -465,9 +430,10 @@ static void stdio_server(int lfd)
 	int fd = answer(lfd), lines = 0;
 	FILE *f;
 
-	await_go(fd);
+	warm_up(fd, false);
 	f = fdopen(fd, "r+");
-	fprintf(f, "welcome %d\n", 1);
+	dprintf(fd, "welcome ");
+	fprintf(f, "%d\n", 1);
 	fflush(f);
 	while (fgets(buf, sizeof(buf), f)) {
 		lines++;
@@ -479,12 +445,37 @@ static void stdio_server(int lfd)
 	fclose(f);
 }
 
+/* On a link by then. */
+static void dprintf_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	for (int i = 0; i < 20; i++) {
+		say_result("dprintf", dprintf(fd, "line %d of %s\n", i, "many"));
+		put(fd, "and\n", 4);
+	}
+	close(fd);
+}
+
+static void dprintf_client(void)
+{
+	int fd = dial();
+	FILE *f;
+
+	warm_up(fd, true);
+	f = fdopen(fd, "r");
+	while (fgets(buf, sizeof(buf), f))
+		say("%s", strtok(buf, "\n"));
+	fclose(f);
+}
+
 static void stdio_client(void)
 {
 	int fd = dial();
 	FILE *in, *out;
 
-	send_go(fd);
+	warm_up(fd, true);
 	in = fdopen(fd, "r");
 	out = fdopen(dup(fd), "w");
 	for (int i = 0; i < 50; i++) {
@@ -502,7 +493,102 @@ static void stdio_client(void)
 	fclose(in);
 }
 
+/* ------------------------------------------------------------ the limit */
+
+/* Streams and files close to RLIMIT_NOFILE, which is the program's. */
+enum { FDS = 100, STREAMS = 60, FILES = 8 };
+
+static void limit_fds(void)
+{
+	struct rlimit l;
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	l.rlim_cur = FDS;
+	if (setrlimit(RLIMIT_NOFILE, &l))
+		die("setrlimit");
+}
+
+static void open_files(int fd[FILES])
+{
+	for (int i = 0; i < FILES; i++) {
+		fd[i] = i & 1 ? open("/dev/null", O_RDWR) : dup(0);
+		if (fd[i] < 0)
+			die("open");
+	}
+	for (int i = 0; i < FILES; i++)
+		close(fd[i]);
+}
+
+static void limit_server(int lfd)
+{
+	int fd[STREAMS], files[FILES];
+
+	limit_fds();
+	for (int i = 0; i < STREAMS; i++) {
+		fd[i] = answer(lfd);
+		warm_up(fd[i], false);
+	}
+	open_files(files);
+	for (int i = 0; i < STREAMS; i++) {
+		if (recv(fd[i], buf, 100, MSG_WAITALL) != 100)
+			die("recv");
+		put(fd[i], buf, 100);
+		close(fd[i]);
+	}
+	say("done");
+}
+
+static void limit_client(void)
+{
+	int fd[STREAMS], files[FILES];
+
+	limit_fds();
+	for (int i = 0; i < STREAMS; i++) {
+		fd[i] = dial();
+		warm_up(fd[i], true);
+	}
+	open_files(files);
+	for (int i = 0; i < STREAMS; i++) {
+		put(fd[i], buf, 100);
+		if (recv(fd[i], buf, 100, MSG_WAITALL) != 100)
+			die("recv");
+		close(fd[i]);
+	}
+	say("done");
+}
+
+/* Half closed, and then for stdio: the answer comes in a while. */
+static void half_stdio_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	say("end: %zd", recv(fd, buf, 1, 0));
+	nap(300);
+	put(fd, "answer\n", 7);
+	close(fd);
+}
+
+static void half_stdio_client(void)
+{
+	int fd = dial();
+	char line[20];
+	FILE *f;
+
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	nap(100);
+	f = fdopen(fd, "r");
+	if (!f || !fgets(line, sizeof(line), f))
+		die("fgets");
+	line[strcspn(line, "\n")] = 0;
+	say("%s", line);
+	fclose(f);
+}
+
 static const struct tcp_case cases[] = {
+	{"limit", limit_server, limit_client},
+	{"half-stdio", half_stdio_server, half_stdio_client},
 	{"dup", dup_server, dup_client},
 	{"close-all", close_all_server, close_all_client},
 	{"fork-child", fork_child_server, fork_child_client},
@@ -516,6 +602,7 @@ static const struct tcp_case cases[] = {
 	{"pass", pass_server, inetd_client},
 	{"pass-self", pass_self_server, inetd_client},
 	{"stdio", stdio_server, stdio_client},
+	{"dprintf", dprintf_server, dprintf_client},
 };
 
 int main(int argc, char **argv)

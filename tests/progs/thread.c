@@ -2,6 +2,8 @@
 /* thread.c - several threads on streams, and signals during calls. */
 #include "case.h"
 
+#include <stdatomic.h>
+#include <sys/epoll.h>
 #include <sys/time.h>
 
 static char big[1 << 20];
@@ -258,6 +260,187 @@ static void cancel_server(int lfd)
 	close(fd);
 }
 
+/* Threads that are told to end before they call: each call is a cancellation point,
+ * also if it would not have to wait, and what it was about to do is not done. */
+struct last_call {
+	int fd, ep, what;
+};
+
+static void *told_to_end(void *arg)
+{
+	const struct last_call *l = arg;
+	struct pollfd p = {l->fd, POLLIN | POLLOUT, 0};
+	struct epoll_event ev;
+	char c = 'x';
+
+	pthread_cancel(pthread_self());
+	switch (l->what) {
+	case 0:
+		send(l->fd, &c, 1, 0);
+		break;
+	case 1:
+		recv(l->fd, &c, 1, 0);
+		break;
+	case 2:
+		recv(l->fd, &c, 1, MSG_DONTWAIT);
+		break;
+	case 3:
+		poll(&p, 1, -1);
+		break;
+	case 4:
+		epoll_wait(l->ep, &ev, 1, 0);
+		break;
+	case 5:
+		epoll_pwait(l->ep, &ev, 1, -1, NULL);
+		break;
+	case 6:
+		epoll_pwait2(l->ep, &ev, 1, NULL, NULL);
+		break;
+	default:
+		close(l->fd);
+	}
+	return NULL;
+}
+
+static void told_client(void)
+{
+	struct last_call l = {.fd = dial(), .ep = epoll_create1(EPOLL_CLOEXEC)};
+	struct epoll_event ev = {.events = EPOLLOUT};
+	void *how;
+
+	warm_up(l.fd, true);
+	if (epoll_ctl(l.ep, EPOLL_CTL_ADD, l.fd, &ev))
+		die("EPOLL_CTL_ADD");
+	for (int i = 0; i < 64; i++) {
+		l.what = i % 8;
+		if (i == 32)
+			await_readable(l.fd, 1); /* from now on there is a byte */
+		pthread_join(start(told_to_end, &l), &how);
+		if (how != PTHREAD_CANCELED)
+			say("%d returned", i);
+		if (i == 31)
+			send_go(l.fd);
+	}
+	await_go(l.fd);
+	put(l.fd, "end", 3);
+	say_result("end", recv(l.fd, big, 1, 0));
+	close(l.fd);
+}
+
+static void told_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	send_go(fd);
+	say_bytes("last", recv(fd, big, 3, MSG_WAITALL), (char *)big);
+	close(fd);
+}
+
+/* Threads that sleep, each on a stream of its own: an arrival wakes one. */
+enum { SLEEPERS = 6, ARRIVALS = 30 };
+
+static struct sleeper {
+	int fd, how;
+	_Atomic pid_t tid;
+	atomic_int got;
+} sleepers[SLEEPERS];
+
+static void *sleep_on(void *arg)
+{
+	struct sleeper *s = arg;
+	struct epoll_event e = {.events = EPOLLIN};
+	struct pollfd p = {s->fd, POLLIN, 0};
+	int set = epoll_create1(0);
+	char c;
+
+	epoll_ctl(set, EPOLL_CTL_ADD, s->fd, &e);
+	s->tid = gettid();
+	do {
+		if (s->how == 1)
+			poll(&p, 1, -1);
+		if (s->how == 2)
+			epoll_wait(set, &e, 1, -1);
+	} while (recv(s->fd, &c, 1, 0) == 1 && ++s->got);
+	close(set);
+	return NULL;
+}
+
+/* How often it went to sleep. */
+static long sleeps(const struct sleeper *s)
+{
+	char path[64], line[128];
+	long n = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", (int)s->tid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void one_wakes_server(int lfd)
+{
+	pthread_t t[SLEEPERS];
+	long before = 0;
+
+	for (int i = 0; i < SLEEPERS; i++) {
+		sleepers[i].fd = answer(lfd);
+		warm_up(sleepers[i].fd, false);
+	}
+	for (int how = 0; how < 3; how++) {
+		for (int i = 0; i < SLEEPERS; i++) {
+			sleepers[i].how = how;
+			sleepers[i].got = 0;
+			sleepers[i].tid = 0;
+			t[i] = start(sleep_on, &sleepers[i]);
+		}
+		nap(300);
+		for (int i = 1; i < SLEEPERS; i++)
+			before -= sleeps(&sleepers[i]);
+		send_go(sleepers[0].fd);
+		while (sleepers[0].got < ARRIVALS)
+			nap(1);
+		nap(50);
+		for (int i = 1; i < SLEEPERS; i++)
+			before += sleeps(&sleepers[i]);
+		say("%d: others woke %ld times", how, before);
+		before = 0;
+		for (int i = 0; i < SLEEPERS; i++) {
+			pthread_cancel(t[i]);
+			pthread_join(t[i], NULL);
+		}
+	}
+	for (int i = 0; i < SLEEPERS; i++)
+		close(sleepers[i].fd);
+}
+
+static void one_wakes_client(void)
+{
+	int fd[SLEEPERS];
+
+	for (int i = 0; i < SLEEPERS; i++) {
+		fd[i] = dial();
+		set_int(fd[i], IPPROTO_TCP, TCP_NODELAY, 1);
+		warm_up(fd[i], true);
+	}
+	for (int how = 0; how < 3; how++) {
+		await_go(fd[0]);
+		for (int i = 0; i < ARRIVALS; i++) {
+			put(fd[0], "x", 1);
+			nap(3);
+		}
+	}
+	for (int i = 0; i < SLEEPERS; i++) {
+		say_result("end", recv(fd[i], big, 1, 0));
+		close(fd[i]);
+	}
+}
+
 /* ----------------------------------------------------------- signals */
 
 static volatile sig_atomic_t alarms;
@@ -385,6 +568,68 @@ static void sigmask_server(int lfd)
 	close(fd);
 }
 
+/* The same without waiting: what is ready comes first, and then the signal stays. */
+static void sigmask_now_server(int lfd)
+{
+	int fd = answer(lfd);
+	const struct timespec now = {0, 0}, soon = {5, 0};
+	struct pollfd p[2] = {{fd, POLLIN, 0}, {-1, POLLIN, 0}};
+	sigset_t block, open;
+	fd_set r;
+	int pipe_fd[2];
+
+	if (pipe(pipe_fd))
+		die("pipe");
+	p[1].fd = pipe_fd[0];
+	warm_up(fd, false);
+	alarm_in(0, 0);
+	sigemptyset(&block);
+	sigaddset(&block, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &block, &open);
+	sigdelset(&open, SIGALRM);
+	for (int k = 1; k <= 2; k++) {
+		raise(SIGALRM);
+		say_result("ppoll", ppoll(p, (nfds_t)k, &now, &open));
+		say("alarms %d", alarms);
+		say_result("ppoll", ppoll(p, (nfds_t)k, &now, &open));
+		raise(SIGALRM);
+		FD_ZERO(&r);
+		FD_SET(fd, &r);
+		say_result("pselect", pselect(fd + 1, &r, NULL, NULL, &now, &open));
+		say("alarms %d", alarms);
+	}
+	raise(SIGALRM);
+	p[0].events = POLLIN | POLLOUT;
+	for (int k = 1; k <= 2; k++) {
+		say_result("ready", ppoll(p, (nfds_t)k, &now, &open));
+		say_result("ready", ppoll(p, (nfds_t)k, &soon, &open));
+		FD_ZERO(&r);
+		FD_SET(fd, &r);
+		say_result("ready", pselect(fd + 1, NULL, &r, NULL, &soon, &open));
+		say("alarms %d", alarms);
+	}
+	send_go(fd);
+	await_readable(fd, 1);
+	p[0].events = POLLIN;
+	say_result("bytes", ppoll(p, 2, &soon, &open));
+	say("alarms %d", alarms);
+	await_go(fd);
+	say_result("none", ppoll(p, 2, &soon, &open));
+	say("alarms %d", alarms);
+	close(fd);
+}
+
+static void sigmask_now_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	send_go(fd);
+	say_result("end", recv(fd, big, 1, 0));
+	close(fd);
+}
+
 static void sigmask_client(void)
 {
 	int fd = dial();
@@ -458,8 +703,11 @@ static const struct tcp_case cases[] = {
 	{"readers", readers_server, readers_client},
 	{"crowd", crowd_server, crowd_client},
 	{"cancel", cancel_server, cancel_client},
+	{"one-wakes", one_wakes_server, one_wakes_client},
+	{"told", told_server, told_client},
 	{"eintr", eintr_server, eintr_client},
 	{"sigmask", sigmask_server, sigmask_client},
+	{"sigmask-now", sigmask_now_server, sigmask_now_client},
 	{"handler", handler_server, handler_client},
 };
 

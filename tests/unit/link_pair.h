@@ -24,6 +24,7 @@
 #include "base/loop.h"
 #include "base/report.h"
 #include "check.h"
+#include "loop_call.h"
 #include "link/shm.h"
 
 #define HANG_MS 20000
@@ -176,7 +177,7 @@ static void attach(struct end *e)
 
 		do { /* the other process may not listen yet */
 			atomic_store(&e->answered, false);
-			CHECK(!sr_loop_call(ask_in_loop, e));
+			CHECK(!loop_call(ask_in_loop, e));
 			while (!atomic_load(&e->answered))
 				usleep(1000);
 			CHECK(tries++ < 10000);
@@ -342,14 +343,14 @@ static void as_threads(void (*fn)(struct end *e))
 	pthread_t t[2];
 
 	start();
-	CHECK(!sr_loop_call(listen_in_loop, NULL));
+	CHECK(!loop_call(listen_in_loop, NULL));
 	CHECK(!pthread_create(&t[0], NULL, run_end, &a));
 	CHECK(!pthread_create(&t[1], NULL, run_end, &b));
 	pthread_join(t[0], NULL);
 	pthread_join(t[1], NULL);
 	detach(&asker);
 	detach(&answerer);
-	CHECK(!sr_loop_call(unlisten_in_loop, NULL));
+	CHECK(!loop_call(unlisten_in_loop, NULL));
 	while (sr_memory_used())
 		usleep(100);
 }
@@ -374,7 +375,7 @@ static void answerer_process(void (*fn)(struct end *e))
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	start();
-	CHECK(!sr_loop_call(listen_in_loop, &c));
+	CHECK(!loop_call(listen_in_loop, &c));
 	attach(&answerer);
 	if (!fn) {
 		CHECK(send_bytes(&answerer, 50000, 1000));

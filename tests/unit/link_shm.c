@@ -5,6 +5,7 @@
  * one.  A wait that takes 20 s is a lost wake-up.
  * "link_shm bench" prints figures instead.
  */
+#include "base/now.h"
 #include "link_pair.h"
 
 /* ---- the cases: what one end does ---- */
@@ -250,7 +251,7 @@ __attribute__((no_sanitize("thread"))) static void scribble(struct end *e)
 		else
 			head[(r >> 8) % words / 8] = what;
 		if (!(r & 0xf0))
-			(void)!write(l->bell, "nonsense", 8);
+			(void)!sr_now_send(l->bell, "\1\0\0\0\0\0\0", 8);
 	}
 }
 
@@ -335,7 +336,7 @@ static void scribbled(void)
 static const char *ask_reason(void)
 {
 	atomic_store(&asker.answered, false);
-	CHECK(!sr_loop_call(ask_in_loop, &asker));
+	CHECK(!loop_call(ask_in_loop, &asker));
 	while (!atomic_load(&asker.answered))
 		usleep(100);
 	return asker.reason;
@@ -345,7 +346,7 @@ static void refused(void)
 {
 	start();
 	CHECK(!strcmp(ask_reason(), "no-listener"));
-	CHECK(!sr_loop_call(listen_in_loop, NULL));
+	CHECK(!loop_call(listen_in_loop, NULL));
 	refuse_with = "no-match"; /* and there is no other to ask */
 	CHECK(!strcmp(ask_reason(), "no-match"));
 	refuse_with = "memory";
@@ -368,7 +369,7 @@ static void second_process(void)
 	if (!pid) {
 		start();
 		refuse_with = "no-match";
-		CHECK(!sr_loop_call(listen_in_loop, &c));
+		CHECK(!loop_call(listen_in_loop, &c));
 		CHECK(write(go[1], "x", 1) == 1);
 		pause();
 	}
@@ -382,7 +383,7 @@ static void bad_memory_limit(void)
 {
 	sr_conf.memory = 1000;
 	start();
-	CHECK(!sr_loop_call(listen_in_loop, NULL));
+	CHECK(!loop_call(listen_in_loop, NULL));
 	CHECK(!strcmp(ask_reason(), "memory"));
 	CHECK(!sr_memory_used());
 }

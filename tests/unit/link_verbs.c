@@ -26,6 +26,7 @@
 #include "base/loop.h"
 #include "base/fdpriv.h"
 #include "link/verbs.h"
+#include "loop_call.h"
 
 #define PORT 7471
 #define START 1000	/* N of both directions */
@@ -397,6 +398,8 @@ static void *answer(void *arg)
 	return NULL;
 }
 
+#define LATE 0x1a7e	/* answered when the asker has gone */
+
 static void request(struct sr_request *req)
 {
 	struct end *e;
@@ -406,6 +409,8 @@ static void request(struct sr_request *req)
 		req->ops->refuse(req, "no-match");
 		return;
 	}
+	if (req->name.link_no == LATE)
+		usleep(500 * 1000);
 	last_end = e = new_end(req->name.link_no);
 	e->link = req->ops->accept(req, e, notify, &e->reason);
 	if (!e->link)
@@ -444,7 +449,7 @@ static void answerer(int fd)
 	int err = 0;
 
 	signal(SIGUSR1, tell);
-	check(!sr_loop_call(listen_call, &err));
+	check(!loop_call(listen_call, &err));
 	if (err)
 		fprintf(stderr, "listen: %s\n", strerror(-err));
 	check(write(fd, &err, sizeof(err)) == sizeof(err));
@@ -512,7 +517,7 @@ static struct end *ask_start(uint32_t no, int port)
 	a->owner = e;
 	a->notify = notify;
 	a->done = asked;
-	check(!sr_loop_call(ask_call, e));
+	check(!loop_call(ask_call, e));
 	return e;
 }
 
@@ -725,6 +730,25 @@ static void test_refused(void)
 	check(!ask_wait(e));
 	say("nobody there: %s\n", e->reason);
 	check(!strcmp(e->reason, "no-listener"));
+}
+
+static void cancel_call(void *arg)
+{
+	struct end *e = arg;
+
+	sr_link_verbs.cancel(&e->ask);
+}
+
+/* The answerer's queue pair cannot be made any more; others' can. */
+static void test_gone(void)
+{
+	struct end *e = ask_start(LATE, PORT);
+
+	usleep(200 * 1000);
+	check(!loop_call(cancel_call, e));
+	e = open_end(ECHO << 8 | 9);
+	both_ways(e, 1000, 0);
+	close_end(e);
 }
 
 static void test_many(void)
@@ -941,6 +965,7 @@ static const struct {
 	{ "deaf", test_deaf, false },
 	{ "acked", test_acked, false },
 	{ "refused", test_refused, false },
+	{ "gone", test_gone, false },
 	{ "many", test_many, false },
 	{ "asleep", test_asleep, false },
 	{ "silent", test_silent, false },

@@ -16,6 +16,7 @@
 #include "base/loop.h"
 #include "base/real.h"
 #include "check.h"
+#include "loop_call.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -39,7 +40,7 @@ static void nothing(void *arg)
 /* All that was posted before has run. */
 static void settle(void)
 {
-	CHECK(sr_loop_call(nothing, NULL) == 0);
+	CHECK(loop_call(nothing, NULL) == 0);
 }
 
 static void wait_for(atomic_int *n, int value)
@@ -64,7 +65,7 @@ static void look_around(void *arg)
 	pthread_sigmask(SIG_BLOCK, NULL, &mask);
 	CHECK(sigismember(&mask, SIGTERM) && sigismember(&mask, SIGPROF));
 	/* From within: at once. */
-	CHECK(sr_loop_call(nothing, NULL) == 0);
+	CHECK(loop_call(nothing, NULL) == 0);
 	*(int *)arg = 1;
 }
 
@@ -74,7 +75,7 @@ static void call(void)
 	sigset_t mask;
 
 	errno = EDOM;
-	CHECK(sr_loop_call(look_around, &done) == 0);
+	CHECK(loop_call(look_around, &done) == 0);
 	CHECK(errno == EDOM);
 	CHECK(done == 1);
 	CHECK(!sr_loop_here() && sr_inside == 0);
@@ -110,7 +111,7 @@ static void in_order(void)
 {
 	for (int i = 0; i < 100; i++)
 		numbered[i] = (struct numbered){{.fn = note}, i};
-	CHECK(sr_loop_call(post_all, NULL) == 0);
+	CHECK(loop_call(post_all, NULL) == 0);
 	settle();
 	CHECK(ran == 100);
 	for (int i = 0; i < 100; i++)
@@ -210,7 +211,7 @@ static void no_wakeup_lost(void)
 static void *caller(void *arg)
 {
 	for (int i = 0; i < 5000; i++)
-		CHECK(sr_loop_call(nothing, arg) == 0);
+		CHECK(loop_call(nothing, arg) == 0);
 	return NULL;
 }
 
@@ -343,14 +344,14 @@ static void set_ticker(void *arg)
 
 static void all_timers(void)
 {
-	CHECK(sr_loop_call(set_timers, NULL) == 0);
+	CHECK(loop_call(set_timers, NULL) == 0);
 	wait_for(&done, 1);
 	usleep(20000);
 	CHECK(fired == expected);
-	CHECK(sr_loop_call(set_three, NULL) == 0);
+	CHECK(loop_call(set_three, NULL) == 0);
 	wait_for(&done, 2);
 	CHECK(sequence[0] == 10 && sequence[1] == 20 && sequence[2] == 30);
-	CHECK(sr_loop_call(set_ticker, NULL) == 0);
+	CHECK(loop_call(set_ticker, NULL) == 0);
 	wait_for(&ticks, 100);
 }
 
@@ -434,7 +435,7 @@ static void watches(void)
 	CHECK(atomic_load(&seen) == 1);
 	CHECK(sr_loop_rearm(&p->watch, EPOLLIN) == 0);
 	wait_for(&seen, 2);
-	CHECK(sr_loop_call(free_pair, p) == 0);
+	CHECK(loop_call(free_pair, p) == 0);
 
 	for (int i = 0; i < 100; i++) {
 		atomic_store(&seen, 0);
@@ -443,7 +444,7 @@ static void watches(void)
 		p->other->other = p;
 		CHECK(write(p->write_end, "a", 1) == 1);
 		CHECK(write(p->other->write_end, "a", 1) == 1);
-		CHECK(sr_loop_call(watch_both, p) == 0);
+		CHECK(loop_call(watch_both, p) == 0);
 		wait_for(&alive, 0);
 		settle();
 		CHECK(atomic_load(&seen) == 1);
@@ -481,7 +482,7 @@ static void poll_hooks(void)
 {
 	int n;
 
-	CHECK(sr_loop_call(add_poller, NULL) == 0);
+	CHECK(loop_call(add_poller, NULL) == 0);
 	settle();
 	CHECK(atomic_load(&afters) > 0);
 	usleep(20000);
@@ -544,7 +545,7 @@ static void forked(void)
 	int status;
 	pid_t child;
 
-	CHECK(sr_loop_call(set_long_timer, NULL) == 0);
+	CHECK(loop_call(set_long_timer, NULL) == 0);
 	atomic_store(&handled, 0);
 	atomic_store(&seen, 0);
 	sr_loop_post(&blocker);
@@ -553,15 +554,15 @@ static void forked(void)
 	if (child == 0) {
 		alarm(60);
 		/* Before its memory is its own it may do nothing: vfork. */
-		CHECK(sr_loop_call(nothing, NULL) == -ECHILD);
+		CHECK(loop_call(nothing, NULL) == -ECHILD);
 		sr_loop_forget();
 		sr_fd_forget_all();
 		/* What was queued is not; it can be posted again. */
-		CHECK(sr_loop_call(nothing, NULL) == 0);
+		CHECK(loop_call(nothing, NULL) == 0);
 		CHECK(atomic_load(&seen) == 0);
 		sr_loop_post(&queued);
 		wait_for(&seen, 1);
-		CHECK(sr_loop_call(set_again, NULL) == 0);
+		CHECK(loop_call(set_again, NULL) == 0);
 		wait_for(&done, 3);
 		_exit(0);
 	}
@@ -594,7 +595,7 @@ static void starts_later(void)
 	none.rlim_cur = 3;
 	setrlimit(RLIMIT_NOFILE, &none);
 	CHECK(sr_loop_start() == -EMFILE);
-	CHECK(sr_loop_call(nothing, NULL) == -EMFILE);
+	CHECK(loop_call(nothing, NULL) == -EMFILE);
 	none.rlim_cur = 4;
 	setrlimit(RLIMIT_NOFILE, &none);
 	CHECK(sr_loop_start() == -EMFILE);
@@ -633,7 +634,7 @@ static void robbed(void)
 		if (sr_fd_is_private(fd))
 			syscall(SYS_close, fd);
 	atomic_store(&done, 0);
-	CHECK(sr_loop_call(set_again, NULL) == 0);
+	CHECK(loop_call(set_again, NULL) == 0);
 	for (int i = 0; i < 3; i++)
 		settle();
 	wait_for(&done, 3);

@@ -83,9 +83,9 @@ static void test_socket(void)
 		OK(sr_close(fd));
 		CHECK(!sr_fdtab_has(fd));
 	}
-	sr_inside++;
+	sr_enter();
 	int fd = sr_socket(AF_INET, SOCK_STREAM, 0);
-	sr_inside--;
+	sr_leave();
 	CHECK(fd >= 0 && !sr_fdtab_has(fd));
 	OK(sr_close(fd));
 	FAILS(sr_close(fd), EBADF);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# Nothing of the C library that takes or makes a descriptor is overlooked: it is
-# intercepted, or it is left alone for a reason that is written down.
+# Nothing of the C library that takes or makes a descriptor is overlooked: each of
+# its functions, of which its own symbol table tells, is intercepted, or left alone
+# for a reason that is written down, or has nothing to do with descriptors.
 
 # shellcheck disable=SC2154 # set by what is loaded
 load ../../lib/common
@@ -10,73 +11,112 @@ setup() {
 	need "${CC:-gcc}" nm
 	d=$BATS_TEST_TMPDIR
 	libc=$(ldd "$(command -v env)" | awk '$1 == "libc.so.6" { print $3 }')
-	nm -D --defined-only "$libc" | awk '$2 ~ /[TWi]/ && !/GLIBC_PRIVATE/ { sub(/@.*/, "", $3); print $3 }' |
-		LC_ALL=C sort -u >"$d/exported"
+	# of the default versions: no program is linked to another today
+	nm -D --defined-only "$libc" |
+		awk '$2 ~ /^[TWi]$/ && $3 ~ /@@/ && !/GLIBC_PRIVATE/ { sub(/@.*/, "", $3); print $3 }' |
+		LC_ALL=C sort -u >"$d/names"
+	[ "$(wc -l <"$d/names")" -gt 2000 ]
+	paste -d' ' "$d/names" <(plain <"$d/names") >"$d/exported"
 	sh "$SR_TOP/include/export-map" calls "${CC:-gcc} -E" "$SR_TOP/include/calls.def" |
-		sed -n 's/^\t\([A-Za-z_0-9]*\);/\1/p' | LC_ALL=C sort -u >"$d/intercepted"
-	sed '/^[#=]/d' "$SR_TOP/tests/lib/libc-left-alone" | tr -s ' \t' '\n' |
-		sed '/^$/d' | LC_ALL=C sort >"$d/left-alone"
+		sed -n 's/^\t\([A-Za-z_0-9]*\);/\1/p' >"$d/intercepted"
+	alone=$SR_TOP/tests/lib/libc-left-alone none=$SR_TOP/tests/lib/libc-no-descriptor
 }
 
-# declared: functions of libc's headers with a parameter that is a descriptor,
-# by the names that glibc gives such parameters
-declared() {
-	local h
-	echo '#define _GNU_SOURCE' >"$d/headers.c"
-	for h in aio dirent fcntl fts ftw mqueue netdb poll pty signal spawn stdio \
-		stdlib sys/{epoll,eventfd,fanotify,file,inotify,ioctl,mman,mount,pidfd} \
-		sys/{select,sendfile,signalfd,socket,stat,statfs,statvfs,time,timerfd} \
-		sys/{types,uio,un,wait,xattr,vfs} termios time unistd utmp utime \
-		arpa/inet err error execinfo netinet/in; do
-		! printf '#include <%s.h>\n' "$h" | "${CC:-gcc}" -E - >/dev/null 2>&1 ||
-			printf '#include <%s.h>\n' "$h" >>"$d/headers.c"
-	done
-	"${CC:-gcc}" -E -P "$d/headers.c" | tr '\n' ' ' | sed 's/[;{}]/\n/g' |
-		sed -n 's/.*\bextern [^()]*\b\([A-Za-z_0-9]\+\) *(\(.*\)/\1 \2/p' |
-		grep -E '\bint +\*?__[a-z]*(fd|fildes|filedes|pipedes|fds)[a-z0-9]*\b|\bint +__(s|sock|dd|in|out)\b|struct pollfd|fd_set|__amaster|struct aiocb' |
-		cut -d' ' -f1
-}
-
-# makers: those that return a descriptor and take none
-makers() {
-	tr ' ' '\n' <<-'END'
-		open creat openat socket socketpair pipe pipe2 accept memfd_create
-		memfd_secret epoll_create epoll_create1 inotify_init inotify_init1
-		eventfd signalfd timerfd_create fanotify_init mkstemp mkstemps mkostemp
-		mkostemps posix_openpt getpt openpty forkpty popen fopen freopen tmpfile
-		fdopen opendir dirfd shm_open sem_open mq_open pidfd_open fsopen
-		daemon system execve posix_spawn fclose openlog rcmd rexec rresvport
-		perf_event_open userfaultfd syscall closefrom close_range splice
-		fork vfork _Fork clone
-	END
-}
-
-# plain NAME: without the decorations that libc gives its own names
+# plain: names without the decorations that libc gives to its own, and to those
+# that are fortified, without locks or for large files
 plain() {
-	sed -E 's/^_+//; s/^IO_//; s/^libc_//; s/_nocancel$//; s/_chk$//; s/_2$//; s/64$//; s/64v2$/v2/; s/64_2$//; s/64(_time)?$//'
+	sed -E 's/^_+//; s/^(IO|libc|isoc99)_//; s/_(nocancel|chk|2|internal)$//
+		s/_unlocked$//; s/64v2$/v2/; s/64$//'
 }
 
-@test "every function that takes or makes a descriptor" {
-	{ declared; makers; } | LC_ALL=C sort -u >"$d/names"
-	[ "$(wc -l <"$d/names")" -gt 150 ]
-	# with all of their aliases that libc exports
-	paste -d' ' "$d/exported" <(plain <"$d/exported") |
-		awk 'NR == FNR { want[$1]; next } $1 in want || $2 in want { print $1 }' \
-			"$d/names" - | LC_ALL=C sort -u >"$d/all"
-	# an alias is left alone with its plain name
-	missing=$(paste -d' ' "$d/all" <(plain <"$d/all") |
-		awk 'FILENAME != "-" { known[$1]; next }
-			!($1 in known) { print $1, $2 }' \
-			"$d/intercepted" - | while read -r name base; do
-			grep -qxF -e "$name" -e "$base" "$d/left-alone" || echo "$name"
-		done)
-	echo "neither intercepted nor left alone: $missing"
-	[ -z "$missing" ]
+# judge LEFT-ALONE NO-DESCRIPTOR: says what is wrong with the two lists, and which
+# functions are in neither, nor intercepted.  What has no entry of its own goes with
+# its plain name; but not where that is intercepted: then it must be, too.
+judge() {
+	LC_ALL=C awk '
+	function base(name) { return (name in plain) ? plain[name] : name }
+	function regex(glob) {
+		gsub(/\*/, "[A-Za-z0-9_]*", glob)
+		return glob
+	}
+	# is it in the list, by an entry or by a pattern?
+	function in_list(list, name) {
+		return ((list, name) in entry) || name ~ all[list]
+	}
+	FILENAME ~ /intercepted$/ { intercepted[$1]; next }
+	FILENAME ~ /exported$/ { plain[$1] = $2; exported[$1]; next }
+	FNR == 1 { list = FILENAME; reason = 0; lists[++files] = list }
+	/^#/ || !NF { next }
+	/^=/ { reason = NF > 1; next }
+	{
+		for (i = 1; i <= NF; i++) {
+			if (!reason) print $i ": without a reason"
+			if ($i in known) print $i ": twice"
+			known[$i]
+			if ($i ~ /[*[]/) {
+				r = regex($i)
+				pattern[$i] = "^(" r ")$"
+				all[list] = all[list] (all[list] == "" ? "" : "|") r
+			} else {
+				entry[list, $i]
+				plain_entry[list, base($i)]
+				if (!($i in exported)) print $i ": not in libc"
+				if ($i in intercepted) print $i ": intercepted"
+			}
+		}
+	}
+	END {
+		for (i = 1; i <= files; i++)
+			all[lists[i]] = "^(" all[lists[i]] ")$"
+		for (p in pattern) {
+			for (name in intercepted)
+				if (name ~ pattern[p]) print p ": matches " name ", intercepted"
+			used = 0
+			for (name in exported)
+				if (name ~ pattern[p] || plain[name] ~ pattern[p]) {
+					used = 1
+					break
+				}
+			if (!used) print p ": matches nothing in libc"
+		}
+		for (name in exported) {
+			if (name in intercepted) continue
+			n = 0
+			for (i = 1; i <= files; i++) n += in_list(lists[i], name)
+			if (!n)
+				for (i = 1; i <= files; i++)
+					n += ((lists[i], plain[name]) in plain_entry) ||
+						plain[name] ~ all[lists[i]]
+			if (n > 1) print name ": in both lists"
+			if (!n) print name ": neither intercepted nor in a list"
+		}
+	}' "$d/intercepted" "$d/exported" "$1" "$2" | LC_ALL=C sort
 }
 
-@test "what is left alone exists, once, and is not intercepted" {
-	dup=$(uniq -d "$d/left-alone")
-	both=$(comm -12 "$d/left-alone" "$d/intercepted")
-	echo "twice: $dup; intercepted: $both"
-	[ -z "$dup$both" ]
+@test "every function of libc is intercepted, left alone, or has no descriptors" {
+	judge "$alone" "$none" | tee "$d/wrong"
+	[ ! -s "$d/wrong" ]
+}
+
+@test "what is wrong with the lists is found" {
+	{
+		echo "listen"
+		grep -v '^= tee' "$alone" | sed 's/\<fchdir\>/no_such_call/'
+		printf '= again\nfchmod re*v*\n'
+	} >"$d/alone"
+	sed 's/\<abs\>/fchown/; s/^ether_aton\*/no_such_pattern*/' "$none" >"$d/none"
+	judge "$d/alone" "$d/none" | tee "$d/wrong"
+	for line in "listen: without a reason" "listen: intercepted" "fchmod: twice" \
+		"no_such_call: not in libc" "fchdir: neither intercepted nor in a list" \
+		"re\*v\*: matches recv, intercepted" "fchown: twice" \
+		"no_such_pattern\*: matches nothing in libc" "ether_aton_r: neither .*"; do
+		grep -qx "$line" "$d/wrong" || { echo "not found: $line"; return 1; }
+	done
+	# and whatever is no longer intercepted
+	missed="recvmsg __read accept4 epoll_wait dup3 fdopen"
+	for name in $missed; do sed -i "/^$name\$/d" "$d/intercepted"; done
+	judge "$alone" "$none" >"$d/wrong"
+	for name in $missed; do
+		grep -qx "$name: neither intercepted nor in a list" "$d/wrong" || { echo "$name"; return 1; }
+	done
 }

@@ -119,7 +119,8 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 
 @test "every case of every program is in a test" {
 	local p c rc=0
-	for p in basic io poll epoll_event epoll_set close option process reason thread; do
+	for p in basic io_call io_flag io_message poll epoll_event epoll_set close option \
+		process reason thread signal interrupt; do
 		while read -r c; do
 			grep -qrE "((compare $p|ends [a-z_-]+ [a-z_-]+|between) $c|either ${c%-*})( |\$)" \
 				--include=*.bats "$SR_TOP/tests/bats" ||

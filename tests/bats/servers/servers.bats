@@ -17,15 +17,17 @@ teardown() {
 	rm -rf "$t"/{a,got*,www,up,db} # the machine's disk is its memory
 }
 
-# sized NATIVE EMULATED: the virtual machine is slow
-sized() { [ "$SR_TEST_WHERE" = vm ] && echo "$2" || echo "$1"; }
+# sized NATIVE EMULATED: the virtual machine is slow, but SR_TEST_FULL=1 says that
+# there is time for all
+sized() { [ "$SR_TEST_WHERE" = vm ] && [ "${SR_TEST_FULL:-}" != 1 ] && echo "$2" || echo "$1"; }
+limit=100 # seconds for a client
+[ "${SR_TEST_FULL:-}" != 1 ] || limit=1000
 
-# Which sides run Sockrail, and how; with one side plain it is the same for all of
-# them, so two programs do.  In the virtual machine a link takes as long to come up as
-# a short stream lives, so that an eager one shows nothing.
+# Which sides run Sockrail, and how.  In the virtual machine a link takes as long to
+# come up as a short stream lives, so that an eager one shows nothing.
 all="wait:wait eager:eager none:wait wait:none"
-lasting="wait:wait eager:eager"
-short=$(sized "$lasting" wait:wait)
+short=$all
+[ "$SR_TEST_WHERE" != vm ] || short="wait:wait none:wait wait:none"
 eager_share=1 # its first bytes are on their way before there is a link
 
 # serve COMMAND...: the server at $port
@@ -41,11 +43,11 @@ redis_start() {
 		--protected-mode no
 }
 
-redis() { as client timeout 100 redis-cli -h "$ADDR" -p "$port" "$@"; }
+redis() { as client timeout "$limit" redis-cli -h "$ADDR" -p "$port" "$@"; }
 
 redis_bench() {
 	redis_start || return
-	as client timeout 100 redis-benchmark -h "$ADDR" -p "$port" -c 50 -P 16 -n "$1" \
+	as client timeout "$limit" redis-benchmark -h "$ADDR" -p "$port" -c 50 -P 16 -n "$1" \
 		-t set,get,lrange_100 -d 100 --csv >"$t/client.out" || return
 	# what the server counted
 	result=$(redis-cli -h "$ADDR" -p "$port" info commandstats |
@@ -71,7 +73,7 @@ redis_value() {
 	need redis-server redis-cli openssl
 	megabytes=$(sized 100 12)
 	random "$t/a" "$megabytes"
-	each_way $((megabytes * 2097152)) redis_value "$lasting"
+	each_way $((megabytes * 2097152)) redis_value "$all"
 }
 
 # lines FILE COUNT: waits for them
@@ -113,7 +115,7 @@ redis_watch() {
 
 memcached_run() {
 	serve memcached -u root -l "$ADDR" -p "$port" -U 0 -t 4 || return
-	as client timeout 100 python3 "$SR_TOP/tests/lib/memcache.py" "$ADDR" "$port" "$streams" \
+	as client timeout "$limit" python3 "$SR_TOP/tests/lib/memcache.py" "$ADDR" "$port" "$streams" \
 		>"$t/client.out" || return
 	result=$(<"$t/client.out")
 	stop_all
@@ -168,9 +170,9 @@ nginx_curl() {
 # five files in a row, four at once, one up
 http_files() {
 	local url=http://$ADDR:$port f
-	as client timeout 60 curl -sS --fail "$url/large?[1-5]" >"$t/got" &&
-		as client timeout 60 curl -sS --fail -Z "$url/large?[1-4]" -o "$t/got.#1" 2>/dev/null &&
-		as client timeout 60 curl -sS --fail -H Expect: -T "$t/a" "$url/up/a" || return
+	as client timeout "$limit" curl -sS --fail "$url/large?[1-5]" >"$t/got" &&
+		as client timeout "$limit" curl -sS --fail -Z "$url/large?[1-4]" -o "$t/got.#1" 2>/dev/null &&
+		as client timeout "$limit" curl -sS --fail -H Expect: -T "$t/a" "$url/up/a" || return
 	stop_all
 	cmp "$t/got" <(for f in 1 2 3 4 5; do cat "$t/www/large"; done) && cmp "$t/a" "$t/up/a" || return
 	for f in 1 2 3 4; do cmp "$t/www/large" "$t/got.$f" || return; done
@@ -189,9 +191,9 @@ ab_says='^(Complete requests|Failed requests|Write errors|Keep-Alive requests|HT
 
 nginx_ab() {
 	nginx_start server "$port" || return
-	as client timeout 60 ab -q -n "$requests" -c 20 "http://$ADDR:$port/small" >"$t/client.out" &&
-		as client timeout 60 ab -q -k -n "$requests" -c 20 "http://$ADDR:$port/small" >>"$t/client.out" &&
-		as client timeout 60 ab -q -k -n 8 -c 4 "http://$ADDR:$port/large" >>"$t/client.out" || return
+	as client timeout "$limit" ab -q -n "$requests" -c 20 "http://$ADDR:$port/small" >"$t/client.out" &&
+		as client timeout "$limit" ab -q -k -n "$requests" -c 20 "http://$ADDR:$port/small" >>"$t/client.out" &&
+		as client timeout "$limit" ab -q -k -n 8 -c 4 "http://$ADDR:$port/large" >>"$t/client.out" || return
 	result=$(grep -E "$ab_says" "$t/client.out")
 	stop_all
 }
@@ -205,8 +207,8 @@ nginx_ab() {
 
 nginx_wrk() {
 	nginx_start server "$port" || return
-	as client timeout 60 wrk -t 2 -c 20 -d 2 "http://$ADDR:$port/small" >"$t/client.out" &&
-		as client timeout 60 wrk -t 2 -c 20 -d 2 -H 'Connection: close' "http://$ADDR:$port/small" >>"$t/client.out" ||
+	as client timeout "$limit" wrk -t 2 -c 20 -d 2 "http://$ADDR:$port/small" >"$t/client.out" &&
+		as client timeout "$limit" wrk -t 2 -c 20 -d 2 -H 'Connection: close' "http://$ADDR:$port/small" >>"$t/client.out" ||
 		return
 	stop_all
 	! grep -E 'Non-2xx|Socket errors' "$t/client.out" || return
@@ -254,7 +256,7 @@ haproxy_setup() {
 
 @test "haproxy before nginx" {
 	haproxy_setup http
-	each_way $(((9 * large + megabytes) * 1048576)) haproxy_run "$lasting"
+	each_way $(((9 * large + megabytes) * 1048576)) haproxy_run "$all"
 }
 
 @test "haproxy before nginx, mode tcp" {
@@ -266,7 +268,7 @@ haproxy_setup() {
 
 node_run() {
 	serve node "$SR_TOP/tests/lib/http.js" server "$ADDR" "$port" || return
-	as client timeout 100 node "$SR_TOP/tests/lib/http.js" client "$ADDR" "$port" "$requests" >"$t/client.out" || return
+	as client timeout "$limit" node "$SR_TOP/tests/lib/http.js" client "$ADDR" "$port" "$requests" >"$t/client.out" || return
 	result=$(<"$t/client.out")
 	stop_all
 }
@@ -274,7 +276,7 @@ node_run() {
 @test "node: HTTP server and client" {
 	need node
 	requests=$(sized 100 40)
-	each_way $((16000000 + requests * 80000)) node_run "$lasting"
+	each_way $((16000000 + requests * 80000)) node_run "$all"
 }
 
 # -------------------------------------------------------------------- echo
@@ -282,7 +284,7 @@ node_run() {
 # echo_run SERVER...: with the same client
 echo_run() {
 	serve "$@" "$ADDR" "$port" || return
-	as client timeout 100 python3 "$SR_TOP/tests/lib/echo_async.py" client "$ADDR" "$port" "$streams" \
+	as client timeout "$limit" python3 "$SR_TOP/tests/lib/echo_async.py" client "$ADDR" "$port" "$streams" \
 		>"$t/client.out" || return
 	grep -q "^$streams " "$t/client.out" || return
 	result=$(<"$t/client.out")
@@ -315,13 +317,13 @@ echo_library() {
 
 java_run() {
 	serve java -cp "$t" EchoNio server "$ADDR" "$port" || return
-	as client timeout 100 java -cp "$t" EchoNio client "$ADDR" "$port" "$streams" 300000 >"$t/client.out" || return
+	as client timeout "$limit" java -cp "$t" EchoNio client "$ADDR" "$port" "$streams" 300000 >"$t/client.out" || return
 	result=$(<"$t/client.out")
 	stop_all
 }
 
 @test "Java NIO: echo" {
-	command -v javac || skip "no JDK"
+	need javac java
 	javac -d "$t" "$SR_TOP/tests/lib/EchoNio.java"
 	streams=$(sized 100 10)
 	each_way $((streams * 600000)) java_run "$short"
@@ -337,8 +339,8 @@ mariadb_run() {
 	serve mariadbd --no-defaults --user=root --datadir="$t/db" --socket="$t/db/socket" \
 		--skip-grant-tables --skip-networking=0 --bind-address="$ADDR" --port="$port" \
 		--skip-innodb --default-storage-engine=Aria || return
-	as client timeout 60 "${mariadb[@]}" <"$t/a" >"$t/got" &&
-		as client timeout 100 mariadb-slap "${mariadb[@]:1}" --silent --concurrency=20 \
+	as client timeout "$limit" "${mariadb[@]}" <"$t/a" >"$t/got" &&
+		as client timeout "$limit" mariadb-slap "${mariadb[@]:1}" --silent --concurrency=20 \
 			--number-of-queries="$queries" --auto-generate-sql || return
 	result=$(sha256sum <"$t/got")
 	[ "$(wc -c <"$t/got")" -gt 8000000 ] && stop_all
@@ -356,5 +358,5 @@ mariadb_run() {
 	} >"$t/a"
 	queries=$(sized 1000 200)
 	slack=5 # the server speaks first, before there is a link
-	each_way 16000000 mariadb_run "$lasting"
+	each_way 16000000 mariadb_run "$all"
 }

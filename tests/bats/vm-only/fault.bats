@@ -102,6 +102,8 @@ used_both_ways() {
 }
 
 @test "the RDMA netdev goes down in mid-transfer" {
+	# siw_netdev_down() walks a list whose members go meanwhile (Linux 6.1): an oops
+	[ "$SR_TEST_DEVICE" != siw ] || skip "siw's module may crash the kernel"
 	need nc openssl
 	transfer 60
 	moved 10

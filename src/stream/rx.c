@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * direction.c - moves a direction on: does what pure/switch.c asks for, as far
- * as it goes without sleeping.  Called by program threads on their way through
- * a shut gate and by the service thread, always under the direction's lock, so
- * it does not matter who comes first.
+ * rx.c - moves the direction that we receive on: the receiver R of pure/switch.c, as
+ * tx.c does for the sender, under rx_lock.
  */
 #include "base/real.h"
 
@@ -14,377 +12,19 @@
 #include <sys/ioctl.h>
 
 #include "base/log.h"
-#include "stream/wait.h"
+#include "stream/impl.h"
 #include "stream/iov.h"
-
-/* For the report. */
-static void had(struct sr_stream *st, struct sr_link *link)
-{
-	const char *device = link->device ? link->device : "";
-
-	sr_option_keepalive(st, true);
-	sr_format(st->best, sizeof(st->best), "%s%s%s", link->ops->name,
-		  *device ? ":" : "", device);
-}
-
-/* ---- sender ---- */
-
-static void fin(struct sr_stream *st)
-{
-	int err = errno;
-
-	sr_real.shutdown(st->anchor, SHUT_WR);
-	errno = err;
-	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
-}
-
-/* The link's word on what the peer's program has taken. */
-static void sync_ack(struct sr_stream *st)
-{
-	uint64_t acked;
-
-	if (st->tx.state != SR_TX_LINK || !(sr_link_events(st->tx_link) &
-					    SR_LINK_ACKSW))
-		return;
-	acked = atomic_load(&st->tx_link->tx_acked);
-	if (sr_tx_ack(&st->tx, acked) < 0)
-		st->tx_link->ops->drop(st->tx_link, "protocol");
-}
-
-static void unlink_tx(struct sr_stream *st)
-{
-	struct sr_link *link = st->tx_link;
-
-	st->tx_link = NULL;
-	st->tx_held = 0;
-	sr_link_put(link);
-}
-
-/* A direction that is plain again. */
-static void raw_again(struct sr_stream *st)
-{
-	if (st->tx_link)
-		unlink_tx(st);
-	if (!sr_gate_shut(&st->rx_gate))
-		sr_option_keepalive(st, false);
-	sr_tx_gate_open(st);
-	sr_stream_notify(st, SR_NOTIFY_TX);
-	sr_stream_kick(st);
-}
-
-static void leave(struct sr_stream *st)
-{
-	bool link = st->tx.state == SR_TX_LINK;
-	unsigned todo;
-
-	sync_ack(st);
-	if (link)
-		sr_tx_flush(st);
-	todo = sr_tx_leave(&st->tx);
-	if (todo & SR_DO_DROP)
-		st->tx_link->ops->drop(st->tx_link, "peer-dropped");
-	if (link) {
-		st->tx_way[sr_way_of(st->tx_link)] += st->tx.base - st->tx_n;
-		st->record_at = 0;
-		st->switches++;
-		return;
-	}
-	if (todo & SR_DO_FIN)
-		fin(st);
-	raw_again(st);
-}
-
-/* The stream's own death while we were writing to TCP.  What had gone by the
- * link and was not sent again is booked as gone that way. */
-static void tx_failed(struct sr_stream *st)
-{
-	if (st->tx.state == SR_TX_RESEND)
-		st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx.at;
-	st->broken = true;
-	st->tx.state = SR_TX_DONE;
-	if (st->tx_link)
-		unlink_tx(st);
-	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
-}
-
-/* WAIT: the mark, in one piece and only if it fits as a whole.  False: later. */
-static bool write_mark(struct sr_stream *st)
-{
-	ssize_t r;
-
-	if (!st->record_at && !sr_anchor_writable(st))
-		return false;
-	r = sr_anchor_write(st, st->tx.record + st->record_at,
-			    SR_RECORD_LEN - st->record_at);
-	if (r < 0 && r != -EAGAIN) {
-		tx_failed(st);
-		return false;
-	}
-	if (r > 0)
-		st->record_at += (unsigned)r;
-	if (st->record_at < SR_RECORD_LEN)
-		return false;
-	st->switches++;
-	return true;
-}
-
-/* WAIT takes nothing from the program, which expects room as long as it has sent
- * little: so it is short, except where every byte is to go by the link. */
-static uint64_t wait_ns(struct sr_stream *st)
-{
-	if (sr_link_events(st->tx_link) & SR_LINK_DRAIN)
-		return 4500000000ull;	/* the peer has an eye on it */
-	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
-}
-
-/* WAIT has lasted too long. */
-static void too_late(struct sr_stream *st)
-{
-	st->tx_link->ops->drop(st->tx_link, "timeout");
-	leave(st);
-}
-
-static bool decided_locked(struct sr_stream *st)
-{
-	return st->tx.state != SR_TX_WAIT ||
-	       (sr_link_events(st->tx_link) & SR_LINK_DRAIN);
-}
-
-static bool decided(struct sr_stream *st)
-{
-	bool yes;
-
-	pthread_mutex_lock(&st->tx_lock);
-	yes = decided_locked(st);
-	pthread_mutex_unlock(&st->tx_lock);
-	return yes;
-}
-
-/*
- * A send that must not block comes in WAIT.  EAGAIN would say that the socket's
- * buffer is full, and programs that have sent little do not reckon with that: so
- * it is decided now, one way or the other.  Not if much of what has been sent is
- * unread (DRAIN): that may be EAGAIN with TCP as well.
- */
-bool sr_tx_decide(struct sr_stream *st)
-{
-	uint64_t ms = sr_conf.upgrade == SR_WAIT ? 400 : 20;
-	bool again;
-
-	if (sr_stream_tx(st) != SR_TX_WAIT)
-		return false;
-	sr_stream_await(st, SR_NOTIFY_TX, decided, sr_now_ns() + ms * 1000000);
-	pthread_mutex_lock(&st->tx_lock);
-	sr_tx_progress(st);
-	if (!decided_locked(st) && !st->record_at)
-		too_late(st);
-	again = st->tx.state != SR_TX_WAIT;
-	pthread_mutex_unlock(&st->tx_lock);
-	return again;
-}
-
-static bool progress_wait(struct sr_stream *st)
-{
-	unsigned ev = sr_link_events(st->tx_link);
-
-	if (!st->record_at &&
-	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back))) {
-		leave(st);
-		return false;
-	}
-	if (!st->record_at &&
-	    sr_now_ns() - st->tx_wait_since > wait_ns(st)) {
-		too_late(st);
-		return false;
-	}
-	if (!(ev & SR_LINK_ACKSW))
-		return false;
-	sr_tx_acksw(&st->tx);
-	if (!write_mark(st))
-		return false;
-	sr_debug("%s: tx on the link from byte %llu",
-		 sr_stream_label(st, (char[128]){ 0 }),
-		 (unsigned long long)st->tx.w);
-	if (sr_tx_marked(&st->tx) & SR_DO_END) {
-		struct sr_msg end = { .type = SR_MSG_END };
-
-		end.end = st->tx.w;
-		st->tx_link->ops->ctl(st->tx_link, &end);
-	}
-	had(st, st->tx_link);
-	sr_stream_notify(st, SR_NOTIFY_TX);
-	return true;
-}
-
-static bool progress_link(struct sr_stream *st)
-{
-	unsigned ev = sr_link_events(st->tx_link);
-	int err = 0;
-
-	sync_ack(st);
-	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent) {
-		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
-			st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
-			fin(st);
-			return false;
-		}
-	}
-	if ((ev & (SR_LINK_DEAD | SR_LINK_BACK)) || err ||
-	    atomic_load(&st->want_back)) {
-		leave(st);
-		return true;
-	}
-	return false;
-}
-
-/* RESUME, then what the peer's program has not taken, into TCP. */
-static bool progress_resend(struct sr_stream *st)
-{
-	struct iovec v[2];
-	unsigned todo = 0;
-	ssize_t r;
-	int i;
-
-	while (st->record_at < SR_RECORD_LEN) {
-		r = sr_anchor_write(st, st->tx.record + st->record_at,
-				    SR_RECORD_LEN - st->record_at);
-		if (r <= 0)
-			goto stop;
-		st->record_at += (unsigned)r;
-	}
-	do {
-		size_t n = st->tx_link->ops->tx_retained(st->tx_link,
-							 st->tx.at, v);
-		for (i = 0; i < 2 && n; i++) {
-			if (!v[i].iov_len)
-				continue;
-			r = sr_anchor_write(st, v[i].iov_base, v[i].iov_len);
-			if (r <= 0)
-				goto stop;
-			todo = sr_tx_resent(&st->tx, (uint64_t)r);
-			if ((size_t)r < v[i].iov_len)
-				break;
-		}
-		if (!n && st->tx.at < st->tx.w) {
-			tx_failed(st);	/* cannot be: retention is broken */
-			return false;
-		}
-		if (!n)
-			todo = sr_tx_resent(&st->tx, 0);
-	} while (st->tx.state == SR_TX_RESEND);
-	sr_debug("%s: tx on TCP again at byte %llu",
-		 sr_stream_label(st, (char[128]){ 0 }),
-		 (unsigned long long)st->tx.w);
-	if (todo & SR_DO_FIN)
-		fin(st);
-	raw_again(st);
-	return false;
-stop:
-	if (r < 0 && r != -EAGAIN)
-		tx_failed(st);
-	return false;
-}
-
-void sr_tx_progress(struct sr_stream *st)
-{
-	bool again = true;
-
-	if (!sr_gate_shut(&st->tx_gate) || st->anchor < 0)
-		return;
-	if (st->tx_link)
-		st->tx_link->ops->poll(st->tx_link);
-	while (again) {
-		switch (st->tx.state) {
-		case SR_TX_WAIT:
-			again = progress_wait(st);
-			break;
-		case SR_TX_LINK:
-			again = progress_link(st);
-			break;
-		case SR_TX_RESEND:
-			again = progress_resend(st);
-			break;
-		default:
-			again = false;
-		}
-	}
-}
-
-/* The gate is shut and tx_next is a link to go to. */
-void sr_tx_start(struct sr_stream *st)
-{
-	struct sr_msg msg = { .type = SR_MSG_SWITCH };
-	struct sr_link *link = st->tx_next;
-
-	st->tx_next = NULL;
-	sr_st_set(st, SR_ST_TX_HISTORY);
-	if (!sr_anchor_tx_agrees(st)) {
-		sr_stream_bar(st, SR_REASON_COUNTERS);
-		link->ops->drop(link, "counters");
-		goto out;
-	}
-	if (sr_tx_want(&st->tx, link->link_no, st->tx_next_token, -1,
-		       &msg.sw) < 0)
-		goto out;
-	if (link->ops->ctl(link, &msg) < 0) {
-		if (sr_tx_leave(&st->tx) & SR_DO_FIN)
-			fin(st);
-		goto out;
-	}
-	st->tx_link = link;
-	st->tx_n = st->tx.w;
-	st->record_at = 0;
-	st->tx_wait_since = sr_now_ns();
-	sr_stream_kick(st);
-	return;
-out:
-	sr_link_put(link);
-	sr_tx_gate_open(st);
-	sr_stream_kick(st);
-}
-
-void sr_tx_on_send(struct sr_stream *st)
-{
-	if (!atomic_load_explicit(&st->tx_on_send, memory_order_relaxed))
-		return;
-	pthread_mutex_lock(&st->tx_lock);
-	if (st->tx_on_send)
-		sr_tx_try_start(st);
-	pthread_mutex_unlock(&st->tx_lock);
-}
-
-void sr_tx_try_start(struct sr_stream *st)
-{
-	st->tx_on_send = false;
-	if (!st->tx_next) {
-		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
-		return;
-	}
-	if (sr_gate_shut(&st->tx_gate))
-		return;
-	if ((sr_link_events(st->tx_next) & SR_LINK_DEAD) ||
-	    (sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED))) {
-		sr_link_put(st->tx_next);
-		st->tx_next = NULL;
-		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
-		return;
-	}
-	if (sr_tx_gate_shut(st))
-		sr_tx_start(st);
-}
-
-/* ---- receiver ---- */
 
 void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
 
-	if (!st->rx_rst_seen && !atomic_load(&st->error_asked))
+	if (!atomic_load(&st->error_told))
 		atomic_compare_exchange_strong(&st->so_error, &none, err);
 	sr_stream_failed(st, -err);
-	pthread_mutex_lock(&st->tx_lock);
+	sr_lock(&st->tx_lock);
 	st->broken = true;
-	pthread_mutex_unlock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);
 }
@@ -457,6 +97,7 @@ static void tcp_end(struct sr_stream *st, bool reset)
 
 		atomic_compare_exchange_strong(&st->so_error, &none, ECONNRESET);
 		st->rx_rst_seen = true;
+		atomic_store(&st->error_told, true);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 	}
 	settle(st);
@@ -474,10 +115,12 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 		if (st->tx_next)
 			st->tx_on_send = true;
 		if (st->rx_link)
-			had(st, st->rx_link);
+			sr_stream_had(st, st->rx_link);
 	}
-	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
+	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW) {
 		st->rx_switches++;
+		atomic_store(&st->rx_more, false);
+	}
 }
 
 /* Bytes from the kernel, in place: what is the program's moves to the front.
@@ -632,6 +275,10 @@ void sr_rx_progress(struct sr_stream *st)
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
 	    st->rx.rx >= st->rx.m && !st->spill_len && !st->rx_fin_seen)
+		rx_raw_again(st);
+	/* Half closed by the peer, whose end the kernel has had, too. */
+	if (alone && st->rx.state == SR_RX_EOF && st->rx_fin_seen &&
+	    atomic_load(&st->want_back) && !st->broken)
 		rx_raw_again(st);
 }
 

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * now.h - I/O that does not sleep, for where something is held: anchors, bells, files.
+ *
+ * The C library's functions are cancellation points (pthreads(7)) even if they are
+ * not going to wait: a thread with a cancellation pending would leave from within our
+ * locks.  These are the system calls alone.  Results and errno as the library's.
+ */
+#ifndef SR_NOW_H
+#define SR_NOW_H
+
+#include "base/real.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static inline ssize_t sr_now_send(int fd, const void *buf, size_t n)
+{
+	return sr_real.syscall(SYS_sendto, fd, (long)buf, (long)n,
+			       MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
+}
+
+static inline ssize_t sr_now_recv(int fd, void *buf, size_t n, int flags)
+{
+	return sr_real.syscall(SYS_recvfrom, fd, (long)buf, (long)n,
+			       flags | MSG_DONTWAIT, 0, 0);
+}
+
+static inline ssize_t sr_now_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return sr_real.syscall(SYS_recvmsg, fd, (long)msg, flags | MSG_DONTWAIT, 0, 0,
+			       0);
+}
+
+/* Of descriptors that are O_NONBLOCK, or files. */
+static inline int sr_now_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	return (int)sr_real.syscall(SYS_connect, fd, (long)to, (long)len, 0, 0, 0);
+}
+
+static inline ssize_t sr_now_read(int fd, void *buf, size_t n)
+{
+	return sr_real.syscall(SYS_read, fd, (long)buf, (long)n, 0, 0, 0);
+}
+
+static inline ssize_t sr_now_pread(int fd, void *buf, size_t n, off_t at)
+{
+	return sr_real.syscall(SYS_pread64, fd, (long)buf, (long)n, at, 0, 0);
+}
+
+static inline ssize_t sr_now_write(int fd, const void *buf, size_t n)
+{
+	return sr_real.syscall(SYS_write, fd, (long)buf, (long)n, 0, 0, 0);
+}
+
+static inline int sr_now_open(const char *path, int flags)
+{
+	return (int)sr_real.syscall(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0);
+}
+
+static inline int sr_now_close(int fd)
+{
+	return (int)sr_real.syscall(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+static inline int sr_now_poll(struct pollfd *fds, size_t n)
+{
+	struct timespec at_once = { 0, 0 };
+
+	return (int)sr_real.syscall(SYS_ppoll, (long)fds, (long)n, (long)&at_once, 0,
+				    _NSIG / 8, 0);
+}
+
+#endif

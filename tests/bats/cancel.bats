@@ -1,0 +1,22 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Cancellation while a call sleeps, call by call.
+
+load ../lib/common
+load ../lib/case
+
+setup() {
+	needs_signals
+}
+
+teardown() { stop_all; }
+
+@test "pthread_cancel during each call that sleeps" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] ||
+		skip "the sanitizers go on watching frames that cancellation has left"
+	compare cancel all -n 2
+}
+
+@test "pthread_cancel during connect" {
+	compare cancel connect -n 4
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# How streams end that nobody closed in order: resets, kills, SIGPIPE.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "closed with unread bytes: ECONNRESET" {
+	compare reset unread -w mixed -r peer-dropped -l
+}
+
+@test "SO_LINGER of no time: ECONNRESET" {
+	compare reset linger0 -w mixed -r peer-dropped -l
+}
+
+@test "SO_LINGER of no time, with a tail held back" {
+	compare reset linger0-held -w mixed -r peer-dropped -l
+}
+
+@test "writing to a peer that has gone: EPIPE" {
+	compare reset gone -w mixed -r peer-dropped -l
+}
+
+@test "SIGPIPE, and when not" {
+	compare reset sigpipe -l -c 0
+	compare reset sigpipe-shut -l
+	compare reset sigpipe-calls -l
+}
+
+@test "the peer goes under a long write: a count, an error, a signal" {
+	compare reset sigpipe-cut -l -w mixed -r peer-dropped
+}
+
+@test "the reader is killed" {
+	compare reset killed-reader -w mixed -r peer-dropped -l -s 0
+}
+
+@test "the writer is killed: no silent truncation" {
+	compare reset killed-writer -w mixed -r peer-dropped -l -s 0
+}
+
+@test "the peer is killed while all is quiet" {
+	compare reset killed-idle -w mixed -r peer-dropped -l -s 0
+}
+
+@test "the peer is killed at any moment, both directions in use" {
+	local us
+	for us in 0 300 1000 3000 10000 30000 60000; do
+		compare reset killed-any -w any -l -s 0+ -c 0+ KILL_US=$us
+		rm -r "$BATS_TEST_TMPDIR"/killed-any.*
+	done
+	compare reset killed-any -w mixed -r peer-dropped -l -c 0+ KILL_US=300000
+}
+
+@test "reset with bytes unread" {
+	compare reset reset-unread -w mixed -r peer-dropped -l
+	compare reset reset-asked -w mixed -r peer-dropped -l
+}
+
+@test "reset of a sleeping reader" {
+	compare reset reset-sleeper -w mixed -r peer-dropped -l
+}
+
+@test "reset: who is told first, and who afterwards" {
+	compare reset reset-order -w any -l -n 8
+}
+
+@test "the same behind the peer's end" {
+	compare reset gone-order -w any -l -n 8
+}

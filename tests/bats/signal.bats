@@ -1,0 +1,60 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Signal handlers: what they interrupt, what they do, who installs them.
+
+load ../lib/common
+load ../lib/case
+
+setup() {
+	needs_signals
+}
+
+teardown() { stop_all; }
+
+@test "two handlers, one with SA_RESTART: each call by its own" {
+	compare signal restart -n 2 -w mixed -r peer-dropped
+}
+
+@test "the same while the thread does not sleep yet" {
+	compare signal restart -n 2 -w mixed -r peer-dropped SOCKRAIL_SPIN_US=1000000
+}
+
+@test "a recv of no byte that is interrupted" {
+	compare signal restart-none -n 2 -w any -l
+}
+
+@test "ppoll and pselect with signal masks, while the thread does not sleep yet" {
+	compare thread sigmask SOCKRAIL_SPIN_US=1000000
+}
+
+@test "a handler that the kernel was given directly" {
+	compare signal raw -n 2
+}
+
+@test "a handler uses the stream that it interrupts" {
+	compare signal storm -w mixed
+}
+
+@test "the same, nonblocking and with poll" {
+	compare signal storm-nonblock -w mixed
+}
+
+@test "a handler uses two streams" {
+	compare signal storm-other -w mixed -n 2 -l -r peer-dropped
+}
+
+@test "siglongjmp out of calls that wait" {
+	compare signal jump -w any
+}
+
+@test "siglongjmp out of send" {
+	compare signal jump-send -w any -n 2
+}
+
+@test "exit in a handler, at any time" {
+	compare signal exit -w any -n 2
+}
+
+@test "sigaction, signal and their like say what the program did" {
+	compare signal actions -w any
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* bench.h - what the loads of tests/bench share: time, medians, giving up. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static inline void die(const char *what)
+{
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,
+		strerror(errno));
+	exit(1);
+}
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static inline int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorts ns; its nth value of a hundred, in us. */
+static inline double percentile_us(uint64_t *ns, unsigned n, unsigned nth)
+{
+	qsort(ns, n, sizeof(*ns), by_value);
+	return (double)ns[(uint64_t)(n - 1) * nth / 100] / 1e3;
+}
+
+#endif

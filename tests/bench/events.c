@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * events.c - what idle streams in an epoll set cost the one that works: both ends
+ * are event loops, as servers are.
+ *
+ *     events server ADDRESS PORT              echoes, until it is killed
+ *     events client ADDRESS PORT ROUNDS IDLE...
+ *
+ * For each IDLE in turn (growing) the client has so many more streams in its set
+ * and the server's, each of which has sent and received a byte, and prints
+ * "idle IDLE round_trip_us": the median of ROUNDS round trips of 64 bytes.
+ */
+#include "bench.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SIZE 64
+
+static struct sockaddr_in address;
+
+static void watch(int set, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+	int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &e))
+		die("epoll_ctl");
+}
+
+static void server(void)
+{
+	int lfd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0), on = 1;
+	struct epoll_event e[64];
+	char buf[SIZE];
+
+	setsockopt(lfd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(lfd, (struct sockaddr *)&address, sizeof(address)) ||
+	    listen(lfd, 4096))
+		die("listen");
+	watch(set, lfd);
+	for (;;) {
+		int n = epoll_wait(set, e, 64, -1);
+
+		if (n < 0)
+			die("epoll_wait");
+		for (int i = 0; i < n; i++) {
+			int fd = e[i].data.fd;
+			ssize_t k;
+
+			if (fd == lfd) {
+				fd = accept(lfd, NULL, NULL);
+				if (fd < 0)
+					die("accept");
+				watch(set, fd);
+				continue;
+			}
+			k = recv(fd, buf, sizeof(buf), 0);
+			if (k <= 0)
+				close(fd);
+			else if (send(fd, buf, (size_t)k, MSG_NOSIGNAL) != k)
+				die("send");
+		}
+	}
+}
+
+/* One round trip, by the set. */
+static void turn(int set, int fd, size_t size)
+{
+	struct epoll_event e;
+	char buf[SIZE] = "";
+	size_t got = 0;
+
+	if (send(fd, buf, size, 0) != (ssize_t)size)
+		die("send");
+	while (got < size) {
+		ssize_t k;
+
+		if (epoll_wait(set, &e, 1, 10000) != 1 || e.data.fd != fd)
+			die("epoll_wait");
+		k = recv(fd, buf, size - got, 0);
+		if (k <= 0)
+			die("recv");
+		got += (size_t)k;
+	}
+}
+
+static int dial(int set)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		die("connect");
+	watch(set, fd);
+	turn(set, fd, 1);
+	return fd;
+}
+
+static int client(unsigned rounds, char *const idle[])
+{
+	int set = epoll_create1(0), fd = dial(set), have = 0;
+	uint64_t *ns = calloc(rounds, sizeof(*ns));
+
+	for (; *idle; idle++) {
+		for (; have < atoi(*idle); have++)
+			dial(set);
+		for (unsigned i = 0; i < rounds / 10; i++)
+			turn(set, fd, SIZE);
+		for (unsigned i = 0; i < rounds; i++) {
+			uint64_t from = now_ns();
+
+			turn(set, fd, SIZE);
+			ns[i] = now_ns() - from;
+		}
+		printf("idle %d round_trip_us %.2f\n", have,
+		       percentile_us(ns, rounds, 50));
+		fflush(stdout);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct rlimit l = {100000, 100000};
+
+	if (setrlimit(RLIMIT_NOFILE, &l) && !getrlimit(RLIMIT_NOFILE, &l)) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+	if (argc < 4) {
+		fprintf(stderr, "usage: events server|client ADDRESS PORT ...\n");
+		return 2;
+	}
+	address = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)atoi(argv[3])),
+		.sin_addr.s_addr = inet_addr(argv[2]),
+	};
+	if (!strcmp(argv[1], "server"))
+		server();
+	return client(argc > 4 ? (unsigned)atoi(argv[4]) : 1000, argv + 5);
+}

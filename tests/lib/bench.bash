@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Sourced by tests/bench/run and tests/bench/overhead: the build, and one server at a
+# time with its clients.  What a "way" to run a program is, they say themselves:
+#
+#   as WAY  leaves what goes before a command in $as, its caller's
+
+# shellcheck disable=SC2154 # $top is theirs
+server_core=() client_core=() # what goes before that, at each end
+server_pid=
+
+# use_build NAME: $SR_BUILD, for the benchmark of that name
+use_build() {
+	if [ -z "${SR_BUILD:-}" ]; then
+		SR_BUILD=$top
+		[ -x "$top/sockrail" ] || SR_BUILD=$top/build-check/main
+	fi
+	export SR_BUILD
+	[ -x "$SR_BUILD/sockrail" ] || { echo "$1: $SR_BUILD/sockrail: not built" >&2; exit 1; }
+}
+
+# make_work: $work, a directory that lives as long as we do
+make_work() {
+	work=$(mktemp -d) || exit 1
+	trap cleanup EXIT
+	trap 'exit 130' INT TERM
+}
+
+cleanup() {
+	stop
+	wait 2>/dev/null
+	rm -rf "$work"
+}
+
+# program NAME: the path of tests/bench/NAME, built here where the build has none
+program() {
+	local built=$SR_BUILD/tests/bench/$1
+	if [ ! -x "$built" ]; then
+		built=$work/$1
+		${CC:-gcc} -O2 -std=gnu11 -D_GNU_SOURCE -pthread -o "$built" \
+			"$top/tests/bench/$1.c" || return
+	fi
+	echo "$built"
+}
+
+# new_port: one that nobody uses, in $port; below the ephemeral ones
+new_port() {
+	while :; do
+		port=$((10000 + RANDOM % 20000))
+		[ -n "$(ss -Htan "sport = :$port")" ] || return 0
+	done
+}
+
+# under WAY COMMAND...: the client's side
+under() {
+	local as
+	as "$1"
+	"${client_core[@]}" "${as[@]}" "${@:2}"
+}
+
+# start WAY COMMAND...: the server's side, in the background, as $server_pid
+start() {
+	local as
+	as "$1"
+	"${server_core[@]}" "${as[@]}" "${@:2}" 2>>"$work/errors" >/dev/null &
+	server_pid=$!
+}
+
+# listening TENTHS: until somebody listens on $port; false if nobody does by then
+listening() {
+	local i
+	for ((i = 0; i < $1 * 2; i++)); do
+		[ -z "$(ss -Hltn "sport = :$port")" ] || return 0
+		sleep 0.05
+	done
+	return 1
+}
+
+stop() {
+	[ -z "$server_pid" ] || kill "$server_pid" 2>/dev/null
+	wait "$server_pid" 2>/dev/null
+	server_pid=
+}

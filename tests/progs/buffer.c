@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* buffer.c - how much is there, how much has room: SO_RCVLOWAT, FIONREAD, SO_SNDBUF. */
+#include "case.h"
+
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+
+static char buf[1 << 17];
+static char large[400000];
+
+/* A reader, and a poll, that want at least so many bytes. */
+static void lowat_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct pollfd p = {fd, POLLIN, 0};
+	ssize_t n;
+
+	warm_up(fd, false);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 100);
+	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
+	send_go(fd);
+	await_readable(fd, 40);
+	say("poll %d", poll(&p, 1, 30));
+	say_result("dontwait", recv(fd, buf, 40, MSG_DONTWAIT));
+	send_go(fd);
+	n = recv(fd, buf, 1000, 0);
+	say("recv: %d", n >= 100);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+	say_result("rest", (ssize_t)take(fd, buf, 200 - (size_t)n) + n);
+	send_go(fd);
+	take(fd, buf, 5);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 50);
+	say_result("end", recv(fd, buf, 1000, 0));
+	close(fd);
+}
+
+static void lowat_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, buf, 40);
+	await_go(fd);
+	for (int i = 0; i < 10; i++) {
+		put(fd, buf, 10);
+		nap(10);
+	}
+	/* A kernel that found ten bytes took them, and wants 100 more. */
+	put(fd, buf, 100);
+	await_go(fd);
+	put(fd, buf, 5);
+	close(fd);
+	say("done");
+}
+
+/* The first read sleeps in the kernel, with bytes there, while a link is made. */
+static void asleep_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+	ssize_t n;
+
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 3000);
+	n = recv(fd, buf, 6000, 0);
+	say("recv: %d", n >= 3000);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+	say_result("rest", (ssize_t)take(fd, buf, 6000 - (size_t)n) + n);
+	send_go(fd);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void asleep_client(void)
+{
+	int fd = dial();
+	struct data d = DATA(3);
+
+	put(fd, buf, 2500); /* enough for lazy */
+	nap(300);
+	put(fd, buf, 500);
+	put(fd, buf, 3000); /* as in lowat */
+	await_go(fd);
+	nap(100);
+	put_data(fd, &d, 100000, 1000);
+	say_data("sent", &d);
+	close(fd);
+}
+
+/* Sends that may not wait at all find room, also while a link is being made. */
+#define HURRIES 60
+
+static void hurry(int fd, bool first)
+{
+	const struct timeval below = {-1, 0};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &below, sizeof(below)))
+		die("SO_SNDTIMEO");
+	for (int i = 0; i < 100; i++) {
+		if (first)
+			put(fd, buf, 200);
+		if (take(fd, buf, 200) != 200)
+			die("hurry");
+		if (!first)
+			put(fd, buf, 200);
+	}
+	close(fd);
+}
+
+static void hurry_server(int lfd)
+{
+	for (int i = 0; i < HURRIES; i++)
+		hurry(answer(lfd), false);
+}
+
+static void hurry_client(void)
+{
+	for (int i = 0; i < HURRIES; i++)
+		hurry(dial(), true);
+}
+
+/* A first write that must not block is taken, most of it. */
+static void first_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	nap(300);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	close(fd);
+}
+
+static void first_client(void)
+{
+	int fd = dial();
+	size_t n = 100000;
+	ssize_t r;
+
+	memset(buf, 'f', n);
+	r = send(fd, buf, n, MSG_DONTWAIT);
+	say("first: %d", r >= 40000);
+	if (r > 0)
+		put(fd, buf + r, n - (size_t)r);
+	close(fd);
+}
+
+/* Lowered while bytes are there. */
+static void *lower_soon(void *fd)
+{
+	nap(100);
+	set_int(*(int *)fd, SOL_SOCKET, SO_RCVLOWAT, 2);
+	return NULL;
+}
+
+static void lowered_server(int lfd)
+{
+	int fd = answer(lfd), sets[2] = {epoll_create1(0), epoll_create1(0)};
+	struct epoll_event ev = {EPOLLIN, {.u64 = 7}};
+	struct pollfd p = {fd, POLLIN, 0};
+	uint64_t from;
+	pthread_t t;
+
+	warm_up(fd, false);
+	epoll_ctl(sets[0], EPOLL_CTL_ADD, fd, &ev);
+	ev.events |= EPOLLET;
+	epoll_ctl(sets[1], EPOLL_CTL_ADD, fd, &ev);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 20);
+	send_go(fd);
+	await_readable(fd, 5);
+	for (int i = 0; i < 2; i++)
+		say("5 of 20: %d", epoll_wait(sets[i], &ev, 1, 50));
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 2);
+	for (int i = 0; i < 2; i++) {
+		say("5 of 2: %d", epoll_wait(sets[i], &ev, 1, 2000));
+		say("again: %d", epoll_wait(sets[i], &ev, 1, 50));
+	}
+	for (int i = 0; i < 3; i++) {
+		set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 20);
+		for (int k = 0; k < 2; k++)
+			say("5 of 20: %d", epoll_wait(sets[k], &ev, 1, 0));
+		from = now_ms();
+		t = start(lower_soon, &fd);
+		if (i < 2)
+			say("asleep: %d", epoll_wait(sets[i], &ev, 1, 2000));
+		else
+			say("asleep: %d", poll(&p, 1, 2000));
+		say("called: %d", now_ms() - from < 1500);
+		pthread_join(t, NULL);
+	}
+	say_result("recv", recv(fd, buf, 20, 0));
+	close(fd);
+}
+
+static void lowered_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, "12345", 5);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* ----------------------------------------------------- queue lengths */
+
+static void queues_server(int lfd)
+{
+	int fd = answer(lfd), n = -1;
+
+	warm_up(fd, false);
+	ioctl(fd, FIONREAD, &n);
+	say("FIONREAD %d", n);
+	send_go(fd);
+	await_readable(fd, 1000);
+	ioctl(fd, FIONREAD, &n);
+	say("FIONREAD %d", n);
+	say_result("recv", recv(fd, buf, 400, 0));
+	ioctl(fd, FIONREAD, &n);
+	say("FIONREAD %d", n);
+	say_result("recv", recv(fd, buf, 1000, 0));
+	ioctl(fd, SIOCINQ, &n);
+	say("SIOCINQ %d", n);
+	send_go(fd);
+	say_result("end", recv(fd, buf, 1, 0));
+	ioctl(fd, FIONREAD, &n);
+	say("FIONREAD %d", n);
+	close(fd);
+}
+
+static void queues_client(void)
+{
+	int fd = dial(), n = -1;
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, buf, 1000);
+	await_go(fd);
+	for (int i = 0; i < 400 && n; i++) {
+		if (ioctl(fd, SIOCOUTQ, &n))
+			die("SIOCOUTQ");
+		nap(5);
+	}
+	say("SIOCOUTQ %d", n);
+	close(fd);
+}
+
+/* More than a link may hold. */
+static void lowat_large_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct pollfd p = {fd, POLLIN, 0};
+
+	warm_up(fd, false);
+	set_int(fd, SOL_SOCKET, SO_RCVBUF, 600000);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 300000);
+	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
+	send_go(fd);
+	say("poll %d", poll(&p, 1, 5000));
+	say("recv %d", recv(fd, large, sizeof(large), 0) >= 300000);
+	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
+	while (recv(fd, large, sizeof(large), 0) > 0)
+		;
+	close(fd);
+}
+
+static void lowat_large_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, large, sizeof(large));
+	close(fd);
+}
+
+/* Buffers that are to hold a sender back. */
+static void bounded_server(int lfd)
+{
+	int fd;
+
+	set_int(lfd, SOL_SOCKET, SO_RCVBUF, 4096);
+	fd = answer(lfd);
+	warm_up(fd, false);
+	nap(500);
+	while (recv(fd, buf, sizeof(buf), 0) > 0)
+		;
+	close(fd);
+}
+
+static void bounded_client(void)
+{
+	int fd = dial();
+	ssize_t n, sum = 0;
+
+	set_int(fd, SOL_SOCKET, SO_SNDBUF, 4096);
+	warm_up(fd, true);
+	while ((n = send(fd, buf, 1000, MSG_DONTWAIT)) > 0 && sum < 1000000)
+		sum += n;
+	say("held back %s", sum < 100000 ? "soon" : "late");
+	close(fd);
+}
+
+static const struct tcp_case cases[] = {
+	{"hurry", hurry_server, hurry_client},
+	{"first", first_server, first_client},
+	{"lowered", lowered_server, lowered_client},
+	{"bounded", bounded_server, bounded_client},
+	{"lowat-large", lowat_large_server, lowat_large_client},
+	{"lowat", lowat_server, lowat_client},
+	{"asleep", asleep_server, asleep_client},
+	{"queues", queues_server, queues_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* interrupt.c - signals in calls that sleep: EINTR and SA_RESTART. */
+#include "sleeper.h"
+
+#include <sys/time.h>
+
+#define PIECE (64u << 10)
+
+static struct iovec four[4] = {{big, BIG / 4}, {big, BIG / 4}, {big, BIG / 4},
+			       {big, BIG / 4}};
+
+static void empty(void)
+{
+	int n = 1;
+
+	tell('d');
+	while (n) {
+		nap(2);
+		if (ioctl(fd, SIOCOUTQ, &n))
+			die("SIOCOUTQ");
+	}
+	tell('s');
+	await_go(ctl);
+}
+
+/* Three bytes are there. */
+static ssize_t do_waitall_more(void)
+{
+	return recv(fd, big, 10, MSG_WAITALL);
+}
+
+static ssize_t do_peek_all(void)
+{
+	ssize_t n = recv(fd, big, 10, MSG_PEEK | MSG_WAITALL);
+
+	if (n > 0)
+		take(fd, big, (size_t)n);
+	return n;
+}
+
+/* Behind the first message, which is all of them. */
+static ssize_t do_recvmmsg_more(void)
+{
+	struct iovec iov = {big, 10};
+	ssize_t n;
+
+	vec[0].msg_hdr = message(&iov, 1);
+	vec[1].msg_hdr = message(two, 1);
+	n = recvmmsg(fd, vec, 2, 0, NULL);
+	/* The kernel keeps the inner number of a restart, 512, as the socket's error. */
+	get_int(fd, SOL_SOCKET, SO_ERROR);
+	return n;
+}
+
+/* A message without a byte is never too long. */
+static ssize_t do_sendmmsg_more(void)
+{
+	struct iovec none = {big, 0};
+
+	return send_many(&none, two);
+}
+
+static ssize_t do_write_big(void)
+{
+	return write(fd, big, BIG);
+}
+
+static ssize_t do_writev_big(void)
+{
+	return writev(fd, four, 4);
+}
+
+static ssize_t do_send_big(void)
+{
+	return send(fd, big, BIG, 0);
+}
+
+static ssize_t do_sendmsg_big(void)
+{
+	struct msghdr m = message(four, 4);
+
+	return sendmsg(fd, &m, 0);
+}
+
+static ssize_t do_sendmmsg_big(void)
+{
+	struct iovec all = {big, BIG};
+
+	return send_many(two, &all);
+}
+
+/* As much, in many messages: how many bytes. */
+static ssize_t do_sendmmsg_many(void)
+{
+	static struct mmsghdr all[BIG / PIECE];
+	static struct iovec iov = {big, PIECE};
+	ssize_t sum = 0;
+	int n;
+
+	for (size_t i = 0; i < COUNT(all); i++)
+		all[i].msg_hdr = message(&iov, 1);
+	n = sendmmsg(fd, all, COUNT(all), 0);
+	for (int i = 0; i < n; i++)
+		sum += all[i].msg_len;
+	return n < 0 ? -1 : sum;
+}
+
+static ssize_t do_sendfile_big(void)
+{
+	off_t at = 0;
+	ssize_t n = sendfile(fd, file, &at, BIG);
+
+	if (n > 0 && n != at)
+		say("the offset is another");
+	return n;
+}
+
+static const struct call receiving_more[] = {
+	{"waitall, 3 of 10", do_waitall_more},
+	{"peek, 3 of 10", do_peek_all},
+	{"recvmmsg, 1 of 2", do_recvmmsg_more},
+};
+
+static const struct call sending_much[] = {
+	{"much write", do_write_big},	  {"much writev", do_writev_big},
+	{"much send", do_send_big},	  {"much sendmsg", do_sendmsg_big},
+	{"much sendmmsg", do_sendmmsg_big}, {"much sendfile", do_sendfile_big},
+};
+
+/* ---------------------------------------------- EINTR and SA_RESTART */
+
+static volatile sig_atomic_t runs;
+
+static void count(int sig)
+{
+	(void)sig;
+	runs++;
+}
+
+static void handle(int sig, int flags)
+{
+	struct sigaction sa = {.sa_handler = count, .sa_flags = flags};
+
+	if (sigaction(sig, &sa, NULL))
+		die("sigaction");
+}
+
+struct disturbance {
+	struct watch w;
+	int sig;
+	void (*release)(void);
+	bool restarted;
+};
+
+static void *disturb(void *arg)
+{
+	struct disturbance *d = arg;
+
+	if (!sleeps_on(&d->w))
+		return NULL;
+	pthread_kill(d->w.thread, d->sig);
+	while (!runs && !atomic_load(&d->w.returned))
+		nap(1);
+	d->restarted = sleeps_on(&d->w);
+	if (d->restarted)
+		d->release();
+	return NULL;
+}
+
+static ssize_t call(const struct call *c, struct disturbance *d)
+{
+	pthread_t t;
+	ssize_t n;
+	int err;
+
+	atomic_store(&d->w.returned, false);
+	runs = 0;
+	t = start(disturb, d);
+	n = c->run();
+	err = errno;
+	atomic_store(&d->w.returned, true);
+	pthread_join(t, NULL);
+	errno = err;
+	if (d->release == start_drain && n > 0)
+		sent += (uint64_t)n;
+	return n;
+}
+
+static void (*prepare)(void) = fill;
+
+/* SIGUSR1 restarts, SIGUSR2 does not. */
+static void interrupt(const struct call *c, int sig, const char *with,
+		      void (*release)(void))
+{
+	struct disturbance d = {
+		.w = {.thread = pthread_self(), .tid = gettid()},
+		.sig = sig,
+		.release = release,
+	};
+	char what[100];
+	ssize_t n = call(c, &d);
+	int err;
+
+	/* There was room, or is now: TCP's window opened late, or the way switched. */
+	while (release == start_drain &&
+	       (!runs || (n > 0 && n < 1000 && !d.restarted))) {
+		prepare();
+		n = call(c, &d);
+	}
+	err = errno;
+	snprintf(what, sizeof(what), "%s, %s%s, %d signal%s", c->name,
+		 sig == SIGUSR1 ? "SA_RESTART" : "none", with, (int)runs,
+		 d.restarted ? ", restarted" : "");
+	errno = err;
+	if (n > 1000)
+		say("%s: some", what);
+	else
+		say_result(what, n);
+	if (messages)
+		say("%d of 2 messages", messages);
+	messages = 0;
+	if (release == start_drain && d.restarted)
+		end_drain();
+}
+
+static void time_limit(int s, int option, long sec)
+{
+	struct timeval tv = {sec, 0};
+
+	if (setsockopt(s, SOL_SOCKET, option, &tv, sizeof(tv)))
+		die("setsockopt");
+}
+
+static void install(void)
+{
+	handle(SIGUSR1, SA_RESTART);
+	handle(SIGUSR2, 0);
+}
+
+static void receive_server(int lfd)
+{
+	begin(lfd);
+	install();
+	for (size_t i = 0; i < COUNT(receiving); i++) {
+		interrupt(&receiving[i], SIGUSR1, "", one_byte);
+		interrupt(&receiving[i], SIGUSR2, "", one_byte);
+	}
+	time_limit(fd, SO_RCVTIMEO, 60);
+	for (size_t i = 0; i < COUNT(receiving); i++)
+		interrupt(&receiving[i], SIGUSR1, ", SO_RCVTIMEO", one_byte);
+	finish();
+}
+
+/* What there was already is the result, whoever restarts. */
+static void receive_more_server(int lfd)
+{
+	begin(lfd);
+	install();
+	for (size_t i = 0; i < 2 * COUNT(receiving_more); i++) {
+		tell('3');
+		await_readable(fd, 3);
+		interrupt(&receiving_more[i / 2], i % 2 ? SIGUSR2 : SIGUSR1, "",
+			  no_release);
+	}
+	finish();
+}
+
+static void send_server(int lfd)
+{
+	const struct call more = {"sendmmsg, second", do_sendmmsg_more};
+
+	begin(lfd);
+	install();
+	for (size_t i = 0; i < COUNT(sending); i++) {
+		interrupt(&sending[i], SIGUSR2, "", start_drain);
+		interrupt(&sending[i], SIGUSR1, "", start_drain);
+	}
+	interrupt(&more, SIGUSR2, "", start_drain);
+	interrupt(&more, SIGUSR1, "", start_drain);
+	time_limit(fd, SO_SNDTIMEO, 60);
+	for (size_t i = 0; i < COUNT(sending); i++)
+		interrupt(&sending[i], SIGUSR1, ", SO_SNDTIMEO", start_drain);
+	start_drain();
+	end_drain();
+	finish();
+}
+
+/* Some of it was sent. */
+static void send_much_server(int lfd)
+{
+	begin(lfd);
+	install();
+	prepare = empty;
+	for (size_t i = 0; i < 2 * COUNT(sending_much); i++) {
+		interrupt(&sending_much[i / 2], i % 2 ? SIGUSR2 : SIGUSR1, "",
+			  start_drain);
+		empty();
+	}
+	finish();
+}
+
+/* Wherever in a long call the signal comes, it ends it; it need not come again. */
+static void send_through_server(int lfd)
+{
+	static const struct call calls[] = {{"send", do_send_big},
+					    {"sendmmsg", do_sendmmsg_many},
+					    {"sendfile", do_sendfile_big}};
+	struct itimerval in = {{2, 0}, {0, 0}}, off = {{0, 0}, {0, 0}};
+	ssize_t n;
+	int once;
+
+	begin(lfd);
+	for (size_t i = 0; i < 2 * COUNT(calls); i++) {
+		handle(SIGALRM, i % 2 ? SA_RESTART : 0);
+		once = 0;
+		for (int k = 0; k < 20;) {
+			in.it_value.tv_usec = 100 + k * 111;
+			runs = 0;
+			setitimer(ITIMER_REAL, &in, NULL);
+			if (!runs) {	/* else it came too early */
+				n = calls[i / 2].run();
+				sent += n > 0 ? (uint64_t)n : 0;
+				once += runs == 1;
+				k++;
+			}
+			setitimer(ITIMER_REAL, &off, NULL);
+			empty();
+		}
+		/* On a busy machine one may have come before the call. */
+		if (once >= 18)
+			once = 20;
+		say("%s: %d of 20", calls[i / 2].name, once);
+	}
+	finish();
+}
+
+/* Nothing that waits is ever restarted. */
+static void wait_server(int lfd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	struct timespec minute = {60, 0};
+	sigset_t block, open;
+
+	begin(lfd);
+	install();
+	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+	for (size_t i = 0; i < COUNT(waiting); i++) {
+		limit = NULL;
+		interrupt(&waiting[i], SIGUSR1, "", one_byte);
+		limit = &minute;
+		interrupt(&waiting[i], SIGUSR1, ", a limit", one_byte);
+		interrupt(&waiting[i], SIGUSR2, ", a limit", one_byte);
+	}
+	sigemptyset(&block);
+	sigaddset(&block, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &block, &open);
+	mask = &open;
+	for (size_t i = WITH_MASK; i < COUNT(waiting); i++)
+		interrupt(&waiting[i], SIGUSR1, ", let in", one_byte);
+	finish();
+}
+
+/* ---------------------------------------------- accept and connect */
+
+static void use_made(void)
+{
+	while (made_count) {
+		warm_up(made[--made_count], false);
+		close(made[made_count]);
+	}
+}
+
+static void accept_server(int lfd)
+{
+	begin(lfd);
+	install();
+	for (size_t i = 0; i < COUNT(accepting); i++) {
+		interrupt(&accepting[i], SIGUSR1, "", dial_once);
+		interrupt(&accepting[i], SIGUSR2, "", dial_once);
+		use_made();
+	}
+	time_limit(listener, SO_RCVTIMEO, 60);
+	for (size_t i = 0; i < COUNT(accepting); i++)
+		interrupt(&accepting[i], SIGUSR1, ", SO_RCVTIMEO", dial_once);
+	finish();
+}
+
+static void answer_all(void)
+{
+	tell('a');
+}
+
+static void connect_client(void)
+{
+	int queued, interrupted;
+
+	fd = queued = -1;
+	ctl = dial();
+	warm_up(ctl, true);
+	await_go(ctl);
+	install();
+	queued = dial();
+	interrupted = late = new_socket(0);
+	interrupt(&connecting, SIGUSR2, "", answer_all);
+	late = new_socket(0);
+	time_limit(late, SO_SNDTIMEO, 60);
+	interrupt(&connecting, SIGUSR1, ", SO_SNDTIMEO", answer_all);
+	close(late);
+	late = new_socket(0);
+	interrupt(&connecting, SIGUSR1, "", answer_all);
+	say_result("later", poll(&(struct pollfd){interrupted, POLLOUT, 0}, 1, -1));
+	say("SO_ERROR %d", get_int(interrupted, SOL_SOCKET, SO_ERROR));
+	warm_up(queued, true);
+	warm_up(late, true);
+	warm_up(interrupted, true);
+	close(queued);
+	close(late);
+	close(interrupted);
+	close(ctl);
+}
+
+static const struct tcp_case cases[] = {
+	{"receive", receive_server, obey_client},
+	{"receive-more", receive_more_server, obey_client},
+	{"send", send_server, obey_client},
+	{"send-much", send_much_server, obey_client},
+	{"send-through", send_through_server, obey_client},
+	{"wait", wait_server, obey_client},
+	{"accept", accept_server, obey_client},
+	{"connect", connect_server, connect_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

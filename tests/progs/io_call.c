@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * io_call.c - bytes that are moved by other calls than send and recv: by their
+ * numbers, the fortified ones, those of files, sendfile and splice, aio(7).
+ */
+#include "case.h"
+
+#include <aio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+
+static char buf[1 << 20];
+
+/* ----------------------------------------------------------- syscall(2) */
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	signals++;
+}
+
+/* What differs from the function of the name: the time that is left is written back,
+ * the mask has a size, rt_sigaction a structure of its own. */
+struct kernel_action {
+	void (*handler)(int sig);
+	unsigned long flags;
+	void *restorer;
+	unsigned long mask;
+};
+
+static void by_number(int fd, bool readable)
+{
+	struct timespec t = {readable ? 5 : 0, readable ? 900000000 : 20000000};
+	unsigned long mask[16] = {0};
+	struct {
+		void *mask;
+		size_t bytes;
+	} six = {mask, 8}, odd = {mask, 4};
+	struct pollfd p = {fd, POLLIN, 0};
+	fd_set in;
+
+	FD_ZERO(&in);
+	FD_SET(fd, &in);
+	say_result("ppoll", syscall(SYS_ppoll, &p, 1, &t, mask, 8));
+	say("left: %ld%s", (long)t.tv_sec, t.tv_nsec ? " and more" : "");
+	t = (struct timespec){readable ? 5 : 0, readable ? 900000000 : 20000000};
+	say_result("pselect6",
+		   syscall(SYS_pselect6, fd + 1, &in, NULL, NULL, &t, &six));
+	say("left: %ld%s", (long)t.tv_sec, t.tv_nsec ? " and more" : "");
+	say_result("ppoll", syscall(SYS_ppoll, &p, 1, &t, mask, 4));
+	say_result("pselect6",
+		   syscall(SYS_pselect6, fd + 1, &in, NULL, NULL, &t, &odd));
+}
+
+static void other_numbers(int fd)
+{
+	int fds[2];
+
+	syscall(SYS_close, fd); /* its number is the next one's */
+	say_result("pipe2", syscall(SYS_pipe2, fds, 0));
+	say_result("write", write(fds[1], "x", 1));
+	say_result("read", read(fds[0], buf, 1));
+	close(fds[0]);
+	close(fds[1]);
+	say_result("socketpair", syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, fds));
+	say_result("write", write(fds[1], "x", 1));
+	say_result("read", read(fds[0], buf, 1));
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void handlers_by_number(void)
+{
+	struct kernel_action was = {0}, now;
+
+	signal(SIGUSR1, on_signal);
+	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR1, NULL, &was, 8));
+	say("%s %lx", was.handler == on_signal ? "mine" : "another's", was.flags & 0xf);
+	now = was;
+	now.flags |= 0x40000000; /* SA_NODEFER */
+	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR2, &now, NULL, 8));
+	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR2, NULL, &was, 8));
+	say("%s %lx", was.handler == on_signal ? "mine" : "another's",
+	    was.flags & 0xf0000000);
+	raise(SIGUSR1);
+	raise(SIGUSR2);
+	say("signals: %d", (int)signals);
+	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR2, NULL, &was, 4));
+}
+
+static void handler_number_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	handlers_by_number();
+	send_go(fd);
+	close(fd);
+}
+
+static void handler_number_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	close(fd);
+}
+
+/* The same by number, and the descriptor is closed so, as libuv does it. */
+static void number_server(int lfd)
+{
+	int fd = (int)syscall(SYS_accept4, lfd, NULL, NULL, 0), dup;
+	struct pollfd p;
+	long n;
+
+	warm_up(fd, false);
+	dup = (int)syscall(SYS_dup, fd);
+	syscall(SYS_close, fd);
+	p = (struct pollfd){dup, POLLIN, 0};
+	by_number(dup, false);
+	send_go(dup);
+	await_readable(dup, 3000);
+	by_number(dup, true);
+	say_result("poll", syscall(SYS_ppoll, &p, 1, NULL, NULL, 8));
+	while ((n = syscall(SYS_recvfrom, dup, buf, sizeof(buf), 0, NULL,
+			    NULL)) > 0)
+		for (long done = 0; done < n;)
+			done += syscall(SYS_write, dup, buf + done, n - done);
+	say_result("end", n);
+	say_result("close", syscall(SYS_close, dup));
+	say_result("closed", syscall(SYS_read, dup, buf, 1));
+	other_numbers((int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0));
+}
+
+static void number_client(void)
+{
+	struct data sent = DATA(7), got = DATA(8);
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	for (int i = 0; i < 50; i++) {
+		data_fill(&sent, buf, 3000);
+		if (syscall(SYS_sendto, fd, buf, 3000, 0, NULL, 0) != 3000)
+			die("sendto");
+		if (take(fd, buf, 3000) != 3000)
+			die("read");
+		data_sum(&got, buf, 3000);
+	}
+	say_data("sent", &sent);
+	say_data("got", &got);
+	say_result("shutdown", syscall(SYS_shutdown, fd, SHUT_WR));
+	say_result("end", syscall(SYS_read, fd, buf, 1));
+	say_result("close", syscall(SYS_close, fd));
+}
+
+/* --------------------------------------------- other names of the calls */
+
+/* Calls that files share, and those that are only for files. */
+static void file_calls_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct iovec iov = {buf, 4};
+
+	warm_up(fd, false);
+	say_result("preadv2 nowait", preadv2(fd, &iov, 1, -1, RWF_NOWAIT));
+	send_go(fd);
+	say_bytes("preadv2", preadv2(fd, &iov, 1, -1, 0), buf);
+	say_bytes("read", read(fd, buf, 4), buf);
+	say_result("pread", pread(fd, buf, 4, 0));
+	say_result("preadv", preadv(fd, &iov, 1, 0));
+	say_result("lseek", lseek(fd, 0, SEEK_CUR));
+	say_result("ftruncate", ftruncate(fd, 0));
+	say_result("fsync", fsync(fd));
+	say_result("read 0", read(fd, buf, 0));
+	say_result("send 0", send(fd, buf, 0, 0));
+	say_result("write 0", write(fd, buf, 0));
+	close(fd);
+}
+
+static void file_calls_client(void)
+{
+	int fd = dial();
+	struct iovec iov = {(char *)"abcd", 4};
+
+	warm_up(fd, true);
+	await_go(fd);
+	say_result("pwritev2", pwritev2(fd, &iov, 1, -1, 0));
+	say_result("write", write(fd, "efgh", 4));
+	say_result("pwrite", pwrite(fd, "x", 1, 0));
+	say_result("pwritev", pwritev(fd, &iov, 1, 0));
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* What -D_FORTIFY_SOURCE makes of the calls. */
+ssize_t __recv_chk(int, void *, size_t, size_t, int);
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *,
+		       socklen_t *);
+ssize_t __read_chk(int, void *, size_t, size_t);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *,
+		const sigset_t *, size_t);
+
+static void fortified_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct pollfd p = {fd, POLLIN, 0};
+	struct timespec t = {5, 0};
+	char small[8];
+
+	warm_up(fd, false);
+	send_go(fd);
+	say("poll: %d", __poll_chk(&p, 1, 5000, sizeof(p)));
+	say("ppoll: %d", __ppoll_chk(&p, 1, &t, NULL, sizeof(p)));
+	await_readable(fd, 20);
+	say_bytes("recv", __recv_chk(fd, small, 8, sizeof(small), 0), small);
+	say_bytes("recvfrom",
+		  __recvfrom_chk(fd, small, 8, sizeof(small), 0, NULL, NULL),
+		  small);
+	say_bytes("read", __read_chk(fd, small, 8, sizeof(small)), small);
+	say_result("read", __read_chk(fd, small, 8, sizeof(small)));
+	close(fd);
+}
+
+static void fortified_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, "abcdefghijklmnopqrst", 20);
+	close(fd);
+	say("done");
+}
+
+/* -------------------------------------------------- files and pipes */
+
+static int data_file(struct data *d, size_t size)
+{
+	int fd = memfd_create("data", 0);
+
+	while (size) {
+		size_t n = size < sizeof(buf) ? size : sizeof(buf);
+
+		data_fill(d, buf, n);
+		if (write(fd, buf, n) != (ssize_t)n)
+			die("write");
+		size -= n;
+	}
+	return fd;
+}
+
+static void sendfile_client(void)
+{
+	int fd = dial(), file, n = 0;
+	struct data d = DATA(24), in = DATA(0);
+	const size_t size = 5000000;
+	off_t at = 0;
+
+	file = data_file(&d, size);
+	put(fd, "head", 4);
+	while (at < (off_t)size && n >= 0)
+		n = (int)sendfile(fd, file, &at, size);
+	say("offset %lld", (long long)at);
+	say_result("past the end", sendfile(fd, file, &at, 100));
+	say("position %lld", (long long)lseek(file, 0, SEEK_CUR));
+	lseek(file, (off_t)size - 1000, SEEK_SET);
+	say_result("no offset", sendfile(fd, file, NULL, 5000));
+	say("position %lld", (long long)lseek(file, 0, SEEK_CUR));
+	say_result("bad file", sendfile(fd, -1, NULL, 5000));
+	put(fd, "tail", 4);
+	shutdown(fd, SHUT_WR);
+	take_rest(fd, &in);
+	say_data("answer", &in);
+	close(fd);
+}
+
+static void say_sendfile(int fd, const char *path, int mode, bool offset)
+{
+	int file = open(path, mode);
+	off_t at = 0;
+
+	say("%s%s", path, offset ? ", offset" : "");
+	say_result("sendfile", sendfile(fd, file, offset ? &at : NULL, 1000));
+	say("offset %lld, position %lld", (long long)at,
+	    (long long)lseek(file, 0, SEEK_CUR));
+	close(file);
+}
+
+static void sendfile_odd_client(void)
+{
+	struct data in = DATA(0), d = DATA(51);
+	int fd = dial(), p[2], file;
+	off_t at = 0;
+	char path[64];
+
+	warm_up(fd, true);
+	for (int offset = 0; offset < 2; offset++) {
+		say_sendfile(fd, "/dev/zero", O_RDONLY, offset);
+		say_sendfile(fd, "/dev/null", O_RDONLY, offset);
+		say_sendfile(fd, "/proc/self/environ", O_RDONLY, offset);
+		say_sendfile(fd, "/proc/version", O_RDONLY, offset);
+		say_sendfile(fd, "/dev", O_RDONLY | O_DIRECTORY, offset);
+		say_sendfile(fd, "/dev/null", O_WRONLY, offset);
+	}
+	if (pipe(p) || write(p[1], "abc", 3) != 3)
+		die("pipe");
+	say_result("pipe", sendfile(fd, p[0], NULL, 3));
+	say_result("pipe, offset", sendfile(fd, p[0], &at, 3));
+	say_result("pipe, wrong end", sendfile(fd, p[1], NULL, 3));
+	say_result("wrong end, offset", sendfile(fd, p[1], &at, 3));
+	say_bytes("left", read(p[0], buf, 10), buf);
+	file = data_file(&d, 1000);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	say_result("only written", sendfile(fd, open(path, O_WRONLY), &at, 9));
+	at = -1;
+	say_result("before it", sendfile(fd, file, &at, 9));
+	say_result("socket", sendfile(fd, fd, NULL, 9));
+	say_result("socket, offset", sendfile(fd, new_socket(0), &at, 9));
+	put(fd, "tail", 4);
+	shutdown(fd, SHUT_WR);
+	take_rest(fd, &in);
+	say_data("answer", &in);
+	close(fd);
+}
+
+static volatile sig_atomic_t sigpipes;
+
+static void on_sigpipe(int sig)
+{
+	(void)sig;
+	sigpipes++;
+}
+
+/* After the end of its own direction, at once and when that has arrived; then the
+ * peer has gone. */
+static void sendfile_over_client(void)
+{
+	struct data d = DATA(52), in = DATA(0);
+	int fd = dial(), file = data_file(&d, 1000);
+	off_t at = 0;
+
+	signal(SIGPIPE, on_sigpipe);
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	say_result("at once", sendfile(fd, file, &at, 1000));
+	say("%d signals", (int)sigpipes);
+	take_rest(fd, &in);
+	say_result("ended", sendfile(fd, file, &at, 1000));
+	say("%d signals", (int)sigpipes);
+	nap(50);
+	say_result("later", sendfile(fd, file, &at, 1000));
+	say("%d signals, offset %lld", (int)sigpipes, (long long)at);
+	close(fd);
+}
+
+static void warm_sum_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	warm_up(fd, false);
+	take_rest(fd, &d);
+	say_data("got", &d);
+	put(fd, "thanks", 6);
+	close(fd);
+}
+
+static void sum_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	take_rest(fd, &d);
+	say_data("got", &d);
+	put(fd, "thanks", 6);
+	close(fd);
+}
+
+/* From a pipe into the stream at one end, from the stream into a pipe at the
+ * other. */
+static void splice_server(int lfd)
+{
+	int fd = answer(lfd), p[2];
+	struct data d = DATA(0);
+	ssize_t n;
+
+	await_go(fd);
+	if (pipe(p))
+		die("pipe");
+	while ((n = splice(fd, NULL, p[1], NULL, 50000, SPLICE_F_MOVE)) > 0)
+		for (ssize_t left = n; left;) {
+			ssize_t k = read(p[0], buf, (size_t)left);
+
+			if (k <= 0)
+				die("read");
+			data_sum(&d, buf, (size_t)k);
+			left -= k;
+		}
+	say_result("end", n);
+	say_data("got", &d);
+	put(fd, &d.crc, 4);
+	close(fd);
+}
+
+static void splice_client(void)
+{
+	int fd = dial(), p[2];
+	struct data d = DATA(25);
+	uint32_t crc = 0;
+
+	send_go(fd);
+	if (pipe(p))
+		die("pipe");
+	for (int i = 0; i < 100; i++) {
+		data_fill(&d, buf, 30000);
+		if (write(p[1], buf, 30000) != 30000)
+			die("write");
+		for (ssize_t left = 30000; left;) {
+			ssize_t n = splice(p[0], NULL, fd, NULL, (size_t)left,
+					   i & 1 ? SPLICE_F_MORE : 0);
+
+			if (n <= 0)
+				die("splice");
+			left -= n;
+		}
+	}
+	say_data("sent", &d);
+	say_result("nonblock",
+		   splice(p[0], NULL, fd, NULL, 100, SPLICE_F_NONBLOCK));
+	shutdown(fd, SHUT_WR);
+	take(fd, &crc, 4);
+	say("%s", crc == d.crc ? "equal" : "DIFFERS");
+	close(fd);
+}
+
+/* --------------------------------------------------------------- aio(7) */
+
+/* aio(7): threads of the C library's own. */
+static ssize_t by_aio(int (*call)(struct aiocb *), int fd, char *p, size_t n)
+{
+	struct aiocb cb = {.aio_fildes = fd, .aio_buf = p, .aio_nbytes = n};
+	const struct aiocb *list[1] = {&cb};
+
+	if (call(&cb))
+		die("aio");
+	while (aio_error(&cb) == EINPROGRESS)
+		aio_suspend(list, 1, NULL);
+	return aio_return(&cb);
+}
+
+static void aio_server(int lfd)
+{
+	int fd = answer(lfd);
+	char in[100] = "";
+
+	warm_up(fd, false);
+	say_result("write", by_aio(aio_write, fd, "aio writes", 10));
+	say_bytes("read", by_aio(aio_read, fd, in, sizeof(in)), in);
+	close(fd);
+}
+
+static void aio_client(void)
+{
+	int fd = dial();
+	char in[100] = "";
+
+	warm_up(fd, true);
+	say_bytes("got", (ssize_t)take(fd, in, 10), in);
+	put(fd, "to be read", 10);
+	say_result("end", recv(fd, in, 10, 0));
+	close(fd);
+}
+
+static const struct tcp_case cases[] = {
+	{"number", number_server, number_client},
+	{"handler-number", handler_number_server, handler_number_client},
+	{"file-calls", file_calls_server, file_calls_client},
+	{"fortified", fortified_server, fortified_client},
+	{"sendfile", sum_server, sendfile_client},
+	{"sendfile-odd", warm_sum_server, sendfile_odd_client},
+	{"sendfile-over", warm_sum_server, sendfile_over_client},
+	{"splice", splice_server, splice_client},
+	{"aio", aio_server, aio_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

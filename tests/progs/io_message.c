@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* io_message.c - buffers and messages: many of them, none, fields, what is kept. */
+#include "case.h"
+
+static char buf[1 << 20];
+
+/* ------------------------------------------------------- many buffers */
+
+static void iov_server(int lfd)
+{
+	int fd = answer(lfd);
+	char a[3], b[7], c[100];
+	struct iovec iov[4] = {{a, 3}, {NULL, 0}, {b, 7}, {c, 100}};
+	struct sockaddr_storage from;
+	struct msghdr m = {.msg_name = &from,
+			   .msg_namelen = sizeof(from),
+			   .msg_iov = iov,
+			   .msg_iovlen = 4,
+			   .msg_flags = 0x7ff};
+	char control[100];
+
+	warm_up(fd, false);
+	send_go(fd);
+	await_readable(fd, 40);
+	say_result("readv", readv(fd, iov, 3));
+	say("\"%.3s\" \"%.7s\"", a, b);
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+	say_result("recvmsg", recvmsg(fd, &m, 0));
+	say("\"%.3s\" \"%.7s\" \"%.20s\" name %u control %zu flags %x", a, b, c,
+	    m.msg_namelen, m.msg_controllen, m.msg_flags);
+	send_go(fd);
+	for (int i = 0; i < 4; i++)
+		iov[i] = (struct iovec){buf + i * 100000, 100000};
+	m = (struct msghdr){.msg_iov = iov, .msg_iovlen = 4};
+	say_result("recvmsg", recvmsg(fd, &m, MSG_WAITALL));
+	{
+		struct data d = DATA(0);
+
+		data_sum(&d, buf, 400000);
+		say_data("got", &d);
+	}
+	say_result("recvmsg end", recvmsg(fd, &m, 0));
+	say_result("readv end", readv(fd, iov, 4));
+	close(fd);
+}
+
+static void iov_client(void)
+{
+	int fd = dial();
+	struct iovec iov[5] = {{(char *)"abc", 3},
+			       {NULL, 0},
+			       {(char *)"defg", 4},
+			       {(char *)"", 0},
+			       {(char *)"0123456789012", 13}};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 5};
+	struct data d = DATA(23);
+	volatile int less = -1; /* or the compiler warns */
+
+	warm_up(fd, true);
+	await_go(fd);
+	say_result("writev", writev(fd, iov, 5));
+	say_result("sendmsg", sendmsg(fd, &m, 0));
+	await_go(fd);
+	data_fill(&d, buf, 400000);
+	/* Pieces that share nothing with the receiver's. */
+	for (size_t at = 0; at < 400000;) {
+		ssize_t n;
+
+		for (int i = 0; i < 5; i++) {
+			size_t from = at + (size_t)i * 3333;
+
+			from = from < 400000 ? from : 400000;
+			iov[i].iov_base = buf + from;
+			iov[i].iov_len = 400000 - from < 3333 ? 400000 - from
+							      : 3333;
+		}
+		n = writev(fd, iov, 5);
+		if (n <= 0)
+			die("writev");
+		at += (size_t)n;
+	}
+	say_data("sent", &d);
+	say_result("writev none", writev(fd, iov, 0));
+	say_result("writev -1", writev(fd, iov, less));
+	close(fd);
+}
+
+static void mmsg_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct iovec iov[4];
+	struct mmsghdr m[4];
+	int n;
+
+	memset(m, 0, sizeof(m));
+	for (int i = 0; i < 4; i++) {
+		iov[i] = (struct iovec){buf + 100 * i, 10};
+		m[i].msg_hdr.msg_iov = &iov[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	warm_up(fd, false);
+	say_result("empty", recvmmsg(fd, m, 4, MSG_DONTWAIT, NULL));
+	send_go(fd);
+	await_readable(fd, 36);
+	n = recvmmsg(fd, m, 4, MSG_WAITFORONE, NULL);
+	say_result("recvmmsg", n);
+	for (int i = 0; i < n; i++)
+		say("%u \"%.*s\"", m[i].msg_len, (int)m[i].msg_len,
+		    buf + 100 * i);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+static void mmsg_client(void)
+{
+	int fd = dial();
+	struct iovec iov[3] = {{(char *)"first message", 13},
+			       {(char *)"second", 6},
+			       {(char *)"the third message", 17}};
+	struct mmsghdr m[3];
+
+	memset(m, 0, sizeof(m));
+	for (int i = 0; i < 3; i++) {
+		m[i].msg_hdr.msg_iov = &iov[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	warm_up(fd, true);
+	await_go(fd);
+	say_result("sendmmsg", sendmmsg(fd, m, 3, 0));
+	for (int i = 0; i < 3; i++)
+		say("%u", m[i].msg_len);
+	close(fd);
+}
+
+/* ---------------------------------- no buffer, and what lies behind one */
+
+/* Room for no byte. */
+static void none_server(int lfd)
+{
+	int fd = answer(lfd), n = 0;
+	struct msghdr msg = {0};
+
+	warm_up(fd, false);
+	say_result("at once", recv(fd, buf, 0, MSG_DONTWAIT));
+	say_result("read", read(fd, buf, 0));
+	send_go(fd);
+	say_result("recv", recv(fd, buf, 0, 0));
+	ioctl(fd, FIONREAD, &n);
+	say("there are %d", n);
+	say_result("at once", recv(fd, buf, 0, MSG_DONTWAIT));
+	say_result("peek", recv(fd, buf, 0, MSG_PEEK));
+	say_result("recvmsg", recvmsg(fd, &msg, 0));
+	say("took %zu", take(fd, buf, 10));
+	say_result("end", recv(fd, buf, 0, 0));
+	close(fd);
+}
+
+static void none_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	nap(50);
+	put(fd, "0123456789", 10);
+	nap(50);
+	close(fd);
+}
+
+/* What lies behind the bytes that came stays as it was, whatever came along. */
+static void behind_server(int lfd)
+{
+	for (int i = 0; i < 60; i++) {
+		int fd = answer(lfd);
+		char in[300];
+		ssize_t n;
+
+		memset(in, 'z', sizeof(in));
+		n = recv(fd, in, sizeof(in), 0);
+		for (size_t k = n > 0 ? (size_t)n : 0; k < sizeof(in); k++)
+			if (in[k] != 'z')
+				n = -2;
+		if (n != 3)
+			say("%d: %zd", i, n);
+		send_go(fd);
+		close(fd);
+	}
+	say("done");
+}
+
+static void behind_client(void)
+{
+	char out[3] = "";
+
+	for (int i = 0; i < 60; i++) {
+		int fd = dial();
+
+		put(fd, out, sizeof(out));
+		await_go(fd);
+		close(fd);
+	}
+	say("done");
+}
+
+/* ------------------------------------------------- fields of a message */
+
+static void say_fields(const char *what, ssize_t n, const struct msghdr *m)
+{
+	say_result(what, n);
+	say("name %u control %zu flags %x", m->msg_namelen, m->msg_controllen,
+	    m->msg_flags);
+}
+
+/* An error changes none of them. */
+static void fields_server(int lfd)
+{
+	int fd = answer(lfd);
+	char control[100], name[100];
+	struct iovec iov = {buf, 5};
+	const struct msghdr all = {.msg_name = name,
+				   .msg_namelen = sizeof(name),
+				   .msg_iov = &iov,
+				   .msg_iovlen = 1,
+				   .msg_control = control,
+				   .msg_controllen = sizeof(control),
+				   .msg_flags = 0x55};
+	struct msghdr m = all, bare = all;
+
+	bare.msg_name = bare.msg_control = NULL;
+	warm_up(fd, false);
+	say_fields("empty", recvmsg(fd, &m, MSG_DONTWAIT), &m);
+	say_fields("empty", recvmsg(fd, &m, MSG_DONTWAIT | MSG_PEEK), &m);
+	m = bare;
+	say_fields("empty", recvmsg(fd, &m, MSG_DONTWAIT), &m);
+	send_go(fd);
+	await_readable(fd, 30);
+	say_fields("bare", recvmsg(fd, &m, 0), &m);
+	m = bare;
+	say_fields("bare", recvmsg(fd, &m, MSG_CMSG_CLOEXEC), &m);
+	m = all;
+	say_fields("all", recvmsg(fd, &m, 0), &m);
+	m = all;
+	m.msg_name = NULL;
+	say_fields("no name", recvmsg(fd, &m, MSG_CMSG_CLOEXEC), &m);
+	m = all;
+	m.msg_namelen = 0;
+	say_fields("peek", recvmsg(fd, &m, MSG_PEEK), &m);
+	m = bare;
+	say_fields("wait", recvmsg(fd, &m, MSG_WAITALL), &m);
+	m = all;
+	say_fields("trunc", recvmsg(fd, &m, MSG_TRUNC), &m);
+	send_go(fd);
+	m = all;
+	say_fields("end", recvmsg(fd, &m, 0), &m);
+	close(fd);
+}
+
+static void fields_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, buf, 30);
+	await_go(fd);
+	close(fd);
+}
+
+/* More than the kernel takes, of which it looks at nothing else. */
+static void beyond_server(int lfd)
+{
+	static struct iovec iov[1025];
+	static struct sockaddr_storage addr[2];
+	volatile size_t minus = (size_t)-1, many = COUNT(iov);
+	volatile socklen_t below = (socklen_t)-5;
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = many};
+	struct mmsghdr two[2] = {{.msg_hdr = m}, {.msg_hdr = m}};
+	int fd = answer(lfd);
+
+	for (size_t i = 0; i < COUNT(iov); i++)
+		iov[i] = (struct iovec){buf + i, 1};
+	two[0].msg_hdr.msg_iovlen = 3;
+	warm_up(fd, false);
+	say_result("sendmsg", sendmsg(fd, &m, 0));
+	say_result("recvmsg", recvmsg(fd, &m, MSG_DONTWAIT));
+	say_result("writev", writev(fd, iov, (int)many));
+	say_result("readv", readv(fd, iov, (int)many));
+	say_result("sendmmsg", sendmmsg(fd, two, 2, 0));
+	m.msg_iovlen = minus;
+	say_result("sendmsg", sendmsg(fd, &m, 0));
+	say_result("recvmsg", recvmsg(fd, &m, MSG_DONTWAIT));
+	m.msg_iovlen = 1024;
+	say_result("sendmsg", sendmsg(fd, &m, 0));
+	m.msg_iovlen = 1;
+	m.msg_name = addr;
+	m.msg_namelen = below;
+	say_result("sendmsg", sendmsg(fd, &m, 0));
+	say_result("recvmsg", recvmsg(fd, &m, MSG_DONTWAIT));
+	m.msg_namelen = sizeof(addr);
+	say_result("sendmsg", sendmsg(fd, &m, 0));
+	say_result("sendto", sendto(fd, buf, 2, 0, (void *)addr, sizeof(addr)));
+	say_result("sendto", sendto(fd, buf, 2, 0, (void *)addr, below));
+	say_result("sendto", sendto(fd, buf, 2, 0, NULL, below));
+	say_result("sendto", sendto(fd, buf, 2, 0, (void *)addr, 16));
+	await_readable(fd, 5);
+	m.msg_name = NULL;
+	say_result("recvmsg", recvmsg(fd, &m, 0));
+	say_result("end", (ssize_t)take(fd, buf, 100));
+	close(fd);
+}
+
+static void beyond_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	put(fd, "12345", 5);
+	shutdown(fd, SHUT_WR);
+	say_result("all", (ssize_t)take(fd, buf, 10000));
+	close(fd);
+}
+
+/* An error behind a message is for the next call. */
+static void mmsg_error_server(int lfd)
+{
+	int fd = answer(lfd), n;
+	struct iovec iov = {buf, 5};
+	struct mmsghdr m[3];
+
+	memset(m, 0, sizeof(m));
+	for (int i = 0; i < 3; i++) {
+		m[i].msg_hdr.msg_iov = &iov;
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	warm_up(fd, false);
+	for (n = 0; n < 3; n++) {
+		send_go(fd);
+		await_readable(fd, 5);
+		send_go(fd);
+		say_result("recvmmsg", recvmmsg(fd, m, 3, 0, NULL));
+		if (n == 0)
+			say_result("recvmmsg", recvmmsg(fd, m, 3, 0, NULL));
+		else if (n == 1)
+			say_result("recv", recv(fd, buf, 1, 0));
+		else
+			say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+		say_result("then", recv(fd, buf, 1, 0));
+		close(fd);
+		if (n < 2) {
+			fd = answer(lfd);
+			warm_up(fd, false);
+		}
+	}
+}
+
+static void mmsg_error_client(void)
+{
+	struct linger l = {1, 0};
+
+	for (int i = 0; i < 3; i++) {
+		int fd = dial();
+
+		warm_up(fd, true);
+		await_go(fd);
+		put(fd, "hello", 5);
+		await_go(fd);
+		nap(50);
+		if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)))
+			die("SO_LINGER");
+		close(fd);
+	}
+	say("done");
+}
+
+static const struct tcp_case cases[] = {
+	{"iov", iov_server, iov_client},
+	{"mmsg", mmsg_server, mmsg_client},
+	{"none", none_server, none_client},
+	{"behind", behind_server, behind_client},
+	{"fields", fields_server, fields_client},
+	{"beyond", beyond_server, beyond_client},
+	{"mmsg-error", mmsg_error_server, mmsg_error_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

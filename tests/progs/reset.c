@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* reset.c - how streams end that nobody closed in order: resets, kills, SIGPIPE. */
+#include "case.h"
+
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+
+#include <pthread.h>
+
+static char buf[1 << 17];
+
+/* The reader of what a peer leaves behind. */
+static void say_end(int fd)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+
+	if (poll(&p, 1, 10000) != 1)
+		die("poll");
+	say("HUP %d ERR %d", !!(p.revents & POLLHUP), !!(p.revents & POLLERR));
+	say_result("recv", recv(fd, buf, 100, 0));
+	say_result("again", recv(fd, buf, 100, 0));
+	say_result("send", send(fd, buf, 100, MSG_NOSIGNAL));
+	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+	say_result("shutdown", shutdown(fd, SHUT_RDWR));
+	say_result("close", close(fd));
+}
+
+/* Closed with unread bytes: a reset. */
+static void unread_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	send_go(fd);
+	await_readable(fd, 1000);
+	say_result("recv", recv(fd, buf, 10, 0));
+	say_result("close", close(fd));
+}
+
+static void unread_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, buf, 1000);
+	say_end(fd);
+}
+
+/* SO_LINGER with no time: a reset, too. */
+static void linger0_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	say_result("close", close(fd));
+}
+
+static void linger0_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	say_end(fd);
+}
+
+/* The same while a tail is held back: nobody may look after it any more. */
+static void linger0_held_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	say_result("more", send(fd, "tail", 4, MSG_MORE));
+	nap(195); /* TCP holds it for 200 ms */
+	say_result("close", close(fd));
+	nap(100);
+}
+
+static void linger0_held_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	nap(400);
+	close(fd);
+}
+
+/* Writing to a peer that has gone: the first write is answered by a reset. */
+static void gone_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	close(fd);
+	say("closed");
+}
+
+static void gone(int fd, int flags)
+{
+	warm_up(fd, true);
+	say_result("end", recv(fd, buf, 100, 0));
+	/* The first sends may be taken: nobody knows yet. */
+	for (int i = 0; i < 200; i++) {
+		if (send(fd, buf, 100, flags) < 0) {
+			say_result("send", -1);
+			break;
+		}
+		nap(10);
+	}
+	say_result("send", send(fd, buf, 100, flags));
+	say_result("write more", send(fd, buf, sizeof(buf), flags));
+	say_result("recv", recv(fd, buf, 100, 0));
+}
+
+static void gone_client(void)
+{
+	gone(dial(), MSG_NOSIGNAL);
+}
+
+static volatile sig_atomic_t pipes, pipe_code;
+
+static void count_pipe(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)context;
+	pipes++;
+	if (info->si_code != SI_USER)
+		pipe_code = info->si_code;
+}
+
+static void sigpipe_client(void)
+{
+	int fd = dial();
+	struct sigaction sa = {.sa_sigaction = count_pipe,
+			       .sa_flags = SA_SIGINFO | SA_RESTART};
+
+	sigaction(SIGPIPE, &sa, NULL);
+	gone(fd, 0);
+	say("signals: %d code %d", pipes, pipe_code);
+	say_result("MSG_NOSIGNAL", send(fd, buf, 1, MSG_NOSIGNAL));
+	say("signals: %d", pipes);
+	signal(SIGPIPE, SIG_IGN);
+	say_result("ignored", write(fd, buf, 1));
+	signal(SIGPIPE, SIG_DFL);
+	say_result("never seen", write(fd, buf, 1));
+}
+
+/* After its own end, where no peer needs to be asked. */
+static void sigpipe_shut_client(void)
+{
+	struct sigaction sa = {.sa_sigaction = count_pipe,
+			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	int fd = dial();
+
+	sigaction(SIGPIPE, &sa, NULL);
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	say_result("send", send(fd, buf, 1, 0));
+	say("signals: %d code %d", pipes, pipe_code);
+	close(fd);
+}
+
+/* Every call that sends, and each of two messages. */
+static ssize_t send_by(int how, int fd, int file)
+{
+	static char big[1 << 20];
+	struct iovec iov[2] = {{buf, 10}, {big, how % 2 ? sizeof(big) : 1}};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+	struct mmsghdr vec[2] = {{m, 0}, {m, 0}};
+	off_t at = 0;
+
+	switch (how / 2) {
+	case 0:
+		return write(fd, iov[1].iov_base, iov[1].iov_len);
+	case 1:
+		return writev(fd, iov, 2);
+	case 2:
+		return sendto(fd, iov[1].iov_base, iov[1].iov_len, 0, NULL, 0);
+	case 3:
+		return sendmsg(fd, &m, 0);
+	case 4:
+		return sendmmsg(fd, vec, 2, 0);
+	case 5:
+		return pwritev2(fd, iov, 2, -1, 0);
+	default:
+		return sendfile(fd, file, &at, iov[1].iov_len);
+	}
+}
+
+static void sigpipe_calls_client(void)
+{
+	struct sigaction sa = {.sa_sigaction = count_pipe,
+			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	int fd = dial(), file = memfd_create("zeros", MFD_CLOEXEC);
+	sigset_t block, pending;
+
+	if (ftruncate(file, 1 << 20))
+		die("ftruncate");
+	sigaction(SIGPIPE, &sa, NULL);
+	sigemptyset(&block);
+	sigaddset(&block, SIGPIPE);
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	for (int i = 0; i < 14; i++) {
+		say_result("send", send_by(i, fd, file));
+		say("%d: signals %d, code %d", i, pipes, pipe_code);
+	}
+	for (int i = 0; i < 14; i++) {
+		sigprocmask(SIG_BLOCK, &block, NULL);
+		send_by(i, fd, file);
+		say_result("blocked", send_by(i, fd, file));
+		sigpending(&pending);
+		say("%d: pending %d, signals %d", i,
+		    sigismember(&pending, SIGPIPE), pipes);
+		sigprocmask(SIG_UNBLOCK, &block, NULL);
+		say("then %d", pipes);
+	}
+	close(file);
+	close(fd);
+}
+
+/* Asleep in a long write when the peer goes: what was sent is the result, the next
+ * call has the error, and only the one after that the signal. */
+static void sigpipe_cut_client(void)
+{
+	struct sigaction sa = {.sa_sigaction = count_pipe,
+			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	size_t size = 64 << 20;
+	char *much = calloc(1, size);
+	struct iovec iov[2] = {{much, size / 2}, {much, size / 2}};
+	int fd = dial();
+
+	sigaction(SIGPIPE, &sa, NULL);
+	warm_up(fd, true);
+	say("sent %s", writev(fd, iov, 2) > 1000 ? "some" : "none");
+	say("signals: %d", pipes);
+	say_result("then", write(fd, buf, 1));
+	say("signals: %d", pipes);
+	say_result("at last", write(fd, buf, 1));
+	say("signals: %d", pipes);
+	close(fd);
+	free(much);
+}
+
+static void sigpipe_cut_server(int lfd)
+{
+	int fd = answer(lfd), before = -1, n = 0;
+
+	warm_up(fd, false);
+	while (n != before || !n) {
+		before = n;
+		nap(300);
+		if (ioctl(fd, FIONREAD, &n))
+			die("FIONREAD");
+	}
+	close(fd);
+}
+
+/* Killed: no exit handler, no close. */
+static void killed_reader_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(0);
+
+	warm_up(fd, false);
+	take_data(fd, &d, 500000, 10000);
+	kill(getpid(), SIGKILL);
+}
+
+static void killed_reader_client(void)
+{
+	int fd = dial(), failed = 0;
+
+	warm_up(fd, true);
+	for (int i = 0; i < 1000 && !failed; i++)
+		if (send(fd, buf, sizeof(buf), MSG_NOSIGNAL) < 0)
+			failed = errno;
+	/* Which of them depends on what was under way. */
+	say("%s", failed == ECONNRESET || failed == EPIPE ? "reset"
+							  : "NOT RESET");
+	close(fd);
+}
+
+/* What arrives is a beginning of what was sent, and only all of it may be
+ * followed by an end of file. */
+static void killed_writer_server(int lfd)
+{
+	int fd = answer(lfd);
+	struct data d = DATA(52);
+
+	warm_up(fd, false);
+	put_data(fd, &d, 3000000, 10000);
+	kill(getpid(), SIGKILL);
+}
+
+static void killed_writer_client(void)
+{
+	int fd = dial();
+	struct data want = DATA(52);
+	size_t got = 0;
+	bool same = true;
+	ssize_t n;
+
+	warm_up(fd, true);
+	while ((n = recv(fd, buf, 1000, 0)) > 0) {
+		char expect[1000];
+
+		data_fill(&want, expect, (size_t)n);
+		same = same && !memcmp(buf, expect, (size_t)n);
+		got += (size_t)n;
+	}
+	say("%s", same && got <= 3000000 ? "a beginning" : "WRONG BYTES");
+	say("%s", !n || errno == ECONNRESET ? "ended" : strerror(errno));
+	if (!n && got < 3000000)
+		say("%zu bytes and an end of file", got);
+	close(fd);
+}
+
+/* Killed at any moment ($KILL_US after connecting), both directions in use. */
+static void *write_on(void *arg)
+{
+	static char out[5000];
+	struct data d = DATA(53);
+	int fd = *(int *)arg;
+
+	do {
+		data_fill(&d, out, sizeof(out));
+	} while (send(fd, out, sizeof(out), MSG_NOSIGNAL) > 0);
+	return NULL;
+}
+
+static bool read_on(int fd)
+{
+	struct data want = DATA(53);
+	bool same = true;
+	ssize_t n;
+
+	while ((n = recv(fd, buf, 3000, 0)) > 0) {
+		char expect[3000];
+
+		data_fill(&want, expect, (size_t)n);
+		same = same && !memcmp(buf, expect, (size_t)n);
+	}
+	return same && (!n || errno == ECONNRESET);
+}
+
+/* Lines of a file of /proc/self that name what Sockrail shares. */
+static int shared_lines(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[1000];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += strstr(line, "memfd:sockrail") != NULL;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void killed_any_server(int lfd)
+{
+	int fd = answer(lfd);
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, write_on, &fd))
+		die("pthread_create");
+	say("%s", read_on(fd) ? "a beginning, and its end" : "WRONG");
+	pthread_join(t, NULL);
+	close(fd);
+	for (int i = 0; i < 500 && shared_lines(); i++)
+		nap(10);
+	say("mapped: %d", shared_lines());
+}
+
+static void *kill_soon(void *arg)
+{
+	usleep((useconds_t)atoi(arg));
+	kill(getpid(), SIGKILL);
+	return NULL;
+}
+
+static void killed_any_client(void)
+{
+	char *us = getenv("KILL_US");
+	int fd = dial();
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, kill_soon, us ? us : "10000") ||
+	    pthread_create(&t, NULL, write_on, &fd))
+		die("pthread_create");
+	read_on(fd);
+	pause();
+}
+
+/* Killed while the peer waits for an answer. */
+static void killed_idle_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	nap(30);
+	kill(getpid(), SIGKILL);
+}
+
+static void killed_idle_client(void)
+{
+	int fd = dial();
+	ssize_t n;
+
+	warm_up(fd, true);
+	send_go(fd);
+	n = recv(fd, buf, 1, 0);
+	say("%s", !n || (n < 0 && errno == ECONNRESET) ? "ended" : "NOT ENDED");
+	close(fd);
+}
+
+/* Reset while the program sleeps in recv. */
+static void reset_sleeper_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	send_go(fd);
+	say_result("recv", recv(fd, buf, 1, 0));
+	say_result("again", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+static void reset_sleeper_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	nap(50);
+	close(fd);
+	say("closed");
+}
+
+/* Reset with bytes unread: it shows at once, the bytes can still be read. */
+static void reset_unread_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	put(fd, "unread", 6);
+	nap(100);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	close(fd);
+}
+
+static void reset_unread(bool ask)
+{
+	int fd = dial(), ep = epoll_create1(0);
+	struct epoll_event ev = {EPOLLRDHUP, {0}};
+	struct pollfd p = {fd, POLLRDHUP, 0};
+
+	warm_up(fd, true);
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
+		die("epoll_ctl");
+	send_go(fd);
+	say_result("epoll", epoll_wait(ep, &ev, 1, 5000));
+	say("%x", ev.events);
+	say_result("poll", poll(&p, 1, 5000));
+	say("%x", (unsigned)p.revents);
+	p.events = POLLIN | POLLOUT | POLLRDHUP;
+	say_result("poll", poll(&p, 1, 0));
+	say("%x", (unsigned)p.revents);
+	if (ask)
+		say("error %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+	say_result("recv", recv(fd, buf, 100, 0));
+	say_result("recv", recv(fd, buf, 100, 0));
+	say_result("recv", recv(fd, buf, 100, 0));
+	close(fd);
+}
+
+static void reset_unread_client(void) { reset_unread(false); }
+static void reset_asked_client(void) { reset_unread(true); }
+
+/*
+ * The end by a reset, which has come: what each call says of it, in several orders.
+ * An error is told once, by whichever call comes first.
+ */
+static const char *const orders[] = {"prpspe", "psprpe", "peprps", "pzrze", "pkkre",
+				     "pdedrs", "pwrwe",  "pvsre"};
+
+static void say_in_order(int fd, const char *order)
+{
+	struct iovec two[2] = {{buf, 10}, {buf, 10}};
+	struct pollfd p = {fd, 0, 0};
+
+	say("order %s", order);
+	for (; *order; order++)
+		switch (*order) {
+		case 'p':
+			/*
+			 * The first one waits for the reset.  For a moment the
+			 * kernel shows the error and not yet the end.
+			 */
+			p.events = 0;
+			do {
+				if (poll(&p, 1, 10000) != 1)
+					die("poll");
+			} while (!(p.revents & POLLHUP));
+			p.events = POLLIN | POLLOUT | POLLRDHUP;
+			poll(&p, 1, 0);
+			say("poll %x", (unsigned)p.revents);
+			break;
+		case 'e':
+			say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+			break;
+		case 'r':
+			say_result("recv", recv(fd, buf, 100, 0));
+			break;
+		case 'k':
+			say_result("peek", recv(fd, buf, 100, MSG_PEEK));
+			break;
+		case 'z':
+			say_result("recv 0", recv(fd, buf, 0, 0));
+			break;
+		case 'v':
+			say_result("readv", readv(fd, two, 2));
+			break;
+		case 's':
+			say_result("send", send(fd, buf, 100, MSG_NOSIGNAL));
+			break;
+		case 'w':
+			say_result("send 0", send(fd, buf, 0, MSG_NOSIGNAL));
+			break;
+		case 'd':
+			say_result("shutdown", shutdown(fd, SHUT_RDWR));
+			break;
+		}
+}
+
+static void reset_order_server(int lfd)
+{
+	struct linger l = {1, 0};
+
+	for (size_t i = 0; i < COUNT(orders); i++) {
+		int fd = answer(lfd);
+
+		warm_up(fd, false);
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+		close(fd);
+	}
+}
+
+static void reset_order_client(void)
+{
+	for (size_t i = 0; i < COUNT(orders); i++) {
+		int fd = dial();
+
+		warm_up(fd, true);
+		say_in_order(fd, orders[i]);
+		close(fd);
+	}
+}
+
+/* The same behind the peer's end, which it closed for both directions. */
+static void gone_order_server(int lfd)
+{
+	for (size_t i = 0; i < COUNT(orders); i++) {
+		int fd = answer(lfd);
+
+		warm_up(fd, false);
+		close(fd);
+	}
+}
+
+static void gone_order_client(void)
+{
+	for (size_t i = 0; i < COUNT(orders); i++) {
+		int fd = dial();
+
+		warm_up(fd, true);
+		say_result("end", recv(fd, buf, 100, 0));
+		say_result("taken", send(fd, buf, 100, MSG_NOSIGNAL));
+		say_in_order(fd, orders[i]);
+		close(fd);
+	}
+}
+
+static const struct tcp_case cases[] = {
+	{"unread", unread_server, unread_client},
+	{"linger0", linger0_server, linger0_client},
+	{"linger0-held", linger0_held_server, linger0_held_client},
+	{"gone", gone_server, gone_client},
+	{"sigpipe", gone_server, sigpipe_client},
+	{"sigpipe-shut", gone_server, sigpipe_shut_client},
+	{"sigpipe-calls", gone_server, sigpipe_calls_client},
+	{"sigpipe-cut", sigpipe_cut_server, sigpipe_cut_client},
+	{"killed-reader", killed_reader_server, killed_reader_client},
+	{"killed-writer", killed_writer_server, killed_writer_client},
+	{"killed-any", killed_any_server, killed_any_client},
+	{"killed-idle", killed_idle_server, killed_idle_client},
+	{"reset-unread", reset_unread_server, reset_unread_client},
+	{"reset-order", reset_order_server, reset_order_client},
+	{"gone-order", gone_order_server, gone_order_client},
+	{"reset-asked", reset_unread_server, reset_asked_client},
+	{"reset-sleeper", reset_sleeper_server, reset_sleeper_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

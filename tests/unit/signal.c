@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* base/signal.c: signals that come while something is held, and who is told what. */
+#include "base/real.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/signal.h"
+#include "check.h"
+#include "sockrail.h"
+
+static volatile int runs[_NSIG];
+static volatile int values[16], seen;
+static volatile bool within, usr2_blocked, high_stack;
+static siginfo_t last;
+static char stack[65536];
+
+static bool is_blocked(int sig)
+{
+	sigset_t now;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &now);
+	return sigismember(&now, sig);
+}
+
+static void noted(int sig, siginfo_t *info, void *context)
+{
+	char here;
+
+	CHECK_EQ(sr_held.count, 0);
+	CHECK(context);
+	runs[sig]++;
+	if (seen < 16)
+		values[seen++] = info->si_value.sival_int;
+	last = *info;
+	usr2_blocked = is_blocked(SIGUSR2);
+	high_stack = &here >= stack && &here < stack + sizeof(stack);
+	errno = 99;
+}
+
+static void counted(int sig)
+{
+	runs[sig]++;
+}
+
+static void install(int sig, int flags, int also)
+{
+	struct sigaction sa = { .sa_sigaction = noted,
+				.sa_flags = SA_SIGINFO | flags };
+
+	if (also)
+		sigaddset(&sa.sa_mask, also);
+	CHECK_EQ(sr_sigaction(sig, &sa, NULL), 0);
+	runs[sig] = 0;
+	seen = 0;
+}
+
+static void send_value(int sig, int n)
+{
+	CHECK_EQ(sigqueue(getpid(), sig, (union sigval){ .sival_int = n }), 0);
+}
+
+/* It runs when the last hold is over, as if nothing had been. */
+static void test_put_off(void)
+{
+	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
+
+	sigaltstack(&alt, NULL);
+	install(SIGUSR1, SA_ONSTACK, SIGUSR2);
+	sr_hold();
+	send_value(SIGUSR1, 42);
+	CHECK_EQ(runs[SIGUSR1], 0);
+	CHECK(sr_held.off && is_blocked(SIGUSR1) && is_blocked(SIGTERM));
+	CHECK(!is_blocked(SIGSEGV));
+	sr_enter();
+	sr_leave();
+	CHECK_EQ(runs[SIGUSR1], 0);
+	errno = 7;
+	sr_release();
+	CHECK_EQ(errno, 7);
+	CHECK_EQ(runs[SIGUSR1], 1);
+	CHECK_EQ(values[0], 42);
+	CHECK_EQ(last.si_code, SI_QUEUE);
+	CHECK_EQ(last.si_pid, getpid());
+	CHECK(usr2_blocked && high_stack);
+	CHECK(!sr_held.off && !is_blocked(SIGUSR1) && !is_blocked(SIGUSR2));
+	alt.ss_flags = SS_DISABLE;
+	sigaltstack(&alt, NULL);
+
+	sr_enter();
+	raise(SIGUSR1);
+	CHECK_EQ(runs[SIGUSR1], 1);
+	sr_leave();
+	CHECK_EQ(runs[SIGUSR1], 2);
+	CHECK_EQ(last.si_code, SI_TKILL);
+}
+
+/* The kernel stacks the frames of all that are pending before one runs. */
+static void test_two_at_once(void)
+{
+	sigset_t both, before, after;
+
+	install(SIGUSR1, 0, 0);
+	install(SIGUSR2, 0, SIGHUP);
+	sigemptyset(&both);
+	sigaddset(&both, SIGUSR1);
+	sigaddset(&both, SIGUSR2);
+	pthread_sigmask(SIG_BLOCK, NULL, &before);
+	pthread_sigmask(SIG_BLOCK, &both, NULL);
+	send_value(SIGUSR1, 1);
+	send_value(SIGUSR2, 2);
+	sr_hold();
+	pthread_sigmask(SIG_UNBLOCK, &both, NULL);
+	CHECK_EQ(seen, 0);
+	sr_release();
+	CHECK_EQ(seen, 2);
+	CHECK_EQ(runs[SIGUSR1] * 10 + runs[SIGUSR2], 11);
+	pthread_sigmask(SIG_BLOCK, NULL, &after);
+	CHECK(!memcmp(&before, &after, _NSIG / 8));
+}
+
+static void test_order(void)
+{
+	sigset_t one;
+
+	install(SIGRTMIN, 0, 0);
+	sigemptyset(&one);
+	sigaddset(&one, SIGRTMIN);
+	pthread_sigmask(SIG_BLOCK, &one, NULL);
+	for (int i = 0; i < 5; i++)
+		send_value(SIGRTMIN, i);
+	sr_hold();
+	pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+	send_value(SIGRTMIN, 5);
+	CHECK_EQ(seen, 0);
+	sr_release();
+	CHECK_EQ(seen, 6);
+	for (int i = 0; i < 6; i++)
+		CHECK_EQ(values[i], i);
+}
+
+static void test_resethand(void)
+{
+	struct sigaction now;
+
+	install(SIGUSR1, SA_RESETHAND, 0);
+	sr_hold();
+	raise(SIGUSR1);
+	CHECK_EQ(runs[SIGUSR1], 0);
+	sr_sigaction(SIGUSR1, NULL, &now);
+	CHECK(now.sa_sigaction == noted);
+	sr_release();
+	CHECK_EQ(runs[SIGUSR1], 1);
+	sr_sigaction(SIGUSR1, NULL, &now);
+	CHECK(now.sa_handler == SIG_DFL);
+}
+
+static sigjmp_buf out;
+
+static void jump(int sig)
+{
+	siglongjmp(out, sig);
+}
+
+/* These cannot wait. */
+static void test_faults(void)
+{
+	volatile bool jumped = false;
+	char *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			     -1, 0);
+
+	sr_signal(SIGSEGV, jump);
+	sr_signal(SIGABRT, jump);
+	sr_hold();
+	if (!sigsetjmp(out, 1))
+		*(volatile char *)nowhere = 0;
+	else
+		jumped = true;
+	CHECK(jumped && !sr_held.off && sr_held.count == 1);
+	if (!sigsetjmp(out, 1))
+		abort();
+	CHECK(!sr_held.off && sr_held.count == 1);
+	sr_release();
+	sr_signal(SIGSEGV, SIG_DFL);
+	sr_signal(SIGABRT, SIG_DFL);
+}
+
+/*
+ * A call that sleeps, within a hold: a handler that comes before the call, or finds it
+ * asleep and lets it go on, runs; one that ends it, or comes behind it, does not.
+ */
+static int pair[2];
+static volatile int answers;
+
+static void not_abandoned(void *arg)
+{
+	(void)arg;
+	CHECK(false);
+}
+
+static void answer(int sig)
+{
+	runs[sig]++;
+	CHECK_EQ(sr_held.count, 0);
+	sr_hold();
+	sr_release();
+	answers += send(pair[1], "x", 1, 0) == 1;
+}
+
+static void *send_both(void *main_thread)
+{
+	struct timespec t = { 0, 50000000 };
+
+	nanosleep(&t, NULL);
+	pthread_kill(*(pthread_t *)main_thread, SIGUSR1);
+	pthread_kill(*(pthread_t *)main_thread, SIGUSR2);
+	return NULL;
+}
+
+static long window_recv(void)
+{
+	char c;
+
+	return sr_window_syscall(not_abandoned, NULL, NULL, SYS_recvfrom, pair[0],
+				 (long)&c, 1, 0, 0, 0);
+}
+
+static long disturbed_recv(void)
+{
+	pthread_t me = pthread_self(), t;
+	long r;
+
+	CHECK_EQ(pthread_create(&t, NULL, send_both, &me), 0);
+	r = window_recv();
+	pthread_join(t, NULL);
+	return r;
+}
+
+static void test_window(void)
+{
+	struct sigaction sa = { .sa_handler = answer, .sa_flags = SA_RESTART };
+	sigset_t none, now;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	sr_sigaction(SIGUSR1, &sa, NULL);
+	sr_sigaction(SIGUSR2, &sa, NULL);
+	runs[SIGUSR1] = runs[SIGUSR2] = 0;
+	sr_hold();
+	raise(SIGUSR1);
+	CHECK_EQ(answers, 0);
+	CHECK_EQ(window_recv(), 1);
+	CHECK_EQ(answers, 1);
+	CHECK_EQ(disturbed_recv(), 1);
+	sr_release();
+	CHECK_EQ(answers, 3);
+	CHECK_EQ(runs[SIGUSR1] * 10 + runs[SIGUSR2], 21);
+	CHECK(!sr_held.off && !sr_held.count);
+	sigemptyset(&none);
+	pthread_sigmask(SIG_BLOCK, NULL, &now);
+	CHECK(!memcmp(&none, &now, _NSIG / 8));
+	CHECK_EQ(window_recv(), 1);	/* what the second one sent */
+
+	install(SIGUSR1, 0, 0);
+	install(SIGUSR2, 0, 0);
+	sr_hold();
+	CHECK_EQ(disturbed_recv(), -EINTR);
+	CHECK(runs[SIGUSR1] == 0 && sr_held.off);
+	sr_release();
+	CHECK_EQ(runs[SIGUSR1] * 10 + runs[SIGUSR2], 11);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* A handler leaves for good. */
+static int abandoned;
+
+static void note_abandoned(void *arg)
+{
+	(void)arg;
+	abandoned++;
+}
+
+static void test_jump_out(void)
+{
+	pthread_t me = pthread_self(), t;
+	int type;
+	char c;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	sr_signal(SIGUSR1, jump);
+	sr_signal(SIGUSR2, SIG_IGN);
+	CHECK_EQ(pthread_create(&t, NULL, send_both, &me), 0);
+	if (!sigsetjmp(out, 1))
+		sr_window_syscall(note_abandoned, NULL, NULL, SYS_recvfrom, pair[0],
+				  (long)&c, 1, 0, 0, 0);
+	CHECK_EQ(abandoned, 1);
+	CHECK(!sr_held.off && !sr_held.count);
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+	CHECK_EQ(type, PTHREAD_CANCEL_DEFERRED);
+	pthread_join(t, NULL);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* The child has the mask that the program had; the signal is the parent's. */
+static void test_fork(void)
+{
+	int status;
+	pid_t pid;
+
+	install(SIGUSR1, 0, 0);
+	sr_hold();
+	raise(SIGUSR1);
+	pid = fork();
+	if (!pid) {
+		sr_hold_none();	/* as stream/fork.c does */
+		_exit(sr_held.count || sr_held.off || is_blocked(SIGUSR1) ||
+		      runs[SIGUSR1]);
+	}
+	CHECK_EQ(runs[SIGUSR1], 0);
+	sr_release();
+	CHECK_EQ(runs[SIGUSR1], 1);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static void test_counts(void)
+{
+	struct sr_handled was = { sr_handled.all, sr_handled.breaking };
+
+	install(SIGUSR1, 0, 0);
+	install(SIGUSR2, SA_RESTART, 0);
+	sr_sleep_end.tv_sec = 5;
+	raise(SIGUSR2);
+	CHECK_EQ(sr_sleep_end.tv_sec, 0);
+	CHECK_EQ(sr_handled.all - was.all, 1);
+	CHECK_EQ(sr_handled.breaking - was.breaking, 0);
+	raise(SIGUSR1);
+	CHECK_EQ(sr_handled.breaking - was.breaking, 1);
+}
+
+/* More handlers than there are slots: addresses that nobody calls. */
+static void test_many(void)
+{
+	struct sigaction sa = { .sa_flags = SA_RESTART }, old;
+	static char code[100];
+
+	for (int i = 0; i < 100; i++) {
+		sa.sa_handler = (void (*)(int))(void *)&code[i];
+		CHECK_EQ(sr_sigaction(SIGUSR1, &sa, i ? &old : NULL), 0);
+		if (i)
+			CHECK((char *)old.sa_handler == &code[i - 1]);
+	}
+	sa.sa_handler = counted;
+	sr_sigaction(SIGUSR1, &sa, NULL);
+	runs[SIGUSR1] = 0;
+	raise(SIGUSR1);
+	CHECK_EQ(runs[SIGUSR1], 1);
+}
+
+/* Handler and flags are of one call, whoever else makes one. */
+static atomic_bool done;
+
+static void *installs(void *arg)
+{
+	struct sigaction sa = { .sa_handler = counted, .sa_flags = SA_NODEFER };
+
+	(void)arg;
+	while (!atomic_load(&done))
+		sr_sigaction(SIGUSR2, &sa, NULL);
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	struct sigaction sa = { .sa_sigaction = noted,
+				.sa_flags = SA_SIGINFO | SA_RESTART }, old;
+	pthread_t t;
+	bool mine;
+
+	sr_sigaction(SIGUSR2, &sa, NULL);
+	CHECK_EQ(pthread_create(&t, NULL, installs, NULL), 0);
+	for (int i = 0; i < 20000; i++) {
+		sr_sigaction(SIGUSR2, &sa, &old);
+		mine = old.sa_sigaction == noted;
+		CHECK(mine || old.sa_handler == counted);
+		CHECK_EQ(!!(old.sa_flags & SA_NODEFER), !mine);
+		CHECK_EQ(!!(old.sa_flags & SA_SIGINFO), mine);
+	}
+	atomic_store(&done, true);
+	pthread_join(t, NULL);
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+	return 77;	/* it holds signals back, and counts by itself */
+#endif
+	test_put_off();
+	test_two_at_once();
+	test_order();
+	test_resethand();
+	test_faults();
+	test_window();
+	test_jump_out();
+	test_fork();
+	test_counts();
+	test_many();
+	test_threads();
+	return 0;
+}
