@@ -23,6 +23,7 @@
 enum {
 	RESOLVE_MS = 2000,
 	ASK_MS = 5000,		/* all in all */
+	LOOK_MS = 100,		/* whether the queue pair still lives */
 	RETRY_MS = 1000,	/* a listener whose device went */
 	HICCUPS = 3,
 	BACKLOG = 1024, /* siw has so many work items, some per connection */
@@ -41,6 +42,7 @@ struct ask {
 	struct sr_vdev *dev;
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
+	uint64_t deadline_ns;
 	bool iwarp;			/* the port is for iWARP */
 	bool again;			/* it was tried for the other */
 	unsigned hiccups;		/* refused without a word so often */
@@ -213,10 +215,14 @@ static void fail_ask(struct ask *a, const char *reason)
 	ask->done(ask, NULL, reason);
 }
 
-static void ask_late(struct sr_timer *t)
+static void ask_look(struct sr_timer *t);
+
+/* To look after it from time to time, ASK_MS from now at most. */
+static void watch_over(struct ask *a)
 {
-	fail_ask((struct ask *)((char *)t - offsetof(struct ask, timer)),
-		 "timeout");
+	a->deadline_ns = sr_now_ns() + ASK_MS * UINT64_C(1000000);
+	a->timer.fn = ask_look;
+	sr_timer_set(&a->timer, LOOK_MS);
 }
 
 static int resolve(struct ask *a)
@@ -252,7 +258,6 @@ int sr_verbs_ask(struct sr_ask *ask)
 		return -ENOMEM;
 	a->cm.what = SR_CM_ASK;
 	a->ask = ask;
-	a->timer.fn = ask_late;
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
 	LINK_IN(asks, a);
 	sr_enter();
@@ -265,7 +270,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 		return err;
 	}
 	ask->kind = a;
-	sr_timer_set(&a->timer, ASK_MS);
+	watch_over(a);
 	return 0;
 }
 
@@ -411,8 +416,7 @@ static void once_more(struct sr_timer *t)
 	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
 	int err;
 
-	a->timer.fn = ask_late;
-	sr_timer_set(&a->timer, ASK_MS);
+	watch_over(a);
 	sr_enter();
 	err = resolve(a);
 	sr_leave();
@@ -427,6 +431,28 @@ static void start_over(struct ask *a)
 	release(a);
 	a->timer.fn = once_more;
 	sr_timer_set(&a->timer, 10u << a->hiccups++);
+}
+
+static void no_more(struct ask *a, const char *reason)
+{
+	if (hiccup(a, reason))
+		start_over(a);
+	else
+		fail_ask(a, reason);
+}
+
+/* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
+ * flushed, and no event says why. */
+static void ask_look(struct sr_timer *t)
+{
+	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
+
+	if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
+		no_more(a, a->iwarp ? "no-listener" : "refused");
+	else if (sr_now_ns() >= a->deadline_ns)
+		fail_ask(a, "timeout");
+	else
+		sr_timer_set(t, LOOK_MS);
 }
 
 static void ask_event(struct ask *a, const struct event *e)
@@ -450,10 +476,8 @@ static void ask_event(struct ask *a, const struct event *e)
 		reason = ask_failure(a, e);
 		break;
 	}
-	if (reason && hiccup(a, reason))
-		start_over(a);
-	else if (reason)
-		fail_ask(a, reason);
+	if (reason)
+		no_more(a, reason);
 }
 
 /* ---- answering ---- */
