@@ -19,6 +19,7 @@
 
 #include "base/conf.h"
 #include "base/loop.h"
+#include "base/now.h"
 
 /*
  * We go no higher: the kernel's table of a process has a place for each number
@@ -30,6 +31,8 @@
  * default fs.nr_open.  Pages of the set that are never touched cost nothing. */
 #define LIMIT (1u << 20)
 #define BITS 64
+
+enum { LOWER_MS = 50 };
 
 static _Atomic uint64_t set[LIMIT / BITS];
 static atomic_uint used;	/* every private number is below; only grows */
@@ -137,6 +140,44 @@ unsigned sr_fd_settle(unsigned ms)
 	}
 	errno = err;
 	return before;
+}
+
+unsigned sr_fd_quiet(void)
+{
+	unsigned n = atomic_load(&begun);
+
+	return atomic_load(&making) ? 0 : n + 1;
+}
+
+/* Closing any descriptor of a file frees the process's record locks on it (fcntl(2)):
+ * somebody has some on this one.  Its own ones show to the whole file's. */
+static bool is_locked(int fd)
+{
+	struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return sr_real.fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+}
+
+int sr_fd_lower(int fd, int least)
+{
+	int err = errno, flags = sr_real.fcntl(fd, F_GETFD), low;
+	int cmd = flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD;
+	uint64_t end = sr_now_ns() + LOWER_MS * UINT64_C(1000000);
+	unsigned settled;
+
+	/* The next of ours may be in the way again. */
+	while (!is_locked(fd)) {
+		settled = sr_fd_settle(LOWER_MS);
+		low = sr_real.fcntl(fd, cmd, least);
+		if (low >= 0)
+			sr_now_close(low < fd ? fd : low);
+		if (low >= 0 && low < fd)
+			fd = low;
+		if (sr_fd_quiet() == settled + 1 || sr_now_ns() >= end)
+			break;
+	}
+	errno = err;
+	return fd;
 }
 
 static int move_up(int fd)

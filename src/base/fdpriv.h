@@ -33,6 +33,16 @@ int sr_fd_made(int fd);
  */
 unsigned sr_fd_settle(unsigned ms);
 
+/*
+ * Around a call of the program that makes a descriptor, which is to have the lowest free
+ * number (open(2), socket(2)): twice the same answer, and not 0, if none of ours was on
+ * its way meanwhile.  Else sr_fd_lower(): waits as above, and returns the descriptor
+ * with the lowest free number from least on; fd itself where that is it, or if it has
+ * to stay.  Not after sr_fd_making() in the same thread.
+ */
+unsigned sr_fd_quiet(void);
+int sr_fd_lower(int fd, int least);
+
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);
 

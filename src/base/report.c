@@ -153,8 +153,10 @@ static int open_report(void)
 static void append(const struct line *l)
 {
 	ssize_t n = -1;
-	int fd = open_report();
+	int fd;
 
+	sr_fd_making(); /* for as long as it is open */
+	fd = open_report();
 	if (fd < 0 && errno == EMFILE && sr_fd_spend())
 		fd = open_report();
 	if (fd >= 0) {
@@ -164,6 +166,7 @@ static void append(const struct line *l)
 		sr_real.close(fd);
 		sr_fd_save();
 	}
+	sr_fd_made(-1);
 	if (n != (ssize_t)l->len)
 		sr_warn("cannot write the report to %s: %m", sr_conf.report);
 }

@@ -176,13 +176,13 @@ void sr_vdev_unref(struct sr_vdev *dev)
  */
 static void close_context(struct ibv_context *ctx)
 {
-	int null = sr_real.open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = sr_fd_own(sr_real.open("/dev/null", O_RDWR | O_CLOEXEC));
 
 	if (null < 0)
 		return;
 	sr_real.dup3(null, ctx->cmd_fd, O_CLOEXEC);
 	sr_real.dup3(null, ctx->async_fd, O_CLOEXEC);
-	sr_real.close(null);
+	sr_fd_close(null);
 }
 
 static void free_device(struct sr_vdev *dev)

@@ -7,7 +7,6 @@
 
 #include <limits.h>
 
-#include "base/fdpriv.h"
 #include "base/loop.h"
 
 static int made(int fd)
@@ -26,12 +25,12 @@ static int made(int fd)
 
 int sr_epoll_create(int size)
 {
-	return made(SR_MAKING(sr_real.epoll_create(size)));
+	return made(SR_MAKING_ONE(sr_real.epoll_create(size)));
 }
 
 int sr_epoll_create1(int flags)
 {
-	return made(SR_MAKING(sr_real.epoll_create1(flags)));
+	return made(SR_MAKING_ONE(sr_real.epoll_create1(flags)));
 }
 
 enum { UNSURE_MS = 2000 };	/* a device may be being opened */

@@ -9,7 +9,6 @@
 #include <linux/close_range.h>
 #include <sys/resource.h>
 
-#include "base/fdpriv.h"
 #include "base/now.h"
 
 static bool is_known(int fd)
@@ -126,9 +125,16 @@ void sr_closefrom(int first)
 	errno = saved;
 }
 
+int sr_shim_lowest(int fd, int least, unsigned quiet)
+{
+	if (fd < 0 || (quiet && sr_fd_quiet() == quiet) || sr_inside || !sr_process_ours())
+		return fd;
+	return sr_fd_lower(fd, least);
+}
+
 int sr_dup(int fd)
 {
-	return sr_shim_duplicated(fd, SR_MAKING(sr_real.dup(fd)));
+	return sr_shim_duplicated(fd, SR_MAKING_ONE(sr_real.dup(fd)));
 }
 
 /*

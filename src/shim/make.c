@@ -6,11 +6,11 @@
  */
 #include "shim/shim.h"
 
-static void both(int r, const int fds[2])
+static void both(int r, int fds[2], unsigned quiet)
 {
 	if (r == 0) {
-		sr_shim_fresh(fds[0]);
-		sr_shim_fresh(fds[1]);
+		fds[0] = sr_shim_fresh(sr_shim_lowest(fds[0], 0, quiet));
+		fds[1] = sr_shim_fresh(sr_shim_lowest(fds[1], 0, quiet));
 	}
 }
 
@@ -22,7 +22,7 @@ int sr_open(const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, void *);
 	va_end(ap);
-	return sr_shim_fresh(SR_MAKING(sr_real.open(path, flags, mode)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.open(path, flags, mode)));
 }
 
 int sr_openat(int dir, const char *path, int flags, ...)
@@ -33,74 +33,81 @@ int sr_openat(int dir, const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, void *);
 	va_end(ap);
-	return sr_shim_fresh(SR_MAKING(sr_real.openat(dir, path, flags, mode)));
+	return sr_shim_fresh(
+		SR_MAKING_ONE(sr_real.openat(dir, path, flags, mode)));
 }
 
 int sr___open_2(const char *path, int flags)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.__open_2(path, flags)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.__open_2(path, flags)));
 }
 
 int sr___openat_2(int dir, const char *path, int flags)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.__openat_2(dir, path, flags)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.__openat_2(dir, path, flags)));
 }
 
 int sr_creat(const char *path, mode_t mode)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.creat(path, mode)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.creat(path, mode)));
 }
 
 int sr_pipe(int fds[2])
 {
+	unsigned quiet = sr_fd_quiet();
 	int r = SR_MAKING(sr_real.pipe(fds));
 
-	both(r, fds);
+	both(r, fds, quiet);
 	return r;
 }
 
 int sr_pipe2(int fds[2], int flags)
 {
+	unsigned quiet = sr_fd_quiet();
 	int r = SR_MAKING(sr_real.pipe2(fds, flags));
 
-	both(r, fds);
+	both(r, fds, quiet);
 	return r;
 }
 
 int sr_socketpair(int domain, int type, int protocol, int fds[2])
 {
+	unsigned quiet = sr_fd_quiet();
 	int r = SR_MAKING(sr_real.socketpair(domain, type, protocol, fds));
 
-	both(r, fds);
+	both(r, fds, quiet);
 	return r;
 }
 
 int sr_eventfd(unsigned count, int flags)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.eventfd(count, flags)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.eventfd(count, flags)));
 }
 
 int sr_inotify_init(void)
 {
-	return sr_shim_fresh(sr_real.inotify_init());
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.inotify_init()));
 }
 
 int sr_inotify_init1(int flags)
 {
-	return sr_shim_fresh(sr_real.inotify_init1(flags));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.inotify_init1(flags)));
 }
 
 int sr_memfd_create(const char *name, unsigned flags)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.memfd_create(name, flags)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.memfd_create(name, flags)));
 }
 
 int sr_signalfd(int fd, const sigset_t *mask, int flags)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.signalfd(fd, mask, flags)));
+	unsigned quiet = sr_fd_quiet();
+	int got = SR_MAKING(sr_real.signalfd(fd, mask, flags));
+
+	return got == fd ? got : sr_shim_fresh(sr_shim_lowest(got, 0, quiet));
 }
 
 int sr_timerfd_create(clockid_t clock, int flags)
 {
-	return sr_shim_fresh(SR_MAKING(sr_real.timerfd_create(clock, flags)));
+	return sr_shim_fresh(SR_MAKING_ONE(sr_real.timerfd_create(clock, flags)));
 }

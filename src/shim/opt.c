@@ -74,8 +74,10 @@ static int set_flags(int fd, void *flags)
 
 int sr_fcntl(int fd, int cmd, ...)
 {
+	unsigned quiet;
 	va_list ap;
 	void *arg;
+	int got;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
@@ -83,8 +85,10 @@ int sr_fcntl(int fd, int cmd, ...)
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
-		return sr_shim_duplicated(
-			fd, SR_MAKING(sr_real.fcntl(fd, cmd, arg)));
+		quiet = sr_fd_quiet();
+		got = SR_MAKING(sr_real.fcntl(fd, cmd, arg));
+		got = sr_shim_lowest(got, (int)(intptr_t)arg, quiet);
+		return sr_shim_duplicated(fd, got);
 	case F_SETFL:
 		return set_flags(fd, arg);
 	}

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/conf.h"
+#include "base/fdpriv.h"
 #include "sockrail.h"
 #include "stream/epoll.h"
 #include "stream/fdtab.h"
@@ -90,6 +91,17 @@ bool sr_shim_give_way(void);
 			made_ = (call);                                       \
 		while (__builtin_expect(made_ < 0, 0) && sr_shim_give_way()); \
 		made_;                                                        \
+	})
+
+/* fd was made since sr_fd_quiet() said `quiet`; see there.  -1 is no descriptor. */
+int sr_shim_lowest(int fd, int least, unsigned quiet);
+
+/* A call that makes one, and returns it. */
+#define SR_MAKING_ONE(call)                                                   \
+	({                                                                    \
+		unsigned quiet_ = sr_fd_quiet();                              \
+									      \
+		sr_shim_lowest(SR_MAKING(call), 0, quiet_);                   \
 	})
 
 /* A new descriptor that is no stream, or -1.  Returns it. */

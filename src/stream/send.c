@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
 #include "stream/impl.h"
@@ -452,15 +453,16 @@ static int file_refused(int in_fd, const off_t *off, bool *moves)
 	ssize_t r;
 	int nowhere;
 
+	sr_fd_making();
 	nowhere = sr_now_open("/dev/null", O_WRONLY | O_CLOEXEC);
-	if (nowhere < 0)
-		return -EINVAL;
-	r = sr_real.sendfile(nowhere, in_fd, off || at >= 0 ? &at : NULL, 1);
+	r = nowhere < 0 ? -1 : sr_real.sendfile(nowhere, in_fd, off || at >= 0 ? &at : NULL, 1);
 	if (r < 0)
-		r = -errno;
+		r = nowhere < 0 ? -EINVAL : -errno;
 	if (r > 0)
 		*moves = at != before;
-	sr_now_close(nowhere);
+	if (nowhere >= 0)
+		sr_now_close(nowhere);
+	sr_fd_made(-1);
 	return r < 0 ? (int)r : 0;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -141,6 +142,45 @@ static void forget(void)
 	CHECK(is_open(a) && sr_fd_is_private(b));
 }
 
+/* Moved down; but not a file with a lock, which closing would free. */
+static void lower(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char name[] = "/tmp/fdpriv.XXXXXX";
+	int a, b, file = mkstemp(name);
+
+	CHECK(file >= 0 && unlink(name) == 0);
+	a = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	b = fcntl(a, F_DUPFD_CLOEXEC, 20);
+	close(a);
+	errno = EDOM;
+	CHECK(sr_fd_lower(b, 0) == a);
+	CHECK(sr_fd_lower(a, 0) == a && sr_fd_lower(a, 30) == a);
+	CHECK(errno == EDOM);
+	CHECK(!is_open(b) && fcntl(a, F_GETFD) == FD_CLOEXEC);
+	close(a);
+
+	CHECK(fcntl(file, F_SETLK, &lock) == 0);
+	b = fcntl(file, F_DUPFD, 20);
+	CHECK(sr_fd_lower(b, 0) == b);
+	lock.l_type = F_WRLCK;
+	CHECK(fcntl(b, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK);
+	close(b);
+	b = fcntl(file, F_DUPFD, 20);
+	CHECK(sr_fd_lower(b, 0) == file + 1);
+	CHECK(fcntl(file + 1, F_GETFD) == 0);
+	close(file + 1);
+	close(file);
+
+	sr_fd_making();
+	CHECK(!sr_fd_quiet());
+	sr_fd_made(-1);
+	a = (int)sr_fd_quiet();
+	CHECK(a && (int)sr_fd_quiet() == a);
+	sr_fd_close(sr_fd_own(open("/dev/null", O_RDONLY)));
+	CHECK((int)sr_fd_quiet() != a);
+}
+
 int main(void)
 {
 	struct rlimit rl;
@@ -149,6 +189,7 @@ int main(void)
 	rl.rlim_cur = SOFT;
 	CHECK(setrlimit(RLIMIT_NOFILE, &rl) == 0);
 	own();
+	lower();
 	own_in_full_table();
 	all_gaps();
 	forget();
