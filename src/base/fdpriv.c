@@ -32,7 +32,7 @@
 #define LIMIT (1u << 20)
 #define BITS 64
 
-enum { LOWER_MS = 50 };
+enum { LOWER_MS = 2000 };	/* a device may be being opened */
 
 static _Atomic uint64_t set[LIMIT / BITS];
 static atomic_uint used;	/* every private number is below; only grows */

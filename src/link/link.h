@@ -124,6 +124,10 @@ struct sr_link_ops {
 	size_t (*tx_retained)(struct sr_link *link, uint64_t from,
 			      struct iovec v[2]);
 
+	/* How far the peer's host has what tx_commit() gave, tx_acked <= it <= tx_w:
+	 * what TCP's ACK says.  Goes on with poll().  tx. */
+	uint64_t (*tx_arrived)(struct sr_link *link);
+
 	/* Received bytes from rx_taken + skip on, as far as two pieces go.  Also
 	 * when DEAD.  Returns their number; 0: there are none.  rx. */
 	size_t (*rx_data)(struct sr_link *link, size_t skip,

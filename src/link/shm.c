@@ -329,6 +329,12 @@ static size_t tx_retained(struct sr_link *link, uint64_t from,
 	return sr_shm_span(&l->plan, &l->tx, from, atomic_load(&link->tx_w), v);
 }
 
+/* What is shown is in the peer's memory. */
+static uint64_t tx_arrived(struct sr_link *link)
+{
+	return shm_of(link)->tx_shown;
+}
+
 static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_shm *l = shm_of(link);
@@ -618,6 +624,7 @@ const struct sr_link_ops sr_link_shm = {
 	.tx_room = tx_room,
 	.tx_commit = tx_commit,
 	.tx_retained = tx_retained,
+	.tx_arrived = tx_arrived,
 	.rx_data = rx_data,
 	.rx_free = rx_free,
 	.poll = poll_shm,

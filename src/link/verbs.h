@@ -319,6 +319,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more);
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
 			    struct iovec v[2]);
+uint64_t sr_verbs_tx_arrived(struct sr_link *link);
 size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
 		       struct iovec v[2]);
 

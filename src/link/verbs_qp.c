@@ -574,6 +574,7 @@ const struct sr_link_ops sr_link_verbs = {
 	.tx_widens = sr_vgrow_tx_widens,
 	.tx_commit = sr_verbs_tx_commit,
 	.tx_retained = sr_verbs_tx_retained,
+	.tx_arrived = sr_verbs_tx_arrived,
 	.rx_data = sr_verbs_rx_data,
 	.rx_free = sr_verbs_rx_free,
 	.poll = sr_verbs_poll,

@@ -455,3 +455,19 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
 	sr_unlock(&l->post);
 	return n;
 }
+
+/*
+ * A request completes when the responder has acknowledged it, and then that has the
+ * bytes (InfiniBand Architecture 1, 9.7, reliable service).  On iWARP it may complete
+ * when its buffer is free (RFC 5040, 3.2): only the program's word counts there.
+ */
+uint64_t sr_verbs_tx_arrived(struct sr_link *link)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	uint64_t done, acked = atomic_load(&link->tx_acked);
+
+	sr_lock(&l->post);
+	done = l->dev->iwarp ? acked : l->done;
+	sr_unlock(&l->post);
+	return done > acked ? done : acked;
+}

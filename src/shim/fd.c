@@ -16,7 +16,8 @@ static bool is_known(int fd)
 	return sr_fdtab_has(fd) || sr_epoll_has(fd);
 }
 
-enum { CLOSE_MS = 1 };	/* see sr_fd_settle() */
+/* See sr_fd_settle().  Ranges are closed seldom, and may hit a device being opened. */
+enum { CLOSE_MS = 1, RANGE_MS = 2000 };
 
 /* A descriptor that the program does not know of is to it not open. */
 static bool is_hidden(int fd)
@@ -90,7 +91,7 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	    flags & CLOSE_RANGE_CLOEXEC || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
-	sr_fd_settle(CLOSE_MS);
+	sr_fd_settle(RANGE_MS);
 	release_range(first, last, flags);
 	errno = saved;
 	return sr_fd_gaps(first, last, close_run, &flags);
@@ -114,7 +115,7 @@ void sr_closefrom(int first)
 		if (sr_real.close_range(from, UINT_MAX, 0) == 0)
 			return;
 	} else {
-		sr_fd_settle(CLOSE_MS);
+		sr_fd_settle(RANGE_MS);
 		release_range(from, UINT_MAX, 0);
 		if (sr_fd_gaps(from, UINT_MAX, close_run, &none) == 0)
 			return;

@@ -12,6 +12,7 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -121,15 +122,36 @@ static void move_anchor(struct sr_stream *st, int fd)
 	sr_stream_kick(st);
 }
 
-/* SO_LINGER: close waits until the peer has acknowledged, or l_linger is over, or
- * for a signal; these are no errors of close on Linux. */
+/* Has the peer's host all that we sent, and our end? */
+static bool all_arrived(struct sr_stream *st)
+{
+	struct sr_link *link;
+	bool all = false;
+	int n = 0;
+
+	sr_lock(&st->tx_lock);
+	link = st->tx_link;
+	if (st->anchor < 0 || st->broken) {
+		all = true;
+	} else if (st->tx.state == SR_TX_LINK) {
+		link->ops->poll(link);
+		all = st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
+	} else if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->tx_gate)) {
+		all = sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
+	}
+	sr_unlock(&st->tx_lock);
+	return all;
+}
+
+/* SO_LINGER: close waits until the peer's host has acknowledged, or l_linger is over,
+ * or for a signal; these are no errors of close on Linux. */
 static void linger_wait(struct sr_stream *st, int seconds)
 {
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
 	struct timespec ms = { 0, 1000000 };
 
 	while (!(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
-	       sr_stream_tx(st) != SR_TX_DONE && !sr_held.off)
+	       !all_arrived(st) && !sr_held.off)
 		nanosleep(&ms, NULL);
 }
 

@@ -335,7 +335,7 @@ static int bytes_out(struct sr_stream *st, int fd, int *n)
 	sr_lock(&st->tx_lock);
 	if (!r && st->tx_link && st->tx.state != SR_TX_WAIT) {
 		st->tx_link->ops->poll(st->tx_link);
-		*n += (int)(st->tx.w - atomic_load(&st->tx_link->tx_acked));
+		*n += (int)(st->tx.w - st->tx_link->ops->tx_arrived(st->tx_link));
 	}
 	sr_unlock(&st->tx_lock);
 	return r;

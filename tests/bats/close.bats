@@ -11,6 +11,11 @@ teardown() { stop_all; }
 	compare close linger
 }
 
+@test "SO_LINGER and SIOCOUTQ: for the peer's host, not its program" {
+	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell the two apart"
+	compare close unread -n 2 -w any
+}
+
 @test "shutdown in its three ways, and after the end" {
 	compare close shutdown -l
 }

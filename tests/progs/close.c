@@ -2,6 +2,8 @@
 /* close.c - how streams end: close, shutdown, exit, also under a sleeper. */
 #include "case.h"
 
+#include <linux/sockios.h>
+
 #include <sys/resource.h>
 
 #include <pthread.h>
@@ -39,6 +41,39 @@ static void linger_client(void)
 	put_data(fd, &d, 300000, sizeof(buf));
 	say_result("close", close(fd));
 	say_data("sent", &d);
+}
+
+/* But only for its host, not for its program, which reads when it is told to. */
+static void unread_server(int lfd)
+{
+	int fd = answer(lfd), second;
+
+	warm_up(fd, false);
+	send_go(fd);
+	second = answer(lfd);
+	await_go(second);
+	say("got %zu", take(fd, buf, sizeof(buf)));
+	close(fd);
+	close(second);
+}
+
+static void unread_client(void)
+{
+	struct linger l = {1, 3600};
+	int fd = dial(), n = 1, second;
+
+	warm_up(fd, true);
+	await_go(fd);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	put(fd, buf, 1000);
+	while (n)
+		if (ioctl(fd, SIOCOUTQ, &n))
+			die("SIOCOUTQ");
+	put(fd, buf, 1000);
+	say_result("close", close(fd));
+	second = dial();
+	send_go(second);
+	close(second);
 }
 
 /* shutdown(2) in its three ways */
@@ -424,6 +459,7 @@ static void empty_client(void)
 
 static const struct tcp_case cases[] = {
 	{"linger", linger_server, linger_client},
+	{"unread", unread_server, unread_client},
 	{"shutdown", shutdown_server, shutdown_client},
 	{"over", over_server, over_client},
 	{"deaf", deaf_server, deaf_client},
