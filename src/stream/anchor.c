@@ -18,14 +18,19 @@
 #include "base/now.h"
 #include "stream/impl.h"
 
-/* What EPIPE, which is for who writes, is to the program, which did not: a reset,
- * unless it has been told of it.  Behind the peer's end the kernel's name for that is
- * EPIPE, too. */
-static int piped(struct sr_stream *st)
+int sr_reset_error(struct sr_stream *st)
 {
-	if (atomic_load(&st->error) || atomic_load(&st->error_told))
+	return (sr_st_flags(st) & SR_ST_PEER_END) || st->rx.state == SR_RX_EOF ?
+		       EPIPE : ECONNRESET;
+}
+
+/* What the kernel's error is to the program.  EPIPE, which is for who writes, is to who
+ * did not a reset, unless it has been told of it. */
+static int known_as(struct sr_stream *st, int err)
+{
+	if (err == EPIPE && (atomic_load(&st->error) || atomic_load(&st->error_told)))
 		return 0;
-	return st->rx.state == SR_RX_EOF ? EPIPE : ECONNRESET;
+	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
 }
 
 /* An error on the socket goes to whoever calls first.  If that is us, keep it
@@ -39,7 +44,7 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	r = -errno;
 	if (r != -EAGAIN && r != -EINTR && !st->broken)
 		atomic_compare_exchange_strong(&st->so_error, &none,
-			r == -EPIPE ? piped(st) : (int)-r);
+			known_as(st, (int)-r));
 	sr_stream_failed(st, r);
 	return r;
 }

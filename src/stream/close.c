@@ -18,6 +18,7 @@
 
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/now.h"
 #include "stream/fdtab.h"
 #include "stream/impl.h"
 
@@ -79,6 +80,60 @@ static bool unread(struct sr_stream *st)
 		sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)));
 }
 
+/* Has the peer's host all that we sent, and our end?  tx_lock held. */
+static bool end_arrived(struct sr_stream *st)
+{
+	struct sr_link *link = st->tx_link;
+	int n = 0;
+
+	if (st->anchor < 0 || st->broken)
+		return true;
+	if (st->tx.state == SR_TX_LINK) {
+		link->ops->poll(link);
+		return st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
+	}
+	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->tx_gate))
+		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
+	return false;
+}
+
+/* Has the peer's end come, perhaps behind what is unread?  rx_lock held. */
+static bool peer_ended(struct sr_stream *st)
+{
+	struct pollfd p = { st->anchor, POLLRDHUP, 0 };
+
+	if (sr_gate_shut(&st->rx_gate) && st->rx.state >= SR_RX_LINK)
+		return st->rx.state == SR_RX_EOF || st->rx.end;
+	return sr_now_poll(&p, 1) == 1;
+}
+
+/* TCP's state CLOSE is that, or both ends have come and ours is acknowledged; the FINs
+ * of a stream on a link follow behind.  Both locks held. */
+static bool is_reset(struct sr_stream *st)
+{
+	return st->broken || st->rx_rst_seen;
+}
+
+static bool both_ended(struct sr_stream *st)
+{
+	return (st->tx.ended || (sr_st_flags(st) & SR_ST_HALF)) &&
+	       peer_ended(st) && end_arrived(st);
+}
+
+/* What is unread at the last close is a reset.  Not behind both ends: there it is
+ * forgotten.  Both locks held. */
+static bool leaves_unread(struct sr_stream *st)
+{
+	char c[4096];
+
+	if (is_reset(st) || !both_ended(st))
+		return unread(st);
+	sr_stream_discard(st);
+	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
+		;
+	return false;
+}
+
 /* Ends our direction on whatever way it goes. Both locks held. */
 static void end_tx(struct sr_stream *st)
 {
@@ -122,27 +177,6 @@ static void move_anchor(struct sr_stream *st, int fd)
 	sr_stream_kick(st);
 }
 
-/* Has the peer's host all that we sent, and our end? */
-static bool all_arrived(struct sr_stream *st)
-{
-	struct sr_link *link;
-	bool all = false;
-	int n = 0;
-
-	sr_lock(&st->tx_lock);
-	link = st->tx_link;
-	if (st->anchor < 0 || st->broken) {
-		all = true;
-	} else if (st->tx.state == SR_TX_LINK) {
-		link->ops->poll(link);
-		all = st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
-	} else if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->tx_gate)) {
-		all = sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
-	}
-	sr_unlock(&st->tx_lock);
-	return all;
-}
-
 /* SO_LINGER: close waits until the peer's host has acknowledged, or l_linger is over,
  * or for a signal; these are no errors of close on Linux. */
 static void linger_wait(struct sr_stream *st, int seconds)
@@ -150,9 +184,16 @@ static void linger_wait(struct sr_stream *st, int seconds)
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
 	struct timespec ms = { 0, 1000000 };
 
-	while (!(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
-	       !all_arrived(st) && !sr_held.off)
-		nanosleep(&ms, NULL);
+	bool all = false;
+
+	while (!all && !(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
+	       !sr_held.off) {
+		sr_lock(&st->tx_lock);
+		all = end_arrived(st);
+		sr_unlock(&st->tx_lock);
+		if (!all)
+			nanosleep(&ms, NULL);
+	}
 }
 
 /* The last descriptor of a stream that is, or may be getting, on a link. */
@@ -161,19 +202,22 @@ static void detach_last(struct sr_stream *st, int fd)
 	struct linger l = { 0, 0 };
 	socklen_t len = sizeof(l);
 	int dup = -1;
+	bool reset;
 
 	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
 	lock_up_to_date(st);
 	sr_st_set(st, SR_ST_CLOSING);
 	sr_stream_unwatch(st);
-	st->anchor = -1;
 	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+		st->anchor = -1;
 		unlock(st);
 		sr_stream_end_report(st);
 		sr_stream_kick(st);
 		return;
 	}
-	if ((l.l_onoff && !l.l_linger) || unread(st) || st->broken) {
+	reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
+	st->anchor = -1;
+	if (reset) {
 		reset_on_close(fd);
 	} else if ((dup = sr_fd_keep(fd)) < 0) {
 		sr_warn("close: %s: cannot keep the anchor, data may be lost",
@@ -244,7 +288,7 @@ void sr_close_at_exit(struct sr_stream *st)
 {
 	lock_up_to_date(st);
 	if (st->anchor >= 0 && !(sr_st_flags(st) & SR_ST_CLOSING)) {
-		if (unread(st))
+		if (leaves_unread(st))
 			reset_on_close(st->anchor);
 		else if (sr_gate_shut(&st->tx_gate))
 			end_tx(st);
@@ -334,24 +378,12 @@ static int kernel_shutdown(int fd, int how)
 	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-/*
- * TCP's state CLOSE: a reset, or both ends have come and ours is acknowledged.  The
- * FINs of a stream on a link follow behind that.  Both locks held.
- */
-static bool no_more(struct sr_stream *st)
-{
-	return st->broken || st->rx_rst_seen ||
-	       (sr_gate_shut(&st->rx_gate) && sr_gate_shut(&st->tx_gate) &&
-		(st->rx.state == SR_RX_EOF || st->rx.end) &&
-		st->tx.state == SR_TX_DONE);
-}
-
 /* One direction at least is on a link.  Both locks held. */
 static int shut_down(struct sr_stream *st, int fd, int how)
 {
 	int r = 0;
 
-	if (no_more(st))
+	if (is_reset(st) || both_ended(st))
 		return -ENOTCONN;
 	/* A direction that has ended is the kernel's again: where the other one never
 	 * was on a link, only the kernel knows when both are through. */

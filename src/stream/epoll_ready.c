@@ -214,12 +214,14 @@ void sr_epoll_harvest(struct sr_epoll *set)
 /* ---- what a shut entry has ---- */
 
 /* The kernel's part: the plain direction, raw bytes before a mark. */
-static uint32_t ask_anchor(struct sr_stream *st, short events)
+static uint32_t ask_anchor(struct sr_stream *st, short events, bool hup)
 {
-	struct pollfd p = { st->anchor, events, 0 };
+	struct pollfd p = { st->anchor, (short)(events | (hup ? POLLRDHUP : 0)), 0 };
 
 	if (p.fd < 0 || sr_now_poll(&p, 1) < 1)
 		return 0;
+	if (hup && (p.revents & POLLRDHUP))
+		p.revents |= POLLHUP;
 	return (uint32_t)p.revents & ((uint32_t)events | EPOLLERR | EPOLLHUP);
 }
 
@@ -243,10 +245,10 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		if (!w.shut)
 			return 0;	/* the kernel says it, with the program's data */
 		r = (uint32_t)(unsigned short)w.ours;
-		if (w.pass || w.ends)
-			r |= ask_anchor(st, w.pass);
+		if (w.pass || w.ends || w.hup)
+			r |= ask_anchor(st, w.pass, w.hup);
 	} while (open && sr_gate_shut(&st->rx_gate));
-	*mixed |= (unsigned short)w.pass | (w.ends ? EPOLLERR | EPOLLHUP : 0);
+	*mixed |= (unsigned short)w.pass | (w.ends || w.hup ? EPOLLERR | EPOLLHUP : 0);
 	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
 		r |= EPOLLERR;
 	return r;

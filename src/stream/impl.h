@@ -78,6 +78,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_DEAF = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
+	SR_ST_PEER_END = 1 << 24, /* the peer's end has come by a link */
 };
 
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
@@ -265,12 +266,16 @@ bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len);
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
+/* What a reset that comes now is called: ECONNRESET, behind the peer's end EPIPE
+ * (tcp_reset() in Linux).  A link has that end before TCP. */
+int sr_reset_error(struct sr_stream *st);
 /* The socket is dead for the program: an error that we took from it, or 0. */
 int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
 
 /* ---- tx.c, rx.c: what moves a direction on; nothing here sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
+void sr_stream_discard(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 /* It was in WAIT and is no more: try again. */
 bool sr_tx_decide(struct sr_stream *st);

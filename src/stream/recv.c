@@ -284,6 +284,22 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 	return (ssize_t)total;
 }
 
+/* Takes what has come for nobody.  rx_lock held. */
+void sr_stream_discard(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+	struct iovec v[2];
+	size_t n;
+
+	st->spill_len = 0;
+	while (ring_bytes(st, &st->rx) && (n = link->ops->rx_data(link, 0, v))) {
+		sr_rx_took(&st->rx, n);
+		st->rx_way[sr_way_of(link)] += n;
+		link->ops->rx_free(link, n);
+	}
+	sr_rx_progress(st);
+}
+
 /* TCP's end, behind all raw bytes. -EAGAIN: the caller looks at the state. */
 static ssize_t raw_end(struct sr_stream *st)
 {

@@ -66,9 +66,12 @@ static void settle(struct sr_stream *st)
 	enum sr_rx_state before = st->rx.state;
 
 	if (before == SR_RX_LINK && st->rx_link && !st->rx.end &&
-	    (sr_link_events(st->rx_link) & SR_LINK_END) &&
-	    sr_rx_end(&st->rx, st->rx_link->peer_end, head(st)) < 0)
-		st->rx_link->ops->drop(st->rx_link, "protocol");
+	    (sr_link_events(st->rx_link) & SR_LINK_END)) {
+		if (sr_rx_end(&st->rx, st->rx_link->peer_end, head(st)) < 0)
+			st->rx_link->ops->drop(st->rx_link, "protocol");
+		else
+			sr_st_set(st, SR_ST_PEER_END);
+	}
 	do_rx(st, sr_rx_settle(&st->rx, head(st)));
 	if (st->rx.state == before)
 		return;
@@ -95,7 +98,8 @@ static void tcp_end(struct sr_stream *st, bool reset)
 		/* What is unread comes first, but the program learns of it. */
 		int none = 0;
 
-		atomic_compare_exchange_strong(&st->so_error, &none, ECONNRESET);
+		atomic_compare_exchange_strong(&st->so_error, &none,
+					       sr_reset_error(st));
 		st->rx_rst_seen = true;
 		atomic_store(&st->error_told, true);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);

@@ -32,19 +32,24 @@ static void ask_kernel(struct sr_waitset_entry *e, short events)
 	e->pass |= events;
 }
 
+static void plain_rx(struct sr_waitset_entry *e)
+{
+	ask_kernel(e, e->events & IN_EVENTS);
+	e->raw = true;
+}
+
 static void plan_rx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
-	short in = e->events & IN_EVENTS;
 
 	if (!sr_gate_shut(&st->rx_gate)) {
-		ask_kernel(e, in);
+		plain_rx(e);
 		return;
 	}
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	if (!sr_gate_shut(&st->rx_gate)) {
-		ask_kernel(e, in);
+		plain_rx(e);
 		goto out;
 	}
 	e->shut = true;
@@ -59,7 +64,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 		if (sr_rx_at_mark(&st->rx)) {
 			e->kernel |= POLLIN;	/* for us, to move on */
 		} else {
-			ask_kernel(e, in);
+			plain_rx(e);
 		}
 		break;
 	case SR_RX_LINK:
@@ -104,7 +109,8 @@ static void plain_tx(struct sr_waitset_entry *e, short out)
 	ask_kernel(e, out);
 	e->ends = e->ours & POLLRDHUP;
 	/* It need not have been told of the other direction's. */
-	if ((sr_st_flags(e->st) & both) == both)
+	if ((sr_st_flags(e->st) & both) == both ||
+	    (e->ends && (sr_st_flags(e->st) & SR_ST_HALF)))
 		e->ours |= POLLHUP;
 }
 
@@ -131,6 +137,7 @@ static void plan_tx(struct sr_waitset_entry *e)
 			e->ours |= POLLHUP;
 		/* TCP has our end, or gets it: of the peer's it knows. */
 		e->ends = !sr_gate_shut(&st->rx_gate);
+		e->hup = e->raw;
 	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
 		   !(sr_link_events(st->tx_link) & SR_LINK_DRAIN)) {
 		/* Programs ask for this to learn whether they are connected (Java),
@@ -166,7 +173,7 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e)
 bool sr_waitset_plan(struct sr_waitset_entry *e)
 {
 	e->ours = e->kernel = e->pass = 0;
-	e->shut = e->ends = false;
+	e->shut = e->ends = e->raw = e->hup = false;
 	if (!e->st) {
 		e->kernel = e->pass = e->events;
 		return false;
@@ -286,7 +293,7 @@ static int kernel_poll(struct sr_waitset *s, bool sleep)
 
 static bool asked(const struct sr_waitset_entry *e)
 {
-	return !e->st || !e->shut || e->kernel || e->ends;
+	return !e->st || !e->shut || e->kernel || e->ends || e->hup;
 }
 
 static void fill(struct sr_waitset *s)
@@ -297,7 +304,7 @@ static void fill(struct sr_waitset *s)
 		struct sr_waitset_entry *e = &s->e[i];
 
 		s->k[i].fd = asked(e) ? e->fd : -1;
-		s->k[i].events = e->kernel;
+		s->k[i].events = (short)(e->kernel | (e->hup ? POLLRDHUP : 0));
 		s->k[i].revents = 0;
 	}
 	s->kn = s->n;
@@ -310,9 +317,11 @@ static short answer(struct sr_waitset *s, size_t i)
 	short r = s->k[i].revents;
 
 	if (e->st && e->shut) {
-		short always = e->pass || e->ends ?
+		short always = e->pass || e->ends || e->hup ?
 				       POLLERR | POLLHUP | POLLNVAL :
 				       POLLNVAL;
+		if (e->hup && (r & POLLRDHUP))
+			r |= POLLHUP;
 		r &= e->pass | always;
 	}
 	return r | e->ours;

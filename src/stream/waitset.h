@@ -18,6 +18,8 @@ struct sr_waitset_entry {
 	bool counted;		/* at the rx gate */
 	bool shut;		/* one of the gates is */
 	bool ends;		/* the kernel is to say whether it is reset */
+	bool raw;		/* what comes in comes by TCP, and so does its end */
+	bool hup;		/* ours went by a link: the kernel's POLLRDHUP is POLLHUP */
 	struct sr_link *rx_link, *tx_link;	/* to sleep on */
 	struct sr_link *rx_armed, *tx_armed;
 	int rx_fd, tx_fd;

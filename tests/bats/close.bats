@@ -11,6 +11,11 @@ teardown() { stop_all; }
 	compare close linger
 }
 
+@test "both have shut down, with bytes unread" {
+	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell what has arrived"
+	compare close both-shut -n 2 -w any -l
+}
+
 @test "SO_LINGER and SIOCOUTQ: for the peer's host, not its program" {
 	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell the two apart"
 	compare close unread -n 2 -w any

@@ -54,6 +54,10 @@ teardown() { stop_all; }
 	compare reset killed-any -w mixed -r peer-dropped -l -c 0+ KILL_US=300000
 }
 
+@test "reset behind the peer's end, with bytes unread" {
+	compare reset end-reset -n 2 -w any -l
+}
+
 @test "reset with bytes unread" {
 	compare reset reset-unread -w mixed -r peer-dropped -l
 	compare reset reset-asked -w mixed -r peer-dropped -l

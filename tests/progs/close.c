@@ -3,7 +3,7 @@
 #include "case.h"
 
 #include <linux/sockios.h>
-
+#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include <pthread.h>
@@ -41,6 +41,64 @@ static void linger_client(void)
 	put_data(fd, &d, 300000, sizeof(buf));
 	say_result("close", close(fd));
 	say_data("sent", &d);
+}
+
+/* Both have shut down, and neither has read. */
+static void say_both(int fd, bool first)
+{
+	struct epoll_event ev = {.events = EPOLLOUT};
+	int ep = epoll_create1(0);
+	struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};
+
+	warm_up(fd, first);
+	put(fd, buf, 1000);
+	say_result("wr", shutdown(fd, SHUT_WR));
+	do
+		poll(&p, 1, -1);
+	while (!(p.revents & POLLHUP));
+	say("poll %x", p.revents);
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) || epoll_wait(ep, &ev, 1, 1000) != 1)
+		die("epoll");
+	say("epoll %x", ev.events);
+	close(ep);
+	/* The last acknowledgement takes its time. */
+	for (int i = 0; i < 500 && !shutdown(fd, SHUT_WR); i++)
+		nap(10);
+	say_result("shutdown", shutdown(fd, SHUT_WR));
+	say_result("shutdown", shutdown(fd, SHUT_RDWR));
+	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+}
+
+static void both_shut_server(int lfd)
+{
+	int fd = answer(lfd), ctl = answer(lfd);
+	struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};
+
+	say_both(fd, false);
+	send_go(ctl);
+	await_go(ctl);
+	/* The other one has closed, with bytes unread. */
+	poll(&p, 1, 0);
+	say("poll %x", p.revents);
+	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+	say("got %zu", take(fd, buf, sizeof(buf)));
+	say_result("recv", recv(fd, buf, 1, 0));
+	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+	close(fd);
+	close(ctl);
+}
+
+static void both_shut_client(void)
+{
+	int fd = dial(), ctl = dial();
+
+	say_both(fd, true);
+	await_go(ctl);
+	say_result("close", close(fd));
+	nap(100); /* for what comes of it */
+	send_go(ctl);
+	say_result("end", recv(ctl, buf, 1, 0));
+	close(ctl);
 }
 
 /* But only for its host, not for its program, which reads when it is told to. */
@@ -459,6 +517,7 @@ static void empty_client(void)
 
 static const struct tcp_case cases[] = {
 	{"linger", linger_server, linger_client},
+	{"both-shut", both_shut_server, both_shut_client},
 	{"unread", unread_server, unread_client},
 	{"shutdown", shutdown_server, shutdown_client},
 	{"over", over_server, over_client},

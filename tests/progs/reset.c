@@ -591,7 +591,44 @@ static void gone_order_client(void)
 	}
 }
 
+/* A reset behind the peer's end, and all of it unread. */
+static void end_reset_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer(lfd), ctl = answer(lfd);
+
+	warm_up(fd, false);
+	put(fd, buf, 1000);
+	shutdown(fd, SHUT_WR);
+	await_go(ctl);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	say_result("close", close(fd));
+	say_result("end", recv(ctl, buf, 1, 0));
+	close(ctl);
+}
+
+static void end_reset_client(void)
+{
+	int fd = dial(), ctl = dial();
+	struct pollfd p = {fd, POLLRDHUP, 0};
+
+	warm_up(fd, true);
+	await_readable(fd, 1000);
+	poll(&p, 1, -1);
+	say("poll %x", p.revents);
+	send_go(ctl);
+	p.events = 0;
+	poll(&p, 1, -1);
+	say("poll %x", p.revents);
+	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
+	say_result("send", send(fd, buf, 1, MSG_NOSIGNAL));
+	say("got %zu", take(fd, buf, sizeof(buf)));
+	say_end(fd);
+	close(ctl);
+}
+
 static const struct tcp_case cases[] = {
+	{"end-reset", end_reset_server, end_reset_client},
 	{"unread", unread_server, unread_client},
 	{"linger0", linger0_server, linger0_client},
 	{"linger0-held", linger0_held_server, linger0_held_client},
