@@ -20,6 +20,7 @@
 #include "base/conf.h"
 #include "base/loop.h"
 #include "base/now.h"
+#include "base/signal.h"
 
 /*
  * We go no higher: the kernel's table of a process has a place for each number
@@ -112,14 +113,17 @@ void sr_fd_reserve(void)
 	int high = fd < 0 ? -1 : dup_high(fd);
 
 	if (high >= 0)
-		sr_real.close(high);
+		sr_now_close(high);
 	if (fd >= 0)
-		sr_real.close(fd);
+		sr_now_close(fd);
 	errno = err;
 }
 
+/* A handler above would wait for itself, or leave by siglongjmp(3) and let all others
+ * wait for nothing. */
 void sr_fd_making(void)
 {
+	sr_hold();
 	atomic_fetch_add(&making, 1);
 	atomic_fetch_add(&begun, 1);
 }
@@ -189,11 +193,11 @@ static int move_up(int fd)
 	high = dup_high(fd);
 	if (high > fd) {
 		mark(high);
-		sr_real.close(fd);
+		sr_now_close(fd);
 		fd = high;
 	} else {
 		if (high >= 0)
-			sr_real.close(high);
+			sr_now_close(high);
 		sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC);
 		mark(fd);
 	}
@@ -205,6 +209,7 @@ int sr_fd_made(int fd)
 {
 	fd = move_up(fd);
 	atomic_fetch_sub(&making, 1);
+	sr_release();
 	return fd;
 }
 
@@ -226,7 +231,7 @@ static void drop(int fd)
 				 ~bit((unsigned)fd));
 		atomic_fetch_sub(&held, 1);
 	}
-	sr_real.close(fd);
+	sr_now_close(fd);
 }
 
 /* ---- one number to spare ---- */

@@ -19,7 +19,8 @@ void sr_fd_reserve(void);
  * the new number, or -1 and errno.  If it can't be moved it is ours where it is.
  * Between the two it has a number that the program may think free, and close:
  * see sr_fd_settle().  Where one expression does not do, sr_fd_making() comes
- * before what makes descriptors, and sr_fd_made(fd), perhaps -1, after it.
+ * before what makes descriptors, and sr_fd_made(fd), perhaps -1, after it, in the same
+ * thread, which holds its signals between, and must not be cancelled there (now.h).
  */
 #define sr_fd_own(make) (sr_fd_making(), sr_fd_made(make))
 void sr_fd_making(void);
@@ -27,9 +28,8 @@ int sr_fd_made(int fd);
 
 /*
  * Before the program closes a number that it may not have: waits until no descriptor of
- * ours is on its way up, but no longer than ms, as a signal's handler may be above who
- * makes it.  (One that is made between this and the close is not helped.)  Twice the
- * same answer: none has been made between the two.
+ * ours is on its way up, but no longer than ms.  (One that is made between this and the
+ * close is not helped.)  Twice the same answer: none has been made between the two.
  */
 unsigned sr_fd_settle(unsigned ms);
 

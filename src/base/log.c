@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fdpriv.h"
+#include "base/now.h"
 
 #define LINE_MAX_LEN 512
 
@@ -27,9 +28,9 @@ static uint64_t kept_now(int fd)
 
 static int open_file(void)
 {
-	return sr_real.open(sr_conf.log_file,
-			    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			    0666);
+	return sr_now_open(sr_conf.log_file,
+			   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+			   0666);
 }
 
 /* The log file's descriptor, or -1.  *mine: the caller has to close it. */
@@ -108,14 +109,14 @@ static bool write_once(const char *line, size_t len, bool *closed)
 	*closed = false;
 	if (fd < 0)
 		return false;
-	written = sr_real.write(fd, line, len) == (ssize_t)len;
+	written = sr_now_write(fd, line, len) == (ssize_t)len;
 	*closed = !written && errno == EBADF;
 	if (*closed)
 		atomic_store(&kept, 0);
 	if (mine && sr_fd_is_private(fd))
 		sr_fd_close(fd);
 	else if (mine)
-		sr_real.close(fd);
+		sr_now_close(fd);
 	return written;
 }
 
@@ -133,7 +134,7 @@ static void stderr_write(const char *line, size_t len)
 
 	if (fd < 0)
 		return;
-	n = sr_real.write(fd, line, len);
+	n = sr_now_write(fd, line, len);
 	(void)n;
 }
 

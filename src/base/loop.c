@@ -19,6 +19,7 @@
 #include "base/fdpriv.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/now.h"
 
 #define BATCH 64		/* events taken at a time */
 #define STACK (256 * 1024)	/* librdmacm and the providers need some */
@@ -106,7 +107,7 @@ static void wake(void)
 
 	if (!atomic_load(&sleeping) || !atomic_exchange(&sleeping, false))
 		return;
-	n = sr_real.write(atomic_load(&wake_fd), &one, sizeof(one));
+	n = sr_now_write(atomic_load(&wake_fd), &one, sizeof(one));
 	(void)n;
 	errno = err;
 }

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -57,9 +58,10 @@ static inline ssize_t sr_now_write(int fd, const void *buf, size_t n)
 	return sr_real.syscall(SYS_write, fd, (long)buf, (long)n, 0, 0, 0);
 }
 
-static inline int sr_now_open(const char *path, int flags)
+static inline int sr_now_open(const char *path, int flags, mode_t mode)
 {
-	return (int)sr_real.syscall(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0);
+	return (int)sr_real.syscall(SYS_openat, AT_FDCWD, (long)path, flags, (long)mode,
+				    0, 0);
 }
 
 static inline int sr_now_close(int fd)
@@ -73,6 +75,12 @@ static inline int sr_now_poll(struct pollfd *fds, size_t n)
 
 	return (int)sr_real.syscall(SYS_ppoll, (long)fds, (long)n, (long)&at_once, 0,
 				    _NSIG / 8, 0);
+}
+
+static inline int sr_now_epoll(int epfd, struct epoll_event *ev, int max)
+{
+	return (int)sr_real.syscall(SYS_epoll_pwait, epfd, (long)ev, max, 0, 0,
+				    _NSIG / 8);
 }
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/now.h"
 
 /* A line with a program name, a link and two addresses, each byte of which may
  * take six ("\u0001"). */
@@ -145,9 +146,9 @@ static void add_ways(struct line *l, const char *side,
 
 static int open_report(void)
 {
-	return sr_real.open(sr_conf.report,
-			    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			    0666);
+	return sr_now_open(sr_conf.report,
+			   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+			   0666);
 }
 
 static void append(const struct line *l)
@@ -160,10 +161,10 @@ static void append(const struct line *l)
 	if (fd < 0 && errno == EMFILE && sr_fd_spend())
 		fd = open_report();
 	if (fd >= 0) {
-		n = sr_real.write(fd, l->buf, l->len);
+		n = sr_now_write(fd, l->buf, l->len);
 		if (n >= 0)
 			errno = 0;
-		sr_real.close(fd);
+		sr_now_close(fd);
 		sr_fd_save();
 	}
 	sr_fd_made(-1);

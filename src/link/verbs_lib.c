@@ -33,7 +33,7 @@ static unsigned device_kind(const char *name)
 	int fd;
 
 	sr_format(path, sizeof(path), CLASS "/%s/node_type", name);
-	fd = sr_now_open(path, O_RDONLY | O_CLOEXEC);
+	fd = sr_now_open(path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return 0;
 	if (sr_now_read(fd, &type, 1) != 1)

@@ -203,7 +203,7 @@ void sr_epoll_harvest(struct sr_epoll *set)
 	int i, n;
 
 	do {
-		n = sr_real.epoll_pwait(set->inner, ev, HARVEST, 0, NULL);
+		n = sr_now_epoll(set->inner, ev, HARVEST);
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.ptr != set)
 				heard(set, ev[i].events, ev[i].data.u64);

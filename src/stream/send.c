@@ -454,7 +454,7 @@ static int file_refused(int in_fd, const off_t *off, bool *moves)
 	int nowhere;
 
 	sr_fd_making();
-	nowhere = sr_now_open("/dev/null", O_WRONLY | O_CLOEXEC);
+	nowhere = sr_now_open("/dev/null", O_WRONLY | O_CLOEXEC, 0);
 	r = nowhere < 0 ? -1 : sr_real.sendfile(nowhere, in_fd, off || at >= 0 ? &at : NULL, 1);
 	if (r < 0)
 		r = nowhere < 0 ? -EINVAL : -errno;

@@ -11,6 +11,7 @@
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/signal.h"
 #include "check.h"
 
 #define SOFT 256
@@ -172,9 +173,11 @@ static void lower(void)
 	close(file + 1);
 	close(file);
 
+	/* No handler meanwhile, which would wait for itself. */
 	sr_fd_making();
-	CHECK(!sr_fd_quiet());
+	CHECK(!sr_fd_quiet() && sr_held.count == 1);
 	sr_fd_made(-1);
+	CHECK(sr_held.count == 0);
 	a = (int)sr_fd_quiet();
 	CHECK(a && (int)sr_fd_quiet() == a);
 	sr_fd_close(sr_fd_own(open("/dev/null", O_RDONLY)));
