@@ -234,6 +234,11 @@ SR_API int sr_memfd_create(const char *name, unsigned flags);
 SR_API int sr_signalfd(int fd, const sigset_t *mask, int flags);
 SR_API int sr_timerfd_create(clockid_t clock, int flags);
 
+/* For the preloaded library, which calls lends before vfork(2) and clone(2), and told at
+ * the start, as it will. */
+SR_API void sr_process_lends(void);
+SR_API void sr_process_told(void);
+
 /* Also for the preloaded library: syscall(2).  Numbers of the calls above go to
  * them; io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
 SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,

@@ -13,6 +13,7 @@
 
 #include "base/distance.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #define PREFIX "SOCKRAIL_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
@@ -322,9 +323,9 @@ void sr_conf_load(void)
 	size_t unknowns = 0;
 	int err = errno;
 
+	sr_process_begin();
 	sr_conf = (struct sr_conf){
 		.log = SR_WARN,
-		.pid = getpid(),
 		/* A dialogue of short messages that gets this far is likely to
 		 * go on; building a link costs about as much as 64 of them. */
 		.upgrade_msgs = 64,
@@ -355,9 +356,4 @@ void sr_conf_load(void)
 	for (size_t i = 0; i < unknowns; i++)
 		warn_unknown(unknown[i]);
 	errno = err;
-}
-
-bool sr_process_ours(void)
-{
-	return !sr_conf.pid || sr_conf.pid == getpid();
 }

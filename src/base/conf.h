@@ -31,15 +31,10 @@ struct sr_conf {
 	enum sr_level log;
 	char log_file[256];	/* "" stderr */
 	char report[256];	/* "" none */
-	pid_t pid;		/* not a knob: see sr_process_ours() */
 };
 extern struct sr_conf sr_conf;
 
 /* Reads the environment.  Once, before anything else; no malloc, no stdio. */
 void sr_conf_load(void);
-
-/* False in the child of vfork, which shares our memory and must not write any
- * table of ours.  sr_fd_forget_all() makes the child of fork ours. */
-bool sr_process_ours(void);
 
 #endif

@@ -20,6 +20,7 @@
 #include "base/conf.h"
 #include "base/loop.h"
 #include "base/now.h"
+#include "base/process.h"
 #include "base/signal.h"
 
 /*
@@ -387,7 +388,7 @@ void sr_fd_forget_all(void)
 	atomic_fetch_add(&epoch, 1);
 	atomic_store(&making, 0); /* who made one was another thread */
 	atomic_store(&most, UINT_MAX);
-	sr_conf.pid = getpid();
+	sr_process_begin();
 	atomic_store(&seed, -1);
 	atomic_store(&spare, NO_SPARE);
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)

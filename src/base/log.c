@@ -14,6 +14,7 @@
 
 #include "base/fdpriv.h"
 #include "base/now.h"
+#include "base/process.h"
 
 #define LINE_MAX_LEN 512
 

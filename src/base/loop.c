@@ -20,6 +20,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "base/process.h"
 
 #define BATCH 64		/* events taken at a time */
 #define STACK (256 * 1024)	/* librdmacm and the providers need some */

@@ -17,6 +17,7 @@
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/process.h"
 #include "sockrail.h"
 #include "stream/epoll.h"
 #include "stream/fdtab.h"

@@ -225,6 +225,16 @@ static long descriptor(long number, const long arg[6], bool *ours)
 		return sr_pipe2(P(a), (int)b);
 	case SYS_socketpair:
 		return sr_socketpair((int)a, (int)b, (int)c, P(d));
+#ifdef SYS_vfork
+	case SYS_vfork:
+#endif
+#ifdef SYS_clone3
+	case SYS_clone3:
+#endif
+	case SYS_clone:
+		sr_process_lends();
+		*ours = false;
+		return -1;
 	case SYS_rt_sigaction:
 		return sr_rt_sigaction((int)a, P(b), P(c), N(d));
 	case SYS_exit_group:

@@ -11,6 +11,7 @@
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/process.h"
 #include "base/signal.h"
 #include "check.h"
 
@@ -127,7 +128,7 @@ static void forget(void)
 	unsigned before = sr_fd_epoch();
 	pid_t child;
 
-	sr_conf.pid = getpid();
+	sr_process_begin();
 	CHECK(sr_process_ours());
 	child = fork();
 	if (child == 0) {

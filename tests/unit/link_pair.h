@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/process.h"
 #include "base/loop.h"
 #include "base/report.h"
 #include "check.h"
@@ -319,7 +320,7 @@ static void start(void)
 		answerer.kick[i] = eventfd(0, EFD_NONBLOCK);
 		CHECK(asker.kick[i] >= 0 && answerer.kick[i] >= 0);
 	}
-	sr_conf.pid = getpid(); /* a fork is a process of its own here */
+	sr_process_begin(); /* a fork is a process of its own here */
 	CHECK(!sr_loop_start());
 }
 

@@ -11,7 +11,9 @@
 
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "check.h"
+#include "sockrail.h"
 
 #define SAME(...) \
 	do { \
@@ -188,10 +190,11 @@ static void to_file(int out, const char *dir)
 
 	/* As in the child of vfork: written, but no table is touched. */
 	sr_fd_forget_all();
-	sr_conf.pid++;
+	sr_process.pid++;
+	sr_process_lends();
 	sr_tell("elsewhere");
 	CHECK(high_fds() == 0);
-	sr_conf.pid--;
+	sr_process.pid--;
 	CHECK(strstr(taken(fd), "] info: elsewhere\n"));
 	close(fd);
 	unlink(sr_conf.log_file);

@@ -7,6 +7,7 @@
 #include <semaphore.h>
 
 #include "base/conf.h"
+#include "base/process.h"
 #include "base/loop.h"
 
 struct loop_call {

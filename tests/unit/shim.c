@@ -4,6 +4,7 @@
  * there is one: the same call through sr_real.
  */
 #include "base/real.h"
+#include "base/process.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
