@@ -7,6 +7,7 @@
  *   verbs_dev.c   a device: protection domain, channel, CQs, its end
  *   verbs_cq.c    polling, sleeping, who watches the channel (the lead)
  *   verbs_cm.c    rendezvous
+ *   verbs_ask.c   its asking side
  *   verbs_qp.c    a link's making and end, its memory, the timer's work
  *   verbs_tx.c    posting: data, messages, credit.  Only this file posts sends
  *   verbs_rx.c    what arrives: completions, messages, the receive ring
@@ -345,9 +346,41 @@ bool sr_vgrow_may_shrink(struct sr_vlink *l);	/* loop */
 void sr_vscan_start(void);	/* any, cheap if running */
 void sr_vscan_forget(void);
 
+/* Lists of what waits in the loop. */
+#define SR_VLIST_ADD(head, x)                                                  \
+	do {                                                                   \
+		(x)->next = (head);                                            \
+		(x)->pprev = &(head);                                          \
+		if ((x)->next)                                                 \
+			(x)->next->pprev = &(x)->next;                         \
+		(head) = (x);                                                  \
+	} while (0)
+#define SR_VLIST_DROP(x)                                                       \
+	do {                                                                   \
+		*(x)->pprev = (x)->next;                                       \
+		if ((x)->next)                                                 \
+			(x)->next->pprev = (x)->pprev;                         \
+	} while (0)
+
 /* verbs_cm.c */
-int sr_verbs_ask(struct sr_ask *ask);
-void sr_verbs_cancel(struct sr_ask *ask);
+enum { SR_V_REASON_LEN = 32 };
+
+/* What an event says, taken out of it before it is acknowledged. */
+struct sr_vcm_event {
+	enum rdma_cm_event_type type;
+	int status;
+	struct rdma_cm_id *id;
+	uint8_t data[SR_NAME_LEN + SR_V_REASON_LEN];
+	size_t len;
+};
+
+const char *sr_vcm_open(void);	/* the channel; NULL or why not */
+struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm);	/* NULL and errno */
+void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
+		 uint16_t port);
+uint16_t sr_vcm_iwarp_port(uint16_t port);
+void sr_vcm_param(struct rdma_conn_param *p);
+void sr_vcm_ack_timeout(struct rdma_cm_id *id);
 int sr_verbs_listen(const struct sockaddr *addr, void **out);
 void sr_verbs_unlisten(void *listener);
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
@@ -356,6 +389,13 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 void sr_verbs_refuse(struct sr_request *req, const char *reason);
 struct rdma_cm_id *sr_vcm_sentinel(struct rdma_cm_id *like);
 void sr_vcm_removed(struct ibv_context *ctx);	/* asks and listeners */
+
+/* verbs_ask.c */
+int sr_verbs_ask(struct sr_ask *ask);
+void sr_verbs_cancel(struct sr_ask *ask);
+void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
+void sr_vask_removed(struct ibv_context *ctx);
+void sr_vask_forget(void);
 
 /* In the child of fork: nothing of all this is ours any more. */
 void sr_verbs_forget(void);

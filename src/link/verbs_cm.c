@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * verbs_cm.c - how two ends find each other: one event channel of librdmacm,
- * read by the service loop, whose thread all of this runs in.  An asker's id
- * goes resolve address, resolve route, connect; an answerer's is born by a
- * request.  The number asked for is the TCP port; on iWARP, where those are
- * the kernel's, the port plus an offset.
+ * read by the service loop, whose thread all of this runs in.  The asker's part
+ * is in verbs_ask.c; an answerer's id is born by a request.  The number asked for
+ * is the TCP port; on iWARP, where those are the kernel's, the port plus an offset.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs.h"
@@ -18,34 +17,13 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
-#include "base/report.h"
 
 enum {
-	RESOLVE_MS = 2000,
-	ASK_MS = 5000,		/* all in all */
-	LOOK_MS = 100,		/* whether the queue pair still lives */
 	RETRY_MS = 1000,	/* a listener whose device went */
-	HICCUPS = 3,
 	BACKLOG = 1024, /* siw has so many work items, some per connection */
 	ACK_TIMEOUT = 17,	/* 4.096 us * 2^17 = 0.54 s, so that ... */
 	RETRIES = 7,		/* ... a dead port shows in some seconds */
 	RNR_FOREVER = 7,
-	REASON_LEN = 32,
-	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
-};
-
-struct ask {
-	struct sr_vcm cm;
-	struct sr_ask *ask;		/* NULL: cancelled */
-	struct ask *next, **pprev;
-	struct rdma_cm_id *id;
-	struct sr_vdev *dev;
-	struct sr_vlink *link;		/* once connecting */
-	struct sr_timer timer;
-	uint64_t deadline_ns;
-	bool iwarp;			/* the port is for iWARP */
-	bool again;			/* it was tried for the other */
-	unsigned hiccups;		/* refused without a word so often */
 };
 
 struct request {
@@ -65,37 +43,20 @@ struct listener {
 
 static struct rdma_event_channel *channel;
 static struct sr_watch channel_watch;
-static struct ask *asks;
 static struct request *requests;
 static struct listener *listeners;
-static bool iwarp_seen;		/* the last device was one */
-
-#define LINK_IN(head, x)                                                       \
-	do {                                                                   \
-		(x)->next = (head);                                            \
-		(x)->pprev = &(head);                                          \
-		if ((x)->next)                                                 \
-			(x)->next->pprev = &(x)->next;                         \
-		(head) = (x);                                                  \
-	} while (0)
-#define LINK_OUT(x)                                                            \
-	do {                                                                   \
-		*(x)->pprev = (x)->next;                                       \
-		if ((x)->next)                                                 \
-			(x)->next->pprev = (x)->pprev;                         \
-	} while (0)
 
 /* ---- addresses ---- */
 
-static void copy_addr(struct sockaddr_storage *to, const struct sockaddr *from,
-		      uint16_t port)
+void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
+		 uint16_t port)
 {
 	sr_addr_plain(to, from);
 	sr_addr_set_port(to, port);
 }
 
 /* iWARP: stays within 1024 .. 65535. */
-static uint16_t iwarp_port(uint16_t port)
+uint16_t sr_vcm_iwarp_port(uint16_t port)
 {
 	const unsigned least = 1024, span = 65536 - 1024;
 
@@ -118,7 +79,7 @@ static bool same_host(const struct sockaddr *a, const struct sr_name *name)
 
 static void on_channel(struct sr_watch *w, uint32_t events);
 
-static const char *open_channel(void)
+const char *sr_vcm_open(void)
 {
 	const char *reason = sr_verbs_load();
 	int fd;
@@ -142,14 +103,14 @@ static const char *open_channel(void)
 	return NULL;
 }
 
-static struct rdma_cm_id *make_id(struct sr_vcm *cm)
+struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm)
 {
 	struct rdma_cm_id *id;
 
 	return sr_vlib.cm_create_id(channel, &id, cm, RDMA_PS_TCP) ? NULL : id;
 }
 
-static void conn_param(struct rdma_conn_param *p)
+void sr_vcm_param(struct rdma_conn_param *p)
 {
 	memset(p, 0, sizeof(*p));
 	p->responder_resources = 1;
@@ -158,7 +119,7 @@ static void conn_param(struct rdma_conn_param *p)
 	p->rnr_retry_count = RNR_FOREVER;
 }
 
-static void set_ack_timeout(struct rdma_cm_id *id)
+void sr_vcm_ack_timeout(struct rdma_cm_id *id)
 {
 	uint8_t t = ACK_TIMEOUT;
 
@@ -174,310 +135,13 @@ struct rdma_cm_id *sr_vcm_sentinel(struct rdma_cm_id *like)
 	struct sockaddr_storage addr;
 	struct rdma_cm_id *id;
 
-	copy_addr(&addr, &like->route.addr.src_addr, 0);
-	id = make_id(&cm);
+	sr_vcm_addr(&addr, &like->route.addr.src_addr, 0);
+	id = sr_vcm_id(&cm);
 	if (id && sr_vlib.cm_bind_addr(id, (struct sockaddr *)&addr)) {
 		sr_vlib.cm_destroy_id(id);
 		id = NULL;
 	}
 	return id;
-}
-
-/* ---- asking ---- */
-
-static void release(struct ask *a)
-{
-	sr_timer_cancel(&a->timer);
-	if (a->link) {
-		struct sr_vlink *l = a->link;
-
-		a->link = NULL;
-		sr_vlink_close(l);
-		sr_link_put(&l->link);
-	} else if (a->id) {
-		sr_enter();
-		sr_vlib.cm_destroy_id(a->id);
-		sr_leave();
-	}
-	a->id = NULL;
-	a->dev = NULL;
-}
-
-static void fail_ask(struct ask *a, const char *reason)
-{
-	struct sr_ask *ask = a->ask;
-
-	sr_debug("verbs: asking failed: %s", reason);
-	release(a);
-	LINK_OUT(a);
-	ask->kind = NULL;
-	free(a);
-	ask->done(ask, NULL, reason);
-}
-
-static void ask_look(struct sr_timer *t);
-
-/* To look after it from time to time, ASK_MS from now at most. */
-static void watch_over(struct ask *a)
-{
-	a->deadline_ns = sr_now_ns() + ASK_MS * UINT64_C(1000000);
-	a->timer.fn = ask_look;
-	sr_timer_set(&a->timer, LOOK_MS);
-}
-
-static int resolve(struct ask *a)
-{
-	const struct sockaddr *dst = (struct sockaddr *)&a->ask->dst;
-	struct sockaddr_storage from, to;
-	uint16_t port = sr_addr_port(dst);
-	int err = 0;
-
-	copy_addr(&from, (struct sockaddr *)&a->ask->src, 0);
-	copy_addr(&to, dst, a->iwarp ? iwarp_port(port) : port);
-	a->id = make_id(&a->cm);
-	if (!a->id)
-		return -errno;
-	if (sr_vlib.cm_resolve_addr(a->id, (struct sockaddr *)&from,
-				    (struct sockaddr *)&to, RESOLVE_MS))
-		err = -errno;
-	return err;
-}
-
-int sr_verbs_ask(struct sr_ask *ask)
-{
-	const char *reason = open_channel();
-	unsigned kinds = sr_verbs_devices();
-	struct ask *a;
-	int err;
-
-	if (reason || !kinds)
-		return reason && !strcmp(reason, "no-library") ? -ELIBACC :
-								 -ENODEV;
-	a = calloc(1, sizeof(*a));
-	if (!a)
-		return -ENOMEM;
-	a->cm.what = SR_CM_ASK;
-	a->ask = ask;
-	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
-	LINK_IN(asks, a);
-	sr_enter();
-	err = resolve(a);
-	sr_leave();
-	if (err) {
-		release(a);
-		LINK_OUT(a);
-		free(a);
-		return err;
-	}
-	ask->kind = a;
-	watch_over(a);
-	return 0;
-}
-
-void sr_verbs_cancel(struct sr_ask *ask)
-{
-	struct ask *a = ask->kind;
-
-	if (!a)
-		return;
-	ask->kind = NULL;
-	release(a);
-	LINK_OUT(a);
-	free(a);
-}
-
-static const char *resolve_again(struct ask *a)
-{
-	sr_vlib.cm_destroy_id(a->id);
-	a->dev = NULL;
-	a->id = NULL;
-	a->iwarp = !a->iwarp;
-	a->again = true;
-	return resolve(a) ? "no-device" : NULL;
-}
-
-static const char *addr_resolved(struct ask *a)
-{
-	const char *reason;
-
-	a->dev = sr_vdev_get(a->id, &reason);
-	if (!a->dev)
-		return reason;
-	iwarp_seen = a->dev->iwarp;
-	if (a->dev->iwarp != a->iwarp)
-		return a->again ? "no-device" : resolve_again(a);
-	set_ack_timeout(a->id);
-	if (sr_vlib.cm_resolve_route(a->id, RESOLVE_MS))
-		return "no-device";
-	return NULL;
-}
-
-/* Before done() the asker does not know the link. */
-static void not_yet(struct sr_link *link, unsigned what)
-{
-	(void)link;
-	(void)what;
-}
-
-static const char *route_resolved(struct ask *a)
-{
-	struct rdma_conn_param p;
-	uint8_t name[SR_NAME_LEN];
-	struct rdma_cm_id *id = a->id;
-	struct sr_vdev *dev = a->dev;
-	const char *reason;
-
-	a->link = sr_vlink_make(id, dev, SR_ROLE_ASKER, a->ask->name.link_no,
-				a->ask->owner, not_yet, &reason);
-	if (!a->link)
-		return reason;
-	/* The id is the link's now; its events come to us still. */
-	id->context = &a->cm;
-	conn_param(&p);
-	sr_name_encode(&a->ask->name, name);
-	p.private_data = name;
-	p.private_data_len = sizeof(name);
-	return sr_vlib.cm_connect(id, &p) ? "no-listener" : NULL;
-}
-
-static void established(struct ask *a)
-{
-	struct sr_ask *ask = a->ask;
-	struct sr_vlink *l = a->link;
-
-	sr_timer_cancel(&a->timer);
-	l->id->context = &l->cm;
-	LINK_OUT(a);
-	free(a);
-	ask->kind = NULL;
-	__atomic_store_n(&l->link.notify, ask->notify, __ATOMIC_RELEASE);
-	sr_link_raise(&l->link, SR_LINK_UP);
-	ask->done(ask, &l->link, NULL);
-}
-
-/* What an event says, taken out of it before it is acknowledged. */
-struct event {
-	enum rdma_cm_event_type type;
-	int status;
-	struct rdma_cm_id *id;
-	uint8_t data[SR_NAME_LEN + REASON_LEN];
-	size_t len;
-};
-
-/* The reason word in a refusal must be one of ours. */
-static const char *refusal(const struct event *e, bool iwarp)
-{
-	char word[REASON_LEN];
-	enum sr_reason r;
-	size_t n = e->len;
-
-	if (!iwarp && e->status == REJ_NO_SERVICE)
-		return "no-listener";
-	if (n >= sizeof(word))
-		n = sizeof(word) - 1;
-	memcpy(word, e->data, n);
-	word[n] = 0;
-	r = sr_reason_find(word);
-	if (r != SR_REASON_NONE)
-		return sr_reason_word(r);
-	return iwarp ? "no-listener" : "refused";
-}
-
-static const char *ask_failure(struct ask *a, const struct event *e)
-{
-	switch (e->type) {
-	case RDMA_CM_EVENT_ADDR_ERROR:
-	case RDMA_CM_EVENT_ROUTE_ERROR:
-		return e->status == -ETIMEDOUT ? "timeout" : "no-device";
-	case RDMA_CM_EVENT_REJECTED:
-		return refusal(e, a->iwarp);
-	case RDMA_CM_EVENT_UNREACHABLE:
-		return e->status == -ETIMEDOUT ? "timeout" : "no-listener";
-	case RDMA_CM_EVENT_CONNECT_ERROR:
-		return "no-listener";
-	default:
-		return "device-failed";
-	}
-}
-
-/*
- * siw now and then refuses one of many connections, in one way or another (seen:
- * 2 of 64 at once, 1 of 300 in a row).  Where nobody listens it costs 70 ms to be
- * sure.
- */
-static bool hiccup(struct ask *a, const char *reason)
-{
-	return a->iwarp && a->hiccups < HICCUPS &&
-	       !strcmp(reason, "no-listener");
-}
-
-static void once_more(struct sr_timer *t)
-{
-	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
-	int err;
-
-	watch_over(a);
-	sr_enter();
-	err = resolve(a);
-	sr_leave();
-	if (err)
-		fail_ask(a, "no-device");
-}
-
-/* After 10, 20, 40 ms. */
-static void start_over(struct ask *a)
-{
-	sr_debug("verbs: refused without a word: once more");
-	release(a);
-	a->timer.fn = once_more;
-	sr_timer_set(&a->timer, 10u << a->hiccups++);
-}
-
-static void no_more(struct ask *a, const char *reason)
-{
-	if (hiccup(a, reason))
-		start_over(a);
-	else
-		fail_ask(a, reason);
-}
-
-/* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
- * flushed, and no event says why. */
-static void ask_look(struct sr_timer *t)
-{
-	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
-
-	if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
-		no_more(a, a->iwarp ? "no-listener" : "refused");
-	else if (sr_now_ns() >= a->deadline_ns)
-		fail_ask(a, "timeout");
-	else
-		sr_timer_set(t, LOOK_MS);
-}
-
-static void ask_event(struct ask *a, const struct event *e)
-{
-	const char *reason = NULL;
-
-	switch (e->type) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		reason = addr_resolved(a);
-		break;
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		reason = route_resolved(a);
-		break;
-	case RDMA_CM_EVENT_ESTABLISHED:
-		established(a);
-		return;
-	case RDMA_CM_EVENT_ADDR_CHANGE:
-	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-		return;
-	default:
-		reason = ask_failure(a, e);
-		break;
-	}
-	if (reason)
-		no_more(a, reason);
 }
 
 /* ---- answering ---- */
@@ -491,7 +155,7 @@ static void reject(struct rdma_cm_id *id, const char *reason)
 
 static void free_request(struct request *r, bool destroy)
 {
-	LINK_OUT(r);
+	SR_VLIST_DROP(r);
 	if (destroy) {
 		sr_enter();
 		sr_vlib.cm_destroy_id(r->id);
@@ -506,7 +170,7 @@ static void refuse_at_once(struct rdma_cm_id *id, const char *reason)
 	sr_vlib.cm_destroy_id(id);
 }
 
-static void connect_request(const struct event *e)
+static void connect_request(const struct sr_vcm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
 	struct sr_name name;
@@ -531,11 +195,11 @@ static void connect_request(const struct event *e)
 	r->cm.what = SR_CM_REQUEST;
 	r->id = id;
 	id->context = &r->cm;
-	LINK_IN(requests, r);
+	SR_VLIST_ADD(requests, r);
 	sr_link_request(&r->req);
 }
 
-static void request_event(struct request *r, const struct event *e)
+static void request_event(struct request *r, const struct sr_vcm_event *e)
 {
 	if (e->type == RDMA_CM_EVENT_ADDR_CHANGE)
 		return;
@@ -556,12 +220,12 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	dev = sr_vdev_get(r->id, reason);
 	if (!dev)
 		goto refuse;
-	set_ack_timeout(r->id);
+	sr_vcm_ack_timeout(r->id);
 	l = sr_vlink_make(r->id, dev, SR_ROLE_ANSWERER, req->name.link_no,
 			  owner, notify, reason);
 	if (!l)
 		goto refuse;
-	conn_param(&p);
+	sr_vcm_param(&p);
 	sr_enter();
 	if (sr_vlib.cm_accept(r->id, &p)) {
 		sr_leave();
@@ -590,7 +254,7 @@ void sr_verbs_refuse(struct sr_request *req, const char *reason)
 	free_request(r, true);
 }
 
-static void link_event(struct sr_vlink *l, const struct event *e)
+static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
 {
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
@@ -620,8 +284,8 @@ static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 	const char *reason;
 	int err = 0;
 
-	copy_addr(&addr, (struct sockaddr *)&ls->addr, port);
-	ls->id[which] = make_id(&ls->cm);
+	sr_vcm_addr(&addr, (struct sockaddr *)&ls->addr, port);
+	ls->id[which] = sr_vcm_id(&ls->cm);
 	if (!ls->id[which])
 		return -errno;
 	sr_fd_making();
@@ -661,7 +325,7 @@ static int open_ids(struct listener *ls)
 	int err = -ENODEV, err2 = -ENODEV;
 
 	if (kinds & SR_VDEV_IWARP)
-		err2 = listen_on(ls, 1, iwarp_port(port));
+		err2 = listen_on(ls, 1, sr_vcm_iwarp_port(port));
 	if (kinds & SR_VDEV_IB)
 		err = listen_on(ls, 0, port);
 	if (!err || !err2)
@@ -686,14 +350,14 @@ int sr_verbs_listen(const struct sockaddr *addr, void **out)
 	struct listener *ls;
 	int err;
 
-	if (open_channel())
+	if (sr_vcm_open())
 		return -ENODEV;
 	ls = calloc(1, sizeof(*ls));
 	if (!ls)
 		return -ENOMEM;
 	ls->cm.what = SR_CM_LISTEN;
 	ls->retry.fn = listen_again;
-	copy_addr(&ls->addr, addr, sr_addr_port(addr));
+	sr_vcm_addr(&ls->addr, addr, sr_addr_port(addr));
 	sr_enter();
 	err = open_ids(ls);
 	sr_leave();
@@ -701,7 +365,7 @@ int sr_verbs_listen(const struct sockaddr *addr, void **out)
 		free(ls);
 		return err;
 	}
-	LINK_IN(listeners, ls);
+	SR_VLIST_ADD(listeners, ls);
 	*out = ls;
 	return 0;
 }
@@ -711,7 +375,7 @@ void sr_verbs_unlisten(void *listener)
 	struct listener *ls = listener;
 
 	sr_timer_cancel(&ls->retry);
-	LINK_OUT(ls);
+	SR_VLIST_DROP(ls);
 	sr_enter();
 	close_ids(ls);
 	sr_leave();
@@ -724,13 +388,8 @@ void sr_vcm_removed(struct ibv_context *ctx)
 {
 	struct request *r, *rnext;
 	struct listener *ls;
-	struct ask *a, *anext;
 
-	for (a = asks; a; a = anext) {
-		anext = a->next;
-		if (a->id && a->id->verbs == ctx)
-			fail_ask(a, "device-failed");
-	}
+	sr_vask_removed(ctx);
 	for (r = requests; r; r = rnext) {
 		rnext = r->next;
 		if (r->id->verbs != ctx)
@@ -754,7 +413,7 @@ void sr_vcm_removed(struct ibv_context *ctx)
 
 /* ---- events ---- */
 
-static void handle(const struct event *e)
+static void handle(const struct sr_vcm_event *e)
 {
 	struct sr_vcm *cm = e->id->context;
 
@@ -768,7 +427,7 @@ static void handle(const struct event *e)
 	}
 	switch (cm->what) {
 	case SR_CM_ASK:
-		ask_event((struct ask *)cm, e);
+		sr_vask_event(cm, e);
 		break;
 	case SR_CM_REQUEST:
 		request_event((struct request *)((char *)cm -
@@ -791,7 +450,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 {
 	bool opens = !had_link;
 	struct rdma_cm_event *ev;
-	struct event e;
+	struct sr_vcm_event e;
 
 	(void)w;
 	(void)events;
@@ -828,7 +487,7 @@ void sr_verbs_forget(void)
 	channel = NULL;
 	had_link = false;
 	memset(&channel_watch, 0, sizeof(channel_watch));
-	asks = NULL;
+	sr_vask_forget();
 	requests = NULL;
 	listeners = NULL;
 	sr_vdev_forget();
