@@ -9,7 +9,9 @@
  */
 #include "sockrail.h"
 
-#ifdef __x86_64__
+/* The sanitizers have interposers of their own, which look after the stack. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__)
 
 /* The arguments' registers are kept, and the stack is aligned at the call. */
 #define STUB(name, real)                                                       \

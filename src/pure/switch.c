@@ -222,6 +222,23 @@ static size_t release(struct sr_rx *rx, uint8_t *out)
 	return n;
 }
 
+/* The sender has gone on raw. */
+static unsigned miss(struct sr_rx *rx)
+{
+	rx->state = SR_RX_RAW;
+	rx->end = false;
+	return SR_DO_DROP;
+}
+
+unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len)
+{
+	size_t n = len < SR_RECORD_LEN ? len : SR_RECORD_LEN;
+
+	if (rx->state != SR_RX_EXPECT || rx->part || !memcmp(in, rx->mark, n))
+		return 0;
+	return miss(rx);
+}
+
 /*
  * Bytes at N.  With in == out the held bytes lie before f->in and after
  * f->out + f->put, so that releasing them overwrites nothing unread.
@@ -240,9 +257,7 @@ static void feed_mark(struct sr_rx *rx, struct feed *f)
 		rx->next_link = (uint64_t)rx->link_no + 1;
 	} else if (f->len) {
 		f->put += release(rx, f->out + f->put);
-		rx->state = SR_RX_RAW;
-		rx->end = false;
-		f->todo |= SR_DO_DROP;
+		f->todo |= miss(rx);
 	}
 }
 

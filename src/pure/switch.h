@@ -155,6 +155,13 @@ size_t sr_rx_limit(const struct sr_rx *rx);
 bool sr_rx_at_mark(const struct sr_rx *rx);
 
 /*
+ * What lies in TCP at a mark (sr_rx_at_mark()), in[0, len), looked at and not taken.
+ * Not the beginning of the mark: all of it is the program's and may stay there, RAW;
+ * returns SR_DO_DROP.  Else 0: to be taken, by sr_rx_tcp().
+ */
+unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len);
+
+/*
  * len bytes came from TCP.  Writes those that are the program's to out, in
  * order, and counts them as taken (rx->rx); strips duplicates, marks, records.
  * Handles any mixture, also mark, RESUME and raw bytes in one buffer (a thread

@@ -158,12 +158,14 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 kernel:
 	r = sr_real.getsockopt(fd, level, name, val, len);
-	/* The same reset may have been seen by both, the kernel and the link. */
-	if (r == 0 && level == SOL_SOCKET && name == SO_ERROR &&
-	    *len >= sizeof(v) && sr_any_gate_shut(st)) {
+	/* The same reset may have been seen by both, the kernel and the link, but not
+	 * the end before it. */
+	if (r == 0 && level == SOL_SOCKET && name == SO_ERROR && *len >= sizeof(v)) {
 		memcpy(&v, val, sizeof(v));
-		if (v)
+		if (v && sr_any_gate_shut(st))
 			atomic_store(&st->error_told, true);
+		if (v == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END))
+			memcpy(val, &(int){ EPIPE }, sizeof(v));
 	}
 	return r < 0 ? -errno : r;
 }

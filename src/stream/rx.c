@@ -76,7 +76,7 @@ static void settle(struct sr_stream *st)
 	if (st->rx.state == before)
 		return;
 	if (st->rx.state == SR_RX_RESET)
-		sr_stream_broke(st, ECONNRESET);
+		sr_stream_broke(st, sr_reset_error(st));
 	else
 		sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
@@ -93,7 +93,7 @@ static void tcp_end(struct sr_stream *st, bool reset)
 		st->rx_link->ops->poll(st->rx_link);
 	spill(st, out, sr_rx_fin(&st->rx, reset, head(st), out));
 	if (st->rx.state == SR_RX_RESET)
-		sr_stream_broke(st, ECONNRESET);
+		sr_stream_broke(st, sr_reset_error(st));
 	if (st->rx.state == SR_RX_LINK && reset) {
 		/* What is unread comes first, but the program learns of it. */
 		int none = 0;
@@ -169,26 +169,34 @@ static bool left_to_loop(struct sr_stream *st)
 	       (atomic_load(&st->watched) & EPOLLIN);
 }
 
-/* The next bytes on TCP are mark or record: read them, never beyond. */
+/* The next bytes on TCP are mark or record: read them, never beyond.  Where a mark
+ * should be they are looked at first: bytes of the program are left to the kernel,
+ * which may be wanted alone. */
 static void read_record(struct sr_stream *st)
 {
 	while (sr_rx_at_mark(&st->rx) && !st->rx_fin_seen) {
 		uint8_t in[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
 		size_t want = sr_rx_limit(&st->rx);
 		enum sr_rx_state before = st->rx.state;
+		bool looks = before == SR_RX_EXPECT && !st->rx.part;
 		unsigned todo = 0;
-		ssize_t r, n;
+		ssize_t r, n = 0;
 
 		if (want > sizeof(in))
 			want = sizeof(in);
-		r = sr_anchor_read(st, in, want, 0);
+		r = sr_anchor_read(st, in, want, looks ? MSG_PEEK : 0);
 		if (r == -EAGAIN || r == -EINTR)
 			return;
 		if (r <= 0) {
 			tcp_end(st, r < 0);
 			return;
 		}
-		n = sr_rx_tcp(&st->rx, in, (size_t)r, out, &todo);
+		if (looks)
+			todo = sr_rx_peek(&st->rx, in, (size_t)r);
+		if (looks && !todo)
+			r = sr_anchor_read(st, in, (size_t)r, 0);
+		if (!todo && r > 0)
+			n = sr_rx_tcp(&st->rx, in, (size_t)r, out, &todo);
 		do_rx(st, todo);
 		rx_moved(st, before);
 		if (n < 0) {

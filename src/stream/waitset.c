@@ -68,6 +68,10 @@ static void plan_rx(struct sr_waitset_entry *e)
 		}
 		break;
 	case SR_RX_LINK:
+		/* What the program is told of counts when a reset comes. */
+		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END) &&
+		    !(sr_st_flags(st) & SR_ST_PEER_END))
+			sr_st_set(st, SR_ST_PEER_END);
 		/* (No link: closed and over, under a sleeper.) */
 		if (st->rx_fin_seen || !st->rx_link ||
 		    (sr_link_events(st->rx_link) & SR_LINK_END))

@@ -35,7 +35,8 @@ int main(void)
 
 	for (int i = 0; i < 3; i++)
 		pthread_create(&t[i], NULL, sender, NULL);
-	for (unsigned tries = 0; tries < 1500000; tries++) {
+	/* (It is not shut while somebody is inside.) */
+	for (unsigned tries = 0; tries < 1500000 || (!n && tries < 1500000000); tries++) {
 		pthread_mutex_lock(&st.tx_lock);
 		if (sr_tx_gate_shut(&st)) {
 			CHECK_EQ(atomic_load(&inside), 0);

@@ -590,8 +590,31 @@ static void rx_all_in_one(void)
 	CHECK_EQ(todo, SR_DO_DROP);
 }
 
+/* Where a mark should be: looked at, and left to the kernel if it is none. */
+static void rx_peeks(void)
+{
+	struct sr_rx rx;
+	uint8_t in[SR_RECORD_LEN + 1];
+
+	sr_rx_init(&rx);
+	rx.state = SR_RX_EXPECT;
+	for (unsigned i = 0; i < SR_RECORD_LEN; i++)
+		rx.mark[i] = in[i] = (uint8_t)(i + 7);
+	in[SR_RECORD_LEN] = 'x';
+	CHECK(!sr_rx_peek(&rx, in, 1) && !sr_rx_peek(&rx, in, sizeof(in)));
+	CHECK(rx.state == SR_RX_EXPECT && !rx.part);
+	in[5]++;
+	CHECK(!sr_rx_peek(&rx, in, 5));
+	rx.part = 1;
+	CHECK(!sr_rx_peek(&rx, in, sizeof(in)));
+	rx.part = 0;
+	CHECK(sr_rx_peek(&rx, in, 6) == SR_DO_DROP && rx.state == SR_RX_RAW);
+	CHECK(!sr_rx_peek(&rx, in, 6) && rx.rx == 0);
+}
+
 int main(void)
 {
+	rx_peeks();
 	tx_in_raw();
 	tx_wants_up();
 	tx_in_wait();
