@@ -618,7 +618,9 @@ static void end_reset_client(void)
 	say("poll %x", p.revents);
 	send_go(ctl);
 	p.events = 0;
-	poll(&p, 1, -1);
+	do /* (the kernel tells of the error first) */
+		poll(&p, 1, -1);
+	while (!(p.revents & POLLHUP));
 	say("poll %x", p.revents);
 	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));
 	say_result("send", send(fd, buf, 1, MSG_NOSIGNAL));
