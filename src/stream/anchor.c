@@ -30,9 +30,6 @@ static int known_as(struct sr_stream *st, int err)
 {
 	if (err == EPIPE && (atomic_load(&st->error) || atomic_load(&st->error_told)))
 		return 0;
-	/* As long as TCP carries the bytes the kernel knows of the peer's end. */
-	if (err == EPIPE && st->rx.state < SR_RX_LINK)
-		return err;
 	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
 }
 

@@ -121,6 +121,9 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 		if (st->rx_link)
 			sr_stream_had(st, st->rx_link);
 	}
+	/* No mark: the loop may see the link's end only when the stream is over. */
+	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
+		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
 	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW) {
 		st->rx_switches++;
 		atomic_store(&st->rx_more, false);
