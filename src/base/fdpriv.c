@@ -129,29 +129,28 @@ void sr_fd_making(void)
 	atomic_fetch_add(&begun, 1);
 }
 
-unsigned sr_fd_settle(unsigned ms)
-{
-	unsigned before = atomic_load(&begun);
-	uint64_t end = 0;
-	int err = errno;
-
-	while (atomic_load(&making)) {
-		if (!end)
-			end = sr_now_ns() + ms * UINT64_C(1000000);
-		else if (sr_now_ns() >= end)
-			break;
-		sched_yield();
-		before = atomic_load(&begun);
-	}
-	errno = err;
-	return before;
-}
-
 unsigned sr_fd_quiet(void)
 {
 	unsigned n = atomic_load(&begun);
 
 	return atomic_load(&making) ? 0 : n + 1;
+}
+
+unsigned sr_fd_settle(unsigned ms)
+{
+	uint64_t end = 0;
+	int err = errno;
+	unsigned quiet;
+
+	while (!(quiet = sr_fd_quiet())) {
+		if (!end)
+			end = sr_now_ns() + ms * UINT64_C(1000000);
+		else if (sr_now_ns() >= end)
+			break;
+		sched_yield();
+	}
+	errno = err;
+	return quiet;
 }
 
 /* Closing any descriptor of a file frees the process's record locks on it (fcntl(2)):
@@ -168,17 +167,17 @@ int sr_fd_lower(int fd, int least)
 	int err = errno, flags = sr_real.fcntl(fd, F_GETFD), low;
 	int cmd = flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD;
 	uint64_t end = sr_now_ns() + LOWER_MS * UINT64_C(1000000);
-	unsigned settled;
+	unsigned quiet;
 
 	/* The next of ours may be in the way again. */
 	while (!is_locked(fd)) {
-		settled = sr_fd_settle(LOWER_MS);
+		quiet = sr_fd_settle(LOWER_MS);
 		low = sr_real.fcntl(fd, cmd, least);
 		if (low >= 0)
 			sr_now_close(low < fd ? fd : low);
 		if (low >= 0 && low < fd)
 			fd = low;
-		if (sr_fd_quiet() == settled + 1 || sr_now_ns() >= end)
+		if ((quiet && sr_fd_quiet() == quiet) || sr_now_ns() >= end)
 			break;
 	}
 	errno = err;

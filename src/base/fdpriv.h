@@ -29,7 +29,7 @@ int sr_fd_made(int fd);
 /*
  * Before the program closes a number that it may not have: waits until no descriptor of
  * ours is on its way up, but no longer than ms.  (One that is made between this and the
- * close is not helped.)  Twice the same answer: none has been made between the two.
+ * close is not helped.)  As sr_fd_quiet(): 0 if one still is.
  */
 unsigned sr_fd_settle(unsigned ms);
 

@@ -27,13 +27,6 @@ static uint64_t kept_now(int fd)
 	return (uint64_t)sr_fd_epoch() << 32 | (uint32_t)(fd + 1);
 }
 
-static int open_file(void)
-{
-	return sr_now_open(sr_conf.log_file,
-			   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			   0666);
-}
-
 /* The log file's descriptor, or -1.  *mine: the caller has to close it. */
 static int file_get(bool *mine)
 {
@@ -45,11 +38,11 @@ static int file_get(bool *mine)
 		return fd;
 	/* The child of vfork writes no table that its parent shares. */
 	if (!sr_process_ours()) {
-		fd = open_file();
+		fd = sr_now_append(sr_conf.log_file);
 		*mine = fd >= 0;
 		return fd;
 	}
-	fd = sr_fd_own(open_file());
+	fd = sr_fd_own(sr_now_append(sr_conf.log_file));
 	if (fd < 0)
 		return -1;
 	*mine = true;

@@ -144,22 +144,15 @@ static void add_ways(struct line *l, const char *side,
 		    (unsigned long long)bytes[i]);
 }
 
-static int open_report(void)
-{
-	return sr_now_open(sr_conf.report,
-			   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			   0666);
-}
-
 static void append(const struct line *l)
 {
 	ssize_t n = -1;
 	int fd;
 
 	sr_fd_making(); /* for as long as it is open */
-	fd = open_report();
+	fd = sr_now_append(sr_conf.report);
 	if (fd < 0 && errno == EMFILE && sr_fd_spend())
-		fd = open_report();
+		fd = sr_now_append(sr_conf.report);
 	if (fd >= 0) {
 		n = sr_now_write(fd, l->buf, l->len);
 		if (n >= 0)

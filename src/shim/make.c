@@ -6,13 +6,22 @@
  */
 #include "shim/shim.h"
 
-static void both(int r, int fds[2], unsigned quiet)
+static int both(int r, int fds[2], unsigned quiet)
 {
 	if (r == 0) {
 		fds[0] = sr_shim_fresh(sr_shim_lowest(fds[0], 0, quiet));
 		fds[1] = sr_shim_fresh(sr_shim_lowest(fds[1], 0, quiet));
 	}
+	return r;
 }
+
+/* As SR_MAKING_ONE. */
+#define MAKING_BOTH(call, fds)                                                \
+	({                                                                    \
+		unsigned quiet_ = sr_fd_quiet();                              \
+                                                                              \
+		both(SR_MAKING(call), fds, quiet_);                           \
+	})
 
 int sr_open(const char *path, int flags, ...)
 {
@@ -54,29 +63,17 @@ int sr_creat(const char *path, mode_t mode)
 
 int sr_pipe(int fds[2])
 {
-	unsigned quiet = sr_fd_quiet();
-	int r = SR_MAKING(sr_real.pipe(fds));
-
-	both(r, fds, quiet);
-	return r;
+	return MAKING_BOTH(sr_real.pipe(fds), fds);
 }
 
 int sr_pipe2(int fds[2], int flags)
 {
-	unsigned quiet = sr_fd_quiet();
-	int r = SR_MAKING(sr_real.pipe2(fds, flags));
-
-	both(r, fds, quiet);
-	return r;
+	return MAKING_BOTH(sr_real.pipe2(fds, flags), fds);
 }
 
 int sr_socketpair(int domain, int type, int protocol, int fds[2])
 {
-	unsigned quiet = sr_fd_quiet();
-	int r = SR_MAKING(sr_real.socketpair(domain, type, protocol, fds));
-
-	both(r, fds, quiet);
-	return r;
+	return MAKING_BOTH(sr_real.socketpair(domain, type, protocol, fds), fds);
 }
 
 int sr_eventfd(unsigned count, int flags)
