@@ -25,7 +25,7 @@
  *   bell      an eventfd, for notify() to wake who sleeps in the kernel.
  *
  * A wait takes from the ready list, asks each entry for its level with the rules
- * of poll (waitset.c), and merges what the kernel's set says.  A level-triggered
+ * of poll (waitset_plan.c), and merges what the kernel's set says.  A level-triggered
  * entry stays on the list while it is ready.  Others leave it, and so do those
  * that have nothing; these stand (link.h) and are looked at once more, so that no
  * arrival is missed.  While an entry is on the list its link tells nobody of

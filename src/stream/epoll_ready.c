@@ -245,10 +245,10 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		if (!w.shut)
 			return 0;	/* the kernel says it, with the program's data */
 		r = (uint32_t)(unsigned short)w.ours;
-		if (w.pass || w.ends || w.hup)
+		if (w.pass || w.ends)
 			r |= ask_anchor(st, w.pass, w.hup);
 	} while (open && sr_gate_shut(&st->rx_gate));
-	*mixed |= (unsigned short)w.pass | (w.ends || w.hup ? EPOLLERR | EPOLLHUP : 0);
+	*mixed |= (unsigned short)w.pass | (w.ends ? EPOLLERR | EPOLLHUP : 0);
 	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
 		r |= EPOLLERR;
 	return r;

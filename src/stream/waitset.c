@@ -2,12 +2,9 @@
 /*
  * waitset.c - the wait engine (waitset.h).
  *
- * Each direction of each stream is either the kernel's (gate open, or raw bytes
- * still due: ask the anchor) or ours (ask the link and the state).  plan()
- * works that out, under the direction's lock, and takes the opportunity to move
- * the direction on.  A set whose gates are all open sleeps in the kernel's poll
- * as it is, counted at the rx gates, so that a switch finds at most one sleeper
- * and the mark wakes that one.
+ * What each stream can do, and whom to ask for it, waitset_plan.c says.  A set whose
+ * gates are all open sleeps in the kernel's poll as it is, counted at the rx gates, so
+ * that a switch finds at most one sleeper and the mark wakes that one.
  */
 #include "base/real.h"
 
@@ -19,174 +16,6 @@
 #include "stream/fdtab.h"
 #include "stream/hot.h"
 #include "stream/waitset.h"
-
-#define IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
-#define OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
-
-/* ---- what a stream can do now ---- */
-
-/* What it says of these events is what the program gets. */
-static void ask_kernel(struct sr_waitset_entry *e, short events)
-{
-	e->kernel |= events;
-	e->pass |= events;
-}
-
-static void plain_rx(struct sr_waitset_entry *e)
-{
-	ask_kernel(e, e->events & IN_EVENTS);
-	e->raw = true;
-}
-
-static void plan_rx(struct sr_waitset_entry *e)
-{
-	struct sr_stream *st = e->st;
-
-	if (!sr_gate_shut(&st->rx_gate)) {
-		plain_rx(e);
-		return;
-	}
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	if (!sr_gate_shut(&st->rx_gate)) {
-		plain_rx(e);
-		goto out;
-	}
-	e->shut = true;
-	if (st->spill_len)
-		e->ours |= POLLIN | POLLRDNORM;
-	switch (st->rx.state) {
-	case SR_RX_RAW:
-	case SR_RX_EXPECT:
-		/* With a sleeper of plain days in flight the anchor is its. */
-		if (atomic_load(&st->rx_gate) & SR_GATE_COUNT)
-			break;
-		if (sr_rx_at_mark(&st->rx)) {
-			e->kernel |= POLLIN;	/* for us, to move on */
-		} else {
-			plain_rx(e);
-		}
-		break;
-	case SR_RX_LINK:
-		/* What the program is told of counts when a reset comes. */
-		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END) &&
-		    !(sr_st_flags(st) & SR_ST_PEER_END))
-			sr_st_set(st, SR_ST_PEER_END);
-		/* (No link: closed and over, under a sleeper.) */
-		if (st->rx_fin_seen || !st->rx_link ||
-		    (sr_link_events(st->rx_link) & SR_LINK_END))
-			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-		if (st->rx_rst_seen)
-			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
-				   (atomic_load(&st->so_error) ? POLLERR : 0);
-		if (st->rx_link &&
-		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) >=
-			    (uint64_t)st->rcvlowat)
-			e->ours |= POLLIN | POLLRDNORM;
-		else if (st->rx_link && !e->rx_link)
-			e->rx_link = sr_link_get(st->rx_link);
-		break;
-	case SR_RX_EOF:
-		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-		break;
-	default:
-		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP | POLLOUT |
-			   POLLWRNORM;
-		if (atomic_load(&st->so_error))
-			e->ours |= POLLERR;
-	}
-	if (sr_st_flags(st) & SR_ST_RDSHUT)
-		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-out:
-	sr_unlock(&st->rx_lock);
-}
-
-/*
- * Behind the peer's end nobody reads the anchor any more, so that only the kernel
- * knows of a reset: it is asked for that even if nothing else is.  (Before, a reset
- * is read by the loop.)
- */
-static void plain_tx(struct sr_waitset_entry *e, short out)
-{
-	unsigned both = SR_ST_RDSHUT | SR_ST_HALF;
-
-	ask_kernel(e, out);
-	e->ends = e->ours & POLLRDHUP;
-	/* It need not have been told of the other direction's. */
-	if ((sr_st_flags(e->st) & both) == both ||
-	    (e->ends && (sr_st_flags(e->st) & SR_ST_HALF)))
-		e->ours |= POLLHUP;
-}
-
-static void plan_tx(struct sr_waitset_entry *e)
-{
-	struct sr_stream *st = e->st;
-	short out = e->events & OUT_EVENTS;
-	struct iovec v[2];
-
-	if (!sr_gate_shut(&st->tx_gate)) {
-		plain_tx(e, out);
-		return;
-	}
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
-	if (!sr_gate_shut(&st->tx_gate)) {
-		plain_tx(e, out);
-		goto unlock;
-	}
-	e->shut = true;
-	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
-		e->ours |= POLLOUT | POLLWRNORM;
-		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
-			e->ours |= POLLHUP;
-		/* TCP has our end, or gets it: of the peer's it knows. */
-		e->ends = !sr_gate_shut(&st->rx_gate);
-		e->hup = e->raw;
-	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
-		   !(sr_link_events(st->tx_link) & SR_LINK_DRAIN)) {
-		/* Programs ask for this to learn whether they are connected (Java),
-		 * and once they are so, they are.  The first send decides. */
-		e->ours |= POLLOUT | POLLWRNORM;
-	} else if (st->tx.state == SR_TX_LINK && out) {
-		size_t room = st->tx_link->ops->tx_room(st->tx_link, v);
-
-		st->tx_link->ops->tx_commit(st->tx_link, 0, st->tx_held != 0);
-		if (room)
-			e->ours |= POLLOUT | POLLWRNORM;
-		else if (!e->tx_link)
-			e->tx_link = sr_link_get(st->tx_link);
-	}
-unlock:
-	if (e->shut && out && !(e->ours & POLLOUT))
-		atomic_store(st->tx.state == SR_TX_LINK ? &st->tx_full :
-							  &st->tx_held_off,
-			     true);
-	sr_unlock(&st->tx_lock);
-}
-
-void sr_waitset_drop_links(struct sr_waitset_entry *e)
-{
-	if (e->rx_link)
-		sr_link_put(e->rx_link);
-	if (e->tx_link)
-		sr_link_put(e->tx_link);
-	e->rx_link = e->tx_link = NULL;
-}
-
-/* True if there is something for the program already. */
-bool sr_waitset_plan(struct sr_waitset_entry *e)
-{
-	e->ours = e->kernel = e->pass = 0;
-	e->shut = e->ends = e->raw = e->hup = false;
-	if (!e->st) {
-		e->kernel = e->pass = e->events;
-		return false;
-	}
-	plan_rx(e);
-	plan_tx(e);
-	e->ours &= e->events | POLLERR | POLLHUP;
-	return e->ours;
-}
 
 static size_t plan_all(struct sr_waitset *s, bool *shut)
 {
@@ -200,8 +29,6 @@ static size_t plan_all(struct sr_waitset *s, bool *shut)
 	return ready;
 }
 
-/* ---- the kernel's part ---- */
-
 static void drop_all(struct sr_waitset *s)
 {
 	size_t i;
@@ -209,6 +36,8 @@ static void drop_all(struct sr_waitset *s)
 	for (i = 0; i < s->n; i++)
 		sr_waitset_drop_links(&s->e[i]);
 }
+
+/* ---- the kernel's part ---- */
 
 void sr_waitset_done(struct sr_waitset *s)
 {
@@ -297,7 +126,7 @@ static int kernel_poll(struct sr_waitset *s, bool sleep)
 
 static bool asked(const struct sr_waitset_entry *e)
 {
-	return !e->st || !e->shut || e->kernel || e->ends || e->hup;
+	return !e->st || !e->shut || e->kernel || e->ends;
 }
 
 static void fill(struct sr_waitset *s)
@@ -321,7 +150,7 @@ static short answer(struct sr_waitset *s, size_t i)
 	short r = s->k[i].revents;
 
 	if (e->st && e->shut) {
-		short always = e->pass || e->ends || e->hup ?
+		short always = e->pass || e->ends ?
 				       POLLERR | POLLHUP | POLLNVAL :
 				       POLLNVAL;
 		if (e->hup && (r & POLLRDHUP))
@@ -360,7 +189,7 @@ static bool enter_gates(struct sr_waitset *s)
 	for (i = 0; i < s->n; i++) {
 		struct sr_waitset_entry *e = &s->e[i];
 
-		if (!e->st || !(e->events & IN_EVENTS))
+		if (!e->st || !(e->events & SR_IN_EVENTS))
 			continue;
 		e->counted = sr_rx_gate_enter(e->st, 1, false);
 		if (!e->counted) {
@@ -403,8 +232,8 @@ static int arm_link(struct sr_link *link, unsigned want)
 /* The end is told to who asks for nothing, too. */
 static unsigned wanted(const struct sr_waitset_entry *e)
 {
-	unsigned want = (e->events & IN_EVENTS ? SR_NOTIFY_RX : 0) |
-			(e->events & OUT_EVENTS ? SR_NOTIFY_TX : 0);
+	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |
+			(e->events & SR_OUT_EVENTS ? SR_NOTIFY_TX : 0);
 
 	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
 }

@@ -8,6 +8,10 @@
 
 #include "stream/wait.h"
 
+/* Of the incoming direction, and of the outgoing one. */
+#define SR_IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
+#define SR_OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+
 struct sr_waitset_entry {
 	struct sr_stream *st;	/* NULL: not a stream */
 	int fd;
