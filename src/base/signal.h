@@ -101,6 +101,18 @@ static inline struct sr_handled sr_handled_now(void)
 }
 
 /*
+ * The first message of a call of many has gone.  A handler with SA_RESTART that ran as
+ * the call slept for it began the whole call anew (signal(7)), and does not end the
+ * sleeps of the next ones.  (One that ran while nothing slept would.  The two are not
+ * told apart: where the kernel slept, nobody knows.)
+ */
+static inline void sr_handled_anew(struct sr_handled *began)
+{
+	if (sr_handled.breaking == began->breaking)
+		*began = sr_handled_now();
+}
+
+/*
  * The time at which a sleep of this thread ends, absolute or not, for the kernel to
  * read as the sleep begins; else 0.  A handler makes it 0: one that comes between the
  * look at sr_handled (since: .all, as the call began) and the system call ends the

@@ -168,6 +168,8 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 					i ? &began : NULL);
 		if (r < 0)
 			break;
+		if (!i)
+			sr_handled_anew(&began);
 		vec[i].msg_len = (unsigned)r;
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
@@ -259,6 +261,8 @@ static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 		r = sr_stream_send_next(st, fd, msg, flags, i ? &began : NULL);
 		if (r < 0)
 			break;
+		if (!i)
+			sr_handled_anew(&began);
 		vec[i].msg_len = (unsigned)r;
 		want = 0;
 		for (size_t k = 0; k < msg->msg_iovlen; k++)

@@ -213,7 +213,7 @@ static void interrupt(const struct call *c, int sig, const char *with,
 		 d.restarted ? ", restarted" : "");
 	errno = err;
 	if (n > 1000)
-		say("%s: some", what);
+		say("%s: %s", what, n > BIG ? "all" : "some");
 	else
 		say_result(what, n);
 	if (messages)
@@ -268,6 +268,7 @@ static void receive_more_server(int lfd)
 static void send_server(int lfd)
 {
 	const struct call more = {"sendmmsg, second", do_sendmmsg_more};
+	const struct call big_one = {"sendmmsg, big", do_sendmmsg_big};
 
 	begin(lfd);
 	install();
@@ -277,6 +278,8 @@ static void send_server(int lfd)
 	}
 	interrupt(&more, SIGUSR2, "", start_drain);
 	interrupt(&more, SIGUSR1, "", start_drain);
+	/* Begun anew behind the handler, it sleeps as often as it has to. */
+	interrupt(&big_one, SIGUSR1, "", start_drain);
 	time_limit(fd, SO_SNDTIMEO, 60);
 	for (size_t i = 0; i < COUNT(sending); i++)
 		interrupt(&sending[i], SIGUSR1, ", SO_SNDTIMEO", start_drain);
