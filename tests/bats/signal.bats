@@ -28,7 +28,7 @@ teardown() { stop_all; }
 }
 
 @test "a handler that the kernel was given directly" {
-	compare signal raw -n 2
+	compare signal_action raw -n 2
 }
 
 @test "a handler uses the stream that it interrupts" {
@@ -44,17 +44,17 @@ teardown() { stop_all; }
 }
 
 @test "siglongjmp out of calls that wait" {
-	compare signal jump -w any
+	compare signal_jump jump -w any
 }
 
 @test "siglongjmp out of send" {
-	compare signal jump-send -w any -n 2
+	compare signal_jump jump-send -w any -n 2
 }
 
 @test "exit in a handler, at any time" {
-	compare signal exit -w any -n 2
+	compare signal_jump exit -w any -n 2
 }
 
 @test "sigaction, signal and their like say what the program did" {
-	compare signal actions -w any
+	compare signal_action actions -w any
 }
