@@ -57,27 +57,27 @@ teardown() { stop_all; }
 }
 
 @test "a message finds both ends asleep; upgrade while asleep" {
-	compare epoll_event sleepers -L
+	compare epoll_loop sleepers -L
 }
 
 @test "several threads in a set: one wake-up for each arrival" {
-	compare epoll_event threads
+	compare epoll_loop threads
 }
 
 @test "one-shot streams among several threads: never two at a time" {
-	compare epoll_event crowd -n 16
+	compare epoll_loop crowd -n 16
 }
 
 @test "64 streams, edge-triggered, read until EAGAIN" {
-	compare epoll_event echo-et -n 64
+	compare epoll_loop echo-et -n 64
 }
 
 @test "64 streams, level-triggered, room for three events" {
-	compare epoll_event echo-lt -n 64
+	compare epoll_loop echo-lt -n 64
 }
 
 @test "small messages without pause, edge-triggered both ways" {
-	compare epoll_event busy -n 8
+	compare epoll_loop busy -n 8
 }
 
 @test "one stream in several sets, a duplicate of a set" {
@@ -97,44 +97,44 @@ teardown() { stop_all; }
 }
 
 @test "closed descriptors leave the set, duplicates keep them there" {
-	compare epoll_set closing -n 2
+	compare epoll_close closing -n 2
 }
 
 @test "a number that is closed, and comes back" {
-	compare epoll_set number
+	compare epoll_close number
 }
 
 @test "a set is closed under a thread that is asleep in it" {
-	compare epoll_set left
+	compare epoll_close left
 }
 
 @test "a set that is closed is none" {
-	compare epoll_set gone -n 12
+	compare epoll_close gone -n 12
 }
 
 @test "a set is handed to another process, and comes back" {
-	compare epoll_set passed -n 2 -w mixed -r 'epoll|peer-dropped'
+	compare epoll_process passed -n 2 -w mixed -r 'epoll|peer-dropped'
 }
 
 @test "a set shared over fork" {
 	# The child's bytes are in nobody's report.
-	compare epoll_set fork -n 2 -l -w mixed -r 'fork|epoll|peer-dropped'
+	compare epoll_process fork -n 2 -l -w mixed -r 'fork|epoll|peer-dropped'
 }
 
 @test "a fork beside a set with a stream that is half closed" {
-	compare epoll_set half-fork -w any -l -r 'fork|epoll|peer-dropped|short'
+	compare epoll_process half-fork -w any -l -r 'fork|epoll|peer-dropped|short'
 }
 
 @test "the child waits in an inherited set: its streams are plain" {
-	compare epoll_set heir -w plain -r 'epoll|not-asked' SOCKRAIL_UPGRADE_WAIT_MS=300
+	compare epoll_process heir -w plain -r 'epoll|not-asked' SOCKRAIL_UPGRADE_WAIT_MS=300
 }
 
 @test "the same, when they had a link before" {
-	compare epoll_set heir-used -w mixed -r 'epoll|peer-dropped'
+	compare epoll_process heir-used -w mixed -r 'epoll|peer-dropped'
 }
 
 @test "the other end goes back to TCP" {
-	compare epoll_event back -w mixed -r 'fork|peer-dropped'
+	compare epoll_loop back -w mixed -r 'fork|peer-dropped'
 }
 
 @test "fair to the others in the set" {

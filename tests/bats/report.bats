@@ -134,6 +134,6 @@ assert n == 128, n'
 }
 
 @test "a child uses the epoll set that it inherited: epoll" {
-	run_pair wait wait epoll_set heir
+	run_pair wait wait epoll_process heir
 	is connect reason epoll
 }

@@ -155,6 +155,12 @@ static inline void obey_client(void)
 	close(fd);
 }
 
+static inline void two_clients(void)
+{
+	obey_client();
+	obey_client();
+}
+
 /* Small messages, some after a pause, each echoed before the next. */
 static inline void ping_client(void)
 {

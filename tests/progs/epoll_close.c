@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* epoll_close.c - what closing does to epoll sets: of a stream in them, of the set. */
+#include "epoll.h"
+
+/* ---- a stream ---- */
+
+static void closing_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), copy, other;
+
+	copy = dup(fd);
+	add(ep, fd, EPOLLIN, 1);
+	add(ep, copy, EPOLLIN, 2);
+	order(fd);
+	say_wait("both", ep, -1);
+	swallow(fd);
+	say_wait("read", ep, 20);
+	del(ep, copy);
+	close(fd);		/* stays in the set: the copy is open */
+	order(copy);
+	say_wait("by the closed one", ep, -1);
+	say_result("unknown", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	say_result("unknown", control(ep, EPOLL_CTL_MOD, copy, EPOLLIN, 0));
+	other = open("/dev/null", O_RDONLY);
+	say("number %d", other == fd);
+	swallow(copy);
+	say_wait("read", ep, 20);
+	add(ep, copy, EPOLLIN | EPOLLET, 3);
+	order(copy);
+	say_wait("again both", ep, -1);
+	say_wait("level", ep, -1);
+	swallow(copy);
+	close(copy);
+	say_wait("closed", ep, 20);
+	close(other);
+	fd = begin(lfd);
+	say_result("gone", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	add(ep, fd, EPOLLIN, 4);
+	order(fd);
+	say_wait("second", ep, -1);
+	swallow(fd);
+	copy = dup2(lfd, fd);	/* closes it */
+	say("number %d", copy == fd);
+	say_wait("replaced", ep, 20);
+}
+
+/* A number that is closed while the file has another, and then the file's again:
+ * the entry is known by it as before. */
+static void number_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), copy = dup(fd);
+
+	add(ep, fd, EPOLLIN | EPOLLOUT, 1);
+	mod(ep, fd, EPOLLIN, 2);
+	close(fd);
+	order(copy);
+	say_wait("by the closed one", ep, -1);
+	say("number %d", dup2(copy, fd) == fd);
+	say_result("add", control(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 0));
+	say_wait("back", ep, -1);
+	mod(ep, fd, EPOLLIN | EPOLLOUT, 3);
+	say_wait("modified", ep, -1);
+	swallow(fd);
+	say_wait("read", ep, -1);
+	del(ep, fd);
+	say_wait("deleted", ep, 20);
+	add(ep, fd, EPOLLIN | EPOLLET, 4);
+	add(ep, copy, EPOLLIN | EPOLLONESHOT, 5);
+	close(fd);
+	order(copy);
+	say_wait("both", ep, -1);
+	say("number %d", dup(copy) == fd);
+	mod(ep, copy, EPOLLIN | EPOLLONESHOT, 6);
+	mod(ep, fd, EPOLLIN | EPOLLET, 7);
+	say_wait("modified", ep, -1);
+	close(copy);
+	swallow(fd);
+	say_wait("read", ep, 20);
+	say_result("delete", control(ep, EPOLL_CTL_DEL, copy, 0, 0));
+	del(ep, fd);
+	say_result("delete", control(ep, EPOLL_CTL_DEL, fd, 0, 0));
+	order(fd);
+	say_wait("not known by a number", ep, 20);
+	swallow(fd);
+	say("number %d", dup2(fd, copy) == copy);
+	mod(ep, copy, EPOLLIN | EPOLLONESHOT, 8);
+	close(fd);
+	order(copy);
+	say_wait("one", ep, 5000);
+	swallow(copy);
+	del(ep, copy);
+	order(copy);
+	say_wait("deleted", ep, 20);
+	swallow(copy);
+	close(copy);
+}
+
+/* ---- the set ---- */
+
+struct sleeper {
+	int ep, ms, n;
+	struct epoll_event ev;
+};
+
+static void *sleep_in(void *arg)
+{
+	struct sleeper *s = arg;
+
+	s->n = epoll_wait(s->ep, &s->ev, 1, s->ms);
+	return NULL;
+}
+
+static void say_slept(const char *what, pthread_t t, const struct sleeper *s)
+{
+	pthread_join(t, NULL);
+	say("%s: %d %d", what, s->n, (int)s->ev.data.u64);
+}
+
+/* A set is closed under a thread that is asleep in it: it sleeps on, and is woken. */
+static void left_server(int lfd)
+{
+	int fd = begin(lfd), other;
+	struct sleeper s = {.ms = 5000};
+	pthread_t t;
+
+	for (int i = 0; i < 3; i++) {
+		s.ep = new_set();
+		add(s.ep, fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : 0), 1);
+		t = start(sleep_in, &s);
+		nap(100);
+		close(s.ep);
+		other = new_set();
+		say("number %d", other == s.ep);
+		add(other, fd, EPOLLIN, 2);
+		nap(50);
+		send_go(fd);
+		say_slept("closed", t, &s);
+		say_wait("another", other, 5000);
+		swallow(fd);
+		say_wait("read", other, 20);
+		close(other);
+	}
+	s.ep = new_set();
+	other = dup(s.ep);
+	t = start(sleep_in, &s);
+	nap(50);
+	add(s.ep, fd, EPOLLIN, 3);	/* while it is asleep */
+	nap(50);
+	close(s.ep);
+	nap(50);
+	send_go(fd);
+	say_slept("duplicated", t, &s);
+	say_wait("duplicate", other, -1);
+	swallow(fd);
+	close(other);
+	/* The stream, too, is gone before the thread wakes. */
+	s = (struct sleeper){.ep = new_set(), .ms = 300};
+	add(s.ep, fd, EPOLLIN, 4);
+	t = start(sleep_in, &s);
+	nap(50);
+	close(s.ep);
+	close(fd);
+	say_slept("both", t, &s);
+}
+
+/* A set that is closed is none, whatever the library makes meanwhile. */
+#define STREAMS 12
+
+static void gone_server(int lfd)
+{
+	int fds[STREAMS];
+	char c;
+
+	for (int i = 0; i < STREAMS; i++)
+		fds[i] = answer(lfd);
+	for (int i = 0; i < STREAMS; i++) {
+		take(fds[i], &c, 1);
+		put(fds[i], &c, 1);
+		close(fds[i]);
+	}
+}
+
+static void gone_client(void)
+{
+	int ep = new_set(), fds[STREAMS], others = 0;
+	struct epoll_event ev;
+	uint64_t end;
+	char c = 'x';
+
+	for (int i = 0; i < STREAMS; i++)
+		fds[i] = dial();
+	close(ep);
+	for (int i = 0; i < STREAMS; i++) {
+		if (recv(fds[i], &c, 1, MSG_DONTWAIT) >= 0)
+			die("recv");
+		for (end = now_ms() + 10; now_ms() < end;)
+			others += epoll_wait(ep, &ev, 1, 0) != -1 || errno != EBADF;
+	}
+	say("%d others than EBADF", others);
+	for (int i = 0; i < STREAMS; i++) {
+		put(fds[i], &c, 1);
+		take(fds[i], &c, 1);
+		close(fds[i]);
+	}
+}
+
+static const struct tcp_case cases[] = {
+	{"closing", closing_server, two_clients},
+	{"number", number_server, obey_client},
+	{"left", left_server, obey_client},
+	{"gone", gone_server, gone_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}

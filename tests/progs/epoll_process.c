@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* epoll_process.c - epoll sets of several processes: handed to others, over a fork. */
+#include "epoll.h"
+
+/* ---- handed to others, and back ---- */
+
+static void passed_server(int lfd)
+{
+	int s[2], fd, ep, other, status;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
+		die("socketpair");
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		ep = receive_fd(s[1]);
+		say_wait("child: idle", ep, 20);
+		put(s[1], "x", 1);
+		say_wait("child", ep, 5000);
+		say_wait("child", ep, 0);
+		put(s[1], "x", 1);
+		_exit(0);
+	}
+	fd = begin(lfd);
+	ep = new_set();
+	add(ep, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("before", ep, -1);
+	swallow(fd);
+	send_fd(s[0], ep);
+	take(s[0], buf, 1);
+	send_go(fd);
+	take(s[0], buf, 1);
+	say_wait("own", ep, -1);
+	swallow(fd);
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("status %d", status);
+	close(ep);
+	close(fd);
+	/* To itself, under another number. */
+	fd = begin(lfd);
+	ep = new_set();
+	add(ep, fd, EPOLLIN | EPOLLONESHOT, 2);
+	add(ep, s[0], EPOLLIN, 3);
+	send_fd(s[0], ep);
+	other = receive_fd(s[1]);
+	say_wait("idle", other, 20);
+	order(fd);
+	say_wait("other", other, 5000);
+	say_wait("fired", ep, 20);
+	mod(other, fd, EPOLLIN, 4);
+	say_wait("own", ep, 5000);
+	close(ep);
+	say_wait("other", other, -1);
+	swallow(fd);
+	say_wait("read", other, 20);
+	del(other, fd);
+	say_result("delete", control(other, EPOLL_CTL_DEL, fd, 0, 0));
+	add(other, fd, EPOLLOUT, 5);
+	say_wait("added", other, -1);
+	close(fd);
+	say_wait("closed", other, 20);
+}
+
+/* ---- fork ---- */
+
+static void fork_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), status;
+	int up[2], down[2];
+	pid_t pid;
+	char c;
+
+	add(ep, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("before", ep, -1);
+	swallow(fd);
+	fflush(stdout);
+	if (pipe(up) || pipe(down))
+		die("pipe");
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		say_wait("child: idle", ep, 20);
+		if (read(down[0], &c, 1) != 1)
+			die("read");
+		say_wait("child", ep, 5000);
+		swallow(fd);
+		say_wait("child: read", ep, 20);
+		if (write(up[1], "x", 1) != 1)
+			die("write");
+		_exit(0);
+	}
+	nap(100);
+	order(fd);
+	say_wait("parent", ep, -1);
+	if (write(down[1], "x", 1) != 1 || read(up[0], &c, 1) != 1)
+		die("pipe");
+	say_wait("parent: read", ep, 20);
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("status %d", status);
+	order(fd);
+	say_wait("after", ep, -1);
+	swallow(fd);
+	/* A stream that comes after the fork is the set's as ever. */
+	close(fd);
+	fd = begin(lfd);
+	add(ep, fd, EPOLLIN | EPOLLONESHOT, 2);
+	order(fd);
+	say_wait("second", ep, -1);
+	say_wait("fired", ep, 20);
+	swallow(fd);
+	mod(ep, fd, EPOLLIN, 3);
+	send_go(fd);
+	say_wait("asleep", ep, 5000);
+	swallow(fd);
+	close(fd);
+}
+
+/* Half closed, in a set, over a fork: the set goes on saying what it has. */
+static void half_fork_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	say("end: %zd", recv(fd, buf, 1, 0));
+	send_go(fd);
+	say("closed: %zd", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+static void half_fork(int fd, bool before)
+{
+	struct pollfd p = {.events = POLLIN};
+	pid_t pid;
+
+	p.fd = new_set();
+	add(p.fd, fd, EPOLLIN, 1);
+	if (before)
+		say("poll: %d", poll(&p, 1, 10000));
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	say("poll: %d", poll(&p, 1, 10000));
+	say("poll again: %d", poll(&p, 1, 500));
+	say_wait("set", p.fd, 0);
+	close(p.fd);
+}
+
+static void half_fork_client(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	shutdown(fd, SHUT_WR);
+	nap(100);
+	half_fork(fd, false);
+	half_fork(fd, true);
+	close(fd);
+}
+
+static void obey_server(int lfd)
+{
+	int fd = begin(lfd);
+
+	obey(fd);
+	close(fd);
+}
+
+/* The child of a fork waits in the set that its parent made, with a stream of its
+ * own that it has used before, or not. */
+static void heir(bool used)
+{
+	int ep = new_set(), status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		int fd = dial();
+
+		set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+		if (!used)
+			add(ep, fd, EPOLLIN, 1);
+		warm_up(fd, true);
+		if (used)
+			add(ep, fd, EPOLLIN, 1);
+		settle(fd, true);
+		send_go(fd);
+		say_wait("child", ep, 5000);
+		swallow(fd);
+		close(fd);
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	say("status %d", status);
+}
+
+static void heir_client(void) { heir(false); }
+static void heir_used_client(void) { heir(true); }
+
+static const struct tcp_case cases[] = {
+	{"passed", passed_server, two_clients},
+	{"fork", fork_server, two_clients},
+	{"heir", obey_server, heir_client},
+	{"heir-used", obey_server, heir_used_client},
+	{"half-fork", half_fork_server, half_fork_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}
