@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# Waiting: poll, select and their twins, epoll, non-blocking I/O.
+# Waiting: poll, select and their twins, non-blocking I/O.
 
 load ../lib/common
 load ../lib/case
@@ -16,27 +16,27 @@ teardown() { stop_all; }
 }
 
 @test "non-blocking connect, accept4, both directions in a poll loop" {
-	compare poll nonblock -w mixed
+	compare poll_loop nonblock -w mixed
 }
 
 @test "both directions in a select loop" {
-	compare poll select-pump -w mixed
+	compare poll_loop select-pump -w mixed
 }
 
 @test "messages that find the other end asleep, in every kind of wait" {
-	compare poll sleepers -L
+	compare poll_loop sleepers -L
 }
 
 @test "small sends that must not block" {
-	compare poll room -L -w mixed -n 5
+	compare poll_loop room -L -w mixed -n 5
 }
 
 @test "a busy stream and a pipe in one poll set" {
-	compare poll busy -l -w mixed -r peer-dropped
+	compare poll_loop busy -l -w mixed -r peer-dropped
 }
 
 @test "sixteen streams in one poll set" {
-	compare poll many -n 16
+	compare poll_loop many -n 16
 }
 
 @test "sets with a descriptor twice, -1 and closed ones" {
@@ -50,14 +50,6 @@ teardown() { stop_all; }
 @test "a set of more entries than there is memory" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizers' poll reads them all"
 	compare poll no-number
-}
-
-@test "an epoll server" {
-	compare poll epoll
-}
-
-@test "epoll on a stream that has long been in use" {
-	compare poll epoll-late
 }
 
 @test "connected once is connected" {
