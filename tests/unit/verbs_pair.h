@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_pair.h - drives the verbs link through its contract, between two
+ * processes: this one asks, its child answers.  Needs an RDMA device
+ * (tests/lab/rdma-vm), else skips; RDMA_ADDR is the device's address.
+ *
+ *   PROGRAM [-v] [test ...]     all tests by default, but what has to be named
+ */
+#ifndef SR_VERBS_PAIR_H
+#define SR_VERBS_PAIR_H
+
+#include "verbs_end.h"
+
+#include <arpa/inet.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "loop_call.h"
+
+/* ---- an end and its loop ---- */
+
+static void *answer(void *arg);
+
+/* The handshake, driven by events, in the loop. */
+static void on_work(struct sr_task *t)
+{
+	struct end *e = (struct end *)((char *)t - offsetof(struct end, work));
+	unsigned have = sr_link_events(e->link);
+	unsigned new = have & ~atomic_fetch_or(&e->told, have);
+	bool asker = e->link->role == SR_ROLE_ASKER;
+
+	if (asker && (new & SR_LINK_UP))
+		send_hello(e);
+	if (new & SR_LINK_HELLO) {
+		if (!asker)
+			send_hello(e);
+		send_plain(e, SR_MSG_SWITCH);
+	}
+	if (new & SR_LINK_SWITCH)
+		send_plain(e, SR_MSG_ACKSW);
+	if ((new & SR_LINK_ACKSW) && !asker)
+		check(!pthread_create(&e->thread, NULL, answer, e));
+	e->link->ops->work(e->link);
+	wake(e, SR_NOTIFY_CTL);
+}
+
+static void notify(struct sr_link *link, unsigned what)
+{
+	struct end *e = link->owner;
+
+	if (what & (SR_NOTIFY_WORK | SR_NOTIFY_CTL))
+		sr_loop_post(&e->work);
+	if (what & (SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_CTL))
+		wake(e, what);
+}
+
+static struct end *new_end(uint32_t no)
+{
+	struct end *e = calloc(1, sizeof(*e));
+
+	check(e);
+	e->work.fn = on_work;
+	e->efd[0] = eventfd(0, EFD_NONBLOCK);
+	e->efd[1] = eventfd(0, EFD_NONBLOCK);
+	e->no = no;
+	e->spin = 1000;
+	return e;
+}
+
+/* ---- the answerer ---- */
+
+/* SIGUSR1: the answerer tells its side. */
+static void tell(int sig)
+{
+	struct end *e = last_end;
+
+	(void)sig;
+	if (!e || !e->link)
+		return;
+	dump(e, 0);
+	fprintf(stderr, "left in the CQ: %d\n",
+		sr_vcq_poll(sr_vlink(e->link)->cq, false));
+}
+
+static void *answer(void *arg)
+{
+	struct end *e = arg;
+	uint64_t want;
+	size_t n;
+
+	check(await(e, SR_NOTIFY_RX, is_ready) || dead(e));
+	switch (e->no >> 8) {
+	case ECHO:
+		echo(e);
+		break;
+	case SINK:
+		e->spin = 20;
+		while (take(e, 1 << 20, e->no & 1))
+			;
+		break;
+	case SOURCE:	/* as many MB as the number says */
+		want = e->no & 0xff;
+		put(e, want << 20, true);
+		break;
+	case DEAF:	/* nothing for a while, then all */
+		usleep(1500 * 1000);
+		n = take(e, SIZE_MAX, true);
+		put(e, 1, true);
+		say("deaf: took %zu in the end\n", n);
+		break;
+	}
+	if (!dead(e)) {
+		send_plain(e, SR_MSG_END);
+		while (take(e, 1 << 20, false))
+			;
+		if (!dead(e))
+			send_plain(e, SR_MSG_ACKEND);
+		await(e, SR_NOTIFY_TX, end_acked);
+	}
+	e->link->ops->drop(e->link, NULL);
+	sr_link_put(e->link);
+	return NULL;
+}
+
+#define LATE 0x1a7e	/* answered when the asker has gone */
+
+static void request(struct sr_request *req)
+{
+	struct end *e;
+
+	say("request %x\n", req->name.link_no);
+	if (req->name.link_no == 0xdead) {
+		req->ops->refuse(req, "no-match");
+		return;
+	}
+	if (req->name.link_no == LATE)
+		usleep(500 * 1000);
+	last_end = e = new_end(req->name.link_no);
+	e->link = req->ops->accept(req, e, notify, &e->reason);
+	if (!e->link)
+		say("accept failed\n");
+}
+
+static void gone(struct sr_request *req)
+{
+	(void)req;
+}
+
+static struct sockaddr_storage address(int port)
+{
+	struct sockaddr_storage s = { 0 };
+	struct sockaddr_in *in = (void *)&s;
+
+	in->sin_family = AF_INET;
+	in->sin_port = htons(port);
+	inet_pton(AF_INET, getenv("RDMA_ADDR") ? : "10.9.0.1", &in->sin_addr);
+	return s;
+}
+
+static void listen_call(void *arg)
+{
+	struct sockaddr_storage s = address(PORT);
+	void *l;
+
+	sr_link_request = request;
+	sr_link_gone = gone;
+	((struct sockaddr_in *)&s)->sin_addr.s_addr = 0;
+	*(int *)arg = sr_link_verbs.listen((struct sockaddr *)&s, &l);
+}
+
+static void answerer(int fd)
+{
+	int err = 0;
+
+	signal(SIGUSR1, tell);
+	check(!loop_call(listen_call, &err));
+	if (err)
+		fprintf(stderr, "listen: %s\n", strerror(-err));
+	check(write(fd, &err, sizeof(err)) == sizeof(err));
+	for (;;)
+		pause();
+}
+
+static void start_answerer(bool patient)
+{
+	int p[2], err;
+
+	patience = patient ? 60000 : 20000;
+	check(!pipe(p));
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* we may abort */
+		close(p[0]);
+		sr_loop_forget();
+		sr_verbs_forget();
+		sr_fd_forget_all();
+		answerer(p[1]);
+	}
+	close(p[1]);
+	check(read(p[0], &err, sizeof(err)) == sizeof(err) && !err);
+	close(p[0]);
+}
+
+/* ---- the asker ---- */
+
+static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
+{
+	struct end *e = ask->owner;
+	uint64_t one = 1;
+
+	e->reason = reason;
+	if (link) {
+		e->link = link;
+		sr_loop_post(&e->work);
+	}
+	atomic_store(&e->failed, !link);
+	check(write(e->efd[0], &one, 8) == 8);
+}
+
+static void ask_call(void *arg)
+{
+	struct end *e = arg;
+	int err = sr_link_verbs.ask(&e->ask);
+
+	if (err) {
+		e->reason = strerror(-err);
+		asked(&e->ask, NULL, e->reason);
+	}
+}
+
+static struct end *ask_start(uint32_t no, int port)
+{
+	struct end *e = new_end(no);
+	struct sr_ask *a = &e->ask;
+
+	a->ops = &sr_link_verbs;
+	a->src = address(40000);
+	a->dst = address(port);
+	check(!sr_name_make(&a->name, (struct sockaddr *)&a->src,
+			    (struct sockaddr *)&a->dst, no));
+	a->owner = e;
+	a->notify = notify;
+	a->done = asked;
+	check(!loop_call(ask_call, e));
+	return e;
+}
+
+static bool ask_wait(struct end *e)
+{
+	struct pollfd p = { e->efd[0], POLLIN, 0 };
+	uint64_t sum;
+
+	check(poll(&p, 1, 20000) == 1);
+	check(read(e->efd[0], &sum, 8) == 8);
+	if (e->failed)
+		return false;
+	return await(e, SR_NOTIFY_RX, is_ready);
+}
+
+static struct end *open_end(uint32_t no)
+{
+	struct end *e = ask_start(no, PORT);
+
+	if (!ask_wait(e)) {
+		fprintf(stderr, "ask: %s\n", e->reason ? e->reason : "dead");
+		abort();
+	}
+	return e;
+}
+
+static void let_go(struct end *e)
+{
+	e->link->ops->drop(e->link, NULL);
+	sr_link_put(e->link);
+}
+
+static void close_end(struct end *e)
+{
+	finish(e);
+	while (take(e, 1 << 20, false))
+		;
+	check(sr_link_events(e->link) & SR_LINK_END);
+	send_plain(e, SR_MSG_ACKEND);
+	let_go(e);
+}
+
+/* ---- both ways ---- */
+
+/* A second thread that writes what this one reads back. */
+struct writer {
+	struct end *e;
+	size_t n;
+	unsigned seed;		/* 0: one go; else pieces of any size */
+	size_t done;
+	pthread_t thread;
+};
+
+static void *write_all(void *arg)
+{
+	struct writer *w = arg;
+	size_t n;
+
+	while (w->done < w->n) {
+		n = w->n - w->done;
+		if (w->seed) {
+			n = 1 + rand_r(&w->seed) % 20000;
+			if (rand_r(&w->seed) % 4)
+				n = 1 + n % 200;
+		}
+		if (n > w->n - w->done)
+			n = w->n - w->done;
+		if (put(w->e, n, true) < n)
+			break;
+		w->done += n;
+	}
+	return NULL;
+}
+
+static void both_ways(struct end *e, size_t n, unsigned seed)
+{
+	struct writer w = { .e = e, .n = n, .seed = seed };
+
+	check(!pthread_create(&w.thread, NULL, write_all, &w));
+	check(take(e, n, true) == n);
+	pthread_join(w.thread, NULL);
+	check(w.done == n);
+}
+
+/* ---- running tests ---- */
+
+struct test {
+	const char *name;
+	void (*fn)(void);
+	bool asked;		/* only when named */
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static int run_tests(int argc, char **argv, const struct test *tests, size_t n)
+{
+	size_t i;
+	int k;
+
+	sr_conf_load();
+	if (sr_link_verbs.usable())
+		return 77;
+	if (argc > 1 && !strcmp(argv[1], "-v")) {
+		verbose = true;
+		sr_conf.log = SR_DEBUG;
+		argc--, argv++;
+	}
+	alarm(300);
+	for (i = 0; i < n; i++) {
+		bool run = argc < 2 && !tests[i].asked;
+
+		for (k = 1; k < argc; k++)
+			run |= !strcmp(argv[k], tests[i].name);
+		if (!run)
+			continue;
+		printf("%s ...", tests[i].name);
+		fflush(stdout);
+		start_answerer(tests[i].asked);
+		tests[i].fn();
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+		printf(" ok\n");
+	}
+	return 0;
+}
+
+#endif
