@@ -250,6 +250,7 @@ void sr_verbs_work(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	size_t size;
+	bool wider;
 
 	if (atomic_load(&l->closed) || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
@@ -260,8 +261,10 @@ void sr_verbs_work(struct sr_link *link)
 		offer(l, size);
 	follow(l);
 	sr_lock(&l->post);
-	if (l->tx_swap && !l->tx_busy)
-		sr_vgrow_swap(l);
+	wider = l->tx_swap && !l->tx_busy && sr_vgrow_swap(l);
 	sr_unlock(&l->post);
+	/* Who sleeps for room has been woken by the offer, in vain. */
+	if (wider)
+		link->notify(link, SR_NOTIFY_TX);
 	sr_leave();
 }

@@ -105,6 +105,26 @@ static void test_deaf(void)
 	let_go(e);
 }
 
+/*
+ * Room that comes of a larger ring, nothing having been read, is told, too.  (Who was
+ * woken by the offer may be asleep again; the peer's next word comes in its own time.)
+ */
+static void test_widened(void)
+{
+	struct end *e = open_end(DEAF << 8 | 2);
+	int i;
+
+	check(put(e, sr_conf.ring_first, true) == sr_conf.ring_first);
+	for (i = 0; i < patience && !atomic_load(&e->worked); i++)
+		usleep(1000);
+	check(may_write(e) && atomic_load(&e->link->tx_acked) == START);
+	check(atomic_load(&e->worked));
+	finish(e);
+	check(take(e, SIZE_MAX, true) == 1);
+	send_plain(e, SR_MSG_ACKEND);
+	let_go(e);
+}
+
 static bool all_acked(struct end *e)
 {
 	return atomic_load(&e->link->tx_acked) == atomic_load(&e->link->tx_w);
@@ -303,6 +323,7 @@ static const struct test tests[] = {
 	{ "source", test_source, false },
 	{ "growth", test_growth, false },
 	{ "deaf", test_deaf, false },
+	{ "widened", test_widened, false },
 	{ "acked", test_acked, false },
 	{ "asleep", test_asleep, false },
 	{ "silent", test_silent, false },

@@ -52,7 +52,7 @@ struct end {
 	atomic_int sleepers;
 	atomic_bool failed;		/* asking did */
 	const char *reason;
-	atomic_bool switched;		/* our SWITCH and ACKSW are out */
+	atomic_uint notes, worked;	/* that there is room; and of those by work() */
 	atomic_uint told;
 	unsigned spin;
 	pthread_t thread;

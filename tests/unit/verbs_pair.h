@@ -31,6 +31,7 @@ static void on_work(struct sr_task *t)
 	unsigned have = sr_link_events(e->link);
 	unsigned new = have & ~atomic_fetch_or(&e->told, have);
 	bool asker = e->link->role == SR_ROLE_ASKER;
+	unsigned notes;
 
 	if (asker && (new & SR_LINK_UP))
 		send_hello(e);
@@ -43,14 +44,18 @@ static void on_work(struct sr_task *t)
 		send_plain(e, SR_MSG_ACKSW);
 	if ((new & SR_LINK_ACKSW) && !asker)
 		check(!pthread_create(&e->thread, NULL, answer, e));
-	e->link->ops->work(e->link);
 	wake(e, SR_NOTIFY_CTL);
+	notes = atomic_load(&e->notes);
+	e->link->ops->work(e->link);
+	atomic_fetch_add(&e->worked, atomic_load(&e->notes) - notes);
 }
 
 static void notify(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
 
+	if (what & SR_NOTIFY_TX)
+		atomic_fetch_add(&e->notes, 1);
 	if (what & (SR_NOTIFY_WORK | SR_NOTIFY_CTL))
 		sr_loop_post(&e->work);
 	if (what & (SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_CTL))
