@@ -125,7 +125,7 @@ struct sr_stream {
 	uint64_t tx_way[SR_WAYS];
 	_Atomic size_t tx_held;	/* bytes the link was asked to hold back */
 	uint64_t tx_held_ns;	/* since when */
-	bool tx_widened;	/* a send that must not block waited for room, once */
+	uint64_t tx_widen_by;	/* ns: so long sends that must not block wait for room */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];

@@ -24,7 +24,7 @@
 #define PIECE 65536
 #define SLICE (256 * 1024)
 #define HOLD 16384
-#define WIDEN_NS (20 * 1000000ull)
+#define WIDEN_NS (50 * 1000000ull)
 
 static bool is_simple(const struct msghdr *msg)
 {
@@ -306,23 +306,24 @@ static bool room_after_all(struct sr_stream *st)
 /*
  * A send that must not block has filled the link's first ring.  TCP takes some 50 kB
  * of a first write, and there are programs that count on it; the peer offers a larger
- * ring as soon as it sees a full one.  So it is waited for, once.  True: there is
- * room.
+ * ring as soon as it sees a full one.  So that is waited for, in all so long.  True:
+ * there is room.
  */
 static bool room_soon(struct sr_stream *st, int fd)
 {
-	bool soon = false;
+	const struct sr_link_ops *ops;
+	uint64_t now = sr_now_ns(), until = 0;
 
 	sr_lock(&st->tx_lock);
-	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK &&
-	    !st->tx_widened) {
-		const struct sr_link_ops *ops = st->tx_link->ops;
-
-		soon = ops->tx_widens && ops->tx_widens(st->tx_link);
-		st->tx_widened = soon;
+	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK) {
+		ops = st->tx_link->ops;
+		if (!st->tx_widen_by)
+			st->tx_widen_by = now + WIDEN_NS;
+		if (ops->tx_widens && ops->tx_widens(st->tx_link))
+			until = st->tx_widen_by;
 	}
 	sr_unlock(&st->tx_lock);
-	return soon && !sr_sleep_anyhow(st, fd, POLLOUT, WIDEN_NS);
+	return until > now && !sr_sleep_anyhow(st, fd, POLLOUT, until - now);
 }
 
 /* There was no room.  0: try again; -EAGAIN: the call may not wait, or not longer. */

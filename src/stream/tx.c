@@ -323,7 +323,7 @@ void sr_tx_start(struct sr_stream *st)
 	st->tx_link = link;
 	st->tx_n = st->tx.w;
 	st->record_at = 0;
-	st->tx_widened = false;
+	st->tx_widen_by = 0;
 	st->tx_wait_since = sr_now_ns();
 	sr_stream_kick(st);
 	return;
