@@ -114,10 +114,9 @@ static bool is_reset(struct sr_stream *st)
 	return st->broken || st->rx_rst_seen;
 }
 
-static bool both_ended(struct sr_stream *st)
+static bool both_ended(struct sr_stream *st, bool half)
 {
-	return (st->tx.ended || (sr_st_flags(st) & SR_ST_HALF)) &&
-	       peer_ended(st) && end_arrived(st);
+	return (st->tx.ended || half) && peer_ended(st) && end_arrived(st);
 }
 
 /* What is unread at the last close is a reset.  Not behind both ends: there it is
@@ -126,7 +125,7 @@ static bool leaves_unread(struct sr_stream *st)
 {
 	char c[4096];
 
-	if (is_reset(st) || !both_ended(st))
+	if (is_reset(st) || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
 		return unread(st);
 	sr_stream_discard(st);
 	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
@@ -378,12 +377,13 @@ static int kernel_shutdown(int fd, int how)
 	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-/* One direction at least is on a link.  Both locks held. */
-static int shut_down(struct sr_stream *st, int fd, int how)
+/* One direction at least is on a link; half: ours had been shut down before.  Both
+ * locks held. */
+static int shut_down(struct sr_stream *st, int fd, int how, bool half)
 {
 	int r = 0;
 
-	if (is_reset(st) || both_ended(st))
+	if (is_reset(st) || both_ended(st, half))
 		return -ENOTCONN;
 	/* A direction that has ended is the kernel's again: where the other one never
 	 * was on a link, only the kernel knows when both are through. */
@@ -400,6 +400,7 @@ static int shut_down(struct sr_stream *st, int fd, int how)
 
 int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 {
+	bool half = sr_st_flags(st) & SR_ST_HALF;
 	int r;
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
@@ -415,7 +416,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 		unlock(st);
 		return kernel_shutdown(fd, how);
 	}
-	r = shut_down(st, fd, how);
+	r = shut_down(st, fd, how, half);
 	unlock(st);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);

@@ -11,6 +11,10 @@ teardown() { stop_all; }
 	compare close linger
 }
 
+@test "shut down by who has only received" {
+	compare close one-way -w any -n 2
+}
+
 @test "both have shut down, with bytes unread" {
 	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell what has arrived"
 	compare close both-shut -n 2 -w any -l

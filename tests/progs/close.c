@@ -43,6 +43,38 @@ static void linger_client(void)
 	say_data("sent", &d);
 }
 
+/* One end only ever receives, and ends the stream when the other has: with lazy and
+ * eager its own direction is plain. */
+static void one_way_server(int lfd)
+{
+	static const int how[] = {SHUT_WR, SHUT_RDWR};
+
+	for (size_t i = 0; i < COUNT(how); i++) {
+		int fd = answer(lfd);
+
+		while (recv(fd, buf, sizeof(buf), 0) > 0)
+			;
+		say_result("shutdown", shutdown(fd, how[i]));
+		close(fd);
+	}
+}
+
+static void one_way_client(void)
+{
+	for (int i = 0; i < 2; i++) {
+		int fd = dial();
+		struct pollfd p = {fd, POLLIN, 0};
+
+		for (int k = 0; k < 100; k++) {
+			put(fd, buf, 4000);
+			nap(1);
+		}
+		shutdown(fd, SHUT_WR);
+		say("poll %d", poll(&p, 1, 5000));
+		close(fd);
+	}
+}
+
 /* Both have shut down, and neither has read. */
 static void say_both(int fd, bool first)
 {
@@ -517,6 +549,7 @@ static void empty_client(void)
 
 static const struct tcp_case cases[] = {
 	{"linger", linger_server, linger_client},
+	{"one-way", one_way_server, one_way_client},
 	{"both-shut", both_shut_server, both_shut_client},
 	{"unread", unread_server, unread_client},
 	{"shutdown", shutdown_server, shutdown_client},
