@@ -39,6 +39,9 @@ static inline bool sr_iov_valid(const struct iovec *v, size_t n)
 	return true;
 }
 
+/* What one call transfers at most (write(2), sendfile(2)). */
+#define SR_CALL_MAX ((size_t)0x7ffff000)
+
 static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
 {
 	struct sr_iov c = { .v = v, .n = n };
@@ -46,29 +49,34 @@ static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
 
 	for (i = 0; i < n; i++)
 		c.left += v[i].iov_len;
+	if (c.left > SR_CALL_MAX)
+		c.left = SR_CALL_MAX;
 	return c;
 }
 
 /* The current piece; only while left > 0. */
 static inline struct iovec sr_iov_piece(struct sr_iov *c)
 {
+	size_t len;
+
 	while (c->skip == c->v->iov_len) {
 		c->v++;
 		c->n--;
 		c->skip = 0;
 	}
+	len = c->v->iov_len - c->skip;
 	return (struct iovec){ (char *)c->v->iov_base + c->skip,
-			       c->v->iov_len - c->skip };
+			       len < c->left ? len : c->left };
 }
 
 static inline void sr_iov_advance(struct sr_iov *c, size_t bytes)
 {
-	c->left -= bytes;
 	while (bytes) {
 		struct iovec p = sr_iov_piece(c);
 		size_t k = bytes < p.iov_len ? bytes : p.iov_len;
 
 		c->skip += k;
+		c->left -= k;
 		bytes -= k;
 	}
 }

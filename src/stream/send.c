@@ -622,7 +622,8 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 	sr_cancel_off(&w);
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
-	r = transmit_file(st, fd, in_fd, off, count, more);
+	r = transmit_file(st, fd, in_fd, off,
+			  count < SR_CALL_MAX ? count : SR_CALL_MAX, more);
 	sr_cancel_on(&w);
 	sr_release();
 	return r;

@@ -42,3 +42,8 @@ teardown() { stop_all; }
 @test "SO_RCVLOWAT, lowered while bytes are there" {
 	compare buffer lowered
 }
+
+@test "a write of more than one call transfers" {
+	[ "$SR_TEST_WHERE" != vm ] || skip "2 GB are too many for an emulated CPU"
+	compare buffer huge -m "wait eager client"
+}

@@ -4,6 +4,7 @@
 
 #include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 
 static char buf[1 << 17];
 static char large[400000];
@@ -304,7 +305,37 @@ static void bounded_client(void)
 	close(fd);
 }
 
+/* One call of more than it transfers: the rest is not its business. */
+#define HUGE 0x90000000u
+
+static void huge_server(int lfd)
+{
+	int fd = answer(lfd);
+	size_t sum = 0;
+	ssize_t n;
+
+	warm_up(fd, false);
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		sum += (size_t)n;
+	say("got %zu", sum);
+	close(fd);
+}
+
+static void huge_client(void)
+{
+	char *much = mmap(NULL, HUGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			  -1, 0);
+	int fd = dial();
+
+	if (much == MAP_FAILED)
+		die("mmap");
+	warm_up(fd, true);
+	say("wrote %zd", write(fd, much, HUGE));
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
+	{"huge", huge_server, huge_client},
 	{"hurry", hurry_server, hurry_client},
 	{"first", first_server, first_client},
 	{"lowered", lowered_server, lowered_client},
