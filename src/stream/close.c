@@ -107,16 +107,23 @@ static bool peer_ended(struct sr_stream *st)
 	return sr_now_poll(&p, 1) == 1;
 }
 
-/* TCP's state CLOSE is that, or both ends have come and ours is acknowledged; the FINs
- * of a stream on a link follow behind.  Both locks held. */
+/* TCP's state CLOSE is that, or both_ended().  Both locks held. */
 static bool is_reset(struct sr_stream *st)
 {
 	return st->broken || st->rx_rst_seen;
 }
 
+/* Both ends have come, and ours is acknowledged.  The FINs of a stream on a link follow
+ * behind: to the kernel one is on its way then, so what was so once stays so.  half:
+ * the program had ended our direction.  Both locks held. */
 static bool both_ended(struct sr_stream *st, bool half)
 {
-	return (st->tx.ended || half) && peer_ended(st) && end_arrived(st);
+	if (sr_st_flags(st) & SR_ST_OVER)
+		return true;
+	if (!(st->tx.ended || half) || !peer_ended(st) || !end_arrived(st))
+		return false;
+	sr_st_set(st, SR_ST_OVER);
+	return true;
 }
 
 /* What is unread at the last close is a reset.  Not behind both ends: there it is
@@ -377,8 +384,8 @@ static int kernel_shutdown(int fd, int how)
 	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-/* One direction at least is on a link; half: ours had been shut down before.  Both
- * locks held. */
+/* One direction at least is, or was, on a link; half: ours had been shut down before.
+ * Both locks held. */
 static int shut_down(struct sr_stream *st, int fd, int how, bool half)
 {
 	int r = 0;
@@ -412,7 +419,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	 * sr_rx_take_switch() knows by the flag. */
 	if (how != SHUT_WR)
 		sr_st_set(st, SR_ST_RDSHUT);
-	if (!sr_any_gate_shut(st)) {
+	if (!sr_any_gate_shut(st) && !(sr_st_flags(st) & SR_ST_OVER)) {
 		unlock(st);
 		return kernel_shutdown(fd, how);
 	}

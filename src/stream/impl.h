@@ -79,6 +79,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end has come by a link */
+	SR_ST_OVER = 1 << 25,	/* both ends have come: TCP's state CLOSE, for good */
 };
 
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };

@@ -268,8 +268,11 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			sr_st_set(st, SR_ST_CORK);
 		else
 			sr_st_clear(st, SR_ST_CORK);
+	}
+	/* tcp(7): TCP_NODELAY flushes even what is corked. */
+	if (level == IPPROTO_TCP && (name == TCP_CORK ? !v : name == TCP_NODELAY && v)) {
 		sr_lock(&st->tx_lock);
-		if (!v && st->tx_link && st->tx.state == SR_TX_LINK)
+		if (st->tx_link && st->tx.state == SR_TX_LINK)
 			sr_tx_flush(st);
 		sr_unlock(&st->tx_lock);
 	}

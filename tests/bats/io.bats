@@ -32,6 +32,10 @@ teardown() { stop_all; }
 	SR_TEST_MODES="wait" compare io_flag more
 }
 
+@test "TCP_NODELAY pushes out what MSG_MORE and TCP_CORK hold back" {
+	compare io_flag push
+}
+
 @test "MSG_MORE and TCP_CORK while the rings grow" {
 	compare io_flag more-bulk
 }

@@ -215,6 +215,10 @@ static void say_over(int fd, int how)
 
 	for (int i = 0; i < 500 && !shutdown(fd, SHUT_RDWR); i++)
 		nap(10);
+	/* The FINs of a stream on a link may still be on their way. */
+	for (int i = 0; i < 1000; i++)
+		if (!shutdown(fd, how))
+			say("no longer over");
 	say_result("over", shutdown(fd, how));
 	poll(&p, 1, 0);
 	say("poll %x", (unsigned)p.revents);
