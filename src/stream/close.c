@@ -140,6 +140,20 @@ static bool leaves_unread(struct sr_stream *st)
 	return false;
 }
 
+/*
+ * Who ends a stream first has TIME_WAIT, on whose port nobody binds meanwhile (RFC 9293,
+ * 3.3.2).  The peer's end has come by the link, and its FIN follows: ours waits for
+ * that, if we come second.  (Both cannot: the peer's end had come before ours went.)
+ * Only once closed, where nobody looks any more; sr_close_progress() limits the time.
+ */
+bool sr_close_second(struct sr_stream *st)
+{
+	unsigned flags = sr_st_flags(st);
+
+	return (flags & SR_ST_CLOSING) && (flags & SR_ST_SECOND) && !st->rx_fin_seen &&
+	       st->rx.state == SR_RX_EOF && !st->broken;
+}
+
 /* Ends our direction on whatever way it goes. Both locks held. */
 static void end_tx(struct sr_stream *st)
 {
@@ -147,7 +161,8 @@ static void end_tx(struct sr_stream *st)
 	unsigned todo;
 
 	if (!sr_gate_shut(&st->tx_gate)) {
-		sr_real.shutdown(st->anchor, SHUT_WR);
+		if (!sr_close_second(st))
+			sr_real.shutdown(st->anchor, SHUT_WR);
 		return;
 	}
 	todo = sr_tx_end(&st->tx);
@@ -221,6 +236,8 @@ static void detach_last(struct sr_stream *st, int fd)
 		sr_stream_kick(st);
 		return;
 	}
+	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
+		sr_st_set(st, SR_ST_SECOND);
 	reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
 	st->anchor = -1;
 	if (reset) {

@@ -119,7 +119,7 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 		if (st->tx_next)
 			st->tx_on_send = true;
 		if (st->rx_link)
-			sr_stream_had(st, st->rx_link);
+			sr_stream_had(st, st->rx_link, st->rx_had);
 	}
 	/* No mark: the loop may see the link's end only when the stream is over. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)

@@ -355,17 +355,17 @@ static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,
 	return shut ? machine : atomic_load(tcp) + (uint64_t)delta;
 }
 
-void sr_stream_had(struct sr_stream *st, struct sr_link *link)
+void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_HAD_LEN])
 {
 	const char *device = link->device ? link->device : "";
 
 	sr_option_keepalive(st, true);
-	sr_format(st->best, sizeof(st->best), "%s%s%s", link->ops->name,
-		  *device ? ":" : "", device);
+	sr_format(had, SR_HAD_LEN, "%s%s%s", link->ops->name, *device ? ":" : "", device);
 }
 
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 {
+	const char *had;
 	uint64_t tx, rx;
 	int i;
 
@@ -392,9 +392,10 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->tx[SR_WAY_PLAIN] = tx;
 	r->rx[SR_WAY_PLAIN] = rx;
 	r->switches = st->switches + st->rx_switches;
-	strcpy(r->link, st->best[0] ? st->best : "plain");
+	had = st->tx_had[0] ? st->tx_had : st->rx_had;
+	strcpy(r->link, had[0] ? had : "plain");
 	r->error = atomic_load(&st->error);
-	r->reason = st->best[0] ? (enum sr_reason)atomic_load(&st->reason) :
+	r->reason = had[0] ? (enum sr_reason)atomic_load(&st->reason) :
 				  plain_reason(st);
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);

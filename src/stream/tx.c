@@ -194,7 +194,7 @@ static bool progress_wait(struct sr_stream *st)
 		end.end = st->tx.w;
 		st->tx_link->ops->ctl(st->tx_link, &end);
 	}
-	sr_stream_had(st, st->tx_link);
+	sr_stream_had(st, st->tx_link, st->tx_had);
 	sr_stream_notify(st, SR_NOTIFY_TX);
 	return true;
 }
@@ -205,7 +205,7 @@ static bool progress_link(struct sr_stream *st)
 	int err = 0;
 
 	sync_ack(st);
-	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent) {
+	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_close_second(st)) {
 		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
 			st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
 			fin(st);

@@ -15,6 +15,11 @@ teardown() { stop_all; }
 	compare close one-way -w any -n 2
 }
 
+@test "TIME_WAIT is where the stream was closed first" {
+	compare close second -w any -n 6
+	compare close second-both -w any -n 6
+}
+
 @test "both have shut down, with bytes unread" {
 	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell what has arrived"
 	compare close both-shut -n 2 -w any -l

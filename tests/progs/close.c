@@ -75,6 +75,96 @@ static void one_way_client(void)
 	}
 }
 
+/* Is there a stream between these ports in TIME_WAIT, at the first one's end? */
+static bool has_time_wait(unsigned at, unsigned to)
+{
+	const char *files[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+	unsigned local, remote, state;
+	char line[300];
+	bool found = false;
+
+	for (size_t i = 0; i < COUNT(files); i++) {
+		FILE *f = fopen(files[i], "r");
+
+		while (f && fgets(line, sizeof(line), f))
+			found |= sscanf(line, " %*d: %*[^:]:%x %*[^:]:%x %x", &local, &remote,
+					&state) == 3 &&
+				 state == 6 && local == at && remote == to;
+		if (f)
+			fclose(f);
+	}
+	return found;
+}
+
+static unsigned port_of(int fd, int (*name)(int, struct sockaddr *, socklen_t *))
+{
+	struct sockaddr_storage a;
+	socklen_t len = sizeof(a);
+
+	if (name(fd, (struct sockaddr *)&a, &len))
+		die("name");
+	return ntohs(((struct sockaddr_in *)&a)->sin_port);
+}
+
+static bool two_way;
+
+/* The client ends the stream first: TIME_WAIT is at its end. */
+static void second_server(int lfd)
+{
+	int ctl = answer(lfd);
+
+	for (int k = 0; k < 5; k++) {
+		int fd = answer(lfd);
+		unsigned here = port_of(fd, getsockname), there = port_of(fd, getpeername);
+		ssize_t n;
+
+		while ((n = recv(fd, buf, 4000, 0)) > 0)
+			if (two_way)
+				put(fd, buf, (size_t)n);
+		close(fd);
+		for (int i = 0; i < 1000; i++) {
+			if (has_time_wait(here, there) || has_time_wait(there, here))
+				break;
+			nap(5);
+		}
+		say("TIME_WAIT here %d, there %d", has_time_wait(here, there),
+		    has_time_wait(there, here));
+		send_go(ctl);
+	}
+	close(ctl);
+}
+
+static void second_client(void)
+{
+	int ctl = dial();
+
+	for (int k = 0; k < 5; k++) {
+		int fd = dial();
+
+		for (int i = 0; i < 60; i++) {
+			put(fd, buf, 4000);
+			if (two_way)
+				take(fd, buf, 4000);
+			nap(1);
+		}
+		close(fd);
+		await_go(ctl);
+	}
+	close(ctl);
+}
+
+static void both_ways_server(int lfd)
+{
+	two_way = true;
+	second_server(lfd);
+}
+
+static void both_ways_client(void)
+{
+	two_way = true;
+	second_client();
+}
+
 /* Both have shut down, and neither has read. */
 static void say_both(int fd, bool first)
 {
@@ -554,6 +644,8 @@ static void empty_client(void)
 static const struct tcp_case cases[] = {
 	{"linger", linger_server, linger_client},
 	{"one-way", one_way_server, one_way_client},
+	{"second", second_server, second_client},
+	{"second-both", both_ways_server, both_ways_client},
 	{"both-shut", both_shut_server, both_shut_client},
 	{"unread", unread_server, unread_client},
 	{"shutdown", shutdown_server, shutdown_client},
