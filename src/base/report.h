@@ -24,10 +24,12 @@ enum sr_reason {
 const char *sr_reason_word(enum sr_reason r);	/* NULL for NONE */
 enum sr_reason sr_reason_find(const char *word);
 
+#define SR_REPORT_LINK 80	/* a link's name, with its device's */
+
 struct sr_report {
 	bool connected;		/* role: connect, or accept */
 	struct sockaddr_storage local, peer;
-	char link[80];		/* "verbs:rxe0", "shm", "plain": best it had */
+	char link[SR_REPORT_LINK];	/* "verbs:rxe0", "shm", "plain": best it had */
 	uint64_t tx[SR_WAYS], rx[SR_WAYS];
 	unsigned switches;
 	enum sr_reason reason;

@@ -148,9 +148,7 @@ static bool leaves_unread(struct sr_stream *st)
  */
 bool sr_close_second(struct sr_stream *st)
 {
-	unsigned flags = sr_st_flags(st);
-
-	return (flags & SR_ST_CLOSING) && (flags & SR_ST_SECOND) && !st->rx_fin_seen &&
+	return (sr_st_flags(st) & SR_ST_SECOND) && !st->rx_fin_seen &&
 	       st->rx.state == SR_RX_EOF && !st->broken;
 }
 

@@ -53,8 +53,6 @@
 #define SR_GATE_COUNT (SR_GATE_WANT - 1)
 #define SR_GATE_BLIND 2		/* a read that cannot be stripped */
 
-#define SR_HAD_LEN 80		/* a link's name in the report */
-
 enum {				/* sr_stream.flags */
 	SR_ST_CONNECT = 1 << 0,	/* we connected: we ask */
 	SR_ST_ACCEPT = 1 << 1,	/* accepted: we answer */
@@ -81,8 +79,8 @@ enum {				/* sr_stream.flags */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end has come by a link */
-	SR_ST_SECOND = 1 << 26,	/* closed when the peer's end had come by a link */
 	SR_ST_OVER = 1 << 25,	/* both ends have come: TCP's state CLOSE, for good */
+	SR_ST_SECOND = 1 << 26,	/* CLOSING, begun behind the peer's end by a link */
 };
 
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
@@ -147,7 +145,7 @@ struct sr_stream {
 	atomic_bool rcv_now, snd_now;	/* SO_RCVTIMEO, SO_SNDTIMEO below 0 */
 	_Atomic uint64_t mode, mode_changes; /* sleep.c */
 	atomic_bool keepalive;	/* on for us, off for the program */
-	char tx_had[SR_HAD_LEN], rx_had[SR_HAD_LEN]; /* the last link of each direction, for the report */
+	char tx_had[SR_REPORT_LINK], rx_had[SR_REPORT_LINK]; /* the last link of each */
 
 	atomic_flag history_busy;
 	struct sr_history tx_history, rx_history;
@@ -242,7 +240,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
 /* r is a call's result: was it the stream's end?  Then it is reported. */
 void sr_stream_failed(struct sr_stream *st, ssize_t r);
 /* For the report: a direction is on this link now, tx_had or rx_had; its lock is held. */
-void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_HAD_LEN]);
+void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK]);
 void sr_streams_report(void);	/* all that have not been, at exit */
 void sr_streams_forget(void);	/* child of fork */
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);

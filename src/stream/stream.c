@@ -355,12 +355,12 @@ static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,
 	return shut ? machine : atomic_load(tcp) + (uint64_t)delta;
 }
 
-void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_HAD_LEN])
+void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK])
 {
 	const char *device = link->device ? link->device : "";
 
 	sr_option_keepalive(st, true);
-	sr_format(had, SR_HAD_LEN, "%s%s%s", link->ops->name, *device ? ":" : "", device);
+	sr_format(had, SR_REPORT_LINK, "%s%s%s", link->ops->name, *device ? ":" : "", device);
 }
 
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r)

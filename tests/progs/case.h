@@ -326,6 +326,32 @@ static inline void put_data(int fd, struct data *d, size_t total, size_t most)
 	free(buf);
 }
 
+/* What a descriptor that must not block has still to be given. */
+struct pieces {
+	size_t left, have, at;
+};
+
+/* Writes on at what is left of a piece in buf, or at the next one; false: no room. */
+static inline bool put_next(int fd, struct data *d, struct pieces *p, char *buf, size_t size)
+{
+	ssize_t n;
+
+	if (!p->have) {
+		p->have = p->left < size ? p->left : size;
+		data_fill(d, buf, p->have);
+		p->left -= p->have;
+		p->at = 0;
+	}
+	n = write(fd, buf + p->at, p->have);
+	if (n < 0 && errno != EAGAIN)
+		die("write");
+	if (n <= 0)
+		return false;
+	p->at += (size_t)n;
+	p->have -= (size_t)n;
+	return true;
+}
+
 /* total bytes in reads of 1 to most bytes; fewer only at the end */
 static inline void take_data(int fd, struct data *d, size_t total, size_t most)
 {

@@ -283,30 +283,16 @@ static void edge_out_server(int lfd)
 	struct data d = DATA(51);
 	struct epoll_event ev;
 	int waits = 0;
-	size_t left = 8000000, have = 0, at = 0;
+	struct pieces p = {.left = 8000000};
 
 	unblock(fd);
 	set_int(fd, SOL_SOCKET, SO_SNDBUF, 200000);
 	add(ep, fd, EPOLLIN | EPOLLOUT | EPOLLET, 9);
 	say_wait("first", ep, -1);
 	say_wait("no edge", ep, 30);
-	while (left || have) {
-		ssize_t n;
-
-		if (!have) {
-			have = left < sizeof(buf) ? left : sizeof(buf);
-			data_fill(&d, buf, have);
-			left -= have;
-			at = 0;
-		}
-		n = write(fd, buf + at, have);
-		if (n < 0 && errno != EAGAIN)
-			die("write");
-		if (n > 0) {
-			at += (size_t)n;
-			have -= (size_t)n;
+	while (p.left || p.have) {
+		if (put_next(fd, &d, &p, buf, sizeof(buf)))
 			continue;
-		}
 		if (epoll_wait(ep, &ev, 1, 10000) != 1 ||
 		    !(ev.events & EPOLLOUT))
 			die("epoll_wait");

@@ -12,13 +12,13 @@ static void pump(int fd, size_t total, bool by_select)
 {
 	struct data out = DATA(31), in = DATA(0);
 	static char obuf[40000], ibuf[50000];
-	size_t left = total, have = 0, at = 0;
+	struct pieces p = {.left = total};
 	bool ended = false;
 
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-	while (!ended || left || have) {
+	while (!ended || p.left || p.have) {
 		short events = (short)((ended ? 0 : POLLIN) |
-				       (left || have ? POLLOUT : 0));
+				       (p.left || p.have ? POLLOUT : 0));
 		int got;
 
 		if (by_select) {
@@ -47,22 +47,8 @@ static void pump(int fd, size_t total, bool by_select)
 				data_sum(&in, ibuf, (size_t)n);
 		}
 		if (got & POLLOUT) {
-			ssize_t n;
-
-			if (!have) {
-				have = left < sizeof(obuf) ? left : sizeof(obuf);
-				data_fill(&out, obuf, have);
-				left -= have;
-				at = 0;
-			}
-			n = write(fd, obuf + at, have);
-			if (n < 0 && errno != EAGAIN)
-				die("write");
-			if (n > 0) {
-				at += (size_t)n;
-				have -= (size_t)n;
-			}
-			if (!left && !have)
+			put_next(fd, &out, &p, obuf, sizeof(obuf));
+			if (!p.left && !p.have)
 				shutdown(fd, SHUT_WR);
 		}
 	}
