@@ -33,37 +33,6 @@ int sr_epoll_create1(int flags)
 	return made(SR_MAKING_ONE(sr_real.epoll_create1(flags)));
 }
 
-enum { UNSURE_MS = 2000 };	/* a device may be being opened */
-
-/*
- * "No set", says the kernel.  A number that the program has closed may for a moment be
- * a descriptor of ours that is being made: then it shall say "no descriptor".  True: ask
- * once more.  *seen: 0 at first.
- */
-static bool not_sure(int r, unsigned *seen)
-{
-	unsigned settled;
-
-	if (r >= 0 || errno != EINVAL || sr_inside)
-		return false;
-	settled = sr_fd_settle(UNSURE_MS);
-	if (settled == *seen)
-		return false;
-	*seen = settled;
-	return true;
-}
-
-#define SURE(call)                                                             \
-	({                                                                     \
-		unsigned seen_ = 0;                                            \
-		int r_;                                                        \
-                                                                               \
-		do                                                             \
-			r_ = (call);                                           \
-		while (not_sure(r_, &seen_));                                  \
-		r_;                                                            \
-	})
-
 /* A set in another one: that one sleeps on its readiness. */
 static int nest(int epfd, int op, int fd, struct epoll_event *event)
 {
@@ -74,7 +43,7 @@ static int nest(int epfd, int op, int fd, struct epoll_event *event)
 		sr_epoll_watched(inside, true);
 		sr_epoll_put(inside);
 	}
-	return SURE(sr_real.epoll_ctl(epfd, op, fd, event));
+	return SR_SURE(EINVAL, sr_real.epoll_ctl(epfd, op, fd, event));
 }
 
 int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
@@ -114,7 +83,7 @@ int sr_epoll_wait(int epfd, struct epoll_event *events, int max, int ms)
 	const struct sr_epoll_time t = { .ms = ms };
 
 	if (!is_set(epfd, max))
-		return SURE(sr_real.epoll_wait(epfd, events, max, ms));
+		return SR_SURE(EINVAL, sr_real.epoll_wait(epfd, events, max, ms));
 	return wait_for(epfd, events, max, &t);
 }
 
@@ -124,7 +93,7 @@ int sr_epoll_pwait(int epfd, struct epoll_event *events, int max, int ms,
 	const struct sr_epoll_time t = { .ms = ms, .mask = mask };
 
 	if (!is_set(epfd, max))
-		return SURE(sr_real.epoll_pwait(epfd, events, max, ms, mask));
+		return SR_SURE(EINVAL, sr_real.epoll_pwait(epfd, events, max, ms, mask));
 	return wait_for(epfd, events, max, &t);
 }
 
@@ -135,6 +104,6 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 					 .mask = mask };
 
 	if (!is_set(epfd, max) || (timeout && !sr_is_time(timeout)))
-		return SURE(sr_real.epoll_pwait2(epfd, events, max, timeout, mask));
+		return SR_SURE(EINVAL, sr_real.epoll_pwait2(epfd, events, max, timeout, mask));
 	return wait_for(epfd, events, max, &t);
 }

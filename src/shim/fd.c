@@ -17,7 +17,7 @@ static bool is_known(int fd)
 }
 
 /* See sr_fd_settle().  Ranges are closed seldom, and may hit a device being opened. */
-enum { CLOSE_MS = 1, RANGE_MS = 2000 };
+enum { CLOSE_MS = 1, RANGE_MS = 2000, UNSURE_MS = 2000 };
 
 /* A descriptor that the program does not know of is to it not open. */
 static bool is_hidden(int fd)
@@ -29,6 +29,19 @@ static int not_open(void)
 {
 	errno = EBADF;
 	return -1;
+}
+
+bool sr_shim_not_sure(int r, int why, unsigned *seen)
+{
+	unsigned settled;
+
+	if (r >= 0 || errno != why || sr_inside)
+		return false;
+	settled = sr_fd_settle(UNSURE_MS);
+	if (settled == *seen)
+		return false;
+	*seen = settled;
+	return true;
 }
 
 int sr_close(int fd)
@@ -158,12 +171,13 @@ static int make_way(int fd, int to)
 	return 0;
 }
 
+/* EBUSY: somebody is opening that number (dup2(2)). */
 int sr_dup2(int fd, int to)
 {
 	int got;
 
 	sr_hold();
-	got = make_way(fd, to) ? -1 : sr_real.dup2(fd, to);
+	got = make_way(fd, to) ? -1 : SR_SURE(EBUSY, sr_real.dup2(fd, to));
 	sr_release();
 	if (got < 0)
 		return -1;
@@ -177,7 +191,7 @@ int sr_dup3(int fd, int to, int flags)
 	if (flags & ~O_CLOEXEC)
 		return sr_real.dup3(fd, to, flags);
 	sr_hold();
-	got = make_way(fd, to) ? -1 : sr_real.dup3(fd, to, flags);
+	got = make_way(fd, to) ? -1 : SR_SURE(EBUSY, sr_real.dup3(fd, to, flags));
 	sr_release();
 	return sr_shim_duplicated(fd, got);
 }

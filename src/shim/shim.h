@@ -105,6 +105,25 @@ int sr_shim_lowest(int fd, int least, unsigned quiet);
 		sr_shim_lowest(SR_MAKING(call), 0, quiet_);                   \
 	})
 
+/* See SR_SURE.  *seen: 0 at first. */
+bool sr_shim_not_sure(int r, int why, unsigned *seen);
+
+/*
+ * A call about a number that the program has closed, or knows is free: for a moment it
+ * may be a descriptor of ours that is being made.  Then the kernel's answer, an error
+ * `why`, is about that one, and the call is made again when it is away.
+ */
+#define SR_SURE(why, call)                                                    \
+	({                                                                    \
+		unsigned seen_ = 0;                                           \
+		int sure_;                                                    \
+									      \
+		do                                                            \
+			sure_ = (call);                                       \
+		while (sr_shim_not_sure(sure_, why, &seen_));                 \
+		sure_;                                                        \
+	})
+
 /* A new descriptor that is no stream, or -1.  Returns it. */
 static inline int sr_shim_fresh(int fd)
 {
