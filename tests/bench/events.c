@@ -4,11 +4,12 @@
  * are event loops, as servers are.
  *
  *     events server ADDRESS PORT              echoes, until it is killed
- *     events client ADDRESS PORT ROUNDS IDLE...
+ *     events client ADDRESS PORT ROUNDS IDLE
  *
- * For each IDLE in turn (growing) the client has so many more streams in its set
- * and the server's, each of which has sent and received a byte, and prints
- * "idle IDLE round_trip_us": the median of ROUNDS round trips of 64 bytes.
+ * The client has IDLE more streams in its set, and so has the server, each of which
+ * has sent and received a byte.  Then it prints "idle IDLE", and for each empty line
+ * on its input "round_trip_us": the median of ROUNDS round trips of 64 bytes.  So
+ * somebody can ask two such pairs in turns.
  */
 #include "bench.h"
 
@@ -102,14 +103,17 @@ static int dial(int set)
 	return fd;
 }
 
-static int client(unsigned rounds, char *const idle[])
+static void client(unsigned rounds, unsigned idle)
 {
-	int set = epoll_create1(0), fd = dial(set), have = 0;
+	int set = epoll_create1(0), fd = dial(set);
 	uint64_t *ns = calloc(rounds, sizeof(*ns));
+	char line[16];
 
-	for (; *idle; idle++) {
-		for (; have < atoi(*idle); have++)
-			dial(set);
+	for (unsigned i = 0; i < idle; i++)
+		dial(set);
+	printf("idle %u\n", idle);
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin) && line[0] == '\n') {
 		for (unsigned i = 0; i < rounds / 10; i++)
 			turn(set, fd, SIZE);
 		for (unsigned i = 0; i < rounds; i++) {
@@ -118,11 +122,9 @@ static int client(unsigned rounds, char *const idle[])
 			turn(set, fd, SIZE);
 			ns[i] = now_ns() - from;
 		}
-		printf("idle %d round_trip_us %.2f\n", have,
-		       percentile_us(ns, rounds, 50));
+		printf("%.2f\n", percentile_us(ns, rounds, 50));
 		fflush(stdout);
 	}
-	return 0;
 }
 
 int main(int argc, char **argv)
@@ -144,5 +146,7 @@ int main(int argc, char **argv)
 	};
 	if (!strcmp(argv[1], "server"))
 		server();
-	return client(argc > 4 ? (unsigned)atoi(argv[4]) : 1000, argv + 5);
+	client(argc > 4 ? (unsigned)atoi(argv[4]) : 1000,
+	       argc > 5 ? (unsigned)atoi(argv[5]) : 0);
+	return 0;
 }

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Sourced by tests/bench/run and tests/bench/overhead: the build, and one server at a
-# time with its clients.  What a "way" to run a program is, they say themselves:
+# Sourced by tests/bench/run and tests/bench/overhead: the build, and servers with
+# their clients.  What a "way" to run a program is, they say themselves:
 #
 #   as WAY  leaves what goes before a command in $as, its caller's
 
 # shellcheck disable=SC2154 # $top is theirs
 server_core=() client_core=() # what goes before that, at each end
-server_pid=
+server_pid= # the last one
+started=()
 
 # use_build NAME: $SR_BUILD, for the benchmark of that name
 use_build() {
@@ -65,6 +66,7 @@ start() {
 	as "$1"
 	"${server_core[@]}" "${as[@]}" "${@:2}" 2>>"$work/errors" >/dev/null &
 	server_pid=$!
+	started+=("$server_pid")
 }
 
 # listening TENTHS: until somebody listens on $port; false if nobody does by then
@@ -77,8 +79,9 @@ listening() {
 	return 1
 }
 
+# stop: all that were started
 stop() {
-	[ -z "$server_pid" ] || kill "$server_pid" 2>/dev/null
-	wait "$server_pid" 2>/dev/null
-	server_pid=
+	[ ${#started[@]} -eq 0 ] || kill "${started[@]}" 2>/dev/null
+	[ ${#started[@]} -eq 0 ] || wait "${started[@]}" 2>/dev/null
+	server_pid='' started=()
 }
