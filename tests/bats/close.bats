@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# How streams end: close, shutdown, exit, also under a sleeper.
+# How streams end: close and exit, also under a sleeper.
 
 load ../lib/common
 load ../lib/case
@@ -11,35 +11,9 @@ teardown() { stop_all; }
 	compare close linger
 }
 
-@test "shut down by who has only received" {
-	compare close one-way -w any -n 2
-}
-
-@test "TIME_WAIT is where the stream was closed first" {
-	compare close second -w any -n 6
-	compare close second-both -w any -n 6
-}
-
-@test "both have shut down, with bytes unread" {
-	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell what has arrived"
-	compare close both-shut -n 2 -w any -l
-}
-
 @test "SO_LINGER and SIOCOUTQ: for the peer's host, not its program" {
 	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell the two apart"
 	compare close unread -n 2 -w any
-}
-
-@test "shutdown in its three ways, and after the end" {
-	compare close shutdown -l
-}
-
-@test "shutdown of what is over: ENOTCONN" {
-	compare close over -w any -n 3
-}
-
-@test "a server that will not read" {
-	compare close deaf -w any -n 5
 }
 
 @test "exit with bytes under way" {

@@ -67,3 +67,7 @@ teardown() { stop_all; }
 @test "one direction was used, the receiver shuts both" {
 	compare poll receiver-shuts -w any
 }
+
+@test "ppoll and pselect with signal masks" {
+	compare signal_call sigmask
+}

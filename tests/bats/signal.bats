@@ -11,6 +11,10 @@ setup() {
 
 teardown() { stop_all; }
 
+@test "EINTR, SA_RESTART, and short counts" {
+	compare signal_call eintr -L
+}
+
 @test "two handlers, one with SA_RESTART: each call by its own" {
 	compare signal restart -n 2 -w mixed -r peer-dropped
 }
@@ -24,11 +28,19 @@ teardown() { stop_all; }
 }
 
 @test "ppoll and pselect with signal masks, while the thread does not sleep yet" {
-	compare thread sigmask SOCKRAIL_SPIN_US=1000000
+	compare signal_call sigmask SOCKRAIL_SPIN_US=1000000
+}
+
+@test "ppoll and pselect let a signal in that has come, or something is ready" {
+	compare signal_call sigmask-now
 }
 
 @test "a handler that the kernel was given directly" {
 	compare signal_action raw -n 2
+}
+
+@test "a signal handler uses a stream" {
+	compare signal_call handler -n 2
 }
 
 @test "a handler uses the stream that it interrupts" {

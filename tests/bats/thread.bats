@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# Several threads on streams, and signals during calls.
+# Several threads on streams.
 
 load ../lib/common
 load ../lib/case
@@ -39,23 +39,4 @@ teardown() { stop_all; }
 	[ -z "${SR_TEST_SANITIZER:-}" ] ||
 		skip "the sanitizers hold cancellation back, or go on watching frames that it has left"
 	compare thread one-wakes -n 6
-}
-
-@test "EINTR, SA_RESTART, and short counts" {
-	needs_signals
-	compare thread eintr -L
-}
-
-@test "ppoll and pselect with signal masks" {
-	compare thread sigmask
-}
-
-@test "ppoll and pselect let a signal in that has come, or something is ready" {
-	needs_signals
-	compare thread sigmask-now
-}
-
-@test "a signal handler uses a stream" {
-	needs_signals
-	compare thread handler -n 2
 }
