@@ -23,6 +23,9 @@
 #include "stream/impl.h"
 
 #define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
+#define REBIND_NS 100000000ull
+
+static atomic_uint living_on;	/* closed streams with an anchor of their own */
 
 static void lock(struct sr_stream *st)
 {
@@ -254,6 +257,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_stream_ref(st);		/* given back by finish() */
 	st->anchor = dup;
 	st->anchor_private = true;
+	atomic_fetch_add(&living_on, 1);
 	st->close_since = sr_now_ns();
 	end_tx(st);
 	unlock(st);
@@ -329,11 +333,35 @@ static void finish(struct sr_stream *st, bool reset)
 		reset_on_close(st->anchor);
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
+	atomic_fetch_sub(&living_on, 1);
 	unlock(st);
 	/* Who still sleeps on it has nothing to wait for. */
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_end_report(st);
 	sr_stream_put(st);
+}
+
+bool sr_stream_any_closing(void)
+{
+	return atomic_load(&living_on);
+}
+
+bool sr_stream_await_closing(uint64_t *since)
+{
+	static const struct timespec nap = { 0, 200000 };
+	uint64_t now = sr_now_ns();
+
+	if (!*since)
+		*since = now;
+	if (now - *since > REBIND_NS)
+		return false;
+	nanosleep(&nap, NULL);
+	return true;
+}
+
+void sr_close_forget(void)
+{
+	atomic_store(&living_on, 0);
 }
 
 /* Reads what still comes on the anchor; true if it is data. rx_lock held. */

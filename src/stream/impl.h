@@ -380,6 +380,7 @@ void sr_close_progress(struct sr_stream *st);	/* loop */
 /* Has our FIN to wait for the peer's?  Both locks held, or in the loop. */
 bool sr_close_second(struct sr_stream *st);
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
+void sr_close_forget(void);	/* in the child of fork */
 
 /* ---- attach.c: the handshake on a new link, loop only ---- */
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link);

@@ -16,6 +16,10 @@ teardown() { stop_all; }
 	compare close unread -n 2 -w any
 }
 
+@test "bind, right after close" {
+	compare close rebind -n 20
+}
+
 @test "exit with bytes under way" {
 	compare close exit -w mixed -r peer-dropped
 }

@@ -75,6 +75,33 @@ static void unread_client(void)
 	close(second);
 }
 
+/* Who closed second may have the address again at once. */
+static void rebind_server(int lfd)
+{
+	for (int i = 0; i < 20; i++) {
+		int fd = answer(lfd);
+
+		warm_up(fd, false);
+		close(fd);
+	}
+}
+
+static void rebind_client(void)
+{
+	for (int i = 0; i < 20; i++) {
+		struct sockaddr_storage a;
+		socklen_t len = sizeof(a);
+		int fd = dial(), again = new_socket(0);
+
+		warm_up(fd, true);
+		say_result("end", recv(fd, buf, 1, 0));
+		getsockname(fd, (struct sockaddr *)&a, &len);
+		close(fd);
+		say_result("bind", bind(again, (struct sockaddr *)&a, len));
+		close(again);
+	}
+}
+
 /* The program ends with bytes under way. */
 static void slow_server(int lfd)
 {
@@ -340,6 +367,7 @@ static void empty_client(void)
 static const struct tcp_case cases[] = {
 	{"linger", linger_server, linger_client},
 	{"unread", unread_server, unread_client},
+	{"rebind", rebind_server, rebind_client},
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
 	{"full", slow_server, full_client},
