@@ -364,7 +364,8 @@ void sr_close_forget(void)
 	atomic_store(&living_on, 0);
 }
 
-/* Reads what still comes on the anchor; true if it is data. rx_lock held. */
+/* Does data still come on the anchor?  What only comes again, after RESUME, is none.
+ * rx_lock held. */
 static bool still_coming(struct sr_stream *st)
 {
 	char c;
@@ -372,8 +373,8 @@ static bool still_coming(struct sr_stream *st)
 
 	if (unread(st))
 		return true;
-	if (st->rx_fin_seen || sr_rx_at_mark(&st->rx) ||
-	    st->rx.state == SR_RX_RESET)
+	if (st->rx_fin_seen || sr_rx_at_mark(&st->rx) || st->rx.dup ||
+	    st->rx.state == SR_RX_EOF || st->rx.state == SR_RX_RESET)
 		return false;
 	r = sr_anchor_read(st, &c, 1, MSG_PEEK);
 	if (r == 0 || (r < 0 && r != -EAGAIN && r != -EINTR))

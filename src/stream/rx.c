@@ -214,10 +214,17 @@ static void read_record(struct sr_stream *st)
 	}
 }
 
+/* A link's END, then RESUME: the sender did not know that all had arrived. */
+static bool ended_twice(const struct sr_stream *st)
+{
+	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->rx_fin_seen;
+}
+
 /*
- * RAW after RESUME: drops what the program has had already, and sees whether all
+ * After RESUME: drops what the program has had already, and sees whether all
  * that the sender owes up to m has reached the kernel.  Then a FIN can only come
- * after it, and the kernel can be left alone with the descriptor.
+ * after it, and the kernel can be left alone with the descriptor.  In EOF only TCP's
+ * end may follow.
  */
 static void catch_up(struct sr_stream *st)
 {
@@ -225,15 +232,20 @@ static void catch_up(struct sr_stream *st)
 	unsigned todo;
 	int queued, err = errno;
 
-	while (st->rx.dup) {
+	while (st->rx.dup || ended_twice(st)) {
 		size_t n = st->rx.dup < sizeof(buf) ? st->rx.dup : sizeof(buf);
-		ssize_t r = sr_anchor_read(st, buf, n, 0);
+		ssize_t r = sr_anchor_read(st, buf, n ? n : 1, 0);
 
-		if (r == 0)
-			tcp_end(st, false);
-		if (r <= 0)
+		if (r == -EAGAIN || r == -EINTR)
 			return;
-		sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo);
+		if (r <= 0) {
+			tcp_end(st, r < 0);
+			return;
+		}
+		if (sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo) < 0) {
+			sr_stream_broke(st, ECONNRESET);
+			return;
+		}
 	}
 	if (st->rx.rx < st->rx.m &&
 	    sr_real.ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
@@ -285,7 +297,7 @@ void sr_rx_progress(struct sr_stream *st)
 	settle(st);
 	if (atomic_load(&st->want_back) && st->rx_link)
 		st->rx_link->ops->drop(st->rx_link, "peer-dropped");
-	if (alone && st->rx.state == SR_RX_RAW)
+	if (alone && (st->rx.state == SR_RX_RAW || ended_twice(st)))
 		catch_up(st);
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&

@@ -46,7 +46,8 @@ static uint32_t wanted(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->rx_gate) && !st->rx_fin_seen &&
 	    !(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
-	    (sr_rx_at_mark(&st->rx) || st->rx.dup))
+	    (sr_rx_at_mark(&st->rx) || st->rx.dup ||
+	     st->rx.state == SR_RX_EOF))
 		ev |= EPOLLIN;
 	sr_lock(&st->tx_lock);
 	if (sr_gate_shut(&st->tx_gate) &&

@@ -8,6 +8,7 @@ impostor.py ask HOW ADDRESS PORT        talks to an echo server, and asks for a 
 On TCP it is honest, and says so in the end: what it sent came back.  Written from
 sockrail-protocol(7) and src/link/shm.h, not from the code.
 """
+import contextlib
 import fcntl
 import hashlib
 import mmap
@@ -18,10 +19,10 @@ import sys
 import threading
 import time
 
-HELLO, PROOF, SWITCH, ACKSW = 1, 2, 3, 4
+HELLO, PROOF, SWITCH, ACKSW, END, ACKEND = 1, 2, 3, 4, 5, 6
 ASKER, ANSWERER = 1, 2
 PAGE, RING = 4096, 16384
-DROPPED, CTL, SLOTS, SLOT = 20, 16, 384, 132
+DROPPED, CTL, GENS, SLOTS, SLOT = 20, 16, 24, 384, 132
 SEALS = 1 | 2 | 4  # seal, shrink, grow
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -149,15 +150,19 @@ def answer():
 # ---------------------------------------------------------------------- ask
 
 
-def talk(conn, data):
-    conn.sendall(data)
+def receive(conn, size):
     back = b""
-    while len(back) < len(data):
+    while len(back) < size:
         piece = conn.recv(65536)
         if not piece:
             raise EOFError
         back += piece
-    if back != data:
+    return back
+
+
+def talk(conn, data):
+    conn.sendall(data)
+    if receive(conn, len(data)) != data:
         raise ValueError("echo differs")
 
 
@@ -200,19 +205,45 @@ def ask_for_link(conn, said):
         link.drop()
         link.await_drop()
         return
-    # The mark, but for the token, which came by the link and is not told here.
-    mark = struct.pack(">B11sI", 0xf5, b"sockrailMRK", 1) + bytes(16)
-    talk(conn, mark)
+    mark = struct.pack(">B11sI", 0xf5, b"sockrailMRK", 1)
+    if how == "end-lost":
+        conn.sendall(mark + answerer[8:24])
+        end_by_link(conn, link, len(said))
+        return
+    # But for the token, which came by the link and is not told here.
+    talk(conn, mark + bytes(16))
     link.await_drop()
 
 
+def end_by_link(conn, link, at):
+    """All has arrived by the link, its end too; and is sent again as if it had not, piece
+    by piece, when the other program has closed long since."""
+    data = os.urandom(1000)
+    ring = 2 * PAGE
+    link.map[ring + at:ring + at + len(data)] = data
+    link.map[link.own + GENS:link.own + GENS + 4] = struct.pack("=I", 1)
+    link.map[link.own:link.own + 8] = struct.pack("=Q", at + len(data))  # tx_w
+    link.say(END, struct.pack(">Q", at + len(data)))
+    if receive(conn, len(data)) != data:
+        raise ValueError("echo differs")
+    link.heard(ACKEND)
+    time.sleep(0.2)
+    link.drop()
+    for piece in struct.pack(">8sQQ8x", b"sockrlRS", at, at + len(data)), data[:500], data[500:]:
+        conn.sendall(piece)
+        time.sleep(0.2)
+
+
 def ask():
-    with socket.create_connection((address, port)) as conn:
+    with socket.create_connection((address, port)) as conn, contextlib.ExitStack() as more:
+        if how == "end-lost":   # keeps the server's process
+            more.enter_context(socket.create_connection((address, port)))
         said = os.urandom(100)
         talk(conn, said)
         if how != "plain":
             ask_for_link(conn, said)
-        talk(conn, os.urandom(100000))
+        if how != "end-lost":
+            talk(conn, os.urandom(100000))
         conn.shutdown(socket.SHUT_WR)
         if conn.recv(1):
             raise ValueError("no end")

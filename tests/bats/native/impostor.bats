@@ -17,7 +17,7 @@ setup_file() {
 	for how in silent no-ack hang-up no-hello other-version other-history drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-name other-offer other-role other-proof no-mark other-mark plain; do
+	for how in other-name other-offer other-role other-proof no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -29,17 +29,18 @@ teardown_file() { stop_all; }
 # meet answer|ask HOW: the impostor, and an honest client or server, which is under
 # Sockrail if the impostor asks for a link, or takes requests
 meet() {
-	local t=$BATS_FILE_TMPDIR/$1.$2 port
+	local t=$BATS_FILE_TMPDIR/$1.$2 port streams=1
 	local impostor=(python impostor "$1" "$2") honest=(rail timeout 30 python3 "$SR_TOP/tests/lib/echo.py")
 	local -x REPORT=$t/report SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$t/log SOCKRAIL_UPGRADE_WAIT_MS=6000
 	mkdir "$t"
+	[ "$2" != end-lost ] || streams=2
 	[ "$2" != plain ] || unset 'honest[0]'
 	port
 	if [ "$1" = answer ]; then
 		"${impostor[@]}" "$ADDR" "$port" >"$t/server.out" 2>"$t/err" </dev/null &
 		listening "$port" && "${honest[@]}" client "$ADDR" "$port" 1 >"$t/out" 2>"$t/client.err"
 	else
-		"${honest[@]}" server "$ADDR" "$port" 1 >"$t/server.out" 2>"$t/server.err" </dev/null &
+		"${honest[@]}" server "$ADDR" "$port" $streams >"$t/server.out" 2>"$t/server.err" </dev/null &
 		listening "$port" && "${impostor[@]}" "$ADDR" "$port" >"$t/out" 2>"$t/err"
 	fi
 	wait $!
@@ -122,4 +123,12 @@ asked() {
 
 @test "the asker's mark is not ours: its bytes are the program's" {
 	asked other-mark ok peer-dropped
+}
+
+@test "the asker does not learn that its end has arrived: all comes again, and is dropped" {
+	local t=$BATS_FILE_TMPDIR/ask.end-lost
+	[ ! -s "$t/err" ] && grep -x "all came back" "$t/out" &&
+		[ "$(went rx_shm "$t/report")" = 1000 ] && return 0
+	tail -n 20 "$t"/*
+	return 1
 }
