@@ -24,8 +24,10 @@
 
 #define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
 #define REBIND_NS 100000000ull
+#define LAST_ACK_NS 10000000ull
 
 static atomic_uint living_on;	/* closed streams with an anchor of their own */
+static _Atomic uint64_t last_over;	/* when the last such was over */
 
 static void lock(struct sr_stream *st)
 {
@@ -333,6 +335,7 @@ static void finish(struct sr_stream *st, bool reset)
 		reset_on_close(st->anchor);
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
+	atomic_store(&last_over, sr_now_ns());
 	atomic_fetch_sub(&living_on, 1);
 	unlock(st);
 	/* Who still sleeps on it has nothing to wait for. */
@@ -343,7 +346,8 @@ static void finish(struct sr_stream *st, bool reset)
 
 bool sr_stream_any_closing(void)
 {
-	return atomic_load(&living_on);
+	return atomic_load(&living_on) ||
+	       sr_now_ns() - atomic_load(&last_over) < LAST_ACK_NS;
 }
 
 bool sr_stream_await_closing(uint64_t *since)
