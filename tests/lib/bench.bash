@@ -8,7 +8,6 @@
 
 # shellcheck disable=SC2154 # $top is theirs
 server_core=() client_core=() # what goes before that, at each end
-server_pid= # the last one
 started=()
 
 # use_build NAME: $SR_BUILD, for the benchmark of that name
@@ -60,13 +59,12 @@ under() {
 	"${client_core[@]}" "${as[@]}" "${@:2}"
 }
 
-# start WAY COMMAND...: the server's side, in the background, as $server_pid
+# start WAY COMMAND...: the server's side, in the background, until stop
 start() {
 	local as
 	as "$1"
 	"${server_core[@]}" "${as[@]}" "${@:2}" 2>>"$work/errors" >/dev/null &
-	server_pid=$!
-	started+=("$server_pid")
+	started+=("$!")
 }
 
 # listening TENTHS: until somebody listens on $port; false if nobody does by then
@@ -81,7 +79,8 @@ listening() {
 
 # stop: all that were started
 stop() {
-	[ ${#started[@]} -eq 0 ] || kill "${started[@]}" 2>/dev/null
-	[ ${#started[@]} -eq 0 ] || wait "${started[@]}" 2>/dev/null
-	server_pid='' started=()
+	[ ${#started[@]} -gt 0 ] || return 0
+	kill "${started[@]}" 2>/dev/null
+	wait "${started[@]}" 2>/dev/null
+	started=()
 }

@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/time.h>
 
-static char big[1 << 20];
+static char few[8];
 
 enum { STREAMS = 64 };
 
@@ -106,7 +106,7 @@ static void writers_client(void)
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
 	shutdown(shared, SHUT_WR);
-	say_result("end", recv(shared, big, 1, 0));
+	say_result("end", recv(shared, few, 1, 0));
 	close(shared);
 }
 
@@ -254,7 +254,7 @@ static void cancel_server(int lfd)
 
 	for (int i = 0; i < 3; i++)
 		warm_up(fd, false);
-	say_result("end", recv(fd, big, 1, 0));
+	say_result("end", recv(fd, few, 1, 0));
 	close(fd);
 }
 
@@ -321,7 +321,7 @@ static void told_client(void)
 	}
 	await_go(l.fd);
 	put(l.fd, "end", 3);
-	say_result("end", recv(l.fd, big, 1, 0));
+	say_result("end", recv(l.fd, few, 1, 0));
 	close(l.fd);
 }
 
@@ -332,7 +332,7 @@ static void told_server(int lfd)
 	warm_up(fd, false);
 	await_go(fd);
 	send_go(fd);
-	say_bytes("last", recv(fd, big, 3, MSG_WAITALL), (char *)big);
+	say_bytes("last", recv(fd, few, 3, MSG_WAITALL), few);
 	close(fd);
 }
 
@@ -434,7 +434,7 @@ static void one_wakes_client(void)
 		}
 	}
 	for (int i = 0; i < SLEEPERS; i++) {
-		say_result("end", recv(fd[i], big, 1, 0));
+		say_result("end", recv(fd[i], few, 1, 0));
 		close(fd[i]);
 	}
 }
