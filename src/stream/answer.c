@@ -88,7 +88,6 @@ static bool deal(struct sr_request *req, bool last)
 		sr_stream_put(s.found);
 		return last;
 	}
-	sr_stream_ref(s.found);
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
 	if (link) {
 		sr_tell("%s: link %s%s%s accepted",
@@ -99,7 +98,6 @@ static bool deal(struct sr_request *req, bool last)
 		sr_attach_begin(s.found, link);
 	} else {
 		sr_stream_reason(s.found, sr_reason_find(reason));
-		sr_stream_put(s.found);
 	}
 dealt:
 	sr_stream_put(s.found);

@@ -18,11 +18,14 @@
 void sr_stream_kick(struct sr_stream *st)
 {
 	/* Without the loop nothing is under way, and nobody would give the
-	 * reference back. */
-	if (!sr_loop_runs() || atomic_exchange(&st->kicked, true))
+	 * reference back.  A link may notify a stream that has just ended, as it holds
+	 * none. */
+	if (!sr_loop_runs() || !sr_stream_tryget(st))
 		return;
-	sr_stream_ref(st);
-	sr_loop_post(&st->task);
+	if (atomic_exchange(&st->kicked, true))
+		sr_stream_put(st);
+	else
+		sr_loop_post(&st->task);
 }
 
 void sr_stream_on_link(struct sr_link *link, unsigned what)
@@ -115,7 +118,7 @@ static bool in_transition(struct sr_stream *st)
 	enum sr_tx_state tx = sr_stream_tx(st);
 
 	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
-	       (st->tx_next && !st->tx_on_send) ||
+	       (st->tx_next && !st->tx_on_send) || st->tx_lost_ns ||
 	       (sr_st_flags(st) & SR_ST_CLOSING) || st->tx_held ||
 	       atomic_load(&st->want_back);
 }

@@ -2,6 +2,7 @@
 /* close.c - how streams end: close and exit, also under a sleeper. */
 #include "case.h"
 
+#include <dirent.h>
 #include <linux/sockios.h>
 #include <sys/resource.h>
 
@@ -371,7 +372,95 @@ static void empty_client(void)
 	close(fd);
 }
 
+/* Many streams, each upgraded: nothing of them stays. */
+enum { FIRST_STREAMS = 500, STREAMS = 5000, FEW = 8, GROWTH_KB = 4096 };
+
+struct holding {
+	long data_kb;
+	int fds, threads;
+};
+
+static int entries(const char *dir)
+{
+	DIR *d = opendir(dir);
+	int n = 0;
+
+	if (!d)
+		die(dir);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static struct holding hold(void)
+{
+	struct holding h = {0, 0, 0};
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[200];
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "VmData: %ld", &h.data_kb);
+	if (f)
+		fclose(f);
+	h.fds = entries("/proc/self/fd");
+	h.threads = entries("/proc/self/task");
+	return h;
+}
+
+/* Closed streams may have an anchor for a moment yet. */
+static void compare_holding(struct holding was)
+{
+	struct holding is = hold();
+
+	for (int i = 0; i < 200 && is.fds > was.fds + FEW; i++) {
+		nap(20);
+		is = hold();
+	}
+	say("descriptors: %s", is.fds <= was.fds + FEW ? "as before" : "MORE");
+	say("threads: %s", is.threads <= was.threads ? "as before" : "MORE");
+	if (is.data_kb > was.data_kb + GROWTH_KB)
+		say("memory: %ld kB MORE", is.data_kb - was.data_kb);
+}
+
+static void one_stream(int fd, bool asks)
+{
+	warm_up(fd, asks);
+	if (asks)
+		shutdown(fd, SHUT_WR);
+	if (take(fd, buf, 1))
+		die("end");
+	close(fd);
+}
+
+static void steady_server(int lfd)
+{
+	struct holding was;
+
+	for (int i = 0; i < FIRST_STREAMS; i++)
+		one_stream(answer(lfd), false);
+	nap(300);
+	was = hold();
+	for (int i = 0; i < STREAMS; i++)
+		one_stream(answer(lfd), false);
+	compare_holding(was);
+}
+
+static void steady_client(void)
+{
+	struct holding was;
+
+	for (int i = 0; i < FIRST_STREAMS; i++)
+		one_stream(dial(), true);
+	nap(300);
+	was = hold();
+	for (int i = 0; i < STREAMS; i++)
+		one_stream(dial(), true);
+	compare_holding(was);
+}
+
 static const struct tcp_case cases[] = {
+	{"steady", steady_server, steady_client},
 	{"linger", linger_server, linger_client},
 	{"unread", unread_server, unread_client},
 	{"rebind", rebind_server, rebind_client},
