@@ -39,6 +39,8 @@ enum {
 	SR_LINK_BACK = 1 << 7,	/* peer asks us to switch our direction back */
 	SR_LINK_DEAD = 1 << 8,	/* error or drop; why in `reason` */
 	SR_LINK_DRAIN = 1 << 9,	/* ACKSW waits for the peer's program to read */
+	SR_LINK_LEFT = 1 << 10,	/* DEAD, as the peer's process ends (leave()) */
+	SR_LINK_LOST = 1 << 11,	/* DEAD, as it was killed, it seems (shm) */
 };
 
 /* Why notify() is called. */
@@ -59,7 +61,7 @@ struct sr_link {
 	uint32_t link_no;
 	const char *device;	/* "rxe0", or "" */
 	void (*notify)(struct sr_link *link, unsigned what);
-	void *owner;		/* the stream; the link's reference to it */
+	void *owner;		/* the stream; no reference, notify() may be late */
 	struct sr_link *next_free; /* link.c: to be freed in the loop */
 
 	atomic_uint events;	/* SR_LINK_ bits, only ever set */
@@ -136,6 +138,20 @@ struct sr_link_ops {
 	/* The program took n bytes: rx_taken grows, credit goes back in
 	 * batches.  rx. */
 	void (*rx_free)(struct sr_link *link, size_t n);
+
+	/*
+	 * TCP has ended.  Takes in what the peer has put on the link until then, also
+	 * when DEAD; true: that is all that its program had sent.  NULL: nobody can
+	 * say.  rx.
+	 */
+	bool (*rx_last)(struct sr_link *link);
+
+	/*
+	 * This process ends, and what has been committed outlives it, as END does: the
+	 * peer reads it all the same, and sends nothing back.  NULL: it does not.
+	 * any.
+	 */
+	void (*leave)(struct sr_link *link);
 
 	/* Looks for arrivals and completions; never sleeps.  any. */
 	void (*poll)(struct sr_link *link);

@@ -178,7 +178,7 @@ static const char *take_messages(struct sr_shm *l, uint32_t bits)
  * look_lock.  A drop is looked at first, so that everything before it is seen;
  * END after the bytes before it; bytes after the SWITCH before them.
  */
-static const char *look_locked(struct sr_shm *l, unsigned *what)
+static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
 	bool dropped =
@@ -192,7 +192,7 @@ static const char *look_locked(struct sr_shm *l, unsigned *what)
 	if (ctl & ~end)
 		bad = take_messages(l, ctl & ~end);
 	if (!bad && (sr_link_events(&l->link) & SR_LINK_SWITCH))
-		bad = sr_shm_absorb(l, &rx);
+		bad = sr_shm_absorb(l, last, &rx);
 	if (!bad && (ctl & end))
 		bad = take_messages(l, end);
 	if (!bad)
@@ -214,12 +214,36 @@ void sr_shm_look(struct sr_shm *l)
 	if (!(have & SR_LINK_UP) || (have & SR_LINK_DEAD) || !news(l, have))
 		return;
 	sr_lock(&l->look_lock);
-	over = look_locked(l, &what);
+	over = look_locked(l, false, &what);
 	sr_unlock(&l->look_lock);
 	if (what)
 		l->link.notify(&l->link, what);
 	if (over)
 		sr_shm_drop(&l->link, over);
+}
+
+/* The memory holds all that the peer's program has sent, also if it was killed: who
+ * ends TCP has published before, what it held back included. */
+static bool rx_last(struct sr_link *link)
+{
+	struct sr_shm *l = shm_of(link);
+	const char *over;
+	unsigned what = 0;
+
+	sr_lock(&l->look_lock);
+	over = look_locked(l, true, &what);
+	sr_unlock(&l->look_lock);
+	return !over || strcmp(over, "protocol");
+}
+
+/* The other end of line or bell is closed: the peer has dropped the link, and said so
+ * before, or it was killed. */
+static void line_lost(struct sr_shm *l)
+{
+	sr_shm_look(l);
+	if (!atomic_load(&l->peer->dropped))
+		sr_link_raise(&l->link, SR_LINK_LOST);
+	sr_shm_drop(&l->link, "peer-dropped");
 }
 
 static void poll_shm(struct sr_link *link)
@@ -228,6 +252,17 @@ static void poll_shm(struct sr_link *link)
 }
 
 /* ---- messages ---- */
+
+/* Credit that rx_free() keeps back.  It may be giving it this moment, by another
+ * thread: then its word is the newer one, and stays. */
+static void give_rest(struct sr_shm *l)
+{
+	uint64_t was = atomic_load(&l->own->rx_taken);
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+
+	if (was < taken)
+		atomic_compare_exchange_strong(&l->own->rx_taken, &was, taken);
+}
 
 static int ctl(struct sr_link *link, struct sr_msg *msg)
 {
@@ -252,6 +287,8 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 			atomic_store_explicit(&l->own->tx_w, msg->sw.n,
 					      memory_order_release);
 		}
+		if (msg->type == SR_MSG_END)
+			give_rest(l);	/* the process may end now */
 		atomic_store_explicit(&slot->len,
 				      (uint32_t)sr_msg_encode(msg, slot->msg),
 				      memory_order_relaxed);
@@ -264,15 +301,19 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	return err;
 }
 
-/* Credit that rx_free() keeps back.  It may be giving it this moment, by another
- * thread: then its word is the newer one, and stays. */
-static void give_rest(struct sr_shm *l)
+/* What was said first stays. */
+static void say_dropped(struct sr_shm *l, uint32_t why)
 {
-	uint64_t was = atomic_load(&l->own->rx_taken);
-	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint32_t none = 0;
 
-	if (was < taken)
-		atomic_compare_exchange_strong(&l->own->rx_taken, &was, taken);
+	atomic_compare_exchange_strong(&l->own->dropped, &none, why);
+	ring_all(l);
+}
+
+static void leave(struct sr_link *link)
+{
+	give_rest(shm_of(link));
+	say_dropped(shm_of(link), SR_SHM_LEAVES);
 }
 
 void sr_shm_drop(struct sr_link *link, const char *reason)
@@ -282,10 +323,11 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 	if (atomic_exchange(&l->dead, true))
 		return;
 	link->reason = reason;
+	if (atomic_load(&l->peer->dropped) == SR_SHM_LEAVES)
+		sr_link_raise(link, SR_LINK_LEFT);
 	sr_link_raise(link, SR_LINK_DEAD);
 	give_rest(l);
-	atomic_store_explicit(&l->own->dropped, 1, memory_order_release);
-	ring_all(l);
+	say_dropped(l, SR_SHM_DROPPED);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
@@ -310,6 +352,8 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	/* Ours before the peer's: its credit is checked against it. */
 	if (n)
 		atomic_store_explicit(&link->tx_w, w, memory_order_release);
+	if (n && more)
+		atomic_store_explicit(&l->own->tx_kept, w, memory_order_release);
 	if (!more && w != l->tx_shown) {
 		l->tx_shown = w;
 		atomic_store_explicit(&l->own->tx_w, w, memory_order_release);
@@ -409,7 +453,7 @@ static int stand(struct sr_link *link, unsigned want)
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	if (!open)
-		sr_shm_drop(link, "peer-dropped");
+		line_lost(l);
 	return l->bell;
 }
 
@@ -444,7 +488,7 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 	unsigned others = 0, flags;
 
 	if (slept && !drain(l->bell))
-		sr_shm_drop(link, "peer-dropped");
+		line_lost(l);
 	sr_lock(&l->arm_lock);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
@@ -467,12 +511,13 @@ static void line_readable(struct sr_watch *w, uint32_t events)
 	bool open = drain(w->fd);
 
 	(void)events;
-	sr_shm_look(l);
-	if (open)
+	if (open) {
+		sr_shm_look(l);
 		return;
+	}
 	sr_loop_unwatch(w); /* closed when nobody can write any more */
 	l->line_watched = false;
-	sr_shm_drop(&l->link, "peer-dropped");
+	line_lost(l);
 }
 
 /* ---- life ---- */
@@ -564,10 +609,8 @@ void sr_shm_free(struct sr_link *link)
 
 	sr_shm_linger(l, false);
 	if (l->map) {
-		if (!atomic_exchange(&l->dead, true)) {
-			atomic_store(&l->own->dropped, 1);
-			ring_all(l);
-		}
+		if (!atomic_exchange(&l->dead, true))
+			say_dropped(l, SR_SHM_DROPPED);
 		munmap(l->map, l->plan.total);
 		sr_memory_give(atomic_load(&l->taken_memory));
 	}
@@ -627,6 +670,8 @@ const struct sr_link_ops sr_link_shm = {
 	.tx_arrived = tx_arrived,
 	.rx_data = rx_data,
 	.rx_free = rx_free,
+	.rx_last = rx_last,
+	.leave = leave,
 	.poll = poll_shm,
 	.arm = arm,
 	.futex = futex,

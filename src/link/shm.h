@@ -32,6 +32,9 @@
 #define SR_SHM_SLOTS 16 /* by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
+/* Why: for now, or as its process ends. */
+enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES = 2 };
+
 struct sr_shm_slot {
 	_Atomic uint32_t len;
 	uint8_t msg[SR_MSG_MAX];
@@ -48,8 +51,9 @@ struct sr_shm_page {
 	_Atomic uint64_t tx_w;		      /* bytes put into its ring */
 	_Atomic uint64_t rx_taken;	      /* credit: taken by its program */
 	_Atomic uint32_t ctl;		      /* 1 << type: slot is filled */
-	_Atomic uint32_t dropped;	      /* it has given the link up */
+	_Atomic uint32_t dropped;	      /* it has given the link up: SR_SHM_ */
 	_Atomic uint32_t gens;		      /* generations announced so far */
+	_Atomic uint64_t tx_kept; /* as tx_w, with what is held back (MSG_MORE) */
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
 	struct sr_shm_slot slot[SR_SHM_SLOTS];
@@ -127,7 +131,7 @@ size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 		   uint64_t from, uint64_t to, struct iovec v[2]);
 bool sr_shm_credit_due(struct sr_shm *l, uint64_t taken);
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
-const char *sr_shm_absorb(struct sr_shm *l, bool *grew); /* look_lock */
+const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
 void sr_shm_linger(struct sr_shm *l,
 		   bool linked); /* loop: on the sweep's list */

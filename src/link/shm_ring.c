@@ -297,10 +297,12 @@ static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 	return NULL;
 }
 
-const char *sr_shm_absorb(struct sr_shm *l, bool *grew)
+/* last: the peer has ended, and what it held back belongs to the rest. */
+const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 {
 	struct sr_link *k = &l->link;
 	uint64_t w = atomic_load_explicit(&l->peer->tx_w, memory_order_acquire);
+	uint64_t kept = atomic_load_explicit(&l->peer->tx_kept, memory_order_acquire);
 	uint64_t h = atomic_load_explicit(&k->rx_h, memory_order_relaxed);
 	/* What the sender went by is older than this, and so smaller. */
 	uint64_t taken =
@@ -308,6 +310,8 @@ const char *sr_shm_absorb(struct sr_shm *l, bool *grew)
 	const char *bad;
 	uint32_t i, n;
 
+	if (last && kept > w)
+		w = kept;
 	if (w == h)
 		return NULL;
 	if (w < h || w > INT64_MAX)

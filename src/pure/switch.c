@@ -116,6 +116,14 @@ unsigned sr_tx_end(struct sr_tx *tx)
 	return tx->state == SR_TX_LINK ? send_end(tx) : 0;
 }
 
+unsigned sr_tx_gone(struct sr_tx *tx)
+{
+	if (tx->state != SR_TX_LINK)
+		return 0;
+	tx->base = tx->w;
+	return be_raw(tx);
+}
+
 unsigned sr_tx_ackend(struct sr_tx *tx, int *err)
 {
 	*err = 0;
@@ -340,12 +348,13 @@ ssize_t sr_rx_tcp(struct sr_rx *rx, const uint8_t *in, size_t len, uint8_t *out,
 	return (ssize_t)f.put;
 }
 
-size_t sr_rx_fin(struct sr_rx *rx, bool reset, uint64_t h, uint8_t *out)
+size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *out)
 {
 	size_t n = 0;
 
 	if (rx->state == SR_RX_LINK) {
 		rx->tcp_over = true;
+		rx->whole = whole && !reset;
 		sr_rx_settle(rx, h);
 		return 0;
 	}
@@ -358,6 +367,13 @@ size_t sr_rx_fin(struct sr_rx *rx, bool reset, uint64_t h, uint8_t *out)
 	if (rx->state == SR_RX_EXPECT && !reset)
 		n = release(rx, out);
 	rx->part = 0;
+	if (rx->state == SR_RX_RAW && (rx->rx < rx->m || rx->dup) && whole &&
+	    !reset) {
+		rx->state = SR_RX_LINK;
+		rx->dup = 0;
+		rx->tcp_over = rx->whole = true;
+		return n;
+	}
 	rx->state =
 		reset || rx->dup || rx->rx < rx->m ? SR_RX_RESET : SR_RX_EOF;
 	return n;
@@ -452,6 +468,6 @@ unsigned sr_rx_settle(struct sr_rx *rx, uint64_t h)
 		return SR_DO_ACKEND;
 	}
 	if (rx->tcp_over)
-		rx->state = SR_RX_RESET;
+		rx->state = rx->whole ? SR_RX_EOF : SR_RX_RESET;
 	return 0;
 }

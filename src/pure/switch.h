@@ -106,6 +106,13 @@ int sr_tx_ack(struct sr_tx *tx, uint64_t n);
  */
 unsigned sr_tx_end(struct sr_tx *tx);
 
+/*
+ * The process that received by this link has ended, and TCP with it: nobody reads a
+ * RESUME, and what its program had not taken is lost as in a socket's queue.
+ * LINK -> RAW, or DONE with SR_DO_FIN.
+ */
+unsigned sr_tx_gone(struct sr_tx *tx);
+
 /* ACKEND arrived: LINK -> DONE with SR_DO_FIN; *err = -EPROTO if no END. */
 unsigned sr_tx_ackend(struct sr_tx *tx, int *err);
 
@@ -130,6 +137,7 @@ struct sr_rx {
 	bool proven;		/* the expected link has shown the history */
 	bool end;		/* END{end_at} came by the link; void after RESUME */
 	bool tcp_over;		/* LINK: FIN or RST came by TCP */
+	bool whole;		/* ... FIN, and the link has shown all that was sent */
 	uint32_t seen;		/* marks verified */
 	uint32_t link_no;	/* EXPECT, LINK: the link */
 	uint64_t next_link;	/* links below this are over (proven ones) */
@@ -176,11 +184,14 @@ ssize_t sr_rx_tcp(struct sr_rx *rx, const uint8_t *in, size_t len,
 
 /*
  * FIN (reset false) or RST (true) on TCP.  h: bytes received with the ring's.
- * Writes held bytes that are the program's after all to out[SR_RECORD_LEN] and
- * returns their number.  RAW and EXPECT: state becomes EOF or RESET at once.
- * LINK: tcp_over is noted, and the verdict falls when the ring is empty.
+ * whole: h is all that the sender's program had sent, whatever became of it (shared
+ * memory outlives its writer).  Writes held bytes that are the program's after all to
+ * out[SR_RECORD_LEN] and returns their number.  RAW and EXPECT: state becomes EOF or
+ * RESET at once.  LINK: tcp_over is noted, and the verdict falls when the ring is
+ * empty.  RAW below m: LINK again if whole, as the sender has ended while it sent again
+ * what the ring still has.
  */
-size_t sr_rx_fin(struct sr_rx *rx, bool reset, uint64_t h, uint8_t *out);
+size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *out);
 
 /*
  * SWITCH on link sw->link_no.  token: ours, in the hello of that link.
@@ -207,7 +218,8 @@ void sr_rx_took(struct sr_rx *rx, uint64_t n);
 
 /*
  * Is it over?  Call after rx, h, END or TCP's end has changed.  LINK with the
- * ring empty: END -> EOF with SR_DO_ACKEND, TCP over without END -> RESET.
+ * ring empty: END -> EOF with SR_DO_ACKEND; TCP over without END -> RESET, or EOF if
+ * the link was whole.
  */
 unsigned sr_rx_settle(struct sr_rx *rx, uint64_t h);
 

@@ -12,7 +12,7 @@ static void hand_over(void)
 	int saved = errno;
 
 	if (!sr_shim_unused())
-		sr_streams_plain(false, SR_REASON_EXEC);
+		sr_streams_hand_over();
 	errno = saved;
 }
 
@@ -26,8 +26,10 @@ static void become(void)
 {
 	int saved = errno;
 
-	if (!sr_shim_unused())
-		sr_streams_plain(sr_process_ours(), SR_REASON_EXEC);
+	if (!sr_shim_unused() && sr_process_ours())
+		sr_streams_before_exec();
+	else if (!sr_shim_unused())
+		sr_streams_hand_over();
 	errno = saved;
 }
 

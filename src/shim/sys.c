@@ -293,7 +293,7 @@ static bool refused(void)
 		return true;
 	}
 	sr_streams_bar(SR_REASON_IO_URING);
-	sr_streams_plain(true, SR_REASON_IO_URING);
+	sr_streams_plain();
 	return false;
 }
 #endif

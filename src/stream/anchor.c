@@ -92,6 +92,16 @@ bool sr_anchor_writable(struct sr_stream *st)
 	return r == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
 }
 
+bool sr_anchor_ended(struct sr_stream *st)
+{
+	struct pollfd p = { .fd = st->anchor, .events = POLLRDHUP };
+	int err = errno;
+	int r = sr_now_poll(&p, 1);
+
+	errno = err;
+	return r == 1;
+}
+
 /* struct tcp_info of <linux/tcp.h>: older kernels fill less of it. */
 static bool info(struct sr_stream *st, struct tcp_info *ti)
 {
@@ -123,6 +133,25 @@ static bool sample(struct sr_stream *st, unsigned long req, bool tx,
 		return true;
 	}
 	return false;
+}
+
+bool sr_anchor_received(struct sr_stream *st, uint64_t *bytes)
+{
+	struct tcp_info ti;
+	int err = errno;
+	bool ok = info(st, &ti) && ti.tcpi_bytes_received;
+
+	if (ok)
+		*bytes = ti.tcpi_bytes_received - 1;	/* the FIN */
+	errno = err;
+	return ok;
+}
+
+bool sr_anchor_fin(struct sr_stream *st)
+{
+	uint64_t bytes;
+
+	return sr_anchor_received(st, &bytes) && bytes == atomic_load(&st->rx_tcp);
 }
 
 bool sr_anchor_tx_agrees(struct sr_stream *st)

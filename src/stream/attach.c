@@ -350,7 +350,8 @@ static bool at_end(struct sr_stream *st)
 /* Not given up: put away by the end that was done with it first. */
 static bool closed(struct sr_stream *st, struct sr_link *l)
 {
-	return l->reason && !st->broken && at_end(st) &&
+	return l->reason && !st->broken &&
+	       (at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
 	       (!strcmp(l->reason, "short") ||
 		!strcmp(l->reason, "peer-dropped"));
 }
@@ -383,6 +384,7 @@ static void died(struct sr_stream *st, unsigned ev)
 		/* Somebody answers on that RDMA port, but it may not be us. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
 	} else if (l->reason && !at_end(st) &&
+		   !(ev & (SR_LINK_LEFT | SR_LINK_LOST)) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}

@@ -20,8 +20,11 @@
 #include "stream/impl.h"
 
 #define BACK_NS 3000000000ull
+#define ORPHAN_NS 60000000000ull /* for TCP to take what a process leaves behind */
 #define END_NS 250000000ull	/* for the peer to read on, at exit */
 #define END_WAIT_NS 1000000000ull /* the same where every byte is to go by the link */
+#define LEAVE_NS 10000000ull	/* the same, of links that outlive the process */
+#define LEAVE_WAIT_NS 100000000ull
 
 static bool is_plain(struct sr_stream *st)
 {
@@ -59,20 +62,31 @@ static void go_back(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-static bool wait_plain(struct sr_stream *st, uint64_t deadline)
+/* What the program had sent waits for room in TCP, where the peer's program does not
+ * read: then so long as a bound allows that the caller chooses. */
+static bool wait_for(struct sr_stream *st, bool (*done)(struct sr_stream *st),
+		     uint64_t since, uint64_t resend_ns)
 {
 	struct timespec step = { 0, 100000 };
+	uint64_t limit;
 
-	while (!is_plain(st) && !is_over(st)) {
-		if (sr_now_ns() > deadline)
-			return false;
-		if (sr_loop_here())
+	while (!done(st) && !is_over(st)) {
+		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
+		if (sr_now_ns() - since > limit || sr_loop_here())
 			return false;
 		nanosleep(&step, NULL);
 		if (step.tv_nsec < 2000000)
 			step.tv_nsec *= 2;
 	}
 	return true;
+}
+
+static bool wait_plain(struct sr_stream *st, uint64_t deadline)
+{
+	uint64_t now = sr_now_ns();
+	uint64_t ns = deadline > now ? deadline - now : 0;
+
+	return wait_for(st, is_plain, now + ns - BACK_NS, BACK_NS);
 }
 
 int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
@@ -85,7 +99,7 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 	if (!involved(st))
 		return 0;
 	go_back(st);
-	ok = wait_plain(st, sr_now_ns() + BACK_NS);
+	ok = wait_for(st, is_plain, sr_now_ns(), BACK_NS);
 	if (!ok)
 		sr_tell("%s: not plain yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
@@ -94,48 +108,75 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 	return ok ? 0 : -ETIMEDOUT;
 }
 
-struct all {
-	uint64_t deadline;
-	enum sr_reason reason;
-	bool wait;
+/* ---- streams that other processes or programs get ---- */
+
+struct sweep {
+	uint64_t since;		/* ns */
+	uint64_t resend_ns;	/* for TCP to take what was sent */
+	bool wait;		/* the second round */
 };
 
-static void one(struct sr_stream *st, void *arg)
+static bool is_stream(struct sr_stream *st)
 {
-	struct all *a = arg;
+	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN);
+}
 
-	if (!involved(st) || (sr_st_flags(st) & SR_ST_LISTEN))
+static void back_one(struct sr_stream *st, void *arg)
+{
+	struct sweep *s = arg;
+
+	if (!is_stream(st))
 		return;
-	if (a->wait)
-		wait_plain(st, a->deadline);
+	if (s->wait)
+		wait_for(st, is_plain, s->since, s->resend_ns);
 	else
 		go_back(st);
 }
 
-static void surviving(struct sr_stream *st, int fd, struct all *a)
+/* Does what the program has sent not need this process any more?  Shared memory
+ * outlives it, and what TCP has is TCP's. */
+static bool is_delivered(struct sr_stream *st)
 {
-	int flags = sr_real.fcntl(fd, F_GETFD, NULL);
+	bool yes;
 
-	if (flags < 0 || (flags & FD_CLOEXEC))
-		return;
-	sr_stream_bar(st, a->reason);
-	one(st, a);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	yes = st->anchor < 0 || st->broken || !sr_gate_shut(&st->tx_gate) ||
+	      st->tx.state == SR_TX_DONE ||
+	      (st->tx.state == SR_TX_LINK && st->tx_link->ops->leave &&
+	       !(sr_link_events(st->tx_link) & SR_LINK_DEAD));
+	sr_unlock(&st->tx_lock);
+	return yes;
 }
 
-static void sweep(bool all, struct all *a)
+static void deliver_one(struct sr_stream *st, void *arg)
 {
-	int fd, max = sr_fdtab_max();
+	struct sweep *s = arg;
 
-	if (all) {
-		sr_streams_walk(one, a);
+	if (!is_stream(st) || is_delivered(st))
 		return;
-	}
+	if (s->wait)
+		wait_for(st, is_delivered, s->since, s->resend_ns);
+	else
+		go_back(st);
+}
+
+/* What is not close-on-exec is the next program's as well. */
+static void hand_over(struct sweep *s)
+{
+	int fd, flags, max = sr_fdtab_max();
+
 	for (fd = 0; fd <= max; fd++) {
 		struct sr_stream *st = sr_fdtab_get(fd);
 
 		if (!st)
 			continue;
-		surviving(st, fd, a);
+		flags = sr_real.fcntl(fd, F_GETFD, NULL);
+		if (flags >= 0 && !(flags & FD_CLOEXEC)) {
+			sr_st_set(st, SR_ST_SHARED);
+			sr_stream_bar(st, SR_REASON_EXEC);
+			back_one(st, s);
+		}
 		sr_stream_put(st);
 	}
 }
@@ -147,14 +188,39 @@ static void release(struct sr_stream *st, void *arg)
 		atomic_store(&st->want_back, false);
 }
 
-void sr_streams_plain(bool all, enum sr_reason reason)
+void sr_streams_hand_over(void)
 {
-	struct all a = { .deadline = sr_now_ns() + BACK_NS, .reason = reason };
+	struct sweep s = { sr_now_ns(), BACK_NS, false };
 	int err = errno;
 
-	sweep(all, &a);
-	a.wait = true;
-	sweep(all, &a);
+	hand_over(&s);
+	s.wait = true;
+	hand_over(&s);
+	errno = err;
+}
+
+void sr_streams_before_exec(void)
+{
+	struct sweep s = { sr_now_ns(), ORPHAN_NS, false };
+	int err = errno;
+
+	hand_over(&s);
+	sr_streams_walk(deliver_one, &s);
+	s.wait = true;
+	hand_over(&s);
+	sr_streams_walk(deliver_one, &s);
+	sr_streams_walk(release, NULL);
+	errno = err;
+}
+
+void sr_streams_plain(void)
+{
+	struct sweep s = { sr_now_ns(), BACK_NS, false };
+	int err = errno;
+
+	sr_streams_walk(back_one, &s);
+	s.wait = true;
+	sr_streams_walk(back_one, &s);
 	sr_streams_walk(release, NULL);
 	errno = err;
 }
@@ -221,66 +287,113 @@ bool sr_streams_give_way(void)
 static void end_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	if (involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN))
+	if (is_stream(st))
 		sr_close_at_exit(st);
 }
 
-static bool ending(struct sr_stream *st)
+/* Has the process nothing more to do for it?  Not ended: it is reset. */
+static bool may_go(struct sr_stream *st)
+{
+	bool reset;
+
+	sr_lock(&st->tx_lock);
+	reset = st->tx.state == SR_TX_LINK && !st->tx.ended;
+	sr_unlock(&st->tx_lock);
+	return reset || is_delivered(st);
+}
+
+static bool outlives(struct sr_stream *st)
 {
 	bool yes;
 
 	sr_lock(&st->tx_lock);
+	yes = st->tx_link && st->tx_link->ops->leave;
+	sr_unlock(&st->tx_lock);
+	return yes;
+}
+
+/* Is it on a link, and waits for the peer's program? */
+static bool is_read_on(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
 	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
 	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
 	sr_unlock(&st->tx_lock);
 	return yes;
 }
 
-static void wait_ended(struct sr_stream *st, void *arg)
+struct leaving {
+	uint64_t since;		/* ns */
+	bool all;		/* policy wait: every byte is to go by the link */
+};
+
+static void wait_read(struct sr_stream *st, void *arg)
 {
-	uint64_t *deadline = arg;
+	struct leaving *l = arg;
+	uint64_t ns = outlives(st) ? (l->all ? LEAVE_WAIT_NS : LEAVE_NS) :
+				     (l->all ? END_WAIT_NS : END_NS);
 	struct timespec step = { 0, 50000 };
 
-	while (ending(st) && sr_now_ns() < *deadline)
+	while (is_stream(st) && is_read_on(st) && sr_now_ns() - l->since < ns)
 		nanosleep(&step, NULL);
+}
+
+static void leave_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (!is_stream(st))
+		return;
+	if (outlives(st))
+		sr_close_leave(st);
+	else if (!may_go(st))
+		go_back(st);
+}
+
+static void wait_gone(struct sr_stream *st, void *arg)
+{
+	struct leaving *l = arg;
+
+	if (is_stream(st) && !outlives(st))
+		wait_for(st, may_go, l->since, ORPHAN_NS);
 }
 
 static void wait_reported(struct sr_stream *st, void *arg)
 {
-	uint64_t *deadline = arg;
+	struct leaving *l = arg;
 	struct timespec step = { 0, 50000 };
 
 	while ((sr_st_flags(st) & SR_ST_ENDED) &&
-	       !(sr_st_flags(st) & SR_ST_REPORTED) && sr_now_ns() < *deadline)
+	       !(sr_st_flags(st) & SR_ST_REPORTED) &&
+	       sr_now_ns() - l->since < END_NS)
 		nanosleep(&step, NULL);
 }
 
 /*
- * What the program has sent must outlive the process, and a queue pair or a
- * mapping does not.  So every direction ends as at close; a moment for the
- * peer's program to take the rest from the link, which is the usual case; then
- * what is left goes to the kernel, which delivers after our death.
+ * What the program has sent must outlive the process.  So every direction ends as at
+ * close; a moment for the peer's program to read on, which is the usual case.  Then
+ * shared memory holds the rest until the peer has read it, and we go.  Queue pairs end
+ * with the process: what is left goes to TCP, which delivers after our death.
  *
  * Not in a handler that runs above our locks (of a fault, or installed around us): it
  * would wait for itself.  Then streams end as in a program that is killed.
  */
 void sr_streams_exit(void)
 {
-	struct all a = { .reason = SR_REASON_NONE };
-	uint64_t deadline = sr_now_ns() + (sr_conf.upgrade == SR_WAIT ?
-						   END_WAIT_NS : END_NS);
+	struct leaving l = { sr_now_ns(), sr_conf.upgrade == SR_WAIT };
 	int err = errno;
 
 	if (sr_held.count)
 		return;
 	sr_streams_walk(end_one, NULL);
-	sr_streams_walk(wait_ended, &deadline);
-	a.deadline = sr_now_ns() + BACK_NS;
-	sweep(true, &a);
-	a.wait = true;
-	sweep(true, &a);
+	sr_streams_walk(wait_read, &l);
+	sr_streams_walk(leave_one, NULL);
+	l.since = sr_now_ns();
+	sr_streams_walk(wait_gone, &l);
 	sr_streams_report();
-	deadline = sr_now_ns() + END_NS;
-	sr_streams_walk(wait_reported, &deadline);
+	l.since = sr_now_ns();
+	sr_streams_walk(wait_reported, &l);
 	errno = err;
 }

@@ -105,11 +105,9 @@ static bool end_arrived(struct sr_stream *st)
 /* Has the peer's end come, perhaps behind what is unread?  rx_lock held. */
 static bool peer_ended(struct sr_stream *st)
 {
-	struct pollfd p = { st->anchor, POLLRDHUP, 0 };
-
 	if (sr_gate_shut(&st->rx_gate) && st->rx.state >= SR_RX_LINK)
 		return st->rx.state == SR_RX_EOF || st->rx.end;
-	return sr_now_poll(&p, 1) == 1;
+	return sr_anchor_ended(st);
 }
 
 /* TCP's state CLOSE is that, or both_ended().  Both locks held. */
@@ -220,18 +218,27 @@ static void linger_wait(struct sr_stream *st, int seconds)
 	}
 }
 
-/* The last descriptor of a stream that is, or may be getting, on a link. */
+/*
+ * The last descriptor of a stream that is, or may be getting, on a link.  Its sets
+ * forget it under the same locks under which it is decided what becomes of it: with
+ * open gates the kernel's entries go with the descriptor, else they must be taken out,
+ * as the anchor lives on.
+ *
+ * A stream that another process holds as well is on its way back to TCP.  We stay only
+ * for what the program has sent, and end nothing.
+ */
 static void detach_last(struct sr_stream *st, int fd)
 {
+	bool shared = sr_st_flags(st) & SR_ST_SHARED, reset;
 	struct linger l = { 0, 0 };
 	socklen_t len = sizeof(l);
 	int dup = -1;
-	bool reset;
 
 	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
 	lock_up_to_date(st);
 	sr_st_set(st, SR_ST_CLOSING);
 	sr_stream_unwatch(st);
+	sr_epoll_stream_gone(st);
 	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
 		st->anchor = -1;
 		unlock(st);
@@ -241,11 +248,14 @@ static void detach_last(struct sr_stream *st, int fd)
 	}
 	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
 		sr_st_set(st, SR_ST_SECOND);
-	reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
+	if (shared)
+		reset = st->broken;
+	else
+		reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
 	st->anchor = -1;
-	if (reset) {
+	if (reset && !shared) {
 		reset_on_close(fd);
-	} else if ((dup = sr_fd_keep(fd)) < 0) {
+	} else if (!reset && (dup = sr_fd_keep(fd)) < 0) {
 		sr_warn("close: %s: cannot keep the anchor, data may be lost",
 			sr_errno_name(-dup));
 	}
@@ -261,10 +271,13 @@ static void detach_last(struct sr_stream *st, int fd)
 	st->anchor_private = true;
 	atomic_fetch_add(&living_on, 1);
 	st->close_since = sr_now_ns();
-	end_tx(st);
+	if (shared)
+		atomic_store(&st->want_back, true);
+	else
+		end_tx(st);
 	unlock(st);
 	sr_stream_kick(st);
-	if (l.l_onoff)
+	if (l.l_onoff && !shared)
 		linger_wait(st, l.l_linger);
 }
 
@@ -272,6 +285,7 @@ static void detach_last(struct sr_stream *st, int fd)
 static void close_last(struct sr_stream *st, int fd)
 {
 	if (sr_st_flags(st) & SR_ST_LISTEN) {
+		sr_epoll_stream_gone(st);
 		sr_st_set(st, SR_ST_CLOSING);
 		st->anchor = -1;
 		sr_stream_kick(st);
@@ -286,6 +300,7 @@ static void close_last(struct sr_stream *st, int fd)
 			sr_stream_name(st);
 		lock(st);
 		sr_st_set(st, SR_ST_CLOSING);
+		sr_epoll_stream_gone(st);
 		st->anchor = -1;
 		unlock(st);
 		sr_stream_end_report(st);
@@ -301,7 +316,6 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 		if (st->anchor == fd || fd < 0)
 			move_anchor(st, fd);
 	} else {
-		sr_epoll_stream_gone(st);
 		close_last(st, fd);
 	}
 	sr_stream_put(st);
@@ -309,17 +323,43 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 	return 0;
 }
 
-/* The process ends with the stream open: as at close, but for the descriptor,
- * which the kernel closes a moment later. */
+/* The process ends with the stream open, or closed and not over: as at close, but for
+ * the descriptor, which the kernel closes a moment later.  Of a plain stream that is
+ * all, and of one that another process may hold, too. */
 void sr_close_at_exit(struct sr_stream *st)
 {
 	lock_up_to_date(st);
-	if (st->anchor >= 0 && !(sr_st_flags(st) & SR_ST_CLOSING)) {
+	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
+	    !(sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_SHARED))) {
 		if (leaves_unread(st))
 			reset_on_close(st->anchor);
 		else if (sr_gate_shut(&st->tx_gate))
 			end_tx(st);
 	}
+	unlock(st);
+	sr_stream_kick(st);
+}
+
+/*
+ * The last that is done to it.  What a link of shared memory has outlives us, and END
+ * is there.  All the same, what the peer's program has not taken yet goes to TCP as far
+ * as that has room: the peer may need it there later (fork, splice), and then nobody
+ * could send it.  The rest it finds in the ring.
+ */
+void sr_close_leave(struct sr_stream *st)
+{
+	struct sr_link *tx, *rx;
+
+	lock_up_to_date(st);
+	tx = st->tx_link;
+	rx = st->rx_link;
+	if (rx && rx->ops->leave)
+		rx->ops->leave(rx);
+	if (tx && tx->ops->leave)
+		tx->ops->leave(tx);
+	if (tx && st->tx.ended && st->tx.base < st->tx.w)
+		atomic_store(&st->want_back, true);
+	sr_tx_progress(st);
 	unlock(st);
 	sr_stream_kick(st);
 }
@@ -397,6 +437,20 @@ static bool lives_on(struct sr_stream *st)
 	return yes;
 }
 
+/* The stream is the other process's once it is plain, no sooner: what is on the way to
+ * TCP has to be brought there, and the peer's RESUME taken from there. */
+static void shared_progress(struct sr_stream *st)
+{
+	bool over;
+
+	lock_up_to_date(st);
+	over = st->broken || !sr_any_gate_shut(st) ||
+	       sr_now_ns() - st->close_since > LINGER_NS;
+	unlock(st);
+	if (over)
+		finish(st, false);
+}
+
 void sr_close_progress(struct sr_stream *st)
 {
 	bool data, over;
@@ -406,6 +460,10 @@ void sr_close_progress(struct sr_stream *st)
 	if (!lives_on(st)) {
 		if (st->att)
 			st->att->ops->drop(st->att, "short");
+		return;
+	}
+	if (sr_st_flags(st) & SR_ST_SHARED) {
+		shared_progress(st);
 		return;
 	}
 	sr_lock(&st->rx_lock);

@@ -20,10 +20,16 @@
  * lock of every stream is taken (no thread holds two streams' locks, so any
  * order does), so that the child finds nothing half done; it starts with no
  * service thread, no links, and plain streams that it never upgrades.
+ *
+ * A stream whose locks are taken has a reference, so that its memory does not
+ * return to the pool locked, and the mark fork_held: streams that another thread
+ * opens before the parent unlocks have neither.
  */
 static void lock_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
+	sr_stream_ref(st);
+	st->fork_held = true;
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_lock(&st->epoll_lock);
@@ -33,27 +39,30 @@ static void lock_one(struct sr_stream *st, void *arg)
 static void unlock_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
+	if (!st->fork_held)
+		return;
+	st->fork_held = false;
 	sr_unlock(&st->wait_lock);
 	sr_unlock(&st->epoll_lock);
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
+	sr_stream_put(st);
 }
 
-static void bar_one(struct sr_stream *st, void *arg)
+static void share_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
+	sr_st_set(st, SR_ST_SHARED);
 	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
 		sr_stream_bar(st, SR_REASON_FORK);
-	else
-		sr_st_set(st, SR_ST_SHARED);
 }
 
 static void before_fork(void)
 {
 	if (sr_conf.inert || sr_loop_here())
 		return;
-	sr_streams_walk(bar_one, NULL);
-	sr_streams_plain(true, SR_REASON_FORK);
+	sr_streams_walk(share_one, NULL);
+	sr_streams_plain();
 	sr_epolls_fork_begins();
 	sr_streams_walk(lock_one, NULL);
 	sr_epolls_before_fork();

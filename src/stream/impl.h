@@ -73,7 +73,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
-	SR_ST_SHARED = 1 << 20, /* not connected yet at a fork: the child's as well */
+	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor, too */
 	SR_ST_PLAIN = 1 << 21,	/* TCP's for good (plain.c) */
 	SR_ST_DEAF = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
@@ -128,6 +128,7 @@ struct sr_stream {
 	_Atomic size_t tx_held;	/* bytes the link was asked to hold back */
 	uint64_t tx_held_ns;	/* since when */
 	uint64_t tx_widen_by;	/* ns: so long sends that must not block wait for room */
+	uint64_t tx_lost_ns;	/* since when the peer seems killed, but not by TCP */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];
@@ -182,6 +183,7 @@ struct sr_stream {
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
 	uint64_t close_since;
 	atomic_bool want_back;	/* plain(), fork, exec */
+	bool fork_held;		/* fork.c: from before a fork until after it */
 	atomic_int verdict;	/* of the attempt under way: VERDICT_ */
 	unsigned kind;		/* place in the order of kinds being asked */
 	bool att_started;	/* our direction's switch was begun on att */
@@ -265,9 +267,17 @@ void sr_tx_gate_leave(struct sr_stream *st);
 /* Do the kernel's byte counters agree with ours?  Promise 6. */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
+/* Bytes of TCP's stream that the kernel had received when its FIN came, read by
+ * whichever process.  False: not known.  rx_lock. */
+bool sr_anchor_received(struct sr_stream *st, uint64_t *bytes);
+/* All has been read and TCP is over: was it by a FIN?  (A RST reads like one after
+ * somebody else has had its error.)  rx_lock. */
+bool sr_anchor_fin(struct sr_stream *st);
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len);
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
+/* The peer's FIN or RST has come, perhaps behind bytes that are unread. */
+bool sr_anchor_ended(struct sr_stream *st);
 /* What a reset that comes now is called: ECONNRESET, behind the peer's end EPIPE
  * (tcp_reset() in Linux).  A link has that end before TCP. */
 int sr_reset_error(struct sr_stream *st);
@@ -277,6 +287,11 @@ int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
 /* ---- tx.c, rx.c: what moves a direction on; nothing here sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
+/* TCP's end has been read, behind all raw bytes, or is an error.  rx_lock held. */
+void sr_rx_tcp_end(struct sr_stream *st, bool reset);
+/* TCP's end was read through the open gate: did it come before all that a RESUME had
+ * promised?  Then it is a reset.  No lock held. */
+bool sr_rx_short(struct sr_stream *st);
 void sr_stream_discard(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 /* It was in WAIT and is no more: try again. */
@@ -380,6 +395,7 @@ void sr_close_progress(struct sr_stream *st);	/* loop */
 /* Has our FIN to wait for the peer's?  Both locks held, or in the loop. */
 bool sr_close_second(struct sr_stream *st);
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
+void sr_close_leave(struct sr_stream *st);	/* ... and then; any thread */
 void sr_close_forget(void);	/* in the child of fork */
 
 /* ---- attach.c: the handshake on a new link, loop only ---- */

@@ -57,6 +57,8 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	if (dissolve)
 		return 1;
 	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
+		if (sr_st_flags(st) & SR_ST_SHARED)
+			sr_stream_bar(st, SR_REASON_FORK);
 		/* FRESH comes last: such a one sr_plain_for_good() leaves alone. */
 		sr_st_set(st, SR_ST_CONNECT);
 		sr_forecast_connected(st, addr, len);

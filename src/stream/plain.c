@@ -9,7 +9,8 @@
  * When.  Both gates are open, no link is there or being asked for, and
  *   - the stream is barred;
  *   - or we have asked, and will not again (upgrade.c);
- *   - or it was accepted by a listener without any rendezvous.
+ *   - or it was accepted by a listener without any rendezvous;
+ * and no RESUME has promised bytes whose want would make TCP's end a reset.
  * From then on nothing shuts a gate: a switch of ours needs a link, and the peer's
  * SWITCH or mark comes after one, too.  So calls that had begun before may end as
  * they began, and those that begin after need not look.
@@ -29,7 +30,8 @@ static bool is_plain(struct sr_stream *st)
 {
 	return !st->att && !st->asking && !sr_any_gate_shut(st) &&
 	       !atomic_load(&st->tx_next) && st->tx.state == SR_TX_RAW &&
-	       st->rx.state == SR_RX_RAW && !st->spill_len && !st->broken &&
+	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->spill_len &&
+	       !st->broken &&
 	       !atomic_load(&st->so_error);
 }
 

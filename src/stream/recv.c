@@ -57,6 +57,8 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 	/* Told now; a write of ours may have kept the same as EPIPE. */
 	if (r == -ECONNRESET && sr_anchor_kept(st))
 		atomic_store(&st->so_error, 0);
+	if (r == 0 && sr_rx_short(st))
+		return -ECONNRESET;
 	if (r != 0 || !sr_anchor_kept(st))
 		return r;
 	err = atomic_exchange(&st->so_error, 0);
@@ -300,15 +302,10 @@ void sr_stream_discard(struct sr_stream *st)
 	sr_rx_progress(st);
 }
 
-/* TCP's end, behind all raw bytes. -EAGAIN: the caller looks at the state. */
+/* -EAGAIN: the caller looks at the state. */
 static ssize_t raw_end(struct sr_stream *st)
 {
-	uint8_t out[SR_RECORD_LEN];
-
-	st->rx_fin_seen = true;
-	sr_rx_fin(&st->rx, false, st->rx.rx, out);
-	if (st->rx.state == SR_RX_RESET)
-		sr_stream_broke(st, ECONNRESET);
+	sr_rx_tcp_end(st, false);
 	return -EAGAIN;
 }
 

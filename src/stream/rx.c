@@ -82,16 +82,32 @@ static void settle(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-static void tcp_end(struct sr_stream *st, bool reset)
+/* What the peer had put on the link before.  True: that is all there was. */
+static bool last_look(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+	bool used = st->rx.state == SR_RX_LINK ||
+		    (st->rx.state == SR_RX_RAW &&
+		     (st->rx.rx < st->rx.m || st->rx.dup));
+
+	if (link && used && link->ops->rx_last)
+		return link->ops->rx_last(link) && sr_anchor_fin(st);
+	if (link)
+		link->ops->poll(link);
+	return false;
+}
+
+void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 {
 	uint8_t out[SR_RECORD_LEN];
 	bool ended = st->rx.state == SR_RX_EOF;
+	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st);
 
 	st->rx_fin_seen = true;
-	/* What the peer had put on the link before. */
-	if (st->rx_link)
-		st->rx_link->ops->poll(st->rx_link);
-	spill(st, out, sr_rx_fin(&st->rx, reset, head(st), out));
+	spill(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
+	if (raw && st->rx.state == SR_RX_LINK)	/* the rest is in the ring */
+		st->rx_link->ops->rx_free(st->rx_link,
+			st->rx.rx - atomic_load(&st->rx_link->rx_taken));
 	if (st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, sr_reset_error(st));
 	if (st->rx.state == SR_RX_LINK && reset) {
@@ -191,7 +207,7 @@ static void read_record(struct sr_stream *st)
 		if (r == -EAGAIN || r == -EINTR)
 			return;
 		if (r <= 0) {
-			tcp_end(st, r < 0);
+			sr_rx_tcp_end(st, r < 0);
 			return;
 		}
 		if (looks)
@@ -225,6 +241,10 @@ static bool ended_twice(const struct sr_stream *st)
  * that the sender owes up to m has reached the kernel.  Then a FIN can only come
  * after it, and the kernel can be left alone with the descriptor.  In EOF only TCP's
  * end may follow.
+ *
+ * Who wants back cannot wait for that: as much as the kernel's buffer does not take
+ * comes only when the program reads.  The gate opens, and a receiver who finds TCP's
+ * end compares the kernel's count with m (sr_rx_short()).
  */
 static void catch_up(struct sr_stream *st)
 {
@@ -239,7 +259,7 @@ static void catch_up(struct sr_stream *st)
 		if (r == -EAGAIN || r == -EINTR)
 			return;
 		if (r <= 0) {
-			tcp_end(st, r < 0);
+			sr_rx_tcp_end(st, r < 0);
 			return;
 		}
 		if (sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo) < 0) {
@@ -283,6 +303,19 @@ static void rx_raw_again(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
+bool sr_rx_short(struct sr_stream *st)
+{
+	uint64_t received;
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->rx.m && !sr_gate_shut(&st->rx_gate) && sr_anchor_ended(st) &&
+	      sr_anchor_received(st, &received) &&
+	      received + (uint64_t)st->rx_delta < st->rx.m;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
 void sr_rx_progress(struct sr_stream *st)
 {
 	bool alone;
@@ -301,7 +334,8 @@ void sr_rx_progress(struct sr_stream *st)
 		catch_up(st);
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
-	    st->rx.rx >= st->rx.m && !st->spill_len && !st->rx_fin_seen)
+	    (st->rx.rx >= st->rx.m || atomic_load(&st->want_back)) &&
+	    !st->spill_len && !st->rx_fin_seen)
 		rx_raw_again(st);
 	/* Half closed by the peer, whose end the kernel has had, too. */
 	if (alone && st->rx.state == SR_RX_EOF && st->rx_fin_seen &&

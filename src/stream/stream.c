@@ -488,7 +488,20 @@ static void forget_one(struct sr_stream *st, void *arg)
 	st->tx_next = NULL;
 	st->tx_on_send = false;
 	st->listener[0] = st->listener[1] = NULL;
-	sr_st_set(st, SR_ST_ENDED);	/* the parent reports it */
+	/* Not plain in time: what is on its way is the parent's. */
+	if (sr_any_gate_shut(st)) {
+		st->rx_link = st->tx_link = NULL;
+		st->tx.state = SR_TX_DONE;
+		st->rx.state = SR_RX_RESET;
+		st->so_error = ECONNRESET;
+		st->broken = true;
+	}
+	/* The parent reports it. */
+	sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
+	if (st->fork_held) {
+		st->fork_held = false;
+		sr_stream_put(st);
+	}
 }
 
 void sr_streams_forget(void)

@@ -109,9 +109,14 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason);
 /* No stream of the process gets a link any more; those that have one keep it. */
 void sr_streams_bar(enum sr_reason reason);
 
-/* All streams (of the table) whose descriptors survive exec go plain; with
- * all = true every stream does (fork, exec of this very process). Bounded. */
-void sr_streams_plain(bool all, enum sr_reason reason);
+/* Every stream goes plain.  Bounded. */
+void sr_streams_plain(void);
+/* Another program is about to have the descriptors that are not close-on-exec: those
+ * streams go plain, and stay so.  Bounded. */
+void sr_streams_hand_over(void);
+/* The same, and this process becomes that program: of all other streams what was sent
+ * will arrive.  Bounded: a minute where the peer does not read. */
+void sr_streams_before_exec(void);
 
 /*
  * The program has got EMFILE, which may be our doing: a few links give way, their

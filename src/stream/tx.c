@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "stream/wait.h"
 
+#define LOST_NS 100000000ull	/* between the ends of a link and of TCP */
+
 static void fin(struct sr_stream *st)
 {
 	int err = errno;
@@ -40,6 +42,7 @@ static void unlink_tx(struct sr_stream *st)
 
 	st->tx_link = NULL;
 	st->tx_held = 0;
+	st->tx_lost_ns = 0;
 	sr_link_put(link);
 }
 
@@ -199,6 +202,39 @@ static bool progress_wait(struct sr_stream *st)
 	return true;
 }
 
+static void nobody_reads(struct sr_stream *st)
+{
+	st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
+	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
+		fin(st);
+	raw_again(st);
+}
+
+/*
+ * The peer's process ends, so that a RESUME would draw a reset, although the program has
+ * sent nothing that TCP would have refused: the direction is plain without it.  If the
+ * peer has said nothing but the link's descriptors are closed, TCP's end tells; it
+ * follows in a moment, as a process that was killed closes one after the other.  True:
+ * it is so, or to be waited for.
+ */
+static bool left_alone(struct sr_stream *st, unsigned ev)
+{
+	uint64_t now;
+
+	if (atomic_load(&st->want_back))
+		return false;
+	if ((ev & SR_LINK_LEFT) || ((ev & SR_LINK_LOST) && sr_anchor_ended(st))) {
+		nobody_reads(st);
+		return true;
+	}
+	if (!(ev & SR_LINK_LOST))
+		return false;
+	now = sr_now_ns();
+	if (!st->tx_lost_ns)
+		st->tx_lost_ns = now;
+	return now - st->tx_lost_ns < LOST_NS;
+}
+
 static bool progress_link(struct sr_stream *st)
 {
 	unsigned ev = sr_link_events(st->tx_link);
@@ -212,6 +248,8 @@ static bool progress_link(struct sr_stream *st)
 			return false;
 		}
 	}
+	if (left_alone(st, ev))
+		return false;
 	if ((ev & (SR_LINK_DEAD | SR_LINK_BACK)) || err ||
 	    atomic_load(&st->want_back)) {
 		leave(st);
@@ -324,6 +362,7 @@ void sr_tx_start(struct sr_stream *st)
 	st->tx_n = st->tx.w;
 	st->record_at = 0;
 	st->tx_widen_by = 0;
+	st->tx_lost_ns = 0;
 	st->tx_wait_since = sr_now_ns();
 	sr_stream_kick(st);
 	return;

@@ -8,7 +8,7 @@ load ../lib/case
 teardown() { stop_all; }
 
 @test "SO_LINGER: close waits" {
-	compare close linger
+	compare close linger -w mixed -r peer-dropped
 }
 
 @test "SO_LINGER and SIOCOUTQ: for the peer's host, not its program" {
@@ -62,4 +62,9 @@ teardown() { stop_all; }
 
 @test "streams that carry nothing" {
 	compare close empty -w any -n 21
+}
+
+@test "5,000 upgraded streams leave nothing behind" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer keeps freed memory"
+	compare close steady -w any -n 5500 -m "wait lazy"
 }

@@ -120,6 +120,10 @@ teardown() { stop_all; }
 	compare epoll_close gone -n 12
 }
 
+@test "a loop that closes without EPOLL_CTL_DEL: no event of a closed connection" {
+	compare epoll_close loop -w any -l -n 3000
+}
+
 @test "a set is handed to another process, and comes back" {
 	compare epoll_process passed -n 2 -w mixed -r 'epoll|peer-dropped'
 }

@@ -18,6 +18,7 @@
  * Faults:    FAIL   a link may die at any moment
  *            BACK   S may go back to TCP of its own will
  *            KILL   an end may be killed at any moment (its kernel sends FIN/RST)
+ *            WHOLE  what was put on the link outlives its sender (shared memory)
  *            IMP=e  link e belongs to somebody without the TCP stream
  *            COLLIDE program byte 1 looks like the first half of the mark
  *            NOCLOSE the program writes all and then waits: no FIN helps
@@ -109,7 +110,11 @@ byte sn[DIRS];		/* the state when recv() was called, and looked at no more */
 bool got[DIRS];	/* a kernel recv() has returned, not classified yet */
 byte ck[DIRS]; byte cx[DIRS]; byte cy[DIRS];
 
+#ifdef WHOLE		/* it lies in memory, who ever looks at it */
+#define SEND_F(d, e, k, x, y) fwd[L(d, e)]!k, x, y; tried[d] = dead[e]
+#else
 #define SEND_F(d, e, k, x, y) if :: dead[e] -> tried[d] = true :: else -> fwd[L(d, e)]!k, x, y fi
+#endif
 #define SEND_B(d, e, k, x) if :: dead[e] -> skip :: else -> bwd[L(d, e)]!k, x fi
 
 #define SEND_END(d) (d)		/* the end that sends direction d */
@@ -183,6 +188,32 @@ inline raw_byte(d, x)
 #define FIN_AT(d) true
 #endif
 
+/* TCP has ended: takes what the link holds, whoever has given it up meanwhile. */
+inline last_look(d)
+{
+#ifdef WHOLE
+	do
+	:: fwd[L(d, cur[d])]?[DATA, _, _] ->
+		fwd[L(d, cur[d])]?ck[d], cx[d], cy[d]; assert(cx[d] == h[d]); h[d] = h[d] + 1
+	:: fwd[L(d, cur[d])]?[END, _, _] ->
+		fwd[L(d, cur[d])]?ck[d], cx[d], cy[d]; assert(cx[d] == h[d]); lfin[d] = true
+	:: else -> break
+	od;
+	do
+	:: rx[d] < h[d] -> deliver(d, rx[d])
+	:: else -> break
+	od
+#else
+	skip
+#endif
+}
+
+#ifdef WHOLE
+#define ALL_SHOWN true
+#else
+#define ALL_SHOWN false
+#endif
+
 /* The wrapper looks at what recv() returned, in the state of now. */
 inline classify(d)
 {
@@ -197,14 +228,21 @@ inline classify(d)
 		:: rst[d] == R_RAW && dup[d] == 0 && rx[d] >= owed[d] -> end_of_file(d)
 		/* nothing is proven yet: as raw, wherever N is */
 		:: rst[d] == R_EXP0 && dup[d] == 0 && rx[d] >= owed[d] && FIN_AT(d) -> end_of_file(d)
-		:: rst[d] == R_REC && lfin[d] -> rx[d] = h[d]; end_of_file(d)
+		:: rst[d] == R_REC && lfin[d] && !ALL_SHOWN -> rx[d] = h[d]; end_of_file(d)
+#ifndef M_NOLAST
+		:: rst[d] == R_REC && ALL_SHOWN -> last_look(d); end_of_file(d)
+		/* the sender ended while it sent again */
+		:: rst[d] == R_RAW && (rx[d] < owed[d] || dup[d] > 0) && ALL_SHOWN -> dup[d] = 0; last_look(d); end_of_file(d)
+#else
+		:: rst[d] == R_REC && ALL_SHOWN -> rx[d] = h[d]; end_of_file(d)
+#endif
 		/* the mark is written whole: what only began like it was the program's */
 		:: rst[d] == R_EXP1 -> assert(held[d]); held[d] = false; deliver(d, hb[d]); end_of_file(d)
 		:: rst[d] == R_EOF -> skip
 #ifdef M_FINEOF
 		:: rst[d] == R_REC && !lfin[d] -> end_of_file(d)
 #endif
-		:: else -> reset(d)
+		:: else -> assert(!ALL_SHOWN); reset(d)
 		fi
 	:: ck[d] == RAW ->
 		assert(rst[d] != R_REC);

@@ -204,7 +204,89 @@ static void gone_client(void)
 	}
 }
 
+/* A loop accepts, echoes and closes without EPOLL_CTL_DEL: an event of a connection that
+ * is closed would be another one's, or that of freed memory. */
+enum { CONNECTIONS = 3000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
+
+struct conn {
+	int fd;		/* -1: closed */
+	size_t echoed, all;
+};
+
+static void loop_server(int lfd)
+{
+	static struct conn conns[CONNECTIONS];
+	int ep = new_set(), used = 0, closed = 0, stale = 0;
+	struct epoll_event ev[64];
+
+	add(ep, lfd, EPOLLIN, UINT64_MAX);
+	while (closed < CONNECTIONS) {
+		int n = epoll_wait(ep, ev, 64, -1);
+
+		for (int i = 0; i < n; i++) {
+			struct conn *c = conns + ev[i].data.u64;
+			ssize_t k;
+
+			if (ev[i].data.u64 == UINT64_MAX) {
+				conns[used].fd = answer(lfd);
+				add(ep, conns[used].fd, EPOLLIN, (uint64_t)used);
+				used++;
+				continue;
+			}
+			if (c->fd < 0) {
+				stale++;
+				continue;
+			}
+			k = recv(c->fd, buf, PIECE, 0);
+			if (k < 0)
+				die("recv");
+			put(c->fd, buf, (size_t)k);
+			c->echoed += (size_t)k;
+			if (!c->all)
+				c->all = (size_t)buf[0] * PIECE;
+			if (c->echoed < c->all)
+				continue;
+			close(c->fd);
+			c->fd = -1;
+			closed++;
+		}
+	}
+	say("stale: %d", stale);
+}
+
+static void *loop_dialer(void *arg)
+{
+	char mine[PIECE];
+
+	(void)arg;
+	for (int i = 0; i < CONNECTIONS / CLIENTS; i++) {
+		int fd = dial(), pieces = 2 + i % PIECES;
+
+		memset(mine, pieces, sizeof(mine));
+		for (int k = 0; k < pieces; k++) {
+			put(fd, mine, PIECE);
+			if (take(fd, mine, PIECE) != PIECE)
+				die("echo");
+		}
+		if (take(fd, mine, 1))
+			die("end");
+		close(fd);
+	}
+	return NULL;
+}
+
+static void loop_client(void)
+{
+	pthread_t t[CLIENTS];
+
+	for (int i = 0; i < CLIENTS; i++)
+		t[i] = start(loop_dialer, NULL);
+	for (int i = 0; i < CLIENTS; i++)
+		pthread_join(t[i], NULL);
+}
+
 static const struct tcp_case cases[] = {
+	{"loop", loop_server, loop_client},
 	{"closing", closing_server, two_clients},
 	{"number", number_server, obey_client},
 	{"left", left_server, obey_client},

@@ -172,7 +172,7 @@ static void event(struct sr_rx *rx, uint64_t *h)
 
 	switch (below(12)) {
 	case 0:
-		CHECK(sr_rx_fin(rx, below(2), *h, out) <= SR_RECORD_LEN);
+		CHECK(sr_rx_fin(rx, below(2), below(2), *h, out) <= SR_RECORD_LEN);
 		break;
 	case 1:
 		sr_rx_end(rx, below(2) ? *h : number(), *h);

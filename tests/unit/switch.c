@@ -256,7 +256,7 @@ static void rx_in_raw(void)
 	CHECK(!sr_rx_at_mark(&rx));
 	CHECK_EQ(sr_rx_ready(&rx, 100), 0);
 	CHECK_EQ(sr_rx_end(&rx, 3, 3), -EPROTO);
-	CHECK_EQ(sr_rx_fin(&rx, false, 3, out), 0);
+	CHECK_EQ(sr_rx_fin(&rx, false, false, 3, out), 0);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 	CHECK_EQ(take_switch(&rx, switch_at(3, 0, 7), true), SR_DO_DROP);
 	CHECK_EQ(feed(&rx, "x", 1), -EPROTO);
@@ -266,7 +266,7 @@ static void rx_in_raw(void)
 	CHECK_EQ(take_switch(&rx, switch_at(9, 0, 7), true), SR_DO_DROP);
 
 	rx = rx_raw(3);
-	sr_rx_fin(&rx, true, 3, out);
+	sr_rx_fin(&rx, true, false, 3, out);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 }
 
@@ -290,24 +290,77 @@ static void rx_drops_duplicates(void)
 	CHECK_EQ(feed(&rx, "89abc", 5), 3);
 	CHECK(!memcmp(out, "abc", 3));
 	CHECK_EQ(rx.rx, 13);
-	sr_rx_fin(&rx, false, 13, out);
+	sr_rx_fin(&rx, false, false, 13, out);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 
 	rx = rx_resumed(); /* FIN among duplicates */
 	feed(&rx, "45", 2);
-	sr_rx_fin(&rx, false, 10, out);
+	sr_rx_fin(&rx, false, false, 10, out);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 
 	rx = rx_link(3); /* the same with nothing new owed */
 	sr_rx_took(&rx, 7);
 	feed_resume(&rx, 4, 10);
-	sr_rx_fin(&rx, false, 10, out);
+	sr_rx_fin(&rx, false, false, 10, out);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 
 	rx = rx_resumed(); /* FIN below m */
 	feed(&rx, "456789a", 7);
-	sr_rx_fin(&rx, false, 10, out);
+	sr_rx_fin(&rx, false, false, 10, out);
 	CHECK_EQ(rx.state, SR_RX_RESET);
+}
+
+/* The ring still has what the sender's end has cut off. */
+static void rx_whole(void)
+{
+	struct sr_rx rx = rx_resumed();
+
+	feed(&rx, "456789a", 7);
+	sr_rx_fin(&rx, false, true, 12, out);
+	CHECK_EQ(rx.state, SR_RX_LINK);
+	CHECK_EQ(sr_rx_ready(&rx, 12), 1);
+	sr_rx_took(&rx, 1);
+	CHECK_EQ(sr_rx_settle(&rx, 12), 0);
+	CHECK_EQ(rx.state, SR_RX_EOF);
+
+	rx = rx_resumed(); /* among duplicates */
+	feed(&rx, "45", 2);
+	sr_rx_fin(&rx, false, true, 12, out);
+	CHECK_EQ(sr_rx_ready(&rx, 12), 2);
+
+	rx = rx_resumed(); /* a RST is a reset all the same */
+	sr_rx_fin(&rx, true, true, 12, out);
+	CHECK_EQ(rx.state, SR_RX_RESET);
+
+	rx = rx_link(3); /* killed, on the link, without END */
+	sr_rx_fin(&rx, false, true, 5, out);
+	CHECK_EQ(rx.state, SR_RX_LINK);
+	sr_rx_took(&rx, 2);
+	sr_rx_settle(&rx, 5);
+	CHECK_EQ(rx.state, SR_RX_EOF);
+
+	rx = rx_link(3);
+	sr_rx_fin(&rx, true, true, 5, out);
+	sr_rx_took(&rx, 2);
+	sr_rx_settle(&rx, 5);
+	CHECK_EQ(rx.state, SR_RX_RESET);
+}
+
+static void tx_gone(void)
+{
+	struct sr_tx tx;
+
+	sr_tx_init(&tx);
+	CHECK_EQ(sr_tx_gone(&tx), 0);
+	CHECK_EQ(tx.state, SR_TX_RAW);
+	tx.state = SR_TX_LINK;
+	tx.w = 9;
+	CHECK_EQ(sr_tx_gone(&tx), 0);
+	CHECK(tx.state == SR_TX_RAW && tx.base == 9);
+	tx.state = SR_TX_LINK;
+	tx.ended = true;
+	CHECK_EQ(sr_tx_gone(&tx), SR_DO_FIN);
+	CHECK_EQ(tx.state, SR_TX_DONE);
 }
 
 /* Given up by the sender, who sent on by TCP; or never right. */
@@ -377,25 +430,25 @@ static void rx_fin_while_expecting(void)
 {
 	struct sr_rx rx = rx_expect(5, 8);
 
-	CHECK_EQ(sr_rx_fin(&rx, false, 8, out), 0); /* below N */
+	CHECK_EQ(sr_rx_fin(&rx, false, false, 8, out), 0); /* below N */
 	CHECK_EQ(rx.state, SR_RX_EOF);
 
 	rx = rx_expect(5, 5);
 	feed(&rx, "\xf5so", 3);
-	CHECK_EQ(sr_rx_fin(&rx, false, 5, out), 3);
+	CHECK_EQ(sr_rx_fin(&rx, false, false, 5, out), 3);
 	CHECK(!memcmp(out, "\xf5so", 3));
 	CHECK_EQ(rx.rx, 8);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 
 	rx = rx_expect(5, 5); /* may have been a true mark */
 	feed(&rx, "\xf5so", 3);
-	CHECK_EQ(sr_rx_fin(&rx, true, 5, out), 0);
+	CHECK_EQ(sr_rx_fin(&rx, true, false, 5, out), 0);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 
 	rx = rx_resumed();
 	CHECK_EQ(take_switch(&rx, switch_at(12, 1, 8), true), SR_DO_ACKSW);
 	feed(&rx, "45", 2);
-	sr_rx_fin(&rx, false, 12, out);
+	sr_rx_fin(&rx, false, false, 12, out);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 }
 
@@ -441,7 +494,7 @@ static void rx_stranger(void)
 	rx = rx_expect(5, UINT64_MAX); /* an N that never comes */
 	CHECK(sr_rx_limit(&rx) <= UINT64_MAX - 5);
 	CHECK_EQ(feed(&rx, "567", 3), 3);
-	sr_rx_fin(&rx, false, 8, out);
+	sr_rx_fin(&rx, false, false, 8, out);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 }
 
@@ -476,7 +529,7 @@ static void rx_tcp_over_in_link(void)
 
 	for (int reset = 0; reset < 2; reset++) {
 		rx = rx_link(5);
-		CHECK_EQ(sr_rx_fin(&rx, reset, 7, out), 0);
+		CHECK_EQ(sr_rx_fin(&rx, reset, false, 7, out), 0);
 		CHECK_EQ(sr_rx_settle(&rx, 7), 0);
 		CHECK_EQ(rx.state, SR_RX_LINK); /* the ring first */
 		sr_rx_took(&rx, 2);
@@ -485,7 +538,7 @@ static void rx_tcp_over_in_link(void)
 
 		rx = rx_link(5);
 		sr_rx_end(&rx, 7, 7);
-		sr_rx_fin(&rx, reset, 7, out);
+		sr_rx_fin(&rx, reset, false, 7, out);
 		CHECK_EQ(rx.state, SR_RX_LINK);
 		sr_rx_took(&rx, 2);
 		sr_rx_settle(&rx, 7);
@@ -538,7 +591,7 @@ static void rx_in_eof(void)
 	CHECK(!sr_rx_at_mark(&rx));
 	CHECK(sr_rx_limit(&rx) > 0); /* FIN is still to be read */
 	CHECK_EQ(feed(&rx, "678", 3), 0);
-	CHECK_EQ(sr_rx_fin(&rx, false, 9, out), 0);
+	CHECK_EQ(sr_rx_fin(&rx, false, false, 9, out), 0);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 	CHECK_EQ(feed(&rx, "9", 1), -EPROTO);
 
@@ -548,7 +601,7 @@ static void rx_in_eof(void)
 
 	rx = rx_ended();
 	CHECK_EQ(take_switch(&rx, switch_at(9, 1, 8), true), SR_DO_DROP);
-	sr_rx_fin(&rx, true, 9, out);
+	sr_rx_fin(&rx, true, false, 9, out);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 }
 
@@ -622,6 +675,8 @@ int main(void)
 	tx_goes_back();
 	rx_in_raw();
 	rx_drops_duplicates();
+	rx_whole();
+	tx_gone();
 	rx_switch_passed();
 	rx_takes_switch();
 	rx_expects();

@@ -262,7 +262,7 @@ static void act_over(struct direction *d)
 		return;
 	d->over_read = true;
 	d->asleep = 0;
-	deliver(d, out, sr_rx_fin(&d->rx, reset, d->h, out));
+	deliver(d, out, sr_rx_fin(&d->rx, reset, false, d->h, out));
 	settle(d);
 }
 

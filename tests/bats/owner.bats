@@ -1,0 +1,41 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Streams that several processes hold, and processes that end: no byte is lost, no
+# process takes another's, nobody hangs.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "both ends have ended: a child's exit takes nothing from its parent" {
+	compare owner ended-child -w any -l
+}
+
+@test "both ends have ended: the parent's exit takes nothing from its child" {
+	compare owner ended-parent -w any -l
+}
+
+@test "fork with much unread: one process closes, the other goes on" {
+	compare owner unread -w any -l -n 6
+}
+
+@test "system with much unread" {
+	compare owner unread-system -w any -l -n 6
+}
+
+@test "the sender ends while its reader pauses" {
+	compare owner paused -w any -l -s 14 -c 6+ -m "wait lazy eager"
+}
+
+@test "2,000 forks while streams come and go" {
+	compare owner forks -w any -l -n 2+
+}
+
+@test "listen, connect, accept, close, fork" {
+	compare owner lone -w any -l -n 1+
+}
+
+@test "children that inherit a stream exit at once" {
+	compare owner late -w any -l
+}

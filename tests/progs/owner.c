@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * owner.c - streams that several processes hold, and processes that end: whose
+ * bytes are they, and who still gets them?  The client half forks the process
+ * under test, so that the end of that one is not the end of the client.
+ */
+#include "case.h"
+
+#include <stdatomic.h>
+
+enum { MANY = 60000 };
+
+static char buf[1 << 17];
+
+static pid_t split(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	return pid;
+}
+
+static void reap(pid_t pid)
+{
+	int status = -1;
+
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	if (WIFSIGNALED(status))
+		say("child: signal %d", WTERMSIG(status));
+	else
+		say("child: %d", WEXITSTATUS(status));
+}
+
+/* A pipe that shows its end when the last process that holds it has ended. */
+struct watch {
+	int fd[2];
+};
+
+static struct watch watch_open(void)
+{
+	struct watch w;
+
+	if (pipe(w.fd))
+		die("pipe");
+	return w;
+}
+
+static void watch_wait(struct watch *w)
+{
+	char c;
+
+	close(w->fd[1]);
+	if (read(w->fd[0], &c, 1) != 0)
+		die("watch");
+	close(w->fd[0]);
+}
+
+/* ------------------------------------------- both directions have ended */
+
+static void ended_server(int lfd)
+{
+	struct data d = DATA(81);
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	put_data(fd, &d, MANY, 5000);
+	shutdown(fd, SHUT_WR);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* 1,000 bytes are read, the rest lies there with the end behind it. */
+static int ended_dial(struct data *d)
+{
+	int fd = dial(), have = 0;
+
+	warm_up(fd, true);
+	take_data(fd, d, 1000, 1000);
+	while (have < MANY - 1000) {
+		if (ioctl(fd, FIONREAD, &have))
+			die("FIONREAD");
+		nap(5);
+	}
+	shutdown(fd, SHUT_WR);
+	nap(50);
+	return fd;
+}
+
+/* The child only exits. */
+static void ended_child_client(void)
+{
+	struct data d = DATA(0);
+	int fd = ended_dial(&d);
+	pid_t pid = split();
+
+	if (!pid)
+		exit(3);
+	reap(pid);
+	take_rest(fd, &d);
+	say_data("parent", &d);
+	close(fd);
+}
+
+/* The parent exits, and the child reads on. */
+static void ended_parent_client(void)
+{
+	struct watch w = watch_open();
+	pid_t pid = split();
+
+	if (!pid) {
+		struct data d = DATA(0);
+		int fd = ended_dial(&d);
+
+		pid = getpid();
+		if (split())
+			exit(4);
+		while (getppid() == pid)
+			nap(5);
+		take_rest(fd, &d);
+		say_data("child", &d);
+		fflush(NULL);
+		exit(0);
+	}
+	watch_wait(&w);
+	reap(pid);
+}
+
+/* -------------------------------------------- much lies unread at a fork */
+
+static size_t unread_sizes[] = {400000, 1000000, 5000000};
+
+/* Sends as long as there is room, and then what is left as it is read. */
+static void unread_server(int lfd)
+{
+	for (unsigned i = 0; i < 2 * COUNT(unread_sizes); i++) {
+		struct data d = DATA(82 + i);
+		int fd = answer(lfd);
+		ssize_t n;
+
+		warm_up(fd, false);
+		put_data(fd, &d, unread_sizes[i / 2], 9000);
+		shutdown(fd, SHUT_WR);
+		n = (ssize_t)take(fd, buf, 10);
+		say_bytes("last", n, buf);
+		say_result("end", recv(fd, buf, 1, 0));
+		close(fd);
+	}
+}
+
+/* Until it grows no more. */
+static void await_full(int fd)
+{
+	int have = 0, before = -1;
+
+	while (have != before || !have) {
+		before = have;
+		nap(60);
+		if (ioctl(fd, FIONREAD, &have))
+			die("FIONREAD");
+	}
+}
+
+/* One process closes, the other one reads on and has the last word. */
+static void unread_client(void)
+{
+	struct data d;
+	pid_t pid;
+	int fd;
+
+	for (unsigned i = 0; i < 2 * COUNT(unread_sizes); i++) {
+		bool child_closes = i % 2;
+
+		fd = dial();
+		warm_up(fd, true);
+		await_full(fd);
+		pid = split();
+		if ((pid == 0) == child_closes) {
+			close(fd);
+		} else {
+			memset(&d, 0, sizeof(d));
+			nap(100);
+			take_rest(fd, &d);
+			say_data(child_closes ? "parent" : "child", &d);
+			put(fd, "the end\n", 8);
+			shutdown(fd, SHUT_WR);
+			close(fd);
+		}
+		if (!pid)
+			exit(5);
+		reap(pid);
+	}
+}
+
+/* Programs that are started meanwhile, and forks: many, to show what each costs. */
+static void unread_system_client(void)
+{
+	struct data d;
+	int fd;
+
+	for (unsigned i = 0; i < 2 * COUNT(unread_sizes); i++) {
+		fd = dial();
+		warm_up(fd, true);
+		await_full(fd);
+		for (int k = 0; k < 2; k++)
+			if (system("exit 0"))
+				die("system");
+		memset(&d, 0, sizeof(d));
+		take_rest(fd, &d);
+		say_data("got", &d);
+		put(fd, "the end\n", 8);
+		close(fd);
+	}
+}
+
+/* ---------------------------------------------- the sender's end, unread */
+
+enum ending {
+	BY_EXIT, BY__EXIT, BY_CLOSE, BY_EXEC, BY_EXEC_KEPT, BY_KILL, BY_TERM, ENDINGS
+};
+static const char *const ending_names[] = {
+	"exit", "_exit", "close and exit", "exec", "exec, descriptor kept",
+	"SIGKILL", "SIGTERM",
+};
+
+/* A second connection says how much the first has carried. */
+static void paused_server(int lfd)
+{
+	for (int i = 0; i < ENDINGS; i++) {
+		uint64_t sent = 0;
+		struct data d = DATA(0);
+		int fd, told;
+
+		fd = answer(lfd);
+		warm_up(fd, false);
+		told = answer(lfd);
+		if (take(told, &sent, sizeof(sent)) != sizeof(sent))
+			die("sent");
+		/* Until the sender has ended: its copy of this one goes, too.  The
+		 * program that goes on with the descriptor may only begin when TCP has
+		 * all, which holds less. */
+		if (i != BY_EXEC_KEPT)
+			say_result("gone", (ssize_t)take(told, buf, 1));
+		nap(i == BY_EXIT || i == BY_EXEC_KEPT ? 5000 : 300);
+		for (;;) {
+			ssize_t n = recv(fd, buf, sizeof(buf), 0);
+
+			if (n <= 0) {
+				say_result(ending_names[i], n);
+				break;
+			}
+			data_sum(&d, buf, (size_t)n);
+		}
+		say("%s: %s", ending_names[i], d.bytes == sent ? "all" : "NOT ALL");
+		if (d.bytes != sent)
+			say("%llu of %llu", (unsigned long long)d.bytes,
+			    (unsigned long long)sent);
+		close(told);
+		close(fd);
+	}
+}
+
+static void end_by(enum ending how, int fd)
+{
+	switch (how) {
+	case BY__EXIT:
+		_exit(0);
+	case BY_CLOSE:
+		close(fd);
+		exit(0);
+	case BY_EXEC:
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+		execlp("true", "true", (char *)NULL);
+		die("exec");
+		break;
+	case BY_EXEC_KEPT:
+		execlp("true", "true", (char *)NULL);
+		die("exec");
+		break;
+	case BY_KILL:
+		raise(SIGKILL);
+		break;
+	case BY_TERM:
+		raise(SIGTERM);
+		break;
+	default:
+		exit(0);
+	}
+}
+
+/* As much as can be sent without blocking.  The buffers are small where the
+ * system lets them be: what a link holds is more than TCP could take back. */
+static void paused_sender(enum ending how)
+{
+	int fd = new_socket(0), told;
+	uint64_t sent;
+
+	set_int(fd, SOL_SOCKET, SO_SNDBUF, 65536);
+	if (connect(fd, (struct sockaddr *)&peer_addr, peer_len))
+		die("connect");
+	warm_up(fd, true);
+	told = dial();
+	set_int(told, IPPROTO_TCP, TCP_NODELAY, 1);
+	fcntl(told, F_SETFD, FD_CLOEXEC);
+	sent = fill_up(fd);
+	put(told, &sent, sizeof(sent));
+	nap(50);
+	end_by(how, fd);
+}
+
+static void paused_client(void)
+{
+	for (int i = 0; i < ENDINGS; i++) {
+		pid_t pid = split();
+
+		if (!pid) {
+			paused_sender((enum ending)i);
+			exit(9);
+		}
+		reap(pid);
+	}
+}
+
+/* ------------------------------------------------- forks beside streams */
+
+enum { FORKS = 2000, LATE = 150 };
+
+static void *churn(void *arg)
+{
+	const atomic_bool *stop = arg;
+
+	while (!*stop) {
+		int fd = dial();
+
+		warm_up(fd, true);
+		close(fd);
+	}
+	return NULL;
+}
+
+/* Streams come and go in two threads while a third one forks. */
+static void forks_client(void)
+{
+	atomic_bool stop = false;
+	pthread_t t[2];
+	int failed = 0, status;
+
+	for (int i = 0; i < 2; i++)
+		t[i] = start(churn, &stop);
+	for (int i = 0; i < FORKS; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		if (waitpid(pid, &status, 0) != pid || status)
+			failed++;
+	}
+	stop = true;
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	say("%d forks, %d failed", FORKS, failed);
+	close(dial());	/* carries nothing: the server ends */
+}
+
+static void forks_server(int lfd)
+{
+	for (;;) {
+		int fd = answer(lfd);
+		char c;
+
+		if (recv(fd, &c, 1, MSG_PEEK) == 0)
+			break;
+		warm_up(fd, false);
+		if (recv(fd, &c, 1, 0) != 0)
+			die("end");
+		close(fd);
+	}
+	say("done");
+}
+
+/* One thread: listen, connect, accept, close all, fork. */
+static void lone_client(void)
+{
+	int fd = dial(), failed = 0, status;
+
+	for (int i = 0; i < 300; i++) {
+		struct sockaddr_storage sa = peer_addr;
+		socklen_t len = sizeof(sa);
+		int lfd = new_socket(0), a, b;
+		pid_t pid;
+
+		((struct sockaddr_in *)&sa)->sin_port = 0;
+		if (bind(lfd, (struct sockaddr *)&sa, peer_len) || listen(lfd, 5) ||
+		    getsockname(lfd, (struct sockaddr *)&sa, &len))
+			die("listen");
+		a = new_socket(0);
+		if (connect(a, (struct sockaddr *)&sa, len))
+			die("connect");
+		b = answer(lfd);
+		close(a);
+		close(b);
+		close(lfd);
+		pid = fork();
+		if (!pid)
+			_exit(0);
+		if (waitpid(pid, &status, 0) != pid || status)
+			failed++;
+	}
+	say("%d failed", failed);
+	send_go(fd);
+	close(fd);
+}
+
+static void lone_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	await_go(fd);
+	say("done");
+	close(fd);
+}
+
+/* Children that inherit a stream and a listener, and exit at once. */
+static void late_client(void)
+{
+	int fd = dial(), lfd = new_socket(0), status, failed = 0;
+
+	if (listen(lfd, 5))
+		die("listen");
+	warm_up(fd, true);
+	for (int i = 0; i < LATE; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			exit(0);
+		if (waitpid(pid, &status, 0) != pid || status)
+			failed++;
+	}
+	say("%d failed", failed);
+	send_go(fd);
+	close(fd);
+}
+
+static void late_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	await_go(fd);
+	say("done");
+	close(fd);
+}
+
+static const struct tcp_case cases[] = {
+	{"ended-child", ended_server, ended_child_client},
+	{"ended-parent", ended_server, ended_parent_client},
+	{"unread", unread_server, unread_client},
+	{"unread-system", unread_server, unread_system_client},
+	{"paused", paused_server, paused_client},
+	{"forks", forks_server, forks_client},
+	{"lone", lone_server, lone_client},
+	{"late", late_server, late_client},
+};
+
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv, cases, COUNT(cases));
+}
