@@ -6,6 +6,8 @@
 
 #include <netinet/in.h>
 
+#include "base/readable.h"
+
 static bool is_tcp(int domain, int type, int protocol)
 {
 	return (domain == AF_INET || domain == AF_INET6) &&
@@ -75,7 +77,8 @@ int sr_bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct sr_stream *st = sr_fdtab_get(fd);
+	bool seen = sr_readable(addr, sizeof(addr->sa_family));
+	struct sr_stream *st = seen ? sr_fdtab_get(fd) : NULL;
 	int saved = errno, r;
 
 	if (!st)

@@ -8,6 +8,7 @@
 #include <limits.h>
 
 #include "base/loop.h"
+#include "base/readable.h"
 
 static int made(int fd)
 {
@@ -103,7 +104,9 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 	const struct sr_epoll_time t = { .ts = timeout, .fine = true,
 					 .mask = mask };
 
-	if (!is_set(epfd, max) || (timeout && !sr_is_time(timeout)))
+	if (!is_set(epfd, max) ||
+	    (timeout && (!sr_readable(timeout, sizeof(*timeout)) ||
+			 !sr_is_time(timeout))))
 		return SR_SURE(EINVAL, sr_real.epoll_pwait2(epfd, events, max, timeout, mask));
 	return wait_for(epfd, events, max, &t);
 }

@@ -8,14 +8,16 @@
 #include <string.h>
 
 #include "base/loop.h"
+#include "stream/iov.h"
 
 /* Calls fn for each descriptor that a message carries. */
 static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
 {
 	struct cmsghdr *c;
 
-	if (!msg || !msg->msg_control ||
-	    msg->msg_controllen < sizeof(struct cmsghdr))
+	if (!sr_readable(msg, sizeof(*msg)) ||
+	    msg->msg_controllen < sizeof(struct cmsghdr) ||
+	    !sr_readable(msg->msg_control, msg->msg_controllen))
 		return;
 	for (c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
@@ -97,7 +99,9 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (st) {
 		saved = errno;
-		return sr_result(st, saved, sr_stream_recv(st, fd, msg, flags));
+		r = sr_msg_refused(msg);
+		return sr_result(st, saved,
+				 r < 0 ? r : sr_stream_recv(st, fd, msg, flags));
 	}
 	r = received(plain, flags, sr_real.recvmsg(fd, msg, flags));
 	if (r >= 0 && !plain)
@@ -154,6 +158,8 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 	ssize_t r;
 
 	if (timeout) {
+		if (!sr_readable(timeout, sizeof(*timeout)))
+			return -EFAULT;
 		if (!sr_is_time(timeout))
 			return -EINVAL;
 		clock_gettime(CLOCK_MONOTONIC, &end);
@@ -163,9 +169,11 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 	if (r < 0)
 		return r;
 	for (i = 0; i < n; i++) {
-		r = sr_stream_recv_next(st, fd, &vec[i].msg_hdr,
-					flags & ~MSG_WAITFORONE,
-					i ? &began : NULL);
+		r = sr_msg_refused(&vec[i].msg_hdr);
+		if (r == 0)
+			r = sr_stream_recv_next(st, fd, &vec[i].msg_hdr,
+						flags & ~MSG_WAITFORONE,
+						i ? &began : NULL);
 		if (r < 0)
 			break;
 		if (!i)
@@ -236,6 +244,7 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
 	int saved;
+	ssize_t r;
 
 	if (!st) {
 		if (!sr_shim_unused() && !plain)
@@ -243,7 +252,8 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 		return sent(plain, flags, sr_real.sendmsg(fd, msg, flags));
 	}
 	saved = errno;
-	return sr_result(st, saved, sr_stream_send(st, fd, msg, flags));
+	r = sr_msg_refused(msg);
+	return sr_result(st, saved, r < 0 ? r : sr_stream_send(st, fd, msg, flags));
 }
 
 /* The number of messages, or -errno if there was none. */
@@ -258,7 +268,10 @@ static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
 		const struct msghdr *msg = &vec[i].msg_hdr;
 
-		r = sr_stream_send_next(st, fd, msg, flags, i ? &began : NULL);
+		r = sr_msg_refused(msg);
+		if (r == 0)
+			r = sr_stream_send_next(st, fd, msg, flags,
+						i ? &began : NULL);
 		if (r < 0)
 			break;
 		if (!i)
@@ -285,7 +298,7 @@ int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 		return (int)sr_result(st, saved,
 				      send_many(st, fd, vec, n, flags));
 	}
-	for (unsigned i = 0; i < n && !sr_shim_unused(); i++)
+	for (unsigned i = 0; i < n && i < UIO_MAXIOV && !sr_shim_unused(); i++)
 		each_passed(&vec[i].msg_hdr, hand_over);
 	return sr_real.sendmmsg(fd, vec, n, flags);
 }

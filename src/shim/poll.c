@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/loop.h"
+#include "base/readable.h"
 
 /* An epoll set among them is to say what it has. */
 static void look_at_sets(const struct pollfd *fds, nfds_t n)
@@ -38,7 +39,8 @@ static bool too_many(nfds_t n)
 
 static bool has_stream(const struct pollfd *fds, nfds_t n)
 {
-	if (sr_shim_unused() || sr_inside || too_many(n))
+	if (sr_shim_unused() || sr_inside || too_many(n) ||
+	    !sr_readable(fds, n * sizeof(*fds)))
 		return false;
 	look_at_sets(fds, n);
 	for (nfds_t i = 0; i < n; i++) {

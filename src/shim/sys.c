@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "base/loop.h"
+#include "base/readable.h"
 
 #define FD(x) ((int)(x))
 #define N(x) ((size_t)(x))
@@ -132,15 +133,28 @@ static long number_pselect6(const long arg[6])
 			 P(arg[4]), end);
 }
 
-/* The kernel has an error for that. */
-static bool other_mask(long number, const long arg[6])
+static bool is_bad(long address, size_t n)
+{
+	return address && !sr_readable(P(address), n);
+}
+
+/* The kernel has an error for that.  (Of a bad address of a time the C library's
+ * functions have none: they look at it themselves.) */
+static bool refused(long number, const long arg[6])
 {
 	switch (number) {
+#ifdef SYS_select
+	case SYS_select:
+		return is_bad(arg[4], sizeof(struct timeval));
+#endif
 	case SYS_ppoll:
-		return arg[3] && arg[4] != MASK_BYTES;
+		return is_bad(arg[2], sizeof(struct timespec)) ||
+		       (arg[3] && arg[4] != MASK_BYTES);
 	case SYS_pselect6:	/* the last: a pointer to mask and size */
-		return arg[5] && ((long *)arg[5])[0] &&
-		       ((long *)arg[5])[1] != MASK_BYTES;
+		return is_bad(arg[4], sizeof(struct timespec)) ||
+		       is_bad(arg[5], 2 * sizeof(long)) ||
+		       (arg[5] && ((long *)arg[5])[0] &&
+			((long *)arg[5])[1] != MASK_BYTES);
 	case SYS_epoll_pwait:
 #ifdef SYS_epoll_pwait2
 	case SYS_epoll_pwait2:
@@ -155,7 +169,7 @@ static long waiting(long number, const long arg[6], bool *ours)
 {
 	long a = arg[0], b = arg[1], c = arg[2], d = arg[3], e = arg[4];
 
-	if (other_mask(number, arg)) {
+	if (refused(number, arg)) {
 		*ours = false;
 		return -1;
 	}
@@ -284,7 +298,7 @@ static bool makes_other(long number)
 
 #ifdef SYS_io_uring_setup
 /* What goes through a ring does not pass us. */
-static bool refused(void)
+static bool no_io_uring(void)
 {
 	if (!sr_shim_ready() || sr_conf.upgrade == SR_NEVER)
 		return false;
@@ -314,7 +328,7 @@ long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 			return r;
 	}
 #ifdef SYS_io_uring_setup
-	if (number == SYS_io_uring_setup && refused())
+	if (number == SYS_io_uring_setup && no_io_uring())
 		return -1;
 #endif
 	r = sr_real.syscall(number, a, b, c, d, e, f);

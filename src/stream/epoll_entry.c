@@ -9,6 +9,7 @@
 
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/readable.h"
 #include "stream/epoll_impl.h"
 
 /* EPOLLEXCLUSIVE goes with these only: epoll_ctl(2). */
@@ -380,8 +381,8 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	int r;
 
 	/* What the kernel refuses in any case, it refuses itself. */
-	if (!ev || ((ev->events & EPOLLEXCLUSIVE) &&
-		    (ev->events & ~(uint32_t)EXCLUSIVE_OK)))
+	if ((ev->events & EPOLLEXCLUSIVE) &&
+	    (ev->events & ~(uint32_t)EXCLUSIVE_OK))
 		return sr_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, ev) < 0 ?
 			       -errno : 0;
 	e = sr_epoll_entry_new(set, st);
@@ -422,7 +423,7 @@ static int modify(struct sr_epoll_entry *e, int epfd, struct epoll_event *ev)
 	bool armed = !(events & EPOLLONESHOT) || is_armed(e);
 	int r;
 
-	if (!ev || (ev->events & EPOLLEXCLUSIVE) || (events & EPOLLEXCLUSIVE))
+	if ((ev->events & EPOLLEXCLUSIVE) || (events & EPOLLEXCLUSIVE))
 		return sr_real.epoll_ctl(epfd, EPOLL_CTL_MOD, e->fd, ev) < 0 ?
 			       -errno : 0;
 	if (e->shut)		/* mute, whatever it is */
@@ -453,7 +454,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	int r;
 
 	if (e && e->parked) {
-		if (op == EPOLL_CTL_ADD && ev && !(ev->events & EPOLLEXCLUSIVE))
+		if (op == EPOLL_CTL_ADD && !(ev->events & EPOLLEXCLUSIVE))
 			return change_shut(e, ev);
 		sr_epoll_expel(e);
 		e = NULL;
@@ -493,6 +494,8 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	bool foreign = !set || atomic_load(&set->foreign);
 	int r, err = errno;
 
+	if (op != EPOLL_CTL_DEL && !sr_readable(ev, sizeof(*ev)))
+		return -EFAULT;
 	if (set && foreign)
 		sr_epoll_foreign_use(set);
 	if (op == EPOLL_CTL_ADD)

@@ -137,39 +137,45 @@ void sr_option_keepalive(struct sr_stream *st, bool need)
 	errno = err;
 }
 
+/* What SO_ERROR says where the kernel says err. */
+static int told_error(struct sr_stream *st, int err)
+{
+	int ours = atomic_exchange(&st->so_error, 0);
+
+	/* The same reset may have been seen by both, the kernel and the link, but not
+	 * the end before it. */
+	if (ours || (err && sr_any_gate_shut(st)))
+		atomic_store(&st->error_told, true);
+	if (ours)
+		return ours;
+	return err == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END) ? EPIPE : err;
+}
+
+/* The kernel comes first: what it can write to, we can. */
 int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 			 void *val, socklen_t *len)
 {
-	socklen_t n = *len < sizeof(int) ? *len : sizeof(int);
-	int v, r;
+	socklen_t n;
+	int v;
 
-	if (level != SOL_SOCKET || *len > INT_MAX)
-		goto kernel;
-	if (name == SO_ERROR && atomic_load(&st->so_error)) {
-		v = atomic_exchange(&st->so_error, 0);
-		atomic_store(&st->error_told, true);
+	if (sr_real.getsockopt(fd, level, name, val, len) < 0)
+		return -errno;
+	if (level != SOL_SOCKET)
+		return 0;
+	n = *len < sizeof(v) ? *len : sizeof(v);	/* cut, as the kernel has */
+	if (name == SO_ERROR) {
+		v = 0;
+		memcpy(&v, val, n);
+		v = told_error(st, v);
 	} else if (name == SO_KEEPALIVE && atomic_load(&st->keepalive)) {
 		v = 0;
 	} else if (name == SO_RCVLOWAT && (sr_st_flags(st) & SR_ST_LOWAT)) {
 		v = st->rcvlowat;
 	} else {
-		goto kernel;
+		return 0;
 	}
-	memcpy(val, &v, n);	/* cut, as the kernel does it */
-	*len = n;
+	memcpy(val, &v, n);
 	return 0;
-kernel:
-	r = sr_real.getsockopt(fd, level, name, val, len);
-	/* The same reset may have been seen by both, the kernel and the link, but not
-	 * the end before it. */
-	if (r == 0 && level == SOL_SOCKET && name == SO_ERROR && *len >= sizeof(v)) {
-		memcpy(&v, val, sizeof(v));
-		if (v && sr_any_gate_shut(st))
-			atomic_store(&st->error_told, true);
-		if (v == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END))
-			memcpy(val, &(int){ EPIPE }, sizeof(v));
-	}
-	return r < 0 ? -errno : r;
 }
 
 /* What a link has no place for. */

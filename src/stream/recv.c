@@ -84,12 +84,13 @@ static void note_before(struct sr_stream *st, struct before *b,
 	b->n = 0;
 	if ((flags & MSG_TRUNC) || (sr_st_flags(st) & SR_ST_BARRED))
 		return;
-	for (i = 0; i < msg->msg_iovlen; i++)
-		if (!msg->msg_iov[i].iov_base)
-			return;	/* EFAULT is for the kernel to say */
 	from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
-	if (from.left <= sizeof(b->bytes))
-		b->n = sr_iov_drain(&from, b->bytes, from.left);
+	if (from.left > sizeof(b->bytes))
+		return;
+	for (i = 0; i < msg->msg_iovlen; i++)
+		if (!sr_readable(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len))
+			return;	/* EFAULT is for the kernel to say */
+	b->n = sr_iov_drain(&from, b->bytes, from.left);
 }
 
 static void put_back(const struct before *b, const struct msghdr *msg,
@@ -668,11 +669,9 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
 			    int flags, const struct sr_handled *before)
 {
-	ssize_t r = sr_msg_refused(msg);
+	ssize_t r;
 
 	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
-	if (r < 0)
-		return r;
 	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
 	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);

@@ -423,11 +423,9 @@ ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
 			    const struct msghdr *msg, int flags,
 			    const struct sr_handled *before)
 {
-	ssize_t r = sr_msg_refused(msg);
+	ssize_t r;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
-	if (r < 0)
-		return r;
 	if ((flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) ||
 	    msg->msg_controllen) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
