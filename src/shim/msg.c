@@ -71,6 +71,17 @@ ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
 	return sr_recvfrom(fd, buf, n, flags, NULL, NULL);
 }
 
+/* TCP names no sender.  The kernel looks at the length when it has the bytes. */
+static int name_nobody(socklen_t *len)
+{
+	if (!sr_readable(len, sizeof(*len)))
+		return -EFAULT;
+	if ((int)*len < 0)
+		return -EINVAL;
+	*len = 0;
+	return 0;
+}
+
 ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 		    struct sockaddr *addr, socklen_t *len)
 {
@@ -78,17 +89,16 @@ ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 	struct iovec iov = {buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	int saved;
-	ssize_t r;
+	ssize_t r, named = 0;
 
 	if (!st)
 		return received(plain, flags,
 				sr_real.recvfrom(fd, buf, n, flags, addr, len));
 	saved = errno;
 	r = sr_stream_recv(st, fd, &msg, flags);
-	/* TCP names no sender. */
-	if (r >= 0 && addr && len)
-		*len = 0;
-	return sr_result(st, saved, r);
+	if (r >= 0 && addr)
+		named = name_nobody(len);
+	return sr_result(st, saved, named < 0 ? named : r);
 }
 
 ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)

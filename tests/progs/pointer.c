@@ -185,15 +185,27 @@ static void every_call(const char *what, int fd)
 	}
 }
 
+/* The kernel looks at the length when it has taken the bytes. */
 static void begin(int fd)
 {
+	struct sockaddr_storage from;
+	struct sockaddr *name = (struct sockaddr *)&from;
+	socklen_t len = (socklen_t)-1;
+
 	put(fd, good, SENT);
 	await_readable(fd, SENT);
+	say_result("length below 0", recvfrom(fd, good, 1, 0, name, &len));
+	say_result("no length", recvfrom(fd, good, 1, 0, name, NULL));
+	bad = (void *)8;
+	say_result("bad length", recvfrom(fd, good, 1, 0, name, bad));
+	len = 1000;
+	say_result("length", recvfrom(fd, good, 1, 0, name, &len));
+	say("%u", len);
 }
 
 static void end(int fd)
 {
-	say_result("rest", (ssize_t)take(fd, good, SENT));
+	say_result("rest", (ssize_t)take(fd, good, SENT - 4));
 	send_go(fd);
 	await_go(fd);
 	close(fd);
