@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/append.h"
 #include "base/fdpriv.h"
 #include "base/now.h"
 #include "base/process.h"
@@ -38,11 +39,11 @@ static int file_get(bool *mine)
 		return fd;
 	/* The child of vfork writes no table that its parent shares. */
 	if (!sr_process_ours()) {
-		fd = sr_now_append(sr_conf.log_file);
+		fd = sr_append_open(sr_conf.log_file);
 		*mine = fd >= 0;
 		return fd;
 	}
-	fd = sr_fd_own(sr_now_append(sr_conf.log_file));
+	fd = sr_fd_own(sr_append_open(sr_conf.log_file));
 	if (fd < 0)
 		return -1;
 	*mine = true;

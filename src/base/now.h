@@ -64,13 +64,6 @@ static inline int sr_now_open(const char *path, int flags, mode_t mode)
 				    0, 0);
 }
 
-/* A file of the user's, for one line after another. */
-static inline int sr_now_append(const char *path)
-{
-	return sr_now_open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-			   0666);
-}
-
 static inline int sr_now_close(int fd)
 {
 	return (int)sr_real.syscall(SYS_close, fd, 0, 0, 0, 0, 0);

@@ -8,10 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/append.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
@@ -146,13 +148,14 @@ static void add_ways(struct line *l, const char *side,
 
 static void append(const struct line *l)
 {
+	static atomic_bool told;
 	ssize_t n = -1;
 	int fd;
 
 	sr_fd_making(); /* for as long as it is open */
-	fd = sr_now_append(sr_conf.report);
+	fd = sr_append_open(sr_conf.report);
 	if (fd < 0 && errno == EMFILE && sr_fd_spend())
-		fd = sr_now_append(sr_conf.report);
+		fd = sr_append_open(sr_conf.report);
 	if (fd >= 0) {
 		n = sr_now_write(fd, l->buf, l->len);
 		if (n >= 0)
@@ -161,7 +164,7 @@ static void append(const struct line *l)
 		sr_fd_save();
 	}
 	sr_fd_made(-1);
-	if (n != (ssize_t)l->len)
+	if (n != (ssize_t)l->len && !atomic_exchange(&told, true))
 		sr_warn("cannot write the report to %s: %m", sr_conf.report);
 }
 

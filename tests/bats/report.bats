@@ -137,3 +137,36 @@ assert n == 128, n'
 	run_pair wait wait epoll_process heir
 	is connect reason epoll
 }
+
+# told PATTERN [HALF]: both ends ended well, and each, or that one, said once that it cannot write to it
+told() {
+	local half halves=${2:-server client}
+	[ "$(cat "$dir"/*.status)" = $'0\n0' ]
+	for half in $halves; do
+		[ "$(cat "$dir/$half".{err,log} 2>/dev/null | grep -c "warn: .*$1")" = 1 ]
+	done
+}
+
+@test "a report or a log that is neither file nor device: a warning, and no wait" {
+	local name=$BATS_TEST_TMPDIR/fifo
+	mkfifo "$name"
+	run_pair wait wait thread echo64 SOCKRAIL_REPORT="$name"
+	told "$name"
+	exec {fd}<>"$name" # a reader, who does not read
+	run_pair wait wait thread echo64 SOCKRAIL_REPORT="$name"
+	told "$name"
+	run_pair wait wait basic chat SOCKRAIL_LOG_FILE="$name"
+	told "$name"
+	run ! read -rt 0.1 -u "$fd"
+}
+
+@test "a report or a log that is a symbolic link is not followed" {
+	local name=$BATS_TEST_TMPDIR/link target=$BATS_TEST_TMPDIR/target
+	ln -s "$target" "$name"
+	run_pair wait wait basic chat SOCKRAIL_REPORT="$name"
+	told "$name.*ELOOP"
+	: >"$target"
+	run_pair wait wait basic chat SOCKRAIL_LOG_FILE="$name"
+	told "$name.*ELOOP"
+	[ ! -s "$target" ]
+}

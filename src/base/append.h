@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * append.h - files that the user has named, for one line after another: the log and
+ * the report.  No locks; async-signal-safe; no cancellation points.
+ */
+#ifndef SR_APPEND_H
+#define SR_APPEND_H
+
+/* A regular file, made if it is not there, or a character device: a descriptor with
+ * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which
+ * somebody else may have put there; EINVAL: it is something else, which may have no
+ * reader. */
+int sr_append_open(const char *path);
+
+#endif
