@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#define MASK_BYTES (_NSIG / 8)	/* of the kernel's sigset_t, smaller than libc's */
+#define BIT(sig) (1ull << ((sig)-1))
+
 int sr_append_open(const char *path)
 {
 	/* Without O_NONBLOCK a FIFO would be waited for. */
@@ -22,4 +25,27 @@ int sr_append_open(const char *path)
 	sr_now_close(fd);
 	errno = EINVAL;
 	return -1;
+}
+
+/* The kernel sends both to the thread that writes. */
+ssize_t sr_append_write(int fd, const void *buf, size_t n)
+{
+	const struct timespec at_once = { 0, 0 };
+	uint64_t ours = BIT(SIGXFSZ) | BIT(SIGPIPE), before, mask;
+	ssize_t r;
+	int err;
+
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&ours, (long)&mask,
+			MASK_BYTES, 0, 0);
+	sr_real.syscall(SYS_rt_sigpending, (long)&before, MASK_BYTES, 0, 0, 0, 0);
+	r = sr_now_write(fd, buf, n);
+	err = errno;
+	ours &= ~before;
+	if (r < 0 && (err == EFBIG || err == EPIPE) && ours)
+		sr_real.syscall(SYS_rt_sigtimedwait, (long)&ours, 0, (long)&at_once,
+				MASK_BYTES, 0, 0);
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, MASK_BYTES, 0,
+			0);
+	errno = err;
+	return r;
 }

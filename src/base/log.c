@@ -104,7 +104,7 @@ static bool write_once(const char *line, size_t len, bool *closed)
 	*closed = false;
 	if (fd < 0)
 		return false;
-	written = sr_now_write(fd, line, len) == (ssize_t)len;
+	written = sr_append_write(fd, line, len) == (ssize_t)len;
 	*closed = !written && errno == EBADF;
 	if (*closed)
 		atomic_store(&kept, 0);
@@ -129,7 +129,7 @@ static void stderr_write(const char *line, size_t len)
 
 	if (fd < 0)
 		return;
-	n = sr_now_write(fd, line, len);
+	n = sr_append_write(fd, line, len);
 	(void)n;
 }
 

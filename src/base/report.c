@@ -157,7 +157,7 @@ static void append(const struct line *l)
 	if (fd < 0 && errno == EMFILE && sr_fd_spend())
 		fd = sr_append_open(sr_conf.report);
 	if (fd >= 0) {
-		n = sr_now_write(fd, l->buf, l->len);
+		n = sr_append_write(fd, l->buf, l->len);
 		if (n >= 0)
 			errno = 0;
 		sr_now_close(fd);

@@ -170,3 +170,16 @@ told() {
 	told "$name.*ELOOP"
 	[ ! -s "$target" ]
 }
+
+@test "RLIMIT_FSIZE: a warning, and no SIGXFSZ" {
+	local name=$BATS_TEST_TMPDIR/full
+	head -c 2000 /dev/zero >"$name"
+	dir=$BATS_TEST_TMPDIR/limit.report
+	(ulimit -f 1 && pair "$dir" wait wait basic chat \
+		SOCKRAIL_REPORT="$name" SOCKRAIL_LOG=warn)
+	told "$name.*EFBIG"
+	# There is no link, of which the server could say anything.
+	dir=$BATS_TEST_TMPDIR/limit.log
+	(ulimit -f 1 && pair "$dir" wait wait basic chat SOCKRAIL_LOG_FILE="$name")
+	told "$name.*EFBIG" client
+}

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -213,6 +215,32 @@ static void to_file(int out, const char *dir)
 	sr_conf.log_file[0] = '\0';
 }
 
+static bool pending(int sig)
+{
+	sigset_t set;
+
+	sigpending(&set);
+	return sigismember(&set, sig);
+}
+
+/* Nobody reads any more: the program hears nothing of that, and what it has already
+ * been sent stays. */
+static void no_signal(int out)
+{
+	sigset_t one;
+
+	close(out);
+	sr_error("nobody reads");
+	sigemptyset(&one);
+	sigaddset(&one, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &one, NULL);
+	sr_error("nobody reads");
+	CHECK(!pending(SIGPIPE));
+	raise(SIGPIPE);
+	sr_error("nobody reads");
+	CHECK(pending(SIGPIPE));
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/sockrail-log-XXXXXX";
@@ -229,6 +257,7 @@ int main(void)
 	to_stderr(out[0]);
 	not_to_others(out[0], dir);
 	to_file(out[0], dir);
+	no_signal(out[0]);
 	dup2(kept, 2);
 	rmdir(dir);
 	return 0;
