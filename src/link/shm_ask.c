@@ -24,6 +24,10 @@
 #include "base/now.h"
 #include "base/report.h"
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U	/* of <linux/memfd.h>; implies MFD_ALLOW_SEALING */
+#endif
+
 #define ANSWER_MS 2000
 #define ASK_FDS 4 /* at most, while it is asked */
 #define BUSY_MS 10 /* their backlog is full: again after this */
@@ -81,14 +85,23 @@ static void finish(struct asking *a, const char *reason)
 	sr_shm_look(l); /* what came before we were up */
 }
 
+/* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
+static int make_memory(void)
+{
+	int fd = sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return sr_fd_own(fd);
+}
+
 /* The peer's to fd, our end of the bell to *bell. */
 static int make_fds(int fd[SR_SHM_FDS], int *bell,
 		    const struct sr_shm_plan *plan)
 {
 	int pair[2] = {-1, -1};
 
-	fd[SR_SHM_FD_MEM] = sr_fd_own(sr_real.memfd_create(
-		"sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	fd[SR_SHM_FD_MEM] = make_memory();
 	sr_fd_making();
 	sr_fd_making();
 	sr_real.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);

@@ -40,6 +40,9 @@
 #include "base/log.h"
 #include "base/report.h"
 
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
+#endif
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define REST_MS 100
 #define FULL_MS 10
@@ -189,14 +192,15 @@ static bool is_bell(int fd)
 }
 
 /* Memory that nobody can shrink beneath us, of the size it should have, and
- * that does not need huge pages which may be lacking. */
+ * that does not need huge pages which may be lacking.  The kernel may have sealed its
+ * mode, too (sysctl vm.memfd_noexec), which is nothing to us. */
 static bool is_memory(int fd, const struct sr_shm_plan *plan)
 {
 	struct statfs fs;
 	struct stat st;
 	int seals = sr_real.fcntl(fd, F_GET_SEALS);
 
-	return seals == SR_SHM_SEALS && !fstatfs(fd, &fs) &&
+	return (seals & ~F_SEAL_EXEC) == SR_SHM_SEALS && !fstatfs(fd, &fs) &&
 	       fs.f_type == TMPFS_MAGIC && !fstat(fd, &st) &&
 	       S_ISREG(st.st_mode) && (uint64_t)st.st_size == plan->total;
 }

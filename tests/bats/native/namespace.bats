@@ -79,3 +79,14 @@ linked() {
 	grep -q '"reason": *"no-listener"' "$t/client.report"
 	grep -q '"reason": *"not-asked"' "$t/server.report"
 }
+
+@test "a PID namespace where memory may not be executed" {
+	local n
+	[ -e /proc/sys/vm/memfd_noexec ] || skip "this kernel has no vm.memfd_noexec"
+	for n in 1 2; do
+		# shellcheck disable=SC2016 # for the shell in there
+		outof=(unshare --pid --fork --mount-proc
+			sh -c 'echo "$0" >/proc/sys/vm/memfd_noexec && exec "$@"' "$n")
+		linked
+	done
+}
