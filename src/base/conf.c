@@ -14,6 +14,7 @@
 #include "base/distance.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/report.h"
 
 #define PREFIX "SOCKRAIL_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
@@ -335,6 +336,7 @@ void sr_conf_load(void)
 		return;
 	}
 	sr_log_init();
+	sr_report_init();
 	for (char **e = environ; e && *e; e++) {
 		const char *var = *e + PREFIX_LEN;
 		size_t len, i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * report.c - the JSON lines of SOCKRAIL_REPORT.  Keeps nothing: the file is
- * opened for each line, so there is no descriptor to lose.  No locks.
+ * report.c - the JSON lines of SOCKRAIL_REPORT.  Keeps the program's name alone: the
+ * file is opened for each line, so there is no descriptor to lose.  No locks.
  */
 #include "base/real.h" /* before any system header */
 #include "base/report.h"
@@ -24,6 +24,10 @@
 #define LINE_SIZE 2560
 #define PROGRAM_MAX 128
 
+/* The program's name as it started, with room behind the last character that counts:
+ * programs write over their arguments (setproctitle(3bsd)). */
+static char program[PROGRAM_MAX + 4];
+
 #define SR_REASON(id, word, text) word,
 static const char *const words[] = {
 	NULL,
@@ -42,6 +46,11 @@ enum sr_reason sr_reason_find(const char *word)
 		if (!strcmp(words[r], word))
 			return (enum sr_reason)r;
 	return SR_REASON_NONE;
+}
+
+void sr_report_init(void)
+{
+	sr_format(program, sizeof(program), "%s", program_invocation_short_name);
 }
 
 /* ---- JSON ---- */
@@ -176,7 +185,7 @@ void sr_report_write(const struct sr_report *r)
 	if (!sr_conf.report[0])
 		return;
 	add(&l, "{\"program\":");
-	add_string(&l, program_invocation_short_name, PROGRAM_MAX);
+	add_string(&l, program, PROGRAM_MAX);
 	add(&l, ",\"pid\":%d,\"role\":\"%s\"", (int)getpid(),
 	    r->connected ? "connect" : "accept");
 	add_address(&l, "local", &r->local);

@@ -35,6 +35,7 @@ struct sr_report {
 	enum sr_reason reason;
 	int error;		/* errno, or 0 */
 };
+void sr_report_init(void);	/* by sr_conf_load(): remembers the program's name */
 void sr_report_write(const struct sr_report *r);	/* async-signal-safe */
 
 #endif

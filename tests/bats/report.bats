@@ -47,6 +47,12 @@ is() {
 	[ "$(value accept pid)" != "$(value connect pid)" ]
 }
 
+@test "a worker that writes over its name is still of its program" {
+	compare process renamed -w any
+	dir=$BATS_TEST_TMPDIR/renamed.wait
+	is accept program process
+}
+
 @test "never: all plain, counted all the same" {
 	run_pair never never basic upload
 	is connect tx_plain 10485760

@@ -659,6 +659,26 @@ static void half_stdio_client(void)
 	fclose(f);
 }
 
+/* As servers do that show in ps(1) what each process is for. */
+static void renamed_server(int lfd)
+{
+	char *name = program_invocation_name;
+	pid_t child = fork();
+	int fd;
+
+	if (child) {
+		close(lfd);
+		waitpid(child, NULL, 0);
+		return;
+	}
+	memset(name, 'x', strlen(name));
+	fd = answer(lfd);
+	warm_up(fd, false);
+	send_go(fd);
+	await_go(fd);
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
 	{"limit", limit_server, limit_client},
 	{"lowest", lowest_server, lowest_client},
@@ -677,6 +697,7 @@ static const struct tcp_case cases[] = {
 	{"pass-self", pass_self_server, inetd_client},
 	{"stdio", stdio_server, stdio_client},
 	{"dprintf", dprintf_server, dprintf_client},
+	{"renamed", renamed_server, go_client},
 };
 
 int main(int argc, char **argv)

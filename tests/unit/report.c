@@ -104,10 +104,11 @@ static const char *written(struct sr_report *r, char *program)
 
 	unlink(sr_conf.report);
 	program_invocation_short_name = program;
+	sr_report_init();
+	program_invocation_short_name = old;
 	errno = EDOM;
 	sr_report_write(r);
 	CHECK(errno == EDOM);
-	program_invocation_short_name = old;
 	fd = open(sr_conf.report, O_RDONLY);
 	CHECK(fd >= 0);
 	n = read(fd, buf, sizeof(buf) - 1);
