@@ -282,6 +282,19 @@ void sr_fd_spare(int fd)
 	sr_fd_save();
 }
 
+/* The program has lowered its limit since it was given fd: the kernel makes nothing
+ * with that number any more. */
+static bool adopt(int fd)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || fd < 0 || (rlim_t)fd < rl.rlim_cur ||
+	    sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+		return false;
+	mark(fd);
+	return true;
+}
+
 int sr_fd_keep(int fd)
 {
 	int err = errno, high = sr_fd_dup(fd), got;
@@ -294,6 +307,8 @@ int sr_fd_keep(int fd)
 		high = got;
 	else if (got >= 0)
 		drop(got);
+	if (high < 0 && adopt(fd))
+		high = fd;
 	errno = err;
 	return high;
 }

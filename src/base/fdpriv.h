@@ -49,7 +49,8 @@ int sr_fd_dup(int fd);
 /*
  * For when the program has used up its limit: one number is kept, by a duplicate of
  * fd (any descriptor of ours that stays), and again as soon as one of ours is closed.
- * keep: as sr_fd_dup(), with that number if there is no other.
+ * keep: as sr_fd_dup() for a number that the caller closes, with the one that is kept
+ * if there is no other; fd itself if that is beyond the limit, and then it is ours.
  * spend: the number is free for whoever is quick; save: may be called after that.
  */
 void sr_fd_spare(int fd);

@@ -269,6 +269,8 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_stream_ref(st);		/* given back by finish() */
 	st->anchor = dup;
 	st->anchor_private = true;
+	if (dup == fd)
+		sr_st_set(st, SR_ST_ADOPTED);
 	atomic_fetch_add(&living_on, 1);
 	st->close_since = sr_now_ns();
 	if (shared)
@@ -309,7 +311,7 @@ static void close_last(struct sr_stream *st, int fd)
 
 int sr_stream_detach(struct sr_stream *st, int fd)
 {
-	int err = errno;
+	int err = errno, adopted = 0;
 
 	if (atomic_fetch_sub(&st->fds, 1) > 1) {
 		sr_epoll_number_gone(st, fd);
@@ -317,10 +319,11 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 			move_anchor(st, fd);
 	} else {
 		close_last(st, fd);
+		adopted = !!(sr_st_flags(st) & SR_ST_ADOPTED);
 	}
 	sr_stream_put(st);
 	errno = err;
-	return 0;
+	return adopted;
 }
 
 /* The process ends with the stream open, or closed and not over: as at close, but for

@@ -33,6 +33,11 @@ teardown() { stop_all; }
 	compare close full -m "wait lazy eager client server"
 }
 
+@test "close, with no descriptor allowed" {
+	# There is none to write the report with.
+	compare close locked -c 0+ client:SOCKRAIL_LOG=error
+}
+
 @test "close and exit with bytes under way" {
 	compare close close-exit -w mixed -r peer-dropped
 }

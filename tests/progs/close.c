@@ -168,6 +168,19 @@ static void full_client(void)
 	nap(1000);
 }
 
+/* As programs do that lock themselves in: no descriptor is made any more. */
+static void locked_client(void)
+{
+	struct rlimit l = { 0, 0 };
+	int fd = leave_bytes();
+
+	if (setrlimit(RLIMIT_NOFILE, &l))
+		die("setrlimit");
+	say_result("close", close(fd));
+	say_result("close", close(fd));
+	nap(1000);
+}
+
 static void close_exit_client(void)
 {
 	close(leave_bytes());
@@ -467,6 +480,7 @@ static const struct tcp_case cases[] = {
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
 	{"full", slow_server, full_client},
+	{"locked", slow_server, locked_client},
 	{"close-exit", slow_server, close_exit_client},
 	{"return", slow_server, return_client},
 	{"close-under", under_server, close_under_client},
