@@ -49,8 +49,7 @@ is() {
 
 @test "a worker that writes over its name is still of its program" {
 	compare process renamed -w any
-	dir=$BATS_TEST_TMPDIR/renamed.wait
-	is accept program process
+	[ "$(reported "$BATS_TEST_TMPDIR/renamed.wait" accept program)" = process ]
 }
 
 @test "never: all plain, counted all the same" {
@@ -144,12 +143,13 @@ assert n == 128, n'
 	is connect reason epoll
 }
 
-# told PATTERN [HALF]: both ends ended well, and each, or that one, said once that it cannot write to it
+# told DIR PATTERN [HALF]: both ends ended well, and each, or that one, said once that it
+# cannot write to it
 told() {
-	local half halves=${2:-server client}
-	[ "$(cat "$dir"/*.status)" = $'0\n0' ]
+	local half halves=${3:-server client}
+	[ "$(cat "$1"/*.status)" = $'0\n0' ]
 	for half in $halves; do
-		[ "$(cat "$dir/$half".{err,log} 2>/dev/null | grep -c "warn: .*$1")" = 1 ]
+		[ "$(cat "$1/$half".{err,log} 2>/dev/null | grep -c "warn: .*$2")" = 1 ]
 	done
 }
 
@@ -157,12 +157,12 @@ told() {
 	local name=$BATS_TEST_TMPDIR/fifo
 	mkfifo "$name"
 	run_pair wait wait thread echo64 SOCKRAIL_REPORT="$name"
-	told "$name"
+	told "$dir" "$name"
 	exec {fd}<>"$name" # a reader, who does not read
 	run_pair wait wait thread echo64 SOCKRAIL_REPORT="$name"
-	told "$name"
+	told "$dir" "$name"
 	run_pair wait wait basic chat SOCKRAIL_LOG_FILE="$name"
-	told "$name"
+	told "$dir" "$name"
 	run ! read -rt 0.1 -u "$fd"
 }
 
@@ -170,22 +170,20 @@ told() {
 	local name=$BATS_TEST_TMPDIR/link target=$BATS_TEST_TMPDIR/target
 	ln -s "$target" "$name"
 	run_pair wait wait basic chat SOCKRAIL_REPORT="$name"
-	told "$name.*ELOOP"
+	told "$dir" "$name.*ELOOP"
 	: >"$target"
 	run_pair wait wait basic chat SOCKRAIL_LOG_FILE="$name"
-	told "$name.*ELOOP"
+	told "$dir" "$name.*ELOOP"
 	[ ! -s "$target" ]
 }
 
 @test "RLIMIT_FSIZE: a warning, and no SIGXFSZ" {
 	local name=$BATS_TEST_TMPDIR/full
 	head -c 2000 /dev/zero >"$name"
-	dir=$BATS_TEST_TMPDIR/limit.report
-	(ulimit -f 1 && pair "$dir" wait wait basic chat \
+	(ulimit -f 1 && pair "$name.report" wait wait basic chat \
 		SOCKRAIL_REPORT="$name" SOCKRAIL_LOG=warn)
-	told "$name.*EFBIG"
+	told "$name.report" "$name.*EFBIG"
 	# There is no link, of which the server could say anything.
-	dir=$BATS_TEST_TMPDIR/limit.log
-	(ulimit -f 1 && pair "$dir" wait wait basic chat SOCKRAIL_LOG_FILE="$name")
-	told "$name.*EFBIG" client
+	(ulimit -f 1 && pair "$name.log" wait wait basic chat SOCKRAIL_LOG_FILE="$name")
+	told "$name.log" "$name.*EFBIG" client
 }
