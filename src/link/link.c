@@ -127,8 +127,6 @@ static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
 	case SR_MSG_HELLO:
 		return msg->hello.role != link->role &&
 		       msg->hello.link_no == link->link_no;
-	case SR_MSG_PROOF:
-		return link->role == SR_ROLE_ANSWERER;
 	case SR_MSG_SWITCH:
 		return msg->sw.link_no == link->link_no;
 	case SR_MSG_ACKSW:

@@ -117,7 +117,6 @@ static void put_hello(struct wire_hello *w, const struct sr_hello *hello)
 	memcpy(w->token, hello->token, sizeof(w->token));
 	put64(w->tx_have, hello->tx_have);
 	put64(w->rx_have, hello->rx_have);
-	memcpy(w->digest, hello->digest, sizeof(w->digest));
 	put_ring(&w->ring, &hello->ring);
 }
 
@@ -130,15 +129,11 @@ static int get_hello(struct sr_hello *hello, const struct wire_hello *w)
 	memcpy(hello->token, w->token, sizeof(w->token));
 	hello->tx_have = get64(w->tx_have);
 	hello->rx_have = get64(w->rx_have);
-	memcpy(hello->digest, w->digest, sizeof(w->digest));
 	get_ring(&hello->ring, &w->ring);
 
 	if (hello->version != SR_WIRE_VERSION)
 		return -EPROTO;
 	if (hello->role != SR_ROLE_ASKER && hello->role != SR_ROLE_ANSWERER)
-		return -EPROTO;
-	if (hello->role == SR_ROLE_ASKER &&
-	    !all_zero(w->digest, sizeof(w->digest)))
 		return -EPROTO;
 	if (all_zero(&w->ring, sizeof(w->ring)))
 		return 0; /* shm: the ring is in the memory that came along */

@@ -16,7 +16,7 @@
 
 #include "pure/switch.h"
 
-#define SR_WIRE_VERSION 1
+#define SR_WIRE_VERSION 2
 #define SR_DIGEST_LEN 32
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
 #define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
@@ -24,7 +24,7 @@
 
 enum sr_msg_type {
 	SR_MSG_HELLO = 1,
-	SR_MSG_PROOF,		/* the asker's digest, after the answerer's hello */
+	SR_MSG_PROOF,		/* a digest: the asker's first */
 	SR_MSG_SWITCH,
 	SR_MSG_ACKSW,
 	SR_MSG_END,
@@ -55,7 +55,6 @@ struct sr_hello {
 	uint32_t link_no;
 	uint8_t token[SR_TOKEN_LEN];	/* chosen by the hello's sender */
 	uint64_t tx_have, rx_have;	/* history.h: offsets it can prove */
-	uint8_t digest[SR_DIGEST_LEN];	/* answerer's; asker's hello: zero */
 	struct sr_ring_ref ring;
 };
 

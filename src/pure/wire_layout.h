@@ -34,8 +34,7 @@
 	F(token, 8, 16)                                                        \
 	F(tx_have, 24, 8)                                                      \
 	F(rx_have, 32, 8)                                                      \
-	F(digest, 40, 32)                                                      \
-	F(ring, 72, 20)
+	F(ring, 40, 20)
 
 #define WIRE_PROOF(F) F(digest, 0, 32)
 
@@ -88,7 +87,6 @@ struct wire_hello {
 	uint8_t version[1], role[1], slots[2], link_no[4];
 	uint8_t token[SR_TOKEN_LEN];
 	uint8_t tx_have[8], rx_have[8];
-	uint8_t digest[SR_DIGEST_LEN];
 	struct wire_ring ring;
 };
 struct wire_proof {
@@ -158,7 +156,7 @@ WIRE_RESUME(AT_RESUME)
 static_assert(sizeof(struct wire_header) + sizeof(union wire_body) <=
 		      SR_MSG_MAX,
 	      "SR_MSG_MAX");
-static_assert(sizeof(struct wire_hello) == 92, "hello");
+static_assert(sizeof(struct wire_hello) == 60, "hello");
 static_assert(sizeof(struct wire_name) == SR_NAME_LEN, "name");
 static_assert(sizeof(struct wire_mark) == SR_RECORD_LEN, "mark");
 static_assert(sizeof(struct wire_resume) == SR_RECORD_LEN, "RESUME");

@@ -135,23 +135,32 @@ static bool sample(struct sr_stream *st, unsigned long req, bool tx,
 	return false;
 }
 
-bool sr_anchor_received(struct sr_stream *st, uint64_t *bytes)
+uint64_t sr_anchor_received(struct sr_stream *st)
 {
 	struct tcp_info ti;
 	int err = errno;
-	bool ok = info(st, &ti) && ti.tcpi_bytes_received;
+	bool ok = info(st, &ti);
 
-	if (ok)
-		*bytes = ti.tcpi_bytes_received - 1;	/* the FIN */
 	errno = err;
-	return ok;
+	return ok ? ti.tcpi_bytes_received : 0;
+}
+
+uint64_t sr_anchor_acked(struct sr_stream *st)
+{
+	struct tcp_info ti;
+	uint64_t n = 0;
+	int err = errno;
+
+	if (info(st, &ti))
+		n = ti.tcpi_bytes_acked;
+	errno = err;
+	/* the SYN */
+	return n && (sr_st_flags(st) & SR_ST_CONNECT) ? n - 1 : n;
 }
 
 bool sr_anchor_fin(struct sr_stream *st)
 {
-	uint64_t bytes;
-
-	return sr_anchor_received(st, &bytes) && bytes == atomic_load(&st->rx_tcp);
+	return sr_anchor_received(st) == atomic_load(&st->rx_tcp) + 1;
 }
 
 bool sr_anchor_tx_agrees(struct sr_stream *st)

@@ -5,9 +5,9 @@
  *
  *   asker                         answerer
  *   HELLO (token, haves)     ->
- *                            <-   HELLO (token, haves, digest)
- *   checks digest
+ *                            <-   HELLO (token, haves)
  *   PROOF (digest)           ->   checks digest
+ *   checks digest            <-   PROOF (digest)
  *   SWITCH                   ->
  *                            <-   ACKSW
  *   mark on TCP              ->   rx is on the link: owner proven
@@ -16,7 +16,8 @@
  *                            <-   mark on TCP
  *
  * Nobody writes a mark before the other's digest has shown the history, and the
- * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
+ * answerer sends no SWITCH before it has seen the asker's mark (promise 3).  Who asks
+ * shows first: anybody can ask.
  */
 #include "base/real.h"
 
@@ -30,6 +31,7 @@
 #define ATTACH_MS 5000		/* for the whole of it, or as long as programs wait */
 #define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* so much shared history proves something */
+#define PROOFS 3		/* that may fail */
 #define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
 #define MUCH 16384		/* unread before a mark: TCP would be slow then, too */
 #define DRAIN_MS 4000		/* for the program to read it */
@@ -45,16 +47,35 @@ bool sr_attach_busy(struct sr_stream *st)
 			   atomic_load(&st->verdict) == VERDICT_PENDING);
 }
 
+/*
+ * What both ends have by now, so that the peer, whose stock is taken later, must be able
+ * to show it: what was received here, and what TCP has acknowledged.  Of the latter no
+ * more than can be looked at while the program has yet to read it.
+ */
+static void know(struct sr_stream *st)
+{
+	uint64_t acked, sent = sr_past_copy(st, &st->tx_history).n;
+
+	sr_lock(&st->tx_lock);
+	acked = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	if (acked > sent)
+		acked = sent;
+	st->known_tx = acked < SR_HISTORY_RAW ? acked : SR_HISTORY_RAW;
+	st->known_rx = sr_past_copy(st, &st->rx_history).n;
+}
+
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 {
 	st->att = link;
 	st->link_no = link->link_no;
-	st->att_hello = st->att_proven = false;
+	st->att_hello = st->att_showed = st->att_proven = false;
 	st->att_started = st->att_took = false;
 	st->att_since = sr_now_ns();
 	st->tx_started = 0;
 	st->due_since = 0;
 	st->due_said = false;
+	know(st);
 	if (getrandom(st->token, sizeof(st->token), 0) !=
 	    (ssize_t)sizeof(st->token))
 		link->ops->drop(link, "protocol");
@@ -65,6 +86,17 @@ static void give_up(struct sr_stream *st, enum sr_reason reason)
 {
 	st->att->ops->drop(st->att, sr_reason_word(reason));
 	sr_stream_reason(st, reason);
+}
+
+/* Whoever it was may be guessing. */
+static void not_proven(struct sr_stream *st)
+{
+	give_up(st, SR_REASON_HISTORY);
+	if (++st->proofs_failed < PROOFS)
+		return;
+	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
+		sr_stream_label(st, (char[128]){ 0 }), PROOFS);
+	sr_stream_bar(st, SR_REASON_HISTORY);
 }
 
 /*
@@ -101,27 +133,37 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return sr_history_offset(a < b ? a : b);
 }
 
-/* The digest that `role` shows on this link; *n: bytes it covers. */
+/* So many bytes of each direction both ends can show: our hello is frozen, as the peer
+ * counts with that. */
+struct cover {
+	uint64_t tx, rx;
+};
+
+static struct cover covered(struct sr_stream *st)
+{
+	struct sr_hello *peer = &st->att->peer_hello;
+
+	return (struct cover){ least(st->hello_tx, peer->rx_have),
+			       least(st->hello_rx, peer->tx_have) };
+}
+
+/* The digest that `role` shows on this link. */
 static void digest(struct sr_stream *st, enum sr_role role,
-		   uint8_t out[SR_DIGEST_LEN], uint64_t *n)
+		   uint8_t out[SR_DIGEST_LEN])
 {
 	struct sr_link *l = st->att;
 	struct sr_hello *peer = &l->peer_hello;
-	uint64_t tx_n, rx_n;
+	struct cover n = covered(st);
 	uint8_t id[64];
 	size_t id_len = l->ops->identity(l, id);
 
-	/* Frozen in our hello, as the peer counts with that. */
-	tx_n = least(st->hello_tx, peer->rx_have);
-	rx_n = least(st->hello_rx, peer->tx_have);
-	*n = tx_n + rx_n;
 	sr_past_lock(st);
 	if (l->role == SR_ROLE_ASKER)
 		sr_digest(out, role, st->token, peer->token, &st->tx_history,
-			  tx_n, &st->rx_shown, rx_n, id, id_len);
+			  n.tx, &st->rx_shown, n.rx, id, id_len);
 	else
 		sr_digest(out, role, peer->token, st->token, &st->rx_shown,
-			  rx_n, &st->tx_history, tx_n, id, id_len);
+			  n.rx, &st->tx_history, n.tx, id, id_len);
 	sr_past_unlock(st);
 }
 
@@ -134,17 +176,25 @@ static void take_stock(struct sr_stream *st)
 }
 
 /*
- * The answerer's stock may be short of what the asker has sent: still under way,
- * or a call of the program is in flight and about to add it.  Both pass, so it
- * is worth a few ticks of the timer.
+ * Our stock may be short of what the peer has sent: still under way, or a call of the
+ * program is in flight and about to add it.  Both pass, so it is worth a few ticks of
+ * the timer.
  */
 static bool stock_due(struct sr_stream *st)
 {
-	struct sr_hello *peer = &st->att->peer_hello;
+	uint64_t due = 0, received = 0;
 
-	return least(st->hello_tx, peer->rx_have) +
-			       least(st->hello_rx, peer->tx_have) < PROOF_BYTES &&
-	       peer->tx_have >= PROOF_BYTES &&
+	if (st->att->role == SR_ROLE_ANSWERER &&
+	    covered(st).tx + covered(st).rx < PROOF_BYTES &&
+	    st->att->peer_hello.tx_have >= PROOF_BYTES)
+		due = PROOF_BYTES;
+	sr_lock(&st->rx_lock);
+	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
+		received = sr_anchor_received(st);
+	sr_unlock(&st->rx_lock);
+	if (received > due)
+		due = received;
+	return st->hello_rx < due && st->hello_rx < SR_HISTORY_RAW &&
 	       sr_now_ns() - st->att_since < ARRIVE_MS * 1000000ull;
 }
 
@@ -152,7 +202,6 @@ static void send_hello(struct sr_stream *st)
 {
 	struct sr_link *l = st->att;
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
-	uint64_t n;
 
 	msg.hello.version = SR_WIRE_VERSION;
 	msg.hello.role = (uint8_t)l->role;
@@ -160,8 +209,6 @@ static void send_hello(struct sr_stream *st)
 	msg.hello.tx_have = st->hello_tx;
 	msg.hello.rx_have = st->hello_rx;
 	memcpy(msg.hello.token, st->token, SR_TOKEN_LEN);
-	if (l->role == SR_ROLE_ANSWERER)
-		digest(st, SR_ROLE_ANSWERER, msg.hello.digest, &n);
 	l->ops->hello(l, &msg.hello);
 	st->att_hello = true;
 	l->ops->ctl(l, &msg);
@@ -177,26 +224,39 @@ static bool hello_fits(struct sr_stream *st)
 	       h->link_no == st->att->link_no;
 }
 
-/* Does the peer's digest show what we know?  Enough of it, too: under lazy an
- * empty history proves nothing; eager and wait trust the hosts (manual). */
-static bool proves(struct sr_stream *st, enum sr_role role,
-		   const uint8_t shown[SR_DIGEST_LEN])
+static void send_proof(struct sr_stream *st)
 {
-	uint8_t want[SR_DIGEST_LEN];
-	uint64_t n;
+	struct sr_msg msg = { .type = SR_MSG_PROOF };
 
-	digest(st, role, want, &n);
-	if (memcmp(want, shown, sizeof(want)) != 0) {
-		sr_debug("digest of %llu bytes differs",
-			 (unsigned long long)n);
+	digest(st, st->att->role, msg.digest);
+	st->att->ops->ctl(st->att, &msg);
+}
+
+/* Does the peer's digest show what we know it to have?  Enough of it, too: under lazy an
+ * empty history proves nothing; eager and wait trust the hosts (manual). */
+static bool proves(struct sr_stream *st)
+{
+	enum sr_role role = st->att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
+							     SR_ROLE_ASKER;
+	struct cover n = covered(st);
+	uint8_t want[SR_DIGEST_LEN];
+
+	digest(st, role, want);
+	if (memcmp(want, st->att->peer_proof, sizeof(want)) != 0 ||
+	    n.tx < sr_history_offset(st->known_tx) ||
+	    n.rx < sr_history_offset(st->known_rx)) {
+		sr_debug("%llu and %llu bytes are not shown, or fewer than %llu and %llu",
+			 (unsigned long long)n.tx, (unsigned long long)n.rx,
+			 (unsigned long long)st->known_tx,
+			 (unsigned long long)st->known_rx);
 		return false;
 	}
-	if (n < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
+	if (n.tx + n.rx < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
 		return false;
 	sr_debug("%s: history agrees, %llu bytes",
 		 sr_stream_label(st, (char[128]){ 0 }),
-		 (unsigned long long)n);
-	st->att_proven = n >= PROOF_BYTES;
+		 (unsigned long long)(n.tx + n.rx));
+	st->att_proven = n.tx + n.rx >= PROOF_BYTES;
 	st->att_checked = true;
 	return true;
 }
@@ -225,12 +285,10 @@ static void start_tx(struct sr_stream *st)
 
 static void ask_side(struct sr_stream *st, unsigned ev)
 {
-	struct sr_msg proof = { .type = SR_MSG_PROOF };
-	uint64_t n;
-
 	if (!st->att_hello) {
 		take_stock(st);
-		send_hello(st);
+		if (!stock_due(st))
+			send_hello(st);
 		return;
 	}
 	if (!(ev & SR_LINK_HELLO) || st->att_checked)
@@ -239,12 +297,16 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 		give_up(st, SR_REASON_PROTOCOL);
 		return;
 	}
-	if (!proves(st, SR_ROLE_ANSWERER, st->att->peer_hello.digest)) {
-		give_up(st, SR_REASON_HISTORY);
+	if (!st->att_showed) {
+		st->att_showed = true;
+		send_proof(st);
+	}
+	if (!(ev & SR_LINK_PROOF))
+		return;
+	if (!proves(st)) {
+		not_proven(st);
 		return;
 	}
-	digest(st, SR_ROLE_ASKER, proof.digest, &n);
-	st->att->ops->ctl(st->att, &proof);
 	arm_tx(st);
 	start_tx(st);
 }
@@ -261,9 +323,12 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 			return;
 		send_hello(st);
 	}
-	if ((ev & SR_LINK_PROOF) && !st->att_checked &&
-	    !proves(st, SR_ROLE_ASKER, st->att->peer_proof))
-		give_up(st, SR_REASON_HISTORY);
+	if (!(ev & SR_LINK_PROOF) || st->att_checked)
+		return;
+	if (proves(st))
+		send_proof(st);
+	else
+		not_proven(st);
 }
 
 /* The SWITCH waits for the program to read what came before, and the peer with
@@ -370,6 +435,19 @@ static void tell_over(struct sr_stream *st, struct sr_link *l, bool late)
 			l->reason ?: "");
 }
 
+/* Its process, and TCP with it: in order, or killed. */
+static bool peer_ended(struct sr_stream *st, unsigned ev)
+{
+	bool yes;
+
+	if (!(ev & SR_LINK_LOST))
+		return ev & SR_LINK_LEFT;
+	sr_lock(&st->rx_lock);
+	yes = st->anchor >= 0 && sr_anchor_ended(st);
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
 static void died(struct sr_stream *st, unsigned ev)
 {
 	struct sr_link *l = st->att;
@@ -383,8 +461,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	    strcmp(l->reason ?: "", "protocol")) {
 		/* Somebody answers on that RDMA port, but it may not be us. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
-	} else if (l->reason && !at_end(st) &&
-		   !(ev & (SR_LINK_LEFT | SR_LINK_LOST)) &&
+	} else if (l->reason && !at_end(st) && !peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}

@@ -174,8 +174,10 @@ struct sr_stream {
 	bool timed;
 	_Atomic(struct sr_link *) att;	/* being attached, or in use */
 	uint8_t token[SR_TOKEN_LEN];	/* ours, on att or the link in use */
-	bool att_hello, att_checked, att_proven;
+	bool att_hello, att_showed, att_checked, att_proven;
 	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
+	uint64_t known_tx, known_rx;	/* what the peer must have */
+	int proofs_failed;
 	uint64_t att_since;	/* ns */
 	uint64_t due_since, due_seen, due_seen_ns; /* its SWITCH waits */
 	bool due_said;		/* DRAIN */
@@ -268,9 +270,10 @@ void sr_tx_gate_leave(struct sr_stream *st);
 /* Do the kernel's byte counters agree with ours?  Promise 6. */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
-/* Bytes of TCP's stream that the kernel had received when its FIN came, read by
- * whichever process.  False: not known.  rx_lock. */
-bool sr_anchor_received(struct sr_stream *st, uint64_t *bytes);
+/* Bytes of TCP's stream that the kernel has received, whoever has read them, with 1 for
+ * a FIN; and that its peer has acknowledged.  0: not known.  The direction's lock. */
+uint64_t sr_anchor_received(struct sr_stream *st);
+uint64_t sr_anchor_acked(struct sr_stream *st);
 /* All has been read and TCP is over: was it by a FIN?  (A RST reads like one after
  * somebody else has had its error.)  rx_lock. */
 bool sr_anchor_fin(struct sr_stream *st);

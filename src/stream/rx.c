@@ -306,12 +306,13 @@ static void rx_raw_again(struct sr_stream *st)
 bool sr_rx_short(struct sr_stream *st)
 {
 	uint64_t received;
-	bool yes;
+	bool yes = false;
 
 	sr_lock(&st->rx_lock);
-	yes = st->rx.m && !sr_gate_shut(&st->rx_gate) && sr_anchor_ended(st) &&
-	      sr_anchor_received(st, &received) &&
-	      received + (uint64_t)st->rx_delta < st->rx.m;
+	if (st->rx.m && !sr_gate_shut(&st->rx_gate) && sr_anchor_ended(st)) {
+		received = sr_anchor_received(st);	/* and the FIN */
+		yes = received && received - 1 + (uint64_t)st->rx_delta < st->rx.m;
+	}
 	sr_unlock(&st->rx_lock);
 	return yes;
 }

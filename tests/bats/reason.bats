@@ -89,7 +89,7 @@ either() {
 
 @test "history: what the server has read is not what the client sent" {
 	policy=lazy case_steps=('go log link .* is over')
-	ends peer-dropped history history
+	ends history peer-dropped history
 }
 
 @test "no-match: the server has not accepted the stream" {

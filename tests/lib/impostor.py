@@ -69,9 +69,9 @@ class Link:
     def await_drop(self):
         until(lambda: self.word(self.peer + DROPPED), "drop")
 
-    def hello(self, number, have, digest=bytes(32), version=1, me=None):
-        self.say(HELLO, struct.pack(">BBHI16sQQ32s20x", version, me or self.me, 0, number,
-                                    self.token, have, have, digest))
+    def hello(self, number, have, version=2, me=None):
+        self.say(HELLO, struct.pack(">BBHI16sQQ20x", version, me or self.me, 0, number,
+                                    self.token, have, have))
 
     def digest(self, who, peer_token, sent, received):
         """What `who` shows; sent and received are ours, at most 256 bytes."""
@@ -94,7 +94,7 @@ def until(true, what):
 
 
 def name():
-    return f"\0sockrail-1/tcp4:{address}:{port}"
+    return f"\0sockrail-2/tcp4:{address}:{port}"
 
 
 # ------------------------------------------------------------------- answer
@@ -118,15 +118,17 @@ def take_requests(listener):
     link = Link(ANSWERER, line, fds[0], (os.geteuid(), os.geteuid()))
     number = struct.unpack(">I", offer[12:16])[0]
     asker = link.heard(HELLO)
-    digest = link.digest(ANSWERER, asker[8:24], b"", b"")
-    if how == "other-history":
-        digest = bytes(32)
-    link.hello(number, 0, digest, version=2 if how == "other-version" else 1)
-    if how in ("other-history", "other-version"):
+    link.hello(number, 0, version=3 if how == "other-version" else 2)
+    if how == "other-version":
         link.await_drop()
         return
     if link.heard(PROOF) != link.digest(ASKER, asker[8:24], b"", b""):
         raise ValueError("proof")
+    link.say(PROOF, bytes(32) if how == "other-history" else
+             link.digest(ANSWERER, asker[8:24], b"", b""))
+    if how == "other-history":
+        link.await_drop()
+        return
     link.heard(SWITCH)
     if how == "drop":
         link.drop()
@@ -169,8 +171,8 @@ def talk(conn, data):
 def ask_for_link(conn, said):
     sport = conn.getsockname()[1] ^ (how == "other-name")
     here = socket.inet_aton(address)
-    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 2 if how == "other-offer" else 1, 14, 14, 0,
-                        b"SR", 1, 4, sport, port, 1, here, here)
+    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 3 if how == "other-offer" else 2, 14, 14, 0,
+                        b"SR", 2, 4, sport, port, 1, here, here)
     memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, 2 * (PAGE + RING))
     fcntl.fcntl(memory, 1033, SEALS)
@@ -184,20 +186,29 @@ def ask_for_link(conn, said):
     if word != "ok":
         return
     link = Link(ASKER, line, memory, (os.geteuid(), os.geteuid()))
-    link.hello(1, len(said), me=ANSWERER if how == "other-role" else ASKER)
+    # It claims less than both have: a guess would have less to guess.
+    link.hello(1, 16 if how == "short-proof" else len(said), me=ANSWERER if how == "other-role" else ASKER)
     if how == "other-role":
         link.await_drop()
         return
     answerer = link.heard(HELLO)
     # As much as it has booked by now.
     theirs, ours = (said[:n] for n in struct.unpack(">QQ", answerer[24:40]))
-    if answerer[40:72] != link.digest(ANSWERER, answerer[8:24], ours, theirs):
-        raise ValueError("digest")
+    if how == "short-proof":
+        theirs, ours = theirs[:16], ours[:16]
+    # Who has shown nothing is shown nothing.
+    time.sleep(0.1)
+    if link.word(link.peer + CTL) & 1 << PROOF:
+        raise ValueError("shown first")
     proof = link.digest(ASKER, answerer[8:24], ours, theirs)
-    link.say(PROOF, bytes(32) if how == "other-proof" else proof)
-    if how == "other-proof":
+    link.say(PROOF, bytes(32) if how in ("other-proof", "three-proofs") else proof)
+    if how in ("other-proof", "short-proof", "three-proofs"):
         link.await_drop()
+        if link.word(link.peer + CTL) & 1 << PROOF:
+            raise ValueError("shown")
         return
+    if link.heard(PROOF) != link.digest(ANSWERER, answerer[8:24], ours, theirs):
+        raise ValueError("digest")
     link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
     link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
     link.heard(ACKSW)
@@ -242,6 +253,9 @@ def ask():
         talk(conn, said)
         if how != "plain":
             ask_for_link(conn, said)
+        if how == "three-proofs":
+            for _ in range(3):
+                ask_for_link(conn, said)
         if how != "end-lost":
             talk(conn, os.urandom(100000))
         conn.shutdown(socket.SHUT_WR)

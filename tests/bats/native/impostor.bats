@@ -17,7 +17,7 @@ setup_file() {
 	for how in silent no-ack hang-up no-hello other-version other-history drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-name other-offer other-role other-proof no-mark other-mark end-lost plain; do
+	for how in other-name other-offer other-role other-proof short-proof three-proofs no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -115,6 +115,16 @@ asked() {
 
 @test "the asker shows another history: history" {
 	asked other-proof ok history
+}
+
+@test "the asker proves less than both have: history, and it is shown nothing" {
+	asked short-proof ok history
+}
+
+@test "three asks without a proof, and nobody may ask again" {
+	asked three-proofs history history
+	[ "$(grep -c "the answer: ok" "$BATS_FILE_TMPDIR/ask.three-proofs/out")" = 3 ]
+	[ "$(grep -c "could not show" "$BATS_FILE_TMPDIR/ask.three-proofs/log")" = 1 ]
 }
 
 @test "the asker goes between the switch and the mark: peer-dropped" {
