@@ -40,6 +40,31 @@ static bool is_over(struct sr_stream *st)
 		sr_stream_rx(st) >= SR_RX_EOF);
 }
 
+/* Bytes lie in a link's ring, and nobody can send them by TCP any more: their sender was
+ * killed. */
+static bool is_cut_off(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->rx.state == SR_RX_LINK && st->rx.tcp_over;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+/* Whoever reads the descriptor around us would find TCP's end in their place.  So it is
+ * disconnected, which nobody takes for one (connect(2), AF_UNSPEC). */
+static void cut_off(struct sr_stream *st)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	sr_lock(&st->rx_lock);
+	st->rx.state = SR_RX_RESET;
+	sr_stream_broke(st, ECONNRESET);
+	sr_real.connect(st->anchor, &none, sizeof(none));
+	sr_unlock(&st->rx_lock);
+}
+
 static bool involved(struct sr_stream *st)
 {
 	return atomic_load(&st->verdict) != VERDICT_NONE || st->att ||
@@ -70,7 +95,7 @@ static bool wait_for(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	struct timespec step = { 0, 100000 };
 	uint64_t limit;
 
-	while (!done(st) && !is_over(st)) {
+	while (!done(st) && !is_over(st) && !is_cut_off(st)) {
 		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
 		if (sr_now_ns() - since > limit || sr_loop_here())
 			return false;
@@ -100,6 +125,8 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 		return 0;
 	go_back(st);
 	ok = wait_for(st, is_plain, sr_now_ns(), BACK_NS);
+	if (is_cut_off(st))
+		cut_off(st);
 	if (!ok)
 		sr_tell("%s: not plain yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
@@ -199,6 +226,13 @@ void sr_streams_hand_over(void)
 	errno = err;
 }
 
+static void cut_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if ((sr_st_flags(st) & SR_ST_SHARED) && is_cut_off(st))
+		cut_off(st);
+}
+
 void sr_streams_before_exec(void)
 {
 	struct sweep s = { sr_now_ns(), ORPHAN_NS, false };
@@ -209,6 +243,7 @@ void sr_streams_before_exec(void)
 	s.wait = true;
 	hand_over(&s);
 	sr_streams_walk(deliver_one, &s);
+	sr_streams_walk(cut_one, NULL);
 	sr_streams_walk(release, NULL);
 	errno = err;
 }
