@@ -25,10 +25,16 @@ teardown() { stop_all; }
 }
 
 @test "the sender ends while its reader pauses" {
-	compare owner paused -w any -l -s 14 -c 6+ -m "wait lazy eager"
+	compare owner paused -w any -l -s 10 -c 6+ -m "wait lazy eager"
+}
+
+@test "the sender is killed while its reader pauses" {
+	[ "$SR_TEST_LINK" = shm ] || skip "a queue pair ends with its process"
+	compare owner killed -w any -l -s 4 -c 0+ -m "wait lazy eager"
 }
 
 @test "2,000 forks while streams come and go" {
+	[ "$SR_TEST_WHERE" = native ] || skip "too slow in the virtual machine"
 	compare owner forks -w any -l -n 2+
 }
 

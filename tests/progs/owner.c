@@ -219,7 +219,7 @@ static void unread_system_client(void)
 /* ---------------------------------------------- the sender's end, unread */
 
 enum ending {
-	BY_EXIT, BY__EXIT, BY_CLOSE, BY_EXEC, BY_EXEC_KEPT, BY_KILL, BY_TERM, ENDINGS
+	BY_EXIT, BY__EXIT, BY_CLOSE, BY_EXEC, BY_EXEC_KEPT, BY_KILL, BY_TERM
 };
 static const char *const ending_names[] = {
 	"exit", "_exit", "close and exit", "exec", "exec, descriptor kept",
@@ -227,9 +227,9 @@ static const char *const ending_names[] = {
 };
 
 /* A second connection says how much the first has carried. */
-static void paused_server(int lfd)
+static void pause_server(int lfd, enum ending first, enum ending last)
 {
-	for (int i = 0; i < ENDINGS; i++) {
+	for (enum ending i = first; i <= last; i++) {
 		uint64_t sent = 0;
 		struct data d = DATA(0);
 		int fd, told;
@@ -239,10 +239,9 @@ static void paused_server(int lfd)
 		told = answer(lfd);
 		if (take(told, &sent, sizeof(sent)) != sizeof(sent))
 			die("sent");
-		/* Until the sender has ended: its copy of this one goes, too.  The
-		 * program that goes on with the descriptor may only begin when TCP has
-		 * all, which holds less. */
-		if (i != BY_EXEC_KEPT)
+		/* Until the sender has ended: its copy of this one goes, too.  But exec
+		 * may wait until TCP has all, which holds less. */
+		if (i != BY_EXEC_KEPT && i != BY_EXEC)
 			say_result("gone", (ssize_t)take(told, buf, 1));
 		nap(i == BY_EXIT || i == BY_EXEC_KEPT ? 5000 : 300);
 		for (;;) {
@@ -311,17 +310,37 @@ static void paused_sender(enum ending how)
 	end_by(how, fd);
 }
 
-static void paused_client(void)
+static void pause_client(enum ending first, enum ending last)
 {
-	for (int i = 0; i < ENDINGS; i++) {
+	for (enum ending i = first; i <= last; i++) {
 		pid_t pid = split();
 
 		if (!pid) {
-			paused_sender((enum ending)i);
+			paused_sender(i);
 			exit(9);
 		}
 		reap(pid);
 	}
+}
+
+static void paused_server(int lfd)
+{
+	pause_server(lfd, BY_EXIT, BY_EXEC_KEPT);
+}
+
+static void paused_client(void)
+{
+	pause_client(BY_EXIT, BY_EXEC_KEPT);
+}
+
+static void killed_server(int lfd)
+{
+	pause_server(lfd, BY_KILL, BY_TERM);
+}
+
+static void killed_client(void)
+{
+	pause_client(BY_KILL, BY_TERM);
 }
 
 /* ------------------------------------------------- forks beside streams */
@@ -460,6 +479,7 @@ static const struct tcp_case cases[] = {
 	{"unread", unread_server, unread_client},
 	{"unread-system", unread_server, unread_system_client},
 	{"paused", paused_server, paused_client},
+	{"killed", killed_server, killed_client},
 	{"forks", forks_server, forks_client},
 	{"lone", lone_server, lone_client},
 	{"late", late_server, late_client},
