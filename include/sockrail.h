@@ -91,9 +91,6 @@ SR_API int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags);
 /* A stream is SOCK_STREAM over AF_INET or AF_INET6, protocol 0 or IPPROTO_TCP.
  * getsockname(2) and getpeername(2) are the C library's. */
 SR_API int sr_socket(int domain, int type, int protocol);
-/* Any descriptor.  An address in use (EADDRINUSE) it tries for a tenth of a second while
- * streams that were closed on a link still have theirs. */
-SR_API int sr_bind(int fd, const struct sockaddr *addr, socklen_t len);
 SR_API int sr_connect(int fd, const struct sockaddr *addr, socklen_t len);
 SR_API int sr_listen(int fd, int backlog);
 SR_API int sr_accept(int fd, struct sockaddr *addr, socklen_t *len);

@@ -152,7 +152,7 @@ int sr_addr_is_local(const struct sockaddr_storage *a)
 	sr_fd_making();
 	fd = sr_real.socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {
-		r = sr_real.bind(fd, at, sr_addr_len(at)) == 0;
+		r = bind(fd, at, sr_addr_len(at)) == 0;
 		sr_now_close(fd);
 	}
 	sr_fd_made(-1);

@@ -394,7 +394,7 @@ static int bind_name(int fd, const char *word)
 
 	for (i = 0; i < SR_SHM_PROCESSES; i++) {
 		len = sr_shm_unix_name(&un, word, i);
-		if (!sr_real.bind(fd, (struct sockaddr *)&un, len))
+		if (!bind(fd, (struct sockaddr *)&un, len))
 			return 0;
 		if (errno != EADDRINUSE)
 			break;

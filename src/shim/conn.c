@@ -59,22 +59,6 @@ int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	return accepted(fd, SR_MAKING_ONE(sr_real.accept4(fd, addr, len, flags)));
 }
 
-int sr_bind(int fd, const struct sockaddr *addr, socklen_t len)
-{
-	int saved = errno, r;
-	uint64_t since = 0;
-	bool closing;
-
-	do {
-		closing = !sr_inside && sr_stream_any_closing();
-		r = sr_real.bind(fd, addr, len);
-	} while (r < 0 && errno == EADDRINUSE && closing &&
-		 sr_stream_await_closing(&since));
-	if (r == 0)
-		errno = saved;
-	return r;
-}
-
 int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	bool seen = sr_readable(addr, sizeof(addr->sa_family));

@@ -66,8 +66,6 @@ static long connection(long number, const long arg[6], bool *ours)
 	switch (number) {
 	case SYS_socket:
 		return sr_socket((int)a, (int)b, (int)c);
-	case SYS_bind:
-		return sr_bind(FD(a), P(b), (socklen_t)c);
 	case SYS_connect:
 		return sr_connect(FD(a), P(b), (socklen_t)c);
 	case SYS_listen:

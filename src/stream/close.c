@@ -23,11 +23,6 @@
 #include "stream/impl.h"
 
 #define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
-#define REBIND_NS 100000000ull
-#define LAST_ACK_NS 10000000ull
-
-static atomic_uint living_on;	/* closed streams with an anchor of their own */
-static _Atomic uint64_t last_over;	/* when the last such was over */
 
 static void lock(struct sr_stream *st)
 {
@@ -271,7 +266,6 @@ static void detach_last(struct sr_stream *st, int fd)
 	st->anchor_private = true;
 	if (dup == fd)
 		sr_st_set(st, SR_ST_ADOPTED);
-	atomic_fetch_add(&living_on, 1);
 	st->close_since = sr_now_ns();
 	if (shared)
 		atomic_store(&st->want_back, true);
@@ -378,37 +372,11 @@ static void finish(struct sr_stream *st, bool reset)
 		reset_on_close(st->anchor);
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
-	atomic_store(&last_over, sr_now_ns());
-	atomic_fetch_sub(&living_on, 1);
 	unlock(st);
 	/* Who still sleeps on it has nothing to wait for. */
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_end_report(st);
 	sr_stream_put(st);
-}
-
-bool sr_stream_any_closing(void)
-{
-	return atomic_load(&living_on) ||
-	       sr_now_ns() - atomic_load(&last_over) < LAST_ACK_NS;
-}
-
-bool sr_stream_await_closing(uint64_t *since)
-{
-	static const struct timespec nap = { 0, 200000 };
-	uint64_t now = sr_now_ns();
-
-	if (!*since)
-		*since = now;
-	if (now - *since > REBIND_NS)
-		return false;
-	nanosleep(&nap, NULL);
-	return true;
-}
-
-void sr_close_forget(void)
-{
-	atomic_store(&living_on, 0);
 }
 
 /* Does data still come on the anchor?  What only comes again, after RESUME, is none.

@@ -89,7 +89,6 @@ static void in_child(void)
 	sr_verbs_forget();
 #endif
 	sr_streams_forget();
-	sr_close_forget();
 	sr_epolls_forget();
 	sr_waiters_forget();
 	sr_answer_forget();

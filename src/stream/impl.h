@@ -400,7 +400,6 @@ void sr_close_progress(struct sr_stream *st);	/* loop */
 bool sr_close_second(struct sr_stream *st);
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
 void sr_close_leave(struct sr_stream *st);	/* ... and then; any thread */
-void sr_close_forget(void);	/* in the child of fork */
 
 /* ---- attach.c: the handshake on a new link, loop only ---- */
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link);

@@ -55,16 +55,6 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd);
  * needs it on and closes it then.
  */
 int sr_stream_detach(struct sr_stream *st, int fd);
-/*
- * For bind(2): a stream that left a link keeps its address after close() until the
- * anchor is closed too, some round trips later, and the kernel's last acknowledgement
- * has come.  any: is there such a stream, or was there just now?  await: true after a
- * nap, false once a tenth of a second is over since the first (*since: 0 before).
- * Any thread.
- */
-bool sr_stream_any_closing(void);
-bool sr_stream_await_closing(uint64_t *since);
-
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len);
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog);

@@ -76,40 +76,6 @@ static void unread_client(void)
 	close(second);
 }
 
-/* Who closed second may have the address again, nearly at once: with TCP, too, the last
- * acknowledgement may take its time. */
-static void rebind_server(int lfd)
-{
-	for (int i = 0; i < 20; i++) {
-		int fd = answer(lfd);
-
-		warm_up(fd, false);
-		close(fd);
-	}
-}
-
-static void rebind_client(void)
-{
-	int good = 0;
-
-	for (int i = 0; i < 20; i++) {
-		struct sockaddr_storage a;
-		socklen_t len = sizeof(a);
-		int fd = dial(), again = new_socket(0);
-
-		warm_up(fd, true);
-		say_result("end", recv(fd, buf, 1, 0));
-		getsockname(fd, (struct sockaddr *)&a, &len);
-		close(fd);
-		good += !bind(again, (struct sockaddr *)&a, len);
-		close(again);
-	}
-	if (good > 14)
-		say("bound again");
-	else
-		say("bound %d of 20", good);
-}
-
 /* The program ends with bytes under way. */
 static void slow_server(int lfd)
 {
@@ -476,7 +442,6 @@ static const struct tcp_case cases[] = {
 	{"steady", steady_server, steady_client},
 	{"linger", linger_server, linger_client},
 	{"unread", unread_server, unread_client},
-	{"rebind", rebind_server, rebind_client},
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
 	{"full", slow_server, full_client},
