@@ -326,24 +326,29 @@ static void end_one(struct sr_stream *st, void *arg)
 		sr_close_at_exit(st);
 }
 
-/* Has the process nothing more to do for it?  Not ended: it is reset. */
-static bool may_go(struct sr_stream *st)
-{
-	bool reset;
-
-	sr_lock(&st->tx_lock);
-	reset = st->tx.state == SR_TX_LINK && !st->tx.ended;
-	sr_unlock(&st->tx_lock);
-	return reset || is_delivered(st);
-}
-
-static bool outlives(struct sr_stream *st)
+/* Its last close is a reset, which needs nothing more. */
+static bool is_reset(struct sr_stream *st)
 {
 	bool yes;
 
 	sr_lock(&st->tx_lock);
-	yes = st->tx_link && st->tx_link->ops->leave;
+	yes = st->tx.state == SR_TX_LINK && !st->tx.ended;
 	sr_unlock(&st->tx_lock);
+	return yes;
+}
+
+/* It is on a link that outlives the process. */
+static bool outlives(struct sr_stream *st)
+{
+	struct sr_link *link;
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	link = st->tx_link ?: st->rx_link;
+	yes = link && link->ops->leave;
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 	return yes;
 }
 
@@ -383,7 +388,7 @@ static void leave_one(struct sr_stream *st, void *arg)
 		return;
 	if (outlives(st))
 		sr_close_leave(st);
-	else if (!may_go(st))
+	else if (!is_reset(st))
 		go_back(st);
 }
 
@@ -391,8 +396,8 @@ static void wait_gone(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (is_stream(st) && !outlives(st))
-		wait_for(st, may_go, l->since, ORPHAN_NS);
+	if (is_stream(st) && !outlives(st) && !is_reset(st))
+		wait_for(st, is_plain, l->since, ORPHAN_NS);
 }
 
 static void wait_reported(struct sr_stream *st, void *arg)
@@ -410,7 +415,8 @@ static void wait_reported(struct sr_stream *st, void *arg)
  * What the program has sent must outlive the process.  So every direction ends as at
  * close; a moment for the peer's program to read on, which is the usual case.  Then
  * shared memory holds the rest until the peer has read it, and we go.  Queue pairs end
- * with the process: what is left goes to TCP, which delivers after our death.
+ * with the process: both directions go back to TCP, which delivers after our death, and
+ * which the peer's RESUME must not find closed.
  *
  * Not in a handler that runs above our locks (of a fault, or installed around us): it
  * would wait for itself.  Then streams end as in a program that is killed.
