@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * append.c - files that the user has named.
+ * append.c - owns the descriptors of the log and the report, files that the user has
+ * named.  No locks: a signal handler may write a line while the same thread does.
  */
+#include "base/real.h" /* before any system header */
 #include "base/append.h"
-#include "base/now.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+
+#include "base/fdpriv.h"
+#include "base/now.h"
+#include "base/process.h"
 
 #define MASK_BYTES (_NSIG / 8)	/* of the kernel's sigset_t, smaller than libc's */
 #define BIT(sig) (1ull << ((sig)-1))
 
-int sr_append_open(const char *path)
+/* A regular file, made if it is not there, or a character device: a descriptor with
+ * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which
+ * somebody else may have put there; EINVAL: it is something else, which may have no
+ * reader. */
+static int open_path(const char *path)
 {
 	/* Without O_NONBLOCK a FIFO would be waited for. */
 	int fd = sr_now_open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY |
@@ -48,4 +59,103 @@ ssize_t sr_append_write(int fd, const void *buf, size_t n)
 			0);
 	errno = err;
 	return r;
+}
+
+/* `kept`, once the file is open: sr_fd_epoch() << 32 | descriptor + 1.  One word,
+ * so that a signal handler never sees half of it. */
+static uint64_t kept_now(int fd)
+{
+	return (uint64_t)sr_fd_epoch() << 32 | (uint32_t)(fd + 1);
+}
+
+/* The file's descriptor, or -1.  *mine: the caller has to close it. */
+static int get(struct sr_append *file, bool *mine)
+{
+	uint64_t old = atomic_load(&file->kept);
+	int fd = (int)(uint32_t)old - 1;
+
+	*mine = false;
+	if (old && old == kept_now(fd))
+		return fd;
+	/* The child of vfork writes no table that its parent shares. */
+	if (!sr_process_ours()) {
+		fd = open_path(file->path);
+		*mine = fd >= 0;
+		return fd;
+	}
+	fd = sr_fd_own(open_path(file->path));
+	if (fd < 0)
+		return -1;
+	*mine = true;
+	if (atomic_compare_exchange_strong(&file->kept, &old, kept_now(fd)))
+		*mine = false;
+	return fd;
+}
+
+static void put(int fd, bool mine)
+{
+	if (mine && sr_fd_is_private(fd))
+		sr_fd_close(fd);
+	else if (mine)
+		sr_now_close(fd);
+}
+
+/* The user has moved the file away, or removed it: the number becomes a new one's, in
+ * one step.  If there can be no new one, the old one is still of use. */
+static void follow_path(const char *path, int fd)
+{
+	struct stat open_file, named;
+	int fresh;
+
+	if (fstat(fd, &open_file) || (!lstat(path, &named) &&
+				      named.st_ino == open_file.st_ino &&
+				      named.st_dev == open_file.st_dev))
+		return;
+	sr_fd_making();
+	fresh = open_path(path);
+	if (fresh >= 0) {
+		sr_real.dup3(fresh, fd, O_CLOEXEC);
+		sr_now_close(fresh);
+	}
+	sr_fd_made(-1);
+}
+
+/* *closed: behind our back. */
+static bool write_once(struct sr_append *file, const char *line, size_t len,
+		       bool *closed)
+{
+	bool mine;
+	int fd = get(file, &mine);
+	ssize_t n;
+
+	*closed = false;
+	if (fd < 0)
+		return false;
+	if (!mine)
+		follow_path(file->path, fd);
+	n = sr_append_write(fd, line, len);
+	*closed = n < 0 && errno == EBADF;
+	if (*closed)
+		atomic_store(&file->kept, 0);
+	else if (n >= 0)
+		errno = ENOSPC;
+	put(fd, mine);
+	return n == (ssize_t)len;
+}
+
+bool sr_append_line(struct sr_append *file, const char *line, size_t len)
+{
+	bool closed, written = write_once(file, line, len, &closed);
+
+	return written || (closed && write_once(file, line, len, &closed));
+}
+
+void sr_append_open(struct sr_append *file)
+{
+	int err = errno, fd;
+	bool mine;
+
+	fd = get(file, &mine);
+	put(fd, mine);
+	errno = err;
 }

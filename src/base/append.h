@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * append.h - files that the user has named, for one line after another: the log and
- * the report.  No locks; async-signal-safe; no cancellation points.
+ * append.h - a file that the user has named for lines of ours, the log or the
+ * report.  It is kept open under a private descriptor, so that lines can be
+ * written when the program has no descriptor left.
  */
 #ifndef SR_APPEND_H
 #define SR_APPEND_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-/* A regular file, made if it is not there, or a character device: a descriptor with
- * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which
- * somebody else may have put there; EINVAL: it is something else, which may have no
- * reader. */
-int sr_append_open(const char *path);
+struct sr_append {
+	const char *path;
+	_Atomic uint64_t kept;	/* append.c */
+};
+
+/* Opens the file, if it is not open yet; may fail, sr_append_line() tries again.
+ * Both are async-signal-safe. */
+void sr_append_open(struct sr_append *file);
+
+/* One line, in one write(2).  False, and errno: it is not, or not all of it, in the
+ * file. */
+bool sr_append_line(struct sr_append *file, const char *line, size_t len);
 
 /* As write(2), but for SIGXFSZ and SIGPIPE, which the program does not get. */
 ssize_t sr_append_write(int fd, const void *buf, size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * log.c - owns the log's descriptor.  No locks: a signal handler may log while
+ * log.c - where a line of the log goes.  No locks: a signal handler may log while
  * the same thread logs.
  */
 #include "base/real.h" /* before any system header */
@@ -13,44 +13,9 @@
 #include <unistd.h>
 
 #include "base/append.h"
-#include "base/fdpriv.h"
 #include "base/now.h"
-#include "base/process.h"
 
 #define LINE_MAX_LEN 512
-
-/* SOCKRAIL_LOG_FILE, once open: fd_epoch (fdpriv.h) << 32 | descriptor + 1.  One
- * word, so that a signal handler never sees half of it. */
-static _Atomic uint64_t kept;
-
-static uint64_t kept_now(int fd)
-{
-	return (uint64_t)sr_fd_epoch() << 32 | (uint32_t)(fd + 1);
-}
-
-/* The log file's descriptor, or -1.  *mine: the caller has to close it. */
-static int file_get(bool *mine)
-{
-	uint64_t old = atomic_load(&kept);
-	int fd = (int)(uint32_t)old - 1;
-
-	*mine = false;
-	if (old && old == kept_now(fd))
-		return fd;
-	/* The child of vfork writes no table that its parent shares. */
-	if (!sr_process_ours()) {
-		fd = sr_append_open(sr_conf.log_file);
-		*mine = fd >= 0;
-		return fd;
-	}
-	fd = sr_fd_own(sr_append_open(sr_conf.log_file));
-	if (fd < 0)
-		return -1;
-	*mine = true;
-	if (atomic_compare_exchange_strong(&kept, &old, kept_now(fd)))
-		*mine = false;
-	return fd;
-}
 
 /* What descriptor 2 was when the program started. */
 static struct {
@@ -95,33 +60,6 @@ static int stderr_get(void)
 	return -1;
 }
 
-/* *closed: behind our back. */
-static bool write_once(const char *line, size_t len, bool *closed)
-{
-	bool mine, written;
-	int fd = file_get(&mine);
-
-	*closed = false;
-	if (fd < 0)
-		return false;
-	written = sr_append_write(fd, line, len) == (ssize_t)len;
-	*closed = !written && errno == EBADF;
-	if (*closed)
-		atomic_store(&kept, 0);
-	if (mine && sr_fd_is_private(fd))
-		sr_fd_close(fd);
-	else if (mine)
-		sr_now_close(fd);
-	return written;
-}
-
-static bool file_write(const char *line, size_t len)
-{
-	bool closed, written = write_once(line, len, &closed);
-
-	return written || (closed && write_once(line, len, &closed));
-}
-
 static void stderr_write(const char *line, size_t len)
 {
 	int fd = stderr_get();
@@ -135,10 +73,11 @@ static void stderr_write(const char *line, size_t len)
 
 static void emit(const char *line, size_t len)
 {
+	static struct sr_append file = { .path = sr_conf.log_file };
 	static atomic_bool told;
 
 	if (sr_conf.log_file[0]) {
-		if (file_write(line, len))
+		if (sr_append_line(&file, line, len))
 			return;
 		/* This line comes here again, and passes. */
 		if (!atomic_exchange(&told, true))

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * report.c - the JSON lines of SOCKRAIL_REPORT.  Keeps the program's name alone: the
- * file is opened for each line, so there is no descriptor to lose.  No locks.
+ * report.c - the JSON lines of SOCKRAIL_REPORT.  Keeps the program's name.  No locks.
  */
 #include "base/real.h" /* before any system header */
 #include "base/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,9 +13,7 @@
 #include "base/addr.h"
 #include "base/append.h"
 #include "base/conf.h"
-#include "base/fdpriv.h"
 #include "base/log.h"
-#include "base/now.h"
 
 /* A line with a program name, a link and two addresses, each byte of which may
  * take six ("\u0001"). */
@@ -155,30 +151,18 @@ static void add_ways(struct line *l, const char *side,
 		    (unsigned long long)bytes[i]);
 }
 
-static void append(const struct line *l)
-{
-	static atomic_bool told;
-	ssize_t n = -1;
-	int fd;
+static struct sr_append file = { .path = sr_conf.report };
 
-	sr_fd_making(); /* for as long as it is open */
-	fd = sr_append_open(sr_conf.report);
-	if (fd < 0 && errno == EMFILE && sr_fd_spend())
-		fd = sr_append_open(sr_conf.report);
-	if (fd >= 0) {
-		n = sr_append_write(fd, l->buf, l->len);
-		if (n >= 0)
-			errno = 0;
-		sr_now_close(fd);
-		sr_fd_save();
-	}
-	sr_fd_made(-1);
-	if (n != (ssize_t)l->len && !atomic_exchange(&told, true))
-		sr_warn("cannot write the report to %s: %m", sr_conf.report);
+void sr_report_open(void)
+{
+	sr_enter();
+	sr_append_open(&file);
+	sr_leave();
 }
 
 void sr_report_write(const struct sr_report *r)
 {
+	static atomic_bool told;
 	struct line l = {.len = 0};
 	int err = errno;
 
@@ -200,7 +184,8 @@ void sr_report_write(const struct sr_report *r)
 	add_string(&l, r->error ? sr_errno_name(r->error) : NULL, SIZE_MAX);
 	add(&l, "}\n");
 	sr_enter();
-	append(&l);
+	if (!sr_append_line(&file, l.buf, l.len) && !atomic_exchange(&told, true))
+		sr_warn("cannot write the report to %s: %m", sr_conf.report);
 	sr_leave();
 	errno = err;
 }

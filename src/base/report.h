@@ -36,6 +36,9 @@ struct sr_report {
 	int error;		/* errno, or 0 */
 };
 void sr_report_init(void);	/* by sr_conf_load(): remembers the program's name */
-void sr_report_write(const struct sr_report *r);	/* async-signal-safe */
+/* Both are async-signal-safe.  open: before the first line, while there are
+ * descriptors left; nothing if it is open already. */
+void sr_report_open(void);
+void sr_report_write(const struct sr_report *r);
 
 #endif

@@ -194,6 +194,8 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st = take_free();
 	if (!st)
 		return NULL;
+	if (sr_conf.report[0])
+		sr_report_open();
 	st->anchor = fd;
 	st->family = family;
 	atomic_store(&st->fds, 1);

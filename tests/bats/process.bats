@@ -78,3 +78,7 @@ teardown() { stop_all; }
 @test "as many descriptors as the limit allows" {
 	compare process limit -w any -l -n 1+
 }
+
+@test "more clients than descriptors" {
+	compare process crowd -w any -n 200 -m "lazy client server nodevice"
+}

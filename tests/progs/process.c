@@ -557,6 +557,61 @@ static void limit_client(void)
 	say("done");
 }
 
+/* More clients than the limit allows at a time.  Whoever has been served keeps its end
+ * of the stream until all have been. */
+enum { CROWD = 200 };
+
+static void crowd_server(int lfd)
+{
+	int fd[CROWD], accepted = 0, served = 0;
+	char c;
+
+	limit_fds();
+	fcntl(lfd, F_SETFL, O_NONBLOCK);
+	while (served < CROWD) {
+		int got = accepted < CROWD ? accept(lfd, NULL, NULL) : -1;
+
+		if (got >= 0) {
+			fd[accepted++] = got;
+		} else if (accepted > served) {
+			if (take(fd[served], &c, 1) != 1)
+				die("take");
+			put(fd[served], &c, 1);
+			close(fd[served++]);
+		} else {
+			nap(1);
+		}
+	}
+	say("%d served", served);
+}
+
+static pthread_barrier_t all_served;
+
+static void *crowd_talk(void *number)
+{
+	char c = (char)(intptr_t)number, answer = 0;
+	int fd = dial();
+
+	put(fd, &c, 1);
+	if (take(fd, &answer, 1) != 1 || answer != c)
+		die("answer");
+	pthread_barrier_wait(&all_served);
+	close(fd);
+	return NULL;
+}
+
+static void crowd_client(void)
+{
+	pthread_t thread[CROWD];
+
+	pthread_barrier_init(&all_served, NULL, CROWD);
+	for (int i = 0; i < CROWD; i++)
+		thread[i] = start(crowd_talk, (void *)(intptr_t)i);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(thread[i], NULL);
+	say("%d answers", CROWD);
+}
+
 /* Streams one after the other, at any stage of being upgraded: each new descriptor has the
  * lowest number that is free.  How many do not. */
 static unsigned wrong;
@@ -681,6 +736,7 @@ static void renamed_server(int lfd)
 
 static const struct tcp_case cases[] = {
 	{"limit", limit_server, limit_client},
+	{"crowd", crowd_server, crowd_client},
 	{"lowest", lowest_server, lowest_client},
 	{"half-stdio", half_stdio_server, half_stdio_client},
 	{"dup", dup_server, dup_client},
