@@ -14,7 +14,6 @@
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/conf.h"
@@ -42,17 +41,6 @@ static atomic_uint epoch;
 static atomic_uint making;	/* descriptors on their way up */
 static atomic_uint begun;	/* that have been */
 static atomic_uint held;	/* bits that are set */
-static atomic_uint most = UINT_MAX;	/* of them, since the program ran out */
-static _Atomic time_t last_made;	/* s */
-static _Atomic time_t barred_until;	/* s */
-
-static time_t seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return now.tv_sec;
-}
 
 static uint64_t bit(unsigned fd)
 {
@@ -70,7 +58,6 @@ static void mark(int fd)
 	if (!(atomic_fetch_or(&set[(unsigned)fd / BITS], bit((unsigned)fd)) &
 	      bit((unsigned)fd)))
 		atomic_fetch_add(&held, 1);
-	atomic_store(&last_made, seconds());
 }
 
 bool sr_fd_is_private(int fd)
@@ -332,32 +319,12 @@ void sr_fd_close(int fd)
 	errno = err;
 }
 
-unsigned sr_fd_held(void)
-{
-	return atomic_load(&held);
-}
-
 bool sr_fd_room(unsigned n)
 {
-	unsigned sum = atomic_load(&held) + n;
 	struct rlimit rl;
 
-	if (sum > atomic_load(&most) || atomic_load(&barred_until) > seconds())
-		return false;
-	return getrlimit(RLIMIT_NOFILE, &rl) < 0 || sum <= rl.rlim_cur / 2;
-}
-
-bool sr_fd_busy(void)
-{
-	return seconds() - atomic_load(&last_made) <= 1;
-}
-
-void sr_fd_ran_out(bool over)
-{
-	if (over)
-		atomic_store(&most, atomic_load(&held));
-	/* It ends by itself: who says it may never come back (siglongjmp). */
-	atomic_store(&barred_until, over ? 0 : seconds() + 2);
+	return getrlimit(RLIMIT_NOFILE, &rl) < 0 ||
+	       atomic_load(&held) + n <= rl.rlim_cur / 2;
 }
 
 /* The least private number from first on, UINT_MAX if there is none. */
@@ -401,7 +368,6 @@ void sr_fd_forget_all(void)
 
 	atomic_fetch_add(&epoch, 1);
 	atomic_store(&making, 0); /* who made one was another thread */
-	atomic_store(&most, UINT_MAX);
 	sr_process_begin();
 	atomic_store(&seed, -1);
 	atomic_store(&spare, NO_SPARE);

@@ -58,16 +58,9 @@ int sr_fd_keep(int fd);
 bool sr_fd_spend(void);
 void sr_fd_save(void);
 
-/*
- * RLIMIT_NOFILE is the program's.  room: may n more descriptors be made for a link?
- * Ours are at most half of it, and never more than when the program last ran out.
- * ran_out: it just did, and none may be made; over: we have given what we could, and
- * it stays at that.  Any thread.
- */
+/* May n more descriptors be made for a link?  RLIMIT_NOFILE is the program's: ours are
+ * at most half of it.  Any thread. */
 bool sr_fd_room(unsigned n);
-void sr_fd_ran_out(bool over);
-unsigned sr_fd_held(void);	/* how many are ours */
-bool sr_fd_busy(void);		/* some have been made in the last second or two */
 
 void sr_fd_close(int fd);	/* a private one */
 bool sr_fd_is_private(int fd);	/* async-signal-safe, a bitmap look-up */

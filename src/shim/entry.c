@@ -64,12 +64,6 @@ void sr_shim_plain(int fd, enum sr_reason reason)
 	errno = saved;
 }
 
-bool sr_shim_give_way(void)
-{
-	return errno == EMFILE && !sr_inside && !sr_shim_unused() &&
-	       sr_process_ours() && sr_streams_give_way();
-}
-
 int sr_shim_duplicated(int fd, int got)
 {
 	struct sr_stream *st;

@@ -20,7 +20,7 @@ static int both(int r, int fds[2], unsigned quiet)
 	({                                                                    \
 		unsigned quiet_ = sr_fd_quiet();                              \
                                                                               \
-		both(SR_MAKING(call), fds, quiet_);                           \
+		both((call), fds, quiet_);                                      \
 	})
 
 int sr_open(const char *path, int flags, ...)
@@ -99,7 +99,7 @@ int sr_memfd_create(const char *name, unsigned flags)
 int sr_signalfd(int fd, const sigset_t *mask, int flags)
 {
 	unsigned quiet = sr_fd_quiet();
-	int got = SR_MAKING(sr_real.signalfd(fd, mask, flags));
+	int got = sr_real.signalfd(fd, mask, flags);
 
 	return got == fd ? got : sr_shim_fresh(sr_shim_lowest(got, 0, quiet));
 }

@@ -89,7 +89,7 @@ int sr_fcntl(int fd, int cmd, ...)
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
 		quiet = sr_fd_quiet();
-		got = SR_MAKING(sr_real.fcntl(fd, cmd, arg));
+		got = sr_real.fcntl(fd, cmd, arg);
 		got = sr_shim_lowest(got, (int)(intptr_t)arg, quiet);
 		return sr_shim_duplicated(fd, got);
 	case F_SETFL:

@@ -79,21 +79,6 @@ int sr_shim_duplicated(int fd, int got);
  */
 void sr_shim_plain(int fd, enum sr_reason reason);
 
-/* See SR_MAKING. */
-bool sr_shim_give_way(void);
-
-/* A call that makes descriptors: once more if there was none left and some of ours
- * have given way.  None does anything before it fails for that (EMFILE). */
-#define SR_MAKING(call)                                                       \
-	({                                                                    \
-		int made_;                                                    \
-									      \
-		do                                                            \
-			made_ = (call);                                       \
-		while (__builtin_expect(made_ < 0, 0) && sr_shim_give_way()); \
-		made_;                                                        \
-	})
-
 /* fd was made since sr_fd_quiet() said `quiet`; see there.  -1 is no descriptor. */
 int sr_shim_lowest(int fd, int least, unsigned quiet);
 
@@ -102,7 +87,7 @@ int sr_shim_lowest(int fd, int least, unsigned quiet);
 	({                                                                    \
 		unsigned quiet_ = sr_fd_quiet();                              \
 									      \
-		sr_shim_lowest(SR_MAKING(call), 0, quiet_);                   \
+		sr_shim_lowest((call), 0, quiet_);                            \
 	})
 
 /* See SR_SURE.  *seen: 0 at first. */

@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/fdpriv.h"
 #include "base/log.h"
 #include "stream/fdtab.h"
 #include "stream/impl.h"
@@ -258,63 +257,6 @@ void sr_streams_plain(void)
 	sr_streams_walk(back_one, &s);
 	sr_streams_walk(release, NULL);
 	errno = err;
-}
-
-/* ---- the program has run out of descriptors ---- */
-
-#define WAY 16			/* streams at a time */
-#define GIVE_NS 1000000000ull	/* for them to be plain: the program waits */
-#define CLOSE_NS 500000000ull	/* for the loop to close theirs */
-#define ASK_NS 20000000ull	/* for asks under way to end */
-
-struct way {
-	struct sr_stream *st[WAY];
-	unsigned n;
-	bool more;		/* others are on their way already */
-};
-
-static void choose(struct sr_stream *st, void *arg)
-{
-	struct way *w = arg;
-
-	if ((sr_st_flags(st) & SR_ST_LISTEN) ||
-	    (atomic_load(&st->verdict) != VERDICT_PENDING && !st->att &&
-	     !sr_any_gate_shut(st)))
-		return;
-	/* One that is on its way already may take long: the caller waits for what the
-	 * library gives up, not for this stream. */
-	if (atomic_load(&st->want_back) || (sr_st_flags(st) & SR_ST_CLOSING))
-		w->more = true;
-	else if (w->n < WAY)
-		w->st[w->n++] = sr_stream_ref(st);
-}
-
-bool sr_streams_give_way(void)
-{
-	struct timespec step = { 0, 100000 };
-	struct way w = { .n = 0 };
-	unsigned i, had = sr_fd_held();
-	uint64_t end = sr_now_ns() + GIVE_NS;
-	int err = errno;
-
-	if (sr_loop_here() || sr_held.count)
-		return false;
-	sr_fd_ran_out(false);
-	sr_streams_walk(choose, &w);
-	for (i = 0; i < w.n; i++) {
-		sr_stream_bar(w.st[i], SR_REASON_DESCRIPTORS);
-		go_back(w.st[i]);
-	}
-	for (i = 0; i < w.n; i++) {
-		wait_plain(w.st[i], end);
-		sr_stream_put(w.st[i]);
-	}
-	end = sr_now_ns() + (w.n || w.more ? CLOSE_NS : sr_fd_busy() ? ASK_NS : 0);
-	while (sr_fd_held() >= had && sr_now_ns() < end)
-		nanosleep(&step, NULL);
-	sr_fd_ran_out(true);
-	errno = err;
-	return sr_fd_held() < had;
 }
 
 /* ---- exit ---- */

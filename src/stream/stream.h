@@ -108,13 +108,6 @@ void sr_streams_hand_over(void);
  * will arrive.  Bounded: a minute where the peer does not read. */
 void sr_streams_before_exec(void);
 
-/*
- * The program has got EMFILE, which may be our doing: a few links give way, their
- * streams go on by TCP, and from now on no more descriptors are taken than then are
- * ours.  True: there are fewer of ours, try again.  Bounded.  Keeps errno.
- */
-bool sr_streams_give_way(void);
-
 /* The process is about to end: what was sent still arrives.  Bounded. */
 void sr_streams_exit(void);
 
