@@ -252,21 +252,15 @@ static bool becomes_spare(int fd)
 	return true;
 }
 
-void sr_fd_save(void)
-{
-	int none = NO_SPARE, fd;
-
-	if (atomic_load(&seed) < 0 ||
-	    !atomic_compare_exchange_strong(&spare, &none, MAKING))
-		return;
-	fd = sr_fd_dup(atomic_load(&seed));
-	atomic_store(&spare, fd < 0 ? NO_SPARE : fd);
-}
-
 void sr_fd_spare(int fd)
 {
+	int none = NO_SPARE, dup;
+
 	atomic_store(&seed, fd);
-	sr_fd_save();
+	if (!atomic_compare_exchange_strong(&spare, &none, MAKING))
+		return;
+	dup = sr_fd_dup(fd);
+	atomic_store(&spare, dup < 0 ? NO_SPARE : dup);
 }
 
 /* The program has lowered its limit since it was given fd: the kernel makes nothing
@@ -298,16 +292,6 @@ int sr_fd_keep(int fd)
 		high = fd;
 	errno = err;
 	return high;
-}
-
-bool sr_fd_spend(void)
-{
-	int err = errno, fd = take_spare();
-
-	if (fd >= 0)
-		drop(fd);
-	errno = err;
-	return fd >= 0;
 }
 
 void sr_fd_close(int fd)

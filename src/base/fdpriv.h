@@ -51,12 +51,9 @@ int sr_fd_dup(int fd);
  * fd (any descriptor of ours that stays), and again as soon as one of ours is closed.
  * keep: as sr_fd_dup() for a number that the caller closes, with the one that is kept
  * if there is no other; fd itself if that is beyond the limit, and then it is ours.
- * spend: the number is free for whoever is quick; save: may be called after that.
  */
 void sr_fd_spare(int fd);
 int sr_fd_keep(int fd);
-bool sr_fd_spend(void);
-void sr_fd_save(void);
 
 /* May n more descriptors be made for a link?  RLIMIT_NOFILE is the program's: ours are
  * at most half of it.  Any thread. */
