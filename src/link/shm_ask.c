@@ -213,7 +213,8 @@ static void answered(struct sr_watch *w, uint32_t events)
 	if (!a->reason)
 		a->reason = "refused";
 	hang_up(a);
-	if (strcmp(a->reason, "no-match")) {
+	/* Another of the server's processes may have it. */
+	if (strcmp(a->reason, "no-match") && strcmp(a->reason, "fork")) {
 		finish(a, a->reason);
 		return;
 	}

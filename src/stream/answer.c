@@ -10,13 +10,17 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/addr.h"
 #include "base/log.h"
 #include "stream/wait.h"
 
-#define PATIENCE_NS 1000000000ull
+#define ACCEPT_NS 1000000000ull	/* for accept(2), and the first call */
+#define FIND_NS 100000000ull	/* where nothing waits to be accepted */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 
@@ -34,12 +38,37 @@ static struct sr_task look_task;
 struct search {
 	const struct sr_name *name;
 	struct sr_stream *found;
+	bool waiting;		/* a listener has streams to be accepted */
+	bool forked;		/* other processes have one of the listeners */
 };
+
+/* Streams that wait to be accepted; unknown: 1.  (For a listener tcp_get_info() of
+ * Linux says so in tcpi_unacked.) */
+static unsigned waiting(struct sr_stream *listener)
+{
+	struct tcp_info info = { .tcpi_unacked = 1 };
+	socklen_t len = sizeof(info);
+
+	if (sr_st_flags(listener) & SR_ST_CLOSING)
+		return 0;
+	sr_real.getsockopt(listener->anchor, IPPROTO_TCP, TCP_INFO, &info, &len);
+	return info.tcpi_unacked;
+}
+
+static void look_at_listener(struct sr_stream *st, struct search *s)
+{
+	if (sr_addr_port((struct sockaddr *)&st->local) != s->name->dport)
+		return;
+	s->waiting |= waiting(st) > 0;
+	s->forked |= (sr_st_flags(st) & SR_ST_SHARED) != 0;
+}
 
 static void match(struct sr_stream *st, void *arg)
 {
 	struct search *s = arg;
 
+	if (sr_st_flags(st) & SR_ST_LISTEN)
+		look_at_listener(st, s);
 	if (s->found || !(sr_st_flags(st) & SR_ST_ACCEPT) ||
 	    (sr_st_flags(st) & SR_ST_CLOSING) || !sr_stream_name(st) ||
 	    !sr_name_equal(&st->name, s->name))
@@ -62,20 +91,27 @@ static bool plain_enough(struct sr_stream *st)
 	return rx_ok && tx_ok;
 }
 
-/* True: the request is dealt with. */
-static bool deal(struct sr_request *req, bool last)
+/* It is not accepted yet, or by another process.  True: the request is dealt with. */
+static bool not_found(struct sr_request *req, const struct search *s, uint64_t age)
+{
+	if (age <= (s->waiting ? ACCEPT_NS : FIND_NS))
+		return false;
+	req->ops->refuse(req, s->forked && !s->waiting ? "fork" : "no-match");
+	return true;
+}
+
+/* age: how long it has been waiting, in ns.  True: the request is dealt with. */
+static bool deal(struct sr_request *req, uint64_t age)
 {
 	struct search s = { .name = &req->name };
+	bool last = age > ACCEPT_NS;
 	const char *reason;
 	struct sr_link *link;
 	unsigned f;
 
 	sr_streams_walk(match, &s);
-	if (!s.found) {
-		if (last)
-			req->ops->refuse(req, "no-match");
-		return last;
-	}
+	if (!s.found)
+		return not_found(req, &s, age);
 	f = sr_st_flags(s.found);
 	if (f & (SR_ST_BARRED | SR_ST_PLAIN)) {
 		req->ops->refuse(req, sr_reason_word((enum sr_reason)
@@ -110,7 +146,7 @@ static void look(void)
 	uint64_t now = sr_now_ns();
 
 	while (*p) {
-		if (!deal((*p)->req, now - (*p)->since > PATIENCE_NS)) {
+		if (!deal((*p)->req, now - (*p)->since)) {
 			p = &(*p)->next;
 			continue;
 		}
@@ -145,7 +181,7 @@ static void on_request(struct sr_request *req)
 {
 	struct pending *p;
 
-	if (deal(req, false))
+	if (deal(req, 0))
 		return;
 	p = atomic_load(&pending_count) < PENDING_MAX ? malloc(sizeof(*p)) :
 							NULL;

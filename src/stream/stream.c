@@ -243,8 +243,10 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
 		sr_stream_bar(st, atomic_load(&listener->reason));
-	if (sr_st_flags(listener) & SR_ST_DEAF)
+	if (sr_st_flags(listener) & SR_ST_DEAF) {
+		sr_stream_reason(st, atomic_load(&listener->reason));
 		sr_st_set(st, SR_ST_PLAIN);
+	}
 	return st;
 }
 
@@ -490,6 +492,10 @@ static void forget_one(struct sr_stream *st, void *arg)
 	st->tx_next = NULL;
 	st->tx_on_send = false;
 	st->listener[0] = st->listener[1] = NULL;
+	if (sr_st_flags(st) & SR_ST_LISTEN) {
+		sr_stream_reason(st, SR_REASON_FORK);
+		sr_st_set(st, SR_ST_DEAF); /* its rendezvous is the parent's */
+	}
 	/* Not plain in time: what is on its way is the parent's. */
 	if (sr_any_gate_shut(st)) {
 		st->rx_link = st->tx_link = NULL;

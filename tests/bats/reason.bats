@@ -97,6 +97,13 @@ either() {
 	ends not-asked no-match late-accept
 }
 
+@test "fork: a child of the server accepts the stream, or serves it" {
+	beside ends fork fork child-accepts
+	case_lossy=1 # the server's report is the parent's
+	beside ends fork fork child-serves
+	joined
+}
+
 @test "timeout: the server has accepted the stream, and does not use it" {
 	case_steps=('go log plain: timeout')
 	ends not-asked timeout late-use

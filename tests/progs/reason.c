@@ -258,6 +258,34 @@ static void late_use_server(int lfd)
 	done_to(fd, false, NULL);
 }
 
+/* ------------------------------------------------- a server that forks */
+
+/* Its child listens, too, and accepts the stream. */
+static void child_accepts_server(int lfd)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		any_server(lfd);
+		return;
+	}
+	waitpid(pid, NULL, 0);
+}
+
+/* Accepts the stream, and leaves it to its child. */
+static void child_serves_server(int lfd)
+{
+	int fd = answer(lfd);
+	pid_t pid = fork();
+
+	if (!pid) {
+		done_to(fd, false, NULL);
+		return;
+	}
+	close(fd);
+	waitpid(pid, NULL, 0);
+}
+
 /* ------------------------------------------------- another user */
 
 /* As daemons do it, once they listen. */
@@ -487,6 +515,8 @@ static const struct tcp_case cases[] = {
 	{"any", any_server, any_client},
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
+	{"child-accepts", child_accepts_server, any_client},
+	{"child-serves", child_serves_server, any_client},
 	{"demoted", demoted_server, any_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
