@@ -112,6 +112,8 @@ static bool deal(struct sr_request *req, uint64_t age)
 	sr_streams_walk(match, &s);
 	if (!s.found)
 		return not_found(req, &s, age);
+	if (!atomic_load(&s.found->asked_ns))
+		atomic_store(&s.found->asked_ns, sr_now_ns());
 	f = sr_st_flags(s.found);
 	if (f & (SR_ST_BARRED | SR_ST_PLAIN)) {
 		req->ops->refuse(req, sr_reason_word((enum sr_reason)

@@ -69,6 +69,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 {
 	st->att = link;
 	st->link_no = link->link_no;
+	atomic_store(&st->asked_ns, SR_ANSWERED);
 	st->att_hello = st->att_showed = st->att_proven = false;
 	st->att_started = st->att_took = false;
 	st->att_since = sr_now_ns();

@@ -86,6 +86,8 @@ enum {				/* sr_stream.flags */
 
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
 
+#define SR_ANSWERED UINT64_MAX
+
 struct sr_wait_node;
 struct sr_epoll_entry;
 
@@ -182,6 +184,7 @@ struct sr_stream {
 	uint64_t due_since, due_seen, due_seen_ns; /* its SWITCH waits */
 	bool due_said;		/* DRAIN */
 	_Atomic uint64_t next_ask_ns;
+	_Atomic uint64_t asked_ns; /* a link was asked for; SR_ANSWERED: and made */
 	unsigned asks;		/* since it last had a link */
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
 	uint64_t close_since;

@@ -21,6 +21,7 @@
 
 #define SLAB 64
 #define SLABS 4096
+#define SLOW_NS 100000000ull	/* for an answer: a link takes some milliseconds */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct sr_stream *) slabs[SLABS];
@@ -342,6 +343,7 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 static enum sr_reason plain_reason(struct sr_stream *st)
 {
 	enum sr_reason r = (enum sr_reason)atomic_load(&st->reason);
+	uint64_t asked = atomic_load(&st->asked_ns);
 
 	if (r != SR_REASON_NONE)
 		return r;
@@ -349,8 +351,10 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 		return SR_REASON_NEVER;
 	if (!sr_conf.links[0])
 		return SR_REASON_OFF;
-	return sr_st_flags(st) & SR_ST_ACCEPT ? SR_REASON_NOT_ASKED :
-						SR_REASON_SHORT;
+	if (!asked && (sr_st_flags(st) & SR_ST_ACCEPT))
+		return SR_REASON_NOT_ASKED;
+	return asked && asked != SR_ANSWERED && sr_now_ns() - asked > SLOW_NS ?
+		       SR_REASON_TIMEOUT : SR_REASON_SHORT;
 }
 
 static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,

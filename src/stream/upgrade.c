@@ -68,6 +68,7 @@ static void ask_now(struct sr_stream *st)
 		}
 		return;
 	}
+	atomic_store(&st->asked_ns, sr_now_ns());
 	atomic_store(&st->verdict, VERDICT_PENDING);
 	if (sr_loop_start() < 0) {
 		sr_upgrade_verdict(st, VERDICT_NO);

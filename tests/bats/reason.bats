@@ -106,7 +106,12 @@ either() {
 
 @test "timeout: the server has accepted the stream, and does not use it" {
 	case_steps=('go log plain: timeout')
-	ends not-asked timeout late-use
+	ends timeout timeout late-use
+}
+
+@test "timeout: the client ends the stream, and has had no answer" {
+	policy=lazy case_lossy=1
+	ends timeout timeout unseen
 }
 
 @test "the link ends before the answerer's HELLO" {

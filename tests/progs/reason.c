@@ -242,6 +242,32 @@ static void history_client(void)
 	end(fd);
 }
 
+/* All of it, so that the stream is never used through the library. */
+static void unseen_server(int lfd)
+{
+	ssize_t (*in)(int, void *, size_t) =
+		(ssize_t(*)(int, void *, size_t))own("read");
+	ssize_t (*out)(int, const void *, size_t) =
+		(ssize_t(*)(int, const void *, size_t))own("write");
+	int fd = answer(lfd);
+	ssize_t n;
+
+	while ((n = in(fd, buf, sizeof(buf))) > 0)
+		if (out(fd, buf, (size_t)n) != n)
+			die("write");
+	close(fd);
+	nap(300); /* the end of the process would be an answer */
+}
+
+static void unseen_client(void)
+{
+	int fd = dial();
+
+	rounds(fd, true);
+	nap(300);
+	end(fd);
+}
+
 /* --------------------------------------------- a server that is late */
 
 static void late_accept_server(int lfd)
@@ -512,6 +538,7 @@ static const struct tcp_case cases[] = {
 	{"tx-at-client", tx_at_client_server, tx_at_client_client},
 	{"rx-at-client", rx_at_client_server, rx_at_client_client},
 	{"history", history_server, history_client},
+	{"unseen", unseen_server, unseen_client},
 	{"any", any_server, any_client},
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
