@@ -49,6 +49,23 @@ void sr_report_init(void)
 	sr_format(program, sizeof(program), "%s", program_invocation_short_name);
 }
 
+enum sr_reason sr_reason_of(int err, enum sr_reason other)
+{
+	switch (err) {
+	case -EMFILE:
+	case -ENFILE:
+		return SR_REASON_DESCRIPTORS;
+	case -ENOMEM:
+	case -EAGAIN:
+		return SR_REASON_MEMORY;
+	case -ELIBACC:
+		return SR_REASON_NO_LIBRARY;
+	case -ENODEV:
+		return SR_REASON_NO_DEVICE;
+	}
+	return other;
+}
+
 /* ---- JSON ---- */
 
 struct line {

@@ -23,6 +23,8 @@ enum sr_reason {
 #undef SR_REASON
 const char *sr_reason_word(enum sr_reason r);	/* NULL for NONE */
 enum sr_reason sr_reason_find(const char *word);
+/* What a call of ours failed with, -errno; other: if that says nothing. */
+enum sr_reason sr_reason_of(int err, enum sr_reason other);
 
 #define SR_REPORT_LINK 80	/* a link's name, with its device's */
 

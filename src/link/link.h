@@ -220,7 +220,7 @@ struct sr_link_ops {
 	void (*cancel)(struct sr_ask *ask);
 
 	/* Answers requests for connections accepted on this local address
-	 * (0.0.0.0 or :: for any).  *out is for unlisten.  Or -errno. */
+	 * (0.0.0.0 or :: for any).  *out is for unlisten.  Or -errno, as ask. */
 	int (*listen)(const struct sockaddr *addr, void **out);
 	void (*unlisten)(void *listener);
 

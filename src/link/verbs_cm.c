@@ -347,11 +347,12 @@ static void listen_again(struct sr_timer *t)
 
 int sr_verbs_listen(const struct sockaddr *addr, void **out)
 {
+	const char *reason = sr_vcm_open();
 	struct listener *ls;
 	int err;
 
-	if (sr_vcm_open())
-		return -ENODEV;
+	if (reason)
+		return !strcmp(reason, "no-library") ? -ELIBACC : -ENODEV;
 	ls = calloc(1, sizeof(*ls));
 	if (!ls)
 		return -ENOMEM;

@@ -230,49 +230,69 @@ void sr_answer_forget(void)
 
 /* ---- listening ---- */
 
-/* Can there be links of this kind (0: shm, 1: verbs)?  verbs looks for devices. */
-static bool possible(int i, const struct sr_link_ops *ops)
+/* Why there can be no links of this kind (0: shm, 1: verbs), or NONE.  verbs looks for
+ * devices. */
+static enum sr_reason impossible(int i, const struct sr_link_ops *ops)
 {
-	return strchr(sr_conf.links, i ? 'v' : 's') && !ops->usable();
+	return strchr(sr_conf.links, i ? 'v' : 's') ?
+		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
 }
 
-/* False: this kind is out of the question. */
-static bool listen_on(struct sr_stream *st, int i,
-		      const struct sr_link_ops *ops)
+/* NONE: it is open. */
+static enum sr_reason listen_on(struct sr_stream *st, int i,
+				const struct sr_link_ops *ops)
 {
+	enum sr_reason why;
 	int r;
 
 	if (st->listener[i])
-		return true;
-	if (!possible(i, ops))
-		return false;
+		return SR_REASON_NONE;
+	why = impossible(i, ops);
+	if (why != SR_REASON_NONE)
+		return why;
 	r = ops->listen((struct sockaddr *)&st->local, &st->listener[i]);
 	if (r < 0) {
 		st->listener[i] = NULL;
 		sr_tell("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
+		why = sr_reason_of(r, SR_REASON_NO_LISTENER);
 	}
-	return true;
+	return why;
+}
+
+/* Of both kinds, neither of which can be had: what is off is not missed. */
+static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
+{
+	if (shm == SR_REASON_NONE || verbs == SR_REASON_NONE)
+		return SR_REASON_NONE;
+	return verbs != SR_REASON_OFF ? verbs : shm;
+}
+
+void sr_answer_deaf(struct sr_stream *st, enum sr_reason why)
+{
+	sr_stream_reason(st, why);
+	sr_st_set(st, SR_ST_DEAF);
 }
 
 void sr_answer_open(struct sr_stream *st)
 {
-	bool shm = listen_on(st, 0, &sr_link_shm);
-	bool verbs = listen_on(st, 1, &sr_link_verbs);
+	enum sr_reason shm = listen_on(st, 0, &sr_link_shm);
+	enum sr_reason verbs = listen_on(st, 1, &sr_link_verbs);
+	enum sr_reason why = both(shm, verbs);
 
-	if (!shm && !verbs)
-		sr_st_set(st, SR_ST_DEAF);
+	if (why != SR_REASON_NONE)
+		sr_answer_deaf(st, why);
 	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
 		sr_stream_notify(st, SR_NOTIFY_RX);
 }
 
-bool sr_answer_never(void)
+enum sr_reason sr_answer_never(void)
 {
-	bool never;
+	enum sr_reason why;
 
 	sr_enter();
-	never = !possible(0, &sr_link_shm) && !possible(1, &sr_link_verbs);
+	why = both(impossible(0, &sr_link_shm), impossible(1, &sr_link_verbs));
 	sr_leave();
-	return never;
+	return why;
 }
 
 static bool opened(struct sr_stream *st)

@@ -105,14 +105,6 @@ static bool wait_for(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	return true;
 }
 
-static bool wait_plain(struct sr_stream *st, uint64_t deadline)
-{
-	uint64_t now = sr_now_ns();
-	uint64_t ns = deadline > now ? deadline - now : 0;
-
-	return wait_for(st, is_plain, now + ns - BACK_NS, BACK_NS);
-}
-
 int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 {
 	int err = errno;

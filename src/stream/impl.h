@@ -442,7 +442,9 @@ void sr_forecast_ended(struct sr_stream *st);
 void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* pending requests may match now; any thread */
-bool sr_answer_never(void);	/* no kind of link can be had; any thread */
+/* Why no kind of link can be had, NONE if one can; any thread. */
+enum sr_reason sr_answer_never(void);
+void sr_answer_deaf(struct sr_stream *st, enum sr_reason why);	/* LISTEN; any thread */
 void sr_answer_listen(struct sr_stream *st, int fd, bool wait);
 void sr_answer_open(struct sr_stream *st);	/* loop */
 void sr_answer_unlisten(struct sr_stream *st);	/* loop */

@@ -90,14 +90,21 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
 	bool want = sr_conf.upgrade != SR_NEVER &&
 		    !(sr_st_flags(st) & SR_ST_LISTEN);
+	enum sr_reason why = SR_REASON_NONE;
 	bool early;
 	int r;
 
-	if (want && !sr_loop_runs() && sr_answer_never()) {
-		sr_st_set(st, SR_ST_DEAF);
+	if (want && !sr_loop_runs())
+		why = sr_answer_never();
+	if (want && why == SR_REASON_NONE) {
+		r = sr_loop_start();
+		if (r < 0)
+			why = sr_reason_of(r, SR_REASON_MEMORY);
+	}
+	if (why != SR_REASON_NONE) {
+		sr_answer_deaf(st, why);
 		want = false;
 	}
-	want = want && sr_loop_start() == 0;
 	early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
 	if (early)
 		sr_answer_listen(st, fd, true);

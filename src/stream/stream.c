@@ -496,10 +496,8 @@ static void forget_one(struct sr_stream *st, void *arg)
 	st->tx_next = NULL;
 	st->tx_on_send = false;
 	st->listener[0] = st->listener[1] = NULL;
-	if (sr_st_flags(st) & SR_ST_LISTEN) {
-		sr_stream_reason(st, SR_REASON_FORK);
-		sr_st_set(st, SR_ST_DEAF); /* its rendezvous is the parent's */
-	}
+	if (sr_st_flags(st) & SR_ST_LISTEN)	/* its rendezvous is the parent's */
+		sr_answer_deaf(st, SR_REASON_FORK);
 	/* Not plain in time: what is on its way is the parent's. */
 	if (sr_any_gate_shut(st)) {
 		st->rx_link = st->tx_link = NULL;

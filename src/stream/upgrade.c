@@ -52,10 +52,13 @@ static bool must_know(unsigned flags)
 
 static bool hopeless(struct sr_stream *st);
 static void none_left(struct sr_stream *st);
+static void first_reason(struct sr_stream *st, enum sr_reason reason);
 static bool asks_once_more(struct sr_stream *st);
 
 static void ask_now(struct sr_stream *st)
 {
+	int r;
+
 	if (st->next_ask_ns && sr_now_ns() < st->next_ask_ns)
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
@@ -70,7 +73,9 @@ static void ask_now(struct sr_stream *st)
 	}
 	atomic_store(&st->asked_ns, sr_now_ns());
 	atomic_store(&st->verdict, VERDICT_PENDING);
-	if (sr_loop_start() < 0) {
+	r = sr_loop_start();
+	if (r < 0) {
+		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
 		sr_upgrade_verdict(st, VERDICT_NO);
 		return;
 	}
@@ -306,9 +311,7 @@ static void ask_next(struct sr_stream *st)
 			return;
 		st->asking = false;
 		sr_stream_put(st);
-		first_reason(st, r == -ENOMEM ? SR_REASON_MEMORY :
-				 r == -ELIBACC ? SR_REASON_NO_LIBRARY :
-						 SR_REASON_NO_DEVICE);
+		first_reason(st, sr_reason_of(r, SR_REASON_NO_DEVICE));
 	}
 	none_left(st);
 }
