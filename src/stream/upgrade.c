@@ -188,7 +188,7 @@ static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops,
 /* (With ip_nonlocal_bind a link of shared memory may be asked for first, in vain.)
  * The peer is on this host if its address is one of ours; a connection to
  * oneself has the same address at both ends, but not always (127.0.0.1 to
- * 10.0.0.1). */
+ * 10.0.0.1).  Where that cannot be found out (no descriptor), it is. */
 static bool on_this_host(const struct sockaddr_storage *local,
 			 const struct sockaddr_storage *peer)
 {
@@ -200,22 +200,27 @@ static bool on_this_host(const struct sockaddr_storage *local,
 	     (ntohl(((struct sockaddr_in *)&plain)->sin_addr.s_addr) >> 24) ==
 		     127))
 		return true;
-	return sr_addr_is_local(&plain) > 0;
+	return sr_addr_is_local(&plain) != 0;
 }
 
-/* The k-th kind to try: both allowed, it is shm on this host, verbs to others.  NULL:
- * there is no other.  local NULL: not known.  Any thread, async-signal-safe. */
+/* The k-th kind to try: shm to this host only, and there first.  NULL: there is no
+ * other.  local NULL: not known.  Any thread, async-signal-safe. */
 static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
 				      const struct sockaddr_storage *peer,
 				      unsigned k)
 {
 	const char *links = sr_conf.links;
+	bool here = strchr(links, 's') && on_this_host(local, peer);
 
-	if (strcmp(links, "vs") == 0)
-		links = on_this_host(local, peer) ? "sv" : "v";
-	if (k >= strlen(links))
-		return NULL;
-	return links[k] == 's' ? &sr_link_shm : &sr_link_verbs;
+	if (here && strcmp(links, "vs") == 0)
+		links = "sv";
+	for (; *links; links++) {
+		if (*links == 's' && !here)
+			continue;
+		if (!k--)
+			return *links == 's' ? &sr_link_shm : &sr_link_verbs;
+	}
+	return NULL;
 }
 
 enum sr_reason sr_upgrade_hopeless(const struct sockaddr_storage *local,

@@ -76,7 +76,7 @@ linked() {
 	port
 	transfer rail
 	[ "$(went tx_plain "$t/client.report")" -eq 3000000 ]
-	grep -q '"reason": *"no-listener"' "$t/client.report"
+	grep -q '"reason": *"off"' "$t/client.report"
 	grep -q '"reason": *"not-asked"' "$t/server.report"
 }
 
