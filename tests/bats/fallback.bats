@@ -79,6 +79,7 @@ falls_back() {
 
 @test "the limit on descriptors: none for the service thread" {
 	local dir=$BATS_TEST_TMPDIR/none port
+	# shellcheck disable=SC2016 # for the shell that it starts
 	local six='for i in {3..30}; do eval "exec $i>&-"; done; ulimit -n 6; exec "$@"'
 	mkdir "$dir"
 	port
