@@ -210,8 +210,10 @@ int sr_fd_dup(int fd)
 	return high;
 }
 
-static void drop(int fd)
+void sr_fd_close(int fd)
 {
+	int err = errno;
+
 	/* First the bit: once closed, the number may be another thread's. */
 	if (sr_fd_is_private(fd)) {
 		atomic_fetch_and(&set[(unsigned)fd / BITS],
@@ -219,87 +221,6 @@ static void drop(int fd)
 		atomic_fetch_sub(&held, 1);
 	}
 	sr_now_close(fd);
-}
-
-/* ---- one number to spare ---- */
-
-enum { NO_SPARE = -1, MAKING = -2 };
-static atomic_int spare = NO_SPARE;	/* its number */
-static atomic_int seed = -1;	/* what it duplicates */
-
-static int take_spare(void)
-{
-	int fd = atomic_load(&spare);
-
-	return fd >= 0 && atomic_compare_exchange_strong(&spare, &fd, NO_SPARE) ?
-		       fd : -1;
-}
-
-/* fd, a number of ours that is about to be closed, becomes it; not a low one, which
- * the program may want by number. */
-static bool becomes_spare(int fd)
-{
-	int from = atomic_load(&seed), none = NO_SPARE;
-
-	if (from < 0 || from == fd || fd < from / 2 ||
-	    !atomic_compare_exchange_strong(&spare, &none, MAKING))
-		return false;
-	if (sr_real.dup3(from, fd, O_CLOEXEC) < 0) {
-		atomic_store(&spare, NO_SPARE);
-		return false;
-	}
-	atomic_store(&spare, fd);
-	return true;
-}
-
-void sr_fd_spare(int fd)
-{
-	int none = NO_SPARE, dup;
-
-	atomic_store(&seed, fd);
-	if (!atomic_compare_exchange_strong(&spare, &none, MAKING))
-		return;
-	dup = sr_fd_dup(fd);
-	atomic_store(&spare, dup < 0 ? NO_SPARE : dup);
-}
-
-/* The program has lowered its limit since it was given fd: the kernel makes nothing
- * with that number any more. */
-static bool adopt(int fd)
-{
-	struct rlimit rl;
-
-	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || fd < 0 || (rlim_t)fd < rl.rlim_cur ||
-	    sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-		return false;
-	mark(fd);
-	return true;
-}
-
-int sr_fd_keep(int fd)
-{
-	int err = errno, high = sr_fd_dup(fd), got;
-
-	if (high != -EMFILE)
-		return high;
-	got = take_spare();
-	/* In one step: nobody else gets the number. */
-	if (got >= 0 && sr_real.dup3(fd, got, O_CLOEXEC) == got)
-		high = got;
-	else if (got >= 0)
-		drop(got);
-	if (high < 0 && adopt(fd))
-		high = fd;
-	errno = err;
-	return high;
-}
-
-void sr_fd_close(int fd)
-{
-	int err = errno;
-
-	if (!sr_fd_is_private(fd) || !becomes_spare(fd))
-		drop(fd);
 	errno = err;
 }
 
@@ -353,10 +274,8 @@ void sr_fd_forget_all(void)
 	atomic_fetch_add(&epoch, 1);
 	atomic_store(&making, 0); /* who made one was another thread */
 	sr_process_begin();
-	atomic_store(&seed, -1);
-	atomic_store(&spare, NO_SPARE);
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
-		drop((int)fd);
+		sr_fd_close((int)fd);
 	errno = err;
 }
 

@@ -46,15 +46,6 @@ int sr_fd_lower(int fd, int least);
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);
 
-/*
- * For when the program has used up its limit: one number is kept, by a duplicate of
- * fd (any descriptor of ours that stays), and again as soon as one of ours is closed.
- * keep: as sr_fd_dup() for a number that the caller closes, with the one that is kept
- * if there is no other; fd itself if that is beyond the limit, and then it is ours.
- */
-void sr_fd_spare(int fd);
-int sr_fd_keep(int fd);
-
 /* May n more descriptors be made for a link?  RLIMIT_NOFILE is the program's: ours are
  * at most half of it.  Any thread. */
 bool sr_fd_room(unsigned n);

@@ -445,7 +445,6 @@ static int start_locked(void)
 		sr_fd_close(ep);
 		return err;
 	}
-	sr_fd_spare(wk);
 	atomic_store(&running, true);
 	return 0;
 }

@@ -46,7 +46,7 @@ bool sr_shim_not_sure(int r, int why, unsigned *seen)
 
 int sr_close(int fd)
 {
-	int saved = errno, r;
+	int saved = errno, err, r;
 
 	if (is_hidden(fd))
 		return not_open();
@@ -58,10 +58,14 @@ int sr_close(int fd)
 	/* A thread that is cancelled closes nothing; from here on it is not. */
 	pthread_testcancel();
 	sr_hold();
-	r = sr_shim_release(fd) ? 0 : sr_now_close(fd);
-	if (r == 0)
-		errno = saved;
+	err = sr_shim_release(fd);
+	errno = saved;
+	r = sr_now_close(fd);
 	sr_release();
+	if (r == 0 && err < 0) {
+		errno = -err;
+		return -1;
+	}
 	return r;
 }
 
@@ -76,10 +80,11 @@ static void release_range(unsigned first, unsigned last, int flags)
 	     fd++) {
 		if (!is_known((int)fd))
 			continue;
+		sr_shim_release((int)fd);
 		/* Our service thread keeps the descriptors that this thread
 		 * had before it unshared them: the connection would never
 		 * end. */
-		if (!sr_shim_release((int)fd) && flags & CLOSE_RANGE_UNSHARE)
+		if (flags & CLOSE_RANGE_UNSHARE)
 			sr_real.close((int)fd);
 	}
 }

@@ -67,7 +67,7 @@ void sr_shim_forget(int fd);
 void sr_shim_stale(int fd, struct sr_stream *st);
 
 /* fd is about to be closed or replaced: takes its stream out of the table.
- * As sr_stream_detach(): 1 where it stays open. */
+ * 0 or -errno, for close(). */
 int sr_shim_release(int fd);
 
 /* got is a fresh duplicate of fd, or -1.  Returns got. */

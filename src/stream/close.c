@@ -213,6 +213,26 @@ static void linger_wait(struct sr_stream *st, int seconds)
 	}
 }
 
+/* Locks the stream, up to date.  If it is on a link, a duplicate of the anchor, for it
+ * to live on; -errno.  Without a number left it goes back to TCP, which needs none. */
+static int lock_and_keep(struct sr_stream *st, int fd)
+{
+	bool tried = false;
+	int dup;
+
+	for (;;) {
+		lock_up_to_date(st);
+		if (!sr_any_gate_shut(st))
+			return -1;
+		dup = sr_fd_dup(fd);
+		if (dup >= 0 || tried)
+			return dup;
+		unlock(st);
+		sr_stream_plain(st, fd, SR_REASON_DESCRIPTORS);
+		tried = true;
+	}
+}
+
 /*
  * The last descriptor of a stream that is, or may be getting, on a link.  Its sets
  * forget it under the same locks under which it is decided what becomes of it: with
@@ -227,14 +247,14 @@ static void detach_last(struct sr_stream *st, int fd)
 	bool shared = sr_st_flags(st) & SR_ST_SHARED, reset;
 	struct linger l = { 0, 0 };
 	socklen_t len = sizeof(l);
-	int dup = -1;
+	int dup;
 
 	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
-	lock_up_to_date(st);
+	dup = lock_and_keep(st, fd);
 	sr_st_set(st, SR_ST_CLOSING);
 	sr_stream_unwatch(st);
 	sr_epoll_stream_gone(st);
-	if (!sr_gate_shut(&st->rx_gate) && !sr_gate_shut(&st->tx_gate)) {
+	if (!sr_any_gate_shut(st)) {
 		st->anchor = -1;
 		unlock(st);
 		sr_stream_end_report(st);
@@ -248,13 +268,14 @@ static void detach_last(struct sr_stream *st, int fd)
 	else
 		reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
 	st->anchor = -1;
-	if (reset && !shared) {
+	if (reset && !shared)
 		reset_on_close(fd);
-	} else if (!reset && (dup = sr_fd_keep(fd)) < 0) {
+	else if (!reset && dup < 0)
 		sr_warn("close: %s: cannot keep the anchor, data may be lost",
 			sr_errno_name(-dup));
-	}
-	if (dup < 0) {
+	if (reset || dup < 0) {
+		if (dup >= 0)
+			sr_fd_close(dup);
 		put_links(st);
 		unlock(st);
 		sr_stream_end_report(st);
@@ -264,8 +285,6 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_stream_ref(st);		/* given back by finish() */
 	st->anchor = dup;
 	st->anchor_private = true;
-	if (dup == fd)
-		sr_st_set(st, SR_ST_ADOPTED);
 	st->close_since = sr_now_ns();
 	if (shared)
 		atomic_store(&st->want_back, true);
@@ -305,7 +324,7 @@ static void close_last(struct sr_stream *st, int fd)
 
 int sr_stream_detach(struct sr_stream *st, int fd)
 {
-	int err = errno, adopted = 0;
+	int err = errno;
 
 	if (atomic_fetch_sub(&st->fds, 1) > 1) {
 		sr_epoll_number_gone(st, fd);
@@ -313,11 +332,10 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 			move_anchor(st, fd);
 	} else {
 		close_last(st, fd);
-		adopted = !!(sr_st_flags(st) & SR_ST_ADOPTED);
 	}
 	sr_stream_put(st);
 	errno = err;
-	return adopted;
+	return 0;
 }
 
 /* The process ends with the stream open, or closed and not over: as at close, but for

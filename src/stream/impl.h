@@ -81,7 +81,6 @@ enum {				/* sr_stream.flags */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end has come by a link */
 	SR_ST_OVER = 1 << 25,	/* both ends have come: TCP's state CLOSE, for good */
 	SR_ST_SECOND = 1 << 26,	/* CLOSING, begun behind the peer's end by a link */
-	SR_ST_ADOPTED = 1 << 27, /* CLOSING, and the descriptor is not to be closed */
 };
 
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };

@@ -51,8 +51,8 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd);
  * Descriptor fd is about to be closed or replaced by the caller, who has taken
  * it from the table; the table's reference is dropped.  For the last one does
  * what close(2) does on a link: queued bytes still arrive (SO_LINGER as in
- * socket(7): may block).  0; or 1: the descriptor must not be closed, the stream
- * needs it on and closes it then.
+ * socket(7): may block).  0 or -errno, to be reported by close(); the
+ * descriptor must be closed in any case.
  */
 int sr_stream_detach(struct sr_stream *st, int fd);
 int sr_stream_connect(struct sr_stream *st, int fd,

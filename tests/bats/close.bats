@@ -25,8 +25,7 @@ teardown() { stop_all; }
 }
 
 @test "close, with no descriptor left" {
-	# Without a service thread nothing is kept to write the report with.
-	compare close full -m "wait lazy eager client server"
+	compare close full -w mixed -r 'descriptors|peer-dropped' -n 3
 }
 
 @test "close, with no descriptor allowed" {

@@ -115,22 +115,50 @@ static void quick_exit_client(void)
 	_exit(8);
 }
 
-/* No descriptor is left for whatever close may need. */
-enum { FDS = 100 };
+/* No descriptor is left for whatever close may need, but those that are closed, and
+ * they are used at once. */
+enum { FDS = 100, FULL = 3 };
+
+static void full_server(int lfd)
+{
+	int fd[FULL];
+
+	for (int i = 0; i < FULL; i++) {
+		fd[i] = answer(lfd);
+		await_go(fd[i]);
+		send_go(fd[i]);
+	}
+	nap(300);
+	for (int i = 0; i < FULL; i++) {
+		struct data d = DATA(0);
+
+		take_rest(fd[i], &d);
+		say_data("got", &d);
+		close(fd[i]);
+	}
+}
+
+static void fill_table(void)
+{
+	for (int i = 0; i < FDS; i++)
+		if (fcntl(i, F_GETFD) < 0 && dup2(0, i) < 0)
+			die("dup2");
+}
 
 static void full_client(void)
 {
 	struct rlimit l = { FDS, FDS };
-	int fd;
+	int fd[FULL];
 
 	if (setrlimit(RLIMIT_NOFILE, &l))
 		die("setrlimit");
-	fd = leave_bytes();
+	for (int i = 0; i < FULL; i++)
+		fd[i] = leave_bytes();
 	nap(100);	/* what was only needed for the start is closed */
-	for (int i = 0; i < FDS; i++)
-		if (fcntl(i, F_GETFD) < 0 && dup2(0, i) < 0)
-			die("dup2");
-	say_result("close", close(fd));
+	for (int i = 0; i < FULL; i++) {
+		fill_table();
+		say_result("close", close(fd[i]));
+	}
 	nap(1000);
 }
 
@@ -444,7 +472,7 @@ static const struct tcp_case cases[] = {
 	{"unread", unread_server, unread_client},
 	{"exit", slow_server, exit_client},
 	{"quick-exit", slow_server, quick_exit_client},
-	{"full", slow_server, full_client},
+	{"full", full_server, full_client},
 	{"locked", slow_server, locked_client},
 	{"close-exit", slow_server, close_exit_client},
 	{"return", slow_server, return_client},
