@@ -157,6 +157,22 @@ static int send_offer(int sock, const struct sr_ask *ask,
 	return 0;
 }
 
+/* What the answerer has said: "ok" or a reason; NULL: nothing yet.  It may have hung up
+ * before it had read our offer: that error comes before its word. */
+static const char *read_word(int sock)
+{
+	char word[32] = "";
+	ssize_t n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+
+	if (n < 0 && errno == ECONNRESET)
+		n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return NULL;
+	if (n > 0 && !strcmp(word, "ok"))
+		return "ok";
+	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "refused";
+}
+
 /* A fresh link over a fresh memfd, offered on sock.  NULL, or a reason. */
 static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 {
@@ -180,9 +196,10 @@ static const char *offer_link(struct asking *a, int sock, uint32_t uid)
 	if (err || note_inode(l, fd[SR_SHM_FD_MEM]) ||
 	    sr_shm_map(l, fd[SR_SHM_FD_MEM], &plan))
 		goto fail;
-	reason = "refused";
-	if (send_offer(sock, a->ask, &plan, fd))
+	if (send_offer(sock, a->ask, &plan, fd)) {
+		reason = read_word(sock) ?: "refused";
 		goto fail;
+	}
 	sr_shm_close_fds(fd);
 	a->link = l;
 	return NULL;
@@ -198,20 +215,16 @@ static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a =
 		(struct asking *)((char *)w - offsetof(struct asking, watch));
-	char word[32] = "";
-	ssize_t n;
+	const char *word = read_word(w->fd);
 
 	(void)events;
-	n = sr_real.recv(w->fd, word, sizeof(word) - 1, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (!word)
 		return;
-	if (n > 0 && !strcmp(word, "ok")) {
+	if (!strcmp(word, "ok")) {
 		finish(a, NULL);
 		return;
 	}
-	a->reason = n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL;
-	if (!a->reason)
-		a->reason = "refused";
+	a->reason = word;
 	hang_up(a);
 	/* Another of the server's processes may have it. */
 	if (strcmp(a->reason, "no-match") && strcmp(a->reason, "fork")) {

@@ -61,6 +61,11 @@ falls_back() {
 	grep '"reason": *"memory"' "$dir/client.report"
 }
 
+# "${limited[@]}" N COMMAND...: with that many descriptors, and none but the first three
+# inherited
+# shellcheck disable=SC2016 # for that bash
+limited=(bash -c 'for i in {3..30}; do eval "exec $i>&-"; done; ulimit -n "$1"; exec "${@:2}"' -)
+
 # half of the limit is all that the library takes
 @test "the limit on descriptors: no link" {
 	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
@@ -77,17 +82,30 @@ falls_back() {
 	grep '"reason": *"not-asked"' "$dir/server.report"
 }
 
+@test "the limit on descriptors: no link, as the server says" {
+	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
+	local dir=$BATS_TEST_TMPDIR/theirs port
+	mkdir "$dir"
+	port
+	REPORT=$dir/server.report start server rail \
+		timeout 20 "${limited[@]}" 11 nc -N -l "$ADDR" "$port"
+	listening "$port"
+	echo hello | REPORT=$dir/client.report rail timeout 20 nc -N "$ADDR" "$port"
+	await
+	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
+	grep '"reason": *"descriptors"' "$dir/client.report"
+}
+
 @test "the limit on descriptors: none for the service thread" {
+	[ "$SR_TEST_LINK" = shm ] || skip "for shared memory only"
 	local dir=$BATS_TEST_TMPDIR/none port
-	# shellcheck disable=SC2016 # for the shell that it starts
-	local six='for i in {3..30}; do eval "exec $i>&-"; done; ulimit -n 6; exec "$@"'
 	mkdir "$dir"
 	port
 	REPORT=$dir/server.report start server \
-		rail timeout 20 bash -c "$six" - nc -N -l "$ADDR" "$port"
+		rail timeout 20 "${limited[@]}" 6 nc -N -l "$ADDR" "$port"
 	listening "$port"
 	echo hello | REPORT=$dir/client.report \
-		rail timeout 20 bash -c "$six" - nc -N "$ADDR" "$port"
+		rail timeout 20 "${limited[@]}" 6 nc -N "$ADDR" "$port"
 	await
 	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
 	grep '"reason": *"descriptors"' "$dir/client.report"
