@@ -180,6 +180,16 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 	return ok;
 }
 
+void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
+{
+	if (st->anchor < 0) {
+		link->ops->drop(link, "short");
+		return;
+	}
+	sr_stream_bar(st, SR_REASON_COUNTERS);
+	link->ops->drop(link, "counters");
+}
+
 bool sr_anchor_rx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->rx_tcp);

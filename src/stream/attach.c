@@ -359,7 +359,7 @@ static bool in_time(struct sr_stream *st)
 /* Perhaps it has read, but around us. */
 static bool read_around(struct sr_stream *st)
 {
-	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
+	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) || st->anchor < 0 ||
 	    sr_anchor_rx_agrees(st))
 		return false;
 	sr_stream_bar(st, SR_REASON_COUNTERS);

@@ -279,6 +279,9 @@ uint64_t sr_anchor_acked(struct sr_stream *st);
 /* All has been read and TCP is over: was it by a FIN?  (A RST reads like one after
  * somebody else has had its error.)  rx_lock. */
 bool sr_anchor_fin(struct sr_stream *st);
+/* They do not: the stream gets no link, as its I/O went around us, or it was just
+ * closed.  rx_lock or tx_lock held. */
+void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link);
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len);
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);

@@ -383,10 +383,8 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		/* Or one in flight has read and not booked yet: look again. */
 		bool busy = atomic_load(&st->rx_gate) & SR_GATE_COUNT;
 
-		if (!busy) {
-			sr_stream_bar(st, SR_REASON_COUNTERS);
-			link->ops->drop(link, "counters");
-		}
+		if (!busy)
+			sr_anchor_disagrees(st, link);
 		sr_rx_gate_reopen(st);
 		return !busy;
 	}

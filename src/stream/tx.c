@@ -348,8 +348,7 @@ void sr_tx_start(struct sr_stream *st)
 	st->tx_next = NULL;
 	sr_st_set(st, SR_ST_TX_HISTORY);
 	if (!sr_anchor_tx_agrees(st)) {
-		sr_stream_bar(st, SR_REASON_COUNTERS);
-		link->ops->drop(link, "counters");
+		sr_anchor_disagrees(st, link);
 		goto out;
 	}
 	if (sr_tx_want(&st->tx, link->link_no, st->tx_next_token, -1,

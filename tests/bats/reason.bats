@@ -87,6 +87,11 @@ either() {
 	joined
 }
 
+@test "counters: not if the stream has just been closed" {
+	compare reason brief -w any -n 200 -m eager
+	run -1 grep -r counters "$BATS_TEST_TMPDIR/brief.eager"
+}
+
 @test "history: what the server has read is not what the client sent" {
 	policy=lazy case_steps=('go log link .* is over')
 	ends history peer-dropped history

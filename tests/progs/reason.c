@@ -242,6 +242,37 @@ static void history_client(void)
 	end(fd);
 }
 
+/* ------------------------ streams that end about when their link is made */
+
+enum { BRIEF = 200 };
+
+static void brief_server(int lfd)
+{
+	for (int i = 0; i < BRIEF; i++) {
+		int fd = answer(lfd);
+
+		for (int k = 0; k < 3; k++) {
+			take_whole(fd, 1);
+			put(fd, buf, 1);
+		}
+		close(fd);
+	}
+}
+
+static void brief_client(void)
+{
+	for (int i = 0; i < BRIEF; i++) {
+		int fd = dial();
+
+		for (int k = 0; k < 3; k++) {
+			put(fd, buf, 1);
+			take_whole(fd, 1);
+		}
+		close(fd);
+	}
+	say("%d", BRIEF);
+}
+
 /* All of it, so that the stream is never used through the library. */
 static void unseen_server(int lfd)
 {
@@ -538,6 +569,7 @@ static const struct tcp_case cases[] = {
 	{"tx-at-client", tx_at_client_server, tx_at_client_client},
 	{"rx-at-client", rx_at_client_server, rx_at_client_client},
 	{"history", history_server, history_client},
+	{"brief", brief_server, brief_client},
 	{"unseen", unseen_server, unseen_client},
 	{"any", any_server, any_client},
 	{"late-accept", late_accept_server, any_client},
