@@ -67,7 +67,7 @@ static void match(struct sr_stream *st, void *arg)
 {
 	struct search *s = arg;
 
-	if (sr_st_flags(st) & SR_ST_LISTEN)
+	if (sr_st_flags(st) & SR_ST_OPENED)
 		look_at_listener(st, s);
 	if (s->found || !(sr_st_flags(st) & SR_ST_ACCEPT) ||
 	    (sr_st_flags(st) & SR_ST_CLOSING) || !sr_stream_name(st) ||
