@@ -224,6 +224,11 @@ void sr_fd_close(int fd)
 	errno = err;
 }
 
+unsigned sr_fd_held(void)
+{
+	return atomic_load(&held);
+}
+
 bool sr_fd_room(unsigned n)
 {
 	struct rlimit rl;

@@ -49,6 +49,7 @@ int sr_fd_dup(int fd);
 /* May n more descriptors be made for a link?  RLIMIT_NOFILE is the program's: ours are
  * at most half of it.  Any thread. */
 bool sr_fd_room(unsigned n);
+unsigned sr_fd_held(void);	/* ours now */
 
 void sr_fd_close(int fd);	/* a private one */
 bool sr_fd_is_private(int fd);	/* async-signal-safe, a bitmap look-up */

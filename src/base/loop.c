@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,9 +20,9 @@
 #include "base/log.h"
 #include "base/now.h"
 #include "base/process.h"
+#include "base/thread.h"
 
 #define BATCH 64		/* events taken at a time */
-#define STACK (256 * 1024)	/* librdmacm and the providers need some */
 #define SLEEP_MS 5000		/* at most: if our descriptors are lost meanwhile,
 				 * nothing can wake the thread */
 #define BROKEN_TICK_MS 10	/* without a working epoll descriptor */
@@ -376,27 +375,6 @@ static void *loop(void *arg)
 	return NULL;
 }
 
-/* 0 or -errno. */
-static int create_thread(void)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, old;
-	int err;
-
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	pthread_attr_setstacksize(&attr, STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, loop, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 static int open_fds(int *epoll_out, int *wake_out)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
@@ -437,7 +415,7 @@ static int start_locked(void)
 		return err;
 	atomic_store(&epoll_fd, ep);
 	atomic_store(&wake_fd, wk);
-	err = create_thread();
+	err = sr_thread_start(loop, NULL);
 	if (err) {
 		atomic_store(&epoll_fd, -1);
 		atomic_store(&wake_fd, -1);

@@ -13,15 +13,15 @@
  * Between store and load both have a full fence (Dekker), so at least one of
  * them sees what the other stored: the sleeper does not sleep, or the bell is
  * rung.  The ringer clears the flag before it writes to the bell: a flag that
- * is clear while its owner sleeps means that a byte is on its way or has been
+ * is clear while its owner sleeps means that a packet is on its way or has been
  * drained by another thread of the owner, which then notifies the others
  * (awake()).
  *
- * The bell is a pair of connected sockets, an end for each process: a byte in
+ * The bell is a pair of connected sockets, an end for each process: a packet in
  * wakes the other's sleepers, and one descriptor serves both directions.
  *
  * Messages and a drop ring the bell of whoever sleeps, and in any case the
- * loop, by a byte on the line, which is the connection of the rendezvous.  It
+ * loop, by a packet on the line, which is the connection of the rendezvous.  It
  * is a descriptor of its own so that data wake one thread and not the loop as
  * well (4 us of a sleeping round trip of 10).  Its end says that the peer is
  * gone.
@@ -50,7 +50,7 @@ static struct sr_shm *shm_of(struct sr_link *link)
 
 /* ---- bells ---- */
 
-/* A byte on the bell or the line; a full one is as good as another byte. */
+/* A packet on the bell or the line; a full one is as good as another packet. */
 static void ping(int fd)
 {
 	int err = errno;
@@ -60,17 +60,21 @@ static void ping(int fd)
 	errno = err;
 }
 
+/* More than a peer sends that keeps to the protocol: one for each bit of `asleep`, and
+ * one for each message. */
+#define DRAIN_MAX 64
+
 /* False: the other end is closed. */
 static bool drain(int fd)
 {
-	char buf[64];
-	int err = errno;
+	int err = errno, i = 0;
 	ssize_t n;
 	bool open;
+	char c;
 
 	do {
-		n = sr_now_recv(fd, buf, sizeof(buf), 0);
-	} while (n == sizeof(buf));
+		n = sr_now_recv(fd, &c, 1, 0);
+	} while (n > 0 && ++i < DRAIN_MAX);
 	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 	errno = err;
 	return open;
@@ -426,7 +430,7 @@ static int arm(struct sr_link *link, unsigned want)
 }
 
 /*
- * Bytes on the bell are drained when the ring is known of, as a full one would
+ * Packets on the bell are drained when the ring is known of, as a full one would
  * make no edge; what they were for else is notified.
  */
 static int stand(struct sr_link *link, unsigned want)

@@ -82,7 +82,7 @@ struct sr_shm {
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx side: what own->tx_w says */
-	int bell;	      /* our end of the socket pair that wakes sleepers */
+	int bell;	      /* our end of the sockets that wake sleepers */
 	struct sr_watch line; /* the rendezvous connection: wakes the loops */
 	bool line_watched;    /* loop */
 	struct sr_task up;    /* answerer: raises UP after accept() */
@@ -138,35 +138,47 @@ void sr_shm_linger(struct sr_shm *l,
 void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_ring_forget(void);
 
-/* shm_rendezvous.c */
+/* shm_line.c */
 #define SR_SHM_PROCESSES 8 /* that accept on one address and can be found */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SR_SHM_GO "go"
+#define SR_SHM_MEMORY "memory" /* and the memfd with it */
+#define SR_SHM_BELL_LEN 8
 
-struct sr_shm_offer { /* the asker's packet */
+struct sr_shm_offer { /* the asker's first packet */
 	uint8_t version;
 	uint8_t first, max; /* log2 of ring sizes */
 	uint8_t zero;
 	uint8_t name[SR_NAME_LEN];
+	uint8_t bell[SR_SHM_BELL_LEN]; /* abstract name of its end, and zeros */
 };
-static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
+static_assert(sizeof(struct sr_shm_offer) == 56, "no padding");
 
-enum { /* the descriptors with it */
-       SR_SHM_FD_MEM,
-       SR_SHM_FD_BELL, /* the answerer's end */
-       SR_SHM_FDS
-};
-
-void sr_shm_close_fds(int fd[SR_SHM_FDS]);
 int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 		bool as_v6);
 socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word,
 			   unsigned i);
-int sr_shm_unix_socket(void);
+int sr_shm_unix_socket(void); /* shielded */
+/* May descriptors be sent to this socket?  False: the kernel has no such option. */
+bool sr_shm_bar(int fd, bool bar);
+bool sr_shm_barred(int fd);
+void sr_shm_shield(int fd);	/* before it is connected, or listens */
 bool sr_shm_peer_uid(int fd, uint32_t *uid);
-bool sr_shm_may_share(uint32_t uid);
+bool sr_shm_trusts(uint32_t uid); /* with what may hold a thread up */
+/* Once it is known who is at the other end; false: do not read what comes. */
+bool sr_shm_hears(int fd, uint32_t uid);
+void sr_shm_bell_name(uint8_t name[SR_SHM_BELL_LEN],
+		      const struct sockaddr_un *un, socklen_t len);
 
+/* shm_listen.c */
 int sr_shm_listen(const struct sockaddr *addr, void **out);
 void sr_shm_unlisten(void *listener);
+
+/* shm_rendezvous.c */
+/* fd is a new connection, by a socket of that name, to one that listens as own_uid.
+ * False: it is still the caller's, and may hold up whoever closes it (closer.h). */
+bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
+		     socklen_t len);
 struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 			      void (*notify)(struct sr_link *, unsigned),
 			      const char **reason);

@@ -22,6 +22,7 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/now.h"
+#include "base/owner.h"
 #include "base/report.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -29,14 +30,18 @@
 #endif
 
 #define ANSWER_MS 2000
-#define ASK_FDS 4 /* at most, while it is asked */
-#define BUSY_MS 10 /* their backlog is full: again after this */
+#define EARLY_MS 5 /* nobody has accepted the connection: again after this */
+#define ASK_FDS 4 /* at most, while it is asked: line, bell, memory, and a copy */
 
 struct asking {
 	struct sr_ask *ask;
 	struct sr_timer timer; /* first the start, then the deadline */
-	struct sr_watch watch; /* fd -1: no connection */
+	struct sr_watch watch; /* the line; fd -1: none */
+	int bell;	       /* not yet the link's; -1: none */
 	struct sr_shm *link;   /* offered */
+	uint32_t uid;	       /* the answerer's */
+	int found;	       /* of the owner at the other end: owner.h */
+	struct sr_shm_plan plan;
 	unsigned attempt; /* the next name: word * SR_SHM_PROCESSES + number */
 	uint64_t deadline_ns;
 	const char *reason; /* the best one so far */
@@ -52,8 +57,11 @@ static void hang_up(struct asking *a)
 		sr_fd_close(a->watch.fd);
 		a->watch.fd = -1;
 	}
+	if (a->bell >= 0)
+		sr_fd_close(a->bell);
 	if (a->link)
 		sr_link_put(&a->link->link);
+	a->bell = -1;
 	a->link = NULL;
 }
 
@@ -85,34 +93,74 @@ static void finish(struct asking *a, const char *reason)
 	sr_shm_look(l); /* what came before we were up */
 }
 
-/* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
-static int make_memory(void)
+/* The attempt's name.  0 or -errno. */
+static int name_of(unsigned attempt, const struct sockaddr *to,
+		   struct sockaddr_un *un, socklen_t *len)
 {
-	int fd = sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	unsigned kind = attempt / SR_SHM_PROCESSES;
+	char word[100];
+	int r = sr_shm_word(word, sizeof(word), to, kind > 0, kind > 1);
+
+	if (r < 0)
+		return r;
+	*len = sr_shm_unix_name(un, word, attempt % SR_SHM_PROCESSES);
+	return 0;
+}
+
+/* A socket with a name by which the answerer will know it. */
+static int make_bell(struct asking *a, uint8_t name[SR_SHM_BELL_LEN])
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(un.sun_family);
+
+	a->bell = sr_shm_unix_socket();
+	if (a->bell < 0)
+		return a->bell;
+	if (bind(a->bell, (struct sockaddr *)&un, len))
+		return -errno;
+	len = sizeof(un);
+	if (getsockname(a->bell, (struct sockaddr *)&un, &len))
+		return -errno;
+	sr_shm_bell_name(name, &un, len);
+	return 0;
+}
+
+/* NULL, or a reason. */
+static const char *send_offer(struct asking *a, int line)
+{
+	struct sr_shm_plan *plan = &a->plan;
+	struct sr_shm_offer offer = {.version = SR_WIRE_VERSION};
+	int err;
+
+	if (sr_shm_plan(plan, sr_conf.ring_first, sr_conf.ring_max))
+		return "off";
+	offer.first = (uint8_t)__builtin_ctzll(plan->size[0]);
+	offer.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]);
+	sr_name_encode(&a->ask->name, offer.name);
+	err = make_bell(a, offer.bell);
+	if (err)
+		return err == -EMFILE ? "descriptors" : "memory";
+	if (sr_now_send(line, &offer, sizeof(offer)) != sizeof(offer))
+		return "refused";
+	return NULL;
+}
+
+/* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
+static int make_memory(size_t size)
+{
+	int err, fd = sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 && errno == EINVAL)
 		fd = sr_real.memfd_create("sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	return sr_fd_own(fd);
-}
-
-/* The peer's to fd, our end of the bell to *bell. */
-static int make_fds(int fd[SR_SHM_FDS], int *bell,
-		    const struct sr_shm_plan *plan)
-{
-	int pair[2] = {-1, -1};
-
-	fd[SR_SHM_FD_MEM] = make_memory();
-	sr_fd_making();
-	sr_fd_making();
-	sr_real.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
-	*bell = sr_fd_made(pair[0]);
-	fd[SR_SHM_FD_BELL] = sr_fd_made(pair[1]);
-	if (fd[SR_SHM_FD_MEM] < 0 || *bell < 0 || fd[SR_SHM_FD_BELL] < 0)
-		return -EMFILE;
-	if (ftruncate(fd[SR_SHM_FD_MEM], (off_t)plan->total) ||
-	    sr_real.fcntl(fd[SR_SHM_FD_MEM], F_ADD_SEALS, SR_SHM_SEALS))
+	fd = sr_fd_own(fd);
+	if (fd < 0)
 		return -errno;
-	return 0;
+	if (!ftruncate(fd, (off_t)size) &&
+	    !sr_real.fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS))
+		return fd;
+	err = -errno;
+	sr_fd_close(fd);
+	return err;
 }
 
 static int note_inode(struct sr_shm *l, int memfd)
@@ -126,17 +174,12 @@ static int note_inode(struct sr_shm *l, int memfd)
 	return 0;
 }
 
-static int send_offer(int sock, const struct sr_ask *ask,
-		      const struct sr_shm_plan *plan, const int fd[SR_SHM_FDS])
+static int send_memory(int line, int memfd)
 {
-	struct sr_shm_offer offer = {
-		.version = SR_WIRE_VERSION,
-		.first = (uint8_t)__builtin_ctzll(plan->size[0]),
-		.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]),
-	};
-	struct iovec v = {&offer, sizeof(offer)};
+	char word[] = SR_SHM_MEMORY;
+	struct iovec v = {word, sizeof(word) - 1};
 	union {
-		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
+		char buf[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control = {0};
 	struct msghdr msg = {
@@ -147,66 +190,75 @@ static int send_offer(int sock, const struct sr_ask *ask,
 	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
-	sr_name_encode(&ask->name, offer.name);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(SR_SHM_FDS * sizeof(int));
-	memcpy(CMSG_DATA(c), fd, SR_SHM_FDS * sizeof(int));
-	if (sr_real.sendmsg(sock, &msg, MSG_NOSIGNAL) < 0)
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
+	if (sr_real.sendmsg(line, &msg, MSG_NOSIGNAL) < 0)
 		return -errno;
 	return 0;
 }
 
-/* What the answerer has said: "ok" or a reason; NULL: nothing yet.  It may have hung up
- * before it had read our offer: that error comes before its word. */
+/* By the name that the line was connected to. */
+static int connect_bell(struct asking *a)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+	uint32_t uid;
+	int err = name_of(a->attempt - 1, (struct sockaddr *)&a->ask->dst, &un,
+			  &len);
+
+	if (!err && sr_real.connect(a->bell, (struct sockaddr *)&un, len))
+		err = -errno;
+	if (!err && (!sr_shm_peer_uid(a->bell, &uid) || uid != a->uid ||
+		     !sr_shm_hears(a->bell, uid)))
+		err = -EPERM;
+	return err;
+}
+
+/* A fresh link over a fresh memfd.  NULL, or a reason. */
+static const char *hand_over(struct asking *a)
+{
+	const char *reason = "memory";
+	struct sr_shm *l;
+	int memfd;
+
+	l = a->link = sr_shm_new(SR_ROLE_ASKER, a->ask->name.link_no,
+				 a->ask->owner, a->ask->notify);
+	if (!l)
+		return "memory";
+	l->uid[0] = geteuid();
+	l->uid[1] = a->uid;
+	memfd = make_memory(a->plan.total);
+	if (memfd < 0)
+		return memfd == -EMFILE ? "descriptors" : "memory";
+	if (!note_inode(l, memfd) && !sr_shm_map(l, memfd, &a->plan))
+		reason = connect_bell(a) || send_memory(a->watch.fd, memfd) ?
+				 "refused" : NULL;
+	sr_fd_close(memfd);
+	l->bell = a->bell;
+	a->bell = -1;
+	return reason;
+}
+
+/* What the answerer has said; NULL: nothing yet; "": something else, or nothing any
+ * more.  It may have hung up before it had read what we sent: that error comes before
+ * its word. */
 static const char *read_word(int sock)
 {
+	static const char *const words[] = { "ok", SR_SHM_GO };
 	char word[32] = "";
 	ssize_t n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+	size_t i;
 
 	if (n < 0 && errno == ECONNRESET)
 		n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return NULL;
-	if (n > 0 && !strcmp(word, "ok"))
-		return "ok";
-	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "refused";
-}
-
-/* A fresh link over a fresh memfd, offered on sock.  NULL, or a reason. */
-static const char *offer_link(struct asking *a, int sock, uint32_t uid)
-{
-	int fd[SR_SHM_FDS] = {-1, -1};
-	struct sr_shm_plan plan;
-	const char *reason = "memory";
-	struct sr_shm *l;
-	int err;
-
-	if (sr_shm_plan(&plan, sr_conf.ring_first, sr_conf.ring_max))
-		return "off";
-	l = sr_shm_new(SR_ROLE_ASKER, a->ask->name.link_no, a->ask->owner,
-		       a->ask->notify);
-	if (!l)
-		return "memory";
-	l->uid[0] = geteuid();
-	l->uid[1] = uid;
-	err = make_fds(fd, &l->bell, &plan);
-	if (err == -EMFILE)
-		reason = "descriptors";
-	if (err || note_inode(l, fd[SR_SHM_FD_MEM]) ||
-	    sr_shm_map(l, fd[SR_SHM_FD_MEM], &plan))
-		goto fail;
-	if (send_offer(sock, a->ask, &plan, fd)) {
-		reason = read_word(sock) ?: "refused";
-		goto fail;
-	}
-	sr_shm_close_fds(fd);
-	a->link = l;
-	return NULL;
-fail:
-	sr_shm_close_fds(fd);
-	sr_link_put(&l->link);
-	return reason;
+	for (i = 0; n > 0 && i < 2; i++)
+		if (!strcmp(word, words[i]))
+			return words[i];
+	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
 }
 
 static void next_name(struct asking *a);
@@ -215,16 +267,23 @@ static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a =
 		(struct asking *)((char *)w - offsetof(struct asking, watch));
-	const char *word = read_word(w->fd);
+	const char *word = read_word(w->fd), *reason = NULL;
 
 	(void)events;
 	if (!word)
 		return;
-	if (!strcmp(word, "ok")) {
+	if (!strcmp(word, "ok") && a->link) {
 		finish(a, NULL);
 		return;
 	}
-	a->reason = word;
+	if (!strcmp(word, SR_SHM_GO) && !a->link) {
+		reason = hand_over(a);
+		if (!reason)
+			return;
+		if (!strcmp(reason, "refused"))	/* and has said why */
+			word = read_word(w->fd) ?: "";
+	}
+	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
 	hang_up(a);
 	/* Another of the server's processes may have it. */
 	if (strcmp(a->reason, "no-match") && strcmp(a->reason, "fork")) {
@@ -234,53 +293,49 @@ static void answered(struct sr_watch *w, uint32_t events)
 	next_name(a);
 }
 
+/*
+ * Who listens at a name of the peer's address has the right to it if it is root, or the
+ * user whom the kernel gives the bytes: the owner of the TCP socket at the other end.
+ * As long as nobody has accepted that, it is as good as the listening socket's owner's,
+ * who can; but it may come to be another's.
+ */
+static bool may_answer(struct asking *a, uint32_t uid)
+{
+	uint32_t owner;
+
+	if (uid == 0)
+		return true;
+	a->found = sr_owner_of_peer(&a->ask->src, &a->ask->dst, &owner);
+	return a->found >= 0 && uid == owner;
+}
+
 /* True: try the next name. */
 static bool connected(struct asking *a, int sock)
 {
-	const char *reason;
-	uint32_t uid;
+	const char *reason = "user";
 
-	if (!sr_shm_peer_uid(sock, &uid) || !sr_shm_may_share(uid)) {
-		sr_fd_close(sock);
-		a->reason = "user";
-		return true;
-	}
-	reason = offer_link(a, sock, uid);
+	if (sr_shm_peer_uid(sock, &a->uid) && sr_shm_hears(sock, a->uid) &&
+	    may_answer(a, a->uid))
+		reason = send_offer(a, sock);
 	if (!reason) {
 		a->watch = (struct sr_watch){.fd = sock, .fn = answered};
 		if (!sr_loop_watch(&a->watch, EPOLLIN))
 			return false;
 		a->watch.fd = -1;
-		hang_up(a);
 		reason = "memory";
 	}
+	hang_up(a);
 	sr_fd_close(sock);
 	a->reason = reason;
 	return true;
 }
 
-static void wait_ms(struct asking *a, unsigned ms)
+static void wait_for_answer(struct asking *a)
 {
 	uint64_t now = sr_now_ns();
 	uint64_t left = a->deadline_ns > now ? a->deadline_ns - now : 0;
 
-	if (!ms || left / 1000000 < ms)
-		ms = (unsigned)(left / 1000000) + 1;
-	sr_timer_set(&a->timer, ms);
-}
-
-/* The attempt's name.  0 or -errno. */
-static int name_of(unsigned attempt, const struct sockaddr *to,
-		   struct sockaddr_un *un, socklen_t *len)
-{
-	unsigned kind = attempt / SR_SHM_PROCESSES;
-	char word[100];
-	int r = sr_shm_word(word, sizeof(word), to, kind > 0, kind > 1);
-
-	if (r < 0)
-		return r;
-	*len = sr_shm_unix_name(un, word, attempt % SR_SHM_PROCESSES);
-	return 0;
+	sr_timer_set(&a->timer, (unsigned)(left / 1000000) + 1);
 }
 
 bool sr_shm_absent(const struct sockaddr *to)
@@ -296,6 +351,8 @@ bool sr_shm_absent(const struct sockaddr *to)
 	sock = sr_real.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
 					       SOCK_NONBLOCK, 0);
 	refused = sock >= 0;
+	if (refused)
+		sr_shm_shield(sock);
 	for (i = 0; i < ATTEMPTS && refused; i++)
 		refused = !name_of(i, to, &un, &len) &&
 			  sr_now_connect(sock, (struct sockaddr *)&un, len) &&
@@ -324,21 +381,27 @@ static void next_name(struct asking *a)
 			break;
 		}
 		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
-			if (errno != EAGAIN)
-				continue;
-			sr_fd_close(sock);
-			wait_ms(a, BUSY_MS);
-			return;
+			/* The backlog is full.  Nobody waits for room in it:
+			 * whoever has this name may accept nobody at all. */
+			if (errno == EAGAIN)
+				a->reason = "refused";
+			continue;
 		}
 		if (!connected(a, sock)) {
 			a->attempt++;
-			wait_ms(a, 0);
+			wait_for_answer(a);
 			return;
 		}
 		sock = -1;
 	}
 	if (sock >= 0)
 		sr_fd_close(sock);
+	/* Of those who would answer one may be about to accept it. */
+	if (a->found > 0 && !strcmp(a->reason, "user")) {
+		a->attempt = 0;
+		sr_timer_set(&a->timer, EARLY_MS);
+		return;
+	}
 	finish(a, a->reason);
 }
 
@@ -363,7 +426,7 @@ static void due(struct sr_timer *t)
 		finish(a, "timeout");
 		return;
 	} else if (a->watch.fd >= 0) {
-		wait_ms(a, 0);
+		wait_for_answer(a);
 		return;
 	}
 	next_name(a);
@@ -376,7 +439,7 @@ int sr_shm_ask(struct sr_ask *ask)
 	if (!a)
 		return -ENOMEM;
 	a->ask = ask;
-	a->watch.fd = -1;
+	a->watch.fd = a->bell = -1;
 	a->reason = "no-listener";
 	a->timer.fn = due;
 	ask->kind = a;

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_rendezvous.c - how two processes on one host come to share memory.  All
- * in the loop, nothing blocks, no locks.
+ * shm_rendezvous.c - how two processes on one host come to share memory: the answering
+ * side; the asking one is in shm_ask.c.  All in the loop, nothing blocks, no locks.
  *
  * Who accepts connections on tcp4:127.0.0.1:80 listens on the abstract name
- * "\0sockrail-1/tcp4:127.0.0.1:80", or "*" for any address; the kernel keeps
+ * "\0sockrail-2/tcp4:127.0.0.1:80", or "*" for any address; the kernel keeps
  * such names apart by network namespace.  Where several processes accept on one
  * address, the second finds the name taken and adds "/1", the third "/2".  An
  * asker goes through them until one knows its connection:
  *
- *     asker     one packet: version, ring sizes, the connection's name;
- *               with it: memfd, the answerer's end of the bell
- *     answerer  one packet: "ok", or a word of reasons.def
+ *     asker     connects a socket, the line, and sends an offer: version, ring sizes,
+ *               the connection's name, and that of a socket which is to be the bell
+ *     answerer  "go", or a word of reasons.def
+ *     asker     connects the bell, and sends "memory" with the memfd by the line
+ *     answerer  "ok", or a word of reasons.def
  *
- * After "ok" the connection becomes the link's line (shm.c).
+ * An end of the line or of the bell is a socket that nobody else has: no end was sent.
  *
- * Both check that the other is the same user or root.  Each attempt has a memfd
- * of its own: who refused one cannot look on.
+ * The asker sends nothing before it knows that the other process is root's, or the
+ * user's who owns the TCP socket at the other end of the stream (owner.h); the answerer
+ * tells others only "user".  Each attempt has a memfd of its own: who refused one
+ * cannot look on.
  */
 #include "base/real.h"
 
 #include "link/shm.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -35,136 +38,82 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/addr.h"
+#include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/now.h"
+#include "base/owner.h"
 #include "base/report.h"
 
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
 #endif
 #define REQUEST_MS 3000 /* longer than an asker waits */
-#define REST_MS 100
-#define FULL_MS 10
-#define BACKLOG 64
-#define PENDING_MAX 1024 /* requests of a process waiting at one time */
-
-static int descriptor(int fd)
-{
-	return fd < 0 ? -errno : fd;
-}
-
-void sr_shm_close_fds(int fd[SR_SHM_FDS])
-{
-	int i;
-
-	for (i = 0; i < SR_SHM_FDS; i++) {
-		if (fd[i] >= 0)
-			sr_fd_close(fd[i]);
-		fd[i] = -1;
-	}
-}
-
-/* ---- names ---- */
-
-/* "tcp4:*:80" and such; any: the wildcard in place of the address. */
-int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
-		bool as_v6)
-{
-	char text[INET6_ADDRSTRLEN] = "*";
-	struct sockaddr_storage plain;
-	const void *addr;
-	int family;
-	size_t len;
-
-	sr_addr_plain(&plain, sa);
-	addr = sr_addr_bytes(&plain, &len);
-	family = plain.ss_family;
-	if (family != AF_INET && family != AF_INET6)
-		return -EAFNOSUPPORT;
-	if (!any && !sr_addr_is_any(&plain) &&
-	    !inet_ntop(family, addr, text, sizeof(text)))
-		return -errno;
-	if (as_v6)
-		family = AF_INET6;
-	return sr_format(buf, size, "sockrail-%d/tcp%d:%s:%u", SR_WIRE_VERSION,
-			 family == AF_INET ? 4 : 6, text, sr_addr_port(sa));
-}
-
-socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word, unsigned i)
-{
-	int n;
-
-	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
-	if (i)
-		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
-			      "%s/%u", word, i);
-	else
-		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1, "%s",
-			      word);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)n);
-}
-
-int sr_shm_unix_socket(void)
-{
-	return descriptor(sr_fd_own(sr_real.socket(
-		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
-}
-
-bool sr_shm_peer_uid(int fd, uint32_t *uid)
-{
-	struct ucred cred = {.uid = (uid_t)-1};
-	socklen_t len = sizeof(cred);
-
-	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		return false;
-	*uid = cred.uid;
-	return true;
-}
-
-bool sr_shm_may_share(uint32_t uid)
-{
-	uint32_t own = geteuid();
-
-	return uid == own || uid == 0 || own == 0;
-}
-
-/* ---- answering ---- */
-
-struct listener {
-	struct sr_watch watch;
-	struct sr_timer timer;
-	uint32_t uid; /* ours when we began: what askers see */
-};
+#define PENDING_MAX 2048 /* requests of a process waiting at one time */
+#define CLOSE_MS 10 /* until a thread may be free for it */
+#define LINK_FDS 2 /* the bell, and the memory for a moment */
 
 struct pending {
-	struct sr_request req; /* first; the stream floor's while `known` */
-	struct sr_watch watch; /* the connection */
+	struct sr_request req; /* first; the stream floor's when KNOWN */
+	struct sr_watch watch; /* the line */
 	struct sr_timer timer;
+	enum {
+		OFFER,	/* is waited for */
+		MEMORY, /* and the bell are waited for */
+		KNOWN,	/* the asker has nothing more to say */
+		OVER,	/* but for close(2) */
+	} stage;
 	struct sr_shm_plan plan;
-	int fd[SR_SHM_FDS];
+	uint8_t bell_name[SR_SHM_BELL_LEN];
+	int memory, bell; /* -1: not yet */
 	uint32_t uid[2];
-	bool known;
+	bool stranger;	/* not to be trusted with close(2): closer.h */
+	bool unchecked; /* what a stranger has sent, if anything */
+	struct sr_closer *closer; /* for that */
+	struct pending *next;
 };
 
-static unsigned pendings;
+static struct pending *pendings;
+static unsigned pending_count, strangers;
+
+static void close_one(int fd)
+{
+	if (fd >= 0)
+		sr_fd_close(fd);
+}
 
 static void pending_free(struct pending *p)
 {
+	struct pending **at = &pendings;
+
 	sr_timer_cancel(&p->timer);
-	if (p->watch.fd >= 0) {
+	if (p->watch.fd >= 0)
 		sr_loop_unwatch(&p->watch);
-		sr_fd_close(p->watch.fd);
+	if (p->unchecked && !p->closer)
+		p->closer = sr_closer_take();
+	if (p->unchecked && !p->closer) {
+		p->stage = OVER;
+		sr_timer_set(&p->timer, CLOSE_MS);
+		return;
 	}
-	sr_shm_close_fds(p->fd);
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	pending_count--;
+	strangers -= p->stranger;
+	if (p->closer) {
+		sr_closer_close(p->closer, p->watch.fd, p->memory);
+	} else {
+		close_one(p->watch.fd);
+		close_one(p->memory);
+	}
+	close_one(p->bell);
 	free(p);
-	pendings--;
 }
 
 static void pending_gone(struct pending *p)
 {
-	if (p->known && sr_link_gone)
+	if (p->stage == KNOWN && sr_link_gone)
 		sr_link_gone(&p->req);
 	pending_free(p);
 }
@@ -173,22 +122,6 @@ static void pending_due(struct sr_timer *t)
 {
 	pending_gone((struct pending *)((char *)t -
 					offsetof(struct pending, timer)));
-}
-
-static int option(int fd, int name)
-{
-	int value = -1;
-	socklen_t len = sizeof(value);
-
-	sr_real.getsockopt(fd, SOL_SOCKET, name, &value, &len);
-	return value;
-}
-
-/* A socket as we make them: what it carries wakes us, and nothing else. */
-static bool is_bell(int fd)
-{
-	return option(fd, SO_DOMAIN) == AF_UNIX &&
-	       option(fd, SO_TYPE) == SOCK_STREAM;
 }
 
 /* Memory that nobody can shrink beneath us, of the size it should have, and
@@ -207,69 +140,16 @@ static bool is_memory(int fd, const struct sr_shm_plan *plan)
 
 static bool offer_fits(struct pending *p, const struct sr_shm_offer *o)
 {
+	static const uint8_t no_name[SR_SHM_BELL_LEN];
+
 	if (o->version != SR_WIRE_VERSION || o->zero || o->first > o->max ||
 	    o->max > 30)
 		return false;
 	if (sr_shm_plan(&p->plan, (size_t)1 << o->first, (size_t)1 << o->max))
 		return false;
-	if (sr_name_decode(&p->req.name, o->name, sizeof(o->name)))
-		return false;
-	return is_memory(p->fd[SR_SHM_FD_MEM], &p->plan) &&
-	       is_bell(p->fd[SR_SHM_FD_BELL]);
-}
-
-/* All descriptors that came become ours, or are closed. */
-static void take_fds(struct pending *p, struct msghdr *msg)
-{
-	struct cmsghdr *c;
-	unsigned have = 0;
-
-	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t i, n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		int fd;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (i = 0; i < n; i++) {
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int),
-			       sizeof(int));
-			fd = sr_fd_own(fd);
-			if (have < SR_SHM_FDS)
-				p->fd[have++] = fd;
-			else
-				sr_fd_close(fd);
-		}
-	}
-}
-
-static ssize_t receive_offer(struct pending *p, struct sr_shm_offer *offer)
-{
-	struct iovec v = {offer, sizeof(*offer)};
-	union {
-		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct msghdr msg = {
-		.msg_iov = &v,
-		.msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
-	ssize_t n;
-
-	sr_fd_making();
-	n = sr_real.recvmsg(p->watch.fd, &msg,
-			    MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		n = -errno;
-	else
-		take_fds(p, &msg);
-	sr_fd_made(-1);
-	if (n < 0)
-		return n;
-	if (msg.msg_flags & MSG_CTRUNC)
-		return -EMFILE;
-	return msg.msg_flags & MSG_TRUNC ? -EPROTO : n;
+	memcpy(p->bell_name, o->bell, sizeof(p->bell_name));
+	return !sr_name_decode(&p->req.name, o->name, sizeof(o->name)) &&
+	       memcmp(o->bell, no_name, sizeof(no_name));
 }
 
 static void say(int fd, const char *word)
@@ -283,171 +163,222 @@ static void send_word(struct pending *p, const char *word)
 	say(p->watch.fd, word);
 }
 
-static void pending_readable(struct sr_watch *w, uint32_t events)
+/*
+ * Looks at the packet, of which p->memory becomes a copy, whatever it is.  What else is
+ * with it stays in the queue.  Its length, or -errno; EBADF: not what it should be.
+ */
+static ssize_t peek_memory(struct pending *p)
 {
-	struct pending *p =
-		(struct pending *)((char *)w - offsetof(struct pending, watch));
-	struct sr_shm_offer offer;
+	char word[sizeof(SR_SHM_MEMORY)];
+	struct iovec v = {word, sizeof(word)};
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		/* not CMSG_SPACE(), in which there is room for two */
+		.msg_controllen = CMSG_LEN(sizeof(int)),
+	};
+	struct cmsghdr *c;
+	int fd = -1;
 	ssize_t n;
 
-	(void)events;
-	if (p->known) { /* it has nothing more to say but goodbye */
-		pending_gone(p);
+	sr_fd_making();
+	n = sr_real.recvmsg(p->watch.fd, &msg,
+			    MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		n = -errno;
+	c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	if (n > 0 && fd < 0 && (msg.msg_flags & MSG_CTRUNC))
+		n = -EMFILE;
+	else if (n > 0 && (n != sizeof(word) - 1 ||
+			   (msg.msg_flags & MSG_CTRUNC) ||
+			   !is_memory(fd, &p->plan)))
+		n = -EBADF;
+	/* Nothing else is moved up, for which its first number is closed here. */
+	p->memory = sr_fd_made(n > 0 ? fd : -1);
+	if (n <= 0)
+		p->memory = fd;
+	return n;
+}
+
+/* As peek_memory(); then there is nothing in the queue, and nothing can come. */
+static ssize_t receive_memory(struct pending *p)
+{
+	ssize_t n = peek_memory(p);
+	char c;
+
+	if (n <= 0)
+		return n;
+	sr_shm_bar(p->watch.fd, true);
+	sr_now_recv(p->watch.fd, &c, 1, 0);
+	if (sr_now_recv(p->watch.fd, &c, 1, MSG_PEEK) >= 0 || errno != EAGAIN)
+		return -EBADF;
+	p->unchecked = false;
+	return n;
+}
+
+static void complete(struct pending *p)
+{
+	if (p->memory < 0 || p->bell < 0)
 		return;
-	}
-	n = receive_offer(p, &offer);
-	if (n == -EAGAIN || n == -EINTR)
-		return;
-	if (n == -EMFILE) {
-		send_word(p, "descriptors");
-		pending_free(p);
-		return;
-	}
-	if (n != sizeof(offer) || !offer_fits(p, &offer)) {
-		if (n > 0)
-			send_word(p, "protocol");
-		pending_free(p);
-		return;
-	}
 	if (!sr_link_request) {
 		sr_shm_refuse(&p->req, "no-match");
 		return;
 	}
-	p->known = true;
+	p->stage = KNOWN;
 	sr_link_request(&p->req);
 }
 
-static void pending_new(struct listener *listener, int fd)
+/* Is the user who asks the one who owns the TCP socket at the asker's end? */
+static bool may_ask(const struct pending *p)
 {
-	struct pending *p = NULL;
-	uint32_t uid;
+	struct sockaddr_storage ours, theirs;
+	uint32_t owner;
 
-	if (!sr_fd_room(SR_SHM_FDS))
+	sr_name_addresses(&p->req.name, &theirs, &ours);
+	return p->uid[0] == 0 || (!sr_owner_of_peer(&ours, &theirs, &owner) &&
+				  owner == p->uid[0]);
+}
+
+static void go(struct pending *p)
+{
+	p->stage = MEMORY;
+	p->unchecked = p->stranger;
+	sr_shm_bar(p->watch.fd, false);
+	send_word(p, SR_SHM_GO);
+}
+
+static void offer_readable(struct pending *p)
+{
+	struct sr_shm_offer offer;
+	ssize_t n = sr_now_recv(p->watch.fd, &offer, sizeof(offer), MSG_TRUNC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0)
+		pending_free(p);
+	else if (n != sizeof(offer) || !offer_fits(p, &offer))
+		sr_shm_refuse(&p->req, "protocol");
+	else if (!may_ask(p))
+		sr_shm_refuse(&p->req, "user");
+	else
+		go(p);
+}
+
+static void memory_readable(struct pending *p)
+{
+	ssize_t n;
+
+	if (p->unchecked)
+		p->closer = sr_closer_take();
+	if (p->unchecked && !p->closer) {
+		sr_shm_refuse(&p->req, "refused");
+		return;
+	}
+	n = receive_memory(p);
+	if (p->closer && (!p->unchecked || n == -EAGAIN)) {
+		sr_closer_give(p->closer);
+		p->closer = NULL;
+	}
+	if (n == -EAGAIN)
+		return;
+	if (n > 0)
+		complete(p);
+	else if (n == -EMFILE)
+		sr_shm_refuse(&p->req, "descriptors");
+	else if (n == -EBADF)
+		sr_shm_refuse(&p->req, "protocol");
+	else
+		pending_free(p);
+}
+
+static void pending_readable(struct sr_watch *w, uint32_t events)
+{
+	struct pending *p =
+		(struct pending *)((char *)w - offsetof(struct pending, watch));
+
+	(void)events;
+	if (p->stage == OFFER)
+		offer_readable(p);
+	else if (p->stage == MEMORY && p->memory < 0)
+		memory_readable(p);
+	else /* it has nothing more to say but goodbye */
+		pending_gone(p);
+}
+
+static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
+{
+	bool stranger = !sr_shm_trusts(uid);
+	struct pending *p = NULL;
+
+	/* Strangers leave half of both to others. */
+	if (!sr_fd_room(LINK_FDS + (stranger ? sr_fd_held() : 0)))
 		say(fd, "descriptors");	/* before it hands us some */
-	else if (sr_shm_peer_uid(fd, &uid) && sr_shm_may_share(uid))
+	else if (stranger ? strangers < PENDING_MAX / 2 :
+			    pending_count < PENDING_MAX)
 		p = calloc(1, sizeof(*p));
 	if (!p)
 		goto close;
 	p->req.ops = &sr_link_shm;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
-	p->fd[SR_SHM_FD_MEM] = p->fd[SR_SHM_FD_BELL] = -1;
+	p->memory = p->bell = -1;
 	p->uid[0] = uid;
-	p->uid[1] = listener->uid;
+	p->uid[1] = own_uid;
+	p->stranger = stranger;
 	if (sr_loop_watch(&p->watch, EPOLLIN)) {
 		free(p);
 		goto close;
 	}
 	sr_timer_set(&p->timer, REQUEST_MS);
-	pendings++;
+	p->next = pendings;
+	pendings = p;
+	pending_count++;
+	strangers += stranger;
 	return;
 close:
 	sr_fd_close(fd);
 }
 
-static void rested(struct sr_timer *t)
+/* A connection of a socket that has a name. */
+static void bell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
+		     socklen_t len)
 {
-	struct listener *listener =
-		(struct listener *)((char *)t -
-				    offsetof(struct listener, timer));
+	uint8_t name[SR_SHM_BELL_LEN];
+	struct pending *p;
 
-	sr_loop_watch(&listener->watch, EPOLLIN);
-}
-
-/* No descriptor or no room for who asks: it stays readable, and would keep the loop
- * busy.  Askers wait in the backlog, or outside, in their time. */
-static void rest(struct listener *listener, unsigned ms)
-{
-	sr_loop_unwatch(&listener->watch);
-	listener->timer.fn = rested;
-	sr_timer_set(&listener->timer, ms);
-}
-
-static void listener_readable(struct sr_watch *w, uint32_t events)
-{
-	struct listener *listener =
-		(struct listener *)((char *)w -
-				    offsetof(struct listener, watch));
-	int i, fd;
-
-	(void)events;
-	for (i = 0; i < BACKLOG; i++) {
-		if (pendings >= PENDING_MAX) {
-			rest(listener, FULL_MS);
-			return;
-		}
-		fd = sr_fd_own(sr_real.accept4(w->fd, NULL, NULL,
-					       SOCK_CLOEXEC | SOCK_NONBLOCK));
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-			rest(listener, REST_MS);
-		if (fd < 0)
-			return;
-		pending_new(listener, fd);
-	}
-}
-
-static int bind_name(int fd, const char *word)
-{
-	struct sockaddr_un un;
-	socklen_t len;
-	unsigned i;
-
-	for (i = 0; i < SR_SHM_PROCESSES; i++) {
-		len = sr_shm_unix_name(&un, word, i);
-		if (!bind(fd, (struct sockaddr *)&un, len))
-			return 0;
-		if (errno != EADDRINUSE)
+	sr_shm_bell_name(name, un, len);
+	for (p = pendings; p; p = p->next)
+		if (p->stage == MEMORY && p->bell < 0 && p->uid[0] == uid &&
+		    !memcmp(p->bell_name, name, sizeof(name)))
 			break;
+	if (!p) {
+		sr_fd_close(fd);
+		return;
 	}
-	return -errno;
+	p->bell = fd;
+	complete(p);
 }
 
-int sr_shm_listen(const struct sockaddr *addr, void **out)
+bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
+		     socklen_t len)
 {
-	struct listener *listener;
-	char word[100];
-	int fd, err;
+	uint32_t uid;
 
-	err = sr_shm_word(word, sizeof(word), addr, false, false);
-	if (err < 0)
-		return err;
-	fd = sr_shm_unix_socket();
-	if (fd < 0)
-		return fd;
-	err = bind_name(fd, word);
-	if (err) {
-		sr_tell("shm: nobody can ask at %s: %s", word,
-			sr_errno_name(-err));
-		goto close;
-	}
-	err = -ENOMEM;
-	listener = calloc(1, sizeof(*listener));
-	if (!listener)
-		goto close;
-	listener->uid = geteuid();
-	listener->watch = (struct sr_watch){.fd = fd, .fn = listener_readable};
-	err = sr_real.listen(fd, BACKLOG) ? -errno : 0;
-	if (!err)
-		err = sr_loop_watch(&listener->watch, EPOLLIN);
-	if (err)
-		goto free;
-	*out = listener;
-	return 0;
-free:
-	free(listener);
-close:
-	sr_fd_close(fd);
-	return err;
-}
-
-void sr_shm_unlisten(void *handle)
-{
-	struct listener *listener = handle;
-
-	sr_timer_cancel(&listener->timer);
-	sr_loop_unwatch(&listener->watch);
-	sr_fd_close(listener->watch.fd);
-	free(listener);
+	if (!sr_shm_peer_uid(fd, &uid) || !sr_shm_hears(fd, uid))
+		return false;
+	if (len > offsetof(struct sockaddr_un, sun_path))
+		bell_new(fd, uid, un, len);
+	else
+		pending_new(fd, uid, own_uid);
+	return true;
 }
 
 void sr_shm_refuse(struct sr_request *req, const char *reason)
@@ -472,13 +403,12 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 	if (!l)
 		goto refuse;
 	memcpy(l->uid, p->uid, sizeof(l->uid));
-	if (fstat(p->fd[SR_SHM_FD_MEM], &st) ||
-	    sr_shm_map(l, p->fd[SR_SHM_FD_MEM], &p->plan))
+	if (fstat(p->memory, &st) || sr_shm_map(l, p->memory, &p->plan))
 		goto put;
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
-	l->bell = p->fd[SR_SHM_FD_BELL];
-	p->fd[SR_SHM_FD_BELL] = -1;
+	l->bell = p->bell;
+	p->bell = -1;
 	send_word(p, "ok");
 	sr_loop_unwatch(&p->watch);
 	err = sr_shm_start(l, p->watch.fd);
@@ -500,6 +430,7 @@ refuse:
 
 void sr_shm_forget(void)
 {
-	pendings = 0;
+	pendings = NULL;
+	pending_count = strangers = 0;
 	sr_shm_ring_forget();
 }

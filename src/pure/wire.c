@@ -310,6 +310,30 @@ int sr_name_make(struct sr_name *name, const struct sockaddr *src,
 	return 0;
 }
 
+static void name_address(struct sockaddr_storage *to, uint8_t family,
+			 const uint8_t addr[16], uint16_t port)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+				  .sin_port = htons(port) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+				   .sin6_port = htons(port) };
+
+	memset(to, 0, sizeof(*to));
+	memcpy(&v4.sin_addr, addr, sizeof(v4.sin_addr));
+	memcpy(&v6.sin6_addr, addr, sizeof(v6.sin6_addr));
+	if (family == AF_INET)
+		memcpy(to, &v4, sizeof(v4));
+	else
+		memcpy(to, &v6, sizeof(v6));
+}
+
+void sr_name_addresses(const struct sr_name *name, struct sockaddr_storage *src,
+		       struct sockaddr_storage *dst)
+{
+	name_address(src, name->family, name->saddr, name->sport);
+	name_address(dst, name->family, name->daddr, name->dport);
+}
+
 void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN])
 {
 	struct wire_name w = {

@@ -101,6 +101,9 @@ struct sr_name {
 /* 0, or -EAFNOSUPPORT. src: connecting side's address, dst: accepting side's. */
 int sr_name_make(struct sr_name *name, const struct sockaddr *src,
 		 const struct sockaddr *dst, uint32_t link_no);
+/* The addresses that it was made of, without an interface. */
+void sr_name_addresses(const struct sr_name *name, struct sockaddr_storage *src,
+		       struct sockaddr_storage *dst);
 void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN]);
 int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len);
 /* Same connection?  (link_no does not count.) */

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "base/closer.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
@@ -93,6 +94,7 @@ static void in_child(void)
 	sr_waiters_forget();
 	sr_answer_forget();
 	sr_loop_forget();
+	sr_closer_forget();
 	sr_fd_forget_all();
 out:
 	sr_hold_none();

@@ -157,29 +157,31 @@ either() {
 	ends memory memory any server:SOCKRAIL_MEMORY=4k
 }
 
-# users: the two ends may be of different users, and write to one directory
-users() {
-	local up=$BATS_TEST_TMPDIR
-	[ "$SR_TEST_LINK" = shm ] || skip "for shared memory only"
-	[ "$(id -u)" = 0 ] || skip "only root can become others"
-	umask 0
-	while [ -n "$up" ]; do
-		chmod o+x "$up"
-		up=${up%/*}
-	done
+@test "two users, and each owns its end of the stream: no reason" {
+	users
+	others_link || skip "Linux 6.16 or later"
+	by=any
+	ends null null any server:CASE_UID=65533 client:CASE_UID=65532
+	ends null null any client:CASE_UID=65532
+	ends null null any server:CASE_UID=65533
 }
 
-@test "user: the server is another user's" {
+@test "a server that has become another user since it listens: no reason" {
 	users
-	ends not-asked user any server:CASE_UID=65533 client:CASE_UID=65534
+	others_link || skip "Linux 6.16 or later"
+	by=any
+	ends null null demoted client:CASE_UID=65532
+}
+
+@test "user: before Linux 6.16 only root and the same user may have a link" {
+	users
+	older
+	ends not-asked user any server:CASE_UID=65533 client:CASE_UID=65532
+	ends not-asked user any server:CASE_UID=65533
+	ends not-asked refused any client:CASE_UID=65532
 	# of one user: that was it
 	by=any
-	ends null null any server:CASE_UID=65534 client:CASE_UID=65534
-}
-
-@test "refused: the server has become another user since it listens" {
-	users
-	ends not-asked refused demoted client:CASE_UID=65534
+	ends null null any server:CASE_UID=65533 client:CASE_UID=65533
 }
 
 @test "short: the client has ended, or the stream before it was worth a link" {

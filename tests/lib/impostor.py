@@ -25,6 +25,8 @@ PAGE, RING = 4096, 16384
 DROPPED, CTL, GENS, SLOTS, SLOT = 20, 16, 24, 384, 132
 SEALS = 1 | 2 | 4  # seal, shrink, grow
 
+OTHER = 65533  # a user
+
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 
 
@@ -93,6 +95,14 @@ def until(true, what):
     raise TimeoutError(what)
 
 
+@contextlib.contextmanager
+def as_other(ever=True):
+    if ever:
+        os.seteuid(OTHER)
+    yield
+    os.seteuid(os.getuid())
+
+
 def name():
     return f"\0sockrail-2/tcp4:{address}:{port}"
 
@@ -103,17 +113,29 @@ def name():
 def take_requests(listener):
     """Deals with the first; later ones find nobody."""
     line, _ = listener.accept()
-    listener.close()
-    offer, fds, _, _ = socket.recv_fds(line, 100, 3)
+    offer = line.recv(100)
+    if how == "other-user":
+        if offer:
+            raise ValueError("an offer")
+        return
     if how == "hang-up":
         line.close()
         return
     if how == "silent":
         line.recv(1)
         return
+    line.send(b"go")
+    bell, bells_name = listener.accept()
+    listener.close()
+    if bells_name != b"\0" + offer[48:].rstrip(b"\0"):
+        raise ValueError("bell")
+    word, fds, _, _ = socket.recv_fds(line, 100, 3)
+    if word != b"memory" or len(fds) != 1:
+        raise ValueError("memory")
     line.send(b"ok")
     if how == "no-hello":
         line.close()
+        bell.close()
         return
     link = Link(ANSWERER, line, fds[0], (os.geteuid(), os.geteuid()))
     number = struct.unpack(">I", offer[12:16])[0]
@@ -139,7 +161,8 @@ def answer():
     with socket.create_server((address, port)) as tcp, \
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(name())
-        listener.listen()
+        with as_other(how == "other-user"):
+            listener.listen()
         print("ready", flush=True)
         conn, _ = tcp.accept()
         if how != "plain":
@@ -169,25 +192,43 @@ def talk(conn, data):
 
 
 def ask_for_link(conn, said):
-    sport = conn.getsockname()[1] ^ (how == "other-name")
+    if how == "other-name":     # its own, but not with this server
+        elsewhere = socket.create_server((address, 0))
+        conn = socket.create_connection(elsewhere.getsockname())
+    sport, dport = conn.getsockname()[1], conn.getpeername()[1]
+    if how == "no-user":
+        sport ^= 1
     here = socket.inet_aton(address)
     offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 3 if how == "other-offer" else 2, 14, 14, 0,
-                        b"SR", 2, 4, sport, port, 1, here, here)
+                        b"SR", 2, 4, sport, dport, 1, here, here)
     memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, 2 * (PAGE + RING))
     fcntl.fcntl(memory, 1033, SEALS)
-    bell, peers_bell = socket.socketpair()
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.connect(name())
-    socket.send_fds(line, [offer], [memory, peers_bell.fileno()])
-    peers_bell.close()
-    word = line.recv(100).decode()
-    print("the answer:", word)
-    if word != "ok":
+    line, bell = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    bell.bind("")
+    with as_other(how in ("other-user", "no-user", "foreign")):
+        line.connect(name())
+    line.send(offer + bell.getsockname()[1:].ljust(8, b"\0"))
+    word = line.recv(100)
+    if word == b"go":
+        with as_other(how == "foreign"):
+            bell.connect(name())
+        socket.send_fds(line, [b"memory"], [memory])
+        word = line.recv(100)
+    print("the answer:", word.decode())
+    if word != b"ok":
         return
-    link = Link(ASKER, line, memory, (os.geteuid(), os.geteuid()))
+    link = Link(ASKER, line, memory, (OTHER if how == "foreign" else os.geteuid(), os.geteuid()))
+    if how == "foreign":
+        for unasked in line, bell:
+            try:
+                socket.send_fds(unasked, [b"\0"], [memory])
+                raise ValueError("a descriptor that nobody asked for")
+            except PermissionError:
+                pass
     # It claims less than both have: a guess would have less to guess.
-    link.hello(1, 16 if how == "short-proof" else len(said), me=ANSWERER if how == "other-role" else ASKER)
+    link.hello(1, 16 if how == "short-proof" else len(said),
+               me=ANSWERER if how == "other-role" else ASKER)
     if how == "other-role":
         link.await_drop()
         return
@@ -212,7 +253,7 @@ def ask_for_link(conn, said):
     link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
     link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
     link.heard(ACKSW)
-    if how == "no-mark":
+    if how in ("no-mark", "foreign"):
         link.drop()
         link.await_drop()
         return
@@ -246,7 +287,10 @@ def end_by_link(conn, link, at):
 
 
 def ask():
-    with socket.create_connection((address, port)) as conn, contextlib.ExitStack() as more:
+    with contextlib.ExitStack() as more:
+        with as_other(how == "foreign"):
+            conn = more.enter_context(socket.socket())
+        conn.connect((address, port))
         if how == "end-lost":   # keeps the server's process
             more.enter_context(socket.create_connection((address, port)))
         said = os.urandom(100)

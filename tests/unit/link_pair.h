@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/addr.h"
 #include "base/conf.h"
 #include "base/process.h"
 #include "base/loop.h"
@@ -30,7 +31,8 @@
 
 #define HANG_MS 20000
 
-static uint16_t port; /* one's own, for tests that run at one time */
+/* Of a TCP connection, which both ends own. */
+static uint16_t port, asker_port;
 struct end {
 	struct sr_link *_Atomic link;
 	const char *reason; /* why there is none */
@@ -104,6 +106,25 @@ static void address(struct sockaddr_storage *ss, uint16_t number)
 	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
+/* Open for as long as the test runs. */
+static void connect_tcp(void)
+{
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(struct sockaddr_in);
+
+	address(&ss, 0);
+	CHECK(!bind(listener, (struct sockaddr *)&ss, len));
+	CHECK(!listen(listener, 1));
+	CHECK(!getsockname(listener, (struct sockaddr *)&ss, &len));
+	CHECK(!connect(fd, (struct sockaddr *)&ss, len));
+	CHECK(accept(listener, NULL, NULL) >= 0);
+	port = sr_addr_port((struct sockaddr *)&ss);
+	CHECK(!getsockname(fd, (struct sockaddr *)&ss, &len));
+	asker_port = sr_addr_port((struct sockaddr *)&ss);
+}
+
 static void listen_in_loop(void *any)
 {
 	struct sockaddr_storage ss;
@@ -130,7 +151,7 @@ static void ask_in_loop(void *arg)
 				 .owner = e,
 				 .notify = notified,
 				 .done = asked};
-	address(&e->ask.src, 9);
+	address(&e->ask.src, asker_port);
 	address(&e->ask.dst, port);
 	CHECK(!sr_name_make(&e->ask.name, (struct sockaddr *)&e->ask.src,
 			    (struct sockaddr *)&e->ask.dst, 1));

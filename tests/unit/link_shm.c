@@ -515,7 +515,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	sr_conf_load();
-	port = (uint16_t)getpid();
+	connect_tcp();
 	sr_conf.ring_first = 16384;
 	sr_conf.ring_max = 1 << 20;
 	if (only && !strcmp(only, "bench")) {

@@ -196,6 +196,18 @@ static int name(struct sr_name *out, const char *src, uint16_t sport,
 			    42);
 }
 
+/* Made of the addresses of another, it is the same. */
+static void addresses(const struct sr_name *n)
+{
+	struct sockaddr_storage s, d;
+	struct sr_name again;
+
+	sr_name_addresses(n, &s, &d);
+	CHECK_EQ(sr_name_make(&again, (struct sockaddr *)&s,
+			      (struct sockaddr *)&d, n->link_no), 0);
+	CHECK(!memcmp(n, &again, sizeof(again)));
+}
+
 static void names(void)
 {
 	struct sr_name a, b;
@@ -212,6 +224,7 @@ static void names(void)
 	CHECK_EQ(sr_name_decode(&b, buf, SR_NAME_LEN - 1), -EPROTO);
 	CHECK_EQ(sr_name_decode(&b, buf, sizeof(buf)), 0); /* padded */
 	CHECK(!memcmp(&a, &b, sizeof(a)));
+	addresses(&b);
 
 	CHECK_EQ(name(&b, "10.0.0.2", 80, "10.0.0.1", 40000), 0);
 	CHECK(!sr_name_equal(&a, &b));
@@ -223,6 +236,7 @@ static void names(void)
 	sr_name_encode(&a, buf);
 	CHECK_EQ(sr_name_decode(&b, buf, SR_NAME_LEN), 0);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
+	addresses(&b);
 	CHECK_EQ(name(&a, "fe80::1", 40000, "10.0.0.2", 80), -EAFNOSUPPORT);
 }
 

@@ -14,10 +14,10 @@ SR_TEST_LINK=shm
 setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
-	for how in silent no-ack hang-up no-hello other-version other-history drop plain; do
+	for how in other-user silent no-ack hang-up no-hello other-version other-history drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-name other-offer other-role other-proof short-proof three-proofs no-mark other-mark end-lost plain; do
+	for how in other-user no-user foreign other-name other-offer other-role other-proof short-proof three-proofs no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -103,6 +103,27 @@ asked() {
 
 @test "the asker means another connection: no-match" {
 	asked other-name no-match not-asked
+}
+
+others() {
+	[ "$(id -u)" = 0 ] || skip "only root can become others"
+	others_link || skip "Linux 6.16 or later"
+}
+
+@test "the answerer is another user: it gets no offer" {
+	others
+	answered other-user user
+}
+
+@test "the asker is another user: it does not learn whether there is such a connection" {
+	others
+	asked other-user user not-asked
+	asked no-user user not-asked
+}
+
+@test "the asker is another user, and the stream is its own: a link, and no descriptors" {
+	others
+	asked foreign ok peer-dropped
 }
 
 @test "the asker's offer is of another version: protocol" {

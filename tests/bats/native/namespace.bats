@@ -61,6 +61,16 @@ linked() {
 	linked
 }
 
+@test "a user namespace that maps nobody: TCP, and the reason" {
+	unshare --user true 2>/dev/null || skip "no user namespaces here"
+	into=(unshare --user)
+	transfer plain
+	port
+	transfer rail
+	[ "$(went tx_plain "$t/client.report")" -eq 3000000 ]
+	grep -q '"reason": *"user"' "$t/client.report"
+}
+
 @test "another network namespace on this host: TCP, and the reason" {
 	net=sockrail$$
 	ip netns add "$net"

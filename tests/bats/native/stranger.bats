@@ -1,0 +1,153 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Another user on this host, who takes the name of a rendezvous, or calls on it: others
+# have their links as if he were not there.
+
+# shellcheck disable=SC2034,SC2154 # read by what is loaded, set there
+load ../../lib/common
+load ../../lib/case
+
+SR_TEST_LINK=shm
+
+setup() {
+	need python3
+	[ "$(id -u)" = 0 ] || skip "only root can become others"
+	t=$BATS_TEST_TMPDIR
+	port
+}
+teardown() { stop_all; }
+
+# stranger ROLE HOW: until it is ready
+stranger() {
+	start stranger timeout 60 python3 "$SR_TOP/tests/lib/stranger.py" "$1" "$2" "$ADDR" "$port"
+	said stranger ready
+}
+
+# said NAME LINE: once what was started has written this line
+said() {
+	local i
+	for ((i = 0; i < 200; i++)); do
+		! grep -qx "$2" "$t/$1.out" || return 0
+		sleep 0.05
+	done
+	tail "$t/$1".*
+	return 1
+}
+
+# serve SCRIPT ARGUMENT...: a server under Sockrail
+serve() {
+	REPORT=$t/server.report start server rail timeout 60 \
+		python3 "$SR_TOP/tests/lib/$1.py" "${@:2}"
+	said server ready
+}
+
+# client: of the same user
+client() {
+	SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/client.report rail timeout 30 \
+		python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 1
+}
+
+# linked: all bytes of the client went by the link
+linked() {
+	[ "$(went '[rt]x_plain' "$t/client.report")" = 0 ] &&
+		[ "$(went tx_shm "$t/client.report")" -gt 0 ] && return 0
+	cat "$t/client.report"
+	return 1
+}
+
+@test "a name that a stranger holds, who accepts nobody: the next name" {
+	stranger squat open
+	serve echo server "$ADDR" "$port" 1
+	client
+	linked
+}
+
+@test "a name that a stranger holds, to whom nobody can connect: the next name" {
+	stranger squat full
+	serve echo server "$ADDR" "$port" 1
+	client
+	linked
+}
+
+# call HOW: strangers call on the server, which sees them only when they have done all
+call() {
+	local server
+	server=$(ss -Hltnp "sport = :$port" | sed -n 's/.*pid=\([0-9]*\).*/\1/p')
+	kill -STOP "$server"
+	stranger call "$1"
+	kill -CONT "$server"
+}
+
+# called HOW: and its client has a link all the same
+called() {
+	serve echo server "$ADDR" "$port" 1
+	call "$1"
+	client
+	linked
+}
+
+@test "strangers who send what takes long to close, and go" {
+	called leave
+}
+
+@test "strangers who send what takes long to close, and stay" {
+	called stay
+}
+
+@test "strangers who connect, and say nothing" {
+	called silent
+}
+
+@test "strangers who send what takes long to close, and go: before Linux 6.16" {
+	older
+	called leave
+}
+
+@test "strangers who send what takes long to close, and stay: before Linux 6.16" {
+	older
+	called stay
+}
+
+@test "strangers who send what takes long to close: the server forks quickly" {
+	serve forking server "$ADDR" "$port"
+	REPORT=$t/client.report start client rail timeout 30 \
+		python3 "$SR_TOP/tests/lib/forking.py" client "$ADDR" "$port" "$t/go"
+	said client talked
+	call leave
+	: >"$t/go"
+	said client quick
+	[ "$(went tx_shm "$t/client.report")" -gt 0 ]
+}
+
+@test "strangers who own a stream, and send what takes long to close in place of memory" {
+	others_link || skip "Linux 6.16 or later"
+	serve echo server "$ADDR" "$port" 100
+	stranger own leave
+	client
+	linked
+}
+
+# The socket that listens is root's, the one that is accepted the other user's.
+@test "a server that has its socket from root, and accepts late" {
+	users
+	others_link || skip "Linux 6.16 or later"
+	start server rail timeout 60 python3 -c '
+import os, socket, sys, time
+with socket.socket() as listener:
+    listener.bind((sys.argv[1], int(sys.argv[2])))
+    os.setgroups([])
+    os.setegid(65533)
+    os.seteuid(65533)
+    listener.listen()
+    print("ready", flush=True)
+    while not os.path.exists(sys.argv[3]):
+        time.sleep(0.01)
+    conn, _ = listener.accept()
+    while data := conn.recv(65536):
+        conn.sendall(data)
+' "$ADDR" "$port" "$t/go"
+	said server ready
+	(sleep 0.3 && : >"$t/go") &
+	client
+	linked
+}

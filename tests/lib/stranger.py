@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Another user on this host, who is in the way of those that set up a shared memory link.
+
+stranger.py squat HOW ADDRESS PORT   takes the rendezvous name; HOW: open, or full, when
+                                     nobody else can connect to it
+stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (silent), or
+                                     sends sockets that take long to close, and goes
+                                     (leave) or stays (stay)
+stranger.py own HOW ADDRESS PORT     as call, but has a stream that it may ask for
+It says "ready", and is there until it is killed.
+"""
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+NAME = f"\0sockrail-1/tcp4:{address}:{port}"
+USER = 65533
+CALLS = 12 if role == "own" else 3  # more, or less, than the server closes at one time
+
+
+def connection():
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.setblocking(False)
+    line.connect(NAME)
+    return line
+
+
+def squat():
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(NAME)
+    listener.listen(5)
+    lines = [listener]
+    try:
+        while how == "full":
+            lines.append(connection())
+    except BlockingIOError:
+        pass
+    return lines
+
+
+def lingering(to):
+    """A socket whose last close(2) takes an hour."""
+    full = socket.socket()
+    full.connect(to)
+    full.setblocking(False)
+    try:
+        while True:
+            full.send(bytes(65536))
+    except BlockingIOError:
+        pass
+    full.setblocking(True)
+    full.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    return full.detach()
+
+
+def send_lingering(line, word, to):
+    """Two of them, of which no copy stays here."""
+    fds = [lingering(to), lingering(to)]
+    try:
+        socket.send_fds(line, [word], fds)
+    except PermissionError:     # Linux 6.16 on
+        pass
+    os.closerange(min(fds), max(fds) + 1)
+
+
+def ask(stream, line):
+    """For a link; is it granted?"""
+    here = socket.inet_aton(address)
+    line.settimeout(1)
+    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x8s", 1, 14, 14, 0, b"SR", 1, 4,
+                          stream.getsockname()[1], port, 1, here, here, b"bells"))
+    return line.recv(100) == b"go"
+
+
+def one_call(to, done):
+    stream = socket.socket()
+    if role == "own":
+        stream.connect((address, port))
+    line = connection()
+    if role == "own" and ask(stream, line):
+        send_lingering(line, b"memory", to)
+    elif role == "call" and how != "silent":
+        send_lingering(line, bytes(56), to)
+    if how == "leave":
+        line.close()
+    os.write(done, b"x")
+    signal.pause()
+
+
+def call():
+    """Each in a process of its own, which has to wait if its close(2) was the last one."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(100)
+    done, done_write = os.pipe()
+    for _ in range(CALLS):
+        if not os.fork():
+            one_call(listener.getsockname(), done_write)
+    left = CALLS
+    while left and select.select([done], [], [], 2)[0]:
+        left -= len(os.read(done, left))
+    return listener     # and the connections that nobody accepts
+
+
+os.setgroups([])
+os.setgid(USER)
+os.setuid(USER)
+kept = {"squat": squat, "call": call, "own": call}[role]()
+print("ready", flush=True)
+signal.pause()

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * closer.c - a close(2) that sleeps holds nobody up; there are only so many at a time, and
+ * a place is free again when it is over, or in the child of fork.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/closer.h"
+#include "base/conf.h"
+#include "base/loop.h"
+#include "base/process.h"
+#include "check.h"
+
+#define PLACES 8 /* closer.c */
+#define LINGER_S 2
+
+/* Its last close takes LINGER_S. */
+static int lingering(void)
+{
+	struct linger l = {1, LINGER_S};
+	struct sockaddr_in in = {.sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int server = socket(AF_INET, SOCK_STREAM, 0);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	static const char zeros[65536];
+	socklen_t len = sizeof(in);
+	int small = 4096;	/* the rest waits here */
+
+	CHECK(!setsockopt(server, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)));
+	CHECK(!bind(server, (struct sockaddr *)&in, len) && !listen(server, 1));
+	CHECK(!getsockname(server, (struct sockaddr *)&in, &len));
+	CHECK(!connect(fd, (struct sockaddr *)&in, len));
+	while (send(fd, zeros, sizeof(zeros), MSG_DONTWAIT) > 0)
+		;
+	CHECK(!setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	return fd;
+}
+
+static struct sr_closer *await_place(unsigned seconds)
+{
+	uint64_t end = sr_now_ns() + seconds * UINT64_C(1000000000);
+	struct sr_closer *c;
+
+	while (!(c = sr_closer_take()) && sr_now_ns() < end)
+		usleep(1000);
+	return c;
+}
+
+int main(void)
+{
+	struct sr_closer *place[PLACES];
+	int fd = lingering(), other = open("/", O_RDONLY), status, i;
+	uint64_t start = sr_now_ns();
+	pid_t pid;
+
+	sr_conf_load();
+	sr_process_begin();
+	for (i = 0; i < PLACES; i++) {
+		place[i] = sr_closer_take();
+		CHECK(place[i]);
+	}
+	CHECK(!sr_closer_take());
+	sr_closer_close(place[0], fd, other);
+	CHECK(!sr_closer_take());
+	CHECK(sr_now_ns() - start < LINGER_S * UINT64_C(1000000000));
+
+	/* A copy of the child's would make it not the last close. */
+	while (fcntl(fd, F_GETFD) >= 0)
+		usleep(1000);
+	pid = fork();
+	if (!pid) {
+		sr_closer_forget();
+		_exit(!sr_closer_take());
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+
+	CHECK(await_place(5 * LINGER_S) == place[0]);
+	CHECK(sr_now_ns() - start > LINGER_S * UINT64_C(900000000));
+	CHECK(fcntl(fd, F_GETFD) < 0 && fcntl(other, F_GETFD) < 0);
+
+	sr_closer_close(place[1], -1, open("/", O_RDONLY));
+	CHECK(await_place(5) == place[1]);
+	sr_closer_give(place[2]);
+	CHECK(sr_closer_take() == place[2]);
+	return 0;
+}

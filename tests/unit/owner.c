@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * owner.c - the owner of the socket at the other end: over IPv4, IPv6 and both in one,
+ * before accept(2), after it and after close(2); once more without netlink sockets; and
+ * what a user namespace says of users that it does not map.  The users differ if root
+ * runs this.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "base/conf.h"
+#include "base/owner.h"
+#include "base/process.h"
+#include "check.h"
+
+static bool netlink = true; /* else /proc/net, which knows no listener */
+
+struct pair {
+	int listener, asker, answerer;
+	struct sockaddr_storage from, to; /* the asker's address, the answerer's */
+};
+
+/* Who listens, connects and accepts. */
+static uint32_t users[3];
+
+static void become(unsigned i)
+{
+	CHECK(!seteuid(0) || getuid());
+	CHECK(!seteuid(users[i]));
+}
+
+static void address(struct sockaddr_storage *ss, const char *text, uint16_t port)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+				  .sin6_port = htons(port)};
+	char *copy = strdup(text), *at = strchr(copy, '%');
+
+	memset(ss, 0, sizeof(*ss));
+	if (at) {
+		*at++ = '\0';
+		v6.sin6_scope_id = (uint32_t)atoi(at);
+	}
+	if (inet_pton(AF_INET, copy, &v4.sin_addr) == 1)
+		memcpy(ss, &v4, sizeof(v4));
+	else if (inet_pton(AF_INET6, copy, &v6.sin6_addr) == 1)
+		memcpy(ss, &v6, sizeof(v6));
+	free(copy);
+}
+
+static void listen_at(struct pair *p, const char *at)
+{
+	struct sockaddr_storage ss;
+
+	become(0);
+	address(&ss, at, 0);
+	p->answerer = -1;
+	p->listener = socket(ss.ss_family, SOCK_STREAM, 0);
+	CHECK(!bind(p->listener, (void *)&ss, sr_addr_len((void *)&ss)));
+	CHECK(!listen(p->listener, 5));
+}
+
+static void connect_to(struct pair *p, const char *to)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+
+	CHECK(!getsockname(p->listener, (void *)&ss, &len));
+	address(&p->to, to, sr_addr_port((void *)&ss));
+	become(1);
+	p->asker = socket(p->to.ss_family, SOCK_STREAM, 0);
+	CHECK(!connect(p->asker, (void *)&p->to, sr_addr_len((void *)&p->to)));
+	len = sizeof(ss);
+	CHECK(!getsockname(p->asker, (void *)&ss, &len));
+	sr_addr_plain(&p->from, (void *)&ss);
+}
+
+static void await_end(int fd)
+{
+	struct pollfd pfd = {fd, POLLRDHUP, 0};
+
+	CHECK(poll(&pfd, 1, 5000) == 1);
+}
+
+static void connection(const char *at, const char *to)
+{
+	uint32_t uid = 99;
+	struct pair p;
+
+	printf("%s, to %s%s\n", at, to, netlink ? "" : ", without netlink");
+	listen_at(&p, at);
+	connect_to(&p, to);
+	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 1);
+	CHECK(uid == users[0] || uid == 0);
+	CHECK_EQ(sr_owner_of_peer(&p.to, &p.from, &uid), 0);
+	CHECK_EQ(uid, users[1]);
+	become(2);
+	p.answerer = accept(p.listener, NULL, NULL);
+	CHECK(p.answerer >= 0);
+	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 0);
+	CHECK_EQ(uid, users[2]);
+
+	/* Gone, but the kernel still has it; a listener is not taken for it. */
+	uid = 99;
+	close(p.asker);
+	await_end(p.answerer);
+	CHECK_EQ(sr_owner_of_peer(&p.to, &p.from, &uid), -ENOENT);
+	close(p.answerer);
+	sr_addr_set_port(&p.from, 1);
+	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), -ENOENT);
+	close(p.listener);
+	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), -ENOENT);
+	CHECK_EQ(uid, 99);
+}
+
+/* The kernel knows of it, but accept(2) has to wait for bytes. */
+static void deferred(void)
+{
+	uint32_t uid;
+	struct pair p;
+	int s = 5;
+
+	listen_at(&p, "127.0.0.1");
+	CHECK(!setsockopt(p.listener, IPPROTO_TCP, 9 /* TCP_DEFER_ACCEPT */, &s,
+			  sizeof(s)));
+	connect_to(&p, "127.0.0.1");
+	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 1);
+	close(p.asker);
+	close(p.listener);
+}
+
+/* A link-local address of this host, or false; *at: its interface. */
+static bool find_link_local(char text[64], uint32_t *at)
+{
+	FILE *f = fopen("/proc/net/if_inet6", "r");
+	char line[128], *s = text;
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = !strncmp(line, "fe80", 4);
+	if (f)
+		fclose(f);
+	for (int i = 0; found && i < 32; i += 4)
+		s += sprintf(s, "%s%.4s", i ? ":" : "", line + i);
+	*at = found ? (uint32_t)strtoul(line + 32, NULL, 16) : 0;
+	return found;
+}
+
+/* The answering side does not know the interface. */
+static void link_local(void)
+{
+	char text[64];
+	struct sockaddr_storage nameless;
+	struct pair p;
+	uint32_t uid;
+
+	if (!find_link_local(text, &uid))
+		return;
+	printf("%s%%%u\n", text, uid);
+	listen_at(&p, "::");
+	sprintf(text + strlen(text), "%%%u", uid);
+	connect_to(&p, text);
+	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 1);
+	nameless = p.from;
+	((struct sockaddr_in6 *)&nameless)->sin6_scope_id = 0;
+	CHECK_EQ(sr_owner_of_peer(&p.to, &nameless, &uid), 0);
+	CHECK_EQ(uid, users[1]);
+	close(p.asker);
+	close(p.listener);
+}
+
+static void all(void)
+{
+	connection("127.0.0.1", "127.0.0.1");
+	connection("0.0.0.0", "127.0.0.2");
+	connection("::1", "::1");
+	connection("::", "127.0.0.1");
+	connection("::", "::1");
+	deferred();
+	link_local();
+}
+
+/* ---- in processes of their own ---- */
+
+static void without_netlink(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, args)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {6, code};
+
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+	netlink = false;
+	all();
+}
+
+static void unmapped(void)
+{
+	uint32_t uid;
+	struct pair p;
+
+	CHECK(sr_owner_is_user(65534)); /* nobody is a user like others */
+	users[0] = users[1] = users[2] = geteuid();
+	listen_at(&p, "127.0.0.1");
+	connect_to(&p, "127.0.0.1");
+	if (unshare(CLONE_NEWUSER)) {
+		printf("no user namespaces\n");
+		return;
+	}
+	CHECK_EQ(geteuid(), 65534);
+	CHECK(!sr_owner_is_user(geteuid()) && sr_owner_is_user(0));
+	CHECK_EQ(sr_owner_of_peer(&p.to, &p.from, &uid), -ENOENT);
+}
+
+static void in_child(void (*fn)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		sr_process_begin();
+		fn();
+		exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
+int main(void)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	sr_conf_load();
+	for (unsigned i = 0; i < 3; i++)
+		users[i] = geteuid() ? geteuid() : 1000 + i;
+	in_child(unmapped);
+	in_child(without_netlink);
+	in_child(all);
+	return 0;
+}
