@@ -255,6 +255,8 @@ struct sr_request {
  * asker left before it was answered; the request is freed after. */
 extern void (*sr_link_request)(struct sr_request *req);
 extern void (*sr_link_gone)(struct sr_request *req);
+/* Somebody who may not has asked for this connection, and was told so.  loop. */
+extern void (*sr_link_refused)(const struct sr_name *name, const char *reason);
 
 extern const struct sr_link_ops sr_link_shm, sr_link_verbs;
 

@@ -286,7 +286,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
 	hang_up(a);
 	/* Another of the server's processes may have it. */
-	if (strcmp(a->reason, "no-match") && strcmp(a->reason, "fork")) {
+	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
 		finish(a, a->reason);
 		return;
 	}

@@ -247,6 +247,16 @@ static bool may_ask(const struct pending *p)
 				  owner == p->uid[0]);
 }
 
+/* The word first: how long it takes says nothing of whether there is such a stream. */
+static void refuse_user(struct pending *p)
+{
+	struct sr_name name = p->req.name;
+
+	sr_shm_refuse(&p->req, "user");
+	if (sr_link_refused)
+		sr_link_refused(&name, "user");
+}
+
 static void go(struct pending *p)
 {
 	p->stage = MEMORY;
@@ -267,7 +277,7 @@ static void offer_readable(struct pending *p)
 	else if (n != sizeof(offer) || !offer_fits(p, &offer))
 		sr_shm_refuse(&p->req, "protocol");
 	else if (!may_ask(p))
-		sr_shm_refuse(&p->req, "user");
+		refuse_user(p);
 	else
 		go(p);
 }

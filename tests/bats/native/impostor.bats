@@ -117,7 +117,7 @@ others() {
 
 @test "the asker is another user: it does not learn whether there is such a connection" {
 	others
-	asked other-user user not-asked
+	asked other-user user user
 	asked no-user user not-asked
 }
 
