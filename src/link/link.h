@@ -148,10 +148,14 @@ struct sr_link_ops {
 
 	/*
 	 * This process ends, and what has been committed outlives it, as END does: the
-	 * peer reads it all the same, and sends nothing back.  NULL: it does not.
-	 * any.
+	 * peer reads it all the same, and sends nothing back.  False: the peer has given
+	 * the link up, and counts on TCP.  resent: TCP has all of it as well.  NULL: it
+	 * does not outlive the process.  any.
 	 */
-	void (*leave)(struct sr_link *link);
+	bool (*leave)(struct sr_link *link, bool resent);
+
+	/* LEFT: has TCP all that the peer sent?  rx. */
+	bool (*rx_resent)(struct sr_link *link);
 
 	/* Looks for arrivals and completions; never sleeps.  any. */
 	void (*poll)(struct sr_link *link);

@@ -227,7 +227,8 @@ void sr_shm_look(struct sr_shm *l)
 }
 
 /* The memory holds all that the peer's program has sent, also if it was killed: who
- * ends TCP has published before, what it held back included. */
+ * ends TCP has published before, what it held back included.  But if it has left
+ * something of ours unread, which would be credit, TCP would have reset the stream. */
 static bool rx_last(struct sr_link *link)
 {
 	struct sr_shm *l = shm_of(link);
@@ -237,7 +238,9 @@ static bool rx_last(struct sr_link *link)
 	sr_lock(&l->look_lock);
 	over = look_locked(l, true, &what);
 	sr_unlock(&l->look_lock);
-	return !over || strcmp(over, "protocol");
+	return (!over || strcmp(over, "protocol") != 0) &&
+	       (!(sr_link_events(link) & SR_LINK_ACKSW) ||
+		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w));
 }
 
 /* The other end of line or bell is closed: the peer has dropped the link, and said so
@@ -314,10 +317,23 @@ static void say_dropped(struct sr_shm *l, uint32_t why)
 	ring_all(l);
 }
 
-static void leave(struct sr_link *link)
+/* With the drop of the other end this is a Dekker pair: one of us sees the other's. */
+static bool leave(struct sr_link *link, bool resent)
 {
-	give_rest(shm_of(link));
-	say_dropped(shm_of(link), SR_SHM_LEAVES);
+	struct sr_shm *l = shm_of(link);
+	uint32_t leaves = SR_SHM_LEAVES;
+
+	give_rest(l);
+	say_dropped(l, SR_SHM_LEAVES);
+	if (resent)
+		atomic_compare_exchange_strong(&l->own->dropped, &leaves,
+					       SR_SHM_RESENT);
+	return !atomic_load(&l->peer->dropped);
+}
+
+static bool rx_resent(struct sr_link *link)
+{
+	return atomic_load(&shm_of(link)->peer->dropped) == SR_SHM_RESENT;
 }
 
 void sr_shm_drop(struct sr_link *link, const char *reason)
@@ -327,11 +343,11 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 	if (atomic_exchange(&l->dead, true))
 		return;
 	link->reason = reason;
-	if (atomic_load(&l->peer->dropped) == SR_SHM_LEAVES)
-		sr_link_raise(link, SR_LINK_LEFT);
-	sr_link_raise(link, SR_LINK_DEAD);
 	give_rest(l);
 	say_dropped(l, SR_SHM_DROPPED);
+	if (atomic_load(&l->peer->dropped) >= SR_SHM_LEAVES)
+		sr_link_raise(link, SR_LINK_LEFT);
+	sr_link_raise(link, SR_LINK_DEAD);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
@@ -676,6 +692,7 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_free = rx_free,
 	.rx_last = rx_last,
 	.leave = leave,
+	.rx_resent = rx_resent,
 	.poll = poll_shm,
 	.arm = arm,
 	.futex = futex,

@@ -32,8 +32,8 @@
 #define SR_SHM_SLOTS 16 /* by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
-/* Why: for now, or as its process ends. */
-enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES = 2 };
+/* Why: for now; as its process ends; and it has sent all by TCP as well. */
+enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES, SR_SHM_RESENT };
 
 struct sr_shm_slot {
 	_Atomic uint32_t len;

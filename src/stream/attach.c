@@ -177,13 +177,13 @@ static void take_stock(struct sr_stream *st)
 }
 
 /*
- * Our stock may be short of what the peer has sent: still under way, or a call of the
- * program is in flight and about to add it.  Both pass, so it is worth a few ticks of
- * the timer.
+ * Our stock may be short of what the peer has sent, or has had of us: still under way, or
+ * a call of the program is in flight and about to add it.  Both pass, so it is worth a
+ * few ticks of the timer.
  */
 static bool stock_due(struct sr_stream *st)
 {
-	uint64_t due = 0, received = 0;
+	uint64_t due = 0, received = 0, sent = 0;
 
 	if (st->att->role == SR_ROLE_ANSWERER &&
 	    covered(st).tx + covered(st).rx < PROOF_BYTES &&
@@ -195,7 +195,12 @@ static bool stock_due(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	if (received > due)
 		due = received;
-	return st->hello_rx < due && st->hello_rx < SR_HISTORY_RAW &&
+	sr_lock(&st->tx_lock);
+	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
+		sent = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	return ((st->hello_rx < due && st->hello_rx < SR_HISTORY_RAW) ||
+		(st->hello_tx < sent && st->hello_tx < SR_HISTORY_MAX)) &&
 	       sr_now_ns() - st->att_since < ARRIVE_MS * 1000000ull;
 }
 

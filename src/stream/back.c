@@ -51,16 +51,37 @@ static bool is_cut_off(struct sr_stream *st)
 	return yes;
 }
 
+/* The same, or it will be so: its sender has ended, and TCP did not take all. */
+static bool is_cutting_off(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->rx.state == SR_RX_RAW && st->rx.rx < st->rx.m && st->rx_link &&
+	      (sr_link_events(st->rx_link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
+	      sr_anchor_ended(st);
+	sr_unlock(&st->rx_lock);
+	return yes || is_cut_off(st);
+}
+
 /* Whoever reads the descriptor around us would find TCP's end in their place.  So it is
- * disconnected, which nobody takes for one (connect(2), AF_UNSPEC). */
-static void cut_off(struct sr_stream *st)
+ * disconnected, which nobody takes for one (connect(2), AF_UNSPEC).  Who has the ring
+ * reads on there. */
+static void disconnect(struct sr_stream *st)
 {
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
 
 	sr_lock(&st->rx_lock);
+	sr_real.connect(st->anchor, &none, sizeof(none));
+	sr_unlock(&st->rx_lock);
+}
+
+static void cut_off(struct sr_stream *st)
+{
+	disconnect(st);
+	sr_lock(&st->rx_lock);
 	st->rx.state = SR_RX_RESET;
 	sr_stream_broke(st, ECONNRESET);
-	sr_real.connect(st->anchor, &none, sizeof(none));
 	sr_unlock(&st->rx_lock);
 }
 
@@ -94,7 +115,7 @@ static bool wait_for(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	struct timespec step = { 0, 100000 };
 	uint64_t limit;
 
-	while (!done(st) && !is_over(st) && !is_cut_off(st)) {
+	while (!done(st) && !is_over(st) && !is_cutting_off(st)) {
 		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
 		if (sr_now_ns() - since > limit || sr_loop_here())
 			return false;
@@ -158,7 +179,6 @@ static bool is_delivered(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
 	yes = st->anchor < 0 || st->broken || !sr_gate_shut(&st->tx_gate) ||
 	      st->tx.state == SR_TX_DONE ||
 	      (st->tx.state == SR_TX_LINK && st->tx_link->ops->leave &&
@@ -206,6 +226,13 @@ static void release(struct sr_stream *st, void *arg)
 		atomic_store(&st->want_back, false);
 }
 
+static void disconnect_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if ((sr_st_flags(st) & SR_ST_SHARED) && is_cut_off(st))
+		disconnect(st);
+}
+
 void sr_streams_hand_over(void)
 {
 	struct sweep s = { sr_now_ns(), BACK_NS, false };
@@ -214,6 +241,7 @@ void sr_streams_hand_over(void)
 	hand_over(&s);
 	s.wait = true;
 	hand_over(&s);
+	sr_streams_walk(disconnect_one, NULL);
 	errno = err;
 }
 
@@ -247,6 +275,7 @@ void sr_streams_plain(void)
 	sr_streams_walk(back_one, &s);
 	s.wait = true;
 	sr_streams_walk(back_one, &s);
+	sr_streams_walk(disconnect_one, NULL);
 	sr_streams_walk(release, NULL);
 	errno = err;
 }
@@ -280,7 +309,7 @@ static bool outlives(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	link = st->tx_link ?: st->rx_link;
-	yes = link && link->ops->leave;
+	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND;
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
 	return yes;
@@ -292,7 +321,6 @@ static bool is_read_on(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
 	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
 	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
 	sr_unlock(&st->tx_lock);
@@ -320,9 +348,9 @@ static void leave_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	if (!is_stream(st))
 		return;
-	if (outlives(st))
-		sr_close_leave(st);
-	else if (!is_reset(st))
+	if (is_reset(st) || (outlives(st) && sr_close_leave(st)))
+		st->left = true;
+	else
 		go_back(st);
 }
 
@@ -330,7 +358,7 @@ static void wait_gone(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (is_stream(st) && !outlives(st) && !is_reset(st))
+	if (is_stream(st) && !st->left)
 		wait_for(st, is_plain, l->since, ORPHAN_NS);
 }
 
@@ -362,6 +390,7 @@ void sr_streams_exit(void)
 
 	if (sr_held.count)
 		return;
+	sr_send_last();
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);
 	sr_streams_walk(leave_one, NULL);

@@ -343,10 +343,14 @@ int sr_stream_detach(struct sr_stream *st, int fd)
  * all, and of one that another process may hold, too. */
 void sr_close_at_exit(struct sr_stream *st)
 {
+	struct linger l = { 0, 0 };
+	socklen_t len = sizeof(l);
+
 	lock_up_to_date(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
 	    !(sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_SHARED))) {
-		if (leaves_unread(st))
+		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
+		if ((l.l_onoff && !l.l_linger) || leaves_unread(st))
 			reset_on_close(st->anchor);
 		else if (sr_gate_shut(&st->tx_gate))
 			end_tx(st);
@@ -359,24 +363,32 @@ void sr_close_at_exit(struct sr_stream *st)
  * The last that is done to it.  What a link of shared memory has outlives us, and END
  * is there.  All the same, what the peer's program has not taken yet goes to TCP as far
  * as that has room: the peer may need it there later (fork, splice), and then nobody
- * could send it.  The rest it finds in the ring.
+ * could send it.  The rest it finds in the ring.  False: it does not look there, as it
+ * has gone back to TCP itself at this moment.
  */
-void sr_close_leave(struct sr_stream *st)
+bool sr_close_leave(struct sr_stream *st)
 {
-	struct sr_link *tx, *rx;
+	struct sr_link *link;
+	bool done = true, resent;
 
 	lock_up_to_date(st);
-	tx = st->tx_link;
-	rx = st->rx_link;
-	if (rx && rx->ops->leave)
-		rx->ops->leave(rx);
-	if (tx && tx->ops->leave)
-		tx->ops->leave(tx);
-	if (tx && st->tx.ended && st->tx.base < st->tx.w)
+	link = st->tx_link ?: st->rx_link;
+	if (!link)
+		goto out;
+	sr_link_get(link);
+	done = link->ops->leave(link, false);
+	if (st->tx.ended && st->tx.base < st->tx.w)
 		atomic_store(&st->want_back, true);
 	sr_tx_progress(st);
+	resent = st->tx.state != SR_TX_RESEND && st->tx.state != SR_TX_LINK;
+	if (resent)
+		link->ops->leave(link, true);
+	done |= resent || st->tx.state == SR_TX_LINK;
+	sr_link_put(link);
+out:
 	unlock(st);
 	sr_stream_kick(st);
+	return done;
 }
 
 /* ---- the rest of a closed stream's life: loop ---- */

@@ -130,7 +130,7 @@ struct sr_stream {
 	_Atomic size_t tx_held;	/* bytes the link was asked to hold back */
 	uint64_t tx_held_ns;	/* since when */
 	uint64_t tx_widen_by;	/* ns: so long sends that must not block wait for room */
-	uint64_t tx_lost_ns;	/* since when the peer seems killed, but not by TCP */
+	_Atomic uint64_t tx_lost_ns;	/* since when the peer seems killed, but not by TCP */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
 	uint8_t tx_next_token[SR_TOKEN_LEN];
@@ -188,6 +188,7 @@ struct sr_stream {
 	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
 	uint64_t close_since;
 	atomic_bool want_back;	/* plain(), fork, exec */
+	bool left;		/* at exit: nothing more is to be done */
 	bool fork_held;		/* fork.c: from before a fork until after it */
 	atomic_int verdict;	/* of the attempt under way: VERDICT_ */
 	unsigned kind;		/* place in the order of kinds being asked */
@@ -367,6 +368,8 @@ bool sr_option_waitable(size_t unread);
 /* ---- send.c ---- */
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */
 void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
+/* The process ends: what other threads send from now on goes nowhere.  Any thread. */
+void sr_send_last(void);
 
 /* ---- wait.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);
@@ -404,7 +407,7 @@ void sr_close_progress(struct sr_stream *st);	/* loop */
 /* Has our FIN to wait for the peer's?  Both locks held, or in the loop. */
 bool sr_close_second(struct sr_stream *st);
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
-void sr_close_leave(struct sr_stream *st);	/* ... and then; any thread */
+bool sr_close_leave(struct sr_stream *st);	/* ... and then; any thread */
 
 /* ---- attach.c: the handshake on a new link, loop only ---- */
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link);

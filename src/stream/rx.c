@@ -303,6 +303,17 @@ static void rx_raw_again(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
+/* Who wants back below m: all of it comes by TCP, in time.  If the sender ends in the
+ * midst of it, the rest is in the ring only. */
+static bool comes_by_tcp(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+
+	return atomic_load(&st->want_back) &&
+	       (!link || !(sr_link_events(link) & (SR_LINK_LEFT | SR_LINK_LOST)) ||
+		(link->ops->rx_resent && link->ops->rx_resent(link)));
+}
+
 bool sr_rx_short(struct sr_stream *st)
 {
 	uint64_t received;
@@ -335,7 +346,7 @@ void sr_rx_progress(struct sr_stream *st)
 		catch_up(st);
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
-	    (st->rx.rx >= st->rx.m || atomic_load(&st->want_back)) &&
+	    (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
 	    !st->spill_len && !st->rx_fin_seen)
 		rx_raw_again(st);
 	/* Half closed by the peer, whose end the kernel has had, too. */

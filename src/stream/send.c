@@ -106,8 +106,29 @@ static bool is_over(struct sr_stream *st)
 	       atomic_load_explicit(&st->so_error, memory_order_relaxed);
 }
 
+/* The thread that has called exit, and its process, which a child of fork is not. */
+static atomic_int last_thread, last_process;
+
+void sr_send_last(void)
+{
+	atomic_store(&last_thread, gettid());
+	atomic_store(&last_process, getpid());
+}
+
+/* With TCP other threads send on until the process is gone: so they wait for that. */
+static void await_exit(void)
+{
+	const struct timespec second = { 1, 0 };
+
+	while (atomic_load(&last_process) == getpid() &&
+	       atomic_load(&last_thread) != gettid())
+		nanosleep(&second, NULL);
+}
+
 static ssize_t pipe_error(ssize_t r, int flags)
 {
+	if (r == -EPIPE)
+		await_exit();
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
 		sr_signal_raise(SIGPIPE);
 	return r;

@@ -33,6 +33,19 @@ teardown() { stop_all; }
 	compare owner killed -w any -l -s 4 -c 0+ -m "wait lazy eager"
 }
 
+@test "a sender's end that is a reset" {
+	compare owner reset -w any -l -s 2 -c 0+
+}
+
+@test "exit while another thread sends" {
+	compare owner thread -w any -l -s 5 -c 0+
+}
+
+@test "the reader forks in the moment in which its sender exits" {
+	[ "$SR_TEST_LINK" = shm ] || skip "for shared memory"
+	compare owner moment -w any -l -s 24 -c 12+ -m "wait lazy"
+}
+
 @test "2,000 forks while streams come and go" {
 	[ "$SR_TEST_WHERE" = native ] || skip "too slow in the virtual machine"
 	compare owner forks -w any -l -n 2+

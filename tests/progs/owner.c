@@ -219,11 +219,12 @@ static void unread_system_client(void)
 /* ---------------------------------------------- the sender's end, unread */
 
 enum ending {
-	BY_EXIT, BY__EXIT, BY_CLOSE, BY_EXEC, BY_EXEC_KEPT, BY_KILL, BY_TERM
+	BY_EXIT, BY__EXIT, BY_CLOSE, BY_EXEC, BY_EXEC_KEPT, BY_KILL, BY_TERM,
+	BY_KILL_UNREAD, BY_LINGER
 };
 static const char *const ending_names[] = {
 	"exit", "_exit", "close and exit", "exec", "exec, descriptor kept",
-	"SIGKILL", "SIGTERM",
+	"SIGKILL", "SIGTERM", "SIGKILL with bytes unread", "exit, SO_LINGER of no time",
 };
 
 /* A second connection says how much the first has carried. */
@@ -264,6 +265,8 @@ static void pause_server(int lfd, enum ending first, enum ending last)
 
 static void end_by(enum ending how, int fd)
 {
+	struct linger now = {1, 0};
+
 	switch (how) {
 	case BY__EXIT:
 		_exit(0);
@@ -279,7 +282,11 @@ static void end_by(enum ending how, int fd)
 		execlp("true", "true", (char *)NULL);
 		die("exec");
 		break;
+	case BY_LINGER:
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		exit(0);
 	case BY_KILL:
+	case BY_KILL_UNREAD:
 		raise(SIGKILL);
 		break;
 	case BY_TERM:
@@ -306,7 +313,8 @@ static void paused_sender(enum ending how)
 	fcntl(told, F_SETFD, FD_CLOEXEC);
 	sent = fill_up(fd);
 	put(told, &sent, sizeof(sent));
-	nap(50);
+	if (how != BY_EXIT)
+		nap(50);
 	end_by(how, fd);
 }
 
@@ -331,6 +339,126 @@ static void paused_server(int lfd)
 static void paused_client(void)
 {
 	pause_client(BY_EXIT, BY_EXEC_KEPT);
+}
+
+/* A reset at the sender's end: what is behind it is not an end of file. */
+static void reset_server(int lfd)
+{
+	for (int i = BY_KILL_UNREAD; i <= BY_LINGER; i++) {
+		struct data d = DATA(0);
+		int fd = answer(lfd);
+		ssize_t n;
+
+		warm_up(fd, false);
+		if (i == BY_KILL_UNREAD)
+			put(fd, buf, 5000);
+		else
+			send_go(fd);
+		while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+			data_sum(&d, buf, (size_t)n);
+		say_result(ending_names[i], n);
+		close(fd);
+	}
+}
+
+static void reset_client(void)
+{
+	for (int i = BY_KILL_UNREAD; i <= BY_LINGER; i++) {
+		pid_t pid = split();
+
+		if (!pid) {
+			int fd = dial();
+
+			warm_up(fd, true);
+			if (i == BY_KILL_UNREAD)
+				await_readable(fd, 5000);
+			else
+				await_go(fd);
+			nap(50);
+			end_by((enum ending)i, fd);
+		}
+		reap(pid);
+	}
+}
+
+/* Threads that send are none the wiser when the process exits. */
+static void *send_on(void *arg)
+{
+	int fd = *(int *)arg;
+
+	while (write(fd, buf, sizeof(buf)) > 0)
+		;
+	return NULL;
+}
+
+static void thread_client(void)
+{
+	for (int i = 0; i < 5; i++) {
+		pid_t pid = split();
+
+		if (!pid) {
+			int fd = dial();
+
+			warm_up(fd, true);
+			start(send_on, &fd);
+			nap(30);
+			exit(3);
+		}
+		reap(pid);
+	}
+}
+
+static void thread_server(int lfd)
+{
+	for (int i = 0; i < 5; i++) {
+		struct data d = DATA(0);
+		int fd = answer(lfd);
+
+		warm_up(fd, false);
+		while (recv(fd, buf, 1000, 0) > 0)
+			;
+		data_sum(&d, buf, 1);
+		close(fd);
+	}
+	say("done");
+}
+
+/* The reader forks in the moment in which the sender exits. */
+static void moment_server(int lfd)
+{
+	for (int i = 0; i < 12; i++) {
+		struct data d = DATA(0);
+		uint64_t sent = 0;
+		int fd = answer(lfd), told, status;
+		pid_t pid;
+
+		warm_up(fd, false);
+		told = answer(lfd);
+		if (take(told, &sent, sizeof(sent)) != sizeof(sent))
+			die("sent");
+		nap((unsigned)(i % 4) * 4);
+		pid = split();
+		if (!pid)
+			_exit(0);
+		if (waitpid(pid, &status, 0) != pid)
+			die("waitpid");
+		nap(30);
+		take_rest(fd, &d);
+		say("%s", d.bytes == sent ? "all" : "NOT ALL");
+		close(told);
+		close(fd);
+	}
+}
+
+static void moment_client(void)
+{
+	for (int i = 0; i < 12; i++) {
+		pid_t pid = split();
+
+		if (!pid)
+			paused_sender(BY_EXIT);
+		reap(pid);
+	}
 }
 
 static void killed_server(int lfd)
@@ -480,6 +608,9 @@ static const struct tcp_case cases[] = {
 	{"unread-system", unread_server, unread_system_client},
 	{"paused", paused_server, paused_client},
 	{"killed", killed_server, killed_client},
+	{"reset", reset_server, reset_client},
+	{"thread", thread_server, thread_client},
+	{"moment", moment_server, moment_client},
 	{"forks", forks_server, forks_client},
 	{"lone", lone_server, lone_client},
 	{"late", late_server, late_client},
