@@ -222,14 +222,13 @@ static bool left_alone(struct sr_stream *st, unsigned ev)
 	uint64_t now;
 
 	/* What it has left unread, TCP answers with a reset. */
-	if (atomic_load(&st->want_back) ||
-	    ((ev & SR_LINK_LEFT) && st->tx.base < st->tx.w))
+	if ((ev & SR_LINK_LEFT) && st->tx.base < st->tx.w)
 		return false;
 	if ((ev & SR_LINK_LEFT) || ((ev & SR_LINK_LOST) && sr_anchor_ended(st))) {
 		nobody_reads(st);
 		return true;
 	}
-	if (!(ev & SR_LINK_LOST))
+	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_back))
 		return false;
 	now = sr_now_ns();
 	if (!st->tx_lost_ns)
