@@ -364,12 +364,12 @@ void sr_close_at_exit(struct sr_stream *st)
  * is there.  All the same, what the peer's program has not taken yet goes to TCP as far
  * as that has room: the peer may need it there later (fork, splice), and then nobody
  * could send it.  The rest it finds in the ring.  False: it does not look there, as it
- * has gone back to TCP itself at this moment.
+ * is going back to TCP itself; then its RESUME must not find us gone, either.
  */
 bool sr_close_leave(struct sr_stream *st)
 {
 	struct sr_link *link;
-	bool done = true, resent;
+	bool done = true;
 
 	lock_up_to_date(st);
 	link = st->tx_link ?: st->rx_link;
@@ -380,10 +380,8 @@ bool sr_close_leave(struct sr_stream *st)
 	if (st->tx.ended && st->tx.base < st->tx.w)
 		atomic_store(&st->want_back, true);
 	sr_tx_progress(st);
-	resent = st->tx.state != SR_TX_RESEND && st->tx.state != SR_TX_LINK;
-	if (resent)
+	if (st->tx.state != SR_TX_RESEND && st->tx.state != SR_TX_LINK)
 		link->ops->leave(link, true);
-	done |= resent || st->tx.state == SR_TX_LINK;
 	sr_link_put(link);
 out:
 	unlock(st);
