@@ -72,7 +72,9 @@ static void disconnect(struct sr_stream *st)
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
 
 	sr_lock(&st->rx_lock);
-	sr_real.connect(st->anchor, &none, sizeof(none));
+	if (!st->rx_cut)
+		sr_real.connect(st->anchor, &none, sizeof(none));
+	st->rx_cut = true;
 	sr_unlock(&st->rx_lock);
 }
 
@@ -173,18 +175,21 @@ static void back_one(struct sr_stream *st, void *arg)
 }
 
 /* Does what the program has sent not need this process any more?  Shared memory
- * outlives it, and what TCP has is TCP's. */
+ * outlives it, as long as the peer has not given the link up, and what TCP has is TCP's,
+ * once the peer's RESUME is not left to meet a closed socket. */
 static bool is_delivered(struct sr_stream *st)
 {
-	bool yes;
+	struct sr_link *link;
+	bool live;
 
+	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	yes = st->anchor < 0 || st->broken || !sr_gate_shut(&st->tx_gate) ||
-	      st->tx.state == SR_TX_DONE ||
-	      (st->tx.state == SR_TX_LINK && st->tx_link->ops->leave &&
-	       !(sr_link_events(st->tx_link) & SR_LINK_DEAD));
+	link = st->tx_link ?: st->rx_link;
+	live = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
+	       !(sr_link_events(link) & SR_LINK_DEAD);
 	sr_unlock(&st->tx_lock);
-	return yes;
+	sr_unlock(&st->rx_lock);
+	return live || is_plain(st) || is_over(st);
 }
 
 static void deliver_one(struct sr_stream *st, void *arg)

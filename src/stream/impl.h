@@ -119,6 +119,7 @@ struct sr_stream {
 	atomic_bool error_told;	/* so_error was set for it, or SO_ERROR has said it */
 	atomic_int error;	/* errno that ended it, for the report */
 	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
+	bool rx_cut;		/* the anchor is disconnected: back.c */
 	bool rx_rst_seen;	/* the latter, with bytes on the link before it */
 
 	pthread_mutex_t tx_lock;

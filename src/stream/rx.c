@@ -351,7 +351,7 @@ void sr_rx_progress(struct sr_stream *st)
 		rx_raw_again(st);
 	/* Half closed by the peer, whose end the kernel has had, too. */
 	if (alone && st->rx.state == SR_RX_EOF && st->rx_fin_seen &&
-	    atomic_load(&st->want_back) && !st->broken)
+	    atomic_load(&st->want_back) && !st->broken && !st->rx_cut)
 		rx_raw_again(st);
 }
 
