@@ -174,22 +174,28 @@ static void back_one(struct sr_stream *st, void *arg)
 		go_back(st);
 }
 
+/* It is on a link that outlives the process; live: and that the peer has not given up. */
+static bool outlives(struct sr_stream *st, bool live)
+{
+	struct sr_link *link;
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	link = st->tx_link ?: st->rx_link;
+	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
+	      !(live && (sr_link_events(link) & SR_LINK_DEAD));
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
 /* Does what the program has sent not need this process any more?  Shared memory
  * outlives it, as long as the peer has not given the link up, and what TCP has is TCP's,
  * once the peer's RESUME is not left to meet a closed socket. */
 static bool is_delivered(struct sr_stream *st)
 {
-	struct sr_link *link;
-	bool live;
-
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-	link = st->tx_link ?: st->rx_link;
-	live = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
-	       !(sr_link_events(link) & SR_LINK_DEAD);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
-	return live || is_plain(st) || is_over(st);
+	return outlives(st, true) || is_plain(st) || is_over(st);
 }
 
 static void deliver_one(struct sr_stream *st, void *arg)
@@ -305,21 +311,6 @@ static bool is_reset(struct sr_stream *st)
 	return yes;
 }
 
-/* It is on a link that outlives the process. */
-static bool outlives(struct sr_stream *st)
-{
-	struct sr_link *link;
-	bool yes;
-
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-	link = st->tx_link ?: st->rx_link;
-	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND;
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
-	return yes;
-}
-
 /* Is it on a link, and waits for the peer's program? */
 static bool is_read_on(struct sr_stream *st)
 {
@@ -340,7 +331,7 @@ struct leaving {
 static void wait_read(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
-	uint64_t ns = outlives(st) ? (l->all ? LEAVE_WAIT_NS : LEAVE_NS) :
+	uint64_t ns = outlives(st, false) ? (l->all ? LEAVE_WAIT_NS : LEAVE_NS) :
 				     (l->all ? END_WAIT_NS : END_NS);
 	struct timespec step = { 0, 50000 };
 
@@ -353,7 +344,7 @@ static void leave_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	if (!is_stream(st))
 		return;
-	if (is_reset(st) || (outlives(st) && sr_close_leave(st)))
+	if (is_reset(st) || (outlives(st, false) && sr_close_leave(st)))
 		st->left = true;
 	else
 		go_back(st);

@@ -467,6 +467,18 @@ static inline int receive_fd(int s)
 	return fd;
 }
 
+/* A process of its own, which prints what the parent has not. */
+static inline pid_t split(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	return pid;
+}
+
 /* -------------------------------------------------------------- main */
 
 static inline void set_addr(const char *text, int port)

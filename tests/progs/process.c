@@ -8,17 +8,6 @@
 static char buf[1 << 17];
 extern char **environ;
 
-static pid_t split(void)
-{
-	pid_t pid;
-
-	fflush(NULL);
-	pid = fork();
-	if (pid < 0)
-		die("fork");
-	return pid;
-}
-
 static void reap(pid_t pid)
 {
 	int status = -1;
