@@ -4,20 +4,7 @@
  */
 #include "base/fdmap.h"
 
-#include <stddef.h>
 #include <sys/mman.h>
-
-sr_fdmap_entry *sr_fdmap_find(struct sr_fdmap *map, int fd)
-{
-	unsigned n = (unsigned)fd;
-	sr_fdmap_entry *page;
-
-	if (n >= SR_FDMAP_PAGE * SR_FDMAP_PAGES)
-		return NULL;
-	page = atomic_load_explicit(&map->pages[n / SR_FDMAP_PAGE],
-				    memory_order_acquire);
-	return page ? &page[n % SR_FDMAP_PAGE] : NULL;
-}
 
 /* mmap() and not malloc(): socket() may be called by an allocator, and in a
  * signal handler. */

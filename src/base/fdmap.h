@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #define SR_FDMAP_PAGE 1024
 #define SR_FDMAP_PAGES 1024 /* 2^20 numbers: the kernel's default fs.nr_open */
@@ -21,7 +22,18 @@ struct sr_fdmap {
 };
 
 /* NULL: nothing was ever entered near it. */
-sr_fdmap_entry *sr_fdmap_find(struct sr_fdmap *map, int fd);
+static inline sr_fdmap_entry *sr_fdmap_find(struct sr_fdmap *map, int fd)
+{
+	unsigned n = (unsigned)fd;
+	sr_fdmap_entry *page;
+
+	if (n >= SR_FDMAP_PAGE * SR_FDMAP_PAGES)
+		return NULL;
+	page = atomic_load_explicit(&map->pages[n / SR_FDMAP_PAGE],
+				    memory_order_acquire);
+	return page ? &page[n % SR_FDMAP_PAGE] : NULL;
+}
+
 /* Enters value.  False: no memory, or fd is beyond the table.  *old is what was
  * there. */
 bool sr_fdmap_set(struct sr_fdmap *map, int fd, void *value, void **old);

@@ -22,6 +22,7 @@
 #define SR_LINK_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "pure/wire.h"
@@ -54,6 +55,12 @@ enum {
 struct sr_ask;
 struct sr_request;
 
+/* A piece of a ring. */
+struct sr_piece {
+	uint8_t *at;
+	size_t left;
+};
+
 struct sr_link {
 	const struct sr_link_ops *ops;
 	atomic_int refs;
@@ -72,7 +79,12 @@ struct sr_link {
 	struct sr_switch peer_switch;
 	uint64_t peer_end;
 
-	_Atomic uint64_t rx_h;	/* received so far, with the ring's */
+	/* The free bytes from tx_w on that may be filled and committed without asking
+	 * tx_room().  The kind sets and moves it on.  tx */
+	struct sr_piece tx_piece;
+
+	_Atomic uint64_t rx_h;	/* received so far, with the ring's; may lag behind
+				 * rx_taken where rx_look() is used */
 	_Atomic uint64_t rx_taken; /* taken by our program (rx_free) */
 	_Atomic uint64_t tx_w;	/* given to the link (tx_commit) */
 	_Atomic uint64_t tx_acked; /* taken by the peer's program, as it says;
@@ -106,9 +118,7 @@ struct sr_link_ops {
 
 	/*
 	 * Free space for bytes from tx_w on, at most two pieces; returns their
-	 * sum, 0 if there is no credit or no decent gap yet.  An offer is
-	 * followed by tx_commit(), of 0 if it is not used: until then an idle
-	 * ring is not given back.  tx.
+	 * sum, 0 if there is no credit or no decent gap yet.  tx.
 	 */
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
@@ -134,6 +144,14 @@ struct sr_link_ops {
 	 * when DEAD.  Returns their number; 0: there are none.  rx. */
 	size_t (*rx_data)(struct sr_link *link, size_t skip,
 			  struct iovec v[2]);
+
+	/*
+	 * The fast path's look: how many received bytes there are from rx_taken on, of
+	 * which `piece` is the beginning.  0: none, and no other news for the reader.
+	 * -1: something unusual, which poll() and rx_data() have to look at.  Sets
+	 * nothing and tells nobody.  NULL: always -1.  rx.
+	 */
+	ssize_t (*rx_look)(struct sr_link *link, struct sr_piece *piece);
 
 	/* The program took n bytes: rx_taken grows, credit goes back in
 	 * batches.  rx. */
@@ -188,8 +206,10 @@ struct sr_link_ops {
 	 */
 	int (*stand)(struct sr_link *link, unsigned want);
 
-	/* Maintenance asked for with SR_NOTIFY_WORK (ring growth).  loop. */
+	/* Maintenance asked for with SR_NOTIFY_WORK: ring growth (loop), and what
+	 * needs a ring that nobody is filling meanwhile (loop and tx; may be NULL). */
 	void (*work)(struct sr_link *link);
+	void (*tx_work)(struct sr_link *link);
 
 	/*
 	 * Gives the link up, both directions: nothing more is sent or taken

@@ -366,23 +366,26 @@ static size_t tx_room(struct sr_link *link, struct iovec v[2])
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_shm *l = shm_of(link);
-	uint64_t w;
+	struct sr_piece *room = &link->tx_piece;
+	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
 
-	w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
-	/* Ours before the peer's: its credit is checked against it. */
-	if (n)
+	if (n) {
+		/* Ours before the peer's: its credit is checked against it. */
 		atomic_store_explicit(&link->tx_w, w, memory_order_release);
-	if (n && more)
-		atomic_store_explicit(&l->own->tx_kept, w, memory_order_release);
-	if (!more && w != l->tx_shown) {
-		l->tx_shown = w;
-		atomic_store_explicit(&l->own->tx_w, w, memory_order_release);
-		atomic_thread_fence(memory_order_seq_cst); /* with arm() */
-		ring_if_asleep(l, SR_NOTIFY_RX);
-	}
-	if (n)
+		if (n < room->left)
+			*room = (struct sr_piece){room->at + n, room->left - n};
+		else
+			*room = (struct sr_piece){0};
 		sr_shm_dirty(l);
-	sr_shm_room_end(l);
+		if (more)
+			atomic_store_explicit(&l->own->tx_kept, w,
+					      memory_order_release);
+	}
+	if (more || w == l->tx_shown)
+		return;
+	l->tx_shown = w;
+	atomic_exchange(&l->own->tx_w, w); /* and a full fence, with arm() */
+	ring_if_asleep(l, SR_NOTIFY_RX);
 }
 
 static size_t tx_retained(struct sr_link *link, uint64_t from,
@@ -409,10 +412,6 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 	return sr_shm_span(&l->plan, &l->rx, taken + skip, h, v);
 }
 
-/*
- * Credit goes back when there is some, or the ring is empty: a receiver of small
- * messages need not write to the line that the sender reads for each of them.
- */
 static void rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_shm *l = shm_of(link);
@@ -421,10 +420,8 @@ static void rx_free(struct sr_link *link, size_t n)
 
 	/* Ours before the peer's, as in tx_commit(). */
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
-	if (!sr_shm_credit_due(l, taken))
+	if (!sr_shm_tell(l, taken))
 		return;
-	l->rx_told = taken;
-	atomic_store_explicit(&l->own->rx_taken, taken, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
 	if (sr_shm_decent(l, taken))
 		ring_if_asleep(l, SR_NOTIFY_TX);
@@ -689,6 +686,7 @@ const struct sr_link_ops sr_link_shm = {
 	.tx_retained = tx_retained,
 	.tx_arrived = tx_arrived,
 	.rx_data = rx_data,
+	.rx_look = sr_shm_rx_look,
 	.rx_free = rx_free,
 	.rx_last = rx_last,
 	.leave = leave,
@@ -699,6 +697,7 @@ const struct sr_link_ops sr_link_shm = {
 	.awake = awake,
 	.stand = stand,
 	.work = work,
+	.tx_work = sr_shm_sweep,
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,
 	.usage = usage,

@@ -95,13 +95,14 @@ struct sr_shm {
 
 	/* tx */
 	struct sr_shm_ring tx;
-	atomic_int hold;   /* who may use the space past tx_w; shm_ring.c */
 	atomic_bool dirty; /* the ring has held bytes since it was emptied */
 	uint64_t swept_w;  /* loop: tx_w at the last sweep */
 
 	/* rx */
 	struct sr_shm_ring rx;
 	uint64_t rx_told; /* what own->rx_taken says, but for a drop */
+	uint64_t rx_rung; /* rx_taken when last seen whether the sender sleeps */
+	uint64_t rx_seen; /* the peer's tx_w at the last rx_look() */
 	pthread_mutex_t
 		look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
 	_Atomic uint32_t ctl_seen;
@@ -126,16 +127,17 @@ void sr_shm_free(struct sr_link *link);
 /* shm_ring.c */
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);
 size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
-void sr_shm_room_end(struct sr_shm *l);
 size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 		   uint64_t from, uint64_t to, struct iovec v[2]);
-bool sr_shm_credit_due(struct sr_shm *l, uint64_t taken);
+ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece);
+bool sr_shm_tell(struct sr_shm *l, uint64_t taken);
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
 void sr_shm_linger(struct sr_shm *l,
 		   bool linked); /* loop: on the sweep's list */
 void sr_shm_dirty(struct sr_shm *l);
+void sr_shm_sweep(struct sr_link *link);
 void sr_shm_ring_forget(void);
 
 /* shm_line.c */

@@ -18,14 +18,12 @@
  * use at one time differ, and at most SR_SHM_AREAS generations are alive; the
  * tables hold more than that.
  *
- * The hold: 0 -> ROOM while a sender may be copying into what tx_room()
- * offered, 0 -> SWEEP while the loop gives pages back.  The sweep passes over a
- * ring in use, a sender waits for the sweep (a madvise of at most a ring).
+ * The sweep gives pages back under the stream's tx lock (tx_work()), which every
+ * sender holds while it copies into the ring.
  */
 #include "link/shm.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,8 +31,6 @@
 
 #define SWEEP_MS 1000 /* idle at least so long, at most twice */
 #define GROW 2	      /* log2 of a step */
-
-enum { HOLD_ROOM = 1, HOLD_SWEEP = 2 };
 
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max)
 {
@@ -136,26 +132,6 @@ size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 
 /* ---- sending ---- */
 
-static void hold_take(struct sr_shm *l)
-{
-	int was = 0;
-
-	while (!atomic_compare_exchange_strong(&l->hold, &was, HOLD_ROOM)) {
-		if (was == HOLD_ROOM)
-			return; /* ours: offered before, not committed */
-		sched_yield();
-		was = 0;
-	}
-}
-
-void sr_shm_room_end(struct sr_shm *l)
-{
-	int was = HOLD_ROOM;
-
-	atomic_compare_exchange_strong_explicit(
-		&l->hold, &was, 0, memory_order_release, memory_order_relaxed);
-}
-
 /* Bytes of the current generation that the peer's program has yet to take. */
 static uint64_t outstanding(struct sr_shm *l, uint64_t start)
 {
@@ -166,7 +142,7 @@ static uint64_t outstanding(struct sr_shm *l, uint64_t start)
 	return w - (acked > start ? acked : start);
 }
 
-/* A new generation from tx_w on.  The hold is ours. */
+/* A new generation from tx_w on.  tx lock. */
 static void turn(struct sr_shm *l, uint32_t area)
 {
 	uint32_t n = atomic_load_explicit(&l->tx.gens, memory_order_relaxed);
@@ -202,14 +178,10 @@ static void refresh_credit(struct sr_shm *l)
 
 size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 {
-	struct sr_shm_gen *g;
-	uint64_t w, out;
-	size_t size;
+	struct sr_shm_gen *g = gen_last(&l->tx);
+	size_t size = l->plan.size[g->area], room;
+	uint64_t w, out = outstanding(l, g->start);
 
-	hold_take(l);
-	g = gen_last(&l->tx);
-	size = l->plan.size[g->area];
-	out = outstanding(l, g->start);
 	if (out > size / 2) {
 		refresh_credit(l);
 		out = outstanding(l, g->start);
@@ -217,8 +189,8 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 	/* No crumbs: a quarter at least, or all there is. */
 	if (out > size - size / 4) {
 		if (!grow(l)) {
-			sr_shm_room_end(l);
 			v[0] = v[1] = (struct iovec){0};
+			l->link.tx_piece = (struct sr_piece){0};
 			return 0;
 		}
 		g = gen_last(&l->tx);
@@ -226,22 +198,87 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 		out = 0;
 	}
 	w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
-	return sr_shm_span(&l->plan, &l->tx, w, w + size - out, v);
+	room = sr_shm_span(&l->plan, &l->tx, w, w + size - out, v);
+	l->link.tx_piece = (struct sr_piece){v[0].iov_base, v[0].iov_len};
+	return room;
 }
 
 /* ---- receiving ---- */
 
-/*
- * Is it time to tell the sender what has been taken?  While bytes are left to take,
- * an eighth of the ring may go untold: its sender is short of so much room, which it
- * is not offered in crumbs anyway.
- */
-bool sr_shm_credit_due(struct sr_shm *l, uint64_t taken)
+/* All that is known to have come; rx_h lags behind while rx_look() is used. */
+static uint64_t known(struct sr_shm *l)
 {
 	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_acquire);
 
-	return h <= taken ||
-	       taken - l->rx_told >= l->plan.size[gen_last(&l->rx)->area] / 8;
+	return h > l->rx_seen ? h : l->rx_seen;
+}
+
+static size_t rx_size(struct sr_shm *l)
+{
+	return l->plan.size[gen_last(&l->rx)->area];
+}
+
+/*
+ * A look without any lock but the reader's own.  What a lying peer might have written
+ * is checked as in sr_shm_absorb(), and everything that is not plainly a sequence of
+ * bytes of the newest generation is left to that.
+ */
+ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
+{
+	struct sr_shm *l = (struct sr_shm *)link;
+	struct sr_shm_page *p = l->peer;
+	/* The generations after tx_w, see above. */
+	uint64_t w = atomic_load_explicit(&p->tx_w, memory_order_acquire);
+	uint64_t taken =
+		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
+	struct sr_shm_gen *g;
+	size_t size, pos;
+
+	if ((atomic_load_explicit(&p->ctl, memory_order_relaxed) &
+	     ~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed)) ||
+	    atomic_load_explicit(&p->dropped, memory_order_relaxed) ||
+	    atomic_load_explicit(&p->gens, memory_order_relaxed) !=
+		    atomic_load_explicit(&l->rx.gens, memory_order_acquire))
+		return -1;
+	if (w == taken)
+		return 0;
+	g = gen_last(&l->rx);
+	size = l->plan.size[g->area];
+	if (w < taken || w > INT64_MAX || g->start > taken || w - taken > size)
+		return -1;
+	l->rx_seen = w;
+	pos = (taken - g->start) & (size - 1);
+	piece->at = l->rx.mem + l->plan.at[g->area] + pos;
+	piece->left = w - taken < size - pos ? w - taken : size - pos;
+	return (ssize_t)(w - taken);
+}
+
+/*
+ * The program has taken all below `taken`.  Tells the sender, if it is time: while bytes
+ * are left to take, an eighth of the ring may go untold, as its sender is short of so
+ * much room, which it is not offered in crumbs anyway.
+ *
+ * True: a sender may be asleep for want of this credit.  It takes a full fence to find
+ * out (arm()), which a reader of small messages is spared.  A sender that sleeps has
+ * more than three quarters of the ring outstanding of what it knew to be taken; and
+ * that is not less than rx_rung, since it either slept before the fence at rx_rung, and
+ * was woken, or has seen that credit.  So either as much lies between rx_rung and what
+ * has come, or the reader has yet to come to an eighth of the ring, where it looks in
+ * any case.
+ */
+bool sr_shm_tell(struct sr_shm *l, uint64_t taken)
+{
+	size_t size = rx_size(l);
+	uint64_t h = known(l);
+
+	if (h > taken && taken - l->rx_told < size / 8)
+		return false;
+	l->rx_told = taken;
+	atomic_store_explicit(&l->own->rx_taken, taken, memory_order_release);
+	if (taken - l->rx_rung < size / 8 && h - l->rx_rung <= size - size / 4)
+		return false;
+	l->rx_rung = taken;
+	return true;
 }
 
 /*
@@ -251,7 +288,7 @@ bool sr_shm_credit_due(struct sr_shm *l, uint64_t taken)
  */
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken)
 {
-	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_acquire);
+	uint64_t h = known(l);
 	struct sr_shm_gen *g = gen_last(&l->rx);
 	size_t size = l->plan.size[g->area];
 	uint64_t start = g->start;
@@ -359,37 +396,27 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 static struct sr_shm *links;
 static struct sr_timer sweep_timer;
 
-/* True: look again later. */
-static bool sweep(struct sr_shm *l)
+void sr_shm_sweep(struct sr_link *link)
 {
-	uint64_t w = atomic_load(&l->link.tx_w);
+	struct sr_shm *l = (struct sr_shm *)link;
+	uint64_t w = atomic_load(&link->tx_w);
 	size_t give;
-	int was = 0;
 
-	if (!atomic_load(&l->dirty) || atomic_load(&l->dead))
-		return false;
-	if (w != l->swept_w) {
-		l->swept_w = w;
-		return true;
-	}
+	if (!atomic_load(&l->dirty) || atomic_load(&l->dead) || w != l->swept_w)
+		return;
 	refresh_credit(l);
-	if (atomic_load(&l->link.tx_acked) != w ||
-	    !atomic_compare_exchange_strong(&l->hold, &was, HOLD_SWEEP))
-		return true;
-	/* Nobody sends now; with the hold in hand, is it still so? */
-	if (atomic_load(&l->link.tx_w) == w) {
-		madvise(l->tx.mem, l->plan.ring, MADV_REMOVE);
-		if (gen_last(&l->tx)->area != 0) {
-			turn(l, 0);
-			give = atomic_load(&l->taken_memory) -
-			       (2 * l->plan.page + l->plan.size[0]);
-			atomic_fetch_sub(&l->taken_memory, give);
-			sr_memory_give(give);
-		}
-		atomic_store(&l->dirty, false);
+	if (atomic_load(&link->tx_acked) != w)
+		return;
+	madvise(l->tx.mem, l->plan.ring, MADV_REMOVE);
+	if (gen_last(&l->tx)->area != 0) {
+		turn(l, 0);
+		give = atomic_load(&l->taken_memory) -
+		       (2 * l->plan.page + l->plan.size[0]);
+		atomic_fetch_sub(&l->taken_memory, give);
+		sr_memory_give(give);
 	}
-	atomic_store_explicit(&l->hold, 0, memory_order_release);
-	return atomic_load(&l->dirty);
+	link->tx_piece = (struct sr_piece){0};
+	atomic_store(&l->dirty, false);
 }
 
 static void sweep_all(struct sr_timer *t)
@@ -397,8 +424,16 @@ static void sweep_all(struct sr_timer *t)
 	struct sr_shm *l;
 	bool again = false;
 
-	for (l = links; l; l = l->next)
-		again |= sweep(l);
+	for (l = links; l; l = l->next) {
+		uint64_t w = atomic_load(&l->link.tx_w);
+
+		if (!atomic_load(&l->dirty) || atomic_load(&l->dead))
+			continue;
+		again = true;
+		if (w == l->swept_w)
+			l->link.notify(&l->link, SR_NOTIFY_WORK);
+		l->swept_w = w;
+	}
 	if (again)
 		sr_timer_set(t, SWEEP_MS);
 }

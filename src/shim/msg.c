@@ -51,24 +51,20 @@ static void take_over(int fd)
 	sr_shim_fresh(fd);
 }
 
-static ssize_t sent(struct sr_stream *plain, int flags, ssize_t r)
+/* The C library's call on a stream that is TCP's for good, or on no stream. */
+static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
 {
-	if (r > 0 && (flags & MSG_OOB))	/* the last byte is urgent */
-		return sr_plain_sent(plain, r - 1) + 1;
-	return sr_plain_sent(plain, r);
+	if (st)		/* of urgent data the last byte is beside the stream */
+		sr_plain_sent(st, r - (r > 0 && (flags & MSG_OOB)));
+	return r;
 }
 
 /* What is only looked at, and what is beside the stream, does not count. */
-static ssize_t received(struct sr_stream *plain, int flags, ssize_t r)
+static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 {
-	bool counts = !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE));
-
-	return sr_plain_received(counts || r < 0 ? plain : NULL, r);
-}
-
-ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
-{
-	return sr_recvfrom(fd, buf, n, flags, NULL, NULL);
+	if (st && (r < 0 || !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))))
+		sr_plain_received(st, r);
+	return r;
 }
 
 /* TCP names no sender.  The kernel looks at the length when it has the bytes. */
@@ -82,39 +78,85 @@ static int name_nobody(socklen_t *len)
 	return 0;
 }
 
-ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
-		    struct sockaddr *addr, socklen_t *len)
+static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
+						   int flags, struct sockaddr *addr,
+						   socklen_t *len)
 {
-	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
+	struct sr_stream *st = sr_fdtab_get(fd);
 	struct iovec iov = {buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	int saved;
+	int saved = errno;
 	ssize_t r, named = 0;
 
 	if (!st)
-		return received(plain, flags,
-				sr_real.recvfrom(fd, buf, n, flags, addr, len));
-	saved = errno;
+		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
 	r = sr_stream_recv(st, fd, &msg, flags);
 	if (r >= 0 && addr)
 		named = name_nobody(len);
 	return sr_result(st, saved, named < 0 ? named : r);
 }
 
+/* Flags that change nothing for what is there, or is taken, at once. */
+static bool is_fast(int flags)
+{
+	return !(flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {buf, n};
+	size_t fast;
+
+	if (!st || sr_is_plain(st))
+		return received(st, flags, sr_real.recv(fd, buf, n, flags));
+	fast = is_fast(flags) && sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : recv_from(fd, buf, n, flags, NULL, NULL);
+}
+
+ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
+		    struct sockaddr *addr, socklen_t *len)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+
+	if (st && !sr_is_plain(st))
+		return addr ? recv_from(fd, buf, n, flags, addr, len) :
+			      sr_recv(fd, buf, n, flags);
+	return received(st, flags, sr_real.recvfrom(fd, buf, n, flags, addr, len));
+}
+
+#define FEW 8	/* buffers */
+
+static bool has_few(const struct msghdr *msg)
+{
+	return sr_readable(msg, sizeof(*msg)) && !msg->msg_name &&
+	       !msg->msg_controllen && msg->msg_iovlen <= FEW &&
+	       sr_readable(msg->msg_iov, msg->msg_iovlen * sizeof(*msg->msg_iov));
+}
+
 ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
-	int saved;
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	int saved = errno;
+	size_t fast = 0;
 	ssize_t r;
 
+	if (st && sr_is_plain(st))
+		return received(st, flags, sr_real.recvmsg(fd, msg, flags));
+	if (st && is_fast(flags) && sr_rx_is_fast(st) && has_few(msg))
+		fast = sr_fast_recv(st, fd, msg->msg_iov, msg->msg_iovlen);
+	if (fast) {
+		msg->msg_flags = 0;
+		return (ssize_t)fast;
+	}
+	st = st ? sr_fdtab_get(fd) : NULL;
 	if (st) {
-		saved = errno;
 		r = sr_msg_refused(msg);
 		return sr_result(st, saved,
 				 r < 0 ? r : sr_stream_recv(st, fd, msg, flags));
 	}
-	r = received(plain, flags, sr_real.recvmsg(fd, msg, flags));
-	if (r >= 0 && !plain)
+	r = sr_real.recvmsg(fd, msg, flags);
+	if (r >= 0)
 		each_passed(msg, take_over);
 	return r;
 }
@@ -205,7 +247,7 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 		struct timespec *timeout)
 {
-	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
+	struct sr_stream *plain = sr_fdtab_peek(fd), *st = sr_stream_live(fd);
 	int saved = errno, r;
 
 	if (st)
@@ -222,15 +264,12 @@ int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 	return r;
 }
 
-ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
+static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t n,
+						 int flags,
+						 const struct sockaddr *addr,
+						 socklen_t len)
 {
-	return sr_sendto(fd, buf, n, flags, NULL, 0);
-}
-
-ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
-		  const struct sockaddr *addr, socklen_t len)
-{
-	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
+	struct sr_stream *st = sr_fdtab_get(fd);
 	struct iovec iov = {(void *)buf, n < SSIZE_MAX ? n : SSIZE_MAX};
 	struct msghdr msg = {
 		.msg_name = (void *)addr,
@@ -238,30 +277,58 @@ ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 	};
-	int saved;
+	int saved = errno;
 
 	if (!st)
-		return sent(plain, flags,
-			    sr_real.sendto(fd, buf, n, flags, addr, len));
-	saved = errno;
+		return sr_real.sendto(fd, buf, n, flags, addr, len);
 	/* Where sendmsg(2) cuts the length. */
 	if (addr && len > sizeof(struct sockaddr_storage))
 		return sr_result(st, saved, -EINVAL);
 	return sr_result(st, saved, sr_stream_send(st, fd, &msg, flags));
 }
 
+ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {(void *)buf, n};
+	size_t fast;
+
+	if (!st || sr_is_plain(st))
+		return sent(st, flags, sr_real.send(fd, buf, n, flags));
+	fast = is_fast(flags) && sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : send_to(fd, buf, n, flags, NULL, 0);
+}
+
+ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
+		  const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+
+	if (st && !sr_is_plain(st))
+		return addr ? send_to(fd, buf, n, flags, addr, len) :
+			      sr_send(fd, buf, n, flags);
+	return sent(st, flags, sr_real.sendto(fd, buf, n, flags, addr, len));
+}
+
 ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
-	int saved;
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	int saved = errno;
+	size_t fast = 0;
 	ssize_t r;
 
+	if (st && sr_is_plain(st))
+		return sent(st, flags, sr_real.sendmsg(fd, msg, flags));
+	if (st && is_fast(flags) && sr_tx_is_fast(st) && has_few(msg))
+		fast = sr_fast_send(st, fd, msg->msg_iov, msg->msg_iovlen);
+	if (fast)
+		return (ssize_t)fast;
+	st = st ? sr_fdtab_get(fd) : NULL;
 	if (!st) {
-		if (!sr_shim_unused() && !plain)
+		if (!sr_shim_unused())
 			each_passed(msg, hand_over);
-		return sent(plain, flags, sr_real.sendmsg(fd, msg, flags));
+		return sr_real.sendmsg(fd, msg, flags);
 	}
-	saved = errno;
 	r = sr_msg_refused(msg);
 	return sr_result(st, saved, r < 0 ? r : sr_stream_send(st, fd, msg, flags));
 }

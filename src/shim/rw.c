@@ -61,50 +61,90 @@ static bool is_vec(const struct iovec *iov, int cnt)
 	       sr_iov_make(iov, (size_t)cnt).left;
 }
 
-ssize_t sr_read(int fd, void *buf, size_t n)
+/* The C library's call on a stream that is TCP's for good, or on no stream. */
+static ssize_t received(struct sr_stream *st, ssize_t r)
 {
-	struct sr_stream *plain = NULL, *st = NULL;
+	if (st)
+		sr_plain_received(st, r);
+	return r;
+}
+
+static ssize_t sent(struct sr_stream *st, ssize_t r)
+{
+	if (st)
+		sr_plain_sent(st, r);
+	return r;
+}
+
+static __attribute__((noinline)) ssize_t read_slow(int fd, void *buf, size_t n)
+{
+	struct sr_stream *st = (ssize_t)n > 0 ? sr_fdtab_get(fd) : NULL;
 	struct iovec iov = {buf, n};
 
-	if ((ssize_t)n > 0)
-		st = sr_stream_of(fd, &plain);
-	if (!st)
-		return sr_plain_received(plain, sr_real.read(fd, buf, n));
-	return recv_vec(st, fd, &iov, 1, 0);
+	return st ? recv_vec(st, fd, &iov, 1, 0) : sr_real.read(fd, buf, n);
+}
+
+ssize_t sr_read(int fd, void *buf, size_t n)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {buf, n};
+	size_t fast;
+
+	if (!st || sr_is_plain(st))
+		return received(st, sr_real.read(fd, buf, n));
+	/* (A length beyond an ssize_t is the kernel's to refuse.) */
+	fast = sr_rx_is_fast(st) && (ssize_t)n > 0 ? sr_fast_recv(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : read_slow(fd, buf, n);
 }
 
 ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
 {
-	struct sr_stream *plain = NULL, *st = NULL;
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	size_t fast;
 
-	if (sr_fdtab_has(fd) && is_vec(iov, cnt))
-		st = sr_stream_of(fd, &plain);
-	if (!st)
-		return sr_plain_received(plain, sr_real.readv(fd, iov, cnt));
-	return recv_vec(st, fd, iov, (size_t)cnt, 0);
+	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
+		return received(st, sr_real.readv(fd, iov, cnt));
+	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, iov, (size_t)cnt) : 0;
+	if (fast)
+		return (ssize_t)fast;
+	st = sr_fdtab_get(fd);
+	return st ? recv_vec(st, fd, iov, (size_t)cnt, 0) :
+		    sr_real.readv(fd, iov, cnt);
+}
+
+static __attribute__((noinline)) ssize_t write_slow(int fd, const void *buf, size_t n)
+{
+	struct sr_stream *st = (ssize_t)n >= 0 ? sr_fdtab_get(fd) : NULL;
+	struct iovec iov = {(void *)buf, n};
+
+	return st ? send_vec(st, fd, &iov, 1, 0) : sr_real.write(fd, buf, n);
 }
 
 ssize_t sr_write(int fd, const void *buf, size_t n)
 {
-	struct sr_stream *plain = NULL, *st = NULL;
+	struct sr_stream *st = sr_fdtab_peek(fd);
 	struct iovec iov = {(void *)buf, n};
+	size_t fast;
 
-	if ((ssize_t)n >= 0)
-		st = sr_stream_of(fd, &plain);
-	if (!st)
-		return sr_plain_sent(plain, sr_real.write(fd, buf, n));
-	return send_vec(st, fd, &iov, 1, 0);
+	if (!st || sr_is_plain(st))
+		return sent(st, sr_real.write(fd, buf, n));
+	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : write_slow(fd, buf, n);
 }
 
 ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 {
-	struct sr_stream *plain = NULL, *st = NULL;
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	size_t fast;
 
-	if (sr_fdtab_has(fd) && is_vec(iov, cnt))
-		st = sr_stream_of(fd, &plain);
-	if (!st)
-		return sr_plain_sent(plain, sr_real.writev(fd, iov, cnt));
-	return send_vec(st, fd, iov, (size_t)cnt, 0);
+	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
+		return sent(st, sr_real.writev(fd, iov, cnt));
+	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, iov, (size_t)cnt) : 0;
+	if (fast)
+		return (ssize_t)fast;
+	st = sr_fdtab_get(fd);
+	return st ? send_vec(st, fd, iov, (size_t)cnt, 0) :
+		    sr_real.writev(fd, iov, cnt);
 }
 
 /*
@@ -172,12 +212,15 @@ ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
 
 ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 {
-	struct sr_stream *plain, *st = sr_stream_of(fd, &plain);
+	struct sr_stream *st = sr_fdtab_peek(fd);
 	int saved = errno;
 	ssize_t r;
 
+	if (st && sr_is_plain(st))
+		return sent(st, sr_real.sendfile(fd, in, off, n));
+	st = st ? sr_fdtab_get(fd) : NULL;
 	if (!st)
-		return sr_plain_sent(plain, sr_real.sendfile(fd, in, off, n));
+		return sr_real.sendfile(fd, in, off, n);
 	r = sr_stream_sendfile(st, fd, in, off, n, false);
 	if (r != -ENOTSOCK)
 		return sr_result(st, saved, r);

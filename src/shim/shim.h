@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "sockrail.h"
 #include "stream/epoll.h"
+#include "stream/fast.h"
 #include "stream/fdtab.h"
 #include "stream/stream.h"
 

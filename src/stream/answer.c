@@ -115,7 +115,7 @@ static bool deal(struct sr_request *req, uint64_t age)
 	if (!atomic_load(&s.found->asked_ns))
 		atomic_store(&s.found->asked_ns, sr_now_ns());
 	f = sr_st_flags(s.found);
-	if (f & (SR_ST_BARRED | SR_ST_PLAIN)) {
+	if ((f & SR_ST_BARRED) || sr_is_plain(s.found)) {
 		req->ops->refuse(req, sr_reason_word((enum sr_reason)
 				 atomic_load(&s.found->reason)) ?: "refused");
 		goto dealt;

@@ -83,6 +83,7 @@ static void cut_off(struct sr_stream *st)
 	disconnect(st);
 	sr_lock(&st->rx_lock);
 	st->rx.state = SR_RX_RESET;
+	sr_fast_update_rx(st);
 	sr_stream_broke(st, ECONNRESET);
 	sr_unlock(&st->rx_lock);
 }

@@ -64,6 +64,8 @@ static void put_links(struct sr_stream *st)
 		tx->ops->drop(tx, "short");
 		sr_link_put(tx);
 	}
+	sr_fast_update_rx(st);
+	sr_fast_update_tx(st);
 }
 
 static void reset_on_close(int fd)
@@ -169,6 +171,7 @@ static void end_tx(struct sr_stream *st)
 		sr_tx_flush(st);
 		st->tx_link->ops->ctl(st->tx_link, &end);
 	}
+	sr_fast_update_tx(st);
 }
 
 /* Another of its descriptors becomes the one the library uses.  fd < 0: one of
@@ -304,7 +307,7 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_st_set(st, SR_ST_CLOSING);
 		st->anchor = -1;
 		sr_stream_kick(st);
-	} else if (!(sr_st_flags(st) & SR_ST_PLAIN) &&
+	} else if (!sr_is_plain(st) &&
 		   (atomic_load(&st->verdict) != VERDICT_NONE || st->att)) {
 		sr_stream_name(st);
 		detach_last(st, fd);
@@ -529,6 +532,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 		return kernel_shutdown(fd, how);
 	}
 	r = shut_down(st, fd, how, half);
+	sr_fast_update_rx(st);
 	unlock(st);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);

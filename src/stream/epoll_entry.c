@@ -462,7 +462,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	if (op == EPOLL_CTL_DEL && e && park(e))
 		return 0;
 	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) &&
-	    !(sr_st_flags(st) & SR_ST_PLAIN))
+	    !sr_is_plain(st))
 		return add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
 		return modify(e, epfd, ev);

@@ -7,14 +7,13 @@
 
 #include <stddef.h>
 
-#include "base/fdmap.h"
 #include "stream/stream.h"
 
-static struct sr_fdmap map;
+struct sr_fdmap sr_fdtab;
 
 struct sr_stream *sr_fdtab_get(int fd)
 {
-	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
+	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 	struct sr_stream *st;
 
 	while (e) {
@@ -33,35 +32,23 @@ struct sr_stream *sr_fdtab_get(int fd)
 	return NULL;
 }
 
-struct sr_stream *sr_fdtab_peek(int fd)
-{
-	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
-
-	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
-}
-
-bool sr_fdtab_has(int fd)
-{
-	return sr_fdtab_peek(fd);
-}
-
 struct sr_stream *sr_fdtab_set(int fd, struct sr_stream *st)
 {
 	void *old;
 
-	return sr_fdmap_set(&map, fd, st, &old) ? old : st;
+	return sr_fdmap_set(&sr_fdtab, fd, st, &old) ? old : st;
 }
 
 struct sr_stream *sr_fdtab_take(int fd)
 {
-	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
+	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 
 	return e ? atomic_exchange(e, NULL) : NULL;
 }
 
 bool sr_fdtab_drop(int fd, struct sr_stream *st)
 {
-	sr_fdmap_entry *e = sr_fdmap_find(&map, fd);
+	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 	void *expected = st;
 
 	return e && atomic_compare_exchange_strong(e, &expected, NULL);
@@ -69,5 +56,5 @@ bool sr_fdtab_drop(int fd, struct sr_stream *st)
 
 int sr_fdtab_max(void)
 {
-	return atomic_load_explicit(&map.top, memory_order_relaxed) - 1;
+	return atomic_load_explicit(&sr_fdtab.top, memory_order_relaxed) - 1;
 }

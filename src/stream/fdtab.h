@@ -6,17 +6,27 @@
 #ifndef SR_FDTAB_H
 #define SR_FDTAB_H
 
-#include <stdbool.h>
+#include "base/fdmap.h"
 
 struct sr_stream;
+
+extern struct sr_fdmap sr_fdtab;
 
 /* The stream of fd with a reference for the caller (sr_stream_put), or NULL. */
 struct sr_stream *sr_fdtab_get(int fd);
 /* The same without a reference: it may be another stream the next moment, but stays
  * a stream's memory.  For a glance at an atomic. */
-struct sr_stream *sr_fdtab_peek(int fd);
+static inline struct sr_stream *sr_fdtab_peek(int fd)
+{
+	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
+
+	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
+}
 /* Is there an entry?  A hint without a reference. */
-bool sr_fdtab_has(int fd);
+static inline bool sr_fdtab_has(int fd)
+{
+	return sr_fdtab_peek(fd);
+}
 /* Enters st (its reference moves to the table); returns a stale entry's stream
  * (whose descriptor was closed around us) with its reference, or NULL; st itself
  * if it could not be entered (no memory, or fd is beyond the table). */

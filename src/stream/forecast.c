@@ -127,11 +127,12 @@ void sr_forecast_called(struct sr_stream *st, unsigned calls)
 
 void sr_forecast_ended(struct sr_stream *st)
 {
-	unsigned all = SR_ST_CONNECT | SR_ST_ASKED | SR_ST_PLAIN;
+	unsigned all = SR_ST_CONNECT | SR_ST_ASKED;
 	struct peer *p;
 
 	/* Only those that never asked, and carried bytes. */
-	if (sr_conf.upgrade != SR_LAZY || (sr_st_flags(st) & all) != SR_ST_CONNECT ||
+	if (sr_conf.upgrade != SR_LAZY || sr_is_plain(st) ||
+	    (sr_st_flags(st) & all) != SR_ST_CONNECT ||
 	    !(atomic_load(&st->tx_tcp) + atomic_load(&st->rx_tcp)) ||
 	    !st->peer.ss_family || !sr_trylock(&peers_lock))
 		return;

@@ -45,6 +45,7 @@
 #include "link/link.h"
 #include "pure/history.h"
 #include "pure/switch.h"
+#include "stream/fast.h"
 #include "stream/spin.h"
 #include "stream/stream.h"
 
@@ -74,7 +75,6 @@ enum {				/* sr_stream.flags */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
 	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor, too */
-	SR_ST_PLAIN = 1 << 21,	/* TCP's for good (plain.c) */
 	SR_ST_DEAF = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
@@ -91,8 +91,14 @@ struct sr_wait_node;
 struct sr_epoll_entry;
 
 struct sr_stream {
+	/* What stays when the stream becomes another one: a thread may still look at
+	 * head, and lock (fast.c). */
+	struct sr_stream_head head;
 	atomic_int refs;		/* 0: free */
-	atomic_uint flags;
+	_Alignas(64) pthread_mutex_t rx_lock;
+	_Alignas(64) pthread_mutex_t tx_lock;
+
+	_Alignas(64) atomic_uint flags;	/* the first word that is cleared */
 	atomic_int fds;			/* entries in the table */
 	atomic_int reason;		/* enum sr_reason: why it is plain */
 
@@ -106,13 +112,11 @@ struct sr_stream {
 	_Atomic uint64_t rx_due;	/* a SWITCH waits for rx_tcp to be this; or 0 */
 	uint64_t rx_short;	/* bytes it waited for when last looked at */
 
-	_Alignas(64) pthread_mutex_t rx_lock;
-	struct sr_rx rx;
+	_Alignas(64) struct sr_rx rx;
 	struct sr_link *rx_link;
 	int64_t rx_delta;	/* gate open: rx.rx = rx_tcp + rx_delta */
 	uint8_t spill[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
 	unsigned spill_at, spill_len;
-	atomic_bool rx_more;	/* the last read has left bytes on the link */
 	uint64_t rx_way[SR_WAYS];
 	unsigned rx_switches;
 	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
@@ -122,7 +126,6 @@ struct sr_stream {
 	bool rx_cut;		/* the anchor is disconnected: back.c */
 	bool rx_rst_seen;	/* the latter, with bytes on the link before it */
 
-	pthread_mutex_t tx_lock;
 	struct sr_tx tx;
 	struct sr_link *tx_link;
 	int64_t tx_delta;	/* gate open: tx.w = tx_tcp + tx_delta */
@@ -319,6 +322,12 @@ void sr_tx_try_start(struct sr_stream *st);	/* tx_lock held */
 size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n);
 void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
+
+/* ---- fast.c ---- */
+/* May calls take the fast path from now on?  At the end of whatever may have changed
+ * that.  The direction's lock held. */
+void sr_fast_update_tx(struct sr_stream *st);
+void sr_fast_update_rx(struct sr_stream *st);
 
 /* ---- plain.c ---- */
 /* Nobody will ask for a link, or be asked, any more.  Nothing happens if the stream

@@ -279,10 +279,13 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		sr_stream_mode_changed(st);
 	}
 	if (level == IPPROTO_TCP && name == TCP_CORK) {
+		sr_lock(&st->tx_lock);
 		if (v)
 			sr_st_set(st, SR_ST_CORK);
 		else
 			sr_st_clear(st, SR_ST_CORK);
+		sr_fast_update_tx(st);
+		sr_unlock(&st->tx_lock);
 	}
 	/* tcp(7): TCP_NODELAY flushes even what is corked. */
 	if (level == IPPROTO_TCP && (name == TCP_CORK ? !v : name == TCP_NODELAY && v)) {
@@ -296,11 +299,11 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 
 		sr_lock(&st->rx_lock);
 		st->rcvlowat = v > 1 && ring_holds(v) ? v : 1;
-		atomic_store(&st->rx_more, false);
 		if (st->rcvlowat > 1)
 			sr_st_set(st, SR_ST_LOWAT);
 		else
 			sr_st_clear(st, SR_ST_LOWAT);
+		sr_fast_update_rx(st);
 		if (sr_gate_shut(&st->rx_gate))
 			sr_real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one,
 					   sizeof(one));

@@ -47,8 +47,8 @@ static bool unwatch(struct sr_stream *st)
 
 void sr_plain_for_good(struct sr_stream *st)
 {
-	if ((sr_st_flags(st) &
-	     (SR_ST_PLAIN | SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
+	if (sr_is_plain(st) ||
+	    (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
 	    atomic_load(&st->so_error))	/* which the kernel would not tell */
 		return;
 	sr_lock(&st->rx_lock);
@@ -56,7 +56,7 @@ void sr_plain_for_good(struct sr_stream *st)
 	sr_lock(&st->epoll_lock);
 	if (is_plain(st) && unwatch(st) && sr_epoll_let_go(st)) {
 		atomic_store(&st->want_back, false);
-		sr_st_set(st, SR_ST_PLAIN);
+		atomic_store(&st->head.plain, true);
 	}
 	sr_unlock(&st->epoll_lock);
 	sr_unlock(&st->tx_lock);
@@ -65,24 +65,9 @@ void sr_plain_for_good(struct sr_stream *st)
 
 /* ---- their calls ---- */
 
-bool sr_stream_lives(int fd)
-{
-	struct sr_stream *st = sr_fdtab_peek(fd);
-
-	return st && !(sr_st_flags(st) & SR_ST_PLAIN);
-}
-
 struct sr_stream *sr_stream_live(int fd)
 {
 	return sr_stream_lives(fd) ? sr_fdtab_get(fd) : NULL;
-}
-
-struct sr_stream *sr_stream_of(int fd, struct sr_stream **plain)
-{
-	struct sr_stream *st = sr_fdtab_peek(fd);
-
-	*plain = st && (sr_st_flags(st) & SR_ST_PLAIN) ? st : NULL;
-	return st && !*plain ? sr_fdtab_get(fd) : NULL;
 }
 
 static void book(struct sr_stream *st, _Atomic uint64_t *sum, ssize_t r)
@@ -95,16 +80,12 @@ static void book(struct sr_stream *st, _Atomic uint64_t *sum, ssize_t r)
 		atomic_fetch_add_explicit(sum, (uint64_t)r, memory_order_relaxed);
 }
 
-ssize_t sr_plain_received(struct sr_stream *plain, ssize_t r)
+void sr_plain_received(struct sr_stream *st, ssize_t r)
 {
-	if (plain)
-		book(plain, &plain->rx_plain, r);
-	return r;
+	book(st, &st->rx_plain, r);
 }
 
-ssize_t sr_plain_sent(struct sr_stream *plain, ssize_t r)
+void sr_plain_sent(struct sr_stream *st, ssize_t r)
 {
-	if (plain)
-		book(plain, &plain->tx_plain, r);
-	return r;
+	book(st, &st->tx_plain, r);
 }

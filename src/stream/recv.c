@@ -461,14 +461,8 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	bool plenty = !st->spill_len && !(flags & MSG_PEEK) &&
 		      ring_bytes(st, &st->rx) > to->left;
-	ssize_t r = plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);
 
-	if (!(flags & MSG_PEEK))
-		atomic_store_explicit(&st->rx_more,
-				      !(sr_st_flags(st) & SR_ST_LOWAT) &&
-					      ring_bytes(st, &st->rx),
-				      memory_order_relaxed);
-	return r;
+	return plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);
 }
 
 static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,

@@ -24,14 +24,18 @@ void sr_stream_broke(struct sr_stream *st, int err)
 	sr_stream_failed(st, -err);
 	sr_lock(&st->tx_lock);
 	st->broken = true;
+	sr_fast_update_tx(st);
 	sr_unlock(&st->tx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);
 }
 
+/* rx_h may lag behind what the program has taken (link.h). */
 static uint64_t head(struct sr_stream *st)
 {
-	return st->rx_link ? atomic_load(&st->rx_link->rx_h) : st->rx.rx;
+	uint64_t h = st->rx_link ? atomic_load(&st->rx_link->rx_h) : 0;
+
+	return h > st->rx.rx ? h : st->rx.rx;
 }
 
 static void spill(struct sr_stream *st, const uint8_t *buf, size_t n)
@@ -121,6 +125,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 	}
 	settle(st);
+	sr_fast_update_rx(st);
 	if (!ended)	/* else no news */
 		sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
@@ -140,10 +145,8 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 	/* No mark: the loop may see the link's end only when the stream is over. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
 		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
-	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW) {
+	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
 		st->rx_switches++;
-		atomic_store(&st->rx_more, false);
-	}
 }
 
 /* Bytes from the kernel, in place: what is the program's moves to the front.
@@ -328,7 +331,7 @@ bool sr_rx_short(struct sr_stream *st)
 	return yes;
 }
 
-void sr_rx_progress(struct sr_stream *st)
+static void progress(struct sr_stream *st)
 {
 	bool alone;
 
@@ -353,6 +356,12 @@ void sr_rx_progress(struct sr_stream *st)
 	if (alone && st->rx.state == SR_RX_EOF && st->rx_fin_seen &&
 	    atomic_load(&st->want_back) && !st->broken && !st->rx_cut)
 		rx_raw_again(st);
+}
+
+void sr_rx_progress(struct sr_stream *st)
+{
+	progress(st);
+	sr_fast_update_rx(st);
 }
 
 /*

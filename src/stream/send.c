@@ -186,6 +186,7 @@ void sr_tx_flush(struct sr_stream *st)
 	st->tx_link->ops->tx_commit(st->tx_link, 0, false);
 	st->tx_held = 0;
 	st->tx_held_ns = 0;
+	sr_fast_update_tx(st);
 }
 
 /* n bytes go to the link.  more (MSG_MORE, TCP_CORK): it holds them back until
@@ -252,6 +253,7 @@ static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
 		r = put_ring(st, from, more);
 		if (!r)
 			r = -EAGAIN;
+		sr_fast_update_tx(st);	/* held back, or no more */
 	}
 out:
 	sr_unlock(&st->tx_lock);

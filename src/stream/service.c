@@ -145,8 +145,16 @@ static void retime(struct sr_stream *st)
 
 static void work_links(struct sr_stream *st)
 {
-	if (st->att && (sr_link_events(st->att) & SR_LINK_UP))
-		st->att->ops->work(st->att);
+	struct sr_link *link = st->att;
+
+	if (!link || !(sr_link_events(link) & SR_LINK_UP))
+		return;
+	link->ops->work(link);
+	if (!link->ops->tx_work)
+		return;
+	sr_lock(&st->tx_lock);
+	link->ops->tx_work(link);
+	sr_unlock(&st->tx_lock);
 }
 
 static void work(struct sr_task *t)

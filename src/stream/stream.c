@@ -73,14 +73,12 @@ static bool grow(void)
  * stream's gate: it takes a reference first), the task's queue link. */
 static void clear(struct sr_stream *st)
 {
-	pthread_mutex_t rx = st->rx_lock, tx = st->tx_lock, w = st->wait_lock;
-	pthread_mutex_t ep = st->epoll_lock;
+	pthread_mutex_t w = st->wait_lock, ep = st->epoll_lock;
 	struct sr_task task = st->task;
 
+	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
-	st->rx_lock = rx;
-	st->tx_lock = tx;
 	st->wait_lock = w;
 	st->epoll_lock = ep;
 	st->task = task;
@@ -246,7 +244,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 		sr_stream_bar(st, atomic_load(&listener->reason));
 	if (sr_st_flags(listener) & SR_ST_DEAF) {
 		sr_stream_reason(st, atomic_load(&listener->reason));
-		sr_st_set(st, SR_ST_PLAIN);
+		atomic_store(&st->head.plain, true);
 	}
 	return st;
 }
@@ -500,6 +498,7 @@ static void forget_one(struct sr_stream *st, void *arg)
 		sr_answer_deaf(st, SR_REASON_FORK);
 	/* Not plain in time: what is on its way is the parent's. */
 	if (sr_any_gate_shut(st)) {
+		st->head = (struct sr_stream_head){ 0 };
 		st->rx_link = st->tx_link = NULL;
 		st->tx.state = SR_TX_DONE;
 		st->rx.state = SR_RX_RESET;

@@ -28,15 +28,12 @@ struct sr_info;		/* sockrail.h */
 bool sr_stream_tryget(struct sr_stream *st);
 void sr_stream_put(struct sr_stream *st);
 
-/* The stream of fd with a reference, unless it is TCP's for good; and a hint of the
- * same without one. */
+/* The stream of fd with a reference, unless it is TCP's for good. */
 struct sr_stream *sr_stream_live(int fd);
-bool sr_stream_lives(int fd);
-/* The same for a call that moves bytes: if NULL it is the C library's, and its result
- * passes through one of the next two (plain may be NULL; errno is not touched). */
-struct sr_stream *sr_stream_of(int fd, struct sr_stream **plain);
-ssize_t sr_plain_received(struct sr_stream *plain, ssize_t r);
-ssize_t sr_plain_sent(struct sr_stream *plain, ssize_t r);
+/* The result of a call of the C library that has moved bytes on a stream that is TCP's
+ * for good, for the report.  errno as the call left it, and is kept. */
+void sr_plain_received(struct sr_stream *st, ssize_t r);
+void sr_plain_sent(struct sr_stream *st, ssize_t r);
 
 /* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6), with one
  * descriptor fd; the reference returned is the table's.  NULL: no memory, or

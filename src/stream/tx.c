@@ -307,7 +307,7 @@ stop:
 	return false;
 }
 
-void sr_tx_progress(struct sr_stream *st)
+static void progress(struct sr_stream *st)
 {
 	bool again = true;
 
@@ -336,6 +336,12 @@ void sr_tx_progress(struct sr_stream *st)
 			again = false;
 		}
 	}
+}
+
+void sr_tx_progress(struct sr_stream *st)
+{
+	progress(st);
+	sr_fast_update_tx(st);
 }
 
 /* The gate is shut and tx_next is a link to go to. */

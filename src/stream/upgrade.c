@@ -389,7 +389,7 @@ void sr_ask_progress(struct sr_stream *st)
 		sr_stream_put(st);
 		return;
 	}
-	if (f & SR_ST_PLAIN) {	/* somebody was about to ask */
+	if (sr_is_plain(st)) {	/* somebody was about to ask */
 		sr_upgrade_verdict(st, VERDICT_NO);
 		return;
 	}

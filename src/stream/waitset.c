@@ -14,7 +14,6 @@
 
 #include "base/now.h"
 #include "stream/fdtab.h"
-#include "stream/hot.h"
 #include "stream/waitset.h"
 
 static size_t plan_all(struct sr_waitset *s, bool *shut)
@@ -499,13 +498,7 @@ static int spin(struct sr_waitset *s)
  * that the mask would let in stays where it is if there is something to return. */
 static int ask_the_rest(struct sr_waitset *s)
 {
-	int r;
-
-	if (nothing_to_poll(s, s->kn) || sr_hot_rests(s->asked))
-		return 0;
-	r = sr_now_poll(s->k, s->kn);
-	sr_hot_told(s->asked, r);
-	return r;
+	return nothing_to_poll(s, s->kn) ? 0 : sr_now_poll(s->k, s->kn);
 }
 
 /* A wait on links is over. */

@@ -46,7 +46,6 @@ struct sr_waitset {
 	bool armed;
 	bool slept;		/* another thread may have closed some of them */
 	uint64_t start;		/* ns: when it began to wait on a link */
-	uint64_t asked;		/* hot.h; 0: not asked by a loop */
 };
 
 /* Fills ours, kernel, pass, shut; and the links that it would have to wait for,

@@ -64,6 +64,9 @@ static void notified(struct sr_link *link, unsigned what)
 	uint64_t one = 1;
 
 	atomic_fetch_or(&e->notified, what);
+	/* In the loop, and nobody sends on a ring that has been idle for so long. */
+	if (what & SR_NOTIFY_WORK)
+		link->ops->tx_work(link);
 	if (what & SR_NOTIFY_RX)
 		CHECK(write(e->kick[0], &one, sizeof(one)) == sizeof(one));
 	if (what & SR_NOTIFY_TX)
