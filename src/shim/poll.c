@@ -11,12 +11,10 @@
 #include "base/readable.h"
 
 /* An epoll set among them is to say what it has. */
-static void look_at_sets(const struct pollfd *fds, nfds_t n)
+static __attribute__((noinline)) void look_at_sets(const struct pollfd *fds, nfds_t n)
 {
 	struct sr_epoll *set;
 
-	if (sr_epoll_max() < 0)
-		return;
 	for (nfds_t i = 0; i < n; i++) {
 		set = sr_epoll_has(fds[i].fd) ? sr_epoll_get(fds[i].fd) : NULL;
 		if (set) {
@@ -37,12 +35,15 @@ static bool too_many(nfds_t n)
 	       n > most.rlim_cur;
 }
 
-static bool has_stream(const struct pollfd *fds, nfds_t n)
+/* Is there a stream that may be on a link, and is it a question that the kernel would
+ * look at? */
+static inline bool is_ours(const struct pollfd *fds, nfds_t n)
 {
 	if (sr_shim_unused() || sr_inside || too_many(n) ||
 	    !sr_readable(fds, n * sizeof(*fds)))
 		return false;
-	look_at_sets(fds, n);
+	if (sr_epoll_max() >= 0)
+		look_at_sets(fds, n);
 	for (nfds_t i = 0; i < n; i++) {
 		if (sr_stream_lives(fds[i].fd))
 			return true;
@@ -50,7 +51,8 @@ static bool has_stream(const struct pollfd *fds, nfds_t n)
 	return false;
 }
 
-int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
+					       int timeout_ms)
 {
 	struct timespec t = {
 		.tv_sec = timeout_ms / 1000,
@@ -58,11 +60,21 @@ int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 	};
 	int saved = errno;
 
-	if (!has_stream(fds, n))
-		return sr_real.poll(fds, n, timeout_ms);
 	return (int)sr_outcome(
 		saved,
 		sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL, NULL));
+}
+
+int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+	int fast;
+
+	if (!is_ours(fds, n))
+		return sr_real.poll(fds, n, timeout_ms);
+	fast = sr_fast_poll_all(fds, n);
+	if (fast > 0 || (!fast && !timeout_ms))
+		return fast;
+	return poll_slow(fds, n, timeout_ms);
 }
 
 int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
@@ -70,7 +82,7 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 {
 	int saved = errno;
 
-	if (!has_stream(fds, n) || (timeout && !sr_is_time(timeout)))
+	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
 		return sr_real.ppoll(fds, n, timeout, mask);
 	return (int)sr_outcome(saved,
 			       sr_streams_poll(fds, n, timeout, mask, NULL));

@@ -94,6 +94,11 @@ static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size
 {
 	size_t done = 0;
 
+	if (n == 1 && !skip) {
+		done = piece->left < v->iov_len ? piece->left : v->iov_len;
+		memcpy(v->iov_base, piece->at, done);
+		return done;
+	}
 	for (; n && done < piece->left; v++, n--) {
 		size_t room, k = piece->left - done;
 
@@ -173,17 +178,34 @@ static int poll_tx(struct sr_stream *st, int fd, short events)
 
 int sr_fast_poll(struct sr_stream *st, int fd, short events)
 {
-	const short in = POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI;
 	const short out = POLLOUT | POLLWRNORM | POLLWRBAND;
 	int rx, tx = 0;
 
 	/* The reader's news are the stream's end as well, whatever is asked for. */
 	if (!sr_rx_is_fast(st) || ((events & out) && !sr_tx_is_fast(st)))
 		return -1;
-	rx = poll_rx(st, fd, events & in);
+	rx = poll_rx(st, fd, events);
 	if (rx < 0)
 		return -1;
 	if (events & out)
-		tx = poll_tx(st, fd, events & out);
+		tx = poll_tx(st, fd, events);
 	return tx < 0 ? -1 : rx | tx;
+}
+
+int sr_fast_poll_all(struct pollfd *fds, size_t n)
+{
+	struct sr_stream *st;
+	int r, count = 0;
+	size_t i;
+
+	pthread_testcancel();
+	for (i = 0; i < n; i++) {
+		st = sr_fdtab_peek(fds[i].fd);
+		r = st ? sr_fast_poll(st, fds[i].fd, fds[i].events) : -1;
+		if (r < 0)
+			return -1;
+		fds[i].revents = (short)r;
+		count += r != 0;
+	}
+	return count;
 }

@@ -6,6 +6,7 @@
 #ifndef SR_FAST_H
 #define SR_FAST_H
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/uio.h>
@@ -61,5 +62,8 @@ size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t 
  * 0 if none, all news looked at; -1: to be asked in the slow way (sr_waitset_plan()).
  */
 int sr_fast_poll(struct sr_stream *st, int fd, short events);
+/* poll(2) of n descriptors without waiting: how many are ready, revents set; -1: one of
+ * them is not fast, or no stream. */
+int sr_fast_poll_all(struct pollfd *fds, size_t n);
 
 #endif

@@ -53,8 +53,3 @@ bool sr_fdtab_drop(int fd, struct sr_stream *st)
 
 	return e && atomic_compare_exchange_strong(e, &expected, NULL);
 }
-
-int sr_fdtab_max(void)
-{
-	return atomic_load_explicit(&sr_fdtab.top, memory_order_relaxed) - 1;
-}

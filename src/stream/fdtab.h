@@ -36,6 +36,9 @@ struct sr_stream *sr_fdtab_take(int fd);
 /* Takes the entry out if it is still st (whose reference then is the caller's). */
 bool sr_fdtab_drop(int fd, struct sr_stream *st);
 /* The greatest descriptor ever entered, -1 if none: for walks over all. */
-int sr_fdtab_max(void);
+static inline int sr_fdtab_max(void)
+{
+	return atomic_load_explicit(&sr_fdtab.top, memory_order_relaxed) - 1;
+}
 
 #endif

@@ -12,25 +12,6 @@
 
 #define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */
 
-/* Where all of them are streams on their links the kernel has nothing to say: how many
- * are ready.  -1: look in the slow way. */
-static int all_fast(struct pollfd *fds, nfds_t n)
-{
-	struct sr_stream *st;
-	int r, count = 0;
-	nfds_t i;
-
-	for (i = 0; i < n; i++) {
-		st = sr_fdtab_peek(fds[i].fd);
-		r = st ? sr_fast_poll(st, fds[i].fd, fds[i].events) : -1;
-		if (r < 0)
-			return -1;
-		fds[i].revents = (short)r;
-		count += r != 0;
-	}
-	return count;
-}
-
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		    const struct timespec *timeout, const sigset_t *sigmask,
 		    uint64_t *end)
@@ -45,14 +26,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 	size_t i;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
-	if (!sigmask) {
-		r = all_fast(fds, n);
-		if (r > 0 || (!r && timeout && !timeout->tv_sec && !timeout->tv_nsec)) {
-			if (end)
-				*end = 0;
-			return r;
-		}
-	}
 	sr_hold();
 	if (n <= FEW) {
 		memset(few, 0, n * sizeof(few[0]));
