@@ -356,7 +356,6 @@ struct sr_sleep {
 	bool timed;
 	struct sr_handled since; /* what has run later interrupts it */
 	uint64_t deadline;	/* ns; 0: none */
-	uint64_t nap;		/* ns: no longer than that, -EAGAIN; 0: any time */
 };
 /* The beginning of a call.  Handlers that run from now on interrupt its sleeps, as to
  * the kernel a signal does that comes anywhere in a call.  before: it goes on with the
@@ -372,8 +371,6 @@ int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns);
 
 /* ---- option.c ---- */
 void sr_option_keepalive(struct sr_stream *st, bool need);
-/* May a program wait until so much lies unread?  Else the stream has to be plain. */
-bool sr_option_waitable(size_t unread);
 
 /* ---- send.c ---- */
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */

@@ -206,15 +206,11 @@ static bool barring(int level, int name)
 	return false;
 }
 
-/* A ring must hold it all at its first size. */
-bool sr_option_waitable(size_t unread)
-{
-	return unread <= sr_conf.ring_first / 2;
-}
-
+/* May a program wait until so much lies unread?  A ring must hold it all at its first
+ * size. */
 static bool ring_holds(int lowat)
 {
-	return lowat >= 0 && sr_option_waitable((size_t)lowat);
+	return lowat >= 0 && (size_t)lowat <= sr_conf.ring_first / 2;
 }
 
 /* SOF_TIMESTAMPING_TX_ of <linux/net_tstamp.h>: the program will wait for them. */

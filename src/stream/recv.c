@@ -66,57 +66,14 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 }
 
 /*
- * A small buffer as it was before the kernel wrote to it: what is stripped from
- * its end again leaves no trace.  recv(2) does not say so, but programs see it
- * with TCP and some look.
- */
-struct before {
-	uint8_t bytes[512];
-	size_t n;
-};
-
-static void note_before(struct sr_stream *st, struct before *b,
-			const struct msghdr *msg, int flags)
-{
-	struct sr_iov from;
-	size_t i;
-
-	b->n = 0;
-	if ((flags & MSG_TRUNC) || (sr_st_flags(st) & SR_ST_BARRED))
-		return;
-	from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
-	if (from.left > sizeof(b->bytes))
-		return;
-	for (i = 0; i < msg->msg_iovlen; i++)
-		if (!sr_readable(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len))
-			return;	/* EFAULT is for the kernel to say */
-	b->n = sr_iov_drain(&from, b->bytes, from.left);
-}
-
-static void put_back(const struct before *b, const struct msghdr *msg,
-		     size_t from, size_t to)
-{
-	struct sr_iov c = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
-
-	if (to > b->n)
-		to = b->n;
-	if (from >= to)
-		return;
-	sr_iov_advance(&c, from);
-	sr_iov_fill(&c, b->bytes + from, to - from);
-}
-
-/*
  * The gate was shut while we were under way, with us as the only call in flight:
  * rx is ours to put right, under the lock and before we leave.  booked: what we
  * bring is raw and counted already (the gate was open when the kernel had
  * returned, and no mark comes before the ACKSW that follows the shutting).
  */
 static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
-			     int flags, ssize_t r, unsigned weight, bool booked,
-			     const struct before *before)
+			     int flags, ssize_t r, unsigned weight, bool booked)
 {
-	size_t came = r > 0 ? (size_t)r : 0;
 	bool peek = flags & MSG_PEEK;
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
 
@@ -128,7 +85,6 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 		copy = st->rx;
 		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
 					 (size_t)r);
-		put_back(before, msg, (size_t)r, came);
 	}
 	atomic_fetch_sub(&st->rx_gate, weight);
 	sr_rx_progress(st);
@@ -194,7 +150,6 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	__attribute__((cleanup(leave_cancelled))) struct passage here = {
 		st, weight, false
 	};
-	struct before before;
 	bool booked = false;
 	ssize_t r;
 
@@ -203,7 +158,6 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	here.inside = true;
-	note_before(st, &before, msg, flags);
 	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
 				   kernel_recv_asleep(&here, fd, msg, flags);
 	here.inside = false;
@@ -222,7 +176,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 			return end_or_error(st, r);
 	}
 	*again = r == 0;
-	r = returned_late(st, msg, flags, r, weight, booked, &before);
+	r = returned_late(st, msg, flags, r, weight, booked);
 	*again |= r == 0;
 	if (r < 0 && !*again)
 		sr_stream_failed(st, r);
@@ -522,64 +476,15 @@ void sr_stream_keep(struct sr_stream *st, ssize_t r)
 		atomic_store(&st->so_error, (int)-r);
 }
 
-#define NAP_FIRST_NS 100000u
-#define NAP_NS 10000000u
-
-/* sr_sleep() has said -EAGAIN: was that no more than the nap's end? */
-static bool napped(struct sr_sleep *sleep)
-{
-	return sleep->blocks &&
-	       !(sleep->deadline && sr_now_ns() >= sleep->deadline);
-}
-
-/*
- * MSG_PEEK with MSG_WAITALL.  What has been looked at stays, so it is no news to any
- * poll that there is not more yet: we look again, less and less often, and wait for
- * the end.
- */
-static ssize_t peek_all(struct sr_stream *st, struct sr_sleep *sleep,
-			struct sr_iov *to, int flags, unsigned weight)
-{
-	struct iovec v[PIECES];
-	uint64_t nap = NAP_FIRST_NS;
-	bool end = false;
-	ssize_t got = 0, r;
-	size_t want;
-
-	sr_iov_rest(*to, SIZE_MAX, v, PIECES, &want);
-	for (;;) {
-		r = recv_try(st, sleep->fd, to, flags, weight);
-		if (r >= 0)
-			got = r;
-		if (!r || (size_t)got >= want || end)
-			return got;
-		if (r < 0 && r != -EAGAIN)
-			break;
-		sleep->partial = got > 0;
-		sleep->nap = !got ? 0 : nap < NAP_NS ? (nap *= 2) : NAP_NS;
-		r = sr_sleep(st, sleep, got ? POLLRDHUP : POLLIN);
-		end = got && !r;
-		if (r == -EAGAIN && sleep->nap && napped(sleep))
-			continue;
-		if (r < 0)
-			break;
-	}
-	if (got)
-		sr_stream_keep(st, r);
-	return got ? got : r;
-}
-
 static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 			 struct msghdr *msg, int flags, unsigned weight)
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
-	bool all = flags & MSG_WAITALL;
+	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
 	ssize_t got = 0, r;
 
 	if (!to.left)
 		return recv_none(st, sleep);
-	if (all && (flags & MSG_PEEK))
-		return peek_all(st, sleep, &to, flags, weight);
 	for (;;) {
 		r = recv_try(st, sleep->fd, &to, flags, weight);
 		if (r > 0) {
@@ -600,18 +505,6 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	if (got && r < 0)
 		sr_stream_keep(st, r);
 	return got ? got : r;
-}
-
-/* A link cannot hold what a peek is to wait for. */
-static bool peeks_beyond(struct sr_stream *st, int fd, const struct msghdr *msg,
-			 int flags)
-{
-	struct sr_sleep sleep = { .fd = fd, .flags = flags };
-
-	return (flags & MSG_PEEK) && (flags & MSG_WAITALL) &&
-	       !sr_option_waitable(
-		       sr_iov_make(msg->msg_iov, msg->msg_iovlen).left) &&
-	       sr_sleep_allowed(st, &sleep);
 }
 
 static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
@@ -654,6 +547,15 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	return r;
 }
 
+/* What has been looked at stays, so that there is more is no news to any poll. */
+static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
+{
+	struct sr_sleep sleep = { .fd = fd, .flags = flags };
+
+	return (flags & MSG_PEEK) && (flags & MSG_WAITALL) &&
+	       sr_sleep_allowed(st, &sleep);
+}
+
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags)
 {
@@ -667,6 +569,7 @@ ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
 
 	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
 	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
+	    peeks_for_all(st, fd, flags) ||
 	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);
@@ -674,8 +577,6 @@ ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
 			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
 		return r;
 	}
-	if (peeks_beyond(st, fd, msg, flags))
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
 	sr_upgrade_used(st);
 	sr_hold();
 	r = receive(st, fd, msg, flags, before);

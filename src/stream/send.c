@@ -462,32 +462,6 @@ ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
 	return r;
 }
 
-/*
- * What sendfile says to a file that it may not be able to read: devices, pipes, what
- * proc makes up.  Only the kernel knows, so it is asked with a byte that goes nowhere
- * and leaves the position alone.  A file without one is refused before it is read.
- * *moves: reading it moves a position; not so with /dev/zero.
- */
-static int file_refused(int in_fd, const off_t *off, bool *moves)
-{
-	off_t at = off ? *off : lseek(in_fd, 0, SEEK_CUR);
-	off_t before = at;
-	ssize_t r;
-	int nowhere;
-
-	sr_fd_making();
-	nowhere = sr_now_open("/dev/null", O_WRONLY | O_CLOEXEC, 0);
-	r = nowhere < 0 ? -1 : sr_real.sendfile(nowhere, in_fd, off || at >= 0 ? &at : NULL, 1);
-	if (r < 0)
-		r = nowhere < 0 ? -EINVAL : -errno;
-	if (r > 0)
-		*moves = at != before;
-	if (nowhere >= 0)
-		sr_now_close(nowhere);
-	sr_fd_made(-1);
-	return r < 0 ? (int)r : 0;
-}
-
 /* Nothing to copy from memory: read the file straight into the ring. */
 static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 			    size_t count, bool more)
@@ -495,20 +469,12 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 	struct sr_link *link = st->tx_link;
 	struct iovec v[2];
 	size_t room = link->ops->tx_room(link, v);
-	struct stat file;
-	bool moves = true;
 	ssize_t r;
 
-	if (fstat(in_fd, &file) < 0)
-		r = -errno;
-	else if (S_ISREG(file.st_mode) && file.st_size > 0)
-		r = 0;
-	else
-		r = file_refused(in_fd, off, &moves);
-	if (!r && !room)
-		r = -EAGAIN;
-	if (r < 0)
-		goto out;
+	if (!room) {
+		commit(st, 0, false);
+		return -EAGAIN;
+	}
 	if (room > count)
 		room = count;
 	if (v[0].iov_len > room)
@@ -521,9 +487,8 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 		r = sr_now_read(in_fd, v[0].iov_base, v[0].iov_len);
 	if (r < 0)
 		r = -errno;
-	if (r > 0 && off && moves)
+	if (r > 0 && off)
 		*off += r;
-out:
 	sr_tx_took(&st->tx, r > 0 ? (uint64_t)r : 0);
 	commit(st, r > 0 ? (size_t)r : 0, r > 0 && more);
 	return r;
@@ -631,6 +596,15 @@ static ssize_t transmit_file(struct sr_stream *st, int fd, int in_fd, off_t *off
 	return done ? done : pipe_error(r, plain ? MSG_NOSIGNAL : 0);
 }
 
+/* What the kernel makes up or cannot read at once (proc, devices, pipes) is its own to
+ * send. */
+static bool is_odd(int fd)
+{
+	struct stat file;
+
+	return fstat(fd, &file) == 0 && !(S_ISREG(file.st_mode) && file.st_size > 0);
+}
+
 /* sendfile(2) is no cancellation point to the C library. */
 SR_WINDOW_FRAME
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
@@ -639,6 +613,13 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 	struct sr_window w;
 	ssize_t r;
 
+	if (is_odd(in_fd)) {
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		r = sr_real.sendfile(fd, in_fd, off, count);
+		if (r > 0)
+			atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+		return r < 0 ? -errno : r;
+	}
 	sr_hold();
 	sr_cancel_off(&w);
 	sr_upgrade_used(st);

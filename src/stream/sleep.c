@@ -220,15 +220,12 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 	struct pollfd k[4];
 	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
 				.deadline = UINT64_MAX };
-	uint64_t nap = p->nap ? sr_now_ns() + p->nap : UINT64_MAX;
 	bool again;
 	int r;
 	short got = 0;
 
 	if (deadline(st, p))
 		s.deadline = p->deadline;
-	if (nap < s.deadline)
-		s.deadline = nap;
 	do {
 		s.handled = since->all;
 		r = sr_waitset_wait(&s, NULL, &got);
@@ -249,7 +246,7 @@ int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns)
 	int err = errno, r;
 
 	p.partial = p.timed = true;
-	p.nap = ns;
+	p.deadline = sr_now_ns() + ns;
 	r = asleep(st, &p, events, 0);
 	errno = err;
 	return r;

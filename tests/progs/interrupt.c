@@ -29,15 +29,6 @@ static ssize_t do_waitall_more(void)
 	return recv(fd, big, 10, MSG_WAITALL);
 }
 
-static ssize_t do_peek_all(void)
-{
-	ssize_t n = recv(fd, big, 10, MSG_PEEK | MSG_WAITALL);
-
-	if (n > 0)
-		take(fd, big, (size_t)n);
-	return n;
-}
-
 /* Behind the first message, which is all of them. */
 static ssize_t do_recvmmsg_more(void)
 {
@@ -117,7 +108,6 @@ static ssize_t do_sendfile_big(void)
 
 static const struct call receiving_more[] = {
 	{"waitall, 3 of 10", do_waitall_more},
-	{"peek, 3 of 10", do_peek_all},
 	{"recvmmsg, 1 of 2", do_recvmmsg_more},
 };
 

@@ -25,7 +25,6 @@ static void peek_server(int lfd)
 	send_go(fd);
 	/* Asleep in a peek when bytes come. */
 	say_bytes("sleep", recv(fd, buf, 1, MSG_PEEK), buf);
-	say_bytes("peek all", recv(fd, buf, 3, MSG_PEEK | MSG_WAITALL), buf);
 	say_bytes("recv", (ssize_t)take(fd, buf, 3), buf);
 	send_go(fd);
 	say_result("end", recv(fd, buf, 5, MSG_PEEK));
@@ -101,44 +100,6 @@ static void peek_all_client(void)
 	put(fd, "z", 1);
 	shutdown(fd, SHUT_WR);
 	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
-}
-
-/* While a link is made, and of more than it holds at first. */
-static void peek_all_large_server(int lfd)
-{
-	const int all = MSG_PEEK | MSG_WAITALL;
-	int fd = answer(lfd);
-	struct data d = DATA(0);
-
-	say_result("peek", recv(fd, buf, 3000, all));
-	say_result("recv", (ssize_t)take(fd, buf, 3000));
-	data_sum(&d, buf, 3000);
-	send_go(fd);
-	say_result("peek", recv(fd, buf, 30000, all));
-	say_result("recv", (ssize_t)take(fd, buf, 30000));
-	data_sum(&d, buf, 30000);
-	send_go(fd);
-	take_rest(fd, &d);
-	say_data("got", &d);
-	close(fd);
-}
-
-static void peek_all_large_client(void)
-{
-	int fd = dial();
-	struct data d = DATA(9);
-
-	put_data(fd, &d, 2500, 30); /* enough for lazy */
-	nap(300);
-	put_data(fd, &d, 500, 500);
-	await_go(fd);
-	put_data(fd, &d, 29000, 3000);
-	nap(50);
-	put_data(fd, &d, 1000, 1000);
-	await_go(fd);
-	put_data(fd, &d, 100000, 1000);
-	say_data("sent", &d);
 	close(fd);
 }
 
@@ -442,7 +403,6 @@ static void more_bulk_client(void)
 static const struct tcp_case cases[] = {
 	{"peek", peek_server, peek_client},
 	{"peek-all", peek_all_server, peek_all_client},
-	{"peek-all-large", peek_all_large_server, peek_all_large_client},
 	{"peek-across", peek_across_server, peek_across_client},
 	{"waitall", waitall_server, waitall_client},
 	{"dontwait", dontwait_server, dontwait_client},

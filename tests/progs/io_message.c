@@ -168,41 +168,6 @@ static void none_client(void)
 	close(fd);
 }
 
-/* What lies behind the bytes that came stays as it was, whatever came along. */
-static void behind_server(int lfd)
-{
-	for (int i = 0; i < 60; i++) {
-		int fd = answer(lfd);
-		char in[300];
-		ssize_t n;
-
-		memset(in, 'z', sizeof(in));
-		n = recv(fd, in, sizeof(in), 0);
-		for (size_t k = n > 0 ? (size_t)n : 0; k < sizeof(in); k++)
-			if (in[k] != 'z')
-				n = -2;
-		if (n != 3)
-			say("%d: %zd", i, n);
-		send_go(fd);
-		close(fd);
-	}
-	say("done");
-}
-
-static void behind_client(void)
-{
-	char out[3] = "";
-
-	for (int i = 0; i < 60; i++) {
-		int fd = dial();
-
-		put(fd, out, sizeof(out));
-		await_go(fd);
-		close(fd);
-	}
-	say("done");
-}
-
 /* ------------------------------------------------- fields of a message */
 
 static void say_fields(const char *what, ssize_t n, const struct msghdr *m)
@@ -377,7 +342,6 @@ static const struct tcp_case cases[] = {
 	{"iov", iov_server, iov_client},
 	{"mmsg", mmsg_server, mmsg_client},
 	{"none", none_server, none_client},
-	{"behind", behind_server, behind_client},
 	{"fields", fields_server, fields_client},
 	{"beyond", beyond_server, beyond_client},
 	{"mmsg-error", mmsg_error_server, mmsg_error_client},
