@@ -312,7 +312,6 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_stream_name(st);
 		detach_last(st, fd);
 	} else {
-		sr_forecast_ended(st);
 		/* Named while the descriptor still is, for the report. */
 		if (sr_conf.report[0])
 			sr_stream_name(st);

@@ -432,23 +432,21 @@ void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 
-/* Why no kind of link can be had between the two, the preferred kind's reason; NONE:
- * one may.  With look, also because nobody is there to be asked.  local NULL: not
- * known.  Any thread. */
-enum sr_reason sr_upgrade_hopeless(const struct sockaddr_storage *local,
-				   const struct sockaddr_storage *peer, bool look);
+/* About to be connected, or just so: if no kind of link can be had to this peer now, it
+ * is plain for good.  By the thread that connects it, before anybody may have asked. */
+void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
+			 socklen_t len);
 
-/* ---- forecast.c ---- */
-/* Connected, or about to be: if those before it to this address say that it would have
- * no link if it asked, it is plain for good.  By who connects it, before anybody may
- * have asked. */
-void sr_forecast_connected(struct sr_stream *st, const struct sockaddr *addr,
-			   socklen_t len);
-/* It has not asked, and these are the calls that moved bytes.  Any thread, outside of
- * its gates. */
-void sr_forecast_called(struct sr_stream *st, unsigned calls);
-/* Its last descriptor is closed.  Any thread. */
-void sr_forecast_ended(struct sr_stream *st);
+/* ---- peers.c: what is known of peers; any thread ---- */
+/* Nobody answered: it is left alone for first_ns, and for longer each time. */
+void sr_peer_refused(const struct sockaddr_storage *addr,
+		     const struct sr_link_ops *ops, enum sr_reason why,
+		     uint64_t first_ns);
+void sr_peer_answered(const struct sockaddr_storage *addr,
+		      const struct sr_link_ops *ops);
+/* Is it left alone now, and why?  NONE: no. */
+enum sr_reason sr_peer_refuses(const struct sr_link_ops *ops,
+			       const struct sockaddr_storage *addr);
 
 /* ---- answer.c ---- */
 void sr_answer_init(void);

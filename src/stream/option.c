@@ -61,7 +61,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 			sr_stream_bar(st, SR_REASON_FORK);
 		/* FRESH comes last: such a one sr_plain_for_good() leaves alone. */
 		sr_st_set(st, SR_ST_CONNECT);
-		sr_forecast_connected(st, addr, len);
+		sr_upgrade_connects(st, addr, len);
 		sr_st_set(st, how);
 	}
 	/* For the report; at its end it has no peer any more. */

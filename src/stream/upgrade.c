@@ -20,7 +20,7 @@
  * stream whose question is open costs more than one that is plain for good. */
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* doublings */
-/* A peer that had no listener then either is left alone for so long. */
+/* Policy wait leaves a peer that had no listener alone for so long. */
 #define PEER_BACKOFF_NS 10000000000ull
 
 /* ---- when: any thread ---- */
@@ -114,7 +114,6 @@ void sr_upgrade_count(struct sr_stream *st)
 	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
 	    SR_ST_CONNECT)
 		return;
-	sr_forecast_called(st, calls);
 	if (calls < sr_conf.upgrade_msgs &&
 	    atomic_load_explicit(&st->tx_tcp, memory_order_relaxed) +
 			    atomic_load_explicit(&st->rx_tcp,
@@ -149,41 +148,6 @@ void sr_upgrade_hold(struct sr_stream *st)
 }
 
 /* ---- whom ---- */
-
-/* Of the loop. */
-static struct backoff {
-	struct sockaddr_storage peer;
-	const struct sr_link_ops *ops;
-	uint64_t until;
-} backoffs[64];
-
-static bool left_alone(struct sr_stream *st, const struct sr_link_ops *ops)
-{
-	size_t i;
-
-	for (i = 0; i < 64; i++)
-		if (backoffs[i].ops == ops &&
-		    backoffs[i].until > sr_now_ns() &&
-		    sr_addr_same_host(&backoffs[i].peer, &st->peer) &&
-		    sr_addr_port((struct sockaddr *)&backoffs[i].peer) ==
-			    sr_addr_port((struct sockaddr *)&st->peer))
-			return true;
-	return false;
-}
-
-static void leave_alone(struct sr_stream *st, const struct sr_link_ops *ops,
-			uint64_t ns)
-{
-	struct backoff *b = &backoffs[0];
-	size_t i;
-
-	for (i = 1; i < 64; i++)
-		if (backoffs[i].until < b->until)
-			b = &backoffs[i];
-	b->peer = st->peer;
-	b->ops = ops;
-	b->until = sr_now_ns() + ns;
-}
 
 /* (With ip_nonlocal_bind a link of shared memory may be asked for first, in vain.)
  * The peer is on this host if its address is one of ours; a connection to
@@ -223,29 +187,71 @@ static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
 	return NULL;
 }
 
-enum sr_reason sr_upgrade_hopeless(const struct sockaddr_storage *local,
-				   const struct sockaddr_storage *peer, bool look)
+static uint64_t again_ns(void)
 {
-	const struct sockaddr *to = (const struct sockaddr *)peer;
-	enum sr_reason first = SR_REASON_NONE;
+	return sr_conf.upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
+}
+
+/* Why not by this kind; NONE: perhaps. */
+static enum sr_reason unlikely(const struct sr_link_ops *ops,
+			       const struct sockaddr_storage *peer)
+{
+	const char *why = ops->usable();
+
+	/* A peer of policy eager or wait may be about to listen. */
+	if (!why && sr_conf.upgrade == SR_LAZY && ops->absent &&
+	    ops->absent((const struct sockaddr *)peer))
+		why = "no-listener";
+	if (!why)
+		return sr_peer_refuses(ops, peer);
+	sr_peer_refused(peer, ops, sr_reason_find(why), again_ns());
+	return sr_reason_find(why);
+}
+
+/* Why no kind of link can be had between the two, the preferred kind's reason; NONE:
+ * one may.  local NULL: not known.  ask: the kind's opinion of a peer. */
+static enum sr_reason all_say_no(const struct sockaddr_storage *local,
+				 const struct sockaddr_storage *peer,
+				 enum sr_reason (*ask)(const struct sr_link_ops *,
+						       const struct sockaddr_storage *))
+{
+	enum sr_reason first = SR_REASON_NONE, why;
 	const struct sr_link_ops *ops;
 	unsigned k = 0;
 
 	sr_enter();
 	while ((ops = kind(local, peer, k++))) {
-		const char *why = ops->usable();
-
-		if (!why && look && ops->absent && ops->absent(to))
-			why = "no-listener";
-		if (!why)
+		why = ask(ops, peer);
+		if (why == SR_REASON_NONE)
 			break;
 		if (first == SR_REASON_NONE)
-			first = sr_reason_find(why);
+			first = why;
 	}
 	sr_leave();
 	if (ops)
 		return SR_REASON_NONE;
 	return first == SR_REASON_NONE ? SR_REASON_OFF : first;
+}
+
+void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
+			 socklen_t len)
+{
+	struct sockaddr_storage peer;
+	enum sr_reason why;
+	int err = errno;
+
+	if (sr_conf.upgrade != SR_LAZY || !addr || len < sr_addr_len(addr))
+		return;
+	sr_addr_plain(&peer, addr);
+	/* To the wildcard address: only the kernel knows where that goes. */
+	if (!peer.ss_family || sr_addr_is_any(&peer))
+		return;
+	why = all_say_no(NULL, &peer, sr_peer_refuses);
+	if (why != SR_REASON_NONE) {
+		sr_stream_reason(st, why);
+		sr_plain_for_good(st);
+	}
+	errno = err;
 }
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
@@ -265,8 +271,7 @@ static bool hopeless(struct sr_stream *st)
 
 	if (!sr_stream_name(st))
 		return false;
-	why = sr_upgrade_hopeless(&st->local, &st->peer,
-				  sr_conf.upgrade == SR_LAZY);
+	why = all_say_no(&st->local, &st->peer, unlikely);
 	if (why != SR_REASON_NONE)
 		first_reason(st, why);
 	return why != SR_REASON_NONE;
@@ -283,6 +288,7 @@ static void none_left(struct sr_stream *st)
 static void ask_next(struct sr_stream *st)
 {
 	const struct sr_link_ops *ops;
+	enum sr_reason refused;
 	int r;
 
 	while ((ops = kind(&st->local, &st->peer, st->kind)) != NULL) {
@@ -293,8 +299,9 @@ static void ask_next(struct sr_stream *st)
 			first_reason(st, sr_reason_find(why));
 			continue;
 		}
-		if (left_alone(st, ops)) {
-			first_reason(st, SR_REASON_NO_LISTENER);
+		refused = sr_peer_refuses(ops, &st->peer);
+		if (refused != SR_REASON_NONE) {
+			first_reason(st, refused);
 			continue;
 		}
 		memset(&st->ask, 0, sizeof(st->ask));
@@ -321,11 +328,6 @@ static void ask_next(struct sr_stream *st)
 	none_left(st);
 }
 
-static uint64_t again_ns(void)
-{
-	return sr_conf.upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
-}
-
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct sr_stream *st = ask->owner;
@@ -339,16 +341,16 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
 			link->device && *link->device ? ":" : "",
 			link->device ? link->device : "");
+		sr_peer_answered(&st->peer, ask->ops);
 		sr_attach_begin(st, link);
 	} else {
 		first_reason(st, sr_reason_find(reason ? reason : ""));
 		if (reason && (!strcmp(reason, "no-listener") ||
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
-			leave_alone(st, ask->ops,
-				    sr_conf.upgrade == SR_WAIT ||
-						    (sr_st_flags(st) & SR_ST_AGAIN) ?
-					    PEER_BACKOFF_NS : again_ns());
+			sr_peer_refused(&st->peer, ask->ops, sr_reason_find(reason),
+					sr_conf.upgrade == SR_WAIT ? PEER_BACKOFF_NS :
+								     again_ns());
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
 		sr_stream_kick(st);
