@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
 
@@ -148,14 +147,11 @@ int sr_addr_is_local(const struct sockaddr_storage *a)
 	int err = errno, fd, r = -1;
 
 	sr_addr_set_port(&any, 0);
-	/* Its number is the program's next: sr_fd_settle(). */
-	sr_fd_making();
 	fd = sr_real.socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {
 		r = bind(fd, at, sr_addr_len(at)) == 0;
 		sr_now_close(fd);
 	}
-	sr_fd_made(-1);
 	errno = err;
 	return r;
 }

@@ -111,13 +111,11 @@ static void follow_path(const char *path, int fd)
 				      named.st_ino == open_file.st_ino &&
 				      named.st_dev == open_file.st_dev))
 		return;
-	sr_fd_making();
 	fresh = open_path(path);
 	if (fresh >= 0) {
 		sr_real.dup3(fresh, fd, O_CLOEXEC);
 		sr_now_close(fresh);
 	}
-	sr_fd_made(-1);
 }
 
 /* *closed: behind our back. */

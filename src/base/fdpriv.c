@@ -9,18 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/conf.h"
-#include "base/loop.h"
 #include "base/now.h"
 #include "base/process.h"
-#include "base/signal.h"
 
 /*
  * We go no higher: the kernel's table of a process has a place for each number
@@ -33,13 +29,9 @@
 #define LIMIT (1u << 20)
 #define BITS 64
 
-enum { LOWER_MS = 2000 };	/* a device may be being opened */
-
 static _Atomic uint64_t set[LIMIT / BITS];
 static atomic_uint used;	/* every private number is below; only grows */
 static atomic_uint epoch;
-static atomic_uint making;	/* descriptors on their way up */
-static atomic_uint begun;	/* that have been */
 static atomic_uint held;	/* bits that are set */
 
 static uint64_t bit(unsigned fd)
@@ -107,77 +99,17 @@ void sr_fd_reserve(void)
 	errno = err;
 }
 
-/* A handler above would wait for itself, or leave by siglongjmp(3) and let all others
- * wait for nothing. */
-void sr_fd_making(void)
-{
-	sr_hold();
-	atomic_fetch_add(&making, 1);
-	atomic_fetch_add(&begun, 1);
-}
-
-unsigned sr_fd_quiet(void)
-{
-	unsigned n = atomic_load(&begun);
-
-	return atomic_load(&making) ? 0 : n + 1;
-}
-
-unsigned sr_fd_settle(unsigned ms)
-{
-	uint64_t end = 0;
-	int err = errno;
-	unsigned quiet;
-
-	while (!(quiet = sr_fd_quiet())) {
-		if (!end)
-			end = sr_now_ns() + ms * UINT64_C(1000000);
-		else if (sr_now_ns() >= end)
-			break;
-		sched_yield();
-	}
-	errno = err;
-	return quiet;
-}
-
-/* Closing any descriptor of a file frees the process's record locks on it (fcntl(2)):
- * somebody has some on this one.  Its own ones show to the whole file's. */
-static bool is_locked(int fd)
-{
-	struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
-	return sr_real.fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
-}
-
-int sr_fd_lower(int fd, int least)
-{
-	int err = errno, flags = sr_real.fcntl(fd, F_GETFD), low;
-	int cmd = flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD;
-	uint64_t end = sr_now_ns() + LOWER_MS * UINT64_C(1000000);
-	unsigned quiet;
-
-	/* The next of ours may be in the way again. */
-	while (!is_locked(fd)) {
-		quiet = sr_fd_settle(LOWER_MS);
-		low = sr_real.fcntl(fd, cmd, least);
-		if (low >= 0)
-			sr_now_close(low < fd ? fd : low);
-		if (low >= 0 && low < fd)
-			fd = low;
-		if ((quiet && sr_fd_quiet() == quiet) || sr_now_ns() >= end)
-			break;
-	}
-	errno = err;
-	return fd;
-}
-
-static int move_up(int fd)
+int sr_fd_own(int fd)
 {
 	int err = errno, high;
 
 	if (fd < 0)
 		return fd;
 	high = dup_high(fd);
+	if (high == -EBADF) {
+		errno = EBADF;
+		return -1;
+	}
 	if (high > fd) {
 		mark(high);
 		sr_now_close(fd);
@@ -189,14 +121,6 @@ static int move_up(int fd)
 		mark(fd);
 	}
 	errno = err;
-	return fd;
-}
-
-int sr_fd_made(int fd)
-{
-	fd = move_up(fd);
-	atomic_fetch_sub(&making, 1);
-	sr_release();
 	return fd;
 }
 
@@ -277,7 +201,6 @@ void sr_fd_forget_all(void)
 	int err = errno;
 
 	atomic_fetch_add(&epoch, 1);
-	atomic_store(&making, 0); /* who made one was another thread */
 	sr_process_begin();
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
 		sr_fd_close((int)fd);

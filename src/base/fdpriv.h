@@ -15,33 +15,12 @@
 void sr_fd_reserve(void);
 
 /*
- * sr_fd_own(eventfd(...)): makes a descriptor, moves it up and makes it ours;
- * the new number, or -1 and errno.  If it can't be moved it is ours where it is.
- * Between the two it has a number that the program may think free, and close:
- * see sr_fd_settle().  Where one expression does not do, sr_fd_making() comes
- * before what makes descriptors, and sr_fd_made(fd), perhaps -1, after it, in the same
- * thread, which holds its signals between, and must not be cancelled there (now.h).
+ * sr_fd_own(eventfd(...)): moves a descriptor up that has just been made, perhaps -1,
+ * and makes it ours; the new number, or -1 and errno.  If it can't be moved it is ours
+ * where it is.  Until then it has the lowest free number: a program that closes numbers
+ * which it does not have may close it (EBADF).
  */
-#define sr_fd_own(make) (sr_fd_making(), sr_fd_made(make))
-void sr_fd_making(void);
-int sr_fd_made(int fd);
-
-/*
- * Before the program closes a number that it may not have: waits until no descriptor of
- * ours is on its way up, but no longer than ms.  (One that is made between this and the
- * close is not helped.)  As sr_fd_quiet(): 0 if one still is.
- */
-unsigned sr_fd_settle(unsigned ms);
-
-/*
- * Around a call of the program that makes a descriptor, which is to have the lowest free
- * number (open(2), socket(2)): twice the same answer, and not 0, if none of ours was on
- * its way meanwhile.  Else sr_fd_lower(): waits as above, and returns the descriptor
- * with the lowest free number from least on; fd itself where that is it, or if it has
- * to stay.  Not after sr_fd_making() in the same thread.
- */
-unsigned sr_fd_quiet(void);
-int sr_fd_lower(int fd, int least);
+int sr_fd_own(int fd);
 
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);

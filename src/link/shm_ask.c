@@ -347,8 +347,6 @@ bool sr_shm_absent(const struct sockaddr *to)
 	bool refused;
 	int sock;
 
-	/* As in sr_addr_is_local(). */
-	sr_fd_making();
 	sock = sr_real.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
 					       SOCK_NONBLOCK, 0);
 	refused = sock >= 0;
@@ -360,7 +358,6 @@ bool sr_shm_absent(const struct sockaddr *to)
 			  errno == ECONNREFUSED;
 	if (sock >= 0)
 		sr_now_close(sock);
-	sr_fd_made(-1);
 	return refused;
 }
 

@@ -186,7 +186,6 @@ static ssize_t peek_memory(struct pending *p)
 	int fd = -1;
 	ssize_t n;
 
-	sr_fd_making();
 	n = sr_real.recvmsg(p->watch.fd, &msg,
 			    MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
@@ -201,10 +200,8 @@ static ssize_t peek_memory(struct pending *p)
 			   (msg.msg_flags & MSG_CTRUNC) ||
 			   !is_memory(fd, &p->plan)))
 		n = -EBADF;
-	/* Nothing else is moved up, for which its first number is closed here. */
-	p->memory = sr_fd_made(n > 0 ? fd : -1);
-	if (n <= 0)
-		p->memory = fd;
+	/* Moving up closes the first number, which may take long for what is no memory. */
+	p->memory = n > 0 ? sr_fd_own(fd) : fd;
 	return n;
 }
 

@@ -160,7 +160,7 @@ extern struct sr_vdev *sr_vdevs;	/* loop */
 /* The device of a resolved id, made at its first use.  NULL: *reason says why.
  * loop. */
 struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
-/* Has just been opened, perhaps: its descriptors go up.  Within sr_fd_making(). */
+/* Has just been opened, perhaps: its descriptors go up. */
 void sr_vdev_hide(struct ibv_context *ctx);
 void sr_vdev_forget(void);
 void sr_vdev_unref(struct sr_vdev *dev);	/* the memory */

@@ -82,18 +82,16 @@ static void on_channel(struct sr_watch *w, uint32_t events);
 const char *sr_vcm_open(void)
 {
 	const char *reason = sr_verbs_load();
-	int fd;
 
 	if (reason || channel)
 		return reason;
 	sr_enter();
-	sr_fd_making();
 	channel = sr_vlib.cm_create_event_channel();
-	fd = sr_fd_made(channel ? channel->fd : -1);
+	if (channel)
+		channel->fd = sr_fd_own(channel->fd);
 	sr_leave();
 	if (!channel)
 		return "no-device";
-	channel->fd = fd;
 	sr_real.fcntl(channel->fd, F_SETFL,
 		      sr_real.fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
 	channel_watch.fd = channel->fd;
@@ -288,12 +286,10 @@ static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 	ls->id[which] = sr_vcm_id(&ls->cm);
 	if (!ls->id[which])
 		return -errno;
-	sr_fd_making();
 	if (sr_vlib.cm_bind_addr(ls->id[which], (struct sockaddr *)&addr) ||
 	    sr_vlib.cm_listen(ls->id[which], BACKLOG))
 		err = -errno;
 	sr_vdev_hide(ls->id[which]->verbs);
-	sr_fd_made(-1);
 	if (!err) {
 		if (ls->id[which]->verbs)	/* opened the device */
 			sr_vdev_get(ls->id[which], &reason);
@@ -444,23 +440,16 @@ static void handle(const struct sr_vcm_event *e)
 	}
 }
 
-/* Before that librdmacm opens the device, and looks for ibacm. */
-static bool had_link;
-
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
-	bool opens = !had_link;
 	struct rdma_cm_event *ev;
 	struct sr_vcm_event e;
 
 	(void)w;
 	(void)events;
 	sr_enter();
-	if (opens)
-		sr_fd_making();
 	while (!sr_vlib.cm_get_cm_event(channel, &ev)) {
 		sr_vdev_hide(ev->id->verbs);
-		had_link |= ev->event == RDMA_CM_EVENT_ESTABLISHED;
 		memset(&e, 0, sizeof(e));
 		e.type = ev->event;
 		e.status = ev->status;
@@ -476,8 +465,6 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 			 e.status);
 		handle(&e);
 	}
-	if (opens)
-		sr_fd_made(-1);
 	sr_leave();
 }
 
@@ -486,7 +473,6 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 void sr_verbs_forget(void)
 {
 	channel = NULL;
-	had_link = false;
 	memset(&channel_watch, 0, sizeof(channel_watch));
 	sr_vask_forget();
 	requests = NULL;

@@ -225,7 +225,6 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 {
 	struct sr_vdev *dev = calloc(1, sizeof(*dev));
 	struct ibv_context *ctx = id->verbs;
-	int fd;
 
 	if (!dev)
 		return NULL;
@@ -237,13 +236,11 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->pd = sr_vlib.v_alloc_pd(ctx);
 	if (!dev->pd)
 		goto free_dev;
-	sr_fd_making();
 	dev->chan = sr_vlib.v_create_comp_channel(ctx);
-	fd = sr_fd_made(dev->chan ? dev->chan->fd : -1);
 	if (!dev->chan)
 		goto free_pd;
 
-	dev->chan->fd = fd;
+	dev->chan->fd = sr_fd_own(dev->chan->fd);
 	sr_vdev_hide(ctx);
 	nonblock(dev->chan->fd);
 	nonblock(ctx->async_fd);

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/conf.h"
-#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
 
@@ -53,7 +52,6 @@ unsigned sr_verbs_devices(void)
 	if (access(CLASS, F_OK) < 0)
 		return 0;
 	sr_enter();
-	sr_fd_making();
 	dir = opendir(CLASS);
 	while (dir && (e = readdir(dir))) {
 		if (e->d_name[0] == '.')
@@ -64,7 +62,6 @@ unsigned sr_verbs_devices(void)
 	}
 	if (dir)
 		closedir(dir);
-	sr_fd_made(-1);
 	sr_leave();
 	return kinds;
 }
@@ -149,9 +146,7 @@ const char *sr_verbs_load(void)
 	if (!sr_verbs_devices())
 		return "no-device";
 	sr_enter();
-	sr_fd_making();
 	reason = load();
-	sr_fd_made(-1);
 	sr_leave();
 	loaded = !reason;
 	stale &= !loaded;

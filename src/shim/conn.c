@@ -17,7 +17,7 @@ static bool is_tcp(int domain, int type, int protocol)
 
 int sr_socket(int domain, int type, int protocol)
 {
-	int fd = SR_MAKING_ONE(sr_real.socket(domain, type, protocol));
+	int fd = sr_real.socket(domain, type, protocol);
 	int saved = errno;
 
 	if (fd < 0 || sr_inside)
@@ -51,12 +51,12 @@ static int accepted(int listener, int fd)
 
 int sr_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return accepted(fd, SR_MAKING_ONE(sr_real.accept(fd, addr, len)));
+	return accepted(fd, sr_real.accept(fd, addr, len));
 }
 
 int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	return accepted(fd, SR_MAKING_ONE(sr_real.accept4(fd, addr, len, flags)));
+	return accepted(fd, sr_real.accept4(fd, addr, len, flags));
 }
 
 int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)

@@ -26,12 +26,12 @@ static int made(int fd)
 
 int sr_epoll_create(int size)
 {
-	return made(SR_MAKING_ONE(sr_real.epoll_create(size)));
+	return made(sr_real.epoll_create(size));
 }
 
 int sr_epoll_create1(int flags)
 {
-	return made(SR_MAKING_ONE(sr_real.epoll_create1(flags)));
+	return made(sr_real.epoll_create1(flags));
 }
 
 /* A set in another one: that one sleeps on its readiness. */
@@ -44,7 +44,7 @@ static int nest(int epfd, int op, int fd, struct epoll_event *event)
 		sr_epoll_watched(inside, true);
 		sr_epoll_put(inside);
 	}
-	return SR_SURE(EINVAL, sr_real.epoll_ctl(epfd, op, fd, event));
+	return sr_real.epoll_ctl(epfd, op, fd, event);
 }
 
 int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
@@ -84,7 +84,7 @@ int sr_epoll_wait(int epfd, struct epoll_event *events, int max, int ms)
 	const struct sr_epoll_time t = { .ms = ms };
 
 	if (!is_set(epfd, max))
-		return SR_SURE(EINVAL, sr_real.epoll_wait(epfd, events, max, ms));
+		return sr_real.epoll_wait(epfd, events, max, ms);
 	return wait_for(epfd, events, max, &t);
 }
 
@@ -94,7 +94,7 @@ int sr_epoll_pwait(int epfd, struct epoll_event *events, int max, int ms,
 	const struct sr_epoll_time t = { .ms = ms, .mask = mask };
 
 	if (!is_set(epfd, max))
-		return SR_SURE(EINVAL, sr_real.epoll_pwait(epfd, events, max, ms, mask));
+		return sr_real.epoll_pwait(epfd, events, max, ms, mask);
 	return wait_for(epfd, events, max, &t);
 }
 
@@ -107,6 +107,6 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 	if (!is_set(epfd, max) ||
 	    (timeout && (!sr_readable(timeout, sizeof(*timeout)) ||
 			 !sr_is_time(timeout))))
-		return SR_SURE(EINVAL, sr_real.epoll_pwait2(epfd, events, max, timeout, mask));
+		return sr_real.epoll_pwait2(epfd, events, max, timeout, mask);
 	return wait_for(epfd, events, max, &t);
 }

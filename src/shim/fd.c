@@ -16,9 +16,6 @@ static bool is_known(int fd)
 	return sr_fdtab_has(fd) || sr_epoll_has(fd);
 }
 
-/* See sr_fd_settle().  Ranges are closed seldom, and may hit a device being opened. */
-enum { CLOSE_MS = 1, RANGE_MS = 2000, UNSURE_MS = 2000 };
-
 /* A descriptor that the program does not know of is to it not open. */
 static bool is_hidden(int fd)
 {
@@ -31,30 +28,14 @@ static int not_open(void)
 	return -1;
 }
 
-bool sr_shim_not_sure(int r, int why, unsigned *seen)
-{
-	unsigned settled;
-
-	if (r >= 0 || errno != why || sr_inside)
-		return false;
-	settled = sr_fd_settle(UNSURE_MS);
-	if (settled == *seen)
-		return false;
-	*seen = settled;
-	return true;
-}
-
 int sr_close(int fd)
 {
 	int saved = errno, err, r;
 
 	if (is_hidden(fd))
 		return not_open();
-	if (!is_known(fd) || !sr_process_ours()) {
-		if (!sr_inside)
-			sr_fd_settle(CLOSE_MS);
-		return is_hidden(fd) ? not_open() : sr_real.close(fd);
-	}
+	if (!is_known(fd) || !sr_process_ours())
+		return sr_real.close(fd);
 	/* A thread that is cancelled closes nothing; from here on it is not. */
 	pthread_testcancel();
 	sr_hold();
@@ -104,7 +85,6 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	    flags & CLOSE_RANGE_CLOEXEC || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
-	sr_fd_settle(RANGE_MS);
 	release_range(first, last, flags);
 	errno = saved;
 	return sr_fd_gaps(first, last, close_run, &flags);
@@ -128,7 +108,6 @@ void sr_closefrom(int first)
 		if (sr_real.close_range(from, UINT_MAX, 0) == 0)
 			return;
 	} else {
-		sr_fd_settle(RANGE_MS);
 		release_range(from, UINT_MAX, 0);
 		if (sr_fd_gaps(from, UINT_MAX, close_run, &none) == 0)
 			return;
@@ -139,16 +118,9 @@ void sr_closefrom(int first)
 	errno = saved;
 }
 
-int sr_shim_lowest(int fd, int least, unsigned quiet)
-{
-	if (fd < 0 || (quiet && sr_fd_quiet() == quiet) || sr_inside || !sr_process_ours())
-		return fd;
-	return sr_fd_lower(fd, least);
-}
-
 int sr_dup(int fd)
 {
-	return sr_shim_duplicated(fd, SR_MAKING_ONE(sr_real.dup(fd)));
+	return sr_shim_duplicated(fd, sr_real.dup(fd));
 }
 
 /*
@@ -159,8 +131,6 @@ static int make_way(int fd, int to)
 {
 	int saved = errno;
 
-	if (!sr_inside && fd != to)
-		sr_fd_settle(CLOSE_MS);
 	if (is_hidden(to))
 		return not_open();
 	if (fd == to || !is_known(to) || sr_inside || !sr_process_ours())
@@ -171,13 +141,12 @@ static int make_way(int fd, int to)
 	return 0;
 }
 
-/* EBUSY: somebody is opening that number (dup2(2)). */
 int sr_dup2(int fd, int to)
 {
 	int got;
 
 	sr_hold();
-	got = make_way(fd, to) ? -1 : SR_SURE(EBUSY, sr_real.dup2(fd, to));
+	got = make_way(fd, to) ? -1 : sr_real.dup2(fd, to);
 	sr_release();
 	if (got < 0)
 		return -1;
@@ -191,7 +160,7 @@ int sr_dup3(int fd, int to, int flags)
 	if (flags & ~O_CLOEXEC)
 		return sr_real.dup3(fd, to, flags);
 	sr_hold();
-	got = make_way(fd, to) ? -1 : SR_SURE(EBUSY, sr_real.dup3(fd, to, flags));
+	got = make_way(fd, to) ? -1 : sr_real.dup3(fd, to, flags);
 	sr_release();
 	return sr_shim_duplicated(fd, got);
 }

@@ -6,22 +6,14 @@
  */
 #include "shim/shim.h"
 
-static int both(int r, int fds[2], unsigned quiet)
+static int both(int r, const int fds[2])
 {
 	if (r == 0) {
-		fds[0] = sr_shim_fresh(sr_shim_lowest(fds[0], 0, quiet));
-		fds[1] = sr_shim_fresh(sr_shim_lowest(fds[1], 0, quiet));
+		sr_shim_fresh(fds[0]);
+		sr_shim_fresh(fds[1]);
 	}
 	return r;
 }
-
-/* As SR_MAKING_ONE. */
-#define MAKING_BOTH(call, fds)                                                \
-	({                                                                    \
-		unsigned quiet_ = sr_fd_quiet();                              \
-                                                                              \
-		both((call), fds, quiet_);                                      \
-	})
 
 int sr_open(const char *path, int flags, ...)
 {
@@ -31,7 +23,7 @@ int sr_open(const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = va_arg(ap, void *);
 	va_end(ap);
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.open(path, flags, mode)));
+	return sr_shim_fresh(sr_real.open(path, flags, mode));
 }
 
 int sr_openat(int dir, const char *path, int flags, ...)
@@ -43,68 +35,67 @@ int sr_openat(int dir, const char *path, int flags, ...)
 	mode = va_arg(ap, void *);
 	va_end(ap);
 	return sr_shim_fresh(
-		SR_MAKING_ONE(sr_real.openat(dir, path, flags, mode)));
+		sr_real.openat(dir, path, flags, mode));
 }
 
 int sr___open_2(const char *path, int flags)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.__open_2(path, flags)));
+	return sr_shim_fresh(sr_real.__open_2(path, flags));
 }
 
 int sr___openat_2(int dir, const char *path, int flags)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.__openat_2(dir, path, flags)));
+	return sr_shim_fresh(sr_real.__openat_2(dir, path, flags));
 }
 
 int sr_creat(const char *path, mode_t mode)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.creat(path, mode)));
+	return sr_shim_fresh(sr_real.creat(path, mode));
 }
 
 int sr_pipe(int fds[2])
 {
-	return MAKING_BOTH(sr_real.pipe(fds), fds);
+	return both(sr_real.pipe(fds), fds);
 }
 
 int sr_pipe2(int fds[2], int flags)
 {
-	return MAKING_BOTH(sr_real.pipe2(fds, flags), fds);
+	return both(sr_real.pipe2(fds, flags), fds);
 }
 
 int sr_socketpair(int domain, int type, int protocol, int fds[2])
 {
-	return MAKING_BOTH(sr_real.socketpair(domain, type, protocol, fds), fds);
+	return both(sr_real.socketpair(domain, type, protocol, fds), fds);
 }
 
 int sr_eventfd(unsigned count, int flags)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.eventfd(count, flags)));
+	return sr_shim_fresh(sr_real.eventfd(count, flags));
 }
 
 int sr_inotify_init(void)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.inotify_init()));
+	return sr_shim_fresh(sr_real.inotify_init());
 }
 
 int sr_inotify_init1(int flags)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.inotify_init1(flags)));
+	return sr_shim_fresh(sr_real.inotify_init1(flags));
 }
 
 int sr_memfd_create(const char *name, unsigned flags)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.memfd_create(name, flags)));
+	return sr_shim_fresh(sr_real.memfd_create(name, flags));
 }
 
 int sr_signalfd(int fd, const sigset_t *mask, int flags)
 {
-	unsigned quiet = sr_fd_quiet();
 	int got = sr_real.signalfd(fd, mask, flags);
 
-	return got == fd ? got : sr_shim_fresh(sr_shim_lowest(got, 0, quiet));
+	return got == fd ? got : sr_shim_fresh(got);
 }
 
 int sr_timerfd_create(clockid_t clock, int flags)
 {
-	return sr_shim_fresh(SR_MAKING_ONE(sr_real.timerfd_create(clock, flags)));
+	return sr_shim_fresh(sr_real.timerfd_create(clock, flags));
 }

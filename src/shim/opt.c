@@ -77,10 +77,8 @@ static int set_flags(int fd, void *flags)
 
 int sr_fcntl(int fd, int cmd, ...)
 {
-	unsigned quiet;
 	va_list ap;
 	void *arg;
-	int got;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
@@ -88,10 +86,7 @@ int sr_fcntl(int fd, int cmd, ...)
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
-		quiet = sr_fd_quiet();
-		got = sr_real.fcntl(fd, cmd, arg);
-		got = sr_shim_lowest(got, (int)(intptr_t)arg, quiet);
-		return sr_shim_duplicated(fd, got);
+		return sr_shim_duplicated(fd, sr_real.fcntl(fd, cmd, arg));
 	case F_SETFL:
 		return set_flags(fd, arg);
 	}

@@ -80,36 +80,6 @@ int sr_shim_duplicated(int fd, int got);
  */
 void sr_shim_plain(int fd, enum sr_reason reason);
 
-/* fd was made since sr_fd_quiet() said `quiet`; see there.  -1 is no descriptor. */
-int sr_shim_lowest(int fd, int least, unsigned quiet);
-
-/* A call that makes one, and returns it. */
-#define SR_MAKING_ONE(call)                                                   \
-	({                                                                    \
-		unsigned quiet_ = sr_fd_quiet();                              \
-									      \
-		sr_shim_lowest((call), 0, quiet_);                            \
-	})
-
-/* See SR_SURE.  *seen: 0 at first. */
-bool sr_shim_not_sure(int r, int why, unsigned *seen);
-
-/*
- * A call about a number that the program has closed, or knows is free: for a moment it
- * may be a descriptor of ours that is being made.  Then the kernel's answer, an error
- * `why`, is about that one, and the call is made again when it is away.
- */
-#define SR_SURE(why, call)                                                    \
-	({                                                                    \
-		unsigned seen_ = 0;                                           \
-		int sure_;                                                    \
-									      \
-		do                                                            \
-			sure_ = (call);                                       \
-		while (sr_shim_not_sure(sure_, why, &seen_));                 \
-		sure_;                                                        \
-	})
-
 /* A new descriptor that is no stream, or -1.  Returns it. */
 static inline int sr_shim_fresh(int fd)
 {

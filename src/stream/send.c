@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
 #include "stream/impl.h"

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/fdpriv.h"
 #include "base/log.h"
 #include "stream/impl.h"
 

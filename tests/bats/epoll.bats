@@ -116,10 +116,6 @@ teardown() { stop_all; }
 	compare epoll_close left
 }
 
-@test "a set that is closed is none" {
-	compare epoll_close gone -n 12
-}
-
 @test "a loop that closes without EPOLL_CTL_DEL: no event of a closed connection" {
 	compare epoll_close loop -w any -l -n 3000
 }

@@ -71,10 +71,6 @@ teardown() { stop_all; }
 		grep -qE "\"[tr]x_$SR_TEST_LINK\":[1-9]" "$BATS_TEST_TMPDIR/dprintf.wait/client.report"
 }
 
-@test "a new descriptor has the lowest number" {
-	compare process lowest -w any -n 60
-}
-
 @test "half of the descriptors that the limit allows are the program's" {
 	compare process limit -w any -l -n 1+
 }

@@ -163,47 +163,6 @@ static void left_server(int lfd)
 	say_slept("both", t, &s);
 }
 
-/* A set that is closed is none, whatever the library makes meanwhile. */
-#define STREAMS 12
-
-static void gone_server(int lfd)
-{
-	int fds[STREAMS];
-	char c;
-
-	for (int i = 0; i < STREAMS; i++)
-		fds[i] = answer(lfd);
-	for (int i = 0; i < STREAMS; i++) {
-		take(fds[i], &c, 1);
-		put(fds[i], &c, 1);
-		close(fds[i]);
-	}
-}
-
-static void gone_client(void)
-{
-	int ep = new_set(), fds[STREAMS], others = 0;
-	struct epoll_event ev;
-	uint64_t end;
-	char c = 'x';
-
-	for (int i = 0; i < STREAMS; i++)
-		fds[i] = dial();
-	close(ep);
-	for (int i = 0; i < STREAMS; i++) {
-		if (recv(fds[i], &c, 1, MSG_DONTWAIT) >= 0)
-			die("recv");
-		for (end = now_ms() + 10; now_ms() < end;)
-			others += epoll_wait(ep, &ev, 1, 0) != -1 || errno != EBADF;
-	}
-	say("%d others than EBADF", others);
-	for (int i = 0; i < STREAMS; i++) {
-		put(fds[i], &c, 1);
-		take(fds[i], &c, 1);
-		close(fds[i]);
-	}
-}
-
 /* A loop accepts, echoes and closes without EPOLL_CTL_DEL: an event of a connection that
  * is closed would be another one's, or that of freed memory. */
 enum { CONNECTIONS = 3000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
@@ -290,7 +249,6 @@ static const struct tcp_case cases[] = {
 	{"closing", closing_server, two_clients},
 	{"number", number_server, obey_client},
 	{"left", left_server, obey_client},
-	{"gone", gone_server, gone_client},
 };
 
 int main(int argc, char **argv)

@@ -601,79 +601,6 @@ static void crowd_client(void)
 	say("%d answers", CROWD);
 }
 
-/* Streams one after the other, at any stage of being upgraded: each new descriptor has the
- * lowest number that is free.  How many do not. */
-static unsigned wrong;
-
-static void is_lowest(int fd, int want)
-{
-	if (fd < 0)
-		die("no descriptor");
-	wrong += fd != want;
-}
-
-/* From `first` on all are free. */
-static void try_numbers(int first)
-{
-	int a, b, c, p[2];
-
-	is_lowest(a = open("/dev/null", O_RDONLY), first);
-	is_lowest(b = dup(a), first + 1);
-	close(a);
-	is_lowest(a = open("/proc/self/stat", O_RDONLY | O_CLOEXEC), first);
-	close(b);
-	is_lowest(b = socket(AF_UNIX, SOCK_DGRAM, 0), first + 1);
-	close(a);
-	if (pipe(p))
-		die("pipe");
-	is_lowest(p[0], first);
-	is_lowest(p[1], first + 2);
-	is_lowest(c = fcntl(b, F_DUPFD, first + 1), first + 3);
-	close(b);
-	close(c);
-	close(p[0]);
-	close(p[1]);
-}
-
-static void lowest_loop(int stream, int first, bool asks)
-{
-	uint64_t end = now_ms() + 3;
-
-	is_lowest(stream, first);
-	while (now_ms() < end)
-		try_numbers(first + 1);
-	warm_up(stream, asks);
-	close(stream);
-}
-
-enum { LOWEST_STREAMS = 60 };
-
-static void lowest_server(int lfd)
-{
-	int first = lfd + 1;
-
-	closefrom(first);
-	for (int i = 0; i < LOWEST_STREAMS; i++) {
-		int fd = answer(lfd);
-
-		lowest_loop(fd, first, false);
-	}
-	say("%u", wrong);
-}
-
-static void lowest_client(void)
-{
-	int first = 3;
-
-	closefrom(first);
-	for (int i = 0; i < LOWEST_STREAMS; i++) {
-		int fd = dial();
-
-		lowest_loop(fd, first, true);
-	}
-	say("%u", wrong);
-}
-
 /* Half closed, and then for stdio: the answer comes in a while. */
 static void half_stdio_server(int lfd)
 {
@@ -726,7 +653,6 @@ static void renamed_server(int lfd)
 static const struct tcp_case cases[] = {
 	{"limit", limit_server, limit_client},
 	{"crowd", crowd_server, crowd_client},
-	{"lowest", lowest_server, lowest_client},
 	{"half-stdio", half_stdio_server, half_stdio_client},
 	{"dup", dup_server, dup_client},
 	{"close-all", close_all_server, close_all_client},

@@ -12,7 +12,6 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/process.h"
-#include "base/signal.h"
 #include "check.h"
 
 #define SOFT 256
@@ -48,6 +47,8 @@ static void own(void)
 	errno = EMFILE;
 	CHECK(sr_fd_own(-1) == -1 && errno == EMFILE);
 	CHECK(sr_fd_own(-EBADF) == -EBADF);
+	/* The program has closed it. */
+	CHECK(sr_fd_own(low) == -1 && errno == EBADF && !sr_fd_is_private(low));
 	CHECK(!sr_fd_is_private(-1) && !sr_fd_is_private(INT_MAX));
 }
 
@@ -144,47 +145,6 @@ static void forget(void)
 	CHECK(is_open(a) && sr_fd_is_private(b));
 }
 
-/* Moved down; but not a file with a lock, which closing would free. */
-static void lower(void)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	char name[] = "/tmp/fdpriv.XXXXXX";
-	int a, b, file = mkstemp(name);
-
-	CHECK(file >= 0 && unlink(name) == 0);
-	a = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	b = fcntl(a, F_DUPFD_CLOEXEC, 20);
-	close(a);
-	errno = EDOM;
-	CHECK(sr_fd_lower(b, 0) == a);
-	CHECK(sr_fd_lower(a, 0) == a && sr_fd_lower(a, 30) == a);
-	CHECK(errno == EDOM);
-	CHECK(!is_open(b) && fcntl(a, F_GETFD) == FD_CLOEXEC);
-	close(a);
-
-	CHECK(fcntl(file, F_SETLK, &lock) == 0);
-	b = fcntl(file, F_DUPFD, 20);
-	CHECK(sr_fd_lower(b, 0) == b);
-	lock.l_type = F_WRLCK;
-	CHECK(fcntl(b, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK);
-	close(b);
-	b = fcntl(file, F_DUPFD, 20);
-	CHECK(sr_fd_lower(b, 0) == file + 1);
-	CHECK(fcntl(file + 1, F_GETFD) == 0);
-	close(file + 1);
-	close(file);
-
-	/* No handler meanwhile, which would wait for itself. */
-	sr_fd_making();
-	CHECK(!sr_fd_quiet() && sr_held.count == 1);
-	sr_fd_made(-1);
-	CHECK(sr_held.count == 0);
-	a = (int)sr_fd_quiet();
-	CHECK(a && (int)sr_fd_quiet() == a);
-	sr_fd_close(sr_fd_own(open("/dev/null", O_RDONLY)));
-	CHECK((int)sr_fd_quiet() != a);
-}
-
 int main(void)
 {
 	struct rlimit rl;
@@ -193,7 +153,6 @@ int main(void)
 	rl.rlim_cur = SOFT;
 	CHECK(setrlimit(RLIMIT_NOFILE, &rl) == 0);
 	own();
-	lower();
 	own_in_full_table();
 	all_gaps();
 	forget();

@@ -12,7 +12,6 @@
 #include <linux/close_range.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -236,45 +235,6 @@ static void test_hidden(void)
 	sr_fd_close(mine);
 }
 
-static char fifo[64];
-
-static void *open_slowly(void *arg)
-{
-	sr_fd_close(sr_fd_own(sr_real.open(fifo, O_RDONLY)));
-	return arg;
-}
-
-static void *let_open(void *arg)
-{
-	usleep(30000);
-	sr_real.close(sr_real.open(fifo, O_WRONLY));
-	return arg;
-}
-
-/* A number that the kernel keeps for a descriptor of ours whose opening takes long, as
- * a device's does: open(2) of a FIFO waits for who writes. */
-static void test_reserved(void)
-{
-	int low = sr_real.dup(0);
-	pthread_t opens, lets;
-
-	snprintf(fifo, sizeof(fifo), "/tmp/shim.%d.fifo", getpid());
-	OK(mkfifo(fifo, 0600));
-	sr_real.close(low);
-	pthread_create(&opens, NULL, open_slowly, NULL);
-	while (sr_fd_quiet())
-		sched_yield();
-	usleep(10000);
-	errno = 0;
-	CHECK(sr_real.dup2(0, low) == -1 && errno == EBUSY);
-	pthread_create(&lets, NULL, let_open, NULL);
-	CHECK_EQ(sr_dup2(0, low), low);
-	pthread_join(lets, NULL);
-	pthread_join(opens, NULL);
-	OK(sr_close(low));
-	unlink(fifo);
-}
-
 /* What the child of vfork() does to its descriptors is not done to ours. */
 static void test_vfork(void)
 {
@@ -437,7 +397,6 @@ int main(void)
 	test_many();
 	test_duplicates();
 	test_hidden();
-	test_reserved();
 	test_vfork();
 	test_stale();
 	test_stdio();
