@@ -207,32 +207,8 @@ SR_API int sr_posix_spawn_file_actions_adddup2(
 	posix_spawn_file_actions_t *actions, int fd, int to);
 SR_API int sr_system(const char *command);
 SR_API FILE *sr_popen(const char *command, const char *mode);
-SR_API int sr_daemon(int keep_dir, int keep_files);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
-
-/*
- * ---- new descriptors that are no streams ----
- *
- * For the preloaded library; a program may as well call the C library.  They
- * drop what was known about a stream that had the same number and was closed
- * without our knowledge.
- */
-
-SR_API int sr_open(const char *path, int flags, ...);
-SR_API int sr_openat(int dir, const char *path, int flags, ...);
-SR_API int sr___open_2(const char *path, int flags);
-SR_API int sr___openat_2(int dir, const char *path, int flags);
-SR_API int sr_creat(const char *path, mode_t mode);
-SR_API int sr_pipe(int fds[2]);
-SR_API int sr_pipe2(int fds[2], int flags);
-SR_API int sr_socketpair(int domain, int type, int protocol, int fds[2]);
-SR_API int sr_eventfd(unsigned count, int flags);
-SR_API int sr_inotify_init(void);
-SR_API int sr_inotify_init1(int flags);
-SR_API int sr_memfd_create(const char *name, unsigned flags);
-SR_API int sr_signalfd(int fd, const sigset_t *mask, int flags);
-SR_API int sr_timerfd_create(clockid_t clock, int flags);
 
 /* For the preloaded library, which calls lends before vfork(2) and clone(2), and told at
  * the start, as it will. */

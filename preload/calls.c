@@ -27,7 +27,6 @@ static inline size_t checked(size_t n, size_t room)
 #define END_poll(call) return call
 #define END_epoll(call) return call
 #define END_fd(call) return call
-#define END_make(call) return call
 #define END_file(call) return call
 #define END_proc(call) return call
 #define END_signal(call) return call

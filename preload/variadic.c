@@ -55,42 +55,6 @@ int __fcntl(int fd, int cmd, ...)
 	return sr_fcntl(fd, cmd, arg);
 }
 
-int open(const char *path, int flags, ...)
-{
-	ARGUMENT(mode, flags);
-	return sr_open(path, flags, mode);
-}
-
-int open64(const char *path, int flags, ...)
-{
-	ARGUMENT(mode, flags);
-	return sr_open(path, flags, mode);
-}
-
-int __open(const char *path, int flags, ...)
-{
-	ARGUMENT(mode, flags);
-	return sr_open(path, flags, mode);
-}
-
-int __open64(const char *path, int flags, ...)
-{
-	ARGUMENT(mode, flags);
-	return sr_open(path, flags, mode);
-}
-
-int openat(int dir, const char *path, int flags, ...)
-{
-	ARGUMENT(mode, flags);
-	return sr_openat(dir, path, flags, mode);
-}
-
-int openat64(int dir, const char *path, int flags, ...)
-{
-	ARGUMENT(mode, flags);
-	return sr_openat(dir, path, flags, mode);
-}
-
 /* As libc's own, which takes six registers and lets the kernel choose. */
 long syscall(long number, ...)
 {

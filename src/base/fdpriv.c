@@ -89,7 +89,7 @@ static int dup_high(int fd)
 
 void sr_fd_reserve(void)
 {
-	int err = errno, fd = sr_real.eventfd(0, EFD_CLOEXEC);
+	int err = errno, fd = eventfd(0, EFD_CLOEXEC);
 	int high = fd < 0 ? -1 : dup_high(fd);
 
 	if (high >= 0)

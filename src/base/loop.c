@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -383,7 +384,7 @@ static int open_fds(int *epoll_out, int *wake_out)
 	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
 	if (ep < 0)
 		return -errno;
-	wk = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	wk = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (wk < 0) {
 		err = -errno;
 		goto close_epoll;

@@ -148,11 +148,11 @@ static const char *send_offer(struct asking *a, int line)
 /* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
 static int make_memory(size_t size)
 {
-	int err, fd = sr_fd_own(sr_real.memfd_create(
+	int err, fd = sr_fd_own(memfd_create(
 			"sockrail", MFD_CLOEXEC | MFD_NOEXEC_SEAL));
 
 	if (fd < 0 && errno == EINVAL)
-		fd = sr_fd_own(sr_real.memfd_create(
+		fd = sr_fd_own(memfd_create(
 			"sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
 		return -errno;

@@ -122,7 +122,7 @@ static void watch_nodes(void)
 {
 	if (nodes.fd >= 0)
 		return;
-	nodes.fd = sr_fd_own(sr_real.inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+	nodes.fd = sr_fd_own(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
 	if (nodes.fd < 0)
 		return;
 	nodes.fn = on_nodes;
@@ -176,7 +176,7 @@ void sr_vdev_unref(struct sr_vdev *dev)
  */
 static void close_context(struct ibv_context *ctx)
 {
-	int null = sr_fd_own(sr_real.open("/dev/null", O_RDWR | O_CLOEXEC));
+	int null = sr_fd_own(open("/dev/null", O_RDWR | O_CLOEXEC));
 
 	if (null < 0)
 		return;

@@ -97,10 +97,10 @@ static void *open_copy(const void *symbol)
 
 	if (!original[0] && dladdr(symbol, &info))
 		sr_format(original, sizeof(original), "%s", info.dli_fname);
-	from = sr_real.open(original, O_RDONLY | O_CLOEXEC);
+	from = open(original, O_RDONLY | O_CLOEXEC);
 	if (from < 0)
 		return NULL;
-	to = sr_real.memfd_create("librdmacm", MFD_CLOEXEC);
+	to = memfd_create("librdmacm", MFD_CLOEXEC);
 	if (to < 0)
 		goto close_from;
 	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);
@@ -180,7 +180,7 @@ static void unmap_queues(void)
 	ssize_t got;
 	int fd;
 
-	fd = sr_real.open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	while ((got = sr_real.read(fd, buf + n, sizeof(buf) - 1 - n)) > 0) {

@@ -108,19 +108,6 @@ FILE *sr_popen(const char *command, const char *mode)
 	return sr_real.popen(command, mode);
 }
 
-/* In the child: libc has put /dev/null in the place of 0, 1 and 2. */
-int sr_daemon(int keep_dir, int keep_files)
-{
-	int r = sr_real.daemon(keep_dir, keep_files);
-
-	if (r == 0 && !keep_files) {
-		sr_shim_fresh(STDIN_FILENO);
-		sr_shim_fresh(STDOUT_FILENO);
-		sr_shim_fresh(STDERR_FILENO);
-	}
-	return r;
-}
-
 /* Last bytes are sent.  The child of vfork() ends without an end for its
  * parent's streams. */
 static void say_goodbye(void)

@@ -7,6 +7,7 @@
 #include "shim/shim.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/loop.h"
 #include "base/readable.h"

@@ -231,14 +231,6 @@ static long descriptor(long number, const long arg[6], bool *ours)
 		return sr_execve(P(a), P(b), P(c));
 	case SYS_execveat:
 		return sr_execveat(FD(a), P(b), P(c), P(d), (int)arg[4]);
-#ifdef SYS_pipe
-	case SYS_pipe:
-		return sr_pipe(P(a));
-#endif
-	case SYS_pipe2:
-		return sr_pipe2(P(a), (int)b);
-	case SYS_socketpair:
-		return sr_socketpair((int)a, (int)b, (int)c, P(d));
 #ifdef SYS_vfork
 	case SYS_vfork:
 #endif
@@ -256,41 +248,6 @@ static long descriptor(long number, const long arg[6], bool *ours)
 	default:
 		*ours = false;
 		return -1;
-	}
-}
-
-/* The result is a new descriptor, and no stream. */
-static bool makes_other(long number)
-{
-	switch (number) {
-#ifdef SYS_open
-	case SYS_open:
-	case SYS_creat:
-	case SYS_eventfd:
-	case SYS_inotify_init:
-	case SYS_signalfd:
-#endif
-#ifdef SYS_pidfd_open
-	case SYS_pidfd_open:
-#endif
-#ifdef SYS_pidfd_getfd
-	case SYS_pidfd_getfd:
-#endif
-#ifdef SYS_openat2
-	case SYS_openat2:
-#endif
-	case SYS_openat:
-	case SYS_eventfd2:
-	case SYS_inotify_init1:
-	case SYS_memfd_create:
-	case SYS_signalfd4:
-	case SYS_timerfd_create:
-	case SYS_userfaultfd:
-	case SYS_fanotify_init:
-	case SYS_perf_event_open:
-		return true;
-	default:
-		return false;
 	}
 }
 
@@ -329,8 +286,5 @@ long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 	if (number == SYS_io_uring_setup && no_io_uring())
 		return -1;
 #endif
-	r = sr_real.syscall(number, a, b, c, d, e, f);
-	if (makes_other(number))
-		sr_shim_fresh((int)r);
-	return r;
+	return sr_real.syscall(number, a, b, c, d, e, f);
 }

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 
 #include "base/fdmap.h"
 #include "base/fdpriv.h"
@@ -426,7 +428,7 @@ static bool make(struct sr_epoll *set)
 		set->inner = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
 	if (set->bell < 0)
 		set->bell = sr_fd_own(
-			sr_real.eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+			eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	return set->inner >= 0 && set->bell >= 0;
 }
 

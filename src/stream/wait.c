@@ -48,7 +48,7 @@ struct sr_waiter *sr_waiter_get(void)
 int sr_waiter_fd(struct sr_waiter *w)
 {
 	if (w->efd < 0)
-		w->efd = sr_fd_own(sr_real.eventfd(0, EFD_CLOEXEC |
+		w->efd = sr_fd_own(eventfd(0, EFD_CLOEXEC |
 							     EFD_NONBLOCK));
 	return w->efd;
 }

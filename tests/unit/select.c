@@ -77,13 +77,13 @@ static void populate(void)
 	add(p[0]);
 	CHECK_EQ(sr_shutdown(p[0], SHUT_WR), 0);
 	CHECK_EQ(sr_close(p[1]), 0);
-	CHECK_EQ(sr_pipe(q), 0);
+	CHECK_EQ(pipe(q), 0);
 	add(q[0]);
 	add(q[1]);
-	CHECK_EQ(sr_pipe(q), 0); /* hung up: POLLHUP alone */
+	CHECK_EQ(pipe(q), 0); /* hung up: POLLHUP alone */
 	add(q[0]);
 	CHECK_EQ(sr_close(q[1]), 0);
-	CHECK_EQ(sr_pipe(q), 0); /* POLLERR */
+	CHECK_EQ(pipe(q), 0); /* POLLERR */
 	add(q[1]);
 	CHECK_EQ(sr_close(q[0]), 0);
 	add(sr_fcntl(calm[0], F_DUPFD, 1500));

@@ -172,7 +172,7 @@ static void test_many(void)
 
 static void test_duplicates(void)
 {
-	int p[2], d, e, null = sr_open("/dev/null", O_RDWR | O_CLOEXEC);
+	int p[2], d, e, null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	connect_pair(p);
 	OK(d = sr_dup(p[0]));
@@ -212,7 +212,7 @@ static bool is_open(int fd)
 
 static void test_hidden(void)
 {
-	int mine = sr_fd_own(sr_real.open("/dev/null", O_RDONLY)), p[2];
+	int mine = sr_fd_own(open("/dev/null", O_RDONLY)), p[2];
 
 	CHECK(sr_fd_is_private(mine));
 	FAILS(sr_close(mine), EBADF);
@@ -238,7 +238,7 @@ static void test_hidden(void)
 /* What the child of vfork() does to its descriptors is not done to ours. */
 static void test_vfork(void)
 {
-	int p[2], null = sr_open("/dev/null", O_RDWR), status;
+	int p[2], null = open("/dev/null", O_RDWR), status;
 	volatile pid_t pid;
 
 	connect_pair(p);
@@ -248,7 +248,7 @@ static void test_vfork(void)
 		bool ok = sr_process_ours() ||
 			  (sr_dup2(p[0], null) == null &&
 			   !sr_fdtab_has(null) && sr_close(p[0]) == 0 &&
-			   sr_open("/dev/null", O_RDWR) >= 0 &&
+			   open("/dev/null", O_RDWR) >= 0 &&
 			   sr_close_range(3, UINT_MAX, 0) == 0 &&
 			   sr_socket(AF_INET, SOCK_STREAM, 0) == 3 &&
 			   sr_execv("/nowhere", (char *[]){NULL}) == -1);
@@ -269,34 +269,25 @@ static void test_vfork(void)
 static void test_stale(void)
 {
 	char buf[4];
-	int p[2], fd, q[2], low;
+	int p[2], fd, low;
 
 	connect_pair(p);
-	OK(low = sr_open("/dev/null", O_RDONLY));
+	OK(low = open("/dev/null", O_RDONLY));
 	CHECK(low < p[0] && low < p[1]);
 	syscall(SYS_close, p[0]);
-	OK(fd = sr_open("/dev/zero", O_RDWR));
-	CHECK(fd == p[0] && !sr_fdtab_has(fd));
+	CHECK_EQ(sr_dup(low), p[0]);
+	CHECK(!sr_fdtab_has(p[0]));
 	CHECK_EQ(sr_read(p[1], buf, 1), 0);
 
-	/* By a call that is not on the list. */
+	/* A file: the first call says that it is no socket. */
 	syscall(SYS_close, p[1]);
-	CHECK_EQ(syscall(SYS_dup3, fd, p[1], 0), p[1]);
-	CHECK(sr_fdtab_has(p[1]));
+	OK(fd = open("/dev/zero", O_RDWR));
+	CHECK(fd == p[1] && sr_fdtab_has(fd));
 	errno = 1;
-	CHECK_EQ(sr_read(p[1], buf, sizeof(buf)), sizeof(buf));
+	CHECK_EQ(sr_read(fd, buf, sizeof(buf)), sizeof(buf));
 	CHECK_EQ(errno, 1);
-	CHECK(!sr_fdtab_has(p[1]));
+	CHECK(!sr_fdtab_has(fd));
 	close_pair(p);
-
-	OK(sr_close(low));
-	connect_pair(p);
-	OK(low = sr_open("/dev/null", O_RDONLY));
-	syscall(SYS_close, p[0]);
-	syscall(SYS_close, p[1]);
-	OK(sr_pipe2(q, O_CLOEXEC));
-	CHECK(!sr_fdtab_has(p[0]) && !sr_fdtab_has(p[1]));
-	close_pair(q);
 	OK(sr_close(low));
 }
 
@@ -333,7 +324,7 @@ static void test_passed(void)
 	struct sr_info info;
 
 	connect_pair(p);
-	OK(sr_socketpair(AF_UNIX, SOCK_STREAM, 0, u));
+	OK(socketpair(AF_UNIX, SOCK_STREAM, 0, u));
 	memcpy(CMSG_DATA(&c.h), &p[0], sizeof(int));
 	OK(sr_sendmsg(u[0], &msg, 0));
 	OK(sr_info(p[0], &info, sizeof(info)));

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
