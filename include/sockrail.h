@@ -210,12 +210,7 @@ SR_API FILE *sr_popen(const char *command, const char *mode);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
 
-/* For the preloaded library, which calls lends before vfork(2) and clone(2), and told at
- * the start, as it will. */
-SR_API void sr_process_lends(void);
-SR_API void sr_process_told(void);
-
-/* Also for the preloaded library: syscall(2).  Numbers of the calls above go to
+/* For the preloaded library: syscall(2).  Numbers of the calls above go to
  * them; io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
 SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,
 		       long f);

@@ -231,16 +231,6 @@ static long descriptor(long number, const long arg[6], bool *ours)
 		return sr_execve(P(a), P(b), P(c));
 	case SYS_execveat:
 		return sr_execveat(FD(a), P(b), P(c), P(d), (int)arg[4]);
-#ifdef SYS_vfork
-	case SYS_vfork:
-#endif
-#ifdef SYS_clone3
-	case SYS_clone3:
-#endif
-	case SYS_clone:
-		sr_process_lends();
-		*ours = false;
-		return -1;
 	case SYS_rt_sigaction:
 		return sr_rt_sigaction((int)a, P(b), P(c), N(d));
 	case SYS_exit_group:
