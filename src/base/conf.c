@@ -11,7 +11,6 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "base/distance.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/report.h"
@@ -288,23 +287,6 @@ static size_t find_knob(const char *var, size_t len)
 	return i;
 }
 
-static void warn_unknown(const char *var)
-{
-	size_t len = strcspn(var, "="), nearest = 0;
-	unsigned least = UINT_MAX;
-
-	for (size_t i = 0; i < KNOBS + LAUNCHER_KNOBS; i++) {
-		unsigned d = sr_name_distance(var, len, knob_name(i));
-
-		if (d < least) {
-			least = d;
-			nearest = i;
-		}
-	}
-	sr_warn(PREFIX "%.*s is unknown and ignored; the nearest known name is "
-		PREFIX "%s", len < 64 ? (int)len : 64, var, knob_name(nearest));
-}
-
 static void load_knob(const struct knob *k, const char *value)
 {
 	/* Set to nothing is not set. */
@@ -350,12 +332,13 @@ void sr_conf_load(void)
 			if (!values[i] && var[len])
 				values[i] = var + len + 1;
 		} else if (unknowns < MAX_UNKNOWN) {
-			unknown[unknowns++] = var;
+			unknown[unknowns++] = *e;
 		}
 	}
 	for (size_t i = 0; i < KNOBS; i++)
 		load_knob(&knobs[i], values[i]);
 	for (size_t i = 0; i < unknowns; i++)
-		warn_unknown(unknown[i]);
+		sr_warn("%.*s is unknown and ignored; see sockrail --help",
+			(int)strcspn(unknown[i], "="), unknown[i]);
 	errno = err;
 }

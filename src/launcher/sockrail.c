@@ -16,8 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/distance.h"
-
 #define LIBRARY "libsockrail-preload.so"
 
 /* The programs are not built with the sanitizer that the library may be. */
@@ -53,22 +51,6 @@ static void usage(FILE *to)
 		fprintf(to, "  %-14s %s\n", knobs[i].name, knobs[i].text);
 }
 
-static const char *nearest(const char *arg, size_t len)
-{
-	unsigned least = UINT_MAX;
-	const char *name = "";
-
-	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
-		unsigned d = sr_name_distance(arg, len, knobs[i].name);
-
-		if (d < least) {
-			least = d;
-			name = knobs[i].name;
-		}
-	}
-	return name;
-}
-
 /* knob=value, in either case, into the environment.  A name that the library
  * would not know is more likely a slip than a wish. */
 static bool set_knob(const char *arg)
@@ -88,8 +70,7 @@ static bool set_knob(const char *arg)
 		snprintf(name, sizeof(name), "SOCKRAIL_%s", knobs[i].name);
 		return !setenv(name, eq + 1, 1);
 	}
-	fprintf(stderr, "sockrail: -s %s: no such knob; the nearest is %s\n",
-		arg, nearest(arg, len));
+	fprintf(stderr, "sockrail: -s %s: no such knob; see sockrail --help\n", arg);
 	return false;
 }
 

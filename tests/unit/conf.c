@@ -161,18 +161,9 @@ static void too_long(void)
 static void unknown(void)
 {
 	CHECK(strstr(load("SOCKRAIL_UPGRAD", "x"),
-		     "warn: SOCKRAIL_UPGRAD is unknown and ignored; the nearest "
-		     "known name is SOCKRAIL_UPGRADE\n"));
-	CHECK(strstr(load("SOCKRAIL_SPINUS", "x"), "is SOCKRAIL_SPIN_US\n"));
-	CHECK(strstr(load("SOCKRAIL_LINK", "x"), "is SOCKRAIL_LINKS\n"));
-	CHECK(strstr(load("SOCKRAIL_REPROT", "x"), "is SOCKRAIL_REPORT\n"));
+		     "warn: SOCKRAIL_UPGRAD is unknown and ignored; see sockrail --help\n"));
 	CHECK(strstr(load("SOCKRAIL_", "x"), "SOCKRAIL_ is unknown"));
-	CHECK(strstr(load("SOCKRAIL_RATHER_LONG_NAME_OF_SOMETHING_NEW_HERE_OR_"
-			  "THERE_AND_ON", "x"),
-		     "SOCKRAIL_RATHER_LONG"));
-	CHECK(strstr(load("SOCKRAIL_log", "x"), "is SOCKRAIL_LOG\n"));
-	CHECK(strstr(load("SOCKRAIL_upgrade", "x"), "is SOCKRAIL_UPGRADE\n"));
-	CHECK(strstr(load("SOCKRAIL_Spin_Ms", "x"), "is SOCKRAIL_SPIN_US\n"));
+	CHECK(strstr(load("SOCKRAIL_log", "x"), "SOCKRAIL_log is unknown"));
 }
 
 /* LOG counts for what is said about the others. */

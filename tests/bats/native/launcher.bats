@@ -62,9 +62,9 @@ setup() {
 	run -0 "$SOCKRAIL" --set upgrade=eager printenv SOCKRAIL_UPGRADE
 	[ "$output" = eager ]
 	run -125 "$SOCKRAIL" -s UPGRAD=never true
-	[[ $output = *"UPGRAD=never: no such knob; the nearest is UPGRADE" ]]
+	[[ $output = *"UPGRAD=never: no such knob"* ]]
 	run -125 "$SOCKRAIL" -s lonks= true
-	[[ $output = *"lonks=: no such knob; the nearest is LINKS" ]]
+	[[ $output = *"lonks=: no such knob"* ]]
 	run -125 "$SOCKRAIL" -s UPGRADE true
 	[[ $output = *"no value"* ]]
 }
