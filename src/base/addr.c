@@ -3,6 +3,7 @@
 #include "base/real.h" /* before any system header */
 #include "base/addr.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -74,67 +75,22 @@ bool sr_addr_is_any(const struct sockaddr_storage *a)
 	return !memcmp(bytes, zero, len);
 }
 
-/* ---- text; inet_ntop() may use stdio ---- */
-
-/* The longest run of at least two zero groups, which "::" stands for (RFC
- * 5952); *len 0: none. */
-static int zero_run(const uint16_t group[8], int *len)
-{
-	int best = 0;
-
-	*len = 0;
-	for (int i = 0; i < 8; i++) {
-		int n = 0;
-
-		while (i + n < 8 && !group[i + n])
-			n++;
-		if (n >= 2 && n > *len) {
-			best = i;
-			*len = n;
-		}
-		i += n;
-	}
-	return best;
-}
-
-static void format_v6(char out[INET6_ADDRSTRLEN], const uint8_t a[16])
-{
-	uint16_t group[8];
-	int run, len, n = 0;
-
-	for (int i = 0; i < 8; i++)
-		group[i] = (uint16_t)(a[2 * i] << 8 | a[2 * i + 1]);
-	run = zero_run(group, &len);
-	out[0] = '\0';
-	for (int i = 0; i < 8; i++) {
-		if (len && i == run) {
-			n += sr_format(out + n, INET6_ADDRSTRLEN - (size_t)n,
-				       "::");
-			i += len - 1;
-			continue;
-		}
-		n += sr_format(out + n, INET6_ADDRSTRLEN - (size_t)n, "%s%x",
-			       n && out[n - 1] != ':' ? ":" : "", group[i]);
-	}
-}
-
 int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
 {
 	const struct sockaddr *sa = (const void *)any;
 	const struct sockaddr_in6 *v6 = (const void *)any;
 	char text[INET6_ADDRSTRLEN], scope[12] = "";
 	struct sockaddr_storage plain;
-	const uint8_t *b;
+	int err = errno;
 	size_t len;
 
 	sr_addr_plain(&plain, sa);
-	b = sr_addr_bytes(&plain, &len);
-	if (plain.ss_family == AF_INET)
-		return sr_format(buf, size, "%u.%u.%u.%u:%u", b[0], b[1], b[2],
-				 b[3], sr_addr_port(sa));
-	if (plain.ss_family != AF_INET6)
+	if (!inet_ntop(plain.ss_family, sr_addr_bytes(&plain, &len), text, sizeof(text))) {
+		errno = err;
 		return sr_format(buf, size, "%s", "");
-	format_v6(text, b);
+	}
+	if (plain.ss_family == AF_INET)
+		return sr_format(buf, size, "%s:%u", text, sr_addr_port(sa));
 	if (v6->sin6_scope_id)
 		sr_format(scope, sizeof(scope), "%%%u", v6->sin6_scope_id);
 	return sr_format(buf, size, "[%s%s]:%u", text, scope, sr_addr_port(sa));

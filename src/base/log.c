@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,11 +83,26 @@ static void emit(const char *line, size_t len)
 		/* This line comes here again, and passes. */
 		if (!atomic_exchange(&told, true))
 			sr_warn("SOCKRAIL_LOG_FILE: cannot write \"%s\" "
-				"(%m), using standard error",
-				sr_conf.log_file);
+				"(%s), using standard error",
+				sr_conf.log_file, sr_errno_name(errno));
 	}
 	/* Without the file, somebody should still see the line. */
 	stderr_write(line, len);
+}
+
+/* With glibc 2.32. */
+const char *strerrorname_np(int err) __attribute__((weak));
+
+const char *sr_errno_name(int err)
+{
+	static __thread char other[16] __attribute__((tls_model("initial-exec")));
+	unsigned n = err < 0 ? -(unsigned)err : (unsigned)err;
+	const char *name = strerrorname_np ? strerrorname_np((int)n) : NULL;
+
+	if (name)
+		return name;
+	sr_format(other, sizeof(other), "E%u", n);
+	return other;
 }
 
 void sr_log_write(enum sr_level level, const char *fmt, ...)
@@ -102,9 +118,8 @@ void sr_log_write(enum sr_level level, const char *fmt, ...)
 
 	len = (size_t)sr_format(line, sizeof(line), "sockrail[%d] %s: ",
 				(int)getpid(), words[level]);
-	errno = err;
 	va_start(args, fmt);
-	len += (size_t)sr_vformat(line + len, sizeof(line) - len, fmt, args);
+	len += (size_t)vsnprintf(line + len, sizeof(line) - len, fmt, args);
 	va_end(args);
 	if (len > sizeof(line) - 1)
 		len = sizeof(line) - 1;

@@ -337,7 +337,8 @@ static void limp(void)
 	static bool said;
 
 	if (!said)
-		sr_error("the service thread's epoll descriptor is gone (%m)");
+		sr_error("the service thread's epoll descriptor is gone (%s)",
+			 sr_errno_name(errno));
 	said = true;
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &tick, NULL);
 }

@@ -15,14 +15,13 @@
 #include "base/conf.h"
 #include "base/log.h"
 
-/* A line with a program name, a link and two addresses, each byte of which may
- * take six ("\u0001"). */
-#define LINE_SIZE 2560
+/* A line with a program name, a link and two addresses. */
+#define LINE_SIZE 1024
 #define PROGRAM_MAX 128
 
-/* The program's name as it started, with room behind the last character that counts:
- * programs write over their arguments (setproctitle(3bsd)). */
-static char program[PROGRAM_MAX + 4];
+/* The program's name as it started: programs write over their arguments
+ * (setproctitle(3bsd)). */
+static char program[PROGRAM_MAX + 1];
 
 #define SR_REASON(id, word, text) word,
 static const char *const words[] = {
@@ -81,67 +80,23 @@ static void add(struct line *l, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	l->len += (size_t)sr_vformat(l->buf + l->len, sizeof(l->buf) - l->len,
+	l->len += (size_t)vsnprintf(l->buf + l->len, sizeof(l->buf) - l->len,
 				     fmt, args);
 	va_end(args);
 }
 
-/* The length of the valid UTF-8 character at s, 0 if there is none (RFC 3629:
- * no surrogates, nothing longer than needed, nothing beyond U+10FFFF). */
-static size_t utf8_length(const unsigned char *s)
+/* What is not printable ASCII is shown as '?'; no text is null. */
+static void add_string(struct line *l, const char *text)
 {
-	unsigned low = 0x80, high = 0xbf;
-	size_t n;
-
-	if (s[0] < 0x80)
-		return 1;
-	if (s[0] >= 0xc2 && s[0] <= 0xdf)
-		n = 2;
-	else if (s[0] >= 0xe0 && s[0] <= 0xef)
-		n = 3;
-	else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-		n = 4;
-	else
-		return 0;
-	if (s[0] == 0xe0)
-		low = 0xa0;
-	else if (s[0] == 0xed)
-		high = 0x9f;
-	else if (s[0] == 0xf0)
-		low = 0x90;
-	else if (s[0] == 0xf4)
-		high = 0x8f;
-	for (size_t i = 1; i < n; i++, low = 0x80, high = 0xbf)
-		if (s[i] < low || s[i] > high)
-			return 0;
-	return n;
-}
-
-/* At most max bytes of text, or null. */
-static void add_string(struct line *l, const char *text, size_t max)
-{
-	const unsigned char *s = (const unsigned char *)text, *end;
-
 	if (!text) {
 		add(l, "null");
 		return;
 	}
-	end = s + strnlen(text, max);
 	add(l, "\"");
-	while (s < end) {
-		size_t n = utf8_length(s);
-
-		if (n > (size_t)(end - s))
-			break;
-		if (n == 0)
-			add(l, "\\ufffd");
-		else if (*s < ' ' || *s == 0x7f)
-			add(l, "\\u%04x", *s);
-		else if (*s == '"' || *s == '\\')
-			add(l, "\\%c", *s);
-		else
-			add(l, "%.*s", (int)n, (const char *)s);
-		s += n ? n : 1;
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			add(l, "\\");
+		add(l, "%c", *text < ' ' || *text > '~' ? '?' : *text);
 	}
 	add(l, "\"");
 }
@@ -186,23 +141,24 @@ void sr_report_write(const struct sr_report *r)
 	if (!sr_conf.report[0])
 		return;
 	add(&l, "{\"program\":");
-	add_string(&l, program, PROGRAM_MAX);
+	add_string(&l, program);
 	add(&l, ",\"pid\":%d,\"role\":\"%s\"", (int)getpid(),
 	    r->connected ? "connect" : "accept");
 	add_address(&l, "local", &r->local);
 	add_address(&l, "peer", &r->peer);
 	add(&l, ",\"link\":");
-	add_string(&l, r->link, sizeof(r->link));
+	add_string(&l, r->link);
 	add_ways(&l, "tx", r->tx);
 	add_ways(&l, "rx", r->rx);
 	add(&l, ",\"switches\":%u,\"reason\":", r->switches);
-	add_string(&l, sr_reason_word(r->reason), SIZE_MAX);
+	add_string(&l, sr_reason_word(r->reason));
 	add(&l, ",\"error\":");
-	add_string(&l, r->error ? sr_errno_name(r->error) : NULL, SIZE_MAX);
+	add_string(&l, r->error ? sr_errno_name(r->error) : NULL);
 	add(&l, "}\n");
 	sr_enter();
 	if (!sr_append_line(&file, l.buf, l.len) && !atomic_exchange(&told, true))
-		sr_warn("cannot write the report to %s: %m", sr_conf.report);
+		sr_warn("cannot write the report to %s: %s", sr_conf.report,
+			sr_errno_name(errno));
 	sr_leave();
 	errno = err;
 }

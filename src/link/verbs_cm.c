@@ -227,7 +227,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	sr_enter();
 	if (sr_vlib.cm_accept(r->id, &p)) {
 		sr_leave();
-		sr_debug("verbs: accept: %m");
+		sr_debug("verbs: accept: %s", sr_errno_name(errno));
 		*reason = "device-failed";
 		reject(r->id, *reason);
 		free_request(r, false);

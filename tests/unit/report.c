@@ -44,7 +44,6 @@ static void address(const char *text, unsigned scope, const char *expect)
 static void addresses(void)
 {
 	struct sockaddr_storage none = {.ss_family = AF_UNSPEC};
-	unsigned seed = 1;
 	char buf[80];
 
 	address("1.2.3.4", 0, "1.2.3.4:80");
@@ -61,25 +60,6 @@ static void addresses(void)
 	none = addr("1.2.3.4", 80, 0);
 	CHECK(sr_addr_format(buf, 4, &none) == 10 && !strcmp(buf, "1.2"));
 
-	/* libc's opinion on any pattern of zeros. */
-	for (int i = 0; i < 5000; i++) {
-		struct sockaddr_storage a = addr("::2", 9, 0);
-		struct sockaddr_in6 *v6 = (void *)&a;
-		char libc[60], expect[80];
-
-		for (int j = 0; j < 16; j += 2)
-			if (rand_r(&seed) % 2)
-				v6->sin6_addr.s6_addr[j + rand_r(&seed) % 2] =
-					(uint8_t)rand_r(&seed);
-		if (!memcmp(&v6->sin6_addr, &in6addr_any, 12))
-			continue; /* libc shows some as ::1.2.3.4 */
-		if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-			continue;
-		inet_ntop(AF_INET6, &v6->sin6_addr, libc, sizeof(libc));
-		snprintf(expect, sizeof(expect), "[%s]:9", libc);
-		sr_addr_format(buf, sizeof(buf), &a);
-		CHECK(!strcmp(buf, expect));
-	}
 }
 
 static void reasons(void)
@@ -165,16 +145,11 @@ static void programs(void)
 
 	program_name("a b", "a b");
 	program_name("q\"b\\", "q\\\"b\\\\");
-	program_name("n\n\001\177", "n\\u000a\\u0001\\u007f");
-	program_name("\303\251 \360\237\230\200", "\303\251 \360\237\230\200");
-	program_name("\377 \303", "\\ufffd \\ufffd");
-	program_name("\355\240\200", "\\ufffd\\ufffd\\ufffd");
-	program_name("\300\257", "\\ufffd\\ufffd");
+	program_name("n\n\001\177 \303\251", "n??? ??");
 	program_name("", "");
 	memset(big, 'x', sizeof(big));
 	big[299] = '\0';
-	/* Cut, at a character. */
-	memcpy(big + 127, "\303\251", 2);
+	/* Cut. */
 	CHECK(strstr(written(&(struct sr_report){.link = ""}, big),
 		     "xx\",\"pid\":"));
 }
