@@ -80,9 +80,7 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	int saved = errno;
 
 	/* What fails closes nothing.  Ours are close-on-exec anyway. */
-	if (first > last ||
-	    flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) ||
-	    flags & CLOSE_RANGE_CLOEXEC || sr_inside || !sr_process_ours() ||
+	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
 	release_range(first, last, flags);
@@ -90,31 +88,17 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	return sr_fd_gaps(first, last, close_run, &flags);
 }
 
-/* Without close_range(2), older than Linux 5.9. */
-static int close_each(unsigned first, unsigned last, void *limit)
-{
-	for (unsigned fd = first; fd <= last && fd < *(unsigned *)limit; fd++)
-		sr_real.close((int)fd);
-	return 0;
-}
-
 void sr_closefrom(int first)
 {
-	unsigned from = first < 0 ? 0 : (unsigned)first, limit = 1u << 20;
+	int fd = first < 0 ? 0 : first, limit = 1 << 20, saved = errno;
 	struct rlimit rl;
-	int saved = errno, none = 0;
 
-	if (sr_inside || !sr_process_ours()) {
-		if (sr_real.close_range(from, UINT_MAX, 0) == 0)
-			return;
-	} else {
-		release_range(from, UINT_MAX, 0);
-		if (sr_fd_gaps(from, UINT_MAX, close_run, &none) == 0)
-			return;
+	if (sr_close_range((unsigned)fd, UINT_MAX, 0)) {	/* before Linux 5.9 */
+		if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)limit)
+			limit = (int)rl.rlim_cur;
+		for (; fd < limit; fd++)
+			sr_close(fd);
 	}
-	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < limit)
-		limit = (unsigned)rl.rlim_cur;
-	sr_fd_gaps(from, UINT_MAX, close_each, &limit);
 	errno = saved;
 }
 
