@@ -233,15 +233,6 @@ void sr_answer_init(void)
 	sweep_timer.fn = on_timer;
 }
 
-void sr_answer_forget(void)
-{
-	pending = NULL;
-	atomic_store(&pending_count, 0);
-	memset(&sweep_timer, 0, sizeof(sweep_timer));
-	memset(&look_task, 0, sizeof(look_task));
-	sr_answer_init();
-}
-
 /* ---- listening ---- */
 
 /* Why there can be no links of this kind (0: shm, 1: verbs), or NONE.  verbs looks for
@@ -285,6 +276,24 @@ void sr_answer_deaf(struct sr_stream *st, enum sr_reason why)
 {
 	sr_stream_reason(st, why);
 	sr_st_set(st, SR_ST_DEAF);
+}
+
+/* A listener's rendezvous is the parent's. */
+static void forget_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (sr_st_flags(st) & SR_ST_LISTEN)
+		sr_answer_deaf(st, SR_REASON_FORK);
+}
+
+void sr_answer_forget(void)
+{
+	pending = NULL;
+	atomic_store(&pending_count, 0);
+	memset(&sweep_timer, 0, sizeof(sweep_timer));
+	memset(&look_task, 0, sizeof(look_task));
+	sr_streams_walk(forget_one, NULL);
+	sr_answer_init();
 }
 
 void sr_answer_open(struct sr_stream *st)

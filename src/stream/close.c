@@ -140,18 +140,6 @@ static bool leaves_unread(struct sr_stream *st)
 	return false;
 }
 
-/*
- * Who ends a stream first has TIME_WAIT, on whose port nobody binds meanwhile (RFC 9293,
- * 3.3.2).  The peer's end has come by the link, and its FIN follows: ours waits for
- * that, if we come second.  (Both cannot: the peer's end had come before ours went.)
- * Only once closed, where nobody looks any more; sr_close_progress() limits the time.
- */
-bool sr_close_second(struct sr_stream *st)
-{
-	return (sr_st_flags(st) & SR_ST_SECOND) && !st->rx_fin_seen &&
-	       st->rx.state == SR_RX_EOF && !st->broken;
-}
-
 /* Ends our direction on whatever way it goes. Both locks held. */
 static void end_tx(struct sr_stream *st)
 {
@@ -159,7 +147,7 @@ static void end_tx(struct sr_stream *st)
 	unsigned todo;
 
 	if (!sr_gate_shut(&st->tx_gate)) {
-		if (!sr_close_second(st))
+		if (!sr_tx_is_second(st))
 			sr_real.shutdown(st->anchor, SHUT_WR);
 		return;
 	}
@@ -322,6 +310,16 @@ static void close_last(struct sr_stream *st, int fd)
 		unlock(st);
 		sr_stream_end_report(st);
 	}
+}
+
+struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
+{
+	sr_stream_ref(st);
+	atomic_fetch_add(&st->fds, 1);
+	sr_epoll_number_back(st, fd);
+	if (fd <= 2)
+		sr_stream_plain(st, fd, SR_REASON_STDIO);
+	return st;
 }
 
 int sr_stream_detach(struct sr_stream *st, int fd)

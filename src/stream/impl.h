@@ -297,6 +297,7 @@ bool sr_anchor_ended(struct sr_stream *st);
 int sr_reset_error(struct sr_stream *st);
 /* The socket is dead for the program: an error that we took from it, or 0. */
 int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
+void sr_anchor_keepalive(struct sr_stream *st, bool need);
 
 /* ---- tx.c, rx.c: what moves a direction on; nothing here sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
@@ -308,6 +309,9 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset);
 bool sr_rx_short(struct sr_stream *st);
 void sr_stream_discard(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
+void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
+/* Has our FIN to wait for the peer's?  Both locks held, or in the loop. */
+bool sr_tx_is_second(struct sr_stream *st);
 /* It was in WAIT and is no more: try again. */
 bool sr_tx_decide(struct sr_stream *st);
 /* The SWITCH that waits on the link: EXPECT it, or not.  True: it is dealt
@@ -369,12 +373,8 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *s, short events);
 /* The same, for a call which does not block: at most ns, whatever its own limits. */
 int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns);
 
-/* ---- option.c ---- */
-void sr_option_keepalive(struct sr_stream *st, bool need);
-
 /* ---- send.c ---- */
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */
-void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 /* The process ends: what other threads send from now on goes nowhere.  Any thread. */
 void sr_send_last(void);
 
@@ -401,18 +401,20 @@ void sr_epolls_in_parent(void);
 void sr_epolls_after_fork(void);	/* in the parent, no lock held */
 void sr_epolls_forget(void);		/* child of fork */
 
-/* ---- service.c: the loop's side ---- */
+/* ---- kick.c: the loop's side ---- */
+/* What a kick does, in the loop: set once by the service room. */
+extern void (*sr_stream_work)(struct sr_task *task);
 void sr_stream_kick(struct sr_stream *st);	/* any thread */
 void sr_stream_on_link(struct sr_link *link, unsigned what); /* notify */
-void sr_service_task(struct sr_stream *st);	/* readies st->task */
+void sr_stream_task(struct sr_stream *st);	/* readies st->task */
+/* What the anchor is to be watched for may have changed.  loop. */
+void sr_stream_rewatch(struct sr_stream *st);
 /* The loop looks at the anchor no more.  Its registration goes with the number, so
  * this comes before a number is given back.  rx_lock and tx_lock held. */
 void sr_stream_unwatch(struct sr_stream *st);
 
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* loop */
-/* Has our FIN to wait for the peer's?  Both locks held, or in the loop. */
-bool sr_close_second(struct sr_stream *st);
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
 bool sr_close_leave(struct sr_stream *st);	/* ... and then; any thread */
 

@@ -119,31 +119,6 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	return 0;
 }
 
-/*
- * A stream on a link leaves its anchor idle for days, and no firewall may forget
- * it: keepalive is on for it, whatever the program chose and sees.  tx_lock or
- * rx_lock held, or both ends of the stream's life.
- */
-void sr_option_keepalive(struct sr_stream *st, bool need)
-{
-	socklen_t len = sizeof(int);
-	int on = 0, one = 1, zero = 0, err = errno;
-
-	if (need == atomic_load(&st->keepalive) || st->anchor < 0)
-		return;
-	if (!need) {
-		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &zero,
-				   sizeof(zero));
-		atomic_store(&st->keepalive, false);
-	} else if (sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on,
-				      &len) == 0 && !on) {
-		atomic_store(&st->keepalive, true);
-		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one,
-				   sizeof(one));
-	}
-	errno = err;
-}
-
 /* What SO_ERROR says where the kernel says err. */
 static int told_error(struct sr_stream *st, int err)
 {

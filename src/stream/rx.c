@@ -299,7 +299,7 @@ static void rx_raw_again(struct sr_stream *st)
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
 		sr_real.shutdown(st->anchor, SHUT_RD);
 	if (!sr_gate_shut(&st->tx_gate))
-		sr_option_keepalive(st, false);
+		sr_anchor_keepalive(st, false);
 	lowat(st, st->rcvlowat);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);

@@ -177,17 +177,6 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	return pipe_error(error_first(st, r), flags);
 }
 
-/* The link may show the peer what it was asked to hold back. tx_lock held. */
-void sr_tx_flush(struct sr_stream *st)
-{
-	if (!st->tx_held)
-		return;
-	st->tx_link->ops->tx_commit(st->tx_link, 0, false);
-	st->tx_held = 0;
-	st->tx_held_ns = 0;
-	sr_fast_update_tx(st);
-}
-
 /* n bytes go to the link.  more (MSG_MORE, TCP_CORK): it holds them back until
  * there are HOLD, SR_HOLD_NS have passed, or room gets short. */
 static void commit(struct sr_stream *st, size_t n, bool more)

@@ -88,7 +88,7 @@ static void clear(struct sr_stream *st)
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
 	atomic_flag_clear(&st->history_busy);
-	sr_service_task(st);
+	sr_stream_task(st);
 }
 
 static struct sr_stream *take_free(void)
@@ -249,16 +249,6 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	return st;
 }
 
-struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
-{
-	sr_stream_ref(st);
-	atomic_fetch_add(&st->fds, 1);
-	sr_epoll_number_back(st, fd);
-	if (fd <= 2)
-		sr_stream_plain(st, fd, SR_REASON_STDIO);
-	return st;
-}
-
 /* What bars a stream is its reason from then on, also for who was about to give
  * another one. */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
@@ -365,7 +355,7 @@ void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPOR
 {
 	const char *device = link->device ? link->device : "";
 
-	sr_option_keepalive(st, true);
+	sr_anchor_keepalive(st, true);
 	sr_format(had, SR_REPORT_LINK, "%s%s%s", link->ops->name, *device ? ":" : "", device);
 }
 
@@ -494,8 +484,6 @@ static void forget_one(struct sr_stream *st, void *arg)
 	st->tx_next = NULL;
 	st->tx_on_send = false;
 	st->listener[0] = st->listener[1] = NULL;
-	if (sr_st_flags(st) & SR_ST_LISTEN)	/* its rendezvous is the parent's */
-		sr_answer_deaf(st, SR_REASON_FORK);
 	/* Not plain in time: what is on its way is the parent's. */
 	if (sr_any_gate_shut(st)) {
 		st->head = (struct sr_stream_head){ 0 };

@@ -23,6 +23,29 @@ static void fin(struct sr_stream *st)
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 
+/* The link may show the peer what it was asked to hold back. tx_lock held. */
+void sr_tx_flush(struct sr_stream *st)
+{
+	if (!st->tx_held)
+		return;
+	st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+	st->tx_held = 0;
+	st->tx_held_ns = 0;
+	sr_fast_update_tx(st);
+}
+
+/*
+ * Who ends a stream first has TIME_WAIT, on whose port nobody binds meanwhile (RFC 9293,
+ * 3.3.2).  The peer's end has come by the link, and its FIN follows: ours waits for
+ * that, if we come second.  (Both cannot: the peer's end had come before ours went.)
+ * Only once closed, where nobody looks any more; sr_close_progress() limits the time.
+ */
+bool sr_tx_is_second(struct sr_stream *st)
+{
+	return (sr_st_flags(st) & SR_ST_SECOND) && !st->rx_fin_seen &&
+	       st->rx.state == SR_RX_EOF && !st->broken;
+}
+
 /* The link's word on what the peer's program has taken. */
 static void sync_ack(struct sr_stream *st)
 {
@@ -52,7 +75,7 @@ static void raw_again(struct sr_stream *st)
 	if (st->tx_link)
 		unlink_tx(st);
 	if (!sr_gate_shut(&st->rx_gate))
-		sr_option_keepalive(st, false);
+		sr_anchor_keepalive(st, false);
 	sr_tx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_TX);
 	sr_stream_kick(st);
@@ -242,7 +265,7 @@ static bool progress_link(struct sr_stream *st)
 	int err = 0;
 
 	sync_ack(st);
-	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_close_second(st)) {
+	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_tx_is_second(st)) {
 		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
 			st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
 			fin(st);
