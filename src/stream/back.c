@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * back.c - back to TCP at our own wish: before the descriptor is used in a way
- * that a link cannot serve, before exec, fork and exit.
+ * that a link cannot serve, before exec and fork.
  *
  * Our direction needs nobody's consent (RESUME and resend).  For the other one
  * the link is dropped, and the peer resumes by itself; that takes its service
@@ -19,13 +19,8 @@
 #include "stream/impl.h"
 
 #define BACK_NS 3000000000ull
-#define ORPHAN_NS 60000000000ull /* for TCP to take what a process leaves behind */
-#define END_NS 250000000ull	/* for the peer to read on, at exit */
-#define END_WAIT_NS 1000000000ull /* the same where every byte is to go by the link */
-#define LEAVE_NS 10000000ull	/* the same, of links that outlive the process */
-#define LEAVE_WAIT_NS 100000000ull
 
-static bool is_plain(struct sr_stream *st)
+bool sr_back_is_plain(struct sr_stream *st)
 {
 	return !st->att && !sr_gate_shut(&st->tx_gate) &&
 	       !sr_gate_shut(&st->rx_gate);
@@ -91,10 +86,10 @@ static void cut_off(struct sr_stream *st)
 static bool involved(struct sr_stream *st)
 {
 	return atomic_load(&st->verdict) != VERDICT_NONE || st->att ||
-	       !is_plain(st);
+	       !sr_back_is_plain(st);
 }
 
-static void go_back(struct sr_stream *st)
+void sr_back_begin(struct sr_stream *st)
 {
 	struct sr_link *l;
 
@@ -112,7 +107,7 @@ static void go_back(struct sr_stream *st)
 
 /* What the program had sent waits for room in TCP, where the peer's program does not
  * read: then so long as a bound allows that the caller chooses. */
-static bool wait_for(struct sr_stream *st, bool (*done)(struct sr_stream *st),
+bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		     uint64_t since, uint64_t resend_ns)
 {
 	struct timespec step = { 0, 100000 };
@@ -138,8 +133,8 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 	sr_stream_bar(st, reason);
 	if (!involved(st))
 		return 0;
-	go_back(st);
-	ok = wait_for(st, is_plain, sr_now_ns(), BACK_NS);
+	sr_back_begin(st);
+	ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
 	if (is_cut_off(st))
 		cut_off(st);
 	if (!ok)
@@ -158,7 +153,7 @@ struct sweep {
 	bool wait;		/* the second round */
 };
 
-static bool is_stream(struct sr_stream *st)
+bool sr_back_concerns(struct sr_stream *st)
 {
 	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN);
 }
@@ -167,16 +162,16 @@ static void back_one(struct sr_stream *st, void *arg)
 {
 	struct sweep *s = arg;
 
-	if (!is_stream(st))
+	if (!sr_back_concerns(st))
 		return;
 	if (s->wait)
-		wait_for(st, is_plain, s->since, s->resend_ns);
+		sr_back_wait(st, sr_back_is_plain, s->since, s->resend_ns);
 	else
-		go_back(st);
+		sr_back_begin(st);
 }
 
 /* It is on a link that outlives the process; live: and that the peer has not given up. */
-static bool outlives(struct sr_stream *st, bool live)
+bool sr_back_outlives(struct sr_stream *st, bool live)
 {
 	struct sr_link *link;
 	bool yes;
@@ -196,19 +191,19 @@ static bool outlives(struct sr_stream *st, bool live)
  * once the peer's RESUME is not left to meet a closed socket. */
 static bool is_delivered(struct sr_stream *st)
 {
-	return outlives(st, true) || is_plain(st) || is_over(st);
+	return sr_back_outlives(st, true) || sr_back_is_plain(st) || is_over(st);
 }
 
 static void deliver_one(struct sr_stream *st, void *arg)
 {
 	struct sweep *s = arg;
 
-	if (!is_stream(st) || is_delivered(st))
+	if (!sr_back_concerns(st) || is_delivered(st))
 		return;
 	if (s->wait)
-		wait_for(st, is_delivered, s->since, s->resend_ns);
+		sr_back_wait(st, is_delivered, s->since, s->resend_ns);
 	else
-		go_back(st);
+		sr_back_begin(st);
 }
 
 /* What is not close-on-exec is the next program's as well. */
@@ -266,7 +261,7 @@ static void cut_one(struct sr_stream *st, void *arg)
 
 void sr_streams_before_exec(void)
 {
-	struct sweep s = { sr_now_ns(), ORPHAN_NS, false };
+	struct sweep s = { sr_now_ns(), SR_ORPHAN_NS, false };
 	int err = errno;
 
 	hand_over(&s);
@@ -289,112 +284,5 @@ void sr_streams_plain(void)
 	sr_streams_walk(back_one, &s);
 	sr_streams_walk(disconnect_one, NULL);
 	sr_streams_walk(release, NULL);
-	errno = err;
-}
-
-/* ---- exit ---- */
-
-static void end_one(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	if (is_stream(st))
-		sr_close_at_exit(st);
-}
-
-/* Its last close is a reset, which needs nothing more. */
-static bool is_reset(struct sr_stream *st)
-{
-	bool yes;
-
-	sr_lock(&st->tx_lock);
-	yes = st->tx.state == SR_TX_LINK && !st->tx.ended;
-	sr_unlock(&st->tx_lock);
-	return yes;
-}
-
-/* Is it on a link, and waits for the peer's program? */
-static bool is_read_on(struct sr_stream *st)
-{
-	bool yes;
-
-	sr_lock(&st->tx_lock);
-	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
-	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
-	sr_unlock(&st->tx_lock);
-	return yes;
-}
-
-struct leaving {
-	uint64_t since;		/* ns */
-	bool all;		/* policy wait: every byte is to go by the link */
-};
-
-static void wait_read(struct sr_stream *st, void *arg)
-{
-	struct leaving *l = arg;
-	uint64_t ns = outlives(st, false) ? (l->all ? LEAVE_WAIT_NS : LEAVE_NS) :
-				     (l->all ? END_WAIT_NS : END_NS);
-	struct timespec step = { 0, 50000 };
-
-	while (is_stream(st) && is_read_on(st) && sr_now_ns() - l->since < ns)
-		nanosleep(&step, NULL);
-}
-
-static void leave_one(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	if (!is_stream(st))
-		return;
-	if (is_reset(st) || (outlives(st, false) && sr_close_leave(st)))
-		st->left = true;
-	else
-		go_back(st);
-}
-
-static void wait_gone(struct sr_stream *st, void *arg)
-{
-	struct leaving *l = arg;
-
-	if (is_stream(st) && !st->left)
-		wait_for(st, is_plain, l->since, ORPHAN_NS);
-}
-
-static void wait_reported(struct sr_stream *st, void *arg)
-{
-	struct leaving *l = arg;
-	struct timespec step = { 0, 50000 };
-
-	while ((sr_st_flags(st) & SR_ST_ENDED) &&
-	       !(sr_st_flags(st) & SR_ST_REPORTED) &&
-	       sr_now_ns() - l->since < END_NS)
-		nanosleep(&step, NULL);
-}
-
-/*
- * What the program has sent must outlive the process.  So every direction ends as at
- * close; a moment for the peer's program to read on, which is the usual case.  Then
- * shared memory holds the rest until the peer has read it, and we go.  Queue pairs end
- * with the process: both directions go back to TCP, which delivers after our death, and
- * which the peer's RESUME must not find closed.
- *
- * Not in a handler that runs above our locks (of a fault, or installed around us): it
- * would wait for itself.  Then streams end as in a program that is killed.
- */
-void sr_streams_exit(void)
-{
-	struct leaving l = { sr_now_ns(), sr_conf.upgrade == SR_WAIT };
-	int err = errno;
-
-	if (sr_held.count)
-		return;
-	sr_send_last();
-	sr_streams_walk(end_one, NULL);
-	sr_streams_walk(wait_read, &l);
-	sr_streams_walk(leave_one, NULL);
-	l.since = sr_now_ns();
-	sr_streams_walk(wait_gone, &l);
-	sr_streams_report();
-	l.since = sr_now_ns();
-	sr_streams_walk(wait_reported, &l);
 	errno = err;
 }

@@ -413,6 +413,21 @@ void sr_stream_rewatch(struct sr_stream *st);
  * this comes before a number is given back.  rx_lock and tx_lock held. */
 void sr_stream_unwatch(struct sr_stream *st);
 
+/* ---- back.c ---- */
+#define SR_ORPHAN_NS 60000000000ull /* for TCP to take what a process leaves behind */
+/* Is it on a link, or may be, or on its way? */
+bool sr_back_concerns(struct sr_stream *st);
+bool sr_back_is_plain(struct sr_stream *st);
+/* It is on a link that outlives the process; live: and that the peer has not given up. */
+bool sr_back_outlives(struct sr_stream *st, bool live);
+/* Begins the way back to TCP. */
+void sr_back_begin(struct sr_stream *st);
+/* Waits until done(st) or nothing more can come of it, but not longer after `since` than
+ * a bound, which is resend_ns where TCP has yet to take what was sent.  False: it is not
+ * done. */
+bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
+		  uint64_t since, uint64_t resend_ns);
+
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* loop */
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
