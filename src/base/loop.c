@@ -408,7 +408,7 @@ close_epoll:
 
 static int start_locked(void)
 {
-	int ep, wk, err;
+	int ep = -1, wk = -1, err;
 
 	if (atomic_load(&running))
 		return 0;

@@ -208,7 +208,7 @@ static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 void sr_stream_notify(struct sr_stream *st, unsigned what)
 {
 	struct sr_wait_node *n;
-	unsigned sets, news;
+	unsigned sets, news = 0;
 	int err = errno;
 
 	atomic_thread_fence(memory_order_seq_cst);
