@@ -54,6 +54,7 @@ open_rendezvous() {
 # half ROLE POLICY PORT [[ROLE:]NAME=VALUE...]: for pair; with ROLE: only there
 half() {
 	local role=$1 policy=$2 port=$3 under=() status=0 setting
+	local -x CASE_DIR=$dir
 	shift 3
 	if [ "$policy" != none ]; then
 		local -x SOCKRAIL_LINKS=$SR_TEST_LINK SOCKRAIL_UPGRADE=$policy \

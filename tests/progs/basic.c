@@ -293,9 +293,9 @@ static void slow_server(int lfd)
 	struct data d = DATA(0);
 
 	await_go(fd);
-	nap(200);
+	await_peer_asleep();
 	take_data(fd, &d, 1 << 20, 777);
-	nap(100);
+	await_peer_asleep();
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);

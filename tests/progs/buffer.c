@@ -83,7 +83,7 @@ static void asleep_client(void)
 	put(fd, buf, 500);
 	put(fd, buf, 3000); /* as in lowat */
 	await_go(fd);
-	nap(100);
+	await_peer_asleep();
 	put_data(fd, &d, 100000, 1000);
 	say_data("sent", &d);
 	close(fd);
@@ -127,7 +127,7 @@ static void first_server(int lfd)
 	int fd = answer(lfd);
 	struct data d = DATA(0);
 
-	nap(300);
+	await_peer_asleep();
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -150,7 +150,7 @@ static void first_client(void)
 /* Lowered while bytes are there. */
 static void *lower_soon(void *fd)
 {
-	nap(100);
+	await_asleep(getpid(), getpid());
 	set_int(*(int *)fd, SOL_SOCKET, SO_RCVLOWAT, 2);
 	return NULL;
 }
@@ -286,7 +286,7 @@ static void bounded_server(int lfd)
 	set_int(lfd, SOL_SOCKET, SO_RCVBUF, 4096);
 	fd = answer(lfd);
 	warm_up(fd, false);
-	nap(500);
+	await_post("sent");
 	while (recv(fd, buf, sizeof(buf), 0) > 0)
 		;
 	close(fd);
@@ -302,6 +302,7 @@ static void bounded_client(void)
 	while ((n = send(fd, buf, 1000, MSG_DONTWAIT)) > 0 && sum < 1000000)
 		sum += n;
 	say("held back %s", sum < 100000 ? "soon" : "late");
+	post("sent");
 	close(fd);
 }
 

@@ -10,6 +10,10 @@
  * and each half prints what it saw to stdout, the same on every run over kernel
  * TCP.  A failed helper says so on stderr and exits with 1.  With $CASE_UID it
  * becomes that user first.
+ *
+ * Where a half has to wait for the other one, it waits for a condition: for what
+ * comes by the stream; for a note that the other half posts; or until the other
+ * half, or a thread, is asleep in the kernel.  The notes are files in $CASE_DIR.
  */
 #ifndef TEST_CASE_H
 #define TEST_CASE_H
@@ -100,6 +104,112 @@ static inline uint64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ------------------------------------------------- what the others do */
+
+static const char *peer_role; /* the other half's: "client" or "server" */
+
+static inline void note_path(char path[4096], const char *name)
+{
+	const char *dir = getenv("CASE_DIR");
+
+	if (!dir)
+		die("CASE_DIR");
+	snprintf(path, 4096, "%s/%s", dir, name);
+}
+
+/* Tells the other half, beside all streams. */
+static inline void post(const char *name)
+{
+	char path[4096];
+	int fd;
+
+	note_path(path, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		die(path);
+	close(fd);
+}
+
+static inline void await_post(const char *name)
+{
+	char path[4096];
+
+	note_path(path, name);
+	for (int ms = 0; access(path, F_OK); ms++) {
+		if (ms == 20000)
+			die(path);
+		nap(1);
+	}
+}
+
+/* 'S' if the thread is asleep, 'R' if it runs or would like to, 0 if there is none */
+static inline char thread_state(pid_t pid, pid_t tid)
+{
+	char path[64], line[512] = "", *end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	(void)!fgets(line, sizeof(line), f);
+	fclose(f);
+	end = strrchr(line, ')');
+	return end && end[1] ? end[2] : '\0';
+}
+
+/* Until it is asleep in a call, not just for a moment at a lock; or has ended. */
+static inline void await_asleep(pid_t pid, pid_t tid)
+{
+	char state;
+
+	for (int looks = 0; looks < 5; looks++) {
+		nap(6);
+		state = thread_state(pid, tid);
+		if (!state || state == 'Z')
+			return;
+		if (state != 'S')
+			looks = -1;
+	}
+}
+
+/* The same of the other half's first thread. */
+static inline void await_peer_asleep(void)
+{
+	char path[4096], name[32];
+	int pid = 0;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s.pid", peer_role);
+	await_post(name);
+	note_path(path, name);
+	while (pid <= 0) {
+		f = fopen(path, "re");
+		if (!f)
+			die(path);
+		if (fscanf(f, "%d", &pid) != 1)
+			pid = 0;
+		fclose(f);
+	}
+	await_asleep(pid, pid);
+}
+
+static inline void post_pid(const char *role)
+{
+	char path[4096], name[32];
+	FILE *f;
+
+	if (!getenv("CASE_DIR"))
+		return;
+	snprintf(name, sizeof(name), "%s.pid", role);
+	note_path(path, name);
+	f = fopen(path, "we");
+	if (!f)
+		die(path);
+	fprintf(f, "%d\n", getpid());
+	fclose(f);
 }
 
 /* -------------------------------------------------------------- data */
@@ -430,6 +540,36 @@ static inline pthread_t start(void *(*run)(void *), void *arg)
 	return t;
 }
 
+/* A thread that is asleep in a call when this returns, or has ended. */
+struct to_sleep {
+	void *(*run)(void *);
+	void *arg;
+	_Atomic pid_t tid;
+};
+
+static pid_t last_asleep; /* its thread id */
+
+static inline void *run_to_sleep(void *arg)
+{
+	struct to_sleep *s = arg;
+	void *(*run)(void *) = s->run;
+	void *run_arg = s->arg;
+
+	s->tid = gettid();	/* s is gone behind this */
+	return run(run_arg);
+}
+
+static inline pthread_t start_asleep(void *(*run)(void *), void *arg)
+{
+	struct to_sleep s = {run, arg, 0};
+	pthread_t t = start(run_to_sleep, &s);
+
+	while (!(last_asleep = s.tid))
+		nap(1);
+	await_asleep(getpid(), last_asleep);
+	return t;
+}
+
 /* A descriptor in a message, over a Unix socket. */
 static inline void send_fd(int s, int fd)
 {
@@ -535,6 +675,7 @@ static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
 	if (getenv("CASE_UID"))
 		become((unsigned)atoi(getenv("CASE_UID")));
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	peer_role = server ? "client" : "server";
 	if (argc == 2 && !strcmp(argv[1], "list")) {
 		for (c = cases; c < cases + n; c++)
 			puts(c->name);
@@ -554,6 +695,7 @@ static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
 		fprintf(stderr, "%s: no such case\n", argv[2]);
 		return 2;
 	}
+	post_pid(argv[1]);
 	if (server) {
 		set_addr(argv[3], 0);
 		c->server(listen_on(argv[4]));

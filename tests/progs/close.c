@@ -19,7 +19,7 @@ static void linger_server(int lfd)
 
 	warm_up(fd, false);
 	send_go(fd);
-	nap(200);
+	await_peer_asleep();
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -84,9 +84,10 @@ static void slow_server(int lfd)
 
 	await_go(fd);
 	send_go(fd);
-	nap(300);
+	await_peer_asleep();
 	take_rest(fd, &d);
 	say_data("got", &d);
+	post("got");
 	close(fd);
 }
 
@@ -128,7 +129,7 @@ static void full_server(int lfd)
 		await_go(fd[i]);
 		send_go(fd[i]);
 	}
-	nap(300);
+	await_peer_asleep();
 	for (int i = 0; i < FULL; i++) {
 		struct data d = DATA(0);
 
@@ -136,6 +137,7 @@ static void full_server(int lfd)
 		say_data("got", &d);
 		close(fd[i]);
 	}
+	post("got");
 }
 
 static void fill_table(void)
@@ -159,7 +161,7 @@ static void full_client(void)
 		fill_table();
 		say_result("close", close(fd[i]));
 	}
-	nap(1000);
+	await_post("got");
 }
 
 /* As programs do that lock themselves in: no descriptor is made any more. */
@@ -172,7 +174,7 @@ static void locked_client(void)
 		die("setrlimit");
 	say_result("close", close(fd));
 	say_result("close", close(fd));
-	nap(1000);
+	await_post("got");
 }
 
 static void close_exit_client(void)
@@ -211,11 +213,12 @@ static void under_server(int lfd)
 
 	warm_up(fd, false);
 	await_go(fd);
-	nap(150);
+	await_peer_asleep();
 	n = (int)send(fd, "x", 1, MSG_NOSIGNAL);
 	say_result("send", n);
 	say_result("end", recv(fd, buf, 1, 0));
 	close(fd);
+	post("over");
 }
 
 /* The kernel keeps the socket until the sleeper returns. */
@@ -226,8 +229,7 @@ static void close_under_client(void)
 
 	warm_up(fd, true);
 	send_go(fd);
-	t = start(sleeping_read, &fd);
-	nap(50);
+	t = start_asleep(sleeping_read, &fd);
 	say_result("close", close(fd));
 	say_sleeper(t);
 }
@@ -281,8 +283,7 @@ static void poll_under_client(void)
 	warm_up(fd, true);
 	send_go(fd);
 	processor = sched_getcpu();
-	t = start(sleeping_poll, &fd);
-	nap(50);
+	t = start_asleep(sleeping_poll, &fd);
 	say_result("close", close(fd));
 	stay();
 	for (end = now_ms() + 300; now_ms() < end;)
@@ -317,6 +318,7 @@ static void close_in_handler_client(void)
 				;
 		say_result(sends ? "send" : "recv", sends ? -1 : recv(to, buf, 1, 0));
 	}
+	post("over");
 	close(fd);
 }
 
@@ -326,7 +328,7 @@ static void close_in_handler_server(int lfd)
 
 	for (int i = 0; i < 3; i++)
 		warm_up(fd, false);
-	nap(400);
+	await_post("over");
 	while (recv(fd, buf, sizeof(buf), 0) > 0)
 		;
 	close(fd);
@@ -338,13 +340,12 @@ static void shutdown_under_client(void)
 	pthread_t t;
 
 	warm_up(fd, true);
-	t = start(sleeping_read, &fd);
-	nap(50);
+	t = start_asleep(sleeping_read, &fd);
 	say_result("shutdown", shutdown(fd, SHUT_RD));
 	say_sleeper(t);
 	send_go(fd);
 	shutdown(fd, SHUT_WR);
-	nap(250);
+	await_post("over");
 	close(fd);
 }
 

@@ -126,13 +126,12 @@ static void left_server(int lfd)
 	for (int i = 0; i < 3; i++) {
 		s.ep = new_set();
 		add(s.ep, fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : 0), 1);
-		t = start(sleep_in, &s);
-		nap(100);
+		t = start_asleep(sleep_in, &s);
 		close(s.ep);
 		other = new_set();
 		say("number %d", other == s.ep);
 		add(other, fd, EPOLLIN, 2);
-		nap(50);
+		await_asleep(getpid(), last_asleep);
 		send_go(fd);
 		say_slept("closed", t, &s);
 		say_wait("another", other, 5000);
@@ -142,12 +141,11 @@ static void left_server(int lfd)
 	}
 	s.ep = new_set();
 	other = dup(s.ep);
-	t = start(sleep_in, &s);
-	nap(50);
+	t = start_asleep(sleep_in, &s);
 	add(s.ep, fd, EPOLLIN, 3);	/* while it is asleep */
-	nap(50);
+	await_asleep(getpid(), last_asleep);
 	close(s.ep);
-	nap(50);
+	await_asleep(getpid(), last_asleep);
 	send_go(fd);
 	say_slept("duplicated", t, &s);
 	say_wait("duplicate", other, -1);
@@ -156,8 +154,7 @@ static void left_server(int lfd)
 	/* The stream, too, is gone before the thread wakes. */
 	s = (struct sleeper){.ep = new_set(), .ms = 300};
 	add(s.ep, fd, EPOLLIN, 4);
-	t = start(sleep_in, &s);
-	nap(50);
+	t = start_asleep(sleep_in, &s);
 	close(s.ep);
 	close(fd);
 	say_slept("both", t, &s);

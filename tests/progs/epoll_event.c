@@ -5,6 +5,20 @@
  */
 #include "epoll.h"
 
+static void await_events(int fd, short events)
+{
+	struct pollfd p = {fd, events & ~POLLHUP, 0};
+
+	for (int i = 0; i < 1000; i++) {
+		if (poll(&p, 1, 0) < 0)
+			die("poll");
+		if (p.revents & events)
+			return;
+		nap(5);
+	}
+	die("await_events");
+}
+
 /* ---- level-triggered ---- */
 
 static void level_server(int lfd)
@@ -44,6 +58,7 @@ static void level_server(int lfd)
 	while (epoll_wait(ep, &(struct epoll_event){0}, 1, 20) == 1)
 		send(fd, buf, sizeof(buf), 0);
 	say_wait("full", ep, 0);
+	post("full");
 	shutdown(fd, SHUT_RD);
 	mod(ep, fd, EPOLLRDHUP, 6);
 	say_wait("shut", ep, -1);
@@ -59,7 +74,7 @@ static void level_client(void)
 		await_go(fd);
 		message(fd);
 	}
-	nap(300);
+	await_post("full");
 	take_rest(fd, &d);
 	say("%s", d.bytes > 100000 ? "much" : "little");
 	close(fd);
@@ -75,7 +90,7 @@ static void end_server(int lfd)
 	send_go(fd);
 	if (take(fd, buf, 1) != 1)
 		die("take");
-	nap(100);		/* the end is here */
+	await_events(fd, POLLRDHUP);
 	say_wait("half closed", ep, -1);
 	say_result("end", read(fd, buf, 1));
 	say_wait("still", ep, -1);
@@ -83,7 +98,7 @@ static void end_server(int lfd)
 	say_wait("edge", ep, -1);
 	say_wait("no edge", ep, 20);
 	shutdown(fd, SHUT_WR);
-	nap(100);
+	await_events(fd, POLLHUP);
 	say_wait("both ends", ep, 1000);
 	mod(ep, fd, 0, 3);
 	say_wait("nothing asked", ep, -1);
@@ -119,7 +134,7 @@ static void reset_client(void)
 	struct linger now = {1, 0};
 
 	await_go(fd);
-	nap(100);
+	await_peer_asleep();
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 	close(fd);
 }
@@ -216,7 +231,7 @@ static void short_server(int lfd)
 		if (epoll_wait(ep, &ev, 1, 5000) != 1)
 			die("epoll_wait");
 		if (d.bytes < 4000000)
-			nap(50);
+			await_peer_asleep();
 		do {
 			n = recv(fd, buf, sizeof(buf), 0);
 			if (n > 0)
@@ -296,10 +311,11 @@ static void edge_out_server(int lfd)
 	while (p.left || p.have) {
 		if (put_next(fd, &d, &p, buf, sizeof(buf)))
 			continue;
+		if (!waits++)
+			post("full");
 		if (epoll_wait(ep, &ev, 1, 10000) != 1 ||
 		    !(ev.events & EPOLLOUT))
 			die("epoll_wait");
-		waits++;
 	}
 	say_data("sent", &d);
 	say("%s", waits ? "waited" : "never waited");
@@ -314,7 +330,7 @@ static void sink_client(void)
 	int fd = begin_client();
 	struct data d = DATA(0);
 
-	nap(300);
+	await_post("full");
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -390,7 +406,7 @@ static void on_signal(int sig)
 
 static void *interrupt(void *arg)
 {
-	nap(150);
+	await_asleep(getpid(), getpid());
 	pthread_kill(*(pthread_t *)arg, SIGUSR1);
 	return NULL;
 }

@@ -96,7 +96,7 @@ static void fork_server(int lfd)
 			die("write");
 		_exit(0);
 	}
-	nap(100);
+	await_asleep(pid, pid);
 	order(fd);
 	say_wait("parent", ep, -1);
 	if (write(down[1], "x", 1) != 1 || read(up[0], &c, 1) != 1)

@@ -118,9 +118,8 @@ static void exclusive_server(int lfd)
 	for (int i = 0; i < 2; i++) {
 		add(ep[i], fd, EPOLLIN | EPOLLEXCLUSIVE, 8);
 		add(ep[i], stop, EPOLLIN, 99);
-		t[i] = start(exclusive_waiter, &ep[i]);
+		t[i] = start_asleep(exclusive_waiter, &ep[i]);
 	}
-	nap(100);
 	send_go(fd);
 	for (int i = 0; i < 500 && !exclusive_wakes; i++)
 		nap(5);
@@ -246,7 +245,7 @@ static void fair_server(int lfd)
 
 static void *writer(void *arg)
 {
-	nap(50);
+	await_asleep(getpid(), getpid());
 	if (write(*(int *)arg, "x", 1) != 1)
 		die("write");
 	return NULL;

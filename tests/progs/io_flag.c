@@ -40,7 +40,7 @@ static void peek_client(void)
 	await_go(fd);
 	put(fd, "hello world", 11);
 	await_go(fd);
-	nap(30);
+	await_peer_asleep();
 	put(fd, "xyz", 3);
 	await_go(fd);
 	close(fd);
@@ -89,9 +89,9 @@ static void peek_all_client(void)
 	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "abcd", 4);
-	nap(100);
+	await_peer_asleep();
 	put(fd, "123", 3);
-	nap(30);
+	await_peer_asleep();
 	put(fd, "456", 3);
 	await_go(fd);
 	put(fd, "xy", 2);
@@ -191,7 +191,7 @@ static void dontwait_server(int lfd)
 	say_result("empty", recv(fd, buf, 10, MSG_DONTWAIT));
 	say_result("empty", read(fd, buf, 0));
 	send_go(fd);
-	nap(300); /* the client fills up */
+	await_post("full");
 	take_rest(fd, &d);
 	put(fd, &d.bytes, sizeof(d.bytes));
 	put(fd, &d.crc, sizeof(d.crc));
@@ -220,6 +220,7 @@ static void dontwait_client(void)
 		full++;
 		nap(30);
 	}
+	post("full");
 	shutdown(fd, SHUT_WR);
 	take(fd, &bytes, sizeof(bytes));
 	take(fd, &crc, sizeof(crc));

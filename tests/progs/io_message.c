@@ -162,9 +162,9 @@ static void none_client(void)
 
 	warm_up(fd, true);
 	await_go(fd);
-	nap(50);
+	await_peer_asleep();
 	put(fd, "0123456789", 10);
-	nap(50);
+	await_peer_asleep();
 	close(fd);
 }
 
@@ -330,7 +330,7 @@ static void mmsg_error_client(void)
 		await_go(fd);
 		put(fd, "hello", 5);
 		await_go(fd);
-		nap(50);
+		await_peer_asleep();
 		if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)))
 			die("SO_LINGER");
 		close(fd);

@@ -41,7 +41,7 @@ static void timeo_server(int lfd)
 	say_result("dontwait", recv(fd, buf, 10, MSG_DONTWAIT));
 	set_time(fd, SO_RCVTIMEO, 0);
 	send_go(fd);
-	nap(600); /* the client fills up and gives up */
+	await_post("full");
 	take_rest(fd, &d);
 	put(fd, &d.bytes, sizeof(d.bytes));
 	close(fd);
@@ -64,6 +64,7 @@ static void timeo_client(void)
 	} while (n > 0);
 	say_result("full", n);
 	say("waited: %d", now_ms() - from >= 145);
+	post("full");
 	shutdown(fd, SHUT_WR);
 	take(fd, &got, sizeof(got));
 	say("%s", sent == got ? "equal" : "DIFFERS");
@@ -326,7 +327,7 @@ static void modes_client(void)
 
 	warm_up(fd, true);
 	await_go(fd);
-	nap(50);
+	await_peer_asleep();
 	put(fd, "z", 1);
 	say_result("end", recv(fd, buf, 1, 0));
 	close(fd);

@@ -363,7 +363,7 @@ static void reset_client(void)
 				await_readable(fd, 5000);
 			else
 				await_go(fd);
-			nap(50);
+			await_peer_asleep();
 			end_by((enum ending)i, fd);
 		}
 		reap(pid);

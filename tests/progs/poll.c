@@ -11,19 +11,6 @@ static char buf[1 << 17];
 
 #define ALL (POLLIN | POLLOUT | POLLPRI | POLLRDHUP | POLLRDNORM | POLLWRNORM)
 
-/* The other end of fill_up(): until nothing has come for a while. */
-static void await_full(int fd)
-{
-	int before, n = 0;
-
-	do {
-		nap(800);
-		before = n;
-		if (ioctl(fd, FIONREAD, &n))
-			die("FIONREAD");
-	} while (!n || n != before);
-}
-
 static void poll_server(int lfd)
 {
 	int fd;
@@ -48,6 +35,7 @@ static void poll_server(int lfd)
 	say_poll("taken", wait_for(fd, POLLIN, 0));
 	fill_up(fd);
 	say_poll("full", wait_for(fd, ALL, 0));
+	post("full");
 	say_poll("room", wait_for(fd, POLLOUT, 10000) & POLLOUT);
 	shutdown(fd, SHUT_WR);
 	say_poll("peer's end", wait_for(fd, POLLRDHUP, 10000));
@@ -66,9 +54,9 @@ static void poll_client(void)
 
 	warm_up(fd, true);
 	await_go(fd);
-	nap(50);
+	await_peer_asleep();
 	send_go(fd);
-	await_full(fd);
+	await_post("full");
 	take_rest(fd, &d);
 	say("%s", d.bytes > 100000 ? "much" : "little");
 	say_poll("end", wait_for(fd, ALL, 0));
@@ -103,6 +91,7 @@ static void select_server(int lfd)
 	if (read(p[0], buf, 1) != 1)
 		die("read");
 	fill_up(fd);
+	post("full");
 	say("full %x", do_select(fd, p[0], 1, 20000, NULL));
 	shutdown(fd, SHUT_WR);
 	say("end %x", do_select(fd, p[0], 0, -1, NULL));
@@ -118,9 +107,9 @@ static void select_client(void)
 
 	warm_up(fd, true);
 	await_go(fd);
-	nap(50);
+	await_peer_asleep();
 	send_go(fd);
-	await_full(fd);
+	await_post("full");
 	take_rest(fd, &d);
 	say("%s", d.bytes > 100000 ? "much" : "little");
 	close(fd);
@@ -261,7 +250,8 @@ static void many_entries_client(void)
 	warm_up(fd, true);
 	for (int i = 0; i < 4; i++) {
 		await_go(fd);
-		nap(i * 30);
+		if (i)
+			await_peer_asleep();
 		send_go(fd);
 	}
 	say_result("end", recv(fd, buf, 1, 0));

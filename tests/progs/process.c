@@ -608,7 +608,7 @@ static void half_stdio_server(int lfd)
 
 	warm_up(fd, false);
 	say("end: %zd", recv(fd, buf, 1, 0));
-	nap(300);
+	await_peer_asleep();
 	put(fd, "answer\n", 7);
 	close(fd);
 }

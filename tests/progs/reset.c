@@ -248,15 +248,11 @@ static void sigpipe_cut_client(void)
 
 static void sigpipe_cut_server(int lfd)
 {
-	int fd = answer(lfd), before = -1, n = 0;
+	int fd = answer(lfd);
 
 	warm_up(fd, false);
-	while (n != before || !n) {
-		before = n;
-		nap(300);
-		if (ioctl(fd, FIONREAD, &n))
-			die("FIONREAD");
-	}
+	await_readable(fd, 1);
+	await_peer_asleep();	/* all is full */
 	close(fd);
 }
 
@@ -404,7 +400,7 @@ static void killed_idle_server(int lfd)
 
 	warm_up(fd, false);
 	await_go(fd);
-	nap(30);
+	await_peer_asleep();
 	kill(getpid(), SIGKILL);
 }
 
@@ -440,7 +436,7 @@ static void reset_sleeper_server(int lfd)
 	warm_up(fd, false);
 	await_go(fd);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	nap(50);
+	await_peer_asleep();
 	close(fd);
 	say("closed");
 }

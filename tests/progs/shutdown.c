@@ -27,6 +27,7 @@ static void shutdown_server(int lfd)
 	poll(&p, 1, 0);
 	say("poll %x", p.revents);
 	close(fd);
+	post("closed");
 }
 
 static void shutdown_client(void)
@@ -37,7 +38,7 @@ static void shutdown_client(void)
 	say_result("lone", shutdown(lone, SHUT_WR));
 	warm_up(fd, true);
 	say_bytes("got", (ssize_t)take(fd, c, sizeof(c)), c);
-	nap(150); /* the server asks what it may still do */
+	await_post("closed");
 	say_result("rdwr", shutdown(fd, SHUT_RDWR));
 	say_result("recv", recv(fd, buf, 10, 0));
 	say_result("send", send(fd, buf, 10, MSG_NOSIGNAL));

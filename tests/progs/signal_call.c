@@ -64,7 +64,7 @@ static void eintr_server(int lfd)
 	say_result("waitall", recv(fd, big, 1000, MSG_WAITALL));
 	/* The peer fills up, is interrupted, and goes on. */
 	send_go(fd);
-	nap(800);
+	await_post("full");
 	take_rest(fd, &d);
 	put(fd, &d.bytes, sizeof(d.bytes));
 	n = (int)recv(fd, big, 1, 0);
@@ -94,11 +94,23 @@ static void eintr_client(void)
 	while ((n = send(fd, big, sizeof(big), 0)) > 0)
 		total += (uint64_t)n;
 	say_result("send", n);
+	post("full");
 	alarm_in(0, 0);
 	shutdown(fd, SHUT_WR);
 	take(fd, &answer_bytes, sizeof(answer_bytes));
 	say("%s", answer_bytes == total ? "equal" : "DIFFERS");
 	close(fd);
+}
+
+/* Until a blocked SIGALRM has come. */
+static void await_pending(void)
+{
+	sigset_t now;
+
+	do {
+		nap(1);
+		sigpending(&now);
+	} while (!sigismember(&now, SIGALRM));
 }
 
 /* ppoll and pselect let the signal in only while they wait. */
@@ -115,7 +127,7 @@ static void sigmask_server(int lfd)
 	pthread_sigmask(SIG_BLOCK, &block, &open);
 	sigdelset(&open, SIGALRM);
 	alarm_in(20, 0);
-	nap(60);
+	await_pending();
 	say("blocked: %d", alarms);
 	say_result("ppoll", ppoll(&(struct pollfd){fd, POLLIN, 0}, 1, &t, &open));
 	say("alarms %d", alarms);
@@ -125,7 +137,7 @@ static void sigmask_server(int lfd)
 	say_result("pselect", pselect(fd + 1, &r, NULL, NULL, &t, &open));
 	say("alarms %d", alarms);
 	alarm_in(20, 0);
-	nap(60);
+	await_pending();
 	say_result("poll", poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20));
 	say("blocked: %d", alarms);
 	send_go(fd);

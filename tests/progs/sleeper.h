@@ -29,21 +29,6 @@ struct watch {
 	atomic_bool returned;
 };
 
-static bool asleep(pid_t tid)
-{
-	char path[64], line[512] = "", *end;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-	f = fopen(path, "r");
-	if (f) {
-		(void)!fgets(line, sizeof(line), f);
-		fclose(f);
-	}
-	end = strrchr(line, ')');
-	return end && end[1] && end[2] == 'S';
-}
-
 /* In its call; not just for a moment, at a lock.  False: it has returned. */
 static bool sleeps_on(struct watch *w)
 {
@@ -51,7 +36,7 @@ static bool sleeps_on(struct watch *w)
 		nap(6);
 		if (atomic_load(&w->returned))
 			return false;
-		if (!asleep(w->tid))
+		if (thread_state(getpid(), w->tid) != 'S')
 			looks = -1;
 	}
 	return true;

@@ -238,8 +238,7 @@ static void cancel_client(void)
 
 	warm_up(fd, true);
 	for (int i = 0; i < 2; i++) {
-		t = start(cancelled_read, &fd);
-		nap(50);
+		t = start_asleep(cancelled_read, &fd);
 		pthread_cancel(t);
 		pthread_join(t, &how);
 		say("%s", how == PTHREAD_CANCELED ? "cancelled" : "returned");
@@ -395,9 +394,8 @@ static void one_wakes_server(int lfd)
 			sleepers[i].how = how;
 			sleepers[i].got = 0;
 			sleepers[i].tid = 0;
-			t[i] = start(sleep_on, &sleepers[i]);
+			t[i] = start_asleep(sleep_on, &sleepers[i]);
 		}
-		nap(300);
 		for (int i = 1; i < SLEEPERS; i++)
 			before -= sleeps(&sleepers[i]);
 		send_go(sleepers[0].fd);
