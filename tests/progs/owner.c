@@ -233,7 +233,8 @@ static void pause_server(int lfd, enum ending first, enum ending last)
 		 * may wait until TCP has all, which holds less. */
 		if (i != BY_EXEC_KEPT && i != BY_EXEC)
 			say_result("gone", (ssize_t)take(told, buf, 1));
-		nap(i == BY_EXIT || i == BY_EXEC_KEPT ? 5000 : 300);
+		/* Longer than the way back to TCP may take, 3 s (BACK_NS) */
+		nap(i == BY_EXIT || i == BY_EXEC_KEPT ? 3500 : 300);
 		for (;;) {
 			ssize_t n = recv(fd, buf, sizeof(buf), 0);
 

@@ -72,6 +72,7 @@ static void obey_client(void)
 
 	fd = dial();
 	ctl = dial();
+	set_int(ctl, IPPROTO_TCP, TCP_NODELAY, 1);
 	warm_up(fd, true);
 	warm_up(ctl, true);
 	while (take(ctl, &c, 1) == 1) {
@@ -110,6 +111,7 @@ static void begin(int lfd)
 	listener = lfd;
 	fd = answer(lfd);
 	ctl = answer(lfd);
+	set_int(ctl, IPPROTO_TCP, TCP_NODELAY, 1);
 	warm_up(fd, false);
 	warm_up(ctl, false);
 	ep = epoll_create1(EPOLL_CLOEXEC);
