@@ -7,7 +7,13 @@
 # copy_sources TOP DIR: the sources of TOP into DIR; times are kept, so that a
 # second build there compiles only what changed
 copy_sources() {
+	local f built=()
+	# What was built in place, make would take for up to date.
+	while read -r f; do
+		built+=("--exclude=${f%.c}")
+	done < <(cd "$1" && find ./tests -name '*.c')
 	mkdir -p "$2" && tar -C "$1" --exclude-vcs --exclude='./build*' \
+		"${built[@]}" --exclude='*.log' --exclude='*.trs' \
 		--exclude=./Makefile --exclude=./Makefile.in --exclude=./configure \
 		--exclude=./aclocal.m4 --exclude=./autom4te.cache --exclude=./m4 \
 		--exclude=./config.h --exclude=./config.h.in --exclude=./config.status \
@@ -17,7 +23,6 @@ copy_sources() {
 		--exclude=.libs --exclude=.deps --exclude=.dirstamp \
 		-cf - . | tar -C "$2" -xf - || return
 	# As newly made as the files they come from, or newer
-	local f
 	for f in configure.ac Makefile.am; do
 		[ "$2/configure" -nt "$2/$f" ] || { (cd "$2" && autoreconf -i); return; }
 	done
