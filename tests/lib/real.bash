@@ -5,6 +5,9 @@
 # runs a server and a client, each through `as`; each_way calls it several times
 # and looks at which way the bytes went.
 
+# brief FULL SHORT: how much; SR_TEST_SHORT=1 says that tests/check has no time
+brief() { [ "${SR_TEST_SHORT:-}" = 1 ] && echo "$2" || echo "$1"; }
+
 # as server|client COMMAND...: under Sockrail, or not, as each_way wants it
 as() {
 	local policy=${!1} report=$BATS_TEST_TMPDIR/$1.report
