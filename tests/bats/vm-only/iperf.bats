@@ -11,6 +11,9 @@ setup() {
 	port
 }
 
+# in_full: skips what tests/check has no time for
+in_full() { [ "$(brief full short)" = full ] || skip "a part of tests/check full"; }
+
 # iperf closes its streams with bytes under way
 iperf_setup() {
 	need "$1"
@@ -82,6 +85,7 @@ iperf3_run() {
 }
 
 @test "iperf3 -t" {
+	in_full
 	iperf_setup iperf3
 	options=(-t 2)
 	slack=40 # the server closes with bytes under way
@@ -110,12 +114,14 @@ iperf_once() {
 }
 
 @test "iperf -P 4" {
+	in_full
 	iperf_setup iperf
 	options=(-P 4 -n 4M)
 	each_way 16777216 iperf_run "$both"
 }
 
 @test "iperf -d" {
+	in_full
 	iperf_setup iperf
 	options=(-d -n 8M -L $((port + 1)))
 	lazy_share=2 # one of the two streams asks before its peer listens
