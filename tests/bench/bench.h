@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* bench.h - what the loads of tests/bench share: time, medians, giving up. */
+/* bench.h - what the loads of tests/bench share: time, medians, what is printed, giving up. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static inline void die(const char *what)
@@ -38,6 +39,32 @@ static inline double percentile_us(uint64_t *ns, unsigned n, unsigned nth)
 {
 	qsort(ns, n, sizeof(*ns), by_value);
 	return (double)ns[(uint64_t)(n - 1) * nth / 100] / 1e3;
+}
+
+static inline void print_times(const char *name, uint64_t *ns, unsigned n)
+{
+	printf("%s_us %.2f\n", name, percentile_us(ns, n, 50));
+	printf("%s_p99_us %.2f\n", name, percentile_us(ns, n, 99));
+}
+
+/* The processor time that the process has used. */
+static inline uint64_t cpu_us(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
+	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Of a stream of messages; cpu is both ends'. */
+static inline void print_stream(uint64_t bytes, uint32_t size, uint64_t ns,
+				uint64_t cpu)
+{
+	printf("mb_per_s %.1f\n", (double)bytes * 1e3 / (double)ns);
+	printf("cpu_s_per_gb %.3f\n", (double)cpu * 1e3 / (double)bytes);
+	printf("cpu_s_per_million %.3f\n",
+	       (double)cpu * size / (double)bytes);
 }
 
 #endif

@@ -19,7 +19,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -80,15 +79,12 @@ static int dial(struct request r)
 static struct cost cost_now(void)
 {
 	struct cost c = {0};
-	struct rusage u;
 	char line[256];
 	unsigned long kb;
 	FILE *f = fopen("/proc/self/status", "r");
 	DIR *d = opendir("/proc/self/fd");
 
-	getrusage(RUSAGE_SELF, &u);
-	c.cpu_us = (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
-		   (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+	c.cpu_us = cpu_us();
 	while (f && fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "VmRSS: %lu", &kb) == 1)
 			c.rss = kb * 1024;
@@ -182,7 +178,6 @@ static int stream(uint32_t size, double seconds)
 	char *buf = calloc(1, size);
 	struct cost before = cost_now(), c;
 	uint64_t start = now_ns(), stop = start + (uint64_t)(seconds * 1e9);
-	double took, gb;
 
 	do
 		for (unsigned i = 0; i < (size < 4096 ? 64 : 1); i++)
@@ -192,20 +187,10 @@ static int stream(uint32_t size, double seconds)
 	/* The time ends when the peer's program has it all. */
 	if (take(fd, &c, sizeof(c)) != sizeof(c))
 		die("no answer");
-	took = (double)(now_ns() - start) / 1e9;
-	gb = (double)c.bytes / 1e9;
-	printf("mb_per_s %.1f\n", gb * 1e3 / took);
-	printf("cpu_s_per_gb %.2f\n",
-	       (double)(c.cpu_us + cost_now().cpu_us - before.cpu_us) / 1e6 / gb);
-	printf("bytes %llu\n", (unsigned long long)c.bytes);
+	print_stream(c.bytes, size, now_ns() - start,
+		     c.cpu_us + cost_now().cpu_us - before.cpu_us);
 	close(fd);
 	return 0;
-}
-
-static void print_times(const char *name, uint64_t *ns, unsigned n)
-{
-	printf("%s_us %.1f\n", name, percentile_us(ns, n, 50));
-	printf("%s_p99_us %.1f\n", name, percentile_us(ns, n, 99));
 }
 
 static int pingpong(uint32_t size, unsigned rounds, unsigned pause_us)

@@ -84,3 +84,10 @@ stop() {
 	wait "${started[@]}" 2>/dev/null
 	started=()
 }
+
+# stop_last: the one that was started last
+stop_last() {
+	kill "${started[-1]}" 2>/dev/null
+	wait "${started[-1]}" 2>/dev/null
+	unset 'started[-1]'
+}

@@ -41,6 +41,7 @@ struct end {
 	int kick[2]; /* eventfds: notified of RX, TX */
 	bool asker;
 	unsigned spin; /* looks before sleeping */
+	bool alone;    /* its one thread sees what comes: notify nobody */
 	struct sr_ask ask;
 	void *listener;
 };
@@ -57,12 +58,14 @@ const char *__tsan_default_options(void)
 
 /* ---- the stream floor's part ---- */
 
-static void notified(struct sr_link *link, unsigned what)
+static inline void notified(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
 
 	uint64_t one = 1;
 
+	if (e->alone)
+		return;
 	atomic_fetch_or(&e->notified, what);
 	/* In the loop, and nobody sends on a ring that has been idle for so long. */
 	if (what & SR_NOTIFY_WORK)
@@ -73,7 +76,7 @@ static void notified(struct sr_link *link, unsigned what)
 		CHECK(write(e->kick[1], &one, sizeof(one)) == sizeof(one));
 }
 
-static void requested(struct sr_request *req)
+static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
 	if (refuse_with)
@@ -84,12 +87,12 @@ static void requested(struct sr_request *req)
 						&answerer.reason));
 }
 
-static void gone(struct sr_request *req)
+static inline void gone(struct sr_request *req)
 {
 	(void)req;
 }
 
-static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
+static inline void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct end *e = ask->owner;
 
@@ -99,7 +102,7 @@ static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
 	atomic_store(&e->answered, true);
 }
 
-static void address(struct sockaddr_storage *ss, uint16_t number)
+static inline void address(struct sockaddr_storage *ss, uint16_t number)
 {
 	struct sockaddr_in *in = (struct sockaddr_in *)ss;
 
@@ -110,7 +113,7 @@ static void address(struct sockaddr_storage *ss, uint16_t number)
 }
 
 /* Open for as long as the test runs. */
-static void connect_tcp(void)
+static inline void connect_tcp(void)
 {
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -128,7 +131,7 @@ static void connect_tcp(void)
 	asker_port = sr_addr_port((struct sockaddr *)&ss);
 }
 
-static void listen_in_loop(void *any)
+static inline void listen_in_loop(void *any)
 {
 	struct sockaddr_storage ss;
 
@@ -140,13 +143,13 @@ static void listen_in_loop(void *any)
 	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, &answerer.listener));
 }
 
-static void unlisten_in_loop(void *arg)
+static inline void unlisten_in_loop(void *arg)
 {
 	(void)arg;
 	sr_link_shm.unlisten(answerer.listener);
 }
 
-static void ask_in_loop(void *arg)
+static inline void ask_in_loop(void *arg)
 {
 	struct end *e = arg;
 
@@ -161,7 +164,7 @@ static void ask_in_loop(void *arg)
 	CHECK(!sr_link_shm.ask(&e->ask));
 }
 
-static void await(struct end *e, unsigned bits)
+static inline void await(struct end *e, unsigned bits)
 {
 	uint64_t end = sr_now_ns() + HANG_MS * UINT64_C(1000000);
 	struct sr_link *l;
@@ -175,7 +178,7 @@ static void await(struct end *e, unsigned bits)
 	}
 }
 
-static void say(struct end *e, enum sr_msg_type type, uint64_t n)
+static inline void say(struct end *e, enum sr_msg_type type, uint64_t n)
 {
 	struct sr_msg msg = {.type = type};
 
@@ -193,7 +196,7 @@ static void say(struct end *e, enum sr_msg_type type, uint64_t n)
 }
 
 /* Both directions on the link from an odd offset on. */
-static void attach(struct end *e)
+static inline void attach(struct end *e)
 {
 	uint64_t n = e->asker ? 12345 : 777;
 
@@ -224,7 +227,7 @@ static void attach(struct end *e)
 	await(e, SR_LINK_ACKSW);
 }
 
-static void detach(struct end *e)
+static inline void detach(struct end *e)
 {
 	sr_link_put(e->link);
 	atomic_store(&e->link, NULL);
@@ -232,13 +235,13 @@ static void detach(struct end *e)
 
 /* ---- bytes ---- */
 
-static bool dead(struct end *e)
+static inline bool dead(struct end *e)
 {
 	return sr_link_events(e->link) & SR_LINK_DEAD;
 }
 
 /* Nothing more will come.  To be asked before looking at what has come. */
-static bool over(struct end *e, unsigned want)
+static inline bool over(struct end *e, unsigned want)
 {
 	struct sr_link *l = e->link;
 
@@ -248,7 +251,7 @@ static bool over(struct end *e, unsigned want)
 }
 
 /* Until there is something; 0: dead, or the direction has ended. */
-static size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
+static inline size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
 {
 	struct sr_link *l = e->link;
 	unsigned i;
@@ -278,12 +281,12 @@ static size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
 	}
 }
 
-static uint8_t pattern(uint64_t k, bool from_asker)
+static inline uint8_t pattern(uint64_t k, bool from_asker)
 {
 	return (uint8_t)((k * 2654435761u >> 11) ^ (from_asker ? 0x5a : 0));
 }
 
-static bool send_bytes(struct end *e, size_t n, size_t chunk)
+static inline bool send_bytes(struct end *e, size_t n, size_t chunk)
 {
 	while (n) {
 		struct iovec v[2];
@@ -307,7 +310,7 @@ static bool send_bytes(struct end *e, size_t n, size_t chunk)
 	return true;
 }
 
-static bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
+static inline bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
 {
 	while (n) {
 		struct iovec v[2];
@@ -335,7 +338,7 @@ static bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
 
 /* ---- running a pair ---- */
 
-static void start(void)
+static inline void start(void)
 {
 	int i;
 
@@ -353,7 +356,7 @@ struct run {
 	struct end *e;
 };
 
-static void *run_end(void *arg)
+static inline void *run_end(void *arg)
 {
 	struct run *r = arg;
 
@@ -362,7 +365,7 @@ static void *run_end(void *arg)
 	return NULL;
 }
 
-static void as_threads(void (*fn)(struct end *e))
+static inline void as_threads(void (*fn)(struct end *e))
 {
 	struct run a = {fn, &asker}, b = {fn, &answerer};
 	pthread_t t[2];
@@ -380,7 +383,7 @@ static void as_threads(void (*fn)(struct end *e))
 		usleep(100);
 }
 
-static void reap(pid_t pid, int want)
+static inline void reap(pid_t pid, int want)
 {
 	int status;
 
@@ -389,7 +392,7 @@ static void reap(pid_t pid, int want)
 		   : status == 0);
 }
 
-static void answerer_process(void (*fn)(struct end *e))
+static inline void answerer_process(void (*fn)(struct end *e))
 {
 	pid_t pid;
 	char c;
@@ -416,7 +419,7 @@ static void answerer_process(void (*fn)(struct end *e))
 	_exit(0);
 }
 
-static void as_processes(void (*fn)(struct end *e))
+static inline void as_processes(void (*fn)(struct end *e))
 {
 	answerer_process(fn);
 	start();

@@ -3,7 +3,6 @@
  * link_shm.c - the shared memory link, driven as the stream floor would.  Each
  * pair of an asker and an answerer runs as two processes and as two threads of
  * one.  A wait that takes 20 s is a lost wake-up.
- * "link_shm bench" prints figures instead.
  */
 #include "base/now.h"
 #include "link_pair.h"
@@ -388,74 +387,6 @@ static void bad_memory_limit(void)
 	CHECK(!sr_memory_used());
 }
 
-/* ---- figures ---- */
-
-static double seconds_since(uint64_t ns)
-{
-	return (double)(sr_now_ns() - ns) / 1e9;
-}
-
-static void bench_ping_pong(struct end *e)
-{
-	static const unsigned spins[] = {1000000000, 0};
-	unsigned i, n;
-
-	for (i = 0; i < 2; i++) {
-		uint64_t t = sr_now_ns();
-
-		e->spin = spins[i];
-		n = e->spin ? 1000000 : 100000;
-		ping_pong_n(e, n);
-		if (e->asker)
-			printf("round trip %s: %.2f us\n",
-			       e->spin ? "spinning" : "sleeping",
-			       seconds_since(t) * 1e6 / n);
-	}
-}
-
-static void bench_bulk(struct end *e)
-{
-	static const size_t chunks[] = {1024, 16384, 65536};
-	static uint8_t buf[65536];
-	unsigned i;
-
-	for (i = 0; i < 3; i++) {
-		size_t left = (size_t)4 << 30, n = 0;
-		uint64_t t = sr_now_ns();
-
-		e->spin = 2000;
-		while (left) {
-			struct iovec v[2];
-			size_t room = wait_for(
-				e, e->asker ? SR_NOTIFY_TX : SR_NOTIFY_RX, v);
-			size_t first = v[0].iov_len, want = chunks[i];
-
-			if (room > want)
-				room = want;
-			if (room > left)
-				room = left;
-			if (first > room)
-				first = room;
-			if (e->asker) {
-				memcpy(v[0].iov_base, buf, first);
-				memcpy(v[1].iov_base, buf, room - first);
-				e->link->ops->tx_commit(e->link, room, false);
-			} else {
-				memcpy(buf, v[0].iov_base, first);
-				memcpy(buf, v[1].iov_base, room - first);
-				e->link->ops->rx_free(e->link, room);
-			}
-			left -= room;
-			n++;
-		}
-		if (e->asker)
-			printf("bulk, %zu-byte chunks: %.1f Gb/s, %zu calls\n",
-			       chunks[i],
-			       (double)(32ull << 30) / 1e9 / seconds_since(t),
-			       n);
-	}
-}
-
 /* ---- */
 
 static void threads(uint64_t fn)
@@ -505,7 +436,7 @@ static void timed(const char *name, const char *how, void (*fn)(uint64_t),
 	uint64_t t = sr_now_ns();
 
 	in_child(fn, arg);
-	printf("%s%s: %.1f s\n", name, how, seconds_since(t));
+	printf("%s%s: %.1f s\n", name, how, (double)(sr_now_ns() - t) / 1e9);
 }
 
 int main(int argc, char **argv)
@@ -518,11 +449,6 @@ int main(int argc, char **argv)
 	connect_tcp();
 	sr_conf.ring_first = 16384;
 	sr_conf.ring_max = 1 << 20;
-	if (only && !strcmp(only, "bench")) {
-		in_child(processes, (uintptr_t)bench_ping_pong);
-		in_child(processes, (uintptr_t)bench_bulk);
-		return 0;
-	}
 	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		if (only && strcmp(only, pairs[i].name))
 			continue;
