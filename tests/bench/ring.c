@@ -5,16 +5,14 @@
  * library does: awake for up to SOCKRAIL_SPIN_US where that pays, then armed and
  * asleep on the link's word.
  *
- *     ring [--apart] stream SIZE SECONDS              write SIZE at a time
- *     ring [--apart] pingpong SIZE ROUNDS [PAUSE-US]  between rounds
+ *     ring stream SIZE SECONDS              write SIZE at a time
+ *     ring pingpong SIZE ROUNDS [PAUSE-US]  between rounds
  *
- * --apart: the ends have cores 0 and 1 to run on.
  * Prints the lines that load prints.
  */
 #include "bench.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 
 #include "../unit/link_pair.h"
@@ -28,15 +26,27 @@
 static uint32_t size;
 static unsigned rounds, pause_us;
 static double seconds;
-static bool apart;
 static uint8_t *buf;
 
-/* What the link has: bytes to take, or room; *end: no more will come. */
+/* What the link has: bytes to take, or room; *end: no more will come.  The quick looks
+ * first, as in fast.c. */
 static size_t look(struct end *e, unsigned want, struct iovec v[2], bool *end)
 {
+	struct sr_link *l = e->link;
+	struct sr_piece piece = l->tx_piece;
+	ssize_t n = want == SR_NOTIFY_RX ? l->ops->rx_look(l, &piece) :
+					   piece.left ? 1 : -1;
+
+	*end = false;
+	v[0] = (struct iovec){ piece.at, piece.left };
+	v[1] = (struct iovec){ 0 };
+	if (n > 0)
+		return piece.left;
+	if (!n && !(sr_link_events(l) & (SR_LINK_DEAD | SR_LINK_END)))
+		return 0;
 	*end = over(e, want);
-	return want == SR_NOTIFY_RX ? e->link->ops->rx_data(e->link, 0, v) :
-				      e->link->ops->tx_room(e->link, v);
+	return want == SR_NOTIFY_RX ? l->ops->rx_data(l, 0, v) :
+				      l->ops->tx_room(l, v);
 }
 
 /* Sleeps unless there is something, and returns it.  The time limit is for a peer
@@ -141,28 +151,12 @@ struct sum {
 	uint64_t bytes, cpu_us;
 };
 
-/* The service thread has its place already, and little to do. */
-static void place(struct end *e)
-{
-	cpu_set_t set;
-
-	if (!apart)
-		return;
-	CPU_ZERO(&set);
-	CPU_SET(e->asker, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die("sched_setaffinity");
-}
-
 static void stream(struct end *e)
 {
 	struct sum sum = { 0, 0 };
-	uint64_t cpu, start, stop, k;
+	uint64_t cpu = cpu_us(), start = now_ns(), k;
+	uint64_t stop = start + (uint64_t)(seconds * 1e9);
 
-	place(e);
-	cpu = cpu_us();
-	start = now_ns();
-	stop = start + (uint64_t)(seconds * 1e9);
 	if (!e->asker) {
 		while ((k = take_some(e, buf, READ)))
 			sum.bytes += k;
@@ -185,7 +179,6 @@ static void pingpong(struct end *e)
 {
 	uint64_t *ns = calloc(rounds, sizeof(*ns));
 
-	place(e);
 	for (unsigned i = 0; i < rounds + rounds / 10; i++) {
 		uint64_t from;
 
@@ -212,9 +205,6 @@ int main(int argc, char **argv)
 {
 	void (*fn)(struct end *e);
 
-	apart = argc > 1 && !strcmp(argv[1], "--apart");
-	argc -= apart;
-	argv += apart;
 	if (argc == 4 && !strcmp(argv[1], "stream")) {
 		seconds = atof(argv[3]);
 		fn = stream;
@@ -223,7 +213,7 @@ int main(int argc, char **argv)
 		pause_us = argc == 5 ? (unsigned)atoi(argv[4]) : 0;
 		fn = pingpong;
 	} else {
-		fprintf(stderr, "usage: ring [--apart] stream SIZE SECONDS | "
+		fprintf(stderr, "usage: ring stream SIZE SECONDS | "
 				"pingpong SIZE ROUNDS [PAUSE-US]\n");
 		return 2;
 	}
