@@ -164,7 +164,6 @@ SR_API int sr_sigaction(int sig, const struct sigaction *act,
 			struct sigaction *old);
 SR_API void (*sr_signal(int sig, void (*handler)(int)))(int);
 SR_API void (*sr_sysv_signal(int sig, void (*handler)(int)))(int);
-SR_API void (*sr_sigset(int sig, void (*disp)(int)))(int);
 SR_API int sr_siginterrupt(int sig, int interrupt);
 
 /* ---- stdio over a stream: it goes back to plain TCP and stays there ---- */

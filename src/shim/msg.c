@@ -204,7 +204,6 @@ static int error_kept(struct sr_stream *st, int fd)
 static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 			 unsigned n, int flags, struct timespec *timeout)
 {
-	struct sr_handled began = sr_handled_now();
 	struct timespec end;
 	unsigned i;
 	ssize_t r;
@@ -223,13 +222,10 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 	for (i = 0; i < n; i++) {
 		r = sr_msg_refused(&vec[i].msg_hdr);
 		if (r == 0)
-			r = sr_stream_recv_next(st, fd, &vec[i].msg_hdr,
-						flags & ~MSG_WAITFORONE,
-						i ? &began : NULL);
+			r = sr_stream_recv(st, fd, &vec[i].msg_hdr,
+					   flags & ~MSG_WAITFORONE);
 		if (r < 0)
 			break;
-		if (!i)
-			sr_handled_anew(&began);
 		vec[i].msg_len = (unsigned)r;
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
@@ -337,7 +333,6 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 			 unsigned n, int flags)
 {
-	struct sr_handled began = sr_handled_now();
 	size_t want;
 	unsigned i;
 	ssize_t r = 0;
@@ -347,12 +342,9 @@ static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 
 		r = sr_msg_refused(msg);
 		if (r == 0)
-			r = sr_stream_send_next(st, fd, msg, flags,
-						i ? &began : NULL);
+			r = sr_stream_send(st, fd, msg, flags);
 		if (r < 0)
 			break;
-		if (!i)
-			sr_handled_anew(&began);
 		vec[i].msg_len = (unsigned)r;
 		want = 0;
 		for (size_t k = 0; k < msg->msg_iovlen; k++)

@@ -44,11 +44,6 @@ static inline ssize_t sr_result(struct sr_stream *st, int saved, ssize_t r)
 /* Reads the knobs, once; true: there may be streams. */
 bool sr_shim_ready(void);
 
-/* ---- signal.c ---- */
-
-/* rt_sigaction(2), by its number: act and old are the kernel's structures. */
-long sr_rt_sigaction(int sig, const void *act, void *old, size_t mask_bytes);
-
 /* ---- entry.c ----
  *
  * In the child of vfork() the descriptors are its own and the table is its

@@ -107,7 +107,6 @@ static const struct {
 	[SYS_dup3] = INT(sr_dup3),
 	[SYS_execve] = INT(sr_execve),
 	[SYS_execveat] = INT(sr_execveat),
-	[SYS_rt_sigaction] = LONG(sr_rt_sigaction),
 	[SYS_exit_group] = INT(sr__exit),
 };
 

@@ -60,49 +60,31 @@ static bool signalled(const struct wait *w)
 	return sr_handled.all != w->handled;
 }
 
-/* The time is where a handler finds it (signal.h); not so on a kernel before 5.11,
- * where one that comes just before the sleep does not end it. */
-static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
-{
-	static atomic_bool no_pwait2;
-	struct timespec ts = { INT64_MAX, 0 };
-	uint64_t now, left = 0;
-	int r;
-
-	if (w->deadline != UINT64_MAX) {
-		now = sr_now_ns();
-		left = now < w->deadline ? w->deadline - now : 0;
-		ts = sr_timespec(left);
-	}
-	if (!atomic_load(&no_pwait2)) {
-		sr_sleep_begins(ts, w->handled);
-		r = sr_real.epoll_pwait2(w->epfd, ev, max, &sr_sleep_end,
-					 w->t->mask);
-		sr_sleep_ends();
-		/* EPERM: of a sandbox that is older than the call. */
-		if (r >= 0 || (errno != ENOSYS && errno != EPERM))
-			return r;
-		atomic_store(&no_pwait2, true);
-	}
-	return sr_real.epoll_pwait(w->epfd, ev, max,
-				   w->deadline == UINT64_MAX ?
-					   -1 : (int)((left + 999999) / 1000000),
-				   w->t->mask);
-}
-
-/* A set of plain days sleeps as the program has asked. */
+/* In a window.  A handler that was put off during the call ran as it opened, and ends
+ * the call.  A program that gives no fraction of a millisecond may have a kernel
+ * without epoll_pwait2(2). */
 static int call_kernel(struct wait *w, struct epoll_event *ev, int max,
 		       bool sleep)
 {
 	const struct sr_epoll_time *t = w->t;
 	const struct timespec none = { 0, 0 };
+	bool rest = sleep && w->again && w->deadline != UINT64_MAX;
+	uint64_t now = rest ? sr_now_ns() : 0;
+	uint64_t left = rest && now < w->deadline ? w->deadline - now : 0;
+	struct timespec ts = left ? sr_timespec(left) : none;
 
-	if (sleep && (w->again || atomic_load(&w->set->shut)))
-		return call_until_signal(w, ev, max);
+	if (sleep && !w->at_once && signalled(w)) {
+		errno = EINTR;
+		return -1;
+	}
 	if (t->fine)
 		return sr_real.epoll_pwait2(w->epfd, ev, max,
-					    sleep ? t->ts : &none, t->mask);
-	return sr_real.epoll_pwait(w->epfd, ev, max, sleep ? t->ms : 0, t->mask);
+					    !sleep ? &none : rest ? &ts : t->ts,
+					    t->mask);
+	return sr_real.epoll_pwait(w->epfd, ev, max,
+				   !sleep ? 0 :
+				   rest ? (int)((left + 999999) / 1000000) : t->ms,
+				   t->mask);
 }
 
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,

@@ -356,16 +356,13 @@ struct sr_sleep {
 	int option;		/* SO_RCVTIMEO, SO_SNDTIMEO */
 	bool asked, blocks;
 	bool partial;		/* something has been transferred: a signal ends it */
-	bool next;		/* so it has, in another message of the same call */
 	bool timed;
 	struct sr_handled since; /* what has run later interrupts it */
 	uint64_t deadline;	/* ns; 0: none */
 };
 /* The beginning of a call.  Handlers that run from now on interrupt its sleeps, as to
- * the kernel a signal does that comes anywhere in a call.  before: it goes on with the
- * next message, and that is when it began; else NULL. */
-struct sr_sleep sr_sleep_begin(int fd, int flags, int option,
-			       const struct sr_handled *before);
+ * the kernel a signal does that comes anywhere in a call. */
+struct sr_sleep sr_sleep_begin(int fd, int flags, int option);
 bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s);
 /* Until the stream may have what is in events (POLLIN, POLLOUT).  0; -EAGAIN if
  * the call does not block or its time is over; -EINTR. */

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <sys/syscall.h>
 
 #include "base/log.h"
 #include "base/now.h"
@@ -110,10 +109,23 @@ struct passage {
 	volatile bool inside;	/* see sr_window */
 };
 
+/* The kernel has handed over bytes that went with the call: the mark that was to come
+ * may be among them, and the direction is lost.  (Where no mark is to come, none will:
+ * the counters differ.) */
+static void lost_bytes(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	if (st->rx.state == SR_RX_EXPECT && !sr_anchor_rx_agrees(st))
+		sr_rx_tcp_end(st, true);
+	sr_unlock(&st->rx_lock);
+}
+
 static void leave_cancelled(struct passage *p)
 {
-	if (p->inside)
+	if (p->inside) {
+		lost_bytes(p->st);
 		sr_rx_gate_leave_shut(p->st, p->weight);
+	}
 	p->inside = false;
 }
 
@@ -123,19 +135,16 @@ static void leave_abandoned(void *passage)
 }
 
 /* Signals are let in: it may sleep. */
+SR_WINDOW_FRAME
 static ssize_t kernel_recv_asleep(struct passage *p, int fd, struct msghdr *msg,
 				  int flags)
 {
+	struct sr_window w;
 	ssize_t r;
 
-	if (!is_simple(msg))
-		return sr_window_syscall(leave_abandoned, p, NULL, SYS_recvmsg, fd,
-					 (long)msg, flags, 0, 0, 0);
-	r = sr_window_syscall(leave_abandoned, p, NULL, SYS_recvfrom, fd,
-			      (long)msg->msg_iov->iov_base,
-			      (long)msg->msg_iov->iov_len, flags, 0, 0);
-	if (r >= 0)
-		bare(msg, flags);
+	sr_window_open(&w, leave_abandoned, p);
+	r = kernel_recv(fd, msg, flags);
+	sr_window_close(&w);
 	return r;
 }
 
@@ -508,16 +517,15 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 }
 
 static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
-		       int flags, const struct sr_handled *before)
+		       int flags)
 {
 	unsigned special = (unsigned)flags & (MSG_WAITALL | MSG_TRUNC);
 	unsigned weight = flags & MSG_TRUNC ? SR_GATE_BLIND : 1;
-	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO, before);
+	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	bool again;
 	ssize_t r;
 
-	if (!special && (!before || (flags & MSG_DONTWAIT)) &&
-	    !(sr_st_flags(st) & SR_ST_LOWAT) &&
+	if (!special && !(sr_st_flags(st) & SR_ST_LOWAT) &&
 	    !sr_gate_shut(&st->rx_gate)) {
 		const struct msghdr asked = *msg;
 
@@ -559,12 +567,6 @@ static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags)
 {
-	return sr_stream_recv_next(st, fd, msg, flags, NULL);
-}
-
-ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
-			    int flags, const struct sr_handled *before)
-{
 	ssize_t r;
 
 	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
@@ -579,7 +581,7 @@ ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
 	}
 	sr_upgrade_used(st);
 	sr_hold();
-	r = receive(st, fd, msg, flags, before);
+	r = receive(st, fd, msg, flags);
 	sr_release();
 	return r;
 }

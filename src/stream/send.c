@@ -10,7 +10,6 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -56,25 +55,37 @@ static void leave_abandoned(void *inside)
 }
 
 /* Signals are let in: it may sleep. */
+SR_WINDOW_FRAME
 static ssize_t kernel_send_asleep(struct sr_stream *volatile *inside, int fd,
 				  const struct msghdr *msg, int flags)
 {
-	if (!is_simple(msg))
-		return sr_window_syscall(leave_abandoned, (void *)inside, NULL,
-					 SYS_sendmsg, fd, (long)msg, flags, 0, 0,
-					 0);
-	return sr_window_syscall(leave_abandoned, (void *)inside, NULL, SYS_sendto,
-				 fd, (long)msg->msg_iov->iov_base,
-				 (long)msg->msg_iov->iov_len, flags, 0, 0);
+	struct sr_window w;
+	ssize_t r;
+
+	sr_window_open(&w, leave_abandoned, (void *)inside);
+	r = kernel_send(fd, msg, flags);
+	sr_window_close(&w);
+	return r;
 }
 
+/* since: not the program's first.  If a handler has run since sr_handled.all was that,
+ * it does not begin. */
+SR_WINDOW_FRAME
 static ssize_t kernel_sendfile(struct sr_stream *volatile *inside, int fd,
 			       int in_fd, off_t *off, size_t count,
 			       const unsigned *since)
 {
-	return sr_window_syscall(leave_abandoned, (void *)inside, since,
-				 SYS_sendfile, fd, in_fd, (long)off, (long)count,
-				 0, 0);
+	struct sr_window w;
+	ssize_t r = -EINTR;
+
+	sr_window_open(&w, leave_abandoned, (void *)inside);
+	if (!since || sr_handled.all == *since) {
+		r = sr_real.sendfile(fd, in_fd, off, count);
+		if (r < 0)
+			r = -errno;
+	}
+	sr_window_close(&w);
+	return r;
 }
 
 /* The kernel had no room for all of it, and will have an edge for sets. */
@@ -129,7 +140,7 @@ static ssize_t pipe_error(ssize_t r, int flags)
 	if (r == -EPIPE)
 		await_exit();
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
-		sr_signal_raise(SIGPIPE);
+		pthread_kill(pthread_self(), SIGPIPE);
 	return r;
 }
 
@@ -276,8 +287,7 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		msg.msg_iovlen = sr_iov_rest(*from, SLICE, v, 64, &bytes);
 		r = send_plain(st, sleep->fd, &msg,
 			       flags | MSG_NOSIGNAL |
-				       (sleep->next || sleep->partial ?
-						MSG_DONTWAIT : 0),
+				       (sleep->partial ? MSG_DONTWAIT : 0),
 			       &shut);
 		if (!shut) {
 			if (r > 0) {
@@ -391,30 +401,27 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
  * ran before it.
  */
 static ssize_t transmit(struct sr_stream *st, int fd, const struct msghdr *msg,
-			int flags, const struct sr_handled *before)
+			int flags)
 {
 	struct sr_iov from = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	struct iovec v[64];
 	struct msghdr slice = { .msg_iov = v };
-	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO, before);
+	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO);
 	bool valid = sr_iov_valid(msg->msg_iov, msg->msg_iovlen), shut;
 	size_t bytes = from.left;
 	ssize_t r, done = 0;
 
-	if (!before || (flags & MSG_DONTWAIT)) {	/* else send_slow() sleeps */
-		if (bytes > SLICE && valid)
-			slice.msg_iovlen = sr_iov_rest(from, SLICE, v, 64, &bytes);
-		r = send_plain(st, fd, slice.msg_iovlen ? &slice : msg, flags,
-			       &shut);
-		if (!shut && r > 0)
-			sr_upgrade_count(st);
-		if (!shut && (r < (ssize_t)bytes || bytes == from.left))
-			return r;
-		if (!shut) {
-			done = r;
-			sr_iov_advance(&from, bytes);
-			sleep.partial = true;
-		}
+	if (bytes > SLICE && valid)
+		slice.msg_iovlen = sr_iov_rest(from, SLICE, v, 64, &bytes);
+	r = send_plain(st, fd, slice.msg_iovlen ? &slice : msg, flags, &shut);
+	if (!shut && r > 0)
+		sr_upgrade_count(st);
+	if (!shut && (r < (ssize_t)bytes || bytes == from.left))
+		return r;
+	if (!shut) {
+		done = r;
+		sr_iov_advance(&from, bytes);
+		sleep.partial = true;
 	}
 	if (!valid)
 		return -EINVAL;
@@ -427,13 +434,6 @@ static ssize_t transmit(struct sr_stream *st, int fd, const struct msghdr *msg,
 ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		       int flags)
 {
-	return sr_stream_send_next(st, fd, msg, flags, NULL);
-}
-
-ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
-			    const struct msghdr *msg, int flags,
-			    const struct sr_handled *before)
-{
 	ssize_t r;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
@@ -445,7 +445,7 @@ ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	sr_hold();
-	r = transmit(st, fd, msg, flags, before);
+	r = transmit(st, fd, msg, flags);
 	sr_release();
 	return r;
 }
@@ -505,7 +505,7 @@ static bool next_slice(struct sr_stream *st, struct sr_sleep *sleep)
 	return true;
 }
 
-/* *plain: it was the kernel's turn, SIGPIPE included.  since: sr_window_syscall(). */
+/* *plain: it was the kernel's turn, SIGPIPE included.  since: kernel_sendfile(). */
 static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			size_t count, bool more, bool *eof, bool *plain,
 			const unsigned *since)
@@ -550,7 +550,7 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 static ssize_t transmit_file(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			     size_t count, bool more)
 {
-	struct sr_sleep sleep = sr_sleep_begin(fd, 0, SO_SNDTIMEO, NULL);
+	struct sr_sleep sleep = sr_sleep_begin(fd, 0, SO_SNDTIMEO);
 	ssize_t done = 0, r = 0;
 	bool eof, plain = false;
 
@@ -594,12 +594,11 @@ static bool is_odd(int fd)
 }
 
 /* sendfile(2) is no cancellation point to the C library. */
-SR_WINDOW_FRAME
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			   off_t *off, size_t count, bool more)
 {
-	struct sr_window w;
 	ssize_t r;
+	int state;
 
 	if (is_odd(in_fd)) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
@@ -609,12 +608,12 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		return r < 0 ? -errno : r;
 	}
 	sr_hold();
-	sr_cancel_off(&w);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	r = transmit_file(st, fd, in_fd, off,
 			  count < SR_CALL_MAX ? count : SR_CALL_MAX, more);
-	sr_cancel_on(&w);
+	pthread_setcancelstate(state, NULL);
 	sr_release();
 	return r;
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 
 #include "stream/fdtab.h"
 #include "stream/waitset.h"
@@ -101,12 +100,10 @@ static uint64_t deadline(struct sr_stream *st, struct sr_sleep *s)
 	return s->deadline;
 }
 
-struct sr_sleep sr_sleep_begin(int fd, int flags, int option,
-			       const struct sr_handled *before)
+struct sr_sleep sr_sleep_begin(int fd, int flags, int option)
 {
 	return (struct sr_sleep){ .fd = fd, .flags = flags, .option = option,
-				  .next = before,
-				  .since = before ? *before : sr_handled_now() };
+				  .since = sr_handled };
 }
 
 bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
@@ -119,43 +116,20 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 	return s->blocks;
 }
 
-/* A handler that we know nothing of: if all that are installed restart, so do we. */
-static bool all_restart(void)
-{
-	int sig;
-
-	for (sig = 1; sig < NSIG; sig++) {
-		struct sigaction sa;
-
-		/* Faults of the thread's own; they interrupt no sleep. */
-		if (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
-		    sig == SIGILL || sig == SIGTRAP || sig == SIGABRT)
-			continue;
-		if (sr_real.sigaction(sig, NULL, &sa) < 0 ||
-		    sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
-			continue;
-		if (!(sa.sa_flags & SA_RESTART))
-			return false;
-	}
-	return true;
-}
-
 /*
- * There has been a signal since *since, which becomes now.  May the call go on?
- * signal(7): if the handler was installed with SA_RESTART, unless there is a time
- * limit, or something to return.
+ * A sleep was interrupted.  May the call go on?  signal(7): if the handlers that ran
+ * were installed with SA_RESTART, unless there is a time limit, or something to
+ * return.  If none ran, the process was stopped, or had a handler that we know nothing
+ * of.
  */
-static bool restarts(struct sr_stream *st, struct sr_sleep *p,
-		     struct sr_handled *since)
+static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 {
-	struct sr_handled was = *since;
+	struct sr_handled was = p->since;
 
-	*since = sr_handled_now();
-	if (p->partial || p->next || deadline(st, p))
-		return false;
-	if (since->all == was.all)
-		return all_restart();
-	return since->breaking == was.breaking;
+	p->since = sr_handled;
+	if (p->since.all == was.all)
+		return true;
+	return !p->partial && !deadline(st, p) && p->since.breaking == was.breaking;
 }
 
 #define POLLS 32		/* between two looks at the clock, which may be slow */
@@ -214,8 +188,7 @@ static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		  uint64_t start)
 {
-	struct sr_handled *since = &p->since;
-	unsigned handled = since->all;
+	unsigned handled = p->since.all;
 	struct sr_waitset_entry e = { .st = st, .fd = p->fd, .events = events };
 	struct pollfd k[4];
 	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
@@ -227,11 +200,10 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 	if (deadline(st, p))
 		s.deadline = p->deadline;
 	do {
-		s.handled = since->all;
+		s.handled = p->since.all;
 		r = sr_waitset_wait(&s, NULL, &got);
 		sr_waitset_done(&s);
-		sr_signals_pass();
-		again = r < 0 && errno == EINTR && restarts(st, p, since);
+		again = r < 0 && errno == EINTR && restarts(st, p);
 	} while (again && !lost(st, p, handled));
 	if (again || (r >= 0 && lost(st, p, handled)))
 		return -EBADF;
@@ -242,7 +214,7 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 
 int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns)
 {
-	struct sr_sleep p = sr_sleep_begin(fd, 0, 0, NULL);
+	struct sr_sleep p = sr_sleep_begin(fd, 0, 0);
 	int err = errno, r;
 
 	p.partial = p.timed = true;

@@ -20,7 +20,6 @@
 #include "base/report.h"
 
 struct sr_stream;
-struct sr_handled;	/* base/signal.h */
 struct sr_info;		/* sockrail.h */
 
 /* References.  Memory of streams is type-stable: tryget on a stale pointer is
@@ -70,14 +69,6 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags);
 ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		       int flags);
-/* The same for a message of recvmmsg(2), sendmmsg(2) behind the first: before is
- * sr_handled_now() as the call began, and a handler that has run since ends its sleep,
- * with SA_RESTART as without.  NULL: it is the first. */
-ssize_t sr_stream_recv_next(struct sr_stream *st, int fd, struct msghdr *msg,
-			    int flags, const struct sr_handled *before);
-ssize_t sr_stream_send_next(struct sr_stream *st, int fd,
-			    const struct msghdr *msg, int flags,
-			    const struct sr_handled *before);
 /* r, an error behind what has been received, is for the next call, as SO_ERROR. */
 void sr_stream_keep(struct sr_stream *st, ssize_t r);
 /* sendfile(2) semantics; off may be NULL.  more: MSG_MORE-like hint. */

@@ -67,9 +67,7 @@ void sr_waiters_forget(void)
 	pool = NULL;
 }
 
-/* Not inlined: nothing of a sleeper's frame shall be AddressSanitizer's to watch
- * when a cancelled sleep is unwound. */
-__attribute__((noinline)) static bool sleeps(struct sr_waiter *w, int how)
+static bool sleeps(struct sr_waiter *w, int how)
 {
 	int awake = AWAKE;
 
@@ -81,15 +79,12 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 	return sleeps(w, AT_EVENTFD);
 }
 
-static void begin(uint64_t ns, unsigned since)
-{
-	sr_sleep_begins(sr_timespec(ns), since);
-}
-
 /* Always with a time, be it centuries away: a futex(2) without one is restarted
  * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns, unsigned since)
+SR_WINDOW_FRAME
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 {
+	struct timespec end = sr_timespec(deadline_ns);
 	int r;
 
 	/* Whoever called between our waking for another reason and AWAKE has
@@ -98,9 +93,7 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns, unsigned since)
 		;
 	if (!sleeps(w, AT_SEMAPHORE))
 		return 0;
-	begin(deadline_ns, since);
-	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &sr_sleep_end);
-	sr_sleep_ends();
+	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &end);
 	if (r < 0 && errno == ETIMEDOUT)
 		r = 0;
 	return r;
@@ -111,12 +104,13 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns, unsigned since)
  * order: if the state is not CALLED yet after the word was read, the word is
  * another one by the time the kernel compares it, or the wake is still to come.
  */
+SR_WINDOW_FRAME
 int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
-		   uint64_t deadline_ns, unsigned since)
+		   uint64_t deadline_ns)
 {
+	struct timespec end = sr_timespec(deadline_ns);
 	uint32_t now;
-	bool was;
-	int r;
+	int r, type;
 
 	w->word = word;
 	if (!sleeps(w, AT_WORD))
@@ -124,12 +118,11 @@ int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 	now = atomic_load(word);
 	if ((now & want) != want || atomic_load(&w->state) != AT_WORD)
 		return 0;
-	begin(deadline_ns, since);
-	was = sr_async_begin();
+	/* A cancellation point, as the C library makes its own. */
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
 	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
-				 (long)&sr_sleep_end, 0, FUTEX_BITSET_MATCH_ANY);
-	sr_async_end(was);
-	sr_sleep_ends();
+				 (long)&end, 0, FUTEX_BITSET_MATCH_ANY);
+	pthread_setcanceltype(type, NULL);
 	return r < 0 && errno == EINTR ? -1 : 0;
 }
 
@@ -265,7 +258,7 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 			break;
 		}
 		sr_window_open(&win, abandoned, &a);
-		sr_waiter_wait(w, end_ns, sr_handled.all);
+		sr_waiter_wait(w, end_ns);
 		sr_window_close(&win);
 		sr_waiter_awake(w, false);
 		sr_wait_detach(st, node);

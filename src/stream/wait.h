@@ -45,13 +45,14 @@ bool sr_waiter_sleeping(struct sr_waiter *w);
 /* readable: its eventfd was. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
 /* Sleeps on the semaphore until it is called, deadline_ns is over (UINT64_MAX: none)
- * or there has been a signal since (signal.h).  0, perhaps for no reason, or -1 and
- * EINTR.  A cancellation point. */
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns, unsigned since);
+ * or a signal is handled.  0, perhaps for no reason, or -1 and EINTR.  A cancellation
+ * point, in a window (signal.h). */
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
 
-/* The same on a link's word, while it holds all bits of want (link.h). */
+/* The same on a link's word, while it holds all bits of want (link.h).  A handler that
+ * leaves for good has to set the thread's cancellation type back to deferred. */
 int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
-		   uint64_t deadline_ns, unsigned since);
+		   uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/syscall.h>
 
 #include "base/now.h"
 #include "stream/fdtab.h"
@@ -57,7 +56,6 @@ static void cancelled(struct sr_waitset *volatile *sleeping)
 
 	if (!s)
 		return;
-	sr_hold_none();
 	if (s->armed)
 		disarm(s);
 	else
@@ -68,6 +66,7 @@ static void cancelled(struct sr_waitset *volatile *sleeping)
 
 static void abandoned(void *sleeping)
 {
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL); /* sr_waiter_doze() */
 	cancelled(sleeping);
 }
 
@@ -76,31 +75,18 @@ static bool signalled(const struct sr_waitset *s)
 	return sr_handled.all != s->handled;
 }
 
-/* ppoll(2) with the time where a handler finds it: libc's function makes a copy. */
-SR_WINDOW_FRAME
-static int ppoll_until_signal(struct sr_waitset *s, struct timespec t)
+static int interrupted(void)
 {
-	bool was;
-	int r;
-
-	sr_sleep_begins(t, s->handled);
-	was = sr_async_begin();
-	r = (int)sr_real.syscall(SYS_ppoll, (long)s->k, (long)s->kn,
-				 (long)&sr_sleep_end, (long)s->sigmask,
-				 _NSIG / 8, 0);
-	sr_async_end(was);
-	sr_sleep_ends();
-	if (!r && signalled(s)) {
-		errno = EINTR;
-		r = -1;
-	}
-	return r;
+	errno = EINTR;
+	return -1;
 }
 
+/* A handler that was put off during the call runs as the window opens, and ends it. */
 static int kernel_poll(struct sr_waitset *s, bool sleep)
 {
 	__attribute__((cleanup(cancelled))) struct sr_waitset
 		*volatile sleeping = s;
+	bool for_ever = sleep && s->deadline == UINT64_MAX;
 	struct timespec t = { 0, 0 };
 	struct sr_window w;
 	uint64_t now;
@@ -110,14 +96,11 @@ static int kernel_poll(struct sr_waitset *s, bool sleep)
 		sleeping = NULL;
 		return sr_now_poll(s->k, s->kn);
 	}
-	if (sleep && s->deadline == UINT64_MAX) {
-		t.tv_sec = INT64_MAX;
-	} else if (sleep && s->deadline > (now = sr_now_ns())) {
+	if (sleep && !for_ever && s->deadline > (now = sr_now_ns()))
 		t = sr_timespec(s->deadline - now);
-	}
 	sr_window_open(&w, abandoned, (void *)&sleeping);
-	r = sleep ? ppoll_until_signal(s, t) :
-		    sr_real.ppoll(s->k, s->kn, &t, s->sigmask);
+	r = sleep && signalled(s) ? interrupted() :
+		sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 	sr_window_close(&w);
 	sleeping = NULL;
 	return r;
@@ -327,11 +310,13 @@ static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want
 	int r;
 
 	sr_window_open(&w, abandoned, (void *)&sleeping);
-	if (link)
+	if (signalled(s))
+		r = interrupted();
+	else if (link)
 		r = sr_waiter_doze(s->waiter, link->ops->futex(link, want), want,
-				   s->deadline, s->handled);
+				   s->deadline);
 	else
-		r = sr_waiter_wait(s->waiter, s->deadline, s->handled);
+		r = sr_waiter_wait(s->waiter, s->deadline);
 	sr_window_close(&w);
 	sleeping = NULL;
 	sr_waiter_awake(s->waiter, false);
@@ -452,12 +437,6 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 		links |= e->rx_link || e->tx_link;
 	}
 	return links;
-}
-
-static int interrupted(void)
-{
-	errno = EINTR;
-	return -1;
 }
 
 /* 1: one of us or the kernel has something to say; -1: a signal, errno.  A mask that

@@ -44,11 +44,6 @@ teardown() { stop_all; }
 	compare io_call number
 }
 
-@test "rt_sigaction by its number" {
-	[ "${SR_TEST_SANITIZER:-}" != thread ] || skip "ThreadSanitizer has its own signal()"
-	compare io_call handler-number
-}
-
 @test "readv, writev, recvmsg, sendmsg" {
 	compare io_message iov
 }

@@ -35,10 +35,6 @@ teardown() { stop_all; }
 	compare signal_call sigmask-now
 }
 
-@test "a handler that the kernel was given directly" {
-	compare signal_action raw -n 2
-}
-
 @test "a signal handler uses a stream" {
 	compare signal_call handler -n 2
 }
@@ -55,16 +51,20 @@ teardown() { stop_all; }
 	compare signal storm-other -w mixed -n 2 -l -r peer-dropped
 }
 
+@test "SIGCHLD, time after time, under load" {
+	compare signal sigchld -w mixed
+}
+
 @test "siglongjmp out of calls that wait" {
 	compare signal_jump jump -w any
 }
 
 @test "siglongjmp out of send" {
-	compare signal_jump jump-send -w any -n 2
+	compare signal_jump jump-send -w any -n 2 -l
 }
 
 @test "exit in a handler, at any time" {
-	compare signal_jump exit -w any -n 2
+	compare signal_jump exit -w any -n 2 -l
 }
 
 @test "sigaction, signal and their like say what the program did" {

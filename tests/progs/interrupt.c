@@ -4,8 +4,6 @@
 
 #include <sys/time.h>
 
-#define PIECE (64u << 10)
-
 static struct iovec four[4] = {{big, BIG / 4}, {big, BIG / 4}, {big, BIG / 4},
 			       {big, BIG / 4}};
 
@@ -27,28 +25,6 @@ static void empty(void)
 static ssize_t do_waitall_more(void)
 {
 	return recv(fd, big, 10, MSG_WAITALL);
-}
-
-/* Behind the first message, which is all of them. */
-static ssize_t do_recvmmsg_more(void)
-{
-	struct iovec iov = {big, 10};
-	ssize_t n;
-
-	vec[0].msg_hdr = message(&iov, 1);
-	vec[1].msg_hdr = message(two, 1);
-	n = recvmmsg(fd, vec, 2, 0, NULL);
-	/* The kernel keeps the inner number of a restart, 512, as the socket's error. */
-	get_int(fd, SOL_SOCKET, SO_ERROR);
-	return n;
-}
-
-/* A message without a byte is never too long. */
-static ssize_t do_sendmmsg_more(void)
-{
-	struct iovec none = {big, 0};
-
-	return send_many(&none, two);
 }
 
 static ssize_t do_write_big(void)
@@ -80,22 +56,6 @@ static ssize_t do_sendmmsg_big(void)
 	return send_many(two, &all);
 }
 
-/* As much, in many messages: how many bytes. */
-static ssize_t do_sendmmsg_many(void)
-{
-	static struct mmsghdr all[BIG / PIECE];
-	static struct iovec iov = {big, PIECE};
-	ssize_t sum = 0;
-	int n;
-
-	for (size_t i = 0; i < COUNT(all); i++)
-		all[i].msg_hdr = message(&iov, 1);
-	n = sendmmsg(fd, all, COUNT(all), 0);
-	for (int i = 0; i < n; i++)
-		sum += all[i].msg_len;
-	return n < 0 ? -1 : sum;
-}
-
 static ssize_t do_sendfile_big(void)
 {
 	off_t at = 0;
@@ -108,7 +68,6 @@ static ssize_t do_sendfile_big(void)
 
 static const struct call receiving_more[] = {
 	{"waitall, 3 of 10", do_waitall_more},
-	{"recvmmsg, 1 of 2", do_recvmmsg_more},
 };
 
 static const struct call sending_much[] = {
@@ -257,7 +216,6 @@ static void receive_more_server(int lfd)
 
 static void send_server(int lfd)
 {
-	const struct call more = {"sendmmsg, second", do_sendmmsg_more};
 	const struct call big_one = {"sendmmsg, big", do_sendmmsg_big};
 
 	begin(lfd);
@@ -266,8 +224,6 @@ static void send_server(int lfd)
 		interrupt(&sending[i], SIGUSR2, "", start_drain);
 		interrupt(&sending[i], SIGUSR1, "", start_drain);
 	}
-	interrupt(&more, SIGUSR2, "", start_drain);
-	interrupt(&more, SIGUSR1, "", start_drain);
 	/* Begun anew behind the handler, it sleeps as often as it has to. */
 	interrupt(&big_one, SIGUSR1, "", start_drain);
 	time_limit(fd, SO_SNDTIMEO, 60);
@@ -296,7 +252,6 @@ static void send_much_server(int lfd)
 static void send_through_server(int lfd)
 {
 	static const struct call calls[] = {{"send", do_send_big},
-					    {"sendmmsg", do_sendmmsg_many},
 					    {"sendfile", do_sendfile_big}};
 	struct itimerval in = {{2, 0}, {0, 0}}, off = {{0, 0}, {0, 0}};
 	ssize_t n;

@@ -14,22 +14,6 @@ static char buf[1 << 20];
 
 /* ----------------------------------------------------------- syscall(2) */
 
-static volatile sig_atomic_t signals;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	signals++;
-}
-
-/* rt_sigaction has a structure of its own. */
-struct kernel_action {
-	void (*handler)(int sig);
-	unsigned long flags;
-	void *restorer;
-	unsigned long mask;
-};
-
 static void by_number(int fd, bool readable)
 {
 	struct timespec t = {readable ? 5 : 0, readable ? 900000000 : 20000000};
@@ -47,44 +31,6 @@ static void by_number(int fd, bool readable)
 	t = (struct timespec){readable ? 5 : 0, readable ? 900000000 : 20000000};
 	say_result("pselect6",
 		   syscall(SYS_pselect6, fd + 1, &in, NULL, NULL, &t, &six));
-}
-
-static void handlers_by_number(void)
-{
-	struct kernel_action was = {0}, now;
-
-	signal(SIGUSR1, on_signal);
-	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR1, NULL, &was, 8));
-	say("%s %lx", was.handler == on_signal ? "mine" : "another's", was.flags & 0xf);
-	now = was;
-	now.flags |= 0x40000000; /* SA_NODEFER */
-	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR2, &now, NULL, 8));
-	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR2, NULL, &was, 8));
-	say("%s %lx", was.handler == on_signal ? "mine" : "another's",
-	    was.flags & 0xf0000000);
-	raise(SIGUSR1);
-	raise(SIGUSR2);
-	say("signals: %d", (int)signals);
-	say_result("rt_sigaction", syscall(SYS_rt_sigaction, SIGUSR2, NULL, &was, 4));
-}
-
-static void handler_number_server(int lfd)
-{
-	int fd = answer(lfd);
-
-	warm_up(fd, false);
-	handlers_by_number();
-	send_go(fd);
-	close(fd);
-}
-
-static void handler_number_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	close(fd);
 }
 
 /* The same by number, and the descriptor is closed so, as libuv does it. */
@@ -456,7 +402,6 @@ static void aio_client(void)
 
 static const struct tcp_case cases[] = {
 	{"number", number_server, number_client},
-	{"handler-number", handler_number_server, handler_number_client},
 	{"file-calls", file_calls_server, file_calls_client},
 	{"fortified", fortified_server, fortified_client},
 	{"sendfile", sum_server, sendfile_client},

@@ -122,25 +122,22 @@ static void gone_client(void)
 	gone(dial(), MSG_NOSIGNAL);
 }
 
-static volatile sig_atomic_t pipes, pipe_code;
+static volatile sig_atomic_t pipes;
 
-static void count_pipe(int sig, siginfo_t *info, void *context)
+static void count_pipe(int sig)
 {
-	(void)sig, (void)context;
+	(void)sig;
 	pipes++;
-	if (info->si_code != SI_USER)
-		pipe_code = info->si_code;
 }
 
 static void sigpipe_client(void)
 {
 	int fd = dial();
-	struct sigaction sa = {.sa_sigaction = count_pipe,
-			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction sa = {.sa_handler = count_pipe, .sa_flags = SA_RESTART};
 
 	sigaction(SIGPIPE, &sa, NULL);
 	gone(fd, 0);
-	say("signals: %d code %d", pipes, pipe_code);
+	say("signals: %d", pipes);
 	say_result("MSG_NOSIGNAL", send(fd, buf, 1, MSG_NOSIGNAL));
 	say("signals: %d", pipes);
 	signal(SIGPIPE, SIG_IGN);
@@ -152,15 +149,14 @@ static void sigpipe_client(void)
 /* After its own end, where no peer needs to be asked. */
 static void sigpipe_shut_client(void)
 {
-	struct sigaction sa = {.sa_sigaction = count_pipe,
-			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction sa = {.sa_handler = count_pipe, .sa_flags = SA_RESTART};
 	int fd = dial();
 
 	sigaction(SIGPIPE, &sa, NULL);
 	warm_up(fd, true);
 	shutdown(fd, SHUT_WR);
 	say_result("send", send(fd, buf, 1, 0));
-	say("signals: %d code %d", pipes, pipe_code);
+	say("signals: %d", pipes);
 	close(fd);
 }
 
@@ -193,8 +189,7 @@ static ssize_t send_by(int how, int fd, int file)
 
 static void sigpipe_calls_client(void)
 {
-	struct sigaction sa = {.sa_sigaction = count_pipe,
-			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction sa = {.sa_handler = count_pipe, .sa_flags = SA_RESTART};
 	int fd = dial(), file = memfd_create("zeros", MFD_CLOEXEC);
 	sigset_t block, pending;
 
@@ -207,7 +202,7 @@ static void sigpipe_calls_client(void)
 	shutdown(fd, SHUT_WR);
 	for (int i = 0; i < 14; i++) {
 		say_result("send", send_by(i, fd, file));
-		say("%d: signals %d, code %d", i, pipes, pipe_code);
+		say("%d: signals %d", i, pipes);
 	}
 	for (int i = 0; i < 14; i++) {
 		sigprocmask(SIG_BLOCK, &block, NULL);
@@ -227,8 +222,7 @@ static void sigpipe_calls_client(void)
  * call has the error, and only the one after that the signal. */
 static void sigpipe_cut_client(void)
 {
-	struct sigaction sa = {.sa_sigaction = count_pipe,
-			       .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction sa = {.sa_handler = count_pipe, .sa_flags = SA_RESTART};
 	size_t size = 64 << 20;
 	char *much = calloc(1, size);
 	struct iovec iov[2] = {{much, size / 2}, {much, size / 2}};

@@ -244,8 +244,10 @@ static void storm(int lfd, bool blocking, bool other)
 {
 	int fd = storm_fd = answer(lfd);
 
+	if (!blocking)	/* the others' way may change under the handler */
+		warm_up(fd, false);
 	other_fd = other ? answer(lfd) : -1;
-	if (other)	/* the first one's way changes under the handler */
+	if (other)
 		warm_up(other_fd, false);
 	handle(SIGALRM, storm_handler, 0);
 	if (!blocking)
@@ -306,7 +308,7 @@ static void *ping(void *arg)
 	return NULL;
 }
 
-static void storm_client_with(bool other)
+static void storm_client_with(bool blocking, bool other)
 {
 	int fd = dial(), second = other ? dial() : -1;
 	unsigned char buf[4096];
@@ -314,6 +316,8 @@ static void storm_client_with(bool other)
 	pthread_t t, u = 0;
 	ssize_t n;
 
+	if (!blocking)
+		warm_up(fd, true);
 	if (other)
 		warm_up(second, true);
 	t = start(feed, &fd);
@@ -343,20 +347,108 @@ static void storm_client_with(bool other)
 
 static void storm_client(void)
 {
-	storm_client_with(false);
+	storm_client_with(true, false);
+}
+
+static void storm_nonblock_client(void)
+{
+	storm_client_with(false, false);
 }
 
 static void storm_other_client(void)
 {
-	storm_client_with(true);
+	storm_client_with(true, true);
+}
+
+/* ------------------------------------------------- SIGCHLD under load */
+
+/* What a server does with them: a byte into a pipe, and SA_RESTART. */
+#define ECHO_BYTES (16u << 20)
+#define ECHO_PIECE 32768u
+
+static int self_pipe[2];
+static volatile sig_atomic_t children;
+
+static void on_child(int sig)
+{
+	int err = errno;
+
+	(void)sig;
+	children++;
+	(void)!write(self_pipe[1], "c", 1);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+	errno = err;
+}
+
+static void *children_end(void *arg)
+{
+	sigset_t block;
+
+	(void)arg;
+	sigemptyset(&block);
+	sigaddset(&block, SIGCHLD);
+	pthread_sigmask(SIG_BLOCK, &block, NULL);
+	while (!over) {
+		kill(getpid(), SIGCHLD);
+		usleep(30);
+	}
+	return NULL;
+}
+
+static void sigchld_server(int lfd)
+{
+	int fd = answer(lfd);
+	size_t n, at;
+	ssize_t k;
+	pthread_t t;
+	char c[64];
+
+	if (pipe2(self_pipe, O_NONBLOCK))
+		die("pipe2");
+	handle(SIGCHLD, on_child, SA_RESTART | SA_NOCLDSTOP);
+	t = start(children_end, NULL);
+	for (size_t done = 0; done < ECHO_BYTES; done += ECHO_PIECE) {
+		for (at = 0; at < ECHO_PIECE; at += (size_t)k) {
+			n = 1 + (done + at) % 5000;
+			n = n < ECHO_PIECE - at ? n : ECHO_PIECE - at;
+			k = recv(fd, big + at, n, MSG_WAITALL);
+			if (k <= 0)
+				die("recv");
+		}
+		put(fd, big, ECHO_PIECE);
+		while (read(self_pipe[0], c, sizeof(c)) > 0)
+			;
+	}
+	over = true;
+	pthread_join(t, NULL);
+	say("SIGCHLD %s", children > 100 ? "often" : "seldom");
+	close(fd);
+}
+
+static void sigchld_client(void)
+{
+	struct data out = DATA(11), in = DATA(0);
+	int fd = dial();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	while (out.bytes < ECHO_BYTES) {
+		put_data(fd, &out, ECHO_PIECE, ECHO_PIECE);
+		take_data(fd, &in, ECHO_PIECE, ECHO_PIECE);
+	}
+	say_data("sent", &out);
+	say_data("got", &in);
+	say_result("end", recv(fd, big, 1, 0));
+	close(fd);
 }
 
 static const struct tcp_case cases[] = {
 	{"restart", restart_server, restart_client},
 	{"restart-none", restart_none_server, restart_none_client},
 	{"storm", storm_server, storm_client},
-	{"storm-nonblock", storm_nonblock_server, storm_client},
+	{"storm-nonblock", storm_nonblock_server, storm_nonblock_client},
 	{"storm-other", storm_other_server, storm_other_client},
+	{"sigchld", sigchld_server, sigchld_client},
 };
 
 int main(int argc, char **argv)

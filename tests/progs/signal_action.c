@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* signal_action.c - who installs signal handlers: sigaction and its like, the kernel. */
+/* signal_action.c - who installs signal handlers: sigaction and its like. */
 #include "handler.h"
-
-#include <sys/syscall.h>
-
-static char big[65536];
 
 static volatile sig_atomic_t plain_runs, info_runs;
 static volatile int info_value;
@@ -36,7 +32,7 @@ static void info_handler(int sig, siginfo_t *info, void *context)
 static const char *name_of(void (*handler)(int))
 {
 	return handler == SIG_DFL ? "default" : handler == SIG_IGN ? "ignored" :
-	       handler == SIG_ERR ? "error" : handler == SIG_HOLD ? "held" :
+	       handler == SIG_ERR ? "error" :
 	       handler == plain_handler ? "plain_handler" :
 	       (void *)handler == (void *)info_handler ? "info_handler" : "ANOTHER";
 }
@@ -115,13 +111,6 @@ static void old_fashioned(void)
 	say_result("siginterrupt", siginterrupt(SIGUSR1, 0));
 	say_action("restarts", SIGUSR1);
 	say_result("siginterrupt", siginterrupt(100, 0));
-	say("sigset: %s", name_of(sigset(SIGUSR1, SIG_HOLD)));
-	say("blocked %d", is_blocked(SIGUSR1));
-	say("sigset: %s", name_of(sigset(SIGUSR1, plain_handler)));
-	say("blocked %d", is_blocked(SIGUSR1));
-	say_action("sigset", SIGUSR1);
-	say("sigset: %s", name_of(sigset(SIGUSR1, SIG_IGN)));
-	say("sigset: %s", name_of(sigset(100, plain_handler)));
 	signal(SIGUSR1, plain_handler);
 	say_result("sigignore", sigignore(SIGUSR1));
 	say("ssignal: %s", name_of(ssignal(SIGUSR1, plain_handler)));
@@ -196,71 +185,8 @@ static void actions_server(int lfd)
 	children();
 }
 
-/* The kernel's own call, which nobody sees: a handler without SA_RESTART. */
-static volatile sig_atomic_t raw_runs;
-
-static void raw_handler(int sig)
-{
-	(void)sig;
-	raw_runs++;
-}
-
-/* As the kernel has it; the handler's return is libc's, which every one has. */
-struct kernel_action {
-	void (*handler)(int);
-	unsigned long flags;
-	void (*restorer)(void);
-	unsigned long mask;
-};
-
-static void raw_install(int sig, unsigned long flags)
-{
-	struct kernel_action a;
-
-	handle(sig, raw_handler, 0);
-	if (syscall(SYS_rt_sigaction, sig, NULL, &a, 8))
-		die("rt_sigaction");
-	a.handler = raw_handler;
-	a.flags &= ~(unsigned long)(SA_SIGINFO | SA_RESTART);
-	a.flags |= flags;
-	if (syscall(SYS_rt_sigaction, sig, &a, NULL, 8))
-		die("rt_sigaction");
-}
-
-static void raw_server(int lfd)
-{
-	int fd = answer(lfd), ctl = answer(lfd);
-
-	warm_up(fd, false);
-	warm_up(ctl, false);
-	raw_install(SIGUSR1, SA_RESTART);
-	expect(SIGUSR1, 0, ctl);
-	came("restarted", recv(fd, big, 10, 0));
-	say("ran %d", raw_runs);
-	raw_install(SIGUSR1, 0);
-	expect(SIGUSR1, 0, -1);
-	came("interrupted", recv(fd, big, 10, 0));
-	say("ran %d", raw_runs);
-	close(fd);
-	close(ctl);
-}
-
-static void raw_client(void)
-{
-	int fd = dial(), ctl = dial();
-
-	warm_up(fd, true);
-	warm_up(ctl, true);
-	await_go(ctl);
-	put(fd, "x", 1);
-	say_result("end", recv(fd, big, 1, 0));
-	close(fd);
-	close(ctl);
-}
-
 static const struct tcp_case cases[] = {
 	{"actions", actions_server, go_client},
-	{"raw", raw_server, raw_client},
 };
 
 int main(int argc, char **argv)
