@@ -37,7 +37,7 @@ int sr_shim_release(int fd)
 	struct sr_stream *st = sr_fdtab_take(fd);
 
 	if (sr_epoll_has(fd))
-		sr_epoll_closing(fd);
+		sr_epoll_gone(fd);
 	return st ? sr_stream_detach(st, fd) : 0;
 }
 

@@ -41,9 +41,11 @@ static int nest(int epfd, int op, int fd, struct epoll_event *event)
 					  sr_epoll_get(fd) : NULL;
 
 	if (inside) {
-		sr_epoll_watched(inside, true);
+		sr_epoll_give_up(inside, false);
 		sr_epoll_put(inside);
 	}
+	if (op == EPOLL_CTL_ADD)
+		sr_epoll_other(epfd);
 	return sr_real.epoll_ctl(epfd, op, fd, event);
 }
 
@@ -63,50 +65,35 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	return (int)sr_result(st, saved, r);
 }
 
-/* False also where the kernel has an error to give. */
-static bool is_set(int epfd, int max)
+/* NULL also where the kernel has an error to give. */
+static inline struct sr_epoll *set_of(int epfd, int max)
 {
 	const int most = INT_MAX / sizeof(struct epoll_event);
 
-	return max > 0 && max <= most && !sr_inside && sr_epoll_has(epfd);
-}
-
-static int wait_for(int epfd, struct epoll_event *events, int max,
-		    const struct sr_epoll_time *t)
-{
-	int saved = errno;
-
-	return (int)sr_outcome(saved, sr_epoll_wait_for(epfd, events, max, t));
+	return max > 0 && max <= most && !sr_inside ? sr_epoll_peek(epfd) : NULL;
 }
 
 int sr_epoll_wait(int epfd, struct epoll_event *events, int max, int ms)
 {
-	const struct sr_epoll_time t = { .ms = ms };
-
-	if (!is_set(epfd, max))
-		return sr_real.epoll_wait(epfd, events, max, ms);
-	return wait_for(epfd, events, max, &t);
+	return sr_epoll_pwait(epfd, events, max, ms, NULL);
 }
 
 int sr_epoll_pwait(int epfd, struct epoll_event *events, int max, int ms,
 		   const sigset_t *mask)
 {
-	const struct sr_epoll_time t = { .ms = ms, .mask = mask };
+	struct sr_epoll *set = set_of(epfd, max);
 
-	if (!is_set(epfd, max))
-		return sr_real.epoll_pwait(epfd, events, max, ms, mask);
-	return wait_for(epfd, events, max, &t);
+	return set ? sr_epoll_wait_ms(set, epfd, events, max, ms, mask) :
+		     sr_real.epoll_pwait(epfd, events, max, ms, mask);
 }
 
 int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 		    const struct timespec *timeout, const sigset_t *mask)
 {
-	const struct sr_epoll_time t = { .ts = timeout, .fine = true,
-					 .mask = mask };
+	struct sr_epoll *set = set_of(epfd, max);
 
-	if (!is_set(epfd, max) ||
-	    (timeout && (!sr_readable(timeout, sizeof(*timeout)) ||
-			 !sr_is_time(timeout))))
+	if (!set || (timeout && (!sr_readable(timeout, sizeof(*timeout)) ||
+				 !sr_is_time(timeout))))
 		return sr_real.epoll_pwait2(epfd, events, max, timeout, mask);
-	return wait_for(epfd, events, max, &t);
+	return sr_epoll_wait_ts(set, epfd, events, max, timeout, mask);
 }

@@ -18,7 +18,7 @@ static __attribute__((noinline)) void look_at_sets(const struct pollfd *fds, nfd
 	for (nfds_t i = 0; i < n; i++) {
 		set = sr_epoll_has(fds[i].fd) ? sr_epoll_get(fds[i].fd) : NULL;
 		if (set) {
-			sr_epoll_watched(set, false);
+			sr_epoll_give_up(set, false);
 			sr_epoll_put(set);
 		}
 	}

@@ -68,7 +68,7 @@ static void look_at_sets(const struct sets *s)
 
 			if (!set)
 				continue;
-			sr_epoll_watched(set, false);
+			sr_epoll_give_up(set, false);
 			sr_epoll_put(set);
 		}
 	}

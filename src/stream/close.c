@@ -316,7 +316,6 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
 {
 	sr_stream_ref(st);
 	atomic_fetch_add(&st->fds, 1);
-	sr_epoll_number_back(st, fd);
 	if (fd <= 2)
 		sr_stream_plain(st, fd, SR_REASON_STDIO);
 	return st;

@@ -4,8 +4,9 @@
  * argument is in epoll_impl.h.
  *
  * A set is an open epoll instance; each descriptor of the program that refers
- * to it has an entry in the table.  A set that is not in it (received from
- * another process, inherited over exec) is foreign: streams in it are plain.
+ * to it has an entry in the table.  In a foreign set streams are plain: one that is
+ * not in the table (received from another process, inherited over exec), that was
+ * inherited over fork, handed to another process, polled, or put into another set.
  */
 #ifndef SR_EPOLL_H
 #define SR_EPOLL_H
@@ -14,6 +15,8 @@
 #include <stdbool.h>
 #include <sys/epoll.h>
 #include <time.h>
+
+#include "base/fdmap.h"
 
 struct sr_epoll;
 struct sr_stream;
@@ -24,47 +27,53 @@ struct sr_stream;
 void sr_epoll_opened(int fd);
 /* got is a fresh duplicate of fd. */
 void sr_epoll_duplicated(int fd, int got);
-/* fd is about to be closed or replaced. */
-void sr_epoll_closing(int fd);
-/* fd is found to be no set any more. */
+/* fd is about to be closed or replaced, or is found to be no set any more. */
 void sr_epoll_gone(int fd);
-/* Is there an entry?  A hint. */
-bool sr_epoll_has(int fd);
-int sr_epoll_max(void);		/* the greatest descriptor ever entered, or -1 */
+extern struct sr_fdmap sr_epoll_map;
 /* Without a reference: it may be another set the next moment, but stays a set's
  * memory. */
-struct sr_epoll *sr_epoll_peek(int fd);
+static inline struct sr_epoll *sr_epoll_peek(int fd)
+{
+	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
+
+	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
+}
+
+/* Is there an entry?  A hint. */
+static inline bool sr_epoll_has(int fd)
+{
+	return sr_epoll_peek(fd);
+}
+
+/* The greatest descriptor ever entered, or -1. */
+static inline int sr_epoll_max(void)
+{
+	return atomic_load_explicit(&sr_epoll_map.top, memory_order_relaxed) - 1;
+}
+
 /* With a reference for the caller, or NULL. */
 struct sr_epoll *sr_epoll_get(int fd);
 void sr_epoll_put(struct sr_epoll *set);
 
 /* ---- calls ---- */
 
-/* epoll_ctl(2) for the stream of fd.  0 or -errno.  set NULL: foreign. */
+/* epoll_ctl(2) for the stream of fd.  0 or -errno.  set NULL: not in the table. */
 int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 			int op, int fd, struct epoll_event *ev);
+/* A descriptor that is no stream is added to the set. */
+void sr_epoll_other(int epfd);
 
-/* How long the program wants to wait, in the form of its call. */
-struct sr_epoll_time {
-	int ms;			/* -1: for ever; not used with ts */
-	const struct timespec *ts;
-	bool fine;		/* epoll_pwait2: ts, NULL for ever */
-	const sigset_t *mask;
-};
+/* epoll_pwait(2) and epoll_pwait2(2) for a set of the table, without a reference. */
+int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+		     int ms, const sigset_t *mask);
+int sr_epoll_wait_ts(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+		     const struct timespec *ts, const sigset_t *mask);
 
-/* What epoll_wait(2) and its relatives return for a set of the table, or -errno. */
-int sr_epoll_wait_for(int epfd, struct epoll_event *ev, int max,
-		      const struct sr_epoll_time *t);
-
-/* The program waits for the set itself, in poll(2) or in another set. */
-void sr_epoll_watched(struct sr_epoll *set, bool nested);
-
-/* ---- other processes ---- */
-
-/* Another process uses it, and has us: its streams go back to TCP. */
-void sr_epoll_share(struct sr_epoll *set);
-/* It is about to be handed to anybody: its streams are plain, and nothing of ours is in
- * the kernel's set. */
+/* The set is foreign from now on, and its streams plain.  must: all of them when it
+ * returns; else one whose peer does not answer in time may be so later. */
+void sr_epoll_give_up(struct sr_epoll *set, bool must);
+/* The same, for a set that is about to be handed on: nothing of ours is left in the
+ * kernel's. */
 void sr_epoll_pass(struct sr_epoll *set);
 
 #endif

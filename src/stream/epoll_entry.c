@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll_entry.c - entries of sets: epoll_ctl(2), what a gate's shutting and
- * opening does to them.
+ * epoll_entry.c - entries of sets: epoll_ctl(2), and what a gate's shutting and
+ * opening does to them.  The argument is in epoll_impl.h.
  */
 #include "base/real.h"
 
 #include <errno.h>
 
-#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/readable.h"
 #include "stream/epoll_impl.h"
@@ -17,85 +16,8 @@
 	(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | \
 	 EPOLLEXCLUSIVE)
 
-int sr_epoll_control(int epfd, int op, int fd, uint32_t events, uint64_t data)
-{
-	struct epoll_event ev = { .events = events, .data.u64 = data };
+#define COUNT 63u		/* of the changes, in a one-shot token */
 
-	return sr_real.epoll_ctl(epfd, op, fd, &ev) < 0 ? -errno : 0;
-}
-
-/* ---- the kernel's entry: one's own, or mute ---- */
-
-uint64_t sr_epoll_entry_data(const struct sr_epoll_entry *e)
-{
-	return sr_epoll_address(e) | (e->count & SR_EPOLL_COUNT);
-}
-
-uint32_t sr_epoll_mute(const struct sr_epoll_entry *e)
-{
-	return EPOLLET | (e->events & EPOLLEXCLUSIVE);
-}
-
-/* An exclusive entry cannot be modified.  set->lock held. */
-static int change(struct sr_epoll_entry *e, uint32_t events, uint64_t data)
-{
-	int epfd = e->set->epfd;
-
-	if (!(e->events & EPOLLEXCLUSIVE))
-		return sr_epoll_control(epfd, EPOLL_CTL_MOD, e->fd, events,
-					data);
-	sr_epoll_control(epfd, EPOLL_CTL_DEL, e->fd, 0, 0);
-	return sr_epoll_control(epfd, EPOLL_CTL_ADD, e->fd, events, data);
-}
-
-static bool is_armed(struct sr_epoll_entry *e)
-{
-	bool armed;
-
-	sr_lock(&e->set->ready_lock);
-	armed = e->armed;
-	sr_unlock(&e->set->ready_lock);
-	return armed;
-}
-
-/* The entry as it is while plain.  One-shot and fired: mute until the program
- * says more. */
-void sr_epoll_plain_form(struct sr_epoll_entry *e, uint32_t *events,
-			 uint64_t *data)
-{
-	*events = e->events;
-	*data = e->ours ? sr_epoll_entry_data(e) : e->data.u64;
-	if ((e->events & EPOLLONESHOT) && !is_armed(e)) {
-		*events = sr_epoll_mute(e);
-		*data = sr_epoll_address(e->set);
-	}
-}
-
-/* Are its one-shot events decided by us? */
-static bool with_our_data(struct sr_stream *st, uint32_t events)
-{
-	return (events & EPOLLONESHOT) &&
-	       !(sr_st_flags(st) & SR_ST_BARRED);
-}
-
-int sr_epoll_restore(struct sr_epoll_entry *e)
-{
-	uint64_t data;
-	uint32_t events;
-	int r;
-
-	e->ours = with_our_data(e->st, e->events);
-	if (e->ours)
-		atomic_store(&e->set->oneshots, true);
-	sr_lock(&e->set->lock);
-	sr_epoll_plain_form(e, &events, &data);
-	r = change(e, events, data);
-	e->since = atomic_load(&e->set->calls);
-	sr_unlock(&e->set->lock);
-	return r;
-}
-
-/* Back to TCP, in the background. */
 void sr_epoll_leave(struct sr_stream *st)
 {
 	sr_stream_bar(st, SR_REASON_EPOLL);
@@ -103,148 +25,194 @@ void sr_epoll_leave(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-/* ---- bells of links ---- */
+/* ---- the entry in the kernel's set: epoll_lock held ---- */
 
-static void bell_drop(struct sr_epoll_entry *e, struct sr_epoll_bell *b)
+uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e)
 {
-	if (!b->link)
+	return sr_epoll_token(e, SR_EPOLL_ONESHOT) |
+	       (state / SR_EPOLL_STEP & COUNT) << 2;
+}
+
+/* While plain.  One-shot and fired: without events until the program says more. */
+static void plain_form(struct sr_epoll_entry *e, uint32_t *events, uint64_t *data)
+{
+	unsigned state = atomic_load(&e->state);
+
+	*events = e->events;
+	*data = e->ours ? sr_epoll_oneshot(state, e) : e->data;
+	if ((e->events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))
+		*events = EPOLLET;
+}
+
+static int kernels(struct sr_epoll_entry *e, int op)
+{
+	uint32_t events = e->asked | EPOLLET;
+	uint64_t data = sr_epoll_token(e, SR_EPOLL_ANCHOR);
+
+	if (!e->shut)
+		plain_form(e, &events, &data);
+	return sr_epoll_set_control(e->set, op, e->number, events, data);
+}
+
+/* As it is now, where something else was.  An exclusive entry cannot be modified. */
+static int change(struct sr_epoll_entry *e)
+{
+	if (!(e->events & EPOLLEXCLUSIVE))
+		return kernels(e, EPOLL_CTL_MOD);
+	kernels(e, EPOLL_CTL_DEL);
+	return kernels(e, EPOLL_CTL_ADD);
+}
+
+/* Does a token decide who gets its one-shot events? */
+static void set_ours(struct sr_epoll_entry *e)
+{
+	e->ours = (e->events & EPOLLONESHOT) &&
+		  !(sr_st_flags(e->st) & SR_ST_BARRED);
+}
+
+/* Of the anchor, at least what the entry is to report.  More does no harm. */
+static int ask_anchor(struct sr_epoll_entry *e)
+{
+	uint32_t events = e->asked | (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) |
+			  EPOLLRDHUP; /* never 0 */
+	bool asked = e->asked;
+
+	if (events == e->asked)
+		return 0;
+	e->asked = events;
+	return kernels(e, asked ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
+}
+
+/* ---- doorbells of links: epoll_lock held ---- */
+
+static void door_drop(struct sr_epoll_entry *e, struct sr_epoll_doorbell *d)
+{
+	if (!d->link)
 		return;
-	if (b->fd >= 0)
-		sr_epoll_control(e->set->inner, EPOLL_CTL_DEL, b->fd, 0, 0);
-	if (b->own)
-		sr_fd_close(b->fd);
-	sr_link_put(b->link);
-	*b = (struct sr_epoll_bell){ 0 };
+	if (d->fd >= 0)
+		sr_epoll_set_control(e->set, EPOLL_CTL_DEL, d->fd, 0, 0);
+	sr_link_put(d->link);
+	*d = (struct sr_epoll_doorbell){ 0 };
 }
 
-/* False: it cannot be heard. */
-static bool bell_hang(struct sr_epoll_entry *e, struct sr_epoll_bell *b,
-		      struct sr_link *link, int fd)
+/* False: it cannot be heard; or the stream is in the set by two descriptors. */
+static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 {
-	uint64_t data = sr_epoll_address(e) | SR_EPOLL_BELL;
-	uint32_t events = EPOLLIN | EPOLLET;
-	int inner = e->set->inner, r = 0;
-
-	*b = (struct sr_epoll_bell){ sr_link_get(link), fd, false };
-	if (fd >= 0)
-		r = sr_epoll_control(inner, EPOLL_CTL_ADD, fd, events, data);
-	if (r == -EEXIST) {
-		/* The stream is in the set by another of its descriptors. */
-		b->fd = sr_fd_dup(fd);
-		b->own = b->fd >= 0;
-		r = b->fd;
-		if (b->own)
-			r = sr_epoll_control(inner, EPOLL_CTL_ADD, b->fd,
-					     events, data);
-	}
-	return r == 0;
-}
-
-static bool stand(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
-{
-	struct sr_epoll_bell *b = e->bell;
+	struct sr_epoll_doorbell *d = e->door;
 	int fd;
 
 	if (!link)
 		return true;
-	if (b->link != link && (e->bell[1].link == link || b->link))
-		b++;
+	if (d->link != link && (e->door[1].link == link || d->link))
+		d++;
 	fd = link->ops->stand(link, want);
-	return b->link == link || bell_hang(e, b, link, fd);
+	if (d->link == link)
+		return true;
+	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
+	if (fd < 0 || !sr_epoll_set_control(e->set, EPOLL_CTL_ADD, fd,
+					    EPOLLIN | EPOLLET,
+					    sr_epoll_token(e, SR_EPOLL_DOORBELL)))
+		return true;
+	d->fd = -1;
+	return false;
 }
 
-bool sr_epoll_stand(struct sr_epoll_entry *e, struct sr_link *rx,
-		    struct sr_link *tx, bool full)
+bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
+		  struct sr_link *tx, bool full, bool anchor)
 {
 	struct sr_stream *st = e->st;
 	bool ok = true, shut;
-	int i;
+	int i, err = errno;
 
 	sr_lock(&st->epoll_lock);
 	shut = e->shut;
 	if (shut) {
 		for (i = 0; i < 2; i++)
-			if (e->bell[i].link != rx && e->bell[i].link != tx)
-				bell_drop(e, &e->bell[i]);
-		ok = stand(e, rx, SR_NOTIFY_RX) && stand(e, tx, full ? SR_NOTIFY_TX : 0);
+			if (e->door[i].link != rx && e->door[i].link != tx)
+				door_drop(e, &e->door[i]);
+		ok = arm(e, rx, SR_NOTIFY_RX) &&
+		     arm(e, tx, full ? SR_NOTIFY_TX : 0) &&
+		     !(anchor && ask_anchor(e));
 	}
 	sr_unlock(&st->epoll_lock);
 	if (!ok)
 		sr_epoll_leave(st);
+	errno = err;
 	return shut;
 }
 
-/* ---- shut and opened: epoll_lock held ---- */
+/* ---- linked, and plain again: epoll_lock held ---- */
 
-static uint32_t anchor_events(const struct sr_epoll_entry *e)
+/* added: just now, and not in the kernel's set. */
+static bool entry_shut(struct sr_epoll_entry *e, bool added)
 {
-	return (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLET;
-}
-
-/* More than is wanted does no harm, heard() sifts it. */
-static void ask_anchor(struct sr_epoll_entry *e)
-{
-	uint32_t events = anchor_events(e);
-
-	if (!(events & ~e->asked))
-		return;
-	e->asked |= events;
-	sr_epoll_control(e->set->inner, EPOLL_CTL_MOD, e->fd, e->asked,
-			 sr_epoll_address(e));
-}
-
-/* What the kernel may not have reported before the entry was muted. */
-static uint32_t unreported(struct sr_epoll_entry *e)
-{
-	struct sr_epoll *set = e->set;
-
-	if ((int)(atomic_load(&set->complete) - e->since) <= 0)
-		return SR_EPOLL_ALL;
-	return atomic_load(&e->st->tx_full) ? SR_EPOLL_OUT : 0;
-}
-
-static bool entry_shut(struct sr_epoll_entry *e, bool muted)
-{
-	struct sr_epoll *set = e->set;
-	bool ok;
-
 	if (e->shut)
 		return true;
-	if ((e->events & EPOLLONESHOT) && !e->ours && !muted)
+	if ((e->events & EPOLLONESHOT) && !e->ours && !added)
 		return false;	/* nobody knows whether it has fired */
-	if (!sr_epoll_install(set))
-		return false;
-	sr_lock(&set->lock);
-	ok = !sr_epoll_control(set->inner, EPOLL_CTL_ADD, e->fd,
-			       anchor_events(e), sr_epoll_address(e)) &&
-	     (muted || !change(e, sr_epoll_mute(e), sr_epoll_address(set)));
-	if (!ok)
-		sr_epoll_control(set->inner, EPOLL_CTL_DEL, e->fd, 0, 0);
-	sr_unlock(&set->lock);
-	if (!ok)
+	if (!sr_epoll_install(e->set))
 		return false;
 	e->shut = true;
-	e->asked = anchor_events(e);
-	atomic_fetch_add(&set->shut, 1);
+	e->asked = added ? 0 : (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) |
+				       EPOLLRDHUP;
+	if (!added && change(e)) {
+		e->asked = 0;
+		e->shut = false;
+		return false;
+	}
+	atomic_fetch_add(&e->set->shut, 1);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
-	sr_epoll_list(e, muted ? SR_EPOLL_ALL : unreported(e));
+	sr_epoll_list(e, SR_EPOLL_ALL);
 	return true;
 }
 
-void sr_epoll_entry_open(struct sr_epoll_entry *e)
+static void entry_open(struct sr_epoll_entry *e)
 {
-	struct sr_epoll *set = e->set;
-
-	if (!e->shut)
-		return;
 	sr_wait_detach(e->st, &e->node);
+	door_drop(e, &e->door[0]);
+	door_drop(e, &e->door[1]);
 	e->shut = false;
-	atomic_fetch_sub(&set->shut, 1);
-	sr_epoll_unlist(e);
-	bell_drop(e, &e->bell[0]);
-	bell_drop(e, &e->bell[1]);
-	sr_epoll_control(set->inner, EPOLL_CTL_DEL, e->fd, 0, 0);
+	atomic_fetch_sub(&e->set->shut, 1);
+}
+
+/* In its plain form. */
+static int restore(struct sr_epoll_entry *e)
+{
+	bool there = e->asked;
+
+	set_ours(e);
+	e->asked = 0;
+	return there ? change(e) : kernels(e, EPOLL_CTL_ADD);
+}
+
+/* A plain entry stays in the kernel's set, or goes with the open file or the set. */
+static void entry_remove(struct sr_epoll_entry *e)
+{
+	struct sr_stream *st = e->st;
+	struct sr_epoll *set = e->set;
+	struct sr_epoll_entry *p = sr_epoll_entries(st);
+
+	if (e->shut)
+		entry_open(e);
+	if (e->asked)
+		kernels(e, EPOLL_CTL_DEL);
+	if (p == e) {
+		atomic_store(&st->epoll, e->next_of_stream);
+	} else {
+		while (p->next_of_stream != e)
+			p = p->next_of_stream;
+		p->next_of_stream = e->next_of_stream;
+	}
+	sr_lock(&set->lock);
+	*e->pprev = e->next;
+	if (e->next)
+		e->next->pprev = e->pprev;
+	sr_unlock(&set->lock);
+	atomic_fetch_sub(&set->members, 1);
+	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) |
+					SR_EPOLL_DEAD);
+	sr_epoll_bury(e);
 }
 
 bool sr_epoll_gate_shut(struct sr_stream *st)
@@ -271,15 +239,21 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e, *next;
 	int err = errno;
+	bool linked;
 
 	sr_lock(&st->epoll_lock);
-	for (e = sr_any_gate_shut(st) ? NULL : sr_epoll_entries(st); e; e = next) {
+	linked = sr_any_gate_shut(st);
+	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
-		if (e->parked) {
-			sr_epoll_expel(e);
-		} else if (e->shut) {
-			sr_epoll_entry_open(e);
-			sr_epoll_restore(e);
+		if (!e->shut)
+			continue;
+		if (linked) {
+			sr_epoll_list(e, 0); /* the kernel has a say now */
+		} else if (e->deleted) {
+			entry_remove(e);
+		} else {
+			entry_open(e);
+			restore(e);
 		}
 	}
 	sr_unlock(&st->epoll_lock);
@@ -293,156 +267,102 @@ static struct sr_epoll_entry *find(struct sr_stream *st, struct sr_epoll *set,
 {
 	struct sr_epoll_entry *e = sr_epoll_entries(st);
 
-	while (e && (e->set != set || e->fd != fd || e->fd_private))
+	while (e && (e->set != set || e->number != fd))
 		e = e->next_of_stream;
 	return e;
 }
 
-void sr_epoll_entry_remove(struct sr_epoll_entry *e)
+static void set_events(struct sr_epoll_entry *e, uint32_t events, uint64_t data)
 {
-	struct sr_stream *st = e->st;
-	struct sr_epoll *set = e->set;
-	struct sr_epoll_entry *p = sr_epoll_entries(st);
-	bool busy;
+	unsigned state = (e->state & ~(SR_EPOLL_STEP - 1u)) + SR_EPOLL_STEP;
 
-	sr_epoll_entry_open(e);
-	if (p == e) {
-		atomic_store(&st->epoll, e->next_of_stream);
-	} else {
-		while (p->next_of_stream != e)
-			p = p->next_of_stream;
-		p->next_of_stream = e->next_of_stream;
+	atomic_store(&e->state, state);
+	atomic_store(&e->events, events);
+	atomic_store(&e->data, data);
+	atomic_store(&e->state, state | SR_EPOLL_LIVE | SR_EPOLL_ARMED);
+}
+
+static void drop_deleted(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e, *next;
+
+	for (e = sr_epoll_entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (e->deleted)
+			entry_remove(e);
 	}
-	if (e->fd_private)
-		sr_fd_close(e->fd);
-	sr_lock(&set->lock);
-	sr_lock(&set->ready_lock);
-	e->live = false;
-	busy = e->busy;		/* who looks at it frees it */
-	sr_unlock(&set->ready_lock);
-	/* Who looked at it, or heard of it, while it was opened has listed it
-	 * again; nobody will any more. */
-	sr_epoll_unlist(e);
-	if (!busy)
-		sr_epoll_entry_free(e);
-	sr_unlock(&set->lock);
 }
 
-/* Out of the kernel's set, too. */
-void sr_epoll_expel(struct sr_epoll_entry *e)
-{
-	sr_lock(&e->set->lock);
-	sr_epoll_control(e->set->epfd, EPOLL_CTL_DEL, e->fd, 0, 0);
-	sr_unlock(&e->set->lock);
-	sr_epoll_entry_remove(e);
-}
-
-static bool park(struct sr_epoll_entry *e)
-{
-	if (!e->shut || (e->events & EPOLLEXCLUSIVE) ||
-	    atomic_load(&e->set->forked) || atomic_load(&e->set->foreign))
-		return false;
-	sr_lock(&e->set->ready_lock);
-	e->parked = true;
-	e->count++;		/* what a look has found by now does not count */
-	e->edge = e->anchor = 0;
-	sr_unlock(&e->set->ready_lock);
-	sr_epoll_unlist(e);
-	return true;
-}
-
-static void set_events(struct sr_epoll_entry *e, uint32_t events,
-		       epoll_data_t data)
-{
-	sr_lock(&e->set->ready_lock);
-	e->events = events;
-	e->data = data;
-	e->armed = true;
-	e->parked = false;
-	e->count++;
-	sr_unlock(&e->set->ready_lock);
-}
-
-static int change_shut(struct sr_epoll_entry *e, const struct epoll_event *ev)
-{
-	set_events(e, ev->events, ev->data);
-	ask_anchor(e);
-	sr_epoll_list(e, SR_EPOLL_ALL);
-	return 0;
-}
-
-static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
-	       struct epoll_event *ev)
+static int add(struct sr_epoll *set, struct sr_stream *st, int fd,
+	       struct epoll_event *ev, struct sr_epoll_entry *deleted)
 {
 	bool shut = sr_any_gate_shut(st);
 	struct sr_epoll_entry *e;
-	uint64_t data;
-	uint32_t events;
 	int r;
 
 	/* What the kernel refuses in any case, it refuses itself. */
 	if ((ev->events & EPOLLEXCLUSIVE) &&
 	    (ev->events & ~(uint32_t)EXCLUSIVE_OK))
-		return sr_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, ev) < 0 ?
-			       -errno : 0;
+		return -EINVAL;
+	if (deleted) {
+		deleted->deleted = false;
+		set_events(deleted, ev->events, ev->data.u64);
+		sr_epoll_list(deleted, SR_EPOLL_ALL);
+		return 0;
+	}
+	drop_deleted(st);	/* one with its doorbells is enough */
 	e = sr_epoll_entry_new(set, st);
 	if (!e)
 		return -ENOMEM;
 	if (atomic_load(&set->foreign)) /* since control_locked() has looked */
 		sr_epoll_leave(st);
-	e->fd = fd;
-	set_events(e, ev->events, ev->data);
-	e->ours = with_our_data(st, ev->events);
-	if (e->ours)
-		atomic_store(&set->oneshots, true);
-	sr_epoll_plain_form(e, &events, &data);
-	if (shut)
-		r = sr_epoll_control(epfd, EPOLL_CTL_ADD, fd, sr_epoll_mute(e),
-				     sr_epoll_address(set));
-	else
-		r = sr_epoll_control(epfd, EPOLL_CTL_ADD, fd, events, data);
-	e->since = atomic_load(&set->calls);
+	e->number = fd;
+	set_events(e, ev->events, ev->data.u64);
+	set_ours(e);
 	e->next_of_stream = sr_epoll_entries(st);
 	atomic_store(&st->epoll, e);
-	if (r < 0) {
-		sr_epoll_entry_remove(e);
-		return r;
-	}
-	if (!sr_any_gate_shut(st) || entry_shut(e, shut))
-		return shut && !e->shut ? sr_epoll_restore(e) : 0;
-	sr_epoll_leave(st);	/* no descriptor left, or the like */
-	return sr_epoll_restore(e);
+	if (shut && entry_shut(e, true))
+		return 0;
+	if (shut)
+		sr_epoll_leave(st);	/* no descriptor left, or the like */
+	r = kernels(e, EPOLL_CTL_ADD);
+	if (r < 0)
+		entry_remove(e);
+	return r;
 }
 
-static int modify(struct sr_epoll_entry *e, int epfd, struct epoll_event *ev)
+/* A linked entry.  The program may add and delete it for every message
+ * (redis-benchmark), so its doorbells stay where they are. */
+static void delete(struct sr_epoll_entry *e)
 {
-	struct sr_epoll *set = e->set;
+	e->deleted = true;
+	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) + SR_EPOLL_STEP);
+}
+
+static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
+{
 	uint32_t events = e->events;
-	epoll_data_t data = e->data;
-	unsigned count = e->count;
-	bool armed = !(events & EPOLLONESHOT) || is_armed(e);
+	uint64_t data = e->data;
+	unsigned state = e->state;
+	bool ours = e->ours;
 	int r;
 
-	if ((ev->events & EPOLLEXCLUSIVE) || (events & EPOLLEXCLUSIVE))
-		return sr_real.epoll_ctl(epfd, EPOLL_CTL_MOD, e->fd, ev) < 0 ?
-			       -errno : 0;
-	if (e->shut)		/* mute, whatever it is */
-		return change_shut(e, ev);
+	if ((ev->events | events) & EPOLLEXCLUSIVE)
+		return -EINVAL;
 	/* First: it may fire before the call has returned. */
-	set_events(e, ev->events, ev->data);
-	e->ours = with_our_data(e->st, e->events);
-	if (e->ours)
-		atomic_store(&set->oneshots, true);
-	r = sr_epoll_control(epfd, EPOLL_CTL_MOD, e->fd, e->events,
-			     e->ours ? sr_epoll_entry_data(e) : e->data.u64);
-	e->since = atomic_load(&set->calls);
+	set_events(e, ev->events, ev->data.u64);
+	if (e->shut) {
+		r = e->asked ? ask_anchor(e) : 0;
+		sr_epoll_list(e, SR_EPOLL_ALL);
+		return r;
+	}
+	set_ours(e);
+	r = kernels(e, EPOLL_CTL_MOD);
 	if (r < 0) {
-		sr_lock(&set->ready_lock);
-		e->events = events;
-		e->data = data;
-		e->count = count;
-		e->armed = armed;
-		sr_unlock(&set->ready_lock);
+		e->ours = ours;
+		atomic_store(&e->events, events);
+		atomic_store(&e->data, data);
+		atomic_store(&e->state, state);
 	}
 	return r;
 }
@@ -453,29 +373,31 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	struct sr_epoll_entry *e = find(st, set, fd);
 	int r;
 
-	if (e && e->parked) {
-		if (op == EPOLL_CTL_ADD && !(ev->events & EPOLLEXCLUSIVE))
-			return change_shut(e, ev);
-		sr_epoll_expel(e);
-		e = NULL;
-	}
-	if (op == EPOLL_CTL_DEL && e && park(e))
-		return 0;
-	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) &&
-	    !sr_is_plain(st))
-		return add(set, st, epfd, fd, ev);
+	if (op == EPOLL_CTL_ADD && (!e || e->deleted) &&
+	    !atomic_load(&set->foreign) && !sr_is_plain(st))
+		return add(set, st, fd, ev, e);
+	if (e && e->deleted)
+		return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
 	if (op == EPOLL_CTL_MOD && e)
-		return modify(e, epfd, ev);
+		return modify(e, ev);
+	if (e && e->shut) {
+		if (op == EPOLL_CTL_DEL)
+			delete(e);
+		return op == EPOLL_CTL_DEL ? 0 :
+		       op == EPOLL_CTL_ADD ? -EEXIST : -EINVAL;
+	}
 	r = sr_real.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
-	/* It was closed behind our back, and is back. */
-	if (!r && op == EPOLL_CTL_ADD && e)
-		return modify(e, epfd, ev);
+	if (!r && op == EPOLL_CTL_ADD) {
+		if (e) /* closed behind our back, and back */
+			return modify(e, ev);
+		atomic_store(&set->others, true);
+	}
 	if (!r && op == EPOLL_CTL_DEL && e)
-		sr_epoll_entry_remove(e);
+		entry_remove(e);
 	return r;
 }
 
-/* In a set that we do not know. */
+/* In a foreign set. */
 static int control_foreign(struct sr_stream *st, int epfd, int op, int fd,
 			   struct epoll_event *ev)
 {
@@ -497,10 +419,12 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	if (op != EPOLL_CTL_DEL && !sr_readable(ev, sizeof(*ev)))
 		return -EFAULT;
 	if (set && foreign)
-		sr_epoll_foreign_use(set);
+		sr_epoll_tell_parent(set);
 	if (op == EPOLL_CTL_ADD)
 		sr_upgrade_used(st);
 	if (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_DEAF)) {
+		if (op == EPOLL_CTL_ADD)
+			sr_epoll_other(epfd);
 		r = sr_real.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 	} else if (!set || (foreign && op == EPOLL_CTL_ADD)) {
 		r = control_foreign(st, epfd, op, fd, ev);
@@ -511,4 +435,165 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	}
 	errno = err;
 	return r;
+}
+
+/* ---- closing ---- */
+
+/* Plain entries go with the open file, as the kernel's do; it may be another
+ * process's, too. */
+void sr_epoll_stream_gone(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+	int err = errno;
+
+	if (!atomic_load(&st->epoll))
+		return;
+	sr_lock(&st->epoll_lock);
+	while ((e = sr_epoll_entries(st)))
+		entry_remove(e);
+	sr_unlock(&st->epoll_lock);
+	errno = err;
+}
+
+static void let_go(struct sr_epoll_entry *e)
+{
+	atomic_store(&e->set->others, true);
+	entry_remove(e);
+}
+
+bool sr_epoll_let_go(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
+		if (e->shut || e->ours)
+			return false;
+	while ((e = sr_epoll_entries(st)))
+		let_go(e);
+	return true;
+}
+
+/* ---- sets go, or are no longer ours alone ---- */
+
+/* Of the entries that are not passed. */
+static struct sr_stream *next_stream(struct sr_epoll *set)
+{
+	struct sr_stream *st = NULL;
+	struct sr_epoll_entry *e;
+
+	sr_lock(&set->lock);
+	for (e = set->entries; e && !st; e = e->next)
+		if (!e->passed)
+			st = sr_stream_ref(e->st);
+	sr_unlock(&set->lock);
+	return st;
+}
+
+static void each_entry(struct sr_epoll *set, struct sr_stream *st,
+		       void (*fn)(struct sr_epoll_entry *e))
+{
+	struct sr_epoll_entry *e, *next;
+
+	sr_lock(&st->epoll_lock);
+	for (e = sr_epoll_entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (e->set == set)
+			fn(e);
+	}
+	sr_unlock(&st->epoll_lock);
+	sr_stream_put(st);
+}
+
+void sr_epoll_clear(struct sr_epoll *set)
+{
+	struct sr_epoll_entry *e;
+	struct sr_stream *st;
+
+	sr_lock(&set->lock);
+	for (e = set->entries; e; e = e->next)
+		e->passed = false;
+	sr_unlock(&set->lock);
+	while ((st = next_stream(set)))
+		each_entry(set, st, entry_remove);
+}
+
+/* The program's own data.  A thread that has been given the event already, with a
+ * token, leaves it to the next. */
+static void pass(struct sr_epoll_entry *e)
+{
+	unsigned state = atomic_load(&e->state);
+
+	if (e->deleted) {
+		entry_remove(e);
+		return;
+	}
+	e->passed = true;
+	if (e->shut || !e->ours)
+		return;
+	e->ours = false;
+	if (!(state & SR_EPOLL_ARMED) ||
+	    !atomic_compare_exchange_strong(&e->state, &state,
+					    state + SR_EPOLL_STEP))
+		return;
+	kernels(e, EPOLL_CTL_MOD);
+}
+
+/*
+ * fd is closed and the open file lives on, and so does the entry in the kernel's set, but
+ * under a number by which nobody can change it: it has to be the program's own for good.
+ * (If the peer does not answer in time it goes from the set.)
+ */
+void sr_epoll_number_gone(struct sr_stream *st, int fd)
+{
+	struct sr_epoll_entry *e, *next;
+	bool found = false;
+
+	if (!atomic_load(&st->epoll))
+		return;
+	sr_lock(&st->epoll_lock);
+	drop_deleted(st);
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
+		found |= e->number == fd;
+	sr_unlock(&st->epoll_lock);
+	if (!found)
+		return;
+	sr_stream_plain(st, fd, SR_REASON_EPOLL);
+	sr_lock(&st->epoll_lock);
+	for (e = sr_epoll_entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (e->number != fd)
+			continue;
+		pass(e);
+		let_go(e);
+	}
+	sr_unlock(&st->epoll_lock);
+}
+
+void sr_epoll_give_up(struct sr_epoll *set, bool must)
+{
+	struct sr_stream *st;
+	int r, err = errno;
+
+	if (atomic_load(&set->foreign) && !must)
+		return;
+	atomic_store(&set->foreign, true);
+	while ((st = next_stream(set))) {
+		do
+			r = sr_stream_plain(st, -1, SR_REASON_EPOLL);
+		while (r == -ETIMEDOUT && must);
+		if (!r)
+			sr_epoll_gate_opened(st); /* who opened it may be late */
+		each_entry(set, st, pass);
+	}
+	errno = err;
+}
+
+void sr_epoll_pass(struct sr_epoll *set)
+{
+	sr_epoll_give_up(set, true);
+	sr_lock(&set->lock);
+	if (set->installed)
+		sr_epoll_control(set->epfd, EPOLL_CTL_DEL, set->bell, 0, 0);
+	set->installed = false;
+	sr_unlock(&set->lock);
 }

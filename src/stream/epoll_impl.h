@@ -2,102 +2,75 @@
 /*
  * epoll_impl.h - the inside of epoll sets, for src/stream/epoll*.c only.
  *
- * The program's epoll descriptor is a set of the kernel, and every descriptor
- * that the program adds is really in it, so its errors, its limits, its closing
- * are the kernel's.  For each stream in a set we keep an entry.
+ * The program's epoll descriptor is a set of the kernel.  For each stream that the
+ * program adds we keep an entry.
  *
- * Plain entries.  While both gates of a stream are open its entry in the kernel's
- * set is the program's own, events and data, and costs nothing.  (One-shot
- * entries carry our data, see below.)
+ * Plain entries.  While both gates of a stream are open, the entry in the kernel's set
+ * is the program's own, events and data, and costs nothing.  (One-shot entries carry
+ * our data, see below.)
  *
- * Shut entries.  When a gate shuts, and before anybody else learns of it (before
- * the ACKSW, so before a mark can be on its way), the entry is muted: it stays in
- * the kernel's set, edge-triggered and without events.  What the kernel reported
- * before was true: raw bytes, room.  From now on its events are ours to say:
+ * Linked entries.  When a gate shuts, and before anybody else learns of it (before the
+ * ACKSW, so before a mark can be on its way), the kernel stops reporting the entry to
+ * the program.  The kernel's set then holds what wakes us, all edge-triggered and with
+ * data that is an address of ours (tokens, below):
  *
- *   inner     a private epoll instance, one for each set that has shut entries.
- *             In it, all edge-triggered: the anchors of shut entries, for the
- *             plain direction and raw bytes before a mark, and the descriptors
- *             that links wake by (shared memory: a bell for each link).
- *   nodes     each shut entry hangs on its stream, so notify() finds it.
- *   ready     a list of the entries that may have something: put there by an
- *             event of inner, by notify(), or by epoll_ctl(2).
- *   bell      an eventfd, for notify() to wake who sleeps in the kernel.
+ *   anchor	while the kernel has a say: the plain direction, raw bytes before a mark.
+ *		An entry that is added to the set when both directions are on their
+ *		links has no anchor there, until look() finds that it needs one.
+ *   doorbell	of each link that the entry has been armed on, if the link has a
+ *		descriptor (shared memory); other links call notify().
+ *   bell	an eventfd, one for the set, for notify() to wake a thread that sleeps.
  *
- * A wait takes from the ready list, asks each entry for its level with the rules
- * of poll (waitset_plan.c), and merges what the kernel's set says.  A level-triggered
- * entry stays on the list while it is ready.  Others leave it, and so do those
- * that have nothing; these stand (link.h) and are looked at once more, so that no
- * arrival is missed.  While an entry is on the list its link tells nobody of
- * more.  An idle stream costs nothing, as it is not on the list.
+ * The list.  An entry that may have something is listed: by notify(), by an event of
+ * its anchor or doorbell, by epoll_ctl(2).  `listed' is the right to have the entry on
+ * a list: who sets it pushes the entry onto `news', without a lock.  A wait, under
+ * look_lock, moves the news to the end of `queue' and visits what is there: it asks
+ * each entry for its level by the rules of poll (waitset_plan.c).
+ *   - A level-triggered entry that is ready stays in the queue.
+ *   - An entry that was quiet a few times is armed on its links, looked at once more, so
+ *     that no arrival is missed, and leaves the queue.
+ *   - Until then it stays in the queue unarmed, and is polled by each wait: its peer
+ *     need not ring.  No thread sleeps before the queue is empty.
+ * Whoever drops an entry clears `listed' and looks for SR_EPOLL_AGAIN in `edge'; whoever
+ * lists one sets that and then `listed'.  One of the two sees the other.
  *
- * What is an edge.  notify(), and the anchor's event where the kernel has a say,
- * each for its direction; and all directions at ADD and MOD, which the kernel has
- * reported itself if a wait that began later has come back with room to spare
- * (calls, complete).  Room is news only after somebody has found none (tx_full): a
- * switch is no edge, and the anchor's events say more than what has changed.  A link's bell is none: it says that it is
- * time to look, and looking notifies, unless somebody else has looked before.
+ * Changes.  `state' counts the program's changes of an entry; a change makes it not LIVE
+ * first and LIVE last, so a visit that finds the same LIVE state before and behind has
+ * read events and data of one change, and none that was over before the visit began.
+ * A removed entry is DEAD and listed; the next visit frees its memory and its
+ * reference to the stream.
  *
- * Who wakes the sleepers.  Sleeping is the kernel's epoll_wait, on the program's
- * set, so signals, masks and time are exact.  inner, with the bell in it, is in
- * that set, edge-triggered, with the set's address as data: one arrival wakes
- * one thread.  That one empties inner, and if it leaves something on the list
- * it rings for the next.  sleepers and ready are a Dekker pair: a sleeper counts
- * itself and then looks at ready; who lists counts ready up and then looks at
- * sleepers.
+ * Edges.  notify(), the anchor's events, each for its direction; and all directions at
+ * ADD, at MOD, and at a switch.  Room is news only after somebody has found none
+ * (wait.c).  A doorbell is none: looking makes the news, as notify() is called by
+ * whoever sees an arrival first.
  *
- * Parked entries.  Some programs (redis-benchmark) add and delete a descriptor for
- * every message.  So what is deleted while shut stays where it is, mute and deaf, in
- * the kernel's set and in inner, and comes back without a system call when it is
- * added again.  Whatever else happens to it takes it out first.
+ * Sleeping is the kernel's epoll_wait on the program's set, so signals, masks and time
+ * are exact.  All of the above is edge-triggered there, so one arrival wakes one
+ * thread; a thread that leaves something on the list rings for the next.  `sleepers' and
+ * `ready' are a Dekker pair: a sleeper counts itself and then looks at ready (how
+ * many are listed); who lists counts ready up and then looks at sleepers.
  *
- * Awake.  Where it pays (spin.h) a thread does not sleep at once.  Then the
- * entries that it found quiet a moment ago linger on the list, not standing, so
- * that the peer need not ring: the thread polls their links.  They stand before
- * it sleeps; nobody sleeps before the list is empty.
+ * One-shot.  Which thread gets the event must be decided once, and the kernel does not
+ * say whether it has disabled an entry.  So plain one-shot entries carry a token
+ * with the count of changes, and a thread that returns with it, or that finds the entry
+ * ready, must clear ARMED.
  *
- * Level mode.  Where the set's own readiness matters (it is polled, or is in
- * another set), the bell alone is in the kernel's set, level-triggered, and is
- * readable as long as something is ready; the service loop watches inner, and
- * looks at what is listed before it rings.  It is also the way for a set that
- * another process may share, as no wake-up is used up by who cannot serve it,
- * and for a nest too deep for one more instance below.
+ * fork.  Streams go plain first, which restores the program's entries.  To the child all
+ * sets are foreign.  The parent goes on as before, until the child uses the set and
+ * could take the parent's wake-ups: it has kept the set's bell, and adds SR_EPOLL_USED to
+ * its count, which wakes the parent, and which the parent reads before it asks the
+ * kernel for anything.  Then the set is foreign to the parent, too.
  *
- * One-shot.  Who gets the event must be decided once, and the kernel does not say
- * whether it has disabled an entry.  So plain one-shot entries carry our data
- * (the entry's address and a count of its MODs) and who returns with it, or finds
- * the entry ready in our list, must take the token `armed`.
- *
- * Descriptor numbers.  The kernel knows an entry by open file and number.  When a
- * number is closed and the file has others, nobody could change the entry any
- * more: it is moved to a private duplicate first; and back, should the number become
- * the file's again.  The last close removes shut entries, as close.c keeps the file
- * open.
- *
- * Closing a set.  In the kernel it lives as long as a thread is asleep in it, which is
- * still woken.  So where threads wait it goes on by a private duplicate, out of the
- * table, and the last of them ends it.  (Not for one that has been asleep since the
- * set had no stream: that one holds no reference.)
- *
- * fork.  Streams become plain first, which restores the program's entries; then
- * inner or the bell leave the kernel's set, and one-shot entries get their own data
- * back.  The child forgets it all: sets that it inherits are foreign, streams in
- * them plain.  The parent may go on, in level mode, until the child uses the set
- * (it says so in shared memory): then the set is foreign to the parent, too.
- *
- * Handed over.  A set whose descriptor is sent to somebody is foreign from then on.
- * The receiver need not have us, and the sender may be it, under a number that is not
- * in the table: so all of the above is done before the message is sent, and none of it
- * comes back.
+ * Closing a set takes its entries out.  A thread that is asleep in it is not woken by
+ * links any more.
  *
  * Locks, in this order:
- *   set->look_lock  one thread at a time looks at what is listed, so that another
- *                   one does not find the list empty meanwhile
+ *   set->look_lock  the queue; visits
  *   a stream's rx_lock, tx_lock
  *   st->epoll_lock  the stream's entries, their registration in the kernel
- *   set->lock       inner, bell, epfd, the mode; the set's list of entries
+ *   set->lock       bell, epfd; the set's list of entries
  *   link kinds' own, wait_lock
- *   set->ready_lock the list, and of entries what is marked so
  */
 #ifndef SR_EPOLL_IMPL_H
 #define SR_EPOLL_IMPL_H
@@ -107,155 +80,173 @@
 
 #define SR_EPOLL_IN (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)
 #define SR_EPOLL_OUT (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+#define SR_EPOLL_ALL (SR_EPOLL_IN | SR_EPOLL_OUT | EPOLLERR | EPOLLHUP)
+#define SR_EPOLL_AGAIN (1u << 31)	/* of an entry's edge: to be visited */
+#define SR_EPOLL_USED (1ull << 62)	/* of a bell's count */
 
-/* A link's bell in inner.  fd < 0: it calls notify(). */
-struct sr_epoll_bell {
-	struct sr_link *link;	/* with a reference; NULL: none */
-	int fd;
-	bool own;		/* fd is a duplicate */
+enum { /* of an entry's state */
+	SR_EPOLL_LIVE = 1,	/* what it says is whole */
+	SR_EPOLL_ARMED = 2,	/* EPOLLONESHOT has not fired */
+	SR_EPOLL_DEAD = 4,
+	SR_EPOLL_STEP = 8,	/* the count of changes */
 };
 
-/* Type-stable, and its set's for as long as that lives. */
+/* Tokens: an entry's address with one of these. */
+enum {
+	SR_EPOLL_ANCHOR = 0,
+	SR_EPOLL_DOORBELL = 1,
+	SR_EPOLL_ONESHOT = 2,	/* and the low bits of the count above it */
+	SR_EPOLL_KIND = 3,
+};
+
+struct sr_epoll_doorbell {
+	struct sr_link *link;	/* with a reference; NULL: none */
+	int fd;			/* < 0: the link calls notify() */
+};
+
+/* Type-stable, and its set's for as long as it is on one of its lists. */
 struct sr_epoll_entry {
-	_Alignas(64) _Atomic(struct sr_epoll *) set;
+	_Alignas(256) _Atomic(struct sr_epoll *) set;
 	struct sr_stream *st;	/* with a reference */
+
+	/* What a visit reads; written under epoll_lock. */
+	atomic_uint state;
+	_Atomic uint32_t events;
+	_Atomic uint64_t data;
+
+	_Atomic uint32_t edge;	/* news that have not been reported, AGAIN */
+	atomic_bool listed;
+	struct sr_epoll_entry *next_listed;
+	unsigned quiet;		/* visits in a row that found nothing */
 
 	/* epoll_lock */
 	struct sr_epoll_entry *next_of_stream;
-	int fd;
-	bool fd_private;
-	int number;		/* fd_private: the program's, that was closed */
+	int number;		/* the program's */
 	bool shut;
-	bool ours;		/* plain, with our data */
-	unsigned since;		/* set->calls when the kernel last made it ready */
-	uint32_t asked;		/* of the anchor, in inner: at least what events say */
-	struct sr_epoll_bell bell[2];
+	bool deleted;		/* by the program, while shut: not LIVE */
+	bool ours;		/* plain, with our token */
+	atomic_bool passed;	/* plain, and the program's own for good */
+	uint32_t asked;		/* of the anchor; 0: it is not in the kernel's set */
+	struct sr_epoll_doorbell door[2];
 	struct sr_wait_node node;
 
 	/* set->lock */
 	struct sr_epoll_entry *next, **pprev;
-	bool passed;		/* the program's own for good: another process's, too */
-
-	/* ready_lock; events, data and count are written under epoll_lock, too */
-	uint32_t events;
-	epoll_data_t data;
-	unsigned count;		/* of MODs, in the low bits of our data */
-	bool live;
-	bool parked;		/* deleted by the program; also under epoll_lock */
-	bool armed;		/* EPOLLONESHOT has not fired */
-	bool listed, busy, again;
-	bool sure;		/* listed, and was seen to be ready */
-	uint32_t edge;		/* news that have not been reported */
-	uint32_t anchor;	/* events that the anchor has had */
-	unsigned turn;		/* the wait that reported it last */
-	unsigned quiet;		/* looks in a row that found nothing */
-	struct sr_epoll_entry *next_ready;
 };
 
 struct sr_epoll {
 	atomic_int refs;	/* 0: free */
 	atomic_int fds;		/* entries in the table */
 	struct sr_epoll *next_free;
-	unsigned number;
 
 	pthread_mutex_t lock;
-	atomic_int epfd;	/* a descriptor of the program's, -1: closed */
-	atomic_bool left;	/* to who waits in it; epfd is private */
-	atomic_int inner, bell;	/* private, -1: none */
-	bool installed;
-	atomic_bool level;
-	bool watched;		/* the loop watches inner */
-	atomic_bool forked, foreign, nested;
-	atomic_bool oneshots;	/* there have been plain ones with our data */
-	atomic_uchar *uses;	/* forked: the child has used it */
-	struct sr_watch watch;
-	struct sr_task task;	/* level mode: settle */
-	struct sr_epoll_entry *entries, *spare;
-	atomic_int members;	/* entries; also read without the lock */
-	atomic_int shut;	/* entries */
+	int epfd;		/* a descriptor of the program's, -1: closed */
+	atomic_int bell;	/* private, -1: none */
+	atomic_bool installed;	/* it is in the kernel's set */
+	atomic_bool foreign;
+	atomic_bool forked;	/* a child has the set, too */
+	atomic_bool heir;	/* we are the child, and have not used it */
+	struct sr_epoll_entry *entries;
 
 	_Alignas(64) pthread_mutex_t look_lock;
-	atomic_bool looking;
-	pthread_mutex_t ready_lock;
-	struct sr_epoll_entry *first, *last;
+	struct sr_epoll_entry *first, *last;	/* the queue */
+	int queued;
+	_Atomic(struct sr_epoll_entry *) news;
 	atomic_int ready;	/* listed */
-	int sure;		/* of these */
-	bool rung;
+	atomic_int shut;	/* entries that are linked */
+	atomic_int members;	/* entries */
+	atomic_bool others;	/* what is no stream has been added */
+	atomic_bool rung;	/* the bell, and nobody has come yet */
 	atomic_uint sleepers;
-	atomic_uint turns;
-	atomic_uint calls;	/* of the kernel's epoll_wait */
-	atomic_uint complete;	/* the last of them that told all */
+	atomic_uint turns, unasked;	/* calls; and since the kernel was asked */
+	atomic_long tick;	/* of the coarse clock, at that time */
 	atomic_bool spinning;	/* a thread is */
 	struct sr_spin spin;
 };
 
 /* ---- epoll_set.c ---- */
-/* Inner and bell are there and wake the program's set.  set->lock not held. */
+#define SR_EPOLL_POOL (64u << 20)	/* bytes of address space */
+extern _Atomic uintptr_t sr_epoll_pool;	/* entries; 0: none yet */
+
+static inline bool sr_epoll_is_token(uint64_t data)
+{
+	uint64_t pool = atomic_load_explicit(&sr_epoll_pool, memory_order_relaxed);
+
+	return data - pool < SR_EPOLL_POOL && pool;
+}
+
+/* Is there an entry, of whatever process? */
+bool sr_epoll_known(uint64_t token);
+
+/* The bell's; no entry is there. */
+static inline uint64_t sr_epoll_bell_token(void)
+{
+	return atomic_load_explicit(&sr_epoll_pool, memory_order_relaxed);
+}
+
+static inline struct sr_epoll_entry *sr_epoll_of_token(uint64_t data)
+{
+	return (struct sr_epoll_entry *)(uintptr_t)(data & ~(uint64_t)255);
+}
+
+static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned kind)
+{
+	return (uint64_t)(uintptr_t)e | kind;
+}
+
+/* The bell is there and in the kernel's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
-void sr_epoll_uninstall(struct sr_epoll *set);
-void sr_epoll_to_level(struct sr_epoll *set);
-/* For the stream, linked into the set's list.  NULL: no memory. */
+/* For the stream, in the set's list, not yet LIVE.  NULL: no memory. */
 struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
 					  struct sr_stream *st);
-void sr_epoll_entry_free(struct sr_epoll_entry *e);	/* set->lock held */
-/* The entry that the program's data is the address of, or NULL. */
-struct sr_epoll_entry *sr_epoll_entry_of(struct sr_epoll *set, uint64_t data);
-bool sr_epoll_used_by_child(struct sr_epoll *set);
-void sr_epoll_foreign_use(struct sr_epoll *set);
-void sr_epolls_settle_nested(void);
+/* DEAD, and no longer listed; look_lock held. */
+void sr_epoll_entry_free(struct sr_epoll_entry *e);
+/* The kernel's epoll_ctl; 0 or -errno.  By the set's own descriptor: set->lock not
+ * held. */
+int sr_epoll_control(int epfd, int op, int fd, uint32_t events, uint64_t data);
+int sr_epoll_set_control(struct sr_epoll *set, int op, int fd, uint32_t events,
+			 uint64_t data);
+/* Before a foreign set is used: the parent is told, if there is one. */
+void sr_epoll_tell_parent(struct sr_epoll *set);
+/* The set of epfd has been in a fork: the same, or, has a child used it? */
+void sr_epoll_mind_family(int epfd);
 
 /* ---- epoll_entry.c ---- */
-#define SR_EPOLL_COUNT 63u	/* bits of our data below the address */
-#define SR_EPOLL_BELL 1u	/* in inner: a bell's event, not the anchor's */
-static inline uint64_t sr_epoll_address(const void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
+/* The data of an entry whose one-shot events a token decides. */
+uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
 
 static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
 {
 	return atomic_load_explicit(&st->epoll, memory_order_relaxed);
 }
 
-uint64_t sr_epoll_entry_data(const struct sr_epoll_entry *e);
-/* The kernel's epoll_ctl; 0 or -errno. */
-int sr_epoll_control(int epfd, int op, int fd, uint32_t events, uint64_t data);
-/* The events of a muted entry, and events and data of one that is plain. */
-uint32_t sr_epoll_mute(const struct sr_epoll_entry *e);
-void sr_epoll_plain_form(struct sr_epoll_entry *e, uint32_t *events,
-			 uint64_t *data);
 /* The stream goes back to TCP, in the background. */
 void sr_epoll_leave(struct sr_stream *st);
-/* epoll_lock held: not shut any more, though still mute in the kernel's set; that one
- * in its plain form again (0 or -errno); forgotten, and the kernel's stays or goes. */
-void sr_epoll_entry_open(struct sr_epoll_entry *e);
-int sr_epoll_restore(struct sr_epoll_entry *e);
-void sr_epoll_entry_remove(struct sr_epoll_entry *e);
-void sr_epoll_expel(struct sr_epoll_entry *e);
-/* A shut entry stands on the links of its stream (NULL: not on that one); for
- * room only if there is none (full), but a sender that finds none later may stand
- * for it, too, and its bell is heard.  False: the entry is not shut any more. */
-bool sr_epoll_stand(struct sr_epoll_entry *e, struct sr_link *rx,
-		    struct sr_link *tx, bool full);
+/* A linked entry is armed on the links of its stream (NULL: not on that one), for room
+ * only if there is none (full), and on its anchor if the kernel has a say.  False: it is
+ * not linked any more. */
+bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
+		  struct sr_link *tx, bool full, bool anchor);
 
-/* ---- epoll_gone.c ---- */
 /* All that the set holds is taken out. */
 void sr_epoll_clear(struct sr_epoll *set);
-/* Forked or executed: the program's own data for all. */
-void sr_epoll_own_data(struct sr_epoll *set);
 
 /* ---- epoll_ready.c ---- */
-#define SR_EPOLL_ALL UINT32_MAX
 /* Something may have happened.  edge: what is news if edge-triggered. */
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
-void sr_epoll_unlist(struct sr_epoll_entry *e);
-void sr_epoll_harvest(struct sr_epoll *set);	/* events of inner */
-void sr_epoll_settle(struct sr_epoll *set);	/* drop what has nothing */
-void sr_epoll_hush(struct sr_epoll *set);	/* the bell has done its work */
-void sr_epoll_ring(struct sr_epoll *set);	/* what called us is for the next */
-/* Reports up to max of what is listed, none twice in a turn.  linger: what is quiet
- * may stay on the list, not standing. */
-int sr_epoll_collect(struct sr_epoll *set, struct epoll_event *ev, int max,
-		     unsigned turn, bool linger);
+/* A DEAD entry: freed by the next visit. */
+void sr_epoll_bury(struct sr_epoll_entry *e);
+/* An event of an entry's anchor or doorbell. */
+void sr_epoll_heard(uint32_t events, uint64_t token);
+void sr_epoll_ring(struct sr_epoll *set);	/* if something is listed */
+/* Reports up to max of what is listed, if the set is still that of epfd. */
+enum {
+	SR_EPOLL_NEWS = 1,	/* not what has been visited before */
+	SR_EPOLL_POLL = 2,	/* what is quiet may stay in the queue, not armed */
+};
+int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+		     unsigned how);
+/* Frees the dead; what lives is dropped. */
+void sr_epoll_drain(struct sr_epoll *set);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll_ready.c - the ready list of a set, what its entries have, and taking from
- * it.  The argument is in epoll_impl.h.
+ * epoll_ready.c - the list of a set, what its entries have, and taking from it.
+ * The argument is in epoll_impl.h.
  */
 #include "base/real.h"
 
@@ -11,96 +11,51 @@
 #include "stream/epoll_impl.h"
 #include "stream/waitset.h"
 
-#define HARVEST 64
 #define LOOKS 8
-#define QUIET 32		/* looks that an entry lingers for */
+#define QUIET 32		/* visits that an entry is polled for */
+#define POLLED 64		/* entries that one thread may poll */
 
-/*
- * What makes an edge is notify(): a link's bell only says that it is time to
- * look, as others may have taken note before.  Looking finds arrivals by itself,
- * and is then told in its own thread.
- */
-struct looking {
-	struct sr_epoll_entry *e;
-	uint32_t events, edge;
-	bool told;
-};
-static __thread struct looking here __attribute__((tls_model("initial-exec")));
+/* ---- listing ---- */
 
-/* ---- the ready list: ready_lock held ---- */
-
-static void push(struct sr_epoll *set, struct sr_epoll_entry *e, bool sure)
+static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
-	e->listed = true;
-	e->sure = sure;
-	set->sure += sure;
-	e->next_ready = NULL;
-	if (set->last)
-		set->last->next_ready = e;
-	else
-		set->first = e;
-	set->last = e;
+	struct sr_epoll_entry *first = atomic_load(&set->news);
+
+	do {
+		e->next_listed = first;
+	} while (!atomic_compare_exchange_weak(&set->news, &first, e));
+}
+
+/* The entry is ours to put somewhere if it was on no list. */
+static bool claim(struct sr_epoll *set, struct sr_epoll_entry *e)
+{
+	if (atomic_load_explicit(&e->listed, memory_order_relaxed) ||
+	    atomic_exchange(&e->listed, true))
+		return false;
 	atomic_fetch_add(&set->ready, 1);
+	return true;
 }
 
-static void unlisted(struct sr_epoll *set, struct sr_epoll_entry *e)
-{
-	e->listed = false;
-	set->sure -= e->sure;
-	e->sure = false;
-	atomic_fetch_sub(&set->ready, 1);
-}
-
-static struct sr_epoll_entry *pop(struct sr_epoll *set)
-{
-	struct sr_epoll_entry *e = set->first;
-
-	if (!e)
-		return NULL;
-	set->first = e->next_ready;
-	if (!set->first)
-		set->last = NULL;
-	unlisted(set, e);
-	return e;
-}
-
-/* Wakes one who sleeps; in level mode the bell says whether something is ready. */
-static void ring(struct sr_epoll *set)
+void sr_epoll_ring(struct sr_epoll *set)
 {
 	const uint64_t one = 1;
-	bool call = atomic_load(&set->level) ? set->sure :
-			    atomic_load(&set->ready) &&
-				    atomic_load(&set->sleepers);
+	int err = errno;
 
-	if (set->rung || !call)
+	if (!atomic_load(&set->ready) || !atomic_load(&set->sleepers) ||
+	    atomic_exchange(&set->rung, true))
 		return;
-	set->rung = true;
 	(void)!sr_now_write(set->bell, &one, sizeof(one));
+	errno = err;
 }
 
-static void hush(struct sr_epoll *set)
+void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 {
-	uint64_t n;
+	struct sr_epoll *set = e->set;
 
-	if (!set->rung || (set->level && set->sure))
-		return;
-	set->rung = false;
-	(void)!sr_now_read(set->bell, &n, sizeof(n));
-}
-
-static void list(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
-{
-	if (!e->live || e->parked)
-		return;
-	e->edge |= edge;
-	if (e->busy)
-		e->again = true;
-	else if (!e->listed)
-		push(set, e, false);
-	if (atomic_load(&set->level))
-		sr_loop_post(&set->task); /* is there really something? */
-	else
-		ring(set);
+	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
+	if (claim(set, e))
+		push(set, e);
+	sr_epoll_ring(set);
 }
 
 static bool wanted(uint32_t events, unsigned what)
@@ -116,102 +71,39 @@ static uint32_t edge_of(unsigned news)
 	       (news ? EPOLLERR | EPOLLHUP : 0);
 }
 
-void sr_epoll_hush(struct sr_epoll *set)
-{
-	sr_lock(&set->ready_lock);
-	hush(set);
-	sr_unlock(&set->ready_lock);
-}
-
-void sr_epoll_ring(struct sr_epoll *set)
-{
-	sr_lock(&set->ready_lock);
-	ring(set);
-	sr_unlock(&set->ready_lock);
-}
-
-void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
-{
-	struct sr_epoll *set = e->set;
-	int err = errno;
-
-	sr_lock(&set->ready_lock);
-	list(set, e, edge);
-	sr_unlock(&set->ready_lock);
-	errno = err;
-}
-
-void sr_epoll_unlist(struct sr_epoll_entry *e)
-{
-	struct sr_epoll *set = e->set;
-	struct sr_epoll_entry *p;
-
-	sr_lock(&set->ready_lock);
-	e->again = false;
-	if (e->listed && set->first == e) {
-		pop(set);
-	} else if (e->listed) {
-		for (p = set->first; p->next_ready != e; p = p->next_ready)
-			;
-		p->next_ready = e->next_ready;
-		if (set->last == e)
-			set->last = p;
-		unlisted(set, e);
-	}
-	if (set->level)
-		hush(set);
-	sr_unlock(&set->ready_lock);
-}
-
 /* By notify().  What is not a matter of room or bytes alone may be an error or
  * the end, which are always reported. */
 void sr_epoll_told(struct sr_epoll_entry *e, unsigned what, unsigned news)
 {
+	if (wanted(e->events, what))
+		sr_epoll_list(e, edge_of(news));
+}
+
+void sr_epoll_heard(uint32_t events, uint64_t token)
+{
+	struct sr_epoll_entry *e = sr_epoll_of_token(token);
 	struct sr_epoll *set = e->set;
 
-	if (here.e == e) {
-		here.told = true;
-		if (wanted(here.events, what))
-			here.edge |= edge_of(news);
+	/* To the child of a fork an entry of the parent's. */
+	if (!set || !atomic_load(&set->shut))
 		return;
-	}
-	sr_lock(&set->ready_lock);
-	if (wanted(e->events, what))
-		list(set, e, edge_of(news));
-	sr_unlock(&set->ready_lock);
+	/* (It may have gone, and even be another stream's: a visit too many.  It is
+	 * not freed meanwhile.) */
+	sr_lock(&set->look_lock);
+	if ((atomic_load(&e->state) & SR_EPOLL_LIVE) && e->set == set)
+		sr_epoll_list(e, (token & SR_EPOLL_KIND) == SR_EPOLL_DOORBELL ?
+					 0 : events & SR_EPOLL_ALL);
+	sr_unlock(&set->look_lock);
 }
 
-/* The anchor's event is an edge if the kernel still has a say; see look(). */
-static void heard(struct sr_epoll *set, uint32_t events, uint64_t data)
+void sr_epoll_bury(struct sr_epoll_entry *e)
 {
-	bool bell = data & SR_EPOLL_BELL;
-	struct sr_epoll_entry *e = (void *)(uintptr_t)(data & ~(uint64_t)SR_EPOLL_BELL);
-
-	sr_lock(&set->ready_lock);
-	if (e->live && !bell && !atomic_load(&e->st->tx_full))
-		events &= ~(uint32_t)SR_EPOLL_OUT;
-	if (bell || (events & (e->events | EPOLLERR | EPOLLHUP))) {
-		e->anchor |= bell ? 0 : events;
-		list(set, e, 0);
-	}
-	sr_unlock(&set->ready_lock);
+	atomic_fetch_or(&e->edge, SR_EPOLL_AGAIN);
+	if (claim(e->set, e))
+		push(e->set, e);
 }
 
-void sr_epoll_harvest(struct sr_epoll *set)
-{
-	struct epoll_event ev[HARVEST];
-	int i, n;
-
-	do {
-		n = sr_now_epoll(set->inner, ev, HARVEST);
-		for (i = 0; i < n; i++) {
-			if (ev[i].data.ptr != set)
-				heard(set, ev[i].events, ev[i].data.u64);
-		}
-	} while (n == HARVEST);
-}
-
-/* ---- what a shut entry has ---- */
+/* ---- what a linked entry has ---- */
 
 /* The kernel's part: the plain direction, raw bytes before a mark. */
 static uint32_t ask_anchor(struct sr_stream *st, short events, bool hup)
@@ -225,14 +117,16 @@ static uint32_t ask_anchor(struct sr_stream *st, short events, bool hup)
 	return (uint32_t)p.revents & ((uint32_t)events | EPOLLERR | EPOLLHUP);
 }
 
-/* *waits: it would have to stand on this link for bytes.  *mixed: of what the kernel
- * has a say. */
-static uint32_t level(struct sr_stream *st, uint32_t events,
-		      struct sr_link **waits, uint32_t *mixed)
+struct level {
+	uint32_t r;
+	struct sr_link *waits;	/* would have to be armed for bytes; to be compared only */
+	bool anchor;		/* the kernel has a say */
+};
+
+static void level(struct sr_stream *st, uint32_t events, struct level *l)
 {
 	struct sr_waitset_entry w = { .st = st,
 				      .events = (short)(events & 0x7fff) };
-	uint32_t r;
 	bool open;
 
 	/* A gate that shuts meanwhile does so before a mark can come: what the
@@ -240,58 +134,52 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	do {
 		open = !sr_gate_shut(&st->rx_gate);
 		sr_waitset_plan(&w);
-		*waits = w.rx_link;
+		l->waits = w.rx_link;
 		sr_waitset_drop_links(&w);
+		l->r = 0;
+		l->anchor = w.kernel || w.ends;
 		if (!w.shut)
-			return 0;	/* the kernel says it, with the program's data */
-		r = (uint32_t)(unsigned short)w.ours;
+			return;	/* the kernel says it, with the program's data */
+		l->r = (uint32_t)(unsigned short)w.ours;
 		if (w.pass || w.ends)
-			r |= ask_anchor(st, w.pass, w.hup);
+			l->r |= ask_anchor(st, w.pass, w.hup);
 	} while (open && sr_gate_shut(&st->rx_gate));
-	*mixed |= (unsigned short)w.pass | (w.ends ? EPOLLERR | EPOLLHUP : 0);
-	if ((r & EPOLLHUP) && !(r & EPOLLERR) && sr_anchor_kept(st))
-		r |= EPOLLERR;
-	return r;
+	if ((l->r & EPOLLHUP) && !(l->r & EPOLLERR) && sr_anchor_kept(st))
+		l->r |= EPOLLERR;
 }
 
 /* With references; NULL if the direction is not on it. */
-static struct sr_link *rx_link(struct sr_stream *st)
+static struct sr_link *link_of(struct sr_stream *st, bool tx)
 {
-	struct sr_link *link = NULL;
+	pthread_mutex_t *lock = tx ? &st->tx_lock : &st->rx_lock;
+	struct sr_link *link;
 
-	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK)
-		link = st->rx_link ? sr_link_get(st->rx_link) : NULL;
-	sr_unlock(&st->rx_lock);
+	sr_lock(lock);
+	link = tx ? st->tx_link : st->rx_link;
+	if (link && sr_gate_shut(tx ? &st->tx_gate : &st->rx_gate) &&
+	    (tx ? st->tx.state == SR_TX_LINK : st->rx.state == SR_RX_LINK))
+		sr_link_get(link);
+	else
+		link = NULL;
+	sr_unlock(lock);
 	return link;
 }
 
-static struct sr_link *tx_link(struct sr_stream *st)
-{
-	struct sr_link *link = NULL;
-
-	sr_lock(&st->tx_lock);
-	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK)
-		link = st->tx_link ? sr_link_get(st->tx_link) : NULL;
-	sr_unlock(&st->tx_lock);
-	return link;
-}
-
-/* Stands on the links, and looks whether that was in time.  *rx: the link stood
- * on for bytes, to be compared only. */
-static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
-		  struct sr_link **rx)
+/* Arms it, and looks whether that was in time.  *rx: the link armed for bytes, to be
+ * compared only.  False: it is not linked any more. */
+static bool arm(struct sr_epoll_entry *e, uint32_t events, bool full, bool anchor,
+		struct sr_link **rx)
 {
 	struct sr_stream *st = e->st;
 	struct sr_link *l[2] = { NULL, NULL };
 	bool shut;
 
 	if (events & SR_EPOLL_IN)
-		l[0] = rx_link(st);
+		l[0] = link_of(st, false);
 	if (events & SR_EPOLL_OUT)
-		l[1] = tx_link(st);
+		l[1] = link_of(st, true);
 	*rx = l[0];
-	shut = sr_epoll_stand(e, l[0], l[1], full);
+	shut = sr_epoll_arm(e, l[0], l[1], full, anchor);
 	for (int i = 0; i < 2; i++) {
 		if (!l[i])
 			continue;
@@ -301,166 +189,214 @@ static bool stand(struct sr_epoll_entry *e, uint32_t events, bool full,
 	return shut;
 }
 
-/* A level-triggered entry that is ready stays on the list, and need not be told
- * of more.  All others stand first, so that what comes after is told; unless they
- * linger, on the list. */
-static uint32_t look(struct sr_epoll_entry *e, uint32_t events, bool linger,
-		     uint32_t *mixed)
+static bool told(struct sr_epoll_entry *e)
+{
+	return atomic_load(&e->edge) & SR_EPOLL_AGAIN;
+}
+
+/* Takes note of what is news by now. */
+static uint32_t take_edge(struct sr_epoll_entry *e)
+{
+	return atomic_load_explicit(&e->edge, memory_order_relaxed) ?
+		       atomic_exchange(&e->edge, 0) & ~SR_EPOLL_AGAIN : 0;
+}
+
+/* *stays: it may stay in the queue, not armed; and then, whether it has to. */
+static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
+		     bool *stays)
 {
 	struct sr_stream *st = e->st;
-	struct sr_link *waits, *stood;
 	bool full, lt = !(events & EPOLLET);
-	uint32_t r;
-	int tries = LOOKS;
+	struct sr_link *armed;
+	struct level l;
+	int tries = LOOKS, err = errno;
 
 	/* Looking at one direction may have moved on the other, and an edge is
 	 * reported once, with all that there is. */
 	do {
-		here.told = false;
-		r = level(st, events, &waits, mixed);
-	} while (here.told && linger && --tries);
-	if ((r && lt) || (linger && tries))
-		return r;
-	tries = LOOKS;
-	do {
-		here.told = false;
+		*edge |= take_edge(e);
+		level(st, events, &l);
+	} while (told(e) && *stays && --tries);
+	if ((l.r && lt) || (*stays && tries))
+		goto out;
+	*stays = false;
+	for (tries = LOOKS; tries; tries--) {
+		*edge |= take_edge(e);
 		full = atomic_load(&st->tx_full);
-		if (!stand(e, events, full, &stood))
-			return r;
-		r = level(st, events, &waits, mixed);
-		if (r && lt)
-			return r;
-	} while (--tries && (here.told || (waits && waits != stood) ||
-			     ((events & SR_EPOLL_OUT) && !full &&
-			      atomic_load(&st->tx_full))));
-	if (!tries)	/* it never rests */
-		sr_epoll_list(e, here.edge);
+		if (!arm(e, events, full, l.anchor, &armed))
+			goto out;
+		level(st, events, &l);
+		if ((l.r && lt) ||
+		    !(told(e) || (l.waits && l.waits != armed) ||
+		      ((events & SR_EPOLL_OUT) && !full && atomic_load(&st->tx_full))))
+			goto out;
+	}
+	*stays = true;	/* it never rests */
+out:
+	errno = err;
+	return l.r;
+}
+
+/* ---- visits: look_lock held ---- */
+
+/* For what is left.  (Who begins to sleep now sees it.) */
+static void ring(struct sr_epoll *set)
+{
+	if (atomic_load_explicit(&set->sleepers, memory_order_relaxed))
+		sr_epoll_ring(set);
+}
+
+static void append(struct sr_epoll *set, struct sr_epoll_entry *e)
+{
+	e->next_listed = NULL;
+	if (set->last)
+		set->last->next_listed = e;
+	else
+		set->first = e;
+	set->last = e;
+	set->queued++;
+}
+
+static struct sr_epoll_entry *pop(struct sr_epoll *set)
+{
+	struct sr_epoll_entry *e = set->first;
+
+	set->first = e->next_listed;
+	if (!set->first)
+		set->last = NULL;
+	set->queued--;
+	return e;
+}
+
+/* The news, the oldest first. */
+static struct sr_epoll_entry *take_news(struct sr_epoll *set)
+{
+	struct sr_epoll_entry *e, *next, *list = NULL;
+
+	if (!atomic_load_explicit(&set->news, memory_order_relaxed))
+		return NULL;
+	for (e = atomic_exchange(&set->news, NULL); e; e = next) {
+		next = e->next_listed;
+		e->next_listed = list;
+		list = e;
+	}
+	return list;
+}
+
+/* Off the list; freed if it is dead.  Who told it something meanwhile found it listed:
+ * it is ours again. */
+static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
+{
+	atomic_fetch_sub(&set->ready, 1);
+	if (atomic_load(&e->state) & SR_EPOLL_DEAD) {
+		sr_epoll_entry_free(e);
+		return;
+	}
+	atomic_store(&e->listed, false);
+	if (told(e) && claim(set, e))
+		append(set, e);
+}
+
+/* Is it to be reported, in *ev?  keep: to stay in the queue. */
+static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, bool poll,
+		  bool *keep)
+{
+	uint32_t edge = take_edge(e), events, r; /* then the state: set_events() */
+	unsigned state = atomic_load(&e->state);
+	bool stays = poll && e->quiet < QUIET;
+	int fast;
+
+	*keep = false;
+	events = e->events;
+	if (!(state & SR_EPOLL_LIVE) ||
+	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED)))
+		return false;	/* a change lists it */
+	/* The fast path makes no edges. */
+	fast = events & EPOLLET ? -1 :
+				  sr_fast_poll(e->st, e->number, (short)events);
+	if (fast > 0 || (!fast && stays))
+		r = (uint32_t)fast;
+	else
+		r = look(e, events, &edge, &stays);
+	e->quiet = r ? 0 : e->quiet + 1;
+	edge |= take_edge(e);
+	if ((events & EPOLLET) && !(r & edge))
+		r = 0;
+	*ev = (struct epoll_event){ .events = r, .data.u64 = e->data };
+	if (r && (events & EPOLLONESHOT) &&
+	    atomic_compare_exchange_strong(&e->state, &state,
+					   state & ~SR_EPOLL_ARMED))
+		return true;
+	if (atomic_load(&e->state) != state ||
+	    (r && (events & EPOLLONESHOT))) { /* changed meanwhile, and all is news */
+		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
+		return false;
+	}
+	if (!r && edge && (events & EPOLLET))
+		atomic_fetch_or(&e->edge, edge);
+	*keep = stays || (r && !(events & EPOLLET));
 	return r;
 }
 
-/* ---- taking from the list ---- */
-
-static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
+static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
+		     bool news_only, bool poll)
 {
-	sr_unlock(&set->ready_lock);
-	sr_lock(&set->lock);
-	sr_epoll_entry_free(e);
-	sr_unlock(&set->lock);
-	sr_lock(&set->ready_lock);
-}
-
-/* ready_lock held, but let go of meanwhile.  False: it is gone, or parked. */
-static bool look_at(struct sr_epoll *set, struct sr_epoll_entry *e, bool linger,
-		    uint32_t *r, uint32_t *edge)
-{
-	uint32_t events = e->events, anchor = e->anchor, mixed = 0;
-	unsigned count = e->count;
-
-	*r = *edge = 0;
-	e->again = false;
-	if (!e->armed && (events & EPOLLONESHOT))
-		return true;	/* has fired: nothing until a MOD lists it */
-	e->busy = true;
-	*edge = e->edge;
-	e->edge = e->anchor = 0;
-	sr_unlock(&set->ready_lock);
-	here = (struct looking){ .e = e, .events = events };
-	*r = look(e, events, linger, &mixed);
-	if (mixed)
-		*edge |= anchor & (mixed | EPOLLERR | EPOLLHUP);
-	*edge |= here.edge;
-	here.e = NULL;
-	sr_lock(&set->ready_lock);
-	e->busy = false;
-	if (!e->live) {
-		drop(set, e);
-		return false;
-	}
-	if (e->parked)
-		return false;
-	if (count != e->count)
-		*r = 0;	/* it has been modified, and again is set */
-	e->quiet = *r ? 0 : e->quiet + 1;
-	if (!(*r & *edge) && (events & EPOLLET))
-		*r = 0;
-	return true;
-}
-
-/* False: the list is empty, and nobody has taken anything from it. */
-static bool begin_looking(struct sr_epoll *set)
-{
-	if (!atomic_load(&set->ready) && !atomic_load(&set->looking))
-		return false;
-	sr_lock(&set->look_lock);
-	sr_lock(&set->ready_lock);
-	atomic_store(&set->looking, true);
-	return true;
-}
-
-static void end_looking(struct sr_epoll *set)
-{
-	hush(set);
-	ring(set);
-	atomic_store(&set->looking, false);
-	sr_unlock(&set->ready_lock);
-	sr_unlock(&set->look_lock);
-}
-
-int sr_epoll_collect(struct sr_epoll *set, struct epoll_event *ev, int max,
-		     unsigned turn, bool linger)
-{
+	struct sr_epoll_entry *e, *next, *news = take_news(set);
 	int left, n = 0;
-	uint32_t r, edge;
-	bool stays;
+	bool keep;
 
-	if (!begin_looking(set))
-		return 0;
-	for (left = atomic_load(&set->ready); n < max && left > 0; left--) {
-		struct sr_epoll_entry *e = pop(set);
-
-		if (!e)
-			break;
-		if (e->turn == turn) {
-			push(set, e, true);
-			continue;
-		}
-		stays = linger && e->quiet < QUIET;
-		if (!look_at(set, e, stays, &r, &edge))
-			continue;
-		e->edge |= r ? 0 : edge;
-		if (r) {
-			e->turn = turn;
-			ev[n].events = r;
-			ev[n++].data = e->data;
-			if (e->events & EPOLLONESHOT)
-				e->armed = false;
-		}
-		if (e->events & EPOLLONESHOT)
-			stays &= e->armed;
-		r = e->events & (EPOLLET | EPOLLONESHOT) ? 0 : r;
-		if (e->again || r || stays)
-			push(set, e, r);
+	left = news_only ? 0 : set->queued;
+	for (e = news; e; e = next) {
+		next = e->next_listed;
+		append(set, e);
+		left++;
 	}
-	end_looking(set);
+	/* News only: those before them go to the end. */
+	if (news_only) {
+		int skip = set->queued - left;
+
+		while (left && skip--)
+			append(set, pop(set));
+	}
+	for (; n < max && left > 0; left--) {
+		e = set->first;
+		n += visit(e, &ev[n], poll, &keep);
+		if (!keep)
+			drop(set, pop(set));
+		else if (e != set->last)
+			append(set, pop(set));
+	}
 	return n;
 }
 
-/* As sr_epoll_collect(), but everything that would be reported stays. */
-void sr_epoll_settle(struct sr_epoll *set)
+/* What is quiet may be polled only if nobody sleeps who would have to hear of it. */
+static bool may_poll(struct sr_epoll *set)
 {
-	uint32_t r, edge;
-	int left;
+	return sr_conf.spin_us && !atomic_load(&set->sleepers) &&
+	       atomic_load(&set->ready) <= POLLED;
+}
 
-	if (!begin_looking(set))
-		return;
-	for (left = atomic_load(&set->ready); left > 0; left--) {
-		struct sr_epoll_entry *e = pop(set);
+int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+		     unsigned how)
+{
+	int n = 0;
 
-		if (!e || !look_at(set, e, false, &r, &edge))
-			continue;
-		e->edge |= edge;
-		if (e->again || r)
-			push(set, e, r);
-	}
-	end_looking(set);
+	if (!atomic_load(&set->ready))
+		return 0;
+	sr_lock(&set->look_lock);
+	if (sr_epoll_peek(epfd) == set) /* or it has been closed */
+		n = visit_all(set, ev, max, how & SR_EPOLL_NEWS,
+			      (how & SR_EPOLL_POLL) && may_poll(set));
+	ring(set);
+	sr_unlock(&set->look_lock);
+	return n;
+}
+
+void sr_epoll_drain(struct sr_epoll *set)
+{
+	sr_lock(&set->look_lock);
+	visit_all(set, NULL, 0, false, false); /* the news join the queue */
+	while (set->first)
+		drop(set, pop(set));
+	sr_unlock(&set->look_lock);
 }

@@ -2,57 +2,61 @@
 /*
  * epoll_wait.c - epoll_wait(2): what is listed, what the kernel has, spinning and
  * sleeping.  The argument is in epoll_impl.h.
+ *
+ * What the kernel's set may have that nobody has told us of: plain streams, other
+ * descriptors, doorbells of entries that are armed.  If nothing else is ready, it is
+ * asked.  While linked entries are ready it is asked every ASK calls, and in the first
+ * call of each tick of the kernel's coarse clock, so that nothing waits for longer than
+ * a tick of a thread that always finds something else.
+ *
+ * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
+ * at only while the table has the set at the descriptor, and what the kernel's answer
+ * has for the entries of another set is told to that.  Nothing is held while the kernel
+ * is asked: a handler that leaves the call for good, or a cancellation, leaves the count
+ * of sleepers too high, so that others ring, and nothing is polled, when they need not.
  */
 #include "base/real.h"
 
 #include <errno.h>
 #include <sys/single_threaded.h>
 
-#include "base/fdpriv.h"
 #include "base/now.h"
 #include "stream/epoll_impl.h"
 
-#define LINGER 16		/* entries that one thread may poll */
-#define ASK 8			/* looks at them for one at the kernel's set */
-#define NAP_NS 1000000		/* in a set that another process serves */
+#define ASK 16			/* calls that may go by, or looks of one that spins */
+
+/* How long the program wants to wait, in the form of its call. */
+struct length {
+	int ms;			/* -1: for ever; not used with ts */
+	const struct timespec *ts;
+	bool fine;		/* epoll_pwait2: ts, NULL for ever */
+	const sigset_t *mask;
+};
 
 struct wait {
 	struct sr_epoll *set;
 	int epfd;
-	const struct sr_epoll_time *t;
+	const struct length *t;
 	bool at_once;		/* the program's time is none */
-	uint64_t deadline;	/* ns; UINT64_MAX: none */
-	bool again;		/* the program's time has begun to run */
+	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: the clock does not run yet */
 	uint64_t start;		/* ns: when it found nothing */
-	bool spins;		/* set->spinning is ours */
-	bool asked;		/* what was found then is the kernel's */
 	unsigned handled;	/* sr_handled.all, as the call began */
 };
 
-static void begin(struct wait *w)
+static bool is_none(const struct length *t)
 {
-	const struct sr_epoll_time *t = w->t;
-	uint64_t sec, ns = 0;
-
-	w->deadline = UINT64_MAX;
-	if (t->fine && t->ts) {
-		sec = (uint64_t)t->ts->tv_sec;
-		ns = (uint64_t)t->ts->tv_nsec;
-	} else if (!t->fine && t->ms >= 0) {
-		sec = (uint64_t)t->ms / 1000;
-		ns = (uint64_t)t->ms % 1000 * 1000000u;
-	} else {
-		return;
-	}
-	w->at_once = !sec && !ns;
-	if (!w->at_once)
-		w->deadline = sr_deadline_ns(sec, ns);
+	return t->fine ? t->ts && !t->ts->tv_sec && !t->ts->tv_nsec : !t->ms;
 }
 
-static bool over(const struct wait *w)
+static uint64_t deadline_of(const struct length *t)
 {
-	return w->at_once ||
-	       (w->deadline != UINT64_MAX && sr_now_ns() >= w->deadline);
+	if (t->fine && t->ts)
+		return sr_deadline_ns((uint64_t)t->ts->tv_sec,
+				      (uint64_t)t->ts->tv_nsec);
+	if (!t->fine && t->ms >= 0)
+		return sr_deadline_ns((uint64_t)t->ms / 1000,
+				      (uint64_t)t->ms % 1000 * 1000000u);
+	return UINT64_MAX;
 }
 
 static bool signalled(const struct wait *w)
@@ -60,37 +64,33 @@ static bool signalled(const struct wait *w)
 	return sr_handled.all != w->handled;
 }
 
-/* In a window.  A handler that was put off during the call ran as it opened, and ends
- * the call.  A program that gives no fraction of a millisecond may have a kernel
- * without epoll_pwait2(2). */
-static int call_kernel(struct wait *w, struct epoll_event *ev, int max,
-		       bool sleep)
-{
-	const struct sr_epoll_time *t = w->t;
-	const struct timespec none = { 0, 0 };
-	bool rest = sleep && w->again && w->deadline != UINT64_MAX;
-	uint64_t now = rest ? sr_now_ns() : 0;
-	uint64_t left = rest && now < w->deadline ? w->deadline - now : 0;
-	struct timespec ts = left ? sr_timespec(left) : none;
+/* ---- the kernel's call ---- */
 
-	if (sleep && !w->at_once && signalled(w)) {
+/* What is left of the time.  A handler that has run since the call began ends it.  (A
+ * program that gives no fraction of a millisecond may have a kernel without
+ * epoll_pwait2(2).) */
+static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
+{
+	bool ends = w->deadline != UINT64_MAX;
+	uint64_t now = ends ? sr_now_ns() : 0;
+	uint64_t left = ends && now < w->deadline ? w->deadline - now : 0;
+	struct timespec ts = sr_timespec(left);
+
+	if (signalled(w)) {
 		errno = EINTR;
 		return -1;
 	}
-	if (t->fine)
-		return sr_real.epoll_pwait2(w->epfd, ev, max,
-					    !sleep ? &none : rest ? &ts : t->ts,
-					    t->mask);
+	if (w->t->fine)
+		return sr_real.epoll_pwait2(w->epfd, ev, max, ends ? &ts : NULL,
+					    w->t->mask);
 	return sr_real.epoll_pwait(w->epfd, ev, max,
-				   !sleep ? 0 :
-				   rest ? (int)((left + 999999) / 1000000) : t->ms,
-				   t->mask);
+				   ends ? (int)((left + 999999) / 1000000) : -1,
+				   w->t->mask);
 }
 
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,
  * and a process of one thread needs none: a signal handler leaves the sleepers as it
- * found them and does not run where we count calls (sr_hold), and a thread that is
- * created counts after its creator.  The new value. */
+ * found them, and a thread that is created counts after its creator.  The new value. */
 static unsigned add(atomic_uint *number, unsigned by)
 {
 	unsigned n;
@@ -102,150 +102,113 @@ static unsigned add(atomic_uint *number, unsigned by)
 	return n;
 }
 
-/* Who is in the kernel: a cancellation point. */
-struct seat {
-	struct sr_epoll *volatile set;
-	bool spins;
-	bool holds;		/* a reference, which goes with the call */
-	unsigned epoch;		/* sr_fd_epoch() */
-};
-
-static void sit(struct seat *seat, struct sr_epoll *set, bool spins)
+/* A plain one-shot entry.  Whose is the event?  True: the caller's. */
+static bool take_token(struct sr_epoll *set, struct epoll_event *ev)
 {
-	seat->set = set;
-	seat->spins = spins;
-	seat->epoch = sr_fd_epoch();
-	add(&set->sleepers, 1);
+	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
+	unsigned state = atomic_load(&e->state);
+	uint64_t data = e->data;
+
+	if (e->set != set || !(state & SR_EPOLL_ARMED) ||
+	    sr_epoll_oneshot(state, e) != ev->data.u64 ||
+	    !atomic_compare_exchange_strong(&e->state, &state,
+					    state & ~SR_EPOLL_ARMED))
+		return false;
+	ev->data.u64 = data;
+	return true;
 }
 
-static void leave(struct seat *seat)
+/* Takes what is ours out of the kernel's answer, from the i-th on; how many are left. */
+__attribute__((noinline)) static int
+take_out(struct sr_epoll *set, struct epoll_event *ev, int n, int i)
 {
-	/* (A handler may have forked: the child has forgotten its sleepers.) */
-	if (seat->set && seat->epoch == sr_fd_epoch())
-		add(&seat->set->sleepers, -1u);
-	seat->set = NULL;
-}
+	int kept = i;
 
-static void put(struct sr_epoll **set)
-{
-	if (*set)
-		sr_epoll_put(*set);
-}
+	for (; i < n; i++) {
+		uint64_t data = ev[i].data.u64;
 
-static void abandoned(void *arg)
-{
-	struct seat *seat = arg;
-	struct sr_epoll *held = seat->holds ? seat->set : NULL;
-
-	if (seat->set && seat->spins)
-		atomic_store(&seat->set->spinning, false);
-	leave(seat);
-	put(&held);
-}
-
-static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
-		      bool sleep)
-{
-	__attribute__((cleanup(leave))) struct seat seat = { .set = NULL };
-	struct sr_epoll *set = w->set;
-	unsigned call = add(&set->calls, 1);
-	struct sr_window win;
-	int r;
-
-	sit(&seat, set, w->spins);
-	seat.holds = true;
-	sleep &= !atomic_load(&set->ready);
-	sr_window_open(&win, abandoned, &seat);
-	r = call_kernel(w, ev, max, sleep);
-	sr_window_close(&win);
-	/* (Two that do so at once may leave the earlier: an edge too many.) */
-	if (r >= 0 && r < max && (int)(call - atomic_load(&set->complete)) > 0)
-		atomic_store(&set->complete, call);
-	return r;
-}
-
-/* A one-shot entry of plain days.  Whose is the event?  True: the caller's. */
-static bool take_token(struct sr_epoll_entry *e, struct epoll_event *ev)
-{
-	struct sr_epoll *set = e->set;
-	bool mine;
-
-	sr_lock(&set->ready_lock);
-	mine = e->live && e->armed && sr_epoll_entry_data(e) == ev->data.u64;
-	if (mine) {
-		e->armed = false;
-		ev->data = e->data;
-	}
-	sr_unlock(&set->ready_lock);
-	return mine;
-}
-
-/* Takes what is ours out of the kernel's answer.  *called: inner or the bell. */
-static int sift(struct sr_epoll *set, struct epoll_event *ev, int n,
-		bool *called)
-{
-	bool oneshots = atomic_load_explicit(&set->oneshots,
-					     memory_order_relaxed);
-	int i, kept = 0;
-
-	for (i = 0; i < n; i++) {
-		struct sr_epoll_entry *e;
-
-		if (ev[i].data.ptr == set) {
-			*called = true;
-			continue;
+		if (!sr_epoll_is_token(data)) {
+			ev[kept++] = ev[i];
+		} else if (!sr_epoll_known(data)) {
+			continue;	/* the parent's, made after the fork */
+		} else if (data == sr_epoll_bell_token()) {
+			atomic_store(&set->rung, false);
+		} else if ((data & SR_EPOLL_KIND) == SR_EPOLL_ONESHOT) {
+			if (take_token(set, &ev[i]))
+				ev[kept++] = ev[i];
+		} else {
+			sr_epoll_heard(ev[i].events, data);
 		}
-		e = oneshots ? sr_epoll_entry_of(set, ev[i].data.u64) : NULL;
-		if (e && !take_token(e, &ev[i]))
-			continue;
-		ev[kept++] = ev[i];
 	}
 	return kept;
 }
 
-/* Takes what the kernel says and what it leads to. */
-static int take_answer(struct wait *w, struct epoll_event *ev, int r)
+static inline int sift(struct sr_epoll *set, struct epoll_event *ev, int n)
 {
-	struct sr_epoll *set = w->set;
-	bool called = false;
-	int n = sift(set, ev, r, &called);
-
-	if (called && !n && atomic_load(&set->foreign)) {
-		nanosleep(&(struct timespec){ 0, NAP_NS }, NULL);
-		return 0;
-	}
-	if (called && !atomic_load(&set->level))
-		sr_epoll_harvest(set);
-	if (called)
-		sr_epoll_hush(set);
+	for (int i = 0; i < n; i++)
+		if (__builtin_expect(sr_epoll_is_token(ev[i].data.u64), 0))
+			return take_out(set, ev, n, i);
 	return n;
 }
 
-/* May what is quiet linger?  Only if nobody sleeps who would have to hear of it,
- * and the set's readiness is nobody else's affair. */
-static bool may_linger(struct sr_epoll *set)
+/* The program's events, or -errno.  A cancellation point. */
+static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
+		      bool sleep)
 {
-	return sr_conf.spin_us && !atomic_load(&set->level) &&
-	       !atomic_load(&set->sleepers) &&
-	       atomic_load(&set->ready) <= LINGER;
+	struct sr_epoll *set = w->set;
+	int r;
+
+	if (atomic_load(&set->forked))
+		sr_epoll_mind_family(w->epfd);
+	add(&set->sleepers, 1);
+	sleep &= !atomic_load(&set->ready);
+	r = sleep ? call_until_signal(w, ev, max) :
+		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->t->mask);
+	add(&set->sleepers, -1u);
+	return r < 0 ? -errno : sift(set, ev, r);
+}
+
+/* ---- a wait ---- */
+
+/* May the kernel's set have something that nobody has told us of? */
+static bool kernel_may_know(struct sr_epoll *set)
+{
+	int shut = atomic_load(&set->shut);
+
+	return atomic_load(&set->others) || atomic_load(&set->members) > shut ||
+	       shut > atomic_load(&set->ready);
+}
+
+/* (Two threads that count at once ask once too often, or a call later.) */
+static bool is_due(struct sr_epoll *set)
+{
+	unsigned calls = atomic_load_explicit(&set->unasked, memory_order_relaxed);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	if (calls < ASK && now.tv_nsec == set->tick) {
+		atomic_store_explicit(&set->unasked, calls + 1, memory_order_relaxed);
+		return false;
+	}
+	atomic_store_explicit(&set->unasked, 0, memory_order_relaxed);
+	atomic_store_explicit(&set->tick, now.tv_nsec, memory_order_relaxed);
+	return true;
 }
 
 /* Events, 0: time to sleep, or -errno. */
-static int spin_on(struct wait *w, struct epoll_event *ev, int max,
-		   unsigned turn)
+static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, last = w->start, now;
 	struct sr_epoll *set = w->set;
-	int i, n, r;
+	int i, n;
 
 	for (i = 1;; i++) {
 		if (!atomic_load(&set->ready))
-			return 0;	/* they stand by now */
-		n = sr_epoll_collect(set, ev, max, turn, true);
+			return 0;	/* all are armed by now */
+		n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
 		if (!n && i % ASK == 0) {
-			r = ask_kernel(w, ev, max, false);
-			n = r < 0 ? -errno : take_answer(w, ev, r);
-			w->asked = n > 0;
+			n = sr_now_epoll(w->epfd, ev, max);
+			n = n < 0 ? -errno : sift(set, ev, n);
 		}
 		if (n)
 			return n;
@@ -262,139 +225,143 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max,
 	}
 }
 
-static void stop_spinning(struct wait **w)
-{
-	if ((*w)->spins)
-		atomic_store(&(*w)->set->spinning, false);
-	(*w)->spins = false;
-}
-
-static int spin(struct wait *w, struct epoll_event *ev, int max, unsigned turn)
-{
-	__attribute__((cleanup(stop_spinning))) struct wait *spinner = w;
-	struct sr_epoll *set = w->set;
-
-	if (w->start || w->at_once || !atomic_load(&set->shut))
-		return 0;
-	w->start = sr_now_ns();
-	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull))
-		return 0;
-	if (atomic_exchange(&set->spinning, true))
-		return 0;
-	w->spins = true;
-	return spin_on(w, ev, max, turn);
-}
-
-/* One round: ours and the kernel's get half of the room each, and what the other
- * leaves; where there is room for one they take turns. */
-static int round_of(struct wait *w, struct epoll_event *ev, int max)
-{
-	struct sr_epoll *set = w->set;
-	unsigned turn = add(&set->turns, 1);
-	int n, r, half = (max + (int)(turn & 1)) / 2;
-
-	n = sr_epoll_collect(set, ev, half, turn, may_linger(set));
-	if (!n && half)
-		n = spin(w, ev, half, turn);
-	if (n < 0 || w->asked)
-		return n;
-	/* Who lingers stands now. */
-	if (!n && !w->at_once)
-		n = sr_epoll_collect(set, ev, half, turn, false);
-	if (n == max)
-		return n;
-	r = ask_kernel(w, ev + n, max - n, !n && !w->at_once);
-	if (r < 0)
-		return n ? n : -errno;
-	n += take_answer(w, ev + n, r);
-	if (n < max)
-		n += sr_epoll_collect(set, ev + n, max - n, turn, may_linger(set));
-	return n;
-}
-
-static void learn(struct wait *w, int n)
-{
-	if (n > 0 && w->start)
-		sr_spin_learn(&w->set->spin, sr_conf.spin_us * 1000ull,
-			      sr_now_ns() - w->start);
-}
-
-static int wait_on(struct wait *w, struct epoll_event *ev, int max)
+static int spin(struct wait *w, struct epoll_event *ev, int max)
 {
 	struct sr_epoll *set = w->set;
 	int n;
 
-	if (atomic_load(&set->forked)) {
-		if (!atomic_load(&set->foreign) && sr_epoll_used_by_child(set))
-			sr_epoll_share(set);
-		else if (atomic_load(&set->foreign))
-			sr_epoll_foreign_use(set);
+	if (w->start || !atomic_load(&set->shut))
+		return 0;
+	w->start = sr_now_ns();
+	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull))
+		return 0;
+	sr_hold();	/* for the sake of set->spinning */
+	n = 0;
+	if (!atomic_exchange(&set->spinning, true)) {
+		n = spin_on(w, ev, max);
+		atomic_store(&set->spinning, false);
 	}
-	for (;;) {
-		n = round_of(w, ev, max);
-		if (n || over(w))
-			break;
-		if (signalled(w)) {
-			n = -EINTR;
-			break;
-		}
-		w->again = true;
-		w->epfd = atomic_load(&set->epfd); /* that one may be closed */
-	}
-	learn(w, n);
-	return n;
-}
-
-/*
- * A set without any stream that may ever be on a link: the kernel's call.  We only
- * count the sleeper, for whom an entry that comes meanwhile may have to ring (members
- * and sleepers are a Dekker pair, too).  No reference: a set's memory stays a set's,
- * and the count is right for whichever it is.  False: there is more to do.
- */
-static bool wait_quietly(struct wait *w, struct epoll_event *ev, int max, int *n)
-{
-	__attribute__((cleanup(leave))) struct seat seat = { .set = NULL };
-	struct sr_epoll *set = w->set;
-	struct sr_window win;
-	int r;
-
-	if (atomic_load(&set->members) || atomic_load(&set->ready) ||
-	    atomic_load(&set->level) || atomic_load(&set->forked))
-		return false;
-	sit(&seat, set, false);
-	if (atomic_load(&set->members))
-		return false;
-	sr_window_open(&win, abandoned, &seat);
-	r = call_kernel(w, ev, max, true);
-	sr_window_close(&win);
-	leave(&seat);
-	*n = r < 0 ? -errno : take_answer(w, ev, r);
-	w->again = true;
-	if (*n > 0 && atomic_load(&set->ready))
-		sr_epoll_ring(set);
-	return r <= 0 || *n;
-}
-
-int sr_epoll_wait_for(int epfd, struct epoll_event *ev, int max,
-		      const struct sr_epoll_time *t)
-{
-	struct wait w = { .set = sr_epoll_peek(epfd), .epfd = epfd, .t = t,
-			  .handled = sr_handled.all };
-	__attribute__((cleanup(put))) struct sr_epoll *held = NULL;
-	int n, err = errno;
-
-	pthread_testcancel(); /* as in sr_stream_recv() */
-	sr_epolls_settle_nested();
-	begin(&w);
-	sr_hold();
-	if (!w.set || !wait_quietly(&w, ev, max, &n)) {
-		w.set = held = sr_epoll_get(epfd);
-		n = held ? wait_on(&w, ev, max) :
-			   -EBADF;	/* closed under the call */
-	}
-	put(&held);
-	held = NULL;
-	errno = err;
 	sr_release();
 	return n;
+}
+
+/* Nothing is listed that is ready.  Asks the kernel, and sleeps there if need be. */
+static int wait_on(struct wait *w, struct epoll_event *ev, int max, bool asked)
+{
+	struct sr_epoll *set = w->set;
+	int n;
+
+	/* What is ready at once need not pay for the time. */
+	if (!w->deadline)
+		w->deadline = deadline_of(w->t);
+	do {
+		n = w->at_once ? 0 : spin(w, ev, max);
+		/* Whatever is polled is armed before the sleep. */
+		if (!n && !w->at_once)
+			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
+		if (!n && !(w->at_once && asked))
+			n = ask_kernel(w, ev, max, !w->at_once);
+		if (n >= 0 && n < max)
+			n += sr_epoll_collect(set, w->epfd, ev + n, max - n,
+					      SR_EPOLL_POLL | (n ? SR_EPOLL_NEWS : 0));
+		if (!n && !w->at_once && signalled(w))
+			n = -EINTR;
+	} while (!n && !w->at_once &&
+		 (w->deadline == UINT64_MAX || sr_now_ns() < w->deadline));
+	if (n > 0 && w->start)
+		sr_spin_learn(&set->spin, sr_conf.spin_us * 1000ull,
+			      sr_now_ns() - w->start);
+	return n;
+}
+
+/* n have been listed, and the kernel is due; or none.  deadline: if the program's time
+ * has begun to run; else 0. */
+__attribute__((noinline)) static int
+wait_linked(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+	    const struct length *t, uint64_t deadline, int n, bool due)
+{
+	struct wait w = { .set = set, .epfd = epfd, .t = t, .at_once = is_none(t),
+			  .deadline = deadline, .handled = sr_handled.all };
+	int r = 0, err = errno;
+
+	due &= n < max;
+	if (due)
+		r = ask_kernel(&w, ev + n, max - n, false);
+	if (n)
+		n += r > 0 ? r : 0;
+	else
+		n = r ? r : wait_on(&w, ev, max, due);
+	errno = n < 0 ? -n : err;
+	return n < 0 ? -1 : n;
+}
+
+/* Nothing is linked, or nothing of that is listed and the call does not sleep: the
+ * kernel's call. */
+static inline int wait_plainly(struct sr_epoll *set, int epfd,
+			       struct epoll_event *ev, int max,
+			       const struct length *t)
+{
+	uint64_t deadline = 0;
+	int r = 0;
+
+	if (t->fine ? t->ts != NULL : t->ms > 0)
+		deadline = deadline_of(t);
+	add(&set->sleepers, 1);
+	if (!atomic_load(&set->ready)) {
+		r = t->fine ? sr_real.epoll_pwait2(epfd, ev, max, t->ts, t->mask) :
+			      sr_real.epoll_pwait(epfd, ev, max, t->ms, t->mask);
+		add(&set->sleepers, -1u);
+		if (r <= 0)
+			return r;
+		r = sift(set, ev, r);
+		if (r)
+			return r;
+	} else {
+		add(&set->sleepers, -1u);
+	}
+	return wait_linked(set, epfd, ev, max, t, deadline, 0, false);
+}
+
+static inline int wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
+			   int max, const struct length *t)
+{
+	bool due = false;
+	int n = 0;
+
+	if (atomic_load_explicit(&set->ready, memory_order_relaxed)) {
+		pthread_testcancel(); /* as in sr_stream_recv() */
+		/* If it is due, the kernel gets half of the room; where there is room
+		 * for one they take turns. */
+		due = kernel_may_know(set) && is_due(set);
+		n = sr_epoll_collect(set, epfd, ev,
+				     due ? (max + (int)(add(&set->turns, 1) & 1)) / 2 :
+					   max,
+				     SR_EPOLL_POLL);
+		if (n && !due)
+			return n;
+		if (!n && is_none(t) && !kernel_may_know(set))
+			return 0;
+	} else if (!atomic_load_explicit(&set->heir, memory_order_relaxed) &&
+		   (!atomic_load_explicit(&set->shut, memory_order_relaxed) ||
+		    (is_none(t) &&
+		     !atomic_load_explicit(&set->forked, memory_order_relaxed)))) {
+		return wait_plainly(set, epfd, ev, max, t);
+	}
+	return wait_linked(set, epfd, ev, max, t, 0, n, due);
+}
+
+int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+		     int ms, const sigset_t *mask)
+{
+	const struct length t = { .ms = ms, .mask = mask };
+
+	return wait_for(set, epfd, ev, max, &t);
+}
+
+int sr_epoll_wait_ts(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
+		     const struct timespec *ts, const sigset_t *mask)
+{
+	const struct length t = { .ts = ts, .fine = true, .mask = mask };
+
+	return wait_for(set, epfd, ev, max, &t);
 }

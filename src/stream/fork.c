@@ -75,7 +75,6 @@ static void in_parent(void)
 		return;
 	sr_epolls_in_parent();
 	sr_streams_walk(unlock_one, NULL);
-	sr_epolls_after_fork();
 }
 
 static void in_child(void)
@@ -96,6 +95,7 @@ static void in_child(void)
 	sr_loop_forget();
 	sr_closer_forget();
 	sr_fd_forget_all();
+	sr_epolls_inherit();
 out:
 	sr_hold_none();
 }

@@ -385,7 +385,6 @@ bool sr_epoll_gate_shut(struct sr_stream *st);
 void sr_epoll_gate_opened(struct sr_stream *st);
 /* A descriptor of the stream, or its last one, is about to be closed. */
 void sr_epoll_number_gone(struct sr_stream *st, int fd);
-void sr_epoll_number_back(struct sr_stream *st, int fd);
 void sr_epoll_stream_gone(struct sr_stream *st);
 /* The stream is TCP's for good: its sets forget it.  False: one of them cannot.
  * epoll_lock held, gates open. */
@@ -395,8 +394,8 @@ void sr_epoll_told(struct sr_epoll_entry *e, unsigned what, unsigned news);
 void sr_epolls_fork_begins(void);	/* no lock held */
 void sr_epolls_before_fork(void);	/* all streams' locks held */
 void sr_epolls_in_parent(void);
-void sr_epolls_after_fork(void);	/* in the parent, no lock held */
 void sr_epolls_forget(void);		/* child of fork */
+void sr_epolls_inherit(void);		/* ... without private descriptors */
 
 /* ---- kick.c: the loop's side ---- */
 /* What a kick does, in the loop: set once by the service room. */

@@ -95,71 +95,6 @@ static void number_server(int lfd)
 	close(copy);
 }
 
-/* ---- the set ---- */
-
-struct sleeper {
-	int ep, ms, n;
-	struct epoll_event ev;
-};
-
-static void *sleep_in(void *arg)
-{
-	struct sleeper *s = arg;
-
-	s->n = epoll_wait(s->ep, &s->ev, 1, s->ms);
-	return NULL;
-}
-
-static void say_slept(const char *what, pthread_t t, const struct sleeper *s)
-{
-	pthread_join(t, NULL);
-	say("%s: %d %d", what, s->n, (int)s->ev.data.u64);
-}
-
-/* A set is closed under a thread that is asleep in it: it sleeps on, and is woken. */
-static void left_server(int lfd)
-{
-	int fd = begin(lfd), other;
-	struct sleeper s = {.ms = 5000};
-	pthread_t t;
-
-	for (int i = 0; i < 3; i++) {
-		s.ep = new_set();
-		add(s.ep, fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : 0), 1);
-		t = start_asleep(sleep_in, &s);
-		close(s.ep);
-		other = new_set();
-		say("number %d", other == s.ep);
-		add(other, fd, EPOLLIN, 2);
-		await_asleep(getpid(), last_asleep);
-		send_go(fd);
-		say_slept("closed", t, &s);
-		say_wait("another", other, 5000);
-		swallow(fd);
-		say_wait("read", other, 20);
-		close(other);
-	}
-	s.ep = new_set();
-	other = dup(s.ep);
-	t = start_asleep(sleep_in, &s);
-	add(s.ep, fd, EPOLLIN, 3);	/* while it is asleep */
-	await_asleep(getpid(), last_asleep);
-	close(s.ep);
-	await_asleep(getpid(), last_asleep);
-	send_go(fd);
-	say_slept("duplicated", t, &s);
-	say_wait("duplicate", other, -1);
-	swallow(fd);
-	close(other);
-	/* The stream, too, is gone before the thread wakes. */
-	s = (struct sleeper){.ep = new_set(), .ms = 300};
-	add(s.ep, fd, EPOLLIN, 4);
-	t = start_asleep(sleep_in, &s);
-	close(s.ep);
-	close(fd);
-	say_slept("both", t, &s);
-}
-
 /* A loop accepts, echoes and closes without EPOLL_CTL_DEL: an event of a connection that
  * is closed would be another one's, or that of freed memory. */
 enum { CONNECTIONS = 3000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
@@ -245,7 +180,6 @@ static const struct tcp_case cases[] = {
 	{"loop", loop_server, loop_client},
 	{"closing", closing_server, two_clients},
 	{"number", number_server, obey_client},
-	{"left", left_server, obey_client},
 };
 
 int main(int argc, char **argv)

@@ -177,45 +177,6 @@ static void gone_client(void)
 
 /* ---- edge-triggered ---- */
 
-/* A switch is no edge: what has been reported is not reported again. */
-static void no_edge_server(int lfd)
-{
-	int fd = answer(lfd), ep = new_set();
-
-	unblock(fd);
-	add(ep, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, 1);
-	say_wait("added", ep, -1);
-	say_wait("no edge", ep, 400);
-	put(fd, "g", 1);
-	say_wait("message", ep, -1);
-	swallow(fd);
-	say_wait("no edge", ep, 400);
-	put(fd, "g", 1);
-	say_wait("message", ep, -1);
-	swallow(fd);
-	close(fd);
-}
-
-static void no_edge_client(void)
-{
-	int fd = dial(), ep = new_set();
-
-	unblock(fd);
-	add(ep, fd, EPOLLIN | EPOLLOUT | EPOLLET, 1);
-	say_wait("added", ep, -1);
-	say_wait("no edge", ep, 200);
-	for (int i = 0; i < 2; i++) {
-		say_wait("go", ep, -1);
-		if (take(fd, buf, 1) != 1)
-			die("take");
-		message(fd);
-		if (i == 0)
-			say_wait("no edge", ep, 200);
-	}
-	say_wait("end", ep, -1);
-	close(fd);
-}
-
 /* A read of less than was asked for has drained the stream: epoll(7), question 9.
  * While nobody reads, a ring grows. */
 static void short_server(int lfd)
@@ -460,7 +421,6 @@ static const struct tcp_case cases[] = {
 	{"end", end_server, end_client},
 	{"reset", reset_server, reset_client},
 	{"gone", gone_server, gone_client},
-	{"no-edge", no_edge_server, no_edge_client},
 	{"short", short_server, short_client},
 	{"edge", edge_server, obey_client},
 	{"edge-out", edge_out_server, sink_client},
