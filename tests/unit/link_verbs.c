@@ -40,6 +40,7 @@ static void test_source(void)
 {
 	struct end *e = open_end(SOURCE << 8 | 20);
 
+	check(put(e, 1, true) == 1);
 	check(take(e, SIZE_MAX, true) == 20 << 20);
 	close_end(e);
 }
@@ -60,6 +61,7 @@ static void test_growth(void)
 
 	say("at first %zu bytes\n", usage(e));
 	check(usage(e) <= 65536);
+	check(put(e, 1, true) == 1);
 	check(take(e, SIZE_MAX, true) == 20 << 20);
 	say("receiver %zu bytes, generation %u\n", usage(e), l->rx_gen);
 	check(l->rx_gen > 0);
@@ -220,7 +222,7 @@ static void test_drop(void)
 	e->link->ops->drop(e->link, "fork");
 	check(dead(e) && !strcmp(e->link->reason, "option"));
 	check(sr_verbs_ctl(e->link, &(struct sr_msg){ .type = SR_MSG_END }) == -EPIPE);
-	sr_link_put(e->link);
+	put_link(e);
 	both_ways(f, 100000, 0);
 	close_end(f);
 }
@@ -233,7 +235,7 @@ static void test_kill(void)
 
 	both_ways(e, 100000, 0);
 	put(f, 5000, true);
-	kill(child, SIGKILL);
+	kill_answerer();
 	t = ms();
 	check(!await(e, SR_NOTIFY_RX, never));
 	check(!await(f, SR_NOTIFY_RX, never));
@@ -241,40 +243,30 @@ static void test_kill(void)
 	check(!strcmp(e->link->reason, "peer-dropped"));
 	check(f->link->ops->tx_retained(f->link, START, v) == 5000);
 	check(*(uint8_t *)v[0].iov_base == pattern(f->no, true, START));
-	sr_link_put(e->link);
-	sr_link_put(f->link);
-}
-
-static const char *device_type(void)
-{
-	return getenv("RDMA_DEV") && getenv("RDMA_DEV")[0] == 's' ? "siw" :
-								    "rxe";
+	put_link(e);
+	put_link(f);
 }
 
 static void test_removal(void)
 {
-	struct end *e = open_end(ECHO << 8 | 8), *f = open_end(DEAF << 8 | 9);
-	char cmd[200];
+	struct end *e, *f;
 	uint64_t t = ms();
 
-	if (!getenv("RDMA_DEV") || geteuid())
+	if (!may_remove())
 		return;
+	e = open_end(ECHO << 8 | 8);
+	f = open_end(DEAF << 8 | 9);
 	both_ways(e, 100000, 0);
 	check(put(f, 5000, true) == 5000);
-	snprintf(cmd, sizeof(cmd), "timeout 20 rdma link delete %s",
-		 getenv("RDMA_DEV"));
-	check(!system(cmd));
+	remove_device();
 	say("deleted after %d ms\n", (int)(ms() - t));
 	check(!await(e, SR_NOTIFY_RX, never));
 	check(!await(f, SR_NOTIFY_RX, never));
 	say("%s, %s\n", e->link->reason, f->link->reason);
-	sr_link_put(e->link);
-	sr_link_put(f->link);
+	put_link(e);
+	put_link(f);
 	check(sr_link_verbs.usable());
-	snprintf(cmd, sizeof(cmd), "rdma link add %s type %s netdev %s",
-		 getenv("RDMA_DEV"), device_type(), getenv("RDMA_NETDEV"));
-	check(!system(cmd));
-	usleep(1000 * 1000);
+	add_device();
 	e = open_end(ECHO << 8 | 10);
 	both_ways(e, 1000, 0);
 	close_end(e);

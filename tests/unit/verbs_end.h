@@ -48,7 +48,8 @@ static bool verbose;
 struct end {
 	struct sr_link *link;
 	struct sr_task work;
-	int efd[2];			/* wake the reader, the writer */
+	pthread_mutex_t lock;		/* efd: notify() may be late */
+	int efd[2];			/* wake the reader, the writer; -1: closed */
 	atomic_int sleepers;
 	atomic_bool failed;		/* asking did */
 	const char *reason;
@@ -56,6 +57,9 @@ struct end {
 	atomic_uint told;
 	unsigned spin;
 	pthread_t thread;
+	bool answers;			/* the thread is answer() */
+	bool put;			/* the link is no more ours; loop */
+	struct end *next;
 	struct sr_ask ask;
 	uint32_t no;
 };
@@ -67,10 +71,14 @@ static void wake(struct end *e, unsigned what)
 	uint64_t one = 1;
 	unsigned i;
 
+	if (!atomic_load(&e->sleepers))
+		return;
+	pthread_mutex_lock(&e->lock);
 	for (i = 0; i < 2; i++)
-		if (atomic_load(&e->sleepers) && (what & why[i]) &&
+		if ((what & why[i]) && e->efd[i] >= 0 &&
 		    write(e->efd[i], &one, 8) != 8)
 			abort();
+	pthread_mutex_unlock(&e->lock);
 }
 
 static uint8_t pattern(uint32_t no, bool asker, uint64_t k)
@@ -110,7 +118,8 @@ static bool dead(struct end *e)
 
 static int patience = 20000;	/* ms */
 static struct end *last_end;	/* the answerer's */
-static pid_t child;
+static pid_t child;		/* answers; 0: this process does */
+static bool in_child;
 
 static void dump(struct end *e, unsigned want)
 {
@@ -156,13 +165,14 @@ static bool await(struct end *e, unsigned want, bool (*ready)(struct end *))
 		n = 0;
 		if (!ready(e) && !dead(e)) {
 			n = poll(p, 2, patience);
-			if (!n) {
+			if (!n)
 				dump(e, want);
+			if (!n && child) {
 				kill(child, SIGUSR1);
 				sleep(1);
 			}
-			if (child)
-				check(n);	/* asleep too long: a lost wake-up */
+			/* Asleep too long: a lost wake-up. */
+			check(n || in_child);
 		}
 		ops->awake(e->link, want, n > 0 && p[1].revents);
 		atomic_fetch_sub(&e->sleepers, 1);

@@ -3,6 +3,8 @@
  * verbs_pair.h - drives the verbs link through its contract, between two
  * processes: this one asks, its child answers.  Needs an RDMA device
  * (tests/lab/rdma-vm), else skips; RDMA_ADDR is the device's address.
+ * With FAKE_VERBS both ends are in this process, on the device of fake_verbs.c,
+ * and each test runs once on an InfiniBand and once on an iWARP device.
  *
  *   PROGRAM [-v] [test ...]     all tests by default, but what has to be named
  */
@@ -13,8 +15,6 @@
 
 #include <arpa/inet.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
@@ -24,15 +24,37 @@
 
 static void *answer(void *arg);
 
+/* Nobody waits for it any more. */
+static void close_fds(struct end *e)
+{
+	pthread_mutex_lock(&e->lock);
+	close(e->efd[0]);
+	close(e->efd[1]);
+	e->efd[0] = e->efd[1] = -1;
+	pthread_mutex_unlock(&e->lock);
+}
+
+static void put_call(void *arg)
+{
+	struct end *e = arg;
+
+	e->put = true;
+	close_fds(e);
+	sr_link_put(e->link);
+}
+
 /* The handshake, driven by events, in the loop. */
 static void on_work(struct sr_task *t)
 {
 	struct end *e = (struct end *)((char *)t - offsetof(struct end, work));
-	unsigned have = sr_link_events(e->link);
-	unsigned new = have & ~atomic_fetch_or(&e->told, have);
-	bool asker = e->link->role == SR_ROLE_ASKER;
-	unsigned notes;
+	unsigned have, new, notes;
+	bool asker;
 
+	if (e->put)
+		return;
+	have = sr_link_events(e->link);
+	new = have & ~atomic_fetch_or(&e->told, have);
+	asker = e->link->role == SR_ROLE_ASKER;
 	if (asker && (new & SR_LINK_UP))
 		send_hello(e);
 	if (new & SR_LINK_HELLO) {
@@ -42,12 +64,16 @@ static void on_work(struct sr_task *t)
 	}
 	if (new & SR_LINK_SWITCH)
 		send_plain(e, SR_MSG_ACKSW);
-	if ((new & SR_LINK_ACKSW) && !asker)
+	if ((new & SR_LINK_ACKSW) && !asker) {
 		check(!pthread_create(&e->thread, NULL, answer, e));
+		e->answers = true;
+	}
 	wake(e, SR_NOTIFY_CTL);
 	notes = atomic_load(&e->notes);
 	e->link->ops->work(e->link);
 	atomic_fetch_add(&e->worked, atomic_load(&e->notes) - notes);
+	if ((have & SR_LINK_DEAD) && !asker && !e->answers)
+		put_call(e);	/* nobody else will */
 }
 
 static void notify(struct sr_link *link, unsigned what)
@@ -62,12 +88,25 @@ static void notify(struct sr_link *link, unsigned what)
 		wake(e, what);
 }
 
+/* In the loop, so that on_work() knows. */
+static void put_link(struct end *e)
+{
+	check(!loop_call(put_call, e));
+}
+
+/* All of a test, both sides'. */
+static _Atomic(struct end *) ends;
+
 static struct end *new_end(uint32_t no)
 {
 	struct end *e = calloc(1, sizeof(*e));
 
 	check(e);
+	e->next = atomic_load(&ends);
+	while (!atomic_compare_exchange_weak(&ends, &e->next, e))
+		;
 	e->work.fn = on_work;
+	pthread_mutex_init(&e->lock, NULL);
 	e->efd[0] = eventfd(0, EFD_NONBLOCK);
 	e->efd[1] = eventfd(0, EFD_NONBLOCK);
 	e->no = no;
@@ -76,19 +115,6 @@ static struct end *new_end(uint32_t no)
 }
 
 /* ---- the answerer ---- */
-
-/* SIGUSR1: the answerer tells its side. */
-static void tell(int sig)
-{
-	struct end *e = last_end;
-
-	(void)sig;
-	if (!e || !e->link)
-		return;
-	dump(e, 0);
-	fprintf(stderr, "left in the CQ: %d\n",
-		sr_vcq_poll(sr_vlink(e->link)->cq, false));
-}
 
 static void *answer(void *arg)
 {
@@ -106,7 +132,8 @@ static void *answer(void *arg)
 		while (take(e, 1 << 20, e->no & 1))
 			;
 		break;
-	case SOURCE:	/* as many MB as the number says */
+	case SOURCE:	/* for one byte as many MB as the number says */
+		take(e, 1, true);
 		want = e->no & 0xff;
 		put(e, want << 20, true);
 		break;
@@ -126,21 +153,26 @@ static void *answer(void *arg)
 		await(e, SR_NOTIFY_TX, end_acked);
 	}
 	e->link->ops->drop(e->link, NULL);
-	sr_link_put(e->link);
+	put_link(e);
 	return NULL;
 }
 
 #define LATE 0x1a7e	/* answered when the asker has gone */
 
+static atomic_uint requests;
+
 static void request(struct sr_request *req)
 {
 	struct end *e;
 
+	atomic_fetch_add(&requests, 1);
 	say("request %x\n", req->name.link_no);
 	if (req->name.link_no == 0xdead) {
 		req->ops->refuse(req, "no-match");
 		return;
 	}
+	if (req->name.link_no == LATE && !in_child)
+		return;		/* until the asker has gone */
 	if (req->name.link_no == LATE)
 		usleep(500 * 1000);
 	last_end = e = new_end(req->name.link_no);
@@ -165,49 +197,23 @@ static struct sockaddr_storage address(int port)
 	return s;
 }
 
+static void *listener;		/* NULL: none */
+
 static void listen_call(void *arg)
 {
 	struct sockaddr_storage s = address(PORT);
-	void *l;
 
 	sr_link_request = request;
 	sr_link_gone = gone;
 	((struct sockaddr_in *)&s)->sin_addr.s_addr = 0;
-	*(int *)arg = sr_link_verbs.listen((struct sockaddr *)&s, &l);
+	*(int *)arg = sr_link_verbs.listen((struct sockaddr *)&s, &listener);
 }
 
-static void answerer(int fd)
-{
-	int err = 0;
-
-	signal(SIGUSR1, tell);
-	check(!loop_call(listen_call, &err));
-	if (err)
-		fprintf(stderr, "listen: %s\n", strerror(-err));
-	check(write(fd, &err, sizeof(err)) == sizeof(err));
-	for (;;)
-		pause();
-}
-
-static void start_answerer(bool patient)
-{
-	int p[2], err;
-
-	patience = patient ? 60000 : 20000;
-	check(!pipe(p));
-	child = fork();
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* we may abort */
-		close(p[0]);
-		sr_loop_forget();
-		sr_verbs_forget();
-		sr_fd_forget_all();
-		answerer(p[1]);
-	}
-	close(p[1]);
-	check(read(p[0], &err, sizeof(err)) == sizeof(err) && !err);
-	close(p[0]);
-}
+#ifdef FAKE_VERBS
+#include "verbs_here.h"
+#else
+#include "verbs_child.h"
+#endif
 
 /* ---- the asker ---- */
 
@@ -279,7 +285,7 @@ static struct end *open_end(uint32_t no)
 static void let_go(struct end *e)
 {
 	e->link->ops->drop(e->link, NULL);
-	sr_link_put(e->link);
+	put_link(e);
 }
 
 static void close_end(struct end *e)
@@ -344,14 +350,41 @@ struct test {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static int run_tests(int argc, char **argv, const struct test *tests, size_t n)
+static void run_test(const struct test *t, const char *kind)
+{
+	printf("%s%s ...", t->name, kind);
+	fflush(stdout);
+	start_answerer(t->asked);
+	t->fn();
+	stop_answerer();
+	printf(" ok\n");
+}
+
+/* The device of a test that is run is there, but for the fake, which comes anew. */
+static void run_kinds(const struct test *t)
+{
+#ifdef FAKE_VERBS
+	for (iwarp = false;; iwarp = true) {
+		fake_plug(iwarp);
+		run_test(t, iwarp ? ", iWARP" : "");
+		if (iwarp)
+			return;
+	}
+#else
+	run_test(t, "");
+#endif
+}
+
+static inline int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 {
 	size_t i;
 	int k;
 
 	sr_conf_load();
+#ifndef FAKE_VERBS
 	if (sr_link_verbs.usable())
 		return 77;
+#endif
 	if (argc > 1 && !strcmp(argv[1], "-v")) {
 		verbose = true;
 		sr_conf.log = SR_DEBUG;
@@ -363,15 +396,8 @@ static int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 
 		for (k = 1; k < argc; k++)
 			run |= !strcmp(argv[k], tests[i].name);
-		if (!run)
-			continue;
-		printf("%s ...", tests[i].name);
-		fflush(stdout);
-		start_answerer(tests[i].asked);
-		tests[i].fn();
-		kill(child, SIGKILL);
-		waitpid(child, NULL, 0);
-		printf(" ok\n");
+		if (run)
+			run_kinds(&tests[i]);
 	}
 	return 0;
 }

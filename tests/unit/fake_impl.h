@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* fake_impl.h - what the two halves of the fake RDMA device share: fake_verbs.c
+ * (memory, queues, the hardware) and fake_cm.c (the connection manager). */
+#ifndef FAKE_IMPL_H
+#define FAKE_IMPL_H
+
+#include "fake_verbs.h"
+
+#include "link/verbs.h"
+
+enum { FAKE_INLINE = 128, FAKE_WR = 1024, FAKE_CQE = 4096, FAKE_ASYNCS = 16 };
+
+/* In each struct the verbs' own part is first. */
+struct device {
+	struct ibv_context v;
+	struct ibv_device ibdev;
+	bool iwarp, gone;
+	unsigned n_async;
+	struct ibv_async_event async[FAKE_ASYNCS];
+	struct device *next;
+};
+
+struct mr {
+	struct ibv_mr v;
+	int access;
+	struct mr *next;
+};
+
+struct cqe {
+	struct ibv_wc wc;
+	uint32_t frees; /* sends: the queue is free up to here */
+	bool send;
+};
+
+struct cq {
+	struct ibv_cq v;
+	struct cqe *ring;
+	uint32_t head, tail;
+	enum { NOT_ARMED, ARMED_SOLICITED, ARMED } armed;
+	unsigned events, unacked, users;
+	struct cq *next;
+};
+
+struct send {
+	uint64_t wr_id, due_ns, remote_addr;
+	uint8_t *from;
+	uint32_t len, key, rkey, imm;
+	enum ibv_wr_opcode opcode;
+	bool signaled, solicited;
+	enum ibv_wc_status status;
+	uint8_t copy[FAKE_INLINE]; /* what is sent inline */
+};
+
+struct recv {
+	uint64_t wr_id;
+	uint8_t *to;
+	uint32_t len, key;
+};
+
+/* Of sends: freed <= completed <= executed <= posted.  A place is free again
+ * when a completion for it, or for a later one, has been polled. */
+struct qp {
+	struct ibv_qp v;
+	uint32_t send_cap, recv_cap, max_inline;
+	uint32_t posted, executed, completed, freed, recv_head, recv_tail;
+	struct send *sends;
+	struct recv *recvs;
+	struct id *id;
+	struct qp *next;
+};
+
+struct id {
+	struct rdma_cm_id v;
+	enum { IDLE, LISTENING, ASKING, ASKED, ANSWERED, CONNECTED } state;
+	bool active;
+	struct device *dev; /* once resolved; v.verbs when that is read */
+	struct id *peer;
+	unsigned unacked; /* events */
+	struct id *next;
+};
+
+/* One lock for everything, the last that anybody takes; to the function's end.
+ */
+extern pthread_mutex_t fake_lock;
+int fake_take(void);
+void fake_leave(int *unused);
+#define LOCKED                                                                 \
+	int taken __attribute__((cleanup(fake_leave), unused)) = fake_take()
+
+/* All locked. */
+extern struct device *fake_devices; /* the last is the newest */
+extern struct qp *fake_qps;
+extern struct id *fake_ids;
+struct device *fake_device(void);  /* that is plugged in, or NULL */
+bool fake_fails(const char *verb); /* counts the call; with errno */
+_Noreturn void
+fake_broke(const char *rule);	  /* the caller did something wrong */
+void fake_flush_qp(struct qp *q); /* to the error state: all comes back */
+void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q);
+int fake_eventfd(void);
+void fake_ring(int fd);	     /* one event more */
+bool fake_next_ring(int fd); /* one less; false: there was none */
+
+/* Objects are counted, and in lists. */
+void *fake_new(size_t size);
+void fake_free(void *object);
+void fake_add(void *list, void *object, size_t next);
+void fake_drop(void *list, void *object, size_t next);
+#define ADD(list, x) fake_add(&(list), (x), offsetof(typeof(*(x)), next))
+#define DROP(list, x) fake_drop(&(list), (x), offsetof(typeof(*(x)), next))
+
+struct rdma_event_channel *fake_create_event_channel(void);
+int fake_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out,
+		   void *context, enum rdma_port_space ps);
+int fake_destroy_id(struct rdma_cm_id *cm);
+int fake_bind_addr(struct rdma_cm_id *cm, struct sockaddr *addr);
+int fake_resolve_addr(struct rdma_cm_id *cm, struct sockaddr *src,
+		      struct sockaddr *dst, int ms);
+int fake_resolve_route(struct rdma_cm_id *cm, int ms);
+int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p);
+int fake_listen(struct rdma_cm_id *cm, int backlog);
+int fake_accept(struct rdma_cm_id *cm, struct rdma_conn_param *p);
+int fake_reject(struct rdma_cm_id *cm, const void *data, uint8_t len);
+int fake_disconnect(struct rdma_cm_id *cm);
+int fake_get_cm_event(struct rdma_event_channel *ch,
+		      struct rdma_cm_event **out);
+int fake_ack_cm_event(struct rdma_cm_event *event);
+int fake_set_option(struct rdma_cm_id *cm, int level, int name, void *val,
+		    size_t len);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fake_verbs.h - an RDMA device in the memory of a test program.  A program
+ * that is linked with fake_verbs.c has it in the place of src/link/verbs_lib.c;
+ * both ends of a link are then in this one process.  Any thread may call these.
+ */
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Plugs a device in; unplug takes it away, with all that the kernel reports. */
+void fake_plug(bool iwarp);
+void fake_unplug(void);
+
+/* A request is executed, and again completed, up to `us` later, at random.
+ * Queue pairs overtake each other; the requests of one do not. */
+void fake_delay(unsigned us, uint64_t seed);
+
+/* The hardware stands still and only fake_step() moves it: at most n steps of
+ * random queue pairs.  Returns how many there were. */
+void fake_pause(bool pause);
+unsigned fake_step(unsigned n);
+
+/* The n-th call from now of a verb fails with this errno; n = 0: none does.  It
+ * is named as in struct sr_verbs_lib ("v_reg_mr"), or "post_send", "post_recv",
+ * "poll_cq", "req_notify_cq".  What destroys something does so all the same. */
+void fake_fail(const char *verb, unsigned n, int err);
+bool fake_struck(void);		       /* has it failed? */
+unsigned fake_calls(const char *verb); /* since the program began */
+const char *fake_verb(unsigned i);     /* number i that can fail, or NULL */
+
+/* The n-th send to be executed from now has this status. */
+void fake_fail_send(unsigned n, enum ibv_wc_status status);
+/* The next CM event `from` comes as `to` instead. */
+void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
+		     int status);
+/* An asynchronous event of the device and, if it is about one, a queue pair. */
+void fake_async(enum ibv_event_type type);
+void fake_flush(void); /* every queue pair goes to the error state */
+void fake_kill(void);  /* the accepting ends vanish, as if killed */
+
+extern atomic_uint fake_alive; /* objects not destroyed, but event channels */
+extern atomic_uint fake_rnrs;  /* sends that met no posted receive */
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_here.h - for verbs_pair.h: this process answers as well, on the device
+ * of fake_verbs.c.  After a test nothing may be left of what it made.
+ */
+#ifndef SR_VERBS_HERE_H
+#define SR_VERBS_HERE_H
+
+#include "fake_verbs.h"
+
+/* ThreadSanitizer wants no thread in the child of a fork; we do. */
+const char *__tsan_default_options(void) __attribute__((visibility("default")));
+const char *__tsan_default_options(void)
+{
+	return "die_after_fork=0:atexit_sleep_ms=0";
+}
+
+static bool iwarp;
+
+static inline void add_device(void)
+{
+	fake_plug(iwarp);
+}
+
+static inline void remove_device(void)
+{
+	fake_unplug();
+}
+
+static inline bool may_remove(void)
+{
+	return true;
+}
+
+static inline void kill_answerer(void)
+{
+	fake_kill();
+}
+
+static void start_answerer(bool patient)
+{
+	int err = 0;
+
+	patience = patient ? 60000 : 20000;
+	check(!loop_call(listen_call, &err) && !err);
+}
+
+static void unlisten_call(void *arg)
+{
+	(void)arg;
+	sr_link_verbs.unlisten(listener);
+}
+
+static void no_call(void *arg)
+{
+	(void)arg;
+}
+
+/* All that the test made goes, and the device, too. */
+static void stop_answerer(void)
+{
+	struct end *e, *next;
+	unsigned i;
+
+	for (i = 0; i < 20000 && sr_memory_used(); i++)
+		usleep(1000);
+	check(!sr_memory_used());
+	if (listener)
+		check(!loop_call(unlisten_call, NULL));
+	listener = NULL;
+	fake_unplug();
+	for (i = 0; i < 5000 && atomic_load(&fake_alive); i++)
+		usleep(1000);
+	check(!atomic_load(&fake_alive));
+	check(!loop_call(no_call, NULL)); /* what was posted is done */
+	for (e = atomic_exchange(&ends, NULL); e; e = next) {
+		next = e->next;
+		if (e->answers)
+			pthread_join(e->thread, NULL);
+		if (e->efd[0] >= 0)
+			close_fds(e);
+		free(e);
+	}
+}
+
+#endif
