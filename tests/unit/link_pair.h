@@ -50,7 +50,7 @@ static struct end asker = {.asker = true}, answerer;
 static const char *refuse_with;
 
 /* ThreadSanitizer wants no thread in the child of a fork; we do. */
-const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) __attribute__((visibility("default")));
 const char *__tsan_default_options(void)
 {
 	return "die_after_fork=0:atexit_sleep_ms=0";

@@ -26,7 +26,7 @@
 
 /* ThreadSanitizer wants no thread in the child of a fork; we do. */
 __attribute__((visibility("default")))
-const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) __attribute__((visibility("default")));
 const char *__tsan_default_options(void)
 {
 	return "die_after_fork=0";
