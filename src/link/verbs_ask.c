@@ -327,14 +327,14 @@ void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 		no_more(a, reason);
 }
 
-/* Its device is gone. */
+/* Its device is gone.  (The id may be, too: its link was closed.) */
 void sr_vask_removed(struct ibv_context *ctx)
 {
 	struct ask *a, *next;
 
 	for (a = asks; a; a = next) {
 		next = a->next;
-		if (a->id && a->id->verbs == ctx)
+		if (a->dev && a->dev->ctx == ctx)
 			fail_ask(a, "device-failed");
 	}
 }
