@@ -91,7 +91,8 @@ static void flush(struct sr_vlink *l, struct batch *b)
 	}
 	b->n = 0;
 	b->signal = false;
-	if (ibv_post_send(l->qp, b->wr, &bad))
+	/* Nothing goes out behind what did not: the peer would take it for that. */
+	if (!atomic_load(&l->broken) && ibv_post_send(l->qp, b->wr, &bad))
 		sr_vlink_break(l, "device-failed");
 }
 
