@@ -246,7 +246,8 @@ struct sr_vlink {
 	bool more;			/* the caller said more follows */
 	bool ack_due;			/* PROBE, or the timer */
 	bool probe_due, probe_out;
-	uint64_t ack_said;		/* rx_taken as we last said */
+	_Atomic uint64_t ack_said;	/* rx_taken as we last said */
+	_Atomic size_t rx_window;	/* the peer's: our ring, at first perhaps less */
 	uint32_t slots_said;
 	unsigned pend_head, pend_tail;
 	struct sr_vpend {
@@ -269,7 +270,7 @@ struct sr_vlink {
 	_Atomic size_t grow;		/* rx: the loop shall offer such a ring */
 	_Atomic uint32_t retire;	/* rx: the ring before this is empty */
 	uint32_t retired;		/* loop: and freed */
-	bool offered;			/* rx: RING sent, no RING_USE yet */
+	atomic_bool offered;		/* rx: RING sent, no RING_USE yet */
 	uint64_t turn_at;		/* rx: next turn-over, and the last's */
 	uint64_t turn_ns;		/* time */
 	unsigned turns;

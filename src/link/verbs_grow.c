@@ -43,7 +43,7 @@ static struct sr_vring *ring_other(struct sr_vlink *l)
 /* The program has taken another ring's worth.  rx. */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 {
-	size_t size = ring_now(l)->size;
+	size_t size = l->rx_window;	/* the ring may just be freed */
 	uint64_t now = sr_now_ns();
 
 	if (l->turn_at && now - l->turn_ns < QUICK_NS)
@@ -116,6 +116,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 		return -EPROTO;
 	l->offered = false;
 	l->rx_from[gen & 1] = offset;
+	l->rx_window = l->rx[gen & 1].size;
 	atomic_store(&l->rx_gen, gen);
 	if (atomic_load(&l->link.rx_taken) >= offset) {
 		atomic_store(&l->retire, gen);

@@ -186,6 +186,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	*reason = make_memory(l);
 	if (*reason)
 		goto free_link;
+	atomic_init(&l->rx_window, sr_conf.ring_first);
 	l->cq = sr_vcq_get(dev, l, CQ_SHARE, &l->key);
 	*reason = "device-failed";
 	if (!l->cq)

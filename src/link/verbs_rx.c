@@ -91,7 +91,9 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 		return -EPROTO;
 	l->peer_slots = hello->slots;
 	l->peer = hello->ring;
-	l->window = l->tx.size < l->peer.size ? l->tx.size : l->peer.size;
+	l->window = least_of(l->tx.size, l->peer.size);
+	/* Its send ring, and so its window, is at first no larger than that. */
+	l->rx_window = least_of(l->rx[0].size, l->peer.size);
 	return 0;
 }
 
@@ -231,12 +233,10 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t taken = atomic_load(&link->rx_taken) + n, from;
 	uint32_t gen;
-	size_t size;
 
 	/* Before rx_gen is read: sr_vgrow_use() has it the other way. */
 	atomic_store(&link->rx_taken, taken);
 	gen = atomic_load(&l->rx_gen);
-	size = l->rx[gen & 1].size;
 	from = l->rx_from[gen & 1];
 	if (gen && taken - n < from && taken >= from) {
 		atomic_store(&l->retire, gen);
@@ -246,8 +246,8 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 		sr_vgrow_turn(l, taken);
 	/* A stale look at ack_said costs an ACK too many or too late; the
 	 * pump looks again under the lock, and the timer is behind us. */
-	if (taken - __atomic_load_n(&l->ack_said, __ATOMIC_RELAXED) >=
-	    size / 4) {
+	if (taken - atomic_load_explicit(&l->ack_said, memory_order_relaxed) >=
+	    atomic_load_explicit(&l->rx_window, memory_order_relaxed) / 4) {
 		sr_enter();
 		sr_vtx_kick(l);
 		sr_leave();

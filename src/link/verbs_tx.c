@@ -128,7 +128,7 @@ static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
 
 	msg->ack = atomic_load(&l->link.rx_taken);
 	msg->slots = atomic_load(&l->rx_msgs);
-	l->ack_said = msg->ack;
+	atomic_store_explicit(&l->ack_said, msg->ack, memory_order_relaxed);
 	l->slots_said = atomic_load(&l->rx_msgs);
 	l->ack_due = false;
 	wr = add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
@@ -174,7 +174,8 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	slots = atomic_load(&l->rx_msgs);
 	wr->imm_data = htonl(sr_imm_pack(taken, slots));
 	wr->send_flags |= IBV_SEND_SOLICITED;
-	l->ack_said = taken & ~63ull;
+	atomic_store_explicit(&l->ack_said, taken & ~63ull,
+			      memory_order_relaxed);
 	l->slots_said = slots;
 	l->msgs_sent++;
 }
@@ -198,11 +199,10 @@ static bool ack_may_go(struct sr_vlink *l)
 {
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 	uint32_t msgs = atomic_load(&l->rx_msgs);
-	size_t ring = l->rx[atomic_load(&l->rx_gen) & 1].size;
 
 	if (msgs - l->slots_said >= SR_V_RQ / 2)
 		return slot_free(l, 0);
-	if (l->ack_due || taken - l->ack_said >= ring / 4)
+	if (l->ack_due || taken - l->ack_said >= l->rx_window / 4)
 		return slot_free(l, SR_V_KEEP_ACK);
 	return false;
 }
