@@ -207,7 +207,11 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	return true;
 }
 
-/* The peer has offered a ring: ours should hold as much. */
+/*
+ * The peer has offered a ring: ours has to hold as much.  If it cannot, both stay as
+ * they are until the next call: the peer returns credit for each quarter of the ring
+ * that is in use, and a smaller window would often be used up before.
+ */
 static void follow(struct sr_vlink *l)
 {
 	struct sr_vring r = { 0 };
@@ -216,11 +220,12 @@ static void follow(struct sr_vlink *l)
 	sr_lock(&l->post);
 	want = l->tx_swap || l->use_queued ? 0 : l->peer_next.size;
 	sr_unlock(&l->post);
-	if (!want)
+	if (!want || want > sr_conf.ring_max)
 		return;
-	want = least_of(want, sr_conf.ring_max);
-	if (want != l->tx.size)	/* only the loop, here, changes it */
-		sr_vring_make(l->dev, &r, want, IBV_ACCESS_LOCAL_WRITE);
+	/* Only the loop, here, changes tx. */
+	if (want != l->tx.size &&
+	    sr_vring_make(l->dev, &r, want, IBV_ACCESS_LOCAL_WRITE))
+		return;
 	sr_lock(&l->post);
 	l->tx_next = r;
 	l->tx_swap = true;
