@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link_verbs_faults.c - the verbs link on a device that fails: every verb at
+ * its n-th call, completions with an error, queue pairs flushed, events lost,
+ * the device unplugged; and on one that is late.  Whatever happens, the link
+ * works or dies at both ends, nothing is left over, and the next link works.
+ *
+ * Each case is a process of its own, so that a hang or a crash is one case's:
+ *
+ *   PROGRAM [-v] [test ...]
+ */
+#include "verbs_pair.h"
+
+#include <sys/wait.h>
+
+#include "check.h"
+
+enum { HANG_S = 40, BYTES = 400 << 10, STRUCK = 0, NOT_STRUCK = 3 };
+
+static _Thread_local uint64_t dice;
+
+static unsigned below(unsigned n)
+{
+	return check_random(&dice) % n;
+}
+
+/* ---- a stream's life, in which everything may fail ---- */
+
+static bool transfer(struct end *e, size_t n)
+{
+	struct writer w = {.e = e, .n = n, .seed = 1 + below(1000)};
+	size_t got;
+
+	check(!pthread_create(&w.thread, NULL, write_all, &w));
+	got = take(e, n, true);
+	if (got < n)
+		check(dead(e));
+	pthread_join(w.thread, NULL);
+	return got == n && w.done == n;
+}
+
+/* True: nothing went wrong. */
+static bool session(size_t n)
+{
+	struct end *e = ask_start(ECHO << 8 | 1, PORT);
+	bool ok = ask_wait(e);
+
+	if (!e->link) {
+		close_fds(e);
+		return false;
+	}
+	ok = ok && transfer(e, n);
+	if (ok) {
+		finish(e);
+		while (take(e, 1 << 20, false))
+			;
+		ok = !dead(e);
+	}
+	if (ok)
+		send_plain(e, SR_MSG_ACKEND);
+	else
+		say("the link died: %s\n",
+		    e->link->reason ? e->link->reason : "");
+	let_go(e);
+	return ok;
+}
+
+static void try_listen(void)
+{
+	int err = 0;
+
+	check(!loop_call(listen_call, &err));
+	if (err)
+		listener = NULL;
+}
+
+static void begin_case(void)
+{
+	fake_plug(iwarp);
+}
+
+/* What failed fails no more: the next stream gets its link. */
+static void end_case(void)
+{
+	fake_fail(NULL, 0, 0);
+	fake_fail_send(0, 0);
+	fake_delay(0, 1);
+	if (!sr_verbs_devices())
+		fake_plug(iwarp);
+	if (!listener)
+		try_listen();
+	check(listener);
+	check(session(30000));
+	check(!atomic_load(&fake_rnrs));
+	stop_answerer();
+}
+
+/* ---- the cases, each in a process ---- */
+
+static int in_process(int (*fn)(unsigned, unsigned), unsigned a, unsigned b)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		alarm(HANG_S);
+		sr_process_begin();
+		dice = a * 1000 + b;
+		exit(fn(a, b));
+	}
+	check(waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status) && (WEXITSTATUS(status) == STRUCK ||
+				  WEXITSTATUS(status) == NOT_STRUCK))
+		return WEXITSTATUS(status);
+	fprintf(stderr, "case %u, %u: status %x\n", a, b, status);
+	exit(1);
+}
+
+static int verb_case(unsigned verb, unsigned n)
+{
+	int result;
+
+	begin_case();
+	fake_fail(fake_verb(verb), n, n & 1 ? ENOMEM : EIO);
+	try_listen();
+	session(BYTES);
+	result = fake_struck() ? STRUCK : NOT_STRUCK;
+	end_case();
+	return result;
+}
+
+static void test_verbs(void)
+{
+	unsigned i, n, total = 0;
+
+	for (i = 0; fake_verb(i); i++)
+		for (n = 1; n < 60; n += 1 + n / 3) {
+			say("%s, call %u\n", fake_verb(i), n);
+			if (in_process(verb_case, i, n) == NOT_STRUCK)
+				break;
+			total++;
+		}
+	say("%u failures\n", total);
+	check(total > 60);
+}
+
+static int status_case(unsigned status, unsigned n)
+{
+	begin_case();
+	try_listen();
+	fake_fail_send(n, status);
+	check(!session(BYTES));
+	end_case();
+	return STRUCK;
+}
+
+static void test_statuses(void)
+{
+	static const enum ibv_wc_status statuses[] = {
+		IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR,
+		IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR,
+		IBV_WC_FATAL_ERR};
+	unsigned i, n;
+
+	for (i = 0; i < COUNT(statuses); i++)
+		for (n = 1 + i; n < 40; n += 13)
+			in_process(status_case, statuses[i], n);
+}
+
+static const struct {
+	enum rdma_cm_event_type from, to;
+	int status;
+} swaps[] = {
+	{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV},
+	{RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT},
+	{RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT},
+	{RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL},
+	{RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED, 28},
+	{RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ADDR_CHANGE, 0},
+};
+
+static int event_case(unsigned i, unsigned unused)
+{
+	(void)unused;
+	begin_case();
+	try_listen();
+	fake_swap_event(swaps[i].from, swaps[i].to, swaps[i].status);
+	session(BYTES);
+	end_case();
+	return STRUCK;
+}
+
+static void test_events(void)
+{
+	unsigned i;
+
+	for (i = 0; i < COUNT(swaps); i++)
+		in_process(event_case, i, 0);
+}
+
+/* ---- in the midst of a transfer ---- */
+
+static void *run_session(void *arg)
+{
+	(void)arg;
+	session(8 << 20);
+	return NULL;
+}
+
+static void act(unsigned what)
+{
+	static const enum ibv_event_type types[] = {
+		IBV_EVENT_QP_FATAL, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_PORT_ERR,
+		IBV_EVENT_CQ_ERR, IBV_EVENT_PORT_ACTIVE};
+
+	if (what == 0)
+		fake_flush();
+	else if (what == 1)
+		fake_kill();
+	else if (what == 2)
+		fake_unplug();
+	else
+		fake_async(types[what - 3]);
+}
+
+static int midst_case(unsigned what, unsigned n)
+{
+	pthread_t t;
+
+	begin_case();
+	try_listen();
+	fake_delay(n & 1 ? 0 : 100, n + 1);
+	check(!pthread_create(&t, NULL, run_session, NULL));
+	usleep(below(15000));
+	act(what);
+	pthread_join(t, NULL);
+	end_case();
+	return STRUCK;
+}
+
+static void test_midst(void)
+{
+	unsigned what, n;
+
+	for (what = 0; what < 8; what++)
+		for (n = 0; n < 3; n++)
+			in_process(midst_case, what, n);
+}
+
+/* ---- single cases ---- */
+
+/* The request is not answered when the device goes. */
+static int asking_case(unsigned a, unsigned b)
+{
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = ask_start(LATE, PORT);
+	while (!fake_calls("v_reg_mr") || !atomic_load(&requests))
+		usleep(1000);
+	fake_unplug();
+	check(!ask_wait(e));
+	say("unplugged while asking: %s\n", e->reason);
+	check(!strcmp(e->reason, "device-failed"));
+	end_case();
+	return STRUCK;
+}
+
+static void test_asking(void)
+{
+	in_process(asking_case, 0, 0);
+}
+
+/* The sender cannot register as large a ring as the receiver offers.  It goes
+ * on with the rings that there are, at their speed: the receiver returns credit
+ * for each quarter of the ring that it believes to be in use. */
+static int narrow_case(unsigned a, unsigned b)
+{
+	uint64_t start = sr_now_ns();
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	fake_fail("v_reg_mr", 2, ENOMEM);
+	check(put(e, 4 << 20, true) == 4 << 20);
+	check(fake_struck() && sr_vlink(e->link)->window == sr_conf.ring_first);
+	close_end(e);
+	check(sr_now_ns() - start < UINT64_C(3000000000));
+	end_case();
+	return STRUCK;
+}
+
+static void test_narrow(void)
+{
+	in_process(narrow_case, 0, 0);
+}
+
+static bool all_acked(struct end *e)
+{
+	return atomic_load(&e->link->tx_acked) == atomic_load(&e->link->tx_w);
+}
+
+/* In the loop, which therefore cannot end the link before the peer has all of
+ * it. */
+static void put_much(void *arg)
+{
+	put(arg, 1 << 20, true);
+	usleep(100 * 1000);
+}
+
+/* Of a long list of requests the first part is not posted: the second must not
+ * be either, or the peer takes what it writes for the first. */
+static int batch_case(unsigned a, unsigned b)
+{
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	check(put(e, 8 << 20, true) == 8 << 20);
+	check(await(e, SR_NOTIFY_TX, all_acked));
+	check(sr_vlink(e->link)->window == 1 << 20);
+	fake_fail("post_send", 1, ENOMEM);
+	check(!loop_call(put_much, e));
+	check(!await(e, SR_NOTIFY_TX, all_acked));
+	say("%s\n", e->link->reason);
+	check(!strcmp(e->link->reason, "device-failed"));
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_batch(void)
+{
+	in_process(batch_case, 0, 0);
+}
+
+/* ---- late, and in another order ---- */
+
+enum { LINKS = 6 };
+
+static void *run_transfer(void *arg)
+{
+	struct end *e = arg;
+
+	e->spin = e->no % 3 * 30;
+	both_ways(e, 300000, e->no & 3);
+	return NULL;
+}
+
+static void many_transfers(void)
+{
+	struct end *e[LINKS];
+	unsigned i;
+
+	for (i = 0; i < LINKS; i++)
+		e[i] = open_end(ECHO << 8 | i);
+	for (i = 0; i < LINKS; i++)
+		check(!pthread_create(&e[i]->thread, NULL, run_transfer, e[i]));
+	for (i = 0; i < LINKS; i++)
+		pthread_join(e[i]->thread, NULL);
+	for (i = 0; i < LINKS; i++)
+		close_end(e[i]);
+}
+
+static int late_case(unsigned us, unsigned n)
+{
+	begin_case();
+	try_listen();
+	fake_delay(us, n);
+	many_transfers();
+	end_case();
+	return STRUCK;
+}
+
+static void test_late(void)
+{
+	in_process(late_case, 1, 1);
+	in_process(late_case, 50, 2);
+	in_process(late_case, 500, 3);
+}
+
+static atomic_bool stepping;
+
+/* Bursts of steps, and pauses in which nothing moves. */
+static void *run_steps(void *arg)
+{
+	uint64_t seed = (uintptr_t)arg;
+
+	while (atomic_load(&stepping)) {
+		fake_step(1 + check_random(&seed) % 100);
+		if (!(check_random(&seed) % 8))
+			usleep(check_random(&seed) % 2000);
+	}
+	return NULL;
+}
+
+static int step_case(unsigned seed, unsigned unused)
+{
+	pthread_t t;
+
+	(void)unused;
+	begin_case();
+	try_listen();
+	fake_delay(0, seed);
+	fake_pause(true);
+	atomic_store(&stepping, true);
+	check(!pthread_create(&t, NULL, run_steps, (void *)(uintptr_t)seed));
+	many_transfers();
+	atomic_store(&stepping, false);
+	pthread_join(t, NULL);
+	fake_pause(false);
+	end_case();
+	return STRUCK;
+}
+
+static void test_steps(void)
+{
+	in_process(step_case, 1, 0);
+	in_process(step_case, 2, 0);
+}
+
+/* ---- anything, for a while ---- */
+
+struct soak {
+	uint64_t end_ns, seed;
+	pthread_t thread;
+};
+
+static void *soak_thread(void *arg)
+{
+	struct soak *s = arg;
+
+	dice = s->seed;
+	while (sr_now_ns() < s->end_ns)
+		session(1 + below(1 << 20));
+	return NULL;
+}
+
+static void trouble(void)
+{
+	static const char *const verbs[] = {
+		"post_send",	 "post_recv",  "poll_cq",
+		"req_notify_cq", "v_reg_mr",   "cm_create_qp",
+		"cm_accept",	 "cm_connect", "v_get_cq_event"};
+
+	switch (below(6)) {
+	case 0:
+		fake_flush();
+		break;
+	case 1:
+		fake_kill();
+		break;
+	case 2:
+		fake_fail_send(1 + below(50), IBV_WC_RETRY_EXC_ERR);
+		break;
+	case 3:
+		fake_unplug();
+		usleep(below(20000));
+		fake_plug(iwarp);
+		break;
+	case 4:
+		fake_fail(verbs[below(COUNT(verbs))], 1 + below(30), ENOMEM);
+		break;
+	case 5:
+		fake_delay(below(3) * below(300), below(1000));
+		break;
+	}
+}
+
+static int soak_case(unsigned seed, unsigned seconds)
+{
+	uint64_t end = sr_now_ns() + seconds * UINT64_C(1000000000);
+	struct soak t[4];
+	unsigned i;
+
+	begin_case();
+	try_listen();
+	say("seed %u\n", seed);
+	for (i = 0; i < COUNT(t); i++) {
+		t[i] = (struct soak){end, seed * 100 + i, 0};
+		check(!pthread_create(&t[i].thread, NULL, soak_thread, &t[i]));
+	}
+	while (sr_now_ns() < end) {
+		usleep(below(40000));
+		trouble();
+	}
+	for (i = 0; i < COUNT(t); i++)
+		pthread_join(t[i].thread, NULL);
+	end_case();
+	return STRUCK;
+}
+
+static void test_soak(void)
+{
+	const char *seed = getenv("SEED");
+
+	in_process(soak_case, seed ? atoi(seed) : 1, 3);
+}
+
+static void test_long_soak(void)
+{
+	unsigned seed;
+
+	for (seed = 1; seed <= 20; seed++)
+		in_process(soak_case, seed, 10);
+}
+
+static const struct test tests[] = {
+	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
+	{"events", test_events, false},	     {"midst", test_midst, false},
+	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
+	{"batch", test_batch, false},	     {"late", test_late, false},
+	{"steps", test_steps, false},	     {"soak", test_soak, false},
+	{"long_soak", test_long_soak, true},
+};
+
+int main(int argc, char **argv)
+{
+	unsigned i;
+	int k;
+
+	sr_conf_load();
+	if (argc > 1 && !strcmp(argv[1], "-v")) {
+		verbose = true;
+		sr_conf.log = SR_DEBUG;
+		argc--, argv++;
+	}
+	for (i = 0; i < COUNT(tests); i++) {
+		bool run = argc < 2 && !tests[i].asked;
+
+		for (k = 1; k < argc; k++)
+			run |= !strcmp(argv[k], tests[i].name);
+		for (k = 0; run && k < 2; k++) {
+			iwarp = k;
+			printf("%s%s ...", tests[i].name, k ? ", iWARP" : "");
+			tests[i].fn();
+			printf(" ok\n");
+		}
+	}
+	return 0;
+}
