@@ -290,6 +290,12 @@ static inline struct sr_vlink *sr_vlink(struct sr_link *link)
 	return (struct sr_vlink *)link;
 }
 
+/* An asker's notify() changes when the ask is over; others may be calling it. */
+static inline void sr_vlink_notify(struct sr_vlink *l, unsigned what)
+{
+	__atomic_load_n(&l->link.notify, __ATOMIC_ACQUIRE)(&l->link, what);
+}
+
 /* A link on a resolved or requested id (which becomes its own; not on
  * failure), with its QP and receives posted.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,

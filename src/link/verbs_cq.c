@@ -124,7 +124,7 @@ int sr_vcq_poll(struct sr_vcq *cq, bool wait)
 			sr_vtx_kick(l);
 		sr_vlead_sit(l, t.at[k].what);
 		if (t.at[k].what)
-			l->link.notify(&l->link, t.at[k].what);
+			sr_vlink_notify(l, t.at[k].what);
 		sr_link_put(&l->link);
 	}
 	return sum;

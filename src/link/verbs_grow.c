@@ -56,7 +56,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 		return;
 	l->turns = 0;
 	if (!atomic_exchange(&l->grow, size * FACTOR))
-		l->link.notify(&l->link, SR_NOTIFY_WORK);
+		sr_vlink_notify(l, SR_NOTIFY_WORK);
 }
 
 /*
@@ -271,6 +271,6 @@ void sr_verbs_work(struct sr_link *link)
 	sr_unlock(&l->post);
 	/* Who sleeps for room has been woken by the offer, in vain. */
 	if (wider)
-		link->notify(link, SR_NOTIFY_TX);
+		sr_vlink_notify(l, SR_NOTIFY_TX);
 	sr_leave();
 }

@@ -220,7 +220,7 @@ free_link:
 void sr_vlink_up(struct sr_vlink *l)
 {
 	if (sr_link_raise(&l->link, SR_LINK_UP))
-		l->link.notify(&l->link, SR_NOTIFY_CTL);
+		sr_vlink_notify(l, SR_NOTIFY_CTL);
 }
 
 bool sr_vlink_tryget(struct sr_vlink *l)
@@ -327,7 +327,7 @@ static void give_up(struct sr_vlink *l, const char *reason, bool at_once)
 		 reason ? reason : "done");
 	if (sr_vlink_tryget(l))		/* for the task */
 		sr_loop_post(&l->end_task);
-	l->link.notify(&l->link, SR_NOTIFY_CTL);
+	sr_vlink_notify(l, SR_NOTIFY_CTL);
 }
 
 /* The link broke, or the peer broke it.  any. */

@@ -240,7 +240,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	from = l->rx_from[gen & 1];
 	if (gen && taken - n < from && taken >= from) {
 		atomic_store(&l->retire, gen);
-		link->notify(link, SR_NOTIFY_WORK);
+		sr_vlink_notify(l, SR_NOTIFY_WORK);
 	}
 	if (taken >= l->turn_at)
 		sr_vgrow_turn(l, taken);
