@@ -6,8 +6,6 @@
 
 #include <netinet/in.h>
 
-#include "base/readable.h"
-
 static bool is_tcp(int domain, int type, int protocol)
 {
 	return (domain == AF_INET || domain == AF_INET6) &&
@@ -61,8 +59,7 @@ int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	bool seen = sr_readable(addr, sizeof(addr->sa_family));
-	struct sr_stream *st = seen ? sr_fdtab_get(fd) : NULL;
+	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno, r;
 
 	if (!st)

@@ -8,7 +8,6 @@
 #include <limits.h>
 
 #include "base/loop.h"
-#include "base/readable.h"
 
 static int made(int fd)
 {
@@ -92,8 +91,7 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 {
 	struct sr_epoll *set = set_of(epfd, max);
 
-	if (!set || (timeout && (!sr_readable(timeout, sizeof(*timeout)) ||
-				 !sr_is_time(timeout))))
+	if (!set || (timeout && !sr_is_time(timeout)))
 		return sr_real.epoll_pwait2(epfd, events, max, timeout, mask);
 	return sr_epoll_wait_ts(set, epfd, events, max, timeout, mask);
 }

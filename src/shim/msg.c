@@ -15,9 +15,7 @@ static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
 {
 	struct cmsghdr *c;
 
-	if (!sr_readable(msg, sizeof(*msg)) ||
-	    msg->msg_controllen < sizeof(struct cmsghdr) ||
-	    !sr_readable(msg->msg_control, msg->msg_controllen))
+	if (msg->msg_controllen < sizeof(struct cmsghdr))
 		return;
 	for (c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
@@ -70,8 +68,6 @@ static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 /* TCP names no sender.  The kernel looks at the length when it has the bytes. */
 static int name_nobody(socklen_t *len)
 {
-	if (!sr_readable(len, sizeof(*len)))
-		return -EFAULT;
 	if ((int)*len < 0)
 		return -EINVAL;
 	*len = 0;
@@ -129,9 +125,7 @@ ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 
 static bool has_few(const struct msghdr *msg)
 {
-	return sr_readable(msg, sizeof(*msg)) && !msg->msg_name &&
-	       !msg->msg_controllen && msg->msg_iovlen <= FEW &&
-	       sr_readable(msg->msg_iov, msg->msg_iovlen * sizeof(*msg->msg_iov));
+	return !msg->msg_name && !msg->msg_controllen && msg->msg_iovlen <= FEW;
 }
 
 ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -209,8 +203,6 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 	ssize_t r;
 
 	if (timeout) {
-		if (!sr_readable(timeout, sizeof(*timeout)))
-			return -EFAULT;
 		if (!sr_is_time(timeout))
 			return -EINVAL;
 		clock_gettime(CLOCK_MONOTONIC, &end);

@@ -7,8 +7,6 @@
 
 #include <linux/sockios.h>
 
-#include "base/readable.h"
-
 int sr_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
@@ -22,8 +20,7 @@ int sr_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 
 int sr_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
-	bool seen = sr_readable(val, len < sizeof(int) ? len : sizeof(int));
-	struct sr_stream *st = seen ? sr_fdtab_get(fd) : NULL;
+	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
 
 	if (!st)

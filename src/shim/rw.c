@@ -49,16 +49,14 @@ static ssize_t send_vec(struct sr_stream *st, int fd, const struct iovec *iov,
 	return sr_real.writev(fd, iov, (int)cnt);
 }
 
-/* What moves no byte is the kernel's: a count that it refuses (EINVAL, where
- * sendmsg() says EMSGSIZE), what it cannot read, and nothing at all, of which it does
- * not even ask the socket. */
+/* The kernel answers what moves no byte: a count that it refuses (EINVAL, where
+ * sendmsg() says EMSGSIZE), and no bytes at all, for which it does not even ask the
+ * socket. */
 static bool is_vec(const struct iovec *iov, int cnt)
 {
 	if (cnt < 0 || cnt > IOV_MAX)
 		return false;
-	return sr_readable(iov, (size_t)cnt * sizeof(*iov)) &&
-	       sr_iov_valid(iov, (size_t)cnt) &&
-	       sr_iov_make(iov, (size_t)cnt).left;
+	return sr_iov_valid(iov, (size_t)cnt) && sr_iov_make(iov, (size_t)cnt).left;
 }
 
 /* The C library's call on a stream that is TCP's for good, or on no stream. */

@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 
 #include "base/loop.h"
-#include "base/readable.h"
 
 #define WORD (8 * (int)sizeof(fd_mask))
 #define US_PER_S 1000000
@@ -74,17 +73,10 @@ static void look_at_sets(const struct sets *s)
 	}
 }
 
-static bool is_set(const fd_set *set, int n)
-{
-	return !set || sr_readable(set, (size_t)((n + WORD - 1) / WORD) * sizeof(fd_mask));
-}
-
 static bool has_stream(const struct sets *s)
 {
 	int max = sr_fdtab_max();
 
-	if (!is_set(s->rd, s->n) || !is_set(s->wr, s->n) || !is_set(s->ex, s->n))
-		return false;
 	look_at_sets(s);
 	for (int i = 0; i * WORD < s->n && i * WORD <= max; i++) {
 		fd_mask w = any_word(s, i);

@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #include "base/log.h"
-#include "base/readable.h"
 #include "stream/epoll_impl.h"
 
 /* EPOLLEXCLUSIVE goes with these only: epoll_ctl(2). */
@@ -416,7 +415,7 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	bool foreign = !set || atomic_load(&set->foreign);
 	int r, err = errno;
 
-	if (op != EPOLL_CTL_DEL && !sr_readable(ev, sizeof(*ev)))
+	if (op != EPOLL_CTL_DEL && !ev)
 		return -EFAULT;
 	if (set && foreign)
 		sr_epoll_tell_parent(set);

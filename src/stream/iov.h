@@ -12,8 +12,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "base/readable.h"
-
 struct sr_iov {
 	const struct iovec *v;
 	size_t n;		/* entries left, the current one included */
@@ -24,14 +22,9 @@ struct sr_iov {
 /* What the kernel says of a message before it looks at its buffers: 0 or -errno. */
 static inline int sr_msg_refused(const struct msghdr *msg)
 {
-	if (!sr_readable(msg, sizeof(*msg)))
-		return -EFAULT;
 	if (msg->msg_name && msg->msg_namelen > INT_MAX)
 		return -EINVAL;
-	if (msg->msg_iovlen > UIO_MAXIOV)
-		return -EMSGSIZE;
-	return sr_readable(msg->msg_iov, msg->msg_iovlen * sizeof(*msg->msg_iov)) ?
-		       0 : -EFAULT;
+	return msg->msg_iovlen > UIO_MAXIOV ? -EMSGSIZE : 0;
 }
 
 /* readv(2): EINVAL for lengths beyond an ssize_t. */

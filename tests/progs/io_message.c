@@ -215,6 +215,9 @@ static void fields_server(int lfd)
 	say_fields("wait", recvmsg(fd, &m, MSG_WAITALL), &m);
 	m = all;
 	say_fields("trunc", recvmsg(fd, &m, MSG_TRUNC), &m);
+	m = all;
+	say_fields("recvfrom", recvfrom(fd, buf, 5, 0, (struct sockaddr *)name,
+					&m.msg_namelen), &m);
 	send_go(fd);
 	m = all;
 	say_fields("end", recvmsg(fd, &m, 0), &m);
@@ -227,7 +230,7 @@ static void fields_client(void)
 
 	warm_up(fd, true);
 	await_go(fd);
-	put(fd, buf, 30);
+	put(fd, buf, 35);
 	await_go(fd);
 	close(fd);
 }
