@@ -207,26 +207,13 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 }
 
 /*
- * A stream on a link leaves its anchor idle for days, and no firewall may forget
- * it: keepalive is on for it, whatever the program chose and sees.  tx_lock or
- * rx_lock held, or both ends of the stream's life.
+ * A stream on a link leaves its anchor idle for days, and no firewall may forget it:
+ * keepalive is on for it from then on, whatever the program chose.
  */
-void sr_anchor_keepalive(struct sr_stream *st, bool need)
+void sr_anchor_keepalive(struct sr_stream *st)
 {
-	socklen_t len = sizeof(int);
-	int on = 0, one = 1, zero = 0, err = errno;
+	int one = 1, err = errno;
 
-	if (need == atomic_load(&st->keepalive) || st->anchor < 0)
-		return;
-	if (!need) {
-		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &zero,
-				   sizeof(zero));
-		atomic_store(&st->keepalive, false);
-	} else if (sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on,
-				      &len) == 0 && !on) {
-		atomic_store(&st->keepalive, true);
-		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one,
-				   sizeof(one));
-	}
+	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	errno = err;
 }

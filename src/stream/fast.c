@@ -38,7 +38,7 @@ void sr_fast_update_tx(struct sr_stream *st)
 
 void sr_fast_update_rx(struct sr_stream *st)
 {
-	const unsigned unusual = SR_ST_LOWAT | SR_ST_RDSHUT | SR_ST_CLOSING;
+	const unsigned unusual = SR_ST_RDSHUT | SR_ST_CLOSING;
 	bool fast = sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK &&
 		    st->rx_link && st->rx_link->ops->rx_look && !st->spill_len &&
 		    !st->rx.end && !st->rx.tcp_over && !st->rx_fin_seen &&

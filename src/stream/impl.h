@@ -70,7 +70,6 @@ enum {				/* sr_stream.flags */
 	SR_ST_ENDED = 1 << 11,	/* reported */
 	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
 	SR_ST_FRESH = 1 << 13,	/* connect() not yet known to be through */
-	SR_ST_LOWAT = 1 << 14,	/* SO_RCVLOWAT above 1 */
 	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
@@ -148,10 +147,7 @@ struct sr_stream {
 	uint32_t link_no;	/* the last link's number */
 	struct sockaddr_storage local, peer;
 	struct sr_name name;
-	int rcvlowat;
-	atomic_bool rcv_now, snd_now;	/* SO_RCVTIMEO, SO_SNDTIMEO below 0 */
 	_Atomic uint64_t mode, mode_changes; /* sleep.c */
-	atomic_bool keepalive;	/* on for us, off for the program */
 	char tx_had[SR_REPORT_LINK], rx_had[SR_REPORT_LINK]; /* the last link of each */
 
 	atomic_flag history_busy;
@@ -297,7 +293,7 @@ bool sr_anchor_ended(struct sr_stream *st);
 int sr_reset_error(struct sr_stream *st);
 /* The socket is dead for the program: an error that we took from it, or 0. */
 int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
-void sr_anchor_keepalive(struct sr_stream *st, bool need);
+void sr_anchor_keepalive(struct sr_stream *st);
 
 /* ---- tx.c, rx.c: what moves a direction on; nothing here sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */

@@ -133,156 +133,99 @@ static int told_error(struct sr_stream *st, int err)
 	return err == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END) ? EPIPE : err;
 }
 
-/* The kernel comes first: what it can write to, we can. */
 int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 			 void *val, socklen_t *len)
 {
-	socklen_t n;
-	int v;
+	int v = 0;
 
 	if (sr_real.getsockopt(fd, level, name, val, len) < 0)
 		return -errno;
-	if (level != SOL_SOCKET)
-		return 0;
-	n = *len < sizeof(v) ? *len : sizeof(v);	/* cut, as the kernel has */
-	if (name == SO_ERROR) {
-		v = 0;
-		memcpy(&v, val, n);
+	if (level == SOL_SOCKET && name == SO_ERROR) {
+		/* The kernel has cut the value to the program's length. */
+		memcpy(&v, val, *len);
 		v = told_error(st, v);
-	} else if (name == SO_KEEPALIVE && atomic_load(&st->keepalive)) {
-		v = 0;
-	} else if (name == SO_RCVLOWAT && (sr_st_flags(st) & SR_ST_LOWAT)) {
-		v = st->rcvlowat;
-	} else {
-		return 0;
+		memcpy(val, &v, *len);
 	}
-	memcpy(val, &v, n);
 	return 0;
 }
 
-/* What a link has no place for. */
-static bool barring(int level, int name)
+/*
+ * The values that a link can serve, by the first int of each; with any other the stream
+ * becomes plain and stays so.  An option that is not here means nothing to a link.
+ */
+static const struct {
+	int level, name, least, most;
+} limits[] = {
+	{ SOL_SOCKET, SO_RCVLOWAT, 0, 1 },
+	{ SOL_SOCKET, SO_SNDBUF, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_RCVBUF, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_SNDBUFFORCE, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_RCVBUFFORCE, SMALL_BUFFER, INT_MAX },
+	/* A time below 0 makes calls return at once, but reads back as none. */
+	{ SOL_SOCKET, SO_RCVTIMEO_OLD, 0, INT_MAX },
+	{ SOL_SOCKET, SO_SNDTIMEO_OLD, 0, INT_MAX },
+	{ SOL_SOCKET, SO_RCVTIMEO_NEW, 0, INT_MAX },
+	{ SOL_SOCKET, SO_SNDTIMEO_NEW, 0, INT_MAX },
+	{ SOL_SOCKET, SO_ZEROCOPY, 0, 0 },
+	{ SOL_SOCKET, SO_TIMESTAMPING, 0, 0 },
+	{ SOL_SOCKET, SO_TXTIME, 1, 0 },
+	{ SOL_SOCKET, SO_PEEK_OFF, INT_MIN, -1 },
+	{ IPPROTO_TCP, TCP_ULP, 1, 0 },
+	{ IPPROTO_TCP, TCP_REPAIR, 0, 0 },
+	{ IPPROTO_TCP, TCP_INQ, 0, 0 },
+};
+
+static bool serves(int level, int name, int v)
 {
-	if (level == SOL_SOCKET)
-		switch (name) {
-		case SO_ZEROCOPY:
-		case SO_TXTIME:
-		case SO_PEEK_OFF:
-			return true;
-		}
-	if (level == IPPROTO_TCP)
-		switch (name) {
-		case TCP_ULP:
-		case TCP_REPAIR:
-		case TCP_ZEROCOPY_RECEIVE:
-		case TCP_INQ:
-			return true;
-		}
-	return false;
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (limits[i].level == level && limits[i].name == name)
+			return v >= limits[i].least && v <= limits[i].most;
+	return true;
 }
 
-/* May a program wait until so much lies unread?  A ring must hold it all at its first
- * size. */
-static bool ring_holds(int lowat)
+/* TCP_CORK or TCP_NODELAY, which according to tcp(7) also sends what is corked. */
+static void set_push(struct sr_stream *st, int name, bool on)
 {
-	return lowat >= 0 && (size_t)lowat <= sr_conf.ring_first / 2;
-}
-
-/* SOF_TIMESTAMPING_TX_ of <linux/net_tstamp.h>: the program will wait for them. */
-static bool stamps_sent(int flags)
-{
-	return flags & (1u << 0 | 1u << 1 | 1u << 8 | 1u << 9);
-}
-
-/* So small a buffer is meant to hold a sender back, and a ring would not. */
-static bool bounded(int level, int name, const void *val, socklen_t len)
-{
-	int v = 0;
-
-	if (level != SOL_SOCKET || len < sizeof(v) ||
-	    (name != SO_SNDBUF && name != SO_SNDBUFFORCE &&
-	     name != SO_RCVBUF && name != SO_RCVBUFFORCE))
-		return false;
-	memcpy(&v, val, sizeof(v));
-	return v < SMALL_BUFFER;
+	sr_lock(&st->tx_lock);
+	if (name == TCP_CORK && on)
+		sr_st_set(st, SR_ST_CORK);
+	else if (name == TCP_CORK)
+		sr_st_clear(st, SR_ST_CORK);
+	sr_fast_update_tx(st);
+	if (on == (name == TCP_NODELAY) && st->tx_link && st->tx.state == SR_TX_LINK)
+		sr_tx_flush(st);
+	sr_unlock(&st->tx_lock);
 }
 
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
-	int v = 0, r;
+	int v = 0;
 
-	if (barring(level, name))
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
-	if (level == SOL_SOCKET && name == SO_RCVLOWAT && len >= sizeof(v)) {
-		memcpy(&v, val, sizeof(v));
-		if (!ring_holds(v))
-			sr_stream_plain(st, fd, SR_REASON_OPTION);
-	}
-	if (bounded(level, name, val, len))
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
-	/* Many set these and never look (iperf 2): recv.c sees who does. */
-	if (level == SOL_SOCKET && (name == SO_TIMESTAMP ||
-	    name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING))
-		sr_st_set(st, SR_ST_STAMPS);
-	/* The program's off stays off for its eyes only. */
-	if (level == SOL_SOCKET && name == SO_KEEPALIVE &&
-	    atomic_load(&st->keepalive) && len >= sizeof(v)) {
-		memcpy(&v, val, sizeof(v));
-		if (v)
-			atomic_store(&st->keepalive, false);
-		return 0;
-	}
-	r = sr_real.setsockopt(fd, level, name, val, len);
-	if (r < 0)
+	if (len > 0)
+		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
+	while (len > 0 && !serves(level, name, v) &&
+	       sr_stream_plain(st, fd, SR_REASON_OPTION) == -ETIMEDOUT)
+		;
+	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
-	if (len >= sizeof(v))
-		memcpy(&v, val, sizeof(v));
-	if (level == SOL_SOCKET && name == SO_TIMESTAMPING && stamps_sent(v))
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
-	if (level == SOL_SOCKET &&
-	    (name == SO_RCVTIMEO_OLD || name == SO_SNDTIMEO_OLD ||
-	     name == SO_RCVTIMEO_NEW || name == SO_SNDTIMEO_NEW)) {
-		/* The kernel calls this {0, 0}, which elsewhere is for ever. */
-		atomic_store(name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW ?
-				     &st->rcv_now : &st->snd_now,
-			     ((const struct timeval *)val)->tv_sec < 0);
-		sr_stream_mode_changed(st);
+	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
+		set_push(st, name, v);
+	} else if (level == SOL_SOCKET) {
+		switch (name) {
+		case SO_TIMESTAMP:
+		case SO_TIMESTAMPNS:
+			/* Many set these and never look (iperf 2): recv.c sees who does. */
+			sr_st_set(st, SR_ST_STAMPS);
+			break;
+		case SO_RCVTIMEO_OLD:
+		case SO_SNDTIMEO_OLD:
+		case SO_RCVTIMEO_NEW:
+		case SO_SNDTIMEO_NEW:
+			sr_stream_mode_changed(st);
+		}
 	}
-	if (level == IPPROTO_TCP && name == TCP_CORK) {
-		sr_lock(&st->tx_lock);
-		if (v)
-			sr_st_set(st, SR_ST_CORK);
-		else
-			sr_st_clear(st, SR_ST_CORK);
-		sr_fast_update_tx(st);
-		sr_unlock(&st->tx_lock);
-	}
-	/* tcp(7): TCP_NODELAY flushes even what is corked. */
-	if (level == IPPROTO_TCP && (name == TCP_CORK ? !v : name == TCP_NODELAY && v)) {
-		sr_lock(&st->tx_lock);
-		if (st->tx_link && st->tx.state == SR_TX_LINK)
-			sr_tx_flush(st);
-		sr_unlock(&st->tx_lock);
-	}
-	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
-		int one = 1;
-
-		sr_lock(&st->rx_lock);
-		st->rcvlowat = v > 1 && ring_holds(v) ? v : 1;
-		if (st->rcvlowat > 1)
-			sr_st_set(st, SR_ST_LOWAT);
-		else
-			sr_st_clear(st, SR_ST_LOWAT);
-		sr_fast_update_rx(st);
-		if (sr_gate_shut(&st->rx_gate))
-			sr_real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one,
-					   sizeof(one));
-		sr_unlock(&st->rx_lock);
-		/* What there is may be enough now; to the kernel, too, it is news. */
-		sr_stream_notify(st, SR_NOTIFY_RX);
-	}
-	return r;
+	return 0;
 }
 
 /* queued: what the anchor holds.  Raw bytes, the rest of the mark, and then what

@@ -471,7 +471,7 @@ static int recv_none(struct sr_stream *st, struct sr_sleep *sleep)
 	if (r > 0)
 		return sr_stream_rx(st) == SR_RX_RESET ?
 			       -atomic_exchange(&st->so_error, 0) : 0;
-	if (!sr_sleep_allowed(st, sleep) || atomic_load(&st->rcv_now))
+	if (!sr_sleep_allowed(st, sleep))
 		return -EAGAIN;
 	sleep->partial = true;
 	r = sr_sleep(st, sleep, POLLIN);
@@ -525,8 +525,7 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	bool again;
 	ssize_t r;
 
-	if (!special && !(sr_st_flags(st) & SR_ST_LOWAT) &&
-	    !sr_gate_shut(&st->rx_gate)) {
+	if (!special && !sr_gate_shut(&st->rx_gate)) {
 		const struct msghdr asked = *msg;
 
 		r = recv_plain(st, fd, msg, flags, weight, &again);
@@ -542,11 +541,6 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	}
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		return -EINVAL;
-	if (sr_st_flags(st) & SR_ST_LOWAT && sr_sleep_allowed(st, &sleep)) {
-		r = sr_sleep(st, &sleep, POLLIN);
-		if (r < 0)
-			return r;
-	}
 	r = recv_slow(st, &sleep, msg, flags, weight);
 	if (r >= 0)
 		bare(msg, flags);

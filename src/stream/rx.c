@@ -277,15 +277,6 @@ static void catch_up(struct sr_stream *st)
 	errno = err;
 }
 
-/* While the gate is shut the anchor must wake the loop for every byte; how many
- * the program waits for is ours to count. */
-static void lowat(struct sr_stream *st, int n)
-{
-	if (sr_st_flags(st) & SR_ST_LOWAT)
-		sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_RCVLOWAT, &n,
-				   sizeof(n));
-}
-
 static void rx_raw_again(struct sr_stream *st)
 {
 	struct sr_link *link = st->rx_link;
@@ -298,9 +289,6 @@ static void rx_raw_again(struct sr_stream *st)
 		 (unsigned long long)st->rx.rx);
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
 		sr_real.shutdown(st->anchor, SHUT_RD);
-	if (!sr_gate_shut(&st->tx_gate))
-		sr_anchor_keepalive(st, false);
-	lowat(st, st->rcvlowat);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
@@ -425,7 +413,6 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (st->rx_link)
 		sr_link_put(st->rx_link);
 	st->rx_link = sr_link_get(link);
-	lowat(st, 1);
 	link->ops->ctl(link, &ack);
 	return true;
 }

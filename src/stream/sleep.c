@@ -18,15 +18,12 @@ enum {				/* sr_stream.mode, below the count */
 	MODE_BITS = 3
 };
 
-/* Negative ones are none to the kernel, and at once to a call. */
-static struct timeval timeout(struct sr_stream *st, int fd, int option)
+static struct timeval timeout(int fd, int option)
 {
 	struct timeval tv = { 0, 0 };
 	socklen_t len = sizeof(tv);
 
-	if (atomic_load(option == SO_RCVTIMEO ? &st->rcv_now : &st->snd_now))
-		tv.tv_sec = -1;
-	else if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
+	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
 		tv = (struct timeval){ 0, 0 };
 	return tv;
 }
@@ -44,8 +41,8 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 
 	*sure = flags >= 0 && sr_fdtab_peek(fd) == st;
 	return (flags & O_NONBLOCK ? NONBLOCK : 0) |
-	       (is_set(timeout(st, fd, SO_RCVTIMEO)) ? RCVTIMEO : 0) |
-	       (is_set(timeout(st, fd, SO_SNDTIMEO)) ? SNDTIMEO : 0);
+	       (is_set(timeout(fd, SO_RCVTIMEO)) ? RCVTIMEO : 0) |
+	       (is_set(timeout(fd, SO_SNDTIMEO)) ? SNDTIMEO : 0);
 }
 
 /*
@@ -85,9 +82,7 @@ static uint64_t ask_deadline(struct sr_stream *st, int fd, int option)
 
 	if (!(mode(st, fd) & (option == SO_RCVTIMEO ? RCVTIMEO : SNDTIMEO)))
 		return 0;
-	tv = timeout(st, fd, option);
-	if (tv.tv_sec < 0)
-		return sr_now_ns();
+	tv = timeout(fd, option);
 	return sr_deadline_ns((uint64_t)tv.tv_sec, (uint64_t)tv.tv_usec * 1000u);
 }
 
@@ -231,8 +226,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 
 	if (!sr_sleep_allowed(st, p))
 		return -EAGAIN;
-	/* SO_RCVLOWAT is for the set to count. */
-	if (events == POLLIN && !(sr_st_flags(st) & SR_ST_LOWAT)) {
+	if (events == POLLIN) {
 		if (spin(st, &start))
 			return 0;
 		if (!start)

@@ -84,7 +84,6 @@ static void clear(struct sr_stream *st)
 	st->task = task;
 	st->anchor = -1;
 	st->watched_fd = -1;
-	st->rcvlowat = 1;
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
 	atomic_flag_clear(&st->history_busy);
@@ -211,19 +210,10 @@ struct sr_stream *sr_stream_open(int fd, int family)
 /* The kernel's socket has its listener's options; so has what we keep of them. */
 static void inherit(struct sr_stream *st, struct sr_stream *listener)
 {
-	unsigned options = sr_st_flags(listener) &
-			   (SR_ST_STAMPS | SR_ST_CORK | SR_ST_LOWAT);
+	unsigned options = sr_st_flags(listener) & (SR_ST_STAMPS | SR_ST_CORK);
 
-	if (atomic_load(&listener->rcv_now))
-		st->rcv_now = true;
-	if (atomic_load(&listener->snd_now))
-		st->snd_now = true;
-	if (!options)
-		return;
-	sr_lock(&listener->rx_lock);
-	st->rcvlowat = listener->rcvlowat;
-	sr_unlock(&listener->rx_lock);
-	sr_st_set(st, options);
+	if (options)
+		sr_st_set(st, options);
 }
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
@@ -355,7 +345,7 @@ void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPOR
 {
 	const char *device = link->device ? link->device : "";
 
-	sr_anchor_keepalive(st, true);
+	sr_anchor_keepalive(st);
 	sr_format(had, SR_REPORT_LINK, "%s%s%s", link->ops->name, *device ? ":" : "", device);
 }
 

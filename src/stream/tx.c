@@ -74,8 +74,6 @@ static void raw_again(struct sr_stream *st)
 {
 	if (st->tx_link)
 		unlink_tx(st);
-	if (!sr_gate_shut(&st->rx_gate))
-		sr_anchor_keepalive(st, false);
 	sr_tx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_TX);
 	sr_stream_kick(st);

@@ -66,8 +66,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
 				   (atomic_load(&st->so_error) ? POLLERR : 0);
 		if (st->rx_link &&
-		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) >=
-			    (uint64_t)st->rcvlowat)
+		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) > 0)
 			e->ours |= POLLIN | POLLRDNORM;
 		else if (st->rx_link && !e->rx_link)
 			e->rx_link = sr_link_get(st->rx_link);

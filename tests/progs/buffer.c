@@ -3,11 +3,9 @@
 #include "case.h"
 
 #include <linux/sockios.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 
 static char buf[1 << 17];
-static char large[400000];
 
 /* A reader, and a poll, that want at least so many bytes. */
 static void lowat_server(int lfd)
@@ -55,48 +53,14 @@ static void lowat_client(void)
 	say("done");
 }
 
-/* The first read sleeps in the kernel, with bytes there, while a link is made. */
-static void asleep_server(int lfd)
-{
-	int fd = answer(lfd);
-	struct data d = DATA(0);
-	ssize_t n;
-
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 3000);
-	n = recv(fd, buf, 6000, 0);
-	say("recv: %d", n >= 3000);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
-	say_result("rest", (ssize_t)take(fd, buf, 6000 - (size_t)n) + n);
-	send_go(fd);
-	take_rest(fd, &d);
-	say_data("got", &d);
-	close(fd);
-}
-
-static void asleep_client(void)
-{
-	int fd = dial();
-	struct data d = DATA(3);
-
-	put(fd, buf, 2500); /* enough for lazy */
-	nap(300);
-	put(fd, buf, 500);
-	put(fd, buf, 3000); /* as in lowat */
-	await_go(fd);
-	await_peer_asleep();
-	put_data(fd, &d, 100000, 1000);
-	say_data("sent", &d);
-	close(fd);
-}
-
-/* Sends that may not wait at all find room, also while a link is being made. */
+/* Sends that may hardly wait find room, also while a link is being made. */
 #define HURRIES 60
 
 static void hurry(int fd, bool first)
 {
-	const struct timeval below = {-1, 0};
+	const struct timeval least = {0, 1};
 
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &below, sizeof(below)))
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &least, sizeof(least)))
 		die("SO_SNDTIMEO");
 	for (int i = 0; i < 100; i++) {
 		if (first)
@@ -147,64 +111,6 @@ static void first_client(void)
 	close(fd);
 }
 
-/* Lowered while bytes are there. */
-static void *lower_soon(void *fd)
-{
-	await_asleep(getpid(), getpid());
-	set_int(*(int *)fd, SOL_SOCKET, SO_RCVLOWAT, 2);
-	return NULL;
-}
-
-static void lowered_server(int lfd)
-{
-	int fd = answer(lfd), sets[2] = {epoll_create1(0), epoll_create1(0)};
-	struct epoll_event ev = {EPOLLIN, {.u64 = 7}};
-	struct pollfd p = {fd, POLLIN, 0};
-	uint64_t from;
-	pthread_t t;
-
-	warm_up(fd, false);
-	epoll_ctl(sets[0], EPOLL_CTL_ADD, fd, &ev);
-	ev.events |= EPOLLET;
-	epoll_ctl(sets[1], EPOLL_CTL_ADD, fd, &ev);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 20);
-	send_go(fd);
-	await_readable(fd, 5);
-	for (int i = 0; i < 2; i++)
-		say("5 of 20: %d", epoll_wait(sets[i], &ev, 1, 50));
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 2);
-	for (int i = 0; i < 2; i++) {
-		say("5 of 2: %d", epoll_wait(sets[i], &ev, 1, 2000));
-		say("again: %d", epoll_wait(sets[i], &ev, 1, 50));
-	}
-	for (int i = 0; i < 3; i++) {
-		set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 20);
-		for (int k = 0; k < 2; k++)
-			say("5 of 20: %d", epoll_wait(sets[k], &ev, 1, 0));
-		from = now_ms();
-		t = start(lower_soon, &fd);
-		if (i < 2)
-			say("asleep: %d", epoll_wait(sets[i], &ev, 1, 2000));
-		else
-			say("asleep: %d", poll(&p, 1, 2000));
-		say("called: %d", now_ms() - from < 1500);
-		pthread_join(t, NULL);
-	}
-	say_result("recv", recv(fd, buf, 20, 0));
-	close(fd);
-}
-
-static void lowered_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	put(fd, "12345", 5);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
-}
-
 /* ----------------------------------------------------- queue lengths */
 
 static void queues_server(int lfd)
@@ -245,36 +151,6 @@ static void queues_client(void)
 		nap(5);
 	}
 	say("SIOCOUTQ %d", n);
-	close(fd);
-}
-
-/* More than a link may hold. */
-static void lowat_large_server(int lfd)
-{
-	int fd = answer(lfd);
-	struct pollfd p = {fd, POLLIN, 0};
-
-	warm_up(fd, false);
-	set_int(fd, SOL_SOCKET, SO_RCVBUF, 600000);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 300000);
-	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
-	send_go(fd);
-	say("poll %d", poll(&p, 1, 5000));
-	say("recv %d", recv(fd, large, sizeof(large), 0) >= 300000);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
-	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
-	while (recv(fd, large, sizeof(large), 0) > 0)
-		;
-	close(fd);
-}
-
-static void lowat_large_client(void)
-{
-	int fd = dial();
-
-	warm_up(fd, true);
-	await_go(fd);
-	put(fd, large, sizeof(large));
 	close(fd);
 }
 
@@ -339,11 +215,8 @@ static const struct tcp_case cases[] = {
 	{"huge", huge_server, huge_client},
 	{"hurry", hurry_server, hurry_client},
 	{"first", first_server, first_client},
-	{"lowered", lowered_server, lowered_client},
 	{"bounded", bounded_server, bounded_client},
-	{"lowat-large", lowat_large_server, lowat_large_client},
 	{"lowat", lowat_server, lowat_client},
-	{"asleep", asleep_server, asleep_client},
 	{"queues", queues_server, queues_client},
 };
 

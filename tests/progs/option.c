@@ -206,7 +206,6 @@ static void say_options(int fd)
 		{"SO_PROTOCOL", SOL_SOCKET, SO_PROTOCOL},
 		{"SO_ACCEPTCONN", SOL_SOCKET, SO_ACCEPTCONN},
 		{"SO_ERROR", SOL_SOCKET, SO_ERROR},
-		{"SO_KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE},
 		{"SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT},
 		{"SO_OOBINLINE", SOL_SOCKET, SO_OOBINLINE},
 		{"SO_PRIORITY", SOL_SOCKET, SO_PRIORITY},
@@ -247,16 +246,11 @@ static void options_server(int lfd)
 		socklen_t k = len;
 
 		value = 0x55555555;
-		say_result("short", getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &k));
+		say_result("short", getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &k));
 		say("length %u value %x", k, value);
 	}
 	len = below;
-	say_result("below", getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &len));
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 0x504);
-	len = 1;
-	say_result("short", getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &value, &len));
-	say("value %x", value);
-	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+	say_result("below", getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &len));
 	set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 	set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 17);
 	set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 12345);
@@ -266,7 +260,6 @@ static void options_server(int lfd)
 	say("buffers %d %d", get_int(fd, SOL_SOCKET, SO_SNDBUF),
 	    get_int(fd, SOL_SOCKET, SO_RCVBUF));
 	say_options(fd);
-	set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
 	say("keepalive %d", get_int(fd, SOL_SOCKET, SO_KEEPALIVE));
 	warm_up(fd, false);
 	say_options(fd);
@@ -523,7 +516,7 @@ static void others_client(void)
 	close(fd);
 }
 
-/* A time below 0 is none. */
+/* A time below 0 is none, and the stream plain. */
 static void timeo_below_server(int lfd)
 {
 	int fd = answer(lfd);

@@ -462,42 +462,6 @@ static void read_late_stdio_server(int lfd)
 	read_late(lfd, to_stdio);
 }
 
-/* ------------------------- the link ends before the answerer has said a word */
-
-/* What it has read is in a call that is still asleep: it has nothing to show yet,
- * and waits with its HELLO. */
-static void *take_asleep(void *arg)
-{
-	if (recv(*(int *)arg, buf, 8000, 0) != 8000)
-		die("recv");
-	return NULL;
-}
-
-static void speechless_server(int lfd)
-{
-	int fd = answer(lfd), low = 8000;
-	pthread_t thread;
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
-	pthread_create(&thread, NULL, take_asleep, &fd);
-	hold("go");
-	to_stdio(fd);
-	send_go(fd);
-	pthread_join(thread, NULL);
-	end(fd);
-}
-
-static void speechless_client(void)
-{
-	struct data d = DATA(84);
-	int fd = dial();
-
-	put_data(fd, &d, 5000, 5000);
-	await_go(fd);
-	put_data(fd, &d, 3000, 3000);
-	end(fd);
-}
-
 /* -------------------- handed over with plain bytes unread, and behind them */
 
 static void to_cksum(int fd)
@@ -580,7 +544,6 @@ static const struct tcp_case cases[] = {
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
-	{"speechless", speechless_server, speechless_client},
 	{"unread-exec", unread_exec_server, unread_client},
 	{"unread-stdio", unread_stdio_server, unread_client},
 	{"unread-passed", unread_passed_server, unread_client},
