@@ -5,9 +5,7 @@
 #include "shim/shim.h"
 
 #include <limits.h>
-#include <stdatomic.h>
 
-#include "base/fdpriv.h"
 #include "stream/iov.h"
 
 /*
@@ -146,37 +144,12 @@ ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 }
 
 /*
- * preadv2() and pwritev2() without a position.  With one they fail with ESPIPE
- * on any socket and leave its bytes alone: the kernel says so itself.  Flags
- * that order writing out or ask for polling mean nothing to a socket; what
- * others may mean in a later kernel cannot be known.
+ * preadv2() and pwritev2() without a position.  With one they fail with ESPIPE on any
+ * socket and leave its bytes alone: the kernel says so itself.  The flags that order
+ * writing out or ask for polling mean nothing to a socket, and RWF_NOWAIT is
+ * MSG_DONTWAIT.  What others may mean in a later kernel cannot be known.
  */
-#define IGNORED (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND)
-
-/* Sockets take RWF_NOWAIT since Linux 6.4 or so: what does this one say? */
-static bool kernel_takes_nowait(void)
-{
-	enum { UNKNOWN, NO, YES };
-	static atomic_int known;
-	struct iovec iov = { &(char){ 0 }, 1 };
-	int err = errno, fd;
-
-	if (atomic_load(&known) == UNKNOWN) {
-		fd = sr_fd_own(sr_real.socket(AF_INET, SOCK_STREAM, 0));
-		atomic_store(&known, sr_real.preadv2(fd, &iov, 1, -1,
-						     RWF_NOWAIT) < 0 &&
-					     errno == EOPNOTSUPP ? NO : YES);
-		sr_fd_close(fd);
-	}
-	errno = err;
-	return atomic_load(&known) == YES;
-}
-
-static bool flags_fit(int flags)
-{
-	return !(flags & ~(IGNORED | RWF_NOWAIT)) &&
-	       (!(flags & RWF_NOWAIT) || kernel_takes_nowait());
-}
+#define FLAGS (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOWAIT)
 
 ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
 		   int flags)
@@ -187,7 +160,7 @@ ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
 		st = sr_fdtab_get(fd);
 	if (!st)
 		return sr_real.preadv2(fd, iov, cnt, off, flags);
-	if (!flags_fit(flags))
+	if (flags & ~FLAGS)
 		return sr_result(st, 0, -EOPNOTSUPP);
 	return recv_vec(st, fd, iov, (size_t)cnt,
 			flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
@@ -202,7 +175,7 @@ ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
 		st = sr_fdtab_get(fd);
 	if (!st)
 		return sr_real.pwritev2(fd, iov, cnt, off, flags);
-	if (!flags_fit(flags))
+	if (flags & ~FLAGS)
 		return sr_result(st, 0, -EOPNOTSUPP);
 	return send_vec(st, fd, iov, (size_t)cnt,
 			flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);

@@ -90,7 +90,6 @@ static void file_calls_server(int lfd)
 	struct iovec iov = {buf, 4};
 
 	warm_up(fd, false);
-	say_result("preadv2 nowait", preadv2(fd, &iov, 1, -1, RWF_NOWAIT));
 	send_go(fd);
 	say_bytes("preadv2", preadv2(fd, &iov, 1, -1, 0), buf);
 	say_bytes("read", read(fd, buf, 4), buf);
