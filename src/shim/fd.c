@@ -51,23 +51,15 @@ int sr_close(int fd)
 }
 
 /* Takes the streams and sets in the range out of the table. */
-static void release_range(unsigned first, unsigned last, int flags)
+static void release_range(unsigned first, unsigned last)
 {
 	int max = sr_fdtab_max();
 
 	if (max < sr_epoll_max())
 		max = sr_epoll_max();
-	for (unsigned fd = first; max >= 0 && fd <= last && fd <= (unsigned)max;
-	     fd++) {
-		if (!is_known((int)fd))
-			continue;
-		sr_shim_release((int)fd);
-		/* Our service thread keeps the descriptors that this thread
-		 * had before it unshared them: the connection would never
-		 * end. */
-		if (flags & CLOSE_RANGE_UNSHARE)
-			sr_real.close((int)fd);
-	}
+	for (unsigned fd = first; max >= 0 && fd <= last && fd <= (unsigned)max; fd++)
+		if (is_known((int)fd))
+			sr_shim_release((int)fd);
 }
 
 static int close_run(unsigned first, unsigned last, void *flags)
@@ -83,7 +75,7 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
-	release_range(first, last, flags);
+	release_range(first, last);
 	errno = saved;
 	return sr_fd_gaps(first, last, close_run, &flags);
 }

@@ -223,7 +223,7 @@ static void test_hidden(void)
 	FAILS(sr_close_range(5, 4, 0), EINVAL);
 	FAILS(sr_close_range(3, UINT_MAX, 1 << 20), EINVAL);
 	CHECK(sr_fdtab_has(p[0]));
-	OK(sr_close_range((unsigned)p[1], UINT_MAX, CLOSE_RANGE_UNSHARE));
+	OK(sr_close_range((unsigned)p[1], UINT_MAX, 0));
 	CHECK(!sr_fdtab_has(p[1]) && !is_open(p[1]));
 	CHECK(is_open(mine));
 	connect_pair(p);
