@@ -68,92 +68,42 @@ static uint64_t kept_now(int fd)
 	return (uint64_t)sr_fd_epoch() << 32 | (uint32_t)(fd + 1);
 }
 
-/* The file's descriptor, or -1.  *mine: the caller has to close it. */
-static int get(struct sr_append *file, bool *mine)
+/* The file's descriptor, or -1 and errno. */
+static int get(struct sr_append *file)
 {
 	uint64_t old = atomic_load(&file->kept);
 	int fd = (int)(uint32_t)old - 1;
 
-	*mine = false;
 	if (old && old == kept_now(fd))
 		return fd;
-	/* The child of vfork writes no table that its parent shares. */
-	if (!sr_process_ours()) {
-		fd = open_path(file->path);
-		*mine = fd >= 0;
-		return fd;
+	if (!sr_process_ours()) {	/* vfork's child writes no table of its parent */
+		errno = ECHILD;
+		return -1;
 	}
 	fd = sr_fd_own(open_path(file->path));
-	if (fd < 0)
-		return -1;
-	*mine = true;
-	if (atomic_compare_exchange_strong(&file->kept, &old, kept_now(fd)))
-		*mine = false;
-	return fd;
-}
-
-static void put(int fd, bool mine)
-{
-	if (mine && sr_fd_is_private(fd))
-		sr_fd_close(fd);
-	else if (mine)
-		sr_now_close(fd);
-}
-
-/* The user has moved the file away, or removed it: the number becomes a new one's, in
- * one step.  If there can be no new one, the old one is still of use. */
-static void follow_path(const char *path, int fd)
-{
-	struct stat open_file, named;
-	int fresh;
-
-	if (fstat(fd, &open_file) || (!lstat(path, &named) &&
-				      named.st_ino == open_file.st_ino &&
-				      named.st_dev == open_file.st_dev))
-		return;
-	fresh = open_path(path);
-	if (fresh >= 0) {
-		sr_real.dup3(fresh, fd, O_CLOEXEC);
-		sr_now_close(fresh);
+	if (fd >= 0 && !atomic_compare_exchange_strong(&file->kept, &old, kept_now(fd))) {
+		sr_fd_close(fd);	/* another thread was first */
+		fd = (int)(uint32_t)old - 1;
 	}
-}
-
-/* *closed: behind our back. */
-static bool write_once(struct sr_append *file, const char *line, size_t len,
-		       bool *closed)
-{
-	bool mine;
-	int fd = get(file, &mine);
-	ssize_t n;
-
-	*closed = false;
-	if (fd < 0)
-		return false;
-	if (!mine)
-		follow_path(file->path, fd);
-	n = sr_append_write(fd, line, len);
-	*closed = n < 0 && errno == EBADF;
-	if (*closed)
-		atomic_store(&file->kept, 0);
-	else if (n >= 0)
-		errno = ENOSPC;
-	put(fd, mine);
-	return n == (ssize_t)len;
+	return fd;
 }
 
 bool sr_append_line(struct sr_append *file, const char *line, size_t len)
 {
-	bool closed, written = write_once(file, line, len, &closed);
+	int fd = get(file);
+	ssize_t n = fd < 0 ? -1 : sr_append_write(fd, line, len);
 
-	return written || (closed && write_once(file, line, len, &closed));
+	if (n < 0 && errno == EBADF)	/* closed behind our back: next time anew */
+		atomic_store(&file->kept, 0);
+	if (n >= 0)
+		errno = ENOSPC;
+	return n == (ssize_t)len;
 }
 
 void sr_append_open(struct sr_append *file)
 {
-	int err = errno, fd;
-	bool mine;
+	int err = errno;
 
-	fd = get(file, &mine);
-	put(fd, mine);
+	get(file);
 	errno = err;
 }

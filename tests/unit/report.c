@@ -82,7 +82,7 @@ static const char *written(struct sr_report *r, char *program)
 	ssize_t n;
 	int fd;
 
-	unlink(sr_conf.report);
+	(void)!truncate(sr_conf.report, 0);
 	program_invocation_short_name = program;
 	sr_report_init();
 	program_invocation_short_name = old;
