@@ -223,6 +223,10 @@ struct sr_link_ops {
 	/* Pinned or shared memory in bytes, and descriptors, that it holds. */
 	void (*usage)(struct sr_link *link, size_t *bytes, int *fds);
 
+	/* In the child of fork: the parent's links, listeners and requests are none of
+	 * ours.  May be NULL. */
+	void (*forget)(void);
+
 	/* ---- rendezvous, all in the loop ---- */
 
 	/* Can this kind work on this host at all?  NULL, or a reason word

@@ -8,7 +8,11 @@
 #include <string.h>
 
 #include "base/loop.h"
-#include "stream/iov.h"
+#include "engine/fast.h"
+#include "engine/fdtab.h"
+#include "engine/iov.h"
+#include "upgrade/upgrade.h"
+#include "sock/sock.h"
 
 /* Calls fn for each descriptor that a message carries. */
 static void each_passed(const struct msghdr *msg, void (*fn)(int fd))

@@ -6,7 +6,11 @@
 
 #include <limits.h>
 
-#include "stream/iov.h"
+#include "engine/fast.h"
+#include "engine/fdtab.h"
+#include "engine/iov.h"
+#include "upgrade/upgrade.h"
+#include "sock/sock.h"
 
 /*
  * The calls of this file also fit what is no socket: -ENOTSOCK from a stream

@@ -19,10 +19,14 @@
 #include "base/fdpriv.h"
 #include "base/process.h"
 #include "sockrail.h"
-#include "stream/epoll.h"
-#include "stream/fast.h"
-#include "stream/fdtab.h"
-#include "stream/stream.h"
+#include "engine/fast.h"
+#include "engine/fdtab.h"
+#include "engine/stream.h"
+#include "sock/sock.h"
+#include "upgrade/upgrade.h"
+#include "wait/poll.h"
+#include "wait/sleep.h"
+#include "epoll/epoll.h"
 
 /* The one edge where a value or -errno becomes what the program gets.  saved:
  * errno as the program left it. */

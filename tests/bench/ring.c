@@ -17,7 +17,7 @@
 
 #include "../unit/link_pair.h"
 #include "base/now.h"
-#include "stream/spin.h"
+#include "base/spin.h"
 
 #define PIECE 65536	/* the library's, of large writes */
 #define READ (1 << 20)	/* the size of the reader's buffer, as in load.c */

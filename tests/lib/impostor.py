@@ -6,7 +6,7 @@ impostor.py answer HOW ADDRESS PORT     serves one stream: echo, and takes reque
 impostor.py ask HOW ADDRESS PORT        talks to an echo server, and asks for a link
 
 On TCP it is honest, and says so in the end: what it sent came back.  Written from
-sockrail-protocol(7) and src/link/shm.h, not from the code.
+sockrail-protocol(7) and src/link/shm/shm.h, not from the code.
 """
 import contextlib
 import fcntl

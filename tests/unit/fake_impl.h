@@ -6,7 +6,7 @@
 
 #include "fake_verbs.h"
 
-#include "link/verbs.h"
+#include "link/verbs/verbs.h"
 
 enum { FAKE_INLINE = 128, FAKE_WR = 1024, FAKE_CQE = 4096, FAKE_ASYNCS = 16 };
 

@@ -8,8 +8,8 @@
 
 #include "base/conf.h"
 #include "check.h"
-#include "stream/fdtab.h"
-#include "stream/stream.h"
+#include "engine/fdtab.h"
+#include "engine/stream.h"
 
 static struct sr_stream *make(int fd)
 {

@@ -8,7 +8,8 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "stream/impl.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
 #include "check.h"
 
 static struct sr_stream st = { .anchor = -1 };

@@ -27,7 +27,7 @@
 #include "base/report.h"
 #include "check.h"
 #include "loop_call.h"
-#include "link/shm.h"
+#include "link/shm/shm.h"
 
 #define HANG_MS 20000
 

@@ -14,7 +14,7 @@
 
 #include "check.h"
 #include "sockrail.h"
-#include "stream/fdtab.h"
+#include "engine/fdtab.h"
 
 #define ROUNDS 3000
 #define BIG 2048 /* descriptors, beyond FD_SETSIZE */

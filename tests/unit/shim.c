@@ -19,7 +19,7 @@
 #include "base/fdpriv.h"
 #include "check.h"
 #include "sockrail.h"
-#include "stream/fdtab.h"
+#include "engine/fdtab.h"
 
 /* A success must leave errno as it was. */
 #define OK(call) \

@@ -3,7 +3,7 @@
  * spin.c - the guess whether a busy wait pays, on invented waits: how long one
  * takes awake and asleep is given, and what matters is how many are spun through.
  */
-#include "stream/spin.h"
+#include "base/spin.h"
 
 #include "check.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/loop.h"
-#include "link/verbs.h"
+#include "link/verbs/verbs.h"
 
 #define PORT 7471
 #define START 1000	/* N of both directions */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * spin.c - owns the guess whether to spin (spin.h).  No locks.
+ */
+#include "base/spin.h"
+
+#include <sched.h>
+
+#define TRIAL 8		/* waits in a row */
+#define GAP_MIN 64
+#define GAP_MAX 4096
+#define STOLEN_NS 50000 /* far more than a look costs, less than a time slice */
+
+enum { AWAKE, ASLEEP };
+
+/* On a single core spinning only keeps the peer from running. */
+static bool one_core(void)
+{
+	static atomic_int cores;
+	int n = atomic_load_explicit(&cores, memory_order_relaxed);
+	cpu_set_t set;
+
+	if (!n) {
+		n = sched_getaffinity(0, sizeof(set), &set) == 0 ?
+			    CPU_COUNT(&set) : 2;
+		atomic_store_explicit(&cores, n, memory_order_relaxed);
+	}
+	return n == 1;
+}
+
+static unsigned get(atomic_uint *x)
+{
+	return atomic_load_explicit(x, memory_order_relaxed);
+}
+
+static void set(atomic_uint *x, unsigned value)
+{
+	atomic_store_explicit(x, value, memory_order_relaxed);
+}
+
+static void go(struct sr_spin *sp, unsigned way, bool by_need)
+{
+	set(&sp->way, way);
+	set(&sp->by_need, by_need);
+	set(&sp->gap, GAP_MIN);
+	set(&sp->waits, 0);
+	set(&sp->trial, 0);
+	set(&sp->trial_ns, 0);
+}
+
+bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns)
+{
+	unsigned way = get(&sp->way), gap = get(&sp->gap);
+
+	if (!limit_ns || one_core())
+		return false;
+	set(&sp->waits, get(&sp->waits) + 1);
+	if (get(&sp->waits) > (gap ? gap : GAP_MIN))
+		way = !way;
+	set(&sp->took_way, way);
+	return way == AWAKE;
+}
+
+static bool awake_is_better(struct sr_spin *sp, uint64_t limit_ns)
+{
+	unsigned awake = get(&sp->average[AWAKE]);
+	unsigned asleep = get(&sp->average[ASLEEP]);
+
+	return awake <= limit_ns && awake < asleep - asleep / 8;
+}
+
+static void judge(struct sr_spin *sp, uint64_t limit_ns, unsigned tried)
+{
+	unsigned gap = get(&sp->gap) ?: GAP_MIN, best;
+
+	set(&sp->average[tried], get(&sp->trial_ns) / TRIAL);
+	best = awake_is_better(sp, limit_ns) ? AWAKE : ASLEEP;
+	go(sp, best, best == ASLEEP && get(&sp->average[AWAKE]) > limit_ns);
+	if (best != tried)
+		set(&sp->gap, gap < GAP_MAX ? gap * 2 : gap);
+}
+
+void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns)
+{
+	unsigned way = get(&sp->took_way), cap = (unsigned)limit_ns * 4;
+	unsigned took = took_ns < cap ? (unsigned)took_ns : cap, average;
+
+	if (way != get(&sp->way)) {
+		set(&sp->trial_ns, get(&sp->trial_ns) + took);
+		set(&sp->trial, get(&sp->trial) + 1);
+		if (get(&sp->trial) == TRIAL)
+			judge(sp, limit_ns, way);
+		return;
+	}
+	average = (unsigned)(((uint64_t)get(&sp->average[way]) * 7 + took) / 8);
+	set(&sp->average[way], average);
+	if (way == AWAKE && average > limit_ns) {
+		set(&sp->average[ASLEEP], average);
+		go(sp, ASLEEP, true);
+	} else if (way == ASLEEP && get(&sp->by_need) && average <= limit_ns) {
+		set(&sp->average[AWAKE], average);
+		go(sp, AWAKE, false);
+	}
+}
+
+bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns)
+{
+	if (gap_ns < STOLEN_NS)
+		return false;
+	set(&sp->average[AWAKE], (unsigned)limit_ns * 4);
+	go(sp, ASLEEP, false);
+	return true;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * anchor.c - the kernel's TCP socket under a stream: the library's own
+ * non-blocking reads and writes on it, and promise 6, the comparison of the
+ * kernel's byte counters with ours.  The direction's lock is held; nobody else
+ * uses the direction of the anchor while its gate is shut (one call in flight
+ * on the receiving side excepted, see impl.h).
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/log.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+
+int sr_reset_error(struct sr_stream *st)
+{
+	return (sr_st_flags(st) & SR_ST_PEER_END) || st->rx.state == SR_RX_EOF ?
+		       EPIPE : ECONNRESET;
+}
+
+/* What the kernel's error is to the program.  EPIPE, which is for who writes, is to who
+ * did not a reset, unless it has been told of it. */
+static int known_as(struct sr_stream *st, int err)
+{
+	if (err == EPIPE && (atomic_load(&st->error) || atomic_load(&st->error_told)))
+		return 0;
+	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
+}
+
+/* An error on the socket goes to whoever calls first.  If that is us, keep it
+ * for the program. */
+static ssize_t keep_error(struct sr_stream *st, ssize_t r)
+{
+	int none = 0;
+
+	if (r >= 0)
+		return r;
+	r = -errno;
+	if (r != -EAGAIN && r != -EINTR && !st->broken)
+		atomic_compare_exchange_strong(&st->so_error, &none,
+			known_as(st, (int)-r));
+	sr_stream_failed(st, r);
+	return r;
+}
+
+/* Our calls on the anchor are made, and their errors kept, under a lock: once we
+ * had both, what such a call took is there to be seen. */
+int sr_anchor_kept(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_unlock(&st->tx_lock);
+	return atomic_load(&st->so_error);
+}
+
+ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
+{
+	int err = errno;
+	ssize_t r = keep_error(st, sr_now_send(st->anchor, buf, len));
+
+	if (r > 0)
+		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+	errno = err;
+	return r;
+}
+
+ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
+{
+	int err = errno;
+	ssize_t r = keep_error(st, sr_now_recv(st->anchor, buf, len, flags));
+
+	if (r > 0 && !(flags & MSG_PEEK))
+		atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+	errno = err;
+	return r;
+}
+
+bool sr_anchor_writable(struct sr_stream *st)
+{
+	struct pollfd p = { .fd = st->anchor, .events = POLLOUT };
+	int err = errno;
+	int r = sr_now_poll(&p, 1);
+
+	errno = err;
+	return r == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
+}
+
+bool sr_anchor_ended(struct sr_stream *st)
+{
+	struct pollfd p = { .fd = st->anchor, .events = POLLRDHUP };
+	int err = errno;
+	int r = sr_now_poll(&p, 1);
+
+	errno = err;
+	return r == 1;
+}
+
+/* struct tcp_info of <linux/tcp.h>: older kernels fill less of it. */
+static bool info(struct sr_stream *st, struct tcp_info *ti)
+{
+	socklen_t len = sizeof(*ti);
+
+	memset(ti, 0, sizeof(*ti));
+	return sr_real.getsockopt(st->anchor, IPPROTO_TCP, TCP_INFO, ti,
+				  &len) == 0 &&
+	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
+}
+
+/* Samples queue, counter, queue until the queue has not changed in between;
+ * then sum is exact. */
+static bool sample(struct sr_stream *st, unsigned long req, bool tx,
+		   uint64_t *sum)
+{
+	struct tcp_info ti;
+	int before, after, tries;
+
+	for (tries = 0; tries < 8; tries++) {
+		if (sr_real.ioctl(st->anchor, req, &before) < 0 ||
+		    !info(st, &ti) ||
+		    sr_real.ioctl(st->anchor, req, &after) < 0)
+			return false;
+		if (before != after)
+			continue;
+		*sum = tx ? ti.tcpi_bytes_acked + (uint64_t)after :
+			    ti.tcpi_bytes_received - (uint64_t)after;
+		return true;
+	}
+	return false;
+}
+
+uint64_t sr_anchor_received(struct sr_stream *st)
+{
+	struct tcp_info ti;
+	int err = errno;
+	bool ok = info(st, &ti);
+
+	errno = err;
+	return ok ? ti.tcpi_bytes_received : 0;
+}
+
+uint64_t sr_anchor_acked(struct sr_stream *st)
+{
+	struct tcp_info ti;
+	uint64_t n = 0;
+	int err = errno;
+
+	if (info(st, &ti))
+		n = ti.tcpi_bytes_acked;
+	errno = err;
+	/* the SYN */
+	return n && (sr_st_flags(st) & SR_ST_CONNECT) ? n - 1 : n;
+}
+
+bool sr_anchor_fin(struct sr_stream *st)
+{
+	return sr_anchor_received(st) == atomic_load(&st->rx_tcp) + 1;
+}
+
+bool sr_anchor_tx_agrees(struct sr_stream *st)
+{
+	uint64_t kernel, ours = atomic_load(&st->tx_tcp);
+	int err = errno;
+	bool ok = sample(st, SIOCOUTQ, true, &kernel);
+
+	if (ok && (sr_st_flags(st) & SR_ST_CONNECT))
+		kernel--;			/* the SYN */
+	if (ok && kernel != ours) {
+		sr_debug("tx counters: kernel %llu, ours %llu",
+			 (unsigned long long)kernel, (unsigned long long)ours);
+		ok = false;
+	}
+	errno = err;
+	return ok;
+}
+
+void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
+{
+	if (st->anchor < 0) {
+		link->ops->drop(link, "short");
+		return;
+	}
+	sr_stream_bar(st, SR_REASON_COUNTERS);
+	link->ops->drop(link, "counters");
+}
+
+bool sr_anchor_rx_agrees(struct sr_stream *st)
+{
+	uint64_t kernel, ours = atomic_load(&st->rx_tcp);
+	int err = errno;
+	bool ok = sample(st, SIOCINQ, false, &kernel);
+
+	/* A FIN that came counts 1 in bytes_received and never in SIOCINQ. */
+	if (ok && kernel != ours && kernel != ours + 1) {
+		sr_debug("rx counters: kernel %llu, ours %llu",
+			 (unsigned long long)kernel, (unsigned long long)ours);
+		ok = false;
+	}
+	errno = err;
+	return ok;
+}
+
+/*
+ * A stream on a link leaves its anchor idle for days, and no firewall may forget it:
+ * keepalive is on for it from then on, whatever the program chose.
+ */
+void sr_anchor_keepalive(struct sr_stream *st)
+{
+	int one = 1, err = errno;
+
+	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	errno = err;
+}

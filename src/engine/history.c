@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * past.c - owns what a stream remembers of its first bytes over TCP
+ * (pure/history.h).  Plain calls write it while the service thread reads: a spin
+ * lock, held for at most the hashing of SR_HISTORY_MAX bytes, and as other locks by
+ * none whom a signal handler could interrupt.
+ */
+#include "engine/engine.h"
+#include "engine/impl.h"
+
+void sr_past_lock(struct sr_stream *st)
+{
+	sr_hold();
+	while (atomic_flag_test_and_set(&st->history_busy))
+		;
+}
+
+void sr_past_unlock(struct sr_stream *st)
+{
+	atomic_flag_clear(&st->history_busy);
+	sr_release();
+}
+
+void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,
+		 const struct msghdr *msg, size_t n)
+{
+	size_t i;
+
+	if (sr_st_flags(st) & stopped)
+		return;
+	if (h->n >= SR_HISTORY_MAX) {
+		sr_st_set(st, stopped);
+		return;
+	}
+	sr_past_lock(st);
+	for (i = 0; i < msg->msg_iovlen && n; i++) {
+		size_t k = msg->msg_iov[i].iov_len;
+
+		k = k < n ? k : n;
+		sr_history_add(h, msg->msg_iov[i].iov_base, k);
+		n -= k;
+	}
+	sr_past_unlock(st);
+}
+
+struct sr_history sr_past_copy(struct sr_stream *st, const struct sr_history *h)
+{
+	struct sr_history copy;
+
+	sr_past_lock(st);
+	copy = *h;
+	sr_past_unlock(st);
+	return copy;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * kick.c - what makes the service thread look at a stream: whoever changes something
+ * kicks it, and so does what arrives on its anchor.  Kicks coalesce; each holds a
+ * reference until the work is done.  Owns st->task, st->kicked and st->watch.
+ */
+#include "base/real.h"
+
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "engine/stream.h"
+
+void (*sr_stream_work)(struct sr_task *task);
+
+static void work(struct sr_task *task)
+{
+	sr_stream_work(task);
+}
+
+void sr_stream_task(struct sr_stream *st)
+{
+	st->task.fn = work;
+}
+
+void sr_stream_kick(struct sr_stream *st)
+{
+	/* Without the loop nothing is under way, and nobody would give the
+	 * reference back.  A link may notify a stream that has just ended, as it holds
+	 * none. */
+	if (!sr_loop_runs() || !sr_stream_tryget(st))
+		return;
+	if (atomic_exchange(&st->kicked, true))
+		sr_stream_put(st);
+	else
+		sr_loop_post(&st->task);
+}
+
+void sr_stream_on_link(struct sr_link *link, unsigned what)
+{
+	struct sr_stream *st = link->owner;
+
+	if (what & (SR_NOTIFY_CTL | SR_NOTIFY_WORK))
+		sr_stream_kick(st);
+	if (what & SR_NOTIFY_CTL)
+		what |= SR_NOTIFY_RX | SR_NOTIFY_TX;
+	sr_stream_notify(st, what);
+}
+
+/* What to watch the anchor for.  Only what nobody else reads: a mark when no
+ * program thread of plain days is in flight, records, TCP's end; and room for
+ * a mark or a resend. */
+static uint32_t wanted(struct sr_stream *st)
+{
+	uint32_t ev = 0;
+
+	sr_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate) && !st->rx_fin_seen &&
+	    !(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
+	    (sr_rx_at_mark(&st->rx) || st->rx.dup ||
+	     st->rx.state == SR_RX_EOF))
+		ev |= EPOLLIN;
+	sr_lock(&st->tx_lock);
+	if (sr_gate_shut(&st->tx_gate) &&
+	    (st->tx.state == SR_TX_RESEND ||
+	     (st->tx.state == SR_TX_WAIT && st->tx.acked)))
+		ev |= EPOLLOUT;
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+	return ev;
+}
+
+static void on_anchor(struct sr_watch *w, uint32_t events)
+{
+	struct sr_stream *st = (struct sr_stream *)
+		((char *)w - offsetof(struct sr_stream, watch));
+
+	(void)events;
+	st->watched = 0;	/* one shot */
+	sr_stream_kick(st);
+}
+
+/* Elsewhere than in the loop on_anchor() may be under way, and come once more.  It
+ * only kicks; and the kick of whoever closes, which follows, keeps the stream until
+ * then, for tasks come after events. */
+void sr_stream_unwatch(struct sr_stream *st)
+{
+	if (st->watched_fd >= 0 && sr_loop_here())
+		sr_loop_unwatch(&st->watch);
+	else if (st->watched_fd >= 0)
+		sr_loop_release(&st->watch);
+	st->watched_fd = -1;
+	st->watched = 0;
+}
+
+void sr_stream_rewatch(struct sr_stream *st)
+{
+	uint32_t ev = wanted(st);
+	int r;
+
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	if (st->watched_fd >= 0 && st->watched_fd != st->anchor) {
+		st->watched_fd = -1;
+		st->watched = 0;
+	}
+	if (st->anchor < 0 || ev == st->watched || (!ev && st->watched_fd < 0))
+		goto out;
+	st->watch.fd = st->anchor;
+	st->watch.fn = on_anchor;
+	if (st->watched_fd < 0)
+		r = sr_loop_watch(&st->watch, ev | EPOLLONESHOT);
+	else
+		r = sr_loop_rearm(&st->watch, ev | EPOLLONESHOT);
+	if (r < 0)
+		goto out; /* program threads look themselves */
+	st->watched_fd = st->anchor;
+	st->watched = ev;
+out:
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rx.c - moves the direction that we receive on: the receiver R of pure/switch.c, as
+ * tx.c does for the sender, under rx_lock.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "engine/iov.h"
+
+void sr_stream_broke(struct sr_stream *st, int err)
+{
+	int none = 0;
+
+	if (!atomic_load(&st->error_told))
+		atomic_compare_exchange_strong(&st->so_error, &none, err);
+	sr_stream_failed(st, -err);
+	sr_lock(&st->tx_lock);
+	st->broken = true;
+	sr_fast_update_tx(st);
+	sr_unlock(&st->tx_lock);
+	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_kick(st);
+}
+
+/* rx_h may lag behind what the program has taken (link.h). */
+static uint64_t head(struct sr_stream *st)
+{
+	uint64_t h = st->rx_link ? atomic_load(&st->rx_link->rx_h) : 0;
+
+	return h > st->rx.rx ? h : st->rx.rx;
+}
+
+static void spill(struct sr_stream *st, const uint8_t *buf, size_t n)
+{
+	/* At most a record's worth can be held, and it is taken out before
+	 * anything more is read at a mark. */
+	if (!n)
+		return;
+	if (st->spill_at) {
+		memmove(st->spill, st->spill + st->spill_at, st->spill_len);
+		st->spill_at = 0;
+	}
+	if (st->spill_len + n > sizeof(st->spill))
+		n = sizeof(st->spill) - st->spill_len;
+	memcpy(st->spill + st->spill_len, buf, n);
+	st->spill_len += (unsigned)n;
+}
+
+static void do_rx(struct sr_stream *st, unsigned todo)
+{
+	struct sr_msg msg = { .type = SR_MSG_ACKEND };
+
+	if ((todo & SR_DO_DROP) && st->rx_link)
+		st->rx_link->ops->drop(st->rx_link, "peer-dropped");
+	if ((todo & SR_DO_ACKEND) && st->rx_link)
+		st->rx_link->ops->ctl(st->rx_link, &msg);
+}
+
+/* END, and whether it is over; called whenever h, rx or TCP's end moved. */
+static void settle(struct sr_stream *st)
+{
+	enum sr_rx_state before = st->rx.state;
+
+	if (before == SR_RX_LINK && st->rx_link && !st->rx.end &&
+	    (sr_link_events(st->rx_link) & SR_LINK_END)) {
+		if (sr_rx_end(&st->rx, st->rx_link->peer_end, head(st)) < 0)
+			st->rx_link->ops->drop(st->rx_link, "protocol");
+		else
+			sr_st_set(st, SR_ST_PEER_END);
+	}
+	do_rx(st, sr_rx_settle(&st->rx, head(st)));
+	if (st->rx.state == before)
+		return;
+	if (st->rx.state == SR_RX_RESET)
+		sr_stream_broke(st, sr_reset_error(st));
+	else
+		sr_stream_notify(st, SR_NOTIFY_RX);
+	sr_stream_kick(st);
+}
+
+/* What the peer had put on the link before.  True: that is all there was. */
+static bool last_look(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+	bool used = st->rx.state == SR_RX_LINK ||
+		    (st->rx.state == SR_RX_RAW &&
+		     (st->rx.rx < st->rx.m || st->rx.dup));
+
+	if (link && used && link->ops->rx_last)
+		return link->ops->rx_last(link) && sr_anchor_fin(st);
+	if (link)
+		link->ops->poll(link);
+	return false;
+}
+
+void sr_rx_tcp_end(struct sr_stream *st, bool reset)
+{
+	uint8_t out[SR_RECORD_LEN];
+	bool ended = st->rx.state == SR_RX_EOF;
+	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st);
+
+	st->rx_fin_seen = true;
+	spill(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
+	if (raw && st->rx.state == SR_RX_LINK)	/* the rest is in the ring */
+		st->rx_link->ops->rx_free(st->rx_link,
+			st->rx.rx - atomic_load(&st->rx_link->rx_taken));
+	if (st->rx.state == SR_RX_RESET)
+		sr_stream_broke(st, sr_reset_error(st));
+	if (st->rx.state == SR_RX_LINK && reset) {
+		/* What is unread comes first, but the program learns of it. */
+		int none = 0;
+
+		atomic_compare_exchange_strong(&st->so_error, &none,
+					       sr_reset_error(st));
+		st->rx_rst_seen = true;
+		atomic_store(&st->error_told, true);
+		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
+	}
+	settle(st);
+	sr_fast_update_rx(st);
+	if (!ended)	/* else no news */
+		sr_stream_notify(st, SR_NOTIFY_RX);
+	sr_stream_kick(st);
+}
+
+/* Counts what the report calls switches.  An answerer's own direction may follow the
+ * asker's mark, see attach.c. */
+static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
+{
+	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
+		st->rx_switches++;
+		if (st->tx_next)
+			st->tx_on_send = true;
+		if (st->rx_link)
+			sr_stream_had(st, st->rx_link, st->rx_had);
+	}
+	/* No mark: the loop may see the link's end only when the stream is over. */
+	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
+		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
+	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
+		st->rx_switches++;
+}
+
+/* Bytes from the kernel, in place: what is the program's moves to the front.
+ * The writing cursor never overtakes the reading one, as nothing was held when
+ * the call came back (nobody else reads the anchor meanwhile). */
+size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
+		   const struct iovec *iov, size_t iovlen, size_t n)
+{
+	uint8_t in[1024], out[sizeof(in) + SR_RECORD_LEN];
+	struct sr_iov from = sr_iov_make(iov, iovlen), to = from;
+	enum sr_rx_state before = rx->state;
+	size_t total = from.left;
+	unsigned todo = 0;
+
+	while (n) {
+		size_t len = n < sizeof(in) ? n : sizeof(in);
+		ssize_t kept;
+
+		sr_iov_drain(&from, in, len);
+		n -= len;
+		kept = sr_rx_tcp(rx, in, len, out, &todo);
+		if (kept < 0) {
+			if (rx == &st->rx)
+				sr_stream_broke(st, ECONNRESET);
+			break;
+		}
+		sr_iov_fill(&to, out, (size_t)kept);
+	}
+	if (rx == &st->rx) {
+		do_rx(st, todo);
+		rx_moved(st, before);
+	}
+	return total - to.left;
+}
+
+/* On the link only a record or TCP's end can come by the anchor, which need not
+ * be seen at once: while the loop watches for it, program threads spare the
+ * system call.  Who waits for a mark looks. */
+static bool left_to_loop(struct sr_stream *st)
+{
+	return st->rx.state == SR_RX_LINK &&
+	       (atomic_load(&st->watched) & EPOLLIN);
+}
+
+/* The next bytes on TCP are mark or record: read them, never beyond.  Where a mark
+ * should be they are looked at first: bytes of the program are left to the kernel,
+ * which may be wanted alone. */
+static void read_record(struct sr_stream *st)
+{
+	while (sr_rx_at_mark(&st->rx) && !st->rx_fin_seen) {
+		uint8_t in[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
+		size_t want = sr_rx_limit(&st->rx);
+		enum sr_rx_state before = st->rx.state;
+		bool looks = before == SR_RX_EXPECT && !st->rx.part;
+		unsigned todo = 0;
+		ssize_t r, n = 0;
+
+		if (want > sizeof(in))
+			want = sizeof(in);
+		r = sr_anchor_read(st, in, want, looks ? MSG_PEEK : 0);
+		if (r == -EAGAIN || r == -EINTR)
+			return;
+		if (r <= 0) {
+			sr_rx_tcp_end(st, r < 0);
+			return;
+		}
+		if (looks)
+			todo = sr_rx_peek(&st->rx, in, (size_t)r);
+		if (looks && !todo)
+			r = sr_anchor_read(st, in, (size_t)r, 0);
+		if (!todo && r > 0)
+			n = sr_rx_tcp(&st->rx, in, (size_t)r, out, &todo);
+		do_rx(st, todo);
+		rx_moved(st, before);
+		if (n < 0) {
+			sr_warn("%s: bad record from the peer",
+				sr_stream_label(st, (char[128]){ 0 }));
+			sr_stream_broke(st, ECONNRESET);
+			return;
+		}
+		spill(st, out, (size_t)n);
+		sr_stream_notify(st, SR_NOTIFY_RX);
+		sr_stream_kick(st);
+	}
+}
+
+/* A link's END, then RESUME: the sender did not know that all had arrived. */
+static bool ended_twice(const struct sr_stream *st)
+{
+	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->rx_fin_seen;
+}
+
+/*
+ * After RESUME: drops what the program has had already, and sees whether all
+ * that the sender owes up to m has reached the kernel.  Then a FIN can only come
+ * after it, and the kernel can be left alone with the descriptor.  In EOF only TCP's
+ * end may follow.
+ *
+ * Who wants back cannot wait for that: as much as the kernel's buffer does not take
+ * comes only when the program reads.  The gate opens, and a receiver who finds TCP's
+ * end compares the kernel's count with m (sr_rx_short()).
+ */
+static void catch_up(struct sr_stream *st)
+{
+	uint8_t buf[4096];
+	unsigned todo;
+	int queued, err = errno;
+
+	while (st->rx.dup || ended_twice(st)) {
+		size_t n = st->rx.dup < sizeof(buf) ? st->rx.dup : sizeof(buf);
+		ssize_t r = sr_anchor_read(st, buf, n ? n : 1, 0);
+
+		if (r == -EAGAIN || r == -EINTR)
+			return;
+		if (r <= 0) {
+			sr_rx_tcp_end(st, r < 0);
+			return;
+		}
+		if (sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo) < 0) {
+			sr_stream_broke(st, ECONNRESET);
+			return;
+		}
+	}
+	if (st->rx.rx < st->rx.m &&
+	    sr_real.ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
+	    (uint64_t)queued >= st->rx.m - st->rx.rx)
+		st->rx.m = st->rx.rx;
+	errno = err;
+}
+
+static void rx_raw_again(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+
+	st->rx_link = NULL;
+	if (link)
+		sr_link_put(link);
+	sr_debug("%s: rx on TCP again at byte %llu",
+		 sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)st->rx.rx);
+	if (sr_st_flags(st) & SR_ST_RDSHUT)
+		sr_real.shutdown(st->anchor, SHUT_RD);
+	sr_rx_gate_open(st);
+	sr_stream_notify(st, SR_NOTIFY_RX);
+	sr_stream_kick(st);
+}
+
+/* Who wants back below m: all of it comes by TCP, in time.  If the sender ends in the
+ * midst of it, the rest is in the ring only. */
+static bool comes_by_tcp(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+
+	return atomic_load(&st->want_back) &&
+	       (!link || !(sr_link_events(link) & (SR_LINK_LEFT | SR_LINK_LOST)) ||
+		(link->ops->rx_resent && link->ops->rx_resent(link)));
+}
+
+bool sr_rx_short(struct sr_stream *st)
+{
+	uint64_t received;
+	bool yes = false;
+
+	sr_lock(&st->rx_lock);
+	if (st->rx.m && !sr_gate_shut(&st->rx_gate) && sr_anchor_ended(st)) {
+		received = sr_anchor_received(st);	/* and the FIN */
+		yes = received && received - 1 + (uint64_t)st->rx_delta < st->rx.m;
+	}
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+static void progress(struct sr_stream *st)
+{
+	bool alone;
+
+	if (!sr_gate_shut(&st->rx_gate) || st->anchor < 0)
+		return;
+	if (st->rx_link)
+		st->rx_link->ops->poll(st->rx_link);
+	alone = !(atomic_load(&st->rx_gate) & SR_GATE_COUNT);
+	if (alone && !left_to_loop(st))
+		read_record(st);
+	settle(st);
+	if (atomic_load(&st->want_back) && st->rx_link)
+		st->rx_link->ops->drop(st->rx_link, "peer-dropped");
+	if (alone && (st->rx.state == SR_RX_RAW || ended_twice(st)))
+		catch_up(st);
+	/* Below m a FIN is no end of file, which only the slow way knows. */
+	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
+	    (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
+	    !st->spill_len && !st->rx_fin_seen)
+		rx_raw_again(st);
+	/* Half closed by the peer, whose end the kernel has had, too. */
+	if (alone && st->rx.state == SR_RX_EOF && st->rx_fin_seen &&
+	    atomic_load(&st->want_back) && !st->broken && !st->rx_cut)
+		rx_raw_again(st);
+}
+
+void sr_rx_progress(struct sr_stream *st)
+{
+	progress(st);
+	sr_fast_update_rx(st);
+}
+
+/*
+ * Bytes before N that the program has yet to read: a mark behind them would have
+ * to be read by whoever the descriptor is handed to, who does not know what it is.
+ * So the ACKSW waits for the program (PROTOCOL.md, 16).
+ */
+static bool ahead(struct sr_stream *st, uint64_t n)
+{
+	if (!sr_gate_shut(&st->rx_gate)) {
+		uint64_t due = n - (uint64_t)st->rx_delta;
+
+		atomic_store(&st->rx_due, due);
+		st->rx_short = due - atomic_load(&st->rx_tcp);
+		return atomic_load(&st->rx_tcp) < due;
+	}
+	st->rx_short = n - st->rx.rx;
+	return n > st->rx.rx + st->rx.part || st->spill_len || st->rx.dup;
+}
+
+bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
+{
+	uint8_t out[SR_RECORD_LEN];
+	struct sr_msg ack = { .type = SR_MSG_ACKSW };
+	bool was_open = !sr_gate_shut(&st->rx_gate);
+	unsigned todo;
+	size_t n = 0;
+
+	if (was_open && (sr_st_flags(st) & SR_ST_RDSHUT)) {
+		sr_stream_bar(st, SR_REASON_SHORT);
+		link->ops->drop(link, "short");
+		return true;
+	}
+	if (ahead(st, link->peer_switch.n))
+		return false;
+	if (was_open && !sr_rx_gate_shut(st))
+		return false;		/* several asleep */
+	if (was_open && !sr_anchor_rx_agrees(st)) {
+		/* Or one in flight has read and not booked yet: look again. */
+		bool busy = atomic_load(&st->rx_gate) & SR_GATE_COUNT;
+
+		if (!busy)
+			sr_anchor_disagrees(st, link);
+		sr_rx_gate_reopen(st);
+		return !busy;
+	}
+	sr_st_set(st, SR_ST_RX_HISTORY);
+	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->token, proven,
+			    out, &n);
+	spill(st, out, n);
+	if (todo & SR_DO_LATER)
+		return false;
+	if (todo & SR_DO_DROP) {
+		bool passed = sr_rx_passed(&st->rx, &link->peer_switch);
+
+		link->ops->drop(link, passed ? "peer-dropped" : "protocol");
+		if (was_open)
+			sr_rx_gate_reopen(st);
+		return true;
+	}
+	if (st->rx_link)
+		sr_link_put(st->rx_link);
+	st->rx_link = sr_link_get(link);
+	link->ops->ctl(link, &ack);
+	return true;
+}

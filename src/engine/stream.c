@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * stream.c - a stream's life: the pool, references, names, report.
+ *
+ * Memory of streams is never freed, only used again as a stream, so a look-up
+ * may try to take a reference on a stale pointer (tryget) and then see that the
+ * table holds another one now.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "base/log.h"
+#include "sockrail.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "engine/stream.h"
+
+#define SLAB 64
+#define SLABS 4096
+#define SLOW_NS 100000000ull	/* for an answer: a link takes some milliseconds */
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct sr_stream *) slabs[SLABS];
+static atomic_uint slab_count;
+static atomic_int barred;	/* all new streams: a reason + 1 */
+static struct sr_stream *free_list;
+
+struct free_link {
+	struct sr_stream *next;
+};
+
+static struct free_link *link_of(struct sr_stream *st)
+{
+	return (struct free_link *)&st->peer;
+}
+
+static void init_locks(struct sr_stream *st)
+{
+	pthread_mutex_init(&st->rx_lock, NULL);
+	pthread_mutex_init(&st->tx_lock, NULL);
+	pthread_mutex_init(&st->epoll_lock, NULL);
+	pthread_mutex_init(&st->wait_lock, NULL);
+}
+
+static bool grow(void)
+{
+	unsigned i, n = atomic_load(&slab_count);
+	struct sr_stream *s;
+
+	if (n == SLABS)
+		return false;
+	sr_enter();
+	s = aligned_alloc(64, SLAB * sizeof(*s));
+	sr_leave();
+	if (!s)
+		return false;
+	memset(s, 0, SLAB * sizeof(*s));
+	for (i = 0; i < SLAB; i++) {
+		init_locks(&s[i]);
+		link_of(&s[i])->next = free_list;
+		free_list = &s[i];
+	}
+	atomic_store(&slabs[n], s);
+	atomic_store(&slab_count, n + 1);
+	return true;
+}
+
+/* Everything but what must survive: locks, gates (nobody may enter a free
+ * stream's gate: it takes a reference first), the task's queue link. */
+static void clear(struct sr_stream *st)
+{
+	pthread_mutex_t w = st->wait_lock, ep = st->epoll_lock;
+	struct sr_task task = st->task;
+
+	atomic_store(&st->head.plain, false);
+	memset((char *)st + offsetof(struct sr_stream, flags), 0,
+	       sizeof(*st) - offsetof(struct sr_stream, flags));
+	st->wait_lock = w;
+	st->epoll_lock = ep;
+	st->task = task;
+	st->anchor = -1;
+	st->watched_fd = -1;
+	sr_tx_init(&st->tx);
+	sr_rx_init(&st->rx);
+	atomic_flag_clear(&st->history_busy);
+	sr_stream_task(st);
+}
+
+static struct sr_stream *take_free(void)
+{
+	struct sr_stream *st = NULL;
+
+	sr_lock(&pool_lock);
+	if (free_list || grow()) {
+		st = free_list;
+		free_list = link_of(st)->next;
+	}
+	sr_unlock(&pool_lock);
+	if (st)
+		clear(st);
+	return st;
+}
+
+bool sr_stream_tryget(struct sr_stream *st)
+{
+	int n = atomic_load(&st->refs);
+
+	while (n > 0)
+		if (atomic_compare_exchange_weak(&st->refs, &n, n + 1))
+			return true;
+	return false;
+}
+
+enum sr_tx_state sr_stream_tx(struct sr_stream *st)
+{
+	enum sr_tx_state s;
+
+	sr_lock(&st->tx_lock);
+	s = st->tx.state;
+	sr_unlock(&st->tx_lock);
+	return s;
+}
+
+enum sr_rx_state sr_stream_rx(struct sr_stream *st)
+{
+	enum sr_rx_state s;
+
+	sr_lock(&st->rx_lock);
+	s = st->rx.state;
+	sr_unlock(&st->rx_lock);
+	return s;
+}
+
+struct sr_stream *sr_stream_ref(struct sr_stream *st)
+{
+	atomic_fetch_add(&st->refs, 1);
+	return st;
+}
+
+/* The rendezvous of a listener outlives it as long as there are streams from
+ * it: a server may accept one connection, close the listener, and be asked for
+ * a link later (socat). */
+static void leave_parent(struct sr_stream *st)
+{
+	struct sr_stream *parent = st->parent;
+
+	st->parent = NULL;
+	if (atomic_fetch_sub(&parent->children, 1) == 1 &&
+	    (sr_st_flags(parent) & SR_ST_CLOSING))
+		sr_stream_kick(parent);
+	sr_stream_put(parent);
+}
+
+void sr_stream_put(struct sr_stream *st)
+{
+	if (atomic_fetch_sub(&st->refs, 1) > 1)
+		return;
+	if (st->parent)
+		leave_parent(st);
+	sr_lock(&pool_lock);
+	link_of(st)->next = free_list;
+	free_list = st;
+	sr_unlock(&pool_lock);
+}
+
+void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
+{
+	unsigned n = atomic_load(&slab_count), i, j;
+
+	for (i = 0; i < n; i++) {
+		struct sr_stream *s = atomic_load(&slabs[i]);
+
+		for (j = 0; j < SLAB; j++) {
+			if (!sr_stream_tryget(&s[j]))
+				continue;
+			fn(&s[j], arg);
+			sr_stream_put(&s[j]);
+		}
+	}
+}
+
+struct sr_stream *sr_stream_open(int fd, int family)
+{
+	struct sr_stream *st;
+
+	if (sr_conf.inert || (sr_conf.upgrade == SR_NEVER && !sr_conf.report[0]))
+		return NULL;
+	st = take_free();
+	if (!st)
+		return NULL;
+	if (sr_conf.report[0])
+		sr_report_open();
+	st->anchor = fd;
+	st->family = family;
+	atomic_store(&st->fds, 1);
+	if (sr_conf.upgrade == SR_NEVER)
+		sr_stream_bar(st, SR_REASON_NEVER);
+	else if (fd <= 2)
+		sr_stream_bar(st, SR_REASON_STDIO);
+	else if (atomic_load(&barred))
+		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
+	atomic_store(&st->refs, 1);
+	return st;
+}
+
+/* The kernel's socket has its listener's options; so has what we keep of them. */
+static void inherit(struct sr_stream *st, struct sr_stream *listener)
+{
+	unsigned options = sr_st_flags(listener) & (SR_ST_STAMPS | SR_ST_CORK);
+
+	if (options)
+		sr_st_set(st, options);
+}
+
+struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
+{
+	struct sr_stream *st = sr_stream_open(fd, listener->family);
+
+	if (!st)
+		return NULL;
+	sr_st_set(st, SR_ST_ACCEPT);
+	inherit(st, listener);
+	st->parent = sr_stream_ref(listener);
+	atomic_fetch_add(&listener->children, 1);
+	if (sr_conf.report[0])
+		sr_stream_name(st);
+	/* An epoll set that the listener is in says nothing of its streams. */
+	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
+	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
+		sr_stream_bar(st, atomic_load(&listener->reason));
+	if (sr_st_flags(listener) & SR_ST_DEAF) {
+		sr_stream_reason(st, atomic_load(&listener->reason));
+		atomic_store(&st->head.plain, true);
+	}
+	return st;
+}
+
+/* What bars a stream is its reason from then on, also for who was about to give
+ * another one. */
+void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
+{
+	int old = atomic_load(&st->reason);
+
+	do {
+		if (sr_st_flags(st) & SR_ST_BARRED)
+			return;
+	} while (!atomic_compare_exchange_weak(&st->reason, &old, (int)reason));
+}
+
+static void bar_one(struct sr_stream *st, void *arg)
+{
+	sr_stream_bar(st, *(enum sr_reason *)arg);
+}
+
+void sr_streams_bar(enum sr_reason reason)
+{
+	atomic_store(&barred, (int)reason + 1);
+	sr_streams_walk(bar_one, &reason);
+}
+
+void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
+{
+	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED))
+		atomic_store(&st->reason, (int)reason);
+}
+
+void sr_stream_failed(struct sr_stream *st, ssize_t r)
+{
+	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH ||
+	    r == -ENETUNREACH || r == -ENETDOWN)
+		atomic_store(&st->error, (int)-r);
+}
+
+/* The two addresses, and the name that both ends give the connection. */
+bool sr_stream_name(struct sr_stream *st)
+{
+	socklen_t a = sizeof(st->local), b = sizeof(st->peer);
+	const struct sockaddr *local = (struct sockaddr *)&st->local;
+	const struct sockaddr *peer = (struct sockaddr *)&st->peer;
+	bool connected = sr_st_flags(st) & SR_ST_CONNECT;
+	int err = errno;
+	bool ok;
+
+	if (atomic_load(&st->flags) & SR_ST_NAMED)
+		return true;
+	sr_lock(&st->wait_lock);
+	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
+	     (st->anchor >= 0 &&
+	      getsockname(st->anchor, (struct sockaddr *)&st->local,
+			  &a) == 0 &&
+	      getpeername(st->anchor, (struct sockaddr *)&st->peer, &b) == 0 &&
+	      sr_name_make(&st->name, connected ? local : peer,
+			   connected ? peer : local, 0) == 0);
+	if (ok)
+		sr_st_set(st, SR_ST_NAMED);
+	sr_unlock(&st->wait_lock);
+	errno = err;
+	return ok;
+}
+
+const char *sr_stream_label(struct sr_stream *st, char buf[128])
+{
+	int n;
+
+	if (!(atomic_load(&st->flags) & SR_ST_NAMED)) {
+		sr_format(buf, 128, "stream");
+		return buf;
+	}
+	n = sr_addr_format(buf, 60, &st->local);
+	n += sr_format(buf + n, 128 - (size_t)n, "%s",
+		       sr_st_flags(st) & SR_ST_CONNECT ? "->" : "<-");
+	sr_addr_format(buf + n, 128 - (size_t)n, &st->peer);
+	return buf;
+}
+
+/* Why it ended plain, where nothing has said so yet. */
+static enum sr_reason plain_reason(struct sr_stream *st)
+{
+	enum sr_reason r = (enum sr_reason)atomic_load(&st->reason);
+	uint64_t asked = atomic_load(&st->asked_ns);
+
+	if (r != SR_REASON_NONE)
+		return r;
+	if (sr_conf.upgrade == SR_NEVER)
+		return SR_REASON_NEVER;
+	if (!sr_conf.links[0])
+		return SR_REASON_OFF;
+	if (!asked && (sr_st_flags(st) & SR_ST_ACCEPT))
+		return SR_REASON_NOT_ASKED;
+	return asked && asked != SR_ANSWERED && sr_now_ns() - asked > SLOW_NS ?
+		       SR_REASON_TIMEOUT : SR_REASON_SHORT;
+}
+
+static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,
+			      uint64_t machine)
+{
+	return shut ? machine : atomic_load(tcp) + (uint64_t)delta;
+}
+
+void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK])
+{
+	const char *device = link->device ? link->device : "";
+
+	sr_anchor_keepalive(st);
+	sr_format(had, SR_REPORT_LINK, "%s%s%s", link->ops->name, *device ? ":" : "", device);
+}
+
+void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
+{
+	const char *had;
+	uint64_t tx, rx;
+	int i;
+
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	rx = program_bytes(&st->rx_tcp, st->rx_delta,
+			   sr_gate_shut(&st->rx_gate), st->rx.rx);
+	tx = program_bytes(&st->tx_tcp, st->tx_delta,
+			   sr_gate_shut(&st->tx_gate), st->tx.w);
+	memset(r, 0, sizeof(*r));
+	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
+	r->local = st->local;
+	r->peer = st->peer;
+	memcpy(r->tx, st->tx_way, sizeof(r->tx));
+	memcpy(r->rx, st->rx_way, sizeof(r->rx));
+	if (st->tx_link && st->tx.state == SR_TX_LINK)
+		r->tx[sr_way_of(st->tx_link)] += tx - st->tx_n;
+	rx += atomic_load(&st->rx_plain);
+	tx += atomic_load(&st->tx_plain);
+	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
+		tx -= r->tx[i];
+		rx -= r->rx[i];
+	}
+	r->tx[SR_WAY_PLAIN] = tx;
+	r->rx[SR_WAY_PLAIN] = rx;
+	r->switches = st->switches + st->rx_switches;
+	had = st->tx_had[0] ? st->tx_had : st->rx_had;
+	strcpy(r->link, had[0] ? had : "plain");
+	r->error = atomic_load(&st->error);
+	r->reason = had[0] ? (enum sr_reason)atomic_load(&st->reason) :
+				  plain_reason(st);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+static enum sr_state tx_state(struct sr_stream *st)
+{
+	static const enum sr_state of[] = {
+		[SR_TX_RAW] = SR_STATE_PLAIN, [SR_TX_WAIT] = SR_STATE_SWITCHING,
+		[SR_TX_LINK] = SR_STATE_LINK,
+		[SR_TX_RESEND] = SR_STATE_RETURNING,
+		[SR_TX_DONE] = SR_STATE_ENDED,
+	};
+
+	return st->broken ? SR_STATE_BROKEN : of[st->tx.state];
+}
+
+static enum sr_state rx_state(struct sr_stream *st)
+{
+	static const enum sr_state of[] = {
+		[SR_RX_RAW] = SR_STATE_PLAIN,
+		[SR_RX_EXPECT] = SR_STATE_SWITCHING,
+		[SR_RX_LINK] = SR_STATE_LINK, [SR_RX_EOF] = SR_STATE_ENDED,
+		[SR_RX_RESET] = SR_STATE_BROKEN,
+	};
+
+	return of[st->rx.state];
+}
+
+void sr_stream_info(struct sr_stream *st, struct sr_info *info)
+{
+	struct sr_report r;
+
+	sr_stream_totals(st, &r);
+	memset(info, 0, sizeof(*info));
+	memcpy(info->link, r.link, sizeof(info->link));
+	info->tx_state = tx_state(st);
+	info->rx_state = rx_state(st);
+	info->tx = (struct sr_bytes){ r.tx[SR_WAY_PLAIN], r.tx[SR_WAY_SHM],
+				      r.tx[SR_WAY_VERBS] };
+	info->rx = (struct sr_bytes){ r.rx[SR_WAY_PLAIN], r.rx[SR_WAY_SHM],
+				      r.rx[SR_WAY_VERBS] };
+	info->switches = r.switches;
+	info->error = r.error;
+	info->reason = sr_reason_word(r.reason);
+}
+
+void sr_stream_end_report(struct sr_stream *st)
+{
+	struct sr_report r;
+
+	if (!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) ||
+	    (sr_st_flags(st) & SR_ST_FRESH) ||
+	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))
+		return;
+	if (sr_conf.report[0]) {
+		sr_stream_name(st);
+		sr_stream_totals(st, &r);
+		sr_report_write(&r);
+	}
+	sr_st_set(st, SR_ST_REPORTED);
+}
+
+static void report_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_stream_end_report(st);
+}
+
+void sr_streams_report(void)
+{
+	if (sr_conf.report[0])
+		sr_streams_walk(report_one, NULL);
+}
+
+/* ---- child of fork ---- */
+
+static void forget_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	init_locks(st);
+	atomic_store(&st->waiters, NULL);
+	atomic_store(&st->kicked, false);
+	atomic_store(&st->task.queued, false);
+	st->watched_fd = -1;
+	st->watched = 0;
+	st->asking = st->timed = false;
+	memset(&st->timer, 0, sizeof(st->timer));
+	st->att = NULL;
+	st->tx_next = NULL;
+	st->tx_on_send = false;
+	st->listener[0] = st->listener[1] = NULL;
+	/* Not plain in time: what is on its way is the parent's. */
+	if (sr_any_gate_shut(st)) {
+		st->head = (struct sr_stream_head){ 0 };
+		st->rx_link = st->tx_link = NULL;
+		st->tx.state = SR_TX_DONE;
+		st->rx.state = SR_RX_RESET;
+		st->so_error = ECONNRESET;
+		st->broken = true;
+	}
+	/* The parent reports it. */
+	sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
+	if (st->fork_held) {
+		st->fork_held = false;
+		sr_stream_put(st);
+	}
+}
+
+void sr_streams_forget(void)
+{
+	pthread_mutex_init(&pool_lock, NULL);
+	sr_streams_walk(forget_one, NULL);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * stream.h - TCP streams as the program sees them: what src/shim calls.
+ *
+ * A stream belongs to one open file description, its anchor; each descriptor of
+ * the program that refers to it holds one reference in the table (fdtab.h).
+ * fd is always the program's descriptor of the call, still open.
+ *
+ * Results: >= 0, or -errno as kernel TCP would have given; errno itself is not
+ * touched on success.  SIGPIPE is raised here.  All calls are thread-safe.
+ */
+#ifndef SR_STREAM_H
+#define SR_STREAM_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/report.h"
+
+struct sr_stream;
+struct sr_info;		/* sockrail.h */
+
+/* References.  Memory of streams is type-stable: tryget on a stale pointer is
+ * safe and fails or yields another stream (the table looks again). */
+bool sr_stream_tryget(struct sr_stream *st);
+
+void sr_stream_put(struct sr_stream *st);
+
+/* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6), with one
+ * descriptor fd; the reference returned is the table's.  NULL: no memory, or
+ * inert; the socket then is simply not ours. */
+struct sr_stream *sr_stream_open(int fd, int family);
+
+/* fd came from accept on this listening stream.  NULL as above. */
+struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd);
+
+/* No stream of the process gets a link any more; those that have one keep it. */
+void sr_streams_bar(enum sr_reason reason);
+
+void sr_stream_info(struct sr_stream *st, struct sr_info *info);
+
+#endif

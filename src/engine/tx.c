@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tx.c - moves the direction that we send on: the sender S of pure/switch.c.  What the
+ * machine asks for is done as far as it goes without sleeping.  Called by program
+ * threads on their way through a shut gate and by the service thread, always under
+ * tx_lock, so it does not matter who comes first.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/waiters.h"
+
+#define LOST_NS 100000000ull	/* between the ends of a link and of TCP */
+
+static void fin(struct sr_stream *st)
+{
+	int err = errno;
+
+	sr_real.shutdown(st->anchor, SHUT_WR);
+	errno = err;
+	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
+}
+
+/* The link may show the peer what it was asked to hold back. tx_lock held. */
+void sr_tx_flush(struct sr_stream *st)
+{
+	if (!st->tx_held)
+		return;
+	st->tx_link->ops->tx_commit(st->tx_link, 0, false);
+	st->tx_held = 0;
+	st->tx_held_ns = 0;
+	sr_fast_update_tx(st);
+}
+
+/*
+ * Who ends a stream first has TIME_WAIT, on whose port nobody binds meanwhile (RFC 9293,
+ * 3.3.2).  The peer's end has come by the link, and its FIN follows: ours waits for
+ * that, if we come second.  (Both cannot: the peer's end had come before ours went.)
+ * Only once closed, where nobody looks any more; sr_close_progress() limits the time.
+ */
+bool sr_tx_is_second(struct sr_stream *st)
+{
+	return (sr_st_flags(st) & SR_ST_SECOND) && !st->rx_fin_seen &&
+	       st->rx.state == SR_RX_EOF && !st->broken;
+}
+
+/* The link's word on what the peer's program has taken. */
+static void sync_ack(struct sr_stream *st)
+{
+	uint64_t acked;
+
+	if (st->tx.state != SR_TX_LINK || !(sr_link_events(st->tx_link) &
+					    SR_LINK_ACKSW))
+		return;
+	acked = atomic_load(&st->tx_link->tx_acked);
+	if (sr_tx_ack(&st->tx, acked) < 0)
+		st->tx_link->ops->drop(st->tx_link, "protocol");
+}
+
+static void unlink_tx(struct sr_stream *st)
+{
+	struct sr_link *link = st->tx_link;
+
+	st->tx_link = NULL;
+	st->tx_held = 0;
+	st->tx_lost_ns = 0;
+	sr_link_put(link);
+}
+
+/* A direction that is plain again. */
+static void raw_again(struct sr_stream *st)
+{
+	if (st->tx_link)
+		unlink_tx(st);
+	sr_tx_gate_open(st);
+	sr_stream_notify(st, SR_NOTIFY_TX);
+	sr_stream_kick(st);
+}
+
+static void leave(struct sr_stream *st)
+{
+	bool link = st->tx.state == SR_TX_LINK;
+	unsigned todo;
+
+	sync_ack(st);
+	if (link)
+		sr_tx_flush(st);
+	todo = sr_tx_leave(&st->tx);
+	if (todo & SR_DO_DROP)
+		st->tx_link->ops->drop(st->tx_link, "peer-dropped");
+	if (link) {
+		st->tx_way[sr_way_of(st->tx_link)] += st->tx.base - st->tx_n;
+		st->record_at = 0;
+		st->switches++;
+		return;
+	}
+	if (todo & SR_DO_FIN)
+		fin(st);
+	raw_again(st);
+}
+
+/* The stream's own death while we were writing to TCP.  What had gone by the
+ * link and was not sent again is booked as gone that way. */
+static void tx_failed(struct sr_stream *st)
+{
+	if (st->tx.state == SR_TX_RESEND)
+		st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx.at;
+	st->broken = true;
+	st->tx.state = SR_TX_DONE;
+	if (st->tx_link)
+		unlink_tx(st);
+	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
+}
+
+/* WAIT: the mark, in one piece and only if it fits as a whole.  False: later. */
+static bool write_mark(struct sr_stream *st)
+{
+	ssize_t r;
+
+	if (!st->record_at && !sr_anchor_writable(st))
+		return false;
+	r = sr_anchor_write(st, st->tx.record + st->record_at,
+			    SR_RECORD_LEN - st->record_at);
+	if (r < 0 && r != -EAGAIN) {
+		tx_failed(st);
+		return false;
+	}
+	if (r > 0)
+		st->record_at += (unsigned)r;
+	if (st->record_at < SR_RECORD_LEN)
+		return false;
+	st->switches++;
+	return true;
+}
+
+/* WAIT takes nothing from the program, which expects room as long as it has sent
+ * little: so it is short, except where every byte is to go by the link. */
+static uint64_t wait_ns(struct sr_stream *st)
+{
+	if (sr_link_events(st->tx_link) & SR_LINK_DRAIN)
+		return 4500000000ull;	/* the peer has an eye on it */
+	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
+}
+
+/* WAIT has lasted too long. */
+static void too_late(struct sr_stream *st)
+{
+	st->tx_link->ops->drop(st->tx_link, "timeout");
+	leave(st);
+}
+
+static bool decided_locked(struct sr_stream *st)
+{
+	return st->tx.state != SR_TX_WAIT ||
+	       (sr_link_events(st->tx_link) & SR_LINK_DRAIN);
+}
+
+static bool decided(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->tx_lock);
+	yes = decided_locked(st);
+	sr_unlock(&st->tx_lock);
+	return yes;
+}
+
+/*
+ * A send that must not block, or not longer, comes in WAIT.  EAGAIN would say that
+ * the socket's buffer is full, and programs that have sent little do not reckon with
+ * that: so it is decided now, one way or the other.  Not if much of what has been
+ * sent is unread (DRAIN): that may be EAGAIN with TCP as well.
+ */
+bool sr_tx_decide(struct sr_stream *st)
+{
+	uint64_t ms = sr_conf.upgrade == SR_WAIT ? 400 : 20;
+	bool again;
+
+	if (sr_stream_tx(st) != SR_TX_WAIT)
+		return false;
+	sr_stream_await(st, SR_NOTIFY_TX, decided, sr_now_ns() + ms * 1000000);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (!decided_locked(st) && !st->record_at)
+		too_late(st);
+	again = st->tx.state != SR_TX_WAIT;
+	sr_unlock(&st->tx_lock);
+	return again;
+}
+
+static bool progress_wait(struct sr_stream *st)
+{
+	unsigned ev = sr_link_events(st->tx_link);
+
+	if (!st->record_at &&
+	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back))) {
+		leave(st);
+		return false;
+	}
+	if (!st->record_at &&
+	    sr_now_ns() - st->tx_wait_since > wait_ns(st)) {
+		too_late(st);
+		return false;
+	}
+	if (!(ev & SR_LINK_ACKSW))
+		return false;
+	sr_tx_acksw(&st->tx);
+	if (!write_mark(st))
+		return false;
+	sr_debug("%s: tx on the link from byte %llu",
+		 sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)st->tx.w);
+	if (sr_tx_marked(&st->tx) & SR_DO_END) {
+		struct sr_msg end = { .type = SR_MSG_END };
+
+		end.end = st->tx.w;
+		st->tx_link->ops->ctl(st->tx_link, &end);
+	}
+	sr_stream_had(st, st->tx_link, st->tx_had);
+	sr_stream_notify(st, SR_NOTIFY_TX);
+	return true;
+}
+
+static void nobody_reads(struct sr_stream *st)
+{
+	st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
+	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
+		fin(st);
+	raw_again(st);
+}
+
+/*
+ * The peer's process ends, so that a RESUME would draw a reset, although the program has
+ * sent nothing that TCP would have refused: the direction is plain without it.  If the
+ * peer has said nothing but the link's descriptors are closed, TCP's end tells; it
+ * follows in a moment, as a process that was killed closes one after the other.  True:
+ * it is so, or to be waited for.
+ */
+static bool left_alone(struct sr_stream *st, unsigned ev)
+{
+	uint64_t now;
+
+	/* What it has left unread, TCP answers with a reset. */
+	if ((ev & SR_LINK_LEFT) && st->tx.base < st->tx.w)
+		return false;
+	if ((ev & SR_LINK_LEFT) || ((ev & SR_LINK_LOST) && sr_anchor_ended(st))) {
+		nobody_reads(st);
+		return true;
+	}
+	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_back))
+		return false;
+	now = sr_now_ns();
+	if (!st->tx_lost_ns)
+		st->tx_lost_ns = now;
+	return now - st->tx_lost_ns < LOST_NS;
+}
+
+static bool progress_link(struct sr_stream *st)
+{
+	unsigned ev = sr_link_events(st->tx_link);
+	int err = 0;
+
+	sync_ack(st);
+	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_tx_is_second(st)) {
+		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
+			st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
+			fin(st);
+			return false;
+		}
+	}
+	if (left_alone(st, ev))
+		return false;
+	if ((ev & (SR_LINK_DEAD | SR_LINK_BACK)) || err ||
+	    atomic_load(&st->want_back)) {
+		leave(st);
+		return true;
+	}
+	return false;
+}
+
+/* RESUME, then what the peer's program has not taken, into TCP. */
+static bool progress_resend(struct sr_stream *st)
+{
+	struct iovec v[2];
+	unsigned todo = 0;
+	ssize_t r;
+	int i;
+
+	while (st->record_at < SR_RECORD_LEN) {
+		r = sr_anchor_write(st, st->tx.record + st->record_at,
+				    SR_RECORD_LEN - st->record_at);
+		if (r <= 0)
+			goto stop;
+		st->record_at += (unsigned)r;
+	}
+	do {
+		size_t n = st->tx_link->ops->tx_retained(st->tx_link,
+							 st->tx.at, v);
+		for (i = 0; i < 2 && n; i++) {
+			if (!v[i].iov_len)
+				continue;
+			r = sr_anchor_write(st, v[i].iov_base, v[i].iov_len);
+			if (r <= 0)
+				goto stop;
+			todo = sr_tx_resent(&st->tx, (uint64_t)r);
+			if ((size_t)r < v[i].iov_len)
+				break;
+		}
+		if (!n && st->tx.at < st->tx.w) {
+			tx_failed(st);	/* cannot be: retention is broken */
+			return false;
+		}
+		if (!n)
+			todo = sr_tx_resent(&st->tx, 0);
+	} while (st->tx.state == SR_TX_RESEND);
+	sr_debug("%s: tx on TCP again at byte %llu",
+		 sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)st->tx.w);
+	if (todo & SR_DO_FIN)
+		fin(st);
+	raw_again(st);
+	return false;
+stop:
+	if (r < 0 && r != -EAGAIN)
+		tx_failed(st);
+	return false;
+}
+
+static void progress(struct sr_stream *st)
+{
+	bool again = true;
+
+	if (!sr_gate_shut(&st->tx_gate) || st->anchor < 0)
+		return;
+	if (st->tx_link)
+		st->tx_link->ops->poll(st->tx_link);
+	while (again) {
+		switch (st->tx.state) {
+		case SR_TX_WAIT:
+			again = progress_wait(st);
+			break;
+		case SR_TX_LINK:
+			again = progress_link(st);
+			break;
+		case SR_TX_RESEND:
+			again = progress_resend(st);
+			break;
+		case SR_TX_DONE:
+			/* Half closed: the kernel has had our end. */
+			if (atomic_load(&st->want_back) && !st->broken)
+				raw_again(st);
+			again = false;
+			break;
+		default:
+			again = false;
+		}
+	}
+}
+
+void sr_tx_progress(struct sr_stream *st)
+{
+	progress(st);
+	sr_fast_update_tx(st);
+}
+
+/* The gate is shut and tx_next is a link to go to. */
+void sr_tx_start(struct sr_stream *st)
+{
+	struct sr_msg msg = { .type = SR_MSG_SWITCH };
+	struct sr_link *link = st->tx_next;
+
+	st->tx_next = NULL;
+	sr_st_set(st, SR_ST_TX_HISTORY);
+	if (!sr_anchor_tx_agrees(st)) {
+		sr_anchor_disagrees(st, link);
+		goto out;
+	}
+	if (sr_tx_want(&st->tx, link->link_no, st->tx_next_token, -1,
+		       &msg.sw) < 0)
+		goto out;
+	if (link->ops->ctl(link, &msg) < 0) {
+		if (sr_tx_leave(&st->tx) & SR_DO_FIN)
+			fin(st);
+		goto out;
+	}
+	st->tx_link = link;
+	st->tx_n = st->tx.w;
+	st->record_at = 0;
+	st->tx_widen_by = 0;
+	st->tx_lost_ns = 0;
+	st->tx_wait_since = sr_now_ns();
+	sr_stream_kick(st);
+	return;
+out:
+	sr_link_put(link);
+	sr_tx_gate_open(st);
+	sr_stream_kick(st);
+}
+
+void sr_tx_on_send(struct sr_stream *st)
+{
+	if (!atomic_load_explicit(&st->tx_on_send, memory_order_relaxed))
+		return;
+	sr_lock(&st->tx_lock);
+	if (st->tx_on_send)
+		sr_tx_try_start(st);
+	sr_unlock(&st->tx_lock);
+}
+
+void sr_tx_try_start(struct sr_stream *st)
+{
+	st->tx_on_send = false;
+	if (!st->tx_next) {
+		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
+		return;
+	}
+	if (sr_gate_shut(&st->tx_gate))
+		return;
+	if ((sr_link_events(st->tx_next) & SR_LINK_DEAD) ||
+	    (sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED))) {
+		sr_link_put(st->tx_next);
+		st->tx_next = NULL;
+		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
+		return;
+	}
+	if (sr_tx_gate_shut(st))
+		sr_tx_start(st);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * wait.c - waiters and the waking of them (wait.h).  wait_lock and the pool's
+ * lock are leaves.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fdpriv.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/waiters.h"
+
+enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, AT_WORD, CALLED };
+
+#define CALL 0x10000u /* counts calls in a word; the link uses less */
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_waiter *pool;
+
+struct sr_waiter *sr_waiter_get(void)
+{
+	struct sr_waiter *w;
+
+	sr_lock(&pool_lock);
+	w = pool;
+	if (w)
+		pool = w->next;
+	sr_unlock(&pool_lock);
+	if (w)
+		return w;
+	sr_enter();
+	w = calloc(1, sizeof(*w));
+	sr_leave();
+	if (w) {
+		w->efd = -1;
+		sem_init(&w->sem, 0, 0);
+	}
+	return w;
+}
+
+int sr_waiter_fd(struct sr_waiter *w)
+{
+	if (w->efd < 0)
+		w->efd = sr_fd_own(eventfd(0, EFD_CLOEXEC |
+							     EFD_NONBLOCK));
+	return w->efd;
+}
+
+void sr_waiter_put(struct sr_waiter *w)
+{
+	sr_lock(&pool_lock);
+	w->next = pool;
+	pool = w;
+	sr_unlock(&pool_lock);
+}
+
+void sr_waiters_forget(void)
+{
+	pthread_mutex_init(&pool_lock, NULL);
+	pool = NULL;
+}
+
+static bool sleeps(struct sr_waiter *w, int how)
+{
+	int awake = AWAKE;
+
+	return atomic_compare_exchange_strong(&w->state, &awake, how);
+}
+
+bool sr_waiter_sleeping(struct sr_waiter *w)
+{
+	return sleeps(w, AT_EVENTFD);
+}
+
+/* Always with a time, be it centuries away: a futex(2) without one is restarted
+ * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
+SR_WINDOW_FRAME
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
+{
+	struct timespec end = sr_timespec(deadline_ns);
+	int r;
+
+	/* Whoever called between our waking for another reason and AWAKE has
+	 * posted for nobody. */
+	while (sem_trywait(&w->sem) == 0)
+		;
+	if (!sleeps(w, AT_SEMAPHORE))
+		return 0;
+	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &end);
+	if (r < 0 && errno == ETIMEDOUT)
+		r = 0;
+	return r;
+}
+
+/*
+ * A call changes the state, then the word, then wakes.  Seen here in the other
+ * order: if the state is not CALLED yet after the word was read, the word is
+ * another one by the time the kernel compares it, or the wake is still to come.
+ */
+SR_WINDOW_FRAME
+int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+		   uint64_t deadline_ns)
+{
+	struct timespec end = sr_timespec(deadline_ns);
+	uint32_t now;
+	int r, type;
+
+	w->word = word;
+	if (!sleeps(w, AT_WORD))
+		return 0;
+	now = atomic_load(word);
+	if ((now & want) != want || atomic_load(&w->state) != AT_WORD)
+		return 0;
+	/* A cancellation point, as the C library makes its own. */
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
+				 (long)&end, 0, FUTEX_BITSET_MATCH_ANY);
+	pthread_setcanceltype(type, NULL);
+	return r < 0 && errno == EINTR ? -1 : 0;
+}
+
+/* A call may write the eventfd after we have woken for another reason; the
+ * count then stays and costs one idle turn later. */
+void sr_waiter_awake(struct sr_waiter *w, bool readable)
+{
+	uint64_t n;
+
+	if (readable)
+		(void)!sr_now_read(w->efd, &n, sizeof(n));
+	atomic_store(&w->state, AWAKE);
+}
+
+static void call(struct sr_waiter *w)
+{
+	const uint64_t one = 1;
+	int was = atomic_exchange(&w->state, CALLED);
+
+	if (was == AT_EVENTFD)
+		(void)!sr_now_write(w->efd, &one, sizeof(one));
+	else if (was == AT_SEMAPHORE)
+		sem_post(&w->sem);
+	else if (was == AT_WORD) {
+		atomic_fetch_add(w->word, CALL);
+		sr_real.syscall(SYS_futex, (long)w->word, FUTEX_WAKE, INT_MAX,
+				0, 0, 0);
+	}
+}
+
+void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)
+{
+	struct sr_wait_node *first;
+
+	sr_lock(&st->wait_lock);
+	first = atomic_load_explicit(&st->waiters, memory_order_relaxed);
+	node->next = first;
+	node->link = NULL;
+	if (first)
+		first->link = &node->next;
+	atomic_store_explicit(&st->waiters, node, memory_order_relaxed);
+	sr_unlock(&st->wait_lock);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
+{
+	sr_lock(&st->wait_lock);
+	if (node->next)
+		node->next->link = node->link;
+	if (node->link)
+		*node->link = node->next;
+	else
+		atomic_store_explicit(&st->waiters, node->next,
+				      memory_order_relaxed);
+	sr_unlock(&st->wait_lock);
+}
+
+/* A set is told of room only after somebody has found none: as with the kernel's
+ * socket not every acknowledgement is an event.  *news: that it is one for those
+ * that are edge-triggered; not so the end of a switch. */
+static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
+{
+	bool full, held;
+
+	*news = what;
+	if (!(what & SR_NOTIFY_TX))
+		return what;
+	full = atomic_exchange(&st->tx_full, false);
+	held = atomic_exchange(&st->tx_held_off, false);
+	if (!full)
+		*news &= ~(unsigned)SR_NOTIFY_TX;
+	return full || held || what != SR_NOTIFY_TX ? what : 0;
+}
+
+void sr_stream_notify(struct sr_stream *st, unsigned what)
+{
+	struct sr_wait_node *n;
+	unsigned sets, news = 0;
+	int err = errno;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&st->waiters, memory_order_relaxed))
+		return;
+	sr_lock(&st->wait_lock);
+	n = atomic_load_explicit(&st->waiters, memory_order_relaxed);
+	sets = atomic_load(&st->epoll) ? for_sets(st, what, &news) : 0;
+	for (; n; n = n->next) {
+		if (n->entry && sets)
+			sr_sets_ops.told(n->entry, sets, news);
+		else if (!n->entry && (n->want & what))
+			call(n->waiter);
+	}
+	sr_unlock(&st->wait_lock);
+	errno = err;
+}
+
+/* A signal's handler has left for good, or the thread is cancelled. */
+struct await {
+	struct sr_stream *st;
+	struct sr_waiter *w;
+};
+
+static void abandoned(void *arg)
+{
+	struct await *a = arg;
+
+	sr_wait_detach(a->st, &a->w->node[0]);
+	sr_waiter_put(a->w);
+}
+
+SR_WINDOW_FRAME
+void sr_stream_await(struct sr_stream *st, unsigned what,
+		     bool (*done)(struct sr_stream *st), uint64_t end_ns)
+{
+	struct sr_waiter *w = sr_waiter_get();
+	struct sr_wait_node *node;
+	struct await a = { st, w };
+	struct sr_window win;
+	int err = errno;
+
+	if (!w)
+		return;
+	sr_hold();
+	node = &w->node[0];
+	node->waiter = w;
+	node->want = what;
+	for (;;) {
+		atomic_store(&w->state, AWAKE);
+		sr_wait_attach(st, node);
+		if (done(st) || sr_now_ns() >= end_ns) {
+			sr_wait_detach(st, node);
+			break;
+		}
+		sr_window_open(&win, abandoned, &a);
+		sr_waiter_wait(w, end_ns);
+		sr_window_close(&win);
+		sr_waiter_awake(w, false);
+		sr_wait_detach(st, node);
+	}
+	sr_waiter_put(w);
+	errno = err;
+	sr_release();
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * wait.h - program threads that sleep until a stream moves on.
+ *
+ * A waiter is what a sleeping thread is woken by, from a pool: a semaphore, a word
+ * that it shares with the link's other end, or an eventfd where it watches other
+ * descriptors meanwhile.  It hangs on each stream
+ * it waits for by a node.  No wake-up is lost: the thread hangs its nodes up,
+ * full fence, looks at the streams, sleeps; who changes a stream changes it,
+ * full fence, looks for nodes.  One of the two sees the other.
+ */
+#ifndef SR_WAIT_H
+#define SR_WAIT_H
+
+#include <semaphore.h>
+
+#include "engine/impl.h"
+
+struct sr_wait_node {
+	struct sr_waiter *waiter;	/* a thread, or */
+	struct sr_epoll_entry *entry;	/* a set's entry */
+	unsigned want;		/* SR_NOTIFY_RX, _TX */
+	struct sr_wait_node *next, **link;
+};
+
+/* Nodes are never on a thread's stack: a signal handler may longjmp out of a
+ * sleep, and a stream must not be left with a node in a dead frame. */
+#define SR_WAITER_NODES 8
+
+struct sr_waiter {
+	sem_t sem;
+	int efd;		/* -1: not needed so far */
+	atomic_int state;	/* wait.c */
+	_Atomic uint32_t *word;	/* of a link, while AT_WORD */
+	struct sr_waiter *next;
+	struct sr_wait_node node[SR_WAITER_NODES];
+};
+
+struct sr_waiter *sr_waiter_get(void);	/* NULL: no memory */
+void sr_waiter_put(struct sr_waiter *w);
+/* Its eventfd; -1: no descriptor is left. */
+int sr_waiter_fd(struct sr_waiter *w);
+/* About to sleep, in poll on its eventfd.  False: called already, do not. */
+bool sr_waiter_sleeping(struct sr_waiter *w);
+/* readable: its eventfd was. */
+void sr_waiter_awake(struct sr_waiter *w, bool readable);
+/* Sleeps on the semaphore until it is called, deadline_ns is over (UINT64_MAX: none)
+ * or a signal is handled.  0, perhaps for no reason, or -1 and EINTR.  A cancellation
+ * point, in a window (signal.h). */
+int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
+
+/* The same on a link's word, while it holds all bits of want (link.h).  A handler that
+ * leaves for good has to set the thread's cancellation type back to deferred. */
+int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+		   uint64_t deadline_ns);
+
+void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
+void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);
+
+/* Sleeps until done(st) or end_ns; done is asked when the stream notifies what.
+ * Keeps errno. */
+void sr_stream_await(struct sr_stream *st, unsigned what,
+		     bool (*done)(struct sr_stream *st), uint64_t end_ns);
+
+void sr_waiters_forget(void);		/* child of fork */
+
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shm_ask.c - the asking side of shm_rendezvous.c: goes through the names that
+ * the accepting process may have, offers a link, waits for the answer.  All in
+ * the loop, no locks.
+ */
+#include "base/real.h"
+
+#include "link/shm/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "base/now.h"
+#include "base/owner.h"
+#include "base/report.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U	/* of <linux/memfd.h>; implies MFD_ALLOW_SEALING */
+#endif
+
+#define ANSWER_MS 2000
+#define EARLY_MS 5 /* nobody has accepted the connection: again after this */
+#define ASK_FDS 4 /* at most, while it is asked: line, bell, memory, and a copy */
+
+struct asking {
+	struct sr_ask *ask;
+	struct sr_timer timer; /* first the start, then the deadline */
+	struct sr_watch watch; /* the line; fd -1: none */
+	int bell;	       /* not yet the link's; -1: none */
+	struct sr_shm *link;   /* offered */
+	uint32_t uid;	       /* the answerer's */
+	int found;	       /* of the owner at the other end: owner.h */
+	struct sr_shm_plan plan;
+	unsigned attempt; /* the next name: word * SR_SHM_PROCESSES + number */
+	uint64_t deadline_ns;
+	const char *reason; /* the best one so far */
+};
+
+#define WORDS 3 /* exact, any IPv4, any IPv6 */
+#define ATTEMPTS (WORDS * SR_SHM_PROCESSES)
+
+static void hang_up(struct asking *a)
+{
+	if (a->watch.fd >= 0) {
+		sr_loop_unwatch(&a->watch);
+		sr_fd_close(a->watch.fd);
+		a->watch.fd = -1;
+	}
+	if (a->bell >= 0)
+		sr_fd_close(a->bell);
+	if (a->link)
+		sr_link_put(&a->link->link);
+	a->bell = -1;
+	a->link = NULL;
+}
+
+static void finish(struct asking *a, const char *reason)
+{
+	struct sr_ask *ask = a->ask;
+	struct sr_shm *l = NULL;
+
+	if (!reason) {
+		sr_loop_unwatch(&a->watch);
+		if (sr_shm_start(a->link, a->watch.fd)) {
+			reason = "memory";
+		} else {
+			l = a->link;
+			a->link = NULL;
+		}
+		a->watch.fd = -1;
+	}
+	hang_up(a);
+	sr_timer_cancel(&a->timer);
+	ask->kind = NULL;
+	free(a);
+	if (!l) {
+		ask->done(ask, NULL, reason);
+		return;
+	}
+	sr_link_raise(&l->link, SR_LINK_UP);
+	ask->done(ask, &l->link, NULL);
+	sr_shm_look(l); /* what came before we were up */
+}
+
+/* The attempt's name.  0 or -errno. */
+static int name_of(unsigned attempt, const struct sockaddr *to,
+		   struct sockaddr_un *un, socklen_t *len)
+{
+	unsigned kind = attempt / SR_SHM_PROCESSES;
+	char word[100];
+	int r = sr_shm_word(word, sizeof(word), to, kind > 0, kind > 1);
+
+	if (r < 0)
+		return r;
+	*len = sr_shm_unix_name(un, word, attempt % SR_SHM_PROCESSES);
+	return 0;
+}
+
+/* A socket with a name by which the answerer will know it. */
+static int make_bell(struct asking *a, uint8_t name[SR_SHM_BELL_LEN])
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(un.sun_family);
+
+	a->bell = sr_shm_unix_socket();
+	if (a->bell < 0)
+		return a->bell;
+	if (bind(a->bell, (struct sockaddr *)&un, len))
+		return -errno;
+	len = sizeof(un);
+	if (getsockname(a->bell, (struct sockaddr *)&un, &len))
+		return -errno;
+	sr_shm_bell_name(name, &un, len);
+	return 0;
+}
+
+/* NULL, or a reason. */
+static const char *send_offer(struct asking *a, int line)
+{
+	struct sr_shm_plan *plan = &a->plan;
+	struct sr_shm_offer offer = {.version = SR_WIRE_VERSION};
+	int err;
+
+	if (sr_shm_plan(plan, sr_conf.ring_first, sr_conf.ring_max))
+		return "off";
+	offer.first = (uint8_t)__builtin_ctzll(plan->size[0]);
+	offer.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]);
+	sr_name_encode(&a->ask->name, offer.name);
+	err = make_bell(a, offer.bell);
+	if (err)
+		return err == -EMFILE ? "descriptors" : "memory";
+	if (sr_now_send(line, &offer, sizeof(offer)) != sizeof(offer))
+		return "refused";
+	return NULL;
+}
+
+/* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
+static int make_memory(size_t size)
+{
+	int err, fd = sr_fd_own(memfd_create(
+			"sockrail", MFD_CLOEXEC | MFD_NOEXEC_SEAL));
+
+	if (fd < 0 && errno == EINVAL)
+		fd = sr_fd_own(memfd_create(
+			"sockrail", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (fd < 0)
+		return -errno;
+	if (!ftruncate(fd, (off_t)size) &&
+	    !sr_real.fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS))
+		return fd;
+	err = -errno;
+	sr_fd_close(fd);
+	return err;
+}
+
+static int note_inode(struct sr_shm *l, int memfd)
+{
+	struct stat st;
+
+	if (fstat(memfd, &st))
+		return -errno;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	return 0;
+}
+
+static int send_memory(int line, int memfd)
+{
+	char word[] = SR_SHM_MEMORY;
+	struct iovec v = {word, sizeof(word) - 1};
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
+	if (sr_real.sendmsg(line, &msg, MSG_NOSIGNAL) < 0)
+		return -errno;
+	return 0;
+}
+
+/* By the name that the line was connected to. */
+static int connect_bell(struct asking *a)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+	uint32_t uid;
+	int err = name_of(a->attempt - 1, (struct sockaddr *)&a->ask->dst, &un,
+			  &len);
+
+	if (!err && sr_real.connect(a->bell, (struct sockaddr *)&un, len))
+		err = -errno;
+	if (!err && (!sr_shm_peer_uid(a->bell, &uid) || uid != a->uid ||
+		     !sr_shm_hears(a->bell, uid)))
+		err = -EPERM;
+	return err;
+}
+
+/* A fresh link over a fresh memfd.  NULL, or a reason. */
+static const char *hand_over(struct asking *a)
+{
+	const char *reason = "memory";
+	struct sr_shm *l;
+	int memfd;
+
+	l = a->link = sr_shm_new(SR_ROLE_ASKER, a->ask->name.link_no,
+				 a->ask->owner, a->ask->notify);
+	if (!l)
+		return "memory";
+	l->uid[0] = geteuid();
+	l->uid[1] = a->uid;
+	memfd = make_memory(a->plan.total);
+	if (memfd < 0)
+		return memfd == -EMFILE ? "descriptors" : "memory";
+	if (!note_inode(l, memfd) && !sr_shm_map(l, memfd, &a->plan))
+		reason = connect_bell(a) || send_memory(a->watch.fd, memfd) ?
+				 "refused" : NULL;
+	sr_fd_close(memfd);
+	l->bell = a->bell;
+	a->bell = -1;
+	return reason;
+}
+
+/* What the answerer has said; NULL: nothing yet; "": something else, or nothing any
+ * more.  It may have hung up before it had read what we sent: that error comes before
+ * its word. */
+static const char *read_word(int sock)
+{
+	static const char *const words[] = { "ok", SR_SHM_GO };
+	char word[32] = "";
+	ssize_t n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+	size_t i;
+
+	if (n < 0 && errno == ECONNRESET)
+		n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return NULL;
+	for (i = 0; n > 0 && i < 2; i++)
+		if (!strcmp(word, words[i]))
+			return words[i];
+	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
+}
+
+static void next_name(struct asking *a);
+
+static void answered(struct sr_watch *w, uint32_t events)
+{
+	struct asking *a =
+		(struct asking *)((char *)w - offsetof(struct asking, watch));
+	const char *word = read_word(w->fd), *reason = NULL;
+
+	(void)events;
+	if (!word)
+		return;
+	if (!strcmp(word, "ok") && a->link) {
+		finish(a, NULL);
+		return;
+	}
+	if (!strcmp(word, SR_SHM_GO) && !a->link) {
+		reason = hand_over(a);
+		if (!reason)
+			return;
+		if (!strcmp(reason, "refused"))	/* and has said why */
+			word = read_word(w->fd) ?: "";
+	}
+	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
+	hang_up(a);
+	/* Another of the server's processes may have it. */
+	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
+		finish(a, a->reason);
+		return;
+	}
+	next_name(a);
+}
+
+/*
+ * Who listens at a name of the peer's address has the right to it if it is root, or the
+ * user whom the kernel gives the bytes: the owner of the TCP socket at the other end.
+ * As long as nobody has accepted that, it is as good as the listening socket's owner's,
+ * who can; but it may come to be another's.
+ */
+static bool may_answer(struct asking *a, uint32_t uid)
+{
+	uint32_t owner;
+
+	if (uid == 0)
+		return true;
+	a->found = sr_owner_of_peer(&a->ask->src, &a->ask->dst, &owner);
+	return a->found >= 0 && uid == owner;
+}
+
+/* True: try the next name. */
+static bool connected(struct asking *a, int sock)
+{
+	const char *reason = "user";
+
+	if (sr_shm_peer_uid(sock, &a->uid) && sr_shm_hears(sock, a->uid) &&
+	    may_answer(a, a->uid))
+		reason = send_offer(a, sock);
+	if (!reason) {
+		a->watch = (struct sr_watch){.fd = sock, .fn = answered};
+		if (!sr_loop_watch(&a->watch, EPOLLIN))
+			return false;
+		a->watch.fd = -1;
+		reason = "memory";
+	}
+	hang_up(a);
+	sr_fd_close(sock);
+	a->reason = reason;
+	return true;
+}
+
+static void wait_for_answer(struct asking *a)
+{
+	uint64_t now = sr_now_ns();
+	uint64_t left = a->deadline_ns > now ? a->deadline_ns - now : 0;
+
+	sr_timer_set(&a->timer, (unsigned)(left / 1000000) + 1);
+}
+
+bool sr_shm_absent(const struct sockaddr *to)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+	unsigned i;
+	bool refused;
+	int sock;
+
+	sock = sr_real.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
+					       SOCK_NONBLOCK, 0);
+	refused = sock >= 0;
+	if (refused)
+		sr_shm_shield(sock);
+	for (i = 0; i < ATTEMPTS && refused; i++)
+		refused = !name_of(i, to, &un, &len) &&
+			  sr_now_connect(sock, (struct sockaddr *)&un, len) &&
+			  errno == ECONNREFUSED;
+	if (sock >= 0)
+		sr_now_close(sock);
+	return refused;
+}
+
+/* Goes on from a->attempt to a process that answers, or to the end. */
+static void next_name(struct asking *a)
+{
+	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
+	struct sockaddr_un un;
+	socklen_t len;
+	int sock = -1;
+
+	for (; a->attempt < ATTEMPTS; a->attempt++) {
+		if (name_of(a->attempt, dst, &un, &len))
+			break;
+		if (sock < 0)
+			sock = sr_shm_unix_socket();
+		if (sock < 0) {
+			a->reason = sock == -EMFILE ? "descriptors" : "memory";
+			break;
+		}
+		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
+			/* The backlog is full.  Nobody waits for room in it:
+			 * whoever has this name may accept nobody at all. */
+			if (errno == EAGAIN)
+				a->reason = "refused";
+			continue;
+		}
+		if (!connected(a, sock)) {
+			a->attempt++;
+			wait_for_answer(a);
+			return;
+		}
+		sock = -1;
+	}
+	if (sock >= 0)
+		sr_fd_close(sock);
+	/* Of those who would answer one may be about to accept it. */
+	if (a->found > 0 && !strcmp(a->reason, "user")) {
+		a->attempt = 0;
+		sr_timer_set(&a->timer, EARLY_MS);
+		return;
+	}
+	finish(a, a->reason);
+}
+
+static void due(struct sr_timer *t)
+{
+	struct asking *a =
+		(struct asking *)((char *)t - offsetof(struct asking, timer));
+	bool first = !a->deadline_ns;
+
+	if (first) {
+		a->deadline_ns = sr_now_ns() + ANSWER_MS * UINT64_C(1000000);
+		/* (Without a socket asking is the other way to find out.) */
+		if (!sr_addr_is_local(&a->ask->dst)) {
+			finish(a, "no-listener");
+			return;
+		}
+		if (!sr_fd_room(ASK_FDS)) {
+			finish(a, "descriptors");
+			return;
+		}
+	} else if (sr_now_ns() >= a->deadline_ns) {
+		finish(a, "timeout");
+		return;
+	} else if (a->watch.fd >= 0) {
+		wait_for_answer(a);
+		return;
+	}
+	next_name(a);
+}
+
+int sr_shm_ask(struct sr_ask *ask)
+{
+	struct asking *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->ask = ask;
+	a->watch.fd = a->bell = -1;
+	a->reason = "no-listener";
+	a->timer.fn = due;
+	ask->kind = a;
+	sr_timer_set(&a->timer, 0); /* done() is never called from here */
+	return 0;
+}
+
+void sr_shm_cancel(struct sr_ask *ask)
+{
+	struct asking *a = ask->kind;
+
+	if (!a)
+		return;
+	hang_up(a);
+	sr_timer_cancel(&a->timer);
+	ask->kind = NULL;
+	free(a);
+}

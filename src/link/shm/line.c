@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shm_line.c - what both sides of a rendezvous need: the names, the sockets, and who is
+ * at the other end of one.  No state, no locks.
+ */
+#include "base/real.h"
+
+#include "link/shm/shm.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "base/owner.h"
+
+/* ---- names ---- */
+
+/* "tcp4:*:80" and such; any: the wildcard in place of the address. */
+int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
+		bool as_v6)
+{
+	char text[INET6_ADDRSTRLEN] = "*";
+	struct sockaddr_storage plain;
+	const void *addr;
+	int family;
+	size_t len;
+
+	sr_addr_plain(&plain, sa);
+	addr = sr_addr_bytes(&plain, &len);
+	family = plain.ss_family;
+	if (family != AF_INET && family != AF_INET6)
+		return -EAFNOSUPPORT;
+	if (!any && !sr_addr_is_any(&plain) &&
+	    !inet_ntop(family, addr, text, sizeof(text)))
+		return -errno;
+	if (as_v6)
+		family = AF_INET6;
+	return sr_format(buf, size, "sockrail-%d/tcp%d:%s:%u", SR_WIRE_VERSION,
+			 family == AF_INET ? 4 : 6, text, sr_addr_port(sa));
+}
+
+socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word, unsigned i)
+{
+	int n;
+
+	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (i)
+		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
+			      "%s/%u", word, i);
+	else
+		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1, "%s",
+			      word);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)n);
+}
+
+/* ---- descriptors that nobody asked for ---- */
+
+/*
+ * A packet may carry descriptors.  Whoever reads it, or closes the socket on which it
+ * lies unread, closes them, and may sleep in that for as long as the sender likes
+ * (closer.h).  So none may come:
+ *
+ *   - since Linux 6.16 a socket refuses them (SO_PASSRIGHTS), and with a socket that
+ *     listens those that it accepts;
+ *   - before that a socket that connects drops all packets by a filter, whatever is in
+ *     them is closed by their sender, until it is seen who accepted it.  Of a socket
+ *     that is accepted they cannot be kept away.
+ *
+ * So on older kernels there are lines to root and to processes of the same user only.
+ */
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* asm-generic/socket.h */
+#endif
+
+static int option(int fd, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+
+	sr_real.getsockopt(fd, SOL_SOCKET, name, &value, &len);
+	return value;
+}
+
+bool sr_shm_bar(int fd, bool bar)
+{
+	int pass = !bar;
+
+	return !sr_real.setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &pass,
+				   sizeof(pass));
+}
+
+bool sr_shm_barred(int fd)
+{
+	return option(fd, SO_PASSRIGHTS) == 0;
+}
+
+void sr_shm_shield(int fd)
+{
+	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+	struct sock_fprog program = {1, none};
+
+	if (!sr_shm_bar(fd, true))
+		sr_real.setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
+				   sizeof(program));
+}
+
+bool sr_shm_trusts(uint32_t uid)
+{
+	return uid == 0 || (uid == geteuid() && sr_owner_is_user(uid));
+}
+
+bool sr_shm_hears(int fd, uint32_t uid)
+{
+	int ignored = 0;
+
+	if (sr_shm_barred(fd))
+		return true;
+	if (!sr_shm_trusts(uid))
+		return false;
+	sr_real.setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
+			   sizeof(ignored));
+	return true;
+}
+
+int sr_shm_unix_socket(void)
+{
+	int fd = sr_fd_own(sr_real.socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	if (fd < 0)
+		return -errno;
+	sr_shm_shield(fd);
+	return fd;
+}
+
+/* ---- who is there ---- */
+
+bool sr_shm_peer_uid(int fd, uint32_t *uid)
+{
+	struct ucred cred = {.uid = (uid_t)-1};
+	socklen_t len = sizeof(cred);
+
+	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return false;
+	*uid = cred.uid;
+	return true;
+}
+
+/* A name that the kernel has chosen is five hexadecimal digits (unix(7), autobind). */
+void sr_shm_bell_name(uint8_t name[SR_SHM_BELL_LEN],
+		      const struct sockaddr_un *un, socklen_t len)
+{
+	size_t n = len - offsetof(struct sockaddr_un, sun_path);
+
+	memset(name, 0, SR_SHM_BELL_LEN);
+	if (len > offsetof(struct sockaddr_un, sun_path) && !un->sun_path[0] &&
+	    n - 1 <= SR_SHM_BELL_LEN)
+		memcpy(name, un->sun_path + 1, n - 1);
+}

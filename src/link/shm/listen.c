@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shm_listen.c - the names that askers connect to (shm_rendezvous.c).  All in the loop,
+ * no locks.
+ */
+#include "base/real.h"
+
+#include "link/shm/shm.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/closer.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+
+#define REST_MS 100
+#define BACKLOG 1024 /* an asker who finds it full does not wait */
+#define BATCH 64 /* accepted at a time */
+
+struct listener {
+	struct sr_watch watch;
+	struct sr_timer timer;
+	uint32_t uid; /* ours when we began: what askers see */
+};
+
+/* Takes the next in the backlog.  0; -EAGAIN: there is none; or it has to wait there:
+ * for a descriptor, or a place to close it if it is a stranger's. */
+static int take_line(struct listener *listener)
+{
+	bool barred = sr_shm_barred(listener->watch.fd);
+	struct sr_closer *closer = barred ? NULL : sr_closer_take();
+	struct sockaddr_un un;
+	socklen_t len = sizeof(un);
+	int fd, err = 0;
+
+	if (!barred && !closer)
+		return -EBUSY;
+	fd = sr_fd_own(sr_real.accept4(listener->watch.fd,
+				       (struct sockaddr *)&un, &len,
+				       SOCK_CLOEXEC | SOCK_NONBLOCK));
+	if (fd < 0)
+		err = -errno;
+	else if (sr_shm_line_new(fd, listener->uid, &un, len))
+		fd = -1;
+	if (closer && fd >= 0)
+		sr_closer_close(closer, fd, -1);
+	else if (closer)
+		sr_closer_give(closer);
+	else if (fd >= 0)
+		sr_fd_close(fd);
+	return err;
+}
+
+static int take_lines(struct listener *listener)
+{
+	int i, err = 0;
+
+	for (i = 0; i < BATCH && !err; i++)
+		err = take_line(listener);
+	return err;
+}
+
+static bool must_wait(int err)
+{
+	return err == -EBUSY || err == -EMFILE || err == -ENFILE;
+}
+
+static void rested(struct sr_timer *t)
+{
+	struct listener *listener =
+		(struct listener *)((char *)t -
+				    offsetof(struct listener, timer));
+
+	sr_loop_watch(&listener->watch, EPOLLIN);
+}
+
+/* A listener that stays readable would keep the loop busy. */
+static void listener_readable(struct sr_watch *w, uint32_t events)
+{
+	struct listener *listener =
+		(struct listener *)((char *)w -
+				    offsetof(struct listener, watch));
+	int err = take_lines(listener);
+
+	(void)events;
+	if (!must_wait(err))
+		return;
+	sr_loop_unwatch(&listener->watch);
+	listener->timer.fn = rested;
+	sr_timer_set(&listener->timer, REST_MS);
+}
+
+static int bind_name(int fd, const char *word)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+	unsigned i;
+
+	for (i = 0; i < SR_SHM_PROCESSES; i++) {
+		len = sr_shm_unix_name(&un, word, i);
+		if (!bind(fd, (struct sockaddr *)&un, len))
+			return 0;
+		if (errno != EADDRINUSE)
+			break;
+	}
+	return -errno;
+}
+
+int sr_shm_listen(const struct sockaddr *addr, void **out)
+{
+	struct listener *listener;
+	char word[100];
+	int fd, err;
+
+	err = sr_shm_word(word, sizeof(word), addr, false, false);
+	if (err < 0)
+		return err;
+	fd = sr_shm_unix_socket();
+	if (fd < 0)
+		return fd;
+	err = bind_name(fd, word);
+	if (err) {
+		sr_tell("shm: nobody can ask at %s: %s", word,
+			sr_errno_name(-err));
+		goto close;
+	}
+	err = -ENOMEM;
+	listener = calloc(1, sizeof(*listener));
+	if (!listener)
+		goto close;
+	listener->uid = geteuid();
+	listener->watch = (struct sr_watch){.fd = fd, .fn = listener_readable};
+	err = sr_real.listen(fd, BACKLOG) ? -errno : 0;
+	if (!err)
+		err = sr_loop_watch(&listener->watch, EPOLLIN);
+	if (err)
+		goto free;
+	*out = listener;
+	return 0;
+free:
+	free(listener);
+close:
+	sr_fd_close(fd);
+	return err;
+}
+
+/* Takes the backlog first, for what strangers have sent to it. */
+static void end_listener(struct sr_timer *t)
+{
+	struct listener *listener =
+		(struct listener *)((char *)t -
+				    offsetof(struct listener, timer));
+	int err = take_lines(listener);
+
+	if (!err || must_wait(err)) {
+		sr_timer_set(t, REST_MS);
+		return;
+	}
+	sr_fd_close(listener->watch.fd);
+	free(listener);
+}
+
+void sr_shm_unlisten(void *handle)
+{
+	struct listener *listener = handle;
+
+	sr_timer_cancel(&listener->timer);
+	sr_loop_unwatch(&listener->watch);
+	sr_real.shutdown(listener->watch.fd, SHUT_RD); /* nobody more may connect */
+	listener->timer.fn = end_listener;
+	end_listener(&listener->timer);
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * shm_rendezvous.c - how two processes on one host come to share memory: the answering
+ * side; the asking one is in shm_ask.c.  All in the loop, nothing blocks, no locks.
+ *
+ * Who accepts connections on tcp4:127.0.0.1:80 listens on the abstract name
+ * "\0sockrail-2/tcp4:127.0.0.1:80", or "*" for any address; the kernel keeps
+ * such names apart by network namespace.  Where several processes accept on one
+ * address, the second finds the name taken and adds "/1", the third "/2".  An
+ * asker goes through them until one knows its connection:
+ *
+ *     asker     connects a socket, the line, and sends an offer: version, ring sizes,
+ *               the connection's name, and that of a socket which is to be the bell
+ *     answerer  "go", or a word of reasons.def
+ *     asker     connects the bell, and sends "memory" with the memfd by the line
+ *     answerer  "ok", or a word of reasons.def
+ *
+ * An end of the line or of the bell is a socket that nobody else has: no end was sent.
+ *
+ * The asker sends nothing before it knows that the other process is root's, or the
+ * user's who owns the TCP socket at the other end of the stream (owner.h); the answerer
+ * tells others only "user".  Each attempt has a memfd of its own: who refused one
+ * cannot look on.
+ */
+#include "base/real.h"
+
+#include "link/shm/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/closer.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "base/now.h"
+#include "base/owner.h"
+#include "base/report.h"
+
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
+#endif
+#define REQUEST_MS 3000 /* longer than an asker waits */
+#define PENDING_MAX 2048 /* requests of a process waiting at one time */
+#define CLOSE_MS 10 /* until a thread may be free for it */
+#define LINK_FDS 2 /* the bell, and the memory for a moment */
+
+struct pending {
+	struct sr_request req; /* first; the stream floor's when KNOWN */
+	struct sr_watch watch; /* the line */
+	struct sr_timer timer;
+	enum {
+		OFFER,	/* is waited for */
+		MEMORY, /* and the bell are waited for */
+		KNOWN,	/* the asker has nothing more to say */
+		OVER,	/* but for close(2) */
+	} stage;
+	struct sr_shm_plan plan;
+	uint8_t bell_name[SR_SHM_BELL_LEN];
+	int memory, bell; /* -1: not yet */
+	uint32_t uid[2];
+	bool stranger;	/* not to be trusted with close(2): closer.h */
+	bool unchecked; /* what a stranger has sent, if anything */
+	struct sr_closer *closer; /* for that */
+	struct pending *next;
+};
+
+static struct pending *pendings;
+static unsigned pending_count, strangers;
+
+static void close_one(int fd)
+{
+	if (fd >= 0)
+		sr_fd_close(fd);
+}
+
+static void pending_free(struct pending *p)
+{
+	struct pending **at = &pendings;
+
+	sr_timer_cancel(&p->timer);
+	if (p->watch.fd >= 0)
+		sr_loop_unwatch(&p->watch);
+	if (p->unchecked && !p->closer)
+		p->closer = sr_closer_take();
+	if (p->unchecked && !p->closer) {
+		p->stage = OVER;
+		sr_timer_set(&p->timer, CLOSE_MS);
+		return;
+	}
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	pending_count--;
+	strangers -= p->stranger;
+	if (p->closer) {
+		sr_closer_close(p->closer, p->watch.fd, p->memory);
+	} else {
+		close_one(p->watch.fd);
+		close_one(p->memory);
+	}
+	close_one(p->bell);
+	free(p);
+}
+
+static void pending_gone(struct pending *p)
+{
+	if (p->stage == KNOWN && sr_link_gone)
+		sr_link_gone(&p->req);
+	pending_free(p);
+}
+
+static void pending_due(struct sr_timer *t)
+{
+	pending_gone((struct pending *)((char *)t -
+					offsetof(struct pending, timer)));
+}
+
+/* Memory that nobody can shrink beneath us, of the size it should have, and
+ * that does not need huge pages which may be lacking.  The kernel may have sealed its
+ * mode, too (sysctl vm.memfd_noexec), which is nothing to us. */
+static bool is_memory(int fd, const struct sr_shm_plan *plan)
+{
+	struct statfs fs;
+	struct stat st;
+	int seals = sr_real.fcntl(fd, F_GET_SEALS);
+
+	return (seals & ~F_SEAL_EXEC) == SR_SHM_SEALS && !fstatfs(fd, &fs) &&
+	       fs.f_type == TMPFS_MAGIC && !fstat(fd, &st) &&
+	       S_ISREG(st.st_mode) && (uint64_t)st.st_size == plan->total;
+}
+
+static bool offer_fits(struct pending *p, const struct sr_shm_offer *o)
+{
+	static const uint8_t no_name[SR_SHM_BELL_LEN];
+
+	if (o->version != SR_WIRE_VERSION || o->zero || o->first > o->max ||
+	    o->max > 30)
+		return false;
+	if (sr_shm_plan(&p->plan, (size_t)1 << o->first, (size_t)1 << o->max))
+		return false;
+	memcpy(p->bell_name, o->bell, sizeof(p->bell_name));
+	return !sr_name_decode(&p->req.name, o->name, sizeof(o->name)) &&
+	       memcmp(o->bell, no_name, sizeof(no_name));
+}
+
+static void say(int fd, const char *word)
+{
+	(void)!sr_real.send(fd, word, strlen(word),
+			    MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void send_word(struct pending *p, const char *word)
+{
+	say(p->watch.fd, word);
+}
+
+/*
+ * Looks at the packet, of which p->memory becomes a copy, whatever it is.  What else is
+ * with it stays in the queue.  Its length, or -errno; EBADF: not what it should be.
+ */
+static ssize_t peek_memory(struct pending *p)
+{
+	char word[sizeof(SR_SHM_MEMORY)];
+	struct iovec v = {word, sizeof(word)};
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		/* not CMSG_SPACE(), in which there is room for two */
+		.msg_controllen = CMSG_LEN(sizeof(int)),
+	};
+	struct cmsghdr *c;
+	int fd = -1;
+	ssize_t n;
+
+	n = sr_real.recvmsg(p->watch.fd, &msg,
+			    MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		n = -errno;
+	c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	if (n > 0 && fd < 0 && (msg.msg_flags & MSG_CTRUNC))
+		n = -EMFILE;
+	else if (n > 0 && (n != sizeof(word) - 1 ||
+			   (msg.msg_flags & MSG_CTRUNC) ||
+			   !is_memory(fd, &p->plan)))
+		n = -EBADF;
+	/* Moving up closes the first number, which may take long for what is no memory. */
+	p->memory = n > 0 ? sr_fd_own(fd) : fd;
+	return n;
+}
+
+/* As peek_memory(); then there is nothing in the queue, and nothing can come. */
+static ssize_t receive_memory(struct pending *p)
+{
+	ssize_t n = peek_memory(p);
+	char c;
+
+	if (n <= 0)
+		return n;
+	sr_shm_bar(p->watch.fd, true);
+	sr_now_recv(p->watch.fd, &c, 1, 0);
+	if (sr_now_recv(p->watch.fd, &c, 1, MSG_PEEK) >= 0 || errno != EAGAIN)
+		return -EBADF;
+	p->unchecked = false;
+	return n;
+}
+
+static void complete(struct pending *p)
+{
+	if (p->memory < 0 || p->bell < 0)
+		return;
+	if (!sr_link_request) {
+		sr_shm_refuse(&p->req, "no-match");
+		return;
+	}
+	p->stage = KNOWN;
+	sr_link_request(&p->req);
+}
+
+/* Is the user who asks the one who owns the TCP socket at the asker's end? */
+static bool may_ask(const struct pending *p)
+{
+	struct sockaddr_storage ours, theirs;
+	uint32_t owner;
+
+	sr_name_addresses(&p->req.name, &theirs, &ours);
+	return p->uid[0] == 0 || (!sr_owner_of_peer(&ours, &theirs, &owner) &&
+				  owner == p->uid[0]);
+}
+
+/* The word first: how long it takes says nothing of whether there is such a stream. */
+static void refuse_user(struct pending *p)
+{
+	struct sr_name name = p->req.name;
+
+	sr_shm_refuse(&p->req, "user");
+	if (sr_link_refused)
+		sr_link_refused(&name, "user");
+}
+
+static void go(struct pending *p)
+{
+	p->stage = MEMORY;
+	p->unchecked = p->stranger;
+	sr_shm_bar(p->watch.fd, false);
+	send_word(p, SR_SHM_GO);
+}
+
+static void offer_readable(struct pending *p)
+{
+	struct sr_shm_offer offer;
+	ssize_t n = sr_now_recv(p->watch.fd, &offer, sizeof(offer), MSG_TRUNC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0)
+		pending_free(p);
+	else if (n != sizeof(offer) || !offer_fits(p, &offer))
+		sr_shm_refuse(&p->req, "protocol");
+	else if (!may_ask(p))
+		refuse_user(p);
+	else
+		go(p);
+}
+
+static void memory_readable(struct pending *p)
+{
+	ssize_t n;
+
+	if (p->unchecked)
+		p->closer = sr_closer_take();
+	if (p->unchecked && !p->closer) {
+		sr_shm_refuse(&p->req, "refused");
+		return;
+	}
+	n = receive_memory(p);
+	if (p->closer && (!p->unchecked || n == -EAGAIN)) {
+		sr_closer_give(p->closer);
+		p->closer = NULL;
+	}
+	if (n == -EAGAIN)
+		return;
+	if (n > 0)
+		complete(p);
+	else if (n == -EMFILE)
+		sr_shm_refuse(&p->req, "descriptors");
+	else if (n == -EBADF)
+		sr_shm_refuse(&p->req, "protocol");
+	else
+		pending_free(p);
+}
+
+static void pending_readable(struct sr_watch *w, uint32_t events)
+{
+	struct pending *p =
+		(struct pending *)((char *)w - offsetof(struct pending, watch));
+
+	(void)events;
+	if (p->stage == OFFER)
+		offer_readable(p);
+	else if (p->stage == MEMORY && p->memory < 0)
+		memory_readable(p);
+	else /* it has nothing more to say but goodbye */
+		pending_gone(p);
+}
+
+static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
+{
+	bool stranger = !sr_shm_trusts(uid);
+	struct pending *p = NULL;
+
+	/* Strangers leave half of both to others. */
+	if (!sr_fd_room(LINK_FDS + (stranger ? sr_fd_held() : 0)))
+		say(fd, "descriptors");	/* before it hands us some */
+	else if (stranger ? strangers < PENDING_MAX / 2 :
+			    pending_count < PENDING_MAX)
+		p = calloc(1, sizeof(*p));
+	if (!p)
+		goto close;
+	p->req.ops = &sr_link_shm;
+	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
+	p->timer.fn = pending_due;
+	p->memory = p->bell = -1;
+	p->uid[0] = uid;
+	p->uid[1] = own_uid;
+	p->stranger = stranger;
+	if (sr_loop_watch(&p->watch, EPOLLIN)) {
+		free(p);
+		goto close;
+	}
+	sr_timer_set(&p->timer, REQUEST_MS);
+	p->next = pendings;
+	pendings = p;
+	pending_count++;
+	strangers += stranger;
+	return;
+close:
+	sr_fd_close(fd);
+}
+
+/* A connection of a socket that has a name. */
+static void bell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
+		     socklen_t len)
+{
+	uint8_t name[SR_SHM_BELL_LEN];
+	struct pending *p;
+
+	sr_shm_bell_name(name, un, len);
+	for (p = pendings; p; p = p->next)
+		if (p->stage == MEMORY && p->bell < 0 && p->uid[0] == uid &&
+		    !memcmp(p->bell_name, name, sizeof(name)))
+			break;
+	if (!p) {
+		sr_fd_close(fd);
+		return;
+	}
+	p->bell = fd;
+	complete(p);
+}
+
+bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
+		     socklen_t len)
+{
+	uint32_t uid;
+
+	if (!sr_shm_peer_uid(fd, &uid) || !sr_shm_hears(fd, uid))
+		return false;
+	if (len > offsetof(struct sockaddr_un, sun_path))
+		bell_new(fd, uid, un, len);
+	else
+		pending_new(fd, uid, own_uid);
+	return true;
+}
+
+void sr_shm_refuse(struct sr_request *req, const char *reason)
+{
+	struct pending *p = (struct pending *)req;
+
+	send_word(p, reason);
+	pending_free(p);
+}
+
+struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
+			      void (*notify)(struct sr_link *, unsigned),
+			      const char **reason)
+{
+	struct pending *p = (struct pending *)req;
+	struct sr_shm *l;
+	struct stat st;
+	int err;
+
+	*reason = "memory";
+	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify);
+	if (!l)
+		goto refuse;
+	memcpy(l->uid, p->uid, sizeof(l->uid));
+	if (fstat(p->memory, &st) || sr_shm_map(l, p->memory, &p->plan))
+		goto put;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	l->bell = p->bell;
+	p->bell = -1;
+	send_word(p, "ok");
+	sr_loop_unwatch(&p->watch);
+	err = sr_shm_start(l, p->watch.fd);
+	p->watch.fd = -1;
+	pending_free(p);
+	if (err) {
+		sr_link_put(&l->link);
+		return NULL;
+	}
+	sr_link_get(&l->link);
+	sr_loop_post(&l->up);
+	return &l->link;
+put:
+	sr_link_put(&l->link);
+refuse:
+	sr_shm_refuse(req, *reason);
+	return NULL;
+}
+
+void sr_shm_forget(void)
+{
+	pendings = NULL;
+	pending_count = strangers = 0;
+	sr_shm_ring_forget();
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_ask.c - the asker's part of verbs_cm.c: its id goes resolve address,
+ * resolve route, connect.  All in the loop, no locks.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "base/log.h"
+#include "base/report.h"
+
+enum {
+	RESOLVE_MS = 2000,
+	ASK_MS = 5000,		/* all in all */
+	LOOK_MS = 100,		/* whether the queue pair still lives */
+	HICCUPS = 3,
+	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
+};
+
+struct ask {
+	struct sr_vcm cm;
+	struct sr_ask *ask;		/* NULL: cancelled */
+	struct ask *next, **pprev;
+	struct rdma_cm_id *id;
+	struct sr_vdev *dev;
+	struct sr_vlink *link;		/* once connecting */
+	struct sr_timer timer;
+	uint64_t deadline_ns;
+	bool iwarp;			/* the port is for iWARP */
+	bool again;			/* it was tried for the other */
+	unsigned hiccups;		/* refused without a word so often */
+};
+
+static struct ask *asks;
+static bool iwarp_seen;		/* the last device was one */
+
+static void release(struct ask *a)
+{
+	sr_timer_cancel(&a->timer);
+	if (a->link) {
+		struct sr_vlink *l = a->link;
+
+		a->link = NULL;
+		sr_vlink_close(l);
+		sr_link_put(&l->link);
+	} else if (a->id) {
+		sr_enter();
+		sr_vlib.cm_destroy_id(a->id);
+		sr_leave();
+	}
+	a->id = NULL;
+	a->dev = NULL;
+}
+
+static void fail_ask(struct ask *a, const char *reason)
+{
+	struct sr_ask *ask = a->ask;
+
+	sr_debug("verbs: asking failed: %s", reason);
+	release(a);
+	SR_VLIST_DROP(a);
+	ask->kind = NULL;
+	free(a);
+	ask->done(ask, NULL, reason);
+}
+
+static void ask_look(struct sr_timer *t);
+
+/* To look after it from time to time, ASK_MS from now at most. */
+static void watch_over(struct ask *a)
+{
+	a->deadline_ns = sr_now_ns() + ASK_MS * UINT64_C(1000000);
+	a->timer.fn = ask_look;
+	sr_timer_set(&a->timer, LOOK_MS);
+}
+
+static int resolve(struct ask *a)
+{
+	const struct sockaddr *dst = (struct sockaddr *)&a->ask->dst;
+	struct sockaddr_storage from, to;
+	uint16_t port = sr_addr_port(dst);
+	int err = 0;
+
+	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);
+	sr_vcm_addr(&to, dst, a->iwarp ? sr_vcm_iwarp_port(port) : port);
+	a->id = sr_vcm_id(&a->cm);
+	if (!a->id)
+		return -errno;
+	if (sr_vlib.cm_resolve_addr(a->id, (struct sockaddr *)&from,
+				    (struct sockaddr *)&to, RESOLVE_MS))
+		err = -errno;
+	return err;
+}
+
+int sr_verbs_ask(struct sr_ask *ask)
+{
+	const char *reason = sr_vcm_open();
+	unsigned kinds = sr_verbs_devices();
+	struct ask *a;
+	int err;
+
+	if (reason || !kinds)
+		return reason && !strcmp(reason, "no-library") ? -ELIBACC :
+								 -ENODEV;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	a->cm.what = SR_CM_ASK;
+	a->ask = ask;
+	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
+	SR_VLIST_ADD(asks, a);
+	sr_enter();
+	err = resolve(a);
+	sr_leave();
+	if (err) {
+		release(a);
+		SR_VLIST_DROP(a);
+		free(a);
+		return err;
+	}
+	ask->kind = a;
+	watch_over(a);
+	return 0;
+}
+
+void sr_verbs_cancel(struct sr_ask *ask)
+{
+	struct ask *a = ask->kind;
+
+	if (!a)
+		return;
+	ask->kind = NULL;
+	release(a);
+	SR_VLIST_DROP(a);
+	free(a);
+}
+
+static const char *resolve_again(struct ask *a)
+{
+	sr_vlib.cm_destroy_id(a->id);
+	a->dev = NULL;
+	a->id = NULL;
+	a->iwarp = !a->iwarp;
+	a->again = true;
+	return resolve(a) ? "no-device" : NULL;
+}
+
+static const char *addr_resolved(struct ask *a)
+{
+	const char *reason;
+
+	a->dev = sr_vdev_get(a->id, &reason);
+	if (!a->dev)
+		return reason;
+	iwarp_seen = a->dev->iwarp;
+	if (a->dev->iwarp != a->iwarp)
+		return a->again ? "no-device" : resolve_again(a);
+	sr_vcm_ack_timeout(a->id);
+	if (sr_vlib.cm_resolve_route(a->id, RESOLVE_MS))
+		return "no-device";
+	return NULL;
+}
+
+/* Before done() the asker does not know the link. */
+static void not_yet(struct sr_link *link, unsigned what)
+{
+	(void)link;
+	(void)what;
+}
+
+static const char *route_resolved(struct ask *a)
+{
+	struct rdma_conn_param p;
+	uint8_t name[SR_NAME_LEN];
+	struct rdma_cm_id *id = a->id;
+	struct sr_vdev *dev = a->dev;
+	const char *reason;
+
+	a->link = sr_vlink_make(id, dev, SR_ROLE_ASKER, a->ask->name.link_no,
+				a->ask->owner, not_yet, &reason);
+	if (!a->link)
+		return reason;
+	/* The id is the link's now; its events come to us still. */
+	id->context = &a->cm;
+	sr_vcm_param(&p);
+	sr_name_encode(&a->ask->name, name);
+	p.private_data = name;
+	p.private_data_len = sizeof(name);
+	return sr_vlib.cm_connect(id, &p) ? "no-listener" : NULL;
+}
+
+static void established(struct ask *a)
+{
+	struct sr_ask *ask = a->ask;
+	struct sr_vlink *l = a->link;
+
+	sr_timer_cancel(&a->timer);
+	l->id->context = &l->cm;
+	SR_VLIST_DROP(a);
+	free(a);
+	ask->kind = NULL;
+	__atomic_store_n(&l->link.notify, ask->notify, __ATOMIC_RELEASE);
+	sr_link_raise(&l->link, SR_LINK_UP);
+	ask->done(ask, &l->link, NULL);
+}
+
+/* The reason word in a refusal must be one of ours. */
+static const char *refusal(const struct sr_vcm_event *e, bool iwarp)
+{
+	char word[SR_V_REASON_LEN];
+	enum sr_reason r;
+	size_t n = e->len;
+
+	if (!iwarp && e->status == REJ_NO_SERVICE)
+		return "no-listener";
+	if (n >= sizeof(word))
+		n = sizeof(word) - 1;
+	memcpy(word, e->data, n);
+	word[n] = 0;
+	r = sr_reason_find(word);
+	if (r != SR_REASON_NONE)
+		return sr_reason_word(r);
+	return iwarp ? "no-listener" : "refused";
+}
+
+static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
+{
+	switch (e->type) {
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		return e->status == -ETIMEDOUT ? "timeout" : "no-device";
+	case RDMA_CM_EVENT_REJECTED:
+		return refusal(e, a->iwarp);
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return e->status == -ETIMEDOUT ? "timeout" : "no-listener";
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		return "no-listener";
+	default:
+		return "device-failed";
+	}
+}
+
+/*
+ * siw now and then refuses one of many connections, in one way or another (seen:
+ * 2 of 64 at once, 1 of 300 in a row).  Where nobody listens it costs 70 ms to be
+ * sure.
+ */
+static bool hiccup(struct ask *a, const char *reason)
+{
+	return a->iwarp && a->hiccups < HICCUPS &&
+	       !strcmp(reason, "no-listener");
+}
+
+static void once_more(struct sr_timer *t)
+{
+	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
+	int err;
+
+	watch_over(a);
+	sr_enter();
+	err = resolve(a);
+	sr_leave();
+	if (err)
+		fail_ask(a, "no-device");
+}
+
+/* After 10, 20, 40 ms. */
+static void start_over(struct ask *a)
+{
+	sr_debug("verbs: refused without a word: once more");
+	release(a);
+	a->timer.fn = once_more;
+	sr_timer_set(&a->timer, 10u << a->hiccups++);
+}
+
+static void no_more(struct ask *a, const char *reason)
+{
+	if (hiccup(a, reason))
+		start_over(a);
+	else
+		fail_ask(a, reason);
+}
+
+/* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
+ * flushed, and no event says why. */
+static void ask_look(struct sr_timer *t)
+{
+	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
+
+	if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
+		no_more(a, a->iwarp ? "no-listener" : "refused");
+	else if (sr_now_ns() >= a->deadline_ns)
+		fail_ask(a, "timeout");
+	else
+		sr_timer_set(t, LOOK_MS);
+}
+
+/* loop */
+void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
+{
+	struct ask *a = (struct ask *)cm;
+	const char *reason = NULL;
+
+	switch (e->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		reason = addr_resolved(a);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		reason = route_resolved(a);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		established(a);
+		return;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		return;
+	default:
+		reason = ask_failure(a, e);
+		break;
+	}
+	if (reason)
+		no_more(a, reason);
+}
+
+/* Its device is gone.  (The id may be, too: its link was closed.) */
+void sr_vask_removed(struct ibv_context *ctx)
+{
+	struct ask *a, *next;
+
+	for (a = asks; a; a = next) {
+		next = a->next;
+		if (a->dev && a->dev->ctx == ctx)
+			fail_ask(a, "device-failed");
+	}
+}
+
+/* In the child of fork. */
+void sr_vask_forget(void)
+{
+	asks = NULL;
+}

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_cm.c - how two ends find each other: one event channel of librdmacm,
+ * read by the service loop, whose thread all of this runs in.  The asker's part
+ * is in verbs_ask.c; an answerer's id is born by a request.  The number asked for
+ * is the TCP port; on iWARP, where those are the kernel's, the port plus an offset.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+
+enum {
+	RETRY_MS = 1000,	/* a listener whose device went */
+	BACKLOG = 1024, /* siw has so many work items, some per connection */
+	ACK_TIMEOUT = 17,	/* 4.096 us * 2^17 = 0.54 s, so that ... */
+	RETRIES = 7,		/* ... a dead port shows in some seconds */
+	RNR_FOREVER = 7,
+};
+
+struct request {
+	struct sr_request req;
+	struct sr_vcm cm;
+	struct request *next, **pprev;
+	struct rdma_cm_id *id;
+};
+
+struct listener {
+	struct sr_vcm cm;
+	struct listener *next, **pprev;
+	struct sockaddr_storage addr;
+	struct rdma_cm_id *id[2];	/* InfiniBand, iWARP */
+	struct sr_timer retry;
+};
+
+static struct rdma_event_channel *channel;
+static struct sr_watch channel_watch;
+static struct request *requests;
+static struct listener *listeners;
+
+/* ---- addresses ---- */
+
+void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
+		 uint16_t port)
+{
+	sr_addr_plain(to, from);
+	sr_addr_set_port(to, port);
+}
+
+/* iWARP: stays within 1024 .. 65535. */
+uint16_t sr_vcm_iwarp_port(uint16_t port)
+{
+	const unsigned least = 1024, span = 65536 - 1024;
+
+	return least + ((unsigned)port + sr_conf.cm_port_offset + span - least) %
+			       span;
+}
+
+static bool same_host(const struct sockaddr *a, const struct sr_name *name)
+{
+	struct sockaddr_storage s;
+	const void *bytes;
+	size_t len;
+
+	sr_addr_plain(&s, a);
+	bytes = sr_addr_bytes(&s, &len);
+	return s.ss_family == name->family && !memcmp(bytes, name->saddr, len);
+}
+
+/* ---- the channel ---- */
+
+static void on_channel(struct sr_watch *w, uint32_t events);
+
+const char *sr_vcm_open(void)
+{
+	const char *reason = sr_verbs_load();
+
+	if (reason || channel)
+		return reason;
+	sr_enter();
+	channel = sr_vlib.cm_create_event_channel();
+	if (channel)
+		channel->fd = sr_fd_own(channel->fd);
+	sr_leave();
+	if (!channel)
+		return "no-device";
+	sr_real.fcntl(channel->fd, F_SETFL,
+		      sr_real.fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
+	channel_watch.fd = channel->fd;
+	channel_watch.fn = on_channel;
+	sr_loop_watch(&channel_watch, EPOLLIN);
+	sr_vcq_lead_start();
+	return NULL;
+}
+
+struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm)
+{
+	struct rdma_cm_id *id;
+
+	return sr_vlib.cm_create_id(channel, &id, cm, RDMA_PS_TCP) ? NULL : id;
+}
+
+void sr_vcm_param(struct rdma_conn_param *p)
+{
+	memset(p, 0, sizeof(*p));
+	p->responder_resources = 1;
+	p->initiator_depth = 1;
+	p->retry_count = RETRIES;
+	p->rnr_retry_count = RNR_FOREVER;
+}
+
+void sr_vcm_ack_timeout(struct rdma_cm_id *id)
+{
+	uint8_t t = ACK_TIMEOUT;
+
+	sr_vlib.cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+			      &t, sizeof(t));
+}
+
+/* An id that does nothing but stay with the device of another one: without any
+ * id there we would not be told of its removal. */
+struct rdma_cm_id *sr_vcm_sentinel(struct rdma_cm_id *like)
+{
+	static struct sr_vcm cm = { .what = SR_CM_SENTINEL };
+	struct sockaddr_storage addr;
+	struct rdma_cm_id *id;
+
+	sr_vcm_addr(&addr, &like->route.addr.src_addr, 0);
+	id = sr_vcm_id(&cm);
+	if (id && sr_vlib.cm_bind_addr(id, (struct sockaddr *)&addr)) {
+		sr_vlib.cm_destroy_id(id);
+		id = NULL;
+	}
+	return id;
+}
+
+/* ---- answering ---- */
+
+static void reject(struct rdma_cm_id *id, const char *reason)
+{
+	sr_enter();
+	sr_vlib.cm_reject(id, reason, strlen(reason) + 1);
+	sr_leave();
+}
+
+static void free_request(struct request *r, bool destroy)
+{
+	SR_VLIST_DROP(r);
+	if (destroy) {
+		sr_enter();
+		sr_vlib.cm_destroy_id(r->id);
+		sr_leave();
+	}
+	free(r);
+}
+
+static void refuse_at_once(struct rdma_cm_id *id, const char *reason)
+{
+	reject(id, reason);
+	sr_vlib.cm_destroy_id(id);
+}
+
+static void connect_request(const struct sr_vcm_event *e)
+{
+	struct rdma_cm_id *id = e->id;
+	struct sr_name name;
+	struct request *r;
+
+	if (e->len < SR_NAME_LEN || sr_name_decode(&name, e->data, SR_NAME_LEN)) {
+		refuse_at_once(id, "protocol");
+		return;
+	}
+	/* It must come from the TCP peer's own address. */
+	if (!same_host(&id->route.addr.dst_addr, &name) || !sr_link_request) {
+		refuse_at_once(id, "no-match");
+		return;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		refuse_at_once(id, "memory");
+		return;
+	}
+	r->req.ops = &sr_link_verbs;
+	r->req.name = name;
+	r->cm.what = SR_CM_REQUEST;
+	r->id = id;
+	id->context = &r->cm;
+	SR_VLIST_ADD(requests, r);
+	sr_link_request(&r->req);
+}
+
+static void request_event(struct request *r, const struct sr_vcm_event *e)
+{
+	if (e->type == RDMA_CM_EVENT_ADDR_CHANGE)
+		return;
+	if (sr_link_gone)
+		sr_link_gone(&r->req);
+	free_request(r, true);
+}
+
+struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
+				void (*notify)(struct sr_link *, unsigned),
+				const char **reason)
+{
+	struct request *r = (struct request *)req;
+	struct rdma_conn_param p;
+	struct sr_vlink *l;
+	struct sr_vdev *dev;
+
+	dev = sr_vdev_get(r->id, reason);
+	if (!dev)
+		goto refuse;
+	sr_vcm_ack_timeout(r->id);
+	l = sr_vlink_make(r->id, dev, SR_ROLE_ANSWERER, req->name.link_no,
+			  owner, notify, reason);
+	if (!l)
+		goto refuse;
+	sr_vcm_param(&p);
+	sr_enter();
+	if (sr_vlib.cm_accept(r->id, &p)) {
+		sr_leave();
+		sr_debug("verbs: accept: %s", sr_errno_name(errno));
+		*reason = "device-failed";
+		reject(r->id, *reason);
+		free_request(r, false);
+		sr_vlink_close(l);
+		sr_link_put(&l->link);
+		return NULL;
+	}
+	sr_leave();
+	free_request(r, false);
+	return &l->link;
+
+refuse:
+	sr_verbs_refuse(req, *reason);
+	return NULL;
+}
+
+void sr_verbs_refuse(struct sr_request *req, const char *reason)
+{
+	struct request *r = (struct request *)req;
+
+	reject(r->id, reason);
+	free_request(r, true);
+}
+
+static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
+{
+	switch (e->type) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		sr_vlink_up(l);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		/* What came before it counts. */
+		sr_enter();
+		while (sr_vcq_poll(l->cq, true) > 0)
+			;
+		sr_leave();
+		sr_vlink_fail(l, "peer-dropped");
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- listening ---- */
+
+static int listen_on(struct listener *ls, unsigned which, uint16_t port)
+{
+	struct sockaddr_storage addr;
+	const char *reason;
+	int err = 0;
+
+	sr_vcm_addr(&addr, (struct sockaddr *)&ls->addr, port);
+	ls->id[which] = sr_vcm_id(&ls->cm);
+	if (!ls->id[which])
+		return -errno;
+	if (sr_vlib.cm_bind_addr(ls->id[which], (struct sockaddr *)&addr) ||
+	    sr_vlib.cm_listen(ls->id[which], BACKLOG))
+		err = -errno;
+	sr_vdev_hide(ls->id[which]->verbs);
+	if (!err) {
+		if (ls->id[which]->verbs)	/* opened the device */
+			sr_vdev_get(ls->id[which], &reason);
+		return 0;
+	}
+	sr_vlib.cm_destroy_id(ls->id[which]);
+	ls->id[which] = NULL;
+	return err;
+}
+
+static void close_ids(struct listener *ls)
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		if (ls->id[i])
+			sr_vlib.cm_destroy_id(ls->id[i]);
+		ls->id[i] = NULL;
+	}
+}
+
+/* Wildcards bind on all devices, so with iWARP about the plain port number
+ * may fail (TCP has it) and that is no error.  A bound one belongs to one
+ * device, whose kind shows once it is bound. */
+static int open_ids(struct listener *ls)
+{
+	uint16_t port = sr_addr_port((struct sockaddr *)&ls->addr);
+	unsigned kinds = sr_verbs_devices();
+	int err = -ENODEV, err2 = -ENODEV;
+
+	if (kinds & SR_VDEV_IWARP)
+		err2 = listen_on(ls, 1, sr_vcm_iwarp_port(port));
+	if (kinds & SR_VDEV_IB)
+		err = listen_on(ls, 0, port);
+	if (!err || !err2)
+		return 0;
+	return err != -ENODEV ? err : err2;
+}
+
+static void listen_again(struct sr_timer *t)
+{
+	struct listener *ls = (struct listener *)((char *)t -
+			offsetof(struct listener, retry));
+
+	sr_enter();
+	close_ids(ls);
+	if (open_ids(ls))
+		sr_timer_set(t, RETRY_MS);
+	sr_leave();
+}
+
+int sr_verbs_listen(const struct sockaddr *addr, void **out)
+{
+	const char *reason = sr_vcm_open();
+	struct listener *ls;
+	int err;
+
+	if (reason)
+		return !strcmp(reason, "no-library") ? -ELIBACC : -ENODEV;
+	ls = calloc(1, sizeof(*ls));
+	if (!ls)
+		return -ENOMEM;
+	ls->cm.what = SR_CM_LISTEN;
+	ls->retry.fn = listen_again;
+	sr_vcm_addr(&ls->addr, addr, sr_addr_port(addr));
+	sr_enter();
+	err = open_ids(ls);
+	sr_leave();
+	if (err) {
+		free(ls);
+		return err;
+	}
+	SR_VLIST_ADD(listeners, ls);
+	*out = ls;
+	return 0;
+}
+
+void sr_verbs_unlisten(void *listener)
+{
+	struct listener *ls = listener;
+
+	sr_timer_cancel(&ls->retry);
+	SR_VLIST_DROP(ls);
+	sr_enter();
+	close_ids(ls);
+	sr_leave();
+	free(ls);
+}
+
+/* ---- a device is gone ---- */
+
+void sr_vcm_removed(struct ibv_context *ctx)
+{
+	struct request *r, *rnext;
+	struct listener *ls;
+
+	sr_vask_removed(ctx);
+	for (r = requests; r; r = rnext) {
+		rnext = r->next;
+		if (r->id->verbs != ctx)
+			continue;
+		if (sr_link_gone)
+			sr_link_gone(&r->req);
+		free_request(r, true);
+	}
+	for (ls = listeners; ls; ls = ls->next) {
+		if (sr_addr_is_any(&ls->addr))
+			continue;
+		if ((ls->id[0] && ls->id[0]->verbs == ctx) ||
+		    (ls->id[1] && ls->id[1]->verbs == ctx)) {
+			sr_enter();
+			close_ids(ls);
+			sr_leave();
+			sr_timer_set(&ls->retry, RETRY_MS);
+		}
+	}
+}
+
+/* ---- events ---- */
+
+static void handle(const struct sr_vcm_event *e)
+{
+	struct sr_vcm *cm = e->id->context;
+
+	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		connect_request(e);
+		return;
+	}
+	if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		sr_vdev_remove(e->id->verbs);
+		return;
+	}
+	switch (cm->what) {
+	case SR_CM_ASK:
+		sr_vask_event(cm, e);
+		break;
+	case SR_CM_REQUEST:
+		request_event((struct request *)((char *)cm -
+					offsetof(struct request, cm)), e);
+		break;
+	case SR_CM_LINK:
+		link_event((struct sr_vlink *)((char *)cm -
+					offsetof(struct sr_vlink, cm)), e);
+		break;
+	case SR_CM_LISTEN:
+	case SR_CM_SENTINEL:
+		break;
+	}
+}
+
+static void on_channel(struct sr_watch *w, uint32_t events)
+{
+	struct rdma_cm_event *ev;
+	struct sr_vcm_event e;
+
+	(void)w;
+	(void)events;
+	sr_enter();
+	while (!sr_vlib.cm_get_cm_event(channel, &ev)) {
+		sr_vdev_hide(ev->id->verbs);
+		memset(&e, 0, sizeof(e));
+		e.type = ev->event;
+		e.status = ev->status;
+		e.id = ev->id;
+		e.len = least_of(ev->param.conn.private_data_len,
+				 sizeof(e.data));
+		if (!ev->param.conn.private_data)
+			e.len = 0;
+		if (e.len)
+			memcpy(e.data, ev->param.conn.private_data, e.len);
+		sr_vlib.cm_ack_cm_event(ev);
+		sr_debug("verbs: CM event %d, status %d", (int)e.type,
+			 e.status);
+		handle(&e);
+	}
+	sr_leave();
+}
+
+/* ---- fork ---- */
+
+void sr_verbs_forget(void)
+{
+	channel = NULL;
+	memset(&channel_watch, 0, sizeof(channel_watch));
+	sr_vask_forget();
+	requests = NULL;
+	listeners = NULL;
+	sr_vdev_forget();
+	sr_vscan_forget();
+	sr_verbs_unload();
+}

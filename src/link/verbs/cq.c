@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_cq.c - taking completions, and sleeping until some come.
+ *
+ * All CQs of a device report to one completion channel.  A sleeping thread
+ * watches it: the leader.  Others that sleep (waiters) are woken by notify()
+ * when the leader finds something for them.  At most one program thread leads;
+ * when none does the service loop looks after the CQs, by looking every few
+ * milliseconds while they are busy, by watching the channel when they are
+ * quiet or when somebody waits.
+ *
+ * Why no wake-up is lost: a CQ, once armed, puts an event into the channel
+ * with its next completion.
+ *  - A waiter arms its CQ, then looks again (the contract of arm()), then
+ *    sleeps.  What came before the arming is seen by the second look, or by
+ *    another thread that was just polling the CQ and calls notify() after;
+ *    what comes later makes an event.
+ *  - The event is in the channel until somebody reads it (the channel stays
+ *    readable), and there always is somebody: the leader; or, when the leader
+ *    leaves while others wait, the service loop, which is made to watch the
+ *    channel before the lead is given up.
+ *  - Whoever reads an event arms that CQ again before polling it, unless nobody
+ *    else can be waiting for it; then he polls.  So every waiter's CQ is either
+ *    armed, or being polled by someone who will notify().
+ *  - Links nobody waits on (messages, held-back bytes): the service loop ticks,
+ *    or it has armed every CQ and watches; if it relies on a leader (`asleep`)
+ *    all CQs were armed before, and the leader re-arms what he reads, or kicks
+ *    the service loop when he leaves.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+
+enum {
+	BATCH = 16,		/* completions a poll */
+	TOUCHED = 24,		/* links in one go */
+	ROUNDS = 8,		/* batches before the lock is given up */
+	TICK_MS = 10,		/* while busy */
+	TICK_HELD_MS = 2,	/* while bytes are held back */
+};
+
+/* ---- polling ---- */
+
+struct touched {
+	unsigned n;
+	struct {
+		struct sr_vlink *link;
+		unsigned what;
+	} at[TOUCHED];
+};
+
+static int touch(struct touched *t, struct sr_vlink *l)
+{
+	if (l->mark < t->n && t->at[l->mark].link == l)
+		return l->mark;
+	if (!sr_vlink_tryget(l))
+		return -1;
+	l->mark = t->n;
+	t->at[t->n].link = l;
+	t->at[t->n].what = 0;
+	return t->n++;
+}
+
+static void dispatch(struct sr_vcq *cq, struct touched *t,
+		     const struct ibv_wc *wc)
+{
+	uint32_t key = wc->wr_id >> 32;
+	struct sr_vslot *slot;
+	int i;
+
+	if ((key & 0xfff) >= cq->n_slots)
+		return;
+	slot = &cq->slots[key & 0xfff];
+	if (!slot->link || slot->gen != key >> 12)
+		return;
+	i = touch(t, slot->link);
+	if (i >= 0)
+		t->at[i].what |= sr_vrx_completion(slot->link, wc);
+}
+
+/* Completions of one CQ are handled under its lock; then, without it, the
+ * links they concern go on sending and are told.  If another thread is at it,
+ * that one tells. */
+int sr_vcq_poll(struct sr_vcq *cq, bool wait)
+{
+	struct ibv_wc wc[BATCH];
+	struct touched t = { 0 };
+	int i, n, sum = 0, rounds = 0;
+	unsigned k;
+
+	if (wait)
+		sr_lock(&cq->lock);
+	else if (!sr_trylock(&cq->lock))
+		return 0;
+	if (!cq->cq) {
+		sr_unlock(&cq->lock);
+		return 0;
+	}
+	do {
+		n = ibv_poll_cq(cq->cq, BATCH, wc);
+		for (i = 0; i < n; i++)
+			dispatch(cq, &t, &wc[i]);
+		sum += n > 0 ? n : 0;
+	} while (n == BATCH && t.n <= TOUCHED - BATCH && ++rounds < ROUNDS);
+	for (k = 0; k < t.n; k++)
+		if (sr_vrx_repost(t.at[k].link))
+			sr_vlink_break(t.at[k].link, "device-failed");
+	sr_unlock(&cq->lock);
+	if (!sum)
+		return 0;
+
+	atomic_fetch_add_explicit(&cq->dev->cqes, sum, memory_order_relaxed);
+	for (k = 0; k < t.n; k++) {
+		struct sr_vlink *l = t.at[k].link;
+
+		const char *broken = atomic_load(&l->broken);
+
+		if (broken)
+			sr_vlink_fail(l, broken);
+		else
+			sr_vtx_kick(l);
+		sr_vlead_sit(l, t.at[k].what);
+		if (t.at[k].what)
+			sr_vlink_notify(l, t.at[k].what);
+		sr_link_put(&l->link);
+	}
+	return sum;
+}
+
+void sr_verbs_poll(struct sr_link *link)
+{
+	struct sr_vlink *l = sr_vlink(link);
+
+	if (atomic_load_explicit(&l->closed, memory_order_acquire))
+		return;
+	sr_enter();
+	sr_vcq_poll(l->cq, false);
+	sr_leave();
+}
+
+static int poll_all(struct sr_vdev *dev)
+{
+	struct sr_vcq *cq;
+	int sum = 0;
+
+	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next)
+		sum += sr_vcq_poll(cq, false);
+	return sum;
+}
+
+/* ---- events ---- */
+
+static void arm_cq(struct sr_vcq *cq, bool all)
+{
+	sr_lock(&cq->lock);
+	if (cq->cq)
+		ibv_req_notify_cq(cq->cq, all ? 0 : 1);
+	sr_unlock(&cq->lock);
+}
+
+static void arm_all(struct sr_vdev *dev)
+{
+	struct sr_vcq *cq;
+
+	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next)
+		arm_cq(cq, true);
+}
+
+/* The CQ that the next event in the channel is about, or NULL. */
+static struct sr_vcq *next_event(struct sr_vdev *dev)
+{
+	struct ibv_cq *ev;
+	void *arg = NULL;
+
+	sr_lock(&dev->chan_lock);
+	if (dev->chan && !sr_vlib.v_get_cq_event(dev->chan, &ev, &arg))
+		sr_vlib.v_ack_cq_events(ev, 1);
+	sr_unlock(&dev->chan_lock);
+	return arg;
+}
+
+/* Reads the channel; arms again, polls. */
+static void drain(struct sr_vdev *dev, bool rearm)
+{
+	struct sr_vcq *cq;
+
+	while ((cq = next_event(dev))) {
+		if (rearm)
+			arm_cq(cq, true);
+		sr_vcq_poll(cq, false);
+	}
+}
+
+static void nothing(struct sr_task *task)
+{
+	(void)task;
+}
+
+static struct sr_task kick_task = { .fn = nothing };
+
+/* Not by a mask of no events: uverbs wakes a channel's waiters without saying
+ * what for, and epoll then wakes the service thread for nothing. */
+static void watch_locked(struct sr_vdev *dev, bool on)
+{
+	if (dev->watched == on)
+		return;
+	if (atomic_load(&dev->gone))
+		return;
+	dev->watched = on;
+	if (on)
+		sr_loop_watch(&dev->chan_watch, EPOLLIN);
+	else
+		sr_loop_release(&dev->chan_watch);
+}
+
+/* ---- program threads ---- */
+
+/* A thread's name. */
+static const void *me(void)
+{
+	return (const void *)&sr_inside;
+}
+
+int sr_verbs_arm(struct sr_link *link, unsigned want)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vdev *dev = l->dev;
+	bool all = l->iwarp;
+	int fd = -1;
+
+	(void)want;
+	sr_enter();
+	sr_lock(&dev->lead);
+	if (atomic_load(&dev->gone)) {
+		dev->waiters++;
+		sr_unlock(&dev->lead);
+		goto out;
+	}
+	if (!dev->leader) {
+		dev->leader = me();
+		dev->changes++;
+		/* One arrival shall not wake two threads. */
+		if (dev->watched)
+			atomic_store(&dev->asleep, true);
+		watch_locked(dev, false);
+	}
+	if (dev->leader == me()) {
+		dev->depth++;
+		fd = dev->chan->fd;
+	} else {
+		dev->waiters++;
+	}
+	sr_unlock(&dev->lead);
+
+	/* What comes from the peer is solicited.  Our own completions matter
+	 * when bytes are waiting for them.  (siw forgets that somebody else
+	 * asked for all when asked for solicited ones: always all there.) */
+	if (!all) {
+		sr_lock(&l->post);
+		all = !sr_vtx_idle(l);
+		sr_unlock(&l->post);
+	}
+	arm_cq(l->cq, all);
+out:
+	sr_leave();
+	return fd;
+}
+
+void sr_vlead_kick(void)
+{
+	sr_loop_post(&kick_task);
+}
+
+static void leave_lead(struct sr_vdev *dev)
+{
+	bool kick = false;
+
+	sr_lock(&dev->lead);
+	if (!--dev->depth) {
+		dev->leader = NULL;
+		dev->changes++;
+		if (dev->waiters)
+			watch_locked(dev, true);
+		kick = atomic_load(&dev->asleep);
+		atomic_store(&dev->asleep, false);
+	}
+	sr_unlock(&dev->lead);
+	if (kick)
+		sr_loop_post(&kick_task);
+}
+
+void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vdev *dev = l->dev;
+	bool leads, others, gone;
+
+	(void)want;
+	sr_enter();
+	sr_lock(&dev->lead);
+	leads = dev->leader == me();
+	gone = atomic_load(&dev->gone);
+	others = dev->waiters || atomic_load(&dev->asleep);
+	if (!leads && dev->waiters)
+		dev->waiters--;
+	sr_unlock(&dev->lead);
+	if (leads && slept && !gone)
+		drain(dev, others);
+	if (leads)
+		leave_lead(dev);
+	sr_leave();
+	sr_verbs_poll(link);
+}
+
+/*
+ * Who stands is a waiter that never leads: its CQ is armed, and whoever leads,
+ * or the service loop, which watches while there are waiters, calls notify().
+ */
+int sr_verbs_stand(struct sr_link *link, unsigned want)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vdev *dev = l->dev;
+
+	if (!want)
+		return -1;
+	sr_enter();
+	sr_lock(&dev->lead);
+	if (!atomic_load(&l->closed) && !atomic_fetch_or(&l->standing, want))
+		dev->waiters++;
+	if (!dev->leader)
+		watch_locked(dev, true);
+	sr_unlock(&dev->lead);
+	arm_cq(l->cq, true);
+	sr_leave();
+	return -1;
+}
+
+void sr_vlead_sit(struct sr_vlink *l, unsigned what)
+{
+	unsigned old;
+
+	if (!(atomic_load(&l->standing) & what))
+		return;
+	sr_lock(&l->dev->lead);
+	old = atomic_fetch_and(&l->standing, ~what);
+	if ((old & what) && !(old & ~what))
+		l->dev->waiters--;
+	sr_unlock(&l->dev->lead);
+}
+
+/* ---- the service loop ---- */
+
+/* How long may the loop sleep, as far as this device is concerned? */
+static int before_device(struct sr_vdev *dev)
+{
+	uint64_t cqes = atomic_load_explicit(&dev->cqes, memory_order_relaxed);
+	bool held = atomic_exchange(&dev->held, false);
+	bool busy, led;
+
+	sr_lock(&dev->lead);
+	busy = cqes != dev->cqes_seen || dev->changes != dev->changes_seen ||
+	       held;
+	dev->cqes_seen = cqes;
+	dev->changes_seen = dev->changes;
+	led = dev->leader;
+	if (busy && (led || !dev->waiters)) {
+		watch_locked(dev, false);
+		atomic_store(&dev->asleep, false);
+		sr_unlock(&dev->lead);
+		return held ? TICK_HELD_MS : TICK_MS;
+	}
+	atomic_store(&dev->asleep, led);
+	watch_locked(dev, !led);
+	sr_unlock(&dev->lead);
+
+	arm_all(dev);
+	if (poll_all(dev))
+		return 0;
+	return -1;
+}
+
+static int before(struct sr_poller *p)
+{
+	struct sr_vdev *dev;
+	int ms, least = -1;
+
+	(void)p;
+	sr_enter();
+	for (dev = sr_vdevs; dev; dev = dev->next) {
+		if (!atomic_load(&dev->cqs))
+			continue;
+		ms = before_device(dev);
+		if (ms >= 0 && (least < 0 || ms < least))
+			least = ms;
+	}
+	sr_leave();
+	return least;
+}
+
+static void after(struct sr_poller *p)
+{
+	struct sr_vdev *dev;
+
+	(void)p;
+	sr_enter();
+	for (dev = sr_vdevs; dev; dev = dev->next)
+		poll_all(dev);
+	sr_leave();
+}
+
+static struct sr_poller poller = { .before = before, .after = after };
+
+void sr_vcq_lead_start(void)
+{
+	sr_loop_poller(&poller);
+}
+
+static void on_channel(struct sr_watch *w, uint32_t events)
+{
+	struct sr_vdev *dev = (struct sr_vdev *)((char *)w -
+			offsetof(struct sr_vdev, chan_watch));
+
+	(void)events;
+	sr_enter();
+	drain(dev, true);
+	sr_leave();
+}
+
+void sr_vlead_init(struct sr_vdev *dev)
+{
+	pthread_mutex_init(&dev->lead, NULL);
+	pthread_mutex_init(&dev->chan_lock, NULL);
+	dev->chan_watch.fd = dev->chan->fd;
+	dev->chan_watch.fn = on_channel;
+}
+
+void sr_vlead_stop(struct sr_vdev *dev)
+{
+	sr_lock(&dev->lead);	/* nobody in watch_locked */
+	dev->watched = false;
+	sr_unlock(&dev->lead);
+	sr_loop_unwatch(&dev->chan_watch);
+}

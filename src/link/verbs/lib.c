@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_lib.c - librdmacm and libibverbs.  A program that never meets an RDMA
+ * device never loads them.  Loaded once, for good; but librdmacm remembers the
+ * devices it has open, and so is of no use to the child of a fork, which must
+ * not touch its parent's.  The child loads a copy of it.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/now.h"
+
+struct sr_verbs_lib sr_vlib;
+static bool loaded;
+static bool stale;	/* librdmacm was used by a parent */
+
+#define CLASS "/sys/class/infiniband"
+
+/* node_type is "1: CA" (InfiniBand, RoCE) or "4: RNIC" (iWARP). */
+static unsigned device_kind(const char *name)
+{
+	char path[sizeof(CLASS) + 280], type = 0;
+	int fd;
+
+	sr_format(path, sizeof(path), CLASS "/%s/node_type", name);
+	fd = sr_now_open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	if (sr_now_read(fd, &type, 1) != 1)
+		type = 0;
+	sr_now_close(fd);
+	return type == '4' ? SR_VDEV_IWARP : SR_VDEV_IB;
+}
+
+unsigned sr_verbs_devices(void)
+{
+	unsigned kinds = 0;
+	struct dirent *e;
+	DIR *dir;
+
+	/* Most hosts have none, and then no memory is needed: a signal handler may
+	 * be asking. */
+	if (access(CLASS, F_OK) < 0)
+		return 0;
+	sr_enter();
+	dir = opendir(CLASS);
+	while (dir && (e = readdir(dir))) {
+		if (e->d_name[0] == '.')
+			continue;
+		if (sr_conf.device[0] && strcmp(sr_conf.device, e->d_name))
+			continue;
+		kinds |= device_kind(e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	sr_leave();
+	return kinds;
+}
+
+static void *open_library(const char *name)
+{
+	void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+	if (!lib)
+		sr_tell("verbs: %s", dlerror());
+	return lib;
+}
+
+static bool copy_bytes(int from, int to)
+{
+	char buf[16384];
+	ssize_t n;
+
+	while ((n = sr_real.read(from, buf, sizeof(buf))) > 0)
+		if (sr_real.write(to, buf, n) != n)
+			return false;
+	return !n;
+}
+
+/* Under another name, so that the loader takes it for another library. */
+static void *open_copy(const void *symbol)
+{
+	static char original[256];
+	char path[64];
+	void *lib = NULL;
+	Dl_info info;
+	int from, to;
+
+	if (!original[0] && dladdr(symbol, &info))
+		sr_format(original, sizeof(original), "%s", info.dli_fname);
+	from = open(original, O_RDONLY | O_CLOEXEC);
+	if (from < 0)
+		return NULL;
+	to = memfd_create("librdmacm", MFD_CLOEXEC);
+	if (to < 0)
+		goto close_from;
+	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);
+	if (copy_bytes(from, to))
+		lib = open_library(path);
+	sr_real.close(to);
+close_from:
+	sr_real.close(from);
+	return lib;
+}
+
+static const char *load(void)
+{
+	void *lib_cm, *lib_v;
+
+	lib_v = open_library("libibverbs.so.1");
+	if (!lib_v)
+		return "no-library";
+	lib_cm = stale ? open_copy((void *)sr_vlib.cm_create_id) :
+			 open_library("librdmacm.so.1");
+	if (!lib_cm)
+		return "no-library";
+
+#define PREFIX_cm "rdma_"
+#define PREFIX_v "ibv_"
+#define RESOLVE(lib, name, ret, params)                                        \
+	*(void **)&sr_vlib.lib##_##name =                                      \
+		dlsym(lib_##lib, PREFIX_##lib #name);                          \
+	if (!sr_vlib.lib##_##name) {                                           \
+		sr_warn("verbs: the library has no " PREFIX_##lib #name);      \
+		return "no-library";                                           \
+	}
+	SR_VERBS_CALLS(RESOLVE)
+	return NULL;
+}
+
+const char *sr_verbs_load(void)
+{
+	const char *reason;
+
+	if (loaded)
+		return NULL;
+	if (!sr_verbs_devices())
+		return "no-device";
+	sr_enter();
+	reason = load();
+	sr_leave();
+	loaded = !reason;
+	stale &= !loaded;
+	return reason;
+}
+
+/* ---- the child of fork ---- */
+
+/* One line of /proc/self/maps: "from-to perms ... path". */
+static void unmap_if_device(const char *line)
+{
+	unsigned long at[2] = { 0, 0 };
+	unsigned i;
+
+	if (!strstr(line, " /dev/infiniband/"))
+		return;
+	for (i = 0; i < 2; i++, line++)
+		for (; *line && *line != '-' && *line != ' '; line++)
+			at[i] = at[i] << 4 | (*line <= '9' ? *line - '0' :
+							     *line - 'a' + 10);
+	if (at[1] > at[0])
+		munmap((void *)at[0], at[1] - at[0]);
+}
+
+/* The parent's queues, mapped here too: they keep the kernel's device file, and
+ * so a removal of the device, waiting for us. */
+static void unmap_queues(void)
+{
+	char buf[4096], *line, *end;
+	size_t n = 0;
+	ssize_t got;
+	int fd;
+
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	while ((got = sr_real.read(fd, buf + n, sizeof(buf) - 1 - n)) > 0) {
+		n += got;
+		buf[n] = 0;
+		for (line = buf; (end = strchr(line, '\n')); line = end + 1) {
+			*end = 0;
+			unmap_if_device(line);
+		}
+		n -= line - buf;
+		memmove(buf, line, n);
+		if (n == sizeof(buf) - 1)	/* no line is that long */
+			n = 0;
+	}
+	sr_real.close(fd);
+}
+
+void sr_verbs_unload(void)
+{
+	if (!loaded)
+		return;
+	unmap_queues();
+	stale = true;
+	loaded = false;
+}

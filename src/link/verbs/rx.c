@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_rx.c - the receiving half of a verbs link: completions, messages, and
+ * the ring the program reads.  Completions are handled under the CQ's lock, so
+ * in the order in which they came; the receive ring is read under the stream's
+ * rx lock, in another thread perhaps, and the two meet in rx_h, rx_taken and
+ * rx_gen only.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
+{
+	return l->ctl + (i % SR_V_RQ) * SR_MSG_MAX;
+}
+
+/* wr_id: bit 31 of the low half says receive. */
+#define IS_RECEIVE (1u << 31)
+
+/* CQ's lock (or nobody else knows the link). */
+int sr_vrx_repost(struct sr_vlink *l)
+{
+	struct ibv_recv_wr wr[SR_V_RQ], *bad;
+	struct ibv_sge sge[SR_V_RQ];
+	unsigned i, n = l->repost_n;
+
+	if (!n || !l->qp)
+		return 0;
+	for (i = 0; i < n; i++) {
+		sge[i] = (struct ibv_sge){
+			(uintptr_t)receive_buffer(l, l->repost[i]), SR_MSG_MAX,
+			l->ctl_mr->lkey };
+		wr[i] = (struct ibv_recv_wr){
+			.wr_id = (uint64_t)l->key << 32 | IS_RECEIVE |
+				 l->repost[i],
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
+			.sg_list = &sge[i],
+			.num_sge = 1,
+		};
+	}
+	if (ibv_post_recv(l->qp, wr, &bad))
+		return -EIO;
+	/* Only now may they be reported as slots: earlier the peer could send
+	 * to a receive that is not there. */
+	l->repost_n = 0;
+	atomic_store(&l->rx_msgs, atomic_load(&l->rx_msgs) + n);
+	return 0;
+}
+
+/* ---- what arrives ---- */
+
+/* len bytes were written behind rx_h; or are to be, from here. */
+static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
+		     unsigned *what)
+{
+	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_relaxed);
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+	struct sr_vring *ring = &l->rx[atomic_load(&l->rx_gen) & 1];
+	struct iovec v[2];
+
+	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
+	    SR_LINK_SWITCH)
+		return -EPROTO;
+	if (!len || h + len - taken > ring->size) {
+		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu, gen %u",
+			 l->link.link_no, len, (unsigned long long)h,
+			 (unsigned long long)taken, ring->size,
+			 atomic_load(&l->rx_gen));
+		return -EPROTO;
+	}
+	if (here) {
+		sr_vring_pieces(ring, h, len, v);
+		memcpy(v[0].iov_base, here, v[0].iov_len);
+		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
+	}
+	atomic_store_explicit(&l->link.rx_h, h + len, memory_order_release);
+	*what |= SR_NOTIFY_RX;
+	sr_vgrow_full(l, h + len - taken, what);
+	return 0;
+}
+
+static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
+{
+	if (hello->slots < SR_V_SLOTS_MIN || hello->ring.gen ||
+	    hello->ring.size < 4096 || hello->ring.size > 1u << 30)
+		return -EPROTO;
+	l->peer_slots = hello->slots;
+	l->peer = hello->ring;
+	l->window = least_of(l->tx.size, l->peer.size);
+	/* Its send ring, and so its window, is at first no larger than that. */
+	l->rx_window = least_of(l->rx[0].size, l->peer.size);
+	return 0;
+}
+
+/* post held. */
+static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
+			unsigned *what)
+{
+	switch (msg->type) {
+	case SR_MSG_ACK:
+		l->probe_out = false;
+		return 0;
+	case SR_MSG_PROBE:
+		l->ack_due = true;
+		return 0;
+	case SR_MSG_DATA:
+		return l->iwarp ? data_came(l, NULL, msg->len, what) : -EPROTO;
+	case SR_MSG_BYTES:
+		return l->iwarp ? data_came(l, msg->bytes.at, msg->bytes.len,
+					    what) : -EPROTO;
+	case SR_MSG_RING:
+		*what |= SR_NOTIFY_WORK;
+		return sr_vgrow_offered(l, &msg->ring);
+	case SR_MSG_RING_USE:
+		return sr_vgrow_use(l, msg->use.offset, msg->use.gen,
+				    what);
+	case SR_MSG_HELLO:
+		*what |= SR_NOTIFY_CTL;
+		return sr_link_take(&l->link, msg) ? -EPROTO :
+						     hello_came(l, &msg->hello);
+	default:
+		*what |= SR_NOTIFY_CTL;
+		if (msg->type == SR_MSG_END)
+			*what |= SR_NOTIFY_RX;
+		return sr_link_take(&l->link, msg);
+	}
+}
+
+static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
+{
+	uint32_t slots = l->msgs_back, buf = wc->wr_id & (IS_RECEIVE - 1);
+	struct sr_msg msg;
+	uint64_t ack;
+	int err;
+
+	l->repost[l->repost_n++ % SR_V_RQ] = buf;
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+		ack = atomic_load(&l->link.tx_acked);
+		sr_imm_unpack(ntohl(wc->imm_data), &ack, &slots);
+		err = sr_vtx_credit(l, ack, false, slots, what);
+		return err ? err : data_came(l, NULL, wc->byte_len, what);
+	}
+	err = sr_msg_decode(&msg, receive_buffer(l, buf), wc->byte_len);
+	if (err)
+		return err;
+	sr_trace("verbs: link %x: %s", l->link.link_no, sr_msg_name(msg.type));
+	slots += (uint16_t)(msg.slots - (uint16_t)slots);
+	err = sr_vtx_credit(l, msg.ack, true, slots, what);
+	return err ? err : message_came(l, &msg, what);
+}
+
+/* One completion, under the CQ's lock.  Returns SR_NOTIFY_ bits. */
+unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
+{
+	uint32_t id = wc->wr_id;
+	unsigned what = 0;
+	int err = 0;
+
+	if (atomic_load(&l->broken) ||
+	    (sr_link_events(&l->link) & SR_LINK_DEAD)) {
+		if (!(id & IS_RECEIVE)) {
+			sr_lock(&l->post);
+			sr_vtx_completed(l, id);
+			sr_unlock(&l->post);
+		}
+		return 0;
+	}
+	if (wc->status != IBV_WC_SUCCESS) {
+		sr_debug("verbs: link %x: completion status %d",
+			 l->link.link_no, (int)wc->status);
+		sr_vlink_break(l, wc->status == IBV_WC_WR_FLUSH_ERR ?
+					  "peer-dropped" : "device-failed");
+		return 0;
+	}
+	sr_lock(&l->post);
+	if (id & IS_RECEIVE)
+		err = receive(l, wc, &what);
+	else
+		what = sr_vtx_completed(l, id);
+	if (err) {
+		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
+			 l->link.link_no, (int)wc->opcode, wc->byte_len);
+		sr_vlink_break(l, "protocol");
+	}
+	sr_unlock(&l->post);
+	/* On InfiniBand the first message may overtake the CM's last. */
+	if (!(sr_link_events(&l->link) & SR_LINK_UP)) {
+		sr_link_raise(&l->link, SR_LINK_UP);
+		what |= SR_NOTIFY_CTL;
+	}
+	return what;
+}
+
+/* ---- the contract ---- */
+
+/* The ring that holds byte k, and where it ends. */
+static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t k,
+				uint64_t *until)
+{
+	uint32_t gen = atomic_load_explicit(&l->rx_gen, memory_order_acquire);
+	uint64_t from = l->rx_from[gen & 1];
+
+	if (gen && k < from) {
+		if (*until > from)
+			*until = from;
+		gen--;
+	}
+	return &l->rx[gen & 1];
+}
+
+size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
+{
+	struct sr_vlink *l = sr_vlink(link);
+	uint64_t from = atomic_load(&link->rx_taken) + skip;
+	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
+	struct sr_vring *r;
+
+	if (h <= from) {
+		v[0].iov_len = v[1].iov_len = 0;
+		return 0;
+	}
+	r = ring_at(l, from, &h);
+	return sr_vring_pieces(r, from, h - from, v);
+}
+
+void sr_verbs_rx_free(struct sr_link *link, size_t n)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	uint64_t taken = atomic_load(&link->rx_taken) + n, from;
+	uint32_t gen;
+
+	/* Before rx_gen is read: sr_vgrow_use() has it the other way. */
+	atomic_store(&link->rx_taken, taken);
+	gen = atomic_load(&l->rx_gen);
+	from = l->rx_from[gen & 1];
+	if (gen && taken - n < from && taken >= from) {
+		atomic_store(&l->retire, gen);
+		sr_vlink_notify(l, SR_NOTIFY_WORK);
+	}
+	if (taken >= l->turn_at)
+		sr_vgrow_turn(l, taken);
+	/* A stale look at ack_said costs an ACK too many or too late; the
+	 * pump looks again under the lock, and the timer is behind us. */
+	if (taken - atomic_load_explicit(&l->ack_said, memory_order_relaxed) >=
+	    atomic_load_explicit(&l->rx_window, memory_order_relaxed) / 4) {
+		sr_enter();
+		sr_vtx_kick(l);
+		sr_leave();
+	}
+	sr_vscan_start();
+}

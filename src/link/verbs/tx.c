@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs_tx.c - the sending half of a verbs link.  The only file that posts
+ * sends.  Everything is under the link's `post` lock.
+ *
+ * Data is written straight into the peer's ring: on InfiniBand and RoCE with
+ * an immediate that carries credit, on iWARP, which has none, followed by a
+ * DATA message, or, if there is little of it, within a BYTES message.  While
+ * small data is in flight more of it is held back and goes out as one write when
+ * a completion returns; the last work request of each batch with data is
+ * signalled, so that there is one to come.
+ *
+ * Slots.  Each message (data with immediate, or a send) takes one of the
+ * receives that the peer has posted, SLOTS of them (iWARP has no way to say
+ * "not ready").  The receiver posts it again at once, and each message says how
+ * many its sender has received so far.  Outstanding messages are those sent and
+ * not known to be received.
+ *
+ *	data	only while fewer than SLOTS - 14 are outstanding
+ *	control	SLOTS - 4: the once-only messages, PROBE, RING, RING_USE (10)
+ *	ACKs	SLOTS - 2
+ *	ACKs for slots: SLOTS; sent when half of our own receives are unreported
+ *
+ * No deadlock: say A may not send data for lack of slots.  Then B has received,
+ * or will, more than half of its receives from A without reporting; so it wants
+ * an ACK for slots.  Can B have no slot for it?  Each message from A reports
+ * all that A had received.  After B's ACK number 1 at x messages received, B
+ * wants the third at x + SLOTS or later.  But A knew at most a report of
+ * x - SLOTS/2 before it processed ACK 1, so it sent at most up to x + SLOTS/2
+ * before; hence B has by then received a message that A sent after processing
+ * ACK 1, which reports ACK 1 and all before it.  So two slots are enough.
+ * Other ACKs (bytes, PROBE, timer) wait when theirs are used up: then B has
+ * more than SLOTS/2 outstanding, and A's ACK for slots will come.
+ * No ping-pong: an ACK is itself a message, and half of SLOTS of them make
+ * one more.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <errno.h>
+#include <string.h>
+
+
+enum {
+	WR_BATCH = 8,		/* posted with one doorbell */
+	WR_BYTES = 128 << 10,	/* a write's length: pipelined, not one lump */
+	HOLD_BYTES = 8 << 10,	/* less is held back while ... */
+	HOLD_WRS = 2,		/* ... so many are in flight */
+	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
+};
+
+struct batch {
+	unsigned n;
+	bool signal;		/* not only ACKs */
+	struct ibv_send_wr wr[WR_BATCH];
+	struct ibv_sge sge[WR_BATCH];
+};
+
+static unsigned sq_used(const struct sr_vlink *l)
+{
+	return l->sq_posted - l->sq_done;
+}
+
+static unsigned outstanding(const struct sr_vlink *l)
+{
+	return l->msgs_sent - l->msgs_back;
+}
+
+static bool slot_free(const struct sr_vlink *l, unsigned keep)
+{
+	return outstanding(l) + keep < l->peer_slots;
+}
+
+/* ---- posting ---- */
+
+static void flush(struct sr_vlink *l, struct batch *b)
+{
+	struct ibv_send_wr *bad;
+	unsigned i;
+
+	if (!b->n)
+		return;
+	for (i = 0; i + 1 < b->n; i++)
+		b->wr[i].next = &b->wr[i + 1];
+	b->wr[i].next = NULL;
+	l->unsignaled += b->n;
+	if (b->signal || l->unsignaled >= SR_V_SQ / 4) {
+		b->wr[i].send_flags |= IBV_SEND_SIGNALED;
+		l->unsignaled = 0;
+		l->sq_signaled = l->sq_posted;
+	}
+	b->n = 0;
+	b->signal = false;
+	/* Nothing goes out behind what did not: the peer would take it for that. */
+	if (!atomic_load(&l->broken) && ibv_post_send(l->qp, b->wr, &bad))
+		sr_vlink_break(l, "device-failed");
+}
+
+/* The next work request; the caller has seen that the queue has room. */
+static struct ibv_send_wr *add(struct sr_vlink *l, struct batch *b,
+			       enum ibv_wr_opcode op, const void *from,
+			       size_t len, uint32_t lkey)
+{
+	struct ibv_send_wr *wr;
+	struct ibv_sge *sge;
+
+	if (b->n == WR_BATCH)
+		flush(l, b);
+	wr = &b->wr[b->n];
+	sge = &b->sge[b->n++];
+	*sge = (struct ibv_sge){ (uintptr_t)from, len, lkey };
+	memset(wr, 0, sizeof(*wr));
+	wr->wr_id = (uint64_t)l->key << 32 | (l->sq_posted & 0xffff);
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+	wr->opcode = op;
+	if (len <= l->max_inline)
+		wr->send_flags = IBV_SEND_INLINE;
+	l->sq_off[l->sq_posted++ % SR_V_SQ] = l->sent;
+	return wr;
+}
+
+static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
+{
+	uint8_t *buf = l->ctl +
+		       (SR_V_RQ + l->sq_posted % SR_V_SQ) * SR_MSG_MAX;
+	struct ibv_send_wr *wr;
+
+	msg->ack = atomic_load(&l->link.rx_taken);
+	msg->slots = atomic_load(&l->rx_msgs);
+	atomic_store_explicit(&l->ack_said, msg->ack, memory_order_relaxed);
+	l->slots_said = atomic_load(&l->rx_msgs);
+	l->ack_due = false;
+	wr = add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
+		 l->ctl_mr->lkey);
+	wr->send_flags |= IBV_SEND_SOLICITED;
+	if (msg->type != SR_MSG_ACK)
+		b->signal = true;
+	l->msgs_sent++;
+}
+
+/* One write of at most n bytes, as far as both rings go without a wrap. */
+static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
+{
+	size_t at = l->sent & (l->tx.size - 1);
+	size_t to = l->sent & (l->peer.size - 1);
+	struct ibv_send_wr *wr;
+	struct sr_msg msg;
+	uint32_t slots;
+	uint64_t taken;
+
+	n = least_of(n, least_of(l->tx.size - at, l->peer.size - to));
+	n = least_of(n, least_of(WR_BYTES, l->window / 4));
+	l->sent += n;
+	if (l->iwarp && n <= SR_MSG_BYTES_MAX) {
+		msg.type = SR_MSG_BYTES;
+		msg.bytes.len = n;
+		memcpy(msg.bytes.at, l->tx.buf + at, n);
+		add_msg(l, b, &msg);
+		return;
+	}
+	wr = add(l, b, l->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
+		 l->tx.buf + at, n, l->tx.mr->lkey);
+	wr->wr.rdma.remote_addr = l->peer.addr + to;
+	wr->wr.rdma.rkey = l->peer.rkey;
+	if (l->iwarp) {
+		msg.type = SR_MSG_DATA;
+		msg.len = n;
+		add_msg(l, b, &msg);
+		return;
+	}
+	b->signal = true;
+	taken = atomic_load(&l->link.rx_taken);
+	slots = atomic_load(&l->rx_msgs);
+	wr->imm_data = htonl(sr_imm_pack(taken, slots));
+	wr->send_flags |= IBV_SEND_SOLICITED;
+	atomic_store_explicit(&l->ack_said, taken & ~63ull,
+			      memory_order_relaxed);
+	l->slots_said = slots;
+	l->msgs_sent++;
+}
+
+/* ---- what may go ---- */
+
+static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
+{
+	if (!slot_free(l, SR_V_KEEP_ACK + SR_V_KEEP_BYTES + SR_V_KEEP_CTL))
+		return false;
+	if (message_waits)
+		return true;
+	if (n >= HOLD_BYTES || n >= l->window / 4)
+		return true;
+	if (l->more)
+		return false;
+	return l->sent == l->done || sq_used(l) < (l->iwarp ? 2u : 1u) * HOLD_WRS;
+}
+
+static bool ack_may_go(struct sr_vlink *l)
+{
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint32_t msgs = atomic_load(&l->rx_msgs);
+
+	if (msgs - l->slots_said >= SR_V_RQ / 2)
+		return slot_free(l, 0);
+	if (l->ack_due || taken - l->ack_said >= l->rx_window / 4)
+		return slot_free(l, SR_V_KEEP_ACK);
+	return false;
+}
+
+bool sr_vtx_idle(struct sr_vlink *l)
+{
+	return l->sent == atomic_load(&l->link.tx_w) &&
+	       l->pend_head == l->pend_tail;
+}
+
+static bool pump_message(struct sr_vlink *l, struct batch *b)
+{
+	struct sr_vpend *p = &l->pend[l->pend_head % SR_V_PEND];
+
+	if (!slot_free(l, SR_V_KEEP_ACK + SR_V_KEEP_BYTES))
+		return false;
+	add_msg(l, b, &p->msg);
+	if (p->msg.type == SR_MSG_RING_USE) {
+		l->peer = l->peer_next;
+		l->peer_next.size = 0;
+		l->use_queued = false;
+	}
+	l->pend_head++;
+	return true;
+}
+
+/* Data and messages in their order. */
+static void pump_queue(struct sr_vlink *l, struct batch *b)
+{
+	uint64_t w = atomic_load(&l->link.tx_w), until;
+	bool message;
+
+	while (sq_used(l) + 2 <= SR_V_SQ) {
+		message = l->pend_head != l->pend_tail;
+		until = message ? l->pend[l->pend_head % SR_V_PEND].at : w;
+		if (l->sent < until) {
+			if (!data_may_go(l, until - l->sent, message))
+				break;
+			add_data(l, b, until - l->sent);
+		} else if (!message || !pump_message(l, b)) {
+			break;
+		}
+	}
+}
+
+static bool may_post(struct sr_vlink *l)
+{
+	return l->qp && !atomic_load(&l->broken) &&
+	       (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) ==
+		       SR_LINK_UP;
+}
+
+void sr_vtx_pump(struct sr_vlink *l)
+{
+	struct sr_msg msg;
+	struct batch b;
+
+	if (!may_post(l))
+		return;
+	b.n = 0;
+	b.signal = false;
+	pump_queue(l, &b);
+	if (l->probe_due && sq_used(l) < SR_V_SQ &&
+	    slot_free(l, SR_V_KEEP_ACK + SR_V_KEEP_BYTES)) {
+		msg.type = SR_MSG_PROBE;
+		add_msg(l, &b, &msg);
+		l->probe_due = false;
+		l->probe_out = true;
+	}
+	if (ack_may_go(l) && sq_used(l) < SR_V_SQ) {
+		msg.type = SR_MSG_ACK;
+		add_msg(l, &b, &msg);
+	}
+	flush(l, &b);
+	if (!sr_vtx_idle(l))
+		atomic_store_explicit(&l->dev->held, true,
+				      memory_order_relaxed);
+}
+
+/* The peer will send again what it does not know to be taken: so it is told, as far
+ * as there is a slot, and the end of the link waits for this message, too. */
+void sr_vtx_last_ack(struct sr_vlink *l)
+{
+	struct sr_msg msg = { .type = SR_MSG_ACK };
+	struct batch b = { .signal = true };
+
+	sr_lock(&l->post);
+	if (may_post(l) && (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
+	    atomic_load(&l->link.rx_taken) != l->ack_said &&
+	    sq_used(l) < SR_V_SQ && slot_free(l, SR_V_KEEP_ACK))
+		add_msg(l, &b, &msg);
+	flush(l, &b);
+	sr_unlock(&l->post);
+}
+
+void sr_vtx_kick(struct sr_vlink *l)
+{
+	sr_lock(&l->post);
+	sr_vtx_pump(l);
+	sr_unlock(&l->post);
+}
+
+/* ---- what comes back ---- */
+
+/* All work requests up to number seq have completed. */
+unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq)
+{
+	uint16_t n = (uint16_t)(seq - (uint16_t)l->sq_done) + 1;
+
+	if (n > sq_used(l))
+		return 0;
+	l->sq_done += n;
+	l->done = l->sq_off[(l->sq_done - 1) % SR_V_SQ];
+	return l->tx_old.buf && l->done >= l->tx_old_until ? SR_NOTIFY_WORK :
+							     0;
+}
+
+/* The peer says: its program has taken ack bytes, it has received slots
+ * messages (as 32 bits).  0 or -EPROTO. */
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
+		  unsigned *what)
+{
+	uint64_t acked = atomic_load(&l->link.tx_acked);
+
+	if (slots - l->msgs_back > outstanding(l))
+		return -EPROTO;
+	l->msgs_back = slots;
+	if (!(sr_link_events(&l->link) & SR_LINK_ACKSW))
+		return 0;
+	if (ack < acked && !exact && acked - ack < 64)
+		return 0;	/* rounded down */
+	if (ack < acked || ack > atomic_load(&l->link.tx_w))
+		return -EPROTO;
+	if (ack == acked)
+		return 0;
+	atomic_store_explicit(&l->link.tx_acked, ack, memory_order_release);
+	*what |= SR_NOTIFY_TX;
+	return 0;
+}
+
+/* ---- the contract ---- */
+
+int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg)
+{
+	struct sr_vpend *p = &l->pend[l->pend_tail % SR_V_PEND];
+
+	if (l->pend_tail - l->pend_head == SR_V_PEND)
+		return -EINVAL;
+	p->at = atomic_load(&l->link.tx_w);
+	p->msg = *msg;
+	l->pend_tail++;
+	return 0;
+}
+
+int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	int err;
+
+	sr_enter();
+	sr_lock(&l->post);
+	err = sr_link_say(link, msg);
+	if (err)
+		goto unlock;
+	if (msg->type == SR_MSG_PROBE) {
+		l->probe_due = !l->probe_out;
+	} else {
+		if (msg->type == SR_MSG_SWITCH)
+			l->sent = l->done = msg->sw.n;
+		err = sr_vtx_queue(l, msg);
+	}
+	sr_vtx_pump(l);
+unlock:
+	sr_unlock(&l->post);
+	sr_leave();
+	sr_vscan_start();
+	return err;
+}
+
+size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
+		       struct iovec v[2])
+{
+	size_t from = at & (r->size - 1);
+	size_t first = least_of(n, r->size - from);
+
+	v[0] = (struct iovec){ r->buf + from, first };
+	v[1] = (struct iovec){ r->buf, n - first };
+	return n;
+}
+
+size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
+{
+	struct sr_vlink *l = sr_vlink(link);
+	uint64_t w, acked, room = 0;
+
+	if (!(sr_link_events(link) & SR_LINK_ACKSW))
+		return 0;
+	sr_lock(&l->post);
+	l->tx_busy = false;
+	if (l->tx_swap) {
+		sr_enter();
+		sr_vgrow_swap(l);
+		sr_leave();
+	}
+	w = atomic_load(&link->tx_w);
+	acked = atomic_load(&link->tx_acked);
+	room = l->window - (w - acked);
+	/* The rest of a window that is being taken comes in one piece. */
+	if (w != acked && room < least_of(l->window / 8, GAP_BYTES))
+		room = 0;
+	if (room && room <= l->window) {
+		sr_vring_pieces(&l->tx, w, room, v);
+		l->tx_busy = true;
+	}
+	sr_unlock(&l->post);
+	return room;
+}
+
+void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	bool held;
+
+	sr_enter();
+	sr_lock(&l->post);
+	l->tx_busy = false;
+	l->more = more;
+	atomic_store_explicit(&link->tx_w, atomic_load(&link->tx_w) + n,
+			      memory_order_release);
+	sr_vtx_pump(l);
+	held = !sr_vtx_idle(l) || sq_used(l) > SR_V_SQ / 2;
+	sr_unlock(&l->post);
+	sr_vscan_start();
+	if (held) {
+		sr_vcq_poll(l->cq, false);
+		/* The one who sleeps may not be told of our completions. */
+		if (atomic_load(&l->dev->asleep))
+			sr_vlead_kick();
+	}
+	sr_leave();
+}
+
+size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
+			    struct iovec v[2])
+{
+	struct sr_vlink *l = sr_vlink(link);
+	size_t n;
+
+	sr_lock(&l->post);
+	n = sr_vring_pieces(&l->tx, from, atomic_load(&link->tx_w) - from, v);
+	sr_unlock(&l->post);
+	return n;
+}
+
+/*
+ * A request completes when the responder has acknowledged it, and then that has the
+ * bytes (InfiniBand Architecture 1, 9.7, reliable service).  On iWARP it may complete
+ * when its buffer is free (RFC 5040, 3.2): only the program's word counts there.
+ */
+uint64_t sr_verbs_tx_arrived(struct sr_link *link)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	uint64_t done, acked = atomic_load(&link->tx_acked);
+
+	sr_lock(&l->post);
+	done = l->dev->iwarp ? acked : l->done;
+	sr_unlock(&l->post);
+	return done > acked ? done : acked;
+}

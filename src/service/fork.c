@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fork.c - streams over fork(2), and what has to be ready before the first one.
+ */
+#include "base/real.h"
+
+#include <pthread.h>
+
+#include "base/closer.h"
+#include "base/conf.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "link/link.h"
+#include "engine/engine.h"
+#include "engine/stream.h"
+#include "engine/waiters.h"
+#include "upgrade/upgrade.h"
+#include "epoll/hooks.h"
+
+/*
+ * fork: both sides would hold the streams, so all go plain first.  Then every
+ * lock of every stream is taken (no thread holds two streams' locks, so any
+ * order does), so that the child finds nothing half done; it starts with no
+ * service thread, no links, and plain streams that it never upgrades.
+ *
+ * A stream whose locks are taken has a reference, so that its memory does not
+ * return to the pool locked, and the mark fork_held: streams that another thread
+ * opens before the parent unlocks have neither.
+ */
+static void lock_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_stream_ref(st);
+	st->fork_held = true;
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_lock(&st->epoll_lock);
+	sr_lock(&st->wait_lock);
+}
+
+static void unlock_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (!st->fork_held)
+		return;
+	st->fork_held = false;
+	sr_unlock(&st->wait_lock);
+	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+	sr_stream_put(st);
+}
+
+static void share_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_st_set(st, SR_ST_SHARED);
+	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
+		sr_stream_bar(st, SR_REASON_FORK);
+}
+
+static void before_fork(void)
+{
+	if (sr_conf.inert || sr_loop_here())
+		return;
+	sr_streams_walk(share_one, NULL);
+	sr_streams_plain();
+	sr_epolls_fork_begins();
+	sr_streams_walk(lock_one, NULL);
+	sr_epolls_before_fork();
+}
+
+static void in_parent(void)
+{
+	if (sr_conf.inert || sr_loop_here())
+		return;
+	sr_epolls_in_parent();
+	sr_streams_walk(unlock_one, NULL);
+}
+
+static void in_child(void)
+{
+	sr_hold();	/* no handler before the locks are new */
+	if (sr_conf.inert || sr_loop_here())
+		goto out;
+	/* The links first: what a stream drops later must not reach the
+	 * parent's. */
+	sr_link_shm.forget();
+	if (sr_link_verbs.forget)
+		sr_link_verbs.forget();
+	sr_streams_forget();
+	sr_epolls_forget();
+	sr_waiters_forget();
+	sr_answer_forget();
+	sr_loop_forget();
+	sr_closer_forget();
+	sr_fd_forget_all();
+	sr_epolls_inherit();
+out:
+	sr_hold_none();
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	sr_answer_init();
+	pthread_atfork(before_fork, in_parent, in_child);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * service.c - the service thread's share of a stream: one function, work(), that
+ * looks at everything and moves on what can be moved, whenever the stream has been
+ * kicked (kick.c).
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "engine/stream.h"
+#include "upgrade/upgrade.h"
+#include "sock/sock.h"
+
+#define TICK_MS 5		/* while something is in transition */
+
+static bool in_transition(struct sr_stream *st)
+{
+	enum sr_tx_state tx = sr_stream_tx(st);
+
+	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
+	       (st->tx_next && !st->tx_on_send) || st->tx_lost_ns ||
+	       (sr_st_flags(st) & SR_ST_CLOSING) || st->tx_held ||
+	       atomic_load(&st->want_back);
+}
+
+static void on_timer(struct sr_timer *t)
+{
+	struct sr_stream *st = (struct sr_stream *)
+		((char *)t - offsetof(struct sr_stream, timer));
+
+	st->timed = false;
+	sr_stream_kick(st);
+	sr_stream_put(st);
+}
+
+static void retime(struct sr_stream *st)
+{
+	if (st->timed || (sr_st_flags(st) & SR_ST_ENDED) || !in_transition(st))
+		return;
+	st->timed = true;
+	sr_stream_ref(st);
+	st->timer.fn = on_timer;
+	sr_timer_set(&st->timer, TICK_MS);
+}
+
+static void work_links(struct sr_stream *st)
+{
+	struct sr_link *link = st->att;
+
+	if (!link || !(sr_link_events(link) & SR_LINK_UP))
+		return;
+	link->ops->work(link);
+	if (!link->ops->tx_work)
+		return;
+	sr_lock(&st->tx_lock);
+	link->ops->tx_work(link);
+	sr_unlock(&st->tx_lock);
+}
+
+static void work(struct sr_task *t)
+{
+	struct sr_stream *st = (struct sr_stream *)
+		((char *)t - offsetof(struct sr_stream, task));
+
+	atomic_store(&st->kicked, false);
+	if (sr_st_flags(st) & SR_ST_LISTEN) {
+		if (!(sr_st_flags(st) & SR_ST_CLOSING))
+			sr_answer_open(st);
+		else if (!atomic_load(&st->children))
+			sr_answer_unlisten(st);
+		sr_stream_put(st);
+		return;
+	}
+	if (st->listener[0] || st->listener[1])
+		sr_answer_unlisten(st);	/* listen(2) failed after all */
+	work_links(st);
+	sr_ask_progress(st);
+	sr_attach_progress(st);
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (st->tx_held && sr_now_ns() - st->tx_held_ns >= SR_HOLD_NS)
+		sr_tx_flush(st);
+	sr_unlock(&st->tx_lock);
+	sr_attach_progress(st);
+	if (atomic_load(&st->want_back) && st->att)
+		st->att->ops->drop(st->att, "peer-dropped");
+	sr_close_progress(st);
+	sr_stream_rewatch(st);
+	retime(st);
+	sr_stream_put(st);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	sr_stream_work = work;
+}

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * close.c - the program lets go of a descriptor, shuts a direction down, closes.
+ *
+ * close(2) returns at once; what is queued still arrives.  A stream on a link
+ * lives on under a private duplicate of the anchor until END is acknowledged,
+ * TCP's FINs are exchanged, and only then is gone: an anchor closed earlier
+ * would answer the peer's resend with a RST (hole 13 of the protocol page).
+ * As in tcp(7): closing with unread bytes, or bytes that arrive after close,
+ * reset the connection.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/fast.h"
+#include "engine/fdtab.h"
+#include "engine/impl.h"
+#include "engine/stream.h"
+#include "upgrade/upgrade.h"
+#include "epoll/hooks.h"
+#include "sock/sock.h"
+
+#define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
+
+static void lock(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+}
+
+/* What comes in may reset the stream, which takes tx_lock. */
+static void lock_up_to_date(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+}
+
+static void unlock(struct sr_stream *st)
+{
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+/* Locks held. */
+static void put_links(struct sr_stream *st)
+{
+	struct sr_link *rx = st->rx_link, *tx = st->tx_link;
+
+	st->rx_link = st->tx_link = NULL;
+	st->tx_held = 0;
+	if (rx) {
+		rx->ops->drop(rx, "short");
+		sr_link_put(rx);
+	}
+	if (tx) {
+		/* What the report counts as sent by the link. */
+		if (st->tx.state == SR_TX_LINK)
+			st->tx_way[sr_way_of(tx)] += st->tx.w - st->tx_n;
+		st->tx.state = SR_TX_DONE;
+		tx->ops->drop(tx, "short");
+		sr_link_put(tx);
+	}
+	sr_fast_update_rx(st);
+	sr_fast_update_tx(st);
+}
+
+static void reset_on_close(int fd)
+{
+	struct linger now = { 1, 0 };
+
+	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+}
+
+static bool unread(struct sr_stream *st)
+{
+	return st->spill_len ||
+	       (st->rx_link &&
+		sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)));
+}
+
+/* Has the peer's host all that we sent, and our end?  tx_lock held. */
+static bool end_arrived(struct sr_stream *st)
+{
+	struct sr_link *link = st->tx_link;
+	int n = 0;
+
+	if (st->anchor < 0 || st->broken)
+		return true;
+	if (st->tx.state == SR_TX_LINK) {
+		link->ops->poll(link);
+		return st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
+	}
+	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->tx_gate))
+		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
+	return false;
+}
+
+/* Has the peer's end come, perhaps behind what is unread?  rx_lock held. */
+static bool peer_ended(struct sr_stream *st)
+{
+	if (sr_gate_shut(&st->rx_gate) && st->rx.state >= SR_RX_LINK)
+		return st->rx.state == SR_RX_EOF || st->rx.end;
+	return sr_anchor_ended(st);
+}
+
+/* TCP's state CLOSE is that, or both_ended().  Both locks held. */
+static bool is_reset(struct sr_stream *st)
+{
+	return st->broken || st->rx_rst_seen;
+}
+
+/* Both ends have come, and ours is acknowledged.  The FINs of a stream on a link follow
+ * behind: to the kernel one is on its way then, so what was so once stays so.  half:
+ * the program had ended our direction.  Both locks held. */
+static bool both_ended(struct sr_stream *st, bool half)
+{
+	if (sr_st_flags(st) & SR_ST_OVER)
+		return true;
+	if (!(st->tx.ended || half) || !peer_ended(st) || !end_arrived(st))
+		return false;
+	sr_st_set(st, SR_ST_OVER);
+	return true;
+}
+
+/* What is unread at the last close is a reset.  Not behind both ends: there it is
+ * forgotten.  Both locks held. */
+static bool leaves_unread(struct sr_stream *st)
+{
+	char c[4096];
+
+	if (is_reset(st) || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
+		return unread(st);
+	sr_stream_discard(st);
+	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
+		;
+	return false;
+}
+
+/* Ends our direction on whatever way it goes. Both locks held. */
+static void end_tx(struct sr_stream *st)
+{
+	struct sr_msg end = { .type = SR_MSG_END };
+	unsigned todo;
+
+	if (!sr_gate_shut(&st->tx_gate)) {
+		if (!sr_tx_is_second(st))
+			sr_real.shutdown(st->anchor, SHUT_WR);
+		return;
+	}
+	todo = sr_tx_end(&st->tx);
+	if (todo & SR_DO_FIN)
+		sr_real.shutdown(st->anchor, SHUT_WR);
+	if (todo & SR_DO_END) {
+		end.end = st->tx.w;
+		sr_tx_flush(st);
+		st->tx_link->ops->ctl(st->tx_link, &end);
+	}
+	sr_fast_update_tx(st);
+}
+
+/* Another of its descriptors becomes the one the library uses.  fd < 0: one of
+ * them was closed around us, nobody knows which. */
+static void move_anchor(struct sr_stream *st, int fd)
+{
+	int i, max = sr_fdtab_max(), other = -1;
+
+	for (i = 0; i <= max && other < 0; i++) {
+		struct sr_stream *s = i == fd ? NULL : sr_fdtab_get(i);
+
+		if (s == st)
+			other = i;
+		if (s)
+			sr_stream_put(s);
+	}
+	lock(st);
+	if (st->anchor == fd || fd < 0) {
+		sr_stream_unwatch(st);
+		st->anchor = other;
+	}
+	unlock(st);
+	sr_stream_kick(st);
+}
+
+/* SO_LINGER: close waits until the peer's host has acknowledged, or l_linger is over,
+ * or for a signal; these are no errors of close on Linux. */
+static void linger_wait(struct sr_stream *st, int seconds)
+{
+	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
+	struct timespec ms = { 0, 1000000 };
+
+	bool all = false;
+
+	while (!all && !(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
+	       !sr_held.off) {
+		sr_lock(&st->tx_lock);
+		all = end_arrived(st);
+		sr_unlock(&st->tx_lock);
+		if (!all)
+			nanosleep(&ms, NULL);
+	}
+}
+
+/* Locks the stream, up to date.  If it is on a link, a duplicate of the anchor, for it
+ * to live on; -errno.  Without a number left it goes back to TCP, which needs none. */
+static int lock_and_keep(struct sr_stream *st, int fd)
+{
+	bool tried = false;
+	int dup;
+
+	for (;;) {
+		lock_up_to_date(st);
+		if (!sr_any_gate_shut(st))
+			return -1;
+		dup = sr_fd_dup(fd);
+		if (dup >= 0 || tried)
+			return dup;
+		unlock(st);
+		sr_stream_plain(st, fd, SR_REASON_DESCRIPTORS);
+		tried = true;
+	}
+}
+
+/*
+ * The last descriptor of a stream that is, or may be getting, on a link.  Its sets
+ * forget it under the same locks under which it is decided what becomes of it: with
+ * open gates the kernel's entries go with the descriptor, else they must be taken out,
+ * as the anchor lives on.
+ *
+ * A stream that another process holds as well is on its way back to TCP.  We stay only
+ * for what the program has sent, and end nothing.
+ */
+static void detach_last(struct sr_stream *st, int fd)
+{
+	bool shared = sr_st_flags(st) & SR_ST_SHARED, reset;
+	struct linger l = { 0, 0 };
+	socklen_t len = sizeof(l);
+	int dup;
+
+	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	dup = lock_and_keep(st, fd);
+	sr_st_set(st, SR_ST_CLOSING);
+	sr_stream_unwatch(st);
+	sr_epoll_stream_gone(st);
+	if (!sr_any_gate_shut(st)) {
+		st->anchor = -1;
+		unlock(st);
+		sr_stream_end_report(st);
+		sr_stream_kick(st);
+		return;
+	}
+	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
+		sr_st_set(st, SR_ST_SECOND);
+	if (shared)
+		reset = st->broken;
+	else
+		reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
+	st->anchor = -1;
+	if (reset && !shared)
+		reset_on_close(fd);
+	else if (!reset && dup < 0)
+		sr_warn("close: %s: cannot keep the anchor, data may be lost",
+			sr_errno_name(-dup));
+	if (reset || dup < 0) {
+		if (dup >= 0)
+			sr_fd_close(dup);
+		put_links(st);
+		unlock(st);
+		sr_stream_end_report(st);
+		sr_stream_kick(st);
+		return;
+	}
+	sr_stream_ref(st);		/* given back by finish() */
+	st->anchor = dup;
+	st->anchor_private = true;
+	st->close_since = sr_now_ns();
+	if (shared)
+		atomic_store(&st->want_back, true);
+	else
+		end_tx(st);
+	unlock(st);
+	sr_stream_kick(st);
+	if (l.l_onoff && !shared)
+		linger_wait(st, l.l_linger);
+}
+
+/* The last descriptor. */
+static void close_last(struct sr_stream *st, int fd)
+{
+	if (sr_st_flags(st) & SR_ST_LISTEN) {
+		sr_epoll_stream_gone(st);
+		sr_st_set(st, SR_ST_CLOSING);
+		st->anchor = -1;
+		sr_stream_kick(st);
+	} else if (!sr_is_plain(st) &&
+		   (atomic_load(&st->verdict) != VERDICT_NONE || st->att)) {
+		sr_stream_name(st);
+		detach_last(st, fd);
+	} else {
+		/* Named while the descriptor still is, for the report. */
+		if (sr_conf.report[0])
+			sr_stream_name(st);
+		lock(st);
+		sr_st_set(st, SR_ST_CLOSING);
+		sr_epoll_stream_gone(st);
+		st->anchor = -1;
+		unlock(st);
+		sr_stream_end_report(st);
+	}
+}
+
+struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
+{
+	sr_stream_ref(st);
+	atomic_fetch_add(&st->fds, 1);
+	if (fd <= 2)
+		sr_stream_plain(st, fd, SR_REASON_STDIO);
+	return st;
+}
+
+int sr_stream_detach(struct sr_stream *st, int fd)
+{
+	int err = errno;
+
+	if (atomic_fetch_sub(&st->fds, 1) > 1) {
+		sr_epoll_number_gone(st, fd);
+		if (st->anchor == fd || fd < 0)
+			move_anchor(st, fd);
+	} else {
+		close_last(st, fd);
+	}
+	sr_stream_put(st);
+	errno = err;
+	return 0;
+}
+
+/* The process ends with the stream open, or closed and not over: as at close, but for
+ * the descriptor, which the kernel closes a moment later.  Of a plain stream that is
+ * all, and of one that another process may hold, too. */
+void sr_close_at_exit(struct sr_stream *st)
+{
+	struct linger l = { 0, 0 };
+	socklen_t len = sizeof(l);
+
+	lock_up_to_date(st);
+	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
+	    !(sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_SHARED))) {
+		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
+		if ((l.l_onoff && !l.l_linger) || leaves_unread(st))
+			reset_on_close(st->anchor);
+		else if (sr_gate_shut(&st->tx_gate))
+			end_tx(st);
+	}
+	unlock(st);
+	sr_stream_kick(st);
+}
+
+/*
+ * The last that is done to it.  What a link of shared memory has outlives us, and END
+ * is there.  All the same, what the peer's program has not taken yet goes to TCP as far
+ * as that has room: the peer may need it there later (fork, splice), and then nobody
+ * could send it.  The rest it finds in the ring.  False: it does not look there, as it
+ * is going back to TCP itself; then its RESUME must not find us gone, either.
+ */
+bool sr_close_leave(struct sr_stream *st)
+{
+	struct sr_link *link;
+	bool done = true;
+
+	lock_up_to_date(st);
+	link = st->tx_link ?: st->rx_link;
+	if (!link)
+		goto out;
+	sr_link_get(link);
+	done = link->ops->leave(link, false);
+	if (st->tx.ended && st->tx.base < st->tx.w)
+		atomic_store(&st->want_back, true);
+	sr_tx_progress(st);
+	if (st->tx.state != SR_TX_RESEND && st->tx.state != SR_TX_LINK)
+		link->ops->leave(link, true);
+	sr_link_put(link);
+out:
+	unlock(st);
+	sr_stream_kick(st);
+	return done;
+}
+
+/* ---- the rest of a closed stream's life: loop ---- */
+
+static void finish(struct sr_stream *st, bool reset)
+{
+	lock(st);
+	sr_stream_unwatch(st);
+	put_links(st);
+	if (reset)
+		reset_on_close(st->anchor);
+	sr_fd_close(st->anchor);
+	st->anchor = -1;
+	unlock(st);
+	/* Who still sleeps on it has nothing to wait for. */
+	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_end_report(st);
+	sr_stream_put(st);
+}
+
+/* Does data still come on the anchor?  What only comes again, after RESUME, is none.
+ * rx_lock held. */
+static bool still_coming(struct sr_stream *st)
+{
+	char c;
+	ssize_t r;
+
+	if (unread(st))
+		return true;
+	if (st->rx_fin_seen || sr_rx_at_mark(&st->rx) || st->rx.dup ||
+	    st->rx.state == SR_RX_EOF || st->rx.state == SR_RX_RESET)
+		return false;
+	r = sr_anchor_read(st, &c, 1, MSG_PEEK);
+	if (r == 0 || (r < 0 && r != -EAGAIN && r != -EINTR))
+		st->rx_fin_seen = true;
+	return r > 0;
+}
+
+/* detach_last() decides under the locks, with the flag set already. */
+static bool lives_on(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->anchor_private && st->anchor >= 0;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+/* The stream is the other process's once it is plain, no sooner: what is on the way to
+ * TCP has to be brought there, and the peer's RESUME taken from there. */
+static void shared_progress(struct sr_stream *st)
+{
+	bool over;
+
+	lock_up_to_date(st);
+	over = st->broken || !sr_any_gate_shut(st) ||
+	       sr_now_ns() - st->close_since > LINGER_NS;
+	unlock(st);
+	if (over)
+		finish(st, false);
+}
+
+void sr_close_progress(struct sr_stream *st)
+{
+	bool data, over;
+
+	if (!(sr_st_flags(st) & SR_ST_CLOSING))
+		return;
+	if (!lives_on(st)) {
+		if (st->att)
+			st->att->ops->drop(st->att, "short");
+		return;
+	}
+	if (sr_st_flags(st) & SR_ST_SHARED) {
+		shared_progress(st);
+		return;
+	}
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	data = still_coming(st);
+	over = st->rx_fin_seen || st->rx.state == SR_RX_RESET;
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (!sr_gate_shut(&st->tx_gate))
+		st->tx.state = SR_TX_DONE; /* FIN is the kernel's affair */
+	over = st->broken || (over && st->tx.state == SR_TX_DONE) ||
+	       (st->tx.state == SR_TX_DONE &&
+		sr_now_ns() - st->close_since > LINGER_NS);
+	sr_unlock(&st->tx_lock);
+	if (data || over)
+		finish(st, data);
+}
+
+/* ---- shutdown ---- */
+
+static int kernel_shutdown(int fd, int how)
+{
+	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+}
+
+/* One direction at least is, or was, on a link; half: ours had been shut down before.
+ * Both locks held. */
+static int shut_down(struct sr_stream *st, int fd, int how, bool half)
+{
+	int r = 0;
+
+	if (is_reset(st) || both_ended(st, half))
+		return -ENOTCONN;
+	/* A direction that has ended is the kernel's again: where the other one never
+	 * was on a link, only the kernel knows when both are through. */
+	if (how != SHUT_WR && (!sr_gate_shut(&st->rx_gate) || st->rx_fin_seen ||
+			       st->rx.state == SR_RX_EOF))
+		r = kernel_shutdown(fd, SHUT_RD);
+	if (how != SHUT_RD && (!sr_gate_shut(&st->tx_gate) ||
+			       st->tx.state == SR_TX_DONE))
+		r = kernel_shutdown(fd, SHUT_WR);
+	else if (how != SHUT_RD)
+		end_tx(st);
+	return r;
+}
+
+int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
+{
+	bool half = sr_st_flags(st) & SR_ST_HALF;
+	int r;
+
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return kernel_shutdown(fd, how);
+	if (how != SHUT_RD)
+		sr_st_set(st, SR_ST_HALF);
+	lock_up_to_date(st);
+	/* The kernel's recv says 0 from now on, so no mark could come this way:
+	 * sr_rx_take_switch() knows by the flag. */
+	if (how != SHUT_WR)
+		sr_st_set(st, SR_ST_RDSHUT);
+	if (!sr_any_gate_shut(st) && !(sr_st_flags(st) & SR_ST_OVER)) {
+		unlock(st);
+		return kernel_shutdown(fd, how);
+	}
+	r = shut_down(st, fd, how, half);
+	sr_fast_update_rx(st);
+	unlock(st);
+	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_kick(st);
+	return r;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * exit.c - the end of the process.
+ *
+ * What the program has sent must outlive the process.  So every direction ends as at
+ * close; a moment for the peer's program to read on, which is the usual case.  Then
+ * shared memory holds the rest until the peer has read it, and we go.  Queue pairs end
+ * with the process: both directions go back to TCP, which delivers after our death, and
+ * which the peer's RESUME must not find closed.
+ *
+ * Not in a handler that runs above our locks (of a fault, or installed around us): it
+ * would wait for itself.  Then streams end as in a program that is killed.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+#include "sock/sock.h"
+
+#define END_NS 250000000ull	/* for the peer to read on */
+#define END_WAIT_NS 1000000000ull /* the same where every byte is to go by the link */
+#define LEAVE_NS 10000000ull	/* the same, of links that outlive the process */
+#define LEAVE_WAIT_NS 100000000ull
+
+static void end_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (sr_back_concerns(st))
+		sr_close_at_exit(st);
+}
+
+/* Its last close is a reset, which needs nothing more. */
+static bool is_reset(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->tx_lock);
+	yes = st->tx.state == SR_TX_LINK && !st->tx.ended;
+	sr_unlock(&st->tx_lock);
+	return yes;
+}
+
+/* Is it on a link, and waits for the peer's program? */
+static bool is_read_on(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->tx_lock);
+	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
+	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
+	sr_unlock(&st->tx_lock);
+	return yes;
+}
+
+struct leaving {
+	uint64_t since;		/* ns */
+	bool all;		/* policy wait: every byte is to go by the link */
+};
+
+static void wait_read(struct sr_stream *st, void *arg)
+{
+	struct leaving *l = arg;
+	uint64_t ns = sr_back_outlives(st, false) ? (l->all ? LEAVE_WAIT_NS : LEAVE_NS) :
+				     (l->all ? END_WAIT_NS : END_NS);
+	struct timespec step = { 0, 50000 };
+
+	while (sr_back_concerns(st) && is_read_on(st) && sr_now_ns() - l->since < ns)
+		nanosleep(&step, NULL);
+}
+
+static void leave_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (!sr_back_concerns(st))
+		return;
+	if (is_reset(st) || (sr_back_outlives(st, false) && sr_close_leave(st)))
+		st->left = true;
+	else
+		sr_back_begin(st);
+}
+
+static void wait_gone(struct sr_stream *st, void *arg)
+{
+	struct leaving *l = arg;
+
+	if (sr_back_concerns(st) && !st->left)
+		sr_back_wait(st, sr_back_is_plain, l->since, SR_ORPHAN_NS);
+}
+
+static void wait_reported(struct sr_stream *st, void *arg)
+{
+	struct leaving *l = arg;
+	struct timespec step = { 0, 50000 };
+
+	while ((sr_st_flags(st) & SR_ST_ENDED) &&
+	       !(sr_st_flags(st) & SR_ST_REPORTED) &&
+	       sr_now_ns() - l->since < END_NS)
+		nanosleep(&step, NULL);
+}
+
+void sr_streams_exit(void)
+{
+	struct leaving l = { sr_now_ns(), sr_conf.upgrade == SR_WAIT };
+	int err = errno;
+
+	if (sr_held.count)
+		return;
+	sr_send_last();
+	sr_streams_walk(end_one, NULL);
+	sr_streams_walk(wait_read, &l);
+	sr_streams_walk(leave_one, NULL);
+	l.since = sr_now_ns();
+	sr_streams_walk(wait_gone, &l);
+	sr_streams_report();
+	l.since = sr_now_ns();
+	sr_streams_walk(wait_reported, &l);
+	errno = err;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * option.c - connect, listen, socket options and ioctls.  The anchor keeps them
+ * all; what changes the program's view of the bytes is honoured here as well.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+#include "wait/sleep.h"
+#include "sock/sock.h"
+
+#define SMALL_BUFFER 8192	/* bytes: sockrail(7), LIMITS */
+
+/* It goes on when its thread is cancelled in it, or a handler leaves for good. */
+static void left_connecting(void *st)
+{
+	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
+}
+
+SR_WINDOW_FRAME
+static int kernel_connect(struct sr_stream *st, int fd,
+			  const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_window w;
+	int r;
+
+	sr_window_open(&w, left_connecting, st);
+	r = sr_real.connect(fd, addr, len);
+	if (r < 0)
+		r = -errno;
+	sr_window_close(&w);
+	return r;
+}
+
+int sr_stream_connect(struct sr_stream *st, int fd,
+		      const struct sockaddr *addr, socklen_t len)
+{
+	unsigned how = SR_ST_CONNECT;
+	bool dissolve = addr && len >= sizeof(sa_family_t) &&
+			addr->sa_family == AF_UNSPEC;
+	int r;
+
+	if (dissolve)
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	r = kernel_connect(st, fd, addr, len);
+	if (r == -EINPROGRESS || r == -EINTR)
+		how |= SR_ST_FRESH;
+	else if (r < 0)
+		return r;
+	if (dissolve)
+		return 1;
+	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
+		if (sr_st_flags(st) & SR_ST_SHARED)
+			sr_stream_bar(st, SR_REASON_FORK);
+		/* FRESH comes last: such a one sr_plain_for_good() leaves alone. */
+		sr_st_set(st, SR_ST_CONNECT);
+		sr_upgrade_connects(st, addr, len);
+		sr_st_set(st, how);
+	}
+	/* For the report; at its end it has no peer any more. */
+	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
+		sr_stream_name(st);
+	return r;
+}
+
+static bool bound(int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+
+	return getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
+	       ((struct sockaddr_in *)&ss)->sin_port != 0;
+}
+
+/*
+ * With policy wait the rendezvous is open before the port is, or a client that
+ * connects at once would be told that nobody answers.  (A socket that is not
+ * bound gets its port by listen, and nobody can know it before.)  Else listen(2)
+ * takes no longer than ever: some programs send their peer to a port that they
+ * open a moment later (iperf -d).
+ */
+int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
+{
+	bool want = sr_conf.upgrade != SR_NEVER &&
+		    !(sr_st_flags(st) & SR_ST_LISTEN);
+	enum sr_reason why = SR_REASON_NONE;
+	bool early;
+	int r;
+
+	if (want && !sr_loop_runs())
+		why = sr_answer_never();
+	if (want && why == SR_REASON_NONE) {
+		r = sr_loop_start();
+		if (r < 0)
+			why = sr_reason_of(r, SR_REASON_MEMORY);
+	}
+	if (why != SR_REASON_NONE) {
+		sr_answer_deaf(st, why);
+		want = false;
+	}
+	early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
+	if (early)
+		sr_answer_listen(st, fd, true);
+	if (sr_real.listen(fd, backlog) < 0) {
+		r = -errno;
+		if (early)
+			sr_answer_stop(st);
+		return r;
+	}
+	if (want && !early)
+		sr_answer_listen(st, fd, sr_conf.upgrade == SR_WAIT);
+	return 0;
+}
+
+/* What SO_ERROR says where the kernel says err. */
+static int told_error(struct sr_stream *st, int err)
+{
+	int ours = atomic_exchange(&st->so_error, 0);
+
+	/* The same reset may have been seen by both, the kernel and the link, but not
+	 * the end before it. */
+	if (ours || (err && sr_any_gate_shut(st)))
+		atomic_store(&st->error_told, true);
+	if (ours)
+		return ours;
+	return err == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END) ? EPIPE : err;
+}
+
+int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
+			 void *val, socklen_t *len)
+{
+	int v = 0;
+
+	if (sr_real.getsockopt(fd, level, name, val, len) < 0)
+		return -errno;
+	if (level == SOL_SOCKET && name == SO_ERROR) {
+		/* The kernel has cut the value to the program's length. */
+		memcpy(&v, val, *len);
+		v = told_error(st, v);
+		memcpy(val, &v, *len);
+	}
+	return 0;
+}
+
+/*
+ * The values that a link can serve, by the first int of each; with any other the stream
+ * becomes plain and stays so.  An option that is not here means nothing to a link.
+ */
+static const struct {
+	int level, name, least, most;
+} limits[] = {
+	{ SOL_SOCKET, SO_RCVLOWAT, 0, 1 },
+	{ SOL_SOCKET, SO_SNDBUF, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_RCVBUF, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_SNDBUFFORCE, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_RCVBUFFORCE, SMALL_BUFFER, INT_MAX },
+	/* A time below 0 makes calls return at once, but reads back as none. */
+	{ SOL_SOCKET, SO_RCVTIMEO_OLD, 0, INT_MAX },
+	{ SOL_SOCKET, SO_SNDTIMEO_OLD, 0, INT_MAX },
+	{ SOL_SOCKET, SO_RCVTIMEO_NEW, 0, INT_MAX },
+	{ SOL_SOCKET, SO_SNDTIMEO_NEW, 0, INT_MAX },
+	{ SOL_SOCKET, SO_ZEROCOPY, 0, 0 },
+	{ SOL_SOCKET, SO_TIMESTAMPING, 0, 0 },
+	{ SOL_SOCKET, SO_TXTIME, 1, 0 },
+	{ SOL_SOCKET, SO_PEEK_OFF, INT_MIN, -1 },
+	{ IPPROTO_TCP, TCP_ULP, 1, 0 },
+	{ IPPROTO_TCP, TCP_REPAIR, 0, 0 },
+	{ IPPROTO_TCP, TCP_INQ, 0, 0 },
+};
+
+static bool serves(int level, int name, int v)
+{
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (limits[i].level == level && limits[i].name == name)
+			return v >= limits[i].least && v <= limits[i].most;
+	return true;
+}
+
+/* TCP_CORK or TCP_NODELAY, which according to tcp(7) also sends what is corked. */
+static void set_push(struct sr_stream *st, int name, bool on)
+{
+	sr_lock(&st->tx_lock);
+	if (name == TCP_CORK && on)
+		sr_st_set(st, SR_ST_CORK);
+	else if (name == TCP_CORK)
+		sr_st_clear(st, SR_ST_CORK);
+	sr_fast_update_tx(st);
+	if (on == (name == TCP_NODELAY) && st->tx_link && st->tx.state == SR_TX_LINK)
+		sr_tx_flush(st);
+	sr_unlock(&st->tx_lock);
+}
+
+int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
+			 const void *val, socklen_t len)
+{
+	int v = 0;
+
+	if (len > 0)
+		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
+	while (len > 0 && !serves(level, name, v) &&
+	       sr_stream_plain(st, fd, SR_REASON_OPTION) == -ETIMEDOUT)
+		;
+	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
+		return -errno;
+	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
+		set_push(st, name, v);
+	} else if (level == SOL_SOCKET) {
+		switch (name) {
+		case SO_TIMESTAMP:
+		case SO_TIMESTAMPNS:
+			/* Many set these and never look (iperf 2): recv.c sees who does. */
+			sr_st_set(st, SR_ST_STAMPS);
+			break;
+		case SO_RCVTIMEO_OLD:
+		case SO_SNDTIMEO_OLD:
+		case SO_RCVTIMEO_NEW:
+		case SO_SNDTIMEO_NEW:
+			sr_stream_mode_changed(st);
+		}
+	}
+	return 0;
+}
+
+/* queued: what the anchor holds.  Raw bytes, the rest of the mark, and then what
+ * the link has brought. */
+static int bytes_before_mark(struct sr_stream *st, int queued)
+{
+	size_t limit = sr_rx_limit(&st->rx), have = (size_t)queued;
+	bool at_mark = sr_rx_at_mark(&st->rx);
+	size_t raw = at_mark ? 0 : have < limit ? have : limit;
+	size_t mark = at_mark ? limit : SR_RECORD_LEN;
+	uint64_t h;
+
+	if (st->rx.state != SR_RX_EXPECT || !st->rx_link || have < raw + mark)
+		return (int)raw;
+	h = atomic_load(&st->rx_link->rx_h);
+	return (int)(raw + (h > st->rx.n ? h - st->rx.n : 0));
+}
+
+static int bytes_in(struct sr_stream *st, int fd, int *n)
+{
+	int r = 0;
+
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	if (!sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_RAW ||
+	    st->rx.state == SR_RX_EXPECT) {
+		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
+		if (!r && sr_gate_shut(&st->rx_gate))
+			*n = bytes_before_mark(st, *n) + (int)st->spill_len;
+	} else {
+		*n = (int)st->spill_len;
+		if (st->rx_link)
+			*n += (int)sr_rx_ready(&st->rx,
+				atomic_load(&st->rx_link->rx_h));
+	}
+	sr_unlock(&st->rx_lock);
+	return r;
+}
+
+static int bytes_out(struct sr_stream *st, int fd, int *n)
+{
+	int r = sr_real.ioctl(fd, SIOCOUTQ, n) < 0 ? -errno : 0;
+
+	sr_lock(&st->tx_lock);
+	if (!r && st->tx_link && st->tx.state != SR_TX_WAIT) {
+		st->tx_link->ops->poll(st->tx_link);
+		*n += (int)(st->tx.w - st->tx_link->ops->tx_arrived(st->tx_link));
+	}
+	sr_unlock(&st->tx_lock);
+	return r;
+}
+
+int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
+{
+	int r;
+
+	if (req == FIOASYNC)
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	if (sr_gate_shut(&st->rx_gate) && req == SIOCINQ)
+		return bytes_in(st, fd, arg);
+	if (sr_gate_shut(&st->tx_gate) && req == SIOCOUTQ)
+		return bytes_out(st, fd, arg);
+	r = sr_real.ioctl(fd, req, arg);
+	if (req == FIONBIO)
+		sr_stream_mode_changed(st);
+	return r < 0 ? -errno : r;
+}

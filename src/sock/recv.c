@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * recv.c - the program receives.  Gate open: the kernel's own recvmsg, asleep in
+ * the kernel if it likes; what a switch put into the buffer meanwhile is
+ * stripped when it returns.  Gate shut, or a flag whose sleep the kernel must not
+ * do for us: a loop of tries and waits.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+#include "base/log.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "engine/iov.h"
+#include "upgrade/upgrade.h"
+#include "wait/poll.h"
+#include "wait/sleep.h"
+#include "sock/sock.h"
+
+static bool is_simple(const struct msghdr *msg)
+{
+	return msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name;
+}
+
+/* What recvmsg(2) says with TCP besides the bytes: no name, no control messages.  An
+ * error says nothing. */
+static void bare(struct msghdr *msg, int flags)
+{
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	msg->msg_controllen = 0;
+	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+}
+
+static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t r;
+
+	if (is_simple(msg)) {
+		r = sr_real.recv(fd, msg->msg_iov->iov_base,
+				 msg->msg_iov->iov_len, flags);
+		if (r >= 0)
+			bare(msg, flags);
+	} else {
+		r = sr_real.recvmsg(fd, msg, flags);
+	}
+	return r < 0 ? -errno : r;
+}
+
+/* A sleep in the kernel found TCP's end, which a write of ours may have asked
+ * the socket for first. */
+static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
+{
+	int err;
+
+	if (r < 0)
+		sr_stream_failed(st, r);
+	/* Told now; a write of ours may have kept the same as EPIPE. */
+	if (r == -ECONNRESET && sr_anchor_kept(st))
+		atomic_store(&st->so_error, 0);
+	if (r == 0 && sr_rx_short(st))
+		return -ECONNRESET;
+	if (r != 0 || !sr_anchor_kept(st))
+		return r;
+	err = atomic_exchange(&st->so_error, 0);
+	return err ? -err : 0;
+}
+
+/*
+ * The gate was shut while we were under way, with us as the only call in flight:
+ * rx is ours to put right, under the lock and before we leave.  booked: what we
+ * bring is raw and counted already (the gate was open when the kernel had
+ * returned, and no mark comes before the ACKSW that follows the shutting).
+ */
+static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
+			     int flags, ssize_t r, unsigned weight, bool booked)
+{
+	bool peek = flags & MSG_PEEK;
+	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
+
+	sr_lock(&st->rx_lock);
+	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
+	if (!booked && r > 0) {
+		if (!peek)
+			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		copy = st->rx;
+		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
+					 (size_t)r);
+	}
+	atomic_fetch_sub(&st->rx_gate, weight);
+	sr_rx_progress(st);
+	sr_unlock(&st->rx_lock);
+	sr_stream_notify(st, SR_NOTIFY_RX);
+	sr_stream_kick(st);
+	return r;
+}
+
+/* Is this what a SWITCH waits for? */
+static void note_due(struct sr_stream *st, uint64_t now)
+{
+	uint64_t due = atomic_load_explicit(&st->rx_due, memory_order_relaxed);
+
+	if (due && now >= due)
+		sr_stream_kick(st);
+}
+
+/* recv(2) is a cancellation point: a cancelled thread leaves the gate. */
+struct passage {
+	struct sr_stream *st;
+	unsigned weight;
+	volatile bool inside;	/* see sr_window */
+};
+
+/* The kernel has handed over bytes that went with the call: the mark that was to come
+ * may be among them, and the direction is lost.  (Where no mark is to come, none will:
+ * the counters differ.) */
+static void lost_bytes(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	if (st->rx.state == SR_RX_EXPECT && !sr_anchor_rx_agrees(st))
+		sr_rx_tcp_end(st, true);
+	sr_unlock(&st->rx_lock);
+}
+
+static void leave_cancelled(struct passage *p)
+{
+	if (p->inside) {
+		lost_bytes(p->st);
+		sr_rx_gate_leave_shut(p->st, p->weight);
+	}
+	p->inside = false;
+}
+
+static void leave_abandoned(void *passage)
+{
+	leave_cancelled(passage);
+}
+
+/* Signals are let in: it may sleep. */
+SR_WINDOW_FRAME
+static ssize_t kernel_recv_asleep(struct passage *p, int fd, struct msghdr *msg,
+				  int flags)
+{
+	struct sr_window w;
+	ssize_t r;
+
+	sr_window_open(&w, leave_abandoned, p);
+	r = kernel_recv(fd, msg, flags);
+	sr_window_close(&w);
+	return r;
+}
+
+/*
+ * Through the open gate.  *again: it was shut, or has been meanwhile and there
+ * is nothing to return yet (only a mark, or an end that wants judging); the slow
+ * way goes on.
+ */
+static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
+			  int flags, unsigned weight, bool *again)
+{
+	__attribute__((cleanup(leave_cancelled))) struct passage here = {
+		st, weight, false
+	};
+	bool booked = false;
+	ssize_t r;
+
+	*again = true;
+	/* A second sleeper waits where it can be called (recv_slow). */
+	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
+		return -EAGAIN;
+	here.inside = true;
+	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
+				   kernel_recv_asleep(&here, fd, msg, flags);
+	here.inside = false;
+	if (!sr_gate_shut(&st->rx_gate)) {
+		booked = true;
+		if (r > 0 && !(flags & MSG_PEEK)) {
+			if (flags & MSG_TRUNC)
+				sr_st_set(st, SR_ST_RX_HISTORY);
+			sr_past_add(st, &st->rx_history, SR_ST_RX_HISTORY, msg,
+				    (size_t)r);
+			note_due(st, atomic_fetch_add(&st->rx_tcp, (uint64_t)r) +
+					     (uint64_t)r);
+		}
+		*again = false;
+		if (sr_rx_gate_leave(st, weight))
+			return end_or_error(st, r);
+	}
+	*again = r == 0;
+	r = returned_late(st, msg, flags, r, weight, booked);
+	*again |= r == 0;
+	if (r < 0 && !*again)
+		sr_stream_failed(st, r);
+	return r ? r : -EAGAIN;
+}
+
+/* Up to n bytes of the ring to the program. */
+static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to,
+			int flags)
+{
+	size_t done = 0;
+	struct iovec v[2];
+
+	/* More than once where the ring has wrapped and has grown. */
+	while (done < n && to->left && link->ops->rx_data(link, done, v)) {
+		int i;
+
+		for (i = 0; i < 2 && done < n && to->left; i++) {
+			size_t k = v[i].iov_len < n - done ? v[i].iov_len :
+							     n - done;
+
+			if (flags & MSG_TRUNC) {
+				k = k < to->left ? k : to->left;
+				sr_iov_advance(to, k);
+			} else {
+				k = sr_iov_fill(to, v[i].iov_base, k);
+			}
+			done += k;
+		}
+		if (!(flags & MSG_PEEK))
+			break;	/* a ring that is left behind can be freed */
+	}
+	return done;
+}
+
+/* rx: the stream's, or how it will be when the mark has been read. */
+static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
+{
+	return st->rx_link ? (size_t)sr_rx_ready(rx,
+				atomic_load(&st->rx_link->rx_h)) : 0;
+}
+
+/*
+ * Copies from the ring of the link, all there is: epoll(7) says of edge-triggered
+ * sets that a read of less than was asked for has drained the stream, and programs
+ * (nginx) wait for an edge then.  rx_lock held.
+ */
+static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	struct sr_link *link = st->rx_link;
+	size_t n, done, total = 0;
+
+	while (to->left && (n = ring_bytes(st, &st->rx))) {
+		done = copy_ring(link, n, to, flags);
+		if (!done)
+			break;
+		sr_rx_took(&st->rx, done);
+		st->rx_way[sr_way_of(link)] += done;
+		link->ops->rx_free(link, done);
+		total += done;
+	}
+	return (ssize_t)total;
+}
+
+/* Takes what has come for nobody.  rx_lock held. */
+void sr_stream_discard(struct sr_stream *st)
+{
+	struct sr_link *link = st->rx_link;
+	struct iovec v[2];
+	size_t n;
+
+	st->spill_len = 0;
+	while (ring_bytes(st, &st->rx) && (n = link->ops->rx_data(link, 0, v))) {
+		sr_rx_took(&st->rx, n);
+		st->rx_way[sr_way_of(link)] += n;
+		link->ops->rx_free(link, n);
+	}
+	sr_rx_progress(st);
+}
+
+/* -EAGAIN: the caller looks at the state. */
+static ssize_t raw_end(struct sr_stream *st)
+{
+	sr_rx_tcp_end(st, false);
+	return -EAGAIN;
+}
+
+/* Raw bytes off the anchor, with the gate shut. rx_lock held. */
+static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	size_t limit = sr_rx_limit(&st->rx), bytes;
+	struct iovec v[16];
+	struct msghdr msg = { .msg_iov = v };
+	ssize_t r;
+
+	msg.msg_iovlen = sr_iov_rest(*to, limit, v, 16, &bytes);
+	if (!bytes)
+		return 0;
+	r = sr_now_recvmsg(st->anchor, &msg, flags & MSG_TRUNC);
+	if (r < 0)
+		return -errno;
+	if (r == 0)
+		return raw_end(st);
+	atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+	r = (ssize_t)sr_rx_strip(st, &st->rx, v, msg.msg_iovlen, (size_t)r);
+	sr_iov_advance(to, (size_t)r);
+	return r ? r : -EAGAIN;
+}
+
+#define PIECES 15		/* of a buffer that is peeked into */
+
+/*
+ * MSG_PEEK of raw bytes, and of the ring if the mark is there already behind
+ * them: nothing is read, so rx, a copy, goes ahead.  The mark is looked at in a
+ * buffer of our own.
+ */
+static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
+			struct sr_iov *to, int flags)
+{
+	uint8_t mark[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
+	size_t limit = sr_rx_limit(rx), n, bytes, raw;
+	struct iovec v[PIECES + 1];
+	struct msghdr msg = { .msg_iov = v };
+	unsigned todo = 0;
+	ssize_t r;
+
+	if (sr_rx_at_mark(rx))
+		return -EAGAIN;
+	n = sr_iov_rest(*to, limit, v, PIECES, &bytes);
+	v[n] = (struct iovec){ mark, sizeof(mark) };
+	msg.msg_iovlen = n + (bytes == limit);
+	r = sr_now_recvmsg(st->anchor, &msg, MSG_PEEK);
+	if (r <= 0)
+		return r < 0 ? -errno : raw_end(st);
+	raw = (size_t)r < bytes ? (size_t)r : bytes;
+	r -= (ssize_t)raw;
+	raw = sr_rx_strip(st, rx, v, n, raw);
+	sr_iov_advance(to, raw);
+	if (r > 0 && sr_rx_tcp(rx, mark, (size_t)r, out, &todo) == 0)
+		raw += copy_ring(st->rx_link, ring_bytes(st, rx), to, flags);
+	return raw ? (ssize_t)raw : -EAGAIN;
+}
+
+static size_t copy_spill(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	size_t k = sr_iov_fill(to, st->spill + st->spill_at, st->spill_len);
+
+	if (!(flags & MSG_PEEK)) {
+		st->spill_at += (unsigned)k;
+		st->spill_len -= (unsigned)k;
+	}
+	return k;
+}
+
+/* Everything there is, on whichever way it came, as if it were one buffer. */
+static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	bool late = (atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
+		    st->rx_fin_seen;
+	size_t done = copy_spill(st, to, flags);
+	struct sr_rx rx = st->rx;
+	ssize_t r = 0;
+
+	if (rx.state == SR_RX_LINK)
+		r = (ssize_t)copy_ring(st->rx_link, ring_bytes(st, &rx), to,
+				       flags);
+	else if ((rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT) && !late)
+		r = peek_raw(st, &rx, to, flags);
+	return r < 0 && !done ? r : (ssize_t)done + (r > 0 ? r : 0);
+}
+
+/* shutdown(SHUT_RD): what has come can be read, then it is the end. */
+static ssize_t nothing(struct sr_stream *st)
+{
+	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
+}
+
+/* One try under the lock: > 0, 0 at the end, -EAGAIN, or an error. */
+static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	ssize_t r;
+	int tries;
+
+	for (tries = 0; tries < 3; tries++) {
+		sr_rx_progress(st);
+		if (flags & MSG_PEEK) {
+			r = peek(st, to, flags);
+			if (r && r != -EAGAIN)
+				return r;
+		}
+		if (st->spill_len) {
+			r = (ssize_t)copy_spill(st, to, flags);
+			if (st->rx.state == SR_RX_LINK && !(flags & MSG_PEEK))
+				r += take_ring(st, to, flags);
+			return r;
+		}
+		switch (st->rx.state) {
+		case SR_RX_RAW:
+		case SR_RX_EXPECT:
+			if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
+			    st->rx_fin_seen || sr_rx_at_mark(&st->rx) ||
+			    (flags & MSG_PEEK))
+				r = -EAGAIN;
+			else
+				r = take_raw(st, to, flags);
+			if (r != -EAGAIN)
+				return r;
+			if (!st->rx_fin_seen)
+				return nothing(st);
+			break;
+		case SR_RX_LINK:
+			r = flags & MSG_PEEK ? 0 : take_ring(st, to, flags);
+			if (r) {
+				sr_rx_progress(st);
+				return r;
+			}
+			if (st->rx.state == SR_RX_LINK)
+				return nothing(st);
+			break;
+		case SR_RX_EOF:
+			return 0;
+		default:
+			r = atomic_exchange(&st->so_error, 0);
+			return -r;
+		}
+	}
+	return -EAGAIN;
+}
+
+/*
+ * The usual case first: the ring has more than is asked for.  Then nothing that the
+ * link, TCP or the service thread may have to say comes before these bytes, and the
+ * peer's page need not be looked at.
+ */
+static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
+{
+	bool plenty = !st->spill_len && !(flags & MSG_PEEK) &&
+		      ring_bytes(st, &st->rx) > to->left;
+
+	return plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);
+}
+
+static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
+			int flags, unsigned weight)
+{
+	struct iovec v[16];
+	struct msghdr msg = { .msg_iov = v };
+	struct sr_iov before = *to;
+	size_t bytes;
+	bool again;
+	ssize_t r;
+
+	if (sr_gate_shut(&st->rx_gate)) {
+		sr_lock(&st->rx_lock);
+		if (sr_gate_shut(&st->rx_gate)) {
+			r = take(st, to, flags);
+			if (flags & MSG_PEEK)
+				*to = before;
+			sr_unlock(&st->rx_lock);
+			return r;
+		}
+		sr_unlock(&st->rx_lock);
+	}
+	msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
+	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT,
+		       weight, &again);
+	if (r > 0 && !(flags & MSG_PEEK))
+		sr_iov_advance(to, (size_t)r);
+	return r;
+}
+
+/*
+ * No room for any byte: the kernel's tcp_recvmsg waits for some all the same, but
+ * once.  Whatever ends that, a signal, the time or a reset, there is nothing more to
+ * be done, and it returns 0.
+ */
+static int recv_none(struct sr_stream *st, struct sr_sleep *sleep)
+{
+	struct pollfd p = { .fd = sleep->fd, .events = POLLIN };
+	const struct timespec at_once = { 0, 0 };
+	int r = sr_streams_poll(&p, 1, &at_once, NULL, NULL);
+
+	if (r > 0)
+		return sr_stream_rx(st) == SR_RX_RESET ?
+			       -atomic_exchange(&st->so_error, 0) : 0;
+	if (!sr_sleep_allowed(st, sleep))
+		return -EAGAIN;
+	sleep->partial = true;
+	r = sr_sleep(st, sleep, POLLIN);
+	return r == -EINTR || r == -EAGAIN ? 0 : r;
+}
+
+void sr_stream_keep(struct sr_stream *st, ssize_t r)
+{
+	/* EBADF: the call's descriptor was closed, not the stream's others. */
+	if (r != -EAGAIN && r != -EINTR && r != -EBADF)
+		atomic_store(&st->so_error, (int)-r);
+}
+
+static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
+			 struct msghdr *msg, int flags, unsigned weight)
+{
+	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
+	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
+	ssize_t got = 0, r;
+
+	if (!to.left)
+		return recv_none(st, sleep);
+	for (;;) {
+		r = recv_try(st, sleep->fd, &to, flags, weight);
+		if (r > 0) {
+			got += r;
+			if (!all || !to.left)
+				return got;
+			continue;
+		}
+		if (r != -EAGAIN)
+			break;
+		if (got && !all)
+			break;
+		sleep->partial = got > 0;
+		r = sr_sleep(st, sleep, POLLIN);
+		if (r < 0)
+			break;
+	}
+	if (got && r < 0)
+		sr_stream_keep(st, r);
+	return got ? got : r;
+}
+
+static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
+		       int flags)
+{
+	unsigned special = (unsigned)flags & (MSG_WAITALL | MSG_TRUNC);
+	unsigned weight = flags & MSG_TRUNC ? SR_GATE_BLIND : 1;
+	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
+	bool again;
+	ssize_t r;
+
+	if (!special && !sr_gate_shut(&st->rx_gate)) {
+		const struct msghdr asked = *msg;
+
+		r = recv_plain(st, fd, msg, flags, weight, &again);
+		if (!again) {
+			if (r > 0)
+				sr_upgrade_count(st);
+			return r;
+		}
+		/* The kernel may have brought no more than a mark. */
+		msg->msg_namelen = asked.msg_namelen;
+		msg->msg_controllen = asked.msg_controllen;
+		msg->msg_flags = asked.msg_flags;
+	}
+	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
+		return -EINVAL;
+	r = recv_slow(st, &sleep, msg, flags, weight);
+	if (r >= 0)
+		bare(msg, flags);
+	if (r > 0 && !sr_gate_shut(&st->rx_gate))
+		sr_upgrade_count(st);
+	return r;
+}
+
+/* What has been looked at stays, so that there is more is no news to any poll. */
+static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
+{
+	struct sr_sleep sleep = { .fd = fd, .flags = flags };
+
+	return (flags & MSG_PEEK) && (flags & MSG_WAITALL) &&
+	       sr_sleep_allowed(st, &sleep);
+}
+
+ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
+		       int flags)
+{
+	ssize_t r;
+
+	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
+	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
+	    peeks_for_all(st, fd, flags) ||
+	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
+		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		r = kernel_recv(fd, msg, flags);
+		if (r > 0 && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
+			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		return r;
+	}
+	sr_upgrade_used(st);
+	sr_hold();
+	r = receive(st, fd, msg, flags);
+	sr_release();
+	return r;
+}

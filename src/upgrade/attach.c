@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * attach.c - the handshake on a new link: hellos, proofs, then the directions'
+ * switches.  Service thread only.
+ *
+ *   asker                         answerer
+ *   HELLO (token, haves)     ->
+ *                            <-   HELLO (token, haves)
+ *   PROOF (digest)           ->   checks digest
+ *   checks digest            <-   PROOF (digest)
+ *   SWITCH                   ->
+ *                            <-   ACKSW
+ *   mark on TCP              ->   rx is on the link: owner proven
+ *                            <-   SWITCH
+ *   ACKSW                    ->
+ *                            <-   mark on TCP
+ *
+ * Nobody writes a mark before the other's digest has shown the history, and the
+ * answerer sends no SWITCH before it has seen the asker's mark (promise 3).  Who asks
+ * shows first: anybody can ask.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+
+#define ATTACH_MS 5000		/* for the whole of it, or as long as programs wait */
+#define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
+#define PROOF_BYTES 16		/* so much shared history proves something */
+#define PROOFS 3		/* that may fail */
+#define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
+#define MUCH 16384		/* unread before a mark: TCP would be slow then, too */
+#define DRAIN_MS 4000		/* for the program to read it */
+#define STILL_MS 50		/* without reading at all; and with little to read */
+
+bool sr_attach_busy(struct sr_stream *st)
+{
+	return st->att && (!st->att_started ||
+			   (!st->att_took &&
+			    (st->att->role == SR_ROLE_ANSWERER ||
+			     (sr_link_events(st->att) & SR_LINK_SWITCH))) ||
+			   sr_stream_tx(st) == SR_TX_WAIT ||
+			   atomic_load(&st->verdict) == VERDICT_PENDING);
+}
+
+/*
+ * What both ends have by now, so that the peer, whose stock is taken later, must be able
+ * to show it: what was received here, and what TCP has acknowledged.  Of the latter no
+ * more than can be looked at while the program has yet to read it.
+ */
+static void know(struct sr_stream *st)
+{
+	uint64_t acked, sent = sr_past_copy(st, &st->tx_history).n;
+
+	sr_lock(&st->tx_lock);
+	acked = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	if (acked > sent)
+		acked = sent;
+	st->known_tx = acked < SR_HISTORY_RAW ? acked : SR_HISTORY_RAW;
+	st->known_rx = sr_past_copy(st, &st->rx_history).n;
+}
+
+void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
+{
+	st->att = link;
+	st->link_no = link->link_no;
+	atomic_store(&st->asked_ns, SR_ANSWERED);
+	st->att_hello = st->att_showed = st->att_proven = false;
+	st->att_started = st->att_took = false;
+	st->att_since = sr_now_ns();
+	st->tx_started = 0;
+	st->due_since = 0;
+	st->due_said = false;
+	know(st);
+	if (getrandom(st->token, sizeof(st->token), 0) !=
+	    (ssize_t)sizeof(st->token))
+		link->ops->drop(link, "protocol");
+	sr_stream_kick(st);
+}
+
+static void give_up(struct sr_stream *st, enum sr_reason reason)
+{
+	st->att->ops->drop(st->att, sr_reason_word(reason));
+	sr_stream_reason(st, reason);
+}
+
+/* Whoever it was may be guessing. */
+static void not_proven(struct sr_stream *st)
+{
+	give_up(st, SR_REASON_HISTORY);
+	if (++st->proofs_failed < PROOFS)
+		return;
+	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
+		sr_stream_label(st, (char[128]){ 0 }), PROOFS);
+	sr_stream_bar(st, SR_REASON_HISTORY);
+}
+
+/*
+ * The history of what came, and what lies unread besides: a server that has not
+ * read yet could show nothing.  Peeking is exact only while nobody reads, so the
+ * gate is shut for a moment; with a call in flight the program's part must do.
+ */
+static uint64_t look_ahead(struct sr_stream *st)
+{
+	uint8_t buf[SR_HISTORY_RAW];
+	ssize_t n = 0;
+
+	sr_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate))
+		goto out;
+	if (!sr_rx_gate_hold(st))
+		goto out;
+	st->rx_shown = sr_past_copy(st, &st->rx_history);
+	if (!(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
+	    !(sr_st_flags(st) & SR_ST_RX_HISTORY) &&
+	    st->rx_shown.n < sizeof(buf))
+		n = sr_anchor_read(st, buf, sizeof(buf) - st->rx_shown.n,
+				   MSG_PEEK);
+	sr_rx_gate_reopen(st);
+	if (n > 0)
+		sr_history_add(&st->rx_shown, buf, (size_t)n);
+out:
+	sr_unlock(&st->rx_lock);
+	return st->rx_shown.n;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return sr_history_offset(a < b ? a : b);
+}
+
+/* So many bytes of each direction both ends can show: our hello is frozen, as the peer
+ * counts with that. */
+struct cover {
+	uint64_t tx, rx;
+};
+
+static struct cover covered(struct sr_stream *st)
+{
+	struct sr_hello *peer = &st->att->peer_hello;
+
+	return (struct cover){ least(st->hello_tx, peer->rx_have),
+			       least(st->hello_rx, peer->tx_have) };
+}
+
+/* The digest that `role` shows on this link. */
+static void digest(struct sr_stream *st, enum sr_role role,
+		   uint8_t out[SR_DIGEST_LEN])
+{
+	struct sr_link *l = st->att;
+	struct sr_hello *peer = &l->peer_hello;
+	struct cover n = covered(st);
+	uint8_t id[64];
+	size_t id_len = l->ops->identity(l, id);
+
+	sr_past_lock(st);
+	if (l->role == SR_ROLE_ASKER)
+		sr_digest(out, role, st->token, peer->token, &st->tx_history,
+			  n.tx, &st->rx_shown, n.rx, id, id_len);
+	else
+		sr_digest(out, role, peer->token, st->token, &st->rx_shown,
+			  n.rx, &st->tx_history, n.tx, id, id_len);
+	sr_past_unlock(st);
+}
+
+/* What our hello will offer to show. */
+static void take_stock(struct sr_stream *st)
+{
+	st->hello_tx = sr_past_copy(st, &st->tx_history).n;
+	memset(&st->rx_shown, 0, sizeof(st->rx_shown));
+	st->hello_rx = look_ahead(st);
+}
+
+/*
+ * Our stock may be short of what the peer has sent, or has had of us: still under way, or
+ * a call of the program is in flight and about to add it.  Both pass, so it is worth a
+ * few ticks of the timer.
+ */
+static bool stock_due(struct sr_stream *st)
+{
+	uint64_t due = 0, received = 0, sent = 0;
+
+	if (st->att->role == SR_ROLE_ANSWERER &&
+	    covered(st).tx + covered(st).rx < PROOF_BYTES &&
+	    st->att->peer_hello.tx_have >= PROOF_BYTES)
+		due = PROOF_BYTES;
+	sr_lock(&st->rx_lock);
+	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
+		received = sr_anchor_received(st);
+	sr_unlock(&st->rx_lock);
+	if (received > due)
+		due = received;
+	sr_lock(&st->tx_lock);
+	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
+		sent = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	return ((st->hello_rx < due && st->hello_rx < SR_HISTORY_RAW) ||
+		(st->hello_tx < sent && st->hello_tx < SR_HISTORY_MAX)) &&
+	       sr_now_ns() - st->att_since < ARRIVE_MS * 1000000ull;
+}
+
+static void send_hello(struct sr_stream *st)
+{
+	struct sr_link *l = st->att;
+	struct sr_msg msg = { .type = SR_MSG_HELLO };
+
+	msg.hello.version = SR_WIRE_VERSION;
+	msg.hello.role = (uint8_t)l->role;
+	msg.hello.link_no = l->link_no;
+	msg.hello.tx_have = st->hello_tx;
+	msg.hello.rx_have = st->hello_rx;
+	memcpy(msg.hello.token, st->token, SR_TOKEN_LEN);
+	l->ops->hello(l, &msg.hello);
+	st->att_hello = true;
+	l->ops->ctl(l, &msg);
+}
+
+static bool hello_fits(struct sr_stream *st)
+{
+	struct sr_hello *h = &st->att->peer_hello;
+	enum sr_role want = st->att->role == SR_ROLE_ASKER ?
+				    SR_ROLE_ANSWERER : SR_ROLE_ASKER;
+
+	return h->version == SR_WIRE_VERSION && h->role == want &&
+	       h->link_no == st->att->link_no;
+}
+
+static void send_proof(struct sr_stream *st)
+{
+	struct sr_msg msg = { .type = SR_MSG_PROOF };
+
+	digest(st, st->att->role, msg.digest);
+	st->att->ops->ctl(st->att, &msg);
+}
+
+/* Does the peer's digest show what we know it to have?  Enough of it, too: under lazy an
+ * empty history proves nothing; eager and wait trust the hosts (manual). */
+static bool proves(struct sr_stream *st)
+{
+	enum sr_role role = st->att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
+							     SR_ROLE_ASKER;
+	struct cover n = covered(st);
+	uint8_t want[SR_DIGEST_LEN];
+
+	digest(st, role, want);
+	if (memcmp(want, st->att->peer_proof, sizeof(want)) != 0 ||
+	    n.tx < sr_history_offset(st->known_tx) ||
+	    n.rx < sr_history_offset(st->known_rx)) {
+		sr_debug("%llu and %llu bytes are not shown, or fewer than %llu and %llu",
+			 (unsigned long long)n.tx, (unsigned long long)n.rx,
+			 (unsigned long long)st->known_tx,
+			 (unsigned long long)st->known_rx);
+		return false;
+	}
+	if (n.tx + n.rx < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
+		return false;
+	sr_debug("%s: history agrees, %llu bytes",
+		 sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)(n.tx + n.rx));
+	st->att_proven = n.tx + n.rx >= PROOF_BYTES;
+	st->att_checked = true;
+	return true;
+}
+
+/* The link that our direction is to go to. */
+static void arm_tx(struct sr_stream *st)
+{
+	sr_lock(&st->tx_lock);
+	if (!st->tx_next && st->tx.state == SR_TX_RAW &&
+	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING))) {
+		memcpy(st->tx_next_token, st->att->peer_hello.token,
+		       SR_TOKEN_LEN);
+		st->tx_next = sr_link_get(st->att);
+	}
+	sr_unlock(&st->tx_lock);
+}
+
+static void start_tx(struct sr_stream *st)
+{
+	st->att_started = true;
+	sr_lock(&st->tx_lock);
+	if (st->tx_next)
+		sr_tx_try_start(st);
+	sr_unlock(&st->tx_lock);
+}
+
+static void ask_side(struct sr_stream *st, unsigned ev)
+{
+	if (!st->att_hello) {
+		take_stock(st);
+		if (!stock_due(st))
+			send_hello(st);
+		return;
+	}
+	if (!(ev & SR_LINK_HELLO) || st->att_checked)
+		return;
+	if (!hello_fits(st)) {
+		give_up(st, SR_REASON_PROTOCOL);
+		return;
+	}
+	if (!st->att_showed) {
+		st->att_showed = true;
+		send_proof(st);
+	}
+	if (!(ev & SR_LINK_PROOF))
+		return;
+	if (!proves(st)) {
+		not_proven(st);
+		return;
+	}
+	arm_tx(st);
+	start_tx(st);
+}
+
+static void answer_side(struct sr_stream *st, unsigned ev)
+{
+	if ((ev & SR_LINK_HELLO) && !st->att_hello) {
+		if (!hello_fits(st)) {
+			give_up(st, SR_REASON_PROTOCOL);
+			return;
+		}
+		take_stock(st);
+		if (stock_due(st))
+			return;
+		send_hello(st);
+	}
+	if (!(ev & SR_LINK_PROOF) || st->att_checked)
+		return;
+	if (proves(st))
+		send_proof(st);
+	else
+		not_proven(st);
+}
+
+/* The SWITCH waits for the program to read what came before, and the peer with
+ * it: as long as the program does, and not for long. */
+static bool in_time(struct sr_stream *st)
+{
+	uint64_t now = sr_now_ns(), rx = atomic_load(&st->rx_tcp);
+
+	if (!st->due_since)
+		st->due_since = st->due_seen_ns = now;
+	if (rx != st->due_seen) {
+		st->due_seen = rx;
+		st->due_seen_ns = now;
+	}
+	if (!st->due_said && st->rx_short >= MUCH) {
+		struct sr_msg msg = { .type = SR_MSG_DRAIN };
+
+		st->due_said = true;
+		st->att->ops->ctl(st->att, &msg);
+	}
+	if (st->due_said)
+		return now - st->due_seen_ns < 4 * STILL_MS * 1000000ull &&
+		       now - st->due_since < DRAIN_MS * 1000000ull;
+	return now - st->due_seen_ns < STILL_MS * 1000000ull;
+}
+
+/* Perhaps it has read, but around us. */
+static bool read_around(struct sr_stream *st)
+{
+	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) || st->anchor < 0 ||
+	    sr_anchor_rx_agrees(st))
+		return false;
+	sr_stream_bar(st, SR_REASON_COUNTERS);
+	return true;
+}
+
+static void take_switch(struct sr_stream *st)
+{
+	if (st->att->role == SR_ROLE_ANSWERER)
+		arm_tx(st);		/* before the mark can come */
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	st->att_took = sr_rx_take_switch(st, st->att, st->att_proven);
+	sr_unlock(&st->rx_lock);
+	if (st->att_took) {
+		atomic_store(&st->rx_due, 0);
+		sr_stream_kick(st);
+	} else if (!in_time(st)) {
+		give_up(st, read_around(st) ? SR_REASON_COUNTERS :
+					      SR_REASON_UNREAD);
+	}
+}
+
+/*
+ * The asker's mark came: our direction may follow, with its program's next send at
+ * the latest (rx_moved in rx.c), as this thread may be behind.  In policy
+ * wait it follows at once.  Not so otherwise: what the program has sent before may
+ * stay unread for long (iperf's reply), and the attempt would cost the other
+ * direction its link.
+ */
+static void follow(struct sr_stream *st)
+{
+	bool verified;
+
+	sr_lock(&st->rx_lock);
+	verified = st->rx.state == SR_RX_LINK && st->rx_link == st->att;
+	sr_unlock(&st->rx_lock);
+	if (!verified)
+		return;
+	if (sr_conf.upgrade == SR_WAIT)
+		start_tx(st);
+	else
+		st->att_started = true;
+}
+
+/* The stream is at its end, so that nothing becomes of its link either. */
+static bool at_end(struct sr_stream *st)
+{
+	return sr_stream_tx(st) == SR_TX_DONE ||
+	       sr_stream_rx(st) == SR_RX_EOF ||
+	       (sr_st_flags(st) & SR_ST_CLOSING);
+}
+
+/* Not given up: put away by the end that was done with it first. */
+static bool closed(struct sr_stream *st, struct sr_link *l)
+{
+	return l->reason && !st->broken &&
+	       (at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
+	       (!strcmp(l->reason, "short") ||
+		!strcmp(l->reason, "peer-dropped"));
+}
+
+static void tell_over(struct sr_stream *st, struct sr_link *l, bool late)
+{
+	char label[128];
+
+	sr_stream_label(st, label);
+	if (late)
+		sr_tell("%s: link %s timed out", label, l->ops->name);
+	else if (closed(st, l))
+		sr_tell("%s: link %s is closed", label, l->ops->name);
+	else
+		sr_tell("%s: link %s is over: %s", label, l->ops->name,
+			l->reason ?: "");
+}
+
+/* Its process, and TCP with it: in order, or killed. */
+static bool peer_ended(struct sr_stream *st, unsigned ev)
+{
+	bool yes;
+
+	if (!(ev & SR_LINK_LOST))
+		return ev & SR_LINK_LEFT;
+	sr_lock(&st->rx_lock);
+	yes = st->anchor >= 0 && sr_anchor_ended(st);
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+static void died(struct sr_stream *st, unsigned ev)
+{
+	struct sr_link *l = st->att;
+	bool late = !(ev & SR_LINK_DEAD);
+
+	tell_over(st, l, late);
+	if (late)
+		l->ops->drop(l, "timeout");
+	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
+	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
+	    strcmp(l->reason ?: "", "protocol")) {
+		/* Somebody answers on that RDMA port, but it may not be us. */
+		sr_stream_reason(st, SR_REASON_NO_LISTENER);
+	} else if (l->reason && !at_end(st) && !peer_ended(st, ev) &&
+		   !(sr_st_flags(st) & SR_ST_BARRED)) {
+		sr_stream_reason(st, sr_reason_find(l->reason));
+	}
+	st->att = NULL;
+	st->att_checked = false;
+	sr_lock(&st->tx_lock);
+	if (st->tx_next == l) {
+		sr_tx_try_start(st);		/* lets go of it */
+	}
+	sr_unlock(&st->tx_lock);
+	sr_upgrade_verdict(st, VERDICT_NO);
+	sr_link_put(l);
+	sr_stream_kick(st);
+}
+
+/* Our direction is on the link.  In policy wait the peer's follows in a moment, if
+ * it can: not if its program has ended it, or sleeps in a plain send, or waits for
+ * ours to read. */
+static bool settled(struct sr_stream *st)
+{
+	if (sr_conf.upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
+	    st->due_since)
+		return true;
+	if (!st->tx_started)
+		st->tx_started = sr_now_ns();
+	return sr_now_ns() - st->tx_started > FOLLOW_MS * 1000000ull;
+}
+
+static bool too_long(struct sr_stream *st)
+{
+	uint64_t ms = ATTACH_MS;
+
+	if (sr_conf.upgrade == SR_WAIT && sr_conf.upgrade_wait_ms > ms)
+		ms = sr_conf.upgrade_wait_ms;
+	return sr_now_ns() - st->att_since > ms * 1000000ull;
+}
+
+void sr_attach_progress(struct sr_stream *st)
+{
+	unsigned ev;
+
+	if (!st->att)
+		return;
+	/* Barred while it was being made. */
+	if (sr_st_flags(st) & SR_ST_BARRED)
+		st->att->ops->drop(st->att, "refused");
+	ev = sr_link_events(st->att);
+	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
+		if (st->att->role == SR_ROLE_ASKER)
+			ask_side(st, ev);
+		else
+			answer_side(st, ev);
+		ev = sr_link_events(st->att);
+	}
+	if ((ev & SR_LINK_SWITCH) && !st->att_took && st->att_checked &&
+	    !(ev & SR_LINK_DEAD))
+		take_switch(st);
+	if (st->att->role == SR_ROLE_ANSWERER && !st->att_started &&
+	    st->att_took)
+		follow(st);
+	if ((ev & SR_LINK_DEAD) ||
+	    (sr_stream_tx(st) == SR_TX_RAW && sr_stream_rx(st) != SR_RX_LINK &&
+	     too_long(st))) {
+		died(st, ev);
+		return;
+	}
+	if (atomic_load(&st->verdict) != VERDICT_YES &&
+	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
+		sr_stream_reason(st, SR_REASON_NONE);
+		st->asks = 0;
+		sr_upgrade_verdict(st, VERDICT_YES);
+	}
+}

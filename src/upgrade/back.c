@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * back.c - back to TCP at our own wish: before the descriptor is used in a way
+ * that a link cannot serve, before exec and fork.
+ *
+ * Our direction needs nobody's consent (RESUME and resend).  For the other one
+ * the link is dropped, and the peer resumes by itself; that takes its service
+ * thread a moment, so it is waited for, bounded.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/fdtab.h"
+#include "engine/impl.h"
+#include "engine/stream.h"
+#include "upgrade/upgrade.h"
+
+#define BACK_NS 3000000000ull
+
+bool sr_back_is_plain(struct sr_stream *st)
+{
+	return !st->att && !sr_gate_shut(&st->tx_gate) &&
+	       !sr_gate_shut(&st->rx_gate);
+}
+
+/* Over, or on the way out: nothing left that could be made plain. */
+static bool is_over(struct sr_stream *st)
+{
+	return st->broken || st->anchor < 0 ||
+	       (sr_stream_tx(st) == SR_TX_DONE &&
+		sr_stream_rx(st) >= SR_RX_EOF);
+}
+
+/* Bytes lie in a link's ring, and nobody can send them by TCP any more: their sender was
+ * killed. */
+static bool is_cut_off(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->rx.state == SR_RX_LINK && st->rx.tcp_over;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+/* The same, or it will be so: its sender has ended, and TCP did not take all. */
+static bool is_cutting_off(struct sr_stream *st)
+{
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	yes = st->rx.state == SR_RX_RAW && st->rx.rx < st->rx.m && st->rx_link &&
+	      (sr_link_events(st->rx_link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
+	      sr_anchor_ended(st);
+	sr_unlock(&st->rx_lock);
+	return yes || is_cut_off(st);
+}
+
+/* Whoever reads the descriptor around us would find TCP's end in their place.  So it is
+ * disconnected, which nobody takes for one (connect(2), AF_UNSPEC).  Who has the ring
+ * reads on there. */
+static void disconnect(struct sr_stream *st)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	sr_lock(&st->rx_lock);
+	if (!st->rx_cut)
+		sr_real.connect(st->anchor, &none, sizeof(none));
+	st->rx_cut = true;
+	sr_unlock(&st->rx_lock);
+}
+
+static void cut_off(struct sr_stream *st)
+{
+	disconnect(st);
+	sr_lock(&st->rx_lock);
+	st->rx.state = SR_RX_RESET;
+	sr_fast_update_rx(st);
+	sr_stream_broke(st, ECONNRESET);
+	sr_unlock(&st->rx_lock);
+}
+
+static bool involved(struct sr_stream *st)
+{
+	return atomic_load(&st->verdict) != VERDICT_NONE || st->att ||
+	       !sr_back_is_plain(st);
+}
+
+void sr_back_begin(struct sr_stream *st)
+{
+	struct sr_link *l;
+
+	atomic_store(&st->want_back, true);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	sr_unlock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	l = st->rx_link;
+	if (l)
+		l->ops->drop(l, "peer-dropped");
+	sr_unlock(&st->rx_lock);
+	sr_stream_kick(st);
+}
+
+/* What the program had sent waits for room in TCP, where the peer's program does not
+ * read: then so long as a bound allows that the caller chooses. */
+bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
+		     uint64_t since, uint64_t resend_ns)
+{
+	struct timespec step = { 0, 100000 };
+	uint64_t limit;
+
+	while (!done(st) && !is_over(st) && !is_cutting_off(st)) {
+		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
+		if (sr_now_ns() - since > limit || sr_loop_here())
+			return false;
+		nanosleep(&step, NULL);
+		if (step.tv_nsec < 2000000)
+			step.tv_nsec *= 2;
+	}
+	return true;
+}
+
+int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
+{
+	int err = errno;
+	bool ok;
+
+	(void)fd;
+	sr_stream_bar(st, reason);
+	if (!involved(st))
+		return 0;
+	sr_back_begin(st);
+	ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
+	if (is_cut_off(st))
+		cut_off(st);
+	if (!ok)
+		sr_tell("%s: not plain yet (%s)",
+			sr_stream_label(st, (char[128]){ 0 }),
+			sr_reason_word(reason));
+	errno = err;
+	return ok ? 0 : -ETIMEDOUT;
+}
+
+/* ---- streams that other processes or programs get ---- */
+
+struct sweep {
+	uint64_t since;		/* ns */
+	uint64_t resend_ns;	/* for TCP to take what was sent */
+	bool wait;		/* the second round */
+};
+
+bool sr_back_concerns(struct sr_stream *st)
+{
+	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN);
+}
+
+static void back_one(struct sr_stream *st, void *arg)
+{
+	struct sweep *s = arg;
+
+	if (!sr_back_concerns(st))
+		return;
+	if (s->wait)
+		sr_back_wait(st, sr_back_is_plain, s->since, s->resend_ns);
+	else
+		sr_back_begin(st);
+}
+
+/* It is on a link that outlives the process; live: and that the peer has not given up. */
+bool sr_back_outlives(struct sr_stream *st, bool live)
+{
+	struct sr_link *link;
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	link = st->tx_link ?: st->rx_link;
+	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
+	      !(live && (sr_link_events(link) & SR_LINK_DEAD));
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+/* Does what the program has sent not need this process any more?  Shared memory
+ * outlives it, as long as the peer has not given the link up, and what TCP has is TCP's,
+ * once the peer's RESUME is not left to meet a closed socket. */
+static bool is_delivered(struct sr_stream *st)
+{
+	return sr_back_outlives(st, true) || sr_back_is_plain(st) || is_over(st);
+}
+
+static void deliver_one(struct sr_stream *st, void *arg)
+{
+	struct sweep *s = arg;
+
+	if (!sr_back_concerns(st) || is_delivered(st))
+		return;
+	if (s->wait)
+		sr_back_wait(st, is_delivered, s->since, s->resend_ns);
+	else
+		sr_back_begin(st);
+}
+
+/* What is not close-on-exec is the next program's as well. */
+static void hand_over(struct sweep *s)
+{
+	int fd, flags, max = sr_fdtab_max();
+
+	for (fd = 0; fd <= max; fd++) {
+		struct sr_stream *st = sr_fdtab_get(fd);
+
+		if (!st)
+			continue;
+		flags = sr_real.fcntl(fd, F_GETFD, NULL);
+		if (flags >= 0 && !(flags & FD_CLOEXEC)) {
+			sr_st_set(st, SR_ST_SHARED);
+			sr_stream_bar(st, SR_REASON_EXEC);
+			back_one(st, s);
+		}
+		sr_stream_put(st);
+	}
+}
+
+static void release(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if (!(sr_st_flags(st) & SR_ST_BARRED))
+		atomic_store(&st->want_back, false);
+}
+
+static void disconnect_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if ((sr_st_flags(st) & SR_ST_SHARED) && is_cut_off(st))
+		disconnect(st);
+}
+
+void sr_streams_hand_over(void)
+{
+	struct sweep s = { sr_now_ns(), BACK_NS, false };
+	int err = errno;
+
+	hand_over(&s);
+	s.wait = true;
+	hand_over(&s);
+	sr_streams_walk(disconnect_one, NULL);
+	errno = err;
+}
+
+static void cut_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	if ((sr_st_flags(st) & SR_ST_SHARED) && is_cut_off(st))
+		cut_off(st);
+}
+
+void sr_streams_before_exec(void)
+{
+	struct sweep s = { sr_now_ns(), SR_ORPHAN_NS, false };
+	int err = errno;
+
+	hand_over(&s);
+	sr_streams_walk(deliver_one, &s);
+	s.wait = true;
+	hand_over(&s);
+	sr_streams_walk(deliver_one, &s);
+	sr_streams_walk(cut_one, NULL);
+	sr_streams_walk(release, NULL);
+	errno = err;
+}
+
+void sr_streams_plain(void)
+{
+	struct sweep s = { sr_now_ns(), BACK_NS, false };
+	int err = errno;
+
+	sr_streams_walk(back_one, &s);
+	s.wait = true;
+	sr_streams_walk(back_one, &s);
+	sr_streams_walk(disconnect_one, NULL);
+	sr_streams_walk(release, NULL);
+	errno = err;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * peers.c - owns the memory of peers that had nobody to answer, by address and kind of
+ * link.  A table of few places, in which the newest of those that fall together stays.
+ *
+ * How long one is left alone doubles with each refusal, up to MOST_NS: a peer may just
+ * have begun to listen, or come back with Sockrail, but a program that connects to the
+ * same plain server again and again shall not pay for asking.
+ *
+ * The lock is a leaf.  Who finds it taken does without, as does for ever the child of a
+ * fork that happened meanwhile.
+ */
+#include "base/real.h"
+
+#include "base/addr.h"
+#include "base/now.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+
+#define PEERS 32
+#define MOST_NS 10000000000ull
+
+static struct peer {
+	struct sockaddr_storage addr;
+	struct {
+		enum sr_reason why;
+		unsigned times;		/* refused in a row */
+		uint64_t until;
+	} kind[2];
+} peers[PEERS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int kind_of(const struct sr_link_ops *ops)
+{
+	return ops == &sr_link_shm;
+}
+
+/* Its place, and in *plain its address as it is on the wire. */
+static struct peer *place(const struct sockaddr_storage *addr,
+			  struct sockaddr_storage *plain)
+{
+	const unsigned char *byte;
+	size_t len, i;
+	unsigned h;
+
+	sr_addr_plain(plain, (const struct sockaddr *)addr);
+	byte = sr_addr_bytes(plain, &len);
+	h = sr_addr_port((const struct sockaddr *)plain);
+	for (i = 0; i < len; i++)
+		h = h * 31 + byte[i];
+	return &peers[h % PEERS];
+}
+
+static bool is(const struct peer *p, const struct sockaddr_storage *addr)
+{
+	return sr_addr_same_host(&p->addr, addr) &&
+	       sr_addr_port((const struct sockaddr *)&p->addr) ==
+		       sr_addr_port((const struct sockaddr *)addr);
+}
+
+void sr_peer_refused(const struct sockaddr_storage *addr,
+		     const struct sr_link_ops *ops, enum sr_reason why, uint64_t first_ns)
+{
+	struct sockaddr_storage plain;
+	struct peer *p = place(addr, &plain);
+	uint64_t now = sr_now_ns(), ns;
+	int k = kind_of(ops);
+
+	if (!sr_trylock(&lock))
+		return;
+	if (!is(p, &plain))
+		*p = (struct peer){ .addr = plain };
+	/* Streams that ask at one time are refused at one time. */
+	if (now >= p->kind[k].until) {
+		ns = first_ns << p->kind[k].times;
+		p->kind[k].times += p->kind[k].times < 10;
+		p->kind[k].until = now + (ns < MOST_NS ? ns : MOST_NS);
+	}
+	p->kind[k].why = why;
+	sr_unlock(&lock);
+}
+
+void sr_peer_answered(const struct sockaddr_storage *addr,
+		      const struct sr_link_ops *ops)
+{
+	struct sockaddr_storage plain;
+	struct peer *p = place(addr, &plain);
+
+	if (!sr_trylock(&lock))
+		return;
+	if (is(p, &plain))
+		p->kind[kind_of(ops)].times = 0;
+	sr_unlock(&lock);
+}
+
+enum sr_reason sr_peer_refuses(const struct sr_link_ops *ops,
+			       const struct sockaddr_storage *addr)
+{
+	struct sockaddr_storage plain;
+	struct peer *p = place(addr, &plain);
+	enum sr_reason why = SR_REASON_NONE;
+	int k = kind_of(ops);
+
+	if (!sr_trylock(&lock))
+		return why;
+	if (is(p, &plain) && sr_now_ns() < p->kind[k].until)
+		why = p->kind[k].why;
+	sr_unlock(&lock);
+	return why;
+}

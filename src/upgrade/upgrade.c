@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * upgrade.c - the connecting side: when to ask for a link, whom, and what kind.
+ */
+#include "base/real.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "base/log.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/fast.h"
+#include "engine/stream.h"
+#include "engine/waiters.h"
+#include "upgrade/upgrade.h"
+
+/* A stream whose link broke, or whose peer had no listener (yet?) waits so long
+ * before it asks again. */
+#define AGAIN_NS 1000000000ull
+/* Policy lazy: by the time that it asks a peer has hardly just begun to listen, and a
+ * stream whose question is open costs more than one that is plain for good. */
+#define AGAIN_LAZY_NS 50000000ull
+#define ASKS_MAX 8		/* doublings */
+/* Policy wait leaves a peer that had no listener alone for so long. */
+#define PEER_BACKOFF_NS 10000000000ull
+
+/* ---- when: any thread ---- */
+
+bool sr_upgrade_connected(struct sr_stream *st)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	int err = errno;
+	bool ok = true;
+
+	if (sr_st_flags(st) & SR_ST_FRESH) {
+		ok = getpeername(st->anchor, (struct sockaddr *)&ss, &len) == 0;
+		if (ok)
+			sr_st_clear(st, SR_ST_FRESH);
+		if (ok && sr_conf.report[0])
+			sr_stream_name(st);
+		errno = err;
+	}
+	return ok;
+}
+
+/* Policy lazy asks much later, and wants to know then. */
+static bool must_know(unsigned flags)
+{
+	return (flags & SR_ST_FRESH) &&
+	       (sr_conf.upgrade != SR_LAZY || sr_conf.report[0]);
+}
+
+static bool hopeless(struct sr_stream *st);
+static void none_left(struct sr_stream *st);
+static void first_reason(struct sr_stream *st, enum sr_reason reason);
+static bool asks_once_more(struct sr_stream *st);
+
+static void ask_now(struct sr_stream *st)
+{
+	int r;
+
+	if (st->next_ask_ns && sr_now_ns() < st->next_ask_ns)
+		return;
+	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
+	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
+		return;
+	if (!sr_loop_runs() && hopeless(st)) {
+		if (!asks_once_more(st)) {
+			none_left(st);
+			sr_plain_for_good(st);
+		}
+		return;
+	}
+	atomic_store(&st->asked_ns, sr_now_ns());
+	atomic_store(&st->verdict, VERDICT_PENDING);
+	r = sr_loop_start();
+	if (r < 0) {
+		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
+		sr_upgrade_verdict(st, VERDICT_NO);
+		return;
+	}
+	sr_stream_kick(st);
+}
+
+void sr_upgrade_used(struct sr_stream *st)
+{
+	unsigned f = sr_st_flags(st);
+
+	if (!(f & SR_ST_USED)) {
+		sr_st_set(st, SR_ST_USED);
+		if (f & SR_ST_ACCEPT)
+			sr_answer_look();
+	}
+	if (must_know(f) && !sr_upgrade_connected(st))
+		return;
+	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
+	    (sr_conf.upgrade == SR_EAGER || sr_conf.upgrade == SR_WAIT))
+		ask_now(st);
+}
+
+/* The new value. */
+static unsigned bump(atomic_uint *number)
+{
+	unsigned n = atomic_load_explicit(number, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(number, n, memory_order_relaxed);
+	return n;
+}
+
+void sr_upgrade_count(struct sr_stream *st)
+{
+	unsigned calls = bump(&st->tx_calls);
+
+	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
+	    SR_ST_CONNECT)
+		return;
+	if (calls < sr_conf.upgrade_msgs &&
+	    atomic_load_explicit(&st->tx_tcp, memory_order_relaxed) +
+			    atomic_load_explicit(&st->rx_tcp,
+						 memory_order_relaxed) <
+		    sr_conf.upgrade_bytes)
+		return;
+	ask_now(st);
+}
+
+void sr_upgrade_verdict(struct sr_stream *st, int verdict)
+{
+	if (atomic_exchange(&st->verdict, verdict) != verdict)
+		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+}
+
+static bool has_verdict(struct sr_stream *st)
+{
+	return atomic_load(&st->verdict) != VERDICT_PENDING;
+}
+
+/* Policy wait: the connecting side's first call holds until the link is there
+ * or refused. */
+void sr_upgrade_hold(struct sr_stream *st)
+{
+	if (sr_conf.upgrade != SR_WAIT ||
+	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
+		    (SR_ST_CONNECT | SR_ST_ASKED))
+		return;
+	sr_stream_await(st, SR_NOTIFY_RX | SR_NOTIFY_TX, has_verdict,
+			sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull);
+	sr_st_set(st, SR_ST_WAITED);
+}
+
+/* ---- whom ---- */
+
+/* (With ip_nonlocal_bind a link of shared memory may be asked for first, in vain.)
+ * The peer is on this host if its address is one of ours; a connection to
+ * oneself has the same address at both ends, but not always (127.0.0.1 to
+ * 10.0.0.1).  Where that cannot be found out (no descriptor), it is. */
+static bool on_this_host(const struct sockaddr_storage *local,
+			 const struct sockaddr_storage *peer)
+{
+	struct sockaddr_storage plain;
+
+	sr_addr_plain(&plain, (const struct sockaddr *)peer);
+	if ((local && sr_addr_same_host(local, peer)) ||
+	    (plain.ss_family == AF_INET &&
+	     (ntohl(((struct sockaddr_in *)&plain)->sin_addr.s_addr) >> 24) ==
+		     127))
+		return true;
+	return sr_addr_is_local(&plain) != 0;
+}
+
+/* The k-th kind to try: shm to this host only, and there first.  NULL: there is no
+ * other.  local NULL: not known.  Any thread, async-signal-safe. */
+static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
+				      const struct sockaddr_storage *peer,
+				      unsigned k)
+{
+	const char *links = sr_conf.links;
+	bool here = strchr(links, 's') && on_this_host(local, peer);
+
+	if (here && strcmp(links, "vs") == 0)
+		links = "sv";
+	for (; *links; links++) {
+		if (*links == 's' && !here)
+			continue;
+		if (!k--)
+			return *links == 's' ? &sr_link_shm : &sr_link_verbs;
+	}
+	return NULL;
+}
+
+static uint64_t again_ns(void)
+{
+	return sr_conf.upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
+}
+
+/* Why not by this kind; NONE: perhaps. */
+static enum sr_reason unlikely(const struct sr_link_ops *ops,
+			       const struct sockaddr_storage *peer)
+{
+	const char *why = ops->usable();
+
+	/* A peer of policy eager or wait may be about to listen. */
+	if (!why && sr_conf.upgrade == SR_LAZY && ops->absent &&
+	    ops->absent((const struct sockaddr *)peer))
+		why = "no-listener";
+	if (!why)
+		return sr_peer_refuses(ops, peer);
+	sr_peer_refused(peer, ops, sr_reason_find(why), again_ns());
+	return sr_reason_find(why);
+}
+
+/* Why no kind of link can be had between the two, the preferred kind's reason; NONE:
+ * one may.  local NULL: not known.  ask: the kind's opinion of a peer. */
+static enum sr_reason all_say_no(const struct sockaddr_storage *local,
+				 const struct sockaddr_storage *peer,
+				 enum sr_reason (*ask)(const struct sr_link_ops *,
+						       const struct sockaddr_storage *))
+{
+	enum sr_reason first = SR_REASON_NONE, why;
+	const struct sr_link_ops *ops;
+	unsigned k = 0;
+
+	sr_enter();
+	while ((ops = kind(local, peer, k++))) {
+		why = ask(ops, peer);
+		if (why == SR_REASON_NONE)
+			break;
+		if (first == SR_REASON_NONE)
+			first = why;
+	}
+	sr_leave();
+	if (ops)
+		return SR_REASON_NONE;
+	return first == SR_REASON_NONE ? SR_REASON_OFF : first;
+}
+
+void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
+			 socklen_t len)
+{
+	struct sockaddr_storage peer;
+	enum sr_reason why;
+	int err = errno;
+
+	if (sr_conf.upgrade != SR_LAZY || !addr || len < sr_addr_len(addr))
+		return;
+	sr_addr_plain(&peer, addr);
+	/* To the wildcard address: only the kernel knows where that goes. */
+	if (!peer.ss_family || sr_addr_is_any(&peer))
+		return;
+	why = all_say_no(NULL, &peer, sr_peer_refuses);
+	if (why != SR_REASON_NONE) {
+		sr_stream_reason(st, why);
+		sr_plain_for_good(st);
+	}
+	errno = err;
+}
+
+static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
+
+/* Of several kinds that cannot be had the preferred one's reason counts. */
+static void first_reason(struct sr_stream *st, enum sr_reason reason)
+{
+	if (atomic_load(&st->reason) == SR_REASON_NONE)
+		sr_stream_reason(st, reason);
+}
+
+/* No kind can be had.  A process that finds nothing else never has a service thread:
+ * a second thread costs every system call of the program something. */
+static bool hopeless(struct sr_stream *st)
+{
+	enum sr_reason why;
+
+	if (!sr_stream_name(st))
+		return false;
+	why = all_say_no(&st->local, &st->peer, unlikely);
+	if (why != SR_REASON_NONE)
+		first_reason(st, why);
+	return why != SR_REASON_NONE;
+}
+
+static void none_left(struct sr_stream *st)
+{
+	sr_tell("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
+		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
+			"no kind of link");
+	sr_upgrade_verdict(st, VERDICT_NO);
+}
+
+static void ask_next(struct sr_stream *st)
+{
+	const struct sr_link_ops *ops;
+	enum sr_reason refused;
+	int r;
+
+	while ((ops = kind(&st->local, &st->peer, st->kind)) != NULL) {
+		const char *why = ops->usable();
+
+		st->kind++;
+		if (why) {
+			first_reason(st, sr_reason_find(why));
+			continue;
+		}
+		refused = sr_peer_refuses(ops, &st->peer);
+		if (refused != SR_REASON_NONE) {
+			first_reason(st, refused);
+			continue;
+		}
+		memset(&st->ask, 0, sizeof(st->ask));
+		st->ask.ops = ops;
+		st->ask.name = st->name;
+		st->ask.name.link_no = st->link_no + 1;
+		/* Rendezvous goes by what is on the wire. */
+		sr_addr_plain(&st->ask.src, (struct sockaddr *)&st->local);
+		sr_addr_plain(&st->ask.dst, (struct sockaddr *)&st->peer);
+		st->ask.owner = st;
+		st->ask.notify = sr_stream_on_link;
+		st->ask.done = done;
+		st->asking = true;
+		sr_stream_ref(st);
+		sr_debug("%s: asks for a link: %s",
+			 sr_stream_label(st, (char[128]){ 0 }), ops->name);
+		r = ops->ask(&st->ask);
+		if (r == 0)
+			return;
+		st->asking = false;
+		sr_stream_put(st);
+		first_reason(st, sr_reason_of(r, SR_REASON_NO_DEVICE));
+	}
+	none_left(st);
+}
+
+static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
+{
+	struct sr_stream *st = ask->owner;
+
+	st->asking = false;
+	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
+		link->ops->drop(link, "short");
+		sr_link_put(link);
+	} else if (link) {
+		sr_tell("%s: link %s%s%s up",
+			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
+			link->device && *link->device ? ":" : "",
+			link->device ? link->device : "");
+		sr_peer_answered(&st->peer, ask->ops);
+		sr_attach_begin(st, link);
+	} else {
+		first_reason(st, sr_reason_find(reason ? reason : ""));
+		if (reason && (!strcmp(reason, "no-listener") ||
+			       !strcmp(reason, "timeout") ||
+			       !strcmp(reason, "no-device")))
+			sr_peer_refused(&st->peer, ask->ops, sr_reason_find(reason),
+					sr_conf.upgrade == SR_WAIT ? PEER_BACKOFF_NS :
+								     again_ns());
+		if (!(sr_st_flags(st) & SR_ST_CLOSING))
+			ask_next(st);
+		sr_stream_kick(st);
+	}
+	sr_stream_put(st);
+}
+
+/* At the next call after a while, which grows as long as no link comes of it. */
+static void ask_again(struct sr_stream *st, uint64_t while_ns)
+{
+	st->kind = 0;
+	st->next_ask_ns = sr_now_ns() + (while_ns << st->asks);
+	if (st->asks < ASKS_MAX)
+		st->asks++;
+	sr_st_clear(st, SR_ST_ASKED);
+}
+
+/* The peer had nobody to answer: it may be that it has only just begun to listen.
+ * False: it has been asked again already, or that was not why. */
+static bool asks_once_more(struct sr_stream *st)
+{
+	if (sr_conf.upgrade == SR_WAIT ||
+	    atomic_load(&st->reason) != SR_REASON_NO_LISTENER ||
+	    (sr_st_set(st, SR_ST_AGAIN) & SR_ST_AGAIN))
+		return false;
+	ask_again(st, again_ns());
+	return true;
+}
+
+void sr_ask_progress(struct sr_stream *st)
+{
+	unsigned f = sr_st_flags(st);
+
+	if (st->asking && (f & (SR_ST_CLOSING | SR_ST_BARRED))) {
+		st->ask.ops->cancel(&st->ask);
+		st->asking = false;
+		sr_upgrade_verdict(st, VERDICT_NO);
+		sr_stream_put(st);
+		return;
+	}
+	if (sr_is_plain(st)) {	/* somebody was about to ask */
+		sr_upgrade_verdict(st, VERDICT_NO);
+		return;
+	}
+	if ((f & SR_ST_CLOSING) || st->asking || st->att)
+		return;
+	if (f & SR_ST_BARRED) {
+		sr_plain_for_good(st);
+		return;
+	}
+	if (!(f & SR_ST_ASKED))
+		return;
+	if (atomic_load(&st->verdict) == VERDICT_PENDING && !st->kind) {
+		if (sr_stream_name(st))
+			ask_next(st);
+		else
+			sr_upgrade_verdict(st, VERDICT_NO);
+		if (st->asking)
+			return;
+	}
+	if (st->link_no) {
+		/* It broke, and may be asked for again, once all is plain. */
+		if (!sr_any_gate_shut(st))
+			ask_again(st, AGAIN_NS);
+	} else if (atomic_load(&st->verdict) != VERDICT_NO) {
+		return;
+	} else if (!asks_once_more(st)) {
+		sr_plain_for_good(st);
+	}
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sleep.c - a blocking call finds nothing to do: may it wait, how long, and the
+ * waiting itself, awake at first where that pays (spin.h).
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "engine/fast.h"
+#include "engine/fdtab.h"
+#include "wait/sleep.h"
+#include "wait/waitset.h"
+
+enum {				/* sr_stream.mode, below the count */
+	NONBLOCK = 1 << 0,
+	RCVTIMEO = 1 << 1,	/* there is one */
+	SNDTIMEO = 1 << 2,
+	MODE_BITS = 3
+};
+
+static struct timeval timeout(int fd, int option)
+{
+	struct timeval tv = { 0, 0 };
+	socklen_t len = sizeof(tv);
+
+	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
+		tv = (struct timeval){ 0, 0 };
+	return tv;
+}
+
+static bool is_set(struct timeval tv)
+{
+	return tv.tv_sec || tv.tv_usec;
+}
+
+/* *sure: fd was st's all the time.  Another thread may have closed it, under a call
+ * by another descriptor's number of the same stream. */
+static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
+{
+	int flags = sr_real.fcntl(fd, F_GETFL, NULL);
+
+	*sure = flags >= 0 && sr_fdtab_peek(fd) == st;
+	return (flags & O_NONBLOCK ? NONBLOCK : 0) |
+	       (is_set(timeout(fd, SO_RCVTIMEO)) ? RCVTIMEO : 0) |
+	       (is_set(timeout(fd, SO_SNDTIMEO)) ? SNDTIMEO : 0);
+}
+
+/*
+ * Does a call block, and for ever?  The kernel's socket knows.  To ask it each time
+ * is a quarter of what a message costs a program that sleeps in between, so its
+ * answer is kept until somebody changes it through us, by whichever descriptor:
+ * mode_changes counts them, after they are made, and an answer to which another
+ * count belongs is void.  Only while one direction is on a link: else another
+ * process may have the socket, too.
+ */
+static unsigned mode(struct sr_stream *st, int fd)
+{
+	uint64_t now = atomic_load(&st->mode_changes) + 1;
+	uint64_t kept = atomic_load(&st->mode);
+
+	bool sure;
+
+	if (!sr_any_gate_shut(st) || (sr_st_flags(st) & SR_ST_SHARED))
+		return ask_mode(st, fd, &sure);
+	if (kept >> MODE_BITS != now) {
+		kept = now << MODE_BITS | ask_mode(st, fd, &sure);
+		if (sure)
+			atomic_store(&st->mode, kept);
+	}
+	return kept & ((1u << MODE_BITS) - 1);
+}
+
+void sr_stream_mode_changed(struct sr_stream *st)
+{
+	atomic_fetch_add(&st->mode_changes, 1);
+}
+
+/* 0: for ever. */
+static uint64_t ask_deadline(struct sr_stream *st, int fd, int option)
+{
+	struct timeval tv;
+
+	if (!(mode(st, fd) & (option == SO_RCVTIMEO ? RCVTIMEO : SNDTIMEO)))
+		return 0;
+	tv = timeout(fd, option);
+	return sr_deadline_ns((uint64_t)tv.tv_sec, (uint64_t)tv.tv_usec * 1000u);
+}
+
+static uint64_t deadline(struct sr_stream *st, struct sr_sleep *s)
+{
+	if (!s->timed) {
+		s->deadline = ask_deadline(st, s->fd, s->option);
+		s->timed = true;
+	}
+	return s->deadline;
+}
+
+struct sr_sleep sr_sleep_begin(int fd, int flags, int option)
+{
+	return (struct sr_sleep){ .fd = fd, .flags = flags, .option = option,
+				  .since = sr_handled };
+}
+
+bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
+{
+	if (!s->asked) {
+		s->blocks = !(s->flags & MSG_DONTWAIT) &&
+			    !(mode(st, s->fd) & NONBLOCK);
+		s->asked = true;
+	}
+	return s->blocks;
+}
+
+/*
+ * A sleep was interrupted.  May the call go on?  signal(7): if the handlers that ran
+ * were installed with SA_RESTART, unless there is a time limit, or something to
+ * return.  If none ran, the process was stopped, or had a handler that we know nothing
+ * of.
+ */
+static bool restarts(struct sr_stream *st, struct sr_sleep *p)
+{
+	struct sr_handled was = p->since;
+
+	p->since = sr_handled;
+	if (p->since.all == was.all)
+		return true;
+	return !p->partial && !deadline(st, p) && p->since.breaking == was.breaking;
+}
+
+#define POLLS 32		/* between two looks at the clock, which may be slow */
+
+/* Something comes by the link, no matter how much, while we look at nothing else;
+ * until a signal waits. */
+static bool spin(struct sr_stream *st, uint64_t *start)
+{
+	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0, last = 0;
+	struct sr_link *link = NULL;
+	unsigned events = 0;
+	bool moved = false;
+
+	if (!sr_spin_pays(&st->spin, limit))
+		return false;
+	sr_lock(&st->rx_lock);
+	if (sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK &&
+	    st->rx_link) {
+		link = sr_link_get(st->rx_link);
+		events = sr_link_events(link);
+		h = st->rx.rx;
+	}
+	sr_unlock(&st->rx_lock);
+	if (!link)
+		return false;
+	for (;;) {
+		for (int i = 0; i < POLLS && !moved; i++) {
+			link->ops->poll(link);
+			moved = atomic_load(&link->rx_h) != h ||
+				sr_link_events(link) != events;
+			sr_relax();
+		}
+		if (moved && !*start)
+			break;
+		now = sr_now_ns();
+		if (!*start)
+			*start = now;
+		if (moved || now - *start > limit || sr_held.off ||
+		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
+			break;
+		last = now;
+	}
+	sr_link_put(link);
+	if (moved)
+		sr_spin_learn(&st->spin, limit, now - *start);
+	return moved;
+}
+
+/* A handler has closed the number, or put another file there.  A call that restarts
+ * looks it up again.  (What else may be there now is not the caller's stream.) */
+static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
+{
+	return sr_handled.all != handled && sr_fdtab_peek(p->fd) != st;
+}
+
+static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
+		  uint64_t start)
+{
+	unsigned handled = p->since.all;
+	struct sr_waitset_entry e = { .st = st, .fd = p->fd, .events = events };
+	struct pollfd k[4];
+	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
+				.deadline = UINT64_MAX };
+	bool again;
+	int r;
+	short got = 0;
+
+	if (deadline(st, p))
+		s.deadline = p->deadline;
+	do {
+		s.handled = p->since.all;
+		r = sr_waitset_wait(&s, NULL, &got);
+		sr_waitset_done(&s);
+		again = r < 0 && errno == EINTR && restarts(st, p);
+	} while (again && !lost(st, p, handled));
+	if (again || (r >= 0 && lost(st, p, handled)))
+		return -EBADF;
+	if (r < 0)
+		r = -errno;
+	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;
+}
+
+int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns)
+{
+	struct sr_sleep p = sr_sleep_begin(fd, 0, 0);
+	int err = errno, r;
+
+	p.partial = p.timed = true;
+	p.deadline = sr_now_ns() + ns;
+	r = asleep(st, &p, events, 0);
+	errno = err;
+	return r;
+}
+
+int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
+{
+	uint64_t start = 0;
+	int err = errno, r = 0;
+
+	if (!sr_sleep_allowed(st, p))
+		return -EAGAIN;
+	if (events == POLLIN) {
+		if (spin(st, &start))
+			return 0;
+		if (!start)
+			start = sr_now_ns(); /* not once more in asleep() */
+	}
+	r = asleep(st, p, events, start);
+	errno = err;
+	return r;
+}
