@@ -43,7 +43,7 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	if (r >= 0)
 		return r;
 	r = -errno;
-	if (r != -EAGAIN && r != -EINTR && !st->broken)
+	if (r != -EAGAIN && r != -EINTR && !st->out.broken)
 		atomic_compare_exchange_strong(&st->so_error, &none,
 			known_as(st, (int)-r));
 	sr_stream_failed(st, r);
@@ -67,7 +67,7 @@ ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
 	ssize_t r = keep_error(st, sr_now_send(st->anchor, buf, len));
 
 	if (r > 0)
-		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+		atomic_fetch_add(&st->out.tcp, (uint64_t)r);
 	errno = err;
 	return r;
 }
@@ -78,7 +78,7 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 	ssize_t r = keep_error(st, sr_now_recv(st->anchor, buf, len, flags));
 
 	if (r > 0 && !(flags & MSG_PEEK))
-		atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+		atomic_fetch_add(&st->in.tcp, (uint64_t)r);
 	errno = err;
 	return r;
 }
@@ -161,12 +161,12 @@ uint64_t sr_anchor_acked(struct sr_stream *st)
 
 bool sr_anchor_fin(struct sr_stream *st)
 {
-	return sr_anchor_received(st) == atomic_load(&st->rx_tcp) + 1;
+	return sr_anchor_received(st) == atomic_load(&st->in.tcp) + 1;
 }
 
 bool sr_anchor_tx_agrees(struct sr_stream *st)
 {
-	uint64_t kernel, ours = atomic_load(&st->tx_tcp);
+	uint64_t kernel, ours = atomic_load(&st->out.tcp);
 	int err = errno;
 	bool ok = sample(st, SIOCOUTQ, true, &kernel);
 
@@ -193,7 +193,7 @@ void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 
 bool sr_anchor_rx_agrees(struct sr_stream *st)
 {
-	uint64_t kernel, ours = atomic_load(&st->rx_tcp);
+	uint64_t kernel, ours = atomic_load(&st->in.tcp);
 	int err = errno;
 	bool ok = sample(st, SIOCINQ, false, &kernel);
 

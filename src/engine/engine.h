@@ -131,11 +131,14 @@ struct sr_history sr_past_copy(struct sr_stream *st,
 void sr_stream_notify(struct sr_stream *st, unsigned what);
 
 /* ---- kick.c: the loop's side ---- */
-/* What a kick does, in the loop: set once by the service room. */
-extern void (*sr_stream_work)(struct sr_task *task);
+/* What a kick does, in the loop; the service room has it. */
+struct sr_service_ops {
+	void (*work)(struct sr_task *task);
+};
+extern const struct sr_service_ops sr_service_ops;
 void sr_stream_kick(struct sr_stream *st);	/* any thread */
 void sr_stream_on_link(struct sr_link *link, unsigned what); /* notify */
-void sr_stream_task(struct sr_stream *st);	/* readies st->task */
+void sr_stream_task(struct sr_stream *st);	/* readies st->loop.task */
 /* What the anchor is to be watched for may have changed.  loop. */
 void sr_stream_rewatch(struct sr_stream *st);
 /* The loop looks at the anchor no more.  Its registration goes with the number, so

@@ -29,11 +29,11 @@
 void sr_fast_update_tx(struct sr_stream *st)
 {
 	const unsigned unusual = SR_ST_CORK | SR_ST_HALF | SR_ST_CLOSING;
-	bool fast = sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK &&
-		    st->tx_link && !st->tx.ended && !st->broken && !st->tx_held &&
-		    !st->tx_lost_ns && !(sr_st_flags(st) & unusual) &&
+	bool fast = sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK &&
+		    st->out.link && !st->tx.ended && !st->out.broken && !st->out.held &&
+		    !st->out.lost_ns && !(sr_st_flags(st) & unusual) &&
 		    !atomic_load(&st->want_back) &&
-		    !(sr_link_events(st->tx_link) & (SR_LINK_DEAD | SR_LINK_BACK));
+		    !(sr_link_events(st->out.link) & (SR_LINK_DEAD | SR_LINK_BACK));
 
 	atomic_store_explicit(&st->head.tx_fast, fast, memory_order_relaxed);
 }
@@ -41,11 +41,11 @@ void sr_fast_update_tx(struct sr_stream *st)
 void sr_fast_update_rx(struct sr_stream *st)
 {
 	const unsigned unusual = SR_ST_RDSHUT | SR_ST_CLOSING;
-	bool fast = sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK &&
-		    st->rx_link && st->rx_link->ops->rx_look && !st->spill_len &&
-		    !st->rx.end && !st->rx.tcp_over && !st->rx_fin_seen &&
+	bool fast = sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
+		    st->in.link && st->in.link->ops->rx_look && !st->in.spill_len &&
+		    !st->rx.end && !st->rx.tcp_over && !st->in.fin_seen &&
 		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_back) &&
-		    !(sr_link_events(st->rx_link) & (SR_LINK_DEAD | SR_LINK_END));
+		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));
 
 	atomic_store_explicit(&st->head.rx_fast, fast, memory_order_relaxed);
 }
@@ -70,7 +70,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	sr_lock(&st->tx_lock);
 	if (!still_tx(st, fd))
 		goto out;
-	link = st->tx_link;
+	link = st->out.link;
 	at = link->tx_piece.at;
 	left = link->tx_piece.left;
 	for (i = 0; i < n; i++) {
@@ -131,7 +131,7 @@ size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	sr_lock(&st->rx_lock);
 	if (!still_rx(st, fd))
 		goto out;
-	link = st->rx_link;
+	link = st->in.link;
 	for (;;) {
 		there = link->ops->rx_look(link, &piece);
 		if (there <= 0)
@@ -141,7 +141,7 @@ size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 			break;
 		done += k;
 		st->rx.rx += k;
-		st->rx_way[sr_way_of(link)] += k;
+		st->in.way[sr_way_of(link)] += k;
 		link->ops->rx_free(link, k);
 		if (k == (size_t)there || k < piece.left)
 			break;
@@ -159,7 +159,7 @@ static int poll_rx(struct sr_stream *st, int fd, short events)
 
 	sr_lock(&st->rx_lock);
 	if (still_rx(st, fd))
-		there = st->rx_link->ops->rx_look(st->rx_link, &piece);
+		there = st->in.link->ops->rx_look(st->in.link, &piece);
 	sr_unlock(&st->rx_lock);
 	if (there <= 0)
 		return (int)there;
@@ -172,7 +172,7 @@ static int poll_tx(struct sr_stream *st, int fd, short events)
 	int r = -1;
 
 	sr_lock(&st->tx_lock);
-	if (still_tx(st, fd) && st->tx_link->tx_piece.left)
+	if (still_tx(st, fd) && st->out.link->tx_piece.left)
 		r = events & (POLLOUT | POLLWRNORM);
 	sr_unlock(&st->tx_lock);
 	return r;

@@ -28,7 +28,7 @@ bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight, bool crowd)
 {
 	unsigned before;
 
-	if (!enter(&st->rx_gate, weight, crowd, &before))
+	if (!enter(&st->in.gate, weight, crowd, &before))
 		return false;
 	if (before)
 		sr_st_set(st, SR_ST_RX_HISTORY);
@@ -39,7 +39,7 @@ bool sr_tx_gate_enter(struct sr_stream *st)
 {
 	unsigned before;
 
-	if (!enter(&st->tx_gate, 1, true, &before))
+	if (!enter(&st->out.gate, 1, true, &before))
 		return false;
 	if (before)
 		sr_st_set(st, SR_ST_TX_HISTORY);
@@ -48,25 +48,25 @@ bool sr_tx_gate_enter(struct sr_stream *st)
 
 bool sr_rx_gate_leave(struct sr_stream *st, unsigned weight)
 {
-	unsigned g = atomic_load_explicit(&st->rx_gate, memory_order_relaxed);
+	unsigned g = atomic_load_explicit(&st->in.gate, memory_order_relaxed);
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return false;
-	} while (!atomic_compare_exchange_weak(&st->rx_gate, &g, g - weight));
+	} while (!atomic_compare_exchange_weak(&st->in.gate, &g, g - weight));
 	return true;
 }
 
 void sr_rx_gate_leave_shut(struct sr_stream *st, unsigned weight)
 {
-	atomic_fetch_sub(&st->rx_gate, weight);
+	atomic_fetch_sub(&st->in.gate, weight);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
 }
 
 void sr_tx_gate_leave(struct sr_stream *st)
 {
-	unsigned g = atomic_fetch_sub(&st->tx_gate, 1);
+	unsigned g = atomic_fetch_sub(&st->out.gate, 1);
 
 	if (g != (SR_GATE_WANT | 1))
 		return;
@@ -79,28 +79,28 @@ void sr_tx_gate_leave(struct sr_stream *st)
 
 bool sr_tx_gate_shut(struct sr_stream *st)
 {
-	unsigned g = atomic_load(&st->tx_gate), next;
+	unsigned g = atomic_load(&st->out.gate), next;
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return true;
 		next = g & SR_GATE_COUNT ? g | SR_GATE_WANT : SR_GATE_SHUT;
 	} while (next != g &&
-		 !atomic_compare_exchange_weak(&st->tx_gate, &g, next));
+		 !atomic_compare_exchange_weak(&st->out.gate, &g, next));
 	if (next != SR_GATE_SHUT)
 		return false;
 	if (!sr_sets_ops.gate_shut(st)) {
-		atomic_store(&st->tx_gate, 0);
+		atomic_store(&st->out.gate, 0);
 		return false;
 	}
-	st->tx.w = atomic_load(&st->tx_tcp) + (uint64_t)st->tx_delta;
+	st->tx.w = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
 	return true;
 }
 
 void sr_tx_gate_open(struct sr_stream *st)
 {
-	st->tx_delta = (int64_t)(st->tx.w - atomic_load(&st->tx_tcp));
-	atomic_store(&st->tx_gate, 0);
+	st->out.delta = (int64_t)(st->tx.w - atomic_load(&st->out.tcp));
+	atomic_store(&st->out.gate, 0);
 	sr_sets_ops.gate_opened(st);
 }
 
@@ -109,28 +109,28 @@ void sr_tx_gate_open(struct sr_stream *st)
  * it puts that right under the lock before it leaves (recv.c). */
 bool sr_rx_gate_hold(struct sr_stream *st)
 {
-	unsigned g = atomic_load(&st->rx_gate);
+	unsigned g = atomic_load(&st->in.gate);
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return true;
 		if ((g & SR_GATE_COUNT) > 1)
 			return false;
-	} while (!atomic_compare_exchange_weak(&st->rx_gate, &g,
+	} while (!atomic_compare_exchange_weak(&st->in.gate, &g,
 					       g | SR_GATE_SHUT));
-	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
+	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
 	return true;
 }
 
 bool sr_rx_gate_shut(struct sr_stream *st)
 {
-	bool was = sr_gate_shut(&st->rx_gate);
+	bool was = sr_gate_shut(&st->in.gate);
 
 	if (!sr_rx_gate_hold(st))
 		return false;
 	if (was || sr_sets_ops.gate_shut(st))
 		return true;
-	atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
 	return false;
 }
 
@@ -138,14 +138,14 @@ bool sr_rx_gate_shut(struct sr_stream *st)
  * flight may be booking right now, so they must not be made up anew.) */
 void sr_rx_gate_reopen(struct sr_stream *st)
 {
-	atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
 	sr_sets_ops.gate_opened(st);
 }
 
 /* Nobody is in flight, and rx.rx is right. */
 void sr_rx_gate_open(struct sr_stream *st)
 {
-	st->rx_delta = (int64_t)(st->rx.rx - atomic_load(&st->rx_tcp));
-	atomic_fetch_and(&st->rx_gate, ~SR_GATE_SHUT);
+	st->in.delta = (int64_t)(st->rx.rx - atomic_load(&st->in.tcp));
+	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
 	sr_sets_ops.gate_opened(st);
 }

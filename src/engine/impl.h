@@ -46,6 +46,7 @@
 #include "pure/history.h"
 #include "pure/switch.h"
 #include "engine/fast.h"
+#include "engine/parts.h"
 #include "engine/stream.h"
 #include "base/spin.h"
 
@@ -82,13 +83,6 @@ enum {				/* sr_stream.flags */
 	SR_ST_SECOND = 1 << 26,	/* CLOSING, begun behind the peer's end by a link */
 };
 
-enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
-
-#define SR_ANSWERED UINT64_MAX
-
-struct sr_wait_node;
-struct sr_epoll_entry;
-
 struct sr_stream {
 	/* What stays when the stream becomes another one: a thread may still look at
 	 * head, and lock (fast.c). */
@@ -101,103 +95,37 @@ struct sr_stream {
 	atomic_int fds;			/* entries in the table */
 	atomic_int reason;		/* enum sr_reason: why it is plain */
 
-	_Alignas(64) atomic_uint tx_gate;
-	atomic_uint tx_calls;
-	_Atomic uint64_t tx_tcp;	/* bytes written to the anchor */
-	_Alignas(64) atomic_uint rx_gate;
-	atomic_uint rx_calls;
-	_Atomic uint64_t rx_tcp;	/* bytes read from the anchor */
-	_Atomic uint64_t tx_plain, rx_plain; /* program bytes, once TCP's for good */
-	_Atomic uint64_t rx_due;	/* a SWITCH waits for rx_tcp to be this; or 0 */
-	uint64_t rx_short;	/* bytes it waited for when last looked at */
-
+	_Alignas(64) struct sr_tx tx;
+	struct sr_out out;
 	_Alignas(64) struct sr_rx rx;
-	struct sr_link *rx_link;
-	int64_t rx_delta;	/* gate open: rx.rx = rx_tcp + rx_delta */
-	uint8_t spill[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
-	unsigned spill_at, spill_len;
-	uint64_t rx_way[SR_WAYS];
-	unsigned rx_switches;
-	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
-	atomic_bool error_told;	/* so_error was set for it, or SO_ERROR has said it */
-	atomic_int error;	/* errno that ended it, for the report */
-	bool rx_fin_seen;	/* TCP's FIN or RST has been read */
-	bool rx_cut;		/* the anchor is disconnected: back.c */
-	bool rx_rst_seen;	/* the latter, with bytes on the link before it */
+	struct sr_in in;
 
-	struct sr_tx tx;
-	struct sr_link *tx_link;
-	int64_t tx_delta;	/* gate open: tx.w = tx_tcp + tx_delta */
-	uint64_t tx_n;		/* N of the switch in use */
-	uint64_t tx_way[SR_WAYS];
-	_Atomic size_t tx_held;	/* bytes the link was asked to hold back */
-	uint64_t tx_held_ns;	/* since when */
-	uint64_t tx_widen_by;	/* ns: so long sends that must not block wait for room */
-	_Atomic uint64_t tx_lost_ns;	/* since when the peer seems killed, but not by TCP */
-	unsigned record_at;	/* bytes of tx.record already in TCP */
-	_Atomic(struct sr_link *) tx_next; /* a proven link to switch to (SR_GATE_WANT) */
-	uint8_t tx_next_token[SR_TOKEN_LEN];
-	atomic_bool tx_on_send;	/* tx_next waits for the program's next send */
-	atomic_bool broken;	/* reset: every send is EPIPE */
-
-	atomic_int anchor;	/* descriptor number, -1 when gone */
+	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
 	atomic_bool anchor_private;
 	int family;
-	unsigned switches;	/* of tx; tx_lock */
 	uint32_t link_no;	/* the last link's number */
 	struct sockaddr_storage local, peer;
 	struct sr_name name;
 	_Atomic uint64_t mode, mode_changes; /* sleep.c */
-	char tx_had[SR_REPORT_LINK], rx_had[SR_REPORT_LINK]; /* the last link of each */
-
 	atomic_flag history_busy;
-	struct sr_history tx_history, rx_history;
-	struct sr_history rx_shown;	/* rx_history and what lies unread */
 
-	pthread_mutex_t epoll_lock;	/* epoll_impl.h */
+	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
+	atomic_bool error_told;	/* so_error was set for it, or SO_ERROR has said it */
+	atomic_int error;	/* errno that ended it, for the report */
+
+	pthread_mutex_t epoll_lock;	/* epoll/impl.h */
 	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that it is in */
-	atomic_bool tx_full;	/* a sender, or who asked, found no room */
-	atomic_bool tx_held_off;	/* who asked was told so in mid-switch */
-
 	pthread_mutex_t wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
 	struct sr_spin spin;
 
-	/* loop only */
-	struct sr_task task;
-	atomic_bool kicked;
-	struct sr_watch watch;
-	atomic_int watched_fd;	/* -1: not watched */
-	atomic_uint watched;	/* events armed */
-	struct sr_timer timer;
-	struct sr_ask ask;
-	bool asking;
-	bool timed;
-	_Atomic(struct sr_link *) att;	/* being attached, or in use */
-	uint8_t token[SR_TOKEN_LEN];	/* ours, on att or the link in use */
-	bool att_hello, att_showed, att_checked, att_proven;
-	uint64_t hello_tx, hello_rx;	/* what our hello said we have */
-	uint64_t known_tx, known_rx;	/* what the peer must have */
-	int proofs_failed;
-	uint64_t att_since;	/* ns */
-	uint64_t due_since, due_seen, due_seen_ns; /* its SWITCH waits */
-	bool due_said;		/* DRAIN */
-	_Atomic uint64_t next_ask_ns;
-	_Atomic uint64_t asked_ns; /* a link was asked for; SR_ANSWERED: and made */
-	unsigned asks;		/* since it last had a link */
-	uint64_t tx_wait_since;	/* ns; also read under tx_lock */
-	uint64_t close_since;
+	struct sr_loop_side loop;
+	struct sr_attach up;
+
 	atomic_bool want_back;	/* plain(), fork, exec */
 	bool left;		/* at exit: nothing more is to be done */
 	bool fork_held;		/* fork.c: from before a fork until after it */
-	atomic_int verdict;	/* of the attempt under way: VERDICT_ */
-	unsigned kind;		/* place in the order of kinds being asked */
-	bool att_started;	/* our direction's switch was begun on att */
-	bool att_took;		/* its SWITCH is dealt with */
-	uint64_t tx_started;	/* ns */
-	void *listener[2];	/* rendezvous, by kind */
-	atomic_int children;	/* LISTEN: accepted and not yet gone */
-	struct sr_stream *parent; /* ACCEPT: the listener */
+	uint64_t close_since;	/* ns */
 };
 
 /* For the report: by which kind of link. */
@@ -230,7 +158,7 @@ static inline bool sr_gate_shut(atomic_uint *gate)
 
 static inline bool sr_any_gate_shut(struct sr_stream *st)
 {
-	return sr_gate_shut(&st->rx_gate) || sr_gate_shut(&st->tx_gate);
+	return sr_gate_shut(&st->in.gate) || sr_gate_shut(&st->out.gate);
 }
 
 #endif

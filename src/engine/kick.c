@@ -2,7 +2,7 @@
 /*
  * kick.c - what makes the service thread look at a stream: whoever changes something
  * kicks it, and so does what arrives on its anchor.  Kicks coalesce; each holds a
- * reference until the work is done.  Owns st->task, st->kicked and st->watch.
+ * reference until the work is done.  Owns st->loop.task, st->loop.kicked and st->loop.watch.
  */
 #include "base/real.h"
 
@@ -10,16 +10,9 @@
 #include "engine/impl.h"
 #include "engine/stream.h"
 
-void (*sr_stream_work)(struct sr_task *task);
-
-static void work(struct sr_task *task)
-{
-	sr_stream_work(task);
-}
-
 void sr_stream_task(struct sr_stream *st)
 {
-	st->task.fn = work;
+	st->loop.task.fn = sr_service_ops.work;
 }
 
 void sr_stream_kick(struct sr_stream *st)
@@ -29,10 +22,10 @@ void sr_stream_kick(struct sr_stream *st)
 	 * none. */
 	if (!sr_loop_runs() || !sr_stream_tryget(st))
 		return;
-	if (atomic_exchange(&st->kicked, true))
+	if (atomic_exchange(&st->loop.kicked, true))
 		sr_stream_put(st);
 	else
-		sr_loop_post(&st->task);
+		sr_loop_post(&st->loop.task);
 }
 
 void sr_stream_on_link(struct sr_link *link, unsigned what)
@@ -54,13 +47,13 @@ static uint32_t wanted(struct sr_stream *st)
 	uint32_t ev = 0;
 
 	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->rx_gate) && !st->rx_fin_seen &&
-	    !(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
+	if (sr_gate_shut(&st->in.gate) && !st->in.fin_seen &&
+	    !(atomic_load(&st->in.gate) & SR_GATE_COUNT) &&
 	    (sr_rx_at_mark(&st->rx) || st->rx.dup ||
 	     st->rx.state == SR_RX_EOF))
 		ev |= EPOLLIN;
 	sr_lock(&st->tx_lock);
-	if (sr_gate_shut(&st->tx_gate) &&
+	if (sr_gate_shut(&st->out.gate) &&
 	    (st->tx.state == SR_TX_RESEND ||
 	     (st->tx.state == SR_TX_WAIT && st->tx.acked)))
 		ev |= EPOLLOUT;
@@ -72,10 +65,10 @@ static uint32_t wanted(struct sr_stream *st)
 static void on_anchor(struct sr_watch *w, uint32_t events)
 {
 	struct sr_stream *st = (struct sr_stream *)
-		((char *)w - offsetof(struct sr_stream, watch));
+		((char *)w - offsetof(struct sr_stream, loop.watch));
 
 	(void)events;
-	st->watched = 0;	/* one shot */
+	st->loop.watched = 0;	/* one shot */
 	sr_stream_kick(st);
 }
 
@@ -84,12 +77,12 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
  * then, for tasks come after events. */
 void sr_stream_unwatch(struct sr_stream *st)
 {
-	if (st->watched_fd >= 0 && sr_loop_here())
-		sr_loop_unwatch(&st->watch);
-	else if (st->watched_fd >= 0)
-		sr_loop_release(&st->watch);
-	st->watched_fd = -1;
-	st->watched = 0;
+	if (st->loop.watched_fd >= 0 && sr_loop_here())
+		sr_loop_unwatch(&st->loop.watch);
+	else if (st->loop.watched_fd >= 0)
+		sr_loop_release(&st->loop.watch);
+	st->loop.watched_fd = -1;
+	st->loop.watched = 0;
 }
 
 void sr_stream_rewatch(struct sr_stream *st)
@@ -99,22 +92,22 @@ void sr_stream_rewatch(struct sr_stream *st)
 
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	if (st->watched_fd >= 0 && st->watched_fd != st->anchor) {
-		st->watched_fd = -1;
-		st->watched = 0;
+	if (st->loop.watched_fd >= 0 && st->loop.watched_fd != st->anchor) {
+		st->loop.watched_fd = -1;
+		st->loop.watched = 0;
 	}
-	if (st->anchor < 0 || ev == st->watched || (!ev && st->watched_fd < 0))
+	if (st->anchor < 0 || ev == st->loop.watched || (!ev && st->loop.watched_fd < 0))
 		goto out;
-	st->watch.fd = st->anchor;
-	st->watch.fn = on_anchor;
-	if (st->watched_fd < 0)
-		r = sr_loop_watch(&st->watch, ev | EPOLLONESHOT);
+	st->loop.watch.fd = st->anchor;
+	st->loop.watch.fn = on_anchor;
+	if (st->loop.watched_fd < 0)
+		r = sr_loop_watch(&st->loop.watch, ev | EPOLLONESHOT);
 	else
-		r = sr_loop_rearm(&st->watch, ev | EPOLLONESHOT);
+		r = sr_loop_rearm(&st->loop.watch, ev | EPOLLONESHOT);
 	if (r < 0)
 		goto out; /* program threads look themselves */
-	st->watched_fd = st->anchor;
-	st->watched = ev;
+	st->loop.watched_fd = st->anchor;
+	st->loop.watched = ev;
 out:
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);

@@ -24,7 +24,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 		atomic_compare_exchange_strong(&st->so_error, &none, err);
 	sr_stream_failed(st, -err);
 	sr_lock(&st->tx_lock);
-	st->broken = true;
+	st->out.broken = true;
 	sr_fast_update_tx(st);
 	sr_unlock(&st->tx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
@@ -34,7 +34,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 /* rx_h may lag behind what the program has taken (link.h). */
 static uint64_t head(struct sr_stream *st)
 {
-	uint64_t h = st->rx_link ? atomic_load(&st->rx_link->rx_h) : 0;
+	uint64_t h = st->in.link ? atomic_load(&st->in.link->rx_h) : 0;
 
 	return h > st->rx.rx ? h : st->rx.rx;
 }
@@ -45,24 +45,24 @@ static void spill(struct sr_stream *st, const uint8_t *buf, size_t n)
 	 * anything more is read at a mark. */
 	if (!n)
 		return;
-	if (st->spill_at) {
-		memmove(st->spill, st->spill + st->spill_at, st->spill_len);
-		st->spill_at = 0;
+	if (st->in.spill_at) {
+		memmove(st->in.spill, st->in.spill + st->in.spill_at, st->in.spill_len);
+		st->in.spill_at = 0;
 	}
-	if (st->spill_len + n > sizeof(st->spill))
-		n = sizeof(st->spill) - st->spill_len;
-	memcpy(st->spill + st->spill_len, buf, n);
-	st->spill_len += (unsigned)n;
+	if (st->in.spill_len + n > sizeof(st->in.spill))
+		n = sizeof(st->in.spill) - st->in.spill_len;
+	memcpy(st->in.spill + st->in.spill_len, buf, n);
+	st->in.spill_len += (unsigned)n;
 }
 
 static void do_rx(struct sr_stream *st, unsigned todo)
 {
 	struct sr_msg msg = { .type = SR_MSG_ACKEND };
 
-	if ((todo & SR_DO_DROP) && st->rx_link)
-		st->rx_link->ops->drop(st->rx_link, "peer-dropped");
-	if ((todo & SR_DO_ACKEND) && st->rx_link)
-		st->rx_link->ops->ctl(st->rx_link, &msg);
+	if ((todo & SR_DO_DROP) && st->in.link)
+		st->in.link->ops->drop(st->in.link, "peer-dropped");
+	if ((todo & SR_DO_ACKEND) && st->in.link)
+		st->in.link->ops->ctl(st->in.link, &msg);
 }
 
 /* END, and whether it is over; called whenever h, rx or TCP's end moved. */
@@ -70,10 +70,10 @@ static void settle(struct sr_stream *st)
 {
 	enum sr_rx_state before = st->rx.state;
 
-	if (before == SR_RX_LINK && st->rx_link && !st->rx.end &&
-	    (sr_link_events(st->rx_link) & SR_LINK_END)) {
-		if (sr_rx_end(&st->rx, st->rx_link->peer_end, head(st)) < 0)
-			st->rx_link->ops->drop(st->rx_link, "protocol");
+	if (before == SR_RX_LINK && st->in.link && !st->rx.end &&
+	    (sr_link_events(st->in.link) & SR_LINK_END)) {
+		if (sr_rx_end(&st->rx, st->in.link->peer_end, head(st)) < 0)
+			st->in.link->ops->drop(st->in.link, "protocol");
 		else
 			sr_st_set(st, SR_ST_PEER_END);
 	}
@@ -90,7 +90,7 @@ static void settle(struct sr_stream *st)
 /* What the peer had put on the link before.  True: that is all there was. */
 static bool last_look(struct sr_stream *st)
 {
-	struct sr_link *link = st->rx_link;
+	struct sr_link *link = st->in.link;
 	bool used = st->rx.state == SR_RX_LINK ||
 		    (st->rx.state == SR_RX_RAW &&
 		     (st->rx.rx < st->rx.m || st->rx.dup));
@@ -108,11 +108,11 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	bool ended = st->rx.state == SR_RX_EOF;
 	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st);
 
-	st->rx_fin_seen = true;
+	st->in.fin_seen = true;
 	spill(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
 	if (raw && st->rx.state == SR_RX_LINK)	/* the rest is in the ring */
-		st->rx_link->ops->rx_free(st->rx_link,
-			st->rx.rx - atomic_load(&st->rx_link->rx_taken));
+		st->in.link->ops->rx_free(st->in.link,
+			st->rx.rx - atomic_load(&st->in.link->rx_taken));
 	if (st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, sr_reset_error(st));
 	if (st->rx.state == SR_RX_LINK && reset) {
@@ -121,7 +121,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 
 		atomic_compare_exchange_strong(&st->so_error, &none,
 					       sr_reset_error(st));
-		st->rx_rst_seen = true;
+		st->in.rst_seen = true;
 		atomic_store(&st->error_told, true);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 	}
@@ -137,17 +137,17 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
-		st->rx_switches++;
-		if (st->tx_next)
-			st->tx_on_send = true;
-		if (st->rx_link)
-			sr_stream_had(st, st->rx_link, st->rx_had);
+		st->in.switches++;
+		if (st->out.next)
+			st->out.on_send = true;
+		if (st->in.link)
+			sr_stream_had(st, st->in.link, st->in.had);
 	}
 	/* No mark: the loop may see the link's end only when the stream is over. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
 		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
 	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
-		st->rx_switches++;
+		st->in.switches++;
 }
 
 /* Bytes from the kernel, in place: what is the program's moves to the front.
@@ -189,7 +189,7 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 static bool left_to_loop(struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_LINK &&
-	       (atomic_load(&st->watched) & EPOLLIN);
+	       (atomic_load(&st->loop.watched) & EPOLLIN);
 }
 
 /* The next bytes on TCP are mark or record: read them, never beyond.  Where a mark
@@ -197,7 +197,7 @@ static bool left_to_loop(struct sr_stream *st)
  * which may be wanted alone. */
 static void read_record(struct sr_stream *st)
 {
-	while (sr_rx_at_mark(&st->rx) && !st->rx_fin_seen) {
+	while (sr_rx_at_mark(&st->rx) && !st->in.fin_seen) {
 		uint8_t in[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
 		size_t want = sr_rx_limit(&st->rx);
 		enum sr_rx_state before = st->rx.state;
@@ -237,7 +237,7 @@ static void read_record(struct sr_stream *st)
 /* A link's END, then RESUME: the sender did not know that all had arrived. */
 static bool ended_twice(const struct sr_stream *st)
 {
-	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->rx_fin_seen;
+	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->in.fin_seen;
 }
 
 /*
@@ -280,9 +280,9 @@ static void catch_up(struct sr_stream *st)
 
 static void rx_raw_again(struct sr_stream *st)
 {
-	struct sr_link *link = st->rx_link;
+	struct sr_link *link = st->in.link;
 
-	st->rx_link = NULL;
+	st->in.link = NULL;
 	if (link)
 		sr_link_put(link);
 	sr_debug("%s: rx on TCP again at byte %llu",
@@ -299,7 +299,7 @@ static void rx_raw_again(struct sr_stream *st)
  * midst of it, the rest is in the ring only. */
 static bool comes_by_tcp(struct sr_stream *st)
 {
-	struct sr_link *link = st->rx_link;
+	struct sr_link *link = st->in.link;
 
 	return atomic_load(&st->want_back) &&
 	       (!link || !(sr_link_events(link) & (SR_LINK_LEFT | SR_LINK_LOST)) ||
@@ -312,9 +312,9 @@ bool sr_rx_short(struct sr_stream *st)
 	bool yes = false;
 
 	sr_lock(&st->rx_lock);
-	if (st->rx.m && !sr_gate_shut(&st->rx_gate) && sr_anchor_ended(st)) {
+	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
 		received = sr_anchor_received(st);	/* and the FIN */
-		yes = received && received - 1 + (uint64_t)st->rx_delta < st->rx.m;
+		yes = received && received - 1 + (uint64_t)st->in.delta < st->rx.m;
 	}
 	sr_unlock(&st->rx_lock);
 	return yes;
@@ -324,26 +324,26 @@ static void progress(struct sr_stream *st)
 {
 	bool alone;
 
-	if (!sr_gate_shut(&st->rx_gate) || st->anchor < 0)
+	if (!sr_gate_shut(&st->in.gate) || st->anchor < 0)
 		return;
-	if (st->rx_link)
-		st->rx_link->ops->poll(st->rx_link);
-	alone = !(atomic_load(&st->rx_gate) & SR_GATE_COUNT);
+	if (st->in.link)
+		st->in.link->ops->poll(st->in.link);
+	alone = !(atomic_load(&st->in.gate) & SR_GATE_COUNT);
 	if (alone && !left_to_loop(st))
 		read_record(st);
 	settle(st);
-	if (atomic_load(&st->want_back) && st->rx_link)
-		st->rx_link->ops->drop(st->rx_link, "peer-dropped");
+	if (atomic_load(&st->want_back) && st->in.link)
+		st->in.link->ops->drop(st->in.link, "peer-dropped");
 	if (alone && (st->rx.state == SR_RX_RAW || ended_twice(st)))
 		catch_up(st);
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
 	    (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
-	    !st->spill_len && !st->rx_fin_seen)
+	    !st->in.spill_len && !st->in.fin_seen)
 		rx_raw_again(st);
 	/* Half closed by the peer, whose end the kernel has had, too. */
-	if (alone && st->rx.state == SR_RX_EOF && st->rx_fin_seen &&
-	    atomic_load(&st->want_back) && !st->broken && !st->rx_cut)
+	if (alone && st->rx.state == SR_RX_EOF && st->in.fin_seen &&
+	    atomic_load(&st->want_back) && !st->out.broken && !st->in.cut)
 		rx_raw_again(st);
 }
 
@@ -360,22 +360,22 @@ void sr_rx_progress(struct sr_stream *st)
  */
 static bool ahead(struct sr_stream *st, uint64_t n)
 {
-	if (!sr_gate_shut(&st->rx_gate)) {
-		uint64_t due = n - (uint64_t)st->rx_delta;
+	if (!sr_gate_shut(&st->in.gate)) {
+		uint64_t due = n - (uint64_t)st->in.delta;
 
-		atomic_store(&st->rx_due, due);
-		st->rx_short = due - atomic_load(&st->rx_tcp);
-		return atomic_load(&st->rx_tcp) < due;
+		atomic_store(&st->in.due, due);
+		st->in.short_of = due - atomic_load(&st->in.tcp);
+		return atomic_load(&st->in.tcp) < due;
 	}
-	st->rx_short = n - st->rx.rx;
-	return n > st->rx.rx + st->rx.part || st->spill_len || st->rx.dup;
+	st->in.short_of = n - st->rx.rx;
+	return n > st->rx.rx + st->rx.part || st->in.spill_len || st->rx.dup;
 }
 
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 {
 	uint8_t out[SR_RECORD_LEN];
 	struct sr_msg ack = { .type = SR_MSG_ACKSW };
-	bool was_open = !sr_gate_shut(&st->rx_gate);
+	bool was_open = !sr_gate_shut(&st->in.gate);
 	unsigned todo;
 	size_t n = 0;
 
@@ -390,7 +390,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		return false;		/* several asleep */
 	if (was_open && !sr_anchor_rx_agrees(st)) {
 		/* Or one in flight has read and not booked yet: look again. */
-		bool busy = atomic_load(&st->rx_gate) & SR_GATE_COUNT;
+		bool busy = atomic_load(&st->in.gate) & SR_GATE_COUNT;
 
 		if (!busy)
 			sr_anchor_disagrees(st, link);
@@ -398,7 +398,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		return !busy;
 	}
 	sr_st_set(st, SR_ST_RX_HISTORY);
-	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->token, proven,
+	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->up.token, proven,
 			    out, &n);
 	spill(st, out, n);
 	if (todo & SR_DO_LATER)
@@ -411,9 +411,9 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 			sr_rx_gate_reopen(st);
 		return true;
 	}
-	if (st->rx_link)
-		sr_link_put(st->rx_link);
-	st->rx_link = sr_link_get(link);
+	if (st->in.link)
+		sr_link_put(st->in.link);
+	st->in.link = sr_link_get(link);
 	link->ops->ctl(link, &ack);
 	return true;
 }

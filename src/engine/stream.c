@@ -76,16 +76,16 @@ static bool grow(void)
 static void clear(struct sr_stream *st)
 {
 	pthread_mutex_t w = st->wait_lock, ep = st->epoll_lock;
-	struct sr_task task = st->task;
+	struct sr_task task = st->loop.task;
 
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
 	st->wait_lock = w;
 	st->epoll_lock = ep;
-	st->task = task;
+	st->loop.task = task;
 	st->anchor = -1;
-	st->watched_fd = -1;
+	st->loop.watched_fd = -1;
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
 	atomic_flag_clear(&st->history_busy);
@@ -148,10 +148,10 @@ struct sr_stream *sr_stream_ref(struct sr_stream *st)
  * a link later (socat). */
 static void leave_parent(struct sr_stream *st)
 {
-	struct sr_stream *parent = st->parent;
+	struct sr_stream *parent = st->up.parent;
 
-	st->parent = NULL;
-	if (atomic_fetch_sub(&parent->children, 1) == 1 &&
+	st->up.parent = NULL;
+	if (atomic_fetch_sub(&parent->up.children, 1) == 1 &&
 	    (sr_st_flags(parent) & SR_ST_CLOSING))
 		sr_stream_kick(parent);
 	sr_stream_put(parent);
@@ -161,7 +161,7 @@ void sr_stream_put(struct sr_stream *st)
 {
 	if (atomic_fetch_sub(&st->refs, 1) > 1)
 		return;
-	if (st->parent)
+	if (st->up.parent)
 		leave_parent(st);
 	sr_lock(&pool_lock);
 	link_of(st)->next = free_list;
@@ -226,8 +226,8 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 		return NULL;
 	sr_st_set(st, SR_ST_ACCEPT);
 	inherit(st, listener);
-	st->parent = sr_stream_ref(listener);
-	atomic_fetch_add(&listener->children, 1);
+	st->up.parent = sr_stream_ref(listener);
+	atomic_fetch_add(&listener->up.children, 1);
 	if (sr_conf.report[0])
 		sr_stream_name(st);
 	/* An epoll set that the listener is in says nothing of its streams. */
@@ -323,7 +323,7 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 static enum sr_reason plain_reason(struct sr_stream *st)
 {
 	enum sr_reason r = (enum sr_reason)atomic_load(&st->reason);
-	uint64_t asked = atomic_load(&st->asked_ns);
+	uint64_t asked = atomic_load(&st->up.asked_ns);
 
 	if (r != SR_REASON_NONE)
 		return r;
@@ -359,28 +359,28 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	rx = program_bytes(&st->rx_tcp, st->rx_delta,
-			   sr_gate_shut(&st->rx_gate), st->rx.rx);
-	tx = program_bytes(&st->tx_tcp, st->tx_delta,
-			   sr_gate_shut(&st->tx_gate), st->tx.w);
+	rx = program_bytes(&st->in.tcp, st->in.delta,
+			   sr_gate_shut(&st->in.gate), st->rx.rx);
+	tx = program_bytes(&st->out.tcp, st->out.delta,
+			   sr_gate_shut(&st->out.gate), st->tx.w);
 	memset(r, 0, sizeof(*r));
 	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
 	r->local = st->local;
 	r->peer = st->peer;
-	memcpy(r->tx, st->tx_way, sizeof(r->tx));
-	memcpy(r->rx, st->rx_way, sizeof(r->rx));
-	if (st->tx_link && st->tx.state == SR_TX_LINK)
-		r->tx[sr_way_of(st->tx_link)] += tx - st->tx_n;
-	rx += atomic_load(&st->rx_plain);
-	tx += atomic_load(&st->tx_plain);
+	memcpy(r->tx, st->out.way, sizeof(r->tx));
+	memcpy(r->rx, st->in.way, sizeof(r->rx));
+	if (st->out.link && st->tx.state == SR_TX_LINK)
+		r->tx[sr_way_of(st->out.link)] += tx - st->out.n;
+	rx += atomic_load(&st->in.plain);
+	tx += atomic_load(&st->out.plain);
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
 		tx -= r->tx[i];
 		rx -= r->rx[i];
 	}
 	r->tx[SR_WAY_PLAIN] = tx;
 	r->rx[SR_WAY_PLAIN] = rx;
-	r->switches = st->switches + st->rx_switches;
-	had = st->tx_had[0] ? st->tx_had : st->rx_had;
+	r->switches = st->out.switches + st->in.switches;
+	had = st->out.had[0] ? st->out.had : st->in.had;
 	strcpy(r->link, had[0] ? had : "plain");
 	r->error = atomic_load(&st->error);
 	r->reason = had[0] ? (enum sr_reason)atomic_load(&st->reason) :
@@ -398,7 +398,7 @@ static enum sr_state tx_state(struct sr_stream *st)
 		[SR_TX_DONE] = SR_STATE_ENDED,
 	};
 
-	return st->broken ? SR_STATE_BROKEN : of[st->tx.state];
+	return st->out.broken ? SR_STATE_BROKEN : of[st->tx.state];
 }
 
 static enum sr_state rx_state(struct sr_stream *st)
@@ -466,24 +466,24 @@ static void forget_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	init_locks(st);
 	atomic_store(&st->waiters, NULL);
-	atomic_store(&st->kicked, false);
-	atomic_store(&st->task.queued, false);
-	st->watched_fd = -1;
-	st->watched = 0;
-	st->asking = st->timed = false;
-	memset(&st->timer, 0, sizeof(st->timer));
-	st->att = NULL;
-	st->tx_next = NULL;
-	st->tx_on_send = false;
-	st->listener[0] = st->listener[1] = NULL;
+	atomic_store(&st->loop.kicked, false);
+	atomic_store(&st->loop.task.queued, false);
+	st->loop.watched_fd = -1;
+	st->loop.watched = 0;
+	st->up.asking = st->loop.timed = false;
+	memset(&st->loop.timer, 0, sizeof(st->loop.timer));
+	st->up.att = NULL;
+	st->out.next = NULL;
+	st->out.on_send = false;
+	st->up.listener[0] = st->up.listener[1] = NULL;
 	/* Not plain in time: what is on its way is the parent's. */
 	if (sr_any_gate_shut(st)) {
 		st->head = (struct sr_stream_head){ 0 };
-		st->rx_link = st->tx_link = NULL;
+		st->in.link = st->out.link = NULL;
 		st->tx.state = SR_TX_DONE;
 		st->rx.state = SR_RX_RESET;
 		st->so_error = ECONNRESET;
-		st->broken = true;
+		st->out.broken = true;
 	}
 	/* The parent reports it. */
 	sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);

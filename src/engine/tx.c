@@ -27,11 +27,11 @@ static void fin(struct sr_stream *st)
 /* The link may show the peer what it was asked to hold back. tx_lock held. */
 void sr_tx_flush(struct sr_stream *st)
 {
-	if (!st->tx_held)
+	if (!st->out.held)
 		return;
-	st->tx_link->ops->tx_commit(st->tx_link, 0, false);
-	st->tx_held = 0;
-	st->tx_held_ns = 0;
+	st->out.link->ops->tx_commit(st->out.link, 0, false);
+	st->out.held = 0;
+	st->out.held_ns = 0;
 	sr_fast_update_tx(st);
 }
 
@@ -43,8 +43,8 @@ void sr_tx_flush(struct sr_stream *st)
  */
 bool sr_tx_is_second(struct sr_stream *st)
 {
-	return (sr_st_flags(st) & SR_ST_SECOND) && !st->rx_fin_seen &&
-	       st->rx.state == SR_RX_EOF && !st->broken;
+	return (sr_st_flags(st) & SR_ST_SECOND) && !st->in.fin_seen &&
+	       st->rx.state == SR_RX_EOF && !st->out.broken;
 }
 
 /* The link's word on what the peer's program has taken. */
@@ -52,28 +52,28 @@ static void sync_ack(struct sr_stream *st)
 {
 	uint64_t acked;
 
-	if (st->tx.state != SR_TX_LINK || !(sr_link_events(st->tx_link) &
+	if (st->tx.state != SR_TX_LINK || !(sr_link_events(st->out.link) &
 					    SR_LINK_ACKSW))
 		return;
-	acked = atomic_load(&st->tx_link->tx_acked);
+	acked = atomic_load(&st->out.link->tx_acked);
 	if (sr_tx_ack(&st->tx, acked) < 0)
-		st->tx_link->ops->drop(st->tx_link, "protocol");
+		st->out.link->ops->drop(st->out.link, "protocol");
 }
 
 static void unlink_tx(struct sr_stream *st)
 {
-	struct sr_link *link = st->tx_link;
+	struct sr_link *link = st->out.link;
 
-	st->tx_link = NULL;
-	st->tx_held = 0;
-	st->tx_lost_ns = 0;
+	st->out.link = NULL;
+	st->out.held = 0;
+	st->out.lost_ns = 0;
 	sr_link_put(link);
 }
 
 /* A direction that is plain again. */
 static void raw_again(struct sr_stream *st)
 {
-	if (st->tx_link)
+	if (st->out.link)
 		unlink_tx(st);
 	sr_tx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_TX);
@@ -90,11 +90,11 @@ static void leave(struct sr_stream *st)
 		sr_tx_flush(st);
 	todo = sr_tx_leave(&st->tx);
 	if (todo & SR_DO_DROP)
-		st->tx_link->ops->drop(st->tx_link, "peer-dropped");
+		st->out.link->ops->drop(st->out.link, "peer-dropped");
 	if (link) {
-		st->tx_way[sr_way_of(st->tx_link)] += st->tx.base - st->tx_n;
-		st->record_at = 0;
-		st->switches++;
+		st->out.way[sr_way_of(st->out.link)] += st->tx.base - st->out.n;
+		st->out.record_at = 0;
+		st->out.switches++;
 		return;
 	}
 	if (todo & SR_DO_FIN)
@@ -107,10 +107,10 @@ static void leave(struct sr_stream *st)
 static void tx_failed(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
-		st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx.at;
-	st->broken = true;
+		st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.at;
+	st->out.broken = true;
 	st->tx.state = SR_TX_DONE;
-	if (st->tx_link)
+	if (st->out.link)
 		unlink_tx(st);
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
@@ -120,19 +120,19 @@ static bool write_mark(struct sr_stream *st)
 {
 	ssize_t r;
 
-	if (!st->record_at && !sr_anchor_writable(st))
+	if (!st->out.record_at && !sr_anchor_writable(st))
 		return false;
-	r = sr_anchor_write(st, st->tx.record + st->record_at,
-			    SR_RECORD_LEN - st->record_at);
+	r = sr_anchor_write(st, st->tx.record + st->out.record_at,
+			    SR_RECORD_LEN - st->out.record_at);
 	if (r < 0 && r != -EAGAIN) {
 		tx_failed(st);
 		return false;
 	}
 	if (r > 0)
-		st->record_at += (unsigned)r;
-	if (st->record_at < SR_RECORD_LEN)
+		st->out.record_at += (unsigned)r;
+	if (st->out.record_at < SR_RECORD_LEN)
 		return false;
-	st->switches++;
+	st->out.switches++;
 	return true;
 }
 
@@ -140,7 +140,7 @@ static bool write_mark(struct sr_stream *st)
  * little: so it is short, except where every byte is to go by the link. */
 static uint64_t wait_ns(struct sr_stream *st)
 {
-	if (sr_link_events(st->tx_link) & SR_LINK_DRAIN)
+	if (sr_link_events(st->out.link) & SR_LINK_DRAIN)
 		return 4500000000ull;	/* the peer has an eye on it */
 	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
 }
@@ -148,14 +148,14 @@ static uint64_t wait_ns(struct sr_stream *st)
 /* WAIT has lasted too long. */
 static void too_late(struct sr_stream *st)
 {
-	st->tx_link->ops->drop(st->tx_link, "timeout");
+	st->out.link->ops->drop(st->out.link, "timeout");
 	leave(st);
 }
 
 static bool decided_locked(struct sr_stream *st)
 {
 	return st->tx.state != SR_TX_WAIT ||
-	       (sr_link_events(st->tx_link) & SR_LINK_DRAIN);
+	       (sr_link_events(st->out.link) & SR_LINK_DRAIN);
 }
 
 static bool decided(struct sr_stream *st)
@@ -184,7 +184,7 @@ bool sr_tx_decide(struct sr_stream *st)
 	sr_stream_await(st, SR_NOTIFY_TX, decided, sr_now_ns() + ms * 1000000);
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (!decided_locked(st) && !st->record_at)
+	if (!decided_locked(st) && !st->out.record_at)
 		too_late(st);
 	again = st->tx.state != SR_TX_WAIT;
 	sr_unlock(&st->tx_lock);
@@ -193,15 +193,15 @@ bool sr_tx_decide(struct sr_stream *st)
 
 static bool progress_wait(struct sr_stream *st)
 {
-	unsigned ev = sr_link_events(st->tx_link);
+	unsigned ev = sr_link_events(st->out.link);
 
-	if (!st->record_at &&
+	if (!st->out.record_at &&
 	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back))) {
 		leave(st);
 		return false;
 	}
-	if (!st->record_at &&
-	    sr_now_ns() - st->tx_wait_since > wait_ns(st)) {
+	if (!st->out.record_at &&
+	    sr_now_ns() - st->out.wait_since > wait_ns(st)) {
 		too_late(st);
 		return false;
 	}
@@ -217,16 +217,16 @@ static bool progress_wait(struct sr_stream *st)
 		struct sr_msg end = { .type = SR_MSG_END };
 
 		end.end = st->tx.w;
-		st->tx_link->ops->ctl(st->tx_link, &end);
+		st->out.link->ops->ctl(st->out.link, &end);
 	}
-	sr_stream_had(st, st->tx_link, st->tx_had);
+	sr_stream_had(st, st->out.link, st->out.had);
 	sr_stream_notify(st, SR_NOTIFY_TX);
 	return true;
 }
 
 static void nobody_reads(struct sr_stream *st)
 {
-	st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
+	st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
 	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
 		fin(st);
 	raw_again(st);
@@ -253,20 +253,20 @@ static bool left_alone(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_back))
 		return false;
 	now = sr_now_ns();
-	if (!st->tx_lost_ns)
-		st->tx_lost_ns = now;
-	return now - st->tx_lost_ns < LOST_NS;
+	if (!st->out.lost_ns)
+		st->out.lost_ns = now;
+	return now - st->out.lost_ns < LOST_NS;
 }
 
 static bool progress_link(struct sr_stream *st)
 {
-	unsigned ev = sr_link_events(st->tx_link);
+	unsigned ev = sr_link_events(st->out.link);
 	int err = 0;
 
 	sync_ack(st);
 	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_tx_is_second(st)) {
 		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
-			st->tx_way[sr_way_of(st->tx_link)] += st->tx.w - st->tx_n;
+			st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
 			fin(st);
 			return false;
 		}
@@ -289,15 +289,15 @@ static bool progress_resend(struct sr_stream *st)
 	ssize_t r;
 	int i;
 
-	while (st->record_at < SR_RECORD_LEN) {
-		r = sr_anchor_write(st, st->tx.record + st->record_at,
-				    SR_RECORD_LEN - st->record_at);
+	while (st->out.record_at < SR_RECORD_LEN) {
+		r = sr_anchor_write(st, st->tx.record + st->out.record_at,
+				    SR_RECORD_LEN - st->out.record_at);
 		if (r <= 0)
 			goto stop;
-		st->record_at += (unsigned)r;
+		st->out.record_at += (unsigned)r;
 	}
 	do {
-		size_t n = st->tx_link->ops->tx_retained(st->tx_link,
+		size_t n = st->out.link->ops->tx_retained(st->out.link,
 							 st->tx.at, v);
 		for (i = 0; i < 2 && n; i++) {
 			if (!v[i].iov_len)
@@ -333,10 +333,10 @@ static void progress(struct sr_stream *st)
 {
 	bool again = true;
 
-	if (!sr_gate_shut(&st->tx_gate) || st->anchor < 0)
+	if (!sr_gate_shut(&st->out.gate) || st->anchor < 0)
 		return;
-	if (st->tx_link)
-		st->tx_link->ops->poll(st->tx_link);
+	if (st->out.link)
+		st->out.link->ops->poll(st->out.link);
 	while (again) {
 		switch (st->tx.state) {
 		case SR_TX_WAIT:
@@ -350,7 +350,7 @@ static void progress(struct sr_stream *st)
 			break;
 		case SR_TX_DONE:
 			/* Half closed: the kernel has had our end. */
-			if (atomic_load(&st->want_back) && !st->broken)
+			if (atomic_load(&st->want_back) && !st->out.broken)
 				raw_again(st);
 			again = false;
 			break;
@@ -370,15 +370,15 @@ void sr_tx_progress(struct sr_stream *st)
 void sr_tx_start(struct sr_stream *st)
 {
 	struct sr_msg msg = { .type = SR_MSG_SWITCH };
-	struct sr_link *link = st->tx_next;
+	struct sr_link *link = st->out.next;
 
-	st->tx_next = NULL;
+	st->out.next = NULL;
 	sr_st_set(st, SR_ST_TX_HISTORY);
 	if (!sr_anchor_tx_agrees(st)) {
 		sr_anchor_disagrees(st, link);
 		goto out;
 	}
-	if (sr_tx_want(&st->tx, link->link_no, st->tx_next_token, -1,
+	if (sr_tx_want(&st->tx, link->link_no, st->out.next_token, -1,
 		       &msg.sw) < 0)
 		goto out;
 	if (link->ops->ctl(link, &msg) < 0) {
@@ -386,12 +386,12 @@ void sr_tx_start(struct sr_stream *st)
 			fin(st);
 		goto out;
 	}
-	st->tx_link = link;
-	st->tx_n = st->tx.w;
-	st->record_at = 0;
-	st->tx_widen_by = 0;
-	st->tx_lost_ns = 0;
-	st->tx_wait_since = sr_now_ns();
+	st->out.link = link;
+	st->out.n = st->tx.w;
+	st->out.record_at = 0;
+	st->out.widen_by = 0;
+	st->out.lost_ns = 0;
+	st->out.wait_since = sr_now_ns();
 	sr_stream_kick(st);
 	return;
 out:
@@ -402,28 +402,28 @@ out:
 
 void sr_tx_on_send(struct sr_stream *st)
 {
-	if (!atomic_load_explicit(&st->tx_on_send, memory_order_relaxed))
+	if (!atomic_load_explicit(&st->out.on_send, memory_order_relaxed))
 		return;
 	sr_lock(&st->tx_lock);
-	if (st->tx_on_send)
+	if (st->out.on_send)
 		sr_tx_try_start(st);
 	sr_unlock(&st->tx_lock);
 }
 
 void sr_tx_try_start(struct sr_stream *st)
 {
-	st->tx_on_send = false;
-	if (!st->tx_next) {
-		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
+	st->out.on_send = false;
+	if (!st->out.next) {
+		atomic_fetch_and(&st->out.gate, ~SR_GATE_WANT);
 		return;
 	}
-	if (sr_gate_shut(&st->tx_gate))
+	if (sr_gate_shut(&st->out.gate))
 		return;
-	if ((sr_link_events(st->tx_next) & SR_LINK_DEAD) ||
+	if ((sr_link_events(st->out.next) & SR_LINK_DEAD) ||
 	    (sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED))) {
-		sr_link_put(st->tx_next);
-		st->tx_next = NULL;
-		atomic_fetch_and(&st->tx_gate, ~SR_GATE_WANT);
+		sr_link_put(st->out.next);
+		st->out.next = NULL;
+		atomic_fetch_and(&st->out.gate, ~SR_GATE_WANT);
 		return;
 	}
 	if (sr_tx_gate_shut(st))

@@ -192,8 +192,8 @@ static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 	*news = what;
 	if (!(what & SR_NOTIFY_TX))
 		return what;
-	full = atomic_exchange(&st->tx_full, false);
-	held = atomic_exchange(&st->tx_held_off, false);
+	full = atomic_exchange(&st->out.full, false);
+	held = atomic_exchange(&st->out.held_off, false);
 	if (!full)
 		*news &= ~(unsigned)SR_NOTIFY_TX;
 	return full || held || what != SR_NOTIFY_TX ? what : 0;

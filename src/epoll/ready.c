@@ -136,7 +136,7 @@ static void level(struct sr_stream *st, uint32_t events, struct level *l)
 	/* A gate that shuts meanwhile does so before a mark can come: what the
 	 * kernel has may be one, and nothing to be read. */
 	do {
-		open = !sr_gate_shut(&st->rx_gate);
+		open = !sr_gate_shut(&st->in.gate);
 		sr_waitset_plan(&w);
 		l->waits = w.rx_link;
 		sr_waitset_drop_links(&w);
@@ -147,7 +147,7 @@ static void level(struct sr_stream *st, uint32_t events, struct level *l)
 		l->r = (uint32_t)(unsigned short)w.ours;
 		if (w.pass || w.ends)
 			l->r |= ask_anchor(st, w.pass, w.hup);
-	} while (open && sr_gate_shut(&st->rx_gate));
+	} while (open && sr_gate_shut(&st->in.gate));
 	if ((l->r & EPOLLHUP) && !(l->r & EPOLLERR) && sr_anchor_kept(st))
 		l->r |= EPOLLERR;
 }
@@ -159,8 +159,8 @@ static struct sr_link *link_of(struct sr_stream *st, bool tx)
 	struct sr_link *link;
 
 	sr_lock(lock);
-	link = tx ? st->tx_link : st->rx_link;
-	if (link && sr_gate_shut(tx ? &st->tx_gate : &st->rx_gate) &&
+	link = tx ? st->out.link : st->in.link;
+	if (link && sr_gate_shut(tx ? &st->out.gate : &st->in.gate) &&
 	    (tx ? st->tx.state == SR_TX_LINK : st->rx.state == SR_RX_LINK))
 		sr_link_get(link);
 	else
@@ -226,13 +226,13 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 	*stays = false;
 	for (tries = LOOKS; tries; tries--) {
 		*edge |= take_edge(e);
-		full = atomic_load(&st->tx_full);
+		full = atomic_load(&st->out.full);
 		if (!arm(e, events, full, l.anchor, &armed))
 			goto out;
 		level(st, events, &l);
 		if ((l.r && lt) ||
 		    !(told(e) || (l.waits && l.waits != armed) ||
-		      ((events & SR_EPOLL_OUT) && !full && atomic_load(&st->tx_full))))
+		      ((events & SR_EPOLL_OUT) && !full && atomic_load(&st->out.full))))
 			goto out;
 	}
 	*stays = true;	/* it never rests */

@@ -23,34 +23,34 @@ static bool in_transition(struct sr_stream *st)
 	enum sr_tx_state tx = sr_stream_tx(st);
 
 	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
-	       (st->tx_next && !st->tx_on_send) || st->tx_lost_ns ||
-	       (sr_st_flags(st) & SR_ST_CLOSING) || st->tx_held ||
+	       (st->out.next && !st->out.on_send) || st->out.lost_ns ||
+	       (sr_st_flags(st) & SR_ST_CLOSING) || st->out.held ||
 	       atomic_load(&st->want_back);
 }
 
 static void on_timer(struct sr_timer *t)
 {
 	struct sr_stream *st = (struct sr_stream *)
-		((char *)t - offsetof(struct sr_stream, timer));
+		((char *)t - offsetof(struct sr_stream, loop.timer));
 
-	st->timed = false;
+	st->loop.timed = false;
 	sr_stream_kick(st);
 	sr_stream_put(st);
 }
 
 static void retime(struct sr_stream *st)
 {
-	if (st->timed || (sr_st_flags(st) & SR_ST_ENDED) || !in_transition(st))
+	if (st->loop.timed || (sr_st_flags(st) & SR_ST_ENDED) || !in_transition(st))
 		return;
-	st->timed = true;
+	st->loop.timed = true;
 	sr_stream_ref(st);
-	st->timer.fn = on_timer;
-	sr_timer_set(&st->timer, TICK_MS);
+	st->loop.timer.fn = on_timer;
+	sr_timer_set(&st->loop.timer, TICK_MS);
 }
 
 static void work_links(struct sr_stream *st)
 {
-	struct sr_link *link = st->att;
+	struct sr_link *link = st->up.att;
 
 	if (!link || !(sr_link_events(link) & SR_LINK_UP))
 		return;
@@ -65,18 +65,18 @@ static void work_links(struct sr_stream *st)
 static void work(struct sr_task *t)
 {
 	struct sr_stream *st = (struct sr_stream *)
-		((char *)t - offsetof(struct sr_stream, task));
+		((char *)t - offsetof(struct sr_stream, loop.task));
 
-	atomic_store(&st->kicked, false);
+	atomic_store(&st->loop.kicked, false);
 	if (sr_st_flags(st) & SR_ST_LISTEN) {
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			sr_answer_open(st);
-		else if (!atomic_load(&st->children))
+		else if (!atomic_load(&st->up.children))
 			sr_answer_unlisten(st);
 		sr_stream_put(st);
 		return;
 	}
-	if (st->listener[0] || st->listener[1])
+	if (st->up.listener[0] || st->up.listener[1])
 		sr_answer_unlisten(st);	/* listen(2) failed after all */
 	work_links(st);
 	sr_ask_progress(st);
@@ -86,19 +86,16 @@ static void work(struct sr_task *t)
 	sr_unlock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (st->tx_held && sr_now_ns() - st->tx_held_ns >= SR_HOLD_NS)
+	if (st->out.held && sr_now_ns() - st->out.held_ns >= SR_HOLD_NS)
 		sr_tx_flush(st);
 	sr_unlock(&st->tx_lock);
 	sr_attach_progress(st);
-	if (atomic_load(&st->want_back) && st->att)
-		st->att->ops->drop(st->att, "peer-dropped");
+	if (atomic_load(&st->want_back) && st->up.att)
+		st->up.att->ops->drop(st->up.att, "peer-dropped");
 	sr_close_progress(st);
 	sr_stream_rewatch(st);
 	retime(st);
 	sr_stream_put(st);
 }
 
-__attribute__((constructor)) static void begin(void)
-{
-	sr_stream_work = work;
-}
+const struct sr_service_ops sr_service_ops = { .work = work };

@@ -54,10 +54,10 @@ static void unlock(struct sr_stream *st)
 /* Locks held. */
 static void put_links(struct sr_stream *st)
 {
-	struct sr_link *rx = st->rx_link, *tx = st->tx_link;
+	struct sr_link *rx = st->in.link, *tx = st->out.link;
 
-	st->rx_link = st->tx_link = NULL;
-	st->tx_held = 0;
+	st->in.link = st->out.link = NULL;
+	st->out.held = 0;
 	if (rx) {
 		rx->ops->drop(rx, "short");
 		sr_link_put(rx);
@@ -65,7 +65,7 @@ static void put_links(struct sr_stream *st)
 	if (tx) {
 		/* What the report counts as sent by the link. */
 		if (st->tx.state == SR_TX_LINK)
-			st->tx_way[sr_way_of(tx)] += st->tx.w - st->tx_n;
+			st->out.way[sr_way_of(tx)] += st->tx.w - st->out.n;
 		st->tx.state = SR_TX_DONE;
 		tx->ops->drop(tx, "short");
 		sr_link_put(tx);
@@ -83,24 +83,24 @@ static void reset_on_close(int fd)
 
 static bool unread(struct sr_stream *st)
 {
-	return st->spill_len ||
-	       (st->rx_link &&
-		sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)));
+	return st->in.spill_len ||
+	       (st->in.link &&
+		sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)));
 }
 
 /* Has the peer's host all that we sent, and our end?  tx_lock held. */
 static bool end_arrived(struct sr_stream *st)
 {
-	struct sr_link *link = st->tx_link;
+	struct sr_link *link = st->out.link;
 	int n = 0;
 
-	if (st->anchor < 0 || st->broken)
+	if (st->anchor < 0 || st->out.broken)
 		return true;
 	if (st->tx.state == SR_TX_LINK) {
 		link->ops->poll(link);
 		return st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
 	}
-	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->tx_gate))
+	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->out.gate))
 		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
 	return false;
 }
@@ -108,7 +108,7 @@ static bool end_arrived(struct sr_stream *st)
 /* Has the peer's end come, perhaps behind what is unread?  rx_lock held. */
 static bool peer_ended(struct sr_stream *st)
 {
-	if (sr_gate_shut(&st->rx_gate) && st->rx.state >= SR_RX_LINK)
+	if (sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
 		return st->rx.state == SR_RX_EOF || st->rx.end;
 	return sr_anchor_ended(st);
 }
@@ -116,7 +116,7 @@ static bool peer_ended(struct sr_stream *st)
 /* TCP's state CLOSE is that, or both_ended().  Both locks held. */
 static bool is_reset(struct sr_stream *st)
 {
-	return st->broken || st->rx_rst_seen;
+	return st->out.broken || st->in.rst_seen;
 }
 
 /* Both ends have come, and ours is acknowledged.  The FINs of a stream on a link follow
@@ -152,7 +152,7 @@ static void end_tx(struct sr_stream *st)
 	struct sr_msg end = { .type = SR_MSG_END };
 	unsigned todo;
 
-	if (!sr_gate_shut(&st->tx_gate)) {
+	if (!sr_gate_shut(&st->out.gate)) {
 		if (!sr_tx_is_second(st))
 			sr_real.shutdown(st->anchor, SHUT_WR);
 		return;
@@ -163,7 +163,7 @@ static void end_tx(struct sr_stream *st)
 	if (todo & SR_DO_END) {
 		end.end = st->tx.w;
 		sr_tx_flush(st);
-		st->tx_link->ops->ctl(st->tx_link, &end);
+		st->out.link->ops->ctl(st->out.link, &end);
 	}
 	sr_fast_update_tx(st);
 }
@@ -261,9 +261,9 @@ static void detach_last(struct sr_stream *st, int fd)
 	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
 		sr_st_set(st, SR_ST_SECOND);
 	if (shared)
-		reset = st->broken;
+		reset = st->out.broken;
 	else
-		reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->broken;
+		reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->out.broken;
 	st->anchor = -1;
 	if (reset && !shared)
 		reset_on_close(fd);
@@ -302,7 +302,7 @@ static void close_last(struct sr_stream *st, int fd)
 		st->anchor = -1;
 		sr_stream_kick(st);
 	} else if (!sr_is_plain(st) &&
-		   (atomic_load(&st->verdict) != VERDICT_NONE || st->att)) {
+		   (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att)) {
 		sr_stream_name(st);
 		detach_last(st, fd);
 	} else {
@@ -357,7 +357,7 @@ void sr_close_at_exit(struct sr_stream *st)
 		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
 		if ((l.l_onoff && !l.l_linger) || leaves_unread(st))
 			reset_on_close(st->anchor);
-		else if (sr_gate_shut(&st->tx_gate))
+		else if (sr_gate_shut(&st->out.gate))
 			end_tx(st);
 	}
 	unlock(st);
@@ -377,7 +377,7 @@ bool sr_close_leave(struct sr_stream *st)
 	bool done = true;
 
 	lock_up_to_date(st);
-	link = st->tx_link ?: st->rx_link;
+	link = st->out.link ?: st->in.link;
 	if (!link)
 		goto out;
 	sr_link_get(link);
@@ -421,12 +421,12 @@ static bool still_coming(struct sr_stream *st)
 
 	if (unread(st))
 		return true;
-	if (st->rx_fin_seen || sr_rx_at_mark(&st->rx) || st->rx.dup ||
+	if (st->in.fin_seen || sr_rx_at_mark(&st->rx) || st->rx.dup ||
 	    st->rx.state == SR_RX_EOF || st->rx.state == SR_RX_RESET)
 		return false;
 	r = sr_anchor_read(st, &c, 1, MSG_PEEK);
 	if (r == 0 || (r < 0 && r != -EAGAIN && r != -EINTR))
-		st->rx_fin_seen = true;
+		st->in.fin_seen = true;
 	return r > 0;
 }
 
@@ -448,7 +448,7 @@ static void shared_progress(struct sr_stream *st)
 	bool over;
 
 	lock_up_to_date(st);
-	over = st->broken || !sr_any_gate_shut(st) ||
+	over = st->out.broken || !sr_any_gate_shut(st) ||
 	       sr_now_ns() - st->close_since > LINGER_NS;
 	unlock(st);
 	if (over)
@@ -462,8 +462,8 @@ void sr_close_progress(struct sr_stream *st)
 	if (!(sr_st_flags(st) & SR_ST_CLOSING))
 		return;
 	if (!lives_on(st)) {
-		if (st->att)
-			st->att->ops->drop(st->att, "short");
+		if (st->up.att)
+			st->up.att->ops->drop(st->up.att, "short");
 		return;
 	}
 	if (sr_st_flags(st) & SR_ST_SHARED) {
@@ -473,13 +473,13 @@ void sr_close_progress(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	data = still_coming(st);
-	over = st->rx_fin_seen || st->rx.state == SR_RX_RESET;
+	over = st->in.fin_seen || st->rx.state == SR_RX_RESET;
 	sr_unlock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (!sr_gate_shut(&st->tx_gate))
+	if (!sr_gate_shut(&st->out.gate))
 		st->tx.state = SR_TX_DONE; /* FIN is the kernel's affair */
-	over = st->broken || (over && st->tx.state == SR_TX_DONE) ||
+	over = st->out.broken || (over && st->tx.state == SR_TX_DONE) ||
 	       (st->tx.state == SR_TX_DONE &&
 		sr_now_ns() - st->close_since > LINGER_NS);
 	sr_unlock(&st->tx_lock);
@@ -504,10 +504,10 @@ static int shut_down(struct sr_stream *st, int fd, int how, bool half)
 		return -ENOTCONN;
 	/* A direction that has ended is the kernel's again: where the other one never
 	 * was on a link, only the kernel knows when both are through. */
-	if (how != SHUT_WR && (!sr_gate_shut(&st->rx_gate) || st->rx_fin_seen ||
+	if (how != SHUT_WR && (!sr_gate_shut(&st->in.gate) || st->in.fin_seen ||
 			       st->rx.state == SR_RX_EOF))
 		r = kernel_shutdown(fd, SHUT_RD);
-	if (how != SHUT_RD && (!sr_gate_shut(&st->tx_gate) ||
+	if (how != SHUT_RD && (!sr_gate_shut(&st->out.gate) ||
 			       st->tx.state == SR_TX_DONE))
 		r = kernel_shutdown(fd, SHUT_WR);
 	else if (how != SHUT_RD)

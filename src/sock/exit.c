@@ -51,8 +51,8 @@ static bool is_read_on(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->tx_lock);
-	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->broken &&
-	      !(sr_link_events(st->tx_link) & SR_LINK_DEAD);
+	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->out.broken &&
+	      !(sr_link_events(st->out.link) & SR_LINK_DEAD);
 	sr_unlock(&st->tx_lock);
 	return yes;
 }

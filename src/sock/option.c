@@ -196,7 +196,7 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	else if (name == TCP_CORK)
 		sr_st_clear(st, SR_ST_CORK);
 	sr_fast_update_tx(st);
-	if (on == (name == TCP_NODELAY) && st->tx_link && st->tx.state == SR_TX_LINK)
+	if (on == (name == TCP_NODELAY) && st->out.link && st->tx.state == SR_TX_LINK)
 		sr_tx_flush(st);
 	sr_unlock(&st->tx_lock);
 }
@@ -242,9 +242,9 @@ static int bytes_before_mark(struct sr_stream *st, int queued)
 	size_t mark = at_mark ? limit : SR_RECORD_LEN;
 	uint64_t h;
 
-	if (st->rx.state != SR_RX_EXPECT || !st->rx_link || have < raw + mark)
+	if (st->rx.state != SR_RX_EXPECT || !st->in.link || have < raw + mark)
 		return (int)raw;
-	h = atomic_load(&st->rx_link->rx_h);
+	h = atomic_load(&st->in.link->rx_h);
 	return (int)(raw + (h > st->rx.n ? h - st->rx.n : 0));
 }
 
@@ -254,16 +254,16 @@ static int bytes_in(struct sr_stream *st, int fd, int *n)
 
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	if (!sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_RAW ||
+	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW ||
 	    st->rx.state == SR_RX_EXPECT) {
 		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
-		if (!r && sr_gate_shut(&st->rx_gate))
-			*n = bytes_before_mark(st, *n) + (int)st->spill_len;
+		if (!r && sr_gate_shut(&st->in.gate))
+			*n = bytes_before_mark(st, *n) + (int)st->in.spill_len;
 	} else {
-		*n = (int)st->spill_len;
-		if (st->rx_link)
+		*n = (int)st->in.spill_len;
+		if (st->in.link)
 			*n += (int)sr_rx_ready(&st->rx,
-				atomic_load(&st->rx_link->rx_h));
+				atomic_load(&st->in.link->rx_h));
 	}
 	sr_unlock(&st->rx_lock);
 	return r;
@@ -274,9 +274,9 @@ static int bytes_out(struct sr_stream *st, int fd, int *n)
 	int r = sr_real.ioctl(fd, SIOCOUTQ, n) < 0 ? -errno : 0;
 
 	sr_lock(&st->tx_lock);
-	if (!r && st->tx_link && st->tx.state != SR_TX_WAIT) {
-		st->tx_link->ops->poll(st->tx_link);
-		*n += (int)(st->tx.w - st->tx_link->ops->tx_arrived(st->tx_link));
+	if (!r && st->out.link && st->tx.state != SR_TX_WAIT) {
+		st->out.link->ops->poll(st->out.link);
+		*n += (int)(st->tx.w - st->out.link->ops->tx_arrived(st->out.link));
 	}
 	sr_unlock(&st->tx_lock);
 	return r;
@@ -288,9 +288,9 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 
 	if (req == FIOASYNC)
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
-	if (sr_gate_shut(&st->rx_gate) && req == SIOCINQ)
+	if (sr_gate_shut(&st->in.gate) && req == SIOCINQ)
 		return bytes_in(st, fd, arg);
-	if (sr_gate_shut(&st->tx_gate) && req == SIOCOUTQ)
+	if (sr_gate_shut(&st->out.gate) && req == SIOCOUTQ)
 		return bytes_out(st, fd, arg);
 	r = sr_real.ioctl(fd, req, arg);
 	if (req == FIONBIO)

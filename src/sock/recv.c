@@ -82,15 +82,15 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
 
 	sr_lock(&st->rx_lock);
-	st->rx.rx = atomic_load(&st->rx_tcp) + (uint64_t)st->rx_delta;
+	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
 	if (!booked && r > 0) {
 		if (!peek)
-			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+			atomic_fetch_add(&st->in.tcp, (uint64_t)r);
 		copy = st->rx;
 		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
 					 (size_t)r);
 	}
-	atomic_fetch_sub(&st->rx_gate, weight);
+	atomic_fetch_sub(&st->in.gate, weight);
 	sr_rx_progress(st);
 	sr_unlock(&st->rx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX);
@@ -101,7 +101,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 /* Is this what a SWITCH waits for? */
 static void note_due(struct sr_stream *st, uint64_t now)
 {
-	uint64_t due = atomic_load_explicit(&st->rx_due, memory_order_relaxed);
+	uint64_t due = atomic_load_explicit(&st->in.due, memory_order_relaxed);
 
 	if (due && now >= due)
 		sr_stream_kick(st);
@@ -175,14 +175,14 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
 				   kernel_recv_asleep(&here, fd, msg, flags);
 	here.inside = false;
-	if (!sr_gate_shut(&st->rx_gate)) {
+	if (!sr_gate_shut(&st->in.gate)) {
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
 			if (flags & MSG_TRUNC)
 				sr_st_set(st, SR_ST_RX_HISTORY);
-			sr_past_add(st, &st->rx_history, SR_ST_RX_HISTORY, msg,
+			sr_past_add(st, &st->in.history, SR_ST_RX_HISTORY, msg,
 				    (size_t)r);
-			note_due(st, atomic_fetch_add(&st->rx_tcp, (uint64_t)r) +
+			note_due(st, atomic_fetch_add(&st->in.tcp, (uint64_t)r) +
 					     (uint64_t)r);
 		}
 		*again = false;
@@ -229,8 +229,8 @@ static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to,
 /* rx: the stream's, or how it will be when the mark has been read. */
 static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
 {
-	return st->rx_link ? (size_t)sr_rx_ready(rx,
-				atomic_load(&st->rx_link->rx_h)) : 0;
+	return st->in.link ? (size_t)sr_rx_ready(rx,
+				atomic_load(&st->in.link->rx_h)) : 0;
 }
 
 /*
@@ -240,7 +240,7 @@ static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
  */
 static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	struct sr_link *link = st->rx_link;
+	struct sr_link *link = st->in.link;
 	size_t n, done, total = 0;
 
 	while (to->left && (n = ring_bytes(st, &st->rx))) {
@@ -248,7 +248,7 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 		if (!done)
 			break;
 		sr_rx_took(&st->rx, done);
-		st->rx_way[sr_way_of(link)] += done;
+		st->in.way[sr_way_of(link)] += done;
 		link->ops->rx_free(link, done);
 		total += done;
 	}
@@ -258,14 +258,14 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 /* Takes what has come for nobody.  rx_lock held. */
 void sr_stream_discard(struct sr_stream *st)
 {
-	struct sr_link *link = st->rx_link;
+	struct sr_link *link = st->in.link;
 	struct iovec v[2];
 	size_t n;
 
-	st->spill_len = 0;
+	st->in.spill_len = 0;
 	while (ring_bytes(st, &st->rx) && (n = link->ops->rx_data(link, 0, v))) {
 		sr_rx_took(&st->rx, n);
-		st->rx_way[sr_way_of(link)] += n;
+		st->in.way[sr_way_of(link)] += n;
 		link->ops->rx_free(link, n);
 	}
 	sr_rx_progress(st);
@@ -294,7 +294,7 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
 		return -errno;
 	if (r == 0)
 		return raw_end(st);
-	atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+	atomic_fetch_add(&st->in.tcp, (uint64_t)r);
 	r = (ssize_t)sr_rx_strip(st, &st->rx, v, msg.msg_iovlen, (size_t)r);
 	sr_iov_advance(to, (size_t)r);
 	return r ? r : -EAGAIN;
@@ -330,17 +330,17 @@ static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
 	raw = sr_rx_strip(st, rx, v, n, raw);
 	sr_iov_advance(to, raw);
 	if (r > 0 && sr_rx_tcp(rx, mark, (size_t)r, out, &todo) == 0)
-		raw += copy_ring(st->rx_link, ring_bytes(st, rx), to, flags);
+		raw += copy_ring(st->in.link, ring_bytes(st, rx), to, flags);
 	return raw ? (ssize_t)raw : -EAGAIN;
 }
 
 static size_t copy_spill(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	size_t k = sr_iov_fill(to, st->spill + st->spill_at, st->spill_len);
+	size_t k = sr_iov_fill(to, st->in.spill + st->in.spill_at, st->in.spill_len);
 
 	if (!(flags & MSG_PEEK)) {
-		st->spill_at += (unsigned)k;
-		st->spill_len -= (unsigned)k;
+		st->in.spill_at += (unsigned)k;
+		st->in.spill_len -= (unsigned)k;
 	}
 	return k;
 }
@@ -348,14 +348,14 @@ static size_t copy_spill(struct sr_stream *st, struct sr_iov *to, int flags)
 /* Everything there is, on whichever way it came, as if it were one buffer. */
 static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	bool late = (atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
-		    st->rx_fin_seen;
+	bool late = (atomic_load(&st->in.gate) & SR_GATE_COUNT) ||
+		    st->in.fin_seen;
 	size_t done = copy_spill(st, to, flags);
 	struct sr_rx rx = st->rx;
 	ssize_t r = 0;
 
 	if (rx.state == SR_RX_LINK)
-		r = (ssize_t)copy_ring(st->rx_link, ring_bytes(st, &rx), to,
+		r = (ssize_t)copy_ring(st->in.link, ring_bytes(st, &rx), to,
 				       flags);
 	else if ((rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT) && !late)
 		r = peek_raw(st, &rx, to, flags);
@@ -381,7 +381,7 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 			if (r && r != -EAGAIN)
 				return r;
 		}
-		if (st->spill_len) {
+		if (st->in.spill_len) {
 			r = (ssize_t)copy_spill(st, to, flags);
 			if (st->rx.state == SR_RX_LINK && !(flags & MSG_PEEK))
 				r += take_ring(st, to, flags);
@@ -390,15 +390,15 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 		switch (st->rx.state) {
 		case SR_RX_RAW:
 		case SR_RX_EXPECT:
-			if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) ||
-			    st->rx_fin_seen || sr_rx_at_mark(&st->rx) ||
+			if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) ||
+			    st->in.fin_seen || sr_rx_at_mark(&st->rx) ||
 			    (flags & MSG_PEEK))
 				r = -EAGAIN;
 			else
 				r = take_raw(st, to, flags);
 			if (r != -EAGAIN)
 				return r;
-			if (!st->rx_fin_seen)
+			if (!st->in.fin_seen)
 				return nothing(st);
 			break;
 		case SR_RX_LINK:
@@ -427,7 +427,7 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
  */
 static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	bool plenty = !st->spill_len && !(flags & MSG_PEEK) &&
+	bool plenty = !st->in.spill_len && !(flags & MSG_PEEK) &&
 		      ring_bytes(st, &st->rx) > to->left;
 
 	return plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);
@@ -443,9 +443,9 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 	bool again;
 	ssize_t r;
 
-	if (sr_gate_shut(&st->rx_gate)) {
+	if (sr_gate_shut(&st->in.gate)) {
 		sr_lock(&st->rx_lock);
-		if (sr_gate_shut(&st->rx_gate)) {
+		if (sr_gate_shut(&st->in.gate)) {
 			r = take(st, to, flags);
 			if (flags & MSG_PEEK)
 				*to = before;
@@ -530,7 +530,7 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	bool again;
 	ssize_t r;
 
-	if (!special && !sr_gate_shut(&st->rx_gate)) {
+	if (!special && !sr_gate_shut(&st->in.gate)) {
 		const struct msghdr asked = *msg;
 
 		r = recv_plain(st, fd, msg, flags, weight, &again);
@@ -549,7 +549,7 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	r = recv_slow(st, &sleep, msg, flags, weight);
 	if (r >= 0)
 		bare(msg, flags);
-	if (r > 0 && !sr_gate_shut(&st->rx_gate))
+	if (r > 0 && !sr_gate_shut(&st->in.gate))
 		sr_upgrade_count(st);
 	return r;
 }
@@ -575,7 +575,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);
 		if (r > 0 && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
-			atomic_fetch_add(&st->rx_tcp, (uint64_t)r);
+			atomic_fetch_add(&st->in.tcp, (uint64_t)r);
 		return r;
 	}
 	sr_upgrade_used(st);

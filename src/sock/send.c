@@ -96,7 +96,7 @@ static ssize_t kernel_sendfile(struct sr_stream *volatile *inside, int fd,
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
 	if (r == -EAGAIN || (r >= 0 && (size_t)r < asked))
-		atomic_store(&st->tx_full, true);
+		atomic_store(&st->out.full, true);
 }
 
 static bool in_a_set(struct sr_stream *st)
@@ -116,7 +116,7 @@ static ssize_t over(struct sr_stream *st)
  * more than EPIPE, and a signal, for the program. */
 static bool is_over(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->broken, memory_order_relaxed) ||
+	return atomic_load_explicit(&st->out.broken, memory_order_relaxed) ||
 	       atomic_load_explicit(&st->so_error, memory_order_relaxed);
 }
 
@@ -180,9 +180,9 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 		    kernel_send_asleep(&inside, fd, msg, flags | MSG_NOSIGNAL);
 	inside = NULL;
 	if (r > 0) {
-		sr_past_add(st, &st->tx_history, SR_ST_TX_HISTORY, msg,
+		sr_past_add(st, &st->out.history, SR_ST_TX_HISTORY, msg,
 			    (size_t)r);
-		atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+		atomic_fetch_add(&st->out.tcp, (uint64_t)r);
 	} else if (r < 0) {
 		sr_stream_failed(st, r);
 	}
@@ -196,12 +196,12 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
  * there are HOLD, SR_HOLD_NS have passed, or room gets short. */
 static void commit(struct sr_stream *st, size_t n, bool more)
 {
-	st->tx_held = more && st->tx_held + n < HOLD ? st->tx_held + n : 0;
-	st->tx_link->ops->tx_commit(st->tx_link, n, st->tx_held != 0);
-	if (!st->tx_held) {
-		st->tx_held_ns = 0;
-	} else if (!st->tx_held_ns) {
-		st->tx_held_ns = sr_now_ns();
+	st->out.held = more && st->out.held + n < HOLD ? st->out.held + n : 0;
+	st->out.link->ops->tx_commit(st->out.link, n, st->out.held != 0);
+	if (!st->out.held) {
+		st->out.held_ns = 0;
+	} else if (!st->out.held_ns) {
+		st->out.held_ns = sr_now_ns();
 		sr_stream_kick(st);
 	}
 }
@@ -209,7 +209,7 @@ static void commit(struct sr_stream *st, size_t n, bool more)
 /* As much as the link has room for. tx_lock held. */
 static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 {
-	struct sr_link *link = st->tx_link;
+	struct sr_link *link = st->out.link;
 	ssize_t total = 0;
 
 	while (from->left) {
@@ -244,10 +244,10 @@ static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
 
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	*open = !sr_gate_shut(&st->tx_gate);
+	*open = !sr_gate_shut(&st->out.gate);
 	if (*open)
 		goto out;
-	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		r = over(st);
 	} else if (st->tx.state == SR_TX_LINK) {
 		bool more = (flags & MSG_MORE) ||
@@ -314,15 +314,15 @@ static bool room_after_all(struct sr_stream *st)
 	if (!atomic_load(&st->epoll))
 		return false;
 	sr_lock(&st->tx_lock);
-	atomic_store(&st->tx_full, true);
-	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK) {
-		struct sr_link *link = st->tx_link;
+	atomic_store(&st->out.full, true);
+	if (sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK) {
+		struct sr_link *link = st->out.link;
 		struct iovec v[2];
 
 		link->ops->stand(link, SR_NOTIFY_TX);
 		link->ops->poll(link);
 		room = link->ops->tx_room(link, v);
-		link->ops->tx_commit(link, 0, st->tx_held != 0);
+		link->ops->tx_commit(link, 0, st->out.held != 0);
 	}
 	sr_unlock(&st->tx_lock);
 	return room;
@@ -340,12 +340,12 @@ static bool room_soon(struct sr_stream *st, int fd)
 	uint64_t now = sr_now_ns(), until = 0;
 
 	sr_lock(&st->tx_lock);
-	if (sr_gate_shut(&st->tx_gate) && st->tx.state == SR_TX_LINK) {
-		ops = st->tx_link->ops;
-		if (!st->tx_widen_by)
-			st->tx_widen_by = now + WIDEN_NS;
-		if (ops->tx_widens && ops->tx_widens(st->tx_link))
-			until = st->tx_widen_by;
+	if (sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK) {
+		ops = st->out.link->ops;
+		if (!st->out.widen_by)
+			st->out.widen_by = now + WIDEN_NS;
+		if (ops->tx_widens && ops->tx_widens(st->out.link))
+			until = st->out.widen_by;
 	}
 	sr_unlock(&st->tx_lock);
 	return until > now && !sr_sleep_anyhow(st, fd, POLLOUT, until - now);
@@ -458,7 +458,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 			    size_t count, bool more)
 {
-	struct sr_link *link = st->tx_link;
+	struct sr_link *link = st->out.link;
 	struct iovec v[2];
 	size_t room = link->ops->tx_room(link, v);
 	ssize_t r;
@@ -497,7 +497,7 @@ static bool next_slice(struct sr_stream *st, struct sr_sleep *sleep)
 	struct pollfd p = { .fd = sleep->fd, .events = POLLOUT };
 
 	sleep->partial = true;
-	while (!sr_gate_shut(&st->tx_gate)) {
+	while (!sr_gate_shut(&st->out.gate)) {
 		if (sr_now_poll(&p, 1) > 0)
 			return !(p.revents & (POLLERR | POLLHUP));
 		if (!sr_sleep_allowed(st, sleep))
@@ -529,7 +529,7 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		sr_st_set(st, SR_ST_TX_HISTORY);	/* not seen by us */
 		r = kernel_sendfile(&inside, fd, in_fd, off, count, since);
 		if (r > 0)
-			atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+			atomic_fetch_add(&st->out.tcp, (uint64_t)r);
 		*eof = r == 0;
 		if (in_a_set(st))
 			note_full(st, r, *eof ? 0 : count);
@@ -538,9 +538,9 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	}
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (!sr_gate_shut(&st->tx_gate)) {
+	if (!sr_gate_shut(&st->out.gate)) {
 		r = 0;			/* once more */
-	} else if (st->broken || st->tx.ended ||
+	} else if (st->out.broken || st->tx.ended ||
 		   st->tx.state == SR_TX_DONE) {
 		r = over(st);
 	} else if (st->tx.state == SR_TX_LINK) {
@@ -568,7 +568,7 @@ static ssize_t transmit_file(struct sr_stream *st, int fd, int in_fd, off_t *off
 			     &plain, done ? &sleep.since.all : NULL);
 		if (r > 0) {
 			done += r;
-			if (sr_gate_shut(&st->tx_gate))
+			if (sr_gate_shut(&st->out.gate))
 				continue;
 			sr_upgrade_count(st);
 			if ((size_t)r < n)
@@ -608,7 +608,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = sr_real.sendfile(fd, in_fd, off, count);
 		if (r > 0)
-			atomic_fetch_add(&st->tx_tcp, (uint64_t)r);
+			atomic_fetch_add(&st->out.tcp, (uint64_t)r);
 		return r < 0 ? -errno : r;
 	}
 	sr_hold();

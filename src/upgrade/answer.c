@@ -86,10 +86,10 @@ static bool plain_enough(struct sr_stream *st)
 
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	rx_ok = !sr_gate_shut(&st->rx_gate) || st->rx.state == SR_RX_EXPECT;
+	rx_ok = !sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_EXPECT;
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	tx_ok = !sr_gate_shut(&st->tx_gate);
+	tx_ok = !sr_gate_shut(&st->out.gate);
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
 	return rx_ok && tx_ok;
@@ -116,15 +116,15 @@ static bool deal(struct sr_request *req, uint64_t age)
 	sr_streams_walk(match, &s);
 	if (!s.found)
 		return not_found(req, &s, age);
-	if (!atomic_load(&s.found->asked_ns))
-		atomic_store(&s.found->asked_ns, sr_now_ns());
+	if (!atomic_load(&s.found->up.asked_ns))
+		atomic_store(&s.found->up.asked_ns, sr_now_ns());
 	f = sr_st_flags(s.found);
 	if ((f & SR_ST_BARRED) || sr_is_plain(s.found)) {
 		req->ops->refuse(req, sr_reason_word((enum sr_reason)
 				 atomic_load(&s.found->reason)) ?: "refused");
 		goto dealt;
 	}
-	if (!(f & SR_ST_USED) || s.found->att || !plain_enough(s.found)) {
+	if (!(f & SR_ST_USED) || s.found->up.att || !plain_enough(s.found)) {
 		if (last)
 			req->ops->refuse(req, "timeout");
 		sr_stream_put(s.found);
@@ -223,7 +223,7 @@ static void on_refused(const struct sr_name *name, const char *reason)
 	sr_streams_walk(match, &s);
 	if (!s.found)
 		return;
-	if (!s.found->att && atomic_load(&s.found->reason) == SR_REASON_NONE)
+	if (!s.found->up.att && atomic_load(&s.found->reason) == SR_REASON_NONE)
 		sr_stream_reason(s.found, sr_reason_find(reason));
 	sr_stream_put(s.found);
 }
@@ -254,14 +254,14 @@ static enum sr_reason listen_on(struct sr_stream *st, int i,
 	enum sr_reason why;
 	int r;
 
-	if (st->listener[i])
+	if (st->up.listener[i])
 		return SR_REASON_NONE;
 	why = impossible(i, ops);
 	if (why != SR_REASON_NONE)
 		return why;
-	r = ops->listen((struct sockaddr *)&st->local, &st->listener[i]);
+	r = ops->listen((struct sockaddr *)&st->local, &st->up.listener[i]);
 	if (r < 0) {
-		st->listener[i] = NULL;
+		st->up.listener[i] = NULL;
 		sr_tell("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
 		why = sr_reason_of(r, SR_REASON_NO_LISTENER);
 	}
@@ -347,11 +347,11 @@ void sr_answer_listen(struct sr_stream *st, int fd, bool wait)
 
 void sr_answer_unlisten(struct sr_stream *st)
 {
-	if (st->listener[0])
-		sr_link_shm.unlisten(st->listener[0]);
-	if (st->listener[1])
-		sr_link_verbs.unlisten(st->listener[1]);
-	st->listener[0] = st->listener[1] = NULL;
+	if (st->up.listener[0])
+		sr_link_shm.unlisten(st->up.listener[0]);
+	if (st->up.listener[1])
+		sr_link_verbs.unlisten(st->up.listener[1]);
+	st->up.listener[0] = st->up.listener[1] = NULL;
 }
 
 void sr_answer_stop(struct sr_stream *st)

@@ -41,12 +41,12 @@
 
 bool sr_attach_busy(struct sr_stream *st)
 {
-	return st->att && (!st->att_started ||
-			   (!st->att_took &&
-			    (st->att->role == SR_ROLE_ANSWERER ||
-			     (sr_link_events(st->att) & SR_LINK_SWITCH))) ||
+	return st->up.att && (!st->up.started ||
+			   (!st->up.took &&
+			    (st->up.att->role == SR_ROLE_ANSWERER ||
+			     (sr_link_events(st->up.att) & SR_LINK_SWITCH))) ||
 			   sr_stream_tx(st) == SR_TX_WAIT ||
-			   atomic_load(&st->verdict) == VERDICT_PENDING);
+			   atomic_load(&st->up.verdict) == VERDICT_PENDING);
 }
 
 /*
@@ -56,38 +56,38 @@ bool sr_attach_busy(struct sr_stream *st)
  */
 static void know(struct sr_stream *st)
 {
-	uint64_t acked, sent = sr_past_copy(st, &st->tx_history).n;
+	uint64_t acked, sent = sr_past_copy(st, &st->out.history).n;
 
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
 	if (acked > sent)
 		acked = sent;
-	st->known_tx = acked < SR_HISTORY_RAW ? acked : SR_HISTORY_RAW;
-	st->known_rx = sr_past_copy(st, &st->rx_history).n;
+	st->up.known_tx = acked < SR_HISTORY_RAW ? acked : SR_HISTORY_RAW;
+	st->up.known_rx = sr_past_copy(st, &st->in.history).n;
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 {
-	st->att = link;
+	st->up.att = link;
 	st->link_no = link->link_no;
-	atomic_store(&st->asked_ns, SR_ANSWERED);
-	st->att_hello = st->att_showed = st->att_proven = false;
-	st->att_started = st->att_took = false;
-	st->att_since = sr_now_ns();
-	st->tx_started = 0;
-	st->due_since = 0;
-	st->due_said = false;
+	atomic_store(&st->up.asked_ns, SR_ANSWERED);
+	st->up.hello = st->up.showed = st->up.proven = false;
+	st->up.started = st->up.took = false;
+	st->up.since = sr_now_ns();
+	st->out.started = 0;
+	st->up.due_since = 0;
+	st->up.due_said = false;
 	know(st);
-	if (getrandom(st->token, sizeof(st->token), 0) !=
-	    (ssize_t)sizeof(st->token))
+	if (getrandom(st->up.token, sizeof(st->up.token), 0) !=
+	    (ssize_t)sizeof(st->up.token))
 		link->ops->drop(link, "protocol");
 	sr_stream_kick(st);
 }
 
 static void give_up(struct sr_stream *st, enum sr_reason reason)
 {
-	st->att->ops->drop(st->att, sr_reason_word(reason));
+	st->up.att->ops->drop(st->up.att, sr_reason_word(reason));
 	sr_stream_reason(st, reason);
 }
 
@@ -95,7 +95,7 @@ static void give_up(struct sr_stream *st, enum sr_reason reason)
 static void not_proven(struct sr_stream *st)
 {
 	give_up(st, SR_REASON_HISTORY);
-	if (++st->proofs_failed < PROOFS)
+	if (++st->up.proofs_failed < PROOFS)
 		return;
 	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
 		sr_stream_label(st, (char[128]){ 0 }), PROOFS);
@@ -113,22 +113,22 @@ static uint64_t look_ahead(struct sr_stream *st)
 	ssize_t n = 0;
 
 	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->rx_gate))
+	if (sr_gate_shut(&st->in.gate))
 		goto out;
 	if (!sr_rx_gate_hold(st))
 		goto out;
-	st->rx_shown = sr_past_copy(st, &st->rx_history);
-	if (!(atomic_load(&st->rx_gate) & SR_GATE_COUNT) &&
+	st->in.shown = sr_past_copy(st, &st->in.history);
+	if (!(atomic_load(&st->in.gate) & SR_GATE_COUNT) &&
 	    !(sr_st_flags(st) & SR_ST_RX_HISTORY) &&
-	    st->rx_shown.n < sizeof(buf))
-		n = sr_anchor_read(st, buf, sizeof(buf) - st->rx_shown.n,
+	    st->in.shown.n < sizeof(buf))
+		n = sr_anchor_read(st, buf, sizeof(buf) - st->in.shown.n,
 				   MSG_PEEK);
 	sr_rx_gate_reopen(st);
 	if (n > 0)
-		sr_history_add(&st->rx_shown, buf, (size_t)n);
+		sr_history_add(&st->in.shown, buf, (size_t)n);
 out:
 	sr_unlock(&st->rx_lock);
-	return st->rx_shown.n;
+	return st->in.shown.n;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -144,17 +144,17 @@ struct cover {
 
 static struct cover covered(struct sr_stream *st)
 {
-	struct sr_hello *peer = &st->att->peer_hello;
+	struct sr_hello *peer = &st->up.att->peer_hello;
 
-	return (struct cover){ least(st->hello_tx, peer->rx_have),
-			       least(st->hello_rx, peer->tx_have) };
+	return (struct cover){ least(st->up.hello_tx, peer->rx_have),
+			       least(st->up.hello_rx, peer->tx_have) };
 }
 
 /* The digest that `role` shows on this link. */
 static void digest(struct sr_stream *st, enum sr_role role,
 		   uint8_t out[SR_DIGEST_LEN])
 {
-	struct sr_link *l = st->att;
+	struct sr_link *l = st->up.att;
 	struct sr_hello *peer = &l->peer_hello;
 	struct cover n = covered(st);
 	uint8_t id[64];
@@ -162,20 +162,20 @@ static void digest(struct sr_stream *st, enum sr_role role,
 
 	sr_past_lock(st);
 	if (l->role == SR_ROLE_ASKER)
-		sr_digest(out, role, st->token, peer->token, &st->tx_history,
-			  n.tx, &st->rx_shown, n.rx, id, id_len);
+		sr_digest(out, role, st->up.token, peer->token, &st->out.history,
+			  n.tx, &st->in.shown, n.rx, id, id_len);
 	else
-		sr_digest(out, role, peer->token, st->token, &st->rx_shown,
-			  n.rx, &st->tx_history, n.tx, id, id_len);
+		sr_digest(out, role, peer->token, st->up.token, &st->in.shown,
+			  n.rx, &st->out.history, n.tx, id, id_len);
 	sr_past_unlock(st);
 }
 
 /* What our hello will offer to show. */
 static void take_stock(struct sr_stream *st)
 {
-	st->hello_tx = sr_past_copy(st, &st->tx_history).n;
-	memset(&st->rx_shown, 0, sizeof(st->rx_shown));
-	st->hello_rx = look_ahead(st);
+	st->up.hello_tx = sr_past_copy(st, &st->out.history).n;
+	memset(&st->in.shown, 0, sizeof(st->in.shown));
+	st->up.hello_rx = look_ahead(st);
 }
 
 /*
@@ -187,9 +187,9 @@ static bool stock_due(struct sr_stream *st)
 {
 	uint64_t due = 0, received = 0, sent = 0;
 
-	if (st->att->role == SR_ROLE_ANSWERER &&
+	if (st->up.att->role == SR_ROLE_ANSWERER &&
 	    covered(st).tx + covered(st).rx < PROOF_BYTES &&
-	    st->att->peer_hello.tx_have >= PROOF_BYTES)
+	    st->up.att->peer_hello.tx_have >= PROOF_BYTES)
 		due = PROOF_BYTES;
 	sr_lock(&st->rx_lock);
 	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
@@ -201,62 +201,62 @@ static bool stock_due(struct sr_stream *st)
 	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
 		sent = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	return ((st->hello_rx < due && st->hello_rx < SR_HISTORY_RAW) ||
-		(st->hello_tx < sent && st->hello_tx < SR_HISTORY_MAX)) &&
-	       sr_now_ns() - st->att_since < ARRIVE_MS * 1000000ull;
+	return ((st->up.hello_rx < due && st->up.hello_rx < SR_HISTORY_RAW) ||
+		(st->up.hello_tx < sent && st->up.hello_tx < SR_HISTORY_MAX)) &&
+	       sr_now_ns() - st->up.since < ARRIVE_MS * 1000000ull;
 }
 
 static void send_hello(struct sr_stream *st)
 {
-	struct sr_link *l = st->att;
+	struct sr_link *l = st->up.att;
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
 
 	msg.hello.version = SR_WIRE_VERSION;
 	msg.hello.role = (uint8_t)l->role;
 	msg.hello.link_no = l->link_no;
-	msg.hello.tx_have = st->hello_tx;
-	msg.hello.rx_have = st->hello_rx;
-	memcpy(msg.hello.token, st->token, SR_TOKEN_LEN);
+	msg.hello.tx_have = st->up.hello_tx;
+	msg.hello.rx_have = st->up.hello_rx;
+	memcpy(msg.hello.token, st->up.token, SR_TOKEN_LEN);
 	l->ops->hello(l, &msg.hello);
-	st->att_hello = true;
+	st->up.hello = true;
 	l->ops->ctl(l, &msg);
 }
 
 static bool hello_fits(struct sr_stream *st)
 {
-	struct sr_hello *h = &st->att->peer_hello;
-	enum sr_role want = st->att->role == SR_ROLE_ASKER ?
+	struct sr_hello *h = &st->up.att->peer_hello;
+	enum sr_role want = st->up.att->role == SR_ROLE_ASKER ?
 				    SR_ROLE_ANSWERER : SR_ROLE_ASKER;
 
 	return h->version == SR_WIRE_VERSION && h->role == want &&
-	       h->link_no == st->att->link_no;
+	       h->link_no == st->up.att->link_no;
 }
 
 static void send_proof(struct sr_stream *st)
 {
 	struct sr_msg msg = { .type = SR_MSG_PROOF };
 
-	digest(st, st->att->role, msg.digest);
-	st->att->ops->ctl(st->att, &msg);
+	digest(st, st->up.att->role, msg.digest);
+	st->up.att->ops->ctl(st->up.att, &msg);
 }
 
 /* Does the peer's digest show what we know it to have?  Enough of it, too: under lazy an
  * empty history proves nothing; eager and wait trust the hosts (manual). */
 static bool proves(struct sr_stream *st)
 {
-	enum sr_role role = st->att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
+	enum sr_role role = st->up.att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
 							     SR_ROLE_ASKER;
 	struct cover n = covered(st);
 	uint8_t want[SR_DIGEST_LEN];
 
 	digest(st, role, want);
-	if (memcmp(want, st->att->peer_proof, sizeof(want)) != 0 ||
-	    n.tx < sr_history_offset(st->known_tx) ||
-	    n.rx < sr_history_offset(st->known_rx)) {
+	if (memcmp(want, st->up.att->peer_proof, sizeof(want)) != 0 ||
+	    n.tx < sr_history_offset(st->up.known_tx) ||
+	    n.rx < sr_history_offset(st->up.known_rx)) {
 		sr_debug("%llu and %llu bytes are not shown, or fewer than %llu and %llu",
 			 (unsigned long long)n.tx, (unsigned long long)n.rx,
-			 (unsigned long long)st->known_tx,
-			 (unsigned long long)st->known_rx);
+			 (unsigned long long)st->up.known_tx,
+			 (unsigned long long)st->up.known_rx);
 		return false;
 	}
 	if (n.tx + n.rx < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
@@ -264,8 +264,8 @@ static bool proves(struct sr_stream *st)
 	sr_debug("%s: history agrees, %llu bytes",
 		 sr_stream_label(st, (char[128]){ 0 }),
 		 (unsigned long long)(n.tx + n.rx));
-	st->att_proven = n.tx + n.rx >= PROOF_BYTES;
-	st->att_checked = true;
+	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
+	st->up.checked = true;
 	return true;
 }
 
@@ -273,40 +273,40 @@ static bool proves(struct sr_stream *st)
 static void arm_tx(struct sr_stream *st)
 {
 	sr_lock(&st->tx_lock);
-	if (!st->tx_next && st->tx.state == SR_TX_RAW &&
+	if (!st->out.next && st->tx.state == SR_TX_RAW &&
 	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING))) {
-		memcpy(st->tx_next_token, st->att->peer_hello.token,
+		memcpy(st->out.next_token, st->up.att->peer_hello.token,
 		       SR_TOKEN_LEN);
-		st->tx_next = sr_link_get(st->att);
+		st->out.next = sr_link_get(st->up.att);
 	}
 	sr_unlock(&st->tx_lock);
 }
 
 static void start_tx(struct sr_stream *st)
 {
-	st->att_started = true;
+	st->up.started = true;
 	sr_lock(&st->tx_lock);
-	if (st->tx_next)
+	if (st->out.next)
 		sr_tx_try_start(st);
 	sr_unlock(&st->tx_lock);
 }
 
 static void ask_side(struct sr_stream *st, unsigned ev)
 {
-	if (!st->att_hello) {
+	if (!st->up.hello) {
 		take_stock(st);
 		if (!stock_due(st))
 			send_hello(st);
 		return;
 	}
-	if (!(ev & SR_LINK_HELLO) || st->att_checked)
+	if (!(ev & SR_LINK_HELLO) || st->up.checked)
 		return;
 	if (!hello_fits(st)) {
 		give_up(st, SR_REASON_PROTOCOL);
 		return;
 	}
-	if (!st->att_showed) {
-		st->att_showed = true;
+	if (!st->up.showed) {
+		st->up.showed = true;
 		send_proof(st);
 	}
 	if (!(ev & SR_LINK_PROOF))
@@ -321,7 +321,7 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 
 static void answer_side(struct sr_stream *st, unsigned ev)
 {
-	if ((ev & SR_LINK_HELLO) && !st->att_hello) {
+	if ((ev & SR_LINK_HELLO) && !st->up.hello) {
 		if (!hello_fits(st)) {
 			give_up(st, SR_REASON_PROTOCOL);
 			return;
@@ -331,7 +331,7 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 			return;
 		send_hello(st);
 	}
-	if (!(ev & SR_LINK_PROOF) || st->att_checked)
+	if (!(ev & SR_LINK_PROOF) || st->up.checked)
 		return;
 	if (proves(st))
 		send_proof(st);
@@ -343,30 +343,30 @@ static void answer_side(struct sr_stream *st, unsigned ev)
  * it: as long as the program does, and not for long. */
 static bool in_time(struct sr_stream *st)
 {
-	uint64_t now = sr_now_ns(), rx = atomic_load(&st->rx_tcp);
+	uint64_t now = sr_now_ns(), rx = atomic_load(&st->in.tcp);
 
-	if (!st->due_since)
-		st->due_since = st->due_seen_ns = now;
-	if (rx != st->due_seen) {
-		st->due_seen = rx;
-		st->due_seen_ns = now;
+	if (!st->up.due_since)
+		st->up.due_since = st->up.due_seen_ns = now;
+	if (rx != st->up.due_seen) {
+		st->up.due_seen = rx;
+		st->up.due_seen_ns = now;
 	}
-	if (!st->due_said && st->rx_short >= MUCH) {
+	if (!st->up.due_said && st->in.short_of >= MUCH) {
 		struct sr_msg msg = { .type = SR_MSG_DRAIN };
 
-		st->due_said = true;
-		st->att->ops->ctl(st->att, &msg);
+		st->up.due_said = true;
+		st->up.att->ops->ctl(st->up.att, &msg);
 	}
-	if (st->due_said)
-		return now - st->due_seen_ns < 4 * STILL_MS * 1000000ull &&
-		       now - st->due_since < DRAIN_MS * 1000000ull;
-	return now - st->due_seen_ns < STILL_MS * 1000000ull;
+	if (st->up.due_said)
+		return now - st->up.due_seen_ns < 4 * STILL_MS * 1000000ull &&
+		       now - st->up.due_since < DRAIN_MS * 1000000ull;
+	return now - st->up.due_seen_ns < STILL_MS * 1000000ull;
 }
 
 /* Perhaps it has read, but around us. */
 static bool read_around(struct sr_stream *st)
 {
-	if ((atomic_load(&st->rx_gate) & SR_GATE_COUNT) || st->anchor < 0 ||
+	if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->anchor < 0 ||
 	    sr_anchor_rx_agrees(st))
 		return false;
 	sr_stream_bar(st, SR_REASON_COUNTERS);
@@ -375,14 +375,14 @@ static bool read_around(struct sr_stream *st)
 
 static void take_switch(struct sr_stream *st)
 {
-	if (st->att->role == SR_ROLE_ANSWERER)
+	if (st->up.att->role == SR_ROLE_ANSWERER)
 		arm_tx(st);		/* before the mark can come */
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	st->att_took = sr_rx_take_switch(st, st->att, st->att_proven);
+	st->up.took = sr_rx_take_switch(st, st->up.att, st->up.proven);
 	sr_unlock(&st->rx_lock);
-	if (st->att_took) {
-		atomic_store(&st->rx_due, 0);
+	if (st->up.took) {
+		atomic_store(&st->in.due, 0);
 		sr_stream_kick(st);
 	} else if (!in_time(st)) {
 		give_up(st, read_around(st) ? SR_REASON_COUNTERS :
@@ -402,14 +402,14 @@ static void follow(struct sr_stream *st)
 	bool verified;
 
 	sr_lock(&st->rx_lock);
-	verified = st->rx.state == SR_RX_LINK && st->rx_link == st->att;
+	verified = st->rx.state == SR_RX_LINK && st->in.link == st->up.att;
 	sr_unlock(&st->rx_lock);
 	if (!verified)
 		return;
 	if (sr_conf.upgrade == SR_WAIT)
 		start_tx(st);
 	else
-		st->att_started = true;
+		st->up.started = true;
 }
 
 /* The stream is at its end, so that nothing becomes of its link either. */
@@ -423,7 +423,7 @@ static bool at_end(struct sr_stream *st)
 /* Not given up: put away by the end that was done with it first. */
 static bool closed(struct sr_stream *st, struct sr_link *l)
 {
-	return l->reason && !st->broken &&
+	return l->reason && !st->out.broken &&
 	       (at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
 	       (!strcmp(l->reason, "short") ||
 		!strcmp(l->reason, "peer-dropped"));
@@ -458,7 +458,7 @@ static bool peer_ended(struct sr_stream *st, unsigned ev)
 
 static void died(struct sr_stream *st, unsigned ev)
 {
-	struct sr_link *l = st->att;
+	struct sr_link *l = st->up.att;
 	bool late = !(ev & SR_LINK_DEAD);
 
 	tell_over(st, l, late);
@@ -473,10 +473,10 @@ static void died(struct sr_stream *st, unsigned ev)
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}
-	st->att = NULL;
-	st->att_checked = false;
+	st->up.att = NULL;
+	st->up.checked = false;
 	sr_lock(&st->tx_lock);
-	if (st->tx_next == l) {
+	if (st->out.next == l) {
 		sr_tx_try_start(st);		/* lets go of it */
 	}
 	sr_unlock(&st->tx_lock);
@@ -491,11 +491,11 @@ static void died(struct sr_stream *st, unsigned ev)
 static bool settled(struct sr_stream *st)
 {
 	if (sr_conf.upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
-	    st->due_since)
+	    st->up.due_since)
 		return true;
-	if (!st->tx_started)
-		st->tx_started = sr_now_ns();
-	return sr_now_ns() - st->tx_started > FOLLOW_MS * 1000000ull;
+	if (!st->out.started)
+		st->out.started = sr_now_ns();
+	return sr_now_ns() - st->out.started > FOLLOW_MS * 1000000ull;
 }
 
 static bool too_long(struct sr_stream *st)
@@ -504,31 +504,31 @@ static bool too_long(struct sr_stream *st)
 
 	if (sr_conf.upgrade == SR_WAIT && sr_conf.upgrade_wait_ms > ms)
 		ms = sr_conf.upgrade_wait_ms;
-	return sr_now_ns() - st->att_since > ms * 1000000ull;
+	return sr_now_ns() - st->up.since > ms * 1000000ull;
 }
 
 void sr_attach_progress(struct sr_stream *st)
 {
 	unsigned ev;
 
-	if (!st->att)
+	if (!st->up.att)
 		return;
 	/* Barred while it was being made. */
 	if (sr_st_flags(st) & SR_ST_BARRED)
-		st->att->ops->drop(st->att, "refused");
-	ev = sr_link_events(st->att);
+		st->up.att->ops->drop(st->up.att, "refused");
+	ev = sr_link_events(st->up.att);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
-		if (st->att->role == SR_ROLE_ASKER)
+		if (st->up.att->role == SR_ROLE_ASKER)
 			ask_side(st, ev);
 		else
 			answer_side(st, ev);
-		ev = sr_link_events(st->att);
+		ev = sr_link_events(st->up.att);
 	}
-	if ((ev & SR_LINK_SWITCH) && !st->att_took && st->att_checked &&
+	if ((ev & SR_LINK_SWITCH) && !st->up.took && st->up.checked &&
 	    !(ev & SR_LINK_DEAD))
 		take_switch(st);
-	if (st->att->role == SR_ROLE_ANSWERER && !st->att_started &&
-	    st->att_took)
+	if (st->up.att->role == SR_ROLE_ANSWERER && !st->up.started &&
+	    st->up.took)
 		follow(st);
 	if ((ev & SR_LINK_DEAD) ||
 	    (sr_stream_tx(st) == SR_TX_RAW && sr_stream_rx(st) != SR_RX_LINK &&
@@ -536,10 +536,10 @@ void sr_attach_progress(struct sr_stream *st)
 		died(st, ev);
 		return;
 	}
-	if (atomic_load(&st->verdict) != VERDICT_YES &&
+	if (atomic_load(&st->up.verdict) != VERDICT_YES &&
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_stream_reason(st, SR_REASON_NONE);
-		st->asks = 0;
+		st->up.asks = 0;
 		sr_upgrade_verdict(st, VERDICT_YES);
 	}
 }

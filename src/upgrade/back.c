@@ -25,14 +25,14 @@
 
 bool sr_back_is_plain(struct sr_stream *st)
 {
-	return !st->att && !sr_gate_shut(&st->tx_gate) &&
-	       !sr_gate_shut(&st->rx_gate);
+	return !st->up.att && !sr_gate_shut(&st->out.gate) &&
+	       !sr_gate_shut(&st->in.gate);
 }
 
 /* Over, or on the way out: nothing left that could be made plain. */
 static bool is_over(struct sr_stream *st)
 {
-	return st->broken || st->anchor < 0 ||
+	return st->out.broken || st->anchor < 0 ||
 	       (sr_stream_tx(st) == SR_TX_DONE &&
 		sr_stream_rx(st) >= SR_RX_EOF);
 }
@@ -55,8 +55,8 @@ static bool is_cutting_off(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->rx_lock);
-	yes = st->rx.state == SR_RX_RAW && st->rx.rx < st->rx.m && st->rx_link &&
-	      (sr_link_events(st->rx_link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
+	yes = st->rx.state == SR_RX_RAW && st->rx.rx < st->rx.m && st->in.link &&
+	      (sr_link_events(st->in.link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
 	      sr_anchor_ended(st);
 	sr_unlock(&st->rx_lock);
 	return yes || is_cut_off(st);
@@ -70,9 +70,9 @@ static void disconnect(struct sr_stream *st)
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
 
 	sr_lock(&st->rx_lock);
-	if (!st->rx_cut)
+	if (!st->in.cut)
 		sr_real.connect(st->anchor, &none, sizeof(none));
-	st->rx_cut = true;
+	st->in.cut = true;
 	sr_unlock(&st->rx_lock);
 }
 
@@ -88,7 +88,7 @@ static void cut_off(struct sr_stream *st)
 
 static bool involved(struct sr_stream *st)
 {
-	return atomic_load(&st->verdict) != VERDICT_NONE || st->att ||
+	return atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att ||
 	       !sr_back_is_plain(st);
 }
 
@@ -101,7 +101,7 @@ void sr_back_begin(struct sr_stream *st)
 	sr_tx_progress(st);
 	sr_unlock(&st->tx_lock);
 	sr_lock(&st->rx_lock);
-	l = st->rx_link;
+	l = st->in.link;
 	if (l)
 		l->ops->drop(l, "peer-dropped");
 	sr_unlock(&st->rx_lock);
@@ -181,7 +181,7 @@ bool sr_back_outlives(struct sr_stream *st, bool live)
 
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	link = st->tx_link ?: st->rx_link;
+	link = st->out.link ?: st->in.link;
 	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
 	      !(live && (sr_link_events(link) & SR_LINK_DEAD));
 	sr_unlock(&st->tx_lock);

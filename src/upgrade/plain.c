@@ -31,18 +31,18 @@
 
 static bool is_plain(struct sr_stream *st)
 {
-	return !st->att && !st->asking && !sr_any_gate_shut(st) &&
-	       !atomic_load(&st->tx_next) && st->tx.state == SR_TX_RAW &&
-	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->spill_len &&
-	       !st->broken &&
+	return !st->up.att && !st->up.asking && !sr_any_gate_shut(st) &&
+	       !atomic_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
+	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->in.spill_len &&
+	       !st->out.broken &&
 	       !atomic_load(&st->so_error);
 }
 
 /* Its close will not look for the loop's watch any more. */
 static bool unwatch(struct sr_stream *st)
 {
-	if (st->watched_fd >= 0 &&
-	    (!sr_loop_here() || st->watched_fd != st->anchor))
+	if (st->loop.watched_fd >= 0 &&
+	    (!sr_loop_here() || st->loop.watched_fd != st->anchor))
 		return false;
 	sr_stream_unwatch(st);
 	return true;
@@ -85,10 +85,10 @@ static void book(struct sr_stream *st, _Atomic uint64_t *sum, ssize_t r)
 
 void sr_plain_received(struct sr_stream *st, ssize_t r)
 {
-	book(st, &st->rx_plain, r);
+	book(st, &st->in.plain, r);
 }
 
 void sr_plain_sent(struct sr_stream *st, ssize_t r)
 {
-	book(st, &st->tx_plain, r);
+	book(st, &st->out.plain, r);
 }

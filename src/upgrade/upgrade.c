@@ -63,7 +63,7 @@ static void ask_now(struct sr_stream *st)
 {
 	int r;
 
-	if (st->next_ask_ns && sr_now_ns() < st->next_ask_ns)
+	if (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns)
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
@@ -75,8 +75,8 @@ static void ask_now(struct sr_stream *st)
 		}
 		return;
 	}
-	atomic_store(&st->asked_ns, sr_now_ns());
-	atomic_store(&st->verdict, VERDICT_PENDING);
+	atomic_store(&st->up.asked_ns, sr_now_ns());
+	atomic_store(&st->up.verdict, VERDICT_PENDING);
 	r = sr_loop_start();
 	if (r < 0) {
 		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
@@ -113,14 +113,14 @@ static unsigned bump(atomic_uint *number)
 
 void sr_upgrade_count(struct sr_stream *st)
 {
-	unsigned calls = bump(&st->tx_calls);
+	unsigned calls = bump(&st->out.calls);
 
 	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
 	    SR_ST_CONNECT)
 		return;
 	if (calls < sr_conf.upgrade_msgs &&
-	    atomic_load_explicit(&st->tx_tcp, memory_order_relaxed) +
-			    atomic_load_explicit(&st->rx_tcp,
+	    atomic_load_explicit(&st->out.tcp, memory_order_relaxed) +
+			    atomic_load_explicit(&st->in.tcp,
 						 memory_order_relaxed) <
 		    sr_conf.upgrade_bytes)
 		return;
@@ -129,13 +129,13 @@ void sr_upgrade_count(struct sr_stream *st)
 
 void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 {
-	if (atomic_exchange(&st->verdict, verdict) != verdict)
+	if (atomic_exchange(&st->up.verdict, verdict) != verdict)
 		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
 static bool has_verdict(struct sr_stream *st)
 {
-	return atomic_load(&st->verdict) != VERDICT_PENDING;
+	return atomic_load(&st->up.verdict) != VERDICT_PENDING;
 }
 
 /* Policy wait: the connecting side's first call holds until the link is there
@@ -295,10 +295,10 @@ static void ask_next(struct sr_stream *st)
 	enum sr_reason refused;
 	int r;
 
-	while ((ops = kind(&st->local, &st->peer, st->kind)) != NULL) {
+	while ((ops = kind(&st->local, &st->peer, st->up.kind)) != NULL) {
 		const char *why = ops->usable();
 
-		st->kind++;
+		st->up.kind++;
 		if (why) {
 			first_reason(st, sr_reason_find(why));
 			continue;
@@ -308,24 +308,24 @@ static void ask_next(struct sr_stream *st)
 			first_reason(st, refused);
 			continue;
 		}
-		memset(&st->ask, 0, sizeof(st->ask));
-		st->ask.ops = ops;
-		st->ask.name = st->name;
-		st->ask.name.link_no = st->link_no + 1;
+		memset(&st->up.ask, 0, sizeof(st->up.ask));
+		st->up.ask.ops = ops;
+		st->up.ask.name = st->name;
+		st->up.ask.name.link_no = st->link_no + 1;
 		/* Rendezvous goes by what is on the wire. */
-		sr_addr_plain(&st->ask.src, (struct sockaddr *)&st->local);
-		sr_addr_plain(&st->ask.dst, (struct sockaddr *)&st->peer);
-		st->ask.owner = st;
-		st->ask.notify = sr_stream_on_link;
-		st->ask.done = done;
-		st->asking = true;
+		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->local);
+		sr_addr_plain(&st->up.ask.dst, (struct sockaddr *)&st->peer);
+		st->up.ask.owner = st;
+		st->up.ask.notify = sr_stream_on_link;
+		st->up.ask.done = done;
+		st->up.asking = true;
 		sr_stream_ref(st);
 		sr_debug("%s: asks for a link: %s",
 			 sr_stream_label(st, (char[128]){ 0 }), ops->name);
-		r = ops->ask(&st->ask);
+		r = ops->ask(&st->up.ask);
 		if (r == 0)
 			return;
-		st->asking = false;
+		st->up.asking = false;
 		sr_stream_put(st);
 		first_reason(st, sr_reason_of(r, SR_REASON_NO_DEVICE));
 	}
@@ -336,7 +336,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct sr_stream *st = ask->owner;
 
-	st->asking = false;
+	st->up.asking = false;
 	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
 		link->ops->drop(link, "short");
 		sr_link_put(link);
@@ -365,10 +365,10 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 /* At the next call after a while, which grows as long as no link comes of it. */
 static void ask_again(struct sr_stream *st, uint64_t while_ns)
 {
-	st->kind = 0;
-	st->next_ask_ns = sr_now_ns() + (while_ns << st->asks);
-	if (st->asks < ASKS_MAX)
-		st->asks++;
+	st->up.kind = 0;
+	st->up.next_ask_ns = sr_now_ns() + (while_ns << st->up.asks);
+	if (st->up.asks < ASKS_MAX)
+		st->up.asks++;
 	sr_st_clear(st, SR_ST_ASKED);
 }
 
@@ -388,9 +388,9 @@ void sr_ask_progress(struct sr_stream *st)
 {
 	unsigned f = sr_st_flags(st);
 
-	if (st->asking && (f & (SR_ST_CLOSING | SR_ST_BARRED))) {
-		st->ask.ops->cancel(&st->ask);
-		st->asking = false;
+	if (st->up.asking && (f & (SR_ST_CLOSING | SR_ST_BARRED))) {
+		st->up.ask.ops->cancel(&st->up.ask);
+		st->up.asking = false;
 		sr_upgrade_verdict(st, VERDICT_NO);
 		sr_stream_put(st);
 		return;
@@ -399,7 +399,7 @@ void sr_ask_progress(struct sr_stream *st)
 		sr_upgrade_verdict(st, VERDICT_NO);
 		return;
 	}
-	if ((f & SR_ST_CLOSING) || st->asking || st->att)
+	if ((f & SR_ST_CLOSING) || st->up.asking || st->up.att)
 		return;
 	if (f & SR_ST_BARRED) {
 		sr_plain_for_good(st);
@@ -407,19 +407,19 @@ void sr_ask_progress(struct sr_stream *st)
 	}
 	if (!(f & SR_ST_ASKED))
 		return;
-	if (atomic_load(&st->verdict) == VERDICT_PENDING && !st->kind) {
+	if (atomic_load(&st->up.verdict) == VERDICT_PENDING && !st->up.kind) {
 		if (sr_stream_name(st))
 			ask_next(st);
 		else
 			sr_upgrade_verdict(st, VERDICT_NO);
-		if (st->asking)
+		if (st->up.asking)
 			return;
 	}
 	if (st->link_no) {
 		/* It broke, and may be asked for again, once all is plain. */
 		if (!sr_any_gate_shut(st))
 			ask_again(st, AGAIN_NS);
-	} else if (atomic_load(&st->verdict) != VERDICT_NO) {
+	} else if (atomic_load(&st->up.verdict) != VERDICT_NO) {
 		return;
 	} else if (!asks_once_more(st)) {
 		sr_plain_for_good(st);

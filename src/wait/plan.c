@@ -29,24 +29,24 @@ static void plan_rx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 
-	if (!sr_gate_shut(&st->rx_gate)) {
+	if (!sr_gate_shut(&st->in.gate)) {
 		plain_rx(e);
 		return;
 	}
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	if (!sr_gate_shut(&st->rx_gate)) {
+	if (!sr_gate_shut(&st->in.gate)) {
 		plain_rx(e);
 		goto out;
 	}
 	e->shut = true;
-	if (st->spill_len)
+	if (st->in.spill_len)
 		e->ours |= POLLIN | POLLRDNORM;
 	switch (st->rx.state) {
 	case SR_RX_RAW:
 	case SR_RX_EXPECT:
 		/* With a sleeper of plain days in flight the anchor is its. */
-		if (atomic_load(&st->rx_gate) & SR_GATE_COUNT)
+		if (atomic_load(&st->in.gate) & SR_GATE_COUNT)
 			break;
 		if (sr_rx_at_mark(&st->rx)) {
 			e->kernel |= POLLIN;	/* for us, to move on */
@@ -56,21 +56,21 @@ static void plan_rx(struct sr_waitset_entry *e)
 		break;
 	case SR_RX_LINK:
 		/* What the program is told of counts when a reset comes. */
-		if (st->rx_link && (sr_link_events(st->rx_link) & SR_LINK_END) &&
+		if (st->in.link && (sr_link_events(st->in.link) & SR_LINK_END) &&
 		    !(sr_st_flags(st) & SR_ST_PEER_END))
 			sr_st_set(st, SR_ST_PEER_END);
 		/* (No link: closed and over, under a sleeper.) */
-		if (st->rx_fin_seen || !st->rx_link ||
-		    (sr_link_events(st->rx_link) & SR_LINK_END))
+		if (st->in.fin_seen || !st->in.link ||
+		    (sr_link_events(st->in.link) & SR_LINK_END))
 			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-		if (st->rx_rst_seen)
+		if (st->in.rst_seen)
 			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
 				   (atomic_load(&st->so_error) ? POLLERR : 0);
-		if (st->rx_link &&
-		    sr_rx_ready(&st->rx, atomic_load(&st->rx_link->rx_h)) > 0)
+		if (st->in.link &&
+		    sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) > 0)
 			e->ours |= POLLIN | POLLRDNORM;
-		else if (st->rx_link && !e->rx_link)
-			e->rx_link = sr_link_get(st->rx_link);
+		else if (st->in.link && !e->rx_link)
+			e->rx_link = sr_link_get(st->in.link);
 		break;
 	case SR_RX_EOF:
 		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
@@ -110,41 +110,41 @@ static void plan_tx(struct sr_waitset_entry *e)
 	short out = e->events & SR_OUT_EVENTS;
 	struct iovec v[2];
 
-	if (!sr_gate_shut(&st->tx_gate)) {
+	if (!sr_gate_shut(&st->out.gate)) {
 		plain_tx(e, out);
 		return;
 	}
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (!sr_gate_shut(&st->tx_gate)) {
+	if (!sr_gate_shut(&st->out.gate)) {
 		plain_tx(e, out);
 		goto unlock;
 	}
 	e->shut = true;
-	if (st->broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		e->ours |= POLLOUT | POLLWRNORM;
 		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
 			e->ours |= POLLHUP;
 		/* TCP has our end, or gets it: of the peer's it knows. */
 		e->ends = e->hup = e->raw;
 	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
-		   !(sr_link_events(st->tx_link) & SR_LINK_DRAIN)) {
+		   !(sr_link_events(st->out.link) & SR_LINK_DRAIN)) {
 		/* Programs ask for this to learn whether they are connected (Java),
 		 * and once they are so, they are.  The first send decides. */
 		e->ours |= POLLOUT | POLLWRNORM;
 	} else if (st->tx.state == SR_TX_LINK && out) {
-		size_t room = st->tx_link->ops->tx_room(st->tx_link, v);
+		size_t room = st->out.link->ops->tx_room(st->out.link, v);
 
-		st->tx_link->ops->tx_commit(st->tx_link, 0, st->tx_held != 0);
+		st->out.link->ops->tx_commit(st->out.link, 0, st->out.held != 0);
 		if (room)
 			e->ours |= POLLOUT | POLLWRNORM;
 		else if (!e->tx_link)
-			e->tx_link = sr_link_get(st->tx_link);
+			e->tx_link = sr_link_get(st->out.link);
 	}
 unlock:
 	if (e->shut && out && !(e->ours & POLLOUT))
-		atomic_store(st->tx.state == SR_TX_LINK ? &st->tx_full :
-							  &st->tx_held_off,
+		atomic_store(st->tx.state == SR_TX_LINK ? &st->out.full :
+							  &st->out.held_off,
 			     true);
 	sr_unlock(&st->tx_lock);
 }

@@ -143,9 +143,9 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 	if (!sr_spin_pays(&st->spin, limit))
 		return false;
 	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->rx_gate) && st->rx.state == SR_RX_LINK &&
-	    st->rx_link) {
-		link = sr_link_get(st->rx_link);
+	if (sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
+	    st->in.link) {
+		link = sr_link_get(st->in.link);
 		events = sr_link_events(link);
 		h = st->rx.rx;
 	}

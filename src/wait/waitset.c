@@ -160,8 +160,8 @@ static bool leave_gates(struct sr_waitset *s)
 		if (e->counted && !sr_rx_gate_leave(e->st, 1))
 			sr_rx_gate_leave_shut(e->st, 1);
 		e->counted = false;
-		if (s->k[i].revents && (sr_gate_shut(&e->st->rx_gate) ||
-					sr_gate_shut(&e->st->tx_gate)))
+		if (s->k[i].revents && (sr_gate_shut(&e->st->in.gate) ||
+					sr_gate_shut(&e->st->out.gate)))
 			shut = true;
 	}
 	return shut;

@@ -54,6 +54,6 @@ int main(void)
 	for (int i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
 	CHECK(n > 0);
-	CHECK_EQ(atomic_load(&st.tx_gate) & (SR_GATE_COUNT | SR_GATE_SHUT), 0);
+	CHECK_EQ(atomic_load(&st.out.gate) & (SR_GATE_COUNT | SR_GATE_SHUT), 0);
 	return 0;
 }
