@@ -125,6 +125,26 @@ static int make_bell(struct asking *a, uint8_t name[SR_SHM_BELL_LEN])
 	return 0;
 }
 
+/* What the answerer has said; NULL: nothing yet; "": something else, or nothing any
+ * more.  It may have hung up before it had read what we sent: that error comes before
+ * its word. */
+static const char *read_word(int sock)
+{
+	static const char *const words[] = { "ok", SR_SHM_GO };
+	char word[32] = "";
+	ssize_t n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+	size_t i;
+
+	if (n < 0 && errno == ECONNRESET)
+		n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return NULL;
+	for (i = 0; n > 0 && i < 2; i++)
+		if (!strcmp(word, words[i]))
+			return words[i];
+	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
+}
+
 /* NULL, or a reason. */
 static const char *send_offer(struct asking *a, int line)
 {
@@ -140,9 +160,10 @@ static const char *send_offer(struct asking *a, int line)
 	err = make_bell(a, offer.bell);
 	if (err)
 		return err == -EMFILE ? "descriptors" : "memory";
-	if (sr_now_send(line, &offer, sizeof(offer)) != sizeof(offer))
-		return "refused";
-	return NULL;
+	if (sr_now_send(line, &offer, sizeof(offer)) == sizeof(offer))
+		return NULL;
+	/* The answerer has hung up already, and may have said why. */
+	return sr_reason_word(sr_reason_find(read_word(line) ?: "")) ?: "refused";
 }
 
 /* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
@@ -240,26 +261,6 @@ static const char *hand_over(struct asking *a)
 	l->bell = a->bell;
 	a->bell = -1;
 	return reason;
-}
-
-/* What the answerer has said; NULL: nothing yet; "": something else, or nothing any
- * more.  It may have hung up before it had read what we sent: that error comes before
- * its word. */
-static const char *read_word(int sock)
-{
-	static const char *const words[] = { "ok", SR_SHM_GO };
-	char word[32] = "";
-	ssize_t n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
-	size_t i;
-
-	if (n < 0 && errno == ECONNRESET)
-		n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return NULL;
-	for (i = 0; n > 0 && i < 2; i++)
-		if (!strcmp(word, words[i]))
-			return words[i];
-	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
 }
 
 static void next_name(struct asking *a);
