@@ -569,7 +569,8 @@ void sr_epoll_number_gone(struct sr_stream *st, int fd)
 		next = e->next_of_stream;
 		if (e->number != fd)
 			continue;
-		pass(e);
+		if (!e->deleted) /* pass() removes that */
+			pass(e);
 		let_go(e);
 	}
 	sr_unlock(&st->epoll_lock);
