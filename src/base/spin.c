@@ -11,7 +11,7 @@
 #define GAP_MAX 4096
 #define STOLEN_NS 50000 /* far more than a look costs, less than a time slice */
 
-enum { AWAKE, ASLEEP };
+enum { AWAKE, ASLEEP, NEITHER };
 
 /* On a single core spinning only keeps the peer from running. */
 static bool one_core(void)
@@ -48,12 +48,16 @@ static void go(struct sr_spin *sp, unsigned way, bool by_need)
 	set(&sp->trial_ns, 0);
 }
 
-bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns)
+bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns, bool same_core)
 {
 	unsigned way = get(&sp->way), gap = get(&sp->gap);
 
 	if (!limit_ns || one_core())
 		return false;
+	if (same_core) {
+		set(&sp->took_way, NEITHER);
+		return false;
+	}
 	set(&sp->waits, get(&sp->waits) + 1);
 	if (get(&sp->waits) > (gap ? gap : GAP_MIN))
 		way = !way;
@@ -85,6 +89,8 @@ void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns)
 	unsigned way = get(&sp->took_way), cap = (unsigned)limit_ns * 4;
 	unsigned took = took_ns < cap ? (unsigned)took_ns : cap, average;
 
+	if (way == NEITHER)
+		return;
 	if (way != get(&sp->way)) {
 		set(&sp->trial_ns, get(&sp->trial_ns) + took);
 		set(&sp->trial, get(&sp->trial) + 1);

@@ -32,8 +32,9 @@ struct sr_spin {
 	atomic_uint trial, trial_ns; /* waits of this one, and their sum */
 };
 
-/* Is this wait to be spun through?  limit_ns: the longest busy wait. */
-bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns);
+/* Is this wait to be spun through?  limit_ns: the longest busy wait.  same_core: the peer
+ * would have to run on this core; such a wait is slept through, and teaches nothing. */
+bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns, bool same_core);
 /* Was the core taken away between two looks at the clock of a busy wait?  Then it
  * is wanted elsewhere, perhaps by the peer: the busy wait is over and has failed. */
 bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns);

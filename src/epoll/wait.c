@@ -234,7 +234,7 @@ static int spin(struct wait *w, struct epoll_event *ev, int max)
 	if (w->start || !atomic_load(&set->shut))
 		return 0;
 	w->start = sr_now_ns();
-	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull))
+	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull, false))
 		return 0;
 	sr_hold();	/* for the sake of set->spinning */
 	n = 0;

@@ -198,6 +198,13 @@ struct sr_link_ops {
 	void (*awake)(struct sr_link *link, unsigned want, bool slept);
 
 	/*
+	 * Before a busy wait and in it: does the peer's thread run on this core, as far
+	 * as is known?  Then it cannot run while we look.  May be NULL: nobody knows.
+	 * any.
+	 */
+	bool (*same_core)(struct sr_link *link);
+
+	/*
 	 * For a sleeper that is no thread, an epoll set.  Once, the next
 	 * arrival of what is wanted is told of: the returned fd becomes
 	 * readable (an edge: nobody drains it), or notify() is called if there
@@ -294,6 +301,11 @@ void sr_link_put(struct sr_link *link);	/* any; freed in the loop */
 static inline unsigned sr_link_events(struct sr_link *link)
 {
 	return atomic_load_explicit(&link->events, memory_order_acquire);
+}
+
+static inline bool sr_link_same_core(struct sr_link *link)
+{
+	return link->ops->same_core && link->ops->same_core(link);
 }
 
 /* Sets bits; true if one was not set before.  For the kinds. */

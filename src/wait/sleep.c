@@ -140,8 +140,6 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 	unsigned events = 0;
 	bool moved = false;
 
-	if (!sr_spin_pays(&st->spin, limit))
-		return false;
 	sr_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
 	    st->in.link) {
@@ -152,6 +150,8 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 	sr_unlock(&st->rx_lock);
 	if (!link)
 		return false;
+	if (!sr_spin_pays(&st->spin, limit, sr_link_same_core(link)))
+		goto out;
 	for (;;) {
 		for (int i = 0; i < POLLS && !moved; i++) {
 			link->ops->poll(link);
@@ -165,13 +165,15 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 		if (!*start)
 			*start = now;
 		if (moved || now - *start > limit || sr_held.off ||
+		    sr_link_same_core(link) ||
 		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
 			break;
 		last = now;
 	}
-	sr_link_put(link);
 	if (moved)
 		sr_spin_learn(&st->spin, limit, now - *start);
+out:
+	sr_link_put(link);
 	return moved;
 }
 

@@ -442,6 +442,19 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 	return links;
 }
 
+/* Every link's peer would have to run here.  (There is a link.) */
+static bool same_core(struct sr_waitset *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		struct sr_waitset_entry *e = &s->e[i];
+		struct sr_link *link = e->rx_link ? e->rx_link : e->tx_link;
+
+		if (link && !sr_link_same_core(link))
+			return false;
+	}
+	return true;
+}
+
 /* 1: one of us or the kernel has something to say; -1: a signal, errno.  A mask that
  * lets one in takes a call of the kernel's. */
 static int spin(struct sr_waitset *s)
@@ -451,7 +464,8 @@ static int spin(struct sr_waitset *s)
 	bool shut, kernel;
 	int r;
 
-	if (!s->deadline || !poll_links(s, &kernel) || !sr_spin_pays(sp, limit))
+	if (!s->deadline || !poll_links(s, &kernel) ||
+	    !sr_spin_pays(sp, limit, same_core(s)))
 		return 0;
 	for (;;) {
 		if (plan_all(s, &shut))
@@ -467,7 +481,7 @@ static int spin(struct sr_waitset *s)
 				return r;
 		}
 		now = sr_now_ns();
-		if (sr_spin_stolen(sp, limit, now - last) ||
+		if (sr_spin_stolen(sp, limit, now - last) || same_core(s) ||
 		    now - s->start >= limit || now >= s->deadline)
 			return 0;
 		last = now;

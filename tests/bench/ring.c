@@ -83,7 +83,7 @@ static size_t wait_link(struct end *e, unsigned want, struct iovec v[2])
 	if (n || end)
 		return n;
 	start = now = sr_now_ns();
-	if (sr_spin_pays(sp, limit))
+	if (sr_spin_pays(sp, limit, sr_link_same_core(e->link)))
 		do {
 			for (int i = 0; i < POLLS && !n && !end; i++) {
 				sr_relax();
@@ -92,6 +92,7 @@ static size_t wait_link(struct end *e, unsigned want, struct iovec v[2])
 			last = now;
 			now = sr_now_ns();
 		} while (!n && !end && now - start <= limit &&
+			 !sr_link_same_core(e->link) &&
 			 !sr_spin_stolen(sp, limit, now - last));
 	while (!n && !end) {
 		n = sleep_once(e, want, v, &end);

@@ -4,6 +4,8 @@
  * pair of an asker and an answerer runs as two processes and as two threads of
  * one.  A wait that takes 20 s is a lost wake-up.
  */
+#include <sched.h>
+
 #include "base/now.h"
 #include "link_pair.h"
 
@@ -202,6 +204,23 @@ static void standing(struct end *e)
 		if (!e->asker)
 			CHECK(send_bytes(e, 10, 10));
 	}
+}
+
+/* Both ends on one core see that they are. */
+static void one_core(struct end *e)
+{
+	cpu_set_t set;
+	int core = 0;
+
+	CHECK(!sched_getaffinity(0, sizeof(set), &set));
+	while (!CPU_ISSET(core, &set))
+		core++;
+	CPU_ZERO(&set);
+	CPU_SET(core, &set);
+	CHECK(!sched_setaffinity(0, sizeof(set), &set));
+	while (!sr_link_same_core(e->link))
+		usleep(100);
+	ping_pong_n(e, 1); /* the other one has to see it, too */
 }
 
 /* ---- peers that misbehave ---- */
@@ -417,6 +436,7 @@ static const struct {
 	{"dropping", dropping},
 	{"two_sleepers", two_sleepers},
 	{"standing", standing},
+	{"one_core", one_core},
 };
 
 static const struct {

@@ -16,7 +16,7 @@ static unsigned spun(struct sr_spin *sp, unsigned n, unsigned awake_ns,
 	unsigned count = 0;
 
 	while (n--) {
-		bool awake = sr_spin_pays(sp, LIMIT);
+		bool awake = sr_spin_pays(sp, LIMIT, false);
 
 		count += awake;
 		sr_spin_learn(sp, LIMIT, awake ? awake_ns : asleep_ns);
@@ -29,7 +29,7 @@ int main(void)
 	struct sr_spin sp = { 0 };
 
 	/* quick answers: nearly always awake, from the first on */
-	CHECK(sr_spin_pays(&sp, LIMIT));
+	CHECK(sr_spin_pays(&sp, LIMIT, false));
 	CHECK(spun(&sp, 1000, 1000, 40000) > 950);
 	/* long ones: hardly ever */
 	CHECK(spun(&sp, 10000, 1000000, 1000000) < 300);
@@ -48,10 +48,14 @@ int main(void)
 	/* the core is wanted elsewhere, and then no more */
 	CHECK(!sr_spin_stolen(&sp, LIMIT, 3000));
 	CHECK(sr_spin_stolen(&sp, LIMIT, 3000000));
-	CHECK(!sr_spin_pays(&sp, LIMIT));
+	CHECK(!sr_spin_pays(&sp, LIMIT, false));
 	spun(&sp, 1000, 1000, 18000);
 	CHECK(spun(&sp, 1000, 1000, 18000) > 950);
+	/* the peer is to run here: asleep, and what that takes teaches nothing */
+	CHECK(!sr_spin_pays(&sp, LIMIT, true));
+	sr_spin_learn(&sp, LIMIT, 4 * LIMIT);
+	CHECK(spun(&sp, 1000, 1000, 18000) > 950);
 	/* off */
-	CHECK(!sr_spin_pays(&sp, 0));
+	CHECK(!sr_spin_pays(&sp, 0, false));
 	return 0;
 }

@@ -33,6 +33,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -93,6 +94,26 @@ static void wake_futex(_Atomic uint32_t *word)
 	errno = err;
 }
 
+/* Says where this thread runs.  Returns what it says. */
+static uint32_t tell_core(struct sr_shm *l)
+{
+	uint32_t core = (uint32_t)sched_getcpu() + 1;
+
+	if (atomic_load_explicit(&l->own->core, memory_order_relaxed) != core)
+		atomic_store_explicit(&l->own->core, core, memory_order_relaxed);
+	return core;
+}
+
+/* An end tells its core when it begins to wait and when it wakes the other one. */
+static bool same_core(struct sr_link *link)
+{
+	struct sr_shm *l = shm_of(link);
+	uint32_t own = tell_core(l);
+
+	return own && own == atomic_load_explicit(&l->peer->core,
+						  memory_order_relaxed);
+}
+
 /* A full fence stands between what the sleeper waits for and this. */
 static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 {
@@ -104,6 +125,7 @@ static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 	was = atomic_fetch_and(asleep, ~bit);
 	if (!(was & bit))
 		return;
+	tell_core(l);
 	if (was & BY_FUTEX)
 		wake_futex(asleep);
 	if (was & BY_BELL)
@@ -433,6 +455,7 @@ static int arm(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = shm_of(link);
 
+	tell_core(l);
 	sr_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
@@ -695,6 +718,7 @@ const struct sr_link_ops sr_link_shm = {
 	.arm = arm,
 	.futex = futex,
 	.awake = awake,
+	.same_core = same_core,
 	.stand = stand,
 	.work = work,
 	.tx_work = sr_shm_sweep,

@@ -55,6 +55,7 @@ struct sr_shm_page {
 	_Atomic uint32_t gens;		      /* generations announced so far */
 	_Atomic uint64_t tx_kept; /* as tx_w, with what is held back (MSG_MORE) */
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
+	_Atomic uint32_t core; /* 1 + where its thread was seen; 0: nowhere yet */
 	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
 	struct sr_shm_slot slot[SR_SHM_SLOTS];
 };
