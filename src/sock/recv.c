@@ -462,27 +462,6 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 	return r;
 }
 
-/*
- * No room for any byte: the kernel's tcp_recvmsg waits for some all the same, but
- * once.  Whatever ends that, a signal, the time or a reset, there is nothing more to
- * be done, and it returns 0.
- */
-static int recv_none(struct sr_stream *st, struct sr_sleep *sleep)
-{
-	struct pollfd p = { .fd = sleep->fd, .events = POLLIN };
-	const struct timespec at_once = { 0, 0 };
-	int r = sr_streams_poll(&p, 1, &at_once, NULL, NULL);
-
-	if (r > 0)
-		return sr_stream_rx(st) == SR_RX_RESET ?
-			       -atomic_exchange(&st->so_error, 0) : 0;
-	if (!sr_sleep_allowed(st, sleep))
-		return -EAGAIN;
-	sleep->partial = true;
-	r = sr_sleep(st, sleep, POLLIN);
-	return r == -EINTR || r == -EAGAIN ? 0 : r;
-}
-
 void sr_stream_keep(struct sr_stream *st, ssize_t r)
 {
 	/* EBADF: the call's descriptor was closed, not the stream's others. */
@@ -497,8 +476,6 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
 	ssize_t got = 0, r;
 
-	if (!to.left)
-		return recv_none(st, sleep);
 	for (;;) {
 		r = recv_try(st, sleep->fd, &to, flags, weight);
 		if (r > 0) {
@@ -571,6 +548,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
 	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
 	    peeks_for_all(st, fd, flags) ||
+	    !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left ||
 	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);
