@@ -40,7 +40,7 @@ teardown() { stop_all; }
 	compare io_flag more-bulk
 }
 
-@test "syscall(2) with the numbers of these calls" {
+@test "syscall(2): descriptors and sets by number" {
 	compare io_call number
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * io_call.c - bytes that are moved by other calls than send and recv: by their
- * numbers, the fortified ones, those of files, sendfile and splice, aio(7).
+ * io_call.c - system calls by number, and bytes that are moved by other calls than send
+ * and recv: the fortified ones, those of files, sendfile and splice, aio(7).
  */
 #include "case.h"
 
 #include <aio.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
@@ -14,49 +15,29 @@ static char buf[1 << 20];
 
 /* ----------------------------------------------------------- syscall(2) */
 
-static void by_number(int fd, bool readable)
-{
-	struct timespec t = {readable ? 5 : 0, readable ? 900000000 : 20000000};
-	unsigned long mask[16] = {0};
-	struct {
-		void *mask;
-		size_t bytes;
-	} six = {mask, 8};
-	struct pollfd p = {fd, POLLIN, 0};
-	fd_set in;
-
-	FD_ZERO(&in);
-	FD_SET(fd, &in);
-	say_result("ppoll", syscall(SYS_ppoll, &p, 1, &t, mask, 8));
-	t = (struct timespec){readable ? 5 : 0, readable ? 900000000 : 20000000};
-	say_result("pselect6",
-		   syscall(SYS_pselect6, fd + 1, &in, NULL, NULL, &t, &six));
-}
-
-/* The same by number, and the descriptor is closed so, as libuv does it. */
+/* Descriptors are made, copied and closed by number, and a set waits so. */
 static void number_server(int lfd)
 {
 	int fd = (int)syscall(SYS_accept4, lfd, NULL, NULL, 0), dup;
-	struct pollfd p;
-	long n;
+	int set = (int)syscall(SYS_epoll_create1, 0);
+	struct epoll_event ev = {.events = EPOLLIN};
+	ssize_t n;
 
 	warm_up(fd, false);
 	dup = (int)syscall(SYS_dup, fd);
 	syscall(SYS_close, fd);
-	p = (struct pollfd){dup, POLLIN, 0};
-	by_number(dup, false);
+	say_result("add", syscall(SYS_epoll_ctl, set, EPOLL_CTL_ADD, dup, &ev));
+	say_result("nothing", syscall(SYS_epoll_pwait, set, &ev, 1, 20, NULL, 8));
 	send_go(dup);
 	await_readable(dup, 3000);
-	by_number(dup, true);
-	say_result("poll", syscall(SYS_ppoll, &p, 1, NULL, NULL, 8));
-	while ((n = syscall(SYS_recvfrom, dup, buf, sizeof(buf), 0, NULL,
-			    NULL)) > 0)
-		for (long done = 0; done < n;)
-			done += syscall(SYS_write, dup, buf + done, n - done);
+	say_result("bytes", syscall(SYS_epoll_pwait, set, &ev, 1, 5000, NULL, 8));
+	while ((n = recv(dup, buf, sizeof(buf), 0)) > 0)
+		put(dup, buf, (size_t)n);
 	say_result("end", n);
 	say_result("close", syscall(SYS_close, dup));
-	say_result("closed", syscall(SYS_read, dup, buf, 1));
+	say_result("closed", read(dup, buf, 1));
 	say_result("close", syscall(SYS_close, syscall(SYS_socket, AF_INET, SOCK_STREAM, 0)));
+	close(set);
 }
 
 static void number_client(void)
@@ -68,16 +49,15 @@ static void number_client(void)
 	await_go(fd);
 	for (int i = 0; i < 50; i++) {
 		data_fill(&sent, buf, 3000);
-		if (syscall(SYS_sendto, fd, buf, 3000, 0, NULL, 0) != 3000)
-			die("sendto");
+		put(fd, buf, 3000);
 		if (take(fd, buf, 3000) != 3000)
 			die("read");
 		data_sum(&got, buf, 3000);
 	}
 	say_data("sent", &sent);
 	say_data("got", &got);
-	say_result("shutdown", syscall(SYS_shutdown, fd, SHUT_WR));
-	say_result("end", syscall(SYS_read, fd, buf, 1));
+	say_result("shutdown", shutdown(fd, SHUT_WR));
+	say_result("end", read(fd, buf, 1));
 	say_result("close", syscall(SYS_close, fd));
 }
 

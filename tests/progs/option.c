@@ -5,7 +5,6 @@
 #include <limits.h>
 
 #include <linux/sockios.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 
 static char buf[1 << 17];
@@ -299,13 +298,13 @@ static void modes_server(int lfd)
 	say_result("F_SETFL", fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK));
 	say_result("readv", readv(fd, &(struct iovec){buf, 9}, 1));
 	say_result("F_SETFL", fcntl(fd, F_SETFL, O_RDWR));
-	/* By another descriptor of the same socket, and by the number of the call. */
+	/* By another descriptor of the same socket. */
 	say_result("twin", fcntl(twin, F_SETFL, O_RDWR | O_NONBLOCK));
 	say_result("recv", recv(fd, buf, 1, 0));
-	say_result("twin", syscall(SYS_ioctl, twin, FIONBIO, &off));
-	say_result("SYS_fcntl", syscall(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK));
+	say_result("twin", ioctl(twin, FIONBIO, &off));
+	say_result("F_SETFL", fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK));
 	say_result("twin", recv(twin, buf, 1, 0));
-	say_result("SYS_fcntl", syscall(SYS_fcntl, twin, F_SETFL, O_RDWR));
+	say_result("twin", fcntl(twin, F_SETFL, O_RDWR));
 	close(twin);
 	say_result("FD_CLOEXEC", fcntl(fd, F_SETFD, FD_CLOEXEC));
 	say("%x", fcntl(fd, F_GETFD));
