@@ -159,63 +159,22 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 	return r;
 }
 
-/* What is left of a timeout after a message, as recvmmsg(2) counts: false when
- * it is used up. */
-static bool time_left(const struct timespec *end, struct timespec *left)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	left->tv_sec = end->tv_sec - now.tv_sec;
-	left->tv_nsec = end->tv_nsec - now.tv_nsec;
-	if (left->tv_nsec < 0) {
-		left->tv_sec--;
-		left->tv_nsec += 1000000000;
-	}
-	if (left->tv_sec < 0)
-		*left = (struct timespec){0};
-	return left->tv_sec || left->tv_nsec;
-}
-
-static void add_time(struct timespec *t, const struct timespec *more)
-{
-	t->tv_sec += more->tv_sec;
-	t->tv_nsec += more->tv_nsec;
-	if (t->tv_nsec >= 1000000000) {
-		t->tv_sec++;
-		t->tv_nsec -= 1000000000;
-	}
-}
-
-/* An error that the socket keeps, as recvmmsg(2) asks for it first: -errno, or 0. */
-static int error_kept(struct sr_stream *st, int fd)
-{
-	socklen_t len = sizeof(int);
-	int err = 0;
-
-	sr_stream_getsockopt(st, fd, SOL_SOCKET, SO_ERROR, &err, &len);
-	return -err;
-}
-
 /* The number of messages, or -errno if there was none; an error behind some is for
  * the next call.  As in the kernel the timeout is looked at only between messages. */
 static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
-			 unsigned n, int flags, struct timespec *timeout)
+			 unsigned n, int flags, const struct timespec *timeout)
 {
-	struct timespec end;
+	uint64_t end;
+	ssize_t r = 0;
 	unsigned i;
-	ssize_t r;
 
-	if (timeout) {
-		if (!sr_is_time(timeout))
-			return -EINVAL;
-		clock_gettime(CLOCK_MONOTONIC, &end);
-		add_time(&end, timeout);
-	}
-	r = error_kept(st, fd);
-	if (r < 0)
-		return r;
+	if (timeout && !sr_is_time(timeout))
+		return -EINVAL;
+	end = timeout ? sr_deadline_ns((uint64_t)timeout->tv_sec,
+				       (uint64_t)timeout->tv_nsec) : 0;
 	for (i = 0; i < n; i++) {
+		if (i && timeout && sr_now_ns() >= end)
+			break;
 		r = sr_msg_refused(&vec[i].msg_hdr);
 		if (r == 0)
 			r = sr_stream_recv(st, fd, &vec[i].msg_hdr,
@@ -225,11 +184,6 @@ static ssize_t recv_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 		vec[i].msg_len = (unsigned)r;
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
-		if ((timeout && !time_left(&end, timeout)) ||
-		    vec[i].msg_hdr.msg_flags & MSG_OOB) {
-			i++;
-			break;
-		}
 	}
 	if (i && r < 0)
 		sr_stream_keep(st, r);
@@ -325,15 +279,15 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 	return sr_result(st, saved, r < 0 ? r : sr_stream_send(st, fd, msg, flags));
 }
 
-/* The number of messages, or -errno if there was none. */
+/* The number of messages, or -errno if there was none.  As in the kernel a message of
+ * which only a part was taken is the last. */
 static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 			 unsigned n, int flags)
 {
-	size_t want;
+	ssize_t r = 0, left = 0;
 	unsigned i;
-	ssize_t r = 0;
 
-	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
+	for (i = 0; i < n && i < UIO_MAXIOV && !left; i++) {
 		const struct msghdr *msg = &vec[i].msg_hdr;
 
 		r = sr_msg_refused(msg);
@@ -342,13 +296,7 @@ static ssize_t send_many(struct sr_stream *st, int fd, struct mmsghdr *vec,
 		if (r < 0)
 			break;
 		vec[i].msg_len = (unsigned)r;
-		want = 0;
-		for (size_t k = 0; k < msg->msg_iovlen; k++)
-			want += msg->msg_iov[k].iov_len;
-		if ((size_t)r < want) {
-			i++;
-			break;
-		}
+		left = (ssize_t)sr_iov_make(msg->msg_iov, msg->msg_iovlen).left - r;
 	}
 	return i ? (ssize_t)i : r;
 }
