@@ -29,7 +29,8 @@ int sr_reset_error(struct sr_stream *st)
  * did not a reset, unless it has been told of it. */
 static int known_as(struct sr_stream *st, int err)
 {
-	if (err == EPIPE && (atomic_load(&st->error) || atomic_load(&st->error_told)))
+	if (err == EPIPE &&
+	    (atomic_load(&st->error) || atomic_load(&st->error_reported)))
 		return 0;
 	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
 }

@@ -105,10 +105,10 @@ struct sr_sets_ops {
 	bool (*gate_shut)(struct sr_stream *st);
 	void (*gate_opened)(struct sr_stream *st);
 	/* notify() for an entry; news: what of it is an edge.  wait_lock held. */
-	void (*told)(struct sr_epoll_entry *e, unsigned what, unsigned news);
+	void (*event)(struct sr_epoll_entry *e, unsigned what, unsigned news);
 	/* The stream is TCP's for good: the sets forget it.  False: one of them cannot.
 	 * epoll_lock held, gates open. */
-	bool (*let_go)(struct sr_stream *st);
+	bool (*forget)(struct sr_stream *st);
 };
 extern const struct sr_sets_ops sr_sets_ops;
 
@@ -119,13 +119,13 @@ void sr_fast_update_tx(struct sr_stream *st);
 void sr_fast_update_rx(struct sr_stream *st);
 
 /* ---- past.c: what went over TCP at the beginning ---- */
-void sr_past_lock(struct sr_stream *st);
-void sr_past_unlock(struct sr_stream *st);
+void sr_stream_history_lock(struct sr_stream *st);
+void sr_stream_history_unlock(struct sr_stream *st);
 /* Bytes of msg, the first n, unless the flag `stopped` is set. */
-void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,
-		 const struct msghdr *msg, size_t n);
-struct sr_history sr_past_copy(struct sr_stream *st,
-			       const struct sr_history *h);
+void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
+			   unsigned stopped, const struct msghdr *msg, size_t n);
+struct sr_history sr_stream_history_copy(struct sr_stream *st,
+					 const struct sr_history *h);
 
 /* ---- wait.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);

@@ -42,7 +42,7 @@ void sr_fast_update_rx(struct sr_stream *st)
 {
 	const unsigned unusual = SR_ST_RDSHUT | SR_ST_CLOSING;
 	bool fast = sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
-		    st->in.link && st->in.link->ops->rx_look && !st->in.spill_len &&
+		    st->in.link && st->in.link->ops->rx_look && !st->in.pushback_len &&
 		    !st->rx.end && !st->rx.tcp_over && !st->in.fin_seen &&
 		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_back) &&
 		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));

@@ -8,21 +8,21 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 
-void sr_past_lock(struct sr_stream *st)
+void sr_stream_history_lock(struct sr_stream *st)
 {
 	sr_hold();
 	while (atomic_flag_test_and_set(&st->history_busy))
 		;
 }
 
-void sr_past_unlock(struct sr_stream *st)
+void sr_stream_history_unlock(struct sr_stream *st)
 {
 	atomic_flag_clear(&st->history_busy);
 	sr_release();
 }
 
-void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,
-		 const struct msghdr *msg, size_t n)
+void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
+			   unsigned stopped, const struct msghdr *msg, size_t n)
 {
 	size_t i;
 
@@ -32,7 +32,7 @@ void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,
 		sr_st_set(st, stopped);
 		return;
 	}
-	sr_past_lock(st);
+	sr_stream_history_lock(st);
 	for (i = 0; i < msg->msg_iovlen && n; i++) {
 		size_t k = msg->msg_iov[i].iov_len;
 
@@ -40,15 +40,16 @@ void sr_past_add(struct sr_stream *st, struct sr_history *h, unsigned stopped,
 		sr_history_add(h, msg->msg_iov[i].iov_base, k);
 		n -= k;
 	}
-	sr_past_unlock(st);
+	sr_stream_history_unlock(st);
 }
 
-struct sr_history sr_past_copy(struct sr_stream *st, const struct sr_history *h)
+struct sr_history sr_stream_history_copy(struct sr_stream *st,
+					 const struct sr_history *h)
 {
 	struct sr_history copy;
 
-	sr_past_lock(st);
+	sr_stream_history_lock(st);
 	copy = *h;
-	sr_past_unlock(st);
+	sr_stream_history_unlock(st);
 	return copy;
 }

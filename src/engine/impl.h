@@ -5,7 +5,7 @@
  * Who may touch what
  *
  *   plain calls   take no lock: they pass a gate (below) and go to the kernel.
- *   rx_lock       rx, spill, rx_link, rx_delta, what is read from the anchor
+ *   rx_lock       rx, pushback, rx_link, rx_delta, what is read from the anchor
  *                 while the rx gate is shut
  *   tx_lock       tx, tx_link, tx_delta, what is written to the anchor while
  *                 the tx gate is shut
@@ -75,7 +75,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
 	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor, too */
-	SR_ST_DEAF = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
+	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end has come by a link */
@@ -110,7 +110,8 @@ struct sr_stream {
 	atomic_flag history_busy;
 
 	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
-	atomic_bool error_told;	/* so_error was set for it, or SO_ERROR has said it */
+	/* so_error was set for it, or SO_ERROR has said it. */
+	atomic_bool error_reported;
 	atomic_int error;	/* errno that ended it, for the report */
 
 	pthread_mutex_t epoll_lock;	/* epoll/impl.h */
@@ -123,7 +124,7 @@ struct sr_stream {
 	struct sr_attach up;
 
 	atomic_bool want_back;	/* plain(), fork, exec */
-	bool left;		/* at exit: nothing more is to be done */
+	bool exiting;		/* at exit: nothing more is to be done */
 	bool fork_held;		/* fork.c: from before a fork until after it */
 	uint64_t close_since;	/* ns */
 };

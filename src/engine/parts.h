@@ -55,13 +55,13 @@ struct sr_in {
 	int64_t delta;		/* gate open: rx.rx = tcp + delta */
 	_Atomic uint64_t due;	/* a SWITCH waits for tcp to be this; or 0 */
 	uint64_t short_of;	/* bytes it waited for when last looked at */
-	uint8_t spill[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
-	unsigned spill_at, spill_len;
+	uint8_t pushback[2 * SR_RECORD_LEN]; /* the program's, already off TCP */
+	unsigned pushback_at, pushback_len;
 	uint64_t way[SR_WAYS];
 	unsigned switches;
 	bool fin_seen;		/* TCP's FIN or RST has been read */
 	bool rst_seen;		/* the latter, with bytes on the link before it */
-	bool cut;		/* the anchor is disconnected: back.c */
+	bool disconnected;	/* the anchor is disconnected: back.c */
 	char had[SR_REPORT_LINK];
 	struct sr_history history;
 	struct sr_history shown; /* history and what lies unread */

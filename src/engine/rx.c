@@ -20,7 +20,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
 
-	if (!atomic_load(&st->error_told))
+	if (!atomic_load(&st->error_reported))
 		atomic_compare_exchange_strong(&st->so_error, &none, err);
 	sr_stream_failed(st, -err);
 	sr_lock(&st->tx_lock);
@@ -39,20 +39,21 @@ static uint64_t head(struct sr_stream *st)
 	return h > st->rx.rx ? h : st->rx.rx;
 }
 
-static void spill(struct sr_stream *st, const uint8_t *buf, size_t n)
+static void pushback(struct sr_stream *st, const uint8_t *buf, size_t n)
 {
 	/* At most a record's worth can be held, and it is taken out before
 	 * anything more is read at a mark. */
 	if (!n)
 		return;
-	if (st->in.spill_at) {
-		memmove(st->in.spill, st->in.spill + st->in.spill_at, st->in.spill_len);
-		st->in.spill_at = 0;
+	if (st->in.pushback_at) {
+		memmove(st->in.pushback, st->in.pushback + st->in.pushback_at,
+			st->in.pushback_len);
+		st->in.pushback_at = 0;
 	}
-	if (st->in.spill_len + n > sizeof(st->in.spill))
-		n = sizeof(st->in.spill) - st->in.spill_len;
-	memcpy(st->in.spill + st->in.spill_len, buf, n);
-	st->in.spill_len += (unsigned)n;
+	if (st->in.pushback_len + n > sizeof(st->in.pushback))
+		n = sizeof(st->in.pushback) - st->in.pushback_len;
+	memcpy(st->in.pushback + st->in.pushback_len, buf, n);
+	st->in.pushback_len += (unsigned)n;
 }
 
 static void do_rx(struct sr_stream *st, unsigned todo)
@@ -109,7 +110,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st);
 
 	st->in.fin_seen = true;
-	spill(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
+	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
 	if (raw && st->rx.state == SR_RX_LINK)	/* the rest is in the ring */
 		st->in.link->ops->rx_free(st->in.link,
 			st->rx.rx - atomic_load(&st->in.link->rx_taken));
@@ -122,7 +123,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 		atomic_compare_exchange_strong(&st->so_error, &none,
 					       sr_reset_error(st));
 		st->in.rst_seen = true;
-		atomic_store(&st->error_told, true);
+		atomic_store(&st->error_reported, true);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 	}
 	settle(st);
@@ -186,7 +187,7 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 /* On the link only a record or TCP's end can come by the anchor, which need not
  * be seen at once: while the loop watches for it, program threads spare the
  * system call.  Who waits for a mark looks. */
-static bool left_to_loop(struct sr_stream *st)
+static bool loop_watches(struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_LINK &&
 	       (atomic_load(&st->loop.watched) & EPOLLIN);
@@ -228,14 +229,14 @@ static void read_record(struct sr_stream *st)
 			sr_stream_broke(st, ECONNRESET);
 			return;
 		}
-		spill(st, out, (size_t)n);
+		pushback(st, out, (size_t)n);
 		sr_stream_notify(st, SR_NOTIFY_RX);
 		sr_stream_kick(st);
 	}
 }
 
 /* A link's END, then RESUME: the sender did not know that all had arrived. */
-static bool ended_twice(const struct sr_stream *st)
+static bool resumed_after_end(const struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->in.fin_seen;
 }
@@ -256,7 +257,7 @@ static void catch_up(struct sr_stream *st)
 	unsigned todo;
 	int queued, err = errno;
 
-	while (st->rx.dup || ended_twice(st)) {
+	while (st->rx.dup || resumed_after_end(st)) {
 		size_t n = st->rx.dup < sizeof(buf) ? st->rx.dup : sizeof(buf);
 		ssize_t r = sr_anchor_read(st, buf, n ? n : 1, 0);
 
@@ -329,21 +330,21 @@ static void progress(struct sr_stream *st)
 	if (st->in.link)
 		st->in.link->ops->poll(st->in.link);
 	alone = !(atomic_load(&st->in.gate) & SR_GATE_COUNT);
-	if (alone && !left_to_loop(st))
+	if (alone && !loop_watches(st))
 		read_record(st);
 	settle(st);
 	if (atomic_load(&st->want_back) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
-	if (alone && (st->rx.state == SR_RX_RAW || ended_twice(st)))
+	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
 		catch_up(st);
 	/* Below m a FIN is no end of file, which only the slow way knows. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
 	    (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
-	    !st->in.spill_len && !st->in.fin_seen)
+	    !st->in.pushback_len && !st->in.fin_seen)
 		rx_raw_again(st);
 	/* Half closed by the peer, whose end the kernel has had, too. */
 	if (alone && st->rx.state == SR_RX_EOF && st->in.fin_seen &&
-	    atomic_load(&st->want_back) && !st->out.broken && !st->in.cut)
+	    atomic_load(&st->want_back) && !st->out.broken && !st->in.disconnected)
 		rx_raw_again(st);
 }
 
@@ -358,7 +359,7 @@ void sr_rx_progress(struct sr_stream *st)
  * to be read by whoever the descriptor is handed to, who does not know what it is.
  * So the ACKSW waits for the program (PROTOCOL.md, 16).
  */
-static bool ahead(struct sr_stream *st, uint64_t n)
+static bool unread_before(struct sr_stream *st, uint64_t n)
 {
 	if (!sr_gate_shut(&st->in.gate)) {
 		uint64_t due = n - (uint64_t)st->in.delta;
@@ -368,7 +369,7 @@ static bool ahead(struct sr_stream *st, uint64_t n)
 		return atomic_load(&st->in.tcp) < due;
 	}
 	st->in.short_of = n - st->rx.rx;
-	return n > st->rx.rx + st->rx.part || st->in.spill_len || st->rx.dup;
+	return n > st->rx.rx + st->rx.part || st->in.pushback_len || st->rx.dup;
 }
 
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
@@ -384,7 +385,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		link->ops->drop(link, "short");
 		return true;
 	}
-	if (ahead(st, link->peer_switch.n))
+	if (unread_before(st, link->peer_switch.n))
 		return false;
 	if (was_open && !sr_rx_gate_shut(st))
 		return false;		/* several asleep */
@@ -400,7 +401,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	sr_st_set(st, SR_ST_RX_HISTORY);
 	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->up.token, proven,
 			    out, &n);
-	spill(st, out, n);
+	pushback(st, out, n);
 	if (todo & SR_DO_LATER)
 		return false;
 	if (todo & SR_DO_DROP) {

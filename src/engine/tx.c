@@ -146,7 +146,7 @@ static uint64_t wait_ns(struct sr_stream *st)
 }
 
 /* WAIT has lasted too long. */
-static void too_late(struct sr_stream *st)
+static void wait_timed_out(struct sr_stream *st)
 {
 	st->out.link->ops->drop(st->out.link, "timeout");
 	leave(st);
@@ -185,7 +185,7 @@ bool sr_tx_decide(struct sr_stream *st)
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!decided_locked(st) && !st->out.record_at)
-		too_late(st);
+		wait_timed_out(st);
 	again = st->tx.state != SR_TX_WAIT;
 	sr_unlock(&st->tx_lock);
 	return again;
@@ -202,7 +202,7 @@ static bool progress_wait(struct sr_stream *st)
 	}
 	if (!st->out.record_at &&
 	    sr_now_ns() - st->out.wait_since > wait_ns(st)) {
-		too_late(st);
+		wait_timed_out(st);
 		return false;
 	}
 	if (!(ev & SR_LINK_ACKSW))
@@ -224,7 +224,7 @@ static bool progress_wait(struct sr_stream *st)
 	return true;
 }
 
-static void nobody_reads(struct sr_stream *st)
+static void reader_is_gone(struct sr_stream *st)
 {
 	st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
 	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
@@ -239,7 +239,7 @@ static void nobody_reads(struct sr_stream *st)
  * follows in a moment, as a process that was killed closes one after the other.  True:
  * it is so, or to be waited for.
  */
-static bool left_alone(struct sr_stream *st, unsigned ev)
+static bool peer_process_ended(struct sr_stream *st, unsigned ev)
 {
 	uint64_t now;
 
@@ -247,7 +247,7 @@ static bool left_alone(struct sr_stream *st, unsigned ev)
 	if ((ev & SR_LINK_LEFT) && st->tx.base < st->tx.w)
 		return false;
 	if ((ev & SR_LINK_LEFT) || ((ev & SR_LINK_LOST) && sr_anchor_ended(st))) {
-		nobody_reads(st);
+		reader_is_gone(st);
 		return true;
 	}
 	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_back))
@@ -271,7 +271,7 @@ static bool progress_link(struct sr_stream *st)
 			return false;
 		}
 	}
-	if (left_alone(st, ev))
+	if (peer_process_ended(st, ev))
 		return false;
 	if ((ev & (SR_LINK_DEAD | SR_LINK_BACK)) || err ||
 	    atomic_load(&st->want_back)) {

@@ -106,7 +106,7 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
  * another one by the time the kernel compares it, or the wake is still to come.
  */
 SR_WINDOW_FRAME
-int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns)
 {
 	struct timespec end = sr_timespec(deadline_ns);
@@ -213,7 +213,7 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	sets = atomic_load(&st->epoll) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
 		if (n->entry && sets)
-			sr_sets_ops.told(n->entry, sets, news);
+			sr_sets_ops.event(n->entry, sets, news);
 		else if (!n->entry && (n->want & what))
 			call(n->waiter);
 	}

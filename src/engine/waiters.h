@@ -51,7 +51,7 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
 
 /* The same on a link's word, while it holds all bits of want (link.h).  A handler that
  * leaves for good has to set the thread's cancellation type back to deferred. */
-int sr_waiter_doze(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);

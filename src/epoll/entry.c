@@ -428,7 +428,7 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		sr_epoll_tell_parent(set);
 	if (op == EPOLL_CTL_ADD)
 		sr_upgrade_used(st);
-	if (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_DEAF)) {
+	if (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_NO_RENDEZVOUS)) {
 		if (op == EPOLL_CTL_ADD)
 			sr_epoll_other(epfd);
 		r = sr_real.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
@@ -608,6 +608,6 @@ void sr_epoll_pass(struct sr_epoll *set)
 const struct sr_sets_ops sr_sets_ops = {
 	.gate_shut = gate_shut,
 	.gate_opened = gate_opened,
-	.told = sr_epoll_told,
-	.let_go = let_all_go,
+	.event = sr_epoll_told,
+	.forget = let_all_go,
 };

@@ -83,7 +83,7 @@ static void reset_on_close(int fd)
 
 static bool unread(struct sr_stream *st)
 {
-	return st->in.spill_len ||
+	return st->in.pushback_len ||
 	       (st->in.link &&
 		sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)));
 }

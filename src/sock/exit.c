@@ -79,7 +79,7 @@ static void leave_one(struct sr_stream *st, void *arg)
 	if (!sr_back_concerns(st))
 		return;
 	if (is_reset(st) || (sr_back_outlives(st, false) && sr_close_leave(st)))
-		st->left = true;
+		st->exiting = true;
 	else
 		sr_back_begin(st);
 }
@@ -88,7 +88,7 @@ static void wait_gone(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (sr_back_concerns(st) && !st->left)
+	if (sr_back_concerns(st) && !st->exiting)
 		sr_back_wait(st, sr_back_is_plain, l->since, SR_ORPHAN_NS);
 }
 

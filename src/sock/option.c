@@ -106,7 +106,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 			why = sr_reason_of(r, SR_REASON_MEMORY);
 	}
 	if (why != SR_REASON_NONE) {
-		sr_answer_deaf(st, why);
+		sr_answer_unavailable(st, why);
 		want = false;
 	}
 	early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
@@ -131,7 +131,7 @@ static int told_error(struct sr_stream *st, int err)
 	/* The same reset may have been seen by both, the kernel and the link, but not
 	 * the end before it. */
 	if (ours || (err && sr_any_gate_shut(st)))
-		atomic_store(&st->error_told, true);
+		atomic_store(&st->error_reported, true);
 	if (ours)
 		return ours;
 	return err == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END) ? EPIPE : err;
@@ -258,9 +258,9 @@ static int bytes_in(struct sr_stream *st, int fd, int *n)
 	    st->rx.state == SR_RX_EXPECT) {
 		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
 		if (!r && sr_gate_shut(&st->in.gate))
-			*n = bytes_before_mark(st, *n) + (int)st->in.spill_len;
+			*n = bytes_before_mark(st, *n) + (int)st->in.pushback_len;
 	} else {
-		*n = (int)st->in.spill_len;
+		*n = (int)st->in.pushback_len;
 		if (st->in.link)
 			*n += (int)sr_rx_ready(&st->rx,
 				atomic_load(&st->in.link->rx_h));

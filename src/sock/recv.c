@@ -180,8 +180,8 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 		if (r > 0 && !(flags & MSG_PEEK)) {
 			if (flags & MSG_TRUNC)
 				sr_st_set(st, SR_ST_RX_HISTORY);
-			sr_past_add(st, &st->in.history, SR_ST_RX_HISTORY, msg,
-				    (size_t)r);
+			sr_stream_history_add(st, &st->in.history, SR_ST_RX_HISTORY,
+					      msg, (size_t)r);
 			note_due(st, atomic_fetch_add(&st->in.tcp, (uint64_t)r) +
 					     (uint64_t)r);
 		}
@@ -262,7 +262,7 @@ void sr_stream_discard(struct sr_stream *st)
 	struct iovec v[2];
 	size_t n;
 
-	st->in.spill_len = 0;
+	st->in.pushback_len = 0;
 	while (ring_bytes(st, &st->rx) && (n = link->ops->rx_data(link, 0, v))) {
 		sr_rx_took(&st->rx, n);
 		st->in.way[sr_way_of(link)] += n;
@@ -334,13 +334,14 @@ static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
 	return raw ? (ssize_t)raw : -EAGAIN;
 }
 
-static size_t copy_spill(struct sr_stream *st, struct sr_iov *to, int flags)
+static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	size_t k = sr_iov_fill(to, st->in.spill + st->in.spill_at, st->in.spill_len);
+	size_t k = sr_iov_fill(to, st->in.pushback + st->in.pushback_at,
+			       st->in.pushback_len);
 
 	if (!(flags & MSG_PEEK)) {
-		st->in.spill_at += (unsigned)k;
-		st->in.spill_len -= (unsigned)k;
+		st->in.pushback_at += (unsigned)k;
+		st->in.pushback_len -= (unsigned)k;
 	}
 	return k;
 }
@@ -350,7 +351,7 @@ static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	bool late = (atomic_load(&st->in.gate) & SR_GATE_COUNT) ||
 		    st->in.fin_seen;
-	size_t done = copy_spill(st, to, flags);
+	size_t done = copy_pushback(st, to, flags);
 	struct sr_rx rx = st->rx;
 	ssize_t r = 0;
 
@@ -381,8 +382,8 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 			if (r && r != -EAGAIN)
 				return r;
 		}
-		if (st->in.spill_len) {
-			r = (ssize_t)copy_spill(st, to, flags);
+		if (st->in.pushback_len) {
+			r = (ssize_t)copy_pushback(st, to, flags);
 			if (st->rx.state == SR_RX_LINK && !(flags & MSG_PEEK))
 				r += take_ring(st, to, flags);
 			return r;
@@ -427,7 +428,7 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
  */
 static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 {
-	bool plenty = !st->in.spill_len && !(flags & MSG_PEEK) &&
+	bool plenty = !st->in.pushback_len && !(flags & MSG_PEEK) &&
 		      ring_bytes(st, &st->rx) > to->left;
 
 	return plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);

@@ -180,8 +180,8 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 		    kernel_send_asleep(&inside, fd, msg, flags | MSG_NOSIGNAL);
 	inside = NULL;
 	if (r > 0) {
-		sr_past_add(st, &st->out.history, SR_ST_TX_HISTORY, msg,
-			    (size_t)r);
+		sr_stream_history_add(st, &st->out.history, SR_ST_TX_HISTORY,
+				      msg, (size_t)r);
 		atomic_fetch_add(&st->out.tcp, (uint64_t)r);
 	} else if (r < 0) {
 		sr_stream_failed(st, r);

@@ -276,10 +276,10 @@ static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
 	return verbs != SR_REASON_OFF ? verbs : shm;
 }
 
-void sr_answer_deaf(struct sr_stream *st, enum sr_reason why)
+void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why)
 {
 	sr_stream_reason(st, why);
-	sr_st_set(st, SR_ST_DEAF);
+	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
 }
 
 /* A listener's rendezvous is the parent's. */
@@ -287,7 +287,7 @@ static void forget_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	if (sr_st_flags(st) & SR_ST_LISTEN)
-		sr_answer_deaf(st, SR_REASON_FORK);
+		sr_answer_unavailable(st, SR_REASON_FORK);
 }
 
 void sr_answer_forget(void)
@@ -307,7 +307,7 @@ void sr_answer_open(struct sr_stream *st)
 	enum sr_reason why = both(shm, verbs);
 
 	if (why != SR_REASON_NONE)
-		sr_answer_deaf(st, why);
+		sr_answer_unavailable(st, why);
 	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
 		sr_stream_notify(st, SR_NOTIFY_RX);
 }

@@ -56,7 +56,7 @@ bool sr_attach_busy(struct sr_stream *st)
  */
 static void know(struct sr_stream *st)
 {
-	uint64_t acked, sent = sr_past_copy(st, &st->out.history).n;
+	uint64_t acked, sent = sr_stream_history_copy(st, &st->out.history).n;
 
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
@@ -64,7 +64,7 @@ static void know(struct sr_stream *st)
 	if (acked > sent)
 		acked = sent;
 	st->up.known_tx = acked < SR_HISTORY_RAW ? acked : SR_HISTORY_RAW;
-	st->up.known_rx = sr_past_copy(st, &st->in.history).n;
+	st->up.known_rx = sr_stream_history_copy(st, &st->in.history).n;
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
@@ -117,7 +117,7 @@ static uint64_t look_ahead(struct sr_stream *st)
 		goto out;
 	if (!sr_rx_gate_hold(st))
 		goto out;
-	st->in.shown = sr_past_copy(st, &st->in.history);
+	st->in.shown = sr_stream_history_copy(st, &st->in.history);
 	if (!(atomic_load(&st->in.gate) & SR_GATE_COUNT) &&
 	    !(sr_st_flags(st) & SR_ST_RX_HISTORY) &&
 	    st->in.shown.n < sizeof(buf))
@@ -160,20 +160,20 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	uint8_t id[64];
 	size_t id_len = l->ops->identity(l, id);
 
-	sr_past_lock(st);
+	sr_stream_history_lock(st);
 	if (l->role == SR_ROLE_ASKER)
 		sr_digest(out, role, st->up.token, peer->token, &st->out.history,
 			  n.tx, &st->in.shown, n.rx, id, id_len);
 	else
 		sr_digest(out, role, peer->token, st->up.token, &st->in.shown,
 			  n.rx, &st->out.history, n.tx, id, id_len);
-	sr_past_unlock(st);
+	sr_stream_history_unlock(st);
 }
 
 /* What our hello will offer to show. */
 static void take_stock(struct sr_stream *st)
 {
-	st->up.hello_tx = sr_past_copy(st, &st->out.history).n;
+	st->up.hello_tx = sr_stream_history_copy(st, &st->out.history).n;
 	memset(&st->in.shown, 0, sizeof(st->in.shown));
 	st->up.hello_rx = look_ahead(st);
 }
@@ -429,7 +429,7 @@ static bool closed(struct sr_stream *st, struct sr_link *l)
 		!strcmp(l->reason, "peer-dropped"));
 }
 
-static void tell_over(struct sr_stream *st, struct sr_link *l, bool late)
+static void log_end(struct sr_stream *st, struct sr_link *l, bool late)
 {
 	char label[128];
 
@@ -461,7 +461,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	struct sr_link *l = st->up.att;
 	bool late = !(ev & SR_LINK_DEAD);
 
-	tell_over(st, l, late);
+	log_end(st, l, late);
 	if (late)
 		l->ops->drop(l, "timeout");
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&

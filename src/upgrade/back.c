@@ -39,7 +39,7 @@ static bool is_over(struct sr_stream *st)
 
 /* Bytes lie in a link's ring, and nobody can send them by TCP any more: their sender was
  * killed. */
-static bool is_cut_off(struct sr_stream *st)
+static bool ring_is_orphaned(struct sr_stream *st)
 {
 	bool yes;
 
@@ -50,7 +50,7 @@ static bool is_cut_off(struct sr_stream *st)
 }
 
 /* The same, or it will be so: its sender has ended, and TCP did not take all. */
-static bool is_cutting_off(struct sr_stream *st)
+static bool ring_gets_orphaned(struct sr_stream *st)
 {
 	bool yes;
 
@@ -59,7 +59,7 @@ static bool is_cutting_off(struct sr_stream *st)
 	      (sr_link_events(st->in.link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
 	      sr_anchor_ended(st);
 	sr_unlock(&st->rx_lock);
-	return yes || is_cut_off(st);
+	return yes || ring_is_orphaned(st);
 }
 
 /* Whoever reads the descriptor around us would find TCP's end in their place.  So it is
@@ -70,13 +70,13 @@ static void disconnect(struct sr_stream *st)
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
 
 	sr_lock(&st->rx_lock);
-	if (!st->in.cut)
+	if (!st->in.disconnected)
 		sr_real.connect(st->anchor, &none, sizeof(none));
-	st->in.cut = true;
+	st->in.disconnected = true;
 	sr_unlock(&st->rx_lock);
 }
 
-static void cut_off(struct sr_stream *st)
+static void abandon_ring(struct sr_stream *st)
 {
 	disconnect(st);
 	sr_lock(&st->rx_lock);
@@ -116,7 +116,7 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	struct timespec step = { 0, 100000 };
 	uint64_t limit;
 
-	while (!done(st) && !is_over(st) && !is_cutting_off(st)) {
+	while (!done(st) && !is_over(st) && !ring_gets_orphaned(st)) {
 		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
 		if (sr_now_ns() - since > limit || sr_loop_here())
 			return false;
@@ -138,8 +138,8 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 		return 0;
 	sr_back_begin(st);
 	ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
-	if (is_cut_off(st))
-		cut_off(st);
+	if (ring_is_orphaned(st))
+		abandon_ring(st);
 	if (!ok)
 		sr_tell("%s: not plain yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
@@ -239,7 +239,7 @@ static void release(struct sr_stream *st, void *arg)
 static void disconnect_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	if ((sr_st_flags(st) & SR_ST_SHARED) && is_cut_off(st))
+	if ((sr_st_flags(st) & SR_ST_SHARED) && ring_is_orphaned(st))
 		disconnect(st);
 }
 
@@ -255,11 +255,11 @@ void sr_streams_hand_over(void)
 	errno = err;
 }
 
-static void cut_one(struct sr_stream *st, void *arg)
+static void abandon_orphaned(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	if ((sr_st_flags(st) & SR_ST_SHARED) && is_cut_off(st))
-		cut_off(st);
+	if ((sr_st_flags(st) & SR_ST_SHARED) && ring_is_orphaned(st))
+		abandon_ring(st);
 }
 
 void sr_streams_before_exec(void)
@@ -272,7 +272,7 @@ void sr_streams_before_exec(void)
 	s.wait = true;
 	hand_over(&s);
 	sr_streams_walk(deliver_one, &s);
-	sr_streams_walk(cut_one, NULL);
+	sr_streams_walk(abandon_orphaned, NULL);
 	sr_streams_walk(release, NULL);
 	errno = err;
 }

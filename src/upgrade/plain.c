@@ -33,7 +33,7 @@ static bool is_plain(struct sr_stream *st)
 {
 	return !st->up.att && !st->up.asking && !sr_any_gate_shut(st) &&
 	       !atomic_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
-	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->in.spill_len &&
+	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->in.pushback_len &&
 	       !st->out.broken &&
 	       !atomic_load(&st->so_error);
 }
@@ -57,7 +57,7 @@ void sr_plain_for_good(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_lock(&st->epoll_lock);
-	if (is_plain(st) && unwatch(st) && sr_sets_ops.let_go(st)) {
+	if (is_plain(st) && unwatch(st) && sr_sets_ops.forget(st)) {
 		atomic_store(&st->want_back, false);
 		atomic_store(&st->head.plain, true);
 	}

@@ -97,7 +97,8 @@ void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* pending requests may match now; any thread */
 /* Why no kind of link can be had, NONE if one can; any thread. */
 enum sr_reason sr_answer_never(void);
-void sr_answer_deaf(struct sr_stream *st, enum sr_reason why);	/* LISTEN; any thread */
+/* LISTEN; any thread */
+void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why);
 void sr_answer_listen(struct sr_stream *st, int fd, bool wait);
 void sr_answer_open(struct sr_stream *st);	/* loop */
 void sr_answer_unlisten(struct sr_stream *st);	/* loop */

@@ -40,7 +40,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 		goto out;
 	}
 	e->shut = true;
-	if (st->in.spill_len)
+	if (st->in.pushback_len)
 		e->ours |= POLLIN | POLLRDNORM;
 	switch (st->rx.state) {
 	case SR_RX_RAW:

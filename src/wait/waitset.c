@@ -69,7 +69,8 @@ static void cancelled(struct sr_waitset *volatile *sleeping)
 
 static void abandoned(void *sleeping)
 {
-	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL); /* sr_waiter_doze() */
+	/* sr_waiter_wait_word() */
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	cancelled(sleeping);
 }
 
@@ -316,7 +317,7 @@ static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want
 	if (signalled(s))
 		r = interrupted();
 	else if (link)
-		r = sr_waiter_doze(s->waiter, link->ops->futex(link, want), want,
+		r = sr_waiter_wait_word(s->waiter, link->ops->futex(link, want), want,
 				   s->deadline);
 	else
 		r = sr_waiter_wait(s->waiter, s->deadline);
