@@ -27,7 +27,7 @@ static bool is_simple(const struct msghdr *msg)
 
 /* What recvmsg(2) says with TCP besides the bytes: no name, no control messages.  An
  * error says nothing. */
-static void bare(struct msghdr *msg, int flags)
+static void no_ancillary(struct msghdr *msg, int flags)
 {
 	if (msg->msg_name)
 		msg->msg_namelen = 0;
@@ -43,7 +43,7 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 		r = sr_real.recv(fd, msg->msg_iov->iov_base,
 				 msg->msg_iov->iov_len, flags);
 		if (r >= 0)
-			bare(msg, flags);
+			no_ancillary(msg, flags);
 	} else {
 		r = sr_real.recvmsg(fd, msg, flags);
 	}
@@ -364,7 +364,7 @@ static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
 }
 
 /* shutdown(SHUT_RD): what has come can be read, then it is the end. */
-static ssize_t nothing(struct sr_stream *st)
+static ssize_t no_bytes(struct sr_stream *st)
 {
 	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
 }
@@ -400,7 +400,7 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 			if (r != -EAGAIN)
 				return r;
 			if (!st->in.fin_seen)
-				return nothing(st);
+				return no_bytes(st);
 			break;
 		case SR_RX_LINK:
 			r = flags & MSG_PEEK ? 0 : take_ring(st, to, flags);
@@ -409,7 +409,7 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 				return r;
 			}
 			if (st->rx.state == SR_RX_LINK)
-				return nothing(st);
+				return no_bytes(st);
 			break;
 		case SR_RX_EOF:
 			return 0;
@@ -526,7 +526,7 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 		return -EINVAL;
 	r = recv_slow(st, &sleep, msg, flags, weight);
 	if (r >= 0)
-		bare(msg, flags);
+		no_ancillary(msg, flags);
 	if (r > 0 && !sr_gate_shut(&st->in.gate))
 		sr_upgrade_count(st);
 	return r;

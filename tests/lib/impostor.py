@@ -125,17 +125,17 @@ def take_requests(listener):
         line.recv(1)
         return
     line.send(b"go")
-    bell, bells_name = listener.accept()
+    doorbell, doorbells_name = listener.accept()
     listener.close()
-    if bells_name != b"\0" + offer[48:].rstrip(b"\0"):
-        raise ValueError("bell")
+    if doorbells_name != b"\0" + offer[48:].rstrip(b"\0"):
+        raise ValueError("doorbell")
     word, fds, _, _ = socket.recv_fds(line, 100, 3)
     if word != b"memory" or len(fds) != 1:
         raise ValueError("memory")
     line.send(b"ok")
     if how == "no-hello":
         line.close()
-        bell.close()
+        doorbell.close()
         return
     link = Link(ANSWERER, line, fds[0], (os.geteuid(), os.geteuid()))
     number = struct.unpack(">I", offer[12:16])[0]
@@ -204,15 +204,15 @@ def ask_for_link(conn, said):
     memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, 2 * (PAGE + RING))
     fcntl.fcntl(memory, 1033, SEALS)
-    line, bell = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
-    bell.bind("")
+    line, doorbell = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    doorbell.bind("")
     with as_other(how in ("other-user", "no-user", "foreign")):
         line.connect(name())
-    line.send(offer + bell.getsockname()[1:].ljust(8, b"\0"))
+    line.send(offer + doorbell.getsockname()[1:].ljust(8, b"\0"))
     word = line.recv(100)
     if word == b"go":
         with as_other(how == "foreign"):
-            bell.connect(name())
+            doorbell.connect(name())
         socket.send_fds(line, [b"memory"], [memory])
         word = line.recv(100)
     print("the answer:", word.decode())
@@ -220,7 +220,7 @@ def ask_for_link(conn, said):
         return
     link = Link(ASKER, line, memory, (OTHER if how == "foreign" else os.geteuid(), os.geteuid()))
     if how == "foreign":
-        for unasked in line, bell:
+        for unasked in line, doorbell:
             try:
                 socket.send_fds(unasked, [b"\0"], [memory])
                 raise ValueError("a descriptor that nobody asked for")

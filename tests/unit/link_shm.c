@@ -163,7 +163,7 @@ static void dropping(struct end *e)
 	CHECK(e->link->rx_taken == 12345 + 5000);
 }
 
-/* Several threads asleep on one bell, each direction wakes the right one. */
+/* Several threads asleep on one doorbell, each direction wakes the right one. */
 static void *take_half(void *arg)
 {
 	CHECK(receive_bytes(arg, 300000, 64, true));
@@ -269,7 +269,7 @@ __attribute__((no_sanitize("thread"))) static void scribble(struct end *e)
 		else
 			head[(r >> 8) % words / 8] = what;
 		if (!(r & 0xf0))
-			(void)!sr_now_send(l->bell, "\1\0\0\0\0\0\0", 8);
+			(void)!sr_now_send(l->doorbell, "\1\0\0\0\0\0\0", 8);
 	}
 }
 

@@ -31,13 +31,13 @@
 
 #define ANSWER_MS 2000
 #define EARLY_MS 5 /* nobody has accepted the connection: again after this */
-#define ASK_FDS 4 /* at most, while it is asked: line, bell, memory, and a copy */
+#define ASK_FDS 4 /* at most, while it is asked: line, doorbell, memory, and a copy */
 
 struct asking {
 	struct sr_ask *ask;
 	struct sr_timer timer; /* first the start, then the deadline */
 	struct sr_watch watch; /* the line; fd -1: none */
-	int bell;	       /* not yet the link's; -1: none */
+	int doorbell;	       /* not yet the link's; -1: none */
 	struct sr_shm *link;   /* offered */
 	uint32_t uid;	       /* the answerer's */
 	int found;	       /* of the owner at the other end: owner.h */
@@ -57,11 +57,11 @@ static void hang_up(struct asking *a)
 		sr_fd_close(a->watch.fd);
 		a->watch.fd = -1;
 	}
-	if (a->bell >= 0)
-		sr_fd_close(a->bell);
+	if (a->doorbell >= 0)
+		sr_fd_close(a->doorbell);
 	if (a->link)
 		sr_link_put(&a->link->link);
-	a->bell = -1;
+	a->doorbell = -1;
 	a->link = NULL;
 }
 
@@ -108,20 +108,20 @@ static int name_of(unsigned attempt, const struct sockaddr *to,
 }
 
 /* A socket with a name by which the answerer will know it. */
-static int make_bell(struct asking *a, uint8_t name[SR_SHM_BELL_LEN])
+static int make_doorbell(struct asking *a, uint8_t name[SR_SHM_DOORBELL_LEN])
 {
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
 	socklen_t len = sizeof(un.sun_family);
 
-	a->bell = sr_shm_unix_socket();
-	if (a->bell < 0)
-		return a->bell;
-	if (bind(a->bell, (struct sockaddr *)&un, len))
+	a->doorbell = sr_shm_unix_socket();
+	if (a->doorbell < 0)
+		return a->doorbell;
+	if (bind(a->doorbell, (struct sockaddr *)&un, len))
 		return -errno;
 	len = sizeof(un);
-	if (getsockname(a->bell, (struct sockaddr *)&un, &len))
+	if (getsockname(a->doorbell, (struct sockaddr *)&un, &len))
 		return -errno;
-	sr_shm_bell_name(name, &un, len);
+	sr_shm_doorbell_name(name, &un, len);
 	return 0;
 }
 
@@ -157,7 +157,7 @@ static const char *send_offer(struct asking *a, int line)
 	offer.first = (uint8_t)__builtin_ctzll(plan->size[0]);
 	offer.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]);
 	sr_name_encode(&a->ask->name, offer.name);
-	err = make_bell(a, offer.bell);
+	err = make_doorbell(a, offer.doorbell);
 	if (err)
 		return err == -EMFILE ? "descriptors" : "memory";
 	if (sr_now_send(line, &offer, sizeof(offer)) == sizeof(offer))
@@ -222,7 +222,7 @@ static int send_memory(int line, int memfd)
 }
 
 /* By the name that the line was connected to. */
-static int connect_bell(struct asking *a)
+static int connect_doorbell(struct asking *a)
 {
 	struct sockaddr_un un;
 	socklen_t len;
@@ -230,10 +230,10 @@ static int connect_bell(struct asking *a)
 	int err = name_of(a->attempt - 1, (struct sockaddr *)&a->ask->dst, &un,
 			  &len);
 
-	if (!err && sr_real.connect(a->bell, (struct sockaddr *)&un, len))
+	if (!err && sr_real.connect(a->doorbell, (struct sockaddr *)&un, len))
 		err = -errno;
-	if (!err && (!sr_shm_peer_uid(a->bell, &uid) || uid != a->uid ||
-		     !sr_shm_hears(a->bell, uid)))
+	if (!err && (!sr_shm_peer_uid(a->doorbell, &uid) || uid != a->uid ||
+		     !sr_shm_hears(a->doorbell, uid)))
 		err = -EPERM;
 	return err;
 }
@@ -255,11 +255,11 @@ static const char *hand_over(struct asking *a)
 	if (memfd < 0)
 		return memfd == -EMFILE ? "descriptors" : "memory";
 	if (!note_inode(l, memfd) && !sr_shm_map(l, memfd, &a->plan))
-		reason = connect_bell(a) || send_memory(a->watch.fd, memfd) ?
+		reason = connect_doorbell(a) || send_memory(a->watch.fd, memfd) ?
 				 "refused" : NULL;
 	sr_fd_close(memfd);
-	l->bell = a->bell;
-	a->bell = -1;
+	l->doorbell = a->doorbell;
+	a->doorbell = -1;
 	return reason;
 }
 
@@ -438,7 +438,7 @@ int sr_shm_ask(struct sr_ask *ask)
 	if (!a)
 		return -ENOMEM;
 	a->ask = ask;
-	a->watch.fd = a->bell = -1;
+	a->watch.fd = a->doorbell = -1;
 	a->reason = "no-listener";
 	a->timer.fn = due;
 	ask->kind = a;

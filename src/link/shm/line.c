@@ -155,13 +155,13 @@ bool sr_shm_peer_uid(int fd, uint32_t *uid)
 }
 
 /* A name that the kernel has chosen is five hexadecimal digits (unix(7), autobind). */
-void sr_shm_bell_name(uint8_t name[SR_SHM_BELL_LEN],
+void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
 		      const struct sockaddr_un *un, socklen_t len)
 {
 	size_t n = len - offsetof(struct sockaddr_un, sun_path);
 
-	memset(name, 0, SR_SHM_BELL_LEN);
+	memset(name, 0, SR_SHM_DOORBELL_LEN);
 	if (len > offsetof(struct sockaddr_un, sun_path) && !un->sun_path[0] &&
-	    n - 1 <= SR_SHM_BELL_LEN)
+	    n - 1 <= SR_SHM_DOORBELL_LEN)
 		memcpy(name, un->sun_path + 1, n - 1);
 }

@@ -10,12 +10,12 @@
  * asker goes through them until one knows its connection:
  *
  *     asker     connects a socket, the line, and sends an offer: version, ring sizes,
- *               the connection's name, and that of a socket which is to be the bell
+ *               the connection's name, and that of a socket which is to be the doorbell
  *     answerer  "go", or a word of reasons.def
- *     asker     connects the bell, and sends "memory" with the memfd by the line
+ *     asker     connects the doorbell, and sends "memory" with the memfd by the line
  *     answerer  "ok", or a word of reasons.def
  *
- * An end of the line or of the bell is a socket that nobody else has: no end was sent.
+ * An end of the line or of the doorbell is a socket that nobody else has: no end was sent.
  *
  * The asker sends nothing before it knows that the other process is root's, or the
  * user's who owns the TCP socket at the other end of the stream (owner.h); the answerer
@@ -51,7 +51,7 @@
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define PENDING_MAX 2048 /* requests of a process waiting at one time */
 #define CLOSE_MS 10 /* until a thread may be free for it */
-#define LINK_FDS 2 /* the bell, and the memory for a moment */
+#define LINK_FDS 2 /* the doorbell, and the memory for a moment */
 
 struct pending {
 	struct sr_request req; /* first; the stream floor's when KNOWN */
@@ -59,13 +59,13 @@ struct pending {
 	struct sr_timer timer;
 	enum {
 		OFFER,	/* is waited for */
-		MEMORY, /* and the bell are waited for */
+		MEMORY, /* and the doorbell are waited for */
 		KNOWN,	/* the asker has nothing more to say */
 		OVER,	/* but for close(2) */
 	} stage;
 	struct sr_shm_plan plan;
-	uint8_t bell_name[SR_SHM_BELL_LEN];
-	int memory, bell; /* -1: not yet */
+	uint8_t doorbell_name[SR_SHM_DOORBELL_LEN];
+	int memory, doorbell; /* -1: not yet */
 	uint32_t uid[2];
 	bool stranger;	/* not to be trusted with close(2): closer.h */
 	bool unchecked; /* what a stranger has sent, if anything */
@@ -107,7 +107,7 @@ static void pending_free(struct pending *p)
 		close_one(p->watch.fd);
 		close_one(p->memory);
 	}
-	close_one(p->bell);
+	close_one(p->doorbell);
 	free(p);
 }
 
@@ -140,16 +140,16 @@ static bool is_memory(int fd, const struct sr_shm_plan *plan)
 
 static bool offer_fits(struct pending *p, const struct sr_shm_offer *o)
 {
-	static const uint8_t no_name[SR_SHM_BELL_LEN];
+	static const uint8_t no_name[SR_SHM_DOORBELL_LEN];
 
 	if (o->version != SR_WIRE_VERSION || o->zero || o->first > o->max ||
 	    o->max > 30)
 		return false;
 	if (sr_shm_plan(&p->plan, (size_t)1 << o->first, (size_t)1 << o->max))
 		return false;
-	memcpy(p->bell_name, o->bell, sizeof(p->bell_name));
+	memcpy(p->doorbell_name, o->doorbell, sizeof(p->doorbell_name));
 	return !sr_name_decode(&p->req.name, o->name, sizeof(o->name)) &&
-	       memcmp(o->bell, no_name, sizeof(no_name));
+	       memcmp(o->doorbell, no_name, sizeof(no_name));
 }
 
 static void say(int fd, const char *word)
@@ -223,7 +223,7 @@ static ssize_t receive_memory(struct pending *p)
 
 static void complete(struct pending *p)
 {
-	if (p->memory < 0 || p->bell < 0)
+	if (p->memory < 0 || p->doorbell < 0)
 		return;
 	if (!sr_link_request) {
 		sr_shm_refuse(&p->req, "no-match");
@@ -336,7 +336,7 @@ static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
 	p->req.ops = &sr_link_shm;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
-	p->memory = p->bell = -1;
+	p->memory = p->doorbell = -1;
 	p->uid[0] = uid;
 	p->uid[1] = own_uid;
 	p->stranger = stranger;
@@ -355,22 +355,22 @@ close:
 }
 
 /* A connection of a socket that has a name. */
-static void bell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
+static void doorbell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
 		     socklen_t len)
 {
-	uint8_t name[SR_SHM_BELL_LEN];
+	uint8_t name[SR_SHM_DOORBELL_LEN];
 	struct pending *p;
 
-	sr_shm_bell_name(name, un, len);
+	sr_shm_doorbell_name(name, un, len);
 	for (p = pendings; p; p = p->next)
-		if (p->stage == MEMORY && p->bell < 0 && p->uid[0] == uid &&
-		    !memcmp(p->bell_name, name, sizeof(name)))
+		if (p->stage == MEMORY && p->doorbell < 0 && p->uid[0] == uid &&
+		    !memcmp(p->doorbell_name, name, sizeof(name)))
 			break;
 	if (!p) {
 		sr_fd_close(fd);
 		return;
 	}
-	p->bell = fd;
+	p->doorbell = fd;
 	complete(p);
 }
 
@@ -382,7 +382,7 @@ bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
 	if (!sr_shm_peer_uid(fd, &uid) || !sr_shm_hears(fd, uid))
 		return false;
 	if (len > offsetof(struct sockaddr_un, sun_path))
-		bell_new(fd, uid, un, len);
+		doorbell_new(fd, uid, un, len);
 	else
 		pending_new(fd, uid, own_uid);
 	return true;
@@ -414,8 +414,8 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 		goto put;
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
-	l->bell = p->bell;
-	p->bell = -1;
+	l->doorbell = p->doorbell;
+	p->doorbell = -1;
 	send_word(p, "ok");
 	sr_loop_unwatch(&p->watch);
 	err = sr_shm_start(l, p->watch.fd);

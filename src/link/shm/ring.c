@@ -261,23 +261,23 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
  * True: a sender may be asleep for want of this credit.  It takes a full fence to find
  * out (arm()), which a reader of small messages is spared.  A sender that sleeps has
  * more than three quarters of the ring outstanding of what it knew to be taken; and
- * that is not less than rx_rung, since it either slept before the fence at rx_rung, and
- * was woken, or has seen that credit.  So either as much lies between rx_rung and what
+ * that is not less than rx_checked, since it either slept before the fence at rx_checked, and
+ * was woken, or has seen that credit.  So either as much lies between rx_checked and what
  * has come, or the reader has yet to come to an eighth of the ring, where it looks in
  * any case.
  */
-bool sr_shm_tell(struct sr_shm *l, uint64_t taken)
+bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken)
 {
 	size_t size = rx_size(l);
 	uint64_t h = known(l);
 
-	if (h > taken && taken - l->rx_told < size / 8)
+	if (h > taken && taken - l->rx_returned < size / 8)
 		return false;
-	l->rx_told = taken;
+	l->rx_returned = taken;
 	atomic_store_explicit(&l->own->rx_taken, taken, memory_order_release);
-	if (taken - l->rx_rung < size / 8 && h - l->rx_rung <= size - size / 4)
+	if (taken - l->rx_checked < size / 8 && h - l->rx_checked <= size - size / 4)
 		return false;
-	l->rx_rung = taken;
+	l->rx_checked = taken;
 	return true;
 }
 
@@ -456,7 +456,7 @@ void sr_shm_dirty(struct sr_shm *l)
 	}
 }
 
-void sr_shm_linger(struct sr_shm *l, bool linked)
+void sr_shm_enlist(struct sr_shm *l, bool linked)
 {
 	if (linked) {
 		l->prev = NULL;
@@ -487,7 +487,7 @@ void sr_shm_ring_forget(void)
 		atomic_store(&l->dead, true);
 		l->link.reason = "fork";
 		sr_link_raise(&l->link, SR_LINK_DEAD);
-		l->bell = l->line.fd = -1;
+		l->doorbell = l->line.fd = -1;
 		l->line_watched = false;
 	}
 	links = NULL;

@@ -11,16 +11,16 @@
  * No wake-up is lost.  Whoever sleeps sets its flag in its own page, and looks
  * again; whoever moves an offset stores it, and looks at the sleeper's flag.
  * Between store and load both have a full fence (Dekker), so at least one of
- * them sees what the other stored: the sleeper does not sleep, or the bell is
- * rung.  The ringer clears the flag before it writes to the bell: a flag that
+ * them sees what the other stored: the sleeper does not sleep, or the doorbell is
+ * rung.  The ringer clears the flag before it writes to the doorbell: a flag that
  * is clear while its owner sleeps means that a packet is on its way or has been
  * drained by another thread of the owner, which then notifies the others
  * (awake()).
  *
- * The bell is a pair of connected sockets, an end for each process: a packet in
+ * The doorbell is a pair of connected sockets, an end for each process: a packet in
  * wakes the other's sleepers, and one descriptor serves both directions.
  *
- * Messages and a drop ring the bell of whoever sleeps, and in any case the
+ * Messages and a drop ring the doorbell of whoever sleeps, and in any case the
  * loop, by a packet on the line, which is the connection of the rendezvous.  It
  * is a descriptor of its own so that data wake one thread and not the loop as
  * well (4 us of a sleeping round trip of 10).  Its end says that the peer is
@@ -49,9 +49,9 @@ static struct sr_shm *shm_of(struct sr_link *link)
 	return (struct sr_shm *)link;
 }
 
-/* ---- bells ---- */
+/* ---- doorbells ---- */
 
-/* A packet on the bell or the line; a full one is as good as another packet. */
+/* A packet on the doorbell or the line; a full one is as good as another packet. */
 static void ping(int fd)
 {
 	int err = errno;
@@ -82,9 +82,9 @@ static bool drain(int fd)
 }
 
 /* In `asleep`, beside what is waited for (SR_NOTIFY_): how. */
-enum { BY_BELL = 1 << 6, BY_FUTEX = 1 << 7 };
+enum { BY_DOORBELL = 1 << 6, BY_FUTEX = 1 << 7 };
 #define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
-static_assert((WANTED & (BY_BELL | BY_FUTEX)) == 0, "bits of their own");
+static_assert((WANTED & (BY_DOORBELL | BY_FUTEX)) == 0, "bits of their own");
 
 static void wake_futex(_Atomic uint32_t *word)
 {
@@ -128,8 +128,8 @@ static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 	tell_core(l);
 	if (was & BY_FUTEX)
 		wake_futex(asleep);
-	if (was & BY_BELL)
-		ping(l->bell);
+	if (was & BY_DOORBELL)
+		ping(l->doorbell);
 }
 
 static void ring_all(struct sr_shm *l)
@@ -265,7 +265,7 @@ static bool rx_last(struct sr_link *link)
 		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w));
 }
 
-/* The other end of line or bell is closed: the peer has dropped the link, and said so
+/* The other end of line or doorbell is closed: the peer has dropped the link, and said so
  * before, or it was killed. */
 static void line_lost(struct sr_shm *l)
 {
@@ -304,7 +304,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	if (msg->type == SR_MSG_PROBE) { /* credit is there to be looked at */
 		if (sr_link_events(link) & SR_LINK_DEAD)
 			return -EPIPE;
-		ping(l->bell);
+		ping(l->doorbell);
 		ping(l->line.fd);
 		return 0;
 	}
@@ -442,7 +442,7 @@ static void rx_free(struct sr_link *link, size_t n)
 
 	/* Ours before the peer's, as in tx_commit(). */
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
-	if (!sr_shm_tell(l, taken))
+	if (!sr_shm_return_credit(l, taken))
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
 	if (sr_shm_decent(l, taken))
@@ -459,14 +459,14 @@ static int arm(struct sr_link *link, unsigned want)
 	sr_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
-	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_BELL);
+	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
-	return l->bell;
+	return l->doorbell;
 }
 
 /*
- * Packets on the bell are drained when the ring is known of, as a full one would
+ * Packets on the doorbell are drained when the ring is known of, as a full one would
  * make no edge; what they were for else is notified.
  */
 static int stand(struct sr_link *link, unsigned want)
@@ -477,24 +477,24 @@ static int stand(struct sr_link *link, unsigned want)
 
 	want &= WANTED;
 	if (!want)
-		return l->bell;
+		return l->doorbell;
 	sr_lock(&l->arm_lock);
 	flags = atomic_load(&l->own->asleep);
 	if (l->standing & ~flags) {
-		open = drain(l->bell);
+		open = drain(l->doorbell);
 		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 		flags = atomic_load(&l->own->asleep);
 	}
 	l->standing |= want;
-	atomic_fetch_or(&l->own->asleep, want | BY_BELL);
+	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	if (!open)
 		line_lost(l);
-	return l->bell;
+	return l->doorbell;
 }
 
 /*
@@ -512,13 +512,13 @@ static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
 	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
 	/* nobody but the caller */
 	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
-		atomic_fetch_and(&l->own->asleep, ~BY_BELL);
+		atomic_fetch_and(&l->own->asleep, ~BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
 	return &l->own->asleep;
 }
 
 /*
- * All who are armed sleep on one bell, and the first awake drains it.  If a
+ * All who are armed sleep on one doorbell, and the first awake drains it.  If a
  * flag is gone that another one waits for, that ring was its too: it is notified.
  * Who stands is notified once.
  */
@@ -527,7 +527,7 @@ static void awake(struct sr_link *link, unsigned want, bool slept)
 	struct sr_shm *l = shm_of(link);
 	unsigned others = 0, flags;
 
-	if (slept && !drain(l->bell))
+	if (slept && !drain(l->doorbell))
 		line_lost(l);
 	sr_lock(&l->arm_lock);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
@@ -584,7 +584,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 
 	if (!link)
 		return NULL;
-	l->bell = l->line.fd = -1;
+	l->doorbell = l->line.fd = -1;
 	l->up.fn = raise_up;
 	pthread_mutex_init(&l->look_lock, NULL);
 	pthread_mutex_init(&l->ctl_lock, NULL);
@@ -633,7 +633,7 @@ int sr_shm_start(struct sr_shm *l, int line)
 		return err;
 	}
 	l->line_watched = true;
-	sr_shm_linger(l, true);
+	sr_shm_enlist(l, true);
 	return 0;
 }
 
@@ -647,7 +647,7 @@ void sr_shm_free(struct sr_link *link)
 {
 	struct sr_shm *l = shm_of(link);
 
-	sr_shm_linger(l, false);
+	sr_shm_enlist(l, false);
 	if (l->map) {
 		if (!atomic_exchange(&l->dead, true))
 			say_dropped(l, SR_SHM_DROPPED);
@@ -657,7 +657,7 @@ void sr_shm_free(struct sr_link *link)
 	if (l->line_watched)
 		sr_loop_unwatch(&l->line);
 	close_own(l->line.fd);
-	close_own(l->bell);
+	close_own(l->doorbell);
 	pthread_mutex_destroy(&l->look_lock);
 	pthread_mutex_destroy(&l->ctl_lock);
 	pthread_mutex_destroy(&l->arm_lock);

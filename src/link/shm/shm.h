@@ -8,7 +8,7 @@
  *                                              | ring to the asker
  *
  * An end writes only its own page and the ring it sends by (exception: the
- * ringer of a bell clears the sleeper's flag).  The other end can scribble over
+ * ringer of a doorbell clears the sleeper's flag).  The other end can scribble over
  * all of it at any moment, so nothing is read back from there that we could
  * know ourselves, and what is the peer's to say is loaded once, checked, used.
  *
@@ -83,7 +83,7 @@ struct sr_shm {
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx side: what own->tx_w says */
-	int bell;	      /* our end of the sockets that wake sleepers */
+	int doorbell;	      /* our end of the sockets that wake sleepers */
 	struct sr_watch line; /* the rendezvous connection: wakes the loops */
 	bool line_watched;    /* loop */
 	struct sr_task up;    /* answerer: raises UP after accept() */
@@ -101,8 +101,8 @@ struct sr_shm {
 
 	/* rx */
 	struct sr_shm_ring rx;
-	uint64_t rx_told; /* what own->rx_taken says, but for a drop */
-	uint64_t rx_rung; /* rx_taken when last seen whether the sender sleeps */
+	uint64_t rx_returned; /* what own->rx_taken says, but for a drop */
+	uint64_t rx_checked; /* rx_taken when last seen whether the sender sleeps */
 	uint64_t rx_seen; /* the peer's tx_w at the last rx_look() */
 	pthread_mutex_t
 		look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
@@ -131,11 +131,11 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
 size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 		   uint64_t from, uint64_t to, struct iovec v[2]);
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece);
-bool sr_shm_tell(struct sr_shm *l, uint64_t taken);
+bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken);
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
-void sr_shm_linger(struct sr_shm *l,
+void sr_shm_enlist(struct sr_shm *l,
 		   bool linked); /* loop: on the sweep's list */
 void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_sweep(struct sr_link *link);
@@ -146,14 +146,14 @@ void sr_shm_ring_forget(void);
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SR_SHM_GO "go"
 #define SR_SHM_MEMORY "memory" /* and the memfd with it */
-#define SR_SHM_BELL_LEN 8
+#define SR_SHM_DOORBELL_LEN 8
 
 struct sr_shm_offer { /* the asker's first packet */
 	uint8_t version;
 	uint8_t first, max; /* log2 of ring sizes */
 	uint8_t zero;
 	uint8_t name[SR_NAME_LEN];
-	uint8_t bell[SR_SHM_BELL_LEN]; /* abstract name of its end, and zeros */
+	uint8_t doorbell[SR_SHM_DOORBELL_LEN]; /* abstract name of its end, and zeros */
 };
 static_assert(sizeof(struct sr_shm_offer) == 56, "no padding");
 
@@ -170,7 +170,7 @@ bool sr_shm_peer_uid(int fd, uint32_t *uid);
 bool sr_shm_trusts(uint32_t uid); /* with what may hold a thread up */
 /* Once it is known who is at the other end; false: do not read what comes. */
 bool sr_shm_hears(int fd, uint32_t uid);
-void sr_shm_bell_name(uint8_t name[SR_SHM_BELL_LEN],
+void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
 		      const struct sockaddr_un *un, socklen_t len);
 
 /* shm_listen.c */
