@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * close.c - the program lets go of a descriptor, shuts a direction down, closes.
+ * close.c - attaches and detaches descriptors, shuts directions down, closes.
+ * It owns a stream's life after close(2), and knows no kind of link.
  *
- * close(2) returns at once; what is queued still arrives.  A stream on a link
- * lives on under a private duplicate of the anchor until END is acknowledged,
- * TCP's FINs are exchanged, and only then is gone: an anchor closed earlier
- * would answer the peer's resend with a RST (hole 13 of the protocol page).
- * As in tcp(7): closing with unread bytes, or bytes that arrive after close,
- * reset the connection.
+ * close(2) returns at once, and queued bytes still arrive.  A stream on a link
+ * lives on under a private duplicate of the anchor until END is acknowledged
+ * and TCP's FINs are exchanged: an anchor closed earlier would answer the
+ * peer's resend with a RST (hole 13 of PROTOCOL.md).  As in tcp(7), the
+ * connection is reset by a close with unread bytes, and by bytes that arrive
+ * after close.
+ *
+ * Locks: rx_lock, then tx_lock.  "loop" is the service thread.
  */
 #include "base/real.h"
 
@@ -36,7 +39,7 @@ static void lock(struct sr_stream *st)
 	sr_lock(&st->tx_lock);
 }
 
-/* What comes in may reset the stream, which takes tx_lock. */
+/* Moving rx on may reset the stream, which needs tx_lock to be free. */
 static void lock_up_to_date(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
@@ -51,7 +54,7 @@ static void unlock(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 }
 
-/* Locks held. */
+/* Both locks held. */
 static void put_links(struct sr_stream *st)
 {
 	struct sr_link *rx = st->in.link, *tx = st->out.link;
@@ -63,7 +66,7 @@ static void put_links(struct sr_stream *st)
 		sr_link_put(rx);
 	}
 	if (tx) {
-		/* What the report counts as sent by the link. */
+		/* The report counts these bytes as sent by the link. */
 		if (st->tx.state == SR_TX_LINK)
 			st->out.way[sr_way_of(tx)] += st->tx.w - st->out.n;
 		st->tx.state = SR_TX_DONE;
@@ -88,7 +91,7 @@ static bool unread(struct sr_stream *st)
 		sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)));
 }
 
-/* Has the peer's host all that we sent, and our end?  tx_lock held. */
+/* Does the peer's host have all that we sent, and our end?  tx_lock held. */
 static bool end_arrived(struct sr_stream *st)
 {
 	struct sr_link *link = st->out.link;
@@ -105,7 +108,7 @@ static bool end_arrived(struct sr_stream *st)
 	return false;
 }
 
-/* Has the peer's end come, perhaps behind what is unread?  rx_lock held. */
+/* Has the peer's end come, perhaps behind unread bytes?  rx_lock held. */
 static bool peer_ended(struct sr_stream *st)
 {
 	if (sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
@@ -113,15 +116,17 @@ static bool peer_ended(struct sr_stream *st)
 	return sr_anchor_ended(st);
 }
 
-/* TCP's state CLOSE is that, or both_ended().  Both locks held. */
+/* The stream was reset: one of the two ways into TCP's state CLOSE, the other
+ * being both_ended().  Both locks held. */
 static bool is_reset(struct sr_stream *st)
 {
 	return st->out.broken || st->in.rst_seen;
 }
 
-/* Both ends have come, and ours is acknowledged.  The FINs of a stream on a link follow
- * behind: to the kernel one is on its way then, so what was so once stays so.  half:
- * the program had ended our direction.  Both locks held. */
+/* Have both directions ended, with our end acknowledged?  The FINs of a stream
+ * on a link come later, so the kernel may see one still under way; therefore
+ * the answer true is kept.  half: the program had ended our direction.  Both
+ * locks held. */
 static bool both_ended(struct sr_stream *st, bool half)
 {
 	if (sr_st_flags(st) & SR_ST_OVER)
@@ -132,8 +137,8 @@ static bool both_ended(struct sr_stream *st, bool half)
 	return true;
 }
 
-/* What is unread at the last close is a reset.  Not behind both ends: there it is
- * forgotten.  Both locks held. */
+/* Are there unread bytes that make the last close a reset?  If both directions
+ * have ended, TCP discards such bytes and does not reset.  Both locks held. */
 static bool leaves_unread(struct sr_stream *st)
 {
 	char c[4096];
@@ -146,7 +151,7 @@ static bool leaves_unread(struct sr_stream *st)
 	return false;
 }
 
-/* Ends our direction on whatever way it goes. Both locks held. */
+/* Ends our direction, on TCP or on the link.  Both locks held. */
 static void end_tx(struct sr_stream *st)
 {
 	struct sr_msg end = { .type = SR_MSG_END };
@@ -168,8 +173,8 @@ static void end_tx(struct sr_stream *st)
 	sr_fast_update_tx(st);
 }
 
-/* Another of its descriptors becomes the one the library uses.  fd < 0: one of
- * them was closed around us, nobody knows which. */
+/* Makes another of the stream's descriptors the anchor.  fd < 0: one of them
+ * was closed without our knowledge, and we cannot know which. */
 static void move_anchor(struct sr_stream *st, int fd)
 {
 	int i, max = sr_fdtab_max(), other = -1;
@@ -191,8 +196,9 @@ static void move_anchor(struct sr_stream *st, int fd)
 	sr_stream_kick(st);
 }
 
-/* SO_LINGER: close waits until the peer's host has acknowledged, or l_linger is over,
- * or for a signal; these are no errors of close on Linux. */
+/* SO_LINGER: waits until the peer's host has acknowledged everything, l_linger
+ * is over, or a signal comes; on Linux close() returns no error for the latter
+ * two. */
 static void linger_wait(struct sr_stream *st, int seconds)
 {
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
@@ -210,8 +216,9 @@ static void linger_wait(struct sr_stream *st, int seconds)
 	}
 }
 
-/* Locks the stream, up to date.  If it is on a link, a duplicate of the anchor, for it
- * to live on; -errno.  Without a number left it goes back to TCP, which needs none. */
+/* Locks the stream and moves it up to date.  If it is on a link, returns a
+ * duplicate of the anchor for its life after close, or -errno.  If no
+ * descriptor is left, the stream goes back to TCP, which needs no duplicate. */
 static int lock_and_keep(struct sr_stream *st, int fd)
 {
 	bool tried = false;
@@ -231,13 +238,13 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 }
 
 /*
- * The last descriptor of a stream that is, or may be getting, on a link.  Its sets
- * forget it under the same locks under which it is decided what becomes of it: with
- * open gates the kernel's entries go with the descriptor, else they must be taken out,
- * as the anchor lives on.
+ * Closes the last descriptor of a stream that is, or may soon be, on a link.
+ * Sets forget the stream under the same locks that decide what becomes of it:
+ * with open gates the kernel removes its entries with the descriptor; otherwise
+ * we must remove them, as the anchor lives on.
  *
- * A stream that another process holds as well is on its way back to TCP.  We stay only
- * for what the program has sent, and end nothing.
+ * A stream that another process holds too is on its way back to TCP.  We stay
+ * only to deliver what the program has sent, and end no direction.
  */
 static void detach_last(struct sr_stream *st, int fd)
 {
@@ -279,7 +286,7 @@ static void detach_last(struct sr_stream *st, int fd)
 		sr_stream_kick(st);
 		return;
 	}
-	sr_stream_ref(st);		/* given back by finish() */
+	sr_stream_ref(st);		/* finish() drops it */
 	st->anchor = dup;
 	st->anchor_private = true;
 	st->close_since = sr_now_ns();
@@ -293,7 +300,7 @@ static void detach_last(struct sr_stream *st, int fd)
 		linger_wait(st, l.l_linger);
 }
 
-/* The last descriptor. */
+/* Closes the stream's last descriptor. */
 static void close_last(struct sr_stream *st, int fd)
 {
 	if (sr_st_flags(st) & SR_ST_LISTEN) {
@@ -306,7 +313,7 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_stream_name(st);
 		detach_last(st, fd);
 	} else {
-		/* Named while the descriptor still is, for the report. */
+		/* The report needs the name, and the descriptor still has it. */
 		if (sr_conf.report[0])
 			sr_stream_name(st);
 		lock(st);
@@ -343,9 +350,10 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 	return 0;
 }
 
-/* The process ends with the stream open, or closed and not over: as at close, but for
- * the descriptor, which the kernel closes a moment later.  Of a plain stream that is
- * all, and of one that another process may hold, too. */
+/* The process ends while the stream is open, or closed but not over.  Does what
+ * close does, but for the descriptor, which the kernel closes a moment later.
+ * A plain stream needs nothing else, nor does one that another process may
+ * hold. */
 void sr_close_at_exit(struct sr_stream *st)
 {
 	struct linger l = { 0, 0 };
@@ -365,11 +373,14 @@ void sr_close_at_exit(struct sr_stream *st)
 }
 
 /*
- * The last that is done to it.  What a link of shared memory has outlives us, and END
- * is there.  All the same, what the peer's program has not taken yet goes to TCP as far
- * as that has room: the peer may need it there later (fork, splice), and then nobody
- * could send it.  The rest it finds in the ring.  False: it does not look there, as it
- * is going back to TCP itself; then its RESUME must not find us gone, either.
+ * The last step on a stream at exit.  A link of shared memory outlives the
+ * process, and END is already there.  Even so, bytes that the peer's program
+ * has not taken go to TCP as far as TCP has room: the peer may need them there
+ * later (fork, splice), when no process is left to send them.  It finds the
+ * rest in the ring.
+ *
+ * Returns false if the peer does not read the ring because it is going back to
+ * TCP itself; then our process must live until the peer's RESUME has come.
  */
 bool sr_close_leave(struct sr_stream *st)
 {
@@ -406,14 +417,15 @@ static void finish(struct sr_stream *st, bool reset)
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
 	unlock(st);
-	/* Who still sleeps on it has nothing to wait for. */
+	/* Wakes the threads that still sleep on the stream: nothing more will
+	 * come. */
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_end_report(st);
 	sr_stream_put(st);
 }
 
-/* Does data still come on the anchor?  What only comes again, after RESUME, is none.
- * rx_lock held. */
+/* Does new data still come on the anchor?  Bytes that TCP carries again after a
+ * RESUME are not new.  rx_lock held. */
 static bool still_coming(struct sr_stream *st)
 {
 	char c;
@@ -430,7 +442,8 @@ static bool still_coming(struct sr_stream *st)
 	return r > 0;
 }
 
-/* detach_last() decides under the locks, with the flag set already. */
+/* SR_ST_CLOSING is set before detach_last() decides, under the locks, whether
+ * the stream lives on. */
 static bool lives_on(struct sr_stream *st)
 {
 	bool yes;
@@ -441,8 +454,9 @@ static bool lives_on(struct sr_stream *st)
 	return yes;
 }
 
-/* The stream is the other process's once it is plain, no sooner: what is on the way to
- * TCP has to be brought there, and the peer's RESUME taken from there. */
+/* The stream belongs to the other process once it is plain, and no earlier:
+ * first we must bring to TCP what is on the way there, and read the peer's
+ * RESUME from there. */
 static void shared_progress(struct sr_stream *st)
 {
 	bool over;
@@ -478,7 +492,7 @@ void sr_close_progress(struct sr_stream *st)
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!sr_gate_shut(&st->out.gate))
-		st->tx.state = SR_TX_DONE; /* FIN is the kernel's affair */
+		st->tx.state = SR_TX_DONE; /* the kernel sends the FIN */
 	over = st->out.broken || (over && st->tx.state == SR_TX_DONE) ||
 	       (st->tx.state == SR_TX_DONE &&
 		sr_now_ns() - st->close_since > LINGER_NS);
@@ -494,16 +508,16 @@ static int kernel_shutdown(int fd, int how)
 	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-/* One direction at least is, or was, on a link; half: ours had been shut down before.
- * Both locks held. */
+/* Shuts down a stream of which a direction is, or was, on a link.  half: our
+ * direction had been shut down before.  Both locks held. */
 static int shut_down(struct sr_stream *st, int fd, int how, bool half)
 {
 	int r = 0;
 
 	if (is_reset(st) || both_ended(st, half))
 		return -ENOTCONN;
-	/* A direction that has ended is the kernel's again: where the other one never
-	 * was on a link, only the kernel knows when both are through. */
+	/* A direction that has ended is the kernel's again: if the other one
+	 * never was on a link, only the kernel knows when both are over. */
 	if (how != SHUT_WR && (!sr_gate_shut(&st->in.gate) || st->in.fin_seen ||
 			       st->rx.state == SR_RX_EOF))
 		r = kernel_shutdown(fd, SHUT_RD);
@@ -525,8 +539,8 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	if (how != SHUT_RD)
 		sr_st_set(st, SR_ST_HALF);
 	lock_up_to_date(st);
-	/* The kernel's recv says 0 from now on, so no mark could come this way:
-	 * sr_rx_take_switch() knows by the flag. */
+	/* The kernel's recv() returns 0 from now on, so a mark could not come
+	 * this way: sr_rx_take_switch() checks the flag. */
 	if (how != SHUT_WR)
 		sr_st_set(st, SR_ST_RDSHUT);
 	if (!sr_any_gate_shut(st) && !(sr_st_flags(st) & SR_ST_OVER)) {

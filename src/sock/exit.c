@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * exit.c - the end of the process.
+ * exit.c - the end of the process.  It owns the order in which exit() ends the
+ * streams, and knows no kind of link.  It holds no lock but a stream's, one
+ * stream at a time.
  *
- * What the program has sent must outlive the process.  So every direction ends as at
- * close; a moment for the peer's program to read on, which is the usual case.  Then
- * shared memory holds the rest until the peer has read it, and we go.  Queue pairs end
- * with the process: both directions go back to TCP, which delivers after our death, and
- * which the peer's RESUME must not find closed.
+ * What the program has sent must outlive the process.  So every direction ends
+ * as at close, and exit() waits a moment for the peer's program to read on,
+ * which is the usual case.  After that, shared memory holds the rest until the
+ * peer has read it, and the process ends.  Queue pairs end with the process: on
+ * those links both directions go back to TCP, which delivers after the process
+ * is gone, and the peer's RESUME must not find the socket closed.
  *
- * Not in a handler that runs above our locks (of a fault, or installed around us): it
- * would wait for itself.  Then streams end as in a program that is killed.
+ * None of this happens in a handler that interrupted a holder of our locks (one
+ * of a fault, or one installed around us), as it would wait for itself.  Then
+ * streams end as in a program that is killed.
  */
 #include "base/real.h"
 
@@ -23,8 +27,8 @@
 #include "sock/sock.h"
 
 #define END_NS 250000000ull	/* for the peer to read on */
-#define END_WAIT_NS 1000000000ull /* the same where every byte is to go by the link */
-#define LEAVE_NS 10000000ull	/* the same, of links that outlive the process */
+#define END_WAIT_NS 1000000000ull /* the same, if every byte must go by the link */
+#define LEAVE_NS 10000000ull	/* the same, for links that outlive the process */
 #define LEAVE_WAIT_NS 100000000ull
 
 static void end_one(struct sr_stream *st, void *arg)
@@ -34,7 +38,7 @@ static void end_one(struct sr_stream *st, void *arg)
 		sr_close_at_exit(st);
 }
 
-/* Its last close is a reset, which needs nothing more. */
+/* The last close of this stream will be a reset, which needs nothing more. */
 static bool is_reset(struct sr_stream *st)
 {
 	bool yes;
@@ -45,7 +49,7 @@ static bool is_reset(struct sr_stream *st)
 	return yes;
 }
 
-/* Is it on a link, and waits for the peer's program? */
+/* Is the stream on a link, waiting for the peer's program to read? */
 static bool is_read_on(struct sr_stream *st)
 {
 	bool yes;
@@ -59,7 +63,7 @@ static bool is_read_on(struct sr_stream *st)
 
 struct leaving {
 	uint64_t since;		/* ns */
-	bool all;		/* policy wait: every byte is to go by the link */
+	bool all;		/* policy wait: every byte must go by the link */
 };
 
 static void wait_read(struct sr_stream *st, void *arg)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * option.c - connect, listen, socket options and ioctls.  The anchor keeps them
- * all; what changes the program's view of the bytes is honoured here as well.
+ * option.c - connect, listen, socket options and ioctls.  The anchor keeps all
+ * options; this file adds what changes the program's view of the bytes.  It
+ * knows no kind of link.
+ *
+ * Locks: the lock of the direction that an option or ioctl concerns.
  */
 #include "base/real.h"
 
@@ -22,7 +25,8 @@
 
 #define SMALL_BUFFER 8192	/* bytes: sockrail(7), LIMITS */
 
-/* It goes on when its thread is cancelled in it, or a handler leaves for good. */
+/* The connection goes on if its thread is cancelled in connect(), or a handler
+ * never returns (longjmp). */
 static void left_connecting(void *st)
 {
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
@@ -63,12 +67,13 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
 		if (sr_st_flags(st) & SR_ST_SHARED)
 			sr_stream_bar(st, SR_REASON_FORK);
-		/* FRESH comes last: such a one sr_plain_for_good() leaves alone. */
+		/* FRESH is set last: sr_plain_for_good() leaves a FRESH stream
+		 * alone. */
 		sr_st_set(st, SR_ST_CONNECT);
 		sr_upgrade_connects(st, addr, len);
 		sr_st_set(st, how);
 	}
-	/* For the report; at its end it has no peer any more. */
+	/* Names the stream for the report, as its end no longer shows the peer. */
 	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
 		sr_stream_name(st);
 	return r;
@@ -83,13 +88,11 @@ static bool bound(int fd)
 	       ((struct sockaddr_in *)&ss)->sin_port != 0;
 }
 
-/*
- * With policy wait the rendezvous is open before the port is, or a client that
- * connects at once would be told that nobody answers.  (A socket that is not
- * bound gets its port by listen, and nobody can know it before.)  Else listen(2)
- * takes no longer than ever: some programs send their peer to a port that they
- * open a moment later (iperf -d).
- */
+/* With policy wait, the rendezvous opens before the port does, or a client that
+ * connects at once would find no listener there.  (An unbound socket gets its
+ * port from listen(), so nobody can know the port before.)  With the other
+ * policies, listen(2) takes no longer than without us: some programs name a
+ * port to their peer and open it a moment later (iperf -d). */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
 	bool want = sr_conf.upgrade != SR_NEVER &&
@@ -123,13 +126,13 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	return 0;
 }
 
-/* What SO_ERROR says where the kernel says err. */
+/* What SO_ERROR returns if the kernel says err. */
 static int told_error(struct sr_stream *st, int err)
 {
 	int ours = atomic_exchange(&st->so_error, 0);
 
-	/* The same reset may have been seen by both, the kernel and the link, but not
-	 * the end before it. */
+	/* The kernel and the link may both have seen the same reset, but only
+	 * the link the end before it. */
 	if (ours || (err && sr_any_gate_shut(st)))
 		atomic_store(&st->error_reported, true);
 	if (ours)
@@ -153,10 +156,9 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 }
 
-/*
- * The values that a link can serve, by the first int of each; with any other the stream
- * becomes plain and stays so.  An option that is not here means nothing to a link.
- */
+/* The values that a link can serve, by the first int of each option; any other
+ * value makes the stream permanently plain.  An option that is not in this
+ * table has no effect on a link. */
 static const struct {
 	int level, name, least, most;
 } limits[] = {
@@ -165,7 +167,7 @@ static const struct {
 	{ SOL_SOCKET, SO_RCVBUF, SMALL_BUFFER, INT_MAX },
 	{ SOL_SOCKET, SO_SNDBUFFORCE, SMALL_BUFFER, INT_MAX },
 	{ SOL_SOCKET, SO_RCVBUFFORCE, SMALL_BUFFER, INT_MAX },
-	/* A time below 0 makes calls return at once, but reads back as none. */
+	/* A negative time makes calls return at once, but getsockopt() reads 0. */
 	{ SOL_SOCKET, SO_RCVTIMEO_OLD, 0, INT_MAX },
 	{ SOL_SOCKET, SO_SNDTIMEO_OLD, 0, INT_MAX },
 	{ SOL_SOCKET, SO_RCVTIMEO_NEW, 0, INT_MAX },
@@ -187,7 +189,7 @@ static bool serves(int level, int name, int v)
 	return true;
 }
 
-/* TCP_CORK or TCP_NODELAY, which according to tcp(7) also sends what is corked. */
+/* Handles TCP_CORK and TCP_NODELAY, which by tcp(7) also sends what is corked. */
 static void set_push(struct sr_stream *st, int name, bool on)
 {
 	sr_lock(&st->tx_lock);
@@ -219,7 +221,8 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		switch (name) {
 		case SO_TIMESTAMP:
 		case SO_TIMESTAMPNS:
-			/* Many set these and never look (iperf 2): recv.c sees who does. */
+			/* Many programs set these and never look (iperf 2);
+			 * recv.c sees which do. */
 			sr_st_set(st, SR_ST_STAMPS);
 			break;
 		case SO_RCVTIMEO_OLD:
@@ -232,8 +235,8 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 }
 
-/* queued: what the anchor holds.  Raw bytes, the rest of the mark, and then what
- * the link has brought. */
+/* Counts the readable bytes if the anchor holds `queued`: the raw bytes, and
+ * what the link has brought if the whole mark follows them. */
 static int bytes_before_mark(struct sr_stream *st, int queued)
 {
 	size_t limit = sr_rx_limit(&st->rx), have = (size_t)queued;

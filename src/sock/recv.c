@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * recv.c - the program receives.  Gate open: the kernel's own recvmsg, asleep in
- * the kernel if it likes; what a switch put into the buffer meanwhile is
- * stripped when it returns.  Gate shut, or a flag whose sleep the kernel must not
- * do for us: a loop of tries and waits.
+ * recv.c - the receiving calls.  It owns the receiving side of recv(2) and its
+ * relatives on one stream, and knows no kind of link but through link.h.
+ *
+ * While the rx gate is open, a call is the kernel's own recvmsg() and may sleep
+ * in the kernel; recv_plain() strips what a switch has put into the buffer
+ * meanwhile.  While the gate is shut, or for a flag with which the kernel must
+ * not sleep for us (MSG_WAITALL, MSG_TRUNC), recv_slow() loops over tries and
+ * waits.
+ *
+ * Locks: rx_lock for everything behind a shut gate; none while the gate is
+ * open.
  */
 #include "base/real.h"
 
@@ -25,8 +32,8 @@ static bool is_simple(const struct msghdr *msg)
 	return msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name;
 }
 
-/* What recvmsg(2) says with TCP besides the bytes: no name, no control messages.  An
- * error says nothing. */
+/* Sets what recvmsg(2) on TCP returns besides the bytes: no name and no control
+ * messages.  A call that fails leaves the fields alone. */
 static void no_ancillary(struct msghdr *msg, int flags)
 {
 	if (msg->msg_name)
@@ -50,15 +57,17 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 	return r < 0 ? -errno : r;
 }
 
-/* A sleep in the kernel found TCP's end, which a write of ours may have asked
- * the socket for first. */
+/* Turns the result of a plain receive into what the program gets.  A result of
+ * 0 is TCP's end, or stands for an error that a write of ours took from the
+ * socket. */
 static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 {
 	int err;
 
 	if (r < 0)
 		sr_stream_failed(st, r);
-	/* Told now; a write of ours may have kept the same as EPIPE. */
+	/* The program gets this reset now, so a copy that a write of ours kept
+	 * (to be reported as EPIPE) is no longer due. */
 	if (r == -ECONNRESET && sr_anchor_kept(st))
 		atomic_store(&st->so_error, 0);
 	if (r == 0 && sr_rx_short(st))
@@ -69,12 +78,11 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 	return err ? -err : 0;
 }
 
-/*
- * The gate was shut while we were under way, with us as the only call in flight:
- * rx is ours to put right, under the lock and before we leave.  booked: what we
- * bring is raw and counted already (the gate was open when the kernel had
- * returned, and no mark comes before the ACKSW that follows the shutting).
- */
+/* The gate was shut during this call, which was the only one in flight.  So
+ * this call updates rx under the lock before it leaves the gate.  booked: the
+ * bytes are raw and already counted, because the gate was still open when the
+ * kernel returned, and no mark comes before the ACKSW that follows the
+ * shutting. */
 static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 			     int flags, ssize_t r, unsigned weight, bool booked)
 {
@@ -98,7 +106,8 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	return r;
 }
 
-/* Is this what a SWITCH waits for? */
+/* Wakes the service thread if the bytes that a pending SWITCH waits for have
+ * been read. */
 static void note_due(struct sr_stream *st, uint64_t now)
 {
 	uint64_t due = atomic_load_explicit(&st->in.due, memory_order_relaxed);
@@ -107,16 +116,16 @@ static void note_due(struct sr_stream *st, uint64_t now)
 		sr_stream_kick(st);
 }
 
-/* recv(2) is a cancellation point: a cancelled thread leaves the gate. */
+/* recv(2) is a cancellation point: a cancelled thread must leave the gate. */
 struct passage {
 	struct sr_stream *st;
 	unsigned weight;
 	volatile bool inside;	/* see sr_window */
 };
 
-/* The kernel has handed over bytes that went with the call: the mark that was to come
- * may be among them, and the direction is lost.  (Where no mark is to come, none will:
- * the counters differ.) */
+/* A cancelled call may have lost bytes that the kernel had already handed over,
+ * and the expected mark among them: then the direction ends as a reset.  (If no
+ * mark is expected, none will be: the counters now differ.) */
 static void lost_bytes(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
@@ -139,7 +148,7 @@ static void leave_abandoned(void *passage)
 	leave_cancelled(passage);
 }
 
-/* Signals are let in: it may sleep. */
+/* The window lets signal handlers run, as this call may sleep. */
 SR_WINDOW_FRAME
 static ssize_t kernel_recv_asleep(struct passage *p, int fd, struct msghdr *msg,
 				  int flags)
@@ -153,11 +162,9 @@ static ssize_t kernel_recv_asleep(struct passage *p, int fd, struct msghdr *msg,
 	return r;
 }
 
-/*
- * Through the open gate.  *again: it was shut, or has been meanwhile and there
- * is nothing to return yet (only a mark, or an end that wants judging); the slow
- * way goes on.
- */
+/* Receives through the open gate.  Sets *again if the gate is shut, or was shut
+ * meanwhile and there is nothing to return yet (only a mark, or an end of file
+ * that has to be examined): the slow path must go on. */
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 			  int flags, unsigned weight, bool *again)
 {
@@ -168,7 +175,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	ssize_t r;
 
 	*again = true;
-	/* A second sleeper waits where it can be called (recv_slow). */
+	/* A second reader waits in recv_slow(), where it can be woken. */
 	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	here.inside = true;
@@ -197,14 +204,14 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	return r ? r : -EAGAIN;
 }
 
-/* Up to n bytes of the ring to the program. */
+/* Copies up to n bytes of the ring to the program. */
 static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to,
 			int flags)
 {
 	size_t done = 0;
 	struct iovec v[2];
 
-	/* More than once where the ring has wrapped and has grown. */
+	/* It takes several rounds if the ring has wrapped and has grown. */
 	while (done < n && to->left && link->ops->rx_data(link, done, v)) {
 		int i;
 
@@ -221,23 +228,22 @@ static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to,
 			done += k;
 		}
 		if (!(flags & MSG_PEEK))
-			break;	/* a ring that is left behind can be freed */
+			break;	/* rx_free() may free the old ring */
 	}
 	return done;
 }
 
-/* rx: the stream's, or how it will be when the mark has been read. */
+/* The bytes of the ring that the program may have.  rx is the stream's, or a
+ * copy in which the mark has been read already. */
 static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
 {
 	return st->in.link ? (size_t)sr_rx_ready(rx,
 				atomic_load(&st->in.link->rx_h)) : 0;
 }
 
-/*
- * Copies from the ring of the link, all there is: epoll(7) says of edge-triggered
- * sets that a read of less than was asked for has drained the stream, and programs
- * (nginx) wait for an edge then.  rx_lock held.
- */
+/* Copies all that the ring has and the program asked for: by epoll(7), a read
+ * from an edge-triggered descriptor that returns less than was asked for has
+ * drained it, and programs (nginx) wait for an edge then.  rx_lock held. */
 static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	struct sr_link *link = st->in.link;
@@ -255,7 +261,7 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
 	return (ssize_t)total;
 }
 
-/* Takes what has come for nobody.  rx_lock held. */
+/* Drops what has arrived, as no program will read it.  rx_lock held. */
 void sr_stream_discard(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
@@ -271,14 +277,14 @@ void sr_stream_discard(struct sr_stream *st)
 	sr_rx_progress(st);
 }
 
-/* -EAGAIN: the caller looks at the state. */
+/* Returns -EAGAIN, so that the caller looks at the new state. */
 static ssize_t raw_end(struct sr_stream *st)
 {
 	sr_rx_tcp_end(st, false);
 	return -EAGAIN;
 }
 
-/* Raw bytes off the anchor, with the gate shut. rx_lock held. */
+/* Reads raw bytes from the anchor while the gate is shut.  rx_lock held. */
 static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	size_t limit = sr_rx_limit(&st->rx), bytes;
@@ -300,13 +306,11 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
 	return r ? r : -EAGAIN;
 }
 
-#define PIECES 15		/* of a buffer that is peeked into */
+#define PIECES 15		/* of the program's buffer that MSG_PEEK fills */
 
-/*
- * MSG_PEEK of raw bytes, and of the ring if the mark is there already behind
- * them: nothing is read, so rx, a copy, goes ahead.  The mark is looked at in a
- * buffer of our own.
- */
+/* MSG_PEEK of raw bytes, and of the ring's if the mark already follows the raw
+ * bytes.  Nothing is consumed: rx is a copy that runs ahead, and the mark is
+ * peeked into a buffer of our own. */
 static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
 			struct sr_iov *to, int flags)
 {
@@ -346,7 +350,7 @@ static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, int flags)
 	return k;
 }
 
-/* Everything there is, on whichever way it came, as if it were one buffer. */
+/* Peeks at all that there is, from TCP and the link, as from one buffer. */
 static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	bool late = (atomic_load(&st->in.gate) & SR_GATE_COUNT) ||
@@ -363,13 +367,13 @@ static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
 	return r < 0 && !done ? r : (ssize_t)done + (r > 0 ? r : 0);
 }
 
-/* shutdown(SHUT_RD): what has come can be read, then it is the end. */
+/* After shutdown(SHUT_RD) an empty stream is at its end. */
 static ssize_t no_bytes(struct sr_stream *st)
 {
 	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
 }
 
-/* One try under the lock: > 0, 0 at the end, -EAGAIN, or an error. */
+/* Tries once, under the lock.  Returns > 0, 0 at the end, -EAGAIN, or an error. */
 static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	ssize_t r;
@@ -421,11 +425,9 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 	return -EAGAIN;
 }
 
-/*
- * The usual case first: the ring has more than is asked for.  Then nothing that the
- * link, TCP or the service thread may have to say comes before these bytes, and the
- * peer's page need not be looked at.
- */
+/* The fast path: the ring has more than the program asks for.  Then no event of
+ * the link, of TCP or of the service thread can come before these bytes, and
+ * the peer's page need not be read. */
 static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	bool plenty = !st->in.pushback_len && !(flags & MSG_PEEK) &&
@@ -465,7 +467,7 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 
 void sr_stream_keep(struct sr_stream *st, ssize_t r)
 {
-	/* EBADF: the call's descriptor was closed, not the stream's others. */
+	/* EBADF is about the descriptor of this call; the stream may have others. */
 	if (r != -EAGAIN && r != -EINTR && r != -EBADF)
 		atomic_store(&st->so_error, (int)-r);
 }
@@ -517,7 +519,7 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 				sr_upgrade_count(st);
 			return r;
 		}
-		/* The kernel may have brought no more than a mark. */
+		/* The kernel may have returned a mark and no bytes. */
 		msg->msg_namelen = asked.msg_namelen;
 		msg->msg_controllen = asked.msg_controllen;
 		msg->msg_flags = asked.msg_flags;
@@ -532,7 +534,9 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	return r;
 }
 
-/* What has been looked at stays, so that there is more is no news to any poll. */
+/* MSG_PEEK with MSG_WAITALL on a blocking descriptor.  Peeked bytes stay in the
+ * queue, so no poll could tell us that more have arrived; the kernel has to do
+ * it. */
 static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
 {
 	struct sr_sleep sleep = { .fd = fd, .flags = flags };
@@ -546,7 +550,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 {
 	ssize_t r;
 
-	pthread_testcancel(); /* also where nothing sleeps, and the kernel is not asked */
+	pthread_testcancel(); /* also on paths without a system call */
 	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
 	    peeks_for_all(st, fd, flags) ||
 	    !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left ||

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * send.c - the program sends.  Gate open: the kernel's own sendmsg.  Gate shut: a
- * loop of tries and waits; on the link a try is a copy into the ring.
+ * send.c - the sending calls: send(2) and its relatives, and sendfile(2).  It
+ * knows no kind of link but through link.h.
+ *
+ * While the tx gate is open, a call is the kernel's own sendmsg().  While it is
+ * shut, send_slow() loops over tries and waits; on a link, a try copies into
+ * the ring.
+ *
+ * Locks: tx_lock for everything behind a shut gate; none while the gate is
+ * open.
  */
 #include "base/real.h"
 
@@ -21,8 +28,8 @@
 #include "wait/sleep.h"
 #include "sock/sock.h"
 
-/* Copied and handed to the link in pieces, so that the peer's copy out runs
- * beside our copy in. */
+/* Bytes are copied and committed to the link in pieces, so that the peer copies
+ * one piece out while we copy the next one in. */
 #define PIECE 65536
 #define SLICE (256 * 1024)
 #define HOLD 16384
@@ -45,7 +52,7 @@ static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 	return r < 0 ? -errno : r;
 }
 
-/* send(2) is a cancellation point: a cancelled thread leaves the gate. */
+/* send(2) is a cancellation point: a cancelled thread must leave the gate. */
 static void leave_cancelled(struct sr_stream *volatile *inside)
 {
 	if (*inside)
@@ -58,7 +65,7 @@ static void leave_abandoned(void *inside)
 	leave_cancelled(inside);
 }
 
-/* Signals are let in: it may sleep. */
+/* The window lets signal handlers run, as this call may sleep. */
 SR_WINDOW_FRAME
 static ssize_t kernel_send_asleep(struct sr_stream *volatile *inside, int fd,
 				  const struct msghdr *msg, int flags)
@@ -72,8 +79,9 @@ static ssize_t kernel_send_asleep(struct sr_stream *volatile *inside, int fd,
 	return r;
 }
 
-/* since: not the program's first.  If a handler has run since sr_handled.all was that,
- * it does not begin. */
+/* since is NULL for the first system call of the program's call.  A later one
+ * does not begin if a handler has run since sr_handled.all had the value
+ * *since. */
 SR_WINDOW_FRAME
 static ssize_t kernel_sendfile(struct sr_stream *volatile *inside, int fd,
 			       int in_fd, off_t *off, size_t count,
@@ -92,7 +100,7 @@ static ssize_t kernel_sendfile(struct sr_stream *volatile *inside, int fd,
 	return r;
 }
 
-/* The kernel had no room for all of it, and will have an edge for sets. */
+/* Records that the kernel took less than all, so that it will give sets an edge. */
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
 	if (r == -EAGAIN || (r >= 0 && (size_t)r < asked))
@@ -104,7 +112,7 @@ static bool in_a_set(struct sr_stream *st)
 	return atomic_load_explicit(&st->epoll, memory_order_relaxed);
 }
 
-/* The error a send gets on a stream whose direction is over. */
+/* The error of a send on a direction that has ended. */
 static ssize_t over(struct sr_stream *st)
 {
 	int err = atomic_exchange(&st->so_error, 0);
@@ -112,15 +120,15 @@ static ssize_t over(struct sr_stream *st)
 	return err ? -err : -EPIPE;
 }
 
-/* There is an error to tell.  The kernel may have told us of it, and would have no
- * more than EPIPE, and a signal, for the program. */
+/* Is an error due?  A call of ours may have taken it from the socket; the
+ * kernel would then have only EPIPE, and a signal, for the program. */
 static bool is_over(struct sr_stream *st)
 {
 	return atomic_load_explicit(&st->out.broken, memory_order_relaxed) ||
 	       atomic_load_explicit(&st->so_error, memory_order_relaxed);
 }
 
-/* The thread that has called exit, and its process, which a child of fork is not. */
+/* The thread that has called exit(), and its process: a child of fork is another. */
 static atomic_int last_thread, last_process;
 
 void sr_send_last(void)
@@ -129,7 +137,8 @@ void sr_send_last(void)
 	atomic_store(&last_process, getpid());
 }
 
-/* With TCP other threads send on until the process is gone: so they wait for that. */
+/* On TCP, other threads could send until the process is gone, so one that gets
+ * EPIPE because of our exit waits for that. */
 static void await_exit(void)
 {
 	const struct timespec second = { 1, 0 };
@@ -148,8 +157,8 @@ static ssize_t pipe_error(ssize_t r, int flags)
 	return r;
 }
 
-/* The kernel says EPIPE, which comes after the error that a call of ours on the socket
- * may have been told. */
+/* The kernel reports EPIPE only after the socket's error, which a call of ours
+ * may have taken: then the program gets that error first. */
 static ssize_t error_first(struct sr_stream *st, ssize_t r)
 {
 	int err = 0;
@@ -192,8 +201,9 @@ static ssize_t send_plain(struct sr_stream *st, int fd,
 	return pipe_error(error_first(st, r), flags);
 }
 
-/* n bytes go to the link.  more (MSG_MORE, TCP_CORK): it holds them back until
- * there are HOLD, SR_HOLD_NS have passed, or room gets short. */
+/* Commits n bytes to the link.  With more (MSG_MORE, TCP_CORK), the link holds
+ * them back until there are HOLD of them, SR_HOLD_NS have passed, or room gets
+ * short. */
 static void commit(struct sr_stream *st, size_t n, bool more)
 {
 	st->out.held = more && st->out.held + n < HOLD ? st->out.held + n : 0;
@@ -206,7 +216,7 @@ static void commit(struct sr_stream *st, size_t n, bool more)
 	}
 }
 
-/* As much as the link has room for. tx_lock held. */
+/* Copies as much as the link has room for.  tx_lock held. */
 static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 {
 	struct sr_link *link = st->out.link;
@@ -236,7 +246,7 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_iov *from, bool more)
 	return total;
 }
 
-/* One try under the lock. *open: the gate is open, it is the kernel's turn. */
+/* Tries once, under the lock.  *open: the gate is open and the kernel must send. */
 static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
 		   bool *open)
 {
@@ -256,14 +266,14 @@ static ssize_t put(struct sr_stream *st, struct sr_iov *from, int flags,
 		r = put_ring(st, from, more);
 		if (!r)
 			r = -EAGAIN;
-		sr_fast_update_tx(st);	/* held back, or no more */
+		sr_fast_update_tx(st);	/* bytes are held back, or are no longer */
 	}
 out:
 	sr_unlock(&st->tx_lock);
 	return r;
 }
 
-/* The kernel has an error to tell, which is for the next call. */
+/* Does the socket have an error?  It is for the program's next call. */
 static bool error_waits(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = 0 };
@@ -284,8 +294,9 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		r = put(st, from, flags, &open);
 		if (!open)
 			return r;
-		/* Plain again: asleep in the kernel, as ever, unless that would
-		 * restart. */
+		/* The direction is plain again.  The call sleeps in the kernel
+		 * as before, unless the kernel would restart it after a
+		 * signal. */
 		if (sleep->partial && error_waits(sleep->fd))
 			return -EPIPE;
 		msg.msg_iovlen = sr_iov_rest(*from, SLICE, v, 64, &bytes);
@@ -303,10 +314,8 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 	}
 }
 
-/*
- * The program is told EAGAIN and may wait for an edge of a set now.  True: there
- * is room after all.
- */
+/* The program gets EAGAIN and may now wait for an edge from a set.  Returns
+ * true if there is room after all. */
 static bool room_after_all(struct sr_stream *st)
 {
 	bool room = false;
@@ -328,12 +337,11 @@ static bool room_after_all(struct sr_stream *st)
 	return room;
 }
 
-/*
- * A send that must not block has filled the link's first ring.  TCP takes some 50 kB
- * of a first write, and there are programs that count on it; the peer offers a larger
- * ring as soon as it sees a full one.  So that is waited for, in all so long.  True:
- * there is room.
- */
+/* A send that must not block has filled the link's first ring.  TCP takes some
+ * 50 kB of a first write, and there are programs that rely on it; the peer
+ * offers a larger ring as soon as it sees a full one.  So the send waits for
+ * that ring, for at most WIDEN_NS over the stream's life.  Returns true if
+ * there is room. */
 static bool room_soon(struct sr_stream *st, int fd)
 {
 	const struct sr_link_ops *ops;
@@ -351,7 +359,8 @@ static bool room_soon(struct sr_stream *st, int fd)
 	return until > now && !sr_sleep_anyhow(st, fd, POLLOUT, until - now);
 }
 
-/* There was no room.  0: try again; -EAGAIN: the call may not wait, or not longer. */
+/* Waits for room.  Returns 0 to try again, or -EAGAIN if the call may not wait,
+ * or no longer. */
 static ssize_t await_room(struct sr_stream *st, struct sr_sleep *sleep)
 {
 	ssize_t r = sr_sleep(st, sleep, POLLOUT);
@@ -397,12 +406,13 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 #endif
 
 /*
- * A program that hands over megabytes in one blocking call would hold the direction
- * for as long as the kernel takes.  So the kernel has them in slices, between which the
- * direction may switch.  It may sleep with the first, and what is behind that waits as
- * on a link, so that a signal ends the call wherever it comes: a second system call
- * that sleeps would go on after a handler with SA_RESTART, and know nothing of one that
- * ran before it.
+ * A program that passes megabytes in one blocking call would keep the direction
+ * from switching for as long as the kernel takes.  So the kernel gets them in
+ * slices, and the direction may switch between two.  The call may sleep in the
+ * kernel with the first slice only.  For later ones it waits as on a link, so
+ * that a signal ends the call at any point: a second system call that slept
+ * would go on after a handler with SA_RESTART, and would miss one that ran
+ * before it began.
  */
 static ssize_t transmit(struct sr_stream *st, int fd, const struct msghdr *msg,
 			int flags)
@@ -454,7 +464,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	return r;
 }
 
-/* Nothing to copy from memory: read the file straight into the ring. */
+/* Reads the file straight into the ring, without a buffer in between. */
 static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 			    size_t count, bool more)
 {
@@ -486,12 +496,9 @@ static ssize_t file_to_ring(struct sr_stream *st, int in_fd, off_t *off,
 	return r;
 }
 
-/*
- * Behind a slice that the kernel has taken: is it the next one's turn?  The kernel
- * must not find itself without room for any of that one: it would go on after a
- * handler with SA_RESTART, which is to end the call now.  An error is for the next
- * call.
- */
+/* The kernel has taken a slice: may the next one go?  The kernel must have room
+ * for some of it, or it would sleep and go on after a handler with SA_RESTART,
+ * while this call must end then.  An error is for the next call. */
 static bool next_slice(struct sr_stream *st, struct sr_sleep *sleep)
 {
 	struct pollfd p = { .fd = sleep->fd, .events = POLLOUT };
@@ -502,14 +509,15 @@ static bool next_slice(struct sr_stream *st, struct sr_sleep *sleep)
 			return !(p.revents & (POLLERR | POLLHUP));
 		if (!sr_sleep_allowed(st, sleep))
 			return true;
-		sleep->timed = false;	/* the kernel counts anew, too */
+		sleep->timed = false;	/* the kernel starts the timeout anew, too */
 		if (sr_sleep(st, sleep, POLLOUT) < 0)
 			return false;
 	}
 	return true;
 }
 
-/* *plain: it was the kernel's turn, SIGPIPE included.  since: kernel_sendfile(). */
+/* plain: the kernel sent, and has raised SIGPIPE itself if that was due.
+ * since: see kernel_sendfile(). */
 static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			size_t count, bool more, bool *eof, bool *plain,
 			const unsigned *since)
@@ -526,7 +534,7 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		return over(st);
 	}
 	if (*plain) {
-		sr_st_set(st, SR_ST_TX_HISTORY);	/* not seen by us */
+		sr_st_set(st, SR_ST_TX_HISTORY);	/* these bytes never pass us */
 		r = kernel_sendfile(&inside, fd, in_fd, off, count, since);
 		if (r > 0)
 			atomic_fetch_add(&st->out.tcp, (uint64_t)r);
@@ -539,7 +547,7 @@ static ssize_t file_try(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (!sr_gate_shut(&st->out.gate)) {
-		r = 0;			/* once more */
+		r = 0;			/* try again */
 	} else if (st->out.broken || st->tx.ended ||
 		   st->tx.state == SR_TX_DONE) {
 		r = over(st);
@@ -572,7 +580,7 @@ static ssize_t transmit_file(struct sr_stream *st, int fd, int in_fd, off_t *off
 				continue;
 			sr_upgrade_count(st);
 			if ((size_t)r < n)
-				break;	/* the kernel's own short count */
+				break;	/* a short count is the kernel's own decision */
 			continue;
 		}
 		if (r == 0 && !eof)
@@ -588,8 +596,8 @@ static ssize_t transmit_file(struct sr_stream *st, int fd, int in_fd, off_t *off
 	return done ? done : pipe_error(r, plain ? MSG_NOSIGNAL : 0);
 }
 
-/* What the kernel makes up or cannot read at once (proc, devices, pipes) is its own to
- * send. */
+/* Files that the kernel generates or cannot read at once (/proc, devices,
+ * pipes): only the kernel's sendfile() handles them. */
 static bool is_odd(int fd)
 {
 	struct stat file;
@@ -597,7 +605,7 @@ static bool is_odd(int fd)
 	return fstat(fd, &file) == 0 && !(S_ISREG(file.st_mode) && file.st_size > 0);
 }
 
-/* sendfile(2) is no cancellation point to the C library. */
+/* In the C library sendfile(2) is no cancellation point. */
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 			   off_t *off, size_t count, bool more)
 {
