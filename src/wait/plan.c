@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * waitset_plan.c - what a stream can do now.
+ * plan.c - what each stream of a waitset can do now.  It knows no threads and
+ * no sleeping.
  *
- * Each direction of each stream is either the kernel's (gate open, or raw bytes
- * still due: ask the anchor) or ours (ask the link and the state).  A plan works
- * that out, under the direction's lock, and takes the opportunity to move the
- * direction on.
+ * Each direction of a stream is either the kernel's to report (the gate is
+ * open, or raw bytes are still due: poll the anchor) or ours (look at the link
+ * and the state).  A plan works that out and moves the direction on at the same
+ * time.
+ *
+ * Locks: the direction's lock, one at a time.
  */
 #include "base/real.h"
 
 #include "engine/engine.h"
 #include "wait/waitset.h"
 
-/* What it says of these events is what the program gets. */
+/* The program gets what the kernel reports of these events. */
 static void ask_kernel(struct sr_waitset_entry *e, short events)
 {
 	e->kernel |= events;
@@ -45,21 +48,23 @@ static void plan_rx(struct sr_waitset_entry *e)
 	switch (st->rx.state) {
 	case SR_RX_RAW:
 	case SR_RX_EXPECT:
-		/* With a sleeper of plain days in flight the anchor is its. */
+		/* A reader that entered before the gate shut still owns the
+		 * anchor. */
 		if (atomic_load(&st->in.gate) & SR_GATE_COUNT)
 			break;
 		if (sr_rx_at_mark(&st->rx)) {
-			e->kernel |= POLLIN;	/* for us, to move on */
+			e->kernel |= POLLIN;	/* wakes us, to move on */
 		} else {
 			plain_rx(e);
 		}
 		break;
 	case SR_RX_LINK:
-		/* What the program is told of counts when a reset comes. */
+		/* A later reset is another error if the program has seen this end. */
 		if (st->in.link && (sr_link_events(st->in.link) & SR_LINK_END) &&
 		    !(sr_st_flags(st) & SR_ST_PEER_END))
 			sr_st_set(st, SR_ST_PEER_END);
-		/* (No link: closed and over, under a sleeper.) */
+		/* (The link is NULL if the stream was closed and is over while
+		 * we slept.) */
 		if (st->in.fin_seen || !st->in.link ||
 		    (sr_link_events(st->in.link) & SR_LINK_END))
 			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
@@ -87,18 +92,16 @@ out:
 	sr_unlock(&st->rx_lock);
 }
 
-/*
- * Behind the peer's end nobody reads the anchor any more, so that only the kernel
- * knows of a reset: it is asked for that even if nothing else is.  (Before, a reset
- * is read by the loop.)
- */
+/* Once the peer's end has been read, nobody reads the anchor any more, and only
+ * the kernel knows of a reset.  So it is asked for that even if for nothing
+ * else.  (Until then the service thread reads a reset.) */
 static void plain_tx(struct sr_waitset_entry *e, short out)
 {
 	unsigned both = SR_ST_RDSHUT | SR_ST_HALF;
 
 	ask_kernel(e, out);
 	e->ends = e->ours & POLLRDHUP;
-	/* It need not have been told of the other direction's. */
+	/* The kernel may not know that the other direction ended on a link. */
 	if ((sr_st_flags(e->st) & both) == both ||
 	    (e->ends && (sr_st_flags(e->st) & SR_ST_HALF)))
 		e->ours |= POLLHUP;
@@ -125,12 +128,13 @@ static void plan_tx(struct sr_waitset_entry *e)
 		e->ours |= POLLOUT | POLLWRNORM;
 		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
 			e->ours |= POLLHUP;
-		/* TCP has our end, or gets it: of the peer's it knows. */
+		/* TCP has our end, or gets it; it knows the peer's end, too. */
 		e->ends = e->hup = e->raw;
 	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
 		   !(sr_link_events(st->out.link) & SR_LINK_DRAIN)) {
-		/* Programs ask for this to learn whether they are connected (Java),
-		 * and once they are so, they are.  The first send decides. */
+		/* Programs poll for this to learn whether they are connected
+		 * (Java), and from then on they are writable.  The first send
+		 * decides. */
 		e->ours |= POLLOUT | POLLWRNORM;
 	} else if (st->tx.state == SR_TX_LINK && out) {
 		size_t room = st->out.link->ops->tx_room(st->out.link, v);
@@ -158,7 +162,7 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e)
 	e->rx_link = e->tx_link = NULL;
 }
 
-/* True if there is something for the program already. */
+/* Returns true if there is something for the program already. */
 bool sr_waitset_plan(struct sr_waitset_entry *e)
 {
 	e->ours = e->kernel = e->pass = 0;

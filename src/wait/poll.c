@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * poll.c - poll(2) and ppoll(2) with streams among the descriptors.
+ * poll.c - poll(2) and ppoll(2) on sets that hold streams: builds a waitset and
+ * hands it to the wait engine.  It knows no link and takes no locks.
  */
 #include "base/real.h"
 
@@ -13,7 +14,7 @@
 #include "wait/poll.h"
 #include "wait/waitset.h"
 
-#define FEW SR_WAITER_NODES	/* a set of so many needs no allocation */
+#define FEW SR_WAITER_NODES	/* a set of this size needs no allocation */
 
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		    const struct timespec *timeout, const sigset_t *sigmask,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sleep.c - a blocking call finds nothing to do: may it wait, how long, and the
- * waiting itself, awake at first where that pays (spin.h).
+ * sleep.c - the wait of a blocking call that finds nothing to do: whether it
+ * may wait, how long, and the wait itself, which spins first where that pays
+ * (spin.h).  It knows a link only through link.h.
+ *
+ * Locks: rx_lock, for a look at the link to spin on; none during a sleep.
  */
 #include "base/real.h"
 
@@ -13,9 +16,10 @@
 #include "wait/sleep.h"
 #include "wait/waitset.h"
 
-enum {				/* sr_stream.mode, below the count */
+enum {				/* the low bits of sr_stream.mode; the rest is a
+				 * count */
 	NONBLOCK = 1 << 0,
-	RCVTIMEO = 1 << 1,	/* there is one */
+	RCVTIMEO = 1 << 1,	/* a timeout is set */
 	SNDTIMEO = 1 << 2,
 	MODE_BITS = 3
 };
@@ -35,8 +39,8 @@ static bool is_set(struct timeval tv)
 	return tv.tv_sec || tv.tv_usec;
 }
 
-/* *sure: fd was st's all the time.  Another thread may have closed it, under a call
- * by another descriptor's number of the same stream. */
+/* Sets *sure if fd was st's all the time.  Another thread may have closed it,
+ * if the caller holds st by another of its descriptors. */
 static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 {
 	int flags = sr_real.fcntl(fd, F_GETFL, NULL);
@@ -48,12 +52,13 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 }
 
 /*
- * Does a call block, and for ever?  The kernel's socket knows.  To ask it each time
- * is a quarter of what a message costs a program that sleeps in between, so its
- * answer is kept until somebody changes it through us, by whichever descriptor:
- * mode_changes counts them, after they are made, and an answer to which another
- * count belongs is void.  Only while one direction is on a link: else another
- * process may have the socket, too.
+ * Does a call block, and does it have a timeout?  Asking the kernel each time
+ * costs a program that sleeps for each message a quarter of the message's time.
+ * So the answer is kept until somebody changes it through us, by any
+ * descriptor: mode_changes counts these changes, after each is made, and an
+ * answer that carries another count is void.  It is kept only while a direction
+ * is on a link: otherwise another process may have the socket too, and change
+ * it.
  */
 static unsigned mode(struct sr_stream *st, int fd)
 {
@@ -77,7 +82,7 @@ void sr_stream_mode_changed(struct sr_stream *st)
 	atomic_fetch_add(&st->mode_changes, 1);
 }
 
-/* 0: for ever. */
+/* Returns the time at which the call times out; 0: never. */
 static uint64_t ask_deadline(struct sr_stream *st, int fd, int option)
 {
 	struct timeval tv;
@@ -113,12 +118,10 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 	return s->blocks;
 }
 
-/*
- * A sleep was interrupted.  May the call go on?  signal(7): if the handlers that ran
- * were installed with SA_RESTART, unless there is a time limit, or something to
- * return.  If none ran, the process was stopped, or had a handler that we know nothing
- * of.
- */
+/* A sleep was interrupted: may the call go on?  By signal(7) it may if the
+ * handlers that ran have SA_RESTART, unless the call has a timeout or something
+ * to return.  If no handler ran, the process was stopped, or we do not know of
+ * the handler. */
 static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 {
 	struct sr_handled was = p->since;
@@ -129,10 +132,10 @@ static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 	return !p->partial && !deadline(st, p) && p->since.breaking == was.breaking;
 }
 
-#define POLLS 32		/* between two looks at the clock, which may be slow */
+#define POLLS 32		/* between two reads of the clock, which may be slow */
 
-/* Something comes by the link, no matter how much, while we look at nothing else;
- * until a signal waits. */
+/* Polls the link alone until anything arrives, the limit is reached, or a
+ * signal is pending. */
 static bool spin(struct sr_stream *st, uint64_t *start)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0, last = 0;
@@ -177,8 +180,9 @@ out:
 	return moved;
 }
 
-/* A handler has closed the number, or put another file there.  A call that restarts
- * looks it up again.  (What else may be there now is not the caller's stream.) */
+/* Has a handler closed the descriptor, or put another file in its place?  A
+ * call that restarts looks it up again.  (Another file there is not the
+ * caller's stream.) */
 static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 {
 	return sr_handled.all != handled && sr_fdtab_peek(p->fd) != st;
@@ -234,7 +238,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 		if (spin(st, &start))
 			return 0;
 		if (!start)
-			start = sr_now_ns(); /* not once more in asleep() */
+			start = sr_now_ns(); /* so that asleep() does not spin again */
 	}
 	r = asleep(st, p, events, start);
 	errno = err;

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * waitset.c - the wait engine (waitset.h).
+ * waitset.c - the wait engine (waitset.h).  It owns the sleep of every call on
+ * streams, and leaves to plan.c what each stream can do and who has to be
+ * asked.
  *
- * What each stream can do, and whom to ask for it, waitset_plan.c says.  A set whose
- * gates are all open sleeps in the kernel's poll as it is, counted at the rx gates, so
- * that a switch finds at most one sleeper and the mark wakes that one.
+ * A set whose gates are all open sleeps in the kernel's poll as it is.  It is
+ * counted at the rx gates, so that a switch finds at most one sleeper, and the
+ * mark wakes that one.
+ *
+ * Locks: none of its own; none is held during a sleep.
  */
 #include "base/real.h"
 
@@ -51,8 +55,8 @@ void sr_waitset_done(struct sr_waitset *s)
 static void disarm(struct sr_waitset *s);
 static bool leave_gates(struct sr_waitset *s);
 
-/* Sleeping is a cancellation point: a cancelled thread takes down what it hung
- * up, and hands its waiter back. */
+/* Sleeping is a cancellation point: a cancelled thread disarms its links,
+ * leaves the gates and returns its waiter to the pool. */
 static void cancelled(struct sr_waitset *volatile *sleeping)
 {
 	struct sr_waitset *s = *sleeping;
@@ -85,7 +89,8 @@ static int interrupted(void)
 	return -1;
 }
 
-/* A handler that was put off during the call runs as the window opens, and ends it. */
+/* A handler that was put off during the call runs when the window opens, and
+ * then ends the sleep. */
 static int kernel_poll(struct sr_waitset *s, bool sleep)
 {
 	__attribute__((cleanup(cancelled))) struct sr_waitset
@@ -129,7 +134,7 @@ static void fill(struct sr_waitset *s)
 	s->kn = s->n;
 }
 
-/* What the program gets for entry i: ours, and the kernel's where it counts. */
+/* What the program gets for entry i: our events, and the kernel's that count. */
 static short answer(struct sr_waitset *s, size_t i)
 {
 	struct sr_waitset_entry *e = &s->e[i];
@@ -146,8 +151,8 @@ static short answer(struct sr_waitset *s, size_t i)
 	return r | e->ours;
 }
 
-/* The gates were all open: did one shut while we slept?  Then what the kernel
- * says of that stream has to be looked at again. */
+/* All gates were open: did one shut while we slept?  Then the kernel's answer
+ * for that stream has to be examined again. */
 static bool leave_gates(struct sr_waitset *s)
 {
 	bool shut = false;
@@ -188,8 +193,8 @@ static bool enter_gates(struct sr_waitset *s)
 
 /* ---- sleeping with links in the set ---- */
 
-/* Its place in the kernel's array.  Neighbours may share one: the directions of a link,
- * the links of a device. */
+/* Returns the place of fd in the kernel's array.  Neighbours may share one: the
+ * directions of a link, or the links of a device. */
 static int slot(struct sr_waitset *s, size_t mine, int fd)
 {
 	if (fd < 0)
@@ -202,8 +207,7 @@ static int slot(struct sr_waitset *s, size_t mine, int fd)
 	return (int)s->kn++;
 }
 
-/* What arrived before it was armed is found by the poll; what comes after
- * wakes. */
+/* The poll finds what arrived before the link was armed; a later arrival wakes us. */
 static int arm_link(struct sr_link *link, unsigned want)
 {
 	int fd;
@@ -215,7 +219,7 @@ static int arm_link(struct sr_link *link, unsigned want)
 	return fd;
 }
 
-/* The end is told to who asks for nothing, too. */
+/* Even an entry that asks for no events is woken by the stream's end. */
 static unsigned wanted(const struct sr_waitset_entry *e)
 {
 	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |
@@ -279,8 +283,8 @@ static uint64_t sooner(uint64_t deadline)
 	return soon < deadline ? soon : deadline;
 }
 
-/* A direction came to its link between our two looks at it: the link does not
- * know yet that we mean to sleep. */
+/* Did a direction move to its link between our two looks at it?  That link is
+ * not armed yet. */
 static bool unarmed(struct sr_waitset *s)
 {
 	size_t i;
@@ -305,7 +309,7 @@ static bool nothing_to_poll(struct sr_waitset *s, size_t mine)
 	return true;
 }
 
-/* Only a call can wake us, or the one link there is by its word. */
+/* Sleeps where only a notification can wake us, or the one link by its futex word. */
 static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want)
 {
 	__attribute__((cleanup(cancelled))) struct sr_waitset
@@ -327,7 +331,7 @@ static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want
 	return r;
 }
 
-/* The link that is all a set of one waits for, if it has a word to wait on. */
+/* The link that is all a set of one entry waits for, if it has a futex word. */
 static struct sr_link *only_link(struct sr_waitset *s, unsigned *want)
 {
 	struct sr_waitset_entry *e = &s->e[0];
@@ -345,11 +349,10 @@ static int poll_or_sleep(struct sr_waitset *s, bool sleep)
 	return sleep ? kernel_poll(s, true) : sr_now_poll(s->k, s->kn);
 }
 
-/*
- * Calls come by the waiter's eventfd, the place `mine`.  Where nobody can call we look
- * every now and then: there is none, or with it and the links' there are more than
- * RLIMIT_NOFILE, which the program's alone are not.
- */
+/* Notifications come by the waiter's eventfd, at the place `mine`.  The sleep
+ * is short and repeated if they cannot come that way: if no eventfd could be
+ * made, or if the array with it and the links' descriptors exceeds
+ * RLIMIT_NOFILE, which the program's own entries do not. */
 static int poll_called(struct sr_waitset *s, size_t mine, bool sleep)
 {
 	uint64_t deadline = s->deadline;
@@ -370,7 +373,7 @@ static int poll_called(struct sr_waitset *s, size_t mine, bool sleep)
 	return r;
 }
 
-/* Hang up, look again, sleep, take down.  Returns ppoll's result. */
+/* Arms the links, looks again, sleeps, disarms.  Returns what ppoll() returns. */
 static int sleep_armed(struct sr_waitset *s)
 {
 	bool shut, sleep;
@@ -412,9 +415,10 @@ static int sleep_armed(struct sr_waitset *s)
 	return r;
 }
 
-/* ---- awake ---- */
+/* ---- spinning ---- */
 
-/* What waits on several descriptors goes by its thread, as an event loop does. */
+/* The spin state of a wait on several descriptors belongs to the thread, as
+ * such a wait is an event loop's. */
 static struct sr_spin *spin_of(struct sr_waitset *s)
 {
 	static __thread struct sr_spin several;
@@ -422,8 +426,8 @@ static struct sr_spin *spin_of(struct sr_waitset *s)
 	return s->n == 1 ? &s->e[0].st->spin : &several;
 }
 
-/* Looks at all links of the set; false: there is none.  *kernel: it has to be
- * asked for some of the rest. */
+/* Polls all links of the set; returns false if there is none.  *kernel: the
+ * kernel has to be asked for some of the rest. */
 static bool poll_links(struct sr_waitset *s, bool *kernel)
 {
 	bool links = false;
@@ -443,7 +447,7 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 	return links;
 }
 
-/* Every link's peer would have to run here.  (There is a link.) */
+/* Do the peers of all links of the set run on this core?  There is a link. */
 static bool same_core(struct sr_waitset *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
@@ -456,8 +460,8 @@ static bool same_core(struct sr_waitset *s)
 	return true;
 }
 
-/* 1: one of us or the kernel has something to say; -1: a signal, errno.  A mask that
- * lets one in takes a call of the kernel's. */
+/* Spins.  Returns 1 if a stream or the kernel has something, -1 with errno for
+ * a signal, or 0.  A sigmask that lets a signal in needs a system call. */
 static int spin(struct sr_waitset *s)
 {
 	uint64_t now, last = s->start, limit = sr_conf.spin_us * 1000ull;
@@ -474,7 +478,7 @@ static int spin(struct sr_waitset *s)
 		if (signalled(s))
 			return interrupted();
 		if (sr_held.off)
-			return 0;	/* let in by who sleeps */
+			return 0;	/* the sleep lets it in */
 		if (kernel || s->sigmask) {
 			fill(s);
 			r = kernel_poll(s, false);
@@ -491,14 +495,15 @@ static int spin(struct sr_waitset *s)
 	}
 }
 
-/* Something of ours is ready.  What ppoll says of the rest, without its mask: a signal
- * that the mask would let in stays where it is if there is something to return. */
+/* A stream is ready: asks ppoll for the other entries, without the mask.  A
+ * signal that the mask would let in stays pending if there is something to
+ * return. */
 static int ask_the_rest(struct sr_waitset *s)
 {
 	return nothing_to_poll(s, s->kn) ? 0 : sr_now_poll(s->k, s->kn);
 }
 
-/* A wait on links is over. */
+/* Teaches the spin how long this wait on links took. */
 static void learn(struct sr_waitset *s)
 {
 	if (s->start)
@@ -516,8 +521,8 @@ void sr_waitset_clock(struct sr_waitset *s)
 	s->deadline = sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec);
 }
 
-/* Another thread has closed what a poll slept on.  When that wakes it, the kernel's
- * looks the numbers up again. */
+/* Another thread closed a descriptor during our sleep.  The kernel's poll looks
+ * the descriptors up again after a wake-up, and so do we. */
 static void look_up_again(struct sr_waitset *s)
 {
 	size_t i;
@@ -601,8 +606,8 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		r = sleep_armed(s);
 		if (r < 0)
 			return r;
-		/* Ours may have changed since: look once more, keeping what
-		 * the kernel said. */
+		/* Our events may have changed: looks again, and keeps the
+		 * kernel's answer. */
 		plan_all(s, &shut);
 		drop_all(s);
 		count = result(s, fds, one);

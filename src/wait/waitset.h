@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * waitset.h - the one wait engine: poll(2) over streams and other descriptors,
+ * waitset.h - the one wait engine: poll(2) on streams and other descriptors,
  * and the sleep of a blocking call, which is a poll of one stream.
  */
 #ifndef SR_WAITSET_H
@@ -8,61 +8,62 @@
 
 #include "engine/waiters.h"
 
-/* Of the incoming direction, and of the outgoing one. */
+/* The events of the incoming direction, and of the outgoing one. */
 #define SR_IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
 #define SR_OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
 struct sr_waitset_entry {
 	struct sr_stream *st;	/* NULL: not a stream */
 	int fd;
-	short events;		/* what the program asked for */
-	short ours;		/* what we know of without the kernel */
-	short kernel;		/* what to ask the kernel for */
-	short pass;		/* what of its answer is the program's */
-	bool counted;		/* at the rx gate */
-	bool shut;		/* one of the gates is */
-	bool ends;		/* the kernel is to say whether it is reset */
-	bool raw;		/* what comes in comes by TCP, and so does its end */
-	bool hup;		/* ours went by a link: the kernel's POLLRDHUP is POLLHUP */
+	short events;		/* asked for by the program */
+	short ours;		/* known without the kernel */
+	short kernel;		/* to ask the kernel for */
+	short pass;		/* the kernel's events that the program gets */
+	bool counted;		/* in flight at the rx gate */
+	bool shut;		/* one of the gates is shut */
+	bool ends;		/* the kernel must report a reset */
+	bool raw;		/* the incoming bytes, and their end, come by TCP */
+	bool hup;		/* our end went by a link: POLLRDHUP of the kernel
+				 * means POLLHUP */
 	struct sr_link *rx_link, *tx_link;	/* to sleep on */
 	struct sr_link *rx_armed, *tx_armed;
 	int rx_fd, tx_fd;
-	int rx_slot, tx_slot;	/* their places in the kernel's array, or -1 */
+	int rx_slot, tx_slot;	/* places in the kernel's array, or -1 */
 	struct sr_wait_node *node;
 };
 
 struct sr_waitset {
 	struct sr_waitset_entry *e;
 	size_t n;
-	struct sr_waiter *waiter;	/* once it sleeps on a link */
-	struct sr_wait_node *nodes;	/* more than FEW: n of them */
-	/* The time to wait, if its clock does not run yet; else NULL. */
+	struct sr_waiter *waiter;	/* set once it sleeps on a link */
+	struct sr_wait_node *nodes;	/* n of them, for more than SR_WAITER_NODES
+					 * entries */
+	/* The timeout while its clock does not run yet; then NULL. */
 	const struct timespec *timeout;
-	uint64_t deadline;	/* ns; UINT64_MAX none; 0 at once */
+	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: do not wait */
 	const sigset_t *sigmask;
-	unsigned handled;	/* sr_handled.all, as the call began */
+	unsigned handled;	/* sr_handled.all when the call began */
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
 	bool armed;
-	bool slept;		/* another thread may have closed some of them */
-	uint64_t start;		/* ns: when it began to wait on a link */
+	bool slept;		/* another thread may have closed some descriptors */
+	uint64_t start;		/* ns: when the wait on a link began */
 };
 
-/* Fills ours, kernel, pass, shut; and the links that it would have to wait for,
- * with references.  True if there is something. */
+/* Fills ours, kernel, pass, shut, and the links that the entry would wait for,
+ * with references.  Returns true if there is something for the program. */
 bool sr_waitset_plan(struct sr_waitset_entry *e);
 void sr_waitset_drop_links(struct sr_waitset_entry *e);
 
-/*
- * Waits until an entry has something, s->deadline is over or a signal is handled.
- * fds or *one get the answers; with sigmask as ppoll(2).  What ppoll returns, and
- * errno.  The caller owns all that s points to; afterwards sr_waitset_done().
- */
+/* Waits until an entry has something, s->deadline is over, or a signal is
+ * handled.  Stores the answers in fds or *one.  Returns what ppoll(2) returns,
+ * with errno.  The caller owns all that s points to, and calls
+ * sr_waitset_done() afterwards. */
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one);
-/* Starts the clock of s->timeout.  The wait does it when it finds nothing at once:
- * what is ready need not pay for the time. */
+/* Starts the clock of s->timeout.  The wait does so only when it finds nothing
+ * at first, so that a ready set does not pay for reading the time. */
 void sr_waitset_clock(struct sr_waitset *s);
-/* Gives back what the wait still holds. */
+/* Releases what the wait still holds. */
 void sr_waitset_done(struct sr_waitset *s);
 
 #endif
