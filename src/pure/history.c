@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.c - the memory of a direction's first bytes, and the digest that
- * shows it.  Up to SR_HISTORY_RAW the bytes themselves are kept; beyond, every
- * block of 32 is xored into a 256-bit state and each half of that is permuted.  The
- * permutation loses nothing, so a half is as hard to guess as its bytes were (up to
- * 128 bits); that is all that is asked of it.  Two halves, because they do not wait
- * for each other: what a short stream pays for all this is mostly here.  Pure.
+ * history.c - remembers a direction's first bytes, and makes the digest that
+ * proves them.  Up to SR_HISTORY_RAW it keeps the bytes themselves.  Beyond
+ * that, it xors each block of 32 bytes into a 256-bit state and permutes each
+ * half of the state.  The permutation loses nothing, so a half is as hard to
+ * guess as its bytes were (up to 128 bits), and no more is needed.  There are
+ * two halves because the CPU computes them in parallel: most of what a short
+ * stream pays for its history is here.  Pure: no I/O, no locks, no knowledge of
+ * streams.
  */
 #include <endian.h>
 #include <string.h>
@@ -41,7 +43,7 @@ static uint64_t rotl(uint64_t x, unsigned n)
 }
 
 /* Each line can be undone: an odd factor, a rotation, a sum, an xor.  The
- * factors are the two of the golden ratio and of sqrt(2), made odd. */
+ * factors are those of the golden ratio and of sqrt(2), made odd. */
 static void absorb(uint64_t s[2], const uint8_t half[HALF])
 {
 	uint64_t a = s[0] ^ load_le64(half);
@@ -57,13 +59,13 @@ static void absorb(uint64_t s[2], const uint8_t half[HALF])
 	s[1] = b;
 }
 
-/* Which of at[] belongs to offset n = 512, 1024, ... */
+/* The index in at[] for offset n = 512, 1024, ... */
 static unsigned step_of(uint64_t n)
 {
 	return (unsigned)__builtin_ctzll(n / SR_HISTORY_RAW) - 1;
 }
 
-/* A block that ends at h->n, beyond RAW. */
+/* Absorbs a block that ends at h->n, beyond RAW. */
 static void end_block(struct sr_history *h, const uint8_t block[BLOCK])
 {
 	absorb(h->state[0], block);
@@ -83,7 +85,7 @@ static size_t add_raw(struct sr_history *h, const uint8_t *p, size_t len)
 	return n;
 }
 
-/* The rest of a block that has begun, or the beginning of one. */
+/* Completes a block that has begun, or begins one. */
 static size_t add_part(struct sr_history *h, const uint8_t *p, size_t len)
 {
 	size_t have = h->n % BLOCK;
@@ -145,7 +147,7 @@ static void add_u64(struct sr_sha256 *s, uint64_t v)
 	sr_sha256_add(s, b, sizeof(b));
 }
 
-/* n goes in front of the bytes, so that no two histories read alike. */
+/* n comes before the bytes, so that two histories never yield the same input. */
 static void add_history(struct sr_sha256 *s, const struct sr_history *h,
 			uint64_t n)
 {

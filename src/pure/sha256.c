@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sha256.c - SHA-256 as FIPS 180-4 has it.  A hello costs two of these, so
- * this is written to be read, not to be fast.  Pure.
+ * sha256.c - SHA-256 as in FIPS 180-4.  A hello costs two of these, so this is
+ * written to be read, not to be fast.  Pure: no I/O, no locks.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sha256.h - SHA-256 (FIPS 180-4).  Our own because the library is preloaded
- * into every program: it must bring no libcrypto with it.
+ * sha256.h - SHA-256 (FIPS 180-4).  We have our own because the library is
+ * preloaded into every program and must not bring libcrypto with it.
  */
 #ifndef SR_SHA256_H
 #define SR_SHA256_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * switch.c - the two state machines of sockrail-protocol(7), row by row.
- * Change tests/model/switch.pml first, then this.  Pure; see switch.h.
+ * Change tests/model/switch.pml first, then this file.  Pure; see switch.h.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,10 +9,9 @@
 #include "pure/switch.h"
 #include "pure/wire.h"
 
-/*
- * Not in UTF-8 and rare in other data: a byte that a program sends at N after
- * an attempt came to nothing is held back only if it looks like this.
- */
+/* These bytes do not occur in UTF-8 and are rare in other data.  A byte that a
+ * program sends at N after an attempt came to nothing is held back only if it
+ * looks like the mark's first. */
 #define MARK_FIRST 0xf5
 #define MARK_FIRST_OTHER 0xf6
 
@@ -181,7 +180,7 @@ bool sr_rx_at_mark(const struct sr_rx *rx)
 	return wants_record(rx) || wants_mark(rx);
 }
 
-/* Where sr_rx_tcp reads and writes: in[0, len), out[0, put). */
+/* What sr_rx_tcp() reads, in[0, len), and writes, out[0, put). */
 struct feed {
 	const uint8_t *in;
 	size_t len;
@@ -205,7 +204,7 @@ static size_t drop_duplicates(struct sr_rx *rx, struct feed *f)
 	return n;
 }
 
-/* Program bytes, at most `most`. */
+/* Feeds program bytes, at most `most`. */
 static void feed_raw(struct sr_rx *rx, struct feed *f, uint64_t most)
 {
 	size_t n;
@@ -219,7 +218,8 @@ static void feed_raw(struct sr_rx *rx, struct feed *f, uint64_t most)
 	skip(f, n);
 }
 
-/* What was held for the mark is the program's.  Its bytes are the mark's. */
+/* The bytes held as the mark's beginning are the program's: copies them to out.
+ * They are equal to the mark's. */
 static size_t release(struct sr_rx *rx, uint8_t *out)
 {
 	size_t n = rx->part;
@@ -247,10 +247,8 @@ unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len)
 	return miss(rx);
 }
 
-/*
- * Bytes at N.  With in == out the held bytes lie before f->in and after
- * f->out + f->put, so that releasing them overwrites nothing unread.
- */
+/* Feeds bytes at N.  With in == out, the held bytes lie before f->in and after
+ * f->out + f->put, so releasing them overwrites nothing unread. */
 static void feed_mark(struct sr_rx *rx, struct feed *f)
 {
 	while (f->len && rx->part < SR_RECORD_LEN &&
@@ -308,7 +306,7 @@ static int feed_eof(struct sr_rx *rx, struct feed *f)
 	return drop_duplicates(rx, f) ? 0 : -EPROTO;
 }
 
-/* Takes at least one byte, or changes the state, or fails. */
+/* Takes at least one byte, changes the state, or fails. */
 static int feed_step(struct sr_rx *rx, struct feed *f)
 {
 	switch (rx->state) {
@@ -360,10 +358,9 @@ size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *
 	}
 	if (rx->state != SR_RX_RAW && rx->state != SR_RX_EXPECT)
 		return 0;
-	/*
-	 * A mark is written whole, so before a FIN its beginning alone is the
-	 * program's.  Before a RST it may be what was left of a true mark.
-	 */
+	/* A mark is written whole, so before a FIN the beginning of one
+	 * belongs to the program.  Before a RST it may be what was left of a
+	 * true mark. */
 	if (rx->state == SR_RX_EXPECT && !reset)
 		n = release(rx, out);
 	rx->part = 0;
@@ -379,11 +376,9 @@ size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *
 	return n;
 }
 
-/*
- * Only links that have shown the history are put in order by number and
- * displace one another: an impostor may claim any number.  What it claims
- * while nothing else is expected costs the first mismatch and no more.
- */
+/* Only links that have proven the history are ordered by number and displace
+ * one another, as an impostor may claim any number.  An impostor's claim while
+ * nothing else is expected costs the first mismatch and no more. */
 static unsigned judge_switch(const struct sr_rx *rx, const struct sr_switch *sw,
 			     bool proven)
 {
@@ -415,7 +410,8 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 		*n = release(rx, out);
 	if (proven)
 		rx->next_link = (uint64_t)sw->link_no + 1;
-	/* The bytes held were sent after this N: given up long ago, too. */
+	/* The held bytes were sent after this N, so its sender gave this link
+	 * up, too. */
 	if (sw->n < rx->rx) {
 		rx->state = SR_RX_RAW;
 		return SR_DO_DROP;

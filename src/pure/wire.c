@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wire.c - messages, records and names as bytes.  The structs here are made of
- * byte arrays only: no padding, no alignment, no byte order of the host.
- * sockrail-protocol(7) shows them; tests/unit/wire.c compares.  Pure.
+ * wire.c - encodes and decodes messages, records and names.  The structs
+ * consist of byte arrays only: no padding, no alignment, no byte order of the
+ * host.  sockrail-protocol(7) shows them; tests/unit/wire.c compares.  Pure: no
+ * I/O, no locks, no knowledge of streams or links.
  */
 #include <assert.h>
 #include <errno.h>
@@ -136,7 +137,7 @@ static int get_hello(struct sr_hello *hello, const struct wire_hello *w)
 	if (hello->role != SR_ROLE_ASKER && hello->role != SR_ROLE_ANSWERER)
 		return -EPROTO;
 	if (all_zero(&w->ring, sizeof(w->ring)))
-		return 0; /* shm: the ring is in the memory that came along */
+		return 0; /* shm: the ring is in the memfd */
 	return power_of_two(hello->ring.size) && !hello->ring.gen ? 0 : -EPROTO;
 }
 
@@ -278,7 +279,7 @@ int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 
 static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
-/* Fills one end; returns its family, or 0. */
+/* Fills in one end; returns its family, or 0. */
 static uint8_t name_end(uint8_t addr[16], uint16_t *port,
 			const struct sockaddr *sa)
 {
@@ -350,7 +351,8 @@ void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN])
 	memcpy(buf, &w, sizeof(w));
 }
 
-/* One connection has one name: what name_end() would not make is refused. */
+/* A connection has one name only, so an address is refused that name_end()
+ * would not make. */
 static bool addr_valid(uint8_t family, const uint8_t addr[16])
 {
 	if (family == 4)
@@ -393,7 +395,7 @@ bool sr_name_equal(const struct sr_name *a, const struct sr_name *b)
 	       !memcmp(a->daddr, b->daddr, sizeof(a->daddr));
 }
 
-/* FNV-1a, 32 bits; the final shift brings the better high bits down. */
+/* FNV-1a, 32 bits; the final shift mixes in the high bits, which are better. */
 uint32_t sr_name_hash(const struct sr_name *name)
 {
 	struct sr_name n = *name;
@@ -454,8 +456,8 @@ int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a, uint64_t *m)
 #define IMM_ACK_BITS 20
 #define IMM_SLOT_BITS 12
 
-/* How far the low `bits` of a counter have gone on from `known`; 0 if it is
- * behind: what is known can be newer, or finer, than what was packed. */
+/* How far the low `bits` of a counter have moved on from `known`; 0 if they are
+ * behind, as `known` can be newer or finer than the packed value. */
 static uint32_t forward(uint64_t known, uint32_t low, unsigned bits)
 {
 	uint32_t mask = (1U << bits) - 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wire.h - what travels between two ends: link messages, the records on TCP,
+ * wire.h - what the two ends exchange: link messages, the records on TCP, and
  * the name of a TCP connection in a rendezvous request.  All integers are in
  * network byte order.  sockrail-protocol(7) shows every field with its offset;
- * tests/unit/wire.c holds that page against the structs here.
- * Pure: no I/O, no state.  Decoders check everything that can be checked
- * without knowing the stream; the caller checks the rest.
+ * tests/unit/wire.c compares that page with the structs.  Pure: no I/O, no
+ * state.  Decoders check everything that can be checked without knowing the
+ * stream; the caller checks the rest.
  */
 #ifndef SR_WIRE_H
 #define SR_WIRE_H
@@ -20,11 +20,11 @@
 #define SR_DIGEST_LEN 32
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
 #define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
-#define SR_NAME_LEN 44		/* encoded struct sr_name; CM leaves us 56 */
+#define SR_NAME_LEN 44		/* encoded struct sr_name; the CM leaves 56 for it */
 
 enum sr_msg_type {
 	SR_MSG_HELLO = 1,
-	SR_MSG_PROOF,		/* a digest: the asker's first */
+	SR_MSG_PROOF,		/* a digest; the asker sends its own first */
 	SR_MSG_SWITCH,
 	SR_MSG_ACKSW,
 	SR_MSG_END,
@@ -33,15 +33,16 @@ enum sr_msg_type {
 	SR_MSG_PROBE,		/* header only: asks for an ACK */
 	SR_MSG_DATA,		/* iWARP: len bytes were written before this */
 	SR_MSG_RING,		/* a new receive ring for the sender to use */
-	SR_MSG_RING_USE,	/* from offset on the sender uses ring gen */
-	SR_MSG_BACK,		/* please switch your direction back to TCP */
+	SR_MSG_RING_USE,	/* the sender uses ring gen from offset on */
+	SR_MSG_BACK,		/* asks the peer to switch its direction back to TCP */
 	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
-	SR_MSG_DRAIN,		/* ACKSW will come: much below N is still to be read */
+	SR_MSG_DRAIN,		/* ACKSW comes later: the program has much to read
+				 * below N */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };
 
-/* Where a verbs receive ring is.  Zero on shm. */
+/* The place of a verbs receive ring.  All zero on shm. */
 struct sr_ring_ref {
 	uint64_t addr;
 	uint32_t rkey;
@@ -54,7 +55,7 @@ struct sr_hello {
 	uint16_t slots;		/* receives posted: messages in flight at most */
 	uint32_t link_no;
 	uint8_t token[SR_TOKEN_LEN];	/* chosen by the hello's sender */
-	uint64_t tx_have, rx_have;	/* history.h: offsets it can prove */
+	uint64_t tx_have, rx_have;	/* history.h: offsets that it can prove */
 	struct sr_ring_ref ring;
 };
 
@@ -83,14 +84,14 @@ struct sr_msg {
 /* Encodes into buf[SR_MSG_MAX]; returns the length in bytes. */
 size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf);
 
-/* 0, or -EPROTO: type, length, version, role, or a reserved field is wrong,
- * or a ring's size is not a power of two. */
+/* Returns 0, or -EPROTO: the type, length, version, role, or a reserved field
+ * is wrong, or a ring's size is not a power of two. */
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len);
 
 const char *sr_msg_name(enum sr_msg_type type);
 
-/* One TCP connection, as the connecting side sees it.  IPv4-mapped IPv6
- * addresses are made IPv4, so that both ends name it alike. */
+/* A TCP connection as the connecting side sees it.  IPv4-mapped IPv6 addresses
+ * become IPv4, so that both ends use the same name. */
 struct sr_name {
 	uint32_t link_no;
 	uint8_t family;		/* AF_INET, AF_INET6 */
@@ -98,32 +99,30 @@ struct sr_name {
 	uint8_t saddr[16], daddr[16];	/* AF_INET: first 4 bytes, rest zero */
 };
 
-/* 0, or -EAFNOSUPPORT. src: connecting side's address, dst: accepting side's. */
+/* Returns 0, or -EAFNOSUPPORT.  src: connecting side; dst: accepting side. */
 int sr_name_make(struct sr_name *name, const struct sockaddr *src,
 		 const struct sockaddr *dst, uint32_t link_no);
-/* The addresses that it was made of, without an interface. */
+/* The addresses that the name was made of, without an interface. */
 void sr_name_addresses(const struct sr_name *name, struct sockaddr_storage *src,
 		       struct sockaddr_storage *dst);
 void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN]);
 int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len);
-/* Same connection?  (link_no does not count.) */
+/* Compares connections; link_no does not count. */
 bool sr_name_equal(const struct sr_name *a, const struct sr_name *b);
 uint32_t sr_name_hash(const struct sr_name *name);
 
-/* Records on TCP. */
+/* The records on TCP. */
 void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint8_t first, uint32_t link_no,
 		  const uint8_t token[SR_TOKEN_LEN]);
 void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m);
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a,
 		    uint64_t *m);	/* 0 or -EPROTO */
 
-/*
- * Write-with-immediate carries credit in its 32 bits: the receiver's program
+/* Write-with-immediate carries credit in its 32 bits: the receiver's program
  * has taken `ack` bytes (in units of 64, low 20 bits) and its end has received
- * `slots` messages (low 12 bits).  Unpacking needs the last known values and
- * restores full numbers; valid while less than 2^25 bytes and 2^11 messages
- * passed in between.
- */
+ * `slots` messages (low 12 bits).  Unpacking restores full numbers from the
+ * last known values; valid while less than 2^25 bytes and 2^11 messages passed
+ * in between. */
 uint32_t sr_imm_pack(uint64_t ack, uint32_t slots);
 void sr_imm_unpack(uint32_t imm, uint64_t *ack, uint32_t *slots);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wire_layout.h - every field on the wire, at its place.  For wire.c and its
- * test only; the rest of the library knows the decoded structs of wire.h.
- * sockrail-protocol(7) has one table for each WIRE_ list here.
+ * wire_layout.h - every field on the wire, with its offset.  For wire.c and its
+ * test only; the rest of the library uses the decoded structs of wire.h.
+ * sockrail-protocol(7) has one table for each WIRE_ list.
  */
 #ifndef SR_WIRE_LAYOUT_H
 #define SR_WIRE_LAYOUT_H
