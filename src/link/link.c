@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * link.c - what the kinds of link have in common: references, events, the
- * check of incoming messages, the process-wide memory account.  Knows no kind
- * and no stream.  No locks.
+ * link.c - what all kinds of link share: references, events, the check of
+ * incoming messages, the process-wide memory account.  It knows no kind and no
+ * stream.  No locks.
  */
 #include "base/real.h" /* before any system header */
 #include "link/link.h"
@@ -108,7 +108,7 @@ int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 	return 0;
 }
 
-/* The bit a message sets, and those that must have come before it. */
+/* The bit that a message sets, and the bits that must have been set before. */
 static const struct {
 	unsigned bit, after;
 } order[] = {

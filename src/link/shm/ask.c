@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_ask.c - the asking side of shm_rendezvous.c: goes through the names that
- * the accepting process may have, offers a link, waits for the answer.  All in
- * the loop, no locks.
+ * ask.c - the asking side of the rendezvous (rendezvous.c): goes through the
+ * names that the accepting process may have, offers a link, waits for the
+ * answer.  It owns requests until they are answered.  Service thread only, no
+ * locks.
  */
 #include "base/real.h"
 
@@ -30,24 +31,24 @@
 #endif
 
 #define ANSWER_MS 2000
-#define EARLY_MS 5 /* nobody has accepted the connection: again after this */
-#define ASK_FDS 4 /* at most, while it is asked: line, doorbell, memory, and a copy */
+#define EARLY_MS 5 /* before another try, if nobody has accepted the connection */
+#define ASK_FDS 4 /* descriptors in use at most: line, doorbell, memory, and a copy */
 
 struct asking {
 	struct sr_ask *ask;
 	struct sr_timer timer; /* first the start, then the deadline */
 	struct sr_watch watch; /* the line; fd -1: none */
-	int doorbell;	       /* not yet the link's; -1: none */
-	struct sr_shm *link;   /* offered */
-	uint32_t uid;	       /* the answerer's */
-	int found;	       /* of the owner at the other end: owner.h */
+	int doorbell;	       /* until the link has it; -1: none */
+	struct sr_shm *link;   /* that was offered */
+	uint32_t uid;	       /* of the answerer */
+	int found;	       /* result of sr_owner_of_peer() */
 	struct sr_shm_plan plan;
 	unsigned attempt; /* the next name: word * SR_SHM_PROCESSES + number */
 	uint64_t deadline_ns;
-	const char *reason; /* the best one so far */
+	const char *reason; /* the most informative one so far */
 };
 
-#define WORDS 3 /* exact, any IPv4, any IPv6 */
+#define WORDS 3 /* exact address, any IPv4, any IPv6 */
 #define ATTEMPTS (WORDS * SR_SHM_PROCESSES)
 
 static void hang_up(struct asking *a)
@@ -90,10 +91,10 @@ static void finish(struct asking *a, const char *reason)
 	}
 	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
-	sr_shm_look(l); /* what came before we were up */
+	sr_shm_look(l); /* looks for what came before UP */
 }
 
-/* The attempt's name.  0 or -errno. */
+/* Makes the name of an attempt.  Returns 0 or -errno. */
 static int name_of(unsigned attempt, const struct sockaddr *to,
 		   struct sockaddr_un *un, socklen_t *len)
 {
@@ -107,7 +108,7 @@ static int name_of(unsigned attempt, const struct sockaddr *to,
 	return 0;
 }
 
-/* A socket with a name by which the answerer will know it. */
+/* Makes a socket with a name by which the answerer recognises it. */
 static int make_doorbell(struct asking *a, uint8_t name[SR_SHM_DOORBELL_LEN])
 {
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -125,9 +126,9 @@ static int make_doorbell(struct asking *a, uint8_t name[SR_SHM_DOORBELL_LEN])
 	return 0;
 }
 
-/* What the answerer has said; NULL: nothing yet; "": something else, or nothing any
- * more.  It may have hung up before it had read what we sent: that error comes before
- * its word. */
+/* Returns the answerer's word; NULL if there is none yet; "" for an unknown
+ * one, or none any more.  If the answerer hung up before it read what we had
+ * sent, recv() returns that error before the word. */
 static const char *read_word(int sock)
 {
 	static const char *const words[] = { "ok", SR_SHM_GO };
@@ -145,7 +146,7 @@ static const char *read_word(int sock)
 	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
 }
 
-/* NULL, or a reason. */
+/* Returns NULL, or a reason. */
 static const char *send_offer(struct asking *a, int line)
 {
 	struct sr_shm_plan *plan = &a->plan;
@@ -166,7 +167,8 @@ static const char *send_offer(struct asking *a, int line)
 	return sr_reason_word(sr_reason_find(read_word(line) ?: "")) ?: "refused";
 }
 
-/* Not to be executed, where the kernel (6.3) knows of that: it may want to be told. */
+/* The memory must not be executable.  Kernels from 6.3 on can be told, and may
+ * (by vm.memfd_noexec) demand to be. */
 static int make_memory(size_t size)
 {
 	int err, fd = sr_fd_own(memfd_create(
@@ -221,7 +223,7 @@ static int send_memory(int line, int memfd)
 	return 0;
 }
 
-/* By the name that the line was connected to. */
+/* Connects to the name that the line was connected to. */
 static int connect_doorbell(struct asking *a)
 {
 	struct sockaddr_un un;
@@ -238,7 +240,7 @@ static int connect_doorbell(struct asking *a)
 	return err;
 }
 
-/* A fresh link over a fresh memfd.  NULL, or a reason. */
+/* Makes a new link on a new memfd.  Returns NULL, or a reason. */
 static const char *hand_over(struct asking *a)
 {
 	const char *reason = "memory";
@@ -282,12 +284,12 @@ static void answered(struct sr_watch *w, uint32_t events)
 		reason = hand_over(a);
 		if (!reason)
 			return;
-		if (!strcmp(reason, "refused"))	/* and has said why */
+		if (!strcmp(reason, "refused"))	/* and the answerer has sent why */
 			word = read_word(w->fd) ?: "";
 	}
 	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
 	hang_up(a);
-	/* Another of the server's processes may have it. */
+	/* Another process of the server may have the connection. */
 	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
 		finish(a, a->reason);
 		return;
@@ -295,12 +297,11 @@ static void answered(struct sr_watch *w, uint32_t events)
 	next_name(a);
 }
 
-/*
- * Who listens at a name of the peer's address has the right to it if it is root, or the
- * user whom the kernel gives the bytes: the owner of the TCP socket at the other end.
- * As long as nobody has accepted that, it is as good as the listening socket's owner's,
- * who can; but it may come to be another's.
- */
+/* A process that listens at a name of the peer's address may answer if it is
+ * root's, or belongs to the user to whom the kernel delivers the bytes: the
+ * owner of the TCP socket at the other end.  Until that socket is accepted, the
+ * listening socket's owner counts, who can accept it; but another user may come
+ * to own it. */
 static bool may_answer(struct asking *a, uint32_t uid)
 {
 	uint32_t owner;
@@ -311,7 +312,7 @@ static bool may_answer(struct asking *a, uint32_t uid)
 	return a->found >= 0 && uid == owner;
 }
 
-/* True: try the next name. */
+/* Returns true if the caller must try the next name. */
 static bool connected(struct asking *a, int sock)
 {
 	const char *reason = "user";
@@ -362,7 +363,7 @@ bool sr_shm_absent(const struct sockaddr *to)
 	return refused;
 }
 
-/* Goes on from a->attempt to a process that answers, or to the end. */
+/* Tries names from a->attempt on, until a process answers or none is left. */
 static void next_name(struct asking *a)
 {
 	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
@@ -380,8 +381,8 @@ static void next_name(struct asking *a)
 			break;
 		}
 		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
-			/* The backlog is full.  Nobody waits for room in it:
-			 * whoever has this name may accept nobody at all. */
+			/* The backlog is full.  We do not wait for room: the
+			 * process with this name may never accept anybody. */
 			if (errno == EAGAIN)
 				a->reason = "refused";
 			continue;
@@ -395,7 +396,7 @@ static void next_name(struct asking *a)
 	}
 	if (sock >= 0)
 		sr_fd_close(sock);
-	/* Of those who would answer one may be about to accept it. */
+	/* One of the users who listen may be about to accept the connection. */
 	if (a->found > 0 && !strcmp(a->reason, "user")) {
 		a->attempt = 0;
 		sr_timer_set(&a->timer, EARLY_MS);
@@ -412,7 +413,7 @@ static void due(struct sr_timer *t)
 
 	if (first) {
 		a->deadline_ns = sr_now_ns() + ANSWER_MS * UINT64_C(1000000);
-		/* (Without a socket asking is the other way to find out.) */
+		/* (If there is no socket for this, asking finds it out, too.) */
 		if (!sr_addr_is_local(&a->ask->dst)) {
 			finish(a, "no-listener");
 			return;
@@ -442,7 +443,7 @@ int sr_shm_ask(struct sr_ask *ask)
 	a->reason = "no-listener";
 	a->timer.fn = due;
 	ask->kind = a;
-	sr_timer_set(&a->timer, 0); /* done() is never called from here */
+	sr_timer_set(&a->timer, 0); /* so that done() is never called from here */
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_line.c - what both sides of a rendezvous need: the names, the sockets, and who is
- * at the other end of one.  No state, no locks.
+ * line.c - what both sides of a rendezvous need: names, sockets, and the user
+ * at the other end of one.  It knows no link.  No state, no locks.
  */
 #include "base/real.h"
 
@@ -22,7 +22,7 @@
 
 /* ---- names ---- */
 
-/* "tcp4:*:80" and such; any: the wildcard in place of the address. */
+/* Makes "tcp4:*:80" and the like; any: the wildcard in place of the address. */
 int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 		bool as_v6)
 {
@@ -61,20 +61,21 @@ socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word, unsigned i)
 			   (size_t)n);
 }
 
-/* ---- descriptors that nobody asked for ---- */
+/* ---- unwanted descriptors ---- */
 
 /*
- * A packet may carry descriptors.  Whoever reads it, or closes the socket on which it
- * lies unread, closes them, and may sleep in that for as long as the sender likes
- * (closer.h).  So none may come:
+ * A packet may carry descriptors.  The process that reads the packet, or closes
+ * the socket on which it lies unread, closes them, and that may block for as
+ * long as the sender likes (closer.h).  So no descriptors may be let in:
  *
- *   - since Linux 6.16 a socket refuses them (SO_PASSRIGHTS), and with a socket that
- *     listens those that it accepts;
- *   - before that a socket that connects drops all packets by a filter, whatever is in
- *     them is closed by their sender, until it is seen who accepted it.  Of a socket
- *     that is accepted they cannot be kept away.
+ *   - since Linux 6.16, a socket can refuse them (SO_PASSRIGHTS), and a
+ *     listening socket passes this on to those that it accepts;
+ *   - before that, a socket that connects drops all packets by a filter (what
+ *     is in them is closed by their sender) until the user who accepted it is
+ *     known.  An accepted socket cannot be protected in this way.
  *
- * So on older kernels there are lines to root and to processes of the same user only.
+ * So on older kernels, links are made only with root and with processes of the
+ * same user.
  */
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83 /* asm-generic/socket.h */
@@ -141,7 +142,7 @@ int sr_shm_unix_socket(void)
 	return fd;
 }
 
-/* ---- who is there ---- */
+/* ---- the other end's user, and the doorbell's name ---- */
 
 bool sr_shm_peer_uid(int fd, uint32_t *uid)
 {
@@ -154,7 +155,7 @@ bool sr_shm_peer_uid(int fd, uint32_t *uid)
 	return true;
 }
 
-/* A name that the kernel has chosen is five hexadecimal digits (unix(7), autobind). */
+/* A name chosen by the kernel is five hexadecimal digits (unix(7), autobind). */
 void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
 		      const struct sockaddr_un *un, socklen_t len)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_listen.c - the names that askers connect to (shm_rendezvous.c).  All in the loop,
+ * listen.c - the abstract names that askers connect to (rendezvous.c).  It owns
+ * the listening sockets, and knows nothing of the offers.  Service thread only,
  * no locks.
  */
 #include "base/real.h"
@@ -18,17 +19,18 @@
 #include "base/log.h"
 
 #define REST_MS 100
-#define BACKLOG 1024 /* an asker who finds it full does not wait */
-#define BATCH 64 /* accepted at a time */
+#define BACKLOG 1024 /* an asker that finds it full does not wait */
+#define BATCH 64 /* connections accepted at a time */
 
 struct listener {
 	struct sr_watch watch;
 	struct sr_timer timer;
-	uint32_t uid; /* ours when we began: what askers see */
+	uint32_t uid; /* our user at the start, which askers see */
 };
 
-/* Takes the next in the backlog.  0; -EAGAIN: there is none; or it has to wait there:
- * for a descriptor, or a place to close it if it is a stranger's. */
+/* Accepts the next connection.  Returns 0; -EAGAIN if there is none; or another
+ * error if it has to wait in the backlog: for a descriptor, or for a free
+ * closer in case it is a stranger's. */
 static int take_line(struct listener *listener)
 {
 	bool barred = sr_shm_barred(listener->watch.fd);
@@ -78,7 +80,7 @@ static void rested(struct sr_timer *t)
 	sr_loop_watch(&listener->watch, EPOLLIN);
 }
 
-/* A listener that stays readable would keep the loop busy. */
+/* A listener that stays readable would keep the service thread busy. */
 static void listener_readable(struct sr_watch *w, uint32_t events)
 {
 	struct listener *listener =
@@ -148,7 +150,7 @@ close:
 	return err;
 }
 
-/* Takes the backlog first, for what strangers have sent to it. */
+/* Empties the backlog first, because of what strangers have sent there. */
 static void end_listener(struct sr_timer *t)
 {
 	struct listener *listener =
@@ -170,7 +172,7 @@ void sr_shm_unlisten(void *handle)
 
 	sr_timer_cancel(&listener->timer);
 	sr_loop_unwatch(&listener->watch);
-	sr_real.shutdown(listener->watch.fd, SHUT_RD); /* nobody more may connect */
+	sr_real.shutdown(listener->watch.fd, SHUT_RD); /* nobody else can connect now */
 	listener->timer.fn = end_listener;
 	end_listener(&listener->timer);
 }

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_rendezvous.c - how two processes on one host come to share memory: the answering
- * side; the asking one is in shm_ask.c.  All in the loop, nothing blocks, no locks.
+ * rendezvous.c - how two processes on one host come to share memory: the
+ * answering side; ask.c is the asking one.  It owns requests from the offer to
+ * accept or refuse.  It knows no stream.  Service thread only; it never blocks;
+ * no locks.
  *
- * Who accepts connections on tcp4:127.0.0.1:80 listens on the abstract name
- * "\0sockrail-2/tcp4:127.0.0.1:80", or "*" for any address; the kernel keeps
- * such names apart by network namespace.  Where several processes accept on one
- * address, the second finds the name taken and adds "/1", the third "/2".  An
- * asker goes through them until one knows its connection:
+ * A process that accepts connections on tcp4:127.0.0.1:80 listens on the
+ * abstract name "\0sockrail-2/tcp4:127.0.0.1:80", or with "*" for any address;
+ * the kernel keeps such names apart by network namespace.  If several processes
+ * accept on one address, the second finds the name taken and adds "/1", the
+ * third "/2".  An asker tries them one by one until one knows its connection:
  *
- *     asker     connects a socket, the line, and sends an offer: version, ring sizes,
- *               the connection's name, and that of a socket which is to be the doorbell
+ *     asker     connects a socket, the line, and sends an offer: version, ring
+ *               sizes, the connection's name, and the doorbell socket's name
  *     answerer  "go", or a word of reasons.def
- *     asker     connects the doorbell, and sends "memory" with the memfd by the line
+ *     asker     connects the doorbell, and sends "memory" with the memfd on the line
  *     answerer  "ok", or a word of reasons.def
  *
- * An end of the line or of the doorbell is a socket that nobody else has: no end was sent.
+ * Nobody else has an end of the line or the doorbell, as neither end was sent.
  *
- * The asker sends nothing before it knows that the other process is root's, or the
- * user's who owns the TCP socket at the other end of the stream (owner.h); the answerer
- * tells others only "user".  Each attempt has a memfd of its own: who refused one
- * cannot look on.
+ * The asker sends nothing before it knows that the other process is root's, or
+ * belongs to the user who owns the TCP socket at the stream's other end
+ * (owner.h).  The answerer sends other users only "user".  Each attempt has a
+ * memfd of its own, so that a process which refused one cannot read the next.
  */
 #include "base/real.h"
 
@@ -49,27 +51,27 @@
 #define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
 #endif
 #define REQUEST_MS 3000 /* longer than an asker waits */
-#define PENDING_MAX 2048 /* requests of a process waiting at one time */
-#define CLOSE_MS 10 /* until a thread may be free for it */
+#define PENDING_MAX 2048 /* requests that a process may have waiting */
+#define CLOSE_MS 10 /* until a closer may be free */
 #define LINK_FDS 2 /* the doorbell, and the memory for a moment */
 
 struct pending {
-	struct sr_request req; /* first; the stream floor's when KNOWN */
+	struct sr_request req; /* first; the upgrade room's when KNOWN */
 	struct sr_watch watch; /* the line */
 	struct sr_timer timer;
 	enum {
-		OFFER,	/* is waited for */
-		MEMORY, /* and the doorbell are waited for */
-		KNOWN,	/* the asker has nothing more to say */
-		OVER,	/* but for close(2) */
+		OFFER,	/* waits for the offer */
+		MEMORY, /* waits for the memory and the doorbell */
+		KNOWN,	/* the asker has sent everything */
+		OVER,	/* over, except for close(2) */
 	} stage;
 	struct sr_shm_plan plan;
 	uint8_t doorbell_name[SR_SHM_DOORBELL_LEN];
 	int memory, doorbell; /* -1: not yet */
 	uint32_t uid[2];
-	bool stranger;	/* not to be trusted with close(2): closer.h */
-	bool unchecked; /* what a stranger has sent, if anything */
-	struct sr_closer *closer; /* for that */
+	bool stranger;	/* close(2) of its descriptors may block: closer.h */
+	bool unchecked; /* a stranger's packets were not checked yet */
+	struct sr_closer *closer; /* reserved for them */
 	struct pending *next;
 };
 
@@ -124,9 +126,9 @@ static void pending_due(struct sr_timer *t)
 					offsetof(struct pending, timer)));
 }
 
-/* Memory that nobody can shrink beneath us, of the size it should have, and
- * that does not need huge pages which may be lacking.  The kernel may have sealed its
- * mode, too (sysctl vm.memfd_noexec), which is nothing to us. */
+/* Accepts only memory that nobody can shrink beneath us, of the right size, and
+ * without huge pages, which might be lacking.  The kernel may also have sealed
+ * its mode (sysctl vm.memfd_noexec), which does not matter. */
 static bool is_memory(int fd, const struct sr_shm_plan *plan)
 {
 	struct statfs fs;
@@ -163,10 +165,9 @@ static void send_word(struct pending *p, const char *word)
 	say(p->watch.fd, word);
 }
 
-/*
- * Looks at the packet, of which p->memory becomes a copy, whatever it is.  What else is
- * with it stays in the queue.  Its length, or -errno; EBADF: not what it should be.
- */
+/* Peeks at the packet; p->memory becomes a copy of its descriptor, whatever
+ * that is.  Anything else in the packet stays in the queue.  Returns the
+ * packet's length, or -errno; EBADF: not what it should be. */
 static ssize_t peek_memory(struct pending *p)
 {
 	char word[sizeof(SR_SHM_MEMORY)];
@@ -179,7 +180,7 @@ static ssize_t peek_memory(struct pending *p)
 		.msg_iov = &v,
 		.msg_iovlen = 1,
 		.msg_control = control.buf,
-		/* not CMSG_SPACE(), in which there is room for two */
+		/* not CMSG_SPACE(), which has room for two */
 		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
 	struct cmsghdr *c;
@@ -200,12 +201,13 @@ static ssize_t peek_memory(struct pending *p)
 			   (msg.msg_flags & MSG_CTRUNC) ||
 			   !is_memory(fd, &p->plan)))
 		n = -EBADF;
-	/* Moving up closes the first number, which may take long for what is no memory. */
+	/* sr_fd_own() closes the first number, which may take long unless it is
+	 * memory. */
 	p->memory = n > 0 ? sr_fd_own(fd) : fd;
 	return n;
 }
 
-/* As peek_memory(); then there is nothing in the queue, and nothing can come. */
+/* Like peek_memory(), but empties the queue afterwards and lets nothing more in. */
 static ssize_t receive_memory(struct pending *p)
 {
 	ssize_t n = peek_memory(p);
@@ -233,7 +235,7 @@ static void complete(struct pending *p)
 	sr_link_request(&p->req);
 }
 
-/* Is the user who asks the one who owns the TCP socket at the asker's end? */
+/* Does the asking user own the TCP socket at the asker's end? */
 static bool may_ask(const struct pending *p)
 {
 	struct sockaddr_storage ours, theirs;
@@ -244,7 +246,8 @@ static bool may_ask(const struct pending *p)
 				  owner == p->uid[0]);
 }
 
-/* The word first: how long it takes says nothing of whether there is such a stream. */
+/* Sends the word before it does anything else, so that the time it takes does
+ * not show whether such a stream exists. */
 static void refuse_user(struct pending *p)
 {
 	struct sr_name name = p->req.name;
@@ -316,7 +319,7 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 		offer_readable(p);
 	else if (p->stage == MEMORY && p->memory < 0)
 		memory_readable(p);
-	else /* it has nothing more to say but goodbye */
+	else /* nothing but the connection's end can come */
 		pending_gone(p);
 }
 
@@ -325,9 +328,9 @@ static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
 	bool stranger = !sr_shm_trusts(uid);
 	struct pending *p = NULL;
 
-	/* Strangers leave half of both to others. */
+	/* Strangers leave half of the descriptors and of the places to others. */
 	if (!sr_fd_room(LINK_FDS + (stranger ? sr_fd_held() : 0)))
-		say(fd, "descriptors");	/* before it hands us some */
+		say(fd, "descriptors");	/* before it sends us any */
 	else if (stranger ? strangers < PENDING_MAX / 2 :
 			    pending_count < PENDING_MAX)
 		p = calloc(1, sizeof(*p));
@@ -354,7 +357,7 @@ close:
 	sr_fd_close(fd);
 }
 
-/* A connection of a socket that has a name. */
+/* A connection from a socket with a name is a doorbell. */
 static void doorbell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
 		     socklen_t len)
 {

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm_ring.c - the rings of a shared memory link: where a byte is, how much
- * room there is, how a ring grows, and how an idle one gives its memory back.
- * Knows no descriptors and no messages.
+ * ring.c - the rings of a shared memory link: where a byte is, how much room
+ * there is, how a ring grows, and how an idle one returns its memory.  It owns
+ * the list of links that the sweep visits.  It knows no descriptors and no
+ * messages.
  *
- * Growth.  A ring lives in areas of virtual memory, one for each size, each
- * four times the one before, of which only pages once touched cost anything.
- * The sender changes size alone, at any tx_w = G: "from G on, byte k is at
+ * Growth.  A ring consists of areas of virtual memory, one for each size, each
+ * four times the one before; only pages that were touched cost memory.  The
+ * sender alone changes the size, at any tx_w = G: "from G on, byte k is at
  * area[(k - G) & (size - 1)]" is a generation.  Bytes below G stay where they
- * are, so nobody has to wait until they are taken, and a receiver whose program
- * does not read never keeps the sender from growing.  A generation is announced
- * before tx_w passes G, and the receiver reads tx_w first and the generations
- * after, so it always knows those of the bytes it knows.
+ * are.  So nobody has to wait until they are taken, and a receiver whose
+ * program does not read never keeps the sender from growing.  The sender
+ * announces a generation before tx_w passes G, and the receiver reads tx_w
+ * first and the generations afterwards, so it always knows the generations of
+ * the bytes it knows of.
  *
  * Each later generation is larger, until the ring is empty and idle: then the
- * sweep gives all pages back and starts a small generation again.  So areas in
- * use at one time differ, and at most SR_SHM_AREAS generations are alive; the
+ * sweep frees all pages and starts a small generation again.  So areas in use
+ * at one time differ, and at most SR_SHM_AREAS generations are in use; the
  * tables hold more than that.
  *
- * The sweep gives pages back under the stream's tx lock (tx_work()), which every
- * sender holds while it copies into the ring.
+ * Locks: the sweep frees pages under the stream's tx_lock (tx_work()), which
+ * every sender holds while it copies into the ring.  look_lock as noted below.
  */
 #include "link/shm/shm.h"
 
@@ -29,8 +31,8 @@
 
 #include "base/conf.h"
 
-#define SWEEP_MS 1000 /* idle at least so long, at most twice */
-#define GROW 2	      /* log2 of a step */
+#define SWEEP_MS 1000 /* idle for at least this long, at most twice */
+#define GROW 2	      /* log2 of the factor between two areas */
 
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max)
 {
@@ -61,7 +63,7 @@ int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max)
 
 /* ---- generations ---- */
 
-struct place {		     /* a generation, copied out */
+struct place {		     /* a copy of a generation */
 	uint64_t start, end; /* end: the next one's start, or UINT64_MAX */
 	size_t size;
 	uint8_t *mem;
@@ -132,7 +134,7 @@ size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
 
 /* ---- sending ---- */
 
-/* Bytes of the current generation that the peer's program has yet to take. */
+/* Bytes of the current generation that the peer's program has not taken yet. */
 static uint64_t outstanding(struct sr_shm *l, uint64_t start)
 {
 	uint64_t w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
@@ -142,7 +144,7 @@ static uint64_t outstanding(struct sr_shm *l, uint64_t start)
 	return w - (acked > start ? acked : start);
 }
 
-/* A new generation from tx_w on.  tx lock. */
+/* Starts a new generation at tx_w.  tx_lock held. */
 static void turn(struct sr_shm *l, uint32_t area)
 {
 	uint32_t n = atomic_load_explicit(&l->tx.gens, memory_order_relaxed);
@@ -172,7 +174,7 @@ static void refresh_credit(struct sr_shm *l)
 	bool grew = false;
 
 	sr_lock(&l->look_lock);
-	sr_shm_credit(l, &grew); /* a lie is found again by the next look */
+	sr_shm_credit(l, &grew); /* the next look finds a violation again */
 	sr_unlock(&l->look_lock);
 }
 
@@ -186,7 +188,7 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 		refresh_credit(l);
 		out = outstanding(l, g->start);
 	}
-	/* No crumbs: a quarter at least, or all there is. */
+	/* Offers a quarter of the ring at least, or nothing. */
 	if (out > size - size / 4) {
 		if (!grow(l)) {
 			v[0] = v[1] = (struct iovec){0};
@@ -205,7 +207,7 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 
 /* ---- receiving ---- */
 
-/* All that is known to have come; rx_h lags behind while rx_look() is used. */
+/* All bytes known to have come; rx_h lags behind while rx_look() is used. */
 static uint64_t known(struct sr_shm *l)
 {
 	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_acquire);
@@ -218,16 +220,14 @@ static size_t rx_size(struct sr_shm *l)
 	return l->plan.size[gen_last(&l->rx)->area];
 }
 
-/*
- * A look without any lock but the reader's own.  What a lying peer might have written
- * is checked as in sr_shm_absorb(), and everything that is not plainly a sequence of
- * bytes of the newest generation is left to that.
- */
+/* The fast path's look, under no lock but the reader's own.  Checks values that
+ * a lying peer could have written, as sr_shm_absorb() does, and leaves to it
+ * everything but bytes of the newest generation. */
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 {
 	struct sr_shm *l = (struct sr_shm *)link;
 	struct sr_shm_page *p = l->peer;
-	/* The generations after tx_w, see above. */
+	/* The generations are read after tx_w, see the top of this file. */
 	uint64_t w = atomic_load_explicit(&p->tx_w, memory_order_acquire);
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
@@ -254,17 +254,19 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 }
 
 /*
- * The program has taken all below `taken`.  Tells the sender, if it is time: while bytes
- * are left to take, an eighth of the ring may go untold, as its sender is short of so
- * much room, which it is not offered in crumbs anyway.
+ * The program has taken all below `taken`.  Returns credit to the sender when
+ * it is time: while bytes are left to take, up to an eighth of the ring may be
+ * kept back.  Its sender is short of so much room, but would not be offered
+ * such a small piece anyway.
  *
- * True: a sender may be asleep for want of this credit.  It takes a full fence to find
- * out (arm()), which a reader of small messages is spared.  A sender that sleeps has
- * more than three quarters of the ring outstanding of what it knew to be taken; and
- * that is not less than rx_checked, since it either slept before the fence at rx_checked, and
- * was woken, or has seen that credit.  So either as much lies between rx_checked and what
- * has come, or the reader has yet to come to an eighth of the ring, where it looks in
- * any case.
+ * Returns true if a sender may be asleep for want of this credit.  To find out
+ * takes a full fence (see arm()), which a reader of small messages is spared: A
+ * sender sleeps with more than three quarters of the ring outstanding, counted
+ * from the credit that it knows.  That credit is not less than rx_checked:
+ * either the sender slept before the fence at rx_checked, and was woken, or it
+ * has seen that credit.  So either more than three quarters of the ring lie
+ * between rx_checked and what has come, or the reader has yet to reach an
+ * eighth of the ring, where it looks in any case.
  */
 bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken)
 {
@@ -281,11 +283,10 @@ bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken)
 	return true;
 }
 
-/*
- * Would the sender be offered room now?  It asks more than this of the newest
- * generation it has; if that is newer than ours, none of its bytes has come and
- * it is not out of room.  So whenever it has room again, this is true as well.
- */
+/* Would the sender be offered room now?  It needs more free space than this in
+ * the newest generation that it has.  If that generation is newer than ours,
+ * none of its bytes has come, and the sender is not out of room.  So whenever
+ * the sender has room again, this returns true as well. */
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken)
 {
 	uint64_t h = known(l);
@@ -297,7 +298,7 @@ bool sr_shm_decent(struct sr_shm *l, uint64_t taken)
 	       h - (taken > start ? taken : start) <= size - size / 4;
 }
 
-/* No more than size bytes of a generation may be outstanding. */
+/* At most the size of a generation may be outstanding in it. */
 static bool fits(const struct sr_shm_plan *plan, uint64_t taken, uint64_t start,
 		 uint32_t area, uint64_t end)
 {
@@ -324,7 +325,8 @@ static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 		if (area >= l->plan.areas || start < h || start < last->start ||
 		    start > INT64_MAX)
 			return "protocol";
-		/* Smaller, or the same again: only of an empty ring. */
+		/* A generation that does not grow is legal only when the ring
+		 * is empty. */
 		if (area <= last->area && start != taken)
 			return "protocol";
 		if (!fits(&l->plan, taken, last->start, last->area, start))
@@ -334,14 +336,14 @@ static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 	return NULL;
 }
 
-/* last: the peer has ended, and what it held back belongs to the rest. */
+/* last: the peer has ended, so bytes that it held back count, too. */
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 {
 	struct sr_link *k = &l->link;
 	uint64_t w = atomic_load_explicit(&l->peer->tx_w, memory_order_acquire);
 	uint64_t kept = atomic_load_explicit(&l->peer->tx_kept, memory_order_acquire);
 	uint64_t h = atomic_load_explicit(&k->rx_h, memory_order_relaxed);
-	/* What the sender went by is older than this, and so smaller. */
+	/* The sender used an older value of this, which was smaller. */
 	uint64_t taken =
 		atomic_load_explicit(&k->rx_taken, memory_order_acquire);
 	const char *bad;
@@ -380,7 +382,7 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 		return NULL;
 	a = atomic_load_explicit(&l->peer->rx_taken, memory_order_acquire);
 	have = atomic_load_explicit(&k->tx_acked, memory_order_relaxed);
-	/* After a: what the peer has seen of tx_w, we see. */
+	/* Loaded after a: we see at least the tx_w that the peer has seen. */
 	w = atomic_load_explicit(&k->tx_w, memory_order_acquire);
 	if (a == have)
 		return NULL;
@@ -391,7 +393,7 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 	return NULL;
 }
 
-/* ---- the sweep: idle rings give their memory back ---- */
+/* ---- the sweep: idle rings return their memory ---- */
 
 static struct sr_shm *links;
 static struct sr_timer sweep_timer;
@@ -475,8 +477,9 @@ void sr_shm_enlist(struct sr_shm *l, bool linked)
 	l->prev = l->next = NULL;
 }
 
-/* The links are the parent's: here they are dead, and touch neither the memory
- * nor the descriptors, whose numbers will be others'. */
+/* In the child of fork: the links are the parent's.  Marks them dead, so that
+ * this process touches neither the memory nor the descriptors, whose numbers
+ * will be used for other files. */
 void sr_shm_ring_forget(void)
 {
 	struct sr_shm *l, *next;

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * shm.c - the link of two processes on one host: messages, bytes, credit, and
- * sleeping, over the memory that shm.h lays out.  How two ends find each other
- * is in shm_rendezvous.c, where bytes are in a ring in shm_ring.c.
+ * sleeping, over the memory that shm.h lays out.  It leaves to rendezvous.c how
+ * two ends find each other, and to ring.c where bytes are in a ring.  It knows
+ * no stream.  Locks: shm.h.
  *
- * One copy in, one out: tx_room() offers the very memory that the peer's
- * program copies from.  The ring is the retention too, since credit frees only
- * what that program has taken.
+ * Each byte is copied once in and once out: tx_room() offers the very memory
+ * that the peer's program copies from.  The ring is the retention too, since
+ * credit frees only what that program has taken.
  *
- * No wake-up is lost.  Whoever sleeps sets its flag in its own page, and looks
- * again; whoever moves an offset stores it, and looks at the sleeper's flag.
- * Between store and load both have a full fence (Dekker), so at least one of
- * them sees what the other stored: the sleeper does not sleep, or the doorbell is
- * rung.  The ringer clears the flag before it writes to the doorbell: a flag that
- * is clear while its owner sleeps means that a packet is on its way or has been
- * drained by another thread of the owner, which then notifies the others
- * (awake()).
+ * No wake-up is lost.  A sleeper sets a flag in its own page, and looks again.
+ * An end that moves an offset stores it, and then reads the sleeper's flag.
+ * Both have a full fence between the store and the load (Dekker), so at least
+ * one of them sees what the other stored: the sleeper does not sleep, or the
+ * doorbell rings.  The ringing end clears the flag before it writes to the
+ * doorbell.  So a flag that is clear while its owner sleeps means that a packet
+ * is on its way, or that another thread of the owner has drained it, which then
+ * notifies the others (see awake()).
  *
- * The doorbell is a pair of connected sockets, an end for each process: a packet in
- * wakes the other's sleepers, and one descriptor serves both directions.
+ * The doorbell is a pair of connected sockets, an end for each process: a
+ * packet wakes the other end's sleepers, and one descriptor serves both
+ * directions.
  *
- * Messages and a drop ring the doorbell of whoever sleeps, and in any case the
- * loop, by a packet on the line, which is the connection of the rendezvous.  It
- * is a descriptor of its own so that data wake one thread and not the loop as
- * well (4 us of a sleeping round trip of 10).  Its end says that the peer is
- * gone.
+ * Messages and a drop ring the doorbell if the other end sleeps.  They always
+ * wake its service thread, by a packet on the line, which is the connection of
+ * the rendezvous.  The line is a descriptor of its own, so that data wake one
+ * thread and not the service thread as well (4 us of a sleeping round trip of
+ * 10).  The line's end of file says that the peer is gone.
  */
 #include "base/real.h"
 
@@ -51,7 +53,8 @@ static struct sr_shm *shm_of(struct sr_link *link)
 
 /* ---- doorbells ---- */
 
-/* A packet on the doorbell or the line; a full one is as good as another packet. */
+/* Puts a packet on the doorbell or the line.  If the socket is full, the
+ * packets in it wake the peer just as well. */
 static void ping(int fd)
 {
 	int err = errno;
@@ -61,11 +64,11 @@ static void ping(int fd)
 	errno = err;
 }
 
-/* More than a peer sends that keeps to the protocol: one for each bit of `asleep`, and
- * one for each message. */
+/* More packets than a peer sends that keeps to the protocol: one for each bit
+ * of `asleep`, and one for each message. */
 #define DRAIN_MAX 64
 
-/* False: the other end is closed. */
+/* Returns false if the other end is closed. */
 static bool drain(int fd)
 {
 	int err = errno, i = 0;
@@ -81,7 +84,7 @@ static bool drain(int fd)
 	return open;
 }
 
-/* In `asleep`, beside what is waited for (SR_NOTIFY_): how. */
+/* In `asleep`, besides the SR_NOTIFY_ bits: how the sleeper is to be woken. */
 enum { BY_DOORBELL = 1 << 6, BY_FUTEX = 1 << 7 };
 #define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
 static_assert((WANTED & (BY_DOORBELL | BY_FUTEX)) == 0, "bits of their own");
@@ -114,7 +117,7 @@ static bool same_core(struct sr_link *link)
 						  memory_order_relaxed);
 }
 
-/* A full fence stands between what the sleeper waits for and this. */
+/* The caller has a full fence between its store and this load. */
 static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 {
 	_Atomic uint32_t *asleep = &l->peer->asleep;
@@ -134,14 +137,14 @@ static void ring_if_asleep(struct sr_shm *l, unsigned bit)
 
 static void ring_all(struct sr_shm *l)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
 	ring_if_asleep(l, WANTED);
 	ping(l->line.fd);
 }
 
 /* ---- arrivals ---- */
 
-/* Four loads of one line, usually in our cache. */
+/* Reads four words of one cache line, usually cached. */
 static bool news(struct sr_shm *l, unsigned have)
 {
 	struct sr_shm_page *p = l->peer;
@@ -179,14 +182,15 @@ static const char *take_message(struct sr_shm *l, unsigned type)
 	if (type == SR_MSG_SWITCH) {
 		if (msg.sw.n > INT64_MAX)
 			return "protocol";
-		/* Before the bit is raised: our ACKSW must not overtake it. */
+		/* Before the bit is raised, as our ACKSW must not come before
+		 * this store. */
 		atomic_store_explicit(&l->own->rx_taken, msg.sw.n,
 				      memory_order_release);
 	}
 	return sr_link_take(&l->link, &msg) ? "protocol" : NULL;
 }
 
-/* In an order that sr_link_take() accepts: that of the types. */
+/* Takes messages in the order of their types, which sr_link_take() accepts. */
 static const char *take_messages(struct sr_shm *l, uint32_t bits)
 {
 	const char *bad = NULL;
@@ -200,10 +204,8 @@ static const char *take_messages(struct sr_shm *l, uint32_t bits)
 	return bad;
 }
 
-/*
- * look_lock.  A drop is looked at first, so that everything before it is seen;
- * END after the bytes before it; bytes after the SWITCH before them.
- */
+/* Holds look_lock.  Reads the drop first, so that everything before it is seen;
+ * END after the bytes before it; bytes after the SWITCH before them. */
 static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
@@ -248,9 +250,10 @@ void sr_shm_look(struct sr_shm *l)
 		sr_shm_drop(&l->link, over);
 }
 
-/* The memory holds all that the peer's program has sent, also if it was killed: who
- * ends TCP has published before, what it held back included.  But if it has left
- * something of ours unread, which would be credit, TCP would have reset the stream. */
+/* The memory holds all that the peer's program has sent, even if that was
+ * killed: the peer published it before TCP ended, including what it held back.
+ * But if the peer left bytes of ours unread (then credit is missing), TCP would
+ * have reset the stream. */
 static bool rx_last(struct sr_link *link)
 {
 	struct sr_shm *l = shm_of(link);
@@ -265,8 +268,8 @@ static bool rx_last(struct sr_link *link)
 		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w));
 }
 
-/* The other end of line or doorbell is closed: the peer has dropped the link, and said so
- * before, or it was killed. */
+/* The other end of the line or doorbell is closed.  The peer has dropped the
+ * link, and recorded that before, or it was killed. */
 static void line_lost(struct sr_shm *l)
 {
 	sr_shm_look(l);
@@ -282,8 +285,8 @@ static void poll_shm(struct sr_link *link)
 
 /* ---- messages ---- */
 
-/* Credit that rx_free() keeps back.  It may be giving it this moment, by another
- * thread: then its word is the newer one, and stays. */
+/* Publishes the credit that rx_free() keeps back.  Another thread may be
+ * publishing credit in rx_free() now: its value is newer, and must stay. */
 static void give_rest(struct sr_shm *l)
 {
 	uint64_t was = atomic_load(&l->own->rx_taken);
@@ -301,7 +304,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 
 	msg->ack = atomic_load(&link->rx_taken);
 	msg->slots = 0;
-	if (msg->type == SR_MSG_PROBE) { /* credit is there to be looked at */
+	if (msg->type == SR_MSG_PROBE) { /* the peer reads credit in the page */
 		if (sr_link_events(link) & SR_LINK_DEAD)
 			return -EPIPE;
 		ping(l->doorbell);
@@ -330,7 +333,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	return err;
 }
 
-/* What was said first stays. */
+/* The first reason stays. */
 static void say_dropped(struct sr_shm *l, uint32_t why)
 {
 	uint32_t none = 0;
@@ -339,7 +342,7 @@ static void say_dropped(struct sr_shm *l, uint32_t why)
 	ring_all(l);
 }
 
-/* With the drop of the other end this is a Dekker pair: one of us sees the other's. */
+/* A Dekker pair with the drop of the other end: at least one end sees the other. */
 static bool leave(struct sr_link *link, bool resent)
 {
 	struct sr_shm *l = shm_of(link);
@@ -384,7 +387,7 @@ static size_t tx_room(struct sr_link *link, struct iovec v[2])
 	return sr_shm_room(shm_of(link), v);
 }
 
-/* With `more` the bytes are ours (tx_w) but not yet shown to the peer. */
+/* With `more`, the bytes are counted in tx_w but not yet published to the peer. */
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_shm *l = shm_of(link);
@@ -392,7 +395,8 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
 
 	if (n) {
-		/* Ours before the peer's: its credit is checked against it. */
+		/* Stored before the peer's copy, as the peer's credit is
+		 * checked against it. */
 		atomic_store_explicit(&link->tx_w, w, memory_order_release);
 		if (n < room->left)
 			*room = (struct sr_piece){room->at + n, room->left - n};
@@ -406,7 +410,8 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	if (more || w == l->tx_shown)
 		return;
 	l->tx_shown = w;
-	atomic_exchange(&l->own->tx_w, w); /* and a full fence, with arm() */
+	atomic_exchange(&l->own->tx_w, w); /* also a full fence, which pairs with
+					    * arm()'s */
 	ring_if_asleep(l, SR_NOTIFY_RX);
 }
 
@@ -418,7 +423,7 @@ static size_t tx_retained(struct sr_link *link, uint64_t from,
 	return sr_shm_span(&l->plan, &l->tx, from, atomic_load(&link->tx_w), v);
 }
 
-/* What is shown is in the peer's memory. */
+/* The peer's memory has all published bytes. */
 static uint64_t tx_arrived(struct sr_link *link)
 {
 	return shm_of(link)->tx_shown;
@@ -440,11 +445,11 @@ static void rx_free(struct sr_link *link, size_t n)
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
 
-	/* Ours before the peer's, as in tx_commit(). */
+	/* Stored before the peer's copy, as in tx_commit(). */
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
 	if (!sr_shm_return_credit(l, taken))
 		return;
-	atomic_thread_fence(memory_order_seq_cst); /* with arm() */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
 	if (sr_shm_decent(l, taken))
 		ring_if_asleep(l, SR_NOTIFY_TX);
 }
@@ -461,14 +466,13 @@ static int arm(struct sr_link *link, unsigned want)
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
 	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
 	return l->doorbell;
 }
 
-/*
- * Packets on the doorbell are drained when the ring is known of, as a full one would
- * make no edge; what they were for else is notified.
- */
+/* A wake-up that has come is noticed by its cleared flag.  Then the doorbell is
+ * drained, since a full one would make no edge, and other waiters for whom
+ * these packets were meant are notified. */
 static int stand(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = shm_of(link);
@@ -489,7 +493,7 @@ static int stand(struct sr_link *link, unsigned want)
 	l->standing |= want;
 	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* with the ringer's */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	if (!open)
@@ -497,12 +501,10 @@ static int stand(struct sr_link *link, unsigned want)
 	return l->doorbell;
 }
 
-/*
- * A ringer takes a wanted bit away, so that the word is another, and then wakes
- * whom BY_FUTEX says: who waits on the word as it was with the bit either is not
- * asleep yet, and will not be, or is woken.  A bit that was gone before is for
- * the caller to see.
- */
+/* The peer first clears a wanted bit, which changes the word, and then wakes
+ * sleepers if BY_FUTEX is set.  So a thread that waits on the word with the bit
+ * still set either does not fall asleep, or is woken.  The caller must check
+ * for a bit that was cleared before. */
 static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = shm_of(link);
@@ -510,18 +512,17 @@ static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
 	(void)want;
 	sr_lock(&l->arm_lock);
 	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
-	/* nobody but the caller */
+	/* nobody but the caller waits */
 	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
 		atomic_fetch_and(&l->own->asleep, ~BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
 	return &l->own->asleep;
 }
 
-/*
- * All who are armed sleep on one doorbell, and the first awake drains it.  If a
- * flag is gone that another one waits for, that ring was its too: it is notified.
- * Who stands is notified once.
- */
+/* All armed threads sleep on one doorbell, and the first one awake drains it.
+ * If a flag is clear that another thread waits for, the packet was meant for
+ * that thread as well, and it is notified.  A set armed by stand() is notified
+ * once. */
 static void awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_shm *l = shm_of(link);
@@ -555,7 +556,7 @@ static void line_readable(struct sr_watch *w, uint32_t events)
 		sr_shm_look(l);
 		return;
 	}
-	sr_loop_unwatch(w); /* closed when nobody can write any more */
+	sr_loop_unwatch(w); /* the fd is closed later, when nobody can write to it */
 	l->line_watched = false;
 	line_lost(l);
 }
@@ -572,7 +573,7 @@ static void raise_up(struct sr_task *task)
 		l->link.notify(&l->link, SR_NOTIFY_CTL);
 		sr_shm_look(l);
 	}
-	sr_link_put(&l->link); /* accept()'s */
+	sr_link_put(&l->link); /* the reference of sr_shm_accept() */
 }
 
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
@@ -615,7 +616,7 @@ int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan)
 	rings = l->map + 2 * plan->page;
 	l->tx.mem = rings + (asker ? 0 : plan->ring);
 	l->rx.mem = rings + (asker ? plan->ring : 0);
-	atomic_store(&l->tx.gens, 1); /* from 0 on, in area 0 */
+	atomic_store(&l->tx.gens, 1); /* generation 0: from offset 0 on, in area 0 */
 	atomic_store(&l->rx.gens, 1);
 	atomic_store(&l->own->gens, 1);
 	return 0;
@@ -671,8 +672,8 @@ static void hello(struct sr_link *link, struct sr_hello *h)
 	h->ring = (struct sr_ring_ref){0};
 }
 
-/* What both ends know for sure, whatever memory either was told to map. Process
- * numbers are not in it: over PID namespaces they differ. */
+/* What both ends know for sure, whatever memory either was made to map.
+ * Process IDs are not included, as they differ between PID namespaces. */
 static size_t identity(struct sr_link *link, uint8_t id[64])
 {
 	struct sr_shm *l = shm_of(link);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm.h - the inside of a shared memory link, for src/link/shm*.c only.
+ * shm.h - the inside of a shared memory link, for src/link/shm only.
  *
  * One sealed memfd holds a page for each end and a ring for each direction:
  *
  *     page of the asker | page of the answerer | ring to the answerer
  *                                              | ring to the asker
  *
- * An end writes only its own page and the ring it sends by (exception: the
- * ringer of a doorbell clears the sleeper's flag).  The other end can scribble over
- * all of it at any moment, so nothing is read back from there that we could
- * know ourselves, and what is the peer's to say is loaded once, checked, used.
+ * An end writes only its own page and the ring that it sends by.  (One
+ * exception: the end that rings a doorbell clears the sleeper's flag.)  The
+ * other end can overwrite all of it at any moment.  So no end reads back from
+ * it what it can know itself, and each value of the peer is loaded once,
+ * checked, and used.
  *
  * Locks, in this order: arm_lock, look_lock, ctl_lock.  None is held when
  * notify() is called.
@@ -27,12 +28,13 @@
 #include "base/loop.h"
 #include "link/link.h"
 
-#define SR_SHM_GENS 16	/* ring generations announced and not retired */
-#define SR_SHM_AREAS 12 /* sizes a ring may have */
-#define SR_SHM_SLOTS 16 /* by enum sr_msg_type */
+#define SR_SHM_GENS 16	/* ring generations in use at a time */
+#define SR_SHM_AREAS 12 /* sizes that a ring may have */
+#define SR_SHM_SLOTS 16 /* indexed by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
-/* Why: for now; as its process ends; and it has sent all by TCP as well. */
+/* Why the link was given up: its process dropped it; its process ends; the
+ * same, and TCP has all that was sent. */
 enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES, SR_SHM_RESENT };
 
 struct sr_shm_slot {
@@ -40,20 +42,20 @@ struct sr_shm_slot {
 	uint8_t msg[SR_MSG_MAX];
 };
 
-/* A ring takes a new size at an offset: byte k >= start is in `area`. */
+/* A ring changes its size at an offset: bytes k >= start are in `area`. */
 struct sr_shm_gen {
 	_Atomic uint64_t start;
 	_Atomic uint32_t area;
 };
 
-/* An end's page.  The first line is all that the other end polls. */
+/* An end's page.  The other end polls only its first cache line. */
 struct sr_shm_page {
-	_Atomic uint64_t tx_w;		      /* bytes put into its ring */
-	_Atomic uint64_t rx_taken;	      /* credit: taken by its program */
+	_Atomic uint64_t tx_w;		      /* bytes put into this end's ring */
+	_Atomic uint64_t rx_taken;	      /* credit: bytes its program took */
 	_Atomic uint32_t ctl;		      /* 1 << type: slot is filled */
-	_Atomic uint32_t dropped;	      /* it has given the link up: SR_SHM_ */
+	_Atomic uint32_t dropped;	      /* this end gave the link up: SR_SHM_ */
 	_Atomic uint32_t gens;		      /* generations announced so far */
-	_Atomic uint64_t tx_kept; /* as tx_w, with what is held back (MSG_MORE) */
+	_Atomic uint64_t tx_kept; /* tx_w and bytes held back (MSG_MORE) */
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Atomic uint32_t core; /* 1 + where its thread was seen; 0: nowhere yet */
 	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
@@ -61,20 +63,20 @@ struct sr_shm_page {
 };
 static_assert(sizeof(struct sr_shm_page) <= 4096, "one page");
 
-/* Where the parts of the memfd are; both ends compute it alike. */
+/* Where the parts of the memfd are; both ends compute the same. */
 struct sr_shm_plan {
 	unsigned areas;
-	size_t first;		   /* of area 0; each next one is x4 */
+	size_t first;		   /* of area 0; each next one is 4 times larger */
 	size_t size[SR_SHM_AREAS]; /* bytes, powers of two */
 	size_t at[SR_SHM_AREAS];   /* within the ring's memory */
-	size_t page, ring, total;  /* bytes: one end's page, one ring, all */
+	size_t page, ring, total;  /* bytes: one end's page, one ring, everything */
 };
 
-/* One direction's ring as one end knows it: the truth is here. */
+/* One direction's ring as one end knows it; the peer cannot change this copy. */
 struct sr_shm_ring {
 	uint8_t *mem;
 	_Atomic uint32_t gens; /* used so far; the last is current */
-	struct sr_shm_gen gen[SR_SHM_GENS]; /* by number, modulo */
+	struct sr_shm_gen gen[SR_SHM_GENS]; /* by number, modulo SR_SHM_GENS */
 };
 
 struct sr_shm {
@@ -82,9 +84,9 @@ struct sr_shm {
 	struct sr_shm_plan plan;
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
-	uint64_t tx_shown;    /* tx side: what own->tx_w says */
-	int doorbell;	      /* our end of the sockets that wake sleepers */
-	struct sr_watch line; /* the rendezvous connection: wakes the loops */
+	uint64_t tx_shown;    /* tx: the value of own->tx_w */
+	int doorbell;	      /* our end of the socket pair that wakes sleepers */
+	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
 	bool line_watched;    /* loop */
 	struct sr_task up;    /* answerer: raises UP after accept() */
 
@@ -96,22 +98,22 @@ struct sr_shm {
 
 	/* tx */
 	struct sr_shm_ring tx;
-	atomic_bool dirty; /* the ring has held bytes since it was emptied */
+	atomic_bool dirty; /* bytes were put into the ring since it was emptied */
 	uint64_t swept_w;  /* loop: tx_w at the last sweep */
 
 	/* rx */
 	struct sr_shm_ring rx;
-	uint64_t rx_returned; /* what own->rx_taken says, but for a drop */
-	uint64_t rx_checked; /* rx_taken when last seen whether the sender sleeps */
+	uint64_t rx_returned; /* the value of own->rx_taken, except after a drop */
+	uint64_t rx_checked; /* rx_taken at the last look for a sleeping sender */
 	uint64_t rx_seen; /* the peer's tx_w at the last rx_look() */
 	pthread_mutex_t
-		look_lock; /* changes of rx_h, tx_acked, ctl_seen, rx.gen */
+		look_lock; /* protects rx_h, tx_acked, ctl_seen, rx.gen */
 	_Atomic uint32_t ctl_seen;
 
-	pthread_mutex_t ctl_lock; /* own->ctl, own->slot */
+	pthread_mutex_t ctl_lock; /* protects own->ctl, own->slot */
 	pthread_mutex_t arm_lock;
-	unsigned armed_rx, armed_tx; /* between arm() and awake() */
-	unsigned standing; /* SR_NOTIFY_ bits that stand() asked for */
+	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
+	unsigned standing; /* SR_NOTIFY_ bits armed by stand() */
 
 	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
 };
@@ -120,12 +122,12 @@ struct sr_shm {
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned));
 int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan);
-int sr_shm_start(struct sr_shm *l, int line); /* owns line */
+int sr_shm_start(struct sr_shm *l, int line); /* takes over line */
 void sr_shm_look(struct sr_shm *l);
 void sr_shm_drop(struct sr_link *link, const char *reason);
 void sr_shm_free(struct sr_link *link);
 
-/* shm_ring.c */
+/* ring.c */
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);
 size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
 size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
@@ -136,16 +138,17 @@ bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
 void sr_shm_enlist(struct sr_shm *l,
-		   bool linked); /* loop: on the sweep's list */
+		   bool linked); /* loop: adds the link to the sweep's list, or
+				  * removes it */
 void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_sweep(struct sr_link *link);
 void sr_shm_ring_forget(void);
 
-/* shm_line.c */
-#define SR_SHM_PROCESSES 8 /* that accept on one address and can be found */
+/* line.c */
+#define SR_SHM_PROCESSES 8 /* processes that accept on one address and can be found */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SR_SHM_GO "go"
-#define SR_SHM_MEMORY "memory" /* and the memfd with it */
+#define SR_SHM_MEMORY "memory" /* sent with the memfd */
 #define SR_SHM_DOORBELL_LEN 8
 
 struct sr_shm_offer { /* the asker's first packet */
@@ -153,7 +156,8 @@ struct sr_shm_offer { /* the asker's first packet */
 	uint8_t first, max; /* log2 of ring sizes */
 	uint8_t zero;
 	uint8_t name[SR_NAME_LEN];
-	uint8_t doorbell[SR_SHM_DOORBELL_LEN]; /* abstract name of its end, and zeros */
+	uint8_t doorbell[SR_SHM_DOORBELL_LEN]; /* abstract name of the asker's
+					        * doorbell, padded with zeros */
 };
 static_assert(sizeof(struct sr_shm_offer) == 56, "no padding");
 
@@ -161,25 +165,26 @@ int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 		bool as_v6);
 socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word,
 			   unsigned i);
-int sr_shm_unix_socket(void); /* shielded */
-/* May descriptors be sent to this socket?  False: the kernel has no such option. */
+int sr_shm_unix_socket(void); /* with sr_shm_shield() */
+/* Makes the socket refuse descriptors, or accept them.  False: the kernel has
+ * no such option. */
 bool sr_shm_bar(int fd, bool bar);
 bool sr_shm_barred(int fd);
-void sr_shm_shield(int fd);	/* before it is connected, or listens */
+void sr_shm_shield(int fd);	/* before it connects or listens */
 bool sr_shm_peer_uid(int fd, uint32_t *uid);
-bool sr_shm_trusts(uint32_t uid); /* with what may hold a thread up */
-/* Once it is known who is at the other end; false: do not read what comes. */
+bool sr_shm_trusts(uint32_t uid); /* to send descriptors whose close(2) may block */
+/* Lets packets in once the user at the other end is known.  False: do not read. */
 bool sr_shm_hears(int fd, uint32_t uid);
 void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
 		      const struct sockaddr_un *un, socklen_t len);
 
-/* shm_listen.c */
+/* listen.c */
 int sr_shm_listen(const struct sockaddr *addr, void **out);
 void sr_shm_unlisten(void *listener);
 
-/* shm_rendezvous.c */
-/* fd is a new connection, by a socket of that name, to one that listens as own_uid.
- * False: it is still the caller's, and may hold up whoever closes it (closer.h). */
+/* rendezvous.c */
+/* fd is a new connection from a socket of that name to a listener of own_uid.
+ * False: the caller still owns fd, and closing it may block (closer.h). */
 bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
 		     socklen_t len);
 struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
@@ -187,11 +192,11 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 			      const char **reason);
 void sr_shm_refuse(struct sr_request *req, const char *reason);
 
-/* In the child of fork: forgets every listener, request and link.  Mappings
- * stay, their links are the parent's. */
+/* In the child of fork: forgets every listener, request and link.  The mappings
+ * stay; the links on them are the parent's. */
 void sr_shm_forget(void);
 
-/* shm_ask.c */
+/* ask.c */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);
 void sr_shm_cancel(struct sr_ask *ask);
