@@ -60,6 +60,7 @@ struct end {
 	bool answers;			/* the thread is answer() */
 	bool put;			/* the link is no more ours; loop */
 	struct end *next;
+	pthread_mutex_t tx;		/* as the stream's */
 	struct sr_ask ask;
 	uint32_t no;
 };
@@ -191,7 +192,12 @@ static bool may_write(struct end *e)
 {
 	struct iovec v[2];
 
-	return e->link->ops->tx_room(e->link, v);
+	size_t room;
+
+	pthread_mutex_lock(&e->tx);
+	room = e->link->ops->tx_room(e->link, v);
+	pthread_mutex_unlock(&e->tx);
+	return room;
 }
 
 static bool is_ready(struct end *e)
@@ -217,6 +223,7 @@ static size_t put(struct end *e, size_t n, bool fill)
 	while (done < n) {
 		if (!await(e, SR_NOTIFY_TX, may_write))
 			return done;
+		pthread_mutex_lock(&e->tx);
 		room = e->link->ops->tx_room(e->link, v);
 		w = atomic_load(&e->link->tx_w);
 		take = room < n - done ? room : n - done;
@@ -228,6 +235,7 @@ static size_t put(struct end *e, size_t n, bool fill)
 					pattern(e->no, asker, w + k);
 			}
 		e->link->ops->tx_commit(e->link, take, false);
+		pthread_mutex_unlock(&e->tx);
 		done += take;
 	}
 	return done;

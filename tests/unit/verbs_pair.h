@@ -71,6 +71,9 @@ static void on_work(struct sr_task *t)
 	wake(e, SR_NOTIFY_CTL);
 	notes = atomic_load(&e->notes);
 	e->link->ops->work(e->link);
+	pthread_mutex_lock(&e->tx);
+	e->link->ops->tx_work(e->link);
+	pthread_mutex_unlock(&e->tx);
 	atomic_fetch_add(&e->worked, atomic_load(&e->notes) - notes);
 	if ((have & SR_LINK_DEAD) && !asker && !e->answers)
 		put_call(e);	/* nobody else will */
@@ -107,6 +110,7 @@ static struct end *new_end(uint32_t no)
 		;
 	e->work.fn = on_work;
 	pthread_mutex_init(&e->lock, NULL);
+	pthread_mutex_init(&e->tx, NULL);
 	e->efd[0] = eventfd(0, EFD_NONBLOCK);
 	e->efd[1] = eventfd(0, EFD_NONBLOCK);
 	e->no = no;

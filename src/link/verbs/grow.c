@@ -166,7 +166,7 @@ bool sr_vgrow_tx_widens(struct sr_link *link)
 	return yes;
 }
 
-/* Puts the new rings to use.  post held; nobody is filling pieces of tx. */
+/* Puts the new rings to use.  tx, so that nobody is filling pieces; post held. */
 bool sr_vgrow_swap(struct sr_vlink *l)
 {
 	uint64_t w = atomic_load(&l->link.tx_w);
@@ -256,7 +256,6 @@ void sr_verbs_work(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	size_t size;
-	bool wider;
 
 	if (atomic_load(&l->closed) || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
@@ -266,9 +265,20 @@ void sr_verbs_work(struct sr_link *link)
 	if (size > ring_now(l)->size)
 		offer(l, size);
 	follow(l);
+	sr_leave();
+}
+
+void sr_verbs_tx_work(struct sr_link *link)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	bool wider;
+
+	sr_enter();
 	sr_lock(&l->post);
-	wider = l->tx_swap && !l->tx_busy && sr_vgrow_swap(l);
+	wider = l->tx_swap && sr_vgrow_swap(l);
 	sr_unlock(&l->post);
+	if (wider)
+		link->tx_piece = (struct sr_piece){ 0 };
 	/* Who sleeps for room has been woken by the offer, in vain. */
 	if (wider)
 		sr_vlink_notify(l, SR_NOTIFY_TX);

@@ -228,6 +228,21 @@ size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 	return sr_vring_pieces(r, from, h - from, v);
 }
 
+ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
+{
+	struct iovec v[2];
+	size_t n = sr_verbs_rx_data(link, 0, v);
+
+	if (!n) {
+		sr_verbs_poll(link);
+		n = sr_verbs_rx_data(link, 0, v);
+	}
+	if (sr_link_events(link) & (SR_LINK_END | SR_LINK_DEAD | SR_LINK_BACK))
+		return -1;
+	*piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
+	return (ssize_t)n;
+}
+
 void sr_verbs_rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_vlink *l = sr_vlink(link);

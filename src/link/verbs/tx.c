@@ -401,7 +401,6 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
 		return 0;
 	sr_lock(&l->post);
-	l->tx_busy = false;
 	if (l->tx_swap) {
 		sr_enter();
 		sr_vgrow_swap(l);
@@ -413,22 +412,26 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	/* The rest of a window that is being taken comes in one piece. */
 	if (w != acked && room < least_of(l->window / 8, GAP_BYTES))
 		room = 0;
-	if (room && room <= l->window) {
-		sr_vring_pieces(&l->tx, w, room, v);
-		l->tx_busy = true;
-	}
+	if (room > l->window)
+		room = 0;
+	sr_vring_pieces(&l->tx, w, room, v);
 	sr_unlock(&l->post);
+	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
 	return room;
 }
 
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_vlink *l = sr_vlink(link);
+	struct sr_piece *room = &link->tx_piece;
 	bool held;
 
+	if (n < room->left)
+		*room = (struct sr_piece){ room->at + n, room->left - n };
+	else
+		*room = (struct sr_piece){ 0 };
 	sr_enter();
 	sr_lock(&l->post);
-	l->tx_busy = false;
 	l->more = more;
 	atomic_store_explicit(&link->tx_w, atomic_load(&link->tx_w) + n,
 			      memory_order_release);

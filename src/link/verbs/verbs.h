@@ -231,7 +231,6 @@ struct sr_vlink {
 	struct sr_vring tx, tx_old;	/* tx_old: WRs may still read it */
 	uint64_t tx_old_until;		/* its last byte in flight */
 	struct sr_vring tx_next;	/* registered, to be used next */
-	bool tx_busy;			/* pieces of tx are in a caller's hand */
 	bool tx_swap;			/* tx_next or a new peer ring waits */
 	bool use_queued;		/* RING_USE for peer_next */
 	struct sr_ring_ref peer, peer_next;
@@ -334,12 +333,14 @@ size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
 /* verbs_rx.c */
 unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc);
 int sr_vrx_repost(struct sr_vlink *l);
+ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece);
 size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2]);
 void sr_verbs_rx_free(struct sr_link *link, size_t n);
 
 /* verbs_grow.c */
 void sr_verbs_work(struct sr_link *link);
-bool sr_vgrow_swap(struct sr_vlink *l);	/* post held, !tx_busy */
+bool sr_vgrow_swap(struct sr_vlink *l);	/* tx, post held */
+void sr_verbs_tx_work(struct sr_link *link);
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken);	/* rx */
 void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what);
 int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring);
