@@ -130,7 +130,7 @@ static void dump(struct end *e, unsigned want)
 		"link %x role %d waits for %u: w %llu sent %llu done %llu "
 		"acked %llu; h %llu taken %llu said %llu; sq %u/%u/%u; "
 		"msgs %u back %u, received %u said %u; probe %d %d ack %d; "
-		"leader %p waiters %u watched %d asleep %d\n",
+		"leader %p waiters %u watched %d rest %d\n",
 		e->no, e->link->role, want, (long long)e->link->tx_w,
 		(long long)l->sent, (long long)l->done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
@@ -138,7 +138,7 @@ static void dump(struct end *e, unsigned want)
 		l->sq_posted, l->sq_signaled, l->sq_done, l->msgs_sent,
 		l->msgs_back, l->rx_msgs, l->slots_said, l->probe_due,
 		l->probe_out, l->ack_due, l->dev->leader, l->dev->waiters,
-		l->dev->watched, l->dev->asleep);
+		l->dev->watched, l->dev->rest);
 }
 
 /* Waits until ready() or the link is dead: first spinning, then asleep. */

@@ -4,10 +4,11 @@
  *
  * All CQs of a device report to one completion channel.  A sleeping thread
  * watches it: the leader.  Others that sleep (waiters) are woken by notify()
- * when the leader finds something for them.  At most one program thread leads;
- * when none does the service loop looks after the CQs, by looking every few
- * milliseconds while they are busy, by watching the channel when they are
- * quiet or when somebody waits.
+ * when the leader finds something for them.  At most one program thread leads.
+ * The service loop looks after what nobody waits for: every few milliseconds while
+ * the CQs are busy; a few times a second while program threads lead in turn (one
+ * arrival is to wake one thread); by watching the channel when they are quiet, when
+ * somebody waits and nobody leads, or while a handshake is under way.
  *
  * Why no wake-up is lost: a CQ, once armed, puts an event into the channel
  * with its next completion.
@@ -22,10 +23,13 @@
  *  - Whoever reads an event arms that CQ again before polling it, unless nobody
  *    else can be waiting for it; then he polls.  So every waiter's CQ is either
  *    armed, or being polled by someone who will notify().
+ *  - A CQ is not armed twice (`armed`, under chan_lock as is the reading of events):
+ *    its event comes, or waits in the channel, or is read afterwards by somebody who
+ *    sees this waiter, as it was counted before.
  *  - Links nobody waits on (messages, held-back bytes): the service loop ticks,
- *    or it has armed every CQ and watches; if it relies on a leader (`asleep`)
- *    all CQs were armed before, and the leader re-arms what he reads, or kicks
- *    the service loop when he leaves.
+ *    or it has armed every CQ and watches; if it relies on a leader (SLEEPS)
+ *    all CQs were armed before, and the leader re-arms what he reads, and kicks
+ *    the service loop when he leaves, or makes it watch.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -40,7 +44,10 @@ enum {
 	ROUNDS = 8,		/* batches before the lock is given up */
 	TICK_MS = 10,		/* while busy */
 	TICK_HELD_MS = 2,	/* while bytes are held back */
+	TICK_LED_MS = 50,	/* while program threads lead in turn */
 };
+
+enum { CQ_SOLICITED = 1, CQ_ALL };	/* sr_vcq.armed; 0: not */
 
 /* ---- polling ---- */
 
@@ -153,12 +160,16 @@ static int poll_all(struct sr_vdev *dev)
 
 /* ---- events ---- */
 
-static void arm_cq(struct sr_vcq *cq, bool all)
+/* Arms it, unless it is armed so already, or its event waits in the channel.  level:
+ * CQ_SOLICITED or CQ_ALL. */
+static void arm_cq(struct sr_vcq *cq, int level)
 {
-	sr_lock(&cq->lock);
-	if (cq->cq)
-		ibv_req_notify_cq(cq->cq, all ? 0 : 1);
-	sr_unlock(&cq->lock);
+	sr_lock(&cq->dev->chan_lock);
+	if (cq->cq && cq->armed < level) {
+		cq->armed = level;
+		ibv_req_notify_cq(cq->cq, level == CQ_SOLICITED);
+	}
+	sr_unlock(&cq->dev->chan_lock);
 }
 
 static void arm_all(struct sr_vdev *dev)
@@ -166,31 +177,49 @@ static void arm_all(struct sr_vdev *dev)
 	struct sr_vcq *cq;
 
 	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next)
-		arm_cq(cq, true);
+		arm_cq(cq, CQ_ALL);
 }
 
 /* The CQ that the next event in the channel is about, or NULL. */
 static struct sr_vcq *next_event(struct sr_vdev *dev)
 {
+	struct sr_vcq *cq = NULL;
 	struct ibv_cq *ev;
-	void *arg = NULL;
+	void *arg;
 
 	sr_lock(&dev->chan_lock);
-	if (dev->chan && !sr_vlib.v_get_cq_event(dev->chan, &ev, &arg))
+	if (dev->chan && !sr_vlib.v_get_cq_event(dev->chan, &ev, &arg)) {
 		sr_vlib.v_ack_cq_events(ev, 1);
+		cq = arg;
+		cq->armed = 0;
+	}
 	sr_unlock(&dev->chan_lock);
-	return arg;
+	return cq;
 }
 
-/* Reads the channel; arms again, polls. */
-static void drain(struct sr_vdev *dev, bool rearm)
+/* Does somebody else rely on the one who reads an event? */
+static bool relied_on(struct sr_vdev *dev)
+{
+	bool yes;
+
+	sr_lock(&dev->lead);
+	yes = dev->waiters || atomic_load(&dev->rest) == SR_V_SLEEPS;
+	sr_unlock(&dev->lead);
+	return yes;
+}
+
+/* Reads the channel until an event has brought something, which as a rule the first
+ * one has; what is left there still shows.  Who relies on it has said so before he
+ * looked whether the CQ is armed. */
+static void take_event(struct sr_vdev *dev, bool loop)
 {
 	struct sr_vcq *cq;
 
 	while ((cq = next_event(dev))) {
-		if (rearm)
-			arm_cq(cq, true);
-		sr_vcq_poll(cq, false);
+		if (loop || relied_on(dev))
+			arm_cq(cq, CQ_ALL);
+		if (sr_vcq_poll(cq, false))
+			return;
 	}
 }
 
@@ -244,7 +273,7 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 		dev->changes++;
 		/* One arrival shall not wake two threads. */
 		if (dev->watched)
-			atomic_store(&dev->asleep, true);
+			atomic_store(&dev->rest, SR_V_SLEEPS);
 		watch_locked(dev, false);
 	}
 	if (dev->leader == me()) {
@@ -263,7 +292,7 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 		all = !sr_vtx_idle(l);
 		sr_unlock(&l->post);
 	}
-	arm_cq(l->cq, all);
+	arm_cq(l->cq, all ? CQ_ALL : CQ_SOLICITED);
 out:
 	sr_leave();
 	return fd;
@@ -284,8 +313,11 @@ static void leave_lead(struct sr_vdev *dev)
 		dev->changes++;
 		if (dev->waiters)
 			watch_locked(dev, true);
-		kick = atomic_load(&dev->asleep);
-		atomic_store(&dev->asleep, false);
+		/* What it is to watch is armed, as it relied on this leader. */
+		if (atomic_load(&dev->rest) == SR_V_SLEEPS) {
+			kick = !dev->waiters;
+			atomic_store(&dev->rest, SR_V_AWAKE);
+		}
 	}
 	sr_unlock(&dev->lead);
 	if (kick)
@@ -296,19 +328,18 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	struct sr_vdev *dev = l->dev;
-	bool leads, others, gone;
+	bool leads, gone;
 
 	(void)want;
 	sr_enter();
 	sr_lock(&dev->lead);
 	leads = dev->leader == me();
 	gone = atomic_load(&dev->gone);
-	others = dev->waiters || atomic_load(&dev->asleep);
 	if (!leads && dev->waiters)
 		dev->waiters--;
 	sr_unlock(&dev->lead);
 	if (leads && slept && !gone)
-		drain(dev, others);
+		take_event(dev, false);
 	if (leads)
 		leave_lead(dev);
 	sr_leave();
@@ -333,7 +364,7 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 	if (!dev->leader)
 		watch_locked(dev, true);
 	sr_unlock(&dev->lead);
-	arm_cq(l->cq, true);
+	arm_cq(l->cq, CQ_ALL);
 	sr_leave();
 	return -1;
 }
@@ -353,33 +384,41 @@ void sr_vlead_sit(struct sr_vlink *l, unsigned what)
 
 /* ---- the service loop ---- */
 
+static bool changed(unsigned *seen, unsigned now)
+{
+	bool yes = *seen != now;
+
+	*seen = now;
+	return yes;
+}
+
 /* How long may the loop sleep, as far as this device is concerned? */
 static int before_device(struct sr_vdev *dev)
 {
-	uint64_t cqes = atomic_load_explicit(&dev->cqes, memory_order_relaxed);
-	bool held = atomic_exchange(&dev->held, false);
-	bool busy, led;
+	bool busy, led, events, leader;
+	int ms;
 
 	sr_lock(&dev->lead);
-	busy = cqes != dev->cqes_seen || dev->changes != dev->changes_seen ||
-	       held;
-	dev->cqes_seen = cqes;
-	dev->changes_seen = dev->changes;
-	led = dev->leader;
-	if (busy && (led || !dev->waiters)) {
-		watch_locked(dev, false);
-		atomic_store(&dev->asleep, false);
-		sr_unlock(&dev->lead);
-		return held ? TICK_HELD_MS : TICK_MS;
-	}
-	atomic_store(&dev->asleep, led);
-	watch_locked(dev, !led);
+	busy = changed(&dev->cqes_seen, atomic_load(&dev->cqes));
+	led = changed(&dev->changes_seen, dev->changes);
+	leader = dev->leader;
+	events = (dev->waiters && !leader) || atomic_load(&dev->shaking);
+	if (atomic_exchange(&dev->held, false))
+		ms = TICK_HELD_MS;
+	else if (events || !(busy || led))
+		ms = -1;
+	else
+		ms = led ? TICK_LED_MS : TICK_MS;
+	events |= ms < 0;
+	watch_locked(dev, events && !leader);
+	atomic_store(&dev->rest, ms == TICK_LED_MS     ? SR_V_DOZES :
+				 ms < 0 && leader ? SR_V_SLEEPS :
+						    SR_V_AWAKE);
 	sr_unlock(&dev->lead);
-
+	if (!events)
+		return ms;
 	arm_all(dev);
-	if (poll_all(dev))
-		return 0;
-	return -1;
+	return poll_all(dev) ? 0 : ms;
 }
 
 static int before(struct sr_poller *p)
@@ -407,7 +446,8 @@ static void after(struct sr_poller *p)
 	(void)p;
 	sr_enter();
 	for (dev = sr_vdevs; dev; dev = dev->next)
-		poll_all(dev);
+		if (!dev->watched)	/* else by on_channel(), or by before() */
+			poll_all(dev);
 	sr_leave();
 }
 
@@ -425,7 +465,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 
 	(void)events;
 	sr_enter();
-	drain(dev, true);
+	take_event(dev, true);
 	sr_leave();
 }
 

@@ -203,6 +203,8 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 		l->next->pprev = &l->next;
 	dev->links = l;
 	atomic_fetch_add(&dev->refs, 1);
+	atomic_store(&l->shaking, true);
+	atomic_fetch_add(&dev->shaking, 1);
 	sr_leave();
 	return l;
 
@@ -221,6 +223,12 @@ void sr_vlink_up(struct sr_vlink *l)
 {
 	if (sr_link_raise(&l->link, SR_LINK_UP))
 		sr_vlink_notify(l, SR_NOTIFY_CTL);
+}
+
+void sr_vlink_settled(struct sr_vlink *l)
+{
+	if (atomic_exchange(&l->shaking, false))
+		atomic_fetch_sub(&l->dev->shaking, 1);
 }
 
 bool sr_vlink_tryget(struct sr_vlink *l)
@@ -246,6 +254,7 @@ void sr_vlink_close(struct sr_vlink *l)
 		sr_link_put(&l->link);
 	}
 	sr_vlead_sit(l, ~0u);
+	sr_vlink_settled(l);
 	sr_enter();
 	sr_lock(&l->cq->lock);	/* no completion finds it */
 	l->cq->slots[l->key & 0xfff].link = NULL;

@@ -97,10 +97,14 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 	return 0;
 }
 
+#define SWITCHED (SR_LINK_SWITCH | SR_LINK_ACKSW)	/* both directions */
+
 /* post held. */
 static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 			unsigned *what)
 {
+	int err;
+
 	switch (msg->type) {
 	case SR_MSG_ACK:
 		l->probe_out = false;
@@ -127,7 +131,10 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 		*what |= SR_NOTIFY_CTL;
 		if (msg->type == SR_MSG_END)
 			*what |= SR_NOTIFY_RX;
-		return sr_link_take(&l->link, msg);
+		err = sr_link_take(&l->link, msg);
+		if ((sr_link_events(&l->link) & SWITCHED) == SWITCHED)
+			sr_vlink_settled(l);
+		return err;
 	}
 }
 

@@ -442,7 +442,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	if (held) {
 		sr_vcq_poll(l->cq, false);
 		/* The one who sleeps may not be told of our completions. */
-		if (atomic_load(&l->dev->asleep))
+		if (atomic_load(&l->dev->rest) != SR_V_AWAKE)
 			sr_vlead_kick();
 	}
 	sr_leave();

@@ -13,9 +13,9 @@
  *   verbs_rx.c    what arrives: completions, messages, the receive ring
  *   verbs_grow.c  rings that grow and shrink
  *
- * Locks, in the order they may be taken: a CQ's `lock` (dispatch: everything
- * that arrives is handled under it, which keeps the order); a link's `post`
- * (the send queue); a device's `lead`.  notify() is called with none held.
+ * Locks, in the order they may be taken: a device's `chan_lock`; a CQ's `lock`
+ * (dispatch: everything that arrives is handled under it, which keeps the order); a
+ * link's `post` (the send queue); a device's `lead`.  notify() is called with none held.
  */
 #ifndef SR_VERBS_H
 #define SR_VERBS_H
@@ -117,6 +117,7 @@ struct sr_vcq {
 	struct sr_vcq *next;	/* loop writes; others read dev->cqs */
 	pthread_mutex_t lock;	/* dispatch */
 	struct ibv_cq *cq;	/* NULL: destroyed */
+	int armed;		/* verbs_cq.c; chan_lock */
 	unsigned cap, used;	/* entries; loop */
 	unsigned n_slots;
 	/* Work request ids name a slot and its generation, not a link: what
@@ -125,6 +126,12 @@ struct sr_vcq {
 		struct sr_vlink *link;
 		uint32_t gen;
 	} *slots;
+};
+
+enum sr_vrest {
+	SR_V_AWAKE,		/* it watches the channel, or looks in a few ms */
+	SR_V_DOZES,		/* it looks in some time */
+	SR_V_SLEEPS,		/* it relies on a leader */
 };
 
 struct sr_vdev {
@@ -142,17 +149,18 @@ struct sr_vdev {
 	struct rdma_cm_id *sentinel;	/* is told of the device's removal */
 
 	/* The lead, verbs_cq.c. */
-	pthread_mutex_t chan_lock;	/* reading chan; NULL: destroyed */
+	pthread_mutex_t chan_lock;	/* chan (NULL: destroyed), arming */
 	pthread_mutex_t lead;
 	const void *leader;		/* a program thread, or NULL */
 	unsigned depth;			/* how often it has armed */
 	unsigned waiters;		/* armed by others */
 	unsigned changes, changes_seen;
-	bool watched;			/* the service loop watches chan */
-	atomic_bool asleep;		/* the service loop relies on a leader */
+	atomic_bool watched;		/* the service loop watches chan */
+	atomic_int rest;		/* the service loop's, enum sr_vrest */
 	atomic_bool held;		/* bytes were held back since last look */
-	_Atomic uint64_t cqes;
-	uint64_t cqes_seen;
+	atomic_int shaking;		/* links whose directions are yet to switch */
+	atomic_uint cqes;
+	unsigned cqes_seen;
 };
 
 extern struct sr_vdev *sr_vdevs;	/* loop */
@@ -214,6 +222,7 @@ struct sr_vlink {
 	char device[64];
 	uint32_t max_inline;
 	atomic_uint standing;		/* SR_NOTIFY_ bits; changed under lead */
+	atomic_bool shaking;		/* counted in dev->shaking */
 	atomic_bool dropping;
 	atomic_bool closed;		/* QP and memory regions are gone */
 	_Atomic(const char *) broken;	/* to be failed, for this reason */
@@ -305,6 +314,7 @@ void sr_vlink_close(struct sr_vlink *l);	/* loop, idempotent */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);	/* any */
 void sr_vlink_break(struct sr_vlink *l, const char *reason); /* locks held */
 void sr_vlink_up(struct sr_vlink *l);	/* loop or dispatch */
+void sr_vlink_settled(struct sr_vlink *l);	/* any: its handshake is over */
 bool sr_vlink_tryget(struct sr_vlink *l);
 const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 			  int access);
