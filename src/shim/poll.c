@@ -49,6 +49,11 @@ static inline bool is_ours(const struct pollfd *fds, nfds_t n)
 	return false;
 }
 
+bool sr_shim_polled(const struct pollfd *fds, nfds_t n)
+{
+	return is_ours(fds, n);
+}
+
 static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 					       int timeout_ms)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * select.c - select() and pselect() over poll().  Semantics of Linux: sets may
- * have any size, whole words of them are written, on failure none is; select()
- * tells the time that is left, also after a failure.
+ * select.c - select() and pselect() over poll().  Semantics of Linux: whole words of
+ * the sets are written, on failure none is; select() tells the time that is left, also
+ * after a failure.
  */
 #include "shim/shim.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/loop.h"
 
@@ -26,9 +25,6 @@ struct sets {
 	fd_set *rd, *wr, *ex; /* each may be NULL */
 };
 
-/* Descriptors that fit the stack (select() is async-signal-safe: no malloc). */
-#define SMALL 128
-
 static fd_mask word(const fd_set *set, int i)
 {
 	return set ? ((const fd_mask *)set)[i] : 0;
@@ -43,71 +39,50 @@ static fd_mask any_word(const struct sets *s, int i)
 	return left < WORD ? w & (fd_mask)((1ul << left) - 1) : w;
 }
 
-static int count(const struct sets *s)
+/* Returns the number of entries. */
+static int ask(const struct sets *s, struct pollfd *p)
 {
-	int sum = 0;
+	int n = 0;
 
 	for (int i = 0; i * WORD < s->n; i++)
-		for (fd_mask w = any_word(s, i); w; w &= w - 1)
-			sum++;
-	return sum;
-}
+		for (fd_mask w = any_word(s, i); w; w &= w - 1, n++) {
+			int b = __builtin_ctzl((unsigned long)w);
 
-/* As in poll.c. */
-static void look_at_sets(const struct sets *s)
-{
-	int max = sr_epoll_max();
-
-	for (int i = 0; i * WORD < s->n && i * WORD <= max; i++) {
-		fd_mask w = any_word(s, i);
-
-		for (; w; w &= w - 1) {
-			int fd = i * WORD + __builtin_ctzl((unsigned long)w);
-			struct sr_epoll *set = sr_epoll_get(fd);
-
-			if (!set)
-				continue;
-			sr_epoll_give_up(set, false);
-			sr_epoll_put(set);
+			p[n].fd = i * WORD + b;
+			p[n].events = (word(s->rd, i) >> b & 1 ? ASK_RD : 0) |
+				      (word(s->wr, i) >> b & 1 ? ASK_WR : 0) |
+				      (word(s->ex, i) >> b & 1 ? POLLPRI : 0);
 		}
-	}
+	return n;
 }
 
-static bool has_stream(const struct sets *s)
+/*
+ * Sets that are larger than FD_SETSIZE are the kernel's, and the streams in them become
+ * plain.  The number may also be larger than the sets (getdtablesize()): the kernel
+ * looks no further than the process has descriptors.
+ */
+static void make_plain(const struct sets *s)
 {
 	int max = sr_fdtab_max();
 
-	look_at_sets(s);
-	for (int i = 0; i * WORD < s->n && i * WORD <= max; i++) {
-		fd_mask w = any_word(s, i);
-
-		for (; w; w &= w - 1) {
-			if (sr_stream_lives(i * WORD +
-					 __builtin_ctzl((unsigned long)w)))
-				return true;
-		}
-	}
-	return false;
+	if (max < sr_epoll_max())
+		max = sr_epoll_max();
+	for (int fd = 0; fd < s->n && fd <= max; fd++)
+		if (any_word(s, fd / WORD) >> fd % WORD & 1)
+			sr_shim_plain(fd, SR_REASON_OPTION);
 }
 
-static void ask(const struct sets *s, struct pollfd *p)
+/* Is there a stream in the sets?  Then they are put into p. */
+static bool has_stream(const struct sets *s, struct pollfd p[FD_SETSIZE], int *n)
 {
-	for (int i = 0; i * WORD < s->n; i++) {
-		fd_mask w = any_word(s, i);
-
-		for (; w; w &= w - 1, p++) {
-			int b = __builtin_ctzl((unsigned long)w);
-
-			p->fd = i * WORD + b;
-			p->events = 0;
-			if (word(s->rd, i) >> b & 1)
-				p->events |= ASK_RD;
-			if (word(s->wr, i) >> b & 1)
-				p->events |= ASK_WR;
-			if (word(s->ex, i) >> b & 1)
-				p->events |= POLLPRI;
-		}
+	if (sr_shim_unused() || sr_inside || s->n < 0)
+		return false;
+	if (s->n > FD_SETSIZE) {
+		make_plain(s);
+		return false;
 	}
+	*n = ask(s, p);
+	return sr_shim_polled(p, (nfds_t)*n);
 }
 
 /* The sets in which an answer puts its descriptor, as the POLL bits asked. */
@@ -187,13 +162,13 @@ static struct timespec left_of(const struct timespec *t, uint64_t end)
 	return sr_timespec(now);
 }
 
-static int wait_for(const struct sets *s, struct pollfd *p, int n,
-		    struct timespec *t, const sigset_t *mask)
+/* A value or -errno.  *t becomes what is left of it; NULL: for ever. */
+static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct timespec *t,
+		     const sigset_t *mask)
 {
 	uint64_t end;
 	int r;
 
-	ask(s, p);
 	if (!mask && sr_fast_poll_all(p, (size_t)n) > 0) {
 		r = judge(p, n);
 		answer(s, p, r ? n : 0);
@@ -209,26 +184,6 @@ static int wait_for(const struct sets *s, struct pollfd *p, int n,
 	} while (r == 0);
 	if (r >= 0)
 		answer(s, p, r ? n : 0);
-	return r;
-}
-
-/* A value or -errno.  *t becomes what is left of it; NULL: for ever. */
-static int wait_sets(const struct sets *s, struct timespec *t,
-		     const sigset_t *mask)
-{
-	struct pollfd small[SMALL], *p = small;
-	int n = count(s), r;
-	size_t size = (size_t)n * sizeof(*p);
-
-	if (n > SMALL) {
-		p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED)
-			return -ENOMEM;
-	}
-	r = wait_for(s, p, n, t, mask);
-	if (p != small)
-		munmap(p, size);
 	return r;
 }
 
@@ -248,13 +203,13 @@ int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	      struct timeval *timeout)
 {
 	struct sets s = {n, rd, wr, ex};
+	struct pollfd p[FD_SETSIZE];
 	struct timespec t;
-	int saved = errno, r;
+	int saved = errno, r, count;
 
-	if (sr_shim_unused() || n < 0 || !has_stream(&s) ||
-	    (timeout && !to_timespec(&t, timeout)))
+	if (!has_stream(&s, p, &count) || (timeout && !to_timespec(&t, timeout)))
 		return sr_real.select(n, rd, wr, ex, timeout);
-	r = wait_sets(&s, timeout ? &t : NULL, NULL);
+	r = wait_sets(&s, p, count, timeout ? &t : NULL, NULL);
 	if (timeout) {
 		timeout->tv_sec = t.tv_sec;
 		timeout->tv_usec = t.tv_nsec / 1000;
@@ -266,14 +221,14 @@ int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	       const struct timespec *timeout, const sigset_t *mask)
 {
 	struct sets s = {n, rd, wr, ex};
+	struct pollfd p[FD_SETSIZE];
 	struct timespec t;
-	int saved = errno;
+	int saved = errno, count;
 
 	if (timeout)
 		t = *timeout;
-	if (sr_shim_unused() || n < 0 || !has_stream(&s) ||
-	    (timeout && !sr_is_time(&t)))
+	if (!has_stream(&s, p, &count) || (timeout && !sr_is_time(&t)))
 		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
 	return (int)sr_outcome(saved,
-			       wait_sets(&s, timeout ? &t : NULL, mask));
+			       wait_sets(&s, p, count, timeout ? &t : NULL, mask));
 }

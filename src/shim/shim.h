@@ -88,6 +88,12 @@ static inline int sr_shim_fresh(int fd)
 	return fd;
 }
 
+/* ---- poll.c ---- */
+
+/* Is there a stream that may be on a link among these?  An epoll set among them gives
+ * its streams up. */
+bool sr_shim_polled(const struct pollfd *fds, nfds_t n);
+
 /* Has there ever been a stream?  For calls that walk over many descriptors. */
 static inline bool sr_shim_unused(void)
 {
