@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -17,7 +18,6 @@
 
 #define PREFIX "SOCKRAIL_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
-#define MAX_UNKNOWN 8	/* warned about; whoever has more sees the first */
 
 struct sr_conf sr_conf;
 
@@ -27,26 +27,21 @@ struct sr_conf sr_conf;
 static const char *parse_scaled(const char *s, size_t *out)
 {
 	static const char suffixes[] = "kmg";
-	const char *start = s, *suffix;
-	size_t n = 0;
+	const char *suffix;
+	char *end;
+	size_t n;
 
-	for (; *s >= '0' && *s <= '9'; s++) {
-		if (__builtin_mul_overflow(n, (size_t)10, &n) ||
-		    __builtin_add_overflow(n, (size_t)(*s - '0'), &n))
-			return NULL;
-	}
-	if (s == start)
+	if (*s < '0' || *s > '9')	/* strtoul() takes a space or a sign, too */
 		return NULL;
-	suffix = *s ? strchr(suffixes, *s | 0x20) : NULL;
-	if (suffix) {
-		size_t unit = (size_t)1 << 10 * (suffix - suffixes + 1);
-
-		if (__builtin_mul_overflow(n, unit, &n))
-			return NULL;
-		s++;
-	}
+	errno = 0;
+	n = strtoul(s, &end, 10);
+	if (errno)
+		return NULL;
+	suffix = *end ? strchr(suffixes, *end | 0x20) : NULL;
+	if (suffix && __builtin_mul_overflow(n, (size_t)1 << 10 * (suffix - suffixes + 1), &n))
+		return NULL;
 	*out = n;
-	return s;
+	return end + (suffix != NULL);
 }
 
 static int parse_size(const char *value, void *field, size_t size)
@@ -89,47 +84,28 @@ static int parse_ring(const char *value, void *field, size_t size)
 	return 0;
 }
 
-static int parse_integer(const char *value, int min, int max, int *out)
+/* field: an int, or an unsigned where min is not below 0. */
+static int parse_integer(const char *value, int min, int max, void *field)
 {
-	bool negative = *value == '-';
-	long n = 0;
+	char *end;
+	long n = strtol(value, &end, 10);
 
-	value += negative;
-	if (!*value)
+	if (end == value || *end || n < min || n > max)
 		return -EINVAL;
-	for (; *value; value++) {
-		if (*value < '0' || *value > '9' || n > INT_MAX / 10)
-			return -EINVAL;
-		n = n * 10 + *value - '0';
-	}
-	if (negative)
-		n = -n;
-	if (n < min || n > max)
-		return -EINVAL;
-	*out = (int)n;
-	return 0;
-}
-
-static int parse_unsigned(const char *value, int max, unsigned *out)
-{
-	int n;
-
-	if (parse_integer(value, 0, max, &n))
-		return -EINVAL;
-	*out = (unsigned)n;
+	*(int *)field = (int)n;
 	return 0;
 }
 
 static int parse_milliseconds(const char *value, void *field, size_t size)
 {
 	(void)size;
-	return parse_unsigned(value, 3600 * 1000, field);
+	return parse_integer(value, 0, 3600 * 1000, field);
 }
 
 static int parse_microseconds(const char *value, void *field, size_t size)
 {
 	(void)size;
-	return parse_unsigned(value, 1000 * 1000, field);
+	return parse_integer(value, 0, 1000 * 1000, field);
 }
 
 static int parse_port_offset(const char *value, void *field, size_t size)
@@ -140,10 +116,10 @@ static int parse_port_offset(const char *value, void *field, size_t size)
 
 static int parse_flag(const char *value, void *field, size_t size)
 {
-	unsigned n;
+	int n;
 
 	(void)size;
-	if (parse_unsigned(value, 1, &n))
+	if (parse_integer(value, 0, 1, &n))
 		return -EINVAL;
 	*(bool *)field = n;
 	return 0;
@@ -188,31 +164,18 @@ static int parse_level(const char *value, void *field, size_t size)
 	return 0;
 }
 
-/* "verbs,shm" and the like; a kind is known by its first letter. */
+/* A kind is known by its first letter. */
 static int parse_links(const char *value, void *field, size_t size)
 {
-	static const char *const kinds[] = {"verbs", "shm", NULL};
-	char out[sizeof(sr_conf.links)] = "";
-	size_t n = 0;
+	static const char *const words[] = {
+		"verbs,shm", "shm,verbs", "verbs", "shm", "none", NULL,
+	};
+	static const char *const letters[] = { "vs", "sv", "v", "s", "" };
+	int i = find_word(words, value);
 
-	if (!strcmp(value, "none")) {
-		memset(field, 0, size);
-		return 0;
-	}
-	for (;;) {
-		size_t len = strcspn(value, ",");
-		const char *const *k = kinds;
-
-		while (*k && (strlen(*k) != len || memcmp(*k, value, len)))
-			k++;
-		if (!*k || strchr(out, **k))
-			return -EINVAL;
-		out[n++] = **k;
-		if (!value[len])
-			break;
-		value += len + 1;
-	}
-	memcpy(field, out, size);
+	if (i < 0)
+		return i;
+	strncpy(field, letters[i], size);
 	return 0;
 }
 
@@ -226,23 +189,17 @@ static int parse_text(const char *value, void *field, size_t size)
 	return 0;
 }
 
-/* Made absolute: the program may change its directory before the file is
- * opened. */
+/* Made absolute: the program may change its directory before the file is opened. */
 static int parse_path(const char *value, void *field, size_t size)
 {
-	char path[PATH_MAX];
-	size_t len;
+	char dir[PATH_MAX] = "";
 
-	if (!*value || *value == '/')
-		return parse_text(value, field, size);
-	if (!getcwd(path, sizeof(path)))
+	if (*value && *value != '/' && !getcwd(dir, sizeof(dir)))
 		return -EINVAL;
-	len = strlen(path);
-	if (len + 1 + strlen(value) >= sizeof(path))
+	if (strlen(dir) + 1 + strlen(value) >= size)
 		return -EINVAL;
-	path[len++] = '/';
-	strcpy(path + len, value);
-	return parse_text(path, field, size);
+	sr_format(field, size, "%s%s%s", dir, *dir ? "/" : "", value);
+	return 0;
 }
 
 /* ---- the table ---- */
@@ -256,54 +213,41 @@ struct knob {
 
 static const struct knob knobs[] = {
 #define SR_KNOB(name, kind, field, def, text) \
-	{#name, def, parse_##kind, &sr_conf.field, sizeof(sr_conf.field)},
+	{PREFIX #name, def, parse_##kind, &sr_conf.field, sizeof(sr_conf.field)},
 #include "knobs.def"
 #undef SR_KNOB
 };
-#define KNOBS (sizeof(knobs) / sizeof(knobs[0]))
 
-static const char *const launcher_knobs[] = {
-#define SR_KNOB(name, kind, field, def, text)
+/* Those that the launcher reads count. */
+static bool is_known(const char *name, size_t len)
+{
+	static const char *const names[] = {
+#define SR_KNOB(name, kind, field, def, text) #name,
 #define SR_LAUNCHER_KNOB(name) #name,
 #include "knobs.def"
 #undef SR_KNOB
-};
-#define LAUNCHER_KNOBS (sizeof(launcher_knobs) / sizeof(launcher_knobs[0]))
+	};
 
-/* Knobs of both lists, by number. */
-static const char *knob_name(size_t i)
-{
-	return i < KNOBS ? knobs[i].name : launcher_knobs[i - KNOBS];
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(names[i], name, len) && !names[i][len])
+			return true;
+	return false;
 }
 
-/* The number of the knob named by "NAME=value", or KNOBS + LAUNCHER_KNOBS. */
-static size_t find_knob(const char *var, size_t len)
+static void load_knob(const struct knob *k)
 {
-	size_t i = 0;
+	const char *value = getenv(k->name);
 
-	while (i < KNOBS + LAUNCHER_KNOBS &&
-	       (strncmp(knob_name(i), var, len) || knob_name(i)[len]))
-		i++;
-	return i;
-}
-
-static void load_knob(const struct knob *k, const char *value)
-{
-	/* Set to nothing is not set. */
-	if (value && !*value)
-		value = NULL;
-	/* First the default, so that a warning about the log goes somewhere. */
+	/* First the default, so that a warning about the log goes somewhere.  Set to
+	 * nothing is not set. */
 	k->parse(k->def, k->field, k->size);
-	if (value && k->parse(value, k->field, k->size))
-		sr_warn(PREFIX "%s: bad value \"%.64s\", using \"%s\"", k->name,
+	if (value && *value && k->parse(value, k->field, k->size))
+		sr_warn("%s: bad value \"%.64s\", using \"%s\"", k->name,
 			value, k->def);
 }
 
 void sr_conf_load(void)
 {
-	const char *values[KNOBS + LAUNCHER_KNOBS] = {NULL};
-	const char *unknown[MAX_UNKNOWN];
-	size_t unknowns = 0;
 	int err = errno;
 
 	sr_process_begin();
@@ -319,26 +263,15 @@ void sr_conf_load(void)
 	}
 	sr_log_init();
 	sr_report_init();
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+		load_knob(&knobs[i]);
 	for (char **e = environ; e && *e; e++) {
-		const char *var = *e + PREFIX_LEN;
-		size_t len, i;
+		size_t len = strcspn(*e, "=");
 
-		if (strncmp(*e, PREFIX, PREFIX_LEN))
-			continue;
-		len = strcspn(var, "=");
-		i = find_knob(var, len);
-		if (i < KNOBS + LAUNCHER_KNOBS) {
-			/* As getenv: the first counts. */
-			if (!values[i] && var[len])
-				values[i] = var + len + 1;
-		} else if (unknowns < MAX_UNKNOWN) {
-			unknown[unknowns++] = *e;
-		}
+		if (!strncmp(*e, PREFIX, PREFIX_LEN) &&
+		    !is_known(*e + PREFIX_LEN, len - PREFIX_LEN))
+			sr_warn("%.*s is unknown and ignored; see sockrail --help",
+				(int)len, *e);
 	}
-	for (size_t i = 0; i < KNOBS; i++)
-		load_knob(&knobs[i], values[i]);
-	for (size_t i = 0; i < unknowns; i++)
-		sr_warn("%.*s is unknown and ignored; see sockrail --help",
-			(int)strcspn(unknown[i], "="), unknown[i]);
 	errno = err;
 }

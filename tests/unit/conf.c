@@ -137,7 +137,7 @@ static void bad(void)
 	BAD("RING", "16k:48k", "16k:1m", sr_conf.ring_max == 1 << 20);
 	BAD("RING", "2k:4k", "16k:1m", sr_conf.ring_first == 16384);
 	BAD("RING", "4k:2g", "16k:1m", sr_conf.ring_max == 1 << 20);
-	BAD("SPIN_US", " 5", "100", sr_conf.spin_us == 100);
+	BAD("SPIN_US", "5 ", "100", sr_conf.spin_us == 100);
 	BAD("IO_URING", "yes", "0", !sr_conf.io_uring);
 	BAD("IO_URING", "2", "0", !sr_conf.io_uring);
 	BAD("LOG", "warning", "warn", sr_conf.log == SR_WARN);
