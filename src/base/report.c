@@ -16,12 +16,12 @@
 #include "base/log.h"
 
 /* A line with a program name, a link and two addresses. */
-#define LINE_SIZE 1024
+#define LINE_SIZE 1280
 #define PROGRAM_MAX 128
 
 /* The program's name as it started: programs write over their arguments
  * (setproctitle(3bsd)). */
-static char program[PROGRAM_MAX + 1];
+static char program[2 * PROGRAM_MAX + 1];
 
 #define SR_REASON(id, word, text) word,
 static const char *const words[] = {
@@ -43,11 +43,6 @@ enum sr_reason sr_reason_find(const char *word)
 	return SR_REASON_NONE;
 }
 
-void sr_report_init(void)
-{
-	sr_format(program, sizeof(program), "%s", program_invocation_short_name);
-}
-
 enum sr_reason sr_reason_of(int err, enum sr_reason other)
 {
 	switch (err) {
@@ -67,60 +62,35 @@ enum sr_reason sr_reason_of(int err, enum sr_reason other)
 
 /* ---- JSON ---- */
 
-struct line {
-	char buf[LINE_SIZE];
-	size_t len;
-};
-
-static void add(struct line *l, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void add(struct line *l, const char *fmt, ...)
+/* The inside of a string: what is not printable ASCII is shown as '?'.  buf has twice
+ * the room of the text at least, of which the rest is cut. */
+static void escape(char *buf, size_t size, const char *text)
 {
-	va_list args;
-
-	va_start(args, fmt);
-	l->len += (size_t)vsnprintf(l->buf + l->len, sizeof(l->buf) - l->len,
-				     fmt, args);
-	va_end(args);
-}
-
-/* What is not printable ASCII is shown as '?'; no text is null. */
-static void add_string(struct line *l, const char *text)
-{
-	if (!text) {
-		add(l, "null");
-		return;
+	for (; *text && size > 2; text++, size--) {
+		if (*text == '"' || *text == '\\') {
+			*buf++ = '\\';
+			size--;
+		}
+		*buf++ = *text < ' ' || *text > '~' ? '?' : *text;
 	}
-	add(l, "\"");
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			add(l, "\\");
-		add(l, "%c", *text < ' ' || *text > '~' ? '?' : *text);
-	}
-	add(l, "\"");
+	*buf = '\0';
 }
 
-static void add_address(struct line *l, const char *key,
-			const struct sockaddr_storage *a)
+/* A word of ours in quotes, or null. */
+static const char *quoted(char buf[32], const char *word)
 {
-	char text[80];
-
-	sr_addr_format(text, sizeof(text), a);
-	add(l, ",\"%s\":\"%s\"", key, text);
+	if (!word)
+		return "null";
+	sr_format(buf, 32, "\"%s\"", word);
+	return buf;
 }
 
-static void add_ways(struct line *l, const char *side,
-		     const uint64_t bytes[SR_WAYS])
+void sr_report_init(void)
 {
-	static const char *const ways[] = {
-		[SR_WAY_PLAIN] = "plain", [SR_WAY_SHM] = "shm",
-		[SR_WAY_VERBS] = "verbs",
-	};
+	char name[PROGRAM_MAX + 1];
 
-	for (int i = 0; i < SR_WAYS; i++)
-		add(l, ",\"%s_%s\":%llu", side, ways[i],
-		    (unsigned long long)bytes[i]);
+	sr_format(name, sizeof(name), "%s", program_invocation_short_name);
+	escape(program, sizeof(program), name);
 }
 
 static struct sr_append file = { .path = sr_conf.report };
@@ -135,28 +105,32 @@ void sr_report_open(void)
 void sr_report_write(const struct sr_report *r)
 {
 	static atomic_bool told;
-	struct line l = {.len = 0};
-	int err = errno;
+	char line[LINE_SIZE], link[2 * sizeof(r->link)], local[80], peer[80];
+	char reason[32], error[32];
+	int err = errno, len;
 
 	if (!sr_conf.report[0])
 		return;
-	add(&l, "{\"program\":");
-	add_string(&l, program);
-	add(&l, ",\"pid\":%d,\"role\":\"%s\"", (int)getpid(),
-	    r->connected ? "connect" : "accept");
-	add_address(&l, "local", &r->local);
-	add_address(&l, "peer", &r->peer);
-	add(&l, ",\"link\":");
-	add_string(&l, r->link);
-	add_ways(&l, "tx", r->tx);
-	add_ways(&l, "rx", r->rx);
-	add(&l, ",\"switches\":%u,\"reason\":", r->switches);
-	add_string(&l, sr_reason_word(r->reason));
-	add(&l, ",\"error\":");
-	add_string(&l, r->error ? sr_errno_name(r->error) : NULL);
-	add(&l, "}\n");
+	escape(link, sizeof(link), r->link);
+	sr_addr_format(local, sizeof(local), &r->local);
+	sr_addr_format(peer, sizeof(peer), &r->peer);
+	len = sr_format(line, sizeof(line),
+			"{\"program\":\"%s\",\"pid\":%d,\"role\":\"%s\","
+			"\"local\":\"%s\",\"peer\":\"%s\",\"link\":\"%s\","
+			"\"tx_plain\":%llu,\"tx_shm\":%llu,\"tx_verbs\":%llu,"
+			"\"rx_plain\":%llu,\"rx_shm\":%llu,\"rx_verbs\":%llu,"
+			"\"switches\":%u,\"reason\":%s,\"error\":%s}\n",
+			program, (int)getpid(), r->connected ? "connect" : "accept",
+			local, peer, link, (unsigned long long)r->tx[SR_WAY_PLAIN],
+			(unsigned long long)r->tx[SR_WAY_SHM],
+			(unsigned long long)r->tx[SR_WAY_VERBS],
+			(unsigned long long)r->rx[SR_WAY_PLAIN],
+			(unsigned long long)r->rx[SR_WAY_SHM],
+			(unsigned long long)r->rx[SR_WAY_VERBS], r->switches,
+			quoted(reason, sr_reason_word(r->reason)),
+			quoted(error, r->error ? sr_errno_name(r->error) : NULL));
 	sr_enter();
-	if (!sr_append_line(&file, l.buf, l.len) && !atomic_exchange(&told, true))
+	if (!sr_append_line(&file, line, (size_t)len) && !atomic_exchange(&told, true))
 		sr_warn("cannot write the report to %s: %s", sr_conf.report,
 			sr_errno_name(errno));
 	sr_leave();
