@@ -302,8 +302,7 @@ void sr_loop_poller(struct sr_poller *p)
 	pollers = p;
 }
 
-/* How long it may sleep, in ms. */
-static int patience(void)
+static int sleep_limit_ms(void)
 {
 	int ms = SLEEP_MS;
 
@@ -316,7 +315,7 @@ static int patience(void)
 	if (timers) {
 		uint64_t now = sr_now_ns(), left = 0;
 
-		/* Rounded up: it would wake in vain just before. */
+		/* Rounded up, or the thread would wake in vain just before. */
 		if (timers->at_ns > now)
 			left = (timers->at_ns - now + 999999) / 1000000;
 		if (left < (uint64_t)ms)
@@ -326,10 +325,10 @@ static int patience(void)
 }
 
 /*
- * Our descriptors were closed behind our back.  Watches are lost, which is their
- * owners' loss; tasks and timers, on which switches back to TCP rest, go on.
+ * Our descriptors were closed behind our back.  The watches are lost; tasks and timers,
+ * on which switches back to TCP rest, go on.
  */
-static void limp(void)
+static void sleep_without_epoll(void)
 {
 	static const struct timespec tick = {
 		.tv_nsec = BROKEN_TICK_MS * 1000000,
@@ -345,7 +344,7 @@ static void limp(void)
 
 static void sleep_once(void)
 {
-	int ms = patience(), n;
+	int ms = sleep_limit_ms(), n;
 
 	if (ms)
 		atomic_store(&sleeping, true);	/* S, see wake() */
@@ -355,7 +354,7 @@ static void sleep_once(void)
 	atomic_store(&sleeping, false);
 	atomic_load_explicit(&handed, memory_order_acquire);
 	if (n < 0 && errno != EINTR)
-		limp();
+		sleep_without_epoll();
 	batch_at = 0;
 	batch_end = n > 0 ? n : 0;
 	for (struct sr_poller *p = pollers; p; p = p->next)
