@@ -96,6 +96,9 @@ struct sr_link {
 
 struct sr_link_ops {
 	const char *name;	/* "shm", "verbs" */
+	/* The kernel has said that the user at the other end of the link owns the other
+	 * end of the TCP connection: how much history the peer shows does not matter. */
+	bool vouched;
 
 	/* Fills in the ring and slots of our hello.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);

@@ -545,6 +545,13 @@ static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
 	       sr_sleep_allowed(st, &sleep);
 }
 
+/* A receive of no byte sleeps all the same, for bytes that it does not take. */
+static bool waits_for_none(struct sr_stream *st, const struct msghdr *msg)
+{
+	return !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
+	       sr_gate_shut(&st->in.gate) && sr_stream_rx(st) < SR_RX_EOF;
+}
+
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags)
 {
@@ -553,7 +560,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	pthread_testcancel(); /* also on paths without a system call */
 	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
 	    peeks_for_all(st, fd, flags) ||
-	    !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left ||
+	    waits_for_none(st, msg) ||
 	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);

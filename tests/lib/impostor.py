@@ -226,24 +226,20 @@ def ask_for_link(conn, said):
                 raise ValueError("a descriptor that nobody asked for")
             except PermissionError:
                 pass
-    # It claims less than both have: a guess would have less to guess.
-    link.hello(1, 16 if how == "short-proof" else len(said),
-               me=ANSWERER if how == "other-role" else ASKER)
+    link.hello(1, len(said), me=ANSWERER if how == "other-role" else ASKER)
     if how == "other-role":
         link.await_drop()
         return
     answerer = link.heard(HELLO)
     # As much as it has booked by now.
     theirs, ours = (said[:n] for n in struct.unpack(">QQ", answerer[24:40]))
-    if how == "short-proof":
-        theirs, ours = theirs[:16], ours[:16]
     # Who has shown nothing is shown nothing.
     time.sleep(0.1)
     if link.word(link.peer + CTL) & 1 << PROOF:
         raise ValueError("shown first")
     proof = link.digest(ASKER, answerer[8:24], ours, theirs)
     link.say(PROOF, bytes(32) if how in ("other-proof", "three-proofs") else proof)
-    if how in ("other-proof", "short-proof", "three-proofs"):
+    if how in ("other-proof", "three-proofs"):
         link.await_drop()
         if link.word(link.peer + CTL) & 1 << PROOF:
             raise ValueError("shown")

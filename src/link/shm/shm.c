@@ -702,6 +702,7 @@ static const char *usable(void)
 
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
+	.vouched = true,
 	.hello = hello,
 	.identity = identity,
 	.ctl = ctl,

@@ -17,7 +17,7 @@ setup_file() {
 	for how in other-user silent no-ack hang-up no-hello other-version other-history drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-user no-user foreign other-name other-offer other-role other-proof short-proof three-proofs no-mark other-mark end-lost plain; do
+	for how in other-user no-user foreign other-name other-offer other-role other-proof three-proofs no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -136,10 +136,6 @@ others() {
 
 @test "the asker shows another history: history" {
 	asked other-proof ok history
-}
-
-@test "the asker proves less than both have: history, and it is shown nothing" {
-	asked short-proof ok history
 }
 
 @test "three asks without a proof, and nobody may ask again" {
