@@ -161,7 +161,7 @@ struct sr_link_ops {
 
 	/* TCP has ended.  Takes in what the peer has put on the link until
 	 * then, also when DEAD.  Returns true if that is all that the peer's
-	 * program had sent.  NULL: nobody can say.  rx. */
+	 * program had sent.  NULL: unknown.  rx. */
 	bool (*rx_last)(struct sr_link *link);
 
 	/* This process ends; committed bytes and END outlive it, and the peer

@@ -275,7 +275,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	if (reset && !shared)
 		reset_on_close(fd);
 	else if (!reset && dup < 0)
-		sr_warn("close: %s: cannot keep the anchor, data may be lost",
+		sr_warn("close: %s: no duplicate of the socket, data may be lost",
 			sr_errno_name(-dup));
 	if (reset || dup < 0) {
 		if (dup >= 0)

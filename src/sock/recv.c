@@ -57,8 +57,8 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 	return r < 0 ? -errno : r;
 }
 
-/* Turns the result of a plain receive into what the program gets.  A result of
- * 0 is TCP's end, or stands for an error that a write of ours took from the
+/* Turns the result of a plain receive into what the program gets.  A result
+ * of 0 is TCP's end, or means an error that a write of ours took from the
  * socket. */
 static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 {
@@ -535,8 +535,8 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 }
 
 /* MSG_PEEK with MSG_WAITALL on a blocking descriptor.  Peeked bytes stay in the
- * queue, so no poll could tell us that more have arrived; the kernel has to do
- * it. */
+ * queue, so poll() cannot detect that more have arrived; the kernel has to wait
+ * for them. */
 static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
 {
 	struct sr_sleep sleep = { .fd = fd, .flags = flags };

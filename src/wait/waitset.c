@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * waitset.c - the wait engine (waitset.h).  It owns the sleep of every call on
- * streams, and leaves to plan.c what each stream can do and who has to be
- * asked.
+ * streams, and leaves to plan.c what each stream can do and whether the kernel
+ * must be asked.
  *
  * A set whose gates are all open sleeps in the kernel's poll as it is.  It is
  * counted at the rx gates, so that a switch finds at most one sleeper, and the

@@ -167,8 +167,8 @@ static const char *send_offer(struct asking *a, int line)
 	return sr_reason_word(sr_reason_find(read_word(line) ?: "")) ?: "refused";
 }
 
-/* The memory must not be executable.  Kernels from 6.3 on can be told, and may
- * (by vm.memfd_noexec) demand to be. */
+/* The memory must not be executable.  Kernels from 6.3 on have a flag for that,
+ * and may require it (vm.memfd_noexec). */
 static int make_memory(size_t size)
 {
 	int err, fd = sr_fd_own(memfd_create(
@@ -300,8 +300,8 @@ static void answered(struct sr_watch *w, uint32_t events)
 /* A process that listens at a name of the peer's address may answer if it is
  * root's, or belongs to the user to whom the kernel delivers the bytes: the
  * owner of the TCP socket at the other end.  Until that socket is accepted, the
- * listening socket's owner counts, who can accept it; but another user may come
- * to own it. */
+ * listening socket's owner counts, as that user can accept it; but another user
+ * may come to own it. */
 static bool may_answer(struct asking *a, uint32_t uid)
 {
 	uint32_t owner;

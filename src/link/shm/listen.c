@@ -126,7 +126,7 @@ int sr_shm_listen(const struct sockaddr *addr, void **out)
 		return fd;
 	err = bind_name(fd, word);
 	if (err) {
-		sr_tell("shm: nobody can ask at %s: %s", word,
+		sr_tell("shm: no rendezvous at %s: %s", word,
 			sr_errno_name(-err));
 		goto close;
 	}
