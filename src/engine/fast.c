@@ -78,7 +78,8 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 			done = 0;	/* not committed */
 			goto out;
 		}
-		memcpy(at + done, v[i].iov_base, v[i].iov_len);
+		if (v[i].iov_len)	/* else it may be NULL */
+			memcpy(at + done, v[i].iov_base, v[i].iov_len);
 		done += v[i].iov_len;
 	}
 	if (!done)
@@ -96,7 +97,7 @@ static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size
 {
 	size_t done = 0;
 
-	if (n == 1 && !skip) {
+	if (n == 1 && !skip && v->iov_len) {
 		done = piece->left < v->iov_len ? piece->left : v->iov_len;
 		memcpy(v->iov_base, piece->at, done);
 		return done;
