@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * anchor.c - the kernel's TCP socket under a stream: the library's own
- * non-blocking reads and writes on it, and promise 6, the comparison of the
- * kernel's byte counters with ours.  The direction's lock is held; nobody else
- * uses the direction of the anchor while its gate is shut (one call in flight
- * on the receiving side excepted, see impl.h).
+ * anchor.c - owns the use of the kernel's TCP socket under a stream: the
+ * library's own non-blocking reads and writes on it, and promise 6, the
+ * comparison of the kernel's byte counters with ours.  Must not know what the
+ * bytes mean.  The caller holds the direction's lock; while the direction's
+ * gate is shut, no other thread uses it on the anchor (but for one receiving
+ * call, see impl.h).
  */
 #include "base/real.h"
 
@@ -25,8 +26,8 @@ int sr_reset_error(struct sr_stream *st)
 		       EPIPE : ECONNRESET;
 }
 
-/* What the kernel's error is to the program.  EPIPE, which is for who writes, is to who
- * did not a reset, unless it has been told of it. */
+/* Translates the kernel's error.  EPIPE is for a program that writes; for
+ * others it is a reset, or no error if the reset was already reported. */
 static int known_as(struct sr_stream *st, int err)
 {
 	if (err == EPIPE &&
@@ -35,8 +36,8 @@ static int known_as(struct sr_stream *st, int err)
 	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
 }
 
-/* An error on the socket goes to whoever calls first.  If that is us, keep it
- * for the program. */
+/* The kernel reports a socket error once, to its next caller.  If the library
+ * made that call, it keeps the error for the program. */
 static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 {
 	int none = 0;
@@ -51,8 +52,8 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 	return r;
 }
 
-/* Our calls on the anchor are made, and their errors kept, under a lock: once we
- * had both, what such a call took is there to be seen. */
+/* The library calls the anchor and stores the error under one of the two locks.
+ * After both locks were held, the error of any earlier call is visible here. */
 int sr_anchor_kept(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
@@ -104,7 +105,7 @@ bool sr_anchor_ended(struct sr_stream *st)
 	return r == 1;
 }
 
-/* struct tcp_info of <linux/tcp.h>: older kernels fill less of it. */
+/* struct tcp_info is that of <linux/tcp.h>; older kernels fill less of it. */
 static bool info(struct sr_stream *st, struct tcp_info *ti)
 {
 	socklen_t len = sizeof(*ti);
@@ -115,8 +116,8 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
 }
 
-/* Samples queue, counter, queue until the queue has not changed in between;
- * then sum is exact. */
+/* Reads queue, counter, queue, until the queue has not changed in between; then
+ * the sum is exact. */
 static bool sample(struct sr_stream *st, unsigned long req, bool tx,
 		   uint64_t *sum)
 {
@@ -198,7 +199,7 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 	int err = errno;
 	bool ok = sample(st, SIOCINQ, false, &kernel);
 
-	/* A FIN that came counts 1 in bytes_received and never in SIOCINQ. */
+	/* A received FIN counts 1 in bytes_received and nothing in SIOCINQ. */
 	if (ok && kernel != ours && kernel != ours + 1) {
 		sr_debug("rx counters: kernel %llu, ours %llu",
 			 (unsigned long long)kernel, (unsigned long long)ours);
@@ -208,10 +209,9 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 	return ok;
 }
 
-/*
- * A stream on a link leaves its anchor idle for days, and no firewall may forget it:
- * keepalive is on for it from then on, whatever the program chose.
- */
+/* A stream on a link leaves its anchor idle for days, and firewalls drop idle
+ * connections.  So keepalive is on from the first switch, whatever the program
+ * chose. */
 void sr_anchor_keepalive(struct sr_stream *st)
 {
 	int one = 1, err = errno;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fast.c - the path of a byte between the program and its ring, where nothing unusual
- * is pending.  Owns the words tx_fast and rx_fast; everything else belongs to the slow
- * path (send.c, recv.c, waitset.c), which these calls leave it to at the least doubt.
+ * fast.c - owns the fast path between the program and its ring, and the flags
+ * tx_fast and rx_fast.  Everything unusual belongs to the slow path (send.c,
+ * recv.c, waitset.c), which runs when a function here has no result.
  *
- * A call holds no reference of the stream, only the direction's lock.  That is enough:
- *   - the memory of streams is only ever used again for streams, and the locks in it
- *     stay what they are, so a stale pointer may be locked;
- *   - with the lock held, the table still has st at fd, or the call goes the slow way;
- *   - whoever takes a direction off its link, or ends the stream, clears the direction's
- *     word under the same lock, and only then gives the link back.
- * So while the lock is held and the word is set, the link is there and is the stream's.
+ * A call holds the direction's lock and no reference of the stream.  That is
+ * enough:
+ *   - the memory of streams is only ever reused for streams, and its locks stay
+ *     initialized, so a stale pointer may be locked;
+ *   - with the lock held, the call checks that the table still has st at fd;
+ *   - code that takes a direction off its link, or ends the stream, clears the
+ *     direction's flag under the same lock before it gives the link back.
+ * So while the lock is held and the flag is set, the link exists and is the
+ * stream's.
  *
- * An arrival that the service thread has yet to hear of (the peer's END, a drop, a
- * wish to have the stream back) does not stop a sender here: it finds its bytes in the
- * ring, as it would have an instant earlier, and retention covers them.  A reader goes
- * the slow way as soon as its link shows such news.
+ * The service thread may not have handled an arrival yet (the peer's END, a
+ * dropped link, a request to return to TCP).  A sender here goes on: it writes
+ * into the ring as it would have an instant earlier, and retention covers those
+ * bytes.  A reader takes the slow path as soon as its link shows such news.
  */
 #include "base/real.h"
 
@@ -75,7 +77,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	left = link->tx_piece.left;
 	for (i = 0; i < n; i++) {
 		if (v[i].iov_len > left - done) {
-			done = 0;	/* not committed */
+			done = 0;	/* nothing was committed */
 			goto out;
 		}
 		if (v[i].iov_len)	/* else it may be NULL */
@@ -91,7 +93,7 @@ out:
 	return done;
 }
 
-/* Copies out of one piece of the ring, behind the `skip` bytes of v that are filled. */
+/* Copies from one piece of the ring into v, after its first `skip` bytes. */
 static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size_t n,
 		       size_t skip)
 {
@@ -119,8 +121,8 @@ static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size
 	return done;
 }
 
-/* All there is, as far as there is room: epoll(7) says of edge-triggered sets that a
- * read of less than was asked for has drained the stream. */
+/* Takes all bytes there are, as far as they fit: by epoll(7) a short read on an
+ * edge-triggered descriptor has drained the stream. */
 size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t n)
 {
 	struct sr_piece piece;
@@ -152,7 +154,7 @@ out:
 	return done;
 }
 
-/* Bits of the incoming direction; -1: unusual. */
+/* Poll bits of the incoming direction; -1: take the slow path. */
 static int poll_rx(struct sr_stream *st, int fd, short events)
 {
 	struct sr_piece piece;
@@ -167,7 +169,7 @@ static int poll_rx(struct sr_stream *st, int fd, short events)
 	return events & (POLLIN | POLLRDNORM);
 }
 
-/* The same of the outgoing one.  Without room the slow path makes a note of it. */
+/* The same for the outgoing direction; the slow path sets out.full. */
 static int poll_tx(struct sr_stream *st, int fd, short events)
 {
 	int r = -1;
@@ -184,7 +186,7 @@ int sr_fast_poll(struct sr_stream *st, int fd, short events)
 	const short out = POLLOUT | POLLWRNORM | POLLWRBAND;
 	int rx, tx = 0;
 
-	/* The reader's news are the stream's end as well, whatever is asked for. */
+	/* rx also shows the stream's end, which poll(2) always reports. */
 	if (!sr_rx_is_fast(st) || ((events & out) && !sr_tx_is_fast(st)))
 		return -1;
 	rx = poll_rx(st, fd, events);

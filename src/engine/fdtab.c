@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fdtab.c - owns the table of descriptors.  Knows of streams only how to get
+ * fdtab.c - owns the table of descriptors.  Of streams it knows only how to get
  * and put a reference.  No locks.
  */
 #include "engine/fdtab.h"
@@ -20,9 +20,9 @@ struct sr_stream *sr_fdtab_get(int fd)
 		st = atomic_load_explicit(e, memory_order_acquire);
 		if (!st)
 			return NULL;
-		/* Between the load and tryget the entry may have gone and the
-		 * memory have become another stream.  What the entry holds
-		 * cannot: with it there the reference is on the right one. */
+		/* Between the load and tryget the entry may be cleared and the
+		 * memory become another stream.  But an entry owns a reference:
+		 * if it still holds st, ours is on the right stream. */
 		if (sr_stream_tryget(st)) {
 			if (atomic_load(e) == st)
 				return st;

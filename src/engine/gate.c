@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * gate.c - the gates of a plain direction (argument in impl.h).  No locks; the
- * shutting side holds the direction's lock, so there is one of it.
+ * gate.c - owns the gates of a plain direction (impl.h has the argument).
+ * Calls pass without a lock; a gate is shut and opened under the direction's
+ * lock.  Must not know why a gate is shut.
  */
 #include "engine/engine.h"
 #include "engine/impl.h"
 
-/* Compare-and-swap, not add-and-undo: a call that finds the gate shut must not
- * be seen in flight for an instant, as others then would wait for it. */
+/* Compare-and-swap: add-and-undo would count a call that finds the gate shut as
+ * in flight for an instant, and other threads would wait for it. */
 static bool enter(atomic_uint *gate, unsigned weight, bool crowd,
 		  unsigned *before)
 {
@@ -21,9 +22,9 @@ static bool enter(atomic_uint *gate, unsigned weight, bool crowd,
 	return true;
 }
 
-/* Two calls in flight: nobody can tell the order of their bytes, so the
- * history ends here.  The second to enter says so before it goes to the
- * kernel; the first looks after it has come back from it. */
+/* With two calls in flight the order of their bytes is unknown, so the history
+ * ends.  The second to enter sets the flag before it enters the kernel; the
+ * first checks the flag after its return. */
 bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight, bool crowd)
 {
 	unsigned before;
@@ -70,8 +71,8 @@ void sr_tx_gate_leave(struct sr_stream *st)
 
 	if (g != (SR_GATE_WANT | 1))
 		return;
-	/* Last one out, and a switch is wanted: do it here, as the service
-	 * thread would hardly ever find a busy sender outside the kernel. */
+	/* The last call in flight starts the switch, because the service thread
+	 * would hardly ever find a busy sender outside the kernel. */
 	sr_lock(&st->tx_lock);
 	sr_tx_try_start(st);
 	sr_unlock(&st->tx_lock);
@@ -104,9 +105,9 @@ void sr_tx_gate_open(struct sr_stream *st)
 	sr_sets_ops.gate_opened(st);
 }
 
-/* The counts are booked before a call leaves, so rx is exact with nobody in
- * flight.  With one in flight rx may or may not include what it is bringing;
- * it puts that right under the lock before it leaves (recv.c). */
+/* A call adds its bytes before it leaves the gate, so rx is exact with no call
+ * in flight.  With one in flight rx may or may not include its bytes; that call
+ * corrects rx under the lock before it leaves (recv.c). */
 bool sr_rx_gate_hold(struct sr_stream *st)
 {
 	unsigned g = atomic_load(&st->in.gate);
@@ -134,15 +135,15 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 	return false;
 }
 
-/* Nothing was read with the gate shut: the books stay as they are.  (A call in
- * flight may be booking right now, so they must not be made up anew.) */
+/* Nothing was read while the gate was shut, so in.delta stays valid.  (It must
+ * not be recomputed: a call in flight may be adding its bytes right now.) */
 void sr_rx_gate_reopen(struct sr_stream *st)
 {
 	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
 	sr_sets_ops.gate_opened(st);
 }
 
-/* Nobody is in flight, and rx.rx is right. */
+/* No call is in flight, so rx.rx is exact. */
 void sr_rx_gate_open(struct sr_stream *st)
 {
 	st->in.delta = (int64_t)(st->rx.rx - atomic_load(&st->in.tcp));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * past.c - owns what a stream remembers of its first bytes over TCP
- * (pure/history.h).  Plain calls write it while the service thread reads: a spin
- * lock, held for at most the hashing of SR_HISTORY_MAX bytes, and as other locks by
- * none whom a signal handler could interrupt.
+ * history.c - owns access to a stream's history, a hash of its first bytes over
+ * TCP (pure/history.h).  Plain calls add to it while the service thread reads,
+ * so a spin lock guards it, for at most the hashing of SR_HISTORY_MAX bytes;
+ * signal handlers are deferred meanwhile (sr_hold()).  Must not know the
+ * handshake.
  */
 #include "engine/engine.h"
 #include "engine/impl.h"

@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * impl.h - the inside of a stream, for src/stream only.
+ * impl.h - the private part of a stream, for the rooms that work on streams.
  *
- * Who may touch what
+ * What protects which member
  *
- *   plain calls   take no lock: they pass a gate (below) and go to the kernel.
- *   rx_lock       rx, pushback, rx_link, rx_delta, what is read from the anchor
- *                 while the rx gate is shut
- *   tx_lock       tx, tx_link, tx_delta, what is written to the anchor while
- *                 the tx gate is shut
- *   both locks    anchor (the descriptor number), to change it
- *   loop          att_*, ask, closing's progress: the service thread only
+ *   plain calls   (calls on a plain direction) take no lock: they pass a gate
+ *                 (below) and enter the kernel
+ *   rx_lock       rx, in; reads from the anchor while the rx gate is shut
+ *   tx_lock       tx, out; writes to the anchor while the tx gate is shut
+ *   both locks    to change anchor (the descriptor number)
+ *   loop          up, and the progress of a close: the service thread only
  *
- * Lock order: rx_lock, tx_lock, those of epoll_impl.h, then the link kind's own,
- * then wait_lock.
- * Nothing sleeps with a lock held, except on the kernel's socket lock in
- * non-blocking calls on the anchor.
+ * Lock order: rx_lock, tx_lock, those of epoll/impl.h, then the link kind's
+ * own, then wait_lock.  Nothing sleeps with a lock held, except on the kernel's
+ * socket lock in non-blocking calls on the anchor.
  *
- * The gates.  A direction is plain as long as its gate is open: a call adds
- * itself to the count of calls in flight, goes to the kernel, books what went
- * through in tx_tcp or rx_tcp, and subtracts itself.  A shut gate sends calls
- * the slow way, under the lock.  Shutting:
+ * The gates.  A direction is plain while its gate is open: a call adds itself
+ * to the count of calls in flight, enters the kernel, adds the bytes it moved
+ * to out.tcp or in.tcp, and subtracts itself.  A shut gate sends calls to the
+ * slow path, under the lock.  How a gate is shut:
  *   tx: only with no call in flight (the switch waits for a send asleep in the
- *       kernel, nobody waits for the switch).  SR_GATE_WANT asks the last call
- *       in flight to do it when it leaves, else a busy sender would never
+ *       kernel; no call waits for the switch).  SR_GATE_WANT asks the last call
+ *       in flight to shut it on leaving; otherwise a busy sender would never
  *       switch.
- *   rx: with at most one in flight, counting recv() and poll() sleepers (a call
- *       whose result could not be stripped counts as two).  A second sleeper
- *       does not enter; it hangs up a node (wait.h) and is called.  That one will get
- *       the mark, and sees on leaving that the gate was shut meanwhile; nobody
- *       else reads the anchor before it has left.  This is the one-sleeper rule
- *       of sockrail-protocol(7).
+ *   rx: with at most one call in flight, counting recv() and poll() sleepers (a
+ *       call whose result could not be stripped counts as two).  A second
+ *       sleeper does not enter; it attaches a wait node (waiters.h) and is
+ *       woken through it.  The one call in flight will read the mark, and sees
+ *       on leaving that the gate was shut meanwhile; no other thread reads the
+ *       anchor until then.  This is the one-sleeper rule of
+ *       sockrail-protocol(7).
  */
 #ifndef SR_STREAM_IMPL_H
 #define SR_STREAM_IMPL_H
@@ -53,46 +52,46 @@
 #define SR_GATE_SHUT (1u << 31)
 #define SR_GATE_WANT (1u << 30)
 #define SR_GATE_COUNT (SR_GATE_WANT - 1)
-#define SR_GATE_BLIND 2		/* a read that cannot be stripped */
+#define SR_GATE_BLIND 2		/* weight of a read that cannot be stripped */
 
 enum {				/* sr_stream.flags */
-	SR_ST_CONNECT = 1 << 0,	/* we connected: we ask */
-	SR_ST_ACCEPT = 1 << 1,	/* accepted: we answer */
+	SR_ST_CONNECT = 1 << 0,	/* our process connected: we ask for links */
+	SR_ST_ACCEPT = 1 << 1,	/* our process accepted: we answer */
 	SR_ST_LISTEN = 1 << 2,
-	SR_ST_USED = 1 << 3,	/* sent, received or waited through us */
-	SR_ST_BARRED = 1 << 4,	/* no link any more */
-	SR_ST_NAMED = 1 << 5,	/* local, peer are known */
-	SR_ST_ASKED = 1 << 6,	/* an ask is under way, or not to be repeated */
+	SR_ST_USED = 1 << 3,	/* the program sent, received or waited on it */
+	SR_ST_BARRED = 1 << 4,	/* never gets a link again */
+	SR_ST_NAMED = 1 << 5,	/* local and peer addresses are known */
+	SR_ST_ASKED = 1 << 6,	/* an ask runs, or is not to be repeated */
 	SR_ST_CLOSING = 1 << 7,	/* the program has closed it */
-	SR_ST_RDSHUT = 1 << 8,	/* the program said shutdown(SHUT_RD) */
-	SR_ST_TX_HISTORY = 1 << 9, /* tx_history has stopped */
-	SR_ST_RX_HISTORY = 1 << 16, /* rx_history has stopped */
-	SR_ST_WAITED = 1 << 10,	/* policy wait: has waited */
-	SR_ST_ENDED = 1 << 11,	/* reported */
+	SR_ST_RDSHUT = 1 << 8,	/* the program called shutdown(SHUT_RD) */
+	SR_ST_TX_HISTORY = 1 << 9, /* out.history has stopped */
+	SR_ST_RX_HISTORY = 1 << 16, /* in.history has stopped */
+	SR_ST_WAITED = 1 << 10,	/* policy wait: the first call has waited */
+	SR_ST_ENDED = 1 << 11,	/* its report line was begun */
 	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
-	SR_ST_FRESH = 1 << 13,	/* connect() not yet known to be through */
-	SR_ST_REPORTED = 1 << 17, /* ... and the line is written */
+	SR_ST_FRESH = 1 << 13,	/* connect() may not have finished yet */
+	SR_ST_REPORTED = 1 << 17, /* its report line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
-	SR_ST_AGAIN = 1 << 19, /* has asked a peer without listener twice */
-	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor, too */
-	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: without a rendezvous of any kind */
-	SR_ST_OPENED = 1 << 23,	/* LISTEN: its rendezvous is open, or cannot be */
+	SR_ST_AGAIN = 1 << 19, /* asked twice a peer that has no listener */
+	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor */
+	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: it has no rendezvous */
+	SR_ST_OPENED = 1 << 23,	/* LISTEN: opening the rendezvous was tried */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
-	SR_ST_PEER_END = 1 << 24, /* the peer's end has come by a link */
-	SR_ST_OVER = 1 << 25,	/* both ends have come: TCP's state CLOSE, for good */
-	SR_ST_SECOND = 1 << 26,	/* CLOSING, begun behind the peer's end by a link */
+	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
+	SR_ST_OVER = 1 << 25,	/* both ends arrived: TCP state CLOSE */
+	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */
 };
 
 struct sr_stream {
-	/* What stays when the stream becomes another one: a thread may still look at
-	 * head, and lock (fast.c). */
+	/* These members survive when the memory becomes another stream: a
+	 * thread may still look at head, and lock (fast.c). */
 	struct sr_stream_head head;
-	atomic_int refs;		/* 0: free */
+	atomic_int refs;		/* 0: the stream is free */
 	_Alignas(64) pthread_mutex_t rx_lock;
 	_Alignas(64) pthread_mutex_t tx_lock;
 
-	_Alignas(64) atomic_uint flags;	/* the first word that is cleared */
-	atomic_int fds;			/* entries in the table */
+	_Alignas(64) atomic_uint flags;	/* take_free() clears from here on */
+	atomic_int fds;			/* entries in the descriptor table */
 	atomic_int reason;		/* enum sr_reason: why it is plain */
 
 	_Alignas(64) struct sr_tx tx;
@@ -103,19 +102,19 @@ struct sr_stream {
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
 	atomic_bool anchor_private;
 	int family;
-	uint32_t link_no;	/* the last link's number */
+	uint32_t link_no;	/* number of the last link */
 	struct sockaddr_storage local, peer;
 	struct sr_name name;
 	_Atomic uint64_t mode, mode_changes; /* sleep.c */
 	atomic_flag history_busy;
 
-	atomic_int so_error;	/* to be reported once, as SO_ERROR does */
-	/* so_error was set for it, or SO_ERROR has said it. */
+	atomic_int so_error;	/* reported once, as SO_ERROR does */
+	/* so_error was set for the reset, or SO_ERROR has returned it. */
 	atomic_bool error_reported;
 	atomic_int error;	/* errno that ended it, for the report */
 
 	pthread_mutex_t epoll_lock;	/* epoll/impl.h */
-	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that it is in */
+	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that contain it */
 	pthread_mutex_t wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
 	struct sr_spin spin;
@@ -123,13 +122,13 @@ struct sr_stream {
 	struct sr_loop_side loop;
 	struct sr_attach up;
 
-	atomic_bool want_back;	/* plain(), fork, exec */
-	bool exiting;		/* at exit: nothing more is to be done */
-	bool fork_held;		/* fork.c: from before a fork until after it */
-	uint64_t close_since;	/* ns */
+	atomic_bool want_back;	/* return to TCP: plain, fork, exec */
+	bool exiting;		/* at exit: nothing remains to be done */
+	bool fork_held;		/* from before a fork until after it (fork.c) */
+	uint64_t close_since;	/* ns: when the close began */
 };
 
-/* For the report: by which kind of link. */
+/* For the report: the kind of link. */
 static inline enum sr_way sr_way_of(const struct sr_link *link)
 {
 	return link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS;

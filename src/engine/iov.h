@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * iov.h - a cursor over a program's iovec, which itself is never changed.
+ * iov.h - a cursor over a program's iovec; the iovec itself never changes.
  */
 #ifndef SR_IOV_H
 #define SR_IOV_H
@@ -14,12 +14,12 @@
 
 struct sr_iov {
 	const struct iovec *v;
-	size_t n;		/* entries left, the current one included */
-	size_t skip;		/* bytes of it already used */
-	size_t left;		/* bytes left in all */
+	size_t n;		/* remaining entries, with the current one */
+	size_t skip;		/* used bytes of the current entry */
+	size_t left;		/* remaining bytes in all */
 };
 
-/* What the kernel says of a message before it looks at its buffers: 0 or -errno. */
+/* The kernel's verdict before it looks at a message's buffers: 0 or -errno. */
 static inline int sr_msg_refused(const struct msghdr *msg)
 {
 	if (msg->msg_name && msg->msg_namelen > INT_MAX)
@@ -27,7 +27,7 @@ static inline int sr_msg_refused(const struct msghdr *msg)
 	return msg->msg_iovlen > UIO_MAXIOV ? -EMSGSIZE : 0;
 }
 
-/* readv(2): EINVAL for lengths beyond an ssize_t. */
+/* readv(2): EINVAL if the lengths exceed an ssize_t. */
 static inline bool sr_iov_valid(const struct iovec *v, size_t n)
 {
 	ssize_t sum = 0;
@@ -39,7 +39,7 @@ static inline bool sr_iov_valid(const struct iovec *v, size_t n)
 	return true;
 }
 
-/* What one call transfers at most (write(2), sendfile(2)). */
+/* The most that one call transfers (write(2), sendfile(2)). */
 #define SR_CALL_MAX ((size_t)0x7ffff000)
 
 static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
@@ -54,7 +54,7 @@ static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
 	return c;
 }
 
-/* The current piece; only while left > 0. */
+/* The current piece.  Valid only while left > 0. */
 static inline struct iovec sr_iov_piece(struct sr_iov *c)
 {
 	size_t len;
@@ -81,8 +81,8 @@ static inline void sr_iov_advance(struct sr_iov *c, size_t bytes)
 	}
 }
 
-/* Up to max bytes of the rest as at most cap entries of out; returns how many
- * entries, *bytes what they hold. */
+/* Stores up to max of the remaining bytes in at most cap entries of out.
+ * Returns the number of entries; *bytes is their sum. */
 static inline size_t sr_iov_rest(struct sr_iov c, size_t max, struct iovec *out,
 				 size_t cap, size_t *bytes)
 {
@@ -101,7 +101,7 @@ static inline size_t sr_iov_rest(struct sr_iov c, size_t max, struct iovec *out,
 	return n;
 }
 
-/* Copies out of buf into the rest / from the rest into buf, and advances. */
+/* Copies from buf into the rest, or from it into buf, and advances. */
 static inline size_t sr_iov_fill(struct sr_iov *c, const void *buf, size_t len)
 {
 	size_t done = 0;

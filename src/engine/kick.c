@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kick.c - what makes the service thread look at a stream: whoever changes something
- * kicks it, and so does what arrives on its anchor.  Kicks coalesce; each holds a
- * reference until the work is done.  Owns st->loop.task, st->loop.kicked and st->loop.watch.
+ * kick.c - owns loop.task, loop.kicked and loop.watch: what makes the service
+ * thread look at a stream.  A thread that changes something kicks the stream,
+ * and so does an event on its anchor.  Kicks coalesce; each holds a reference
+ * until the work is done.  The service room knows the work.  Takes rx_lock and
+ * tx_lock.
  */
 #include "base/real.h"
 
@@ -17,9 +19,9 @@ void sr_stream_task(struct sr_stream *st)
 
 void sr_stream_kick(struct sr_stream *st)
 {
-	/* Without the loop nothing is under way, and nobody would give the
-	 * reference back.  A link may notify a stream that has just ended, as it holds
-	 * none. */
+	/* Without the loop nothing is under way, and nothing would give the
+	 * reference back.  A link holds no reference of its stream, so it may
+	 * notify one that has just ended. */
 	if (!sr_loop_runs() || !sr_stream_tryget(st))
 		return;
 	if (atomic_exchange(&st->loop.kicked, true))
@@ -39,8 +41,8 @@ void sr_stream_on_link(struct sr_link *link, unsigned what)
 	sr_stream_notify(st, what);
 }
 
-/* What to watch the anchor for.  Only what nobody else reads: a mark when no
- * program thread of plain days is in flight, records, TCP's end; and room for
+/* The events to watch the anchor for: those that no program thread reads.  That
+ * is a mark while no plain call is in flight, records, TCP's end, and room for
  * a mark or a resend. */
 static uint32_t wanted(struct sr_stream *st)
 {
@@ -68,13 +70,13 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
 		((char *)w - offsetof(struct sr_stream, loop.watch));
 
 	(void)events;
-	st->loop.watched = 0;	/* one shot */
+	st->loop.watched = 0;	/* EPOLLONESHOT */
 	sr_stream_kick(st);
 }
 
-/* Elsewhere than in the loop on_anchor() may be under way, and come once more.  It
- * only kicks; and the kick of whoever closes, which follows, keeps the stream until
- * then, for tasks come after events. */
+/* Outside the loop, on_anchor() may be running and may run once more.  It only
+ * kicks, and the closing thread's own kick, which follows, keeps the stream
+ * alive until then, because the loop runs tasks after events. */
 void sr_stream_unwatch(struct sr_stream *st)
 {
 	if (st->loop.watched_fd >= 0 && sr_loop_here())
@@ -105,7 +107,7 @@ void sr_stream_rewatch(struct sr_stream *st)
 	else
 		r = sr_loop_rearm(&st->loop.watch, ev | EPOLLONESHOT);
 	if (r < 0)
-		goto out; /* program threads look themselves */
+		goto out; /* program threads read the anchor themselves */
 	st->loop.watched_fd = st->anchor;
 	st->loop.watched = ev;
 out:

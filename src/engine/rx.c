@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rx.c - moves the direction that we receive on: the receiver R of pure/switch.c, as
- * tx.c does for the sender, under rx_lock.
+ * rx.c - owns the direction that we receive: the receiver R of pure/switch.c,
+ * as tx.c does the sender.  Nothing here sleeps.  The caller holds rx_lock.
+ * Must not know of calls or epoll sets.
  */
 #include "base/real.h"
 
@@ -41,8 +42,8 @@ static uint64_t head(struct sr_stream *st)
 
 static void pushback(struct sr_stream *st, const uint8_t *buf, size_t n)
 {
-	/* At most a record's worth can be held, and it is taken out before
-	 * anything more is read at a mark. */
+	/* The buffer never holds more than a record's worth: it is emptied
+	 * before anything more is read where a mark may come. */
 	if (!n)
 		return;
 	if (st->in.pushback_at) {
@@ -66,7 +67,7 @@ static void do_rx(struct sr_stream *st, unsigned todo)
 		st->in.link->ops->ctl(st->in.link, &msg);
 }
 
-/* END, and whether it is over; called whenever h, rx or TCP's end moved. */
+/* Handles END and the stream's end, whenever h, rx or TCP's end has moved. */
 static void settle(struct sr_stream *st)
 {
 	enum sr_rx_state before = st->rx.state;
@@ -88,7 +89,7 @@ static void settle(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-/* What the peer had put on the link before.  True: that is all there was. */
+/* Collects the peer's last bytes on the link.  True: it had no others. */
 static bool last_look(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
@@ -111,13 +112,13 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 
 	st->in.fin_seen = true;
 	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
-	if (raw && st->rx.state == SR_RX_LINK)	/* the rest is in the ring */
+	if (raw && st->rx.state == SR_RX_LINK)	/* the ring has the rest */
 		st->in.link->ops->rx_free(st->in.link,
 			st->rx.rx - atomic_load(&st->in.link->rx_taken));
 	if (st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, sr_reset_error(st));
 	if (st->rx.state == SR_RX_LINK && reset) {
-		/* What is unread comes first, but the program learns of it. */
+		/* Unread bytes come first, but SO_ERROR shows it now. */
 		int none = 0;
 
 		atomic_compare_exchange_strong(&st->so_error, &none,
@@ -128,13 +129,13 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	}
 	settle(st);
 	sr_fast_update_rx(st);
-	if (!ended)	/* else no news */
+	if (!ended)	/* otherwise nothing has changed */
 		sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
 }
 
-/* Counts what the report calls switches.  An answerer's own direction may follow the
- * asker's mark, see attach.c. */
+/* Counts the switches for the report.  An answerer's own direction may now
+ * follow the asker's mark (attach.c). */
 static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
@@ -144,16 +145,16 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 		if (st->in.link)
 			sr_stream_had(st, st->in.link, st->in.had);
 	}
-	/* No mark: the loop may see the link's end only when the stream is over. */
+	/* No mark came; the loop may see the link's end too late to report. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
 		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
 	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
 		st->in.switches++;
 }
 
-/* Bytes from the kernel, in place: what is the program's moves to the front.
- * The writing cursor never overtakes the reading one, as nothing was held when
- * the call came back (nobody else reads the anchor meanwhile). */
+/* Strips bytes from the kernel in place: the program's move to the front.  The
+ * write cursor never overtakes the read cursor, as nothing was held when the
+ * call returned (no other thread reads the anchor meanwhile). */
 size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n)
 {
@@ -184,18 +185,18 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 	return total - to.left;
 }
 
-/* On the link only a record or TCP's end can come by the anchor, which need not
- * be seen at once: while the loop watches for it, program threads spare the
- * system call.  Who waits for a mark looks. */
+/* On a link only a record or TCP's end can arrive on the anchor, and neither is
+ * urgent: while the loop watches for them, program threads save the system
+ * call.  In state EXPECT a program thread reads the anchor itself. */
 static bool loop_watches(struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_LINK &&
 	       (atomic_load(&st->loop.watched) & EPOLLIN);
 }
 
-/* The next bytes on TCP are mark or record: read them, never beyond.  Where a mark
- * should be they are looked at first: bytes of the program are left to the kernel,
- * which may be wanted alone. */
+/* The next bytes on TCP are a mark or a record: reads them, and never beyond.
+ * Where a mark should be it peeks first, so that bytes of the program stay in
+ * the kernel, in case the stream becomes plain. */
 static void read_record(struct sr_stream *st)
 {
 	while (sr_rx_at_mark(&st->rx) && !st->in.fin_seen) {
@@ -224,7 +225,7 @@ static void read_record(struct sr_stream *st)
 		do_rx(st, todo);
 		rx_moved(st, before);
 		if (n < 0) {
-			sr_warn("%s: bad record from the peer",
+			sr_warn("%s: invalid record from the peer: reset",
 				sr_stream_label(st, (char[128]){ 0 }));
 			sr_stream_broke(st, ECONNRESET);
 			return;
@@ -235,21 +236,22 @@ static void read_record(struct sr_stream *st)
 	}
 }
 
-/* A link's END, then RESUME: the sender did not know that all had arrived. */
+/* RESUME came after a link's END, whose ACKEND the sender has not seen. */
 static bool resumed_after_end(const struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->in.fin_seen;
 }
 
 /*
- * After RESUME: drops what the program has had already, and sees whether all
- * that the sender owes up to m has reached the kernel.  Then a FIN can only come
- * after it, and the kernel can be left alone with the descriptor.  In EOF only TCP's
- * end may follow.
+ * After RESUME: drops the bytes that the program has already had, and checks
+ * whether all bytes up to m have reached the kernel.  A FIN then comes behind
+ * them, and the kernel alone can serve the descriptor.  In EOF only TCP's end
+ * may follow.
  *
- * Who wants back cannot wait for that: as much as the kernel's buffer does not take
- * comes only when the program reads.  The gate opens, and a receiver who finds TCP's
- * end compares the kernel's count with m (sr_rx_short()).
+ * A return to TCP that this end requested cannot wait for that: what does not
+ * fit into the kernel's buffer arrives only as the program reads.  So the gate
+ * opens, and a receiver that meets TCP's end compares the kernel's count with m
+ * (sr_rx_short()).
  */
 static void catch_up(struct sr_stream *st)
 {
@@ -296,8 +298,8 @@ static void rx_raw_again(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-/* Who wants back below m: all of it comes by TCP, in time.  If the sender ends in the
- * midst of it, the rest is in the ring only. */
+/* We requested the return to TCP: will all bytes up to m come by TCP?  If the
+ * sender ends in the middle of its resend, only the ring has the rest. */
 static bool comes_by_tcp(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
@@ -314,7 +316,7 @@ bool sr_rx_short(struct sr_stream *st)
 
 	sr_lock(&st->rx_lock);
 	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
-		received = sr_anchor_received(st);	/* and the FIN */
+		received = sr_anchor_received(st);	/* includes the FIN */
 		yes = received && received - 1 + (uint64_t)st->in.delta < st->rx.m;
 	}
 	sr_unlock(&st->rx_lock);
@@ -337,12 +339,12 @@ static void progress(struct sr_stream *st)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
 	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
 		catch_up(st);
-	/* Below m a FIN is no end of file, which only the slow way knows. */
+	/* Below m a FIN is not the end; only the slow path knows that. */
 	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
 	    (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
 	    !st->in.pushback_len && !st->in.fin_seen)
 		rx_raw_again(st);
-	/* Half closed by the peer, whose end the kernel has had, too. */
+	/* The peer half-closed, and its end has reached the kernel, too. */
 	if (alone && st->rx.state == SR_RX_EOF && st->in.fin_seen &&
 	    atomic_load(&st->want_back) && !st->out.broken && !st->in.disconnected)
 		rx_raw_again(st);
@@ -355,9 +357,9 @@ void sr_rx_progress(struct sr_stream *st)
 }
 
 /*
- * Bytes before N that the program has yet to read: a mark behind them would have
- * to be read by whoever the descriptor is handed to, who does not know what it is.
- * So the ACKSW waits for the program (PROTOCOL.md, 16).
+ * Are there bytes before N that the program has yet to read?  If the descriptor
+ * is handed to another process, that process would read a mark behind them and
+ * not know what it is.  So the ACKSW waits for the program (PROTOCOL.md, 16).
  */
 static bool unread_before(struct sr_stream *st, uint64_t n)
 {
@@ -388,9 +390,9 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (unread_before(st, link->peer_switch.n))
 		return false;
 	if (was_open && !sr_rx_gate_shut(st))
-		return false;		/* several asleep */
+		return false; /* several calls are asleep in the kernel */
 	if (was_open && !sr_anchor_rx_agrees(st)) {
-		/* Or one in flight has read and not booked yet: look again. */
+		/* A call in flight may not have added its bytes yet: retry. */
 		bool busy = atomic_load(&st->in.gate) & SR_GATE_COUNT;
 
 		if (!busy)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stream.c - a stream's life: the pool, references, names, report.
+ * stream.c - owns a stream's life: the pool, references, names, report.  Must
+ * not know how bytes move.  pool_lock is a leaf.
  *
- * Memory of streams is never freed, only used again as a stream, so a look-up
- * may try to take a reference on a stale pointer (tryget) and then see that the
- * table holds another one now.
+ * Memory of streams is never freed, only reused for streams, so a look-up may
+ * take a reference on a stale pointer (tryget) and check the table again.
  */
 #include "base/real.h"
 
@@ -23,12 +23,12 @@
 
 #define SLAB 64
 #define SLABS 4096
-#define SLOW_NS 100000000ull	/* for an answer: a link takes some milliseconds */
+#define SLOW_NS 100000000ull	/* a slower answer is a timeout */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct sr_stream *) slabs[SLABS];
 static atomic_uint slab_count;
-static atomic_int barred;	/* all new streams: a reason + 1 */
+static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;
 
 struct free_link {
@@ -71,8 +71,8 @@ static bool grow(void)
 	return true;
 }
 
-/* Everything but what must survive: locks, gates (nobody may enter a free
- * stream's gate: it takes a reference first), the task's queue link. */
+/* Keeps the locks, the references and the task's queue link.  Gates may be
+ * cleared: a call enters one only with a reference. */
 static void clear(struct sr_stream *st)
 {
 	pthread_mutex_t w = st->wait_lock, ep = st->epoll_lock;
@@ -143,9 +143,9 @@ struct sr_stream *sr_stream_ref(struct sr_stream *st)
 	return st;
 }
 
-/* The rendezvous of a listener outlives it as long as there are streams from
- * it: a server may accept one connection, close the listener, and be asked for
- * a link later (socat). */
+/* A listener's rendezvous lives as long as there are streams from that
+ * listener: a server may accept one connection, close the listener, and be
+ * asked for a link later (socat does). */
 static void leave_parent(struct sr_stream *st)
 {
 	struct sr_stream *parent = st->up.parent;
@@ -209,7 +209,7 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	return st;
 }
 
-/* The kernel's socket has its listener's options; so has what we keep of them. */
+/* The kernel's socket inherits its listener's options; so do our copies. */
 static void inherit(struct sr_stream *st, struct sr_stream *listener)
 {
 	unsigned options = sr_st_flags(listener) & (SR_ST_STAMPS | SR_ST_CORK);
@@ -230,7 +230,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	atomic_fetch_add(&listener->up.children, 1);
 	if (sr_conf.report[0])
 		sr_stream_name(st);
-	/* An epoll set that the listener is in says nothing of its streams. */
+	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
 		sr_stream_bar(st, atomic_load(&listener->reason));
@@ -241,8 +241,8 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	return st;
 }
 
-/* What bars a stream is its reason from then on, also for who was about to give
- * another one. */
+/* Once a stream is barred its reason is final, even for a caller that was about
+ * to store another one. */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
 {
 	int old = atomic_load(&st->reason);
@@ -277,7 +277,7 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r)
 		atomic_store(&st->error, (int)-r);
 }
 
-/* The two addresses, and the name that both ends give the connection. */
+/* Finds the addresses, and the name that both ends give the connection. */
 bool sr_stream_name(struct sr_stream *st)
 {
 	socklen_t a = sizeof(st->local), b = sizeof(st->peer);
@@ -319,7 +319,7 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 	return buf;
 }
 
-/* Why it ended plain, where nothing has said so yet. */
+/* Why the stream was plain at its end, if no reason was stored. */
 static enum sr_reason plain_reason(struct sr_stream *st)
 {
 	enum sr_reason r = (enum sr_reason)atomic_load(&st->reason);
@@ -476,7 +476,7 @@ static void forget_one(struct sr_stream *st, void *arg)
 	st->out.next = NULL;
 	st->out.on_send = false;
 	st->up.listener[0] = st->up.listener[1] = NULL;
-	/* Not plain in time: what is on its way is the parent's. */
+	/* Not plain in time: bytes under way are the parent's. */
 	if (sr_any_gate_shut(st)) {
 		st->head = (struct sr_stream_head){ 0 };
 		st->in.link = st->out.link = NULL;

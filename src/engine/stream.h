@@ -3,8 +3,8 @@
  * stream.h - TCP streams as the program sees them: what src/shim calls.
  *
  * A stream belongs to one open file description, its anchor; each descriptor of
- * the program that refers to it holds one reference in the table (fdtab.h).
- * fd is always the program's descriptor of the call, still open.
+ * the program that refers to it holds one reference in the table (fdtab.h).  A
+ * parameter fd is always the program's descriptor of the call, still open.
  *
  * Results: >= 0, or -errno as kernel TCP would have given; errno itself is not
  * touched on success.  SIGPIPE is raised here.  All calls are thread-safe.
@@ -23,20 +23,20 @@ struct sr_stream;
 struct sr_info;		/* sockrail.h */
 
 /* References.  Memory of streams is type-stable: tryget on a stale pointer is
- * safe and fails or yields another stream (the table looks again). */
+ * safe, and fails or yields another stream (the table then checks again). */
 bool sr_stream_tryget(struct sr_stream *st);
 
 void sr_stream_put(struct sr_stream *st);
 
-/* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6), with one
- * descriptor fd; the reference returned is the table's.  NULL: no memory, or
- * inert; the socket then is simply not ours. */
+/* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6) with one
+ * descriptor fd; the table owns the returned reference.  NULL: no memory, or
+ * inert; then the library leaves the socket alone. */
 struct sr_stream *sr_stream_open(int fd, int family);
 
-/* fd came from accept on this listening stream.  NULL as above. */
+/* The stream of fd, which came from accept on this listener.  NULL as above. */
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd);
 
-/* No stream of the process gets a link any more; those that have one keep it. */
+/* No stream of the process gets a new link; existing links stay. */
 void sr_streams_bar(enum sr_reason reason);
 
 void sr_stream_info(struct sr_stream *st, struct sr_info *info);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tx.c - moves the direction that we send on: the sender S of pure/switch.c.  What the
- * machine asks for is done as far as it goes without sleeping.  Called by program
- * threads on their way through a shut gate and by the service thread, always under
- * tx_lock, so it does not matter who comes first.
+ * tx.c - owns the direction that we send: the sender S of pure/switch.c.  Does
+ * what the machine asks for as far as it goes without sleeping.  Program
+ * threads that find the gate shut and the service thread call it, in any order,
+ * under tx_lock.  Must not know of calls or epoll sets.
  */
 #include "base/real.h"
 
@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "engine/waiters.h"
 
-#define LOST_NS 100000000ull	/* between the ends of a link and of TCP */
+#define LOST_NS 100000000ull	/* between the end of a link and TCP's end */
 
 static void fin(struct sr_stream *st)
 {
@@ -24,7 +24,7 @@ static void fin(struct sr_stream *st)
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 
-/* The link may show the peer what it was asked to hold back. tx_lock held. */
+/* Lets the link show the peer the bytes that it holds back. */
 void sr_tx_flush(struct sr_stream *st)
 {
 	if (!st->out.held)
@@ -36,10 +36,11 @@ void sr_tx_flush(struct sr_stream *st)
 }
 
 /*
- * Who ends a stream first has TIME_WAIT, on whose port nobody binds meanwhile (RFC 9293,
- * 3.3.2).  The peer's end has come by the link, and its FIN follows: ours waits for
- * that, if we come second.  (Both cannot: the peer's end had come before ours went.)
- * Only once closed, where nobody looks any more; sr_close_progress() limits the time.
+ * The end that closes first keeps TIME_WAIT, and its port cannot be bound
+ * meanwhile (RFC 9293, 3.3.2).  If the peer's end has arrived on the link, its
+ * FIN follows, and ours waits for it.  (Both cannot wait: the peer's end came
+ * before ours went.)  Only after close(), when the program no longer looks;
+ * sr_close_progress() limits the time.
  */
 bool sr_tx_is_second(struct sr_stream *st)
 {
@@ -47,7 +48,7 @@ bool sr_tx_is_second(struct sr_stream *st)
 	       st->rx.state == SR_RX_EOF && !st->out.broken;
 }
 
-/* The link's word on what the peer's program has taken. */
+/* Takes over the link's count of bytes that the peer's program has taken. */
 static void sync_ack(struct sr_stream *st)
 {
 	uint64_t acked;
@@ -70,7 +71,7 @@ static void unlink_tx(struct sr_stream *st)
 	sr_link_put(link);
 }
 
-/* A direction that is plain again. */
+/* The direction is plain again. */
 static void raw_again(struct sr_stream *st)
 {
 	if (st->out.link)
@@ -102,8 +103,8 @@ static void leave(struct sr_stream *st)
 	raw_again(st);
 }
 
-/* The stream's own death while we were writing to TCP.  What had gone by the
- * link and was not sent again is booked as gone that way. */
+/* The stream broke while we wrote to TCP.  Bytes that had gone by the link and
+ * were not resent still count as sent by the link. */
 static void tx_failed(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
@@ -115,7 +116,7 @@ static void tx_failed(struct sr_stream *st)
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 
-/* WAIT: the mark, in one piece and only if it fits as a whole.  False: later. */
+/* WAIT: writes the mark once the socket has room.  False: not all of it yet. */
 static bool write_mark(struct sr_stream *st)
 {
 	ssize_t r;
@@ -136,16 +137,16 @@ static bool write_mark(struct sr_stream *st)
 	return true;
 }
 
-/* WAIT takes nothing from the program, which expects room as long as it has sent
- * little: so it is short, except where every byte is to go by the link. */
+/* A direction in WAIT takes no bytes, though a program expects room while it
+ * has sent little: so WAIT is short, unless every byte is to go by the link. */
 static uint64_t wait_ns(struct sr_stream *st)
 {
 	if (sr_link_events(st->out.link) & SR_LINK_DRAIN)
-		return 4500000000ull;	/* the peer has an eye on it */
+		return 4500000000ull;	/* the peer limits this wait itself */
 	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
 }
 
-/* WAIT has lasted too long. */
+/* State WAIT has lasted too long. */
 static void wait_timed_out(struct sr_stream *st)
 {
 	st->out.link->ops->drop(st->out.link, "timeout");
@@ -169,10 +170,10 @@ static bool decided(struct sr_stream *st)
 }
 
 /*
- * A send that must not block, or not longer, comes in WAIT.  EAGAIN would say that
- * the socket's buffer is full, and programs that have sent little do not reckon with
- * that: so it is decided now, one way or the other.  Not if much of what has been
- * sent is unread (DRAIN): that may be EAGAIN with TCP as well.
+ * A non-blocking send, or one whose time is up, arrives in WAIT.  EAGAIN would
+ * say that the socket's buffer is full, which programs that have sent little do
+ * not expect.  So the switch is decided now, one way or the other; but not
+ * while the peer has much unread (DRAIN), where TCP might say EAGAIN as well.
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
@@ -233,17 +234,17 @@ static void reader_is_gone(struct sr_stream *st)
 }
 
 /*
- * The peer's process ends, so that a RESUME would draw a reset, although the program has
- * sent nothing that TCP would have refused: the direction is plain without it.  If the
- * peer has said nothing but the link's descriptors are closed, TCP's end tells; it
- * follows in a moment, as a process that was killed closes one after the other.  True:
- * it is so, or to be waited for.
+ * The peer's process has ended, and a RESUME would draw a reset although the
+ * program has sent nothing that TCP would have refused: the direction becomes
+ * plain without a RESUME.  If only the peer's end of the link is closed (LOST),
+ * TCP's end decides; it follows soon, as the kernel closes a killed process's
+ * descriptors one by one.  True: plain now, or to be decided then.
  */
 static bool peer_process_ended(struct sr_stream *st, unsigned ev)
 {
 	uint64_t now;
 
-	/* What it has left unread, TCP answers with a reset. */
+	/* TCP answers bytes that the peer left unread with a reset. */
 	if ((ev & SR_LINK_LEFT) && st->tx.base < st->tx.w)
 		return false;
 	if ((ev & SR_LINK_LEFT) || ((ev & SR_LINK_LOST) && sr_anchor_ended(st))) {
@@ -281,7 +282,7 @@ static bool progress_link(struct sr_stream *st)
 	return false;
 }
 
-/* RESUME, then what the peer's program has not taken, into TCP. */
+/* Writes RESUME into TCP, and what the peer's program has not taken. */
 static bool progress_resend(struct sr_stream *st)
 {
 	struct iovec v[2];
@@ -310,7 +311,7 @@ static bool progress_resend(struct sr_stream *st)
 				break;
 		}
 		if (!n && st->tx.at < st->tx.w) {
-			tx_failed(st);	/* cannot be: retention is broken */
+			tx_failed(st);	/* retention is broken */
 			return false;
 		}
 		if (!n)
@@ -349,7 +350,7 @@ static void progress(struct sr_stream *st)
 			again = progress_resend(st);
 			break;
 		case SR_TX_DONE:
-			/* Half closed: the kernel has had our end. */
+			/* Half closed: our end has reached the kernel. */
 			if (atomic_load(&st->want_back) && !st->out.broken)
 				raw_again(st);
 			again = false;
@@ -366,7 +367,7 @@ void sr_tx_progress(struct sr_stream *st)
 	sr_fast_update_tx(st);
 }
 
-/* The gate is shut and tx_next is a link to go to. */
+/* The gate is shut and out.next is the link to switch to. */
 void sr_tx_start(struct sr_stream *st)
 {
 	struct sr_msg msg = { .type = SR_MSG_SWITCH };

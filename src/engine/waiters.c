@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wait.c - waiters and the waking of them (wait.h).  wait_lock and the pool's
- * lock are leaves.
+ * waiters.c - owns waiters, and how they are woken (waiters.h).  Must not know
+ * what a thread waits for.  Locks: wait_lock and the pool's lock, both leaves.
  */
 #include "base/real.h"
 
@@ -20,7 +20,7 @@
 
 enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, AT_WORD, CALLED };
 
-#define CALL 0x10000u /* counts calls in a word; the link uses less */
+#define CALL 0x10000u /* counts wake-ups in a word; the link uses less */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sr_waiter *pool;
@@ -80,7 +80,7 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 	return sleeps(w, AT_EVENTFD);
 }
 
-/* Always with a time, be it centuries away: a futex(2) without one is restarted
+/* Always has a timeout, even centuries away: futex(2) without one is restarted
  * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
 SR_WINDOW_FRAME
 int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
@@ -88,8 +88,8 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 	struct timespec end = sr_timespec(deadline_ns);
 	int r;
 
-	/* Whoever called between our waking for another reason and AWAKE has
-	 * posted for nobody. */
+	/* A call that came after another reason had woken us, and before AWAKE,
+	 * has left a post that no thread waits for. */
 	while (sem_trywait(&w->sem) == 0)
 		;
 	if (!sleeps(w, AT_SEMAPHORE))
@@ -100,11 +100,9 @@ int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
 	return r;
 }
 
-/*
- * A call changes the state, then the word, then wakes.  Seen here in the other
- * order: if the state is not CALLED yet after the word was read, the word is
- * another one by the time the kernel compares it, or the wake is still to come.
- */
+/* call() changes the state, then the word, then wakes.  Here the order is
+ * reversed: if the state is not CALLED after the word was read, the word
+ * changes before the kernel compares it, or the wake is still to come. */
 SR_WINDOW_FRAME
 int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns)
@@ -119,7 +117,7 @@ int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned wa
 	now = atomic_load(word);
 	if ((now & want) != want || atomic_load(&w->state) != AT_WORD)
 		return 0;
-	/* A cancellation point, as the C library makes its own. */
+	/* This is a cancellation point, made as the C library makes its own. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
 	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
 				 (long)&end, 0, FUTEX_BITSET_MATCH_ANY);
@@ -127,8 +125,8 @@ int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned wa
 	return r < 0 && errno == EINTR ? -1 : 0;
 }
 
-/* A call may write the eventfd after we have woken for another reason; the
- * count then stays and costs one idle turn later. */
+/* A call may write the eventfd after another reason has woken us; the count
+ * then remains and costs one idle turn later. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable)
 {
 	uint64_t n;
@@ -182,9 +180,9 @@ void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 	sr_unlock(&st->wait_lock);
 }
 
-/* A set is told of room only after somebody has found none: as with the kernel's
- * socket not every acknowledgement is an event.  *news: that it is one for those
- * that are edge-triggered; not so the end of a switch. */
+/* Sets hear of room only after a send or a poll has found none: as with the
+ * kernel's socket not every acknowledgement is an event.  *news: the bits that
+ * are an edge; the end of a switch is not one. */
 static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 {
 	bool full, held;
@@ -221,7 +219,7 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	errno = err;
 }
 
-/* A signal's handler has left for good, or the thread is cancelled. */
+/* A signal handler jumps out of the sleep, or the thread is cancelled. */
 struct await {
 	struct sr_stream *st;
 	struct sr_waiter *w;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wait.h - program threads that sleep until a stream moves on.
+ * waiters.h - program threads that sleep until a stream moves on.
  *
- * A waiter is what a sleeping thread is woken by, from a pool: a semaphore, a word
- * that it shares with the link's other end, or an eventfd where it watches other
- * descriptors meanwhile.  It hangs on each stream
- * it waits for by a node.  No wake-up is lost: the thread hangs its nodes up,
- * full fence, looks at the streams, sleeps; who changes a stream changes it,
- * full fence, looks for nodes.  One of the two sees the other.
+ * A waiter, from a pool, wakes a sleeping thread: by a semaphore, a word that
+ * it shares with the link's other end, or an eventfd if the thread watches
+ * other descriptors meanwhile.  A node attaches it to each stream that it waits
+ * for.  No wake-up is lost: the thread attaches its nodes, full fence, checks
+ * the streams, sleeps; another thread changes a stream, full fence, looks for
+ * nodes.  One of the two sees the other.
  */
 #ifndef SR_WAIT_H
 #define SR_WAIT_H
@@ -17,48 +17,48 @@
 #include "engine/impl.h"
 
 struct sr_wait_node {
-	struct sr_waiter *waiter;	/* a thread, or */
-	struct sr_epoll_entry *entry;	/* a set's entry */
+	struct sr_waiter *waiter;	/* a thread's, or */
+	struct sr_epoll_entry *entry;	/* an entry of an epoll set */
 	unsigned want;		/* SR_NOTIFY_RX, _TX */
 	struct sr_wait_node *next, **link;
 };
 
 /* Nodes are never on a thread's stack: a signal handler may longjmp out of a
- * sleep, and a stream must not be left with a node in a dead frame. */
+ * sleep, and would leave a stream with a node in a dead frame. */
 #define SR_WAITER_NODES 8
 
 struct sr_waiter {
 	sem_t sem;
 	int efd;		/* -1: not needed so far */
-	atomic_int state;	/* wait.c */
-	_Atomic uint32_t *word;	/* of a link, while AT_WORD */
+	atomic_int state;	/* waiters.c */
+	_Atomic uint32_t *word;	/* a link's word, in state AT_WORD */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
 
 struct sr_waiter *sr_waiter_get(void);	/* NULL: no memory */
 void sr_waiter_put(struct sr_waiter *w);
-/* Its eventfd; -1: no descriptor is left. */
+/* The waiter's eventfd; -1: no descriptor is free. */
 int sr_waiter_fd(struct sr_waiter *w);
-/* About to sleep, in poll on its eventfd.  False: called already, do not. */
+/* Before a sleep in poll(2) on its eventfd.  False: called already, do not. */
 bool sr_waiter_sleeping(struct sr_waiter *w);
-/* readable: its eventfd was. */
+/* The thread is awake; readable: its eventfd was readable. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
-/* Sleeps on the semaphore until it is called, deadline_ns is over (UINT64_MAX: none)
- * or a signal is handled.  0, perhaps for no reason, or -1 and EINTR.  A cancellation
- * point, in a window (signal.h). */
+/* Sleeps on the semaphore until the waiter is called, deadline_ns is over
+ * (UINT64_MAX: none) or a signal is handled.  Returns 0, perhaps without a
+ * reason, or -1 and EINTR.  A cancellation point, in a window (signal.h). */
 int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
 
-/* The same on a link's word, while it holds all bits of want (link.h).  A handler that
- * leaves for good has to set the thread's cancellation type back to deferred. */
+/* The same on a link's word, while it holds all bits of want (link.h).  A
+ * handler that jumps out must set the cancellation type back to deferred. */
 int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);
 
-/* Sleeps until done(st) or end_ns; done is asked when the stream notifies what.
- * Keeps errno. */
+/* Sleeps until done(st) or end_ns; asks done() each time the stream notifies
+ * `what`.  Keeps errno. */
 void sr_stream_await(struct sr_stream *st, unsigned what,
 		     bool (*done)(struct sr_stream *st), uint64_t end_ns);
 
