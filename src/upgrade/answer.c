@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * answer.c - the accepting side: requests for links, and which stream they mean.
+ * answer.c - owns the accepting side: requests for links, and which stream each
+ * one means.  Must not know the handshake.
  *
- * A request may be earlier than accept(2), or than the program's first call on
- * the new descriptor (which says that it is used through us); it waits a while
- * then.  Service thread only, but for sr_answer_look(), and for what the program's
+ * A request may arrive before accept(2), or before the program's first call on
+ * the descriptor (which shows that its I/O passes us); then it waits a while.
+ * No locks: only the service thread runs this, except sr_answer_look() and what
  * listen(2) calls: sr_answer_never(), _listen() and _stop().
  */
 #include "base/real.h"
@@ -23,8 +24,8 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 
-#define ACCEPT_NS 1000000000ull	/* for accept(2), and the first call */
-#define FIND_NS 100000000ull	/* where nothing waits to be accepted */
+#define ACCEPT_NS 1000000000ull	/* time for accept(2) and the first call */
+#define FIND_NS 100000000ull	/* if no stream waits to be accepted */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 
@@ -43,11 +44,11 @@ struct search {
 	const struct sr_name *name;
 	struct sr_stream *found;
 	bool waiting;		/* a listener has streams to be accepted */
-	bool forked;		/* other processes have one of the listeners */
+	bool forked;		/* another process may hold a listener */
 };
 
-/* Streams that wait to be accepted; unknown: 1.  (For a listener tcp_get_info() of
- * Linux says so in tcpi_unacked.) */
+/* The number of streams that wait to be accepted; 1 if it is not known.  (For a
+ * listener tcp_get_info() of Linux puts it into tcpi_unacked.) */
 static unsigned waiting(struct sr_stream *listener)
 {
 	struct tcp_info info = { .tcpi_unacked = 1 };
@@ -95,7 +96,7 @@ static bool plain_enough(struct sr_stream *st)
 	return rx_ok && tx_ok;
 }
 
-/* It is not accepted yet, or by another process.  True: the request is dealt with. */
+/* Not accepted yet, or by another process.  True: the request is finished. */
 static bool not_found(struct sr_request *req, const struct search *s, uint64_t age)
 {
 	if (age <= (s->waiting ? ACCEPT_NS : FIND_NS))
@@ -104,7 +105,7 @@ static bool not_found(struct sr_request *req, const struct search *s, uint64_t a
 	return true;
 }
 
-/* age: how long it has been waiting, in ns.  True: the request is dealt with. */
+/* age: ns since the request arrived.  True: the request is finished. */
 static bool deal(struct sr_request *req, uint64_t age)
 {
 	struct search s = { .name = &req->name };
@@ -215,7 +216,7 @@ static void on_gone(struct sr_request *req)
 	atomic_fetch_sub(&pending_count, 1);
 }
 
-/* For the report, where nobody else has asked. */
+/* For the report, if no other attempt has a reason. */
 static void on_refused(const struct sr_name *name, const char *reason)
 {
 	struct search s = { .name = name };
@@ -239,15 +240,15 @@ void sr_answer_init(void)
 
 /* ---- listening ---- */
 
-/* Why there can be no links of this kind (0: shm, 1: verbs), or NONE.  verbs looks for
- * devices. */
+/* The reason why links of this kind (0: shm, 1: verbs) are impossible, or NONE.
+ * For verbs this looks for devices. */
 static enum sr_reason impossible(int i, const struct sr_link_ops *ops)
 {
 	return strchr(sr_conf.links, i ? 'v' : 's') ?
 		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
 }
 
-/* NONE: it is open. */
+/* NONE: the rendezvous is open. */
 static enum sr_reason listen_on(struct sr_stream *st, int i,
 				const struct sr_link_ops *ops)
 {
@@ -262,13 +263,13 @@ static enum sr_reason listen_on(struct sr_stream *st, int i,
 	r = ops->listen((struct sockaddr *)&st->local, &st->up.listener[i]);
 	if (r < 0) {
 		st->up.listener[i] = NULL;
-		sr_tell("%s: no rendezvous: %s", ops->name, sr_errno_name(-r));
+		sr_tell("no rendezvous for %s links: %s", ops->name, sr_errno_name(-r));
 		why = sr_reason_of(r, SR_REASON_NO_LISTENER);
 	}
 	return why;
 }
 
-/* Of both kinds, neither of which can be had: what is off is not missed. */
+/* Of both kinds together.  A kind that is off counts only if both are. */
 static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
 {
 	if (shm == SR_REASON_NONE || verbs == SR_REASON_NONE)
@@ -282,7 +283,7 @@ void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why)
 	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
 }
 
-/* A listener's rendezvous is the parent's. */
+/* After fork a listener's rendezvous belongs to the parent. */
 static void forget_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
@@ -327,10 +328,9 @@ static bool opened(struct sr_stream *st)
 	return sr_st_flags(st) & SR_ST_OPENED;
 }
 
-/*
- * wait: until the rendezvous is open, bounded as all of policy wait is: opening an RDMA
- * device takes some milliseconds, once in a process, but its driver may hang.
- */
+/* wait: return only when the rendezvous is open.  The limit is that of policy
+ * wait: opening an RDMA device takes some milliseconds, once in a process, but
+ * its driver may hang. */
 void sr_answer_listen(struct sr_stream *st, int fd, bool wait)
 {
 	socklen_t len = sizeof(st->local);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * attach.c - the handshake on a new link: hellos, proofs, then the directions'
- * switches.  Service thread only.
+ * attach.c - owns the handshake on a new link: hellos, proofs, then the
+ * directions' switches.  Must not know how a link moves bytes.  Only the
+ * service thread runs it; it takes rx_lock or tx_lock, never both.
  *
  *   asker                         answerer
  *   HELLO (token, haves)     ->
@@ -15,9 +16,9 @@
  *   ACKSW                    ->
  *                            <-   mark on TCP
  *
- * Nobody writes a mark before the other's digest has shown the history, and the
- * answerer sends no SWITCH before it has seen the asker's mark (promise 3).  Who asks
- * shows first: anybody can ask.
+ * No end writes a mark before the other's digest has shown the history, and the
+ * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
+ * The asker shows its digest first, because anybody can ask.
  */
 #include "base/real.h"
 
@@ -30,14 +31,15 @@
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
 
-#define ATTACH_MS 5000		/* for the whole of it, or as long as programs wait */
-#define FOLLOW_MS 250		/* for the peer's direction, in policy wait */
-#define PROOF_BYTES 16		/* so much shared history proves something */
-#define PROOFS 3		/* that may fail */
-#define ARRIVE_MS 1000		/* for them to arrive, if the peer has sent them */
-#define MUCH 16384		/* unread before a mark: TCP would be slow then, too */
-#define DRAIN_MS 4000		/* for the program to read it */
-#define STILL_MS 50		/* without reading at all; and with little to read */
+/* Limit of a handshake; in policy wait at least upgrade_wait_ms. */
+#define ATTACH_MS 5000
+#define FOLLOW_MS 250 /* time for the peer's direction, in policy wait */
+#define PROOF_BYTES 16		/* shared history that proves something */
+#define PROOFS 3		/* failed proofs that a stream allows */
+#define ARRIVE_MS 1000 /* time for bytes to arrive that the peer has sent */
+#define MUCH 16384 /* unread bytes before a mark that slow TCP, too */
+#define DRAIN_MS 4000		/* after DRAIN: limit to read all of it */
+#define STILL_MS 50		/* limit to read on; after DRAIN 4 times that */
 
 bool sr_attach_busy(struct sr_stream *st)
 {
@@ -50,9 +52,9 @@ bool sr_attach_busy(struct sr_stream *st)
 }
 
 /*
- * What both ends have by now, so that the peer, whose stock is taken later, must be able
- * to show it: what was received here, and what TCP has acknowledged.  Of the latter no
- * more than can be looked at while the program has yet to read it.
+ * What both ends have by now, so that the peer, which collects its history
+ * later, must be able to show it: what was received here, and what TCP has
+ * acknowledged, up to what a peer can peek at while its program has not read.
  */
 static void know(struct sr_stream *st)
 {
@@ -94,7 +96,7 @@ static void give_up(struct sr_stream *st, enum sr_reason reason)
 	sr_stream_reason(st, reason);
 }
 
-/* Whoever it was may be guessing. */
+/* The other side may be guessing. */
 static void not_proven(struct sr_stream *st)
 {
 	give_up(st, SR_REASON_HISTORY);
@@ -105,11 +107,9 @@ static void not_proven(struct sr_stream *st)
 	sr_stream_bar(st, SR_REASON_HISTORY);
 }
 
-/*
- * The history of what came, and what lies unread besides: a server that has not
- * read yet could show nothing.  Peeking is exact only while nobody reads, so the
- * gate is shut for a moment; with a call in flight the program's part must do.
- */
+/* The history of the bytes read, plus those unread: a server that has not read
+ * yet could show nothing.  Peeking is exact only while no call reads, so the
+ * gate is shut for a moment; with a call in flight only bytes read count. */
 static uint64_t look_ahead(struct sr_stream *st)
 {
 	uint8_t buf[SR_HISTORY_RAW];
@@ -139,8 +139,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return sr_history_offset(a < b ? a : b);
 }
 
-/* So many bytes of each direction both ends can show: our hello is frozen, as the peer
- * counts with that. */
+/* How many bytes of each direction both ends can show.  Our hello does not
+ * change once it is sent, because the peer computes with it. */
 struct cover {
 	uint64_t tx, rx;
 };
@@ -173,7 +173,7 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	sr_stream_history_unlock(st);
 }
 
-/* What our hello will offer to show. */
+/* Collects the history that our hello offers to show. */
 static void take_stock(struct sr_stream *st)
 {
 	st->up.hello_tx = sr_stream_history_copy(st, &st->out.history).n;
@@ -182,9 +182,9 @@ static void take_stock(struct sr_stream *st)
 }
 
 /*
- * Our stock may be short of what the peer has sent, or has had of us: still under way, or
- * a call of the program is in flight and about to add it.  Both pass, so it is worth a
- * few ticks of the timer.
+ * Our history may lack bytes that the peer has sent, or has received from us:
+ * they are still under way, or a call of the program is in flight and about to
+ * add them.  Both are over soon, so the hello waits a few ticks of the timer.
  */
 static bool stock_due(struct sr_stream *st)
 {
@@ -245,8 +245,8 @@ static void send_proof(struct sr_stream *st)
 	st->up.att->ops->ctl(st->up.att, &msg);
 }
 
-/* Does the peer's digest show what we know it to have?  Enough of it, too: under lazy an
- * empty history proves nothing; eager and wait trust the hosts (manual). */
+/* Does the peer's digest show what the peer must have, and enough?  In policy
+ * lazy an empty history proves nothing; eager and wait trust the hosts. */
 static bool proves(struct sr_stream *st)
 {
 	enum sr_role role = st->up.att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
@@ -259,7 +259,7 @@ static bool proves(struct sr_stream *st)
 	if (memcmp(want, st->up.att->peer_proof, sizeof(want)) != 0 ||
 	    n.tx < sr_history_offset(st->up.known_tx) ||
 	    n.rx < sr_history_offset(st->up.known_rx)) {
-		sr_debug("%llu and %llu bytes are not shown, or fewer than %llu and %llu",
+		sr_debug("digest of %llu and %llu bytes differs, or %llu and %llu are needed",
 			 (unsigned long long)n.tx, (unsigned long long)n.rx,
 			 (unsigned long long)st->up.known_tx,
 			 (unsigned long long)st->up.known_rx);
@@ -275,7 +275,7 @@ static bool proves(struct sr_stream *st)
 	return true;
 }
 
-/* The link that our direction is to go to. */
+/* Stores the link that our direction is to switch to. */
 static void arm_tx(struct sr_stream *st)
 {
 	sr_lock(&st->tx_lock);
@@ -345,8 +345,8 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 		not_proven(st);
 }
 
-/* The SWITCH waits for the program to read what came before, and the peer with
- * it: as long as the program does, and not for long. */
+/* The SWITCH, and the peer, wait for our program to read what came before it.
+ * True: go on waiting, as it reads and the limit is not over. */
 static bool in_time(struct sr_stream *st)
 {
 	uint64_t now = sr_now_ns(), rx = atomic_load(&st->in.tcp);
@@ -369,7 +369,7 @@ static bool in_time(struct sr_stream *st)
 	return now - st->up.due_seen_ns < STILL_MS * 1000000ull;
 }
 
-/* Perhaps it has read, but around us. */
+/* The program may have read without the library. */
 static bool read_around(struct sr_stream *st)
 {
 	if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->anchor < 0 ||
@@ -382,7 +382,7 @@ static bool read_around(struct sr_stream *st)
 static void take_switch(struct sr_stream *st)
 {
 	if (st->up.att->role == SR_ROLE_ANSWERER)
-		arm_tx(st);		/* before the mark can come */
+		arm_tx(st);		/* before the mark can arrive */
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	st->up.took = sr_rx_take_switch(st, st->up.att, st->up.proven);
@@ -397,11 +397,11 @@ static void take_switch(struct sr_stream *st)
 }
 
 /*
- * The asker's mark came: our direction may follow, with its program's next send at
- * the latest (rx_moved in rx.c), as this thread may be behind.  In policy
- * wait it follows at once.  Not so otherwise: what the program has sent before may
- * stay unread for long (iperf's reply), and the attempt would cost the other
- * direction its link.
+ * The asker's mark has come, so our direction may follow.  In policy wait it
+ * follows at once.  Otherwise it follows at the program's next send, which
+ * rx_moved() in rx.c arranges, as this thread may be behind.  (Bytes sent
+ * before may stay unread for long, like iperf's reply, and an attempt then
+ * would cost the other direction its link.)
  */
 static void follow(struct sr_stream *st)
 {
@@ -418,7 +418,7 @@ static void follow(struct sr_stream *st)
 		st->up.started = true;
 }
 
-/* The stream is at its end, so that nothing becomes of its link either. */
+/* The stream is at its end, so its link ends as well. */
 static bool at_end(struct sr_stream *st)
 {
 	return sr_stream_tx(st) == SR_TX_DONE ||
@@ -426,7 +426,7 @@ static bool at_end(struct sr_stream *st)
 	       (sr_st_flags(st) & SR_ST_CLOSING);
 }
 
-/* Not given up: put away by the end that was done with it first. */
+/* Did an end finish with the link, rather than give it up? */
 static bool closed(struct sr_stream *st, struct sr_link *l)
 {
 	return l->reason && !st->out.broken &&
@@ -449,7 +449,7 @@ static void log_end(struct sr_stream *st, struct sr_link *l, bool late)
 			l->reason ?: "");
 }
 
-/* Its process, and TCP with it: in order, or killed. */
+/* Has the peer's process ended, in order or killed, and TCP with it? */
 static bool peer_ended(struct sr_stream *st, unsigned ev)
 {
 	bool yes;
@@ -473,7 +473,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
 	    strcmp(l->reason ?: "", "protocol")) {
-		/* Somebody answers on that RDMA port, but it may not be us. */
+		/* Some other program may answer on that RDMA port. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
 	} else if (l->reason && !at_end(st) && !peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
@@ -483,7 +483,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	st->up.checked = false;
 	sr_lock(&st->tx_lock);
 	if (st->out.next == l) {
-		sr_tx_try_start(st);		/* lets go of it */
+		sr_tx_try_start(st);		/* drops the link */
 	}
 	sr_unlock(&st->tx_lock);
 	sr_upgrade_verdict(st, VERDICT_NO);
@@ -491,9 +491,9 @@ static void died(struct sr_stream *st, unsigned ev)
 	sr_stream_kick(st);
 }
 
-/* Our direction is on the link.  In policy wait the peer's follows in a moment, if
- * it can: not if its program has ended it, or sleeps in a plain send, or waits for
- * ours to read. */
+/* Our direction is on the link.  In policy wait the peer's follows in a moment,
+ * if it can: not if its program has ended it, or sleeps in a send on TCP, or
+ * waits for ours to read. */
 static bool settled(struct sr_stream *st)
 {
 	if (sr_conf.upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
@@ -519,7 +519,7 @@ void sr_attach_progress(struct sr_stream *st)
 
 	if (!st->up.att)
 		return;
-	/* Barred while it was being made. */
+	/* The stream was barred while the link was being made. */
 	if (sr_st_flags(st) & SR_ST_BARRED)
 		st->up.att->ops->drop(st->up.att, "refused");
 	ev = sr_link_events(st->up.att);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * back.c - back to TCP at our own wish: before the descriptor is used in a way
- * that a link cannot serve, before exec and fork.
+ * back.c - owns the return to TCP that this end requests: before the descriptor
+ * is used in a way that a link cannot serve, before exec and fork.  Must not
+ * know the kind of link.  Waits without a lock.
  *
  * Our direction needs nobody's consent (RESUME and resend).  For the other one
- * the link is dropped, and the peer resumes by itself; that takes its service
- * thread a moment, so it is waited for, bounded.
+ * we drop the link, and the peer resumes; that takes its service thread a
+ * moment, so the wait is bounded.
  */
 #include "base/real.h"
 
@@ -29,7 +30,7 @@ bool sr_back_is_plain(struct sr_stream *st)
 	       !sr_gate_shut(&st->in.gate);
 }
 
-/* Over, or on the way out: nothing left that could be made plain. */
+/* The stream has ended or is about to: nothing is left to make plain. */
 static bool is_over(struct sr_stream *st)
 {
 	return st->out.broken || st->anchor < 0 ||
@@ -37,8 +38,8 @@ static bool is_over(struct sr_stream *st)
 		sr_stream_rx(st) >= SR_RX_EOF);
 }
 
-/* Bytes lie in a link's ring, and nobody can send them by TCP any more: their sender was
- * killed. */
+/* The link's ring holds bytes, and their sender was killed, so nobody can send
+ * them by TCP. */
 static bool ring_is_orphaned(struct sr_stream *st)
 {
 	bool yes;
@@ -49,7 +50,7 @@ static bool ring_is_orphaned(struct sr_stream *st)
 	return yes;
 }
 
-/* The same, or it will be so: its sender has ended, and TCP did not take all. */
+/* The same, or soon: the sender has ended, and TCP did not take all. */
 static bool ring_gets_orphaned(struct sr_stream *st)
 {
 	bool yes;
@@ -62,9 +63,9 @@ static bool ring_gets_orphaned(struct sr_stream *st)
 	return yes || ring_is_orphaned(st);
 }
 
-/* Whoever reads the descriptor around us would find TCP's end in their place.  So it is
- * disconnected, which nobody takes for one (connect(2), AF_UNSPEC).  Who has the ring
- * reads on there. */
+/* A process that reads the descriptor without us would find TCP's end in place
+ * of those bytes.  So the anchor is disconnected, which is no end to a reader
+ * (connect(2), AF_UNSPEC).  A process that has the ring reads on there. */
 static void disconnect(struct sr_stream *st)
 {
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
@@ -108,8 +109,8 @@ void sr_back_begin(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-/* What the program had sent waits for room in TCP, where the peer's program does not
- * read: then so long as a bound allows that the caller chooses. */
+/* Bytes that the program had sent may wait for room in TCP because the peer's
+ * program does not read; the caller chooses the limit for that (resend_ns). */
 bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		     uint64_t since, uint64_t resend_ns)
 {
@@ -141,18 +142,18 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 	if (ring_is_orphaned(st))
 		abandon_ring(st);
 	if (!ok)
-		sr_tell("%s: not plain yet (%s)",
+		sr_tell("%s: not back on TCP yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
 			sr_reason_word(reason));
 	errno = err;
 	return ok ? 0 : -ETIMEDOUT;
 }
 
-/* ---- streams that other processes or programs get ---- */
+/* ---- streams that another process or program receives ---- */
 
 struct sweep {
 	uint64_t since;		/* ns */
-	uint64_t resend_ns;	/* for TCP to take what was sent */
+	uint64_t resend_ns;	/* limit for TCP to take what was sent */
 	bool wait;		/* the second round */
 };
 
@@ -173,7 +174,7 @@ static void back_one(struct sr_stream *st, void *arg)
 		sr_back_begin(st);
 }
 
-/* It is on a link that outlives the process; live: and that the peer has not given up. */
+/* Does its link outlive the process?  live: only if the peer still has it. */
 bool sr_back_outlives(struct sr_stream *st, bool live)
 {
 	struct sr_link *link;
@@ -189,9 +190,9 @@ bool sr_back_outlives(struct sr_stream *st, bool live)
 	return yes;
 }
 
-/* Does what the program has sent not need this process any more?  Shared memory
- * outlives it, as long as the peer has not given the link up, and what TCP has is TCP's,
- * once the peer's RESUME is not left to meet a closed socket. */
+/* Does what the program sent no longer need this process?  Shared memory
+ * outlives it unless the peer has given the link up, and the kernel delivers
+ * what TCP has, once the peer's RESUME cannot meet a closed socket. */
 static bool is_delivered(struct sr_stream *st)
 {
 	return sr_back_outlives(st, true) || sr_back_is_plain(st) || is_over(st);
@@ -209,7 +210,7 @@ static void deliver_one(struct sr_stream *st, void *arg)
 		sr_back_begin(st);
 }
 
-/* What is not close-on-exec is the next program's as well. */
+/* The next program inherits all descriptors that are not close-on-exec. */
 static void hand_over(struct sweep *s)
 {
 	int fd, flags, max = sr_fdtab_max();

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * peers.c - owns the memory of peers that had nobody to answer, by address and kind of
- * link.  A table of few places, in which the newest of those that fall together stays.
+ * peers.c - owns the memory of peers that refused or did not answer, by address
+ * and kind of link: a small table, in which the newest of two that collide
+ * stays.  Must not know of streams.
  *
- * How long one is left alone doubles with each refusal, up to MOST_NS: a peer may just
- * have begun to listen, or come back with Sockrail, but a program that connects to the
- * same plain server again and again shall not pay for asking.
+ * The time for which a peer is not asked doubles with each refusal, up to
+ * MOST_NS: a peer may just have begun to listen, or come back with Sockrail,
+ * but a program that connects to a plain server again and again must not pay
+ * for asking.
  *
- * The lock is a leaf.  Who finds it taken does without, as does for ever the child of a
- * fork that happened meanwhile.
+ * The lock is a leaf and only tried: a thread that finds it held skips the
+ * table, as does for ever the child of a fork that happened meanwhile.
  */
 #include "base/real.h"
 
@@ -24,7 +26,7 @@ static struct peer {
 	struct sockaddr_storage addr;
 	struct {
 		enum sr_reason why;
-		unsigned times;		/* refused in a row */
+		unsigned times;		/* refusals in a row */
 		uint64_t until;
 	} kind[2];
 } peers[PEERS];
@@ -35,7 +37,7 @@ static int kind_of(const struct sr_link_ops *ops)
 	return ops == &sr_link_shm;
 }
 
-/* Its place, and in *plain its address as it is on the wire. */
+/* Returns the peer's entry, and in *plain its address as it is on the wire. */
 static struct peer *place(const struct sockaddr_storage *addr,
 			  struct sockaddr_storage *plain)
 {
@@ -70,7 +72,7 @@ void sr_peer_refused(const struct sockaddr_storage *addr,
 		return;
 	if (!is(p, &plain))
 		*p = (struct peer){ .addr = plain };
-	/* Streams that ask at one time are refused at one time. */
+	/* Streams that ask at one time count as one refusal. */
 	if (now >= p->kind[k].until) {
 		ns = first_ns << p->kind[k].times;
 		p->kind[k].times += p->kind[k].times < 10;

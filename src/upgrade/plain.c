@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * plain.c - streams that are TCP's for good: nobody will ask for a link, or be
- * asked, any more.  Their calls are the C library's, without gates, histories,
- * windows for signals and even without a reference: bytes are counted, and an error
- * noted, for the report, and that is all.  (A thread whose descriptor is closed under
- * its call may book on the number's next stream, so the books are of their own.)
+ * plain.c - owns the state "permanently plain": this end will neither ask for a
+ * link nor grant one any more.  Calls are then the C library's, without gates,
+ * histories, signal windows or even a reference; we only count bytes and note
+ * an error for the report.  (If the descriptor is closed during a call, the
+ * call may count on the number's next stream, so these counters are separate.)
+ * Takes rx_lock, tx_lock, epoll_lock.
  *
- * When.  Both gates are open, no link is there or being asked for, and
+ * When.  Both gates are open, no link exists or is being asked for, and
  *   - the stream is barred;
  *   - or we have asked, and will not again (upgrade.c);
- *   - or it was accepted by a listener without any rendezvous;
- * and no RESUME has promised bytes whose want would make TCP's end a reset.
- * From then on nothing shuts a gate: a switch of ours needs a link, and the peer's
- * SWITCH or mark comes after one, too.  So calls that had begun before may end as
- * they began, and those that begin after need not look.
+ *   - or a listener without any rendezvous accepted it;
+ * and no RESUME has promised bytes without which TCP's end would be a reset.
+ * From then on nothing shuts a gate: a switch of ours needs a link, and the
+ * peer's SWITCH or mark comes after one, too.  So calls that began before may
+ * end as they began, and calls that begin later need not check.
  *
- * In epoll sets its entries are the program's own, events and data, and from now on
- * nobody else's: we forget them.  Those that carry our data (one-shot), or whose
- * number is ours, we cannot; then the stream stays under our eyes.
+ * In epoll sets its entries are the program's own, events and data, and we
+ * forget them.  Entries that carry our data (one-shot) or use a number of ours
+ * cannot be forgotten; then the stream stays as it is.
  */
 #include "base/real.h"
 
@@ -38,7 +39,7 @@ static bool is_plain(struct sr_stream *st)
 	       !atomic_load(&st->so_error);
 }
 
-/* Its close will not look for the loop's watch any more. */
+/* Stops the loop's watch, because the stream's close will not. */
 static bool unwatch(struct sr_stream *st)
 {
 	if (st->loop.watched_fd >= 0 &&
@@ -52,7 +53,7 @@ void sr_plain_for_good(struct sr_stream *st)
 {
 	if (sr_is_plain(st) ||
 	    (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
-	    atomic_load(&st->so_error))	/* which the kernel would not tell */
+	    atomic_load(&st->so_error))	/* SO_ERROR must show it */
 		return;
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
@@ -66,7 +67,7 @@ void sr_plain_for_good(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 }
 
-/* ---- their calls ---- */
+/* ---- calls of permanently plain streams ---- */
 
 struct sr_stream *sr_stream_live(int fd)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * upgrade.c - the connecting side: when to ask for a link, whom, and what kind.
+ * upgrade.c - owns the connecting side: when to ask for a link, which peer,
+ * which kind.  Must not know the handshake.  No locks: members are atomic, or
+ * the service thread's.
  */
 #include "base/real.h"
 
@@ -17,17 +19,17 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 
-/* A stream whose link broke, or whose peer had no listener (yet?) waits so long
- * before it asks again. */
+/* The pause before a stream asks again after its link broke, or its peer had no
+ * listener (yet). */
 #define AGAIN_NS 1000000000ull
-/* Policy lazy: by the time that it asks a peer has hardly just begun to listen, and a
- * stream whose question is open costs more than one that is plain for good. */
+/* In policy lazy: by then a peer has hardly just begun to listen, and a stream
+ * that waits to ask costs more than a permanently plain one. */
 #define AGAIN_LAZY_NS 50000000ull
-#define ASKS_MAX 8		/* doublings */
-/* Policy wait leaves a peer that had no listener alone for so long. */
+#define ASKS_MAX 8		/* times that the pause doubles */
+/* How long policy wait does not ask a peer that had no listener. */
 #define PEER_BACKOFF_NS 10000000000ull
 
-/* ---- when: any thread ---- */
+/* ---- when to ask: any thread ---- */
 
 bool sr_upgrade_connected(struct sr_stream *st)
 {
@@ -47,7 +49,7 @@ bool sr_upgrade_connected(struct sr_stream *st)
 	return ok;
 }
 
-/* Policy lazy asks much later, and wants to know then. */
+/* Policy lazy asks much later, and checks then. */
 static bool must_know(unsigned flags)
 {
 	return (flags & SR_ST_FRESH) &&
@@ -102,7 +104,7 @@ void sr_upgrade_used(struct sr_stream *st)
 		ask_now(st);
 }
 
-/* The new value. */
+/* Returns the new value. */
 static unsigned bump(atomic_uint *number)
 {
 	unsigned n = atomic_load_explicit(number, memory_order_relaxed) + 1;
@@ -138,8 +140,8 @@ static bool has_verdict(struct sr_stream *st)
 	return atomic_load(&st->up.verdict) != VERDICT_PENDING;
 }
 
-/* Policy wait: the connecting side's first call holds until the link is there
- * or refused. */
+/* Policy wait: the connecting side's first call waits until the link exists or
+ * is refused. */
 void sr_upgrade_hold(struct sr_stream *st)
 {
 	if (sr_conf.upgrade != SR_WAIT ||
@@ -151,12 +153,12 @@ void sr_upgrade_hold(struct sr_stream *st)
 	sr_st_set(st, SR_ST_WAITED);
 }
 
-/* ---- whom ---- */
+/* ---- which peer, which kind ---- */
 
-/* (With ip_nonlocal_bind a link of shared memory may be asked for first, in vain.)
- * The peer is on this host if its address is one of ours; a connection to
+/* The peer is on this host if its address is one of ours.  A connection to
  * oneself has the same address at both ends, but not always (127.0.0.1 to
- * 10.0.0.1).  Where that cannot be found out (no descriptor), it is. */
+ * 10.0.0.1).  If it is not known (no descriptor), yes.  (With ip_nonlocal_bind
+ * we may ask for a link of shared memory first, in vain.) */
 static bool on_this_host(const struct sockaddr_storage *local,
 			 const struct sockaddr_storage *peer)
 {
@@ -171,8 +173,8 @@ static bool on_this_host(const struct sockaddr_storage *local,
 	return sr_addr_is_local(&plain) != 0;
 }
 
-/* The k-th kind to try: shm to this host only, and there first.  NULL: there is no
- * other.  local NULL: not known.  Any thread, async-signal-safe. */
+/* The k-th kind to try: shm only for this host, and there first.  NULL: there
+ * is no such kind.  local NULL: not known.  Any thread, async-signal-safe. */
 static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
 				      const struct sockaddr_storage *peer,
 				      unsigned k)
@@ -196,13 +198,13 @@ static uint64_t again_ns(void)
 	return sr_conf.upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
 }
 
-/* Why not by this kind; NONE: perhaps. */
+/* Why this kind will not do; NONE: it may. */
 static enum sr_reason unlikely(const struct sr_link_ops *ops,
 			       const struct sockaddr_storage *peer)
 {
 	const char *why = ops->usable();
 
-	/* A peer of policy eager or wait may be about to listen. */
+	/* In policy eager or wait a peer may be about to listen. */
 	if (!why && sr_conf.upgrade == SR_LAZY && ops->absent &&
 	    ops->absent((const struct sockaddr *)peer))
 		why = "no-listener";
@@ -212,8 +214,8 @@ static enum sr_reason unlikely(const struct sr_link_ops *ops,
 	return sr_reason_find(why);
 }
 
-/* Why no kind of link can be had between the two, the preferred kind's reason; NONE:
- * one may.  local NULL: not known.  ask: the kind's opinion of a peer. */
+/* Why no kind of link is possible between the two, the preferred kind's reason;
+ * NONE: one may be.  local NULL: not known.  ask: judges one kind. */
 static enum sr_reason all_say_no(const struct sockaddr_storage *local,
 				 const struct sockaddr_storage *peer,
 				 enum sr_reason (*ask)(const struct sr_link_ops *,
@@ -247,7 +249,7 @@ void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
 	if (sr_conf.upgrade != SR_LAZY || !addr || len < sr_addr_len(addr))
 		return;
 	sr_addr_plain(&peer, addr);
-	/* To the wildcard address: only the kernel knows where that goes. */
+	/* Only the kernel knows where the wildcard address leads. */
 	if (!peer.ss_family || sr_addr_is_any(&peer))
 		return;
 	why = all_say_no(NULL, &peer, sr_peer_refuses);
@@ -260,15 +262,15 @@ void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
 
-/* Of several kinds that cannot be had the preferred one's reason counts. */
+/* If several kinds are impossible, the preferred kind's reason counts. */
 static void first_reason(struct sr_stream *st, enum sr_reason reason)
 {
 	if (atomic_load(&st->reason) == SR_REASON_NONE)
 		sr_stream_reason(st, reason);
 }
 
-/* No kind can be had.  A process that finds nothing else never has a service thread:
- * a second thread costs every system call of the program something. */
+/* Is no kind possible?  A process without a better stream never gets a service
+ * thread: a second thread makes the program's system calls slower. */
 static bool hopeless(struct sr_stream *st)
 {
 	enum sr_reason why;
@@ -312,7 +314,7 @@ static void ask_next(struct sr_stream *st)
 		st->up.ask.ops = ops;
 		st->up.ask.name = st->name;
 		st->up.ask.name.link_no = st->link_no + 1;
-		/* Rendezvous goes by what is on the wire. */
+		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->local);
 		sr_addr_plain(&st->up.ask.dst, (struct sockaddr *)&st->peer);
 		st->up.ask.owner = st;
@@ -362,7 +364,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 	sr_stream_put(st);
 }
 
-/* At the next call after a while, which grows as long as no link comes of it. */
+/* Asks again at the next call after a pause, which doubles without a link. */
 static void ask_again(struct sr_stream *st, uint64_t while_ns)
 {
 	st->up.kind = 0;
@@ -372,8 +374,8 @@ static void ask_again(struct sr_stream *st, uint64_t while_ns)
 	sr_st_clear(st, SR_ST_ASKED);
 }
 
-/* The peer had nobody to answer: it may be that it has only just begun to listen.
- * False: it has been asked again already, or that was not why. */
+/* The peer had no listener, but may just have begun to listen.  False: this was
+ * its second time, or the reason was another one. */
 static bool asks_once_more(struct sr_stream *st)
 {
 	if (sr_conf.upgrade == SR_WAIT ||
@@ -395,7 +397,7 @@ void sr_ask_progress(struct sr_stream *st)
 		sr_stream_put(st);
 		return;
 	}
-	if (sr_is_plain(st)) {	/* somebody was about to ask */
+	if (sr_is_plain(st)) {	/* a call was about to ask */
 		sr_upgrade_verdict(st, VERDICT_NO);
 		return;
 	}
@@ -416,7 +418,7 @@ void sr_ask_progress(struct sr_stream *st)
 			return;
 	}
 	if (st->link_no) {
-		/* It broke, and may be asked for again, once all is plain. */
+		/* The link broke: ask again once all is plain. */
 		if (!sr_any_gate_shut(st))
 			ask_again(st, AGAIN_NS);
 	} else if (atomic_load(&st->up.verdict) != VERDICT_NO) {

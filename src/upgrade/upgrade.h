@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * upgrade.h - how a stream gets a link and goes back to TCP: asking, answering, the
- * handshake, the memory of peers, streams that are TCP's for good.
+ * upgrade.h - how a stream gets a link and returns to TCP: asking, answering,
+ * the handshake, the memory of peers, permanently plain streams.
  */
 #ifndef SR_UPGRADE_UPGRADE_H
 #define SR_UPGRADE_UPGRADE_H
@@ -9,53 +9,53 @@
 #include "engine/stream.h"
 #include "link/link.h"
 
-/* The stream of fd with a reference, unless it is TCP's for good. */
+/* The stream of fd with a reference, unless it is permanently plain. */
 struct sr_stream *sr_stream_live(int fd);
 
-/* The result of a call of the C library that has moved bytes on a stream that is TCP's
- * for good, for the report.  errno as the call left it, and is kept. */
+/* Takes the result of a C library call on a permanently plain stream for the
+ * report.  errno is the call's, and is kept. */
 void sr_plain_received(struct sr_stream *st, ssize_t r);
 
 void sr_plain_sent(struct sr_stream *st, ssize_t r);
 
 /*
- * The program (or another) is about to use the descriptor in a way a link
- * cannot serve (epoll_ctl, fdopen, handing it on): both directions go back to
- * TCP and stay there.  Waits, bounded, until they have.  0, or -ETIMEDOUT:
- * it will happen later, and what is in flight is not lost, but the descriptor
+ * The program (or another one) is about to use the descriptor in a way that a
+ * link cannot serve (epoll_ctl, fdopen, passing it on): both directions return
+ * to TCP and stay there.  Waits, bounded, until they have.  0, or -ETIMEDOUT:
+ * it will happen later, and no byte in flight is lost, but the descriptor
  * cannot be used around the library yet.
  */
 int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason);
 
-/* Every stream goes plain.  Bounded. */
+/* Makes every stream plain.  Bounded. */
 void sr_streams_plain(void);
 
-/* Another program is about to have the descriptors that are not close-on-exec: those
- * streams go plain, and stay so.  Bounded. */
+/* Another program is about to inherit the descriptors that are not
+ * close-on-exec: makes those streams plain, and bars them.  Bounded. */
 void sr_streams_hand_over(void);
 
-/* The same, and this process becomes that program: of all other streams what was sent
- * will arrive.  Bounded: a minute where the peer does not read. */
+/* The same, and this process becomes that program: what was sent on all other
+ * streams will arrive.  Bounded: a minute where the peer does not read. */
 void sr_streams_before_exec(void);
 
 /* ---- plain.c ---- */
-/* Nobody will ask for a link, or be asked, any more.  Nothing happens if the stream
- * cannot be left to the kernel yet.  No lock held.  In the loop, or by who alone could
- * have asked. */
+/* Makes the stream permanently plain, unless something still needs the library.
+ * No lock held.  Called in the loop, or by the only thread that could have
+ * asked for a link. */
 void sr_plain_for_good(struct sr_stream *st);
 
 /* ---- back.c ---- */
-#define SR_ORPHAN_NS 60000000000ull /* for TCP to take what a process leaves behind */
-/* Is it on a link, or may be, or on its way? */
+#define SR_ORPHAN_NS 60000000000ull /* TCP takes what a process leaves */
+/* Is the stream on a link, may it be, or has it asked for one? */
 bool sr_back_concerns(struct sr_stream *st);
 bool sr_back_is_plain(struct sr_stream *st);
-/* It is on a link that outlives the process; live: and that the peer has not given up. */
+/* Does its link outlive the process?  live: only if the peer still has it. */
 bool sr_back_outlives(struct sr_stream *st, bool live);
-/* Begins the way back to TCP. */
+/* Begins the return to TCP. */
 void sr_back_begin(struct sr_stream *st);
-/* Waits until done(st) or nothing more can come of it, but not longer after `since` than
- * a bound, which is resend_ns where TCP has yet to take what was sent.  False: it is not
- * done. */
+/* Waits until done(st), or until the stream has ended and cannot return.  The
+ * limit counts from `since`; it is resend_ns while TCP has yet to take what was
+ * sent.  False: the limit is over. */
 bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		  uint64_t since, uint64_t resend_ns);
 
@@ -65,39 +65,40 @@ void sr_attach_progress(struct sr_stream *st);
 bool sr_attach_busy(struct sr_stream *st);
 
 /* ---- upgrade.c ---- */
-/* A call has begun or ended: is it time to ask?  Any thread. */
+/* A call has begun or ended: checks whether it is time to ask.  Any thread. */
 void sr_upgrade_used(struct sr_stream *st);
-/* Is connect(2) through?  If so it is known from now on, and for the report who is
- * connected, which it may not be at its end any more.  Any thread. */
+/* Has connect(2) finished?  Once it has, the stream remembers that, and for the
+ * report both addresses, which may be unknown at its end.  Any thread. */
 bool sr_upgrade_connected(struct sr_stream *st);
 void sr_upgrade_count(struct sr_stream *st);
 void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 
-/* About to be connected, or just so: if no kind of link can be had to this peer now, it
- * is plain for good.  By the thread that connects it, before anybody may have asked. */
+/* A stream about to be connected, or just connected: makes it permanently plain
+ * if no kind of link is possible to this peer now.  Called by the thread that
+ * connects, before any other may ask. */
 void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
 			 socklen_t len);
 
-/* ---- peers.c: what is known of peers; any thread ---- */
-/* Nobody answered: it is left alone for first_ns, and for longer each time. */
+/* ---- peers.c: the memory of peers; any thread ---- */
+/* Not answered: the peer is not asked for first_ns, and longer each time. */
 void sr_peer_refused(const struct sockaddr_storage *addr,
 		     const struct sr_link_ops *ops, enum sr_reason why,
 		     uint64_t first_ns);
 void sr_peer_answered(const struct sockaddr_storage *addr,
 		      const struct sr_link_ops *ops);
-/* Is it left alone now, and why?  NONE: no. */
+/* Why the peer must not be asked now; NONE: it may be asked. */
 enum sr_reason sr_peer_refuses(const struct sr_link_ops *ops,
 			       const struct sockaddr_storage *addr);
 
 /* ---- answer.c ---- */
 void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */
-void sr_answer_look(void);	/* pending requests may match now; any thread */
-/* Why no kind of link can be had, NONE if one can; any thread. */
+void sr_answer_look(void);	/* checks pending requests again; any thread */
+/* Why no kind of link is possible; NONE: one is.  Any thread. */
 enum sr_reason sr_answer_never(void);
-/* LISTEN; any thread */
+/* For a listener: no rendezvous could be opened.  Any thread. */
 void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why);
 void sr_answer_listen(struct sr_stream *st, int fd, bool wait);
 void sr_answer_open(struct sr_stream *st);	/* loop */
