@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fork.c - streams over fork(2), and what has to be ready before the first one.
+ * fork.c - owns what fork(2) does to streams, and what precedes the first one.
+ * Each room resets its own state.  Takes every lock of every stream.
  */
 #include "base/real.h"
 
@@ -18,14 +19,14 @@
 #include "epoll/hooks.h"
 
 /*
- * fork: both sides would hold the streams, so all go plain first.  Then every
- * lock of every stream is taken (no thread holds two streams' locks, so any
- * order does), so that the child finds nothing half done; it starts with no
- * service thread, no links, and plain streams that it never upgrades.
+ * Parent and child would both hold the streams, so all go plain first.  Then
+ * every lock of every stream is taken (no thread holds two streams' locks, so
+ * any order will do), so that the child finds no change half done.  It starts
+ * with no service thread, no links, and plain streams that it never upgrades.
  *
- * A stream whose locks are taken has a reference, so that its memory does not
- * return to the pool locked, and the mark fork_held: streams that another thread
- * opens before the parent unlocks have neither.
+ * A locked stream gets a reference, so that its memory does not return to the
+ * pool locked, and the flag fork_held: a stream that another thread opens
+ * before the parent unlocks has neither.
  */
 static void lock_one(struct sr_stream *st, void *arg)
 {
@@ -80,11 +81,11 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-	sr_hold();	/* no handler before the locks are new */
+	sr_hold();	/* defers handlers until the locks are new */
 	if (sr_conf.inert || sr_loop_here())
 		goto out;
-	/* The links first: what a stream drops later must not reach the
-	 * parent's. */
+	/* The links come first: when a stream drops one later, that must not
+	 * reach the parent's link. */
 	sr_link_shm.forget();
 	if (sr_link_verbs.forget)
 		sr_link_verbs.forget();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * service.c - the service thread's share of a stream: one function, work(), that
- * looks at everything and moves on what can be moved, whenever the stream has been
- * kicked (kick.c).
+ * service.c - owns work(), the service thread's part in a stream: whenever the
+ * stream was kicked (kick.c), it advances whatever can advance, by the
+ * functions of the rooms below.  Takes rx_lock and tx_lock, one at a time.
  */
 #include "base/real.h"
 
@@ -16,7 +16,7 @@
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
-#define TICK_MS 5		/* while something is in transition */
+#define TICK_MS 5		/* period while something is in transition */
 
 static bool in_transition(struct sr_stream *st)
 {
