@@ -465,6 +465,25 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 	return r;
 }
 
+/* Receives into an empty buffer.  The kernel's tcp_recvmsg() waits for bytes in
+ * this case too, but once: whether a signal, the timeout or a reset ends the
+ * wait, it returns 0. */
+static int recv_none(struct sr_stream *st, struct sr_sleep *sleep)
+{
+	struct pollfd p = { .fd = sleep->fd, .events = POLLIN };
+	const struct timespec at_once = { 0, 0 };
+	int r = sr_streams_poll(&p, 1, &at_once, NULL, NULL);
+
+	if (r > 0)
+		return sr_stream_rx(st) == SR_RX_RESET ?
+			       -atomic_exchange(&st->so_error, 0) : 0;
+	if (!sr_sleep_allowed(st, sleep))
+		return -EAGAIN;
+	sleep->partial = true;
+	r = sr_sleep(st, sleep, POLLIN);
+	return r == -EINTR || r == -EAGAIN ? 0 : r;
+}
+
 void sr_stream_keep(struct sr_stream *st, ssize_t r)
 {
 	/* EBADF is about the descriptor of this call; the stream may have others. */
@@ -479,6 +498,8 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
 	ssize_t got = 0, r;
 
+	if (!to.left)
+		return recv_none(st, sleep);
 	for (;;) {
 		r = recv_try(st, sleep->fd, &to, flags, weight);
 		if (r > 0) {
@@ -545,13 +566,6 @@ static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
 	       sr_sleep_allowed(st, &sleep);
 }
 
-/* A receive of no byte sleeps all the same, for bytes that it does not take. */
-static bool waits_for_none(struct sr_stream *st, const struct msghdr *msg)
-{
-	return !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
-	       sr_gate_shut(&st->in.gate) && sr_stream_rx(st) < SR_RX_EOF;
-}
-
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags)
 {
@@ -560,7 +574,6 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	pthread_testcancel(); /* also on paths without a system call */
 	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
 	    peeks_for_all(st, fd, flags) ||
-	    waits_for_none(st, msg) ||
 	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);
