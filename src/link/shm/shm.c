@@ -342,18 +342,27 @@ static void say_dropped(struct sr_shm *l, uint32_t why)
 	ring_all(l);
 }
 
-/* A Dekker pair with the drop of the other end: at least one end sees the other. */
+static bool peer_leaves(struct sr_shm *l)
+{
+	uint32_t why = atomic_load(&l->peer->dropped);
+
+	return why == SR_SHM_LEAVES || why == SR_SHM_RESENT;
+}
+
+/* A Dekker pair with the drop of the other end: at least one end sees the other.
+ * A peer that drops the link because it saw us leave does not count on TCP. */
 static bool leave(struct sr_link *link, bool resent)
 {
 	struct sr_shm *l = shm_of(link);
-	uint32_t leaves = SR_SHM_LEAVES;
+	uint32_t leaves = SR_SHM_LEAVES, peer;
 
 	give_rest(l);
 	say_dropped(l, SR_SHM_LEAVES);
 	if (resent)
 		atomic_compare_exchange_strong(&l->own->dropped, &leaves,
 					       SR_SHM_RESENT);
-	return !atomic_load(&l->peer->dropped);
+	peer = atomic_load(&l->peer->dropped);
+	return !peer || peer == SR_SHM_FOLLOWED;
 }
 
 static bool rx_resent(struct sr_link *link)
@@ -369,8 +378,8 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 		return;
 	link->reason = reason;
 	give_rest(l);
-	say_dropped(l, SR_SHM_DROPPED);
-	if (atomic_load(&l->peer->dropped) >= SR_SHM_LEAVES)
+	say_dropped(l, peer_leaves(l) ? SR_SHM_FOLLOWED : SR_SHM_DROPPED);
+	if (peer_leaves(l))
 		sr_link_raise(link, SR_LINK_LEFT);
 	sr_link_raise(link, SR_LINK_DEAD);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);

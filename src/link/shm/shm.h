@@ -34,8 +34,9 @@
 #define SR_SHM_RING_MAX (1u << 30)
 
 /* Why the link was given up: its process dropped it; its process ends; the
- * same, and TCP has all that was sent. */
-enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES, SR_SHM_RESENT };
+ * same, and TCP has all that was sent; its process dropped it since it saw one
+ * of these two at the other end, whose bytes in the ring it goes on reading. */
+enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES, SR_SHM_RESENT, SR_SHM_FOLLOWED };
 
 struct sr_shm_slot {
 	_Atomic uint32_t len;
