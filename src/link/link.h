@@ -194,8 +194,8 @@ struct sr_link_ops {
 	void (*awake)(struct sr_link *link, unsigned want, bool slept);
 
 	/*
-	 * Before a busy wait and in it: does the peer's thread run on this core, as far
-	 * as is known?  Then it cannot run while we look.  May be NULL: not known.
+	 * Before a busy wait: does the peer's thread run on this core, as far as
+	 * is known?  Then it cannot run while we look.  May be NULL: not known.
 	 * any.
 	 */
 	bool (*same_core)(struct sr_link *link);

@@ -168,7 +168,6 @@ static bool spin(struct sr_stream *st, uint64_t *start)
 		if (!*start)
 			*start = now;
 		if (moved || now - *start > limit || sr_held.off ||
-		    sr_link_same_core(link) ||
 		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
 			break;
 		last = now;

@@ -486,7 +486,7 @@ static int spin(struct sr_waitset *s)
 				return r;
 		}
 		now = sr_now_ns();
-		if (sr_spin_stolen(sp, limit, now - last) || same_core(s) ||
+		if (sr_spin_stolen(sp, limit, now - last) ||
 		    now - s->start >= limit || now >= s->deadline)
 			return 0;
 		last = now;

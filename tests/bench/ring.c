@@ -92,7 +92,6 @@ static size_t wait_link(struct end *e, unsigned want, struct iovec v[2])
 			last = now;
 			now = sr_now_ns();
 		} while (!n && !end && now - start <= limit &&
-			 !sr_link_same_core(e->link) &&
 			 !sr_spin_stolen(sp, limit, now - last));
 	while (!n && !end) {
 		n = sleep_once(e, want, v, &end);
