@@ -42,17 +42,24 @@ static void no_ancillary(struct msghdr *msg, int flags)
 	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
 }
 
+/* A call that does not block is made while signals are held off, and must be no
+ * cancellation point. */
 static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 {
+	bool now = flags & MSG_DONTWAIT;
 	ssize_t r;
 
-	if (is_simple(msg)) {
-		r = sr_real.recv(fd, msg->msg_iov->iov_base,
-				 msg->msg_iov->iov_len, flags);
+	if (!is_simple(msg)) {
+		r = now ? sr_now_recvmsg(fd, msg, flags) :
+			  sr_real.recvmsg(fd, msg, flags);
+	} else {
+		void *buf = msg->msg_iov->iov_base;
+		size_t n = msg->msg_iov->iov_len;
+
+		r = now ? sr_now_recv(fd, buf, n, flags) :
+			  sr_real.recv(fd, buf, n, flags);
 		if (r >= 0)
 			no_ancillary(msg, flags);
-	} else {
-		r = sr_real.recvmsg(fd, msg, flags);
 	}
 	return r < 0 ? -errno : r;
 }
@@ -116,72 +123,24 @@ static void note_due(struct sr_stream *st, uint64_t now)
 		sr_stream_kick(st);
 }
 
-/* recv(2) is a cancellation point: a cancelled thread must leave the gate. */
+/* A call that is within the gate. */
 struct passage {
 	struct sr_stream *st;
+	struct msghdr *msg;
+	int flags;
 	unsigned weight;
-	volatile bool inside;	/* see sr_window */
 };
 
-/* A cancelled call may have lost bytes that the kernel had already handed over,
- * and the expected mark among them: then the direction ends as a reset.  (If no
- * mark is expected, none will be: the counters now differ.) */
-static void lost_bytes(struct sr_stream *st)
+/* Books what the kernel has returned, r, and leaves the gate.  The result, and
+ * *again, are those of recv_plain(). */
+static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 {
-	sr_lock(&st->rx_lock);
-	if (st->rx.state == SR_RX_EXPECT && !sr_anchor_rx_agrees(st))
-		sr_rx_tcp_end(st, true);
-	sr_unlock(&st->rx_lock);
-}
-
-static void leave_cancelled(struct passage *p)
-{
-	if (p->inside) {
-		lost_bytes(p->st);
-		sr_rx_gate_leave_shut(p->st, p->weight);
-	}
-	p->inside = false;
-}
-
-static void leave_abandoned(void *passage)
-{
-	leave_cancelled(passage);
-}
-
-/* The window lets signal handlers run, as this call may sleep. */
-SR_WINDOW_FRAME
-static ssize_t kernel_recv_asleep(struct passage *p, int fd, struct msghdr *msg,
-				  int flags)
-{
-	struct sr_window w;
-	ssize_t r;
-
-	sr_window_open(&w, leave_abandoned, p);
-	r = kernel_recv(fd, msg, flags);
-	sr_window_close(&w);
-	return r;
-}
-
-/* Receives through the open gate.  Sets *again if the gate is shut, or was shut
- * meanwhile and there is nothing to return yet (only a mark, or an end of file
- * that has to be examined): the slow path must go on. */
-static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
-			  int flags, unsigned weight, bool *again)
-{
-	__attribute__((cleanup(leave_cancelled))) struct passage here = {
-		st, weight, false
-	};
+	struct sr_stream *st = p->st;
+	struct msghdr *msg = p->msg;
+	unsigned weight = p->weight;
+	int flags = p->flags;
 	bool booked = false;
-	ssize_t r;
 
-	*again = true;
-	/* A second reader waits in recv_slow(), where it can be woken. */
-	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
-		return -EAGAIN;
-	here.inside = true;
-	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
-				   kernel_recv_asleep(&here, fd, msg, flags);
-	here.inside = false;
 	if (!sr_gate_shut(&st->in.gate)) {
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
@@ -202,6 +161,52 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 	if (r < 0 && !*again)
 		sr_stream_failed(st, r);
 	return r ? r : -EAGAIN;
+}
+
+/* A signal handler has left the call by siglongjmp(3), or the thread is cancelled.
+ * Bytes that the kernel had put into the buffer by then are lost to the program, as
+ * with TCP, but a mark among them must be seen. */
+static void abandoned(void *passage)
+{
+	const struct passage *p = passage;
+	ssize_t r = (ssize_t)sr_anchor_unbooked(p->st, p->weight);
+	bool again;
+
+	if (!r || (size_t)r > sr_iov_make(p->msg->msg_iov, p->msg->msg_iovlen).left)
+		r = -EINTR;
+	returned(p, r, &again);
+}
+
+/* The window lets signal handlers run, as this call may sleep. */
+SR_WINDOW_FRAME
+static ssize_t kernel_recv_asleep(struct passage *p, int fd)
+{
+	struct sr_window w;
+	ssize_t r;
+
+	sr_window_open(&w, abandoned, p);
+	r = kernel_recv(fd, p->msg, p->flags);
+	sr_window_close(&w);
+	return r;
+}
+
+/* Receives through the open gate.  Sets *again if the gate is shut, or was shut
+ * meanwhile and there is nothing to return yet (only a mark, or an end of file
+ * that has to be examined): the slow path must go on. */
+SR_WINDOW_FRAME
+static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
+			  int flags, unsigned weight, bool *again)
+{
+	struct passage here = { st, msg, flags, weight };
+	ssize_t r;
+
+	*again = true;
+	/* A second reader waits in recv_slow(), where it can be woken. */
+	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
+		return -EAGAIN;
+	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
+				   kernel_recv_asleep(&here, fd);
+	return returned(&here, r, again);
 }
 
 /* Copies up to n bytes of the ring to the program. */
