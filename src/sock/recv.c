@@ -66,8 +66,9 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 
 /* Turns the result of a plain receive into what the program gets.  A result
  * of 0 is TCP's end, or means an error that a write of ours took from the
- * socket. */
-static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
+ * socket; for an empty buffer it means nothing. */
+static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
+			    ssize_t r)
 {
 	int err;
 
@@ -77,7 +78,8 @@ static ssize_t end_or_error(struct sr_stream *st, ssize_t r)
 	 * (to be reported as EPIPE) is no longer due. */
 	if (r == -ECONNRESET && sr_anchor_kept(st))
 		atomic_store(&st->so_error, 0);
-	if (r == 0 && sr_rx_short(st))
+	if (r == 0 && sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
+	    sr_rx_short(st))
 		return -ECONNRESET;
 	if (r != 0 || !sr_anchor_kept(st))
 		return r;
@@ -153,7 +155,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 		}
 		*again = false;
 		if (sr_rx_gate_leave(st, weight))
-			return end_or_error(st, r);
+			return end_or_error(st, msg, r);
 	}
 	*again = r == 0;
 	r = returned_late(st, msg, flags, r, weight, booked);
