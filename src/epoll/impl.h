@@ -245,9 +245,13 @@ void sr_epoll_ring(struct sr_epoll *set);	/* if something is listed */
 enum {
 	SR_EPOLL_NEWS = 1,	/* not what has been visited before */
 	SR_EPOLL_POLL = 2,	/* what is quiet may stay in the queue, not armed */
+	SR_EPOLL_SPIN = 4,	/* a look of a busy wait, which has its own limit */
 };
 int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     unsigned how);
+/* Does the peer of the entry that is polled first run on this core, as far as is
+ * known? */
+bool sr_epoll_same_core(struct sr_epoll *set, int epfd);
 /* Frees the dead; what lives is dropped. */
 void sr_epoll_drain(struct sr_epoll *set);
 

@@ -16,7 +16,7 @@
 #include "epoll/impl.h"
 
 #define LOOKS 8
-#define QUIET 32		/* visits that an entry is polled for */
+#define QUIET 32		/* visits that an entry is polled for, spinning apart */
 #define POLLED 64		/* entries that one thread may poll */
 
 /* ---- listing ---- */
@@ -302,12 +302,13 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 }
 
 /* Is it to be reported, in *ev?  keep: to stay in the queue. */
-static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, bool poll,
+static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
 		  bool *keep)
 {
 	uint32_t edge = take_edge(e), events, r; /* then the state: set_events() */
 	unsigned state = atomic_load(&e->state);
-	bool stays = poll && e->quiet < QUIET;
+	bool spins = how & SR_EPOLL_SPIN;
+	bool stays = (how & SR_EPOLL_POLL) && (spins || e->quiet < QUIET);
 	int fast;
 
 	*keep = false;
@@ -322,7 +323,7 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, bool poll,
 		r = (uint32_t)fast;
 	else
 		r = look(e, events, &edge, &stays);
-	e->quiet = r ? 0 : e->quiet + 1;
+	e->quiet = r ? 0 : e->quiet + !spins;
 	edge |= take_edge(e);
 	if ((events & EPOLLET) && !(r & edge))
 		r = 0;
@@ -343,20 +344,20 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, bool poll,
 }
 
 static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
-		     bool news_only, bool poll)
+		     unsigned how)
 {
 	struct sr_epoll_entry *e, *next, *news = take_news(set);
 	int left, n = 0;
 	bool keep;
 
-	left = news_only ? 0 : set->queued;
+	left = how & SR_EPOLL_NEWS ? 0 : set->queued;
 	for (e = news; e; e = next) {
 		next = e->next_listed;
 		append(set, e);
 		left++;
 	}
 	/* News only: those before them go to the end. */
-	if (news_only) {
+	if (how & SR_EPOLL_NEWS) {
 		int skip = set->queued - left;
 
 		while (left && skip--)
@@ -364,7 +365,7 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 	}
 	for (; n < max && left > 0; left--) {
 		e = set->first;
-		n += visit(e, &ev[n], poll, &keep);
+		n += visit(e, &ev[n], how, &keep);
 		if (!keep)
 			drop(set, pop(set));
 		else if (e != set->last)
@@ -387,19 +388,38 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 	if (!atomic_load(&set->ready))
 		return 0;
+	if (!may_poll(set))
+		how &= ~SR_EPOLL_POLL;
 	sr_lock(&set->look_lock);
 	if (sr_epoll_peek(epfd) == set) /* or it has been closed */
-		n = visit_all(set, ev, max, how & SR_EPOLL_NEWS,
-			      (how & SR_EPOLL_POLL) && may_poll(set));
+		n = visit_all(set, ev, max, how);
 	ring(set);
 	sr_unlock(&set->look_lock);
 	return n;
 }
 
+/* One entry stands for all: to look at the core of each would cost a lock each. */
+bool sr_epoll_same_core(struct sr_epoll *set, int epfd)
+{
+	struct sr_link *link = NULL;
+	bool same = false;
+
+	sr_lock(&set->look_lock);
+	if (sr_epoll_peek(epfd) == set && set->first &&
+	    (atomic_load(&set->first->state) & SR_EPOLL_LIVE))
+		link = link_of(set->first->st, false);
+	sr_unlock(&set->look_lock);
+	if (link) {
+		same = sr_link_same_core(link);
+		sr_link_put(link);
+	}
+	return same;
+}
+
 void sr_epoll_drain(struct sr_epoll *set)
 {
 	sr_lock(&set->look_lock);
-	visit_all(set, NULL, 0, false, false); /* the news join the queue */
+	visit_all(set, NULL, 0, 0); /* the news join the queue */
 	while (set->first)
 		drop(set, pop(set));
 	sr_unlock(&set->look_lock);

@@ -206,7 +206,8 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 	for (i = 1;; i++) {
 		if (!atomic_load(&set->ready))
 			return 0;	/* all are armed by now */
-		n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
+		n = sr_epoll_collect(set, w->epfd, ev, max,
+				     SR_EPOLL_POLL | SR_EPOLL_SPIN);
 		if (!n && i % ASK == 0) {
 			n = sr_now_epoll(w->epfd, ev, max);
 			n = n < 0 ? -errno : sift(set, ev, n);
@@ -234,7 +235,8 @@ static int spin(struct wait *w, struct epoll_event *ev, int max)
 	if (w->start || !atomic_load(&set->shut))
 		return 0;
 	w->start = sr_now_ns();
-	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull, false))
+	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull,
+			  sr_epoll_same_core(set, w->epfd)))
 		return 0;
 	sr_hold();	/* for the sake of set->spinning */
 	n = 0;

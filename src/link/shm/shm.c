@@ -491,6 +491,7 @@ static int stand(struct sr_link *link, unsigned want)
 	want &= WANTED;
 	if (!want)
 		return l->doorbell;
+	tell_core(l);
 	sr_lock(&l->arm_lock);
 	flags = atomic_load(&l->own->asleep);
 	if (l->standing & ~flags) {
