@@ -18,6 +18,7 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "check.h"
+#include "loop_call.h"
 #include "sockrail.h"
 #include "engine/fdtab.h"
 
@@ -36,6 +37,19 @@
 	} while (0)
 
 /* A connection by our calls: pair[0] accepted, pair[1] connected. */
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* What the service thread opens has the lowest free number for a moment: waits until
+ * it has done what it was asked for. */
+static void settle(void)
+{
+	for (int i = 0; i < 3 && sr_loop_runs(); i++)
+		CHECK_EQ(loop_call(nothing, NULL), 0);
+}
+
 static void connect_pair(int pair[2])
 {
 	struct sockaddr_in a = {
@@ -45,16 +59,19 @@ static void connect_pair(int pair[2])
 	socklen_t len = sizeof(a);
 	int l;
 
+	settle();
 	OK(l = sr_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	CHECK_EQ(bind(l, (struct sockaddr *)&a, sizeof(a)), 0);
 	CHECK_EQ(getsockname(l, (struct sockaddr *)&a, &len), 0);
 	OK(sr_listen(l, 1));
+	settle();
 	OK(pair[1] = sr_socket(AF_INET, SOCK_STREAM, IPPROTO_TCP));
 	OK(sr_connect(pair[1], (struct sockaddr *)&a, sizeof(a)));
 	OK(pair[0] = sr_accept4(l, NULL, NULL, SOCK_CLOEXEC));
 	CHECK(sr_fdtab_has(l) && sr_fdtab_has(pair[0]));
 	OK(sr_close(l));
 	CHECK(!sr_fdtab_has(l) && sr_fdtab_has(pair[1]));
+	settle();
 }
 
 static void close_pair(const int pair[2])
@@ -280,6 +297,7 @@ static void test_stale(void)
 	CHECK_EQ(sr_read(p[1], buf, 1), 0);
 
 	/* A file: the first call says that it is no socket. */
+	settle();
 	syscall(SYS_close, p[1]);
 	OK(fd = open("/dev/zero", O_RDWR));
 	CHECK(fd == p[1] && sr_fdtab_has(fd));
