@@ -86,7 +86,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	}
 	if (!done)
 		goto out;
-	st->tx.w += done;
+	sr_tx_took(&st->tx, done);
 	link->ops->tx_commit(link, done, false);
 out:
 	sr_unlock(&st->tx_lock);
@@ -143,7 +143,7 @@ size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 		if (!k)
 			break;
 		done += k;
-		st->rx.rx += k;
+		sr_rx_took(&st->rx, k);
 		st->in.way[sr_way_of(link)] += k;
 		link->ops->rx_free(link, k);
 		if (k == (size_t)there || k < piece.left)

@@ -206,7 +206,7 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e);
 int sr_epoll_control(int epfd, int op, int fd, uint32_t events, uint64_t data);
 int sr_epoll_set_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 			 uint64_t data);
-/* Before a foreign set is used: the parent is told, if there is one. */
+/* Notifies the parent process, if there is one, before a foreign set is used. */
 void sr_epoll_tell_parent(struct sr_epoll *set);
 /* The set of epfd has been in a fork: the same, or, has a child used it? */
 void sr_epoll_mind_family(int epfd);

@@ -10,8 +10,8 @@
  * a tick of a thread that always finds something else.
  *
  * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
- * at only while the table has the set at the descriptor, and what the kernel's answer
- * has for the entries of another set is told to that.  Nothing is held while the kernel
+ * at only while the table has the set at the descriptor, and an event in the kernel's
+ * answer for an entry of another set is passed to that set.  Nothing is held while the kernel
  * is asked: a handler that leaves the call for good, or a cancellation, leaves the count
  * of sleepers too high, so that others ring, and nothing is polled, when they need not.
  */
