@@ -24,6 +24,7 @@
  *            NOCLOSE the program writes all and then waits: no FIN helps
  *            CREDIT=c S may be at most c bytes ahead of R's program (K)
  *            SAFETY_ONLY  what is delivered is right; nothing about "eventually"
+ *            GUEST=x  end x forks once: its child holds the anchor, too (0 or 1)
  *            REACH=n  shows that a situation is reached
  * Mutations: M_*    each must be caught; see `run`.
  */
@@ -109,6 +110,31 @@ byte sn[DIRS];		/* the state when recv() was called, and looked at no more */
 #endif
 bool got[DIRS];	/* a kernel recv() has returned, not classified yet */
 byte ck[DIRS]; byte cx[DIRS]; byte cy[DIRS];
+
+/*
+ * The two owners of end x's anchor.  A stream that is on TCP at the fork is the
+ * child's as much as the parent's.  Else the child is a guest: its first use asks
+ * the parent to bring the stream back to TCP, and waits for that.
+ */
+bool shared[2];		/* the child holds the anchor */
+bool asks[2];		/* the guest wants to use it */
+bool plain[2];		/* the parent says that it is on TCP, or over */
+bool wrote;		/* the guest has moved a byte */
+#ifdef M_GUESTSHUT
+#define LAST(x) true
+#else
+#define LAST(x) (!shared[x])
+#endif
+#ifdef M_GUESTSWITCH
+#define ALONE(x) true
+#else
+#define ALONE(x) (!shared[x])
+#endif
+#ifdef M_GUESTEARLY
+#define GUEST_MAY(x) true
+#else
+#define GUEST_MAY(x) plain[x]
+#endif
 
 #ifdef WHOLE		/* it lies in memory, who ever looks at it */
 #define SEND_F(d, e, k, x, y) fwd[L(d, e)]!k, x, y; tried[d] = dead[e]
@@ -359,11 +385,11 @@ proctype RecvLink(byte d)
 {
 	byte k, x, y;
 	do
-	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 0)] && TAKE(d, 0) && !AHEAD(d, 0) ->
+	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && ALONE(RECV_END(d)) && !rgone[L(d, 0)] && TAKE(d, 0) && !AHEAD(d, 0) ->
 		take_switch(d, 0) }
 #if EPOCHS > 1
 	/* a later link: wait until TCP has shown every mark written before */
-	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && !rgone[L(d, 1)] && TAKE(d, 1) && !AHEAD(d, 1) ->
+	:: atomic { !killed[RECV_END(d)] && (rst[d] <= R_EXP1) && ALONE(RECV_END(d)) && !rgone[L(d, 1)] && TAKE(d, 1) && !AHEAD(d, 1) ->
 		take_switch(d, 1) }
 #endif
 	:: atomic { !killed[RECV_END(d)] && rst[d] != R_RAW && !rgone[L(d, cur[d])] && fwd[L(d, cur[d])]?[DATA, _, _] ->
@@ -381,6 +407,17 @@ proctype RecvLink(byte d)
 	:: atomic { !killed[RECV_END(d)] && rst[d] == R_REC && rx[d] < h[d] ->
 #endif
 		deliver(d, rx[d]); SEND_B(d, cur[d], ACK, rx[d]) }
+#ifdef GUEST
+	/* not the only owner: refuses a switch, and goes back if the guest asks */
+	:: atomic { !killed[RECV_END(d)] && rst[d] == R_RAW && !ALONE(RECV_END(d)) && !rgone[L(d, 0)] && fwd[L(d, 0)]?[SWITCH, _, _] ->
+		rgone[L(d, 0)] = true; dead[0] = true }
+#if EPOCHS > 1
+	:: atomic { !killed[RECV_END(d)] && rst[d] == R_RAW && !ALONE(RECV_END(d)) && !rgone[L(d, 1)] && fwd[L(d, 1)]?[SWITCH, _, _] ->
+		rgone[L(d, 1)] = true; dead[1] = true }
+#endif
+	:: atomic { !killed[RECV_END(d)] && asks[RECV_END(d)] && !rgone[L(d, cur[d])] && rst[d] != R_RAW && rst[d] <= R_REC -> drop_link(d) }
+	:: atomic { !killed[RECV_END(d)] && asks[RECV_END(d)] && !plain[RECV_END(d)] && ((rst[d] == R_RAW && dup[d] == 0) || rst[d] >= R_EOF) && !got[d] -> plain[RECV_END(d)] = true }
+#endif
 	:: atomic { !killed[RECV_END(d)] && rst[d] == R_REC && lfin[d] && rx[d] == h[d] ->
 		end_of_file(d); SEND_B(d, cur[d], ACKEND, rx[d]) }
 #ifdef M_HAVE
@@ -399,6 +436,8 @@ proctype RecvLink(byte d)
 #define GO_BACK(d) true
 #elif defined(M_NOPROBE)
 #define GO_BACK(d) (dead[ep[d]] && tried[d])
+#elif defined(GUEST)
+#define GO_BACK(d) (dead[ep[d]] || asks[SEND_END(d)] || (closed[d] && !LAST(SEND_END(d))))
 #else
 #define GO_BACK(d) dead[ep[d]]
 #endif
@@ -424,11 +463,14 @@ proctype Send(byte d)
 #endif
 
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && w[d] < K -> tcp[d]!RAW, w[d], 0; w[d] = w[d] + 1 }
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && closed[d] -> tcp[d]!FIN, 0, 0; sst[d] = S_DONE }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && closed[d] && LAST(SEND_END(d)) -> tcp[d]!FIN, 0, 0; sst[d] = S_DONE }
+#ifdef GUEST
+	:: atomic { !killed[SEND_END(d)] && asks[SEND_END(d)] && !plain[SEND_END(d)] && (sst[d] == S_RAW || sst[d] == S_DONE) -> plain[SEND_END(d)] = true }
+#endif
 #ifdef IMP
 	:: atomic { d == 0 && sst[d] == S_RAW && ep[d] == IMP -> ep[d] = ep[d] + 1 }	/* not ours */
 #endif
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && NOT_IMP(d, ep[d]) && ep[d] < EPOCHS && MAY_SWITCH(d) ->
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && NOT_IMP(d, ep[d]) && ep[d] < EPOCHS && MAY_SWITCH(d) && ALONE(SEND_END(d)) ->
 #if DIRS == 2 && !defined(M_BOTHFIRST)
 		if :: d == 1 -> ep[1] = cur[0] :: else fi;
 #endif
@@ -461,7 +503,7 @@ proctype Send(byte d)
 
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && !closed[d] && w[d] < K && w[d] - base[d] < CREDIT ->
 		SEND_F(d, ep[d], DATA, w[d], 0); w[d] = w[d] + 1 }
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && closed[d] && !lend[d] ->
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && closed[d] && !lend[d] && LAST(SEND_END(d)) ->
 		SEND_F(d, ep[d], END, w[d], 0); lend[d] = true
 #ifdef M_FINEARLY
 		; tcp[d]!FIN, 0, 0; sst[d] = S_DONE
@@ -515,7 +557,7 @@ proctype Killer()
 		dead[1] = true;
 #endif
 		if
-		:: sst[x] != S_DONE ->
+		:: sst[x] != S_DONE && !shared[x] ->
 			if
 			:: tcp[x]!FIN, 0, 0	/* its receive queue was empty */
 			:: tcp[x]!RST, 0, 0	/* it was not */
@@ -523,6 +565,57 @@ proctype Killer()
 		:: else
 		fi
 	}
+}
+#endif
+
+#ifdef GUEST
+#if GUEST == 0
+#define ON_TCP (sst[0] == S_RAW)
+#else
+#define ON_TCP (rst[0] == R_RAW && dup[0] == 0 && !got[0])
+#endif
+proctype Guest()
+{
+	byte k, x, y;
+	do
+	:: atomic { !asks[GUEST] && !plain[GUEST] -> asks[GUEST] = true }
+	/* the parent was killed, and took the link with it */
+	:: atomic { killed[GUEST] && !plain[GUEST] && asks[GUEST] ->
+		shared[GUEST] = false;
+#if GUEST == 0
+		tcp[0]!RST, 0, 0; sst[0] = S_DONE;
+#endif
+		break }
+#if GUEST == 0
+	:: atomic { GUEST_MAY(0) && sst[0] != S_DONE && w[0] < K -> tcp[0]!RAW, w[0], 0; w[0] = w[0] + 1; wrote = true }
+	/* close(2), and no more: the kernel ends the stream of its last owner */
+	:: atomic { !asks[0] || plain[0] -> shared[0] = false;
+		if
+		:: killed[0] && sst[0] != S_DONE -> tcp[0]!FIN, 0, 0; sst[0] = S_DONE
+		:: else
+		fi;
+		break }
+#else
+	:: atomic { GUEST_MAY(1) && !got[0] && !OVER(0) && rst[0] != R_EOF && nempty(tcp[0]) ->
+		tcp[0]?k, x, y;
+		if
+		:: k == RAW -> deliver(0, x); wrote = true
+		:: k == FIN && rx[0] >= owed[0] -> end_of_file(0)
+		:: (k == FIN && rx[0] < owed[0]) || k == RST -> reset(0)
+		:: else -> assert(false)	/* a mark or a record */
+		fi }
+	:: atomic { !asks[1] || plain[1] -> shared[1] = false; break }
+#endif
+	od
+}
+
+proctype Fork()
+{
+	if
+	:: atomic { !killed[GUEST] && !closed[0] && rst[0] <= R_REC && sst[0] != S_DONE ->
+		shared[GUEST] = true; plain[GUEST] = ON_TCP; run Guest() }
+	:: true
+	fi
 }
 #endif
 
@@ -568,7 +661,11 @@ active proctype Judge()
 			fi;
 			i++
 		:: else -> break
-		od
+		od;
+#ifdef GUEST
+		/* no guest waits for ever */
+		assert(!asks[GUEST] || plain[GUEST] || !shared[GUEST])
+#endif
 	}
 }
 
@@ -584,6 +681,12 @@ active proctype Reach()
 	rst[0] == R_REC && seen[0] == 2;
 #elif REACH == 4	/* both directions on the link */
 	rst[0] == R_REC && rst[1] == R_REC;
+#elif REACH == 6	/* the guest wrote after the return from a link */
+	seen[0] == 1 && asks[0] && plain[0] && wrote && rx[0] == w[0];
+#elif REACH == 7	/* the guest read what was resent */
+	seen[0] == 1 && asks[1] && plain[1] && wrote && owed[0] > 0;
+#elif REACH == 8	/* the parent was killed, and its guest lost the link */
+	seen[0] == 1 && asks[0] && rst[0] == R_RESET && killed[0];
 #else			/* killed on the link: reset after bytes that came by it */
 	rst[0] == R_RESET && seen[0] == 1 && rx[0] > rN[0];
 #endif
@@ -609,6 +712,9 @@ init
 #endif
 #ifdef IMP
 		run Impostor();
+#endif
+#ifdef GUEST
+		run Fork();
 #endif
 	}
 }
