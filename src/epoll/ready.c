@@ -301,6 +301,17 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 		append(set, e);
 }
 
+/* The news that came during the look and that it has seen.  The rest of them stay,
+ * and AGAIN with them: the look may have been too early for that. */
+static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
+{
+	uint32_t seen = atomic_load(&e->edge) & r & SR_EPOLL_ALL;
+
+	if (seen)
+		atomic_fetch_and(&e->edge, ~seen);
+	return seen;
+}
+
 /* Is it to be reported, in *ev?  keep: to stay in the queue. */
 static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
 		  bool *keep)
@@ -324,9 +335,10 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	else
 		r = look(e, events, &edge, &stays);
 	e->quiet = r ? 0 : e->quiet + !spins;
-	edge |= take_edge(e);
-	if ((events & EPOLLET) && !(r & edge))
-		r = 0;
+	if (events & EPOLLET) {
+		edge |= take_seen(e, r);
+		r = r & edge ? r : 0;
+	}
 	*ev = (struct epoll_event){ .events = r, .data.u64 = e->data };
 	if (r && (events & EPOLLONESHOT) &&
 	    atomic_compare_exchange_strong(&e->state, &state,

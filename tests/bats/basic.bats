@@ -80,3 +80,7 @@ teardown() { stop_all; }
 @test "IPv6" {
 	compare basic chat -a "$ADDR6"
 }
+
+@test "a request and its answer in turns, both ends in epoll sets" {
+	compare epoll_turn turns
+}
