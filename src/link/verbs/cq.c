@@ -88,19 +88,43 @@ static void dispatch(struct sr_vcq *cq, struct touched *t,
 		t->at[i].what |= sr_vrx_completion(slot->link, wc);
 }
 
+/*
+ * May this thread take completions?  If another one is at it, that one is asked to
+ * look once more when it has done: it may have seen the CQ empty already, and what came
+ * then makes no event if the CQ has been armed since.  A thread that fails sets `again`
+ * before its last try; the holder unlocks before it looks at `again` (poll_once_more()).
+ * One of the two sees the other.
+ */
+static bool lock_to_poll(struct sr_vcq *cq, bool wait)
+{
+	if (wait) {
+		sr_lock(&cq->lock);
+		return true;
+	}
+	if (sr_trylock(&cq->lock))
+		return true;
+	atomic_store(&cq->again, true);
+	atomic_thread_fence(memory_order_seq_cst);
+	return sr_trylock(&cq->lock);
+}
+
+static bool poll_once_more(struct sr_vcq *cq)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(&cq->again, memory_order_relaxed) &&
+	       atomic_exchange(&cq->again, false);
+}
+
 /* Completions of one CQ are handled under its lock; then, without it, the
- * links they concern go on sending and are told.  If another thread is at it,
- * that one tells. */
-int sr_vcq_poll(struct sr_vcq *cq, bool wait)
+ * links they concern go on sending and are told. */
+static int poll_once(struct sr_vcq *cq, bool wait)
 {
 	struct ibv_wc wc[BATCH];
 	struct touched t = { 0 };
 	int i, n, sum = 0, rounds = 0;
 	unsigned k;
 
-	if (wait)
-		sr_lock(&cq->lock);
-	else if (!sr_trylock(&cq->lock))
+	if (!lock_to_poll(cq, wait))
 		return 0;
 	if (!cq->cq) {
 		sr_unlock(&cq->lock);
@@ -134,6 +158,16 @@ int sr_vcq_poll(struct sr_vcq *cq, bool wait)
 			sr_vlink_notify(l, t.at[k].what);
 		sr_link_put(&l->link);
 	}
+	return sum;
+}
+
+int sr_vcq_poll(struct sr_vcq *cq, bool wait)
+{
+	int sum = 0;
+
+	do {
+		sum += poll_once(cq, wait);
+	} while (poll_once_more(cq));
 	return sum;
 }
 

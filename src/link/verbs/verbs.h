@@ -116,6 +116,7 @@ struct sr_vcq {
 	struct sr_vdev *dev;
 	struct sr_vcq *next;	/* loop writes; others read dev->cqs */
 	pthread_mutex_t lock;	/* dispatch */
+	atomic_bool again;	/* another thread wanted to poll meanwhile */
 	struct ibv_cq *cq;	/* NULL: destroyed */
 	int armed;		/* verbs_cq.c; chan_lock */
 	unsigned cap, used;	/* entries; loop */
