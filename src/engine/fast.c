@@ -123,14 +123,13 @@ static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size
 
 /* Takes all bytes there are, as far as they fit: by epoll(7) a short read on an
  * edge-triggered descriptor has drained the stream. */
-size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t n)
+size_t sr_fast_take(struct sr_stream *st, int fd, const struct iovec *v, size_t n)
 {
 	struct sr_piece piece;
 	struct sr_link *link;
 	size_t k, done = 0;
 	ssize_t there;
 
-	pthread_testcancel();
 	sr_lock(&st->rx_lock);
 	if (!still_rx(st, fd))
 		goto out;
@@ -154,8 +153,13 @@ out:
 	return done;
 }
 
-/* Poll bits of the incoming direction; -1: take the slow path. */
-static int poll_rx(struct sr_stream *st, int fd, short events)
+size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t n)
+{
+	pthread_testcancel();
+	return sr_fast_take(st, fd, v, n);
+}
+
+static inline ssize_t look_rx(struct sr_stream *st, int fd)
 {
 	struct sr_piece piece;
 	ssize_t there = -1;
@@ -164,9 +168,20 @@ static int poll_rx(struct sr_stream *st, int fd, short events)
 	if (still_rx(st, fd))
 		there = st->in.link->ops->rx_look(st->in.link, &piece);
 	sr_unlock(&st->rx_lock);
-	if (there <= 0)
-		return (int)there;
-	return events & (POLLIN | POLLRDNORM);
+	return there;
+}
+
+ssize_t sr_fast_look(struct sr_stream *st, int fd)
+{
+	return look_rx(st, fd);
+}
+
+/* Poll bits of the incoming direction; -1: take the slow path. */
+static int poll_rx(struct sr_stream *st, int fd, short events)
+{
+	ssize_t there = look_rx(st, fd);
+
+	return there <= 0 ? (int)there : events & (POLLIN | POLLRDNORM);
 }
 
 /* The same for the outgoing direction; the slow path sets out.full. */

@@ -58,6 +58,12 @@ static inline bool sr_stream_lives(int fd)
  */
 size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t n);
 size_t sr_fast_recv(struct sr_stream *st, int fd, const struct iovec *v, size_t n);
+/* The same without a cancellation point, for a caller that has waited. */
+size_t sr_fast_take(struct sr_stream *st, int fd, const struct iovec *v, size_t n);
+
+/* How many bytes there are to receive; 0: none, and the link has no unusual news;
+ * -1: the slow path decides. */
+ssize_t sr_fast_look(struct sr_stream *st, int fd);
 
 /* poll(2) for one stream, found at fd as above: those bits of `events` that are
  * set now, or 0 if none is set and the link has no unusual news; -1: the caller

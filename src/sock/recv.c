@@ -503,6 +503,7 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
+	bool simple = !(flags & (MSG_PEEK | MSG_WAITALL | MSG_TRUNC));
 	ssize_t got = 0, r;
 
 	if (!to.left)
@@ -523,6 +524,12 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 		r = sr_sleep(st, sleep, POLLIN);
 		if (r < 0)
 			break;
+		if (!simple || !sr_rx_is_fast(st))
+			continue;
+		got = (ssize_t)sr_fast_take(st, sleep->fd, msg->msg_iov,
+					    msg->msg_iovlen);
+		if (got)
+			return got;
 	}
 	if (got && r < 0)
 		sr_stream_keep(st, r);

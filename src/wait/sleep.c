@@ -134,49 +134,38 @@ static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 
 #define POLLS 32		/* between two reads of the clock, which may be slow */
 
-/* Polls the link alone until anything arrives, the limit is reached, or a
- * signal is pending. */
-static bool spin(struct sr_stream *st, uint64_t *start)
+/* Looks for bytes on the link until some arrive, the fast path has to be left, the
+ * limit is reached, or a signal is pending.  True: bytes have arrived. */
+static bool spin(struct sr_stream *st, int fd, uint64_t *start)
 {
-	uint64_t limit = sr_conf.spin_us * 1000ull, h = 0, now = 0, last = 0;
-	struct sr_link *link = NULL;
-	unsigned events = 0;
-	bool moved = false;
+	uint64_t limit = sr_conf.spin_us * 1000ull, now = 0, last = 0;
+	bool fast, same_core;
+	ssize_t there = 0;
 
 	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
-	    st->in.link) {
-		link = sr_link_get(st->in.link);
-		events = sr_link_events(link);
-		h = st->rx.rx;
-	}
+	fast = sr_rx_is_fast(st);
+	same_core = fast && sr_link_same_core(st->in.link);
 	sr_unlock(&st->rx_lock);
-	if (!link)
+	if (!fast || !sr_spin_pays(&st->spin, limit, same_core))
 		return false;
-	if (!sr_spin_pays(&st->spin, limit, sr_link_same_core(link)))
-		goto out;
 	for (;;) {
-		for (int i = 0; i < POLLS && !moved; i++) {
-			link->ops->poll(link);
-			moved = atomic_load(&link->rx_h) != h ||
-				sr_link_events(link) != events;
+		for (int i = 0; i < POLLS && !there; i++) {
+			there = sr_fast_look(st, fd);
 			sr_relax();
 		}
-		if (moved && !*start)
+		if (there && !*start)
 			break;
 		now = sr_now_ns();
 		if (!*start)
 			*start = now;
-		if (moved || now - *start > limit || sr_held.off ||
+		if (there || now - *start > limit || sr_held.off ||
 		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
 			break;
 		last = now;
 	}
-	if (moved)
+	if (there)
 		sr_spin_learn(&st->spin, limit, now - *start);
-out:
-	sr_link_put(link);
-	return moved;
+	return there > 0;
 }
 
 /* Has a handler closed the descriptor, or put another file in its place?  A
@@ -234,7 +223,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 	if (!sr_sleep_allowed(st, p))
 		return -EAGAIN;
 	if (events == POLLIN) {
-		if (spin(st, &start))
+		if (spin(st, p->fd, &start))
 			return 0;
 		if (!start)
 			start = sr_now_ns(); /* so that asleep() does not spin again */
