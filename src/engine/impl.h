@@ -74,8 +74,10 @@ enum {				/* sr_stream.flags */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* asked twice a peer that has no listener */
 	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor */
+	SR_ST_ANSWERED = 1 << 21, /* ACCEPT: its process answers for it, or will */
+	SR_ST_WORTH = 1 << 14,	/* LISTEN: one of its streams is worth a link */
 	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: it has no rendezvous */
-	SR_ST_OPENED = 1 << 23,	/* LISTEN: opening the rendezvous was tried */
+	SR_ST_OPENED = 1 << 23,	/* LISTEN: who answers has been settled */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
 	SR_ST_OVER = 1 << 25,	/* both ends arrived: TCP state CLOSE */

@@ -14,6 +14,7 @@
 #include "pure/history.h"
 #include "pure/switch.h"
 
+struct sr_keeper;
 struct sr_wait_node;
 struct sr_epoll_entry;
 
@@ -103,6 +104,7 @@ struct sr_attach {
 	uint64_t due_since, due_seen, due_seen_ns; /* while SWITCH waits */
 	bool due_said;		/* DRAIN was sent */
 	void *listener[2];	/* rendezvous of each kind */
+	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */
 	atomic_int children;	/* LISTEN: accepted streams still alive */
 	struct sr_stream *parent; /* ACCEPT: the listening stream */
 };

@@ -234,6 +234,8 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
 		sr_stream_bar(st, atomic_load(&listener->reason));
+	if (sr_st_flags(listener) & SR_ST_ANSWERED)
+		sr_st_set(st, SR_ST_ANSWERED);
 	if (sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) {
 		sr_stream_reason(st, atomic_load(&listener->reason));
 		atomic_store(&st->head.plain, true);

@@ -57,6 +57,10 @@ enum {
 struct sr_ask;
 struct sr_request;
 
+#define SR_THERE "there"
+#define SR_THERE_LEN 20		/* with the final 0 */
+#define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
+
 /* A piece of a ring. */
 struct sr_piece {
 	uint8_t *at;
@@ -256,10 +260,12 @@ struct sr_link_ops {
 
 	/*
 	 * Answers requests for connections accepted on this local address
-	 * (0.0.0.0 or :: for any).  *out is for unlisten().  Returns 0 or
-	 * -errno, as ask() does.
+	 * (0.0.0.0 or :: for any).  there: not where an asker looks first, but at a
+	 * place of this process's own, which is stored in there[SR_THERE_LEN] as a
+	 * text: refuse(req, SR_THERE " " text) by any process sends the asker of req
+	 * there.  *out is for unlisten().  Returns 0 or -errno, as ask() does.
 	 */
-	int (*listen)(const struct sockaddr *addr, void **out);
+	int (*listen)(const struct sockaddr *addr, char *there, void **out);
 	void (*unlisten)(void *listener);
 
 	/* Answers a request.  Returns a new link that is not yet UP; or NULL

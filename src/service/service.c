@@ -17,6 +17,7 @@
 #include "sock/sock.h"
 
 #define TICK_MS 5		/* period while something is in transition */
+#define AGAIN_MS 10		/* until a rendezvous may be free */
 
 static bool in_transition(struct sr_stream *st)
 {
@@ -38,14 +39,20 @@ static void on_timer(struct sr_timer *t)
 	sr_stream_put(st);
 }
 
-static void retime(struct sr_stream *st)
+static void call_again(struct sr_stream *st, unsigned ms)
 {
-	if (st->loop.timed || (sr_st_flags(st) & SR_ST_ENDED) || !in_transition(st))
+	if (st->loop.timed)
 		return;
 	st->loop.timed = true;
 	sr_stream_ref(st);
 	st->loop.timer.fn = on_timer;
-	sr_timer_set(&st->loop.timer, TICK_MS);
+	sr_timer_set(&st->loop.timer, ms);
+}
+
+static void retime(struct sr_stream *st)
+{
+	if (!(sr_st_flags(st) & SR_ST_ENDED) && in_transition(st))
+		call_again(st, TICK_MS);
 }
 
 static void work_links(struct sr_stream *st)
@@ -68,16 +75,12 @@ static void work(struct sr_task *t)
 		((char *)t - offsetof(struct sr_stream, loop.task));
 
 	atomic_store(&st->loop.kicked, false);
-	if (sr_st_flags(st) & SR_ST_LISTEN) {
-		if (!(sr_st_flags(st) & SR_ST_CLOSING))
-			sr_answer_open(st);
-		else if (!atomic_load(&st->up.children))
-			sr_answer_unlisten(st);
+	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.keeper) {
+		if (sr_answer_progress(st))
+			call_again(st, AGAIN_MS);
 		sr_stream_put(st);
 		return;
 	}
-	if (st->up.listener[0] || st->up.listener[1])
-		sr_answer_unlisten(st);	/* listen(2) failed after all */
 	work_links(st);
 	sr_ask_progress(st);
 	sr_attach_progress(st);

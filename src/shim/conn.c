@@ -6,6 +6,8 @@
 
 #include <netinet/in.h>
 
+#include "upgrade/upgrade.h"
+
 static bool is_tcp(int domain, int type, int protocol)
 {
 	return (domain == AF_INET || domain == AF_INET6) &&
@@ -28,6 +30,18 @@ int sr_socket(int domain, int type, int protocol)
 	return fd;
 }
 
+/* A listening socket that was there before us (exec, socket activation). */
+static struct sr_stream *adopt(int fd)
+{
+	struct sr_stream *st = NULL;
+
+	if (sr_shim_ready() && sr_process_ours())
+		st = sr_answer_adopt(fd);
+	if (st)
+		sr_shim_enter(fd, st);
+	return st ? sr_fdtab_get(fd) : NULL;
+}
+
 /* The listener is looked up when there is a connection: accept() may sleep for
  * days, and be cancelled. */
 static int accepted(int listener, int fd)
@@ -38,6 +52,8 @@ static int accepted(int listener, int fd)
 	if (fd < 0 || sr_inside)
 		return fd;
 	st = sr_fdtab_get(listener);
+	if (!st)
+		st = adopt(listener);
 	if (!st)
 		return sr_shim_fresh(fd);
 	if (sr_process_ours())

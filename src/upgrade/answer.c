@@ -5,8 +5,11 @@
  *
  * A request may arrive before accept(2), or before the program's first call on
  * the descriptor (which shows that its I/O passes us); then it waits a while.
- * No locks: only the service thread runs this, except sr_answer_look() and what
- * listen(2) calls: sr_answer_never(), _listen() and _stop().
+ * Meanwhile the keeper asks the workers (keeper.h), and sends the asker to the one
+ * that has the stream.
+ *
+ * No locks: only the service thread runs this, except sr_answer_look(), what listen(2)
+ * calls (sr_answer_never(), _listen() and _stop()), sr_answer_adopt() and _worth().
  */
 #include "base/real.h"
 
@@ -22,17 +25,21 @@
 #include "engine/fast.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
+#include "upgrade/keeper.h"
 #include "upgrade/upgrade.h"
 
 #define ACCEPT_NS 1000000000ull	/* time for accept(2) and the first call */
 #define FIND_NS 100000000ull	/* if no stream waits to be accepted */
+#define SHARED_NS 50000000ull	/* where other processes accept, too */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 
 struct pending {
 	struct pending *next;
-	struct sr_request *req;
+	struct sr_request *req;	/* NULL: the keeper asks, and this is a worker */
+	struct sr_name name;
 	uint64_t since;
+	bool shared;		/* workers have been asked */
 };
 
 static struct pending *pending;
@@ -97,16 +104,20 @@ static bool plain_enough(struct sr_stream *st)
 }
 
 /* Not accepted yet, or by another process.  True: the request is finished. */
-static bool not_found(struct sr_request *req, const struct search *s, uint64_t age)
+static bool not_found(struct sr_request *req, const struct search *s, uint64_t age,
+		      bool shared)
 {
-	if (age <= (s->waiting ? ACCEPT_NS : FIND_NS))
+	uint64_t limit = s->waiting ? ACCEPT_NS : FIND_NS;
+
+	if (age <= (shared || s->forked ? SHARED_NS : limit))
 		return false;
-	req->ops->refuse(req, s->forked && !s->waiting ? "fork" : "no-match");
+	req->ops->refuse(req, "no-match");
 	return true;
 }
 
-/* age: ns since the request arrived.  True: the request is finished. */
-static bool deal(struct sr_request *req, uint64_t age)
+/* age: ns since the request arrived.  shared: workers have been asked.  True: the
+ * request is finished. */
+static bool deal(struct sr_request *req, uint64_t age, bool shared)
 {
 	struct search s = { .name = &req->name };
 	bool last = age > ACCEPT_NS;
@@ -116,7 +127,7 @@ static bool deal(struct sr_request *req, uint64_t age)
 
 	sr_streams_walk(match, &s);
 	if (!s.found)
-		return not_found(req, &s, age);
+		return not_found(req, &s, age, shared);
 	if (!atomic_load(&s.found->up.asked_ns))
 		atomic_store(&s.found->up.asked_ns, sr_now_ns());
 	f = sr_st_flags(s.found);
@@ -147,20 +158,47 @@ dealt:
 	return true;
 }
 
+static void pending_free(struct pending **p)
+{
+	struct pending *gone = *p;
+
+	*p = gone->next;
+	free(gone);
+	atomic_fetch_sub(&pending_count, 1);
+}
+
+/* The keeper's question.  True: it needs not be looked at again. */
+static bool tell_keeper(const struct sr_name *name, uint64_t age)
+{
+	struct search s = { .name = name };
+
+	sr_streams_walk(match, &s);
+	if (!s.found)
+		return age > SHARED_NS;
+	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_plain(s.found))
+		sr_keeper_tell(name);
+	sr_stream_put(s.found);
+	return true;
+}
+
+static bool finished(const struct pending *p, uint64_t now)
+{
+	uint64_t age = now - p->since;
+
+	return p->req ? deal(p->req, age, p->shared) : tell_keeper(&p->name, age);
+}
+
 static void look(void)
 {
-	struct pending **p = &pending, *gone;
+	struct pending **p = &pending;
 	uint64_t now = sr_now_ns();
 
 	while (*p) {
-		if (!deal((*p)->req, now - (*p)->since)) {
+		if (!finished(*p, now)) {
 			p = &(*p)->next;
 			continue;
 		}
-		gone = *p;
-		*p = gone->next;
-		free(gone);
-		atomic_fetch_sub(&pending_count, 1);
+		pending_free(p);
 	}
 	if (pending)
 		sr_timer_set(&sweep_timer, SWEEP_MS);
@@ -184,36 +222,95 @@ void sr_answer_look(void)
 		sr_loop_post(&look_task);
 }
 
-static void on_request(struct sr_request *req)
+static bool put_off(struct sr_request *req, const struct sr_name *name, bool shared)
 {
 	struct pending *p;
 
-	if (deal(req, 0))
-		return;
-	p = atomic_load(&pending_count) < PENDING_MAX ? malloc(sizeof(*p)) :
-							NULL;
-	if (!p) {
-		req->ops->refuse(req, "timeout");
-		return;
-	}
-	*p = (struct pending){ pending, req, sr_now_ns() };
+	if (atomic_load(&pending_count) >= PENDING_MAX)
+		return false;
+	p = malloc(sizeof(*p));
+	if (!p)
+		return false;
+	*p = (struct pending){ pending, req, *name, sr_now_ns(), shared };
 	pending = p;
 	atomic_fetch_add(&pending_count, 1);
 	sr_timer_set(&sweep_timer, SWEEP_MS);
+	return true;
+}
+
+static void on_request(struct sr_request *req)
+{
+	if (!deal(req, 0, false) &&
+	    !put_off(req, &req->name, sr_keeper_ask(&req->name)))
+		req->ops->refuse(req, "timeout");
+}
+
+void sr_answer_asked(const struct sr_name *name)
+{
+	if (!tell_keeper(name, 0))
+		(void)put_off(NULL, name, false);
 }
 
 static void on_gone(struct sr_request *req)
 {
-	struct pending **p = &pending, *gone;
+	struct pending **p = &pending;
 
 	while (*p && (*p)->req != req)
 		p = &(*p)->next;
-	if (!*p)
+	if (*p)
+		pending_free(p);
+}
+
+/* ---- several processes accept at one address ---- */
+
+static int kind_of(const struct sr_link_ops *ops)
+{
+	return ops == &sr_link_verbs;
+}
+
+void sr_answer_found(const struct sr_name *name, const struct sr_there *there)
+{
+	char word[sizeof(SR_THERE) + SR_THERE_LEN];
+	struct pending **p = &pending;
+	struct sr_request *req;
+
+	while (*p) {
+		req = (*p)->req;
+		if (!req || !sr_name_equal(&req->name, name) ||
+		    !there->kind[kind_of(req->ops)][0]) {
+			p = &(*p)->next;
+			continue;
+		}
+		pending_free(p);
+		sr_format(word, sizeof(word), SR_THERE " %s",
+			  there->kind[kind_of(req->ops)]);
+		req->ops->refuse(req, word);
+	}
+}
+
+void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *arg)
+{
+	struct pending *p;
+
+	for (p = pending; p; p = p->next) {
+		if (!p->req)
+			continue;
+		p->shared = true;
+		fn(&p->name, arg);
+	}
+}
+
+void sr_answer_worth(struct sr_stream *st)
+{
+	struct sr_stream *listener = st->up.parent;
+	unsigned f = listener ? sr_st_flags(listener) : SR_ST_ANSWERED;
+
+	sr_st_set(st, SR_ST_ANSWERED);
+	if ((f & (SR_ST_ANSWERED | SR_ST_NO_RENDEZVOUS)) ||
+	    (sr_st_set(listener, SR_ST_WORTH) & SR_ST_WORTH))
 		return;
-	gone = *p;
-	*p = gone->next;
-	free(gone);
-	atomic_fetch_sub(&pending_count, 1);
+	if (sr_loop_start() == 0)
+		sr_stream_kick(listener);
 }
 
 /* For the report, if no other attempt has a reason. */
@@ -248,9 +345,10 @@ static enum sr_reason impossible(int i, const struct sr_link_ops *ops)
 		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
 }
 
-/* NONE: the rendezvous is open. */
+/* NONE: the rendezvous is open.  there: not the address's own, and where it is.
+ * *again: the address's is in use, by a process that is about to end perhaps. */
 static enum sr_reason listen_on(struct sr_stream *st, int i,
-				const struct sr_link_ops *ops)
+				const struct sr_link_ops *ops, char *there, bool *again)
 {
 	enum sr_reason why;
 	int r;
@@ -260,13 +358,13 @@ static enum sr_reason listen_on(struct sr_stream *st, int i,
 	why = impossible(i, ops);
 	if (why != SR_REASON_NONE)
 		return why;
-	r = ops->listen((struct sockaddr *)&st->local, &st->up.listener[i]);
-	if (r < 0) {
-		st->up.listener[i] = NULL;
-		sr_tell("no rendezvous for %s links: %s", ops->name, sr_errno_name(-r));
-		why = sr_reason_of(r, SR_REASON_NO_LISTENER);
-	}
-	return why;
+	r = ops->listen((struct sockaddr *)&st->local, there, &st->up.listener[i]);
+	if (r == 0)
+		return SR_REASON_NONE;
+	st->up.listener[i] = NULL;
+	*again |= r == -EADDRINUSE;
+	sr_debug("no rendezvous for %s links: %s", ops->name, sr_errno_name(-r));
+	return sr_reason_of(r, SR_REASON_NO_LISTENER);
 }
 
 /* Of both kinds together.  A kind that is off counts only if both are. */
@@ -283,12 +381,14 @@ void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why)
 	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
 }
 
-/* After fork a listener's rendezvous belongs to the parent. */
+/* After fork a listener's rendezvous is the parent's. */
 static void forget_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	if (sr_st_flags(st) & SR_ST_LISTEN)
-		sr_answer_unavailable(st, SR_REASON_FORK);
+	if (!(sr_st_flags(st) & SR_ST_LISTEN))
+		return;
+	st->up.keeper = NULL;
+	sr_st_clear(st, SR_ST_OPENED | SR_ST_ANSWERED | SR_ST_WORTH);
 }
 
 void sr_answer_forget(void)
@@ -297,20 +397,104 @@ void sr_answer_forget(void)
 	atomic_store(&pending_count, 0);
 	memset(&sweep_timer, 0, sizeof(sweep_timer));
 	memset(&look_task, 0, sizeof(look_task));
+	sr_keeper_forget();
 	sr_streams_walk(forget_one, NULL);
 	sr_answer_init();
 }
 
-void sr_answer_open(struct sr_stream *st)
+static void unlisten(struct sr_stream *st)
 {
-	enum sr_reason shm = listen_on(st, 0, &sr_link_shm);
-	enum sr_reason verbs = listen_on(st, 1, &sr_link_verbs);
-	enum sr_reason why = both(shm, verbs);
+	if (st->up.listener[0])
+		sr_link_shm.unlisten(st->up.listener[0]);
+	if (st->up.listener[1])
+		sr_link_verbs.unlisten(st->up.listener[1]);
+	st->up.listener[0] = st->up.listener[1] = NULL;
+}
 
-	if (why != SR_REASON_NONE)
+static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
+				 bool *again)
+{
+	enum sr_reason shm = listen_on(st, 0, &sr_link_shm,
+				       there ? there->kind[0] : NULL, again);
+
+	return both(shm, listen_on(st, 1, &sr_link_verbs,
+				   there ? there->kind[1] : NULL, again));
+}
+
+/* Nobody else does it: answers where askers look first. */
+static bool be_keeper(struct sr_stream *st)
+{
+	bool again = false;
+	enum sr_reason why = listen_all(st, NULL, &again);
+
+	if (why != SR_REASON_NONE && !again) {
+		sr_tell("no rendezvous: %s", sr_reason_word(why));
 		sr_answer_unavailable(st, why);
+		sr_keeper_close(st);
+	}
+	return again;
+}
+
+static bool be_worker(struct sr_stream *st)
+{
+	struct sr_there there = { 0 };
+	bool again = false;
+	enum sr_reason why;
+	int r;
+
+	unlisten(st);	/* so that it says where it listens */
+	why = listen_all(st, &there, &again);
+	r = why == SR_REASON_NONE ? sr_keeper_join(st, &there) : 0;
+	if (r == -ECONNREFUSED || r == -EPIPE || r == -EAGAIN)
+		return true;	/* the keeper is about to end, or busy */
+	if (r < 0)
+		why = sr_reason_of(r, SR_REASON_USER);
+	if (why != SR_REASON_NONE) {
+		unlisten(st);
+		sr_answer_unavailable(st, why);
+	}
+	return false;
+}
+
+/* Who answers at this address?  True: not settled yet. */
+static bool settle(struct sr_stream *st)
+{
+	int r;
+
+	if (sr_keeper_is_open(st))
+		return sr_keeper_keeps(st) && be_keeper(st);
+	r = sr_keeper_open(st);
+	if (r == 0) {
+		unlisten(st);
+		return be_keeper(st);
+	}
+	if (r == -EADDRINUSE)
+		return (sr_st_flags(st) & SR_ST_WORTH) && be_worker(st);
+	sr_answer_unavailable(st, sr_reason_of(r, SR_REASON_NO_LISTENER));
+	return false;
+}
+
+bool sr_answer_progress(struct sr_stream *st)
+{
+	unsigned f = sr_st_flags(st);
+	bool again;
+
+	if (!(f & SR_ST_LISTEN) ||
+	    ((f & SR_ST_CLOSING) && !atomic_load(&st->up.children))) {
+		sr_keeper_close(st);
+		unlisten(st);
+		return false;
+	}
+	if ((f & SR_ST_NO_RENDEZVOUS) || ((f & SR_ST_CLOSING) && !(f & SR_ST_WORTH)))
+		return false;
+	again = settle(st);
+	if (sr_keeper_is_open(st))
+		sr_st_set(st, SR_ST_ANSWERED);
+	else
+		sr_st_clear(st, SR_ST_ANSWERED);
 	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
 		sr_stream_notify(st, SR_NOTIFY_RX);
+	return again;
 }
 
 enum sr_reason sr_answer_never(void)
@@ -345,17 +529,28 @@ void sr_answer_listen(struct sr_stream *st, int fd, bool wait)
 					sr_conf.upgrade_wait_ms * 1000000ull);
 }
 
-void sr_answer_unlisten(struct sr_stream *st)
+struct sr_stream *sr_answer_adopt(int fd)
 {
-	if (st->up.listener[0])
-		sr_link_shm.unlisten(st->up.listener[0]);
-	if (st->up.listener[1])
-		sr_link_verbs.unlisten(st->up.listener[1]);
-	st->up.listener[0] = st->up.listener[1] = NULL;
+	int domain = 0, protocol = 0, listens = 0;
+	socklen_t len = sizeof(int), size = sizeof(struct sockaddr_storage);
+	struct sr_stream *st = NULL;
+
+	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+	    (domain != AF_INET && domain != AF_INET6) ||
+	    sr_real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) ||
+	    protocol != IPPROTO_TCP ||
+	    sr_real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) || !listens)
+		return NULL;
+	st = sr_stream_open(fd, domain);
+	if (!st)
+		return NULL;
+	getsockname(fd, (struct sockaddr *)&st->local, &size);
+	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
+	return st;
 }
 
 void sr_answer_stop(struct sr_stream *st)
 {
-	sr_st_clear(st, SR_ST_LISTEN | SR_ST_OPENED);
+	sr_st_clear(st, SR_ST_LISTEN | SR_ST_OPENED | SR_ST_ANSWERED);
 	sr_stream_kick(st);
 }

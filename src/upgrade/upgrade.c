@@ -96,6 +96,9 @@ void sr_upgrade_used(struct sr_stream *st)
 		sr_st_set(st, SR_ST_USED);
 		if (f & SR_ST_ACCEPT)
 			sr_answer_look();
+		if ((f & (SR_ST_ACCEPT | SR_ST_ANSWERED)) == SR_ST_ACCEPT &&
+		    sr_conf.upgrade != SR_LAZY)
+			sr_answer_worth(st);
 	}
 	if (must_know(f) && !sr_upgrade_connected(st))
 		return;
@@ -113,20 +116,27 @@ static unsigned bump(atomic_uint *number)
 	return n;
 }
 
+/* An accepting process that others would not find has to be ready a little before the
+ * asker asks. */
 void sr_upgrade_count(struct sr_stream *st)
 {
-	unsigned calls = bump(&st->out.calls);
+	unsigned calls = bump(&st->out.calls), f = sr_st_flags(st);
+	unsigned accepts = (f & (SR_ST_ACCEPT | SR_ST_ANSWERED | SR_ST_BARRED)) ==
+			   SR_ST_ACCEPT;
+	uint64_t bytes;
 
-	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
-	    SR_ST_CONNECT)
+	if (!accepts && (f & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
+				SR_ST_CONNECT)
 		return;
-	if (calls < sr_conf.upgrade_msgs &&
-	    atomic_load_explicit(&st->out.tcp, memory_order_relaxed) +
-			    atomic_load_explicit(&st->in.tcp,
-						 memory_order_relaxed) <
-		    sr_conf.upgrade_bytes)
+	bytes = atomic_load_explicit(&st->out.tcp, memory_order_relaxed) +
+		atomic_load_explicit(&st->in.tcp, memory_order_relaxed);
+	if (calls << accepts < sr_conf.upgrade_msgs &&
+	    bytes << accepts < sr_conf.upgrade_bytes)
 		return;
-	ask_now(st);
+	if (accepts)
+		sr_answer_worth(st);
+	else
+		ask_now(st);
 }
 
 void sr_upgrade_verdict(struct sr_stream *st, int verdict)
@@ -374,12 +384,15 @@ static void ask_again(struct sr_stream *st, uint64_t while_ns)
 	sr_st_clear(st, SR_ST_ASKED);
 }
 
-/* The peer had no listener, but may just have begun to listen.  False: this was
- * its second time, or the reason was another one. */
+/* The peer had no listener, but may just have begun to listen; or no process that had
+ * the stream, but one may be about to join.  False: this was its second time, or the
+ * reason was another one. */
 static bool asks_once_more(struct sr_stream *st)
 {
-	if (sr_conf.upgrade == SR_WAIT ||
-	    atomic_load(&st->reason) != SR_REASON_NO_LISTENER ||
+	int why = atomic_load(&st->reason);
+
+	if (!(why == SR_REASON_NO_MATCH ||
+	      (why == SR_REASON_NO_LISTENER && sr_conf.upgrade != SR_WAIT)) ||
 	    (sr_st_set(st, SR_ST_AGAIN) & SR_ST_AGAIN))
 		return false;
 	ask_again(st, again_ns());

@@ -101,8 +101,22 @@ enum sr_reason sr_answer_never(void);
 /* For a listener: no rendezvous could be opened.  Any thread. */
 void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why);
 void sr_answer_listen(struct sr_stream *st, int fd, bool wait);
-void sr_answer_open(struct sr_stream *st);	/* loop */
-void sr_answer_unlisten(struct sr_stream *st);	/* loop */
+/* A listening stream was kicked: opens or closes its rendezvous.  True: call again in
+ * a moment.  loop. */
+bool sr_answer_progress(struct sr_stream *st);
 void sr_answer_stop(struct sr_stream *st);	/* listen(2) failed */
+/* fd is a TCP socket that listens, and was made or bound before us: enters it as a
+ * stream.  NULL: it is none, or cannot be.  Any thread. */
+struct sr_stream *sr_answer_adopt(int fd);
+/* An accepted stream will probably be worth a link soon: this process has to be
+ * found.  Any thread. */
+void sr_answer_worth(struct sr_stream *st);
+/* The keeper has found the worker that has the stream.  loop. */
+struct sr_there;
+void sr_answer_found(const struct sr_name *name, const struct sr_there *there);
+/* Calls fn for the name of each stream that is asked for and not found yet.  loop. */
+void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *arg);
+/* The keeper asks whether this process has the stream: tells it when it has.  loop. */
+void sr_answer_asked(const struct sr_name *name);
 
 #endif

@@ -103,11 +103,9 @@ either() {
 	ends not-asked no-match late-accept
 }
 
-@test "fork: a child of the server accepts the stream, or serves it" {
-	beside ends fork fork child-accepts
+@test "fork: a child of the server serves the stream that its parent accepted" {
 	case_lossy=1 # the server's report is the parent's
-	beside ends fork fork child-serves
-	joined
+	ends fork no-match child-serves
 }
 
 @test "timeout: the server has accepted the stream, and does not use it" {

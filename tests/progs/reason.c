@@ -317,18 +317,6 @@ static void late_use_server(int lfd)
 
 /* ------------------------------------------------- a server that forks */
 
-/* Its child listens, too, and accepts the stream. */
-static void child_accepts_server(int lfd)
-{
-	pid_t pid = fork();
-
-	if (!pid) {
-		any_server(lfd);
-		return;
-	}
-	waitpid(pid, NULL, 0);
-}
-
 /* Accepts the stream, and leaves it to its child. */
 static void child_serves_server(int lfd)
 {
@@ -538,7 +526,6 @@ static const struct tcp_case cases[] = {
 	{"any", any_server, any_client},
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
-	{"child-accepts", child_accepts_server, any_client},
 	{"child-serves", child_serves_server, any_client},
 	{"demoted", demoted_server, any_client},
 	{"asleep", read_late_server, asleep_client},

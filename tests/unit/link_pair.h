@@ -48,6 +48,11 @@ struct end {
 
 static struct end asker = {.asker = true}, answerer;
 static const char *refuse_with;
+/* Not NULL: shared by the process to which askers are sent, and the one that sends them. */
+static struct sent {
+	atomic_bool listens;
+	char word[sizeof(SR_THERE) + SR_THERE_LEN];
+} *sent;
 
 /* ThreadSanitizer wants no thread in the child of a fork; we do. */
 const char *__tsan_default_options(void) __attribute__((visibility("default")));
@@ -80,7 +85,9 @@ static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
 	if (refuse_with)
-		sr_link_shm.refuse(req, refuse_with);
+		sr_link_shm.refuse(req, sent && atomic_load(&sent->listens)
+						? sent->word
+						: refuse_with);
 	else
 		atomic_store(&answerer.link,
 			     sr_link_shm.accept(req, &answerer, notified,
@@ -140,7 +147,23 @@ static inline void listen_in_loop(void *any)
 		((struct sockaddr_in *)&ss)->sin_addr.s_addr = 0;
 	sr_link_request = requested;
 	sr_link_gone = gone;
-	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, &answerer.listener));
+	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, NULL,
+				  &answerer.listener));
+}
+
+/* At a place of its own. */
+static inline void listen_there_in_loop(void *arg)
+{
+	struct sockaddr_storage ss;
+	char there[SR_THERE_LEN] = "";
+
+	(void)arg;
+	address(&ss, port);
+	sr_link_request = requested;
+	sr_link_gone = gone;
+	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, there, &answerer.listener));
+	snprintf(sent->word, sizeof(sent->word), SR_THERE " %s", there);
+	atomic_store(&sent->listens, true);
 }
 
 static inline void unlisten_in_loop(void *arg)
@@ -403,7 +426,7 @@ static inline void answerer_process(void (*fn)(struct end *e))
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	start();
-	CHECK(!loop_call(listen_in_loop, &c));
+	CHECK(!loop_call(sent ? listen_there_in_loop : listen_in_loop, &c));
 	attach(&answerer);
 	if (!fn) {
 		CHECK(send_bytes(&answerer, 50000, 1000));

@@ -375,19 +375,21 @@ static void refused(void)
 		usleep(100);
 }
 
-/* The second process that accepts on one address is found by the first's no. */
-static void second_process(void)
+/* The process at the address sends the asker to the one that has its stream. */
+static void redirected(void)
 {
 	int go[2];
 	char c;
 	pid_t pid;
 
-	CHECK(!pipe(go));
+	sent = mmap(NULL, sizeof(*sent), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(sent != MAP_FAILED && !pipe(go));
 	pid = fork();
 	if (!pid) {
 		start();
 		refuse_with = "no-match";
-		CHECK(!loop_call(listen_in_loop, &c));
+		CHECK(!loop_call(listen_in_loop, NULL));
 		CHECK(write(go[1], "x", 1) == 1);
 		pause();
 	}
@@ -395,6 +397,29 @@ static void second_process(void)
 	as_processes(bytes);
 	kill(pid, SIGKILL);
 	reap(pid, SIGKILL);
+}
+
+/* To nobody, or to one that sends it on and on: it gives up. */
+static void sent_astray(void)
+{
+	const char *places[] = {"there 0123456789abcdef", "there", "there ../x", NULL};
+	char itself[sizeof(sent->word)];
+	int i;
+
+	sent = calloc(1, sizeof(*sent));
+	start();
+	CHECK(!loop_call(listen_there_in_loop, NULL));
+	CHECK(!loop_call(listen_in_loop, NULL));
+	strcpy(itself, sent->word);
+	refuse_with = itself;
+	CHECK(!strcmp(ask_reason(), "no-match"));
+	atomic_store(&sent->listens, false);
+	for (i = 0; places[i]; i++) {
+		refuse_with = places[i];
+		CHECK(!strcmp(ask_reason(), i ? "refused" : "no-match"));
+	}
+	while (sr_memory_used())
+		usleep(100);
 }
 
 static void bad_memory_limit(void)
@@ -446,7 +471,8 @@ static const struct {
 	{"killed", killed},
 	{"scribbled", scribbled},
 	{"refused", refused},
-	{"second_process", second_process},
+	{"redirected", redirected},
+	{"sent_astray", sent_astray},
 	{"bad_memory_limit", bad_memory_limit},
 };
 

@@ -210,7 +210,7 @@ static void listen_call(void *arg)
 	sr_link_request = request;
 	sr_link_gone = gone;
 	((struct sockaddr_in *)&s)->sin_addr.s_addr = 0;
-	*(int *)arg = sr_link_verbs.listen((struct sockaddr *)&s, &listener);
+	*(int *)arg = sr_link_verbs.listen((struct sockaddr *)&s, NULL, &listener);
 }
 
 #ifdef FAKE_VERBS

@@ -43,13 +43,16 @@ struct asking {
 	uint32_t uid;	       /* of the answerer */
 	int found;	       /* result of sr_owner_of_peer() */
 	struct sr_shm_plan plan;
-	unsigned attempt; /* the next name: word * SR_SHM_PROCESSES + number */
+	unsigned attempt; /* the next name */
+	char there[SR_THERE_LEN]; /* "": by the address; else where we were sent */
+	unsigned redirects;
+	struct sockaddr_un name; /* that the line is connected to */
+	socklen_t name_len;
 	uint64_t deadline_ns;
 	const char *reason; /* the most informative one so far */
 };
 
-#define WORDS 3 /* exact address, any IPv4, any IPv6 */
-#define ATTEMPTS (WORDS * SR_SHM_PROCESSES)
+#define ATTEMPTS 3 /* exact address, any IPv4, any IPv6 */
 
 static void hang_up(struct asking *a)
 {
@@ -98,13 +101,12 @@ static void finish(struct asking *a, const char *reason)
 static int name_of(unsigned attempt, const struct sockaddr *to,
 		   struct sockaddr_un *un, socklen_t *len)
 {
-	unsigned kind = attempt / SR_SHM_PROCESSES;
 	char word[100];
-	int r = sr_shm_word(word, sizeof(word), to, kind > 0, kind > 1);
+	int r = sr_local_word(word, sizeof(word), to, attempt > 0, attempt > 1);
 
 	if (r < 0)
 		return r;
-	*len = sr_shm_unix_name(un, word, attempt % SR_SHM_PROCESSES);
+	*len = sr_local_name(un, word, "");
 	return 0;
 }
 
@@ -114,7 +116,7 @@ static int make_doorbell(struct asking *a, uint8_t name[SR_SHM_DOORBELL_LEN])
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
 	socklen_t len = sizeof(un.sun_family);
 
-	a->doorbell = sr_shm_unix_socket();
+	a->doorbell = sr_local_socket();
 	if (a->doorbell < 0)
 		return a->doorbell;
 	if (bind(a->doorbell, (struct sockaddr *)&un, len))
@@ -126,10 +128,23 @@ static int make_doorbell(struct asking *a, uint8_t name[SR_SHM_DOORBELL_LEN])
 	return 0;
 }
 
+/* Is the word "there", and a place that may be one?  Notes it. */
+static bool sent_there(struct asking *a, const char *word)
+{
+	const char *place = word + sizeof(SR_THERE);
+
+	if (strncmp(word, SR_THERE " ", sizeof(SR_THERE)) ||
+	    strlen(place) >= sizeof(a->there) ||
+	    place[strspn(place, "0123456789abcdef")])
+		return false;
+	strcpy(a->there, place);
+	return true;
+}
+
 /* Returns the answerer's word; NULL if there is none yet; "" for an unknown
  * one, or none any more.  If the answerer hung up before it read what we had
  * sent, recv() returns that error before the word. */
-static const char *read_word(int sock)
+static const char *read_word(struct asking *a, int sock)
 {
 	static const char *const words[] = { "ok", SR_SHM_GO };
 	char word[32] = "";
@@ -143,6 +158,8 @@ static const char *read_word(int sock)
 	for (i = 0; n > 0 && i < 2; i++)
 		if (!strcmp(word, words[i]))
 			return words[i];
+	if (n > 0 && sent_there(a, word))
+		return SR_THERE;
 	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
 }
 
@@ -164,7 +181,7 @@ static const char *send_offer(struct asking *a, int line)
 	if (sr_now_send(line, &offer, sizeof(offer)) == sizeof(offer))
 		return NULL;
 	/* The answerer has hung up already, and may have said why. */
-	return sr_reason_word(sr_reason_find(read_word(line) ?: "")) ?: "refused";
+	return sr_reason_word(sr_reason_find(read_word(a, line) ?: "")) ?: "refused";
 }
 
 /* The memory must not be executable.  Kernels from 6.3 on have a flag for that,
@@ -226,16 +243,13 @@ static int send_memory(int line, int memfd)
 /* Connects to the name that the line was connected to. */
 static int connect_doorbell(struct asking *a)
 {
-	struct sockaddr_un un;
-	socklen_t len;
 	uint32_t uid;
-	int err = name_of(a->attempt - 1, (struct sockaddr *)&a->ask->dst, &un,
-			  &len);
+	int err = 0;
 
-	if (!err && sr_real.connect(a->doorbell, (struct sockaddr *)&un, len))
+	if (sr_real.connect(a->doorbell, (struct sockaddr *)&a->name, a->name_len))
 		err = -errno;
-	if (!err && (!sr_shm_peer_uid(a->doorbell, &uid) || uid != a->uid ||
-		     !sr_shm_hears(a->doorbell, uid)))
+	if (!err && (!sr_local_peer_uid(a->doorbell, &uid) || uid != a->uid ||
+		     !sr_local_hears(a->doorbell, uid)))
 		err = -EPERM;
 	return err;
 }
@@ -271,7 +285,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a =
 		(struct asking *)((char *)w - offsetof(struct asking, watch));
-	const char *word = read_word(w->fd), *reason = NULL;
+	const char *word = read_word(a, w->fd), *reason = NULL;
 
 	(void)events;
 	if (!word)
@@ -285,11 +299,16 @@ static void answered(struct sr_watch *w, uint32_t events)
 		if (!reason)
 			return;
 		if (!strcmp(reason, "refused"))	/* and the answerer has sent why */
-			word = read_word(w->fd) ?: "";
+			word = read_word(a, w->fd) ?: "";
 	}
-	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
 	hang_up(a);
-	/* Another process of the server may have the connection. */
+	if (!strcmp(word, SR_THERE)) {
+		next_name(a);
+		return;
+	}
+	a->there[0] = '\0';
+	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
+	/* Another process may listen at an address that is less exact. */
 	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
 		finish(a, a->reason);
 		return;
@@ -317,7 +336,7 @@ static bool connected(struct asking *a, int sock)
 {
 	const char *reason = "user";
 
-	if (sr_shm_peer_uid(sock, &a->uid) && sr_shm_hears(sock, a->uid) &&
+	if (sr_local_peer_uid(sock, &a->uid) && sr_local_hears(sock, a->uid) &&
 	    may_answer(a, a->uid))
 		reason = send_offer(a, sock);
 	if (!reason) {
@@ -353,7 +372,7 @@ bool sr_shm_absent(const struct sockaddr *to)
 					       SOCK_NONBLOCK, 0);
 	refused = sock >= 0;
 	if (refused)
-		sr_shm_shield(sock);
+		sr_local_shield(sock);
 	for (i = 0; i < ATTEMPTS && refused; i++)
 		refused = !name_of(i, to, &un, &len) &&
 			  sr_now_connect(sock, (struct sockaddr *)&un, len) &&
@@ -363,24 +382,55 @@ bool sr_shm_absent(const struct sockaddr *to)
 	return refused;
 }
 
+/*
+ * The keeper has sent us to a worker.  If that has ended meanwhile, the keeper, or
+ * another one after it, is asked again.
+ */
+static void go_there(struct asking *a)
+{
+	int sock = sr_local_socket();
+
+	a->name_len = sr_local_name(&a->name, SR_SHM_THERE, a->there);
+	if (sock >= 0 && a->redirects++ < SR_THERE_MOST &&
+	    !sr_real.connect(sock, (struct sockaddr *)&a->name, a->name_len)) {
+		if (!connected(a, sock))
+			wait_for_answer(a);
+		else
+			finish(a, a->reason);
+		return;
+	}
+	if (sock >= 0)
+		sr_fd_close(sock);
+	a->there[0] = '\0';
+	a->reason = "no-match";
+	if (a->redirects >= SR_THERE_MOST) {
+		finish(a, a->reason);
+		return;
+	}
+	a->attempt = 0;
+	sr_timer_set(&a->timer, EARLY_MS);
+}
+
 /* Tries names from a->attempt on, until a process answers or none is left. */
 static void next_name(struct asking *a)
 {
 	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
-	struct sockaddr_un un;
-	socklen_t len;
 	int sock = -1;
 
+	if (a->there[0]) {
+		go_there(a);
+		return;
+	}
 	for (; a->attempt < ATTEMPTS; a->attempt++) {
-		if (name_of(a->attempt, dst, &un, &len))
+		if (name_of(a->attempt, dst, &a->name, &a->name_len))
 			break;
 		if (sock < 0)
-			sock = sr_shm_unix_socket();
+			sock = sr_local_socket();
 		if (sock < 0) {
 			a->reason = sock == -EMFILE ? "descriptors" : "memory";
 			break;
 		}
-		if (sr_real.connect(sock, (struct sockaddr *)&un, len)) {
+		if (sr_real.connect(sock, (struct sockaddr *)&a->name, a->name_len)) {
 			/* The backlog is full.  We do not wait for room: the
 			 * process with this name may never accept anybody. */
 			if (errno == EAGAIN)

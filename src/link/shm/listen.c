@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ struct listener {
  * closer in case it is a stranger's. */
 static int take_line(struct listener *listener)
 {
-	bool barred = sr_shm_barred(listener->watch.fd);
+	bool barred = sr_local_barred(listener->watch.fd);
 	struct sr_closer *closer = barred ? NULL : sr_closer_take();
 	struct sockaddr_un un;
 	socklen_t len = sizeof(un);
@@ -96,40 +97,45 @@ static void listener_readable(struct sr_watch *w, uint32_t events)
 	sr_timer_set(&listener->timer, REST_MS);
 }
 
-static int bind_name(int fd, const char *word)
+/* The name that askers derive from the address; or one that nobody can guess, nor
+ * have taken. */
+static int make_name(const struct sockaddr *addr, char *there,
+		     struct sockaddr_un *un, socklen_t *len)
 {
-	struct sockaddr_un un;
-	socklen_t len;
-	unsigned i;
+	char word[100];
+	uint64_t random;
+	int n;
 
-	for (i = 0; i < SR_SHM_PROCESSES; i++) {
-		len = sr_shm_unix_name(&un, word, i);
-		if (!bind(fd, (struct sockaddr *)&un, len))
-			return 0;
-		if (errno != EADDRINUSE)
-			break;
+	if (there) {
+		if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+			return -errno;
+		sr_format(there, SR_THERE_LEN, "%016llx", (unsigned long long)random);
+		*len = sr_local_name(un, SR_SHM_THERE, there);
+		return 0;
 	}
-	return -errno;
+	n = sr_local_word(word, sizeof(word), addr, false, false);
+	if (n < 0)
+		return n;
+	*len = sr_local_name(un, word, "");
+	return 0;
 }
 
-int sr_shm_listen(const struct sockaddr *addr, void **out)
+int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 {
 	struct listener *listener;
-	char word[100];
+	struct sockaddr_un un;
+	socklen_t len = 0;
 	int fd, err;
 
-	err = sr_shm_word(word, sizeof(word), addr, false, false);
-	if (err < 0)
+	err = make_name(addr, there, &un, &len);
+	if (err)
 		return err;
-	fd = sr_shm_unix_socket();
+	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	err = bind_name(fd, word);
-	if (err) {
-		sr_tell("shm: no rendezvous at %s: %s", word,
-			sr_errno_name(-err));
+	err = bind(fd, (struct sockaddr *)&un, len) ? -errno : 0;
+	if (err)
 		goto close;
-	}
 	err = -ENOMEM;
 	listener = calloc(1, sizeof(*listener));
 	if (!listener)

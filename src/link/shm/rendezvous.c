@@ -78,6 +78,18 @@ struct pending {
 static struct pending *pendings;
 static unsigned pending_count, strangers;
 
+/* A name chosen by the kernel is five hexadecimal digits (unix(7), autobind). */
+void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
+		      const struct sockaddr_un *un, socklen_t len)
+{
+	size_t n = len - offsetof(struct sockaddr_un, sun_path);
+
+	memset(name, 0, SR_SHM_DOORBELL_LEN);
+	if (len > offsetof(struct sockaddr_un, sun_path) && !un->sun_path[0] &&
+	    n - 1 <= SR_SHM_DOORBELL_LEN)
+		memcpy(name, un->sun_path + 1, n - 1);
+}
+
 static void close_one(int fd)
 {
 	if (fd >= 0)
@@ -215,7 +227,7 @@ static ssize_t receive_memory(struct pending *p)
 
 	if (n <= 0)
 		return n;
-	sr_shm_bar(p->watch.fd, true);
+	sr_local_bar(p->watch.fd, true);
 	sr_now_recv(p->watch.fd, &c, 1, 0);
 	if (sr_now_recv(p->watch.fd, &c, 1, MSG_PEEK) >= 0 || errno != EAGAIN)
 		return -EBADF;
@@ -261,7 +273,7 @@ static void go(struct pending *p)
 {
 	p->stage = MEMORY;
 	p->unchecked = p->stranger;
-	sr_shm_bar(p->watch.fd, false);
+	sr_local_bar(p->watch.fd, false);
 	send_word(p, SR_SHM_GO);
 }
 
@@ -325,7 +337,7 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 
 static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
 {
-	bool stranger = !sr_shm_trusts(uid);
+	bool stranger = !sr_local_trusts(uid);
 	struct pending *p = NULL;
 
 	/* Strangers leave half of the descriptors and of the places to others. */
@@ -382,7 +394,7 @@ bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
 {
 	uint32_t uid;
 
-	if (!sr_shm_peer_uid(fd, &uid) || !sr_shm_hears(fd, uid))
+	if (!sr_local_peer_uid(fd, &uid) || !sr_local_hears(fd, uid))
 		return false;
 	if (len > offsetof(struct sockaddr_un, sun_path))
 		doorbell_new(fd, uid, un, len);

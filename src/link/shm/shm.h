@@ -27,6 +27,7 @@
 #include "base/lock.h"
 #include "base/loop.h"
 #include "link/link.h"
+#include "link/local.h"
 
 #define SR_SHM_GENS 16	/* ring generations in use at a time */
 #define SR_SHM_AREAS 12 /* sizes that a ring may have */
@@ -145,10 +146,10 @@ void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_sweep(struct sr_link *link);
 void sr_shm_ring_forget(void);
 
-/* line.c */
-#define SR_SHM_PROCESSES 8 /* processes that accept on one address and can be found */
+/* the rendezvous: rendezvous.c, listen.c, ask.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SR_SHM_GO "go"
+#define SR_SHM_THERE "sockrail-2/there/" /* the name of a worker, with a random number */
 #define SR_SHM_MEMORY "memory" /* sent with the memfd */
 #define SR_SHM_DOORBELL_LEN 8
 
@@ -162,25 +163,11 @@ struct sr_shm_offer { /* the asker's first packet */
 };
 static_assert(sizeof(struct sr_shm_offer) == 56, "no padding");
 
-int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
-		bool as_v6);
-socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word,
-			   unsigned i);
-int sr_shm_unix_socket(void); /* with sr_shm_shield() */
-/* Makes the socket refuse descriptors, or accept them.  False: the kernel has
- * no such option. */
-bool sr_shm_bar(int fd, bool bar);
-bool sr_shm_barred(int fd);
-void sr_shm_shield(int fd);	/* before it connects or listens */
-bool sr_shm_peer_uid(int fd, uint32_t *uid);
-bool sr_shm_trusts(uint32_t uid); /* to send descriptors whose close(2) may block */
-/* Lets packets in once the user at the other end is known.  False: do not read. */
-bool sr_shm_hears(int fd, uint32_t uid);
 void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
 		      const struct sockaddr_un *un, socklen_t len);
 
 /* listen.c */
-int sr_shm_listen(const struct sockaddr *addr, void **out);
+int sr_shm_listen(const struct sockaddr *addr, char *there, void **out);
 void sr_shm_unlisten(void *listener);
 
 /* rendezvous.c */

@@ -7,6 +7,7 @@
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,8 @@ struct ask {
 	bool iwarp;			/* the port is for iWARP */
 	bool again;			/* it was tried for the other */
 	unsigned hiccups;		/* refused without a word so often */
+	uint16_t there[2];		/* InfiniBand, iWARP; 0: by the address */
+	unsigned redirects;
 };
 
 static struct ask *asks;
@@ -86,8 +89,13 @@ static int resolve(struct ask *a)
 	uint16_t port = sr_addr_port(dst);
 	int err = 0;
 
+	if (a->there[a->iwarp])
+		port = a->there[a->iwarp];
+	else if (a->iwarp)
+		port = sr_vcm_iwarp_port(port);
+
 	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);
-	sr_vcm_addr(&to, dst, a->iwarp ? sr_vcm_iwarp_port(port) : port);
+	sr_vcm_addr(&to, dst, port);
 	a->id = sr_vcm_id(&a->cm);
 	if (!a->id)
 		return -errno;
@@ -209,6 +217,28 @@ static void established(struct ask *a)
 	ask->done(ask, &l->link, NULL);
 }
 
+/* Does the refusal send us to another process's ports?  Notes them. */
+static bool sent_there(struct ask *a, const struct sr_vcm_event *e)
+{
+	char text[sizeof(SR_THERE) + SR_THERE_LEN];
+	unsigned ib, iwarp;
+	size_t n = e->len;
+
+	if (e->type != RDMA_CM_EVENT_REJECTED || a->redirects == SR_THERE_MOST)
+		return false;
+	if (n >= sizeof(text))
+		n = sizeof(text) - 1;
+	memcpy(text, e->data, n);
+	text[n] = '\0';
+	if (sscanf(text, SR_THERE " %5u %5u", &ib, &iwarp) != 2 ||
+	    ib > UINT16_MAX || iwarp > UINT16_MAX || !(a->iwarp ? iwarp : ib))
+		return false;
+	a->there[0] = (uint16_t)ib;
+	a->there[1] = (uint16_t)iwarp;
+	a->redirects++;
+	return true;
+}
+
 /* The reason word in a refusal must be one of ours. */
 static const char *refusal(const struct sr_vcm_event *e, bool iwarp)
 {
@@ -278,12 +308,29 @@ static void start_over(struct ask *a)
 	sr_timer_set(&a->timer, 10u << a->hiccups++);
 }
 
+/* There, or by the address again if the process that we were sent to has ended. */
+static void go_on(struct ask *a)
+{
+	int err;
+
+	release(a);
+	sr_enter();
+	err = resolve(a);
+	sr_leave();
+	if (err)
+		fail_ask(a, "no-device");
+}
+
 static void no_more(struct ask *a, const char *reason)
 {
-	if (hiccup(a, reason))
+	if (hiccup(a, reason)) {
 		start_over(a);
-	else
+	} else if (a->there[a->iwarp] && !strcmp(reason, "no-listener")) {
+		a->there[0] = a->there[1] = 0;
+		go_on(a);
+	} else {
 		fail_ask(a, reason);
+	}
 }
 
 /* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
@@ -320,6 +367,10 @@ void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
+		if (sent_there(a, e)) {
+			go_on(a);
+			return;
+		}
 		reason = ask_failure(a, e);
 		break;
 	}

@@ -38,6 +38,8 @@ struct listener {
 	struct listener *next, **pprev;
 	struct sockaddr_storage addr;
 	struct rdma_cm_id *id[2];	/* InfiniBand, iWARP */
+	bool anywhere;			/* at ports that the kernel chooses */
+	uint16_t port[2];		/* 0: not chosen yet */
 	struct sr_timer retry;
 };
 
@@ -293,6 +295,7 @@ static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 	if (!err) {
 		if (ls->id[which]->verbs)	/* opened the device */
 			sr_vdev_get(ls->id[which], &reason);
+		ls->port[which] = sr_addr_port(&ls->id[which]->route.addr.src_addr);
 		return 0;
 	}
 	sr_vlib.cm_destroy_id(ls->id[which]);
@@ -320,10 +323,12 @@ static int open_ids(struct listener *ls)
 	unsigned kinds = sr_verbs_devices();
 	int err = -ENODEV, err2 = -ENODEV;
 
+	/* Opened again, it keeps the ports that it has told to others. */
 	if (kinds & SR_VDEV_IWARP)
-		err2 = listen_on(ls, 1, sr_vcm_iwarp_port(port));
+		err2 = listen_on(ls, 1, ls->anywhere ? ls->port[1] :
+						       sr_vcm_iwarp_port(port));
 	if (kinds & SR_VDEV_IB)
-		err = listen_on(ls, 0, port);
+		err = listen_on(ls, 0, ls->anywhere ? ls->port[0] : port);
 	if (!err || !err2)
 		return 0;
 	return err != -ENODEV ? err : err2;
@@ -341,7 +346,7 @@ static void listen_again(struct sr_timer *t)
 	sr_leave();
 }
 
-int sr_verbs_listen(const struct sockaddr *addr, void **out)
+int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
 {
 	const char *reason = sr_vcm_open();
 	struct listener *ls;
@@ -354,6 +359,7 @@ int sr_verbs_listen(const struct sockaddr *addr, void **out)
 		return -ENOMEM;
 	ls->cm.what = SR_CM_LISTEN;
 	ls->retry.fn = listen_again;
+	ls->anywhere = there;
 	sr_vcm_addr(&ls->addr, addr, sr_addr_port(addr));
 	sr_enter();
 	err = open_ids(ls);
@@ -363,6 +369,8 @@ int sr_verbs_listen(const struct sockaddr *addr, void **out)
 		return err;
 	}
 	SR_VLIST_ADD(listeners, ls);
+	if (there)
+		sr_format(there, SR_THERE_LEN, "%u %u", ls->port[0], ls->port[1]);
 	*out = ls;
 	return 0;
 }

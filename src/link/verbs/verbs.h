@@ -400,7 +400,7 @@ void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
 uint16_t sr_vcm_iwarp_port(uint16_t port);
 void sr_vcm_param(struct rdma_conn_param *p);
 void sr_vcm_ack_timeout(struct rdma_cm_id *id);
-int sr_verbs_listen(const struct sockaddr *addr, void **out);
+int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out);
 void sr_verbs_unlisten(void *listener);
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 				void (*notify)(struct sr_link *, unsigned),

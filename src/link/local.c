@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * line.c - what both sides of a rendezvous need: names, sockets, and the user
- * at the other end of one.  It knows no link.  No state, no locks.
+ * local.c - AF_UNIX sockets by which processes of one host find each other: names,
+ * and the user at the other end (local.h).  It knows no link.  No state, no locks.
  */
 #include "base/real.h"
 
-#include "link/shm/shm.h"
+#include "link/local.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,11 +19,12 @@
 #include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/owner.h"
+#include "pure/wire.h"
 
 /* ---- names ---- */
 
 /* Makes "tcp4:*:80" and the like; any: the wildcard in place of the address. */
-int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
+int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 		bool as_v6)
 {
 	char text[INET6_ADDRSTRLEN] = "*";
@@ -46,17 +47,14 @@ int sr_shm_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 			 family == AF_INET ? 4 : 6, text, sr_addr_port(sa));
 }
 
-socklen_t sr_shm_unix_name(struct sockaddr_un *un, const char *word, unsigned i)
+socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
+			const char *suffix)
 {
 	int n;
 
 	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
-	if (i)
-		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
-			      "%s/%u", word, i);
-	else
-		n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1, "%s",
-			      word);
+	n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1, "%s%s", word,
+		      suffix);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
 			   (size_t)n);
 }
@@ -90,7 +88,7 @@ static int option(int fd, int name)
 	return value;
 }
 
-bool sr_shm_bar(int fd, bool bar)
+bool sr_local_bar(int fd, bool bar)
 {
 	int pass = !bar;
 
@@ -98,53 +96,53 @@ bool sr_shm_bar(int fd, bool bar)
 				   sizeof(pass));
 }
 
-bool sr_shm_barred(int fd)
+bool sr_local_barred(int fd)
 {
 	return option(fd, SO_PASSRIGHTS) == 0;
 }
 
-void sr_shm_shield(int fd)
+void sr_local_shield(int fd)
 {
 	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
 	struct sock_fprog program = {1, none};
 
-	if (!sr_shm_bar(fd, true))
+	if (!sr_local_bar(fd, true))
 		sr_real.setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
 				   sizeof(program));
 }
 
-bool sr_shm_trusts(uint32_t uid)
+bool sr_local_trusts(uint32_t uid)
 {
 	return uid == 0 || (uid == geteuid() && sr_owner_is_user(uid));
 }
 
-bool sr_shm_hears(int fd, uint32_t uid)
+bool sr_local_hears(int fd, uint32_t uid)
 {
 	int ignored = 0;
 
-	if (sr_shm_barred(fd))
+	if (sr_local_barred(fd))
 		return true;
-	if (!sr_shm_trusts(uid))
+	if (!sr_local_trusts(uid))
 		return false;
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
 			   sizeof(ignored));
 	return true;
 }
 
-int sr_shm_unix_socket(void)
+int sr_local_socket(void)
 {
 	int fd = sr_fd_own(sr_real.socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 	if (fd < 0)
 		return -errno;
-	sr_shm_shield(fd);
+	sr_local_shield(fd);
 	return fd;
 }
 
-/* ---- the other end's user, and the doorbell's name ---- */
+/* ---- the other end's user ---- */
 
-bool sr_shm_peer_uid(int fd, uint32_t *uid)
+bool sr_local_peer_uid(int fd, uint32_t *uid)
 {
 	struct ucred cred = {.uid = (uid_t)-1};
 	socklen_t len = sizeof(cred);
@@ -153,16 +151,4 @@ bool sr_shm_peer_uid(int fd, uint32_t *uid)
 		return false;
 	*uid = cred.uid;
 	return true;
-}
-
-/* A name chosen by the kernel is five hexadecimal digits (unix(7), autobind). */
-void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
-		      const struct sockaddr_un *un, socklen_t len)
-{
-	size_t n = len - offsetof(struct sockaddr_un, sun_path);
-
-	memset(name, 0, SR_SHM_DOORBELL_LEN);
-	if (len > offsetof(struct sockaddr_un, sun_path) && !un->sun_path[0] &&
-	    n - 1 <= SR_SHM_DOORBELL_LEN)
-		memcpy(name, un->sun_path + 1, n - 1);
 }

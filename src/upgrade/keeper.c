@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * keeper.c - owns the lines between the keeper of a listening address and its workers
+ * (keeper.h).  Must not know how requests arrive.  Loop only, no locks.
+ *
+ * The keeper listens on the abstract name of the address with "/keeper" behind it.
+ *
+ *     worker    connects, and says JOIN: where it answers
+ *     keeper    FIND: a stream's name
+ *     worker    HAVE: that name, once it has accepted the stream
+ *
+ * bind(2) decides who is the keeper.  Its end shows on every line; the workers then
+ * try to take the name, and those who fail join the one that has it.
+ *
+ * Any process may connect.  Of one that has a stream, it says, the keeper asks the
+ * kernel whether its user owns the server's end of that stream (owner.h), so nobody
+ * can draw the askers of other users to himself.  A worker tells the keeper nothing
+ * of worth.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "base/closer.h"
+#include "base/fdpriv.h"
+#include "base/log.h"
+#include "base/now.h"
+#include "base/owner.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "link/local.h"
+#include "upgrade/keeper.h"
+#include "upgrade/upgrade.h"
+
+#define BACKLOG 1024
+#define WORKERS_MAX 4096	/* of one address */
+#define TRIES 100		/* to open a rendezvous that another process had */
+#define SUFFIX "/keeper"
+
+enum word { JOIN = 1, FIND, HAVE };
+
+struct packet {
+	uint8_t word;
+	uint8_t name[SR_NAME_LEN];
+	struct sr_there there;
+};
+
+/* A worker, as the keeper knows it. */
+struct worker {
+	struct sr_watch line;
+	struct sr_keeper *keeper;
+	struct worker *next;
+	uint32_t uid;
+	bool joined;
+	struct sr_there there;
+};
+
+struct sr_keeper {
+	struct sr_watch watch;	/* the keeper's name, or a worker's line */
+	struct sr_stream *st;	/* the listening stream */
+	struct sr_keeper *next;
+	struct worker *workers;	/* only the keeper has any */
+	unsigned count;
+	unsigned tries;		/* sr_keeper_keeps() */
+};
+
+static struct sr_keeper *all;
+
+static bool send_packet(int fd, const struct packet *p)
+{
+	return sr_now_send(fd, p, sizeof(*p)) == sizeof(*p);
+}
+
+/* > 0: a packet; 0: none yet; < 0: the line has ended, or brings what it should not. */
+static int receive_packet(int fd, struct packet *p)
+{
+	ssize_t n = sr_now_recv(fd, p, sizeof(*p), MSG_TRUNC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	return n == sizeof(*p) ? 1 : -1;
+}
+
+/* ---- the keeper ---- */
+
+static void worker_gone(struct worker *w)
+{
+	struct worker **at = &w->keeper->workers;
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	w->keeper->count--;
+	sr_loop_unwatch(&w->line);
+	sr_fd_close(w->line.fd);
+	free(w);
+}
+
+static bool is_text(const struct sr_there *there)
+{
+	for (int i = 0; i < SR_KINDS; i++)
+		if (!memchr(there->kind[i], '\0', SR_THERE_LEN) ||
+		    there->kind[i][strspn(there->kind[i], "0123456789abcdef ")])
+			return false;
+	return true;
+}
+
+/* The worker has the stream, it says.  Does its user? */
+static bool is_owner(const struct worker *w, const struct sr_name *name)
+{
+	struct sockaddr_storage client, server;
+	uint32_t owner;
+
+	sr_name_addresses(name, &client, &server);
+	return w->uid == 0 || (!sr_owner_of_peer(&client, &server, &owner) &&
+			       owner == w->uid);
+}
+
+static void ask(const struct sr_name *name, void *worker)
+{
+	struct packet p = { .word = FIND };
+	struct worker *w = worker;
+
+	sr_name_encode(name, p.name);
+	if (w->joined)
+		(void)send_packet(w->line.fd, &p);
+}
+
+static bool worker_says(struct worker *w, const struct packet *p)
+{
+	struct sr_name name;
+
+	if (p->word == JOIN && !w->joined && is_text(&p->there)) {
+		w->there = p->there;
+		w->joined = true;
+		sr_answer_pending(ask, w);	/* it may have what is asked for */
+		return true;
+	}
+	if (p->word != HAVE || !w->joined ||
+	    sr_name_decode(&name, p->name, sizeof(p->name)))
+		return false;
+	if (is_owner(w, &name))
+		sr_answer_found(&name, &w->there);
+	return true;
+}
+
+static void worker_readable(struct sr_watch *watch, uint32_t events)
+{
+	struct worker *w = (struct worker *)((char *)watch -
+					     offsetof(struct worker, line));
+	struct packet p;
+	int r;
+
+	(void)events;
+	while ((r = receive_packet(w->line.fd, &p)) > 0 && worker_says(w, &p))
+		;
+	if (r)
+		worker_gone(w);
+}
+
+/* The next one that has connected.  False: there is none, or it has to wait: the close
+ * of a stranger's line may block (closer.h). */
+static bool worker_new(struct sr_keeper *k)
+{
+	bool barred = sr_local_barred(k->watch.fd);
+	struct sr_closer *closer = barred ? NULL : sr_closer_take();
+	struct worker *w;
+	int fd;
+
+	if (!barred && !closer)
+		return false;
+	fd = sr_fd_own(sr_real.accept4(k->watch.fd, NULL, NULL,
+				       SOCK_CLOEXEC | SOCK_NONBLOCK));
+	w = fd >= 0 && k->count < WORKERS_MAX ? calloc(1, sizeof(*w)) : NULL;
+	if (!w || !sr_local_peer_uid(fd, &w->uid) || !sr_local_hears(fd, w->uid))
+		goto refuse;
+	w->line = (struct sr_watch){ .fd = fd, .fn = worker_readable };
+	w->keeper = k;
+	if (sr_loop_watch(&w->line, EPOLLIN))
+		goto refuse;
+	w->next = k->workers;
+	k->workers = w;
+	k->count++;
+	if (closer)
+		sr_closer_give(closer);
+	return true;
+refuse:
+	free(w);
+	if (closer && fd >= 0)
+		sr_closer_close(closer, fd, -1);
+	else if (closer)
+		sr_closer_give(closer);
+	else if (fd >= 0)
+		sr_fd_close(fd);
+	return fd >= 0;
+}
+
+static void keeper_readable(struct sr_watch *watch, uint32_t events)
+{
+	struct sr_keeper *k = (struct sr_keeper *)((char *)watch -
+						   offsetof(struct sr_keeper, watch));
+
+	(void)events;
+	while (worker_new(k))
+		;
+}
+
+/* ---- a worker ---- */
+
+static void line_readable(struct sr_watch *watch, uint32_t events)
+{
+	struct sr_keeper *k = (struct sr_keeper *)((char *)watch -
+						   offsetof(struct sr_keeper, watch));
+	struct sr_stream *st = k->st;
+	struct sr_name name;
+	struct packet p;
+	int r;
+
+	(void)events;
+	while ((r = receive_packet(k->watch.fd, &p)) > 0) {
+		if (p.word == FIND && !sr_name_decode(&name, p.name, sizeof(p.name)))
+			sr_answer_asked(&name);
+	}
+	if (!r)
+		return;
+	sr_debug("keeper: the keeper has ended");
+	sr_keeper_close(st);
+	sr_stream_kick(st);	/* sr_answer_progress() takes its place, or joins */
+}
+
+/* ---- both ---- */
+
+static int make(struct sr_stream *st, int fd, uint32_t events,
+		void (*fn)(struct sr_watch *, uint32_t))
+{
+	struct sr_keeper *k = calloc(1, sizeof(*k));
+	int err;
+
+	if (!k)
+		return -ENOMEM;
+	k->watch = (struct sr_watch){ .fd = fd, .fn = fn };
+	k->st = st;
+	err = sr_loop_watch(&k->watch, events);
+	if (err) {
+		free(k);
+		return err;
+	}
+	k->next = all;
+	all = k;
+	st->up.keeper = k;
+	return 0;
+}
+
+static int name_of(struct sr_stream *st, struct sockaddr_un *un, socklen_t *len)
+{
+	char word[100];
+	int n = sr_local_word(word, sizeof(word), (struct sockaddr *)&st->local,
+			      false, false);
+
+	if (n < 0)
+		return n;
+	*len = sr_local_name(un, word, SUFFIX);
+	return 0;
+}
+
+int sr_keeper_open(struct sr_stream *st)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+	int fd, err = name_of(st, &un, &len);
+
+	if (err)
+		return err;
+	fd = sr_local_socket();
+	if (fd < 0)
+		return fd;
+	if (bind(fd, (struct sockaddr *)&un, len) || sr_real.listen(fd, BACKLOG))
+		err = -errno;
+	else
+		err = make(st, fd, EPOLLIN | EPOLLET, keeper_readable);
+	if (err)
+		sr_fd_close(fd);
+	return err;
+}
+
+int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
+{
+	struct packet p = { .word = JOIN, .there = *there };
+	struct sockaddr_un un;
+	socklen_t len;
+	uint32_t uid;
+	int fd, err = name_of(st, &un, &len);
+
+	if (err)
+		return err;
+	fd = sr_local_socket();
+	if (fd < 0)
+		return fd;
+	if (sr_real.connect(fd, (struct sockaddr *)&un, len))
+		err = -errno;
+	else if (!sr_local_peer_uid(fd, &uid) || !sr_local_hears(fd, uid))
+		err = -EPERM;
+	else if (!send_packet(fd, &p))
+		err = -EPIPE;
+	else
+		err = make(st, fd, EPOLLIN, line_readable);
+	if (err)
+		sr_fd_close(fd);
+	return err;
+}
+
+bool sr_keeper_is_open(struct sr_stream *st)
+{
+	return st->up.keeper;
+}
+
+bool sr_keeper_keeps(struct sr_stream *st)
+{
+	struct sr_keeper *k = st->up.keeper;
+
+	return k->watch.fn == keeper_readable && k->tries++ < TRIES;
+}
+
+void sr_keeper_close(struct sr_stream *st)
+{
+	struct sr_keeper *k = st->up.keeper, **at = &all;
+
+	if (!k)
+		return;
+	st->up.keeper = NULL;
+	while (*at != k)
+		at = &(*at)->next;
+	*at = k->next;
+	while (k->workers)
+		worker_gone(k->workers);
+	sr_loop_unwatch(&k->watch);
+	sr_fd_close(k->watch.fd);
+	free(k);
+}
+
+bool sr_keeper_ask(const struct sr_name *name)
+{
+	struct sr_keeper *k;
+	struct worker *w;
+	bool any = false;
+
+	for (k = all; k; k = k->next) {
+		if (sr_addr_port((struct sockaddr *)&k->st->local) != name->dport)
+			continue;
+		for (w = k->workers; w; w = w->next) {
+			ask(name, w);
+			any = true;
+		}
+	}
+	return any;
+}
+
+void sr_keeper_tell(const struct sr_name *name)
+{
+	struct packet p = { .word = HAVE };
+	struct sr_keeper *k;
+
+	sr_name_encode(name, p.name);
+	for (k = all; k; k = k->next)
+		if (k->watch.fn == line_readable &&
+		    sr_addr_port((struct sockaddr *)&k->st->local) == name->dport)
+			(void)send_packet(k->watch.fd, &p);
+}
+
+void sr_keeper_forget(void)
+{
+	all = NULL;	/* the descriptors go with sr_fd_forget_all() */
+}

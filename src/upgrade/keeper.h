@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * keeper.h - which of the processes that accept at one address answers for a stream.
+ *
+ * One of them is the keeper: it holds the address's name, and so the rendezvous where
+ * askers look first.  Each other one that has a stream worth a link is a worker, with
+ * a rendezvous of its own and a line to the keeper.  Loop only, no locks.
+ */
+#ifndef SR_KEEPER_H
+#define SR_KEEPER_H
+
+#include "engine/stream.h"
+#include "link/link.h"
+
+enum { SR_KINDS = 2 };		/* of link: 0 shm, 1 verbs */
+
+/* What an asker is to be told to reach a worker, for each kind of link; "": not by
+ * this one. */
+struct sr_there {
+	char kind[SR_KINDS][SR_THERE_LEN];
+};
+
+/* Makes this process the keeper of the listening stream's address.  0; -EADDRINUSE:
+ * another process is; or -errno. */
+int sr_keeper_open(struct sr_stream *st);
+/* Makes it a worker.  0, or -errno: the keeper has ended, or is a stranger. */
+int sr_keeper_join(struct sr_stream *st, const struct sr_there *there);
+/* Is it one or the other? */
+bool sr_keeper_is_open(struct sr_stream *st);
+/* Is it the keeper, and has not been asked too often? */
+bool sr_keeper_keeps(struct sr_stream *st);
+void sr_keeper_close(struct sr_stream *st);
+/* Asks all workers at the port of `name` for that stream; sr_answer_found() takes
+ * the answer.  False: there is none. */
+bool sr_keeper_ask(const struct sr_name *name);
+/* Tells the keepers of that port that this process has the stream. */
+void sr_keeper_tell(const struct sr_name *name);
+void sr_keeper_forget(void);		/* child of fork */
+
+#endif

@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Several processes accept at one address: each stream gets its link, in whichever of
+# them it is.
+
+# shellcheck disable=SC2154 # set by what is loaded
+load ../lib/common
+
+setup() {
+	[[ " ${SR_TEST_MODES:-wait} " = *" wait "* ]] || skip "for policy wait"
+	need python3
+	port
+}
+
+teardown() {
+	stop_server
+	stop_all
+}
+
+# stop_server: and workers that have no parent any more
+stop_server() {
+	xargs -r kill 2>/dev/null <"$BATS_TEST_TMPDIR/server.out" || true
+	stop_all
+}
+
+workers=$SR_TOP/tests/lib/workers.py
+
+# serve WAY HOW N: with N workers, under rail or plain, which listen
+serve() {
+	start server "$1" python3 "$workers" "$2" "$3" "$ADDR" "$port"
+	printed server $(($3 + 1))
+}
+
+# client WAY N: a client of N streams
+client() { "$1" python3 "$workers" client "$2" "$ADDR" "$port" </dev/null; }
+
+# printed NAME N: waits until what was started by that name has printed N lines
+printed() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		[ "$(wc -l <"$BATS_TEST_TMPDIR/$1.out")" -lt "$2" ] || return 0
+		sleep 0.05
+	done
+	return 1
+}
+
+# linked N: that many streams of the client's went by link, from the first byte on
+linked() {
+	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
+	if [ "$(grep -c "\"link\":\"$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -ne "$1" ] ||
+		[ "$(went "tx_$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -lt $(($1 * 300000)) ]; then
+		sed 's/.*"link"/"link"/' "$BATS_TEST_TMPDIR/connect" >&2
+		return 1
+	fi
+}
+
+# each HOW: 12 streams of 3 workers, over TCP and by links
+each() {
+	local way
+	for way in plain rail; do
+		serve $way "$1" 3
+		client $way 12 >"$BATS_TEST_TMPDIR/pids"
+		[ "$(grep -c '[0-9]' "$BATS_TEST_TMPDIR/pids")" -eq 12 ]
+		stop_server
+	done
+	linked 12
+}
+
+@test "workers of one listening socket" {
+	each fork
+}
+
+@test "workers with listening sockets of their own" {
+	each reuse
+}
+
+# (the socket is known from the first accept(2) on)
+@test "workers of a listening socket that came by exec" {
+	local way
+	for way in plain rail; do
+		serve $way exec 3
+		client $way 1
+		client $way 12 >"$BATS_TEST_TMPDIR/pids"
+		[ "$(grep -c '[0-9]' "$BATS_TEST_TMPDIR/pids")" -eq 12 ]
+		stop_server
+	done
+	sed -i 0,/connect/d "$BATS_TEST_TMPDIR/report"
+	linked 12
+}
+
+# the process that holds the address's name, as the kernel shows it
+keeper() {
+	ss -xlpH 2>/dev/null |
+		sed -n "s/.*@sockrail.*:$port\/keeper .*pid=\([0-9]*\).*/\1/p" | grep .
+}
+
+@test "workers are killed one after the other, the keeper first" {
+	local way worker
+	for way in plain rail; do
+		serve $way fork 4
+		for _ in 1 2 3 4; do
+			client $way 8 >"$BATS_TEST_TMPDIR/pids"
+			[ "$(grep -c '[0-9]' "$BATS_TEST_TMPDIR/pids")" -eq 8 ]
+			worker=$(keeper) || worker=$(sort "$BATS_TEST_TMPDIR/pids" | sed 1q)
+			kill -KILL "$worker"
+		done
+		stop_server
+	done
+	linked 32
+}
+
+@test "the other workers' streams go on when the keeper is killed" {
+	local way client worker lost
+	mkfifo "$BATS_TEST_TMPDIR/in"
+	exec 9<>"$BATS_TEST_TMPDIR/in"
+	for way in plain rail; do
+		serve $way reuse 3
+		start client asks $way
+		client=$pid
+		printed client 12
+		worker=$(keeper) || worker=$(sort "$BATS_TEST_TMPDIR/client.out" | sed 1q)
+		lost=$(grep -c "^$worker\$" "$BATS_TEST_TMPDIR/client.out")
+		kill -KILL "$worker"
+		echo again >&9
+		printed client 24
+		[ "$(sed 1,12d "$BATS_TEST_TMPDIR/client.out" | grep -c '^-')" -eq "$lost" ]
+		echo end >&9
+		pid=$client
+		await
+		stop_server
+	done
+	exec 9>&-
+	linked 12
+	[ "$(went tx_plain "$BATS_TEST_TMPDIR/connect")" -le $((lost * 100000)) ]
+}
+
+asks() { "$1" python3 "$workers" client 12 "$ADDR" "$port" <&9; }

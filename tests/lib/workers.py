@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Several processes accept at one address, and a client of all of them.
+
+workers.py fork N ADDR PORT    N children accept from their parent's listening socket
+workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
+workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
+                               Each process prints its pid, the first one first.
+workers.py client N ADDR PORT  N streams at once.  Each echoes 3 x 100,000 bytes; then
+                               a line for each on stdout: its worker's pid.  At "again"
+                               on stdin all do it again.  Lost streams: "-".
+"""
+import os
+import selectors
+import socket
+import sys
+
+BYTES = 100000
+
+
+def listener(addr, port, reuse):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if reuse:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind((addr, port))
+    s.listen(100)
+    return s
+
+
+def work(s):
+    """Tells each client its pid, and echoes what it sends."""
+    os.write(1, b"%d\n" % os.getpid())
+    s.setblocking(False)
+    sel = selectors.DefaultSelector()
+    sel.register(s, selectors.EVENT_READ)
+    while True:
+        for key, _ in sel.select():
+            c = key.fileobj
+            if c is s:
+                try:
+                    c, _ = s.accept()
+                except BlockingIOError:
+                    continue  # another was faster
+                c.setblocking(True)
+                sel.register(c, selectors.EVENT_READ)
+                c.sendall(b"%8d" % os.getpid())
+                continue
+            data = c.recv(65536)
+            if data:
+                c.sendall(data)
+            else:
+                sel.unregister(c)
+                c.close()
+
+
+def serve(how, n, addr, port):
+    if how == "exec":
+        s = listener(addr, port, False)
+        os.set_inheritable(s.fileno(), True)
+        os.execv(sys.executable, [sys.executable, __file__, "inherited", str(n),
+                                  str(s.fileno()), "0"])
+    s = None
+    if how == "fork":
+        s = listener(addr, port, False)
+    elif how == "inherited":
+        s = socket.socket(fileno=int(addr))
+    os.write(1, b"%d\n" % os.getpid())
+    for _ in range(n):
+        if os.fork() == 0:
+            work(s or listener(addr, port, True))
+    while True:
+        os.wait()
+
+
+def exchange(c):
+    data = os.urandom(BYTES)
+    for _ in range(3):
+        c.sendall(data)
+        got = b""
+        while len(got) < BYTES:
+            part = c.recv(BYTES - len(got))
+            if not part:
+                return False
+            got += part
+        if got != data:
+            sys.exit("other bytes")
+    return True
+
+
+def client(n, addr, port):
+    streams = []
+    for _ in range(n):
+        c = socket.create_connection((addr, port))
+        streams.append((c, c.recv(8, socket.MSG_WAITALL).decode().strip()))
+    while True:
+        for c, pid in streams:
+            try:
+                ok = exchange(c)
+            except OSError:
+                ok = False
+            print(pid if ok else "-", flush=True)
+        if sys.stdin.readline() != "again\n":
+            return
+
+
+how, count, addr, port = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+try:
+    if how == "client":
+        client(count, addr, port)
+    else:
+        serve(how, count, addr, port)
+except (KeyboardInterrupt, ChildProcessError):
+    pass
