@@ -429,7 +429,7 @@ static size_t tx_retained(struct sr_link *link, uint64_t from,
 {
 	struct sr_shm *l = shm_of(link);
 
-	return sr_shm_span(&l->plan, &l->tx, from, atomic_load(&link->tx_w), v);
+	return sr_gens_span(&l->tx.gens, from, atomic_load(&link->tx_w), v);
 }
 
 /* The peer's memory has all published bytes. */
@@ -445,7 +445,7 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
 
-	return sr_shm_span(&l->plan, &l->rx, taken + skip, h, v);
+	return sr_gens_span(&l->rx.gens, taken + skip, h, v);
 }
 
 static void rx_free(struct sr_link *link, size_t n)
@@ -624,10 +624,8 @@ int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan)
 	l->own = (void *)(l->map + (asker ? 0 : plan->page));
 	l->peer = (void *)(l->map + (asker ? plan->page : 0));
 	rings = l->map + 2 * plan->page;
-	l->tx.mem = rings + (asker ? 0 : plan->ring);
-	l->rx.mem = rings + (asker ? plan->ring : 0);
-	atomic_store(&l->tx.gens, 1); /* generation 0: from offset 0 on, in area 0 */
-	atomic_store(&l->rx.gens, 1);
+	sr_shm_ring_init(&l->tx, plan, rings + (asker ? 0 : plan->ring));
+	sr_shm_ring_init(&l->rx, plan, rings + (asker ? plan->ring : 0));
 	atomic_store(&l->own->gens, 1);
 	return 0;
 }

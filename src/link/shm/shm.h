@@ -28,9 +28,11 @@
 #include "base/loop.h"
 #include "link/link.h"
 #include "link/local.h"
+#include "pure/credit.h"
+#include "pure/ring.h"
 
-#define SR_SHM_GENS 16	/* ring generations in use at a time */
 #define SR_SHM_AREAS 12 /* sizes that a ring may have */
+static_assert(SR_SHM_AREAS + 2 <= SR_GENS, "none is overwritten in use");
 #define SR_SHM_SLOTS 16 /* indexed by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
@@ -44,12 +46,6 @@ struct sr_shm_slot {
 	uint8_t msg[SR_MSG_MAX];
 };
 
-/* A ring changes its size at an offset: bytes k >= start are in `area`. */
-struct sr_shm_gen {
-	_Atomic uint64_t start;
-	_Atomic uint32_t area;
-};
-
 /* An end's page.  The other end polls only its first cache line. */
 struct sr_shm_page {
 	_Atomic uint64_t tx_w;		      /* bytes put into this end's ring */
@@ -60,7 +56,7 @@ struct sr_shm_page {
 	_Atomic uint64_t tx_kept; /* tx_w and bytes held back (MSG_MORE) */
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Atomic uint32_t core; /* 1 + where its thread was seen; 0: nowhere yet */
-	_Alignas(64) struct sr_shm_gen gen[SR_SHM_GENS];
+	_Alignas(64) struct sr_gen gen[SR_GENS];
 	struct sr_shm_slot slot[SR_SHM_SLOTS];
 };
 static_assert(sizeof(struct sr_shm_page) <= 4096, "one page");
@@ -68,17 +64,14 @@ static_assert(sizeof(struct sr_shm_page) <= 4096, "one page");
 /* Where the parts of the memfd are; both ends compute the same. */
 struct sr_shm_plan {
 	unsigned areas;
-	size_t first;		   /* of area 0; each next one is 4 times larger */
-	size_t size[SR_SHM_AREAS]; /* bytes, powers of two */
-	size_t at[SR_SHM_AREAS];   /* within the ring's memory */
+	size_t size[SR_SHM_AREAS]; /* bytes, powers of two, ascending */
 	size_t page, ring, total;  /* bytes: one end's page, one ring, everything */
 };
 
 /* One direction's ring as one end knows it; the peer cannot change this copy. */
 struct sr_shm_ring {
-	uint8_t *mem;
-	_Atomic uint32_t gens; /* used so far; the last is current */
-	struct sr_shm_gen gen[SR_SHM_GENS]; /* by number, modulo SR_SHM_GENS */
+	struct sr_gens gens;
+	struct sr_ring area[SR_SHM_AREAS];
 };
 
 struct sr_shm {
@@ -105,11 +98,10 @@ struct sr_shm {
 
 	/* rx */
 	struct sr_shm_ring rx;
-	uint64_t rx_returned; /* the value of own->rx_taken, except after a drop */
-	uint64_t rx_checked; /* rx_taken at the last look for a sleeping sender */
+	struct sr_credit_rx credit; /* returned: own->rx_taken, except after a drop */
 	uint64_t rx_seen; /* the peer's tx_w at the last rx_look() */
 	pthread_mutex_t
-		look_lock; /* protects rx_h, tx_acked, ctl_seen, rx.gen */
+		look_lock; /* protects rx_h, tx_acked, ctl_seen, rx.gens */
 	_Atomic uint32_t ctl_seen;
 
 	pthread_mutex_t ctl_lock; /* protects own->ctl, own->slot */
@@ -131,9 +123,9 @@ void sr_shm_free(struct sr_link *link);
 
 /* ring.c */
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);
+void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
+		      uint8_t *mem);
 size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
-size_t sr_shm_span(const struct sr_shm_plan *plan, const struct sr_shm_ring *r,
-		   uint64_t from, uint64_t to, struct iovec v[2]);
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece);
 bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken);
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);

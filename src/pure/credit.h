@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * credit.h - how much may be sent, and when the receiver says what it has
+ * taken.  There are two kinds of credit: bytes of a ring, and messages, of
+ * which each takes a receive that the peer has posted (verbs only).
+ *
+ * Offsets: w, bytes put into rings; acked, those below which the receiver's
+ * program has taken all, as the sender knows; come and taken, the same two as
+ * the receiver knows; returned, the credit that the receiver has published.
+ *
+ *     acked <= returned <= taken <= come <= w
+ *
+ * Pure: no I/O, no locks, no globals.  The caller serialises.
+ */
+#ifndef SR_CREDIT_H
+#define SR_CREDIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- bytes ---- */
+
+/* Bytes of the generation that begins at `start` that are not taken yet. */
+static inline uint64_t sr_credit_used(uint64_t w, uint64_t acked, uint64_t start)
+{
+	return w - (acked > start ? acked : start);
+}
+
+/*
+ * How much may be put into a ring of `size` bytes.  Less than `least` is not
+ * worth a piece: credit and writes must not shrink to crumbs (silly window).
+ * An empty ring is offered whole.
+ */
+static inline size_t sr_credit_room(size_t size, uint64_t used, size_t least)
+{
+	size_t room = used < size ? size - used : 0;
+
+	return room < least && used ? 0 : room;
+}
+
+/* The peer says that its program has taken all below `said`.  Returns 1 if that
+ * is news, 0 if not, -EPROTO if it cannot be. */
+int sr_credit_said(uint64_t acked, uint64_t w, uint64_t said);
+
+/*
+ * Is it time to return credit, of a ring of `size` bytes?  Each 1/part of the
+ * ring.  A sender that waits for room waits for at least that much more,
+ * provided that credit also comes when all is taken, or that the sender has
+ * room with 1/part of the ring outstanding.
+ */
+static inline bool sr_credit_due(size_t size, unsigned part, uint64_t taken,
+				 uint64_t returned)
+{
+	return taken - returned >= size / part;
+}
+
+/*
+ * Returning credit through shared memory costs nothing, but to find out whether
+ * the sender sleeps for want of it takes a full fence, which a reader of small
+ * messages should be spared.
+ */
+struct sr_credit_rx {
+	uint64_t returned;
+	uint64_t checked; /* taken, at the last look for a sleeping sender */
+};
+
+enum {
+	SR_CREDIT_PART = 8, /* see sr_credit_due() */
+	SR_CREDIT_ROOM = 4, /* a sender is offered 1/4 of the ring, or nothing */
+};
+
+/*
+ * The program has taken all below `taken`.  Returns true if `returned` has
+ * changed and is to be published: while bytes are left to take, an eighth of
+ * the ring may be kept back.  *check: and then a full fence, and a look for a
+ * sleeping sender.
+ *
+ * No sleeper is overlooked.  A sender sleeps with more than three quarters of
+ * the ring outstanding, counted from the credit that it knows.  That credit is
+ * not less than `checked`: either the sender slept before the fence at
+ * `checked`, and was woken if it had room, or it has seen that credit.  The
+ * reader does without a look only if it has taken all that has come, and that
+ * is less than an eighth of the ring from `checked` on.  Then most of what such
+ * a sender has sent is yet to come, and credit is returned again.
+ */
+static inline bool sr_credit_take(struct sr_credit_rx *c, size_t size,
+				  uint64_t taken, uint64_t come, bool *check)
+{
+	if (come > taken &&
+	    !sr_credit_due(size, SR_CREDIT_PART, taken, c->returned))
+		return false;
+	c->returned = taken;
+	*check = sr_credit_due(size, SR_CREDIT_PART, taken, c->checked);
+	if (*check)
+		c->checked = taken;
+	return true;
+}
+
+/* ---- messages ---- */
+
+/*
+ * An end posts `posted` receives and replaces each at once when a message has
+ * come.  Each message says how many its sender has received so far.
+ * Outstanding messages are those sent and not known to be received; some places
+ * are kept for those that matter more:
+ *
+ *	data	        only while fewer than posted - 14 are outstanding
+ *	control	        posted - 4: those sent once, and a few repeated ones (10)
+ *	ACKs	        posted - 2
+ *	ACKs for slots  posted: sent when half of our receives are unreported
+ *
+ * No deadlock: say A may not send data for lack of slots.  Then B has received,
+ * or will, more than half of its receives from A without reporting them; so it
+ * wants an ACK for slots.  Can B have no slot for it?  Each message from A
+ * reports all that A had received.  After B's ACK number 1, at x messages
+ * received, B wants the third at x + posted or later.  But A knew at most a
+ * report of x - posted / 2 before it processed ACK 1, so it sent at most up to
+ * x + posted / 2 before.  Hence B has by then received a message that A sent
+ * after processing ACK 1, which reports ACK 1 and all before it.  So two slots
+ * are enough.  Other ACKs wait when theirs are used up: then B has more than
+ * half of its messages outstanding, and A's ACK for slots will come.
+ *
+ * No ping-pong: an ACK is itself a message, and posted / 2 of them make one
+ * more.
+ */
+enum sr_slot_use {
+	SR_SLOT_RETURN = 0,
+	SR_SLOT_ACK = 2,
+	SR_SLOT_CONTROL = 4,
+	SR_SLOT_DATA = 14,
+};
+
+struct sr_slots {
+	uint32_t posted;     /* by the peer */
+	uint32_t sent;	     /* messages to it, modulo 2^32 */
+	uint32_t back;	     /* of these, received by it */
+	uint32_t reported;   /* messages from it, as we last said */
+};
+
+static inline bool sr_slot_free(const struct sr_slots *s, enum sr_slot_use use)
+{
+	return s->sent - s->back + use < s->posted;
+}
+
+/* The peer says that it has received `back` messages.  0 or -EPROTO. */
+int sr_slots_said(struct sr_slots *s, uint32_t back);
+
+/* We have posted `posted` receives and received `got` messages: is it time for
+ * an ACK? */
+static inline bool sr_slots_due(const struct sr_slots *s, uint32_t posted,
+				uint32_t got)
+{
+	return got - s->reported >= posted / 2;
+}
+
+#endif

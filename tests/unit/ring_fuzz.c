@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ring_fuzz.c - rings and credit (src/pure): a sender and a receiver that keep
+ * the rules, in any order, with memory and news that come late; and a sender
+ * that keeps none.
+ *
+ * Usage: ring_fuzz [SEED [ROUNDS]]
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "check.h"
+#include "pure/credit.h"
+#include "pure/ring.h"
+
+#define RINGS 4
+
+static const size_t sizes[RINGS] = {16, 64, 256, 512};
+static const struct sr_ring_rule rule = {
+	.first = 16, .max = 512, .full_most = 512, .full_part = SR_CREDIT_ROOM};
+static uint64_t state;
+
+static uint64_t below(uint64_t n)
+{
+	return check_random(&state) % n;
+}
+
+/* ---- both keep the rules ---- */
+
+static uint8_t memory[16 + 64 + 256 + 512];
+static struct sr_ring rings[RINGS];
+
+static struct {
+	struct sr_gens gens;
+	uint64_t w, acked;
+	bool asleep;
+} tx;
+
+static struct {
+	struct sr_gens gens;
+	uint64_t come, taken;
+	struct sr_credit_rx credit;
+} rx;
+
+/* What the other end sees by now. */
+static struct {
+	uint64_t w, returned;
+	uint32_t gens;
+} shown;
+
+static uint8_t pattern(uint64_t k)
+{
+	return (uint8_t)(k * 167 >> 3);
+}
+
+static void begin(void)
+{
+	uint8_t *at = memory;
+
+	for (unsigned i = 0; i < RINGS; at += sizes[i++])
+		rings[i] = (struct sr_ring){at, sizes[i]};
+	memset(&tx, 0, sizeof(tx));
+	memset(&rx, 0, sizeof(rx));
+	memset(&shown, 0, sizeof(shown));
+	sr_gens_init(&tx.gens, rings);
+	sr_gens_init(&rx.gens, rings);
+	shown.gens = 1;
+}
+
+static size_t room_with(uint64_t acked)
+{
+	size_t size = sr_gens_ring(&tx.gens)->size;
+	uint64_t used = sr_credit_used(tx.w, acked, sr_gens_last(&tx.gens)->start);
+
+	return sr_credit_room(size, used, size / SR_CREDIT_ROOM);
+}
+
+static void look_at_credit(void)
+{
+	int news = sr_credit_said(tx.acked, tx.w, shown.returned);
+
+	CHECK(news == (shown.returned > tx.acked));
+	tx.acked = shown.returned;
+	if (news)
+		tx.asleep = false; /* whichever thread has looked */
+}
+
+/* Memory for a larger ring is refused now and then. */
+static void grow(void)
+{
+	uint32_t ring = sr_gens_last(&tx.gens)->ring;
+	uint64_t used = sr_credit_used(tx.w, tx.acked,
+				       sr_gens_last(&tx.gens)->start);
+	size_t want = sr_ring_want(&rule, sizes[ring], used, NULL, false);
+
+	if (want == sizes[ring] || below(2))
+		return;
+	CHECK_EQ(want, sizes[ring + 1]);
+	sr_gens_add(&tx.gens, tx.w, ring + 1);
+	CHECK_EQ(room_with(tx.acked), want);
+}
+
+static void send(void)
+{
+	struct iovec v[2];
+	size_t room, n;
+
+	look_at_credit();
+	room = room_with(tx.acked);
+	if (!room)
+		grow();
+	room = room_with(tx.acked);
+	tx.asleep = !room;
+	if (!room)
+		return;
+	n = 1 + below(room);
+	CHECK_EQ(sr_ring_span(sr_gens_ring(&tx.gens), tx.w, n, v), n);
+	for (int i = 0; i < 2; i++)
+		for (size_t j = 0; j < v[i].iov_len; j++)
+			((uint8_t *)v[i].iov_base)[j] = pattern(tx.w++);
+}
+
+/* All is taken: back to the first ring. */
+static void sweep(void)
+{
+	uint32_t ring = sr_gens_last(&tx.gens)->ring;
+	size_t size;
+
+	look_at_credit();
+	size = sr_ring_want(&rule, sizes[ring], tx.w - tx.acked, NULL, true);
+	CHECK_EQ(size, tx.acked == tx.w ? sizes[0] : sizes[ring]);
+	if (tx.acked != tx.w)
+		return;
+	memset(memory, 0xee, sizeof(memory));
+	if (ring)
+		sr_gens_add(&tx.gens, tx.w, 0);
+}
+
+/* What a switch back would send again. */
+static void retained(void)
+{
+	struct iovec v[2];
+	uint64_t k = tx.acked;
+	size_t n;
+
+	while ((n = sr_gens_span(&tx.gens, k, tx.w, v)) != 0)
+		for (int i = 0; i < 2; i++)
+			for (size_t j = 0; j < v[i].iov_len; j++)
+				CHECK(((uint8_t *)v[i].iov_base)[j] ==
+				      pattern(k++));
+	CHECK_EQ(k, tx.w);
+}
+
+/* A receiver that sees w sees the generations of the bytes below it. */
+static void look(void)
+{
+	uint64_t w = shown.w;
+
+	for (uint32_t n = rx.gens.n; n != shown.gens; n++) {
+		struct sr_gen *g = &tx.gens.gen[n % SR_GENS];
+
+		CHECK(sr_gens_may_add(&rx.gens, g->start, g->ring, rx.come,
+				      rx.taken));
+		sr_gens_add(&rx.gens, g->start, g->ring);
+	}
+	CHECK(sr_gens_fit(&rx.gens, rx.taken, w));
+	rx.come = w;
+}
+
+static void publish(void)
+{
+	shown.w = tx.w;
+	shown.gens = tx.gens.n;
+}
+
+static void wake(void)
+{
+	const struct sr_gen *g = sr_gens_last(&rx.gens);
+
+	shown.returned = rx.credit.returned; /* the fence */
+	if (rx.come <= rx.taken ||
+	    !sr_ring_full(sizes[g->ring],
+			  sr_credit_used(rx.come, rx.taken, g->start),
+			  SR_CREDIT_ROOM))
+		tx.asleep = false;
+}
+
+static void take(void)
+{
+	struct iovec v[2];
+	size_t n = sr_gens_span(&rx.gens, rx.taken, rx.come, v);
+	bool check = false, returned;
+
+	CHECK((n != 0) == (rx.come != rx.taken));
+	if (!n)
+		return;
+	if (below(2))
+		n = 1 + below(n);
+	for (size_t j = 0; j < n; j++, rx.taken++)
+		CHECK((j < v[0].iov_len ? ((uint8_t *)v[0].iov_base)[j] :
+					  ((uint8_t *)v[1].iov_base)
+						  [j - v[0].iov_len]) ==
+		      pattern(rx.taken));
+	returned = sr_credit_take(&rx.credit, sr_gens_ring(&rx.gens)->size,
+				  rx.taken, rx.come, &check);
+	if (check)
+		wake();
+	/* No sleeper is overlooked, whatever part of this it has seen. */
+	if (returned && tx.asleep && rx.come == tx.w)
+		CHECK(rx.taken != rx.come && !room_with(rx.credit.returned));
+}
+
+static void honest(void)
+{
+	begin();
+	for (unsigned i = 0; i < 200; i++) {
+		switch (below(8)) {
+		case 0:
+			if (!below(4))
+				sweep();
+			break;
+		case 1:
+			shown.returned = rx.credit.returned;
+			break;
+		case 2:
+			retained();
+			break;
+		case 3:
+			publish();
+			look();
+			break;
+		case 4:
+		case 5:
+			take();
+			break;
+		default:
+			if (!tx.asleep)
+				send();
+			if (below(4))
+				publish();
+		}
+	}
+	publish();
+	look();
+	while (rx.taken != rx.come)
+		take();
+	CHECK(!tx.asleep && rx.credit.returned == tx.w);
+}
+
+/* ---- a sender that lies ---- */
+
+static uint64_t number(uint64_t near)
+{
+	switch (below(4)) {
+	case 0:
+		return near + below(700);
+	case 1:
+		return near - below(20);
+	case 2:
+		return near;
+	default:
+		return below(2) ? UINT64_MAX - below(9) : check_random(&state);
+	}
+}
+
+static void lie(void)
+{
+	struct iovec v[2];
+	size_t n;
+
+	begin();
+	rx.taken = rx.come = check_random(&state) >> (1 + below(63));
+	for (unsigned i = 0; i < 60; i++) {
+		uint64_t k = number(rx.come);
+
+		if (below(2)) {
+			uint32_t ring = (uint32_t)below(RINGS);
+
+			if (sr_gens_may_add(&rx.gens, k, ring, rx.come, rx.taken))
+				sr_gens_add(&rx.gens, k, ring);
+		} else if (k >= rx.come && sr_gens_fit(&rx.gens, rx.taken, k)) {
+			rx.come = k;
+		}
+		CHECK(rx.come - rx.taken <= sizeof(memory));
+		k = number(rx.taken);
+		n = sr_gens_span(&rx.gens, k, number(k), v);
+		CHECK_EQ(n, v[0].iov_len + v[1].iov_len);
+		for (int j = 0; j < 2; j++)
+			if (v[j].iov_len)
+				CHECK((uint8_t *)v[j].iov_base >= memory &&
+				      (uint8_t *)v[j].iov_base + v[j].iov_len <=
+					      memory + sizeof(memory));
+		if (below(2))
+			rx.taken += below(rx.come - rx.taken + 1);
+	}
+}
+
+/* ---- sizes ---- */
+
+static void size(void)
+{
+	struct sr_ring_rule r = {
+		.first = (size_t)4096 << below(4),
+		.full_part = 1 + (unsigned)below(8),
+		.quick_turns = (unsigned)below(4),
+		.quick_ns = 1000,
+	};
+	struct sr_ring_turns turns = {.quick = (unsigned)below(5)};
+	size_t s, want;
+	uint64_t used;
+	bool idle = below(2);
+
+	r.max = r.first << below(9);
+	r.full_most = below(2) ? r.max : r.first << below(6);
+	r.full_least = below(2) ? 0 : r.full_most;
+	s = r.first << below((unsigned)__builtin_ctzll(r.max / r.first) + 1);
+	used = below(2) ? 0 : below(s + 1);
+	want = sr_ring_want(&r, s, used, below(2) ? &turns : NULL, idle);
+	CHECK(want >= r.first && want <= r.max && !(want & (want - 1)));
+	if (idle)
+		CHECK(want == (used ? s : r.first));
+	else
+		CHECK(want >= s);
+}
+
+static void turns(void)
+{
+	struct sr_ring_rule r = {
+		.first = 64, .max = 4096, .full_part = 8, .quick_turns = 3,
+		.quick_ns = 1000};
+	struct sr_ring_turns t = {0};
+	uint64_t now = 1 + below(1000);
+	unsigned i;
+
+	for (i = 0; i < 4; i++) {
+		CHECK_EQ(sr_ring_want(&r, 64, 0, &t, false), 64);
+		sr_ring_turn(&r, &t, 64, i * 64, now += below(1000));
+	}
+	CHECK_EQ(sr_ring_want(&r, 64, 0, &t, false), 256);
+	CHECK_EQ(sr_ring_want(&r, 4096, 0, &t, false), 4096);
+	sr_ring_turn(&r, &t, 64, i * 64, now + 1000);
+	CHECK_EQ(sr_ring_want(&r, 64, 0, &t, false), 64);
+}
+
+/* ---- messages ---- */
+
+#define POSTED 64
+
+/* An end, and the messages on their way to it: each says how many its sender
+ * had received. */
+static struct end {
+	struct sr_slots slots;
+	uint32_t got, queue[POSTED], in, out;
+	unsigned data, control; /* to be sent */
+} ends[2];
+
+static void put(struct end *e, struct end *peer)
+{
+	CHECK(peer->in - peer->out < POSTED); /* a receive is there */
+	peer->queue[peer->in++ % POSTED] = e->got;
+	e->slots.sent++;
+	e->slots.reported = e->got;
+}
+
+static bool act(struct end *e, struct end *peer)
+{
+	if (e->data && sr_slot_free(&e->slots, SR_SLOT_DATA))
+		e->data--;
+	else if (e->control && sr_slot_free(&e->slots, SR_SLOT_CONTROL))
+		e->control--;
+	else if (!sr_slots_due(&e->slots, POSTED, e->got) ||
+		 !sr_slot_free(&e->slots, SR_SLOT_RETURN))
+		return false;
+	put(e, peer);
+	return true;
+}
+
+static bool receive(struct end *e)
+{
+	if (e->in == e->out)
+		return false;
+	e->got++;
+	CHECK(!sr_slots_said(&e->slots, e->queue[e->out++ % POSTED]));
+	return true;
+}
+
+static void slots(void)
+{
+	unsigned i, acks = 1 + (unsigned)below(8), lazy = 1 + (unsigned)below(40);
+	bool more = true;
+
+	memset(ends, 0, sizeof(ends));
+	for (i = 0; i < 2; i++) {
+		ends[i].slots.posted = POSTED;
+		ends[i].data = (unsigned)below(below(2) ? 1000 : 10);
+		ends[i].control = (unsigned)below(8);
+	}
+	for (i = 0; i < 2000; i++) {
+		struct end *e = &ends[below(2)];
+
+		/* Other ACKs: of bytes, or for a PROBE. */
+		if (!below(acks) && sr_slot_free(&e->slots, SR_SLOT_ACK))
+			put(e, &ends[e == ends]);
+		else if (below(lazy))
+			act(e, &ends[e == ends]);
+		else
+			receive(e);
+	}
+	while (more)
+		more = act(&ends[0], &ends[1]) | act(&ends[1], &ends[0]) |
+		       receive(&ends[0]) | receive(&ends[1]);
+	for (i = 0; i < 2; i++) {
+		CHECK(!ends[i].data && !ends[i].control);
+		CHECK(sr_slots_said(&ends[i].slots, ends[i].slots.sent + 1));
+		CHECK(sr_slots_said(&ends[i].slots, ends[i].slots.back - 1));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+	uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 0) : 20000;
+
+	for (uint64_t i = 0; i < rounds; i++) {
+		check_about("seed", seed + i);
+		state = seed + i;
+		honest();
+		lie();
+		size();
+		turns();
+		slots();
+	}
+	return 0;
+}
