@@ -264,9 +264,9 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max, bool asked)
 			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
 		if (!n && !(w->at_once && asked))
 			n = ask_kernel(w, ev, max, !w->at_once);
-		if (n >= 0 && n < max)
-			n += sr_epoll_collect(set, w->epfd, ev + n, max - n,
-					      SR_EPOLL_POLL | (n ? SR_EPOLL_NEWS : 0));
+		/* A stream that has just returned to TCP would be in both answers. */
+		if (!n)
+			n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
 		if (!n && !w->at_once && signalled(w))
 			n = -EINTR;
 	} while (!n && !w->at_once &&
@@ -277,11 +277,28 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max, bool asked)
 	return n;
 }
 
-/* n have been listed, and the kernel is due; or none.  deadline: if the program's time
+/* Of the r events behind the first n, those whose data these do not have; how many are
+ * left. */
+static int without_twice(struct epoll_event *ev, int n, int r)
+{
+	int i, j, kept = 0;
+
+	for (i = n; i < n + r; i++) {
+		for (j = 0; j < n && ev[j].data.u64 != ev[i].data.u64; j++)
+			;
+		if (j == n)
+			ev[n + kept++] = ev[i];
+		else
+			ev[j].events |= ev[i].events;
+	}
+	return kept;
+}
+
+/* n have been listed while so many were linked, and the kernel is due; or none.  deadline: if the program's time
  * has begun to run; else 0. */
 __attribute__((noinline)) static int
 wait_linked(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
-	    const struct length *t, uint64_t deadline, int n, bool due)
+	    const struct length *t, uint64_t deadline, int n, bool due, int linked)
 {
 	struct wait w = { .set = set, .epfd = epfd, .t = t, .at_once = is_none(t),
 			  .deadline = deadline, .handled = sr_handled.all };
@@ -290,6 +307,9 @@ wait_linked(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 	due &= n < max;
 	if (due)
 		r = ask_kernel(&w, ev + n, max - n, false);
+	/* A stream that returned to TCP in between is in both. */
+	if (n && r > 0 && atomic_load(&set->shut) < linked)
+		r = without_twice(ev, n, r);
 	if (n)
 		n += r > 0 ? r : 0;
 	else
@@ -322,14 +342,14 @@ static inline int wait_plainly(struct sr_epoll *set, int epfd,
 	} else {
 		add(&set->sleepers, -1u);
 	}
-	return wait_linked(set, epfd, ev, max, t, deadline, 0, false);
+	return wait_linked(set, epfd, ev, max, t, deadline, 0, false, 0);
 }
 
 static inline int wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
 			   int max, const struct length *t)
 {
+	int n = 0, linked = atomic_load_explicit(&set->shut, memory_order_relaxed);
 	bool due = false;
-	int n = 0;
 
 	if (atomic_load_explicit(&set->ready, memory_order_relaxed)) {
 		pthread_testcancel(); /* as in sr_stream_recv() */
@@ -350,7 +370,7 @@ static inline int wait_for(struct sr_epoll *set, int epfd, struct epoll_event *e
 		     !atomic_load_explicit(&set->forked, memory_order_relaxed)))) {
 		return wait_plainly(set, epfd, ev, max, t);
 	}
-	return wait_linked(set, epfd, ev, max, t, 0, n, due);
+	return wait_linked(set, epfd, ev, max, t, 0, n, due, linked);
 }
 
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
