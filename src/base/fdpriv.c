@@ -196,14 +196,15 @@ int sr_fd_gaps(unsigned first, unsigned last,
 	return 0;
 }
 
-void sr_fd_forget_all(void)
+void sr_fd_forget_all(bool (*keep)(int fd))
 {
 	int err = errno;
 
 	atomic_fetch_add(&epoch, 1);
 	sr_process_begin();
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
-		sr_fd_close((int)fd);
+		if (!keep || !keep((int)fd))
+			sr_fd_close((int)fd);
 	errno = err;
 }
 

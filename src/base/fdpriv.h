@@ -38,7 +38,9 @@ bool sr_fd_is_private(int fd);	/* async-signal-safe, a bitmap look-up */
 int sr_fd_gaps(unsigned first, unsigned last,
 	       int (*fn)(unsigned first, unsigned last, void *arg), void *arg);
 
-void sr_fd_forget_all(void);	/* closes all, in the child of fork */
+/* In the child of fork: closes all, but for those of which keep() says true (NULL:
+ * none), which are this process's then. */
+void sr_fd_forget_all(bool (*keep)(int fd));
 
 /* Grows with each sr_fd_forget_all(): a private number kept from before that is
  * void. */

@@ -20,6 +20,10 @@ bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
 void sr_stream_end_report(struct sr_stream *st);
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
+/* The program's bytes so far, in all processes that had the stream before this one,
+ * too.  The direction's lock. */
+uint64_t sr_stream_sent(struct sr_stream *st);
+uint64_t sr_stream_received(struct sr_stream *st);
 /* If the result r ends the stream, the report shows its error. */
 void sr_stream_failed(struct sr_stream *st, ssize_t r);
 /* Notes for the report that a direction, whose lock is held, uses this link. */

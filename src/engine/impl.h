@@ -38,6 +38,7 @@
 #include <stdatomic.h>
 
 #include "base/conf.h"
+#include "base/family.h"
 #include "base/lock.h"
 #include "base/loop.h"
 #include "base/report.h"
@@ -73,7 +74,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_REPORTED = 1 << 17, /* its report line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
 	SR_ST_AGAIN = 1 << 19, /* asked twice a peer that has no listener */
-	SR_ST_SHARED = 1 << 20, /* another process may hold its descriptor */
+	SR_ST_SHARED = 1 << 20, /* a process that we do not count may hold it */
 	SR_ST_ANSWERED = 1 << 21, /* ACCEPT: its process answers for it, or will */
 	SR_ST_WORTH = 1 << 14,	/* LISTEN: one of its streams is worth a link */
 	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: it has no rendezvous */
@@ -81,6 +82,8 @@ enum {				/* sr_stream.flags */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
 	SR_ST_OVER = 1 << 25,	/* both ends arrived: TCP state CLOSE */
+	SR_ST_HEIR = 1 << 28,	/* the parent process made it */
+	SR_ST_PAUSED = 1 << 27, /* sr_owners_pause() */
 	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */
 };
 
@@ -127,6 +130,8 @@ struct sr_stream {
 	atomic_bool want_back;	/* return to TCP: plain, fork, exec */
 	bool exiting;		/* at exit: nothing remains to be done */
 	bool fork_held;		/* from before a fork until after it (fork.c) */
+	_Atomic(struct sr_slot *) slot; /* its owners; NULL: this process alone */
+	atomic_uint guest; /* directions that are another process's (owners.h) */
 	uint64_t close_since;	/* ns: when the close began */
 };
 
@@ -151,6 +156,16 @@ static inline unsigned sr_st_set(struct sr_stream *st, unsigned bits)
 static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
 {
 	atomic_fetch_and(&st->flags, ~bits);
+}
+
+/* May another process hold its descriptor?  Then nothing is done to the anchor that
+ * the program has not asked for, and no switch begins. */
+static inline bool sr_is_shared(struct sr_stream *st)
+{
+	struct sr_slot *slot = atomic_load_explicit(&st->slot, memory_order_relaxed);
+
+	return (sr_st_flags(st) & SR_ST_SHARED) ||
+	       (slot && atomic_load(&slot->owners) > 1);
 }
 
 static inline bool sr_gate_shut(atomic_uint *gate)

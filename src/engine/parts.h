@@ -28,6 +28,7 @@ struct sr_out {
 	int64_t delta;		/* while the gate is open, tx.w = tcp + delta */
 	uint64_t n;		/* N of the current SWITCH */
 	uint64_t way[SR_WAYS];
+	uint64_t before;	/* bytes that are not this process's: before a fork */
 	unsigned switches;
 	_Atomic size_t held;	/* bytes that the link holds back */
 	uint64_t held_ns;	/* ns: when `held` became nonzero */
@@ -59,6 +60,7 @@ struct sr_in {
 	uint8_t pushback[2 * SR_RECORD_LEN]; /* read before the program asked */
 	unsigned pushback_at, pushback_len;
 	uint64_t way[SR_WAYS];
+	uint64_t before;
 	unsigned switches;
 	bool fin_seen;		/* TCP's FIN or RST has been read */
 	bool rst_seen;		/* a RST, with bytes on the link before */

@@ -387,6 +387,11 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		link->ops->drop(link, "short");
 		return true;
 	}
+	/* Whichever process reads next would meet the mark. */
+	if (sr_is_shared(st)) {
+		link->ops->drop(link, "fork");
+		return true;
+	}
 	if (unread_before(st, link->peer_switch.n))
 		return false;
 	if (was_open && !sr_rx_gate_shut(st))

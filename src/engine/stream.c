@@ -19,6 +19,7 @@
 #include "sockrail.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
+#include "engine/owners.h"
 #include "engine/stream.h"
 
 #define SLAB 64
@@ -333,16 +334,28 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 		return SR_REASON_NEVER;
 	if (!sr_conf.links[0])
 		return SR_REASON_OFF;
+	if (sr_is_shared(st))
+		return SR_REASON_FORK;
 	if (!asked && (sr_st_flags(st) & SR_ST_ACCEPT))
 		return SR_REASON_NOT_ASKED;
 	return asked && asked != SR_ANSWERED && sr_now_ns() - asked > SLOW_NS ?
 		       SR_REASON_TIMEOUT : SR_REASON_SHORT;
 }
 
-static uint64_t program_bytes(_Atomic uint64_t *tcp, int64_t delta, bool shut,
-			      uint64_t machine)
+uint64_t sr_stream_sent(struct sr_stream *st)
 {
-	return shut ? machine : atomic_load(tcp) + (uint64_t)delta;
+	uint64_t n = sr_gate_shut(&st->out.gate) ? st->tx.w :
+			     atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
+
+	return n + atomic_load(&st->out.plain);
+}
+
+uint64_t sr_stream_received(struct sr_stream *st)
+{
+	uint64_t n = sr_gate_shut(&st->in.gate) ? st->rx.rx :
+			     atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
+
+	return n + atomic_load(&st->in.plain);
 }
 
 void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK])
@@ -361,10 +374,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	rx = program_bytes(&st->in.tcp, st->in.delta,
-			   sr_gate_shut(&st->in.gate), st->rx.rx);
-	tx = program_bytes(&st->out.tcp, st->out.delta,
-			   sr_gate_shut(&st->out.gate), st->tx.w);
+	rx = sr_stream_received(st) - st->in.before;
+	tx = sr_stream_sent(st) - st->out.before;
 	memset(r, 0, sizeof(*r));
 	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
 	r->local = st->local;
@@ -372,9 +383,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	memcpy(r->tx, st->out.way, sizeof(r->tx));
 	memcpy(r->rx, st->in.way, sizeof(r->rx));
 	if (st->out.link && st->tx.state == SR_TX_LINK)
-		r->tx[sr_way_of(st->out.link)] += tx - st->out.n;
-	rx += atomic_load(&st->in.plain);
-	tx += atomic_load(&st->out.plain);
+		r->tx[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
 		tx -= r->tx[i];
 		rx -= r->rx[i];
@@ -437,6 +446,11 @@ void sr_stream_end_report(struct sr_stream *st)
 {
 	struct sr_report r;
 
+	/* Of several processes those report it that moved bytes. */
+	if ((sr_is_shared(st) || (sr_st_flags(st) & SR_ST_HEIR)) &&
+	    sr_stream_sent(st) == st->out.before &&
+	    sr_stream_received(st) == st->in.before)
+		sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
 	if (!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) ||
 	    (sr_st_flags(st) & SR_ST_FRESH) ||
 	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))
@@ -472,26 +486,18 @@ static void forget_one(struct sr_stream *st, void *arg)
 	atomic_store(&st->loop.task.queued, false);
 	st->loop.watched_fd = -1;
 	st->loop.watched = 0;
-	st->up.asking = st->loop.timed = false;
+	st->loop.timed = false;
 	memset(&st->loop.timer, 0, sizeof(st->loop.timer));
-	st->up.att = NULL;
-	st->out.next = NULL;
-	st->out.on_send = false;
-	st->up.listener[0] = st->up.listener[1] = NULL;
-	/* Not plain in time: bytes under way are the parent's. */
-	if (sr_any_gate_shut(st)) {
-		st->head = (struct sr_stream_head){ 0 };
-		st->in.link = st->out.link = NULL;
-		st->tx.state = SR_TX_DONE;
-		st->rx.state = SR_RX_RESET;
-		st->so_error = ECONNRESET;
-		st->out.broken = true;
+	sr_owners_inherit(st);
+	if (sr_st_flags(st) & SR_ST_CLOSING) {
+		st->anchor = -1;	/* our duplicate is about to be closed */
+		sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
 	}
-	/* The parent reports it. */
-	sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
 	if (st->fork_held) {
 		st->fork_held = false;
 		sr_stream_put(st);
+	} else {	/* another thread was opening it, uncounted */
+		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	}
 }
 

@@ -420,6 +420,8 @@ void sr_tx_try_start(struct sr_stream *st)
 	}
 	if (sr_gate_shut(&st->out.gate))
 		return;
+	if (sr_is_shared(st))
+		st->out.next->ops->drop(st->out.next, "fork");
 	if ((sr_link_events(st->out.next) & SR_LINK_DEAD) ||
 	    (sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED))) {
 		sr_link_put(st->out.next);

@@ -426,8 +426,10 @@ int sr_epoll_ctl_stream(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		return -EFAULT;
 	if (set && foreign)
 		sr_epoll_tell_parent(set);
-	if (op == EPOLL_CTL_ADD)
+	if (op == EPOLL_CTL_ADD) {
+		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 		sr_upgrade_used(st);
+	}
 	if (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_NO_RENDEZVOUS)) {
 		if (op == EPOLL_CTL_ADD)
 			sr_epoll_other(epfd);

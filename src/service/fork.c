@@ -13,16 +13,17 @@
 #include "base/log.h"
 #include "link/link.h"
 #include "engine/engine.h"
+#include "engine/owners.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 #include "epoll/hooks.h"
 
 /*
- * Parent and child would both hold the streams, so all go plain first.  Then
- * every lock of every stream is taken (no thread holds two streams' locks, so
- * any order will do), so that the child finds no change half done.  It starts
- * with no service thread, no links, and plain streams that it never upgrades.
+ * Before a fork every lock of every stream is taken (no thread holds two streams'
+ * locks, so any order will do), so that the child finds no change half done.  A link
+ * stays with the parent; the child starts with no service thread and no links
+ * (engine/owners.h).
  *
  * A locked stream gets a reference, so that its memory does not return to the
  * pool locked, and the flag fork_held: a stream that another thread opens
@@ -55,19 +56,17 @@ static void unlock_one(struct sr_stream *st, void *arg)
 static void share_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	sr_st_set(st, SR_ST_SHARED);
-	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
-		sr_stream_bar(st, SR_REASON_FORK);
+	if (st->fork_held)
+		sr_owners_share(st, sr_guest_rang);
 }
 
 static void before_fork(void)
 {
 	if (sr_conf.inert || sr_loop_here())
 		return;
-	sr_streams_walk(share_one, NULL);
-	sr_streams_plain();
 	sr_epolls_fork_begins();
 	sr_streams_walk(lock_one, NULL);
+	sr_streams_walk(share_one, NULL);
 	sr_epolls_before_fork();
 }
 
@@ -77,6 +76,29 @@ static void in_parent(void)
 		return;
 	sr_epolls_in_parent();
 	sr_streams_walk(unlock_one, NULL);
+}
+
+/* Bells of other processes whose guest this one is. */
+static int bells[16], bell_count;
+
+static bool is_bell(int fd)
+{
+	int i;
+
+	for (i = 0; i < bell_count; i++)
+		if (bells[i] == fd)
+			return true;
+	return false;
+}
+
+static void note_bell(struct sr_stream *st, void *arg)
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+
+	(void)arg;
+	if (atomic_load(&st->guest) && !is_bell(slot->bell) &&
+	    bell_count < (int)(sizeof(bells) / sizeof(bells[0])))
+		bells[bell_count++] = slot->bell;
 }
 
 static void in_child(void)
@@ -95,7 +117,10 @@ static void in_child(void)
 	sr_answer_forget();
 	sr_loop_forget();
 	sr_closer_forget();
-	sr_fd_forget_all();
+	sr_bell_forget();
+	bell_count = 0;
+	sr_streams_walk(note_bell, NULL);
+	sr_fd_forget_all(is_bell);
 	sr_epolls_inherit();
 out:
 	sr_hold_none();

@@ -95,6 +95,7 @@ static void work(struct sr_task *t)
 	sr_attach_progress(st);
 	if (atomic_load(&st->want_back) && st->up.att)
 		st->up.att->ops->drop(st->up.att, "peer-dropped");
+	sr_guest_progress(st);
 	sr_close_progress(st);
 	sr_stream_rewatch(st);
 	retime(st);

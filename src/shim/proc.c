@@ -33,41 +33,49 @@ static void become(void)
 	errno = saved;
 }
 
+/* What exec returns, if it does. */
+static int failed(int r)
+{
+	if (!sr_shim_unused() && sr_process_ours())
+		sr_streams_after_exec();
+	return r;
+}
+
 int sr_execve(const char *path, char *const argv[], char *const envp[])
 {
 	become();
-	return sr_real.execve(path, argv, envp);
+	return failed(sr_real.execve(path, argv, envp));
 }
 
 int sr_execv(const char *path, char *const argv[])
 {
 	become();
-	return sr_real.execv(path, argv);
+	return failed(sr_real.execv(path, argv));
 }
 
 int sr_execvp(const char *file, char *const argv[])
 {
 	become();
-	return sr_real.execvp(file, argv);
+	return failed(sr_real.execvp(file, argv));
 }
 
 int sr_execvpe(const char *file, char *const argv[], char *const envp[])
 {
 	become();
-	return sr_real.execvpe(file, argv, envp);
+	return failed(sr_real.execvpe(file, argv, envp));
 }
 
 int sr_fexecve(int fd, char *const argv[], char *const envp[])
 {
 	become();
-	return sr_real.fexecve(fd, argv, envp);
+	return failed(sr_real.fexecve(fd, argv, envp));
 }
 
 int sr_execveat(int dir, const char *path, char *const argv[],
 		char *const envp[], int flags)
 {
 	become();
-	return sr_real.execveat(dir, path, argv, envp, flags);
+	return failed(sr_real.execveat(dir, path, argv, envp, flags));
 }
 
 int sr_posix_spawn(pid_t *pid, const char *path,

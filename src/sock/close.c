@@ -26,6 +26,7 @@
 #include "engine/fast.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
+#include "engine/owners.h"
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
 #include "epoll/hooks.h"
@@ -237,6 +238,14 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 	}
 }
 
+/* The stream is closed, and nothing of it remains to be done. */
+static void end(struct sr_stream *st)
+{
+	sr_stream_end_report(st);
+	sr_owners_leave(st);
+	sr_stream_kick(st);
+}
+
 /*
  * Closes the last descriptor of a stream that is, or may soon be, on a link.
  * Sets forget the stream under the same locks that decide what becomes of it:
@@ -248,21 +257,20 @@ static int lock_and_keep(struct sr_stream *st, int fd)
  */
 static void detach_last(struct sr_stream *st, int fd)
 {
-	bool shared = sr_st_flags(st) & SR_ST_SHARED, reset;
+	bool shared = sr_is_shared(st), reset;
 	struct linger l = { 0, 0 };
 	socklen_t len = sizeof(l);
 	int dup;
 
 	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
 	dup = lock_and_keep(st, fd);
-	sr_st_set(st, SR_ST_CLOSING);
+	sr_st_set(st, SR_ST_CLOSING | (shared ? SR_ST_SHARED : 0));
 	sr_stream_unwatch(st);
 	sr_epoll_stream_gone(st);
 	if (!sr_any_gate_shut(st)) {
 		st->anchor = -1;
 		unlock(st);
-		sr_stream_end_report(st);
-		sr_stream_kick(st);
+		end(st);
 		return;
 	}
 	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
@@ -282,8 +290,7 @@ static void detach_last(struct sr_stream *st, int fd)
 			sr_fd_close(dup);
 		put_links(st);
 		unlock(st);
-		sr_stream_end_report(st);
-		sr_stream_kick(st);
+		end(st);
 		return;
 	}
 	sr_stream_ref(st);		/* finish() drops it */
@@ -307,8 +314,9 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_epoll_stream_gone(st);
 		sr_st_set(st, SR_ST_CLOSING);
 		st->anchor = -1;
+		sr_owners_leave(st);
 		sr_stream_kick(st);
-	} else if (!sr_is_plain(st) &&
+	} else if (!sr_is_plain(st) && !atomic_load(&st->guest) &&
 		   (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att)) {
 		sr_stream_name(st);
 		detach_last(st, fd);
@@ -322,6 +330,7 @@ static void close_last(struct sr_stream *st, int fd)
 		st->anchor = -1;
 		unlock(st);
 		sr_stream_end_report(st);
+		sr_owners_leave(st);
 	}
 }
 
@@ -361,7 +370,7 @@ void sr_close_at_exit(struct sr_stream *st)
 
 	lock_up_to_date(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
-	    !(sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_SHARED))) {
+	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
 		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
 		if ((l.l_onoff && !l.l_linger) || leaves_unread(st))
 			reset_on_close(st->anchor);
@@ -416,6 +425,7 @@ static void finish(struct sr_stream *st, bool reset)
 		reset_on_close(st->anchor);
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
+	sr_owners_leave(st);
 	unlock(st);
 	/* Wakes the threads that still sleep on the stream: nothing more will
 	 * come. */
@@ -534,6 +544,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	bool half = sr_st_flags(st) & SR_ST_HALF;
 	int r;
 
+	sr_guest_use(st, SR_OWNERS_BOTH);
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return kernel_shutdown(fd, how);
 	if (how != SHUT_RD)

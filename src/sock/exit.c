@@ -23,6 +23,7 @@
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
+#include "engine/owners.h"
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
@@ -82,7 +83,9 @@ static void leave_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	if (!sr_back_concerns(st))
 		return;
-	if (is_reset(st) || (sr_back_outlives(st, false) && sr_close_leave(st)))
+	if (sr_is_shared(st))
+		sr_back_begin(st);
+	else if (is_reset(st) || (sr_back_outlives(st, false) && sr_close_leave(st)))
 		st->exiting = true;
 	else
 		sr_back_begin(st);
@@ -94,6 +97,16 @@ static void wait_gone(struct sr_stream *st, void *arg)
 
 	if (sr_back_concerns(st) && !st->exiting)
 		sr_back_wait(st, sr_back_is_plain, l->since, SR_ORPHAN_NS);
+}
+
+static void leave(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_owners_leave(st);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
 }
 
 static void wait_reported(struct sr_stream *st, void *arg)
@@ -121,6 +134,7 @@ void sr_streams_exit(void)
 	l.since = sr_now_ns();
 	sr_streams_walk(wait_gone, &l);
 	sr_streams_report();
+	sr_streams_walk(leave, NULL);
 	l.since = sr_now_ns();
 	sr_streams_walk(wait_reported, &l);
 	errno = err;

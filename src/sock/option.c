@@ -65,8 +65,6 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	if (dissolve)
 		return 1;
 	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
-		if (sr_st_flags(st) & SR_ST_SHARED)
-			sr_stream_bar(st, SR_REASON_FORK);
 		/* FRESH is set last: sr_plain_for_good() leaves a FRESH stream
 		 * alone. */
 		sr_st_set(st, SR_ST_CONNECT);
@@ -291,6 +289,8 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 
 	if (req == FIOASYNC)
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
+	if (req == SIOCINQ)
+		sr_guest_use(st, SR_NOTIFY_RX);
 	if (sr_gate_shut(&st->in.gate) && req == SIOCINQ)
 		return bytes_in(st, fd, arg);
 	if (sr_gate_shut(&st->out.gate) && req == SIOCOUTQ)

@@ -595,6 +595,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 			atomic_fetch_add(&st->in.tcp, (uint64_t)r);
 		return r;
 	}
+	sr_guest_use(st, SR_NOTIFY_RX);
 	sr_upgrade_used(st);
 	sr_hold();
 	r = receive(st, fd, msg, flags);

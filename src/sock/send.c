@@ -456,6 +456,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		return kernel_send(fd, msg, flags);
 	}
+	sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	sr_hold();
@@ -621,6 +622,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 	}
 	sr_hold();
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	r = transmit_file(st, fd, in_fd, off,

@@ -50,6 +50,7 @@ static struct sr_task look_task;
 struct search {
 	const struct sr_name *name;
 	struct sr_stream *found;
+	bool shared;		/* other processes hold the stream, too */
 	bool waiting;		/* a listener has streams to be accepted */
 	bool forked;		/* another process may hold a listener */
 };
@@ -72,7 +73,7 @@ static void look_at_listener(struct sr_stream *st, struct search *s)
 	if (sr_addr_port((struct sockaddr *)&st->local) != s->name->dport)
 		return;
 	s->waiting |= waiting(st) > 0;
-	s->forked |= (sr_st_flags(st) & SR_ST_SHARED) != 0;
+	s->forked |= sr_is_shared(st);
 }
 
 static void match(struct sr_stream *st, void *arg)
@@ -86,6 +87,18 @@ static void match(struct sr_stream *st, void *arg)
 	    !sr_name_equal(&st->name, s->name))
 		return;
 	s->found = sr_stream_ref(st);
+}
+
+/* A stream that several processes hold is not found, as any of them may be the last. */
+static void find(struct search *s)
+{
+	sr_streams_walk(match, s);
+	s->shared = s->found && sr_is_shared(s->found) && !sr_is_plain(s->found) &&
+		    !(sr_st_flags(s->found) & SR_ST_BARRED);
+	if (!s->shared)
+		return;
+	sr_stream_put(s->found);
+	s->found = NULL;
 }
 
 static bool plain_enough(struct sr_stream *st)
@@ -109,9 +122,9 @@ static bool not_found(struct sr_request *req, const struct search *s, uint64_t a
 {
 	uint64_t limit = s->waiting ? ACCEPT_NS : FIND_NS;
 
-	if (age <= (shared || s->forked ? SHARED_NS : limit))
+	if (age <= (shared || s->shared || s->forked ? SHARED_NS : limit))
 		return false;
-	req->ops->refuse(req, "no-match");
+	req->ops->refuse(req, s->shared ? "fork" : "no-match");
 	return true;
 }
 
@@ -125,7 +138,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 	struct sr_link *link;
 	unsigned f;
 
-	sr_streams_walk(match, &s);
+	find(&s);
 	if (!s.found)
 		return not_found(req, &s, age, shared);
 	if (!atomic_load(&s.found->up.asked_ns))
@@ -172,7 +185,7 @@ static bool tell_keeper(const struct sr_name *name, uint64_t age)
 {
 	struct search s = { .name = name };
 
-	sr_streams_walk(match, &s);
+	find(&s);
 	if (!s.found)
 		return age > SHARED_NS;
 	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_plain(s.found))

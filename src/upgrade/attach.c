@@ -522,6 +522,8 @@ void sr_attach_progress(struct sr_stream *st)
 	/* The stream was barred while the link was being made. */
 	if (sr_st_flags(st) & SR_ST_BARRED)
 		st->up.att->ops->drop(st->up.att, "refused");
+	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
+		st->up.att->ops->drop(st->up.att, "fork");
 	ev = sr_link_events(st->up.att);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
 		if (st->up.att->role == SR_ROLE_ASKER)

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
+#include "engine/owners.h"
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
 
@@ -51,7 +52,7 @@ static bool ring_is_orphaned(struct sr_stream *st)
 }
 
 /* The same, or soon: the sender has ended, and TCP did not take all. */
-static bool ring_gets_orphaned(struct sr_stream *st)
+bool sr_back_is_orphaned(struct sr_stream *st)
 {
 	bool yes;
 
@@ -117,7 +118,7 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	struct timespec step = { 0, 100000 };
 	uint64_t limit;
 
-	while (!done(st) && !is_over(st) && !ring_gets_orphaned(st)) {
+	while (!done(st) && !is_over(st) && !sr_back_is_orphaned(st)) {
 		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
 		if (sr_now_ns() - since > limit || sr_loop_here())
 			return false;
@@ -134,6 +135,7 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 	bool ok;
 
 	(void)fd;
+	sr_guest_use(st, SR_OWNERS_BOTH);
 	sr_stream_bar(st, reason);
 	if (!involved(st))
 		return 0;
@@ -159,7 +161,8 @@ struct sweep {
 
 bool sr_back_concerns(struct sr_stream *st)
 {
-	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN);
+	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN) &&
+	       !atomic_load(&st->guest);
 }
 
 static void back_one(struct sr_stream *st, void *arg)
@@ -195,7 +198,7 @@ bool sr_back_outlives(struct sr_stream *st, bool live)
  * what TCP has, once the peer's RESUME cannot meet a closed socket. */
 static bool is_delivered(struct sr_stream *st)
 {
-	return sr_back_outlives(st, true) || sr_back_is_plain(st) || is_over(st);
+	return (!sr_is_shared(st) && sr_back_outlives(st, true)) || sr_back_is_plain(st) || is_over(st);
 }
 
 static void deliver_one(struct sr_stream *st, void *arg)
@@ -222,6 +225,7 @@ static void hand_over(struct sweep *s)
 			continue;
 		flags = sr_real.fcntl(fd, F_GETFD, NULL);
 		if (flags >= 0 && !(flags & FD_CLOEXEC)) {
+			sr_guest_use(st, SR_OWNERS_BOTH);
 			sr_st_set(st, SR_ST_SHARED);
 			sr_stream_bar(st, SR_REASON_EXEC);
 			back_one(st, s);
@@ -263,6 +267,30 @@ static void abandon_orphaned(struct sr_stream *st, void *arg)
 		abandon_ring(st);
 }
 
+static void count_out(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	sr_owners_pause(st);
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+static void count_in(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_owners_resume(st);
+}
+
+void sr_streams_after_exec(void)
+{
+	int err = errno;
+
+	sr_streams_walk(count_in, NULL);
+	errno = err;
+}
+
 void sr_streams_before_exec(void)
 {
 	struct sweep s = { sr_now_ns(), SR_ORPHAN_NS, false };
@@ -275,6 +303,7 @@ void sr_streams_before_exec(void)
 	sr_streams_walk(deliver_one, &s);
 	sr_streams_walk(abandon_orphaned, NULL);
 	sr_streams_walk(release, NULL);
+	sr_streams_walk(count_out, NULL);
 	errno = err;
 }
 

@@ -65,7 +65,8 @@ static void ask_now(struct sr_stream *st)
 {
 	int r;
 
-	if (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns)
+	if (sr_is_shared(st) ||
+	    (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns))
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
@@ -360,7 +361,10 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		sr_peer_answered(&st->peer, ask->ops);
 		sr_attach_begin(st, link);
 	} else {
-		first_reason(st, sr_reason_find(reason ? reason : ""));
+		if (reason && !strcmp(reason, "fork"))
+			sr_stream_reason(st, SR_REASON_FORK);
+		else
+			first_reason(st, sr_reason_find(reason ? reason : ""));
 		if (reason && (!strcmp(reason, "no-listener") ||
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
@@ -386,14 +390,16 @@ static void ask_again(struct sr_stream *st, uint64_t while_ns)
 
 /* The peer had no listener, but may just have begun to listen; or no process that had
  * the stream, but one may be about to join.  False: this was its second time, or the
- * reason was another one. */
+ * reason was another one.  That several processes hold the peer's end may be over at
+ * any time. */
 static bool asks_once_more(struct sr_stream *st)
 {
 	int why = atomic_load(&st->reason);
 
-	if (!(why == SR_REASON_NO_MATCH ||
+	if (why != SR_REASON_FORK &&
+	    (!(why == SR_REASON_NO_MATCH ||
 	      (why == SR_REASON_NO_LISTENER && sr_conf.upgrade != SR_WAIT)) ||
-	    (sr_st_set(st, SR_ST_AGAIN) & SR_ST_AGAIN))
+	    (sr_st_set(st, SR_ST_AGAIN) & SR_ST_AGAIN)))
 		return false;
 	ask_again(st, again_ns());
 	return true;

@@ -37,6 +37,7 @@ void sr_streams_hand_over(void);
 /* The same, and this process becomes that program: what was sent on all other
  * streams will arrive.  Bounded: a minute where the peer does not read. */
 void sr_streams_before_exec(void);
+void sr_streams_after_exec(void);	/* it failed */
 
 /* ---- plain.c ---- */
 /* Makes the stream permanently plain, unless something still needs the library.
@@ -46,9 +47,12 @@ void sr_plain_for_good(struct sr_stream *st);
 
 /* ---- back.c ---- */
 #define SR_ORPHAN_NS 60000000000ull /* TCP takes what a process leaves */
-/* Is the stream on a link, may it be, or has it asked for one? */
+/* Is the stream on a link of this process, may it be, or has it asked for one? */
 bool sr_back_concerns(struct sr_stream *st);
 bool sr_back_is_plain(struct sr_stream *st);
+/* Are there bytes in the link's ring, or will there be, that nobody can send by TCP,
+ * because their sender has ended? */
+bool sr_back_is_orphaned(struct sr_stream *st);
 /* Does its link outlive the process?  live: only if the peer still has it. */
 bool sr_back_outlives(struct sr_stream *st, bool live);
 /* Begins the return to TCP. */
@@ -58,6 +62,15 @@ void sr_back_begin(struct sr_stream *st);
  * sent.  False: the limit is over. */
 bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		  uint64_t since, uint64_t resend_ns);
+
+/* ---- guest.c ---- */
+/* The program is about to use these directions (SR_NOTIFY_) in the child of a fork:
+ * waits until the process that has them on a link has returned them to TCP.  No lock
+ * held.  The stream is reset if that cannot be. */
+void sr_guest_use(struct sr_stream *st, unsigned dirs);
+/* Does what guests ask for.  Loop. */
+void sr_guest_progress(struct sr_stream *st);
+void sr_guest_rang(void);
 
 /* ---- attach.c: the handshake on a new link, loop only ---- */
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link);

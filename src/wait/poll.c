@@ -52,6 +52,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		s.e[i].st = sr_stream_live(fds[i].fd);
 		if (s.e[i].st) {
 			streams = true;
+			sr_guest_use(s.e[i].st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 			sr_upgrade_used(s.e[i].st);
 		}
 	}

@@ -57,8 +57,7 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
  * So the answer is kept until somebody changes it through us, by any
  * descriptor: mode_changes counts these changes, after each is made, and an
  * answer that carries another count is void.  It is kept only while a direction
- * is on a link: otherwise another process may have the socket too, and change
- * it.
+ * is on a link, and no other process has had the socket: it might change it.
  */
 static unsigned mode(struct sr_stream *st, int fd)
 {
@@ -67,7 +66,8 @@ static unsigned mode(struct sr_stream *st, int fd)
 
 	bool sure;
 
-	if (!sr_any_gate_shut(st) || (sr_st_flags(st) & SR_ST_SHARED))
+	if (!sr_any_gate_shut(st) || atomic_load(&st->slot) ||
+	    (sr_st_flags(st) & SR_ST_SHARED))
 		return ask_mode(st, fd, &sure);
 	if (kept >> MODE_BITS != now) {
 		kept = now << MODE_BITS | ask_mode(st, fd, &sure);

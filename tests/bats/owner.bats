@@ -13,11 +13,11 @@ teardown() { stop_all; }
 }
 
 @test "both ends have ended: the parent's exit takes nothing from its child" {
-	compare owner ended-parent -w any -l
+	compare owner ended-parent -w any -l -s 1 -c 2
 }
 
 @test "fork with much unread: one process closes, the other goes on" {
-	compare owner unread -w any -l -n 6
+	compare owner unread -w any -l -s 6 -c 9
 }
 
 @test "system with much unread" {
@@ -57,4 +57,8 @@ teardown() { stop_all; }
 
 @test "children that inherit a stream exit at once" {
 	compare owner late -w any -l
+}
+
+@test "fork leaves a stream on its link, if the child does not use it" {
+	compare owner stays -w link
 }

@@ -17,7 +17,7 @@ teardown() { stop_all; }
 
 @test "a child for each stream" {
 	# (the parent has the library's listener, and no stream of that name)
-	compare process fork-child -w any -l -s 3+ -c 3 SOCKRAIL_UPGRADE_WAIT_MS=300
+	compare process fork-child -w link -n 3
 }
 
 @test "parent and child use a stream in turn, and at once" {

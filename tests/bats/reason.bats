@@ -51,7 +51,7 @@ either() {
 	either stdio
 }
 
-@test "fork: the process forks" {
+@test "fork: a child uses the stream" {
 	either fork
 }
 
@@ -101,11 +101,6 @@ either() {
 @test "no-match: the server has not accepted the stream" {
 	case_steps=('go log plain: no-match')
 	ends not-asked no-match late-accept
-}
-
-@test "fork: a child of the server serves the stream that its parent accepted" {
-	case_lossy=1 # the server's report is the parent's
-	ends fork no-match child-serves
 }
 
 @test "timeout: the server has accepted the stream, and does not use it" {

@@ -591,6 +591,61 @@ static void late_server(int lfd)
 	close(fd);
 }
 
+/* -------------------------------- a child that does not use the stream */
+
+enum { ROUNDS = 20, ROUND = 5000 };
+
+static void stays_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	for (int i = 0; i < 3 * ROUNDS; i++) {
+		take(fd, buf, ROUND);
+		put(fd, buf, ROUND);
+	}
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
+/* It closes its copy, ends at once, or lives on for a while. */
+static void stays_client(void)
+{
+	int fd = dial(), s[2], status;
+	char c;
+
+	warm_up(fd, true);
+	for (int way = 0; way < 3; way++) {
+		pid_t pid;
+
+		if (pipe(s))
+			die("pipe");
+		pid = split();
+		if (!pid) {
+			close(s[1]);
+			if (way == 0)
+				close(fd);
+			if (way != 1 && read(s[0], &c, 1) != 0)
+				die("pipe");
+			_exit(way);
+		}
+		close(s[0]);
+		for (int i = 0; i < ROUNDS; i++) {
+			memset(buf, way * ROUNDS + i, ROUND);
+			put(fd, buf, ROUND);
+			memset(buf, 0, ROUND);
+			take(fd, buf, ROUND);
+			if (buf[0] != way * ROUNDS + i || buf[ROUND - 1] != buf[0])
+				die("other bytes");
+		}
+		close(s[1]);
+		if (waitpid(pid, &status, 0) != pid)
+			die("waitpid");
+		say("child: %d", WEXITSTATUS(status));
+	}
+	close(fd);
+}
+
 static const struct tcp_case cases[] = {
 	{"ended-child", ended_server, ended_child_client},
 	{"ended-parent", ended_server, ended_parent_client},
@@ -604,6 +659,7 @@ static const struct tcp_case cases[] = {
 	{"forks", forks_server, forks_client},
 	{"lone", lone_server, lone_client},
 	{"late", late_server, late_client},
+	{"stays", stays_server, stays_client},
 };
 
 int main(int argc, char **argv)

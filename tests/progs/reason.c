@@ -64,10 +64,12 @@ static void to_stdio(int fd)
 static void to_fork(int fd)
 {
 	pid_t pid = fork();
+	char c;
 
-	(void)fd;
-	if (!pid)
+	if (!pid) {
+		recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
 		_exit(0);
+	}
 	say("forked: %d", waitpid(pid, NULL, 0) == pid);
 }
 
@@ -315,22 +317,6 @@ static void late_use_server(int lfd)
 	done_to(fd, false, NULL);
 }
 
-/* ------------------------------------------------- a server that forks */
-
-/* Accepts the stream, and leaves it to its child. */
-static void child_serves_server(int lfd)
-{
-	int fd = answer(lfd);
-	pid_t pid = fork();
-
-	if (!pid) {
-		done_to(fd, false, NULL);
-		return;
-	}
-	close(fd);
-	waitpid(pid, NULL, 0);
-}
-
 /* ------------------------------------------------- another user */
 
 /* As daemons do it, once they listen. */
@@ -526,7 +512,6 @@ static const struct tcp_case cases[] = {
 	{"any", any_server, any_client},
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
-	{"child-serves", child_serves_server, any_client},
 	{"demoted", demoted_server, any_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},

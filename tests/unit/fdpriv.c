@@ -134,7 +134,7 @@ static void forget(void)
 	child = fork();
 	if (child == 0) {
 		CHECK(!sr_process_ours());
-		sr_fd_forget_all();
+		sr_fd_forget_all(NULL);
 		CHECK(sr_process_ours());
 		CHECK(sr_fd_epoch() != before);
 		CHECK(!is_open(a) && !is_open(b) && is_open(0));

@@ -126,7 +126,7 @@ static void to_file(int out, const char *dir)
 
 	child = fork();
 	if (child == 0) {
-		sr_fd_forget_all();
+		sr_fd_forget_all(NULL);
 		CHECK(high_fds() == 0);
 		/* The old number is something else's now. */
 		CHECK(sr_fd_dup(0) > 0);
@@ -147,7 +147,7 @@ static void to_file(int out, const char *dir)
 	CHECK(strstr(taken(fd), "] info: elsewhere\n"));
 	close(fd);
 	unlink(sr_conf.log_file);
-	sr_fd_forget_all();
+	sr_fd_forget_all(NULL);
 
 	/* No such directory: standard error has it, and why, once. */
 	strcpy(sr_conf.log_file, "/no/such/log");

@@ -556,7 +556,7 @@ static void forked(void)
 		/* Before its memory is its own it may do nothing: vfork. */
 		CHECK(loop_call(nothing, NULL) == -ECHILD);
 		sr_loop_forget();
-		sr_fd_forget_all();
+		sr_fd_forget_all(NULL);
 		/* What was queued is not; it can be posted again. */
 		CHECK(loop_call(nothing, NULL) == 0);
 		CHECK(atomic_load(&seen) == 0);

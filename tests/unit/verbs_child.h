@@ -77,7 +77,7 @@ static void start_answerer(bool patient)
 		close(p[0]);
 		sr_loop_forget();
 		sr_verbs_forget();
-		sr_fd_forget_all();
+		sr_fd_forget_all(NULL);
 		answerer(p[1]);
 	}
 	close(p[1]);

@@ -618,6 +618,7 @@ int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan)
 		sr_memory_give(bytes);
 		return -errno;
 	}
+	madvise(map, plan->total, MADV_DONTFORK);
 	l->plan = *plan;
 	l->map = map;
 	atomic_store(&l->taken_memory, bytes);

@@ -39,6 +39,8 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 		sr_memory_give(size);
 		return "memory";
 	}
+	/* A child's copy-on-write would give the parent other pages than the device has. */
+	madvise(mem, size, MADV_DONTFORK);
 	r->mr = sr_vlib.v_reg_mr(dev->pd, mem, size, access);
 	if (!r->mr) {
 		bool lock = errno == ENOMEM || errno == EAGAIN;

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * family.c - owns the slots and this process's bell (family.h).  No locks: slots
+ * are atomic words, and only the thread that forks opens a bell.
+ */
+#include "base/real.h"
+#include "base/family.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "base/fdpriv.h"
+#include "base/loop.h"
+
+/* Address space: a page that is never touched costs nothing. */
+#define SLOTS 65536
+
+static struct sr_slot *slots;
+static atomic_uint next;	/* where to look for a free one */
+static struct sr_watch watch = { .fd = -1 };
+static int outer = -1;		/* the children's end */
+static void (*on_ring)(void);
+
+static bool map(void)
+{
+	void *p;
+
+	if (slots)
+		return true;
+	p = mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p != MAP_FAILED)
+		slots = p;
+	return slots;
+}
+
+struct sr_slot *sr_slot_get(void)
+{
+	unsigned i, none;
+	int err = errno;
+
+	if (!map()) {
+		errno = err;
+		return NULL;
+	}
+	for (i = 0; i < SLOTS; i++) {
+		struct sr_slot *s = &slots[atomic_fetch_add(&next, 1) % SLOTS];
+
+		none = 0;
+		if (!atomic_compare_exchange_strong(&s->owners, &none, 1))
+			continue;
+		atomic_store(&s->asked, 0);
+		atomic_store(&s->given, 0);
+		atomic_store(&s->bell, -1);
+		atomic_store(&s->owed, 0);
+		return s;
+	}
+	return NULL;
+}
+
+void sr_slot_put(struct sr_slot *slot)
+{
+	atomic_fetch_sub(&slot->owners, 1);
+}
+
+static void on_event(struct sr_watch *w, uint32_t events)
+{
+	char c[64];
+
+	(void)events;
+	while (sr_real.recv(w->fd, c, sizeof(c), MSG_DONTWAIT) > 0)
+		;
+	on_ring();
+}
+
+int sr_bell_open(void (*rang)(void))
+{
+	int fd[2], err = errno;
+
+	if (outer >= 0)
+		return outer;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+		goto out;
+	watch.fd = sr_fd_own(fd[0]);
+	outer = sr_fd_own(fd[1]);
+	watch.fn = on_event;
+	on_ring = rang;
+	if (watch.fd >= 0 && outer >= 0 && sr_loop_watch(&watch, EPOLLIN) == 0)
+		goto out;
+	if (watch.fd >= 0)
+		sr_fd_close(watch.fd);
+	if (outer >= 0)
+		sr_fd_close(outer);
+	watch.fd = outer = -1;
+out:
+	errno = err;
+	return outer;
+}
+
+bool sr_bell_ring(int bell)
+{
+	int err = errno;
+	bool there = bell >= 0 &&
+		     (sr_real.send(bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
+		      errno == EAGAIN || errno == EINTR || errno == ENOBUFS);
+
+	errno = err;
+	return there;
+}
+
+void sr_bell_forget(void)
+{
+	watch.fd = outer = -1;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * owners.c - owns a stream's slot, and what a fork makes of the stream in the child
+ * (owners.h).  Must not know how a direction returns to TCP.  Takes no lock.
+ *
+ * fork holds the locks of all streams (fork.c), so each direction is plain or is not
+ * at that moment, in both processes alike: a switch that had begun, even if only its
+ * SWITCH was sent, is the parent's to complete; one that had not begun finds, under
+ * its direction's lock, that the stream is shared.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/owners.h"
+
+unsigned sr_owners_plain(struct sr_stream *st)
+{
+	unsigned dirs = 0;
+
+	if (!sr_gate_shut(&st->in.gate) && !st->in.pushback_len)
+		dirs |= SR_NOTIFY_RX;
+	if (!sr_gate_shut(&st->out.gate))
+		dirs |= SR_NOTIFY_TX;
+	return dirs;
+}
+
+/* A promise of RESUME is for the guest to check, too: its end in the kernel's count
+ * of bytes, since only that is the same in both processes. */
+void sr_owners_give(struct sr_stream *st, unsigned given)
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+	uint64_t owed = st->rx.m ? st->rx.m - (uint64_t)st->in.delta : 0;
+
+	if (given & SR_NOTIFY_RX)
+		atomic_store(&slot->owed, owed);
+	atomic_store(&slot->given, given);
+}
+
+void sr_owners_share(struct sr_stream *st, void (*rang)(void))
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+	unsigned given = sr_owners_plain(st);
+
+	if (sr_is_plain(st) || (sr_st_flags(st) & SR_ST_CLOSING))
+		return;
+	if (!slot) {
+		slot = sr_slot_get();
+		if (!slot) {
+			sr_st_set(st, SR_ST_SHARED);
+			return;
+		}
+		atomic_store(&st->slot, slot);
+	}
+	if (atomic_fetch_add(&slot->owners, 1) == 1)
+		atomic_store(&slot->asked, 0);
+	if (atomic_load(&st->guest))
+		return;
+	sr_owners_give(st, given);
+	if (given != SR_OWNERS_BOTH)
+		atomic_store(&slot->bell, sr_bell_open(rang));
+}
+
+/* The last word on what guests may have. */
+static void settle(struct sr_stream *st)
+{
+	unsigned given = sr_owners_plain(st);
+
+	if (sr_is_shared(st) && atomic_load(&st->slot) && !atomic_load(&st->guest))
+		sr_owners_give(st, given == SR_OWNERS_BOTH ? given : SR_OWNERS_LOST);
+}
+
+void sr_owners_leave(struct sr_stream *st)
+{
+	struct sr_slot *slot;
+
+	settle(st);
+	slot = atomic_exchange(&st->slot, NULL);
+	if (slot)
+		sr_slot_put(slot);
+}
+
+/* The last one's stream ends with it. */
+void sr_owners_pause(struct sr_stream *st)
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+	unsigned n = slot ? atomic_load(&slot->owners) : 0;
+
+	settle(st);
+	if (!slot || (sr_st_flags(st) & SR_ST_SHARED))
+		return;
+	while (n > 1)
+		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1)) {
+			sr_st_set(st, SR_ST_PAUSED);
+			return;
+		}
+}
+
+void sr_owners_resume(struct sr_stream *st)
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+
+	if (slot && (sr_st_flags(st) & SR_ST_PAUSED))
+		atomic_fetch_add(&slot->owners, 1);
+	sr_st_clear(st, SR_ST_PAUSED);
+}
+
+void sr_owners_recount(struct sr_stream *st, unsigned dirs)
+{
+	if (dirs & SR_NOTIFY_TX) {
+		memset(st->out.way, 0, sizeof(st->out.way));
+		st->out.had[0] = 0;
+		st->out.switches = 0;
+		st->out.before = sr_stream_sent(st);
+	}
+	if (dirs & SR_NOTIFY_RX) {
+		memset(st->in.way, 0, sizeof(st->in.way));
+		st->in.had[0] = 0;
+		st->in.switches = 0;
+		st->in.before = sr_stream_received(st);
+	}
+}
+
+/* Nothing of the way to a link is ours. */
+static void forget_attempts(struct sr_stream *st)
+{
+	st->up.att = NULL;
+	st->up.asking = false;
+	st->up.kind = st->up.asks = 0;
+	st->up.next_ask_ns = st->up.asked_ns = 0;
+	st->up.verdict = VERDICT_NONE;
+	st->up.listener[0] = st->up.listener[1] = NULL;
+	st->out.next = NULL;
+	st->out.on_send = false;
+	st->want_back = st->exiting = false;
+	atomic_flag_clear(&st->history_busy);
+	sr_st_clear(st, SR_ST_ASKED | SR_ST_AGAIN | SR_ST_WAITED | SR_ST_ANSWERED);
+}
+
+/* A call in flight is a thread's of the parent. */
+static void settle_gate(atomic_uint *gate)
+{
+	*gate &= SR_GATE_SHUT;
+}
+
+void sr_owners_inherit(struct sr_stream *st)
+{
+	unsigned guest = SR_OWNERS_BOTH & ~sr_owners_plain(st);
+
+	sr_st_set(st, SR_ST_HEIR);
+	forget_attempts(st);
+	settle_gate(&st->in.gate);
+	settle_gate(&st->out.gate);
+	if (!guest || sr_is_plain(st)) {
+		sr_owners_recount(st, SR_OWNERS_BOTH);
+		return;
+	}
+	st->head = (struct sr_stream_head){ 0 };
+	st->guest = guest;
+	if (guest & SR_NOTIFY_RX) {
+		st->in.gate = SR_GATE_SHUT;
+		st->in.link = NULL;
+		st->in.pushback_len = 0;
+		st->rx.state = SR_RX_RESET;
+	}
+	if (guest & SR_NOTIFY_TX) {
+		st->out.link = NULL;
+		st->out.held = 0;
+		st->tx.state = SR_TX_DONE;
+	}
+	sr_owners_recount(st, SR_OWNERS_BOTH);
+	if (st->slot && st->slot->bell >= 0)
+		return;
+	st->guest = 0;
+	st->so_error = ECONNRESET;
+	st->out.broken = true;
+}

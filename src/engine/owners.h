@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * owners.h - the processes that hold a stream's descriptor.
+ *
+ * A stream has one owner, or it has a slot (base/family.h), which counts them.  As
+ * long as there are several, sr_is_shared(), no process begins a switch, and a close
+ * is close(2) and no more (PROTOCOL.md, "Several owners").
+ *
+ * A direction that is not plain at a fork stays with the parent, as it is; in the
+ * child it is a guest's.  The child may close the descriptor and ask what the kernel
+ * knows of the socket.  Before it uses the direction it asks the parent to return to
+ * TCP, and waits (upgrade/guest.c).  Until then its gate in the child is shut, without
+ * a link, in a state of which nothing comes.
+ *
+ * In the slot, SR_NOTIFY_RX and _TX stand for the directions.
+ */
+#ifndef SR_OWNERS_H
+#define SR_OWNERS_H
+
+#include "engine/impl.h"
+
+enum {
+	SR_OWNERS_BOTH = SR_NOTIFY_RX | SR_NOTIFY_TX,
+	/* Of a slot's given. */
+	SR_OWNERS_LOST = 1 << 8,  /* it will not be TCP's again */
+	SR_OWNERS_SENDS = 1 << 9, /* TCP has yet to take what the parent had sent */
+};
+
+/* fork is about to copy the stream, all of whose locks are held.  rang: see
+ * sr_bell_open(). */
+void sr_owners_share(struct sr_stream *st, void (*rang)(void));
+/* The same in the child, with fresh locks. */
+void sr_owners_inherit(struct sr_stream *st);
+
+/* This process holds the stream no more, or not for long.  What guests may have, if
+ * it was this process's, is settled.  Both locks held, or nobody else uses it. */
+void sr_owners_leave(struct sr_stream *st);
+
+/* The process becomes another program, which does not have the stream if its
+ * descriptor is close-on-exec (and else is one that we do not count); it has failed
+ * to.  Both locks held. */
+void sr_owners_pause(struct sr_stream *st);
+void sr_owners_resume(struct sr_stream *st);
+
+/* The directions that are TCP's.  Both locks held. */
+unsigned sr_owners_plain(struct sr_stream *st);
+/* Tells the guests which directions they may have.  Both locks held. */
+void sr_owners_give(struct sr_stream *st, unsigned given);
+
+/* Reports count from here on.  Both locks held. */
+void sr_owners_recount(struct sr_stream *st, unsigned dirs);
+
+#endif
