@@ -9,7 +9,8 @@
  * which is the usual case.  After that, shared memory holds the rest until the
  * peer has read it, and the process ends.  Queue pairs end with the process: on
  * those links both directions go back to TCP, which delivers after the process
- * is gone, and the peer's RESUME must not find the socket closed.
+ * is gone, and the peer's RESUME must not find the socket closed.  What takes longer
+ * is left to a process of its own (linger.c).
  *
  * None of this happens in a handler that interrupted a holder of our locks (one
  * of a fault, or one installed around us), as it would wait for itself.  Then
@@ -27,10 +28,11 @@
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
-#define END_NS 250000000ull	/* for the peer to read on */
-#define END_WAIT_NS 1000000000ull /* the same, if every byte must go by the link */
-#define LEAVE_NS 10000000ull	/* the same, for links that outlive the process */
+#define LEAVE_NS 10000000ull	/* for the peer to read on, and for TCP after that */
+/* The same, if every byte must go by the link, and if the link does not outlive us. */
 #define LEAVE_WAIT_NS 100000000ull
+#define END_WAIT_NS 1000000000ull
+#define REPORT_NS 250000000ull	/* for a report line that is being written */
 
 static void end_one(struct sr_stream *st, void *arg)
 {
@@ -70,8 +72,8 @@ struct leaving {
 static void wait_read(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
-	uint64_t ns = sr_back_outlives(st, false) ? (l->all ? LEAVE_WAIT_NS : LEAVE_NS) :
-				     (l->all ? END_WAIT_NS : END_NS);
+	uint64_t ns = !l->all ? LEAVE_NS :
+		      sr_back_outlives(st, false) ? LEAVE_WAIT_NS : END_WAIT_NS;
 	struct timespec step = { 0, 50000 };
 
 	while (sr_back_concerns(st) && is_read_on(st) && sr_now_ns() - l->since < ns)
@@ -93,10 +95,17 @@ static void leave_one(struct sr_stream *st, void *arg)
 
 static void wait_gone(struct sr_stream *st, void *arg)
 {
+	struct timespec step = { 0, 50000 };
 	struct leaving *l = arg;
 
-	if (sr_back_concerns(st) && !st->exiting)
+	if (!sr_back_concerns(st) || st->exiting)
+		return;
+	if (sr_is_shared(st)) {	/* guests wait for us */
 		sr_back_wait(st, sr_back_is_plain, l->since, SR_ORPHAN_NS);
+		return;
+	}
+	while (!sr_back_is_plain(st) && sr_now_ns() - l->since < LEAVE_NS)
+		nanosleep(&step, NULL);
 }
 
 static void leave(struct sr_stream *st, void *arg)
@@ -116,7 +125,7 @@ static void wait_reported(struct sr_stream *st, void *arg)
 
 	while ((sr_st_flags(st) & SR_ST_ENDED) &&
 	       !(sr_st_flags(st) & SR_ST_REPORTED) &&
-	       sr_now_ns() - l->since < END_NS)
+	       sr_now_ns() - l->since < REPORT_NS)
 		nanosleep(&step, NULL);
 }
 
@@ -133,6 +142,7 @@ void sr_streams_exit(void)
 	sr_streams_walk(leave_one, NULL);
 	l.since = sr_now_ns();
 	sr_streams_walk(wait_gone, &l);
+	sr_streams_linger();
 	sr_streams_report();
 	sr_streams_walk(leave, NULL);
 	l.since = sr_now_ns();

@@ -58,6 +58,11 @@ void sr_streams_exit(void);
 /* The process ends: what other threads send from now on goes nowhere.  Any thread. */
 void sr_send_last(void);
 
+/* ---- linger.c ---- */
+/* At exit, after the streams have had their time: leaves a process behind for those
+ * whose bytes TCP has yet to take. */
+void sr_streams_linger(void);
+
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* service thread */
 void sr_close_at_exit(struct sr_stream *st);	/* any thread */
