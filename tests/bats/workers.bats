@@ -94,6 +94,12 @@ keeper() {
 		sed -n "s/.*@sockrail.*:$port\/keeper .*pid=\([0-9]*\).*/\1/p" | grep .
 }
 
+# end PID: kills it, and waits until it is gone, as it may accept a stream till then
+end() {
+	kill -KILL "$1"
+	while grep -qs '^State:[^ZX]*$' "/proc/$1/status"; do sleep 0.01; done
+}
+
 @test "workers are killed one after the other, the keeper first" {
 	local way worker
 	for way in plain rail; do
@@ -102,7 +108,7 @@ keeper() {
 			client $way 8 >"$BATS_TEST_TMPDIR/pids"
 			[ "$(grep -c '[0-9]' "$BATS_TEST_TMPDIR/pids")" -eq 8 ]
 			worker=$(keeper) || worker=$(sort "$BATS_TEST_TMPDIR/pids" | sed 1q)
-			kill -KILL "$worker"
+			end "$worker"
 		done
 		stop_server
 	done
@@ -120,7 +126,7 @@ keeper() {
 		printed client 12
 		worker=$(keeper) || worker=$(sort "$BATS_TEST_TMPDIR/client.out" | sed 1q)
 		lost=$(grep -c "^$worker\$" "$BATS_TEST_TMPDIR/client.out")
-		kill -KILL "$worker"
+		end "$worker"
 		echo again >&9
 		printed client 24
 		[ "$(sed 1,12d "$BATS_TEST_TMPDIR/client.out" | grep -c '^-')" -eq "$lost" ]
