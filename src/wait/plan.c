@@ -74,7 +74,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 		if (st->in.link &&
 		    sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) > 0)
 			e->ours |= POLLIN | POLLRDNORM;
-		else if (st->in.link && !e->rx_link)
+		if (st->in.link && !e->rx_link)
 			e->rx_link = sr_link_get(st->in.link);
 		break;
 	case SR_RX_EOF:
@@ -142,7 +142,7 @@ static void plan_tx(struct sr_waitset_entry *e)
 		st->out.link->ops->tx_commit(st->out.link, 0, st->out.held != 0);
 		if (room)
 			e->ours |= POLLOUT | POLLWRNORM;
-		else if (!e->tx_link)
+		if (!e->tx_link)
 			e->tx_link = sr_link_get(st->out.link);
 	}
 unlock:
@@ -175,4 +175,36 @@ bool sr_waitset_plan(struct sr_waitset_entry *e)
 	plan_tx(e);
 	e->ours &= e->events | POLLERR | POLLHUP;
 	return e->ours;
+}
+
+short sr_waitset_asks(const struct sr_waitset_entry *e)
+{
+	return (short)(e->kernel | (e->hup ? POLLRDHUP : 0));
+}
+
+short sr_waitset_answer(const struct sr_waitset_entry *e, short r)
+{
+	short always = e->pass || e->ends ? POLLERR | POLLHUP | POLLNVAL : POLLNVAL;
+
+	if (!e->st)
+		return r;
+	if (e->shut) {
+		if (e->hup && (r & POLLRDHUP))
+			r |= POLLHUP;
+		r &= e->pass | always;
+	}
+	r |= e->ours;
+	if ((r & POLLHUP) && !(r & POLLERR) && sr_anchor_kept(e->st))
+		r |= POLLERR;
+	return r;
+}
+
+bool sr_stream_same_core(struct sr_stream *st)
+{
+	bool same;
+
+	sr_lock(&st->rx_lock);
+	same = sr_rx_is_fast(st) && sr_link_same_core(st->in.link);
+	sr_unlock(&st->rx_lock);
+	return same;
 }

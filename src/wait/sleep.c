@@ -139,14 +139,10 @@ static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 static bool spin(struct sr_stream *st, int fd, uint64_t *start)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, now = 0, last = 0;
-	bool fast, same_core;
 	ssize_t there = 0;
 
-	sr_lock(&st->rx_lock);
-	fast = sr_rx_is_fast(st);
-	same_core = fast && sr_link_same_core(st->in.link);
-	sr_unlock(&st->rx_lock);
-	if (!fast || !sr_spin_pays(&st->spin, limit, same_core))
+	if (!sr_rx_is_fast(st) ||
+	    !sr_spin_pays(&st->spin, limit, sr_stream_same_core(st)))
 		return false;
 	for (;;) {
 		for (int i = 0; i < POLLS && !there; i++) {

@@ -128,27 +128,10 @@ static void fill(struct sr_waitset *s)
 		struct sr_waitset_entry *e = &s->e[i];
 
 		s->k[i].fd = asked(e) ? e->fd : -1;
-		s->k[i].events = (short)(e->kernel | (e->hup ? POLLRDHUP : 0));
+		s->k[i].events = sr_waitset_asks(e);
 		s->k[i].revents = 0;
 	}
 	s->kn = s->n;
-}
-
-/* What the program gets for entry i: our events, and the kernel's that count. */
-static short answer(struct sr_waitset *s, size_t i)
-{
-	struct sr_waitset_entry *e = &s->e[i];
-	short r = s->k[i].revents;
-
-	if (e->st && e->shut) {
-		short always = e->pass || e->ends ?
-				       POLLERR | POLLHUP | POLLNVAL :
-				       POLLNVAL;
-		if (e->hup && (r & POLLRDHUP))
-			r |= POLLHUP;
-		r &= e->pass | always;
-	}
-	return r | e->ours;
 }
 
 /* All gates were open: did one shut while we slept?  Then the kernel's answer
@@ -452,9 +435,8 @@ static bool same_core(struct sr_waitset *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		struct sr_waitset_entry *e = &s->e[i];
-		struct sr_link *link = e->rx_link ? e->rx_link : e->tx_link;
 
-		if (link && !sr_link_same_core(link))
+		if ((e->rx_link || e->tx_link) && !sr_stream_same_core(e->st))
 			return false;
 	}
 	return true;
@@ -521,36 +503,14 @@ void sr_waitset_clock(struct sr_waitset *s)
 	s->deadline = sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec);
 }
 
-/* Another thread closed a descriptor during our sleep.  The kernel's poll looks
- * the descriptors up again after a wake-up, and so do we. */
-static void look_up_again(struct sr_waitset *s)
-{
-	size_t i;
-
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
-		if (e->st && sr_fdtab_peek(e->fd) != e->st && answer(s, i) &&
-		    sr_real.fcntl(e->fd, F_GETFD, NULL) < 0) {
-			s->k[i].revents = 0;
-			e->ours = POLLNVAL;
-		}
-	}
-}
-
 static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
 {
 	size_t i;
 	int count = 0;
 
-	if (fds && s->slept)
-		look_up_again(s);
 	for (i = 0; i < s->n; i++) {
-		short r = answer(s, i);
+		short r = sr_waitset_answer(&s->e[i], s->k[i].revents);
 
-		if (s->e[i].st && (r & POLLHUP) && !(r & POLLERR) &&
-		    sr_anchor_kept(s->e[i].st))
-			r |= POLLERR;
 		if (fds)
 			fds[i].revents = r;
 		else
@@ -576,7 +536,6 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		}
 		if (!shut) {
 			fill(s);
-			s->slept = true;
 			r = kernel_poll(s, true);
 			if (leave_gates(s) && r > 0)
 				continue;
@@ -602,7 +561,6 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 				return r;
 			return result(s, fds, one);
 		}
-		s->slept = true;
 		r = sleep_armed(s);
 		if (r < 0)
 			return r;

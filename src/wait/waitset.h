@@ -46,14 +46,20 @@ struct sr_waitset {
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
 	bool armed;
-	bool slept;		/* another thread may have closed some descriptors */
 	uint64_t start;		/* ns: when the wait on a link began */
 };
 
-/* Fills ours, kernel, pass, shut, and the links that the entry would wait for,
- * with references.  Returns true if there is something for the program. */
+/* Fills ours, kernel, pass, shut, and the links on which events of the entry may
+ * arrive, with references.  Returns true if there is something for the program. */
 bool sr_waitset_plan(struct sr_waitset_entry *e);
 void sr_waitset_drop_links(struct sr_waitset_entry *e);
+/* After a plan: the events to ask the kernel for; and what the program gets, our
+ * events and those of the kernel's that count. */
+short sr_waitset_asks(const struct sr_waitset_entry *e);
+short sr_waitset_answer(const struct sr_waitset_entry *e, short revents);
+/* Does the peer's thread run on this core, as far as is known?  Then it cannot run
+ * during a busy wait. */
+bool sr_stream_same_core(struct sr_stream *st);
 
 /* Waits until an entry has something, s->deadline is over, or a signal is
  * handled.  Stores the answers in fds or *one.  Returns what ppoll(2) returns,
