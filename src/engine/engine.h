@@ -113,9 +113,9 @@ struct sr_sets_ops {
 	void (*gate_opened)(struct sr_stream *st);
 	/* A notification for one entry; news: its edges.  wait_lock held. */
 	void (*event)(struct sr_epoll_entry *e, unsigned what, unsigned news);
-	/* The stream is permanently plain: the sets drop it.  False: one
-	 * cannot.  epoll_lock held, gates open. */
-	bool (*forget)(struct sr_stream *st);
+	/* The stream is permanently plain: the sets drop it.  epoll_lock
+	 * held, gates open. */
+	void (*forget)(struct sr_stream *st);
 };
 extern const struct sr_sets_ops sr_sets_ops;
 

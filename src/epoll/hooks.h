@@ -10,7 +10,6 @@
 /* A descriptor of the stream, or its last one, is about to be closed. */
 void sr_epoll_number_gone(struct sr_stream *st, int fd);
 void sr_epoll_stream_gone(struct sr_stream *st);
-void sr_epolls_fork_begins(void);	/* no lock held */
 void sr_epolls_before_fork(void);	/* all streams' locks held */
 void sr_epolls_in_parent(void);
 void sr_epolls_forget(void);		/* child of fork */

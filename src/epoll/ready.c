@@ -1,7 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll_ready.c - the list of a set, what its entries have, and taking from it.
- * The argument is in epoll_impl.h.
+ * ready.c - the list of a set, what its entries have, and taking from it.
+ *
+ * An entry that may have something is listed: by notify(), by an event of
+ * its anchor or doorbell, by epoll_ctl(2).  `listed' is the right to have the entry on
+ * a list: the thread that sets it pushes the entry onto `news', without a lock.  A
+ * wait, under look_lock, moves the news to the end of `queue' and visits what is
+ * there: it asks each entry for its level by the rules of poll (wait/plan.c).
+ *   - A level-triggered entry that is ready stays in the queue.
+ *   - An entry that was quiet a few times is armed on its links, looked at once more, so
+ *     that no arrival is missed, and leaves the queue.
+ *   - Until then it stays in the queue unarmed, and each wait polls it: its peer
+ *     need not ring.  No thread sleeps before the queue is empty.
+ * A thread that drops an entry clears `listed' and looks for SR_EPOLL_AGAIN in `edge';
+ * a thread that lists one sets that and then `listed'.  One of them sees the other.
+ *
+ * Edges.  notify(), the anchor's events, each for its direction; and all directions at
+ * ADD, at MOD, and at a switch.  Room is news only after somebody has found none
+ * (plan.c).  A doorbell is none: looking makes the news, as notify() is called by
+ * the thread that sees an arrival first.
+ *
+ * Locks: look_lock, for the queue and visits; of a stream what a look needs.
  */
 #include "base/real.h"
 
@@ -40,15 +59,16 @@ static bool claim(struct sr_epoll *set, struct sr_epoll_entry *e)
 	return true;
 }
 
-void sr_epoll_ring(struct sr_epoll *set)
+/* If something is listed, and a thread sleeps. */
+static void wake(struct sr_epoll *set)
 {
 	const uint64_t one = 1;
 	int err = errno;
 
-	if (!atomic_load(&set->ready) || !atomic_load(&set->sleepers) ||
-	    atomic_exchange(&set->rung, true))
+	if (!atomic_load(&set->sleepers) || !atomic_load(&set->ready) ||
+	    atomic_exchange(&set->woken, true))
 		return;
-	(void)!sr_now_write(set->bell, &one, sizeof(one));
+	(void)!sr_now_write(set->waker, &one, sizeof(one));
 	errno = err;
 }
 
@@ -59,37 +79,30 @@ void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
 	if (claim(set, e))
 		push(set, e);
-	sr_epoll_ring(set);
+	if (!(atomic_load(&e->state) & SR_EPOLL_DEAD))
+		wake(set);
 }
 
-static bool wanted(uint32_t events, unsigned what)
+/* What is not a matter of room or bytes alone may be an error or the end, which are
+ * always reported. */
+void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 {
-	return !(what == SR_NOTIFY_RX && !(events & SR_EPOLL_IN)) &&
-	       !(what == SR_NOTIFY_TX && !(events & SR_EPOLL_OUT));
+	uint32_t wanted = e->events;
+
+	if ((what == SR_NOTIFY_RX && !(wanted & SR_EPOLL_IN)) ||
+	    (what == SR_NOTIFY_TX && !(wanted & SR_EPOLL_OUT)))
+		return;
+	sr_epoll_list(e, (news & SR_NOTIFY_RX ? SR_EPOLL_IN : 0) |
+			 (news & SR_NOTIFY_TX ? SR_EPOLL_OUT : 0) |
+			 (news ? EPOLLERR | EPOLLHUP : 0));
 }
 
-static uint32_t edge_of(unsigned news)
-{
-	return (news & SR_NOTIFY_RX ? SR_EPOLL_IN : 0) |
-	       (news & SR_NOTIFY_TX ? SR_EPOLL_OUT : 0) |
-	       (news ? EPOLLERR | EPOLLHUP : 0);
-}
-
-/* By notify().  What is not a matter of room or bytes alone may be an error or
- * the end, which are always reported. */
-void sr_epoll_told(struct sr_epoll_entry *e, unsigned what, unsigned news)
-{
-	if (wanted(e->events, what))
-		sr_epoll_list(e, edge_of(news));
-}
-
-void sr_epoll_heard(uint32_t events, uint64_t token)
+void sr_epoll_reported(uint32_t events, uint64_t token)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(token);
 	struct sr_epoll *set = e->set;
 
-	/* To the child of a fork an entry of the parent's. */
-	if (!set || !atomic_load(&set->shut))
+	if (!set || !atomic_load(&set->linked))
 		return;
 	/* (It may have gone, and even be another stream's: a visit too many.  It is
 	 * not freed meanwhile.) */
@@ -100,100 +113,34 @@ void sr_epoll_heard(uint32_t events, uint64_t token)
 	sr_unlock(&set->look_lock);
 }
 
-void sr_epoll_bury(struct sr_epoll_entry *e)
-{
-	atomic_fetch_or(&e->edge, SR_EPOLL_AGAIN);
-	if (claim(e->set, e))
-		push(e->set, e);
-}
-
 /* ---- what a linked entry has ---- */
 
-/* The kernel's part: the plain direction, raw bytes before a mark. */
-static uint32_t ask_anchor(struct sr_stream *st, short events, bool hup)
+/* Fills w, with references to the links to arm. */
+static uint32_t level(struct sr_stream *st, uint32_t events,
+		      struct sr_waitset_entry *w)
 {
-	struct pollfd p = { st->anchor, (short)(events | (hup ? POLLRDHUP : 0)), 0 };
-
-	if (p.fd < 0 || sr_now_poll(&p, 1) < 1)
-		return 0;
-	if (hup && (p.revents & POLLRDHUP))
-		p.revents |= POLLHUP;
-	return (uint32_t)p.revents & ((uint32_t)events | EPOLLERR | EPOLLHUP);
-}
-
-struct level {
-	uint32_t r;
-	struct sr_link *waits;	/* would have to be armed for bytes; to be compared only */
-	bool anchor;		/* the kernel has a say */
-};
-
-static void level(struct sr_stream *st, uint32_t events, struct level *l)
-{
-	struct sr_waitset_entry w = { .st = st,
-				      .events = (short)(events & 0x7fff) };
+	struct pollfd p = { -1, 0, 0 };
 	bool open;
 
+	*w = (struct sr_waitset_entry){ .st = st, .events = (short)(events & 0x7fff) };
 	/* A gate that shuts meanwhile does so before a mark can come: what the
 	 * kernel has may be one, and nothing to be read. */
 	do {
+		sr_waitset_drop_links(w);
 		open = !sr_gate_shut(&st->in.gate);
-		sr_waitset_plan(&w);
-		l->waits = w.rx_link;
-		sr_waitset_drop_links(&w);
-		l->r = 0;
-		l->anchor = w.kernel || w.ends;
-		if (!w.shut)
-			return;	/* the kernel says it, with the program's data */
-		l->r = (uint32_t)(unsigned short)w.ours;
-		if (w.pass || w.ends)
-			l->r |= ask_anchor(st, w.pass, w.hup);
+		sr_waitset_plan(w);
+		if (!w->shut)
+			return 0; /* the kernel says it, with the program's data */
+		p.fd = w->pass || w->ends ? st->anchor : -1;
+		p.events = sr_waitset_asks(w);
+		p.revents = 0;
+		if (p.fd >= 0 && sr_now_poll(&p, 1) < 0)
+			p.revents = 0;
 	} while (open && sr_gate_shut(&st->in.gate));
-	if ((l->r & EPOLLHUP) && !(l->r & EPOLLERR) && sr_anchor_kept(st))
-		l->r |= EPOLLERR;
+	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
 }
 
-/* With references; NULL if the direction is not on it. */
-static struct sr_link *link_of(struct sr_stream *st, bool tx)
-{
-	pthread_mutex_t *lock = tx ? &st->tx_lock : &st->rx_lock;
-	struct sr_link *link;
-
-	sr_lock(lock);
-	link = tx ? st->out.link : st->in.link;
-	if (link && sr_gate_shut(tx ? &st->out.gate : &st->in.gate) &&
-	    (tx ? st->tx.state == SR_TX_LINK : st->rx.state == SR_RX_LINK))
-		sr_link_get(link);
-	else
-		link = NULL;
-	sr_unlock(lock);
-	return link;
-}
-
-/* Arms it, and looks whether that was in time.  *rx: the link armed for bytes, to be
- * compared only.  False: it is not linked any more. */
-static bool arm(struct sr_epoll_entry *e, uint32_t events, bool full, bool anchor,
-		struct sr_link **rx)
-{
-	struct sr_stream *st = e->st;
-	struct sr_link *l[2] = { NULL, NULL };
-	bool shut;
-
-	if (events & SR_EPOLL_IN)
-		l[0] = link_of(st, false);
-	if (events & SR_EPOLL_OUT)
-		l[1] = link_of(st, true);
-	*rx = l[0];
-	shut = sr_epoll_arm(e, l[0], l[1], full, anchor);
-	for (int i = 0; i < 2; i++) {
-		if (!l[i])
-			continue;
-		l[i]->ops->poll(l[i]);
-		sr_link_put(l[i]);
-	}
-	return shut;
-}
-
-static bool told(struct sr_epoll_entry *e)
+static bool has_news(struct sr_epoll_entry *e)
 {
 	return atomic_load(&e->edge) & SR_EPOLL_AGAIN;
 }
@@ -205,50 +152,56 @@ static uint32_t take_edge(struct sr_epoll_entry *e)
 		       atomic_exchange(&e->edge, 0) & ~SR_EPOLL_AGAIN : 0;
 }
 
-/* *stays: it may stay in the queue, not armed; and then, whether it has to. */
+/*
+ * *stays: it may stay in the queue, not armed; and then, whether it has to.  If not, it
+ * is armed and looked at again, until nothing has come meanwhile.
+ *
+ * Looking at one direction may have moved on the other, and an edge is reported once,
+ * with all that there is: so it looks again if there is news.
+ */
 static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		     bool *stays)
 {
+	struct sr_link *rx = NULL, *tx = NULL;	/* armed, to be compared only */
+	bool arms = false, full, late;
 	struct sr_stream *st = e->st;
-	bool full, lt = !(events & EPOLLET);
-	struct sr_link *armed;
-	struct level l;
 	int tries = LOOKS, err = errno;
+	struct sr_waitset_entry w = { 0 };
+	uint32_t r = 0;
 
-	/* Looking at one direction may have moved on the other, and an edge is
-	 * reported once, with all that there is. */
 	do {
 		*edge |= take_edge(e);
-		level(st, events, &l);
-	} while (told(e) && *stays && --tries);
-	if ((l.r && lt) || (*stays && tries))
-		goto out;
-	*stays = false;
-	for (tries = LOOKS; tries; tries--) {
-		*edge |= take_edge(e);
 		full = atomic_load(&st->out.full);
-		if (!arm(e, events, full, l.anchor, &armed))
-			goto out;
-		level(st, events, &l);
-		if ((l.r && lt) ||
-		    !(told(e) || (l.waits && l.waits != armed) ||
-		      ((events & SR_EPOLL_OUT) && !full && atomic_load(&st->out.full))))
-			goto out;
-	}
-	*stays = true;	/* it never rests */
-out:
+		if (arms) {
+			rx = events & SR_EPOLL_IN ? w.rx_link : NULL;
+			tx = events & SR_EPOLL_OUT ? w.tx_link : NULL;
+			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends))
+				break;
+			if (rx)
+				rx->ops->poll(rx);
+			if (tx && tx != rx)
+				tx->ops->poll(tx);
+		}
+		sr_waitset_drop_links(&w);
+		r = level(st, events, &w);
+		late = has_news(e);
+		if (arms)
+			late |= ((events & SR_EPOLL_IN) && w.rx_link && w.rx_link != rx) ||
+				((events & SR_EPOLL_OUT) && w.tx_link && w.tx_link != tx) ||
+				((events & SR_EPOLL_OUT) && !full &&
+				 atomic_load(&st->out.full));
+		if ((r && !(events & EPOLLET)) || (!late && (*stays || arms)))
+			break;
+		arms = !*stays;
+	} while (--tries);
+	sr_waitset_drop_links(&w);
+	if (arms)
+		*stays = !tries;	/* it never rests */
 	errno = err;
-	return l.r;
+	return r;
 }
 
 /* ---- visits: look_lock held ---- */
-
-/* For what is left.  (Who begins to sleep now sees it.) */
-static void ring(struct sr_epoll *set)
-{
-	if (atomic_load_explicit(&set->sleepers, memory_order_relaxed))
-		sr_epoll_ring(set);
-}
 
 static void append(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
@@ -272,23 +225,26 @@ static struct sr_epoll_entry *pop(struct sr_epoll *set)
 	return e;
 }
 
-/* The news, the oldest first. */
-static struct sr_epoll_entry *take_news(struct sr_epoll *set)
+/* The oldest first. */
+static void queue_news(struct sr_epoll *set)
 {
 	struct sr_epoll_entry *e, *next, *list = NULL;
 
 	if (!atomic_load_explicit(&set->news, memory_order_relaxed))
-		return NULL;
+		return;
 	for (e = atomic_exchange(&set->news, NULL); e; e = next) {
 		next = e->next_listed;
 		e->next_listed = list;
 		list = e;
 	}
-	return list;
+	for (e = list; e; e = next) {
+		next = e->next_listed;
+		append(set, e);
+	}
 }
 
-/* Off the list; freed if it is dead.  Who told it something meanwhile found it listed:
- * it is ours again. */
+/* Off the list; freed if it is dead.  A thread that had news meanwhile found it
+ * listed: it is ours again. */
 static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	atomic_fetch_sub(&set->ready, 1);
@@ -297,7 +253,7 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 		return;
 	}
 	atomic_store(&e->listed, false);
-	if (told(e) && claim(set, e))
+	if (has_news(e) && claim(set, e))
 		append(set, e);
 }
 
@@ -358,24 +314,12 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 		     unsigned how)
 {
-	struct sr_epoll_entry *e, *next, *news = take_news(set);
+	struct sr_epoll_entry *e;
 	int left, n = 0;
 	bool keep;
 
-	left = how & SR_EPOLL_NEWS ? 0 : set->queued;
-	for (e = news; e; e = next) {
-		next = e->next_listed;
-		append(set, e);
-		left++;
-	}
-	/* News only: those before them go to the end. */
-	if (how & SR_EPOLL_NEWS) {
-		int skip = set->queued - left;
-
-		while (left && skip--)
-			append(set, pop(set));
-	}
-	for (; n < max && left > 0; left--) {
+	queue_news(set);
+	for (left = set->queued; n < max && left > 0; left--) {
 		e = set->first;
 		n += visit(e, &ev[n], how, &keep);
 		if (!keep)
@@ -405,7 +349,8 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	sr_lock(&set->look_lock);
 	if (sr_epoll_peek(epfd) == set) /* or it has been closed */
 		n = visit_all(set, ev, max, how);
-	ring(set);
+	/* For what is left.  (A thread that begins to sleep now sees it.) */
+	wake(set);
 	sr_unlock(&set->look_lock);
 	return n;
 }
@@ -413,25 +358,25 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 /* One entry stands for all: to look at the core of each would cost a lock each. */
 bool sr_epoll_same_core(struct sr_epoll *set, int epfd)
 {
-	struct sr_link *link = NULL;
-	bool same = false;
+	struct sr_stream *st = NULL;
+	bool same;
 
 	sr_lock(&set->look_lock);
 	if (sr_epoll_peek(epfd) == set && set->first &&
 	    (atomic_load(&set->first->state) & SR_EPOLL_LIVE))
-		link = link_of(set->first->st, false);
+		st = sr_stream_ref(set->first->st);
 	sr_unlock(&set->look_lock);
-	if (link) {
-		same = sr_link_same_core(link);
-		sr_link_put(link);
-	}
+	if (!st)
+		return false;
+	same = sr_stream_same_core(st);
+	sr_stream_put(st);
 	return same;
 }
 
 void sr_epoll_drain(struct sr_epoll *set)
 {
 	sr_lock(&set->look_lock);
-	visit_all(set, NULL, 0, 0); /* the news join the queue */
+	queue_news(set);
 	while (set->first)
 		drop(set, pop(set));
 	sr_unlock(&set->look_lock);

@@ -1,35 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll_set.c - the sets of the process: the table, the memory of sets and entries, the
- * bell in the kernel's set, fork.  The argument is in epoll_impl.h.
+ * set.c - the sets of the process: the table, the memory of sets and entries, the
+ * waker in the kernel's set, fork.
  *
- * sets_lock and pool_lock are leaves but for fork, which takes sets_lock first.
+ * A set has no reference count: its memory stays a set's, and is used again.  What
+ * changes a set looks under a lock whether the table still has it at the number that
+ * the program gave; sr_epoll_gone() takes it out of the table before it takes that lock.
+ *
+ * fork.  Streams go plain first, which restores the program's entries.  The parent goes
+ * on as before.  To the child all sets are one, sr_epoll_inherited, which has no entries
+ * and is foreign.  If the child waits in such a set it may receive a token that was to
+ * wake the parent.  Then it writes to an eventfd that the service threads of all
+ * processes of the family watch, and they give their sets up.
+ *
+ * sets_lock and pool_lock are leaves.
  */
 #include "base/real.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "base/fdmap.h"
 #include "base/fdpriv.h"
+#include "base/loop.h"
 #include "base/now.h"
 #include "engine/engine.h"
-#include "engine/fdtab.h"
 #include "engine/stream.h"
 #include "epoll/epoll.h"
 #include "epoll/hooks.h"
 #include "epoll/impl.h"
 
 #define CHUNK 65536
-#define SETS 4096
-#define ACK_MS 10		/* that a child gives its parent to notice */
 
 static pthread_mutex_t sets_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(struct sr_epoll *) sets[SETS];
-static atomic_uint set_count;
-static struct sr_epoll *free_sets;
+static struct sr_epoll *sets;	/* all there ever were */
+struct sr_epoll sr_epoll_inherited = {
+	.fds = INT_MAX / 2,	/* never the last one */
+	.epfd = -1,
+	.waker = -1,
+	.foreign = true,
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.look_lock = PTHREAD_MUTEX_INITIALIZER,
+};
 struct sr_fdmap sr_epoll_map;
 
 /* ---- entries: address space of a fixed size, whose memory is never given back ---- */
@@ -47,7 +62,7 @@ static bool reserve(void)
 	if (p == MAP_FAILED)
 		return false;
 	atomic_store(&sr_epoll_pool, (uintptr_t)p);
-	pool_used = CHUNK; /* the first is never an entry's: the bell's token */
+	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
 	return true;
 }
 
@@ -75,36 +90,37 @@ static bool grow(void)
 	return true;
 }
 
-struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set,
+struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 					  struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
 	int err = errno;
 
+	sr_lock(&set->lock);
 	sr_lock(&pool_lock);
-	e = free_entries || grow() ? free_entries : NULL;
+	e = sr_epoll_peek(epfd) == set && (free_entries || grow()) ? free_entries : NULL;
 	if (e)
 		free_entries = e->next;
 	sr_unlock(&pool_lock);
 	errno = err;
 	if (!e)
-		return NULL;
+		goto out;
 	/* (The count of changes goes on: an old token is no new one's.) */
 	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
 	atomic_store(&e->edge, 0);
 	atomic_store(&e->set, set);
 	e->st = sr_stream_ref(st);
 	e->quiet = 0;
-	e->shut = e->deleted = e->ours = e->passed = false;
+	e->linked = false;
 	e->asked = 0;
-	sr_lock(&set->lock);
 	e->next = set->entries;
 	e->pprev = &set->entries;
 	if (e->next)
 		e->next->pprev = &e->next;
 	set->entries = e;
+	atomic_fetch_add(&set->plain, 1);
+out:
 	sr_unlock(&set->lock);
-	atomic_fetch_add(&set->members, 1);
 	return e;
 }
 
@@ -123,122 +139,58 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e)
 
 /* ---- sets ---- */
 
-static void init_locks(struct sr_epoll *set)
+/* One that is not used; sets_lock held. */
+static struct sr_epoll *find_free(void)
 {
+	struct sr_epoll *set = sets;
+
+	while (set && set->used)
+		set = set->next_set;
+	if (set)
+		return set;
+	sr_enter();
+	set = aligned_alloc(64, sizeof(*set));
+	sr_leave();
+	if (!set)
+		return NULL;
+	memset(set, 0, sizeof(*set));
 	pthread_mutex_init(&set->look_lock, NULL);
 	pthread_mutex_init(&set->lock, NULL);
-}
-
-static struct sr_epoll *set_new(void)
-{
-	struct sr_epoll *set;
-	unsigned n;
-
-	sr_lock(&sets_lock);
-	set = free_sets;
-	n = atomic_load(&set_count);
-	if (set) {
-		free_sets = set->next_free;
-	} else if (n < SETS) {
-		sr_enter();
-		set = aligned_alloc(64, sizeof(*set));
-		sr_leave();
-		if (set) {
-			memset(set, 0, sizeof(*set));
-			init_locks(set);
-			atomic_store(&sets[n], set);
-			atomic_store(&set_count, n + 1);
-		}
-	}
-	sr_unlock(&sets_lock);
+	set->waker = -1;
+	set->next_set = sets;
+	sets = set;
 	return set;
 }
 
-static void close_bell(struct sr_epoll *set)
-{
-	if (set->bell >= 0)
-		sr_fd_close(set->bell);
-	set->bell = -1;
-}
-
-static void set_free(struct sr_epoll *set)
-{
-	sr_epoll_drain(set);
-	close_bell(set);
-	sr_lock(&sets_lock);
-	set->next_free = free_sets;
-	free_sets = set;
-	sr_unlock(&sets_lock);
-}
-
-static bool tryget(struct sr_epoll *set)
-{
-	int n = atomic_load(&set->refs);
-
-	while (n > 0)
-		if (atomic_compare_exchange_weak(&set->refs, &n, n + 1))
-			return true;
-	return false;
-}
-
-void sr_epoll_put(struct sr_epoll *set)
-{
-	if (atomic_fetch_sub(&set->refs, 1) == 1)
-		set_free(set);
-}
-
-/* ---- the table ---- */
-
 void sr_epoll_opened(int fd)
 {
-	struct sr_epoll *set = set_new();
+	struct sr_epoll *set;
 	void *old;
 
 	sr_epoll_gone(fd);
+	sr_lock(&sets_lock);
+	set = find_free();
 	if (!set)
-		return; /* foreign, then */
+		goto out;	/* foreign, then */
 	set->epfd = fd;
-	set->bell = -1;
-	set->installed = set->foreign = set->forked = set->heir = false;
-	set->others = set->rung = set->spinning = false;
+	set->installed = set->foreign = set->others = set->woken = false;
 	memset(&set->spin, 0, sizeof(set->spin));
-	atomic_store(&set->fds, 1);
-	atomic_store(&set->refs, 1);
-	if (!sr_fdmap_set(&sr_epoll_map, fd, set, &old)) {
-		set->epfd = -1;
-		sr_epoll_put(set);
-	}
-}
-
-struct sr_epoll *sr_epoll_get(int fd)
-{
-	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
-	struct sr_epoll *set;
-
-	/* As in fdtab.c. */
-	while (e && (set = atomic_load_explicit(e, memory_order_acquire))) {
-		if (!tryget(set))
-			continue;
-		if (atomic_load(e) == set)
-			return set;
-		sr_epoll_put(set);
-	}
-	return NULL;
+	set->fds = set->used = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
+out:
+	sr_unlock(&sets_lock);
 }
 
 void sr_epoll_duplicated(int fd, int got)
 {
-	struct sr_epoll *set = sr_epoll_get(fd);
+	struct sr_epoll *set;
 	void *old;
 
 	sr_epoll_gone(got);
-	if (!set)
-		return;
-	atomic_fetch_add(&set->fds, 1);
-	if (!sr_fdmap_set(&sr_epoll_map, got, set, &old)) {
-		atomic_fetch_sub(&set->fds, 1);
-		sr_epoll_put(set);
-	}
+	sr_lock(&sets_lock);
+	set = sr_epoll_peek(fd);
+	if (set)
+		set->fds += sr_fdmap_set(&sr_epoll_map, got, set, &old);
+	sr_unlock(&sets_lock);
 }
 
 void sr_epoll_other(int epfd)
@@ -249,75 +201,142 @@ void sr_epoll_other(int epfd)
 		atomic_store(&set->others, true);
 }
 
-/* Another of its descriptors is the one that we use. set->lock held. */
-static void move_epfd(struct sr_epoll *set)
+/* Another of its descriptors is the one that we use. */
+static void move_epfd(struct sr_epoll *set, int from)
 {
 	int fd, max = sr_epoll_max();
 
-	set->epfd = -1;
-	for (fd = 0; fd <= max && set->epfd < 0; fd++)
-		if (sr_epoll_peek(fd) == set)
-			set->epfd = fd;
+	sr_lock(&set->lock);
+	if (set->epfd == from) {
+		set->epfd = -1;
+		for (fd = 0; fd <= max && set->epfd < 0; fd++)
+			if (sr_epoll_peek(fd) == set)
+				set->epfd = fd;
+	}
+	sr_unlock(&set->lock);
 }
 
+static int control(struct sr_epoll *set, int op, int fd, uint32_t events,
+		   uint64_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+
+	return sr_real.epoll_ctl(set->epfd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* The waker leaves the kernel's set; set->lock held. */
+static void uninstall(struct sr_epoll *set)
+{
+	if (set->installed)
+		control(set, EPOLL_CTL_DEL, set->waker, 0, 0);
+	set->installed = false;
+}
+
+/* The last descriptor is about to be closed.  A thread that is asleep in the set is not
+ * woken by links any more. */
 static void end(struct sr_epoll *set)
 {
 	sr_epoll_clear(set);
 	sr_lock(&set->lock);
-	if (set->installed)
-		sr_epoll_control(set->epfd, EPOLL_CTL_DEL, set->bell, 0, 0);
-	set->installed = false;
+	uninstall(set);
 	set->epfd = -1;
 	sr_unlock(&set->lock);
 	sr_epoll_drain(set);
+	sr_lock(&sets_lock);
+	set->used = false;
+	sr_unlock(&sets_lock);
 }
 
 void sr_epoll_gone(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
-	struct sr_epoll *set = e ? atomic_exchange(e, NULL) : NULL;
+	struct sr_epoll *set;
+	bool last;
 	int err = errno;
+
+	if (!e || !atomic_load(e))
+		return;
+	sr_lock(&sets_lock);
+	set = atomic_exchange(e, NULL);
+	last = set && --set->fds == 0;
+	sr_unlock(&sets_lock);
+	if (last)
+		end(set);
+	else if (set)
+		move_epfd(set, fd);
+	errno = err;
+}
+
+void sr_epoll_pass(int epfd)
+{
+	struct sr_epoll *set = sr_epoll_peek(epfd);
 
 	if (!set)
 		return;
-	if (atomic_fetch_sub(&set->fds, 1) == 1) {
-		end(set);
-	} else {
-		sr_lock(&set->lock);
-		if (set->epfd == fd)
-			move_epfd(set);
-		sr_unlock(&set->lock);
-	}
-	sr_epoll_put(set);
-	errno = err;
+	sr_epoll_set_give_up(set, true);
+	sr_lock(&set->lock);
+	uninstall(set);
+	sr_unlock(&set->lock);
 }
 
 /* ---- the kernel's set ---- */
 
-int sr_epoll_control(int epfd, int op, int fd, uint32_t events, uint64_t data)
-{
-	struct epoll_event ev = { .events = events, .data.u64 = data };
-
-	return sr_real.epoll_ctl(epfd, op, fd, &ev) < 0 ? -errno : 0;
-}
-
-int sr_epoll_set_control(struct sr_epoll *set, int op, int fd, uint32_t events,
-			 uint64_t data)
+int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
+		     uint64_t data)
 {
 	int r;
 
 	sr_lock(&set->lock);
-	r = sr_epoll_control(set->epfd, op, fd, events, data);
+	r = control(set, op, fd, events, data);
 	sr_unlock(&set->lock);
 	return r;
 }
 
-static bool make_bell(struct sr_epoll *set)
+/* ---- fork ---- */
+
+/* A wake-up was lost to another process of the family. */
+static void family_rang(struct sr_watch *w, uint32_t events)
 {
-	if (set->bell < 0)
-		set->bell = sr_fd_own(
-			eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	return set->bell >= 0;
+	struct sr_epoll *set;
+
+	(void)w;
+	(void)events;
+	sr_lock(&sets_lock);
+	set = sets;
+	sr_unlock(&sets_lock);
+	for (; set; set = set->next_set)
+		sr_epoll_set_give_up(set, false);
+}
+
+static struct sr_watch family = { .fd = -1, .fn = family_rang };
+
+/* pool_lock held. */
+static bool make_family(void)
+{
+	if (family.fd < 0)
+		family.fd = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	return family.fd >= 0;
+}
+
+static bool watch_family(void)
+{
+	static atomic_uint watched;	/* + 1: by the process of this epoch */
+	unsigned epoch = sr_fd_epoch() + 1;
+	uint64_t n;
+	bool ok;
+
+	if (atomic_load(&watched) == epoch)
+		return true;
+	sr_lock(&pool_lock);
+	ok = make_family();
+	sr_unlock(&pool_lock);
+	if (!ok)
+		return false;
+	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* not ours to hear */
+	if (sr_loop_watch(&family, EPOLLIN | EPOLLET))
+		return false;
+	atomic_store(&watched, epoch);
+	return true;
 }
 
 bool sr_epoll_install(struct sr_epoll *set)
@@ -327,139 +346,91 @@ bool sr_epoll_install(struct sr_epoll *set)
 
 	if (atomic_load(&set->installed))
 		return !atomic_load(&set->foreign);
+	if (!watch_family())
+		return false;
 	sr_lock(&set->lock);
-	if (!set->installed && set->epfd >= 0 && !atomic_load(&set->foreign) &&
-	    make_bell(set))
-		set->installed = !sr_epoll_control(set->epfd, EPOLL_CTL_ADD,
-						   set->bell, EPOLLIN | EPOLLET,
-						   sr_epoll_bell_token());
+	if (set->waker < 0)
+		set->waker = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (!set->installed && set->epfd >= 0 && !atomic_load(&set->foreign))
+		set->installed = !control(set, EPOLL_CTL_ADD, set->waker,
+					  EPOLLIN | EPOLLET, sr_epoll_waker_token());
 	ok = set->installed;
 	sr_unlock(&set->lock);
 	errno = err;
 	return ok;
 }
 
-/* ---- other processes ---- */
-
-/* Those that are free may become somebody's before the fork: all are locked. */
-static struct sr_epoll *at(unsigned i)
+void sr_epoll_return_wakeup(void)
 {
-	return atomic_load(&sets[i]);
-}
+	const uint64_t one = 1;
+	int err = errno;
 
-/* Before the locks of streams. */
-void sr_epolls_fork_begins(void)
-{
-	unsigned i;
-
-	sr_lock(&sets_lock);
-	for (i = 0; i < atomic_load(&set_count); i++)
-		sr_lock(&at(i)->look_lock);
+	(void)!sr_now_write(family.fd, &one, sizeof(one));
+	errno = err;
 }
 
 /* The locks of all streams are held, and all are plain, but for those whose peer did
  * not answer in time. */
 void sr_epolls_before_fork(void)
 {
-	unsigned i;
+	struct sr_epoll *set;
+	bool ok;
 
-	for (i = 0; i < atomic_load(&set_count); i++) {
-		sr_lock(&at(i)->lock);
-		if (!atomic_load(&at(i)->refs))
-			continue;
-		at(i)->forked = at(i)->others = true; /* the child, for one */
-		if (!make_bell(at(i)))
-			at(i)->foreign = true;
-	}
 	sr_lock(&pool_lock);
+	if (sr_epoll_max() < 0)
+		return;
+	ok = make_family();
 	/* The child is to know the parent's tokens as such. */
-	if (i && !pool_used)
+	if (!pool_used)
 		reserve();
-}
-
-void sr_epolls_in_parent(void)
-{
-	unsigned i;
-
-	sr_unlock(&pool_lock);
-	for (i = atomic_load(&set_count); i-- > 0;) {
-		sr_unlock(&at(i)->lock);
-		sr_unlock(&at(i)->look_lock);
+	sr_lock(&sets_lock);
+	for (set = sets; set; set = set->next_set) {
+		set->others = true;	/* the child, for one */
+		if (!ok)
+			set->foreign = true;
 	}
 	sr_unlock(&sets_lock);
 }
 
+void sr_epolls_in_parent(void)
+{
+	sr_unlock(&pool_lock);
+}
+
 /* The entries in the kernel's set are the parent's, too: left alone.  Ours stay in
  * memory for the sake of their tokens. */
-static void forget(struct sr_epoll *set)
+static void forget_one(struct sr_stream *st, void *arg)
 {
-	init_locks(set);
-	set->heir = atomic_load(&set->refs) && set->bell >= 0;
-	/* Our descriptors are about to be closed: this is a copy, nobody's. */
-	set->bell = set->heir ? sr_real.fcntl(set->bell, F_DUPFD_CLOEXEC, 3) : -1;
-	set->foreign = true;
-	set->installed = set->rung = set->spinning = false;
-	set->first = set->last = NULL;
-	set->news = NULL;
-	set->queued = set->ready = set->shut = set->members = 0;
-	set->sleepers = 0;
-	while (set->entries) {
-		struct sr_epoll_entry *e = set->entries;
+	struct sr_epoll_entry *e = sr_epoll_entries(st);
 
-		set->entries = e->next;
-		e->st->epoll = NULL;
-		sr_stream_put(e->st);
+	(void)arg;
+	st->epoll = NULL;
+	for (; e; e = e->next_of_stream) {
+		e->set = &sr_epoll_inherited;
+		sr_stream_put(st);
 	}
 }
 
 void sr_epolls_forget(void)
 {
-	unsigned i;
-
 	pthread_mutex_init(&sets_lock, NULL);
 	pthread_mutex_init(&pool_lock, NULL);
-	for (i = 0; i < atomic_load(&set_count); i++)
-		forget(at(i));
+	sets = NULL;
+	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
+		sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
+
+		if (e && *e)
+			*e = &sr_epoll_inherited;
+	}
+	sr_streams_walk(forget_one, NULL);
+	/* Our descriptors are about to be closed: this is a copy, nobody's. */
+	if (family.fd >= 0)
+		family.fd = sr_real.fcntl(family.fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* Those that we had before the fork are closed. */
 void sr_epolls_inherit(void)
 {
-	unsigned i;
-
-	for (i = 0; i < atomic_load(&set_count); i++)
-		if (at(i)->heir)
-			at(i)->bell = sr_fd_own(at(i)->bell);
-}
-
-void sr_epoll_tell_parent(struct sr_epoll *set)
-{
-	const uint64_t used = SR_EPOLL_USED;
-	const struct timespec ms = { 0, 1000000 };
-	struct pollfd p = { set->bell, POLLIN, 0 };
-	int i;
-
-	if (!atomic_load(&set->heir) || !atomic_exchange(&set->heir, false))
-		return;
-	/* While we do not wait in the set ourselves the wake-up is the parent's. */
-	if (sr_now_write(set->bell, &used, sizeof(used)) > 0)
-		for (i = 0; i < ACK_MS && sr_now_poll(&p, 1) == 1; i++)
-			sr_real.syscall(SYS_nanosleep, (long)&ms, 0, 0, 0, 0, 0);
-	close_bell(set);
-}
-
-void sr_epoll_mind_family(int epfd)
-{
-	struct sr_epoll *set = sr_epoll_get(epfd);
-	int err = errno;
-	uint64_t n;
-
-	if (!set)
-		return;
-	sr_epoll_tell_parent(set);
-	if (!atomic_load(&set->foreign) &&
-	    sr_now_read(set->bell, &n, sizeof(n)) > 0 && n >= SR_EPOLL_USED)
-		sr_epoll_give_up(set, false);
-	sr_epoll_put(set);
-	errno = err;
+	if (family.fd >= 0)
+		family.fd = sr_fd_own(family.fd);
 }

@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll_wait.c - epoll_wait(2): what is listed, what the kernel has, spinning and
- * sleeping.  The argument is in epoll_impl.h.
+ * wait.c - epoll_wait(2): what is listed, what the kernel has, spinning and
+ * sleeping.
  *
- * What the kernel's set may have that nobody has told us of: plain streams, other
- * descriptors, doorbells of entries that are armed.  If nothing else is ready, it is
- * asked.  While linked entries are ready it is asked every ASK calls, and in the first
- * call of each tick of the kernel's coarse clock, so that nothing waits for longer than
- * a tick of a thread that always finds something else.
+ * Sleeping is the kernel's epoll_wait on the program's set, so signals, masks and time
+ * are exact.  All of the above is edge-triggered there, so one arrival wakes one
+ * thread; a thread that leaves something on the list wakes the next.  `sleepers' and
+ * `ready' are a Dekker pair: a sleeper counts itself and then looks at ready (how
+ * many are listed); a thread that lists counts ready up and then looks at sleepers.
+ *
+ * What the kernel's set may have that is not listed: plain streams, other descriptors,
+ * doorbells of entries that are armed.  If nothing else is ready, it is asked.  While
+ * linked entries are ready it is asked every ASK calls, and in the first call of each
+ * tick of the kernel's coarse clock, so that nothing waits for longer than a tick of a
+ * thread that always finds something else.
  *
  * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
  * at only while the table has the set at the descriptor, and an event in the kernel's
- * answer for an entry of another set is passed to that set.  Nothing is held while the kernel
- * is asked: a handler that leaves the call for good, or a cancellation, leaves the count
- * of sleepers too high, so that others ring, and nothing is polled, when they need not.
+ * answer for an entry of another set is passed to that set.  No lock is held while the
+ * kernel is asked: a handler that leaves the call for good, or a cancellation, leaves the
+ * count of sleepers too high, so that others wake the set, and nothing is polled, when
+ * they need not.
  */
 #include "base/real.h"
 
@@ -26,38 +33,32 @@
 
 #define ASK 16			/* calls that may go by, or looks of one that spins */
 
-/* How long the program wants to wait, in the form of its call. */
-struct length {
-	int ms;			/* -1: for ever; not used with ts */
-	const struct timespec *ts;
-	bool fine;		/* epoll_pwait2: ts, NULL for ever */
-	const sigset_t *mask;
-};
-
+/* A call, and how long it may take in the form of its arguments. */
 struct wait {
 	struct sr_epoll *set;
 	int epfd;
-	const struct length *t;
+	const sigset_t *mask;
+	int ms;			/* -1: for ever; not used with ts */
+	bool fine;		/* epoll_pwait2: ts, NULL for ever */
+	const struct timespec *ts;
 	bool at_once;		/* the program's time is none */
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: the clock does not run yet */
 	uint64_t start;		/* ns: when it found nothing */
 	unsigned handled;	/* sr_handled.all, as the call began */
 };
 
-static bool is_none(const struct length *t)
+static uint64_t deadline_ms(int ms)
 {
-	return t->fine ? t->ts && !t->ts->tv_sec && !t->ts->tv_nsec : !t->ms;
+	return ms < 0 ? UINT64_MAX : sr_deadline_ns((uint64_t)ms / 1000,
+						    (uint64_t)ms % 1000 * 1000000u);
 }
 
-static uint64_t deadline_of(const struct length *t)
+static uint64_t deadline_of(const struct wait *w)
 {
-	if (t->fine && t->ts)
-		return sr_deadline_ns((uint64_t)t->ts->tv_sec,
-				      (uint64_t)t->ts->tv_nsec);
-	if (!t->fine && t->ms >= 0)
-		return sr_deadline_ns((uint64_t)t->ms / 1000,
-				      (uint64_t)t->ms % 1000 * 1000000u);
-	return UINT64_MAX;
+	if (!w->fine)
+		return deadline_ms(w->ms);
+	return w->ts ? sr_deadline_ns((uint64_t)w->ts->tv_sec,
+				      (uint64_t)w->ts->tv_nsec) : UINT64_MAX;
 }
 
 static bool signalled(const struct wait *w)
@@ -81,12 +82,12 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 		errno = EINTR;
 		return -1;
 	}
-	if (w->t->fine)
+	if (w->fine)
 		return sr_real.epoll_pwait2(w->epfd, ev, max, ends ? &ts : NULL,
-					    w->t->mask);
+					    w->mask);
 	return sr_real.epoll_pwait(w->epfd, ev, max,
 				   ends ? (int)((left + 999999) / 1000000) : -1,
-				   w->t->mask);
+				   w->mask);
 }
 
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,
@@ -107,9 +108,13 @@ static unsigned add(atomic_uint *number, unsigned by)
 static bool take_token(struct sr_epoll *set, struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
-	unsigned state = atomic_load(&e->state);
-	uint64_t data = e->data;
+	unsigned state;
+	uint64_t data;
 
+	if (!sr_epoll_known(ev->data.u64)) /* our parent's, made after the fork */
+		return false;
+	state = atomic_load(&e->state);
+	data = e->data;
 	if (e->set != set || !(state & SR_EPOLL_ARMED) ||
 	    sr_epoll_oneshot(state, e) != ev->data.u64 ||
 	    !atomic_compare_exchange_strong(&e->state, &state,
@@ -127,19 +132,16 @@ take_out(struct sr_epoll *set, struct epoll_event *ev, int n, int i)
 
 	for (; i < n; i++) {
 		uint64_t data = ev[i].data.u64;
+		bool once = (data & SR_EPOLL_KIND) == SR_EPOLL_ONESHOT;
 
-		if (!sr_epoll_is_token(data)) {
+		if (!sr_epoll_is_token(data) || (once && take_token(set, &ev[i])))
 			ev[kept++] = ev[i];
-		} else if (!sr_epoll_known(data)) {
-			continue;	/* the parent's, made after the fork */
-		} else if (data == sr_epoll_bell_token()) {
-			atomic_store(&set->rung, false);
-		} else if ((data & SR_EPOLL_KIND) == SR_EPOLL_ONESHOT) {
-			if (take_token(set, &ev[i]))
-				ev[kept++] = ev[i];
-		} else {
-			sr_epoll_heard(ev[i].events, data);
-		}
+		else if (set == &sr_epoll_inherited)
+			sr_epoll_return_wakeup();
+		else if (data == sr_epoll_waker_token())
+			atomic_store(&set->woken, false);
+		else if (!once)
+			sr_epoll_reported(ev[i].events, data);
 	}
 	return kept;
 }
@@ -159,25 +161,21 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
 	struct sr_epoll *set = w->set;
 	int r;
 
-	if (atomic_load(&set->forked))
-		sr_epoll_mind_family(w->epfd);
 	add(&set->sleepers, 1);
 	sleep &= !atomic_load(&set->ready);
 	r = sleep ? call_until_signal(w, ev, max) :
-		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->t->mask);
+		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
 	add(&set->sleepers, -1u);
 	return r < 0 ? -errno : sift(set, ev, r);
 }
 
 /* ---- a wait ---- */
 
-/* May the kernel's set have something that nobody has told us of? */
+/* May the kernel's set have something that is not listed? */
 static bool kernel_may_know(struct sr_epoll *set)
 {
-	int shut = atomic_load(&set->shut);
-
-	return atomic_load(&set->others) || atomic_load(&set->members) > shut ||
-	       shut > atomic_load(&set->ready);
+	return atomic_load(&set->others) || atomic_load(&set->plain) ||
+	       atomic_load(&set->linked) > atomic_load(&set->ready);
 }
 
 /* (Two threads that count at once ask once too often, or a call later.) */
@@ -232,7 +230,7 @@ static int spin(struct wait *w, struct epoll_event *ev, int max)
 	struct sr_epoll *set = w->set;
 	int n;
 
-	if (w->start || !atomic_load(&set->shut))
+	if (w->start || !atomic_load(&set->linked))
 		return 0;
 	w->start = sr_now_ns();
 	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull,
@@ -249,22 +247,21 @@ static int spin(struct wait *w, struct epoll_event *ev, int max)
 }
 
 /* Nothing is listed that is ready.  Asks the kernel, and sleeps there if need be. */
-static int wait_on(struct wait *w, struct epoll_event *ev, int max, bool asked)
+static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 {
 	struct sr_epoll *set = w->set;
 	int n;
 
 	/* What is ready at once need not pay for the time. */
 	if (!w->deadline)
-		w->deadline = deadline_of(w->t);
+		w->deadline = deadline_of(w);
 	do {
 		n = w->at_once ? 0 : spin(w, ev, max);
 		/* Whatever is polled is armed before the sleep. */
 		if (!n && !w->at_once)
 			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
-		if (!n && !(w->at_once && asked))
+		if (!n)
 			n = ask_kernel(w, ev, max, !w->at_once);
-		/* A stream that has just returned to TCP would be in both answers. */
 		if (!n)
 			n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
 		if (!n && !w->at_once && signalled(w))
@@ -277,114 +274,89 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max, bool asked)
 	return n;
 }
 
-/* Of the r events behind the first n, those whose data these do not have; how many are
- * left. */
-static int without_twice(struct epoll_event *ev, int n, int r)
+/* The kernel gets half of the room; where there is room for one they take turns. */
+static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 {
-	int i, j, kept = 0;
+	int n, r, room = (max + (int)(add(&w->set->turns, 1) & 1)) / 2;
 
-	for (i = n; i < n + r; i++) {
-		for (j = 0; j < n && ev[j].data.u64 != ev[i].data.u64; j++)
-			;
-		if (j == n)
-			ev[n + kept++] = ev[i];
-		else
-			ev[j].events |= ev[i].events;
-	}
-	return kept;
+	n = sr_epoll_collect(w->set, w->epfd, ev, room, SR_EPOLL_POLL);
+	r = ask_kernel(w, ev + n, max - n, false);
+	return r > 0 || !n ? n + r : n;
 }
 
-/* n have been listed while so many were linked, and the kernel is due; or none.  deadline: if the program's time
- * has begun to run; else 0. */
-__attribute__((noinline)) static int
-wait_linked(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
-	    const struct length *t, uint64_t deadline, int n, bool due, int linked)
+__attribute__((noinline)) static int wait_slow(const struct wait *call, bool due,
+					       struct epoll_event *ev, int max)
 {
-	struct wait w = { .set = set, .epfd = epfd, .t = t, .at_once = is_none(t),
-			  .deadline = deadline, .handled = sr_handled.all };
-	int r = 0, err = errno;
+	int n = 0, err = errno;
+	struct wait w = *call;
 
-	due &= n < max;
+	w.handled = sr_handled.all;
 	if (due)
-		r = ask_kernel(&w, ev + n, max - n, false);
-	/* A stream that returned to TCP in between is in both. */
-	if (n && r > 0 && atomic_load(&set->shut) < linked)
-		r = without_twice(ev, n, r);
-	if (n)
-		n += r > 0 ? r : 0;
-	else
-		n = r ? r : wait_on(&w, ev, max, due);
+		n = wait_due(&w, ev, max);
+	if (!n && !(w.at_once && !kernel_may_know(w.set)))
+		n = wait_on(&w, ev, max);
 	errno = n < 0 ? -n : err;
 	return n < 0 ? -1 : n;
 }
 
-/* Nothing is linked, or nothing of that is listed and the call does not sleep: the
- * kernel's call. */
-static inline int wait_plainly(struct sr_epoll *set, int epfd,
-			       struct epoll_event *ev, int max,
-			       const struct length *t)
+/* What is listed, unless the kernel is due. */
+static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event *ev,
+			     int max, bool *due)
 {
-	uint64_t deadline = 0;
-	int r = 0;
-
-	if (t->fine ? t->ts != NULL : t->ms > 0)
-		deadline = deadline_of(t);
-	add(&set->sleepers, 1);
-	if (!atomic_load(&set->ready)) {
-		r = t->fine ? sr_real.epoll_pwait2(epfd, ev, max, t->ts, t->mask) :
-			      sr_real.epoll_pwait(epfd, ev, max, t->ms, t->mask);
-		add(&set->sleepers, -1u);
-		if (r <= 0)
-			return r;
-		r = sift(set, ev, r);
-		if (r)
-			return r;
-	} else {
-		add(&set->sleepers, -1u);
-	}
-	return wait_linked(set, epfd, ev, max, t, deadline, 0, false, 0);
+	if (!atomic_load_explicit(&set->ready, memory_order_relaxed))
+		return 0;
+	pthread_testcancel(); /* as in sr_stream_recv() */
+	*due = kernel_may_know(set) && is_due(set);
+	return *due ? 0 : sr_epoll_collect(set, epfd, ev, max, SR_EPOLL_POLL);
 }
 
-static inline int wait_for(struct sr_epoll *set, int epfd, struct epoll_event *ev,
-			   int max, const struct length *t)
-{
-	int n = 0, linked = atomic_load_explicit(&set->shut, memory_order_relaxed);
-	bool due = false;
-
-	if (atomic_load_explicit(&set->ready, memory_order_relaxed)) {
-		pthread_testcancel(); /* as in sr_stream_recv() */
-		/* If it is due, the kernel gets half of the room; where there is room
-		 * for one they take turns. */
-		due = kernel_may_know(set) && is_due(set);
-		n = sr_epoll_collect(set, epfd, ev,
-				     due ? (max + (int)(add(&set->turns, 1) & 1)) / 2 :
-					   max,
-				     SR_EPOLL_POLL);
-		if (n && !due)
-			return n;
-		if (!n && is_none(t) && !kernel_may_know(set))
-			return 0;
-	} else if (!atomic_load_explicit(&set->heir, memory_order_relaxed) &&
-		   (!atomic_load_explicit(&set->shut, memory_order_relaxed) ||
-		    (is_none(t) &&
-		     !atomic_load_explicit(&set->forked, memory_order_relaxed)))) {
-		return wait_plainly(set, epfd, ev, max, t);
-	}
-	return wait_linked(set, epfd, ev, max, t, 0, n, due, linked);
-}
-
+/* If nothing is linked, or nothing of that is listed and the call does not sleep, it is
+ * the kernel's call. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask)
 {
-	const struct length t = { .ms = ms, .mask = mask };
+	uint64_t deadline = 0;
+	bool due = false;
+	int r;
 
-	return wait_for(set, epfd, ev, max, &t);
+	if (atomic_load_explicit(&set->ready, memory_order_relaxed) ||
+	    (ms && atomic_load_explicit(&set->linked, memory_order_relaxed))) {
+		r = wait_ready(set, epfd, ev, max, &due);
+		if (r)
+			return r;
+		goto slow;
+	}
+	if (ms > 0)
+		deadline = deadline_ms(ms);
+	add(&set->sleepers, 1);
+	if (atomic_load(&set->ready)) {
+		add(&set->sleepers, -1u);
+		goto slow;
+	}
+	r = sr_real.epoll_pwait(epfd, ev, max, ms, mask);
+	add(&set->sleepers, -1u);
+	if (r <= 0)
+		return r;
+	r = sift(set, ev, r);
+	if (r)
+		return r;
+slow:
+	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
+					 .ms = ms, .at_once = !ms,
+					 .deadline = deadline },
+			 due, ev, max);
 }
 
 int sr_epoll_wait_ts(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     const struct timespec *ts, const sigset_t *mask)
 {
-	const struct length t = { .ts = ts, .fine = true, .mask = mask };
+	bool due = false;
+	int n = wait_ready(set, epfd, ev, max, &due);
 
-	return wait_for(set, epfd, ev, max, &t);
+	if (n)
+		return n;
+	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
+					 .fine = true, .ts = ts,
+					 .at_once = ts && !ts->tv_sec && !ts->tv_nsec },
+			 due, ev, max);
 }

@@ -64,7 +64,6 @@ static void before_fork(void)
 {
 	if (sr_conf.inert || sr_loop_here())
 		return;
-	sr_epolls_fork_begins();
 	sr_streams_walk(lock_one, NULL);
 	sr_streams_walk(share_one, NULL);
 	sr_epolls_before_fork();

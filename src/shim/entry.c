@@ -49,14 +49,10 @@ static void plain(struct sr_stream *st, int fd, enum sr_reason reason)
 
 void sr_shim_plain(int fd, enum sr_reason reason)
 {
-	struct sr_epoll *set = sr_epoll_get(fd);
 	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
 
-	if (set) {
-		sr_epoll_pass(set);
-		sr_epoll_put(set);
-	}
+	sr_epoll_pass(fd);
 	if (st) {
 		plain(st, fd, reason);
 		sr_stream_put(st);

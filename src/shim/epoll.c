@@ -33,35 +33,21 @@ int sr_epoll_create1(int flags)
 	return made(sr_real.epoll_create1(flags));
 }
 
-/* A set in another one: that one sleeps on its readiness. */
-static int nest(int epfd, int op, int fd, struct epoll_event *event)
-{
-	struct sr_epoll *inside = op == EPOLL_CTL_ADD && fd != epfd ?
-					  sr_epoll_get(fd) : NULL;
-
-	if (inside) {
-		sr_epoll_give_up(inside, false);
-		sr_epoll_put(inside);
-	}
-	if (op == EPOLL_CTL_ADD)
-		sr_epoll_other(epfd);
-	return sr_real.epoll_ctl(epfd, op, fd, event);
-}
-
 int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
 	struct sr_stream *st = sr_inside ? NULL : sr_stream_live(fd);
-	struct sr_epoll *set;
-	int saved = errno, r;
+	int saved = errno;
 
-	if (!st)
-		return sr_inside ? sr_real.epoll_ctl(epfd, op, fd, event) :
-				   nest(epfd, op, fd, event);
-	set = sr_epoll_get(epfd);
-	r = sr_epoll_ctl_stream(set, st, epfd, op, fd, event);
-	if (set)
-		sr_epoll_put(set);
-	return (int)sr_result(st, saved, r);
+	if (st)
+		return (int)sr_result(st, saved,
+				      sr_epoll_ctl_stream(st, epfd, op, fd, event));
+	if (!sr_inside && op == EPOLL_CTL_ADD) {
+		/* A set in another one: that one sleeps on its readiness. */
+		if (fd != epfd)
+			sr_epoll_give_up(fd);
+		sr_epoll_other(epfd);
+	}
+	return sr_real.epoll_ctl(epfd, op, fd, event);
 }
 
 /* NULL also where the kernel has an error to give. */

@@ -12,15 +12,9 @@
 /* An epoll set among them is to say what it has. */
 static __attribute__((noinline)) void look_at_sets(const struct pollfd *fds, nfds_t n)
 {
-	struct sr_epoll *set;
-
-	for (nfds_t i = 0; i < n; i++) {
-		set = sr_epoll_has(fds[i].fd) ? sr_epoll_get(fds[i].fd) : NULL;
-		if (set) {
-			sr_epoll_give_up(set, false);
-			sr_epoll_put(set);
-		}
-	}
+	for (nfds_t i = 0; i < n; i++)
+		if (sr_epoll_has(fds[i].fd))
+			sr_epoll_give_up(fds[i].fd);
 }
 
 #define FEW 64			/* no program's limit is lower */

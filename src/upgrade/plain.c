@@ -16,9 +16,8 @@
  * peer's SWITCH or mark comes after one, too.  So calls that began before may
  * end as they began, and calls that begin later need not check.
  *
- * In epoll sets its entries are the program's own, events and data, and we
- * forget them.  Entries that carry our data (one-shot) or use a number of ours
- * cannot be forgotten; then the stream stays as it is.
+ * In epoll sets its entries become the program's own, events and data, and we
+ * forget them.
  */
 #include "base/real.h"
 
@@ -58,7 +57,8 @@ void sr_plain_for_good(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_lock(&st->epoll_lock);
-	if (is_plain(st) && unwatch(st) && sr_sets_ops.forget(st)) {
+	if (is_plain(st) && unwatch(st)) {
+		sr_sets_ops.forget(st);
 		atomic_store(&st->want_back, false);
 		atomic_store(&st->head.plain, true);
 	}
