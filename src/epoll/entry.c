@@ -3,16 +3,15 @@
  * entry.c - entries of sets, and what they are in the kernel's set: epoll_ctl(2), and
  * what a gate's shutting and opening does to them.
  *
- * Changes.  `state' counts the program's changes of an entry; a change makes it not LIVE
- * first and LIVE last, so a visit that finds the same LIVE state before and behind has
- * read events and data of one change, and none that was over before the visit began.
- * A removed entry is DEAD and listed; the next visit frees its memory and its
- * reference to the stream.
+ * `state' counts the program's changes of an entry; a change makes it not LIVE first
+ * and LIVE last, so a visit that finds the same LIVE state before and behind has read
+ * events and data of one change, and none that was over before the visit began.  A
+ * removed entry is DEAD and listed; the next visit frees it.
  *
- * One-shot.  Which thread gets the event must be decided once, and the kernel does not
- * say whether it has disabled an entry.  So plain one-shot entries carry a token
- * with the count of changes, and a thread that returns with it, or that finds the entry
- * ready, must clear ARMED.
+ * Which thread gets a one-shot event must be decided once, and the kernel does not say
+ * whether it has disabled an entry.  So plain one-shot entries carry a token with the
+ * count of changes, and a thread that returns with it, or that finds the entry ready,
+ * must clear ARMED.
  *
  * Lock: the stream's epoll_lock.
  */
@@ -51,14 +50,10 @@ uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e)
 static int kernels(struct sr_epoll_entry *e, int op)
 {
 	unsigned state = atomic_load(&e->state);
-	uint32_t events = e->asked | EPOLLET;
-	uint64_t data = sr_epoll_token(e, SR_EPOLL_ANCHOR);
+	uint32_t events = e->linked ? e->asked | EPOLLET : e->events;
+	uint64_t data = e->linked ? sr_epoll_token(e, SR_EPOLL_ANCHOR) : e->data;
 
-	if (!e->linked) {
-		events = e->events;
-		data = e->data;
-	}
-	if (!e->linked && (events & EPOLLONESHOT)) {
+	if (events & EPOLLONESHOT) {
 		data = sr_epoll_oneshot(state, e);
 		if (!(state & SR_EPOLL_ARMED))
 			events = EPOLLET; /* none, until the program says more */
@@ -318,29 +313,21 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 
 static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 {
-	uint32_t events = e->events;
-	uint64_t data = e->data;
-	unsigned state = e->state;
 	int r;
 
 	if (ev->events & EPOLLEXCLUSIVE)
 		return -EINVAL;
-	/* First: it may fire before the call has returned. */
+	/* First: it may fire before the call has returned.  (The kernel refuses if the
+	 * descriptor was closed behind our back.  Then the entry is void.) */
 	set_events(e, ev->events, ev->data.u64);
-	if (e->linked) {
-		r = e->asked ? ask_anchor(e) : 0;
-		sr_epoll_list(e, SR_EPOLL_ALL);
-		return r;
-	}
-	r = kernels(e, EPOLL_CTL_MOD);
-	if (r < 0) {
-		atomic_store(&e->events, events);
-		atomic_store(&e->data, data);
-		atomic_store(&e->state, state);
-	}
+	if (!e->linked)
+		return kernels(e, EPOLL_CTL_MOD);
+	r = e->asked ? ask_anchor(e) : 0;
+	sr_epoll_list(e, SR_EPOLL_ALL);
 	return r;
 }
 
+/* Is it in the set (NULL: any), under the number (-1: any)? */
 static bool is_of(struct sr_epoll_entry *e, struct sr_epoll *set, int number)
 {
 	return (!set || e->set == set) && (number < 0 || e->number == number);
@@ -379,7 +366,8 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			struct epoll_event *ev)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
-	bool adds = op == EPOLL_CTL_ADD, plain = !set;
+	bool listens = sr_st_flags(st) & SR_ST_LISTEN, adds = op == EPOLL_CTL_ADD;
+	bool plain = !set || listens;
 	int r, err = errno;
 
 	if (op != EPOLL_CTL_DEL && !ev)
@@ -388,13 +376,12 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 		sr_upgrade_used(st);
 	}
-	/* Nobody knows which sets' threads an exclusive entry has woken. */
-	if (adds && (!set || atomic_load(&set->foreign) || (ev->events & EPOLLEXCLUSIVE))) {
+	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
+				 (ev->events & EPOLLEXCLUSIVE))) {
 		plain = true;
-		if (!(sr_st_flags(st) & SR_ST_LISTEN))
-			sr_stream_plain(st, fd, SR_REASON_EPOLL);
+		sr_stream_plain(st, fd, SR_REASON_EPOLL);
 	}
-	if (plain || (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_NO_RENDEZVOUS))) {
+	if (plain) {
 		if (adds)
 			sr_epoll_other(epfd);
 		r = kernel_ctl(epfd, op, fd, ev);
@@ -409,49 +396,36 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 
 /* ---- closing ---- */
 
+/* Applies fn (NULL: nothing) to these entries of the stream.  How many are there? */
+static int each(struct sr_stream *st, struct sr_epoll *set, int number,
+		void (*fn)(struct sr_epoll_entry *e))
+{
+	struct sr_epoll_entry *e, *next;
+	int n = 0;
+
+	if (!atomic_load(&st->epoll))
+		return 0;
+	sr_lock(&st->epoll_lock);
+	for (e = sr_epoll_entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (!is_of(e, set, number))
+			continue;
+		n++;
+		if (fn)
+			fn(e);
+	}
+	sr_unlock(&st->epoll_lock);
+	return n;
+}
+
 /* Plain entries go with the open file, as the kernel's do; it may be another
  * process's, too. */
 void sr_epoll_stream_gone(struct sr_stream *st)
 {
-	struct sr_epoll_entry *e;
 	int err = errno;
 
-	if (!atomic_load(&st->epoll))
-		return;
-	sr_lock(&st->epoll_lock);
-	while ((e = sr_epoll_entries(st)))
-		entry_remove(e);
-	sr_unlock(&st->epoll_lock);
+	each(st, NULL, -1, entry_remove);
 	errno = err;
-}
-
-/* Applies fn to these entries of the stream. */
-static void each(struct sr_stream *st, struct sr_epoll *set, int number,
-		 void (*fn)(struct sr_epoll_entry *e))
-{
-	struct sr_epoll_entry *e, *next;
-
-	sr_lock(&st->epoll_lock);
-	for (e = sr_epoll_entries(st); e; e = next) {
-		next = e->next_of_stream;
-		if (is_of(e, set, number))
-			fn(e);
-	}
-	sr_unlock(&st->epoll_lock);
-}
-
-/* Is the stream in the set (NULL: any), under the number (-1: any)? */
-static bool has(struct sr_stream *st, struct sr_epoll *set, int number)
-{
-	bool found = false;
-
-	if (!atomic_load(&st->epoll))
-		return false;
-	sr_lock(&st->epoll_lock);
-	for (struct sr_epoll_entry *e = sr_epoll_entries(st); e; e = e->next_of_stream)
-		found |= is_of(e, set, number);
-	sr_unlock(&st->epoll_lock);
-	return found;
 }
 
 /*
@@ -461,7 +435,7 @@ static bool has(struct sr_stream *st, struct sr_epoll *set, int number)
  */
 void sr_epoll_number_gone(struct sr_stream *st, int fd)
 {
-	if (!has(st, NULL, fd))
+	if (!each(st, NULL, fd, NULL))
 		return;
 	sr_stream_plain(st, fd, SR_REASON_EPOLL);
 	each(st, NULL, fd, release);
@@ -494,7 +468,7 @@ static void give_one(struct sr_stream *st, void *arg)
 {
 	struct giving *g = arg;
 
-	if (!has(st, g->set, -1))
+	if (!each(st, g->set, -1, NULL))
 		return;
 	while (sr_stream_plain(st, -1, SR_REASON_EPOLL) == -ETIMEDOUT && g->must)
 		;

@@ -57,11 +57,6 @@ enum {
 	SR_EPOLL_KIND = 3,
 };
 
-struct sr_epoll_doorbell {
-	struct sr_link *link;	/* with a reference; NULL: none */
-	int fd;			/* < 0: the link calls notify() */
-};
-
 /* Type-stable, and its set's for as long as it is on one of its lists. */
 struct sr_epoll_entry {
 	_Alignas(256) _Atomic(struct sr_epoll *) set;
@@ -83,7 +78,10 @@ struct sr_epoll_entry {
 	bool linked;
 	uint32_t asked;		/* of a linked entry's anchor; 0: it is not in the
 				 * kernel's set */
-	struct sr_epoll_doorbell door[2];
+	struct sr_epoll_doorbell {
+		struct sr_link *link;	/* with a reference; NULL: none */
+		int fd;		/* < 0: the link calls notify() */
+	} door[2];
 	struct sr_wait_node node;
 
 	/* set->lock */
@@ -156,7 +154,7 @@ bool sr_epoll_install(struct sr_epoll *set);
  * memory, or no such set any more. */
 struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 					  struct sr_stream *st);
-/* DEAD, and no longer listed; look_lock held. */
+/* DEAD and not listed; look_lock held. */
 void sr_epoll_entry_free(struct sr_epoll_entry *e);
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,

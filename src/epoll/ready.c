@@ -173,8 +173,8 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		*edge |= take_edge(e);
 		full = atomic_load(&st->out.full);
 		if (arms) {
-			rx = events & SR_EPOLL_IN ? w.rx_link : NULL;
-			tx = events & SR_EPOLL_OUT ? w.tx_link : NULL;
+			rx = events & SR_EPOLL_IN ? w.link[0] : NULL;
+			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
 			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends))
 				break;
 			if (rx)
@@ -186,8 +186,8 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		r = level(st, events, &w);
 		late = has_news(e);
 		if (arms)
-			late |= ((events & SR_EPOLL_IN) && w.rx_link && w.rx_link != rx) ||
-				((events & SR_EPOLL_OUT) && w.tx_link && w.tx_link != tx) ||
+			late |= ((events & SR_EPOLL_IN) && w.link[0] && w.link[0] != rx) ||
+				((events & SR_EPOLL_OUT) && w.link[1] && w.link[1] != tx) ||
 				((events & SR_EPOLL_OUT) && !full &&
 				 atomic_load(&st->out.full));
 		if ((r && !(events & EPOLLET)) || (!late && (*stays || arms)))

@@ -74,8 +74,8 @@ static void plan_rx(struct sr_waitset_entry *e)
 		if (st->in.link &&
 		    sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) > 0)
 			e->ours |= POLLIN | POLLRDNORM;
-		if (st->in.link && !e->rx_link)
-			e->rx_link = sr_link_get(st->in.link);
+		if (st->in.link && !e->link[0])
+			e->link[0] = sr_link_get(st->in.link);
 		break;
 	case SR_RX_EOF:
 		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
@@ -142,8 +142,8 @@ static void plan_tx(struct sr_waitset_entry *e)
 		st->out.link->ops->tx_commit(st->out.link, 0, st->out.held != 0);
 		if (room)
 			e->ours |= POLLOUT | POLLWRNORM;
-		if (!e->tx_link)
-			e->tx_link = sr_link_get(st->out.link);
+		if (!e->link[1])
+			e->link[1] = sr_link_get(st->out.link);
 	}
 unlock:
 	if (e->shut && out && !(e->ours & POLLOUT))
@@ -155,11 +155,11 @@ unlock:
 
 void sr_waitset_drop_links(struct sr_waitset_entry *e)
 {
-	if (e->rx_link)
-		sr_link_put(e->rx_link);
-	if (e->tx_link)
-		sr_link_put(e->tx_link);
-	e->rx_link = e->tx_link = NULL;
+	for (int way = 0; way < 2; way++) {
+		if (e->link[way])
+			sr_link_put(e->link[way]);
+		e->link[way] = NULL;
+	}
 }
 
 /* Returns true if there is something for the program already. */

@@ -65,7 +65,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		sr_hold();
 		goto out;
 	}
-	r = sr_waitset_wait(&s, fds, NULL);
+	r = sr_waitset_wait(&s, fds);
 	if (r < 0)
 		r = -errno;
 out:

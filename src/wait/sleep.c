@@ -180,15 +180,15 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 	struct pollfd k[4];
 	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
 				.deadline = UINT64_MAX };
+	struct pollfd got;
 	bool again;
 	int r;
-	short got = 0;
 
 	if (deadline(st, p))
 		s.deadline = p->deadline;
 	do {
 		s.handled = p->since.all;
-		r = sr_waitset_wait(&s, NULL, &got);
+		r = sr_waitset_wait(&s, &got);
 		sr_waitset_done(&s);
 		again = r < 0 && errno == EINTR && restarts(st, p);
 	} while (again && !lost(st, p, handled));

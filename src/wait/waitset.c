@@ -24,10 +24,10 @@
 
 static size_t plan_all(struct sr_waitset *s, bool *shut)
 {
-	size_t i, ready = 0;
+	size_t ready = 0;
 
 	*shut = false;
-	for (i = 0; i < s->n; i++) {
+	for (size_t i = 0; i < s->n; i++) {
 		ready += sr_waitset_plan(&s->e[i]);
 		*shut |= s->e[i].shut;
 	}
@@ -36,9 +36,7 @@ static size_t plan_all(struct sr_waitset *s, bool *shut)
 
 static void drop_all(struct sr_waitset *s)
 {
-	size_t i;
-
-	for (i = 0; i < s->n; i++)
+	for (size_t i = 0; i < s->n; i++)
 		sr_waitset_drop_links(&s->e[i]);
 }
 
@@ -89,30 +87,39 @@ static int interrupted(void)
 	return -1;
 }
 
-/* A handler that was put off during the call runs when the window opens, and
- * then ends the sleep. */
-static int kernel_poll(struct sr_waitset *s, bool sleep)
+/* Where a thread sleeps. */
+enum place { IN_POLL, IN_WAITER, AT_WORD };
+
+/* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
+ * runs when the window opens, and then ends the sleep. */
+static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
 {
 	__attribute__((cleanup(cancelled))) struct sr_waitset
 		*volatile sleeping = s;
-	bool for_ever = sleep && s->deadline == UINT64_MAX;
-	struct timespec t = { 0, 0 };
+	bool for_ever = until == UINT64_MAX;
+	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
+	struct timespec t = sr_timespec(until > now ? until - now : 0);
 	struct sr_window w;
-	uint64_t now;
 	int r;
 
-	if (!sleep && !s->sigmask) {
-		sleeping = NULL;
-		return sr_now_poll(s->k, s->kn);
-	}
-	if (sleep && !for_ever && s->deadline > (now = sr_now_ns()))
-		t = sr_timespec(s->deadline - now);
 	sr_window_open(&w, abandoned, (void *)&sleeping);
-	r = sleep && signalled(s) ? interrupted() :
-		sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
+	if (until && signalled(s))
+		r = interrupted();
+	else if (place == AT_WORD)
+		r = sr_waiter_wait_word(s->waiter, s->word, s->word_want, until);
+	else if (place == IN_WAITER)
+		r = sr_waiter_wait(s->waiter, until);
+	else
+		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 	sr_window_close(&w);
 	sleeping = NULL;
 	return r;
+}
+
+/* Does not sleep, but lets in the signals that the mask does. */
+static int poll_now(struct sr_waitset *s)
+{
+	return s->sigmask ? sleep_in(s, IN_POLL, 0) : sr_now_poll(s->k, s->kn);
 }
 
 static bool asked(const struct sr_waitset_entry *e)
@@ -122,16 +129,9 @@ static bool asked(const struct sr_waitset_entry *e)
 
 static void fill(struct sr_waitset *s)
 {
-	size_t i;
-
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
-		s->k[i].fd = asked(e) ? e->fd : -1;
-		s->k[i].events = sr_waitset_asks(e);
-		s->k[i].revents = 0;
-	}
-	s->kn = s->n;
+	for (size_t i = 0; i < s->n; i++)
+		s->k[i] = (struct pollfd){ asked(&s->e[i]) ? s->e[i].fd : -1,
+					   sr_waitset_asks(&s->e[i]), 0 };
 }
 
 /* All gates were open: did one shut while we slept?  Then the kernel's answer
@@ -139,9 +139,8 @@ static void fill(struct sr_waitset *s)
 static bool leave_gates(struct sr_waitset *s)
 {
 	bool shut = false;
-	size_t i;
 
-	for (i = 0; i < s->n; i++) {
+	for (size_t i = 0; i < s->n; i++) {
 		struct sr_waitset_entry *e = &s->e[i];
 
 		if (!e->st)
@@ -158,11 +157,9 @@ static bool leave_gates(struct sr_waitset *s)
 
 static bool enter_gates(struct sr_waitset *s)
 {
-	size_t i;
+	struct sr_waitset_entry *e;
 
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
+	for (e = s->e; e < s->e + s->n; e++) {
 		if (!e->st || !(e->events & SR_IN_EVENTS))
 			continue;
 		e->counted = sr_rx_gate_enter(e->st, 1, false);
@@ -178,28 +175,13 @@ static bool enter_gates(struct sr_waitset *s)
 
 /* Returns the place of fd in the kernel's array.  Neighbours may share one: the
  * directions of a link, or the links of a device. */
-static int slot(struct sr_waitset *s, size_t mine, int fd)
+static int slot(struct sr_waitset *s, int fd)
 {
 	if (fd < 0)
 		return -1;
-	if (s->kn > mine + 1 && s->k[s->kn - 1].fd == fd)
-		return (int)s->kn - 1;
-	s->k[s->kn].fd = fd;
-	s->k[s->kn].events = POLLIN;
-	s->k[s->kn].revents = 0;
-	return (int)s->kn++;
-}
-
-/* The poll finds what arrived before the link was armed; a later arrival wakes us. */
-static int arm_link(struct sr_link *link, unsigned want)
-{
-	int fd;
-
-	if (!link)
-		return -1;
-	fd = link->ops->arm(link, want);
-	link->ops->poll(link);
-	return fd;
+	if (s->kn == s->n + 1 || s->k[s->kn - 1].fd != fd)
+		s->k[s->kn++] = (struct pollfd){ fd, POLLIN, 0 };
+	return (int)s->kn - 1;
 }
 
 /* Even an entry that asks for no events is woken by the stream's end. */
@@ -211,50 +193,88 @@ static unsigned wanted(const struct sr_waitset_entry *e)
 	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
 }
 
+/* The polls find what arrived before a link was armed; a later arrival wakes us. */
 static void arm(struct sr_waitset *s)
 {
-	size_t i;
+	struct sr_waitset_entry *e;
+	struct sr_link *link;
 
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
+	s->kn = s->n + 1;
+	for (e = s->e; e < s->e + s->n; e++) {
 		if (!e->st)
 			continue;
-		e->node = s->nodes ? &s->nodes[i] : &s->waiter->node[i];
+		e->node = s->nodes ? &s->nodes[e - s->e] : &s->waiter->node[e - s->e];
 		e->node->waiter = s->waiter;
 		e->node->want = wanted(e);
 		sr_wait_attach(e->st, e->node);
-		e->rx_armed = e->rx_link;
-		e->tx_armed = e->tx_link;
-		e->rx_link = e->tx_link = NULL;
-		e->rx_fd = arm_link(e->rx_armed, SR_NOTIFY_RX);
-		e->tx_fd = arm_link(e->tx_armed, SR_NOTIFY_TX);
+		for (int way = 0; way < 2; way++) {
+			link = e->armed[way] = e->link[way];
+			e->link[way] = NULL;
+			if (!link)
+				continue;
+			e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
+			link->ops->poll(link);
+		}
 	}
-}
-
-static void awake(struct sr_waitset *s, struct sr_link **link, int at, unsigned want)
-{
-	if (!*link)
-		return;
-	(*link)->ops->awake(*link, want, at >= 0 && s->k[at].revents);
-	sr_link_put(*link);
-	*link = NULL;
+	s->armed = true;
 }
 
 static void disarm(struct sr_waitset *s)
 {
-	size_t i;
+	struct sr_waitset_entry *e;
+	struct sr_link *link;
 
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
+	for (e = s->e; e < s->e + s->n; e++) {
 		if (!e->st)
 			continue;
 		sr_wait_detach(e->st, e->node);
-		awake(s, &e->rx_armed, e->rx_slot, SR_NOTIFY_RX);
-		awake(s, &e->tx_armed, e->tx_slot, SR_NOTIFY_TX);
+		for (int way = 0; way < 2; way++) {
+			link = e->armed[way];
+			if (!link)
+				continue;
+			link->ops->awake(link, 1u << way, e->slot[way] >= 0 &&
+					 s->k[e->slot[way]].revents);
+			sr_link_put(link);
+			e->armed[way] = NULL;
+		}
 		sr_waitset_drop_links(e);
 	}
+	s->armed = false;
+}
+
+/* Did a direction move to its link between our two looks at it?  That link is
+ * not armed yet. */
+static bool unarmed(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *e;
+
+	for (e = s->e; e < s->e + s->n; e++)
+		for (int way = 0; way < 2; way++)
+			if (e->link[way] && e->link[way] != e->armed[way])
+				return true;
+	return false;
+}
+
+/* A set of one stream that waits for one link, which has a futex word, sleeps on that
+ * word; a set that has only notifications to wait for, on the waiter's semaphore. */
+static enum place place_of(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *e = s->e;
+	int way = e->armed[0] ? 0 : 1;
+	struct sr_link *link = e->armed[way];
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (s->k[i].fd >= 0)
+			return IN_POLL;
+	if (s->sigmask)
+		return IN_POLL;
+	if (s->n == 1 && link && link->ops->futex && !(way == 0 && e->armed[1])) {
+		s->word_want = 1u << way;
+		s->word = link->ops->futex(link, s->word_want);
+		return AT_WORD;
+	}
+	return s->kn > s->n + 1 ? IN_POLL : IN_WAITER;
 }
 
 #define NAP_NS 10000000u
@@ -266,103 +286,31 @@ static uint64_t sooner(uint64_t deadline)
 	return soon < deadline ? soon : deadline;
 }
 
-/* Did a direction move to its link between our two looks at it?  That link is
- * not armed yet. */
-static bool unarmed(struct sr_waitset *s)
+/* Notifications come by the waiter's eventfd.  The sleep is short and repeated if they
+ * cannot come that way: if no eventfd could be made, or if the array with it and the
+ * links' descriptors exceeds RLIMIT_NOFILE, which the program's own entries do not. */
+static int sleep_in_poll(struct sr_waitset *s)
 {
-	size_t i;
+	int r, fd = sr_waiter_fd(s->waiter);
 
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
-		if ((e->rx_link && e->rx_link != e->rx_armed) ||
-		    (e->tx_link && e->tx_link != e->tx_armed))
-			return true;
-	}
-	return false;
-}
-
-static bool nothing_to_poll(struct sr_waitset *s, size_t mine)
-{
-	size_t i;
-
-	for (i = 0; i < s->kn; i++)
-		if (i != mine && s->k[i].fd >= 0)
-			return false;
-	return true;
-}
-
-/* Sleeps where only a notification can wake us, or the one link by its futex word. */
-static int wait_called(struct sr_waitset *s, struct sr_link *link, unsigned want)
-{
-	__attribute__((cleanup(cancelled))) struct sr_waitset
-		*volatile sleeping = s;
-	struct sr_window w;
-	int r;
-
-	sr_window_open(&w, abandoned, (void *)&sleeping);
-	if (signalled(s))
-		r = interrupted();
-	else if (link)
-		r = sr_waiter_wait_word(s->waiter, link->ops->futex(link, want), want,
-				   s->deadline);
-	else
-		r = sr_waiter_wait(s->waiter, s->deadline);
-	sr_window_close(&w);
-	sleeping = NULL;
-	sr_waiter_awake(s->waiter, false);
-	return r;
-}
-
-/* The link that is all a set of one entry waits for, if it has a futex word. */
-static struct sr_link *only_link(struct sr_waitset *s, unsigned *want)
-{
-	struct sr_waitset_entry *e = &s->e[0];
-	struct sr_link *link = e->rx_armed ? e->rx_armed : e->tx_armed;
-
-	if (s->n != 1 || !link || !link->ops->futex ||
-	    (e->rx_armed && e->tx_armed) || s->k[0].fd >= 0)
-		return NULL;
-	*want = e->rx_armed ? SR_NOTIFY_RX : SR_NOTIFY_TX;
-	return link;
-}
-
-static int poll_or_sleep(struct sr_waitset *s, bool sleep)
-{
-	return sleep ? kernel_poll(s, true) : sr_now_poll(s->k, s->kn);
-}
-
-/* Notifications come by the waiter's eventfd, at the place `mine`.  The sleep
- * is short and repeated if they cannot come that way: if no eventfd could be
- * made, or if the array with it and the links' descriptors exceeds
- * RLIMIT_NOFILE, which the program's own entries do not. */
-static int poll_called(struct sr_waitset *s, size_t mine, bool sleep)
-{
-	uint64_t deadline = s->deadline;
-	int r, fd = sleep ? sr_waiter_fd(s->waiter) : -1;
-
-	s->k[mine] = (struct pollfd){ fd, POLLIN, 0 };
-	if (sleep && fd < 0)
-		s->deadline = sooner(deadline);
-	sleep = sleep && sr_waiter_sleeping(s->waiter);
-	r = poll_or_sleep(s, sleep);
+	s->k[s->n].fd = fd;
+	if (!sr_waiter_sleeping(s->waiter))
+		return sr_now_poll(s->k, s->kn);
+	r = sleep_in(s, IN_POLL, fd < 0 ? sooner(s->deadline) : s->deadline);
 	if (r < 0 && errno == EINVAL) {
 		s->kn = s->n;
-		s->deadline = sooner(deadline);
-		r = poll_or_sleep(s, sleep);
+		r = sleep_in(s, IN_POLL, sooner(s->deadline));
 	}
-	s->deadline = deadline;
-	sr_waiter_awake(s->waiter, r > 0 && s->k[mine].revents);
 	return r;
 }
 
 /* Arms the links, looks again, sleeps, disarms.  Returns what ppoll() returns. */
 static int sleep_armed(struct sr_waitset *s)
 {
-	bool shut, sleep;
-	size_t i, ready, mine;
-	struct sr_link *link;
-	unsigned want = 0;
+	struct pollfd *mine = &s->k[s->n];
+	enum place place;
+	bool shut;
+	size_t i;
 	int r, err;
 
 	if (!s->waiter)
@@ -373,27 +321,20 @@ static int sleep_armed(struct sr_waitset *s)
 	}
 	atomic_store(&s->waiter->state, 0);
 	arm(s);
-	s->armed = true;
-	ready = plan_all(s, &shut);
-	fill(s);
-	mine = s->kn++;
-	for (i = 0; i < s->n; i++) {
-		s->e[i].rx_slot = slot(s, mine,
-				       s->e[i].rx_armed ? s->e[i].rx_fd : -1);
-		s->e[i].tx_slot = slot(s, mine,
-				       s->e[i].tx_armed ? s->e[i].tx_fd : -1);
+	*mine = (struct pollfd){ -1, POLLIN, 0 };
+	if (plan_all(s, &shut) || unarmed(s)) {
+		fill(s);
+		r = sr_now_poll(s->k, s->kn);
+	} else {
+		fill(s);
+		place = place_of(s);
+		r = place == IN_POLL ? sleep_in_poll(s) : sleep_in(s, place, s->deadline);
 	}
-	sleep = !ready && !unarmed(s);
-	link = only_link(s, &want);
-	if (sleep && !s->sigmask && (link || nothing_to_poll(s, mine)))
-		r = wait_called(s, link, want);
-	else
-		r = poll_called(s, mine, sleep);
 	err = errno;
 	for (i = 0; r < 0 && i < s->kn; i++)
 		s->k[i].revents = 0;
+	sr_waiter_awake(s->waiter, mine->revents);
 	disarm(s);
-	s->armed = false;
 	errno = err;
 	return r;
 }
@@ -413,19 +354,17 @@ static struct sr_spin *spin_of(struct sr_waitset *s)
  * kernel has to be asked for some of the rest. */
 static bool poll_links(struct sr_waitset *s, bool *kernel)
 {
+	struct sr_waitset_entry *e;
 	bool links = false;
-	size_t i;
 
 	*kernel = false;
-	for (i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
-
+	for (e = s->e; e < s->e + s->n; e++) {
 		*kernel |= e->fd >= 0 && asked(e);
-		if (e->rx_link)
-			e->rx_link->ops->poll(e->rx_link);
-		if (e->tx_link && e->tx_link != e->rx_link)
-			e->tx_link->ops->poll(e->tx_link);
-		links |= e->rx_link || e->tx_link;
+		if (e->link[0])
+			e->link[0]->ops->poll(e->link[0]);
+		if (e->link[1] && e->link[1] != e->link[0])
+			e->link[1]->ops->poll(e->link[1]);
+		links |= e->link[0] || e->link[1];
 	}
 	return links;
 }
@@ -433,12 +372,11 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 /* Do the peers of all links of the set run on this core?  There is a link. */
 static bool same_core(struct sr_waitset *s)
 {
-	for (size_t i = 0; i < s->n; i++) {
-		struct sr_waitset_entry *e = &s->e[i];
+	struct sr_waitset_entry *e;
 
-		if ((e->rx_link || e->tx_link) && !sr_stream_same_core(e->st))
+	for (e = s->e; e < s->e + s->n; e++)
+		if ((e->link[0] || e->link[1]) && !sr_stream_same_core(e->st))
 			return false;
-	}
 	return true;
 }
 
@@ -463,7 +401,7 @@ static int spin(struct sr_waitset *s)
 			return 0;	/* the sleep lets it in */
 		if (kernel || s->sigmask) {
 			fill(s);
-			r = kernel_poll(s, false);
+			r = poll_now(s);
 			if (r)
 				return r;
 		}
@@ -482,7 +420,10 @@ static int spin(struct sr_waitset *s)
  * return. */
 static int ask_the_rest(struct sr_waitset *s)
 {
-	return nothing_to_poll(s, s->kn) ? 0 : sr_now_poll(s->k, s->kn);
+	for (size_t i = 0; i < s->n; i++)
+		if (s->k[i].fd >= 0)
+			return sr_now_poll(s->k, s->kn);
+	return 0;
 }
 
 /* Teaches the spin how long this wait on links took. */
@@ -503,45 +444,46 @@ void sr_waitset_clock(struct sr_waitset *s)
 	s->deadline = sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec);
 }
 
-static int result(struct sr_waitset *s, struct pollfd *fds, short *one)
+static int result(struct sr_waitset *s, struct pollfd *fds)
 {
-	size_t i;
 	int count = 0;
 
-	for (i = 0; i < s->n; i++) {
-		short r = sr_waitset_answer(&s->e[i], s->k[i].revents);
-
-		if (fds)
-			fds[i].revents = r;
-		else
-			*one = r;
-		count += r != 0;
+	for (size_t i = 0; i < s->n; i++) {
+		fds[i].revents = sr_waitset_answer(&s->e[i], s->k[i].revents);
+		count += fds[i].revents != 0;
 	}
 	return count;
 }
 
-int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
+/* All gates were open.  *again: one shut meanwhile. */
+static int wait_in_kernel(struct sr_waitset *s, bool *again)
 {
-	bool shut;
-	int r, count;
+	int r;
+
+	fill(s);
+	r = sleep_in(s, IN_POLL, s->deadline);
+	*again = leave_gates(s) && r > 0;
+	return r;
+}
+
+int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
+{
+	bool shut, again;
+	size_t ready;
+	int r;
 
 	for (;;) {
-		size_t ready = plan_all(s, &shut);
-
+		s->kn = s->n;
+		ready = plan_all(s, &shut);
 		if (!ready || !shut)
 			sr_waitset_clock(s);
-		if (!shut) {
+		if (!shut)
 			drop_all(s);
-			shut = !enter_gates(s);
-		}
-		if (!shut) {
-			fill(s);
-			r = kernel_poll(s, true);
-			if (leave_gates(s) && r > 0)
+		if (!shut && enter_gates(s)) {
+			r = wait_in_kernel(s, &again);
+			if (again)
 				continue;
-			if (r < 0)
-				return r;
-			return result(s, fds, one);
+			return r < 0 ? r : result(s, fds);
 		}
 		if (!ready && !s->start && s->deadline) {
 			s->start = sr_now_ns();
@@ -556,10 +498,8 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		if (ready || !s->deadline) {
 			drop_all(s);
 			fill(s);
-			r = ready ? ask_the_rest(s) : kernel_poll(s, false);
-			if (r < 0)
-				return r;
-			return result(s, fds, one);
+			r = ready ? ask_the_rest(s) : poll_now(s);
+			return r < 0 ? r : result(s, fds);
 		}
 		r = sleep_armed(s);
 		if (r < 0)
@@ -568,10 +508,10 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one)
 		 * kernel's answer. */
 		plan_all(s, &shut);
 		drop_all(s);
-		count = result(s, fds, one);
-		if (count) {
+		r = result(s, fds);
+		if (r) {
 			learn(s);
-			return count;
+			return r;
 		}
 		if (signalled(s))
 			return interrupted();

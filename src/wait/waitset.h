@@ -25,10 +25,10 @@ struct sr_waitset_entry {
 	bool raw;		/* the incoming bytes, and their end, come by TCP */
 	bool hup;		/* our end went by a link: POLLRDHUP of the kernel
 				 * means POLLHUP */
-	struct sr_link *rx_link, *tx_link;	/* to sleep on */
-	struct sr_link *rx_armed, *tx_armed;
-	int rx_fd, tx_fd;
-	int rx_slot, tx_slot;	/* places in the kernel's array, or -1 */
+	/* Of the incoming direction, and of the outgoing one: */
+	struct sr_link *link[2];	/* to sleep on */
+	struct sr_link *armed[2];
+	int slot[2];		/* the place in the kernel's array, or -1 */
 	struct sr_wait_node *node;
 };
 
@@ -46,6 +46,8 @@ struct sr_waitset {
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
 	bool armed;
+	_Atomic uint32_t *word;	/* a link's, to sleep on, and the bits (link.h) */
+	unsigned word_want;
 	uint64_t start;		/* ns: when the wait on a link began */
 };
 
@@ -62,10 +64,10 @@ short sr_waitset_answer(const struct sr_waitset_entry *e, short revents);
 bool sr_stream_same_core(struct sr_stream *st);
 
 /* Waits until an entry has something, s->deadline is over, or a signal is
- * handled.  Stores the answers in fds or *one.  Returns what ppoll(2) returns,
- * with errno.  The caller owns all that s points to, and calls
+ * handled.  Stores the answers in fds.  Returns what ppoll(2) returns, with errno.
+ *  The caller owns all that s points to, and calls
  * sr_waitset_done() afterwards. */
-int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds, short *one);
+int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds);
 /* Starts the clock of s->timeout.  The wait does so only when it finds nothing
  * at first, so that a ready set does not pay for reading the time. */
 void sr_waitset_clock(struct sr_waitset *s);
