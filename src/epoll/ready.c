@@ -157,7 +157,7 @@ static uint32_t take_edge(struct sr_epoll_entry *e)
  * is armed and looked at again, until nothing has come meanwhile.
  *
  * Looking at one direction may have moved on the other, and an edge is reported once,
- * with all that there is: so it looks again if there is news.
+ * with all that there is: so it looks again if there is news.  (The plan polls links.)
  */
 static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		     bool *stays)
@@ -177,10 +177,6 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
 			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends))
 				break;
-			if (rx)
-				rx->ops->poll(rx);
-			if (tx && tx != rx)
-				tx->ops->poll(tx);
 		}
 		sr_waitset_drop_links(&w);
 		r = level(st, events, &w);

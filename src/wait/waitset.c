@@ -193,7 +193,7 @@ static unsigned wanted(const struct sr_waitset_entry *e)
 	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
 }
 
-/* The polls find what arrived before a link was armed; a later arrival wakes us. */
+/* The plan that follows finds what arrived before; a later arrival wakes us. */
 static void arm(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e;
@@ -210,10 +210,8 @@ static void arm(struct sr_waitset *s)
 		for (int way = 0; way < 2; way++) {
 			link = e->armed[way] = e->link[way];
 			e->link[way] = NULL;
-			if (!link)
-				continue;
-			e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
-			link->ops->poll(link);
+			if (link)
+				e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
 		}
 	}
 	s->armed = true;

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * epoll.c - an epoll set with a stream on a fake link: level, edge, one-shot, and what
+ * happens between two steps of a wait, which no program can bring about at will.
+ */
+#include "fake_link.h"
+
+#include "epoll/epoll.h"
+#include "epoll/hooks.h"
+
+#define NEVER_MS 20		/* enough to see that nothing comes */
+#define SOON_MS 10000		/* a test that needs it all has failed */
+
+static struct fake_pair e;
+static int ep;
+
+static int control(int op, uint32_t events, uint64_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+
+	return sr_epoll_ctl_stream(e.st, ep, op, e.fd, &ev);
+}
+
+/* The events, if there is one entry that has some; *data. */
+static uint32_t wait_ms(int ms, uint64_t *data)
+{
+	struct epoll_event ev[4];
+	int n = sr_epoll_wait_ms(sr_epoll_peek(ep), ep, ev, 4, ms, NULL);
+
+	CHECK(n == 0 || n == 1);
+	if (n && data)
+		*data = ev[0].data.u64;
+	return n ? ev[0].events : 0;
+}
+
+static void begin(bool doorbell, uint32_t events)
+{
+	e = fake_linked(doorbell);
+	ep = epoll_create1(0);
+	sr_epoll_opened(ep);
+	CHECK_EQ(control(EPOLL_CTL_ADD, events, 5), 0);
+}
+
+static void end(void)
+{
+	sr_epoll_gone(ep);
+	close(ep);
+	CHECK(!e.st->epoll);
+	fake_end(&e);
+}
+
+static void swallow(size_t n)
+{
+	char buf[64];
+
+	CHECK_EQ(fake_recv(&e, buf, n), n);
+}
+
+static void level(bool doorbell)
+{
+	uint64_t data = 0;
+
+	begin(doorbell, EPOLLIN);
+	CHECK_EQ(wait_ms(0, NULL), 0);
+	fake_send(e.f, "abc", 3);
+	CHECK_EQ(wait_ms(SOON_MS, &data), EPOLLIN);
+	CHECK_EQ(data, 5);
+	swallow(2);
+	CHECK_EQ(wait_ms(0, NULL), EPOLLIN);
+	swallow(1);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	CHECK_EQ(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT, 6), 0);
+	CHECK_EQ(wait_ms(SOON_MS, &data), EPOLLOUT);
+	CHECK_EQ(data, 6);
+	CHECK_EQ(control(EPOLL_CTL_DEL, 0, 0), 0);
+	CHECK_EQ(wait_ms(0, NULL), 0);
+	CHECK_EQ(control(EPOLL_CTL_DEL, 0, 0), -ENOENT);
+	end();
+}
+
+static void edge(bool doorbell)
+{
+	static uint8_t much[FAKE_RING];
+
+	begin(doorbell, EPOLLIN | EPOLLOUT | EPOLLET);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLOUT);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	fake_send(e.f, "abc", 3);
+	CHECK(wait_ms(SOON_MS, NULL) & EPOLLIN);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	swallow(1);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	fake_send(e.f, "d", 1);
+	CHECK(wait_ms(SOON_MS, NULL) & EPOLLIN);
+	swallow(3);
+	/* Room is an edge once there was none. */
+	CHECK_EQ(fake_write(&e, much, FAKE_RING), FAKE_RING);
+	fake_take(e.f, much, 10);
+	fake_poll(&e.f->link);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	CHECK_EQ(fake_write(&e, much, 10), 10);
+	CHECK_EQ(fake_write(&e, much, 1), -EAGAIN);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	fake_take(e.f, much, 10);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLOUT);
+	end();
+}
+
+static void oneshot(void)
+{
+	begin(true, EPOLLIN | EPOLLONESHOT);
+	fake_send(e.f, "a", 1);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLIN);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	fake_send(e.f, "b", 1);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	CHECK_EQ(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT, 5), 0);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLIN);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	end();
+}
+
+/* A plain one-shot entry fires by its token, and is fired, too, when it is linked. */
+static void oneshot_plain(void)
+{
+	uint64_t data = 0;
+
+	e = fake_begin(true);
+	ep = epoll_create1(0);
+	sr_epoll_opened(ep);
+	CHECK_EQ(control(EPOLL_CTL_ADD, EPOLLOUT | EPOLLONESHOT, 5), 0);
+	CHECK_EQ(wait_ms(SOON_MS, &data), EPOLLOUT);
+	CHECK_EQ(data, 5);
+	fake_tx_switch(&e);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	CHECK_EQ(control(EPOLL_CTL_MOD, EPOLLOUT | EPOLLONESHOT, 6), 0);
+	CHECK_EQ(wait_ms(SOON_MS, &data), EPOLLOUT);
+	CHECK_EQ(data, 6);
+	end();
+}
+
+/* ---- between two steps ---- */
+
+static void send_one(struct fake *f)
+{
+	fake_send(f, "x", 1);
+}
+
+/* Bytes that come just before the link is armed ring no doorbell: the look behind it
+ * finds them.  Those that come just behind that look ring it. */
+static void before_armed(uint32_t events)
+{
+	begin(true, events);
+	e.f->on_stand = send_one;
+	CHECK(wait_ms(SOON_MS, NULL) & EPOLLIN);
+	CHECK(!e.f->on_stand);
+	end();
+}
+
+static void *send_later(void *arg)
+{
+	(void)arg;
+	while (!(e.f->armed & SR_NOTIFY_RX))
+		usleep(1000);
+	usleep(1000);
+	fake_send(e.f, "x", 1);
+	return NULL;
+}
+
+static void behind_armed(bool doorbell, uint32_t events)
+{
+	pthread_t t;
+
+	begin(doorbell, events);
+	pthread_create(&t, NULL, send_later, NULL);
+	CHECK(wait_ms(SOON_MS, NULL) & EPOLLIN);
+	pthread_join(t, NULL);
+	end();
+}
+
+static void delete_it(struct fake *f)
+{
+	(void)f;
+	CHECK_EQ(control(EPOLL_CTL_DEL, 0, 0), 0);
+}
+
+/* An entry that is deleted while a wait looks at it is not reported, and the wait after
+ * it gives its reference to the stream back. */
+static void deleted(uint32_t events)
+{
+	int refs;
+
+	begin(true, events);
+	refs = e.st->refs;
+	fake_send(e.f, "x", 1);
+	e.f->on_look = delete_it;
+	e.f->on_poll = events & EPOLLET ? delete_it : NULL;
+	if (events & EPOLLET)
+		e.f->on_look = NULL;
+	CHECK_EQ(wait_ms(0, NULL), 0);
+	CHECK_EQ(wait_ms(0, NULL), 0);
+	CHECK(!e.f->on_look && !e.f->on_poll);
+	CHECK_EQ(e.st->refs, refs - 1);
+	CHECK_EQ(control(EPOLL_CTL_ADD, events, 7), 0);
+	CHECK(wait_ms(SOON_MS, NULL) & EPOLLIN);
+	end();
+}
+
+static void modify_it(struct fake *f)
+{
+	(void)f;
+	CHECK_EQ(control(EPOLL_CTL_MOD, EPOLLIN, 8), 0);
+}
+
+static void modified(void)
+{
+	uint64_t data = 0;
+
+	begin(true, EPOLLIN);
+	fake_send(e.f, "x", 1);
+	e.f->on_look = modify_it;
+	CHECK_EQ(wait_ms(SOON_MS, &data), EPOLLIN);
+	CHECK_EQ(data, 8);
+	end();
+}
+
+/* The link fails while the entry is armed: the stream is plain again, and the kernel
+ * reports the rest. */
+static void link_fails(void)
+{
+	uint8_t record[SR_RECORD_LEN];
+	uint64_t data = 0;
+
+	begin(true, EPOLLIN);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	e.f->link.ops->drop(&e.f->link, "test");
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	sr_resume_make(record, 0, 0);
+	CHECK_EQ(send(e.peer, record, sizeof(record), 0), sizeof(record));
+	CHECK_EQ(send(e.peer, "y", 1, 0), 1);
+	CHECK_EQ(wait_ms(SOON_MS, &data), EPOLLIN);
+	CHECK_EQ(data, 5);
+	swallow(1);
+	end();
+}
+
+int main(void)
+{
+	for (int doorbell = 0; doorbell < 2; doorbell++) {
+		check_about("doorbell", (uint64_t)doorbell);
+		level(doorbell);
+		edge(doorbell);
+		behind_armed(doorbell, EPOLLIN);
+		behind_armed(doorbell, EPOLLIN | EPOLLET);
+	}
+	oneshot();
+	oneshot_plain();
+	before_armed(EPOLLIN);
+	before_armed(EPOLLIN | EPOLLET);
+	deleted(EPOLLIN);
+	deleted(EPOLLIN | EPOLLET);
+	modified();
+	link_fails();
+	return 0;
+}

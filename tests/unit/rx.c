@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rx.c - the direction that a stream receives, over a fake link: the switch, the end,
+ * and the way back to TCP.
+ */
+#include "fake_link.h"
+
+static uint8_t buf[2 * FAKE_RING];
+
+static void by_tcp(struct fake_pair *e, const void *bytes, size_t n)
+{
+	CHECK_EQ(send(e->peer, bytes, n, 0), n);
+}
+
+/* The program receives what is due, however it has come; and then there is no more. */
+static void expect(struct fake_pair *e, const char *bytes)
+{
+	size_t got = 0, n = strlen(bytes);
+	ssize_t r;
+
+	for (int i = 0; i < 1000 && got < n; i++) {
+		r = fake_recv(e, buf + got, n - got);
+		CHECK(r > 0 || r == -EAGAIN);
+		got += r > 0 ? (size_t)r : 0;
+		if (r < 0)
+			usleep(1000);
+	}
+	CHECK_EQ(got, n);
+	CHECK(!memcmp(buf, bytes, n));
+	CHECK_EQ(fake_recv(e, buf, 1), -EAGAIN);
+}
+
+/* The program receives this result at last. */
+static void expect_result(struct fake_pair *e, ssize_t want)
+{
+	ssize_t r = -EAGAIN;
+
+	for (int i = 0; i < 1000 && r == -EAGAIN; i++) {
+		r = fake_recv(e, buf, sizeof(buf));
+		usleep(1000);
+	}
+	CHECK_EQ(r, want);
+}
+
+static void await_state(struct fake_pair *e, enum sr_rx_state state)
+{
+	for (int i = 0; i < 1000 && e->st->rx.state != state; i++) {
+		fake_progress(e);
+		usleep(1000);
+	}
+	CHECK_EQ(e->st->rx.state, state);
+}
+
+/* Bytes of TCP, the mark, the ring's bytes: in order, and without the mark. */
+static void switches(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	by_tcp(&e, "raw", 3);
+	expect(&e, "raw");
+	CHECK(fake_rx_start(&e, 3));
+	CHECK_EQ(fake_said(e.f)->type, SR_MSG_ACKSW);
+	fake_rx_mark(&e);
+	fake_send(e.f, "ring", 4);
+	expect(&e, "ring");
+	CHECK_EQ(e.st->rx.state, SR_RX_LINK);
+	CHECK_EQ(e.f->link.rx_taken, 7);
+	fake_end(&e);
+}
+
+/* What the ring has is not the program's before the mark. */
+static void waits_for_mark(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	CHECK(fake_rx_start(&e, 0));
+	fake_send(e.f, "ring", 4);
+	CHECK_EQ(fake_recv(&e, buf, 4), -EAGAIN);
+	fake_rx_mark(&e);
+	expect(&e, "ring");
+	fake_end(&e);
+}
+
+/* Other bytes where the mark should be are the program's, and the link is dropped. */
+static void no_mark(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	CHECK(fake_rx_start(&e, 0));
+	by_tcp(&e, "no mark", 7);
+	expect(&e, "no mark");
+	CHECK(sr_link_events(&e.f->link) & SR_LINK_DEAD);
+	CHECK_EQ(e.st->rx.state, SR_RX_RAW);
+	fake_end(&e);
+}
+
+/* A SWITCH beyond what the program has read is acknowledged when it has read that. */
+static void switch_too_early(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	CHECK_EQ(fake_rx_start(&e, 3), false);
+	CHECK_EQ(e.f->count, 0);
+	by_tcp(&e, "raw", 3);
+	expect(&e, "raw");
+	CHECK(fake_rx_start(&e, 3));
+	CHECK_EQ(fake_said(e.f)->type, SR_MSG_ACKSW);
+	fake_end(&e);
+}
+
+/* The end of file comes behind all bytes, and is then acknowledged. */
+static void ends(void)
+{
+	struct fake_pair e = fake_linked(true);
+
+	fake_send(e.f, "abc", 3);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_END, .end = 3 });
+	fake_progress(&e);
+	CHECK_EQ(fake_said(e.f)->type, SR_MSG_ACKSW);
+	CHECK_EQ(fake_recv(&e, buf, 64), 3);
+	CHECK_EQ(fake_recv(&e, buf, 64), 0);
+	CHECK_EQ(fake_said(e.f)->type, SR_MSG_ACKEND);
+	CHECK_EQ(fake_recv(&e, buf, 64), 0);
+	fake_end(&e);
+}
+
+/* TCP's end without END is a reset, behind what has arrived. */
+static void peer_killed(void)
+{
+	struct fake_pair e = fake_linked(true);
+
+	fake_send(e.f, "abc", 3);
+	shutdown(e.peer, SHUT_WR);
+	for (int i = 0; i < 1000 && !e.st->in.fin_seen; i++) {
+		fake_progress(&e);
+		usleep(1000);
+	}
+	CHECK_EQ(fake_recv(&e, buf, 64), 3);
+	expect_result(&e, -ECONNRESET);
+	fake_end(&e);
+}
+
+/* The peer goes back to TCP, and sends again what the program had taken meanwhile. */
+static void resumes(void)
+{
+	struct fake_pair e = fake_linked(true);
+	uint8_t record[SR_RECORD_LEN];
+
+	fake_send(e.f, "abcdef", 6);
+	CHECK_EQ(fake_recv(&e, buf, 4), 4);
+	sr_resume_make(record, 2, 6);
+	by_tcp(&e, record, sizeof(record));
+	by_tcp(&e, "cdef", 4);
+	by_tcp(&e, "gh", 2);
+	await_state(&e, SR_RX_RAW);
+	expect(&e, "efgh");
+	CHECK(!sr_gate_shut(&e.st->in.gate));
+	fake_end(&e);
+}
+
+/* A RESUME that promises more than the program has taken is no RESUME. */
+static void peer_lies(void)
+{
+	struct fake_pair e = fake_linked(true);
+	uint8_t record[SR_RECORD_LEN];
+
+	fake_send(e.f, "abc", 3);
+	CHECK_EQ(fake_recv(&e, buf, 2), 2);
+	sr_resume_make(record, 3, 3);
+	by_tcp(&e, record, sizeof(record));
+	await_state(&e, SR_RX_RESET);
+	expect_result(&e, -ECONNRESET);
+	fake_end(&e);
+}
+
+/* FIN below m is no end of file. */
+static void resend_cut(void)
+{
+	struct fake_pair e = fake_linked(true);
+	uint8_t record[SR_RECORD_LEN];
+
+	fake_send(e.f, "abcdef", 6);
+	sr_resume_make(record, 0, 6);
+	by_tcp(&e, record, sizeof(record));
+	by_tcp(&e, "abc", 3);
+	shutdown(e.peer, SHUT_WR);
+	await_state(&e, SR_RX_RAW);
+	CHECK_EQ(fake_recv(&e, buf, 3), 3);
+	expect_result(&e, -ECONNRESET);
+	fake_end(&e);
+}
+
+int main(void)
+{
+	switches();
+	waits_for_mark();
+	no_mark();
+	switch_too_early();
+	ends();
+	peer_killed();
+	resumes();
+	peer_lies();
+	resend_cut();
+	return 0;
+}
