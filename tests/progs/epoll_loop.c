@@ -52,7 +52,7 @@ static void back_client(void)
 			waitpid(pid, NULL, 0);
 		}
 		if (i % 10 == 0)
-			nap(5);
+			await_peer_asleep();
 	}
 	say_data("sent", &d);
 	say_data("got", &in);

@@ -161,7 +161,7 @@ static void half_fork_client(void)
 
 	warm_up(fd, true);
 	shutdown(fd, SHUT_WR);
-	nap(100);
+	await_readable(fd, 1);
 	half_fork(fd, false);
 	half_fork(fd, true);
 	close(fd);

@@ -145,7 +145,7 @@ static void connected_client(void)
 /* One direction alone has been used, and one end shuts both. */
 static void shut_both(int fd)
 {
-	nap(100);
+	await_peer_asleep();
 	shutdown(fd, SHUT_RDWR);
 	say_poll("nothing asked for", wait_for(fd, 0, 10000));
 	say_poll("both", wait_for(fd, POLLIN | POLLRDHUP, 10000));

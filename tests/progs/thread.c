@@ -401,7 +401,7 @@ static void one_wakes_server(int lfd)
 		send_go(sleepers[0].fd);
 		while (sleepers[0].got < ARRIVALS)
 			nap(1);
-		nap(50);
+		await_asleep(getpid(), sleepers[1].tid);
 		for (int i = 1; i < SLEEPERS; i++)
 			before += sleeps(&sleepers[i]);
 		say("%d: others woke %ld times", how, before);
