@@ -311,26 +311,23 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 		     unsigned how)
 {
 	struct sr_epoll_entry *e;
-	int left, n = 0;
-	bool keep;
+	int left, n = 0, polled = 0;
+	bool keep, reports;
 
 	queue_news(set);
 	for (left = set->queued; n < max && left > 0; left--) {
 		e = set->first;
-		n += visit(e, &ev[n], how, &keep);
+		if (polled == POLLED)
+			how &= ~SR_EPOLL_POLL;
+		reports = visit(e, &ev[n], how, &keep);
+		n += reports;
+		polled += keep && !reports;
 		if (!keep)
 			drop(set, pop(set));
 		else if (e != set->last)
 			append(set, pop(set));
 	}
 	return n;
-}
-
-/* What is quiet may be polled only if nobody sleeps who would have to hear of it. */
-static bool may_poll(struct sr_epoll *set)
-{
-	return sr_conf.spin_us && !atomic_load(&set->sleepers) &&
-	       atomic_load(&set->ready) <= POLLED;
 }
 
 int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
@@ -340,7 +337,8 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 	if (!atomic_load(&set->ready))
 		return 0;
-	if (!may_poll(set))
+	/* A thread that sleeps is to hear of what is quiet now. */
+	if (!sr_conf.spin_us || atomic_load(&set->sleepers))
 		how &= ~SR_EPOLL_POLL;
 	sr_lock(&set->look_lock);
 	if (sr_epoll_peek(epfd) == set) /* or it has been closed */
