@@ -183,8 +183,7 @@ static void make_plain(struct sr_epoll_entry *e)
 	kernels(e, op);
 }
 
-/* A plain entry stays in the kernel's set, or goes with the open file or the set. */
-static void entry_remove(struct sr_epoll_entry *e)
+void sr_epoll_remove(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
 	struct sr_epoll *set = e->set;
@@ -217,15 +216,13 @@ static bool is_deleted(const struct sr_epoll_entry *e)
 	return !(atomic_load(&e->state) & SR_EPOLL_LIVE);
 }
 
-/* The entry in the kernel's set is the program's own for good, and we forget it, unless
- * the stream is not plain yet.  A thread that has received the event already, with a
- * token, leaves it to the next. */
-static void release(struct sr_epoll_entry *e)
+/* A thread that has received the event already, with a token, leaves it to the next. */
+void sr_epoll_release(struct sr_epoll_entry *e)
 {
 	unsigned state = atomic_load(&e->state);
 
 	if (is_deleted(e)) {
-		entry_remove(e);
+		sr_epoll_remove(e);
 		return;
 	}
 	if (e->linked && sr_any_gate_shut(e->st))
@@ -236,7 +233,7 @@ static void release(struct sr_epoll_entry *e)
 	    atomic_compare_exchange_strong(&e->state, &state, state + SR_EPOLL_STEP))
 		sr_epoll_control(e->set, EPOLL_CTL_MOD, e->number, e->events, e->data);
 	atomic_store(&e->set->others, true);
-	entry_remove(e);
+	sr_epoll_remove(e);
 }
 
 static bool gate_shut(struct sr_stream *st)
@@ -274,7 +271,7 @@ static void gate_opened(struct sr_stream *st)
 		if (linked)
 			sr_epoll_list(e, 0); /* the kernel has a say now */
 		else if (is_deleted(e) || atomic_load(&e->set->foreign))
-			release(e);
+			sr_epoll_release(e);
 		else
 			make_plain(e);
 	}
@@ -310,7 +307,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
 		if (is_deleted(e))
-			entry_remove(e);
+			sr_epoll_remove(e);
 	}
 	e = sr_epoll_entry_new(set, epfd, st);
 	if (!e)
@@ -327,7 +324,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 		leave(st);	/* no descriptor left, or the like */
 	r = kernels(e, EPOLL_CTL_ADD);
 	if (r < 0)
-		entry_remove(e);
+		sr_epoll_remove(e);
 	return r;
 }
 
@@ -386,7 +383,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		atomic_store(&set->others, true);
 	}
 	if (!r && op == EPOLL_CTL_DEL && e)
-		entry_remove(e);
+		sr_epoll_remove(e);
 	return r;
 }
 
@@ -424,9 +421,8 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 
 /* ---- closing ---- */
 
-/* Applies fn (NULL: nothing) to these entries of the stream.  How many are there? */
-static int each(struct sr_stream *st, struct sr_epoll *set, int number,
-		void (*fn)(struct sr_epoll_entry *e))
+int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
+		  void (*fn)(struct sr_epoll_entry *e))
 {
 	struct sr_epoll_entry *e, *next;
 	int n = 0;
@@ -452,7 +448,7 @@ void sr_epoll_stream_gone(struct sr_stream *st)
 {
 	int err = errno;
 
-	each(st, NULL, -1, entry_remove);
+	sr_epoll_each(st, NULL, -1, sr_epoll_remove);
 	errno = err;
 }
 
@@ -463,63 +459,11 @@ void sr_epoll_stream_gone(struct sr_stream *st)
  */
 void sr_epoll_number_gone(struct sr_stream *st, int fd)
 {
-	if (!each(st, NULL, fd, NULL))
+	if (!sr_epoll_each(st, NULL, fd, NULL))
 		return;
 	sr_stream_plain(st, fd, SR_REASON_EPOLL);
-	each(st, NULL, fd, release);
-	each(st, NULL, fd, entry_remove);
-}
-
-/* ---- sets go, or are no longer ours alone ---- */
-
-void sr_epoll_clear(struct sr_epoll *set)
-{
-	struct sr_stream *st;
-
-	for (;;) {
-		sr_lock(&set->lock);
-		st = set->entries ? sr_stream_ref(set->entries->st) : NULL;
-		sr_unlock(&set->lock);
-		if (!st)
-			return;
-		each(st, set, -1, entry_remove);
-		sr_stream_put(st);
-	}
-}
-
-struct giving {
-	struct sr_epoll *set;
-	bool must;
-};
-
-static void give_one(struct sr_stream *st, void *arg)
-{
-	struct giving *g = arg;
-
-	if (!each(st, g->set, -1, NULL))
-		return;
-	while (sr_stream_plain(st, -1, SR_REASON_EPOLL) == -ETIMEDOUT && g->must)
-		;
-	each(st, g->set, -1, release);
-}
-
-void sr_epoll_set_give_up(struct sr_epoll *set, bool must)
-{
-	struct giving g = { set, must };
-	int err = errno;
-
-	if (atomic_exchange(&set->foreign, true) && !must)
-		return;
-	sr_streams_walk(give_one, &g);
-	errno = err;
-}
-
-void sr_epoll_give_up(int epfd)
-{
-	struct sr_epoll *set = sr_epoll_peek(epfd);
-
-	if (set)
-		sr_epoll_set_give_up(set, false);
+	sr_epoll_each(st, NULL, fd, sr_epoll_release);
+	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
 }
 
 /* epoll_lock held, and no gate is shut. */
@@ -528,7 +472,7 @@ static void forget(struct sr_stream *st)
 	struct sr_epoll_entry *e;
 
 	while ((e = sr_epoll_entries(st)))
-		release(e);
+		sr_epoll_release(e);
 }
 
 const struct sr_sets_ops sr_sets_ops = {

@@ -43,7 +43,7 @@
 #define SR_EPOLL_AGAIN (1u << 31)	/* of an entry's edge: to be visited */
 
 enum { /* of an entry's state */
-	SR_EPOLL_LIVE = 1,	/* events and data belong together */
+	SR_EPOLL_LIVE = 1,	/* events and data belong together; not deleted */
 	SR_EPOLL_ARMED = 2,	/* EPOLLONESHOT has not fired */
 	SR_EPOLL_DEAD = 4,
 	SR_EPOLL_STEP = 8,	/* the count of changes */
@@ -118,7 +118,9 @@ struct sr_epoll {
 
 /* ---- set.c ---- */
 #define SR_EPOLL_POOL (64u << 20)	/* bytes of address space */
-extern _Atomic uintptr_t sr_epoll_pool;	/* entries; 0: none yet */
+/* Where the entries are; 0: there are none yet.  At the address itself there is none: it
+ * is the waker's token. */
+extern _Atomic uintptr_t sr_epoll_pool;
 
 static inline bool sr_epoll_is_token(uint64_t data)
 {
@@ -127,16 +129,9 @@ static inline bool sr_epoll_is_token(uint64_t data)
 	return data - pool < SR_EPOLL_POOL && pool;
 }
 
-extern struct sr_epoll sr_epoll_inherited;	/* of the parent process, any */
-
 /* Is there an entry, of whatever process? */
 bool sr_epoll_known(uint64_t token);
-
-/* The waker's; no entry is there. */
-static inline uint64_t sr_epoll_waker_token(void)
-{
-	return atomic_load_explicit(&sr_epoll_pool, memory_order_relaxed);
-}
+extern struct sr_epoll sr_epoll_inherited;	/* any set of the parent process */
 
 static inline struct sr_epoll_entry *sr_epoll_of_token(uint64_t data)
 {
@@ -150,8 +145,7 @@ static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned k
 
 /* The waker is there and in the kernel's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
-/* For the stream, in the list of the set, which is epfd's; not yet LIVE.  NULL: no
- * memory, or no such set any more. */
+/* In the list of the set, which is epfd's.  NULL: no memory, or no such set any more. */
 struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 					  struct sr_stream *st);
 /* DEAD and not listed; look_lock held. */
@@ -175,15 +169,19 @@ uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
  * not linked any more. */
 bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 		  struct sr_link *tx, bool full, bool anchor);
-/* All that the set holds is taken out. */
-void sr_epoll_clear(struct sr_epoll *set);
-/* As sr_epoll_give_up(); must: all streams are plain when it returns. */
-void sr_epoll_set_give_up(struct sr_epoll *set, bool must);
+/* Applies fn (NULL: nothing) to the stream's entries in the set (NULL: any) under the
+ * number (-1: any).  How many are there? */
+int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
+		  void (*fn)(struct sr_epoll_entry *e));
+/* The entry goes; if it is plain it stays in the kernel's set. */
+void sr_epoll_remove(struct sr_epoll_entry *e);
+/* The entry in the kernel's set is the program's own for good, and ours goes, unless the
+ * stream is not plain yet. */
+void sr_epoll_release(struct sr_epoll_entry *e);
 
 /* ---- ready.c ---- */
 /* Something may have happened.  edge: what is news if edge-triggered. */
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
-/* By notify(), see sr_sets_ops. */
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news);
 /* The kernel reports a token: an entry's anchor or doorbell. */
 void sr_epoll_reported(uint32_t events, uint64_t token);

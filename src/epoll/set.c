@@ -29,6 +29,7 @@
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
+#include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
 #include "epoll/hooks.h"
 #include "epoll/impl.h"
@@ -232,11 +233,26 @@ static void uninstall(struct sr_epoll *set)
 	set->installed = false;
 }
 
+static void clear(struct sr_epoll *set)
+{
+	struct sr_stream *st;
+
+	for (;;) {
+		sr_lock(&set->lock);
+		st = set->entries ? sr_stream_ref(set->entries->st) : NULL;
+		sr_unlock(&set->lock);
+		if (!st)
+			return;
+		sr_epoll_each(st, set, -1, sr_epoll_remove);
+		sr_stream_put(st);
+	}
+}
+
 /* The last descriptor is about to be closed.  A thread that is asleep in the set is not
  * woken by links any more. */
 static void end(struct sr_epoll *set)
 {
-	sr_epoll_clear(set);
+	clear(set);
 	sr_lock(&set->lock);
 	uninstall(set);
 	set->epfd = -1;
@@ -267,13 +283,50 @@ void sr_epoll_gone(int fd)
 	errno = err;
 }
 
+/* ---- sets are no longer ours alone ---- */
+
+struct giving {
+	struct sr_epoll *set;
+	bool must;
+};
+
+static void give_one(struct sr_stream *st, void *arg)
+{
+	struct giving *g = arg;
+
+	if (!sr_epoll_each(st, g->set, -1, NULL))
+		return;
+	while (sr_stream_plain(st, -1, SR_REASON_EPOLL) == -ETIMEDOUT && g->must)
+		;
+	sr_epoll_each(st, g->set, -1, sr_epoll_release);
+}
+
+static void give_up(struct sr_epoll *set, bool must)
+{
+	struct giving g = { set, must };
+	int err = errno;
+
+	if (atomic_exchange(&set->foreign, true) && !must)
+		return;
+	sr_streams_walk(give_one, &g);
+	errno = err;
+}
+
+void sr_epoll_give_up(int epfd)
+{
+	struct sr_epoll *set = sr_epoll_peek(epfd);
+
+	if (set)
+		give_up(set, false);
+}
+
 void sr_epoll_pass(int epfd)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 
 	if (!set)
 		return;
-	sr_epoll_set_give_up(set, true);
+	give_up(set, true);
 	sr_lock(&set->lock);
 	uninstall(set);
 	sr_unlock(&set->lock);
@@ -305,7 +358,7 @@ static void family_rang(struct sr_watch *w, uint32_t events)
 	set = sets;
 	sr_unlock(&sets_lock);
 	for (; set; set = set->next_set)
-		sr_epoll_set_give_up(set, false);
+		give_up(set, false);
 }
 
 static struct sr_watch family = { .fd = -1, .fn = family_rang };
@@ -353,7 +406,7 @@ bool sr_epoll_install(struct sr_epoll *set)
 		set->waker = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!set->installed && set->epfd >= 0 && !atomic_load(&set->foreign))
 		set->installed = !control(set, EPOLL_CTL_ADD, set->waker,
-					  EPOLLIN | EPOLLET, sr_epoll_waker_token());
+					  EPOLLIN | EPOLLET, sr_epoll_pool);
 	ok = set->installed;
 	sr_unlock(&set->lock);
 	errno = err;

@@ -138,7 +138,7 @@ take_out(struct sr_epoll *set, struct epoll_event *ev, int n, int i)
 			ev[kept++] = ev[i];
 		else if (set == &sr_epoll_inherited)
 			sr_epoll_return_wakeup();
-		else if (data == sr_epoll_waker_token())
+		else if (data == sr_epoll_pool)
 			atomic_store(&set->woken, false);
 		else if (!once)
 			sr_epoll_reported(ev[i].events, data);

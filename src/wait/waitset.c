@@ -50,88 +50,22 @@ void sr_waitset_done(struct sr_waitset *s)
 	s->waiter = NULL;
 }
 
-static void disarm(struct sr_waitset *s);
-static bool leave_gates(struct sr_waitset *s);
-
-/* Sleeping is a cancellation point: a cancelled thread disarms its links,
- * leaves the gates and returns its waiter to the pool. */
-static void cancelled(struct sr_waitset *volatile *sleeping)
-{
-	struct sr_waitset *s = *sleeping;
-
-	if (!s)
-		return;
-	if (s->armed)
-		disarm(s);
-	else
-		leave_gates(s);
-	sr_waitset_done(s);
-	*sleeping = NULL;
-}
-
-static void abandoned(void *sleeping)
-{
-	/* sr_waiter_wait_word() */
-	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
-	cancelled(sleeping);
-}
-
-static bool signalled(const struct sr_waitset *s)
-{
-	return sr_handled.all != s->handled;
-}
-
-static int interrupted(void)
-{
-	errno = EINTR;
-	return -1;
-}
-
-/* Where a thread sleeps. */
-enum place { IN_POLL, IN_WAITER, AT_WORD };
-
-/* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
- * runs when the window opens, and then ends the sleep. */
-static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
-{
-	__attribute__((cleanup(cancelled))) struct sr_waitset
-		*volatile sleeping = s;
-	bool for_ever = until == UINT64_MAX;
-	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
-	struct timespec t = sr_timespec(until > now ? until - now : 0);
-	struct sr_window w;
-	int r;
-
-	sr_window_open(&w, abandoned, (void *)&sleeping);
-	if (until && signalled(s))
-		r = interrupted();
-	else if (place == AT_WORD)
-		r = sr_waiter_wait_word(s->waiter, s->word, s->word_want, until);
-	else if (place == IN_WAITER)
-		r = sr_waiter_wait(s->waiter, until);
-	else
-		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
-	sr_window_close(&w);
-	sleeping = NULL;
-	return r;
-}
-
-/* Does not sleep, but lets in the signals that the mask does. */
-static int poll_now(struct sr_waitset *s)
-{
-	return s->sigmask ? sleep_in(s, IN_POLL, 0) : sr_now_poll(s->k, s->kn);
-}
-
 static bool asked(const struct sr_waitset_entry *e)
 {
 	return !e->st || !e->shut || e->kernel || e->ends;
 }
 
-static void fill(struct sr_waitset *s)
+/* Is the kernel to be asked for any entry? */
+static bool fill(struct sr_waitset *s)
 {
-	for (size_t i = 0; i < s->n; i++)
+	bool any = false;
+
+	for (size_t i = 0; i < s->n; i++) {
 		s->k[i] = (struct pollfd){ asked(&s->e[i]) ? s->e[i].fd : -1,
 					   sr_waitset_asks(&s->e[i]), 0 };
+		any |= s->k[i].fd >= 0;
+	}
+	return any;
 }
 
 /* All gates were open: did one shut while we slept?  Then the kernel's answer
@@ -171,7 +105,7 @@ static bool enter_gates(struct sr_waitset *s)
 	return true;
 }
 
-/* ---- sleeping with links in the set ---- */
+/* ---- links ---- */
 
 /* Returns the place of fd in the kernel's array.  Neighbours may share one: the
  * directions of a link, or the links of a device. */
@@ -253,6 +187,77 @@ static bool unarmed(struct sr_waitset *s)
 	return false;
 }
 
+/* ---- sleeping ---- */
+
+/* Sleeping is a cancellation point: a cancelled thread disarms its links,
+ * leaves the gates and returns its waiter to the pool. */
+static void cancelled(struct sr_waitset *volatile *sleeping)
+{
+	struct sr_waitset *s = *sleeping;
+
+	if (!s)
+		return;
+	if (s->armed)
+		disarm(s);
+	else
+		leave_gates(s);
+	sr_waitset_done(s);
+	*sleeping = NULL;
+}
+
+static void abandoned(void *sleeping)
+{
+	/* sr_waiter_wait_word() */
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
+	cancelled(sleeping);
+}
+
+static bool signalled(const struct sr_waitset *s)
+{
+	return sr_handled.all != s->handled;
+}
+
+static int interrupted(void)
+{
+	errno = EINTR;
+	return -1;
+}
+
+/* Where a thread sleeps. */
+enum place { IN_POLL, IN_WAITER, AT_WORD };
+
+/* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
+ * runs when the window opens, and then ends the sleep. */
+static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
+{
+	__attribute__((cleanup(cancelled))) struct sr_waitset
+		*volatile sleeping = s;
+	bool for_ever = until == UINT64_MAX;
+	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
+	struct timespec t = sr_timespec(until > now ? until - now : 0);
+	struct sr_window w;
+	int r;
+
+	sr_window_open(&w, abandoned, (void *)&sleeping);
+	if (until && signalled(s))
+		r = interrupted();
+	else if (place == AT_WORD)
+		r = sr_waiter_wait_word(s->waiter, s->word, s->word_want, until);
+	else if (place == IN_WAITER)
+		r = sr_waiter_wait(s->waiter, until);
+	else
+		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
+	sr_window_close(&w);
+	sleeping = NULL;
+	return r;
+}
+
+/* Does not sleep, but lets in the signals that the mask does. */
+static int poll_now(struct sr_waitset *s)
+{
+	return s->sigmask ? sleep_in(s, IN_POLL, 0) : sr_now_poll(s->k, s->kn);
+}
+
 /* A set of one stream that waits for one link, which has a futex word, sleeps on that
  * word; a set that has only notifications to wait for, on the waiter's semaphore. */
 static enum place place_of(struct sr_waitset *s)
@@ -260,12 +265,8 @@ static enum place place_of(struct sr_waitset *s)
 	struct sr_waitset_entry *e = s->e;
 	int way = e->armed[0] ? 0 : 1;
 	struct sr_link *link = e->armed[way];
-	size_t i;
 
-	for (i = 0; i < s->n; i++)
-		if (s->k[i].fd >= 0)
-			return IN_POLL;
-	if (s->sigmask)
+	if (fill(s) || s->sigmask)
 		return IN_POLL;
 	if (s->n == 1 && link && link->ops->futex && !(way == 0 && e->armed[1])) {
 		s->word_want = 1u << way;
@@ -324,8 +325,7 @@ static int sleep_armed(struct sr_waitset *s)
 		fill(s);
 		r = sr_now_poll(s->k, s->kn);
 	} else {
-		fill(s);
-		place = place_of(s);
+		place = place_of(s);	/* fills */
 		r = place == IN_POLL ? sleep_in_poll(s) : sleep_in(s, place, s->deadline);
 	}
 	err = errno;
@@ -413,17 +413,6 @@ static int spin(struct sr_waitset *s)
 	}
 }
 
-/* A stream is ready: asks ppoll for the other entries, without the mask.  A
- * signal that the mask would let in stays pending if there is something to
- * return. */
-static int ask_the_rest(struct sr_waitset *s)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->k[i].fd >= 0)
-			return sr_now_poll(s->k, s->kn);
-	return 0;
-}
-
 /* Teaches the spin how long this wait on links took. */
 static void learn(struct sr_waitset *s)
 {
@@ -466,7 +455,7 @@ static int wait_in_kernel(struct sr_waitset *s, bool *again)
 
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 {
-	bool shut, again;
+	bool shut, again, asks;
 	size_t ready;
 	int r;
 
@@ -495,8 +484,10 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			learn(s);
 		if (ready || !s->deadline) {
 			drop_all(s);
-			fill(s);
-			r = ready ? ask_the_rest(s) : poll_now(s);
+			asks = fill(s);
+			/* A signal that the mask would let in stays pending if there
+			 * is something to return. */
+			r = !ready ? poll_now(s) : asks ? sr_now_poll(s->k, s->kn) : 0;
 			return r < 0 ? r : result(s, fds);
 		}
 		r = sleep_armed(s);
