@@ -9,9 +9,10 @@
 
 #include "base/loop.h"
 
-/* An epoll set among them is to say what it has. */
-static __attribute__((noinline)) void look_at_sets(const struct pollfd *fds, nfds_t n)
+void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n)
 {
+	if (sr_epoll_max() < 0)
+		return;
 	for (nfds_t i = 0; i < n; i++)
 		if (sr_epoll_has(fds[i].fd))
 			sr_epoll_give_up(fds[i].fd);
@@ -34,12 +35,11 @@ static inline bool is_ours(const struct pollfd *fds, nfds_t n)
 {
 	if (sr_shim_unused() || sr_inside || too_many(n))
 		return false;
-	if (sr_epoll_max() >= 0)
-		look_at_sets(fds, n);
 	for (nfds_t i = 0; i < n; i++) {
 		if (sr_stream_lives(fds[i].fd))
 			return true;
 	}
+	sr_shim_poll_sets(fds, n);
 	return false;
 }
 
@@ -57,6 +57,7 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 	};
 	int saved = errno;
 
+	sr_shim_poll_sets(fds, n);
 	return (int)sr_outcome(
 		saved,
 		sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL, NULL));
@@ -81,6 +82,7 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 
 	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
 		return sr_real.ppoll(fds, n, timeout, mask);
+	sr_shim_poll_sets(fds, n);
 	return (int)sr_outcome(saved,
 			       sr_streams_poll(fds, n, timeout, mask, NULL));
 }

@@ -174,6 +174,7 @@ static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct times
 		answer(s, p, r ? n : 0);
 		return r;
 	}
+	sr_shim_poll_sets(p, (nfds_t)n);
 	do {
 		r = sr_streams_poll(p, (nfds_t)n, t, mask, &end);
 		if (t)

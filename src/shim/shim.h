@@ -90,9 +90,12 @@ static inline int sr_shim_fresh(int fd)
 
 /* ---- poll.c ---- */
 
-/* Is there a stream that may be on a link among these?  An epoll set among them gives
- * its streams up. */
+/* Is there a stream that may be on a link among these?  If not, sr_shim_poll_sets() has
+ * been called. */
 bool sr_shim_polled(const struct pollfd *fds, nfds_t n);
+/* Epoll sets among these give their streams up.  (All that is on the fast path is no
+ * set.) */
+void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n);
 
 /* Has there ever been a stream?  For calls that walk over many descriptors. */
 static inline bool sr_shim_unused(void)
