@@ -121,6 +121,11 @@ teardown() { stop_all; }
 	compare epoll_process fork -s 3 -c 2 -l -w any -r 'fork|epoll|peer-dropped'
 }
 
+@test "a child takes wake-ups of its parent" {
+	compare epoll_process thief -n 2 -l -w any -r 'fork|epoll|peer-dropped|not-asked' \
+		SOCKRAIL_SPIN_US=0
+}
+
 @test "a fork beside a set with a stream that is half closed" {
 	compare epoll_process half-fork -w any -l -r 'fork|epoll|peer-dropped|short'
 }

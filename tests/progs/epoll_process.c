@@ -123,6 +123,58 @@ static void fork_server(int lfd)
 	close(fd);
 }
 
+/* The child waits in the set that its parent goes on to use, and takes wake-ups that are
+ * not its own. */
+static void thief_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), over[2];
+	struct epoll_event ev[4];
+	pid_t pid;
+
+	add(ep, fd, EPOLLIN, 1);
+	if (pipe(over))
+		die("pipe");
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		struct pollfd p = {over[0], POLLIN, 0};
+
+		close(fd);
+		close(over[1]);
+		while (!poll(&p, 1, 0))
+			epoll_wait(ep, ev, 4, 20);
+		_exit(0);
+	}
+	close(fd);
+	fd = begin(lfd);
+	add(ep, fd, EPOLLIN, 2);
+	for (int i = 0; i < 10; i++) {
+		send_go(fd);
+		say_wait("parent", ep, 5000);
+		swallow(fd);
+	}
+	close(over[1]);
+	if (waitpid(pid, NULL, 0) != pid)
+		die("waitpid");
+	close(fd);
+}
+
+/* Each message finds the parent asleep. */
+static void thief_client(void)
+{
+	int fd;
+
+	obey_client();
+	fd = begin_client();
+	while (take(fd, buf, 1) == 1) {
+		await_peer_asleep();
+		message(fd);
+	}
+	close(fd);
+}
+
 /* Half closed, in a set, over a fork: the set goes on saying what it has. */
 static void half_fork_server(int lfd)
 {
@@ -213,6 +265,7 @@ static void heir_used_client(void) { heir(true); }
 static const struct tcp_case cases[] = {
 	{"passed", passed_server, two_clients},
 	{"fork", fork_server, two_clients},
+	{"thief", thief_server, thief_client},
 	{"heir", obey_server, heir_client},
 	{"heir-used", obey_server, heir_used_client},
 	{"half-fork", half_fork_server, half_fork_client},
