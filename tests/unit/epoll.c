@@ -195,10 +195,10 @@ static void deleted(uint32_t events)
 	first = ep;
 	refs = e.st->refs;
 	fake_send(e.f, "x", 1);
-	e.f->on_look = delete_it;
-	e.f->on_poll = events & EPOLLET ? delete_it : NULL;
 	if (events & EPOLLET)
-		e.f->on_look = NULL;
+		e.f->on_poll = delete_it;
+	else
+		e.f->on_look = delete_it;
 	CHECK_EQ(wait_ms(0, NULL), 0);
 	CHECK_EQ(wait_ms(0, NULL), 0);
 	CHECK(!e.f->on_look && !e.f->on_poll);

@@ -25,6 +25,9 @@
 
 #define FAKE_RING 4096u
 
+struct fake;
+typedef void fake_fn(struct fake *f);
+
 struct fake {
 	struct sr_link link;	/* first */
 	uint8_t tx[FAKE_RING], rx[FAKE_RING];
@@ -34,10 +37,10 @@ struct fake {
 	int doorbell;		/* -1: notify() instead */
 	atomic_uint armed;	/* SR_NOTIFY_ bits */
 	struct sr_msg sent[16];	/* the messages of ctl() */
-	unsigned count;
+	atomic_uint count;
+	pthread_mutex_t lock;	/* of those */
 	/* Called at the beginning of such a call, once. */
-	void (*on_stand)(struct fake *f), (*on_poll)(struct fake *f),
-		(*on_look)(struct fake *f);
+	_Atomic(fake_fn *) on_stand, on_poll, on_look;
 };
 
 static atomic_uint fakes_freed;
@@ -47,11 +50,10 @@ static inline struct fake *fake_of(struct sr_link *link)
 	return (struct fake *)link;
 }
 
-static inline void fake_hook(struct fake *f, void (**hook)(struct fake *f))
+static inline void fake_hook(struct fake *f, _Atomic(fake_fn *) *hook)
 {
-	void (*fn)(struct fake *f) = *hook;
+	fake_fn *fn = atomic_exchange(hook, NULL);
 
-	*hook = NULL;
 	if (fn)
 		fn(f);
 }
@@ -77,12 +79,15 @@ static inline int fake_ctl(struct sr_link *link, struct sr_msg *msg)
 
 	if (r < 0)
 		return r;
+	if (msg->type == SR_MSG_SWITCH) {
+		f->taken = msg->sw.n;
+		f->limit = msg->sw.n + FAKE_RING;
+	}
+	pthread_mutex_lock(&f->lock);
 	CHECK(f->count < 16);
-	if (msg->type == SR_MSG_SWITCH)
-		f->limit = f->taken = msg->sw.n;
-	if (msg->type == SR_MSG_SWITCH)
-		f->limit += FAKE_RING;
-	f->sent[f->count++] = *msg;
+	f->sent[f->count] = *msg;
+	f->count++;
+	pthread_mutex_unlock(&f->lock);
 	return 0;
 }
 
@@ -314,6 +319,7 @@ static inline struct fake_pair fake_begin(bool doorbell)
 			   sr_stream_on_link);
 	CHECK(link);
 	e.f = fake_of(link);
+	pthread_mutex_init(&e.f->lock, NULL);
 	e.f->doorbell = doorbell ? eventfd(0, EFD_NONBLOCK) : -1;
 	return e;
 }
