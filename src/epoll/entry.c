@@ -397,6 +397,8 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 
 	if (op != EPOLL_CTL_DEL && !ev)
 		return -EFAULT;
+	if (set == &sr_epoll_inherited)
+		sr_epoll_use_inherited();
 	if (adds) {
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 		sr_upgrade_used(st);

@@ -153,7 +153,8 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e);
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
-/* A wait in it has received a token that was to wake another process. */
+/* Before an inherited set is used; and: a wait in it has received a token. */
+void sr_epoll_use_inherited(void);
 void sr_epoll_return_wakeup(void);
 
 /* ---- entry.c ---- */

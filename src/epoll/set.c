@@ -9,9 +9,9 @@
  *
  * fork.  Streams go plain first, which restores the program's entries.  The parent goes
  * on as before.  To the child all sets are one, sr_epoll_inherited, which has no entries
- * and is foreign.  If the child waits in such a set it may receive a token that was to
- * wake the parent.  Then it writes to an eventfd that the service threads of all
- * processes of the family watch, and they give their sets up.
+ * and is foreign.  When the child first uses such a set, and when it receives a token
+ * there, which may have been to wake the parent, it writes to an eventfd that the service
+ * threads of all processes of the family watch, and they give their sets up.
  *
  * sets_lock and pool_lock are leaves.
  */
@@ -43,6 +43,7 @@ struct sr_epoll sr_epoll_inherited = {
 	.epfd = -1,
 	.waker = -1,
 	.foreign = true,
+	.linked = 1,		/* waits take the slow path */
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.look_lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -413,6 +414,14 @@ bool sr_epoll_install(struct sr_epoll *set)
 	return ok;
 }
 
+static atomic_bool used_inherited;
+
+void sr_epoll_use_inherited(void)
+{
+	if (!atomic_exchange(&used_inherited, true))
+		sr_epoll_return_wakeup();
+}
+
 void sr_epoll_return_wakeup(void)
 {
 	const uint64_t one = 1;
@@ -469,6 +478,7 @@ void sr_epolls_forget(void)
 	pthread_mutex_init(&sets_lock, NULL);
 	pthread_mutex_init(&pool_lock, NULL);
 	sets = NULL;
+	used_inherited = false;
 	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
 		sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
 

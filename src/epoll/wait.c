@@ -161,6 +161,8 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
 	struct sr_epoll *set = w->set;
 	int r;
 
+	if (set == &sr_epoll_inherited)
+		sr_epoll_use_inherited();
 	add(&set->sleepers, 1);
 	sleep &= !atomic_load(&set->ready);
 	r = sleep ? call_until_signal(w, ev, max) :
@@ -262,6 +264,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
 		if (!n)
 			n = ask_kernel(w, ev, max, !w->at_once);
+		/* A stream that has just returned to TCP would be in both answers. */
 		if (!n)
 			n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
 		if (!n && !w->at_once && signalled(w))
@@ -274,13 +277,34 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 	return n;
 }
 
+/* Of the r events behind the first n, those whose data these do not have; how many are
+ * left. */
+static int without_twice(struct epoll_event *ev, int n, int r)
+{
+	int i, j, kept = 0;
+
+	for (i = n; i < n + r; i++) {
+		for (j = 0; j < n && ev[j].data.u64 != ev[i].data.u64; j++)
+			;
+		if (j == n)
+			ev[n + kept++] = ev[i];
+		else
+			ev[j].events |= ev[i].events;
+	}
+	return kept;
+}
+
 /* The kernel gets half of the room; where there is room for one they take turns. */
 static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 {
 	int n, r, room = (max + (int)(add(&w->set->turns, 1) & 1)) / 2;
+	int linked = atomic_load(&w->set->linked);
 
 	n = sr_epoll_collect(w->set, w->epfd, ev, room, SR_EPOLL_POLL);
 	r = ask_kernel(w, ev + n, max - n, false);
+	/* A stream that returned to TCP in between is in both. */
+	if (n && r > 0 && atomic_load(&w->set->linked) < linked)
+		r = without_twice(ev, n, r);
 	return r > 0 || !n ? n + r : n;
 }
 
@@ -320,7 +344,8 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	int r;
 
 	if (atomic_load_explicit(&set->ready, memory_order_relaxed) ||
-	    (ms && atomic_load_explicit(&set->linked, memory_order_relaxed))) {
+	    (atomic_load_explicit(&set->linked, memory_order_relaxed) &&
+	     (ms || set == &sr_epoll_inherited))) {
 		r = wait_ready(set, epfd, ev, max, &due);
 		if (r)
 			return r;
