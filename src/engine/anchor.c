@@ -105,6 +105,17 @@ bool sr_anchor_ended(struct sr_stream *st)
 	return r == 1;
 }
 
+bool sr_anchor_connected(struct sr_stream *st)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int err = errno;
+	bool yes = getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
+
+	errno = err;
+	return yes;
+}
+
 /* struct tcp_info is that of <linux/tcp.h>; older kernels fill less of it. */
 static bool info(struct sr_stream *st, struct tcp_info *ti)
 {

@@ -70,6 +70,9 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
 /* The peer's FIN or RST has arrived, perhaps behind unread bytes. */
 bool sr_anchor_ended(struct sr_stream *st);
+/* False: it was reset, or has ended both ways, and another socket may have its
+ * addresses and ports by now. */
+bool sr_anchor_connected(struct sr_stream *st);
 /* The errno for a reset that arrives now: EPIPE after the peer's end (a link
  * has that end before TCP), else ECONNRESET (tcp_reset() in Linux). */
 int sr_reset_error(struct sr_stream *st);

@@ -84,7 +84,7 @@ static void match(struct sr_stream *st, void *arg)
 		look_at_listener(st, s);
 	if (s->found || !(sr_st_flags(st) & SR_ST_ACCEPT) ||
 	    (sr_st_flags(st) & SR_ST_CLOSING) || !sr_stream_name(st) ||
-	    !sr_name_equal(&st->name, s->name))
+	    !sr_name_equal(&st->name, s->name) || !sr_anchor_connected(st))
 		return;
 	s->found = sr_stream_ref(st);
 }
