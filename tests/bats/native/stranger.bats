@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# Another user on this host, who takes the name of a rendezvous, or calls on it: others
-# have their links as if he were not there.
+# Another user on this host.  If he takes the name of a rendezvous, streams stay on TCP;
+# if he calls on it, others have their links as if he were not there.
 
 # shellcheck disable=SC2034,SC2154 # read by what is loaded, set there
 load ../../lib/common
@@ -55,18 +55,26 @@ linked() {
 	return 1
 }
 
-@test "a name that a stranger holds, who accepts nobody: the next name" {
+# over_tcp REASON: the name is taken, so the streams stay on TCP
+over_tcp() {
+	[ "$(went '[rt]x_shm' "$t/client.report")" = 0 ] &&
+		reason_is "$t" connect "$1" && return 0
+	cat "$t/client.report"
+	return 1
+}
+
+@test "a name that a stranger holds, who accepts nobody: TCP, and he hears nothing" {
 	stranger squat open
 	serve echo server "$ADDR" "$port" 1
 	client
-	linked
+	over_tcp user
 }
 
-@test "a name that a stranger holds, to whom nobody can connect: the next name" {
+@test "a name that a stranger holds, to whom nobody can connect: TCP" {
 	stranger squat full
 	serve echo server "$ADDR" "$port" 1
 	client
-	linked
+	over_tcp refused
 }
 
 # call HOW: strangers call on the server, which sees them only when they have done all
