@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/addr.h"
 #include "base/fdpriv.h"
@@ -221,6 +222,7 @@ static int find_by_diag(const struct sockaddr_storage *own,
 
 /* ---- */
 
+/* The socket that has the connection from `own` to `other`. */
 static int find(const struct sockaddr_storage *own,
 		const struct sockaddr_storage *other, struct found *f)
 {
@@ -253,6 +255,19 @@ int sr_owner_of_peer(const struct sockaddr_storage *local,
 		return err;
 	*uid = f.uid;
 	return early;
+}
+
+bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
+		      const struct sockaddr_storage *peer)
+{
+	struct found f;
+	struct stat st;
+	int saved = errno;
+	bool here = !fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
+		    !find(local, peer, &f) && f.inode == st.st_ino;
+
+	errno = saved;
+	return here;
 }
 
 bool sr_owner_is_user(uint32_t uid)

@@ -24,6 +24,10 @@
 int sr_owner_of_peer(const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *peer, uint32_t *uid);
 
+/* Is fd the socket that has this connection in this network namespace? */
+bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
+		      const struct sockaddr_storage *peer);
+
 /* False: the number stands for every user that this user namespace does not map
  * (user_namespaces(7)), and says nothing. */
 bool sr_owner_is_user(uint32_t uid);

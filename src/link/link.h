@@ -100,17 +100,16 @@ struct sr_link {
 
 struct sr_link_ops {
 	const char *name;	/* "shm", "verbs" */
-	/* The kernel has said that the user at the other end of the link owns the other
-	 * end of the TCP connection: how much history the peer shows does not matter. */
+	/* The kernel has said that both ends of the link have the two ends of one TCP
+	 * connection: neither shows its history. */
 	bool vouched;
 
 	/* Fills in the ring and slots of our hello.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);
 
 	/* The link's identity, to be bound into the digest: the same at both
-	 * ends and unlike that of any other link (QPNs and GIDs; peer
-	 * credentials and the memfd's inode).  Returns its length, at most 64.
-	 * loop, UP. */
+	 * ends and unlike that of any other link (QPNs and GIDs).  Returns its
+	 * length, at most 64.  NULL if vouched.  loop, UP. */
 	size_t (*identity)(struct sr_link *link, uint8_t id[64]);
 
 	/*
@@ -268,7 +267,7 @@ struct sr_link_ops {
 	int (*listen)(const struct sockaddr *addr, char *there, void **out);
 	void (*unlisten)(void *listener);
 
-	/* Answers a request.  Returns a new link that is not yet UP; or NULL
+	/* Answers a request, with req->anchor set.  Returns a new link that is not yet UP; or NULL
 	 * and a reason if none could be made, after refusing the asker.  The
 	 * reason that refuse() sends goes to the peer's log. */
 	struct sr_link *(*accept)(struct sr_request *req, void *owner,
@@ -281,6 +280,7 @@ struct sr_ask {
 	const struct sr_link_ops *ops;
 	struct sr_name name;
 	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
+	int anchor;			/* our socket */
 	void *owner;			/* for the link */
 	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
 	void (*done)(struct sr_ask *ask, struct sr_link *link,
@@ -292,7 +292,7 @@ struct sr_ask {
 struct sr_request {
 	const struct sr_link_ops *ops;
 	struct sr_name name;
-	void *user;			/* the upgrade room's own */
+	int anchor;			/* the upgrade room's: our socket, for accept() */
 };
 
 /* Set once by the upgrade room, which handles requests.  loop.

@@ -155,6 +155,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 		sr_stream_put(s.found);
 		return last;
 	}
+	req->anchor = s.found->anchor;
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
 	if (link) {
 		sr_tell("%s: link %s%s%s accepted",

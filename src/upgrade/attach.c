@@ -7,8 +7,8 @@
  *   asker                         answerer
  *   HELLO (token, haves)     ->
  *                            <-   HELLO (token, haves)
- *   PROOF (digest)           ->   checks digest
- *   checks digest            <-   PROOF (digest)
+ *   PROOF (digest)           ->   checks digest     (none of the two if the
+ *   checks digest            <-   PROOF (digest)     kernel has vouched)
  *   SWITCH                   ->
  *                            <-   ACKSW
  *   mark on TCP              ->   rx is on the link: owner proven
@@ -16,7 +16,8 @@
  *   ACKSW                    ->
  *                            <-   mark on TCP
  *
- * No end writes a mark before the other's digest has shown the history, and the
+ * No end writes a mark before the other's digest has shown the history, or the
+ * kernel has said that the link's ends are the stream's (vouched), and the
  * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
  * The asker shows its digest first, because anybody can ask.
  */
@@ -51,6 +52,11 @@ bool sr_attach_busy(struct sr_stream *st)
 			   atomic_load(&st->up.verdict) == VERDICT_PENDING);
 }
 
+static bool vouched(struct sr_stream *st)
+{
+	return st->up.att->ops->vouched;
+}
+
 /*
  * What both ends have by now, so that the peer, which collects its history
  * later, must be able to show it: what was received here, and what TCP has
@@ -61,8 +67,6 @@ static void know(struct sr_stream *st)
 	uint64_t acked, sent = sr_stream_history_copy(st, &st->out.history).n;
 
 	st->up.known_tx = st->up.known_rx = 0;
-	if (st->up.att->ops->vouched)
-		return;
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
@@ -83,7 +87,8 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->out.started = 0;
 	st->up.due_since = 0;
 	st->up.due_said = false;
-	know(st);
+	if (!vouched(st))
+		know(st);
 	if (getrandom(st->up.token, sizeof(st->up.token), 0) !=
 	    (ssize_t)sizeof(st->up.token))
 		link->ops->drop(link, "protocol");
@@ -173,14 +178,6 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	sr_stream_history_unlock(st);
 }
 
-/* Collects the history that our hello offers to show. */
-static void take_stock(struct sr_stream *st)
-{
-	st->up.hello_tx = sr_stream_history_copy(st, &st->out.history).n;
-	memset(&st->in.shown, 0, sizeof(st->in.shown));
-	st->up.hello_rx = look_ahead(st);
-}
-
 /*
  * Our history may lack bytes that the peer has sent, or has received from us:
  * they are still under way, or a call of the program is in flight and about to
@@ -190,8 +187,6 @@ static bool stock_due(struct sr_stream *st)
 {
 	uint64_t due = 0, received = 0, sent = 0;
 
-	if (st->up.att->ops->vouched)
-		return false;
 	if (st->up.att->role == SR_ROLE_ANSWERER &&
 	    covered(st).tx + covered(st).rx < PROOF_BYTES &&
 	    st->up.att->peer_hello.tx_have >= PROOF_BYTES)
@@ -211,6 +206,19 @@ static bool stock_due(struct sr_stream *st)
 	       sr_now_ns() - st->up.since < ARRIVE_MS * 1000000ull;
 }
 
+/* Collects the history that our hello offers to show.  False: it is not whole yet. */
+static bool take_stock(struct sr_stream *st)
+{
+	if (vouched(st)) {
+		st->up.hello_tx = st->up.hello_rx = 0;
+		return true;
+	}
+	st->up.hello_tx = sr_stream_history_copy(st, &st->out.history).n;
+	memset(&st->in.shown, 0, sizeof(st->in.shown));
+	st->up.hello_rx = look_ahead(st);
+	return !stock_due(st);
+}
+
 static void send_hello(struct sr_stream *st)
 {
 	struct sr_link *l = st->up.att;
@@ -227,16 +235,6 @@ static void send_hello(struct sr_stream *st)
 	l->ops->ctl(l, &msg);
 }
 
-static bool hello_fits(struct sr_stream *st)
-{
-	struct sr_hello *h = &st->up.att->peer_hello;
-	enum sr_role want = st->up.att->role == SR_ROLE_ASKER ?
-				    SR_ROLE_ANSWERER : SR_ROLE_ASKER;
-
-	return h->version == SR_WIRE_VERSION && h->role == want &&
-	       h->link_no == st->up.att->link_no;
-}
-
 static void send_proof(struct sr_stream *st)
 {
 	struct sr_msg msg = { .type = SR_MSG_PROOF };
@@ -251,7 +249,6 @@ static bool proves(struct sr_stream *st)
 {
 	enum sr_role role = st->up.att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
 							     SR_ROLE_ASKER;
-	bool vouched = st->up.att->ops->vouched;
 	struct cover n = covered(st);
 	uint8_t want[SR_DIGEST_LEN];
 
@@ -265,12 +262,24 @@ static bool proves(struct sr_stream *st)
 			 (unsigned long long)st->up.known_rx);
 		return false;
 	}
-	if (n.tx + n.rx < PROOF_BYTES && sr_conf.upgrade == SR_LAZY && !vouched)
+	if (n.tx + n.rx < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
 		return false;
-	sr_debug("%s: history agrees, %llu bytes",
-		 sr_stream_label(st, (char[128]){ 0 }),
-		 (unsigned long long)(n.tx + n.rx));
-	st->up.proven = vouched || n.tx + n.rx >= PROOF_BYTES;
+	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
+	return true;
+}
+
+/* The peer has said hello, or has shown its digest, too.  Is the stream its own?  If
+ * not, gives the link up. */
+static bool check(struct sr_stream *st)
+{
+	if (vouched(st)) {
+		st->up.proven = true;
+	} else if (!proves(st)) {
+		not_proven(st);
+		return false;
+	}
+	sr_debug("%s: handshake done, the peer %s", sr_stream_label(st, (char[128]){ 0 }),
+		 st->up.proven ? "has the stream" : "is trusted");
 	st->up.checked = true;
 	return true;
 }
@@ -300,27 +309,18 @@ static void start_tx(struct sr_stream *st)
 static void ask_side(struct sr_stream *st, unsigned ev)
 {
 	if (!st->up.hello) {
-		take_stock(st);
-		if (!stock_due(st))
+		if (take_stock(st))
 			send_hello(st);
 		return;
 	}
 	if (!(ev & SR_LINK_HELLO) || st->up.checked)
 		return;
-	if (!hello_fits(st)) {
-		give_up(st, SR_REASON_PROTOCOL);
-		return;
-	}
-	if (!st->up.showed) {
+	if (!st->up.showed && !vouched(st)) {
 		st->up.showed = true;
 		send_proof(st);
 	}
-	if (!(ev & SR_LINK_PROOF))
+	if ((!vouched(st) && !(ev & SR_LINK_PROOF)) || !check(st))
 		return;
-	if (!proves(st)) {
-		not_proven(st);
-		return;
-	}
 	arm_tx(st);
 	start_tx(st);
 }
@@ -328,21 +328,14 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 static void answer_side(struct sr_stream *st, unsigned ev)
 {
 	if ((ev & SR_LINK_HELLO) && !st->up.hello) {
-		if (!hello_fits(st)) {
-			give_up(st, SR_REASON_PROTOCOL);
-			return;
-		}
-		take_stock(st);
-		if (stock_due(st))
+		if (!take_stock(st))
 			return;
 		send_hello(st);
 	}
-	if (!(ev & SR_LINK_PROOF) || st->up.checked)
+	if (!(ev & (vouched(st) ? SR_LINK_HELLO : SR_LINK_PROOF)) || st->up.checked)
 		return;
-	if (proves(st))
+	if (check(st) && !vouched(st))
 		send_proof(st);
-	else
-		not_proven(st);
 }
 
 /* The SWITCH, and the peer, wait for our program to read what came before it.

@@ -328,6 +328,7 @@ static void ask_next(struct sr_stream *st)
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->local);
 		sr_addr_plain(&st->up.ask.dst, (struct sockaddr *)&st->peer);
+		st->up.ask.anchor = st->anchor;
 		st->up.ask.owner = st;
 		st->up.ask.notify = sr_stream_on_link;
 		st->up.ask.done = done;

@@ -93,8 +93,15 @@ either() {
 	run -1 grep -r counters "$BATS_TEST_TMPDIR/brief.eager"
 }
 
+# Over shared memory the kernel vouches for the peer.
 @test "history: what the server has read is not what the client sent" {
-	policy=lazy case_steps=('go log link .* is over')
+	policy=lazy
+	if [ "$SR_TEST_LINK" = shm ]; then
+		by=some case_steps=('go log tx on the link')
+		ends null null history
+		return
+	fi
+	case_steps=('go log link .* is over')
 	ends history peer-dropped history
 }
 
@@ -115,7 +122,7 @@ either() {
 
 # The link is made, and the client's direction is in a send that sleeps.
 @test "the link ends between the handshake and the switch" {
-	policy=lazy case_steps=('- out got' 'go log history agrees')
+	policy=lazy case_steps=('- out got' 'go log handshake done')
 	ends stdio peer-dropped asleep-stdio SOCKRAIL_UPGRADE_BYTES=500k
 	[ "$(went switches "$dir"/*.report)" = 0 ]
 }
@@ -123,7 +130,7 @@ either() {
 # Asked, agreed on, and no room on TCP for the mark.
 @test "the link ends between the switch and the mark" {
 	policy=lazy
-	case_steps=('interrupt log history agrees' 'act out in one call' 'go log is over')
+	case_steps=('interrupt log handshake done' 'act out in one call' 'go log is over')
 	ends peer-dropped stdio interrupted-stdio SOCKRAIL_UPGRADE_BYTES=500k
 	[ "$(went switches "$dir"/*.report)" = 0 ] # no mark was written
 }

@@ -10,7 +10,6 @@ sockrail-protocol(7) and src/link/shm/shm.h, not from the code.
 """
 import contextlib
 import fcntl
-import hashlib
 import mmap
 import os
 import socket
@@ -19,7 +18,7 @@ import sys
 import threading
 import time
 
-HELLO, PROOF, SWITCH, ACKSW, END, ACKEND = 1, 2, 3, 4, 5, 6
+HELLO, SWITCH, ACKSW, END, ACKEND = 1, 3, 4, 5, 6
 ASKER, ANSWERER = 1, 2
 PAGE, RING = 4096, 16384
 DROPPED, CTL, GENS, SLOTS, SLOT = 20, 16, 24, 384, 132
@@ -33,13 +32,11 @@ role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4
 class Link:
     """One end of the shared memory, as shm.h lays it out."""
 
-    def __init__(self, me, line, memory, uids):
+    def __init__(self, me, line, memory):
         self.me, self.line = me, line
         size = os.fstat(memory).st_size
         self.map = mmap.mmap(memory, size)
         self.own, self.peer = (0, PAGE) if me == ASKER else (PAGE, 0)
-        st = os.fstat(memory)
-        self.identity = struct.pack("=QQII", st.st_dev, st.st_ino, *uids)
         self.token = os.urandom(16)
 
     def say(self, kind, body=b""):
@@ -71,20 +68,9 @@ class Link:
     def await_drop(self):
         until(lambda: self.word(self.peer + DROPPED), "drop")
 
-    def hello(self, number, have, version=2, me=None):
-        self.say(HELLO, struct.pack(">BBHI16sQQ20x", version, me or self.me, 0, number,
-                                    self.token, have, have))
-
-    def digest(self, who, peer_token, sent, received):
-        """What `who` shows; sent and received are ours, at most 256 bytes."""
-        tokens, ways = [self.token, peer_token], [sent, received]
-        if self.me == ANSWERER:
-            tokens.reverse()
-            ways.reverse()
-        data = b"sockrail history 2\0" + bytes([who]) + b"".join(tokens)
-        for way in ways:
-            data += struct.pack(">Q", len(way)) + way
-        return hashlib.sha256(data + self.identity).digest()
+    def hello(self, number, version=2, me=None):
+        self.say(HELLO, struct.pack(">BBHI16s36x", version, me or self.me, 0, number,
+                                    self.token))
 
 
 def until(true, what):
@@ -137,18 +123,11 @@ def take_requests(listener):
         line.close()
         doorbell.close()
         return
-    link = Link(ANSWERER, line, fds[0], (os.geteuid(), os.geteuid()))
+    link = Link(ANSWERER, line, fds[0])
     number = struct.unpack(">I", offer[12:16])[0]
-    asker = link.heard(HELLO)
-    link.hello(number, 0, version=3 if how == "other-version" else 2)
+    link.heard(HELLO)
+    link.hello(number, version=3 if how == "other-version" else 2)
     if how == "other-version":
-        link.await_drop()
-        return
-    if link.heard(PROOF) != link.digest(ASKER, asker[8:24], b"", b""):
-        raise ValueError("proof")
-    link.say(PROOF, bytes(32) if how == "other-history" else
-             link.digest(ANSWERER, asker[8:24], b"", b""))
-    if how == "other-history":
         link.await_drop()
         return
     link.heard(SWITCH)
@@ -218,7 +197,7 @@ def ask_for_link(conn, said):
     print("the answer:", word.decode())
     if word != b"ok":
         return
-    link = Link(ASKER, line, memory, (OTHER if how == "foreign" else os.geteuid(), os.geteuid()))
+    link = Link(ASKER, line, memory)
     if how == "foreign":
         for unasked in line, doorbell:
             try:
@@ -226,26 +205,11 @@ def ask_for_link(conn, said):
                 raise ValueError("a descriptor that nobody asked for")
             except PermissionError:
                 pass
-    link.hello(1, len(said), me=ANSWERER if how == "other-role" else ASKER)
+    link.hello(1, me=ANSWERER if how == "other-role" else ASKER)
     if how == "other-role":
         link.await_drop()
         return
     answerer = link.heard(HELLO)
-    # As much as it has booked by now.
-    theirs, ours = (said[:n] for n in struct.unpack(">QQ", answerer[24:40]))
-    # Who has shown nothing is shown nothing.
-    time.sleep(0.1)
-    if link.word(link.peer + CTL) & 1 << PROOF:
-        raise ValueError("shown first")
-    proof = link.digest(ASKER, answerer[8:24], ours, theirs)
-    link.say(PROOF, bytes(32) if how in ("other-proof", "three-proofs") else proof)
-    if how in ("other-proof", "three-proofs"):
-        link.await_drop()
-        if link.word(link.peer + CTL) & 1 << PROOF:
-            raise ValueError("shown")
-        return
-    if link.heard(PROOF) != link.digest(ANSWERER, answerer[8:24], ours, theirs):
-        raise ValueError("digest")
     link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
     link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
     link.heard(ACKSW)
@@ -293,9 +257,6 @@ def ask():
         talk(conn, said)
         if how != "plain":
             ask_for_link(conn, said)
-        if how == "three-proofs":
-            for _ in range(3):
-                ask_for_link(conn, said)
         if how != "end-lost":
             talk(conn, os.urandom(100000))
         conn.shutdown(socket.SHUT_WR)

@@ -40,6 +40,7 @@ struct end {
 	atomic_uint notified;
 	int kick[2]; /* eventfds: notified of RX, TX */
 	bool asker;
+	int anchor;
 	unsigned spin; /* looks before sleeping */
 	bool alone;    /* its one thread sees what comes: notify nobody */
 	struct sr_ask ask;
@@ -84,6 +85,7 @@ static inline void notified(struct sr_link *link, unsigned what)
 static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
+	req->anchor = answerer.anchor;
 	if (refuse_with)
 		sr_link_shm.refuse(req, sent && atomic_load(&sent->listens)
 						? sent->word
@@ -123,7 +125,7 @@ static inline void address(struct sockaddr_storage *ss, uint16_t number)
 static inline void connect_tcp(void)
 {
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	int fd = asker.anchor = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(struct sockaddr_in);
 
@@ -132,7 +134,8 @@ static inline void connect_tcp(void)
 	CHECK(!listen(listener, 1));
 	CHECK(!getsockname(listener, (struct sockaddr *)&ss, &len));
 	CHECK(!connect(fd, (struct sockaddr *)&ss, len));
-	CHECK(accept(listener, NULL, NULL) >= 0);
+	answerer.anchor = accept(listener, NULL, NULL);
+	CHECK(answerer.anchor >= 0);
 	port = sr_addr_port((struct sockaddr *)&ss);
 	CHECK(!getsockname(fd, (struct sockaddr *)&ss, &len));
 	asker_port = sr_addr_port((struct sockaddr *)&ss);
@@ -180,6 +183,7 @@ static inline void ask_in_loop(void *arg)
 				 .owner = e,
 				 .notify = notified,
 				 .done = asked};
+	e->ask.anchor = e->anchor;
 	address(&e->ask.src, asker_port);
 	address(&e->ask.dst, port);
 	CHECK(!sr_name_make(&e->ask.name, (struct sockaddr *)&e->ask.src,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * owner.c - the owner of the socket at the other end: over IPv4, IPv6 and both in one,
- * before accept(2), after it and after close(2); once more without netlink sockets; and
+ * before accept(2), after it and after close(2), and whether a descriptor is one of the
+ * two ends; once more without netlink sockets; and
  * what a user namespace says of users that it does not map.  The users differ if root
  * runs this.
  */
@@ -113,6 +114,11 @@ static void connection(const char *at, const char *to)
 	CHECK(p.answerer >= 0);
 	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 0);
 	CHECK_EQ(uid, users[2]);
+	CHECK(sr_owner_is_here(p.asker, &p.from, &p.to));
+	CHECK(sr_owner_is_here(p.answerer, &p.to, &p.from));
+	CHECK(!sr_owner_is_here(p.asker, &p.to, &p.from));
+	CHECK(!sr_owner_is_here(p.listener, &p.to, &p.from));
+	CHECK(!sr_owner_is_here(-1, &p.from, &p.to));
 
 	/* Gone, but the kernel still has it; a listener is not taken for it. */
 	uid = 99;

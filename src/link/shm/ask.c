@@ -204,17 +204,6 @@ static int make_memory(size_t size)
 	return err;
 }
 
-static int note_inode(struct sr_shm *l, int memfd)
-{
-	struct stat st;
-
-	if (fstat(memfd, &st))
-		return -errno;
-	l->dev = st.st_dev;
-	l->ino = st.st_ino;
-	return 0;
-}
-
 static int send_memory(int line, int memfd)
 {
 	char word[] = SR_SHM_MEMORY;
@@ -265,12 +254,10 @@ static const char *hand_over(struct asking *a)
 				 a->ask->owner, a->ask->notify);
 	if (!l)
 		return "memory";
-	l->uid[0] = geteuid();
-	l->uid[1] = a->uid;
 	memfd = make_memory(a->plan.total);
 	if (memfd < 0)
 		return memfd == -EMFILE ? "descriptors" : "memory";
-	if (!note_inode(l, memfd) && !sr_shm_map(l, memfd, &a->plan))
+	if (!sr_shm_map(l, memfd, &a->plan))
 		reason = connect_doorbell(a) || send_memory(a->watch.fd, memfd) ?
 				 "refused" : NULL;
 	sr_fd_close(memfd);
@@ -470,6 +457,10 @@ static void due(struct sr_timer *t)
 		}
 		if (!sr_fd_room(ASK_FDS)) {
 			finish(a, "descriptors");
+			return;
+		}
+		if (!sr_owner_is_here(a->ask->anchor, &a->ask->src, &a->ask->dst)) {
+			finish(a, "no-match");
 			return;
 		}
 	} else if (sr_now_ns() >= a->deadline_ns) {

@@ -26,7 +26,6 @@
 struct listener {
 	struct sr_watch watch;
 	struct sr_timer timer;
-	uint32_t uid; /* our user at the start, which askers see */
 };
 
 /* Accepts the next connection.  Returns 0; -EAGAIN if there is none; or another
@@ -47,7 +46,7 @@ static int take_line(struct listener *listener)
 				       SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd < 0)
 		err = -errno;
-	else if (sr_shm_line_new(fd, listener->uid, &un, len))
+	else if (sr_shm_line_new(fd, &un, len))
 		fd = -1;
 	if (closer && fd >= 0)
 		sr_closer_close(closer, fd, -1);
@@ -140,7 +139,6 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 	listener = calloc(1, sizeof(*listener));
 	if (!listener)
 		goto close;
-	listener->uid = geteuid();
 	listener->watch = (struct sr_watch){.fd = fd, .fn = listener_readable};
 	err = sr_real.listen(fd, BACKLOG) ? -errno : 0;
 	if (!err)

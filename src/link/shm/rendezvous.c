@@ -7,9 +7,9 @@
  *
  * A process that accepts connections on tcp4:127.0.0.1:80 listens on the
  * abstract name "\0sockrail-2/tcp4:127.0.0.1:80", or with "*" for any address;
- * the kernel keeps such names apart by network namespace.  If several processes
- * accept on one address, the second finds the name taken and adds "/1", the
- * third "/2".  An asker tries them one by one until one knows its connection:
+ * the kernel keeps such names apart by network namespace.  Where several processes
+ * accept, one of them has the name, and may send the asker to another one
+ * (upgrade/keeper.c):
  *
  *     asker     connects a socket, the line, and sends an offer: version, ring
  *               sizes, the connection's name, and the doorbell socket's name
@@ -23,6 +23,25 @@
  * belongs to the user who owns the TCP socket at the stream's other end
  * (owner.h).  The answerer sends other users only "user".  Each attempt has a
  * memfd of its own, so that a process which refused one cannot read the next.
+ *
+ * Each end also makes sure that its own socket is the one that has the connection
+ * in this network namespace (sr_owner_is_here()): the asker before it asks, the
+ * answerer when it accepts.  Hence the two streams are the two ends of one
+ * connection, and neither shows its history:
+ *
+ *   - Both processes asked the kernel in the namespace of the abstract name, where
+ *     they met.  A socket never changes its namespace, and in one of them only one
+ *     socket has a connection's addresses and ports at a time.
+ *   - So the answerer's socket, when it accepts, is the peer of the one that then has
+ *     the asker's addresses and ports.  If that is not the asker's any more, that was
+ *     reset or closed, and no mark can be written to it: nothing gets out of the
+ *     link.
+ *   - A process that lies about its socket has the right user, who could as well read
+ *     and write the stream.  It is the same for a descriptor that two processes share.
+ *
+ * A socket that is not accepted yet needs no exception: its process will have it when
+ * it accepts the link.  Where the kernel does not say (no sock_diag, no /proc, a
+ * socket bound to a device), there is no link.
  */
 #include "base/real.h"
 
@@ -68,7 +87,7 @@ struct pending {
 	struct sr_shm_plan plan;
 	uint8_t doorbell_name[SR_SHM_DOORBELL_LEN];
 	int memory, doorbell; /* -1: not yet */
-	uint32_t uid[2];
+	uint32_t uid;
 	bool stranger;	/* close(2) of its descriptors may block: closer.h */
 	bool unchecked; /* a stranger's packets were not checked yet */
 	struct sr_closer *closer; /* reserved for them */
@@ -254,8 +273,8 @@ static bool may_ask(const struct pending *p)
 	uint32_t owner;
 
 	sr_name_addresses(&p->req.name, &theirs, &ours);
-	return p->uid[0] == 0 || (!sr_owner_of_peer(&ours, &theirs, &owner) &&
-				  owner == p->uid[0]);
+	return p->uid == 0 || (!sr_owner_of_peer(&ours, &theirs, &owner) &&
+				  owner == p->uid);
 }
 
 /* Sends the word before it does anything else, so that the time it takes does
@@ -335,7 +354,7 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 		pending_gone(p);
 }
 
-static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
+static void pending_new(int fd, uint32_t uid)
 {
 	bool stranger = !sr_local_trusts(uid);
 	struct pending *p = NULL;
@@ -352,8 +371,7 @@ static void pending_new(int fd, uint32_t uid, uint32_t own_uid)
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
 	p->memory = p->doorbell = -1;
-	p->uid[0] = uid;
-	p->uid[1] = own_uid;
+	p->uid = uid;
 	p->stranger = stranger;
 	if (sr_loop_watch(&p->watch, EPOLLIN)) {
 		free(p);
@@ -378,7 +396,7 @@ static void doorbell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
 
 	sr_shm_doorbell_name(name, un, len);
 	for (p = pendings; p; p = p->next)
-		if (p->stage == MEMORY && p->doorbell < 0 && p->uid[0] == uid &&
+		if (p->stage == MEMORY && p->doorbell < 0 && p->uid == uid &&
 		    !memcmp(p->doorbell_name, name, sizeof(name)))
 			break;
 	if (!p) {
@@ -389,8 +407,7 @@ static void doorbell_new(int fd, uint32_t uid, const struct sockaddr_un *un,
 	complete(p);
 }
 
-bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
-		     socklen_t len)
+bool sr_shm_line_new(int fd, const struct sockaddr_un *un, socklen_t len)
 {
 	uint32_t uid;
 
@@ -399,7 +416,7 @@ bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
 	if (len > offsetof(struct sockaddr_un, sun_path))
 		doorbell_new(fd, uid, un, len);
 	else
-		pending_new(fd, uid, own_uid);
+		pending_new(fd, uid);
 	return true;
 }
 
@@ -416,19 +433,20 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 			      const char **reason)
 {
 	struct pending *p = (struct pending *)req;
+	struct sockaddr_storage ours, theirs;
 	struct sr_shm *l;
-	struct stat st;
 	int err;
 
+	*reason = "no-match";
+	sr_name_addresses(&req->name, &theirs, &ours);
+	if (!sr_owner_is_here(req->anchor, &ours, &theirs))
+		goto refuse;
 	*reason = "memory";
 	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify);
 	if (!l)
 		goto refuse;
-	memcpy(l->uid, p->uid, sizeof(l->uid));
-	if (fstat(p->memory, &st) || sr_shm_map(l, p->memory, &p->plan))
+	if (sr_shm_map(l, p->memory, &p->plan))
 		goto put;
-	l->dev = st.st_dev;
-	l->ino = st.st_ino;
 	l->doorbell = p->doorbell;
 	p->doorbell = -1;
 	send_word(p, "ok");

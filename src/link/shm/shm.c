@@ -681,18 +681,6 @@ static void hello(struct sr_link *link, struct sr_hello *h)
 	h->ring = (struct sr_ring_ref){0};
 }
 
-/* What both ends know for sure, whatever memory either was made to map.
- * Process IDs are not included, as they differ between PID namespaces. */
-static size_t identity(struct sr_link *link, uint8_t id[64])
-{
-	struct sr_shm *l = shm_of(link);
-
-	memcpy(id, &l->dev, 8);
-	memcpy(id + 8, &l->ino, 8);
-	memcpy(id + 16, l->uid, 8);
-	return 24;
-}
-
 static void work(struct sr_link *link)
 {
 	(void)link;
@@ -713,7 +701,6 @@ const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.vouched = true,
 	.hello = hello,
-	.identity = identity,
 	.ctl = ctl,
 	.tx_room = tx_room,
 	.tx_commit = tx_commit,

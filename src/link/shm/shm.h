@@ -85,9 +85,6 @@ struct sr_shm {
 	bool line_watched;    /* loop */
 	struct sr_task up;    /* answerer: raises UP after accept() */
 
-	uint64_t dev, ino; /* of the memfd */
-	uint32_t uid[2];   /* asker, answerer */
-
 	atomic_bool dead;
 	_Atomic size_t taken_memory;
 
@@ -163,10 +160,9 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out);
 void sr_shm_unlisten(void *listener);
 
 /* rendezvous.c */
-/* fd is a new connection from a socket of that name to a listener of own_uid.
+/* fd is a new connection from a socket of that name to a listener.
  * False: the caller still owns fd, and closing it may block (closer.h). */
-bool sr_shm_line_new(int fd, uint32_t own_uid, const struct sockaddr_un *un,
-		     socklen_t len);
+bool sr_shm_line_new(int fd, const struct sockaddr_un *un, socklen_t len);
 struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 			      void (*notify)(struct sr_link *, unsigned),
 			      const char **reason);

@@ -14,10 +14,10 @@ SR_TEST_LINK=shm
 setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
-	for how in other-user silent no-ack hang-up no-hello other-version other-history drop plain; do
+	for how in other-user silent no-ack hang-up no-hello other-version drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-user no-user foreign other-name other-offer other-role other-proof three-proofs no-mark other-mark end-lost plain; do
+	for how in other-user no-user foreign other-name other-offer other-role no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -89,10 +89,6 @@ asked() {
 	answered other-version protocol
 }
 
-@test "the answerer shows another history: history" {
-	answered other-history history
-}
-
 @test "the answerer goes between the handshake and the switch: peer-dropped" {
 	answered drop peer-dropped
 }
@@ -132,16 +128,6 @@ others() {
 
 @test "the asker's hello has the wrong role: protocol" {
 	asked other-role ok protocol
-}
-
-@test "the asker shows another history: history" {
-	asked other-proof ok history
-}
-
-@test "three asks without a proof, and nobody may ask again" {
-	asked three-proofs history history
-	[ "$(grep -c "the answer: ok" "$BATS_FILE_TMPDIR/ask.three-proofs/out")" = 3 ]
-	[ "$(grep -c "could not show" "$BATS_FILE_TMPDIR/ask.three-proofs/log")" = 1 ]
 }
 
 @test "the asker goes between the switch and the mark: peer-dropped" {

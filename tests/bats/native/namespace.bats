@@ -100,3 +100,83 @@ linked() {
 		linked
 	done
 }
+
+# argv: ROLE, port, the client's port, the network namespace of the socket; the process
+# is in another one
+twin='
+import ctypes, socket, sys
+
+role, port, own, net = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+def enter(file):
+    if ctypes.CDLL(None).setns(file.fileno(), 0):
+        raise OSError("setns")
+
+with open("/proc/self/ns/net") as here, open(net) as there:
+    enter(there)
+    s = socket.socket()
+    enter(here)
+if role == "server":
+    s.bind(("127.0.0.1", port))
+    s.listen()
+    conn, _ = s.accept()
+    conn.sendall(b"+")
+    print("accepted", flush=True)
+    while data := conn.recv(1000):
+        print(data, flush=True)
+    print("end", flush=True)
+else:
+    s.bind(("127.0.0.1", own))
+    s.connect(("127.0.0.1", port))
+    s.recv(1)
+    if role == "talk":
+        s.sendall(b"hello")
+        s.close()
+    else:
+        s.recv(1)
+'
+
+# shown NAME LINE: once it is in what was started
+shown() {
+	for _ in {1..100}; do
+		! grep -q "$2" "$t/$1.out" || return 0
+		sleep 0.05
+	done
+	tail "$t/$1".*
+	return 1
+}
+
+# twins SERVER TALKER: network namespaces of the sockets of the two under Sockrail, which
+# are not connected with each other; but each has the addresses of the other's peer
+twins() {
+	local at=("$port" $((port + 1)))
+	REPORT=$t/server.report start server rail python3 -c "$twin" server "${at[@]}" "$1"
+	start other python3 -c "$twin" server "${at[@]}" "$2"
+	for look in "$1" "$2"; do
+		for _ in {1..100}; do
+			[ -z "$(nsenter --net="$look" ss -Hltn "sport = :$port")" ] || break
+			sleep 0.05
+		done
+	done
+	start hold python3 -c "$twin" hold "${at[@]}" "$1"
+	shown server accepted
+	REPORT=$t/talk.report rail python3 -c "$twin" talk "${at[@]}" "$2"
+	shown other end
+	[ "$(cat "$t/other.out")" = "accepted
+b'hello'
+end" ]
+	[ "$(went '[rt]x_shm' "$t/talk.report")" = 0 ]
+	grep -q '"reason": *"no-match"' "$t/talk.report"
+}
+
+@test "a socket of another network namespace whose addresses one here has, too: TCP" {
+	need python3 nsenter
+	net=sockrail$$
+	ip netns add "$net"
+	ip -n "$net" link set lo up
+	twins /proc/self/ns/net "/run/netns/$net"
+	stop_all
+	rm "$t"/*.report
+	port
+	twins "/run/netns/$net" /proc/self/ns/net
+}

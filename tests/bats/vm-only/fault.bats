@@ -155,7 +155,7 @@ between() {
 
 # A send that sleeps in the kernel keeps the client's direction from leaving TCP.
 @test "rdma link delete between the handshake and the switch" {
-	between asleep 'gone log history agrees' 'go log link .* is over'
+	between asleep 'gone log handshake done' 'go log link .* is over'
 }
 
 @test "64 streams at once, and the device goes away under them" {
