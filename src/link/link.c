@@ -97,8 +97,6 @@ int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 
 	if (sr_link_events(link) & SR_LINK_DEAD)
 		return -EPIPE;
-	if (msg->type == SR_MSG_PROBE)
-		return 0;
 	if (msg->type == SR_MSG_SWITCH && !said(link, SR_MSG_SWITCH)) {
 		atomic_store(&link->tx_w, msg->sw.n);
 		atomic_store(&link->tx_acked, msg->sw.n);

@@ -104,7 +104,7 @@ struct sr_link_ops {
 	 * connection: neither shows its history. */
 	bool vouched;
 
-	/* Fills in the ring and slots of our hello.  loop. */
+	/* Fills in the ring and slots of our hello.  NULL: it has none.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);
 
 	/* The link's identity, to be bound into the digest: the same at both
@@ -113,10 +113,10 @@ struct sr_link_ops {
 	size_t (*identity)(struct sr_link *link, uint8_t id[64]);
 
 	/*
-	 * Sends one of HELLO, PROOF, SWITCH, DRAIN, ACKSW, END, ACKEND, BACK,
-	 * PROBE, in order with data committed before.  Never blocks and never
-	 * lacks credit: room is reserved, as each is sent once (a PROBE is
-	 * dropped if one is unanswered).  Fills in msg->ack and ->slots.
+	 * Sends one of HELLO, PROOF, SWITCH, DRAIN, ACKSW, END, ACKEND, BACK, in
+	 * order with data committed before.  Never blocks and never lacks
+	 * credit: room is reserved, as each is sent once.  Fills in msg->ack
+	 * and ->slots.
 	 * SWITCH{N} also sets tx_w = tx_acked = N.  Returns 0 or -EPIPE (DEAD).
 	 * any.
 	 */
@@ -215,7 +215,7 @@ struct sr_link_ops {
 
 	/* Maintenance that the kind asked for with SR_NOTIFY_WORK: work() grows
 	 * rings (loop); tx_work() does what needs a ring that nobody is filling
-	 * (loop and tx; may be NULL). */
+	 * (loop and tx).  Both may be NULL. */
 	void (*work)(struct sr_link *link);
 	void (*tx_work)(struct sr_link *link);
 

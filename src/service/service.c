@@ -61,7 +61,8 @@ static void work_links(struct sr_stream *st)
 
 	if (!link || !(sr_link_events(link) & SR_LINK_UP))
 		return;
-	link->ops->work(link);
+	if (link->ops->work)
+		link->ops->work(link);
 	if (!link->ops->tx_work)
 		return;
 	sr_lock(&st->tx_lock);

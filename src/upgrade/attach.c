@@ -230,7 +230,8 @@ static void send_hello(struct sr_stream *st)
 	msg.hello.tx_have = st->up.hello_tx;
 	msg.hello.rx_have = st->up.hello_rx;
 	memcpy(msg.hello.token, st->up.token, SR_TOKEN_LEN);
-	l->ops->hello(l, &msg.hello);
+	if (l->ops->hello)
+		l->ops->hello(l, &msg.hello);
 	st->up.hello = true;
 	l->ops->ctl(l, &msg);
 }

@@ -72,7 +72,7 @@ def ask(stream, line):
     """For a link; is it granted?"""
     here = socket.inet_aton(address)
     line.settimeout(1)
-    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x8s", 1, 14, 14, 0, b"SR", 1, 4,
+    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x8s", 2, 14, 14, 0, b"SR", 2, 4,
                           stream.getsockname()[1], port, 1, here, here, b"bells"))
     return line.recv(100) == b"go"
 

@@ -213,7 +213,6 @@ static inline void say(struct end *e, enum sr_msg_type type, uint64_t n)
 		msg.hello.version = SR_WIRE_VERSION;
 		msg.hello.role = (uint8_t)e->link->role;
 		msg.hello.link_no = e->link->link_no;
-		e->link->ops->hello(e->link, &msg.hello);
 	} else if (type == SR_MSG_SWITCH) {
 		msg.sw = (struct sr_switch){.n = n, .link_no = 1};
 	} else if (type == SR_MSG_END) {

@@ -94,7 +94,7 @@ static void finish(struct asking *a, const char *reason)
 	}
 	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
-	sr_shm_look(l); /* looks for what came before UP */
+	sr_shm_look(&l->link); /* looks for what came before UP */
 }
 
 /* Makes the name of an attempt.  Returns 0 or -errno. */

@@ -160,7 +160,7 @@ static uint64_t known(struct sr_shm *l)
  * everything but bytes of the newest generation. */
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 {
-	struct sr_shm *l = (struct sr_shm *)link;
+	struct sr_shm *l = sr_shm_of(link);
 	struct sr_shm_page *p = l->peer;
 	/* The generations are read after tx_w, see the top of this file. */
 	uint64_t w = atomic_load_explicit(&p->tx_w, memory_order_acquire);
@@ -293,7 +293,7 @@ static struct sr_timer sweep_timer;
 
 void sr_shm_sweep(struct sr_link *link)
 {
-	struct sr_shm *l = (struct sr_shm *)link;
+	struct sr_shm *l = sr_shm_of(link);
 	uint64_t w = atomic_load(&link->tx_w);
 	size_t give;
 

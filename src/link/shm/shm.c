@@ -1,146 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shm.c - the link of two processes on one host: messages, bytes, credit, and
- * sleeping, over the memory that shm.h lays out.  It leaves to rendezvous.c how
- * two ends find each other, and to ring.c where bytes are in a ring.  It knows
- * no stream.  Locks: shm.h.
+ * shm.c - the link of two processes on one host: messages, bytes and credit, over
+ * the memory that shm.h lays out.  It leaves to rendezvous.c how two ends find
+ * each other, to ring.c where bytes are in a ring, and to wake.c how an end sleeps.
+ * It knows no stream.  Locks: shm.h.
  *
  * Each byte is copied once in and once out: tx_room() offers the very memory
  * that the peer's program copies from.  The ring is the retention too, since
  * credit frees only what that program has taken.
- *
- * No wake-up is lost.  A sleeper sets a flag in its own page, and looks again.
- * An end that moves an offset stores it, and then reads the sleeper's flag.
- * Both have a full fence between the store and the load (Dekker), so at least
- * one of them sees what the other stored: the sleeper does not sleep, or the
- * doorbell rings.  The ringing end clears the flag before it writes to the
- * doorbell.  So a flag that is clear while its owner sleeps means that a packet
- * is on its way, or that another thread of the owner has drained it, which then
- * notifies the others (see awake()).
- *
- * The doorbell is a pair of connected sockets, an end for each process: a
- * packet wakes the other end's sleepers, and one descriptor serves both
- * directions.
- *
- * Messages and a drop ring the doorbell if the other end sleeps.  They always
- * wake its service thread, by a packet on the line, which is the connection of
- * the rendezvous.  The line is a descriptor of its own, so that data wake one
- * thread and not the service thread as well (4 us of a sleeping round trip of
- * 10).  The line's end of file says that the peer is gone.
  */
 #include "base/real.h"
 
 #include "link/shm/shm.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
-
-static struct sr_shm *shm_of(struct sr_link *link)
-{
-	return (struct sr_shm *)link;
-}
-
-/* ---- doorbells ---- */
-
-/* Puts a packet on the doorbell or the line.  If the socket is full, the
- * packets in it wake the peer just as well. */
-static void ping(int fd)
-{
-	int err = errno;
-
-	if (fd >= 0)
-		(void)!sr_now_send(fd, "", 1);
-	errno = err;
-}
-
-/* More packets than a peer sends that keeps to the protocol: one for each bit
- * of `asleep`, and one for each message. */
-#define DRAIN_MAX 64
-
-/* Returns false if the other end is closed. */
-static bool drain(int fd)
-{
-	int err = errno, i = 0;
-	ssize_t n;
-	bool open;
-	char c;
-
-	do {
-		n = sr_now_recv(fd, &c, 1, 0);
-	} while (n > 0 && ++i < DRAIN_MAX);
-	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-	errno = err;
-	return open;
-}
-
-/* In `asleep`, besides the SR_NOTIFY_ bits: how the sleeper is to be woken. */
-enum { BY_DOORBELL = 1 << 6, BY_FUTEX = 1 << 7 };
-#define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
-static_assert((WANTED & (BY_DOORBELL | BY_FUTEX)) == 0, "bits of their own");
-
-static void wake_futex(_Atomic uint32_t *word)
-{
-	int err = errno;
-
-	sr_real.syscall(SYS_futex, (long)word, FUTEX_WAKE, INT_MAX, 0, 0, 0);
-	errno = err;
-}
-
-/* Says where this thread runs.  Returns what it says. */
-static uint32_t tell_core(struct sr_shm *l)
-{
-	uint32_t core = (uint32_t)sched_getcpu() + 1;
-
-	if (atomic_load_explicit(&l->own->core, memory_order_relaxed) != core)
-		atomic_store_explicit(&l->own->core, core, memory_order_relaxed);
-	return core;
-}
-
-/* An end tells its core when it begins to wait and when it wakes the other one. */
-static bool same_core(struct sr_link *link)
-{
-	struct sr_shm *l = shm_of(link);
-	uint32_t own = tell_core(l);
-
-	return own && own == atomic_load_explicit(&l->peer->core,
-						  memory_order_relaxed);
-}
-
-/* The caller has a full fence between its store and this load. */
-static void ring_if_asleep(struct sr_shm *l, unsigned bit)
-{
-	_Atomic uint32_t *asleep = &l->peer->asleep;
-	uint32_t was;
-
-	if (!(atomic_load_explicit(asleep, memory_order_relaxed) & bit))
-		return;
-	was = atomic_fetch_and(asleep, ~bit);
-	if (!(was & bit))
-		return;
-	tell_core(l);
-	if (was & BY_FUTEX)
-		wake_futex(asleep);
-	if (was & BY_DOORBELL)
-		ping(l->doorbell);
-}
-
-static void ring_all(struct sr_shm *l)
-{
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
-	ring_if_asleep(l, WANTED);
-	ping(l->line.fd);
-}
 
 /* ---- arrivals ---- */
 
@@ -234,9 +115,10 @@ static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 	return bad ? bad : dropped ? "peer-dropped" : NULL;
 }
 
-void sr_shm_look(struct sr_shm *l)
+void sr_shm_look(struct sr_link *link)
 {
-	unsigned have = sr_link_events(&l->link), what = 0;
+	struct sr_shm *l = sr_shm_of(link);
+	unsigned have = sr_link_events(link), what = 0;
 	const char *over;
 
 	if (!(have & SR_LINK_UP) || (have & SR_LINK_DEAD) || !news(l, have))
@@ -245,9 +127,9 @@ void sr_shm_look(struct sr_shm *l)
 	over = look_locked(l, false, &what);
 	sr_unlock(&l->look_lock);
 	if (what)
-		l->link.notify(&l->link, what);
+		link->notify(link, what);
 	if (over)
-		sr_shm_drop(&l->link, over);
+		sr_shm_drop(link, over);
 }
 
 /* The memory holds all that the peer's program has sent, even if that was
@@ -256,7 +138,7 @@ void sr_shm_look(struct sr_shm *l)
  * have reset the stream. */
 static bool rx_last(struct sr_link *link)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 	const char *over;
 	unsigned what = 0;
 
@@ -266,21 +148,6 @@ static bool rx_last(struct sr_link *link)
 	return (!over || strcmp(over, "protocol") != 0) &&
 	       (!(sr_link_events(link) & SR_LINK_ACKSW) ||
 		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w));
-}
-
-/* The other end of the line or doorbell is closed.  The peer has dropped the
- * link, and recorded that before, or it was killed. */
-static void line_lost(struct sr_shm *l)
-{
-	sr_shm_look(l);
-	if (!atomic_load(&l->peer->dropped))
-		sr_link_raise(&l->link, SR_LINK_LOST);
-	sr_shm_drop(&l->link, "peer-dropped");
-}
-
-static void poll_shm(struct sr_link *link)
-{
-	sr_shm_look(shm_of(link));
 }
 
 /* ---- messages ---- */
@@ -298,19 +165,12 @@ static void give_rest(struct sr_shm *l)
 
 static int ctl(struct sr_link *link, struct sr_msg *msg)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 	struct sr_shm_slot *slot = &l->own->slot[msg->type];
 	int err;
 
 	msg->ack = atomic_load(&link->rx_taken);
 	msg->slots = 0;
-	if (msg->type == SR_MSG_PROBE) { /* the peer reads credit in the page */
-		if (sr_link_events(link) & SR_LINK_DEAD)
-			return -EPIPE;
-		ping(l->doorbell);
-		ping(l->line.fd);
-		return 0;
-	}
 	sr_lock(&l->ctl_lock);
 	err = sr_link_say(link, msg);
 	if (!err) {
@@ -329,7 +189,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	}
 	sr_unlock(&l->ctl_lock);
 	if (!err)
-		ring_all(l);
+		sr_shm_ring_all(l);
 	return err;
 }
 
@@ -339,7 +199,7 @@ static void say_dropped(struct sr_shm *l, uint32_t why)
 	uint32_t none = 0;
 
 	atomic_compare_exchange_strong(&l->own->dropped, &none, why);
-	ring_all(l);
+	sr_shm_ring_all(l);
 }
 
 static bool peer_leaves(struct sr_shm *l)
@@ -353,7 +213,7 @@ static bool peer_leaves(struct sr_shm *l)
  * A peer that drops the link because it saw us leave does not count on TCP. */
 static bool leave(struct sr_link *link, bool resent)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 	uint32_t leaves = SR_SHM_LEAVES, peer;
 
 	give_rest(l);
@@ -367,12 +227,12 @@ static bool leave(struct sr_link *link, bool resent)
 
 static bool rx_resent(struct sr_link *link)
 {
-	return atomic_load(&shm_of(link)->peer->dropped) == SR_SHM_RESENT;
+	return atomic_load(&sr_shm_of(link)->peer->dropped) == SR_SHM_RESENT;
 }
 
 void sr_shm_drop(struct sr_link *link, const char *reason)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 
 	if (atomic_exchange(&l->dead, true))
 		return;
@@ -393,13 +253,13 @@ static size_t tx_room(struct sr_link *link, struct iovec v[2])
 		v[0] = v[1] = (struct iovec){0};
 		return 0;
 	}
-	return sr_shm_room(shm_of(link), v);
+	return sr_shm_room(sr_shm_of(link), v);
 }
 
 /* With `more`, the bytes are counted in tx_w but not yet published to the peer. */
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 	struct sr_piece *room = &link->tx_piece;
 	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
 
@@ -421,13 +281,13 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	l->tx_shown = w;
 	atomic_exchange(&l->own->tx_w, w); /* also a full fence, which pairs with
 					    * arm()'s */
-	ring_if_asleep(l, SR_NOTIFY_RX);
+	sr_shm_ring(l, SR_NOTIFY_RX);
 }
 
 static size_t tx_retained(struct sr_link *link, uint64_t from,
 			  struct iovec v[2])
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 
 	return sr_gens_span(&l->tx.gens, from, atomic_load(&link->tx_w), v);
 }
@@ -435,12 +295,12 @@ static size_t tx_retained(struct sr_link *link, uint64_t from,
 /* The peer's memory has all published bytes. */
 static uint64_t tx_arrived(struct sr_link *link)
 {
-	return shm_of(link)->tx_shown;
+	return sr_shm_of(link)->tx_shown;
 }
 
 static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
@@ -450,7 +310,7 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 
 static void rx_free(struct sr_link *link, size_t n)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
 
@@ -460,115 +320,7 @@ static void rx_free(struct sr_link *link, size_t n)
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
 	if (sr_shm_decent(l, taken))
-		ring_if_asleep(l, SR_NOTIFY_TX);
-}
-
-/* ---- sleeping ---- */
-
-static int arm(struct sr_link *link, unsigned want)
-{
-	struct sr_shm *l = shm_of(link);
-
-	tell_core(l);
-	sr_lock(&l->arm_lock);
-	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
-	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
-	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_DOORBELL);
-	sr_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
-	return l->doorbell;
-}
-
-/* A wake-up that has come is noticed by its cleared flag.  Then the doorbell is
- * drained, since a full one would make no edge, and other waiters for whom
- * these packets were meant are notified. */
-static int stand(struct sr_link *link, unsigned want)
-{
-	struct sr_shm *l = shm_of(link);
-	unsigned others = 0, flags;
-	bool open = true;
-
-	want &= WANTED;
-	if (!want)
-		return l->doorbell;
-	tell_core(l);
-	sr_lock(&l->arm_lock);
-	flags = atomic_load(&l->own->asleep);
-	if (l->standing & ~flags) {
-		open = drain(l->doorbell);
-		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
-		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
-		flags = atomic_load(&l->own->asleep);
-	}
-	l->standing |= want;
-	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
-	sr_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
-	if (others & ~flags)
-		link->notify(link, others & ~flags);
-	if (!open)
-		line_lost(l);
-	return l->doorbell;
-}
-
-/* The peer first clears a wanted bit, which changes the word, and then wakes
- * sleepers if BY_FUTEX is set.  So a thread that waits on the word with the bit
- * still set either does not fall asleep, or is woken.  The caller must check
- * for a bit that was cleared before. */
-static _Atomic uint32_t *futex(struct sr_link *link, unsigned want)
-{
-	struct sr_shm *l = shm_of(link);
-
-	(void)want;
-	sr_lock(&l->arm_lock);
-	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
-	/* nobody but the caller waits */
-	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
-		atomic_fetch_and(&l->own->asleep, ~BY_DOORBELL);
-	sr_unlock(&l->arm_lock);
-	return &l->own->asleep;
-}
-
-/* All armed threads sleep on one doorbell, and the first one awake drains it.
- * If a flag is clear that another thread waits for, the packet was meant for
- * that thread as well, and it is notified.  A set armed by stand() is notified
- * once. */
-static void awake(struct sr_link *link, unsigned want, bool slept)
-{
-	struct sr_shm *l = shm_of(link);
-	unsigned others = 0, flags;
-
-	if (slept && !drain(l->doorbell))
-		line_lost(l);
-	sr_lock(&l->arm_lock);
-	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
-	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
-	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
-	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
-	others |= l->standing;
-	flags = atomic_fetch_and(&l->own->asleep,
-				 others ? others | ~(uint32_t)WANTED : 0);
-	l->standing &= flags;
-	sr_unlock(&l->arm_lock);
-	if (others & ~flags)
-		link->notify(link, others & ~flags);
-	sr_shm_look(l);
-}
-
-static void line_readable(struct sr_watch *w, uint32_t events)
-{
-	struct sr_shm *l =
-		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
-	bool open = drain(w->fd);
-
-	(void)events;
-	if (open) {
-		sr_shm_look(l);
-		return;
-	}
-	sr_loop_unwatch(w); /* the fd is closed later, when nobody can write to it */
-	l->line_watched = false;
-	line_lost(l);
+		sr_shm_ring(l, SR_NOTIFY_TX);
 }
 
 /* ---- life ---- */
@@ -581,7 +333,7 @@ static void raise_up(struct sr_task *task)
 	if (!atomic_load(&l->dead)) {
 		sr_link_raise(&l->link, SR_LINK_UP);
 		l->link.notify(&l->link, SR_NOTIFY_CTL);
-		sr_shm_look(l);
+		sr_shm_look(&l->link);
 	}
 	sr_link_put(&l->link); /* the reference of sr_shm_accept() */
 }
@@ -591,7 +343,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 {
 	struct sr_link *link = sr_link_new(&sr_link_shm, sizeof(struct sr_shm),
 					   role, link_no, owner, notify);
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 
 	if (!link)
 		return NULL;
@@ -635,7 +387,7 @@ int sr_shm_start(struct sr_shm *l, int line)
 {
 	int err;
 
-	l->line = (struct sr_watch){.fd = line, .fn = line_readable};
+	l->line = (struct sr_watch){.fd = line, .fn = sr_shm_line_readable};
 	err = sr_loop_watch(&l->line, EPOLLIN);
 	if (err) {
 		sr_fd_close(line);
@@ -655,7 +407,7 @@ static void close_own(int fd)
 
 void sr_shm_free(struct sr_link *link)
 {
-	struct sr_shm *l = shm_of(link);
+	struct sr_shm *l = sr_shm_of(link);
 
 	sr_shm_enlist(l, false);
 	if (l->map) {
@@ -674,21 +426,9 @@ void sr_shm_free(struct sr_link *link)
 	free(l);
 }
 
-static void hello(struct sr_link *link, struct sr_hello *h)
-{
-	(void)link;
-	h->slots = 0;
-	h->ring = (struct sr_ring_ref){0};
-}
-
-static void work(struct sr_link *link)
-{
-	(void)link;
-}
-
 static void usage(struct sr_link *link, size_t *bytes, int *fds)
 {
-	*bytes = atomic_load(&shm_of(link)->taken_memory);
+	*bytes = atomic_load(&sr_shm_of(link)->taken_memory);
 	*fds = 2;
 }
 
@@ -700,7 +440,6 @@ static const char *usable(void)
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.vouched = true,
-	.hello = hello,
 	.ctl = ctl,
 	.tx_room = tx_room,
 	.tx_commit = tx_commit,
@@ -712,13 +451,12 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_last = rx_last,
 	.leave = leave,
 	.rx_resent = rx_resent,
-	.poll = poll_shm,
-	.arm = arm,
-	.futex = futex,
-	.awake = awake,
-	.same_core = same_core,
-	.stand = stand,
-	.work = work,
+	.poll = sr_shm_look,
+	.arm = sr_shm_arm,
+	.futex = sr_shm_futex,
+	.awake = sr_shm_awake,
+	.same_core = sr_shm_same_core,
+	.stand = sr_shm_stand,
 	.tx_work = sr_shm_sweep,
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,

@@ -109,14 +109,31 @@ struct sr_shm {
 	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
 };
 
+static inline struct sr_shm *sr_shm_of(struct sr_link *link)
+{
+	return (struct sr_shm *)link;
+}
+
 /* shm.c */
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned));
 int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan);
 int sr_shm_start(struct sr_shm *l, int line); /* takes over line */
-void sr_shm_look(struct sr_shm *l);
+void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
 void sr_shm_free(struct sr_link *link);
+
+/* wake.c */
+/* Wakes who sleeps for want of `bit`.  The caller has a full fence between its store
+ * and this load. */
+void sr_shm_ring(struct sr_shm *l, unsigned bit);
+void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
+void sr_shm_line_readable(struct sr_watch *w, uint32_t events);
+int sr_shm_arm(struct sr_link *link, unsigned want);
+int sr_shm_stand(struct sr_link *link, unsigned want);
+_Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want);
+void sr_shm_awake(struct sr_link *link, unsigned want, bool slept);
+bool sr_shm_same_core(struct sr_link *link);
 
 /* ring.c */
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * wake.c - sleeping and waking of the two ends of a shared memory link: doorbells,
+ * the line, futexes.  It knows no bytes and no messages.  Locks: arm_lock (shm.h).
+ *
+ * No wake-up is lost.  A sleeper sets a flag in its own page, and looks again.
+ * An end that moves an offset stores it, and then reads the sleeper's flag.
+ * Both have a full fence between the store and the load (Dekker), so at least
+ * one of them sees what the other stored: the sleeper does not sleep, or the
+ * doorbell rings.  The ringing end clears the flag before it writes to the
+ * doorbell.  So a flag that is clear while its owner sleeps means that a packet
+ * is on its way, or that another thread of the owner has drained it, which then
+ * notifies the others (see awake()).
+ *
+ * The doorbell is a pair of connected sockets, an end for each process: a
+ * packet wakes the other end's sleepers, and one descriptor serves both
+ * directions.
+ *
+ * Messages and a drop ring the doorbell if the other end sleeps.  They always
+ * wake its service thread, by a packet on the line, which is the connection of
+ * the rendezvous.  The line is a descriptor of its own, so that data wake one
+ * thread and not the service thread as well (4 us of a sleeping round trip of
+ * 10).  The line's end of file says that the peer is gone.
+ */
+#include "base/real.h"
+
+#include "link/shm/shm.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+
+#include "base/now.h"
+
+/* ---- doorbells ---- */
+
+/* Puts a packet on the doorbell or the line.  If the socket is full, the
+ * packets in it wake the peer just as well. */
+static void ping(int fd)
+{
+	int err = errno;
+
+	if (fd >= 0)
+		(void)!sr_now_send(fd, "", 1);
+	errno = err;
+}
+
+/* More packets than a peer sends that keeps to the protocol: one for each bit
+ * of `asleep`, and one for each message. */
+#define DRAIN_MAX 64
+
+/* Returns false if the other end is closed. */
+static bool drain(int fd)
+{
+	int err = errno, i = 0;
+	ssize_t n;
+	bool open;
+	char c;
+
+	do {
+		n = sr_now_recv(fd, &c, 1, 0);
+	} while (n > 0 && ++i < DRAIN_MAX);
+	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+	errno = err;
+	return open;
+}
+
+/* In `asleep`, besides the SR_NOTIFY_ bits: how the sleeper is to be woken. */
+enum { BY_DOORBELL = 1 << 6, BY_FUTEX = 1 << 7 };
+#define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
+static_assert((WANTED & (BY_DOORBELL | BY_FUTEX)) == 0, "bits of their own");
+
+static void wake_futex(_Atomic uint32_t *word)
+{
+	int err = errno;
+
+	sr_real.syscall(SYS_futex, (long)word, FUTEX_WAKE, INT_MAX, 0, 0, 0);
+	errno = err;
+}
+
+/* Says where this thread runs.  Returns what it says. */
+static uint32_t tell_core(struct sr_shm *l)
+{
+	uint32_t core = (uint32_t)sched_getcpu() + 1;
+
+	if (atomic_load_explicit(&l->own->core, memory_order_relaxed) != core)
+		atomic_store_explicit(&l->own->core, core, memory_order_relaxed);
+	return core;
+}
+
+/* An end tells its core when it begins to wait and when it wakes the other one. */
+bool sr_shm_same_core(struct sr_link *link)
+{
+	struct sr_shm *l = sr_shm_of(link);
+	uint32_t own = tell_core(l);
+
+	return own && own == atomic_load_explicit(&l->peer->core,
+						  memory_order_relaxed);
+}
+
+/* The caller has a full fence between its store and this load. */
+void sr_shm_ring(struct sr_shm *l, unsigned bit)
+{
+	_Atomic uint32_t *asleep = &l->peer->asleep;
+	uint32_t was;
+
+	if (!(atomic_load_explicit(asleep, memory_order_relaxed) & bit))
+		return;
+	was = atomic_fetch_and(asleep, ~bit);
+	if (!(was & bit))
+		return;
+	tell_core(l);
+	if (was & BY_FUTEX)
+		wake_futex(asleep);
+	if (was & BY_DOORBELL)
+		ping(l->doorbell);
+}
+
+void sr_shm_ring_all(struct sr_shm *l)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
+	sr_shm_ring(l, WANTED);
+	ping(l->line.fd);
+}
+
+/* The other end of the line or doorbell is closed.  The peer has dropped the
+ * link, and recorded that before, or it was killed. */
+static void line_lost(struct sr_shm *l)
+{
+	sr_shm_look(&l->link);
+	if (!atomic_load(&l->peer->dropped))
+		sr_link_raise(&l->link, SR_LINK_LOST);
+	sr_shm_drop(&l->link, "peer-dropped");
+}
+
+/* ---- sleeping ---- */
+
+int sr_shm_arm(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = sr_shm_of(link);
+
+	tell_core(l);
+	sr_lock(&l->arm_lock);
+	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
+	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
+	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_DOORBELL);
+	sr_unlock(&l->arm_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
+	return l->doorbell;
+}
+
+/* A wake-up that has come is noticed by its cleared flag.  Then the doorbell is
+ * drained, since a full one would make no edge, and other waiters for whom
+ * these packets were meant are notified. */
+int sr_shm_stand(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = sr_shm_of(link);
+	unsigned others = 0, flags;
+	bool open = true;
+
+	want &= WANTED;
+	if (!want)
+		return l->doorbell;
+	tell_core(l);
+	sr_lock(&l->arm_lock);
+	flags = atomic_load(&l->own->asleep);
+	if (l->standing & ~flags) {
+		open = drain(l->doorbell);
+		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
+		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
+		flags = atomic_load(&l->own->asleep);
+	}
+	l->standing |= want;
+	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
+	sr_unlock(&l->arm_lock);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
+	if (others & ~flags)
+		link->notify(link, others & ~flags);
+	if (!open)
+		line_lost(l);
+	return l->doorbell;
+}
+
+/* The peer first clears a wanted bit, which changes the word, and then wakes
+ * sleepers if BY_FUTEX is set.  So a thread that waits on the word with the bit
+ * still set either does not fall asleep, or is woken.  The caller must check
+ * for a bit that was cleared before. */
+_Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
+{
+	struct sr_shm *l = sr_shm_of(link);
+
+	(void)want;
+	sr_lock(&l->arm_lock);
+	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
+	/* nobody but the caller waits */
+	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
+		atomic_fetch_and(&l->own->asleep, ~BY_DOORBELL);
+	sr_unlock(&l->arm_lock);
+	return &l->own->asleep;
+}
+
+/* All armed threads sleep on one doorbell, and the first one awake drains it.
+ * If a flag is clear that another thread waits for, the packet was meant for
+ * that thread as well, and it is notified.  A set armed by stand() is notified
+ * once. */
+void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
+{
+	struct sr_shm *l = sr_shm_of(link);
+	unsigned others = 0, flags;
+
+	if (slept && !drain(l->doorbell))
+		line_lost(l);
+	sr_lock(&l->arm_lock);
+	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
+	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
+	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
+	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
+	others |= l->standing;
+	flags = atomic_fetch_and(&l->own->asleep,
+				 others ? others | ~(uint32_t)WANTED : 0);
+	l->standing &= flags;
+	sr_unlock(&l->arm_lock);
+	if (others & ~flags)
+		link->notify(link, others & ~flags);
+	sr_shm_look(&l->link);
+}
+
+void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
+{
+	struct sr_shm *l =
+		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
+	bool open = drain(w->fd);
+
+	(void)events;
+	if (open) {
+		sr_shm_look(&l->link);
+		return;
+	}
+	sr_loop_unwatch(w); /* the fd is closed later, when nobody can write to it */
+	l->line_watched = false;
+	line_lost(l);
+}
