@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wire.c - encodes and decodes messages, records and names.  The structs
- * consist of byte arrays only: no padding, no alignment, no byte order of the
- * host.  sockrail-protocol(7) shows them; tests/unit/wire.c compares.  Pure: no
+ * wire.c - encodes and decodes messages, records and names, all by tables of the
+ * fields in wire_layout.h.  What is decoded is encoded once more and compared: so
+ * no magic, no reserved byte and no other form of the same gets through.  Pure: no
  * I/O, no locks, no knowledge of streams or links.
  */
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,69 +15,87 @@
 #include "pure/wire.h"
 #include "pure/wire_layout.h"
 
-static void put16(uint8_t b[2], uint16_t v)
+/* ---- fields ---- */
+
+struct field {
+	uint8_t at, size;	/* on the wire */
+	uint16_t host;		/* in the decoded struct, where it has the same size */
+};
+
+/* Of an element of a table.  The size is an error if the member has another one. */
+#define FIELD(type, member, at, size)                                          \
+	{(at), SAME(sizeof(((type *)0)->member), size), offsetof(type, member)},
+#define SAME(a, b) ((a) / ((a) == (b)))
+#define NONE(field, at, size) /* set elsewhere, or zero */
+
+/* Numbers of up to 8 bytes change their byte order, here and back. */
+static void copy(uint8_t *to, const uint8_t *from, size_t size)
 {
-	b[0] = (uint8_t)(v >> 8);
-	b[1] = (uint8_t)v;
+	if (size > 8 || BYTE_ORDER == BIG_ENDIAN)
+		memcpy(to, from, size);
+	else
+		for (size_t i = 0; i < size; i++)
+			to[i] = from[size - 1 - i];
 }
 
-static void put32(uint8_t b[4], uint32_t v)
+/* Both: the fields up to one without a size. */
+static void put(uint8_t *wire, const void *host, const struct field *f)
 {
-	put16(b, (uint16_t)(v >> 16));
-	put16(b + 2, (uint16_t)v);
+	for (; f->size; f++)
+		copy(wire + f->at, (const uint8_t *)host + f->host, f->size);
 }
 
-static void put64(uint8_t b[8], uint64_t v)
+static void get(void *host, const uint8_t *wire, const struct field *f)
 {
-	put32(b, (uint32_t)(v >> 32));
-	put32(b + 4, (uint32_t)v);
-}
-
-static uint16_t get16(const uint8_t b[2])
-{
-	return (uint16_t)(b[0] << 8 | b[1]);
-}
-
-static uint32_t get32(const uint8_t b[4])
-{
-	return (uint32_t)get16(b) << 16 | get16(b + 2);
-}
-
-static uint64_t get64(const uint8_t b[8])
-{
-	return (uint64_t)get32(b) << 32 | get32(b + 4);
-}
-
-static bool all_zero(const void *buf, size_t len)
-{
-	const uint8_t *b = buf;
-
-	while (len && !*b)
-		b++, len--;
-	return !len;
+	for (; f->size; f++)
+		copy((uint8_t *)host + f->host, wire + f->at, f->size);
 }
 
 /* ---- messages ---- */
 
+enum { BODY = 12 };
+
+#define HEADER(f, at, size) FIELD(struct sr_msg, f, at, size)
+#define HELLO(f, at, size) FIELD(struct sr_msg, hello.f, BODY + at, size)
+#define HELLO_RING(f, at, size) FIELD(struct sr_msg, hello.ring.f, BODY + 40 + at, size)
+#define PROOF(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
+#define SWITCH(f, at, size) FIELD(struct sr_msg, sw.f, BODY + at, size)
+#define END(f, at, size) FIELD(struct sr_msg, end, BODY + at, size)
+#define DATA(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
+#define RING(f, at, size) FIELD(struct sr_msg, ring.f, BODY + at, size)
+#define RING_USE(f, at, size) FIELD(struct sr_msg, use.f, BODY + at, size)
+
+static const struct field header[] = { WIRE_HEADER(HEADER, NONE) {0} };
+static const struct field hello[] = { WIRE_HELLO(HELLO, NONE) WIRE_RING(HELLO_RING) {0} };
+static const struct field proof[] = { WIRE_PROOF(PROOF) {0} };
+static const struct field switch_[] = { WIRE_SWITCH(SWITCH, NONE) {0} };
+static const struct field end[] = { WIRE_END(END) {0} };
+static const struct field data[] = { WIRE_DATA(DATA) {0} };
+static const struct field ring[] = { WIRE_RING(RING) {0} };
+static const struct field ring_use[] = { WIRE_RING_USE(RING_USE) {0} };
+static const struct field none[] = { {0} };
+
 static const struct {
 	const char *name;
-	size_t body;
+	const struct field *fields;
+	size_t body;		/* bytes */
 } kinds[] = {
-	[SR_MSG_HELLO] = {"HELLO", sizeof(struct wire_hello)},
-	[SR_MSG_PROOF] = {"PROOF", sizeof(struct wire_proof)},
-	[SR_MSG_SWITCH] = {"SWITCH", sizeof(struct wire_switch)},
-	[SR_MSG_ACKSW] = {"ACKSW", 0},
-	[SR_MSG_END] = {"END", sizeof(struct wire_end)},
-	[SR_MSG_ACKEND] = {"ACKEND", 0},
-	[SR_MSG_ACK] = {"ACK", 0},
-	[SR_MSG_PROBE] = {"PROBE", 0},
-	[SR_MSG_DATA] = {"DATA", sizeof(struct wire_data)},
-	[SR_MSG_RING] = {"RING", sizeof(struct wire_ring)},
-	[SR_MSG_RING_USE] = {"RING_USE", sizeof(struct wire_ring_use)},
-	[SR_MSG_BACK] = {"BACK", 0},
-	[SR_MSG_BYTES] = {"BYTES", SR_MSG_BYTES_MAX}, /* at most */
-	[SR_MSG_DRAIN] = {"DRAIN", 0},
+	[SR_MSG_HELLO] = {"HELLO", hello, 60},
+	[SR_MSG_PROOF] = {"PROOF", proof, SR_DIGEST_LEN},
+	[SR_MSG_SWITCH] = {"SWITCH", switch_, 20},
+	[SR_MSG_ACKSW] = {"ACKSW", none, 0},
+	[SR_MSG_END] = {"END", end, 8},
+	[SR_MSG_ACKEND] = {"ACKEND", none, 0},
+	[SR_MSG_ACK] = {"ACK", none, 0},
+	[SR_MSG_PROBE] = {"PROBE", none, 0},
+	[SR_MSG_DATA] = {"DATA", data, 4},
+	[SR_MSG_RING] = {"RING", ring, 20},
+	[SR_MSG_RING_USE] = {"RING_USE", ring_use, 12},
+	[SR_MSG_BACK] = {"BACK", none, 0},
+	[SR_MSG_BYTES] = {"BYTES", none, SR_MSG_BYTES_MAX}, /* at most */
+	[SR_MSG_DRAIN] = {"DRAIN", none, 0},
 };
+static_assert(BODY + SR_MSG_BYTES_MAX <= SR_MSG_MAX, "the longest one");
 
 static bool kind_known(unsigned type)
 {
@@ -88,156 +107,18 @@ const char *sr_msg_name(enum sr_msg_type type)
 	return kind_known(type) ? kinds[type].name : "?";
 }
 
-static void put_ring(struct wire_ring *w, const struct sr_ring_ref *ring)
-{
-	put64(w->addr, ring->addr);
-	put32(w->rkey, ring->rkey);
-	put32(w->size, ring->size);
-	put32(w->gen, ring->gen);
-}
-
-static void get_ring(struct sr_ring_ref *ring, const struct wire_ring *w)
-{
-	ring->addr = get64(w->addr);
-	ring->rkey = get32(w->rkey);
-	ring->size = get32(w->size);
-	ring->gen = get32(w->gen);
-}
-
-static bool power_of_two(uint32_t n)
-{
-	return n && !(n & (n - 1));
-}
-
-static void put_hello(struct wire_hello *w, const struct sr_hello *hello)
-{
-	w->version[0] = hello->version;
-	w->role[0] = hello->role;
-	put16(w->slots, hello->slots);
-	put32(w->link_no, hello->link_no);
-	memcpy(w->token, hello->token, sizeof(w->token));
-	put64(w->tx_have, hello->tx_have);
-	put64(w->rx_have, hello->rx_have);
-	put_ring(&w->ring, &hello->ring);
-}
-
-static int get_hello(struct sr_hello *hello, const struct wire_hello *w)
-{
-	hello->version = w->version[0];
-	hello->role = w->role[0];
-	hello->slots = get16(w->slots);
-	hello->link_no = get32(w->link_no);
-	memcpy(hello->token, w->token, sizeof(w->token));
-	hello->tx_have = get64(w->tx_have);
-	hello->rx_have = get64(w->rx_have);
-	get_ring(&hello->ring, &w->ring);
-
-	if (hello->version != SR_WIRE_VERSION)
-		return -EPROTO;
-	if (hello->role != SR_ROLE_ASKER && hello->role != SR_ROLE_ANSWERER)
-		return -EPROTO;
-	if (all_zero(&w->ring, sizeof(w->ring)))
-		return 0; /* shm: the ring is in the memfd */
-	return power_of_two(hello->ring.size) && !hello->ring.gen ? 0 : -EPROTO;
-}
-
-static void put_body(union wire_body *w, const struct sr_msg *msg)
-{
-	switch (msg->type) {
-	case SR_MSG_HELLO:
-		put_hello(&w->hello, &msg->hello);
-		break;
-	case SR_MSG_PROOF:
-		memcpy(w->proof.digest, msg->digest, sizeof(msg->digest));
-		break;
-	case SR_MSG_SWITCH:
-		put64(w->sw.n, msg->sw.n);
-		put32(w->sw.marks, msg->sw.marks);
-		put32(w->sw.link_no, msg->sw.link_no);
-		w->sw.first[0] = msg->sw.first;
-		break;
-	case SR_MSG_END:
-		put64(w->end.length, msg->end);
-		break;
-	case SR_MSG_DATA:
-		put32(w->data.len, msg->len);
-		break;
-	case SR_MSG_BYTES:
-		memcpy(w->bytes, msg->bytes.at, msg->bytes.len);
-		break;
-	case SR_MSG_RING:
-		put_ring(&w->ring, &msg->ring);
-		break;
-	case SR_MSG_RING_USE:
-		put64(w->use.offset, msg->use.offset);
-		put32(w->use.gen, msg->use.gen);
-		break;
-	case SR_MSG_ACKSW:
-	case SR_MSG_ACKEND:
-	case SR_MSG_ACK:
-	case SR_MSG_PROBE:
-	case SR_MSG_BACK:
-	case SR_MSG_DRAIN:
-		break;
-	}
-}
-
-static int get_body(struct sr_msg *msg, const union wire_body *w)
-{
-	switch (msg->type) {
-	case SR_MSG_HELLO:
-		return get_hello(&msg->hello, &w->hello);
-	case SR_MSG_PROOF:
-		memcpy(msg->digest, w->proof.digest, sizeof(msg->digest));
-		return 0;
-	case SR_MSG_SWITCH:
-		msg->sw.n = get64(w->sw.n);
-		msg->sw.marks = get32(w->sw.marks);
-		msg->sw.link_no = get32(w->sw.link_no);
-		msg->sw.first = w->sw.first[0];
-		return all_zero(w->sw.zero, sizeof(w->sw.zero)) ? 0 : -EPROTO;
-	case SR_MSG_END:
-		msg->end = get64(w->end.length);
-		return 0;
-	case SR_MSG_DATA:
-		msg->len = get32(w->data.len);
-		return 0;
-	case SR_MSG_BYTES:
-		memcpy(msg->bytes.at, w->bytes, sizeof(msg->bytes.at));
-		return 0;
-	case SR_MSG_RING:
-		get_ring(&msg->ring, &w->ring);
-		return power_of_two(msg->ring.size) && msg->ring.gen ? 0
-								     : -EPROTO;
-	case SR_MSG_RING_USE:
-		msg->use.offset = get64(w->use.offset);
-		msg->use.gen = get32(w->use.gen);
-		return 0;
-	case SR_MSG_ACKSW:
-	case SR_MSG_ACKEND:
-	case SR_MSG_ACK:
-	case SR_MSG_PROBE:
-	case SR_MSG_BACK:
-	case SR_MSG_DRAIN:
-		break;
-	}
-	return 0;
-}
-
 size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
 {
-	struct wire_header head = {.type = {(uint8_t)msg->type}};
-	union wire_body body;
-	size_t len = msg->type == SR_MSG_BYTES ? msg->bytes.len :
-						 kinds[msg->type].body;
+	bool bytes = msg->type == SR_MSG_BYTES;
+	size_t len = BODY + (bytes ? msg->bytes.len : kinds[msg->type].body);
 
-	put16(head.slots, msg->slots);
-	put64(head.ack, msg->ack);
-	memset(&body, 0, sizeof(body));
-	put_body(&body, msg);
-	memcpy(buf, &head, sizeof(head));
-	memcpy(buf + sizeof(head), &body, len);
-	return sizeof(head) + len;
+	memset(buf, 0, len);
+	buf[0] = (uint8_t)msg->type;
+	put(buf, msg, header);
+	put(buf, msg, kinds[msg->type].fields);
+	if (bytes)
+		memcpy(buf + BODY, msg->bytes.at, msg->bytes.len);
+	return len;
 }
 
 static bool length_fits(unsigned type, size_t body)
@@ -247,32 +128,45 @@ static bool length_fits(unsigned type, size_t body)
 	return body == kinds[type].body;
 }
 
+static bool power_of_two(uint32_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+static bool hello_valid(const struct sr_hello *h)
+{
+	const struct sr_ring_ref *r = &h->ring;
+
+	if (h->version != SR_WIRE_VERSION ||
+	    (h->role != SR_ROLE_ASKER && h->role != SR_ROLE_ANSWERER))
+		return false;
+	if (!r->addr && !r->rkey && !r->size && !r->gen)
+		return true; /* shm: the ring is in the memfd */
+	return power_of_two(r->size) && !r->gen;
+}
+
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 {
-	struct wire_header head;
-	union wire_body body;
+	uint8_t again[SR_MSG_MAX];
 	struct sr_msg m;
-	int err;
 
-	if (len < sizeof(head))
-		return -EPROTO;
-	memcpy(&head, buf, sizeof(head));
-	if (!kind_known(head.type[0]) || head.zero[0])
-		return -EPROTO;
-	if (!length_fits(head.type[0], len - sizeof(head)))
+	if (len < BODY || !kind_known(buf[0]) || !length_fits(buf[0], len - BODY))
 		return -EPROTO;
 	memset(&m, 0, sizeof(m));
-	m.type = head.type[0];
-	if (m.type == SR_MSG_BYTES)
-		m.bytes.len = (uint32_t)(len - sizeof(head));
-	m.slots = get16(head.slots);
-	m.ack = get64(head.ack);
-	memset(&body, 0, sizeof(body));
-	memcpy(&body, buf + sizeof(head), len - sizeof(head));
-	err = get_body(&m, &body);
-	if (!err)
-		*msg = m;
-	return err;
+	m.type = buf[0];
+	get(&m, buf, header);
+	get(&m, buf, kinds[m.type].fields);
+	if (m.type == SR_MSG_BYTES) {
+		m.bytes.len = (uint32_t)(len - BODY);
+		memcpy(m.bytes.at, buf + BODY, m.bytes.len);
+	}
+	sr_msg_encode(&m, again);
+	if (memcmp(again, buf, len) ||
+	    (m.type == SR_MSG_HELLO && !hello_valid(&m.hello)) ||
+	    (m.type == SR_MSG_RING && !(power_of_two(m.ring.size) && m.ring.gen)))
+		return -EPROTO;
+	*msg = m;
+	return 0;
 }
 
 /* ---- names ---- */
@@ -335,55 +229,45 @@ void sr_name_addresses(const struct sr_name *name, struct sockaddr_storage *src,
 	name_address(dst, name->family, name->daddr, name->dport);
 }
 
+#define NAME(f, at, size) FIELD(struct sr_name, f, at, size)
+static const struct field named[] = { WIRE_NAME(NAME, NONE) {0} };
+
 void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN])
 {
-	struct wire_name w = {
-		.magic = {'S', 'R'},
-		.version = {SR_WIRE_VERSION},
-		.family = {name->family == AF_INET ? 4 : 6},
-	};
-
-	put16(w.sport, name->sport);
-	put16(w.dport, name->dport);
-	put32(w.link_no, name->link_no);
-	memcpy(w.saddr, name->saddr, sizeof(w.saddr));
-	memcpy(w.daddr, name->daddr, sizeof(w.daddr));
-	memcpy(buf, &w, sizeof(w));
+	buf[0] = 'S';
+	buf[1] = 'R';
+	buf[2] = SR_WIRE_VERSION;
+	buf[3] = name->family == AF_INET ? 4 : 6;
+	put(buf, name, named);
 }
 
 /* A connection has one name only, so an address is refused that name_end()
  * would not make. */
 static bool addr_valid(uint8_t family, const uint8_t addr[16])
 {
-	if (family == 4)
-		return all_zero(addr + 4, 12);
+	static const uint8_t zero[12];
+
+	if (family == AF_INET)
+		return !memcmp(addr + 4, zero, sizeof(zero));
 	return memcmp(addr, mapped_prefix, sizeof(mapped_prefix)) != 0;
 }
 
 int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len)
 {
-	struct wire_name w;
+	uint8_t again[SR_NAME_LEN];
+	struct sr_name n;
 
 	/* The CM pads private data, so more may follow. */
-	if (len < sizeof(w))
+	if (len < SR_NAME_LEN)
 		return -EPROTO;
-	memcpy(&w, buf, sizeof(w));
-	if (w.magic[0] != 'S' || w.magic[1] != 'R' ||
-	    w.version[0] != SR_WIRE_VERSION)
+	memset(&n, 0, sizeof(n));
+	n.family = buf[3] == 4 ? AF_INET : AF_INET6;
+	get(&n, buf, named);
+	sr_name_encode(&n, again);
+	if (memcmp(again, buf, SR_NAME_LEN) || !n.sport || !n.dport ||
+	    !addr_valid(n.family, n.saddr) || !addr_valid(n.family, n.daddr))
 		return -EPROTO;
-	if (w.family[0] != 4 && w.family[0] != 6)
-		return -EPROTO;
-	if (!get16(w.sport) || !get16(w.dport) ||
-	    !addr_valid(w.family[0], w.saddr) ||
-	    !addr_valid(w.family[0], w.daddr))
-		return -EPROTO;
-	memset(name, 0, sizeof(*name));
-	name->link_no = get32(w.link_no);
-	name->family = w.family[0] == 4 ? AF_INET : AF_INET6;
-	name->sport = get16(w.sport);
-	name->dport = get16(w.dport);
-	memcpy(name->saddr, w.saddr, sizeof(w.saddr));
-	memcpy(name->daddr, w.daddr, sizeof(w.daddr));
+	*name = n;
 	return 0;
 }
 
@@ -411,42 +295,52 @@ uint32_t sr_name_hash(const struct sr_name *name)
 
 /* ---- records on TCP ---- */
 
-static const uint8_t mark_magic[11] = {'s', 'o', 'c', 'k', 'r', 'a',
-				       'i', 'l', 'M', 'R', 'K'};
-static const uint8_t resume_magic[8] = {'s', 'o', 'c', 'k', 'r', 'l', 'R', 'S'};
+struct mark {
+	uint8_t first, magic[11];
+	uint32_t link_no;
+	uint8_t token[SR_TOKEN_LEN];
+};
+
+struct resume {
+	uint64_t magic, a, m;
+};
+
+#define MARK(f, at, size) FIELD(struct mark, f, at, size)
+#define RESUME(f, at, size) FIELD(struct resume, f, at, size)
+#define RESUME_MAGIC UINT64_C(0x736f636b726c5253) /* "sockrlRS" */
+
+static const struct field marks[] = { WIRE_MARK(MARK) {0} };
+static const struct field resumes[] = { WIRE_RESUME(RESUME, NONE) {0} };
 
 void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint8_t first, uint32_t link_no,
 		  const uint8_t token[SR_TOKEN_LEN])
 {
-	struct wire_mark w = {.first = {first}};
+	struct mark mark = {.first = first, .link_no = link_no};
 
-	memcpy(w.magic, mark_magic, sizeof(w.magic));
-	put32(w.link_no, link_no);
-	memcpy(w.token, token, sizeof(w.token));
-	memcpy(rec, &w, sizeof(w));
+	memcpy(mark.magic, "sockrailMRK", sizeof(mark.magic));
+	memcpy(mark.token, token, sizeof(mark.token));
+	put(rec, &mark, marks);
 }
 
 void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m)
 {
-	struct wire_resume w;
+	struct resume resume = {RESUME_MAGIC, a, m};
 
-	memset(&w, 0, sizeof(w));
-	memcpy(w.magic, resume_magic, sizeof(w.magic));
-	put64(w.a, a);
-	put64(w.m, m);
-	memcpy(rec, &w, sizeof(w));
+	memset(rec, 0, SR_RECORD_LEN);
+	put(rec, &resume, resumes);
 }
 
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a, uint64_t *m)
 {
-	struct wire_resume w;
+	uint8_t again[SR_RECORD_LEN];
+	struct resume resume;
 
-	memcpy(&w, rec, sizeof(w));
-	if (memcmp(w.magic, resume_magic, sizeof(w.magic)) ||
-	    !all_zero(w.zero, sizeof(w.zero)) || get64(w.a) > get64(w.m))
+	get(&resume, rec, resumes);
+	sr_resume_make(again, resume.a, resume.m);
+	if (memcmp(again, rec, sizeof(again)) || resume.a > resume.m)
 		return -EPROTO;
-	*a = get64(w.a);
-	*m = get64(w.m);
+	*a = resume.a;
+	*m = resume.m;
 	return 0;
 }
 

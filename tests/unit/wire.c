@@ -12,7 +12,7 @@
 #include "pure/wire_layout.h"
 #include "check.h"
 
-#define HEADER ((int)sizeof(struct wire_header))
+#define HEADER 12
 
 /* ---- messages ---- */
 
@@ -340,12 +340,12 @@ static const struct {
 	const char *name;
 	struct field fields[12];
 } tables[] = {
-	{"HEADER", {WIRE_HEADER(FIELD)}}, {"HELLO", {WIRE_HELLO(FIELD)}},
-	{"PROOF", {WIRE_PROOF(FIELD)}},	  {"SWITCH", {WIRE_SWITCH(FIELD)}},
+	{"HEADER", {WIRE_HEADER(FIELD, FIELD)}}, {"HELLO", {WIRE_HELLO(FIELD, FIELD)}},
+	{"PROOF", {WIRE_PROOF(FIELD)}},	  {"SWITCH", {WIRE_SWITCH(FIELD, FIELD)}},
 	{"END", {WIRE_END(FIELD)}},	  {"DATA", {WIRE_DATA(FIELD)}},
 	{"RING", {WIRE_RING(FIELD)}},	  {"RING_USE", {WIRE_RING_USE(FIELD)}},
-	{"NAME", {WIRE_NAME(FIELD)}},	  {"MARK", {WIRE_MARK(FIELD)}},
-	{"RESUME", {WIRE_RESUME(FIELD)}},
+	{"NAME", {WIRE_NAME(FIELD, FIELD)}},	  {"MARK", {WIRE_MARK(FIELD)}},
+	{"RESUME", {WIRE_RESUME(FIELD, FIELD)}},
 };
 
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
