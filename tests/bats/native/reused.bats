@@ -15,7 +15,6 @@ setup() {
 teardown() { stop_all; }
 
 # argv: ROLE, the server's port, the client's port or 0
-# shellcheck disable=SC2016 # for python
 script='
 import socket, struct, sys
 
@@ -54,6 +53,7 @@ else:
 act() {
 	local name=$1
 	mkfifo "$t/$name.in"
+	# shellcheck disable=SC2016 # for the shell in there
 	REPORT=$t/$name.report start "$name" "${@:2}" \
 		bash -c 'exec python3 -c "$0" "${@:2}" <>"$1"' "$script" "$t/$name.in" \
 		"$name" "$port" "$own"
