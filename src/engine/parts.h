@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/report.h"
 #include "link/link.h"
+#include "link/rendezvous.h"
 #include "pure/history.h"
 #include "pure/switch.h"
 

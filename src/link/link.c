@@ -6,6 +6,7 @@
  */
 #include "base/real.h" /* before any system header */
 #include "link/link.h"
+#include "link/rendezvous.h"
 
 #include <errno.h>
 #include <stdlib.h>

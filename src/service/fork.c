@@ -11,7 +11,7 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
-#include "link/link.h"
+#include "link/rendezvous.h"
 #include "engine/engine.h"
 #include "engine/owners.h"
 #include "engine/stream.h"
@@ -107,9 +107,9 @@ static void in_child(void)
 		goto out;
 	/* The links come first: when a stream drops one later, that must not
 	 * reach the parent's link. */
-	sr_link_shm.forget();
-	if (sr_link_verbs.forget)
-		sr_link_verbs.forget();
+	sr_rendezvous_shm.forget();
+	if (sr_rendezvous_verbs.forget)
+		sr_rendezvous_verbs.forget();
 	sr_streams_forget();
 	sr_epolls_forget();
 	sr_waiters_forget();

@@ -277,9 +277,9 @@ static void on_gone(struct sr_request *req)
 
 /* ---- several processes accept at one address ---- */
 
-static int kind_of(const struct sr_link_ops *ops)
+static int kind_of(const struct sr_rendezvous *ops)
 {
-	return ops == &sr_link_verbs;
+	return ops == &sr_rendezvous_verbs;
 }
 
 void sr_answer_found(const struct sr_name *name, const struct sr_there *there)
@@ -353,7 +353,7 @@ void sr_answer_init(void)
 
 /* The reason why links of this kind (0: shm, 1: verbs) are impossible, or NONE.
  * For verbs this looks for devices. */
-static enum sr_reason impossible(int i, const struct sr_link_ops *ops)
+static enum sr_reason impossible(int i, const struct sr_rendezvous *ops)
 {
 	return strchr(sr_conf.links, i ? 'v' : 's') ?
 		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
@@ -362,7 +362,7 @@ static enum sr_reason impossible(int i, const struct sr_link_ops *ops)
 /* NONE: the rendezvous is open.  there: not the address's own, and where it is.
  * *again: the address's is in use, by a process that is about to end perhaps. */
 static enum sr_reason listen_on(struct sr_stream *st, int i,
-				const struct sr_link_ops *ops, char *there, bool *again)
+				const struct sr_rendezvous *ops, char *there, bool *again)
 {
 	enum sr_reason why;
 	int r;
@@ -419,19 +419,19 @@ void sr_answer_forget(void)
 static void unlisten(struct sr_stream *st)
 {
 	if (st->up.listener[0])
-		sr_link_shm.unlisten(st->up.listener[0]);
+		sr_rendezvous_shm.unlisten(st->up.listener[0]);
 	if (st->up.listener[1])
-		sr_link_verbs.unlisten(st->up.listener[1]);
+		sr_rendezvous_verbs.unlisten(st->up.listener[1]);
 	st->up.listener[0] = st->up.listener[1] = NULL;
 }
 
 static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
 				 bool *again)
 {
-	enum sr_reason shm = listen_on(st, 0, &sr_link_shm,
+	enum sr_reason shm = listen_on(st, 0, &sr_rendezvous_shm,
 				       there ? there->kind[0] : NULL, again);
 
-	return both(shm, listen_on(st, 1, &sr_link_verbs,
+	return both(shm, listen_on(st, 1, &sr_rendezvous_verbs,
 				   there ? there->kind[1] : NULL, again));
 }
 
@@ -516,7 +516,7 @@ enum sr_reason sr_answer_never(void)
 	enum sr_reason why;
 
 	sr_enter();
-	why = both(impossible(0, &sr_link_shm), impossible(1, &sr_link_verbs));
+	why = both(impossible(0, &sr_rendezvous_shm), impossible(1, &sr_rendezvous_verbs));
 	sr_leave();
 	return why;
 }

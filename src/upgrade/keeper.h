@@ -10,7 +10,7 @@
 #define SR_KEEPER_H
 
 #include "engine/stream.h"
-#include "link/link.h"
+#include "link/rendezvous.h"
 
 enum { SR_KINDS = 2 };		/* of link: 0 shm, 1 verbs */
 

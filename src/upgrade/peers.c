@@ -32,9 +32,9 @@ static struct peer {
 } peers[PEERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int kind_of(const struct sr_link_ops *ops)
+static int kind_of(const struct sr_rendezvous *ops)
 {
-	return ops == &sr_link_shm;
+	return ops == &sr_rendezvous_shm;
 }
 
 /* Returns the peer's entry, and in *plain its address as it is on the wire. */
@@ -61,7 +61,7 @@ static bool is(const struct peer *p, const struct sockaddr_storage *addr)
 }
 
 void sr_peer_refused(const struct sockaddr_storage *addr,
-		     const struct sr_link_ops *ops, enum sr_reason why, uint64_t first_ns)
+		     const struct sr_rendezvous *ops, enum sr_reason why, uint64_t first_ns)
 {
 	struct sockaddr_storage plain;
 	struct peer *p = place(addr, &plain);
@@ -83,7 +83,7 @@ void sr_peer_refused(const struct sockaddr_storage *addr,
 }
 
 void sr_peer_answered(const struct sockaddr_storage *addr,
-		      const struct sr_link_ops *ops)
+		      const struct sr_rendezvous *ops)
 {
 	struct sockaddr_storage plain;
 	struct peer *p = place(addr, &plain);
@@ -95,7 +95,7 @@ void sr_peer_answered(const struct sockaddr_storage *addr,
 	sr_unlock(&lock);
 }
 
-enum sr_reason sr_peer_refuses(const struct sr_link_ops *ops,
+enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *addr)
 {
 	struct sockaddr_storage plain;

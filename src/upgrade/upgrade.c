@@ -186,7 +186,7 @@ static bool on_this_host(const struct sockaddr_storage *local,
 
 /* The k-th kind to try: shm only for this host, and there first.  NULL: there
  * is no such kind.  local NULL: not known.  Any thread, async-signal-safe. */
-static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
+static const struct sr_rendezvous *kind(const struct sockaddr_storage *local,
 				      const struct sockaddr_storage *peer,
 				      unsigned k)
 {
@@ -199,7 +199,7 @@ static const struct sr_link_ops *kind(const struct sockaddr_storage *local,
 		if (*links == 's' && !here)
 			continue;
 		if (!k--)
-			return *links == 's' ? &sr_link_shm : &sr_link_verbs;
+			return *links == 's' ? &sr_rendezvous_shm : &sr_rendezvous_verbs;
 	}
 	return NULL;
 }
@@ -210,7 +210,7 @@ static uint64_t again_ns(void)
 }
 
 /* Why this kind will not do; NONE: it may. */
-static enum sr_reason unlikely(const struct sr_link_ops *ops,
+static enum sr_reason unlikely(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *peer)
 {
 	const char *why = ops->usable();
@@ -229,11 +229,11 @@ static enum sr_reason unlikely(const struct sr_link_ops *ops,
  * NONE: one may be.  local NULL: not known.  ask: judges one kind. */
 static enum sr_reason all_say_no(const struct sockaddr_storage *local,
 				 const struct sockaddr_storage *peer,
-				 enum sr_reason (*ask)(const struct sr_link_ops *,
+				 enum sr_reason (*ask)(const struct sr_rendezvous *,
 						       const struct sockaddr_storage *))
 {
 	enum sr_reason first = SR_REASON_NONE, why;
-	const struct sr_link_ops *ops;
+	const struct sr_rendezvous *ops;
 	unsigned k = 0;
 
 	sr_enter();
@@ -304,7 +304,7 @@ static void none_left(struct sr_stream *st)
 
 static void ask_next(struct sr_stream *st)
 {
-	const struct sr_link_ops *ops;
+	const struct sr_rendezvous *ops;
 	enum sr_reason refused;
 	int r;
 

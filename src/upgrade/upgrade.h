@@ -8,6 +8,7 @@
 
 #include "engine/stream.h"
 #include "link/link.h"
+#include "link/rendezvous.h"
 
 /* The stream of fd with a reference, unless it is permanently plain. */
 struct sr_stream *sr_stream_live(int fd);
@@ -97,12 +98,12 @@ void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
 /* ---- peers.c: the memory of peers; any thread ---- */
 /* Not answered: the peer is not asked for first_ns, and longer each time. */
 void sr_peer_refused(const struct sockaddr_storage *addr,
-		     const struct sr_link_ops *ops, enum sr_reason why,
+		     const struct sr_rendezvous *ops, enum sr_reason why,
 		     uint64_t first_ns);
 void sr_peer_answered(const struct sockaddr_storage *addr,
-		      const struct sr_link_ops *ops);
+		      const struct sr_rendezvous *ops);
 /* Why the peer must not be asked now; NONE: it may be asked. */
-enum sr_reason sr_peer_refuses(const struct sr_link_ops *ops,
+enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *addr);
 
 /* ---- answer.c ---- */

@@ -87,12 +87,12 @@ static inline void requested(struct sr_request *req)
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
 	req->anchor = answerer.anchor;
 	if (refuse_with)
-		sr_link_shm.refuse(req, sent && atomic_load(&sent->listens)
+		sr_rendezvous_shm.refuse(req, sent && atomic_load(&sent->listens)
 						? sent->word
 						: refuse_with);
 	else
 		atomic_store(&answerer.link,
-			     sr_link_shm.accept(req, &answerer, notified,
+			     sr_rendezvous_shm.accept(req, &answerer, notified,
 						&answerer.reason));
 }
 
@@ -150,7 +150,7 @@ static inline void listen_in_loop(void *any)
 		((struct sockaddr_in *)&ss)->sin_addr.s_addr = 0;
 	sr_link_request = requested;
 	sr_link_gone = gone;
-	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, NULL,
+	CHECK(!sr_rendezvous_shm.listen((struct sockaddr *)&ss, NULL,
 				  &answerer.listener));
 }
 
@@ -164,7 +164,7 @@ static inline void listen_there_in_loop(void *arg)
 	address(&ss, port);
 	sr_link_request = requested;
 	sr_link_gone = gone;
-	CHECK(!sr_link_shm.listen((struct sockaddr *)&ss, there, &answerer.listener));
+	CHECK(!sr_rendezvous_shm.listen((struct sockaddr *)&ss, there, &answerer.listener));
 	snprintf(sent->word, sizeof(sent->word), SR_THERE " %s", there);
 	atomic_store(&sent->listens, true);
 }
@@ -172,14 +172,14 @@ static inline void listen_there_in_loop(void *arg)
 static inline void unlisten_in_loop(void *arg)
 {
 	(void)arg;
-	sr_link_shm.unlisten(answerer.listener);
+	sr_rendezvous_shm.unlisten(answerer.listener);
 }
 
 static inline void ask_in_loop(void *arg)
 {
 	struct end *e = arg;
 
-	e->ask = (struct sr_ask){.ops = &sr_link_shm,
+	e->ask = (struct sr_ask){.ops = &sr_rendezvous_shm,
 				 .owner = e,
 				 .notify = notified,
 				 .done = asked};
@@ -188,7 +188,7 @@ static inline void ask_in_loop(void *arg)
 	address(&e->ask.dst, port);
 	CHECK(!sr_name_make(&e->ask.name, (struct sockaddr *)&e->ask.src,
 			    (struct sockaddr *)&e->ask.dst, 1));
-	CHECK(!sr_link_shm.ask(&e->ask));
+	CHECK(!sr_rendezvous_shm.ask(&e->ask));
 }
 
 static inline void await(struct end *e, unsigned bits)

@@ -265,7 +265,7 @@ static void test_removal(void)
 	say("%s, %s\n", e->link->reason, f->link->reason);
 	put_link(e);
 	put_link(f);
-	check(sr_link_verbs.usable());
+	check(sr_rendezvous_verbs.usable());
 	add_device();
 	e = open_end(ECHO << 8 | 10);
 	both_ways(e, 1000, 0);

@@ -24,7 +24,7 @@ static void cancel_call(void *arg)
 {
 	struct end *e = arg;
 
-	sr_link_verbs.cancel(&e->ask);
+	sr_rendezvous_verbs.cancel(&e->ask);
 }
 
 /* The answerer's queue pair cannot be made any more; others' can. */

@@ -48,7 +48,7 @@ static void start_answerer(bool patient)
 static void unlisten_call(void *arg)
 {
 	(void)arg;
-	sr_link_verbs.unlisten(listener);
+	sr_rendezvous_verbs.unlisten(listener);
 }
 
 static void no_call(void *arg)

@@ -210,7 +210,7 @@ static void listen_call(void *arg)
 	sr_link_request = request;
 	sr_link_gone = gone;
 	((struct sockaddr_in *)&s)->sin_addr.s_addr = 0;
-	*(int *)arg = sr_link_verbs.listen((struct sockaddr *)&s, NULL, &listener);
+	*(int *)arg = sr_rendezvous_verbs.listen((struct sockaddr *)&s, NULL, &listener);
 }
 
 #ifdef FAKE_VERBS
@@ -238,7 +238,7 @@ static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
 static void ask_call(void *arg)
 {
 	struct end *e = arg;
-	int err = sr_link_verbs.ask(&e->ask);
+	int err = sr_rendezvous_verbs.ask(&e->ask);
 
 	if (err) {
 		e->reason = strerror(-err);
@@ -251,7 +251,7 @@ static struct end *ask_start(uint32_t no, int port)
 	struct end *e = new_end(no);
 	struct sr_ask *a = &e->ask;
 
-	a->ops = &sr_link_verbs;
+	a->ops = &sr_rendezvous_verbs;
 	a->src = address(40000);
 	a->dst = address(port);
 	check(!sr_name_make(&a->name, (struct sockaddr *)&a->src,
@@ -386,7 +386,7 @@ static inline int run_tests(int argc, char **argv, const struct test *tests, siz
 
 	sr_conf_load();
 #ifndef FAKE_VERBS
-	if (sr_link_verbs.usable())
+	if (sr_rendezvous_verbs.usable())
 		return 77;
 #endif
 	if (argc > 1 && !strcmp(argv[1], "-v")) {

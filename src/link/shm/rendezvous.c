@@ -254,12 +254,20 @@ static ssize_t receive_memory(struct pending *p)
 	return n;
 }
 
+static void refuse_request(struct sr_request *req, const char *reason)
+{
+	struct pending *p = (struct pending *)req;
+
+	send_word(p, reason);
+	pending_free(p);
+}
+
 static void complete(struct pending *p)
 {
 	if (p->memory < 0 || p->doorbell < 0)
 		return;
 	if (!sr_link_request) {
-		sr_shm_refuse(&p->req, "no-match");
+		refuse_request(&p->req, "no-match");
 		return;
 	}
 	p->stage = KNOWN;
@@ -283,7 +291,7 @@ static void refuse_user(struct pending *p)
 {
 	struct sr_name name = p->req.name;
 
-	sr_shm_refuse(&p->req, "user");
+	refuse_request(&p->req, "user");
 	if (sr_link_refused)
 		sr_link_refused(&name, "user");
 }
@@ -306,7 +314,7 @@ static void offer_readable(struct pending *p)
 	if (n <= 0)
 		pending_free(p);
 	else if (n != sizeof(offer) || !offer_fits(p, &offer))
-		sr_shm_refuse(&p->req, "protocol");
+		refuse_request(&p->req, "protocol");
 	else if (!may_ask(p))
 		refuse_user(p);
 	else
@@ -320,7 +328,7 @@ static void memory_readable(struct pending *p)
 	if (p->unchecked)
 		p->closer = sr_closer_take();
 	if (p->unchecked && !p->closer) {
-		sr_shm_refuse(&p->req, "refused");
+		refuse_request(&p->req, "refused");
 		return;
 	}
 	n = receive_memory(p);
@@ -333,9 +341,9 @@ static void memory_readable(struct pending *p)
 	if (n > 0)
 		complete(p);
 	else if (n == -EMFILE)
-		sr_shm_refuse(&p->req, "descriptors");
+		refuse_request(&p->req, "descriptors");
 	else if (n == -EBADF)
-		sr_shm_refuse(&p->req, "protocol");
+		refuse_request(&p->req, "protocol");
 	else
 		pending_free(p);
 }
@@ -367,7 +375,7 @@ static void pending_new(int fd, uint32_t uid)
 		p = calloc(1, sizeof(*p));
 	if (!p)
 		goto close;
-	p->req.ops = &sr_link_shm;
+	p->req.ops = &sr_rendezvous_shm;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
 	p->memory = p->doorbell = -1;
@@ -420,15 +428,7 @@ bool sr_shm_line_new(int fd, const struct sockaddr_un *un, socklen_t len)
 	return true;
 }
 
-void sr_shm_refuse(struct sr_request *req, const char *reason)
-{
-	struct pending *p = (struct pending *)req;
-
-	send_word(p, reason);
-	pending_free(p);
-}
-
-struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
+static struct sr_link *accept_request(struct sr_request *req, void *owner,
 			      void (*notify)(struct sr_link *, unsigned),
 			      const char **reason)
 {
@@ -464,13 +464,31 @@ struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
 put:
 	sr_link_put(&l->link);
 refuse:
-	sr_shm_refuse(req, *reason);
+	refuse_request(req, *reason);
 	return NULL;
 }
 
-void sr_shm_forget(void)
+static void forget(void)
 {
 	pendings = NULL;
 	pending_count = strangers = 0;
 	sr_shm_ring_forget();
 }
+
+static const char *usable(void)
+{
+	return NULL;
+}
+
+const struct sr_rendezvous sr_rendezvous_shm = {
+	.name = "shm",
+	.usable = usable,
+	.absent = sr_shm_absent,
+	.ask = sr_shm_ask,
+	.cancel = sr_shm_cancel,
+	.listen = sr_shm_listen,
+	.unlisten = sr_shm_unlisten,
+	.accept = accept_request,
+	.refuse = refuse_request,
+	.forget = forget,
+};

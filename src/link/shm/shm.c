@@ -432,11 +432,6 @@ static void usage(struct sr_link *link, size_t *bytes, int *fds)
 	*fds = 2;
 }
 
-static const char *usable(void)
-{
-	return NULL;
-}
-
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.vouched = true,
@@ -461,13 +456,4 @@ const struct sr_link_ops sr_link_shm = {
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,
 	.usage = usage,
-	.forget = sr_shm_forget,
-	.usable = usable,
-	.absent = sr_shm_absent,
-	.ask = sr_shm_ask,
-	.cancel = sr_shm_cancel,
-	.listen = sr_shm_listen,
-	.unlisten = sr_shm_unlisten,
-	.accept = sr_shm_accept,
-	.refuse = sr_shm_refuse,
 };

@@ -28,6 +28,7 @@
 #include "base/loop.h"
 #include "link/link.h"
 #include "link/local.h"
+#include "link/rendezvous.h"
 #include "pure/credit.h"
 #include "pure/ring.h"
 
@@ -180,15 +181,6 @@ void sr_shm_unlisten(void *listener);
 /* fd is a new connection from a socket of that name to a listener.
  * False: the caller still owns fd, and closing it may block (closer.h). */
 bool sr_shm_line_new(int fd, const struct sockaddr_un *un, socklen_t len);
-struct sr_link *sr_shm_accept(struct sr_request *req, void *owner,
-			      void (*notify)(struct sr_link *, unsigned),
-			      const char **reason);
-void sr_shm_refuse(struct sr_request *req, const char *reason);
-
-/* In the child of fork: forgets every listener, request and link.  The mappings
- * stay; the links on them are the parent's. */
-void sr_shm_forget(void);
-
 /* ask.c */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);

@@ -190,7 +190,7 @@ static void connect_request(const struct sr_vcm_event *e)
 		refuse_at_once(id, "memory");
 		return;
 	}
-	r->req.ops = &sr_link_verbs;
+	r->req.ops = &sr_rendezvous_verbs;
 	r->req.name = name;
 	r->cm.what = SR_CM_REQUEST;
 	r->id = id;

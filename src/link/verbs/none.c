@@ -5,6 +5,7 @@
  * is called.
  */
 #include "link/link.h"
+#include "link/rendezvous.h"
 
 #ifndef HAVE_VERBS
 static const char *usable(void)
@@ -12,5 +13,6 @@ static const char *usable(void)
 	return "no-library";
 }
 
-const struct sr_link_ops sr_link_verbs = { .name = "verbs", .usable = usable };
+const struct sr_link_ops sr_link_verbs = { .name = "verbs" };
+const struct sr_rendezvous sr_rendezvous_verbs = { .name = "verbs", .usable = usable };
 #endif

@@ -599,7 +599,10 @@ const struct sr_link_ops sr_link_verbs = {
 	.drop = verbs_drop,
 	.free = verbs_free,
 	.usage = verbs_usage,
-	.forget = sr_verbs_forget,
+};
+
+const struct sr_rendezvous sr_rendezvous_verbs = {
+	.name = "verbs",
 	.usable = verbs_usable,
 	.ask = sr_verbs_ask,
 	.cancel = sr_verbs_cancel,
@@ -607,4 +610,5 @@ const struct sr_link_ops sr_link_verbs = {
 	.unlisten = sr_verbs_unlisten,
 	.accept = sr_verbs_accept,
 	.refuse = sr_verbs_refuse,
+	.forget = sr_verbs_forget,
 };

@@ -27,6 +27,7 @@
 #include "base/lock.h"
 #include "base/loop.h"
 #include "link/link.h"
+#include "link/rendezvous.h"
 
 /* ---- the libraries ---- */
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rendezvous.h - how the two ends of a stream find each other and make a link: the
+ * connecting side asks, the accepting side answers.  One table for each kind of link.
+ * All in the loop, but for usable(), absent() and forget().
+ */
+#ifndef SR_RENDEZVOUS_H
+#define SR_RENDEZVOUS_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "pure/wire.h"
+
+struct sr_ask;
+struct sr_link;
+struct sr_request;
+
+#define SR_THERE "there"
+#define SR_THERE_LEN 20		/* with the final 0 */
+#define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
+
+struct sr_rendezvous {
+	const char *name;	/* of the kind: "shm", "verbs" */
+
+	/* Can this kind work on this host at all?  Returns NULL, or a reason
+	 * word ("no-device", "no-library", "off").  Cheap; loads nothing. */
+	const char *(*usable)(void);
+
+	/* True if it is certain, and found out quickly, that nobody would
+	 * answer a request for a link to this address now.  NULL: never.
+	 * any. */
+	bool (*absent)(const struct sockaddr *to);
+
+	/*
+	 * Asks the accepting side of the connection for a link.  done() is
+	 * called once, later, unless cancelled: with a link that is UP, or with
+	 * NULL and a reason.  Returns 0; or -ENODEV, -ELIBACC (the library
+	 * cannot be loaded) or -ENOMEM, and done() is not called.  The peer of
+	 * the rendezvous must have the TCP peer's own address, or be on this
+	 * host.
+	 */
+	int (*ask)(struct sr_ask *ask);
+	void (*cancel)(struct sr_ask *ask);
+
+	/*
+	 * Answers requests for connections accepted on this local address
+	 * (0.0.0.0 or :: for any).  there: not where an asker looks first, but at a
+	 * place of this process's own, which is stored in there[SR_THERE_LEN] as a
+	 * text: refuse(req, SR_THERE " " text) by any process sends the asker of req
+	 * there.  *out is for unlisten().  Returns 0 or -errno, as ask() does.
+	 */
+	int (*listen)(const struct sockaddr *addr, char *there, void **out);
+	void (*unlisten)(void *listener);
+
+	/* Answers a request, whose `anchor` the caller has set.  Returns a new
+	 * link that is not yet UP; or NULL and a reason if none could be made,
+	 * after refusing the asker.  The reason that refuse() sends goes to the
+	 * peer's log. */
+	struct sr_link *(*accept)(struct sr_request *req, void *owner,
+				  void (*notify)(struct sr_link *, unsigned),
+				  const char **reason);
+	void (*refuse)(struct sr_request *req, const char *reason);
+
+	/* In the child of fork: forgets the parent's links, listeners and
+	 * requests.  May be NULL. */
+	void (*forget)(void);
+};
+
+struct sr_ask {
+	const struct sr_rendezvous *ops;
+	struct sr_name name;
+	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
+	int anchor;			/* our socket */
+	void *owner;			/* for the link */
+	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
+	void (*done)(struct sr_ask *ask, struct sr_link *link,
+		     const char *reason);
+	void *kind;			/* the kind's own */
+};
+
+/* An asker's request, in the kind's memory until accept() or refuse(). */
+struct sr_request {
+	const struct sr_rendezvous *ops;
+	struct sr_name name;
+	int anchor;			/* the upgrade room's: our socket, for accept() */
+};
+
+/* Set once by the upgrade room, which handles requests.  loop.
+ * sr_link_gone(): the asker left before it was answered; the kind frees the
+ * request afterwards. */
+extern void (*sr_link_request)(struct sr_request *req);
+extern void (*sr_link_gone)(struct sr_request *req);
+/* A process without the right to has asked for this connection, and was
+ * refused.  loop. */
+extern void (*sr_link_refused)(const struct sr_name *name, const char *reason);
+
+extern const struct sr_rendezvous sr_rendezvous_shm, sr_rendezvous_verbs;
+
+#endif
