@@ -49,6 +49,7 @@ struct asking {
 	struct sockaddr_un name; /* that the line is connected to */
 	socklen_t name_len;
 	uint64_t deadline_ns;
+	char word[32]; /* the answerer's last one */
 	const char *reason; /* the most informative one so far */
 };
 
@@ -128,39 +129,38 @@ static int make_doorbell(struct asking *a, uint8_t name[SR_SHM_DOORBELL_LEN])
 	return 0;
 }
 
-/* Is the word "there", and a place that may be one?  Notes it. */
-static bool sent_there(struct asking *a, const char *word)
+/* Reads the answerer's word, "" if there is none any more.  False: none yet.  If the
+ * answerer hung up before it read what we had sent, recv() returns that error
+ * before the word. */
+static bool read_word(struct asking *a, int sock)
 {
-	const char *place = word + sizeof(SR_THERE);
+	ssize_t n = sr_real.recv(sock, a->word, sizeof(a->word) - 1, MSG_DONTWAIT);
 
-	if (strncmp(word, SR_THERE " ", sizeof(SR_THERE)) ||
+	if (n < 0 && errno == ECONNRESET)
+		n = sr_real.recv(sock, a->word, sizeof(a->word) - 1, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	a->word[n > 0 ? n : 0] = '\0';
+	return true;
+}
+
+/* The reason that the word is; NULL if it is none. */
+static const char *reason_in(struct asking *a)
+{
+	return sr_reason_word(sr_reason_find(a->word));
+}
+
+/* Is the word "there", and a place that may be one?  Notes it. */
+static bool sent_there(struct asking *a)
+{
+	const char *place = a->word + sizeof(SR_THERE);
+
+	if (strncmp(a->word, SR_THERE " ", sizeof(SR_THERE)) ||
 	    strlen(place) >= sizeof(a->there) ||
 	    place[strspn(place, "0123456789abcdef")])
 		return false;
 	strcpy(a->there, place);
 	return true;
-}
-
-/* Returns the answerer's word; NULL if there is none yet; "" for an unknown
- * one, or none any more.  If the answerer hung up before it read what we had
- * sent, recv() returns that error before the word. */
-static const char *read_word(struct asking *a, int sock)
-{
-	static const char *const words[] = { "ok", SR_SHM_GO };
-	char word[32] = "";
-	ssize_t n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
-	size_t i;
-
-	if (n < 0 && errno == ECONNRESET)
-		n = sr_real.recv(sock, word, sizeof(word) - 1, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return NULL;
-	for (i = 0; n > 0 && i < 2; i++)
-		if (!strcmp(word, words[i]))
-			return words[i];
-	if (n > 0 && sent_there(a, word))
-		return SR_THERE;
-	return (n > 0 ? sr_reason_word(sr_reason_find(word)) : NULL) ?: "";
 }
 
 /* Returns NULL, or a reason. */
@@ -181,7 +181,9 @@ static const char *send_offer(struct asking *a, int line)
 	if (sr_now_send(line, &offer, sizeof(offer)) == sizeof(offer))
 		return NULL;
 	/* The answerer has hung up already, and may have said why. */
-	return sr_reason_word(sr_reason_find(read_word(a, line) ?: "")) ?: "refused";
+	a->word[0] = '\0';
+	read_word(a, line);
+	return reason_in(a) ?: "refused";
 }
 
 /* The memory must not be executable.  Kernels from 6.3 on have a flag for that,
@@ -272,29 +274,29 @@ static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a =
 		(struct asking *)((char *)w - offsetof(struct asking, watch));
-	const char *word = read_word(a, w->fd), *reason = NULL;
+	const char *reason = NULL;
 
 	(void)events;
-	if (!word)
+	if (!read_word(a, w->fd))
 		return;
-	if (!strcmp(word, "ok") && a->link) {
+	if (!strcmp(a->word, "ok") && a->link) {
 		finish(a, NULL);
 		return;
 	}
-	if (!strcmp(word, SR_SHM_GO) && !a->link) {
+	if (!strcmp(a->word, SR_SHM_GO) && !a->link) {
 		reason = hand_over(a);
 		if (!reason)
 			return;
 		if (!strcmp(reason, "refused"))	/* and the answerer has sent why */
-			word = read_word(a, w->fd) ?: "";
+			read_word(a, w->fd);
 	}
 	hang_up(a);
-	if (!strcmp(word, SR_THERE)) {
+	if (sent_there(a)) {
 		next_name(a);
 		return;
 	}
 	a->there[0] = '\0';
-	a->reason = sr_reason_word(sr_reason_find(word)) ?: reason ?: "refused";
+	a->reason = reason_in(a) ?: reason ?: "refused";
 	/* Another process may listen at an address that is less exact. */
 	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
 		finish(a, a->reason);

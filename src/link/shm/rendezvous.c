@@ -191,11 +191,6 @@ static void say(int fd, const char *word)
 			    MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void send_word(struct pending *p, const char *word)
-{
-	say(p->watch.fd, word);
-}
-
 /* Peeks at the packet; p->memory becomes a copy of its descriptor, whatever
  * that is.  Anything else in the packet stays in the queue.  Returns the
  * packet's length, or -errno; EBADF: not what it should be. */
@@ -258,7 +253,7 @@ static void refuse_request(struct sr_request *req, const char *reason)
 {
 	struct pending *p = (struct pending *)req;
 
-	send_word(p, reason);
+	say(p->watch.fd, reason);
 	pending_free(p);
 }
 
@@ -301,7 +296,7 @@ static void go(struct pending *p)
 	p->stage = MEMORY;
 	p->unchecked = p->stranger;
 	sr_local_bar(p->watch.fd, false);
-	send_word(p, SR_SHM_GO);
+	say(p->watch.fd, SR_SHM_GO);
 }
 
 static void offer_readable(struct pending *p)
@@ -449,7 +444,7 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 		goto put;
 	l->doorbell = p->doorbell;
 	p->doorbell = -1;
-	send_word(p, "ok");
+	say(p->watch.fd, "ok");
 	sr_loop_unwatch(&p->watch);
 	err = sr_shm_start(l, p->watch.fd);
 	p->watch.fd = -1;
