@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# judge.awk - for run: reads rounds over TCP, a report and the same round over the link.
+
+# split_way(TEXT): got, sent, tried, last
+function split_way(text,    part) {
+	sub(/^[a-z]*=/, "", text)
+	split(text, part, /[\/:]/)
+	got = part[1] + 0; sent = part[2] + 0; tried = part[3] + 0; last = part[4]
+}
+
+# What has become of a direction
+function class_of(text) {
+	split_way(text)
+	return last (last == "reset" ? "" : got >= sent ? "-all" : "-part")
+}
+
+# value(FIELD): behind the =
+function value(field) {
+	sub(/^[a-z]*=/, "", field)
+	return field
+}
+
+function bad(why) { wrong = wrong " " why }
+
+FILENAME ~ /\.report$/ {
+	if (match($0, /"pid": *[0-9]+/)) {
+		pid = substr($0, RSTART, RLENGTH)
+		sub(/.*[: ]/, "", pid)
+		if ($0 ~ "\"link\": *\"" link) reported[pid]++
+	}
+	next
+}
+
+FILENAME ~ /\.tcp[0-9]?$/ {
+	if ($1 != "peer") seen[$1, class_of($13) " " class_of($14)] = 1
+	next
+}
+
+$1 == "peer" {
+	if (linked > reported[$2] + 0)
+		print "failed round - - - - 0 0: of " linked " streams on a link " \
+			reported[$2] + 0 " are in the report"
+	ended = 1
+	next
+}
+
+{
+	wrong = ""; lost = 0; excused = ""
+	early = value($9) != "-1,-1"
+	ring = value($10) == 1
+	linked += ring
+	class_now = class_of($13) " " class_of($14)
+	split_way($13)
+	if (last == "eof" && got < sent) { lost = sent - got; bad("lost") }
+	if (got > tried) bad("more")
+	split_way($14)
+	if (last == "eof" && got < sent) { lost += sent - got; bad("lost") }
+	if (value($15) > 0) bad("wrong-bytes")
+	if (value($16) > 0) bad("hang")
+	if (value($12) > 0) bad("ring-in-child")
+	split(value($17), left, ",")
+	if (left[1] > 7) bad("descriptors")
+	if (left[2] > 0) bad("rings")
+	if (!early && value($10) == 0) bad("no-link")
+	if (value($11) == 0) bad("left-link")
+	if (!early && !seen[$1, class_now]) {
+		if ($6 == "kill" && $7 == "parent-first" && class_now ~ /reset/)
+			excused = " (killed parent's link)"
+		else bad("class:" class_now)
+	}
+	print (wrong ? "failed" : excused ? "excused" : "ok"), $2, $3, $4, \
+		"child-" (early ? "killed-early" : $5), "parent-" $6, lost, value($16) ":", \
+		$0 wrong excused
+}
+
+END { if (!ended) print "failed round - - - - 0 0: it has not ended" }
