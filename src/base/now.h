@@ -19,10 +19,15 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-static inline ssize_t sr_now_send(int fd, const void *buf, size_t n)
+static inline ssize_t sr_now_send_flags(int fd, const void *buf, size_t n, int flags)
 {
 	return sr_real.syscall(SYS_sendto, fd, (long)buf, (long)n,
-			       MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
+			       flags | MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
+}
+
+static inline ssize_t sr_now_send(int fd, const void *buf, size_t n)
+{
+	return sr_now_send_flags(fd, buf, n, 0);
 }
 
 static inline ssize_t sr_now_recv(int fd, void *buf, size_t n, int flags)

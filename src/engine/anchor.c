@@ -63,10 +63,10 @@ int sr_anchor_kept(struct sr_stream *st)
 	return atomic_load(&st->so_error);
 }
 
-ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len)
+ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more)
 {
-	int err = errno;
-	ssize_t r = keep_error(st, sr_now_send(st->anchor, buf, len));
+	int err = errno, flags = more ? MSG_MORE : 0;
+	ssize_t r = keep_error(st, sr_now_send_flags(st->anchor, buf, len, flags));
 
 	if (r > 0)
 		atomic_fetch_add(&st->out.tcp, (uint64_t)r);

@@ -65,7 +65,9 @@ bool sr_anchor_fin(struct sr_stream *st);
 /* The counters disagree: I/O went around the library, or the stream was just
  * closed.  The stream gets no link.  rx_lock or tx_lock held. */
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link);
-ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len);
+/* more: more follows at once, which TCP would hold back (Nagle) until the peer has
+ * acknowledged this. */
+ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more);
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
 /* The peer's FIN or RST has arrived, perhaps behind unread bytes. */

@@ -124,7 +124,7 @@ static bool write_mark(struct sr_stream *st)
 	if (!st->out.record_at && !sr_anchor_writable(st))
 		return false;
 	r = sr_anchor_write(st, st->tx.record + st->out.record_at,
-			    SR_RECORD_LEN - st->out.record_at);
+			    SR_RECORD_LEN - st->out.record_at, false);
 	if (r < 0 && r != -EAGAIN) {
 		tx_failed(st);
 		return false;
@@ -292,7 +292,8 @@ static bool progress_resend(struct sr_stream *st)
 
 	while (st->out.record_at < SR_RECORD_LEN) {
 		r = sr_anchor_write(st, st->tx.record + st->out.record_at,
-				    SR_RECORD_LEN - st->out.record_at);
+				    SR_RECORD_LEN - st->out.record_at,
+				    st->tx.at < st->tx.w);
 		if (r <= 0)
 			goto stop;
 		st->out.record_at += (unsigned)r;
@@ -303,7 +304,8 @@ static bool progress_resend(struct sr_stream *st)
 		for (i = 0; i < 2 && n; i++) {
 			if (!v[i].iov_len)
 				continue;
-			r = sr_anchor_write(st, v[i].iov_base, v[i].iov_len);
+			r = sr_anchor_write(st, v[i].iov_base, v[i].iov_len,
+					    st->tx.at + v[i].iov_len < st->tx.w);
 			if (r <= 0)
 				goto stop;
 			todo = sr_tx_resent(&st->tx, (uint64_t)r);

@@ -19,8 +19,20 @@ static inline void plan_stream(struct stream *s, uint64_t *c)
 	s->child_end = (int)draw(c, ENDS);
 	s->parent_first = draw(c, 2);
 	s->server = draw(c, 2);
-	s->half = s->who == NEITHER ? 0 : (int)draw(c, 3);
 	s->early_ms = draw(c, 12) ? -1 : (int)draw(c, 12);
+	if (getenv("FAULTS_PLAN")) {
+		int v[6];
+
+		if (sscanf(getenv("FAULTS_PLAN"), "%d %d %d %d %d %d", v, v + 1, v + 2, v + 3,
+			   v + 4, v + 5) == 6) {
+			s->how = v[0] < 0 ? s->how : v[0];
+			s->when = v[1] < 0 ? s->when : v[1];
+			s->who = v[2] < 0 ? s->who : v[2];
+			s->child_end = v[3] < 0 ? s->child_end : v[3];
+			s->parent_first = v[4] < 0 ? s->parent_first : v[4];
+			s->early_ms = v[5] < 0 ? s->early_ms : -1;
+		}
+	}
 	for (int way = UP; way <= DOWN; way++) {
 		s->use[way] = amount(c);
 		s->tail[way] = amount(c);
@@ -30,6 +42,7 @@ static inline void plan_stream(struct stream *s, uint64_t *c)
 		if (s->when != UNREAD)
 			s->unread[way] = 0;
 	}
+	s->half = s->who == NEITHER ? 0 : (int)draw(c, 3);
 	s->linked = s->stayed = s->again = -1;
 }
 
