@@ -76,6 +76,11 @@ void sr_link_put(struct sr_link *link)
 	sr_loop_post(&free_task);
 }
 
+void sr_link_forget(void)
+{
+	atomic_store(&unreferenced, NULL);
+}
+
 /* ---- events ---- */
 
 bool sr_link_raise(struct sr_link *link, unsigned bits)

@@ -88,6 +88,9 @@ struct sr_link {
 
 struct sr_link *sr_link_get(struct sr_link *link);
 void sr_link_put(struct sr_link *link);	/* any; freed in the loop */
+/* In the child of fork: what is about to be freed is the parent's, and so are its
+ * descriptors and its memory. */
+void sr_link_forget(void);
 
 static inline unsigned sr_link_events(struct sr_link *link)
 {

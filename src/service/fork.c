@@ -107,6 +107,7 @@ static void in_child(void)
 		goto out;
 	/* The links come first: when a stream drops one later, that must not
 	 * reach the parent's link. */
+	sr_link_forget();
 	sr_rendezvous_shm.forget();
 	if (sr_rendezvous_verbs.forget)
 		sr_rendezvous_verbs.forget();
