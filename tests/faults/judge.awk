@@ -40,6 +40,7 @@ $1 == "peer" {
 	if (linked > reported[$2] + 0)
 		print "failed round - - - - 0 0: of " linked " streams on a link " \
 			reported[$2] + 0 " are in the report"
+	if ($4 > 0) print "failed round - - - - 0 0: " $4 " processes crashed"
 	ended = 1
 	next
 }

@@ -100,6 +100,15 @@ static int count_fds(void)
 	return n - 3;
 }
 
+/* A process that crashed has no place in the plan. */
+static void note_status(pid_t pid, int status)
+{
+	if (!WIFSIGNALED(status) || WTERMSIG(status) == SIGKILL)
+		return;
+	shared->crashes++;
+	fprintf(stderr, "faults: process %d: signal %d\n", pid, WTERMSIG(status));
+}
+
 /* ------------------------------------------------------------- sockets */
 
 static const char *address(void)
@@ -261,6 +270,8 @@ static int peer(void)
 	uint64_t chance = mix(shared->seed + 5);
 	int lfd = listen_any(&shared->port), n = SUBJECTS * shared->streams, got = 0;
 	struct peer_end *ends = calloc((size_t)n, sizeof(*ends));
+	int status;
+	pid_t pid;
 
 	for (int i = 0; i < SUBJECTS; i++)
 		for (int j = 0; j < shared->streams; j++) {
@@ -292,8 +303,8 @@ static int peer(void)
 	}
 	for (int i = 0; i < n; i++)
 		pthread_join(ends[i].reader, NULL);
-	while (wait(NULL) > 0)
-		;
+	while ((pid = wait(&status)) > 0)
+		note_status(pid, status);
 	exit(0);
 }
 
@@ -421,14 +432,17 @@ static void child(struct subject *su, struct stream *s, int *fds)
 
 static void reap(struct subject *su)
 {
+	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		note_status(pid, status);
 		for (int i = 0; i < shared->streams; i++)
 			if (su->stream[i].child == pid) {
 				su->stream[i].child_gone = true;
 				bump(&su->stream[i]);
 			}
+	}
 }
 
 /* The arguments of a program that becomes the child. */
@@ -595,6 +609,7 @@ struct own {
 static void extend(struct stream *s, uint64_t up, uint64_t down)
 {
 	s->way[UP].limit += up;
+	s->way[UP].may_get = NEVER;
 	s->way[DOWN].limit += down;
 	s->way[DOWN].may_get = s->way[DOWN].limit;
 	bump(s);
@@ -608,25 +623,48 @@ static bool all_done(struct stream *s)
 	       (down->end != NO_END || down->got >= down->limit);
 }
 
-/* Moves bytes until they go by a link, or that takes too long. */
-static int settle(struct own *o, unsigned ms)
+static bool settles(struct stream *s)
+{
+	return s->when == AFTER || s->when == UNREAD || s->when == ASLEEP;
+}
+
+/* Moves some bytes on each stream that is to have a link.  False: one has none yet. */
+static bool settle_once(struct own *own, int n)
+{
+	uint64_t before[STREAMS];
+	bool all = true;
+
+	for (int i = 0; i < n; i++) {
+		before[i] = by_kernel(own[i].fd);
+		if (settles(own[i].s) && own[i].s->linked != 1)
+			extend(own[i].s, 3000, 3000);
+	}
+	for (int i = 0; i < n; i++) {
+		if (!settles(own[i].s) || own[i].s->linked == 1)
+			continue;
+		AWAIT(own[i].s, all_done(own[i].s));
+		own[i].s->linked = by_kernel(own[i].fd) == before[i];
+		all &= own[i].s->linked;
+	}
+	return all;
+}
+
+/* Until they have links, or that takes too long: who has met another process's fork
+ * asks again after a second or two. */
+static void settle(struct own *own, int n)
 {
 	uint64_t since = now_ns();
-	bool linked = false;
-	int i;
+	bool all = false;
 
-	for (i = 0; i < 3 || (shared->rail && !linked && !shared->uncounted); i++) {
-		uint64_t before = by_kernel(o->fd);
-
-		extend(o->s, 3000, 3000);
-		AWAIT(o->s, all_done(o->s));
-		linked = by_kernel(o->fd) == before;
-		if (now_ns() - since > ms * 1000000ull)
+	for (int i = 0; i < 3 || (shared->rail && !all && !shared->uncounted); i++) {
+		all = settle_once(own, n);
+		if (now_ns() - since > 6000000000ull)
 			break;
-		if (!linked)
-			nap_us(1000);
+		nap_us(all ? 0 : 1000);
 	}
-	return linked;
+	for (int i = 0; i < n; i++)
+		if (!own[i].s->linked && shared->uncounted)
+			own[i].s->linked = -1;
 }
 
 static void begin_stream(struct own *o)
@@ -636,7 +674,10 @@ static void begin_stream(struct own *o)
 		o->m[way] = mover(o->su, o->s, o->fd, PARENT, way);
 		pthread_create(&o->thread[way], NULL, parent_moves, &o->m[way]);
 	}
-	o->s->way[UP].may_get = NEVER;
+	/* In policy wait who asks in vain, because the other end makes no call, asks no
+	 * other stream of that end for long. */
+	if (settles(o->s))
+		o->s->way[UP].may_get = NEVER;
 }
 
 /* To the moment at which the child is made. */
@@ -644,8 +685,6 @@ static void prepare(struct own *o)
 {
 	struct stream *s = o->s;
 
-	if (s->when == AFTER || s->when == UNREAD || s->when == ASLEEP)
-		s->linked = settle(o, 3000) ? 1 : shared->uncounted ? -1 : 0;
 	if (s->when == UNREAD) {
 		s->way[UP].may_get = s->way[UP].limit;
 		s->way[UP].limit += s->unread[UP];
@@ -693,8 +732,8 @@ static void begin_use(struct stream *s)
 static bool used(struct stream *s)
 {
 	return s->child_gone || (moved(s, UP, s->way[UP].use_end) &&
-				 (s->who == NEITHER || moved(s, DOWN, s->way[DOWN].use_end)) &&
-				 (s->when != ASLEEP || moved(s, DOWN, s->way[DOWN].limit)));
+				 ((s->who == NEITHER && s->when == UNREAD) ||
+				  moved(s, DOWN, s->way[DOWN].limit)));
 }
 
 static void end_threads(struct own *o)
@@ -765,6 +804,14 @@ static void check_left(struct subject *su, int before)
 		maps = count_maps();
 	}
 	su->leaked = n - before;
+	if ((n > before + 7 || maps) && getenv("FAULTS_SHOW")) {
+		char command[128];
+
+		snprintf(command, sizeof(command), "ls -l /proc/%d/fd >&2; grep memfd /proc/%d/maps >&2", getpid(), getpid());
+		unsetenv("LD_PRELOAD");
+		if (system(command))
+			return;
+	}
 	su->leaked_maps = maps;
 }
 
@@ -811,6 +858,7 @@ static int subject(struct subject *su)
 		own[i] = (struct own){.su = su, .s = &su->stream[i], .fd = fds[i]};
 		begin_stream(&own[i]);
 	}
+	settle(own, n);
 	for (int i = 0; i < n; i++)
 		prepare(&own[i]);
 	early_end(su);
@@ -944,11 +992,14 @@ static bool await_all(unsigned limit_ms)
 {
 	uint64_t since = now_ns(), last = 0, n;
 	bool hung = false;
+	int status;
 	pid_t pid;
 
 	for (;;) {
-		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+			note_status(pid, status);
 			note_gone(pid);
+		}
 		if (pid < 0)
 			return hung;
 		kill_due();
@@ -1020,7 +1071,7 @@ static int round_of(uint64_t seed, bool rail)
 	for (int i = 0; i < SUBJECTS; i++)
 		for (int j = 0; j < shared->streams; j++)
 			print_stream(&shared->subject[i], &shared->subject[i].stream[j], hung);
-	printf("peer %d hung %d\n", shared->peer, hung);
+	printf("peer %d crashes %d\n", shared->peer, shared->crashes);
 	return hung;
 }
 

@@ -88,6 +88,7 @@ struct shared {
 	bool rail;			/* links are expected */
 	atomic_int port, peer;
 	atomic_bool uncounted;		/* a child of the peer was killed: it holds all */
+	atomic_int crashes;
 	atomic_uint kills;
 	struct killing kill[SUBJECTS * (STREAMS + 1)];
 	struct subject subject[SUBJECTS];
