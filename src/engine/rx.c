@@ -236,6 +236,19 @@ static void read_record(struct sr_stream *st)
 	}
 }
 
+/* The mark will not come.  Else the next byte would show it; but who waits for the
+ * direction to be plain may wait long for that. */
+static void expect_no_more(struct sr_stream *st)
+{
+	struct sr_link *link = st->in.link;
+
+	if (st->rx.state != SR_RX_EXPECT || !link || !link->ops->rx_unmarked ||
+	    !link->ops->rx_unmarked(link))
+		return;
+	sr_rx_unmarked(&st->rx);
+	rx_moved(st, SR_RX_EXPECT);
+}
+
 /* RESUME came after a link's END, whose ACKEND the sender has not seen. */
 static bool resumed_after_end(const struct sr_stream *st)
 {
@@ -334,6 +347,8 @@ static void progress(struct sr_stream *st)
 	alone = !(atomic_load(&st->in.gate) & SR_GATE_COUNT);
 	if (alone && !loop_watches(st))
 		read_record(st);
+	if (alone)
+		expect_no_more(st);
 	settle(st);
 	if (atomic_load(&st->want_back) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");

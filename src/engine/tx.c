@@ -90,6 +90,8 @@ static void leave(struct sr_stream *st)
 	if (link)
 		sr_tx_flush(st);
 	todo = sr_tx_leave(&st->tx);
+	if (!link && st->out.link->ops->tx_unmarked)
+		st->out.link->ops->tx_unmarked(st->out.link);
 	if (todo & SR_DO_DROP)
 		st->out.link->ops->drop(st->out.link, "peer-dropped");
 	if (link) {

@@ -101,6 +101,11 @@ struct sr_link_ops {
 	/* LEFT: does TCP have all that the peer sent?  rx. */
 	bool (*rx_resent)(struct sr_link *link);
 
+	/* The switch to this link was given up, and no mark is in TCP, nor will be: says
+	 * so, also when DEAD; did the peer say so?  NULL: it cannot.  tx, rx. */
+	void (*tx_unmarked)(struct sr_link *link);
+	bool (*rx_unmarked)(struct sr_link *link);
+
 	/* Looks for arrivals and completions; never sleeps.  any. */
 	void (*poll)(struct sr_link *link);
 

@@ -247,6 +247,12 @@ unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len)
 	return miss(rx);
 }
 
+void sr_rx_unmarked(struct sr_rx *rx)
+{
+	if (rx->state == SR_RX_EXPECT && !rx->part)
+		miss(rx);
+}
+
 /* Feeds bytes at N.  With in == out, the held bytes lie before f->in and after
  * f->out + f->put, so releasing them overwrites nothing unread. */
 static void feed_mark(struct sr_rx *rx, struct feed *f)

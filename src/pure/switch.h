@@ -159,6 +159,10 @@ bool sr_rx_at_mark(const struct sr_rx *rx);
  * sr_rx_tcp(). */
 unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len);
 
+/* The sender has said that it gave the switch up without a mark: EXPECT -> RAW, unless
+ * bytes are held. */
+void sr_rx_unmarked(struct sr_rx *rx);
+
 /*
  * len bytes came from TCP.  Writes the program's bytes to out, in order, and
  * counts them as taken (rx->rx); strips duplicates, marks and records.  Handles

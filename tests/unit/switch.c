@@ -665,9 +665,30 @@ static void rx_peeks(void)
 	CHECK(!sr_rx_peek(&rx, in, 6) && rx.rx == 0);
 }
 
+/* The sender says that no mark comes: only bytes that may be its beginning wait. */
+static void rx_hears_of_no_mark(void)
+{
+	struct sr_rx rx;
+
+	sr_rx_init(&rx);
+	sr_rx_unmarked(&rx);
+	CHECK(rx.state == SR_RX_RAW);
+	rx.state = SR_RX_EXPECT;
+	rx.part = 1;
+	sr_rx_unmarked(&rx);
+	CHECK(rx.state == SR_RX_EXPECT);
+	rx.part = 0;
+	sr_rx_unmarked(&rx);
+	CHECK(rx.state == SR_RX_RAW && sr_rx_limit(&rx) == SIZE_MAX);
+	rx.state = SR_RX_LINK;
+	sr_rx_unmarked(&rx);
+	CHECK(rx.state == SR_RX_LINK);
+}
+
 int main(void)
 {
 	rx_peeks();
+	rx_hears_of_no_mark();
 	tx_in_raw();
 	tx_wants_up();
 	tx_in_wait();

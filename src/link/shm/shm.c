@@ -230,6 +230,16 @@ static bool rx_resent(struct sr_link *link)
 	return atomic_load(&sr_shm_of(link)->peer->dropped) == SR_SHM_RESENT;
 }
 
+static void tx_unmarked(struct sr_link *link)
+{
+	atomic_store(&sr_shm_of(link)->own->unmarked, 1);
+}
+
+static bool rx_unmarked(struct sr_link *link)
+{
+	return atomic_load(&sr_shm_of(link)->peer->unmarked);
+}
+
 void sr_shm_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -446,6 +456,8 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_last = rx_last,
 	.leave = leave,
 	.rx_resent = rx_resent,
+	.tx_unmarked = tx_unmarked,
+	.rx_unmarked = rx_unmarked,
 	.poll = sr_shm_look,
 	.arm = sr_shm_arm,
 	.futex = sr_shm_futex,

@@ -54,6 +54,7 @@ struct sr_shm_page {
 	_Atomic uint32_t ctl;		      /* 1 << type: slot is filled */
 	_Atomic uint32_t dropped;	      /* this end gave the link up: SR_SHM_ */
 	_Atomic uint32_t gens;		      /* generations announced so far */
+	_Atomic uint32_t unmarked;	      /* gave a switch up: no mark will come */
 	_Atomic uint64_t tx_kept; /* tx_w and bytes held back (MSG_MORE) */
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Atomic uint32_t core; /* 1 + where its thread was seen; 0: nowhere yet */
