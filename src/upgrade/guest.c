@@ -127,12 +127,16 @@ void sr_guest_rang(void)
 	sr_streams_walk(begin, NULL);
 }
 
+/* Tells the guests also what they have not asked for yet: if the parent is killed later
+ * they can have it. */
 void sr_guest_progress(struct sr_stream *st)
 {
+	struct sr_slot *slot = atomic_load(&st->slot);
 	bool lost;
 	unsigned given;
 
-	if (!is_asked(st))
+	if (!slot || atomic_load(&st->guest) || !sr_is_shared(st) ||
+	    (atomic_load(&slot->given) & SR_OWNERS_BOTH) == SR_OWNERS_BOTH)
 		return;
 	lost = sr_back_is_orphaned(st);
 	sr_lock(&st->rx_lock);
@@ -145,7 +149,7 @@ void sr_guest_progress(struct sr_stream *st)
 	sr_owners_give(st, given);
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
-	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH &&
+	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH && atomic_load(&slot->asked) &&
 	    !(sr_st_flags(st) & SR_ST_BARRED))
 		atomic_store(&st->want_back, false);
 }

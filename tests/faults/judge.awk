@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # judge.awk - for run: reads rounds over TCP, a report and the same round over the link.
 
-# split_way(TEXT): got, sent, tried, last
+# split_way(TEXT): got, sent, tried, last.  Once a sender has been told of a reset, a
+# reader of the same end sees an end of file.
 function split_way(text,    part) {
 	sub(/^[a-z]*=/, "", text)
-	split(text, part, /[\/:]/)
-	got = part[1] + 0; sent = part[2] + 0; tried = part[3] + 0; last = part[4]
+	split(text, part, /[\/:,]/)
+	got = part[1] + 0; sent = part[2] + 0; tried = part[3] + 0
+	last = part[5] == "sent" && part[4] == "eof" ? "reset" : part[4]
 }
 
 # What has become of a direction
@@ -58,9 +60,9 @@ $1 == "peer" {
 	if (last == "eof" && got < sent) { lost += sent - got; bad("lost") }
 	if (value($15) > 0) bad("wrong-bytes")
 	if (value($16) > 0) bad("hang")
-	if (value($12) > 0) bad("ring-in-child")
+	if (value($12) > 1) bad("ring-in-child") # one may be mapped just now
 	split(value($17), left, ",")
-	if (left[1] > 7) bad("descriptors")
+	if (left[1] > 5) bad("descriptors")
 	if (left[2] > 0) bad("rings")
 	if (!early && value($10) == 0) bad("no-link")
 	if (value($11) == 0) bad("left-link")

@@ -88,16 +88,21 @@ static int count_maps(void)
 	return n;
 }
 
-static int count_fds(void)
+/* The library keeps a few for itself, and events for the threads that sleep. */
+static int count_sockets(void)
 {
+	char path[300], to[64];
+	struct dirent *e;
 	DIR *d = opendir("/proc/self/fd");
 	int n = 0;
 
-	while (d && readdir(d))
-		n++;
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", e->d_name);
+		n += readlink(path, to, sizeof(to)) > 6 && !memcmp(to, "socket", 6);
+	}
 	if (d)
 		closedir(d);
-	return n - 3;
+	return n;
 }
 
 /* A process that crashed has no place in the plan. */
@@ -417,6 +422,9 @@ static void child(struct subject *su, struct stream *s, int *fds)
 		child_moves(su, s, fd, &chance, true);
 		say_end(su, s, fd, CHILD);
 	}
+	if (s->child_end == EXEC && (su->parent_end == KILL || su->early_ms >= 0))
+		for (int i = 0; i < shared->streams; i++)
+			fds[i] = i == mine ? fd : -1;
 	if (s->child_end != CLOSE)
 		end_process(s->child_end, fds, shared->streams, &chance);
 	for (int i = 0; i < shared->streams; i++)
@@ -800,18 +808,10 @@ static void check_left(struct subject *su, int before)
 	for (int i = 0; i < shared->streams; i++)
 		AWAIT(&su->stream[i], (reap(su), su->stream[i].over));
 	for (int i = 0; i < 300 && (n > before + 5 || maps); i++, nap_us(10000)) {
-		n = count_fds();
+		n = count_sockets();
 		maps = count_maps();
 	}
 	su->leaked = n - before;
-	if ((n > before + 7 || maps) && getenv("FAULTS_SHOW")) {
-		char command[128];
-
-		snprintf(command, sizeof(command), "ls -l /proc/%d/fd >&2; grep memfd /proc/%d/maps >&2", getpid(), getpid());
-		unsetenv("LD_PRELOAD");
-		if (system(command))
-			return;
-	}
 	su->leaked_maps = maps;
 }
 
@@ -852,7 +852,7 @@ static int subject(struct subject *su)
 				      start_receiver(su, &su->stream[i]) : -1;
 	memset(fds, -1, sizeof(fds));
 	lfd = listen_any(&su->port);
-	before = count_fds();
+	before = count_sockets();
 	open_stream(su, lfd, fds);
 	for (int i = 0; i < n; i++) {
 		own[i] = (struct own){.su = su, .s = &su->stream[i], .fd = fds[i]};
@@ -948,7 +948,7 @@ static void show_hang(void)
 		 getpid());
 	unsetenv("LD_PRELOAD");
 	if (system(command))
-		;
+		fprintf(stderr, "faults: cannot show them\n");
 }
 
 static bool is_descendant(pid_t pid)
@@ -1030,16 +1030,17 @@ static void print_stream(struct subject *su, struct stream *s, bool hung)
 	struct way *up = &s->way[UP], *down = &s->way[DOWN];
 
 	printf("%d.%d %s %s %s %s %s %s half=%d early=%d,%d linked=%d stayed=%d maps=%d "
-	       "up=%llu/%llu/%llu:%s down=%llu/%llu/%llu:%s wrong=%d hung=%d leaked=%d,%d "
+	       "up=%llu/%llu/%llu:%s%s down=%llu/%llu/%llu:%s%s wrong=%d hung=%d leaked=%d,%d "
 	       "port=%d\n",
 	       (int)(su - shared->subject), (int)(s - su->stream), how_names[s->how],
 	       when_names[s->when], who_names[s->who], end_names[s->child_end],
 	       end_names[su->parent_end], s->parent_first ? "parent-first" : "child-first",
 	       s->half, s->early_ms, su->early_ms, s->linked, s->stayed, s->maps,
 	       (unsigned long long)up->got, (unsigned long long)up->sent,
-	       (unsigned long long)up->tried, class_of(up), (unsigned long long)down->got,
+	       (unsigned long long)up->tried, class_of(up), down->stopped ? ",sent" : "",
+	       (unsigned long long)down->got,
 	       (unsigned long long)down->sent, (unsigned long long)down->tried,
-	       class_of(down), s->wrong, hung && !s->over, su->leaked, su->leaked_maps,
+	       class_of(down), up->stopped ? ",sent" : "", s->wrong, hung && !s->over, su->leaked, su->leaked_maps,
 	       s->port);
 	if (hung && !s->over && getenv("FAULTS_SHOW"))
 		for (int way = UP; way <= DOWN; way++) {
