@@ -408,6 +408,8 @@ static void child(struct subject *su, struct stream *s, int *fds)
 		if (i != mine && fds[i] >= 0 && draw(&chance, 2)) {
 			close(fds[i]);
 			fds[i] = -1;
+		} else if (i != mine && fds[i] >= 0 && s->child_end == EXEC) {
+			su->stream[i].handed = true;
 		}
 	s->ready = true;
 	bump(s);
@@ -416,7 +418,7 @@ static void child(struct subject *su, struct stream *s, int *fds)
 		child_moves(su, s, fd, &chance, false);
 	bump(s);
 	AWAIT(s, parent_is_gone(su, s) || (s->parent_first ? s->parent_closed : s->child_go));
-	if (s->parent_first && s->who != NEITHER && moved(s, UP, s->way[UP].use_end) &&
+	if (s->forked && s->parent_first && s->who != NEITHER && moved(s, UP, s->way[UP].use_end) &&
 	    moved(s, DOWN, s->way[DOWN].use_end)) {
 		go_on(s);
 		child_moves(su, s, fd, &chance, true);
@@ -786,7 +788,7 @@ static void part(struct own *o, int *fds)
 	AWAIT(s, (reap(o->su), used(s)));
 	if (s->stayed < 0 && s->linked == 1 && s->who == PARENT &&
 	    (s->how == FORK || s->how == DOUBLE) && s->early_ms < 0)
-		s->stayed = by_kernel(o->fd) == o->kernels;
+		s->stayed = s->handed ? -1 : by_kernel(o->fd) == o->kernels;
 	if (!s->parent_first)
 		survive(o);
 	if (!s->parent_first || !close_it) {

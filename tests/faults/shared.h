@@ -63,6 +63,7 @@ struct stream {
 	atomic_int child;		/* its pid */
 	atomic_bool ready, forked, child_go, child_closed, child_gone;
 	atomic_bool parent_done, parent_closed, fin, over;
+	atomic_bool handed;		/* another stream's child may leave it to a program */
 	struct way way[2];
 	/* what was seen */
 	atomic_int linked, stayed, again;	/* -1: not known */
