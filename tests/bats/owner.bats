@@ -20,6 +20,10 @@ teardown() { stop_all; }
 	compare owner unread -w any -l -s 6 -c 9
 }
 
+@test "system with a little unread, and the end" {
+	compare owner left -w any -l -n 8 -m "wait lazy eager"
+}
+
 @test "system with much unread" {
 	compare owner unread-system -w any -l -n 6
 }

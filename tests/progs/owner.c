@@ -118,6 +118,43 @@ static void ended_parent_client(void)
 	reap(pid);
 }
 
+/* ------------------ what is unread when a program is executed, and at the end */
+
+static void left_server(int lfd)
+{
+	for (int i = 0; i < 8; i++) {
+		int fd = answer(lfd);
+
+		warm_up(fd, false);
+		put(fd, buf, 8000);
+		say_result("end", recv(fd, buf, 1, 0));
+		close(fd);
+	}
+}
+
+/* The other program has the stream, too, and does not read it either. */
+static void left_child(void)
+{
+	int fd = dial();
+
+	warm_up(fd, true);
+	await_readable(fd, 8000);
+	if (system("exec true"))
+		die("system");
+	_exit(0);
+}
+
+static void left_client(void)
+{
+	for (int i = 0; i < 8; i++) {
+		pid_t pid = split();
+
+		if (!pid)
+			left_child();
+		reap(pid);
+	}
+}
+
 /* -------------------------------------------- much lies unread at a fork */
 
 static size_t unread_sizes[] = {400000, 1000000, 5000000};
@@ -650,6 +687,7 @@ static const struct tcp_case cases[] = {
 	{"ended-child", ended_server, ended_child_client},
 	{"ended-parent", ended_server, ended_parent_client},
 	{"unread", unread_server, unread_client},
+	{"left", left_server, left_client},
 	{"unread-system", unread_server, unread_system_client},
 	{"paused", paused_server, paused_client},
 	{"killed", killed_server, killed_client},
