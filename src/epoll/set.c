@@ -7,7 +7,7 @@
  * changes a set looks under a lock whether the table still has it at the number that
  * the program gave; sr_epoll_gone() takes it out of the table before it takes that lock.
  *
- * fork.  Streams go plain first, which restores the program's entries.  The parent goes
+ * fork.  Streams that are on a link stay so, and so do their entries.  The parent goes
  * on as before.  To the child all sets are one, sr_epoll_inherited, which has no entries
  * and is foreign.  When the child first uses such a set, and when it receives a token
  * there, which may have been to wake the parent, it writes to an eventfd that the service
@@ -431,8 +431,7 @@ void sr_epoll_return_wakeup(void)
 	errno = err;
 }
 
-/* The locks of all streams are held, and all are plain, but for those whose peer did
- * not answer in time. */
+/* The locks of all streams are held. */
 void sr_epolls_before_fork(void)
 {
 	struct sr_epoll *set;
