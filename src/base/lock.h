@@ -36,23 +36,80 @@ static inline void sr_leave(void)
 	sr_release();
 }
 
-static inline void sr_lock(pthread_mutex_t *m)
+/* The order in which a thread takes locks: HACKING.md, "Order of locks". */
+enum sr_rank {
+	SR_RANK_SET_LOOK = 1,
+	SR_RANK_RX,
+	SR_RANK_TX,
+	SR_RANK_EPOLL,
+	SR_RANK_SET,
+	SR_RANK_LINK_FIRST,
+	SR_RANK_LINK_SECOND,
+	SR_RANK_LINK_THIRD,
+	SR_RANK_WAIT,
+	SR_RANK_LEAF,
+	SR_RANKS
+};
+
+/* Debug builds (configure --enable-debug, and those with a sanitizer) check the order. */
+#ifdef SR_LOCK_CHECK
+struct sr_mutex {
+	pthread_mutex_t mutex;
+	enum sr_rank rank;
+};
+#define SR_MUTEX(r) { .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (r) }
+void sr_lock_check(const struct sr_mutex *m); /* aborts: taken out of order */
+void sr_lock_count(const struct sr_mutex *m, int change);
+void sr_lock_none(void);	/* in the child of fork, which holds none */
+#else
+struct sr_mutex {
+	pthread_mutex_t mutex;
+};
+#define SR_MUTEX(r) { .mutex = PTHREAD_MUTEX_INITIALIZER }
+static inline void sr_lock_check(const struct sr_mutex *m) { (void)m; }
+static inline void sr_lock_count(const struct sr_mutex *m, int change)
 {
-	sr_hold();
-	pthread_mutex_lock(m);
+	(void)m, (void)change;
+}
+static inline void sr_lock_none(void) {}
+#endif
+
+/* They are not destroyed: glibc keeps nothing outside the mutex. */
+static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
+{
+	(void)rank;
+	*m = (struct sr_mutex)SR_MUTEX(rank);
 }
 
-static inline void sr_unlock(pthread_mutex_t *m)
+/* For fork alone, which takes the locks of all streams. */
+static inline void sr_lock_unordered(struct sr_mutex *m)
 {
-	pthread_mutex_unlock(m);
+	sr_hold();
+	pthread_mutex_lock(&m->mutex);
+	sr_lock_count(m, 1);
+}
+
+static inline void sr_lock(struct sr_mutex *m)
+{
+	sr_lock_check(m);
+	sr_lock_unordered(m);
+}
+
+static inline void sr_unlock(struct sr_mutex *m)
+{
+	sr_lock_count(m, -1);
+	pthread_mutex_unlock(&m->mutex);
 	sr_release();
 }
 
-static inline bool sr_trylock(pthread_mutex_t *m)
+/* It does not wait, so any order will do. */
+static inline bool sr_trylock(struct sr_mutex *m)
 {
 	sr_hold();
-	if (!pthread_mutex_trylock(m))
+	if (!pthread_mutex_trylock(&m->mutex)) {
+		sr_lock_count(m, 1);
 		return true;
+	}
 	sr_release();
 	return false;
 }

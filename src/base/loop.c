@@ -28,7 +28,7 @@
 				 * nothing can wake the thread */
 #define BROKEN_TICK_MS 10	/* without a working epoll descriptor */
 
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_mutex starting = SR_MUTEX(SR_RANK_LEAF);
 static atomic_bool running;
 static atomic_int epoll_fd = -1, wake_fd = -1;
 
@@ -454,7 +454,7 @@ int sr_loop_start(void)
 
 void sr_loop_forget(void)
 {
-	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+	static const struct sr_mutex fresh = SR_MUTEX(SR_RANK_LEAF);
 
 	starting = fresh;
 	atomic_fetch_add(&epoch, 1);

@@ -92,8 +92,8 @@ struct sr_stream {
 	 * thread may still look at head, and lock (fast.c). */
 	struct sr_stream_head head;
 	atomic_int refs;		/* 0: the stream is free */
-	_Alignas(64) pthread_mutex_t rx_lock;
-	_Alignas(64) pthread_mutex_t tx_lock;
+	_Alignas(64) struct sr_mutex rx_lock;
+	_Alignas(64) struct sr_mutex tx_lock;
 
 	_Alignas(64) atomic_uint flags;	/* take_free() clears from here on */
 	atomic_int fds;			/* entries in the descriptor table */
@@ -118,9 +118,9 @@ struct sr_stream {
 	atomic_bool error_reported;
 	atomic_int error;	/* errno that ended it, for the report */
 
-	pthread_mutex_t epoll_lock;	/* epoll/impl.h */
+	struct sr_mutex epoll_lock;	/* epoll/impl.h */
 	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that contain it */
-	pthread_mutex_t wait_lock;
+	struct sr_mutex wait_lock;
 	_Atomic(struct sr_wait_node *) waiters;
 	struct sr_spin spin;
 

@@ -26,7 +26,7 @@
 #define SLABS 4096
 #define SLOW_NS 100000000ull	/* a slower answer is a timeout */
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static _Atomic(struct sr_stream *) slabs[SLABS];
 static atomic_uint slab_count;
 static atomic_int barred;	/* the reason for all new streams, + 1 */
@@ -43,10 +43,10 @@ static struct free_link *link_of(struct sr_stream *st)
 
 static void init_locks(struct sr_stream *st)
 {
-	pthread_mutex_init(&st->rx_lock, NULL);
-	pthread_mutex_init(&st->tx_lock, NULL);
-	pthread_mutex_init(&st->epoll_lock, NULL);
-	pthread_mutex_init(&st->wait_lock, NULL);
+	sr_mutex_init(&st->rx_lock, SR_RANK_RX);
+	sr_mutex_init(&st->tx_lock, SR_RANK_TX);
+	sr_mutex_init(&st->epoll_lock, SR_RANK_EPOLL);
+	sr_mutex_init(&st->wait_lock, SR_RANK_WAIT);
 }
 
 static bool grow(void)
@@ -76,7 +76,7 @@ static bool grow(void)
  * cleared: a call enters one only with a reference. */
 static void clear(struct sr_stream *st)
 {
-	pthread_mutex_t w = st->wait_lock, ep = st->epoll_lock;
+	struct sr_mutex w = st->wait_lock, ep = st->epoll_lock;
 	struct sr_task task = st->loop.task;
 
 	atomic_store(&st->head.plain, false);
@@ -503,6 +503,6 @@ static void forget_one(struct sr_stream *st, void *arg)
 
 void sr_streams_forget(void)
 {
-	pthread_mutex_init(&pool_lock, NULL);
+	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	sr_streams_walk(forget_one, NULL);
 }

@@ -22,7 +22,7 @@ enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, AT_WORD, CALLED };
 
 #define CALL 0x10000u /* counts wake-ups in a word; the link uses less */
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_waiter *pool;
 
 struct sr_waiter *sr_waiter_get(void)
@@ -64,7 +64,7 @@ void sr_waiter_put(struct sr_waiter *w)
 
 void sr_waiters_forget(void)
 {
-	pthread_mutex_init(&pool_lock, NULL);
+	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	pool = NULL;
 }
 

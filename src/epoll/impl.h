@@ -93,14 +93,14 @@ struct sr_epoll {
 	bool used;		/* sets_lock */
 	int fds;		/* entries in the table; sets_lock */
 
-	pthread_mutex_t lock;
+	struct sr_mutex lock;
 	int epfd;		/* a descriptor of the program's, -1: closed */
 	atomic_int waker;	/* private, -1: none; outlives the set */
 	atomic_bool installed;	/* it is in the kernel's set */
 	atomic_bool foreign;
 	struct sr_epoll_entry *entries;
 
-	_Alignas(64) pthread_mutex_t look_lock;
+	_Alignas(64) struct sr_mutex look_lock;
 	struct sr_epoll_entry *first, *last;	/* the queue */
 	int queued;
 	_Atomic(struct sr_epoll_entry *) news;

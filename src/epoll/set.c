@@ -36,7 +36,7 @@
 
 #define CHUNK 65536
 
-static pthread_mutex_t sets_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_mutex sets_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll *sets;	/* all there ever were */
 struct sr_epoll sr_epoll_inherited = {
 	.fds = INT_MAX / 2,	/* never the last one */
@@ -44,14 +44,14 @@ struct sr_epoll sr_epoll_inherited = {
 	.waker = -1,
 	.foreign = true,
 	.linked = 1,		/* waits take the slow path */
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.look_lock = PTHREAD_MUTEX_INITIALIZER,
+	.lock = SR_MUTEX(SR_RANK_SET),
+	.look_lock = SR_MUTEX(SR_RANK_SET_LOOK),
 };
 struct sr_fdmap sr_epoll_map;
 
 /* ---- entries: address space of a fixed size, whose memory is never given back ---- */
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll_entry *free_entries;
 static atomic_size_t pool_used;
 _Atomic uintptr_t sr_epoll_pool;
@@ -156,8 +156,8 @@ static struct sr_epoll *find_free(void)
 	if (!set)
 		return NULL;
 	memset(set, 0, sizeof(*set));
-	pthread_mutex_init(&set->look_lock, NULL);
-	pthread_mutex_init(&set->lock, NULL);
+	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
+	sr_mutex_init(&set->lock, SR_RANK_SET);
 	set->waker = -1;
 	set->next_set = sets;
 	sets = set;
@@ -444,7 +444,7 @@ void sr_epolls_before_fork(void)
 	/* The child is to know the parent's tokens as such. */
 	if (!pool_used)
 		reserve();
-	sr_lock(&sets_lock);
+	sr_lock_unordered(&sets_lock);
 	for (set = sets; set; set = set->next_set) {
 		set->others = true;	/* the child, for one */
 		if (!ok)
@@ -474,8 +474,8 @@ static void forget_one(struct sr_stream *st, void *arg)
 
 void sr_epolls_forget(void)
 {
-	pthread_mutex_init(&sets_lock, NULL);
-	pthread_mutex_init(&pool_lock, NULL);
+	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
+	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	sets = NULL;
 	used_inherited = false;
 	for (int fd = 0; fd <= sr_epoll_max(); fd++) {

@@ -34,10 +34,10 @@ static void lock_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	sr_stream_ref(st);
 	st->fork_held = true;
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-	sr_lock(&st->epoll_lock);
-	sr_lock(&st->wait_lock);
+	sr_lock_unordered(&st->rx_lock);
+	sr_lock_unordered(&st->tx_lock);
+	sr_lock_unordered(&st->epoll_lock);
+	sr_lock_unordered(&st->wait_lock);
 }
 
 static void unlock_one(struct sr_stream *st, void *arg)
@@ -103,6 +103,7 @@ static void note_bell(struct sr_stream *st, void *arg)
 static void in_child(void)
 {
 	sr_hold();	/* defers handlers until the locks are new */
+	sr_lock_none();
 	if (sr_conf.inert || sr_loop_here())
 		goto out;
 	/* The links come first: when a stream drops one later, that must not

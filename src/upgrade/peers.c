@@ -30,7 +30,7 @@ static struct peer {
 		uint64_t until;
 	} kind[2];
 } peers[PEERS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 
 static int kind_of(const struct sr_rendezvous *ops)
 {

@@ -12,7 +12,12 @@
 #include "engine/impl.h"
 #include "check.h"
 
-static struct sr_stream st = { .anchor = -1 };
+static struct sr_stream st = {
+	.anchor = -1,
+	.tx_lock = SR_MUTEX(SR_RANK_TX),
+	.epoll_lock = SR_MUTEX(SR_RANK_EPOLL),
+	.wait_lock = SR_MUTEX(SR_RANK_WAIT),
+};
 static atomic_int inside, shut;
 static atomic_bool over;
 
@@ -38,7 +43,7 @@ int main(void)
 		pthread_create(&t[i], NULL, sender, NULL);
 	/* (It is not shut while somebody is inside.) */
 	for (unsigned tries = 0; tries < 1500000 || (!n && tries < 1500000000); tries++) {
-		pthread_mutex_lock(&st.tx_lock);
+		sr_lock(&st.tx_lock);
 		if (sr_tx_gate_shut(&st)) {
 			CHECK_EQ(atomic_load(&inside), 0);
 			atomic_store(&shut, 1);
@@ -48,7 +53,7 @@ int main(void)
 			atomic_store(&shut, 0);
 			sr_tx_gate_open(&st);
 		}
-		pthread_mutex_unlock(&st.tx_lock);
+		sr_unlock(&st.tx_lock);
 	}
 	atomic_store(&over, true);
 	for (int i = 0; i < 3; i++)

@@ -359,9 +359,9 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 		return NULL;
 	l->doorbell = l->line.fd = -1;
 	l->up.fn = raise_up;
-	pthread_mutex_init(&l->look_lock, NULL);
-	pthread_mutex_init(&l->ctl_lock, NULL);
-	pthread_mutex_init(&l->arm_lock, NULL);
+	sr_mutex_init(&l->look_lock, SR_RANK_LINK_SECOND);
+	sr_mutex_init(&l->ctl_lock, SR_RANK_LINK_THIRD);
+	sr_mutex_init(&l->arm_lock, SR_RANK_LINK_FIRST);
 	return l;
 }
 
@@ -430,9 +430,6 @@ void sr_shm_free(struct sr_link *link)
 		sr_loop_unwatch(&l->line);
 	close_own(l->line.fd);
 	close_own(l->doorbell);
-	pthread_mutex_destroy(&l->look_lock);
-	pthread_mutex_destroy(&l->ctl_lock);
-	pthread_mutex_destroy(&l->arm_lock);
 	free(l);
 }
 

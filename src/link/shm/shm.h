@@ -99,12 +99,12 @@ struct sr_shm {
 	struct sr_shm_ring rx;
 	struct sr_credit_rx credit; /* returned: own->rx_taken, except after a drop */
 	uint64_t rx_seen; /* the peer's tx_w at the last rx_look() */
-	pthread_mutex_t
-		look_lock; /* protects rx_h, tx_acked, ctl_seen, rx.gens */
+	/* protects rx_h, tx_acked, ctl_seen, rx.gens */
+	struct sr_mutex look_lock;
 	_Atomic uint32_t ctl_seen;
 
-	pthread_mutex_t ctl_lock; /* protects own->ctl, own->slot */
-	pthread_mutex_t arm_lock;
+	struct sr_mutex ctl_lock; /* protects own->ctl, own->slot */
+	struct sr_mutex arm_lock;
 	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
 	unsigned standing; /* SR_NOTIFY_ bits armed by stand() */
 

@@ -505,8 +505,8 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 
 void sr_vlead_init(struct sr_vdev *dev)
 {
-	pthread_mutex_init(&dev->lead, NULL);
-	pthread_mutex_init(&dev->chan_lock, NULL);
+	sr_mutex_init(&dev->lead, SR_RANK_LINK_THIRD);
+	sr_mutex_init(&dev->chan_lock, SR_RANK_LEAF);
 	dev->chan_watch.fd = dev->chan->fd;
 	dev->chan_watch.fn = on_channel;
 }

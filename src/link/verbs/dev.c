@@ -146,8 +146,10 @@ static void destroy_cqs(struct sr_vdev *dev)
 
 	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next) {
 		sr_lock(&cq->lock);
+		sr_lock(&dev->chan_lock);
 		sr_vlib.v_destroy_cq(cq->cq);
 		cq->cq = NULL;
+		sr_unlock(&dev->chan_lock);
 		sr_unlock(&cq->lock);
 	}
 }
@@ -160,12 +162,9 @@ void sr_vdev_unref(struct sr_vdev *dev)
 		return;
 	for (cq = atomic_load(&dev->cqs); cq; cq = next) {
 		next = cq->next;
-		pthread_mutex_destroy(&cq->lock);
 		free(cq->slots);
 		free(cq);
 	}
-	pthread_mutex_destroy(&dev->lead);
-	pthread_mutex_destroy(&dev->chan_lock);
 	free(dev);
 }
 
@@ -197,8 +196,8 @@ static void free_device(struct sr_vdev *dev)
 	sr_vlead_stop(dev);
 	sr_loop_unwatch(&dev->async_watch);
 	sr_enter();
-	sr_lock(&dev->chan_lock);
 	destroy_cqs(dev);
+	sr_lock(&dev->chan_lock);
 	sr_vlib.v_destroy_comp_channel(dev->chan);
 	dev->chan = NULL;
 	sr_unlock(&dev->chan_lock);
@@ -328,7 +327,7 @@ static struct sr_vcq *make_cq(struct sr_vdev *dev, unsigned n)
 	if (!cq->cq)
 		goto free_slots;
 	cq->dev = dev;
-	pthread_mutex_init(&cq->lock, NULL);
+	sr_mutex_init(&cq->lock, SR_RANK_LINK_FIRST);
 	cq->next = atomic_load(&dev->cqs);
 	atomic_store(&dev->cqs, cq);
 	return cq;

@@ -183,7 +183,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	l->break_task.fn = broken;
 	l->end_timer.fn = end_again;
 	l->peer_slots = SR_V_SLOTS_MIN;
-	pthread_mutex_init(&l->post, NULL);
+	sr_mutex_init(&l->post, SR_RANK_LINK_SECOND);
 
 	*reason = make_memory(l);
 	if (*reason)
@@ -215,7 +215,6 @@ put_cq:
 free_link:
 	sr_vlead_sit(l, ~0u);
 	free_memory(l);
-	pthread_mutex_destroy(&l->post);
 	free(l);
 	sr_leave();
 	return NULL;
@@ -388,7 +387,6 @@ static void verbs_free(struct sr_link *link)
 		sr_vlink_close(l);
 	}
 	free_memory(l);
-	pthread_mutex_destroy(&l->post);
 	free(l);
 	sr_vdev_unref(dev);
 }

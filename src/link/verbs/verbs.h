@@ -116,7 +116,7 @@ struct sr_vlink;
 struct sr_vcq {
 	struct sr_vdev *dev;
 	struct sr_vcq *next;	/* loop writes; others read dev->cqs */
-	pthread_mutex_t lock;	/* dispatch */
+	struct sr_mutex lock;	/* dispatch */
 	atomic_bool again;	/* another thread wanted to poll meanwhile */
 	struct ibv_cq *cq;	/* NULL: destroyed */
 	int armed;		/* verbs_cq.c; chan_lock */
@@ -151,8 +151,8 @@ struct sr_vdev {
 	struct rdma_cm_id *sentinel;	/* is told of the device's removal */
 
 	/* The lead, verbs_cq.c. */
-	pthread_mutex_t chan_lock;	/* chan (NULL: destroyed), arming */
-	pthread_mutex_t lead;
+	struct sr_mutex chan_lock;	/* chan (NULL: destroyed), arming */
+	struct sr_mutex lead;
 	const void *leader;		/* a program thread, or NULL */
 	unsigned depth;			/* how often it has armed */
 	unsigned waiters;		/* armed by others */
@@ -238,7 +238,7 @@ struct sr_vlink {
 	struct ibv_mr *ctl_mr;
 
 	/* Sending: under post. */
-	pthread_mutex_t post;
+	struct sr_mutex post;
 	struct sr_vring tx, tx_old;	/* tx_old: WRs may still read it */
 	uint64_t tx_old_until;		/* its last byte in flight */
 	struct sr_vring tx_next;	/* registered, to be used next */
