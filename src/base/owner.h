@@ -18,7 +18,7 @@
  *   1         nobody has accepted it yet; *uid is the user of the socket that listens,
  *             or 0 before Linux 6.17
  *   -ENOENT   there is no such socket in this network namespace, or it is closed, or
- *             this user namespace does not map its user
+ *             its number is no user's (below), or its address is link-local
  *   -errno    the kernel cannot be asked
  */
 int sr_owner_of_peer(const struct sockaddr_storage *local,
@@ -28,8 +28,8 @@ int sr_owner_of_peer(const struct sockaddr_storage *local,
 bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer);
 
-/* False: the number stands for every user that this user namespace does not map
- * (user_namespaces(7)), and says nothing. */
+/* False: "nobody", which stands for every user that this user namespace does not map
+ * (user_namespaces(7)), and so says nothing. */
 bool sr_owner_is_user(uint32_t uid);
 
 #endif

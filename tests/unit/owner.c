@@ -2,23 +2,16 @@
 /*
  * owner.c - the owner of the socket at the other end: over IPv4, IPv6 and both in one,
  * before accept(2), after it and after close(2), and whether a descriptor is one of the
- * two ends; once more without netlink sockets; and
- * what a user namespace says of users that it does not map.  The users differ if root
+ * two ends; and what a user namespace says of users that it does not map.  The users
+ * differ if root
  * runs this.
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,8 +20,6 @@
 #include "base/owner.h"
 #include "base/process.h"
 #include "check.h"
-
-static bool netlink = true; /* else /proc/net, which knows no listener */
 
 struct pair {
 	int listener, asker, answerer;
@@ -49,18 +40,12 @@ static void address(struct sockaddr_storage *ss, const char *text, uint16_t port
 	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
 	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
 				  .sin6_port = htons(port)};
-	char *copy = strdup(text), *at = strchr(copy, '%');
 
 	memset(ss, 0, sizeof(*ss));
-	if (at) {
-		*at++ = '\0';
-		v6.sin6_scope_id = (uint32_t)atoi(at);
-	}
-	if (inet_pton(AF_INET, copy, &v4.sin_addr) == 1)
+	if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
 		memcpy(ss, &v4, sizeof(v4));
-	else if (inet_pton(AF_INET6, copy, &v6.sin6_addr) == 1)
+	else if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
 		memcpy(ss, &v6, sizeof(v6));
-	free(copy);
 }
 
 static void listen_at(struct pair *p, const char *at)
@@ -102,7 +87,7 @@ static void connection(const char *at, const char *to)
 	uint32_t uid = 99;
 	struct pair p;
 
-	printf("%s, to %s%s\n", at, to, netlink ? "" : ", without netlink");
+	printf("%s, to %s\n", at, to);
 	listen_at(&p, at);
 	connect_to(&p, to);
 	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 1);
@@ -149,46 +134,6 @@ static void deferred(void)
 	close(p.listener);
 }
 
-/* A link-local address of this host, or false; *at: its interface. */
-static bool find_link_local(char text[64], uint32_t *at)
-{
-	FILE *f = fopen("/proc/net/if_inet6", "r");
-	char line[128], *s = text;
-	bool found = false;
-
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = !strncmp(line, "fe80", 4);
-	if (f)
-		fclose(f);
-	for (int i = 0; found && i < 32; i += 4)
-		s += sprintf(s, "%s%.4s", i ? ":" : "", line + i);
-	*at = found ? (uint32_t)strtoul(line + 32, NULL, 16) : 0;
-	return found;
-}
-
-/* The answering side does not know the interface. */
-static void link_local(void)
-{
-	char text[64];
-	struct sockaddr_storage nameless;
-	struct pair p;
-	uint32_t uid;
-
-	if (!find_link_local(text, &uid))
-		return;
-	printf("%s%%%u\n", text, uid);
-	listen_at(&p, "::");
-	sprintf(text + strlen(text), "%%%u", uid);
-	connect_to(&p, text);
-	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 1);
-	nameless = p.from;
-	((struct sockaddr_in6 *)&nameless)->sin6_scope_id = 0;
-	CHECK_EQ(sr_owner_of_peer(&p.to, &nameless, &uid), 0);
-	CHECK_EQ(uid, users[1]);
-	close(p.asker);
-	close(p.listener);
-}
-
 static void all(void)
 {
 	connection("127.0.0.1", "127.0.0.1");
@@ -197,57 +142,15 @@ static void all(void)
 	connection("::", "127.0.0.1");
 	connection("::", "::1");
 	deferred();
-	link_local();
 }
 
 /* ---- in processes of their own ---- */
-
-/* Of /proc/net/tcp the first megabyte is read.  After tests with thousands of streams
- * it is longer for a minute: they are in TIME_WAIT. */
-static bool long_table(void)
-{
-	enum { ROW = 150 };
-	FILE *f = fopen("/proc/net/tcp", "r");
-	char line[256];
-	size_t bytes = 0;
-
-	while (f && fgets(line, sizeof(line), f))
-		bytes += strlen(line);
-	if (f)
-		fclose(f);
-	return bytes > (1 << 20) - 1000 * ROW;
-}
-
-static void without_netlink(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-			 offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-			 offsetof(struct seccomp_data, args)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {6, code};
-
-	if (long_table()) {
-		printf("too many sockets to look for one in /proc/net/tcp\n");
-		return;
-	}
-	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
-	netlink = false;
-	all();
-}
 
 static void unmapped(void)
 {
 	uint32_t uid;
 	struct pair p;
 
-	CHECK(sr_owner_is_user(65534)); /* nobody is a user like others */
 	users[0] = users[1] = users[2] = geteuid();
 	listen_at(&p, "127.0.0.1");
 	connect_to(&p, "127.0.0.1");
@@ -280,7 +183,6 @@ int main(void)
 	for (unsigned i = 0; i < 3; i++)
 		users[i] = geteuid() ? geteuid() : 1000 + i;
 	in_child(unmapped);
-	in_child(without_netlink);
 	in_child(all);
 	return 0;
 }
