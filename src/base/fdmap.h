@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fdmap.h - descriptor number -> pointer, two levels of atomic pointers.
- * Lock-free and async-signal-safe; pages are never freed.  What the pointers
- * are, and who owns a reference, is the user's affair.
+ * fdmap.h - descriptor number -> pointer: a table of atomic words, which takes no
+ * memory where nothing was ever entered.  Lock-free and async-signal-safe.  What the
+ * pointers are, and who owns a reference, is the user's affair.
  */
 #ifndef SR_FDMAP_H
 #define SR_FDMAP_H
@@ -11,31 +11,34 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SR_FDMAP_PAGE 1024
-#define SR_FDMAP_PAGES 1024 /* 2^20 numbers: the kernel's default fs.nr_open */
+#define SR_FDMAP_SIZE 65536	/* a greater number is never entered */
 
 typedef _Atomic(void *) sr_fdmap_entry;
 
 struct sr_fdmap {
-	_Atomic(sr_fdmap_entry *) pages[SR_FDMAP_PAGES];
 	atomic_int top;		/* the greatest number ever entered, + 1 */
+	sr_fdmap_entry entry[SR_FDMAP_SIZE];
 };
 
-/* NULL: nothing was ever entered near it. */
+/* NULL: beyond the table. */
 static inline sr_fdmap_entry *sr_fdmap_find(struct sr_fdmap *map, int fd)
 {
-	unsigned n = (unsigned)fd;
-	sr_fdmap_entry *page;
-
-	if (n >= SR_FDMAP_PAGE * SR_FDMAP_PAGES)
-		return NULL;
-	page = atomic_load_explicit(&map->pages[n / SR_FDMAP_PAGE],
-				    memory_order_acquire);
-	return page ? &page[n % SR_FDMAP_PAGE] : NULL;
+	return (unsigned)fd < SR_FDMAP_SIZE ? &map->entry[fd] : NULL;
 }
 
-/* Enters value.  False: no memory, or fd is beyond the table.  *old is what was
- * there. */
-bool sr_fdmap_set(struct sr_fdmap *map, int fd, void *value, void **old);
+/* Enters value.  False: fd is beyond the table.  *old is what was there. */
+static inline bool sr_fdmap_set(struct sr_fdmap *map, int fd, void *value, void **old)
+{
+	int top = atomic_load(&map->top);
+
+	if ((unsigned)fd >= SR_FDMAP_SIZE)
+		return false;
+	/* First, so that a walk up to it misses no entry. */
+	while (top <= fd &&
+	       !atomic_compare_exchange_weak(&map->top, &top, fd + 1))
+		;
+	*old = atomic_exchange(&map->entry[fd], value);
+	return true;
+}
 
 #endif

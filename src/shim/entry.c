@@ -79,7 +79,7 @@ int sr_shim_duplicated(int fd, int got)
 		/* For the program that the child is going to execute. */
 		plain(st, fd, SR_REASON_EXEC);
 	} else {
-		if (got <= STDERR_FILENO)
+		if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)
 			plain(st, got, SR_REASON_STDIO);
 		sr_shim_enter(got, sr_stream_attach(st, got));
 	}
