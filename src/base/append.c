@@ -61,11 +61,11 @@ ssize_t sr_append_write(int fd, const void *buf, size_t n)
 	return r;
 }
 
-/* `kept`, once the file is open: sr_fd_epoch() << 32 | descriptor + 1.  One word,
- * so that a signal handler never sees half of it. */
+/* `kept`, once the file is open: it is void in the child of fork, which has closed the
+ * descriptor.  One word, so that a signal handler never sees half of it. */
 static uint64_t kept_now(int fd)
 {
-	return (uint64_t)sr_fd_epoch() << 32 | (uint32_t)(fd + 1);
+	return (uint64_t)sr_process_owner() << 32 | (uint32_t)(fd + 1);
 }
 
 /* The file's descriptor, or -1 and errno. */

@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 
 #include "base/fdpriv.h"
-#include "base/thread.h"
+#include "base/process.h"
 
 /* Threads at most: strangers must not use up the program's limit (RLIMIT_NPROC). */
 #define PLACES 8

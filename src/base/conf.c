@@ -143,25 +143,19 @@ static int parse_upgrade(const char *value, void *field, size_t size)
 	int i = find_word(words, value);
 
 	(void)size;
-	if (i < 0)
-		return i;
-	*(enum sr_upgrade *)field = (enum sr_upgrade)i;
-	return 0;
+	if (i >= 0)
+		*(enum sr_upgrade *)field = (enum sr_upgrade)i;
+	return i < 0 ? i : 0;
 }
 
 static int parse_level(const char *value, void *field, size_t size)
 {
-	static const char *const words[] = {
-		[SR_ERROR] = "error", [SR_WARN] = "warn", [SR_INFO] = "info",
-		[SR_DEBUG] = "debug", [SR_TRACE] = "trace", NULL,
-	};
-	int i = find_word(words, value);
+	int i = find_word(sr_level_words, value);
 
 	(void)size;
-	if (i < 0)
-		return i;
-	*(enum sr_level *)field = (enum sr_level)i;
-	return 0;
+	if (i >= 0)
+		*(enum sr_level *)field = (enum sr_level)i;
+	return i < 0 ? i : 0;
 }
 
 /* A kind is known by its first letter. */

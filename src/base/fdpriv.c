@@ -23,40 +23,18 @@
  * up to the greatest in use (8 bytes, copied by each fork).
  */
 #define TOP 16384
-
-/* A descriptor that could not be moved may have any number up to the kernel's
- * default fs.nr_open.  Pages of the set that are never touched cost nothing. */
-#define LIMIT (1u << 20)
 #define BITS 64
 
-static _Atomic uint64_t set[LIMIT / BITS];
-static atomic_uint used;	/* every private number is below; only grows */
-static atomic_uint epoch;
-static atomic_uint held;	/* bits that are set */
+static _Atomic uint64_t set[TOP / BITS];
 
-static uint64_t bit(unsigned fd)
+static uint64_t bit(int fd)
 {
 	return UINT64_C(1) << fd % BITS;
 }
 
-static void mark(int fd)
-{
-	unsigned old = atomic_load(&used), n = (unsigned)fd + 1;
-
-	if (n > LIMIT)
-		return; /* unprotected, which is better than unusable */
-	while (old < n && !atomic_compare_exchange_weak(&used, &old, n))
-		;
-	if (!(atomic_fetch_or(&set[(unsigned)fd / BITS], bit((unsigned)fd)) &
-	      bit((unsigned)fd)))
-		atomic_fetch_add(&held, 1);
-}
-
 bool sr_fd_is_private(int fd)
 {
-	unsigned n = (unsigned)fd;
-
-	return n < LIMIT && (atomic_load(&set[n / BITS]) & bit(n));
+	return (unsigned)fd < TOP && (atomic_load(&set[fd / BITS]) & bit(fd));
 }
 
 /*
@@ -77,9 +55,11 @@ static int dup_high(int fd)
 			continue;
 		}
 		got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, base);
-		if (got >= 0)
+		if (got >= 0 && got < TOP)
 			return got;
-		if (errno != EMFILE && errno != EINVAL)
+		if (got >= 0)
+			sr_now_close(got);
+		else if (errno != EMFILE && errno != EINVAL)
 			return -errno;
 		base -= step;
 		step *= 2;
@@ -99,28 +79,9 @@ void sr_fd_reserve(void)
 	errno = err;
 }
 
-int sr_fd_own(int fd)
+static int mark(int fd)
 {
-	int err = errno, high;
-
-	if (fd < 0)
-		return fd;
-	high = dup_high(fd);
-	if (high == -EBADF) {
-		errno = EBADF;
-		return -1;
-	}
-	if (high > fd) {
-		mark(high);
-		sr_now_close(fd);
-		fd = high;
-	} else {
-		if (high >= 0)
-			sr_now_close(high);
-		sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC);
-		mark(fd);
-	}
-	errno = err;
+	atomic_fetch_or(&set[fd / BITS], bit(fd));
 	return fd;
 }
 
@@ -128,10 +89,23 @@ int sr_fd_dup(int fd)
 {
 	int err = errno, high = dup_high(fd);
 
-	if (high >= 0)
-		mark(high);
 	errno = err;
-	return high;
+	return high < 0 ? high : mark(high);
+}
+
+int sr_fd_own(int fd)
+{
+	int high = fd < 0 ? fd : sr_fd_dup(fd);
+
+	if (fd >= 0 && high == -EMFILE && fd < TOP &&
+	    sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+		return mark(fd);
+	if (fd >= 0 && high != -EBADF)
+		sr_now_close(fd);
+	if (fd < 0 || high >= 0)
+		return high;
+	errno = -high;
+	return -1;
 }
 
 void sr_fd_close(int fd)
@@ -139,18 +113,19 @@ void sr_fd_close(int fd)
 	int err = errno;
 
 	/* First the bit: once closed, the number may be another thread's. */
-	if (sr_fd_is_private(fd)) {
-		atomic_fetch_and(&set[(unsigned)fd / BITS],
-				 ~bit((unsigned)fd));
-		atomic_fetch_sub(&held, 1);
-	}
+	if (sr_fd_is_private(fd))
+		atomic_fetch_and(&set[fd / BITS], ~bit(fd));
 	sr_now_close(fd);
 	errno = err;
 }
 
 unsigned sr_fd_held(void)
 {
-	return atomic_load(&held);
+	unsigned n = 0;
+
+	for (int i = 0; i < TOP / BITS; i++)
+		n += (unsigned)__builtin_popcountll(atomic_load(&set[i]));
+	return n;
 }
 
 bool sr_fd_room(unsigned n)
@@ -158,23 +133,15 @@ bool sr_fd_room(unsigned n)
 	struct rlimit rl;
 
 	return getrlimit(RLIMIT_NOFILE, &rl) < 0 ||
-	       atomic_load(&held) + n <= rl.rlim_cur / 2;
+	       sr_fd_held() + n <= rl.rlim_cur / 2;
 }
 
 /* The least private number from first on, UINT_MAX if there is none. */
 static unsigned next_private(unsigned first)
 {
-	unsigned end = atomic_load(&used);
-
-	while (first < end) {
-		uint64_t word = atomic_load(&set[first / BITS]);
-
-		word &= ~UINT64_C(0) << first % BITS;
-		if (word)
-			return first / BITS * BITS +
-			       (unsigned)__builtin_ctzll(word);
-		first = (first / BITS + 1) * BITS;
-	}
+	for (; first < TOP; first++)
+		if (sr_fd_is_private((int)first))
+			return first;
 	return UINT_MAX;
 }
 
@@ -198,17 +165,8 @@ int sr_fd_gaps(unsigned first, unsigned last,
 
 void sr_fd_forget_all(bool (*keep)(int fd))
 {
-	int err = errno;
-
-	atomic_fetch_add(&epoch, 1);
 	sr_process_begin();
 	for (unsigned fd = 0; (fd = next_private(fd)) != UINT_MAX; fd++)
 		if (!keep || !keep((int)fd))
 			sr_fd_close((int)fd);
-	errno = err;
-}
-
-unsigned sr_fd_epoch(void)
-{
-	return atomic_load(&epoch);
 }

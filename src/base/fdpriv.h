@@ -42,8 +42,4 @@ int sr_fd_gaps(unsigned first, unsigned last,
  * none), which are this process's then. */
 void sr_fd_forget_all(bool (*keep)(int fd));
 
-/* Grows with each sr_fd_forget_all(): a private number kept from before that is
- * void. */
-unsigned sr_fd_epoch(void);
-
 #endif

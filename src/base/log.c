@@ -39,36 +39,18 @@ void sr_log_init(void)
 }
 
 /*
- * A program that closed its standard error may get number 2 again for a
- * connection or a database.  Where 2 is no longer what it was, lines go only to
- * a device or a log that the program put there, and else nowhere.
+ * A program that closed its standard error may get number 2 again for a connection or
+ * a database.  Where 2 is no longer what it was, lines go nowhere.
  */
-static int stderr_get(void)
-{
-	struct stat st;
-
-	if (!started.known)
-		return STDERR_FILENO;
-	if (fstat(STDERR_FILENO, &st))
-		return -1;
-	if (st.st_dev == started.dev && st.st_ino == started.ino)
-		return STDERR_FILENO;
-	if (S_ISCHR(st.st_mode))
-		return STDERR_FILENO;
-	if (S_ISREG(st.st_mode) &&
-	    (sr_real.fcntl(STDERR_FILENO, F_GETFL) & O_APPEND))
-		return STDERR_FILENO;
-	return -1;
-}
-
 static void stderr_write(const char *line, size_t len)
 {
-	int fd = stderr_get();
+	struct stat st;
 	ssize_t n;
 
-	if (fd < 0)
+	if (started.known && (fstat(STDERR_FILENO, &st) || st.st_dev != started.dev ||
+			      st.st_ino != started.ino))
 		return;
-	n = sr_append_write(fd, line, len);
+	n = sr_append_write(STDERR_FILENO, line, len);
 	(void)n;
 }
 
@@ -105,19 +87,20 @@ const char *sr_errno_name(int err)
 	return other;
 }
 
+const char *const sr_level_words[] = {
+	[SR_ERROR] = "error", [SR_WARN] = "warn", [SR_INFO] = "info",
+	[SR_DEBUG] = "debug", [SR_TRACE] = "trace", NULL,
+};
+
 void sr_log_write(enum sr_level level, const char *fmt, ...)
 {
-	static const char *const words[] = {
-		[SR_ERROR] = "error", [SR_WARN] = "warn", [SR_INFO] = "info",
-		[SR_DEBUG] = "debug", [SR_TRACE] = "trace",
-	};
 	char line[LINE_MAX_LEN];
 	int err = errno;
 	size_t len;
 	va_list args;
 
 	len = (size_t)sr_format(line, sizeof(line), "sockrail[%d] %s: ",
-				(int)getpid(), words[level]);
+				(int)getpid(), sr_level_words[level]);
 	va_start(args, fmt);
 	len += (size_t)vsnprintf(line + len, sizeof(line) - len, fmt, args);
 	va_end(args);

@@ -11,6 +11,7 @@
 
 #include "base/conf.h"
 
+extern const char *const sr_level_words[];	/* "error" ..., NULL */
 void sr_log_init(void);	/* by sr_conf_load(): remembers what standard error is */
 void sr_log_write(enum sr_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

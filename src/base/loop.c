@@ -15,13 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/now.h"
 #include "base/process.h"
-#include "base/thread.h"
 
 #define BATCH 64		/* events taken at a time */
 #define SLEEP_MS 5000		/* at most: if our descriptors are lost meanwhile,
@@ -49,8 +47,8 @@ static atomic_uint handed;
 /* The loop thread's own. */
 static struct epoll_event batch[BATCH];
 static int batch_at, batch_end;
-static struct sr_timer *timers;			/* the root of the heap */
-static struct sr_poller *pollers;
+static struct sr_timer *first_timer, *last_timer;
+static struct sr_poller *poller;
 static __thread bool here __attribute__((tls_model("initial-exec")));
 
 uint64_t sr_now_ns(void)
@@ -149,91 +147,41 @@ static void run_tasks(void)
 	}
 }
 
-/* ---- timers: a pairing heap; a node's prev is its left sibling or, for the
- * first child, its parent ---- */
-
-static struct sr_timer *meld(struct sr_timer *a, struct sr_timer *b)
-{
-	struct sr_timer *t;
-
-	if (!a || !b)
-		return a ? a : b;
-	if (b->at_ns < a->at_ns) {
-		t = a;
-		a = b;
-		b = t;
-	}
-	b->prev = a;
-	b->next = a->child;
-	if (a->child)
-		a->child->prev = b;
-	a->child = b;
-	return a;
-}
-
-/* Makes one heap of a list of siblings: in pairs, then from the last. */
-static struct sr_timer *meld_list(struct sr_timer *list)
-{
-	struct sr_timer *pairs = NULL, *root = NULL;
-
-	while (list) {
-		struct sr_timer *a = list, *b = a->next, *pair;
-
-		list = b ? b->next : NULL;
-		a->next = a->prev = NULL;
-		if (b)
-			b->next = b->prev = NULL;
-		pair = meld(a, b);
-		pair->next = pairs;
-		pairs = pair;
-	}
-	while (pairs) {
-		struct sr_timer *pair = pairs;
-
-		pairs = pair->next;
-		pair->next = NULL;
-		root = meld(root, pair);
-	}
-	return root;
-}
+/* ---- timers: a list in the order of their times; those of equal length, which are
+ * the many, go to its end ---- */
 
 void sr_timer_cancel(struct sr_timer *t)
 {
 	if (t->at_ns && t->epoch == atomic_load(&epoch)) {
-		if (t == timers) {
-			timers = meld_list(t->child);
-		} else {
-			if (t->prev->child == t)
-				t->prev->child = t->next;
-			else
-				t->prev->next = t->next;
-			if (t->next)
-				t->next->prev = t->prev;
-			timers = meld(timers, meld_list(t->child));
-		}
+		*(t->prev ? &t->prev->next : &first_timer) = t->next;
+		*(t->next ? &t->next->prev : &last_timer) = t->prev;
 	}
 	t->at_ns = 0;
-	t->prev = t->next = t->child = NULL;
 }
 
 void sr_timer_set(struct sr_timer *t, unsigned ms)
 {
+	struct sr_timer *before;
+
 	sr_timer_cancel(t);
+	before = last_timer;
 	t->at_ns = sr_now_ns() + (uint64_t)ms * 1000000;
 	t->epoch = atomic_load(&epoch);
-	timers = meld(timers, t);
+	while (before && before->at_ns > t->at_ns)
+		before = before->prev;
+	t->prev = before;
+	t->next = before ? before->next : first_timer;
+	*(t->prev ? &t->prev->next : &first_timer) = t;
+	*(t->next ? &t->next->prev : &last_timer) = t;
 }
 
 static void run_timers(void)
 {
-	uint64_t now;
-
-	if (!timers)
-		return;
 	/* Not asked again: a timer that sets itself must not hold the loop. */
-	now = sr_now_ns();
-	while (timers && timers->at_ns <= now) {
-		struct sr_timer *t = timers;
+	uint64_t now = first_timer ? sr_now_ns() : 0;
+
+	while (first_timer && first_timer->at_ns <= now) {
+		struct sr_timer *t = first_timer;
 
 		sr_timer_cancel(t);
 		t->fn(t);
@@ -295,55 +243,27 @@ static void run_events(void)
 
 void sr_loop_poller(struct sr_poller *p)
 {
-	for (struct sr_poller *q = pollers; q; q = q->next)
-		if (q == p)
-			return;
-	p->next = pollers;
-	pollers = p;
+	poller = p;
 }
 
 static int sleep_limit_ms(void)
 {
-	int ms = SLEEP_MS;
+	int most = poller ? poller->before(poller) : -1;
+	int ms = most >= 0 && most < SLEEP_MS ? most : SLEEP_MS;
+	uint64_t now, left = 0;
 
-	for (struct sr_poller *p = pollers; p; p = p->next) {
-		int most = p->before(p);
-
-		if (most >= 0 && most < ms)
-			ms = most;
-	}
-	if (timers) {
-		uint64_t now = sr_now_ns(), left = 0;
-
-		/* Rounded up, or the thread would wake in vain just before. */
-		if (timers->at_ns > now)
-			left = (timers->at_ns - now + 999999) / 1000000;
-		if (left < (uint64_t)ms)
-			ms = (int)left;
-	}
-	return ms;
-}
-
-/*
- * Our descriptors were closed behind our back.  The watches are lost; tasks and timers,
- * on which switches back to TCP rest, go on.
- */
-static void sleep_without_epoll(void)
-{
-	static const struct timespec tick = {
-		.tv_nsec = BROKEN_TICK_MS * 1000000,
-	};
-	static bool said;
-
-	if (!said)
-		sr_error("the service thread's epoll descriptor is gone (%s)",
-			 sr_errno_name(errno));
-	said = true;
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &tick, NULL);
+	if (!first_timer)
+		return ms;
+	now = sr_now_ns();
+	/* Rounded up, or the thread would wake in vain just before. */
+	if (first_timer->at_ns > now)
+		left = (first_timer->at_ns - now + 999999) / 1000000;
+	return left < (uint64_t)ms ? (int)left : ms;
 }
 
 static void sleep_once(void)
 {
+	static const struct timespec tick = { .tv_nsec = BROKEN_TICK_MS * 1000000 };
 	int ms = sleep_limit_ms(), n;
 
 	if (ms)
@@ -353,12 +273,14 @@ static void sleep_once(void)
 	n = sr_real.epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
 	atomic_store(&sleeping, false);
 	atomic_load_explicit(&handed, memory_order_acquire);
+	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
+	 * timers, on which switches back to TCP rest, go on. */
 	if (n < 0 && errno != EINTR)
-		sleep_without_epoll();
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &tick, NULL);
 	batch_at = 0;
 	batch_end = n > 0 ? n : 0;
-	for (struct sr_poller *p = pollers; p; p = p->next)
-		p->after(p);
+	if (poller)
+		poller->after(poller);
 }
 
 static void *loop(void *arg)
@@ -376,56 +298,29 @@ static void *loop(void *arg)
 	return NULL;
 }
 
-static int open_fds(int *epoll_out, int *wake_out)
-{
-	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
-	int ep, wk, err;
-
-	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
-	if (ep < 0)
-		return -errno;
-	wk = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (wk < 0) {
-		err = -errno;
-		goto close_epoll;
-	}
-	/* Edges: each write wakes, and nobody has to read. */
-	if (sr_real.epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev)) {
-		err = -errno;
-		goto close_wake;
-	}
-	*epoll_out = ep;
-	*wake_out = wk;
-	return 0;
-
-close_wake:
-	sr_fd_close(wk);
-close_epoll:
-	sr_fd_close(ep);
-	return err;
-}
-
 static int start_locked(void)
 {
-	int ep = -1, wk = -1, err;
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+	int ep, wk = -1, err = 0;
 
 	if (atomic_load(&running))
 		return 0;
-	err = open_fds(&ep, &wk);
-	if (err)
-		return err;
+	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
+	if (ep >= 0)
+		wk = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	/* Edges: each write wakes, and nobody has to read. */
+	if (wk < 0 || sr_real.epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev))
+		err = -errno;
 	atomic_store(&epoll_fd, ep);
 	atomic_store(&wake_fd, wk);
-	err = sr_thread_start(loop, NULL);
-	if (err) {
-		atomic_store(&epoll_fd, -1);
-		atomic_store(&wake_fd, -1);
+	if (!err)
+		err = sr_thread_start(loop, NULL);
+	atomic_store(&running, !err);
+	if (err && wk >= 0)
 		sr_fd_close(wk);
+	if (err && ep >= 0)
 		sr_fd_close(ep);
-		return err;
-	}
-	atomic_store(&running, true);
-	return 0;
+	return err;
 }
 
 bool sr_loop_runs(void)
@@ -464,6 +359,6 @@ void sr_loop_forget(void)
 	atomic_store(&wake_fd, -1);
 	atomic_store(&posted, NULL);
 	batch_at = batch_end = 0;
-	timers = NULL;
-	pollers = NULL;
+	first_timer = last_timer = NULL;
+	poller = NULL;
 }

@@ -54,7 +54,7 @@ void sr_loop_post(struct sr_task *t);
 struct sr_timer {
 	void (*fn)(struct sr_timer *t);
 	uint64_t at_ns;		/* CLOCK_MONOTONIC; 0: not set */
-	struct sr_timer *prev, *next, *child;	/* a pairing heap */
+	struct sr_timer *prev, *next;
 	unsigned epoch;		/* of the loop when it was set */
 };
 void sr_timer_set(struct sr_timer *t, unsigned ms);
@@ -62,11 +62,11 @@ void sr_timer_cancel(struct sr_timer *t);
 
 /* A poller is asked before each sleep for the longest time it allows (ms, -1:
  * any) and called after each wake, before anything else; link_verbs uses it for
- * its CQ lead.  before() that arms something looks at it again after that. */
+ * its CQ lead.  before() that arms something looks at it again after that.  There is
+ * one at most. */
 struct sr_poller {
 	int (*before)(struct sr_poller *p);
 	void (*after)(struct sr_poller *p);
-	struct sr_poller *next;
 };
 void sr_loop_poller(struct sr_poller *p);	/* loop thread only */
 

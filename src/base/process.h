@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * process.h - is this the process that our tables are of?
+ * process.h - is this the process that our tables are of?  And threads of its own.
  */
 #ifndef SR_PROCESS_H
 #define SR_PROCESS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* This process owns the tables: at the start, and in the child of fork once they are
  * new.  One thread. */
 void sr_process_begin(void);
+pid_t sr_process_owner(void);
 
 /*
  * False in a child that shares our memory (vfork, clone) or has a copy of it (_Fork),
@@ -18,5 +20,9 @@ void sr_process_begin(void);
  * async-signal-safe.
  */
 bool sr_process_ours(void);
+
+/* Starts a detached thread in which all signals are blocked.  0 or -errno.  Any thread,
+ * within sr_enter(); run() sets sr_inside first. */
+int sr_thread_start(void *(*run)(void *arg), void *arg);
 
 #endif
