@@ -30,6 +30,12 @@ static inline ssize_t sr_now_send(int fd, const void *buf, size_t n)
 	return sr_now_send_flags(fd, buf, n, 0);
 }
 
+static inline ssize_t sr_now_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	return sr_real.syscall(SYS_sendmsg, fd, (long)msg, flags | MSG_DONTWAIT, 0, 0,
+			       0);
+}
+
 static inline ssize_t sr_now_recv(int fd, void *buf, size_t n, int flags)
 {
 	return sr_real.syscall(SYS_recvfrom, fd, (long)buf, (long)n,

@@ -233,39 +233,18 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 }
 
-/* Counts the readable bytes if the anchor holds `queued`: the raw bytes, and
- * what the link has brought if the whole mark follows them. */
-static int bytes_before_mark(struct sr_stream *st, int queued)
-{
-	size_t limit = sr_rx_limit(&st->rx), have = (size_t)queued;
-	bool at_mark = sr_rx_at_mark(&st->rx);
-	size_t raw = at_mark ? 0 : have < limit ? have : limit;
-	size_t mark = at_mark ? limit : SR_RECORD_LEN;
-	uint64_t h;
-
-	if (st->rx.state != SR_RX_EXPECT || !st->in.link || have < raw + mark)
-		return (int)raw;
-	h = atomic_load(&st->in.link->rx_h);
-	return (int)(raw + (h > st->rx.n ? h - st->rx.n : 0));
-}
-
 static int bytes_in(struct sr_stream *st, int fd, int *n)
 {
 	int r = 0;
 
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW ||
-	    st->rx.state == SR_RX_EXPECT) {
+	*n = 0;
+	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW)
 		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
-		if (!r && sr_gate_shut(&st->in.gate))
-			*n = bytes_before_mark(st, *n) + (int)st->in.pushback_len;
-	} else {
-		*n = (int)st->in.pushback_len;
-		if (st->in.link)
-			*n += (int)sr_rx_ready(&st->rx,
-				atomic_load(&st->in.link->rx_h));
-	}
+	else if (st->in.link)
+		*n = (int)sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h));
+	*n += (int)st->in.pushback_len;
 	sr_unlock(&st->rx_lock);
 	return r;
 }

@@ -6,8 +6,7 @@
  * While the rx gate is open, a call is the kernel's own recvmsg() and may sleep
  * in the kernel; recv_plain() strips what a switch has put into the buffer
  * meanwhile.  While the gate is shut, or for a flag with which the kernel must
- * not sleep for us (MSG_WAITALL, MSG_TRUNC), recv_slow() loops over tries and
- * waits.
+ * not sleep for us (MSG_WAITALL), recv_slow() loops over tries and waits.
  *
  * Locks: rx_lock for everything behind a shut gate; none while the gate is
  * open.
@@ -15,52 +14,22 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 
-#include "base/log.h"
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/iov.h"
 #include "upgrade/upgrade.h"
-#include "wait/poll.h"
 #include "wait/sleep.h"
 #include "sock/sock.h"
-
-static bool is_simple(const struct msghdr *msg)
-{
-	return msg->msg_iovlen == 1 && !msg->msg_control && !msg->msg_name;
-}
-
-/* Sets what recvmsg(2) on TCP returns besides the bytes: no name and no control
- * messages.  A call that fails leaves the fields alone. */
-static void no_ancillary(struct msghdr *msg, int flags)
-{
-	if (msg->msg_name)
-		msg->msg_namelen = 0;
-	msg->msg_controllen = 0;
-	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
-}
 
 /* A call that does not block is made while signals are held off, and must be no
  * cancellation point. */
 static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 {
-	bool now = flags & MSG_DONTWAIT;
-	ssize_t r;
+	ssize_t r = flags & MSG_DONTWAIT ? sr_now_recvmsg(fd, msg, flags) :
+					   sr_real.recvmsg(fd, msg, flags);
 
-	if (!is_simple(msg)) {
-		r = now ? sr_now_recvmsg(fd, msg, flags) :
-			  sr_real.recvmsg(fd, msg, flags);
-	} else {
-		void *buf = msg->msg_iov->iov_base;
-		size_t n = msg->msg_iov->iov_len;
-
-		r = now ? sr_now_recv(fd, buf, n, flags) :
-			  sr_real.recv(fd, buf, n, flags);
-		if (r >= 0)
-			no_ancillary(msg, flags);
-	}
 	return r < 0 ? -errno : r;
 }
 
@@ -93,7 +62,7 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
  * kernel returned, and no mark comes before the ACKSW that follows the
  * shutting. */
 static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
-			     int flags, ssize_t r, unsigned weight, bool booked)
+			     int flags, ssize_t r, bool booked)
 {
 	bool peek = flags & MSG_PEEK;
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
@@ -107,7 +76,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
 					 (size_t)r);
 	}
-	atomic_fetch_sub(&st->in.gate, weight);
+	atomic_fetch_sub(&st->in.gate, 1);
 	sr_rx_progress(st);
 	sr_unlock(&st->rx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX);
@@ -130,7 +99,6 @@ struct passage {
 	struct sr_stream *st;
 	struct msghdr *msg;
 	int flags;
-	unsigned weight;
 };
 
 /* Books what the kernel has returned, r, and leaves the gate.  The result, and
@@ -139,26 +107,23 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 {
 	struct sr_stream *st = p->st;
 	struct msghdr *msg = p->msg;
-	unsigned weight = p->weight;
 	int flags = p->flags;
 	bool booked = false;
 
 	if (!sr_gate_shut(&st->in.gate)) {
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
-			if (flags & MSG_TRUNC)
-				sr_st_set(st, SR_ST_RX_HISTORY);
 			sr_stream_history_add(st, &st->in.history, SR_ST_RX_HISTORY,
 					      msg, (size_t)r);
 			note_due(st, atomic_fetch_add(&st->in.tcp, (uint64_t)r) +
 					     (uint64_t)r);
 		}
 		*again = false;
-		if (sr_rx_gate_leave(st, weight))
+		if (sr_rx_gate_leave(st, 1))
 			return end_or_error(st, msg, r);
 	}
 	*again = r == 0;
-	r = returned_late(st, msg, flags, r, weight, booked);
+	r = returned_late(st, msg, flags, r, booked);
 	*again |= r == 0;
 	if (r < 0 && !*again)
 		sr_stream_failed(st, r);
@@ -171,7 +136,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 static void abandoned(void *passage)
 {
 	const struct passage *p = passage;
-	ssize_t r = (ssize_t)sr_anchor_unbooked(p->st, p->weight);
+	ssize_t r = (ssize_t)sr_anchor_unbooked(p->st, 1);
 	bool again;
 
 	if (!r || (size_t)r > sr_iov_make(p->msg->msg_iov, p->msg->msg_iovlen).left)
@@ -197,14 +162,14 @@ static ssize_t kernel_recv_asleep(struct passage *p, int fd)
  * that has to be examined): the slow path must go on. */
 SR_WINDOW_FRAME
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
-			  int flags, unsigned weight, bool *again)
+			  int flags, bool *again)
 {
-	struct passage here = { st, msg, flags, weight };
+	struct passage here = { st, msg, flags };
 	ssize_t r;
 
 	*again = true;
 	/* A second reader waits in recv_slow(), where it can be woken. */
-	if (!sr_rx_gate_enter(st, weight, flags & MSG_DONTWAIT))
+	if (!sr_rx_gate_enter(st, 1, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
 				   kernel_recv_asleep(&here, fd);
@@ -212,52 +177,40 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 }
 
 /* Copies up to n bytes of the ring to the program. */
-static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to,
-			int flags)
+static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to, bool peek)
 {
 	size_t done = 0;
 	struct iovec v[2];
 
 	/* It takes several rounds if the ring has wrapped and has grown. */
 	while (done < n && to->left && link->ops->rx_data(link, done, v)) {
-		int i;
-
-		for (i = 0; i < 2 && done < n && to->left; i++) {
-			size_t k = v[i].iov_len < n - done ? v[i].iov_len :
-							     n - done;
-
-			if (flags & MSG_TRUNC) {
-				k = k < to->left ? k : to->left;
-				sr_iov_advance(to, k);
-			} else {
-				k = sr_iov_fill(to, v[i].iov_base, k);
-			}
-			done += k;
-		}
-		if (!(flags & MSG_PEEK))
+		for (int i = 0; i < 2 && done < n && to->left; i++)
+			done += sr_iov_fill(to, v[i].iov_base,
+					    v[i].iov_len < n - done ? v[i].iov_len :
+								      n - done);
+		if (!peek)
 			break;	/* rx_free() may free the old ring */
 	}
 	return done;
 }
 
-/* The bytes of the ring that the program may have.  rx is the stream's, or a
- * copy in which the mark has been read already. */
-static size_t ring_bytes(struct sr_stream *st, const struct sr_rx *rx)
+/* The bytes of the ring that the program may have. */
+static size_t ring_bytes(struct sr_stream *st)
 {
-	return st->in.link ? (size_t)sr_rx_ready(rx,
+	return st->in.link ? (size_t)sr_rx_ready(&st->rx,
 				atomic_load(&st->in.link->rx_h)) : 0;
 }
 
 /* Copies all that the ring has and the program asked for: by epoll(7), a read
  * from an edge-triggered descriptor that returns less than was asked for has
  * drained it, and programs (nginx) wait for an edge then.  rx_lock held. */
-static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to, int flags)
+static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to)
 {
 	struct sr_link *link = st->in.link;
 	size_t n, done, total = 0;
 
-	while (to->left && (n = ring_bytes(st, &st->rx))) {
-		done = copy_ring(link, n, to, flags);
+	while (to->left && (n = ring_bytes(st))) {
+		done = copy_ring(link, n, to, false);
 		if (!done)
 			break;
 		sr_rx_took(&st->rx, done);
@@ -276,7 +229,7 @@ void sr_stream_discard(struct sr_stream *st)
 	size_t n;
 
 	st->in.pushback_len = 0;
-	while (ring_bytes(st, &st->rx) && (n = link->ops->rx_data(link, 0, v))) {
+	while (ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
 		sr_rx_took(&st->rx, n);
 		st->in.way[sr_way_of(link)] += n;
 		link->ops->rx_free(link, n);
@@ -291,86 +244,58 @@ static ssize_t raw_end(struct sr_stream *st)
 	return -EAGAIN;
 }
 
-/* Reads raw bytes from the anchor while the gate is shut.  rx_lock held. */
-static ssize_t take_raw(struct sr_stream *st, struct sr_iov *to, int flags)
+/* Reads raw bytes from the anchor while the gate is shut.  No mark can follow them yet,
+ * as a switch waits until the program has read what comes before it.  So a peek, for
+ * which rx is a copy, needs to look no further.  rx_lock held. */
+static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *to)
 {
-	size_t limit = sr_rx_limit(&st->rx), bytes;
+	bool peek = rx != &st->rx;
 	struct iovec v[16];
 	struct msghdr msg = { .msg_iov = v };
+	size_t bytes;
 	ssize_t r;
 
-	msg.msg_iovlen = sr_iov_rest(*to, limit, v, 16, &bytes);
+	if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->in.fin_seen ||
+	    sr_rx_at_mark(rx))
+		return -EAGAIN;
+	msg.msg_iovlen = sr_iov_rest(*to, sr_rx_limit(rx), v, 16, &bytes);
 	if (!bytes)
 		return 0;
-	r = sr_now_recvmsg(st->anchor, &msg, flags & MSG_TRUNC);
+	r = sr_now_recvmsg(st->anchor, &msg, peek ? MSG_PEEK : 0);
 	if (r < 0)
 		return -errno;
 	if (r == 0)
 		return raw_end(st);
-	atomic_fetch_add(&st->in.tcp, (uint64_t)r);
-	r = (ssize_t)sr_rx_strip(st, &st->rx, v, msg.msg_iovlen, (size_t)r);
+	if (!peek)
+		atomic_fetch_add(&st->in.tcp, (uint64_t)r);
+	r = (ssize_t)sr_rx_strip(st, rx, v, msg.msg_iovlen, (size_t)r);
 	sr_iov_advance(to, (size_t)r);
 	return r ? r : -EAGAIN;
 }
 
-#define PIECES 15		/* of the program's buffer that MSG_PEEK fills */
-
-/* MSG_PEEK of raw bytes, and of the ring's if the mark already follows the raw
- * bytes.  Nothing is consumed: rx is a copy that runs ahead, and the mark is
- * peeked into a buffer of our own. */
-static ssize_t peek_raw(struct sr_stream *st, struct sr_rx *rx,
-			struct sr_iov *to, int flags)
-{
-	uint8_t mark[SR_RECORD_LEN], out[2 * SR_RECORD_LEN];
-	size_t limit = sr_rx_limit(rx), n, bytes, raw;
-	struct iovec v[PIECES + 1];
-	struct msghdr msg = { .msg_iov = v };
-	unsigned todo = 0;
-	ssize_t r;
-
-	if (sr_rx_at_mark(rx))
-		return -EAGAIN;
-	n = sr_iov_rest(*to, limit, v, PIECES, &bytes);
-	v[n] = (struct iovec){ mark, sizeof(mark) };
-	msg.msg_iovlen = n + (bytes == limit);
-	r = sr_now_recvmsg(st->anchor, &msg, MSG_PEEK);
-	if (r <= 0)
-		return r < 0 ? -errno : raw_end(st);
-	raw = (size_t)r < bytes ? (size_t)r : bytes;
-	r -= (ssize_t)raw;
-	raw = sr_rx_strip(st, rx, v, n, raw);
-	sr_iov_advance(to, raw);
-	if (r > 0 && sr_rx_tcp(rx, mark, (size_t)r, out, &todo) == 0)
-		raw += copy_ring(st->in.link, ring_bytes(st, rx), to, flags);
-	return raw ? (ssize_t)raw : -EAGAIN;
-}
-
-static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, int flags)
+static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
 	size_t k = sr_iov_fill(to, st->in.pushback + st->in.pushback_at,
 			       st->in.pushback_len);
 
-	if (!(flags & MSG_PEEK)) {
+	if (!peek) {
 		st->in.pushback_at += (unsigned)k;
 		st->in.pushback_len -= (unsigned)k;
 	}
 	return k;
 }
 
-/* Peeks at all that there is, from TCP and the link, as from one buffer. */
-static ssize_t peek(struct sr_stream *st, struct sr_iov *to, int flags)
+/* Peeks at all that there is, as at one buffer. */
+static ssize_t peek(struct sr_stream *st, struct sr_iov *to)
 {
-	bool late = (atomic_load(&st->in.gate) & SR_GATE_COUNT) ||
-		    st->in.fin_seen;
-	size_t done = copy_pushback(st, to, flags);
+	size_t done = copy_pushback(st, to, true);
 	struct sr_rx rx = st->rx;
 	ssize_t r = 0;
 
 	if (rx.state == SR_RX_LINK)
-		r = (ssize_t)copy_ring(st->in.link, ring_bytes(st, &rx), to,
-				       flags);
-	else if ((rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT) && !late)
-		r = peek_raw(st, &rx, to, flags);
+		r = (ssize_t)copy_ring(st->in.link, ring_bytes(st), to, true);
+	else if (rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT)
+		r = take_raw(st, &rx, to);
 	return r < 0 && !done ? r : (ssize_t)done + (r > 0 ? r : 0);
 }
 
@@ -381,7 +306,7 @@ static ssize_t no_bytes(struct sr_stream *st)
 }
 
 /* Tries once, under the lock.  Returns > 0, 0 at the end, -EAGAIN, or an error. */
-static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
+static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	ssize_t r;
 	int tries;
@@ -389,32 +314,24 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 	for (tries = 0; tries < 3; tries++) {
 		sr_rx_progress(st);
 		if (flags & MSG_PEEK) {
-			r = peek(st, to, flags);
+			r = peek(st, to);
 			if (r && r != -EAGAIN)
 				return r;
-		}
-		if (st->in.pushback_len) {
-			r = (ssize_t)copy_pushback(st, to, flags);
-			if (st->rx.state == SR_RX_LINK && !(flags & MSG_PEEK))
-				r += take_ring(st, to, flags);
-			return r;
+		} else if (st->in.pushback_len) {
+			r = (ssize_t)copy_pushback(st, to, false);
+			return st->rx.state == SR_RX_LINK ? r + take_ring(st, to) : r;
 		}
 		switch (st->rx.state) {
 		case SR_RX_RAW:
 		case SR_RX_EXPECT:
-			if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) ||
-			    st->in.fin_seen || sr_rx_at_mark(&st->rx) ||
-			    (flags & MSG_PEEK))
-				r = -EAGAIN;
-			else
-				r = take_raw(st, to, flags);
+			r = flags & MSG_PEEK ? -EAGAIN : take_raw(st, &st->rx, to);
 			if (r != -EAGAIN)
 				return r;
 			if (!st->in.fin_seen)
 				return no_bytes(st);
 			break;
 		case SR_RX_LINK:
-			r = flags & MSG_PEEK ? 0 : take_ring(st, to, flags);
+			r = flags & MSG_PEEK ? 0 : take_ring(st, to);
 			if (r) {
 				sr_rx_progress(st);
 				return r;
@@ -432,19 +349,7 @@ static ssize_t take_slow(struct sr_stream *st, struct sr_iov *to, int flags)
 	return -EAGAIN;
 }
 
-/* The fast path: the ring has more than the program asks for.  Then no event of
- * the link, of TCP or of the service thread can come before these bytes, and
- * the peer's page need not be read. */
-static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
-{
-	bool plenty = !st->in.pushback_len && !(flags & MSG_PEEK) &&
-		      ring_bytes(st, &st->rx) > to->left;
-
-	return plenty ? take_ring(st, to, flags) : take_slow(st, to, flags);
-}
-
-static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
-			int flags, unsigned weight)
+static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int flags)
 {
 	struct iovec v[16];
 	struct msghdr msg = { .msg_iov = v };
@@ -465,30 +370,10 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to,
 		sr_unlock(&st->rx_lock);
 	}
 	msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
-	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT,
-		       weight, &again);
+	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT, &again);
 	if (r > 0 && !(flags & MSG_PEEK))
 		sr_iov_advance(to, (size_t)r);
 	return r;
-}
-
-/* Receives into an empty buffer.  The kernel's tcp_recvmsg() waits for bytes in
- * this case too, but once: whether a signal, the timeout or a reset ends the
- * wait, it returns 0. */
-static int recv_none(struct sr_stream *st, struct sr_sleep *sleep)
-{
-	struct pollfd p = { .fd = sleep->fd, .events = POLLIN };
-	const struct timespec at_once = { 0, 0 };
-	int r = sr_streams_poll(&p, 1, &at_once, NULL, NULL);
-
-	if (r > 0)
-		return sr_stream_rx(st) == SR_RX_RESET ?
-			       -atomic_exchange(&st->so_error, 0) : 0;
-	if (!sr_sleep_allowed(st, sleep))
-		return -EAGAIN;
-	sleep->partial = true;
-	r = sr_sleep(st, sleep, POLLIN);
-	return r == -EINTR || r == -EAGAIN ? 0 : r;
 }
 
 void sr_stream_keep(struct sr_stream *st, ssize_t r)
@@ -499,17 +384,15 @@ void sr_stream_keep(struct sr_stream *st, ssize_t r)
 }
 
 static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
-			 struct msghdr *msg, int flags, unsigned weight)
+			 struct msghdr *msg, int flags)
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
-	bool simple = !(flags & (MSG_PEEK | MSG_WAITALL | MSG_TRUNC));
+	bool simple = !(flags & (MSG_PEEK | MSG_WAITALL));
 	ssize_t got = 0, r;
 
-	if (!to.left)
-		return recv_none(st, sleep);
 	for (;;) {
-		r = recv_try(st, sleep->fd, &to, flags, weight);
+		r = recv_try(st, sleep->fd, &to, flags);
 		if (r > 0) {
 			got += r;
 			if (!all || !to.left)
@@ -517,8 +400,6 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 			continue;
 		}
 		if (r != -EAGAIN)
-			break;
-		if (got && !all)
 			break;
 		sleep->partial = got > 0;
 		r = sr_sleep(st, sleep, POLLIN);
@@ -539,16 +420,14 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 		       int flags)
 {
-	unsigned special = (unsigned)flags & (MSG_WAITALL | MSG_TRUNC);
-	unsigned weight = flags & MSG_TRUNC ? SR_GATE_BLIND : 1;
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	bool again;
 	ssize_t r;
 
-	if (!special && !sr_gate_shut(&st->in.gate)) {
+	if (!(flags & MSG_WAITALL) && !sr_gate_shut(&st->in.gate)) {
 		const struct msghdr asked = *msg;
 
-		r = recv_plain(st, fd, msg, flags, weight, &again);
+		r = recv_plain(st, fd, msg, flags, &again);
 		if (!again) {
 			if (r > 0)
 				sr_upgrade_count(st);
@@ -561,23 +440,30 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
 	}
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		return -EINVAL;
-	r = recv_slow(st, &sleep, msg, flags, weight);
-	if (r >= 0)
-		no_ancillary(msg, flags);
+	r = recv_slow(st, &sleep, msg, flags);
+	if (r >= 0) {	/* what recvmsg(2) on TCP returns besides the bytes */
+		if (msg->msg_name)
+			msg->msg_namelen = 0;
+		msg->msg_controllen = 0;
+		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	}
 	if (r > 0 && !sr_gate_shut(&st->in.gate))
 		sr_upgrade_count(st);
 	return r;
 }
 
-/* MSG_PEEK with MSG_WAITALL on a blocking descriptor.  Peeked bytes stay in the
- * queue, so poll() cannot detect that more have arrived; the kernel has to wait
- * for them. */
-static bool peeks_for_all(struct sr_stream *st, int fd, int flags)
+/* What a link does not serve: bytes beside the stream, discarding, waiting without a
+ * buffer, or for more bytes than poll() can tell (peeked ones stay in the queue), and
+ * control messages. */
+static bool is_special(struct sr_stream *st, int fd, const struct msghdr *msg, int flags)
 {
+	const int peek_all = MSG_PEEK | MSG_WAITALL;
 	struct sr_sleep sleep = { .fd = fd, .flags = flags };
 
-	return (flags & MSG_PEEK) && (flags & MSG_WAITALL) &&
-	       sr_sleep_allowed(st, &sleep);
+	return (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_TRUNC)) ||
+	       ((flags & peek_all) == peek_all && sr_sleep_allowed(st, &sleep)) ||
+	       (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS)) ||
+	       !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left;
 }
 
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
@@ -586,9 +472,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 	ssize_t r;
 
 	pthread_testcancel(); /* also on paths without a system call */
-	if ((flags & (MSG_OOB | MSG_ERRQUEUE)) ||
-	    peeks_for_all(st, fd, flags) ||
-	    (msg->msg_controllen && (sr_st_flags(st) & SR_ST_STAMPS))) {
+	if (is_special(st, fd, msg, flags)) {
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);
 		if (r > 0 && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))

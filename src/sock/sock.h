@@ -46,9 +46,9 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 /* Keeps the error r of a call that returned bytes, for the next call (SO_ERROR). */
 void sr_stream_keep(struct sr_stream *st, ssize_t r);
 
-/* sendfile(2); off may be NULL.  more: as MSG_MORE. */
+/* sendfile(2); off may be NULL. */
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
-			   off_t *off, size_t count, bool more);
+			   off_t *off, size_t count);
 
 /* The process is about to exit: sees to it that sent bytes still arrive.  Bounded. */
 void sr_streams_exit(void);

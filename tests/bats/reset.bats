@@ -71,9 +71,9 @@ teardown() { stop_all; }
 }
 
 @test "reset: who is told first, and who afterwards" {
-	compare reset reset-order -w any -l -n 8
+	compare reset reset-order -w any -l -n 7
 }
 
 @test "the same behind the peer's end" {
-	compare reset gone-order -w any -l -n 8
+	compare reset gone-order -w any -l -n 7
 }

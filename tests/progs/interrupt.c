@@ -49,13 +49,6 @@ static ssize_t do_sendmsg_big(void)
 	return sendmsg(fd, &m, 0);
 }
 
-static ssize_t do_sendmmsg_big(void)
-{
-	struct iovec all = {big, BIG};
-
-	return send_many(two, &all);
-}
-
 static ssize_t do_sendfile_big(void)
 {
 	off_t at = 0;
@@ -73,7 +66,7 @@ static const struct call receiving_more[] = {
 static const struct call sending_much[] = {
 	{"much write", do_write_big},	  {"much writev", do_writev_big},
 	{"much send", do_send_big},	  {"much sendmsg", do_sendmsg_big},
-	{"much sendmmsg", do_sendmmsg_big}, {"much sendfile", do_sendfile_big},
+	{"much sendfile", do_sendfile_big},
 };
 
 /* ---------------------------------------------- EINTR and SA_RESTART */
@@ -165,9 +158,6 @@ static void interrupt(const struct call *c, int sig, const char *with,
 		say("%s: %s", what, n > BIG ? "all" : "some");
 	else
 		say_result(what, n);
-	if (messages)
-		say("%d of 2 messages", messages);
-	messages = 0;
 	if (release == start_drain && d.restarted)
 		end_drain();
 }
@@ -216,16 +206,12 @@ static void receive_more_server(int lfd)
 
 static void send_server(int lfd)
 {
-	const struct call big_one = {"sendmmsg, big", do_sendmmsg_big};
-
 	begin(lfd);
 	install();
 	for (size_t i = 0; i < COUNT(sending); i++) {
 		interrupt(&sending[i], SIGUSR2, "", start_drain);
 		interrupt(&sending[i], SIGUSR1, "", start_drain);
 	}
-	/* Begun anew behind the handler, it sleeps as often as it has to. */
-	interrupt(&big_one, SIGUSR1, "", start_drain);
 	time_limit(fd, SO_SNDTIMEO, 60);
 	for (size_t i = 0; i < COUNT(sending); i++)
 		interrupt(&sending[i], SIGUSR1, ", SO_SNDTIMEO", start_drain);

@@ -160,8 +160,6 @@ static void end_drain(void)
 /* ------------------------------------------------- the calls */
 
 static struct iovec two[2] = {{big, 1}, {big + 1, 1}};
-static struct mmsghdr vec[2];
-static int messages;	/* of the last sendmmsg() */
 
 static struct msghdr message(struct iovec *iov, size_t n)
 {
@@ -193,13 +191,6 @@ static ssize_t do_recvmsg(void)
 	struct msghdr m = message(two, 2);
 
 	return recvmsg(fd, &m, 0);
-}
-
-static ssize_t do_recvmmsg(void)
-{
-	vec[0].msg_hdr = message(two, 1);
-	vec[1].msg_hdr = message(two + 1, 1);
-	return recvmmsg(fd, vec, 2, MSG_WAITFORONE, NULL);
 }
 
 static ssize_t do_waitall(void)
@@ -241,26 +232,6 @@ static ssize_t do_sendmsg(void)
 	struct msghdr m = message(two, 2);
 
 	return sendmsg(fd, &m, 0);
-}
-
-/* How many bytes. */
-static ssize_t send_many(struct iovec *first, struct iovec *second)
-{
-	int n;
-
-	messages = 0;
-	vec[0].msg_hdr = message(first, 1);
-	vec[1].msg_hdr = message(second, 1);
-	n = sendmmsg(fd, vec, 2, 0);
-	if (n < 0)
-		return -1;
-	messages = n;
-	return n > 1 ? (ssize_t)vec[0].msg_len + vec[1].msg_len : vec[0].msg_len;
-}
-
-static ssize_t do_sendmmsg(void)
-{
-	return send_many(two, two + 1);
 }
 
 static ssize_t do_sendfile(void)
@@ -336,15 +307,14 @@ struct call {
 static const struct call receiving[] = {
 	{"read", do_read},	   {"readv", do_readv},
 	{"recv", do_recv},	   {"recvfrom", do_recvfrom},
-	{"recvmsg", do_recvmsg},   {"recvmmsg", do_recvmmsg},
-	{"waitall", do_waitall},   {"peek", do_peek},
+	{"recvmsg", do_recvmsg},   {"waitall", do_waitall},
+	{"peek", do_peek},
 };
 
 static const struct call sending[] = {
 	{"write", do_write},	   {"writev", do_writev},
 	{"send", do_send},	   {"sendto", do_sendto},
-	{"sendmsg", do_sendmsg},   {"sendmmsg", do_sendmmsg},
-	{"sendfile", do_sendfile},
+	{"sendmsg", do_sendmsg},   {"sendfile", do_sendfile},
 };
 
 static const struct call waiting[] = {

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * io.c - the calls that move bytes.  The fast path comes first in each; the slow one
+ * turns the call into recvmsg() or sendmsg() on the stream.
+ */
+#include "shim/shim.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "engine/iov.h"
+
+#define FEW 8	/* buffers that the fast path takes */
+
+/* ---- descriptors that a message carries ---- */
+
+/* Calls fn for each. */
+static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
+{
+	struct cmsghdr *c;
+
+	if (msg->msg_controllen < sizeof(struct cmsghdr))
+		return;
+	for (c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+		size_t len = c->cmsg_len - CMSG_LEN(0);
+		int fd;
+
+		/* A length that the kernel is going to refuse. */
+		if (c->cmsg_len < CMSG_LEN(0) ||
+		    c->cmsg_len > msg->msg_controllen -
+					  (size_t)((char *)c -
+						   (char *)msg->msg_control))
+			return;
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < len / sizeof(int); i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int),
+			       sizeof(int));
+			fn(fd);
+		}
+	}
+}
+
+/* The process that gets a stream's descriptor may run without us. */
+static void hand_over(int fd)
+{
+	sr_shim_plain(fd, SR_REASON_PASSED);
+}
+
+static void take_over(int fd)
+{
+	sr_shim_fresh(fd);
+}
+
+/* ---- plain streams ---- */
+
+/* The C library's call on a stream that is plain for good, or on none: counts its bytes.
+ * What is only looked at, and what is beside the stream, does not count. */
+static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
+{
+	if (st && (r < 0 || !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))))
+		sr_plain_received(st, r);
+	return r;
+}
+
+/* Of urgent data the last byte is beside the stream. */
+static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
+{
+	if (st)
+		sr_plain_sent(st, r - (r > 0 && (flags & MSG_OOB)));
+	return r;
+}
+
+/* For calls that no stream on a link serves: the stream of fd, which is plain now, or
+ * NULL. */
+static struct sr_stream *made_plain(int fd)
+{
+	if (sr_stream_lives(fd))
+		sr_shim_plain(fd, SR_REASON_OPTION);
+	return sr_fdtab_peek(fd);
+}
+
+/* ---- the slow path ---- */
+
+/*
+ * False: there is no stream, and the call is the C library's.  A stream says -ENOTSOCK
+ * where its descriptor was closed behind our back and the number is a file's by now:
+ * then its entry goes.
+ */
+static bool is_stale(struct sr_stream *st, int fd, int saved, ssize_t r)
+{
+	if (r != -ENOTSOCK)
+		return false;
+	sr_shim_stale(fd, st);
+	errno = saved;
+	return true;
+}
+
+static bool recv_slow(int fd, struct msghdr *msg, int flags, ssize_t *result)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+	ssize_t r;
+
+	if (!st)
+		return false;
+	r = sr_msg_refused(msg);
+	if (!r)
+		r = sr_stream_recv(st, fd, msg, flags);
+	if (is_stale(st, fd, saved, r))
+		return false;
+	*result = sr_result(st, saved, r);
+	return true;
+}
+
+static bool send_slow(int fd, const struct msghdr *msg, int flags, ssize_t *result)
+{
+	struct sr_stream *st = sr_fdtab_get(fd);
+	int saved = errno;
+	ssize_t r;
+
+	if (!st)
+		return false;
+	r = sr_msg_refused(msg);
+	if (!r)
+		r = sr_stream_send(st, fd, msg, flags);
+	if (is_stale(st, fd, saved, r))
+		return false;
+	*result = sr_result(st, saved, r);
+	return true;
+}
+
+/* ---- as with files ---- */
+
+/* The kernel answers what moves no byte: a count that it refuses (EINVAL, where
+ * sendmsg() says EMSGSIZE), and no bytes at all, for which it does not even ask the
+ * socket. */
+static bool is_vec(const struct iovec *iov, int cnt)
+{
+	if (cnt < 0 || cnt > IOV_MAX)
+		return false;
+	return sr_iov_valid(iov, (size_t)cnt) && sr_iov_make(iov, (size_t)cnt).left;
+}
+
+static __attribute__((noinline)) ssize_t readv_slow(int fd, const struct iovec *iov,
+						    int cnt)
+{
+	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
+	ssize_t r;
+
+	return recv_slow(fd, &msg, 0, &r) ? r : sr_real.readv(fd, iov, cnt);
+}
+
+ssize_t sr_read(int fd, void *buf, size_t n)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {buf, n};
+	size_t fast;
+
+	/* (A length beyond an ssize_t is the kernel's to refuse.) */
+	if (!st || sr_is_plain(st) || (ssize_t)n <= 0)
+		return received(st, 0, sr_real.read(fd, buf, n));
+	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : readv_slow(fd, &iov, 1);
+}
+
+ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	size_t fast;
+
+	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
+		return received(st, 0, sr_real.readv(fd, iov, cnt));
+	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, iov, (size_t)cnt) : 0;
+	return fast ? (ssize_t)fast : readv_slow(fd, iov, cnt);
+}
+
+static __attribute__((noinline)) ssize_t writev_slow(int fd, const struct iovec *iov,
+						     int cnt)
+{
+	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
+	ssize_t r;
+
+	return send_slow(fd, &msg, 0, &r) ? r : sr_real.writev(fd, iov, cnt);
+}
+
+ssize_t sr_write(int fd, const void *buf, size_t n)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {(void *)buf, n};
+	size_t fast;
+
+	if (!st || sr_is_plain(st) || (ssize_t)n < 0)
+		return sent(st, 0, sr_real.write(fd, buf, n));
+	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : writev_slow(fd, &iov, 1);
+}
+
+ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	size_t fast;
+
+	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
+		return sent(st, 0, sr_real.writev(fd, iov, cnt));
+	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, iov, (size_t)cnt) : 0;
+	return fast ? (ssize_t)fast : writev_slow(fd, iov, cnt);
+}
+
+/* ---- as with sockets ---- */
+
+/* Flags that change nothing for what is there, or is taken, at once. */
+static bool is_fast(int flags)
+{
+	return !(flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+static bool has_few(const struct msghdr *msg)
+{
+	return !msg->msg_name && !msg->msg_controllen && msg->msg_iovlen <= FEW;
+}
+
+static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
+						   int flags, struct sockaddr *addr,
+						   socklen_t *len)
+{
+	struct iovec iov = {buf, n < SSIZE_MAX ? n : SSIZE_MAX};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t r;
+
+	if (!recv_slow(fd, &msg, flags, &r))
+		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
+	if (r < 0 || !addr)
+		return r;
+	/* The kernel looks at the length when it has the bytes.  TCP names no sender. */
+	if ((int)*len < 0)
+		return sr_outcome(0, -EINVAL);
+	*len = 0;
+	return r;
+}
+
+ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {buf, n};
+	size_t fast;
+
+	if (!st || sr_is_plain(st))
+		return received(st, flags, sr_real.recv(fd, buf, n, flags));
+	fast = is_fast(flags) && sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : recv_from(fd, buf, n, flags, NULL, NULL);
+}
+
+ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
+		    struct sockaddr *addr, socklen_t *len)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+
+	if (st && !sr_is_plain(st))
+		return addr ? recv_from(fd, buf, n, flags, addr, len) :
+			      sr_recv(fd, buf, n, flags);
+	return received(st, flags, sr_real.recvfrom(fd, buf, n, flags, addr, len));
+}
+
+ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	size_t fast = 0;
+	ssize_t r;
+
+	if (st && sr_is_plain(st))
+		return received(st, flags, sr_real.recvmsg(fd, msg, flags));
+	if (st && is_fast(flags) && sr_rx_is_fast(st) && has_few(msg))
+		fast = sr_fast_recv(st, fd, msg->msg_iov, msg->msg_iovlen);
+	if (fast) {
+		msg->msg_flags = 0;
+		return (ssize_t)fast;
+	}
+	if (st && recv_slow(fd, msg, flags, &r))
+		return r;
+	r = sr_real.recvmsg(fd, msg, flags);
+	if (r >= 0)
+		each_passed(msg, take_over);
+	return r;
+}
+
+int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
+		struct timespec *timeout)
+{
+	struct sr_stream *st = made_plain(fd);
+	int r = sr_real.recvmmsg(fd, vec, n, flags, timeout);
+
+	if (r < 0)
+		received(st, flags, r);
+	for (int i = 0; i < r; i++) {
+		received(st, flags, vec[i].msg_len);
+		if (!st)
+			each_passed(&vec[i].msg_hdr, take_over);
+	}
+	return r;
+}
+
+static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t n,
+						 int flags,
+						 const struct sockaddr *addr,
+						 socklen_t len)
+{
+	struct iovec iov = {(void *)buf, n < SSIZE_MAX ? n : SSIZE_MAX};
+	struct msghdr msg = {
+		.msg_name = (void *)addr,
+		.msg_namelen = addr ? len : 0,
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+	};
+	ssize_t r;
+
+	/* sendmsg(2) cuts a length that is refused here. */
+	if (addr && len > sizeof(struct sockaddr_storage))
+		return sr_outcome(0, -EINVAL);
+	return send_slow(fd, &msg, flags, &r) ?
+		       r : sr_real.sendto(fd, buf, n, flags, addr, len);
+}
+
+ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	struct iovec iov = {(void *)buf, n};
+	size_t fast;
+
+	if (!st || sr_is_plain(st))
+		return sent(st, flags, sr_real.send(fd, buf, n, flags));
+	fast = is_fast(flags) && sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
+	return fast ? (ssize_t)fast : send_to(fd, buf, n, flags, NULL, 0);
+}
+
+ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
+		  const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+
+	if (st && !sr_is_plain(st))
+		return addr ? send_to(fd, buf, n, flags, addr, len) :
+			      sr_send(fd, buf, n, flags);
+	return sent(st, flags, sr_real.sendto(fd, buf, n, flags, addr, len));
+}
+
+ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	size_t fast = 0;
+	ssize_t r;
+
+	if (st && sr_is_plain(st))
+		return sent(st, flags, sr_real.sendmsg(fd, msg, flags));
+	if (st && is_fast(flags) && sr_tx_is_fast(st) && has_few(msg))
+		fast = sr_fast_send(st, fd, msg->msg_iov, msg->msg_iovlen);
+	if (fast)
+		return (ssize_t)fast;
+	if (st && send_slow(fd, msg, flags, &r))
+		return r;
+	if (!sr_shim_unused())
+		each_passed(msg, hand_over);
+	return sr_real.sendmsg(fd, msg, flags);
+}
+
+int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	struct sr_stream *st = made_plain(fd);
+	int r;
+
+	for (unsigned i = 0; i < n && i < UIO_MAXIOV && !sr_shim_unused(); i++)
+		each_passed(&vec[i].msg_hdr, hand_over);
+	r = sr_real.sendmmsg(fd, vec, n, flags);
+	if (r < 0)
+		sent(st, flags, r);
+	for (int i = 0; i < r; i++)
+		sent(st, flags, vec[i].msg_len);
+	return r;
+}
+
+/* ---- calls that files share ---- */
+
+ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
+		   int flags)
+{
+	struct sr_stream *st = made_plain(fd);
+
+	return received(st, 0, sr_real.preadv2(fd, iov, cnt, off, flags));
+}
+
+ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
+		    int flags)
+{
+	struct sr_stream *st = made_plain(fd);
+
+	return sent(st, 0, sr_real.pwritev2(fd, iov, cnt, off, flags));
+}
+
+ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+	int saved = errno;
+	ssize_t r;
+
+	if (!st || sr_is_plain(st))
+		return sent(st, 0, sr_real.sendfile(fd, in, off, n));
+	st = sr_fdtab_get(fd);
+	if (!st)
+		return sr_real.sendfile(fd, in, off, n);
+	r = sr_stream_sendfile(st, fd, in, off, n);
+	return is_stale(st, fd, saved, r) ? sr_real.sendfile(fd, in, off, n) :
+					    sr_result(st, saved, r);
+}
+
+/*
+ * Pages that move between a pipe and the kernel's socket never pass us.  So a
+ * stream that is spliced is a plain one: programs that splice lose the link,
+ * which sockrail(7) says.
+ */
+ssize_t sr_splice(int in, off_t *in_off, int out, off_t *out_off, size_t n,
+		  unsigned flags)
+{
+	sr_shim_plain(in, SR_REASON_OPTION);
+	sr_shim_plain(out, SR_REASON_OPTION);
+	return sr_real.splice(in, in_off, out, out_off, n, flags);
+}
