@@ -155,9 +155,9 @@ SR_API int sr_dup3(int fd, int to, int flags);
  * A handler that is installed by these never runs while its thread is within the
  * library with something half done: the signal is blocked until that is over, which
  * takes no sleep.  So the handler may use any stream, end the program, or
- * siglongjmp(3).  Which handlers there are is the C library's to keep: a program that
- * calls some of these and some of the C library's is told the library's entries for
- * handlers by the latter, and may put them back.
+ * siglongjmp(3).  The C library keeps the handlers: if a program calls these
+ * and the C library's functions, too, the latter return the library's own handlers,
+ * which the program may install again.
  */
 struct sigaction;
 SR_API int sr_sigaction(int sig, const struct sigaction *act,
@@ -243,7 +243,7 @@ struct sr_info {
 	unsigned switches;	/* of both directions, either way */
 	int error;		/* errno of the stream's failure, or 0 */
 	const char *reason;	/* why it stayed or became plain, a word of
-				 * sockrail(7); NULL: nothing to tell.  Never
+				 * sockrail(7); NULL: none.  Never
 				 * to be freed. */
 };
 

@@ -20,8 +20,8 @@
 
 /*
  * The argument after `last`, given or not, passed on as a pointer: on x86-64
- * and aarch64 Linux it is in the same register whatever its type, and nobody
- * looks at it unless the command, request or flag calls for one.
+ * and aarch64 Linux it is in the same register whatever its type, and it is ignored
+ * unless the command, request or flag calls for one.
  */
 #define ARGUMENT(arg, last) \
 	void *arg; \

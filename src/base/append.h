@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * append.h - a file that the user has named for lines of ours, the log or the
- * report.  It is kept open under a private descriptor, so that lines can be
+ * append.h - a file to which we append lines, the log or the report.  It is kept open under a private descriptor, so that lines can be
  * written when the program has no descriptor left.
  */
 #ifndef SR_APPEND_H

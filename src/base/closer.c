@@ -9,7 +9,7 @@
 #include "base/fdpriv.h"
 #include "base/process.h"
 
-/* Threads at most: strangers must not use up the program's limit (RLIMIT_NPROC). */
+/* Threads at most: other users must not use up the program's limit (RLIMIT_NPROC). */
 #define PLACES 8
 
 static struct sr_closer {

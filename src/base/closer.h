@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * closer.h - closes descriptors that strangers have sent, or sockets on which they lie
- * unread.  The last close(2) of a socket may sleep for as long as its sender likes
+ * closer.h - closes descriptors that other processes have sent, or sockets on which such
+ * descriptors lie unread.  The last close(2) of a socket may sleep for as long as its sender likes
  * (SO_LINGER), that of a file until a server of the sender's own answers (FUSE), and
  * the service thread must not: a thread is started for each, a few at a time.
  *
- * A place is taken before anything is received that may have to be closed so.
+ * A place is taken before anything is received that may need it.
  * Service thread only.
  */
 #ifndef SR_CLOSER_H

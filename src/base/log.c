@@ -57,19 +57,18 @@ static void stderr_write(const char *line, size_t len)
 static void emit(const char *line, size_t len)
 {
 	static struct sr_append file = { .path = sr_conf.log_file };
-	static atomic_bool told;
+	static atomic_bool warned;
 
 	if (sr_conf.log_file[0]) {
 		if (sr_append_line(&file, line, len))
 			return;
-		/* This line comes here again, and passes. */
-		if (!atomic_exchange(&told, true))
+		/* (Logging this line calls emit() again, once.) */
+		if (!atomic_exchange(&warned, true))
 			sr_warn("SOCKRAIL_LOG_FILE: cannot write \"%s\" "
 				"(%s), using standard error",
 				sr_conf.log_file, sr_errno_name(errno));
 	}
-	/* Without the file, somebody should still see the line. */
-	stderr_write(line, len);
+		stderr_write(line, len);
 }
 
 /* With glibc 2.32. */

@@ -88,7 +88,7 @@ bool sr_loop_here(void)
 
 /*
  * No wake-up is lost.  The loop, before it sleeps:  S: sleeping = true;
- * L: load posted, and do not sleep unless it is empty.  Who posts:
+ * L: load posted, and do not sleep unless it is empty.  A poster:
  * P: push; C: load sleeping, and write to wake_fd if it is true.  All four are
  * sequentially consistent, so they have one order.
  * If L misses P, then S < L < P < C.  So C sees S's true and writes, or it sees
@@ -308,7 +308,7 @@ static int start_locked(void)
 	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
 	if (ep >= 0)
 		wk = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	/* Edges: each write wakes, and nobody has to read. */
+	/* Edge-triggered: each write wakes, and no read is needed. */
 	if (wk < 0 || sr_real.epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev))
 		err = -errno;
 	atomic_store(&epoll_fd, ep);

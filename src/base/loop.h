@@ -39,7 +39,7 @@ void sr_loop_unwatch(struct sr_watch *w);	/* fd still open */
 
 /* Work handed to the loop, first in first out.  Posting one that is already
  * queued does nothing: fn will see all that was done before the post.  Once fn
- * has begun it may be posted again, and nobody else touches it (fn may free it).
+ * has begun it may be posted again, and the loop does not touch it (fn may free it).
  * Any thread, async-signal-safe, allocates nothing; does not start the loop: it
  * runs, or what is posted waits for sr_loop_start().  Zeroed but for fn. */
 struct sr_task {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * now.h - I/O that does not sleep, for where something is held: anchors, bells, files.
+ * now.h - I/O that does not sleep, for callers that hold a lock.
  *
  * The C library's functions are cancellation points (pthreads(7)) even if they are
  * not going to wait: a thread with a cancellation pending would leave from within our
@@ -48,7 +48,7 @@ static inline ssize_t sr_now_recvmsg(int fd, struct msghdr *msg, int flags)
 			       0);
 }
 
-/* Of descriptors that are O_NONBLOCK, or files. */
+/* The descriptor is O_NONBLOCK. */
 static inline int sr_now_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	return (int)sr_real.syscall(SYS_connect, fd, (long)to, (long)len, 0, 0, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * owner.h - whose is the TCP socket at the other end of a connection on this host?
- * The kernel is asked, in a few system calls that do not sleep.  No locks.
+ * owner.h - which user owns the TCP socket at the other end of a connection on this
+ * host?  The kernel is asked, in a few system calls that do not sleep.  No locks.
  */
 #ifndef SR_OWNER_H
 #define SR_OWNER_H
@@ -15,7 +15,7 @@
  * (addr.h).
  *
  *   0         *uid is the user whose process made or accepted the peer's socket
- *   1         nobody has accepted it yet; *uid is the user of the socket that listens,
+ *   1         it has not been accepted yet; *uid is the user of the socket that listens,
  *             or 0 before Linux 6.17
  *   -ENOENT   there is no such socket in this network namespace, or it is closed, or
  *             its number is no user's (below), or its address is link-local

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * process.h - is this the process that our tables are of?  And threads of its own.
+ * process.h - is this the process that owns our tables?  Starts threads.
  */
 #ifndef SR_PROCESS_H
 #define SR_PROCESS_H

@@ -29,7 +29,7 @@ static void *libc_handle(void)
 	return h;
 }
 
-/* Stands for what this libc does not have.  A long, as every listed function
+/* Takes the place of a function that this libc does not have.  A long, as every listed function
  * returns one or less, and -1 is failure; those that return pointers or error
  * numbers are older than any libc we run on. */
 static long missing(void)

@@ -2,8 +2,8 @@
 /*
  * real.h - libc's own calls, one pointer for each entry of include/calls.def,
  * found in libc itself.  Each pointer starts at a stub that resolves it on its
- * first use (which may come before any constructor).  Nobody else in src/ calls
- * an intercepted name.
+ * first use (which may come before any constructor).  No other file of
+ * src/ calls an intercepted name.
  */
 #ifndef SR_REAL_H
 #define SR_REAL_H

@@ -104,7 +104,7 @@ void sr_report_open(void)
 
 void sr_report_write(const struct sr_report *r)
 {
-	static atomic_bool told;
+	static atomic_bool warned;
 	char line[LINE_SIZE], link[2 * sizeof(r->link)], local[80], peer[80];
 	char reason[32], error[32];
 	int err = errno, len;
@@ -130,7 +130,7 @@ void sr_report_write(const struct sr_report *r)
 			quoted(reason, sr_reason_word(r->reason)),
 			quoted(error, r->error ? sr_errno_name(r->error) : NULL));
 	sr_enter();
-	if (!sr_append_line(&file, line, (size_t)len) && !atomic_exchange(&told, true))
+	if (!sr_append_line(&file, line, (size_t)len) && !atomic_exchange(&warned, true))
 		sr_warn("cannot write the report to %s: %s", sr_conf.report,
 			sr_errno_name(errno));
 	sr_leave();

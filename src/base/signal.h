@@ -45,7 +45,7 @@ static inline void sr_release(void)
  * A window: nothing is held, and handlers run, while a call of the C library's that
  * may sleep, or is given a mask, is under way.  No lock may be held around it.  A
  * handler may leave by siglongjmp(3), and the thread be cancelled: then abandoned(arg)
- * undoes what the thread has hung up.  A cancelled thread has run the cleanup
+ * undoes what the thread has registered.  A cancelled thread has run the cleanup
  * attributes of the frame by then; what says that is to be volatile, as the frame is
  * dead to the compiler.  A frame that has none is marked SR_WINDOW_FRAME:
  * AddressSanitizer would go on watching it when it has been unwound.

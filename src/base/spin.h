@@ -5,13 +5,12 @@
  * Two averages are kept of how long waits last: of those spun through, and of
  * those slept through.  Spinning goes on while its average is below
  * SOCKRAIL_SPIN_US, and clearly below the other: where waking a thread on another
- * core is slow, letting it have ours may be the quicker way.  Every now and then
- * some waits in a row are spent in the way that is not the usual one, as a trial;
- * one that changes nothing doubles the time to the next.  The two ends of a
- * conversation wait equally often, and so their trials meet: else two sleeping
- * ends would each find the other slow to wake, and never try again.  Waits too
- * long to spin through end it at once, and waits that become short again bring it
- * back at once.
+ * core is slow, letting it have ours may be the quicker way.  Now and then a trial takes
+ * the other of the two ways for some waits in a row; if it changes nothing, the time to
+ * the next trial doubles.  The two ends of a connection wait equally often, so their
+ * trials coincide: otherwise two sleeping ends would each find the other slow to wake,
+ * and never try again.  When waits become too long for spinning it stops at once, and
+ * when they become short again it is resumed at once.
  */
 #ifndef SR_SPIN_H
 #define SR_SPIN_H
@@ -33,7 +32,8 @@ struct sr_spin {
 };
 
 /* Is this wait to be spun through?  limit_ns: the longest busy wait.  same_core: the peer
- * would have to run on this core; such a wait is slept through, and teaches nothing. */
+ * would have to run on this core; such a wait is slept through and does not
+ * count. */
 bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns, bool same_core);
 /* Was the core taken away between two looks at the clock of a busy wait?  Then it
  * is wanted elsewhere, perhaps by the peer: the busy wait is over and has failed. */

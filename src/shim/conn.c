@@ -30,7 +30,7 @@ int sr_socket(int domain, int type, int protocol)
 	return fd;
 }
 
-/* A listening socket that was there before us (exec, socket activation). */
+/* Makes a stream of a listening socket that the program has inherited. */
 static struct sr_stream *adopt(int fd)
 {
 	struct sr_stream *st = NULL;
@@ -42,8 +42,8 @@ static struct sr_stream *adopt(int fd)
 	return st ? sr_fdtab_get(fd) : NULL;
 }
 
-/* The listener is looked up when there is a connection: accept() may sleep for
- * days, and be cancelled. */
+/* The listener is looked up when there is a connection: accept() may sleep
+ * for long, and be cancelled. */
 static int accepted(int listener, int fd)
 {
 	struct sr_stream *st;
@@ -81,7 +81,7 @@ int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!st)
 		return sr_real.connect(fd, addr, len);
 	r = sr_stream_connect(st, fd, addr, len);
-	/* It may be connected anew, as a stream of the kernel's. */
+	/* It was dissolved (AF_UNSPEC): if it is connected again, it stays plain. */
 	if (r == 1 && sr_process_ours())
 		sr_shim_release(fd);
 	return (int)sr_result(st, saved, r == 1 ? 0 : r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll.c - epoll(7).  Sets are known from their making on; what is no set of
- * ours, and no stream, is the kernel's.
+ * epoll.c - epoll(7).  A set is known from when it is made; calls on other
+ * sets and descriptors are passed to the kernel.
  */
 #include "shim/shim.h"
 

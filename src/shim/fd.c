@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fd.c - closing and duplicating descriptors, and keeping the program's hands
- * off ours.
+ * fd.c - closing and duplicating descriptors; the library's own are protected from
+ * both.
  */
 #include "shim/shim.h"
 
@@ -16,7 +16,7 @@ static bool is_known(int fd)
 	return sr_fdtab_has(fd) || sr_epoll_has(fd);
 }
 
-/* A descriptor that the program does not know of is to it not open. */
+/* The library's descriptors are, to the program, not open. */
 static bool is_hidden(int fd)
 {
 	return sr_fd_is_private(fd) && !sr_inside && sr_process_ours();
@@ -71,7 +71,8 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 {
 	int saved = errno;
 
-	/* What fails closes nothing.  Ours are close-on-exec anyway. */
+	/* Nothing is released if the call is going to fail.  With CLOSE_RANGE_CLOEXEC it
+	 * closes nothing, and ours are close-on-exec anyway. */
 	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * file.c - stdio and aio(7), which read and write by themselves: their streams are
- * plain ones.
+ * file.c - stdio and aio(7), which read and write without us: their streams are made
+ * plain.
  */
 #include "shim/shim.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * info.c - telling the program about its streams.
+ * info.c - what a program can learn of its streams.
  */
 #include "shim/shim.h"
 

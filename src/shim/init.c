@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * init.c - beginning and end of the engine in a process.
+ * init.c - starts and ends the engine in a process.
  */
 #include "shim/shim.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * poll.c - waiting for sets of descriptors.  A set without a stream is the
- * kernel's.
+ * poll.c - poll() and ppoll().  Calls without a stream are passed to the kernel.
  */
 #include "shim/shim.h"
 

@@ -7,7 +7,7 @@
 #include "shim/shim.h"
 
 /* Another process gets the descriptors that are not close-on-exec. */
-static void hand_over(void)
+static void before_spawn(void)
 {
 	int saved = errno;
 
@@ -20,9 +20,9 @@ static void hand_over(void)
  * This process becomes another program: links and the service thread die, with
  * the streams that are close-on-exec or closed and not yet done as well, and
  * their bytes still have to arrive.  The child of vfork() takes nothing with
- * it but what hand_over() sees to.
+ * it but what before_spawn() sees to.
  */
-static void become(void)
+static void before_exec(void)
 {
 	int saved = errno;
 
@@ -43,38 +43,38 @@ static int failed(int r)
 
 int sr_execve(const char *path, char *const argv[], char *const envp[])
 {
-	become();
+	before_exec();
 	return failed(sr_real.execve(path, argv, envp));
 }
 
 int sr_execv(const char *path, char *const argv[])
 {
-	become();
+	before_exec();
 	return failed(sr_real.execv(path, argv));
 }
 
 int sr_execvp(const char *file, char *const argv[])
 {
-	become();
+	before_exec();
 	return failed(sr_real.execvp(file, argv));
 }
 
 int sr_execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	become();
+	before_exec();
 	return failed(sr_real.execvpe(file, argv, envp));
 }
 
 int sr_fexecve(int fd, char *const argv[], char *const envp[])
 {
-	become();
+	before_exec();
 	return failed(sr_real.fexecve(fd, argv, envp));
 }
 
 int sr_execveat(int dir, const char *path, char *const argv[],
 		char *const envp[], int flags)
 {
-	become();
+	before_exec();
 	return failed(sr_real.execveat(dir, path, argv, envp, flags));
 }
 
@@ -83,7 +83,7 @@ int sr_posix_spawn(pid_t *pid, const char *path,
 		   const posix_spawnattr_t *attr, char *const argv[],
 		   char *const envp[])
 {
-	hand_over();
+	before_spawn();
 	return sr_real.posix_spawn(pid, path, actions, attr, argv, envp);
 }
 
@@ -92,7 +92,7 @@ int sr_posix_spawnp(pid_t *pid, const char *file,
 		    const posix_spawnattr_t *attr, char *const argv[],
 		    char *const envp[])
 {
-	hand_over();
+	before_spawn();
 	return sr_real.posix_spawnp(pid, file, actions, attr, argv, envp);
 }
 
@@ -106,19 +106,19 @@ int sr_posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,
 
 int sr_system(const char *command)
 {
-	hand_over();
+	before_spawn();
 	return sr_real.system(command);
 }
 
 FILE *sr_popen(const char *command, const char *mode)
 {
-	hand_over();
+	before_spawn();
 	return sr_real.popen(command, mode);
 }
 
 /* Last bytes are sent.  The child of vfork() ends without an end for its
  * parent's streams. */
-static void say_goodbye(void)
+static void before_exit(void)
 {
 	if (!sr_shim_unused() && sr_process_ours())
 		sr_streams_exit();
@@ -126,7 +126,7 @@ static void say_goodbye(void)
 
 void sr__exit(int status)
 {
-	say_goodbye();
+	before_exit();
 	sr_real._exit(status);
 	__builtin_unreachable();
 }
@@ -134,7 +134,7 @@ void sr__exit(int status)
 /* Its handlers may still use the streams, as plain ones. */
 void sr_quick_exit(int status)
 {
-	say_goodbye();
+	before_exit();
 	sr_real.quick_exit(status);
 	__builtin_unreachable();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * select.c - select() and pselect() over poll().  Semantics of Linux: whole words of
- * the sets are written, on failure none is; select() tells the time that is left, also
- * after a failure.
+ * the sets are written, on failure none is; select() writes back the time that is left,
+ * also after a failure.
  */
 #include "shim/shim.h"
 
@@ -13,12 +13,12 @@
 #define WORD (8 * (int)sizeof(fd_mask))
 #define US_PER_S 1000000
 
-/* As in the kernel's fs/select.c.  POLLHUP and POLLERR are never asked for and
- * always told. */
+/* As in the kernel's fs/select.c.  poll() reports POLLHUP and POLLERR without
+ * being asked. */
 #define ASK_RD (POLLIN | POLLRDNORM | POLLRDBAND)
 #define ASK_WR (POLLOUT | POLLWRNORM | POLLWRBAND)
-#define TELL_RD (ASK_RD | POLLHUP | POLLERR)
-#define TELL_WR (ASK_WR | POLLERR)
+#define SEES_RD (ASK_RD | POLLHUP | POLLERR)
+#define SEES_WR (ASK_WR | POLLERR)
 
 struct sets {
 	int n;
@@ -86,13 +86,13 @@ static bool has_stream(const struct sets *s, struct pollfd p[FD_SETSIZE], int *n
 }
 
 /* The sets in which an answer puts its descriptor, as the POLL bits asked. */
-static int told(const struct pollfd *p)
+static int bits_of(const struct pollfd *p)
 {
 	int in = 0;
 
-	if (p->events & POLLIN && p->revents & TELL_RD)
+	if (p->events & POLLIN && p->revents & SEES_RD)
 		in |= POLLIN;
-	if (p->events & POLLOUT && p->revents & TELL_WR)
+	if (p->events & POLLOUT && p->revents & SEES_WR)
 		in |= POLLOUT;
 	if (p->events & p->revents & POLLPRI)
 		in |= POLLPRI;
@@ -111,7 +111,7 @@ static int judge(struct pollfd *p, int n)
 	for (int i = 0; i < n; i++) {
 		if (p[i].revents & POLLNVAL)
 			return -EBADF;
-		in = told(&p[i]);
+		in = bits_of(&p[i]);
 		sum += !!(in & POLLIN) + !!(in & POLLOUT) + !!(in & POLLPRI);
 	}
 	for (int i = 0; i < n && !sum; i++) {
@@ -139,7 +139,7 @@ static void answer(const struct sets *s, const struct pollfd *p, int n)
 	clear(s->wr, s->n);
 	clear(s->ex, s->n);
 	for (int i = 0; i < n; i++) {
-		int in = p[i].fd < 0 ? 0 : told(&p[i]);
+		int in = p[i].fd < 0 ? 0 : bits_of(&p[i]);
 
 		if (in & POLLIN)
 			put(s->rd, p[i].fd);

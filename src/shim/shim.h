@@ -74,8 +74,8 @@ int sr_shim_release(int fd);
 int sr_shim_duplicated(int fd, int got);
 
 /*
- * Makes the stream of fd, if there is one, plain and waits until it is: a user
- * of the descriptor who does not pass us would read our records as data.
+ * Makes the stream of fd, if there is one, plain and waits until it is: I/O that
+ * goes around the library would read our records as data.
  */
 void sr_shim_plain(int fd, enum sr_reason reason);
 
@@ -97,7 +97,7 @@ bool sr_shim_polled(const struct pollfd *fds, nfds_t n);
  * set.) */
 void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n);
 
-/* Has there ever been a stream?  For calls that walk over many descriptors. */
+/* Has there never been a stream?  For calls that walk over many descriptors. */
 static inline bool sr_shim_unused(void)
 {
 	return sr_fdtab_max() < 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * signal.c - installing signal handlers: ours goes before the program's (base/signal.c),
- * and the program is told its own.  The functions older than sigaction(2) are made of
+ * signal.c - installing signal handlers: the kernel gets ours (base/signal.c), and the
+ * program reads back its own.  The functions older than sigaction(2) are made of
  * it as glibc makes them.
  */
 #include "shim/shim.h"

@@ -88,7 +88,7 @@ static bool bound(int fd)
 
 /* With policy wait, the rendezvous opens before the port does, or a client that
  * connects at once would find no listener there.  (An unbound socket gets its
- * port from listen(), so nobody can know the port before.)  With the other
+ * port from listen(), so no peer can know the port before.)  With the other
  * policies, listen(2) takes no longer than without us: some programs name a
  * port to their peer and open it a moment later (iperf -d). */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
@@ -125,7 +125,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 }
 
 /* What SO_ERROR returns if the kernel says err. */
-static int told_error(struct sr_stream *st, int err)
+static int next_error(struct sr_stream *st, int err)
 {
 	int ours = atomic_exchange(&st->so_error, 0);
 
@@ -148,7 +148,7 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	if (level == SOL_SOCKET && name == SO_ERROR) {
 		/* The kernel has cut the value to the program's length. */
 		memcpy(&v, val, *len);
-		v = told_error(st, v);
+		v = next_error(st, v);
 		memcpy(val, &v, *len);
 	}
 	return 0;

@@ -53,9 +53,8 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 /* The process is about to exit: sees to it that sent bytes still arrive.  Bounded. */
 void sr_streams_exit(void);
 
-/* The process ends: later sends by other threads are discarded.  Any thread. */
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */
-/* The process ends: what other threads send from now on goes nowhere.  Any thread. */
+/* The process ends: later sends by other threads are discarded.  Any thread. */
 void sr_send_last(void);
 
 /* ---- linger.c ---- */
