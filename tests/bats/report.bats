@@ -144,9 +144,9 @@ assert n == 128, n'
 	is connect reason epoll
 }
 
-# told DIR PATTERN [HALF]: both ends ended well, and each, or that one, said once that it
+# warned DIR PATTERN [HALF]: both ends ended well, and each, or that one, said once that it
 # cannot write to it
-told() {
+warned() {
 	local half halves=${3:-server client}
 	[ "$(cat "$1"/*.status)" = $'0\n0' ]
 	for half in $halves; do
@@ -158,12 +158,12 @@ told() {
 	local name=$BATS_TEST_TMPDIR/fifo
 	mkfifo "$name"
 	run_pair wait wait thread echo64 SOCKRAIL_REPORT="$name"
-	told "$dir" "$name"
+	warned "$dir" "$name"
 	exec {fd}<>"$name" # a reader, who does not read
 	run_pair wait wait thread echo64 SOCKRAIL_REPORT="$name"
-	told "$dir" "$name"
+	warned "$dir" "$name"
 	run_pair wait wait basic chat SOCKRAIL_LOG_FILE="$name"
-	told "$dir" "$name"
+	warned "$dir" "$name"
 	run ! read -rt 0.1 -u "$fd"
 }
 
@@ -171,10 +171,10 @@ told() {
 	local name=$BATS_TEST_TMPDIR/link target=$BATS_TEST_TMPDIR/target
 	ln -s "$target" "$name"
 	run_pair wait wait basic chat SOCKRAIL_REPORT="$name"
-	told "$dir" "$name.*ELOOP"
+	warned "$dir" "$name.*ELOOP"
 	: >"$target"
 	run_pair wait wait basic chat SOCKRAIL_LOG_FILE="$name"
-	told "$dir" "$name.*ELOOP"
+	warned "$dir" "$name.*ELOOP"
 	[ ! -s "$target" ]
 }
 
@@ -183,8 +183,8 @@ told() {
 	head -c 2000 /dev/zero >"$name"
 	(ulimit -f 1 && pair "$name.report" wait wait basic chat \
 		SOCKRAIL_REPORT="$name" SOCKRAIL_LOG=warn)
-	told "$name.report" "$name.*EFBIG"
+	warned "$name.report" "$name.*EFBIG"
 	# There is no link, of which the server could say anything.
 	(ulimit -f 1 && pair "$name.log" wait wait basic chat SOCKRAIL_LOG_FILE="$name")
-	told "$name.log" "$name.*EFBIG" client
+	warned "$name.log" "$name.*EFBIG" client
 }

@@ -70,7 +70,7 @@ teardown() { stop_all; }
 	compare reset reset-sleeper -w mixed -r peer-dropped -l
 }
 
-@test "reset: who is told first, and who afterwards" {
+@test "reset: which call returns the error, and what later ones do" {
 	compare reset reset-order -w any -l -n 7
 }
 

@@ -16,7 +16,7 @@ teardown() { stop_all; }
 }
 
 @test "a server that will not read" {
-	compare shutdown deaf -w any -n 5
+	compare shutdown read-end -w any -n 5
 }
 
 @test "shut down by who has only received" {

@@ -32,7 +32,7 @@ teardown() { stop_all; }
 @test "pthread_cancel before a call that need not wait" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] ||
 		skip "the sanitizers hold cancellation back, or go on watching frames that it has left"
-	compare thread told
+	compare thread ended
 }
 
 @test "of many threads that sleep an arrival wakes one" {

@@ -36,39 +36,39 @@ each_way() {
 		bytes=$((all * (100 - slack) / 100))
 		rm -f "$t"/*.report "$t"/*.log
 		before=$(device_packets)
-		"$run" || { told "$p: the programs failed"; return 1; }
+		"$run" || { complain "$p: the programs failed"; return 1; }
 		packets=$(($(device_packets) - before))
 		[ "$p" != none:none ] || oracle=$result
 		[ "$result" = "$oracle" ] ||
-			{ told "$p: the result is $result, over TCP it is $oracle"; return 1; }
+			{ complain "$p: the result is $result, over TCP it is $oracle"; return 1; }
 		if [ "$p" = none:none ]; then
-			! compgen -G "$t/*.report" >/dev/null || { told "$p: a report"; return 1; }
-			[ "$packets" = 0 ] || { told "$p: $packets packets"; return 1; }
+			! compgen -G "$t/*.report" >/dev/null || { complain "$p: a report"; return 1; }
+			[ "$packets" = 0 ] || { complain "$p: $packets packets"; return 1; }
 			continue
 		fi
 		linked=$(by_link) plain=$(plain_bytes)
 		if [[ $p = *none* ]]; then
-			[ "$linked" = 0 ] || { told "$p: bytes by link"; return 1; }
+			[ "$linked" = 0 ] || { complain "$p: bytes by link"; return 1; }
 			[ "$plain" -ge "$bytes" ] ||
-				{ told "$p: fewer than $bytes bytes in the report"; return 1; }
+				{ complain "$p: fewer than $bytes bytes in the report"; return 1; }
 			# asking for a link takes a few packets
-			[ "$packets" -lt 500 ] || { told "$p: $packets packets"; return 1; }
+			[ "$packets" -lt 500 ] || { complain "$p: $packets packets"; return 1; }
 			continue
 		fi
 		case $p in
 		lazy:lazy) bytes=$(((linked + plain) * lazy_share / 100)) ;;
 		eager:eager) bytes=$(((linked + plain) * eager_share / 100)) ;;
 		esac
-		[ "$linked" -ge "$bytes" ] || { told "$p: fewer than $bytes bytes by link"; return 1; }
+		[ "$linked" -ge "$bytes" ] || { complain "$p: fewer than $bytes bytes by link"; return 1; }
 		[ "$p" != wait:wait ] || [ "$plain" -le $((all * slack / 100)) ] ||
-			{ told "$p: plain bytes"; return 1; }
+			{ complain "$p: plain bytes"; return 1; }
 		# the path MTU of the devices is at most 4096 bytes
 		! counts_packets || [ "$packets" -ge $((bytes / 4200)) ] ||
-			{ told "$p: only $packets packets"; return 1; }
+			{ complain "$p: only $packets packets"; return 1; }
 	done
 }
 
-told() {
+complain() {
 	echo "$1 ($(by_link) bytes by link, $(plain_bytes) plain)"
 	tail -n 8 "$BATS_TEST_TMPDIR"/*.{report,log,out,err} 2>/dev/null
 }

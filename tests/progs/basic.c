@@ -11,7 +11,7 @@ static const uint32_t sizes[] = {
 	65,   100,  1000, 1023, 1024,  1025,  1460,  4095,   4096,   4097,
 	9000, 16384, 32768, 65535, 65536, 65537, 100000, 262144, 1000000};
 
-/* Each size once there and once back; the server is told the size first. */
+/* Each size once there and once back; the server gets the size first. */
 static void echo_server(int lfd)
 {
 	int fd = answer(lfd);

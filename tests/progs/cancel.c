@@ -72,7 +72,7 @@ static void cancel_in(const struct call *c, void (*release)(void))
 static void *use_stream(void *arg)
 {
 	(void)arg;
-	tell('3');
+	order('3');
 	say_result("then", (ssize_t)take(fd, big, 3));
 	return NULL;
 }
@@ -111,7 +111,7 @@ static void cancel_connect_client(void)
 	queued = dial();
 	late = new_socket(0);
 	cancel_in(&connecting, no_release);
-	tell('a');
+	order('a');
 	say_result("later", poll(&(struct pollfd){late, POLLOUT, 0}, 1, -1));
 	say("SO_ERROR %d", get_int(late, SOL_SOCKET, SO_ERROR));
 	warm_up(queued, true);

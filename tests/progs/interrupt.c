@@ -11,13 +11,13 @@ static void empty(void)
 {
 	int n = 1;
 
-	tell('d');
+	order('d');
 	while (n) {
 		nap(2);
 		if (ioctl(fd, SIOCOUTQ, &n))
 			die("SIOCOUTQ");
 	}
-	tell('s');
+	order('s');
 	await_go(ctl);
 }
 
@@ -196,7 +196,7 @@ static void receive_more_server(int lfd)
 	begin(lfd);
 	install();
 	for (size_t i = 0; i < 2 * COUNT(receiving_more); i++) {
-		tell('3');
+		order('3');
 		await_readable(fd, 3);
 		interrupt(&receiving_more[i / 2], i % 2 ? SIGUSR2 : SIGUSR1, "",
 			  no_release);
@@ -321,7 +321,7 @@ static void accept_server(int lfd)
 
 static void answer_all(void)
 {
-	tell('a');
+	order('a');
 }
 
 static void connect_client(void)

@@ -169,7 +169,7 @@ static void sendfile_client(void)
 	while (at < (off_t)size && n >= 0)
 		n = (int)sendfile(fd, file, &at, size);
 	say("offset %lld", (long long)at);
-	say_result("past the end", sendfile(fd, file, &at, 100));
+	say_result("behind the end", sendfile(fd, file, &at, 100));
 	say("position %lld", (long long)lseek(file, 0, SEEK_CUR));
 	lseek(file, (off_t)size - 1000, SEEK_SET);
 	say_result("no offset", sendfile(fd, file, NULL, 5000));

@@ -180,7 +180,7 @@ static void waitall_client(void)
 	say_data("sent", &d);
 }
 
-/* A sender that never waits: EAGAIN when full, and all it was told arrives. */
+/* A sender that never waits: EAGAIN when full, and all that was sent arrives. */
 static void dontwait_server(int lfd)
 {
 	int fd = answer(lfd);

@@ -190,19 +190,19 @@ static void fields_server(int lfd)
 				   .msg_control = control,
 				   .msg_controllen = sizeof(control),
 				   .msg_flags = 0x55};
-	struct msghdr m = all, bare = all;
+	struct msghdr m = all, bytes_only = all;
 
-	bare.msg_name = bare.msg_control = NULL;
+	bytes_only.msg_name = bytes_only.msg_control = NULL;
 	warm_up(fd, false);
 	say_fields("empty", recvmsg(fd, &m, MSG_DONTWAIT), &m);
 	say_fields("empty", recvmsg(fd, &m, MSG_DONTWAIT | MSG_PEEK), &m);
-	m = bare;
+	m = bytes_only;
 	say_fields("empty", recvmsg(fd, &m, MSG_DONTWAIT), &m);
 	send_go(fd);
 	await_readable(fd, 30);
-	say_fields("bare", recvmsg(fd, &m, 0), &m);
-	m = bare;
-	say_fields("bare", recvmsg(fd, &m, MSG_CMSG_CLOEXEC), &m);
+	say_fields("bytes_only", recvmsg(fd, &m, 0), &m);
+	m = bytes_only;
+	say_fields("bytes_only", recvmsg(fd, &m, MSG_CMSG_CLOEXEC), &m);
 	m = all;
 	say_fields("all", recvmsg(fd, &m, 0), &m);
 	m = all;
@@ -211,7 +211,7 @@ static void fields_server(int lfd)
 	m = all;
 	m.msg_namelen = 0;
 	say_fields("peek", recvmsg(fd, &m, MSG_PEEK), &m);
-	m = bare;
+	m = bytes_only;
 	say_fields("wait", recvmsg(fd, &m, MSG_WAITALL), &m);
 	m = all;
 	say_fields("trunc", recvmsg(fd, &m, MSG_TRUNC), &m);

@@ -591,12 +591,12 @@ static void lengths_client(void)
 	close(fd);
 }
 
-static volatile sig_atomic_t told;
+static volatile sig_atomic_t ios;
 
 static void on_io(int sig)
 {
 	(void)sig;
-	told++;
+	ios++;
 }
 
 /* SIGIO is the kernel's to send. */
@@ -619,9 +619,9 @@ static void async_by(int lfd, bool by_ioctl)
 		put(fd, "!", 1);
 		for (int ms = 0; ms < 5000 && recv(fd, &c, 1, MSG_PEEK) < 1; ms++)
 			nap(1);
-		for (int ms = 0; ms < 5000 && told < i; ms++)
+		for (int ms = 0; ms < 5000 && ios < i; ms++)
 			nap(1);
-		say("%s", told >= i ? "told" : "NOT TOLD");
+		say("%s", ios >= i ? "signalled" : "NOT SIGNALLED");
 		say_result("recv", recv(fd, &c, 1, 0));
 	}
 	close(fd);

@@ -151,7 +151,7 @@ static void any_client(void)
 
 /* -------------------------------------------- around the library */
 
-/* The C library's own, which nobody stands before. */
+/* The C library's own, which is not intercepted. */
 static void *own(const char *name)
 {
 	void *libc = dlopen(LIBC_SO, RTLD_LAZY);

@@ -477,7 +477,7 @@ static void reset_asked_client(void) { reset_unread(true); }
 
 /*
  * The end by a reset, which has come: what each call says of it, in several orders.
- * An error is told once, by whichever call comes first.
+ * An error is returned once, by whichever call comes first.
  */
 static const char *const orders[] = {"prpspe", "psprpe", "peprps", "pkkre",
 				     "pdedrs", "pwrwe",  "pvsre"};
@@ -603,7 +603,7 @@ static void end_reset_client(void)
 	say("poll %x", p.revents);
 	send_go(ctl);
 	p.events = 0;
-	do /* (the kernel tells of the error first) */
+	do /* (the kernel reports the error first) */
 		poll(&p, 1, -1);
 	while (!(p.revents & POLLHUP));
 	say("poll %x", p.revents);

@@ -100,7 +100,7 @@ static void over_client(void)
 }
 
 /* Nothing more to read, long before there is a link. */
-static void deaf_server(int lfd)
+static void read_end_server(int lfd)
 {
 	for (int k = 0; k < 5; k++) {
 		int fd = answer(lfd);
@@ -118,7 +118,7 @@ static void deaf_server(int lfd)
 	}
 }
 
-static void deaf_client(void)
+static void read_end_client(void)
 {
 	for (int k = 0; k < 5; k++) {
 		int fd = dial();
@@ -313,7 +313,7 @@ static void both_shut_client(void)
 static const struct tcp_case cases[] = {
 	{"shutdown", shutdown_server, shutdown_client},
 	{"over", over_server, over_client},
-	{"deaf", deaf_server, deaf_client},
+	{"read-end", read_end_server, read_end_client},
 	{"one-way", one_way_server, one_way_client},
 	{"second", second_server, second_client},
 	{"second-both", both_ways_server, both_ways_client},

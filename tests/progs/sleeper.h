@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * sleeper.h - every call that may sleep, how to see that it does, and a peer that is
- * told when to let it go on.  For one file of a program.
+ * asked to let it go on.  For one file of a program.
  */
 #ifndef SLEEPER_H
 #define SLEEPER_H
@@ -62,10 +62,10 @@ static uint64_t drain(void)
 	}
 }
 
-/* Does what it is told on ctl. */
+/* Does what it is asked for on ctl. */
 static void obey_client(void)
 {
-	uint64_t told = 0, got = 0;
+	uint64_t sum = 0, got = 0;
 	struct data rest = DATA(0);
 	int more[8], n = 0;
 	char c;
@@ -90,18 +90,18 @@ static void obey_client(void)
 			warm_up(more[n++], true);
 			break;
 		default:
-			take(ctl, &told, sizeof(told));
+			take(ctl, &sum, sizeof(sum));
 		}
 	}
 	take_rest(fd, &rest);
-	say("%s", got + rest.bytes == told ? "equal" : "NOT EQUAL");
+	say("%s", got + rest.bytes == sum ? "equal" : "NOT EQUAL");
 	while (n)
 		close(more[--n]);
 	close(fd);
 	close(ctl);
 }
 
-static void tell(char what)
+static void order(char what)
 {
 	put(ctl, &what, 1);
 }
@@ -122,7 +122,7 @@ static void begin(int lfd)
 
 static void finish(void)
 {
-	tell('t');
+	order('t');
 	put(ctl, &sent, sizeof(sent));
 	close(ep);
 	close(file);
@@ -143,17 +143,17 @@ static void no_release(void)
 
 static void one_byte(void)
 {
-	tell('1');
+	order('1');
 }
 
 static void start_drain(void)
 {
-	tell('d');
+	order('d');
 }
 
 static void end_drain(void)
 {
-	tell('s');
+	order('s');
 	await_go(ctl);
 }
 
@@ -352,7 +352,7 @@ static const struct call accepting[] = {
 
 static void dial_once(void)
 {
-	tell('c');
+	order('c');
 }
 
 /* The listener's queue is full: the handshake begins when there is room again. */

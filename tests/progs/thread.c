@@ -257,7 +257,7 @@ static void cancel_server(int lfd)
 	close(fd);
 }
 
-/* Threads that are told to end before they call: each call is a cancellation point,
+/* Threads that are cancelled before they call: each call is a cancellation point,
  * also if it would not have to wait, and what it was about to do is not done. */
 struct last_call {
 	int fd, ep, what;
@@ -299,7 +299,7 @@ static void *told_to_end(void *arg)
 	return NULL;
 }
 
-static void told_client(void)
+static void ended_client(void)
 {
 	struct last_call l = {.fd = dial(), .ep = epoll_create1(EPOLL_CLOEXEC)};
 	struct epoll_event ev = {.events = EPOLLOUT};
@@ -324,7 +324,7 @@ static void told_client(void)
 	close(l.fd);
 }
 
-static void told_server(int lfd)
+static void ended_server(int lfd)
 {
 	int fd = answer(lfd);
 
@@ -444,7 +444,7 @@ static const struct tcp_case cases[] = {
 	{"crowd", crowd_server, crowd_client},
 	{"cancel", cancel_server, cancel_client},
 	{"one-wakes", one_wakes_server, one_wakes_client},
-	{"told", told_server, told_client},
+	{"ended", ended_server, ended_client},
 };
 
 int main(int argc, char **argv)

@@ -615,7 +615,7 @@ static void starts_later(void)
 	_exit(0);
 }
 
-/* Our descriptors are closed by a bare system call: tasks and timers go on. */
+/* Our descriptors are closed by the system call itself: tasks and timers go on. */
 static void robbed(void)
 {
 	int status;

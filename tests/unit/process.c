@@ -23,7 +23,7 @@ int main(void)
 	CHECK(sr_process_ours());
 	sr_process_begin();
 	CHECK(sr_process_ours());
-	/* Without the handlers of pthread_atfork(3): nobody has told the child. */
+	/* Without the handlers of pthread_atfork(3): the child does not know. */
 	child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	if (child == 0) {
 		CHECK(!sr_process_ours());

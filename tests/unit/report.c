@@ -174,7 +174,7 @@ static void appended(void)
 	sr_report_write(&r);
 }
 
-/* Every key of a line stands in the page as ".It Ic key", and no other. */
+/* Every key of a line is in the page as ".It Ic key", and no other. */
 static void manual(void)
 {
 	const char *srcdir = getenv("srcdir"), *line;

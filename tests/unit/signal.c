@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* base/signal.c: signals that come while something is held, and who is told what. */
+/* base/signal.c: signals that come while something is held, and who learns what. */
 #include "base/real.h"
 
 #include <errno.h>
