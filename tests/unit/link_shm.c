@@ -399,6 +399,8 @@ static void redirected(void)
 	reap(pid, SIGKILL);
 }
 
+static void *other_listener; /* LeakSanitizer is to find it */
+
 /* To nobody, or to one that sends it on and on: it gives up. */
 static void sent_astray(void)
 {
@@ -409,6 +411,7 @@ static void sent_astray(void)
 	sent = calloc(1, sizeof(*sent));
 	start();
 	CHECK(!loop_call(listen_there_in_loop, NULL));
+	other_listener = answerer.listener;
 	CHECK(!loop_call(listen_in_loop, NULL));
 	strcpy(itself, sent->word);
 	refuse_with = itself;
