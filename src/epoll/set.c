@@ -372,14 +372,14 @@ static bool make_family(void)
 	return family.fd >= 0;
 }
 
+static atomic_bool watched;	/* the family, by this process */
+
 static bool watch_family(void)
 {
-	static atomic_uint watched;	/* + 1: by the process of this epoch */
-	unsigned epoch = sr_fd_epoch() + 1;
 	uint64_t n;
 	bool ok;
 
-	if (atomic_load(&watched) == epoch)
+	if (atomic_load(&watched))
 		return true;
 	sr_lock(&pool_lock);
 	ok = make_family();
@@ -389,7 +389,7 @@ static bool watch_family(void)
 	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* not ours to hear */
 	if (sr_loop_watch(&family, EPOLLIN | EPOLLET))
 		return false;
-	atomic_store(&watched, epoch);
+	atomic_store(&watched, true);
 	return true;
 }
 
@@ -477,7 +477,7 @@ void sr_epolls_forget(void)
 	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
 	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	sets = NULL;
-	used_inherited = false;
+	used_inherited = watched = false;
 	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
 		sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
 
