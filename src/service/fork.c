@@ -6,17 +6,21 @@
 #include "base/real.h"
 
 #include <pthread.h>
+#include <sys/single_threaded.h>
 
 #include "base/closer.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "link/rendezvous.h"
 #include "engine/engine.h"
 #include "engine/owners.h"
+#include "engine/fdtab.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
+#include "epoll/epoll.h"
 #include "epoll/hooks.h"
 
 /*
@@ -60,9 +64,20 @@ static void share_one(struct sr_stream *st, void *arg)
 		sr_owners_share(st, sr_guest_rang);
 }
 
+/* There has been nothing so far that fork could disturb, and no other thread makes
+ * something of that now.  Written by the only thread. */
+static bool nothing_yet;
+
+static bool is_left_alone(void)
+{
+	return sr_conf.inert || nothing_yet || sr_loop_here();
+}
+
 static void before_fork(void)
 {
-	if (sr_conf.inert || sr_loop_here())
+	nothing_yet = __libc_single_threaded && sr_fdtab_max() < 0 &&
+		      sr_epoll_max() < 0 && !sr_loop_runs();
+	if (is_left_alone())
 		return;
 	sr_streams_walk(lock_one, NULL);
 	sr_streams_walk(share_one, NULL);
@@ -71,7 +86,7 @@ static void before_fork(void)
 
 static void in_parent(void)
 {
-	if (sr_conf.inert || sr_loop_here())
+	if (is_left_alone())
 		return;
 	sr_epolls_in_parent();
 	sr_streams_walk(unlock_one, NULL);
@@ -104,7 +119,9 @@ static void in_child(void)
 {
 	sr_hold();	/* defers handlers until the locks are new */
 	sr_lock_none();
-	if (sr_conf.inert || sr_loop_here())
+	if (nothing_yet)
+		sr_process_begin();
+	if (is_left_alone())
 		goto out;
 	/* The links come first: when a stream drops one later, that must not
 	 * reach the parent's link. */
