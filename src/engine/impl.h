@@ -73,7 +73,6 @@ enum {				/* sr_stream.flags */
 	SR_ST_FRESH = 1 << 13,	/* connect() may not have finished yet */
 	SR_ST_REPORTED = 1 << 17, /* its report line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
-	SR_ST_AGAIN = 1 << 19, /* asked twice a peer that has no listener */
 	SR_ST_SHARED = 1 << 20, /* a process that we do not count may hold it */
 	SR_ST_ANSWERED = 1 << 21, /* ACCEPT: its process answers for it, or will */
 	SR_ST_WORTH = 1 << 14,	/* LISTEN: one of its streams is worth a link */

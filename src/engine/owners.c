@@ -136,7 +136,7 @@ static void forget_attempts(struct sr_stream *st)
 	st->out.on_send = false;
 	st->want_back = st->exiting = false;
 	atomic_flag_clear(&st->history_busy);
-	sr_st_clear(st, SR_ST_ASKED | SR_ST_AGAIN | SR_ST_WAITED | SR_ST_ANSWERED);
+	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED);
 }
 
 /* A call in flight is a thread's of the parent. */

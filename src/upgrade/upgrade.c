@@ -22,12 +22,13 @@
 /* The pause before a stream asks again after its link broke, or its peer had no
  * listener (yet). */
 #define AGAIN_NS 1000000000ull
-/* In policy lazy: by then a peer has hardly just begun to listen, and a stream
- * that waits to ask costs more than a permanently plain one. */
+/* The same in policy lazy: by then a peer has hardly just begun to listen, and a stream
+ * that waits to ask costs more than a permanently plain one.  In all policies, the first
+ * pause if the peer's processes did not know yet who has the stream. */
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
-/* How long policy wait does not ask a peer that had no listener. */
-#define PEER_BACKOFF_NS 10000000000ull
+#define MATCH_ASKS 5		/* times to ask again if no process had the stream: 1.5 s */
+#define LISTENER_ASKS 2		/* the same if nobody listened */
 
 /* ---- when to ask: any thread ---- */
 
@@ -370,8 +371,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
 			sr_peer_refused(&st->peer, ask->ops, sr_reason_find(reason),
-					sr_conf.upgrade == SR_WAIT ? PEER_BACKOFF_NS :
-								     again_ns());
+					again_ns());
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
 		sr_stream_kick(st);
@@ -389,21 +389,27 @@ static void ask_again(struct sr_stream *st, uint64_t while_ns)
 	sr_st_clear(st, SR_ST_ASKED);
 }
 
-/* The peer had no listener, but may just have begun to listen; or no process that had
- * the stream, but one may be about to join.  False: this was its second time, or the
- * reason was another one.  That several processes hold the peer's end may be over at
- * any time. */
+/* False: never again.  That several processes hold the peer's end may be over at any
+ * time.  The process that has it may not have joined the others yet, as a forked child
+ * on a busy machine.  A peer without a listener may just have begun to listen, or its
+ * keeper have ended, whom another follows. */
 static bool asks_once_more(struct sr_stream *st)
 {
-	int why = atomic_load(&st->reason);
-
-	if (why != SR_REASON_FORK &&
-	    (!(why == SR_REASON_NO_MATCH ||
-	      (why == SR_REASON_NO_LISTENER && sr_conf.upgrade != SR_WAIT)) ||
-	    (sr_st_set(st, SR_ST_AGAIN) & SR_ST_AGAIN)))
-		return false;
-	ask_again(st, again_ns());
-	return true;
+	switch (atomic_load(&st->reason)) {
+	case SR_REASON_NO_MATCH:
+		if (st->up.asks >= MATCH_ASKS)
+			return false;
+		/* fall through */
+	case SR_REASON_FORK:
+		ask_again(st, AGAIN_LAZY_NS);
+		return true;
+	case SR_REASON_NO_LISTENER:
+		if (st->up.asks >= LISTENER_ASKS)
+			return false;
+		ask_again(st, again_ns());
+		return true;
+	}
+	return false;
 }
 
 void sr_ask_progress(struct sr_stream *st)

@@ -171,7 +171,7 @@ either() {
 	older
 	ends not-asked user any server:CASE_UID=65533 client:CASE_UID=65532
 	ends not-asked user any server:CASE_UID=65533
-	ends not-asked refused any client:CASE_UID=65532
+	ends not-asked no-match any client:CASE_UID=65532
 	# of one user: that was it
 	by=any
 	ends null null any server:CASE_UID=65533 client:CASE_UID=65533

@@ -38,7 +38,7 @@ client() { "$1" python3 "$workers" client "$2" "$ADDR" "$port" </dev/null; }
 printed() {
 	local i
 	for ((i = 0; i < 600; i++)); do
-		[ "$(wc -l <"$BATS_TEST_TMPDIR/$1.out")" -lt "$2" ] || return 0
+		[ "$(cat "$BATS_TEST_TMPDIR/$1.out" 2>/dev/null | wc -l)" -lt "$2" ] || return 0
 		sleep 0.05
 	done
 	return 1
@@ -140,4 +140,57 @@ end() {
 	[ "$(went tx_plain "$BATS_TEST_TMPDIR/connect")" -le $((lost * 100000)) ]
 }
 
+@test "the keeper is killed before it has answered" {
+	local way client keeper
+	mkfifo "$BATS_TEST_TMPDIR/in"
+	exec 9<>"$BATS_TEST_TMPDIR/in"
+	for way in plain rail; do
+		serve $way fork 3
+		keeper=$(keeper) || keeper=$(sed 1q "$BATS_TEST_TMPDIR/server.out")
+		kill -STOP "$keeper"
+		start client asks $way
+		client=$pid
+		sleep 1
+		kill -KILL "$keeper"
+		for i in 1 2 3; do
+			printed client $((12 * i))
+			sleep 0.5
+			echo again >&9
+		done
+		printed client 48
+		run ! grep '^-' "$BATS_TEST_TMPDIR/client.out"
+		echo end >&9
+		pid=$client
+		await
+		stop_server
+	done
+	exec 9>&-
+	[ "$(grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" | grep -c "\"link\":\"$SR_TEST_LINK")" -eq 12 ] ||
+		{ sed 's/.*"role"/"role"/' "$BATS_TEST_TMPDIR/report"; return 1; }
+}
+
 asks() { "$1" python3 "$workers" client 12 "$ADDR" "$port" <&9; }
+
+# found HOW: a stream whose process is not there at once has its link later
+found() {
+	local way
+	for way in plain rail; do
+		start server "$way" python3 "$workers" "$1" 0 "$ADDR" "$port"
+		printed server 1
+		$way python3 "$workers" steady 20 "$ADDR" "$port"
+		stop_server
+	done
+	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
+	[ "$(went "[rt]x_$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -ge 3000000 ] ||
+		{ cat "$BATS_TEST_TMPDIR/connect"; return 1; }
+}
+
+@test "a child that takes its time before it uses its stream" {
+	export SOCKRAIL_UPGRADE=lazy
+	found later
+}
+
+@test "a listening socket with TCP_DEFER_ACCEPT" {
+	[ "$(id -u)" != 0 ] || chmod a+x "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
+	found defer
+}

@@ -6,6 +6,11 @@ workers.py fork N ADDR PORT    N children accept from their parent's listening s
 workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
 workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
                                Each process prints its pid, the first one first.
+workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s first
+workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
+                               as www-data if it may
+workers.py steady N ADDR PORT  a client: its first bytes come one after the other, and
+                               N times 100,000 follow, ten times a second
 workers.py client N ADDR PORT  N streams at once.  Each echoes 3 x 100,000 bytes; then
                                a line for each on stdout: its worker's pid.  At "again"
                                on stdin all do it again.  Lost streams: "-".
@@ -14,6 +19,7 @@ import os
 import selectors
 import socket
 import sys
+import time
 
 BYTES = 100000
 
@@ -54,6 +60,28 @@ def work(s):
                 c.close()
 
 
+def echo(c, pause):
+    time.sleep(pause)
+    while data := c.recv(65536):
+        c.sendall(data)
+
+
+def serve_each(how, addr, port):
+    if how == "defer" and os.getuid() == 0:
+        os.setuid(33)
+    s = listener(addr, port, False)
+    if how == "defer":
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 30)
+    os.write(1, b"%d\n" % os.getpid())
+    while True:
+        c, _ = s.accept()
+        if os.fork() == 0:
+            s.close()
+            echo(c, 0.7 if how == "later" else 0)
+            os._exit(0)
+        c.close()
+
+
 def serve(how, n, addr, port):
     if how == "exec":
         s = listener(addr, port, False)
@@ -88,6 +116,20 @@ def exchange(c):
     return True
 
 
+def steady(n, addr, port):
+    c = socket.create_connection((addr, port))
+    c.sendall(bytes(BYTES))
+    for _ in range(12):
+        time.sleep(0.05)
+        c.sendall(bytes(1000))
+    if len(c.recv(BYTES + 12000, socket.MSG_WAITALL)) != BYTES + 12000:
+        sys.exit("lost")
+    for _ in range(n):
+        time.sleep(0.1)
+        if not exchange(c):
+            sys.exit("lost")
+
+
 def client(n, addr, port):
     streams = []
     for _ in range(n):
@@ -108,6 +150,10 @@ how, count, addr, port = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.arg
 try:
     if how == "client":
         client(count, addr, port)
+    elif how == "steady":
+        steady(count, addr, port)
+    elif how in ("later", "defer"):
+        serve_each(how, addr, port)
     else:
         serve(how, count, addr, port)
 except (KeyboardInterrupt, ChildProcessError):

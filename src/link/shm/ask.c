@@ -32,6 +32,9 @@
 
 #define ANSWER_MS 2000
 #define EARLY_MS 5 /* before another try, if nobody has accepted the connection */
+/* Tries no longer than that: with TCP_DEFER_ACCEPT nobody accepts it before the program
+ * sends, for which policy wait waits. */
+#define EARLY_MOST_MS 40
 #define ASK_FDS 4 /* descriptors in use at most: line, doorbell, memory, and a copy */
 
 struct asking {
@@ -48,7 +51,7 @@ struct asking {
 	unsigned redirects;
 	struct sockaddr_un name; /* that the line is connected to */
 	socklen_t name_len;
-	uint64_t deadline_ns;
+	uint64_t deadline_ns, early_ns;
 	char word[32]; /* the answerer's last one */
 	const char *reason; /* the most informative one so far */
 };
@@ -296,7 +299,9 @@ static void answered(struct sr_watch *w, uint32_t events)
 		return;
 	}
 	a->there[0] = '\0';
-	a->reason = reason_in(a) ?: reason ?: "refused";
+	/* A keeper that has ended without a word is followed by another one, which is
+	 * asked later. */
+	a->reason = reason_in(a) ?: reason ?: "no-match";
 	/* Another process may listen at an address that is less exact. */
 	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
 		finish(a, a->reason);
@@ -437,9 +442,12 @@ static void next_name(struct asking *a)
 		sr_fd_close(sock);
 	/* One of the users who listen may be about to accept the connection. */
 	if (a->found > 0 && !strcmp(a->reason, "user")) {
-		a->attempt = 0;
-		sr_timer_set(&a->timer, EARLY_MS);
-		return;
+		if (sr_now_ns() < a->early_ns) {
+			a->attempt = 0;
+			sr_timer_set(&a->timer, EARLY_MS);
+			return;
+		}
+		a->reason = "no-match";
 	}
 	finish(a, a->reason);
 }
@@ -452,6 +460,7 @@ static void due(struct sr_timer *t)
 
 	if (first) {
 		a->deadline_ns = sr_now_ns() + ANSWER_MS * UINT64_C(1000000);
+		a->early_ns = sr_now_ns() + EARLY_MOST_MS * UINT64_C(1000000);
 		/* (If there is no socket for this, asking finds it out, too.) */
 		if (!sr_addr_is_local(&a->ask->dst)) {
 			finish(a, "no-listener");

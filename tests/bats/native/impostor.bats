@@ -73,8 +73,8 @@ asked() {
 	ends "$t.$1" accept "$3"
 }
 
-@test "the answerer hangs up: refused" {
-	answered hang-up refused
+@test "the answerer hangs up: no-match" {
+	answered hang-up no-match
 }
 
 @test "the answerer says nothing: timeout" {
