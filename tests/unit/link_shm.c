@@ -370,7 +370,7 @@ static void refused(void)
 	refuse_with = "memory";
 	CHECK(!strcmp(ask_reason(), "memory"));
 	refuse_with = "no such word";
-	CHECK(!strcmp(ask_reason(), "no-match"));
+	CHECK(!strcmp(ask_reason(), "refused"));
 	while (sr_memory_used())
 		usleep(100);
 }

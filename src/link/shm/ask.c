@@ -301,7 +301,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 	a->there[0] = '\0';
 	/* A keeper that has ended without a word is followed by another one, which is
 	 * asked later. */
-	a->reason = reason_in(a) ?: reason ?: "no-match";
+	a->reason = reason_in(a) ?: reason ?: a->word[0] ? "refused" : "no-match";
 	/* Another process may listen at an address that is less exact. */
 	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0) {
 		finish(a, a->reason);
