@@ -157,5 +157,6 @@ with socket.socket() as listener:
 	said server ready
 	(sleep 0.3 && : >"$t/go") &
 	client
-	linked
+	# Policy wait does not wait for that: the link comes later.
+	grep -q '"link":"shm"' "$t/client.report"
 }
