@@ -204,11 +204,11 @@ void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 	link->ops->drop(link, "counters");
 }
 
-size_t sr_anchor_unbooked(struct sr_stream *st, unsigned weight)
+size_t sr_anchor_unbooked(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->in.tcp);
 	int err = errno;
-	bool ok = (atomic_load(&st->in.gate) & SR_GATE_COUNT) == weight &&
+	bool ok = (atomic_load(&st->in.gate) & SR_GATE_COUNT) == 1 &&
 		  sample(st, SIOCINQ, false, &kernel);
 
 	if (ok && sr_anchor_ended(st))

@@ -41,10 +41,10 @@ void sr_rx_gate_reopen(struct sr_stream *st);	/* rx_lock held */
 bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
 void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */
 /* crowd: enter even if other calls are in flight. */
-bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight, bool crowd);
+bool sr_rx_gate_enter(struct sr_stream *st, bool crowd);
 /* False: the gate was shut meanwhile, and the call is still in flight. */
-bool sr_rx_gate_leave(struct sr_stream *st, unsigned weight);
-void sr_rx_gate_leave_shut(struct sr_stream *st, unsigned weight);
+bool sr_rx_gate_leave(struct sr_stream *st);
+void sr_rx_gate_leave_shut(struct sr_stream *st);
 bool sr_tx_gate_enter(struct sr_stream *st);
 void sr_tx_gate_leave(struct sr_stream *st);
 
@@ -54,7 +54,7 @@ bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
 /* Bytes that the caller, which must be the only one within the rx gate, has
  * received and not counted yet.  0: none, or unknown. */
-size_t sr_anchor_unbooked(struct sr_stream *st, unsigned weight);
+size_t sr_anchor_unbooked(struct sr_stream *st);
 /* Bytes that the kernel has received, read by any process, plus 1 for a FIN;
  * and that the peer's TCP has acknowledged.  0: unknown.  Direction's lock. */
 uint64_t sr_anchor_received(struct sr_stream *st);

@@ -9,15 +9,14 @@
 
 /* Compare-and-swap: add-and-undo would count a call that finds the gate shut as
  * in flight for an instant, and other threads would wait for it. */
-static bool enter(atomic_uint *gate, unsigned weight, bool crowd,
-		  unsigned *before)
+static bool enter(atomic_uint *gate, bool crowd, unsigned *before)
 {
 	unsigned g = atomic_load_explicit(gate, memory_order_relaxed);
 
 	do {
 		if ((g & SR_GATE_SHUT) || (!crowd && (g & SR_GATE_COUNT)))
 			return false;
-	} while (!atomic_compare_exchange_weak(gate, &g, g + weight));
+	} while (!atomic_compare_exchange_weak(gate, &g, g + 1));
 	*before = g & SR_GATE_COUNT;
 	return true;
 }
@@ -25,11 +24,11 @@ static bool enter(atomic_uint *gate, unsigned weight, bool crowd,
 /* With two calls in flight the order of their bytes is unknown, so the history
  * ends.  The second to enter sets the flag before it enters the kernel; the
  * first checks the flag after its return. */
-bool sr_rx_gate_enter(struct sr_stream *st, unsigned weight, bool crowd)
+bool sr_rx_gate_enter(struct sr_stream *st, bool crowd)
 {
 	unsigned before;
 
-	if (!enter(&st->in.gate, weight, crowd, &before))
+	if (!enter(&st->in.gate, crowd, &before))
 		return false;
 	if (before)
 		sr_st_set(st, SR_ST_RX_HISTORY);
@@ -40,27 +39,27 @@ bool sr_tx_gate_enter(struct sr_stream *st)
 {
 	unsigned before;
 
-	if (!enter(&st->out.gate, 1, true, &before))
+	if (!enter(&st->out.gate, true, &before))
 		return false;
 	if (before)
 		sr_st_set(st, SR_ST_TX_HISTORY);
 	return true;
 }
 
-bool sr_rx_gate_leave(struct sr_stream *st, unsigned weight)
+bool sr_rx_gate_leave(struct sr_stream *st)
 {
 	unsigned g = atomic_load_explicit(&st->in.gate, memory_order_relaxed);
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return false;
-	} while (!atomic_compare_exchange_weak(&st->in.gate, &g, g - weight));
+	} while (!atomic_compare_exchange_weak(&st->in.gate, &g, g - 1));
 	return true;
 }
 
-void sr_rx_gate_leave_shut(struct sr_stream *st, unsigned weight)
+void sr_rx_gate_leave_shut(struct sr_stream *st)
 {
-	atomic_fetch_sub(&st->in.gate, weight);
+	atomic_fetch_sub(&st->in.gate, 1);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
 }

@@ -23,8 +23,7 @@
  *       kernel; no call waits for the switch).  SR_GATE_WANT asks the last call
  *       in flight to shut it on leaving; otherwise a busy sender would never
  *       switch.
- *   rx: with at most one call in flight, counting recv() and poll() sleepers (a
- *       call whose result could not be stripped counts as two).  A second
+ *   rx: with at most one call in flight, counting recv() and poll() sleepers.  A second
  *       sleeper does not enter; it attaches a wait node (waiters.h) and is
  *       woken through it.  The one call in flight will read the mark, and sees
  *       on leaving that the gate was shut meanwhile; no other thread reads the
@@ -53,7 +52,6 @@
 #define SR_GATE_SHUT (1u << 31)
 #define SR_GATE_WANT (1u << 30)
 #define SR_GATE_COUNT (SR_GATE_WANT - 1)
-#define SR_GATE_BLIND 2		/* weight of a read that cannot be stripped */
 
 enum {				/* sr_stream.flags */
 	SR_ST_CONNECT = 1 << 0,	/* our process connected: we ask for links */

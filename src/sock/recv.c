@@ -119,7 +119,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 					     (uint64_t)r);
 		}
 		*again = false;
-		if (sr_rx_gate_leave(st, 1))
+		if (sr_rx_gate_leave(st))
 			return end_or_error(st, msg, r);
 	}
 	*again = r == 0;
@@ -136,7 +136,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 static void abandoned(void *passage)
 {
 	const struct passage *p = passage;
-	ssize_t r = (ssize_t)sr_anchor_unbooked(p->st, 1);
+	ssize_t r = (ssize_t)sr_anchor_unbooked(p->st);
 	bool again;
 
 	if (!r || (size_t)r > sr_iov_make(p->msg->msg_iov, p->msg->msg_iovlen).left)
@@ -169,7 +169,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
 
 	*again = true;
 	/* A second reader waits in recv_slow(), where it can be woken. */
-	if (!sr_rx_gate_enter(st, 1, flags & MSG_DONTWAIT))
+	if (!sr_rx_gate_enter(st, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
 				   kernel_recv_asleep(&here, fd);

@@ -79,8 +79,8 @@ static bool leave_gates(struct sr_waitset *s)
 
 		if (!e->st)
 			continue;
-		if (e->counted && !sr_rx_gate_leave(e->st, 1))
-			sr_rx_gate_leave_shut(e->st, 1);
+		if (e->counted && !sr_rx_gate_leave(e->st))
+			sr_rx_gate_leave_shut(e->st);
 		e->counted = false;
 		if (s->k[i].revents && (sr_gate_shut(&e->st->in.gate) ||
 					sr_gate_shut(&e->st->out.gate)))
@@ -96,7 +96,7 @@ static bool enter_gates(struct sr_waitset *s)
 	for (e = s->e; e < s->e + s->n; e++) {
 		if (!e->st || !(e->events & SR_IN_EVENTS))
 			continue;
-		e->counted = sr_rx_gate_enter(e->st, 1, false);
+		e->counted = sr_rx_gate_enter(e->st, false);
 		if (!e->counted) {
 			leave_gates(s);
 			return false;
