@@ -139,9 +139,13 @@ bool sr_fd_room(unsigned n)
 /* The least private number from first on, UINT_MAX if there is none. */
 static unsigned next_private(unsigned first)
 {
-	for (; first < TOP; first++)
-		if (sr_fd_is_private((int)first))
-			return first;
+	uint64_t word;
+
+	for (; first < TOP; first = (first / BITS + 1) * BITS) {
+		word = atomic_load(&set[first / BITS]) >> first % BITS;
+		if (word)
+			return first + (unsigned)__builtin_ctzll(word);
+	}
 	return UINT_MAX;
 }
 
