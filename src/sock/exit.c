@@ -9,8 +9,8 @@
  * which is the usual case.  After that, shared memory holds the rest until the
  * peer has read it, and the process ends.  Queue pairs end with the process: on
  * those links both directions go back to TCP, which delivers after the process
- * is gone, and the peer's RESUME must not find the socket closed.  What takes longer
- * is left to a process of its own (linger.c).
+ * is gone, and the peer's RESUME must not find the socket closed.  If TCP
+ * does not take all of it in time, a process that linger.c makes writes the rest.
  *
  * None of this happens in a handler that interrupted a holder of our locks (one
  * of a fault, or one installed around us), as it would wait for itself.  Then
@@ -85,9 +85,8 @@ static void leave_one(struct sr_stream *st, void *arg)
 	(void)arg;
 	if (!sr_back_concerns(st))
 		return;
-	if (sr_is_shared(st))
-		sr_back_begin(st);
-	else if (is_reset(st) || (sr_back_outlives(st, false) && sr_close_leave(st)))
+	if (!sr_is_shared(st) &&
+	    (is_reset(st) || (sr_back_outlives(st, false) && sr_close_leave(st))))
 		st->exiting = true;
 	else
 		sr_back_begin(st);

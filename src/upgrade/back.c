@@ -67,21 +67,19 @@ bool sr_back_is_orphaned(struct sr_stream *st)
 /* A process that reads the descriptor without us would find TCP's end in place
  * of those bytes.  So the anchor is disconnected, which is no end to a reader
  * (connect(2), AF_UNSPEC).  A process that has the ring reads on there. */
-static void disconnect(struct sr_stream *st)
+void sr_back_disconnect(struct sr_stream *st)
 {
 	const struct sockaddr none = { .sa_family = AF_UNSPEC };
 
-	sr_lock(&st->rx_lock);
 	if (!st->in.disconnected)
 		sr_real.connect(st->anchor, &none, sizeof(none));
 	st->in.disconnected = true;
-	sr_unlock(&st->rx_lock);
 }
 
 static void abandon_ring(struct sr_stream *st)
 {
-	disconnect(st);
 	sr_lock(&st->rx_lock);
+	sr_back_disconnect(st);
 	st->rx.state = SR_RX_RESET;
 	sr_fast_update_rx(st);
 	sr_stream_broke(st, ECONNRESET);
@@ -244,8 +242,11 @@ static void release(struct sr_stream *st, void *arg)
 static void disconnect_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	if ((sr_st_flags(st) & SR_ST_SHARED) && ring_is_orphaned(st))
-		disconnect(st);
+	if (!(sr_st_flags(st) & SR_ST_SHARED) || !ring_is_orphaned(st))
+		return;
+	sr_lock(&st->rx_lock);
+	sr_back_disconnect(st);
+	sr_unlock(&st->rx_lock);
 }
 
 void sr_streams_hand_over(void)

@@ -40,16 +40,12 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 	}
 }
 
-/* What the link carried is out of reach, so the stream ends here.  TCP's end must
- * not look like the stream's. */
+/* What the link carried is out of reach, so the stream ends here. */
 static void lose(struct sr_stream *st)
 {
-	const struct sockaddr none = { .sa_family = AF_UNSPEC };
-
 	sr_tell("%s: the process that has its link does not answer: reset",
 		sr_stream_label(st, (char[128]){ 0 }));
-	sr_real.connect(st->anchor, &none, sizeof(none));
-	st->in.disconnected = true;
+	sr_back_disconnect(st);
 	st->rx.state = SR_RX_RESET;
 	st->tx.state = SR_TX_DONE;
 	st->so_error = ECONNRESET;

@@ -56,6 +56,9 @@ bool sr_back_is_plain(struct sr_stream *st);
 bool sr_back_is_orphaned(struct sr_stream *st);
 /* Does its link outlive the process?  live: only if the peer still has it. */
 bool sr_back_outlives(struct sr_stream *st, bool live);
+/* Disconnects the anchor, so that TCP's end does not look like the stream's to a process
+ * that cannot have what is on the link.  rx_lock held. */
+void sr_back_disconnect(struct sr_stream *st);
 /* Begins the return to TCP. */
 void sr_back_begin(struct sr_stream *st);
 /* Waits until done(st), or until the stream has ended and cannot return.  The
