@@ -248,6 +248,21 @@ static void *peer_closes(void *arg)
 	return NULL;
 }
 
+/* fds: the streams' that are open; some are left to the next program. */
+static void end_process(int end, const int *fds, int n, uint64_t *chance)
+{
+	for (int i = 0; end == EXEC && i < n; i++)
+		if (fds[i] >= 0 && draw(chance, 2))
+			fcntl(fds[i], F_SETFD, 0);
+	if (end == KILL)
+		kill(getpid(), SIGKILL);
+	if (end == EXEC)
+		execl(self, "process", "rest", NULL);
+	if (end == EXIT)
+		exit(0);
+	_exit(0);
+}
+
 /* A child that has nothing to do with the streams. */
 static void bystander(uint64_t *chance)
 {
@@ -261,13 +276,7 @@ static void bystander(uint64_t *chance)
 		return;
 	}
 	nap_us(us);
-	if (end == KILL)
-		kill(getpid(), SIGKILL);
-	if (end == EXEC)
-		execl(self, "process", "rest", NULL);
-	if (end == EXIT)
-		exit(0);
-	_exit(0);
+	end_process(end, NULL, 0, chance);
 }
 
 static int peer(void)
@@ -314,21 +323,6 @@ static int peer(void)
 }
 
 /* ------------------------------------------------------ ends of processes */
-
-/* fds: the streams' that are open; some are left to the next program. */
-static void end_process(int end, const int *fds, int n, uint64_t *chance)
-{
-	for (int i = 0; end == EXEC && i < n; i++)
-		if (fds[i] >= 0 && draw(chance, 2))
-			fcntl(fds[i], F_SETFD, 0);
-	if (end == KILL)
-		kill(getpid(), SIGKILL);
-	if (end == EXEC)
-		execl(self, "process", "rest", NULL);
-	if (end == EXIT)
-		exit(0);
-	_exit(0);
-}
 
 /* The survivor's: everything has been said; the two ends say so, or not. */
 static void say_end(struct subject *su, struct stream *s, int fd, int side)
