@@ -49,7 +49,7 @@ struct sr_link_ops {
 
 	/* Finds free space for bytes from tx_w on, in at most two pieces.
 	 * Returns their sum, 0 if there is no credit or too little space to be
-	 * worth a piece.  tx. */
+	 * worth a piece.  It may take in credit without notify().  tx. */
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
 	/* Is there no room only because the ring is new, and will the peer

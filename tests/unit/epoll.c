@@ -13,6 +13,7 @@
 
 static struct fake_pair e;
 static int ep;
+static uint8_t much[FAKE_RING];
 
 static int control(int op, uint32_t events, uint64_t data)
 {
@@ -80,8 +81,6 @@ static void level(bool doorbell)
 
 static void edge(bool doorbell)
 {
-	static uint8_t much[FAKE_RING];
-
 	begin(doorbell, EPOLLIN | EPOLLOUT | EPOLLET);
 	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLOUT);
 	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
@@ -178,6 +177,28 @@ static void behind_armed(bool doorbell, uint32_t events)
 	end();
 }
 
+static void take_all(struct fake *f)
+{
+	fake_take(f, much, FAKE_RING);
+}
+
+/* The peer takes all just when a wait looks for room, so that no notify() tells of it:
+ * the edge of room comes all the same. */
+static void room_in_a_look(bool doorbell)
+{
+	begin(doorbell, EPOLLIN | EPOLLOUT | EPOLLET);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLOUT);
+	CHECK_EQ(fake_write(&e, much, FAKE_RING), FAKE_RING);
+	CHECK_EQ(fake_write(&e, much, 1), -EAGAIN);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	e.f->on_room = take_all;
+	e.f->link.notify(&e.f->link, SR_NOTIFY_RX); /* that there is none is no matter */
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLOUT);
+	CHECK(!e.f->on_room);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	end();
+}
+
 static void delete_it(struct fake *f)
 {
 	(void)f;
@@ -262,6 +283,7 @@ int main(void)
 		check_about("doorbell", (uint64_t)doorbell);
 		level(doorbell);
 		edge(doorbell);
+		room_in_a_look(doorbell);
 		behind_armed(doorbell, EPOLLIN);
 		behind_armed(doorbell, EPOLLIN | EPOLLET);
 	}

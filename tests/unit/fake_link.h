@@ -40,7 +40,7 @@ struct fake {
 	atomic_uint count;
 	pthread_mutex_t lock;	/* of those */
 	/* Called at the beginning of such a call, once. */
-	_Atomic(fake_fn *) on_stand, on_poll, on_look;
+	_Atomic(fake_fn *) on_stand, on_poll, on_look, on_room;
 };
 
 static atomic_uint fakes_freed;
@@ -94,8 +94,12 @@ static inline int fake_ctl(struct sr_link *link, struct sr_msg *msg)
 static inline size_t fake_tx_room(struct sr_link *link, struct iovec v[2])
 {
 	struct fake *f = fake_of(link);
-	size_t n = fake_pieces(f->tx, link->tx_w, f->limit, v);
+	size_t n;
 
+	fake_hook(f, &f->on_room);
+	n = fake_pieces(f->tx, link->tx_w, f->limit, v);
+	if (f->taken > link->tx_acked)	/* and tells nobody, as a link may */
+		link->tx_acked = (uint64_t)f->taken;
 	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
 	return n;
 }
