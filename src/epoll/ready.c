@@ -301,7 +301,10 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
 		return false;
 	}
-	if (!r && edge && (events & EPOLLET))
+	/* Bytes make their edge anew.  Room need not: who was told that there was
+	 * none may have heard nothing since (plan.c). */
+	edge &= r ? events & ~r & SR_EPOLL_OUT : SR_EPOLL_ALL;
+	if (edge && (events & EPOLLET))
 		atomic_fetch_or(&e->edge, edge);
 	*keep = stays || (r && !(events & EPOLLET));
 	return r;

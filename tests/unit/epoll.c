@@ -199,6 +199,36 @@ static void room_in_a_look(bool doorbell)
 	end();
 }
 
+/* The program has found TCP full when the switch begins, and bytes come, and TCP has room
+ * again, before the peer agrees to it: the edge of room is not lost with that of bytes. */
+static void room_behind_a_switch(void)
+{
+	size_t n = 0;
+	ssize_t r;
+
+	e = fake_begin(true);
+	ep = epoll_create1(0);
+	sr_epoll_opened(ep);
+	CHECK_EQ(control(EPOLL_CTL_ADD, EPOLLIN | EPOLLOUT | EPOLLET, 5), 0);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLOUT);
+	while ((r = fake_write(&e, much, FAKE_RING)) > 0)
+		n += (size_t)r;
+	CHECK_EQ(r, -EAGAIN);
+	fake_tx_start(&e);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_DRAIN });
+	for (; n; n -= (size_t)r)
+		r = (ssize_t)fake_peer_gets(&e, much, n < FAKE_RING ? n : FAKE_RING);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	CHECK_EQ(send(e.peer, "x", 1, 0), 1);
+	CHECK_EQ(wait_ms(SOON_MS, NULL), EPOLLIN);
+	swallow(1);
+	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_ACKSW });
+	CHECK(wait_ms(SOON_MS, NULL) & EPOLLOUT);
+	CHECK_EQ(e.st->tx.state, SR_TX_LINK);
+	end();
+}
+
 static void delete_it(struct fake *f)
 {
 	(void)f;
@@ -294,6 +324,7 @@ int main(void)
 	deleted(EPOLLIN);
 	deleted(EPOLLIN | EPOLLET);
 	modified();
+	room_behind_a_switch();
 	link_fails();
 	return 0;
 }
