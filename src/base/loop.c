@@ -9,6 +9,7 @@
 #include "base/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -107,7 +108,8 @@ static void wake(void)
 	if (!atomic_load(&sleeping) || !atomic_exchange(&sleeping, false))
 		return;
 	n = sr_now_write(atomic_load(&wake_fd), &one, sizeof(one));
-	(void)n;
+	if (n < 0)	/* we are a child of vfork that has closed it */
+		atomic_store(&sleeping, true);
 	errno = err;
 }
 
@@ -326,6 +328,16 @@ static int start_locked(void)
 bool sr_loop_runs(void)
 {
 	return atomic_load(&running);
+}
+
+bool sr_loop_in_reach(void)
+{
+	int err = errno;
+	bool yes = sr_loop_runs() &&
+		   sr_real.fcntl(atomic_load(&wake_fd), F_GETFD, NULL) >= 0;
+
+	errno = err;
+	return yes;
 }
 
 int sr_loop_start(void)

@@ -19,6 +19,9 @@ int sr_loop_start(void);
 /* Has it been started? */
 bool sr_loop_runs(void);
 
+/* For a child of vfork: can it wake the parent's? */
+bool sr_loop_in_reach(void);
+
 /* True in the service thread. */
 bool sr_loop_here(void);
 

@@ -68,7 +68,8 @@ static void wake(struct sr_epoll *set)
 	if (!atomic_load(&set->sleepers) || !atomic_load(&set->ready) ||
 	    atomic_exchange(&set->woken, true))
 		return;
-	(void)!sr_now_write(set->waker, &one, sizeof(one));
+	if (sr_now_write(set->waker, &one, sizeof(one)) < 0)
+		atomic_store(&set->woken, false); /* as in loop.c */
 	errno = err;
 }
 

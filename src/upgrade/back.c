@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
@@ -92,11 +93,18 @@ static bool involved(struct sr_stream *st)
 	       !sr_back_is_plain(st);
 }
 
+/* The child of vfork, on its way to exec, has our memory, but not the descriptors that
+ * other threads have made since, such as their epoll sets, nor those that it has closed.
+ * So it asks the service thread, if it can. */
 void sr_back_begin(struct sr_stream *st)
 {
 	struct sr_link *l;
 
 	atomic_store(&st->want_back, true);
+	if (!sr_process_ours() && sr_loop_in_reach()) {
+		sr_stream_kick(st);
+		return;
+	}
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	sr_unlock(&st->tx_lock);

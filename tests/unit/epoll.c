@@ -5,8 +5,12 @@
  */
 #include "fake_link.h"
 
+#include <sys/wait.h>
+
+#include "base/process.h"
 #include "epoll/epoll.h"
 #include "epoll/hooks.h"
+#include "upgrade/upgrade.h"
 
 #define NEVER_MS 20		/* enough to see that nothing comes */
 #define SOON_MS 10000		/* a test that needs it all has failed */
@@ -307,6 +311,52 @@ static void link_fails(void)
 	end();
 }
 
+/* ---- the child of vfork: our memory, but descriptors of its own ---- */
+
+static atomic_bool born, added;
+
+static void *add_and_wait(void *arg)
+{
+	while (!born)
+		usleep(1000);
+	ep = epoll_create1(0);	/* the child does not have it */
+	sr_epoll_opened(ep);
+	CHECK_EQ(control(EPOLL_CTL_ADD, EPOLLIN, 5), 0);
+	added = true;
+	*(uint32_t *)arg = wait_ms(SOON_MS, NULL);
+	return NULL;
+}
+
+/* It has the stream returned to TCP, for the program that it is going to be. */
+static void vfork_child(void)
+{
+	uint32_t got = 0;
+	int status;
+	pthread_t t;
+	pid_t pid;
+
+	sr_process_begin();
+	e = fake_begin(true);
+	fake_tx_switch(&e);
+	CHECK(!sr_loop_start());
+	pthread_create(&t, NULL, add_and_wait, &got);
+	pid = vfork();
+	if (!pid) {
+		born = true;
+		while (!added)
+			usleep(1000);
+		usleep(NEVER_MS * 1000); /* asleep by now */
+		_exit(sr_stream_plain(e.st, e.fd, SR_REASON_EXEC) != 0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
+	CHECK_EQ(send(e.peer, "y", 1, 0), 1);
+	pthread_join(t, NULL);
+	CHECK_EQ(got, EPOLLIN);
+	end();
+}
+
 int main(void)
 {
 	for (int doorbell = 0; doorbell < 2; doorbell++) {
@@ -326,5 +376,6 @@ int main(void)
 	modified();
 	room_behind_a_switch();
 	link_fails();
+	vfork_child();
 	return 0;
 }
