@@ -12,9 +12,11 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/append.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/report.h"
+#include "base/settings.h"
 
 #define PREFIX "SOCKRAIL_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
@@ -68,8 +70,8 @@ static int parse_ring(const char *value, void *field, size_t size)
 	size_t first, max;
 	const char *s = parse_scaled(value, &first);
 
-	_Static_assert(offsetof(struct sr_conf, ring_max) ==
-			       offsetof(struct sr_conf, ring_first) +
+	_Static_assert(offsetof(struct sr_policy, ring_max) ==
+			       offsetof(struct sr_policy, ring_first) +
 				       sizeof(size_t),
 		       "ring_max follows ring_first");
 	(void)size;
@@ -196,6 +198,17 @@ static int parse_path(const char *value, void *field, size_t size)
 	return 0;
 }
 
+/* A path, or the name of a profile that is installed. */
+static int parse_profile(const char *value, void *field, size_t size)
+{
+	if (!*value || strchr(value, '/'))
+		return parse_path(value, field, size);
+	if (strlen(PROFILE_DIR "/.conf") + strlen(value) >= size)
+		return -EINVAL;
+	sr_format(field, size, PROFILE_DIR "/%s.conf", value);
+	return 0;
+}
+
 /* ---- the table ---- */
 
 struct knob {
@@ -203,14 +216,107 @@ struct knob {
 	int (*parse)(const char *value, void *field, size_t size);
 	void *field;
 	size_t size;
+	bool is_set;
 };
 
-static const struct knob knobs[] = {
+static struct knob knobs[] = {
 #define SR_KNOB(name, kind, field, def, text) \
-	{PREFIX #name, def, parse_##kind, &sr_conf.field, sizeof(sr_conf.field)},
+	{#name, def, parse_##kind, &sr_conf.field, sizeof(sr_conf.field), false},
 #include "knobs.def"
 #undef SR_KNOB
 };
+
+#define for_each_knob(k) \
+	for (struct knob *k = knobs; k < knobs + sizeof(knobs) / sizeof(knobs[0]); k++)
+
+static struct knob *find(const char *name)
+{
+	for_each_knob(k)
+		if (!strcasecmp(k->name, name))
+			return k;
+	return NULL;
+}
+
+/* The names given with -s, if this is sockrail --show-config. */
+static const char *shown;
+
+void sr_conf_show(const char *setting, const char *origin)
+{
+	char line[512];
+	int len;
+
+	if (!shown)
+		return;
+	len = sr_format(line, sizeof(line), "%-32s  %s\n", setting, origin);
+	if (len < (int)sizeof(line))
+		sr_append_write(STDOUT_FILENO, line, (size_t)len);
+}
+
+static void show_knob(const struct knob *k, const char *value, const char *origin)
+{
+	char setting[400];
+
+	sr_format(setting, sizeof(setting), "%s=%s", k->name, value);
+	sr_conf_show(setting, origin);
+}
+
+int sr_conf_set(const char *name, const char *value, struct sr_policy *policy)
+{
+	const struct knob *k = find(name);
+	size_t at = k ? (size_t)((char *)k->field - (char *)&sr_conf.policy) : 0;
+
+	if (!k)
+		return -ENOENT;
+	if (at >= sizeof(*policy))
+		return -EPERM;
+	return k->parse(value, (char *)policy + at, k->size);
+}
+
+int sr_conf_set_first(const char *name, const char *value, const char *origin)
+{
+	struct knob *k = find(name);
+	int r;
+
+	if (!k)
+		return -ENOENT;
+	if (k->is_set)
+		return 0;
+	r = k->parse(value, k->field, k->size);
+	if (r)
+		return r;
+	k->is_set = true;
+	show_knob(k, value, origin);
+	return 0;
+}
+
+/* Is name in the list of names with spaces between them? */
+static bool listed(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (; (list = strcasestr(list, name)); list += len)
+		if (!list[len] || list[len] == ' ')
+			return true;
+	return false;
+}
+
+/* Set to nothing is not set. */
+static void load_knob(struct knob *k)
+{
+	char name[64];
+	const char *value;
+
+	sr_format(name, sizeof(name), PREFIX "%s", k->name);
+	value = getenv(name);
+	if (!value || !*value)
+		return;
+	k->is_set = true;	/* a bad one, too: no file has a say then */
+	if (k->parse(value, k->field, k->size))
+		sr_warn("%s: bad value \"%.64s\", using \"%s\"", name, value, k->def);
+	else
+		show_knob(k, value, shown && listed(shown, k->name) ? "command line" :
+								     "environment");
+}
 
 /* Those that the launcher reads count. */
 static bool is_known(const char *name, size_t len)
@@ -228,37 +334,10 @@ static bool is_known(const char *name, size_t len)
 	return false;
 }
 
-static void load_knob(const struct knob *k)
+static void load_environment(void)
 {
-	const char *value = getenv(k->name);
-
-	/* First the default, so that a warning about the log goes somewhere.  Set to
-	 * nothing is not set. */
-	k->parse(k->def, k->field, k->size);
-	if (value && *value && k->parse(value, k->field, k->size))
-		sr_warn("%s: bad value \"%.64s\", using \"%s\"", k->name,
-			value, k->def);
-}
-
-void sr_conf_load(void)
-{
-	int err = errno;
-
-	sr_process_begin();
-	sr_conf = (struct sr_conf){
-		.log = SR_WARN,
-		/* A dialogue of short messages that gets this far is likely to
-		 * go on; building a link costs about as much as 64 of them. */
-		.upgrade_msgs = 64,
-	};
-	if (getauxval(AT_SECURE)) {
-		sr_conf.inert = true;
-		return;
-	}
-	sr_log_init();
-	sr_report_init();
-	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
-		load_knob(&knobs[i]);
+	for_each_knob(k)
+		load_knob(k);
 	for (char **e = environ; e && *e; e++) {
 		size_t len = strcspn(*e, "=");
 
@@ -267,5 +346,27 @@ void sr_conf_load(void)
 			sr_warn("%.*s is unknown and ignored; see sockrail --help",
 				(int)len, *e);
 	}
+}
+
+void sr_conf_load(void)
+{
+	int err = errno;
+
+	sr_process_begin();
+	sr_conf = (struct sr_conf){ .log = SR_WARN };
+	if (getauxval(AT_SECURE)) {
+		sr_conf.inert = true;
+		return;
+	}
+	sr_log_init();
+	sr_report_init();
+	shown = getenv(PREFIX "SHOW_CONFIG");
+	for_each_knob(k) {
+		k->is_set = false;
+		k->parse(k->def, k->field, k->size);
+	}
+	load_environment();
+	sr_settings_load();
+	sr_conf.never = sr_conf.policy.upgrade == SR_NEVER && !sr_has_rules();
 	errno = err;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * conf.h - the SOCKRAIL_ knobs (include/knobs.def), read once from the
- * environment.  A bad value costs one warning and the default is used.
+ * environment and from files (settings.h).  A bad value costs one warning and is
+ * ignored.
  */
 #ifndef SR_CONF_H
 #define SR_CONF_H
@@ -14,27 +15,46 @@
 enum sr_upgrade { SR_LAZY, SR_EAGER, SR_WAIT, SR_NEVER };
 enum sr_level { SR_ERROR, SR_WARN, SR_INFO, SR_DEBUG, SR_TRACE };
 
-struct sr_conf {
-	bool inert;		/* setuid program, or it cannot work: do nothing */
+/* The knobs that a rule (settings.h) can give to some streams. */
+struct sr_policy {
 	char links[4];		/* order of preference: 'v', 's'; "" is none.
 				 * Default "vs": the address decides, see man */
 	enum sr_upgrade upgrade;
-	size_t upgrade_bytes;	/* lazy: so many bytes both ways ... */
-	unsigned upgrade_msgs;	/* ... or so many calls (no knob) */
+	size_t upgrade_bytes;	/* lazy: so many bytes both ways */
 	unsigned upgrade_wait_ms;
+	size_t ring_first, ring_max;	/* bytes, powers of two */
+};
+
+/* Policy lazy: ask after so many calls, too.  A dialogue of short messages that gets
+ * this far is likely to go on; a link costs about as much as 64 of them. */
+#define SR_UPGRADE_MSGS 64
+
+struct sr_conf {
+	bool inert;		/* setuid program, or it cannot work: do nothing */
+	bool never;		/* no stream gets a link */
+	struct sr_policy policy;
 	char device[64];	/* "" any */
 	int cm_port_offset;	/* iWARP */
-	size_t ring_first, ring_max;	/* bytes, powers of two */
 	size_t memory;		/* bytes, process-wide */
 	unsigned spin_us;
 	bool io_uring;
 	enum sr_level log;
 	char log_file[256];	/* "" stderr */
 	char report[256];	/* "" none */
+	char rules[256], profile[256], config_dir[256];	/* settings.h; "" none */
 };
 extern struct sr_conf sr_conf;
 
 /* Reads the environment.  Once, before anything else; no malloc, no stdio. */
 void sr_conf_load(void);
+
+/* ---- for settings.c: 0, -ENOENT: no such knob, -EINVAL: no value of it ---- */
+
+/* Sets a knob of a rule; -EPERM: it is one of the process.  Names in either case. */
+int sr_conf_set(const char *name, const char *value, struct sr_policy *policy);
+/* Sets a knob of the process, unless it is set.  origin: for sr_conf_show(). */
+int sr_conf_set_first(const char *name, const char *value, const char *origin);
+/* sockrail --show-config: one setting that counts, and where it comes from. */
+void sr_conf_show(const char *setting, const char *origin);
 
 #endif

@@ -16,6 +16,9 @@ struct sr_stream *sr_stream_ref(struct sr_stream *st);
 /* Calls fn for every live stream; fn does not own the reference it gets. */
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
+/* The rule for the address (settings.h) counts from here on: its peer's if the stream
+ * connects, else its own. */
+void sr_stream_policy(struct sr_stream *st, const struct sockaddr_storage *addr);
 bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
 void sr_stream_end_report(struct sr_stream *st);
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);

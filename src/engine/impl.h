@@ -101,6 +101,7 @@ struct sr_stream {
 	_Alignas(64) struct sr_rx rx;
 	struct sr_in in;
 
+	const struct sr_policy *policy;	/* never NULL; sr_stream_policy() */
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
 	atomic_bool anchor_private;
 	int family;

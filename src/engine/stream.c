@@ -16,6 +16,7 @@
 
 #include "base/addr.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "sockrail.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -190,17 +191,18 @@ struct sr_stream *sr_stream_open(int fd, int family)
 {
 	struct sr_stream *st;
 
-	if (sr_conf.inert || (sr_conf.upgrade == SR_NEVER && !sr_conf.report[0]))
+	if (sr_conf.inert || (sr_conf.never && !sr_conf.report[0]))
 		return NULL;
 	st = take_free();
 	if (!st)
 		return NULL;
 	if (sr_conf.report[0])
 		sr_report_open();
+	st->policy = &sr_conf.policy;
 	st->anchor = fd;
 	st->family = family;
 	atomic_store(&st->fds, 1);
-	if (sr_conf.upgrade == SR_NEVER)
+	if (sr_conf.never)
 		sr_stream_bar(st, SR_REASON_NEVER);
 	else if (fd <= 2)
 		sr_stream_bar(st, SR_REASON_STDIO);
@@ -208,6 +210,18 @@ struct sr_stream *sr_stream_open(int fd, int family)
 		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
 	atomic_store(&st->refs, 1);
 	return st;
+}
+
+void sr_stream_policy(struct sr_stream *st, const struct sockaddr_storage *addr)
+{
+	struct sockaddr_storage plain;
+
+	if (!sr_has_rules())
+		return;
+	sr_addr_plain(&plain, (const struct sockaddr *)addr);
+	st->policy = sr_policy_of(sr_st_flags(st) & SR_ST_CONNECT, &plain);
+	if (st->policy->upgrade == SR_NEVER)
+		sr_stream_bar(st, SR_REASON_NEVER);
 }
 
 /* The kernel's socket inherits its listener's options; so do our copies. */
@@ -229,8 +243,9 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	inherit(st, listener);
 	st->up.parent = sr_stream_ref(listener);
 	atomic_fetch_add(&listener->up.children, 1);
-	if (sr_conf.report[0])
+	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
+	sr_stream_policy(st, &st->local);
 	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
@@ -330,9 +345,9 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 
 	if (r != SR_REASON_NONE)
 		return r;
-	if (sr_conf.upgrade == SR_NEVER)
+	if (st->policy->upgrade == SR_NEVER)
 		return SR_REASON_NEVER;
-	if (!sr_conf.links[0])
+	if (!st->policy->links[0])
 		return SR_REASON_OFF;
 	if (sr_is_shared(st))
 		return SR_REASON_FORK;

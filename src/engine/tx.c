@@ -145,7 +145,7 @@ static uint64_t wait_ns(struct sr_stream *st)
 {
 	if (sr_link_events(st->out.link) & SR_LINK_DRAIN)
 		return 4500000000ull;	/* the peer limits this wait itself */
-	return sr_conf.upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
+	return st->policy->upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
 }
 
 /* State WAIT has lasted too long. */
@@ -179,7 +179,7 @@ static bool decided(struct sr_stream *st)
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
-	uint64_t ms = sr_conf.upgrade == SR_WAIT ? 400 : 20;
+	uint64_t ms = st->policy->upgrade == SR_WAIT ? 400 : 20;
 	bool again;
 
 	if (sr_stream_tx(st) != SR_TX_WAIT)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "base/conf.h"
 #include "pure/wire.h"
 
 struct sr_ask;
@@ -72,6 +73,7 @@ struct sr_ask {
 	struct sr_name name;
 	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
 	int anchor;			/* our socket */
+	const struct sr_policy *policy;	/* NULL: the process's */
 	void *owner;			/* for the link */
 	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
 	void (*done)(struct sr_ask *ask, struct sr_link *link,

@@ -17,7 +17,7 @@ static int made(int fd)
 		return fd;
 	sr_shim_fresh(fd);
 	if (sr_process_ours() && sr_shim_ready() &&
-	    sr_conf.upgrade != SR_NEVER)
+	    !sr_conf.never)
 		sr_epoll_opened(fd);
 	errno = saved;
 	return fd;

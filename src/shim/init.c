@@ -22,12 +22,12 @@ bool sr_shim_ready(void)
 		atomic_store(&state, LOADED);
 	}
 	return !sr_conf.inert &&
-	       (sr_conf.upgrade != SR_NEVER || sr_conf.report[0]);
+	       (!sr_conf.never || sr_conf.report[0]);
 }
 
 __attribute__((constructor)) static void begin(void)
 {
-	if (sr_shim_ready() && sr_conf.upgrade != SR_NEVER)
+	if (sr_shim_ready() && !sr_conf.never)
 		sr_fd_reserve();
 }
 

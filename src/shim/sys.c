@@ -47,7 +47,7 @@ static any_call *const calls[] = {
 /* What goes through a ring does not pass us. */
 static bool no_io_uring(void)
 {
-	if (!sr_shim_ready() || sr_conf.upgrade == SR_NEVER)
+	if (!sr_shim_ready() || sr_conf.never)
 		return false;
 	if (!sr_conf.io_uring) {
 		errno = ENOSYS;

@@ -130,7 +130,7 @@ static void wait_reported(struct sr_stream *st, void *arg)
 
 void sr_streams_exit(void)
 {
-	struct leaving l = { sr_now_ns(), sr_conf.upgrade == SR_WAIT };
+	struct leaving l = { sr_now_ns(), sr_conf.policy.upgrade == SR_WAIT };
 	int err = errno;
 
 	if (sr_held.count)

@@ -47,6 +47,16 @@ static int kernel_connect(struct sr_stream *st, int fd,
 	return r;
 }
 
+static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_t len)
+{
+	struct sockaddr_storage peer = { 0 };
+
+	if (!addr || len > sizeof(peer))
+		return;
+	memcpy(&peer, addr, len);
+	sr_stream_policy(st, &peer);
+}
+
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
 {
@@ -68,6 +78,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 		/* FRESH is set last: sr_plain_for_good() leaves a FRESH stream
 		 * alone. */
 		sr_st_set(st, SR_ST_CONNECT);
+		use_rule(st, addr, len);
 		sr_upgrade_connects(st, addr, len);
 		sr_st_set(st, how);
 	}
@@ -93,14 +104,17 @@ static bool bound(int fd)
  * port to their peer and open it a moment later (iperf -d). */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
-	bool want = sr_conf.upgrade != SR_NEVER &&
-		    !(sr_st_flags(st) & SR_ST_LISTEN);
 	enum sr_reason why = SR_REASON_NONE;
-	bool early;
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+	bool early, want;
 	int r;
 
+	if (getsockname(fd, (struct sockaddr *)&local, &len) == 0)
+		sr_stream_policy(st, &local);
+	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())
-		why = sr_answer_never();
+		why = sr_answer_never(st);
 	if (want && why == SR_REASON_NONE) {
 		r = sr_loop_start();
 		if (r < 0)
@@ -110,7 +124,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		sr_answer_unavailable(st, why);
 		want = false;
 	}
-	early = want && sr_conf.upgrade == SR_WAIT && bound(fd);
+	early = want && st->policy->upgrade == SR_WAIT && bound(fd);
 	if (early)
 		sr_answer_listen(st, fd, true);
 	if (sr_real.listen(fd, backlog) < 0) {
@@ -120,7 +134,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		return r;
 	}
 	if (want && !early)
-		sr_answer_listen(st, fd, sr_conf.upgrade == SR_WAIT);
+		sr_answer_listen(st, fd, st->policy->upgrade == SR_WAIT);
 	return 0;
 }
 

@@ -353,9 +353,10 @@ void sr_answer_init(void)
 
 /* The reason why links of this kind (0: shm, 1: verbs) are impossible, or NONE.
  * For verbs this looks for devices. */
-static enum sr_reason impossible(int i, const struct sr_rendezvous *ops)
+static enum sr_reason impossible(struct sr_stream *st, int i,
+				 const struct sr_rendezvous *ops)
 {
-	return strchr(sr_conf.links, i ? 'v' : 's') ?
+	return strchr(st->policy->links, i ? 'v' : 's') ?
 		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
 }
 
@@ -369,7 +370,7 @@ static enum sr_reason listen_on(struct sr_stream *st, int i,
 
 	if (st->up.listener[i])
 		return SR_REASON_NONE;
-	why = impossible(i, ops);
+	why = impossible(st, i, ops);
 	if (why != SR_REASON_NONE)
 		return why;
 	r = ops->listen((struct sockaddr *)&st->local, there, &st->up.listener[i]);
@@ -511,12 +512,13 @@ bool sr_answer_progress(struct sr_stream *st)
 	return again;
 }
 
-enum sr_reason sr_answer_never(void)
+enum sr_reason sr_answer_never(struct sr_stream *st)
 {
 	enum sr_reason why;
 
 	sr_enter();
-	why = both(impossible(0, &sr_rendezvous_shm), impossible(1, &sr_rendezvous_verbs));
+	why = both(impossible(st, 0, &sr_rendezvous_shm),
+		   impossible(st, 1, &sr_rendezvous_verbs));
 	sr_leave();
 	return why;
 }
@@ -540,7 +542,7 @@ void sr_answer_listen(struct sr_stream *st, int fd, bool wait)
 	if (wait)
 		sr_stream_await(st, SR_NOTIFY_RX, opened,
 				sr_now_ns() +
-					sr_conf.upgrade_wait_ms * 1000000ull);
+					st->policy->upgrade_wait_ms * 1000000ull);
 }
 
 struct sr_stream *sr_answer_adopt(int fd)

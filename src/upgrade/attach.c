@@ -263,7 +263,7 @@ static bool proves(struct sr_stream *st)
 			 (unsigned long long)st->up.known_rx);
 		return false;
 	}
-	if (n.tx + n.rx < PROOF_BYTES && sr_conf.upgrade == SR_LAZY)
+	if (n.tx + n.rx < PROOF_BYTES && st->policy->upgrade == SR_LAZY)
 		return false;
 	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
 	return true;
@@ -406,7 +406,7 @@ static void follow(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	if (!verified)
 		return;
-	if (sr_conf.upgrade == SR_WAIT)
+	if (st->policy->upgrade == SR_WAIT)
 		start_tx(st);
 	else
 		st->up.started = true;
@@ -490,7 +490,7 @@ static void died(struct sr_stream *st, unsigned ev)
  * waits for ours to read. */
 static bool settled(struct sr_stream *st)
 {
-	if (sr_conf.upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
+	if (st->policy->upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
 	    st->up.due_since)
 		return true;
 	if (!st->out.started)
@@ -502,8 +502,8 @@ static bool too_long(struct sr_stream *st)
 {
 	uint64_t ms = ATTACH_MS;
 
-	if (sr_conf.upgrade == SR_WAIT && sr_conf.upgrade_wait_ms > ms)
-		ms = sr_conf.upgrade_wait_ms;
+	if (st->policy->upgrade == SR_WAIT && st->policy->upgrade_wait_ms > ms)
+		ms = st->policy->upgrade_wait_ms;
 	return sr_now_ns() - st->up.since > ms * 1000000ull;
 }
 

@@ -51,10 +51,10 @@ bool sr_upgrade_connected(struct sr_stream *st)
 }
 
 /* Policy lazy asks much later, and checks then. */
-static bool must_know(unsigned flags)
+static bool must_know(struct sr_stream *st)
 {
-	return (flags & SR_ST_FRESH) &&
-	       (sr_conf.upgrade != SR_LAZY || sr_conf.report[0]);
+	return (sr_st_flags(st) & SR_ST_FRESH) &&
+	       (st->policy->upgrade != SR_LAZY || sr_conf.report[0]);
 }
 
 static bool hopeless(struct sr_stream *st);
@@ -99,13 +99,13 @@ void sr_upgrade_used(struct sr_stream *st)
 		if (f & SR_ST_ACCEPT)
 			sr_answer_look();
 		if ((f & (SR_ST_ACCEPT | SR_ST_ANSWERED)) == SR_ST_ACCEPT &&
-		    sr_conf.upgrade != SR_LAZY)
+		    st->policy->upgrade != SR_LAZY)
 			sr_answer_worth(st);
 	}
-	if (must_know(f) && !sr_upgrade_connected(st))
+	if (must_know(st) && !sr_upgrade_connected(st))
 		return;
 	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
-	    (sr_conf.upgrade == SR_EAGER || sr_conf.upgrade == SR_WAIT))
+	    (st->policy->upgrade == SR_EAGER || st->policy->upgrade == SR_WAIT))
 		ask_now(st);
 }
 
@@ -132,8 +132,8 @@ void sr_upgrade_count(struct sr_stream *st)
 		return;
 	bytes = atomic_load_explicit(&st->out.tcp, memory_order_relaxed) +
 		atomic_load_explicit(&st->in.tcp, memory_order_relaxed);
-	if (calls << accepts < sr_conf.upgrade_msgs &&
-	    bytes << accepts < sr_conf.upgrade_bytes)
+	if (calls << accepts < SR_UPGRADE_MSGS &&
+	    bytes << accepts < st->policy->upgrade_bytes)
 		return;
 	if (accepts)
 		sr_answer_worth(st);
@@ -156,12 +156,12 @@ static bool has_verdict(struct sr_stream *st)
  * is refused. */
 void sr_upgrade_hold(struct sr_stream *st)
 {
-	if (sr_conf.upgrade != SR_WAIT ||
+	if (st->policy->upgrade != SR_WAIT ||
 	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
 		    (SR_ST_CONNECT | SR_ST_ASKED))
 		return;
 	sr_stream_await(st, SR_NOTIFY_RX | SR_NOTIFY_TX, has_verdict,
-			sr_now_ns() + sr_conf.upgrade_wait_ms * 1000000ull);
+			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
 	sr_st_set(st, SR_ST_WAITED);
 }
 
@@ -187,11 +187,11 @@ static bool on_this_host(const struct sockaddr_storage *local,
 
 /* The k-th kind to try: shm only for this host, and there first.  NULL: there
  * is no such kind.  local NULL: not known.  Any thread, async-signal-safe. */
-static const struct sr_rendezvous *kind(const struct sockaddr_storage *local,
-				      const struct sockaddr_storage *peer,
-				      unsigned k)
+static const struct sr_rendezvous *kind(struct sr_stream *st,
+					const struct sockaddr_storage *local,
+					const struct sockaddr_storage *peer, unsigned k)
 {
-	const char *links = sr_conf.links;
+	const char *links = st->policy->links;
 	bool here = strchr(links, 's') && on_this_host(local, peer);
 
 	if (here && strcmp(links, "vs") == 0)
@@ -205,41 +205,41 @@ static const struct sr_rendezvous *kind(const struct sockaddr_storage *local,
 	return NULL;
 }
 
-static uint64_t again_ns(void)
+static uint64_t again_ns(struct sr_stream *st)
 {
-	return sr_conf.upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
+	return st->policy->upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
 }
 
 /* Why this kind will not do; NONE: it may. */
-static enum sr_reason unlikely(const struct sr_rendezvous *ops,
+static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *peer)
 {
 	const char *why = ops->usable();
 
 	/* In policy eager or wait a peer may be about to listen. */
-	if (!why && sr_conf.upgrade == SR_LAZY && ops->absent &&
+	if (!why && st->policy->upgrade == SR_LAZY && ops->absent &&
 	    ops->absent((const struct sockaddr *)peer))
 		why = "no-listener";
 	if (!why)
 		return sr_peer_refuses(ops, peer);
-	sr_peer_refused(peer, ops, sr_reason_find(why), again_ns());
+	sr_peer_refused(peer, ops, sr_reason_find(why), again_ns(st));
 	return sr_reason_find(why);
 }
 
 /* Why no kind of link is possible between the two, the preferred kind's reason;
- * NONE: one may be.  local NULL: not known.  ask: judges one kind. */
-static enum sr_reason all_say_no(const struct sockaddr_storage *local,
-				 const struct sockaddr_storage *peer,
-				 enum sr_reason (*ask)(const struct sr_rendezvous *,
-						       const struct sockaddr_storage *))
+ * NONE: one may be.  local NULL: not known yet; then only what is remembered of the
+ * peer counts. */
+static enum sr_reason all_say_no(struct sr_stream *st,
+				 const struct sockaddr_storage *local,
+				 const struct sockaddr_storage *peer)
 {
 	enum sr_reason first = SR_REASON_NONE, why;
 	const struct sr_rendezvous *ops;
 	unsigned k = 0;
 
 	sr_enter();
-	while ((ops = kind(local, peer, k++))) {
-		why = ask(ops, peer);
+	while ((ops = kind(st, local, peer, k++))) {
+		why = local ? unlikely(st, ops, peer) : sr_peer_refuses(ops, peer);
 		if (why == SR_REASON_NONE)
 			break;
 		if (first == SR_REASON_NONE)
@@ -258,13 +258,13 @@ void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
 	enum sr_reason why;
 	int err = errno;
 
-	if (sr_conf.upgrade != SR_LAZY || !addr || len < sr_addr_len(addr))
+	if (st->policy->upgrade != SR_LAZY || !addr || len < sr_addr_len(addr))
 		return;
 	sr_addr_plain(&peer, addr);
 	/* Only the kernel knows where the wildcard address leads. */
 	if (!peer.ss_family || sr_addr_is_any(&peer))
 		return;
-	why = all_say_no(NULL, &peer, sr_peer_refuses);
+	why = all_say_no(st, NULL, &peer);
 	if (why != SR_REASON_NONE) {
 		sr_stream_reason(st, why);
 		sr_plain_for_good(st);
@@ -289,7 +289,7 @@ static bool hopeless(struct sr_stream *st)
 
 	if (!sr_stream_name(st))
 		return false;
-	why = all_say_no(&st->local, &st->peer, unlikely);
+	why = all_say_no(st, &st->local, &st->peer);
 	if (why != SR_REASON_NONE)
 		first_reason(st, why);
 	return why != SR_REASON_NONE;
@@ -309,7 +309,7 @@ static void ask_next(struct sr_stream *st)
 	enum sr_reason refused;
 	int r;
 
-	while ((ops = kind(&st->local, &st->peer, st->up.kind)) != NULL) {
+	while ((ops = kind(st, &st->local, &st->peer, st->up.kind)) != NULL) {
 		const char *why = ops->usable();
 
 		st->up.kind++;
@@ -325,6 +325,7 @@ static void ask_next(struct sr_stream *st)
 		memset(&st->up.ask, 0, sizeof(st->up.ask));
 		st->up.ask.ops = ops;
 		st->up.ask.name = st->name;
+		st->up.ask.policy = st->policy;
 		st->up.ask.name.link_no = st->link_no + 1;
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->local);
@@ -371,7 +372,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
 			sr_peer_refused(&st->peer, ask->ops, sr_reason_find(reason),
-					again_ns());
+					again_ns(st));
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
 		sr_stream_kick(st);
@@ -406,7 +407,7 @@ static bool asks_once_more(struct sr_stream *st)
 	case SR_REASON_NO_LISTENER:
 		if (st->up.asks >= LISTENER_ASKS)
 			return false;
-		ask_again(st, again_ns());
+		ask_again(st, again_ns(st));
 		return true;
 	}
 	return false;

@@ -114,7 +114,7 @@ void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* checks pending requests again; any thread */
 /* Why no kind of link is possible; NONE: one is.  Any thread. */
-enum sr_reason sr_answer_never(void);
+enum sr_reason sr_answer_never(struct sr_stream *st);
 /* For a listener: no rendezvous could be opened.  Any thread. */
 void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why);
 void sr_answer_listen(struct sr_stream *st, int fd, bool wait);

@@ -284,7 +284,7 @@ static void kernel_says(enum sr_role role)
 int main(void)
 {
 	sr_conf_load();
-	sr_conf.upgrade = SR_LAZY;
+	sr_conf.policy.upgrade = SR_LAZY;
 	asks();
 	answers();
 	guesses();

@@ -41,13 +41,13 @@ static void defaults(void)
 {
 	CHECK(!*load(NULL, NULL));
 	CHECK(!sr_conf.inert);
-	CHECK(!strcmp(sr_conf.links, "vs"));
-	CHECK(sr_conf.upgrade == SR_LAZY);
-	CHECK(sr_conf.upgrade_bytes == 64 * 1024 && sr_conf.upgrade_msgs == 64);
-	CHECK(sr_conf.upgrade_wait_ms == 2000);
+	CHECK(!strcmp(sr_conf.policy.links, "vs"));
+	CHECK(sr_conf.policy.upgrade == SR_LAZY);
+	CHECK(sr_conf.policy.upgrade_bytes == 64 * 1024);
+	CHECK(sr_conf.policy.upgrade_wait_ms == 2000);
 	CHECK(!sr_conf.device[0]);
 	CHECK(sr_conf.cm_port_offset == 10000);
-	CHECK(sr_conf.ring_first == 16384 && sr_conf.ring_max == 1 << 20);
+	CHECK(sr_conf.policy.ring_first == 16384 && sr_conf.policy.ring_max == 1 << 20);
 	CHECK(sr_conf.memory == 256 << 20);
 	CHECK(sr_conf.spin_us == 100);
 	CHECK(!sr_conf.io_uring);
@@ -64,22 +64,22 @@ static void defaults(void)
 
 static void good(void)
 {
-	GOOD("LINKS", "shm", !strcmp(sr_conf.links, "s"));
-	GOOD("LINKS", "shm,verbs", !strcmp(sr_conf.links, "sv"));
-	GOOD("LINKS", "none", !strcmp(sr_conf.links, ""));
-	GOOD("UPGRADE", "eager", sr_conf.upgrade == SR_EAGER);
-	GOOD("UPGRADE", "wait", sr_conf.upgrade == SR_WAIT);
-	GOOD("UPGRADE", "never", sr_conf.upgrade == SR_NEVER);
-	GOOD("UPGRADE_BYTES", "0", sr_conf.upgrade_bytes == 0);
-	GOOD("UPGRADE_BYTES", "123", sr_conf.upgrade_bytes == 123);
-	GOOD("UPGRADE_BYTES", "2K", sr_conf.upgrade_bytes == 2048);
-	GOOD("UPGRADE_WAIT_MS", "0", sr_conf.upgrade_wait_ms == 0);
+	GOOD("LINKS", "shm", !strcmp(sr_conf.policy.links, "s"));
+	GOOD("LINKS", "shm,verbs", !strcmp(sr_conf.policy.links, "sv"));
+	GOOD("LINKS", "none", !strcmp(sr_conf.policy.links, ""));
+	GOOD("UPGRADE", "eager", sr_conf.policy.upgrade == SR_EAGER);
+	GOOD("UPGRADE", "wait", sr_conf.policy.upgrade == SR_WAIT);
+	GOOD("UPGRADE", "never", sr_conf.policy.upgrade == SR_NEVER);
+	GOOD("UPGRADE_BYTES", "0", sr_conf.policy.upgrade_bytes == 0);
+	GOOD("UPGRADE_BYTES", "123", sr_conf.policy.upgrade_bytes == 123);
+	GOOD("UPGRADE_BYTES", "2K", sr_conf.policy.upgrade_bytes == 2048);
+	GOOD("UPGRADE_WAIT_MS", "0", sr_conf.policy.upgrade_wait_ms == 0);
 	GOOD("DEVICE", "rxe0", !strcmp(sr_conf.device, "rxe0"));
 	GOOD("CM_PORT_OFFSET", "-5", sr_conf.cm_port_offset == -5);
 	GOOD("RING", "4k:64k",
-	     sr_conf.ring_first == 4096 && sr_conf.ring_max == 65536);
+	     sr_conf.policy.ring_first == 4096 && sr_conf.policy.ring_max == 65536);
 	GOOD("RING", "65536:65536",
-	     sr_conf.ring_first == 65536 && sr_conf.ring_max == 65536);
+	     sr_conf.policy.ring_first == 65536 && sr_conf.policy.ring_max == 65536);
 	GOOD("MEMORY", "3g", sr_conf.memory == (size_t)3 << 30);
 	GOOD("SPIN_US", "0", sr_conf.spin_us == 0);
 	GOOD("IO_URING", "1", sr_conf.io_uring);
@@ -87,7 +87,7 @@ static void good(void)
 	GOOD("LOG_FILE", "/a/b", !strcmp(sr_conf.log_file, "/a/b"));
 	GOOD("REPORT", "/x", !strcmp(sr_conf.report, "/x"));
 	/* Empty is not set. */
-	GOOD("RING", "", sr_conf.ring_first == 16384);
+	GOOD("RING", "", sr_conf.policy.ring_first == 16384);
 	GOOD("PRELOAD_LIBRARY", "/lib/x.so", true);
 	CHECK(!*load("SOCKRAI", "x") && !*load("NOT_SOCKRAIL_X", "x"));
 }
@@ -115,28 +115,28 @@ static void relative(void)
 
 static void bad(void)
 {
-	BAD("LINKS", "verbs,", "verbs,shm", !strcmp(sr_conf.links, "vs"));
-	BAD("LINKS", "shm,shm", "verbs,shm", !strcmp(sr_conf.links, "vs"));
-	BAD("LINKS", "tcp", "verbs,shm", !strcmp(sr_conf.links, "vs"));
-	BAD("LINKS", "v", "verbs,shm", !strcmp(sr_conf.links, "vs"));
-	BAD("UPGRADE", "Lazy", "lazy", sr_conf.upgrade == SR_LAZY);
-	BAD("UPGRADE_BYTES", "k", "64k", sr_conf.upgrade_bytes == 65536);
-	BAD("UPGRADE_BYTES", "1kk", "64k", sr_conf.upgrade_bytes == 65536);
-	BAD("UPGRADE_BYTES", "-1", "64k", sr_conf.upgrade_bytes == 65536);
+	BAD("LINKS", "verbs,", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));
+	BAD("LINKS", "shm,shm", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));
+	BAD("LINKS", "tcp", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));
+	BAD("LINKS", "v", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));
+	BAD("UPGRADE", "Lazy", "lazy", sr_conf.policy.upgrade == SR_LAZY);
+	BAD("UPGRADE_BYTES", "k", "64k", sr_conf.policy.upgrade_bytes == 65536);
+	BAD("UPGRADE_BYTES", "1kk", "64k", sr_conf.policy.upgrade_bytes == 65536);
+	BAD("UPGRADE_BYTES", "-1", "64k", sr_conf.policy.upgrade_bytes == 65536);
 	BAD("MEMORY", "99999999999999999999", "256m",
 	    sr_conf.memory == 256 << 20);
 	BAD("MEMORY", "99999999999g", "256m", sr_conf.memory == 256 << 20);
-	BAD("UPGRADE_WAIT_MS", "1s", "2000", sr_conf.upgrade_wait_ms == 2000);
+	BAD("UPGRADE_WAIT_MS", "1s", "2000", sr_conf.policy.upgrade_wait_ms == 2000);
 	BAD("UPGRADE_WAIT_MS", "99999999999", "2000",
-	    sr_conf.upgrade_wait_ms == 2000);
+	    sr_conf.policy.upgrade_wait_ms == 2000);
 	BAD("CM_PORT_OFFSET", "65536", "10000",
 	    sr_conf.cm_port_offset == 10000);
 	BAD("CM_PORT_OFFSET", "-", "10000", sr_conf.cm_port_offset == 10000);
-	BAD("RING", "16k", "16k:1m", sr_conf.ring_first == 16384);
-	BAD("RING", "1m:16k", "16k:1m", sr_conf.ring_first == 16384);
-	BAD("RING", "16k:48k", "16k:1m", sr_conf.ring_max == 1 << 20);
-	BAD("RING", "2k:4k", "16k:1m", sr_conf.ring_first == 16384);
-	BAD("RING", "4k:2g", "16k:1m", sr_conf.ring_max == 1 << 20);
+	BAD("RING", "16k", "16k:1m", sr_conf.policy.ring_first == 16384);
+	BAD("RING", "1m:16k", "16k:1m", sr_conf.policy.ring_first == 16384);
+	BAD("RING", "16k:48k", "16k:1m", sr_conf.policy.ring_max == 1 << 20);
+	BAD("RING", "2k:4k", "16k:1m", sr_conf.policy.ring_first == 16384);
+	BAD("RING", "4k:2g", "16k:1m", sr_conf.policy.ring_max == 1 << 20);
 	BAD("SPIN_US", "5 ", "100", sr_conf.spin_us == 100);
 	BAD("IO_URING", "yes", "0", !sr_conf.io_uring);
 	BAD("IO_URING", "2", "0", !sr_conf.io_uring);

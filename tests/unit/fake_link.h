@@ -312,7 +312,7 @@ static inline struct fake_pair fake_begin(bool doorbell)
 	struct fake_pair e;
 	struct sr_link *link;
 
-	sr_conf.upgrade = SR_LAZY;
+	sr_conf.policy.upgrade = SR_LAZY;
 	fake_connect(&e.fd, &e.peer);
 	e.st = sr_stream_open(e.fd, AF_INET);
 	CHECK(e.st && !sr_fdtab_set(e.fd, e.st));

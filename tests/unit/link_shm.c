@@ -74,7 +74,7 @@ static void retained(struct end *e)
 {
 	struct iovec v[2];
 	uint64_t k = 12345;
-	size_t n = sr_conf.ring_max;
+	size_t n = sr_conf.policy.ring_max;
 
 	if (!e->asker) {
 		await(e, SR_LINK_BACK);
@@ -291,14 +291,14 @@ static void *suffer(void *arg)
 			      poll(&pfd, 1, 1) == 1);
 		n = l->ops->rx_data(l, 0, v);
 		CHECK(n == v[0].iov_len + v[1].iov_len &&
-		      n <= sr_conf.ring_max * 2);
+		      n <= sr_conf.policy.ring_max * 2);
 		for (i = 0; i < 2; i++)
 			for (j = 0; j < v[i].iov_len; j++)
 				sink = ((volatile uint8_t *)v[i].iov_base)[j];
 		l->ops->rx_free(l, n);
 		n = l->ops->tx_room(l, v);
 		CHECK(n == v[0].iov_len + v[1].iov_len &&
-		      n <= sr_conf.ring_max);
+		      n <= sr_conf.policy.ring_max);
 		for (i = 0; i < 2; i++)
 			if (v[i].iov_len)
 				memset(v[i].iov_base, 1, v[i].iov_len);
@@ -496,8 +496,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	sr_conf_load();
 	connect_tcp();
-	sr_conf.ring_first = 16384;
-	sr_conf.ring_max = 1 << 20;
+	sr_conf.policy.ring_first = 16384;
+	sr_conf.policy.ring_max = 1 << 20;
 	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		if (only && strcmp(only, pairs[i].name))
 			continue;

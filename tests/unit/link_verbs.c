@@ -116,7 +116,7 @@ static void test_widened(void)
 	struct end *e = open_end(DEAF << 8 | 2);
 	int i;
 
-	check(put(e, sr_conf.ring_first, true) == sr_conf.ring_first);
+	check(put(e, sr_conf.policy.ring_first, true) == sr_conf.policy.ring_first);
 	for (i = 0; i < patience && !atomic_load(&e->worked); i++)
 		usleep(1000);
 	check(may_write(e) && atomic_load(&e->link->tx_acked) == START);

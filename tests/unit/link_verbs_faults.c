@@ -290,7 +290,7 @@ static int narrow_case(unsigned a, unsigned b)
 	e = open_end(SINK << 8 | 1);
 	fake_fail("v_reg_mr", 2, ENOMEM);
 	check(put(e, 4 << 20, true) == 4 << 20);
-	check(fake_struck() && sr_vlink(e->link)->window == sr_conf.ring_first);
+	check(fake_struck() && sr_vlink(e->link)->window == sr_conf.policy.ring_first);
 	close_end(e);
 	check(sr_now_ns() - start < UINT64_C(3000000000));
 	end_case();

@@ -169,11 +169,12 @@ static bool sent_there(struct asking *a)
 /* Returns NULL, or a reason. */
 static const char *send_offer(struct asking *a, int line)
 {
+	const struct sr_policy *policy = a->ask->policy ?: &sr_conf.policy;
 	struct sr_shm_plan *plan = &a->plan;
 	struct sr_shm_offer offer = {.version = SR_WIRE_VERSION};
 	int err;
 
-	if (sr_shm_plan(plan, sr_conf.ring_first, sr_conf.ring_max))
+	if (sr_shm_plan(plan, policy->ring_first, policy->ring_max))
 		return "off";
 	offer.first = (uint8_t)__builtin_ctzll(plan->size[0]);
 	offer.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]);

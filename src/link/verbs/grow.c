@@ -52,7 +52,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 		l->turns = 0;
 	l->turn_ns = now;
 	l->turn_at = taken + size;
-	if (l->turns < QUICK_TURNS || size >= sr_conf.ring_max)
+	if (l->turns < QUICK_TURNS || size >= sr_conf.policy.ring_max)
 		return;
 	l->turns = 0;
 	if (!atomic_exchange(&l->grow, size * FACTOR))
@@ -70,7 +70,7 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread, unsigned *what)
 	size_t size = ring_now(l)->size;
 
 	if (unread < size - size / 8 || size >= ROOMY ||
-	    size >= sr_conf.ring_max)
+	    size >= sr_conf.policy.ring_max)
 		return;
 	if (!atomic_exchange(&l->grow, ROOMY))
 		*what |= SR_NOTIFY_WORK;
@@ -127,7 +127,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 
 bool sr_vgrow_may_shrink(struct sr_vlink *l)
 {
-	return ring_now(l)->size > sr_conf.ring_first && !l->offered &&
+	return ring_now(l)->size > sr_conf.policy.ring_first && !l->offered &&
 	       l->idle_ticks <= IDLE_TICKS;
 }
 
@@ -135,11 +135,11 @@ bool sr_vgrow_may_shrink(struct sr_vlink *l)
 void sr_vgrow_idle(struct sr_vlink *l)
 {
 	if (l->idle_ticks == IDLE_TICKS &&
-	    ring_now(l)->size > sr_conf.ring_first &&
+	    ring_now(l)->size > sr_conf.policy.ring_first &&
 	    atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken) &&
 	    (sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) ==
 		    SR_LINK_SWITCH)
-		offer(l, sr_conf.ring_first);
+		offer(l, sr_conf.policy.ring_first);
 }
 
 /* ---- the sender ---- */
@@ -220,7 +220,7 @@ static void follow(struct sr_vlink *l)
 	sr_lock(&l->post);
 	want = l->tx_swap || l->use_queued ? 0 : l->peer_next.size;
 	sr_unlock(&l->post);
-	if (!want || want > sr_conf.ring_max)
+	if (!want || want > sr_conf.policy.ring_max)
 		return;
 	/* Only the loop, here, changes tx. */
 	if (want != l->tx.size &&
@@ -261,7 +261,7 @@ void sr_verbs_work(struct sr_link *link)
 		return;
 	sr_enter();
 	free_old(l);
-	size = least_of(atomic_exchange(&l->grow, 0), sr_conf.ring_max);
+	size = least_of(atomic_exchange(&l->grow, 0), sr_conf.policy.ring_max);
 	if (size > ring_now(l)->size)
 		offer(l, size);
 	follow(l);

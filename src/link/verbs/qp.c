@@ -78,9 +78,9 @@ static const char *make_memory(struct sr_vlink *l)
 	struct sr_vring ctl = { 0 };
 	const char *reason;
 
-	reason = sr_vring_make(l->dev, &l->rx[0], sr_conf.ring_first, remote);
+	reason = sr_vring_make(l->dev, &l->rx[0], sr_conf.policy.ring_first, remote);
 	if (!reason)
-		reason = sr_vring_make(l->dev, &l->tx, sr_conf.ring_first,
+		reason = sr_vring_make(l->dev, &l->tx, sr_conf.policy.ring_first,
 				       IBV_ACCESS_LOCAL_WRITE);
 	if (!reason)
 		reason = sr_vring_make(l->dev, &ctl, CTL_BYTES,
@@ -188,7 +188,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	*reason = make_memory(l);
 	if (*reason)
 		goto free_link;
-	atomic_init(&l->rx_window, sr_conf.ring_first);
+	atomic_init(&l->rx_window, sr_conf.policy.ring_first);
 	l->cq = sr_vcq_get(dev, l, CQ_SHARE, &l->key);
 	*reason = "device-failed";
 	if (!l->cq)

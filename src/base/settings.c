@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * settings.c - owns the rules.  Files of settings have a setting in each line:
+ *
+ *	KNOB=VALUE				a knob of the process
+ *	connect ADDRESS WORD...			a rule for streams that connect to it
+ *	listen ADDRESS WORD...			a rule for streams accepted there
+ *
+ * In all of this what comes first counts: the environment, then SOCKRAIL_RULES, the
+ * profile, and the files in the directory by their names.  A file is read twice, as a rule begins as a
+ * copy of the knobs.  Runs once, before there is a second thread; no locks.
+ */
+#include "base/real.h" /* before any system header */
+#include "base/settings.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "base/log.h"
+#include "base/net.h"
+#include "base/now.h"
+
+#define RULES_MAX 128
+#define FILES_MAX 32		/* in the directory */
+#define ORIGIN_SIZE (PATH_MAX + 16)
+#define FILE_SIZE (16 << 10)	/* of one file */
+
+struct rule {
+	bool connects;
+	struct sr_net net;
+	struct sr_policy policy;
+};
+
+static struct rule rules[RULES_MAX];
+static unsigned n_rules;
+
+/* Where we are, for warnings. */
+struct place {
+	const char *file;
+	unsigned line;
+	bool knobs;	/* the first reading: knobs, the second: rules */
+};
+
+#define complain(place, fmt, ...) \
+	sr_warn("%s:%u: " fmt "; the line is ignored", (place)->file, (place)->line, \
+		__VA_ARGS__)
+
+/* ---- lines ---- */
+
+/* Words of a rule: a knob of streams with its value, or a policy by itself. */
+static bool rule_word(const struct place *at, char *word, struct sr_policy *policy)
+{
+	char *value = strchr(word, '=');
+	int r;
+
+	if (value) {
+		*value++ = '\0';
+		r = sr_conf_set(word, value, policy);
+	} else {
+		r = sr_conf_set("UPGRADE", word, policy);
+	}
+	if (!r)
+		return true;
+	if (r == -ENOENT)
+		complain(at, "\"%.64s\" is no knob", word);
+	else if (r == -EPERM)
+		complain(at, "%.64s is a knob of the process, not of a stream", word);
+	else if (value)
+		complain(at, "\"%.64s\" is no value of %.64s", value, word);
+	else
+		complain(at, "\"%.64s\" is no word of a rule", word);
+	return false;
+}
+
+static void rule_line(const struct place *at, char *word, char *rest)
+{
+	struct rule r = { .policy = sr_conf.policy };
+	char *address = strtok_r(NULL, " \t", &rest);
+	unsigned words = 0;
+
+	r.connects = !strcmp(word, "connect");
+	if (!r.connects && strcmp(word, "listen")) {
+		complain(at, "\"%.64s\" is neither KNOB=VALUE, connect nor listen", word);
+		return;
+	}
+	if (!address || !sr_net_parse(address, &r.net)) {
+		complain(at, "\"%.64s\" is no address like 10.0.0.0/8:80, :80 or [fd00::/8]:80",
+			 address ? address : "");
+		return;
+	}
+	for (; (word = strtok_r(NULL, " \t", &rest)); words++)
+		if (!rule_word(at, word, &r.policy))
+			return;
+	if (!words)
+		complain(at, "the rule for %.64s says nothing", address);
+	else if (n_rules == RULES_MAX)
+		complain(at, "there are more than %d rules", RULES_MAX);
+	else
+		rules[n_rules++] = r;
+}
+
+static void name_place(const struct place *at, char origin[ORIGIN_SIZE])
+{
+	sr_format(origin, ORIGIN_SIZE, "%s:%u", at->file, at->line);
+}
+
+static void knob_line(const struct place *at, char *name, char *value)
+{
+	char origin[ORIGIN_SIZE];
+	int r;
+
+	*value++ = '\0';
+	name_place(at, origin);
+	r = sr_conf_set_first(name, value, origin);
+	if (r == -ENOENT)
+		complain(at, "\"%.64s\" is no knob", name);
+	else if (r)
+		complain(at, "\"%.64s\" is no value of %.64s", value, name);
+}
+
+static void one_line(const struct place *at, char *line)
+{
+	char copy[300], *word, *rest = NULL, *value;
+	char origin[ORIGIN_SIZE];
+	unsigned before = n_rules;
+
+	line[strcspn(line, "#\r")] = '\0';
+	sr_format(copy, sizeof(copy), "%.*s", (int)sizeof(copy) - 1, line);
+	word = strtok_r(line, " \t", &rest);
+	if (!word)
+		return;
+	value = strchr(word, '=');
+	if (value && at->knobs) {
+		if (strtok_r(NULL, " \t", &rest))
+			complain(at, "something follows %.64s", word);
+		else
+			knob_line(at, word, value);
+	} else if (!value && !at->knobs) {
+		rule_line(at, word, rest);
+		name_place(at, origin);
+		if (n_rules > before)
+			sr_conf_show(copy, origin);
+	}
+}
+
+/* ---- files ---- */
+
+static void read_file(const char *path, bool knobs)
+{
+	char text[FILE_SIZE + 1], *line, *next;
+	struct place at = { path, 0, knobs };
+	int fd = sr_now_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+	ssize_t n = fd < 0 ? -1 : sr_now_read(fd, text, sizeof(text));
+
+	if (n < 0 || n > FILE_SIZE) {
+		if (knobs)
+			sr_warn("%s: %s; the file is ignored", path,
+				n < 0 ? sr_errno_name(errno) : "more than 16 kB");
+		n = 0;
+	}
+	if (fd >= 0)
+		sr_now_close(fd);
+	text[n] = '\0';
+	for (line = text; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		at.line++;
+		one_line(&at, line);
+	}
+}
+
+struct names {
+	unsigned n;
+	char name[FILES_MAX][64];
+};
+
+/* Keeps the list in order. */
+static void add_name(struct names *names, const char *name)
+{
+	size_t len = strlen(name);
+	unsigned i = names->n;
+
+	if (*name == '.' || len < 6 || strcmp(name + len - 5, ".conf") ||
+	    len >= sizeof(names->name[0]) || i == FILES_MAX)
+		return;
+	for (; i && strcmp(names->name[i - 1], name) > 0; i--)
+		memcpy(names->name[i], names->name[i - 1], sizeof(names->name[0]));
+	memcpy(names->name[i], name, len + 1);
+	names->n++;
+}
+
+/* getdents64(2): readdir(3) takes memory, and an allocator may be what calls us. */
+static void list_directory(const char *dir, struct names *names)
+{
+	struct entry {
+		uint64_t ino;
+		int64_t off;
+		unsigned short len;
+		unsigned char type;
+		char name[];
+	} *e;
+	_Alignas(struct entry) char buf[4096];
+	int fd = sr_now_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	long n;
+
+	if (fd < 0) {
+		if (errno != ENOENT && errno != EACCES)
+			sr_warn("%s: %s", dir, sr_errno_name(errno));
+		return;
+	}
+	while ((n = sr_real.syscall(SYS_getdents64, fd, (long)buf, sizeof(buf), 0, 0,
+				    0)) > 0)
+		for (long at = 0; at < n; at += e->len) {
+			e = (void *)(buf + at);
+			add_name(names, e->name);
+		}
+	sr_now_close(fd);
+}
+
+static void read_all(bool knobs)
+{
+	struct names names = { 0 };
+	char path[PATH_MAX];
+
+	if (sr_conf.rules[0])
+		read_file(sr_conf.rules, knobs);
+	if (sr_conf.profile[0])
+		read_file(sr_conf.profile, knobs);
+	list_directory(sr_conf.config_dir, &names);
+	for (unsigned i = 0; i < names.n; i++) {
+		sr_format(path, sizeof(path), "%s/%s", sr_conf.config_dir, names.name[i]);
+		read_file(path, knobs);
+	}
+}
+
+void sr_settings_load(void)
+{
+	n_rules = 0;
+	read_all(true);
+	read_all(false);	/* rules begin with the knobs' values */
+}
+
+/* A wildcard listener is at every address: it is open if a rule opens one of them. */
+static const struct sr_policy *opened_by(const struct sockaddr_storage *wildcard)
+{
+	uint16_t port = sr_addr_port((const struct sockaddr *)wildcard);
+
+	for (unsigned i = 0; i < n_rules; i++)
+		if (!rules[i].connects && rules[i].policy.upgrade != SR_NEVER &&
+		    port >= rules[i].net.port_first && port <= rules[i].net.port_last)
+			return &rules[i].policy;
+	return NULL;
+}
+
+const struct sr_policy *sr_policy_of(bool connects, const struct sockaddr_storage *addr)
+{
+	const struct sr_policy *opened =
+		!connects && sr_addr_is_any(addr) ? opened_by(addr) : NULL;
+
+	if (opened)
+		return opened;
+	for (unsigned i = 0; i < n_rules; i++)
+		if (rules[i].connects == connects && sr_net_has(&rules[i].net, addr))
+			return &rules[i].policy;
+	return &sr_conf.policy;
+}
+
+bool sr_has_rules(void)
+{
+	return n_rules > 0;
+}

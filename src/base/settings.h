@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * settings.h - files of settings: knobs for the process, and rules, which give the
+ * streams of some addresses knobs of their own.  sockrail(7), "Files", has the syntax.
+ *
+ * Read once, when the program starts (conf.c); constant from then on, so no locks.
+ */
+#ifndef SR_SETTINGS_H
+#define SR_SETTINGS_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "base/conf.h"
+
+/* Reads SOCKRAIL_RULES, the profile, and the files of SOCKRAIL_CONFIG_DIR, once the
+ * environment has been read (sr_conf_load()).  What is wrong in them costs a warning
+ * with file, line and word, and the line is ignored.  No malloc, no stdio. */
+void sr_settings_load(void);
+
+/* The policy of a stream that connects to addr, or is accepted at it; addr is IPv4
+ * where it is IPv4 in IPv6.  Without a rule for it sr_conf.policy; never NULL. */
+const struct sr_policy *sr_policy_of(bool connects, const struct sockaddr_storage *addr);
+bool sr_has_rules(void);
+
+#endif
