@@ -2,8 +2,8 @@
 /*
  * sockrail.c - the command: runs a program with the library preloaded.
  *
- * It sets environment variables and becomes the program, nothing else.  It
- * links none of the libraries and knows nothing of what they do.
+ * It sets environment variables and becomes the program, or with --require its
+ * parent.  It links none of the libraries and knows nothing of what they do.
  */
 #include "config.h"
 
@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "launcher.h"
+
 #define LIBRARY "libsockrail-preload.so"
 
 /* The programs are not built with the sanitizer that the library may be. */
@@ -24,9 +26,6 @@
 #else
 #define ALSO ""
 #endif
-
-/* Exit statuses, as env(1) has them. */
-enum { EXIT_SELF = 125, EXIT_NOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const struct {
 	const char *name; /* without SOCKRAIL_ */
@@ -39,10 +38,15 @@ static const struct {
 
 static void usage(FILE *to)
 {
-	fputs("Usage: sockrail [-s KNOB=VALUE]... COMMAND [ARGUMENT]...\n"
+	fputs("Usage: sockrail [OPTION]... COMMAND [ARGUMENT]...\n"
+	      "       sockrail [OPTION]... --show-config\n"
 	      "Runs COMMAND; its TCP streams go over RDMA or shared memory "
 	      "where they can.\n\n"
 	      "  -s, --set KNOB=VALUE  set a knob; see sockrail(7)\n"
+	      "  -p, --profile NAME    latency, throughput, memory, safe, or a file\n"
+	      "  -r, --require[=KIND]  fail (status 3) if bytes went by TCP; KIND: link, "
+	      "verbs, shm\n"
+	      "  -c, --show-config     print what is set, and where\n"
 	      "  -h, --help            print this\n"
 	      "  -V, --version         print the version\n\n"
 	      "Knobs, also settable as SOCKRAIL_KNOB in the environment:\n",
@@ -50,6 +54,9 @@ static void usage(FILE *to)
 	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
 		fprintf(to, "  %-14s %s\n", knobs[i].name, knobs[i].text);
 }
+
+/* Those of -s, for --show-config. */
+static char names_set[512];
 
 /* knob=value, in either case, into the environment.  A name that the library
  * would not know is more likely a slip than a wish. */
@@ -68,6 +75,8 @@ static bool set_knob(const char *arg)
 			return false;
 		}
 		snprintf(name, sizeof(name), "SOCKRAIL_%s", knobs[i].name);
+		if (strlen(names_set) + len + 2 < sizeof(names_set))
+			strcat(strcat(names_set, knobs[i].name), " ");
 		return !setenv(name, eq + 1, 1);
 	}
 	fprintf(stderr, "sockrail: -s %s: no such knob; see sockrail --help\n", arg);
@@ -118,23 +127,72 @@ static bool preload(const char *library)
 	return ok;
 }
 
+/* A profile of the build tree when this is its command, else the library finds it. */
+static bool set_profile(const char *name)
+{
+	char path[PATH_MAX + 64], arg[PATH_MAX + 80];
+	char *end;
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+
+	path[n > 0 ? n : 0] = '\0';
+	end = strrchr(path, '/');
+	if (end && !strchr(name, '/') && strlen(name) < 32)
+		sprintf(end, "/profiles/%s.conf", name);
+	snprintf(arg, sizeof(arg), "PROFILE=%s",
+		 !strchr(name, '/') && !access(path, R_OK) ? path : name);
+	return set_knob(arg);
+}
+
+int launcher_exec(char **command)
+{
+	int err;
+
+	execvp(command[0], command);
+	err = errno;
+	fprintf(stderr, "sockrail: %s: %s\n", command[0], strerror(err));
+	return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
+}
+
+/* The library tells, in a program that does nothing. */
+static int show_config(void)
+{
+	char name[] = "true", *command[] = { name, NULL };
+
+	setenv("SOCKRAIL_SHOW_CONFIG", names_set, 1);
+	return launcher_exec(command);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"set", required_argument, NULL, 's'},
+		{"profile", required_argument, NULL, 'p'},
+		{"require", optional_argument, NULL, 'r'},
+		{"show-config", no_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
 	char buf[PATH_MAX];
-	const char *library;
+	const char *library, *require = getenv("SOCKRAIL_REQUIRE");
+	bool show = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+s:hV", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+s:p:r::chV", options, NULL)) != -1) {
 		switch (c) {
 		case 's':
 			if (!set_knob(optarg))
 				return EXIT_SELF;
+			break;
+		case 'p':
+			if (!set_profile(optarg))
+				return EXIT_SELF;
+			break;
+		case 'r':
+			require = optarg ? optarg : "link";
+			break;
+		case 'c':
+			show = true;
 			break;
 		case 'h':
 			usage(stdout);
@@ -147,8 +205,12 @@ int main(int argc, char **argv)
 			return EXIT_SELF;
 		}
 	}
-	if (optind == argc) {
+	if (optind == argc && !show) {
 		usage(stderr);
+		return EXIT_SELF;
+	}
+	if (require && *require && !require_known(require)) {
+		fprintf(stderr, "sockrail: --require=%s: not link, verbs or shm\n", require);
 		return EXIT_SELF;
 	}
 
@@ -166,8 +228,11 @@ int main(int argc, char **argv)
 		perror("sockrail");
 		return EXIT_SELF;
 	}
-	execvp(argv[optind], argv + optind);
-	c = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
-	fprintf(stderr, "sockrail: %s: %s\n", argv[optind], strerror(errno));
-	return c;
+	if (show)
+		return show_config();
+	if (!require || !*require)
+		return launcher_exec(argv + optind);
+	/* With the other policies each stream's first bytes go by TCP. */
+	setenv("SOCKRAIL_UPGRADE", "wait", 0);
+	return require_run(require, argv + optind);
 }

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * require.c - sockrail --require: runs a program, and fails if one of its streams
+ * moved bytes another way than was required.  It judges by the lines of
+ * SOCKRAIL_REPORT (src/base/report.c), which all processes of the program write.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launcher.h"
+
+static const struct {
+	const char *kind;
+	bool shm, verbs;	/* may the bytes go this way? */
+} kinds[] = { { "link", true, true }, { "verbs", false, true }, { "shm", true, false } };
+
+static const struct {
+	const char *word, *text;
+} reasons[] = {
+#define SR_REASON(id, word, text) {word, text},
+#include "reasons.def"
+#undef SR_REASON
+};
+
+static int find_kind(const char *kind)
+{
+	for (int i = 0; i < (int)(sizeof(kinds) / sizeof(kinds[0])); i++)
+		if (!strcmp(kinds[i].kind, kind))
+			return i;
+	return -1;
+}
+
+bool require_known(const char *kind)
+{
+	return find_kind(kind) >= 0;
+}
+
+/* ---- the report's lines ---- */
+
+/* What follows "key": in the line; "" if it is not there. */
+static const char *value_of(const char *line, const char *key)
+{
+	char name[32];
+	const char *at;
+
+	snprintf(name, sizeof(name), "\"%s\":", key);
+	at = strstr(line, name);
+	return at ? at + strlen(name) : "";
+}
+
+static unsigned long long number(const char *line, const char *key)
+{
+	return strtoull(value_of(line, key), NULL, 10);
+}
+
+/* A string, as it is in the line, to the quote that ends it; null: "". */
+static const char *text(const char *line, const char *key, char buf[300])
+{
+	const char *s = value_of(line, key);
+	size_t n = 0;
+
+	if (*s == '"')
+		for (s++; *s && *s != '"' && n < 298; buf[n++] = *s++)
+			if (*s == '\\' && s[1])
+				buf[n++] = *s++;
+	buf[n] = '\0';
+	return buf;
+}
+
+static unsigned long long both_ways(const char *line, const char *way)
+{
+	char tx[16], rx[16];
+
+	snprintf(tx, sizeof(tx), "tx_%s", way);
+	snprintf(rx, sizeof(rx), "rx_%s", way);
+	return number(line, tx) + number(line, rx);
+}
+
+static const char *explain(const char *word)
+{
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (!strcmp(reasons[i].word, word))
+			return reasons[i].text;
+	return "only its first bytes, before the link was made";
+}
+
+struct verdict {
+	unsigned streams, failed, exempt;
+};
+
+static void judge(int kind, const char *line, struct verdict *v)
+{
+	unsigned long long plain = both_ways(line, "plain"), shm = both_ways(line, "shm"),
+			   verbs = both_ways(line, "verbs"), wrong = plain;
+	char program[300], local[300], peer[300], reason[300], role[300];
+
+	if (!(plain + shm + verbs))
+		return;
+	text(line, "reason", reason);
+	if (!strcmp(reason, "never") && !(shm + verbs)) {
+		v->exempt++;	/* a rule or the user wants it so */
+		return;
+	}
+	v->streams++;
+	wrong += kinds[kind].shm ? 0 : shm;
+	wrong += kinds[kind].verbs ? 0 : verbs;
+	if (!wrong)
+		return;
+	v->failed++;
+	fprintf(stderr, "sockrail: %s[%llu] %s %s %s: %llu bytes by %s: %s%s%s\n",
+		text(line, "program", program), number(line, "pid"),
+		text(line, "local", local),
+		strcmp(text(line, "role", role), "connect") ? "<-" : "->",
+		text(line, "peer", peer), wrong,
+		plain ? "TCP" : shm ? "shm" : "verbs", reason, *reason ? ": " : "",
+		plain ? explain(reason) : "another kind of link than required");
+}
+
+static int judge_all(int kind, FILE *report, int status)
+{
+	struct verdict v = { 0 };
+	char *line = NULL;
+	size_t size = 0;
+
+	while (getline(&line, &size, report) > 0)
+		judge(kind, line, &v);
+	free(line);
+	if (v.failed)
+		fprintf(stderr, "sockrail: --require=%s: %u of %u streams moved bytes "
+				"another way\n", kinds[kind].kind, v.failed, v.streams);
+	else if (!v.streams)
+		fprintf(stderr, "sockrail: --require=%s: no stream has moved a byte%s\n",
+			kinds[kind].kind, v.exempt ? " but those with \"never\"" : "");
+	return v.failed || (!v.streams && !status) ? EXIT_REFUSED : status;
+}
+
+/* ---- the program ---- */
+
+static volatile sig_atomic_t child;
+
+static void pass_on(int sig)
+{
+	if (child)
+		kill((pid_t)child, sig);
+}
+
+/* The terminal sends its signals to the program as well; others come to us alone. */
+static int run(char **command)
+{
+	const struct sigaction passing = { .sa_handler = pass_on };
+	int status;
+
+	child = fork();
+	if (child < 0) {
+		perror("sockrail: fork");
+		return EXIT_SELF;
+	}
+	if (!child)
+		_exit(launcher_exec(command));
+	signal(SIGINT, SIG_IGN);
+	signal(SIGQUIT, SIG_IGN);
+	sigaction(SIGTERM, &passing, NULL);
+	sigaction(SIGHUP, &passing, NULL);
+	while (waitpid((pid_t)child, &status, 0) < 0)
+		if (errno != EINTR)
+			return EXIT_SELF;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The user's report file, from its end, or one of our own, which is removed. */
+int require_run(const char *kind, char **command)
+{
+	const char *given = getenv("SOCKRAIL_REPORT"), *dir = getenv("TMPDIR");
+	bool own = !given || !*given;
+	char path[PATH_MAX];
+	FILE *report = NULL;
+	int fd, status = EXIT_SELF;
+
+	if (own) {
+		snprintf(path, sizeof(path), "%s/sockrail-XXXXXX",
+			 dir && *dir == '/' ? dir : "/tmp");
+		fd = mkostemp(path, O_CLOEXEC);
+		setenv("SOCKRAIL_REPORT", path, 1);
+	} else {
+		snprintf(path, sizeof(path), "%s", given);
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	}
+	if (fd >= 0)
+		report = fdopen(fd, "r");
+	if (!report || fseek(report, 0, SEEK_END))
+		fprintf(stderr, "sockrail: %s: %s\n", path, strerror(errno));
+	else
+		status = judge_all(find_kind(kind), report, run(command));
+	if (report)
+		fclose(report);
+	if (own && fd >= 0)
+		unlink(path);
+	return status;
+}
