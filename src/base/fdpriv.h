@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fdpriv.h - the library's own descriptors: close-on-exec, numbered far above
+ * fdpriv.h - the library's own descriptors: close-on-exec, numbered above
  * the program's, and known, so that close(), close_range() and dup2() of the
  * program leave them alone.
  */
