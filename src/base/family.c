@@ -108,7 +108,10 @@ bool sr_bell_ring(int bell)
 	return there;
 }
 
-void sr_bell_forget(void)
+int sr_bell_forget(void)
 {
+	int bell = outer;
+
 	watch.fd = outer = -1;
+	return bell;
 }

@@ -37,7 +37,7 @@ int sr_bell_open(void (*rang)(void));
 /* False: the owner has ended, or there never was a bell.  Any thread. */
 bool sr_bell_ring(int bell);
 
-/* In the child of fork: our bell was the parent's. */
-void sr_bell_forget(void);
+/* In the child of fork: our bell was the parent's.  The number that it has here. */
+int sr_bell_forget(void);
 
 #endif

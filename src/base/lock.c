@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * lock.c - owns the flag that a thread is the library's for now, sleeping for a lock
- * and, in debug builds, the check of the order of locks.
+ * lock.c - owns the flag that a thread is the library's for now, sleeping for a lock,
+ * the stop of all locks during fork and, in debug builds, the check of their order.
  */
 #include "base/real.h" /* before any system header */
 #include "base/lock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -15,24 +16,68 @@
 
 __thread volatile int sr_inside __attribute__((tls_model("initial-exec")));
 
-static void futex(struct sr_mutex *m, int op, int value)
+static void futex(atomic_int *word, int op, int value)
 {
 	int err = errno;
 
-	sr_real.syscall(SYS_futex, (long)&m->word, op | FUTEX_PRIVATE_FLAG, value, 0, 0, 0);
+	sr_real.syscall(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, value, 0, 0, 0);
 	errno = err;
 }
 
 /* Who has waited takes it as 2: others may wait still. */
 void sr_mutex_wait(struct sr_mutex *m)
 {
-	while (atomic_exchange_explicit(&m->word, 2, memory_order_acquire))
-		futex(m, FUTEX_WAIT, 2);
+	while (atomic_exchange(&m->word, 2))
+		futex(&m->word, FUTEX_WAIT, 2);
 }
 
 void sr_mutex_wake(struct sr_mutex *m)
 {
-	futex(m, FUTEX_WAKE, 1);
+	futex(&m->word, FUTEX_WAKE, 1);
+}
+
+/* ---- fork ---- */
+
+atomic_int sr_locks_stopped;
+static struct sr_mutex fork_lock = SR_MUTEX(SR_RANK_LEAF); /* of the thread that forks */
+
+void sr_lock_stopped(struct sr_mutex *m)
+{
+	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks_stopped)) {
+		if (atomic_exchange(&m->word, 0) == 2)
+			sr_mutex_wake(m);
+		futex(&sr_locks_stopped, FUTEX_WAIT, 1);
+		if (!sr_mutex_take(m))
+			sr_mutex_wait(m);
+	}
+}
+
+void sr_locks_stop(void)
+{
+	sr_lock_unordered(&fork_lock);
+	atomic_store(&sr_locks_stopped, 1);
+}
+
+void sr_lock_await(struct sr_mutex *m)
+{
+	while (atomic_load(&m->word)) {
+		sr_lock_unordered(m);
+		sr_unlock(m);
+	}
+}
+
+void sr_locks_go(void)
+{
+	atomic_store(&sr_locks_stopped, 0);
+	futex(&sr_locks_stopped, FUTEX_WAKE, INT_MAX);
+	sr_unlock(&fork_lock);
+}
+
+void sr_locks_go_in_child(void)
+{
+	atomic_store(&sr_locks_stopped, 0);
+	sr_mutex_init(&fork_lock, SR_RANK_LEAF);
+	sr_lock_none();
 }
 
 #ifdef SR_LOCK_CHECK

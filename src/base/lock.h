@@ -67,7 +67,7 @@ void sr_mutex_wake(struct sr_mutex *m);	/* one that waits */
 #define SR_MUTEX(r) { .rank = (r) }
 void sr_lock_check(const struct sr_mutex *m); /* aborts: taken out of order */
 void sr_lock_count(const struct sr_mutex *m, int change);
-void sr_lock_none(void);	/* in the child of fork, which holds none */
+void sr_lock_none(void);
 #else
 #define SR_MUTEX(r) { 0 }
 static inline void sr_lock_check(const struct sr_mutex *m) { (void)m; }
@@ -84,20 +84,46 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
 	*m = (struct sr_mutex)SR_MUTEX(rank);
 }
 
+/*
+ * fork wants to copy the process while no thread holds a lock of a set or of a stream,
+ * and takes none of them, as that would cost two copied pages a stream.  It stops them:
+ * a thread that takes a lock then, and holds no other, gives it back and waits until
+ * fork is done.  One that holds another goes on: fork waits for that one.
+ *
+ * The locks are looked at in the order of their ranks, each until it is free, if only
+ * for an instant.  Then no thread is at work under it any more: who takes it later, to
+ * give it back at once, has seen the stop; who took it while it held another one holds
+ * a lock of an earlier rank, and of these none is held any more.
+ *
+ * (Taking a lock and looking at the stop are sequentially consistent, as are setting
+ * the stop and looking at a lock: one of the two threads sees the other.)
+ */
+extern atomic_int sr_locks_stopped;
+void sr_lock_stopped(struct sr_mutex *m);
+void sr_locks_stop(void);
+void sr_lock_await(struct sr_mutex *m);	/* until it is free */
+void sr_locks_go(void);
+void sr_locks_go_in_child(void);
+
+/* In the count of reasons why no handler may run: one of them is a lock. */
+#define SR_HELD_LOCK 0x10000
+
 static inline bool sr_mutex_take(struct sr_mutex *m)
 {
 	int none = 0;
 
-	return atomic_compare_exchange_strong_explicit(
-		&m->word, &none, 1, memory_order_acquire, memory_order_relaxed);
+	return atomic_compare_exchange_strong(&m->word, &none, 1);
 }
 
-/* For fork alone, which takes the locks of all streams. */
+/* For fork alone. */
 static inline void sr_lock_unordered(struct sr_mutex *m)
 {
+	sr_held.count += SR_HELD_LOCK;
 	sr_hold();
 	if (__builtin_expect(!sr_mutex_take(m), 0))
 		sr_mutex_wait(m);
+	if (__builtin_expect(atomic_load(&sr_locks_stopped), 0))
+		sr_lock_stopped(m);
 	sr_lock_count(m, 1);
 }
 
@@ -112,17 +138,22 @@ static inline void sr_unlock(struct sr_mutex *m)
 	sr_lock_count(m, -1);
 	if (__builtin_expect(atomic_exchange_explicit(&m->word, 0, memory_order_release) == 2, 0))
 		sr_mutex_wake(m);
+	sr_held.count -= SR_HELD_LOCK;
 	sr_release();
 }
 
 /* It does not wait, so any order will do. */
 static inline bool sr_trylock(struct sr_mutex *m)
 {
+	sr_held.count += SR_HELD_LOCK;
 	sr_hold();
 	if (sr_mutex_take(m)) {
+		if (atomic_load(&sr_locks_stopped))
+			sr_lock_stopped(m);
 		sr_lock_count(m, 1);
 		return true;
 	}
+	sr_held.count -= SR_HELD_LOCK;
 	sr_release();
 	return false;
 }

@@ -13,7 +13,8 @@
 enum sr_tx_state sr_stream_tx(struct sr_stream *st);
 enum sr_rx_state sr_stream_rx(struct sr_stream *st);
 struct sr_stream *sr_stream_ref(struct sr_stream *st);
-/* Calls fn for every live stream; fn does not own the reference it gets. */
+/* Calls fn for every live stream but those inherited that the process has not looked
+ * at yet; fn does not own the reference it gets. */
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
 /* The rule for the address (settings.h) counts from here on: its peer's if the stream
@@ -32,7 +33,12 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r);
 /* Notes for the report that a direction, whose lock is held, uses this link. */
 void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK]);
 void sr_streams_report(void);	/* at exit, all not yet reported */
-void sr_streams_forget(void);	/* child of fork */
+/* What a fork makes of streams (owners.h).  Locks are stopped (lock.h). */
+void sr_streams_before_fork(void (*rang)(void));
+void sr_streams_forget(void);	/* in the child */
+/* The process ends, or becomes another program: the inherited streams that it has not
+ * looked at are others'.  If it goes on they never get a link. */
+void sr_streams_leave_heirs(bool ends);
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);
 
 /* ---- gate.c ---- */
@@ -124,6 +130,8 @@ struct sr_sets_ops {
 	/* The stream is permanently plain: the sets drop it.  epoll_lock
 	 * held, gates open. */
 	void (*forget)(struct sr_stream *st);
+	/* The parent's sets have the stream, the child's have not. */
+	void (*inherit)(struct sr_stream *st);
 };
 extern const struct sr_sets_ops sr_sets_ops;
 

@@ -8,26 +8,30 @@
 
 #include <stddef.h>
 
-
 struct sr_fdmap sr_fdtab;
 
 struct sr_stream *sr_fdtab_get(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 	struct sr_stream *st;
+	void *entry;
 
 	while (e) {
-		st = atomic_load_explicit(e, memory_order_acquire);
-		if (!st)
+		entry = atomic_load_explicit(e, memory_order_acquire);
+		if (!entry)
 			return NULL;
 		/* Between the load and tryget the entry may be cleared and the
 		 * memory become another stream.  But an entry owns a reference:
 		 * if it still holds st, ours is on the right stream. */
-		if (sr_stream_tryget(st)) {
-			if (atomic_load(e) == st)
-				return st;
-			sr_stream_put(st);
+		if (sr_stream_tryget(entry)) {
+			if (atomic_load(e) == entry)
+				return entry;
+			sr_stream_put(entry);
+			continue;
 		}
+		st = sr_stream_inherit(entry);
+		if (st != entry)
+			atomic_compare_exchange_strong(e, &entry, st);
 	}
 	return NULL;
 }
@@ -36,14 +40,14 @@ struct sr_stream *sr_fdtab_set(int fd, struct sr_stream *st)
 {
 	void *old;
 
-	return sr_fdmap_set(&sr_fdtab, fd, st, &old) ? old : st;
+	return sr_fdmap_set(&sr_fdtab, fd, st, &old) ? sr_stream_inherit(old) : st;
 }
 
 struct sr_stream *sr_fdtab_take(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 
-	return e ? atomic_exchange(e, NULL) : NULL;
+	return e ? sr_stream_inherit(atomic_exchange(e, NULL)) : NULL;
 }
 
 bool sr_fdtab_drop(int fd, struct sr_stream *st)
@@ -52,4 +56,15 @@ bool sr_fdtab_drop(int fd, struct sr_stream *st)
 	void *expected = st;
 
 	return e && atomic_compare_exchange_strong(e, &expected, NULL);
+}
+
+void sr_fdtab_inherit(void)
+{
+	for (int fd = 0; fd <= sr_fdtab_max(); fd++) {
+		sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
+		void *entry = atomic_load_explicit(e, memory_order_relaxed);
+
+		if (entry)
+			atomic_store_explicit(e, sr_stream_heir(entry), memory_order_relaxed);
+	}
 }

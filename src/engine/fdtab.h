@@ -15,7 +15,8 @@ extern struct sr_fdmap sr_fdtab;
 /* The stream of fd with a reference for the caller (sr_stream_put), or NULL. */
 struct sr_stream *sr_fdtab_get(int fd);
 /* The same without a reference, for reading a single atomic member: the stream
- * may become another one at any moment, but the memory remains a stream's. */
+ * may become another one at any moment, but the memory remains a stream's.  (Of one
+ * that has been inherited these members are 0.) */
 static inline struct sr_stream *sr_fdtab_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
@@ -35,6 +36,8 @@ struct sr_stream *sr_fdtab_set(int fd, struct sr_stream *st);
 struct sr_stream *sr_fdtab_take(int fd);
 /* Removes the entry if it is still st; its reference moves to the caller. */
 bool sr_fdtab_drop(int fd, struct sr_stream *st);
+/* In the child of fork: every stream is inherited when it is looked up first. */
+void sr_fdtab_inherit(void);
 /* The greatest descriptor ever entered, -1 if none: the limit for a walk. */
 static inline int sr_fdtab_max(void)
 {

@@ -87,8 +87,10 @@ enum {				/* sr_stream.flags */
 struct sr_stream {
 	/* These members survive when the memory becomes another stream: a
 	 * thread may still look at head, and lock (fast.c). */
-	struct sr_stream_head head;
+	_Alignas(128) struct sr_stream_head head;
 	atomic_int refs;		/* 0: the stream is free */
+	atomic_uint generation;	/* of the process that looked at it last (owners.h) */
+	_Alignas(64) char heir[64]; /* zero: the inherited stream (stream.c) */
 	_Alignas(64) struct sr_mutex rx_lock;
 	_Alignas(64) struct sr_mutex tx_lock;
 
@@ -127,7 +129,6 @@ struct sr_stream {
 
 	atomic_bool want_back;	/* return to TCP: plain, fork, exec */
 	bool exiting;		/* at exit: nothing remains to be done */
-	bool fork_held;		/* from before a fork until after it (fork.c) */
 	_Atomic(struct sr_slot *) slot; /* its owners; NULL: this process alone */
 	atomic_uint guest; /* directions that are another process's (owners.h) */
 	uint64_t close_since;	/* ns: when the close began */

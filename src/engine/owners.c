@@ -3,8 +3,8 @@
  * owners.c - owns a stream's slot, and what a fork makes of the stream in the child
  * (owners.h).  Must not know how a direction returns to TCP.  Takes no lock.
  *
- * fork holds the locks of all streams (fork.c), so each direction is plain or is not
- * at that moment, in both processes alike: a switch that had begun, even if only its
+ * During fork nobody holds the lock of a stream (base/lock.h), so each direction is plain
+ * or is not at that moment, in both processes alike: a switch that had begun, even if only its
  * SWITCH was sent, is the parent's to complete; one that had not begun finds, under
  * its direction's lock, that the stream is shared.
  */
@@ -63,6 +63,14 @@ void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 		atomic_store(&slot->bell, sr_bell_open(rang));
 }
 
+void sr_owners_share_heir(struct sr_stream *st)
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+
+	if (slot)
+		atomic_fetch_add(&slot->owners, 1);
+}
+
 /* The last word on what guests may have. */
 static void settle(struct sr_stream *st)
 {
@@ -78,24 +86,37 @@ void sr_owners_leave(struct sr_stream *st)
 
 	settle(st);
 	slot = atomic_exchange(&st->slot, NULL);
-	if (slot)
+	if (slot && !(sr_st_flags(st) & SR_ST_PAUSED))
 		sr_slot_put(slot);
+}
+
+/* True: this process does not count any more, and was not the last. */
+static bool count_out(struct sr_slot *slot)
+{
+	unsigned n = slot ? atomic_load(&slot->owners) : 0;
+
+	while (n > 1)
+		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1))
+			return true;
+	return false;
 }
 
 /* The last one's stream ends with it. */
 void sr_owners_pause(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
-	unsigned n = slot ? atomic_load(&slot->owners) : 0;
-
 	settle(st);
-	if (!slot || (sr_st_flags(st) & SR_ST_SHARED))
-		return;
-	while (n > 1)
-		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1)) {
-			sr_st_set(st, SR_ST_PAUSED);
-			return;
-		}
+	if (!(sr_st_flags(st) & SR_ST_SHARED) && count_out(atomic_load(&st->slot)))
+		sr_st_set(st, SR_ST_PAUSED);
+}
+
+void sr_owners_leave_heir(struct sr_stream *st, bool ends)
+{
+	struct sr_slot *slot = atomic_load(&st->slot);
+
+	if (slot && ends)
+		sr_slot_put(slot);
+	else
+		count_out(slot);
 }
 
 void sr_owners_resume(struct sr_stream *st)
@@ -136,7 +157,9 @@ static void forget_attempts(struct sr_stream *st)
 	st->out.on_send = false;
 	st->want_back = st->exiting = false;
 	atomic_flag_clear(&st->history_busy);
-	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED);
+	st->up.keeper = NULL;
+	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED |
+				SR_ST_WORTH);
 }
 
 /* A call in flight is a thread's of the parent. */
@@ -150,6 +173,8 @@ void sr_owners_inherit(struct sr_stream *st)
 	unsigned guest = SR_OWNERS_BOTH & ~sr_owners_plain(st);
 
 	sr_st_set(st, SR_ST_HEIR);
+	if (!st->slot && !sr_is_plain(st)) /* another thread was opening it, uncounted */
+		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	forget_attempts(st);
 	settle_gate(&st->in.gate);
 	settle_gate(&st->out.gate);

@@ -12,6 +12,10 @@
  * TCP, and waits (upgrade/guest.c).  Until then its gate in the child is shut, without
  * a link, in a state of which nothing comes.
  *
+ * fork writes nothing into the child's streams, as each page would have to be copied for
+ * that: a stream is made the child's when the child first looks it up (stream.c).  What
+ * the child never looks up stays as the parent left it, and is out of everybody's reach.
+ *
  * In the slot, SR_NOTIFY_RX and _TX stand for the directions.
  */
 #ifndef SR_OWNERS_H
@@ -26,11 +30,14 @@ enum {
 	SR_OWNERS_SENDS = 1 << 9, /* TCP has yet to take what the parent had sent */
 };
 
-/* fork is about to copy the stream, all of whose locks are held.  rang: see
+/* fork is about to copy the stream, whose locks nobody holds.  rang: see
  * sr_bell_open(). */
 void sr_owners_share(struct sr_stream *st, void (*rang)(void));
-/* The same in the child, with fresh locks. */
+/* The stream is made the child's, with fresh locks. */
 void sr_owners_inherit(struct sr_stream *st);
+/* The same as share and leave, of a stream that has not been made this process's. */
+void sr_owners_share_heir(struct sr_stream *st);
+void sr_owners_leave_heir(struct sr_stream *st, bool ends);
 
 /* This process holds the stream no more, or not for long.  What guests may have, if
  * it was this process's, is settled.  Both locks held, or nobody else uses it. */

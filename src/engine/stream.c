@@ -10,8 +10,8 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/addr.h"
@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "sockrail.h"
 #include "engine/engine.h"
+#include "engine/fdtab.h"
 #include "engine/impl.h"
 #include "engine/owners.h"
 #include "engine/stream.h"
@@ -29,9 +30,15 @@
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static _Atomic(struct sr_stream *) slabs[SLABS];
-static atomic_uint slab_count;
+static atomic_uint made;	/* streams that there have been at one time */
 static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;
+static unsigned generation;	/* a process that is forked counts on */
+
+static struct sr_stream *made_as(unsigned i)
+{
+	return &atomic_load(&slabs[i / SLAB])[i % SLAB];
+}
 
 struct free_link {
 	struct sr_stream *next;
@@ -50,27 +57,26 @@ static void init_locks(struct sr_stream *st)
 	sr_mutex_init(&st->wait_lock, SR_RANK_WAIT);
 }
 
-static bool grow(void)
+/* A stream that has not been one before, or NULL.  pool_lock held. */
+static struct sr_stream *make(void)
 {
-	unsigned i, n = atomic_load(&slab_count);
-	struct sr_stream *s;
+	unsigned n = atomic_load(&made);
+	struct sr_stream *st;
+	void *slab;
 
-	if (n == SLABS)
-		return false;
-	sr_enter();
-	s = aligned_alloc(64, SLAB * sizeof(*s));
-	sr_leave();
-	if (!s)
-		return false;
-	memset(s, 0, SLAB * sizeof(*s));
-	for (i = 0; i < SLAB; i++) {
-		init_locks(&s[i]);
-		link_of(&s[i])->next = free_list;
-		free_list = &s[i];
+	if (n == SLABS * SLAB)
+		return NULL;
+	if (n % SLAB == 0) {
+		slab = mmap(NULL, SLAB * sizeof(*st), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (slab == MAP_FAILED)
+			return NULL;
+		atomic_store(&slabs[n / SLAB], slab);
 	}
-	atomic_store(&slabs[n], s);
-	atomic_store(&slab_count, n + 1);
-	return true;
+	st = made_as(n);
+	init_locks(st);
+	atomic_store(&made, n + 1);
+	return st;
 }
 
 /* Keeps the locks, the references and the task's queue link.  Gates may be
@@ -96,13 +102,14 @@ static void clear(struct sr_stream *st)
 
 static struct sr_stream *take_free(void)
 {
-	struct sr_stream *st = NULL;
+	struct sr_stream *st;
 
 	sr_lock(&pool_lock);
-	if (free_list || grow()) {
-		st = free_list;
+	st = free_list;
+	if (st)
 		free_list = link_of(st)->next;
-	}
+	else
+		st = make();
 	sr_unlock(&pool_lock);
 	if (st)
 		clear(st);
@@ -171,19 +178,23 @@ void sr_stream_put(struct sr_stream *st)
 	sr_unlock(&pool_lock);
 }
 
+/* The parent process made it, and this one has not looked at it. */
+static bool is_inherited(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->generation, memory_order_relaxed) != generation;
+}
+
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
 {
-	unsigned n = atomic_load(&slab_count), i, j;
+	unsigned n = atomic_load(&made);
 
-	for (i = 0; i < n; i++) {
-		struct sr_stream *s = atomic_load(&slabs[i]);
+	for (unsigned i = 0; i < n; i++) {
+		struct sr_stream *st = made_as(i);
 
-		for (j = 0; j < SLAB; j++) {
-			if (!sr_stream_tryget(&s[j]))
-				continue;
-			fn(&s[j], arg);
-			sr_stream_put(&s[j]);
-		}
+		if (is_inherited(st) || !sr_stream_tryget(st))
+			continue;
+		fn(st, arg);
+		sr_stream_put(st);
 	}
 }
 
@@ -199,6 +210,7 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	if (sr_conf.report[0])
 		sr_report_open();
 	st->policy = &sr_conf.policy;
+	st->generation = generation;
 	st->anchor = fd;
 	st->family = family;
 	atomic_store(&st->fds, 1);
@@ -490,34 +502,103 @@ void sr_streams_report(void)
 		sr_streams_walk(report_one, NULL);
 }
 
-/* ---- child of fork ---- */
+/* ---- fork ---- */
 
-static void forget_one(struct sr_stream *st, void *arg)
+static bool is_live(struct sr_stream *st)
 {
-	(void)arg;
-	init_locks(st);
-	atomic_store(&st->waiters, NULL);
-	atomic_store(&st->loop.kicked, false);
-	atomic_store(&st->loop.task.queued, false);
-	st->loop.watched_fd = -1;
-	st->loop.watched = 0;
-	st->loop.timed = false;
-	memset(&st->loop.timer, 0, sizeof(st->loop.timer));
-	sr_owners_inherit(st);
-	if (sr_st_flags(st) & SR_ST_CLOSING) {
-		st->anchor = -1;	/* our duplicate is about to be closed */
-		sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
-	}
-	if (st->fork_held) {
-		st->fork_held = false;
-		sr_stream_put(st);
-	} else {	/* another thread was opening it, uncounted */
-		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
+	return atomic_load_explicit(&st->refs, memory_order_relaxed) > 0;
+}
+
+/* Reads, for the most part: a page that is written is copied, now and after the fork.
+ * No thread holds the locks of two streams, so each can be awaited by itself. */
+void sr_streams_before_fork(void (*rang)(void))
+{
+	unsigned n = atomic_load(&made);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct sr_stream *st = made_as(i);
+
+		if (!is_live(st))
+			continue;
+		if (is_inherited(st)) {
+			sr_owners_share_heir(st);
+			continue;
+		}
+		sr_lock_await(&st->rx_lock);
+		sr_lock_await(&st->tx_lock);
+		sr_owners_share(st, rang);
 	}
 }
+
+/* An entry of the table of descriptors (fdtab.c) that the parent process made is this
+ * part of the stream: all zero, it is a stream that is not fast, not plain and free. */
+#define HEIR offsetof(struct sr_stream, heir)
+
+_Static_assert(HEIR == 64 && _Alignof(struct sr_stream) == 2 * HEIR, "one bit");
+
+void *sr_stream_heir(void *entry)
+{
+	return (void *)((uintptr_t)entry | HEIR);
+}
+
+static struct sr_mutex heirs_lock = SR_MUTEX(SR_RANK_LEAF);
+static bool heirs_left;		/* sr_streams_leave_heirs() */
 
 void sr_streams_forget(void)
 {
 	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
-	sr_streams_walk(forget_one, NULL);
+	sr_mutex_init(&heirs_lock, SR_RANK_LEAF);
+	heirs_left = false;
+	generation++;
+	sr_fdtab_inherit();
+}
+
+/* If the process is killed, or forks, in the midst of this it begins anew. */
+static void inherit_one(struct sr_stream *st)
+{
+	init_locks(st);
+	atomic_store(&st->waiters, NULL);
+	atomic_store(&st->loop.kicked, false);
+	st->loop.watched_fd = -1;
+	st->loop.watched = 0;
+	st->loop.timed = false;
+	sr_sets_ops.inherit(st);
+	sr_owners_inherit(st);
+	if (heirs_left)
+		sr_st_set(st, SR_ST_SHARED | SR_ST_PAUSED);
+	if (atomic_load(&barred))
+		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
+	atomic_store(&st->generation, generation);
+}
+
+struct sr_stream *sr_stream_inherit(void *entry)
+{
+	struct sr_stream *st;
+
+	if (!((uintptr_t)entry & HEIR))
+		return entry;
+	st = (struct sr_stream *)((char *)entry - HEIR);
+	sr_lock_unordered(&heirs_lock);
+	if (is_inherited(st)) {
+		if (st->up.parent && is_inherited(st->up.parent))
+			inherit_one(st->up.parent);
+		inherit_one(st);
+	}
+	sr_unlock(&heirs_lock);
+	return st;
+}
+
+void sr_streams_leave_heirs(bool ends)
+{
+	unsigned n = atomic_load(&made);
+
+	sr_lock(&heirs_lock);
+	for (unsigned i = 0; i < n && !heirs_left; i++) {
+		struct sr_stream *st = made_as(i);
+
+		if (is_inherited(st) && is_live(st))
+			sr_owners_leave_heir(st, ends);
+	}
+	heirs_left = true;
+	sr_unlock(&heirs_lock);
 }

@@ -28,6 +28,11 @@ bool sr_stream_tryget(struct sr_stream *st);
 
 void sr_stream_put(struct sr_stream *st);
 
+/* An entry of the table of descriptors in a child of fork until it is looked up, of which
+ * tryget fails; and the stream of an entry, which is this process's then. */
+void *sr_stream_heir(void *entry);
+struct sr_stream *sr_stream_inherit(void *entry);
+
 /* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6) with one
  * descriptor fd; the table owns the returned reference.  NULL: no memory, or
  * inert; then the library leaves the socket alone. */

@@ -477,9 +477,19 @@ static void forget(struct sr_stream *st)
 		sr_epoll_release(e);
 }
 
+/* The entries have references, and stay in memory for the sake of their tokens. */
+static void inherit(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e = atomic_exchange(&st->epoll, NULL);
+
+	for (; e; e = e->next_of_stream)
+		sr_stream_put(st);
+}
+
 const struct sr_sets_ops sr_sets_ops = {
 	.gate_shut = gate_shut,
 	.gate_opened = gate_opened,
 	.event = sr_epoll_notified,
 	.forget = forget,
+	.inherit = inherit,
 };

@@ -431,13 +431,23 @@ void sr_epoll_return_wakeup(void)
 	errno = err;
 }
 
-/* The locks of all streams are held. */
+void sr_epolls_await(void)
+{
+	struct sr_epoll *set;
+
+	sr_lock_unordered(&sets_lock);
+	set = sets;
+	sr_unlock(&sets_lock);
+	for (; set; set = set->next_set)
+		sr_lock_await(&set->look_lock);
+}
+
 void sr_epolls_before_fork(void)
 {
 	struct sr_epoll *set;
 	bool ok;
 
-	sr_lock(&pool_lock);
+	sr_lock_unordered(&pool_lock);
 	if (sr_epoll_max() < 0)
 		return;
 	ok = make_family();
@@ -460,16 +470,13 @@ void sr_epolls_in_parent(void)
 
 /* The entries in the kernel's set are the parent's, too: left alone.  Ours stay in
  * memory for the sake of their tokens. */
-static void forget_one(struct sr_stream *st, void *arg)
+static void inherit_entries(void)
 {
-	struct sr_epoll_entry *e = sr_epoll_entries(st);
+	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_epoll_pool + CHUNK);
 
-	(void)arg;
-	st->epoll = NULL;
-	for (; e; e = e->next_of_stream) {
-		e->set = &sr_epoll_inherited;
-		sr_stream_put(st);
-	}
+	for (; sr_epoll_known((uintptr_t)e); e++)
+		if (e->st)
+			e->set = &sr_epoll_inherited;
 }
 
 void sr_epolls_forget(void)
@@ -484,7 +491,7 @@ void sr_epolls_forget(void)
 		if (e && *e)
 			*e = &sr_epoll_inherited;
 	}
-	sr_streams_walk(forget_one, NULL);
+	inherit_entries();
 	/* Our descriptors are about to be closed: this is a copy, nobody's. */
 	if (family.fd >= 0)
 		family.fd = sr_real.fcntl(family.fd, F_DUPFD_CLOEXEC, 3);

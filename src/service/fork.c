@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * fork.c - owns what fork(2) does to streams, and what precedes the first one.
- * Each room resets its own state.  Takes every lock of every stream.
+ * Each room resets its own state.
  */
 #include "base/real.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <sys/single_threaded.h>
 
 #include "base/closer.h"
@@ -24,45 +25,11 @@
 #include "epoll/hooks.h"
 
 /*
- * Before a fork every lock of every stream is taken (no thread holds two streams'
- * locks, so any order will do), so that the child finds no change half done.  A link
- * stays with the parent; the child starts with no service thread and no links
+ * During fork no thread holds a lock of a set or of a stream (base/lock.h), so that the
+ * child finds no change half done.  A link stays with the parent; the child starts with no
+ * service thread and no links, and makes a stream its own when it looks it up
  * (engine/owners.h).
- *
- * A locked stream gets a reference, so that its memory does not return to the
- * pool locked, and the flag fork_held: a stream that another thread opens
- * before the parent unlocks has neither.
  */
-static void lock_one(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	sr_stream_ref(st);
-	st->fork_held = true;
-	sr_lock_unordered(&st->rx_lock);
-	sr_lock_unordered(&st->tx_lock);
-	sr_lock_unordered(&st->epoll_lock);
-	sr_lock_unordered(&st->wait_lock);
-}
-
-static void unlock_one(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	if (!st->fork_held)
-		return;
-	st->fork_held = false;
-	sr_unlock(&st->wait_lock);
-	sr_unlock(&st->epoll_lock);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
-	sr_stream_put(st);
-}
-
-static void share_one(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	if (st->fork_held)
-		sr_owners_share(st, sr_guest_rang);
-}
 
 /* There has been nothing so far that fork could disturb, and no other thread makes
  * something of that now.  Written by the only thread. */
@@ -79,8 +46,9 @@ static void before_fork(void)
 		      sr_epoll_max() < 0 && !sr_loop_runs();
 	if (is_left_alone())
 		return;
-	sr_streams_walk(lock_one, NULL);
-	sr_streams_walk(share_one, NULL);
+	sr_locks_stop();
+	sr_epolls_await();
+	sr_streams_before_fork(sr_guest_rang);
 	sr_epolls_before_fork();
 }
 
@@ -89,11 +57,12 @@ static void in_parent(void)
 	if (is_left_alone())
 		return;
 	sr_epolls_in_parent();
-	sr_streams_walk(unlock_one, NULL);
+	sr_locks_go();
 }
 
-/* Bells of other processes whose guest this one is. */
-static int bells[16], bell_count;
+/* Bells of the processes whose guest this one may be: parent, grandparent, ... */
+#define BELLS 16
+static int bells[BELLS], bell_count;
 
 static bool is_bell(int fd)
 {
@@ -105,20 +74,19 @@ static bool is_bell(int fd)
 	return false;
 }
 
-static void note_bell(struct sr_stream *st, void *arg)
+static void note_bell(int bell)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
-
-	(void)arg;
-	if (atomic_load(&st->guest) && !is_bell(slot->bell) &&
-	    bell_count < (int)(sizeof(bells) / sizeof(bells[0])))
-		bells[bell_count++] = slot->bell;
+	if (bell < 0)
+		return;
+	if (bell_count == BELLS)
+		memmove(bells, bells + 1, sizeof(bells[0]) * (size_t)--bell_count);
+	bells[bell_count++] = bell;
 }
 
 static void in_child(void)
 {
 	sr_hold();	/* defers handlers until the locks are new */
-	sr_lock_none();
+	sr_locks_go_in_child();
 	if (nothing_yet)
 		sr_process_begin();
 	if (is_left_alone())
@@ -135,9 +103,7 @@ static void in_child(void)
 	sr_answer_forget();
 	sr_loop_forget();
 	sr_closer_forget();
-	sr_bell_forget();
-	bell_count = 0;
-	sr_streams_walk(note_bell, NULL);
+	note_bell(sr_bell_forget());
 	sr_fd_forget_all(is_bell);
 	sr_epolls_inherit();
 out:

@@ -144,6 +144,7 @@ void sr_streams_exit(void)
 	sr_streams_linger();
 	sr_streams_report();
 	sr_streams_walk(leave, NULL);
+	sr_streams_leave_heirs(true);
 	l.since = sr_now_ns();
 	sr_streams_walk(wait_reported, &l);
 	errno = err;

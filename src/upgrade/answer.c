@@ -396,16 +396,6 @@ void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why)
 	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
 }
 
-/* After fork a listener's rendezvous is the parent's. */
-static void forget_one(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	if (!(sr_st_flags(st) & SR_ST_LISTEN))
-		return;
-	st->up.keeper = NULL;
-	sr_st_clear(st, SR_ST_OPENED | SR_ST_ANSWERED | SR_ST_WORTH);
-}
-
 void sr_answer_forget(void)
 {
 	pending = NULL;
@@ -413,7 +403,6 @@ void sr_answer_forget(void)
 	memset(&sweep_timer, 0, sizeof(sweep_timer));
 	memset(&look_task, 0, sizeof(look_task));
 	sr_keeper_forget();
-	sr_streams_walk(forget_one, NULL);
 	sr_answer_init();
 }
 

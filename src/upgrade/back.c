@@ -225,17 +225,18 @@ static void hand_over(struct sweep *s)
 	int fd, flags, max = sr_fdtab_max();
 
 	for (fd = 0; fd <= max; fd++) {
-		struct sr_stream *st = sr_fdtab_get(fd);
+		struct sr_stream *st;
 
-		if (!st)
+		if (!sr_fdtab_has(fd))
 			continue;
 		flags = sr_real.fcntl(fd, F_GETFD, NULL);
-		if (flags >= 0 && !(flags & FD_CLOEXEC)) {
-			sr_guest_use(st, SR_OWNERS_BOTH);
-			sr_st_set(st, SR_ST_SHARED);
-			sr_stream_bar(st, SR_REASON_EXEC);
-			back_one(st, s);
-		}
+		st = flags >= 0 && !(flags & FD_CLOEXEC) ? sr_fdtab_get(fd) : NULL;
+		if (!st)
+			continue;
+		sr_guest_use(st, SR_OWNERS_BOTH);
+		sr_st_set(st, SR_ST_SHARED);
+		sr_stream_bar(st, SR_REASON_EXEC);
+		back_one(st, s);
 		sr_stream_put(st);
 	}
 }
@@ -313,6 +314,7 @@ void sr_streams_before_exec(void)
 	sr_streams_walk(abandon_orphaned, NULL);
 	sr_streams_walk(release, NULL);
 	sr_streams_walk(count_out, NULL);
+	sr_streams_leave_heirs(false);
 	errno = err;
 }
 
