@@ -105,8 +105,22 @@ void sr_lock_await(struct sr_mutex *m);	/* until it is free */
 void sr_locks_go(void);
 void sr_locks_go_in_child(void);
 
-/* In the count of reasons why no handler may run: one of them is a lock. */
+/* A lock is a reason why no handler may run, and is counted by itself as well. */
 #define SR_HELD_LOCK 0x10000
+
+static inline void sr_hold_lock(void)
+{
+	sr_held.count += SR_HELD_LOCK + 1;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void sr_release_lock(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	sr_held.count -= SR_HELD_LOCK + 1;
+	if (__builtin_expect(sr_held.off, 0))
+		sr_signals_let_in();
+}
 
 static inline bool sr_mutex_take(struct sr_mutex *m)
 {
@@ -118,8 +132,7 @@ static inline bool sr_mutex_take(struct sr_mutex *m)
 /* For fork alone. */
 static inline void sr_lock_unordered(struct sr_mutex *m)
 {
-	sr_held.count += SR_HELD_LOCK;
-	sr_hold();
+	sr_hold_lock();
 	if (__builtin_expect(!sr_mutex_take(m), 0))
 		sr_mutex_wait(m);
 	if (__builtin_expect(atomic_load(&sr_locks_stopped), 0))
@@ -138,23 +151,20 @@ static inline void sr_unlock(struct sr_mutex *m)
 	sr_lock_count(m, -1);
 	if (__builtin_expect(atomic_exchange_explicit(&m->word, 0, memory_order_release) == 2, 0))
 		sr_mutex_wake(m);
-	sr_held.count -= SR_HELD_LOCK;
-	sr_release();
+	sr_release_lock();
 }
 
 /* It does not wait, so any order will do. */
 static inline bool sr_trylock(struct sr_mutex *m)
 {
-	sr_held.count += SR_HELD_LOCK;
-	sr_hold();
+	sr_hold_lock();
 	if (sr_mutex_take(m)) {
 		if (atomic_load(&sr_locks_stopped))
 			sr_lock_stopped(m);
 		sr_lock_count(m, 1);
 		return true;
 	}
-	sr_held.count -= SR_HELD_LOCK;
-	sr_release();
+	sr_release_lock();
 	return false;
 }
 
