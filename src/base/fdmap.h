@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/apart.h"
+
 #define SR_FDMAP_SIZE 65536	/* a greater number is never entered */
 
 typedef _Atomic(void *) sr_fdmap_entry;

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-struct sr_fdmap sr_fdtab;
+SR_APART struct sr_fdmap sr_fdtab;
 
 struct sr_stream *sr_fdtab_get(int fd)
 {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/apart.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "sockrail.h"
@@ -24,12 +25,12 @@
 #include "engine/owners.h"
 #include "engine/stream.h"
 
-#define SLAB 64
-#define SLABS 4096
+#define SLAB 256		/* address space: a page that is never used costs nothing */
+#define SLABS 1024
 #define SLOW_NS 100000000ull	/* a slower answer is a timeout */
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
-static _Atomic(struct sr_stream *) slabs[SLABS];
+SR_APART static _Atomic(struct sr_stream *) slabs[SLABS];
 static atomic_uint made;	/* streams that there have been at one time */
 static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;

@@ -47,7 +47,7 @@ struct sr_epoll sr_epoll_inherited = {
 	.lock = SR_MUTEX(SR_RANK_SET),
 	.look_lock = SR_MUTEX(SR_RANK_SET_LOOK),
 };
-struct sr_fdmap sr_epoll_map;
+SR_APART struct sr_fdmap sr_epoll_map;
 
 /* ---- entries: address space of a fixed size, whose memory is never given back ---- */
 

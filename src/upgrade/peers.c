@@ -15,6 +15,7 @@
 #include "base/real.h"
 
 #include "base/addr.h"
+#include "base/apart.h"
 #include "base/now.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
@@ -22,7 +23,7 @@
 #define PEERS 32
 #define MOST_NS 10000000000ull
 
-static struct peer {
+SR_APART static struct peer {
 	struct sockaddr_storage addr;
 	struct {
 		enum sr_reason why;
