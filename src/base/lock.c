@@ -38,15 +38,14 @@ void sr_mutex_wake(struct sr_mutex *m)
 
 /* ---- fork ---- */
 
-atomic_int sr_locks_stopped;
-static struct sr_mutex fork_lock = SR_MUTEX(SR_RANK_LEAF); /* of the thread that forks */
+struct sr_locks sr_locks = { .forking = SR_MUTEX(SR_RANK_LEAF) };
 
 void sr_lock_stopped(struct sr_mutex *m)
 {
-	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks_stopped)) {
+	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks.stopped)) {
 		if (atomic_exchange(&m->word, 0) == 2)
 			sr_mutex_wake(m);
-		futex(&sr_locks_stopped, FUTEX_WAIT, 1);
+		futex(&sr_locks.stopped, FUTEX_WAIT, 1);
 		if (!sr_mutex_take(m))
 			sr_mutex_wait(m);
 	}
@@ -54,8 +53,8 @@ void sr_lock_stopped(struct sr_mutex *m)
 
 void sr_locks_stop(void)
 {
-	sr_lock_unordered(&fork_lock);
-	atomic_store(&sr_locks_stopped, 1);
+	sr_lock_unordered(&sr_locks.forking);
+	atomic_store(&sr_locks.stopped, 1);
 }
 
 void sr_lock_await(struct sr_mutex *m)
@@ -68,15 +67,15 @@ void sr_lock_await(struct sr_mutex *m)
 
 void sr_locks_go(void)
 {
-	atomic_store(&sr_locks_stopped, 0);
-	futex(&sr_locks_stopped, FUTEX_WAKE, INT_MAX);
-	sr_unlock(&fork_lock);
+	atomic_store(&sr_locks.stopped, 0);
+	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX);
+	sr_unlock(&sr_locks.forking);
 }
 
 void sr_locks_go_in_child(void)
 {
-	atomic_store(&sr_locks_stopped, 0);
-	sr_mutex_init(&fork_lock, SR_RANK_LEAF);
+	atomic_store(&sr_locks.stopped, 0);
+	sr_mutex_init(&sr_locks.forking, SR_RANK_LEAF);
 	sr_lock_none();
 }
 

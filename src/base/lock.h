@@ -98,7 +98,10 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
  * (Taking a lock and looking at the stop are sequentially consistent, as are setting
  * the stop and looking at a lock: one of the two threads sees the other.)
  */
-extern atomic_int sr_locks_stopped;
+extern struct sr_locks {
+	atomic_int stopped;
+	struct sr_mutex forking; /* of the thread that forks; on the same page */
+} sr_locks;
 void sr_lock_stopped(struct sr_mutex *m);
 void sr_locks_stop(void);
 void sr_lock_await(struct sr_mutex *m);	/* until it is free */
@@ -135,7 +138,7 @@ static inline void sr_lock_unordered(struct sr_mutex *m)
 	sr_hold_lock();
 	if (__builtin_expect(!sr_mutex_take(m), 0))
 		sr_mutex_wait(m);
-	if (__builtin_expect(atomic_load(&sr_locks_stopped), 0))
+	if (__builtin_expect(atomic_load(&sr_locks.stopped), 0))
 		sr_lock_stopped(m);
 	sr_lock_count(m, 1);
 }
@@ -159,7 +162,7 @@ static inline bool sr_trylock(struct sr_mutex *m)
 {
 	sr_hold_lock();
 	if (sr_mutex_take(m)) {
-		if (atomic_load(&sr_locks_stopped))
+		if (atomic_load(&sr_locks.stopped))
 			sr_lock_stopped(m);
 		sr_lock_count(m, 1);
 		return true;

@@ -435,6 +435,8 @@ void sr_epolls_await(void)
 {
 	struct sr_epoll *set;
 
+	if (sr_epoll_max() < 0)
+		return;
 	sr_lock_unordered(&sets_lock);
 	set = sets;
 	sr_unlock(&sets_lock);
@@ -447,13 +449,14 @@ void sr_epolls_before_fork(void)
 	struct sr_epoll *set;
 	bool ok;
 
-	sr_lock_unordered(&pool_lock);
 	if (sr_epoll_max() < 0)
 		return;
+	sr_lock_unordered(&pool_lock);
 	ok = make_family();
 	/* The child is to know the parent's tokens as such. */
 	if (!pool_used)
 		reserve();
+	sr_unlock(&pool_lock);
 	sr_lock_unordered(&sets_lock);
 	for (set = sets; set; set = set->next_set) {
 		set->others = true;	/* the child, for one */
@@ -463,13 +466,8 @@ void sr_epolls_before_fork(void)
 	sr_unlock(&sets_lock);
 }
 
-void sr_epolls_in_parent(void)
-{
-	sr_unlock(&pool_lock);
-}
-
 /* The entries in the kernel's set are the parent's, too: left alone.  Ours stay in
- * memory for the sake of their tokens. */
+ * memory for the sake of their tokens, and the child makes its own elsewhere. */
 static void inherit_entries(void)
 {
 	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_epoll_pool + CHUNK);
@@ -484,6 +482,7 @@ void sr_epolls_forget(void)
 	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
 	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	sets = NULL;
+	free_entries = NULL;
 	used_inherited = watched = false;
 	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
 		sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);

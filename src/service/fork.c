@@ -42,8 +42,11 @@ static bool is_left_alone(void)
 
 static void before_fork(void)
 {
-	nothing_yet = __libc_single_threaded && sr_fdtab_max() < 0 &&
-		      sr_epoll_max() < 0 && !sr_loop_runs();
+	bool nothing = __libc_single_threaded && sr_fdtab_max() < 0 &&
+		       sr_epoll_max() < 0 && !sr_loop_runs();
+
+	if (nothing_yet != nothing)	/* else the page is not written */
+		nothing_yet = nothing;
 	if (is_left_alone())
 		return;
 	sr_locks_stop();
@@ -54,10 +57,8 @@ static void before_fork(void)
 
 static void in_parent(void)
 {
-	if (is_left_alone())
-		return;
-	sr_epolls_in_parent();
-	sr_locks_go();
+	if (!is_left_alone())
+		sr_locks_go();
 }
 
 /* Bells of the processes whose guest this one may be: parent, grandparent, ... */
