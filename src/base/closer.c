@@ -1,71 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* closer.c - owns the places.  No locks: a place is its thread's while it is BUSY. */
+/* closer.c - owns the count of the threads that close.  No locks. */
 #include "base/real.h" /* before any system header */
 #include "base/closer.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 
 #include "base/fdpriv.h"
 #include "base/process.h"
 
-/* Threads at most: other users must not use up the program's limit (RLIMIT_NPROC). */
-#define PLACES 8
+/* At most: other users must not use up the program's limit (RLIMIT_NPROC). */
+#define THREADS 8
 
-static struct sr_closer {
-	enum { FREE, TAKEN, BUSY, LEFT /* there was no thread */ } _Atomic state;
-	int fd[2];
-} places[PLACES];
+static atomic_int threads;
 
-static void *run(void *arg)
+static void *run(void *fd)
 {
-	struct sr_closer *c = arg;
-
 	sr_inside = 1;
 	prctl(PR_SET_NAME, "sockrail-close", 0, 0, 0);
-	for (int i = 0; i < 2; i++)
-		if (c->fd[i] >= 0)
-			sr_fd_close(c->fd[i]);
-	atomic_store(&c->state, FREE);
+	sr_fd_close((int)(intptr_t)fd);
+	atomic_fetch_sub(&threads, 1);
 	return NULL;
 }
 
-static void begin(struct sr_closer *c)
+bool sr_closer_free(void)
 {
-	atomic_store(&c->state, BUSY);
-	if (sr_thread_start(run, c))
-		atomic_store(&c->state, LEFT);
+	return atomic_load(&threads) < THREADS;
 }
 
-struct sr_closer *sr_closer_take(void)
+void sr_closer_close(int fd)
 {
-	struct sr_closer *c, *found = NULL;
-
-	for (c = places; c < places + PLACES; c++) {
-		if (atomic_load(&c->state) == LEFT)
-			begin(c);
-		if (!found && atomic_load(&c->state) == FREE)
-			found = c;
-	}
-	if (found)
-		atomic_store(&found->state, TAKEN);
-	return found;
-}
-
-void sr_closer_give(struct sr_closer *c)
-{
-	atomic_store(&c->state, FREE);
-}
-
-void sr_closer_close(struct sr_closer *c, int fd, int other)
-{
-	c->fd[0] = fd;
-	c->fd[1] = other;
-	begin(c);
+	atomic_fetch_add(&threads, 1);
+	if (!sr_thread_start(run, (void *)(intptr_t)fd))
+		return;
+	/* The program has no thread left: to wait is better than to lose one more. */
+	sr_fd_close(fd);
+	atomic_fetch_sub(&threads, 1);
 }
 
 void sr_closer_forget(void)
 {
-	for (struct sr_closer *c = places; c < places + PLACES; c++)
-		atomic_store(&c->state, FREE);
+	atomic_store(&threads, 0);
 }

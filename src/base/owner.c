@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * owner.c - finds the socket at the other end of a connection by sock_diag(7), which
- * looks the four-tuple up in the kernel's hash table.  It knows nothing of links.
+ * owner.c - finds the socket that has a connection by sock_diag(7), which looks the
+ * four-tuple up in the kernel's hash table.  It knows nothing of links.
  */
 #include "base/real.h" /* before any system header */
 #include "base/owner.h"
@@ -11,15 +11,12 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/addr.h"
 #include "base/fdpriv.h"
 #include "base/now.h"
-
-#define OVERFLOW_UID 65534 /* DEFAULT_OVERFLOWUID of linux/highuid.h */
 
 struct question {
 	struct nlmsghdr head;
@@ -51,80 +48,32 @@ static void fill(struct question *q, const struct sockaddr_storage *own,
 }
 
 /* A socket that IPv4 reaches is found as IPv4, also if it is of AF_INET6. */
-static int find(const struct sockaddr_storage *own,
-		const struct sockaddr_storage *other, struct inet_diag_msg *found)
+bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
+		      const struct sockaddr_storage *peer)
 {
 	struct question q;
 	struct {
 		struct nlmsghdr head;
-		union {
-			struct nlmsgerr error;
-			struct inet_diag_msg socket;
-			uint8_t attributes[1024];
-		};
+		struct inet_diag_msg socket;
+		uint8_t attributes[1024];
 	} a;
-	int result = -EPROTO, fd;
-	ssize_t n;
-
-	fill(&q, own, other);
-	fd = sr_fd_own(sr_real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
-				      NETLINK_SOCK_DIAG));
-	if (fd < 0)
-		return -errno;
-	/* The kernel has answered when the call returns. */
-	n = sr_now_send(fd, &q, sizeof(q));
-	if (n > 0)
-		n = sr_now_recv(fd, &a, sizeof(a), 0);
-	if (n < 0)
-		result = -errno;
-	else if (n >= (ssize_t)NLMSG_LENGTH(sizeof(a.error)) &&
-		 a.head.nlmsg_type == NLMSG_ERROR)
-		result = a.error.error ? a.error.error : -EPROTO;
-	else if (n >= (ssize_t)NLMSG_LENGTH(sizeof(a.socket)) &&
-		 a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
-		result = 0;
-	sr_fd_close(fd);
-	/* Where there is no connection, the kernel names a socket that listens. */
-	if (!result && a.socket.idiag_state == TCP_LISTEN)
-		result = -ENOENT;
-	if (!result)
-		*found = a.socket;
-	return result;
-}
-
-int sr_owner_of_peer(const struct sockaddr_storage *local,
-		     const struct sockaddr_storage *peer, uint32_t *uid)
-{
-	struct inet_diag_msg f;
-	int saved = errno, err = find(peer, local, &f);
-	/* Without an inode no process has it: it is closed, or, in these states, has
-	 * not been accepted. */
-	bool early = !err && !f.idiag_inode &&
-		     (f.idiag_state == TCP_ESTABLISHED || f.idiag_state == TCP_SYN_RECV);
-
-	if (!err && ((!f.idiag_inode && !early) || !sr_owner_is_user(f.idiag_uid)))
-		err = -ENOENT;
-	errno = saved;
-	if (err)
-		return err;
-	*uid = f.idiag_uid;
-	return early;
-}
-
-bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
-		      const struct sockaddr_storage *peer)
-{
-	struct inet_diag_msg f;
+	int saved = errno, ask;
 	struct stat st;
-	int saved = errno;
-	bool here = !fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
-		    !find(local, peer, &f) && f.idiag_inode == st.st_ino;
+	ssize_t n;
+	bool here;
 
+	fill(&q, local, peer);
+	ask = sr_fd_own(sr_real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
+				       NETLINK_SOCK_DIAG));
+	/* The kernel has answered when the first call returns. */
+	n = sr_now_send(ask, &q, sizeof(q));
+	if (n > 0)
+		n = sr_now_recv(ask, &a, sizeof(a), 0);
+	here = n >= (ssize_t)NLMSG_LENGTH(sizeof(a.socket)) &&
+	       a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY && !fstat(fd, &st) &&
+	       S_ISSOCK(st.st_mode) && a.socket.idiag_inode == st.st_ino;
+	if (ask >= 0)
+		sr_fd_close(ask);
 	errno = saved;
 	return here;
-}
-
-bool sr_owner_is_user(uint32_t uid)
-{
-	return uid != OVERFLOW_UID;
 }

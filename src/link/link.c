@@ -16,7 +16,6 @@
 
 void (*sr_link_request)(struct sr_request *req);
 void (*sr_link_gone)(struct sr_request *req);
-void (*sr_link_refused)(const struct sr_name *name, const char *reason);
 
 /* ---- references ---- */
 

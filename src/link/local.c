@@ -16,10 +16,14 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
-#include "base/owner.h"
 #include "pure/wire.h"
+
+/* Stands for every user that this user namespace does not map (user_namespaces(7),
+ * DEFAULT_OVERFLOWUID of linux/highuid.h), and so says nothing. */
+#define NOBODY 65534
 
 /* ---- names ---- */
 
@@ -59,96 +63,55 @@ socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
 			   (size_t)n);
 }
 
-/* ---- unwanted descriptors ---- */
+/* ---- whose process is at the other end, and what it may send ---- */
 
 /*
- * A packet may carry descriptors.  The process that reads the packet, or closes
- * the socket on which it lies unread, closes them, and that may block for as
- * long as the sender likes (closer.h).  So no descriptors may be let in:
- *
- *   - since Linux 6.16, a socket can refuse them (SO_PASSRIGHTS), and a
- *     listening socket passes this on to those that it accepts;
- *   - before that, a socket that connects drops all packets by a filter (what
- *     is in them is closed by their sender) until the user who accepted it is
- *     known.  An accepted socket cannot be protected in this way.
- *
- * So on older kernels, links are made only with root and with processes of the
- * same user.
+ * A packet may carry descriptors.  The process that reads the packet, or closes the
+ * socket on which it lies unread, closes them, and that may block for as long as the
+ * sender likes (closer.h).  So packets come from processes of this user alone.
+ * A socket that connects drops all packets by a filter (their sender closes
+ * what is in them) until it is known who has accepted it.
  */
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83 /* asm-generic/socket.h */
-#endif
-
-static int option(int fd, int name)
-{
-	int value = -1;
-	socklen_t len = sizeof(value);
-
-	sr_real.getsockopt(fd, SOL_SOCKET, name, &value, &len);
-	return value;
-}
-
-bool sr_local_bar(int fd, bool bar)
-{
-	int pass = !bar;
-
-	return !sr_real.setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &pass,
-				   sizeof(pass));
-}
-
-bool sr_local_barred(int fd)
-{
-	return option(fd, SO_PASSRIGHTS) == 0;
-}
-
-void sr_local_shield(int fd)
+int sr_local_socket(void)
 {
 	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
 	struct sock_fprog program = {1, none};
+	int fd = sr_fd_own(sr_real.socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
-	if (!sr_local_bar(fd, true))
-		sr_real.setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
-				   sizeof(program));
+	if (fd < 0)
+		return -errno;
+	sr_real.setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
+			   sizeof(program));
+	return fd;
 }
 
-bool sr_local_trusts(uint32_t uid)
+bool sr_local_trusts(int fd)
 {
-	return uid == 0 || (uid == geteuid() && sr_owner_is_user(uid));
-}
-
-bool sr_local_hears(int fd, uint32_t uid)
-{
+	struct ucred cred = {.uid = NOBODY};
+	socklen_t len = sizeof(cred);
 	int ignored = 0;
 
-	if (sr_local_barred(fd))
-		return true;
-	if (!sr_local_trusts(uid))
+	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
+	    cred.uid == NOBODY || cred.uid != geteuid())
 		return false;
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
 			   sizeof(ignored));
 	return true;
 }
 
-int sr_local_socket(void)
+int sr_local_accept(int listener)
 {
-	int fd = sr_fd_own(sr_real.socket(
-		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	int fd;
 
+	if (!sr_closer_free())
+		return -EBUSY;
+	fd = sr_fd_own(sr_real.accept4(listener, NULL, NULL,
+				       SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd < 0)
 		return -errno;
-	sr_local_shield(fd);
-	return fd;
-}
-
-/* ---- the other end's user ---- */
-
-bool sr_local_peer_uid(int fd, uint32_t *uid)
-{
-	struct ucred cred = {.uid = (uid_t)-1};
-	socklen_t len = sizeof(cred);
-
-	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		return false;
-	*uid = cred.uid;
-	return true;
+	if (sr_local_trusts(fd))
+		return fd;
+	sr_closer_close(fd);
+	return -ECONNREFUSED;
 }

@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -21,17 +20,15 @@ int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
 			const char *suffix);
 
-/* A non-blocking SOCK_SEQPACKET socket, with sr_local_shield(); or -errno. */
+/* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_trusts();
+ * or -errno. */
 int sr_local_socket(void);
-/* Makes the socket refuse descriptors, or accept them.  False: the kernel has
- * no such option. */
-bool sr_local_bar(int fd, bool bar);
-bool sr_local_barred(int fd);
-void sr_local_shield(int fd);	/* before it connects or listens */
-/* The user of the process at the other end (SO_PEERCRED). */
-bool sr_local_peer_uid(int fd, uint32_t *uid);
-bool sr_local_trusts(uint32_t uid); /* to send descriptors whose close(2) may block */
-/* Lets packets in once the user at the other end is known.  False: do not read. */
-bool sr_local_hears(int fd, uint32_t uid);
+/* Is the process at the other end this user's?  Lets its packets in.  False:
+ * they must not be read. */
+bool sr_local_trusts(int fd);
+/* The next connection from such a process; -ECONNREFUSED: it was another's, and is
+ * closed; -EBUSY: so many are being closed that it has to wait; or another -errno.
+ * Service thread. */
+int sr_local_accept(int listener);
 
 #endif

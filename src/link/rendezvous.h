@@ -93,9 +93,6 @@ struct sr_request {
  * request afterwards. */
 extern void (*sr_link_request)(struct sr_request *req);
 extern void (*sr_link_gone)(struct sr_request *req);
-/* A process without the right to has asked for this connection, and was
- * refused.  loop. */
-extern void (*sr_link_refused)(const struct sr_name *name, const char *reason);
 
 extern const struct sr_rendezvous sr_rendezvous_shm, sr_rendezvous_verbs;
 

@@ -327,24 +327,10 @@ void sr_answer_worth(struct sr_stream *st)
 		sr_stream_kick(listener);
 }
 
-/* For the report, if no other attempt has a reason. */
-static void on_refused(const struct sr_name *name, const char *reason)
-{
-	struct search s = { .name = name };
-
-	sr_streams_walk(match, &s);
-	if (!s.found)
-		return;
-	if (!s.found->up.att && atomic_load(&s.found->reason) == SR_REASON_NONE)
-		sr_stream_reason(s.found, sr_reason_find(reason));
-	sr_stream_put(s.found);
-}
-
 void sr_answer_init(void)
 {
 	sr_link_request = on_request;
 	sr_link_gone = on_gone;
-	sr_link_refused = on_refused;
 	look_task.fn = on_task;
 	sweep_timer.fn = on_timer;
 }

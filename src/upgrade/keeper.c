@@ -12,10 +12,8 @@
  * bind(2) decides who is the keeper.  Its end shows on every line; the workers then
  * try to take the name, and those who fail join the one that has it.
  *
- * Any process may connect.  Of one that has a stream, it says, the keeper asks the
- * kernel whether its user owns the server's end of that stream (owner.h), so nobody
- * can draw the askers of other users to himself.  A worker tells the keeper nothing
- * of worth.
+ * Both are processes of one user (local.h), so nobody can draw the askers of other
+ * users to himself.
  */
 #include "base/real.h"
 
@@ -25,11 +23,9 @@
 #include <string.h>
 
 #include "base/addr.h"
-#include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
-#include "base/owner.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "link/local.h"
@@ -54,7 +50,6 @@ struct worker {
 	struct sr_watch line;
 	struct sr_keeper *keeper;
 	struct worker *next;
-	uint32_t uid;
 	bool joined;
 	struct sr_there there;
 };
@@ -109,17 +104,6 @@ static bool is_text(const struct sr_there *there)
 	return true;
 }
 
-/* The worker has the stream, it says.  Does its user? */
-static bool is_owner(const struct worker *w, const struct sr_name *name)
-{
-	struct sockaddr_storage client, server;
-	uint32_t owner;
-
-	sr_name_addresses(name, &client, &server);
-	return w->uid == 0 || (!sr_owner_of_peer(&client, &server, &owner) &&
-			       owner == w->uid);
-}
-
 static void ask(const struct sr_name *name, void *worker)
 {
 	struct packet p = { .word = FIND };
@@ -143,8 +127,7 @@ static bool worker_says(struct worker *w, const struct packet *p)
 	if (p->word != HAVE || !w->joined ||
 	    sr_name_decode(&name, p->name, sizeof(p->name)))
 		return false;
-	if (is_owner(w, &name))
-		sr_answer_found(&name, &w->there);
+	sr_answer_found(&name, &w->there);
 	return true;
 }
 
@@ -162,21 +145,16 @@ static void worker_readable(struct sr_watch *watch, uint32_t events)
 		worker_gone(w);
 }
 
-/* The next one that has connected.  False: there is none, or it has to wait: the close
- * of a stranger's line may block (closer.h). */
+/* The next one that has connected.  False: there is none, or it has to wait. */
 static bool worker_new(struct sr_keeper *k)
 {
-	bool barred = sr_local_barred(k->watch.fd);
-	struct sr_closer *closer = barred ? NULL : sr_closer_take();
+	int fd = sr_local_accept(k->watch.fd);
 	struct worker *w;
-	int fd;
 
-	if (!barred && !closer)
-		return false;
-	fd = sr_fd_own(sr_real.accept4(k->watch.fd, NULL, NULL,
-				       SOCK_CLOEXEC | SOCK_NONBLOCK));
-	w = fd >= 0 && k->count < WORKERS_MAX ? calloc(1, sizeof(*w)) : NULL;
-	if (!w || !sr_local_peer_uid(fd, &w->uid) || !sr_local_hears(fd, w->uid))
+	if (fd < 0)
+		return fd == -ECONNREFUSED;
+	w = k->count < WORKERS_MAX ? calloc(1, sizeof(*w)) : NULL;
+	if (!w)
 		goto refuse;
 	w->line = (struct sr_watch){ .fd = fd, .fn = worker_readable };
 	w->keeper = k;
@@ -185,18 +163,11 @@ static bool worker_new(struct sr_keeper *k)
 	w->next = k->workers;
 	k->workers = w;
 	k->count++;
-	if (closer)
-		sr_closer_give(closer);
 	return true;
 refuse:
 	free(w);
-	if (closer && fd >= 0)
-		sr_closer_close(closer, fd, -1);
-	else if (closer)
-		sr_closer_give(closer);
-	else if (fd >= 0)
-		sr_fd_close(fd);
-	return fd >= 0;
+	sr_fd_close(fd);
+	return true;
 }
 
 static void keeper_readable(struct sr_watch *watch, uint32_t events)
@@ -292,7 +263,6 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 	struct packet p = { .word = JOIN, .there = *there };
 	struct sockaddr_un un;
 	socklen_t len;
-	uint32_t uid;
 	int fd, err = name_of(st, &un, &len);
 
 	if (err)
@@ -302,7 +272,7 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 		return fd;
 	if (sr_real.connect(fd, (struct sockaddr *)&un, len))
 		err = -errno;
-	else if (!sr_local_peer_uid(fd, &uid) || !sr_local_hears(fd, uid))
+	else if (!sr_local_trusts(fd))
 		err = -EPERM;
 	else if (!send_packet(fd, &p))
 		err = -EPIPE;

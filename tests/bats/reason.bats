@@ -150,28 +150,11 @@ either() {
 	ends memory memory any server:SOCKRAIL_MEMORY=4k
 }
 
-@test "two users, and each owns its end of the stream: no reason" {
+@test "user: only processes of one user have a link over shared memory" {
 	users
-	others_link || skip "Linux 6.16 or later"
-	by=any
-	ends null null any server:CASE_UID=65533 client:CASE_UID=65532
-	ends null null any client:CASE_UID=65532
-	ends null null any server:CASE_UID=65533
-}
-
-@test "a server that has become another user since it listens: no reason" {
-	users
-	others_link || skip "Linux 6.16 or later"
-	by=any
-	ends null null demoted client:CASE_UID=65532
-}
-
-@test "user: before Linux 6.16 only root and the same user may have a link" {
-	users
-	older
 	ends not-asked user any server:CASE_UID=65533 client:CASE_UID=65532
 	ends not-asked user any server:CASE_UID=65533
-	ends not-asked no-match any client:CASE_UID=65532
+	ends not-asked user any client:CASE_UID=65532
 	# of one user: that was it
 	by=any
 	ends null null any server:CASE_UID=65533 client:CASE_UID=65533

@@ -257,19 +257,6 @@ users() {
 	done
 }
 
-# others_link: this kernel has SO_PASSRIGHTS, without which different users have no link
-others_link() { printf '%s\n' 6.16 "$(uname -r)" | sort -CV; }
-
-# older: from here on what runs under Sockrail finds a kernel before Linux 6.16
-older() {
-	need python3
-	[ "$(uname -m)" = x86_64 ] || skip "system calls by number"
-	printf '#!/bin/sh\nexec python3 "%s" "%s" "$@"\n' "$SR_TOP/tests/lib/older.py" \
-		"$SOCKRAIL" >"$BATS_TEST_TMPDIR/older"
-	chmod a+rx "$BATS_TEST_TMPDIR/older"
-	SOCKRAIL=$BATS_TEST_TMPDIR/older
-}
-
 # compare PROGRAM CASE [OPTION...] [SOCKRAIL_NAME=VALUE...]
 #   -w WAY     link (default), mixed, plain, any: see way
 #   -r A|B     the reasons allowed in the reports

@@ -96,6 +96,17 @@ def name():
 # ------------------------------------------------------------------- answer
 
 
+def memory_of(first, last):
+    """For rings of these sizes, and those between."""
+    sizes = [first]
+    while sizes[-1] < last:
+        sizes.append(min(sizes[-1] * 4, last))
+    memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, 2 * (PAGE + sum(sizes)))
+    fcntl.fcntl(memory, 1033, SEALS)
+    return memory
+
+
 def take_requests(listener):
     """Deals with the first; later ones find nobody."""
     line, _ = listener.accept()
@@ -110,20 +121,16 @@ def take_requests(listener):
     if how == "silent":
         line.recv(1)
         return
-    line.send(b"go")
-    doorbell, doorbells_name = listener.accept()
     listener.close()
-    if doorbells_name != b"\0" + offer[48:].rstrip(b"\0"):
-        raise ValueError("doorbell")
-    word, fds, _, _ = socket.recv_fds(line, 100, 3)
-    if word != b"memory" or len(fds) != 1:
-        raise ValueError("memory")
-    line.send(b"ok")
+    memory = memory_of(1 << offer[1], 1 << offer[2])
+    doorbell, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    socket.send_fds(line, [b"ok"], [memory, other.fileno()])
+    other.close()
     if how == "no-hello":
         line.close()
         doorbell.close()
         return
-    link = Link(ANSWERER, line, fds[0])
+    link = Link(ANSWERER, line, memory)
     number = struct.unpack(">I", offer[12:16])[0]
     link.heard(HELLO)
     link.hello(number, version=3 if how == "other-version" else 2)
@@ -175,36 +182,20 @@ def ask_for_link(conn, said):
         elsewhere = socket.create_server((address, 0))
         conn = socket.create_connection(elsewhere.getsockname())
     sport, dport = conn.getsockname()[1], conn.getpeername()[1]
-    if how == "no-user":
-        sport ^= 1
     here = socket.inet_aton(address)
     offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 3 if how == "other-offer" else 2, 14, 14, 0,
                         b"SR", 2, 4, sport, dport, 1, here, here)
-    memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
-    os.ftruncate(memory, 2 * (PAGE + RING))
-    fcntl.fcntl(memory, 1033, SEALS)
-    line, doorbell = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
-    doorbell.bind("")
-    with as_other(how in ("other-user", "no-user", "foreign")):
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with as_other(how == "other-user"):
         line.connect(name())
-    line.send(offer + doorbell.getsockname()[1:].ljust(8, b"\0"))
-    word = line.recv(100)
-    if word == b"go":
-        with as_other(how == "foreign"):
-            doorbell.connect(name())
-        socket.send_fds(line, [b"memory"], [memory])
-        word = line.recv(100)
+    word, fds = b"", []
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        line.send(offer)
+        word, fds, _, _ = socket.recv_fds(line, 100, 3)
     print("the answer:", word.decode())
     if word != b"ok":
         return
-    link = Link(ASKER, line, memory)
-    if how == "foreign":
-        for unasked in line, doorbell:
-            try:
-                socket.send_fds(unasked, [b"\0"], [memory])
-                raise ValueError("a descriptor that nobody asked for")
-            except PermissionError:
-                pass
+    link = Link(ASKER, line, fds[0])
     link.hello(1, me=ANSWERER if how == "other-role" else ASKER)
     if how == "other-role":
         link.await_drop()
@@ -213,7 +204,7 @@ def ask_for_link(conn, said):
     link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
     link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
     link.heard(ACKSW)
-    if how in ("no-mark", "foreign"):
+    if how == "no-mark":
         link.drop()
         link.await_drop()
         return
@@ -248,9 +239,7 @@ def end_by_link(conn, link, at):
 
 def ask():
     with contextlib.ExitStack() as more:
-        with as_other(how == "foreign"):
-            conn = more.enter_context(socket.socket())
-        conn.connect((address, port))
+        conn = more.enter_context(socket.create_connection((address, port)))
         if how == "end-lost":   # keeps the server's process
             more.enter_context(socket.create_connection((address, port)))
         said = os.urandom(100)

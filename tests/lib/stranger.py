@@ -7,7 +7,6 @@ stranger.py squat HOW ADDRESS PORT   takes the rendezvous name; HOW: open, or fu
 stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (silent), or
                                      sends sockets that take long to close, and goes
                                      (leave) or stays (stay)
-stranger.py own HOW ADDRESS PORT     as call, but has a stream that it may ask for
 It says "ready", and is there until it is killed.
 """
 import os
@@ -20,7 +19,7 @@ import sys
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 NAME = f"\0sockrail-2/tcp4:{address}:{port}"
 USER = 65533
-CALLS = 12 if role == "own" else 3  # more, or less, than the server closes at one time
+CALLS = 3   # less than the server closes at one time
 
 
 def connection():
@@ -58,34 +57,17 @@ def lingering(to):
     return full.detach()
 
 
-def send_lingering(line, word, to):
+def send_lingering(line, to):
     """Two of them, of which no copy stays here."""
     fds = [lingering(to), lingering(to)]
-    try:
-        socket.send_fds(line, [word], fds)
-    except PermissionError:     # Linux 6.16 on
-        pass
+    socket.send_fds(line, [bytes(48)], fds)
     os.closerange(min(fds), max(fds) + 1)
 
 
-def ask(stream, line):
-    """For a link; is it granted?"""
-    here = socket.inet_aton(address)
-    line.settimeout(1)
-    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x8s", 2, 14, 14, 0, b"SR", 2, 4,
-                          stream.getsockname()[1], port, 1, here, here, b"bells"))
-    return line.recv(100) == b"go"
-
-
 def one_call(to, done):
-    stream = socket.socket()
-    if role == "own":
-        stream.connect((address, port))
     line = connection()
-    if role == "own" and ask(stream, line):
-        send_lingering(line, b"memory", to)
-    elif role == "call" and how != "silent":
-        send_lingering(line, bytes(56), to)
+    if how != "silent":
+        send_lingering(line, to)
     if how == "leave":
         line.close()
     os.write(done, b"x")
@@ -111,6 +93,6 @@ def call():
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
-kept = {"squat": squat, "call": call, "own": call}[role]()
+kept = {"squat": squat, "call": call}[role]()
 print("ready", flush=True)
 signal.pause()

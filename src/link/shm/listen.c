@@ -15,7 +15,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
 
@@ -28,42 +27,16 @@ struct listener {
 	struct sr_timer timer;
 };
 
-/* Accepts the next connection.  Returns 0; -EAGAIN if there is none; or another
- * error if it has to wait in the backlog: for a descriptor, or for a free
- * closer in case it is a stranger's. */
-static int take_line(struct listener *listener)
-{
-	bool barred = sr_local_barred(listener->watch.fd);
-	struct sr_closer *closer = barred ? NULL : sr_closer_take();
-	struct sockaddr_un un;
-	socklen_t len = sizeof(un);
-	int fd, err = 0;
-
-	if (!barred && !closer)
-		return -EBUSY;
-	fd = sr_fd_own(sr_real.accept4(listener->watch.fd,
-				       (struct sockaddr *)&un, &len,
-				       SOCK_CLOEXEC | SOCK_NONBLOCK));
-	if (fd < 0)
-		err = -errno;
-	else if (sr_shm_line_new(fd, &un, len))
-		fd = -1;
-	if (closer && fd >= 0)
-		sr_closer_close(closer, fd, -1);
-	else if (closer)
-		sr_closer_give(closer);
-	else if (fd >= 0)
-		sr_fd_close(fd);
-	return err;
-}
-
 static int take_lines(struct listener *listener)
 {
-	int i, err = 0;
+	int i, fd = 0;
 
-	for (i = 0; i < BATCH && !err; i++)
-		err = take_line(listener);
-	return err;
+	for (i = 0; i < BATCH && (fd >= 0 || fd == -ECONNREFUSED); i++) {
+		fd = sr_local_accept(listener->watch.fd);
+		if (fd >= 0)
+			sr_shm_line_new(fd);
+	}
+	return fd >= 0 || fd == -ECONNREFUSED ? 0 : fd;
 }
 
 static bool must_wait(int err)

@@ -349,14 +349,23 @@ static void raise_up(struct sr_task *task)
 }
 
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
-			  void (*notify)(struct sr_link *, unsigned))
+			  void (*notify)(struct sr_link *, unsigned),
+			  const struct sr_shm_plan *plan)
 {
-	struct sr_link *link = sr_link_new(&sr_link_shm, sizeof(struct sr_shm),
-					   role, link_no, owner, notify);
-	struct sr_shm *l = sr_shm_of(link);
+	size_t bytes = 2 * plan->page + plan->size[0];
+	struct sr_link *link;
+	struct sr_shm *l;
 
-	if (!link)
+	if (!sr_memory_take(bytes))
 		return NULL;
+	link = sr_link_new(&sr_link_shm, sizeof(*l), role, link_no, owner, notify);
+	if (!link) {
+		sr_memory_give(bytes);
+		return NULL;
+	}
+	l = sr_shm_of(link);
+	l->plan = *plan;
+	atomic_store(&l->taken_memory, bytes);
 	l->doorbell = l->line.fd = -1;
 	l->up.fn = raise_up;
 	sr_mutex_init(&l->look_lock, SR_RANK_LINK_SECOND);
@@ -365,25 +374,19 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 	return l;
 }
 
-int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan)
+int sr_shm_map(struct sr_shm *l, int memfd)
 {
 	bool asker = l->link.role == SR_ROLE_ASKER;
-	size_t bytes = 2 * plan->page + plan->size[0];
+	const struct sr_shm_plan *plan = &l->plan;
 	uint8_t *rings;
 	void *map;
 
-	if (!sr_memory_take(bytes))
-		return -ENOBUFS;
 	map = mmap(NULL, plan->total, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
 		   0);
-	if (map == MAP_FAILED) {
-		sr_memory_give(bytes);
+	if (map == MAP_FAILED)
 		return -errno;
-	}
 	madvise(map, plan->total, MADV_DONTFORK);
-	l->plan = *plan;
 	l->map = map;
-	atomic_store(&l->taken_memory, bytes);
 	l->own = (void *)(l->map + (asker ? 0 : plan->page));
 	l->peer = (void *)(l->map + (asker ? plan->page : 0));
 	rings = l->map + 2 * plan->page;
@@ -424,8 +427,8 @@ void sr_shm_free(struct sr_link *link)
 		if (!atomic_exchange(&l->dead, true))
 			say_dropped(l, SR_SHM_DROPPED);
 		munmap(l->map, l->plan.total);
-		sr_memory_give(atomic_load(&l->taken_memory));
 	}
+	sr_memory_give(atomic_load(&l->taken_memory));
 	if (l->line_watched)
 		sr_loop_unwatch(&l->line);
 	close_own(l->line.fd);

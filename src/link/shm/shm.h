@@ -22,7 +22,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/un.h>
 
 #include "base/lock.h"
 #include "base/loop.h"
@@ -117,9 +116,11 @@ static inline struct sr_shm *sr_shm_of(struct sr_link *link)
 }
 
 /* shm.c */
+/* NULL: no memory is left, for the link or by the limit for the first rings. */
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
-			  void (*notify)(struct sr_link *, unsigned));
-int sr_shm_map(struct sr_shm *l, int memfd, const struct sr_shm_plan *plan);
+			  void (*notify)(struct sr_link *, unsigned),
+			  const struct sr_shm_plan *plan);
+int sr_shm_map(struct sr_shm *l, int memfd);
 int sr_shm_start(struct sr_shm *l, int line); /* takes over line */
 void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
@@ -156,35 +157,27 @@ void sr_shm_ring_forget(void);
 
 /* the rendezvous: rendezvous.c, listen.c, ask.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-#define SR_SHM_GO "go"
 #define SR_SHM_THERE "sockrail-2/there/" /* the name of a worker, with a random number */
-#define SR_SHM_MEMORY "memory" /* sent with the memfd */
-#define SR_SHM_DOORBELL_LEN 8
+#define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell */
 
-struct sr_shm_offer { /* the asker's first packet */
+struct sr_shm_offer { /* the asker's packet */
 	uint8_t version;
 	uint8_t first, max; /* log2 of ring sizes */
 	uint8_t zero;
 	uint8_t name[SR_NAME_LEN];
-	uint8_t doorbell[SR_SHM_DOORBELL_LEN]; /* abstract name of the asker's
-					        * doorbell, padded with zeros */
 };
-static_assert(sizeof(struct sr_shm_offer) == 56, "no padding");
-
-void sr_shm_doorbell_name(uint8_t name[SR_SHM_DOORBELL_LEN],
-		      const struct sockaddr_un *un, socklen_t len);
+static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
 
 /* listen.c */
 int sr_shm_listen(const struct sockaddr *addr, char *there, void **out);
 void sr_shm_unlisten(void *listener);
 
 /* rendezvous.c */
-/* fd is a new connection from a socket of that name to a listener.
- * False: the caller still owns fd, and closing it may block (closer.h). */
-bool sr_shm_line_new(int fd, const struct sockaddr_un *un, socklen_t len);
+void sr_shm_line_new(int fd); /* a new connection to a listener */
 /* ask.c */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);
 void sr_shm_cancel(struct sr_ask *ask);
+void sr_shm_ask_forget(void);
 
 #endif

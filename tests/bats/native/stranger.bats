@@ -106,16 +106,6 @@ called() {
 	called silent
 }
 
-@test "strangers who send what takes long to close, and go: before Linux 6.16" {
-	older
-	called leave
-}
-
-@test "strangers who send what takes long to close, and stay: before Linux 6.16" {
-	older
-	called stay
-}
-
 @test "strangers who send what takes long to close: the server forks quickly" {
 	serve forking server "$ADDR" "$port"
 	REPORT=$t/client.report start client rail timeout 30 \
@@ -125,38 +115,4 @@ called() {
 	: >"$t/go"
 	said client quick
 	[ "$(went tx_shm "$t/client.report")" -gt 0 ]
-}
-
-@test "strangers who own a stream, and send what takes long to close in place of memory" {
-	others_link || skip "Linux 6.16 or later"
-	serve echo server "$ADDR" "$port" 100
-	stranger own leave
-	client
-	linked
-}
-
-# The socket that listens is root's, the one that is accepted the other user's.
-@test "a server that has its socket from root, and accepts late" {
-	users
-	others_link || skip "Linux 6.16 or later"
-	start server rail timeout 60 python3 -c '
-import os, socket, sys, time
-with socket.socket() as listener:
-    listener.bind((sys.argv[1], int(sys.argv[2])))
-    os.setgroups([])
-    os.setegid(65533)
-    os.seteuid(65533)
-    listener.listen()
-    print("ready", flush=True)
-    while not os.path.exists(sys.argv[3]):
-        time.sleep(0.01)
-    conn, _ = listener.accept()
-    while data := conn.recv(65536):
-        conn.sendall(data)
-' "$ADDR" "$port" "$t/go"
-	said server ready
-	(sleep 0.3 && : >"$t/go") &
-	client
-	# Policy wait does not wait for that: the link comes later.
-	grep -q '"link":"shm"' "$t/client.report"
 }
