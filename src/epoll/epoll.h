@@ -60,11 +60,9 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 /* A descriptor that is no stream is added to the set. */
 void sr_epoll_other(int epfd);
 
-/* epoll_pwait(2) and epoll_pwait2(2) for a set of the table. */
+/* epoll_pwait(2) for a set of the table. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask);
-int sr_epoll_wait_ts(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
-		     const struct timespec *ts, const sigset_t *mask);
 
 /* If epfd is a set it is foreign from now on.  A stream whose peer does not answer
  * in time becomes plain later. */

@@ -33,14 +33,12 @@
 
 #define ASK 16			/* calls that may go by, or looks of one that spins */
 
-/* A call, and how long it may take in the form of its arguments. */
+/* A call. */
 struct wait {
 	struct sr_epoll *set;
 	int epfd;
 	const sigset_t *mask;
-	int ms;			/* -1: for ever; not used with ts */
-	bool fine;		/* epoll_pwait2: ts, NULL for ever */
-	const struct timespec *ts;
+	int ms;			/* -1: for ever */
 	bool at_once;		/* the program's time is none */
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: the clock does not run yet */
 	uint64_t start;		/* ns: when it found nothing */
@@ -53,14 +51,6 @@ static uint64_t deadline_ms(int ms)
 						    (uint64_t)ms % 1000 * 1000000u);
 }
 
-static uint64_t deadline_of(const struct wait *w)
-{
-	if (!w->fine)
-		return deadline_ms(w->ms);
-	return w->ts ? sr_deadline_ns((uint64_t)w->ts->tv_sec,
-				      (uint64_t)w->ts->tv_nsec) : UINT64_MAX;
-}
-
 static bool signalled(const struct wait *w)
 {
 	return sr_handled.all != w->handled;
@@ -68,23 +58,17 @@ static bool signalled(const struct wait *w)
 
 /* ---- the kernel's call ---- */
 
-/* What is left of the time.  A handler that has run since the call began ends it.  (A
- * program that gives no fraction of a millisecond may have a kernel without
- * epoll_pwait2(2).) */
+/* What is left of the time.  A handler that has run since the call began ends it. */
 static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 {
 	bool ends = w->deadline != UINT64_MAX;
 	uint64_t now = ends ? sr_now_ns() : 0;
 	uint64_t left = ends && now < w->deadline ? w->deadline - now : 0;
-	struct timespec ts = sr_timespec(left);
 
 	if (signalled(w)) {
 		errno = EINTR;
 		return -1;
 	}
-	if (w->fine)
-		return sr_real.epoll_pwait2(w->epfd, ev, max, ends ? &ts : NULL,
-					    w->mask);
 	return sr_real.epoll_pwait(w->epfd, ev, max,
 				   ends ? (int)((left + 999999) / 1000000) : -1,
 				   w->mask);
@@ -256,7 +240,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 
 	/* What is ready at once need not pay for the time. */
 	if (!w->deadline)
-		w->deadline = deadline_of(w);
+		w->deadline = deadline_ms(w->ms);
 	do {
 		n = w->at_once ? 0 : spin(w, ev, max);
 		/* Whatever is polled is armed before the sleep. */
@@ -369,19 +353,5 @@ slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
 					 .ms = ms, .at_once = !ms,
 					 .deadline = deadline },
-			 due, ev, max);
-}
-
-int sr_epoll_wait_ts(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
-		     const struct timespec *ts, const sigset_t *mask)
-{
-	bool due = false;
-	int n = wait_ready(set, epfd, ev, max, &due);
-
-	if (n)
-		return n;
-	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
-					 .fine = true, .ts = ts,
-					 .at_once = ts && !ts->tv_sec && !ts->tv_nsec },
 			 due, ev, max);
 }

@@ -72,6 +72,13 @@ int sr_epoll_pwait(int epfd, struct epoll_event *events, int max, int ms,
 		     sr_real.epoll_pwait(epfd, events, max, ms, mask);
 }
 
+/* Rounded up. */
+static int milliseconds(const struct timespec *t)
+{
+	return !t ? -1 : t->tv_sec >= INT_MAX / 1000 ? INT_MAX :
+		   (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000);
+}
+
 int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 		    const struct timespec *timeout, const sigset_t *mask)
 {
@@ -79,5 +86,5 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 
 	if (!set || (timeout && !sr_is_time(timeout)))
 		return sr_real.epoll_pwait2(epfd, events, max, timeout, mask);
-	return sr_epoll_wait_ts(set, epfd, events, max, timeout, mask);
+	return sr_epoll_wait_ms(set, epfd, events, max, milliseconds(timeout), mask);
 }
