@@ -58,8 +58,7 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 
 	sr_shim_poll_sets(fds, n);
 	return (int)sr_outcome(
-		saved,
-		sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL, NULL));
+		saved, sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL));
 }
 
 int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
@@ -82,6 +81,5 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
 		return sr_real.ppoll(fds, n, timeout, mask);
 	sr_shim_poll_sets(fds, n);
-	return (int)sr_outcome(saved,
-			       sr_streams_poll(fds, n, timeout, mask, NULL));
+	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout, mask));
 }

@@ -13,29 +13,37 @@
 #define WORD (8 * (int)sizeof(fd_mask))
 #define US_PER_S 1000000
 
-/* As in the kernel's fs/select.c.  poll() reports POLLHUP and POLLERR without
- * being asked. */
+/* Of each set: what it asks for, and what puts a descriptor into its answer, as in the
+ * kernel's fs/select.c.  poll() reports POLLHUP and POLLERR without being asked. */
 #define ASK_RD (POLLIN | POLLRDNORM | POLLRDBAND)
 #define ASK_WR (POLLOUT | POLLWRNORM | POLLWRBAND)
-#define SEES_RD (ASK_RD | POLLHUP | POLLERR)
-#define SEES_WR (ASK_WR | POLLERR)
+#define KINDS 3
+static const struct {
+	short asks, sees;
+} kinds[KINDS] = {
+	{ASK_RD, ASK_RD | POLLHUP | POLLERR},
+	{ASK_WR, ASK_WR | POLLERR},
+	{POLLPRI, POLLPRI},
+};
 
 struct sets {
 	int n;
-	fd_set *rd, *wr, *ex; /* each may be NULL */
+	fd_mask *set[KINDS]; /* each may be NULL */
 };
 
-static fd_mask word(const fd_set *set, int i)
+static struct sets sets_of(int n, fd_set *rd, fd_set *wr, fd_set *ex)
 {
-	return set ? ((const fd_mask *)set)[i] : 0;
+	return (struct sets){n, {(fd_mask *)rd, (fd_mask *)wr, (fd_mask *)ex}};
 }
 
 /* The bits of word i that count. */
 static fd_mask any_word(const struct sets *s, int i)
 {
-	fd_mask w = word(s->rd, i) | word(s->wr, i) | word(s->ex, i);
 	int left = s->n - i * WORD;
+	fd_mask w = 0;
 
+	for (int k = 0; k < KINDS; k++)
+		w |= s->set[k] ? s->set[k][i] : 0;
 	return left < WORD ? w & (fd_mask)((1ul << left) - 1) : w;
 }
 
@@ -48,10 +56,10 @@ static int ask(const struct sets *s, struct pollfd *p)
 		for (fd_mask w = any_word(s, i); w; w &= w - 1, n++) {
 			int b = __builtin_ctzl((unsigned long)w);
 
-			p[n].fd = i * WORD + b;
-			p[n].events = (word(s->rd, i) >> b & 1 ? ASK_RD : 0) |
-				      (word(s->wr, i) >> b & 1 ? ASK_WR : 0) |
-				      (word(s->ex, i) >> b & 1 ? POLLPRI : 0);
+			p[n] = (struct pollfd){.fd = i * WORD + b};
+			for (int k = 0; k < KINDS; k++)
+				if (s->set[k] && s->set[k][i] >> b & 1)
+					p[n].events |= kinds[k].asks;
 		}
 	return n;
 }
@@ -85,18 +93,9 @@ static bool has_stream(const struct sets *s, struct pollfd p[FD_SETSIZE], int *n
 	return sr_shim_polled(p, (nfds_t)*n);
 }
 
-/* The sets in which an answer puts its descriptor, as the POLL bits asked. */
-static int bits_of(const struct pollfd *p)
+static bool answers(const struct pollfd *p, int k)
 {
-	int in = 0;
-
-	if (p->events & POLLIN && p->revents & SEES_RD)
-		in |= POLLIN;
-	if (p->events & POLLOUT && p->revents & SEES_WR)
-		in |= POLLOUT;
-	if (p->events & p->revents & POLLPRI)
-		in |= POLLPRI;
-	return in;
+	return p->events & kinds[k].asks && p->revents & kinds[k].sees;
 }
 
 /*
@@ -106,83 +105,57 @@ static int bits_of(const struct pollfd *p)
  */
 static int judge(struct pollfd *p, int n)
 {
-	int sum = 0, in;
+	int sum = 0;
 
 	for (int i = 0; i < n; i++) {
 		if (p[i].revents & POLLNVAL)
 			return -EBADF;
-		in = bits_of(&p[i]);
-		sum += !!(in & POLLIN) + !!(in & POLLOUT) + !!(in & POLLPRI);
+		for (int k = 0; k < KINDS; k++)
+			sum += answers(&p[i], k);
 	}
-	for (int i = 0; i < n && !sum; i++) {
+	for (int i = 0; i < n && !sum; i++)
 		if (p[i].revents)
 			p[i].fd = -1;
-	}
 	return sum;
-}
-
-static void clear(fd_set *set, int n)
-{
-	if (set)
-		memset(set, 0,
-		       (size_t)((n + WORD - 1) / WORD) * sizeof(fd_mask));
-}
-
-static void put(fd_set *set, int fd)
-{
-	((fd_mask *)set)[fd / WORD] |= (fd_mask)(1ul << fd % WORD);
 }
 
 static void answer(const struct sets *s, const struct pollfd *p, int n)
 {
-	clear(s->rd, s->n);
-	clear(s->wr, s->n);
-	clear(s->ex, s->n);
-	for (int i = 0; i < n; i++) {
-		int in = p[i].fd < 0 ? 0 : bits_of(&p[i]);
-
-		if (in & POLLIN)
-			put(s->rd, p[i].fd);
-		if (in & POLLOUT)
-			put(s->wr, p[i].fd);
-		if (in & POLLPRI)
-			put(s->ex, p[i].fd);
+	for (int k = 0; k < KINDS; k++) {
+		if (!s->set[k])
+			continue;
+		memset(s->set[k], 0, (size_t)((s->n + WORD - 1) / WORD) * sizeof(fd_mask));
+		for (int i = 0; i < n; i++)
+			if (answers(&p[i], k))
+				s->set[k][p[i].fd / WORD] |=
+					(fd_mask)(1ul << p[i].fd % WORD);
 	}
-}
-
-/* What is left until `end` of sr_streams_poll(); 0: it did not wait, all. */
-static struct timespec left_of(const struct timespec *t, uint64_t end)
-{
-	uint64_t now;
-
-	if (!end || end == UINT64_MAX)
-		return *t;
-	now = sr_now_ns();
-	now = now < end ? end - now : 0;
-	return sr_timespec(now);
 }
 
 /* A value or -errno.  *t becomes what is left of it; NULL: for ever. */
 static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct timespec *t,
 		     const sigset_t *mask)
 {
-	uint64_t end;
-	int r;
+	int r = mask ? 0 : sr_fast_poll_all(p, (size_t)n);
+	uint64_t end, now;
 
-	if (!mask && sr_fast_poll_all(p, (size_t)n) > 0) {
+	if (r > 0) {
 		r = judge(p, n);
-		answer(s, p, r ? n : 0);
-		return r;
+		goto out;
 	}
+	end = t ? sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec) : 0;
 	sr_shim_poll_sets(p, (nfds_t)n);
 	do {
-		r = sr_streams_poll(p, (nfds_t)n, t, mask, &end);
-		if (t)
-			*t = left_of(t, end);
+		r = sr_streams_poll(p, (nfds_t)n, t, mask);
+		if (end && end != UINT64_MAX) {
+			now = sr_now_ns();
+			*t = sr_timespec(now < end ? end - now : 0);
+		}
 		if (r <= 0)
 			break;
 		r = judge(p, n);
 	} while (r == 0);
+out:
 	if (r >= 0)
 		answer(s, p, r ? n : 0);
 	return r;
@@ -203,7 +176,7 @@ static bool to_timespec(struct timespec *t, const struct timeval *tv)
 int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	      struct timeval *timeout)
 {
-	struct sets s = {n, rd, wr, ex};
+	struct sets s = sets_of(n, rd, wr, ex);
 	struct pollfd p[FD_SETSIZE];
 	struct timespec t;
 	int saved = errno, r, count;
@@ -221,7 +194,7 @@ int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	       const struct timespec *timeout, const sigset_t *mask)
 {
-	struct sets s = {n, rd, wr, ex};
+	struct sets s = sets_of(n, rd, wr, ex);
 	struct pollfd p[FD_SETSIZE];
 	struct timespec t;
 	int saved = errno, count;

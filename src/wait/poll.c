@@ -17,15 +17,13 @@
 #define FEW SR_WAITER_NODES	/* a set of this size needs no allocation */
 
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
-		    const struct timespec *timeout, const sigset_t *sigmask,
-		    uint64_t *end)
+		    const struct timespec *timeout, const sigset_t *sigmask)
 {
 	struct sr_waitset s = { .n = n, .sigmask = sigmask,
 				.timeout = timeout, .deadline = UINT64_MAX,
 				.handled = sr_handled.all };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
-	bool streams = false;
 	int err = errno, r;
 	size_t i;
 
@@ -51,19 +49,9 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		s.e[i].events = fds[i].events;
 		s.e[i].st = sr_stream_live(fds[i].fd);
 		if (s.e[i].st) {
-			streams = true;
 			sr_guest_use(s.e[i].st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 			sr_upgrade_used(s.e[i].st);
 		}
-	}
-	if (!streams) {
-		sr_waitset_clock(&s);
-		sr_release();
-		r = sr_real.ppoll(fds, n, timeout, sigmask);
-		if (r < 0)
-			r = -errno;
-		sr_hold();
-		goto out;
 	}
 	r = sr_waitset_wait(&s, fds);
 	if (r < 0)
@@ -81,8 +69,6 @@ out:
 		free(s.nodes);
 		sr_leave();
 	}
-	if (end)
-		*end = s.timeout ? 0 : s.deadline;
 	errno = err;
 	sr_release();
 	return r;

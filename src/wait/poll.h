@@ -5,16 +5,11 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdint.h>
 #include <time.h>
 
-/* poll(2) on any set.  A set without a stream that is (or may get) on a link
- * goes to the kernel's ppoll.  timeout NULL: none.  sigmask and revents as in
- * ppoll(2).  *end (end may be NULL) becomes the time at which the timeout is
- * over (sr_now_ns), UINT64_MAX without a timeout, or 0 if the call did not have
- * to wait. */
+/* poll(2) on any set.  timeout NULL: none.  sigmask and revents as in
+ * ppoll(2). */
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
-		    const struct timespec *timeout, const sigset_t *sigmask,
-		    uint64_t *end);
+		    const struct timespec *timeout, const sigset_t *sigmask);
 
 #endif

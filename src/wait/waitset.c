@@ -421,7 +421,9 @@ static void learn(struct sr_waitset *s)
 			      sr_now_ns() - s->start);
 }
 
-void sr_waitset_clock(struct sr_waitset *s)
+/* Starts the clock, which the wait does only when it finds nothing at first: a ready set
+ * does not pay for reading the time. */
+static void start_clock(struct sr_waitset *s)
 {
 	const struct timespec *t = s->timeout;
 
@@ -463,7 +465,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 		s->kn = s->n;
 		ready = plan_all(s, &shut);
 		if (!ready || !shut)
-			sr_waitset_clock(s);
+			start_clock(s);
 		if (!shut)
 			drop_all(s);
 		if (!shut && enter_gates(s)) {

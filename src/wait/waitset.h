@@ -68,9 +68,6 @@ bool sr_stream_same_core(struct sr_stream *st);
  *  The caller owns all that s points to, and calls
  * sr_waitset_done() afterwards. */
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds);
-/* Starts the clock of s->timeout.  The wait does so only when it finds nothing
- * at first, so that a ready set does not pay for reading the time. */
-void sr_waitset_clock(struct sr_waitset *s);
 /* Releases what the wait still holds. */
 void sr_waitset_done(struct sr_waitset *s);
 
