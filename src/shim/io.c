@@ -83,11 +83,8 @@ static struct sr_stream *made_plain(int fd)
 
 /* ---- the slow path ---- */
 
-/*
- * False: there is no stream, and the call is the C library's.  A stream says -ENOTSOCK
- * where its descriptor was closed behind our back and the number is a file's by now:
- * then its entry goes.
- */
+/* A stream says -ENOTSOCK where its descriptor was closed behind our back and the number is
+ * a file's by now: then its entry goes. */
 static bool is_stale(struct sr_stream *st, int fd, int saved, ssize_t r)
 {
 	if (r != -ENOTSOCK)
@@ -97,7 +94,8 @@ static bool is_stale(struct sr_stream *st, int fd, int saved, ssize_t r)
 	return true;
 }
 
-static bool recv_slow(int fd, struct msghdr *msg, int flags, ssize_t *result)
+/* False: there is no stream, and the call is the C library's. */
+static bool slow(int fd, struct msghdr *msg, int flags, bool sends, ssize_t *result)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
@@ -107,24 +105,8 @@ static bool recv_slow(int fd, struct msghdr *msg, int flags, ssize_t *result)
 		return false;
 	r = sr_msg_refused(msg);
 	if (!r)
-		r = sr_stream_recv(st, fd, msg, flags);
-	if (is_stale(st, fd, saved, r))
-		return false;
-	*result = sr_result(st, saved, r);
-	return true;
-}
-
-static bool send_slow(int fd, const struct msghdr *msg, int flags, ssize_t *result)
-{
-	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno;
-	ssize_t r;
-
-	if (!st)
-		return false;
-	r = sr_msg_refused(msg);
-	if (!r)
-		r = sr_stream_send(st, fd, msg, flags);
+		r = sends ? sr_stream_send(st, fd, msg, flags) :
+			    sr_stream_recv(st, fd, msg, flags);
 	if (is_stale(st, fd, saved, r))
 		return false;
 	*result = sr_result(st, saved, r);
@@ -149,7 +131,7 @@ static __attribute__((noinline)) ssize_t readv_slow(int fd, const struct iovec *
 	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
 	ssize_t r;
 
-	return recv_slow(fd, &msg, 0, &r) ? r : sr_real.readv(fd, iov, cnt);
+	return slow(fd, &msg, 0, false, &r) ? r : sr_real.readv(fd, iov, cnt);
 }
 
 ssize_t sr_read(int fd, void *buf, size_t n)
@@ -182,7 +164,7 @@ static __attribute__((noinline)) ssize_t writev_slow(int fd, const struct iovec 
 	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
 	ssize_t r;
 
-	return send_slow(fd, &msg, 0, &r) ? r : sr_real.writev(fd, iov, cnt);
+	return slow(fd, &msg, 0, true, &r) ? r : sr_real.writev(fd, iov, cnt);
 }
 
 ssize_t sr_write(int fd, const void *buf, size_t n)
@@ -229,7 +211,7 @@ static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t r;
 
-	if (!recv_slow(fd, &msg, flags, &r))
+	if (!slow(fd, &msg, flags, false, &r))
 		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
 	if (r < 0 || !addr)
 		return r;
@@ -277,7 +259,7 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 		msg->msg_flags = 0;
 		return (ssize_t)fast;
 	}
-	if (st && recv_slow(fd, msg, flags, &r))
+	if (st && slow(fd, msg, flags, false, &r))
 		return r;
 	r = sr_real.recvmsg(fd, msg, flags);
 	if (r >= 0)
@@ -318,7 +300,7 @@ static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t
 	/* sendmsg(2) cuts a length that is refused here. */
 	if (addr && len > sizeof(struct sockaddr_storage))
 		return sr_outcome(0, -EINVAL);
-	return send_slow(fd, &msg, flags, &r) ?
+	return slow(fd, &msg, flags, true, &r) ?
 		       r : sr_real.sendto(fd, buf, n, flags, addr, len);
 }
 
@@ -357,7 +339,7 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 		fast = sr_fast_send(st, fd, msg->msg_iov, msg->msg_iovlen);
 	if (fast)
 		return (ssize_t)fast;
-	if (st && send_slow(fd, msg, flags, &r))
+	if (st && slow(fd, (struct msghdr *)msg, flags, true, &r))
 		return r;
 	if (!sr_shim_unused())
 		each_passed(msg, hand_over);
