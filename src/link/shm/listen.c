@@ -9,64 +9,35 @@
 #include "link/shm/shm.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
 
-#define REST_MS 100
 #define BACKLOG 1024 /* an asker that finds it full does not wait */
-#define BATCH 64 /* connections accepted at a time */
 
-struct listener {
-	struct sr_watch watch;
-	struct sr_timer timer;
-};
-
-static int take_lines(struct listener *listener)
+/* -EBUSY, -EMFILE, -ENFILE: what is left has to wait in the backlog, for the next one to
+ * come.  (An asker does not wait for long.) */
+static int take_lines(int listener)
 {
-	int i, fd = 0;
+	int fd;
 
-	for (i = 0; i < BATCH && (fd >= 0 || fd == -ECONNREFUSED); i++) {
-		fd = sr_local_accept(listener->watch.fd);
+	do {
+		fd = sr_local_accept(listener);
 		if (fd >= 0)
 			sr_shm_line_new(fd);
-	}
-	return fd >= 0 || fd == -ECONNREFUSED ? 0 : fd;
+	} while (fd >= 0 || fd == -ECONNREFUSED);
+	return fd;
 }
 
-static bool must_wait(int err)
-{
-	return err == -EBUSY || err == -EMFILE || err == -ENFILE;
-}
-
-static void rested(struct sr_timer *t)
-{
-	struct listener *listener =
-		(struct listener *)((char *)t -
-				    offsetof(struct listener, timer));
-
-	sr_loop_watch(&listener->watch, EPOLLIN);
-}
-
-/* A listener that stays readable would keep the service thread busy. */
 static void listener_readable(struct sr_watch *w, uint32_t events)
 {
-	struct listener *listener =
-		(struct listener *)((char *)w -
-				    offsetof(struct listener, watch));
-	int err = take_lines(listener);
-
 	(void)events;
-	if (!must_wait(err))
-		return;
-	sr_loop_unwatch(&listener->watch);
-	listener->timer.fn = rested;
-	sr_timer_set(&listener->timer, REST_MS);
+	take_lines(w->fd);
 }
 
 /* The name that askers derive from the address; or one that nobody can guess, nor
@@ -94,7 +65,7 @@ static int make_name(const struct sockaddr *addr, char *there,
 
 int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 {
-	struct listener *listener;
+	struct sr_watch *listener;
 	struct sockaddr_un un;
 	socklen_t len = 0;
 	int fd, err;
@@ -105,17 +76,16 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	err = bind(fd, (struct sockaddr *)&un, len) ? -errno : 0;
-	if (err)
-		goto close;
 	err = -ENOMEM;
 	listener = calloc(1, sizeof(*listener));
 	if (!listener)
 		goto close;
-	listener->watch = (struct sr_watch){.fd = fd, .fn = listener_readable};
-	err = sr_real.listen(fd, BACKLOG) ? -errno : 0;
+	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
+	err = bind(fd, (struct sockaddr *)&un, len) ||
+	      sr_real.listen(fd, BACKLOG) ? -errno : 0;
+	/* Edge-triggered: one that has to wait must not keep the thread busy. */
 	if (!err)
-		err = sr_loop_watch(&listener->watch, EPOLLIN);
+		err = sr_loop_watch(listener, EPOLLIN | EPOLLET);
 	if (err)
 		goto free;
 	*out = listener;
@@ -128,28 +98,17 @@ close:
 }
 
 /* Empties the backlog first, because of what strangers have sent there. */
-static void end_listener(struct sr_timer *t)
-{
-	struct listener *listener =
-		(struct listener *)((char *)t -
-				    offsetof(struct listener, timer));
-	int err = take_lines(listener);
-
-	if (!err || must_wait(err)) {
-		sr_timer_set(t, REST_MS);
-		return;
-	}
-	sr_fd_close(listener->watch.fd);
-	free(listener);
-}
-
 void sr_shm_unlisten(void *handle)
 {
-	struct listener *listener = handle;
+	struct sr_watch *listener = handle;
+	int err;
 
-	sr_timer_cancel(&listener->timer);
-	sr_loop_unwatch(&listener->watch);
-	sr_real.shutdown(listener->watch.fd, SHUT_RD); /* nobody else can connect now */
-	listener->timer.fn = end_listener;
-	end_listener(&listener->timer);
+	sr_loop_unwatch(listener);
+	sr_real.shutdown(listener->fd, SHUT_RD); /* nobody else can connect now */
+	err = take_lines(listener->fd);
+	if (err == -EBUSY || err == -EMFILE || err == -ENFILE)
+		sr_closer_close(listener->fd);	/* with what is left */
+	else
+		sr_fd_close(listener->fd);
+	free(listener);
 }

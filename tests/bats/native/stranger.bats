@@ -110,9 +110,12 @@ called() {
 	serve forking server "$ADDR" "$port"
 	REPORT=$t/client.report start client rail timeout 30 \
 		python3 "$SR_TOP/tests/lib/forking.py" client "$ADDR" "$port" "$t/go"
+	local client=$pid
 	said client talked
 	call leave
 	: >"$t/go"
 	said client quick
+	pid=$client
+	await	# and reports
 	[ "$(went tx_shm "$t/client.report")" -gt 0 ]
 }
