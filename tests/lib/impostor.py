@@ -103,7 +103,8 @@ def memory_of(first, last):
         sizes.append(min(sizes[-1] * 4, last))
     memory = os.memfd_create("impostor", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, 2 * (PAGE + sum(sizes)))
-    fcntl.fcntl(memory, 1033, SEALS)
+    if how != "not-sealed":
+        fcntl.fcntl(memory, 1033, SEALS)
     return memory
 
 
@@ -124,8 +125,12 @@ def take_requests(listener):
     listener.close()
     memory = memory_of(1 << offer[1], 1 << offer[2])
     doorbell, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    socket.send_fds(line, [b"ok"], [memory, other.fileno()])
+    socket.send_fds(line, [b"ok"], [memory, other.fileno()][:1 if how == "one-only" else 2])
     other.close()
+    if how in ("not-sealed", "one-only"):
+        if line.recv(1):
+            raise ValueError("no end")
+        return
     if how == "no-hello":
         line.close()
         doorbell.close()

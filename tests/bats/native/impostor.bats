@@ -14,7 +14,7 @@ SR_TEST_LINK=shm
 setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
-	for how in other-user silent no-ack hang-up no-hello other-version drop plain; do
+	for how in other-user silent no-ack not-sealed one-only hang-up no-hello other-version drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
 	for how in other-user other-name other-offer other-role no-mark other-mark end-lost plain; do
@@ -79,6 +79,14 @@ asked() {
 
 @test "the answerer says nothing: timeout" {
 	answered silent timeout
+}
+
+@test "the answerer's memory can be shrunk: protocol" {
+	answered not-sealed protocol
+}
+
+@test "the answerer's ok lacks a descriptor: descriptors" {
+	answered one-only descriptors
 }
 
 @test "the answerer says ok, and goes: peer-dropped" {
