@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fake_verbs.c - see fake_verbs.h.  It defines what verbs_lib.c does, so that
+ * fake_verbs.c - see fake_verbs.h.  It defines what lib.c does, so that
  * the linker takes nothing from there.  One thread plays the hardware: it
  * executes send requests, each at its time, and completes them some time later.
  * A caller that breaks a rule which real hardware need not notice (a queue that
@@ -60,7 +60,7 @@ void fake_broke(const char *rule)
 #define SKIP(name)                                                             \
 	(!strcmp(name, "cm_destroy_qp") || strstr(name, "v_ack_") ||           \
 	 !strcmp(name, "v_get_device_name"))
-#define NAME(lib, name, ret, params) #lib "_" #name,
+#define NAME(lib, prefix, name) #lib "_" #name,
 static const char *const verbs[] = {"post_send", "post_recv", "poll_cq",
 				    "req_notify_cq", SR_VERBS_CALLS(NAME)};
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
@@ -721,35 +721,11 @@ static void fake_destroy_qp(struct rdma_cm_id *id)
 	id->qp = NULL;
 }
 
-static int fake_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-			 struct ibv_qp_init_attr *init)
-{
-	LOCKED;
-	struct id *peer = ((struct qp *)qp)->id->peer;
-
-	(void)mask, (void)init;
-	if (fake_fails("v_query_qp"))
-		return errno;
-	attr->dest_qp_num = peer && peer->v.qp ? peer->v.qp->qp_num : 0;
-	return 0;
-}
-
 /* ---- devices ---- */
 
 struct device *fake_device(void)
 {
 	return fake_devices && !fake_devices->gone ? fake_devices : NULL;
-}
-
-static int fake_query_device(struct ibv_context *ctx, struct ibv_device_attr *a)
-{
-	(void)ctx;
-	LOCKED;
-	if (fake_fails("v_query_device"))
-		return errno;
-	memset(a, 0, sizeof(*a));
-	a->max_cqe = FAKE_CQE;
-	return 0;
 }
 
 static const char *fake_get_device_name(struct ibv_device *d)
@@ -863,7 +839,7 @@ void fake_flush(void)
 		fake_flush_qp(q);
 }
 
-/* ---- in the place of verbs_lib.c ---- */
+/* ---- in the place of lib.c ---- */
 
 struct sr_verbs_lib sr_vlib = {
 	.cm_create_event_channel = fake_create_event_channel,
@@ -883,7 +859,6 @@ struct sr_verbs_lib sr_vlib = {
 	.cm_ack_cm_event = fake_ack_cm_event,
 	.cm_set_option = fake_set_option,
 	.v_get_device_name = fake_get_device_name,
-	.v_query_device = fake_query_device,
 	.v_alloc_pd = fake_alloc_pd,
 	.v_dealloc_pd = fake_dealloc_pd,
 	.v_reg_mr = fake_reg_mr,
@@ -896,7 +871,6 @@ struct sr_verbs_lib sr_vlib = {
 	.v_ack_cq_events = fake_ack_cq_events,
 	.v_get_async_event = fake_get_async_event,
 	.v_ack_async_event = fake_ack_async_event,
-	.v_query_qp = fake_query_qp,
 };
 
 unsigned sr_verbs_devices(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * fake_verbs.h - an RDMA device in the memory of a test program.  A program
- * that is linked with fake_verbs.c has it in the place of src/link/verbs_lib.c;
+ * that is linked with fake_verbs.c has it in the place of src/link/verbs/lib.c;
  * both ends of a link are then in this one process.  Any thread may call these.
  */
 #ifndef FAKE_VERBS_H

@@ -290,7 +290,7 @@ static int narrow_case(unsigned a, unsigned b)
 	e = open_end(SINK << 8 | 1);
 	fake_fail("v_reg_mr", 2, ENOMEM);
 	check(put(e, 4 << 20, true) == 4 << 20);
-	check(fake_struck() && sr_vlink(e->link)->window == sr_conf.policy.ring_first);
+	check(fake_struck() && sr_vlink(e->link)->tx.window == sr_conf.policy.ring_first);
 	close_end(e);
 	check(sr_now_ns() - start < UINT64_C(3000000000));
 	end_case();
@@ -327,7 +327,7 @@ static int batch_case(unsigned a, unsigned b)
 	e = open_end(SINK << 8 | 1);
 	check(put(e, 8 << 20, true) == 8 << 20);
 	check(await(e, SR_NOTIFY_TX, all_acked));
-	check(sr_vlink(e->link)->window == 1 << 20);
+	check(sr_vlink(e->link)->tx.window == 1 << 20);
 	fake_fail("post_send", 1, ENOMEM);
 	check(!loop_call(put_much, e));
 	check(!await(e, SR_NOTIFY_TX, all_acked));

@@ -17,7 +17,7 @@ static void tell(int sig)
 		return;
 	dump(e, 0);
 	fprintf(stderr, "left in the CQ: %d\n",
-		sr_vcq_poll(sr_vlink(e->link)->cq, false));
+		sr_vcq_poll(sr_vlink(e->link)));
 }
 
 static inline void add_device(void)

@@ -130,15 +130,15 @@ static void dump(struct end *e, unsigned want)
 		"link %x role %d waits for %u: w %llu sent %llu done %llu "
 		"acked %llu; h %llu taken %llu said %llu; sq %u/%u/%u; "
 		"msgs %u back %u, received %u said %u; probe %d %d ack %d; "
-		"leader %p waiters %u watched %d rest %d\n",
+		"armed %d fired %d sleepers %u watched %d\n",
 		e->no, e->link->role, want, (long long)e->link->tx_w,
-		(long long)l->sent, (long long)l->done,
+		(long long)l->tx.sent, (long long)l->tx.done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
-		(long long)e->link->rx_taken, (long long)l->ack_said,
-		l->sq_posted, l->sq_signaled, l->sq_done, l->msgs_sent,
-		l->msgs_back, l->rx_msgs, l->slots_said, l->probe_due,
-		l->probe_out, l->ack_due, l->dev->leader, l->dev->waiters,
-		l->dev->watched, l->dev->rest);
+		(long long)e->link->rx_taken, (long long)l->tx.ack_said,
+		l->tx.sq_posted, l->tx.sq_signaled, l->tx.sq_done, l->tx.msgs,
+		l->tx.msgs_back, l->rx.msgs, l->tx.slots_said, l->tx.probe_due,
+		l->tx.probe_out, l->tx.ack_due, l->cq.armed, l->cq.fired,
+		l->cq.sleepers, l->cq.watched);
 }
 
 /* Waits until ready() or the link is dead: first spinning, then asleep. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_cm.c - how two ends find each other: one event channel of librdmacm,
- * read by the service loop, whose thread all of this runs in.  The asker's part
- * is in verbs_ask.c; an answerer's id is born by a request.  The number asked for
- * is the TCP port; on iWARP, where those are the kernel's, the port plus an offset.
+ * cm.c - how two ends find each other: listening, answering, and the one event
+ * channel of librdmacm.  The asker's part is in ask.c.  The number asked for is the
+ * TCP port; on iWARP, where those are the kernel's, the port plus an offset.
+ *
+ * All in the loop, no locks.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -99,7 +100,6 @@ const char *sr_vcm_open(void)
 	channel_watch.fd = channel->fd;
 	channel_watch.fn = on_channel;
 	sr_loop_watch(&channel_watch, EPOLLIN);
-	sr_vcq_lead_start();
 	return NULL;
 }
 
@@ -125,23 +125,6 @@ void sr_vcm_ack_timeout(struct rdma_cm_id *id)
 
 	sr_vlib.cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 			      &t, sizeof(t));
-}
-
-/* An id that does nothing but stay with the device of another one: without any
- * id there we would not be told of its removal. */
-struct rdma_cm_id *sr_vcm_sentinel(struct rdma_cm_id *like)
-{
-	static struct sr_vcm cm = { .what = SR_CM_SENTINEL };
-	struct sockaddr_storage addr;
-	struct rdma_cm_id *id;
-
-	sr_vcm_addr(&addr, &like->route.addr.src_addr, 0);
-	id = sr_vcm_id(&cm);
-	if (id && sr_vlib.cm_bind_addr(id, (struct sockaddr *)&addr)) {
-		sr_vlib.cm_destroy_id(id);
-		id = NULL;
-	}
-	return id;
 }
 
 /* ---- answering ---- */
@@ -258,17 +241,16 @@ static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
 {
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
-		sr_vlink_up(l);
+		if (sr_link_raise(&l->link, SR_LINK_UP))
+			sr_vlink_notify(l, SR_NOTIFY_CTL);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_REJECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 		/* What came before it counts. */
-		sr_enter();
-		while (sr_vcq_poll(l->cq, true) > 0)
+		while (sr_vcq_poll(l) > 0)
 			;
-		sr_leave();
 		sr_vlink_fail(l, "peer-dropped");
 		break;
 	default:
@@ -443,7 +425,6 @@ static void handle(const struct sr_vcm_event *e)
 					offsetof(struct sr_vlink, cm)), e);
 		break;
 	case SR_CM_LISTEN:
-	case SR_CM_SENTINEL:
 		break;
 	}
 }
@@ -486,6 +467,6 @@ void sr_verbs_forget(void)
 	requests = NULL;
 	listeners = NULL;
 	sr_vdev_forget();
-	sr_vscan_forget();
+	sr_vlook_forget();
 	sr_verbs_unload();
 }

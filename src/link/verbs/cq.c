@@ -1,520 +1,441 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_cq.c - taking completions, and sleeping until some come.
+ * cq.c - taking completions, sleeping until some come, and what the service
+ * thread does meanwhile.
  *
- * All CQs of a device report to one completion channel.  A sleeping thread
- * watches it: the leader.  Others that sleep (waiters) are woken by notify()
- * when the leader finds something for them.  At most one program thread leads.
- * The service loop looks after what nobody waits for: every few milliseconds while
- * the CQs are busy; a few times a second while program threads lead in turn (one
- * arrival is to wake one thread); by watching the channel when they are quiet, when
- * somebody waits and nobody leads, or while a handshake is under way.
+ * Each link has a CQ and a completion channel of its own.  A thread that sleeps
+ * for the link polls the channel, and an epoll set that the stream is in watches
+ * it: an arrival wakes the thread that waits for it, and no other one.
  *
- * Why no wake-up is lost: a CQ, once armed, puts an event into the channel
- * with its next completion.
- *  - A waiter arms its CQ, then looks again (the contract of arm()), then
- *    sleeps.  What came before the arming is seen by the second look, or by
- *    another thread that was just polling the CQ and calls notify() after;
- *    what comes later makes an event.
- *  - The event is in the channel until somebody reads it (the channel stays
- *    readable), and there always is somebody: the leader; or, when the leader
- *    leaves while others wait, the service loop, which is made to watch the
- *    channel before the lead is given up.
- *  - Whoever reads an event arms that CQ again before polling it, unless nobody
- *    else can be waiting for it; then he polls.  So every waiter's CQ is either
- *    armed, or being polled by someone who will notify().
- *  - A CQ is not armed twice (`armed`, under chan_lock as is the reading of events):
- *    its event comes, or waits in the channel, or is read afterwards by somebody who
- *    sees this waiter, as it was counted before.
- *  - Links nobody waits on (messages, held-back bytes): the service loop ticks,
- *    or it has armed every CQ and watches; if it relies on a leader (SLEEPS)
- *    all CQs were armed before, and the leader re-arms what he reads, and kicks
- *    the service loop when he leaves, or makes it watch.
+ * The service thread sees to what arrives while the program does something else.
+ *  - It watches the channels of links that the program does not use.
+ *  - While the program uses a link, it does not watch the channel, but looks at
+ *    the link in every tick of a timer.  Program use is what counts: a thread
+ *    that sleeps or polls takes the completions itself.
+ * The timer looks after busy links only (dev->busy), and decides which of the two
+ * it is.  A link that is not busy is watched.
+ *
+ * No wake-up is lost: a CQ, once armed, puts an event into the channel with its
+ * next completion, and the channel is readable until somebody reads the event.
+ *  - Whoever is going to sleep arms the CQ, and then polls it (the contract of
+ *    arm() and stand()).  What came before is found by that poll; what comes
+ *    later makes an event.
+ *  - Whoever reads an event arms the CQ again if somebody else relies on it: a
+ *    sleeper, an epoll set, the service thread.  Then he polls, and calls
+ *    notify() for what the others wait for.
+ *  - An armed CQ is armed again when completions have been taken since (`fired`):
+ *    then its event has come, or is about to.  One that comes late, when the CQ
+ *    has been armed again, wakes somebody in vain.
+ *
+ * Locks: the link's.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "base/log.h"
+#include "base/fdpriv.h"
 
 enum {
 	BATCH = 16,		/* completions a poll */
-	TOUCHED = 24,		/* links in one go */
 	ROUNDS = 8,		/* batches before the lock is given up */
-	TICK_MS = 10,		/* while busy */
-	TICK_HELD_MS = 2,	/* while bytes are held back */
-	TICK_LED_MS = 50,	/* while program threads lead in turn */
+	TICK_MS = 50,
+	SOON_MS = 2,		/* a tick while bytes are held back */
+	BUSY = 3,		/* looks of the program in a tick: more is use */
+	PROBE_FIRST = 20, PROBE_MOST = 200,	/* ticks: 1 s, 10 s */
 };
 
-enum { CQ_SOLICITED = 1, CQ_ALL };	/* sr_vcq.armed; 0: not */
+#define TICK_NS (TICK_MS * UINT64_C(1000000))
 
-/* ---- polling ---- */
+/* ---- taking completions ---- */
 
-struct touched {
-	unsigned n;
-	struct {
-		struct sr_vlink *link;
-		unsigned what;
-	} at[TOUCHED];
-};
-
-static int touch(struct touched *t, struct sr_vlink *l)
-{
-	if (l->mark < t->n && t->at[l->mark].link == l)
-		return l->mark;
-	if (!sr_vlink_tryget(l))
-		return -1;
-	l->mark = t->n;
-	t->at[t->n].link = l;
-	t->at[t->n].what = 0;
-	return t->n++;
-}
-
-static void dispatch(struct sr_vcq *cq, struct touched *t,
-		     const struct ibv_wc *wc)
-{
-	uint32_t key = wc->wr_id >> 32;
-	struct sr_vslot *slot;
-	int i;
-
-	if ((key & 0xfff) >= cq->n_slots)
-		return;
-	slot = &cq->slots[key & 0xfff];
-	if (!slot->link || slot->gen != key >> 12)
-		return;
-	i = touch(t, slot->link);
-	if (i >= 0)
-		t->at[i].what |= sr_vrx_completion(slot->link, wc);
-}
-
-/*
- * May this thread take completions?  If another one is at it, that one is asked to
- * look once more when it has done: it may have seen the CQ empty already, and what came
- * then makes no event if the CQ has been armed since.  A thread that fails sets `again`
- * before its last try; the holder unlocks before it looks at `again` (poll_once_more()).
- * One of the two sees the other.
- */
-static bool lock_to_poll(struct sr_vcq *cq, bool wait)
-{
-	if (wait) {
-		sr_lock(&cq->lock);
-		return true;
-	}
-	if (sr_trylock(&cq->lock))
-		return true;
-	atomic_store(&cq->again, true);
-	atomic_thread_fence(memory_order_seq_cst);
-	return sr_trylock(&cq->lock);
-}
-
-static bool poll_once_more(struct sr_vcq *cq)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load_explicit(&cq->again, memory_order_relaxed) &&
-	       atomic_exchange(&cq->again, false);
-}
-
-/* Completions of one CQ are handled under its lock; then, without it, the
- * links they concern go on sending and are told. */
-static int poll_once(struct sr_vcq *cq, bool wait)
+unsigned sr_vcq_take(struct sr_vlink *l, int *count)
 {
 	struct ibv_wc wc[BATCH];
-	struct touched t = { 0 };
-	int i, n, sum = 0, rounds = 0;
-	unsigned k;
+	unsigned what = 0;
+	int i, n, rounds = 0;
 
-	if (!lock_to_poll(cq, wait))
+	*count = 0;
+	if (!l->qp)
 		return 0;
-	if (!cq->cq) {
-		sr_unlock(&cq->lock);
-		return 0;
-	}
 	do {
-		n = ibv_poll_cq(cq->cq, BATCH, wc);
-		for (i = 0; i < n; i++)
-			dispatch(cq, &t, &wc[i]);
-		sum += n > 0 ? n : 0;
-	} while (n == BATCH && t.n <= TOUCHED - BATCH && ++rounds < ROUNDS);
-	for (k = 0; k < t.n; k++)
-		if (sr_vrx_repost(t.at[k].link))
-			sr_vlink_break(t.at[k].link, "device-failed");
-	sr_unlock(&cq->lock);
-	if (!sum)
+		n = ibv_poll_cq(l->cq.cq, BATCH, wc);
+		if (n < 0)
+			sr_vlink_break(l, "device-failed");
+		for (i = 0; i < n; i++) {
+			what |= sr_vrx_completion(l, &wc[i]);
+			/* Sends that went well fire a solicited arming on siw. */
+			l->cq.fired |= l->cq.armed == SR_CQ_ALL || l->iwarp ||
+				       wc[i].status != IBV_WC_SUCCESS ||
+				       (uint32_t)wc[i].wr_id & SR_V_RECEIVE;
+		}
+		*count += n > 0 ? n : 0;
+	} while (n == BATCH && ++rounds < ROUNDS);
+	if (!*count)
 		return 0;
-
-	atomic_fetch_add_explicit(&cq->dev->cqes, sum, memory_order_relaxed);
-	for (k = 0; k < t.n; k++) {
-		struct sr_vlink *l = t.at[k].link;
-
-		const char *broken = atomic_load(&l->broken);
-
-		if (broken)
-			sr_vlink_fail(l, broken);
-		else
-			sr_vtx_kick(l);
-		sr_vlead_sit(l, t.at[k].what);
-		if (t.at[k].what)
-			sr_vlink_notify(l, t.at[k].what);
-		sr_link_put(&l->link);
-	}
-	return sum;
+	if (sr_vrx_repost(l))
+		sr_vlink_break(l, "device-failed");
+	sr_vtx_pump(l);
+	l->cq.standing &= ~what;
+	return what;
 }
 
-int sr_vcq_poll(struct sr_vcq *cq, bool wait)
+int sr_vcq_poll(struct sr_vlink *l)
 {
-	int sum = 0;
+	unsigned what;
+	int n;
 
-	do {
-		sum += poll_once(cq, wait);
-	} while (poll_once_more(cq));
-	return sum;
+	sr_lock(&l->lock);
+	l->cq.used += !sr_loop_here();
+	what = sr_vcq_take(l, &n);
+	sr_vlink_unlock(l, what);
+	return n;
 }
 
 void sr_verbs_poll(struct sr_link *link)
 {
-	struct sr_vlink *l = sr_vlink(link);
-
-	if (atomic_load_explicit(&l->closed, memory_order_acquire))
-		return;
 	sr_enter();
-	sr_vcq_poll(l->cq, false);
+	sr_vcq_poll(sr_vlink(link));
 	sr_leave();
 }
 
-static int poll_all(struct sr_vdev *dev)
+/* ---- arming: locked ---- */
+
+static void read_event(struct sr_vlink *l)
 {
-	struct sr_vcq *cq;
-	int sum = 0;
-
-	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next)
-		sum += sr_vcq_poll(cq, false);
-	return sum;
-}
-
-/* ---- events ---- */
-
-/* Arms it, unless it is armed so already, or its event waits in the channel.  level:
- * CQ_SOLICITED or CQ_ALL. */
-static void arm_cq(struct sr_vcq *cq, int level)
-{
-	sr_lock(&cq->dev->chan_lock);
-	if (cq->cq && cq->armed < level) {
-		cq->armed = level;
-		ibv_req_notify_cq(cq->cq, level == CQ_SOLICITED);
-	}
-	sr_unlock(&cq->dev->chan_lock);
-}
-
-static void arm_all(struct sr_vdev *dev)
-{
-	struct sr_vcq *cq;
-
-	for (cq = atomic_load(&dev->cqs); cq; cq = cq->next)
-		arm_cq(cq, CQ_ALL);
-}
-
-/* The CQ that the next event in the channel is about, or NULL. */
-static struct sr_vcq *next_event(struct sr_vdev *dev)
-{
-	struct sr_vcq *cq = NULL;
-	struct ibv_cq *ev;
+	struct ibv_cq *cq;
 	void *arg;
 
-	sr_lock(&dev->chan_lock);
-	if (dev->chan && !sr_vlib.v_get_cq_event(dev->chan, &ev, &arg)) {
-		sr_vlib.v_ack_cq_events(ev, 1);
-		cq = arg;
-		cq->armed = 0;
-	}
-	sr_unlock(&dev->chan_lock);
-	return cq;
-}
-
-/* Does somebody else rely on the one who reads an event? */
-static bool relied_on(struct sr_vdev *dev)
-{
-	bool yes;
-
-	sr_lock(&dev->lead);
-	yes = dev->waiters || atomic_load(&dev->rest) == SR_V_SLEEPS;
-	sr_unlock(&dev->lead);
-	return yes;
-}
-
-/* Reads the channel until an event has brought something, which as a rule the first
- * one has; what is left there still shows.  Who relies on it has said so before he
- * looked whether the CQ is armed. */
-static void take_event(struct sr_vdev *dev, bool loop)
-{
-	struct sr_vcq *cq;
-
-	while ((cq = next_event(dev))) {
-		if (loop || relied_on(dev))
-			arm_cq(cq, CQ_ALL);
-		if (sr_vcq_poll(cq, false))
-			return;
+	l->cq.fired = false;
+	if (!sr_vlib.v_get_cq_event(l->cq.chan, &cq, &arg)) {
+		sr_vlib.v_ack_cq_events(cq, 1);
+		l->cq.armed = SR_CQ_UNARMED;
 	}
 }
 
-static void nothing(struct sr_task *task)
+/* What comes from the peer is solicited.  Completions of our own matter to the
+ * program when bytes wait for them. */
+static void arm_cq(struct sr_vlink *l)
 {
-	(void)task;
+	unsigned level = l->cq.watched || sr_vtx_waits(l) ? SR_CQ_ALL :
+							    SR_CQ_SOLICITED;
+
+	if (l->cq.fired)
+		read_event(l);
+	else if (l->cq.armed >= level)
+		return;
+	l->cq.armed = level;
+	if (ibv_req_notify_cq(l->cq.cq, level == SR_CQ_SOLICITED))
+		sr_vlink_break(l, "device-failed");
 }
 
-static struct sr_task kick_task = { .fn = nothing };
-
-/* Not by a mask of no events: uverbs wakes a channel's waiters without saying
- * what for, and epoll then wakes the service thread for nothing. */
-static void watch_locked(struct sr_vdev *dev, bool on)
+static void take_event(struct sr_vlink *l)
 {
-	if (dev->watched == on)
+	if (!l->qp)
 		return;
-	if (atomic_load(&dev->gone))
-		return;
-	dev->watched = on;
-	if (on)
-		sr_loop_watch(&dev->chan_watch, EPOLLIN);
-	else
-		sr_loop_release(&dev->chan_watch);
+	read_event(l);
+	if (l->cq.watched || l->cq.sleepers || l->cq.standing)
+		arm_cq(l);
 }
 
 /* ---- program threads ---- */
 
-/* A thread's name. */
-static const void *me(void)
-{
-	return (const void *)&sr_inside;
-}
-
 int sr_verbs_arm(struct sr_link *link, unsigned want)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	struct sr_vdev *dev = l->dev;
-	bool all = l->iwarp;
 	int fd = -1;
 
 	(void)want;
 	sr_enter();
-	sr_lock(&dev->lead);
-	if (atomic_load(&dev->gone)) {
-		dev->waiters++;
-		sr_unlock(&dev->lead);
-		goto out;
+	sr_lock(&l->lock);
+	l->cq.sleepers++;
+	if (l->qp) {
+		arm_cq(l);
+		fd = l->cq.fd;
 	}
-	if (!dev->leader) {
-		dev->leader = me();
-		dev->changes++;
-		/* One arrival shall not wake two threads. */
-		if (dev->watched)
-			atomic_store(&dev->rest, SR_V_SLEEPS);
-		watch_locked(dev, false);
-	}
-	if (dev->leader == me()) {
-		dev->depth++;
-		fd = dev->chan->fd;
-	} else {
-		dev->waiters++;
-	}
-	sr_unlock(&dev->lead);
-
-	/* What comes from the peer is solicited.  Our own completions matter
-	 * when bytes are waiting for them.  (siw forgets that somebody else
-	 * asked for all when asked for solicited ones: always all there.) */
-	if (!all) {
-		sr_lock(&l->post);
-		all = !sr_vtx_idle(l);
-		sr_unlock(&l->post);
-	}
-	arm_cq(l->cq, all ? CQ_ALL : CQ_SOLICITED);
-out:
+	sr_vlink_unlock(l, 0);
 	sr_leave();
 	return fd;
-}
-
-void sr_vlead_kick(void)
-{
-	sr_loop_post(&kick_task);
-}
-
-static void leave_lead(struct sr_vdev *dev)
-{
-	bool kick = false;
-
-	sr_lock(&dev->lead);
-	if (!--dev->depth) {
-		dev->leader = NULL;
-		dev->changes++;
-		if (dev->waiters)
-			watch_locked(dev, true);
-		/* What it is to watch is armed, as it relied on this leader. */
-		if (atomic_load(&dev->rest) == SR_V_SLEEPS) {
-			kick = !dev->waiters;
-			atomic_store(&dev->rest, SR_V_AWAKE);
-		}
-	}
-	sr_unlock(&dev->lead);
-	if (kick)
-		sr_loop_post(&kick_task);
 }
 
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	struct sr_vdev *dev = l->dev;
-	bool leads, gone;
+	unsigned what;
+	int n;
 
 	(void)want;
 	sr_enter();
-	sr_lock(&dev->lead);
-	leads = dev->leader == me();
-	gone = atomic_load(&dev->gone);
-	if (!leads && dev->waiters)
-		dev->waiters--;
-	sr_unlock(&dev->lead);
-	if (leads && slept && !gone)
-		take_event(dev, false);
-	if (leads)
-		leave_lead(dev);
+	sr_lock(&l->lock);
+	l->cq.sleepers--;
+	if (slept)
+		take_event(l);
+	what = sr_vcq_take(l, &n);
+	sr_vlink_unlock(l, what);
 	sr_leave();
-	sr_verbs_poll(link);
 }
 
-/*
- * Who stands is a waiter that never leads: its CQ is armed, and whoever leads,
- * or the service loop, which watches while there are waiters, calls notify().
- */
 int sr_verbs_stand(struct sr_link *link, unsigned want)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	struct sr_vdev *dev = l->dev;
+	int fd = -1;
 
-	if (!want)
-		return -1;
 	sr_enter();
-	sr_lock(&dev->lead);
-	if (!atomic_load(&l->closed) && !atomic_fetch_or(&l->standing, want))
-		dev->waiters++;
-	if (!dev->leader)
-		watch_locked(dev, true);
-	sr_unlock(&dev->lead);
-	arm_cq(l->cq, CQ_ALL);
-	sr_leave();
-	return -1;
-}
-
-void sr_vlead_sit(struct sr_vlink *l, unsigned what)
-{
-	unsigned old;
-
-	if (!(atomic_load(&l->standing) & what))
-		return;
-	sr_lock(&l->dev->lead);
-	old = atomic_fetch_and(&l->standing, ~what);
-	if ((old & what) && !(old & ~what))
-		l->dev->waiters--;
-	sr_unlock(&l->dev->lead);
-}
-
-/* ---- the service loop ---- */
-
-static bool changed(unsigned *seen, unsigned now)
-{
-	bool yes = *seen != now;
-
-	*seen = now;
-	return yes;
-}
-
-/* How long may the loop sleep, as far as this device is concerned? */
-static int before_device(struct sr_vdev *dev)
-{
-	bool busy, led, events, leader;
-	int ms;
-
-	sr_lock(&dev->lead);
-	busy = changed(&dev->cqes_seen, atomic_load(&dev->cqes));
-	led = changed(&dev->changes_seen, dev->changes);
-	leader = dev->leader;
-	events = (dev->waiters && !leader) || atomic_load(&dev->shaking);
-	if (atomic_exchange(&dev->held, false))
-		ms = TICK_HELD_MS;
-	else if (events || !(busy || led))
-		ms = -1;
-	else
-		ms = led ? TICK_LED_MS : TICK_MS;
-	events |= ms < 0;
-	watch_locked(dev, events && !leader);
-	atomic_store(&dev->rest, ms == TICK_LED_MS     ? SR_V_DOZES :
-				 ms < 0 && leader ? SR_V_SLEEPS :
-						    SR_V_AWAKE);
-	sr_unlock(&dev->lead);
-	if (!events)
-		return ms;
-	arm_all(dev);
-	return poll_all(dev) ? 0 : ms;
-}
-
-static int before(struct sr_poller *p)
-{
-	struct sr_vdev *dev;
-	int ms, least = -1;
-
-	(void)p;
-	sr_enter();
-	for (dev = sr_vdevs; dev; dev = dev->next) {
-		if (!atomic_load(&dev->cqs))
-			continue;
-		ms = before_device(dev);
-		if (ms >= 0 && (least < 0 || ms < least))
-			least = ms;
+	sr_lock(&l->lock);
+	if (l->qp) {
+		fd = l->cq.fd;
+		l->cq.standing |= want;
+		if (want)
+			arm_cq(l);
 	}
+	sr_vlink_unlock(l, 0);
 	sr_leave();
-	return least;
+	return fd;
 }
 
-static void after(struct sr_poller *p)
+/* ---- the service thread: what is below is the loop's ---- */
+
+void sr_vcq_watch(struct sr_vlink *l, bool on)
 {
-	struct sr_vdev *dev;
-
-	(void)p;
-	sr_enter();
-	for (dev = sr_vdevs; dev; dev = dev->next)
-		if (!dev->watched)	/* else by on_channel(), or by before() */
-			poll_all(dev);
-	sr_leave();
-}
-
-static struct sr_poller poller = { .before = before, .after = after };
-
-void sr_vcq_lead_start(void)
-{
-	sr_loop_poller(&poller);
+	if (l->cq.watched == on || !l->qp)
+		return;
+	sr_lock(&l->lock);
+	l->cq.watched = on;
+	if (on)
+		arm_cq(l);
+	sr_vlink_unlock(l, 0);
+	if (!on) {
+		sr_loop_unwatch(&l->cq.watch);
+		return;
+	}
+	sr_loop_watch(&l->cq.watch, EPOLLIN);
+	sr_vcq_poll(l);		/* it is armed: the last look */
 }
 
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vdev *dev = (struct sr_vdev *)((char *)w -
-			offsetof(struct sr_vdev, chan_watch));
+	struct sr_vlink *l = (struct sr_vlink *)((char *)w -
+			offsetof(struct sr_vlink, cq.watch));
+	unsigned what;
+	int n;
 
 	(void)events;
+	if (!sr_vlink_tryget(l))
+		return;
 	sr_enter();
-	take_event(dev, true);
+	sr_lock(&l->lock);
+	take_event(l);
+	what = sr_vcq_take(l, &n);
+	sr_vlink_unlock(l, what);
 	sr_leave();
+	sr_vlook_start(l);
+	sr_link_put(&l->link);
 }
 
-void sr_vlead_init(struct sr_vdev *dev)
+/* Is there something to look after?  Traffic does that by itself; here is for
+ * what is left when it stops. */
+static bool unfinished(struct sr_vlink *l, uint64_t now)
 {
-	sr_mutex_init(&dev->lead, SR_RANK_LINK_THIRD);
-	sr_mutex_init(&dev->chan_lock, SR_RANK_LEAF);
-	dev->chan_watch.fd = dev->chan->fd;
-	dev->chan_watch.fn = on_channel;
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint64_t acked = atomic_load(&l->link.tx_acked);
+	uint64_t w = atomic_load(&l->link.tx_w);
+	uint64_t h = atomic_load(&l->link.rx_h);
+	unsigned have = sr_link_events(&l->link);
+	bool unsaid, unacked, unheard;
+	struct sr_vlook *k = &l->look;
+
+	/* An ACK to the byte, once the reader has paused: those that ride on
+	 * data are rounded down. */
+	unsaid = (have & SR_LINK_SWITCH) && taken != l->tx.ack_said;
+	if (unsaid && taken == k->taken)
+		l->tx.ack_due = true;
+
+	/* siw may leave an answerer's first message lying in its socket until
+	 * the next one comes (siw_accept() replies before it listens). */
+	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER && !l->rx.msgs;
+	if (unheard && l->tx.msgs)
+		l->tx.ack_due = true;
+
+	unacked = (have & SR_LINK_ACKSW) && acked != w;
+	if (!unacked || acked != k->acked) {
+		k->probe_ticks = 0;
+		k->probe_wait = PROBE_FIRST;
+	} else if (++k->probe_ticks >= k->probe_wait && !l->tx.probe_out) {
+		k->probe_ticks = 0;
+		k->probe_wait = least_of(2 * k->probe_wait, PROBE_MOST);
+		l->tx.probe_due = true;
+	}
+	if (taken != k->taken || h != k->h || w != k->w || acked != k->acked)
+		k->moved_ns = now;
+	k->taken = taken;
+	k->acked = acked;
+	k->h = h;
+	k->w = w;
+	return unsaid || unacked || unheard || now - k->moved_ns < TICK_NS;
 }
 
-void sr_vlead_stop(struct sr_vdev *dev)
+/* between: two whole ticks.  Returns true if bytes wait for a
+ * completion that nobody watches for. */
+static bool look(struct sr_vlink *l, uint64_t now, bool between)
 {
-	sr_lock(&dev->lead);	/* nobody in watch_locked */
-	dev->watched = false;
-	sr_unlock(&dev->lead);
-	sr_loop_unwatch(&dev->chan_watch);
+	bool busy, waits, in_use = true, dead;
+
+	sr_vcq_poll(l);
+	dead = sr_link_events(&l->link) & SR_LINK_DEAD;
+	if (!between)	/* whoever moves the link after this lists it again */
+		atomic_store(&l->look.on, false);
+	sr_lock(&l->lock);
+	busy = between || (!dead && unfinished(l, now));
+	sr_vtx_pump(l);
+	waits = l->qp && sr_vtx_waits(l);
+	if (!between) {
+		in_use = l->cq.used - l->look.used > BUSY;
+		l->look.used = l->cq.used;
+	}
+	sr_vlink_unlock(l, 0);
+	if (between)
+		return waits && !l->cq.watched;
+	busy |= sr_vgrow_idle(l, now - l->look.moved_ns);
+	sr_vcq_watch(l, !in_use);
+	if (busy || in_use || atomic_load(&l->look.on)) {
+		atomic_store(&l->look.on, true);
+	} else {
+		SR_VLIST_DROP(l);
+		SR_VLIST_ADD(l->dev->links, l);
+	}
+	return waits && !l->cq.watched;
+}
+
+static void tick(struct sr_timer *timer);
+static struct sr_timer timer = { .fn = tick };
+static uint64_t tick_ns;		/* the next whole one */
+static atomic_bool soon;
+
+static void tick(struct sr_timer *t)
+{
+	uint64_t now = sr_now_ns();
+	bool between = now < tick_ns, again = false, held = false;
+	struct sr_vlink *l, *next;
+	struct sr_vdev *dev;
+
+	if (!between)
+		tick_ns = now + TICK_NS;
+	atomic_store(&soon, false);
+	sr_enter();
+	for (dev = sr_vdevs; dev; dev = dev->next) {
+		for (l = dev->busy; l; l = next) {
+			next = l->next;
+			if (!sr_vlink_tryget(l))
+				continue;
+			held |= look(l, now, between);
+			sr_link_put(&l->link);
+		}
+		again |= dev->busy != NULL;
+	}
+	sr_leave();
+	if (held)
+		atomic_store(&soon, true);
+	if (again)
+		sr_timer_set(t, atomic_load(&soon) ? SOON_MS : TICK_MS);
+}
+
+static void start(struct sr_vlink *l)
+{
+	SR_VLIST_DROP(l);
+	SR_VLIST_ADD(l->dev->busy, l);
+	if (timer.at_ns)
+		return;
+	tick_ns = sr_now_ns() + TICK_NS;
+	sr_timer_set(&timer, TICK_MS);
+}
+
+static void start_task(struct sr_task *t)
+{
+	struct sr_vlink *l = (struct sr_vlink *)((char *)t -
+			offsetof(struct sr_vlink, look.task));
+
+	if (l->id)
+		start(l);
+	sr_link_put(&l->link);
+}
+
+void sr_vlook_start(struct sr_vlink *l)
+{
+	if (atomic_load_explicit(&l->look.on, memory_order_relaxed) ||
+	    atomic_exchange(&l->look.on, true))
+		return;
+	sr_link_get(&l->link);
+	l->look.task.fn = start_task;
+	sr_loop_post(&l->look.task);
+}
+
+static void come_soon(struct sr_task *t)
+{
+	(void)t;
+	sr_timer_set(&timer, SOON_MS);
+}
+
+static struct sr_task soon_task = { .fn = come_soon };
+
+void sr_vlook_soon(void)
+{
+	if (!atomic_exchange(&soon, true))
+		sr_loop_post(&soon_task);
+}
+
+void sr_vlook_forget(void)
+{
+	timer = (struct sr_timer){ .fn = tick };
+	memset(&soon_task, 0, sizeof(soon_task));
+	soon_task.fn = come_soon;
+	atomic_store(&soon, false);
+}
+
+/* ---- making and ending ---- */
+
+const char *sr_vcq_make(struct sr_vlink *l)
+{
+	struct ibv_context *ctx = l->dev->ctx;
+	int flags;
+
+	if (!sr_fd_room(1))
+		return "descriptors";
+	l->cq.chan = sr_vlib.v_create_comp_channel(ctx);
+	if (!l->cq.chan)
+		return "device-failed";
+	l->cq.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ + SR_V_SQ, l, l->cq.chan, 0);
+	if (!l->cq.cq) {
+		sr_vlib.v_destroy_comp_channel(l->cq.chan);
+		return "device-failed";
+	}
+	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
+	flags = sr_real.fcntl(l->cq.fd, F_GETFL, 0);
+	sr_real.fcntl(l->cq.fd, F_SETFL, flags | O_NONBLOCK);
+	l->cq.watch.fd = l->cq.fd;
+	l->cq.watch.fn = on_channel;
+	return NULL;
+}
+
+/*
+ * Epoll sets may have the channel's descriptor, and threads be asleep on it: its
+ * number stays ours until the link is freed, and an eventfd takes the place of the
+ * channel, which must not keep the device open.  It is readable, so it wakes.
+ */
+void sr_vcq_close(struct sr_vlink *l)
+{
+	if (l->cq.watched)
+		sr_loop_unwatch(&l->cq.watch);
+	sr_vlib.v_destroy_cq(l->cq.cq);
+	sr_real.dup3(l->dev->spent, l->cq.fd, O_CLOEXEC);
+	l->cq.chan->fd = -1;
+	sr_vlib.v_destroy_comp_channel(l->cq.chan);
+}
+
+void sr_vcq_free(struct sr_vlink *l)
+{
+	if (l->cq.fd >= 0)
+		sr_fd_close(l->cq.fd);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_lib.c - librdmacm and libibverbs.  A program that never meets an RDMA
- * device never loads them.  Loaded once, for good; but librdmacm remembers the
- * devices it has open, and so is of no use to the child of a fork, which must
- * not touch its parent's.  The child loads a copy of it.
+ * lib.c - loads librdmacm and libibverbs, when the first stream may need them
+ * and there is an RDMA device.  They are never unloaded.  librdmacm remembers
+ * which devices it has opened, and the child of a fork must not touch its
+ * parent's: the child loads a copy of that library.  The loop's; no locks.
  */
 #include "base/real.h" /* before any system header */
-#include "link/verbs/verbs.h"
+#include "link/verbs/lib.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -124,13 +124,10 @@ static const char *load(void)
 	if (!lib_cm)
 		return "no-library";
 
-#define PREFIX_cm "rdma_"
-#define PREFIX_v "ibv_"
-#define RESOLVE(lib, name, ret, params)                                        \
-	*(void **)&sr_vlib.lib##_##name =                                      \
-		dlsym(lib_##lib, PREFIX_##lib #name);                          \
+#define RESOLVE(lib, prefix, name)                                             \
+	sr_vlib.lib##_##name = dlsym(lib_##lib, #prefix "_" #name);            \
 	if (!sr_vlib.lib##_##name) {                                           \
-		sr_warn("verbs: the library has no " PREFIX_##lib #name);      \
+		sr_warn("verbs: the library has no " #prefix "_" #name);       \
 		return "no-library";                                           \
 	}
 	SR_VERBS_CALLS(RESOLVE)

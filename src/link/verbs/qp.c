@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_qp.c - a verbs link from its making to its end: queue pair, registered
- * memory, failure, and the timer that looks after what is unfinished.  The
- * loop's, except where said.
+ * qp.c - a verbs link from its making to its end: queue pair, registered memory,
+ * failure.  The loop's, except where said.
+ *
+ * Locks: the link's, where another thread may use what is changed.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -12,16 +13,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/addr.h"
 #include "base/conf.h"
 #include "base/log.h"
 
 enum {
 	CTL_BYTES = (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX,
-	CQ_SHARE = SR_V_RQ + SR_V_SQ,
 	END_MS = 20, END_TRIES = 25,	/* what is posted may still go out */
 	INLINE_LEAST = 32,
-	SCAN_MS = 100,
-	PROBE_FIRST = 10, PROBE_MOST = 100,	/* scans: 1 s, 10 s */
 };
 
 /* ---- memory ---- */
@@ -54,7 +53,7 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 	return NULL;
 }
 
-void sr_vring_unreg(struct sr_vring *r)
+static void unregister(struct sr_vring *r)
 {
 	if (r->mr)
 		sr_vlib.v_dereg_mr(r->mr);
@@ -63,7 +62,7 @@ void sr_vring_unreg(struct sr_vring *r)
 
 void sr_vring_free(struct sr_vring *r)
 {
-	sr_vring_unreg(r);
+	unregister(r);
 	if (!r->buf)
 		return;
 	munmap(r->buf, r->size);
@@ -74,34 +73,26 @@ void sr_vring_free(struct sr_vring *r)
 
 static const char *make_memory(struct sr_vlink *l)
 {
-	const int remote = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-	struct sr_vring ctl = { 0 };
+	const int local = IBV_ACCESS_LOCAL_WRITE;
 	const char *reason;
 
-	reason = sr_vring_make(l->dev, &l->rx[0], sr_conf.policy.ring_first, remote);
+	reason = sr_vring_make(l->dev, &l->rx.ring[0], sr_conf.policy.ring_first,
+			       local | IBV_ACCESS_REMOTE_WRITE);
 	if (!reason)
-		reason = sr_vring_make(l->dev, &l->tx, sr_conf.policy.ring_first,
-				       IBV_ACCESS_LOCAL_WRITE);
+		reason = sr_vring_make(l->dev, &l->tx.ring, sr_conf.policy.ring_first,
+				       local);
 	if (!reason)
-		reason = sr_vring_make(l->dev, &ctl, CTL_BYTES,
-				       IBV_ACCESS_LOCAL_WRITE);
-	l->ctl = ctl.buf;
-	l->ctl_mr = ctl.mr;
+		reason = sr_vring_make(l->dev, &l->ctl, CTL_BYTES, local);
 	return reason;
 }
 
-static void free_memory(struct sr_vlink *l)
+static void each_ring(struct sr_vlink *l, void (*fn)(struct sr_vring *))
 {
-	struct sr_vring ctl = { l->ctl, CTL_BYTES, l->ctl_mr };
-
-	sr_vring_free(&ctl);
-	l->ctl = NULL;
-	l->ctl_mr = NULL;
-	sr_vring_free(&l->rx[0]);
-	sr_vring_free(&l->rx[1]);
-	sr_vring_free(&l->tx);
-	sr_vring_free(&l->tx_old);
-	sr_vring_free(&l->tx_next);
+	fn(&l->ctl);
+	fn(&l->rx.ring[0]);
+	fn(&l->rx.ring[1]);
+	fn(&l->tx.ring);
+	fn(&l->tx.spare);
 }
 
 /* ---- making ---- */
@@ -111,16 +102,16 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	/* siw completes a work request before its place in the queue is free
 	 * again: there has to be another place then. */
 	const unsigned spare = l->iwarp ? 2 : 1;
-	unsigned asked = SR_V_INLINE;
+	unsigned asked = SR_MSG_MAX;
 	struct ibv_qp_init_attr attr = {
-		.send_cq = l->cq->cq,
-		.recv_cq = l->cq->cq,
+		.send_cq = l->cq.cq,
+		.recv_cq = l->cq.cq,
 		.cap = {
 			.max_send_wr = SR_V_SQ * spare,
 			.max_recv_wr = SR_V_RQ * spare,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
-			.max_inline_data = SR_V_INLINE,
+			.max_inline_data = SR_MSG_MAX,
 		},
 		.qp_type = IBV_QPT_RC,
 	};
@@ -146,20 +137,40 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	l->max_inline = attr.cap.max_inline_data;
 	l->qp = id->qp;
 	for (i = 0; i < SR_V_RQ; i++)
-		l->repost[i] = i;
-	l->repost_n = SR_V_RQ;
+		l->rx.repost[i] = i;
+	l->rx.repost_n = SR_V_RQ;
 	if (sr_vrx_repost(l)) {
 		l->qp = NULL;
 		sr_vlib.cm_destroy_qp(id);
 		return "device-failed";
 	}
-	atomic_store(&l->rx_msgs, 0);	/* these were not received */
+	l->rx.msgs = 0;		/* these were not received */
 	return NULL;
 }
 
 static void end_step(struct sr_task *task);
 static void end_again(struct sr_timer *timer);
-static void broken(struct sr_task *task);
+
+static void free_link(struct sr_vlink *l)
+{
+	sr_vcq_free(l);
+	each_ring(l, sr_vring_free);
+	free(l);
+}
+
+static const char *prepare(struct sr_vlink *l, struct rdma_cm_id *id)
+{
+	const char *reason = make_memory(l);
+
+	if (!reason)
+		reason = sr_vcq_make(l);
+	if (reason)
+		return reason;
+	reason = make_qp(l, id);
+	if (reason)
+		sr_vcq_close(l);
+	return reason;
+}
 
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       enum sr_role role, uint32_t link_no, void *owner,
@@ -173,63 +184,30 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 					   link_no, owner, notify);
 	if (!l)
 		return NULL;
-	sr_enter();
 	l->dev = dev;
 	l->iwarp = dev->iwarp;
 	memcpy(l->device, dev->name, sizeof(l->device));
 	l->link.device = l->device;
 	l->cm.what = SR_CM_LINK;
 	l->end_task.fn = end_step;
-	l->break_task.fn = broken;
 	l->end_timer.fn = end_again;
-	l->peer_slots = SR_V_SLOTS_MIN;
-	sr_mutex_init(&l->post, SR_RANK_LINK_SECOND);
-
-	*reason = make_memory(l);
-	if (*reason)
-		goto free_link;
-	atomic_init(&l->rx_window, sr_conf.policy.ring_first);
-	l->cq = sr_vcq_get(dev, l, CQ_SHARE, &l->key);
-	*reason = "device-failed";
-	if (!l->cq)
-		goto free_link;
-	*reason = make_qp(l, id);
-	if (*reason)
-		goto put_cq;
-
+	l->tx.slots = SR_V_SLOTS_MIN;
+	l->cq.fd = -1;
+	atomic_init(&l->rx.window, sr_conf.policy.ring_first);
+	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
+	sr_enter();
+	*reason = prepare(l, id);
+	if (*reason) {
+		free_link(l);
+		sr_leave();
+		return NULL;
+	}
 	l->id = id;
 	id->context = &l->cm;
-	l->next = dev->links;
-	l->pprev = &dev->links;
-	if (l->next)
-		l->next->pprev = &l->next;
-	dev->links = l;
-	atomic_fetch_add(&dev->refs, 1);
-	atomic_store(&l->shaking, true);
-	atomic_fetch_add(&dev->shaking, 1);
+	SR_VLIST_ADD(dev->links, l);
+	sr_vcq_watch(l, true);
 	sr_leave();
 	return l;
-
-put_cq:
-	sr_vcq_put(l->cq, l->key, CQ_SHARE);
-free_link:
-	sr_vlead_sit(l, ~0u);
-	free_memory(l);
-	free(l);
-	sr_leave();
-	return NULL;
-}
-
-void sr_vlink_up(struct sr_vlink *l)
-{
-	if (sr_link_raise(&l->link, SR_LINK_UP))
-		sr_vlink_notify(l, SR_NOTIFY_CTL);
-}
-
-void sr_vlink_settled(struct sr_vlink *l)
-{
-	if (atomic_exchange(&l->shaking, false))
-		atomic_fetch_sub(&l->dev->shaking, 1);
 }
 
 bool sr_vlink_tryget(struct sr_vlink *l)
@@ -248,37 +226,22 @@ bool sr_vlink_tryget(struct sr_vlink *l)
 /* Everything that the device knows of goes; the rings' memory stays. */
 void sr_vlink_close(struct sr_vlink *l)
 {
-	if (atomic_exchange(&l->closed, true))
+	if (!l->id)
 		return;
 	if (l->end_timer.at_ns) {
 		sr_timer_cancel(&l->end_timer);
 		sr_link_put(&l->link);
 	}
-	sr_vlead_sit(l, ~0u);
-	sr_vlink_settled(l);
 	sr_enter();
-	sr_lock(&l->cq->lock);	/* no completion finds it */
-	l->cq->slots[l->key & 0xfff].link = NULL;
-	sr_lock(&l->post);		/* nobody posts */
+	sr_lock(&l->lock);	/* nobody polls, arms or posts any more */
 	l->qp = NULL;
-	sr_unlock(&l->post);
-	sr_unlock(&l->cq->lock);
-
+	sr_unlock(&l->lock);
 	sr_vlib.cm_destroy_qp(l->id);
-	sr_vcq_put(l->cq, l->key, CQ_SHARE);
-	sr_lock(&l->post);		/* the rings' fields */
-	sr_vring_unreg(&l->rx[0]);
-	sr_vring_unreg(&l->rx[1]);
-	sr_vring_unreg(&l->tx);
-	sr_vring_unreg(&l->tx_old);
-	sr_vring_unreg(&l->tx_next);
-	if (l->ctl_mr)
-		sr_vlib.v_dereg_mr(l->ctl_mr);
-	l->ctl_mr = NULL;
-	sr_unlock(&l->post);
-	*l->pprev = l->next;
-	if (l->next)
-		l->next->pprev = l->pprev;
+	sr_vcq_close(l);
+	sr_lock(&l->lock);	/* the rings' fields */
+	each_ring(l, unregister);
+	sr_unlock(&l->lock);
+	SR_VLIST_DROP(l);
 	sr_vlib.cm_destroy_id(l->id);
 	l->id = NULL;
 	sr_leave();
@@ -289,12 +252,15 @@ static void end_link(struct sr_vlink *l)
 {
 	bool busy;
 
-	if (atomic_load(&l->closed))
+	if (!l->id)
 		return;
-	sr_vcq_poll(l->cq, false);
-	sr_lock(&l->post);
-	busy = (int32_t)(l->sq_signaled - l->sq_done) > 0 && l->end_tries < END_TRIES;
-	sr_unlock(&l->post);
+	sr_enter();
+	sr_vcq_poll(l);
+	sr_lock(&l->lock);
+	busy = (int32_t)(l->tx.sq_signaled - l->tx.sq_done) > 0 &&
+	       l->end_tries < END_TRIES;
+	sr_unlock(&l->lock);
+	sr_leave();
 	if (busy && (sr_link_events(&l->link) & SR_LINK_UP)) {
 		l->end_tries++;
 		sr_link_get(&l->link);
@@ -340,29 +306,26 @@ static void give_up(struct sr_vlink *l, const char *reason, bool at_once)
 	sr_vlink_notify(l, SR_NOTIFY_CTL);
 }
 
-/* The link broke, or the peer broke it.  any. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason)
 {
 	give_up(l, reason, true);
 }
 
-static void broken(struct sr_task *task)
-{
-	struct sr_vlink *l = (struct sr_vlink *)((char *)task -
-			offsetof(struct sr_vlink, break_task));
-
-	sr_vlink_fail(l, atomic_load(&l->broken));
-	sr_link_put(&l->link);
-}
-
-/* The same where locks are held that forbid notify(). */
 void sr_vlink_break(struct sr_vlink *l, const char *reason)
 {
-	const char *none = NULL;
+	if (!l->broken)
+		l->broken = reason;
+}
 
-	if (atomic_compare_exchange_strong(&l->broken, &none, reason) &&
-	    sr_vlink_tryget(l))
-		sr_loop_post(&l->break_task);
+void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
+{
+	const char *broken = l->broken;
+
+	sr_unlock(&l->lock);
+	if (broken)
+		sr_vlink_fail(l, broken);
+	if (what)
+		sr_vlink_notify(l, what);
 }
 
 static void verbs_drop(struct sr_link *link, const char *reason)
@@ -378,125 +341,14 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 static void verbs_free(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	struct sr_vdev *dev = l->dev;
 
-	if (!atomic_load(&l->closed)) {
+	if (l->id) {
 		sr_enter();
 		sr_vlib.cm_disconnect(l->id);
 		sr_leave();
 		sr_vlink_close(l);
 	}
-	free_memory(l);
-	free(l);
-	sr_vdev_unref(dev);
-}
-
-/* ---- the timer's work ---- */
-
-static struct sr_timer scan_timer;
-static atomic_bool scanning;
-
-/* Is there something to look after?  Traffic does that by itself; here is for
- * what is left when it stops. */
-static bool scan_link(struct sr_vlink *l)
-{
-	uint64_t taken = atomic_load(&l->link.rx_taken);
-	uint64_t acked = atomic_load(&l->link.tx_acked);
-	uint64_t w = atomic_load(&l->link.tx_w);
-	uint64_t h = atomic_load(&l->link.rx_h);
-	unsigned have = sr_link_events(&l->link);
-	bool unsaid, unacked, unheard;
-
-	if (have & SR_LINK_DEAD)
-		return false;
-	sr_lock(&l->post);
-	/* An ACK to the byte, once the reader has paused: those that ride on
-	 * data are rounded down. */
-	unsaid = (have & SR_LINK_SWITCH) && taken != l->ack_said;
-	if (unsaid && taken == l->scan_taken)
-		l->ack_due = true;
-
-	/* siw may leave an answerer's first message lying in its socket until
-	 * the next one comes (siw_accept() replies before it listens). */
-	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER &&
-		  !atomic_load(&l->rx_msgs);
-	if (unheard && l->msgs_sent)
-		l->ack_due = true;
-
-	unacked = (have & SR_LINK_ACKSW) && acked != w;
-	if (!unacked || acked != l->scan_acked) {
-		l->probe_ticks = 0;
-		l->probe_wait = PROBE_FIRST;
-	} else if (++l->probe_ticks >= l->probe_wait && !l->probe_out) {
-		l->probe_ticks = 0;
-		l->probe_wait *= 2;
-		if (l->probe_wait > PROBE_MOST)
-			l->probe_wait = PROBE_MOST;
-		l->probe_due = true;
-	}
-	sr_vtx_pump(l);
-	sr_unlock(&l->post);
-
-	if (taken == l->scan_taken && h == l->scan_h && w == l->scan_w &&
-	    acked == l->scan_acked)
-		l->idle_ticks++;
-	else
-		l->idle_ticks = 0;
-	l->scan_taken = taken;
-	l->scan_acked = acked;
-	l->scan_h = h;
-	l->scan_w = w;
-	sr_vgrow_idle(l);
-	return unsaid || unacked || unheard || !l->idle_ticks ||
-	       sr_vgrow_may_shrink(l);
-}
-
-static void scan(struct sr_timer *timer)
-{
-	struct sr_vlink *l, *next;
-	struct sr_vdev *dev;
-	bool again = false;
-
-	(void)timer;
-	atomic_store(&scanning, false);	/* who moves after this starts it */
-	sr_enter();
-	for (dev = sr_vdevs; dev; dev = dev->next)
-		for (l = dev->links; l; l = next) {
-			next = l->next;
-			again |= scan_link(l);
-		}
-	sr_leave();
-	if (again) {
-		atomic_store(&scanning, true);
-		sr_timer_set(&scan_timer, SCAN_MS);
-	}
-}
-
-static void start_scan(struct sr_task *task)
-{
-	(void)task;
-	if (scan_timer.at_ns)
-		return;
-	scan_timer.fn = scan;
-	sr_timer_set(&scan_timer, SCAN_MS);
-}
-
-static struct sr_task scan_task = { .fn = start_scan };
-
-void sr_vscan_start(void)
-{
-	if (atomic_load_explicit(&scanning, memory_order_relaxed) ||
-	    atomic_exchange(&scanning, true))
-		return;
-	sr_loop_post(&scan_task);
-}
-
-void sr_vscan_forget(void)
-{
-	memset(&scan_timer, 0, sizeof(scan_timer));
-	atomic_store(&scanning, false);
-	memset(&scan_task, 0, sizeof(scan_task));
-	scan_task.fn = start_scan;
+	free_link(l);
 }
 
 /* ---- the rest of the contract ---- */
@@ -507,67 +359,46 @@ static void verbs_hello(struct sr_link *link, struct sr_hello *hello)
 
 	hello->slots = SR_V_RQ;
 	hello->ring = (struct sr_ring_ref){
-		.addr = (uintptr_t)l->rx[0].buf,
-		.rkey = l->rx[0].mr ? l->rx[0].mr->rkey : 0,
-		.size = l->rx[0].size,
-		.gen = 0,
+		.addr = (uintptr_t)l->rx.ring[0].buf,
+		.rkey = l->rx.ring[0].mr ? l->rx.ring[0].mr->rkey : 0,
+		.size = l->rx.ring[0].size,
 	};
 }
 
-/* Both ends of the CM's connection, the asker's first: on InfiniBand and RoCE
- * its GIDs and the QPNs, on iWARP (whose QPNs are not told) the addresses and
- * ports of its TCP connection. */
-static size_t end_name(struct sr_vlink *l, bool local, uint8_t id[28])
-{
-	struct rdma_addr *a = &l->id->route.addr;
-	struct sockaddr *sa = local ? &a->src_addr : &a->dst_addr;
-	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr attr;
-	uint32_t qpn;
-
-	memset(id, 0, 28);
-	if (l->iwarp && sa->sa_family == AF_INET) {
-		memcpy(id, &((struct sockaddr_in *)sa)->sin_addr, 4);
-		memcpy(id + 16, &((struct sockaddr_in *)sa)->sin_port, 2);
-		return 28;
-	}
-	if (l->iwarp) {
-		memcpy(id, &((struct sockaddr_in6 *)sa)->sin6_addr, 16);
-		memcpy(id + 16, &((struct sockaddr_in6 *)sa)->sin6_port, 2);
-		return 28;
-	}
-	memcpy(id, local ? &a->addr.ibaddr.sgid : &a->addr.ibaddr.dgid, 16);
-	qpn = l->qp->qp_num;
-	if (!local && !sr_vlib.v_query_qp(l->qp, &attr, IBV_QP_DEST_QPN,
-					    &init))
-		qpn = attr.dest_qp_num;
-	qpn = htonl(qpn);
-	memcpy(id + 16, &qpn, 4);
-	return 28;
-}
-
+/* Addresses and ports of the CM's connection, the asker's first. */
 static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 {
 	struct sr_vlink *l = sr_vlink(link);
-	bool asker = link->role == SR_ROLE_ASKER;
-	size_t n;
+	struct rdma_addr *a = l->id ? &l->id->route.addr : NULL;
+	struct sockaddr_storage s;
+	struct sockaddr *sa;
+	const void *bytes;
+	size_t len;
+	uint16_t port;
+	int i;
 
-	if (!l->id)
+	if (!a)
 		return 0;
-	sr_enter();
-	n = end_name(l, asker, id);
-	n += end_name(l, !asker, id + n);
-	sr_leave();
-	return n;
+	memset(id, 0, 36);
+	for (i = 0; i < 2; i++) {
+		sa = (link->role == SR_ROLE_ASKER) == !i ? &a->src_addr :
+							   &a->dst_addr;
+		sr_addr_plain(&s, sa);
+		bytes = sr_addr_bytes(&s, &len);
+		memcpy(id + 18 * i, bytes, len);
+		port = htons(sr_addr_port(sa));
+		memcpy(id + 18 * i + 16, &port, sizeof(port));
+	}
+	return 36;
 }
 
 static void verbs_usage(struct sr_link *link, size_t *bytes, int *fds)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
-	*bytes = CTL_BYTES + l->rx[0].size + l->rx[1].size + l->tx.size +
-		 l->tx_old.size + l->tx_next.size;
-	*fds = 0;
+	*bytes = l->ctl.size + l->rx.ring[0].size + l->rx.ring[1].size +
+		 l->tx.ring.size + l->tx.spare.size;
+	*fds = 1;
 }
 
 static const char *verbs_usable(void)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_rx.c - the receiving half of a verbs link: completions, messages, and
- * the ring the program reads.  Completions are handled under the CQ's lock, so
- * in the order in which they came; the receive ring is read under the stream's
- * rx lock, in another thread perhaps, and the two meet in rx_h, rx_taken and
- * rx_gen only.
+ * rx.c - the receiving half of a verbs link: completions, messages, and the ring
+ * that the program reads.
+ *
+ * Locks: completions are handled under the link's lock, so in the order in which
+ * they came.  The ring is read under the stream's rx_lock, in another thread
+ * perhaps: the two share only rx_h, rx_taken and rx.gen.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -16,28 +17,23 @@
 
 static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
 {
-	return l->ctl + (i % SR_V_RQ) * SR_MSG_MAX;
+	return l->ctl.buf + (i % SR_V_RQ) * SR_MSG_MAX;
 }
 
-/* wr_id: bit 31 of the low half says receive. */
-#define IS_RECEIVE (1u << 31)
-
-/* CQ's lock (or nobody else knows the link). */
 int sr_vrx_repost(struct sr_vlink *l)
 {
 	struct ibv_recv_wr wr[SR_V_RQ], *bad;
 	struct ibv_sge sge[SR_V_RQ];
-	unsigned i, n = l->repost_n;
+	unsigned i, n = l->rx.repost_n;
 
 	if (!n || !l->qp)
 		return 0;
 	for (i = 0; i < n; i++) {
 		sge[i] = (struct ibv_sge){
-			(uintptr_t)receive_buffer(l, l->repost[i]), SR_MSG_MAX,
-			l->ctl_mr->lkey };
+			(uintptr_t)receive_buffer(l, l->rx.repost[i]), SR_MSG_MAX,
+			l->ctl.mr->lkey };
 		wr[i] = (struct ibv_recv_wr){
-			.wr_id = (uint64_t)l->key << 32 | IS_RECEIVE |
-				 l->repost[i],
+			.wr_id = SR_V_RECEIVE | l->rx.repost[i],
 			.next = i + 1 < n ? &wr[i + 1] : NULL,
 			.sg_list = &sge[i],
 			.num_sge = 1,
@@ -47,8 +43,8 @@ int sr_vrx_repost(struct sr_vlink *l)
 		return -EIO;
 	/* Only now may they be reported as slots: earlier the peer could send
 	 * to a receive that is not there. */
-	l->repost_n = 0;
-	atomic_store(&l->rx_msgs, atomic_load(&l->rx_msgs) + n);
+	l->rx.repost_n = 0;
+	l->rx.msgs += n;
 	return 0;
 }
 
@@ -60,7 +56,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 {
 	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_relaxed);
 	uint64_t taken = atomic_load(&l->link.rx_taken);
-	struct sr_vring *ring = &l->rx[atomic_load(&l->rx_gen) & 1];
+	struct sr_vring *ring = &l->rx.ring[atomic_load(&l->rx.gen) & 1];
 	struct iovec v[2];
 
 	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
@@ -70,7 +66,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu, gen %u",
 			 l->link.link_no, len, (unsigned long long)h,
 			 (unsigned long long)taken, ring->size,
-			 atomic_load(&l->rx_gen));
+			 atomic_load(&l->rx.gen));
 		return -EPROTO;
 	}
 	if (here) {
@@ -80,7 +76,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 	}
 	atomic_store_explicit(&l->link.rx_h, h + len, memory_order_release);
 	*what |= SR_NOTIFY_RX;
-	sr_vgrow_full(l, h + len - taken, what);
+	*what |= sr_vgrow_full(l, h + len - taken);
 	return 0;
 }
 
@@ -89,28 +85,23 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 	if (hello->slots < SR_V_SLOTS_MIN || hello->ring.gen ||
 	    hello->ring.size < 4096 || hello->ring.size > 1u << 30)
 		return -EPROTO;
-	l->peer_slots = hello->slots;
-	l->peer = hello->ring;
-	l->window = least_of(l->tx.size, l->peer.size);
+	l->tx.slots = hello->slots;
+	l->tx.peer = hello->ring;
+	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	/* Its send ring, and so its window, is at first no larger than that. */
-	l->rx_window = least_of(l->rx[0].size, l->peer.size);
+	l->rx.window = least_of(l->rx.ring[0].size, l->tx.peer.size);
 	return 0;
 }
 
-#define SWITCHED (SR_LINK_SWITCH | SR_LINK_ACKSW)	/* both directions */
-
-/* post held. */
 static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 			unsigned *what)
 {
-	int err;
-
 	switch (msg->type) {
 	case SR_MSG_ACK:
-		l->probe_out = false;
+		l->tx.probe_out = false;
 		return 0;
 	case SR_MSG_PROBE:
-		l->ack_due = true;
+		l->tx.ack_due = true;
 		return 0;
 	case SR_MSG_DATA:
 		return l->iwarp ? data_came(l, NULL, msg->len, what) : -EPROTO;
@@ -131,21 +122,18 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 		*what |= SR_NOTIFY_CTL;
 		if (msg->type == SR_MSG_END)
 			*what |= SR_NOTIFY_RX;
-		err = sr_link_take(&l->link, msg);
-		if ((sr_link_events(&l->link) & SWITCHED) == SWITCHED)
-			sr_vlink_settled(l);
-		return err;
+		return sr_link_take(&l->link, msg);
 	}
 }
 
 static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 {
-	uint32_t slots = l->msgs_back, buf = wc->wr_id & (IS_RECEIVE - 1);
+	uint32_t slots = l->tx.msgs_back, buf = wc->wr_id & (SR_V_RECEIVE - 1);
 	struct sr_msg msg;
 	uint64_t ack;
 	int err;
 
-	l->repost[l->repost_n++ % SR_V_RQ] = buf;
+	l->rx.repost[l->rx.repost_n++ % SR_V_RQ] = buf;
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 		ack = atomic_load(&l->link.tx_acked);
 		sr_imm_unpack(ntohl(wc->imm_data), &ack, &slots);
@@ -161,45 +149,32 @@ static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 	return err ? err : message_came(l, &msg, what);
 }
 
-/* One completion, under the CQ's lock.  Returns SR_NOTIFY_ bits. */
+/* One completion; locked.  Returns SR_NOTIFY_ bits. */
 unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 {
+	bool dead = l->broken || (sr_link_events(&l->link) & SR_LINK_DEAD);
 	uint32_t id = wc->wr_id;
 	unsigned what = 0;
-	int err = 0;
 
-	if (atomic_load(&l->broken) ||
-	    (sr_link_events(&l->link) & SR_LINK_DEAD)) {
-		if (!(id & IS_RECEIVE)) {
-			sr_lock(&l->post);
-			sr_vtx_completed(l, id);
-			sr_unlock(&l->post);
-		}
-		return 0;
-	}
-	if (wc->status != IBV_WC_SUCCESS) {
+	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("verbs: link %x: completion status %d",
 			 l->link.link_no, (int)wc->status);
 		sr_vlink_break(l, wc->status == IBV_WC_WR_FLUSH_ERR ?
 					  "peer-dropped" : "device-failed");
 		return 0;
 	}
-	sr_lock(&l->post);
-	if (id & IS_RECEIVE)
-		err = receive(l, wc, &what);
-	else
+	if (!(id & SR_V_RECEIVE))
 		what = sr_vtx_completed(l, id);
-	if (err) {
+	if (dead)
+		return 0;
+	if ((id & SR_V_RECEIVE) && receive(l, wc, &what)) {
 		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
 			 l->link.link_no, (int)wc->opcode, wc->byte_len);
 		sr_vlink_break(l, "protocol");
 	}
-	sr_unlock(&l->post);
 	/* On InfiniBand the first message may overtake the CM's last. */
-	if (!(sr_link_events(&l->link) & SR_LINK_UP)) {
-		sr_link_raise(&l->link, SR_LINK_UP);
+	if (sr_link_raise(&l->link, SR_LINK_UP))
 		what |= SR_NOTIFY_CTL;
-	}
 	return what;
 }
 
@@ -209,15 +184,15 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t k,
 				uint64_t *until)
 {
-	uint32_t gen = atomic_load_explicit(&l->rx_gen, memory_order_acquire);
-	uint64_t from = l->rx_from[gen & 1];
+	uint32_t gen = atomic_load_explicit(&l->rx.gen, memory_order_acquire);
+	uint64_t from = l->rx.from[gen & 1];
 
 	if (gen && k < from) {
 		if (*until > from)
 			*until = from;
 		gen--;
 	}
-	return &l->rx[gen & 1];
+	return &l->rx.ring[gen & 1];
 }
 
 size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
@@ -256,23 +231,21 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	uint64_t taken = atomic_load(&link->rx_taken) + n, from;
 	uint32_t gen;
 
-	/* Before rx_gen is read: sr_vgrow_use() has it the other way. */
+	/* Before rx.gen is read: sr_vgrow_use() has it the other way. */
 	atomic_store(&link->rx_taken, taken);
-	gen = atomic_load(&l->rx_gen);
-	from = l->rx_from[gen & 1];
-	if (gen && taken - n < from && taken >= from) {
-		atomic_store(&l->retire, gen);
-		sr_vlink_notify(l, SR_NOTIFY_WORK);
-	}
-	if (taken >= l->turn_at)
+	gen = atomic_load(&l->rx.gen);
+	from = l->rx.from[gen & 1];
+	if (gen && taken - n < from && taken >= from)
+		sr_vlink_notify(l, SR_NOTIFY_WORK);	/* the other is empty */
+	if (taken >= l->rx.turn_at)
 		sr_vgrow_turn(l, taken);
-	/* A stale look at ack_said costs an ACK too many or too late; the
-	 * pump looks again under the lock, and the timer is behind us. */
-	if (taken - atomic_load_explicit(&l->ack_said, memory_order_relaxed) >=
-	    atomic_load_explicit(&l->rx_window, memory_order_relaxed) / 4) {
+	/* A stale look at ack_said costs an ACK too many or too late; the pump
+	 * looks again under the lock, and the timer later. */
+	if (taken - atomic_load_explicit(&l->tx.ack_said, memory_order_relaxed) >=
+	    atomic_load_explicit(&l->rx.window, memory_order_relaxed) / 4) {
 		sr_enter();
 		sr_vtx_kick(l);
 		sr_leave();
 	}
-	sr_vscan_start();
+	sr_vlook_start(l);
 }

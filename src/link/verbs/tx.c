@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_tx.c - the sending half of a verbs link.  The only file that posts
- * sends.  Everything is under the link's `post` lock.
+ * tx.c - the sending half of a verbs link.  The only file that posts sends.
+ *
+ * Lock: the link's.  Functions without "locks" are called with it.
  *
  * Data is written straight into the peer's ring: on InfiniBand and RoCE with
  * an immediate that carries credit, on iWARP, which has none, followed by a
- * DATA message, or, if there is little of it, within a BYTES message.  While
- * small data is in flight more of it is held back and goes out as one write when
- * a completion returns; the last work request of each batch with data is
- * signalled, so that there is one to come.
+ * DATA message, or, if there is little of it, within a BYTES message.
+ *
+ * What is written while a small write is in flight is held back, and goes out as
+ * one request when all has completed; the last request of each batch with data is
+ * signalled, so that a completion does come.  A burst may begin with BURST writes at
+ * once: many programs write a header and a body.
  *
  * Slots.  Each message (data with immediate, or a send) takes one of the
  * receives that the peer has posted, SLOTS of them (iWARP has no way to say
@@ -40,13 +43,16 @@
 #include <errno.h>
 #include <string.h>
 
-
 enum {
 	WR_BATCH = 8,		/* posted with one doorbell */
 	WR_BYTES = 128 << 10,	/* a write's length: pipelined, not one lump */
-	HOLD_BYTES = 8 << 10,	/* less is held back while ... */
-	HOLD_WRS = 2,		/* ... so many are in flight */
+	HOLD_BYTES = 8 << 10,	/* as much is not held back */
+	BURST = 2,		/* small writes that are not held back */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
+	/* Shares of the peer's receives, see above. */
+	KEEP_ACK = 2,		/* for ACKs that return slots */
+	KEEP_BYTES = 2,		/* for other ACKs */
+	KEEP_CTL = 10,		/* seven once, PROBE, RING, RING_USE */
 };
 
 struct batch {
@@ -58,17 +64,17 @@ struct batch {
 
 static unsigned sq_used(const struct sr_vlink *l)
 {
-	return l->sq_posted - l->sq_done;
+	return l->tx.sq_posted - l->tx.sq_done;
 }
 
 static unsigned outstanding(const struct sr_vlink *l)
 {
-	return l->msgs_sent - l->msgs_back;
+	return l->tx.msgs - l->tx.msgs_back;
 }
 
 static bool slot_free(const struct sr_vlink *l, unsigned keep)
 {
-	return outstanding(l) + keep < l->peer_slots;
+	return outstanding(l) + keep < l->tx.slots;
 }
 
 /* ---- posting ---- */
@@ -83,16 +89,16 @@ static void flush(struct sr_vlink *l, struct batch *b)
 	for (i = 0; i + 1 < b->n; i++)
 		b->wr[i].next = &b->wr[i + 1];
 	b->wr[i].next = NULL;
-	l->unsignaled += b->n;
-	if (b->signal || l->unsignaled >= SR_V_SQ / 4) {
+	l->tx.unsignaled += b->n;
+	if (b->signal || l->tx.unsignaled >= SR_V_SQ / 4) {
 		b->wr[i].send_flags |= IBV_SEND_SIGNALED;
-		l->unsignaled = 0;
-		l->sq_signaled = l->sq_posted;
+		l->tx.unsignaled = 0;
+		l->tx.sq_signaled = l->tx.sq_posted;
 	}
 	b->n = 0;
 	b->signal = false;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
-	if (!atomic_load(&l->broken) && ibv_post_send(l->qp, b->wr, &bad))
+	if (!l->broken && ibv_post_send(l->qp, b->wr, &bad))
 		sr_vlink_break(l, "device-failed");
 }
 
@@ -110,59 +116,60 @@ static struct ibv_send_wr *add(struct sr_vlink *l, struct batch *b,
 	sge = &b->sge[b->n++];
 	*sge = (struct ibv_sge){ (uintptr_t)from, len, lkey };
 	memset(wr, 0, sizeof(*wr));
-	wr->wr_id = (uint64_t)l->key << 32 | (l->sq_posted & 0xffff);
+	wr->wr_id = l->tx.sq_posted & 0xffff;
 	wr->sg_list = sge;
 	wr->num_sge = 1;
 	wr->opcode = op;
 	if (len <= l->max_inline)
 		wr->send_flags = IBV_SEND_INLINE;
-	l->sq_off[l->sq_posted++ % SR_V_SQ] = l->sent;
+	l->tx.off[l->tx.sq_posted++ % SR_V_SQ] = l->tx.sent;
 	return wr;
 }
 
 static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
 {
-	uint8_t *buf = l->ctl +
-		       (SR_V_RQ + l->sq_posted % SR_V_SQ) * SR_MSG_MAX;
+	uint8_t *buf = l->ctl.buf +
+		       (SR_V_RQ + l->tx.sq_posted % SR_V_SQ) * SR_MSG_MAX;
 	struct ibv_send_wr *wr;
 
 	msg->ack = atomic_load(&l->link.rx_taken);
-	msg->slots = atomic_load(&l->rx_msgs);
-	atomic_store_explicit(&l->ack_said, msg->ack, memory_order_relaxed);
-	l->slots_said = atomic_load(&l->rx_msgs);
-	l->ack_due = false;
+	msg->slots = l->rx.msgs;
+	atomic_store_explicit(&l->tx.ack_said, msg->ack, memory_order_relaxed);
+	l->tx.slots_said = l->rx.msgs;
+	l->tx.ack_due = false;
 	wr = add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
-		 l->ctl_mr->lkey);
+		 l->ctl.mr->lkey);
 	wr->send_flags |= IBV_SEND_SOLICITED;
 	if (msg->type != SR_MSG_ACK)
 		b->signal = true;
-	l->msgs_sent++;
+	l->tx.msgs++;
 }
 
 /* One write of at most n bytes, as far as both rings go without a wrap. */
 static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 {
-	size_t at = l->sent & (l->tx.size - 1);
-	size_t to = l->sent & (l->peer.size - 1);
+	size_t at = l->tx.sent & (l->tx.ring.size - 1);
+	size_t to = l->tx.sent & (l->tx.peer.size - 1);
 	struct ibv_send_wr *wr;
 	struct sr_msg msg;
 	uint32_t slots;
 	uint64_t taken;
 
-	n = least_of(n, least_of(l->tx.size - at, l->peer.size - to));
-	n = least_of(n, least_of(WR_BYTES, l->window / 4));
-	l->sent += n;
+	n = least_of(n, least_of(l->tx.ring.size - at, l->tx.peer.size - to));
+	n = least_of(n, least_of(WR_BYTES, l->tx.window / 4));
+	l->tx.sent += n;
+	l->tx.burst += n < HOLD_BYTES;
 	if (l->iwarp && n <= SR_MSG_BYTES_MAX) {
 		msg.type = SR_MSG_BYTES;
 		msg.bytes.len = n;
-		memcpy(msg.bytes.at, l->tx.buf + at, n);
+		memcpy(msg.bytes.at, l->tx.ring.buf + at, n);
 		add_msg(l, b, &msg);
 		return;
 	}
 	wr = add(l, b, l->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
-		 l->tx.buf + at, n, l->tx.mr->lkey);
-	wr->wr.rdma.remote_addr = l->peer.addr + to;
-	wr->wr.rdma.rkey = l->peer.rkey;
+		 l->tx.ring.buf + at, n, l->tx.ring.mr->lkey);
+	wr->wr.rdma.remote_addr = l->tx.peer.addr + to;
+	wr->wr.rdma.rkey = l->tx.peer.rkey;
 	if (l->iwarp) {
 		msg.type = SR_MSG_DATA;
 		msg.len = n;
@@ -171,61 +178,61 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	}
 	b->signal = true;
 	taken = atomic_load(&l->link.rx_taken);
-	slots = atomic_load(&l->rx_msgs);
+	slots = l->rx.msgs;
 	wr->imm_data = htonl(sr_imm_pack(taken, slots));
 	wr->send_flags |= IBV_SEND_SOLICITED;
-	atomic_store_explicit(&l->ack_said, taken & ~63ull,
+	atomic_store_explicit(&l->tx.ack_said, taken & ~63ull,
 			      memory_order_relaxed);
-	l->slots_said = slots;
-	l->msgs_sent++;
+	l->tx.slots_said = slots;
+	l->tx.msgs++;
 }
 
 /* ---- what may go ---- */
 
 static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 {
-	if (!slot_free(l, SR_V_KEEP_ACK + SR_V_KEEP_BYTES + SR_V_KEEP_CTL))
+	if (!slot_free(l, KEEP_ACK + KEEP_BYTES + KEEP_CTL))
 		return false;
 	if (message_waits)
 		return true;
-	if (n >= HOLD_BYTES || n >= l->window / 4)
+	if (n >= HOLD_BYTES || n >= l->tx.window / 4)
 		return true;
-	if (l->more)
+	if (l->tx.more)
 		return false;
-	return l->sent == l->done || sq_used(l) < (l->iwarp ? 2u : 1u) * HOLD_WRS;
+	return l->tx.sent == l->tx.done || l->tx.burst < BURST;
 }
 
 static bool ack_may_go(struct sr_vlink *l)
 {
 	uint64_t taken = atomic_load(&l->link.rx_taken);
-	uint32_t msgs = atomic_load(&l->rx_msgs);
+	uint32_t msgs = l->rx.msgs;
 
-	if (msgs - l->slots_said >= SR_V_RQ / 2)
+	if (msgs - l->tx.slots_said >= SR_V_RQ / 2)
 		return slot_free(l, 0);
-	if (l->ack_due || taken - l->ack_said >= l->rx_window / 4)
-		return slot_free(l, SR_V_KEEP_ACK);
+	if (l->tx.ack_due || taken - l->tx.ack_said >= l->rx.window / 4)
+		return slot_free(l, KEEP_ACK);
 	return false;
 }
 
-bool sr_vtx_idle(struct sr_vlink *l)
+bool sr_vtx_waits(struct sr_vlink *l)
 {
-	return l->sent == atomic_load(&l->link.tx_w) &&
-	       l->pend_head == l->pend_tail;
+	return l->tx.sent != atomic_load(&l->link.tx_w) ||
+	       l->tx.pend_head != l->tx.pend_tail || l->tx.swap;
 }
 
 static bool pump_message(struct sr_vlink *l, struct batch *b)
 {
-	struct sr_vpend *p = &l->pend[l->pend_head % SR_V_PEND];
+	struct sr_vpend *p = &l->tx.pend[l->tx.pend_head % SR_V_PEND];
 
-	if (!slot_free(l, SR_V_KEEP_ACK + SR_V_KEEP_BYTES))
+	if (!slot_free(l, KEEP_ACK + KEEP_BYTES))
 		return false;
 	add_msg(l, b, &p->msg);
 	if (p->msg.type == SR_MSG_RING_USE) {
-		l->peer = l->peer_next;
-		l->peer_next.size = 0;
-		l->use_queued = false;
+		l->tx.peer = l->tx.peer_next;
+		l->tx.peer_next.size = 0;
+		l->tx.use_queued = false;
 	}
-	l->pend_head++;
+	l->tx.pend_head++;
 	return true;
 }
 
@@ -236,12 +243,12 @@ static void pump_queue(struct sr_vlink *l, struct batch *b)
 	bool message;
 
 	while (sq_used(l) + 2 <= SR_V_SQ) {
-		message = l->pend_head != l->pend_tail;
-		until = message ? l->pend[l->pend_head % SR_V_PEND].at : w;
-		if (l->sent < until) {
-			if (!data_may_go(l, until - l->sent, message))
+		message = l->tx.pend_head != l->tx.pend_tail;
+		until = message ? l->tx.pend[l->tx.pend_head % SR_V_PEND].at : w;
+		if (l->tx.sent < until) {
+			if (!data_may_go(l, until - l->tx.sent, message))
 				break;
-			add_data(l, b, until - l->sent);
+			add_data(l, b, until - l->tx.sent);
 		} else if (!message || !pump_message(l, b)) {
 			break;
 		}
@@ -250,7 +257,7 @@ static void pump_queue(struct sr_vlink *l, struct batch *b)
 
 static bool may_post(struct sr_vlink *l)
 {
-	return l->qp && !atomic_load(&l->broken) &&
+	return l->qp && !l->broken &&
 	       (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) ==
 		       SR_LINK_UP;
 }
@@ -265,21 +272,18 @@ void sr_vtx_pump(struct sr_vlink *l)
 	b.n = 0;
 	b.signal = false;
 	pump_queue(l, &b);
-	if (l->probe_due && sq_used(l) < SR_V_SQ &&
-	    slot_free(l, SR_V_KEEP_ACK + SR_V_KEEP_BYTES)) {
+	if (l->tx.probe_due && sq_used(l) < SR_V_SQ &&
+	    slot_free(l, KEEP_ACK + KEEP_BYTES)) {
 		msg.type = SR_MSG_PROBE;
 		add_msg(l, &b, &msg);
-		l->probe_due = false;
-		l->probe_out = true;
+		l->tx.probe_due = false;
+		l->tx.probe_out = true;
 	}
 	if (ack_may_go(l) && sq_used(l) < SR_V_SQ) {
 		msg.type = SR_MSG_ACK;
 		add_msg(l, &b, &msg);
 	}
 	flush(l, &b);
-	if (!sr_vtx_idle(l))
-		atomic_store_explicit(&l->dev->held, true,
-				      memory_order_relaxed);
 }
 
 /* The peer will send again what it does not know to be taken: so it is told, as far
@@ -289,20 +293,20 @@ void sr_vtx_last_ack(struct sr_vlink *l)
 	struct sr_msg msg = { .type = SR_MSG_ACK };
 	struct batch b = { .signal = true };
 
-	sr_lock(&l->post);
+	sr_lock(&l->lock);
 	if (may_post(l) && (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
-	    atomic_load(&l->link.rx_taken) != l->ack_said &&
-	    sq_used(l) < SR_V_SQ && slot_free(l, SR_V_KEEP_ACK))
+	    atomic_load(&l->link.rx_taken) != l->tx.ack_said &&
+	    sq_used(l) < SR_V_SQ && slot_free(l, KEEP_ACK))
 		add_msg(l, &b, &msg);
 	flush(l, &b);
-	sr_unlock(&l->post);
+	sr_vlink_unlock(l, 0);
 }
 
 void sr_vtx_kick(struct sr_vlink *l)
 {
-	sr_lock(&l->post);
+	sr_lock(&l->lock);
 	sr_vtx_pump(l);
-	sr_unlock(&l->post);
+	sr_vlink_unlock(l, 0);
 }
 
 /* ---- what comes back ---- */
@@ -310,14 +314,16 @@ void sr_vtx_kick(struct sr_vlink *l)
 /* All work requests up to number seq have completed. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq)
 {
-	uint16_t n = (uint16_t)(seq - (uint16_t)l->sq_done) + 1;
+	uint16_t n = (uint16_t)(seq - (uint16_t)l->tx.sq_done) + 1;
 
 	if (n > sq_used(l))
 		return 0;
-	l->sq_done += n;
-	l->done = l->sq_off[(l->sq_done - 1) % SR_V_SQ];
-	return l->tx_old.buf && l->done >= l->tx_old_until ? SR_NOTIFY_WORK :
-							     0;
+	l->tx.sq_done += n;
+	l->tx.done = l->tx.off[(l->tx.sq_done - 1) % SR_V_SQ];
+	if (l->tx.done != atomic_load(&l->link.tx_w))
+		return 0;
+	l->tx.burst = 0;
+	return l->tx.swap ? SR_NOTIFY_WORK : 0;
 }
 
 /* The peer says: its program has taken ack bytes, it has received slots
@@ -327,9 +333,9 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 {
 	uint64_t acked = atomic_load(&l->link.tx_acked);
 
-	if (slots - l->msgs_back > outstanding(l))
+	if (slots - l->tx.msgs_back > outstanding(l))
 		return -EPROTO;
-	l->msgs_back = slots;
+	l->tx.msgs_back = slots;
 	if (!(sr_link_events(&l->link) & SR_LINK_ACKSW))
 		return 0;
 	if (ack < acked && !exact && acked - ack < 64)
@@ -347,13 +353,13 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 
 int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg)
 {
-	struct sr_vpend *p = &l->pend[l->pend_tail % SR_V_PEND];
+	struct sr_vpend *p = &l->tx.pend[l->tx.pend_tail % SR_V_PEND];
 
-	if (l->pend_tail - l->pend_head == SR_V_PEND)
+	if (l->tx.pend_tail - l->tx.pend_head == SR_V_PEND)
 		return -EINVAL;
 	p->at = atomic_load(&l->link.tx_w);
 	p->msg = *msg;
-	l->pend_tail++;
+	l->tx.pend_tail++;
 	return 0;
 }
 
@@ -363,22 +369,21 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	int err;
 
 	sr_enter();
-	sr_lock(&l->post);
+	sr_lock(&l->lock);
 	err = sr_link_say(link, msg);
 	if (err)
 		goto unlock;
 	if (msg->type == SR_MSG_PROBE) {
-		l->probe_due = !l->probe_out;
+		l->tx.probe_due = !l->tx.probe_out;
 	} else {
 		if (msg->type == SR_MSG_SWITCH)
-			l->sent = l->done = msg->sw.n;
+			l->tx.sent = l->tx.done = msg->sw.n;
 		err = sr_vtx_queue(l, msg);
 	}
 	sr_vtx_pump(l);
 unlock:
-	sr_unlock(&l->post);
+	sr_vlink_unlock(l, 0);
 	sr_leave();
-	sr_vscan_start();
 	return err;
 }
 
@@ -397,26 +402,31 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t w, acked, room = 0;
+	bool swapped = false;
 
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
 		return 0;
-	sr_lock(&l->post);
-	if (l->tx_swap) {
-		sr_enter();
-		sr_vgrow_swap(l);
-		sr_leave();
+	sr_enter();
+	sr_lock(&l->lock);
+	/* A larger ring is on its way: what is in flight is let run out for it. */
+	if (l->tx.swap) {
+		swapped = sr_vgrow_swap(l);
+		if (!swapped && l->tx.spare.size > l->tx.ring.size)
+			goto unlock;
 	}
 	w = atomic_load(&link->tx_w);
 	acked = atomic_load(&link->tx_acked);
-	room = l->window - (w - acked);
+	room = l->tx.window - (w - acked);
 	/* The rest of a window that is being taken comes in one piece. */
-	if (w != acked && room < least_of(l->window / 8, GAP_BYTES))
+	if (w != acked && room < least_of(l->tx.window / 8, GAP_BYTES))
 		room = 0;
-	if (room > l->window)
+	if (room > l->tx.window)
 		room = 0;
-	sr_vring_pieces(&l->tx, w, room, v);
-	sr_unlock(&l->post);
+	sr_vring_pieces(&l->tx.ring, w, room, v);
 	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
+unlock:
+	sr_vlink_unlock(l, swapped ? SR_NOTIFY_WORK : 0);
+	sr_leave();
 	return room;
 }
 
@@ -424,27 +434,27 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	struct sr_piece *room = &link->tx_piece;
-	bool held;
+	unsigned what = 0;
+	bool waits = false;
+	int count;
 
 	if (n < room->left)
 		*room = (struct sr_piece){ room->at + n, room->left - n };
 	else
 		*room = (struct sr_piece){ 0 };
 	sr_enter();
-	sr_lock(&l->post);
-	l->more = more;
+	sr_lock(&l->lock);
+	l->tx.more = more;
 	atomic_store_explicit(&link->tx_w, atomic_load(&link->tx_w) + n,
 			      memory_order_release);
 	sr_vtx_pump(l);
-	held = !sr_vtx_idle(l) || sq_used(l) > SR_V_SQ / 2;
-	sr_unlock(&l->post);
-	sr_vscan_start();
-	if (held) {
-		sr_vcq_poll(l->cq, false);
-		/* The one who sleeps may not be told of our completions. */
-		if (atomic_load(&l->dev->rest) != SR_V_AWAKE)
-			sr_vlead_kick();
+	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {
+		what = sr_vcq_take(l, &count);
+		waits = !l->cq.watched && sr_vtx_waits(l);
 	}
+	sr_vlink_unlock(l, what);
+	if (waits)
+		sr_vlook_soon();
 	sr_leave();
 }
 
@@ -454,9 +464,9 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
 	struct sr_vlink *l = sr_vlink(link);
 	size_t n;
 
-	sr_lock(&l->post);
-	n = sr_vring_pieces(&l->tx, from, atomic_load(&link->tx_w) - from, v);
-	sr_unlock(&l->post);
+	sr_lock(&l->lock);
+	n = sr_vring_pieces(&l->tx.ring, from, atomic_load(&link->tx_w) - from, v);
+	sr_unlock(&l->lock);
 	return n;
 }
 
@@ -470,8 +480,8 @@ uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t done, acked = atomic_load(&link->tx_acked);
 
-	sr_lock(&l->post);
-	done = l->dev->iwarp ? acked : l->done;
-	sr_unlock(&l->post);
+	sr_lock(&l->lock);
+	done = l->iwarp ? acked : l->tx.done;
+	sr_unlock(&l->lock);
 	return done > acked ? done : acked;
 }

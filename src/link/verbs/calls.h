@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * calls.h - the functions that the files of the verbs link call in each other;
+ * part of verbs.h.
+ */
+#ifndef SR_VERBS_CALLS_H
+#define SR_VERBS_CALLS_H
+
+/* ---- qp.c ---- */
+/* A link on a resolved or requested id (which becomes its own; not on
+ * failure), with its QP and receives posted.  loop. */
+struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
+			       enum sr_role role, uint32_t link_no, void *owner,
+			       void (*notify)(struct sr_link *, unsigned),
+			       const char **reason);
+void sr_vlink_close(struct sr_vlink *l);	/* loop, idempotent */
+/* The link broke, or the peer broke it.  any, not locked. */
+void sr_vlink_fail(struct sr_vlink *l, const char *reason);
+/* The same, once it is unlocked.  locked. */
+void sr_vlink_break(struct sr_vlink *l, const char *reason);
+void sr_vlink_unlock(struct sr_vlink *l, unsigned what); /* and notify() */
+bool sr_vlink_tryget(struct sr_vlink *l);
+const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
+			  int access);
+void sr_vring_free(struct sr_vring *r);
+
+/* ---- cq.c ---- */
+const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; loop */
+void sr_vcq_close(struct sr_vlink *l);		/* the QP is gone; loop */
+void sr_vcq_free(struct sr_vlink *l);
+/* The service thread watches the channel, or no longer.  loop. */
+void sr_vcq_watch(struct sr_vlink *l, bool on);
+/* Handles completions; returns what to notify of.  locked. */
+unsigned sr_vcq_take(struct sr_vlink *l, int *count);
+int sr_vcq_poll(struct sr_vlink *l);	/* number of completions; any */
+void sr_verbs_poll(struct sr_link *link);
+int sr_verbs_arm(struct sr_link *link, unsigned want);
+void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
+int sr_verbs_stand(struct sr_link *link, unsigned want);
+/* The timer looks after the link, while something is unfinished.  any. */
+void sr_vlook_start(struct sr_vlink *l);
+void sr_vlook_soon(void);		/* in two milliseconds.  any. */
+void sr_vlook_forget(void);
+
+/* ---- tx.c ---- */
+int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
+int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
+void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
+void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
+void sr_vtx_last_ack(struct sr_vlink *l); /* before it is given up */
+/* What was completed, what the peer says.  Notify bits; locked. */
+unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq);
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
+		  unsigned *what);
+bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
+size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);
+void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more);
+size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
+			    struct iovec v[2]);
+uint64_t sr_verbs_tx_arrived(struct sr_link *link);
+size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
+		       struct iovec v[2]);
+
+/* ---- rx.c ---- */
+unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc);
+int sr_vrx_repost(struct sr_vlink *l);	/* locked */
+ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece);
+size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2]);
+void sr_verbs_rx_free(struct sr_link *link, size_t n);
+
+/* ---- grow.c ---- */
+void sr_verbs_work(struct sr_link *link);
+void sr_verbs_tx_work(struct sr_link *link);
+bool sr_vgrow_swap(struct sr_vlink *l);	/* tx, locked */
+void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken);	/* rx */
+unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread); /* locked */
+int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring);
+int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
+		 unsigned *what);
+bool sr_vgrow_tx_widens(struct sr_link *link);
+/* It has been idle so long; returns whether its ring may shrink later.  loop. */
+bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns);
+
+/* ---- cm.c ---- */
+enum { SR_V_REASON_LEN = 32 };
+
+/* What an event says, taken out of it before it is acknowledged. */
+struct sr_vcm_event {
+	enum rdma_cm_event_type type;
+	int status;
+	struct rdma_cm_id *id;
+	uint8_t data[SR_NAME_LEN + SR_V_REASON_LEN];
+	size_t len;
+};
+
+const char *sr_vcm_open(void);	/* the channel; NULL or why not */
+struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm);	/* NULL and errno */
+void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
+		 uint16_t port);
+uint16_t sr_vcm_iwarp_port(uint16_t port);
+void sr_vcm_param(struct rdma_conn_param *p);
+void sr_vcm_ack_timeout(struct rdma_cm_id *id);
+int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out);
+void sr_verbs_unlisten(void *listener);
+struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
+				void (*notify)(struct sr_link *, unsigned),
+				const char **reason);
+void sr_verbs_refuse(struct sr_request *req, const char *reason);
+void sr_vcm_removed(struct ibv_context *ctx);	/* asks and listeners */
+/* In the child of fork: nothing of all this is ours any more. */
+void sr_verbs_forget(void);
+
+/* ---- ask.c ---- */
+int sr_verbs_ask(struct sr_ask *ask);
+void sr_verbs_cancel(struct sr_ask *ask);
+void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
+void sr_vask_removed(struct ibv_context *ctx);
+void sr_vask_forget(void);
+
+#endif
