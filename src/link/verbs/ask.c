@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_ask.c - the asker's part of verbs_cm.c: its id goes resolve address,
- * resolve route, connect.  All in the loop, no locks.
+ * ask.c - the asker's part of cm.c: its id goes resolve address, resolve route,
+ * connect.  All in the loop, no locks.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -17,24 +17,24 @@
 
 enum {
 	RESOLVE_MS = 2000,
-	ASK_MS = 5000,		/* all in all */
-	LOOK_MS = 100,		/* whether the queue pair still lives */
-	HICCUPS = 3,
+	ASK_LOOKS = 200,	/* 5 s all in all */
+	LOOK_MS = 25,
+	RETRIES = 3,
 	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
 };
 
 struct ask {
 	struct sr_vcm cm;
-	struct sr_ask *ask;		/* NULL: cancelled */
+	struct sr_ask *ask;
 	struct ask *next, **pprev;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id;		/* NULL: the next look asks again */
 	struct sr_vdev *dev;
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
-	uint64_t deadline_ns;
+	unsigned looks;
 	bool iwarp;			/* the port is for iWARP */
 	bool again;			/* it was tried for the other */
-	unsigned hiccups;		/* refused without a word so often */
+	unsigned retries;
 	uint16_t there[2];		/* InfiniBand, iWARP; 0: by the address */
 	unsigned redirects;
 };
@@ -60,26 +60,21 @@ static void release(struct ask *a)
 	a->dev = NULL;
 }
 
+static void free_ask(struct ask *a)
+{
+	release(a);
+	a->ask->kind = NULL;
+	SR_VLIST_DROP(a);
+	free(a);
+}
+
 static void fail_ask(struct ask *a, const char *reason)
 {
 	struct sr_ask *ask = a->ask;
 
 	sr_debug("verbs: asking failed: %s", reason);
-	release(a);
-	SR_VLIST_DROP(a);
-	ask->kind = NULL;
-	free(a);
+	free_ask(a);
 	ask->done(ask, NULL, reason);
-}
-
-static void ask_look(struct sr_timer *t);
-
-/* To look after it from time to time, ASK_MS from now at most. */
-static void watch_over(struct ask *a)
-{
-	a->deadline_ns = sr_now_ns() + ASK_MS * UINT64_C(1000000);
-	a->timer.fn = ask_look;
-	sr_timer_set(&a->timer, LOOK_MS);
 }
 
 static int resolve(struct ask *a)
@@ -87,7 +82,6 @@ static int resolve(struct ask *a)
 	const struct sockaddr *dst = (struct sockaddr *)&a->ask->dst;
 	struct sockaddr_storage from, to;
 	uint16_t port = sr_addr_port(dst);
-	int err = 0;
 
 	if (a->there[a->iwarp])
 		port = a->there[a->iwarp];
@@ -97,13 +91,14 @@ static int resolve(struct ask *a)
 	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);
 	sr_vcm_addr(&to, dst, port);
 	a->id = sr_vcm_id(&a->cm);
-	if (!a->id)
-		return -errno;
-	if (sr_vlib.cm_resolve_addr(a->id, (struct sockaddr *)&from,
+	if (!a->id ||
+	    sr_vlib.cm_resolve_addr(a->id, (struct sockaddr *)&from,
 				    (struct sockaddr *)&to, RESOLVE_MS))
-		err = -errno;
-	return err;
+		return -errno;
+	return 0;
 }
+
+static void look(struct sr_timer *t);
 
 int sr_verbs_ask(struct sr_ask *ask)
 {
@@ -120,42 +115,37 @@ int sr_verbs_ask(struct sr_ask *ask)
 		return -ENOMEM;
 	a->cm.what = SR_CM_ASK;
 	a->ask = ask;
+	a->timer.fn = look;
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
+	ask->kind = a;
 	SR_VLIST_ADD(asks, a);
 	sr_enter();
 	err = resolve(a);
 	sr_leave();
-	if (err) {
-		release(a);
-		SR_VLIST_DROP(a);
-		free(a);
-		return err;
-	}
-	ask->kind = a;
-	watch_over(a);
-	return 0;
+	if (err)
+		free_ask(a);
+	else
+		sr_timer_set(&a->timer, LOOK_MS);
+	return err;
 }
 
 void sr_verbs_cancel(struct sr_ask *ask)
 {
-	struct ask *a = ask->kind;
-
-	if (!a)
-		return;
-	ask->kind = NULL;
-	release(a);
-	SR_VLIST_DROP(a);
-	free(a);
+	if (ask->kind)
+		free_ask(ask->kind);
 }
 
-static const char *resolve_again(struct ask *a)
+/* Asks again at once: another port, or process. */
+static const char *go_on(struct ask *a)
 {
-	sr_vlib.cm_destroy_id(a->id);
-	a->dev = NULL;
-	a->id = NULL;
-	a->iwarp = !a->iwarp;
-	a->again = true;
-	return resolve(a) ? "no-device" : NULL;
+	int err;
+
+	release(a);
+	sr_timer_set(&a->timer, LOOK_MS);
+	sr_enter();
+	err = resolve(a);
+	sr_leave();
+	return err ? "no-device" : NULL;
 }
 
 static const char *addr_resolved(struct ask *a)
@@ -166,8 +156,13 @@ static const char *addr_resolved(struct ask *a)
 	if (!a->dev)
 		return reason;
 	iwarp_seen = a->dev->iwarp;
-	if (a->dev->iwarp != a->iwarp)
-		return a->again ? "no-device" : resolve_again(a);
+	if (a->dev->iwarp != a->iwarp && a->again)
+		return "no-device";
+	if (a->dev->iwarp != a->iwarp) {
+		a->iwarp = a->dev->iwarp;
+		a->again = true;
+		return go_on(a);
+	}
 	sr_vcm_ack_timeout(a->id);
 	if (sr_vlib.cm_resolve_route(a->id, RESOLVE_MS))
 		return "no-device";
@@ -207,11 +202,10 @@ static void established(struct ask *a)
 	struct sr_ask *ask = a->ask;
 	struct sr_vlink *l = a->link;
 
-	sr_timer_cancel(&a->timer);
 	l->id->context = &l->cm;
-	SR_VLIST_DROP(a);
-	free(a);
-	ask->kind = NULL;
+	a->link = NULL;
+	a->id = NULL;
+	free_ask(a);
 	__atomic_store_n(&l->link.notify, ask->notify, __ATOMIC_RELEASE);
 	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
@@ -220,17 +214,11 @@ static void established(struct ask *a)
 /* Does the refusal send us to another process's ports?  Notes them. */
 static bool sent_there(struct ask *a, const struct sr_vcm_event *e)
 {
-	char text[sizeof(SR_THERE) + SR_THERE_LEN];
 	unsigned ib, iwarp;
-	size_t n = e->len;
 
 	if (e->type != RDMA_CM_EVENT_REJECTED || a->redirects == SR_THERE_MOST)
 		return false;
-	if (n >= sizeof(text))
-		n = sizeof(text) - 1;
-	memcpy(text, e->data, n);
-	text[n] = '\0';
-	if (sscanf(text, SR_THERE " %5u %5u", &ib, &iwarp) != 2 ||
+	if (sscanf((const char *)e->data, SR_THERE " %5u %5u", &ib, &iwarp) != 2 ||
 	    ib > UINT16_MAX || iwarp > UINT16_MAX || !(a->iwarp ? iwarp : ib))
 		return false;
 	a->there[0] = (uint16_t)ib;
@@ -242,17 +230,10 @@ static bool sent_there(struct ask *a, const struct sr_vcm_event *e)
 /* The reason word in a refusal must be one of ours. */
 static const char *refusal(const struct sr_vcm_event *e, bool iwarp)
 {
-	char word[SR_V_REASON_LEN];
-	enum sr_reason r;
-	size_t n = e->len;
+	enum sr_reason r = sr_reason_find((const char *)e->data);
 
 	if (!iwarp && e->status == REJ_NO_SERVICE)
 		return "no-listener";
-	if (n >= sizeof(word))
-		n = sizeof(word) - 1;
-	memcpy(word, e->data, n);
-	word[n] = 0;
-	r = sr_reason_find(word);
 	if (r != SR_REASON_NONE)
 		return sr_reason_word(r);
 	return iwarp ? "no-listener" : "refused";
@@ -277,57 +258,20 @@ static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
 
 /*
  * siw now and then refuses one of many connections, in one way or another (seen:
- * 2 of 64 at once, 1 of 300 in a row).  Where nobody listens it costs 70 ms to be
- * sure.
+ * 2 of 64 at once, 1 of 300 in a row): such an asker asks again at its next looks.
+ * Another one goes back to the address if the process that it was sent to has ended.
  */
-static bool hiccup(struct ask *a, const char *reason)
-{
-	return a->iwarp && a->hiccups < HICCUPS &&
-	       !strcmp(reason, "no-listener");
-}
-
-static void once_more(struct sr_timer *t)
-{
-	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
-	int err;
-
-	watch_over(a);
-	sr_enter();
-	err = resolve(a);
-	sr_leave();
-	if (err)
-		fail_ask(a, "no-device");
-}
-
-/* After 10, 20, 40 ms. */
-static void start_over(struct ask *a)
-{
-	sr_debug("verbs: refused without a word: once more");
-	release(a);
-	a->timer.fn = once_more;
-	sr_timer_set(&a->timer, 10u << a->hiccups++);
-}
-
-/* There, or by the address again if the process that we were sent to has ended. */
-static void go_on(struct ask *a)
-{
-	int err;
-
-	release(a);
-	sr_enter();
-	err = resolve(a);
-	sr_leave();
-	if (err)
-		fail_ask(a, "no-device");
-}
-
 static void no_more(struct ask *a, const char *reason)
 {
-	if (hiccup(a, reason)) {
-		start_over(a);
-	} else if (a->there[a->iwarp] && !strcmp(reason, "no-listener")) {
+	if (!strcmp(reason, "no-listener") && a->iwarp && a->retries < RETRIES) {
+		release(a);
+		a->retries++;
+		sr_timer_set(&a->timer, LOOK_MS);
+	} else if (!strcmp(reason, "no-listener") && a->there[a->iwarp]) {
 		a->there[0] = a->there[1] = 0;
-		go_on(a);
+		reason = go_on(a);
+		if (reason)
+			fail_ask(a, reason);
 	} else {
 		fail_ask(a, reason);
 	}
@@ -335,19 +279,22 @@ static void no_more(struct ask *a, const char *reason)
 
 /* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
  * flushed, and no event says why. */
-static void ask_look(struct sr_timer *t)
+static void look(struct sr_timer *t)
 {
 	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
+	const char *reason = NULL;
 
-	if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
-		no_more(a, a->iwarp ? "no-listener" : "refused");
-	else if (sr_now_ns() >= a->deadline_ns)
+	sr_timer_set(t, LOOK_MS);
+	if (++a->looks >= ASK_LOOKS)
 		fail_ask(a, "timeout");
-	else
-		sr_timer_set(t, LOOK_MS);
+	else if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
+		no_more(a, a->iwarp ? "no-listener" : "refused");
+	else if (!a->id)
+		reason = go_on(a);
+	if (reason)
+		fail_ask(a, reason);
 }
 
-/* loop */
 void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
 	struct ask *a = (struct ask *)cm;
@@ -367,11 +314,7 @@ void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
-		if (sent_there(a, e)) {
-			go_on(a);
-			return;
-		}
-		reason = ask_failure(a, e);
+		reason = sent_there(a, e) ? go_on(a) : ask_failure(a, e);
 		break;
 	}
 	if (reason)

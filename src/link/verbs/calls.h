@@ -84,12 +84,13 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns);
 /* ---- cm.c ---- */
 enum { SR_V_REASON_LEN = 32 };
 
-/* What an event says, taken out of it before it is acknowledged. */
+/* What an event says, taken out of it before it is acknowledged.  A zero byte follows
+ * the data. */
 struct sr_vcm_event {
 	enum rdma_cm_event_type type;
 	int status;
 	struct rdma_cm_id *id;
-	uint8_t data[SR_NAME_LEN + SR_V_REASON_LEN];
+	uint8_t data[SR_NAME_LEN + SR_V_REASON_LEN + 1];
 	size_t len;
 };
 

@@ -444,7 +444,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 		e.status = ev->status;
 		e.id = ev->id;
 		e.len = least_of(ev->param.conn.private_data_len,
-				 sizeof(e.data));
+				 sizeof(e.data) - 1);
 		if (!ev->param.conn.private_data)
 			e.len = 0;
 		if (e.len)
