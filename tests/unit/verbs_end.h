@@ -135,8 +135,8 @@ static void dump(struct end *e, unsigned want)
 		(long long)l->tx.sent, (long long)l->tx.done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
 		(long long)e->link->rx_taken, (long long)l->tx.ack_said,
-		l->tx.sq_posted, l->tx.sq_signaled, l->tx.sq_done, l->tx.msgs,
-		l->tx.msgs_back, l->rx.msgs, l->tx.slots_said, l->tx.probe_due,
+		l->tx.sq_posted, l->tx.sq_signaled, l->tx.sq_done, l->tx.slots.sent,
+		l->tx.slots.back, l->rx.msgs, l->tx.slots.reported, l->tx.probe_due,
 		l->tx.probe_out, l->tx.ack_due, l->cq.armed, l->cq.fired,
 		l->cq.sleepers, l->cq.watched);
 }

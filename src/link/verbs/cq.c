@@ -52,6 +52,14 @@ enum {
 
 /* ---- taking completions ---- */
 
+/* Does this completion make an event?  (On siw each one does.) */
+static bool fires(struct sr_vlink *l, const struct ibv_wc *wc)
+{
+	return l->cq.armed == SR_CQ_ALL ||
+	       (l->cq.armed && (l->iwarp || wc->status != IBV_WC_SUCCESS ||
+				(uint32_t)wc->wr_id & SR_V_RECEIVE));
+}
+
 unsigned sr_vcq_take(struct sr_vlink *l, int *count)
 {
 	struct ibv_wc wc[BATCH];
@@ -67,10 +75,7 @@ unsigned sr_vcq_take(struct sr_vlink *l, int *count)
 			sr_vlink_break(l, "device-failed");
 		for (i = 0; i < n; i++) {
 			what |= sr_vrx_completion(l, &wc[i]);
-			/* Sends that went well fire a solicited arming on siw. */
-			l->cq.fired |= l->cq.armed == SR_CQ_ALL || l->iwarp ||
-				       wc[i].status != IBV_WC_SUCCESS ||
-				       (uint32_t)wc[i].wr_id & SR_V_RECEIVE;
+			l->cq.fired |= fires(l, &wc[i]);
 		}
 		*count += n > 0 ? n : 0;
 	} while (n == BATCH && ++rounds < ROUNDS);
@@ -256,7 +261,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	/* siw may leave an answerer's first message lying in its socket until
 	 * the next one comes (siw_accept() replies before it listens). */
 	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER && !l->rx.msgs;
-	if (unheard && l->tx.msgs)
+	if (unheard && l->tx.slots.sent)
 		l->tx.ack_due = true;
 
 	unacked = (have & SR_LINK_ACKSW) && acked != w;

@@ -23,14 +23,22 @@
 #include "base/conf.h"
 #include "base/log.h"
 
-enum {
-	FACTOR = 4,
-	TURNS = 4,			/* so many times the ring's size ... */
-	QUICK_NS = 80 * 1000 * 1000,	/* ... in less than this: a bulk flow */
-	ROOMY = 256 << 10,
-};
-
+#define ROOMY ((size_t)256 << 10)
 #define IDLE_NS UINT64_C(30000000000)
+
+/*
+ * With a full ring the peer's program sleeps, which with TCP it would not yet: some
+ * write a good deal before they read.  At once to ROOMY, as a ring that is read from
+ * cannot be replaced again before it is empty.
+ */
+static struct sr_ring_rule rule(void)
+{
+	return (struct sr_ring_rule){
+		.first = sr_conf.policy.ring_first, .max = sr_conf.policy.ring_max,
+		.full_least = ROOMY, .full_most = ROOMY, .full_part = 8,
+		.quick_turns = 3, .quick_ns = 20 * 1000 * 1000,
+	};
+}
 
 static struct sr_vring *ring_now(struct sr_vlink *l)
 {
@@ -51,33 +59,32 @@ static bool receives(struct sr_vlink *l)
 
 /* ---- the receiver ---- */
 
-/* The program has taken as much as rx.turn_at.  rx. */
+/* The loop shall offer a ring of that size, if it is larger.  Notify bits. */
+static unsigned want(struct sr_vlink *l, size_t now, size_t size)
+{
+	return size > now && !atomic_exchange(&l->rx.grow, size) ? SR_NOTIFY_WORK : 0;
+}
+
+/* The program has taken as much as rx.turns.at.  rx. */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 {
 	size_t size = l->rx.window;	/* the ring may just be freed */
-	uint64_t now = sr_now_ns();
-	bool quick = l->rx.turn_at && now - l->rx.turn_ns < QUICK_NS;
+	const struct sr_ring_rule r = rule();
 
-	l->rx.turn_ns = now;
-	l->rx.turn_at = taken + TURNS * size;
-	if (quick && size < sr_conf.policy.ring_max &&
-	    !atomic_exchange(&l->rx.grow, size * FACTOR))
+	sr_ring_turn(&r, &l->rx.turns, size, taken, sr_now_ns());
+	size = sr_ring_want(&r, size, 0, &l->rx.turns, false);
+	if (size > l->rx.window)
+		l->rx.turns.quick = 0;
+	if (want(l, l->rx.window, size))
 		sr_vlink_notify(l, SR_NOTIFY_WORK);
 }
 
-/*
- * So much is unread.  With a full ring the peer's program sleeps, which with
- * TCP it would not yet: some write a good deal before they read.  At once to
- * ROOMY, as a ring that is read from cannot be replaced again before it is empty.
- */
 unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
+	const struct sr_ring_rule r = rule();
 	size_t size = ring_now(l)->size;
 
-	if (unread < size - size / 8 || size >= ROOMY ||
-	    size >= sr_conf.policy.ring_max || atomic_exchange(&l->rx.grow, ROOMY))
-		return 0;
-	return SR_NOTIFY_WORK;
+	return want(l, size, sr_ring_want(&r, size, unread, NULL, false));
 }
 
 /* loop */
@@ -216,15 +223,15 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 static void follow(struct sr_vlink *l)
 {
 	struct sr_vring r = { 0 };
-	size_t want;
+	size_t size;
 
 	sr_lock(&l->lock);
-	want = l->tx.swap || l->tx.use_queued ? 0 : l->tx.peer_next.size;
+	size = l->tx.swap || l->tx.use_queued ? 0 : l->tx.peer_next.size;
 	sr_unlock(&l->lock);
-	if (!want || want > sr_conf.policy.ring_max)
+	if (!size || size > sr_conf.policy.ring_max)
 		return;
-	if (want != l->tx.ring.size &&
-	    sr_vring_make(l->dev, &r, want, IBV_ACCESS_LOCAL_WRITE))
+	if (size != l->tx.ring.size &&
+	    sr_vring_make(l->dev, &r, size, IBV_ACCESS_LOCAL_WRITE))
 		return;
 	sr_lock(&l->lock);
 	l->tx.spare = r;

@@ -191,7 +191,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	l->cm.what = SR_CM_LINK;
 	l->end_task.fn = end_step;
 	l->end_timer.fn = end_again;
-	l->tx.slots = SR_V_SLOTS_MIN;
+	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	l->cq.fd = -1;
 	atomic_init(&l->rx.window, sr_conf.policy.ring_first);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);

@@ -85,7 +85,7 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 	if (hello->slots < SR_V_SLOTS_MIN || hello->ring.gen ||
 	    hello->ring.size < 4096 || hello->ring.size > 1u << 30)
 		return -EPROTO;
-	l->tx.slots = hello->slots;
+	l->tx.slots.posted = hello->slots;
 	l->tx.peer = hello->ring;
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	/* Its send ring, and so its window, is at first no larger than that. */
@@ -128,7 +128,7 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 
 static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 {
-	uint32_t slots = l->tx.msgs_back, buf = wc->wr_id & (SR_V_RECEIVE - 1);
+	uint32_t slots = l->tx.slots.back, buf = wc->wr_id & (SR_V_RECEIVE - 1);
 	struct sr_msg msg;
 	uint64_t ack;
 	int err;
@@ -237,7 +237,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	from = l->rx.from[gen & 1];
 	if (gen && taken - n < from && taken >= from)
 		sr_vlink_notify(l, SR_NOTIFY_WORK);	/* the other is empty */
-	if (taken >= l->rx.turn_at)
+	if (taken >= l->rx.turns.at)
 		sr_vgrow_turn(l, taken);
 	/* A stale look at ack_said costs an ACK too many or too late; the pump
 	 * looks again under the lock, and the timer later. */

@@ -13,29 +13,9 @@
  * signalled, so that a completion does come.  A burst may begin with BURST writes at
  * once: many programs write a header and a body.
  *
- * Slots.  Each message (data with immediate, or a send) takes one of the
- * receives that the peer has posted, SLOTS of them (iWARP has no way to say
- * "not ready").  The receiver posts it again at once, and each message says how
- * many its sender has received so far.  Outstanding messages are those sent and
- * not known to be received.
- *
- *	data	only while fewer than SLOTS - 14 are outstanding
- *	control	SLOTS - 4: the once-only messages, PROBE, RING, RING_USE (10)
- *	ACKs	SLOTS - 2
- *	ACKs for slots: SLOTS; sent when half of our own receives are unreported
- *
- * No deadlock: say A may not send data for lack of slots.  Then B has received,
- * or will, more than half of its receives from A without reporting; so it wants
- * an ACK for slots.  Can B have no slot for it?  Each message from A reports
- * all that A had received.  After B's ACK number 1 at x messages received, B
- * wants the third at x + SLOTS or later.  But A knew at most a report of
- * x - SLOTS/2 before it processed ACK 1, so it sent at most up to x + SLOTS/2
- * before; hence B has by then received a message that A sent after processing
- * ACK 1, which reports ACK 1 and all before it.  So two slots are enough.
- * Other ACKs (bytes, PROBE, timer) wait when theirs are used up: then B has
- * more than SLOTS/2 outstanding, and A's ACK for slots will come.
- * No ping-pong: an ACK is itself a message, and half of SLOTS of them make
- * one more.
+ * Slots.  Each message (data with immediate, or a send) takes one of the receives
+ * that the peer has posted (iWARP has no way to say "not ready").  The receiver posts
+ * it again at once.  Who may use how many of them: pure/credit.h.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -49,10 +29,6 @@ enum {
 	HOLD_BYTES = 8 << 10,	/* as much is not held back */
 	BURST = 2,		/* small writes that are not held back */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
-	/* Shares of the peer's receives, see above. */
-	KEEP_ACK = 2,		/* for ACKs that return slots */
-	KEEP_BYTES = 2,		/* for other ACKs */
-	KEEP_CTL = 10,		/* seven once, PROBE, RING, RING_USE */
 };
 
 struct batch {
@@ -65,16 +41,6 @@ struct batch {
 static unsigned sq_used(const struct sr_vlink *l)
 {
 	return l->tx.sq_posted - l->tx.sq_done;
-}
-
-static unsigned outstanding(const struct sr_vlink *l)
-{
-	return l->tx.msgs - l->tx.msgs_back;
-}
-
-static bool slot_free(const struct sr_vlink *l, unsigned keep)
-{
-	return outstanding(l) + keep < l->tx.slots;
 }
 
 /* ---- posting ---- */
@@ -135,14 +101,14 @@ static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
 	msg->ack = atomic_load(&l->link.rx_taken);
 	msg->slots = l->rx.msgs;
 	atomic_store_explicit(&l->tx.ack_said, msg->ack, memory_order_relaxed);
-	l->tx.slots_said = l->rx.msgs;
+	l->tx.slots.reported = l->rx.msgs;
 	l->tx.ack_due = false;
 	wr = add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
 		 l->ctl.mr->lkey);
 	wr->send_flags |= IBV_SEND_SOLICITED;
 	if (msg->type != SR_MSG_ACK)
 		b->signal = true;
-	l->tx.msgs++;
+	l->tx.slots.sent++;
 }
 
 /* One write of at most n bytes, as far as both rings go without a wrap. */
@@ -152,7 +118,6 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	size_t to = l->tx.sent & (l->tx.peer.size - 1);
 	struct ibv_send_wr *wr;
 	struct sr_msg msg;
-	uint32_t slots;
 	uint64_t taken;
 
 	n = least_of(n, least_of(l->tx.ring.size - at, l->tx.peer.size - to));
@@ -178,20 +143,19 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	}
 	b->signal = true;
 	taken = atomic_load(&l->link.rx_taken);
-	slots = l->rx.msgs;
-	wr->imm_data = htonl(sr_imm_pack(taken, slots));
+	wr->imm_data = htonl(sr_imm_pack(taken, l->rx.msgs));
 	wr->send_flags |= IBV_SEND_SOLICITED;
 	atomic_store_explicit(&l->tx.ack_said, taken & ~63ull,
 			      memory_order_relaxed);
-	l->tx.slots_said = slots;
-	l->tx.msgs++;
+	l->tx.slots.reported = l->rx.msgs;
+	l->tx.slots.sent++;
 }
 
 /* ---- what may go ---- */
 
 static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 {
-	if (!slot_free(l, KEEP_ACK + KEEP_BYTES + KEEP_CTL))
+	if (!sr_slot_free(&l->tx.slots, SR_SLOT_DATA))
 		return false;
 	if (message_waits)
 		return true;
@@ -205,12 +169,11 @@ static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 static bool ack_may_go(struct sr_vlink *l)
 {
 	uint64_t taken = atomic_load(&l->link.rx_taken);
-	uint32_t msgs = l->rx.msgs;
 
-	if (msgs - l->tx.slots_said >= SR_V_RQ / 2)
-		return slot_free(l, 0);
+	if (sr_slots_due(&l->tx.slots, SR_V_RQ, l->rx.msgs))
+		return sr_slot_free(&l->tx.slots, SR_SLOT_RETURN);
 	if (l->tx.ack_due || taken - l->tx.ack_said >= l->rx.window / 4)
-		return slot_free(l, KEEP_ACK);
+		return sr_slot_free(&l->tx.slots, SR_SLOT_ACK);
 	return false;
 }
 
@@ -224,7 +187,7 @@ static bool pump_message(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_vpend *p = &l->tx.pend[l->tx.pend_head % SR_V_PEND];
 
-	if (!slot_free(l, KEEP_ACK + KEEP_BYTES))
+	if (!sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL))
 		return false;
 	add_msg(l, b, &p->msg);
 	if (p->msg.type == SR_MSG_RING_USE) {
@@ -273,7 +236,7 @@ void sr_vtx_pump(struct sr_vlink *l)
 	b.signal = false;
 	pump_queue(l, &b);
 	if (l->tx.probe_due && sq_used(l) < SR_V_SQ &&
-	    slot_free(l, KEEP_ACK + KEEP_BYTES)) {
+	    sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL)) {
 		msg.type = SR_MSG_PROBE;
 		add_msg(l, &b, &msg);
 		l->tx.probe_due = false;
@@ -296,7 +259,7 @@ void sr_vtx_last_ack(struct sr_vlink *l)
 	sr_lock(&l->lock);
 	if (may_post(l) && (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
 	    atomic_load(&l->link.rx_taken) != l->tx.ack_said &&
-	    sq_used(l) < SR_V_SQ && slot_free(l, KEEP_ACK))
+	    sq_used(l) < SR_V_SQ && sr_slot_free(&l->tx.slots, SR_SLOT_ACK))
 		add_msg(l, &b, &msg);
 	flush(l, &b);
 	sr_vlink_unlock(l, 0);
@@ -332,18 +295,17 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 		  unsigned *what)
 {
 	uint64_t acked = atomic_load(&l->link.tx_acked);
+	int news;
 
-	if (slots - l->tx.msgs_back > outstanding(l))
+	if (sr_slots_said(&l->tx.slots, slots))
 		return -EPROTO;
-	l->tx.msgs_back = slots;
 	if (!(sr_link_events(&l->link) & SR_LINK_ACKSW))
 		return 0;
 	if (ack < acked && !exact && acked - ack < 64)
 		return 0;	/* rounded down */
-	if (ack < acked || ack > atomic_load(&l->link.tx_w))
-		return -EPROTO;
-	if (ack == acked)
-		return 0;
+	news = sr_credit_said(acked, atomic_load(&l->link.tx_w), ack);
+	if (news <= 0)
+		return news;
 	atomic_store_explicit(&l->link.tx_acked, ack, memory_order_release);
 	*what |= SR_NOTIFY_TX;
 	return 0;
@@ -390,18 +352,15 @@ unlock:
 size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
 		       struct iovec v[2])
 {
-	size_t from = at & (r->size - 1);
-	size_t first = least_of(n, r->size - from);
+	const struct sr_ring ring = { r->buf, r->size };
 
-	v[0] = (struct iovec){ r->buf + from, first };
-	v[1] = (struct iovec){ r->buf, n - first };
-	return n;
+	return sr_ring_span(&ring, at, n, v);
 }
 
 size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t w, acked, room = 0;
+	uint64_t w, room = 0;
 	bool swapped = false;
 
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
@@ -415,13 +374,8 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 			goto unlock;
 	}
 	w = atomic_load(&link->tx_w);
-	acked = atomic_load(&link->tx_acked);
-	room = l->tx.window - (w - acked);
-	/* The rest of a window that is being taken comes in one piece. */
-	if (w != acked && room < least_of(l->tx.window / 8, GAP_BYTES))
-		room = 0;
-	if (room > l->tx.window)
-		room = 0;
+	room = sr_credit_room(l->tx.window, w - atomic_load(&link->tx_acked),
+			      least_of(l->tx.window / 8, GAP_BYTES));
 	sr_vring_pieces(&l->tx.ring, w, room, v);
 	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
 unlock:

@@ -27,6 +27,8 @@
 #include "link/link.h"
 #include "link/rendezvous.h"
 #include "link/verbs/lib.h"
+#include "pure/credit.h"
+#include "pure/ring.h"
 
 enum {
 	SR_V_RQ = 64,		/* receives posted: messages in flight to us */
@@ -102,9 +104,7 @@ struct sr_vtx {
 	unsigned unsignaled;
 	unsigned burst;		/* small writes since all was sent */
 	bool more;		/* the caller said more follows */
-	uint32_t msgs;		/* messages sent */
-	uint32_t msgs_back;	/* of these, received by the peer */
-	uint32_t slots;		/* the peer's */
+	struct sr_slots slots;
 	unsigned pend_head, pend_tail;
 	struct sr_vpend {
 		uint64_t at;	/* after the bytes below this */
@@ -114,7 +114,6 @@ struct sr_vtx {
 	bool ack_due;		/* PROBE, or the timer */
 	bool probe_due, probe_out;
 	_Atomic uint64_t ack_said; /* rx_taken as we last said */
-	uint32_t slots_said;
 };
 
 /* Receiving, rx.c and grow.c.  ring[gen & 1] is in use; bytes below from[gen & 1]
@@ -130,7 +129,7 @@ struct sr_vrx {
 	uint32_t repost[SR_V_RQ];
 	_Atomic size_t grow;	/* the loop is to offer such a ring */
 	bool offered;		/* RING sent, no RING_USE yet; locked */
-	uint64_t turn_at, turn_ns; /* rx: when growth is considered; since when */
+	struct sr_ring_turns turns; /* rx */
 };
 
 /* What the timer remembers of its last look.  loop */
