@@ -281,7 +281,7 @@ static void no_more(struct ask *a, const char *reason)
  * flushed, and no event says why. */
 static void look(struct sr_timer *t)
 {
-	struct ask *a = (struct ask *)((char *)t - offsetof(struct ask, timer));
+	struct ask *a = SR_V_OF(struct ask, timer, t);
 	const char *reason = NULL;
 
 	sr_timer_set(t, LOOK_MS);

@@ -14,6 +14,9 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       void (*notify)(struct sr_link *, unsigned),
 			       const char **reason);
 void sr_vlink_close(struct sr_vlink *l);	/* loop, idempotent */
+/* It is dead.  Returns true if it is not closed yet: what has been posted may still go
+ * out.  loop */
+bool sr_vlink_end(struct sr_vlink *l);
 /* The link broke, or the peer broke it.  any, not locked. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* The same, once it is unlocked.  locked. */
@@ -37,7 +40,8 @@ void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
 int sr_verbs_stand(struct sr_link *link, unsigned want);
-/* The timer looks after the link, while something is unfinished.  any. */
+/* The timer looks after the link, while something is unfinished or it is dead and not
+ * closed.  any. */
 void sr_vlook_start(struct sr_vlink *l);
 void sr_vlook_soon(void);		/* in two milliseconds.  any. */
 void sr_vlook_forget(void);
@@ -47,7 +51,6 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
 int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
 void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
-void sr_vtx_last_ack(struct sr_vlink *l); /* before it is given up */
 /* What was completed, what the peer says.  Notify bits; locked. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq);
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,

@@ -318,8 +318,7 @@ static int open_ids(struct listener *ls)
 
 static void listen_again(struct sr_timer *t)
 {
-	struct listener *ls = (struct listener *)((char *)t -
-			offsetof(struct listener, retry));
+	struct listener *ls = SR_V_OF(struct listener, retry, t);
 
 	sr_enter();
 	close_ids(ls);
@@ -417,12 +416,10 @@ static void handle(const struct sr_vcm_event *e)
 		sr_vask_event(cm, e);
 		break;
 	case SR_CM_REQUEST:
-		request_event((struct request *)((char *)cm -
-					offsetof(struct request, cm)), e);
+		request_event(SR_V_OF(struct request, cm, cm), e);
 		break;
 	case SR_CM_LINK:
-		link_event((struct sr_vlink *)((char *)cm -
-					offsetof(struct sr_vlink, cm)), e);
+		link_event(SR_V_OF(struct sr_vlink, cm, cm), e);
 		break;
 	case SR_CM_LISTEN:
 		break;

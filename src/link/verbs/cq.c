@@ -45,7 +45,7 @@ enum {
 	TICK_MS = 50,
 	SOON_MS = 2,		/* a tick while bytes are held back */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
-	PROBE_FIRST = 20, PROBE_MOST = 200,	/* ticks: 1 s, 10 s */
+	PROBE_TICKS = 40,	/* 2 s */
 };
 
 #define TICK_NS (TICK_MS * UINT64_C(1000000))
@@ -222,8 +222,7 @@ void sr_vcq_watch(struct sr_vlink *l, bool on)
 
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vlink *l = (struct sr_vlink *)((char *)w -
-			offsetof(struct sr_vlink, cq.watch));
+	struct sr_vlink *l = SR_V_OF(struct sr_vlink, cq.watch, w);
 	unsigned what;
 	int n;
 
@@ -265,14 +264,10 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 		l->tx.ack_due = true;
 
 	unacked = (have & SR_LINK_ACKSW) && acked != w;
-	if (!unacked || acked != k->acked) {
+	if (!unacked || acked != k->acked)
 		k->probe_ticks = 0;
-		k->probe_wait = PROBE_FIRST;
-	} else if (++k->probe_ticks >= k->probe_wait && !l->tx.probe_out) {
-		k->probe_ticks = 0;
-		k->probe_wait = least_of(2 * k->probe_wait, PROBE_MOST);
+	else if (!(++k->probe_ticks % PROBE_TICKS) && !l->tx.probe_out)
 		l->tx.probe_due = true;
-	}
 	if (taken != k->taken || h != k->h || w != k->w || acked != k->acked)
 		k->moved_ns = now;
 	k->taken = taken;
@@ -282,34 +277,35 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	return unsaid || unacked || unheard || now - k->moved_ns < TICK_NS;
 }
 
-/* between: two whole ticks.  Returns true if bytes wait for a
- * completion that nobody watches for. */
+/* between: two whole ticks.  Returns true if the next look should be soon: bytes wait
+ * for a completion that nobody watches for, or the link is ending. */
 static bool look(struct sr_vlink *l, uint64_t now, bool between)
 {
-	bool busy, waits, in_use = true, dead;
+	bool busy = true, in_use = true, waits;
 
 	sr_vcq_poll(l);
-	dead = sr_link_events(&l->link) & SR_LINK_DEAD;
+	if (sr_link_events(&l->link) & SR_LINK_DEAD)
+		return sr_vlink_end(l);
 	if (!between)	/* whoever moves the link after this lists it again */
 		atomic_store(&l->look.on, false);
 	sr_lock(&l->lock);
-	busy = between || (!dead && unfinished(l, now));
-	sr_vtx_pump(l);
-	waits = l->qp && sr_vtx_waits(l);
 	if (!between) {
+		busy = unfinished(l, now);
+		sr_vtx_pump(l);
 		in_use = l->cq.used - l->look.used > BUSY;
 		l->look.used = l->cq.used;
 	}
+	waits = l->qp && sr_vtx_waits(l);
 	sr_vlink_unlock(l, 0);
-	if (between)
-		return waits && !l->cq.watched;
-	busy |= sr_vgrow_idle(l, now - l->look.moved_ns);
-	sr_vcq_watch(l, !in_use);
-	if (busy || in_use || atomic_load(&l->look.on)) {
-		atomic_store(&l->look.on, true);
-	} else {
-		SR_VLIST_DROP(l);
-		SR_VLIST_ADD(l->dev->links, l);
+	if (!between) {
+		busy |= sr_vgrow_idle(l, now - l->look.moved_ns);
+		sr_vcq_watch(l, !in_use);
+		if (busy || in_use || atomic_load(&l->look.on)) {
+			atomic_store(&l->look.on, true);
+		} else {
+			SR_VLIST_DROP(l);
+			SR_VLIST_ADD(l->dev->links, l);
+		}
 	}
 	return waits && !l->cq.watched;
 }
@@ -359,8 +355,7 @@ static void start(struct sr_vlink *l)
 
 static void start_task(struct sr_task *t)
 {
-	struct sr_vlink *l = (struct sr_vlink *)((char *)t -
-			offsetof(struct sr_vlink, look.task));
+	struct sr_vlink *l = SR_V_OF(struct sr_vlink, look.task, t);
 
 	if (l->id)
 		start(l);
@@ -372,7 +367,8 @@ void sr_vlook_start(struct sr_vlink *l)
 	if (atomic_load_explicit(&l->look.on, memory_order_relaxed) ||
 	    atomic_exchange(&l->look.on, true))
 		return;
-	sr_link_get(&l->link);
+	if (!sr_vlink_tryget(l))
+		return;
 	l->look.task.fn = start_task;
 	sr_loop_post(&l->look.task);
 }

@@ -23,22 +23,19 @@ struct sr_vdev *sr_vdevs;
 
 /* ---- asynchronous events ---- */
 
-/* All links, or the one of this QP. */
-static void fail_links(struct sr_vdev *dev, struct ibv_qp *qp)
+static void fail_links(struct sr_vdev *dev)
 {
 	struct sr_vlink *l;
-	int i;
 
-	for (i = 0; i < 2; i++)
-		for (l = i ? dev->busy : dev->links; l; l = l->next)
-			if (!qp || l->qp == qp)
-				sr_vlink_fail(l, "device-failed");
+	for (l = dev->links; l; l = l->next)
+		sr_vlink_fail(l, "device-failed");
+	for (l = dev->busy; l; l = l->next)
+		sr_vlink_fail(l, "device-failed");
 }
 
 static void on_async(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vdev *dev = (struct sr_vdev *)((char *)w -
-			offsetof(struct sr_vdev, async_watch));
+	struct sr_vdev *dev = SR_V_OF(struct sr_vdev, async_watch, w);
 	struct ibv_async_event e;
 	bool fatal = false;
 
@@ -47,23 +44,11 @@ static void on_async(struct sr_watch *w, uint32_t events)
 	while (!sr_vlib.v_get_async_event(dev->ctx, &e)) {
 		sr_debug("verbs: %s: asynchronous event %d", dev->name,
 			 (int)e.event_type);
-		switch (e.event_type) {
-		case IBV_EVENT_DEVICE_FATAL:
-			fatal = true;
-			break;
-		case IBV_EVENT_PORT_ERR:
-		case IBV_EVENT_CQ_ERR:
-			fail_links(dev, NULL);
-			break;
-		case IBV_EVENT_QP_FATAL:
-		case IBV_EVENT_QP_REQ_ERR:
-		case IBV_EVENT_QP_ACCESS_ERR:
-			if (e.element.qp)
-				fail_links(dev, e.element.qp);
-			break;
-		default:
-			break;
-		}
+		/* A QP that fails flushes its queues, which its link sees. */
+		fatal |= e.event_type == IBV_EVENT_DEVICE_FATAL;
+		if (e.event_type == IBV_EVENT_PORT_ERR ||
+		    e.event_type == IBV_EVENT_CQ_ERR)
+			fail_links(dev);
 		sr_vlib.v_ack_async_event(&e);
 	}
 	sr_leave();
@@ -221,7 +206,7 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	if (!dev)
 		return;
 	sr_tell("verbs: device %s is gone", dev->name);
-	fail_links(dev, NULL);
+	fail_links(dev);
 	while (dev->links)
 		sr_vlink_close(dev->links);
 	while (dev->busy)

@@ -40,14 +40,20 @@ static struct sr_ring_rule rule(void)
 	};
 }
 
-static struct sr_vring *ring_now(struct sr_vlink *l)
+static unsigned generation(struct sr_vlink *l)
 {
-	return &l->rx.ring[atomic_load(&l->rx.gen) & 1];
+	return atomic_load(&l->rx.gens.n) - 1;
+}
+
+/* In use; and the other one. */
+static size_t size_now(struct sr_vlink *l)
+{
+	return sr_gens_ring(&l->rx.gens)->size;
 }
 
 static struct sr_vring *ring_other(struct sr_vlink *l)
 {
-	return &l->rx.ring[(atomic_load(&l->rx.gen) + 1) & 1];
+	return &l->rx.ring[(generation(l) + 1) & 1];
 }
 
 /* Does the peer write to our ring? */
@@ -82,7 +88,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
 	const struct sr_ring_rule r = rule();
-	size_t size = ring_now(l)->size;
+	size_t size = size_now(l);
 
 	return want(l, size, sr_ring_want(&r, size, unread, NULL, false));
 }
@@ -105,8 +111,9 @@ static void offer(struct sr_vlink *l, size_t size)
 	msg.ring.addr = (uintptr_t)r->buf;
 	msg.ring.rkey = r->mr->rkey;
 	msg.ring.size = size;
-	msg.ring.gen = atomic_load(&l->rx.gen) + 1;
+	msg.ring.gen = generation(l) + 1;
 	sr_lock(&l->lock);
+	l->rx.place[msg.ring.gen & 1] = (struct sr_ring){ r->buf, size };
 	l->rx.offered = true;
 	if (sr_vtx_queue(l, &msg))
 		sr_vlink_break(l, "protocol");
@@ -118,13 +125,13 @@ static void offer(struct sr_vlink *l, size_t size)
 int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 		 unsigned *what)
 {
-	if (!l->rx.offered || gen != atomic_load(&l->rx.gen) + 1 ||
+	if (!l->rx.offered || gen != generation(l) + 1 ||
 	    !receives(l) || offset != atomic_load(&l->link.rx_h))
 		return -EPROTO;
 	l->rx.offered = false;
-	l->rx.from[gen & 1] = offset;
 	l->rx.window = l->rx.ring[gen & 1].size;
-	atomic_store(&l->rx.gen, gen);
+	sr_gens_add(&l->rx.gens, offset, gen & 1);
+	atomic_thread_fence(memory_order_seq_cst);	/* sr_verbs_rx_free() */
 	if (atomic_load(&l->link.rx_taken) >= offset)
 		*what |= SR_NOTIFY_WORK;	/* the old one is empty */
 	return 0;
@@ -132,7 +139,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 {
-	bool large = ring_now(l)->size > sr_conf.policy.ring_first && receives(l) &&
+	bool large = size_now(l) > sr_conf.policy.ring_first && receives(l) &&
 		     !ring_other(l)->buf && !(sr_link_events(&l->link) & SR_LINK_DEAD);
 
 	if (!large || ns < IDLE_NS ||
@@ -252,7 +259,7 @@ static void free_old(struct sr_vlink *l)
 		l->tx.spare = (struct sr_vring){ 0 };
 	}
 	if (!l->rx.offered && atomic_load(&l->link.rx_taken) >=
-				      l->rx.from[atomic_load(&l->rx.gen) & 1]) {
+				      sr_gens_last(&l->rx.gens)->start) {
 		rx = *other;
 		*other = (struct sr_vring){ 0 };
 	}
@@ -271,7 +278,7 @@ void sr_verbs_work(struct sr_link *link)
 	sr_enter();
 	free_old(l);
 	size = least_of(atomic_exchange(&l->rx.grow, 0), sr_conf.policy.ring_max);
-	if (size > ring_now(l)->size)
+	if (size > size_now(l))
 		offer(l, size);
 	follow(l);
 	sr_leave();

@@ -19,7 +19,7 @@
 
 enum {
 	CTL_BYTES = (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX,
-	END_MS = 20, END_TRIES = 25,	/* what is posted may still go out */
+	END_MS = 500,		/* what is posted may still go out */
 	INLINE_LEAST = 32,
 };
 
@@ -148,9 +148,6 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	return NULL;
 }
 
-static void end_step(struct sr_task *task);
-static void end_again(struct sr_timer *timer);
-
 static void free_link(struct sr_vlink *l)
 {
 	sr_vcq_free(l);
@@ -189,14 +186,14 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	memcpy(l->device, dev->name, sizeof(l->device));
 	l->link.device = l->device;
 	l->cm.what = SR_CM_LINK;
-	l->end_task.fn = end_step;
-	l->end_timer.fn = end_again;
 	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	l->cq.fd = -1;
 	atomic_init(&l->rx.window, sr_conf.policy.ring_first);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
 	sr_enter();
 	*reason = prepare(l, id);
+	l->rx.place[0] = (struct sr_ring){ l->rx.ring[0].buf, l->rx.ring[0].size };
+	sr_gens_init(&l->rx.gens, l->rx.place);
 	if (*reason) {
 		free_link(l);
 		sr_leave();
@@ -228,10 +225,6 @@ void sr_vlink_close(struct sr_vlink *l)
 {
 	if (!l->id)
 		return;
-	if (l->end_timer.at_ns) {
-		sr_timer_cancel(&l->end_timer);
-		sr_link_put(&l->link);
-	}
 	sr_enter();
 	sr_lock(&l->lock);	/* nobody polls, arms or posts any more */
 	l->qp = NULL;
@@ -247,68 +240,45 @@ void sr_vlink_close(struct sr_vlink *l)
 	sr_leave();
 }
 
-/* Lets what was posted go out first (an ACKEND, perhaps), for a moment. */
-static void end_link(struct sr_vlink *l)
+static void disconnect(struct sr_vlink *l)
 {
-	bool busy;
-
-	if (!l->id)
-		return;
-	sr_enter();
-	sr_vcq_poll(l);
-	sr_lock(&l->lock);
-	busy = (int32_t)(l->tx.sq_signaled - l->tx.sq_done) > 0 &&
-	       l->end_tries < END_TRIES;
-	sr_unlock(&l->lock);
-	sr_leave();
-	if (busy && (sr_link_events(&l->link) & SR_LINK_UP)) {
-		l->end_tries++;
-		sr_link_get(&l->link);
-		sr_timer_set(&l->end_timer, END_MS);
-		return;
-	}
 	sr_enter();
 	sr_vlib.cm_disconnect(l->id);
 	sr_leave();
 	sr_vlink_close(l);
 }
 
-static void end_step(struct sr_task *task)
+bool sr_vlink_end(struct sr_vlink *l)
 {
-	struct sr_vlink *l = (struct sr_vlink *)((char *)task -
-			offsetof(struct sr_vlink, end_task));
+	bool busy;
 
-	end_link(l);
-	sr_link_put(&l->link);
+	sr_lock(&l->lock);
+	busy = (int32_t)(l->tx.sq_signaled - l->tx.sq_done) > 0 && !l->broken &&
+	       (sr_link_events(&l->link) & SR_LINK_UP);
+	sr_unlock(&l->lock);
+	if (busy && sr_now_ns() < l->end_ns)
+		return true;
+	disconnect(l);
+	return false;
 }
 
-static void end_again(struct sr_timer *timer)
-{
-	struct sr_vlink *l = (struct sr_vlink *)((char *)timer -
-			offsetof(struct sr_vlink, end_timer));
-
-	end_link(l);
-	sr_link_put(&l->link);
-}
-
-static void give_up(struct sr_vlink *l, const char *reason, bool at_once)
+static void give_up(struct sr_vlink *l, const char *reason, unsigned ms)
 {
 	if (atomic_exchange(&l->dropping, true))
 		return;
 	l->link.reason = reason;
-	if (at_once)
-		l->end_tries = END_TRIES;
+	l->end_ns = sr_now_ns() + ms * UINT64_C(1000000);
 	sr_link_raise(&l->link, SR_LINK_DEAD);
 	sr_debug("verbs: link %x given up: %s", l->link.link_no,
 		 reason ? reason : "done");
-	if (sr_vlink_tryget(l))		/* for the task */
-		sr_loop_post(&l->end_task);
+	sr_vlook_start(l);
+	sr_vlook_soon();
 	sr_vlink_notify(l, SR_NOTIFY_CTL);
 }
 
 void sr_vlink_fail(struct sr_vlink *l, const char *reason)
 {
-	give_up(l, reason, true);
+	give_up(l, reason, 0);
 }
 
 void sr_vlink_break(struct sr_vlink *l, const char *reason)
@@ -328,26 +298,27 @@ void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 		sr_vlink_notify(l, what);
 }
 
+/* The peer will send again what it does not know to be taken: it is told before. */
 static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
 	sr_enter();
-	sr_vtx_last_ack(l);
+	sr_lock(&l->lock);
+	l->tx.ack_due |= (sr_link_events(link) & SR_LINK_SWITCH) &&
+			 atomic_load(&link->rx_taken) != l->tx.ack_said;
+	sr_vtx_pump(l);
+	sr_vlink_unlock(l, 0);
 	sr_leave();
-	give_up(l, reason, false);
+	give_up(l, reason, END_MS);
 }
 
 static void verbs_free(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
-	if (l->id) {
-		sr_enter();
-		sr_vlib.cm_disconnect(l->id);
-		sr_leave();
-		sr_vlink_close(l);
-	}
+	if (l->id)
+		disconnect(l);
 	free_link(l);
 }
 

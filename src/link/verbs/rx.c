@@ -5,7 +5,7 @@
  *
  * Locks: completions are handled under the link's lock, so in the order in which
  * they came.  The ring is read under the stream's rx_lock, in another thread
- * perhaps: the two share only rx_h, rx_taken and rx.gen.
+ * perhaps: the two share only rx_h, rx_taken and rx.gens.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -56,21 +56,20 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 {
 	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_relaxed);
 	uint64_t taken = atomic_load(&l->link.rx_taken);
-	struct sr_vring *ring = &l->rx.ring[atomic_load(&l->rx.gen) & 1];
+	const struct sr_ring *ring = sr_gens_ring(&l->rx.gens);
 	struct iovec v[2];
 
 	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
 	    SR_LINK_SWITCH)
 		return -EPROTO;
 	if (!len || h + len - taken > ring->size) {
-		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu, gen %u",
+		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu",
 			 l->link.link_no, len, (unsigned long long)h,
-			 (unsigned long long)taken, ring->size,
-			 atomic_load(&l->rx.gen));
+			 (unsigned long long)taken, ring->size);
 		return -EPROTO;
 	}
 	if (here) {
-		sr_vring_pieces(ring, h, len, v);
+		sr_ring_span(ring, h, len, v);
 		memcpy(v[0].iov_base, here, v[0].iov_len);
 		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
 	}
@@ -180,34 +179,13 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 
 /* ---- the contract ---- */
 
-/* The ring that holds byte k, and where it ends. */
-static struct sr_vring *ring_at(struct sr_vlink *l, uint64_t k,
-				uint64_t *until)
-{
-	uint32_t gen = atomic_load_explicit(&l->rx.gen, memory_order_acquire);
-	uint64_t from = l->rx.from[gen & 1];
-
-	if (gen && k < from) {
-		if (*until > from)
-			*until = from;
-		gen--;
-	}
-	return &l->rx.ring[gen & 1];
-}
-
 size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t from = atomic_load(&link->rx_taken) + skip;
 	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
-	struct sr_vring *r;
 
-	if (h <= from) {
-		v[0].iov_len = v[1].iov_len = 0;
-		return 0;
-	}
-	r = ring_at(l, from, &h);
-	return sr_vring_pieces(r, from, h - from, v);
+	return sr_gens_span(&l->rx.gens, from, h > from ? h : from, v);
 }
 
 ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
@@ -228,14 +206,13 @@ ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
 void sr_verbs_rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t taken = atomic_load(&link->rx_taken) + n, from;
-	uint32_t gen;
+	uint64_t taken = atomic_load(&link->rx_taken) + n, start;
 
-	/* Before rx.gen is read: sr_vgrow_use() has it the other way. */
-	atomic_store(&link->rx_taken, taken);
-	gen = atomic_load(&l->rx.gen);
-	from = l->rx.from[gen & 1];
-	if (gen && taken - n < from && taken >= from)
+	/* Before the generation is read: sr_vgrow_use() has it the other way. */
+	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	start = atomic_load(&sr_gens_last(&l->rx.gens)->start);
+	if (taken - n < start && taken >= start)
 		sr_vlink_notify(l, SR_NOTIFY_WORK);	/* the other is empty */
 	if (taken >= l->rx.turns.at)
 		sr_vgrow_turn(l, taken);

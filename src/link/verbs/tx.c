@@ -9,8 +9,8 @@
  * DATA message, or, if there is little of it, within a BYTES message.
  *
  * What is written while a small write is in flight is held back, and goes out as
- * one request when all has completed; the last request of each batch with data is
- * signalled, so that a completion does come.  A burst may begin with BURST writes at
+ * one request when all has completed; the last request of each batch is signalled, so
+ * that a completion does come.  A burst may begin with BURST writes at
  * once: many programs write a header and a body.
  *
  * Slots.  Each message (data with immediate, or a send) takes one of the receives
@@ -33,7 +33,6 @@ enum {
 
 struct batch {
 	unsigned n;
-	bool signal;		/* not only ACKs */
 	struct ibv_send_wr wr[WR_BATCH];
 	struct ibv_sge sge[WR_BATCH];
 };
@@ -55,14 +54,9 @@ static void flush(struct sr_vlink *l, struct batch *b)
 	for (i = 0; i + 1 < b->n; i++)
 		b->wr[i].next = &b->wr[i + 1];
 	b->wr[i].next = NULL;
-	l->tx.unsignaled += b->n;
-	if (b->signal || l->tx.unsignaled >= SR_V_SQ / 4) {
-		b->wr[i].send_flags |= IBV_SEND_SIGNALED;
-		l->tx.unsignaled = 0;
-		l->tx.sq_signaled = l->tx.sq_posted;
-	}
+	b->wr[i].send_flags |= IBV_SEND_SIGNALED;
+	l->tx.sq_signaled = l->tx.sq_posted;
 	b->n = 0;
-	b->signal = false;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
 	if (!l->broken && ibv_post_send(l->qp, b->wr, &bad))
 		sr_vlink_break(l, "device-failed");
@@ -106,8 +100,6 @@ static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
 	wr = add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
 		 l->ctl.mr->lkey);
 	wr->send_flags |= IBV_SEND_SOLICITED;
-	if (msg->type != SR_MSG_ACK)
-		b->signal = true;
 	l->tx.slots.sent++;
 }
 
@@ -141,7 +133,6 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 		add_msg(l, b, &msg);
 		return;
 	}
-	b->signal = true;
 	taken = atomic_load(&l->link.rx_taken);
 	wr->imm_data = htonl(sr_imm_pack(taken, l->rx.msgs));
 	wr->send_flags |= IBV_SEND_SOLICITED;
@@ -233,7 +224,6 @@ void sr_vtx_pump(struct sr_vlink *l)
 	if (!may_post(l))
 		return;
 	b.n = 0;
-	b.signal = false;
 	pump_queue(l, &b);
 	if (l->tx.probe_due && sq_used(l) < SR_V_SQ &&
 	    sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL)) {
@@ -247,22 +237,6 @@ void sr_vtx_pump(struct sr_vlink *l)
 		add_msg(l, &b, &msg);
 	}
 	flush(l, &b);
-}
-
-/* The peer will send again what it does not know to be taken: so it is told, as far
- * as there is a slot, and the end of the link waits for this message, too. */
-void sr_vtx_last_ack(struct sr_vlink *l)
-{
-	struct sr_msg msg = { .type = SR_MSG_ACK };
-	struct batch b = { .signal = true };
-
-	sr_lock(&l->lock);
-	if (may_post(l) && (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
-	    atomic_load(&l->link.rx_taken) != l->tx.ack_said &&
-	    sq_used(l) < SR_V_SQ && sr_slot_free(&l->tx.slots, SR_SLOT_ACK))
-		add_msg(l, &b, &msg);
-	flush(l, &b);
-	sr_vlink_unlock(l, 0);
 }
 
 void sr_vtx_kick(struct sr_vlink *l)

@@ -101,7 +101,6 @@ struct sr_vtx {
 	uint64_t sent, done;	/* posted; completed */
 	uint64_t off[SR_V_SQ];	/* `sent` after each request */
 	uint32_t sq_posted, sq_done, sq_signaled;
-	unsigned unsignaled;
 	unsigned burst;		/* small writes since all was sent */
 	bool more;		/* the caller said more follows */
 	struct sr_slots slots;
@@ -116,13 +115,11 @@ struct sr_vtx {
 	_Atomic uint64_t ack_said; /* rx_taken as we last said */
 };
 
-/* Receiving, rx.c and grow.c.  ring[gen & 1] is in use; bytes below from[gen & 1]
- * are in the other one.  That is written before gen, and again not before the reader
- * has come past it. */
+/* Receiving, rx.c and grow.c.  Generation n is in ring[n & 1]. */
 struct sr_vrx {
 	struct sr_vring ring[2];
-	_Atomic uint32_t gen;
-	uint64_t from[2];
+	struct sr_ring place[2];	/* the same, for gens */
+	struct sr_gens gens;		/* the program reads by it, without the lock */
 	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
 	uint32_t msgs;		/* received; locked */
 	unsigned repost_n;	/* locked */
@@ -135,7 +132,7 @@ struct sr_vrx {
 /* What the timer remembers of its last look.  loop */
 struct sr_vlook {
 	uint64_t taken, acked, h, w, moved_ns;
-	unsigned used, probe_ticks, probe_wait;
+	unsigned used, probe_ticks;
 	atomic_bool on;		/* in dev->busy, or about to be */
 	struct sr_task task;
 };
@@ -150,9 +147,7 @@ struct sr_vlink {
 	char device[64];
 	uint32_t max_inline;
 	atomic_bool dropping;
-	struct sr_task end_task;	/* disconnect, close */
-	struct sr_timer end_timer;
-	unsigned end_tries;
+	uint64_t end_ns;		/* dead: time to close it at last */
 
 	struct sr_mutex lock;
 	struct ibv_qp *qp;		/* NULL once closed; locked */
@@ -195,6 +190,10 @@ static inline void sr_vlink_notify(struct sr_vlink *l, unsigned what)
 		if ((x)->next)                                                 \
 			(x)->next->pprev = (x)->pprev;                         \
 	} while (0)
+
+/* The struct whose member is at p. */
+#define SR_V_OF(type, member, p)                                               \
+	((type *)(void *)((char *)(p) - offsetof(type, member)))
 
 #include "link/verbs/calls.h"
 
