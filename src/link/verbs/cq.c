@@ -248,8 +248,9 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	uint64_t w = atomic_load(&l->link.tx_w);
 	uint64_t h = atomic_load(&l->link.rx_h);
 	unsigned have = sr_link_events(&l->link);
-	bool unsaid, unacked, unheard;
+	const struct sr_msg probe = { .type = SR_MSG_PROBE };
 	struct sr_vlook *k = &l->look;
+	bool unsaid, unacked, unheard;
 
 	/* An ACK to the byte, once the reader has paused: those that ride on
 	 * data are rounded down. */
@@ -267,7 +268,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	if (!unacked || acked != k->acked)
 		k->probe_ticks = 0;
 	else if (!(++k->probe_ticks % PROBE_TICKS) && !l->tx.probe_out)
-		l->tx.probe_due = true;
+		l->tx.probe_out = !sr_vtx_queue(l, &probe);
 	if (taken != k->taken || h != k->h || w != k->w || acked != k->acked)
 		k->moved_ns = now;
 	k->taken = taken;

@@ -218,24 +218,15 @@ static bool may_post(struct sr_vlink *l)
 
 void sr_vtx_pump(struct sr_vlink *l)
 {
-	struct sr_msg msg;
+	struct sr_msg ack = { .type = SR_MSG_ACK };
 	struct batch b;
 
 	if (!may_post(l))
 		return;
 	b.n = 0;
 	pump_queue(l, &b);
-	if (l->tx.probe_due && sq_used(l) < SR_V_SQ &&
-	    sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL)) {
-		msg.type = SR_MSG_PROBE;
-		add_msg(l, &b, &msg);
-		l->tx.probe_due = false;
-		l->tx.probe_out = true;
-	}
-	if (ack_may_go(l) && sq_used(l) < SR_V_SQ) {
-		msg.type = SR_MSG_ACK;
-		add_msg(l, &b, &msg);
-	}
+	if (ack_may_go(l) && sq_used(l) < SR_V_SQ)
+		add_msg(l, &b, &ack);
 	flush(l, &b);
 }
 
@@ -307,17 +298,11 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	sr_enter();
 	sr_lock(&l->lock);
 	err = sr_link_say(link, msg);
-	if (err)
-		goto unlock;
-	if (msg->type == SR_MSG_PROBE) {
-		l->tx.probe_due = !l->tx.probe_out;
-	} else {
-		if (msg->type == SR_MSG_SWITCH)
-			l->tx.sent = l->tx.done = msg->sw.n;
+	if (!err && msg->type == SR_MSG_SWITCH)
+		l->tx.sent = l->tx.done = msg->sw.n;
+	if (!err)
 		err = sr_vtx_queue(l, msg);
-	}
 	sr_vtx_pump(l);
-unlock:
 	sr_vlink_unlock(l, 0);
 	sr_leave();
 	return err;

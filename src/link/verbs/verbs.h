@@ -109,9 +109,8 @@ struct sr_vtx {
 		uint64_t at;	/* after the bytes below this */
 		struct sr_msg msg;
 	} pend[SR_V_PEND];
-	/* What the peer is to be told: */
-	bool ack_due;		/* PROBE, or the timer */
-	bool probe_due, probe_out;
+	bool probe_out;		/* a PROBE is not answered yet */
+	bool ack_due;		/* the peer's PROBE, or the timer */
 	_Atomic uint64_t ack_said; /* rx_taken as we last said */
 };
 
