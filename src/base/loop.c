@@ -49,7 +49,6 @@ static atomic_uint handed;
 static struct epoll_event batch[BATCH];
 static int batch_at, batch_end;
 static struct sr_timer *first_timer, *last_timer;
-static struct sr_poller *poller;
 static __thread bool here __attribute__((tls_model("initial-exec")));
 
 uint64_t sr_now_ns(void)
@@ -243,15 +242,9 @@ static void run_events(void)
 
 /* ---- the thread ---- */
 
-void sr_loop_poller(struct sr_poller *p)
-{
-	poller = p;
-}
-
 static int sleep_limit_ms(void)
 {
-	int most = poller ? poller->before(poller) : -1;
-	int ms = most >= 0 && most < SLEEP_MS ? most : SLEEP_MS;
+	int ms = SLEEP_MS;
 	uint64_t now, left = 0;
 
 	if (!first_timer)
@@ -281,8 +274,6 @@ static void sleep_once(void)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &tick, NULL);
 	batch_at = 0;
 	batch_end = n > 0 ? n : 0;
-	if (poller)
-		poller->after(poller);
 }
 
 static void *loop(void *arg)
@@ -372,5 +363,4 @@ void sr_loop_forget(void)
 	atomic_store(&posted, NULL);
 	batch_at = batch_end = 0;
 	first_timer = last_timer = NULL;
-	poller = NULL;
 }

@@ -63,19 +63,9 @@ struct sr_timer {
 void sr_timer_set(struct sr_timer *t, unsigned ms);
 void sr_timer_cancel(struct sr_timer *t);
 
-/* A poller is asked before each sleep for the longest time it allows (ms, -1:
- * any) and called after each wake, before anything else; link_verbs uses it for
- * its CQ lead.  before() that arms something looks at it again after that.  There is
- * one at most. */
-struct sr_poller {
-	int (*before)(struct sr_poller *p);
-	void (*after)(struct sr_poller *p);
-};
-void sr_loop_poller(struct sr_poller *p);	/* loop thread only */
-
-/* In the child of fork: forget the thread and all its watches, timers, tasks,
- * pollers and descriptors (sr_fd_forget_all() closes those).  It may be started
- * again, and the same objects be used again. */
+/* In the child of fork: forget the thread and all its watches, timers, tasks
+ * and descriptors (sr_fd_forget_all() closes those).  It may be started again, and
+ * the same objects be used again. */
 void sr_loop_forget(void);
 
 uint64_t sr_now_ns(void);	/* CLOCK_MONOTONIC */

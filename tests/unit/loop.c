@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The service thread: tasks, timers, watches, pollers, start and fork. */
+/* The service thread: tasks, timers, watches, start and fork. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -451,51 +451,6 @@ static void watches(void)
 	}
 }
 
-/* ---- pollers ---- */
-
-static atomic_int befores, afters, longest = -1;
-
-static int before(struct sr_poller *p)
-{
-	(void)p;
-	CHECK(atomic_load(&befores) == atomic_load(&afters));
-	atomic_fetch_add(&befores, 1);
-	return atomic_load(&longest);
-}
-
-static void after(struct sr_poller *p)
-{
-	(void)p;
-	atomic_fetch_add(&afters, 1);
-}
-
-static struct sr_poller poller = {.before = before, .after = after};
-
-static void add_poller(void *arg)
-{
-	(void)arg;
-	sr_loop_poller(&poller);
-	sr_loop_poller(&poller);
-}
-
-static void poll_hooks(void)
-{
-	int n;
-
-	CHECK(loop_call(add_poller, NULL) == 0);
-	settle();
-	CHECK(atomic_load(&afters) > 0);
-	usleep(20000);
-	n = atomic_load(&befores);
-	usleep(50000);
-	CHECK(atomic_load(&befores) == n);	/* asleep for good */
-	atomic_store(&longest, 5);
-	settle();
-	usleep(100000);
-	CHECK(atomic_load(&befores) > n + 3);
-	atomic_store(&longest, -1);
-}
-
 /* ---- fork, failure ---- */
 
 static void stop_here(struct sr_timer *t)
@@ -657,7 +612,6 @@ int main(void)
 	posts_in_handlers();
 	all_timers();
 	watches();
-	poll_hooks();
 	forked();
 	return 0;
 }
