@@ -52,9 +52,7 @@ static void release(struct ask *a)
 		sr_vlink_close(l);
 		sr_link_put(&l->link);
 	} else if (a->id) {
-		sr_enter();
 		sr_vlib.cm_destroy_id(a->id);
-		sr_leave();
 	}
 	a->id = NULL;
 	a->dev = NULL;
@@ -119,9 +117,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
 	ask->kind = a;
 	SR_VLIST_ADD(asks, a);
-	sr_enter();
 	err = resolve(a);
-	sr_leave();
 	if (err)
 		free_ask(a);
 	else
@@ -142,9 +138,7 @@ static const char *go_on(struct ask *a)
 
 	release(a);
 	sr_timer_set(&a->timer, LOOK_MS);
-	sr_enter();
 	err = resolve(a);
-	sr_leave();
 	return err ? "no-device" : NULL;
 }
 

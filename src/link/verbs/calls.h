@@ -21,7 +21,9 @@ bool sr_vlink_end(struct sr_vlink *l);
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* The same, once it is unlocked.  locked. */
 void sr_vlink_break(struct sr_vlink *l, const char *reason);
-void sr_vlink_unlock(struct sr_vlink *l, unsigned what); /* and notify() */
+/* For calls of the libraries.  Unlocked, it is failed if it broke; and notify(). */
+void sr_vlink_lock(struct sr_vlink *l);
+void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
 bool sr_vlink_tryget(struct sr_vlink *l);
 const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 			  int access);

@@ -88,11 +88,9 @@ const char *sr_vcm_open(void)
 
 	if (reason || channel)
 		return reason;
-	sr_enter();
 	channel = sr_vlib.cm_create_event_channel();
 	if (channel)
 		channel->fd = sr_fd_own(channel->fd);
-	sr_leave();
 	if (!channel)
 		return "no-device";
 	sr_real.fcntl(channel->fd, F_SETFL,
@@ -131,18 +129,14 @@ void sr_vcm_ack_timeout(struct rdma_cm_id *id)
 
 static void reject(struct rdma_cm_id *id, const char *reason)
 {
-	sr_enter();
 	sr_vlib.cm_reject(id, reason, strlen(reason) + 1);
-	sr_leave();
 }
 
 static void free_request(struct request *r, bool destroy)
 {
 	SR_VLIST_DROP(r);
 	if (destroy) {
-		sr_enter();
 		sr_vlib.cm_destroy_id(r->id);
-		sr_leave();
 	}
 	free(r);
 }
@@ -209,9 +203,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	if (!l)
 		goto refuse;
 	sr_vcm_param(&p);
-	sr_enter();
 	if (sr_vlib.cm_accept(r->id, &p)) {
-		sr_leave();
 		sr_debug("verbs: accept: %s", sr_errno_name(errno));
 		*reason = "device-failed";
 		reject(r->id, *reason);
@@ -220,7 +212,6 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 		sr_link_put(&l->link);
 		return NULL;
 	}
-	sr_leave();
 	free_request(r, false);
 	return &l->link;
 
@@ -320,11 +311,9 @@ static void listen_again(struct sr_timer *t)
 {
 	struct listener *ls = SR_V_OF(struct listener, retry, t);
 
-	sr_enter();
 	close_ids(ls);
 	if (open_ids(ls))
 		sr_timer_set(t, RETRY_MS);
-	sr_leave();
 }
 
 int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
@@ -342,9 +331,7 @@ int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
 	ls->retry.fn = listen_again;
 	ls->anywhere = there;
 	sr_vcm_addr(&ls->addr, addr, sr_addr_port(addr));
-	sr_enter();
 	err = open_ids(ls);
-	sr_leave();
 	if (err) {
 		free(ls);
 		return err;
@@ -362,9 +349,7 @@ void sr_verbs_unlisten(void *listener)
 
 	sr_timer_cancel(&ls->retry);
 	SR_VLIST_DROP(ls);
-	sr_enter();
 	close_ids(ls);
-	sr_leave();
 	free(ls);
 }
 
@@ -389,9 +374,7 @@ void sr_vcm_removed(struct ibv_context *ctx)
 			continue;
 		if ((ls->id[0] && ls->id[0]->verbs == ctx) ||
 		    (ls->id[1] && ls->id[1]->verbs == ctx)) {
-			sr_enter();
 			close_ids(ls);
-			sr_leave();
 			sr_timer_set(&ls->retry, RETRY_MS);
 		}
 	}
@@ -433,7 +416,6 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 
 	(void)w;
 	(void)events;
-	sr_enter();
 	while (!sr_vlib.cm_get_cm_event(channel, &ev)) {
 		sr_vdev_hide(ev->id->verbs);
 		memset(&e, 0, sizeof(e));
@@ -451,7 +433,6 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 			 e.status);
 		handle(&e);
 	}
-	sr_leave();
 }
 
 /* ---- fork ---- */

@@ -93,7 +93,7 @@ int sr_vcq_poll(struct sr_vlink *l)
 	unsigned what;
 	int n;
 
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->cq.used += !sr_loop_here();
 	what = sr_vcq_take(l, &n);
 	sr_vlink_unlock(l, what);
@@ -102,9 +102,7 @@ int sr_vcq_poll(struct sr_vlink *l)
 
 void sr_verbs_poll(struct sr_link *link)
 {
-	sr_enter();
 	sr_vcq_poll(sr_vlink(link));
-	sr_leave();
 }
 
 /* ---- arming: locked ---- */
@@ -154,15 +152,13 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 	int fd = -1;
 
 	(void)want;
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->cq.sleepers++;
 	if (l->qp) {
 		arm_cq(l);
 		fd = l->cq.fd;
 	}
 	sr_vlink_unlock(l, 0);
-	sr_leave();
 	return fd;
 }
 
@@ -173,14 +169,12 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 	int n;
 
 	(void)want;
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->cq.sleepers--;
 	if (slept)
 		take_event(l);
 	what = sr_vcq_take(l, &n);
 	sr_vlink_unlock(l, what);
-	sr_leave();
 }
 
 int sr_verbs_stand(struct sr_link *link, unsigned want)
@@ -188,8 +182,7 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 	struct sr_vlink *l = sr_vlink(link);
 	int fd = -1;
 
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	if (l->qp) {
 		fd = l->cq.fd;
 		l->cq.standing |= want;
@@ -197,7 +190,6 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 			arm_cq(l);
 	}
 	sr_vlink_unlock(l, 0);
-	sr_leave();
 	return fd;
 }
 
@@ -207,7 +199,7 @@ void sr_vcq_watch(struct sr_vlink *l, bool on)
 {
 	if (l->cq.watched == on || !l->qp)
 		return;
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->cq.watched = on;
 	if (on)
 		arm_cq(l);
@@ -229,12 +221,10 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 	(void)events;
 	if (!sr_vlink_tryget(l))
 		return;
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	take_event(l);
 	what = sr_vcq_take(l, &n);
 	sr_vlink_unlock(l, what);
-	sr_leave();
 	sr_vlook_start(l);
 	sr_link_put(&l->link);
 }
@@ -289,7 +279,7 @@ static bool look(struct sr_vlink *l, uint64_t now, bool between)
 		return sr_vlink_end(l);
 	if (!between)	/* whoever moves the link after this lists it again */
 		atomic_store(&l->look.on, false);
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	if (!between) {
 		busy = unfinished(l, now);
 		sr_vtx_pump(l);
@@ -326,7 +316,6 @@ static void tick(struct sr_timer *t)
 	if (!between)
 		tick_ns = now + TICK_NS;
 	atomic_store(&soon, false);
-	sr_enter();
 	for (dev = sr_vdevs; dev; dev = dev->next) {
 		for (l = dev->busy; l; l = next) {
 			next = l->next;
@@ -337,7 +326,6 @@ static void tick(struct sr_timer *t)
 		}
 		again |= dev->busy != NULL;
 	}
-	sr_leave();
 	if (held)
 		atomic_store(&soon, true);
 	if (again)

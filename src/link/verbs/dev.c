@@ -40,7 +40,6 @@ static void on_async(struct sr_watch *w, uint32_t events)
 	bool fatal = false;
 
 	(void)events;
-	sr_enter();
 	while (!sr_vlib.v_get_async_event(dev->ctx, &e)) {
 		sr_debug("verbs: %s: asynchronous event %d", dev->name,
 			 (int)e.event_type);
@@ -51,7 +50,6 @@ static void on_async(struct sr_watch *w, uint32_t events)
 			fail_links(dev);
 		sr_vlib.v_ack_async_event(&e);
 	}
-	sr_leave();
 	if (fatal)
 		sr_vdev_remove(dev->ctx);
 }
@@ -182,10 +180,8 @@ struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason)
 		if (dev->ctx == id->verbs)
 			break;
 	*reason = "device-failed";
-	sr_enter();
 	if (!dev)
 		dev = make_device(id);
-	sr_leave();
 	if (!dev)
 		return NULL;
 	*reason = "no-device";
@@ -214,10 +210,8 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	sr_vcm_removed(ctx);
 	*p = dev->next;
 	sr_loop_unwatch(&dev->async_watch);
-	sr_enter();
 	sr_vlib.v_dealloc_pd(dev->pd);
 	close_context(ctx);
-	sr_leave();
 	sr_fd_close(dev->spent);
 	free(dev);
 }

@@ -112,7 +112,7 @@ static void offer(struct sr_vlink *l, size_t size)
 	msg.ring.rkey = r->mr->rkey;
 	msg.ring.size = size;
 	msg.ring.gen = generation(l) + 1;
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->rx.place[msg.ring.gen & 1] = (struct sr_ring){ r->buf, size };
 	l->rx.offered = true;
 	if (sr_vtx_queue(l, &msg))
@@ -275,13 +275,11 @@ void sr_verbs_work(struct sr_link *link)
 
 	if (!l->id || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
-	sr_enter();
 	free_old(l);
 	size = least_of(atomic_exchange(&l->rx.grow, 0), sr_conf.policy.ring_max);
 	if (size > size_now(l))
 		offer(l, size);
 	follow(l);
-	sr_leave();
 }
 
 void sr_verbs_tx_work(struct sr_link *link)
@@ -289,8 +287,7 @@ void sr_verbs_tx_work(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 	bool wider;
 
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	wider = l->tx.swap && sr_vgrow_swap(l);
 	sr_vlink_unlock(l, 0);
 	if (wider) {
@@ -298,5 +295,4 @@ void sr_verbs_tx_work(struct sr_link *link)
 		/* Whoever sleeps for room was woken too early, by the offer. */
 		sr_vlink_notify(l, SR_NOTIFY_TX | SR_NOTIFY_WORK);
 	}
-	sr_leave();
 }

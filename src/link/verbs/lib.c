@@ -142,9 +142,7 @@ const char *sr_verbs_load(void)
 		return NULL;
 	if (!sr_verbs_devices())
 		return "no-device";
-	sr_enter();
 	reason = load();
-	sr_leave();
 	loaded = !reason;
 	stale &= !loaded;
 	return reason;

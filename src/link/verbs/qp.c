@@ -190,20 +190,17 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	l->cq.fd = -1;
 	atomic_init(&l->rx.window, sr_conf.policy.ring_first);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
-	sr_enter();
 	*reason = prepare(l, id);
 	l->rx.place[0] = (struct sr_ring){ l->rx.ring[0].buf, l->rx.ring[0].size };
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	if (*reason) {
 		free_link(l);
-		sr_leave();
 		return NULL;
 	}
 	l->id = id;
 	id->context = &l->cm;
 	SR_VLIST_ADD(dev->links, l);
 	sr_vcq_watch(l, true);
-	sr_leave();
 	return l;
 }
 
@@ -225,7 +222,6 @@ void sr_vlink_close(struct sr_vlink *l)
 {
 	if (!l->id)
 		return;
-	sr_enter();
 	sr_lock(&l->lock);	/* nobody polls, arms or posts any more */
 	l->qp = NULL;
 	sr_unlock(&l->lock);
@@ -237,14 +233,11 @@ void sr_vlink_close(struct sr_vlink *l)
 	SR_VLIST_DROP(l);
 	sr_vlib.cm_destroy_id(l->id);
 	l->id = NULL;
-	sr_leave();
 }
 
 static void disconnect(struct sr_vlink *l)
 {
-	sr_enter();
 	sr_vlib.cm_disconnect(l->id);
-	sr_leave();
 	sr_vlink_close(l);
 }
 
@@ -287,6 +280,12 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason)
 		l->broken = reason;
 }
 
+void sr_vlink_lock(struct sr_vlink *l)
+{
+	sr_enter();
+	sr_lock(&l->lock);
+}
+
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 {
 	const char *broken = l->broken;
@@ -296,6 +295,7 @@ void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 		sr_vlink_fail(l, broken);
 	if (what)
 		sr_vlink_notify(l, what);
+	sr_leave();
 }
 
 /* The peer will send again what it does not know to be taken: it is told before. */
@@ -303,13 +303,11 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->tx.ack_due |= (sr_link_events(link) & SR_LINK_SWITCH) &&
 			 atomic_load(&link->rx_taken) != l->tx.ack_said;
 	sr_vtx_pump(l);
 	sr_vlink_unlock(l, 0);
-	sr_leave();
 	give_up(l, reason, END_MS);
 }
 

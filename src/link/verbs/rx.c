@@ -219,10 +219,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	/* A stale look at ack_said costs an ACK too many or too late; the pump
 	 * looks again under the lock, and the timer later. */
 	if (taken - atomic_load_explicit(&l->tx.ack_said, memory_order_relaxed) >=
-	    atomic_load_explicit(&l->rx.window, memory_order_relaxed) / 4) {
-		sr_enter();
+	    atomic_load_explicit(&l->rx.window, memory_order_relaxed) / 4)
 		sr_vtx_kick(l);
-		sr_leave();
-	}
 	sr_vlook_start(l);
 }

@@ -232,7 +232,7 @@ void sr_vtx_pump(struct sr_vlink *l)
 
 void sr_vtx_kick(struct sr_vlink *l)
 {
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	sr_vtx_pump(l);
 	sr_vlink_unlock(l, 0);
 }
@@ -295,8 +295,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	struct sr_vlink *l = sr_vlink(link);
 	int err;
 
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	err = sr_link_say(link, msg);
 	if (!err && msg->type == SR_MSG_SWITCH)
 		l->tx.sent = l->tx.done = msg->sw.n;
@@ -304,7 +303,6 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 		err = sr_vtx_queue(l, msg);
 	sr_vtx_pump(l);
 	sr_vlink_unlock(l, 0);
-	sr_leave();
 	return err;
 }
 
@@ -324,8 +322,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
 		return 0;
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	/* A larger ring is on its way: what is in flight is let run out for it. */
 	if (l->tx.swap) {
 		swapped = sr_vgrow_swap(l);
@@ -339,7 +336,6 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
 unlock:
 	sr_vlink_unlock(l, swapped ? SR_NOTIFY_WORK : 0);
-	sr_leave();
 	return room;
 }
 
@@ -355,8 +351,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 		*room = (struct sr_piece){ room->at + n, room->left - n };
 	else
 		*room = (struct sr_piece){ 0 };
-	sr_enter();
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	l->tx.more = more;
 	atomic_store_explicit(&link->tx_w, atomic_load(&link->tx_w) + n,
 			      memory_order_release);
@@ -368,7 +363,6 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_vlink_unlock(l, what);
 	if (waits)
 		sr_vlook_soon();
-	sr_leave();
 }
 
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
