@@ -50,7 +50,7 @@ static void on_work(struct sr_task *t)
 	unsigned have, new, notes;
 	bool asker;
 
-	if (e->put)
+	if (e->put || !e->link)
 		return;
 	have = sr_link_events(e->link);
 	new = have & ~atomic_fetch_or(&e->told, have);

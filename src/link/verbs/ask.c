@@ -163,13 +163,6 @@ static const char *addr_resolved(struct ask *a)
 	return NULL;
 }
 
-/* Before done() the asker does not know the link. */
-static void not_yet(struct sr_link *link, unsigned what)
-{
-	(void)link;
-	(void)what;
-}
-
 static const char *route_resolved(struct ask *a)
 {
 	struct rdma_conn_param p;
@@ -179,7 +172,7 @@ static const char *route_resolved(struct ask *a)
 	const char *reason;
 
 	a->link = sr_vlink_make(id, dev, SR_ROLE_ASKER, a->ask->name.link_no,
-				a->ask->owner, not_yet, &reason);
+				a->ask->owner, a->ask->notify, &reason);
 	if (!a->link)
 		return reason;
 	/* The id is the link's now; its events come to us still. */
@@ -200,7 +193,6 @@ static void established(struct ask *a)
 	a->link = NULL;
 	a->id = NULL;
 	free_ask(a);
-	__atomic_store_n(&l->link.notify, ask->notify, __ATOMIC_RELEASE);
 	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
 }

@@ -233,7 +233,7 @@ static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (sr_link_raise(&l->link, SR_LINK_UP))
-			sr_vlink_notify(l, SR_NOTIFY_CTL);
+			l->link.notify(&l->link, SR_NOTIFY_CTL);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_REJECTED:

@@ -82,7 +82,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 	if (size > l->rx.window)
 		l->rx.turns.quick = 0;
 	if (want(l, l->rx.window, size))
-		sr_vlink_notify(l, SR_NOTIFY_WORK);
+		l->link.notify(&l->link, SR_NOTIFY_WORK);
 }
 
 unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
@@ -213,11 +213,12 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 		l->tx.ring = l->tx.spare;
 		l->tx.spare = old;
 	}
-	l->tx.window = least_of(l->tx.ring.size, l->tx.peer_next.size);
+	l->tx.peer = l->tx.peer_next;	/* RING_USE goes before all data */
+	l->tx.peer_next.size = 0;
+	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	sr_debug("verbs: link %x: window of %zu bytes", l->link.link_no,
 		 (size_t)l->tx.window);
 	l->tx.swap = false;
-	l->tx.use_queued = true;
 	sr_vtx_pump(l);
 	return true;
 }
@@ -233,7 +234,7 @@ static void follow(struct sr_vlink *l)
 	size_t size;
 
 	sr_lock(&l->lock);
-	size = l->tx.swap || l->tx.use_queued ? 0 : l->tx.peer_next.size;
+	size = l->tx.swap ? 0 : l->tx.peer_next.size;
 	sr_unlock(&l->lock);
 	if (!size || size > sr_conf.policy.ring_max)
 		return;
@@ -293,6 +294,6 @@ void sr_verbs_tx_work(struct sr_link *link)
 	if (wider) {
 		link->tx_piece = (struct sr_piece){ 0 };
 		/* Whoever sleeps for room was woken too early, by the offer. */
-		sr_vlink_notify(l, SR_NOTIFY_TX | SR_NOTIFY_WORK);
+		l->link.notify(&l->link, SR_NOTIFY_TX | SR_NOTIFY_WORK);
 	}
 }

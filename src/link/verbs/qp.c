@@ -266,7 +266,7 @@ static void give_up(struct sr_vlink *l, const char *reason, unsigned ms)
 		 reason ? reason : "done");
 	sr_vlook_start(l);
 	sr_vlook_soon();
-	sr_vlink_notify(l, SR_NOTIFY_CTL);
+	l->link.notify(&l->link, SR_NOTIFY_CTL);
 }
 
 void sr_vlink_fail(struct sr_vlink *l, const char *reason)
@@ -294,7 +294,7 @@ void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 	if (broken)
 		sr_vlink_fail(l, broken);
 	if (what)
-		sr_vlink_notify(l, what);
+		l->link.notify(&l->link, what);
 	sr_leave();
 }
 

@@ -181,11 +181,6 @@ static bool pump_message(struct sr_vlink *l, struct batch *b)
 	if (!sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL))
 		return false;
 	add_msg(l, b, &p->msg);
-	if (p->msg.type == SR_MSG_RING_USE) {
-		l->tx.peer = l->tx.peer_next;
-		l->tx.peer_next.size = 0;
-		l->tx.use_queued = false;
-	}
 	l->tx.pend_head++;
 	return true;
 }

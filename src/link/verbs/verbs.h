@@ -95,7 +95,6 @@ struct sr_vtx {
 	struct sr_vring ring;
 	struct sr_vring spare;	/* to be used next, or, without swap, freed */
 	bool swap;		/* a larger or smaller ring is to be used */
-	bool use_queued;	/* RING_USE for peer_next */
 	struct sr_ring_ref peer, peer_next;
 	uint64_t window;	/* most bytes un-acked */
 	uint64_t sent, done;	/* posted; completed */
@@ -166,12 +165,6 @@ static inline size_t least_of(size_t a, size_t b)
 static inline struct sr_vlink *sr_vlink(struct sr_link *link)
 {
 	return (struct sr_vlink *)link;
-}
-
-/* An asker's notify() changes when the ask is over; others may be calling it. */
-static inline void sr_vlink_notify(struct sr_vlink *l, unsigned what)
-{
-	__atomic_load_n(&l->link.notify, __ATOMIC_ACQUIRE)(&l->link, what);
 }
 
 /* Lists of what waits in the loop. */
