@@ -100,14 +100,12 @@ static void look(struct sr_timer *t);
 
 int sr_verbs_ask(struct sr_ask *ask)
 {
-	const char *reason = sr_vcm_open();
 	unsigned kinds = sr_verbs_devices();
+	int err = sr_vcm_open();
 	struct ask *a;
-	int err;
 
-	if (reason || !kinds)
-		return reason && !strcmp(reason, "no-library") ? -ELIBACC :
-								 -ENODEV;
+	if (err || !kinds)
+		return err ? err : -ENODEV;
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;

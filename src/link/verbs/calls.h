@@ -99,7 +99,7 @@ struct sr_vcm_event {
 	size_t len;
 };
 
-const char *sr_vcm_open(void);	/* the channel; NULL or why not */
+int sr_vcm_open(void);	/* the libraries, the channel; 0 or -errno */
 struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm);	/* NULL and errno */
 void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
 		 uint16_t port);

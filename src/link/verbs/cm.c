@@ -10,7 +10,6 @@
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,23 +81,23 @@ static bool same_host(const struct sockaddr *a, const struct sr_name *name)
 
 static void on_channel(struct sr_watch *w, uint32_t events);
 
-const char *sr_vcm_open(void)
+int sr_vcm_open(void)
 {
 	const char *reason = sr_verbs_load();
 
-	if (reason || channel)
-		return reason;
-	channel = sr_vlib.cm_create_event_channel();
+	if (reason)
+		return !strcmp(reason, "no-library") ? -ELIBACC : -ENODEV;
 	if (channel)
-		channel->fd = sr_fd_own(channel->fd);
+		return 0;
+	channel = sr_vlib.cm_create_event_channel();
 	if (!channel)
-		return "no-device";
-	sr_real.fcntl(channel->fd, F_SETFL,
-		      sr_real.fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
+		return -ENODEV;
+	channel->fd = sr_fd_own(channel->fd);
+	sr_vdev_nonblock(channel->fd);
 	channel_watch.fd = channel->fd;
 	channel_watch.fn = on_channel;
 	sr_loop_watch(&channel_watch, EPOLLIN);
-	return NULL;
+	return 0;
 }
 
 struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm)
@@ -318,12 +317,11 @@ static void listen_again(struct sr_timer *t)
 
 int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
 {
-	const char *reason = sr_vcm_open();
 	struct listener *ls;
-	int err;
+	int err = sr_vcm_open();
 
-	if (reason)
-		return !strcmp(reason, "no-library") ? -ELIBACC : -ENODEV;
+	if (err)
+		return err;
 	ls = calloc(1, sizeof(*ls));
 	if (!ls)
 		return -ENOMEM;

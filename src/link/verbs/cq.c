@@ -389,7 +389,6 @@ void sr_vlook_forget(void)
 const char *sr_vcq_make(struct sr_vlink *l)
 {
 	struct ibv_context *ctx = l->dev->ctx;
-	int flags;
 
 	if (!sr_fd_room(1))
 		return "descriptors";
@@ -402,8 +401,7 @@ const char *sr_vcq_make(struct sr_vlink *l)
 		return "device-failed";
 	}
 	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
-	flags = sr_real.fcntl(l->cq.fd, F_GETFL, 0);
-	sr_real.fcntl(l->cq.fd, F_SETFL, flags | O_NONBLOCK);
+	sr_vdev_nonblock(l->cq.fd);
 	l->cq.watch.fd = l->cq.fd;
 	l->cq.watch.fn = on_channel;
 	return NULL;

@@ -21,6 +21,11 @@
 
 struct sr_vdev *sr_vdevs;
 
+void sr_vdev_nonblock(int fd)
+{
+	sr_real.fcntl(fd, F_SETFL, sr_real.fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+}
+
 /* ---- asynchronous events ---- */
 
 static void fail_links(struct sr_vdev *dev)
@@ -140,7 +145,6 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 {
 	struct sr_vdev *dev = calloc(1, sizeof(*dev));
 	struct ibv_context *ctx = id->verbs;
-	int flags;
 
 	if (!dev)
 		return NULL;
@@ -153,8 +157,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	if (!dev->pd || dev->spent < 0)
 		goto free_dev;
 	sr_vdev_hide(ctx);
-	flags = sr_real.fcntl(ctx->async_fd, F_GETFL, 0);
-	sr_real.fcntl(ctx->async_fd, F_SETFL, flags | O_NONBLOCK);
+	sr_vdev_nonblock(ctx->async_fd);
 	dev->async_watch.fd = ctx->async_fd;
 	dev->async_watch.fn = on_async;
 	sr_loop_watch(&dev->async_watch, EPOLLIN);

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -77,12 +78,11 @@ static void *open_library(const char *name)
 
 static bool copy_bytes(int from, int to)
 {
-	char buf[16384];
 	ssize_t n;
 
-	while ((n = sr_real.read(from, buf, sizeof(buf))) > 0)
-		if (sr_real.write(to, buf, n) != n)
-			return false;
+	do {
+		n = sr_real.sendfile(to, from, NULL, 1 << 20);
+	} while (n > 0);
 	return !n;
 }
 
@@ -150,47 +150,23 @@ const char *sr_verbs_load(void)
 
 /* ---- the child of fork ---- */
 
-/* One line of /proc/self/maps: "from-to perms ... path". */
-static void unmap_if_device(const char *line)
-{
-	unsigned long at[2] = { 0, 0 };
-	unsigned i;
-
-	if (!strstr(line, " /dev/infiniband/"))
-		return;
-	for (i = 0; i < 2; i++, line++)
-		for (; *line && *line != '-' && *line != ' '; line++)
-			at[i] = at[i] << 4 | (*line <= '9' ? *line - '0' :
-							     *line - 'a' + 10);
-	if (at[1] > at[0])
-		munmap((void *)at[0], at[1] - at[0]);
-}
-
 /* The parent's queues, mapped here too: they keep the kernel's device file, and
  * so a removal of the device, waiting for us. */
 static void unmap_queues(void)
 {
-	char buf[4096], *line, *end;
-	size_t n = 0;
-	ssize_t got;
-	int fd;
+	unsigned long from, to;
+	char line[4096];
+	FILE *maps;
 
-	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	while ((got = sr_real.read(fd, buf + n, sizeof(buf) - 1 - n)) > 0) {
-		n += got;
-		buf[n] = 0;
-		for (line = buf; (end = strchr(line, '\n')); line = end + 1) {
-			*end = 0;
-			unmap_if_device(line);
-		}
-		n -= line - buf;
-		memmove(buf, line, n);
-		if (n == sizeof(buf) - 1)	/* no line is that long */
-			n = 0;
-	}
-	sr_real.close(fd);
+	sr_enter();
+	maps = fopen("/proc/self/maps", "re");
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, " /dev/infiniband/") &&
+		    sscanf(line, "%lx-%lx", &from, &to) == 2)
+			munmap((void *)from, to - from);
+	if (maps)
+		fclose(maps);
+	sr_leave();
 }
 
 void sr_verbs_unload(void)

@@ -62,6 +62,7 @@ void sr_vdev_hide(struct ibv_context *ctx);
 /* Ends everything that uses the device.  loop. */
 void sr_vdev_remove(struct ibv_context *ctx);
 void sr_vdev_forget(void);
+void sr_vdev_nonblock(int fd);
 
 /* ---- links ---- */
 
