@@ -213,7 +213,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	atomic_thread_fence(memory_order_seq_cst);
 	start = atomic_load(&sr_gens_last(&l->rx.gens)->start);
 	if (taken - n < start && taken >= start)
-		l->link.notify(&l->link, SR_NOTIFY_WORK);	/* the other is empty */
+		link->notify(link, SR_NOTIFY_WORK); /* the other is empty */
 	if (taken >= l->rx.turns.at)
 		sr_vgrow_turn(l, taken);
 	/* A stale look at ack_said costs an ACK too many or too late; the pump

@@ -83,7 +83,8 @@ struct sr_vcq {
 	struct ibv_comp_channel *chan;
 	int fd;			/* the channel's; ours until the link is freed */
 	enum { SR_CQ_UNARMED, SR_CQ_SOLICITED, SR_CQ_ALL } armed;
-	bool fired;		/* its event may be in the channel */
+	bool fired;		/* its event may be in the channel, */
+	bool late;		/* and was not when it was looked for */
 	unsigned sleepers;	/* threads between arm() and awake() */
 	unsigned standing;	/* SR_NOTIFY_ bits that an epoll set waits for */
 	bool watched;		/* the service thread does */
@@ -118,7 +119,7 @@ struct sr_vtx {
 struct sr_vrx {
 	struct sr_vring ring[2];
 	struct sr_ring place[2];	/* the same, for gens */
-	struct sr_gens gens;		/* the program reads by it, without the lock */
+	struct sr_gens gens;	/* the program reads by it, without the lock */
 	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
 	uint32_t msgs;		/* received; locked */
 	unsigned repost_n;	/* locked */
