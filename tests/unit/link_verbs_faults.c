@@ -321,13 +321,17 @@ static void put_much(void *arg)
 static int batch_case(unsigned a, unsigned b)
 {
 	struct end *e;
+	int i;
 
 	(void)a, (void)b;
 	begin_case();
 	try_listen();
 	e = open_end(SINK << 8 | 1);
-	check(put(e, 8 << 20, true) == 8 << 20);
-	check(await(e, SR_NOTIFY_TX, all_acked));
+	/* Rings grow only if the machine is quick enough. */
+	for (i = 0; i < 50 && sr_vlink(e->link)->tx.window < 1 << 20; i++) {
+		check(put(e, 8 << 20, true) == 8 << 20);
+		check(await(e, SR_NOTIFY_TX, all_acked));
+	}
 	check(sr_vlink(e->link)->tx.window == 1 << 20);
 	fake_fail("post_send", 1, ENOMEM);
 	check(!loop_call(put_much, e));
