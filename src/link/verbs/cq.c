@@ -198,6 +198,10 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 	if (l->qp) {
 		fd = l->cq.fd;
 		l->cq.standing |= want;
+		/* Nobody else reads an event that has come late; on siw it may have
+		 * disarmed what was armed before it came. */
+		if (want && l->cq.armed && !l->cq.fired && next_event(l))
+			l->cq.armed = SR_CQ_UNARMED;
 		if (want)
 			arm_cq(l);
 	}
