@@ -165,7 +165,7 @@ static void unmap_queues(void)
 		    sscanf(line, "%lx-%lx", &from, &to) == 2)
 			munmap((void *)from, to - from);
 	if (maps)
-		fclose(maps);
+		sr_real.fclose(maps);
 	sr_leave();
 }
 
