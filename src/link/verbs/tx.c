@@ -103,6 +103,11 @@ static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
 	l->tx.slots.sent++;
 }
 
+static bool is_small(const struct sr_vlink *l, size_t n)
+{
+	return n < least_of(HOLD_BYTES, l->tx.window / 8);
+}
+
 /* One write of at most n bytes, as far as both rings go without a wrap. */
 static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 {
@@ -115,7 +120,7 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	n = least_of(n, least_of(l->tx.ring.size - at, l->tx.peer.size - to));
 	n = least_of(n, least_of(WR_BYTES, l->tx.window / 4));
 	l->tx.sent += n;
-	l->tx.burst += n < HOLD_BYTES;
+	l->tx.burst += is_small(l, n);
 	if (l->iwarp && n <= SR_MSG_BYTES_MAX) {
 		msg.type = SR_MSG_BYTES;
 		msg.bytes.len = n;
@@ -148,9 +153,7 @@ static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 {
 	if (!sr_slot_free(&l->tx.slots, SR_SLOT_DATA))
 		return false;
-	if (message_waits)
-		return true;
-	if (n >= HOLD_BYTES || n >= l->tx.window / 4)
+	if (message_waits || !is_small(l, n))
 		return true;
 	if (l->tx.more)
 		return false;
