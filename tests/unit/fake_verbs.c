@@ -414,6 +414,12 @@ static void fake_ack_cq_events(struct ibv_cq *cq, unsigned n)
 
 /* ---- what comes of requests ---- */
 
+static bool is_iwarp(const struct qp *q)
+{
+	return ((const struct device *)q->v.context)->iwarp;
+}
+
+/* As on siw, whose receives are never solicited, and whose sends are. */
 static void complete_send(struct qp *q, enum ibv_wc_status status)
 {
 	struct send *s = &q->sends[q->completed++ % q->send_cap];
@@ -425,7 +431,7 @@ static void complete_send(struct qp *q, enum ibv_wc_status status)
 	e.wc.opcode =
 		s->opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
 	if (s->signaled || status != IBV_WC_SUCCESS)
-		push(q->v.send_cq, &e, false);
+		push(q->v.send_cq, &e, is_iwarp(q) && s->solicited);
 }
 
 static void complete_recv(struct qp *q, enum ibv_wc_status status,
@@ -441,7 +447,7 @@ static void complete_recv(struct qp *q, enum ibv_wc_status status,
 		e.wc.imm_data = s->imm;
 	}
 	e.wc.byte_len = s ? s->len : 0;
-	push(q->v.recv_cq, &e, s && s->solicited);
+	push(q->v.recv_cq, &e, s && s->solicited && !is_iwarp(q));
 }
 
 void fake_flush_qp(struct qp *q)
@@ -604,8 +610,7 @@ static void post_one(struct qp *q, const struct ibv_send_wr *wr)
 	if (q->posted++ - q->freed == q->send_cap)
 		fake_broke("a send queue overflows");
 	if (wr->num_sge != 1 || wr->opcode > IBV_WR_SEND ||
-	    (((struct device *)q->v.context)->iwarp &&
-	     wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) ||
+	    (is_iwarp(q) && wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) ||
 	    (q->v.state != IBV_QPS_RTS && q->v.state != IBV_QPS_ERR))
 		fake_broke("a send that cannot be");
 	s->wr_id = wr->wr_id;

@@ -161,7 +161,28 @@ static void *ping(void *arg)
 	return NULL;
 }
 
-/* Threads asleep on their own links: one leads, none is forgotten. */
+/* An arrival wakes who sleeps; the timer's tick, which would cure a lost event, comes
+ * later. */
+static void test_woken(void)
+{
+	enum { ROUNDS = 100, MOST_MS = 20 };
+	struct end *e = open_end(ECHO << 8 | 9);
+	uint64_t start = sr_now_ns();
+	unsigned i, ms;
+
+	e->spin = 0;
+	for (i = 0; i < ROUNDS; i++) {
+		usleep(2000);	/* soon it is in use, and not watched */
+		check(put(e, 1, true) == 1);
+		check(take(e, 1, true) == 1);
+	}
+	ms = (sr_now_ns() - start) / 1000000;
+	say("%u ms\n", ms);
+	check(ms < ROUNDS * MOST_MS);
+	close_end(e);
+}
+
+/* Threads asleep on their own links; none is forgotten. */
 static void test_asleep(void)
 {
 	enum { N = 8 };
@@ -317,6 +338,7 @@ static const struct test tests[] = {
 	{ "deaf", test_deaf, false },
 	{ "widened", test_widened, false },
 	{ "acked", test_acked, false },
+	{ "woken", test_woken, false },
 	{ "asleep", test_asleep, false },
 	{ "silent", test_silent, false },
 	{ "drop", test_drop, false },
