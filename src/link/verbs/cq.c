@@ -52,11 +52,11 @@ enum {
 
 /* ---- taking completions ---- */
 
-/* Does this completion make an event?  (On siw each one does.) */
+/* Does this completion make an event? */
 static bool fires(struct sr_vlink *l, const struct ibv_wc *wc)
 {
 	return l->cq.armed == SR_CQ_ALL ||
-	       (l->cq.armed && (l->iwarp || wc->status != IBV_WC_SUCCESS ||
+	       (l->cq.armed && (wc->status != IBV_WC_SUCCESS ||
 				(uint32_t)wc->wr_id & SR_V_RECEIVE));
 }
 
@@ -131,12 +131,12 @@ static void read_event(struct sr_vlink *l)
 	l->cq.fired = false;
 }
 
-/* What comes from the peer is solicited.  Completions of our own matter to the
- * program when bytes wait for them. */
+/* What comes from the peer is solicited, but siw_rqe_complete() passes no such
+ * flag on.  Completions of our own matter to the program when bytes wait for them. */
 static void arm_cq(struct sr_vlink *l)
 {
-	unsigned level = l->cq.watched || sr_vtx_waits(l) ? SR_CQ_ALL :
-							    SR_CQ_SOLICITED;
+	bool all = l->iwarp || l->cq.watched || sr_vtx_waits(l);
+	unsigned level = all ? SR_CQ_ALL : SR_CQ_SOLICITED;
 
 	if (l->cq.fired)
 		read_event(l);
