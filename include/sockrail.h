@@ -257,6 +257,9 @@ struct sr_info {
  */
 SR_API int sr_info(int fd, struct sr_info *info, size_t size);
 
+/* The library's version, as in "0.1.0". */
+SR_API const char *sr_version(void);
+
 #ifdef __cplusplus
 }
 #endif

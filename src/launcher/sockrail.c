@@ -40,6 +40,7 @@ static void usage(FILE *to)
 {
 	fputs("Usage: sockrail [OPTION]... COMMAND [ARGUMENT]...\n"
 	      "       sockrail [OPTION]... --show-config\n"
+	      "       sockrail [OPTION]... check [ARGUMENT]...  (see sockrail-check(1))\n"
 	      "Runs COMMAND; its TCP streams go over RDMA or shared memory "
 	      "where they can.\n\n"
 	      "  -s, --set KNOB=VALUE  set a knob; see sockrail(7)\n"
@@ -162,6 +163,19 @@ static int show_config(void)
 	return launcher_exec(command);
 }
 
+/* sockrail-check is beside this program. */
+static int check(char **argv)
+{
+	char path[PATH_MAX + 16], *end;
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+
+	path[n > 0 ? n : 0] = '\0';
+	end = strrchr(path, '/');
+	strcpy(end ? end + 1 : path, "sockrail-check");
+	argv[0] = path;
+	return launcher_exec(argv);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -209,6 +223,8 @@ int main(int argc, char **argv)
 		usage(stderr);
 		return EXIT_SELF;
 	}
+	if (!show && !strcmp(argv[optind], "check") && strcmp(argv[optind - 1], "--") != 0)
+		return check(argv + optind);
 	if (require && *require && !require_known(require)) {
 		fprintf(stderr, "sockrail: --require=%s: not link, verbs or shm\n", require);
 		return EXIT_SELF;

@@ -2,9 +2,15 @@
 /*
  * info.c - what a program can learn of its streams.
  */
+#include "config.h"
 #include "shim/shim.h"
 
 #include <string.h>
+
+const char *sr_version(void)
+{
+	return PACKAGE_VERSION;
+}
 
 int sr_info(int fd, struct sr_info *info, size_t size)
 {

@@ -68,6 +68,9 @@ exports() {
 	local path
 	path=$(find "$d" -name libsockrail-preload.so -printf '/%P')
 	grep -qF "$path" "$(find "$d" -path '*/bin/sockrail')"
+	SOCKRAIL_PRELOAD_LIBRARY=$d/$path LD_LIBRARY_PATH=$d/${path%/*/*} \
+		run "$(find "$d" -path '*/bin/sockrail')" check --json -n
+	[[ $output = *'"ok","what":"library","found":"'"$d"* ]] || { echo "$output"; false; }
 }
 
 @test "the public header compiles alone, as C and as C++" {

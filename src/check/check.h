@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * check.h - the parts of sockrail check.  The program links none of our libraries
+ * and none of RDMA's: it looks at the system, and runs the command sockrail as its
+ * user would.
+ */
+#ifndef SR_CHECK_H
+#define SR_CHECK_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum verdict { OK, WARNING, PROBLEM };
+
+struct checked {
+	const char *self;		/* this program, and the launcher beside it */
+	const char *launcher;
+	char library[PATH_MAX];		/* what is preloaded; "" if it is not */
+	const char *host, *port;	/* NULL: this host is checked by itself */
+	struct sockaddr_storage peer;	/* the address of host and port, if given */
+	socklen_t peer_len;
+	bool local;			/* the peer is this host */
+	bool no_streams;
+	const char *unit, *unit_path;
+	const char *command;		/* NULL: none; its path after find_program() */
+};
+
+/* ---- say.c: the lines ---- */
+
+void say_json(void);
+/* Starts a line about what; prints the one before. */
+void say(enum verdict verdict, const char *what, const char *found, ...)
+	__attribute__((format(printf, 3, 4)));
+/* What to do about the line; reason: the word that streams report, or NULL. */
+void remedy(const char *reason, const char *what_to_do, ...)
+	__attribute__((format(printf, 2, 3)));
+/* What to do about a reason word itself. */
+const char *advice(const char *reason);
+/* Prints the last line.  Returns the worst verdict. */
+enum verdict said(void);
+/* Ends the program with status 2, for bad input. */
+void refuse(const char *text, ...)
+	__attribute__((format(printf, 1, 2), noreturn));
+
+/* ---- system.c: small looks at it ---- */
+
+/* The first line of a file, or of a link's target; "" if there is none. */
+const char *first_line(char *buf, size_t size, const char *path, ...)
+	__attribute__((format(printf, 3, 4)));
+/* "Key:  value" of /proc/self/status, as a number in that base; 0 if it is not there. */
+unsigned long long status_number(const char *key, int base);
+/* 65536 as "64 kB", RLIM_INFINITY as "unlimited". */
+const char *bytes_text(char buf[32], unsigned long long n);
+/* Runs a program with what it prints (both: also its errors) in buf; preload: as the
+ * environment has it, else without LD_PRELOAD.  Returns the exit status, or 128 and
+ * more. */
+int run_program(char *buf, size_t size, bool both, const char *const argv[]);
+/* The path of a command, as execvp(3) would find it. */
+bool find_command(char path[PATH_MAX], const char *command);
+/* Is path in directory dir, or dir itself? */
+bool is_below(const char *path, const char *dir);
+/* Is an RDMA device on this host? */
+bool have_device(void);
+
+/* ---- the checks, a file each or a few ---- */
+
+int print_library(void);			/* library.c */
+void check_library(struct checked *c);
+void check_settings(struct checked *c);
+void check_modules(struct checked *c);		/* device.c */
+void check_devices(struct checked *c);
+void check_limits(struct checked *c);		/* limits.c */
+void check_unix(struct checked *c);		/* host.c */
+void check_sock_diag(struct checked *c);
+void check_namespaces(struct checked *c);
+void check_confinement(struct checked *c);
+void check_command(struct checked *c);		/* program.c */
+void check_unit(struct checked *c);		/* unit.c; after load_unit() */
+void check_streams(struct checked *c);		/* stream.c */
+
+/* Both end the program if there is no such thing. */
+void find_program(struct checked *c);		/* program.c */
+void load_unit(const struct checked *c);	/* unit.c */
+
+/* limits.c: a limit that holds in this shell (unit: NULL) or in a unit. */
+void judge_memlock(const char *what, unsigned long long soft, const char *unit);
+void judge_nofile(const char *what, unsigned long long soft, const char *unit);
+/* program.c: of a command, and the interpreters of its scripts. */
+void judge_program(const char *what, const char *path);
+/* device.c: an address of this host that an RDMA device has; "" if there is none. */
+const char *device_address(char buf[64], char device[64]);
+
+/* ---- echo.c: the two ends of a measurement ---- */
+
+int echo_serve(const char *port);
+int echo_client(const char *host, const char *port, bool measure);
+
+#endif

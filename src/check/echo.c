@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * echo.c - the two ends of a measurement, ordinary TCP programs.  Where the library is
+ * preloaded, they ask it which way their bytes went (sr_info()).
+ *
+ * The server greets.  The client answers with a byte that says what it wants: 'e',
+ * messages of ECHO_BYTES back; or 's', whatever it sends taken, and at its end of file
+ * the number of bytes back.
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "sockrail.h"
+
+#define ECHO_BYTES 64
+#define ROUNDS_MAX 10000
+#define WARM_UP 100
+#define ROUNDS_NS 400000000ull		/* so long for each of the two figures */
+#define CHUNK (256 << 10)
+#define LOOK_MS 4000			/* the library asks three times in 3 seconds */
+#define GREETING_MS 300			/* until a server has greeted that does so */
+#define CLIENT_SECONDS 20
+
+static const char greeting[] = "sockrail check 1\n";
+#define GREETING_LEN (sizeof(greeting) - 1)
+
+static bool take(int fd, char *buf, size_t n)
+{
+	while (n > 0) {
+		ssize_t got = recv(fd, buf, n, 0);
+
+		if (got <= 0)
+			return false;
+		buf += got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+static bool give(int fd, const char *buf, size_t n)
+{
+	while (n > 0) {
+		ssize_t put = send(fd, buf, n, MSG_NOSIGNAL);
+
+		if (put <= 0)
+			return false;
+		buf += put;
+		n -= (size_t)put;
+	}
+	return true;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- the server ---- */
+
+static void *serve_one(void *arg)
+{
+	int fd = (int)(intptr_t)arg, one = 1;
+	char *buf = malloc(CHUNK), what;
+	uint64_t total = 0;
+	ssize_t n;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (buf && give(fd, greeting, GREETING_LEN) && take(fd, &what, 1)) {
+		while (what == 'e' && take(fd, buf, ECHO_BYTES) &&
+		       give(fd, buf, ECHO_BYTES))
+			;
+		while (what == 's' && (n = recv(fd, buf, CHUNK, 0)) > 0)
+			total += (uint64_t)n;
+		if (what == 's')
+			give(fd, (const char *)&total, sizeof(total));
+	}
+	free(buf);
+	close(fd);
+	return NULL;
+}
+
+static int listen_at(const char *host, const char *port)
+{
+	const struct addrinfo hints = { .ai_family = host ? AF_INET : AF_INET6,
+					.ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	struct addrinfo *a;
+	int fd = -1, one = 1;
+
+	if (getaddrinfo(host, port, &hints, &a))
+		return -1;
+	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		if (bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 64)) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	freeaddrinfo(a);
+	return fd;
+}
+
+int echo_serve(const char *port)
+{
+	char host[64];
+	const char *slash = strchr(port, '/');
+	struct sockaddr_storage own;
+	socklen_t len = sizeof(own);
+	pthread_t thread;
+	int fd, c;
+
+	snprintf(host, sizeof(host), "%.*s", slash ? (int)(slash - port) : 0, port);
+	if (slash)
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+	fd = listen_at(slash ? host : NULL, slash ? slash + 1 : port);
+	if (fd < 0 && !slash && errno == EAFNOSUPPORT)
+		fd = listen_at("0.0.0.0", port);
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)&own, &len)) {
+		fprintf(stderr, "sockrail check: port %s: %s\n", port, strerror(errno));
+		return 2;
+	}
+	printf("serving port %u; try sockrail check THIS-HOST:%u; Ctrl-C ends it\n",
+	       ntohs(((struct sockaddr_in *)&own)->sin_port),
+	       ntohs(((struct sockaddr_in *)&own)->sin_port));
+	fflush(stdout);
+	for (;;) {
+		c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+		if (c < 0 && errno != EINTR && errno != ECONNABORTED)
+			sleep(1);
+		if (c < 0)
+			continue;
+		if (pthread_create(&thread, NULL, serve_one, (void *)(intptr_t)c))
+			close(c);
+		else
+			pthread_detach(thread);
+	}
+}
+
+/* ---- the client ---- */
+
+static int (*info_of)(int, struct sr_info *, size_t);
+
+static int connect_to(const char *host, const char *port)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo *a;
+	int fd, one = 1;
+
+	if (getaddrinfo(host, port, &hints, &a))
+		return -1;
+	fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen)) {
+		close(fd);
+		fd = -1;
+	}
+	freeaddrinfo(a);
+	if (fd >= 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return fd;
+}
+
+static void info(int fd, struct sr_info *i)
+{
+	memset(i, 0, sizeof(*i));
+	if (!info_of || info_of(fd, i, sizeof(*i)))
+		strcpy(i->link, "plain");
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The median of many round trips in nanoseconds; 0: it failed. */
+static uint64_t round_trip(int fd)
+{
+	static uint64_t took[ROUNDS_MAX];
+	char buf[ECHO_BYTES] = "";
+	uint64_t begin, from;
+	int n = -WARM_UP;
+
+	if (!give(fd, "e", 1))
+		return 0;
+	for (begin = now_ns(); n < ROUNDS_MAX; n++) {
+		from = now_ns();
+		if (n > 0 && from - begin > ROUNDS_NS)
+			break;
+		if (!give(fd, buf, sizeof(buf)) || !take(fd, buf, sizeof(buf)))
+			return 0;
+		if (n >= 0)
+			took[n] = now_ns() - from;
+	}
+	qsort(took, (size_t)n, sizeof(took[0]), by_size);
+	return took[n / 2];
+}
+
+/* Bytes in a second; 0: it failed. */
+static uint64_t bandwidth(int fd)
+{
+	char *buf = calloc(1, CHUNK);
+	uint64_t begin, sent = 0, total, took;
+
+	if (!buf || !give(fd, "s", 1))
+		return 0;
+	begin = now_ns();
+	do {
+		if (!give(fd, buf, CHUNK))
+			return 0;
+		sent += CHUNK;
+	} while (now_ns() - begin < ROUNDS_NS);
+	free(buf);
+	if (shutdown(fd, SHUT_WR) || !take(fd, (char *)&total, sizeof(total)) || total != sent)
+		return 0;
+	took = now_ns() - begin;
+	return (uint64_t)((double)sent * 1e9 / (double)took);
+}
+
+static bool greeted(int fd)
+{
+	char buf[GREETING_LEN];
+
+	return take(fd, buf, sizeof(buf)) && !memcmp(buf, greeting, sizeof(buf));
+}
+
+/* Prints: link, reason, nanoseconds, bytes per second, bytes by TCP and by links. */
+static int measure(const char *host, const char *port)
+{
+	int a = connect_to(host, port), b = connect_to(host, port);
+	uint64_t ns, rate;
+	struct sr_info i, j;
+
+	if (a < 0 || b < 0 || !greeted(a) || !greeted(b))
+		return 1;
+	ns = round_trip(a);
+	rate = ns ? bandwidth(b) : 0;
+	if (!rate)
+		return 1;
+	info(a, &i);
+	info(b, &j);
+	printf("%s %s %llu %llu %llu %llu\n", i.link,
+	       i.reason ? i.reason : j.reason ? j.reason : "-", (unsigned long long)ns,
+	       (unsigned long long)rate,
+	       (unsigned long long)(i.tx.plain + i.rx.plain + j.tx.plain + j.rx.plain),
+	       (unsigned long long)(i.tx.shm + i.tx.verbs + j.tx.shm + j.tx.verbs));
+	return 0;
+}
+
+/* "short" and "timeout" are what a stream would say if it ended now. */
+static bool decided(const struct sr_info *i)
+{
+	return i->tx_state == SR_STATE_LINK ||
+	       (i->reason && strcmp(i->reason, "short") && strcmp(i->reason, "timeout"));
+}
+
+/* Waits, without sending a byte, until the library knows whether there is a link.
+ * Prints: link, reason, and whether the server greeted. */
+static int look(const char *host, const char *port)
+{
+	struct pollfd p = { .fd = connect_to(host, port), .events = POLLIN };
+	uint64_t begin = now_ns();
+	bool hello = false, ended = false;
+	struct sr_info i;
+
+	if (p.fd < 0)
+		return 1;
+	do {
+		char buf[GREETING_LEN];
+
+		if (poll(&p, 1, 20) == 1) {
+			ssize_t n = recv(p.fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+			hello |= n == (ssize_t)sizeof(buf) && !memcmp(buf, greeting, sizeof(buf));
+			ended = !n || (n < 0 && errno != EAGAIN);
+		}
+		info(p.fd, &i);
+	} while (!ended && (!decided(&i) || now_ns() - begin < GREETING_MS * 1000000ull) &&
+		 now_ns() - begin < LOOK_MS * 1000000ull);
+	printf("%s %s %d\n", i.link, i.reason ? i.reason : "-", hello);
+	return 0;
+}
+
+int echo_client(const char *host, const char *port, bool figures)
+{
+	*(void **)&info_of = dlsym(RTLD_DEFAULT, "sr_info");
+	alarm(CLIENT_SECONDS);
+	return figures ? measure(host, port) : look(host, port);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * limits.c - how many streams locked memory and descriptors allow.
+ */
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "check.h"
+
+/* What a link over RDMA locks with the default rings: two of 16 kB and a page when it
+ * is idle (src/link/verbs/qp.c), two of 1 MB when it is busy; and its queues. */
+#define IDLE_BYTES (48ull << 10)
+#define BUSY_BYTES (2ull << 20)
+#define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
+
+static void say_memlock(const char *what, unsigned long long soft, unsigned long long hard,
+			const char *unit)
+{
+	unsigned long long idle = soft / IDLE_BYTES;
+	char a[32], b[64] = "", h[32];
+	enum verdict v = idle >= 50 ? OK : have_device() && !idle ? PROBLEM : WARNING;
+
+	if (soft == RLIM_INFINITY) {
+		say(OK, what, "unlimited");
+		return;
+	}
+	if (!unit)
+		snprintf(b, sizeof(b), " (hard limit %s)", bytes_text(h, hard));
+	say(idle >= 200 ? OK : idle < 50 ? v : WARNING, what,
+	    "%s%s: over RDMA, about %llu idle or %llu busy streams",
+	    bytes_text(a, soft), b, idle, soft / BUSY_BYTES);
+	if (unit)
+		remedy("memlock", "LimitMEMLOCK=infinity in %s", unit);
+	else if (idle < 200)
+		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
+				  "profile memory. Shared memory needs none");
+}
+
+void judge_memlock(const char *what, unsigned long long soft, const char *unit)
+{
+	say_memlock(what, soft, soft, unit);
+}
+
+/* Shared memory takes two descriptors for each link, of half of them. */
+static void say_nofile(const char *what, unsigned long long soft, unsigned long long hard,
+		       const char *unit)
+{
+	bool few = soft < 1024;
+	char b[64] = "";
+
+	if (soft == RLIM_INFINITY) {
+		say(OK, what, "unlimited");
+		return;
+	}
+	if (!unit)
+		snprintf(b, sizeof(b), " (hard limit %llu)", hard);
+	say(few ? WARNING : OK, what,
+	    "%llu%s: half is Sockrail's, for %llu streams over shared memory", soft, b,
+	    soft / 4);
+	if (few && unit)
+		remedy("descriptors", "LimitNOFILE=65536 in %s", unit);
+	else if (few)
+		remedy("descriptors", "ulimit -n %llu", hard > 65536 ? 65536 : hard);
+}
+
+void judge_nofile(const char *what, unsigned long long soft, const char *unit)
+{
+	say_nofile(what, soft, soft, unit);
+}
+
+void check_limits(struct checked *c)
+{
+	struct rlimit l;
+
+	(void)c;
+	getrlimit(RLIMIT_MEMLOCK, &l);
+	if (status_number("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
+		say(OK, "locked memory", "no limit counts here (CAP_IPC_LOCK)");
+	else
+		say_memlock("locked memory", l.rlim_cur, l.rlim_max, NULL);
+	getrlimit(RLIMIT_NOFILE, &l);
+	say_nofile("descriptors", l.rlim_cur, l.rlim_max, NULL);
+}

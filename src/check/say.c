@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * say.c - the lines of sockrail check: for people, 80 columns wide, or as JSON.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+#define WIDTH 79
+
+static const char *const words[] = { "ok", "warning", "problem" };
+
+static const struct {
+	const char *reason, *text;
+} advices[] = {
+#define SR_ADVICE(reason, text) {reason, text},
+#include "advice.def"
+#undef SR_ADVICE
+};
+
+static struct {
+	bool begun;
+	enum verdict verdict;
+	char what[80], found[1000], todo[4000], reason[32];
+} line;
+
+static bool json;
+static enum verdict worst;
+
+void say_json(void)
+{
+	json = true;
+}
+
+const char *advice(const char *reason)
+{
+	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++)
+		if (!strcmp(advices[i].reason, reason))
+			return advices[i].text;
+	return "";
+}
+
+/* Prints the text from a column on, broken between words; a newline in it begins a
+ * new line.  Words that are too long stay whole. */
+static void wrap(const char *text, int column, int indent)
+{
+	while (*text) {
+		int len = (int)strcspn(text, " \n");
+
+		if (column > indent && column + 1 + len > WIDTH) {
+			printf("\n%*s", indent, "");
+			column = indent;
+		} else if (column > indent) {
+			putchar(' ');
+			column++;
+		}
+		printf("%.*s", len, text);
+		column += len;
+		text += len;
+		if (*text == '\n') {
+			printf("\n%*s", indent, "");
+			column = indent;
+		}
+		if (*text)
+			text++;
+	}
+	putchar('\n');
+}
+
+static void quote(const char *key, const char *text)
+{
+	printf("\"%s\":\"", key);
+	for (; *text; text++) {
+		if (*text == '\n')
+			fputs("\\n", stdout);
+		else if (*text == '"' || *text == '\\')
+			printf("\\%c", *text);
+		else
+			putchar(*text < ' ' || *text > '~' ? '?' : *text);
+	}
+	putchar('"');
+}
+
+static void print_json(void)
+{
+	putchar('{');
+	quote("result", words[line.verdict]);
+	putchar(',');
+	quote("what", line.what);
+	putchar(',');
+	quote("found", line.found);
+	if (*line.todo) {
+		putchar(',');
+		quote("remedy", line.todo);
+	}
+	if (*line.reason) {
+		putchar(',');
+		quote("reason", line.reason);
+	}
+	puts("}");
+}
+
+static void print_text(void)
+{
+	int column = printf("%-9s%s:", words[line.verdict], line.what);
+
+	wrap(line.found, column, 11);
+	if (*line.todo) {
+		printf("%11s", "");
+		wrap(line.todo, 11, 11);
+	}
+	if (*line.reason)
+		printf("%11sReason in reports: %s\n", "", line.reason);
+}
+
+enum verdict said(void)
+{
+	if (line.begun) {
+		if (json)
+			print_json();
+		else
+			print_text();
+		fflush(stdout);
+	}
+	line.begun = false;
+	return worst;
+}
+
+void say(enum verdict verdict, const char *what, const char *found, ...)
+{
+	va_list ap;
+
+	said();
+	memset(&line, 0, sizeof(line));
+	line.begun = true;
+	line.verdict = verdict;
+	snprintf(line.what, sizeof(line.what), "%s", what);
+	va_start(ap, found);
+	vsnprintf(line.found, sizeof(line.found), found, ap);
+	va_end(ap);
+	if (verdict > worst)
+		worst = verdict;
+}
+
+void remedy(const char *reason, const char *what_to_do, ...)
+{
+	va_list ap;
+
+	va_start(ap, what_to_do);
+	vsnprintf(line.todo, sizeof(line.todo), what_to_do, ap);
+	va_end(ap);
+	snprintf(line.reason, sizeof(line.reason), "%s", reason ? reason : "");
+}
+
+void refuse(const char *text, ...)
+{
+	va_list ap;
+
+	said();
+	fputs("sockrail check: ", stderr);
+	va_start(ap, text);
+	vfprintf(stderr, text, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(2);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * unit.c - the directives of a systemd unit that are in the way, and a drop-in that
+ * takes them out of it.
+ */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "unit.h"
+
+#define DEFAULT_MEMLOCK (8ull << 20)	/* DefaultLimitMEMLOCK= of systemd-system.conf(5) */
+#define DEFAULT_NOFILE 1024ull
+
+struct looking {
+	const struct checked *c;
+	struct unit u;
+	char dropin[2000];
+};
+
+/* A line for the drop-in that cures what is said next. */
+static void cure(struct looking *l, const char *reason, const char *fmt, ...)
+{
+	size_t n = strlen(l->dropin);
+	char text[600];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	remedy(reason, "Drop-in: %s", text);
+	snprintf(l->dropin + n, sizeof(l->dropin) - n, "%s\n", text);
+}
+
+/* ---- devices and namespaces ---- */
+
+static enum verdict without_rdma(void)
+{
+	return have_device() ? PROBLEM : WARNING;
+}
+
+static void judge_devices(struct looking *l)
+{
+	const char *policy = unit_value(&l->u, "DevicePolicy");
+	bool closed = !strcmp(policy, "strict") || !strcmp(policy, "closed") ||
+		      *unit_value(&l->u, "DeviceAllow");
+
+	if (unit_yes(&l->u, "PrivateDevices")) {
+		say(without_rdma(), "PrivateDevices=", "hides /dev/infiniband: no RDMA");
+		cure(l, "no-device", "PrivateDevices=no");
+	}
+	if (closed && unit_covers(&l->u, "DeviceAllow", "/dev/infiniband/rdma_cm") < 0) {
+		say(without_rdma(), "DevicePolicy=, DeviceAllow=",
+		    "RDMA devices are not among those allowed");
+		cure(l, "no-device", "DeviceAllow=char-infiniband_verbs rw\n"
+				     "DeviceAllow=/dev/infiniband/rdma_cm rw");
+	}
+}
+
+static void judge_namespaces(struct looking *l)
+{
+	const char *user = unit_value(&l->u, "User");
+
+	if (unit_yes(&l->u, "PrivateUsers")) {
+		say(PROBLEM, "PrivateUsers=", "other users are nobody to it: no shared memory "
+			"with their programs");
+		cure(l, "user", "PrivateUsers=no");
+	}
+	if (unit_yes(&l->u, "PrivateNetwork")) {
+		say(PROBLEM, "PrivateNetwork=", "it reaches nobody, by TCP or by a link");
+		cure(l, "no-match", "PrivateNetwork=no");
+	}
+	if (!strcmp(user, "nobody") || !strcmp(user, "65534")) {
+		say(PROBLEM, "User=", "nobody has no shared memory with anybody");
+		cure(l, "user", "DynamicUser=yes\nUser=sockrail-service");
+	}
+}
+
+/* ---- calls ---- */
+
+static void judge_families(struct looking *l)
+{
+	static const struct {
+		const char *family, *reason, *text;
+	} need[] = {
+		{ "AF_NETLINK", "no-match", "forbids AF_NETLINK (sock_diag): no shared memory" },
+		{ "AF_UNIX", "memory", "forbids AF_UNIX: no shared memory" },
+	};
+
+	for (int i = 0; i < 2; i++) {
+		if (unit_allows(&l->u, "RestrictAddressFamilies", need[i].family))
+			continue;
+		say(PROBLEM, "RestrictAddressFamilies=", "%s", need[i].text);
+		cure(l, need[i].reason, "RestrictAddressFamilies=%s", need[i].family);
+	}
+}
+
+/* System calls of the library that not every program makes, and the groups of
+ * systemd.exec(5) that they are in (systemd-analyze syscall-filter). */
+static const char *const calls[] = {
+	"memfd_create @ipc @system-service @known",
+	"ftruncate @file-system @system-service @known",
+	"fstatfs @file-system @system-service @known",
+	"inotify_init1 @file-system @system-service @known",
+	"socket @network-io @system-service @known",
+	"bind @network-io @system-service @known",
+	"sendmsg @network-io @system-service @known",
+	"recvmsg @network-io @system-service @known",
+	"getsockopt @network-io @system-service @known",
+	"clone3 @process @system-service @known",
+	"prctl @process @system-service @known",
+	"epoll_ctl @io-event @system-service @known",
+	"epoll_wait @io-event @system-service @known",
+	"eventfd2 @io-event @system-service @known",
+	"ppoll @io-event @system-service @known",
+	"rt_sigpending @signal @system-service @known",
+	"madvise @system-service @known",
+	"ioctl @system-service @known",
+};
+
+static void judge_calls(struct looking *l)
+{
+	char missing[400] = "";
+	const char *set = unit_value(&l->u, "SystemCallFilter");
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		size_t n = strlen(missing);
+
+		if (!unit_allows(&l->u, "SystemCallFilter", calls[i]))
+			snprintf(missing + n, sizeof(missing) - n, "%s%.*s", n ? " " : "",
+				 (int)strcspn(calls[i], " "), calls[i]);
+	}
+	if (*missing) {
+		say(PROBLEM, "SystemCallFilter=", "forbids what the library calls: %s", missing);
+		cure(l, "memory", "SystemCallFilter=%s", missing);
+	} else if (*set) {
+		say(OK, "SystemCallFilter=", "allows what the library calls");
+	}
+}
+
+/* ---- files ---- */
+
+static void judge_exec(struct looking *l)
+{
+	const char *library = l->c->library;
+	int forbidden = unit_covers(&l->u, "NoExecPaths", library);
+	int allowed = unit_covers(&l->u, "ExecPaths", library);
+
+	if (!*library)
+		return;
+	if (forbidden > allowed) {
+		say(PROBLEM, "NoExecPaths=", "%s cannot be loaded: ExecPaths= does not have it",
+		    library);
+		cure(l, NULL, "ExecPaths=%.*s", (int)(strrchr(library, '/') - library), library);
+	} else if (forbidden >= 0) {
+		say(OK, "NoExecPaths=", "ExecPaths= lets %s be loaded", library);
+	}
+	if (unit_yes(&l->u, "MemoryDenyWriteExecute"))
+		say(OK, "MemoryDenyWriteExecute=", "the library writes no code");
+	if (*unit_value(&l->u, "ProtectProc") || *unit_value(&l->u, "ProcSubset"))
+		say(OK, "ProtectProc=, ProcSubset=", "its own entries in /proc are enough");
+	if (*unit_value(&l->u, "RootDirectory") || *unit_value(&l->u, "RootImage")) {
+		say(WARNING, "RootDirectory=, RootImage=", "the library must be there, too");
+		cure(l, NULL, "BindReadOnlyPaths=%s", library);
+	}
+	if (*unit_value(&l->u, "ProtectHome") && !unit_yes(&l->u, "ProtectHome") &&
+	    strcmp(unit_value(&l->u, "ProtectHome"), "tmpfs"))
+		return;
+	if (*unit_value(&l->u, "ProtectHome") &&
+	    (is_below(library, "/home") || is_below(library, "/root"))) {
+		say(PROBLEM, "ProtectHome=", "hides the library, %s", library);
+		cure(l, NULL, "BindReadOnlyPaths=%.*s", (int)(strrchr(library, '/') - library),
+		     library);
+	}
+}
+
+/* Can the unit write to path, as far as the directives say? */
+static bool writable(const struct unit *u, const char *path)
+{
+	const char *system = unit_value(u, "ProtectSystem"), *home = unit_value(u, "ProtectHome");
+	bool strict = !strcmp(system, "strict"), full = !strcmp(system, "full");
+
+	if (unit_covers(u, "ReadWritePaths", path) >= 0 ||
+	    unit_covers(u, "ReadWriteDirectories", path) >= 0)
+		return true;
+	if (*home && strcmp(home, "no") && strcmp(home, "false") &&
+	    (is_below(path, "/home") || is_below(path, "/root")))
+		return false;
+	if (is_below(path, "/tmp") || is_below(path, "/var/tmp"))
+		return !strict || unit_yes(u, "PrivateTmp");
+	if (strict)
+		return is_below(path, "/dev") || is_below(path, "/run");
+	return !((full || unit_yes(u, "ProtectSystem")) &&
+		 (is_below(path, "/usr") || is_below(path, "/boot") ||
+		  (full && is_below(path, "/etc"))));
+}
+
+static void judge_files(struct looking *l)
+{
+	static const char *const names[] = { "SOCKRAIL_REPORT", "SOCKRAIL_LOG_FILE" };
+	char path[PATH_MAX];
+
+	for (int i = 0; i < 2; i++) {
+		if (!unit_variable(&l->u, names[i], path))
+			continue;
+		if (!writable(&l->u, path)) {
+			say(WARNING, names[i], "%s: ProtectSystem= or ProtectHome= forbids it",
+			    path);
+			cure(l, NULL, "ReadWritePaths=%.*s", (int)(strrchr(path, '/') ?
+			     strrchr(path, '/') - path : 0), path);
+		} else if (unit_yes(&l->u, "PrivateTmp") && is_below(path, "/tmp")) {
+			say(OK, names[i], "%s is below /tmp/systemd-private-*-%s-*", path,
+			    l->u.name);
+		}
+	}
+}
+
+/* ---- limits ---- */
+
+/* A number with a suffix, or the first of two of them. */
+static unsigned long long limit(const char *text, unsigned long long none)
+{
+	static const char suffixes[] = "KMGTPE";
+	unsigned long long n;
+	const char *suffix;
+	char *end;
+
+	if (!*text)
+		return none;
+	if (!strncmp(text, "infinity", 8))
+		return RLIM_INFINITY;
+	n = strtoull(text, &end, 10);
+	suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+	return suffix ? n << 10 * (suffix - suffixes + 1) : n;
+}
+
+/* As the unit has it, or else as a systemd that runs has it. */
+static unsigned long long find_limit(const struct looking *l, const char *name,
+				     unsigned long long none)
+{
+	char property[40], text[128];
+	const char *const show[] = { "systemctl", "show", "--value", "-p", property, "--",
+				     l->u.name, NULL };
+
+	if (*unit_value(&l->u, name))
+		return limit(unit_value(&l->u, name), none);
+	snprintf(property, sizeof(property), "%sSoft", name);
+	if (l->c->unit_path || access("/run/systemd/system", F_OK) ||
+	    run_program(text, sizeof(text), false, show))
+		return none;
+	return limit(text, none);
+}
+
+static void judge_limits(struct looking *l)
+{
+	unsigned long long memlock = find_limit(l, "LimitMEMLOCK", DEFAULT_MEMLOCK),
+			   nofile = find_limit(l, "LimitNOFILE", DEFAULT_NOFILE);
+	const char *user = unit_value(&l->u, "User");
+	bool root = (!*user || !strcmp(user, "root")) && !unit_yes(&l->u, "DynamicUser") &&
+		    unit_allows(&l->u, "CapabilityBoundingSet", "CAP_IPC_LOCK");
+
+	if (root)
+		say(OK, "LimitMEMLOCK=", "does not count, as it runs as root (CAP_IPC_LOCK)");
+	else
+		judge_memlock("LimitMEMLOCK=", memlock, l->u.name);
+	if (!root && memlock < 16 << 20)
+		cure(l, "memlock", "LimitMEMLOCK=infinity");
+	judge_nofile("LimitNOFILE=", nofile, l->u.name);
+	if (nofile <= DEFAULT_NOFILE)
+		cure(l, "descriptors", "LimitNOFILE=65536");
+}
+
+/* ---- the program ---- */
+
+static void judge_start(struct looking *l)
+{
+	const char *line = unit_value(&l->u, "ExecStart");
+	char program[PATH_MAX], found[PATH_MAX], preload[PATH_MAX] = "";
+
+	line += strspn(line, "@-:+!|");
+	if (!unit_word(&line, program, sizeof(program))) {
+		say(WARNING, "ExecStart=", "%s has none", l->u.name);
+		return;
+	}
+	if (find_command(found, program))
+		judge_program("ExecStart=", found);
+	else
+		say(WARNING, "ExecStart=", "%s is not installed", program);
+	if (unit_variable(&l->u, "LD_PRELOAD", preload) && strstr(preload, "sockrail")) {
+		say(OK, "LD_PRELOAD", "the unit has the library: %s", preload);
+	} else if (strlen(program) >= 8 && !strcmp(program + strlen(program) - 8, "sockrail")) {
+		say(OK, "ExecStart=", "is run by sockrail");
+	} else {
+		say(WARNING, "LD_PRELOAD", "the unit does not have the library");
+		cure(l, NULL, "Environment=LD_PRELOAD=%s%s%s",
+		     *l->c->library ? l->c->library : "libsockrail-preload.so",
+		     *preload ? ":" : "", preload);
+	}
+	if (*unit_value(&l->u, "AmbientCapabilities"))
+		say(OK, "AmbientCapabilities=", "keeps the library preloaded");
+}
+
+static void (*const judges[])(struct looking *l) = {
+	judge_start, judge_devices, judge_namespaces, judge_families, judge_calls,
+	judge_exec, judge_files, judge_limits,
+};
+
+static struct looking looked;
+
+void load_unit(const struct checked *c)
+{
+	if (c->unit)
+		unit_load(&looked.u, c->unit, c->unit_path);
+}
+
+void check_unit(struct checked *c)
+{
+	if (!c->unit)
+		return;
+	looked.c = c;
+	say(OK, "unit", "%s is read", looked.u.name);
+	for (size_t i = 0; i < sizeof(judges) / sizeof(judges[0]); i++)
+		judges[i](&looked);
+	if (!*looked.dropin)
+		return;
+	looked.dropin[strlen(looked.dropin) - 1] = '\0';
+	say(OK, "drop-in", "the lines above, for /etc/systemd/system/%s.d/sockrail.conf:",
+	    looked.u.name);
+	remedy(NULL, "[Service]\n%s", looked.dropin);
+}

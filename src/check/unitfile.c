@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * unitfile.c - reads a systemd unit and its drop-ins, as systemd.unit(5) says.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "unit.h"
+
+#define SEARCH "/etc/systemd/system:/run/systemd/system:/usr/local/lib/systemd/system:" \
+	"/usr/lib/systemd/system:/lib/systemd/system"
+#define DROPINS_MAX 64
+
+/* ---- lines ---- */
+
+static char *trim(char *s)
+{
+	size_t n;
+
+	s += strspn(s, " \t");
+	n = strlen(s);
+	while (n > 0 && strchr(" \t\r\n", s[n - 1]))
+		s[--n] = '\0';
+	return s;
+}
+
+static void add_line(struct unit *u, char *line)
+{
+	char *eq = strchr(line, '=');
+
+	if (!eq || u->n == UNIT_LINES)
+		return;
+	*eq = '\0';
+	u->lines[u->n].name = strdup(trim(line));
+	u->lines[u->n].value = strdup(trim(eq + 1));
+	u->n++;
+}
+
+/* A line that ends in a backslash goes on in the next one that is no comment. */
+static void read_lines(struct unit *u, FILE *f)
+{
+	char *line = NULL, whole[8192] = "";
+	bool service = false;
+	size_t size = 0, n;
+
+	while (getline(&line, &size, f) > 0) {
+		char *s = trim(line);
+
+		if (*s == '#' || *s == ';')
+			continue;
+		n = strlen(s);
+		if (n && s[n - 1] == '\\') {
+			s[n - 1] = ' ';
+			strncat(whole, s, sizeof(whole) - strlen(whole) - 1);
+			continue;
+		}
+		strncat(whole, s, sizeof(whole) - strlen(whole) - 1);
+		if (*whole == '[')
+			service = !strcmp(whole, "[Service]");
+		else if (service)
+			add_line(u, whole);
+		whole[0] = '\0';
+	}
+	free(line);
+}
+
+/* ---- files ---- */
+
+struct dropins {
+	struct dropin {
+		char name[128], path[PATH_MAX];
+	} file[DROPINS_MAX];
+	unsigned n;
+};
+
+/* A name that is there already is of a directory that comes first. */
+static void add_dropins(struct dropins *d, const char *dir)
+{
+	DIR *open = opendir(dir);
+	const struct dirent *e;
+
+	while (open && (e = readdir(open)) && d->n < DROPINS_MAX) {
+		size_t len = strlen(e->d_name);
+		bool known = len < 6 || len > 127 || strcmp(e->d_name + len - 5, ".conf") != 0;
+
+		for (unsigned i = 0; i < d->n; i++)
+			known |= !strcmp(d->file[i].name, e->d_name);
+		if (known)
+			continue;
+		snprintf(d->file[d->n].name, sizeof(d->file[0].name), "%.127s", e->d_name);
+		snprintf(d->file[d->n++].path, PATH_MAX, "%s/%s", dir, e->d_name);
+	}
+	if (open)
+		closedir(open);
+}
+
+static void read_file(struct unit *u, const char *path)
+{
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return;
+	read_lines(u, f);
+	fclose(f);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct dropin *)a)->name, ((const struct dropin *)b)->name);
+}
+
+/* "a@b.service" is of "a@.service"; false if it is no instance. */
+static bool template_of(const char *name, char buf[256])
+{
+	const char *at = strchr(name, '@'), *dot = strrchr(name, '.');
+
+	if (!at || !dot || dot <= at + 1)
+		return false;
+	snprintf(buf, 256, "%.*s%s", (int)(at + 1 - name), name, dot);
+	return true;
+}
+
+/* Calls use(DIR/name suffix) for the directories of the search path; true if one does. */
+static bool each_dir(const char *path, const char *name, const char *suffix,
+		     bool (*use)(void *, const char *), void *arg)
+{
+	char file[PATH_MAX];
+
+	for (const char *p = path; *p; p += strcspn(p, ":"), p += *p == ':') {
+		snprintf(file, sizeof(file), "%.*s/%s%s", (int)strcspn(p, ":"), p, name, suffix);
+		if (use(arg, file))
+			return true;
+	}
+	return false;
+}
+
+static bool use_fragment(void *arg, const char *file)
+{
+	char real[PATH_MAX];
+
+	if (!realpath(file, real))
+		return false;
+	if (!strcmp(real, "/dev/null"))
+		refuse("%s: the unit is masked", file);
+	snprintf((char *)arg, PATH_MAX, "%s", real);
+	return true;
+}
+
+static bool use_dropins(void *arg, const char *dir)
+{
+	add_dropins(arg, dir);
+	return false;
+}
+
+static void load_files(struct unit *u, const char *path)
+{
+	static struct dropins d;
+	char fragment[PATH_MAX] = "", template[256] = "", prefix[256];
+	const char *real;
+
+	template_of(u->name, template);
+	if (!each_dir(path, u->name, "", use_fragment, fragment) &&
+	    (!*template || !each_dir(path, template, "", use_fragment, fragment)))
+		refuse("%s: no such unit in %s", u->name, path);
+	read_file(u, fragment);
+	each_dir(path, u->name, ".d", use_dropins, &d);
+	real = strrchr(fragment, '/') + 1;
+	each_dir(path, real, ".d", use_dropins, &d);
+	if (*template)
+		each_dir(path, template, ".d", use_dropins, &d);
+	for (const char *dash = real; (dash = strchr(dash, '-')); dash++) {
+		snprintf(prefix, sizeof(prefix), "%.*s", (int)(dash + 1 - real), real);
+		each_dir(path, prefix, ".service.d", use_dropins, &d);
+	}
+	each_dir(path, "service", ".d", use_dropins, &d);
+	qsort(d.file, d.n, sizeof(d.file[0]), by_name);
+	for (unsigned i = 0; i < d.n; i++)
+		read_file(u, d.file[i].path);
+}
+
+void unit_load(struct unit *u, const char *name, const char *path)
+{
+	const char *const cat[] = { "systemctl", "--no-pager", "cat", "--", u->name, NULL };
+	static char text[256 << 10];
+	FILE *f;
+
+	snprintf(u->name, sizeof(u->name), "%s%s", name, strrchr(name, '.') ? "" : ".service");
+	if (path || access("/run/systemd/system", F_OK)) {
+		load_files(u, path ? path : SEARCH);
+		return;
+	}
+	if (run_program(text, sizeof(text), false, cat) || !*text)
+		refuse("%s: no such unit (systemctl cat)", u->name);
+	f = fmemopen(text, strlen(text), "r");
+	if (f) {
+		read_lines(u, f);
+		fclose(f);
+	}
+}
+
+/* ---- values ---- */
+
+const char *unit_value(const struct unit *u, const char *name)
+{
+	for (unsigned i = u->n; i-- > 0;)
+		if (!strcmp(u->lines[i].name, name))
+			return u->lines[i].value;
+	return "";
+}
+
+bool unit_yes(const struct unit *u, const char *name)
+{
+	const char *v = unit_value(u, name);
+
+	return !strcasecmp(v, "yes") || !strcasecmp(v, "true") || !strcasecmp(v, "on") ||
+	       !strcmp(v, "1");
+}
+
+bool unit_word(const char **list, char *word, unsigned long size)
+{
+	const char *s = *list + strspn(*list, " \t");
+	unsigned long n = 0;
+	char quote = '\0';
+
+	if (!*s)
+		return false;
+	for (; *s && (quote || (*s != ' ' && *s != '\t')); s++) {
+		if (quote ? *s == quote : (*s == '"' || *s == '\''))
+			quote = quote ? '\0' : *s;
+		else if (n + 1 < size)
+			word[n++] = *s;
+	}
+	word[n] = '\0';
+	*list = s;
+	return true;
+}
+
+/* Is the word, without what follows a colon, among those of a list? */
+static bool among(const char *words, char *word)
+{
+	size_t len = strcspn(word, ":");
+
+	word[len] = '\0';
+	for (const char *w = words; *w; w += strcspn(w, " "), w += *w == ' ')
+		if (strcspn(w, " ") == len && !strncmp(w, word, len))
+			return true;
+	return false;
+}
+
+bool unit_allows(const struct unit *u, const char *name, const char *words)
+{
+	bool set = false, allowed = true;
+	char word[128];
+
+	for (unsigned i = 0; i < u->n; i++) {
+		const char *v = u->lines[i].value;
+		bool deny = *v == '~';
+
+		if (strcmp(u->lines[i].name, name) != 0)
+			continue;
+		if (!*v) {
+			set = false;
+			allowed = true;
+			continue;
+		}
+		if (!set)
+			allowed = deny;
+		set = true;
+		for (v += deny; unit_word(&v, word, sizeof(word));)
+			if (among(words, word))
+				allowed = !deny;
+	}
+	return allowed;
+}
+
+int unit_covers(const struct unit *u, const char *name, const char *path)
+{
+	char word[PATH_MAX], *w;
+	int best = -1;
+
+	for (unsigned i = 0; i < u->n; i++) {
+		const char *v = u->lines[i].value;
+
+		if (strcmp(u->lines[i].name, name) != 0)
+			continue;
+		if (!*v)
+			best = -1;
+		while (unit_word(&v, word, sizeof(word))) {
+			w = word + strspn(word, "+-");
+			if (is_below(path, w) && (int)strlen(w) > best)
+				best = (int)strlen(w);
+		}
+	}
+	return best;
+}
+
+/* NAME=VALUE: its value */
+static bool take_variable(const char *word, const char *name, char value[PATH_MAX])
+{
+	size_t len = strlen(name);
+
+	if (strncmp(word, name, len) != 0 || word[len] != '=')
+		return false;
+	snprintf(value, PATH_MAX, "%s", word + len + 1);
+	return true;
+}
+
+static bool variable_in_file(const char *path, const char *name, char value[PATH_MAX])
+{
+	FILE *f = fopen(path + (*path == '-'), "re");
+	char line[PATH_MAX], word[PATH_MAX];
+	bool found = false;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *v = trim(line);
+
+		if (*v != '#' && unit_word(&v, word, sizeof(word)))
+			found |= take_variable(word, name, value);
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+bool unit_variable(const struct unit *u, const char *name, char value[PATH_MAX])
+{
+	char word[PATH_MAX];
+	bool found = false;
+
+	for (unsigned i = 0; i < u->n; i++) {
+		const char *v = u->lines[i].value;
+
+		if (!strcmp(u->lines[i].name, "EnvironmentFile"))
+			found |= variable_in_file(v, name, value);
+		if (strcmp(u->lines[i].name, "Environment") != 0)
+			continue;
+		if (!*v)
+			found = false;
+		while (unit_word(&v, word, sizeof(word)))
+			found |= take_variable(word, name, value);
+	}
+	return found;
+}

@@ -1,0 +1,339 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# sockrail check: what it finds on this host, in programs, in units, and at peers.
+
+# shellcheck disable=SC1003,SC2030,SC2031,SC2154 # a backslash; set by bats and by what is loaded
+load ../../lib/common
+
+setup() {
+	unset "${!SOCKRAIL_@}" LD_PRELOAD
+	export SOCKRAIL_CONFIG_DIR=$BATS_TEST_TMPDIR/sockrail.d
+	units=$BATS_TEST_TMPDIR/units
+	mkdir "$SOCKRAIL_CONFIG_DIR" "$units"
+}
+
+teardown() { stop_all; }
+
+# check STATUS ARGUMENT...: the lines, as JSON, in $output
+check() {
+	local want=$1
+	shift
+	run --separate-stderr "$SOCKRAIL" check --json "$@"
+	[ "$status" = "$want" ] || { echo "$status, not $want: $*" "$output"; false; }
+}
+
+# look STATUS ARGUMENT...: the same, without streams
+look() { check "$1" --no-streams "${@:2}"; }
+
+# told RESULT WHAT TEXT [REASON]: has a line said so?
+told() {
+	printf '%s\n' "$output" | python3 -c '
+import json, sys
+result, what, text, reason = (sys.argv[1:] + [None])[:4]
+lines = [json.loads(l) for l in sys.stdin]
+if not any(l["result"] == result and l["what"] == what and
+           text in l["found"] + "|" + l.get("remedy", "") and
+           reason in (None, l.get("reason")) for l in lines):
+    print(f"not told: {sys.argv[1:]}", *lines, sep="\n")
+    sys.exit(1)' "$@"
+}
+
+@test "this host: the library is loaded, shared memory works, TCP and shm are measured" {
+	check 0
+	told ok library "$SR_BUILD/.libs/libsockrail-preload.so"
+	told ok settings CONFIG_DIR=
+	told ok sock_diag works
+	told ok measured "TCP "
+	told ok measured ", by shm"
+}
+
+@test "for people: 80 columns, and status 0" {
+	run -0 "$SOCKRAIL" check --no-streams -- true
+	[[ $output = *"ok       command: "*"true is linked dynamically"* ]]
+	while read -r line; do
+		[[ $line = */* ]] || [ ${#line} -lt 80 ] || { echo "$line"; false; }
+	done <<<"$output"
+}
+
+@test "sockrail -- check is a program of that name" {
+	printf '#!/bin/sh\necho mine\n' >"$BATS_TEST_TMPDIR/check"
+	chmod +x "$BATS_TEST_TMPDIR/check"
+	PATH=$BATS_TEST_TMPDIR:$PATH run -0 "$SOCKRAIL" -- check
+	[ "$output" = mine ]
+}
+
+@test "no library: a problem, and TCP is measured all the same" {
+	export SOCKRAIL_PRELOAD_LIBRARY=/nowhere/libsockrail-preload.so
+	check 1
+	told problem library /nowhere/libsockrail-preload.so
+	told ok measured "TCP "
+}
+
+@test "settings: what is set, what is wrong, what says never" {
+	echo ring=banana >"$SOCKRAIL_CONFIG_DIR/a.conf"
+	echo upgrade=never >"$SOCKRAIL_CONFIG_DIR/b.conf"
+	check 1
+	told warning settings banana
+	told warning settings UPGRADE=never never
+	told problem measured ", by TCP"
+}
+
+@test "little locked memory, few descriptors" {
+	need setpriv prlimit
+	run -0 --separate-stderr setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock \
+		prlimit --memlock=65536 --nofile=256 "$SOCKRAIL" check --json
+	told warning "locked memory" "about 1 idle" memlock
+	told warning descriptors "64 streams" descriptors
+}
+
+@test "a sandbox without AF_NETLINK: sock_diag, and what streams report" {
+	cat >"$BATS_TEST_TMPDIR/forbid.py" <<-'EOF'
+		# socket(family) fails with EAFNOSUPPORT in what it executes
+		import ctypes, os, struct, sys
+		rule = lambda code, k, yes=0, no=0: struct.pack("HBBI", code, yes, no, k)
+		call = {"x86_64": 41, "aarch64": 198}[os.uname().machine]
+		code = b"".join([rule(0x20, 0), rule(0x15, call, 0, 3), rule(0x20, 16),
+		    rule(0x15, int(sys.argv[1]), 0, 1), rule(0x06, 0x50061), rule(0x06, 0x7fff0000)])
+		program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(
+		    buf := ctypes.create_string_buffer(code)))
+		libc = ctypes.CDLL(None, use_errno=True)
+		assert not libc.prctl(38, 1, 0, 0, 0)
+		assert not libc.prctl(22, 2, program, 0, 0), ctypes.get_errno()
+		os.execvp(sys.argv[2], sys.argv[2:])
+	EOF
+	run -1 --separate-stderr python3 "$BATS_TEST_TMPDIR/forbid.py" 16 "$SOCKRAIL" check --json
+	told problem sock_diag "no shared memory" no-match
+	told warning seccomp "a filter"
+	told problem measured ", by TCP" no-match
+	run -1 --separate-stderr python3 "$BATS_TEST_TMPDIR/forbid.py" 1 "$SOCKRAIL" check --json
+	told problem "shared memory" AF_UNIX memory
+	told problem measured ", by TCP" memory
+}
+
+@test "programs: static, setuid, Go, script, io_uring" {
+	cd "$BATS_TEST_TMPDIR"
+	echo 'int main(void) { return 0; }' >p.c
+	gcc -static -o static p.c
+	look 1 -- ./static
+	told problem command "is static"
+
+	gcc -o dynamic p.c
+	look 0 -- ./dynamic
+	told ok command "linked dynamically"
+	cp dynamic setuid
+	if [ "$(id -u)" = 0 ]; then
+		chown 65534 setuid
+		chmod u+s setuid
+		look 1 -- ./setuid
+		told problem command "is setuid"
+	fi
+
+	# What tells a Go program is a section that its linker makes.
+	echo 'int main(void) { return 0; } __attribute__((section(".go.buildinfo"))) int b;' >go.c
+	gcc -o go go.c
+	look 1 -- ./go
+	told problem command "is a Go program"
+
+	echo 'int io_uring_queue_init(void) { return 0; }' >u.c
+	gcc -shared -fPIC -o liburing.so.2 u.c
+	echo 'int io_uring_queue_init(void); int main(void) { return io_uring_queue_init(); }' >r.c
+	gcc -o ring r.c ./liburing.so.2
+	look 0 -- ./ring
+	told warning command "io_uring" io_uring
+
+	printf '#!/usr/bin/env -S A=b bash -e\n' >script
+	printf '#! %s -x\n' "$PWD/static" >script2
+	chmod +x script script2
+	look 0 -- ./script
+	told ok command "/bash is linked"
+	look 1 -- ./script2
+	told problem command "$PWD/static is static"
+}
+
+# check_unit STATUS [LINE...]: of a unit with these lines
+check_unit() {
+	local status=$1
+	shift
+	{
+		printf '[Service]\nExecStart=/bin/ls\n'
+		printf '%s\n' "$@"
+		printf '[Install]\nPrivateUsers=yes\n'
+	} >"$units/tested.service"
+	look "$status" --unit tested --unit-path "$units"
+}
+
+@test "Debian's redis-server: every directive in the way, and a drop-in" {
+	cat >"$units/redis-server.service" <<-'EOF'
+		[Service]
+		ExecStart=/bin/ls /etc/redis/redis.conf --supervised systemd
+		User=redis
+		PrivateTmp=true
+		LimitNOFILE=65535
+		PrivateDevices=true
+		ProtectHome=true
+		ProtectSystem=strict
+		ReadWritePaths=-/var/lib/redis
+		CapabilityBoundingSet=
+		MemoryDenyWriteExecute=true
+		NoNewPrivileges=true
+		PrivateUsers=true
+		ProtectProc=invisible
+		RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+		SystemCallFilter=@system-service
+		SystemCallFilter=~ @privileged @resources
+		NoExecPaths=/
+		ExecPaths=/usr/bin/redis-server /usr/lib /lib
+	EOF
+	look 1 --unit redis-server --unit-path "$units"
+	told warning PrivateDevices= "PrivateDevices=no" no-device
+	told problem PrivateUsers= "PrivateUsers=no" user
+	told problem RestrictAddressFamilies= "RestrictAddressFamilies=AF_NETLINK" no-match
+	told ok SystemCallFilter= allows
+	told problem NoExecPaths= "ExecPaths=$SR_BUILD/.libs"
+	told ok MemoryDenyWriteExecute= ""
+	told ok ProtectProc=,\ ProcSubset= ""
+	told warning LimitMEMLOCK= "LimitMEMLOCK=infinity" memlock
+	told ok LimitNOFILE= 65535
+	told warning LD_PRELOAD "Environment=LD_PRELOAD=$SR_BUILD/.libs/libsockrail-preload.so"
+
+	# With the drop-in that it prints, no problem is left.
+	mkdir "$units/redis-server.service.d"
+	printf '%s\n' "$output" | python3 -c '
+import json, sys
+for l in map(json.loads, sys.stdin):
+    if l["what"] == "drop-in":
+        print(l["remedy"])' >"$units/redis-server.service.d/sockrail.conf"
+	look 0 --unit redis-server --unit-path "$units"
+	told ok NoExecPaths= "ExecPaths="
+	told ok LD_PRELOAD "the unit has"
+	told ok LimitMEMLOCK= unlimited
+}
+
+@test "units: calls, devices, files, limits; drop-ins, templates, resets" {
+	check_unit 0
+	told warning LD_PRELOAD "does not have"
+	check_unit 1 'SystemCallFilter=@basic-io @file-system \' '# between' \
+		'@process @network-io @io-event @signal madvise ioctl'
+	told problem SystemCallFilter= "library calls: memfd_create" memory
+	check_unit 1 SystemCallFilter=@system-service SystemCallFilter=~sendmsg:EPERM
+	told problem SystemCallFilter= "library calls: sendmsg" memory
+	check_unit 0 SystemCallFilter=~sendmsg SystemCallFilter=
+	check_unit 1 RestrictAddressFamilies=none RestrictAddressFamilies=AF_NETLINK
+	told problem RestrictAddressFamilies= AF_UNIX memory
+	check_unit 1 PrivateNetwork=yes
+	told problem PrivateNetwork= "" no-match
+	check_unit 0 DevicePolicy=closed
+	told warning DevicePolicy=,\ DeviceAllow= infiniband no-device
+	check_unit 0 DevicePolicy=closed "DeviceAllow=/dev/infiniband/rdma_cm rw"
+	run ! told warning DevicePolicy=,\ DeviceAllow= infiniband
+	check_unit 0 ProtectSystem=strict 'Environment="SOCKRAIL_REPORT=/srv/a/r" A=b'
+	told warning SOCKRAIL_REPORT "ReadWritePaths=/srv/a"
+	check_unit 0 User=x LimitMEMLOCK=64K LimitNOFILE=512
+	told warning LimitMEMLOCK= "about 1 idle" memlock
+	told warning LimitNOFILE= "128 streams" descriptors
+	check_unit 1 User=nobody
+	told problem User= "" user
+
+	printf '[Service]\nExecStart=/bin/ls\nPrivateUsers=yes\n' >"$units/t@.service"
+	mkdir "$units/t@.service.d"
+	look 1 -u t@one --unit-path "$units"
+	echo $'[Service]\nPrivateUsers=no' >"$units/t@.service.d/b.conf"
+	look 0 -u t@one --unit-path "$units"
+}
+
+@test "a systemd that runs is asked" {
+	unshare -m true 2>/dev/null || skip "no mount namespace without privileges"
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	cat >"$BATS_TEST_TMPDIR/bin/systemctl" <<-'EOF'
+		#!/bin/sh
+		case "$*" in
+		*cat*no-such*) echo "No files found for no-such.service." >&2; exit 1 ;;
+		*cat*) printf '# /etc/a\n[Service]\nExecStart=/bin/ls\nUser=a\n\n# /etc/b\n[Service]\nPrivateUsers=yes\n' ;;
+		*LimitMEMLOCKSoft*) echo 65536 ;;
+		*LimitNOFILESoft*) echo infinity ;;
+		esac
+	EOF
+	chmod +x "$BATS_TEST_TMPDIR/bin/systemctl"
+	# shellcheck disable=SC2016 # there
+	asked() {
+		run --separate-stderr unshare -m sh -c 'mount -t tmpfs none /run &&
+			mkdir -p /run/systemd/system && PATH=$1:$PATH && shift && exec "$@"' \
+			sh "$BATS_TEST_TMPDIR/bin" "$SOCKRAIL" check --json -n --unit "$1"
+	}
+	asked some
+	[ "$status" = 1 ]
+	told problem PrivateUsers= "" user
+	told warning LimitMEMLOCK= "64 kB" memlock
+	asked no-such
+	[ "$status" = 2 ]
+	[[ $stderr = *"no-such.service: no such unit"* ]]
+}
+
+@test "a server: without Sockrail, with it; one that measures" {
+	serve='import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    c, _ = s.accept()
+    print("got", c.recv(100), flush=True)'
+	for how in plain rail; do
+		start "$how" "$how" python3 -c "$serve"
+		port=$(first_word "$how")
+		if [ "$how" = plain ]; then
+			check 1 "127.0.0.1:$port"
+			told problem "127.0.0.1 port $port" "no link" no-listener
+		else
+			check 0 "127.0.0.1:$port"
+			told ok "127.0.0.1 port $port" "a link by shm"
+		fi
+		told ok route "this host"
+		told ok measured nothing
+		# It has sent them nothing.
+		[[ $(<"$BATS_TEST_TMPDIR/$how.out") != *"got b'"[!\']* ]]
+	done
+	port
+	start serve "$SOCKRAIL" check --serve "$port"
+	listening "$port"
+	check 0 "127.0.0.1:$port"
+	told ok measured "TCP "
+	told ok measured ", by shm"
+	check 0 "localhost:$port"
+	SOCKRAIL_LINKS=none check 1 "127.0.0.1:$port"
+	told problem "127.0.0.1 port $port" "no link" off
+}
+
+# first_word NAME: of what a server that was started has printed
+first_word() {
+	local word
+	for ((i = 0; i < 200; i++)); do
+		read -r word _ <"$BATS_TEST_TMPDIR/$1.out" && break
+		sleep 0.05
+	done
+	echo "$word"
+}
+
+@test "bad input: one line, and status 2" {
+	port
+	for bad in nowhere nohost.invalid:80 "127.0.0.1:" "--unit no-such-unit" "-- no-such" \
+		"127.0.0.1:1 ls" "--serve=x" "--serve=70000" "--nonsense" \
+		"--unit x --unit-path /nowhere"; do
+		# shellcheck disable=SC2086 # words
+		run -2 "$SOCKRAIL" check $bad
+		echo "$bad: $output"
+		[ "${#lines[@]}" -le 2 ] && [[ $output = *check* ]]
+	done
+	check 1 "127.0.0.1:$port"
+	told problem "127.0.0.1 port $port" "Connection refused"
+}
+
+@test "the examples of the manual" {
+	grep '^\$ sockrail check' "$SR_TOP/man/sockrail-check.1" |
+		grep -v -- --unit >"$BATS_TEST_TMPDIR/examples"
+	[ -s "$BATS_TEST_TMPDIR/examples" ]
+	while read -r _ command; do
+		PATH=$SR_BUILD:$PATH run -0 bash -c "$command"
+	done <"$BATS_TEST_TMPDIR/examples"
+	while read -r line; do
+		[[ $output = *"$line"* ]] || { echo "the manual shows: $line"; false; }
+	done < <(grep -E '^(ok|warning|problem) ' "$SR_TOP/man/sockrail-check.1")
+}
