@@ -53,7 +53,9 @@ void sr_lock_stopped(struct sr_mutex *m)
 
 void sr_locks_stop(void)
 {
-	sr_lock_unordered(&sr_locks.forking);
+	sr_hold_lock();		/* of no rank: what fork takes then is in order */
+	if (!sr_mutex_take(&sr_locks.forking))
+		sr_mutex_wait(&sr_locks.forking);
 	atomic_store(&sr_locks.stopped, 1);
 }
 
@@ -69,7 +71,9 @@ void sr_locks_go(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
 	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX);
-	sr_unlock(&sr_locks.forking);
+	if (atomic_exchange(&sr_locks.forking.word, 0) == 2)
+		sr_mutex_wake(&sr_locks.forking);
+	sr_release_lock();
 }
 
 void sr_locks_go_in_child(void)

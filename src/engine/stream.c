@@ -579,7 +579,7 @@ struct sr_stream *sr_stream_inherit(void *entry)
 	if (!((uintptr_t)entry & HEIR))
 		return entry;
 	st = (struct sr_stream *)((char *)entry - HEIR);
-	sr_lock_unordered(&heirs_lock);
+	sr_lock(&heirs_lock);
 	if (is_inherited(st)) {
 		if (st->up.parent && is_inherited(st->up.parent))
 			inherit_one(st->up.parent);
