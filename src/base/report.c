@@ -93,6 +93,11 @@ void sr_report_init(void)
 	escape(program, sizeof(program), name);
 }
 
+const char *sr_report_program(void)
+{
+	return program;
+}
+
 static struct sr_append file = { .path = sr_conf.report };
 
 void sr_report_open(void)

@@ -38,6 +38,7 @@ struct sr_report {
 	int error;		/* errno, or 0 */
 };
 void sr_report_init(void);	/* by sr_conf_load(): remembers the program's name */
+const char *sr_report_program(void); /* printable, escaped for JSON */
 /* Both are async-signal-safe.  open: before the first line, while there are
  * descriptors left; nothing if it is open already. */
 void sr_report_open(void);

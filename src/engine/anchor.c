@@ -69,7 +69,7 @@ ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool 
 	ssize_t r = keep_error(st, sr_now_send_flags(st->anchor, buf, len, flags));
 
 	if (r > 0)
-		atomic_fetch_add(&st->out.tcp, (uint64_t)r);
+		sr_tcp_sent(st, r);
 	errno = err;
 	return r;
 }
@@ -80,7 +80,7 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 	ssize_t r = keep_error(st, sr_now_recv(st->anchor, buf, len, flags));
 
 	if (r > 0 && !(flags & MSG_PEEK))
-		atomic_fetch_add(&st->in.tcp, (uint64_t)r);
+		sr_tcp_received(st, r);
 	errno = err;
 	return r;
 }

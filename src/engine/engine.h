@@ -41,6 +41,26 @@ void sr_streams_forget(void);	/* in the child */
 void sr_streams_leave_heirs(bool ends);
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);
 
+/* Bytes sent by each kind of link so far; way[SR_WAY_PLAIN] is 0.  tx_lock. */
+void sr_stream_tx_ways(struct sr_stream *st, uint64_t way[SR_WAYS]);
+enum sr_state sr_stream_tx_state(struct sr_stream *st);	/* tx_lock */
+enum sr_state sr_stream_rx_state(struct sr_stream *st);	/* rx_lock */
+
+/* ---- stat.c ---- */
+void sr_stat_open(struct sr_stream *st);
+void sr_stat_close(struct sr_stream *st);
+void sr_stat_end(struct sr_stream *st, const struct sr_report *r); /* has a slot */
+/* A direction, with its lock held, of a stream that has a slot; all else. */
+void sr_stat_tx(struct sr_stream *st);
+void sr_stat_rx(struct sr_stream *st);
+void sr_stat_note(struct sr_stream *st);	/* any */
+void sr_stat_inherit(struct sr_stream *st);	/* child of fork */
+/* Since a fork there are streams without a slot: whoever uses one gives them slots.  (Many
+ * children execute a program and use none.)  No lock held. */
+extern bool sr_stat_orphans;
+extern bool sr_stat_notes;	/* orphans, or a report: plain calls do more than count */
+void sr_stat_adopt(void);
+
 /* ---- gate.c ---- */
 bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */

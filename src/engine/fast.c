@@ -38,6 +38,8 @@ void sr_fast_update_tx(struct sr_stream *st)
 		    !(sr_link_events(st->out.link) & (SR_LINK_DEAD | SR_LINK_BACK));
 
 	atomic_store_explicit(&st->head.tx_fast, fast, memory_order_relaxed);
+	if (st->stat)
+		sr_stat_tx(st);
 }
 
 void sr_fast_update_rx(struct sr_stream *st)
@@ -50,6 +52,8 @@ void sr_fast_update_rx(struct sr_stream *st)
 		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));
 
 	atomic_store_explicit(&st->head.rx_fast, fast, memory_order_relaxed);
+	if (st->stat)
+		sr_stat_rx(st);
 }
 
 static bool still_tx(struct sr_stream *st, int fd)
@@ -87,6 +91,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	if (!done)
 		goto out;
 	sr_tx_took(&st->tx, done);
+	st->tx_hot->link += done;
 	link->ops->tx_commit(link, done, false);
 out:
 	sr_unlock(&st->tx_lock);
@@ -142,8 +147,7 @@ size_t sr_fast_take(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 		if (!k)
 			break;
 		done += k;
-		sr_rx_took(&st->rx, k);
-		st->in.way[sr_way_of(link)] += k;
+		sr_link_received(st, k);
 		link->ops->rx_free(link, k);
 		if (k == (size_t)there || k < piece.left)
 			break;

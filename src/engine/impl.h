@@ -40,6 +40,7 @@
 #include "base/family.h"
 #include "base/lock.h"
 #include "base/loop.h"
+#include "base/page.h"
 #include "base/report.h"
 #include "link/link.h"
 #include "pure/history.h"
@@ -86,13 +87,15 @@ enum {				/* sr_stream.flags */
 
 struct sr_stream {
 	/* These members survive when the memory becomes another stream: a
-	 * thread may still look at head, and lock (fast.c). */
+	 * thread may still look at head, lock (fast.c), and count (plain.c). */
 	_Alignas(128) struct sr_stream_head head;
 	atomic_int refs;		/* 0: the stream is free */
 	atomic_uint generation;	/* of the process that looked at it last (owners.h) */
 	_Alignas(64) char heir[64]; /* zero: the inherited stream (stream.c) */
 	_Alignas(64) struct sr_mutex rx_lock;
+	struct sr_hot *rx_hot, rx_own; /* counts: of its slot, or its own (stat.c) */
 	_Alignas(64) struct sr_mutex tx_lock;
+	struct sr_hot *tx_hot, tx_own;
 
 	_Alignas(64) atomic_uint flags;	/* take_free() clears from here on */
 	atomic_int fds;			/* entries in the descriptor table */
@@ -129,6 +132,7 @@ struct sr_stream {
 
 	atomic_bool want_back;	/* return to TCP: plain, fork, exec */
 	bool exiting;		/* at exit: nothing remains to be done */
+	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	_Atomic(struct sr_slot *) slot; /* its owners; NULL: this process alone */
 	atomic_uint guest; /* directions that are another process's (owners.h) */
 	uint64_t close_since;	/* ns: when the close began */
@@ -137,7 +141,7 @@ struct sr_stream {
 /* For the report: the kind of link. */
 static inline enum sr_way sr_way_of(const struct sr_link *link)
 {
-	return link->ops == &sr_link_shm ? SR_WAY_SHM : SR_WAY_VERBS;
+	return link->ops->way;
 }
 
 /* ---- flags ---- */
@@ -165,6 +169,33 @@ static inline bool sr_is_shared(struct sr_stream *st)
 
 	return (sr_st_flags(st) & SR_ST_SHARED) ||
 	       (slot && atomic_load(&slot->owners) > 1);
+}
+
+/* ---- counting ---- */
+
+/* n bytes went to TCP, or came from it.  Returns all so far. */
+static inline uint64_t sr_tcp_sent(struct sr_stream *st, ssize_t n)
+{
+	uint64_t sum = atomic_fetch_add(&st->out.tcp, (uint64_t)n) + (uint64_t)n;
+
+	atomic_store_explicit(&st->tx_hot->tcp, sum, memory_order_relaxed);
+	return sum;
+}
+
+static inline uint64_t sr_tcp_received(struct sr_stream *st, ssize_t n)
+{
+	uint64_t sum = atomic_fetch_add(&st->in.tcp, (uint64_t)n) + (uint64_t)n;
+
+	atomic_store_explicit(&st->rx_hot->tcp, sum, memory_order_relaxed);
+	return sum;
+}
+
+/* The program took n bytes from the link.  rx_lock. */
+static inline void sr_link_received(struct sr_stream *st, size_t n)
+{
+	sr_rx_took(&st->rx, n);
+	st->in.way[sr_way_of(st->in.link)] += n;
+	st->rx_hot->link += n;
 }
 
 static inline bool sr_gate_shut(atomic_uint *gate)

@@ -24,13 +24,14 @@ struct sr_out {
 	atomic_uint gate;
 	atomic_uint calls;
 	_Atomic uint64_t tcp;	/* bytes written to the anchor */
-	_Atomic uint64_t plain;	/* the same, since permanently plain */
 	struct sr_link *link;
 	int64_t delta;		/* while the gate is open, tx.w = tcp + delta */
 	uint64_t n;		/* N of the current SWITCH */
 	uint64_t way[SR_WAYS];
 	uint64_t before;	/* bytes that are not this process's: before a fork */
 	unsigned switches;
+	unsigned stalls;	/* sends that found no room */
+	unsigned failovers;	/* returns to TCP because of a dead link */
 	_Atomic size_t held;	/* bytes that the link holds back */
 	uint64_t held_ns;	/* ns: when `held` became nonzero */
 	uint64_t widen_by; /* ns: sends wait until then for a ring that grows */
@@ -53,7 +54,6 @@ struct sr_in {
 	atomic_uint gate;
 	atomic_uint calls;
 	_Atomic uint64_t tcp;	/* bytes read from the anchor */
-	_Atomic uint64_t plain;	/* the same, since permanently plain */
 	struct sr_link *link;
 	int64_t delta;		/* gate open: rx.rx = tcp + delta */
 	_Atomic uint64_t due;	/* tcp at which a SWITCH goes on, or 0 */

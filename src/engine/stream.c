@@ -93,6 +93,9 @@ static void clear(struct sr_stream *st)
 	st->wait_lock = w;
 	st->epoll_lock = ep;
 	st->loop.task = task;
+	st->tx_own = st->rx_own = (struct sr_hot){ 0 };
+	st->tx_hot = &st->tx_own;
+	st->rx_hot = &st->rx_own;
 	st->anchor = -1;
 	st->loop.watched_fd = -1;
 	sr_tx_init(&st->tx);
@@ -173,6 +176,7 @@ void sr_stream_put(struct sr_stream *st)
 		return;
 	if (st->up.parent)
 		leave_parent(st);
+	sr_stat_close(st);
 	sr_lock(&pool_lock);
 	link_of(st)->next = free_list;
 	free_list = st;
@@ -208,8 +212,10 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st = take_free();
 	if (!st)
 		return NULL;
-	if (sr_conf.report[0])
+	if (sr_conf.report[0]) {
 		sr_report_open();
+		sr_stat_notes = true;
+	}
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;
@@ -221,6 +227,9 @@ struct sr_stream *sr_stream_open(int fd, int family)
 		sr_stream_bar(st, SR_REASON_STDIO);
 	else if (atomic_load(&barred))
 		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
+	if (sr_stat_orphans)
+		sr_stat_adopt();
+	sr_stat_open(st);
 	atomic_store(&st->refs, 1);
 	return st;
 }
@@ -269,6 +278,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 		sr_stream_reason(st, atomic_load(&listener->reason));
 		atomic_store(&st->head.plain, true);
 	}
+	sr_stat_note(st);
 	return st;
 }
 
@@ -282,6 +292,7 @@ void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
 		if (sr_st_flags(st) & SR_ST_BARRED)
 			return;
 	} while (!atomic_compare_exchange_weak(&st->reason, &old, (int)reason));
+	sr_stat_note(st);
 }
 
 static void bar_one(struct sr_stream *st, void *arg)
@@ -299,6 +310,7 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 {
 	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED))
 		atomic_store(&st->reason, (int)reason);
+	sr_stat_note(st);
 }
 
 void sr_stream_failed(struct sr_stream *st, ssize_t r)
@@ -370,12 +382,20 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 		       SR_REASON_TIMEOUT : SR_REASON_SHORT;
 }
 
+/* Since permanently plain, before and after it got a slot. */
+static uint64_t plain_bytes(struct sr_hot *hot, struct sr_hot *own)
+{
+	uint64_t n = atomic_load(&own->plain);
+
+	return hot == own ? n : n + atomic_load(&hot->plain);
+}
+
 uint64_t sr_stream_sent(struct sr_stream *st)
 {
 	uint64_t n = sr_gate_shut(&st->out.gate) ? st->tx.w :
 			     atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
 
-	return n + atomic_load(&st->out.plain);
+	return n + plain_bytes(st->tx_hot, &st->tx_own);
 }
 
 uint64_t sr_stream_received(struct sr_stream *st)
@@ -383,7 +403,7 @@ uint64_t sr_stream_received(struct sr_stream *st)
 	uint64_t n = sr_gate_shut(&st->in.gate) ? st->rx.rx :
 			     atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
 
-	return n + atomic_load(&st->in.plain);
+	return n + plain_bytes(st->rx_hot, &st->rx_own);
 }
 
 void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK])
@@ -392,6 +412,13 @@ void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPOR
 
 	sr_anchor_keepalive(st);
 	sr_format(had, SR_REPORT_LINK, "%s%s%s", link->ops->name, *device ? ":" : "", device);
+}
+
+void sr_stream_tx_ways(struct sr_stream *st, uint64_t way[SR_WAYS])
+{
+	memcpy(way, st->out.way, sizeof(st->out.way));
+	if (st->out.link && st->tx.state == SR_TX_LINK)
+		way[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
 }
 
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
@@ -408,10 +435,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
 	r->local = st->local;
 	r->peer = st->peer;
-	memcpy(r->tx, st->out.way, sizeof(r->tx));
+	sr_stream_tx_ways(st, r->tx);
 	memcpy(r->rx, st->in.way, sizeof(r->rx));
-	if (st->out.link && st->tx.state == SR_TX_LINK)
-		r->tx[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
 		tx -= r->tx[i];
 		rx -= r->rx[i];
@@ -428,7 +453,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	sr_unlock(&st->rx_lock);
 }
 
-static enum sr_state tx_state(struct sr_stream *st)
+enum sr_state sr_stream_tx_state(struct sr_stream *st)
 {
 	static const enum sr_state of[] = {
 		[SR_TX_RAW] = SR_STATE_PLAIN, [SR_TX_WAIT] = SR_STATE_SWITCHING,
@@ -440,7 +465,7 @@ static enum sr_state tx_state(struct sr_stream *st)
 	return st->out.broken ? SR_STATE_BROKEN : of[st->tx.state];
 }
 
-static enum sr_state rx_state(struct sr_stream *st)
+enum sr_state sr_stream_rx_state(struct sr_stream *st)
 {
 	static const enum sr_state of[] = {
 		[SR_RX_RAW] = SR_STATE_PLAIN,
@@ -459,8 +484,8 @@ void sr_stream_info(struct sr_stream *st, struct sr_info *info)
 	sr_stream_totals(st, &r);
 	memset(info, 0, sizeof(*info));
 	memcpy(info->link, r.link, sizeof(info->link));
-	info->tx_state = tx_state(st);
-	info->rx_state = rx_state(st);
+	info->tx_state = sr_stream_tx_state(st);
+	info->rx_state = sr_stream_rx_state(st);
 	info->tx = (struct sr_bytes){ r.tx[SR_WAY_PLAIN], r.tx[SR_WAY_SHM],
 				      r.tx[SR_WAY_VERBS] };
 	info->rx = (struct sr_bytes){ r.rx[SR_WAY_PLAIN], r.rx[SR_WAY_SHM],
@@ -483,11 +508,14 @@ void sr_stream_end_report(struct sr_stream *st)
 	    (sr_st_flags(st) & SR_ST_FRESH) ||
 	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))
 		return;
-	if (sr_conf.report[0]) {
+	if (sr_conf.report[0])
 		sr_stream_name(st);
+	if (sr_conf.report[0] || st->stat)
 		sr_stream_totals(st, &r);
+	if (sr_conf.report[0])
 		sr_report_write(&r);
-	}
+	if (st->stat)
+		sr_stat_end(st, &r);
 	sr_st_set(st, SR_ST_REPORTED);
 }
 
@@ -552,11 +580,13 @@ void sr_streams_forget(void)
 	heirs_left = false;
 	generation++;
 	sr_fdtab_inherit();
+	sr_page_forget();
 }
 
 /* If the process is killed, or forks, in the midst of this it begins anew. */
 static void inherit_one(struct sr_stream *st)
 {
+	sr_stat_inherit(st);
 	init_locks(st);
 	atomic_store(&st->waiters, NULL);
 	atomic_store(&st->loop.kicked, false);

@@ -98,6 +98,7 @@ static void leave(struct sr_stream *st)
 		st->out.way[sr_way_of(st->out.link)] += st->tx.base - st->out.n;
 		st->out.record_at = 0;
 		st->out.switches++;
+		st->out.failovers += !atomic_load(&st->want_back);
 		return;
 	}
 	if (todo & SR_DO_FIN)

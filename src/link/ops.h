@@ -13,6 +13,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/report.h"
+
 struct sr_hello;
 struct sr_link;
 struct sr_msg;
@@ -25,6 +27,7 @@ struct sr_piece {
 
 struct sr_link_ops {
 	const char *name;	/* "shm", "verbs" */
+	enum sr_way way;	/* the same, for counting */
 	/* The kernel has said that both ends of the link have the two ends of one TCP
 	 * connection: neither shows its history. */
 	bool vouched;

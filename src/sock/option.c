@@ -30,6 +30,7 @@
 static void left_connecting(void *st)
 {
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
+	sr_stat_note(st);
 }
 
 SR_WINDOW_FRAME
@@ -81,6 +82,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 		use_rule(st, addr, len);
 		sr_upgrade_connects(st, addr, len);
 		sr_st_set(st, how);
+		sr_stat_note(st);
 	}
 	/* Names the stream for the report, as its end no longer shows the peer. */
 	if (sr_conf.report[0] && !(how & SR_ST_FRESH))

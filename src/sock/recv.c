@@ -71,7 +71,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
 	if (!booked && r > 0) {
 		if (!peek)
-			atomic_fetch_add(&st->in.tcp, (uint64_t)r);
+			sr_tcp_received(st, r);
 		copy = st->rx;
 		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
 					 (size_t)r);
@@ -115,8 +115,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 		if (r > 0 && !(flags & MSG_PEEK)) {
 			sr_stream_history_add(st, &st->in.history, SR_ST_RX_HISTORY,
 					      msg, (size_t)r);
-			note_due(st, atomic_fetch_add(&st->in.tcp, (uint64_t)r) +
-					     (uint64_t)r);
+			note_due(st, sr_tcp_received(st, r));
 		}
 		*again = false;
 		if (sr_rx_gate_leave(st))
@@ -213,8 +212,7 @@ static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to)
 		done = copy_ring(link, n, to, false);
 		if (!done)
 			break;
-		sr_rx_took(&st->rx, done);
-		st->in.way[sr_way_of(link)] += done;
+		sr_link_received(st, done);
 		link->ops->rx_free(link, done);
 		total += done;
 	}
@@ -230,8 +228,7 @@ void sr_stream_discard(struct sr_stream *st)
 
 	st->in.pushback_len = 0;
 	while (ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
-		sr_rx_took(&st->rx, n);
-		st->in.way[sr_way_of(link)] += n;
+		sr_link_received(st, n);
 		link->ops->rx_free(link, n);
 	}
 	sr_rx_progress(st);
@@ -267,7 +264,7 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *t
 	if (r == 0)
 		return raw_end(st);
 	if (!peek)
-		atomic_fetch_add(&st->in.tcp, (uint64_t)r);
+		sr_tcp_received(st, r);
 	r = (ssize_t)sr_rx_strip(st, rx, v, msg.msg_iovlen, (size_t)r);
 	sr_iov_advance(to, (size_t)r);
 	return r ? r : -EAGAIN;
@@ -476,7 +473,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_recv(fd, msg, flags);
 		if (r > 0 && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
-			atomic_fetch_add(&st->in.tcp, (uint64_t)r);
+			sr_tcp_received(st, r);
 		return r;
 	}
 	sr_guest_use(st, SR_NOTIFY_RX);

@@ -166,7 +166,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 		if (msg)
 			sr_stream_history_add(st, &st->out.history, SR_ST_TX_HISTORY,
 					      msg, (size_t)r);
-		atomic_fetch_add(&st->out.tcp, (uint64_t)r);
+		sr_tcp_sent(st, r);
 	} else if (r < 0) {
 		sr_stream_failed(st, r);
 	}
@@ -261,6 +261,7 @@ static ssize_t put(struct sr_stream *st, struct source *src, int flags, bool *op
 	} else if (st->tx.state == SR_TX_LINK) {
 		r = put_ring(st, src, (flags & MSG_MORE) ||
 					      (sr_st_flags(st) & SR_ST_CORK));
+		st->out.stalls += r == -EAGAIN;
 		sr_fast_update_tx(st);	/* bytes are held back, or are no longer */
 	}
 out:
@@ -451,7 +452,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		sr_stream_plain(st, fd, SR_REASON_OPTION);
 		r = kernel_sendfile(fd, &src);
 		if (r > 0)
-			atomic_fetch_add(&st->out.tcp, (uint64_t)r);
+			sr_tcp_sent(st, r);
 		return r;
 	}
 	sr_hold();

@@ -513,6 +513,7 @@ void sr_answer_listen(struct sr_stream *st, int fd, bool wait)
 	if (getsockname(fd, (struct sockaddr *)&st->local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
+	sr_stat_note(st);
 	sr_stream_kick(st);
 	if (wait)
 		sr_stream_await(st, SR_NOTIFY_RX, opened,
@@ -537,6 +538,7 @@ struct sr_stream *sr_answer_adopt(int fd)
 		return NULL;
 	getsockname(fd, (struct sockaddr *)&st->local, &size);
 	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
+	sr_stat_note(st);
 	return st;
 }
 

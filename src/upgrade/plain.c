@@ -74,22 +74,39 @@ struct sr_stream *sr_stream_live(int fd)
 	return sr_stream_lives(fd) ? sr_fdtab_get(fd) : NULL;
 }
 
-static void book(struct sr_stream *st, _Atomic uint64_t *sum, ssize_t r)
+/* What a call does besides counting: for the report, or if it failed. */
+static __attribute__((noinline, cold)) void notes(struct sr_stream *st, ssize_t r)
 {
+	if (sr_stat_orphans)
+		sr_stat_adopt();
 	if (sr_conf.report[0])
 		sr_upgrade_connected(st);
 	if (r < 0)
 		sr_stream_failed(st, -errno);
-	else
-		atomic_fetch_add_explicit(sum, (uint64_t)r, memory_order_relaxed);
+}
+
+static inline bool is_noted(ssize_t r)
+{
+	return __builtin_expect(sr_stat_notes || r < 0, 0);
+}
+
+static inline void count(_Atomic uint64_t *sum, ssize_t r)
+{
+	atomic_fetch_add_explicit(sum, (uint64_t)r, memory_order_relaxed);
 }
 
 void sr_plain_received(struct sr_stream *st, ssize_t r)
 {
-	book(st, &st->in.plain, r);
+	if (is_noted(r))
+		notes(st, r);
+	if (r > 0)
+		count(&st->rx_hot->plain, r);
 }
 
 void sr_plain_sent(struct sr_stream *st, ssize_t r)
 {
-	book(st, &st->out.plain, r);
+	if (is_noted(r))
+		notes(st, r);
+	if (r > 0)
+		count(&st->tx_hot->plain, r);
 }

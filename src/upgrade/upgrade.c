@@ -81,6 +81,7 @@ static void ask_now(struct sr_stream *st)
 	}
 	atomic_store(&st->up.asked_ns, sr_now_ns());
 	atomic_store(&st->up.verdict, VERDICT_PENDING);
+	sr_stat_note(st);
 	r = sr_loop_start();
 	if (r < 0) {
 		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
@@ -94,6 +95,8 @@ void sr_upgrade_used(struct sr_stream *st)
 {
 	unsigned f = sr_st_flags(st);
 
+	if (sr_stat_orphans)
+		sr_stat_adopt();
 	if (!(f & SR_ST_USED)) {
 		sr_st_set(st, SR_ST_USED);
 		if (f & SR_ST_ACCEPT)
@@ -145,6 +148,7 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 {
 	if (atomic_exchange(&st->up.verdict, verdict) != verdict)
 		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stat_note(st);
 }
 
 static bool has_verdict(struct sr_stream *st)

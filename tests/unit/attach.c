@@ -63,6 +63,7 @@ static void nothing(struct sr_link *link)
 
 static const struct sr_link_ops to_show = {
 	.name = "fake",
+	.way = SR_WAY_VERBS,
 	.identity = identity,
 	.ctl = ctl,
 	.poll = nothing,

@@ -211,6 +211,7 @@ static inline void fake_usage(struct sr_link *link, size_t *bytes, int *fds)
 
 static const struct sr_link_ops fake_ops = {
 	.name = "fake",
+	.way = SR_WAY_VERBS,
 	.ctl = fake_ctl,
 	.tx_room = fake_tx_room,
 	.tx_commit = fake_tx_commit,

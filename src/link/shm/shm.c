@@ -444,6 +444,7 @@ static void usage(struct sr_link *link, size_t *bytes, int *fds)
 
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
+	.way = SR_WAY_SHM,
 	.vouched = true,
 	.ctl = ctl,
 	.tx_room = tx_room,

@@ -377,6 +377,7 @@ static const char *verbs_usable(void)
 
 const struct sr_link_ops sr_link_verbs = {
 	.name = "verbs",
+	.way = SR_WAY_VERBS,
 	.hello = verbs_hello,
 	.identity = verbs_identity,
 	.ctl = sr_verbs_ctl,

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * page.c - owns the page of statistics and knows which of its slots are taken; must not
+ * know what is in them.  page_lock is a leaf, and no byte waits for it.
+ *
+ * The page is sparse: what no stream has used takes no memory.  Where it can't be had
+ * (descriptors, memory, a seccomp filter), everything works but sockrail-stat, and it is
+ * not tried again.
+ */
+#include "base/real.h" /* before any system header */
+#include "base/page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fdpriv.h"
+#include "base/lock.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010	/* Linux 5.1 */
+#endif
+
+#define BITS 64
+
+static struct sr_mutex page_lock = SR_MUTEX(SR_RANK_LEAF);
+static struct sr_page *page;
+static bool failed;
+static uint64_t used[SR_PAGE_SLOTS / BITS];
+
+static void head(struct sr_page *p)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	memcpy(p->magic, SR_PAGE_MAGIC, sizeof(p->magic));
+	p->version = SR_PAGE_VERSION;
+	p->head_size = offsetof(struct sr_page, slot);
+	p->slot_size = sizeof(struct sr_page_slot);
+	p->slots = SR_PAGE_SLOTS;
+	p->reasons = SR_REASONS;
+	p->counters = SR_COUNTERS;
+	p->pid = getpid();
+	p->start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	strncpy(p->program, sr_report_program(), sizeof(p->program) - 1);
+}
+
+/* The process alone can write: a mapping that is made later is read-only. */
+static struct sr_page *map(int fd)
+{
+	void *p = mmap(NULL, sizeof(struct sr_page), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	if (fcntl(fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	return p;
+}
+
+/* A file that the process's own limit does not allow would bring it SIGXFSZ. */
+static bool may_have(size_t size)
+{
+	struct rlimit rl;
+
+	return sr_fd_room(1) &&
+	       (getrlimit(RLIMIT_FSIZE, &rl) || rl.rlim_cur >= size);
+}
+
+static struct sr_page *make(void)
+{
+	struct sr_page *p = NULL;
+	int err = errno, fd = -1;
+
+	sr_enter();
+	if (may_have(sizeof(*p)))
+		fd = sr_fd_own(memfd_create(SR_PAGE_NAME,
+					    MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (fd >= 0 && !ftruncate(fd, sizeof(*p)))
+		p = map(fd);
+	if (p)
+		head(p);
+	else if (fd >= 0)
+		sr_fd_close(fd);
+	sr_leave();
+	errno = err;
+	return p;
+}
+
+/* The lowest, so that few pages are touched. */
+static struct sr_page_slot *lowest(void)
+{
+	unsigned i, k;
+
+	for (i = 0; i < SR_PAGE_SLOTS / BITS; i++) {
+		if (!~used[i])
+			continue;
+		k = (unsigned)__builtin_ctzll(~used[i]);
+		used[i] |= UINT64_C(1) << k;
+		k += i * BITS;
+		if (atomic_load(&page->high) <= k)
+			atomic_store(&page->high, k + 1);
+		return &page->slot[k];
+	}
+	return NULL;
+}
+
+struct sr_page_slot *sr_page_take(void)
+{
+	struct sr_page_slot *slot = NULL;
+
+	sr_lock(&page_lock);
+	if (!page && !failed) {
+		page = make();
+		failed = !page;
+	}
+	if (page)
+		slot = lowest();
+	sr_unlock(&page_lock);
+	if (slot)
+		memset(slot, 0, sizeof(*slot));
+	return slot;
+}
+
+uint64_t sr_page_id(void)
+{
+	return atomic_fetch_add(&page->made, 1) + 1;
+}
+
+struct sr_page *sr_page_here(void)
+{
+	return page;
+}
+
+void sr_page_give(struct sr_page_slot *slot)
+{
+	size_t k = (size_t)(slot - page->slot);
+
+	atomic_store(&slot->id, 0);
+	sr_lock(&page_lock);
+	used[k / BITS] &= ~(UINT64_C(1) << k % BITS);
+	sr_unlock(&page_lock);
+}
+
+void sr_page_forget(void)
+{
+	sr_mutex_init(&page_lock, SR_RANK_LEAF);
+	if (page)
+		munmap(page, sizeof(*page));
+	page = NULL;
+	failed = false;
+	memset(used, 0, sizeof(used));
+}

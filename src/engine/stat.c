@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * stat.c - owns what sockrail-stat is told of a stream: its slot of the page
+ * (base/page.h).  Nothing here is ever read by the library.
+ *
+ * The bytes of the fast path and of plain calls are counted where they move (struct
+ * sr_hot).  All else is written at the end of the slow path, under the direction's lock.
+ * Two plain calls of one direction at one time may leave hot.tcp one call short, until
+ * the next.
+ */
+#include "base/real.h"
+
+#include <string.h>
+
+#include "base/page.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "sockrail.h"
+
+bool sr_stat_orphans, sr_stat_notes;
+
+void sr_stat_note(struct sr_stream *st)
+{
+	struct sr_page_slot *slot = st->stat;
+	unsigned f = sr_st_flags(st), role = 0;
+
+	if (!slot)
+		return;
+	role |= f & SR_ST_CONNECT ? SR_PAGE_CONNECT : 0;
+	role |= f & SR_ST_ACCEPT ? SR_PAGE_ACCEPT : 0;
+	role |= f & SR_ST_LISTEN ? SR_PAGE_LISTEN : 0;
+	role |= f & SR_ST_CLOSING ? SR_PAGE_CLOSING : 0;
+	if (atomic_load(&st->up.verdict) == VERDICT_PENDING)
+		role |= SR_PAGE_ASKING;
+	role |= atomic_load(&slot->role) & SR_PAGE_ENDED;
+	atomic_store(&slot->fd, atomic_load(&st->anchor));
+	atomic_store(&slot->role, role);
+	atomic_store(&slot->reason, (uint32_t)atomic_load(&st->reason));
+	atomic_store(&slot->error, atomic_load(&st->error));
+}
+
+static void begin(struct sr_page_dir *d, enum sr_state state)
+{
+	atomic_store_explicit(&d->seq, d->seq + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	if (d->state != state || !d->since_ns)
+		d->since_ns = sr_now_ns();
+	d->state = (uint8_t)state;
+	d->hot.link = 0;
+}
+
+static void finish(struct sr_page_dir *d)
+{
+	atomic_store_explicit(&d->seq, d->seq + 1, memory_order_release);
+}
+
+/* What the way of the link in use, and the others, have carried; by TCP it is the rest. */
+static void ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
+		 struct sr_link *link, uint64_t base, const char *had)
+{
+	memcpy(d->way, way, sizeof(d->way));
+	d->base = base - way[SR_WAY_SHM] - way[SR_WAY_VERBS];
+	if (link)
+		d->on = (uint8_t)sr_way_of(link);
+	memcpy(d->link, had, sizeof(d->link));
+}
+
+/* The count that the gate of an open direction lets grow is not looked at: it may be
+ * growing. */
+void sr_stat_tx(struct sr_stream *st)
+{
+	struct sr_page_dir *d = &st->stat->tx;
+	struct sr_link *link = st->out.link;
+	uint64_t way[SR_WAYS], tcp = atomic_load(&st->out.tcp);
+	uint64_t base = sr_gate_shut(&st->out.gate) ? st->tx.w - tcp :
+						      (uint64_t)st->out.delta;
+
+	sr_stream_tx_ways(st, way);
+	begin(d, sr_stream_tx_state(st));
+	ways(d, way, link, base + st->tx_own.plain - st->out.before, st->out.had);
+	d->unread = d->room = 0;
+	if (link && st->tx.state == SR_TX_LINK) {
+		d->unread = st->tx.w - atomic_load(&link->tx_acked);
+		d->room = link->tx_piece.left;
+	}
+	d->switches = st->out.switches;
+	d->stalls = st->out.stalls;
+	d->failovers = st->out.failovers;
+	finish(d);
+	sr_stat_note(st);
+}
+
+void sr_stat_rx(struct sr_stream *st)
+{
+	struct sr_page_dir *d = &st->stat->rx;
+	struct sr_link *link = st->in.link;
+	uint64_t tcp = atomic_load(&st->in.tcp), there = 0;
+	uint64_t base = sr_gate_shut(&st->in.gate) ? st->rx.rx - tcp :
+						     (uint64_t)st->in.delta;
+
+	if (link && st->rx.state == SR_RX_LINK)
+		there = atomic_load(&link->rx_h);
+	begin(d, sr_stream_rx_state(st));
+	ways(d, st->in.way, link, base + st->rx_own.plain - st->in.before, st->in.had);
+	/* (rx_h may lag behind.) */
+	d->unread = there > st->rx.rx ? there - st->rx.rx : 0;
+	d->switches = st->in.switches;
+	finish(d);
+	sr_stat_note(st);
+}
+
+void sr_stat_open(struct sr_stream *st)
+{
+	struct sr_page_slot *slot = sr_page_take();
+
+	if (!slot)
+		return;
+	slot->opened_ns = slot->tx.since_ns = slot->rx.since_ns = sr_now_ns();
+	st->stat = slot;
+	sr_stat_note(st);
+	st->tx_hot = &slot->tx.hot;
+	st->rx_hot = &slot->rx.hot;
+	atomic_store(&slot->id, sr_page_id());
+}
+
+void sr_stat_close(struct sr_stream *st)
+{
+	struct sr_page_slot *slot = st->stat;
+
+	st->stat = NULL;
+	st->tx_hot = &st->tx_own;
+	st->rx_hot = &st->rx_own;
+	if (slot)
+		sr_page_give(slot);
+}
+
+/* Its slot no longer counts before the totals have it: a viewer misses it for an
+ * instant, but does not see it twice. */
+void sr_stat_end(struct sr_stream *st, const struct sr_report *r)
+{
+	struct sr_page *page = sr_page_here();
+	const uint64_t add[SR_COUNTERS] = {
+		[SR_COUNTER_TX_PLAIN] = r->tx[SR_WAY_PLAIN],
+		[SR_COUNTER_TX_SHM] = r->tx[SR_WAY_SHM],
+		[SR_COUNTER_TX_VERBS] = r->tx[SR_WAY_VERBS],
+		[SR_COUNTER_RX_PLAIN] = r->rx[SR_WAY_PLAIN],
+		[SR_COUNTER_RX_SHM] = r->rx[SR_WAY_SHM],
+		[SR_COUNTER_RX_VERBS] = r->rx[SR_WAY_VERBS],
+		[SR_COUNTER_SWITCHES] = r->switches,
+		[SR_COUNTER_STALLS] = st->out.stalls,
+		[SR_COUNTER_FAILOVERS] = st->out.failovers,
+	};
+
+	atomic_fetch_or(&st->stat->role, SR_PAGE_ENDED);
+	for (int i = 0; i < SR_COUNTERS; i++)
+		if (add[i])
+			atomic_fetch_add(&page->total[i], add[i]);
+	atomic_fetch_add(&page->ended, 1);
+	if (strcmp(r->link, "plain"))
+		atomic_fetch_add(&page->linked, 1);
+	atomic_fetch_add(&page->reason[r->reason], 1);
+}
+
+/* ---- child of fork ---- */
+
+void sr_stat_inherit(struct sr_stream *st)
+{
+	st->stat = NULL;
+	st->tx_hot = &st->tx_own;
+	st->rx_hot = &st->rx_own;
+	sr_stat_orphans = sr_stat_notes = true;
+}
+
+static void adopt_one(struct sr_stream *st, void *arg)
+{
+	(void)arg;
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	if (!st->stat && !(sr_st_flags(st) & SR_ST_ENDED)) {
+		sr_stat_open(st);
+		if (st->stat) {
+			st->stat->tx.hot.tcp = atomic_load(&st->out.tcp);
+			st->stat->rx.hot.tcp = atomic_load(&st->in.tcp);
+			sr_stat_tx(st);
+			sr_stat_rx(st);
+		}
+	}
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+void sr_stat_adopt(void)
+{
+	sr_stat_orphans = false;
+	sr_stat_notes = sr_conf.report[0];
+	sr_streams_walk(adopt_one, NULL);
+}
