@@ -23,7 +23,7 @@
  * (setproctitle(3bsd)). */
 static char program[2 * PROGRAM_MAX + 1];
 
-#define SR_REASON(id, word, text) word,
+#define SR_REASON(id, word, text, remedy) word,
 static const char *const words[] = {
 	NULL,
 #include "reasons.def"

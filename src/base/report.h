@@ -14,7 +14,7 @@ enum sr_way { SR_WAY_PLAIN, SR_WAY_SHM, SR_WAY_VERBS, SR_WAYS };
 
 /* Why a stream stayed or became plain: include/reasons.def.  Words, in the
  * order of the list; SR_REASON_NONE is null. */
-#define SR_REASON(id, word, text) SR_REASON_##id,
+#define SR_REASON(id, word, text, remedy) SR_REASON_##id,
 enum sr_reason {
 	SR_REASON_NONE,
 #include "reasons.def"

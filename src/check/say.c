@@ -16,9 +16,9 @@ static const char *const words[] = { "ok", "warning", "problem" };
 static const struct {
 	const char *reason, *text;
 } advices[] = {
-#define SR_ADVICE(reason, text) {reason, text},
-#include "advice.def"
-#undef SR_ADVICE
+#define SR_REASON(id, word, text, remedy) {word, remedy},
+#include "reasons.def"
+#undef SR_REASON
 };
 
 static struct {

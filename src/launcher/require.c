@@ -24,7 +24,7 @@ static const struct {
 static const struct {
 	const char *word, *text;
 } reasons[] = {
-#define SR_REASON(id, word, text) {word, text},
+#define SR_REASON(id, word, text, remedy) {word, text},
 #include "reasons.def"
 #undef SR_REASON
 };

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * summary.c - one screen: how much goes which way, and what to do about the rest.
+ */
+#include "stat/stat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int percent(uint64_t part, uint64_t whole)
+{
+	return whole ? (int)((double)part * 100 / (double)whole + 0.5) : 0;
+}
+
+static void way(const char *name, uint64_t sent, uint64_t received, uint64_t whole)
+{
+	char tx[16], rx[16];
+
+	printf("  %-14s %8s %8s %4d%%\n", name, stat_amount(tx, sent),
+	       stat_amount(rx, received), percent(sent + received, whole));
+}
+
+static void bytes(const uint64_t sum[SR_COUNTERS])
+{
+	uint64_t whole = stat_sent(sum) + stat_received(sum);
+
+	printf("\n  %-14s %8s %8s %5s\n", "Bytes by", "sent", "received", "share");
+	way("TCP", sum[SR_COUNTER_TX_PLAIN], sum[SR_COUNTER_RX_PLAIN], whole);
+	way("shared memory", sum[SR_COUNTER_TX_SHM], sum[SR_COUNTER_RX_SHM], whole);
+	way("RDMA", sum[SR_COUNTER_TX_VERBS], sum[SR_COUNTER_RX_VERBS], whole);
+}
+
+static uint64_t ranked[SR_REASONS];
+
+static int more(const void *x, const void *y)
+{
+	uint64_t a = ranked[*(const int *)x], b = ranked[*(const int *)y];
+
+	return (a < b) - (a > b);
+}
+
+/* The text in lines of 80 columns, each behind `indent` blanks. */
+static void wrapped(const char *text, int indent)
+{
+	while (*text) {
+		int len = (int)strlen(text);
+
+		if (len > 80 - indent)
+			for (len = 80 - indent; len > 1 && text[len] != ' '; len--)
+				;
+		printf("%*s%.*s\n", indent, "", len, text);
+		text += len;
+		text += *text == ' ';
+	}
+}
+
+static void reasons(const struct stat_all *all)
+{
+	int index[SR_REASONS], i;
+
+	memset(ranked, 0, sizeof(ranked));
+	for (size_t k = 0; k < all->processes; k++)
+		for (i = 1; i < SR_REASONS; i++)
+			ranked[i] += all->process[k].reason[i];
+	for (size_t k = 0; k < all->streams; k++)
+		if (!all->stream[k].ended && all->stream[k].state > STAT_LISTEN)
+			ranked[all->stream[k].reason]++;
+	for (i = 0; i < SR_REASONS; i++)
+		index[i] = i;
+	ranked[0] = 0;
+	qsort(index, SR_REASONS, sizeof(index[0]), more);
+	if (!ranked[index[0]])
+		return;
+	printf("\n  Streams stayed or became plain because\n");
+	for (i = 0; i < SR_REASONS && ranked[index[i]]; i++) {
+		const struct stat_reason *r = &stat_reasons[index[i]];
+
+		printf("  %6" PRIu64 "  %s\n", ranked[index[i]], r->word);
+		wrapped(r->text, 10);
+		printf("          To do: ");
+		/* The first line of what to do goes on behind that. */
+		if (strlen(r->remedy) <= 80 - 17)
+			printf("%s\n", r->remedy);
+		else
+			printf("\n"), wrapped(r->remedy, 10);
+	}
+}
+
+void stat_summary(const struct stat_all *all)
+{
+	uint64_t sum[SR_COUNTERS] = { 0 }, of[SR_COUNTERS], made = 0, ended = 0, linked = 0;
+	size_t states[STAT_STATES] = { 0 };
+
+	for (size_t i = 0; i < all->processes; i++) {
+		stat_process_sum(all, &all->process[i], of);
+		for (int k = 0; k < SR_COUNTERS; k++)
+			sum[k] += of[k];
+		made += all->process[i].made;
+		ended += all->process[i].ended;
+		linked += all->process[i].linked;
+	}
+	for (size_t i = 0; i < all->streams; i++)
+		states[all->stream[i].state]++;
+	printf("%zu processes, %" PRIu64 " sockets made by them\n\n  Now   ",
+	       all->processes, made);
+	for (int i = 0; i < STAT_STATES; i++)
+		if (states[i])
+			printf(" %zu %s", states[i], stat_words[i]);
+	printf("\n  Ended  %" PRIu64 " streams, %" PRIu64 " of which had a link\n", ended,
+	       linked);
+	bytes(sum);
+	printf("\n  %" PRIu64 " switches, %" PRIu64 " failovers, %" PRIu64 " stalls\n",
+	       sum[SR_COUNTER_SWITCHES], sum[SR_COUNTER_FAILOVERS], sum[SR_COUNTER_STALLS]);
+	reasons(all);
+}

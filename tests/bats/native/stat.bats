@@ -1,0 +1,214 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# sockrail-stat: what it shows of live processes, and what it makes of pages that it cannot
+# trust.
+
+# shellcheck disable=SC2154 # pid is set by what is loaded
+load ../../lib/common
+
+setup() {
+	unset "${!SOCKRAIL_@}" LD_PRELOAD
+	STAT=$SR_BUILD/sockrail-stat
+}
+teardown() {
+	stop_all
+	rm -rf "${dir:-$BATS_TEST_TMPDIR}"
+}
+
+# running [ENVIRONMENT]... [-- ARGUMENT]: the process with streams, in $pid
+running() {
+	local settings=()
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		settings+=("$1")
+		shift
+	done
+	shift || :
+	start streams env SOCKRAIL_LINKS=shm SOCKRAIL_REPORT="$BATS_TEST_TMPDIR/report" \
+		"${settings[@]}" "$SOCKRAIL" "$SR_TOP/tests/lib/streams.py" "$@"
+	until grep -q ready "$BATS_TEST_TMPDIR/streams.out"; do sleep 0.05; done
+}
+
+# figures [FILE]: role, counters and link of each stream, as JSON or report has them
+figures() {
+	python3 -c '
+import json, sys
+text = sys.stdin.read()
+try:
+    all = json.loads(text)["streams"]
+except ValueError:
+    all = map(json.loads, text.splitlines())
+keys = ["role", "local", "peer", "link", "tx_plain", "tx_shm", "tx_verbs", "rx_plain",
+        "rx_shm", "rx_verbs", "switches", "reason", "error"]
+print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "listen")))'
+}
+
+@test "its figures are those of the report" {
+	running
+	shown=$("$STAT" --json --pid="$pid" | figures)
+	[[ $shown = *"'shm', "* ]]
+	kill -USR1 "$pid"
+	until grep -q closed "$BATS_TEST_TMPDIR/streams.out"; do sleep 0.05; done
+	until [ "$(wc -l <"$BATS_TEST_TMPDIR/report")" = 2 ]; do sleep 0.05; done
+	[ "$shown" = "$(figures <"$BATS_TEST_TMPDIR/report")" ]
+}
+
+@test "ended streams stay in their process's totals" {
+	running
+	kill -USR1 "$pid"
+	until grep -q closed "$BATS_TEST_TMPDIR/streams.out"; do sleep 0.05; done
+	until [ "$(wc -l <"$BATS_TEST_TMPDIR/report")" = 2 ]; do sleep 0.05; done
+	run -0 --separate-stderr "$STAT" --json --pid="$pid"
+	[[ $output = *'"made":3,"ended":2,"ended_linked":2,'* ]]
+	run -0 --separate-stderr "$STAT" --openmetrics --pid="$pid"
+	sum=$(awk '/^sockrail_tx_(plain|shm)_bytes_total/ { n += $2 } END { print n }' <<<"$output")
+	[ "$sum" = 600000 ]
+}
+
+@test "a plain stream has its reason, and the summary says what to do" {
+	running SOCKRAIL_UPGRADE=never
+	run -0 --separate-stderr "$STAT" -H --pid="$pid"
+	[ "${#lines[@]}" = 2 ]
+	[[ ${lines[0]} = plain*300k*never ]]
+	run -0 --separate-stderr "$STAT" --summary --pid="$pid"
+	[[ $output = *"2  never"*"To do: set SOCKRAIL_UPGRADE to lazy"* ]]
+}
+
+@test "a stopped process is shown, a killed one is not" {
+	running
+	kill -STOP "$pid"
+	run -0 --separate-stderr "$STAT" -H --pid="$pid"
+	[ "$(grep -c '^shm ' <<<"$output")" = 2 ]
+	kill -KILL "$pid"
+	wait "$pid" || :
+	run -1 "$STAT" --pid="$pid"
+	[[ $output = "sockrail-stat: process $pid: No such process" ]]
+	run -0 "$STAT" -p
+	[[ $output != *"pid=$pid,"* ]]
+}
+
+@test "a child of fork has a page of its own" {
+	running -- fork
+	until [ "$(grep -c ready "$BATS_TEST_TMPDIR/streams.out")" = 2 ]; do sleep 0.05; done
+	child=$(pgrep -P "$pid")
+	shown=$("$STAT" --json --pid="$pid")
+	[[ $shown = *'"made":3,'* ]]
+	run -0 --separate-stderr "$STAT" --json --pid="$child"
+	# The listener and both ends that it has inherited, and two of its own.
+	[[ $output = *'"made":5,'* ]]
+	[ "$(grep -o '"tx_plain":[0-9]*,"tx_shm":[0-9]*' <<<"$output" |
+		awk -F'[:,]' '{ n += $2 + $4 } END { print n }')" = 600000 ]
+	kill "$child"
+}
+
+@test "users, filters and the listening socket in ss's words" {
+	running
+	port=$(awk '/ready/ { print $2 }' "$BATS_TEST_TMPDIR/streams.out")
+	run -0 --separate-stderr "$STAT" -H -p sport = :"$port"
+	[ "${#lines[@]}" = 1 ]
+	[[ $output = shm*"127.0.0.1:$port "*"users:((\"python3\",pid=$pid,fd="*"))" ]]
+	run -0 --separate-stderr "$STAT" -H dst 127.0.0.0/8:"$port" and state shm
+	[ "${#lines[@]}" = 1 ]
+	run -0 --separate-stderr "$STAT" -H dst 128.0.0.0/8:"$port"
+	[ -z "$output" ]
+	run -0 --separate-stderr "$STAT" -lntH src :"$port"
+	[[ $output = listen*"127.0.0.1:$port "* ]]
+	for words in 'source :80' 'sport = :http' 'dport =' 'src 1.2.3/8' 'state up'; do
+		# shellcheck disable=SC2086 # words
+		run -2 "$STAT" $words
+		[ "${#lines[@]}" = 1 ]
+	done
+	run -2 "$STAT" --pid=me
+	run -2 "$STAT" --output=file
+}
+
+@test "80 columns hold all but long names" {
+	running
+	need script
+	run -0 script -qec "stty cols 80 rows 24; '$STAT' -pi --pid=$pid; '$STAT' --summary --pid=$pid" /dev/null
+	[ "$(expand <<<"${output//$'\r'/}" | awk 'length > 80' | wc -l)" = 0 ]
+}
+
+@test "--watch shows bytes per second" {
+	running
+	run -124 --separate-stderr timeout 4 "$STAT" --watch=0.2 -H --pid="$pid"
+	[[ $output = *"shm            0      0 127.0.0.1:"* ]]
+	run -1 "$STAT" --watch=0.2 --pid=999999
+}
+
+@test "OpenMetrics in a file, whole and well-formed" {
+	running
+	file=$BATS_TEST_TMPDIR/sockrail.prom
+	run -0 "$STAT" --openmetrics --output="$file"
+	[ "$(stat -c %a "$file")" = 644 ]
+	[ "$(ls "$file"*)" = "$file" ]
+	[ "$(tail -n 1 "$file")" = "# EOF" ]
+	# Each sample belongs to the family above it; a counter ends in _total.
+	awk '
+		/^# TYPE / { family = $3; type = $4; if (seen[family]++) exit 1; next }
+		/^# UNIT / { if ($3 != family || substr(family, length(family) - length($4)) != "_" $4) exit 1; next }
+		/^# HELP / || /^# EOF/ { next }
+		{ want = family (type == "counter" ? "_total" : "")
+		  if (!match($0, /^[a-z_]+(\{[^}]*\})? [0-9]+$/) ||
+		      substr($0, 1, length(want)) != want) { print; exit 1 } }' "$file"
+	run -1 "$STAT" --json --output=/nowhere/file
+	[[ $output = "sockrail-stat: /nowhere/file: No such file or directory" ]]
+	command -v promtool >/dev/null || skip "promtool is not installed: format checked, not linted"
+	"$STAT" --prometheus | promtool check metrics
+}
+
+@test "another user's process is counted, not shown" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	need setpriv
+	running
+	dir=$(mktemp -d) # which nobody can reach
+	cp "$STAT" "$dir/stat"
+	chmod 755 "$dir"
+	run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/stat" -p
+	[[ $output != *"pid=$pid,"* ]]
+	# shellcheck disable=SC2154 # set by run
+	[[ $stderr = *"processes of other users not shown" ]]
+	run -1 setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/stat" --pid="$pid"
+	[[ $output = "sockrail-stat: process $pid: Permission denied" ]]
+}
+
+@test "a page that is of another version, not sealed, or noise" {
+	running
+	for fd in /proc/"$pid"/fd/*; do
+		[[ $(readlink "$fd") = /memfd:sockrail-stat* ]] && cat "$fd" >"$BATS_TEST_TMPDIR/page"
+	done
+	for how in other unsealed noise; do
+		start "$how" "$SR_TOP/tests/lib/page.py" "$how" "$BATS_TEST_TMPDIR/page"
+		until grep -q ready "$BATS_TEST_TMPDIR/$how.out"; do sleep 0.05; done
+		declare "$how=$pid"
+	done
+	# shellcheck disable=SC2154 # declared above
+	run -1 "$STAT" --pid="$other"
+	[ "$output" = "sockrail-stat: process $other runs another version of Sockrail (page 99, not 1): not shown" ]
+	# shellcheck disable=SC2154
+	run -1 "$STAT" --pid="$unsealed"
+	[[ $output = *"no streams, or runs without Sockrail" ]]
+	# shellcheck disable=SC2154
+	for form in -aip --summary --json --openmetrics; do
+		run -0 --separate-stderr "$STAT" "$form" --pid="$noise"
+		[[ $output != *$'\e'* ]]
+	done
+	"$STAT" --json --pid="$noise" | python3 -m json.tool >/dev/null
+	"$STAT" --json 2>/dev/null | python3 -m json.tool >/dev/null
+}
+
+@test "a process without room for a page works as well" {
+	start small bash -c 'ulimit -f 1000; exec "$@"' - "$SOCKRAIL" "$SR_TOP/tests/lib/streams.py"
+	until grep -q ready "$BATS_TEST_TMPDIR/small.out"; do sleep 0.05; done
+	run -1 "$STAT" --pid="$pid"
+	[[ $output = *"no streams, or runs without Sockrail" ]]
+}
+
+@test "the examples of the manual run" {
+	running
+	while read -r line; do
+		line=${line#.Dl [\$#] } line=${line/\/var\/lib\/prometheus\/node-exporter/$BATS_TEST_TMPDIR}
+		# shellcheck disable=SC2086 # words
+		run -0 "$STAT" ${line#sockrail-stat}
+	done < <(grep '^\.Dl ' "$SR_TOP/man/sockrail-stat.1")
+	[ -s "$BATS_TEST_TMPDIR/sockrail.prom" ]
+}
