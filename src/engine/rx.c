@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/iov.h"
@@ -140,6 +141,7 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
 		st->in.switches++;
+		sr_probe(switch, st, "in", "link", st->rx.rx);
 		if (st->out.next)
 			st->out.on_send = true;
 		if (st->in.link)
@@ -148,8 +150,10 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 	/* No mark came; the loop may see the link's end too late to report. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
 		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
-	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW)
+	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW) {
 		st->in.switches++;
+		sr_probe(switch, st, "in", "tcp", st->rx.rx);
+	}
 }
 
 /* Strips bytes from the kernel in place: the program's move to the front.  The

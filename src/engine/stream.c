@@ -17,6 +17,7 @@
 #include "base/addr.h"
 #include "base/apart.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "base/settings.h"
 #include "sockrail.h"
 #include "engine/engine.h"
@@ -293,6 +294,7 @@ void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
 			return;
 	} while (!atomic_compare_exchange_weak(&st->reason, &old, (int)reason));
 	sr_stat_note(st);
+	sr_probe(reason, st, sr_reason_word(reason));
 }
 
 static void bar_one(struct sr_stream *st, void *arg)
@@ -308,9 +310,11 @@ void sr_streams_bar(enum sr_reason reason)
 
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 {
-	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED))
-		atomic_store(&st->reason, (int)reason);
+	if (sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED)
+		return;
+	atomic_store(&st->reason, (int)reason);
 	sr_stat_note(st);
+	sr_probe(reason, st, sr_reason_word(reason));
 }
 
 void sr_stream_failed(struct sr_stream *st, ssize_t r)

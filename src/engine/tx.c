@@ -10,6 +10,8 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "base/probe.h"
+#include "base/report.h"
 #include "engine/engine.h"
 #include "engine/waiters.h"
 
@@ -99,6 +101,8 @@ static void leave(struct sr_stream *st)
 		st->out.record_at = 0;
 		st->out.switches++;
 		st->out.failovers += !atomic_load(&st->want_back);
+		sr_probe(switch, st, "out", "tcp", st->tx.base);
+		sr_probe(fallback, st, sr_reason_word(atomic_load(&st->reason)));
 		return;
 	}
 	if (todo & SR_DO_FIN)
@@ -137,6 +141,7 @@ static bool write_mark(struct sr_stream *st)
 	if (st->out.record_at < SR_RECORD_LEN)
 		return false;
 	st->out.switches++;
+	sr_probe(switch, st, "out", "link", st->tx.n);
 	return true;
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "base/probe.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/iov.h"
@@ -379,8 +380,10 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 		}
 		if (!r || !src->iov.left)
 			break;
-		if (r == -EAGAIN)
+		if (r == -EAGAIN) {
+			sr_probe(stall, st, src->iov.left);
 			r = await_room(st, sleep);
+		}
 	} while (r >= 0);
 	/* The error of a stream, but not of a file, is for the next call. */
 	if (done && r < 0 && r != -EPIPE && src->iov.v)

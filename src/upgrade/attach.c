@@ -28,6 +28,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
@@ -542,6 +543,7 @@ void sr_attach_progress(struct sr_stream *st)
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_stream_reason(st, SR_REASON_NONE);
 		st->up.asks = 0;
+		sr_probe(upgrade, st, st->up.att->ops->name, st->up.since);
 		sr_upgrade_verdict(st, VERDICT_YES);
 	}
 }

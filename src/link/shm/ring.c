@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/probe.h"
 
 #define SWEEP_MS 1000 /* idle for at least this long, at most twice */
 
@@ -111,6 +112,7 @@ static bool grow(struct sr_shm *l, uint64_t used)
 	if (size == l->plan.size[area] || !sr_memory_take(size))
 		return false;
 	atomic_fetch_add(&l->taken_memory, size);
+	sr_probe(grow, "shm", l->plan.size[area], size);
 	turn(l, area + 1);
 	return true;
 }

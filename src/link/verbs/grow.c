@@ -22,6 +22,7 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/probe.h"
 
 #define ROOMY ((size_t)256 << 10)
 #define IDLE_NS UINT64_C(30000000000)
@@ -108,6 +109,7 @@ static void offer(struct sr_vlink *l, size_t size)
 		 size, reason ? reason : "offered");
 	if (reason)
 		return;
+	sr_probe(grow, "verbs", size_now(l), size);
 	msg.ring.addr = (uintptr_t)r->buf;
 	msg.ring.rkey = r->mr->rkey;
 	msg.ring.size = size;
