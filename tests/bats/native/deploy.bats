@@ -1,0 +1,182 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# What goes out beside the programs: completion, drop-ins for units, files for
+# containers, probes.  The packages themselves: tests/package.
+
+load ../../lib/common
+
+setup() {
+	unset "${!SOCKRAIL_@}" LD_PRELOAD
+	deploy=$SR_BUILD/src/deploy
+}
+
+# --------------------------------------------------------------- completion
+
+# complete LINE: what bash offers at its end, one in a line
+complete_line() {
+	# shellcheck disable=SC2016 # its own
+	bash --norc -c '
+		[ -z "$2" ] || . "$2"
+		. "$1"
+		COMP_LINE=$3 COMP_POINT=${#3}
+		# Words as readline makes them: "=" is one
+		read -ra COMP_WORDS <<<"${3//=/ = }"
+		[[ $3 != *[[:space:]=] ]] || COMP_WORDS+=("")
+		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+		_sockrail sockrail "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}" 2>/dev/null
+		printf "%s\n" "${COMPREPLY[@]}"
+	' bash "$deploy/sockrail" "${with:-}" "$1" | LC_ALL=C sort
+}
+
+@test "bash completes every knob of --help, in the case in which it is typed" {
+	"$SOCKRAIL" --help | sed -n '/^Knobs/,$s/^  \([A-Z_]*\) .*/\1=/p' |
+		LC_ALL=C sort >"$BATS_TEST_TMPDIR/knobs"
+	[ -s "$BATS_TEST_TMPDIR/knobs" ]
+	complete_line "sockrail -s " | diff "$BATS_TEST_TMPDIR/knobs" -
+	[ "$(complete_line 'sockrail -s upgrade_w')" = upgrade_wait_ms= ]
+	[ "$(complete_line 'sockrail --set=UPGRADE_W')" = UPGRADE_WAIT_MS= ]
+}
+
+@test "bash completes values, profiles, options, and the command" {
+	[ "$(complete_line 'sockrail -s upgrade=')" = "eager
+lazy
+never
+wait" ]
+	[ "$(complete_line 'sockrail -s UPGRADE=la')" = lazy ]
+	[ "$(complete_line 'sockrail -s ring=')" = "" ]
+	[ "$(complete_line 'sockrail --profile l')" = latency ]
+	[ "$(complete_line 'sockrail -s ring=8k:8k --require=s')" = shm ]
+	[ "$(complete_line 'sockrail --prof')" = --profile ]
+	[[ "$(complete_line 'sockrail -p memory mkfif')" = *mkfifo* ]]
+	cd "$BATS_TEST_TMPDIR"
+	touch a.conf
+	[ "$(complete_line 'sockrail -s rules=a.c')" = a.conf ]
+	[ "$(complete_line 'sockrail cat a.c')" = a.conf ]
+}
+
+@test "bash-completion completes the arguments of the command" {
+	with=/usr/share/bash-completion/bash_completion
+	[ -e "$with" ] || skip "bash-completion is not installed"
+	cd "$BATS_TEST_TMPDIR"
+	touch a.conf
+	[ "$(complete_line 'sockrail -s upgrade=lazy cat a.c')" = a.conf ]
+	[ "$(complete_line 'sockrail sockrail -p saf')" = safe ]
+}
+
+@test "the completion for zsh has every knob, and zsh reads it" {
+	"$SOCKRAIL" --help | sed -n '/^Knobs/,$s/^  \([A-Z_]*\) .*/\1/p' |
+		diff - <(sed -n "s/^	'\([A-Z_]*\)\[.*/\1/p" "$deploy/_sockrail")
+	need zsh
+	zsh -n "$deploy/_sockrail"
+}
+
+# -------------------------------------------------------------------- units
+
+# unit NAME: Debian's unit with our drop-in, below $root
+unit() {
+	local file=/lib/systemd/system/$1
+	[ -e "$file" ] || skip "$1 is not installed"
+	need systemd-analyze
+	root=$BATS_TEST_TMPDIR/root
+	mkdir -p "$root/etc/systemd/system/$1.d" "$root/lib/systemd"
+	cp "$deploy/${2:-${1%.service}}.conf" "$root/etc/systemd/system/$1.d/sockrail.conf"
+	cp -r /lib/systemd/system "$root/lib/systemd/"
+	# What they start is looked for
+	install -D -m 755 /bin/true "$root/usr/bin/redis-server"
+	for f in usr/sbin/nginx usr/bin/pg_ctlcluster sbin/start-stop-daemon; do
+		install -D -m 755 /bin/true "$root/$f"
+	done
+}
+
+@test "systemd takes the drop-ins without a complaint" {
+	unit redis-server.service
+	run -0 systemd-analyze verify --man=no --recursive-errors=one --root="$root" \
+		redis-server.service
+	[ "$output" = "" ]
+	unit nginx.service
+	run -0 systemd-analyze verify --man=no --recursive-errors=one --root="$root" nginx.service
+	[ "$output" = "" ]
+}
+
+@test "a drop-in for postgresql, too" {
+	unit postgresql@.service postgresql
+	run -0 systemd-analyze verify --man=no --recursive-errors=one --root="$root" \
+		postgresql@15-main.service
+	[ "$output" = "" ]
+}
+
+@test "the drop-in for redis lifts what is in the way, and nothing else" {
+	unit redis-server.service
+	local before=$BATS_TEST_TMPDIR/before after=$BATS_TEST_TMPDIR/after
+	security() {
+		systemd-analyze security --offline=true --root="$root" --json=short \
+			--no-pager redis-server.service | python3 -c '
+import json, sys
+for t in json.load(sys.stdin):
+    print(t["json_field"], t["set"])' | sort
+	}
+	security >"$after"
+	rm -r "$root/etc/systemd/system/redis-server.service.d"
+	security >"$before"
+	diff "$before" "$after" >"$BATS_TEST_TMPDIR/diff" || :
+	cat "$BATS_TEST_TMPDIR/diff"
+	[ "$(sed -n 's/^> \([A-Za-z_]*\) .*/\1/p' "$BATS_TEST_TMPDIR/diff" | paste -sd ' ')" = \
+		"PrivateDevices PrivateUsers RestrictAddressFamilies_AF_NETLINK" ]
+}
+
+# --------------------------------------------------------------- containers
+
+@test "the CDI file is one, and names files that are installed" {
+	python3 -c 'import yaml' || skip "python3-yaml is not installed"
+	local d=$BATS_TEST_TMPDIR/root
+	make -s -C "$SR_BUILD" install DESTDIR="$d" >"$BATS_TEST_TMPDIR/log" 2>&1
+	# shellcheck disable=SC2016
+	python3 - "$deploy/sockrail.yaml" "$d" <<-'END'
+	import os, re, sys, yaml
+	cdi = yaml.safe_load(open(sys.argv[1]))
+	assert set(cdi) == {"cdiVersion", "kind", "containerEdits", "devices"}
+	assert re.fullmatch(r"[A-Za-z][\w.-]*[A-Za-z0-9]/[A-Za-z][\w.-]*[A-Za-z0-9]", cdi["kind"])
+	edits = [cdi["containerEdits"]] + [d["containerEdits"] for d in cdi["devices"]]
+	assert len({d["name"] for d in cdi["devices"]}) == len(cdi["devices"])
+	mounted = set()
+	for e in edits:
+	    assert set(e) <= {"env", "mounts", "deviceNodes"}, e
+	    assert all("=" in v for v in e.get("env", []))
+	    for m in e.get("mounts", []):
+	        assert set(m) == {"hostPath", "containerPath", "options"}
+	        assert os.path.exists(sys.argv[2] + m["hostPath"]), m
+	        mounted.add(m["containerPath"])
+	    for n in e.get("deviceNodes", []):
+	        assert n["path"].startswith("/dev/infiniband/") and n["permissions"] == "rw"
+	for v in edits[0]["env"]:
+	    if v.startswith("LD_PRELOAD="):
+	        assert set(v[len("LD_PRELOAD="):].split(":")) <= mounted
+	END
+}
+
+@test "the library works from another directory, as the CDI file has it" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library has to be first"
+	local d=$BATS_TEST_TMPDIR/opt
+	mkdir "$d"
+	cp -L "$SR_BUILD/.libs/libsockrail.so.0" "$SR_BUILD/.libs/libsockrail-preload.so" "$d"
+	run -0 env LD_PRELOAD="$d/libsockrail.so.0:$d/libsockrail-preload.so" \
+		grep -c "$d/libsockrail" /proc/self/maps
+	[ "$output" -ge 2 ]
+}
+
+# ------------------------------------------------------------------- probes
+
+@test "the library has the probes that the manual lists" {
+	grep -q 'HAVE_SYS_SDT_H 1' "$SR_BUILD/config.h" || skip "built without sys/sdt.h"
+	need readelf
+	# name and number of arguments
+	readelf -n "$SR_BUILD/.libs/libsockrail.so" | awk '
+		/Provider:/ { ours = $2 == "sockrail" }
+		ours && /Name:/ { name = $2 }
+		ours && /Arguments:/ { print name, NF - 1 }' | sort -u >"$BATS_TEST_TMPDIR/has"
+	awk '/^\.Ss / { probes = $2 == "Probes" }
+		probes && /^\.It Ic / { print $3, NF - 4 }' "$SR_TOP/man/sockrail.7" |
+		sort >"$BATS_TEST_TMPDIR/says"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/says")" = 6 ]
+	diff "$BATS_TEST_TMPDIR/says" "$BATS_TEST_TMPDIR/has"
+}
