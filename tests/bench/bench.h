@@ -47,6 +47,17 @@ static inline void print_times(const char *name, uint64_t *ns, unsigned n)
 	printf("%s_p99_us %.2f\n", name, percentile_us(ns, n, 99));
 }
 
+/* The distribution of sorted ns in us, towards its end: "NAME_at_99.9 VALUE". */
+static inline void print_distribution(const char *name, const uint64_t *ns, unsigned n)
+{
+	static const double at[] = {0,	50,   75,    90,   95,	  97.5,
+				    99, 99.5, 99.75, 99.9, 99.95, 99.99};
+
+	for (unsigned i = 0; i < sizeof(at) / sizeof(at[0]); i++)
+		printf("%s_at_%g %.2f\n", name, at[i],
+		       (double)ns[(uint64_t)((n - 1) * at[i] / 100)] / 1e3);
+}
+
 /* The processor time that the process has used. */
 static inline uint64_t cpu_us(void)
 {

@@ -5,11 +5,13 @@
  *
  *     events server ADDRESS PORT              echoes, until it is killed
  *     events client ADDRESS PORT ROUNDS IDLE
+ *     events rate ADDRESS PORT STREAMS SECONDS
  *
  * The client has IDLE more streams in its set, and so has the server, each of which
  * has sent and received a byte.  Then it prints "idle IDLE", and for each empty line
  * on its input "round_trip_us": the median of ROUNDS round trips of 64 bytes.  So
- * somebody can ask two such pairs in turns.
+ * somebody can ask two such pairs in turns.  With "rate" all streams work, each with
+ * one message of 64 bytes under way, and "messages_per_s" counts those of both ends.
  */
 #include "bench.h"
 
@@ -127,6 +129,38 @@ static void client(unsigned rounds, unsigned idle)
 	}
 }
 
+static void rate(unsigned streams, double seconds)
+{
+	int set = epoll_create1(0);
+	int *fds = calloc(streams, sizeof(*fds));
+	struct epoll_event e[64];
+	char buf[SIZE] = "";
+	uint64_t start, now, messages = 0;
+
+	for (unsigned i = 0; i < streams; i++)
+		fds[i] = dial(set);
+	start = now_ns();
+	for (unsigned i = 0; i < streams; i++)
+		if (send(fds[i], buf, SIZE, 0) != SIZE)
+			die("send");
+	do {
+		int n = epoll_wait(set, e, 64, 10000);
+
+		if (n <= 0)
+			die("epoll_wait");
+		for (int i = 0; i < n; i++) {
+			ssize_t k = recv(e[i].data.fd, buf, SIZE, 0);
+
+			/* A part of a message would be sent on as one. */
+			if (k != SIZE || send(e[i].data.fd, buf, SIZE, 0) != SIZE)
+				die("recv");
+			messages += 2;
+		}
+		now = now_ns();
+	} while ((double)(now - start) < seconds * 1e9);
+	printf("messages_per_s %.0f\n", (double)messages * 1e9 / (double)(now - start));
+}
+
 int main(int argc, char **argv)
 {
 	struct rlimit l = {100000, 100000};
@@ -136,7 +170,7 @@ int main(int argc, char **argv)
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
 	if (argc < 4) {
-		fprintf(stderr, "usage: events server|client ADDRESS PORT ...\n");
+		fprintf(stderr, "usage: events server|client|rate ADDRESS PORT ...\n");
 		return 2;
 	}
 	address = (struct sockaddr_in){
@@ -146,6 +180,11 @@ int main(int argc, char **argv)
 	};
 	if (!strcmp(argv[1], "server"))
 		server();
+	if (!strcmp(argv[1], "rate")) {
+		rate(argc > 4 ? (unsigned)atoi(argv[4]) : 1,
+		     argc > 5 ? atof(argv[5]) : 1);
+		return 0;
+	}
 	client(argc > 4 ? (unsigned)atoi(argv[4]) : 1000,
 	       argc > 5 ? (unsigned)atoi(argv[5]) : 0);
 	return 0;

@@ -213,6 +213,7 @@ static int pingpong(uint32_t size, unsigned rounds, unsigned pause_us)
 			ns[i - rounds / 10] = now_ns() - from;
 	}
 	print_times("round_trip", ns, rounds);
+	print_distribution("round_trip", ns, rounds);
 	close(fd);
 	return 0;
 }

@@ -196,8 +196,10 @@ static void pingpong(struct end *e)
 		if (i >= rounds / 10)
 			ns[i - rounds / 10] = now_ns() - from;
 	}
-	if (e->asker)
+	if (e->asker) {
 		print_times("round_trip", ns, rounds);
+		print_distribution("round_trip", ns, rounds);
+	}
 	free(ns);
 }
 
