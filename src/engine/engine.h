@@ -167,8 +167,7 @@ void sr_stream_history_unlock(struct sr_stream *st);
 /* Adds the first n bytes of msg, unless the flag `stopped` is set. */
 void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
 			   unsigned stopped, const struct msghdr *msg, size_t n);
-struct sr_history sr_stream_history_copy(struct sr_stream *st,
-					 const struct sr_history *h);
+unsigned sr_stream_history_count(struct sr_stream *st, const struct sr_history *h);
 
 /* ---- waiters.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.c - owns access to a stream's history, a hash of its first bytes over
- * TCP (pure/history.h).  Plain calls add to it while the service thread reads,
- * so a spin lock guards it, for at most the hashing of SR_HISTORY_MAX bytes;
- * signal handlers are deferred meanwhile (sr_hold()).  Must not know the
- * handshake.
+ * history.c - owns access to a stream's history, its first bytes over TCP
+ * (pure/history.h).  Plain calls add to it while the service thread reads, so a
+ * spin lock guards it; signal handlers are deferred meanwhile (sr_hold()).  Must
+ * not know the handshake.
  */
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -44,13 +43,12 @@ void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
 	sr_stream_history_unlock(st);
 }
 
-struct sr_history sr_stream_history_copy(struct sr_stream *st,
-					 const struct sr_history *h)
+unsigned sr_stream_history_count(struct sr_stream *st, const struct sr_history *h)
 {
-	struct sr_history copy;
+	unsigned n;
 
 	sr_stream_history_lock(st);
-	copy = *h;
+	n = h->n;
 	sr_stream_history_unlock(st);
-	return copy;
+	return n;
 }

@@ -68,7 +68,6 @@ struct sr_in {
 	bool disconnected;	/* we disconnected the anchor (back.c) */
 	char had[SR_REPORT_LINK];
 	struct sr_history history;
-	struct sr_history shown; /* history plus bytes still unread */
 };
 
 /* The loop's view; only the service thread uses what is not atomic (kick.c). */
@@ -101,8 +100,8 @@ struct sr_attach {
 	bool started;		/* our direction's switch has begun on `att` */
 	bool took;		/* the peer's SWITCH on `att` was handled */
 	uint64_t since;		/* ns: when `att` was made */
-	uint64_t hello_tx, hello_rx; /* byte counts in our hello */
-	uint64_t known_tx, known_rx; /* bytes the peer must be able to show */
+	unsigned hello_tx, hello_rx; /* byte counts in our hello */
+	unsigned known_tx, known_rx; /* bytes the peer must be able to show */
 	int proofs_failed;
 	uint64_t due_since, due_seen, due_seen_ns; /* while SWITCH waits */
 	bool due_said;		/* DRAIN was sent */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sha256.c - SHA-256 as in FIPS 180-4.  A hello costs two of these, so this is
+ * sha256.c - SHA-256 as in FIPS 180-4.  A handshake costs two of these, so this is
  * written to be read, not to be fast.  Pure: no I/O, no locks.
  */
 #include <string.h>
@@ -65,48 +65,25 @@ static void compress(uint32_t state[8], const uint8_t block[64])
 		state[i] += v[i];
 }
 
-void sr_sha256_init(struct sr_sha256 *s)
+void sr_sha256(const void *buf, size_t len, uint8_t out[32])
 {
 	/* 5.3.3 */
-	static const uint32_t start[8] = {
+	uint32_t state[8] = {
 		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 		0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 	};
-
-	memcpy(s->h, start, sizeof(start));
-	s->len = 0;
-}
-
-void sr_sha256_add(struct sr_sha256 *s, const void *buf, size_t len)
-{
-	const uint8_t *p = buf;
-
-	while (len) {
-		size_t have = s->len % sizeof(s->block);
-		size_t n = sizeof(s->block) - have;
-
-		if (n > len)
-			n = len;
-		memcpy(s->block + have, p, n);
-		s->len += n;
-		p += n;
-		len -= n;
-		if (have + n == sizeof(s->block))
-			compress(s->h, s->block);
-	}
-}
-
-void sr_sha256_end(struct sr_sha256 *s, uint8_t out[32])
-{
-	static const uint8_t padding[64] = {0x80};
-	uint64_t bits = s->len * 8;
-	uint8_t length[8];
-
-	for (unsigned i = 0; i < 8; i++)
-		length[i] = (uint8_t)(bits >> (56 - 8 * i));
 	/* 5.1.1: 0x80, zeros, and the length ends a block */
-	sr_sha256_add(s, padding, 64 - (s->len + 8) % 64);
-	sr_sha256_add(s, length, sizeof(length));
+	uint8_t last[128] = {0};
+	size_t rest = len % 64, end = rest < 56 ? 64 : 128, at;
+
+	for (at = 0; at + 64 <= len; at += 64)
+		compress(state, (const uint8_t *)buf + at);
+	memcpy(last, (const uint8_t *)buf + at, rest);
+	last[rest] = 0x80;
+	for (unsigned i = 0; i < 8; i++)
+		last[end - 1 - i] = (uint8_t)((uint64_t)len * 8 >> 8 * i);
+	for (at = 0; at < end; at += 64)
+		compress(state, last + at);
 	for (unsigned i = 0; i < 32; i++)
-		out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
+		out[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
 }

@@ -9,14 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sr_sha256 {
-	uint32_t h[8];
-	uint64_t len;		/* bytes so far */
-	uint8_t block[64];
-};
-
-void sr_sha256_init(struct sr_sha256 *s);
-void sr_sha256_add(struct sr_sha256 *s, const void *buf, size_t len);
-void sr_sha256_end(struct sr_sha256 *s, uint8_t out[32]);
+void sr_sha256(const void *buf, size_t len, uint8_t out[32]);
 
 #endif

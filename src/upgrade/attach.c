@@ -38,7 +38,7 @@
 #define FOLLOW_MS 250 /* time for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* shared history that proves something */
 #define PROOFS 3		/* failed proofs that a stream allows */
-#define ARRIVE_MS 1000 /* time for bytes to arrive that the peer has sent */
+#define STOCK_MS 250 /* time for the program to read what history shows */
 #define MUCH 16384 /* unread bytes before a mark that slow TCP, too */
 #define DRAIN_MS 4000		/* after DRAIN: limit to read all of it */
 #define STILL_MS 50		/* limit to read on; after DRAIN 4 times that */
@@ -53,28 +53,27 @@ bool sr_attach_busy(struct sr_stream *st)
 			   atomic_load(&st->up.verdict) == VERDICT_PENDING);
 }
 
+static unsigned least(uint64_t a, unsigned b)
+{
+	return a < b ? (unsigned)a : b;
+}
+
 static bool vouched(struct sr_stream *st)
 {
 	return st->up.att->ops->vouched;
 }
 
-/*
- * What both ends have by now, so that the peer, which collects its history
- * later, must be able to show it: what was received here, and what TCP has
- * acknowledged, up to what a peer can peek at while its program has not read.
- */
+/* What the peer must be able to show: what was received here, and what TCP has
+ * acknowledged. */
 static void know(struct sr_stream *st)
 {
-	uint64_t acked, sent = sr_stream_history_copy(st, &st->out.history).n;
+	uint64_t acked;
 
-	st->up.known_tx = st->up.known_rx = 0;
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	if (acked > sent)
-		acked = sent;
-	st->up.known_tx = acked < SR_HISTORY_RAW ? acked : SR_HISTORY_RAW;
-	st->up.known_rx = sr_stream_history_copy(st, &st->in.history).n;
+	st->up.known_tx = least(acked, sr_stream_history_count(st, &st->out.history));
+	st->up.known_rx = sr_stream_history_count(st, &st->in.history);
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
@@ -113,50 +112,18 @@ static void not_proven(struct sr_stream *st)
 	sr_stream_bar(st, SR_REASON_HISTORY);
 }
 
-/* The history of the bytes read, plus those unread: a server that has not read
- * yet could show nothing.  Peeking is exact only while no call reads, so the
- * gate is shut for a moment; with a call in flight only bytes read count. */
-static uint64_t look_ahead(struct sr_stream *st)
-{
-	uint8_t buf[SR_HISTORY_RAW];
-	ssize_t n = 0;
-
-	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->in.gate))
-		goto out;
-	if (!sr_rx_gate_hold(st))
-		goto out;
-	st->in.shown = sr_stream_history_copy(st, &st->in.history);
-	if (!(atomic_load(&st->in.gate) & SR_GATE_COUNT) &&
-	    !(sr_st_flags(st) & SR_ST_RX_HISTORY) &&
-	    st->in.shown.n < sizeof(buf))
-		n = sr_anchor_read(st, buf, sizeof(buf) - st->in.shown.n,
-				   MSG_PEEK);
-	sr_rx_gate_reopen(st);
-	if (n > 0)
-		sr_history_add(&st->in.shown, buf, (size_t)n);
-out:
-	sr_unlock(&st->rx_lock);
-	return st->in.shown.n;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return sr_history_offset(a < b ? a : b);
-}
-
 /* How many bytes of each direction both ends can show.  Our hello does not
  * change once it is sent, because the peer computes with it. */
 struct cover {
-	uint64_t tx, rx;
+	unsigned tx, rx;
 };
 
 static struct cover covered(struct sr_stream *st)
 {
 	struct sr_hello *peer = &st->up.att->peer_hello;
 
-	return (struct cover){ least(st->up.hello_tx, peer->rx_have),
-			       least(st->up.hello_rx, peer->tx_have) };
+	return (struct cover){ least(peer->rx_have, st->up.hello_tx),
+			       least(peer->tx_have, st->up.hello_rx) };
 }
 
 /* The digest that `role` shows on this link. */
@@ -166,58 +133,45 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	struct sr_link *l = st->up.att;
 	struct sr_hello *peer = &l->peer_hello;
 	struct cover n = covered(st);
-	uint8_t id[64];
+	uint8_t id[SR_ID_MAX];
 	size_t id_len = l->ops->identity(l, id);
 
 	sr_stream_history_lock(st);
 	if (l->role == SR_ROLE_ASKER)
 		sr_digest(out, role, st->up.token, peer->token, &st->out.history,
-			  n.tx, &st->in.shown, n.rx, id, id_len);
+			  n.tx, &st->in.history, n.rx, id, id_len);
 	else
-		sr_digest(out, role, peer->token, st->up.token, &st->in.shown,
+		sr_digest(out, role, peer->token, st->up.token, &st->in.history,
 			  n.rx, &st->out.history, n.tx, id, id_len);
 	sr_stream_history_unlock(st);
 }
 
-/*
- * Our history may lack bytes that the peer has sent, or has received from us:
- * they are still under way, or a call of the program is in flight and about to
- * add them.  Both are over soon, so the hello waits a few ticks of the timer.
- */
-static bool stock_due(struct sr_stream *st)
+/* Counts the history that our hello offers to show.  False: it lacks bytes that the peer
+ * knows us to have; they are unread, or a call of the program is in flight and about to
+ * add them. */
+static bool take_stock(struct sr_stream *st)
 {
-	uint64_t due = 0, received = 0, sent = 0;
+	uint64_t received = 0, acked = 0;
 
-	if (st->up.att->role == SR_ROLE_ANSWERER &&
-	    covered(st).tx + covered(st).rx < PROOF_BYTES &&
-	    st->up.att->peer_hello.tx_have >= PROOF_BYTES)
-		due = PROOF_BYTES;
+	st->up.hello_tx = st->up.hello_rx = 0;
+	if (vouched(st))
+		return true;
+	st->up.hello_tx = sr_stream_history_count(st, &st->out.history);
+	st->up.hello_rx = sr_stream_history_count(st, &st->in.history);
 	sr_lock(&st->rx_lock);
 	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
 		received = sr_anchor_received(st);
 	sr_unlock(&st->rx_lock);
-	if (received > due)
-		due = received;
 	sr_lock(&st->tx_lock);
 	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
-		sent = sr_anchor_acked(st);
+		acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	return ((st->up.hello_rx < due && st->up.hello_rx < SR_HISTORY_RAW) ||
-		(st->up.hello_tx < sent && st->up.hello_tx < SR_HISTORY_MAX)) &&
-	       sr_now_ns() - st->up.since < ARRIVE_MS * 1000000ull;
-}
-
-/* Collects the history that our hello offers to show.  False: it is not whole yet. */
-static bool take_stock(struct sr_stream *st)
-{
-	if (vouched(st)) {
-		st->up.hello_tx = st->up.hello_rx = 0;
+	if (st->up.hello_rx >= least(received, SR_HISTORY_MAX) &&
+	    st->up.hello_tx >= least(acked, SR_HISTORY_MAX))
 		return true;
-	}
-	st->up.hello_tx = sr_stream_history_copy(st, &st->out.history).n;
-	memset(&st->in.shown, 0, sizeof(st->in.shown));
-	st->up.hello_rx = look_ahead(st);
-	return !stock_due(st);
+	if (sr_now_ns() - st->up.since > STOCK_MS * 1000000ull)
+		give_up(st, SR_REASON_UNREAD);
+	return false;
 }
 
 static void send_hello(struct sr_stream *st)
@@ -256,12 +210,9 @@ static bool proves(struct sr_stream *st)
 
 	digest(st, role, want);
 	if (memcmp(want, st->up.att->peer_proof, sizeof(want)) != 0 ||
-	    n.tx < sr_history_offset(st->up.known_tx) ||
-	    n.rx < sr_history_offset(st->up.known_rx)) {
-		sr_debug("digest of %llu and %llu bytes differs, or %llu and %llu are needed",
-			 (unsigned long long)n.tx, (unsigned long long)n.rx,
-			 (unsigned long long)st->up.known_tx,
-			 (unsigned long long)st->up.known_rx);
+	    n.tx < st->up.known_tx || n.rx < st->up.known_rx) {
+		sr_debug("digest of %u and %u bytes differs, or %u and %u are needed",
+			 n.tx, n.rx, st->up.known_tx, st->up.known_rx);
 		return false;
 	}
 	if (n.tx + n.rx < PROOF_BYTES && st->policy->upgrade == SR_LAZY)
