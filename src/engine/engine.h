@@ -123,6 +123,7 @@ void sr_stream_discard(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 /* Must our FIN wait for the peer's?  Both locks held, or in the loop. */
+#define SR_TX_MUCH 65536	/* bytes sent: their receiver may be behind */
 bool sr_tx_is_second(struct sr_stream *st);
 /* True: WAIT has ended, try again.  Sleeps, bounded; no lock held. */
 bool sr_tx_decide(struct sr_stream *st);

@@ -57,7 +57,6 @@ struct sr_in {
 	struct sr_link *link;
 	int64_t delta;		/* gate open: rx.rx = tcp + delta */
 	_Atomic uint64_t due;	/* tcp at which a SWITCH goes on, or 0 */
-	uint64_t short_of;	/* bytes missing at the last check of `due` */
 	uint8_t pushback[2 * SR_RECORD_LEN]; /* read before the program asked */
 	unsigned pushback_at, pushback_len;
 	uint64_t way[SR_WAYS];
@@ -103,8 +102,7 @@ struct sr_attach {
 	unsigned hello_tx, hello_rx; /* byte counts in our hello */
 	unsigned known_tx, known_rx; /* bytes the peer must be able to show */
 	int proofs_failed;
-	uint64_t due_since, due_seen, due_seen_ns; /* while SWITCH waits */
-	bool due_said;		/* DRAIN was sent */
+	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[2];	/* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */
 	atomic_int children;	/* LISTEN: accepted streams still alive */

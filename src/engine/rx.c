@@ -386,10 +386,8 @@ static bool unread_before(struct sr_stream *st, uint64_t n)
 		uint64_t due = n - (uint64_t)st->in.delta;
 
 		atomic_store(&st->in.due, due);
-		st->in.short_of = due - atomic_load(&st->in.tcp);
 		return atomic_load(&st->in.tcp) < due;
 	}
-	st->in.short_of = n - st->rx.rx;
 	return n > st->rx.rx + st->rx.part || st->in.pushback_len || st->rx.dup;
 }
 

@@ -149,8 +149,8 @@ static bool write_mark(struct sr_stream *st)
  * has sent little: so WAIT is short, unless every byte is to go by the link. */
 static uint64_t wait_ns(struct sr_stream *st)
 {
-	if (sr_link_events(st->out.link) & SR_LINK_DRAIN)
-		return 4500000000ull;	/* the peer limits this wait itself */
+	if (st->tx.w >= SR_TX_MUCH)
+		return 4000000000ull;	/* the peer may have much to read */
 	return st->policy->upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
 }
 
@@ -161,39 +161,28 @@ static void wait_timed_out(struct sr_stream *st)
 	leave(st);
 }
 
-static bool decided_locked(struct sr_stream *st)
-{
-	return st->tx.state != SR_TX_WAIT ||
-	       (sr_link_events(st->out.link) & SR_LINK_DRAIN);
-}
-
 static bool decided(struct sr_stream *st)
 {
-	bool yes;
-
-	sr_lock(&st->tx_lock);
-	yes = decided_locked(st);
-	sr_unlock(&st->tx_lock);
-	return yes;
+	return sr_stream_tx(st) != SR_TX_WAIT;
 }
 
 /*
  * A non-blocking send, or one whose time is up, arrives in WAIT.  EAGAIN would
  * say that the socket's buffer is full, which programs that have sent little do
- * not expect.  So the switch is decided now, one way or the other; but not
- * while the peer has much unread (DRAIN), where TCP might say EAGAIN as well.
+ * not expect.  So the switch is decided soon, one way or the other; but who has
+ * sent much may have to wait, as the peer's program may have yet to read it.
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
 	uint64_t ms = st->policy->upgrade == SR_WAIT ? 400 : 20;
 	bool again;
 
-	if (sr_stream_tx(st) != SR_TX_WAIT)
+	if (decided(st))
 		return false;
-	sr_stream_await(st, SR_NOTIFY_TX, decided, sr_now_ns() + ms * 1000000);
+	sr_stream_await(st, SR_NOTIFY_TX, decided, st->out.wait_since + ms * 1000000);
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (!decided_locked(st) && !st->out.record_at)
+	if (st->tx.state == SR_TX_WAIT && !st->out.record_at && st->tx.w < SR_TX_MUCH)
 		wait_timed_out(st);
 	again = st->tx.state != SR_TX_WAIT;
 	sr_unlock(&st->tx_lock);

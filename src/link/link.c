@@ -122,7 +122,6 @@ static const struct {
 	[SR_MSG_END] = { SR_LINK_END, SR_LINK_SWITCH },
 	[SR_MSG_ACKEND] = { SR_LINK_ACKEND, SR_LINK_ACKSW },
 	[SR_MSG_BACK] = { SR_LINK_BACK, SR_LINK_HELLO },
-	[SR_MSG_DRAIN] = { SR_LINK_DRAIN, SR_LINK_HELLO },
 };
 
 static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
@@ -134,7 +133,6 @@ static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
 	case SR_MSG_SWITCH:
 		return msg->sw.link_no == link->link_no;
 	case SR_MSG_ACKSW:
-	case SR_MSG_DRAIN:
 		return said(link, SR_MSG_SWITCH);
 	case SR_MSG_ACKEND:
 		return said(link, SR_MSG_END);

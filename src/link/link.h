@@ -42,7 +42,6 @@ enum {
 	SR_LINK_ACKEND = 1 << 6,
 	SR_LINK_BACK = 1 << 7,	/* the peer asks us to switch our direction back */
 	SR_LINK_DEAD = 1 << 8,	/* error or drop; `reason` says why */
-	SR_LINK_DRAIN = 1 << 9,	/* ACKSW waits until the peer's program reads */
 	SR_LINK_LEFT = 1 << 10,	/* DEAD because the peer's process ends (leave()) */
 	SR_LINK_LOST = 1 << 11,	/* DEAD, probably because it was killed (shm) */
 };
@@ -106,7 +105,7 @@ static inline bool sr_link_same_core(struct sr_link *link)
 bool sr_link_raise(struct sr_link *link, unsigned bits);
 
 /*
- * Does what all kinds do with a decoded HELLO, PROOF, SWITCH, DRAIN, ACKSW,
+ * Does what all kinds do with a decoded HELLO, PROOF, SWITCH, ACKSW,
  * END, ACKEND or BACK: fills in the fields and raises the bit.  Returns 0, or
  * -EPROTO if the message came twice or out of order (drop the link).
  */

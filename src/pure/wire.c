@@ -93,7 +93,6 @@ static const struct {
 	[SR_MSG_RING_USE] = {"RING_USE", ring_use, 12},
 	[SR_MSG_BACK] = {"BACK", none, 0},
 	[SR_MSG_BYTES] = {"BYTES", none, SR_MSG_BYTES_MAX}, /* at most */
-	[SR_MSG_DRAIN] = {"DRAIN", none, 0},
 };
 static_assert(BODY + SR_MSG_BYTES_MAX <= SR_MSG_MAX, "the longest one");
 

@@ -16,7 +16,7 @@
 
 #include "pure/switch.h"
 
-#define SR_WIRE_VERSION 2
+#define SR_WIRE_VERSION 3
 #define SR_DIGEST_LEN 32
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
 #define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
@@ -36,8 +36,6 @@ enum sr_msg_type {
 	SR_MSG_RING_USE,	/* the sender uses ring gen from offset on */
 	SR_MSG_BACK,		/* asks the peer to switch its direction back to TCP */
 	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
-	SR_MSG_DRAIN,		/* ACKSW comes later: the program has much to read
-				 * below N */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };

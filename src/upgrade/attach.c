@@ -39,9 +39,7 @@
 #define PROOF_BYTES 16		/* shared history that proves something */
 #define PROOFS 3		/* failed proofs that a stream allows */
 #define STOCK_MS 250 /* time for the program to read what history shows */
-#define MUCH 16384 /* unread bytes before a mark that slow TCP, too */
-#define DRAIN_MS 4000		/* after DRAIN: limit to read all of it */
-#define STILL_MS 50		/* limit to read on; after DRAIN 4 times that */
+#define STILL_MS 50 /* without reading, before a mark; 4 times that behind much */
 
 bool sr_attach_busy(struct sr_stream *st)
 {
@@ -85,8 +83,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->up.started = st->up.took = false;
 	st->up.since = sr_now_ns();
 	st->out.started = 0;
-	st->up.due_since = 0;
-	st->up.due_said = false;
+	st->up.due_seen_ns = 0;
 	if (!vouched(st))
 		know(st);
 	if (getrandom(st->up.token, sizeof(st->up.token), 0) !=
@@ -292,27 +289,18 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 }
 
 /* The SWITCH, and the peer, wait for our program to read what came before it.
- * True: go on waiting, as it reads and the limit is not over. */
+ * True: go on waiting, as it reads; the peer limits that (sr_tx_decide()). */
 static bool in_time(struct sr_stream *st)
 {
-	uint64_t now = sr_now_ns(), rx = atomic_load(&st->in.tcp);
+	uint64_t now = sr_now_ns(), rx = atomic_load(&st->in.tcp), ms = STILL_MS;
 
-	if (!st->up.due_since)
-		st->up.due_since = st->up.due_seen_ns = now;
-	if (rx != st->up.due_seen) {
+	if (!st->up.due_seen_ns || rx != st->up.due_seen) {
 		st->up.due_seen = rx;
 		st->up.due_seen_ns = now;
 	}
-	if (!st->up.due_said && st->in.short_of >= MUCH) {
-		struct sr_msg msg = { .type = SR_MSG_DRAIN };
-
-		st->up.due_said = true;
-		st->up.att->ops->ctl(st->up.att, &msg);
-	}
-	if (st->up.due_said)
-		return now - st->up.due_seen_ns < 4 * STILL_MS * 1000000ull &&
-		       now - st->up.due_since < DRAIN_MS * 1000000ull;
-	return now - st->up.due_seen_ns < STILL_MS * 1000000ull;
+	if (st->up.att->peer_switch.n >= SR_TX_MUCH)
+		ms *= 4;
+	return now - st->up.due_seen_ns < ms * 1000000ull;
 }
 
 /* The program may have read without the library. */
@@ -443,7 +431,7 @@ static void died(struct sr_stream *st, unsigned ev)
 static bool settled(struct sr_stream *st)
 {
 	if (st->policy->upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
-	    st->up.due_since)
+	    st->up.due_seen_ns)
 		return true;
 	if (!st->out.started)
 		st->out.started = sr_now_ns();

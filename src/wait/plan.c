@@ -130,8 +130,7 @@ static void plan_tx(struct sr_waitset_entry *e)
 			e->ours |= POLLHUP;
 		/* TCP has our end, or gets it; it knows the peer's end, too. */
 		e->ends = e->hup = e->raw;
-	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w &&
-		   !(sr_link_events(st->out.link) & SR_LINK_DRAIN)) {
+	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w) {
 		/* Programs poll for this to learn whether they are connected
 		 * (Java), and from then on they are writable.  The first send
 		 * decides. */

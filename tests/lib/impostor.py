@@ -68,7 +68,7 @@ class Link:
     def await_drop(self):
         until(lambda: self.word(self.peer + DROPPED), "drop")
 
-    def hello(self, number, version=2, me=None):
+    def hello(self, number, version=3, me=None):
         self.say(HELLO, struct.pack(">BBHI16s36x", version, me or self.me, 0, number,
                                     self.token))
 
@@ -90,7 +90,7 @@ def as_other(ever=True):
 
 
 def name():
-    return f"\0sockrail-2/tcp4:{address}:{port}"
+    return f"\0sockrail-3/tcp4:{address}:{port}"
 
 
 # ------------------------------------------------------------------- answer
@@ -138,7 +138,7 @@ def take_requests(listener):
     link = Link(ANSWERER, line, memory)
     number = struct.unpack(">I", offer[12:16])[0]
     link.heard(HELLO)
-    link.hello(number, version=3 if how == "other-version" else 2)
+    link.hello(number, version=4 if how == "other-version" else 3)
     if how == "other-version":
         link.await_drop()
         return
@@ -188,8 +188,8 @@ def ask_for_link(conn, said):
         conn = socket.create_connection(elsewhere.getsockname())
     sport, dport = conn.getsockname()[1], conn.getpeername()[1]
     here = socket.inet_aton(address)
-    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 3 if how == "other-offer" else 2, 14, 14, 0,
-                        b"SR", 2, 4, sport, dport, 1, here, here)
+    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 4 if how == "other-offer" else 3, 14, 14, 0,
+                        b"SR", 3, 4, sport, dport, 1, here, here)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with as_other(how == "other-user"):
         line.connect(name())

@@ -219,7 +219,6 @@ static void room_behind_a_switch(void)
 		n += (size_t)r;
 	CHECK_EQ(r, -EAGAIN);
 	fake_tx_start(&e);
-	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_DRAIN });
 	for (; n; n -= (size_t)r)
 		r = (ssize_t)fake_peer_gets(&e, much, n < FAKE_RING ? n : FAKE_RING);
 	CHECK_EQ(wait_ms(NEVER_MS, NULL), 0);

@@ -63,7 +63,7 @@ static void decode(void)
 	uint8_t *p;
 
 	memset(&msg, 0, sizeof(msg));
-	msg.type = 1 + (enum sr_msg_type)below(SR_MSG_DRAIN);
+	msg.type = 1 + (enum sr_msg_type)below(SR_MSG_BYTES);
 	fill((uint8_t *)&msg + sizeof(msg.type),
 	     sizeof(msg) - sizeof(msg.type));
 	if (msg.type == SR_MSG_BYTES)
