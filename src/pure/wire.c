@@ -278,20 +278,6 @@ bool sr_name_equal(const struct sr_name *a, const struct sr_name *b)
 	       !memcmp(a->daddr, b->daddr, sizeof(a->daddr));
 }
 
-/* FNV-1a, 32 bits; the final shift mixes in the high bits, which are better. */
-uint32_t sr_name_hash(const struct sr_name *name)
-{
-	struct sr_name n = *name;
-	uint8_t buf[SR_NAME_LEN];
-	uint32_t hash = 2166136261U;
-
-	n.link_no = 0;
-	sr_name_encode(&n, buf);
-	for (size_t i = 0; i < sizeof(buf); i++)
-		hash = (hash ^ buf[i]) * 16777619U;
-	return hash ^ hash >> 16;
-}
-
 /* ---- records on TCP ---- */
 
 struct mark {

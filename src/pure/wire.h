@@ -107,7 +107,6 @@ void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN]);
 int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len);
 /* Compares connections; link_no does not count. */
 bool sr_name_equal(const struct sr_name *a, const struct sr_name *b);
-uint32_t sr_name_hash(const struct sr_name *name);
 
 /* The records on TCP. */
 void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint8_t first, uint32_t link_no,
