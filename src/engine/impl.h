@@ -79,7 +79,6 @@ enum {				/* sr_stream.flags */
 	SR_ST_OPENED = 1 << 23,	/* LISTEN: who answers has been settled */
 	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
-	SR_ST_OVER = 1 << 25,	/* both ends arrived: TCP state CLOSE */
 	SR_ST_HEIR = 1 << 28,	/* the parent process made it */
 	SR_ST_PAUSED = 1 << 27, /* sr_owners_pause() */
 	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */

@@ -32,7 +32,6 @@
 #include "epoll/hooks.h"
 #include "sock/sock.h"
 
-#define LINGER_NS 60000000000ull	/* as tcp_fin_timeout */
 
 static void lock(struct sr_stream *st)
 {
@@ -124,18 +123,11 @@ static bool is_reset(struct sr_stream *st)
 	return st->out.broken || st->in.rst_seen;
 }
 
-/* Have both directions ended, with our end acknowledged?  The FINs of a stream
- * on a link come later, so the kernel may see one still under way; therefore
- * the answer true is kept.  half: the program had ended our direction.  Both
- * locks held. */
+/* Have both directions ended?  Our end may have yet to arrive, which TCP would call
+ * another state.  half: the program had ended our direction.  Both locks held. */
 static bool both_ended(struct sr_stream *st, bool half)
 {
-	if (sr_st_flags(st) & SR_ST_OVER)
-		return true;
-	if (!(st->tx.ended || half) || !peer_ended(st) || !end_arrived(st))
-		return false;
-	sr_st_set(st, SR_ST_OVER);
-	return true;
+	return (st->tx.ended || half) && peer_ended(st);
 }
 
 /* Are there unread bytes that make the last close a reset?  If both directions
@@ -200,7 +192,7 @@ static void move_anchor(struct sr_stream *st, int fd)
 /* SO_LINGER: waits until the peer's host has acknowledged everything, l_linger
  * is over, or a signal comes; on Linux close() returns no error for the latter
  * two. */
-static void linger_wait(struct sr_stream *st, int seconds)
+static void await_arrival(struct sr_stream *st, int seconds)
 {
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
 	struct timespec ms = { 0, 1000000 };
@@ -304,7 +296,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	unlock(st);
 	sr_stream_kick(st);
 	if (l.l_onoff && !shared)
-		linger_wait(st, l.l_linger);
+		await_arrival(st, l.l_linger);
 }
 
 /* Closes the stream's last descriptor. */
@@ -473,7 +465,7 @@ static void shared_progress(struct sr_stream *st)
 
 	lock_up_to_date(st);
 	over = st->out.broken || !sr_any_gate_shut(st) ||
-	       sr_now_ns() - st->close_since > LINGER_NS;
+	       sr_now_ns() - st->close_since > SR_ORPHAN_NS;
 	unlock(st);
 	if (over)
 		finish(st, false);
@@ -505,7 +497,7 @@ void sr_close_progress(struct sr_stream *st)
 		st->tx.state = SR_TX_DONE; /* the kernel sends the FIN */
 	over = st->out.broken || (over && st->tx.state == SR_TX_DONE) ||
 	       (st->tx.state == SR_TX_DONE &&
-		sr_now_ns() - st->close_since > LINGER_NS);
+		sr_now_ns() - st->close_since > SR_ORPHAN_NS);
 	sr_unlock(&st->tx_lock);
 	if (data || over)
 		finish(st, data);
@@ -554,7 +546,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	 * this way: sr_rx_take_switch() checks the flag. */
 	if (how != SHUT_WR)
 		sr_st_set(st, SR_ST_RDSHUT);
-	if (!sr_any_gate_shut(st) && !(sr_st_flags(st) & SR_ST_OVER)) {
+	if (!sr_any_gate_shut(st)) {
 		unlock(st);
 		return kernel_shutdown(fd, how);
 	}

@@ -10,7 +10,7 @@
  * peer has read it, and the process ends.  Queue pairs end with the process: on
  * those links both directions go back to TCP, which delivers after the process
  * is gone, and the peer's RESUME must not find the socket closed.  If TCP
- * does not take all of it in time, a process that linger.c makes writes the rest.
+ * does not take all of it in time, a process that deliver.c makes writes the rest.
  *
  * None of this happens in a handler that interrupted a holder of our locks (one
  * of a fault, or one installed around us), as it would wait for itself.  Then
@@ -141,7 +141,7 @@ void sr_streams_exit(void)
 	sr_streams_walk(leave_one, NULL);
 	l.since = sr_now_ns();
 	sr_streams_walk(wait_gone, &l);
-	sr_streams_linger();
+	sr_streams_deliver();
 	sr_streams_report();
 	sr_streams_walk(leave, NULL);
 	sr_streams_leave_heirs(true);

@@ -57,10 +57,10 @@ void sr_streams_exit(void);
 /* The process ends: later sends by other threads are discarded.  Any thread. */
 void sr_send_last(void);
 
-/* ---- linger.c ---- */
+/* ---- deliver.c ---- */
 /* At exit, after the streams have had their time: leaves a process behind for those
  * whose bytes TCP has yet to take. */
-void sr_streams_linger(void);
+void sr_streams_deliver(void);
 
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* service thread */

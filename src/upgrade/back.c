@@ -77,16 +77,6 @@ void sr_back_disconnect(struct sr_stream *st)
 	st->in.disconnected = true;
 }
 
-static void abandon_ring(struct sr_stream *st)
-{
-	sr_lock(&st->rx_lock);
-	sr_back_disconnect(st);
-	st->rx.state = SR_RX_RESET;
-	sr_fast_update_rx(st);
-	sr_stream_broke(st, ECONNRESET);
-	sr_unlock(&st->rx_lock);
-}
-
 static bool involved(struct sr_stream *st)
 {
 	return atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att ||
@@ -147,8 +137,14 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 		return 0;
 	sr_back_begin(st);
 	ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
-	if (ring_is_orphaned(st))
-		abandon_ring(st);
+	if (ring_is_orphaned(st)) {
+		sr_lock(&st->rx_lock);
+		sr_back_disconnect(st);
+		st->rx.state = SR_RX_RESET;
+		sr_fast_update_rx(st);
+		sr_stream_broke(st, ECONNRESET);
+		sr_unlock(&st->rx_lock);
+	}
 	if (!ok)
 		sr_tell("%s: not back on TCP yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
@@ -159,11 +155,21 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 
 /* ---- streams that another process or program receives ---- */
 
+/* All streams begin before the first is waited for. */
 struct sweep {
 	uint64_t since;		/* ns */
 	uint64_t resend_ns;	/* limit for TCP to take what was sent */
 	bool wait;		/* the second round */
 };
+
+static void move(struct sr_stream *st, struct sweep *s,
+		 bool (*done)(struct sr_stream *st))
+{
+	if (s->wait)
+		sr_back_wait(st, done, s->since, s->resend_ns);
+	else
+		sr_back_begin(st);
+}
 
 bool sr_back_concerns(struct sr_stream *st)
 {
@@ -173,14 +179,8 @@ bool sr_back_concerns(struct sr_stream *st)
 
 static void back_one(struct sr_stream *st, void *arg)
 {
-	struct sweep *s = arg;
-
-	if (!sr_back_concerns(st))
-		return;
-	if (s->wait)
-		sr_back_wait(st, sr_back_is_plain, s->since, s->resend_ns);
-	else
-		sr_back_begin(st);
+	if (sr_back_concerns(st))
+		move(st, arg, sr_back_is_plain);
 }
 
 /* Does its link outlive the process?  live: only if the peer still has it. */
@@ -209,14 +209,8 @@ static bool is_delivered(struct sr_stream *st)
 
 static void deliver_one(struct sr_stream *st, void *arg)
 {
-	struct sweep *s = arg;
-
-	if (!sr_back_concerns(st) || is_delivered(st))
-		return;
-	if (s->wait)
-		sr_back_wait(st, is_delivered, s->since, s->resend_ns);
-	else
-		sr_back_begin(st);
+	if (sr_back_concerns(st) && !is_delivered(st))
+		move(st, arg, is_delivered);
 }
 
 /* The next program inherits all descriptors that are not close-on-exec. */
@@ -258,23 +252,27 @@ static void disconnect_one(struct sr_stream *st, void *arg)
 	sr_unlock(&st->rx_lock);
 }
 
-void sr_streams_hand_over(void)
+static void in_two_rounds(void (*round)(struct sweep *s), uint64_t resend_ns)
 {
-	struct sweep s = { sr_now_ns(), BACK_NS, false };
+	struct sweep s = { sr_now_ns(), resend_ns, false };
 	int err = errno;
 
-	hand_over(&s);
+	round(&s);
 	s.wait = true;
-	hand_over(&s);
+	round(&s);
 	sr_streams_walk(disconnect_one, NULL);
 	errno = err;
 }
 
-static void abandon_orphaned(struct sr_stream *st, void *arg)
+void sr_streams_hand_over(void)
 {
-	(void)arg;
-	if ((sr_st_flags(st) & SR_ST_SHARED) && ring_is_orphaned(st))
-		abandon_ring(st);
+	in_two_rounds(hand_over, BACK_NS);
+}
+
+static void before_exec(struct sweep *s)
+{
+	hand_over(s);
+	sr_streams_walk(deliver_one, s);
 }
 
 static void count_out(struct sr_stream *st, void *arg)
@@ -293,6 +291,17 @@ static void count_in(struct sr_stream *st, void *arg)
 	sr_owners_resume(st);
 }
 
+void sr_streams_before_exec(void)
+{
+	int err = errno;
+
+	in_two_rounds(before_exec, SR_ORPHAN_NS);
+	sr_streams_walk(release, NULL);
+	sr_streams_walk(count_out, NULL);
+	sr_streams_leave_heirs(false);
+	errno = err;
+}
+
 void sr_streams_after_exec(void)
 {
 	int err = errno;
@@ -301,32 +310,13 @@ void sr_streams_after_exec(void)
 	errno = err;
 }
 
-void sr_streams_before_exec(void)
+static void all_plain(struct sweep *s)
 {
-	struct sweep s = { sr_now_ns(), SR_ORPHAN_NS, false };
-	int err = errno;
-
-	hand_over(&s);
-	sr_streams_walk(deliver_one, &s);
-	s.wait = true;
-	hand_over(&s);
-	sr_streams_walk(deliver_one, &s);
-	sr_streams_walk(abandon_orphaned, NULL);
-	sr_streams_walk(release, NULL);
-	sr_streams_walk(count_out, NULL);
-	sr_streams_leave_heirs(false);
-	errno = err;
+	sr_streams_walk(back_one, s);
 }
 
 void sr_streams_plain(void)
 {
-	struct sweep s = { sr_now_ns(), BACK_NS, false };
-	int err = errno;
-
-	sr_streams_walk(back_one, &s);
-	s.wait = true;
-	sr_streams_walk(back_one, &s);
-	sr_streams_walk(disconnect_one, NULL);
+	in_two_rounds(all_plain, BACK_NS);
 	sr_streams_walk(release, NULL);
-	errno = err;
 }

@@ -47,7 +47,7 @@ void sr_streams_after_exec(void);	/* it failed */
 void sr_plain_for_good(struct sr_stream *st);
 
 /* ---- back.c ---- */
-#define SR_ORPHAN_NS 60000000000ull /* TCP takes what a process leaves */
+#define SR_ORPHAN_NS 60000000000ull /* what remains to be delivered: tcp_fin_timeout */
 /* Is the stream on a link of this process, may it be, or has it asked for one? */
 bool sr_back_concerns(struct sr_stream *st);
 bool sr_back_is_plain(struct sr_stream *st);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * deliver.c - owns the process that an ending process leaves behind when TCP has yet
+ * to take bytes that send(2) accepted, or the peer's RESUME has yet to come, which
+ * must not meet a closed socket.  The kernel would do that for a socket of its own,
+ * for tcp_fin_timeout.
+ *
+ * It is made by clone(2) itself: no handler of fork runs, and there is no SIGCHLD and
+ * nothing to wait for.  It has one thread, which makes system calls and nothing else, as
+ * any lock may be held by a thread that it does not have; it keeps no descriptor but
+ * the sockets, so that nobody waits for it at the end of a pipe.
+ *
+ * The streams are its own from the moment it is made: here they lose their anchor.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+#include "sock/sock.h"
+
+struct rest {
+	int fd;
+	bool end;		/* a FIN follows */
+	bool reads;		/* until the peer's end */
+	char *at;		/* the bytes that TCP has yet to take */
+	size_t left;
+};
+
+struct list {
+	struct rest *rest;	/* by fd, ascending */
+	size_t n, most;
+};
+
+/* NULL: no memory.  It is given back at the end of the process. */
+static void *memory(size_t bytes)
+{
+	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return mem == MAP_FAILED ? NULL : mem;
+}
+
+/* ---- what is left: in the ending process ---- */
+
+static void copy(struct rest *r, const void *bytes, size_t n)
+{
+	memcpy(r->at + r->left, bytes, n);
+	r->left += n;
+}
+
+/* Copies what is to be resent, because the other process has no rings.  Both locks
+ * held.  False: there is no memory. */
+static bool collect(struct sr_stream *st, struct rest *r)
+{
+	uint64_t from = st->tx.at;
+	struct iovec v[2];
+	size_t n;
+
+	*r = (struct rest){ .fd = st->anchor, .end = st->tx.ended,
+			    .reads = sr_gate_shut(&st->in.gate) };
+	if (st->tx.state != SR_TX_RESEND)
+		return true;
+	r->at = memory(SR_RECORD_LEN + (st->tx.w - from));
+	if (!r->at)
+		return false;
+	copy(r, st->tx.record + st->out.record_at, SR_RECORD_LEN - st->out.record_at);
+	for (; from < st->tx.w; from += n) {
+		n = st->out.link->ops->tx_retained(st->out.link, from, v);
+		if (!n)
+			return false;
+		copy(r, v[0].iov_base, v[0].iov_len);
+		copy(r, v[1].iov_base, n - v[0].iov_len);
+	}
+	return true;
+}
+
+static void insert(struct list *list, const struct rest *r)
+{
+	size_t i;
+
+	for (i = list->n++; i && list->rest[i - 1].fd > r->fd; i--)
+		list->rest[i] = list->rest[i - 1];
+	list->rest[i] = *r;
+}
+
+static void leave_one(struct sr_stream *st, void *arg)
+{
+	struct list *list = arg;
+	struct rest r;
+
+	if (st->exiting || sr_is_shared(st) || !sr_back_concerns(st))
+		return;
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	if (st->anchor >= 0 && sr_any_gate_shut(st) && !st->out.broken &&
+	    list->n < list->most && collect(st, &r)) {
+		insert(list, &r);
+		sr_stream_unwatch(st);
+		st->anchor = -1;
+	}
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+static void count(struct sr_stream *st, void *arg)
+{
+	struct list *list = arg;
+
+	list->most += !st->exiting && sr_any_gate_shut(st);
+}
+
+/* ---- the process that is left ---- */
+
+static bool is_later(ssize_t r)
+{
+	return r < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* True: it is not over. */
+static bool step(struct rest *r)
+{
+	ssize_t n;
+	char c[4096];
+
+	while (r->left) {
+		n = sr_now_send(r->fd, r->at, r->left);
+		if (n < 0 && !is_later(n))
+			return false;
+		if (n < 0)
+			break;
+		r->at += n;
+		r->left -= (size_t)n;
+	}
+	if (r->end && !r->left) {
+		sr_real.shutdown(r->fd, SHUT_WR);
+		r->end = false;
+	}
+	while (r->reads) {
+		n = sr_now_recv(r->fd, c, sizeof(c), 0);
+		if (is_later(n))
+			return true;
+		if (n < 0)
+			return false;
+		r->reads = n > 0;	/* at the peer's end there is nothing to drop */
+	}
+	return r->left;
+}
+
+/* Gives the sockets the numbers from 0 on, and closes all others. */
+static void close_others(struct list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		list->rest[i].fd = sr_real.dup2(list->rest[i].fd, (int)i);
+	sr_real.close_range((unsigned)list->n, UINT_MAX, 0);
+}
+
+static __attribute__((noreturn)) void deliver(struct list *list, struct pollfd *p)
+{
+	uint64_t end = sr_now_ns() + SR_ORPHAN_NS, now;
+	sigset_t all;
+	size_t open;
+
+	sigfillset(&all);
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, 0, 8, 0, 0);
+	sr_real.syscall(SYS_setsid, 0, 0, 0, 0, 0, 0);
+	close_others(list);
+	do {
+		open = 0;
+		for (struct rest *r = list->rest; r < list->rest + list->n; r++) {
+			if (r->fd >= 0 && !step(r))
+				r->fd = -1;
+			if (r->fd >= 0)
+				p[open++] = (struct pollfd){
+					.fd = r->fd,
+					.events = (r->reads ? POLLIN : 0) |
+						  (r->left ? POLLOUT : 0),
+				};
+		}
+		now = sr_now_ns();
+		if (open && now < end)
+			sr_real.poll(p, open, (int)((end - now) / 1000000) + 1);
+	} while (open && now < end);
+	for (;;)
+		sr_real.syscall(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+}
+
+void sr_streams_deliver(void)
+{
+	struct list list = { 0 };
+
+	sr_streams_walk(count, &list);
+	if (!list.most)
+		return;
+	list.rest = memory(list.most * (sizeof(struct rest) + sizeof(struct pollfd)));
+	if (!list.rest)
+		return;
+	sr_streams_walk(leave_one, &list);
+	if (list.n && sr_real.syscall(SYS_clone, 0, 0, 0, 0, 0, 0) == 0)
+		deliver(&list, (struct pollfd *)(list.rest + list.most));
+}
