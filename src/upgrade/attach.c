@@ -143,8 +143,8 @@ static void digest(struct sr_stream *st, enum sr_role role,
 	sr_stream_history_unlock(st);
 }
 
-/* Counts the history that our hello offers to show.  False: it lacks bytes that the peer
- * knows us to have; they are unread, or a call of the program is in flight and about to
+/* Counts the history that our hello offers to show.  False: it still lacks bytes that
+ * TCP has carried; they are unread, or a call of the program is in flight and about to
  * add them. */
 static bool take_stock(struct sr_stream *st)
 {
@@ -163,12 +163,9 @@ static bool take_stock(struct sr_stream *st)
 	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
 		acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	if (st->up.hello_rx >= least(received, SR_HISTORY_MAX) &&
-	    st->up.hello_tx >= least(acked, SR_HISTORY_MAX))
-		return true;
-	if (sr_now_ns() - st->up.since > STOCK_MS * 1000000ull)
-		give_up(st, SR_REASON_UNREAD);
-	return false;
+	return (st->up.hello_rx >= least(received, SR_HISTORY_MAX) &&
+		st->up.hello_tx >= least(acked, SR_HISTORY_MAX)) ||
+	       sr_now_ns() - st->up.since > STOCK_MS * 1000000ull;
 }
 
 static void send_hello(struct sr_stream *st)
@@ -196,7 +193,21 @@ static void send_proof(struct sr_stream *st)
 	st->up.att->ops->ctl(st->up.att, &msg);
 }
 
-/* Does the peer's digest show what the peer must have, and enough?  In policy
+/* Can the peer show what it must have?  If not, gives the link up: its program may have
+ * yet to read, and a guesser is shown nothing. */
+static bool shows_enough(struct sr_stream *st)
+{
+	struct cover n = covered(st);
+
+	if (n.tx >= st->up.known_tx && n.rx >= st->up.known_rx)
+		return true;
+	sr_debug("%u and %u bytes can be shown, of %u and %u", n.tx, n.rx,
+		 st->up.known_tx, st->up.known_rx);
+	give_up(st, SR_REASON_UNREAD);
+	return false;
+}
+
+/* Does the peer's digest show that, and something at all?  In policy
  * lazy an empty history proves nothing; eager and wait trust the hosts. */
 static bool proves(struct sr_stream *st)
 {
@@ -206,10 +217,8 @@ static bool proves(struct sr_stream *st)
 	uint8_t want[SR_DIGEST_LEN];
 
 	digest(st, role, want);
-	if (memcmp(want, st->up.att->peer_proof, sizeof(want)) != 0 ||
-	    n.tx < st->up.known_tx || n.rx < st->up.known_rx) {
-		sr_debug("digest of %u and %u bytes differs, or %u and %u are needed",
-			 n.tx, n.rx, st->up.known_tx, st->up.known_rx);
+	if (memcmp(want, st->up.att->peer_proof, sizeof(want)) != 0) {
+		sr_debug("digest of %u and %u bytes differs", n.tx, n.rx);
 		return false;
 	}
 	if (n.tx + n.rx < PROOF_BYTES && st->policy->upgrade == SR_LAZY)
@@ -266,6 +275,8 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_HELLO) || st->up.checked)
 		return;
 	if (!st->up.showed && !vouched(st)) {
+		if (!shows_enough(st))
+			return;
 		st->up.showed = true;
 		send_proof(st);
 	}
@@ -283,6 +294,8 @@ static void answer_side(struct sr_stream *st, unsigned ev)
 		send_hello(st);
 	}
 	if (!(ev & (vouched(st) ? SR_LINK_HELLO : SR_LINK_PROOF)) || st->up.checked)
+		return;
+	if (!vouched(st) && !shows_enough(st))
 		return;
 	if (check(st) && !vouched(st))
 		send_proof(st);
