@@ -76,11 +76,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	if (dissolve)
 		return 1;
 	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
-		/* FRESH is set last: sr_plain_for_good() leaves a FRESH stream
-		 * alone. */
-		sr_st_set(st, SR_ST_CONNECT);
 		use_rule(st, addr, len);
-		sr_upgrade_connects(st, addr, len);
 		sr_st_set(st, how);
 		sr_stat_note(st);
 	}

@@ -173,15 +173,15 @@ void sr_upgrade_hold(struct sr_stream *st)
 
 /* The peer is on this host if its address is one of ours.  A connection to
  * oneself has the same address at both ends, but not always (127.0.0.1 to
- * 10.0.0.1).  If it is not known (no descriptor), yes.  (With ip_nonlocal_bind
- * we may ask for a link of shared memory first, in vain.) */
+ * 10.0.0.1).  (With ip_nonlocal_bind we may ask for a link of shared memory first,
+ * in vain.) */
 static bool on_this_host(const struct sockaddr_storage *local,
 			 const struct sockaddr_storage *peer)
 {
 	struct sockaddr_storage plain;
 
 	sr_addr_plain(&plain, (const struct sockaddr *)peer);
-	if ((local && sr_addr_same_host(local, peer)) ||
+	if (sr_addr_same_host(local, peer) ||
 	    (plain.ss_family == AF_INET &&
 	     (ntohl(((struct sockaddr_in *)&plain)->sin_addr.s_addr) >> 24) ==
 		     127))
@@ -190,13 +190,11 @@ static bool on_this_host(const struct sockaddr_storage *local,
 }
 
 /* The k-th kind to try: shm only for this host, and there first.  NULL: there
- * is no such kind.  local NULL: not known.  Any thread, async-signal-safe. */
-static const struct sr_rendezvous *kind(struct sr_stream *st,
-					const struct sockaddr_storage *local,
-					const struct sockaddr_storage *peer, unsigned k)
+ * is no such kind.  Any thread. */
+static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 {
 	const char *links = st->policy->links;
-	bool here = strchr(links, 's') && on_this_host(local, peer);
+	bool here = strchr(links, 's') && on_this_host(&st->local, &st->peer);
 
 	if (here && strcmp(links, "vs") == 0)
 		links = "sv";
@@ -230,52 +228,6 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 	return sr_reason_find(why);
 }
 
-/* Why no kind of link is possible between the two, the preferred kind's reason;
- * NONE: one may be.  local NULL: not known yet; then only what is remembered of the
- * peer counts. */
-static enum sr_reason all_say_no(struct sr_stream *st,
-				 const struct sockaddr_storage *local,
-				 const struct sockaddr_storage *peer)
-{
-	enum sr_reason first = SR_REASON_NONE, why;
-	const struct sr_rendezvous *ops;
-	unsigned k = 0;
-
-	sr_enter();
-	while ((ops = kind(st, local, peer, k++))) {
-		why = local ? unlikely(st, ops, peer) : sr_peer_refuses(ops, peer);
-		if (why == SR_REASON_NONE)
-			break;
-		if (first == SR_REASON_NONE)
-			first = why;
-	}
-	sr_leave();
-	if (ops)
-		return SR_REASON_NONE;
-	return first == SR_REASON_NONE ? SR_REASON_OFF : first;
-}
-
-void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
-			 socklen_t len)
-{
-	struct sockaddr_storage peer;
-	enum sr_reason why;
-	int err = errno;
-
-	if (st->policy->upgrade != SR_LAZY || !addr || len < sr_addr_len(addr))
-		return;
-	sr_addr_plain(&peer, addr);
-	/* Only the kernel knows where the wildcard address leads. */
-	if (!peer.ss_family || sr_addr_is_any(&peer))
-		return;
-	why = all_say_no(st, NULL, &peer);
-	if (why != SR_REASON_NONE) {
-		sr_stream_reason(st, why);
-		sr_plain_for_good(st);
-	}
-	errno = err;
-}
-
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
 
 /* If several kinds are impossible, the preferred kind's reason counts. */
@@ -289,11 +241,20 @@ static void first_reason(struct sr_stream *st, enum sr_reason reason)
  * thread: a second thread makes the program's system calls slower. */
 static bool hopeless(struct sr_stream *st)
 {
-	enum sr_reason why;
+	const struct sr_rendezvous *ops;
+	enum sr_reason why = SR_REASON_OFF;
+	unsigned k = 0;
 
 	if (!sr_stream_name(st))
 		return false;
-	why = all_say_no(st, &st->local, &st->peer);
+	sr_enter();
+	while ((ops = kind(st, k++))) {
+		why = unlikely(st, ops, &st->peer);
+		if (why == SR_REASON_NONE)
+			break;
+		first_reason(st, why);
+	}
+	sr_leave();
 	if (why != SR_REASON_NONE)
 		first_reason(st, why);
 	return why != SR_REASON_NONE;
@@ -310,20 +271,14 @@ static void none_left(struct sr_stream *st)
 static void ask_next(struct sr_stream *st)
 {
 	const struct sr_rendezvous *ops;
-	enum sr_reason refused;
+	enum sr_reason why;
 	int r;
 
-	while ((ops = kind(st, &st->local, &st->peer, st->up.kind)) != NULL) {
-		const char *why = ops->usable();
-
+	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
-		if (why) {
-			first_reason(st, sr_reason_find(why));
-			continue;
-		}
-		refused = sr_peer_refuses(ops, &st->peer);
-		if (refused != SR_REASON_NONE) {
-			first_reason(st, refused);
+		why = unlikely(st, ops, &st->peer);
+		if (why != SR_REASON_NONE) {
+			first_reason(st, why);
 			continue;
 		}
 		memset(&st->up.ask, 0, sizeof(st->up.ask));

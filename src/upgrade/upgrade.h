@@ -92,12 +92,6 @@ void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 
-/* A stream about to be connected, or just connected: makes it permanently plain
- * if no kind of link is possible to this peer now.  Called by the thread that
- * connects, before any other may ask. */
-void sr_upgrade_connects(struct sr_stream *st, const struct sockaddr *addr,
-			 socklen_t len);
-
 /* ---- peers.c: the memory of peers; any thread ---- */
 /* Not answered: the peer is not asked for first_ns, and longer each time. */
 void sr_peer_refused(const struct sockaddr_storage *addr,
