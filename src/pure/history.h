@@ -12,7 +12,7 @@
 
 #include "pure/wire.h"
 
-#define SR_HISTORY_MAX 256
+#define SR_HISTORY_MAX 1024
 #define SR_ID_MAX 64		/* bytes of a link's identity */
 
 struct sr_history {
