@@ -175,7 +175,7 @@ for t in json.load(sys.stdin):
 		ours && /Name:/ { name = $2 }
 		ours && /Arguments:/ { print name, NF - 1 }' | sort -u >"$BATS_TEST_TMPDIR/has"
 	awk '/^\.Ss / { probes = $2 == "Probes" }
-		probes && /^\.It Ic / { print $3, NF - 4 }' "$SR_TOP/man/sockrail.7" |
+		probes && /^\.It Nm / { print $3, NF - 4 }' "$SR_TOP/man/sockrail.7" |
 		sort >"$BATS_TEST_TMPDIR/says"
 	[ "$(wc -l <"$BATS_TEST_TMPDIR/says")" = 6 ]
 	diff "$BATS_TEST_TMPDIR/says" "$BATS_TEST_TMPDIR/has"
