@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -102,6 +103,25 @@ void sr_fd_reserve(void)
 static int mark(int fd)
 {
 	atomic_fetch_or(&set[fd / BITS], bit(fd));
+	return fd;
+}
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U	/* of <linux/memfd.h>; implies MFD_ALLOW_SEALING */
+#endif
+
+/* Kernels from 6.3 on have a flag for memory that must not be executable, and may
+ * require it (vm.memfd_noexec). */
+int sr_fd_memory(const char *name, size_t size)
+{
+	int fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL));
+
+	if (fd < 0 && errno == EINVAL)
+		fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (fd >= 0 && ftruncate(fd, (off_t)size)) {
+		sr_fd_close(fd);
+		fd = -1;
+	}
 	return fd;
 }
 

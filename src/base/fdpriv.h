@@ -22,6 +22,9 @@ void sr_fd_reserve(void);
  */
 int sr_fd_own(int fd);
 
+/* A memfd of ours, of that size and not sealed yet; -1 and errno. */
+int sr_fd_memory(const char *name, size_t size);
+
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);
 

@@ -27,6 +27,7 @@
 #endif
 
 #define BITS 64
+#define SPARE 16 /* descriptors; a program with fewer needs them for streams */
 
 static struct sr_mutex page_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_page *page;
@@ -69,7 +70,7 @@ static bool may_have(size_t size)
 {
 	struct rlimit rl;
 
-	return sr_fd_room(1) &&
+	return sr_fd_room(SPARE) &&
 	       (getrlimit(RLIMIT_FSIZE, &rl) || rl.rlim_cur >= size);
 }
 
@@ -80,9 +81,8 @@ static struct sr_page *make(void)
 
 	sr_enter();
 	if (may_have(sizeof(*p)))
-		fd = sr_fd_own(memfd_create(SR_PAGE_NAME,
-					    MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (fd >= 0 && !ftruncate(fd, sizeof(*p)))
+		fd = sr_fd_memory(SR_PAGE_NAME, sizeof(*p));
+	if (fd >= 0)
 		p = map(fd);
 	if (p)
 		head(p);

@@ -43,7 +43,7 @@ static inline int count_maps(void)
 	int n = 0;
 
 	while (f && fgets(line, sizeof(line), f))
-		n += strstr(line, "/memfd:") != NULL;
+		n += strstr(line, "/memfd:sockrail ") != NULL;
 	if (f)
 		fclose(f);
 	return n;

@@ -344,7 +344,7 @@ static int shared_lines(void)
 	int n = 0;
 
 	while (f && fgets(line, sizeof(line), f))
-		n += strstr(line, "memfd:sockrail") != NULL;
+		n += strstr(line, "memfd:sockrail ") != NULL;
 	if (f)
 		fclose(f);
 	return n;

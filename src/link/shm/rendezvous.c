@@ -53,10 +53,6 @@
 #include "base/now.h"
 #include "base/owner.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U	/* of <linux/memfd.h>; implies MFD_ALLOW_SEALING */
-#endif
-
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define PENDING_MAX 2048 /* requests that a process may have waiting */
 /* In use at most, besides the lines and a doorbell for each that waits: doorbell, the
@@ -174,17 +170,11 @@ close:
 
 /* ---- accept ---- */
 
-/* The memory must not be executable.  Kernels from 6.3 on have a flag for that,
- * and may require it (vm.memfd_noexec). */
 static int make_memory(size_t size)
 {
-	int fd = sr_fd_own(memfd_create("sockrail", MFD_CLOEXEC | MFD_NOEXEC_SEAL));
+	int fd = sr_fd_memory("sockrail", size);
 
-	if (fd < 0 && errno == EINVAL)
-		fd = sr_fd_own(memfd_create("sockrail",
-					    MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (fd >= 0 && (ftruncate(fd, (off_t)size) ||
-			sr_real.fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS))) {
+	if (fd >= 0 && sr_real.fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS)) {
 		sr_fd_close(fd);
 		fd = -1;
 	}
