@@ -19,7 +19,8 @@ void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
 /* The rule for the address (settings.h) counts from here on: its peer's if the stream
  * connects, else its own. */
-void sr_stream_policy(struct sr_stream *st, const struct sockaddr_storage *addr);
+void sr_stream_policy(struct sr_stream *st, bool connects,
+		      const struct sockaddr_storage *addr);
 bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
 void sr_stream_end_report(struct sr_stream *st);
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);

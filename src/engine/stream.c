@@ -235,14 +235,15 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	return st;
 }
 
-void sr_stream_policy(struct sr_stream *st, const struct sockaddr_storage *addr)
+void sr_stream_policy(struct sr_stream *st, bool connects,
+		      const struct sockaddr_storage *addr)
 {
 	struct sockaddr_storage plain;
 
 	if (!sr_has_rules())
 		return;
 	sr_addr_plain(&plain, (const struct sockaddr *)addr);
-	st->policy = sr_policy_of(sr_st_flags(st) & SR_ST_CONNECT, &plain);
+	st->policy = sr_policy_of(connects, &plain);
 	if (st->policy->upgrade == SR_NEVER)
 		sr_stream_bar(st, SR_REASON_NEVER);
 }
@@ -268,7 +269,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	atomic_fetch_add(&listener->up.children, 1);
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
-	sr_stream_policy(st, &st->local);
+	sr_stream_policy(st, false, &st->local);
 	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)

@@ -55,7 +55,7 @@ static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_
 	if (!addr || len > sizeof(peer))
 		return;
 	memcpy(&peer, addr, len);
-	sr_stream_policy(st, &peer);
+	sr_stream_policy(st, true, &peer);
 }
 
 int sr_stream_connect(struct sr_stream *st, int fd,
@@ -109,7 +109,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	int r;
 
 	if (getsockname(fd, (struct sockaddr *)&local, &len) == 0)
-		sr_stream_policy(st, &local);
+		sr_stream_policy(st, false, &local);
 	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())
 		why = sr_answer_never(st);

@@ -160,7 +160,9 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 	start slow "$SOCKRAIL" -r sleep 60
 	sleep 0.5
 	kill "$pid"
-	run -143 await
+	status=0
+	await || status=$?
+	[ "$status" = 143 ]
 	run -127 "$SOCKRAIL" -r no-such-command
 	[[ $output = *"no-such-command: No such file"* ]]
 }
