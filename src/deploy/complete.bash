@@ -58,7 +58,7 @@ _sockrail() {
 	*:--profile=*) _sockrail_words "${cur#*=}" '@profiles@' ;;
 	*:--require=*) _sockrail_words "${cur#*=}" link verbs shm ;;
 	*:-*) _sockrail_words "$cur" --help --profile --require --set --show-config --version ;;
-	*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -c -W check -- "$cur") ;;
 	esac
 }
 
