@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * closer.h - closes sockets on which descriptors from other processes may lie unread.
+ * closer.h - closes descriptors that other processes have sent, and sockets on which such
+ * may lie unread.
  * The last close(2) of a socket may sleep for as long as its sender likes
  * (SO_LINGER), that of a file until a server of the sender's own answers (FUSE), and
  * the service thread must not: a thread is started for each, a few at a time.

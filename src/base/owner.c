@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * owner.c - finds the socket that has a connection by sock_diag(7), which looks the
- * four-tuple up in the kernel's hash table.  It knows nothing of links.
+ * owner.c - finds the socket at the other end of a connection by sock_diag(7), which
+ * looks the four-tuple up in the kernel's hash table.  It knows nothing of links.
  */
 #include "base/real.h" /* before any system header */
 #include "base/owner.h"
@@ -11,12 +11,15 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/addr.h"
 #include "base/fdpriv.h"
 #include "base/now.h"
+
+#define OVERFLOW_UID 65534 /* DEFAULT_OVERFLOWUID of linux/highuid.h */
 
 struct question {
 	struct nlmsghdr head;
@@ -48,8 +51,8 @@ static void fill(struct question *q, const struct sockaddr_storage *own,
 }
 
 /* A socket that IPv4 reaches is found as IPv4, also if it is of AF_INET6. */
-bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
-		      const struct sockaddr_storage *peer)
+static bool find(const struct sockaddr_storage *own,
+		 const struct sockaddr_storage *other, struct inet_diag_msg *found)
 {
 	struct question q;
 	struct {
@@ -57,23 +60,54 @@ bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
 		struct inet_diag_msg socket;
 		uint8_t attributes[1024];
 	} a;
-	int saved = errno, ask;
-	struct stat st;
+	int saved = errno, fd;
 	ssize_t n;
-	bool here;
 
-	fill(&q, local, peer);
-	ask = sr_fd_own(sr_real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
-				       NETLINK_SOCK_DIAG));
+	fill(&q, own, other);
+	fd = sr_fd_own(sr_real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
+				      NETLINK_SOCK_DIAG));
 	/* The kernel has answered when the first call returns. */
-	n = sr_now_send(ask, &q, sizeof(q));
+	n = sr_now_send(fd, &q, sizeof(q));
 	if (n > 0)
-		n = sr_now_recv(ask, &a, sizeof(a), 0);
-	here = n >= (ssize_t)NLMSG_LENGTH(sizeof(a.socket)) &&
-	       a.head.nlmsg_type == SOCK_DIAG_BY_FAMILY && !fstat(fd, &st) &&
-	       S_ISSOCK(st.st_mode) && a.socket.idiag_inode == st.st_ino;
-	if (ask >= 0)
-		sr_fd_close(ask);
+		n = sr_now_recv(fd, &a, sizeof(a), 0);
+	if (fd >= 0)
+		sr_fd_close(fd);
 	errno = saved;
-	return here;
+	if (n < (ssize_t)NLMSG_LENGTH(sizeof(a.socket)) ||
+	    a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+		return false;
+	*found = a.socket;
+	/* Where there is no connection, the kernel names a socket that listens. */
+	return a.socket.idiag_state != TCP_LISTEN;
+}
+
+int sr_owner_of_peer(const struct sockaddr_storage *local,
+		     const struct sockaddr_storage *peer, uint32_t *uid)
+{
+	struct inet_diag_msg f;
+
+	if (!find(peer, local, &f) || !sr_owner_is_user(f.idiag_uid))
+		return -ENOENT;
+	/* Without an inode no process has it: it is closed, or, in these states, has
+	 * not been accepted. */
+	if (!f.idiag_inode && f.idiag_state != TCP_ESTABLISHED &&
+	    f.idiag_state != TCP_SYN_RECV)
+		return -ENOENT;
+	*uid = f.idiag_uid;
+	return !f.idiag_inode;
+}
+
+bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
+		      const struct sockaddr_storage *peer)
+{
+	struct inet_diag_msg f;
+	struct stat st;
+
+	return find(local, peer, &f) && !fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
+	       f.idiag_inode == st.st_ino;
+}
+
+bool sr_owner_is_user(uint32_t uid)
+{
+	return uid != OVERFLOW_UID;
 }

@@ -1,18 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * owner.h - which socket of this host has a connection?  The kernel is asked, in a few
- * system calls that do not sleep.  No locks.
+ * owner.h - which user owns the TCP socket at the other end of a connection on this
+ * host?  The kernel is asked, in a few system calls that do not sleep.  No locks.
  */
 #ifndef SR_OWNER_H
 #define SR_OWNER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
-/* Is fd the socket that has this connection in this network namespace?  The addresses are
- * as this end has them, IPv4 in IPv6 as IPv4 (addr.h).  False also if the kernel cannot
- * be asked. */
+/*
+ * local and peer are the addresses as this end has them, IPv4 in IPv6 as IPv4
+ * (addr.h).
+ *
+ *   0         *uid is the user whose process made or accepted the peer's socket
+ *   1         it has not been accepted yet; *uid is the user of the socket that listens,
+ *             or 0 before Linux 6.17
+ *   -ENOENT   there is no such socket in this network namespace, or it is closed, or
+ *             its number is no user's (below), or its address is link-local, or the
+ *             kernel cannot be asked
+ */
+int sr_owner_of_peer(const struct sockaddr_storage *local,
+		     const struct sockaddr_storage *peer, uint32_t *uid);
+
+/* Is fd the socket that has this connection in this network namespace? */
 bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer);
+
+/* False: "nobody", which stands for every user that this user namespace does not map
+ * (user_namespaces(7)), and so says nothing. */
+bool sr_owner_is_user(uint32_t uid);
 
 #endif

@@ -19,11 +19,11 @@
 #include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/now.h"
+#include "base/owner.h"
 #include "pure/wire.h"
 
-/* Stands for every user that this user namespace does not map (user_namespaces(7),
- * DEFAULT_OVERFLOWUID of linux/highuid.h), and so says nothing. */
-#define NOBODY 65534
+#define UNREAD_MAX 64 /* packets, more than a peer sends that keeps to the protocol */
 
 /* ---- names ---- */
 
@@ -68,7 +68,8 @@ socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
 /*
  * A packet may carry descriptors.  The process that reads the packet, or closes the
  * socket on which it lies unread, closes them, and that may block for as long as the
- * sender likes (closer.h).  So packets come from processes of this user alone.
+ * sender likes (closer.h).  So no packet is read that was not looked at before, and
+ * with such a one unread the socket is left to a closer.
  * A socket that connects drops all packets by a filter (their sender closes
  * what is in them) until it is known who has accepted it.
  */
@@ -86,21 +87,71 @@ int sr_local_socket(void)
 	return fd;
 }
 
-bool sr_local_trusts(int fd)
+uint32_t sr_local_peer(int fd)
 {
-	struct ucred cred = {.uid = NOBODY};
+	struct ucred cred = {.uid = UINT32_MAX};
 	socklen_t len = sizeof(cred);
 	int ignored = 0;
 
-	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
-	    cred.uid == NOBODY || cred.uid != geteuid())
-		return false;
+	sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
 			   sizeof(ignored));
-	return true;
+	return cred.uid;
 }
 
-int sr_local_accept(int listener)
+bool sr_local_trusts(uint32_t uid)
+{
+	return uid == 0 || (uid == geteuid() && sr_owner_is_user(uid));
+}
+
+int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
+		  const struct sockaddr_storage *peer)
+{
+	uint32_t owner;
+	int found = 0;
+
+	if (sr_local_trusts(uid))
+		return 1;
+	/* Twice: what the kernel says while it is being accepted may be of two moments,
+	 * the user of before and the inode of after. */
+	for (int i = 0; i < 2 && !found; i++) {
+		found = sr_owner_of_peer(local, peer, &owner);
+		if (found >= 0 && owner == uid)
+			return 1;
+	}
+	return found > 0 ? -EAGAIN : 0;
+}
+
+ssize_t sr_local_recv(int fd, void *buf, size_t n)
+{
+	struct iovec v = {buf, n};
+	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
+	ssize_t got = sr_now_recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC);
+
+	if (got >= 0 && (msg.msg_flags & MSG_CTRUNC)) {
+		errno = EBADMSG;
+		return -1;
+	}
+	return got > 0 ? sr_now_recv(fd, buf, n, MSG_TRUNC) : got;
+}
+
+void sr_local_close(int fd)
+{
+	int on = 1, i = 0;
+	char c;
+
+	sr_real.shutdown(fd, SHUT_RDWR); /* nothing more can come */
+	while (sr_local_recv(fd, &c, 1) > 0 && i++ < UNREAD_MAX)
+		;
+	/* Now any packet, even an empty one, brings more than its bytes. */
+	sr_real.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	if (sr_local_recv(fd, &c, 1))
+		sr_closer_close(fd);
+	else
+		sr_fd_close(fd);
+}
+
+int sr_local_accept(int listener, uint32_t *uid)
 {
 	int fd;
 
@@ -110,8 +161,6 @@ int sr_local_accept(int listener)
 				       SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd < 0)
 		return -errno;
-	if (sr_local_trusts(fd))
-		return fd;
-	sr_closer_close(fd);
-	return -ECONNREFUSED;
+	*uid = sr_local_peer(fd);
+	return fd;
 }

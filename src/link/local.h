@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -20,15 +21,23 @@ int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
 			const char *suffix);
 
-/* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_trusts();
+/* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_peer();
  * or -errno. */
 int sr_local_socket(void);
-/* Is the process at the other end this user's?  Lets its packets in.  False:
- * they must not be read. */
-bool sr_local_trusts(int fd);
-/* The next connection from such a process; -ECONNREFUSED: it was another's, and is
- * closed; -EBUSY: so many are being closed that it has to wait; or another -errno.
- * Service thread. */
-int sr_local_accept(int listener);
+/* The user of the process at the other end (SO_PEERCRED), whose packets are let in. */
+uint32_t sr_local_peer(int fd);
+/* Root's or this user's, who can do worse than send what takes long to close? */
+bool sr_local_trusts(uint32_t uid);
+/* May it link to this end of the connection: is it trusted, or does it own the socket at
+ * the other end?  1: yes; 0: no; -EAGAIN: no, but no process has accepted that yet. */
+int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
+		  const struct sockaddr_storage *peer);
+/* A packet, as by recv() with MSG_TRUNC.  EBADMSG: it has descriptors with it, and stays
+ * in the queue.  One thread at a time, and one process. */
+ssize_t sr_local_recv(int fd, void *buf, size_t n);
+void sr_local_close(int fd);	/* never blocks, whatever lies unread */
+/* The next connection; -EBUSY: so many are being closed that it has to wait; or another
+ * -errno.  Service thread. */
+int sr_local_accept(int listener, uint32_t *uid);
 
 #endif

@@ -12,8 +12,10 @@
  * bind(2) decides who is the keeper.  Its end shows on every line; the workers then
  * try to take the name, and those who fail join the one that has it.
  *
- * Both are processes of one user (local.h), so nobody can draw the askers of other
- * users to himself.
+ * Any process may connect.  One that has a stream, it says, is believed if it is
+ * trusted or its user owns the server's end of that stream (sr_local_owns()), so
+ * nobody can draw the askers of other users to himself.  A worker tells the keeper
+ * nothing of worth.
  */
 #include "base/real.h"
 
@@ -50,6 +52,7 @@ struct worker {
 	struct sr_watch line;
 	struct sr_keeper *keeper;
 	struct worker *next;
+	uint32_t uid;
 	bool joined;
 	struct sr_there there;
 };
@@ -73,7 +76,7 @@ static bool send_packet(int fd, const struct packet *p)
 /* > 0: a packet; 0: none yet; < 0: the line has ended, or brings what it should not. */
 static int receive_packet(int fd, struct packet *p)
 {
-	ssize_t n = sr_now_recv(fd, p, sizeof(*p), MSG_TRUNC);
+	ssize_t n = sr_local_recv(fd, p, sizeof(*p));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -91,7 +94,7 @@ static void worker_gone(struct worker *w)
 	*at = w->next;
 	w->keeper->count--;
 	sr_loop_unwatch(&w->line);
-	sr_fd_close(w->line.fd);
+	sr_local_close(w->line.fd);
 	free(w);
 }
 
@@ -116,6 +119,7 @@ static void ask(const struct sr_name *name, void *worker)
 
 static bool worker_says(struct worker *w, const struct packet *p)
 {
+	struct sockaddr_storage client, server;
 	struct sr_name name;
 
 	if (p->word == JOIN && !w->joined && is_text(&p->there)) {
@@ -127,7 +131,9 @@ static bool worker_says(struct worker *w, const struct packet *p)
 	if (p->word != HAVE || !w->joined ||
 	    sr_name_decode(&name, p->name, sizeof(p->name)))
 		return false;
-	sr_answer_found(&name, &w->there);
+	sr_name_addresses(&name, &client, &server);
+	if (sr_local_owns(w->uid, &client, &server) > 0)
+		sr_answer_found(&name, &w->there);
 	return true;
 }
 
@@ -148,16 +154,18 @@ static void worker_readable(struct sr_watch *watch, uint32_t events)
 /* The next one that has connected.  False: there is none, or it has to wait. */
 static bool worker_new(struct sr_keeper *k)
 {
-	int fd = sr_local_accept(k->watch.fd);
+	uint32_t uid;
+	int fd = sr_local_accept(k->watch.fd, &uid);
 	struct worker *w;
 
 	if (fd < 0)
-		return fd == -ECONNREFUSED;
+		return false;
 	w = k->count < WORKERS_MAX ? calloc(1, sizeof(*w)) : NULL;
 	if (!w)
 		goto refuse;
 	w->line = (struct sr_watch){ .fd = fd, .fn = worker_readable };
 	w->keeper = k;
+	w->uid = uid;
 	if (sr_loop_watch(&w->line, EPOLLIN))
 		goto refuse;
 	w->next = k->workers;
@@ -166,7 +174,7 @@ static bool worker_new(struct sr_keeper *k)
 	return true;
 refuse:
 	free(w);
-	sr_fd_close(fd);
+	sr_local_close(fd);
 	return true;
 }
 
@@ -270,16 +278,18 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	if (sr_real.connect(fd, (struct sockaddr *)&un, len))
+	if (sr_real.connect(fd, (struct sockaddr *)&un, len)) {
 		err = -errno;
-	else if (!sr_local_trusts(fd))
-		err = -EPERM;
-	else if (!send_packet(fd, &p))
+		sr_fd_close(fd);
+		return err;
+	}
+	sr_local_peer(fd); /* whoever it is */
+	if (!send_packet(fd, &p))
 		err = -EPIPE;
 	else
 		err = make(st, fd, EPOLLIN, line_readable);
 	if (err)
-		sr_fd_close(fd);
+		sr_local_close(fd);
 	return err;
 }
 
@@ -308,7 +318,10 @@ void sr_keeper_close(struct sr_stream *st)
 	while (k->workers)
 		worker_gone(k->workers);
 	sr_loop_unwatch(&k->watch);
-	sr_fd_close(k->watch.fd);
+	if (k->watch.fn == keeper_readable)
+		sr_fd_close(k->watch.fd);
+	else
+		sr_local_close(k->watch.fd);
 	free(k);
 }
 

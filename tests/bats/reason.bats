@@ -150,14 +150,20 @@ either() {
 	ends memory memory any server:SOCKRAIL_MEMORY=4k
 }
 
-@test "user: only processes of one user have a link over shared memory" {
+@test "two users, and each owns its end of the stream: no reason" {
 	users
-	ends not-asked user any server:CASE_UID=65533 client:CASE_UID=65532
-	ends not-asked user any server:CASE_UID=65533
-	ends not-asked user any client:CASE_UID=65532
-	# of one user: that was it
 	by=any
+	ends null null any server:CASE_UID=65533 client:CASE_UID=65532
+	ends null null any client:CASE_UID=65532
+	ends null null any server:CASE_UID=65533
 	ends null null any server:CASE_UID=65533 client:CASE_UID=65533
+}
+
+@test "a server that has become another user since it listens: no reason" {
+	users
+	by=any
+	ends null null demoted client:CASE_UID=65532
+	ends null null demoted
 }
 
 @test "short: the client has ended, or the stream before it was worth a link" {

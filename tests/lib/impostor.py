@@ -27,6 +27,7 @@ SEALS = 1 | 2 | 4  # seal, shrink, grow
 OTHER = 65533  # a user
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+FOREIGN = how.startswith("foreign")     # the stream, too, is the other user's
 
 
 class Link:
@@ -89,6 +90,23 @@ def as_other(ever=True):
     os.seteuid(os.getuid())
 
 
+def send_lingering(line, word, n):
+    """n times a socket whose last close(2), which is not ours, takes an hour."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as full:
+        full.connect(listener.getsockname())
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+        kept.append(listener.accept()[0])
+        full.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                full.send(bytes(65536))
+        full.setblocking(True)
+        socket.send_fds(line, [word], [full.fileno()] * n)
+
+
+kept = []
+
+
 def name():
     return f"\0sockrail-3/tcp4:{address}:{port}"
 
@@ -112,6 +130,9 @@ def take_requests(listener):
     """Deals with the first; later ones find nobody."""
     line, _ = listener.accept()
     offer = line.recv(100)
+    while FOREIGN and not offer:    # it came before the stream was accepted
+        line, _ = listener.accept()
+        offer = line.recv(100)
     if how == "other-user":
         if offer:
             raise ValueError("an offer")
@@ -123,9 +144,19 @@ def take_requests(listener):
         line.recv(1)
         return
     listener.close()
+    if how in ("foreign-file", "foreign-more"):
+        send_lingering(line, b"ok", 1 if how == "foreign-file" else 200)
+        line.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            if line.recv(1):
+                raise ValueError("no end")
+        return
     memory = memory_of(1 << offer[1], 1 << offer[2])
     doorbell, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    socket.send_fds(line, [b"ok"], [memory, other.fileno()][:1 if how == "one-only" else 2])
+    if offer[3] != FOREIGN:
+        raise ValueError("alone")
+    socket.send_fds(line, [b"ok"],
+                    [memory, other.fileno()][:1 if FOREIGN or how == "one-only" else 2])
     other.close()
     if how in ("not-sealed", "one-only"):
         if line.recv(1):
@@ -143,7 +174,9 @@ def take_requests(listener):
         link.await_drop()
         return
     link.heard(SWITCH)
-    if how == "drop":
+    if how == "foreign-bells":
+        send_lingering(line, b"", 1)
+    elif how in ("drop", "foreign"):
         link.drop()
     link.await_drop()
 
@@ -152,10 +185,11 @@ def answer():
     with socket.create_server((address, port)) as tcp, \
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(name())
-        with as_other(how == "other-user"):
+        with as_other(FOREIGN or how == "other-user"):
             listener.listen()
         print("ready", flush=True)
-        conn, _ = tcp.accept()
+        with as_other(FOREIGN):
+            conn, _ = tcp.accept()
         if how != "plain":
             threading.Thread(target=take_requests, args=(listener,), daemon=True).start()
         with conn:
@@ -187,11 +221,13 @@ def ask_for_link(conn, said):
         elsewhere = socket.create_server((address, 0))
         conn = socket.create_connection(elsewhere.getsockname())
     sport, dport = conn.getsockname()[1], conn.getpeername()[1]
+    if how == "no-user":
+        sport ^= 1
     here = socket.inet_aton(address)
     offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 4 if how == "other-offer" else 3, 14, 14, 0,
                         b"SR", 3, 4, sport, dport, 1, here, here)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with as_other(how == "other-user"):
+    with as_other(FOREIGN or how in ("other-user", "no-user")):
         line.connect(name())
     word, fds = b"", []
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -209,8 +245,12 @@ def ask_for_link(conn, said):
     link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
     link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
     link.heard(ACKSW)
-    if how == "no-mark":
+    if how == "foreign-bells":
+        send_lingering(socket.socket(fileno=fds[1]), b"", 1)
+        send_lingering(line, b"", 1)
+    elif how in ("foreign", "no-mark"):
         link.drop()
+    if FOREIGN or how == "no-mark":
         link.await_drop()
         return
     mark = struct.pack(">B11sI", 0xf5, b"sockrailMRK", 1)
@@ -244,7 +284,9 @@ def end_by_link(conn, link, at):
 
 def ask():
     with contextlib.ExitStack() as more:
-        conn = more.enter_context(socket.create_connection((address, port)))
+        with as_other(FOREIGN):
+            conn = more.enter_context(socket.socket())
+        conn.connect((address, port))
         if how == "end-lost":   # keeps the server's process
             more.enter_context(socket.create_connection((address, port)))
         said = os.urandom(100)

@@ -7,6 +7,7 @@ stranger.py squat HOW ADDRESS PORT   takes the rendezvous name; HOW: open, or fu
 stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (silent), or
                                      sends sockets that take long to close, and goes
                                      (leave) or stays (stay)
+stranger.py own HOW ADDRESS PORT     as call, but has streams, and a link to each
 It says "ready", and is there until it is killed.
 """
 import os
@@ -57,15 +58,34 @@ def lingering(to):
     return full.detach()
 
 
-def send_lingering(line, to):
+def send_lingering(line, to, word=bytes(48)):
     """Two of them, of which no copy stays here."""
     fds = [lingering(to), lingering(to)]
-    socket.send_fds(line, [bytes(48)], fds)
+    socket.send_fds(line, [word], fds)
     os.closerange(min(fds), max(fds) + 1)
 
 
+def link(stream, line):
+    """Asks for one.  The answerer's doorbell."""
+    here = socket.inet_aton(address)
+    line.setblocking(True)
+    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x", 2, 14, 14, 0, b"SR", 2, 4,
+                          stream.getsockname()[1], port, 1, here, here))
+    word, fds, _, _ = socket.recv_fds(line, 100, 2)
+    if word != b"ok":
+        raise ValueError(word)
+    return socket.socket(fileno=fds[1])
+
+
 def one_call(to, done):
+    stream = socket.socket()
+    if role == "own":
+        stream.connect((address, port))
+        stream.sendall(b"hello")
+        stream.recv(5)
     line = connection()
+    if role == "own":
+        send_lingering(link(stream, line), to, b"")
     if how != "silent":
         send_lingering(line, to)
     if how == "leave":
@@ -93,6 +113,6 @@ def call():
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
-kept = {"squat": squat, "call": call}[role]()
+kept = {"squat": squat, "call": call, "own": call}[role]()
 print("ready", flush=True)
 signal.pause()

@@ -7,7 +7,8 @@ workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
 workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
                                Each process prints its pid, the first one first.
 workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s first
-workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep
+workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
+                               as www-data if it may
 workers.py steady N ADDR PORT  a client: its first bytes come one after the other, and
                                N times 100,000 follow, ten times a second
 workers.py client N ADDR PORT  N streams at once.  Each echoes 3 x 100,000 bytes; then
@@ -66,6 +67,8 @@ def echo(c, pause):
 
 
 def serve_each(how, addr, port):
+    if how == "defer" and os.getuid() == 0:
+        os.setuid(33)
     s = listener(addr, port, False)
     if how == "defer":
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 30)

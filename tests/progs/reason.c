@@ -317,6 +317,15 @@ static void late_use_server(int lfd)
 	done_to(fd, false, NULL);
 }
 
+/* ------------------------------------------------- another user */
+
+/* As daemons do it, once they listen. */
+static void demoted_server(int lfd)
+{
+	become(65533);
+	any_server(lfd);
+}
+
 /* --------------------------------- between the handshake and the switch */
 
 /*
@@ -503,6 +512,7 @@ static const struct tcp_case cases[] = {
 	{"any", any_server, any_client},
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
+	{"demoted", demoted_server, any_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},

@@ -20,6 +20,7 @@
 #include <sys/vfs.h>
 
 #include "base/addr.h"
+#include "base/closer.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/now.h"
@@ -30,8 +31,11 @@
 #define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
 #endif
 
-#define ANSWER_MS 2000
-#define AGAIN_MS 5 /* before the keeper is asked again */
+#define ANSWER_MS UINT64_C(2000)
+#define AGAIN_MS 5 /* before the keeper is asked again, or if nobody has accepted yet */
+/* No longer than that: with TCP_DEFER_ACCEPT nobody accepts it before the program
+ * sends, for which policy wait waits. */
+#define EARLY_MS UINT64_C(40)
 #define ASK_FDS 4 /* descriptors in use at most: line, doorbell, memory, and a copy */
 
 struct asking {
@@ -42,6 +46,8 @@ struct asking {
 	unsigned attempt; /* the next name */
 	char there[SR_THERE_LEN]; /* "": by the address; else where we were sent */
 	unsigned redirects;
+	bool stranger;	/* the process that is asked */
+	bool early;	/* a user who listens may be about to accept the connection */
 	uint64_t deadline_ns;
 	char word[32]; /* the answerer's last one */
 	const char *reason; /* the most informative one so far */
@@ -57,7 +63,7 @@ static void hang_up(struct asking *a)
 	if (a->watch.fd < 0)
 		return;
 	sr_loop_unwatch(&a->watch);
-	sr_fd_close(a->watch.fd);
+	sr_local_close(a->watch.fd);
 	a->watch.fd = -1;
 }
 
@@ -113,22 +119,32 @@ static int name_of(unsigned attempt, const struct sockaddr *to,
 	return 0;
 }
 
-/* Takes the descriptors that came with the word; -1: not that many. */
+/* Takes the descriptors that came with the word; -1: not that many.  What they are
+ * is not known, so they keep their numbers: to give one up may take long. */
 static void take_descriptors(struct msghdr *msg, int fds[SR_SHM_FDS])
 {
 	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
 
 	fds[0] = fds[1] = -1;
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-		return;
-	memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-	for (int i = 0; i < SR_SHM_FDS; i++)
-		fds[i] = sr_fd_own(fds[i]);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+}
+
+static void give_up(struct asking *a, int fds[SR_SHM_FDS])
+{
+	for (int i = 0; i < SR_SHM_FDS; i++) {
+		if (fds[i] >= 0 && a->stranger)
+			sr_closer_close(fds[i]);
+		else if (fds[i] >= 0)
+			sr_fd_close(fds[i]);
+		fds[i] = -1;
+	}
 }
 
 /* Reads the answerer's word, "" if there is none any more.  False: none yet.  If the
  * answerer hung up before it read what we had sent, recvmsg() returns that error
- * before the word. */
+ * before the word.  If more came with the word than there is room for, the packet
+ * stays in the queue (local.h). */
 static bool read_word(struct asking *a, int line, int fds[SR_SHM_FDS])
 {
 	struct iovec v = {a->word, sizeof(a->word) - 1};
@@ -140,26 +156,24 @@ static bool read_word(struct asking *a, int line, int fds[SR_SHM_FDS])
 		.msg_iov = &v,
 		.msg_iovlen = 1,
 		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
+		/* not CMSG_SPACE(), which may have room for one more */
+		.msg_controllen = CMSG_LEN((a->stranger ? 1 : SR_SHM_FDS) * sizeof(int)),
 	};
-	ssize_t n = sr_now_recvmsg(line, &msg, MSG_CMSG_CLOEXEC);
+	ssize_t n = sr_now_recvmsg(line, &msg, MSG_PEEK | MSG_CMSG_CLOEXEC);
 
 	if (n < 0 && errno == ECONNRESET)
-		n = sr_now_recvmsg(line, &msg, MSG_CMSG_CLOEXEC);
+		n = sr_now_recvmsg(line, &msg, MSG_PEEK | MSG_CMSG_CLOEXEC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n < 0)
 		msg.msg_controllen = 0;
 	take_descriptors(&msg, fds);
 	a->word[n > 0 ? n : 0] = '\0';
+	if (n >= 0 && (msg.msg_flags & MSG_CTRUNC))
+		give_up(a, fds);
+	else if (n > 0)
+		sr_now_recv(line, a->word, (size_t)n, 0);
 	return true;
-}
-
-static void close_both(const int fds[SR_SHM_FDS])
-{
-	for (int i = 0; i < SR_SHM_FDS; i++)
-		if (fds[i] >= 0)
-			sr_fd_close(fds[i]);
 }
 
 /* The reason that the word is; NULL if it is none. */
@@ -189,6 +203,7 @@ static const char *send_offer(struct asking *a, int line)
 		.version = SR_WIRE_VERSION,
 		.first = (uint8_t)__builtin_ctzll(plan->size[0]),
 		.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]),
+		.alone = a->stranger,
 	};
 	int fds[SR_SHM_FDS];
 
@@ -198,7 +213,7 @@ static const char *send_offer(struct asking *a, int line)
 	/* The answerer has hung up already, and may have said why. */
 	a->word[0] = '\0';
 	if (read_word(a, line, fds))
-		close_both(fds);
+		give_up(a, fds);
 	return reason_in(a) ?: "refused";
 }
 
@@ -219,15 +234,26 @@ static bool is_memory(int fd, const struct sr_shm_plan *plan)
 /* Returns NULL, or a reason. */
 static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 {
-	if (fds[0] < 0 || fds[1] < 0)
+	struct sr_shm *l = a->link;
+	int err, memory;
+
+	if (fds[0] < 0)
 		return "descriptors";
-	if (!is_memory(fds[0], &a->link->plan))
+	if (!is_memory(fds[0], &l->plan))
 		return "protocol";
-	if (sr_shm_map(a->link, fds[0]))
+	memory = sr_fd_own(fds[0]);
+	l->doorbell = sr_fd_own(fds[1]);
+	fds[0] = fds[1] = -1;
+	if (memory < 0)
+		return "descriptors";
+	err = sr_shm_map(l, memory);
+	sr_fd_close(memory);
+	if (err)
 		return "memory";
-	a->link->doorbell = fds[1];
-	fds[1] = -1;
-	return NULL;
+	l->stranger = a->stranger;
+	if (a->stranger)
+		l->doorbell = a->watch.fd;
+	return l->doorbell < 0 ? "descriptors" : NULL;
 }
 
 static void next_name(struct asking *a);
@@ -244,14 +270,14 @@ static void answered(struct sr_watch *w, uint32_t events)
 		return;
 	if (!strcmp(a->word, "ok")) {
 		reason = take_over(a, fds);
-		close_both(fds);
+		give_up(a, fds);
 		if (reason)
 			fail(a, reason);
 		else
 			succeed(a);
 		return;
 	}
-	close_both(fds);
+	give_up(a, fds);
 	hang_up(a);
 	if (sent_there(a)) {
 		next_name(a);
@@ -271,8 +297,16 @@ static void answered(struct sr_watch *w, uint32_t events)
 /* Returns true if the caller must try the next name. */
 static bool connected(struct asking *a, int sock)
 {
-	const char *reason = sr_local_trusts(sock) ? send_offer(a, sock) : "user";
+	const char *reason = "user";
+	uint32_t uid = sr_local_peer(sock);
+	int owns = sr_local_owns(uid, &a->ask->src, &a->ask->dst);
 
+	a->early |= owns == -EAGAIN;
+	if (owns > 0) {
+		a->stranger = !sr_local_trusts(uid);
+		reason = a->stranger && !sr_closer_free() ? "refused" :
+							     send_offer(a, sock);
+	}
 	if (!reason) {
 		a->watch = (struct sr_watch){.fd = sock, .fn = answered};
 		if (!sr_loop_watch(&a->watch, EPOLLIN))
@@ -280,7 +314,7 @@ static bool connected(struct asking *a, int sock)
 		a->watch.fd = -1;
 		reason = "memory";
 	}
-	sr_fd_close(sock);
+	sr_local_close(sock);
 	a->reason = reason;
 	return true;
 }
@@ -374,7 +408,15 @@ static void next_name(struct asking *a)
 	}
 	if (sock >= 0)
 		sr_fd_close(sock);
-	fail(a, a->reason);
+	if (!a->early || strcmp(a->reason, "user") != 0) {
+		fail(a, a->reason);
+	} else if (sr_now_ns() + (ANSWER_MS - EARLY_MS) * 1000000 < a->deadline_ns) {
+		a->early = false;
+		a->attempt = 0;
+		sr_timer_set(&a->timer, AGAIN_MS);
+	} else {
+		fail(a, "no-match");
+	}
 }
 
 /* Returns NULL, or the reason why there is nothing to ask. */
@@ -384,7 +426,7 @@ static const char *begin(struct asking *a)
 	const struct sr_policy *policy = ask->policy ?: &sr_conf.policy;
 	struct sr_shm_plan plan;
 
-	a->deadline_ns = sr_now_ns() + ANSWER_MS * UINT64_C(1000000);
+	a->deadline_ns = sr_now_ns() + ANSWER_MS * 1000000;
 	asking_count++;
 	/* (If there is no socket for this, asking finds it out, too.) */
 	if (!sr_addr_is_local(&ask->dst))

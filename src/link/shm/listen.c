@@ -24,13 +24,14 @@
  * come.  (An asker does not wait for long.) */
 static int take_lines(int listener)
 {
+	uint32_t uid;
 	int fd;
 
 	do {
-		fd = sr_local_accept(listener);
+		fd = sr_local_accept(listener, &uid);
 		if (fd >= 0)
-			sr_shm_line_new(fd);
-	} while (fd >= 0 || fd == -ECONNREFUSED);
+			sr_shm_line_new(fd, uid);
+	} while (fd >= 0);
 	return fd;
 }
 

@@ -16,7 +16,14 @@
  *     answerer  "ok", with the memfd and one end of the doorbell, a pair of sockets;
  *               or a word of reasons.def
  *
- * Both are processes of one user (local.h).  Each link has a memfd of its own.
+ * Each is root's, of the other's user, or of the user who owns the TCP socket at its
+ * end (sr_local_owns()): the asker sends nothing before it knows that, the answerer
+ * nothing but a word.  Each link has a memfd of its own.
+ *
+ * What a stranger sends may take long to close (local.h).  Nobody else can read
+ * where an end looks before it reads: on the line, and on the answerer's end of the
+ * doorbell, which were never sent.  An asker that does not trust the answerer has the
+ * line alone.
  *
  * Each end also makes sure that its own socket is the one that has the connection
  * in this network namespace (sr_owner_is_here()): the asker before it asks, the
@@ -30,8 +37,8 @@
  *     the asker's addresses and ports.  If that is not the asker's any more, that was
  *     reset or closed, and no mark can be written to it: nothing gets out of the
  *     link.
- *   - A process that lies about its socket has the right user, who could as well read
- *     and write the stream.  It is the same for a descriptor that two processes share.
+ *   - A process that lies about its socket has a user who could as well read and write
+ *     the stream.  It is the same for a descriptor that two processes share.
  *
  * A socket that is not accepted yet needs no exception: its process will have it when
  * it accepts the link.  Where the kernel does not say (no sock_diag, no /proc, a
@@ -64,19 +71,23 @@ struct pending {
 	struct sr_watch watch; /* the line; fd -1: the link has it */
 	struct sr_timer timer;
 	bool known;	       /* the offer has come */
+	bool alone;	       /* it wants no doorbell */
+	bool stranger;
+	uint32_t uid;
 	struct sr_shm_plan plan;
 };
 
-static unsigned pending_count;
+static unsigned pending_count, strangers;
 
 static void pending_free(struct pending *p)
 {
 	sr_timer_cancel(&p->timer);
 	if (p->watch.fd >= 0) {
 		sr_loop_unwatch(&p->watch);
-		sr_fd_close(p->watch.fd);
+		sr_local_close(p->watch.fd);
 	}
 	pending_count--;
+	strangers -= p->stranger;
 	free(p);
 }
 
@@ -95,7 +106,8 @@ static void pending_due(struct sr_timer *t)
 
 static bool offer_fits(struct pending *p, const struct sr_shm_offer *o)
 {
-	return o->version == SR_WIRE_VERSION && !o->zero && o->first <= o->max &&
+	p->alone = o->alone;
+	return o->version == SR_WIRE_VERSION && o->alone <= 1 && o->first <= o->max &&
 	       o->max <= 30 &&
 	       !sr_shm_plan(&p->plan, (size_t)1 << o->first, (size_t)1 << o->max) &&
 	       !sr_name_decode(&p->req.name, o->name, sizeof(o->name));
@@ -114,10 +126,18 @@ static void refuse_request(struct sr_request *req, const char *reason)
 	pending_free(p);
 }
 
+static bool may_ask(const struct pending *p)
+{
+	struct sockaddr_storage ours, theirs;
+
+	sr_name_addresses(&p->req.name, &theirs, &ours);
+	return sr_local_owns(p->uid, &ours, &theirs) > 0;
+}
+
 static void offer_readable(struct pending *p)
 {
 	struct sr_shm_offer offer;
-	ssize_t n = sr_now_recv(p->watch.fd, &offer, sizeof(offer), MSG_TRUNC);
+	ssize_t n = sr_local_recv(p->watch.fd, &offer, sizeof(offer));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -125,6 +145,8 @@ static void offer_readable(struct pending *p)
 		pending_free(p);
 	} else if (n != sizeof(offer) || !offer_fits(p, &offer)) {
 		refuse_request(&p->req, "protocol");
+	} else if (!may_ask(p)) {
+		refuse_request(&p->req, "user");
 	} else if (!sr_link_request) {
 		refuse_request(&p->req, "no-match");
 	} else {
@@ -145,27 +167,31 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 		offer_readable(p);
 }
 
-void sr_shm_line_new(int fd)
+void sr_shm_line_new(int fd, uint32_t uid)
 {
+	bool stranger = !sr_local_trusts(uid);
 	struct pending *p = NULL;
 
 	if (!sr_fd_room(ACCEPT_FDS + pending_count))
 		say(fd, "descriptors");
-	else if (pending_count < PENDING_MAX)
+	else if (stranger ? strangers < PENDING_MAX / 2 : pending_count < PENDING_MAX)
 		p = calloc(1, sizeof(*p));
 	if (!p)
 		goto close;
 	p->req.ops = &sr_rendezvous_shm;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
+	p->stranger = stranger;
+	p->uid = uid;
 	if (sr_loop_watch(&p->watch, EPOLLIN))
 		goto close;
 	sr_timer_set(&p->timer, REQUEST_MS);
 	pending_count++;
+	strangers += stranger;
 	return;
 close:
 	free(p);
-	sr_fd_close(fd);
+	sr_local_close(fd);
 }
 
 /* ---- accept ---- */
@@ -181,7 +207,7 @@ static int make_memory(size_t size)
 	return fd;
 }
 
-static int send_ok(int line, const int fds[SR_SHM_FDS])
+static int send_ok(int line, const int *fds, size_t n)
 {
 	char word[] = "ok";
 	struct iovec v = {word, sizeof(word) - 1};
@@ -193,14 +219,14 @@ static int send_ok(int line, const int fds[SR_SHM_FDS])
 		.msg_iov = &v,
 		.msg_iovlen = 1,
 		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
+		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
 	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(SR_SHM_FDS * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, SR_SHM_FDS * sizeof(int));
+	c->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
 	return sr_now_sendmsg(line, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -211,17 +237,22 @@ static const char *hand_over(struct sr_shm *l, struct pending *p)
 	int fds[SR_SHM_FDS] = {make_memory(p->plan.total), -1}, pair[2] = {-1, -1};
 
 	if (fds[0] < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair)) {
+	    (!p->alone && socketpair(AF_UNIX,
+				     SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+				     pair))) {
 		if (errno == EMFILE)
 			reason = "descriptors";
 		goto close;
 	}
 	l->doorbell = sr_fd_own(pair[0]);
 	fds[1] = sr_fd_own(pair[1]);
-	if (l->doorbell < 0 || fds[1] < 0)
+	if (!p->alone && (l->doorbell < 0 || fds[1] < 0))
 		reason = "descriptors";
-	else if (!sr_shm_map(l, fds[0]) && !send_ok(p->watch.fd, fds))
+	else if (!sr_shm_map(l, fds[0]) &&
+		 !send_ok(p->watch.fd, fds, p->alone ? 1 : SR_SHM_FDS))
 		reason = NULL;
+	if (!reason && p->alone)
+		l->doorbell = p->watch.fd;
 close:
 	for (int i = 0; i < SR_SHM_FDS; i++)
 		if (fds[i] >= 0)
@@ -247,6 +278,7 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify, &p->plan);
 	if (!l)
 		goto refuse;
+	l->stranger = p->stranger;
 	*reason = hand_over(l, p);
 	if (*reason)
 		goto refuse;
@@ -271,7 +303,7 @@ refuse:
 
 static void forget(void)
 {
-	pending_count = 0;
+	pending_count = strangers = 0;
 	sr_shm_ask_forget();
 	sr_shm_ring_forget();
 }

@@ -403,7 +403,8 @@ int sr_shm_start(struct sr_shm *l, int line)
 	l->line = (struct sr_watch){.fd = line, .fn = sr_shm_line_readable};
 	err = sr_loop_watch(&l->line, EPOLLIN);
 	if (err) {
-		sr_fd_close(line);
+		if (l->doorbell != line)
+			sr_local_close(line);
 		l->line.fd = -1;
 		return err;
 	}
@@ -415,7 +416,7 @@ int sr_shm_start(struct sr_shm *l, int line)
 static void close_own(int fd)
 {
 	if (fd >= 0)
-		sr_fd_close(fd);
+		sr_local_close(fd);
 }
 
 void sr_shm_free(struct sr_link *link)
@@ -432,7 +433,8 @@ void sr_shm_free(struct sr_link *link)
 	if (l->line_watched)
 		sr_loop_unwatch(&l->line);
 	close_own(l->line.fd);
-	close_own(l->doorbell);
+	if (l->doorbell != l->line.fd)
+		close_own(l->doorbell);
 	free(l);
 }
 

@@ -81,9 +81,10 @@ struct sr_shm {
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx: the value of own->tx_w */
-	int doorbell;	      /* our end of the socket pair that wakes sleepers */
+	int doorbell;	      /* our end of the socket pair that wakes sleepers, or the line */
 	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
 	bool line_watched;    /* loop */
+	bool stranger;	      /* what the peer sends may bring descriptors: local.h */
 	struct sr_task up;    /* answerer: raises UP after accept() */
 
 	atomic_bool dead;
@@ -158,12 +159,12 @@ void sr_shm_ring_forget(void);
 /* the rendezvous: rendezvous.c, listen.c, ask.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SR_SHM_THERE "sockrail-3/there/" /* the name of a worker, with a random number */
-#define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell */
+#define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell if there is one */
 
 struct sr_shm_offer { /* the asker's packet */
 	uint8_t version;
 	uint8_t first, max; /* log2 of ring sizes */
-	uint8_t zero;
+	uint8_t alone;	    /* 1: no doorbell but the line */
 	uint8_t name[SR_NAME_LEN];
 };
 static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
@@ -173,7 +174,7 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out);
 void sr_shm_unlisten(void *listener);
 
 /* rendezvous.c */
-void sr_shm_line_new(int fd); /* a new connection to a listener */
+void sr_shm_line_new(int fd, uint32_t uid); /* a new connection to a listener */
 /* ask.c */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);

@@ -21,6 +21,10 @@
  * the rendezvous.  The line is a descriptor of its own, so that data wake one
  * thread and not the service thread as well (4 us of a sleeping round trip of
  * 10).  The line's end of file says that the peer is gone.
+ *
+ * The asker has its end of the doorbell from the answerer, who may have kept a copy
+ * of it and read there, too.  If it does not trust the answerer, the line is the
+ * doorbell as well.
  */
 #include "base/real.h"
 
@@ -52,8 +56,8 @@ static void ping(int fd)
  * of `asleep`, and one for each message. */
 #define DRAIN_MAX 64
 
-/* Returns false if the other end is closed. */
-static bool drain(int fd)
+/* Returns false if the other end is closed, or lies.  arm_lock, for sr_local_recv(). */
+static bool drain(struct sr_shm *l, int fd)
 {
 	int err = errno, i = 0;
 	ssize_t n;
@@ -61,7 +65,8 @@ static bool drain(int fd)
 	char c;
 
 	do {
-		n = sr_now_recv(fd, &c, 1, 0);
+		n = l->stranger ? sr_local_recv(fd, &c, 1) :
+				  sr_now_recv(fd, &c, 1, 0);
 	} while (n > 0 && ++i < DRAIN_MAX);
 	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 	errno = err;
@@ -168,7 +173,7 @@ int sr_shm_stand(struct sr_link *link, unsigned want)
 	sr_lock(&l->arm_lock);
 	flags = atomic_load(&l->own->asleep);
 	if (l->standing & ~flags) {
-		open = drain(l->doorbell);
+		open = drain(l, l->doorbell);
 		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 		flags = atomic_load(&l->own->asleep);
@@ -210,10 +215,10 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	unsigned others = 0, flags;
+	bool open;
 
-	if (slept && !drain(l->doorbell))
-		line_lost(l);
 	sr_lock(&l->arm_lock);
+	open = !slept || drain(l, l->doorbell);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
@@ -225,6 +230,8 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 	sr_unlock(&l->arm_lock);
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
+	if (!open)
+		line_lost(l);
 	sr_shm_look(&l->link);
 }
 
@@ -232,11 +239,17 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 {
 	struct sr_shm *l =
 		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
-	bool open = drain(w->fd);
+	bool open;
 
 	(void)events;
+	sr_lock(&l->arm_lock);
+	open = drain(l, w->fd);
+	sr_unlock(&l->arm_lock);
 	if (open) {
-		sr_shm_look(&l->link);
+		if (l->doorbell == w->fd)	/* drained for those who sleep, too */
+			sr_shm_awake(&l->link, 0, false);
+		else
+			sr_shm_look(&l->link);
 		return;
 	}
 	sr_loop_unwatch(w); /* the fd is closed later, when nobody can write to it */

@@ -14,10 +14,10 @@ SR_TEST_LINK=shm
 setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
-	for how in other-user silent no-ack not-sealed one-only hang-up no-hello other-version drop plain; do
+	for how in other-user foreign foreign-file foreign-more foreign-bells silent no-ack not-sealed one-only hang-up no-hello other-version drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-user other-name other-offer other-role no-mark other-mark end-lost plain; do
+	for how in other-user no-user foreign foreign-bells other-name other-offer other-role no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -116,9 +116,36 @@ others() { [ "$(id -u)" = 0 ] || skip "only root can become others"; }
 	answered other-user user
 }
 
-@test "the asker is another user: it gets no answer" {
+@test "the asker is another user: it does not learn whether there is such a connection" {
 	others
-	asked other-user "" not-asked
+	asked other-user user not-asked
+	asked no-user user not-asked
+}
+
+@test "the asker is another user, and the stream is its own: a link" {
+	others
+	asked foreign ok peer-dropped
+}
+
+@test "the asker is such a user, and sends descriptors over the link: they stay unread" {
+	others
+	asked foreign-bells ok peer-dropped
+}
+
+@test "the answerer is another user, and the stream is its own: a link" {
+	others
+	answered foreign peer-dropped
+}
+
+@test "the answerer is such a user, and its ok has another file, or more: no link" {
+	others
+	answered foreign-file protocol
+	answered foreign-more descriptors
+}
+
+@test "the answerer is such a user, and sends descriptors over the link: they stay unread" {
+	others
+	answered foreign-bells peer-dropped
 }
 
 @test "the asker's offer is of another version: protocol" {

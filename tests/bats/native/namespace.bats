@@ -61,14 +61,14 @@ linked() {
 	linked
 }
 
-@test "a user namespace that maps nobody: TCP" {
+@test "a user namespace that maps nobody: TCP, and the reason" {
 	unshare --user true 2>/dev/null || skip "no user namespaces here"
 	into=(unshare --user)
 	transfer plain
 	port
 	transfer rail
 	[ "$(went tx_plain "$t/client.report")" -eq 3000000 ]
-	grep -q '"reason": *"no-match"' "$t/client.report"
+	grep -q '"reason": *"user"' "$t/client.report"
 }
 
 @test "another network namespace on this host: TCP, and the reason" {

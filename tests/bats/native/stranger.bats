@@ -119,3 +119,97 @@ called() {
 	await	# and reports
 	[ "$(went tx_shm "$t/client.report")" -gt 0 ]
 }
+
+@test "strangers who own streams, and send what takes long to close by their links" {
+	serve echo server "$ADDR" "$port" 4
+	stranger own leave
+	client
+	linked
+}
+
+# The socket that listens is root's, the one that is accepted the other user's.
+@test "a server that has its socket from root, and accepts late" {
+	users
+	start server rail timeout 60 python3 -c '
+import os, socket, sys, time
+with socket.socket() as listener:
+    listener.bind((sys.argv[1], int(sys.argv[2])))
+    os.setgroups([])
+    os.setegid(65533)
+    os.seteuid(65533)
+    listener.listen()
+    print("ready", flush=True)
+    while not os.path.exists(sys.argv[3]):
+        time.sleep(0.01)
+    conn, _ = listener.accept()
+    while data := conn.recv(65536):
+        conn.sendall(data)
+' "$ADDR" "$port" "$t/go"
+	said server ready
+	(sleep 0.3 && : >"$t/go") &
+	client
+	# Policy wait does not wait for that: the link comes later.
+	grep -q '"link":"shm"' "$t/client.report"
+}
+
+# served FIRST: two processes accept at a socket of root's, the second one of www-data,
+# the first one FIRST's; root and another user have links with both
+served() {
+	users
+	local uid
+	mkdir "$t/open"
+	for uid in 0 1000; do
+		start "server$uid" rail timeout 60 python3 -c '
+import os, socket, sys
+def become(uid):
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+def echo(conn):
+    while data := conn.recv(65536):
+        conn.sendall(data)
+        os.write(write, b"x")
+read, write = os.pipe()
+with socket.socket() as listener:
+    listener.bind((sys.argv[1], int(sys.argv[2])))
+    listener.listen()
+    if not os.fork():
+        become(33)
+        os.read(read, 1)
+    else:
+        become(int(sys.argv[3]))
+    print("ready", flush=True)
+    while True:
+        echo(listener.accept()[0])
+' "$ADDR" "$port" "$1"
+		said "server$uid" ready
+		SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/open/report rail timeout 30 \
+			python3 -c '
+import os, socket, sys
+os.setgroups([])
+os.setgid(int(sys.argv[3]))
+os.setuid(int(sys.argv[3]))
+held = []
+for i in range(2):
+    s = socket.socket()
+    s.connect((sys.argv[1], int(sys.argv[2])))
+    held.append(s)
+    s.sendall(bytes(100000))
+    left = 100000
+    while left:
+        left -= len(s.recv(65536))
+' "$ADDR" "$port" "$uid"
+		[ "$(grep -c '"link":"shm"' "$t/open/report")" = 2 ] || { cat "$t/open/report"; return 1; }
+		rm "$t/open/report"
+		stop_all
+		port
+	done
+}
+
+@test "a server of www-data with a socket from root: links with root and another user" {
+	served 33
+}
+
+@test "a process of root's, and one of www-data that joins it: links with both" {
+	served 0
+}
