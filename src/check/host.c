@@ -12,38 +12,26 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "check.h"
 
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83	/* asm-generic/socket.h; since Linux 6.16 */
-#endif
 #define OVERFLOW_UID 65534	/* "nobody" */
 
-/* AF_UNIX, memfd, and whether sockets can refuse descriptors (src/link/local.c). */
+/* AF_UNIX and memfd. */
 void check_unix(struct checked *c)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), value = 0, memory;
-	socklen_t len = sizeof(value);
-	struct utsname u;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), memory;
 
 	(void)c;
-	uname(&u);
 	memory = memfd_create("sockrail-check", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || memory < 0 || ftruncate(memory, 4096)) {
 		say(PROBLEM, "shared memory", "%s: %s",
 		    fd < 0 ? "no AF_UNIX socket" : "no memfd", strerror(errno));
 		remedy("memory", "A sandbox or seccomp filter is in the way: allow AF_UNIX "
 				 "and memfd_create");
-	} else if (getsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, &len)) {
-		say(WARNING, "shared memory",
-		    "works, but on Linux %s only between processes of one user, and with "
-		    "root's", u.release);
-		remedy("user", "%s", advice("user"));
 	} else {
-		say(OK, "shared memory", "works, also between users (Linux %s)", u.release);
+		say(OK, "shared memory", "works, also between users");
 	}
 	close(fd);
 	close(memory);
