@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * family.c - owns the slots and this process's bell (family.h).  No locks: slots
- * are atomic words, and only the thread that forks opens a bell.
+ * family.c - owns the slots and this process's doorbell (family.h).  No locks: slots
+ * are atomic words, and only the thread that forks opens a doorbell.
  */
 #include "base/real.h"
 #include "base/family.h"
@@ -51,7 +51,7 @@ struct sr_slot *sr_slot_get(void)
 			continue;
 		atomic_store(&s->asked, 0);
 		atomic_store(&s->given, 0);
-		atomic_store(&s->bell, -1);
+		atomic_store(&s->doorbell, -1);
 		atomic_store(&s->owed, 0);
 		return s;
 	}
@@ -73,7 +73,7 @@ static void on_event(struct sr_watch *w, uint32_t events)
 	on_ring();
 }
 
-int sr_bell_open(void (*rang)(void))
+int sr_doorbell_open(void (*rang)(void))
 {
 	int fd[2], err = errno;
 
@@ -97,21 +97,21 @@ out:
 	return outer;
 }
 
-bool sr_bell_ring(int bell)
+bool sr_doorbell_ring(int doorbell)
 {
 	int err = errno;
-	bool there = bell >= 0 &&
-		     (sr_real.send(bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
+	bool there = doorbell >= 0 &&
+		     (sr_real.send(doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
 		      errno == EAGAIN || errno == EINTR || errno == ENOBUFS);
 
 	errno = err;
 	return there;
 }
 
-int sr_bell_forget(void)
+int sr_doorbell_forget(void)
 {
-	int bell = outer;
+	int doorbell = outer;
 
 	watch.fd = outer = -1;
-	return bell;
+	return doorbell;
 }

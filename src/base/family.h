@@ -4,7 +4,7 @@
  *
  * A slot, in memory that they share, counts the processes that hold an object, and
  * says which part of it only one of them, its owner, can use.  The others are guests:
- * they ask for a part in the slot and ring the owner's bell.  A bell is a pair of
+ * they ask for a part in the slot and ring the owner's doorbell.  A doorbell is a pair of
  * connected sockets: the owner has one end, each process that it has forked a copy
  * of the other, which also shows that the owner has ended.
  */
@@ -20,7 +20,7 @@ struct sr_slot {
 	atomic_uint owners;	/* processes; 0: the slot is free */
 	atomic_uint asked;	/* bits that guests ask for */
 	atomic_uint given;	/* bits that they may have */
-	atomic_int bell;	/* the owner's, by its number in all processes */
+	atomic_int doorbell;	/* the owner's, by its number in all processes */
 	_Atomic uint64_t owed;	/* the object's own */
 };
 
@@ -30,14 +30,14 @@ struct sr_slot *sr_slot_get(void);
  * then the count stays too great, and the slot in use. */
 void sr_slot_put(struct sr_slot *slot);
 
-/* The number of the end that children get of this process's bell, which is made now
+/* The number of the end that children get of this process's doorbell, which is made now
  * if need be; -1: no descriptor.  `rang` is called in the loop for each ring.  One
  * thread. */
-int sr_bell_open(void (*rang)(void));
-/* False: the owner has ended, or there never was a bell.  Any thread. */
-bool sr_bell_ring(int bell);
+int sr_doorbell_open(void (*rang)(void));
+/* False: the owner has ended, or there never was a doorbell.  Any thread. */
+bool sr_doorbell_ring(int doorbell);
 
-/* In the child of fork: our bell was the parent's.  The number that it has here. */
-int sr_bell_forget(void);
+/* In the child of fork: our doorbell was the parent's.  The number that it has here. */
+int sr_doorbell_forget(void);
 
 #endif

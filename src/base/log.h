@@ -32,7 +32,7 @@ const char *sr_errno_name(int err);		/* "ECONNRESET", "0", "E123" */
 	} while (0)
 #define sr_error(...) sr_log(SR_ERROR, __VA_ARGS__)
 #define sr_warn(...) sr_log(SR_WARN, __VA_ARGS__)
-#define sr_tell(...) sr_log(SR_INFO, __VA_ARGS__)
+#define sr_inform(...) sr_log(SR_INFO, __VA_ARGS__)
 #define sr_debug(...) sr_log(SR_DEBUG, __VA_ARGS__)
 #define sr_trace(...) sr_log(SR_TRACE, __VA_ARGS__)
 

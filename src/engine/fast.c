@@ -34,7 +34,7 @@ void sr_fast_update_tx(struct sr_stream *st)
 	bool fast = sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK &&
 		    st->out.link && !st->tx.ended && !st->out.broken && !st->out.held &&
 		    !st->out.lost_ns && !(sr_st_flags(st) & unusual) &&
-		    !atomic_load(&st->want_back) &&
+		    !atomic_load(&st->want_tcp) &&
 		    !(sr_link_events(st->out.link) & (SR_LINK_DEAD | SR_LINK_BACK));
 
 	atomic_store_explicit(&st->head.tx_fast, fast, memory_order_relaxed);
@@ -48,7 +48,7 @@ void sr_fast_update_rx(struct sr_stream *st)
 	bool fast = sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
 		    st->in.link && st->in.link->ops->rx_look && !st->in.pushback_len &&
 		    !st->rx.end && !st->rx.tcp_over && !st->in.fin_seen &&
-		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_back) &&
+		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_tcp) &&
 		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));
 
 	atomic_store_explicit(&st->head.rx_fast, fast, memory_order_relaxed);

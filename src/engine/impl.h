@@ -129,7 +129,7 @@ struct sr_stream {
 	struct sr_loop_side loop;
 	struct sr_attach up;
 
-	atomic_bool want_back;	/* return to TCP: plain, fork, exec */
+	atomic_bool want_tcp;	/* return to TCP: plain, fork, exec */
 	bool exiting;		/* at exit: nothing remains to be done */
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	_Atomic(struct sr_slot *) slot; /* its owners; NULL: this process alone */

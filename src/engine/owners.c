@@ -60,7 +60,7 @@ void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 		return;
 	sr_owners_give(st, given);
 	if (given != SR_OWNERS_BOTH)
-		atomic_store(&slot->bell, sr_bell_open(rang));
+		atomic_store(&slot->doorbell, sr_doorbell_open(rang));
 }
 
 void sr_owners_share_heir(struct sr_stream *st)
@@ -155,7 +155,7 @@ static void forget_attempts(struct sr_stream *st)
 	st->up.listener[0] = st->up.listener[1] = NULL;
 	st->out.next = NULL;
 	st->out.on_send = false;
-	st->want_back = st->exiting = false;
+	st->want_tcp = st->exiting = false;
 	atomic_flag_clear(&st->history_busy);
 	st->up.keeper = NULL;
 	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED |
@@ -196,7 +196,7 @@ void sr_owners_inherit(struct sr_stream *st)
 		st->tx.state = SR_TX_DONE;
 	}
 	sr_owners_recount(st, SR_OWNERS_BOTH);
-	if (st->slot && st->slot->bell >= 0)
+	if (st->slot && st->slot->doorbell >= 0)
 		return;
 	st->guest = 0;
 	st->so_error = ECONNRESET;

@@ -31,7 +31,7 @@ enum {
 };
 
 /* fork is about to copy the stream, whose locks nobody holds.  rang: see
- * sr_bell_open(). */
+ * sr_doorbell_open(). */
 void sr_owners_share(struct sr_stream *st, void (*rang)(void));
 /* The stream is made the child's, with fresh locks. */
 void sr_owners_inherit(struct sr_stream *st);

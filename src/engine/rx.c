@@ -321,7 +321,7 @@ static bool comes_by_tcp(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
 
-	return atomic_load(&st->want_back) &&
+	return atomic_load(&st->want_tcp) &&
 	       (!link || !(sr_link_events(link) & (SR_LINK_LEFT | SR_LINK_LOST)) ||
 		(link->ops->rx_resent && link->ops->rx_resent(link)));
 }
@@ -354,7 +354,7 @@ static void progress(struct sr_stream *st)
 	if (alone)
 		expect_no_more(st);
 	settle(st);
-	if (atomic_load(&st->want_back) && st->in.link)
+	if (atomic_load(&st->want_tcp) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
 	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
 		catch_up(st);
@@ -365,7 +365,7 @@ static void progress(struct sr_stream *st)
 		rx_raw_again(st);
 	/* The peer half-closed, and its end has reached the kernel, too. */
 	if (alone && st->rx.state == SR_RX_EOF && st->in.fin_seen &&
-	    atomic_load(&st->want_back) && !st->out.broken && !st->in.disconnected)
+	    atomic_load(&st->want_tcp) && !st->out.broken && !st->in.disconnected)
 		rx_raw_again(st);
 }
 

@@ -100,7 +100,7 @@ static void leave(struct sr_stream *st)
 		st->out.way[sr_way_of(st->out.link)] += st->tx.base - st->out.n;
 		st->out.record_at = 0;
 		st->out.switches++;
-		st->out.failovers += !atomic_load(&st->want_back);
+		st->out.failovers += !atomic_load(&st->want_tcp);
 		sr_probe(switch, st, "out", "tcp", st->tx.base);
 		sr_probe(fallback, st, sr_reason_word(atomic_load(&st->reason)));
 		return;
@@ -194,7 +194,7 @@ static bool progress_wait(struct sr_stream *st)
 	unsigned ev = sr_link_events(st->out.link);
 
 	if (!st->out.record_at &&
-	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_back))) {
+	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_tcp))) {
 		leave(st);
 		return false;
 	}
@@ -248,7 +248,7 @@ static bool peer_process_ended(struct sr_stream *st, unsigned ev)
 		reader_is_gone(st);
 		return true;
 	}
-	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_back))
+	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_tcp))
 		return false;
 	now = sr_now_ns();
 	if (!st->out.lost_ns)
@@ -272,7 +272,7 @@ static bool progress_link(struct sr_stream *st)
 	if (peer_process_ended(st, ev))
 		return false;
 	if ((ev & (SR_LINK_DEAD | SR_LINK_BACK)) || err ||
-	    atomic_load(&st->want_back)) {
+	    atomic_load(&st->want_tcp)) {
 		leave(st);
 		return true;
 	}
@@ -350,7 +350,7 @@ static void progress(struct sr_stream *st)
 			break;
 		case SR_TX_DONE:
 			/* Half closed: our end has reached the kernel. */
-			if (atomic_load(&st->want_back) && !st->out.broken)
+			if (atomic_load(&st->want_tcp) && !st->out.broken)
 				raw_again(st);
 			again = false;
 			break;

@@ -39,7 +39,7 @@
 static void leave(struct sr_stream *st)
 {
 	sr_stream_bar(st, SR_REASON_EPOLL);
-	atomic_store(&st->want_back, true);
+	atomic_store(&st->want_tcp, true);
 	sr_stream_kick(st);
 }
 
@@ -105,7 +105,7 @@ static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 		return true;
 	if (d->link != link && (e->door[1].link == link || d->link))
 		d++;
-	fd = link->ops->stand(link, want);
+	fd = link->ops->arm_once(link, want);
 	if (d->link == link)
 		return true;
 	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
@@ -248,7 +248,7 @@ static bool gate_shut(struct sr_stream *st)
 		ok = entry_link(e, false);
 	sr_unlock(&st->epoll_lock);
 	if (!ok) {
-		sr_tell("%s: its epoll set cannot serve a link",
+		sr_inform("%s: its epoll set cannot serve a link",
 			sr_stream_label(st, (char[128]){ 0 }));
 		sr_stream_bar(st, SR_REASON_EPOLL);
 	}

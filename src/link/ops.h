@@ -141,10 +141,10 @@ struct sr_link_ops {
 	 * The next arrival of what is wanted makes the returned fd readable (an
 	 * edge: nobody drains it), or calls notify() if there is no fd (-1).
 	 * The caller calls poll() afterwards.  Later arrivals are not reported
-	 * before the next stand(); there is nothing to disarm.  want 0: only
+	 * before the next arm_once(); there is nothing to disarm.  want 0: only
 	 * returns the fd.  any.
 	 */
-	int (*stand)(struct sr_link *link, unsigned want);
+	int (*arm_once)(struct sr_link *link, unsigned want);
 
 	/* Maintenance that the kind asked for with SR_NOTIFY_WORK: work() grows
 	 * rings (loop); tx_work() does what needs a ring that nobody is filling

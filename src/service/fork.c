@@ -61,27 +61,27 @@ static void in_parent(void)
 		sr_locks_go();
 }
 
-/* Bells of the processes whose guest this one may be: parent, grandparent, ... */
-#define BELLS 16
-static int bells[BELLS], bell_count;
+/* Doorbells of the processes whose guest this one may be: parent, grandparent, ... */
+#define DOORBELLS 16
+static int doorbells[DOORBELLS], doorbell_count;
 
-static bool is_bell(int fd)
+static bool is_doorbell(int fd)
 {
 	int i;
 
-	for (i = 0; i < bell_count; i++)
-		if (bells[i] == fd)
+	for (i = 0; i < doorbell_count; i++)
+		if (doorbells[i] == fd)
 			return true;
 	return false;
 }
 
-static void note_bell(int bell)
+static void note_bell(int doorbell)
 {
-	if (bell < 0)
+	if (doorbell < 0)
 		return;
-	if (bell_count == BELLS)
-		memmove(bells, bells + 1, sizeof(bells[0]) * (size_t)--bell_count);
-	bells[bell_count++] = bell;
+	if (doorbell_count == DOORBELLS)
+		memmove(doorbells, doorbells + 1, sizeof(doorbells[0]) * (size_t)--doorbell_count);
+	doorbells[doorbell_count++] = doorbell;
 }
 
 static void in_child(void)
@@ -104,8 +104,8 @@ static void in_child(void)
 	sr_answer_forget();
 	sr_loop_forget();
 	sr_closer_forget();
-	note_bell(sr_bell_forget());
-	sr_fd_forget_all(is_bell);
+	note_bell(sr_doorbell_forget());
+	sr_fd_forget_all(is_doorbell);
 	sr_epolls_inherit();
 out:
 	sr_hold_none();

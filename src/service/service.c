@@ -26,7 +26,7 @@ static bool in_transition(struct sr_stream *st)
 	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
 	       (st->out.next && !st->out.on_send) || st->out.lost_ns ||
 	       (sr_st_flags(st) & SR_ST_CLOSING) || st->out.held ||
-	       atomic_load(&st->want_back);
+	       atomic_load(&st->want_tcp);
 }
 
 static void on_timer(struct sr_timer *t)
@@ -94,7 +94,7 @@ static void work(struct sr_task *t)
 		sr_tx_flush(st);
 	sr_unlock(&st->tx_lock);
 	sr_attach_progress(st);
-	if (atomic_load(&st->want_back) && st->up.att)
+	if (atomic_load(&st->want_tcp) && st->up.att)
 		st->up.att->ops->drop(st->up.att, "peer-dropped");
 	sr_guest_progress(st);
 	sr_close_progress(st);

@@ -290,7 +290,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	st->anchor_private = true;
 	st->close_since = sr_now_ns();
 	if (shared)
-		atomic_store(&st->want_back, true);
+		atomic_store(&st->want_tcp, true);
 	else
 		end_tx(st);
 	unlock(st);
@@ -395,7 +395,7 @@ bool sr_close_leave(struct sr_stream *st)
 	sr_link_get(link);
 	done = link->ops->leave(link, false);
 	if (st->tx.ended && st->tx.base < st->tx.w)
-		atomic_store(&st->want_back, true);
+		atomic_store(&st->want_tcp, true);
 	sr_tx_progress(st);
 	if (st->tx.state != SR_TX_RESEND && st->tx.state != SR_TX_LINK)
 		link->ops->leave(link, true);

@@ -324,7 +324,7 @@ static bool room_after_all(struct sr_stream *st)
 		struct sr_link *link = st->out.link;
 		struct iovec v[2];
 
-		link->ops->stand(link, SR_NOTIFY_TX);
+		link->ops->arm_once(link, SR_NOTIFY_TX);
 		link->ops->poll(link);
 		room = link->ops->tx_room(link, v);
 		link->ops->tx_commit(link, 0, st->out.held != 0);

@@ -158,7 +158,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 	req->anchor = s.found->anchor;
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
 	if (link) {
-		sr_tell("%s: link %s%s%s accepted",
+		sr_inform("%s: link %s%s%s accepted",
 			sr_stream_label(s.found, (char[128]){ 0 }),
 			link->ops->name,
 			link->device && *link->device ? ":" : "",
@@ -418,7 +418,7 @@ static bool be_keeper(struct sr_stream *st)
 	enum sr_reason why = listen_all(st, NULL, &again);
 
 	if (why != SR_REASON_NONE && !again) {
-		sr_tell("no rendezvous: %s", sr_reason_word(why));
+		sr_inform("no rendezvous: %s", sr_reason_word(why));
 		sr_answer_unavailable(st, why);
 		sr_keeper_close(st);
 	}

@@ -388,11 +388,11 @@ static void log_end(struct sr_stream *st, struct sr_link *l, bool late)
 
 	sr_stream_label(st, label);
 	if (late)
-		sr_tell("%s: link %s timed out", label, l->ops->name);
+		sr_inform("%s: link %s timed out", label, l->ops->name);
 	else if (closed(st, l))
-		sr_tell("%s: link %s is closed", label, l->ops->name);
+		sr_inform("%s: link %s is closed", label, l->ops->name);
 	else
-		sr_tell("%s: link %s is over: %s", label, l->ops->name,
+		sr_inform("%s: link %s is over: %s", label, l->ops->name,
 			l->reason ?: "");
 }
 

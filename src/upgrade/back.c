@@ -90,7 +90,7 @@ void sr_back_begin(struct sr_stream *st)
 {
 	struct sr_link *l;
 
-	atomic_store(&st->want_back, true);
+	atomic_store(&st->want_tcp, true);
 	if (!sr_process_ours() && sr_loop_in_reach()) {
 		sr_stream_kick(st);
 		return;
@@ -146,7 +146,7 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 		sr_unlock(&st->rx_lock);
 	}
 	if (!ok)
-		sr_tell("%s: not back on TCP yet (%s)",
+		sr_inform("%s: not back on TCP yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
 			sr_reason_word(reason));
 	errno = err;
@@ -239,7 +239,7 @@ static void release(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	if (!(sr_st_flags(st) & SR_ST_BARRED))
-		atomic_store(&st->want_back, false);
+		atomic_store(&st->want_tcp, false);
 }
 
 static void disconnect_one(struct sr_stream *st, void *arg)

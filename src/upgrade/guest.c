@@ -27,7 +27,7 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 	bool there;
 
 	for (;;) {
-		there = sr_bell_ring(atomic_load(&slot->bell));
+		there = sr_doorbell_ring(atomic_load(&slot->doorbell));
 		given = atomic_load(&slot->given);
 		if ((given & dirs) == dirs)
 			return true;
@@ -43,7 +43,7 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 /* What the link carried is out of reach, so the stream ends here. */
 static void lose(struct sr_stream *st)
 {
-	sr_tell("%s: the process that has its link does not answer: reset",
+	sr_inform("%s: the process that has its link does not answer: reset",
 		sr_stream_label(st, (char[128]){ 0 }));
 	sr_back_disconnect(st);
 	st->rx.state = SR_RX_RESET;
@@ -147,5 +147,5 @@ void sr_guest_progress(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH && atomic_load(&slot->asked) &&
 	    !(sr_st_flags(st) & SR_ST_BARRED))
-		atomic_store(&st->want_back, false);
+		atomic_store(&st->want_tcp, false);
 }

@@ -59,7 +59,7 @@ void sr_plain_for_good(struct sr_stream *st)
 	sr_lock(&st->epoll_lock);
 	if (is_plain(st) && unwatch(st)) {
 		sr_sets_ops.forget(st);
-		atomic_store(&st->want_back, false);
+		atomic_store(&st->want_tcp, false);
 		atomic_store(&st->head.plain, true);
 	}
 	sr_unlock(&st->epoll_lock);

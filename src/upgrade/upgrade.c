@@ -262,7 +262,7 @@ static bool hopeless(struct sr_stream *st)
 
 static void none_left(struct sr_stream *st)
 {
-	sr_tell("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
+	sr_inform("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
 		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
 			"no kind of link");
 	sr_upgrade_verdict(st, VERDICT_NO);
@@ -316,7 +316,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		link->ops->drop(link, "short");
 		sr_link_put(link);
 	} else if (link) {
-		sr_tell("%s: link %s%s%s up",
+		sr_inform("%s: link %s%s%s up",
 			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
 			link->device && *link->device ? ":" : "",
 			link->device ? link->device : "");

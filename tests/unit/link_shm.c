@@ -186,7 +186,7 @@ static void await_standing(struct end *e)
 	struct pollfd p = { -1, POLLIN, 0 };
 
 	for (;;) {
-		p.fd = l->ops->stand(l, SR_NOTIFY_RX);
+		p.fd = l->ops->arm_once(l, SR_NOTIFY_RX);
 		l->ops->poll(l);
 		if (atomic_load(&l->rx_h) != atomic_load(&l->rx_taken))
 			return;
@@ -194,7 +194,7 @@ static void await_standing(struct end *e)
 	}
 }
 
-static void standing(struct end *e)
+static void armed_once(struct end *e)
 {
 	for (int i = 0; i < 2000; i++) {
 		if (e->asker)
@@ -463,7 +463,7 @@ static const struct {
 	{"ending", ending},
 	{"dropping", dropping},
 	{"two_sleepers", two_sleepers},
-	{"standing", standing},
+	{"armed once", armed_once},
 	{"one_core", one_core},
 };
 

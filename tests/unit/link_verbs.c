@@ -87,7 +87,7 @@ static void test_shrink(void)
 
 /* Somebody who does not read: the window fills, once it has grown, and all is
  * there later. */
-static void test_deaf(void)
+static void test_unread(void)
 {
 	struct end *e = open_end(DEAF << 8 | 1);
 	struct iovec v[2];
@@ -117,7 +117,7 @@ static void test_widened(void)
 	int i;
 
 	check(put(e, sr_conf.policy.ring_first, true) == sr_conf.policy.ring_first);
-	for (i = 0; i < patience && !atomic_load(&e->worked); i++)
+	for (i = 0; i < wait_limit && !atomic_load(&e->worked); i++)
 		usleep(1000);
 	check(may_write(e) && atomic_load(&e->link->tx_acked) == START);
 	check(atomic_load(&e->worked));
@@ -335,7 +335,7 @@ static const struct test tests[] = {
 	{ "pieces", test_pieces, false },
 	{ "source", test_source, false },
 	{ "growth", test_growth, false },
-	{ "deaf", test_deaf, false },
+	{ "unread", test_unread, false },
 	{ "widened", test_widened, false },
 	{ "acked", test_acked, false },
 	{ "woken", test_woken, false },

@@ -51,7 +51,7 @@ static void to_stderr(int out)
 
 	sr_conf.log = SR_INFO;
 	errno = EMFILE;
-	sr_tell("fd %d: %s", 7, sr_errno_name(errno));
+	sr_inform("fd %d: %s", 7, sr_errno_name(errno));
 	CHECK(errno == EMFILE);
 	CHECK(!strcmp(taken(out), line("info: fd 7: EMFILE")));
 	sr_debug("not shown");
@@ -120,9 +120,9 @@ static void to_file(int out, const char *dir)
 
 	snprintf(sr_conf.log_file, sizeof(sr_conf.log_file), "%s/log", dir);
 	CHECK(high_fds() == 0);
-	sr_tell("one");
+	sr_inform("one");
 	CHECK(high_fds() == 1);
-	sr_tell("two");
+	sr_inform("two");
 	CHECK(high_fds() == 1);
 	CHECK(!*taken(out));
 	fd = open(sr_conf.log_file, O_RDONLY);
@@ -135,7 +135,7 @@ static void to_file(int out, const char *dir)
 		CHECK(high_fds() == 0);
 		/* The old number is something else's now. */
 		CHECK(sr_fd_dup(0) > 0);
-		sr_tell("child");
+		sr_inform("child");
 		CHECK(high_fds() == 2);
 		exit(0);
 	}
@@ -145,7 +145,7 @@ static void to_file(int out, const char *dir)
 	/* As in the child of vfork: written, but no table is touched. */
 	child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	if (child == 0) {
-		sr_tell("elsewhere");
+		sr_inform("elsewhere");
 		_exit(high_fds() != 1);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -161,14 +161,14 @@ static void to_no_file(int out)
 
 	sr_fd_forget_all(NULL);
 	strcpy(sr_conf.log_file, "/no/such/log");
-	sr_tell("lost");
+	sr_inform("lost");
 	got = taken(out);
 	why = line("warn: SOCKRAIL_LOG_FILE: cannot write \"/no/such/log\" "
 		   "(ENOENT), using standard error");
 	CHECK(!strncmp(got, why, strlen(why)));
 	got += strlen(why);
 	CHECK(!strcmp(got, line("info: lost")));
-	sr_tell("too");
+	sr_inform("too");
 	CHECK(!strcmp(taken(out), line("info: too")));
 }
 

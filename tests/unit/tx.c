@@ -126,7 +126,7 @@ static void goes_back(bool asked)
 	if (asked)
 		fake_say(e.f, (struct sr_msg){ .type = SR_MSG_BACK });
 	else
-		e.st->want_back = true;
+		e.st->want_tcp = true;
 	fake_progress(&e);
 	fake_peer_resumes(&e, 0, "abc");
 	CHECK_EQ(e.st->tx.state, SR_TX_RAW);

@@ -69,7 +69,7 @@ static void start_answerer(bool patient)
 {
 	int p[2], err;
 
-	patience = patient ? 60000 : 20000;
+	wait_limit = patient ? 60000 : 20000;
 	check(!pipe(p));
 	child = fork();
 	if (!child) {

@@ -117,7 +117,7 @@ static bool dead(struct end *e)
 	return sr_link_events(e->link) & SR_LINK_DEAD;
 }
 
-static int patience = 20000;	/* ms */
+static int wait_limit = 20000;	/* ms */
 static struct end *last_end;	/* the answerer's */
 static pid_t child;		/* answers; 0: this process does */
 static bool in_child;
@@ -164,7 +164,7 @@ static bool await(struct end *e, unsigned want, bool (*ready)(struct end *))
 		p[1] = (struct pollfd){ fd, POLLIN, 0 };
 		n = 0;
 		if (!ready(e) && !dead(e)) {
-			n = poll(p, 2, patience);
+			n = poll(p, 2, wait_limit);
 			if (!n)
 				dump(e, want);
 			if (!n && child) {

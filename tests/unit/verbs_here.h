@@ -41,7 +41,7 @@ static void start_answerer(bool patient)
 {
 	int err = 0;
 
-	patience = patient ? 60000 : 20000;
+	wait_limit = patient ? 60000 : 20000;
 	check(!loop_call(listen_call, &err) && !err);
 }
 

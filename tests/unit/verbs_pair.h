@@ -145,7 +145,7 @@ static void *answer(void *arg)
 		usleep(1500 * 1000);
 		n = take(e, SIZE_MAX, true);
 		put(e, 1, true);
-		say("deaf: took %zu in the end\n", n);
+		say("unread: took %zu in the end\n", n);
 		break;
 	}
 	if (!dead(e)) {

@@ -106,7 +106,7 @@ struct sr_shm {
 	struct sr_mutex ctl_lock; /* protects own->ctl, own->slot */
 	struct sr_mutex arm_lock;
 	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
-	unsigned standing; /* SR_NOTIFY_ bits armed by stand() */
+	unsigned armed_once; /* SR_NOTIFY_ bits armed by arm_once() */
 
 	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
 };
@@ -134,7 +134,7 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit);
 void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
 void sr_shm_line_readable(struct sr_watch *w, uint32_t events);
 int sr_shm_arm(struct sr_link *link, unsigned want);
-int sr_shm_stand(struct sr_link *link, unsigned want);
+int sr_shm_arm_once(struct sr_link *link, unsigned want);
 _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want);
 void sr_shm_awake(struct sr_link *link, unsigned want, bool slept);
 bool sr_shm_same_core(struct sr_link *link);

@@ -160,7 +160,7 @@ int sr_shm_arm(struct sr_link *link, unsigned want)
 /* A wake-up that has come is noticed by its cleared flag.  Then the doorbell is
  * drained, since a full one would make no edge, and other waiters for whom
  * these packets were meant are notified. */
-int sr_shm_stand(struct sr_link *link, unsigned want)
+int sr_shm_arm_once(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	unsigned others = 0, flags;
@@ -172,13 +172,13 @@ int sr_shm_stand(struct sr_link *link, unsigned want)
 	tell_core(l);
 	sr_lock(&l->arm_lock);
 	flags = atomic_load(&l->own->asleep);
-	if (l->standing & ~flags) {
+	if (l->armed_once & ~flags) {
 		open = drain(l, l->doorbell);
 		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 		flags = atomic_load(&l->own->asleep);
 	}
-	l->standing |= want;
+	l->armed_once |= want;
 	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
@@ -201,7 +201,7 @@ _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 	sr_lock(&l->arm_lock);
 	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
 	/* nobody but the caller waits */
-	if (l->armed_rx + l->armed_tx == 1 && !l->standing)
+	if (l->armed_rx + l->armed_tx == 1 && !l->armed_once)
 		atomic_fetch_and(&l->own->asleep, ~BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
 	return &l->own->asleep;
@@ -209,7 +209,7 @@ _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 
 /* All armed threads sleep on one doorbell, and the first one awake drains it.
  * If a flag is clear that another thread waits for, the packet was meant for
- * that thread as well, and it is notified.  A set armed by stand() is notified
+ * that thread as well, and it is notified.  A set armed by arm_once() is notified
  * once. */
 void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 {
@@ -223,10 +223,10 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
-	others |= l->standing;
+	others |= l->armed_once;
 	flags = atomic_fetch_and(&l->own->asleep,
 				 others ? others | ~(uint32_t)WANTED : 0);
-	l->standing &= flags;
+	l->armed_once &= flags;
 	sr_unlock(&l->arm_lock);
 	if (others & ~flags)
 		link->notify(link, others & ~flags);

@@ -41,7 +41,7 @@ int sr_vcq_poll(struct sr_vlink *l);	/* number of completions; any */
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
-int sr_verbs_stand(struct sr_link *link, unsigned want);
+int sr_verbs_arm_once(struct sr_link *link, unsigned want);
 /* The timer looks after the link, while something is unfinished or it is dead and not
  * closed.  any. */
 void sr_vlook_start(struct sr_vlink *l);

@@ -18,7 +18,7 @@
  * No wake-up is lost: a CQ, once armed, puts an event into the channel with its
  * next completion, and the channel is readable until somebody reads the event.
  *  - Whoever is going to sleep arms the CQ, and then polls it (the contract of
- *    arm() and stand()).  What came before is found by that poll; what comes
+ *    arm() and arm_once()).  What came before is found by that poll; what comes
  *    later makes an event.
  *  - Whoever reads an event arms the CQ again if somebody else relies on it: a
  *    sleeper, an epoll set, the service thread.  Then he polls, and calls
@@ -84,7 +84,7 @@ unsigned sr_vcq_take(struct sr_vlink *l, int *count)
 	if (sr_vrx_repost(l))
 		sr_vlink_break(l, "device-failed");
 	sr_vtx_pump(l);
-	l->cq.standing &= ~what;
+	l->cq.armed_once &= ~what;
 	return what;
 }
 
@@ -152,7 +152,7 @@ static void take_event(struct sr_vlink *l)
 	if (!l->qp)
 		return;
 	read_event(l);
-	if (l->cq.watched || l->cq.sleepers || l->cq.standing)
+	if (l->cq.watched || l->cq.sleepers || l->cq.armed_once)
 		arm_cq(l);
 }
 
@@ -189,7 +189,7 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 	sr_vlink_unlock(l, what);
 }
 
-int sr_verbs_stand(struct sr_link *link, unsigned want)
+int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	int fd = -1;
@@ -197,7 +197,7 @@ int sr_verbs_stand(struct sr_link *link, unsigned want)
 	sr_vlink_lock(l);
 	if (l->qp) {
 		fd = l->cq.fd;
-		l->cq.standing |= want;
+		l->cq.armed_once |= want;
 		/* Nobody else reads an event that has come late; on siw it may have
 		 * disarmed what was armed before it came. */
 		if (want && l->cq.armed && !l->cq.fired && next_event(l))

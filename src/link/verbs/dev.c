@@ -204,7 +204,7 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	dev = *p;
 	if (!dev)
 		return;
-	sr_tell("verbs: device %s is gone", dev->name);
+	sr_inform("verbs: device %s is gone", dev->name);
 	fail_links(dev);
 	while (dev->links)
 		sr_vlink_close(dev->links);

@@ -72,7 +72,7 @@ static void *open_library(const char *name)
 	void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
 	if (!lib)
-		sr_tell("verbs: %s", dlerror());
+		sr_inform("verbs: %s", dlerror());
 	return lib;
 }
 

@@ -86,7 +86,7 @@ struct sr_vcq {
 	bool fired;		/* its event may be in the channel, */
 	bool late;		/* and was not when it was looked for */
 	unsigned sleepers;	/* threads between arm() and awake() */
-	unsigned standing;	/* SR_NOTIFY_ bits that an epoll set waits for */
+	unsigned armed_once;	/* SR_NOTIFY_ bits that an epoll set waits for */
 	bool watched;		/* the service thread does */
 	unsigned used;		/* counts the program's looks */
 	struct sr_watch watch;
