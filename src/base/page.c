@@ -30,7 +30,7 @@
 #define SPARE 16 /* descriptors; a program with fewer needs them for streams */
 
 static struct sr_mutex page_lock = SR_MUTEX(SR_RANK_LEAF);
-static struct sr_page *page;
+static struct sr_page *page, *parents;
 static bool failed;
 static uint64_t used[SR_PAGE_SLOTS / BITS];
 
@@ -119,6 +119,9 @@ struct sr_page_slot *sr_page_take(void)
 	if (!page && !failed) {
 		page = make();
 		failed = !page;
+		if (parents)
+			munmap(parents, sizeof(*parents));
+		parents = NULL;
 	}
 	if (page)
 		slot = lowest();
@@ -152,7 +155,7 @@ void sr_page_forget(void)
 {
 	sr_mutex_init(&page_lock, SR_RANK_LEAF);
 	if (page)
-		munmap(page, sizeof(*page));
+		parents = page;	/* few children live long enough to care */
 	page = NULL;
 	failed = false;
 	memset(used, 0, sizeof(used));

@@ -60,6 +60,9 @@ void sr_stat_inherit(struct sr_stream *st);	/* child of fork */
  * children execute a program and use none.)  No lock held. */
 extern bool sr_stat_orphans;
 extern bool sr_stat_notes;	/* orphans, or a report: plain calls do more than count */
+/* A call of a child that has no page yet, for the streams that it has inherited: it
+ * makes one if it is going to live for a while. */
+void sr_stat_adopt_later(void);
 void sr_stat_adopt(void);
 
 /* ---- gate.c ---- */

@@ -163,11 +163,18 @@ void sr_stat_end(struct sr_stream *st, const struct sr_report *r)
 
 /* ---- child of fork ---- */
 
+/* Calls after a fork that cost no page.  A child that serves a request is over by then;
+ * its page would cost it as much as the request. */
+#define SHORT_LIFE 8
+static atomic_uint calls;
+
 void sr_stat_inherit(struct sr_stream *st)
 {
 	st->stat = NULL;
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
+	if (!sr_stat_orphans)
+		atomic_store(&calls, 0);
 	sr_stat_orphans = sr_stat_notes = true;
 }
 
@@ -187,6 +194,12 @@ static void adopt_one(struct sr_stream *st, void *arg)
 	}
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
+}
+
+void sr_stat_adopt_later(void)
+{
+	if (atomic_fetch_add(&calls, 1) >= SHORT_LIFE)
+		sr_stat_adopt();
 }
 
 void sr_stat_adopt(void)

@@ -78,7 +78,7 @@ struct sr_stream *sr_stream_live(int fd)
 static __attribute__((noinline, cold)) void notes(struct sr_stream *st, ssize_t r)
 {
 	if (sr_stat_orphans)
-		sr_stat_adopt();
+		sr_stat_adopt_later();
 	if (sr_conf.report[0])
 		sr_upgrade_connected(st);
 	if (r < 0)

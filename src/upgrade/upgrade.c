@@ -96,7 +96,7 @@ void sr_upgrade_used(struct sr_stream *st)
 	unsigned f = sr_st_flags(st);
 
 	if (sr_stat_orphans)
-		sr_stat_adopt();
+		sr_stat_adopt_later();
 	if (!(f & SR_ST_USED)) {
 		sr_st_set(st, SR_ST_USED);
 		if (f & SR_ST_ACCEPT)
