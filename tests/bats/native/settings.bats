@@ -16,6 +16,7 @@ teardown() { stop_all; }
 
 # serve [NAME=VALUE...]: an echo server; its port in $port
 serve() {
+	rm -f "$BATS_TEST_TMPDIR/server.out"
 	start server env "$@" "$SOCKRAIL" python3 -u -c '
 import socket
 s = socket.create_server(("127.0.0.1", 0))
@@ -27,7 +28,7 @@ while True:
     c.close()'
 	port=
 	for ((i = 0; i < 200; i++)); do
-		read -r port <"$BATS_TEST_TMPDIR/server.out" && break
+		{ read -r port <"$BATS_TEST_TMPDIR/server.out"; } 2>/dev/null && break
 		sleep 0.05
 	done
 	[ -n "$port" ]
