@@ -20,6 +20,11 @@ struct sr_stream *sr_fdtab_get(int fd)
 		entry = atomic_load_explicit(e, memory_order_acquire);
 		if (!entry)
 			return NULL;
+		st = sr_stream_inherit(entry);
+		if (st != entry) {
+			atomic_compare_exchange_strong(e, &entry, st);
+			continue;
+		}
 		/* Between the load and tryget the entry may be cleared and the
 		 * memory become another stream.  But an entry owns a reference:
 		 * if it still holds st, ours is on the right stream. */
@@ -27,11 +32,7 @@ struct sr_stream *sr_fdtab_get(int fd)
 			if (atomic_load(e) == entry)
 				return entry;
 			sr_stream_put(entry);
-			continue;
 		}
-		st = sr_stream_inherit(entry);
-		if (st != entry)
-			atomic_compare_exchange_strong(e, &entry, st);
 	}
 	return NULL;
 }
