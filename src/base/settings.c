@@ -173,6 +173,7 @@ static void read_file(const char *path, bool knobs)
 }
 
 struct names {
+	char dir[sizeof(sr_conf.config_dir)]; /* a file in it may set another one */
 	unsigned n;
 	char name[FILES_MAX][64];
 };
@@ -211,6 +212,7 @@ static void list_directory(const char *dir, struct names *names)
 			sr_warn("%s: %s", dir, sr_errno_name(errno));
 		return;
 	}
+	strcpy(names->dir, dir);
 	while ((n = sr_real.syscall(SYS_getdents64, fd, (long)buf, sizeof(buf), 0, 0,
 				    0)) > 0)
 		for (long at = 0; at < n; at += e->len) {
@@ -220,27 +222,35 @@ static void list_directory(const char *dir, struct names *names)
 	sr_now_close(fd);
 }
 
-static void read_all(bool knobs)
+static void read_named(bool knobs)
 {
-	struct names names = { 0 };
-	char path[PATH_MAX];
-
 	if (sr_conf.rules[0])
 		read_file(sr_conf.rules, knobs);
 	if (sr_conf.profile[0])
 		read_file(sr_conf.profile, knobs);
-	list_directory(sr_conf.config_dir, &names);
-	for (unsigned i = 0; i < names.n; i++) {
-		sr_format(path, sizeof(path), "%s/%s", sr_conf.config_dir, names.name[i]);
+}
+
+static void read_listed(const struct names *names, bool knobs)
+{
+	char path[PATH_MAX];
+
+	for (unsigned i = 0; i < names->n; i++) {
+		sr_format(path, sizeof(path), "%s/%s", names->dir, names->name[i]);
 		read_file(path, knobs);
 	}
 }
 
 void sr_settings_load(void)
 {
+	struct names names = { 0 };
+
 	n_rules = 0;
-	read_all(true);
-	read_all(false);	/* rules begin with the knobs' values */
+	read_named(true);
+	list_directory(sr_conf.config_dir, &names);
+	read_listed(&names, true);
+	/* Rules begin with the knobs' values. */
+	read_named(false);
+	read_listed(&names, false);
 }
 
 /* A wildcard listener is at every address: it is open if a rule opens one of them. */
