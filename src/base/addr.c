@@ -37,23 +37,9 @@ socklen_t sr_addr_len(const struct sockaddr *a)
 					 sizeof(struct sockaddr_in6);
 }
 
-/* Both families have it in the same place. */
-uint16_t sr_addr_port(const struct sockaddr *a)
-{
-	return ntohs(((const struct sockaddr_in *)(const void *)a)->sin_port);
-}
-
 void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port)
 {
 	((struct sockaddr_in *)a)->sin_port = htons(port);
-}
-
-const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t *len)
-{
-	*len = a->ss_family == AF_INET6 ? 16 : 4;
-	if (a->ss_family == AF_INET6)
-		return &((const struct sockaddr_in6 *)a)->sin6_addr;
-	return &((const struct sockaddr_in *)a)->sin_addr;
 }
 
 bool sr_addr_same_host(const struct sockaddr_storage *a,

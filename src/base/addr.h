@@ -8,6 +8,7 @@
 #ifndef SR_ADDR_H
 #define SR_ADDR_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -17,10 +18,20 @@ void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from);
 /* The length of a socket address; AF_INET or AF_INET6, as below. */
 socklen_t sr_addr_len(const struct sockaddr *a);
 /* Host order. */
-uint16_t sr_addr_port(const struct sockaddr *a);
+static inline uint16_t sr_addr_port(const struct sockaddr *a)
+{
+	/* Both families have it in the same place. */
+	return ntohs(((const struct sockaddr_in *)(const void *)a)->sin_port);
+}
 void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port);
 /* The 4 or 16 bytes. */
-const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t *len);
+static inline const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t *len)
+{
+	*len = a->ss_family == AF_INET6 ? 16 : 4;
+	if (a->ss_family == AF_INET6)
+		return &((const struct sockaddr_in6 *)a)->sin6_addr;
+	return &((const struct sockaddr_in *)a)->sin_addr;
+}
 /* The families, too: IPv4 in IPv6 is not the same here. */
 bool sr_addr_same_host(const struct sockaddr_storage *a,
 		       const struct sockaddr_storage *b);

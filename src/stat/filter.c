@@ -4,8 +4,6 @@
  */
 #include "stat/stat.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,70 +14,40 @@ static bool bad(const char *word, const char *why)
 	return false;
 }
 
-static bool parse_port(struct stat_term *t, const char *text)
+static bool parse_port(struct sr_net *net, const char *text)
 {
 	char *end;
 	long port;
 
-	t->port = -1;
+	net->port_first = 0;
+	net->port_last = UINT16_MAX;
 	if (!strcmp(text, "*") || !*text)
 		return true;
 	port = strtol(text, &end, 10);
-	t->port = (int)port;
-	return !*end && port >= 0 && port <= 65535;
-}
-
-/* "1.2.3.4", "1.2.3.0/24", "[::1]", "::1", "*" */
-static bool parse_host(struct stat_term *t, char *text)
-{
-	size_t len = strlen(text);
-	char *slash, *end;
-
-	if (len && text[0] == '[' && text[len - 1] == ']') {
-		text[len - 1] = '\0';
-		text++;
-	}
-	t->family = AF_UNSPEC;
-	if (!*text || !strcmp(text, "*"))
-		return true;
-	slash = strchr(text, '/');
-	if (slash)
-		*slash = '\0';
-	if (inet_pton(AF_INET, text, t->addr) == 1)
-		t->family = AF_INET;
-	else if (inet_pton(AF_INET6, text, t->addr) == 1)
-		t->family = AF_INET6;
-	else
-		return false;
-	t->bits = t->family == AF_INET ? 32 : 128;
-	if (slash) {
-		long bits = strtol(slash + 1, &end, 10);
-
-		if (*end || end == slash + 1 || bits < 0 || bits > t->bits)
-			return false;
-		t->bits = (int)bits;
-	}
-	return true;
+	net->port_first = net->port_last = (uint16_t)port;
+	return !*end && port >= 0 && port <= UINT16_MAX;
 }
 
 /* ADDR, ADDR:PORT or :PORT; a port behind an IPv6 address needs brackets. */
-static bool parse_address(struct stat_term *t, const char *word)
+static bool parse_address(struct sr_net *net, const char *word)
 {
-	char text[80], *colon;
+	char text[80], *host = text, *colon;
+	size_t len;
 
 	if (strlen(word) >= sizeof(text))
 		return false;
 	strcpy(text, word);
-	t->port = -1;
 	colon = strrchr(text, ':');
 	if (colon && colon != strchr(text, ':') && colon[-1] != ']')
 		colon = NULL;
-	if (colon) {
+	if (colon)
 		*colon = '\0';
-		if (!parse_port(t, colon + 1))
-			return false;
+	len = strlen(text);
+	if (len && text[0] == '[' && text[len - 1] == ']') {
+		text[len - 1] = '\0';
+		host++;
 	}
-	return parse_host(t, text);
+	return parse_port(net, colon ? colon + 1 : "") && sr_net_parse_host(host, net);
 }
 
 static bool parse_state(struct stat_term *t, const char *word)
@@ -128,8 +96,8 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 		if (word == end)
 			return bad(what, "nothing follows");
 		if (t->what == TERM_STATE ? !parse_state(t, *word) :
-		    port ? !parse_port(t, *word + (**word == ':')) :
-			   !parse_address(t, *word))
+		    port ? !parse_port(&t->net, *word + (**word == ':')) :
+			   !parse_address(&t->net, *word))
 			return bad(*word, t->what == TERM_STATE ? "no such state" :
 					  port ? "no port (a number, :80)" :
 						 "no address (10.0.0.1:80, [::1]:80)");
@@ -139,33 +107,32 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 	return true;
 }
 
-static bool matches(const struct stat_term *t, const struct sockaddr_storage *a)
+/* An address that is not known has no port either. */
+static bool matches(const struct sr_net *net, const struct sockaddr_storage *a)
 {
-	const struct sockaddr_in *in = (const struct sockaddr_in *)a;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
-	const uint8_t *bytes = a->ss_family == AF_INET ? (const uint8_t *)&in->sin_addr :
-							 in6->sin6_addr.s6_addr;
-	int whole = t->bits / 8, rest = t->bits % 8;
-
-	/* The port is at the same place in both. */
-	if (t->port >= 0 && (a->ss_family == AF_UNSPEC || ntohs(in->sin_port) != t->port))
-		return false;
-	if (t->family == AF_UNSPEC)
-		return true;
-	if (t->family != a->ss_family || memcmp(bytes, t->addr, (size_t)whole))
-		return false;
-	return !rest || !((bytes[whole] ^ t->addr[whole]) >> (8 - rest));
+	return (a->ss_family != AF_UNSPEC || net->port_last == UINT16_MAX) &&
+	       sr_net_has(net, a);
 }
 
-bool stat_filter_has(const struct stat_filter *f, const struct stat_stream *s)
+static bool has(const struct stat_filter *f, const struct stat_stream *s)
 {
 	for (int i = 0; i < f->terms; i++) {
 		const struct stat_term *t = &f->term[i];
 		bool yes = t->what == TERM_STATE ? s->state == t->state :
-			   matches(t, t->what == TERM_SRC ? &s->local : &s->peer);
+			   matches(&t->net, t->what == TERM_SRC ? &s->local : &s->peer);
 
 		if (yes == t->not)
 			return false;
 	}
 	return true;
+}
+
+void stat_filter_keep(const struct stat_filter *f, struct stat_all *all)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->streams; i++)
+		if (has(f, &all->stream[i]))
+			all->stream[n++] = all->stream[i];
+	all->streams = n;
 }

@@ -210,16 +210,6 @@ static void pause_for(double seconds)
 		;
 }
 
-static void keep(struct stat_all *all, const struct stat_filter *f)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < all->streams; i++)
-		if (stat_filter_has(f, &all->stream[i]))
-			all->stream[n++] = all->stream[i];
-	all->streams = n;
-}
-
 int stat_watch(const struct stat_options *o, const struct stat_filter *f)
 {
 	struct stat_all old, all;
@@ -231,7 +221,7 @@ int stat_watch(const struct stat_options *o, const struct stat_filter *f)
 		pause_for(o->watch);
 		if (!stat_collect(&all, o->pid))
 			return drawn ? 0 : 1;
-		keep(&all, f);
+		stat_filter_keep(f, &all);
 		rates(&all, &old);
 		if (o->width)
 			printf("\033[H\033[2J");

@@ -135,16 +135,6 @@ static bool option(struct settings *s, int c, int *status)
 	return false;
 }
 
-static void keep(struct stat_all *all, const struct stat_filter *f)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < all->streams; i++)
-		if (stat_filter_has(f, &all->stream[i]))
-			all->stream[n++] = all->stream[i];
-	all->streams = n;
-}
-
 static void print(FILE *to, struct stat_all *all, const struct settings *s)
 {
 	switch (s->format) {
@@ -223,7 +213,7 @@ int main(int argc, char **argv)
 		return stat_watch(&s.list, &s.filter);
 	if (!stat_collect(&all, s.list.pid))
 		return 1;
-	keep(&all, &s.filter);
+	stat_filter_keep(&s.filter, &all);
 	status = s.output ? !print_to_file(&all, &s) : (print(stdout, &all, &s), 0);
 	stat_free(&all);
 	if (fflush(stdout) || ferror(stdout)) {

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "base/net.h"
 #include "base/page.h"
 
 enum stat_state {	/* words: stat_words (collect.c) */
@@ -97,15 +98,14 @@ struct stat_filter {
 	struct stat_term {
 		enum { TERM_SRC, TERM_DST, TERM_STATE } what;
 		bool not;
-		int family, bits; /* AF_UNSPEC: any address */
-		uint8_t addr[16];
-		int port;	/* -1: any */
+		struct sr_net net; /* TERM_SRC, TERM_DST */
 		enum stat_state state;
 	} term[16];
 };
 /* "src 10.0.0.0/8:80", "dport = :22", "state shm", "and".  False, and a message. */
 bool stat_filter_parse(struct stat_filter *f, int words, char **word);
-bool stat_filter_has(const struct stat_filter *f, const struct stat_stream *s);
+/* Drops the streams that are not meant. */
+void stat_filter_keep(const struct stat_filter *f, struct stat_all *all);
 
 /* ---- list.c ---- */
 struct stat_options {
