@@ -84,25 +84,29 @@ static bool set_knob(const char *arg)
 	return false;
 }
 
+/* The path of a file in this program's directory; "" if /proc does not say which. */
+static void beside(char path[PATH_MAX], const char *name)
+{
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+
+	while (n > 0 && path[n - 1] != '/')
+		n--;
+	if (n <= 0 || (size_t)n + strlen(name) >= PATH_MAX)
+		*path = '\0';
+	else
+		strcpy(path + n, name);
+}
+
 /* The library of the build tree when this is the command of a build tree, else
  * the installed one. */
 static const char *find_library(char buf[PATH_MAX])
 {
-	static const char beside[] = ".libs/" LIBRARY;
 	const char *given = getenv("SOCKRAIL_PRELOAD_LIBRARY");
-	ssize_t n;
 
 	if (given && *given)
 		return given;
-	n = readlink("/proc/self/exe", buf, PATH_MAX - sizeof(beside));
-	while (n > 0 && buf[n - 1] != '/')
-		n--;
-	if (n > 0) {
-		strcpy(buf + n, beside);
-		if (access(buf, F_OK) == 0)
-			return buf;
-	}
-	return PRELOAD_DIR "/" LIBRARY;
+	beside(buf, ".libs/" LIBRARY);
+	return !access(buf, F_OK) ? buf : PRELOAD_DIR "/" LIBRARY;
 }
 
 static bool preload(const char *library)
@@ -131,16 +135,13 @@ static bool preload(const char *library)
 /* A profile of the build tree when this is its command, else the library finds it. */
 static bool set_profile(const char *name)
 {
-	char path[PATH_MAX + 64], arg[PATH_MAX + 80];
-	char *end;
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+	char path[PATH_MAX] = "", file[64], arg[PATH_MAX + 16];
 
-	path[n > 0 ? n : 0] = '\0';
-	end = strrchr(path, '/');
-	if (end && !strchr(name, '/') && strlen(name) < 32)
-		sprintf(end, "/profiles/%s.conf", name);
-	snprintf(arg, sizeof(arg), "PROFILE=%s",
-		 !strchr(name, '/') && !access(path, R_OK) ? path : name);
+	if (!strchr(name, '/') && strlen(name) < 32) {
+		snprintf(file, sizeof(file), "profiles/%s.conf", name);
+		beside(path, file);
+	}
+	snprintf(arg, sizeof(arg), "PROFILE=%s", !access(path, R_OK) ? path : name);
 	return set_knob(arg);
 }
 
@@ -166,13 +167,10 @@ static int show_config(void)
 /* sockrail-check is beside this program. */
 static int check(char **argv)
 {
-	char path[PATH_MAX + 16], *end;
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+	char path[PATH_MAX], name[] = "sockrail-check";
 
-	path[n > 0 ? n : 0] = '\0';
-	end = strrchr(path, '/');
-	strcpy(end ? end + 1 : path, "sockrail-check");
-	argv[0] = path;
+	beside(path, name);
+	argv[0] = *path ? path : name;
 	return launcher_exec(argv);
 }
 
