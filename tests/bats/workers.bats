@@ -131,10 +131,7 @@ end() {
 		echo again >&9
 		printed client 24
 		[ "$(sed 1,12d "$BATS_TEST_TMPDIR/client.out" | grep -c '^-')" -eq "$lost" ]
-		echo end >&9
-		pid=$client
-		await
-		stop_server
+		asked
 	done
 	exec 9>&-
 	linked 12
@@ -160,10 +157,7 @@ end() {
 		done
 		printed client 48
 		run ! grep '^-' "$BATS_TEST_TMPDIR/client.out"
-		echo end >&9
-		pid=$client
-		await
-		stop_server
+		asked
 	done
 	exec 9>&-
 	[ "$(grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" | grep -c "\"link\":\"$SR_TEST_LINK")" -eq 12 ] ||
@@ -171,6 +165,14 @@ end() {
 }
 
 asks() { "$1" python3 "$workers" client 12 "$ADDR" "$port" <&9; }
+
+# asked: the client of asks ends, and then the server
+asked() {
+	echo end >&9
+	pid=$client
+	await
+	stop_server
+}
 
 # found HOW: a stream whose process is not there at once has its link later
 found() {

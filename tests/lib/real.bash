@@ -105,3 +105,19 @@ random() {
 	openssl enc -aes-128-ctr -nosalt -pass "pass:$RANDOM$RANDOM" -pbkdf2 -iter 1 \
 		-in /dev/zero 2>/dev/null | head -c "$2"M >"$1"
 }
+
+# haproxy_config MODE PORT: how haproxy passes on what comes to $ADDR, $port
+haproxy_config() {
+	cat <<-END
+		defaults
+			mode $1
+			timeout connect 20s
+			timeout client 60s
+			timeout server 60s
+		frontend f
+			bind $ADDR:$port
+			default_backend b
+		backend b
+			server s $ADDR:$2
+	END
+}

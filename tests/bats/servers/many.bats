@@ -305,20 +305,10 @@ haproxy_again() {
 haproxy_run() {
 	local backend=$server
 	nginx_start backend $((port + 1)) 2 || return
-	cat >"$t/haproxy.cfg" <<-END
-		global
-			stats socket $t/haproxy.sock mode 600 level admin expose-fd listeners
-		defaults
-			mode http
-			timeout connect 20s
-			timeout client 60s
-			timeout server 60s
-		frontend f
-			bind $ADDR:$port
-			default_backend b
-		backend b
-			server s $ADDR:$((port + 1))
-	END
+	{
+		printf 'global\n\tstats socket %s mode 600 level admin expose-fd listeners\n' "$t/haproxy.sock"
+		haproxy_config http $((port + 1))
+	} >"$t/haproxy.cfg"
 	haproxy_start && http_load haproxy_again || return
 	ended "$t/haproxy.pid" TERM
 	nginx_stop backend

@@ -229,18 +229,7 @@ haproxy_run() {
 	[ "$client" != none ] || backend=none
 	rm -f "$t"/got* "$t"/up/*
 	nginx_start backend $inner || return
-	cat >"$t/haproxy.cfg" <<-END
-		defaults
-			mode $mode
-			timeout connect 20s
-			timeout client 60s
-			timeout server 60s
-		frontend f
-			bind $ADDR:$port
-			default_backend b
-		backend b
-			server s $ADDR:$inner
-	END
+	haproxy_config "$mode" $inner >"$t/haproxy.cfg"
 	serve haproxy -db -f "$t/haproxy.cfg" || return
 	http_files || return
 	# behind it as before it
