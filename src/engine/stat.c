@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stat.c - owns what sockrail-stat is told of a stream: its slot of the page
- * (base/page.h).  Nothing here is ever read by the library.
+ * stat.c - owns a stream's slot of the page (base/page.h), which sockrail-stat shows.
+ * The library reads nothing of it but the bytes of permanently plain calls, for the
+ * report.
  *
  * The bytes of the fast path and of plain calls are counted where they move (struct
  * sr_hot).  All else is written at the end of the slow path, under the direction's lock.

@@ -169,8 +169,8 @@ static bool decided(struct sr_stream *st)
 /*
  * A non-blocking send, or one whose time is up, arrives in WAIT.  EAGAIN would
  * say that the socket's buffer is full, which programs that have sent little do
- * not expect.  So the switch is decided soon, one way or the other; but who has
- * sent much may have to wait, as the peer's program may have yet to read it.
+ * not expect.  So the switch is decided soon, one way or the other.  Behind SR_TX_MUCH
+ * bytes it may take longer, as the peer's program may have yet to read them.
  */
 bool sr_tx_decide(struct sr_stream *st)
 {

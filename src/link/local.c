@@ -68,10 +68,10 @@ socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
 /*
  * A packet may carry descriptors.  The process that reads the packet, or closes the
  * socket on which it lies unread, closes them, and that may block for as long as the
- * sender likes (closer.h).  So no packet is read that was not looked at before, and
- * with such a one unread the socket is left to a closer.
- * A socket that connects drops all packets by a filter (their sender closes
- * what is in them) until it is known who has accepted it.
+ * sender likes (closer.h).  So each packet is looked at before it is read, and a socket
+ * on which a packet with descriptors lies unread is closed by a thread of its own.
+ * A socket that connects drops all packets by a filter, until the user of the process
+ * that accepted it is known.  Descriptors in dropped packets are closed by their sender.
  */
 int sr_local_socket(void)
 {

@@ -23,8 +23,8 @@
  * listener (yet). */
 #define AGAIN_NS 1000000000ull
 /* The same in policy lazy: by then a peer has hardly just begun to listen, and a stream
- * that waits to ask costs more than a permanently plain one.  In all policies, the first
- * pause if the peer's processes did not know yet who has the stream. */
+ * that waits to ask costs more than a permanently plain one.  In all policies it is
+ * the first pause after "no-match", when no process of the peer had the stream yet. */
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define MATCH_ASKS 5		/* times to ask again if no process had the stream: 1.5 s */

@@ -298,7 +298,8 @@ void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 	sr_leave();
 }
 
-/* The peer will send again what it does not know to be taken: it is told before. */
+/* The last acknowledgement goes out first: the peer sends all bytes again that it does
+ * not know to have been taken. */
 static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);
