@@ -106,7 +106,7 @@ random() {
 		-in /dev/zero 2>/dev/null | head -c "$2"M >"$1"
 }
 
-# haproxy_config MODE PORT: how haproxy passes on what comes to $ADDR, $port
+# haproxy_config MODE FROM TO: how haproxy passes a port of $ADDR on to another
 haproxy_config() {
 	cat <<-END
 		defaults
@@ -115,9 +115,9 @@ haproxy_config() {
 			timeout client 60s
 			timeout server 60s
 		frontend f
-			bind $ADDR:$port
+			bind $ADDR:$2
 			default_backend b
 		backend b
-			server s $ADDR:$2
+			server s $ADDR:$3
 	END
 }

@@ -307,7 +307,7 @@ haproxy_run() {
 	nginx_start backend $((port + 1)) 2 || return
 	{
 		printf 'global\n\tstats socket %s mode 600 level admin expose-fd listeners\n' "$t/haproxy.sock"
-		haproxy_config http $((port + 1))
+		haproxy_config http "$port" $((port + 1))
 	} >"$t/haproxy.cfg"
 	haproxy_start && http_load haproxy_again || return
 	ended "$t/haproxy.pid" TERM

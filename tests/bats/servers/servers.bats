@@ -229,7 +229,7 @@ haproxy_run() {
 	[ "$client" != none ] || backend=none
 	rm -f "$t"/got* "$t"/up/*
 	nginx_start backend $inner || return
-	haproxy_config "$mode" $inner >"$t/haproxy.cfg"
+	haproxy_config "$mode" "$port" $inner >"$t/haproxy.cfg"
 	serve haproxy -db -f "$t/haproxy.cfg" || return
 	http_files || return
 	# behind it as before it
