@@ -22,18 +22,9 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
 void sr_stream_policy(struct sr_stream *st, bool connects,
 		      const struct sockaddr_storage *addr);
 bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
-void sr_stream_end_report(struct sr_stream *st);
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
-void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
-/* The program's bytes so far, in all processes that had the stream before this one,
- * too.  The direction's lock. */
-uint64_t sr_stream_sent(struct sr_stream *st);
-uint64_t sr_stream_received(struct sr_stream *st);
 /* If the result r ends the stream, the report shows its error. */
 void sr_stream_failed(struct sr_stream *st, ssize_t r);
-/* Notes for the report that a direction, whose lock is held, uses this link. */
-void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK]);
-void sr_streams_report(void);	/* at exit, all not yet reported */
 /* What a fork makes of streams (owners.h).  Locks are stopped (lock.h). */
 void sr_streams_before_fork(void (*rang)(void));
 void sr_streams_forget(void);	/* in the child */
@@ -42,6 +33,16 @@ void sr_streams_forget(void);	/* in the child */
 void sr_streams_leave_heirs(bool ends);
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);
 
+/* ---- totals.c ---- */
+void sr_stream_totals(struct sr_stream *st, struct sr_report *r);
+void sr_stream_end_report(struct sr_stream *st);
+/* Notes for the report that a direction, whose lock is held, uses this link. */
+void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK]);
+void sr_streams_report(void);	/* at exit, all not yet reported */
+/* The program's bytes so far, in all processes that had the stream before this one,
+ * too.  The direction's lock. */
+uint64_t sr_stream_sent(struct sr_stream *st);
+uint64_t sr_stream_received(struct sr_stream *st);
 /* Bytes sent by each kind of link so far; way[SR_WAY_PLAIN] is 0.  tx_lock. */
 void sr_stream_tx_ways(struct sr_stream *st, uint64_t way[SR_WAYS]);
 enum sr_state sr_stream_tx_state(struct sr_stream *st);	/* tx_lock */

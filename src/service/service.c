@@ -77,7 +77,7 @@ static void work(struct sr_task *t)
 
 	atomic_store(&st->loop.kicked, false);
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.keeper) {
-		if (sr_answer_progress(st))
+		if (sr_listener_progress(st))
 			call_again(st, AGAIN_MS);
 		sr_stream_put(st);
 		return;

@@ -36,7 +36,7 @@ static struct sr_stream *adopt(int fd)
 	struct sr_stream *st = NULL;
 
 	if (sr_shim_ready() && sr_process_ours())
-		st = sr_answer_adopt(fd);
+		st = sr_listener_adopt(fd);
 	if (st)
 		sr_shim_enter(fd, st);
 	return st ? sr_fdtab_get(fd) : NULL;

@@ -112,27 +112,27 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		sr_stream_policy(st, false, &local);
 	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())
-		why = sr_answer_never(st);
+		why = sr_listener_never(st);
 	if (want && why == SR_REASON_NONE) {
 		r = sr_loop_start();
 		if (r < 0)
 			why = sr_reason_of(r, SR_REASON_MEMORY);
 	}
 	if (why != SR_REASON_NONE) {
-		sr_answer_unavailable(st, why);
+		sr_listener_unavailable(st, why);
 		want = false;
 	}
 	early = want && st->policy->upgrade == SR_WAIT && bound(fd);
 	if (early)
-		sr_answer_listen(st, fd, true);
+		sr_listener_open(st, fd, true);
 	if (sr_real.listen(fd, backlog) < 0) {
 		r = -errno;
 		if (early)
-			sr_answer_stop(st);
+			sr_listener_stop(st);
 		return r;
 	}
 	if (want && !early)
-		sr_answer_listen(st, fd, st->policy->upgrade == SR_WAIT);
+		sr_listener_open(st, fd, st->policy->upgrade == SR_WAIT);
 	return 0;
 }
 

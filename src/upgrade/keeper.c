@@ -208,7 +208,7 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 		return;
 	sr_debug("keeper: the keeper has ended");
 	sr_keeper_close(st);
-	sr_stream_kick(st);	/* sr_answer_progress() takes its place, or joins */
+	sr_stream_kick(st);	/* sr_listener_progress() takes its place, or joins */
 }
 
 /* ---- both ---- */

@@ -103,7 +103,7 @@ void sr_upgrade_used(struct sr_stream *st)
 			sr_answer_look();
 		if ((f & (SR_ST_ACCEPT | SR_ST_ANSWERED)) == SR_ST_ACCEPT &&
 		    st->policy->upgrade != SR_LAZY)
-			sr_answer_worth(st);
+			sr_listener_worth(st);
 	}
 	if (must_know(st) && !sr_upgrade_connected(st))
 		return;
@@ -139,7 +139,7 @@ void sr_upgrade_count(struct sr_stream *st)
 	    bytes << accepts < st->policy->upgrade_bytes)
 		return;
 	if (accepts)
-		sr_answer_worth(st);
+		sr_listener_worth(st);
 	else
 		ask_now(st);
 }

@@ -107,21 +107,6 @@ enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
 void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */
 void sr_answer_look(void);	/* checks pending requests again; any thread */
-/* Why no kind of link is possible; NONE: one is.  Any thread. */
-enum sr_reason sr_answer_never(struct sr_stream *st);
-/* For a listener: no rendezvous could be opened.  Any thread. */
-void sr_answer_unavailable(struct sr_stream *st, enum sr_reason why);
-void sr_answer_listen(struct sr_stream *st, int fd, bool wait);
-/* A listening stream was kicked: opens or closes its rendezvous.  True: call again in
- * a moment.  loop. */
-bool sr_answer_progress(struct sr_stream *st);
-void sr_answer_stop(struct sr_stream *st);	/* listen(2) failed */
-/* fd is a TCP socket that listens, and was made or bound before us: enters it as a
- * stream.  NULL: it is none, or cannot be.  Any thread. */
-struct sr_stream *sr_answer_adopt(int fd);
-/* An accepted stream will probably be worth a link soon: this process has to be
- * found.  Any thread. */
-void sr_answer_worth(struct sr_stream *st);
 /* The keeper has found the worker that has the stream.  loop. */
 struct sr_there;
 void sr_answer_found(const struct sr_name *name, const struct sr_there *there);
@@ -129,5 +114,22 @@ void sr_answer_found(const struct sr_name *name, const struct sr_there *there);
 void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *arg);
 /* The keeper asks whether this process has the stream: tells it when it has.  loop. */
 void sr_answer_asked(const struct sr_name *name);
+
+/* ---- listener.c ---- */
+/* Why no kind of link is possible; NONE: one is.  Any thread. */
+enum sr_reason sr_listener_never(struct sr_stream *st);
+/* No rendezvous could be opened.  Any thread. */
+void sr_listener_unavailable(struct sr_stream *st, enum sr_reason why);
+void sr_listener_open(struct sr_stream *st, int fd, bool wait);
+/* A listening stream was kicked: opens or closes its rendezvous.  True: call again in
+ * a moment.  loop. */
+bool sr_listener_progress(struct sr_stream *st);
+void sr_listener_stop(struct sr_stream *st);	/* listen(2) failed */
+/* fd is a TCP socket that listens, and was made or bound before us: enters it as a
+ * stream.  NULL: it is none, or cannot be.  Any thread. */
+struct sr_stream *sr_listener_adopt(int fd);
+/* An accepted stream will probably be worth a link soon: this process has to be
+ * found.  Any thread. */
+void sr_listener_worth(struct sr_stream *st);
 
 #endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * listener.c - owns what a listening stream does to be asked: its rendezvous of each
+ * kind, as the address's keeper or as a worker (keeper.h).  Must not know what a request
+ * holds.
+ *
+ * No locks: only the service thread runs this, except what listen(2) calls
+ * (sr_listener_never(), _open() and _stop()), sr_listener_adopt() and _worth().
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/stream.h"
+#include "engine/waiters.h"
+#include "upgrade/keeper.h"
+#include "upgrade/upgrade.h"
+
+/* The reason why links of this kind (0: shm, 1: verbs) are impossible, or NONE.
+ * For verbs this looks for devices. */
+static enum sr_reason impossible(struct sr_stream *st, int i,
+				 const struct sr_rendezvous *ops)
+{
+	return strchr(st->policy->links, i ? 'v' : 's') ?
+		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
+}
+
+/* NONE: the rendezvous is open.  there: not the address's own, and where it is.
+ * *again: the address's is in use, by a process that is about to end perhaps. */
+static enum sr_reason listen_on(struct sr_stream *st, int i,
+				const struct sr_rendezvous *ops, char *there, bool *again)
+{
+	enum sr_reason why;
+	int r;
+
+	if (st->up.listener[i])
+		return SR_REASON_NONE;
+	why = impossible(st, i, ops);
+	if (why != SR_REASON_NONE)
+		return why;
+	r = ops->listen((struct sockaddr *)&st->local, there, &st->up.listener[i]);
+	if (r == 0)
+		return SR_REASON_NONE;
+	st->up.listener[i] = NULL;
+	*again |= r == -EADDRINUSE;
+	sr_debug("no rendezvous for %s links: %s", ops->name, sr_errno_name(-r));
+	return sr_reason_of(r, SR_REASON_NO_LISTENER);
+}
+
+/* Of both kinds together.  A kind that is off counts only if both are. */
+static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
+{
+	if (shm == SR_REASON_NONE || verbs == SR_REASON_NONE)
+		return SR_REASON_NONE;
+	return verbs != SR_REASON_OFF ? verbs : shm;
+}
+
+void sr_listener_unavailable(struct sr_stream *st, enum sr_reason why)
+{
+	sr_stream_reason(st, why);
+	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
+}
+
+static void unlisten(struct sr_stream *st)
+{
+	if (st->up.listener[0])
+		sr_rendezvous_shm.unlisten(st->up.listener[0]);
+	if (st->up.listener[1])
+		sr_rendezvous_verbs.unlisten(st->up.listener[1]);
+	st->up.listener[0] = st->up.listener[1] = NULL;
+}
+
+static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
+				 bool *again)
+{
+	enum sr_reason shm = listen_on(st, 0, &sr_rendezvous_shm,
+				       there ? there->kind[0] : NULL, again);
+
+	return both(shm, listen_on(st, 1, &sr_rendezvous_verbs,
+				   there ? there->kind[1] : NULL, again));
+}
+
+/* Nobody else does it: answers where askers look first. */
+static bool be_keeper(struct sr_stream *st)
+{
+	bool again = false;
+	enum sr_reason why = listen_all(st, NULL, &again);
+
+	if (why != SR_REASON_NONE && !again) {
+		sr_inform("no rendezvous: %s", sr_reason_word(why));
+		sr_listener_unavailable(st, why);
+		sr_keeper_close(st);
+	}
+	return again;
+}
+
+static bool be_worker(struct sr_stream *st)
+{
+	struct sr_there there = { 0 };
+	bool again = false;
+	enum sr_reason why;
+	int r;
+
+	unlisten(st);	/* so that it says where it listens */
+	why = listen_all(st, &there, &again);
+	r = why == SR_REASON_NONE ? sr_keeper_join(st, &there) : 0;
+	if (r == -ECONNREFUSED || r == -EPIPE || r == -EAGAIN)
+		return true;	/* the keeper is about to end, or busy */
+	if (r < 0)
+		why = sr_reason_of(r, SR_REASON_USER);
+	if (why != SR_REASON_NONE) {
+		unlisten(st);
+		sr_listener_unavailable(st, why);
+	}
+	return false;
+}
+
+/* Who answers at this address?  True: not settled yet. */
+static bool settle(struct sr_stream *st)
+{
+	int r;
+
+	if (sr_keeper_is_open(st))
+		return sr_keeper_keeps(st) && be_keeper(st);
+	r = sr_keeper_open(st);
+	if (r == 0) {
+		unlisten(st);
+		return be_keeper(st);
+	}
+	if (r == -EADDRINUSE)
+		return (sr_st_flags(st) & SR_ST_WORTH) && be_worker(st);
+	sr_listener_unavailable(st, sr_reason_of(r, SR_REASON_NO_LISTENER));
+	return false;
+}
+
+bool sr_listener_progress(struct sr_stream *st)
+{
+	unsigned f = sr_st_flags(st);
+	bool again;
+
+	if (!(f & SR_ST_LISTEN) ||
+	    ((f & SR_ST_CLOSING) && !atomic_load(&st->up.children))) {
+		sr_keeper_close(st);
+		unlisten(st);
+		return false;
+	}
+	if ((f & SR_ST_NO_RENDEZVOUS) || ((f & SR_ST_CLOSING) && !(f & SR_ST_WORTH)))
+		return false;
+	again = settle(st);
+	if (sr_keeper_is_open(st))
+		sr_st_set(st, SR_ST_ANSWERED);
+	else
+		sr_st_clear(st, SR_ST_ANSWERED);
+	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
+		sr_stream_notify(st, SR_NOTIFY_RX);
+	return again;
+}
+
+enum sr_reason sr_listener_never(struct sr_stream *st)
+{
+	enum sr_reason why;
+
+	sr_enter();
+	why = both(impossible(st, 0, &sr_rendezvous_shm),
+		   impossible(st, 1, &sr_rendezvous_verbs));
+	sr_leave();
+	return why;
+}
+
+void sr_listener_worth(struct sr_stream *st)
+{
+	struct sr_stream *listener = st->up.parent;
+	unsigned f = listener ? sr_st_flags(listener) : SR_ST_ANSWERED;
+
+	sr_st_set(st, SR_ST_ANSWERED);
+	if ((f & (SR_ST_ANSWERED | SR_ST_NO_RENDEZVOUS)) ||
+	    (sr_st_set(listener, SR_ST_WORTH) & SR_ST_WORTH))
+		return;
+	if (sr_loop_start() == 0)
+		sr_stream_kick(listener);
+}
+
+static bool opened(struct sr_stream *st)
+{
+	return sr_st_flags(st) & SR_ST_OPENED;
+}
+
+/* wait: return only when the rendezvous is open.  The limit is that of policy
+ * wait: opening an RDMA device takes some milliseconds, once in a process, but
+ * its driver may hang. */
+void sr_listener_open(struct sr_stream *st, int fd, bool wait)
+{
+	socklen_t len = sizeof(st->local);
+
+	if (getsockname(fd, (struct sockaddr *)&st->local, &len) < 0)
+		return;
+	sr_st_set(st, SR_ST_LISTEN);
+	sr_stat_note(st);
+	sr_stream_kick(st);
+	if (wait)
+		sr_stream_await(st, SR_NOTIFY_RX, opened,
+				sr_now_ns() +
+					st->policy->upgrade_wait_ms * 1000000ull);
+}
+
+struct sr_stream *sr_listener_adopt(int fd)
+{
+	int domain = 0, protocol = 0, listens = 0;
+	socklen_t len = sizeof(int), size = sizeof(struct sockaddr_storage);
+	struct sr_stream *st = NULL;
+
+	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+	    (domain != AF_INET && domain != AF_INET6) ||
+	    sr_real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) ||
+	    protocol != IPPROTO_TCP ||
+	    sr_real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) || !listens)
+		return NULL;
+	st = sr_stream_open(fd, domain);
+	if (!st)
+		return NULL;
+	getsockname(fd, (struct sockaddr *)&st->local, &size);
+	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
+	sr_stat_note(st);
+	return st;
+}
+
+void sr_listener_stop(struct sr_stream *st)
+{
+	sr_st_clear(st, SR_ST_LISTEN | SR_ST_OPENED | SR_ST_ANSWERED);
+	sr_stream_kick(st);
+}
