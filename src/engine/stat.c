@@ -34,10 +34,13 @@ void sr_stat_note(struct sr_stream *st)
 	if (atomic_load(&st->up.verdict) == VERDICT_PENDING)
 		role |= SR_PAGE_ASKING;
 	role |= atomic_load(&slot->role) & SR_PAGE_ENDED;
-	atomic_store(&slot->fd, atomic_load(&st->anchor));
-	atomic_store(&slot->role, role);
-	atomic_store(&slot->reason, (uint32_t)atomic_load(&st->reason));
-	atomic_store(&slot->error, atomic_load(&st->error));
+	/* Each is a fact of its own, so nothing orders them. */
+	atomic_store_explicit(&slot->fd, atomic_load(&st->anchor), memory_order_relaxed);
+	atomic_store_explicit(&slot->role, role, memory_order_relaxed);
+	atomic_store_explicit(&slot->reason, (uint32_t)atomic_load(&st->reason),
+			      memory_order_relaxed);
+	atomic_store_explicit(&slot->error, atomic_load(&st->error),
+			      memory_order_relaxed);
 }
 
 static void begin(struct sr_page_dir *d, enum sr_state state)
