@@ -39,6 +39,9 @@ void sr_stream_end_report(struct sr_stream *st);
 /* Notes for the report that a direction, whose lock is held, uses this link. */
 void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK]);
 void sr_streams_report(void);	/* at exit, all not yet reported */
+/* The process ends.  A peer that has seen us leave a link goes on by TCP without a
+ * RESUME (tx.c), and its bytes are nobody's. */
+extern bool sr_streams_end;
 /* The program's bytes so far, in all processes that had the stream before this one,
  * too.  The direction's lock. */
 uint64_t sr_stream_sent(struct sr_stream *st);

@@ -229,8 +229,9 @@ static void read_record(struct sr_stream *st)
 		do_rx(st, todo);
 		rx_moved(st, before);
 		if (n < 0) {
-			sr_warn("%s: invalid record from the peer: reset",
-				sr_stream_label(st, (char[128]){ 0 }));
+			if (!sr_streams_end)
+				sr_warn("%s: invalid record from the peer: reset",
+					sr_stream_label(st, (char[128]){ 0 }));
 			sr_stream_broke(st, ECONNRESET);
 			return;
 		}

@@ -14,6 +14,8 @@
 
 #define SLOW_NS 100000000ull	/* a slower answer is a timeout */
 
+bool sr_streams_end;
+
 /* Why the stream was plain at its end, if no reason was stored. */
 static enum sr_reason plain_reason(struct sr_stream *st)
 {

@@ -173,6 +173,31 @@ static void peer_lies(void)
 	fake_end(&e);
 }
 
+/* A peer that has seen this process leave the link sends what comes next by TCP, without
+ * a RESUME.  That is worth a warning only if the process goes on. */
+static void peer_goes_on(void)
+{
+	char path[] = "/tmp/sockrail-rx-XXXXXX";
+	int fd = mkstemp(path);
+	uint8_t bytes[SR_RECORD_LEN] = "not a record";
+
+	CHECK(fd >= 0);
+	sr_conf.log = SR_WARN;
+	strcpy(sr_conf.log_file, path);
+	for (int i = 0; i < 2; i++) {
+		struct fake_pair e = fake_linked(true);
+
+		sr_streams_end = !i;
+		by_tcp(&e, bytes, sizeof(bytes));
+		await_state(&e, SR_RX_RESET);
+		CHECK_EQ(lseek(fd, 0, SEEK_END) > 0, i);
+		fake_end(&e);
+	}
+	sr_conf.log_file[0] = '\0';
+	close(fd);
+	unlink(path);
+}
+
 /* FIN below m is no end of file. */
 static void resend_cut(void)
 {
@@ -200,6 +225,7 @@ int main(void)
 	peer_killed();
 	resumes();
 	peer_lies();
+	peer_goes_on();
 	resend_cut();
 	return 0;
 }
