@@ -212,10 +212,8 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st = take_free();
 	if (!st)
 		return NULL;
-	if (sr_conf.report[0]) {
+	if (sr_conf.report[0])
 		sr_report_open();
-		sr_stat_notes = true;
-	}
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;

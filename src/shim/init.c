@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/fdpriv.h"
+#include "engine/engine.h"
 
 enum { NEW, LOADING, LOADED };
 static atomic_int state;
@@ -19,6 +20,7 @@ bool sr_shim_ready(void)
 		if (!atomic_compare_exchange_strong(&state, &old, LOADING))
 			return false;
 		sr_conf_load();
+		sr_stat_notes = sr_conf.report[0];
 		atomic_store(&state, LOADED);
 	}
 	return !sr_conf.inert &&

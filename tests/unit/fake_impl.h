@@ -15,6 +15,7 @@ struct device {
 	struct ibv_context v;
 	struct ibv_device ibdev;
 	bool iwarp, gone;
+	int async_ring;		/* of v.async_fd, whose number the library changes */
 	unsigned n_async;
 	struct ibv_async_event async[FAKE_ASYNCS];
 	struct device *next;

@@ -469,7 +469,7 @@ void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q)
 	d->n_async++;
 	e->event_type = type;
 	e->element.qp = q ? &q->v : NULL;
-	fake_ring(d->v.async_fd);
+	fake_ring(d->async_ring);
 }
 
 /* What a request does at the peer: a status; or -1, no receive is posted. */
@@ -787,6 +787,7 @@ void fake_plug(bool iwarp)
 	d->v.device = &d->ibdev;
 	d->v.cmd_fd = fake_eventfd();
 	d->v.async_fd = fake_eventfd();
+	d->async_ring = dup(d->v.async_fd);
 	d->v.ops.post_send = fake_post_send;
 	d->v.ops.post_recv = fake_post_recv;
 	d->v.ops.poll_cq = fake_poll_cq;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ struct end {
 	int anchor;
 	unsigned spin; /* looks before sleeping */
 	bool alone;    /* its one thread sees what comes: notify nobody */
+	atomic_flag sends; /* the stream's tx_lock: from tx_room() to tx_commit() */
 	struct sr_ask ask;
 	void *listener;
 };
@@ -64,6 +66,12 @@ const char *__tsan_default_options(void)
 
 /* ---- the stream floor's part ---- */
 
+static inline void sends_lock(struct end *e)
+{
+	while (atomic_flag_test_and_set(&e->sends))
+		sched_yield();
+}
+
 static inline void notified(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
@@ -73,9 +81,11 @@ static inline void notified(struct sr_link *link, unsigned what)
 	if (e->alone)
 		return;
 	atomic_fetch_or(&e->notified, what);
-	/* In the loop, and nobody sends on a ring that has been idle for so long. */
-	if (what & SR_NOTIFY_WORK)
+	if (what & SR_NOTIFY_WORK) {
+		sends_lock(e);
 		link->ops->tx_work(link);
+		atomic_flag_clear(&e->sends);
+	}
 	if (what & SR_NOTIFY_RX)
 		CHECK(write(e->kick[0], &one, sizeof(one)) == sizeof(one));
 	if (what & SR_NOTIFY_TX)
@@ -316,12 +326,15 @@ static inline bool send_bytes(struct end *e, size_t n, size_t chunk)
 {
 	while (n) {
 		struct iovec v[2];
-		size_t room = wait_for(e, SR_NOTIFY_TX, v), put = 0;
 		uint64_t k = e->link->tx_w;
+		size_t put = 0;
 		int i;
 
-		if (!room)
+		if (!wait_for(e, SR_NOTIFY_TX, v))
 			return false;
+		sends_lock(e);
+		memset(v, 0, sizeof(v));
+		e->link->ops->tx_room(e->link, v);
 		for (i = 0; i < 2; i++) {
 			size_t j;
 
@@ -330,7 +343,9 @@ static inline bool send_bytes(struct end *e, size_t n, size_t chunk)
 				((uint8_t *)v[i].iov_base)[j] =
 					pattern(k + put, e->asker);
 		}
-		e->link->ops->tx_commit(e->link, put, false);
+		if (put)
+			e->link->ops->tx_commit(e->link, put, false);
+		atomic_flag_clear(&e->sends);
 		n -= put;
 	}
 	return true;
