@@ -39,9 +39,6 @@ void sr_stream_end_report(struct sr_stream *st);
 /* Notes for the report that a direction, whose lock is held, uses this link. */
 void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK]);
 void sr_streams_report(void);	/* at exit, all not yet reported */
-/* The process ends.  A peer that has seen us leave a link goes on by TCP without a
- * RESUME (tx.c), and its bytes are nobody's. */
-extern bool sr_streams_end;
 /* The program's bytes so far, in all processes that had the stream before this one,
  * too.  The direction's lock. */
 uint64_t sr_stream_sent(struct sr_stream *st);
@@ -122,6 +119,9 @@ void sr_anchor_keepalive(struct sr_stream *st);
 /* ---- tx.c, rx.c: advance a direction; only sr_tx_decide() sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
+/* exit() has begun.  A peer that has seen this process leave a link goes on by TCP
+ * without a RESUME (peer_process_ended()), and its bytes are nobody's.  Any thread. */
+extern atomic_bool sr_streams_ending;
 /* TCP's end was read, behind all raw bytes, or is an error.  rx_lock held. */
 void sr_rx_tcp_end(struct sr_stream *st, bool reset);
 /* TCP's end was read through the open gate: did it arrive before all bytes that

@@ -18,6 +18,8 @@
 #include "engine/impl.h"
 #include "engine/iov.h"
 
+atomic_bool sr_streams_ending;
+
 void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
@@ -229,7 +231,7 @@ static void read_record(struct sr_stream *st)
 		do_rx(st, todo);
 		rx_moved(st, before);
 		if (n < 0) {
-			if (!sr_streams_end)
+			if (!atomic_load(&sr_streams_ending))
 				sr_warn("%s: invalid record from the peer: reset",
 					sr_stream_label(st, (char[128]){ 0 }));
 			sr_stream_broke(st, ECONNRESET);

@@ -7,14 +7,11 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/page.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "sockrail.h"
 
 #define SLOW_NS 100000000ull	/* a slower answer is a timeout */
-
-bool sr_streams_end;
 
 /* Why the stream was plain at its end, if no reason was stored. */
 static enum sr_reason plain_reason(struct sr_stream *st)

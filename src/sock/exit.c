@@ -135,7 +135,7 @@ void sr_streams_exit(void)
 
 	if (sr_held.count)
 		return;
-	sr_streams_end = true;
+	atomic_store(&sr_streams_ending, true);
 	sr_send_last();
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);

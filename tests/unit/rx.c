@@ -187,7 +187,7 @@ static void peer_goes_on(void)
 	for (int i = 0; i < 2; i++) {
 		struct fake_pair e = fake_linked(true);
 
-		sr_streams_end = !i;
+		atomic_store(&sr_streams_ending, !i);
 		by_tcp(&e, bytes, sizeof(bytes));
 		await_state(&e, SR_RX_RESET);
 		CHECK_EQ(lseek(fd, 0, SEEK_END) > 0, i);
