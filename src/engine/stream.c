@@ -19,7 +19,6 @@
 #include "base/log.h"
 #include "base/probe.h"
 #include "base/settings.h"
-#include "sockrail.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"

@@ -12,7 +12,6 @@
  */
 #include "base/real.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
