@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,12 +43,13 @@ struct end {
 	int anchor;
 	unsigned spin; /* looks before sleeping */
 	bool alone;    /* its one thread sees what comes: notify nobody */
-	atomic_flag sends; /* the stream's tx_lock: from tx_room() to tx_commit() */
+	pthread_mutex_t sends; /* the stream's tx_lock: from tx_room() to tx_commit() */
 	struct sr_ask ask;
 	void *listener;
 };
 
-static struct end asker = {.asker = true}, answerer;
+static struct end asker = {.asker = true, .sends = PTHREAD_MUTEX_INITIALIZER},
+		  answerer = {.sends = PTHREAD_MUTEX_INITIALIZER};
 static const char *refuse_with;
 /* Not NULL: shared by the process to which askers are sent, and the one that sends them. */
 static struct sent {
@@ -66,12 +66,6 @@ const char *__tsan_default_options(void)
 
 /* ---- the stream floor's part ---- */
 
-static inline void sends_lock(struct end *e)
-{
-	while (atomic_flag_test_and_set(&e->sends))
-		sched_yield();
-}
-
 static inline void notified(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
@@ -82,9 +76,9 @@ static inline void notified(struct sr_link *link, unsigned what)
 		return;
 	atomic_fetch_or(&e->notified, what);
 	if (what & SR_NOTIFY_WORK) {
-		sends_lock(e);
+		pthread_mutex_lock(&e->sends);
 		link->ops->tx_work(link);
-		atomic_flag_clear(&e->sends);
+		pthread_mutex_unlock(&e->sends);
 	}
 	if (what & SR_NOTIFY_RX)
 		CHECK(write(e->kick[0], &one, sizeof(one)) == sizeof(one));
@@ -332,7 +326,7 @@ static inline bool send_bytes(struct end *e, size_t n, size_t chunk)
 
 		if (!wait_for(e, SR_NOTIFY_TX, v))
 			return false;
-		sends_lock(e);
+		pthread_mutex_lock(&e->sends);
 		memset(v, 0, sizeof(v));
 		e->link->ops->tx_room(e->link, v);
 		for (i = 0; i < 2; i++) {
@@ -345,7 +339,7 @@ static inline bool send_bytes(struct end *e, size_t n, size_t chunk)
 		}
 		if (put)
 			e->link->ops->tx_commit(e->link, put, false);
-		atomic_flag_clear(&e->sends);
+		pthread_mutex_unlock(&e->sends);
 		n -= put;
 	}
 	return true;
