@@ -31,7 +31,7 @@ int sr_reset_error(struct sr_stream *st)
 static int known_as(struct sr_stream *st, int err)
 {
 	if (err == EPIPE &&
-	    (atomic_load(&st->error) || atomic_load(&st->error_reported)))
+	    (atomic_load(&st->err.ended) || atomic_load(&st->err.reported)))
 		return 0;
 	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
 }
@@ -46,7 +46,7 @@ static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 		return r;
 	r = -errno;
 	if (r != -EAGAIN && r != -EINTR && !st->out.broken)
-		atomic_compare_exchange_strong(&st->so_error, &none,
+		atomic_compare_exchange_strong(&st->err.pending, &none,
 			known_as(st, (int)-r));
 	sr_stream_failed(st, r);
 	return r;
@@ -60,7 +60,7 @@ int sr_anchor_kept(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_unlock(&st->tx_lock);
-	return atomic_load(&st->so_error);
+	return atomic_load(&st->err.pending);
 }
 
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more)

@@ -154,9 +154,9 @@ struct sr_sets_ops {
 	 * before other waiters.  False: a set cannot: reopen the gate. */
 	bool (*gate_shut)(struct sr_stream *st);
 	void (*gate_opened)(struct sr_stream *st);
-	/* A notification for one entry; news: its edges.  wait_lock held. */
+	/* A notification for one entry; news: its edges.  waits.lock held. */
 	void (*event)(struct sr_epoll_entry *e, unsigned what, unsigned news);
-	/* The stream is permanently plain: the sets drop it.  epoll_lock
+	/* The stream is permanently plain: the sets drop it.  sets.lock
 	 * held, gates open. */
 	void (*forget)(struct sr_stream *st);
 	/* The parent's sets have the stream, the child's have not. */

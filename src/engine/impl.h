@@ -12,7 +12,7 @@
  *   loop          up, and the progress of a close: the service thread only
  *
  * Lock order: rx_lock, tx_lock, those of epoll/impl.h, then the link kind's
- * own, then wait_lock.  Nothing sleeps with a lock held, except on the kernel's
+ * own, then waits.lock.  Nothing sleeps with a lock held, except on the kernel's
  * socket lock in non-blocking calls on the anchor.
  *
  * The gates.  A direction is plain while its gate is open: a call adds itself
@@ -108,32 +108,20 @@ struct sr_stream {
 	const struct sr_policy *policy;	/* never NULL; sr_stream_policy() */
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
 	atomic_bool anchor_private;
-	int family;
 	uint32_t link_no;	/* number of the last link */
-	struct sockaddr_storage local, peer;
-	struct sr_name name;
-	_Atomic uint64_t mode, mode_changes; /* sleep.c */
+	struct sr_ends ends;
+	struct sr_err err;
 	atomic_flag history_busy;
 
-	atomic_int so_error;	/* reported once, as SO_ERROR does */
-	/* so_error was set for the reset, or SO_ERROR has returned it. */
-	atomic_bool error_reported;
-	atomic_int error;	/* errno that ended it, for the report */
-
-	struct sr_mutex epoll_lock;	/* epoll/impl.h */
-	_Atomic(struct sr_epoll_entry *) epoll; /* the sets that contain it */
-	struct sr_mutex wait_lock;
-	_Atomic(struct sr_wait_node *) waiters;
-	struct sr_spin spin;
-
+	struct sr_sets sets;
+	struct sr_waits waits;
 	struct sr_loop_side loop;
 	struct sr_attach up;
 
 	atomic_bool want_tcp;	/* return to TCP: plain, fork, exec */
 	bool exiting;		/* at exit: nothing remains to be done */
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
-	_Atomic(struct sr_slot *) slot; /* its owners; NULL: this process alone */
-	atomic_uint guest; /* directions that are another process's (owners.h) */
+	struct sr_owned owned;
 	uint64_t close_since;	/* ns: when the close began */
 };
 
@@ -164,7 +152,7 @@ static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
  * the program has not asked for, and no switch begins. */
 static inline bool sr_is_shared(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load_explicit(&st->slot, memory_order_relaxed);
+	struct sr_slot *slot = atomic_load_explicit(&st->owned.slot, memory_order_relaxed);
 
 	return (sr_st_flags(st) & SR_ST_SHARED) ||
 	       (slot && atomic_load(&slot->owners) > 1);

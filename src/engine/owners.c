@@ -31,7 +31,7 @@ unsigned sr_owners_plain(struct sr_stream *st)
  * of bytes, since only that is the same in both processes. */
 void sr_owners_give(struct sr_stream *st, unsigned given)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 	uint64_t owed = st->rx.m ? st->rx.m - (uint64_t)st->in.delta : 0;
 
 	if (given & SR_NOTIFY_RX)
@@ -41,7 +41,7 @@ void sr_owners_give(struct sr_stream *st, unsigned given)
 
 void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 	unsigned given = sr_owners_plain(st);
 
 	if (sr_is_plain(st) || (sr_st_flags(st) & SR_ST_CLOSING))
@@ -52,11 +52,11 @@ void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 			sr_st_set(st, SR_ST_SHARED);
 			return;
 		}
-		atomic_store(&st->slot, slot);
+		atomic_store(&st->owned.slot, slot);
 	}
 	if (atomic_fetch_add(&slot->owners, 1) == 1)
 		atomic_store(&slot->asked, 0);
-	if (atomic_load(&st->guest))
+	if (atomic_load(&st->owned.guest))
 		return;
 	sr_owners_give(st, given);
 	if (given != SR_OWNERS_BOTH)
@@ -65,7 +65,7 @@ void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 
 void sr_owners_share_heir(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 
 	if (slot)
 		atomic_fetch_add(&slot->owners, 1);
@@ -76,7 +76,7 @@ static void settle(struct sr_stream *st)
 {
 	unsigned given = sr_owners_plain(st);
 
-	if (sr_is_shared(st) && atomic_load(&st->slot) && !atomic_load(&st->guest))
+	if (sr_is_shared(st) && atomic_load(&st->owned.slot) && !atomic_load(&st->owned.guest))
 		sr_owners_give(st, given == SR_OWNERS_BOTH ? given : SR_OWNERS_LOST);
 }
 
@@ -85,7 +85,7 @@ void sr_owners_leave(struct sr_stream *st)
 	struct sr_slot *slot;
 
 	settle(st);
-	slot = atomic_exchange(&st->slot, NULL);
+	slot = atomic_exchange(&st->owned.slot, NULL);
 	if (slot && !(sr_st_flags(st) & SR_ST_PAUSED))
 		sr_slot_put(slot);
 }
@@ -105,13 +105,13 @@ static bool count_out(struct sr_slot *slot)
 void sr_owners_pause(struct sr_stream *st)
 {
 	settle(st);
-	if (!(sr_st_flags(st) & SR_ST_SHARED) && count_out(atomic_load(&st->slot)))
+	if (!(sr_st_flags(st) & SR_ST_SHARED) && count_out(atomic_load(&st->owned.slot)))
 		sr_st_set(st, SR_ST_PAUSED);
 }
 
 void sr_owners_leave_heir(struct sr_stream *st, bool ends)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 
 	if (slot && ends)
 		sr_slot_put(slot);
@@ -121,7 +121,7 @@ void sr_owners_leave_heir(struct sr_stream *st, bool ends)
 
 void sr_owners_resume(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 
 	if (slot && (sr_st_flags(st) & SR_ST_PAUSED))
 		atomic_fetch_add(&slot->owners, 1);
@@ -173,7 +173,7 @@ void sr_owners_inherit(struct sr_stream *st)
 	unsigned guest = SR_OWNERS_BOTH & ~sr_owners_plain(st);
 
 	sr_st_set(st, SR_ST_HEIR);
-	if (!st->slot && !sr_is_plain(st)) /* another thread was opening it, uncounted */
+	if (!st->owned.slot && !sr_is_plain(st)) /* another thread was opening it, uncounted */
 		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	forget_attempts(st);
 	settle_gate(&st->in.gate);
@@ -183,7 +183,7 @@ void sr_owners_inherit(struct sr_stream *st)
 		return;
 	}
 	st->head = (struct sr_stream_head){ 0 };
-	st->guest = guest;
+	st->owned.guest = guest;
 	if (guest & SR_NOTIFY_RX) {
 		st->in.gate = SR_GATE_SHUT;
 		st->in.link = NULL;
@@ -196,9 +196,9 @@ void sr_owners_inherit(struct sr_stream *st)
 		st->tx.state = SR_TX_DONE;
 	}
 	sr_owners_recount(st, SR_OWNERS_BOTH);
-	if (st->slot && st->slot->doorbell >= 0)
+	if (st->owned.slot && st->owned.slot->doorbell >= 0)
 		return;
-	st->guest = 0;
-	st->so_error = ECONNRESET;
+	st->owned.guest = 0;
+	st->err.pending = ECONNRESET;
 	st->out.broken = true;
 }

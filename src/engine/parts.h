@@ -8,8 +8,11 @@
 
 #include <stdatomic.h>
 
+#include "base/family.h"
+#include "base/lock.h"
 #include "base/loop.h"
 #include "base/report.h"
+#include "base/spin.h"
 #include "link/link.h"
 #include "link/rendezvous.h"
 #include "pure/history.h"
@@ -78,6 +81,41 @@ struct sr_loop_side {
 	atomic_uint watched;	/* events armed */
 	struct sr_timer timer;
 	bool timed;
+};
+
+/* Its addresses and what follows from them; valid with SR_ST_NAMED, family always. */
+struct sr_ends {
+	int family;
+	struct sockaddr_storage local, peer;
+	struct sr_name name;
+};
+
+/* What ended it. */
+struct sr_err {
+	atomic_int pending;	/* reported once, as SO_ERROR does */
+	/* `pending` was set for the reset, or SO_ERROR has returned it. */
+	atomic_bool reported;
+	atomic_int ended;	/* errno that ended it, for the report */
+};
+
+/* The epoll sets that contain it (epoll/impl.h). */
+struct sr_sets {
+	struct sr_mutex lock;
+	_Atomic(struct sr_epoll_entry *) first;
+};
+
+/* Who waits for it (waiters.h), and how (wait/sleep.c). */
+struct sr_waits {
+	struct sr_mutex lock;
+	_Atomic(struct sr_wait_node *) first;
+	struct sr_spin spin;
+	_Atomic uint64_t mode, mode_changes;
+};
+
+/* The other processes that hold it (owners.h). */
+struct sr_owned {
+	_Atomic(struct sr_slot *) slot; /* NULL: this process alone holds it */
+	atomic_uint guest;	/* directions that are another process's */
 };
 
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };

@@ -24,8 +24,8 @@ void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
 
-	if (!atomic_load(&st->error_reported))
-		atomic_compare_exchange_strong(&st->so_error, &none, err);
+	if (!atomic_load(&st->err.reported))
+		atomic_compare_exchange_strong(&st->err.pending, &none, err);
 	sr_stream_failed(st, -err);
 	sr_lock(&st->tx_lock);
 	st->out.broken = true;
@@ -124,10 +124,10 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 		/* Unread bytes come first, but SO_ERROR shows it now. */
 		int none = 0;
 
-		atomic_compare_exchange_strong(&st->so_error, &none,
+		atomic_compare_exchange_strong(&st->err.pending, &none,
 					       sr_reset_error(st));
 		st->in.rst_seen = true;
-		atomic_store(&st->error_reported, true);
+		atomic_store(&st->err.reported, true);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 	}
 	settle(st);

@@ -39,7 +39,7 @@ void sr_stat_note(struct sr_stream *st)
 	atomic_store_explicit(&slot->role, role, memory_order_relaxed);
 	atomic_store_explicit(&slot->reason, (uint32_t)atomic_load(&st->reason),
 			      memory_order_relaxed);
-	atomic_store_explicit(&slot->error, atomic_load(&st->error),
+	atomic_store_explicit(&slot->error, atomic_load(&st->err.ended),
 			      memory_order_relaxed);
 }
 

@@ -46,15 +46,15 @@ struct free_link {
 
 static struct free_link *link_of(struct sr_stream *st)
 {
-	return (struct free_link *)&st->peer;
+	return (struct free_link *)&st->ends.peer;
 }
 
 static void init_locks(struct sr_stream *st)
 {
 	sr_mutex_init(&st->rx_lock, SR_RANK_RX);
 	sr_mutex_init(&st->tx_lock, SR_RANK_TX);
-	sr_mutex_init(&st->epoll_lock, SR_RANK_EPOLL);
-	sr_mutex_init(&st->wait_lock, SR_RANK_WAIT);
+	sr_mutex_init(&st->sets.lock, SR_RANK_EPOLL);
+	sr_mutex_init(&st->waits.lock, SR_RANK_WAIT);
 }
 
 /* A stream that has not been one before, or NULL.  pool_lock held. */
@@ -83,14 +83,14 @@ static struct sr_stream *make(void)
  * cleared: a call enters one only with a reference. */
 static void clear(struct sr_stream *st)
 {
-	struct sr_mutex w = st->wait_lock, ep = st->epoll_lock;
+	struct sr_mutex w = st->waits.lock, ep = st->sets.lock;
 	struct sr_task task = st->loop.task;
 
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
-	st->wait_lock = w;
-	st->epoll_lock = ep;
+	st->waits.lock = w;
+	st->sets.lock = ep;
 	st->loop.task = task;
 	st->tx_own = st->rx_own = (struct sr_hot){ 0 };
 	st->tx_hot = &st->tx_own;
@@ -216,7 +216,7 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;
-	st->family = family;
+	st->ends.family = family;
 	atomic_store(&st->fds, 1);
 	if (sr_conf.never)
 		sr_stream_bar(st, SR_REASON_NEVER);
@@ -255,7 +255,7 @@ static void inherit(struct sr_stream *st, struct sr_stream *listener)
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 {
-	struct sr_stream *st = sr_stream_open(fd, listener->family);
+	struct sr_stream *st = sr_stream_open(fd, listener->ends.family);
 
 	if (!st)
 		return NULL;
@@ -265,7 +265,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	atomic_fetch_add(&listener->up.children, 1);
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
-	sr_stream_policy(st, false, &st->local);
+	sr_stream_policy(st, false, &st->ends.local);
 	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
@@ -318,32 +318,32 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r)
 {
 	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH ||
 	    r == -ENETUNREACH || r == -ENETDOWN)
-		atomic_store(&st->error, (int)-r);
+		atomic_store(&st->err.ended, (int)-r);
 }
 
 /* Finds the addresses, and the name that both ends give the connection. */
 bool sr_stream_name(struct sr_stream *st)
 {
-	socklen_t a = sizeof(st->local), b = sizeof(st->peer);
-	const struct sockaddr *local = (struct sockaddr *)&st->local;
-	const struct sockaddr *peer = (struct sockaddr *)&st->peer;
+	socklen_t a = sizeof(st->ends.local), b = sizeof(st->ends.peer);
+	const struct sockaddr *local = (struct sockaddr *)&st->ends.local;
+	const struct sockaddr *peer = (struct sockaddr *)&st->ends.peer;
 	bool connected = sr_st_flags(st) & SR_ST_CONNECT;
 	int err = errno;
 	bool ok;
 
 	if (atomic_load(&st->flags) & SR_ST_NAMED)
 		return true;
-	sr_lock(&st->wait_lock);
+	sr_lock(&st->waits.lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
 	     (st->anchor >= 0 &&
-	      getsockname(st->anchor, (struct sockaddr *)&st->local,
+	      getsockname(st->anchor, (struct sockaddr *)&st->ends.local,
 			  &a) == 0 &&
-	      getpeername(st->anchor, (struct sockaddr *)&st->peer, &b) == 0 &&
-	      sr_name_make(&st->name, connected ? local : peer,
+	      getpeername(st->anchor, (struct sockaddr *)&st->ends.peer, &b) == 0 &&
+	      sr_name_make(&st->ends.name, connected ? local : peer,
 			   connected ? peer : local, 0) == 0);
 	if (ok)
 		sr_st_set(st, SR_ST_NAMED);
-	sr_unlock(&st->wait_lock);
+	sr_unlock(&st->waits.lock);
 	errno = err;
 	return ok;
 }
@@ -356,10 +356,10 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 		sr_format(buf, 128, "stream");
 		return buf;
 	}
-	n = sr_addr_format(buf, 60, &st->local);
+	n = sr_addr_format(buf, 60, &st->ends.local);
 	n += sr_format(buf + n, 128 - (size_t)n, "%s",
 		       sr_st_flags(st) & SR_ST_CONNECT ? "->" : "<-");
-	sr_addr_format(buf + n, 128 - (size_t)n, &st->peer);
+	sr_addr_format(buf + n, 128 - (size_t)n, &st->ends.peer);
 	return buf;
 }
 
@@ -420,7 +420,7 @@ static void inherit_one(struct sr_stream *st)
 {
 	sr_stat_inherit(st);
 	init_locks(st);
-	atomic_store(&st->waiters, NULL);
+	atomic_store(&st->waits.first, NULL);
 	atomic_store(&st->loop.kicked, false);
 	st->loop.watched_fd = -1;
 	st->loop.watched = 0;

@@ -84,8 +84,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	tx = sr_stream_sent(st) - st->out.before;
 	memset(r, 0, sizeof(*r));
 	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
-	r->local = st->local;
-	r->peer = st->peer;
+	r->local = st->ends.local;
+	r->peer = st->ends.peer;
 	sr_stream_tx_ways(st, r->tx);
 	memcpy(r->rx, st->in.way, sizeof(r->rx));
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {
@@ -97,7 +97,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->switches = st->out.switches + st->in.switches;
 	had = st->out.had[0] ? st->out.had : st->in.had;
 	strcpy(r->link, had[0] ? had : "plain");
-	r->error = atomic_load(&st->error);
+	r->error = atomic_load(&st->err.ended);
 	r->reason = had[0] ? (enum sr_reason)atomic_load(&st->reason) :
 				  plain_reason(st);
 	sr_unlock(&st->tx_lock);

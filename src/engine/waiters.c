@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * waiters.c - owns waiters, and how they are woken (waiters.h).  Must not know
- * what a thread waits for.  Locks: wait_lock and the pool's lock, both leaves.
+ * what a thread waits for.  Locks: waits.lock and the pool's lock, both leaves.
  */
 #include "base/real.h"
 
@@ -156,28 +156,28 @@ void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)
 {
 	struct sr_wait_node *first;
 
-	sr_lock(&st->wait_lock);
-	first = atomic_load_explicit(&st->waiters, memory_order_relaxed);
+	sr_lock(&st->waits.lock);
+	first = atomic_load_explicit(&st->waits.first, memory_order_relaxed);
 	node->next = first;
 	node->link = NULL;
 	if (first)
 		first->link = &node->next;
-	atomic_store_explicit(&st->waiters, node, memory_order_relaxed);
-	sr_unlock(&st->wait_lock);
+	atomic_store_explicit(&st->waits.first, node, memory_order_relaxed);
+	sr_unlock(&st->waits.lock);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 {
-	sr_lock(&st->wait_lock);
+	sr_lock(&st->waits.lock);
 	if (node->next)
 		node->next->link = node->link;
 	if (node->link)
 		*node->link = node->next;
 	else
-		atomic_store_explicit(&st->waiters, node->next,
+		atomic_store_explicit(&st->waits.first, node->next,
 				      memory_order_relaxed);
-	sr_unlock(&st->wait_lock);
+	sr_unlock(&st->waits.lock);
 }
 
 /* Sets hear of room only after a send or a poll has found none: as with the
@@ -204,18 +204,18 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	int err = errno;
 
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&st->waiters, memory_order_relaxed))
+	if (!atomic_load_explicit(&st->waits.first, memory_order_relaxed))
 		return;
-	sr_lock(&st->wait_lock);
-	n = atomic_load_explicit(&st->waiters, memory_order_relaxed);
-	sets = atomic_load(&st->epoll) ? for_sets(st, what, &news) : 0;
+	sr_lock(&st->waits.lock);
+	n = atomic_load_explicit(&st->waits.first, memory_order_relaxed);
+	sets = atomic_load(&st->sets.first) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
 		if (n->entry && sets)
 			sr_sets_ops.event(n->entry, sets, news);
 		else if (!n->entry && (n->want & what))
 			call(n->waiter);
 	}
-	sr_unlock(&st->wait_lock);
+	sr_unlock(&st->waits.lock);
 	errno = err;
 }
 

@@ -17,7 +17,7 @@
  * count of changes, and a thread that returns with it, or that finds the entry ready,
  * must clear ARMED.
  *
- * Lock: the stream's epoll_lock.
+ * Lock: the stream's sets.lock.
  */
 #include "base/real.h"
 
@@ -123,7 +123,7 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 	bool ok = true, linked;
 	int i, err = errno;
 
-	sr_lock(&st->epoll_lock);
+	sr_lock(&st->sets.lock);
 	linked = e->linked;
 	if (linked) {
 		for (i = 0; i < 2; i++)
@@ -133,14 +133,14 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 		     arm(e, tx, full ? SR_NOTIFY_TX : 0) &&
 		     !(anchor && ask_anchor(e));
 	}
-	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->sets.lock);
 	if (!ok)
 		leave(st);
 	errno = err;
 	return linked;
 }
 
-/* ---- linked, and plain again: epoll_lock held ---- */
+/* ---- linked, and plain again: sets.lock held ---- */
 
 /* added: just now, and not in the kernel's set. */
 static bool entry_link(struct sr_epoll_entry *e, bool added)
@@ -194,7 +194,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	if (e->asked)
 		kernels(e, EPOLL_CTL_DEL);
 	if (p == e) {
-		atomic_store(&st->epoll, e->next_of_stream);
+		atomic_store(&st->sets.first, e->next_of_stream);
 	} else {
 		while (p->next_of_stream != e)
 			p = p->next_of_stream;
@@ -243,10 +243,10 @@ static bool gate_shut(struct sr_stream *st)
 	bool ok = true;
 
 	/* Also if there is no entry: one may be on its way in. */
-	sr_lock(&st->epoll_lock);
+	sr_lock(&st->sets.lock);
 	for (e = sr_epoll_entries(st); e && ok; e = e->next_of_stream)
 		ok = entry_link(e, false);
-	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->sets.lock);
 	if (!ok) {
 		sr_inform("%s: its epoll set cannot serve a link",
 			sr_stream_label(st, (char[128]){ 0 }));
@@ -262,7 +262,7 @@ static void gate_opened(struct sr_stream *st)
 	int err = errno;
 	bool linked;
 
-	sr_lock(&st->epoll_lock);
+	sr_lock(&st->sets.lock);
 	linked = sr_any_gate_shut(st);
 	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
@@ -275,11 +275,11 @@ static void gate_opened(struct sr_stream *st)
 		else
 			make_plain(e);
 	}
-	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->sets.lock);
 	errno = err;
 }
 
-/* ---- epoll_ctl(2): epoll_lock held ---- */
+/* ---- epoll_ctl(2): sets.lock held ---- */
 
 static void set_events(struct sr_epoll_entry *e, uint32_t events, uint64_t data)
 {
@@ -317,7 +317,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
 	e->next_of_stream = sr_epoll_entries(st);
-	atomic_store(&st->epoll, e);
+	atomic_store(&st->sets.first, e);
 	if (shut && entry_link(e, true))
 		return 0;
 	if (shut)
@@ -413,9 +413,9 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			sr_epoll_other(epfd);
 		r = kernel_ctl(epfd, op, fd, ev);
 	} else {
-		sr_lock(&st->epoll_lock);
+		sr_lock(&st->sets.lock);
 		r = control_locked(set, st, epfd, op, fd, ev);
-		sr_unlock(&st->epoll_lock);
+		sr_unlock(&st->sets.lock);
 	}
 	errno = err;
 	return r;
@@ -429,9 +429,9 @@ int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
 	struct sr_epoll_entry *e, *next;
 	int n = 0;
 
-	if (!atomic_load(&st->epoll))
+	if (!atomic_load(&st->sets.first))
 		return 0;
-	sr_lock(&st->epoll_lock);
+	sr_lock(&st->sets.lock);
 	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
 		if (!is_of(e, set, number))
@@ -440,7 +440,7 @@ int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
 		if (fn)
 			fn(e);
 	}
-	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->sets.lock);
 	return n;
 }
 
@@ -468,7 +468,7 @@ void sr_epoll_number_gone(struct sr_stream *st, int fd)
 	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
 }
 
-/* epoll_lock held, and no gate is shut. */
+/* sets.lock held, and no gate is shut. */
 static void forget(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
@@ -480,7 +480,7 @@ static void forget(struct sr_stream *st)
 /* The entries have references, and stay in memory for the sake of their tokens. */
 static void inherit(struct sr_stream *st)
 {
-	struct sr_epoll_entry *e = atomic_exchange(&st->epoll, NULL);
+	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
 
 	for (; e; e = e->next_of_stream)
 		sr_stream_put(st);

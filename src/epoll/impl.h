@@ -27,9 +27,9 @@
  * Locks, in this order:
  *   set->look_lock  the queue; visits
  *   a stream's rx_lock, tx_lock
- *   st->epoll_lock  the stream's entries, their registration in the kernel
+ *   st->sets.lock  the stream's entries, their registration in the kernel
  *   set->lock       waker, epfd; the set's list of entries
- *   link kinds' own, wait_lock
+ *   link kinds' own, waits.lock
  */
 #ifndef SR_EPOLL_IMPL_H
 #define SR_EPOLL_IMPL_H
@@ -62,7 +62,7 @@ struct sr_epoll_entry {
 	_Alignas(256) _Atomic(struct sr_epoll *) set;
 	struct sr_stream *st;	/* with a reference */
 
-	/* What a visit reads; written under epoll_lock. */
+	/* What a visit reads; written under sets.lock. */
 	atomic_uint state;
 	_Atomic uint32_t events;
 	_Atomic uint64_t data;
@@ -72,7 +72,7 @@ struct sr_epoll_entry {
 	struct sr_epoll_entry *next_listed;
 	unsigned quiet;		/* visits in a row that found nothing */
 
-	/* epoll_lock */
+	/* sets.lock */
 	struct sr_epoll_entry *next_of_stream;
 	int number;		/* the program's */
 	bool linked;
@@ -160,7 +160,7 @@ void sr_epoll_return_wakeup(void);
 /* ---- entry.c ---- */
 static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->epoll, memory_order_relaxed);
+	return atomic_load_explicit(&st->sets.first, memory_order_relaxed);
 }
 
 /* The data of a plain one-shot entry. */

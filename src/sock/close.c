@@ -308,7 +308,7 @@ static void close_last(struct sr_stream *st, int fd)
 		st->anchor = -1;
 		sr_owners_leave(st);
 		sr_stream_kick(st);
-	} else if (!sr_is_plain(st) && !atomic_load(&st->guest) &&
+	} else if (!sr_is_plain(st) && !atomic_load(&st->owned.guest) &&
 		   (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att)) {
 		sr_stream_name(st);
 		detach_last(st, fd);

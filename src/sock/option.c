@@ -139,12 +139,12 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 /* What SO_ERROR returns if the kernel says err. */
 static int next_error(struct sr_stream *st, int err)
 {
-	int ours = atomic_exchange(&st->so_error, 0);
+	int ours = atomic_exchange(&st->err.pending, 0);
 
 	/* The kernel and the link may both have seen the same reset, but only
 	 * the link the end before it. */
 	if (ours || (err && sr_any_gate_shut(st)))
-		atomic_store(&st->error_reported, true);
+		atomic_store(&st->err.reported, true);
 	if (ours)
 		return ours;
 	return err == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END) ? EPIPE : err;

@@ -46,13 +46,13 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
 	/* The program gets this reset now, so a copy that a write of ours kept
 	 * (to be reported as EPIPE) is no longer due. */
 	if (r == -ECONNRESET && sr_anchor_kept(st))
-		atomic_store(&st->so_error, 0);
+		atomic_store(&st->err.pending, 0);
 	if (r == 0 && sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
 	    sr_rx_short(st))
 		return -ECONNRESET;
 	if (r != 0 || !sr_anchor_kept(st))
 		return r;
-	err = atomic_exchange(&st->so_error, 0);
+	err = atomic_exchange(&st->err.pending, 0);
 	return err ? -err : 0;
 }
 
@@ -339,7 +339,7 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 		case SR_RX_EOF:
 			return 0;
 		default:
-			r = atomic_exchange(&st->so_error, 0);
+			r = atomic_exchange(&st->err.pending, 0);
 			return -r;
 		}
 	}
@@ -377,7 +377,7 @@ void sr_stream_keep(struct sr_stream *st, ssize_t r)
 {
 	/* EBADF is about the descriptor of this call; the stream may have others. */
 	if (r != -EAGAIN && r != -EINTR && r != -EBADF)
-		atomic_store(&st->so_error, (int)-r);
+		atomic_store(&st->err.pending, (int)-r);
 }
 
 static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,

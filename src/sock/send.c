@@ -90,7 +90,7 @@ static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 /* The error of a send on a direction that has ended. */
 static ssize_t over(struct sr_stream *st)
 {
-	int err = atomic_exchange(&st->so_error, 0);
+	int err = atomic_exchange(&st->err.pending, 0);
 
 	return err ? -err : -EPIPE;
 }
@@ -100,7 +100,7 @@ static ssize_t over(struct sr_stream *st)
 static bool is_over(struct sr_stream *st)
 {
 	return atomic_load_explicit(&st->out.broken, memory_order_relaxed) ||
-	       atomic_load_explicit(&st->so_error, memory_order_relaxed);
+	       atomic_load_explicit(&st->err.pending, memory_order_relaxed);
 }
 
 /* The thread that has called exit(), and its process: a child of fork is another. */
@@ -139,7 +139,7 @@ static ssize_t error_first(struct sr_stream *st, ssize_t r)
 	int err = 0;
 
 	if (r == -EPIPE && sr_anchor_kept(st))
-		err = atomic_exchange(&st->so_error, 0);
+		err = atomic_exchange(&st->err.pending, 0);
 	return err ? -err : r;
 }
 
@@ -171,7 +171,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 	} else if (r < 0) {
 		sr_stream_failed(st, r);
 	}
-	if (atomic_load_explicit(&st->epoll, memory_order_relaxed))
+	if (atomic_load_explicit(&st->sets.first, memory_order_relaxed))
 		note_full(st, r, msg ? sr_iov_make(msg->msg_iov, msg->msg_iovlen).left :
 				       src->iov.left);
 	sr_tx_gate_leave(st);
@@ -316,7 +316,7 @@ static bool room_after_all(struct sr_stream *st)
 {
 	bool room = false;
 
-	if (!atomic_load(&st->epoll))
+	if (!atomic_load(&st->sets.first))
 		return false;
 	sr_lock(&st->tx_lock);
 	atomic_store(&st->out.full, true);

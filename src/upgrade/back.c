@@ -174,7 +174,7 @@ static void move(struct sr_stream *st, struct sweep *s,
 bool sr_back_concerns(struct sr_stream *st)
 {
 	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN) &&
-	       !atomic_load(&st->guest);
+	       !atomic_load(&st->owned.guest);
 }
 
 static void back_one(struct sr_stream *st, void *arg)

@@ -48,9 +48,9 @@ static void lose(struct sr_stream *st)
 	sr_back_disconnect(st);
 	st->rx.state = SR_RX_RESET;
 	st->tx.state = SR_TX_DONE;
-	st->so_error = ECONNRESET;
+	st->err.pending = ECONNRESET;
 	st->out.broken = true;
-	atomic_store(&st->guest, 0);
+	atomic_store(&st->owned.guest, 0);
 }
 
 static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
@@ -68,23 +68,23 @@ static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
 		sr_rx_gate_open(st);
 	}
 	sr_owners_recount(st, dirs);
-	atomic_fetch_and(&st->guest, ~dirs);
+	atomic_fetch_and(&st->owned.guest, ~dirs);
 }
 
 void sr_guest_use(struct sr_stream *st, unsigned dirs)
 {
-	struct sr_slot *slot = atomic_load_explicit(&st->slot, memory_order_relaxed);
+	struct sr_slot *slot = atomic_load_explicit(&st->owned.slot, memory_order_relaxed);
 	int err = errno;
 	bool ok;
 
-	dirs &= atomic_load_explicit(&st->guest, memory_order_relaxed);
+	dirs &= atomic_load_explicit(&st->owned.guest, memory_order_relaxed);
 	if (!dirs || !slot)
 		return;
 	atomic_fetch_or(&slot->asked, dirs);
 	ok = await(slot, dirs);
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	dirs &= atomic_load(&st->guest);	/* another thread may have them */
+	dirs &= atomic_load(&st->owned.guest);	/* another thread may have them */
 	if (dirs && ok)
 		take(st, slot, dirs);
 	else if (dirs)
@@ -101,9 +101,9 @@ void sr_guest_use(struct sr_stream *st, unsigned dirs)
 /* Do guests wait for a direction? */
 static bool is_asked(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 
-	return slot && !atomic_load(&st->guest) &&
+	return slot && !atomic_load(&st->owned.guest) &&
 	       (atomic_load(&slot->asked) & ~atomic_load(&slot->given) &
 		SR_OWNERS_BOTH);
 }
@@ -127,11 +127,11 @@ void sr_guest_rang(void)
  * they can have it. */
 void sr_guest_progress(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->slot);
+	struct sr_slot *slot = atomic_load(&st->owned.slot);
 	bool lost;
 	unsigned given;
 
-	if (!slot || atomic_load(&st->guest) || !sr_is_shared(st) ||
+	if (!slot || atomic_load(&st->owned.guest) || !sr_is_shared(st) ||
 	    (atomic_load(&slot->given) & SR_OWNERS_BOTH) == SR_OWNERS_BOTH)
 		return;
 	lost = sr_back_is_orphaned(st);

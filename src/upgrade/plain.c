@@ -5,7 +5,7 @@
  * histories, signal windows or even a reference; we only count bytes and note
  * an error for the report.  (If the descriptor is closed during a call, the
  * call may count on the number's next stream, so these counters are separate.)
- * Takes rx_lock, tx_lock, epoll_lock.
+ * Takes rx_lock, tx_lock, sets.lock.
  *
  * When.  Both gates are open, no link exists or is being asked for, and
  *   - the stream is barred;
@@ -35,7 +35,7 @@ static bool is_plain(struct sr_stream *st)
 	       !atomic_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
 	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->in.pushback_len &&
 	       !st->out.broken &&
-	       !atomic_load(&st->so_error);
+	       !atomic_load(&st->err.pending);
 }
 
 /* Stops the loop's watch, because the stream's close will not. */
@@ -52,17 +52,17 @@ void sr_plain_for_good(struct sr_stream *st)
 {
 	if (sr_is_plain(st) ||
 	    (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
-	    atomic_load(&st->so_error))	/* SO_ERROR must show it */
+	    atomic_load(&st->err.pending))	/* SO_ERROR must show it */
 		return;
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-	sr_lock(&st->epoll_lock);
+	sr_lock(&st->sets.lock);
 	if (is_plain(st) && unwatch(st)) {
 		sr_sets_ops.forget(st);
 		atomic_store(&st->want_tcp, false);
 		atomic_store(&st->head.plain, true);
 	}
-	sr_unlock(&st->epoll_lock);
+	sr_unlock(&st->sets.lock);
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
 }

@@ -70,7 +70,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
 		if (st->in.rst_seen)
 			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
-				   (atomic_load(&st->so_error) ? POLLERR : 0);
+				   (atomic_load(&st->err.pending) ? POLLERR : 0);
 		if (st->in.link &&
 		    sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) > 0)
 			e->ours |= POLLIN | POLLRDNORM;
@@ -83,7 +83,7 @@ static void plan_rx(struct sr_waitset_entry *e)
 	default:
 		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP | POLLOUT |
 			   POLLWRNORM;
-		if (atomic_load(&st->so_error))
+		if (atomic_load(&st->err.pending))
 			e->ours |= POLLERR;
 	}
 	if (sr_st_flags(st) & SR_ST_RDSHUT)

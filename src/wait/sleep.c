@@ -61,25 +61,25 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
  */
 static unsigned mode(struct sr_stream *st, int fd)
 {
-	uint64_t now = atomic_load(&st->mode_changes) + 1;
-	uint64_t kept = atomic_load(&st->mode);
+	uint64_t now = atomic_load(&st->waits.mode_changes) + 1;
+	uint64_t kept = atomic_load(&st->waits.mode);
 
 	bool sure;
 
-	if (!sr_any_gate_shut(st) || atomic_load(&st->slot) ||
+	if (!sr_any_gate_shut(st) || atomic_load(&st->owned.slot) ||
 	    (sr_st_flags(st) & SR_ST_SHARED))
 		return ask_mode(st, fd, &sure);
 	if (kept >> MODE_BITS != now) {
 		kept = now << MODE_BITS | ask_mode(st, fd, &sure);
 		if (sure)
-			atomic_store(&st->mode, kept);
+			atomic_store(&st->waits.mode, kept);
 	}
 	return kept & ((1u << MODE_BITS) - 1);
 }
 
 void sr_stream_mode_changed(struct sr_stream *st)
 {
-	atomic_fetch_add(&st->mode_changes, 1);
+	atomic_fetch_add(&st->waits.mode_changes, 1);
 }
 
 /* Returns the time at which the call times out; 0: never. */
@@ -142,7 +142,7 @@ static bool spin(struct sr_stream *st, int fd, uint64_t *start)
 	ssize_t there = 0;
 
 	if (!sr_rx_is_fast(st) ||
-	    !sr_spin_pays(&st->spin, limit, sr_stream_same_core(st)))
+	    !sr_spin_pays(&st->waits.spin, limit, sr_stream_same_core(st)))
 		return false;
 	for (;;) {
 		for (int i = 0; i < POLLS && !there; i++) {
@@ -155,12 +155,12 @@ static bool spin(struct sr_stream *st, int fd, uint64_t *start)
 		if (!*start)
 			*start = now;
 		if (there || now - *start > limit || sr_held.off ||
-		    (last && sr_spin_stolen(&st->spin, limit, now - last)))
+		    (last && sr_spin_stolen(&st->waits.spin, limit, now - last)))
 			break;
 		last = now;
 	}
 	if (there)
-		sr_spin_learn(&st->spin, limit, now - *start);
+		sr_spin_learn(&st->waits.spin, limit, now - *start);
 	return there > 0;
 }
 

@@ -345,7 +345,7 @@ static struct sr_spin *spin_of(struct sr_waitset *s)
 {
 	static __thread struct sr_spin several;
 
-	return s->n == 1 ? &s->e[0].st->spin : &several;
+	return s->n == 1 ? &s->e[0].st->waits.spin : &several;
 }
 
 /* Polls all links of the set; returns false if there is none.  *kernel: the

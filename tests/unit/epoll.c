@@ -50,7 +50,7 @@ static void end(void)
 {
 	sr_epoll_gone(ep);
 	close(ep);
-	CHECK(!e.st->epoll);
+	CHECK(!e.st->sets.first);
 	fake_end(&e);
 }
 

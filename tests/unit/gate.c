@@ -15,8 +15,8 @@
 static struct sr_stream st = {
 	.anchor = -1,
 	.tx_lock = SR_MUTEX(SR_RANK_TX),
-	.epoll_lock = SR_MUTEX(SR_RANK_EPOLL),
-	.wait_lock = SR_MUTEX(SR_RANK_WAIT),
+	.sets.lock = SR_MUTEX(SR_RANK_EPOLL),
+	.waits.lock = SR_MUTEX(SR_RANK_WAIT),
 };
 static atomic_int inside, shut;
 static atomic_bool over;
