@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # What goes out beside the programs: completion, drop-ins for units, files for
-# containers, probes.  The packages themselves: tests/package.
+# containers, symbols, probes.  The packages themselves: tests/package.
 
 load ../../lib/common
 
@@ -162,6 +162,16 @@ for t in json.load(sys.stdin):
 	run -0 env LD_PRELOAD="$d/libsockrail.so.0:$d/libsockrail-preload.so" \
 		grep -c "$d/libsockrail" /proc/self/maps
 	[ "$output" -ge 2 ]
+}
+
+# ------------------------------------------------------------------ symbols
+
+@test "Debian's list of symbols has every function that the library exports" {
+	need nm
+	nm -D --defined-only "$SR_BUILD/.libs/libsockrail.so" | awk '{ print $3 }' |
+		LC_ALL=C sort >"$BATS_TEST_TMPDIR/exported"
+	sed -n 's/^ \(sr_[a-z0-9_]*\)@Base .*/\1/p' "$SR_TOP/debian/libsockrail0.symbols" |
+		LC_ALL=C sort | diff - "$BATS_TEST_TMPDIR/exported"
 }
 
 # ------------------------------------------------------------------- probes
