@@ -104,6 +104,13 @@ static int parse_milliseconds(const char *value, void *field, size_t size)
 	return parse_integer(value, 0, 3600 * 1000, field);
 }
 
+/* Less than some ticks of the service thread would show nothing (link/verbs/cq.c). */
+static int parse_retry(const char *value, void *field, size_t size)
+{
+	(void)size;
+	return parse_integer(value, 200, 60 * 1000, field);
+}
+
 static int parse_microseconds(const char *value, void *field, size_t size)
 {
 	(void)size;

@@ -30,6 +30,7 @@ struct channel {
 };
 
 static unsigned last_port = 50000;
+static uint8_t ack_timeout, retries;
 static struct {
 	bool set;
 	enum rdma_cm_event_type from, to;
@@ -242,8 +243,10 @@ int fake_bind_addr(struct rdma_cm_id *cm, struct sockaddr *addr)
 int fake_set_option(struct rdma_cm_id *cm, int level, int name, void *val,
 		    size_t len)
 {
-	(void)cm, (void)level, (void)name, (void)val, (void)len;
+	(void)cm, (void)level;
 	LOCKED;
+	if (name == RDMA_OPTION_ID_ACK_TIMEOUT && len == 1)
+		ack_timeout = *(uint8_t *)val;
 	return fake_fails("cm_set_option") ? -1 : 0;
 }
 
@@ -295,6 +298,7 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	if (fake_fails("cm_connect"))
 		return -1;
 	id->active = true;
+	retries = p->retry_count;
 	while (l && (l->state != LISTENING ||
 		     source(l)->sin_port != target(id)->sin_port))
 		l = l->next;
@@ -322,10 +326,10 @@ int fake_accept(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 {
 	struct id *id = (struct id *)cm;
 
-	(void)p;
 	LOCKED;
 	if (fake_fails("cm_accept"))
 		return -1;
+	retries = p->retry_count;
 	if (id->state != ASKED || !id->peer)
 		return no(EINVAL);
 	id->state = ANSWERED;
@@ -373,6 +377,13 @@ void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 	swap.from = from;
 	swap.to = to;
 	swap.status = status;
+}
+
+void fake_patience(uint8_t *timeout, uint8_t *tries)
+{
+	LOCKED;
+	*timeout = ack_timeout;
+	*tries = retries;
 }
 
 void fake_kill(void)

@@ -30,7 +30,7 @@ struct qp *fake_qps;
 struct id *fake_ids;
 atomic_uint fake_alive, fake_rnrs;
 static pthread_cond_t work;
-static bool started, paused;
+static bool started, paused, mute;
 static struct mr *mrs;
 static struct cq *cqs;
 static uint64_t seed = 1;
@@ -481,6 +481,8 @@ static int execute(struct qp *q, struct qp *p, struct send *s)
 
 	if (s->from != s->copy && !may_access(q, s->key, s->from, s->len, 0))
 		return IBV_WC_LOC_PROT_ERR;
+	if (mute)
+		return IBV_WC_SUCCESS;
 	if (takes && p->recv_head == p->recv_tail)
 		return -1;
 	if (s->opcode == IBV_WR_SEND) {
@@ -827,6 +829,12 @@ void fake_fail_send(unsigned n, enum ibv_wc_status status)
 	LOCKED;
 	wrong_send = n;
 	wrong_status = status;
+}
+
+void fake_mute(bool is)
+{
+	LOCKED;
+	mute = is;
 }
 
 void fake_async(enum ibv_event_type type)

@@ -34,6 +34,13 @@ bool fake_struck(void);		       /* has it failed? */
 unsigned fake_calls(const char *verb); /* since the program began */
 const char *fake_verb(unsigned i);     /* number i that can fail, or NULL */
 
+/* From now on what is sent comes to nothing, and completes all the same: as with a peer
+ * that stands still, or on iWARP with a path that is dead. */
+void fake_mute(bool mute);
+/* What the last queue pair that was connected or accepted was told: how long it waits for
+ * an acknowledgement, and how often it tries again. */
+void fake_patience(uint8_t *ack_timeout, uint8_t *retries);
+
 /* The n-th send to be executed from now has this status. */
 void fake_fail_send(unsigned n, enum ibv_wc_status status);
 /* The next CM event `from` comes as `to` instead. */

@@ -348,6 +348,63 @@ static void test_batch(void)
 	in_process(batch_case, 0, 0);
 }
 
+/* ---- a peer that cannot be heard ---- */
+
+/* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
+ * have arrived. */
+static int mute_case(unsigned ms, unsigned unused)
+{
+	uint8_t timeout, retries;
+	uint64_t start, took;
+	struct end *e;
+
+	(void)unused;
+	begin_case();
+	sr_conf.retry_ms = ms;
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	fake_patience(&timeout, &retries);
+	took = (UINT64_C(4096) << timeout) * (retries + 1u) / 1000000;
+	check(took <= ms && took > ms / 3 && retries < 7);
+	check(put(e, 1000, true) == 1000);
+	check(await(e, SR_NOTIFY_TX, all_acked));
+	fake_mute(true);
+	start = sr_now_ns();
+	check(put(e, 1000, true) == 1000);
+	check(!await(e, SR_NOTIFY_TX, all_acked));
+	took = (sr_now_ns() - start) / 1000000;
+	say("%s after %u ms\n", e->link->reason, (unsigned)took);
+	check(!strcmp(e->link->reason, "timeout"));
+	check(took >= ms * 3 / 4 && took < ms + 800);
+	fake_mute(false);
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+static int deaf_case(unsigned ms, unsigned unused)
+{
+	struct end *e;
+
+	(void)unused;
+	begin_case();
+	sr_conf.retry_ms = ms;
+	try_listen();
+	e = open_end(DEAF << 8 | 1);
+	check(put(e, 1000, true) == 1000);
+	check(await(e, SR_NOTIFY_TX, all_acked)); /* after 1.5 s */
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_mute(void)
+{
+	in_process(mute_case, 400, 0);
+	in_process(mute_case, 1000, 0);
+	in_process(deaf_case, 200, 0);
+}
+
 /* ---- late, and in another order ---- */
 
 enum { LINKS = 6 };
@@ -523,7 +580,8 @@ static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
-	{"batch", test_batch, false},	     {"late", test_late, false},
+	{"batch", test_batch, false},	     {"mute", test_mute, false},
+	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},
 };

@@ -21,8 +21,7 @@
 enum {
 	RETRY_MS = 1000,	/* a listener whose device went */
 	BACKLOG = 1024, /* siw has so many work items, some per connection */
-	ACK_TIMEOUT = 17,	/* 4.096 us * 2^17 = 0.54 s, so that ... */
-	RETRIES = 7,		/* ... a dead port shows in some seconds */
+	RETRIES = 6,		/* 7 is for ever on rxe (rxe_completer()) */
 	RNR_FOREVER = 7,
 };
 
@@ -116,10 +115,15 @@ void sr_vcm_param(struct rdma_conn_param *p)
 	p->rnr_retry_count = RNR_FOREVER;
 }
 
+/* The queue pair waits 4.096 us * 2^t for each acknowledgement (InfiniBand Architecture 1,
+ * 9.7.6.1.3): all tries together no longer than retry_ms. */
 void sr_vcm_ack_timeout(struct rdma_cm_id *id)
 {
-	uint8_t t = ACK_TIMEOUT;
+	uint64_t ns = sr_conf.retry_ms * UINT64_C(1000000) / (RETRIES + 1);
+	uint8_t t = 0;
 
+	while (UINT64_C(4096) << (t + 1) <= ns)
+		t++;
 	sr_vlib.cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 			      &t, sizeof(t));
 }

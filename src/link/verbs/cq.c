@@ -45,7 +45,6 @@ enum {
 	TICK_MS = 50,
 	SOON_MS = 2,		/* a tick while bytes are held back */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
-	PROBE_TICKS = 40,	/* 2 s */
 };
 
 #define TICK_NS (TICK_MS * UINT64_C(1000000))
@@ -245,6 +244,32 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 	sr_link_put(&l->link);
 }
 
+/* The peer has not answered what it has to answer at once, or while its program reads.
+ * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
+ * a quarter of retry_ms it is asked, and after the rest the link is given up.  (Time in
+ * which this process stood still makes no ticks.) */
+static void probe(struct sr_vlink *l, bool unanswered)
+{
+	const struct sr_msg msg = { .type = SR_MSG_PROBE };
+	const unsigned limit = sr_conf.retry_ms / TICK_MS;
+	struct sr_vlook *k = &l->look;
+
+	if (!unanswered || l->rx.msgs != k->msgs) {
+		k->msgs = l->rx.msgs;
+		k->quiet_ticks = 0;
+		return;
+	}
+	if (++k->quiet_ticks >= limit && l->tx.probe_out)
+		sr_vlink_break(l, "timeout");
+	else if (k->quiet_ticks >= limit / 4 && !l->tx.probe_out)
+		l->tx.probe_out = !sr_vtx_queue(l, &msg);
+}
+
+static bool said(struct sr_vlink *l, enum sr_msg_type type)
+{
+	return atomic_load(&l->link.said) & (1u << type);
+}
+
 /* Is there something to look after?  Traffic does that by itself; here is for
  * what is left when it stops. */
 static bool unfinished(struct sr_vlink *l, uint64_t now)
@@ -254,9 +279,8 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	uint64_t w = atomic_load(&l->link.tx_w);
 	uint64_t h = atomic_load(&l->link.rx_h);
 	unsigned have = sr_link_events(&l->link);
-	const struct sr_msg probe = { .type = SR_MSG_PROBE };
 	struct sr_vlook *k = &l->look;
-	bool unsaid, unacked, unheard;
+	bool unsaid, unanswered, unheard;
 
 	/* An ACK to the byte, once the reader has paused: those that ride on
 	 * data are rounded down. */
@@ -270,18 +294,17 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	if (unheard && l->tx.slots.sent)
 		l->tx.ack_due = true;
 
-	unacked = (have & SR_LINK_ACKSW) && acked != w;
-	if (!unacked || acked != k->acked)
-		k->probe_ticks = 0;
-	else if (!(++k->probe_ticks % PROBE_TICKS) && !l->tx.probe_out)
-		l->tx.probe_out = !sr_vtx_queue(l, &probe);
+	unanswered = said(l, SR_MSG_SWITCH) &&
+		     (!(have & SR_LINK_ACKSW) || acked != w ||
+		      (said(l, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
+	probe(l, unanswered);
 	if (taken != k->taken || h != k->h || w != k->w || acked != k->acked)
 		k->moved_ns = now;
 	k->taken = taken;
 	k->acked = acked;
 	k->h = h;
 	k->w = w;
-	return unsaid || unacked || unheard || now - k->moved_ns < TICK_NS;
+	return unsaid || unanswered || unheard || now - k->moved_ns < TICK_NS;
 }
 
 /* between: two whole ticks.  Returns true if the next look should be soon: bytes wait

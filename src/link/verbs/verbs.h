@@ -132,7 +132,8 @@ struct sr_vrx {
 /* What the timer remembers of its last look.  loop */
 struct sr_vlook {
 	uint64_t taken, acked, h, w, moved_ns;
-	unsigned used, probe_ticks;
+	unsigned used, quiet_ticks;
+	uint32_t msgs;
 	atomic_bool on;		/* in dev->busy, or about to be */
 	struct sr_task task;
 };
