@@ -109,7 +109,7 @@ struct sr_stream {
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
 	atomic_bool anchor_private;
 	uint32_t link_no;	/* number of the last link */
-	struct sr_ends ends;
+	struct sr_addr addr;
 	struct sr_err err;
 	atomic_flag history_busy;
 

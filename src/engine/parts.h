@@ -84,7 +84,7 @@ struct sr_loop_side {
 };
 
 /* Its addresses and what follows from them; valid with SR_ST_NAMED, family always. */
-struct sr_ends {
+struct sr_addr {
 	int family;
 	struct sockaddr_storage local, peer;
 	struct sr_name name;

@@ -46,7 +46,7 @@ struct free_link {
 
 static struct free_link *link_of(struct sr_stream *st)
 {
-	return (struct free_link *)&st->ends.peer;
+	return (struct free_link *)&st->addr.peer;
 }
 
 static void init_locks(struct sr_stream *st)
@@ -216,7 +216,7 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;
-	st->ends.family = family;
+	st->addr.family = family;
 	atomic_store(&st->fds, 1);
 	if (sr_conf.never)
 		sr_stream_bar(st, SR_REASON_NEVER);
@@ -255,7 +255,7 @@ static void inherit(struct sr_stream *st, struct sr_stream *listener)
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 {
-	struct sr_stream *st = sr_stream_open(fd, listener->ends.family);
+	struct sr_stream *st = sr_stream_open(fd, listener->addr.family);
 
 	if (!st)
 		return NULL;
@@ -265,7 +265,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	atomic_fetch_add(&listener->up.children, 1);
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
-	sr_stream_policy(st, false, &st->ends.local);
+	sr_stream_policy(st, false, &st->addr.local);
 	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
@@ -324,9 +324,9 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r)
 /* Finds the addresses, and the name that both ends give the connection. */
 bool sr_stream_name(struct sr_stream *st)
 {
-	socklen_t a = sizeof(st->ends.local), b = sizeof(st->ends.peer);
-	const struct sockaddr *local = (struct sockaddr *)&st->ends.local;
-	const struct sockaddr *peer = (struct sockaddr *)&st->ends.peer;
+	socklen_t a = sizeof(st->addr.local), b = sizeof(st->addr.peer);
+	const struct sockaddr *local = (struct sockaddr *)&st->addr.local;
+	const struct sockaddr *peer = (struct sockaddr *)&st->addr.peer;
 	bool connected = sr_st_flags(st) & SR_ST_CONNECT;
 	int err = errno;
 	bool ok;
@@ -336,10 +336,10 @@ bool sr_stream_name(struct sr_stream *st)
 	sr_lock(&st->waits.lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
 	     (st->anchor >= 0 &&
-	      getsockname(st->anchor, (struct sockaddr *)&st->ends.local,
+	      getsockname(st->anchor, (struct sockaddr *)&st->addr.local,
 			  &a) == 0 &&
-	      getpeername(st->anchor, (struct sockaddr *)&st->ends.peer, &b) == 0 &&
-	      sr_name_make(&st->ends.name, connected ? local : peer,
+	      getpeername(st->anchor, (struct sockaddr *)&st->addr.peer, &b) == 0 &&
+	      sr_name_make(&st->addr.name, connected ? local : peer,
 			   connected ? peer : local, 0) == 0);
 	if (ok)
 		sr_st_set(st, SR_ST_NAMED);
@@ -356,10 +356,10 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 		sr_format(buf, 128, "stream");
 		return buf;
 	}
-	n = sr_addr_format(buf, 60, &st->ends.local);
+	n = sr_addr_format(buf, 60, &st->addr.local);
 	n += sr_format(buf + n, 128 - (size_t)n, "%s",
 		       sr_st_flags(st) & SR_ST_CONNECT ? "->" : "<-");
-	sr_addr_format(buf + n, 128 - (size_t)n, &st->ends.peer);
+	sr_addr_format(buf + n, 128 - (size_t)n, &st->addr.peer);
 	return buf;
 }
 

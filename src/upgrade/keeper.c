@@ -237,7 +237,7 @@ static int make(struct sr_stream *st, int fd, uint32_t events,
 static int name_of(struct sr_stream *st, struct sockaddr_un *un, socklen_t *len)
 {
 	char word[100];
-	int n = sr_local_word(word, sizeof(word), (struct sockaddr *)&st->ends.local,
+	int n = sr_local_word(word, sizeof(word), (struct sockaddr *)&st->addr.local,
 			      false, false);
 
 	if (n < 0)
@@ -332,7 +332,7 @@ bool sr_keeper_ask(const struct sr_name *name)
 	bool any = false;
 
 	for (k = all; k; k = k->next) {
-		if (sr_addr_port((struct sockaddr *)&k->st->ends.local) != name->dport)
+		if (sr_addr_port((struct sockaddr *)&k->st->addr.local) != name->dport)
 			continue;
 		for (w = k->workers; w; w = w->next) {
 			ask(name, w);
@@ -350,7 +350,7 @@ void sr_keeper_tell(const struct sr_name *name)
 	sr_name_encode(name, p.name);
 	for (k = all; k; k = k->next)
 		if (k->watch.fn == line_readable &&
-		    sr_addr_port((struct sockaddr *)&k->st->ends.local) == name->dport)
+		    sr_addr_port((struct sockaddr *)&k->st->addr.local) == name->dport)
 			(void)send_packet(k->watch.fd, &p);
 }
 

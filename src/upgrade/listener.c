@@ -42,7 +42,7 @@ static enum sr_reason listen_on(struct sr_stream *st, int i,
 	why = impossible(st, i, ops);
 	if (why != SR_REASON_NONE)
 		return why;
-	r = ops->listen((struct sockaddr *)&st->ends.local, there, &st->up.listener[i]);
+	r = ops->listen((struct sockaddr *)&st->addr.local, there, &st->up.listener[i]);
 	if (r == 0)
 		return SR_REASON_NONE;
 	st->up.listener[i] = NULL;
@@ -194,9 +194,9 @@ static bool opened(struct sr_stream *st)
  * its driver may hang. */
 void sr_listener_open(struct sr_stream *st, int fd, bool wait)
 {
-	socklen_t len = sizeof(st->ends.local);
+	socklen_t len = sizeof(st->addr.local);
 
-	if (getsockname(fd, (struct sockaddr *)&st->ends.local, &len) < 0)
+	if (getsockname(fd, (struct sockaddr *)&st->addr.local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
@@ -222,7 +222,7 @@ struct sr_stream *sr_listener_adopt(int fd)
 	st = sr_stream_open(fd, domain);
 	if (!st)
 		return NULL;
-	getsockname(fd, (struct sockaddr *)&st->ends.local, &size);
+	getsockname(fd, (struct sockaddr *)&st->addr.local, &size);
 	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
 	sr_stat_note(st);
 	return st;

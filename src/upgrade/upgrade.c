@@ -194,7 +194,7 @@ static bool on_this_host(const struct sockaddr_storage *local,
 static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 {
 	const char *links = st->policy->links;
-	bool here = strchr(links, 's') && on_this_host(&st->ends.local, &st->ends.peer);
+	bool here = strchr(links, 's') && on_this_host(&st->addr.local, &st->addr.peer);
 
 	if (here && strcmp(links, "vs") == 0)
 		links = "sv";
@@ -249,7 +249,7 @@ static bool hopeless(struct sr_stream *st)
 		return false;
 	sr_enter();
 	while ((ops = kind(st, k++))) {
-		why = unlikely(st, ops, &st->ends.peer);
+		why = unlikely(st, ops, &st->addr.peer);
 		if (why == SR_REASON_NONE)
 			break;
 		first_reason(st, why);
@@ -276,19 +276,19 @@ static void ask_next(struct sr_stream *st)
 
 	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
-		why = unlikely(st, ops, &st->ends.peer);
+		why = unlikely(st, ops, &st->addr.peer);
 		if (why != SR_REASON_NONE) {
 			first_reason(st, why);
 			continue;
 		}
 		memset(&st->up.ask, 0, sizeof(st->up.ask));
 		st->up.ask.ops = ops;
-		st->up.ask.name = st->ends.name;
+		st->up.ask.name = st->addr.name;
 		st->up.ask.policy = st->policy;
 		st->up.ask.name.link_no = st->link_no + 1;
 		/* The rendezvous uses the addresses on the wire. */
-		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->ends.local);
-		sr_addr_plain(&st->up.ask.dst, (struct sockaddr *)&st->ends.peer);
+		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->addr.local);
+		sr_addr_plain(&st->up.ask.dst, (struct sockaddr *)&st->addr.peer);
 		st->up.ask.anchor = st->anchor;
 		st->up.ask.owner = st;
 		st->up.ask.notify = sr_stream_on_link;
@@ -320,7 +320,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
 			link->device && *link->device ? ":" : "",
 			link->device ? link->device : "");
-		sr_peer_answered(&st->ends.peer, ask->ops);
+		sr_peer_answered(&st->addr.peer, ask->ops);
 		sr_attach_begin(st, link);
 	} else {
 		if (reason && !strcmp(reason, "fork"))
@@ -330,7 +330,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		if (reason && (!strcmp(reason, "no-listener") ||
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
-			sr_peer_refused(&st->ends.peer, ask->ops, sr_reason_find(reason),
+			sr_peer_refused(&st->addr.peer, ask->ops, sr_reason_find(reason),
 					again_ns(st));
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
