@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * close.c - attaches and detaches descriptors, shuts directions down, closes.
- * It owns a stream's life after close(2), and knows no kind of link.
+ * close.c - attaches and detaches descriptors, closes.  It owns a stream's life
+ * after close(2), and knows no kind of link.
  *
  * close(2) returns at once, and queued bytes still arrive.  A stream on a link
  * lives on under a private duplicate of the anchor until END is acknowledged
@@ -15,7 +15,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -30,28 +29,13 @@
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
 #include "epoll/hooks.h"
+#include "sock/ends.h"
 #include "sock/sock.h"
-
 
 static void lock(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
-}
-
-/* Moving rx on may reset the stream, which needs tx_lock to be free. */
-static void lock_up_to_date(struct sr_stream *st)
-{
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
-}
-
-static void unlock(struct sr_stream *st)
-{
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
 }
 
 /* Both locks held. */
@@ -84,88 +68,6 @@ static void reset_on_close(int fd)
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 }
 
-static bool unread(struct sr_stream *st)
-{
-	return st->in.pushback_len ||
-	       (st->in.link &&
-		sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)));
-}
-
-/* Does the peer's host have all that we sent, and our end?  tx_lock held. */
-static bool end_arrived(struct sr_stream *st)
-{
-	struct sr_link *link = st->out.link;
-	int n = 0;
-
-	if (st->anchor < 0 || st->out.broken)
-		return true;
-	if (st->tx.state == SR_TX_LINK) {
-		link->ops->poll(link);
-		return st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
-	}
-	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->out.gate))
-		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
-	return false;
-}
-
-/* Has the peer's end come, perhaps behind unread bytes?  rx_lock held. */
-static bool peer_ended(struct sr_stream *st)
-{
-	if (sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
-		return st->rx.state == SR_RX_EOF || st->rx.end;
-	return sr_anchor_ended(st);
-}
-
-/* The stream was reset: one of the two ways into TCP's state CLOSE, the other
- * being both_ended().  Both locks held. */
-static bool is_reset(struct sr_stream *st)
-{
-	return st->out.broken || st->in.rst_seen;
-}
-
-/* Have both directions ended?  Our end may have yet to arrive, which TCP would call
- * another state.  half: the program had ended our direction.  Both locks held. */
-static bool both_ended(struct sr_stream *st, bool half)
-{
-	return (st->tx.ended || half) && peer_ended(st);
-}
-
-/* Are there unread bytes that make the last close a reset?  If both directions
- * have ended, TCP discards such bytes and does not reset.  Both locks held. */
-static bool leaves_unread(struct sr_stream *st)
-{
-	char c[4096];
-
-	if (is_reset(st) || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
-		return unread(st);
-	sr_stream_discard(st);
-	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
-		;
-	return false;
-}
-
-/* Ends our direction, on TCP or on the link.  Both locks held. */
-static void end_tx(struct sr_stream *st)
-{
-	struct sr_msg end = { .type = SR_MSG_END };
-	unsigned todo;
-
-	if (!sr_gate_shut(&st->out.gate)) {
-		if (!sr_tx_is_second(st))
-			sr_real.shutdown(st->anchor, SHUT_WR);
-		return;
-	}
-	todo = sr_tx_end(&st->tx);
-	if (todo & SR_DO_FIN)
-		sr_real.shutdown(st->anchor, SHUT_WR);
-	if (todo & SR_DO_END) {
-		end.end = st->tx.w;
-		sr_tx_flush(st);
-		st->out.link->ops->ctl(st->out.link, &end);
-	}
-	sr_fast_update_tx(st);
-}
-
 /* Makes another of the stream's descriptors the anchor.  fd < 0: one of them
  * was closed without our knowledge, and we cannot know which. */
 static void move_anchor(struct sr_stream *st, int fd)
@@ -185,7 +87,7 @@ static void move_anchor(struct sr_stream *st, int fd)
 		sr_stream_unwatch(st);
 		st->anchor = other;
 	}
-	unlock(st);
+	sr_ends_unlock(st);
 	sr_stream_kick(st);
 }
 
@@ -202,7 +104,7 @@ static void await_arrival(struct sr_stream *st, int seconds)
 	while (!all && !(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
 	       !sr_held.off) {
 		sr_lock(&st->tx_lock);
-		all = end_arrived(st);
+		all = sr_ends_arrived(st);
 		sr_unlock(&st->tx_lock);
 		if (!all)
 			nanosleep(&ms, NULL);
@@ -218,13 +120,13 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 	int dup;
 
 	for (;;) {
-		lock_up_to_date(st);
+		sr_ends_lock(st);
 		if (!sr_any_gate_shut(st))
 			return -1;
 		dup = sr_fd_dup(fd);
 		if (dup >= 0 || tried)
 			return dup;
-		unlock(st);
+		sr_ends_unlock(st);
 		sr_stream_plain(st, fd, SR_REASON_DESCRIPTORS);
 		tried = true;
 	}
@@ -261,7 +163,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_epoll_stream_gone(st);
 	if (!sr_any_gate_shut(st)) {
 		st->anchor = -1;
-		unlock(st);
+		sr_ends_unlock(st);
 		end(st);
 		return;
 	}
@@ -270,7 +172,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	if (shared)
 		reset = st->out.broken;
 	else
-		reset = (l.l_onoff && !l.l_linger) || leaves_unread(st) || st->out.broken;
+		reset = (l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st) || st->out.broken;
 	st->anchor = -1;
 	if (reset && !shared)
 		reset_on_close(fd);
@@ -281,7 +183,7 @@ static void detach_last(struct sr_stream *st, int fd)
 		if (dup >= 0)
 			sr_fd_close(dup);
 		put_links(st);
-		unlock(st);
+		sr_ends_unlock(st);
 		end(st);
 		return;
 	}
@@ -292,8 +194,8 @@ static void detach_last(struct sr_stream *st, int fd)
 	if (shared)
 		atomic_store(&st->want_tcp, true);
 	else
-		end_tx(st);
-	unlock(st);
+		sr_ends_finish(st);
+	sr_ends_unlock(st);
 	sr_stream_kick(st);
 	if (l.l_onoff && !shared)
 		await_arrival(st, l.l_linger);
@@ -320,7 +222,7 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_st_set(st, SR_ST_CLOSING);
 		sr_epoll_stream_gone(st);
 		st->anchor = -1;
-		unlock(st);
+		sr_ends_unlock(st);
 		sr_stream_end_report(st);
 		sr_owners_leave(st);
 	}
@@ -360,16 +262,16 @@ void sr_close_at_exit(struct sr_stream *st)
 	struct linger l = { 0, 0 };
 	socklen_t len = sizeof(l);
 
-	lock_up_to_date(st);
+	sr_ends_lock(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
 	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
 		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
-		if ((l.l_onoff && !l.l_linger) || leaves_unread(st))
+		if ((l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st))
 			reset_on_close(st->anchor);
 		else if (sr_gate_shut(&st->out.gate))
-			end_tx(st);
+			sr_ends_finish(st);
 	}
-	unlock(st);
+	sr_ends_unlock(st);
 	sr_stream_kick(st);
 }
 
@@ -388,7 +290,7 @@ bool sr_close_leave(struct sr_stream *st)
 	struct sr_link *link;
 	bool done = true;
 
-	lock_up_to_date(st);
+	sr_ends_lock(st);
 	link = st->out.link ?: st->in.link;
 	if (!link)
 		goto out;
@@ -401,7 +303,7 @@ bool sr_close_leave(struct sr_stream *st)
 		link->ops->leave(link, true);
 	sr_link_put(link);
 out:
-	unlock(st);
+	sr_ends_unlock(st);
 	sr_stream_kick(st);
 	return done;
 }
@@ -418,7 +320,7 @@ static void finish(struct sr_stream *st, bool reset)
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
 	sr_owners_leave(st);
-	unlock(st);
+	sr_ends_unlock(st);
 	/* Wakes the threads that still sleep on the stream: nothing more will
 	 * come. */
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
@@ -433,7 +335,7 @@ static bool still_coming(struct sr_stream *st)
 	char c;
 	ssize_t r;
 
-	if (unread(st))
+	if (sr_ends_unread(st))
 		return true;
 	if (st->in.fin_seen || sr_rx_at_mark(&st->rx) || st->rx.dup ||
 	    st->rx.state == SR_RX_EOF || st->rx.state == SR_RX_RESET)
@@ -463,10 +365,10 @@ static void shared_progress(struct sr_stream *st)
 {
 	bool over;
 
-	lock_up_to_date(st);
+	sr_ends_lock(st);
 	over = st->out.broken || !sr_any_gate_shut(st) ||
 	       sr_now_ns() - st->close_since > SR_ORPHAN_NS;
-	unlock(st);
+	sr_ends_unlock(st);
 	if (over)
 		finish(st, false);
 }
@@ -501,59 +403,4 @@ void sr_close_progress(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 	if (data || over)
 		finish(st, data);
-}
-
-/* ---- shutdown ---- */
-
-static int kernel_shutdown(int fd, int how)
-{
-	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
-}
-
-/* Shuts down a stream of which a direction is, or was, on a link.  half: our
- * direction had been shut down before.  Both locks held. */
-static int shut_down(struct sr_stream *st, int fd, int how, bool half)
-{
-	int r = 0;
-
-	if (is_reset(st) || both_ended(st, half))
-		return -ENOTCONN;
-	/* A direction that has ended is the kernel's again: if the other one
-	 * never was on a link, only the kernel knows when both are over. */
-	if (how != SHUT_WR && (!sr_gate_shut(&st->in.gate) || st->in.fin_seen ||
-			       st->rx.state == SR_RX_EOF))
-		r = kernel_shutdown(fd, SHUT_RD);
-	if (how != SHUT_RD && (!sr_gate_shut(&st->out.gate) ||
-			       st->tx.state == SR_TX_DONE))
-		r = kernel_shutdown(fd, SHUT_WR);
-	else if (how != SHUT_RD)
-		end_tx(st);
-	return r;
-}
-
-int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
-{
-	bool half = sr_st_flags(st) & SR_ST_HALF;
-	int r;
-
-	sr_guest_use(st, SR_OWNERS_BOTH);
-	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-		return kernel_shutdown(fd, how);
-	if (how != SHUT_RD)
-		sr_st_set(st, SR_ST_HALF);
-	lock_up_to_date(st);
-	/* The kernel's recv() returns 0 from now on, so a mark could not come
-	 * this way: sr_rx_take_switch() checks the flag. */
-	if (how != SHUT_WR)
-		sr_st_set(st, SR_ST_RDSHUT);
-	if (!sr_any_gate_shut(st)) {
-		unlock(st);
-		return kernel_shutdown(fd, how);
-	}
-	r = shut_down(st, fd, how, half);
-	sr_fast_update_rx(st);
-	unlock(st);
-	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
-	sr_stream_kick(st);
-	return r;
 }

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ends.c - the ends of a stream's two directions: what has come of the peer's end, how
+ * ours goes out, and shutdown(2).
+ *
+ * Locks: rx_lock, then tx_lock.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+
+#include "engine/engine.h"
+#include "engine/fast.h"
+#include "engine/impl.h"
+#include "engine/owners.h"
+#include "upgrade/upgrade.h"
+#include "sock/ends.h"
+#include "sock/sock.h"
+
+/* Moving rx on may reset the stream, which needs tx_lock to be free. */
+void sr_ends_lock(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+}
+
+void sr_ends_unlock(struct sr_stream *st)
+{
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+bool sr_ends_unread(struct sr_stream *st)
+{
+	return st->in.pushback_len ||
+	       (st->in.link &&
+		sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)));
+}
+
+bool sr_ends_arrived(struct sr_stream *st)
+{
+	struct sr_link *link = st->out.link;
+	int n = 0;
+
+	if (st->anchor < 0 || st->out.broken)
+		return true;
+	if (st->tx.state == SR_TX_LINK) {
+		link->ops->poll(link);
+		return st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
+	}
+	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->out.gate))
+		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
+	return false;
+}
+
+/* Has the peer's end come, perhaps behind unread bytes?  rx_lock held. */
+static bool peer_ended(struct sr_stream *st)
+{
+	if (sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
+		return st->rx.state == SR_RX_EOF || st->rx.end;
+	return sr_anchor_ended(st);
+}
+
+/* The stream was reset: one of the two ways into TCP's state CLOSE, the other
+ * being both_ended().  Both locks held. */
+static bool is_reset(struct sr_stream *st)
+{
+	return st->out.broken || st->in.rst_seen;
+}
+
+/* Have both directions ended?  Our end may have yet to arrive, which TCP would call
+ * another state.  half: the program had ended our direction.  Both locks held. */
+static bool both_ended(struct sr_stream *st, bool half)
+{
+	return (st->tx.ended || half) && peer_ended(st);
+}
+
+bool sr_ends_leave_unread(struct sr_stream *st)
+{
+	char c[4096];
+
+	if (is_reset(st) || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
+		return sr_ends_unread(st);
+	sr_stream_discard(st);
+	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
+		;
+	return false;
+}
+
+void sr_ends_finish(struct sr_stream *st)
+{
+	struct sr_msg end = { .type = SR_MSG_END };
+	unsigned todo;
+
+	if (!sr_gate_shut(&st->out.gate)) {
+		if (!sr_tx_is_second(st))
+			sr_real.shutdown(st->anchor, SHUT_WR);
+		return;
+	}
+	todo = sr_tx_end(&st->tx);
+	if (todo & SR_DO_FIN)
+		sr_real.shutdown(st->anchor, SHUT_WR);
+	if (todo & SR_DO_END) {
+		end.end = st->tx.w;
+		sr_tx_flush(st);
+		st->out.link->ops->ctl(st->out.link, &end);
+	}
+	sr_fast_update_tx(st);
+}
+
+/* ---- shutdown(2) ---- */
+
+static int kernel_shutdown(int fd, int how)
+{
+	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+}
+
+/* Shuts down a stream of which a direction is, or was, on a link.  half: our
+ * direction had been shut down before.  Both locks held. */
+static int shut_down(struct sr_stream *st, int fd, int how, bool half)
+{
+	int r = 0;
+
+	if (is_reset(st) || both_ended(st, half))
+		return -ENOTCONN;
+	/* A direction that has ended is the kernel's again: if the other one
+	 * never was on a link, only the kernel knows when both are over. */
+	if (how != SHUT_WR && (!sr_gate_shut(&st->in.gate) || st->in.fin_seen ||
+			       st->rx.state == SR_RX_EOF))
+		r = kernel_shutdown(fd, SHUT_RD);
+	if (how != SHUT_RD && (!sr_gate_shut(&st->out.gate) ||
+			       st->tx.state == SR_TX_DONE))
+		r = kernel_shutdown(fd, SHUT_WR);
+	else if (how != SHUT_RD)
+		sr_ends_finish(st);
+	return r;
+}
+
+int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
+{
+	bool half = sr_st_flags(st) & SR_ST_HALF;
+	int r;
+
+	sr_guest_use(st, SR_OWNERS_BOTH);
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return kernel_shutdown(fd, how);
+	if (how != SHUT_RD)
+		sr_st_set(st, SR_ST_HALF);
+	sr_ends_lock(st);
+	/* The kernel's recv() returns 0 from now on, so a mark could not come
+	 * this way: sr_rx_take_switch() checks the flag. */
+	if (how != SHUT_WR)
+		sr_st_set(st, SR_ST_RDSHUT);
+	if (!sr_any_gate_shut(st)) {
+		sr_ends_unlock(st);
+		return kernel_shutdown(fd, how);
+	}
+	r = shut_down(st, fd, how, half);
+	sr_fast_update_rx(st);
+	sr_ends_unlock(st);
+	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_kick(st);
+	return r;
+}
