@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * message.c - a message as it comes on a link, and the credit of an RDMA immediate.  One
+ * that is accepted has one encoding, and says nothing that the rest may not expect.
+ */
+#include <errno.h>
+
+#include "fuzz.h"
+#include "pure/credit.h"
+#include "pure/wire.h"
+
+static void message(const uint8_t *data, size_t size)
+{
+	uint8_t again[SR_MSG_MAX], *p = fuzz_exact(data, size);
+	struct sr_msg msg;
+
+	memset(&msg, 0xee, sizeof(msg));
+	if (!sr_msg_decode(&msg, p, size)) {
+		CHECK(size <= SR_MSG_MAX);
+		CHECK_EQ(sr_msg_encode(&msg, again), size);
+		CHECK(!memcmp(p, again, size));
+		CHECK(msg.type != SR_MSG_BYTES ||
+		      (msg.bytes.len > 0 && msg.bytes.len <= SR_MSG_BYTES_MAX));
+		CHECK(*sr_msg_name(msg.type) != '?');
+	}
+	free(p);
+}
+
+/* Whatever an immediate says, credit goes forward, and not far. */
+static void immediate(struct fuzz *f)
+{
+	uint32_t imm = (uint32_t)fuzz_bytes(f, 4), slots = (uint32_t)fuzz_bytes(f, 4);
+	uint64_t ack = fuzz_bytes(f, 8) >> 1, before = ack;
+	uint32_t slots_before = slots;
+
+	sr_imm_unpack(imm, &ack, &slots);
+	CHECK(ack >= before && ack - before < UINT64_C(1) << 25);
+	CHECK(slots - slots_before < 1u << 11);
+}
+
+/* Credit that is believed lies between what was known and what was sent. */
+static void credit(struct fuzz *f)
+{
+	uint64_t w = fuzz_bytes(f, 8), acked = w - fuzz_bytes(f, 2);
+	struct sr_slots s = {.posted = 64, .sent = (uint32_t)fuzz_bytes(f, 4)};
+	uint32_t back = (uint32_t)fuzz_number(f, s.sent), out;
+	uint64_t said = fuzz_number(f, acked);
+	int news;
+
+	if (acked > w)
+		acked = w;
+	news = sr_credit_said(acked, w, said);
+	CHECK(news == (said < acked || said > w ? -EPROTO : said > acked));
+	s.back = s.sent - fuzz_below(f, 65);
+	out = s.sent - s.back;
+	if (!sr_slots_said(&s, back))
+		CHECK(s.sent - s.back <= out);
+}
+
+void fuzz_message(const uint8_t *data, size_t size)
+{
+	struct fuzz f = {data, size};
+
+	message(data, size);
+	immediate(&f);
+	credit(&f);
+}
