@@ -45,10 +45,10 @@ static inline void sr_release(void)
  * A window: nothing is held, and handlers run, while a call of the C library's that
  * may sleep, or is given a mask, is under way.  No lock may be held around it.  A
  * handler may leave by siglongjmp(3), and the thread be cancelled: then abandoned(arg)
- * undoes what the thread has registered.  A cancelled thread has run the cleanup
- * attributes of the frame by then; what says that is to be volatile, as the frame is
- * dead to the compiler.  A frame that has none is marked SR_WINDOW_FRAME:
- * AddressSanitizer would go on watching it when it has been unwound.
+ * undoes what the thread has registered.  A frame with a window is marked
+ * SR_WINDOW_FRAME: AddressSanitizer would go on watching it when it has been unwound.
+ * (None has a cleanup attribute: that would need libgcc_s, whose mappings each fork
+ * copies, and whose destructors write a page of each child.)
  */
 #define SR_WINDOW_FRAME __attribute__((no_sanitize("address")))
 struct sr_window {

@@ -191,25 +191,17 @@ static bool unarmed(struct sr_waitset *s)
 
 /* Sleeping is a cancellation point: a cancelled thread disarms its links,
  * leaves the gates and returns its waiter to the pool. */
-static void cancelled(struct sr_waitset *volatile *sleeping)
+static void abandoned(void *arg)
 {
-	struct sr_waitset *s = *sleeping;
+	struct sr_waitset *s = arg;
 
-	if (!s)
-		return;
+	/* sr_waiter_wait_word() */
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	if (s->armed)
 		disarm(s);
 	else
 		leave_gates(s);
 	sr_waitset_done(s);
-	*sleeping = NULL;
-}
-
-static void abandoned(void *sleeping)
-{
-	/* sr_waiter_wait_word() */
-	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
-	cancelled(sleeping);
 }
 
 static bool signalled(const struct sr_waitset *s)
@@ -228,17 +220,16 @@ enum place { IN_POLL, IN_WAITER, AT_WORD };
 
 /* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
  * runs when the window opens, and then ends the sleep. */
+SR_WINDOW_FRAME
 static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
 {
-	__attribute__((cleanup(cancelled))) struct sr_waitset
-		*volatile sleeping = s;
 	bool for_ever = until == UINT64_MAX;
 	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
 	struct timespec t = sr_timespec(until > now ? until - now : 0);
 	struct sr_window w;
 	int r;
 
-	sr_window_open(&w, abandoned, (void *)&sleeping);
+	sr_window_open(&w, abandoned, s);
 	if (until && signalled(s))
 		r = interrupted();
 	else if (place == AT_WORD)
@@ -248,7 +239,6 @@ static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
 	else
 		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 	sr_window_close(&w);
-	sleeping = NULL;
 	return r;
 }
 
