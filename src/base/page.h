@@ -22,7 +22,7 @@
 
 #define SR_PAGE_NAME "sockrail-stat"
 #define SR_PAGE_MAGIC "SOCKRAIL"
-#define SR_PAGE_VERSION 1
+#define SR_PAGE_VERSION 2
 #define SR_PAGE_SLOTS 4096	/* more streams are not shown */
 #define SR_PAGE_REASONS 64
 #define SR_PAGE_PROGRAM 128
@@ -52,7 +52,7 @@ struct sr_page_dir {
 	uint64_t base;		/* bytes by TCP are hot.tcp + hot.plain + base */
 	uint64_t way[SR_WAYS];	/* bytes by a link, and hot.link those of the present one */
 	uint64_t since_ns;	/* CLOCK_MONOTONIC: has this state since */
-	uint64_t unread, room;
+	uint64_t unread, room, ring;
 	uint32_t switches, stalls, failovers;
 	char link[SR_REPORT_LINK]; /* the last link, "verbs:rxe0"; "": it had none */
 };

@@ -82,10 +82,11 @@ void sr_stat_tx(struct sr_stream *st)
 	sr_stream_tx_ways(st, way);
 	begin(d, sr_stream_tx_state(st));
 	ways(d, way, link, base + st->tx_own.plain - st->out.before, st->out.had);
-	d->unread = d->room = 0;
+	d->unread = d->room = d->ring = 0;
 	if (link && st->tx.state == SR_TX_LINK) {
 		d->unread = st->tx.w - atomic_load(&link->tx_acked);
 		d->room = link->tx_piece.left;
+		d->ring = link->ops->ring(link, true);
 	}
 	d->switches = st->out.switches;
 	d->stalls = st->out.stalls;
@@ -98,16 +99,19 @@ void sr_stat_rx(struct sr_stream *st)
 {
 	struct sr_page_dir *d = &st->stat->rx;
 	struct sr_link *link = st->in.link;
-	uint64_t tcp = atomic_load(&st->in.tcp), there = 0;
+	uint64_t tcp = atomic_load(&st->in.tcp), there = 0, ring = 0;
 	uint64_t base = sr_gate_shut(&st->in.gate) ? st->rx.rx - tcp :
 						     (uint64_t)st->in.delta;
 
-	if (link && st->rx.state == SR_RX_LINK)
+	if (link && st->rx.state == SR_RX_LINK) {
 		there = atomic_load(&link->rx_h);
+		ring = link->ops->ring(link, false);
+	}
 	begin(d, sr_stream_rx_state(st));
 	ways(d, st->in.way, link, base + st->rx_own.plain - st->in.before, st->in.had);
 	/* (rx_h may lag behind.) */
 	d->unread = there > st->rx.rx ? there - st->rx.rx : 0;
+	d->ring = ring;
 	d->switches = st->in.switches;
 	finish(d);
 	sr_stat_note(st);

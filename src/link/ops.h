@@ -160,6 +160,9 @@ struct sr_link_ops {
 	/* Frees everything after the last reference is gone.  loop. */
 	void (*free)(struct sr_link *link);
 
+	/* The size of the ring by which bytes are sent, or received.  tx, or rx. */
+	size_t (*ring)(struct sr_link *link, bool tx);
+
 	/* The pinned or shared memory (bytes) and the descriptors that the link
 	 * holds. */
 	void (*usage)(struct sr_link *link, size_t *bytes, int *fds);

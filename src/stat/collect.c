@@ -135,7 +135,9 @@ static void fill(struct stat_stream *s, const struct sr_page_slot *slot,
 	s->value[SR_COUNTER_FAILOVERS] = tx->failovers;
 	s->value[SR_COUNTER_TX_UNREAD] = tx->unread;
 	s->value[SR_COUNTER_TX_ROOM] = tx->room;
+	s->value[SR_COUNTER_TX_RING] = tx->ring;
 	s->value[SR_COUNTER_RX_UNREAD] = rx->unread;
+	s->value[SR_COUNTER_RX_RING] = rx->ring;
 	/* (With SOCKRAIL_UPGRADE=never the library does not care.) */
 	if (stat_socket_find(p->pid, s->fd, &s->local, &s->peer) &&
 	    s->state == STAT_UNCONNECTED)

@@ -111,10 +111,12 @@ static void info(const struct stat_stream *s, uint64_t now_ns)
 	printf("\t");
 	share("tcp/shm/verbs sent", &s->value[SR_COUNTER_TX_PLAIN]);
 	share("received", &s->value[SR_COUNTER_RX_PLAIN]);
-	printf("\n\t opened:%s since:%s\n\t", duration(a, s->opened_ns, now_ns),
+	printf("\n\t opened:%s since:%s", duration(a, s->opened_ns, now_ns),
 	       duration(b, s->since_ns, now_ns));
 	for (int i = SR_COUNTER_SWITCHES; i < SR_COUNTERS; i++)
-		printf(" %s:%s", stat_counters[i].name, stat_amount(a, s->value[i]));
+		printf("%s %s:%s",
+		       i == SR_COUNTER_TX_UNREAD || i == SR_COUNTER_RX_UNREAD ? "\n\t" : "",
+		       stat_counters[i].name, stat_amount(a, s->value[i]));
 	if (s->error)
 		printf(" error:%s", strerrorname_np(s->error) ?: "?");
 	printf("\n");
@@ -122,7 +124,7 @@ static void info(const struct stat_stream *s, uint64_t now_ns)
 
 static int lines_of(const struct stat_options *o)
 {
-	return 1 + (o->processes && o->width && o->width < 120) + 3 * o->info;
+	return 1 + (o->processes && o->width && o->width < 120) + 4 * o->info;
 }
 
 static void one(const struct stat_stream *s, const struct stat_options *o, uint64_t now_ns)

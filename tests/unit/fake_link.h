@@ -202,6 +202,13 @@ static inline void fake_free(struct sr_link *link)
 	atomic_fetch_add(&fakes_freed, 1);
 }
 
+static inline size_t fake_ring(struct sr_link *link, bool tx)
+{
+	(void)link;
+	(void)tx;
+	return 0;
+}
+
 static inline void fake_usage(struct sr_link *link, size_t *bytes, int *fds)
 {
 	(void)link;
@@ -226,6 +233,7 @@ static const struct sr_link_ops fake_ops = {
 	.awake = fake_awake,
 	.drop = fake_drop,
 	.free = fake_free,
+	.ring = fake_ring,
 	.usage = fake_usage,
 };
 

@@ -438,6 +438,13 @@ void sr_shm_free(struct sr_link *link)
 	free(l);
 }
 
+static size_t ring(struct sr_link *link, bool tx)
+{
+	struct sr_shm *l = sr_shm_of(link);
+
+	return sr_gens_ring(tx ? &l->tx.gens : &l->rx.gens)->size;
+}
+
 static void usage(struct sr_link *link, size_t *bytes, int *fds)
 {
 	*bytes = atomic_load(&sr_shm_of(link)->taken_memory);
@@ -470,5 +477,6 @@ const struct sr_link_ops sr_link_shm = {
 	.tx_work = sr_shm_sweep,
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,
+	.ring = ring,
 	.usage = usage,
 };

@@ -362,6 +362,14 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 	return 36;
 }
 
+/* (Sending, no more is under way than the smaller one of both ends' rings holds.) */
+static size_t verbs_ring(struct sr_link *link, bool tx)
+{
+	struct sr_vlink *l = sr_vlink(link);
+
+	return tx ? l->tx.window : sr_gens_ring(&l->rx.gens)->size;
+}
+
 static void verbs_usage(struct sr_link *link, size_t *bytes, int *fds)
 {
 	struct sr_vlink *l = sr_vlink(link);
@@ -398,6 +406,7 @@ const struct sr_link_ops sr_link_verbs = {
 	.tx_work = sr_verbs_tx_work,
 	.drop = verbs_drop,
 	.free = verbs_free,
+	.ring = verbs_ring,
 	.usage = verbs_usage,
 };
 

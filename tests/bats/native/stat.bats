@@ -73,6 +73,19 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	[[ $output = *"2  never"*"To do: A knob or a rule says so: sockrail --show-config"* ]]
 }
 
+@test "the size of a ring, while a stream is on a link" {
+	running SOCKRAIL_RING=32k:32k
+	run -0 --separate-stderr "$STAT" -iH --pid="$pid"
+	[ "$(grep -c ' tx_ring:32.8k$' <<<"$output")" = 2 ]
+	[ "$(grep -c ' rx_ring:32.8k$' <<<"$output")" = 2 ]
+	run -0 --separate-stderr "$STAT" --prometheus --pid="$pid"
+	[[ $output = *"sockrail_tx_ring_bytes{program=\"python3\",pid=\"$pid\"} 65536"* ]]
+	kill "$pid"
+	running SOCKRAIL_UPGRADE=never
+	run -0 --separate-stderr "$STAT" --json --pid="$pid" state plain
+	[ "$(grep -c '"tx_ring":0,.*"rx_ring":0,' <<<"$output")" = 2 ]
+}
+
 @test "a stopped process is shown, a killed one is not" {
 	running
 	kill -STOP "$pid"
@@ -151,7 +164,7 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 		{ want = family (type == "counter" ? "_total" : "")
 		  if (!match($0, /^[a-z_]+(\{[^}]*\})? [0-9]+$/) ||
 		      substr($0, 1, length(want)) != want) { print; exit 1 } }' "$file"
-	run -1 "$STAT" --json --output=/nowhere/file
+	run -1 "$STAT" --json --pid="$pid" --output=/nowhere/file
 	[[ $output = "sockrail-stat: /nowhere/file: No such file or directory" ]]
 	command -v promtool >/dev/null || skip "promtool is not installed: format checked, not linted"
 	"$STAT" --prometheus | promtool check metrics
@@ -184,7 +197,7 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	done
 	# shellcheck disable=SC2154 # declared above
 	run -1 "$STAT" --pid="$other"
-	[ "$output" = "sockrail-stat: process $other runs another version of Sockrail (page 99, not 1): not shown" ]
+	[ "$output" = "sockrail-stat: process $other runs another version of Sockrail (page 99, not 2): not shown" ]
 	# shellcheck disable=SC2154
 	run -1 "$STAT" --pid="$unsealed"
 	[[ $output = *"no streams, or runs without Sockrail" ]]
