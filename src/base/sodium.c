@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sodium.c - loads libsodium, as late as the RDMA libraries (link/verbs/lib.c), and
+ * never unloads it.  It has no state that a fork would have to care for.  The loop's; no
+ * locks.
+ */
+#include "base/sodium.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+
+static const char *load(struct sr_sodium *s)
+{
+	void *lib = dlopen("libsodium.so.23", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+	if (!lib)
+		return dlerror();
+#define RESOLVE(result, member, name, parameters)                                          \
+	*(void **)&s->member = dlsym(lib, #name);                                          \
+	if (!s->member)                                                                    \
+		return "libsodium has no " #name;
+	SR_SODIUM_CALLS(RESOLVE)
+#undef RESOLVE
+	if (s->hash_size() != sizeof(struct sr_sha512) || s->init() < 0)
+		return "libsodium is not as expected";
+	return NULL;
+}
+
+const struct sr_sodium *sr_sodium(void)
+{
+	static struct sr_sodium sodium;
+	static bool tried, loaded;
+	const char *why;
+
+	if (!tried) {
+		tried = true;
+		why = load(&sodium);
+		loaded = !why;
+		if (why)
+			sr_inform("verbs: %s", why);
+	}
+	return loaded ? &sodium : NULL;
+}

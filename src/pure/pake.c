@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * pake.c - CPace.  Names of the draft are in parentheses.  Pure: libsodium's functions
+ * come with the call.
+ */
+#include "pure/pake.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define BLOCK 128		/* of SHA-512 (s_in_bytes) */
+
+static const char dsi[] = "CPaceRistretto255", dsi_key[] = "CPaceRistretto255_ISK";
+
+#define TEXT(s) ((struct sr_bytes){ (s), sizeof(s) - 1 })
+
+/* A length as LEB128, and its own length. */
+static size_t length(uint8_t out[10], size_t len)
+{
+	size_t n = 0;
+
+	do {
+		out[n] = (uint8_t)(len & 0x7f);
+		len >>= 7;
+		out[n++] |= len ? 0x80 : 0;
+	} while (len);
+	return n;
+}
+
+/* Hashes one more element with its length in front (lv_cat). */
+static void add(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_bytes b)
+{
+	uint8_t len[10];
+
+	na->hash_update(h, len, length(len, b.len));
+	na->hash_update(h, b.at, b.len);
+}
+
+/* Hashes the password in the second block at the earliest (generator_string). */
+static void make_generator(const struct sr_sodium *na, uint8_t g[SR_POINT_LEN],
+			   const struct sr_pake_terms *t)
+{
+	static const uint8_t zeros[BLOCK];
+	uint8_t unused[10], hash[SR_SHA512_LEN];
+	size_t used = 1 + length(unused, sizeof(dsi) - 1) + sizeof(dsi) - 1 +
+		      length(unused, t->password.len) + t->password.len;
+	struct sr_sha512 h;
+
+	na->hash_init(&h);
+	add(na, &h, TEXT(dsi));
+	add(na, &h, t->password);
+	add(na, &h, (struct sr_bytes){ zeros, used < BLOCK ? BLOCK - used : 0 });
+	add(na, &h, t->channel);
+	add(na, &h, t->session);
+	na->hash_final(&h, hash);
+	na->from_hash(g, hash);
+}
+
+void sr_pake_begin(const struct sr_sodium *na, struct sr_pake *p,
+		   const struct sr_pake_terms *terms)
+{
+	uint8_t g[SR_POINT_LEN];
+
+	make_generator(na, g, terms);
+	na->scalar_random(p->scalar);
+	/* It fails for the identity element only: with a probability of 2^-252. */
+	if (na->multiply(p->share, p->scalar, g))
+		memset(p->share, 0, sizeof(p->share));
+}
+
+int sr_pake_key(const struct sr_sodium *na, const struct sr_pake *p,
+		struct sr_bytes session, const struct sr_pake_end end[2], int us,
+		uint8_t key[SR_SHA512_LEN])
+{
+	const uint8_t *theirs = end[!us].share.at;
+	uint8_t point[SR_POINT_LEN];
+	struct sr_sha512 h;
+
+	if (!memcmp(theirs, p->share, SR_SHARE_LEN) ||
+	    na->multiply(point, p->scalar, theirs))
+		return -EPROTO;
+	na->hash_init(&h);
+	add(na, &h, TEXT(dsi_key));
+	add(na, &h, session);
+	add(na, &h, (struct sr_bytes){ point, sizeof(point) });
+	for (int i = 0; i < 2; i++) {
+		add(na, &h, end[i].share);
+		add(na, &h, end[i].data);
+	}
+	na->hash_final(&h, key);
+	return 0;
+}
+
+void sr_pake_tag(const struct sr_sodium *na, const uint8_t key[SR_SHA512_LEN], int who,
+		 uint8_t tag[SR_TAG_LEN])
+{
+	static const struct sr_bytes name[2] = { { "asker", 5 }, { "answerer", 8 } };
+	uint8_t hash[SR_SHA512_LEN];
+	struct sr_sha512 h;
+
+	na->hash_init(&h);
+	add(na, &h, TEXT("sockrail has the key"));
+	add(na, &h, (struct sr_bytes){ key, SR_SHA512_LEN });
+	add(na, &h, name[who]);
+	na->hash_final(&h, hash);
+	memcpy(tag, hash, SR_TAG_LEN);
+}
