@@ -189,12 +189,22 @@ bool sr_tx_decide(struct sr_stream *st)
 	return again;
 }
 
+/* The link is dead, but the peer has acknowledged the SWITCH and expects the mark.  With
+ * the mark, and the RESUME that follows at once, it is plain again; without them only the
+ * program's next byte would tell it so. */
+static bool owes_mark(struct sr_stream *st, unsigned ev)
+{
+	return (ev & SR_LINK_ACKSW) && !(ev & (SR_LINK_LEFT | SR_LINK_LOST)) &&
+	       !sr_anchor_ended(st);
+}
+
 static bool progress_wait(struct sr_stream *st)
 {
 	unsigned ev = sr_link_events(st->out.link);
 
 	if (!st->out.record_at &&
-	    ((ev & SR_LINK_DEAD) || atomic_load(&st->want_tcp))) {
+	    (((ev & SR_LINK_DEAD) && !owes_mark(st, ev)) ||
+	     atomic_load(&st->want_tcp))) {
 		leave(st);
 		return false;
 	}

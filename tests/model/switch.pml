@@ -486,7 +486,8 @@ proctype Send(byte d)
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT && bwd[L(d, ep[d])]?[ACKSW, _] ->
 		bwd[L(d, ep[d])]?ACKSW, n; write_mark(d) }
 #endif
-	/* the link is dead, or ACKSW is late: give the attempt up */
+	/* the link is dead, or ACKSW is late: give the attempt up (S prefers the mark if it has
+	 * the ACKSW of a dead link: R is in RAW sooner) */
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT ->
 #ifdef M_CANCELREC
 		tcp[d]!RESUME, base[d], w[d];

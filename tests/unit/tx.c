@@ -117,6 +117,38 @@ static void fails_early(void)
 	fake_end(&e);
 }
 
+/* It fails behind the ACKSW: the peer expects a mark, and must not wait for it. */
+static void fails_before_mark(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	fake_tx_start(&e);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_ACKSW });
+	e.f->link.ops->drop(&e.f->link, "test");
+	fake_progress(&e);
+	CHECK_EQ(recv(e.peer, buf, SR_RECORD_LEN, MSG_WAITALL), SR_RECORD_LEN);
+	fake_peer_resumes(&e, 0, "");
+	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
+	CHECK_EQ(fake_write(&e, "plain", 5), 5);
+	CHECK_EQ(fake_peer_gets(&e, buf, 64), 5);
+	fake_end(&e);
+}
+
+/* Not if it failed because the peer's process has ended: TCP says that. */
+static void ends_before_mark(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	fake_tx_start(&e);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_ACKSW });
+	CHECK_EQ(shutdown(e.peer, SHUT_WR), 0);
+	e.f->link.ops->drop(&e.f->link, "test");
+	fake_progress(&e);
+	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
+	CHECK(!peer_has_bytes(&e));
+	fake_end(&e);
+}
+
 /* This end wants to go back, or the peer asks for it. */
 static void goes_back(bool asked)
 {
@@ -157,6 +189,8 @@ int main(void)
 	fails();
 	fails_at_end();
 	fails_early();
+	fails_before_mark();
+	ends_before_mark();
 	goes_back(false);
 	goes_back(true);
 	peer_lies();
