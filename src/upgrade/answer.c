@@ -28,7 +28,7 @@
 
 #define ACCEPT_NS 1000000000ull	/* time for accept(2) and the first call */
 #define FIND_NS 100000000ull	/* if no stream waits to be accepted */
-#define SHARED_NS 50000000ull	/* where other processes accept, too */
+#define SHARED_NS 30000000ull	/* where other processes accept, too: a first call waits */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 

@@ -127,6 +127,20 @@ nginx_workers() {
 	each_way 1200000000 nginx_workers "$both"
 }
 
+# Its workers do not join for streams as short as these.
+nginx_short() {
+	nginx_start server "$port" 2 && ab_run -n 21 -c 1 small >"$t/client.out" || return
+	nginx_stop server
+	result=$(awk '$1 == "50%" { print ($2 > 50 ? $2 : "quick") }' "$t/client.out")
+}
+
+@test "nginx, 2 workers: a first call waits for 50 ms at most, in vain" {
+	nginx_setup
+	slack=100
+	each_way 21000 nginx_short lazy:wait
+	[ "$(by_link)" = 0 ]
+}
+
 nginx_proxy() {
 	local backend=$server inner=$((port + 1))
 	nginx_start backend $inner 2 && nginx_start server "$port" 2 'location / {
