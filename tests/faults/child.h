@@ -10,8 +10,6 @@
 
 extern char **environ;
 
-static const char *file;	/* what all have mapped (shared.h) */
-
 static inline bool parent_is_gone(struct subject *su, struct stream *s)
 {
 	return su->gone || s->over;

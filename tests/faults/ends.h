@@ -11,6 +11,7 @@
 #include "moves.h"
 
 static char self[4096];		/* the path of this program */
+static const char *file;	/* what all have mapped (shared.h) */
 
 static inline uint64_t number(struct subject *su, struct stream *s)
 {

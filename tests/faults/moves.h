@@ -51,23 +51,31 @@ static inline uint64_t may(const struct mover *m)
 	return upto - at;
 }
 
+enum { MANY = 20 };	/* descriptors in a poll */
+
 static inline void await_event(struct mover *m, short events)
 {
-	struct pollfd p = {m->fd, events, 0};
 	struct epoll_event e = {.events = (uint32_t)events};
+	int ep, n = draw(&m->chance, 2) ? 1 : MANY;
+	struct pollfd p[MANY];
 	fd_set set;
-	int ep;
 
+	for (int i = 0; i < n; i++)
+		p[i] = (struct pollfd){m->fd, events, 0};
 	switch (draw(&m->chance, m->fd < FD_SETSIZE ? 3 : 2)) {
-	case 0:
-		poll(&p, 1, -1);
-		break;
 	case 1:
 		ep = epoll_create1(EPOLL_CLOEXEC);
-		if (ep < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, m->fd, &e))
+		if (ep >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, m->fd, &e))
 			die("epoll");
-		epoll_wait(ep, &e, 1, -1);
-		close(ep);
+		if (ep >= 0) {
+			epoll_wait(ep, &e, 1, -1);
+			close(ep);
+			break;
+		}	/* else there is no descriptor left */
+		/* fall through */
+	case 0:
+		if (poll(p, (nfds_t)n, -1) < 0 && errno != EINTR)
+			die("poll");
 		break;
 	default:
 		FD_ZERO(&set);

@@ -10,9 +10,9 @@
  * or neither of them uses it, and one after the other ends in its way (plan.h).  What
  * comes of each stream is printed.  rail: links are expected.
  */
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "driver.h"
 #include "parent.h"
 #include "peer.h"
 
@@ -22,34 +22,9 @@ static void bump_all(struct subject *su)
 		bump(&su->stream[i]);
 }
 
-static void map_shared(const char *path, bool fresh)
+static void note_gone(pid_t pid, int status)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0600);
-
-	file = path;
-	if (fd < 0 || (fresh && ftruncate(fd, sizeof(*shared))))
-		die(path);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (shared == MAP_FAILED)
-		die("mmap");
-	close(fd);
-}
-
-static pid_t start(const char *what, int number)
-{
-	char n[16];
-	pid_t pid = fork();
-
-	snprintf(n, sizeof(n), "%d", number);
-	if (!pid) {
-		execl(self, "process", what, file, n, NULL);
-		die("exec");
-	}
-	return pid;
-}
-
-static void note_gone(pid_t pid)
-{
+	note_status(pid, status);
 	for (int i = 0; i < SUBJECTS; i++) {
 		struct subject *su = &shared->subject[i];
 
@@ -94,86 +69,6 @@ static uint64_t progress(void)
 	return n;
 }
 
-/* Shows where the descendants are, and ends them. */
-static void show_hang(void)
-{
-	char command[512];
-
-	snprintf(command, sizeof(command),
-		 "%s %d >&2", getenv("FAULTS_SHOW") ? getenv("FAULTS_SHOW") : "true",
-		 getpid());
-	unsetenv("LD_PRELOAD");
-	if (system(command))
-		fprintf(stderr, "faults: cannot show them\n");
-}
-
-static bool is_descendant(pid_t pid)
-{
-	char path[64], line[512], *p;
-	FILE *f;
-	int up;
-
-	while (pid > 1) {
-		if (pid == getpid())
-			return true;
-		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-		f = fopen(path, "re");
-		if (!f)
-			return false;
-		p = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-		fclose(f);
-		if (!p || sscanf(p + 1, " %*c %d", &up) != 1)
-			return false;
-		pid = up;
-	}
-	return false;
-}
-
-static void end_descendants(void)
-{
-	struct dirent *e;
-	DIR *d = opendir("/proc");
-
-	while (d && (e = readdir(d))) {
-		pid_t pid = atoi(e->d_name);
-
-		if (pid > 0 && pid != getpid() && is_descendant(pid))
-			kill(pid, SIGKILL);
-	}
-	if (d)
-		closedir(d);
-}
-
-static bool await_all(unsigned limit_ms)
-{
-	uint64_t since = now_ns(), last = 0, n;
-	bool hung = false;
-	int status;
-	pid_t pid;
-
-	for (;;) {
-		while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-			note_status(pid, status);
-			note_gone(pid);
-		}
-		if (pid < 0)
-			return hung;
-		kill_due();
-		n = progress();
-		if (n != last) {
-			last = n;
-			since = now_ns();
-		}
-		if (now_ns() - since > limit_ms * 1000000ull) {
-			if (!hung)
-				show_hang();
-			hung = true;
-			end_descendants();
-		}
-		nap_us(1000);
-	}
-}
-
 static const char *class_of(struct way *w)
 {
 	static const char *const of[] = {"none", "eof", "reset", "failed"};
@@ -216,6 +111,7 @@ static void print_stream(struct subject *su, struct stream *s, bool hung)
 
 static int round_of(uint64_t seed, bool rail)
 {
+	static const struct round_ops ops = {progress, note_gone, kill_due};
 	bool hung;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -224,7 +120,7 @@ static int round_of(uint64_t seed, bool rail)
 	shared->peer = start("peer", 0);
 	for (int i = 0; i < SUBJECTS; i++)
 		start("subject", i);
-	hung = await_all(rail ? 5000 : 5000);
+	hung = await_all(&ops, 5000);
 	for (int i = 0; i < SUBJECTS; i++)
 		for (int j = 0; j < shared->streams; j++)
 			print_stream(&shared->subject[i], &shared->subject[i].stream[j], hung);
@@ -247,10 +143,10 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		return 2;
 	if (!strcmp(what, "round") && argc > 3) {
-		map_shared(argv[3], true);
+		map_shared(argv[3], sizeof(*shared), true);
 		return round_of(strtoull(argv[2], NULL, 0), argc > 4);
 	}
-	map_shared(argv[2], false);
+	map_shared(argv[2], sizeof(*shared), false);
 	if (!strcmp(what, "peer"))
 		return peer();
 	if (!strcmp(what, "subject") && argc > 3)

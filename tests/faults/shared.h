@@ -30,7 +30,11 @@ static const char *const when_names[] = {"before", "during", "after", "mid-switc
 static const char *const who_names[] = {"parent", "child", "both", "neither"};
 static const char *const end_names[] = {"close", "exit", "_exit", "exec", "kill"};
 
+#ifdef ONE_PAIR
+enum { SUBJECTS = 1, STREAMS = 200, TURNS = 1 };
+#else
 enum { SUBJECTS = 4, STREAMS = 8, TURNS = 8 };
+#endif
 enum { UP, DOWN };		/* from the subject, and to it */
 enum side { PEER = 8 };		/* else PARENT or CHILD */
 enum { NO_END, END_OF_FILE, RESET, FAILED };

@@ -8,14 +8,19 @@ stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (sile
                                      sends sockets that take long to close, and goes
                                      (leave) or stays (stay)
 stranger.py own HOW ADDRESS PORT     as call, but has streams, and a link to each
+stranger.py flood N ADDRESS PORT     connects N times, as fast as it can, says something
+                                     at random, and stays or goes
 It says "ready", and is there until it is killed.
 """
+import contextlib
 import os
+import random
 import select
 import signal
 import socket
 import struct
 import sys
+import time
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 NAME = f"\0sockrail-3/tcp4:{address}:{port}"
@@ -110,9 +115,31 @@ def call():
     return listener     # and the connections that nobody accepts
 
 
+def flood():
+    """Requests of all kinds; the latest hundred stay."""
+    here = socket.inet_aton(address)
+    kept, made = [], 0
+    for i in range(int(how)):
+        try:
+            line = connection()
+        except OSError:     # it is full, or nobody is there
+            time.sleep(0.001)
+            continue
+        offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 2, 14, 14, i & 1, b"SR", 2, 4,
+                            random.randrange(1024, 65536), port, i, here, here)
+        with contextlib.suppress(OSError):
+            line.send((offer, os.urandom(len(offer)), offer[:7], b"", b"ok", offer)[i % 6])
+        made += 1
+        kept.append(line)
+        if len(kept) > 100:
+            kept.pop(random.randrange(100)).close()
+    print(f"made {made} requests", flush=True)
+    return kept
+
+
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
-kept = {"squat": squat, "call": call, "own": call}[role]()
+kept = {"squat": squat, "call": call, "own": call, "flood": flood}[role]()
 print("ready", flush=True)
 signal.pause()

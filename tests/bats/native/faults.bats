@@ -4,7 +4,7 @@
 
 load ../../lib/common
 
-@test "processes that share streams and end at random: no byte, no process, no hang" {
+@test "faults at random, of processes and of a client and a server: no byte, no hang" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "too slow under a sanitizer"
 	"$SR_TOP/tests/faults/run" --seconds 25 --seed 1 --link shm --keep "$BATS_TEST_TMPDIR/kept"
 }
