@@ -36,6 +36,7 @@
 
 #include "engine/waiters.h"
 #include "epoll/epoll.h"
+#include "epoll/pool.h"
 
 #define SR_EPOLL_IN (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)
 #define SR_EPOLL_OUT (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
@@ -47,14 +48,6 @@ enum { /* of an entry's state */
 	SR_EPOLL_ARMED = 2,	/* EPOLLONESHOT has not fired */
 	SR_EPOLL_DEAD = 4,
 	SR_EPOLL_STEP = 8,	/* the count of changes */
-};
-
-/* Tokens: an entry's address with one of these. */
-enum {
-	SR_EPOLL_ANCHOR = 0,
-	SR_EPOLL_DOORBELL = 1,
-	SR_EPOLL_ONESHOT = 2,	/* and the low bits of the count above it */
-	SR_EPOLL_KIND = 3,
 };
 
 /* Type-stable, and its set's for as long as it is on one of its lists. */
@@ -117,39 +110,10 @@ struct sr_epoll {
 };
 
 /* ---- set.c ---- */
-#define SR_EPOLL_POOL (64u << 20)	/* bytes of address space */
-/* Where the entries are; 0: there are none yet.  At the address itself there is none: it
- * is the waker's token. */
-extern _Atomic uintptr_t sr_epoll_pool;
-
-static inline bool sr_epoll_is_token(uint64_t data)
-{
-	uint64_t pool = atomic_load_explicit(&sr_epoll_pool, memory_order_relaxed);
-
-	return data - pool < SR_EPOLL_POOL && pool;
-}
-
-/* Is there an entry, of whatever process? */
-bool sr_epoll_known(uint64_t token);
 extern struct sr_epoll sr_epoll_inherited;	/* any set of the parent process */
-
-static inline struct sr_epoll_entry *sr_epoll_of_token(uint64_t data)
-{
-	return (struct sr_epoll_entry *)(uintptr_t)(data & ~(uint64_t)255);
-}
-
-static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned kind)
-{
-	return (uint64_t)(uintptr_t)e | kind;
-}
 
 /* The waker is there and in the kernel's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
-/* In the list of the set, which is epfd's.  NULL: no memory, or no such set any more. */
-struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
-					  struct sr_stream *st);
-/* DEAD and not listed; look_lock held. */
-void sr_epoll_entry_free(struct sr_epoll_entry *e);
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);

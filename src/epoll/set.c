@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * set.c - the sets of the process: the table, the memory of sets and entries, the
- * waker in the kernel's set, fork.
+ * set.c - the sets of the process: the table, the memory of sets, the waker in the
+ * kernel's set, fork.
  *
  * A set has no reference count: its memory stays a set's, and is used again.  What
  * changes a set looks under a lock whether the table still has it at the number that
@@ -13,7 +13,7 @@
  * there, which may have been to wake the parent, it writes to an eventfd that the service
  * threads of all processes of the family watch, and they give their sets up.
  *
- * sets_lock and pool_lock are leaves.
+ * sets_lock is a leaf.
  */
 #include "base/real.h"
 
@@ -21,7 +21,6 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 
 #include "base/fdmap.h"
 #include "base/fdpriv.h"
@@ -33,8 +32,6 @@
 #include "epoll/epoll.h"
 #include "epoll/hooks.h"
 #include "epoll/impl.h"
-
-#define CHUNK 65536
 
 static struct sr_mutex sets_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll *sets;	/* all there ever were */
@@ -48,96 +45,6 @@ struct sr_epoll sr_epoll_inherited = {
 	.look_lock = SR_MUTEX(SR_RANK_SET_LOOK),
 };
 SR_APART struct sr_fdmap sr_epoll_map;
-
-/* ---- entries: address space of a fixed size, whose memory is never given back ---- */
-
-static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
-static struct sr_epoll_entry *free_entries;
-static atomic_size_t pool_used;
-_Atomic uintptr_t sr_epoll_pool;
-
-static bool reserve(void)
-{
-	char *p = mmap(NULL, SR_EPOLL_POOL, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return false;
-	atomic_store(&sr_epoll_pool, (uintptr_t)p);
-	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
-	return true;
-}
-
-bool sr_epoll_known(uint64_t token)
-{
-	return token - sr_epoll_pool < pool_used;
-}
-
-/* pool_lock held. */
-static bool grow(void)
-{
-	struct sr_epoll_entry *e;
-	unsigned i;
-
-	if ((!pool_used && !reserve()) || pool_used == SR_EPOLL_POOL)
-		return false;
-	e = (struct sr_epoll_entry *)(sr_epoll_pool + pool_used);
-	if (mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
-		return false;
-	pool_used += CHUNK;
-	for (i = 0; i < CHUNK / sizeof(*e); i++) {
-		e[i].next = free_entries;
-		free_entries = &e[i];
-	}
-	return true;
-}
-
-struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
-					  struct sr_stream *st)
-{
-	struct sr_epoll_entry *e;
-	int err = errno;
-
-	sr_lock(&set->lock);
-	sr_lock(&pool_lock);
-	e = sr_epoll_peek(epfd) == set && (free_entries || grow()) ? free_entries : NULL;
-	if (e)
-		free_entries = e->next;
-	sr_unlock(&pool_lock);
-	errno = err;
-	if (!e)
-		goto out;
-	/* (The count of changes goes on: an old token is no new one's.) */
-	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
-	atomic_store(&e->edge, 0);
-	atomic_store(&e->set, set);
-	e->st = sr_stream_ref(st);
-	e->quiet = 0;
-	e->linked = false;
-	e->asked = 0;
-	e->next = set->entries;
-	e->pprev = &set->entries;
-	if (e->next)
-		e->next->pprev = &e->next;
-	set->entries = e;
-	atomic_fetch_add(&set->plain, 1);
-out:
-	sr_unlock(&set->lock);
-	return e;
-}
-
-void sr_epoll_entry_free(struct sr_epoll_entry *e)
-{
-	struct sr_stream *st = e->st;
-
-	e->st = NULL;
-	atomic_store(&e->listed, false);
-	sr_lock(&pool_lock);
-	e->next = free_entries;
-	free_entries = e;
-	sr_unlock(&pool_lock);
-	sr_stream_put(st);
-}
 
 /* ---- sets ---- */
 
@@ -364,7 +271,7 @@ static void family_rang(struct sr_watch *w, uint32_t events)
 
 static struct sr_watch family = { .fd = -1, .fn = family_rang };
 
-/* pool_lock held. */
+/* sets_lock held. */
 static bool make_family(void)
 {
 	if (family.fd < 0)
@@ -381,9 +288,9 @@ static bool watch_family(void)
 
 	if (atomic_load(&watched))
 		return true;
-	sr_lock(&pool_lock);
+	sr_lock(&sets_lock);
 	ok = make_family();
-	sr_unlock(&pool_lock);
+	sr_unlock(&sets_lock);
 	if (!ok)
 		return false;
 	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* not ours to hear */
@@ -451,13 +358,9 @@ void sr_epolls_before_fork(void)
 
 	if (sr_epoll_max() < 0)
 		return;
-	sr_lock_unordered(&pool_lock);
-	ok = make_family();
-	/* The child is to know the parent's tokens as such. */
-	if (!pool_used)
-		reserve();
-	sr_unlock(&pool_lock);
+	sr_epoll_pool_before_fork();
 	sr_lock_unordered(&sets_lock);
+	ok = make_family();
 	for (set = sets; set; set = set->next_set) {
 		set->others = true;	/* the child, for one */
 		if (!ok)
@@ -466,23 +369,10 @@ void sr_epolls_before_fork(void)
 	sr_unlock(&sets_lock);
 }
 
-/* The entries in the kernel's set are the parent's, too: left alone.  Ours stay in
- * memory for the sake of their tokens, and the child makes its own elsewhere. */
-static void inherit_entries(void)
-{
-	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_epoll_pool + CHUNK);
-
-	for (; sr_epoll_known((uintptr_t)e); e++)
-		if (e->st)
-			e->set = &sr_epoll_inherited;
-}
-
 void sr_epolls_forget(void)
 {
 	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
-	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	sets = NULL;
-	free_entries = NULL;
 	used_inherited = watched = false;
 	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
 		sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
@@ -490,7 +380,7 @@ void sr_epolls_forget(void)
 		if (e && *e)
 			*e = &sr_epoll_inherited;
 	}
-	inherit_entries();
+	sr_epoll_pool_forget();
 	/* Our descriptors are about to be closed: this is a copy, nobody's. */
 	if (family.fd >= 0)
 		family.fd = sr_real.fcntl(family.fd, F_DUPFD_CLOEXEC, 3);

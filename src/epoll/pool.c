@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * pool.c - the memory of the entries of epoll sets: address space of a fixed size, whose
+ * memory is never given back, so that a token that comes from the kernel can be told
+ * from the program's data, and its entry looked at.
+ *
+ * pool_lock is a leaf.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "engine/engine.h"
+#include "epoll/epoll.h"
+#include "epoll/impl.h"
+
+#define CHUNK 65536
+
+static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
+static struct sr_epoll_entry *free_entries;
+static atomic_size_t pool_used;
+_Atomic uintptr_t sr_epoll_pool;
+
+static bool reserve(void)
+{
+	char *p = mmap(NULL, SR_EPOLL_POOL, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	atomic_store(&sr_epoll_pool, (uintptr_t)p);
+	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
+	return true;
+}
+
+bool sr_epoll_known(uint64_t token)
+{
+	return token - sr_epoll_pool < pool_used;
+}
+
+/* pool_lock held. */
+static bool grow(void)
+{
+	struct sr_epoll_entry *e;
+	unsigned i;
+
+	if ((!pool_used && !reserve()) || pool_used == SR_EPOLL_POOL)
+		return false;
+	e = (struct sr_epoll_entry *)(sr_epoll_pool + pool_used);
+	if (mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
+		return false;
+	pool_used += CHUNK;
+	for (i = 0; i < CHUNK / sizeof(*e); i++) {
+		e[i].next = free_entries;
+		free_entries = &e[i];
+	}
+	return true;
+}
+
+struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
+					  struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+	int err = errno;
+
+	sr_lock(&set->lock);
+	sr_lock(&pool_lock);
+	e = sr_epoll_peek(epfd) == set && (free_entries || grow()) ? free_entries : NULL;
+	if (e)
+		free_entries = e->next;
+	sr_unlock(&pool_lock);
+	errno = err;
+	if (!e)
+		goto out;
+	/* (The count of changes goes on: an old token is no new one's.) */
+	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
+	atomic_store(&e->edge, 0);
+	atomic_store(&e->set, set);
+	e->st = sr_stream_ref(st);
+	e->quiet = 0;
+	e->linked = false;
+	e->asked = 0;
+	e->next = set->entries;
+	e->pprev = &set->entries;
+	if (e->next)
+		e->next->pprev = &e->next;
+	set->entries = e;
+	atomic_fetch_add(&set->plain, 1);
+out:
+	sr_unlock(&set->lock);
+	return e;
+}
+
+void sr_epoll_entry_free(struct sr_epoll_entry *e)
+{
+	struct sr_stream *st = e->st;
+
+	e->st = NULL;
+	atomic_store(&e->listed, false);
+	sr_lock(&pool_lock);
+	e->next = free_entries;
+	free_entries = e;
+	sr_unlock(&pool_lock);
+	sr_stream_put(st);
+}
+
+/* The child is to know the parent's tokens as such. */
+void sr_epoll_pool_before_fork(void)
+{
+	sr_lock_unordered(&pool_lock);
+	if (!pool_used)
+		reserve();
+	sr_unlock(&pool_lock);
+}
+
+/* The entries in the kernel's set are the parent's, too: left alone.  Ours stay in
+ * memory for the sake of their tokens, and the child makes its own elsewhere. */
+void sr_epoll_pool_forget(void)
+{
+	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_epoll_pool + CHUNK);
+
+	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
+	free_entries = NULL;
+	for (; sr_epoll_known((uintptr_t)e); e++)
+		if (e->st)
+			e->set = &sr_epoll_inherited;
+}
