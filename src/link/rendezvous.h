@@ -85,7 +85,9 @@ struct sr_ask {
 struct sr_request {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
-	int anchor;			/* the upgrade room's: our socket, for accept() */
+	/* The upgrade room's, for accept(): */
+	int anchor;			/* our socket */
+	const struct sr_policy *policy;	/* NULL: the process's */
 };
 
 /* Set once by the upgrade room, which handles requests.  loop.

@@ -154,6 +154,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 		return last;
 	}
 	req->anchor = s.found->anchor;
+	req->policy = s.found->policy;
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
 	if (link) {
 		sr_inform("%s: link %s%s%s accepted",

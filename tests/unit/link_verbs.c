@@ -68,6 +68,32 @@ static void test_growth(void)
 	close_end(e);
 }
 
+/* A stream's own sizes of rings are those of its link.  (A child that answers has not
+ * seen what is set here.) */
+static void test_policy(void)
+{
+	static const struct sr_policy asker = { .ring_first = 32768, .ring_max = 65536 };
+	static const struct sr_policy answerer = { .ring_first = 65536, .ring_max = 65536 };
+	struct end *e;
+	size_t size;
+
+	ask_policy = &asker;
+	answer_policy = &answerer;
+	e = open_end(ECHO << 8 | 12);
+	size = e->link->ops->ring(e->link, false);
+	check(size == 32768);
+#ifdef FAKE_VERBS
+	check(e->link->ops->ring(e->link, true) == 32768);
+	check(last_end->link->ops->ring(last_end->link, false) == 65536);
+#endif
+	both_ways(e, 10 << 20, 0);
+	size = e->link->ops->ring(e->link, false);
+	say("grown to %zu\n", size);
+	check(size == 65536);
+	close_end(e);
+	ask_policy = answer_policy = NULL;
+}
+
 /* Takes 32 s. */
 static void test_shrink(void)
 {
@@ -335,6 +361,7 @@ static const struct test tests[] = {
 	{ "pieces", test_pieces, false },
 	{ "source", test_source, false },
 	{ "growth", test_growth, false },
+	{ "policy", test_policy, false },
 	{ "unread", test_unread, false },
 	{ "widened", test_widened, false },
 	{ "acked", test_acked, false },

@@ -164,6 +164,7 @@ static void *answer(void *arg)
 #define LATE 0x1a7e	/* answered when the asker has gone */
 
 static atomic_uint requests;
+static const struct sr_policy *ask_policy, *answer_policy;	/* NULL: the process's */
 
 static void request(struct sr_request *req)
 {
@@ -180,6 +181,7 @@ static void request(struct sr_request *req)
 	if (req->name.link_no == LATE)
 		usleep(500 * 1000);
 	last_end = e = new_end(req->name.link_no);
+	req->policy = answer_policy;
 	e->link = req->ops->accept(req, e, notify, &e->reason);
 	if (!e->link)
 		say("accept failed\n");
@@ -258,6 +260,7 @@ static struct end *ask_start(uint32_t no, int port)
 			    (struct sockaddr *)&a->dst, no));
 	a->owner = e;
 	a->notify = notify;
+	a->policy = ask_policy;
 	a->done = asked;
 	check(!loop_call(ask_call, e));
 	return e;

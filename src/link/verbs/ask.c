@@ -169,8 +169,9 @@ static const char *route_resolved(struct ask *a)
 	struct sr_vdev *dev = a->dev;
 	const char *reason;
 
-	a->link = sr_vlink_make(id, dev, SR_ROLE_ASKER, a->ask->name.link_no,
-				a->ask->owner, a->ask->notify, &reason);
+	a->link = sr_vlink_make(id, dev, a->ask->policy, SR_ROLE_ASKER,
+				a->ask->name.link_no, a->ask->owner, a->ask->notify,
+				&reason);
 	if (!a->link)
 		return reason;
 	/* The id is the link's now; its events come to us still. */

@@ -8,9 +8,10 @@
 
 /* ---- qp.c ---- */
 /* A link on a resolved or requested id (which becomes its own; not on
- * failure), with its QP and receives posted.  loop. */
+ * failure), with its QP and receives posted.  policy NULL: the process's.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
-			       enum sr_role role, uint32_t link_no, void *owner,
+			       const struct sr_policy *policy, enum sr_role role,
+			       uint32_t link_no, void *owner,
 			       void (*notify)(struct sr_link *, unsigned),
 			       const char **reason);
 void sr_vlink_close(struct sr_vlink *l);	/* loop, idempotent */

@@ -201,8 +201,8 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	if (!dev)
 		goto refuse;
 	sr_vcm_ack_timeout(r->id);
-	l = sr_vlink_make(r->id, dev, SR_ROLE_ANSWERER, req->name.link_no,
-			  owner, notify, reason);
+	l = sr_vlink_make(r->id, dev, req->policy, SR_ROLE_ANSWERER,
+			  req->name.link_no, owner, notify, reason);
 	if (!l)
 		goto refuse;
 	sr_vcm_param(&p);

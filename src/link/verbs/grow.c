@@ -32,10 +32,10 @@
  * write a good deal before they read.  At once to ROOMY, as a ring that is read from
  * cannot be replaced again before it is empty.
  */
-static struct sr_ring_rule rule(void)
+static struct sr_ring_rule rule_of(struct sr_vlink *l)
 {
 	return (struct sr_ring_rule){
-		.first = sr_conf.policy.ring_first, .max = sr_conf.policy.ring_max,
+		.first = l->policy->ring_first, .max = l->policy->ring_max,
 		.full_least = ROOMY, .full_most = ROOMY, .full_part = 8,
 		.quick_turns = 3, .quick_ns = 20 * 1000 * 1000,
 	};
@@ -76,7 +76,7 @@ static unsigned want(struct sr_vlink *l, size_t now, size_t size)
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 {
 	size_t size = l->rx.window;	/* the ring may just be freed */
-	const struct sr_ring_rule r = rule();
+	const struct sr_ring_rule r = rule_of(l);
 
 	sr_ring_turn(&r, &l->rx.turns, size, taken, sr_now_ns());
 	size = sr_ring_want(&r, size, 0, &l->rx.turns, false);
@@ -88,7 +88,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 
 unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
-	const struct sr_ring_rule r = rule();
+	const struct sr_ring_rule r = rule_of(l);
 	size_t size = size_now(l);
 
 	return want(l, size, sr_ring_want(&r, size, unread, NULL, false));
@@ -141,13 +141,13 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 {
-	bool large = size_now(l) > sr_conf.policy.ring_first && receives(l) &&
+	bool large = size_now(l) > l->policy->ring_first && receives(l) &&
 		     !ring_other(l)->buf && !(sr_link_events(&l->link) & SR_LINK_DEAD);
 
 	if (!large || ns < IDLE_NS ||
 	    atomic_load(&l->link.rx_h) != atomic_load(&l->link.rx_taken))
 		return large;
-	offer(l, sr_conf.policy.ring_first);
+	offer(l, l->policy->ring_first);
 	return false;
 }
 
@@ -238,7 +238,7 @@ static void follow(struct sr_vlink *l)
 	sr_lock(&l->lock);
 	size = l->tx.swap ? 0 : l->tx.peer_next.size;
 	sr_unlock(&l->lock);
-	if (!size || size > sr_conf.policy.ring_max)
+	if (!size || size > l->policy->ring_max)
 		return;
 	if (size != l->tx.ring.size &&
 	    sr_vring_make(l->dev, &r, size, IBV_ACCESS_LOCAL_WRITE))
@@ -279,7 +279,7 @@ void sr_verbs_work(struct sr_link *link)
 	if (!l->id || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
 	free_old(l);
-	size = least_of(atomic_exchange(&l->rx.grow, 0), sr_conf.policy.ring_max);
+	size = least_of(atomic_exchange(&l->rx.grow, 0), l->policy->ring_max);
 	if (size > size_now(l))
 		offer(l, size);
 	follow(l);

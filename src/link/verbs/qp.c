@@ -76,10 +76,10 @@ static const char *make_memory(struct sr_vlink *l)
 	const int local = IBV_ACCESS_LOCAL_WRITE;
 	const char *reason;
 
-	reason = sr_vring_make(l->dev, &l->rx.ring[0], sr_conf.policy.ring_first,
+	reason = sr_vring_make(l->dev, &l->rx.ring[0], l->policy->ring_first,
 			       local | IBV_ACCESS_REMOTE_WRITE);
 	if (!reason)
-		reason = sr_vring_make(l->dev, &l->tx.ring, sr_conf.policy.ring_first,
+		reason = sr_vring_make(l->dev, &l->tx.ring, l->policy->ring_first,
 				       local);
 	if (!reason)
 		reason = sr_vring_make(l->dev, &l->ctl, CTL_BYTES, local);
@@ -170,7 +170,8 @@ static const char *prepare(struct sr_vlink *l, struct rdma_cm_id *id)
 }
 
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
-			       enum sr_role role, uint32_t link_no, void *owner,
+			       const struct sr_policy *policy, enum sr_role role,
+			       uint32_t link_no, void *owner,
 			       void (*notify)(struct sr_link *, unsigned),
 			       const char **reason)
 {
@@ -182,13 +183,14 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	if (!l)
 		return NULL;
 	l->dev = dev;
+	l->policy = policy ?: &sr_conf.policy;
 	l->iwarp = dev->iwarp;
 	memcpy(l->device, dev->name, sizeof(l->device));
 	l->link.device = l->device;
 	l->cm.what = SR_CM_LINK;
 	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	l->cq.fd = -1;
-	atomic_init(&l->rx.window, sr_conf.policy.ring_first);
+	atomic_init(&l->rx.window, l->policy->ring_first);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
 	*reason = prepare(l, id);
 	l->rx.place[0] = (struct sr_ring){ l->rx.ring[0].buf, l->rx.ring[0].size };

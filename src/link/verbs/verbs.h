@@ -146,6 +146,7 @@ struct sr_vlink {
 	struct sr_vlink *next, **pprev;	/* loop */
 	bool iwarp;
 	char device[64];
+	const struct sr_policy *policy;	/* never NULL: sizes of rings */
 	uint32_t max_inline;
 	atomic_bool dropping;
 	uint64_t end_ns;		/* dead: time to close it at last */
