@@ -11,14 +11,12 @@
 #include <sys/socket.h>
 
 #include "base/conf.h"
-#include "pure/wire.h"
+#include "pure/request.h"
 
 struct sr_ask;
 struct sr_link;
 struct sr_request;
 
-#define SR_THERE "there"
-#define SR_THERE_LEN 20		/* with the final 0 */
 #define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
 
 struct sr_rendezvous {

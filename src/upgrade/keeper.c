@@ -39,14 +39,6 @@
 #define TRIES 100		/* to open a rendezvous that another process had */
 #define SUFFIX "/keeper"
 
-enum word { JOIN = 1, FIND, HAVE };
-
-struct packet {
-	uint8_t word;
-	uint8_t name[SR_NAME_LEN];
-	struct sr_there there;
-};
-
 /* A worker, as the keeper knows it. */
 struct worker {
 	struct sr_watch line;
@@ -68,19 +60,23 @@ struct sr_keeper {
 
 static struct sr_keeper *all;
 
-static bool send_packet(int fd, const struct packet *p)
+static bool send_packet(int fd, const struct sr_packet *p)
 {
-	return sr_now_send(fd, p, sizeof(*p)) == sizeof(*p);
+	uint8_t buf[SR_PACKET_LEN];
+
+	sr_packet_encode(p, buf);
+	return sr_now_send(fd, buf, sizeof(buf)) == sizeof(buf);
 }
 
 /* > 0: a packet; 0: none yet; < 0: the line has ended, or brings what it should not. */
-static int receive_packet(int fd, struct packet *p)
+static int receive_packet(int fd, struct sr_packet *p)
 {
-	ssize_t n = sr_local_recv(fd, p, sizeof(*p));
+	uint8_t buf[SR_PACKET_LEN];
+	ssize_t n = sr_local_recv(fd, buf, sizeof(buf));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	return n == sizeof(*p) ? 1 : -1;
+	return n < 0 || sr_packet_decode(p, buf, (size_t)n) ? -1 : 1;
 }
 
 /* ---- the keeper ---- */
@@ -98,42 +94,30 @@ static void worker_gone(struct worker *w)
 	free(w);
 }
 
-static bool is_text(const struct sr_there *there)
-{
-	for (int i = 0; i < SR_KINDS; i++)
-		if (!memchr(there->kind[i], '\0', SR_THERE_LEN) ||
-		    there->kind[i][strspn(there->kind[i], "0123456789abcdef ")])
-			return false;
-	return true;
-}
-
 static void ask(const struct sr_name *name, void *worker)
 {
-	struct packet p = { .word = FIND };
+	struct sr_packet p = { .word = SR_PACKET_FIND, .name = *name };
 	struct worker *w = worker;
 
-	sr_name_encode(name, p.name);
 	if (w->joined)
 		(void)send_packet(w->line.fd, &p);
 }
 
-static bool worker_says(struct worker *w, const struct packet *p)
+static bool worker_says(struct worker *w, const struct sr_packet *p)
 {
 	struct sockaddr_storage client, server;
-	struct sr_name name;
 
-	if (p->word == JOIN && !w->joined && is_text(&p->there)) {
+	if (p->word == SR_PACKET_JOIN && !w->joined) {
 		w->there = p->there;
 		w->joined = true;
 		sr_answer_pending(ask, w);	/* it may have what is asked for */
 		return true;
 	}
-	if (p->word != HAVE || !w->joined ||
-	    sr_name_decode(&name, p->name, sizeof(p->name)))
+	if (p->word != SR_PACKET_HAVE || !w->joined)
 		return false;
-	sr_name_addresses(&name, &client, &server);
+	sr_name_addresses(&p->name, &client, &server);
 	if (sr_local_owns(w->uid, &client, &server) > 0)
-		sr_answer_found(&name, &w->there);
+		sr_answer_found(&p->name, &w->there);
 	return true;
 }
 
@@ -141,7 +125,7 @@ static void worker_readable(struct sr_watch *watch, uint32_t events)
 {
 	struct worker *w = (struct worker *)((char *)watch -
 					     offsetof(struct worker, line));
-	struct packet p;
+	struct sr_packet p;
 	int r;
 
 	(void)events;
@@ -195,15 +179,13 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 	struct sr_keeper *k = (struct sr_keeper *)((char *)watch -
 						   offsetof(struct sr_keeper, watch));
 	struct sr_stream *st = k->st;
-	struct sr_name name;
-	struct packet p;
+	struct sr_packet p;
 	int r;
 
 	(void)events;
-	while ((r = receive_packet(k->watch.fd, &p)) > 0) {
-		if (p.word == FIND && !sr_name_decode(&name, p.name, sizeof(p.name)))
-			sr_answer_asked(&name);
-	}
+	while ((r = receive_packet(k->watch.fd, &p)) > 0)
+		if (p.word == SR_PACKET_FIND)
+			sr_answer_asked(&p.name);
 	if (!r)
 		return;
 	sr_debug("keeper: the keeper has ended");
@@ -268,7 +250,7 @@ int sr_keeper_open(struct sr_stream *st)
 
 int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 {
-	struct packet p = { .word = JOIN, .there = *there };
+	struct sr_packet p = { .word = SR_PACKET_JOIN, .there = *there };
 	struct sockaddr_un un;
 	socklen_t len;
 	int fd, err = name_of(st, &un, &len);
@@ -344,10 +326,9 @@ bool sr_keeper_ask(const struct sr_name *name)
 
 void sr_keeper_tell(const struct sr_name *name)
 {
-	struct packet p = { .word = HAVE };
+	struct sr_packet p = { .word = SR_PACKET_HAVE, .name = *name };
 	struct sr_keeper *k;
 
-	sr_name_encode(name, p.name);
 	for (k = all; k; k = k->next)
 		if (k->watch.fn == line_readable &&
 		    sr_addr_port((struct sockaddr *)&k->st->addr.local) == name->dport)

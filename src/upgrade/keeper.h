@@ -10,15 +10,7 @@
 #define SR_KEEPER_H
 
 #include "engine/stream.h"
-#include "link/rendezvous.h"
-
-enum { SR_KINDS = 2 };		/* of link: 0 shm, 1 verbs */
-
-/* What an asker is to be told to reach a worker, for each kind of link; "": not by
- * this one. */
-struct sr_there {
-	char kind[SR_KINDS][SR_THERE_LEN];
-};
+#include "pure/request.h"
 
 /* Makes this process the keeper of the listening stream's address.  0; -EADDRINUSE:
  * another process is; or -errno. */

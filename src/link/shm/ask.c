@@ -182,33 +182,21 @@ static const char *reason_in(struct asking *a)
 	return sr_reason_word(sr_reason_find(a->word));
 }
 
-/* Is the word "there", and a place that may be one?  Notes it. */
-static bool sent_there(struct asking *a)
-{
-	const char *place = a->word + sizeof(SR_THERE);
-
-	if (strncmp(a->word, SR_THERE " ", sizeof(SR_THERE)) ||
-	    strlen(place) >= sizeof(a->there) ||
-	    place[strspn(place, "0123456789abcdef")])
-		return false;
-	strcpy(a->there, place);
-	return true;
-}
-
 /* Returns NULL, or a reason. */
 static const char *send_offer(struct asking *a, int line)
 {
 	const struct sr_shm_plan *plan = &a->link->plan;
-	struct sr_shm_offer offer = {
-		.version = SR_WIRE_VERSION,
+	const struct sr_offer offer = {
 		.first = (uint8_t)__builtin_ctzll(plan->size[0]),
 		.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]),
 		.alone = a->stranger,
+		.name = a->ask->name,
 	};
+	uint8_t buf[SR_OFFER_LEN];
 	int fds[SR_SHM_FDS];
 
-	sr_name_encode(&a->ask->name, offer.name);
-	if (sr_now_send(line, &offer, sizeof(offer)) == sizeof(offer))
+	sr_offer_encode(&offer, buf);
+	if (sr_now_send(line, buf, sizeof(buf)) == sizeof(buf))
 		return NULL;
 	/* The answerer has hung up already, and may have said why. */
 	a->word[0] = '\0';
@@ -279,7 +267,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 	}
 	give_up(a, fds);
 	hang_up(a);
-	if (sent_there(a)) {
+	if (sr_there_shm(a->there, a->word)) {
 		next_name(a);
 		return;
 	}

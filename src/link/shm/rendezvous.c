@@ -104,13 +104,16 @@ static void pending_due(struct sr_timer *t)
 					offsetof(struct pending, timer)));
 }
 
-static bool offer_fits(struct pending *p, const struct sr_shm_offer *o)
+static bool offer_fits(struct pending *p, const uint8_t *buf, size_t n)
 {
-	p->alone = o->alone;
-	return o->version == SR_WIRE_VERSION && o->alone <= 1 && o->first <= o->max &&
-	       o->max <= 30 &&
-	       !sr_shm_plan(&p->plan, (size_t)1 << o->first, (size_t)1 << o->max) &&
-	       !sr_name_decode(&p->req.name, o->name, sizeof(o->name));
+	struct sr_offer o;
+
+	if (sr_offer_decode(&o, buf, n) ||
+	    sr_shm_plan(&p->plan, (size_t)1 << o.first, (size_t)1 << o.max))
+		return false;
+	p->alone = o.alone;
+	p->req.name = o.name;
+	return true;
 }
 
 static void say(int line, const char *word)
@@ -136,14 +139,14 @@ static bool may_ask(const struct pending *p)
 
 static void offer_readable(struct pending *p)
 {
-	struct sr_shm_offer offer;
-	ssize_t n = sr_local_recv(p->watch.fd, &offer, sizeof(offer));
+	uint8_t offer[SR_OFFER_LEN];
+	ssize_t n = sr_local_recv(p->watch.fd, offer, sizeof(offer));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
 		pending_free(p);
-	} else if (n != sizeof(offer) || !offer_fits(p, &offer)) {
+	} else if (!offer_fits(p, offer, (size_t)n)) {
 		refuse_request(&p->req, "protocol");
 	} else if (!may_ask(p)) {
 		refuse_request(&p->req, "user");

@@ -161,14 +161,6 @@ void sr_shm_ring_forget(void);
 #define SR_SHM_THERE "sockrail-3/there/" /* the name of a worker, with a random number */
 #define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell if there is one */
 
-struct sr_shm_offer { /* the asker's packet */
-	uint8_t version;
-	uint8_t first, max; /* log2 of ring sizes */
-	uint8_t alone;	    /* 1: no doorbell but the line */
-	uint8_t name[SR_NAME_LEN];
-};
-static_assert(sizeof(struct sr_shm_offer) == 48, "no padding");
-
 /* listen.c */
 int sr_shm_listen(const struct sockaddr *addr, char *there, void **out);
 void sr_shm_unlisten(void *listener);

@@ -7,7 +7,6 @@
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,15 +198,14 @@ static void established(struct ask *a)
 /* Does the refusal send us to another process's ports?  Notes them. */
 static bool sent_there(struct ask *a, const struct sr_vcm_event *e)
 {
-	unsigned ib, iwarp;
+	uint16_t port[2];
 
 	if (e->type != RDMA_CM_EVENT_REJECTED || a->redirects == SR_THERE_MOST)
 		return false;
-	if (sscanf((const char *)e->data, SR_THERE " %5u %5u", &ib, &iwarp) != 2 ||
-	    ib > UINT16_MAX || iwarp > UINT16_MAX || !(a->iwarp ? iwarp : ib))
+	if (!sr_there_verbs(port, (const char *)e->data) || !port[a->iwarp])
 		return false;
-	a->there[0] = (uint16_t)ib;
-	a->there[1] = (uint16_t)iwarp;
+	a->there[0] = port[0];
+	a->there[1] = port[1];
 	a->redirects++;
 	return true;
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* request.c - encodes and decodes what is said before there is a link; see request.h. */
+#include "pure/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SIZE_LOG2_MAX 30
+
+/* ---- the offer ---- */
+
+void sr_offer_encode(const struct sr_offer *offer, uint8_t buf[SR_OFFER_LEN])
+{
+	buf[0] = SR_WIRE_VERSION;
+	buf[1] = offer->first;
+	buf[2] = offer->max;
+	buf[3] = offer->alone;
+	sr_name_encode(&offer->name, buf + 4);
+}
+
+int sr_offer_decode(struct sr_offer *offer, const uint8_t *buf, size_t len)
+{
+	struct sr_offer o;
+
+	if (len != SR_OFFER_LEN || buf[0] != SR_WIRE_VERSION || buf[1] > buf[2] ||
+	    buf[2] > SIZE_LOG2_MAX || buf[3] > 1 ||
+	    sr_name_decode(&o.name, buf + 4, len - 4))
+		return -EPROTO;
+	o.first = buf[1];
+	o.max = buf[2];
+	o.alone = buf[3];
+	*offer = o;
+	return 0;
+}
+
+/* ---- elsewhere ---- */
+
+static bool is_shm_place(const char *s)
+{
+	return strspn(s, "0123456789abcdef") == 16 && !s[16];
+}
+
+/* Reads a port; NULL: it is none. */
+static const char *read_port(const char *s, uint16_t *port)
+{
+	size_t digits = strspn(s, "0123456789");
+	unsigned n = 0;
+
+	if (digits < 1 || digits > 5)
+		return NULL;
+	while (digits--)
+		n = 10 * n + (unsigned)(*s++ - '0');
+	*port = (uint16_t)n;
+	return n <= UINT16_MAX ? s : NULL;
+}
+
+static bool is_verbs_place(const char *s, uint16_t port[2])
+{
+	s = read_port(s, &port[0]);
+	s = s && *s == ' ' ? read_port(s + 1, &port[1]) : NULL;
+	return s && !*s && (port[0] || port[1]);
+}
+
+/* What follows SR_THERE in a word; NULL: it does not begin so. */
+static const char *place_in(const char *word)
+{
+	return strncmp(word, SR_THERE " ", sizeof(SR_THERE)) ? NULL :
+							       word + sizeof(SR_THERE);
+}
+
+bool sr_there_shm(char place[SR_THERE_LEN], const char *word)
+{
+	const char *s = place_in(word);
+
+	if (!s || !is_shm_place(s))
+		return false;
+	strcpy(place, s);
+	return true;
+}
+
+bool sr_there_verbs(uint16_t port[2], const char *word)
+{
+	const char *s = place_in(word);
+	uint16_t p[2];
+
+	if (!s || !is_verbs_place(s, p))
+		return false;
+	port[0] = p[0];
+	port[1] = p[1];
+	return true;
+}
+
+/* ---- keeper and workers ---- */
+
+enum { NAME = 1, THERE = NAME + SR_NAME_LEN };
+_Static_assert(THERE + sizeof(struct sr_there) == SR_PACKET_LEN, "nothing behind it");
+
+void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN])
+{
+	memset(buf, 0, SR_PACKET_LEN);
+	buf[0] = (uint8_t)packet->word;
+	if (packet->word == SR_PACKET_JOIN)
+		memcpy(buf + THERE, &packet->there, sizeof(packet->there));
+	else
+		sr_name_encode(&packet->name, buf + NAME);
+}
+
+static bool zeros(const char *s, size_t n)
+{
+	return !n || (!*s && !memcmp(s, s + 1, n - 1));
+}
+
+/* Texts with zeros behind them, each a place of its kind or nothing. */
+static bool there_valid(const struct sr_there *there)
+{
+	const char *shm = there->kind[0], *verbs = there->kind[1];
+	uint16_t port[2];
+
+	for (int i = 0; i < SR_KINDS; i++) {
+		size_t n = strnlen(there->kind[i], SR_THERE_LEN);
+
+		if (n == SR_THERE_LEN || !zeros(there->kind[i] + n, SR_THERE_LEN - n))
+			return false;
+	}
+	return (!*shm || is_shm_place(shm)) && (!*verbs || is_verbs_place(verbs, port));
+}
+
+int sr_packet_decode(struct sr_packet *packet, const uint8_t *buf, size_t len)
+{
+	struct sr_packet p;
+	bool join, ok;
+
+	if (len != SR_PACKET_LEN || buf[0] < SR_PACKET_JOIN || buf[0] > SR_PACKET_HAVE)
+		return -EPROTO;
+	memset(&p, 0, sizeof(p));
+	p.word = buf[0];
+	join = p.word == SR_PACKET_JOIN;
+	memcpy(&p.there, buf + THERE, sizeof(p.there));
+	ok = join ? zeros((const char *)buf + NAME, SR_NAME_LEN) && there_valid(&p.there) :
+		    zeros((const char *)buf + THERE, sizeof(p.there)) &&
+			    !sr_name_decode(&p.name, buf + NAME, SR_NAME_LEN);
+	if (!ok)
+		return -EPROTO;
+	*packet = p;
+	return 0;
+}

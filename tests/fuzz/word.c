@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * word.c - the word that answers a request: of a user of this host, or in the private
+ * data of a rejection.
+ */
+#include <stdio.h>
+
+#include "fuzz.h"
+#include "base/report.h"
+#include "pure/request.h"
+
+void fuzz_word(const uint8_t *data, size_t size)
+{
+	char *word = calloc(1, size + 1), place[SR_THERE_LEN], again[64];
+	enum sr_reason reason;
+	uint16_t port[2];
+
+	CHECK(word != NULL);
+	if (size)
+		memcpy(word, data, size);
+	if (sr_there_shm(place, word)) {
+		snprintf(again, sizeof(again), SR_THERE " %s", place);
+		CHECK(!strcmp(word, again) && strlen(place) == 16);
+	}
+	if (sr_there_verbs(port, word))
+		CHECK(port[0] || port[1]);
+	reason = sr_reason_find(word);
+	CHECK(reason == SR_REASON_NONE || !strcmp(sr_reason_word(reason), word));
+	free(word);
+}
