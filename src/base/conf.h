@@ -35,6 +35,7 @@ struct sr_conf {
 	struct sr_policy policy;
 	char device[64];	/* "" any */
 	int cm_port_offset;	/* iWARP */
+	unsigned again_ms;	/* after a link broke; doubles */
 	unsigned retry_ms;	/* verbs: without an answer a link is given up */
 	size_t memory;		/* bytes, process-wide */
 	unsigned spin_us;

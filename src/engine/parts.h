@@ -127,7 +127,7 @@ struct sr_attach {
 	struct sr_ask ask;
 	bool asking;
 	unsigned kind;		/* index of the link kind to ask for next */
-	unsigned asks;		/* asks since the stream last had a link */
+	unsigned asks, breaks;	/* asks since the stream last had a link; links that broke */
 	_Atomic uint64_t next_ask_ns;
 	_Atomic uint64_t asked_ns; /* ns: of the ask; or SR_ANSWERED */
 	atomic_int verdict;	/* VERDICT_ of the current attempt */

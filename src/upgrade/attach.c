@@ -35,6 +35,7 @@
 
 /* Limit of a handshake; in policy wait at least upgrade_wait_ms. */
 #define ATTACH_MS 5000
+#define HELD_NS 60000000000ull /* a link that lasts so long has been worth asking for */
 #define FOLLOW_MS 250 /* time for the peer's direction, in policy wait */
 #define PROOF_BYTES 16		/* shared history that proves something */
 #define PROOFS 3		/* failed proofs that a stream allows */
@@ -426,6 +427,8 @@ static void died(struct sr_stream *st, unsigned ev)
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}
+	if (sr_now_ns() - st->up.since > HELD_NS)
+		st->up.breaks = 0;
 	st->up.att = NULL;
 	st->up.checked = false;
 	sr_lock(&st->tx_lock);

@@ -19,14 +19,14 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 
-/* The pause before a stream asks again after its link broke, or its peer had no
- * listener (yet). */
+/* The pause before a stream asks again if its peer had no listener (yet). */
 #define AGAIN_NS 1000000000ull
 /* The same in policy lazy: by then a peer has hardly just begun to listen, and a stream
  * that waits to ask costs more than a permanently plain one.  In all policies it is
  * the first pause after "no-match", when no process of the peer had the stream yet. */
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
+#define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
 #define MATCH_ASKS 5		/* times to ask again if no process had the stream: 1.5 s */
 #define LISTENER_ASKS 2		/* the same if nobody listened */
 
@@ -339,14 +339,22 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 	sr_stream_put(st);
 }
 
-/* Asks again at the next call after a pause, which doubles without a link. */
-static void ask_again(struct sr_stream *st, uint64_t while_ns)
+/* Asks again at the next call after a pause, which doubles each time. */
+static void ask_again(struct sr_stream *st, uint64_t pause_ns, unsigned *times, unsigned most)
 {
 	st->up.kind = 0;
-	st->up.next_ask_ns = sr_now_ns() + (while_ns << st->up.asks);
-	if (st->up.asks < ASKS_MAX)
-		st->up.asks++;
+	st->up.next_ask_ns = sr_now_ns() + (pause_ns << *times);
+	if (*times < most)
+		++*times;
 	sr_st_clear(st, SR_ST_ASKED);
+}
+
+/* All that the link that broke has left behind is done.  (In EXPECT the receiver waits for
+ * the peer's next byte, or for the next link.) */
+static bool may_ask_again(struct sr_stream *st)
+{
+	return !sr_gate_shut(&st->out.gate) &&
+	       (!sr_gate_shut(&st->in.gate) || sr_stream_rx(st) == SR_RX_EXPECT);
 }
 
 /* False: never again.  That several processes hold the peer's end may be over at any
@@ -361,12 +369,12 @@ static bool asks_once_more(struct sr_stream *st)
 			return false;
 		/* fall through */
 	case SR_REASON_FORK:
-		ask_again(st, AGAIN_LAZY_NS);
+		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
 		return true;
 	case SR_REASON_NO_LISTENER:
 		if (st->up.asks >= LISTENER_ASKS)
 			return false;
-		ask_again(st, again_ns(st));
+		ask_again(st, again_ns(st), &st->up.asks, ASKS_MAX);
 		return true;
 	}
 	return false;
@@ -404,9 +412,10 @@ void sr_ask_progress(struct sr_stream *st)
 			return;
 	}
 	if (st->link_no) {
-		/* The link broke: ask again once all is plain. */
-		if (!sr_any_gate_shut(st))
-			ask_again(st, AGAIN_NS);
+		/* The link broke. */
+		if (may_ask_again(st))
+			ask_again(st, sr_conf.again_ms * UINT64_C(1000000),
+				  &st->up.breaks, BREAKS_MAX);
 	} else if (atomic_load(&st->up.verdict) != VERDICT_NO) {
 		return;
 	} else if (!asks_once_more(st)) {

@@ -48,6 +48,7 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	bad UPGRADE_BYTES 12parsecs 64k
 	bad UPGRADE_WAIT_MS soon 2000
 	bad RETRY_MS 0 1000
+	bad AGAIN_MS often 1000
 	bad LINKS carrier-pigeon verbs,shm
 	bad LOG loud warn
 	bad RING 5000:17 16k:1m

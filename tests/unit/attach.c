@@ -281,6 +281,31 @@ static void kernel_says(enum sr_role role)
 	end();
 }
 
+/* The link breaks when the peer's mark is expected: no byte of the peer's need come before
+ * the next link is asked for. */
+static void breaks(void)
+{
+	struct sr_msg msg = {.type = SR_MSG_SWITCH};
+
+	stream();
+	attach(&to_show, SR_ROLE_ASKER);
+	say_hello(SAID);
+	show(SAID, 0);
+	msg.sw = (struct sr_switch){.n = SAID, .link_no = link_no, .first = 0xf5};
+	take(&msg);
+	CHECK(sent(SR_MSG_ACKSW));
+	drop(&f->link, "device-failed");
+	detach("device-failed");
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+	sr_unlock(&st->tx_lock);
+	CHECK_EQ(sr_stream_tx(st), SR_TX_RAW);
+	CHECK_EQ(sr_stream_rx(st), SR_RX_EXPECT);
+	sr_ask_progress(st);
+	CHECK(!(sr_st_flags(st) & SR_ST_ASKED));
+	end();
+}
+
 int main(void)
 {
 	sr_conf_load();
@@ -292,5 +317,6 @@ int main(void)
 	shows_less(SR_ROLE_ANSWERER);
 	kernel_says(SR_ROLE_ASKER);
 	kernel_says(SR_ROLE_ANSWERER);
+	breaks();
 	return 0;
 }

@@ -76,6 +76,7 @@ static void good(void)
 	GOOD("UPGRADE_WAIT_MS", "0", sr_conf.policy.upgrade_wait_ms == 0);
 	GOOD("DEVICE", "rxe0", !strcmp(sr_conf.device, "rxe0"));
 	GOOD("CM_PORT_OFFSET", "-5", sr_conf.cm_port_offset == -5);
+	GOOD("AGAIN_MS", "0", sr_conf.again_ms == 0);
 	GOOD("RETRY_MS", "200", sr_conf.retry_ms == 200);
 	GOOD("RING", "4k:64k",
 	     sr_conf.policy.ring_first == 4096 && sr_conf.policy.ring_max == 65536);
@@ -133,6 +134,7 @@ static void bad(void)
 	BAD("CM_PORT_OFFSET", "65536", "10000",
 	    sr_conf.cm_port_offset == 10000);
 	BAD("CM_PORT_OFFSET", "-", "10000", sr_conf.cm_port_offset == 10000);
+	BAD("AGAIN_MS", "-1", "1000", sr_conf.again_ms == 1000);
 	BAD("RETRY_MS", "199", "1000", sr_conf.retry_ms == 1000);
 	BAD("RING", "16k", "16k:1m", sr_conf.policy.ring_first == 16384);
 	BAD("RING", "1m:16k", "16k:1m", sr_conf.policy.ring_first == 16384);

@@ -35,7 +35,7 @@ static struct mr *mrs;
 static struct cq *cqs;
 static uint64_t seed = 1;
 static unsigned delay_us, last_key, last_qpn, wrong_send;
-static enum ibv_wc_status wrong_status;
+static enum ibv_wc_status wrong_status, always_status;
 
 int fake_take(void)
 {
@@ -481,8 +481,8 @@ static int execute(struct qp *q, struct qp *p, struct send *s)
 
 	if (s->from != s->copy && !may_access(q, s->key, s->from, s->len, 0))
 		return IBV_WC_LOC_PROT_ERR;
-	if (mute)
-		return IBV_WC_SUCCESS;
+	if (mute || always_status)
+		return always_status;
 	if (takes && p->recv_head == p->recv_tail)
 		return -1;
 	if (s->opcode == IBV_WR_SEND) {
@@ -829,6 +829,12 @@ void fake_fail_send(unsigned n, enum ibv_wc_status status)
 	LOCKED;
 	wrong_send = n;
 	wrong_status = status;
+}
+
+void fake_fail_sends(enum ibv_wc_status status)
+{
+	LOCKED;
+	always_status = status;
 }
 
 void fake_mute(bool is)

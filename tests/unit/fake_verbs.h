@@ -43,6 +43,7 @@ void fake_patience(uint8_t *ack_timeout, uint8_t *retries);
 
 /* The n-th send to be executed from now has this status. */
 void fake_fail_send(unsigned n, enum ibv_wc_status status);
+void fake_fail_sends(enum ibv_wc_status status); /* all, until it is a success */
 /* The next CM event `from` comes as `to` instead. */
 void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 		     int status);

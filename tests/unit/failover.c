@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * failover.c - the fabric fails under streams whose calls are blocked.  The whole engine
+ * runs on the device of fake_verbs.c, and the streams are TCP connections of this process
+ * to itself.  Whatever fails: each blocked call returns within a second, by TCP, no byte is
+ * lost, and once the fabric is back the streams are on links again.
+ *
+ * Each case is a process of its own:  PROGRAM [-v] [fault ...]
+ */
+#include "base/real.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/conf.h"
+#include "base/now.h"
+#include "base/process.h"
+#include "check.h"
+#include "engine/engine.h"
+#include "engine/fdtab.h"
+#include "fake_verbs.h"
+#include "link/verbs/lib.h"
+#include "sockrail.h"
+#include "upgrade/upgrade.h"
+
+/* ThreadSanitizer wants no thread in the child of a fork; we do. */
+const char *__tsan_default_options(void) __attribute__((visibility("default")));
+const char *__tsan_default_options(void)
+{
+	return "die_after_fork=0:atexit_sleep_ms=0";
+}
+
+enum { RECV, POLLED, EPOLLED, SEND, POLLED_OUT, CALLS };
+enum { PAIRS = 2 * CALLS, HANG_S = 60, RETRY_MS = 400, LIMIT_MS = 1000, BACK_MS = 15000,
+       AGAIN_MS = 300, SLACK_MS = 400 };
+enum { ASKER, ANSWERER };
+
+/* Bytes of a direction are numbered by who sends them. */
+struct pair {
+	int fd[2], call, blocked;	/* which end is */
+	uint64_t sent[2], got[2];
+	uint64_t woke_ns;
+	pthread_t thread;
+	atomic_bool started;
+};
+
+static struct pair pairs[PAIRS];
+static bool iwarp;
+
+static uint8_t pattern(int from, uint64_t k)
+{
+	return (uint8_t)(k * 2654435761u >> 13) + (uint8_t)from;
+}
+
+static ssize_t say(struct pair *p, int from, size_t n, int flags)
+{
+	uint8_t buf[4096];
+	ssize_t r;
+	size_t i;
+
+	CHECK(n <= sizeof(buf));
+	for (i = 0; i < n; i++)
+		buf[i] = pattern(from, p->sent[from] + i);
+	r = sr_send(p->fd[from], buf, n, flags);
+	if (r > 0)
+		p->sent[from] += (uint64_t)r;
+	return r;
+}
+
+static void hear(struct pair *p, int from, uint64_t n)
+{
+	uint8_t buf[4096];
+	ssize_t r, i;
+
+	while (n) {
+		r = sr_recv(p->fd[!from], buf, n < sizeof(buf) ? n : sizeof(buf), 0);
+		CHECK(r > 0);
+		for (i = 0; i < r; i++)
+			CHECK_EQ(buf[i], pattern(from, p->got[from]++));
+		n -= (uint64_t)r;
+	}
+}
+
+static void hear_all(struct pair *p)
+{
+	hear(p, ASKER, p->sent[ASKER] - p->got[ASKER]);
+	hear(p, ANSWERER, p->sent[ANSWERER] - p->got[ANSWERER]);
+}
+
+/* ---- which way the bytes go ---- */
+
+static bool are(struct pair *p, enum sr_tx_state tx, enum sr_rx_state rx)
+{
+	bool yes = true;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct sr_stream *st = sr_fdtab_get(p->fd[i]);
+
+		CHECK(st);
+		yes &= sr_stream_tx(st) == tx && sr_stream_rx(st) == rx;
+		sr_stream_put(st);
+	}
+	return yes;
+}
+
+static bool linked(struct pair *p)
+{
+	return are(p, SR_TX_LINK, SR_RX_LINK);
+}
+
+static bool plain(struct pair *p)
+{
+	return are(p, SR_TX_RAW, SR_RX_RAW);
+}
+
+/* Both ends go on talking meanwhile.  Returns milliseconds. */
+static unsigned talk_until(struct pair *p, bool (*is)(struct pair *), unsigned limit_ms)
+{
+	uint64_t from = sr_now_ns(), ms = 0;
+
+	while (!is(p)) {
+		ms = (sr_now_ns() - from) / 1000000;
+		CHECK(ms < limit_ms);
+		CHECK_EQ(say(p, ASKER, 10, 0), 10);
+		CHECK_EQ(say(p, ANSWERER, 10, 0), 10);
+		hear_all(p);
+		usleep(2000);
+	}
+	return (unsigned)ms;
+}
+
+/* ---- calls that are blocked ---- */
+
+static void wait_for(int fd, short events)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	CHECK_EQ(sr_poll(&p, 1, -1), 1);
+	CHECK_EQ(p.revents, events);
+}
+
+static void wait_in_set(int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int set = sr_epoll_create1(EPOLL_CLOEXEC);
+
+	CHECK(set >= 0 && !sr_epoll_ctl(set, EPOLL_CTL_ADD, fd, &e));
+	CHECK_EQ(sr_epoll_wait(set, &e, 1, -1), 1);
+	CHECK_EQ(e.events, EPOLLIN);
+	CHECK_EQ(sr_close(set), 0);
+}
+
+static void *block(void *arg)
+{
+	struct pair *p = arg;
+	int fd = p->fd[p->blocked];
+
+	atomic_store(&p->started, true);
+	if (p->call == POLLED)
+		wait_for(fd, POLLIN);
+	if (p->call == EPOLLED)
+		wait_in_set(fd);
+	if (p->call == POLLED_OUT)
+		wait_for(fd, POLLOUT);
+	if (p->call >= SEND)
+		CHECK_EQ(say(p, p->blocked, 100, 0), 100);
+	else
+		hear(p, !p->blocked, 1);
+	p->woke_ns = sr_now_ns();
+	return NULL;
+}
+
+static void begin_blocked(struct pair *p)
+{
+	ssize_t r = 0;
+
+	if (p->call >= SEND)
+		while (r >= 0)
+			r = say(p, p->blocked, 4096, MSG_DONTWAIT);
+	CHECK(r == 0 || errno == EAGAIN);
+	CHECK(!pthread_create(&p->thread, NULL, block, p));
+	while (!atomic_load(&p->started))
+		usleep(1000);
+}
+
+/* ---- the streams ---- */
+
+static int listener(struct sockaddr_in *a)
+{
+	socklen_t len = sizeof(*a);
+	int l = sr_socket(AF_INET, SOCK_STREAM, 0);
+
+	*a = (struct sockaddr_in){.sin_family = AF_INET};
+	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(l >= 0 && !bind(l, (struct sockaddr *)a, len));
+	CHECK(!sr_listen(l, PAIRS) && !getsockname(l, (struct sockaddr *)a, &len));
+	return l;
+}
+
+static void open_pair(struct pair *p, int l, const struct sockaddr_in *a, unsigned i)
+{
+	char c;
+
+	*p = (struct pair){.call = (int)i % CALLS, .blocked = i >= CALLS};
+	p->fd[ASKER] = sr_socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(!sr_connect(p->fd[ASKER], (const struct sockaddr *)a, sizeof(*a)));
+	p->fd[ANSWERER] = sr_accept(l, NULL, NULL);
+	CHECK(p->fd[ANSWERER] >= 0);
+	CHECK_EQ(sr_recv(p->fd[ANSWERER], &c, 1, MSG_DONTWAIT), -1);
+	talk_until(p, linked, 5000);
+}
+
+/* ---- what fails ---- */
+
+static void port_error(void)
+{
+	fake_async(IBV_EVENT_PORT_ERR);
+}
+
+static void queue_error(void)
+{
+	fake_async(IBV_EVENT_CQ_ERR);
+}
+
+static void no_path(void)
+{
+	fake_fail_sends(IBV_WC_RETRY_EXC_ERR);
+}
+
+static void silence(void)
+{
+	fake_mute(true);
+}
+
+struct fault {
+	const char *name;
+	void (*run)(const struct fault *f), (*strike)(void);
+	bool told;	/* the device says so, and so to both ends */
+};
+
+static void heal(void)
+{
+	fake_mute(false);
+	fake_fail_sends(IBV_WC_SUCCESS);
+	if (!sr_verbs_devices())
+		fake_plug(iwarp);
+}
+
+/* Returns the milliseconds until the last call returned. */
+static unsigned strike(const struct fault *f)
+{
+	uint64_t from = sr_now_ns(), last = 0;
+	unsigned i;
+
+	f->strike();
+	for (i = 0; i < PAIRS; i++)
+		if (pairs[i].call < SEND)
+			CHECK_EQ(say(&pairs[i], !pairs[i].blocked, 1, 0), 1);
+	for (i = 0; i < PAIRS; i++) {
+		check_about("pair", i);
+		pthread_join(pairs[i].thread, NULL);
+		if (pairs[i].woke_ns > last)
+			last = pairs[i].woke_ns;
+	}
+	last = (last - from) / 1000000;
+	CHECK(last < LIMIT_MS);
+	return (unsigned)last;
+}
+
+static void fail_over(const struct fault *f)
+{
+	struct sockaddr_in a;
+	unsigned i, ms, most = 0, back = 0;
+	int l;
+
+	fake_plug(iwarp);
+	l = listener(&a);
+	for (i = 0; i < PAIRS; i++)
+		open_pair(&pairs[i], l, &a, i);
+	for (i = 0; i < PAIRS; i++)
+		begin_blocked(&pairs[i]);
+	usleep(50000);	/* until they sleep */
+	ms = strike(f);
+	for (i = 0; i < PAIRS; i++) {
+		check_about("stays plain: pair", i);
+		hear_all(&pairs[i]);
+		if (!f->told)
+			most = talk_until(&pairs[i], plain, LIMIT_MS);
+	}
+	heal();
+	for (i = 0; i < PAIRS; i++) {
+		check_about("comes back: pair", i);
+		most = talk_until(&pairs[i], linked, BACK_MS);
+		back = most > back ? most : back;
+		CHECK(!sr_close(pairs[i].fd[0]) && !sr_close(pairs[i].fd[1]));
+	}
+	sr_close(l);
+	printf(" by TCP after %u ms, back after %u\n", ms, back);
+	CHECK(f->strike == fake_unplug || back < AGAIN_MS + SLACK_MS);
+}
+
+/* Links that break soon after they are made: the pause doubles each time. */
+static void flap(const struct fault *f)
+{
+	struct sockaddr_in a;
+	unsigned i, ms, pause;
+	int l;
+
+	fake_plug(iwarp);
+	l = listener(&a);
+	open_pair(pairs, l, &a, 0);
+	for (i = 0; i < 3; i++) {
+		f->strike();
+		talk_until(pairs, plain, LIMIT_MS);
+		ms = talk_until(pairs, linked, BACK_MS);
+		printf(" %u", ms);
+		pause = (unsigned)AGAIN_MS << i;
+		CHECK(ms > pause * 3 / 4 && ms < pause + SLACK_MS);
+	}
+	printf(" ms\n");
+	CHECK(!sr_close(pairs->fd[0]) && !sr_close(pairs->fd[1]));
+	sr_close(l);
+}
+
+static const struct fault faults[] = {
+	{"port-error", fail_over, port_error, true},
+	{"queue-error", fail_over, queue_error, true},
+	{"flushed", fail_over, fake_flush, true},
+	{"hung-up", fail_over, fake_kill, true},
+	{"unplugged", fail_over, fake_unplug, true},
+	{"no-path", fail_over, no_path, false},
+	{"silence", fail_over, silence, false},
+	{"flapping", flap, fake_flush, true},
+};
+
+static void in_process(const struct fault *f)
+{
+	int status;
+	pid_t pid;
+
+	printf("%s%s:", f->name, iwarp ? ", iWARP" : "");
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		alarm(HANG_S);
+		sr_process_begin();
+		sr_answer_init();
+		f->run(f);
+		exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned i, k;
+	bool run;
+
+	strcpy(sr_conf.policy.links, "v");
+	sr_conf.policy.upgrade = SR_WAIT;
+	sr_conf.policy.upgrade_wait_ms = 5000;
+	sr_conf.policy.ring_max = 65536;
+	sr_conf.retry_ms = RETRY_MS;
+	sr_conf.again_ms = AGAIN_MS;
+	if (argc > 1 && !strcmp(argv[1], "-v")) {
+		sr_conf.log = SR_DEBUG;
+		argc--, argv++;
+	}
+	for (i = 0; i < 2 * sizeof(faults) / sizeof(faults[0]); i++) {
+		iwarp = i % 2;
+		run = argc < 2;
+		for (k = 1; k < (unsigned)argc; k++)
+			run |= !strcmp(argv[k], faults[i / 2].name);
+		if (run)
+			in_process(&faults[i / 2]);
+	}
+	return 0;
+}
