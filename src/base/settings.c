@@ -147,10 +147,24 @@ static void one_line(const struct place *at, char *line)
 
 /* ---- files ---- */
 
+/* text[n] is a 0, and so is what else must not be in a line. */
+void sr_settings_text(const char *path, char *text, size_t n, bool knobs)
+{
+	struct place at = { path, 0, knobs };
+	char *line, *next;
+
+	for (line = text; line; line = next) {
+		next = memchr(line, '\n', n - (size_t)(line - text));
+		if (next)
+			*next++ = '\0';
+		at.line++;
+		one_line(&at, line);
+	}
+}
+
 static void read_file(const char *path, bool knobs)
 {
-	char text[FILE_SIZE + 1], *line, *next;
-	struct place at = { path, 0, knobs };
+	char text[FILE_SIZE + 1];
 	int fd = sr_now_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 	ssize_t n = fd < 0 ? -1 : sr_now_read(fd, text, sizeof(text));
 
@@ -163,13 +177,7 @@ static void read_file(const char *path, bool knobs)
 	if (fd >= 0)
 		sr_now_close(fd);
 	text[n] = '\0';
-	for (line = text; line; line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		at.line++;
-		one_line(&at, line);
-	}
+	sr_settings_text(path, text, (size_t)n, knobs);
 }
 
 struct names {

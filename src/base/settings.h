@@ -18,6 +18,10 @@
  * with file, line and word, and the line is ignored.  No malloc, no stdio. */
 void sr_settings_load(void);
 
+/* One reading of one file, whose text it changes and whose text[n] is a 0: of its knobs,
+ * or of its rules. */
+void sr_settings_text(const char *path, char *text, size_t n, bool knobs);
+
 /* The policy of a stream that connects to addr, or is accepted at it; addr is IPv4
  * where it is IPv4 in IPv6.  Without a rule for it sr_conf.policy; never NULL. */
 const struct sr_policy *sr_policy_of(bool connects, const struct sockaddr_storage *addr);

@@ -159,7 +159,7 @@ static void *grow(void *array, size_t n, size_t size)
 	return array;
 }
 
-static void take_process(struct stat_all *all, struct sr_page *page, pid_t pid)
+void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 {
 	struct stat_process *p;
 	uint32_t i, high = atomic_load(&page->high);
@@ -223,7 +223,7 @@ static int look_at(struct stat_all *all, pid_t pid)
 	}
 	if (!page)
 		return -ENOENT;
-	take_process(all, page, pid);
+	stat_take_page(all, page, pid);
 	munmap(page, sizeof(*page));
 	return 0;
 }

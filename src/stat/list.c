@@ -182,11 +182,8 @@ static uint64_t rate(uint64_t now, uint64_t before, double seconds)
 	return now > before ? (uint64_t)((double)(now - before) / seconds) : 0;
 }
 
-/* What each stream has moved a second since `old`. */
-static void rates(struct stat_all *all, const struct stat_all *old)
+void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds)
 {
-	double seconds = (double)(all->now_ns - old->now_ns) / 1e9;
-
 	for (size_t i = 0; i < all->streams; i++) {
 		struct stat_stream *s = &all->stream[i];
 
@@ -224,7 +221,7 @@ int stat_watch(const struct stat_options *o, const struct stat_filter *f)
 		if (!stat_collect(&all, o->pid))
 			return drawn ? 0 : 1;
 		stat_filter_keep(f, &all);
-		rates(&all, &old);
+		stat_rates(&all, &old, (double)(all.now_ns - old.now_ns) / 1e9);
 		if (o->width)
 			printf("\033[H\033[2J");
 		stat_list(&all, o);

@@ -71,6 +71,8 @@ extern const struct stat_reason stat_reasons[SR_REASONS];
  * is no memory. */
 bool stat_collect(struct stat_all *all, pid_t only);
 void stat_free(struct stat_all *all);
+/* Adds a process and its streams.  pid: not what the page says, which may be a lie. */
+void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid);
 /* All that the stream's process, or all of it, has moved. */
 uint64_t stat_sent(const uint64_t value[SR_COUNTERS]);
 uint64_t stat_received(const uint64_t value[SR_COUNTERS]);
@@ -115,6 +117,8 @@ struct stat_options {
 	int width, lines;	/* of the terminal; 0: no terminal */
 };
 void stat_list(const struct stat_all *all, const struct stat_options *o);
+/* What each stream has moved a second since `old`, so long ago. */
+void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds);
 int stat_watch(const struct stat_options *o, const struct stat_filter *f);
 bool stat_shown(const struct stat_stream *s, const struct stat_options *o);
 /* "12.3k"; buf has 16 bytes. */

@@ -9,7 +9,7 @@
 
 #include "../fuzz/fuzz.h"
 
-#define INPUT_MAX 2000
+#define INPUT_MAX 4000
 
 struct target {
 	const char *name;
