@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * elf.c - what a program's file says of how it will be loaded.  The file may be anybody's:
- * nothing is read beyond its end.
+ * nothing is read beyond its end, and each byte a few times at most.
  */
 #include <elf.h>
 #include <link.h>
@@ -24,20 +24,30 @@ static const void *at(const struct image *f, uint64_t offset, uint64_t n)
 	return offset <= f->size && n <= f->size - offset ? f->bytes + offset : NULL;
 }
 
-/* A string there, which ends in the file; "" if not. */
-static const char *string_at(const struct image *f, uint64_t offset)
+/* Is that the string, with its end or only its beginning, at an offset? */
+static bool is_at(const struct image *f, uint64_t offset, const char *s, bool whole)
 {
-	return offset < f->size && memchr(f->bytes + offset, 0, f->size - offset) ?
-		f->bytes + offset : "";
+	size_t n = strlen(s) + whole;
+	const void *there = at(f, offset, n);
+
+	return there && !memcmp(there, s, n);
 }
 
-static const char *interpreter(const struct image *f, const ElfW(Ehdr) *e)
+static bool is_musl(const struct image *f, const ElfW(Phdr) *p)
+{
+	const char *loader = at(f, p->p_offset, p->p_filesz);
+
+	return loader && memmem(loader, p->p_filesz, "musl", 4);
+}
+
+/* The segment that names the dynamic linker, or NULL. */
+static const ElfW(Phdr) *interpreter(const struct image *f, const ElfW(Ehdr) *e)
 {
 	for (unsigned i = 0; i < e->e_phnum; i++) {
 		const ElfW(Phdr) *p = at(f, e->e_phoff + i * sizeof(*p), sizeof(*p));
 
 		if (p && p->p_type == PT_INTERP)
-			return string_at(f, p->p_offset);
+			return p;
 	}
 	return NULL;
 }
@@ -53,31 +63,35 @@ static bool is_go(const struct image *f, const ElfW(Ehdr) *e)
 	const ElfW(Shdr) *names = section(f, e, e->e_shstrndx), *s;
 
 	for (unsigned i = 0; names && i < e->e_shnum; i++) {
-		const char *name;
-
 		s = section(f, e, i);
-		name = s ? string_at(f, names->sh_offset + s->sh_name) : "";
-		if (!strcmp(name, ".go.buildinfo") || !strcmp(name, ".note.go.buildid"))
+		if (s && (is_at(f, names->sh_offset + s->sh_name, ".go.buildinfo", true) ||
+			  is_at(f, names->sh_offset + s->sh_name, ".note.go.buildid", true)))
 			return true;
 	}
 	return false;
 }
 
-/* Is a string that begins so among the names of what it imports? */
-static bool imports(const struct image *f, const ElfW(Ehdr) *e, const char *prefix)
+static bool uses_io_uring(const struct image *f, uint64_t offset, uint64_t size)
+{
+	const char *names = at(f, offset, size);
+
+	for (uint64_t n = 0; names && n < size; n += strnlen(names + n, size - n) + 1)
+		if (is_at(f, offset + n, "io_uring_", false) ||
+		    is_at(f, offset + n, "liburing.so", false))
+			return true;
+	return false;
+}
+
+/* Is io_uring among the names of what it imports? */
+static bool imports_io_uring(const struct image *f, const ElfW(Ehdr) *e)
 {
 	for (unsigned i = 0; i < e->e_shnum; i++) {
 		const ElfW(Shdr) *s = section(f, e, i), *names;
-		const char *all;
 
 		if (!s || s->sh_type != SHT_DYNSYM)
 			continue;
-		names = section(f, e, s->sh_link);
-		all = names ? at(f, names->sh_offset, names->sh_size) : NULL;
-		for (size_t n = 0; all && n < names->sh_size;
-		     n += strnlen(all + n, names->sh_size - n) + 1)
-			if (!strncmp(all + n, prefix, strlen(prefix)))
-				return true;
+		names = section(f, e, s->sh_link);	/* of the only one */
+		return names && uses_io_uring(f, names->sh_offset, names->sh_size);
 	}
 	return false;
 }
@@ -86,7 +100,7 @@ enum elf_kind elf_kind(const void *bytes, size_t size)
 {
 	const struct image f = { bytes, size };
 	const ElfW(Ehdr) *e = at(&f, 0, sizeof(*e));
-	const char *loader;
+	const ElfW(Phdr) *loader;
 
 	if (!e || f.bytes[EI_CLASS] != OWN_CLASS)
 		return ELF_OTHER_CLASS;
@@ -97,8 +111,7 @@ enum elf_kind elf_kind(const void *bytes, size_t size)
 		return loader ? ELF_GO : ELF_STATIC_GO;
 	if (!loader)
 		return ELF_STATIC;
-	if (strstr(loader, "musl"))
+	if (is_musl(&f, loader))
 		return ELF_MUSL;
-	return imports(&f, e, "io_uring_") || imports(&f, e, "liburing.so") ? ELF_IO_URING :
-									       ELF_DYNAMIC;
+	return imports_io_uring(&f, e) ? ELF_IO_URING : ELF_DYNAMIC;
 }
