@@ -179,7 +179,9 @@ void stat_list(const struct stat_all *all, const struct stat_options *o)
 
 static uint64_t rate(uint64_t now, uint64_t before, double seconds)
 {
-	return now > before ? (uint64_t)((double)(now - before) / seconds) : 0;
+	double r = now > before ? (double)(now - before) / seconds : 0;
+
+	return r < 0x1p64 ? (uint64_t)r : UINT64_MAX;
 }
 
 void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds)

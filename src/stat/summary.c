@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A sum of what pages claim may have gone round. */
 static int percent(uint64_t part, uint64_t whole)
 {
-	return whole ? (int)((double)part * 100 / (double)whole + 0.5) : 0;
+	double p = whole ? (double)part * 100 / (double)whole + 0.5 : 0;
+
+	return p < 101 ? (int)p : 100;
 }
 
 static void way(const char *name, uint64_t sent, uint64_t received, uint64_t whole)

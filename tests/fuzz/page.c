@@ -62,6 +62,8 @@ static void print(const struct stat_all *all, int kind)
 	printed();
 	if (kind == JSON)
 		is_json();
+	if (kind == SUMMARY)
+		CHECK(!strstr(out, "-2147483648"));	/* a share that went round */
 	free(out);
 }
 
