@@ -16,6 +16,54 @@
 
 #define FEW SR_WAITER_NODES	/* a set of this size needs no allocation */
 
+static bool allocate(struct sr_waitset *s)
+{
+	sr_enter();
+	s->e = calloc(s->n, sizeof(*s->e));
+	s->k = calloc(3 * s->n + 1, sizeof(*s->k));
+	s->nodes = calloc(s->n, sizeof(*s->nodes));
+	sr_leave();
+	return s->e && s->k && s->nodes;
+}
+
+static void release(struct sr_waitset *s)
+{
+	sr_enter();
+	free(s->e);
+	free(s->k);
+	free(s->nodes);
+	sr_leave();
+}
+
+#define NAP_NS 10000000u
+
+/* Without memory: looks at a few at a time, and sleeps for a moment in between. */
+static int poll_in_pieces(struct pollfd *fds, nfds_t n,
+			  const struct timespec *timeout, const sigset_t *sigmask)
+{
+	static const struct timespec at_once = { 0, 0 }, nap = { 0, NAP_NS };
+	uint64_t end = !timeout ? UINT64_MAX : sr_deadline_ns((uint64_t)timeout->tv_sec,
+							      (uint64_t)timeout->tv_nsec);
+	unsigned handled = sr_handled.all;
+	int ready, r;
+
+	for (;;) {
+		ready = 0;
+		for (nfds_t i = 0; i < n; i += FEW) {
+			r = sr_streams_poll(fds + i, n - i < FEW ? n - i : FEW,
+					    &at_once, sigmask);
+			if (r < 0)
+				return r;
+			ready += r;
+		}
+		if (ready || (end != UINT64_MAX && sr_now_ns() >= end))
+			return ready;
+		r = sr_streams_poll(fds, 0, &nap, sigmask);
+		if (r < 0 || sr_handled.all != handled)
+			return r < 0 ? r : -EINTR;
+	}
+}
+
 int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		    const struct timespec *timeout, const sigset_t *sigmask)
 {
@@ -33,16 +81,11 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		memset(few, 0, n * sizeof(few[0]));
 		s.e = few;
 		s.k = few_k;
-	} else {
-		sr_enter();
-		s.e = calloc(n, sizeof(*s.e));
-		s.k = calloc(3 * n + 1, sizeof(*s.k));
-		s.nodes = calloc(n, sizeof(*s.nodes));
-		sr_leave();
-	}
-	if (!s.e || !s.k || (n > FEW && !s.nodes)) {
-		r = -ENOMEM;
-		goto out;
+	} else if (!allocate(&s)) {
+		release(&s);
+		errno = err;
+		sr_release();
+		return poll_in_pieces(fds, n, timeout, sigmask);
 	}
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
@@ -56,19 +99,12 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 	r = sr_waitset_wait(&s, fds);
 	if (r < 0)
 		r = -errno;
-out:
-	if (s.e)
-		sr_waitset_done(&s);
-	for (i = 0; s.e && i < n; i++)
+	sr_waitset_done(&s);
+	for (i = 0; i < n; i++)
 		if (s.e[i].st)
 			sr_stream_put(s.e[i].st);
-	if (n > FEW) {
-		sr_enter();
-		free(s.e);
-		free(s.k);
-		free(s.nodes);
-		sr_leave();
-	}
+	if (n > FEW)
+		release(&s);
 	errno = err;
 	sr_release();
 	return r;

@@ -293,6 +293,14 @@ static int sleep_in_poll(struct sr_waitset *s)
 	return r;
 }
 
+/* There is no memory for a waiter: nobody can wake us. */
+static int nap(struct sr_waitset *s)
+{
+	drop_all(s);
+	fill(s);
+	return sleep_in(s, IN_POLL, sooner(s->deadline));
+}
+
 /* Arms the links, looks again, sleeps, disarms.  Returns what ppoll() returns. */
 static int sleep_armed(struct sr_waitset *s)
 {
@@ -304,10 +312,8 @@ static int sleep_armed(struct sr_waitset *s)
 
 	if (!s->waiter)
 		s->waiter = sr_waiter_get();
-	if (!s->waiter) {
-		errno = ENOMEM;
-		return -1;
-	}
+	if (!s->waiter)
+		return nap(s);
 	atomic_store(&s->waiter->state, 0);
 	arm(s);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };

@@ -54,6 +54,7 @@ static unsigned often(void)
 	return one[r->strength % 5];
 }
 
+static void want_memory(void) { starve(MEMORY, often(), r->strength); }
 static void want_threads(void) { starve(THREADS, often(), r->strength); }
 static void want_fds(void) { starve(DESCRIPTORS, often(), r->strength); }
 static void have_all(void) { starve(0, 1, 0); }
@@ -136,6 +137,7 @@ static const struct kind {
 	void (*act)(pid_t pid);
 	unsigned flags;
 } kinds[] = {
+	{"malloc-fails", want_memory, have_all, NULL, 0},
 	{"thread-fails", want_threads, have_all, NULL, AT_ONCE},
 	{"descriptor-fails", want_fds, have_all, NULL, 0},
 	{"few-descriptors", few_files, files_back, NULL, AT_ONCE},
