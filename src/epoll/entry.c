@@ -393,7 +393,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 	bool listens = sr_st_flags(st) & SR_ST_LISTEN, adds = op == EPOLL_CTL_ADD;
 	bool plain = !set || listens;
-	int r, err = errno;
+	int r = 0, err = errno;
 
 	if (op != EPOLL_CTL_DEL && !ev)
 		return -EFAULT;
@@ -408,14 +408,19 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		plain = true;
 		sr_stream_plain(st, fd, SR_REASON_EPOLL);
 	}
+	if (!plain) {
+		sr_lock(&st->sets.lock);
+		r = control_locked(set, st, epfd, op, fd, ev);
+		sr_unlock(&st->sets.lock);
+		if (r == -ENOMEM && adds) {	/* for an entry */
+			plain = true;
+			sr_stream_plain(st, fd, SR_REASON_EPOLL);
+		}
+	}
 	if (plain) {
 		if (adds)
 			sr_epoll_other(epfd);
 		r = kernel_ctl(epfd, op, fd, ev);
-	} else {
-		sr_lock(&st->sets.lock);
-		r = control_locked(set, st, epfd, op, fd, ev);
-		sr_unlock(&st->sets.lock);
 	}
 	errno = err;
 	return r;

@@ -55,8 +55,10 @@ static unsigned often(void)
 }
 
 static void want_memory(void) { starve(MEMORY, often(), r->strength); }
+static void want_maps(void) { starve(MAPS, often(), r->strength); }
 static void want_threads(void) { starve(THREADS, often(), r->strength); }
 static void want_fds(void) { starve(DESCRIPTORS, often(), r->strength); }
+static void want_all(void) { starve(15, often(), r->strength); }
 static void have_all(void) { starve(0, 1, 0); }
 
 static void few_files(void)
@@ -67,6 +69,18 @@ static void few_files(void)
 static void fewer_files(void) { limit(RLIMIT_NOFILE, MANY + r->strength % 15); }
 static void files_back(void) { limit_back(RLIMIT_NOFILE); }
 
+static void little_space(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (!f || fscanf(f, "%lu", &pages) != 1)
+		die("statm");
+	fclose(f);
+	limit(RLIMIT_AS, (pages + r->strength % 1000) * 4096);
+}
+
+static void space_back(void) { limit_back(RLIMIT_AS); }
 static void small_files(void) { limit(RLIMIT_FSIZE, r->strength % 3 * 5000); }
 static void sizes_back(void) { limit_back(RLIMIT_FSIZE); }
 
@@ -138,10 +152,13 @@ static const struct kind {
 	unsigned flags;
 } kinds[] = {
 	{"malloc-fails", want_memory, have_all, NULL, 0},
+	{"mmap-fails", want_maps, have_all, NULL, 0},
 	{"thread-fails", want_threads, have_all, NULL, AT_ONCE},
 	{"descriptor-fails", want_fds, have_all, NULL, 0},
+	{"all-of-them-fail", want_all, have_all, NULL, 0},
 	{"few-descriptors", few_files, files_back, NULL, AT_ONCE},
 	{"fewer-descriptors", fewer_files, files_back, NULL, 0},
+	{"little-address-space", little_space, space_back, NULL, 0},
 	{"no-process-or-locked-memory", no_processes, NULL, NULL, 0},
 	{"small-files", small_files, sizes_back, NULL, 0},
 	{"SIGSTOP-and-SIGCONT", NULL, NULL, stop_and_go, 0},
