@@ -7,8 +7,9 @@
 
 #include "check.h"
 
-/* What a link over RDMA locks with the default rings: two of 16 kB and a page when it
- * is idle (src/link/verbs/qp.c), two of 1 MB when it is busy; and its queues. */
+/* What a link over RDMA locks with the default rings: two of 16 kB and messages when it
+ * is idle (src/link/verbs/qp.c), two of 1 MB when it is busy, in half of what may be
+ * locked; and its queues. */
 #define IDLE_BYTES (48ull << 10)
 #define BUSY_BYTES (2ull << 20)
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
@@ -27,8 +28,8 @@ static void say_memlock(const char *what, unsigned long long soft, unsigned long
 	if (!unit)
 		snprintf(b, sizeof(b), " (hard limit %s)", bytes_text(h, hard));
 	say(idle >= 200 ? OK : idle < 50 ? v : WARNING, what,
-	    "%s%s: over RDMA, about %llu idle or %llu busy streams",
-	    bytes_text(a, soft), b, idle, soft / BUSY_BYTES);
+	    "%s%s: over RDMA, about %llu idle streams, or %llu busy and %llu idle ones",
+	    bytes_text(a, soft), b, idle, soft / 2 / BUSY_BYTES, idle / 2);
 	if (unit)
 		remedy("memlock", "LimitMEMLOCK=infinity in %s", unit);
 	else if (idle < 200)

@@ -29,6 +29,10 @@ bool sr_vlink_tryget(struct sr_vlink *l);
 const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 			  int access);
 void sr_vring_free(struct sr_vring *r);
+/* May a ring grow to that size?  All of them together may lock half of what the process
+ * may: the rest is for the first rings of links to come.  any */
+bool sr_vring_may_grow(size_t size);
+void sr_vring_forget(void);	/* in the child of fork */
 
 /* ---- cq.c ---- */
 const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; loop */

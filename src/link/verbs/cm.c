@@ -447,6 +447,7 @@ void sr_verbs_forget(void)
 	requests = NULL;
 	listeners = NULL;
 	sr_vdev_forget();
+	sr_vring_forget();
 	sr_vlook_forget();
 	sr_verbs_unload();
 }

@@ -69,7 +69,9 @@ static bool receives(struct sr_vlink *l)
 /* The loop shall offer a ring of that size, if it is larger.  Notify bits. */
 static unsigned want(struct sr_vlink *l, size_t now, size_t size)
 {
-	return size > now && !atomic_exchange(&l->rx.grow, size) ? SR_NOTIFY_WORK : 0;
+	return size > now && sr_vring_may_grow(size) &&
+			       !atomic_exchange(&l->rx.grow, size) ?
+		       SR_NOTIFY_WORK : 0;
 }
 
 /* The program has taken as much as rx.turns.at.  rx. */
@@ -238,7 +240,8 @@ static void follow(struct sr_vlink *l)
 	sr_lock(&l->lock);
 	size = l->tx.swap ? 0 : l->tx.peer_next.size;
 	sr_unlock(&l->lock);
-	if (!size || size > l->policy->ring_max)
+	if (!size || size > l->policy->ring_max ||
+	    (size > l->tx.ring.size && !sr_vring_may_grow(size)))
 		return;
 	if (size != l->tx.ring.size &&
 	    sr_vring_make(l->dev, &r, size, IBV_ACCESS_LOCAL_WRITE))

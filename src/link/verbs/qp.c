@@ -9,9 +9,12 @@
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "base/addr.h"
 #include "base/conf.h"
@@ -24,6 +27,33 @@ enum {
 };
 
 /* ---- memory ---- */
+
+static _Atomic size_t locked_memory;	/* of all rings */
+static size_t grow_limit;		/* loop; constant once there is a link */
+
+/* What RLIMIT_MEMLOCK allows; it does not count for who has the privilege. */
+static size_t lockable(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	struct rlimit rl;
+
+	sr_real.syscall(SYS_capget, (long)&head, (long)caps, 0, 0, 0, 0);
+	if (caps[0].effective & 1u << CAP_IPC_LOCK || getrlimit(RLIMIT_MEMLOCK, &rl))
+		return SIZE_MAX;
+	return rl.rlim_cur;
+}
+
+bool sr_vring_may_grow(size_t size)
+{
+	return atomic_load(&locked_memory) + size <= grow_limit;
+}
+
+void sr_vring_forget(void)
+{
+	atomic_store(&locked_memory, 0);
+	grow_limit = 0;
+}
 
 const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 			  int access)
@@ -50,14 +80,17 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 	}
 	r->buf = mem;
 	r->size = size;
+	atomic_fetch_add(&locked_memory, size);
 	return NULL;
 }
 
 static void unregister(struct sr_vring *r)
 {
-	if (r->mr)
-		sr_vlib.v_dereg_mr(r->mr);
+	if (!r->mr)
+		return;
+	sr_vlib.v_dereg_mr(r->mr);
 	r->mr = NULL;
+	atomic_fetch_sub(&locked_memory, r->size);
 }
 
 void sr_vring_free(struct sr_vring *r)
@@ -76,6 +109,8 @@ static const char *make_memory(struct sr_vlink *l)
 	const int local = IBV_ACCESS_LOCAL_WRITE;
 	const char *reason;
 
+	if (!grow_limit)
+		grow_limit = lockable() / 2;
 	reason = sr_vring_make(l->dev, &l->rx.ring[0], l->policy->ring_first,
 			       local | IBV_ACCESS_REMOTE_WRITE);
 	if (!reason)

@@ -1,0 +1,53 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Rings over RDMA: their size by rules, and how many streams have links within the locked
+# memory that containers get, 8 MB.
+
+# shellcheck disable=SC2016,SC2154 # shells of their own; set by bats and by what is loaded
+load ../../lib/common
+
+setup() {
+	[ "${RDMA_DEV:-none}" != none ] || skip "no RDMA device"
+	need setpriv prlimit
+	t=$BATS_TEST_TMPDIR
+	port
+}
+
+teardown() { stop_all; }
+
+# limited NAME COMMAND...: without the privilege to lock more
+limited() {
+	local name=$1
+	shift
+	REPORT=$t/$name.report rail setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock \
+		prlimit --memlock=8388608 "$@"
+}
+
+@test "8 MB: ten busy streams leave links to fifty that come later" {
+	start server limited server "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 60
+	listening "$port"
+	limited client timeout 200 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 10 50
+	await
+	for name in server client; do
+		cat "$t/$name.report"
+		[ "$(grep -c '"link":"verbs:' "$t/$name.report")" = 60 ]
+	done
+	# They were busy: rings grew
+	[ "$(went tx_verbs "$t/client.report")" -gt 40000000 ]
+}
+
+@test "a rule sizes the rings of its streams" {
+	echo "listen :$port ring=64k:64k" >"$t/listen"
+	echo "connect :$port ring=32k:32k" >"$t/connect"
+	start server env SOCKRAIL_RULES="$t/listen" bash -c '. "$0"; sleep 60 | rail nc -l "$@"' \
+		"$SR_TOP/tests/lib/common.bash" "$ADDR" "$port"
+	listening "$port"
+	start client env SOCKRAIL_RULES="$t/connect" bash -c \
+		'. "$0"; (echo hello && sleep 60) | rail nc "$@"' \
+		"$SR_TOP/tests/lib/common.bash" "$ADDR" "$port"
+	until grep -q hello "$t/server.out"; do sleep 0.1; done
+	run -0 --separate-stderr "$SR_BUILD/sockrail-stat" --json sport = ":$port"
+	[[ $output = *'"rx_ring":65536'* ]]
+	run -0 --separate-stderr "$SR_BUILD/sockrail-stat" --json dport = ":$port"
+	[[ $output = *'"tx_ring":32768,'*'"rx_ring":32768'* ]]
+}
