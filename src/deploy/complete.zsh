@@ -1,8 +1,8 @@
-#compdef sockrail
+#compdef sockrail sockrail-stat
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# zsh completion for sockrail(1).  The words between @ are filled in by
-# src/deploy/completions.
+# zsh completion for sockrail(1) and sockrail-stat(1).  The words between @ are
+# filled in by src/deploy/completions.
 
 _sockrail_knob() {
 	local -a knobs=(
@@ -10,6 +10,24 @@ _sockrail_knob() {
 	)
 	_values knob $knobs
 }
+
+_sockrail_rest() {
+	if [[ $words[1] != check ]]; then
+		_normal
+		return
+	fi
+	_arguments \
+		# @check@
+		'1:host and port:_hosts' \
+		'*::command: _normal'
+}
+
+if [[ $service = sockrail-stat ]]; then
+	_arguments -s \
+		# @stat@
+		'*:filter:(src dst sport dport state and @states@)'
+	return
+fi
 
 _arguments -S \
 	'*'{-s+,--set=}'[set a knob]:knob:_sockrail_knob' \
@@ -20,4 +38,4 @@ _arguments -S \
 	'(- *)'{-h,--help}'[print the usage]' \
 	'(- *)'{-V,--version}'[print the version]' \
 	'(-):command: _command_names -e' \
-	'*::arguments: _normal'
+	'*::arguments: _sockrail_rest'

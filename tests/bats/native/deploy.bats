@@ -12,7 +12,8 @@ setup() {
 
 # --------------------------------------------------------------- completion
 
-# complete LINE: what bash offers at its end, one in a line
+# complete LINE: what bash offers at its end, one in a line; $of: the command
+of=sockrail
 complete_line() {
 	# shellcheck disable=SC2016 # its own
 	bash --norc -c '
@@ -23,9 +24,9 @@ complete_line() {
 		read -ra COMP_WORDS <<<"${3//=/ = }"
 		[[ $3 != *[[:space:]=] ]] || COMP_WORDS+=("")
 		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-		_sockrail sockrail "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}" 2>/dev/null
+		"_${4//-/_}" "$4" "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}" 2>/dev/null
 		printf "%s\n" "${COMPREPLY[@]}"
-	' bash "$deploy/sockrail" "${with:-}" "$1" | LC_ALL=C sort
+	' bash "$deploy/$of" "${with:-}" "$1" "$of" | LC_ALL=C sort
 }
 
 @test "bash completes every knob of --help, in the case in which it is typed" {
@@ -61,6 +62,41 @@ wait" ]
 	touch a.conf
 	[ "$(complete_line 'sockrail -s upgrade=lazy cat a.c')" = a.conf ]
 	[ "$(complete_line 'sockrail sockrail -p saf')" = safe ]
+}
+
+# long COMMAND...: the long options of its --help
+long() {
+	"$@" --help | sed -nE 's/^  (-.,|   ) (--[a-z-]+).*/\2/p' | LC_ALL=C sort
+}
+
+@test "bash completes every option of sockrail check and of sockrail-stat" {
+	long "$SOCKRAIL" check >"$BATS_TEST_TMPDIR/check"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/check")" -ge 7 ]
+	complete_line 'sockrail -s links=shm check -' | tr -d = | LC_ALL=C sort |
+		diff "$BATS_TEST_TMPDIR/check" -
+	of=sockrail-stat
+	long "$SR_BUILD/sockrail-stat" >"$BATS_TEST_TMPDIR/stat"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/stat")" -ge 14 ]
+	complete_line 'sockrail-stat -' | tr -d = | LC_ALL=C sort |
+		diff "$BATS_TEST_TMPDIR/stat" -
+	# In zsh's, too
+	sed -nE "s/^	+'(--[a-z-]+).*/\1/p" "$deploy/_sockrail" | LC_ALL=C sort -u |
+		diff <(sort -u "$BATS_TEST_TMPDIR"/{check,stat}) -
+}
+
+@test "bash completes the arguments of sockrail check and of sockrail-stat" {
+	[ "$(complete_line 'sockrail check --uni')" = "--unit-path=
+--unit=" ]
+	[[ "$(complete_line 'sockrail check -n -- mkfif')" = *mkfifo* ]]
+	[[ "$(complete_line 'sockrail -- check mkfif')" != *--* ]]
+	of=sockrail-stat
+	[ "$(complete_line 'sockrail-stat -p state s')" = "shm
+switching" ]
+	[ "$(complete_line 'sockrail-stat sp')" = sport ]
+	complete_line 'sockrail-stat --pid=' | grep -qx "$$"
+	cd "$BATS_TEST_TMPDIR"
+	touch a.prom
+	[ "$(complete_line 'sockrail-stat --prometheus --output=a.')" = a.prom ]
 }
 
 @test "the completion for zsh has every knob, and zsh reads it" {
