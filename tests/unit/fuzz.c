@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * fuzz.c - the fuzz targets without a fuzzer: each file of tests/fuzz/corpus, and each
- * changed at random some times, always in the same way.
+ * changed at random some times, always in the same way, a second for each target at most.
  *
- * Usage: fuzz [ROUNDS [TARGET FILE...]]
+ * Usage: fuzz [ROUNDS [TARGET FILE...]]     with files: however long it takes
  */
 #include <dirent.h>
+#include <time.h>
 
 #include "../fuzz/fuzz.h"
 
@@ -22,6 +23,16 @@ static const struct target targets[] = {
 };
 
 static uint64_t rounds = 400;
+static struct timespec until;	/* CLOCK_MONOTONIC: the files as they are, from then on */
+
+static bool late(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec > until.tv_sec ||
+	       (now.tv_sec == until.tv_sec && now.tv_nsec > until.tv_nsec);
+}
 
 /* Puts a few bytes elsewhere, changes some, cuts some off. */
 static size_t mutate(uint8_t *buf, size_t size, uint64_t *random)
@@ -63,7 +74,7 @@ static void replay(const struct target *t, const char *path)
 	size = n = fread(file, 1, sizeof(file), f);
 	fclose(f);
 	memcpy(buf, file, size);
-	for (i = 0; i <= rounds; i++) {
+	for (i = 0; i <= rounds && (!i || !late()); i++) {
 		snprintf(check_context, sizeof(check_context),
 			 "%.100s, change %" PRIu64, path, i);
 		t->run(buf, n);
@@ -81,6 +92,8 @@ static void replay_all(const struct target *t)
 	unsigned n = 0;
 	DIR *d;
 
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec++;
 	snprintf(dir, sizeof(dir), "%s/tests/fuzz/corpus/%s", top ? top : ".", t->name);
 	d = opendir(dir);
 	while (d && (e = readdir(d)))
@@ -101,11 +114,13 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		rounds = strtoull(argv[1], NULL, 0);
 	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
-		if (argc < 3)
+		if (argc < 3) {
 			replay_all(&targets[i]);
-		else if (!strcmp(argv[2], targets[i].name))
+		} else if (!strcmp(argv[2], targets[i].name)) {
+			until.tv_sec = INT32_MAX;
 			for (int k = 3; k < argc; k++)
 				replay(&targets[i], argv[k]);
+		}
 	}
 	return 0;
 }

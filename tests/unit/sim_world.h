@@ -83,9 +83,18 @@ static struct {
 	uint64_t link_ends, resets, displaced;
 } seen;
 
+/* Choices that are made before chance makes any: those of tests/fuzz/sim.c. */
+static struct {
+	const uint8_t *at;
+	size_t left;
+} choices;
+
 static unsigned below(unsigned n)
 {
-	return (unsigned)(check_random(&sim.random) % n);
+	if (!choices.left)
+		return (unsigned)(check_random(&sim.random) % n);
+	choices.left--;
+	return (n > 256 ? *choices.at++ * 257u : *choices.at++) % n;
 }
 
 static bool one_in(unsigned n)

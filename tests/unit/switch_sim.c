@@ -521,6 +521,7 @@ static void run_case(uint64_t seed)
 	}
 }
 
+#ifndef SIM_NO_MAIN
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
@@ -545,3 +546,4 @@ int main(int argc, char **argv)
 	CHECK(seen.displaced && seen.link_ends && seen.resets);
 	return 0;
 }
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs.c - an end of an RDMA link on a device that does nothing, whose peer sends what it
+ * likes: messages, immediates of any length, rings.  What the end finds and what it posts
+ * lies in its rings; no counter passes another one that it must not pass.
+ */
+#include "base/real.h" /* before any system header */
+
+#include <errno.h>
+
+#include "base/conf.h"
+#include "fuzz.h"
+#include "link/verbs/verbs.h"
+
+#ifdef HAVE_VERBS
+
+#define STEPS 300
+
+static struct fuzz f;
+static struct sr_vlink *l;
+static struct ibv_context context;
+static struct ibv_cq cq;
+static struct ibv_qp qp;
+static struct sr_vdev dev;
+static uint32_t posted, completed;	/* work requests, all signalled or before one */
+
+static bool inside(const struct sr_vring *r, const uint8_t *p, size_t n)
+{
+	return r->buf && p >= r->buf && p + n <= r->buf + r->size;
+}
+
+static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	(void)q;
+	(void)bad;
+	for (; wr; wr = wr->next) {
+		const uint8_t *p = (const uint8_t *)(uintptr_t)wr->sg_list->addr;
+		size_t n = wr->sg_list->length;
+
+		CHECK(inside(wr->opcode == IBV_WR_SEND ? &l->ctl : &l->tx.ring, p, n));
+		if (wr->opcode != IBV_WR_SEND)
+			CHECK(wr->wr.rdma.remote_addr >= l->tx.peer.addr &&
+			      wr->wr.rdma.remote_addr + n <= l->tx.peer.addr + l->tx.peer.size);
+		posted++;
+	}
+	CHECK(posted - completed <= SR_V_SQ);
+	return 0;
+}
+
+static int post_recv(struct ibv_qp *q, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	(void)q;
+	(void)bad;
+	for (; wr; wr = wr->next)
+		CHECK(inside(&l->ctl, (const uint8_t *)(uintptr_t)wr->sg_list->addr,
+			     wr->sg_list->length));
+	return 0;
+}
+
+static int poll_cq(struct ibv_cq *c, int n, struct ibv_wc *wc)
+{
+	(void)c;
+	(void)n;
+	(void)wc;
+	return 0;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *at, size_t n, int access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)pd;
+	(void)access;
+	if (mr)
+		*mr = (struct ibv_mr){.addr = at, .length = n, .rkey = 7, .lkey = 7};
+	return mr;
+}
+
+static int dereg_mr(struct ibv_mr *mr)
+{
+	free(mr);
+	return 0;
+}
+
+static void heard(struct sr_link *link, unsigned what)
+{
+	(void)link;
+	(void)what;
+}
+
+/* ---- the peer ---- */
+
+static void completion(const struct ibv_wc *wc)
+{
+	unsigned what;
+
+	sr_vlink_lock(l);
+	what = sr_vrx_completion(l, wc);
+	if (sr_vrx_repost(l))
+		sr_vlink_break(l, "device-failed");
+	sr_vtx_pump(l);
+	sr_vlink_unlock(l, what);
+}
+
+static uint32_t ring_size(void)
+{
+	return (uint32_t)1 << (12 + fuzz_below(&f, 6));
+}
+
+static struct sr_ring_ref ring(uint32_t gen)
+{
+	return (struct sr_ring_ref){
+		.addr = 4096, .rkey = 1, .gen = gen,
+		.size = fuzz_below(&f, 8) ? ring_size() : (uint32_t)fuzz_bytes(&f, 4),
+	};
+}
+
+static void fill(struct sr_msg *msg)
+{
+	msg->slots = (uint16_t)(fuzz_below(&f, 8) ? l->tx.slots.sent : fuzz_bytes(&f, 2));
+	msg->ack = fuzz_below(&f, 8) ? fuzz_number(&f, l->link.tx_acked) : l->link.tx_acked;
+	switch (msg->type) {
+	case SR_MSG_HELLO:
+		msg->hello = (struct sr_hello){
+			.version = SR_WIRE_VERSION, .role = SR_ROLE_ANSWERER, .link_no = 1,
+			.slots = (uint16_t)fuzz_number(&f, SR_V_RQ), .ring = ring(0),
+		};
+		break;
+	case SR_MSG_SWITCH:
+		msg->sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1};
+		break;
+	case SR_MSG_END:
+		msg->end = fuzz_number(&f, l->link.rx_h);
+		break;
+	case SR_MSG_DATA:
+		msg->len = (uint32_t)fuzz_number(&f, 0);
+		break;
+	case SR_MSG_RING:
+		msg->ring = ring((uint32_t)fuzz_number(&f, l->tx.peer.gen + 1));
+		break;
+	case SR_MSG_RING_USE:
+		msg->use.offset = fuzz_number(&f, l->link.rx_h);
+		msg->use.gen = (uint32_t)fuzz_number(&f, sr_gens_last(&l->rx.gens)->ring + 1);
+		break;
+	case SR_MSG_BYTES:
+		msg->bytes.len = 1 + fuzz_below(&f, SR_MSG_BYTES_MAX);
+		break;
+	default:
+		break;
+	}
+}
+
+/* An honest message with any numbers, or any bytes. */
+static void peer_says(void)
+{
+	unsigned buf = fuzz_below(&f, SR_V_RQ);
+	uint8_t *at = l->ctl.buf + buf * SR_MSG_MAX;
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+			    .wr_id = SR_V_RECEIVE | buf};
+	struct sr_msg msg;
+
+	memset(&msg, 0, sizeof(msg));
+	msg.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_BYTES);
+	if (fuzz_below(&f, 16)) {
+		fill(&msg);
+		wc.byte_len = (uint32_t)sr_msg_encode(&msg, at);
+	} else {
+		wc.byte_len = (uint32_t)fuzz_copy(&f, at, fuzz_below(&f, SR_MSG_MAX + 1));
+	}
+	completion(&wc);
+}
+
+static void peer_writes(void)
+{
+	struct ibv_wc wc = {
+		.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+		.wr_id = SR_V_RECEIVE | fuzz_below(&f, SR_V_RQ),
+		.byte_len = (uint32_t)fuzz_bytes(&f, fuzz_below(&f, 8) ? 2 : 4),
+	};
+	uint64_t ack = l->link.tx_acked + fuzz_bytes(&f, 2);
+
+	wc.imm_data = htonl(fuzz_below(&f, 4) ? sr_imm_pack(ack, l->tx.slots.sent) :
+						(uint32_t)fuzz_bytes(&f, 4));
+	completion(&wc);
+}
+
+/* ---- the end ---- */
+
+static void completes(void)
+{
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
+
+	if (posted == completed)
+		return;
+	completed += 1 + fuzz_below(&f, posted - completed);
+	wc.wr_id = (uint16_t)(completed - 1);
+	completion(&wc);
+}
+
+static void says(void)
+{
+	struct sr_msg msg;
+
+	memset(&msg, 0, sizeof(msg));
+	msg.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_ACKEND);
+	if (msg.type == SR_MSG_SWITCH)
+		msg.sw.n = 500;
+	if (msg.type == SR_MSG_END)
+		msg.end = l->link.tx_w;
+	if (!(atomic_load(&l->link.said) & 1u << msg.type))
+		sr_verbs_ctl(&l->link, &msg);
+}
+
+static void in_rings(const struct iovec v[2], size_t n)
+{
+	CHECK_EQ(v[0].iov_len + v[1].iov_len, n);
+	for (int i = 0; i < 2; i++)
+		if (v[i].iov_len)
+			CHECK(inside(&l->rx.ring[0], v[i].iov_base, v[i].iov_len) ||
+			      inside(&l->rx.ring[1], v[i].iov_base, v[i].iov_len));
+}
+
+static void reads(void)
+{
+	struct iovec v[2];
+	size_t n;
+
+	if (!(sr_link_events(&l->link) & SR_LINK_SWITCH))
+		return;
+	n = sr_verbs_rx_data(&l->link, 0, v);
+	in_rings(v, n);
+	if (n)
+		sr_verbs_rx_free(&l->link, 1 + fuzz_bytes(&f, 2) % n);
+}
+
+static void writes(void)
+{
+	struct iovec v[2];
+	size_t n;
+
+	if (!(atomic_load(&l->link.said) & 1u << SR_MSG_SWITCH) ||
+	    (atomic_load(&l->link.said) & 1u << SR_MSG_END))
+		return;
+	n = sr_verbs_tx_room(&l->link, v);
+	CHECK(!n || v[0].iov_len + v[1].iov_len == n);
+	for (int i = 0; i < 2 && n; i++)
+		CHECK(!v[i].iov_len || inside(&l->tx.ring, v[i].iov_base, v[i].iov_len));
+	if (n)
+		sr_verbs_tx_commit(&l->link, 1 + fuzz_bytes(&f, 2) % n, fuzz_below(&f, 2));
+}
+
+static void step(void)
+{
+	switch (fuzz_below(&f, 12)) {
+	case 0: case 1: case 2: peer_says(); break;
+	case 3: case 4: peer_writes(); break;
+	case 5: says(); break;
+	case 6: case 7: reads(); break;
+	case 8: writes(); break;
+	case 9: sr_verbs_work(&l->link); break;
+	case 10: sr_verbs_tx_work(&l->link); break;
+	default: completes();
+	}
+}
+
+/* ---- a case ---- */
+
+/* As sr_vlink_make() leaves it, without the CM. */
+static void begin(void)
+{
+	if (!sr_conf.memory)
+		sr_conf_load();
+	context.ops.post_send = post_send;
+	context.ops.post_recv = post_recv;
+	context.ops.poll_cq = poll_cq;
+	cq.context = qp.context = &context;
+	sr_vlib.v_reg_mr = reg_mr;
+	sr_vlib.v_dereg_mr = dereg_mr;
+	dev.iwarp = fuzz_below(&f, 2);
+	posted = completed = 0;
+	l = sr_vlink(sr_link_new(&sr_link_verbs, sizeof(*l), SR_ROLE_ASKER, 1, NULL, heard));
+	CHECK(l);
+	l->dev = &dev;
+	l->policy = &sr_conf.policy;
+	l->iwarp = dev.iwarp;
+	l->qp = &qp;
+	l->cq.cq = &cq;
+	l->cq.fd = -1;
+	l->id = (void *)&context;
+	l->look.on = true;	/* the service thread leaves it alone */
+	l->tx.slots.posted = SR_V_SLOTS_MIN;
+	atomic_init(&l->rx.window, 4096);
+	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
+	CHECK(!sr_vring_make(&dev, &l->rx.ring[0], 4096, 0) &&
+	      !sr_vring_make(&dev, &l->tx.ring, 4096, 0) &&
+	      !sr_vring_make(&dev, &l->ctl, (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX, 0));
+	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
+	sr_gens_init(&l->rx.gens, l->rx.place);
+	sr_link_raise(&l->link, SR_LINK_UP);
+}
+
+static void end(void)
+{
+	sr_vring_free(&l->rx.ring[0]);
+	sr_vring_free(&l->rx.ring[1]);
+	sr_vring_free(&l->tx.ring);
+	sr_vring_free(&l->tx.spare);
+	sr_vring_free(&l->ctl);
+	free(l);
+}
+
+void fuzz_verbs(const uint8_t *data, size_t size)
+{
+	f = (struct fuzz){data, size};
+	begin();
+	for (int i = 0; i < STEPS && f.left; i++) {
+		step();
+		CHECK(l->link.tx_acked <= l->link.tx_w);
+		CHECK(l->link.tx_w - l->link.tx_acked <= l->tx.ring.size);
+		CHECK(l->tx.done <= l->tx.sent && l->tx.sent <= l->link.tx_w);
+		CHECK(l->link.rx_taken <= l->link.rx_h &&
+		      l->link.rx_h - l->link.rx_taken <= sr_conf.policy.ring_max);
+	}
+	end();
+}
+
+#else
+
+void fuzz_verbs(const uint8_t *data, size_t size)
+{
+	(void)data;
+	(void)size;
+}
+
+#endif
