@@ -131,7 +131,7 @@ static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
 		return msg->hello.role != link->role &&
 		       msg->hello.link_no == link->link_no;
 	case SR_MSG_SWITCH:
-		return msg->sw.link_no == link->link_no;
+		return msg->sw.link_no == link->link_no && msg->sw.n <= INT64_MAX;
 	case SR_MSG_ACKSW:
 		return said(link, SR_MSG_SWITCH);
 	case SR_MSG_ACKEND:

@@ -61,8 +61,6 @@ static const char *take_message(struct sr_shm *l, unsigned type)
 	if (sr_msg_decode(&msg, buf, len) || msg.type != type)
 		return "protocol";
 	if (type == SR_MSG_SWITCH) {
-		if (msg.sw.n > INT64_MAX)
-			return "protocol";
 		/* Before the bit is raised, as our ACKSW must not come before
 		 * this store. */
 		atomic_store_explicit(&l->own->rx_taken, msg.sw.n,
