@@ -357,6 +357,16 @@ static bool may_ask_again(struct sr_stream *st)
 	       (!sr_gate_shut(&st->in.gate) || sr_stream_rx(st) == SR_RX_EXPECT);
 }
 
+/* Soon, if the peer gave up a link that was not in use yet: it forked, say, and its child
+ * goes on with the stream. */
+static uint64_t break_ns(struct sr_stream *st)
+{
+	bool forked = atomic_load(&st->reason) == SR_REASON_PEER_DROPPED &&
+		      !st->out.had[0] && !st->in.had[0];
+
+	return forked ? AGAIN_LAZY_NS : sr_conf.again_ms * UINT64_C(1000000);
+}
+
 /* False: never again.  That several processes hold the peer's end may be over at any
  * time.  The process that has it may not have joined the others yet, as a forked child
  * on a busy machine.  A peer without a listener may just have begun to listen, or its
@@ -412,10 +422,8 @@ void sr_ask_progress(struct sr_stream *st)
 			return;
 	}
 	if (st->link_no) {
-		/* The link broke. */
 		if (may_ask_again(st))
-			ask_again(st, sr_conf.again_ms * UINT64_C(1000000),
-				  &st->up.breaks, BREAKS_MAX);
+			ask_again(st, break_ns(st), &st->up.breaks, BREAKS_MAX);
 	} else if (atomic_load(&st->up.verdict) != VERDICT_NO) {
 		return;
 	} else if (!asks_once_more(st)) {
