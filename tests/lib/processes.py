@@ -6,7 +6,7 @@ processes.py forking ADDR PORT     socketserver.ForkingMixIn
 processes.py listener ADDR PORT    multiprocessing.connection, a process a connection
 processes.py manager ADDR PORT     multiprocessing.managers, threads
 processes.py futures ADDR PORT N   client of the first: N tasks of concurrent.futures,
-                                   each of which echoes 6 MB; prints how many
+                                   each of which echoes 12 MB; prints how many
 processes.py pool ADDR PORT N      client of the second, multiprocessing.Pool
 processes.py proxies ADDR PORT N   client of the third, each in a process
 """
@@ -20,7 +20,7 @@ import socket
 import socketserver
 import sys
 
-ROUNDS, BYTES = 60, 100000
+ROUNDS, BYTES = 120, 100000
 KEY = b"key"
 
 

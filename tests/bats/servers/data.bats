@@ -1,0 +1,142 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Data bases: a process for each stream, children that write the data to disk.
+
+# shellcheck disable=SC2030,SC2031,SC2034,SC2120,SC2154,SC2317 # set here, used there
+load ../../lib/common
+load ../../lib/real
+load ../../lib/servers
+
+# -------------------------------------------------------------- PostgreSQL
+
+postgres_setup() {
+	bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | tail -n 1)
+	PATH=$bin:$PATH
+	need postgres pgbench psql
+	"${user[@]}" initdb -D "$t/db" -A trust -U u -N >/dev/null
+	server=none
+	postgres_start
+	pg() { "${user[@]}" "$1" -h "$ADDR" -p "$port" -U u "${@:2}"; }
+	"${user[@]}" pgbench -h "$ADDR" -p "$port" -U u -i -q -s 1 postgres 2>/dev/null
+	stop_all
+}
+
+postgres_start() {
+	start server as server "${user[@]}" postgres -D "$t/db" -p "$port" -k "$t" \
+		-c listen_addresses="$ADDR" -c fsync=off -c max_connections=40
+	holds 30 "${user[@]}" pg_isready -q -h "$ADDR" -p "$port"
+}
+
+postgres() { as client timeout "$limit" "${user[@]}" "$1" -h "$ADDR" -p "$port" -U u "${@:2}" postgres; }
+
+pgbench_run() {
+	postgres_start && postgres pgbench -n "$@" >"$t/client.out" || return
+	result=$(grep -E 'number of (trans|failed)' "$t/client.out")
+	stop_all
+}
+
+@test "PostgreSQL: pgbench -c 16, select only" {
+	postgres_setup
+	lazy_share=95 slack=1
+	run_it() { pgbench_run -c 16 -S -t 3000; }
+	each_way 6000000 run_it "$both"
+}
+
+@test "PostgreSQL: pgbench -c 16, TPC-B" {
+	postgres_setup
+	slack=1 lazy_share=95
+	run_it() { pgbench_run -c 16 -t 400; }
+	each_way 3800000 run_it "$both"
+}
+
+# A link for a stream of two messages is not worth it.
+@test "PostgreSQL: pgbench -c 16 -C" {
+	postgres_setup
+	slack=100 lazy_share=0
+	run_it() { pgbench_run -c 16 -S -C -t 15; }
+	each_way 100000 run_it "$both"
+}
+
+postgres_copy() {
+	rm -f "$t/got"*
+	postgres_start || return
+	postgres psql -q -c 'drop table if exists t' -c 'create table t (i int, a text, b text)' \
+		-c "\\copy t from '$t/a'" -c "\\copy t to '$t/got'" &&
+		postgres psql -q -c "\\copy t from '$t/got'" -c "\\copy (select * from t order by i) to '$t/got.2'" || return
+	cmp "$t/a" "$t/got" || return
+	result=$(sha256sum <"$t/got.2")
+	stop_all
+}
+
+@test "PostgreSQL: COPY of 80 MB, both ways" {
+	postgres_setup
+	awk 'BEGIN { for (i = 0; i < 800000; i++) printf "%d\t%050d\t%048d\n", i, i * 7919, i * 104729 }' >"$t/a"
+	lazy_share=95 slack=1 # the server speaks first
+	each_way 400000000 postgres_copy "$both"
+}
+
+# ------------------------------------------------------------------- redis
+
+redis_start() {
+	rm -f "$t"/*.rdb
+	serve redis-server --bind "$ADDR" --port "$port" --dir "$t" --save '' --protected-mode no \
+		--enable-debug-command yes --rdbcompression no --repl-diskless-sync-delay 0 "$@" &&
+		redis debug populate 20000 key 1000
+}
+
+redis() { redis-cli -h "$ADDR" -p "$port" "$@" >/dev/null; }
+
+redis_saves() {
+	while sleep 1; do redis bgsave; done
+}
+
+redis_forks() {
+	redis_start || return
+	start saves redis_saves
+	as client timeout "$limit" redis-benchmark -h "$ADDR" -p "$port" -c 50 -n 600000 -t get -d 100 \
+		--csv >"$t/client.out" || return
+	[ "$(redis-cli -h "$ADDR" -p "$port" info stats | sed -n 's/total_forks:\([0-9]*\).*/\1/p')" -gt 1 ] || return
+	result=$(redis-cli -h "$ADDR" -p "$port" info commandstats |
+		grep '^cmdstat_get:' | cut -d, -f1)
+	[ -n "$result" ] && stop_all
+}
+
+@test "redis-benchmark -c 50, and a BGSAVE every second" {
+	need redis-server redis-benchmark
+	lazy_share=99 slack=1 # the first bytes of each stream
+	each_way 24000000 redis_forks "$both"
+}
+
+replica_is_up() {
+	redis-cli -h "$ADDR" -p $((port + 1)) info replication | grep '^master_link_status:up'
+}
+digest_at() { redis-cli -h "$ADDR" -p "$1" debug digest; }
+same_data() { [ "$(digest_at "$port")" = "$(digest_at $((port + 1)))" ]; }
+
+redis_replica() {
+	redis_start --repl-diskless-sync "$diskless" || return
+	start replica as client redis-server --bind "$ADDR" --port $((port + 1)) --dir "$t" --save '' \
+		--enable-debug-command yes --replicaof "$ADDR" "$port" --dbfilename replica.rdb
+	listening $((port + 1)) && holds 60 replica_is_up || return
+	redis -x set more <"$t/a" # populate is not passed on
+	holds 20 same_data || return
+	result=$(digest_at "$port")
+	stop_all
+}
+
+@test "redis: a replica of 20 MB, by a file" {
+	need redis-server redis-cli openssl
+	random "$t/a" 5
+	diskless=no slack=1
+	lazy_share=30 # the first 10 MB or so, until it asks after the child again
+	each_way 25000000 redis_replica "$both"
+}
+
+@test "redis: a replica of 20 MB" {
+	need redis-server redis-cli openssl
+	random "$t/a" 5
+	diskless=yes
+	# lazy: the child that writes the data set holds the stream, too, until all is sent
+	lazy_share=10 slack=1
+	each_way 25000000 redis_replica "$both"
+}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# Servers of many processes, as Debian ships them, after common.bash and real.bash.
+
+# shellcheck disable=SC2034,SC2154 # of the tests
+
+limit=100 # seconds for a client
+both="wait:wait lazy:lazy"
+
+# Some programs do not run as root: $user is before them then, and finds its way to the
+# files of the test and to the library.
+setup() {
+	t=$BATS_TEST_TMPDIR
+	port
+	user=() name=$(id -un)
+	[ "$(id -u)" = 0 ] || return 0
+	name=www-data user=(setpriv --reuid www-data --regid www-data --clear-groups)
+	umask 0
+	chmod a+rx "$BATS_RUN_TMPDIR" "${t%/*}"
+	chmod a+rwx "$t"
+	cp "$SR_BUILD/.libs/libsockrail-preload.so" "$t"
+	export SOCKRAIL_PRELOAD_LIBRARY=$t/libsockrail-preload.so
+}
+
+teardown() {
+	local f
+	for f in "$t"/*.pid "$t"/*.pid.oldbin; do ended "$f" KILL; done
+	stop_all
+	rm -rf "$t"/{a,got*,www,up,db,repo,clone,*.so} # the machine's disk is its memory
+}
+
+# serve COMMAND...: the server at $port
+serve() {
+	start server as server "$@"
+	listening "$port" 20
+}
+
+# holds SECONDS COMMAND...: waits until it is true
+holds() {
+	local i
+	for ((i = 0; i < $1 * 20; i++)); do
+		! "${@:2}" >/dev/null 2>&1 || return 0
+		sleep 0.05
+	done
+	echo "not true after $1 seconds: ${*:2}" >&2
+	return 1
+}
+
+# ended FILE SIGNAL: the daemon of that pid file
+ended() {
+	local pid
+	pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] || return 0
+	kill "-$2" "$pid" 2>/dev/null || return 0
+	holds 10 gone "$pid"
+}
+
+gone() { ! kill -0 "$1"; }
