@@ -21,17 +21,21 @@
 
 void check_modules(struct checked *c)
 {
-	static const char *const libraries[] = { "libibverbs.so.1", "librdmacm.so.1" };
+	static const struct {
+		const char *library, *reason;
+	} needed[] = { { "libibverbs.so.1", "no-library" },
+		       { "librdmacm.so.1", "no-library" },
+		       { "libsodium.so.23", "no-libsodium" } };
 
 	(void)c;
-	for (int i = 0; i < 2; i++) {
-		if (dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL))
+	for (int i = 0; i < 3; i++) {
+		if (dlopen(needed[i].library, RTLD_NOW | RTLD_LOCAL))
 			continue;
 		say(have_device() ? PROBLEM : WARNING, "RDMA libraries", "%s", dlerror());
-		remedy("no-library", "%s", advice("no-library"));
+		remedy(needed[i].reason, "%s", advice(needed[i].reason));
 		return;
 	}
-	say(OK, "RDMA libraries", "libibverbs and librdmacm are there");
+	say(OK, "RDMA libraries", "libibverbs, librdmacm and libsodium are there");
 	if (!have_device())
 		return;
 	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK)) {

@@ -118,6 +118,18 @@ struct sr_owned {
 	atomic_uint guest;	/* directions that are another process's */
 };
 
+/* The proof that a link is the stream's (upgrade/prove.c).  loop. */
+struct sr_proving {
+	unsigned hello_tx, hello_rx; /* byte counts in our hello */
+	unsigned known_tx, known_rx; /* bytes the peer must be able to show */
+	bool able;		/* we have libsodium, as our hello says */
+	bool shared, showed;	/* our SHARE, our PROOF was sent */
+	unsigned guesses;	/* that others have made, on all links of the stream */
+	struct sr_pake pake;
+	uint8_t tag[2][SR_TAG_LEN]; /* of the asker, of the answerer; once SHARE came */
+	bool keyed;
+};
+
 enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
 
 #define SR_ANSWERED UINT64_MAX
@@ -133,13 +145,11 @@ struct sr_attach {
 	atomic_int verdict;	/* VERDICT_ of the current attempt */
 	_Atomic(struct sr_link *) att; /* the link in its handshake or in use */
 	uint8_t token[SR_TOKEN_LEN]; /* the token we chose for `att` */
-	bool hello, showed, checked, proven; /* the handshake on att */
+	bool hello, checked, proven; /* the handshake on att */
 	bool started;		/* our direction's switch has begun on `att` */
 	bool took;		/* the peer's SWITCH on `att` was handled */
 	uint64_t since;		/* ns: when `att` was made */
-	unsigned hello_tx, hello_rx; /* byte counts in our hello */
-	unsigned known_tx, known_rx; /* bytes the peer must be able to show */
-	int proofs_failed;
+	struct sr_proving proving;
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[2];	/* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */

@@ -116,7 +116,8 @@ static const struct {
 	unsigned bit, after;
 } order[] = {
 	[SR_MSG_HELLO] = { SR_LINK_HELLO, 0 },
-	[SR_MSG_PROOF] = { SR_LINK_PROOF, SR_LINK_HELLO },
+	[SR_MSG_SHARE] = { SR_LINK_SHARE, SR_LINK_HELLO },
+	[SR_MSG_PROOF] = { SR_LINK_PROOF, SR_LINK_SHARE },
 	[SR_MSG_SWITCH] = { SR_LINK_SWITCH, SR_LINK_HELLO },
 	[SR_MSG_ACKSW] = { SR_LINK_ACKSW, SR_LINK_HELLO },
 	[SR_MSG_END] = { SR_LINK_END, SR_LINK_SWITCH },
@@ -162,8 +163,11 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 	case SR_MSG_HELLO:
 		link->peer_hello = msg->hello;
 		break;
+	case SR_MSG_SHARE:
+		__builtin_memcpy(link->peer_share, msg->share, SR_SHARE_LEN);
+		break;
 	case SR_MSG_PROOF:
-		__builtin_memcpy(link->peer_proof, msg->digest, SR_DIGEST_LEN);
+		__builtin_memcpy(link->peer_tag, msg->tag, SR_TAG_LEN);
 		break;
 	case SR_MSG_SWITCH:
 		link->peer_switch = msg->sw;

@@ -35,12 +35,13 @@
 enum {
 	SR_LINK_UP = 1 << 0,	/* messages may be sent */
 	SR_LINK_HELLO = 1 << 1,	/* peer_hello */
-	SR_LINK_PROOF = 1 << 2,	/* peer_proof */
+	SR_LINK_PROOF = 1 << 2,	/* peer_tag */
 	SR_LINK_SWITCH = 1 << 3,	/* peer_switch; rx_h, rx_taken are set to N */
 	SR_LINK_ACKSW = 1 << 4,
 	SR_LINK_END = 1 << 5,	/* peer_end */
 	SR_LINK_ACKEND = 1 << 6,
 	SR_LINK_BACK = 1 << 7,	/* the peer asks us to switch our direction back */
+	SR_LINK_SHARE = 1 << 9,	/* peer_share */
 	SR_LINK_DEAD = 1 << 8,	/* error or drop; `reason` says why */
 	SR_LINK_LEFT = 1 << 10,	/* DEAD because the peer's process ends (leave()) */
 	SR_LINK_LOST = 1 << 11,	/* DEAD, probably because it was killed (shm) */
@@ -68,7 +69,7 @@ struct sr_link {
 	atomic_uint said;	/* 1 << sr_msg_type for each message ctl() has sent */
 	const char *reason;	/* a word of reasons.def once DEAD, or NULL */
 	struct sr_hello peer_hello;
-	uint8_t peer_proof[SR_DIGEST_LEN];
+	uint8_t peer_share[SR_SHARE_LEN], peer_tag[SR_TAG_LEN];
 	struct sr_switch peer_switch;
 	uint64_t peer_end;
 
@@ -105,7 +106,7 @@ static inline bool sr_link_same_core(struct sr_link *link)
 bool sr_link_raise(struct sr_link *link, unsigned bits);
 
 /*
- * Does what all kinds do with a decoded HELLO, PROOF, SWITCH, ACKSW,
+ * Does what all kinds do with a decoded HELLO, SHARE, PROOF, SWITCH, ACKSW,
  * END, ACKEND or BACK: fills in the fields and raises the bit.  Returns 0, or
  * -EPROTO if the message came twice or out of order (drop the link).
  */

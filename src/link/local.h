@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Writes "sockrail-3/tcp4:*:80" and the like: what a listening address is called.
+/* Writes "sockrail-4/tcp4:*:80" and the like: what a listening address is called.
  * any: the wildcard in place of the address.  Its length, or -errno. */
 int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 		  bool as_v6);

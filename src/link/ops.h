@@ -25,6 +25,8 @@ struct sr_piece {
 	size_t left;
 };
 
+#define SR_ID_MAX 64		/* bytes of a link's identity */
+
 struct sr_link_ops {
 	const char *name;	/* "shm", "verbs" */
 	enum sr_way way;	/* the same, for counting */
@@ -35,13 +37,13 @@ struct sr_link_ops {
 	/* Fills in the ring and slots of our hello.  NULL: it has none.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);
 
-	/* The link's identity, to be bound into the digest: the same at both
+	/* The link's identity, to be bound into the proof: the same at both
 	 * ends and unlike that of any other link (QPNs and GIDs).  Returns its
-	 * length, at most 64.  NULL if vouched.  loop, UP. */
-	size_t (*identity)(struct sr_link *link, uint8_t id[64]);
+	 * length.  NULL if vouched.  loop, UP. */
+	size_t (*identity)(struct sr_link *link, uint8_t id[SR_ID_MAX]);
 
 	/*
-	 * Sends one of HELLO, PROOF, SWITCH, ACKSW, END, ACKEND, BACK, in
+	 * Sends one of HELLO, SHARE, PROOF, SWITCH, ACKSW, END, ACKEND, BACK, in
 	 * order with data committed before.  Never blocks and never lacks
 	 * credit: room is reserved, as each is sent once.  Fills in msg->ack
 	 * and ->slots.

@@ -2,7 +2,7 @@
 /*
  * history.h - a direction's first bytes, by which two ends of a link prove to each
  * other that they hold the two ends of one TCP stream.  An impostor does not know
- * them; the digest shows nobody what they are.  Pure; the caller serialises.
+ * them: they are the password of a key exchange (pake.h).  Pure; the caller serialises.
  */
 #ifndef SR_HISTORY_H
 #define SR_HISTORY_H
@@ -10,10 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pure/wire.h"
+#include "base/sodium.h"
 
 #define SR_HISTORY_MAX 1024
-#define SR_ID_MAX 64		/* bytes of a link's identity */
 
 struct sr_history {
 	unsigned n;		/* bytes kept */
@@ -23,15 +22,11 @@ struct sr_history {
 /* Adds the next len bytes of the direction, up to SR_HISTORY_MAX in all. */
 void sr_history_add(struct sr_history *h, const void *buf, size_t len);
 
-/* Makes the digest that proves the first `asker_n` bytes sent by the asker and
- * the first `answerer_n` sent by the answerer (not above what the histories have).
- * It is bound to the end that sends it (role), both tokens, and id: the link's
- * identity as both ends see it. */
-void sr_digest(uint8_t out[SR_DIGEST_LEN], enum sr_role role,
-	       const uint8_t asker_token[SR_TOKEN_LEN],
-	       const uint8_t answerer_token[SR_TOKEN_LEN],
-	       const struct sr_history *from_asker, uint64_t asker_n,
-	       const struct sr_history *from_answerer, uint64_t answerer_n,
-	       const void *id, size_t id_len);
+/* Makes the password from the first `asker_n` bytes that the asker has sent, and the
+ * first `answerer_n` of the answerer (not above what the histories have).  No other
+ * histories or counts make the same. */
+void sr_history_password(const struct sr_sodium *na, uint8_t out[SR_SHA512_LEN],
+			 const struct sr_history *from_asker, uint64_t asker_n,
+			 const struct sr_history *from_answerer, uint64_t answerer_n);
 
 #endif

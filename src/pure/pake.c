@@ -12,7 +12,7 @@
 
 static const char dsi[] = "CPaceRistretto255", dsi_key[] = "CPaceRistretto255_ISK";
 
-#define TEXT(s) ((struct sr_bytes){ (s), sizeof(s) - 1 })
+#define TEXT(s) ((struct sr_octets){ (s), sizeof(s) - 1 })
 
 /* A length as LEB128, and its own length. */
 static size_t length(uint8_t out[10], size_t len)
@@ -28,7 +28,7 @@ static size_t length(uint8_t out[10], size_t len)
 }
 
 /* Hashes one more element with its length in front (lv_cat). */
-static void add(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_bytes b)
+static void add(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_octets b)
 {
 	uint8_t len[10];
 
@@ -49,7 +49,7 @@ static void make_generator(const struct sr_sodium *na, uint8_t g[SR_POINT_LEN],
 	na->hash_init(&h);
 	add(na, &h, TEXT(dsi));
 	add(na, &h, t->password);
-	add(na, &h, (struct sr_bytes){ zeros, used < BLOCK ? BLOCK - used : 0 });
+	add(na, &h, (struct sr_octets){ zeros, used < BLOCK ? BLOCK - used : 0 });
 	add(na, &h, t->channel);
 	add(na, &h, t->session);
 	na->hash_final(&h, hash);
@@ -69,7 +69,7 @@ void sr_pake_begin(const struct sr_sodium *na, struct sr_pake *p,
 }
 
 int sr_pake_key(const struct sr_sodium *na, const struct sr_pake *p,
-		struct sr_bytes session, const struct sr_pake_end end[2], int us,
+		struct sr_octets session, const struct sr_pake_end end[2], int us,
 		uint8_t key[SR_SHA512_LEN])
 {
 	const uint8_t *theirs = end[!us].share.at;
@@ -82,7 +82,7 @@ int sr_pake_key(const struct sr_sodium *na, const struct sr_pake *p,
 	na->hash_init(&h);
 	add(na, &h, TEXT(dsi_key));
 	add(na, &h, session);
-	add(na, &h, (struct sr_bytes){ point, sizeof(point) });
+	add(na, &h, (struct sr_octets){ point, sizeof(point) });
 	for (int i = 0; i < 2; i++) {
 		add(na, &h, end[i].share);
 		add(na, &h, end[i].data);
@@ -94,13 +94,13 @@ int sr_pake_key(const struct sr_sodium *na, const struct sr_pake *p,
 void sr_pake_tag(const struct sr_sodium *na, const uint8_t key[SR_SHA512_LEN], int who,
 		 uint8_t tag[SR_TAG_LEN])
 {
-	static const struct sr_bytes name[2] = { { "asker", 5 }, { "answerer", 8 } };
+	static const struct sr_octets name[2] = { { "asker", 5 }, { "answerer", 8 } };
 	uint8_t hash[SR_SHA512_LEN];
 	struct sr_sha512 h;
 
 	na->hash_init(&h);
 	add(na, &h, TEXT("sockrail has the key"));
-	add(na, &h, (struct sr_bytes){ key, SR_SHA512_LEN });
+	add(na, &h, (struct sr_octets){ key, SR_SHA512_LEN });
 	add(na, &h, name[who]);
 	na->hash_final(&h, hash);
 	memcpy(tag, hash, SR_TAG_LEN);

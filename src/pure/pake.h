@@ -13,7 +13,7 @@
 #define SR_SHARE_LEN SR_POINT_LEN
 #define SR_TAG_LEN 32
 
-struct sr_bytes {
+struct sr_octets {
 	const void *at;
 	size_t len;
 };
@@ -21,9 +21,9 @@ struct sr_bytes {
 /* What both ends have to say, and have to agree on, but the associated data, which each
  * chooses: its own is in the place of its role. */
 struct sr_pake_terms {
-	struct sr_bytes password;	/* PRS: known to nobody else */
-	struct sr_bytes channel;	/* CI: the ends, and what the key is for */
-	struct sr_bytes session;	/* sid: never used before */
+	struct sr_octets password;	/* PRS: known to nobody else */
+	struct sr_octets channel;	/* CI: the ends, and what the key is for */
+	struct sr_octets session;	/* sid: never used before */
 };
 
 /* This end's part.  Used for one key only. */
@@ -33,7 +33,7 @@ struct sr_pake {
 };
 
 struct sr_pake_end {
-	struct sr_bytes share, data;	/* Y, AD */
+	struct sr_octets share, data;	/* Y, AD */
 };
 
 void sr_pake_begin(const struct sr_sodium *na, struct sr_pake *p,
@@ -43,7 +43,7 @@ void sr_pake_begin(const struct sr_sodium *na, struct sr_pake *p,
  * end[us] is ours.  0; or -EPROTO: the peer's share is no group element, is the identity
  * element, or is our own. */
 int sr_pake_key(const struct sr_sodium *na, const struct sr_pake *p,
-		struct sr_bytes session, const struct sr_pake_end end[2], int us,
+		struct sr_octets session, const struct sr_pake_end end[2], int us,
 		uint8_t key[SR_SHA512_LEN]);
 
 /* What the asker (0) or the answerer (1) shows to prove that it has the key. */

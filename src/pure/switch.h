@@ -188,7 +188,7 @@ ssize_t sr_rx_tcp(struct sr_rx *rx, const uint8_t *in, size_t len,
 size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *out);
 
 /* SWITCH on link sw->link_no.  token: ours, from our hello on that link.
- * proven: that link's hello (digest) has proven the history.  Returns
+ * proven: that link's peer has proven that it knows the history.  Returns
  * SR_DO_ACKSW, SR_DO_DROP or SR_DO_LATER.  If a pending expectation gives way,
  * bytes held for it are the program's: in out[SR_RECORD_LEN], *n. */
 unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,

@@ -58,6 +58,7 @@ enum { BODY = 12 };
 #define HEADER(f, at, size) FIELD(struct sr_msg, f, at, size)
 #define HELLO(f, at, size) FIELD(struct sr_msg, hello.f, BODY + at, size)
 #define HELLO_RING(f, at, size) FIELD(struct sr_msg, hello.ring.f, BODY + 40 + at, size)
+#define SHARE(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
 #define PROOF(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
 #define SWITCH(f, at, size) FIELD(struct sr_msg, sw.f, BODY + at, size)
 #define END(f, at, size) FIELD(struct sr_msg, end, BODY + at, size)
@@ -67,6 +68,7 @@ enum { BODY = 12 };
 
 static const struct field header[] = { WIRE_HEADER(HEADER, NONE) {0} };
 static const struct field hello[] = { WIRE_HELLO(HELLO, NONE) WIRE_RING(HELLO_RING) {0} };
+static const struct field share[] = { WIRE_SHARE(SHARE) {0} };
 static const struct field proof[] = { WIRE_PROOF(PROOF) {0} };
 static const struct field switch_[] = { WIRE_SWITCH(SWITCH, NONE) {0} };
 static const struct field end[] = { WIRE_END(END) {0} };
@@ -80,8 +82,8 @@ static const struct {
 	const struct field *fields;
 	size_t body;		/* bytes */
 } kinds[] = {
-	[SR_MSG_HELLO] = {"HELLO", hello, 60},
-	[SR_MSG_PROOF] = {"PROOF", proof, SR_DIGEST_LEN},
+	[SR_MSG_HELLO] = {"HELLO", hello, 64},
+	[SR_MSG_PROOF] = {"PROOF", proof, SR_TAG_LEN},
 	[SR_MSG_SWITCH] = {"SWITCH", switch_, 20},
 	[SR_MSG_ACKSW] = {"ACKSW", none, 0},
 	[SR_MSG_END] = {"END", end, 8},
@@ -93,6 +95,7 @@ static const struct {
 	[SR_MSG_RING_USE] = {"RING_USE", ring_use, 12},
 	[SR_MSG_BACK] = {"BACK", none, 0},
 	[SR_MSG_BYTES] = {"BYTES", none, SR_MSG_BYTES_MAX}, /* at most */
+	[SR_MSG_SHARE] = {"SHARE", share, SR_SHARE_LEN},
 };
 static_assert(BODY + SR_MSG_BYTES_MAX <= SR_MSG_MAX, "the longest one");
 
@@ -137,7 +140,7 @@ static bool hello_valid(const struct sr_hello *h)
 	const struct sr_ring_ref *r = &h->ring;
 
 	if (h->version != SR_WIRE_VERSION ||
-	    (h->role != SR_ROLE_ASKER && h->role != SR_ROLE_ANSWERER))
+	    (h->role != SR_ROLE_ASKER && h->role != SR_ROLE_ANSWERER) || h->proves > 1)
 		return false;
 	if (!r->addr && !r->rkey && !r->size && !r->gen)
 		return true; /* shm: the ring is in the memfd */

@@ -14,17 +14,17 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "pure/pake.h"
 #include "pure/switch.h"
 
-#define SR_WIRE_VERSION 3
-#define SR_DIGEST_LEN 32
+#define SR_WIRE_VERSION 4
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
 #define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
 #define SR_NAME_LEN 44		/* encoded struct sr_name; the CM leaves 56 for it */
 
 enum sr_msg_type {
 	SR_MSG_HELLO = 1,
-	SR_MSG_PROOF,		/* a digest; the asker sends its own first */
+	SR_MSG_PROOF,		/* a tag of the key; the asker sends its own first */
 	SR_MSG_SWITCH,
 	SR_MSG_ACKSW,
 	SR_MSG_END,
@@ -36,6 +36,7 @@ enum sr_msg_type {
 	SR_MSG_RING_USE,	/* the sender uses ring gen from offset on */
 	SR_MSG_BACK,		/* asks the peer to switch its direction back to TCP */
 	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
+	SR_MSG_SHARE,		/* of the key that PROOF is about */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };
@@ -55,6 +56,7 @@ struct sr_hello {
 	uint8_t token[SR_TOKEN_LEN];	/* chosen by the hello's sender */
 	uint64_t tx_have, rx_have;	/* history.h: offsets that it can prove */
 	struct sr_ring_ref ring;
+	uint8_t proves;		/* 1: SHARE and PROOF can follow */
 };
 
 struct sr_msg {
@@ -63,7 +65,8 @@ struct sr_msg {
 	uint64_t ack;		/* bytes the sender's own program has taken */
 	union {
 		struct sr_hello hello;
-		uint8_t digest[SR_DIGEST_LEN];	/* PROOF */
+		uint8_t share[SR_SHARE_LEN];	/* SHARE */
+		uint8_t tag[SR_TAG_LEN];	/* PROOF */
 		struct sr_switch sw;		/* SWITCH */
 		uint32_t len;			/* DATA */
 		uint64_t end;			/* END */

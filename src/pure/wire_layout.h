@@ -31,9 +31,13 @@
 	F(token, 8, 16)                                                        \
 	F(tx_have, 24, 8)                                                      \
 	F(rx_have, 32, 8)                                                      \
-	X(ring, 40, 20)
+	X(ring, 40, 20)                                                        \
+	F(proves, 60, 1)                                                       \
+	X(zero, 61, 3)
 
-#define WIRE_PROOF(F) F(digest, 0, 32)
+#define WIRE_SHARE(F) F(share, 0, 32)
+
+#define WIRE_PROOF(F) F(tag, 0, 32)
 
 #define WIRE_SWITCH(F, X)                                                      \
 	F(n, 0, 8)                                                             \

@@ -147,6 +147,11 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 				 atomic_load(&s.found->reason)) ?: "refused");
 		goto dealt;
 	}
+	if (!sr_prove_can(s.found, req->ops)) {
+		sr_stream_reason(s.found, SR_REASON_NO_LIBSODIUM);
+		req->ops->refuse(req, sr_reason_word(SR_REASON_NO_LIBSODIUM));
+		goto dealt;
+	}
 	if (!(f & SR_ST_USED) || s.found->up.att || !plain_enough(s.found)) {
 		if (last)
 			req->ops->refuse(req, "timeout");

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * attach.c - owns the handshake on a new link: hellos, proofs, then the
- * directions' switches.  Must not know how a link moves bytes.  Only the
- * service thread runs it; it takes rx_lock or tx_lock, never both.
+ * attach.c - owns the handshake on a new link: hellos, then the directions'
+ * switches.  Must not know how a link moves bytes.  Only the service thread runs it;
+ * it takes rx_lock or tx_lock, never both.
  *
  *   asker                         answerer
- *   HELLO (token, haves)     ->
- *                            <-   HELLO (token, haves)
- *   PROOF (digest)           ->   checks digest     (none of the two if the
- *   checks digest            <-   PROOF (digest)     kernel has vouched)
+ *   HELLO                    ->
+ *                            <-   HELLO
+ *   ...                           proof (prove.c), unless the kernel has vouched
  *   SWITCH                   ->
  *                            <-   ACKSW
  *   mark on TCP              ->   rx is on the link: owner proven
@@ -16,10 +15,9 @@
  *   ACKSW                    ->
  *                            <-   mark on TCP
  *
- * No end writes a mark before the other's digest has shown the history, or the
+ * No end writes a mark before the other has proven that it knows the history, or the
  * kernel has said that the link's ends are the stream's (vouched), and the
  * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
- * The asker shows its digest first, because anybody can ask.
  */
 #include "base/real.h"
 
@@ -37,9 +35,6 @@
 #define ATTACH_MS 5000
 #define HELD_NS 60000000000ull /* a link that lasts so long has been worth asking for */
 #define FOLLOW_MS 250 /* time for the peer's direction, in policy wait */
-#define PROOF_BYTES 16		/* shared history that proves something */
-#define PROOFS 3		/* failed proofs that a stream allows */
-#define STOCK_MS 250 /* time for the program to read what history shows */
 #define STILL_MS 50 /* without reading, before a mark; 4 times that behind much */
 
 bool sr_attach_busy(struct sr_stream *st)
@@ -52,27 +47,9 @@ bool sr_attach_busy(struct sr_stream *st)
 			   atomic_load(&st->up.verdict) == VERDICT_PENDING);
 }
 
-static unsigned least(uint64_t a, unsigned b)
-{
-	return a < b ? (unsigned)a : b;
-}
-
 static bool vouched(struct sr_stream *st)
 {
 	return st->up.att->ops->vouched;
-}
-
-/* What the peer must be able to show: what was received here, and what TCP has
- * acknowledged. */
-static void know(struct sr_stream *st)
-{
-	uint64_t acked;
-
-	sr_lock(&st->tx_lock);
-	acked = sr_anchor_acked(st);
-	sr_unlock(&st->tx_lock);
-	st->up.known_tx = least(acked, sr_stream_history_count(st, &st->out.history));
-	st->up.known_rx = sr_stream_history_count(st, &st->in.history);
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
@@ -80,13 +57,12 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->up.att = link;
 	st->link_no = link->link_no;
 	atomic_store(&st->up.asked_ns, SR_ANSWERED);
-	st->up.hello = st->up.showed = st->up.proven = false;
+	st->up.hello = st->up.proven = false;
 	st->up.started = st->up.took = false;
 	st->up.since = sr_now_ns();
 	st->out.started = 0;
 	st->up.due_seen_ns = 0;
-	if (!vouched(st))
-		know(st);
+	sr_prove_begin(st);
 	if (getrandom(st->up.token, sizeof(st->up.token), 0) !=
 	    (ssize_t)sizeof(st->up.token))
 		link->ops->drop(link, "protocol");
@@ -99,76 +75,6 @@ static void give_up(struct sr_stream *st, enum sr_reason reason)
 	sr_stream_reason(st, reason);
 }
 
-/* The other side may be guessing. */
-static void not_proven(struct sr_stream *st)
-{
-	give_up(st, SR_REASON_HISTORY);
-	if (++st->up.proofs_failed < PROOFS)
-		return;
-	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
-		sr_stream_label(st, (char[128]){ 0 }), PROOFS);
-	sr_stream_bar(st, SR_REASON_HISTORY);
-}
-
-/* How many bytes of each direction both ends can show.  Our hello does not
- * change once it is sent, because the peer computes with it. */
-struct cover {
-	unsigned tx, rx;
-};
-
-static struct cover covered(struct sr_stream *st)
-{
-	struct sr_hello *peer = &st->up.att->peer_hello;
-
-	return (struct cover){ least(peer->rx_have, st->up.hello_tx),
-			       least(peer->tx_have, st->up.hello_rx) };
-}
-
-/* The digest that `role` shows on this link. */
-static void digest(struct sr_stream *st, enum sr_role role,
-		   uint8_t out[SR_DIGEST_LEN])
-{
-	struct sr_link *l = st->up.att;
-	struct sr_hello *peer = &l->peer_hello;
-	struct cover n = covered(st);
-	uint8_t id[SR_ID_MAX];
-	size_t id_len = l->ops->identity(l, id);
-
-	sr_stream_history_lock(st);
-	if (l->role == SR_ROLE_ASKER)
-		sr_digest(out, role, st->up.token, peer->token, &st->out.history,
-			  n.tx, &st->in.history, n.rx, id, id_len);
-	else
-		sr_digest(out, role, peer->token, st->up.token, &st->in.history,
-			  n.rx, &st->out.history, n.tx, id, id_len);
-	sr_stream_history_unlock(st);
-}
-
-/* Counts the history that our hello offers to show.  False: it still lacks bytes that
- * TCP has carried; they are unread, or a call of the program is in flight and about to
- * add them. */
-static bool take_stock(struct sr_stream *st)
-{
-	uint64_t received = 0, acked = 0;
-
-	st->up.hello_tx = st->up.hello_rx = 0;
-	if (vouched(st))
-		return true;
-	st->up.hello_tx = sr_stream_history_count(st, &st->out.history);
-	st->up.hello_rx = sr_stream_history_count(st, &st->in.history);
-	sr_lock(&st->rx_lock);
-	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
-		received = sr_anchor_received(st);
-	sr_unlock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
-		acked = sr_anchor_acked(st);
-	sr_unlock(&st->tx_lock);
-	return (st->up.hello_rx >= least(received, SR_HISTORY_MAX) &&
-		st->up.hello_tx >= least(acked, SR_HISTORY_MAX)) ||
-	       sr_now_ns() - st->up.since > STOCK_MS * 1000000ull;
-}
-
 static void send_hello(struct sr_stream *st)
 {
 	struct sr_link *l = st->up.att;
@@ -177,8 +83,9 @@ static void send_hello(struct sr_stream *st)
 	msg.hello.version = SR_WIRE_VERSION;
 	msg.hello.role = (uint8_t)l->role;
 	msg.hello.link_no = l->link_no;
-	msg.hello.tx_have = st->up.hello_tx;
-	msg.hello.rx_have = st->up.hello_rx;
+	msg.hello.tx_have = st->up.proving.hello_tx;
+	msg.hello.rx_have = st->up.proving.hello_rx;
+	msg.hello.proves = st->up.proving.able;
 	memcpy(msg.hello.token, st->up.token, SR_TOKEN_LEN);
 	if (l->ops->hello)
 		l->ops->hello(l, &msg.hello);
@@ -186,58 +93,15 @@ static void send_hello(struct sr_stream *st)
 	l->ops->ctl(l, &msg);
 }
 
-static void send_proof(struct sr_stream *st)
+/* The peer has said hello: has it proven that the stream is its own?  Until then: false. */
+static bool check(struct sr_stream *st, unsigned ev)
 {
-	struct sr_msg msg = { .type = SR_MSG_PROOF };
-
-	digest(st, st->up.att->role, msg.digest);
-	st->up.att->ops->ctl(st->up.att, &msg);
-}
-
-/* Can the peer show what it must have?  If not, gives the link up: its program may have
- * yet to read, and a guesser is shown nothing. */
-static bool shows_enough(struct sr_stream *st)
-{
-	struct cover n = covered(st);
-
-	if (n.tx >= st->up.known_tx && n.rx >= st->up.known_rx)
-		return true;
-	sr_debug("%u and %u bytes can be shown, of %u and %u", n.tx, n.rx,
-		 st->up.known_tx, st->up.known_rx);
-	give_up(st, SR_REASON_UNREAD);
-	return false;
-}
-
-/* Does the peer's digest show that, and something at all?  In policy
- * lazy an empty history proves nothing; eager and wait trust the hosts. */
-static bool proves(struct sr_stream *st)
-{
-	enum sr_role role = st->up.att->role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER :
-							     SR_ROLE_ASKER;
-	struct cover n = covered(st);
-	uint8_t want[SR_DIGEST_LEN];
-
-	digest(st, role, want);
-	if (memcmp(want, st->up.att->peer_proof, sizeof(want)) != 0) {
-		sr_debug("digest of %u and %u bytes differs", n.tx, n.rx);
+	if (!(ev & SR_LINK_HELLO) || !st->up.hello || st->up.checked)
 		return false;
-	}
-	if (n.tx + n.rx < PROOF_BYTES && st->policy->upgrade == SR_LAZY)
-		return false;
-	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
-	return true;
-}
-
-/* The peer has said hello, or has shown its digest, too.  Is the stream its own?  If
- * not, gives the link up. */
-static bool check(struct sr_stream *st)
-{
-	if (vouched(st)) {
+	if (vouched(st))
 		st->up.proven = true;
-	} else if (!proves(st)) {
-		not_proven(st);
+	else if (!sr_prove_progress(st, ev))
 		return false;
-	}
 	sr_debug("%s: handshake done, the peer %s", sr_stream_label(st, (char[128]){ 0 }),
 		 st->up.proven ? "has the stream" : "is trusted");
 	st->up.checked = true;
@@ -268,20 +132,9 @@ static void start_tx(struct sr_stream *st)
 
 static void ask_side(struct sr_stream *st, unsigned ev)
 {
-	if (!st->up.hello) {
-		if (take_stock(st))
-			send_hello(st);
-		return;
-	}
-	if (!(ev & SR_LINK_HELLO) || st->up.checked)
-		return;
-	if (!st->up.showed && !vouched(st)) {
-		if (!shows_enough(st))
-			return;
-		st->up.showed = true;
-		send_proof(st);
-	}
-	if ((!vouched(st) && !(ev & SR_LINK_PROOF)) || !check(st))
+	if (!st->up.hello && sr_prove_stock(st))
+		send_hello(st);
+	if (!check(st, ev))
 		return;
 	arm_tx(st);
 	start_tx(st);
@@ -289,17 +142,9 @@ static void ask_side(struct sr_stream *st, unsigned ev)
 
 static void answer_side(struct sr_stream *st, unsigned ev)
 {
-	if ((ev & SR_LINK_HELLO) && !st->up.hello) {
-		if (!take_stock(st))
-			return;
+	if (!st->up.hello && (ev & SR_LINK_HELLO) && sr_prove_stock(st))
 		send_hello(st);
-	}
-	if (!(ev & (vouched(st) ? SR_LINK_HELLO : SR_LINK_PROOF)) || st->up.checked)
-		return;
-	if (!vouched(st) && !shows_enough(st))
-		return;
-	if (check(st) && !vouched(st))
-		send_proof(st);
+	check(st, ev);
 }
 
 /* The SWITCH, and the peer, wait for our program to read what came before it.
@@ -429,6 +274,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	}
 	if (sr_now_ns() - st->up.since > HELD_NS)
 		st->up.breaks = 0;
+	sr_prove_ended(st);
 	st->up.att = NULL;
 	st->up.checked = false;
 	sr_lock(&st->tx_lock);

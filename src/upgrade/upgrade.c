@@ -277,6 +277,8 @@ static void ask_next(struct sr_stream *st)
 	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
 		why = unlikely(st, ops, &st->addr.peer);
+		if (why == SR_REASON_NONE && !sr_prove_can(st, ops))
+			why = SR_REASON_NO_LIBSODIUM;
 		if (why != SR_REASON_NONE) {
 			first_reason(st, why);
 			continue;

@@ -81,6 +81,20 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link);
 void sr_attach_progress(struct sr_stream *st);
 bool sr_attach_busy(struct sr_stream *st);
 
+/* ---- prove.c: the proof of a peer that the kernel does not vouch for, loop only ---- */
+/* Can there be a link of this kind, or is a proof needed, and libsodium missing? */
+bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops);
+void sr_prove_begin(struct sr_stream *st);
+/* Counts the history that our hello offers to show.  False: it still lacks bytes that
+ * TCP has carried; they are unread, or a call of the program is in flight and about to
+ * add them. */
+bool sr_prove_stock(struct sr_stream *st);
+/* Both hellos were sent.  True: the peer has proven all that the policy asks for, and
+ * st->up.proven says whether that is something.  False: not yet, or the link was given
+ * up. */
+bool sr_prove_progress(struct sr_stream *st, unsigned ev);
+void sr_prove_ended(struct sr_stream *st);	/* so has the link */
+
 /* ---- upgrade.c ---- */
 /* A call has begun or ended: checks whether it is time to ask.  Any thread. */
 void sr_upgrade_used(struct sr_stream *st);

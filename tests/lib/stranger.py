@@ -23,7 +23,7 @@ import sys
 import time
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-NAME = f"\0sockrail-3/tcp4:{address}:{port}"
+NAME = f"\0sockrail-4/tcp4:{address}:{port}"
 USER = 65533
 CALLS = 3   # less than the server closes at one time
 

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
+#include "pure/pake.h"
 #include "sock/sock.h"
 #include "upgrade/upgrade.h"
 
@@ -24,7 +25,7 @@
 struct fake {
 	struct sr_link link; /* first */
 	unsigned sent;	     /* 1 << type */
-	struct sr_msg proof;
+	uint8_t share[SR_SHARE_LEN], tag[SR_TAG_LEN];
 	struct sr_hello hello;
 };
 
@@ -38,12 +39,14 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	f->sent |= 1u << msg->type;
 	if (msg->type == SR_MSG_HELLO)
 		f->hello = msg->hello;
+	if (msg->type == SR_MSG_SHARE)
+		memcpy(f->share, msg->share, sizeof(f->share));
 	if (msg->type == SR_MSG_PROOF)
-		f->proof = *msg;
+		memcpy(f->tag, msg->tag, sizeof(f->tag));
 	return 0;
 }
 
-static size_t identity(struct sr_link *link, uint8_t id[64])
+static size_t identity(struct sr_link *link, uint8_t id[SR_ID_MAX])
 {
 	(void)link;
 	memcpy(id, "this one", 8);
@@ -162,49 +165,119 @@ static void take(struct sr_msg *msg)
 	sr_attach_progress(st);
 }
 
+static struct {
+	struct sr_hello hello;
+	struct sr_history history[2]; /* from the asker, from the answerer */
+	struct sr_pake pake;
+	uint8_t tag[2][SR_TAG_LEN];
+} other;
+
+static int me(void) /* 0: the asker, 1: the answerer */
+{
+	return f->link.role == SR_ROLE_ASKER;
+}
+
 static void say_hello(uint64_t have)
 {
 	struct sr_msg msg = {.type = SR_MSG_HELLO};
 
 	msg.hello.version = SR_WIRE_VERSION;
-	msg.hello.role = f->link.role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER : SR_ROLE_ASKER;
+	msg.hello.role = me() ? SR_ROLE_ANSWERER : SR_ROLE_ASKER;
 	msg.hello.link_no = link_no;
 	msg.hello.tx_have = msg.hello.rx_have = have;
+	msg.hello.proves = other.hello.proves;
 	memcpy(msg.hello.token, token, sizeof(token));
+	other.hello = msg.hello;
 	take(&msg);
 }
 
-/* What `role` shows of `have` bytes each way. */
-static void digest(enum sr_role role, uint64_t have, uint8_t out[SR_DIGEST_LEN])
+/* It knows the stream, but for `wrong` in one byte of the direction of `who`. */
+static void remember(int who, uint8_t wrong)
 {
-	struct sr_history out_h = {0}, in_h = {0};
+	bool ask = f->link.role == SR_ROLE_ASKER;
 
-	sr_history_add(&out_h, ours, SAID);
-	sr_history_add(&in_h, theirs, SAID);
-	if (f->link.role == SR_ROLE_ASKER)
-		sr_digest(out, role, f->hello.token, token, &out_h, have, &in_h, have,
-			  "this one", 8);
-	else
-		sr_digest(out, role, token, f->hello.token, &in_h, have, &out_h, have,
-			  "this one", 8);
+	memset(other.history, 0, sizeof(other.history));
+	sr_history_add(&other.history[0], ask ? ours : theirs, SAID);
+	sr_history_add(&other.history[1], ask ? theirs : ours, SAID);
+	other.history[who].bytes[SAID - 1] ^= wrong;
 }
 
-static void show(uint64_t have, uint8_t change)
+static struct sr_octets session(void)
+{
+	static uint8_t tokens[2 * SR_TOKEN_LEN];
+
+	memcpy(tokens + SR_TOKEN_LEN * !me(), f->hello.token, SR_TOKEN_LEN);
+	memcpy(tokens + SR_TOKEN_LEN * me(), token, SR_TOKEN_LEN);
+	return (struct sr_octets){tokens, sizeof(tokens)};
+}
+
+static void make_share(void)
+{
+	uint8_t password[SR_SHA512_LEN], channel[SR_NAME_LEN + 8];
+	struct sr_name name = st->addr.name;
+	uint64_t have = other.hello.tx_have;
+	struct sr_pake_terms terms = {
+		{password, sizeof(password)}, {channel, sizeof(channel)}, session()};
+
+	sr_history_password(sr_sodium(), password, &other.history[0], have,
+			    &other.history[1], have);
+	name.link_no = link_no;
+	sr_name_encode(&name, channel);
+	memcpy(channel + SR_NAME_LEN, "this one", 8);
+	sr_pake_begin(sr_sodium(), &other.pake, &terms);
+}
+
+static void say_share(const uint8_t share[SR_SHARE_LEN])
+{
+	struct sr_msg msg = {.type = SR_MSG_SHARE};
+
+	memcpy(msg.share, share, SR_SHARE_LEN);
+	take(&msg);
+}
+
+static void make_tags(void)
+{
+	struct sr_pake_end end[2];
+	uint8_t key[SR_SHA512_LEN], have[8] = {0};
+	uint8_t data[2 * sizeof(have)];
+	int us = me();
+
+	CHECK(f->hello.tx_have == SAID && f->hello.rx_have == SAID &&
+	      other.hello.tx_have == SAID);
+	have[7] = SAID;
+	memcpy(data, have, sizeof(have));
+	memcpy(data + sizeof(have), have, sizeof(have));
+	end[us] = (struct sr_pake_end){{other.pake.share, SR_SHARE_LEN},
+				       {data, sizeof(data)}};
+	end[!us] = (struct sr_pake_end){{f->share, SR_SHARE_LEN}, {data, sizeof(data)}};
+	CHECK_EQ(sr_pake_key(sr_sodium(), &other.pake, session(), end, us, key), 0);
+	for (int i = 0; i < 2; i++)
+		sr_pake_tag(sr_sodium(), key, i, other.tag[i]);
+}
+
+static void show(const uint8_t tag[SR_TAG_LEN])
 {
 	struct sr_msg msg = {.type = SR_MSG_PROOF};
 
-	digest(f->link.role == SR_ROLE_ASKER ? SR_ROLE_ANSWERER : SR_ROLE_ASKER, have,
-	       msg.digest);
-	msg.digest[SR_DIGEST_LEN - 1] ^= change;
+	memcpy(msg.tag, tag, SR_TAG_LEN);
 	take(&msg);
 }
 
 static bool shown(void)
 {
-	uint8_t want[SR_DIGEST_LEN];
+	return sent(SR_MSG_PROOF) && !memcmp(f->tag, other.tag[!me()], SR_TAG_LEN);
+}
 
-	digest(f->link.role, SAID, want);
-	return sent(SR_MSG_PROOF) && !memcmp(f->proof.digest, want, sizeof(want));
+/* Up to the shares. */
+static void meet(enum sr_role role, int who, uint8_t wrong)
+{
+	attach(&to_show, role);
+	remember(who, wrong);
+	say_hello(SAID);
+	CHECK(sent(SR_MSG_HELLO) && sent(SR_MSG_SHARE) && !sent(SR_MSG_PROOF));
+	make_share();
+	say_share(other.pake.share);
+	make_tags();
 }
 
 /* ---- cases ---- */
@@ -213,15 +286,19 @@ static void asks(void)
 {
 	stream();
 	attach(&to_show, SR_ROLE_ASKER);
-	CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_PROOF));
+	CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_SHARE));
 	CHECK_EQ(f->hello.tx_have, SAID);
 	CHECK_EQ(f->hello.rx_have, SAID);
-	say_hello(SAID);
-	CHECK(shown() && !sent(SR_MSG_SWITCH));
-	show(SAID, 0);
-	CHECK(sent(SR_MSG_SWITCH));
+	CHECK_EQ(f->hello.proves, 1);
 	drop(&f->link, "short");
 	detach("short");
+	meet(SR_ROLE_ASKER, 0, 0);
+	CHECK(shown() && !sent(SR_MSG_SWITCH));
+	show(other.tag[1]);
+	CHECK(sent(SR_MSG_SWITCH) && st->up.proven);
+	drop(&f->link, "short");
+	detach("short");
+	CHECK_EQ(st->up.proving.guesses, 0);
 	end();
 }
 
@@ -230,40 +307,138 @@ static void answers(void)
 	stream();
 	attach(&to_show, SR_ROLE_ANSWERER);
 	CHECK(!f->sent);
-	say_hello(SAID);
-	CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_PROOF));
-	show(SAID, 0);
-	CHECK(shown() && !sent(SR_MSG_SWITCH)); /* before the asker's mark */
 	drop(&f->link, "short");
 	detach("short");
+	meet(SR_ROLE_ANSWERER, 0, 0);
+	CHECK(!sent(SR_MSG_PROOF));
+	show(other.tag[0]);
+	CHECK(shown() && !sent(SR_MSG_SWITCH)); /* before the asker's mark */
+	CHECK(st->up.proven && st->up.checked);
+	drop(&f->link, "short");
+	detach("short");
+	CHECK_EQ(st->up.proving.guesses, 0);
 	end();
 }
 
-/* An asker that shows something else is shown nothing; nobody may try often. */
-static void guesses(void)
+/* What a wrong guess is, and that nobody may guess often. */
+static void guess(enum sr_role role, int i)
+{
+	meet(role, i & 1, 1);
+	CHECK_EQ(sent(SR_MSG_PROOF), role == SR_ROLE_ASKER);
+	CHECK(!shown());
+	if (role == SR_ROLE_ANSWERER || i) {
+		show(other.tag[me()]);
+		detach("history");
+	} else {	/* it has got what it came for */
+		drop(&f->link, "peer-dropped");
+		detach("peer-dropped");
+	}
+	CHECK_EQ(sent(SR_MSG_PROOF), role == SR_ROLE_ASKER);
+	CHECK(!sent(SR_MSG_SWITCH));
+}
+
+static void guesses(enum sr_role role)
 {
 	stream();
 	for (int i = 0; i < 3; i++) {
 		CHECK(!(sr_st_flags(st) & SR_ST_BARRED));
-		attach(&to_show, SR_ROLE_ANSWERER);
-		say_hello(SAID);
-		show(SAID, 1);
-		CHECK(!sent(SR_MSG_PROOF));
-		detach("history");
+		CHECK_EQ(st->up.proving.guesses, i);
+		guess(role, i);
 	}
 	CHECK(sr_st_flags(st) & SR_ST_BARRED);
 	end();
 }
 
-/* An end that has less than the kernel says it must have. */
+/* An asker that goes before it shows a tag has learnt nothing. */
+static void goes_early(void)
+{
+	stream();
+	for (int i = 0; i < 5; i++) {
+		meet(SR_ROLE_ANSWERER, 0, 1);
+		drop(&f->link, "peer-dropped");
+		detach("peer-dropped");
+	}
+	CHECK_EQ(st->up.proving.guesses, 0);
+	end();
+}
+
+/* An end that has less than the kernel says it must have is not even sent a share,
+ * whatever the offsets. */
 static void shows_less(enum sr_role role)
 {
 	stream();
+	for (unsigned have = 0; have < SAID; have += 33) {
+		attach(&to_show, role);
+		say_hello(have);
+		CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_SHARE) && !sent(SR_MSG_PROOF));
+		detach("unread");
+	}
+	end();
+}
+
+/* Shares that nobody can have made who knows what he does. */
+static void bad_shares(enum sr_role role)
+{
+	static const uint8_t zero[SR_SHARE_LEN];
+	uint8_t share[SR_SHARE_LEN];
+
+	stream();
+	for (int i = 0; i < 3; i++) {
+		attach(&to_show, role);
+		say_hello(SAID);
+		memset(share, 0xff, sizeof(share));
+		say_share(i == 0 ? zero : i == 1 ? share : f->share);
+		CHECK(!sent(SR_MSG_PROOF) && !sent(SR_MSG_SWITCH));
+		detach("protocol");
+	}
+	CHECK_EQ(st->up.proving.guesses, 0);
+	end();
+}
+
+/* What was right once comes again, all of it. */
+static void replayed(enum sr_role role)
+{
+	uint8_t share[SR_SHARE_LEN], tag[2][SR_TAG_LEN], shown_before[SR_TAG_LEN];
+
+	stream();
+	meet(role, 0, 0);
+	show(other.tag[me()]);
+	CHECK(shown() && st->up.proven);
+	memcpy(share, other.pake.share, sizeof(share));
+	memcpy(tag, other.tag, sizeof(tag));
+	memcpy(shown_before, f->tag, sizeof(f->tag));
+	drop(&f->link, "short");
+	detach("short");
+	link_no--;	/* the number, too */
 	attach(&to_show, role);
-	say_hello(SAID - 1);
-	show(SAID - 1, 0);
-	CHECK(!sent(SR_MSG_PROOF) && !sent(SR_MSG_SWITCH));
-	detach("unread");
+	say_hello(SAID);
+	say_share(share);
+	show(tag[me()]);
+	CHECK(!sent(SR_MSG_SWITCH) && memcmp(f->tag, shown_before, SR_TAG_LEN));
+	detach("history");
+	CHECK_EQ(st->up.proving.guesses, 1);
+	end();
+}
+
+/* The peer has no libsodium. */
+static void cannot_prove(enum sr_role role, enum sr_upgrade policy)
+{
+	struct sr_policy p = sr_conf.policy;
+
+	stream();
+	p.upgrade = policy;
+	st->policy = &p;
+	other.hello.proves = 0;
+	attach(&to_show, role);
+	say_hello(SAID);
+	CHECK(!sent(SR_MSG_SHARE) && !sent(SR_MSG_PROOF) && !st->up.proven);
+	CHECK_EQ(sent(SR_MSG_SWITCH), role == SR_ROLE_ASKER && policy == SR_EAGER);
+	CHECK_EQ(st->up.checked, policy == SR_EAGER);
+	if (policy == SR_EAGER)
+		drop(&f->link, "no-libsodium");
+	detach("no-libsodium");
+	other.hello.proves = 1;
+	st->policy = &sr_conf.policy;
 	end();
 }
 
@@ -273,7 +448,7 @@ static void kernel_says(enum sr_role role)
 	stream();
 	attach(&vouched, role);
 	say_hello(0);
-	CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_PROOF));
+	CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_SHARE) && !sent(SR_MSG_PROOF));
 	CHECK_EQ(f->hello.tx_have + f->hello.rx_have, 0);
 	CHECK_EQ(sent(SR_MSG_SWITCH), role == SR_ROLE_ASKER);
 	drop(&f->link, "short");
@@ -288,9 +463,8 @@ static void breaks(void)
 	struct sr_msg msg = {.type = SR_MSG_SWITCH};
 
 	stream();
-	attach(&to_show, SR_ROLE_ASKER);
-	say_hello(SAID);
-	show(SAID, 0);
+	meet(SR_ROLE_ASKER, 0, 0);
+	show(other.tag[1]);
 	msg.sw = (struct sr_switch){.n = SAID, .link_no = link_no, .first = 0xf5};
 	take(&msg);
 	CHECK(sent(SR_MSG_ACKSW));
@@ -308,15 +482,26 @@ static void breaks(void)
 
 int main(void)
 {
+	static const enum sr_role roles[] = {SR_ROLE_ASKER, SR_ROLE_ANSWERER};
+
 	sr_conf_load();
 	sr_conf.policy.upgrade = SR_LAZY;
+	for (int i = 0; i < 2; i++)
+		kernel_says(roles[i]);
+	if (!sr_sodium())
+		return 77;
+	other.hello.proves = 1;
 	asks();
 	answers();
-	guesses();
-	shows_less(SR_ROLE_ASKER);
-	shows_less(SR_ROLE_ANSWERER);
-	kernel_says(SR_ROLE_ASKER);
-	kernel_says(SR_ROLE_ANSWERER);
 	breaks();
+	goes_early();
+	for (int i = 0; i < 2; i++) {
+		guesses(roles[i]);
+		shows_less(roles[i]);
+		bad_shares(roles[i]);
+		replayed(roles[i]);
+		cannot_prove(roles[i], SR_LAZY);
+		cannot_prove(roles[i], SR_EAGER);
+	}
 	return 0;
 }

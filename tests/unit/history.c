@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.c - two ends that have taken the same bytes in different pieces show
- * the same; a byte, a role, a token or an identity that differs shows.
+ * history.c - two ends that have taken the same bytes in different pieces have the same
+ * password; a byte or a count that differs makes another.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -9,8 +9,7 @@
 #include "pure/history.h"
 #include "check.h"
 
-static const uint8_t token_a[SR_TOKEN_LEN] = "asker";
-static const uint8_t token_b[SR_TOKEN_LEN] = "answerer";
+static const struct sr_sodium *na;
 static uint8_t bytes[3 * SR_HISTORY_MAX];
 
 static unsigned most(size_t len)
@@ -35,21 +34,21 @@ static struct sr_history history_of(size_t len, uint64_t seed)
 	return h;
 }
 
-static bool same(const uint8_t a[SR_DIGEST_LEN], const uint8_t b[SR_DIGEST_LEN])
+static bool same(const uint8_t a[SR_SHA512_LEN], const uint8_t b[SR_SHA512_LEN])
 {
-	return !memcmp(a, b, SR_DIGEST_LEN);
+	return !memcmp(a, b, SR_SHA512_LEN);
 }
 
-static void show(uint8_t out[SR_DIGEST_LEN], const struct sr_history *h,
+static void show(uint8_t out[SR_SHA512_LEN], const struct sr_history *h,
 		 uint64_t n)
 {
-	sr_digest(out, SR_ROLE_ASKER, token_a, token_b, h, n, h, 0, "id", 2);
+	sr_history_password(na, out, h, n, h, 0);
 }
 
-/* Who has taken more can still show what the other has. */
+/* Who has taken more still has what the other has. */
 static void any_pieces(void)
 {
-	uint8_t a[SR_DIGEST_LEN], b[SR_DIGEST_LEN];
+	uint8_t a[SR_SHA512_LEN], b[SR_SHA512_LEN];
 
 	for (uint64_t seed = 1; seed < 300; seed++) {
 		uint64_t s = seed;
@@ -68,7 +67,7 @@ static void any_pieces(void)
 static void every_byte(void)
 {
 	static const size_t lens[] = {1, 16, 255, 256};
-	uint8_t a[SR_DIGEST_LEN], b[SR_DIGEST_LEN];
+	uint8_t a[SR_SHA512_LEN], b[SR_SHA512_LEN];
 	struct sr_history x, y;
 	uint64_t s = 9;
 
@@ -89,42 +88,36 @@ static void every_byte(void)
 	}
 }
 
-static void everything_bound(void)
+static void everything_counts(void)
 {
 	struct sr_history x = history_of(100, 1), y = history_of(90, 1);
-	uint8_t all[9][SR_DIGEST_LEN];
+	static const unsigned n[][2] = { { 80, 70 }, { 70, 80 }, { 79, 70 }, { 80, 71 },
+					 { 80, 0 }, { 0, 80 }, { 0, 0 } };
+	enum { N = sizeof(n) / sizeof(n[0]) };
+	uint8_t all[2 * N][SR_SHA512_LEN];
 
 	y.bytes[0] ^= 1;
-	sr_digest(all[0], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 70, "id",
-		  2);
-	sr_digest(all[1], SR_ROLE_ANSWERER, token_a, token_b, &x, 80, &y, 70,
-		  "id", 2);
-	sr_digest(all[2], SR_ROLE_ASKER, token_b, token_a, &x, 80, &y, 70, "id",
-		  2);
-	sr_digest(all[3], SR_ROLE_ASKER, token_a, token_b, &y, 80, &x, 70, "id",
-		  2);
-	sr_digest(all[4], SR_ROLE_ASKER, token_a, token_b, &x, 79, &y, 70, "id",
-		  2);
-	sr_digest(all[5], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 71, "id",
-		  2);
-	sr_digest(all[6], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 70, "ie",
-		  2);
-	sr_digest(all[7], SR_ROLE_ASKER, token_a, token_b, &x, 80, &y, 70, "id",
-		  1);
-	sr_digest(all[8], SR_ROLE_ASKER, token_a, token_b, &x, 0, &y, 0, "", 0);
-	for (size_t i = 0; i < 9; i++)
-		for (size_t j = 0; j < i; j++)
+	for (int i = 0; i < N; i++) {
+		sr_history_password(na, all[i], &x, n[i][0], &y, n[i][1]);
+		sr_history_password(na, all[N + i], &y, n[i][0], &x, n[i][1]);
+	}
+	for (int i = 0; i < 2 * N - 1; i++) /* the last is of no bytes, too */
+		for (int j = 0; j < i; j++)
 			CHECK(!same(all[i], all[j]));
+	CHECK(same(all[N - 1], all[2 * N - 1]));
 }
 
 int main(void)
 {
 	uint64_t s = 1;
 
+	na = sr_sodium();
+	if (!na)
+		return 77;
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)check_random(&s);
 	any_pieces();
 	every_byte();
-	everything_bound();
+	everything_counts();
 	return 0;
 }

@@ -246,9 +246,12 @@ static inline void attach(struct end *e)
 	await(e, SR_LINK_UP);
 	say(e, SR_MSG_HELLO, 0);
 	await(e, SR_LINK_HELLO);
+	/* Shared memory does not keep the order of messages that nobody waits for. */
 	if (e->asker)
-		say(e, SR_MSG_PROOF, 0);
-	else
+		say(e, SR_MSG_SHARE, 0);
+	await(e, SR_LINK_SHARE);
+	say(e, e->asker ? SR_MSG_PROOF : SR_MSG_SHARE, 0);
+	if (!e->asker)
 		await(e, SR_LINK_PROOF);
 	say(e, SR_MSG_SWITCH, n);
 	await(e, SR_LINK_SWITCH);

@@ -12,7 +12,7 @@
 
 static const struct sr_sodium *na;
 
-#define BYTES(s) ((struct sr_bytes){ (s), sizeof(s) - 1 })
+#define BYTES(s) ((struct sr_octets){ (s), sizeof(s) - 1 })
 
 static void from_hex(uint8_t *out, const char *hex)
 {
@@ -82,7 +82,7 @@ static void long_passwords(void)
 	given.scalar_random = scalar_given;
 	memset(password, 'p', sizeof(password));
 	for (size_t len = 0; len < sizeof(password); len++) {
-		t.password = (struct sr_bytes){ password, len };
+		t.password = (struct sr_octets){ password, len };
 		sr_pake_begin(&given, &a, &t);
 		sr_pake_begin(&given, &b, &t);
 		CHECK(!memcmp(a.share, b.share, SR_SHARE_LEN));
@@ -96,7 +96,7 @@ static void long_passwords(void)
 
 struct end {
 	struct sr_pake_terms terms;
-	struct sr_bytes data[2];	/* of the two, as this end knows them */
+	struct sr_octets data[2];	/* of the two, as this end knows them */
 	struct sr_pake p;
 	uint8_t key[SR_SHA512_LEN];
 };

@@ -42,6 +42,7 @@ static struct sr_msg hello(enum sr_role role)
 		.tx_have = 256,
 		.rx_have = 65536,
 		.ring = {.addr = 1ULL << 47, .rkey = 99, .size = 4096},
+		.proves = role == SR_ROLE_ASKER,
 	};
 	return msg;
 }
@@ -79,7 +80,7 @@ static void all_messages(void)
 {
 	struct sr_msg msg;
 
-	for (int type = SR_MSG_PROOF; type <= SR_MSG_BYTES; type++) {
+	for (int type = SR_MSG_PROOF; type <= SR_MSG_SHARE; type++) {
 		msg = message((enum sr_msg_type)type);
 		if (type == SR_MSG_RING)
 			msg.ring = (struct sr_ring_ref){.size = 1, .gen = 1};
@@ -134,6 +135,8 @@ static void bad_messages(void)
 		CHECK_EQ(decode(&msg), -EPROTO);                               \
 	} while (0)
 	BAD(hello(SR_ROLE_ASKER), msg.hello.version++);
+	BAD(hello(SR_ROLE_ASKER), msg.hello.version--);
+	BAD(hello(SR_ROLE_ASKER), msg.hello.proves = 2);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.role = 0);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.role = 3);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.size = 4095);
@@ -159,7 +162,7 @@ static void bad_messages(void)
 	CHECK_EQ(got.type, SR_MSG_PROBE); /* set only on success */
 	memset(buf, 0, sizeof(buf));
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
-	buf[0] = SR_MSG_BYTES + 1;
+	buf[0] = SR_MSG_SHARE + 1;
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
 	CHECK(!strcmp(sr_msg_name(SR_MSG_RING_USE), "RING_USE"));
 	CHECK(!strcmp(sr_msg_name((enum sr_msg_type)0), "?"));
@@ -219,7 +222,7 @@ static void names(void)
 	b.link_no = 43;
 	CHECK(sr_name_equal(&a, &b));
 	sr_name_encode(&a, buf);
-	CHECK(!memcmp(buf, "SR\3\4\x9c\x40\0\x50\0\0\0\x2a\12\0\0\1", 16));
+	CHECK(!memcmp(buf, "SR\4\4\x9c\x40\0\x50\0\0\0\x2a\12\0\0\1", 16));
 	CHECK_EQ(sr_name_decode(&b, buf, SR_NAME_LEN - 1), -EPROTO);
 	CHECK_EQ(sr_name_decode(&b, buf, sizeof(buf)), 0); /* padded */
 	CHECK(!memcmp(&a, &b, sizeof(a)));
@@ -257,7 +260,7 @@ static void bad_names(void)
 	uint8_t buf[SR_NAME_LEN];
 
 	bad_name(0, 's');
-	bad_name(2, 1);	 /* version */
+	bad_name(2, 3);	 /* version */
 	bad_name(3, 5);	 /* family */
 	bad_name(5, 0);	 /* port 0 */
 	bad_name(16, 1); /* behind an IPv4 address */
@@ -339,7 +342,8 @@ static const struct {
 	struct field fields[12];
 } tables[] = {
 	{"HEADER", {WIRE_HEADER(FIELD, FIELD)}}, {"HELLO", {WIRE_HELLO(FIELD, FIELD)}},
-	{"PROOF", {WIRE_PROOF(FIELD)}},	  {"SWITCH", {WIRE_SWITCH(FIELD, FIELD)}},
+	{"SHARE", {WIRE_SHARE(FIELD)}},	  {"PROOF", {WIRE_PROOF(FIELD)}},
+	{"SWITCH", {WIRE_SWITCH(FIELD, FIELD)}},
 	{"END", {WIRE_END(FIELD)}},	  {"DATA", {WIRE_DATA(FIELD)}},
 	{"RING", {WIRE_RING(FIELD)}},	  {"RING_USE", {WIRE_RING_USE(FIELD)}},
 	{"NAME", {WIRE_NAME(FIELD, FIELD)}},	  {"MARK", {WIRE_MARK(FIELD)}},
@@ -425,7 +429,7 @@ static void the_page(void)
 	}
 	for (size_t i = 0; i < TABLES; i++)
 		CHECK(found[i]);
-	CHECK_EQ(types, SR_MSG_BYTES);
+	CHECK_EQ(types, SR_MSG_SHARE);
 	fclose(page);
 }
 

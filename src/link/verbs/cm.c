@@ -157,6 +157,10 @@ static void connect_request(const struct sr_vcm_event *e)
 	struct request *r;
 
 	if (e->len < SR_NAME_LEN || sr_name_decode(&name, e->data, SR_NAME_LEN)) {
+		if (e->len >= SR_NAME_LEN && !memcmp(e->data, "SR", 2) &&
+		    e->data[2] != SR_WIRE_VERSION)
+			sr_inform("verbs: a peer has protocol version %u, this is %u",
+				  e->data[2], SR_WIRE_VERSION);
 		refuse_at_once(id, "protocol");
 		return;
 	}

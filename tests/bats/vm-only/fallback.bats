@@ -47,6 +47,24 @@ hello() {
 	done
 }
 
+# The policies eager and wait go on without it.
+@test "no libsodium, here or at the peer" {
+	need unshare
+	local path hide=(unshare -m sh -c 'mount --bind /dev/null "$1"; shift; exec "$@"' sh)
+	path=$(realpath "$(ldconfig -p | awk '$1 == "libsodium.so.23" { print $NF; exit }')")
+	hello "${hide[@]}" "$path"
+	[ "$(went tx_verbs "$t"/*.report)" = 6 ]
+	for server in lazy wait; do
+		rm -f "$t"/*.report
+		port
+		start server as server "${hide[@]}" "$path" timeout 60 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 1
+		listening "$port"
+		client=lazy as client timeout 60 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 1
+		await
+		reason connect no-libsodium
+	done
+}
+
 @test "no device that SOCKRAIL_DEVICE names" {
 	SOCKRAIL_DEVICE=nosuch0 hello
 	reason connect no-device

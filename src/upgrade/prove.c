@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * prove.c - owns the proof that a link's peer has the other end of the stream: both
+ * know what the stream has carried, and agree on a key with that as the password
+ * (pure/pake.h).  Must not know how a link is made, or what follows.  Only the service
+ * thread runs it; it takes rx_lock or tx_lock, never both.
+ *
+ *   asker                         answerer
+ *   HELLO (token, counts)    ->
+ *                            <-   HELLO (token, counts), SHARE
+ *   SHARE, PROOF             ->   checks the asker's tag
+ *   checks the answerer's    <-   PROOF
+ *
+ * A share says nothing of the history.  A tag tells who knows the shares whether a guess
+ * of his own share was right: one guess.  So the asker, who anybody can be, shows its tag
+ * first, and both ends count what may have been a guess.
+ */
+#include "base/real.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+
+#define PROOF_BYTES 16		/* shared history that proves something */
+#define GUESSES 3		/* that a stream allows */
+#define STOCK_MS 250 /* time for the program to read what history shows */
+
+static unsigned least(uint64_t a, unsigned b)
+{
+	return a < b ? (unsigned)a : b;
+}
+
+/* What the peer must be able to show: what was received here, and what TCP has
+ * acknowledged. */
+static void know(struct sr_stream *st)
+{
+	uint64_t acked;
+
+	sr_lock(&st->tx_lock);
+	acked = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	st->up.proving.known_tx =
+		least(acked, sr_stream_history_count(st, &st->out.history));
+	st->up.proving.known_rx = sr_stream_history_count(st, &st->in.history);
+}
+
+bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops)
+{
+	return ops != &sr_rendezvous_verbs || st->policy->upgrade != SR_LAZY || sr_sodium();
+}
+
+void sr_prove_begin(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+
+	*p = (struct sr_proving){ .guesses = p->guesses };
+	if (st->up.att->ops->vouched)
+		return;
+	p->able = sr_sodium() != NULL;
+	know(st);
+}
+
+bool sr_prove_stock(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+	uint64_t received = 0, acked = 0;
+
+	if (st->up.att->ops->vouched)
+		return true;
+	p->hello_tx = sr_stream_history_count(st, &st->out.history);
+	p->hello_rx = sr_stream_history_count(st, &st->in.history);
+	sr_lock(&st->rx_lock);
+	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
+		received = sr_anchor_received(st);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
+		acked = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	return (p->hello_rx >= least(received, SR_HISTORY_MAX) &&
+		p->hello_tx >= least(acked, SR_HISTORY_MAX)) ||
+	       sr_now_ns() - st->up.since > STOCK_MS * 1000000ull;
+}
+
+/* How many bytes of each direction both ends can show.  Our hello does not
+ * change once it is sent, because the peer computes with it. */
+struct cover {
+	unsigned tx, rx;
+};
+
+static struct cover covered(struct sr_stream *st)
+{
+	struct sr_hello *peer = &st->up.att->peer_hello;
+
+	return (struct cover){ least(peer->rx_have, st->up.proving.hello_tx),
+			       least(peer->tx_have, st->up.proving.hello_rx) };
+}
+
+/* Can the peer show what it must have, and something at all?  If not, a proof would
+ * cost less to guess than it should.  (Its program may have yet to read.) */
+static enum sr_reason shows_too_little(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+	struct cover n = covered(st);
+
+	if (n.tx < p->known_tx || n.rx < p->known_rx) {
+		sr_debug("%u and %u bytes can be shown, of %u and %u", n.tx, n.rx,
+			 p->known_tx, p->known_rx);
+		return SR_REASON_UNREAD;
+	}
+	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
+	return st->up.proven || st->policy->upgrade != SR_LAZY ? SR_REASON_NONE :
+								 SR_REASON_HISTORY;
+}
+
+static uint8_t *put(uint8_t *at, const void *bytes, size_t len)
+{
+	memcpy(at, bytes, len);
+	return at + len;
+}
+
+/* What goes into the key besides the password. */
+struct terms {
+	uint8_t password[SR_SHA512_LEN], channel[SR_ID_MAX + SR_NAME_LEN],
+		session[2 * SR_TOKEN_LEN];
+	struct sr_pake_terms of;
+};
+
+static void make_terms(struct sr_stream *st, struct terms *t)
+{
+	struct sr_link *l = st->up.att;
+	bool asker = l->role == SR_ROLE_ASKER;
+	struct sr_history *out = &st->out.history, *in = &st->in.history;
+	struct cover n = covered(st);
+	struct sr_name name = st->addr.name;
+	uint8_t *at = t->channel;
+
+	sr_stream_history_lock(st);
+	sr_history_password(sr_sodium(), t->password, asker ? out : in,
+			    asker ? n.tx : n.rx, asker ? in : out, asker ? n.rx : n.tx);
+	sr_stream_history_unlock(st);
+	name.link_no = l->link_no;
+	sr_name_encode(&name, at);
+	at += SR_NAME_LEN;
+	at += l->ops->identity(l, at);
+	put(put(t->session, asker ? st->up.token : l->peer_hello.token, SR_TOKEN_LEN),
+	    asker ? l->peer_hello.token : st->up.token, SR_TOKEN_LEN);
+	t->of = (struct sr_pake_terms){
+		.password = { t->password, sizeof(t->password) },
+		.channel = { t->channel, (size_t)(at - t->channel) },
+		.session = { t->session, sizeof(t->session) },
+	};
+}
+
+static void send_share(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+	struct sr_msg msg = { .type = SR_MSG_SHARE };
+	struct terms t;
+
+	make_terms(st, &t);
+	sr_pake_begin(sr_sodium(), &p->pake, &t.of);
+	memcpy(msg.share, p->pake.share, SR_SHARE_LEN);
+	p->shared = true;
+	st->up.att->ops->ctl(st->up.att, &msg);
+}
+
+/* The peer's share has come: makes the key, and of it both tags. */
+static bool make_tags(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+	struct sr_link *l = st->up.att;
+	int us = l->role == SR_ROLE_ANSWERER;
+	uint64_t counts[2][2];
+	uint8_t key[SR_SHA512_LEN];
+	struct sr_pake_end end[2];
+	struct terms t;
+	int err;
+
+	counts[us][0] = htobe64(p->hello_tx);
+	counts[us][1] = htobe64(p->hello_rx);
+	counts[!us][0] = htobe64(l->peer_hello.tx_have);
+	counts[!us][1] = htobe64(l->peer_hello.rx_have);
+	for (int i = 0; i < 2; i++)
+		end[i] = (struct sr_pake_end){
+			.share = { i == us ? p->pake.share : l->peer_share, SR_SHARE_LEN },
+			.data = { counts[i], sizeof(counts[i]) } };
+	make_terms(st, &t);
+	err = sr_pake_key(sr_sodium(), &p->pake, t.of.session, end, us, key);
+	explicit_bzero(p->pake.scalar, sizeof(p->pake.scalar));
+	for (int i = 0; i < 2 && !err; i++)
+		sr_pake_tag(sr_sodium(), key, i, p->tag[i]);
+	explicit_bzero(key, sizeof(key));
+	p->keyed = !err;
+	return !err;
+}
+
+static void send_tag(struct sr_stream *st)
+{
+	struct sr_msg msg = { .type = SR_MSG_PROOF };
+
+	memcpy(msg.tag, st->up.proving.tag[st->up.att->role == SR_ROLE_ANSWERER], SR_TAG_LEN);
+	st->up.proving.showed = true;
+	st->up.att->ops->ctl(st->up.att, &msg);
+}
+
+/* The other side may have guessed, and may go on. */
+static void guessed(struct sr_stream *st)
+{
+	if (++st->up.proving.guesses < GUESSES)
+		return;
+	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
+		sr_stream_label(st, (char[128]){ 0 }), GUESSES);
+	sr_stream_bar(st, SR_REASON_HISTORY);
+}
+
+/* The asker's tag was shown, and nothing came of it. */
+void sr_prove_ended(struct sr_stream *st)
+{
+	if (st->up.att->role == SR_ROLE_ASKER && st->up.proving.showed && !st->up.checked)
+		guessed(st);
+}
+
+static void give_up(struct sr_stream *st, enum sr_reason reason)
+{
+	st->up.att->ops->drop(st->up.att, sr_reason_word(reason));
+	sr_stream_reason(st, reason);
+}
+
+/* Without libsodium at both ends nothing is shown; eager and wait trust the hosts. */
+static bool trusts(struct sr_stream *st)
+{
+	if (st->policy->upgrade != SR_LAZY)
+		return true;
+	give_up(st, SR_REASON_NO_LIBSODIUM);
+	return false;
+}
+
+bool sr_prove_progress(struct sr_stream *st, unsigned ev)
+{
+	struct sr_proving *p = &st->up.proving;
+	struct sr_link *l = st->up.att;
+	bool asker = l->role == SR_ROLE_ASKER;
+	enum sr_reason lacks;
+
+	if (!p->able || !l->peer_hello.proves)
+		return trusts(st);
+	if (!p->shared) {
+		lacks = shows_too_little(st);
+		if (lacks != SR_REASON_NONE) {
+			give_up(st, lacks);
+			return false;
+		}
+		send_share(st);
+	}
+	if (!(ev & SR_LINK_SHARE))
+		return false;
+	if (!p->keyed && !make_tags(st)) {
+		give_up(st, SR_REASON_PROTOCOL);
+		return false;
+	}
+	if (asker && !p->showed)
+		send_tag(st);
+	if (!(ev & SR_LINK_PROOF))
+		return false;
+	if (sr_sodium()->compare(l->peer_tag, p->tag[asker], SR_TAG_LEN)) {
+		sr_debug("the proof of %u and %u bytes is wrong", covered(st).tx,
+			 covered(st).rx);
+		give_up(st, SR_REASON_HISTORY);
+		if (!asker)
+			guessed(st);	/* else sr_prove_ended() does that */
+		return false;
+	}
+	if (!asker)
+		send_tag(st);
+	return true;
+}
