@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * settings.h - files of settings: knobs for the process, and rules, which give the
- * streams of some addresses knobs of their own.  sockrail(7), "Files", has the syntax.
+ * streams of some addresses knobs of their own.  The syntax is in
+ * sockrail(7), "Settings in files".
  *
  * Read once, when the program starts (conf.c); constant from then on, so no locks.
  */

@@ -29,9 +29,9 @@
 
 static const struct {
 	const char *name; /* without SOCKRAIL_ */
-	const char *text;
+	const char *def, *text;
 } knobs[] = {
-#define SR_KNOB(name, kind, field, def, text) {#name, text},
+#define SR_KNOB(name, kind, field, def, text) {#name, def, text},
 #include "knobs.def"
 #undef SR_KNOB
 };
@@ -50,10 +50,11 @@ static void usage(FILE *to)
 	      "  -c, --show-config     print what is set, and where\n"
 	      "  -h, --help            print this\n"
 	      "  -V, --version         print the version\n\n"
-	      "Knobs, also settable as SOCKRAIL_KNOB in the environment:\n",
+	      "Knobs, also settable as SOCKRAIL_KNOB in the environment, and [their defaults]:\n",
 	      to);
 	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
-		fprintf(to, "  %-14s %s\n", knobs[i].name, knobs[i].text);
+		fprintf(to, knobs[i].def[0] ? "  %-15s %s [%s]\n" : "  %-15s %s\n",
+			knobs[i].name, knobs[i].text, knobs[i].def);
 }
 
 /* Those of -s, for --show-config. */
