@@ -41,7 +41,7 @@ static void *move_all(void *arg)
 	struct stream *s = h->m.s;
 	int i = (int)(s - r->s.subject[0].stream);
 	struct way *w = &s->way[h->m.way];
-	bool slow = kinds[r->kind].flags & CROWD;	/* so that it lasts */
+	unsigned flags = kinds[r->kind].flags;
 
 	AWAIT(s, fds[i] >= 0 || r->over);
 	if (fds[i] < 0)
@@ -50,7 +50,9 @@ static void *move_all(void *arg)
 	if (sends(&h->m)) {
 		while (!w->stopped && w->sent < w->limit) {
 			move(&h->m);
-			if (slow || (w->sent > SETTLED && w->sent < 2 * SETTLED))
+			if (flags & FABRIC && !r->well)
+				nap_us((unsigned)draw(&h->m.chance, 20000));
+			else if (flags & CROWD || (w->sent > SETTLED && w->sent < 2 * SETTLED))
 				nap_us((unsigned)draw(&h->m.chance, 5000));
 		}
 		shutdown(h->m.fd, SHUT_WR);
@@ -130,6 +132,11 @@ static int dial_on(struct stream *s)
 	while ((fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0)
 		nap_us(1000);
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+		if (kinds[r->kind].flags & FABRIC && !r->over) {
+			close(fd);
+			nap_us(5000);
+			return dial_on(s);
+		}
 		r->over = true;	/* the server was ended */
 		return -1;
 	}
@@ -206,7 +213,7 @@ static void plan_pair(int kind, uint64_t seed)
 	r->kind = kind;
 	r->victim[CLIENT] = who != SERVER;
 	r->victim[SERVER] = who != CLIENT && !((flags & ENDS_IT) && who == 2);
-	r->s.streams = flags & CROWD ? STREAMS : 1 + (int)draw(&c, 12);
+	r->s.streams = flags & CROWD ? STREAMS : 1 + (int)draw(&c, flags & FABRIC ? 5 : 12);
 	r->strength = mix(c++) >> 8;
 	r->passes = draw(&c, 2);
 	for (int i = 0; i < r->s.streams; i++)
@@ -214,12 +221,16 @@ static void plan_pair(int kind, uint64_t seed)
 			struct way *w = &r->s.subject[0].stream[i].way[way];
 
 			w->limit = 1 + draw(&c, draw(&c, 8) ? 40000 : 1500000);
+			if (flags & FABRIC)
+				w->limit = 200000 + draw(&c, 800000);
 			w->may_get = NEVER;
 			w->turn[0].upto = NEVER;
 			w->turn[0].side = PARENT;
 			early += i < (r->s.streams + 1) / 2 ? w->limit : 0;
 		}
 	r->moment = flags & AT_ONCE || !draw(&c, 3) ? 0 : draw(&c, early);
+	if (flags & FABRIC)	/* mostly once there may be links */
+		r->moment = (draw(&c, 4) ? 30000 : 0) + r->moment / 4;
 	r->due = NEVER;
 }
 
@@ -240,6 +251,8 @@ static void gone(pid_t pid, int status)
 	int who = pid == r->pid[SERVER];
 	bool ended = (kinds[r->kind].flags & ENDS_IT) && r->victim[who];
 
+	if (pid == r->fabric)
+		fabric_is_well(status);
 	if (pid != r->pid[CLIENT] && pid != r->pid[SERVER])
 		return;
 	if (WIFSIGNALED(status) && !ended)
@@ -354,7 +367,8 @@ int main(int argc, char **argv)
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		die("self");
 	for (int i = 0; i < KINDS && !strcmp(what, "kinds"); i++)
-		puts(kinds[i].name);
+		if (!(kinds[i].flags & FABRIC))
+			puts(kinds[i].name);
 	if (argc < 4)
 		return strcmp(what, "kinds") != 0;
 	for (int i = 0; i < KINDS; i++)

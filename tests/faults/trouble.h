@@ -13,8 +13,9 @@
 #include "starve.h"
 
 enum { CLIENT, SERVER };
-/* Of a kind: it ends processes; it begins before the first stream; there are many streams */
-enum { ENDS_IT = 1, AT_ONCE = 2, CROWD = 4 };
+/* Of a kind: it ends processes; it begins before the first stream; there are many streams;
+ * it befalls what is between the halves */
+enum { ENDS_IT = 1, AT_ONCE = 2, CROWD = 4, FABRIC = 8 };
 
 struct round {
 	struct shared s;
@@ -27,9 +28,13 @@ struct round {
 	atomic_int pid[2], failed;	/* failed: an exit status, or a signal + 256 */
 	_Atomic uint64_t due;		/* for the driver: when to act next */
 	int acts;			/* how often it has */
+	pid_t fabric;			/* the driver's: its script */
+	atomic_bool well;		/* that has ended */
 };
 
 static struct round *r;
+
+#include "fabric.h"
 
 /* ---- kinds of trouble: in the victim ---- */
 
@@ -145,6 +150,8 @@ static void flood(pid_t pid)
 	call_strangers("flood", "10000");
 }
 
+static void fail_fabric(pid_t pid);
+
 static const struct kind {
 	const char *name;
 	void (*begin)(void), (*end)(void);
@@ -166,7 +173,19 @@ static const struct kind {
 	{"SIGTERM", NULL, NULL, ask_to_end, ENDS_IT},
 	{"strangers", NULL, NULL, strangers, 0},
 	{"flood", NULL, NULL, flood, CROWD},
+	{"link-down", NULL, NULL, fail_fabric, FABRIC},
+	{"device-deleted", NULL, NULL, fail_fabric, FABRIC},
+	{"loss", NULL, NULL, fail_fabric, FABRIC},
+	{"delay", NULL, NULL, fail_fabric, FABRIC},
+	{"reordering", NULL, NULL, fail_fabric, FABRIC},
+	{"duplication", NULL, NULL, fail_fabric, FABRIC},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static void fail_fabric(pid_t pid)
+{
+	(void)pid;
+	strike_fabric(kinds[r->kind].name);
+}
 
 #endif
