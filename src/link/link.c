@@ -75,9 +75,12 @@ void sr_link_put(struct sr_link *link)
 	sr_loop_post(&free_task);
 }
 
+static _Atomic size_t memory_used;
+
 void sr_link_forget(void)
 {
 	atomic_store(&unreferenced, NULL);
+	atomic_store(&memory_used, 0);
 }
 
 /* ---- events ---- */
@@ -185,8 +188,6 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 }
 
 /* ---- memory ---- */
-
-static _Atomic size_t memory_used;
 
 bool sr_memory_take(size_t bytes)
 {

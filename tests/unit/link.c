@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* link.c - a link that a process gives up around fork is freed once, by that process. */
+/* link.c - a link that a process gives up around fork is freed once, by that process; the
+ * memory of links counts in the process whose they are. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/conf.h"
 #include "base/loop.h"
 #include "link/link.h"
 #include "check.h"
@@ -40,12 +42,15 @@ int main(void)
 	int status;
 	pid_t pid;
 
+	sr_conf.memory = 4096;
+	CHECK(sr_memory_take(sr_conf.memory) && !sr_memory_take(1));
 	give_up();	/* there is no thread yet that frees it */
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
 		sr_link_forget();
 		sr_loop_forget();
+		CHECK(!sr_memory_used() && sr_memory_take(sr_conf.memory));
 		CHECK(sr_loop_start() == 0);
 		give_up();
 		await_freed(1);	/* its own */
@@ -54,5 +59,6 @@ int main(void)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	CHECK(sr_loop_start() == 0);
 	await_freed(1);
+	CHECK(sr_memory_used() == sr_conf.memory);
 	return 0;
 }
