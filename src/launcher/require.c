@@ -91,6 +91,8 @@ static const char *explain(const char *word)
 	return "only its first bytes, before the link was made";
 }
 
+enum { NAMED = 10 };	/* streams; of the others only the number is said */
+
 struct verdict {
 	unsigned streams, failed, exempt;
 };
@@ -113,7 +115,8 @@ static void judge(int kind, const char *line, struct verdict *v)
 	wrong += kinds[kind].verbs ? 0 : verbs;
 	if (!wrong)
 		return;
-	v->failed++;
+	if (++v->failed > NAMED)
+		return;
 	fprintf(stderr, "sockrail: %s[%llu] %s %s %s: %llu bytes by %s: %s%s%s\n",
 		text(line, "program", program), number(line, "pid"),
 		text(line, "local", local),
@@ -132,6 +135,9 @@ static int judge_all(int kind, FILE *report, int status)
 	while (getline(&line, &size, report) > 0)
 		judge(kind, line, &v);
 	free(line);
+	if (v.failed > NAMED)
+		fprintf(stderr, "sockrail: and %u more: -s report=FILE lists all\n",
+			v.failed - NAMED);
 	if (v.failed)
 		fprintf(stderr, "sockrail: --require=%s: %u of %u streams moved bytes "
 				"another way\n", kinds[kind].kind, v.failed, v.streams);

@@ -153,6 +153,22 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 	[[ $output = *"--require=tcp"* ]]
 }
 
+@test "--require: ten streams are named, and the others counted" {
+	serve
+	many='
+import socket, sys
+for i in range(int(sys.argv[2])):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as c:
+        c.sendall(b"x")
+        c.recv(1)'
+	run -3 "$SOCKRAIL" -s links=none -r python3 -c "$many" "$port" 13
+	[ "$(grep -c 'bytes by TCP: off' <<<"$output")" = 10 ]
+	[[ $output = *"and 3 more: "*"13 of 13 streams"* ]]
+	run -3 "$SOCKRAIL" -s links=none -r python3 -c "$many" "$port" 10
+	[ "$(grep -c 'bytes by TCP: off' <<<"$output")" = 10 ]
+	[[ $output != *" more: "* ]]
+}
+
 @test "--require: the user's report file, the command's signals, statuses 126 and 127" {
 	serve SOCKRAIL_UPGRADE=wait
 	echo 'not a line of ours' >"$BATS_TEST_TMPDIR/report"
