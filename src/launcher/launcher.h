@@ -6,7 +6,8 @@
 #include <stdbool.h>
 
 /* Exit statuses, as env(1) has them, and our own. */
-enum { EXIT_REFUSED = 3, EXIT_SELF = 125, EXIT_NOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+enum { EXIT_MISTAKE = 1, EXIT_REFUSED = 3, EXIT_SELF = 125, EXIT_NOT_RUN = 126,
+       EXIT_NOT_FOUND = 127 };
 
 /* Becomes the program, or prints why not and returns the exit status. */
 int launcher_exec(char **command);

@@ -119,7 +119,12 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 		[ -z "$stderr" ]
 		[[ $output = *"/$profile.conf:"* ]]
 	done
-	run -0 --separate-stderr "$SOCKRAIL" --profile nonesuch true
+	for name in nonesuch ./nonesuch "$BATS_TEST_TMPDIR/none"; do
+		run -125 --separate-stderr "$SOCKRAIL" --profile "$name" true
+		[[ $stderr = "sockrail: -p $name: "*"No such file"* ]]
+		[ "${#stderr_lines[@]}" = 1 ]
+	done
+	run -0 --separate-stderr env SOCKRAIL_PROFILE=nonesuch "$SOCKRAIL" true
 	[[ $stderr = *nonesuch.conf*ENOENT* ]]
 }
 
@@ -128,6 +133,13 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 	run -0 --separate-stderr "$SOCKRAIL" -s rules="$rules" true
 	[[ $stderr = *"$rules:2:"*'"upgrad"'* ]]
 	[ "${#stderr_lines[@]}" = 1 ]
+	# Whoever wants to know beforehand has a status.
+	for wrong in "rules=$rules" upgrade=banana rules=/nowhere; do
+		run -1 --separate-stderr "$SOCKRAIL" -s log=info -s "$wrong" --show-config
+		[[ $stderr = *"warn: "* ]]
+		[ "${#stderr_lines[@]}" = 1 ]
+		[[ $output = *"command line"* ]]
+	done
 }
 
 @test "--require: status 3 and the reason if bytes went by TCP, else the command's" {
