@@ -226,3 +226,16 @@ for t in json.load(sys.stdin):
 	[ "$(wc -l <"$BATS_TEST_TMPDIR/says")" = 6 ]
 	diff "$BATS_TEST_TMPDIR/says" "$BATS_TEST_TMPDIR/has"
 }
+
+# It parses them, looks the probes up in the library and makes code, and loads nothing.
+@test "bpftrace understands the lines of the manual" {
+	grep -q 'HAVE_SYS_SDT_H 1' "$SR_BUILD/config.h" || skip "built without sys/sdt.h"
+	command -v bpftrace >/dev/null || skip "bpftrace is not installed"
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	grep '^bpftrace -e ' "$SR_TOP/man/sockrail.7" >"$BATS_TEST_TMPDIR/lines"
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/lines")" = 3 ]
+	while read -r line; do
+		LIB=$SR_BUILD/.libs/libsockrail.so.0 run -0 bash -c "${line/ -e / -d -e }"
+		[[ $output = *'define i64 @"usdt:'*sockrail.so* ]] || { echo "$line"; false; }
+	done <"$BATS_TEST_TMPDIR/lines"
+}
