@@ -9,6 +9,8 @@ setup() {
 	lib=$SR_BUILD/.libs/libsockrail-preload.so
 }
 
+teardown() { stop_all; }
+
 @test "the build tree's library comes first in LD_PRELOAD, what was there stays" {
 	run -0 "$SOCKRAIL" printenv LD_PRELOAD
 	[[ $output = "$lib"* ]]
@@ -84,4 +86,40 @@ setup() {
 	[ "$output" = ready ]
 	run -0 timeout 20 "$SOCKRAIL" "$SR_BUILD/tests/progs/allocator"
 	[ "$output" = ready ]
+}
+
+# example WORD: the line of the manual's examples with it, but for the server's address
+example() {
+	local line
+	line=$(grep "^\$ .*$1" "$SR_TOP/man/sockrail.1")
+	[ -n "$line" ]
+	line=${line#\$ }
+	line=${line/http:\/\/server/http:\/\/127.0.0.1:$port}
+	line=${line/redis-benchmark/redis-benchmark -p $port -n 2000}
+	line=${line/-h server/-h 127.0.0.1}
+	echo "${line/verbs/shm}"
+}
+
+@test "the examples of the manual" {
+	need curl python3
+	export PATH=$SR_BUILD:$PATH
+	cd "$BATS_TEST_TMPDIR"
+	mkdir served
+	head -c 1000000 /dev/urandom >served/file
+	port
+	start server rail python3 -m http.server --bind 127.0.0.1 --directory served "$port"
+	listening "$port"
+	run -0 bash -c "$(example curl)"
+	cmp file served/file
+	grep -q '"program":"curl",.*"role":"connect"' streams.json
+	[[ $(example redis-server) = "sockrail redis-server &" ]]
+	command -v redis-server >/dev/null || skip "redis-server is not installed: only curl was run"
+	port
+	start redis sockrail -s report="$PWD/redis.json" redis-server --port "$port" --save ''
+	listening "$port"
+	run -0 bash -c "$(example ' -d 16384')"
+	run -0 bash -c "$(example require)"
+	redis-cli -p "$port" shutdown nosave || :
+	await
+	[ "$(went rx_shm redis.json)" -gt 10000000 ]
 }

@@ -142,6 +142,16 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 	done
 }
 
+@test "the example of the manual, and that of README.md, are understood" {
+	sed -n '/^upgrade=never /,/^\.Ed/{/^\.Ed/!p;}' "$SR_TOP/man/sockrail.7" >"$rules"
+	[ "$(wc -l <"$rules")" = 3 ]
+	run -0 --separate-stderr "$SOCKRAIL" -s rules="$rules" --show-config
+	[ -z "$stderr" ]
+	[[ $output = *"UPGRADE=never"*"10.0.0.0/8:6379"*":5432"* ]]
+	diff "$rules" <(sed -n 's/^    \(\(upgrade=never\|connect\|listen\) .*\)/\1/p' \
+		"$SR_TOP/README.md") -b
+}
+
 @test "--require: status 3 and the reason if bytes went by TCP, else the command's" {
 	serve SOCKRAIL_UPGRADE=wait
 	run -0 "$SOCKRAIL" --require python3 -c "$client" "$port"
