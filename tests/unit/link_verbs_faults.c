@@ -368,6 +368,7 @@ static int mute_case(unsigned ms, unsigned unused)
 	check(took <= ms && took > ms / 3 && retries < 7);
 	check(put(e, 1000, true) == 1000);
 	check(await(e, SR_NOTIFY_TX, all_acked));
+	usleep(200000);		/* the service thread does not look any more */
 	fake_mute(true);
 	start = sr_now_ns();
 	check(put(e, 1000, true) == 1000);

@@ -301,6 +301,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 		err = sr_vtx_queue(l, msg);
 	sr_vtx_pump(l);
 	sr_vlink_unlock(l, 0);
+	sr_vlook_start(l);	/* the peer may owe an answer */
 	return err;
 }
 
@@ -359,6 +360,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 		waits = !l->cq.watched && sr_vtx_waits(l);
 	}
 	sr_vlink_unlock(l, what);
+	sr_vlook_start(l);	/* the peer owes an answer */
 	if (waits)
 		sr_vlook_soon();
 }
