@@ -65,19 +65,38 @@ static bool is_read_on(struct sr_stream *st)
 }
 
 struct leaving {
-	uint64_t since;		/* ns */
+	uint64_t began;		/* ns; 0: no stream has been waited for yet */
 	bool all;		/* policy wait: every byte must go by the link */
 };
+
+/* A process without streams, such as a child, does not ask for the time. */
+static uint64_t since(struct leaving *l)
+{
+	if (!l->began)
+		l->began = sr_now_ns();
+	return l->began;
+}
+
+static bool is_within(struct leaving *l, uint64_t ns)
+{
+	return sr_now_ns() - since(l) < ns;
+}
+
+static __attribute__((noinline)) void pause_shortly(void)
+{
+	struct timespec step = { 0, 50000 };
+
+	nanosleep(&step, NULL);
+}
 
 static void wait_read(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
 	uint64_t ns = !l->all ? LEAVE_NS :
 		      sr_back_outlives(st, false) ? LEAVE_WAIT_NS : END_WAIT_NS;
-	struct timespec step = { 0, 50000 };
 
-	while (sr_back_concerns(st) && is_read_on(st) && sr_now_ns() - l->since < ns)
-		nanosleep(&step, NULL);
+	while (sr_back_concerns(st) && is_read_on(st) && is_within(l, ns))
+		pause_shortly();
 }
 
 static void leave_one(struct sr_stream *st, void *arg)
@@ -94,17 +113,16 @@ static void leave_one(struct sr_stream *st, void *arg)
 
 static void wait_gone(struct sr_stream *st, void *arg)
 {
-	struct timespec step = { 0, 50000 };
 	struct leaving *l = arg;
 
 	if (!sr_back_concerns(st) || st->exiting)
 		return;
 	if (sr_is_shared(st)) {	/* guests wait for us */
-		sr_back_wait(st, sr_back_is_plain, l->since, SR_ORPHAN_NS);
+		sr_back_wait(st, sr_back_is_plain, since(l), SR_ORPHAN_NS);
 		return;
 	}
-	while (!sr_back_is_plain(st) && sr_now_ns() - l->since < LEAVE_NS)
-		nanosleep(&step, NULL);
+	while (!sr_back_is_plain(st) && is_within(l, LEAVE_NS))
+		pause_shortly();
 }
 
 static void leave(struct sr_stream *st, void *arg)
@@ -120,17 +138,16 @@ static void leave(struct sr_stream *st, void *arg)
 static void wait_reported(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
-	struct timespec step = { 0, 50000 };
 
 	while ((sr_st_flags(st) & SR_ST_ENDED) &&
 	       !(sr_st_flags(st) & SR_ST_REPORTED) &&
-	       sr_now_ns() - l->since < REPORT_NS)
-		nanosleep(&step, NULL);
+	       is_within(l, REPORT_NS))
+		pause_shortly();
 }
 
 void sr_streams_exit(void)
 {
-	struct leaving l = { sr_now_ns(), sr_conf.policy.upgrade == SR_WAIT };
+	struct leaving l = { 0, sr_conf.policy.upgrade == SR_WAIT };
 	int err = errno;
 
 	if (sr_held.count)
@@ -140,13 +157,13 @@ void sr_streams_exit(void)
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);
 	sr_streams_walk(leave_one, NULL);
-	l.since = sr_now_ns();
+	l.began = 0;
 	sr_streams_walk(wait_gone, &l);
 	sr_streams_deliver();
 	sr_streams_report();
 	sr_streams_walk(leave, NULL);
 	sr_streams_leave_heirs(true);
-	l.since = sr_now_ns();
+	l.began = 0;
 	sr_streams_walk(wait_reported, &l);
 	errno = err;
 }
