@@ -12,6 +12,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/append.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -21,7 +22,7 @@
 #define PREFIX "SOCKRAIL_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
 
-struct sr_conf sr_conf;
+SR_APART struct sr_conf sr_conf;
 
 /* ---- parsers: 0 and *field set, or -EINVAL and *field as it was ---- */
 
@@ -223,20 +224,21 @@ struct knob {
 	int (*parse)(const char *value, void *field, size_t size);
 	void *field;
 	size_t size;
-	bool is_set;
 };
 
-static struct knob knobs[] = {
+static const struct knob knobs[] = {
 #define SR_KNOB(name, kind, field, def, text) \
-	{#name, def, parse_##kind, &sr_conf.field, sizeof(sr_conf.field), false},
+	{#name, def, parse_##kind, &sr_conf.field, sizeof(sr_conf.field)},
 #include "knobs.def"
 #undef SR_KNOB
 };
 
-#define for_each_knob(k) \
-	for (struct knob *k = knobs; k < knobs + sizeof(knobs) / sizeof(knobs[0]); k++)
+SR_APART static bool is_set[sizeof(knobs) / sizeof(knobs[0])];
 
-static struct knob *find(const char *name)
+#define for_each_knob(k) \
+	for (const struct knob *k = knobs; k < knobs + sizeof(knobs) / sizeof(knobs[0]); k++)
+
+static const struct knob *find(const char *name)
 {
 	for_each_knob(k)
 		if (!strcasecmp(k->name, name))
@@ -281,17 +283,17 @@ int sr_conf_set(const char *name, const char *value, struct sr_policy *policy)
 
 int sr_conf_set_first(const char *name, const char *value, const char *origin)
 {
-	struct knob *k = find(name);
+	const struct knob *k = find(name);
 	int r;
 
 	if (!k)
 		return -ENOENT;
-	if (k->is_set)
+	if (is_set[k - knobs])
 		return 0;
 	r = k->parse(value, k->field, k->size);
 	if (r)
 		return r;
-	k->is_set = true;
+	is_set[k - knobs] = true;
 	show_knob(k, value, origin);
 	return 0;
 }
@@ -308,7 +310,7 @@ static bool listed(const char *list, const char *name)
 }
 
 /* Set to nothing is not set. */
-static void load_knob(struct knob *k)
+static void load_knob(const struct knob *k)
 {
 	char name[64];
 	const char *value;
@@ -317,7 +319,7 @@ static void load_knob(struct knob *k)
 	value = getenv(name);
 	if (!value || !*value)
 		return;
-	k->is_set = true;	/* a bad one, too: no file has a say then */
+	is_set[k - knobs] = true;	/* a bad one, too: no file has a say then */
 	if (k->parse(value, k->field, k->size))
 		sr_warn("%s: bad value \"%.64s\", using \"%s\"", name, value, k->def);
 	else
@@ -369,7 +371,7 @@ void sr_conf_load(void)
 	sr_report_init();
 	shown = getenv(PREFIX "SHOW_CONFIG");
 	for_each_knob(k) {
-		k->is_set = false;
+		is_set[k - knobs] = false;
 		k->parse(k->def, k->field, k->size);
 	}
 	load_environment();

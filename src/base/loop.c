@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/fdpriv.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -46,7 +47,7 @@ static atomic_bool sleeping;
 static atomic_uint handed;
 
 /* The loop thread's own. */
-static struct epoll_event batch[BATCH];
+SR_APART static struct epoll_event batch[BATCH];
 static int batch_at, batch_end;
 static struct sr_timer *first_timer, *last_timer;
 static __thread bool here __attribute__((tls_model("initial-exec")));

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/fdpriv.h"
 #include "base/lock.h"
 
@@ -32,7 +33,7 @@
 static struct sr_mutex page_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_page *page, *parents;
 static bool failed;
-static uint64_t used[SR_PAGE_SLOTS / BITS];
+SR_APART static uint64_t used[SR_PAGE_SLOTS / BITS];
 
 static void head(struct sr_page *p)
 {
@@ -154,9 +155,10 @@ void sr_page_give(struct sr_page_slot *slot)
 void sr_page_forget(void)
 {
 	sr_mutex_init(&page_lock, SR_RANK_LEAF);
-	if (page)
-		parents = page;	/* few children live long enough to care */
-	page = NULL;
 	failed = false;
+	if (!page)
+		return;
+	parents = page;	/* few children live long enough to care */
+	page = NULL;
 	memset(used, 0, sizeof(used));
 }

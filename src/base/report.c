@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/apart.h"
 #include "base/append.h"
 #include "base/conf.h"
 #include "base/log.h"
@@ -21,7 +22,7 @@
 
 /* The program's name as it started: programs write over their arguments
  * (setproctitle(3bsd)). */
-static char program[2 * PROGRAM_MAX + 1];
+SR_APART static char program[2 * PROGRAM_MAX + 1];
 
 #define SR_REASON(id, word, text, remedy) word,
 static const char *const words[] = {

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/apart.h"
 #include "base/log.h"
 #include "base/net.h"
 #include "base/now.h"
@@ -33,7 +34,7 @@ struct rule {
 	struct sr_policy policy;
 };
 
-static struct rule rules[RULES_MAX];
+SR_APART static struct rule rules[RULES_MAX];
 static unsigned n_rules;
 
 /* Where we are, for warnings. */

@@ -43,6 +43,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/process.h"
 #include "base/signal.h"
 
@@ -63,7 +64,7 @@ __thread volatile struct sr_handled sr_handled
 static __thread uint64_t mask_kept;	/* sr_held.off: the thread's own */
 
 /* What the program has installed, where the kernel has entry(). */
-static struct {
+SR_APART static struct {
 	_Atomic(handler_fn *) handler;
 	atomic_int flags;
 } table[_NSIG];

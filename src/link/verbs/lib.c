@@ -16,11 +16,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/now.h"
 
-struct sr_verbs_lib sr_vlib;
+SR_APART struct sr_verbs_lib sr_vlib;
 static bool loaded;
 static bool stale;	/* librdmacm was used by a parent */
 
@@ -89,7 +90,7 @@ static bool copy_bytes(int from, int to)
 /* Under another name, so that the loader takes it for another library. */
 static void *open_copy(const void *symbol)
 {
-	static char original[256];
+	SR_APART static char original[256];
 	char path[64];
 	void *lib = NULL;
 	Dl_info info;
