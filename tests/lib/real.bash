@@ -3,7 +3,7 @@
 #
 # Programs as Debian ships them, after common.bash.  A test is a function that
 # runs a server and a client, each through `as`; each_way calls it several times
-# and looks at which way the bytes went.
+# and looks at which way the bytes went.  SR_TEST_FIGURES=FILE: appends that there.
 
 # brief FULL SHORT: how much; SR_TEST_SHORT=1 says that tests/check has no time
 brief() { [ "${SR_TEST_SHORT:-}" = 1 ] && echo "$2" || echo "$1"; }
@@ -47,6 +47,8 @@ each_way() {
 			continue
 		fi
 		linked=$(by_link) plain=$(plain_bytes)
+		[ -z "${SR_TEST_FIGURES:-}" ] ||
+			echo "$BATS_TEST_DESCRIPTION, $p: $linked bytes by link, $plain plain" >>"$SR_TEST_FIGURES"
 		if [[ $p = *none* ]]; then
 			[ "$linked" = 0 ] || { complain "$p: bytes by link"; return 1; }
 			[ "$plain" -ge "$bytes" ] ||
