@@ -62,6 +62,7 @@
 
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define PENDING_MAX 2048 /* requests that a process may have waiting */
+#define FULL_MAX 4 /* the same if it has no descriptors left but for a word */
 /* In use at most, besides the lines and a doorbell for each that waits: doorbell, the
  * asker's end, the memory, and a copy. */
 #define ACCEPT_FDS 4
@@ -73,6 +74,7 @@ struct pending {
 	bool known;	       /* the offer has come */
 	bool alone;	       /* it wants no doorbell */
 	bool stranger;
+	bool full;	       /* it will get no link: no descriptors are left */
 	uint32_t uid;
 	struct sr_shm_plan plan;
 };
@@ -148,6 +150,8 @@ static void offer_readable(struct pending *p)
 		pending_free(p);
 	} else if (!offer_fits(p, offer, (size_t)n)) {
 		refuse_request(&p->req, "protocol");
+	} else if (p->full) {
+		refuse_request(&p->req, "descriptors");
 	} else if (!may_ask(p)) {
 		refuse_request(&p->req, "user");
 	} else if (!sr_link_request) {
@@ -173,11 +177,13 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 void sr_shm_line_new(int fd, uint32_t uid)
 {
 	bool stranger = !sr_local_trusts(uid);
+	bool full = !sr_fd_room(ACCEPT_FDS + pending_count);
 	struct pending *p = NULL;
 
-	if (!sr_fd_room(ACCEPT_FDS + pending_count))
-		say(fd, "descriptors");
-	else if (stranger ? strangers < PENDING_MAX / 2 : pending_count < PENDING_MAX)
+	/* A word that comes before the offer may meet the filter of sr_local_socket(). */
+	if (full && pending_count >= FULL_MAX)
+		goto close;
+	if (stranger ? strangers < PENDING_MAX / 2 : pending_count < PENDING_MAX)
 		p = calloc(1, sizeof(*p));
 	if (!p)
 		goto close;
@@ -185,6 +191,7 @@ void sr_shm_line_new(int fd, uint32_t uid)
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
 	p->stranger = stranger;
+	p->full = full;
 	p->uid = uid;
 	if (sr_loop_watch(&p->watch, EPOLLIN))
 		goto close;
