@@ -86,7 +86,7 @@ bool sr_ends_leave_unread(struct sr_stream *st)
 		return sr_ends_unread(st);
 	sr_stream_discard(st);
 	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
-		;
+		st->in.dropped = true;
 	return false;
 }
 

@@ -48,7 +48,7 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
 	if (r == -ECONNRESET && sr_anchor_kept(st))
 		atomic_store(&st->err.pending, 0);
 	if (r == 0 && sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
-	    sr_rx_short(st))
+	    (sr_rx_short(st) || st->in.dropped))
 		return -ECONNRESET;
 	if (r != 0 || !sr_anchor_kept(st))
 		return r;
@@ -228,6 +228,7 @@ void sr_stream_discard(struct sr_stream *st)
 
 	st->in.pushback_len = 0;
 	while (ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
+		st->in.dropped = true;
 		sr_link_received(st, n);
 		link->ops->rx_free(link, n);
 	}
@@ -336,8 +337,8 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
 			if (st->rx.state == SR_RX_LINK)
 				return no_bytes(st);
 			break;
-		case SR_RX_EOF:
-			return 0;
+		case SR_RX_EOF:	/* exit() drops bytes under a thread that still reads */
+			return st->in.dropped ? -ECONNRESET : 0;
 		default:
 			r = atomic_exchange(&st->err.pending, 0);
 			return -r;

@@ -97,6 +97,8 @@ static void begin_threads(void)
 {
 	pthread_t thread;
 
+	if (kinds[r->kind].act == ask_to_exit)
+		wait_for_signal();
 	for (int i = 0; i < r->s.streams; i++) {
 		fds[i] = -1;
 		users[i] = 2;

@@ -117,6 +117,28 @@ static void end_by(pid_t pid, int sig)
 
 static void end_it(pid_t pid) { end_by(pid, SIGKILL); }
 static void ask_to_end(pid_t pid) { end_by(pid, SIGTERM); }
+static void ask_to_exit(pid_t pid) { end_by(pid, SIGTERM); }
+
+/* A thread of the victim ends it by exit(), when it is asked to end. */
+static void *end_when_asked(void *set)
+{
+	int sig;
+
+	sigwait(set, &sig);
+	exit(0);
+}
+
+static void wait_for_signal(void)
+{
+	static sigset_t set;
+	pthread_t thread;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	if (pthread_create(&thread, NULL, end_when_asked, &set))
+		die("thread");
+}
 
 static void call_strangers(const char *role, const char *how)
 {
@@ -171,6 +193,7 @@ static const struct kind {
 	{"SIGSTOP-and-SIGCONT", NULL, NULL, stop_and_go, 0},
 	{"SIGKILL", NULL, NULL, end_it, ENDS_IT},
 	{"SIGTERM", NULL, NULL, ask_to_end, ENDS_IT},
+	{"exit", NULL, NULL, ask_to_exit, ENDS_IT},
 	{"strangers", NULL, NULL, strangers, 0},
 	{"flood", NULL, NULL, flood, CROWD},
 	{"link-down", NULL, NULL, fail_fabric, FABRIC},
