@@ -68,6 +68,13 @@ static bool fill(struct sr_waitset *s)
 	return any;
 }
 
+static void leave_gate(struct sr_waitset_entry *e)
+{
+	if (e->counted && !sr_rx_gate_leave(e->st))
+		sr_rx_gate_leave_shut(e->st);
+	e->counted = false;
+}
+
 /* All gates were open: did one shut while we slept?  Then the kernel's answer
  * for that stream has to be examined again. */
 static bool leave_gates(struct sr_waitset *s)
@@ -79,9 +86,7 @@ static bool leave_gates(struct sr_waitset *s)
 
 		if (!e->st)
 			continue;
-		if (e->counted && !sr_rx_gate_leave(e->st))
-			sr_rx_gate_leave_shut(e->st);
-		e->counted = false;
+		leave_gate(e);
 		if (s->k[i].revents && (sr_gate_shut(&e->st->in.gate) ||
 					sr_gate_shut(&e->st->out.gate)))
 			shut = true;
@@ -98,7 +103,8 @@ static bool enter_gates(struct sr_waitset *s)
 			continue;
 		e->counted = sr_rx_gate_enter(e->st, false);
 		if (!e->counted) {
-			leave_gates(s);
+			while (e > s->e)
+				leave_gate(--e);
 			return false;
 		}
 	}
