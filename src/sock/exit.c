@@ -79,7 +79,9 @@ static uint64_t since(struct leaving *l)
 
 static bool is_within(struct leaving *l, uint64_t ns)
 {
-	return sr_now_ns() - since(l) < ns;
+	uint64_t began = since(l);	/* first: it may start the clock */
+
+	return sr_now_ns() - began < ns;
 }
 
 static __attribute__((noinline)) void pause_shortly(void)
