@@ -36,6 +36,7 @@
 
 #define BACKLOG 1024
 #define WORKERS_MAX 4096	/* of one address */
+#define PACKETS 64		/* taken from a line before others have their turn */
 #define TRIES 100		/* to open a rendezvous that another process had */
 #define SUFFIX "/keeper"
 
@@ -45,7 +46,7 @@ struct worker {
 	struct sr_keeper *keeper;
 	struct worker *next;
 	uint32_t uid;
-	bool joined;
+	bool stranger, joined;
 	struct sr_there there;
 };
 
@@ -59,6 +60,7 @@ struct sr_keeper {
 };
 
 static struct sr_keeper *all;
+static unsigned strangers;
 
 static bool send_packet(int fd, const struct sr_packet *p)
 {
@@ -89,6 +91,7 @@ static void worker_gone(struct worker *w)
 		at = &(*at)->next;
 	*at = w->next;
 	w->keeper->count--;
+	strangers -= w->stranger;
 	sr_loop_unwatch(&w->line);
 	sr_local_close(w->line.fd);
 	free(w);
@@ -126,13 +129,24 @@ static void worker_readable(struct sr_watch *watch, uint32_t events)
 	struct worker *w = (struct worker *)((char *)watch -
 					     offsetof(struct worker, line));
 	struct sr_packet p;
-	int r;
+	int r = 0;
 
 	(void)events;
-	while ((r = receive_packet(w->line.fd, &p)) > 0 && worker_says(w, &p))
-		;
-	if (r)
+	for (int i = 0; i < PACKETS; i++) {
+		r = receive_packet(w->line.fd, &p);
+		if (r > 0 && !worker_says(w, &p))
+			r = -1;
+		if (r <= 0)
+			break;
+	}
+	if (r < 0)
 		worker_gone(w);
+}
+
+/* Strangers have a quarter of the descriptors that the library may hold, at most. */
+static bool may_come(const struct sr_keeper *k, bool stranger)
+{
+	return k->count < WORKERS_MAX && sr_fd_room(stranger ? 1 + 3 * strangers : 1);
 }
 
 /* The next one that has connected.  False: there is none, or it has to wait. */
@@ -140,21 +154,24 @@ static bool worker_new(struct sr_keeper *k)
 {
 	uint32_t uid;
 	int fd = sr_local_accept(k->watch.fd, &uid);
+	bool stranger = fd >= 0 && !sr_local_trusts(uid);
 	struct worker *w;
 
 	if (fd < 0)
 		return false;
-	w = k->count < WORKERS_MAX ? calloc(1, sizeof(*w)) : NULL;
+	w = may_come(k, stranger) ? calloc(1, sizeof(*w)) : NULL;
 	if (!w)
 		goto refuse;
 	w->line = (struct sr_watch){ .fd = fd, .fn = worker_readable };
 	w->keeper = k;
 	w->uid = uid;
+	w->stranger = stranger;
 	if (sr_loop_watch(&w->line, EPOLLIN))
 		goto refuse;
 	w->next = k->workers;
 	k->workers = w;
 	k->count++;
+	strangers += stranger;
 	return true;
 refuse:
 	free(w);
@@ -180,13 +197,15 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 						   offsetof(struct sr_keeper, watch));
 	struct sr_stream *st = k->st;
 	struct sr_packet p;
-	int r;
+	int r = 1;
 
 	(void)events;
-	while ((r = receive_packet(k->watch.fd, &p)) > 0)
-		if (p.word == SR_PACKET_FIND)
+	for (int i = 0; i < PACKETS && r > 0; i++) {
+		r = receive_packet(k->watch.fd, &p);
+		if (r > 0 && p.word == SR_PACKET_FIND)
 			sr_answer_asked(&p.name);
-	if (!r)
+	}
+	if (r >= 0)
 		return;
 	sr_debug("keeper: the keeper has ended");
 	sr_keeper_close(st);
@@ -337,5 +356,6 @@ void sr_keeper_tell(const struct sr_name *name)
 
 void sr_keeper_forget(void)
 {
+	strangers = 0;
 	all = NULL;	/* the descriptors go with sr_fd_forget_all() */
 }

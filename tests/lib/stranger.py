@@ -10,6 +10,7 @@ stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (sile
 stranger.py own HOW ADDRESS PORT     as call, but has streams, and a link to each
 stranger.py flood N ADDRESS PORT     connects N times, as fast as it can, says something
                                      at random, and stays or goes
+stranger.py crowd N ADDRESS PORT     connects N times to it and to the keeper's, and stays
 It says "ready", and is there until it is killed.
 """
 import contextlib
@@ -28,11 +29,15 @@ USER = 65533
 CALLS = 3   # less than the server closes at one time
 
 
-def connection():
+def connection(suffix=""):
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.setblocking(False)
-    line.connect(NAME)
+    line.connect(NAME + suffix)
     return line
+
+
+def crowd():
+    return [connection(suffix) for suffix in ("", "/keeper") for _ in range(int(how))]
 
 
 def squat():
@@ -140,6 +145,7 @@ def flood():
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
-kept = {"squat": squat, "call": call, "own": call, "flood": flood}[role]()
+kept = {"squat": squat, "call": call, "own": call, "flood": flood,
+        "crowd": crowd}[role]()
 print("ready", flush=True)
 signal.pause()

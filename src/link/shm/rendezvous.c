@@ -177,7 +177,8 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 void sr_shm_line_new(int fd, uint32_t uid)
 {
 	bool stranger = !sr_local_trusts(uid);
-	bool full = !sr_fd_room(ACCEPT_FDS + pending_count);
+	/* (Strangers have a fifth of the descriptors that may be held, at most.) */
+	bool full = !sr_fd_room(ACCEPT_FDS + pending_count + (stranger ? 3 * strangers : 0));
 	struct pending *p = NULL;
 
 	/* A word that comes before the offer may meet the filter of sr_local_socket(). */

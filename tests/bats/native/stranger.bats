@@ -36,7 +36,7 @@ said() {
 
 # serve SCRIPT ARGUMENT...: a server under Sockrail
 serve() {
-	REPORT=$t/server.report start server rail timeout 60 \
+	REPORT=$t/server.report start server rail timeout 60 "${command[@]}" \
 		python3 "$SR_TOP/tests/lib/$1.py" "${@:2}"
 	said server ready
 }
@@ -123,6 +123,14 @@ called() {
 @test "strangers who own streams, and send what takes long to close by their links" {
 	serve echo server "$ADDR" "$port" 4
 	stranger own leave
+	client
+	linked
+}
+
+@test "a crowd of strangers: the server has descriptors left" {
+	local command=(prlimit --nofile=200)
+	serve echo server "$ADDR" "$port" 1
+	stranger crowd 300
 	client
 	linked
 }
