@@ -24,7 +24,8 @@ import sys
 import time
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-NAME = f"\0sockrail-4/tcp4:{address}:{port}"
+VERSION = 4
+NAME = f"\0sockrail-{VERSION}/tcp4:{address}:{port}"
 USER = 65533
 CALLS = 3   # less than the server closes at one time
 
@@ -79,7 +80,7 @@ def link(stream, line):
     """Asks for one.  The answerer's doorbell."""
     here = socket.inet_aton(address)
     line.setblocking(True)
-    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x", 2, 14, 14, 0, b"SR", 2, 4,
+    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x", VERSION, 14, 14, 0, b"SR", VERSION, 4,
                           stream.getsockname()[1], port, 1, here, here))
     word, fds, _, _ = socket.recv_fds(line, 100, 2)
     if word != b"ok":

@@ -21,6 +21,7 @@ teardown() { stop_all; }
 stranger() {
 	start stranger timeout 60 python3 "$SR_TOP/tests/lib/stranger.py" "$1" "$2" "$ADDR" "$port"
 	said stranger ready
+	! grep Traceback "$t/stranger".*
 }
 
 # said NAME LINE: once what was started has written this line
