@@ -7,11 +7,10 @@
  * moment on it may lie instead, on TCP and on the link: then calls return, and the next
  * input's stream is as good as new.
  */
-#include "../unit/loop_call.h"
 #include "engine_peer.h"
+#include "loop_hold.h"
 
 #define STEPS 300
-#define PATIENCE 3000	/* looks, the last ones a millisecond apart */
 
 /* ---- the stream's program ---- */
 
@@ -229,7 +228,7 @@ static void finish(void)
 {
 	bool done = false;
 
-	for (int i = 0; i < PATIENCE && !done; i++) {
+	for (int i = 0; i < LOOKS && !done; i++) {
 		if (i == 20 && !w.ended)
 			program_ends();
 		if (i == 20 && !w.tx.ended)
@@ -241,7 +240,7 @@ static void finish(void)
 		peer_takes(CHUNK);
 		peer_reads(CHUNK);
 		done = w.eof && w.rx.state == SR_RX_EOF;
-		if (i > PATIENCE / 2)
+		if (i > LOOKS / 2)
 			usleep(1000);
 	}
 	CHECK_EQ(w.out, w.sent);
@@ -249,69 +248,18 @@ static void finish(void)
 	CHECK(done);
 }
 
-/* The service thread does nothing while a case runs, and what is due between them. */
-static sem_t held, go;
-
-static void hold_loop(struct sr_task *t)
-{
-	(void)t;
-	sem_post(&held);
-	while (sem_wait(&go))
-		;
-}
-
-static void nothing(void *arg)
-{
-	(void)arg;
-}
-
-static void begin(void)
-{
-	static struct sr_task hold = {.fn = hold_loop};
-	static bool once;
-
-	if (!once) {
-		setenv("SOCKRAIL_CONFIG_DIR", "/nonexistent", 1);
-		setenv("SOCKRAIL_LOG_FILE", "/dev/null", 1);
-		sr_conf_load();
-		sem_init(&held, 0, 0);
-		sem_init(&go, 0, 0);
-		once = true;
-	}
-	CHECK(!loop_call(nothing, NULL));
-	sr_loop_post(&hold);
-	sem_wait(&held);
-	w.e = fake_begin(false);
-	sr_tx_init(&w.tx);
-	sr_rx_init(&w.rx);
-}
-
-/* TCP is reset, so that nothing is waited for. */
-static void end(void)
-{
-	const struct linger at_once = {1, 0};
-	unsigned before = fakes_freed;
-
-	setsockopt(w.e.peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-	drop("peer-dropped");
-	fake_end(&w.e);
-	sem_post(&go);
-	for (int i = 0; i < PATIENCE && fakes_freed == before; i++) {
-		CHECK(!loop_call(nothing, NULL));
-		if (i > 10)
-			usleep(1000);
-	}
-	CHECK(fakes_freed > before);
-}
-
 void fuzz_engine(const uint8_t *data, size_t size)
 {
 	memset(&w, 0, sizeof(w));
 	w.f = (struct fuzz){data, size};
-	begin();
+	loop_hold();
+	w.e = fake_begin(false);
+	sr_tx_init(&w.tx);
+	sr_rx_init(&w.rx);
 	for (int i = 0; i < STEPS && w.f.left; i++)
 		step();
 	if (!w.lies)
 		finish();
-	end();
+	drop("peer-dropped");
+	fake_over(&w.e);
 }
