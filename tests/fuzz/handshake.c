@@ -143,9 +143,10 @@ static void again(void)
 	sr_attach_progress(e.st);
 	CHECK(!e.st->up.att);
 	nothing_given_away();
+	if (attempts == ATTEMPTS || (sr_st_flags(e.st) & SR_ST_BARRED))
+		return;
 	tags += said(SR_MSG_PROOF) != NULL;
-	if (attempts < ATTEMPTS && !(sr_st_flags(e.st) & SR_ST_BARRED))
-		attempt();
+	attempt();
 }
 
 static void talk(void)
