@@ -9,6 +9,8 @@
 #include "../unit/fake_link.h"
 #include "../unit/loop_call.h"
 
+#include <signal.h>
+
 #define LOOKS 3000	/* the last ones a millisecond apart */
 
 static sem_t held, go;
@@ -29,11 +31,15 @@ static inline void do_nothing(void *arg)
 static inline void loop_hold(void)
 {
 	static struct sr_task hold = {.fn = hold_loop};
+	struct sigaction alarm;
 	static bool once;
 
 	if (!once) {
 		setenv("SOCKRAIL_CONFIG_DIR", "/nonexistent", 1);
 		setenv("SOCKRAIL_LOG_FILE", "/dev/null", 1);
+		sigaction(SIGALRM, NULL, &alarm);	/* libFuzzer's interrupts connect() */
+		alarm.sa_flags |= SA_RESTART;
+		sigaction(SIGALRM, &alarm, NULL);
 		sr_conf_load();
 		sem_init(&held, 0, 0);
 		sem_init(&go, 0, 0);
