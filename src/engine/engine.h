@@ -170,13 +170,13 @@ extern const struct sr_sets_ops sr_sets_ops;
 void sr_fast_update_tx(struct sr_stream *st);
 void sr_fast_update_rx(struct sr_stream *st);
 
-/* ---- history.c: the first bytes that went over TCP ---- */
+/* ---- history.c: what went over TCP before a link ---- */
 void sr_stream_history_lock(struct sr_stream *st);
 void sr_stream_history_unlock(struct sr_stream *st);
-/* Adds the first n bytes of msg, unless the flag `stopped` is set. */
+/* The first n bytes of msg are those of the direction from offset `at` on.  Ends the
+ * history, by the flag `stopped`, if others came between. */
 void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
-			   unsigned stopped, const struct msghdr *msg, size_t n);
-unsigned sr_stream_history_count(struct sr_stream *st, const struct sr_history *h);
+			   unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n);
 
 /* ---- waiters.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.c - owns access to a stream's history, its first bytes over TCP
- * (pure/history.h).  Plain calls add to it while the service thread reads, so a
- * spin lock guards it; signal handlers are deferred meanwhile (sr_hold()).  Must
- * not know the handshake.
+ * history.c - owns access to a stream's history, what it has carried over TCP before a
+ * link (pure/history.h).  Plain calls, one at a time in a direction, add to it while the
+ * service thread reads, so a spin lock guards what is kept; most calls add nothing but a
+ * count.  Signal handlers are deferred while it is locked (sr_hold()).  Must not know
+ * the handshake.
  */
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -22,14 +23,19 @@ void sr_stream_history_unlock(struct sr_stream *st)
 }
 
 void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
-			   unsigned stopped, const struct msghdr *msg, size_t n)
+			   unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n)
 {
 	size_t i;
 
 	if (sr_st_flags(st) & stopped)
 		return;
-	if (h->n >= SR_HISTORY_MAX) {
+	/* Some bytes have passed us, or went by a link. */
+	if (at != atomic_load_explicit(&h->n, memory_order_relaxed)) {
 		sr_st_set(st, stopped);
+		return;
+	}
+	if (at + n <= h->next) {
+		atomic_store_explicit(&h->n, at + n, memory_order_release);
 		return;
 	}
 	sr_stream_history_lock(st);
@@ -41,14 +47,4 @@ void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
 		n -= k;
 	}
 	sr_stream_history_unlock(st);
-}
-
-unsigned sr_stream_history_count(struct sr_stream *st, const struct sr_history *h)
-{
-	unsigned n;
-
-	sr_stream_history_lock(st);
-	n = h->n;
-	sr_stream_history_unlock(st);
-	return n;
 }

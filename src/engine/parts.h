@@ -121,8 +121,10 @@ struct sr_owned {
 
 /* The proof that a link is the stream's (upgrade/prove.c).  loop. */
 struct sr_proving {
-	unsigned hello_tx, hello_rx; /* byte counts in our hello */
-	unsigned known_tx, known_rx; /* bytes the peer must be able to show */
+	uint64_t hello_tx, hello_rx; /* byte counts in our hello */
+	uint64_t known_tx, known_rx; /* bytes the peer must be able to show */
+	uint64_t stock_tx, stock_rx; /* bytes that our hello waits for */
+	uint64_t stock_ns;	/* since when */
 	bool able;		/* we have libsodium, as our hello says */
 	bool shared, showed;	/* our SHARE, our PROOF was sent */
 	unsigned guesses;	/* that others have made, on all links of the stream */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.c - keeps a direction's first bytes, and makes a password of them.
+ * history.c - keeps some of a direction's bytes, and makes a password of them.
  * Pure: no I/O, no locks, no knowledge of streams.
  */
 #include "pure/history.h"
@@ -8,12 +8,60 @@
 #include <endian.h>
 #include <string.h>
 
+#define PARTS 8			/* of an octave: a sample in each */
+#define OCTAVES ((SR_HISTORY_MAX - SR_HISTORY_FIRST) / (PARTS * SR_HISTORY_SAMPLE))
+
+/* The offset of the byte that is kept as number `kept`. */
+static uint64_t position(unsigned kept)
+{
+	unsigned sample = (kept - SR_HISTORY_FIRST) / SR_HISTORY_SAMPLE;
+	uint64_t octave = (uint64_t)SR_HISTORY_FIRST << sample / PARTS;
+
+	if (kept < SR_HISTORY_FIRST)
+		return kept;
+	if (kept >= SR_HISTORY_MAX)
+		return UINT64_MAX;
+	return octave + octave / PARTS * (sample % PARTS) +
+	       (kept - SR_HISTORY_FIRST) % SR_HISTORY_SAMPLE;
+}
+
+unsigned sr_history_kept(uint64_t n)
+{
+	uint64_t octave = SR_HISTORY_FIRST, part, in_part;
+	unsigned octaves = 0;
+
+	if (n <= SR_HISTORY_FIRST)
+		return (unsigned)n;
+	while (octave <= n / 2 && octaves < OCTAVES) {
+		octave *= 2;
+		octaves++;
+	}
+	if (octaves == OCTAVES)
+		return SR_HISTORY_MAX;
+	part = (n - octave) / (octave / PARTS);
+	in_part = (n - octave) % (octave / PARTS);
+	if (in_part > SR_HISTORY_SAMPLE)
+		in_part = SR_HISTORY_SAMPLE;
+	return (unsigned)(SR_HISTORY_FIRST +
+			  (octaves * PARTS + part) * SR_HISTORY_SAMPLE + in_part);
+}
+
 void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 {
-	if (len > SR_HISTORY_MAX - h->n)
-		len = SR_HISTORY_MAX - h->n;
-	memcpy(h->bytes + h->n, buf, len);
-	h->n += (unsigned)len;
+	uint64_t from = atomic_load_explicit(&h->n, memory_order_relaxed), to = from + len;
+
+	while (h->next < to) {
+		size_t run = h->kept < SR_HISTORY_FIRST ?
+			SR_HISTORY_FIRST - h->kept :
+			SR_HISTORY_SAMPLE - h->kept % SR_HISTORY_SAMPLE;
+
+		if (run > to - h->next)
+			run = (size_t)(to - h->next);
+		memcpy(h->bytes + h->kept, (const uint8_t *)buf + (h->next - from), run);
+		h->kept += (unsigned)run;
+		h->next = position(h->kept);
+	}
+	atomic_store_explicit(&h->n, to, memory_order_release);
 }
 
 /* n comes before the bytes, so that two histories never yield the same input. */
@@ -23,7 +71,7 @@ static void hash_history(const struct sr_sodium *na, struct sr_sha512 *hash,
 	uint64_t wire = htobe64(n);
 
 	na->hash_update(hash, (const uint8_t *)&wire, sizeof(wire));
-	na->hash_update(hash, h->bytes, n);
+	na->hash_update(hash, h->bytes, sr_history_kept(n));
 }
 
 void sr_history_password(const struct sr_sodium *na, uint8_t out[SR_SHA512_LEN],

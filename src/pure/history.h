@@ -1,26 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.h - a direction's first bytes, by which two ends of a link prove to each
- * other that they hold the two ends of one TCP stream.  An impostor does not know
- * them: they are the password of a key exchange (pake.h).  Pure; the caller serialises.
+ * history.h - what a direction has carried, by which two ends of a link prove to each
+ * other that they hold the two ends of one TCP stream.  An impostor does not know it: it
+ * is the password of a key exchange (pake.h).  Pure; the caller serialises.
+ *
+ * Kept are the first 512 bytes, and from then on 8 bytes in every eighth of an octave: at
+ * 512, 576, ... 960, 1024, 1152, ...  So the two ends, of which one has seen more than the
+ * other, have the same of what both have seen, to the byte and at any distance; the last
+ * that is kept of n bytes is within the last ninth of them; and a long stream costs no more
+ * than a short one.
  */
 #ifndef SR_HISTORY_H
 #define SR_HISTORY_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/sodium.h"
 
-#define SR_HISTORY_MAX 1024
+#define SR_HISTORY_FIRST 512
+#define SR_HISTORY_SAMPLE 8
+#define SR_HISTORY_MAX 2048	/* up to offset 2^33 */
 
 struct sr_history {
-	unsigned n;		/* bytes kept */
+	_Atomic uint64_t n;	/* bytes seen; kept are those of them that are to be */
+	uint64_t next;		/* offset of the next byte to be kept */
+	unsigned kept;
 	uint8_t bytes[SR_HISTORY_MAX];
 };
 
-/* Adds the next len bytes of the direction, up to SR_HISTORY_MAX in all. */
+/* Adds the next len bytes of the direction. */
 void sr_history_add(struct sr_history *h, const void *buf, size_t len);
+
+/* How many of the first n bytes are kept. */
+unsigned sr_history_kept(uint64_t n);
 
 /* Makes the password from the first `asker_n` bytes that the asker has sent, and the
  * first `answerer_n` of the answerer (not above what the histories have).  No other

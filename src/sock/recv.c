@@ -56,6 +56,14 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
 	return err ? -err : 0;
 }
 
+/* The last r bytes of the direction were read from TCP while the gate was shut. */
+static void add_slow(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
+{
+	if (r > 0)
+		sr_stream_history_add(st, &st->in.history, SR_ST_RX_HISTORY,
+				      st->rx.rx - (uint64_t)r, msg, (size_t)r);
+}
+
 /* The gate was shut during this call, which was the only one in flight.  So
  * this call updates rx under the lock before it leaves the gate.  booked: the
  * bytes are raw and already counted, because the gate was still open when the
@@ -75,6 +83,8 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
 		copy = st->rx;
 		r = (ssize_t)sr_rx_strip(st, rx, msg->msg_iov, msg->msg_iovlen,
 					 (size_t)r);
+		if (!peek)
+			add_slow(st, msg, r);
 	}
 	atomic_fetch_sub(&st->in.gate, 1);
 	sr_rx_progress(st);
@@ -114,6 +124,8 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
 			sr_stream_history_add(st, &st->in.history, SR_ST_RX_HISTORY,
+					      atomic_load(&st->in.tcp) +
+						      (uint64_t)st->in.delta,
 					      msg, (size_t)r);
 			note_due(st, sr_tcp_received(st, r));
 		}
@@ -267,6 +279,8 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *t
 	if (!peek)
 		sr_tcp_received(st, r);
 	r = (ssize_t)sr_rx_strip(st, rx, v, msg.msg_iovlen, (size_t)r);
+	if (!peek)
+		add_slow(st, &msg, r);
 	sr_iov_advance(to, (size_t)r);
 	return r ? r : -EAGAIN;
 }

@@ -166,6 +166,8 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 	if (r > 0) {
 		if (msg)
 			sr_stream_history_add(st, &st->out.history, SR_ST_TX_HISTORY,
+					      atomic_load(&st->out.tcp) +
+						      (uint64_t)st->out.delta,
 					      msg, (size_t)r);
 		sr_tcp_sent(st, r);
 	} else if (r < 0) {

@@ -160,6 +160,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 	}
 	req->anchor = s.found->anchor;
 	req->policy = s.found->policy;
+	sr_prove_know(s.found);
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
 	if (link) {
 		sr_inform("%s: link %s%s%s accepted",

@@ -29,23 +29,25 @@
 #define GUESSES 3		/* that a stream allows */
 #define STOCK_MS 250 /* time for the program to read what history shows */
 
-static unsigned least(uint64_t a, unsigned b)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-	return a < b ? (unsigned)a : b;
+	return a < b ? a : b;
 }
 
-/* What the peer must be able to show: what was received here, and what TCP has
- * acknowledged. */
-static void know(struct sr_stream *st)
+static uint64_t seen(struct sr_history *h)
+{
+	return atomic_load_explicit(&h->n, memory_order_acquire);
+}
+
+void sr_prove_know(struct sr_stream *st)
 {
 	uint64_t acked;
 
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	st->up.proving.known_tx =
-		least(acked, sr_stream_history_count(st, &st->out.history));
-	st->up.proving.known_rx = sr_stream_history_count(st, &st->in.history);
+	st->up.proving.known_tx = least(acked, seen(&st->out.history));
+	st->up.proving.known_rx = seen(&st->in.history);
 }
 
 bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops)
@@ -57,39 +59,45 @@ void sr_prove_begin(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
 
-	*p = (struct sr_proving){ .guesses = p->guesses };
-	if (st->up.att->ops->vouched)
-		return;
-	p->able = sr_sodium() != NULL;
-	know(st);
+	*p = (struct sr_proving){ .guesses = p->guesses, .known_tx = p->known_tx,
+				  .known_rx = p->known_rx };
+	p->able = !st->up.att->ops->vouched && sr_sodium();
+}
+
+/* What TCP has carried by now: the peer may require all of that. */
+static void order_stock(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+
+	p->stock_ns = sr_now_ns();
+	sr_lock(&st->tx_lock);
+	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY) && !st->tx.marks)
+		p->stock_tx = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !st->rx.seen && !sr_anchor_ended(st))
+		p->stock_rx = sr_anchor_received(st);
+	sr_unlock(&st->rx_lock);
 }
 
 bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
-	uint64_t received = 0, acked = 0;
 
 	if (st->up.att->ops->vouched)
 		return true;
-	p->hello_tx = sr_stream_history_count(st, &st->out.history);
-	p->hello_rx = sr_stream_history_count(st, &st->in.history);
-	sr_lock(&st->rx_lock);
-	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
-		received = sr_anchor_received(st);
-	sr_unlock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
-		acked = sr_anchor_acked(st);
-	sr_unlock(&st->tx_lock);
-	return (p->hello_rx >= least(received, SR_HISTORY_MAX) &&
-		p->hello_tx >= least(acked, SR_HISTORY_MAX)) ||
-	       sr_now_ns() - st->up.since > STOCK_MS * 1000000ull;
+	if (!p->stock_ns)
+		order_stock(st);
+	p->hello_tx = seen(&st->out.history);
+	p->hello_rx = seen(&st->in.history);
+	return (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
+	       sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
 }
 
 /* How many bytes of each direction both ends can show.  Our hello does not
  * change once it is sent, because the peer computes with it. */
 struct cover {
-	unsigned tx, rx;
+	uint64_t tx, rx;
 };
 
 static struct cover covered(struct sr_stream *st)
@@ -108,8 +116,9 @@ static enum sr_reason shows_too_little(struct sr_stream *st)
 	struct cover n = covered(st);
 
 	if (n.tx < p->known_tx || n.rx < p->known_rx) {
-		sr_debug("%u and %u bytes can be shown, of %u and %u", n.tx, n.rx,
-			 p->known_tx, p->known_rx);
+		sr_debug("%llu and %llu bytes can be shown, of %llu and %llu",
+			 (unsigned long long)n.tx, (unsigned long long)n.rx,
+			 (unsigned long long)p->known_tx, (unsigned long long)p->known_rx);
 		return SR_REASON_UNREAD;
 	}
 	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
@@ -268,8 +277,9 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_PROOF))
 		return false;
 	if (sr_sodium()->compare(l->peer_tag, p->tag[asker], SR_TAG_LEN)) {
-		sr_debug("the proof of %u and %u bytes is wrong", covered(st).tx,
-			 covered(st).rx);
+		sr_debug("the proof of %llu and %llu bytes is wrong",
+			 (unsigned long long)covered(st).tx,
+			 (unsigned long long)covered(st).rx);
 		give_up(st, SR_REASON_HISTORY);
 		if (!asker)
 			guessed(st);	/* else sr_prove_ended() does that */

@@ -323,6 +323,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			link->device && *link->device ? ":" : "",
 			link->device ? link->device : "");
 		sr_peer_answered(&st->addr.peer, ask->ops);
+		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
 		if (reason && !strcmp(reason, "fork"))

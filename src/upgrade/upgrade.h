@@ -84,6 +84,9 @@ bool sr_attach_busy(struct sr_stream *st);
 /* ---- prove.c: the proof of a peer that the kernel does not vouch for, loop only ---- */
 /* Can there be a link of this kind, or is a proof needed, and libsodium missing? */
 bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops);
+/* Notes what the peer must be able to show.  Called before the peer can say hello: as it
+ * does later, it has what we have by now. */
+void sr_prove_know(struct sr_stream *st);
 void sr_prove_begin(struct sr_stream *st);
 /* Counts the history that our hello offers to show.  False: it still lacks bytes that
  * TCP has carried; they are unread, or a call of the program is in flight and about to

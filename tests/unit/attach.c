@@ -138,6 +138,7 @@ static void attach(const struct sr_link_ops *ops, enum sr_role role)
 	f = (struct fake *)link;
 	CHECK(f);
 	sr_link_get(link); /* ours, to look at it when it is dropped */
+	sr_prove_know(st);
 	sr_attach_begin(st, link);
 	sr_link_raise(link, SR_LINK_UP);
 	sr_attach_progress(st);

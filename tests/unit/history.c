@@ -10,12 +10,7 @@
 #include "check.h"
 
 static const struct sr_sodium *na;
-static uint8_t bytes[3 * SR_HISTORY_MAX];
-
-static unsigned most(size_t len)
-{
-	return len < SR_HISTORY_MAX ? (unsigned)len : SR_HISTORY_MAX;
-}
+static uint8_t bytes[40000];
 
 static struct sr_history history_of(size_t len, uint64_t seed)
 {
@@ -30,7 +25,8 @@ static struct sr_history history_of(size_t len, uint64_t seed)
 		sr_history_add(&h, bytes + at, n);
 		at += n;
 	}
-	CHECK_EQ(h.n, most(len));
+	CHECK_EQ(h.n, len);
+	CHECK_EQ(h.kept, sr_history_kept(len));
 	return h;
 }
 
@@ -57,16 +53,64 @@ static void any_pieces(void)
 		struct sr_history x = history_of(len, seed);
 		struct sr_history y = history_of(more, seed + 1000);
 
-		show(a, &x, most(len));
-		show(b, &y, most(len));
+		show(a, &x, len);
+		show(b, &y, len);
 		CHECK(same(a, b));
 	}
 }
 
-/* Every bit counts, up to the offset and no further. */
+/* Which bytes are kept: the table in history.h, written another way. */
+static bool is_kept(uint64_t at)
+{
+	uint64_t octave = SR_HISTORY_FIRST;
+
+	if (at < SR_HISTORY_FIRST)
+		return true;
+	while (at >= 2 * octave)
+		octave *= 2;
+	return octave < (UINT64_C(1) << 33) && at % (octave / 8) < SR_HISTORY_SAMPLE;
+}
+
+static void the_right_ones(void)
+{
+	struct sr_history h;
+	unsigned kept = 0;
+
+	memset(&h, 0, sizeof(h));
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		CHECK_EQ(sr_history_kept(i), kept);
+		sr_history_add(&h, bytes + i, 1);
+		if (is_kept(i))
+			CHECK_EQ(h.bytes[kept++], bytes[i]);
+		CHECK_EQ(h.kept, kept);
+	}
+	CHECK(kept > SR_HISTORY_FIRST + 6 * 8 * SR_HISTORY_SAMPLE);
+}
+
+/* Far on: the last sample is near, and there is an end. */
+static void far_on(void)
+{
+	static uint8_t piece[1 << 20];
+	struct sr_history h;
+	uint64_t n = 0;
+
+	memset(&h, 0, sizeof(h));
+	while (n < UINT64_C(1) << 34) {
+		sr_history_add(&h, piece, sizeof(piece));
+		n += sizeof(piece);
+		CHECK_EQ(h.kept, sr_history_kept(n));
+		CHECK(h.next >= n || h.next == UINT64_MAX);
+		CHECK(h.next == UINT64_MAX || sr_history_kept(n - n / 9 - 8) < h.kept);
+	}
+	CHECK_EQ(h.kept, SR_HISTORY_MAX);
+	CHECK_EQ(sr_history_kept((UINT64_C(1) << 33) - 1), SR_HISTORY_MAX);
+	CHECK_EQ(sr_history_kept(UINT64_MAX), SR_HISTORY_MAX);
+}
+
+/* Each bit that is kept counts, up to the offset and no further. */
 static void every_byte(void)
 {
-	static const size_t lens[] = {1, 16, 255, 256};
+	static const size_t lens[] = {1, 16, 511, 512, 513, 5000, 30000};
 	uint8_t a[SR_SHA512_LEN], b[SR_SHA512_LEN];
 	struct sr_history x, y;
 	uint64_t s = 9;
@@ -74,7 +118,7 @@ static void every_byte(void)
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
 		x = history_of(sizeof(bytes), 1);
 		show(a, &x, lens[i]);
-		for (unsigned times = 0; times < 200; times++) {
+		for (unsigned times = 0; times < 300; times++) {
 			size_t at = check_random(&s) % (2 * lens[i]);
 			uint8_t bit = (uint8_t)(1 << s % 8);
 
@@ -83,7 +127,7 @@ static void every_byte(void)
 			y = history_of(sizeof(bytes), 2);
 			bytes[at] ^= bit;
 			show(b, &y, lens[i]);
-			CHECK_EQ(same(a, b), at >= lens[i]);
+			CHECK_EQ(same(a, b), at >= lens[i] || !is_kept(at));
 		}
 	}
 }
@@ -116,6 +160,8 @@ int main(void)
 		return 77;
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)check_random(&s);
+	the_right_ones();
+	far_on();
 	any_pieces();
 	every_byte();
 	everything_counts();
