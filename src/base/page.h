@@ -22,7 +22,7 @@
 
 #define SR_PAGE_NAME "sockrail-stat"
 #define SR_PAGE_MAGIC "SOCKRAIL"
-#define SR_PAGE_VERSION 2
+#define SR_PAGE_VERSION 3
 #define SR_PAGE_SLOTS 4096	/* more streams are not shown */
 #define SR_PAGE_REASONS 64
 #define SR_PAGE_PROGRAM 128
@@ -73,6 +73,7 @@ struct sr_page_slot {
 	_Atomic uint32_t role;
 	_Atomic uint32_t reason;	/* enum sr_reason; 0: none so far */
 	_Atomic int32_t error;		/* errno, or 0 */
+	_Atomic uint32_t guesses;	/* upgrade/prove.c */
 	struct sr_page_dir tx, rx;
 };
 

@@ -127,7 +127,6 @@ struct sr_proving {
 	uint64_t stock_ns;	/* since when */
 	bool able;		/* we have libsodium, as our hello says */
 	bool shared, showed;	/* our SHARE, our PROOF was sent */
-	unsigned guesses;	/* that others have made, on all links of the stream */
 	struct sr_pake pake;
 	uint8_t tag[2][SR_TAG_LEN]; /* of the asker, of the answerer; once SHARE came */
 	bool keyed;
@@ -153,6 +152,7 @@ struct sr_attach {
 	bool took;		/* the peer's SWITCH on `att` was handled */
 	uint64_t since;		/* ns: when `att` was made */
 	struct sr_proving proving;
+	atomic_uint guesses;	/* of others, on all links of the stream (prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[2];	/* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */

@@ -41,6 +41,8 @@ void sr_stat_note(struct sr_stream *st)
 			      memory_order_relaxed);
 	atomic_store_explicit(&slot->error, atomic_load(&st->err.ended),
 			      memory_order_relaxed);
+	atomic_store_explicit(&slot->guesses, atomic_load(&st->up.guesses),
+			      memory_order_relaxed);
 }
 
 static void begin(struct sr_page_dir *d, enum sr_state state)
@@ -157,6 +159,7 @@ void sr_stat_end(struct sr_stream *st, const struct sr_report *r)
 		[SR_COUNTER_SWITCHES] = r->switches,
 		[SR_COUNTER_STALLS] = st->out.stalls,
 		[SR_COUNTER_FAILOVERS] = st->out.failovers,
+		[SR_COUNTER_GUESSES] = atomic_load(&st->up.guesses),
 	};
 
 	atomic_fetch_or(&st->stat->role, SR_PAGE_ENDED);

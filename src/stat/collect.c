@@ -133,6 +133,7 @@ static void fill(struct stat_stream *s, const struct sr_page_slot *slot,
 	s->value[SR_COUNTER_SWITCHES] = (uint64_t)tx->switches + rx->switches;
 	s->value[SR_COUNTER_STALLS] = tx->stalls;
 	s->value[SR_COUNTER_FAILOVERS] = tx->failovers;
+	s->value[SR_COUNTER_GUESSES] = atomic_load(&slot->guesses);
 	s->value[SR_COUNTER_TX_UNREAD] = tx->unread;
 	s->value[SR_COUNTER_TX_ROOM] = tx->room;
 	s->value[SR_COUNTER_TX_RING] = tx->ring;

@@ -59,8 +59,7 @@ void sr_prove_begin(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
 
-	*p = (struct sr_proving){ .guesses = p->guesses, .known_tx = p->known_tx,
-				  .known_rx = p->known_rx };
+	*p = (struct sr_proving){ .known_tx = p->known_tx, .known_rx = p->known_rx };
 	p->able = !st->up.att->ops->vouched && sr_sodium();
 }
 
@@ -220,7 +219,12 @@ static void send_tag(struct sr_stream *st)
 /* The other side may have guessed, and may go on. */
 static void guessed(struct sr_stream *st)
 {
-	if (++st->up.proving.guesses < GUESSES)
+	unsigned n = atomic_fetch_add(&st->up.guesses, 1) + 1;
+
+	sr_inform("%s: its history was not proven (%u)",
+		  sr_stream_label(st, (char[128]){ 0 }), n);
+	sr_stat_note(st);
+	if (n < GUESSES)
 		return;
 	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
 		sr_stream_label(st, (char[128]){ 0 }), GUESSES);

@@ -299,7 +299,7 @@ static void asks(void)
 	CHECK(sent(SR_MSG_SWITCH) && st->up.proven);
 	drop(&f->link, "short");
 	detach("short");
-	CHECK_EQ(st->up.proving.guesses, 0);
+	CHECK_EQ(st->up.guesses, 0);
 	end();
 }
 
@@ -317,7 +317,7 @@ static void answers(void)
 	CHECK(st->up.proven && st->up.checked);
 	drop(&f->link, "short");
 	detach("short");
-	CHECK_EQ(st->up.proving.guesses, 0);
+	CHECK_EQ(st->up.guesses, 0);
 	end();
 }
 
@@ -343,7 +343,7 @@ static void guesses(enum sr_role role)
 	stream();
 	for (int i = 0; i < 3; i++) {
 		CHECK(!(sr_st_flags(st) & SR_ST_BARRED));
-		CHECK_EQ(st->up.proving.guesses, i);
+		CHECK_EQ(st->up.guesses, i);
 		guess(role, i);
 	}
 	CHECK(sr_st_flags(st) & SR_ST_BARRED);
@@ -359,7 +359,7 @@ static void goes_early(void)
 		drop(&f->link, "peer-dropped");
 		detach("peer-dropped");
 	}
-	CHECK_EQ(st->up.proving.guesses, 0);
+	CHECK_EQ(st->up.guesses, 0);
 	end();
 }
 
@@ -392,7 +392,7 @@ static void bad_shares(enum sr_role role)
 		CHECK(!sent(SR_MSG_PROOF) && !sent(SR_MSG_SWITCH));
 		detach("protocol");
 	}
-	CHECK_EQ(st->up.proving.guesses, 0);
+	CHECK_EQ(st->up.guesses, 0);
 	end();
 }
 
@@ -417,7 +417,7 @@ static void replayed(enum sr_role role)
 	show(tag[me()]);
 	CHECK(!sent(SR_MSG_SWITCH) && memcmp(f->tag, shown_before, SR_TAG_LEN));
 	detach("history");
-	CHECK_EQ(st->up.proving.guesses, 1);
+	CHECK_EQ(st->up.guesses, 1);
 	end();
 }
 
