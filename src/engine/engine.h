@@ -177,6 +177,10 @@ void sr_stream_history_unlock(struct sr_stream *st);
  * history, by the flag `stopped`, if others came between. */
 void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
 			   unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n);
+/* The same for n bytes that were sent of a file, whose offset now is *after or, if that
+ * is NULL, the descriptor's. */
+void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off_t *after,
+			    size_t n);
 
 /* ---- waiters.c ---- */
 void sr_stream_notify(struct sr_stream *st, unsigned what);

@@ -6,6 +6,12 @@
  * count.  Signal handlers are deferred while it is locked (sr_hold()).  Must not know
  * the handshake.
  */
+#include "base/real.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 
@@ -22,18 +28,30 @@ void sr_stream_history_unlock(struct sr_stream *st)
 	sr_release();
 }
 
+static uint64_t seen(struct sr_history *h)
+{
+	return atomic_load_explicit(&h->n, memory_order_relaxed);
+}
+
+/* Ends the history if some bytes have passed us, or went by a link. */
+static bool goes_on(struct sr_stream *st, struct sr_history *h, unsigned stopped,
+		    uint64_t at)
+{
+	if (sr_st_flags(st) & stopped)
+		return false;
+	if (at == seen(h))
+		return true;
+	sr_st_set(st, stopped);
+	return false;
+}
+
 void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
 			   unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n)
 {
 	size_t i;
 
-	if (sr_st_flags(st) & stopped)
+	if (!goes_on(st, h, stopped, at))
 		return;
-	/* Some bytes have passed us, or went by a link. */
-	if (at != atomic_load_explicit(&h->n, memory_order_relaxed)) {
-		sr_st_set(st, stopped);
-		return;
-	}
 	if (at + n <= h->next) {
 		atomic_store_explicit(&h->n, at + n, memory_order_release);
 		return;
@@ -47,4 +65,36 @@ void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
 		n -= k;
 	}
 	sr_stream_history_unlock(st);
+}
+
+/* Reads once more what is to be kept; in vain if the file has changed meanwhile, which
+ * both ends will see. */
+void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off_t *after,
+			    size_t n)
+{
+	struct sr_history *h = &st->out.history;
+	uint8_t buf[SR_HISTORY_FIRST];
+	uint64_t to = at + n;
+	int err = errno;
+	off_t end = 0;
+
+	if (!goes_on(st, h, SR_ST_TX_HISTORY, at))
+		return;
+	if (h->next < to)
+		end = after ? *after : lseek(fd, 0, SEEK_CUR);
+	while (seen(h) < to) {
+		bool skip = h->next > seen(h);
+		uint64_t left = (skip && h->next < to ? h->next : to) - seen(h);
+		size_t len = skip || left < sizeof(buf) ? (size_t)left : sizeof(buf);
+
+		if (!skip && sr_now_pread(fd, buf, len, end - (off_t)(to - seen(h))) !=
+				     (ssize_t)len) {
+			sr_st_set(st, SR_ST_TX_HISTORY);
+			break;
+		}
+		sr_stream_history_lock(st);
+		sr_history_add(h, buf, len); /* looks at what is to be kept only */
+		sr_stream_history_unlock(st);
+	}
+	errno = err;
 }

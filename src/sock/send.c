@@ -143,6 +143,18 @@ static ssize_t error_first(struct sr_stream *st, ssize_t r)
 	return err ? -err : r;
 }
 
+/* The kernel has taken n bytes of msg, or of the file of src. */
+static void keep(struct sr_stream *st, const struct source *src, const struct msghdr *msg,
+		 size_t n)
+{
+	uint64_t at = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
+
+	if (msg)
+		sr_stream_history_add(st, &st->out.history, SR_ST_TX_HISTORY, at, msg, n);
+	else
+		sr_stream_history_file(st, at, src->in_fd, src->off, n);
+}
+
 /* Sends through the open gate: msg, or the file of src if that is NULL.  Sets *shut if
  * the gate is shut.  SIGPIPE is the caller's. */
 static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
@@ -158,17 +170,11 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 		sr_tx_gate_leave(st);
 		return over(st);
 	}
-	if (!msg)
-		sr_st_set(st, SR_ST_TX_HISTORY);	/* these bytes never pass us */
 	flags |= MSG_NOSIGNAL;
 	r = flags & MSG_DONTWAIT ? kernel_send(fd, msg, flags) :
 				   kernel_send_asleep(st, fd, src, msg, flags);
 	if (r > 0) {
-		if (msg)
-			sr_stream_history_add(st, &st->out.history, SR_ST_TX_HISTORY,
-					      atomic_load(&st->out.tcp) +
-						      (uint64_t)st->out.delta,
-					      msg, (size_t)r);
+		keep(st, src, msg, (size_t)r);
 		sr_tcp_sent(st, r);
 	} else if (r < 0) {
 		sr_stream_failed(st, r);

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/conf.h"
@@ -91,6 +92,8 @@ static struct sr_stream *st;
 static int fd, peer;
 static uint32_t link_no;
 
+static bool by_file;	/* ours are sent by sendfile(2) */
+
 static void stream(void)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET};
@@ -99,7 +102,8 @@ static void stream(void)
 	struct iovec v = {ours, SAID};
 	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
 
-	memset(ours, 'o', SAID);
+	for (int i = 0; i < SAID; i++)
+		ours[i] = (uint8_t)(i + 1);
 	memset(theirs, 't', SAID);
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	CHECK(!bind(lfd, (void *)&a, len) && !listen(lfd, 1) &&
@@ -113,7 +117,18 @@ static void stream(void)
 	/* Which of the two asks does not matter to TCP. */
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_ASKED | SR_ST_USED);
 	atomic_store(&st->up.verdict, VERDICT_PENDING);
-	CHECK_EQ(sr_stream_send(st, fd, &msg, MSG_DONTWAIT), SAID);
+	if (by_file) {
+		int file = memfd_create("file", 0);
+
+		CHECK_EQ(write(file, "not sent", 8), 8);
+		CHECK_EQ(write(file, ours, SAID), SAID);
+		CHECK_EQ(lseek(file, 8, SEEK_SET), 8);
+		CHECK_EQ(sr_stream_sendfile(st, fd, file, NULL, 60), 60);
+		CHECK_EQ(sr_stream_sendfile(st, fd, file, (off_t[]){68}, SAID - 60), SAID - 60);
+		close(file);
+	} else {
+		CHECK_EQ(sr_stream_send(st, fd, &msg, MSG_DONTWAIT), SAID);
+	}
 	CHECK_EQ(recv(peer, ours, SAID, MSG_WAITALL), SAID);
 	CHECK_EQ(send(peer, theirs, SAID, 0), SAID);
 	CHECK_EQ(recv(fd, theirs, SAID, MSG_PEEK | MSG_WAITALL), SAID);
@@ -494,6 +509,9 @@ int main(void)
 	other.hello.proves = 1;
 	asks();
 	answers();
+	by_file = true;
+	asks();
+	by_file = false;
 	breaks();
 	goes_early();
 	for (int i = 0; i < 2; i++) {
