@@ -175,8 +175,19 @@ void sr_stream_history_lock(struct sr_stream *st);
 void sr_stream_history_unlock(struct sr_stream *st);
 /* The first n bytes of msg are those of the direction from offset `at` on.  Ends the
  * history, by the flag `stopped`, if others came between. */
-void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
-			   unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n);
+void sr_stream_history_keep(struct sr_stream *st, struct sr_history *h,
+			    unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n);
+static inline void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
+					 unsigned stopped, uint64_t at,
+					 const struct msghdr *msg, size_t n)
+{
+	if (sr_st_flags(st) & stopped)
+		return;
+	if (at + n <= h->next && at == atomic_load_explicit(&h->n, memory_order_relaxed))
+		atomic_store_explicit(&h->n, at + n, memory_order_release);
+	else
+		sr_stream_history_keep(st, h, stopped, at, msg, n);
+}
 /* The same for n bytes that were sent of a file, whose offset now is *after or, if that
  * is NULL, the descriptor's. */
 void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off_t *after,

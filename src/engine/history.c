@@ -45,17 +45,13 @@ static bool goes_on(struct sr_stream *st, struct sr_history *h, unsigned stopped
 	return false;
 }
 
-void sr_stream_history_add(struct sr_stream *st, struct sr_history *h,
-			   unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n)
+void sr_stream_history_keep(struct sr_stream *st, struct sr_history *h,
+			    unsigned stopped, uint64_t at, const struct msghdr *msg, size_t n)
 {
 	size_t i;
 
 	if (!goes_on(st, h, stopped, at))
 		return;
-	if (at + n <= h->next) {
-		atomic_store_explicit(&h->n, at + n, memory_order_release);
-		return;
-	}
 	sr_stream_history_lock(st);
 	for (i = 0; i < msg->msg_iovlen && n; i++) {
 		size_t k = msg->msg_iov[i].iov_len;
