@@ -47,22 +47,38 @@ hello() {
 	done
 }
 
+# slow: a stream that lasts; each end has a command in front, here or there
+slow() {
+	start server as server "${there[@]}" timeout 60 nc -N -l "$ADDR" "$port"
+	listening "$port"
+	{ head -c 5000 /dev/zero; sleep 3; } | as client "${here[@]}" timeout 60 nc -N "$ADDR" "$port" || return
+	await
+}
+
 # The policies eager and wait go on without it.
 @test "no libsodium, here or at the peer" {
 	need unshare
-	local path hide=(unshare -m sh -c 'mount --bind /dev/null "$1"; shift; exec "$@"' sh)
+	local -x SOCKRAIL_UPGRADE_BYTES=1000
+	local path hide=(unshare -m sh -c 'mount --bind /dev/null "$1"; shift; exec "$@"' sh) here=() there=()
 	path=$(realpath "$(ldconfig -p | awk '$1 == "libsodium.so.23" { print $NF; exit }')")
 	hello "${hide[@]}" "$path"
 	[ "$(went tx_verbs "$t"/*.report)" = 6 ]
-	for server in lazy wait; do
+	client=lazy
+	for end in here there; do
 		rm -f "$t"/*.report
 		port
-		start server as server "${hide[@]}" "$path" timeout 60 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 1
-		listening "$port"
-		client=lazy as client timeout 60 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 1
-		await
+		here=() there=()
+		declare -n hidden=$end
+		hidden=("${hide[@]}" "$path")
+		slow
 		reason connect no-libsodium
 	done
+	rm -f "$t"/*.report
+	port
+	here=() there=()
+	slow # with it there is a link
+	[ "$(went rx_plain "$t"/*.report)" = 5000 ]
+	grep -q '"link": *"verbs' "$t/client.report"
 }
 
 @test "no device that SOCKRAIL_DEVICE names" {
