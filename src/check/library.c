@@ -82,7 +82,8 @@ void check_settings(struct checked *c)
 	bool never = false;
 	size_t n = 0;
 
-	if (!*c->library || run_program(text, sizeof(text), true, ask))
+	/* (1: there are mistakes, which it says.) */
+	if (!*c->library || run_program(text, sizeof(text), true, ask) > 1)
 		return;
 	for (l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
 		if (!strncmp(l, "sockrail[", 9)) {
