@@ -14,13 +14,15 @@
 /* The offset of the byte that is kept as number `kept`. */
 static uint64_t position(unsigned kept)
 {
-	unsigned sample = (kept - SR_HISTORY_FIRST) / SR_HISTORY_SAMPLE;
-	uint64_t octave = (uint64_t)SR_HISTORY_FIRST << sample / PARTS;
+	unsigned sample;
+	uint64_t octave;
 
 	if (kept < SR_HISTORY_FIRST)
 		return kept;
 	if (kept >= SR_HISTORY_MAX)
 		return UINT64_MAX;
+	sample = (kept - SR_HISTORY_FIRST) / SR_HISTORY_SAMPLE;
+	octave = (uint64_t)SR_HISTORY_FIRST << sample / PARTS;
 	return octave + octave / PARTS * (sample % PARTS) +
 	       (kept - SR_HISTORY_FIRST) % SR_HISTORY_SAMPLE;
 }
