@@ -6,6 +6,8 @@
 load ../../lib/common
 load ../../lib/real
 
+teardown() { "$SR_TOP/tests/faults/fabric" heal; }
+
 # fabric KIND
 fabric() {
 	local kinds rounds
