@@ -69,7 +69,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	sr_stream_kick(st);
 }
 
-static void give_up(struct sr_stream *st, enum sr_reason reason)
+void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason)
 {
 	st->up.att->ops->drop(st->up.att, sr_reason_word(reason));
 	sr_stream_reason(st, reason);
@@ -184,7 +184,7 @@ static void take_switch(struct sr_stream *st)
 		atomic_store(&st->in.due, 0);
 		sr_stream_kick(st);
 	} else if (!in_time(st)) {
-		give_up(st, read_around(st) ? SR_REASON_COUNTERS :
+		sr_attach_give_up(st, read_around(st) ? SR_REASON_COUNTERS :
 					      SR_REASON_UNREAD);
 	}
 }

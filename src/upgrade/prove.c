@@ -238,18 +238,12 @@ void sr_prove_ended(struct sr_stream *st)
 		guessed(st);
 }
 
-static void give_up(struct sr_stream *st, enum sr_reason reason)
-{
-	st->up.att->ops->drop(st->up.att, sr_reason_word(reason));
-	sr_stream_reason(st, reason);
-}
-
 /* Without libsodium at both ends nothing is shown; eager and wait trust the hosts. */
 static bool trusts(struct sr_stream *st)
 {
 	if (st->policy->upgrade != SR_LAZY)
 		return true;
-	give_up(st, SR_REASON_NO_LIBSODIUM);
+	sr_attach_give_up(st, SR_REASON_NO_LIBSODIUM);
 	return false;
 }
 
@@ -265,7 +259,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 	if (!p->shared) {
 		lacks = shows_too_little(st);
 		if (lacks != SR_REASON_NONE) {
-			give_up(st, lacks);
+			sr_attach_give_up(st, lacks);
 			return false;
 		}
 		send_share(st);
@@ -273,7 +267,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_SHARE))
 		return false;
 	if (!p->keyed && !make_tags(st)) {
-		give_up(st, SR_REASON_PROTOCOL);
+		sr_attach_give_up(st, SR_REASON_PROTOCOL);
 		return false;
 	}
 	if (asker && !p->showed)
@@ -284,7 +278,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 		sr_debug("the proof of %llu and %llu bytes is wrong",
 			 (unsigned long long)covered(st).tx,
 			 (unsigned long long)covered(st).rx);
-		give_up(st, SR_REASON_HISTORY);
+		sr_attach_give_up(st, SR_REASON_HISTORY);
 		if (!asker)
 			guessed(st);	/* else sr_prove_ended() does that */
 		return false;

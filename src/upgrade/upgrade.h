@@ -80,6 +80,8 @@ void sr_guest_rang(void);
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link);
 void sr_attach_progress(struct sr_stream *st);
 bool sr_attach_busy(struct sr_stream *st);
+/* Drops the link, for a reason that the stream notes. */
+void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason);
 
 /* ---- prove.c: the proof of a peer that the kernel does not vouch for, loop only ---- */
 /* Can there be a link of this kind, or is a proof needed, and libsodium missing? */
