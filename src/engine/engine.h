@@ -183,7 +183,7 @@ static inline void sr_stream_history_add(struct sr_stream *st, struct sr_history
 {
 	if (sr_st_flags(st) & stopped)
 		return;
-	if (at + n <= h->next && at == atomic_load_explicit(&h->n, memory_order_relaxed))
+	if (at + n <= h->next && at == sr_history_seen(h))
 		atomic_store_explicit(&h->n, at + n, memory_order_release);
 	else
 		sr_stream_history_keep(st, h, stopped, at, msg, n);

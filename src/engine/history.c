@@ -28,18 +28,13 @@ void sr_stream_history_unlock(struct sr_stream *st)
 	sr_release();
 }
 
-static uint64_t seen(struct sr_history *h)
-{
-	return atomic_load_explicit(&h->n, memory_order_relaxed);
-}
-
 /* Ends the history if some bytes have passed us, or went by a link. */
 static bool goes_on(struct sr_stream *st, struct sr_history *h, unsigned stopped,
 		    uint64_t at)
 {
 	if (sr_st_flags(st) & stopped)
 		return false;
-	if (at == seen(h))
+	if (at == sr_history_seen(h))
 		return true;
 	sr_st_set(st, stopped);
 	return false;
@@ -78,12 +73,12 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 		return;
 	if (h->next < to)
 		end = after ? *after : lseek(fd, 0, SEEK_CUR);
-	while (seen(h) < to) {
-		bool skip = h->next > seen(h);
-		uint64_t left = (skip && h->next < to ? h->next : to) - seen(h);
+	while (sr_history_seen(h) < to) {
+		bool skip = h->next > sr_history_seen(h);
+		uint64_t left = (skip && h->next < to ? h->next : to) - sr_history_seen(h);
 		size_t len = skip || left < sizeof(buf) ? (size_t)left : sizeof(buf);
 
-		if (!skip && sr_now_pread(fd, buf, len, end - (off_t)(to - seen(h))) !=
+		if (!skip && sr_now_pread(fd, buf, len, end - (off_t)(to - sr_history_seen(h))) !=
 				     (ssize_t)len) {
 			sr_st_set(st, SR_ST_TX_HISTORY);
 			break;

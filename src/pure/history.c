@@ -50,7 +50,7 @@ unsigned sr_history_kept(uint64_t n)
 
 void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 {
-	uint64_t from = atomic_load_explicit(&h->n, memory_order_relaxed), to = from + len;
+	uint64_t from = sr_history_seen(h), to = from + len;
 
 	while (h->next < to) {
 		size_t run = h->kept < SR_HISTORY_FIRST ?

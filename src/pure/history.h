@@ -30,6 +30,12 @@ struct sr_history {
 	uint8_t bytes[SR_HISTORY_MAX];
 };
 
+/* The bytes of it that are kept can be read by who has learnt the number here. */
+static inline uint64_t sr_history_seen(const struct sr_history *h)
+{
+	return atomic_load_explicit(&h->n, memory_order_acquire);
+}
+
 /* Adds the next len bytes of the direction. */
 void sr_history_add(struct sr_history *h, const void *buf, size_t len);
 

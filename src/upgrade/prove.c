@@ -34,11 +34,6 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static uint64_t seen(struct sr_history *h)
-{
-	return atomic_load_explicit(&h->n, memory_order_acquire);
-}
-
 void sr_prove_know(struct sr_stream *st)
 {
 	uint64_t acked;
@@ -46,8 +41,8 @@ void sr_prove_know(struct sr_stream *st)
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	st->up.proving.known_tx = least(acked, seen(&st->out.history));
-	st->up.proving.known_rx = seen(&st->in.history);
+	st->up.proving.known_tx = least(acked, sr_history_seen(&st->out.history));
+	st->up.proving.known_rx = sr_history_seen(&st->in.history);
 }
 
 bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops)
@@ -87,8 +82,8 @@ bool sr_prove_stock(struct sr_stream *st)
 		return true;
 	if (!p->stock_ns)
 		order_stock(st);
-	p->hello_tx = seen(&st->out.history);
-	p->hello_rx = seen(&st->in.history);
+	p->hello_tx = sr_history_seen(&st->out.history);
+	p->hello_rx = sr_history_seen(&st->in.history);
 	return (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
 	       sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
 }
