@@ -93,19 +93,13 @@ bool sr_link_raise(struct sr_link *link, unsigned bits)
 	return (before & bits) != bits;
 }
 
-static bool said(struct sr_link *link, enum sr_msg_type type)
-{
-	return atomic_load_explicit(&link->said, memory_order_acquire) &
-	       (1u << type);
-}
-
 int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 {
 	unsigned bit = 1u << msg->type;
 
 	if (sr_link_events(link) & SR_LINK_DEAD)
 		return -EPIPE;
-	if (msg->type == SR_MSG_SWITCH && !said(link, SR_MSG_SWITCH)) {
+	if (msg->type == SR_MSG_SWITCH && !sr_link_said(link, SR_MSG_SWITCH)) {
 		atomic_store(&link->tx_w, msg->sw.n);
 		atomic_store(&link->tx_acked, msg->sw.n);
 	}
@@ -137,9 +131,9 @@ static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
 	case SR_MSG_SWITCH:
 		return msg->sw.link_no == link->link_no && msg->sw.n <= INT64_MAX;
 	case SR_MSG_ACKSW:
-		return said(link, SR_MSG_SWITCH);
+		return sr_link_said(link, SR_MSG_SWITCH);
 	case SR_MSG_ACKEND:
-		return said(link, SR_MSG_END);
+		return sr_link_said(link, SR_MSG_END);
 	case SR_MSG_END:
 		return msg->end >= atomic_load(&link->rx_h);
 	default:

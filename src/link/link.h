@@ -41,8 +41,8 @@ enum {
 	SR_LINK_END = 1 << 5,	/* peer_end */
 	SR_LINK_ACKEND = 1 << 6,
 	SR_LINK_BACK = 1 << 7,	/* the peer asks us to switch our direction back */
-	SR_LINK_SHARE = 1 << 9,	/* peer_share */
 	SR_LINK_DEAD = 1 << 8,	/* error or drop; `reason` says why */
+	SR_LINK_SHARE = 1 << 9,	/* peer_share */
 	SR_LINK_LEFT = 1 << 10,	/* DEAD because the peer's process ends (leave()) */
 	SR_LINK_LOST = 1 << 11,	/* DEAD, probably because it was killed (shm) */
 };
@@ -95,6 +95,12 @@ void sr_link_forget(void);
 static inline unsigned sr_link_events(struct sr_link *link)
 {
 	return atomic_load_explicit(&link->events, memory_order_acquire);
+}
+
+/* Has ctl() sent a message of that type? */
+static inline bool sr_link_said(struct sr_link *link, enum sr_msg_type type)
+{
+	return atomic_load_explicit(&link->said, memory_order_acquire) & (1u << type);
 }
 
 static inline bool sr_link_same_core(struct sr_link *link)

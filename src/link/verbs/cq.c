@@ -265,11 +265,6 @@ static void probe(struct sr_vlink *l, bool unanswered)
 		l->tx.probe_out = !sr_vtx_queue(l, &msg);
 }
 
-static bool said(struct sr_vlink *l, enum sr_msg_type type)
-{
-	return atomic_load(&l->link.said) & (1u << type);
-}
-
 /* Is there something to look after?  Traffic does that by itself; here is for
  * what is left when it stops. */
 static bool unfinished(struct sr_vlink *l, uint64_t now)
@@ -294,9 +289,9 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	if (unheard && l->tx.slots.sent)
 		l->tx.ack_due = true;
 
-	unanswered = said(l, SR_MSG_SWITCH) &&
+	unanswered = sr_link_said(&l->link, SR_MSG_SWITCH) &&
 		     (!(have & SR_LINK_ACKSW) || acked != w ||
-		      (said(l, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
+		      (sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 	probe(l, unanswered);
 	if (taken != k->taken || h != k->h || w != k->w || acked != k->acked)
 		k->moved_ns = now;
