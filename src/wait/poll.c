@@ -35,13 +35,11 @@ static void release(struct sr_waitset *s)
 	sr_leave();
 }
 
-#define NAP_NS 10000000u
-
 /* Without memory: looks at a few at a time, and sleeps for a moment in between. */
 static int poll_in_pieces(struct pollfd *fds, nfds_t n,
 			  const struct timespec *timeout, const sigset_t *sigmask)
 {
-	static const struct timespec at_once = { 0, 0 }, nap = { 0, NAP_NS };
+	static const struct timespec at_once = { 0, 0 }, nap = { 0, SR_NAP_NS };
 	uint64_t end = !timeout ? UINT64_MAX : sr_deadline_ns((uint64_t)timeout->tv_sec,
 							      (uint64_t)timeout->tv_nsec);
 	unsigned handled = sr_handled.all;

@@ -272,11 +272,9 @@ static enum place place_of(struct sr_waitset *s)
 	return s->kn > s->n + 1 ? IN_POLL : IN_WAITER;
 }
 
-#define NAP_NS 10000000u
-
 static uint64_t sooner(uint64_t deadline)
 {
-	uint64_t soon = sr_now_ns() + NAP_NS;
+	uint64_t soon = sr_now_ns() + SR_NAP_NS;
 
 	return soon < deadline ? soon : deadline;
 }

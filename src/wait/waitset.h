@@ -12,6 +12,8 @@
 #define SR_IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
 #define SR_OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
+#define SR_NAP_NS 10000000u	/* a sleep of a wait that nobody can wake */
+
 struct sr_waitset_entry {
 	struct sr_stream *st;	/* NULL: not a stream */
 	int fd;
