@@ -138,19 +138,22 @@ static bool preload(const char *library)
 static bool set_profile(const char *name)
 {
 	char path[PATH_MAX] = "", file[64], arg[PATH_MAX + 16];
+	bool is_file = strchr(name, '/');
 
-	if (!strchr(name, '/') && strlen(name) < 32) {
+	if (!is_file && strlen(name) < 32) {
 		snprintf(file, sizeof(file), "profiles/%s.conf", name);
 		beside(path, file);
+		if (!access(path, R_OK)) {
+			snprintf(arg, sizeof(arg), "PROFILE=%s", path);
+			return set_knob(arg);
+		}
 	}
-	snprintf(arg, sizeof(arg), "PROFILE=%s", !access(path, R_OK) ? path : name);
-	if (access(path, R_OK))
-		snprintf(path, sizeof(path), strchr(name, '/') ? "%s" : PROFILE_DIR "/%s.conf",
-			 name);
+	snprintf(path, sizeof(path), is_file ? "%s" : PROFILE_DIR "/%s.conf", name);
 	if (access(path, R_OK)) {
 		fprintf(stderr, "sockrail: -p %s: %s: %s\n", name, path, strerror(errno));
 		return false;
 	}
+	snprintf(arg, sizeof(arg), "PROFILE=%s", name);
 	return set_knob(arg);
 }
 
