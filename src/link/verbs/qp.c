@@ -31,7 +31,8 @@ enum {
 static _Atomic size_t locked_memory;	/* of all rings */
 static size_t grow_limit;		/* loop; constant once there is a link */
 
-/* What RLIMIT_MEMLOCK allows; it does not count for who has the privilege. */
+/* Bytes that the process may lock: RLIMIT_MEMLOCK, or any number if it has the capability
+ * CAP_IPC_LOCK (getrlimit(2)). */
 static size_t lockable(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
