@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* fake_impl.h - what the two halves of the fake RDMA device share: fake_verbs.c
- * (memory, queues, the hardware) and fake_cm.c (the connection manager). */
+/* fake_impl.h - what the parts of the fake RDMA device share: fake_verbs.c (memory,
+ * queues), fake_device.c (the hardware) and fake_cm.c (the connection manager). */
 #ifndef FAKE_IMPL_H
 #define FAKE_IMPL_H
 
@@ -91,13 +91,18 @@ void fake_leave(int *unused);
 /* All locked. */
 extern struct device *fake_devices; /* the last is the newest */
 extern struct qp *fake_qps;
+extern struct mr *fake_mrs;
 extern struct id *fake_ids;
 struct device *fake_device(void);  /* that is plugged in, or NULL */
 bool fake_fails(const char *verb); /* counts the call; with errno */
 _Noreturn void
 fake_broke(const char *rule);	  /* the caller did something wrong */
+bool fake_is_iwarp(const struct qp *q);
 void fake_flush_qp(struct qp *q); /* to the error state: all comes back */
 void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q);
+void fake_start(void);	     /* the hardware, if it does not run yet */
+void fake_wake(void);	     /* there is a request */
+uint64_t fake_due_ns(void);  /* when a request that is posted now is executed */
 int fake_eventfd(void);
 void fake_ring(int fd);	     /* one event more */
 bool fake_next_ring(int fd); /* one less; false: there was none */

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fake_device.c - the hardware of the fake device; see fake_verbs.h.  One thread plays it:
+ * it executes send requests, each at its time, and completes them some time later.
+ */
+#include "fake_impl.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+
+enum {
+	RNR_US = 200,	      /* before a send is tried again */
+	RETRY_US = 20 * 1000, /* before a sender gives a lost peer up */
+};
+
+atomic_uint fake_rnrs;
+static pthread_cond_t work;
+static bool paused, mute;
+static uint64_t seed = 1;
+static unsigned delay_us, wrong_send;
+static enum ibv_wc_status wrong_status, always_status;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static uint64_t some_time_ns(void)
+{
+	return check_random(&seed) % (delay_us + 1) * 1000;
+}
+
+uint64_t fake_due_ns(void)
+{
+	return now_ns() + some_time_ns();
+}
+
+void fake_wake(void)
+{
+	pthread_cond_signal(&work);
+}
+
+bool fake_is_iwarp(const struct qp *q)
+{
+	return ((const struct device *)q->v.context)->iwarp;
+}
+
+static bool may_access(struct qp *q, uint32_t key, const void *at, uint32_t len,
+		       int access)
+{
+	struct mr *m;
+
+	for (m = fake_mrs; m && m->v.lkey != key; m = m->next)
+		;
+	return m && m->v.pd == q->v.pd && (m->access & access) == access &&
+	       (uintptr_t)at >= (uintptr_t)m->v.addr &&
+	       (uintptr_t)at + len <= (uintptr_t)m->v.addr + m->v.length;
+}
+
+static void push(struct ibv_cq *cq, const struct cqe *e, bool solicited)
+{
+	struct cq *c = (struct cq *)cq;
+
+	if (c->tail - c->head == (uint32_t)c->v.cqe)
+		fake_broke("a completion queue overflows");
+	c->ring[c->tail++ % c->v.cqe] = *e;
+	solicited |= e->wc.status != IBV_WC_SUCCESS;
+	if (c->armed == NOT_ARMED ||
+	    (c->armed == ARMED_SOLICITED && !solicited))
+		return;
+	c->armed = NOT_ARMED;
+	c->events++;
+	fake_ring(c->v.channel->fd);
+}
+
+/* As on siw, whose receives are never solicited, and whose sends are. */
+static void complete_send(struct qp *q, enum ibv_wc_status status)
+{
+	struct send *s = &q->sends[q->completed++ % q->send_cap];
+	struct cqe e = {.frees = q->completed, .send = true};
+
+	e.wc.wr_id = s->wr_id;
+	e.wc.status = status;
+	e.wc.qp_num = q->v.qp_num;
+	e.wc.opcode =
+		s->opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
+	if (s->signaled || status != IBV_WC_SUCCESS)
+		push(q->v.send_cq, &e, fake_is_iwarp(q) && s->solicited);
+}
+
+static void complete_recv(struct qp *q, enum ibv_wc_status status,
+			  const struct send *s)
+{
+	struct cqe e = {.wc.status = status, .wc.qp_num = q->v.qp_num};
+
+	e.wc.wr_id = q->recvs[q->recv_head++ % q->recv_cap].wr_id;
+	e.wc.opcode = IBV_WC_RECV;
+	if (s && s->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+		e.wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+		e.wc.wc_flags = IBV_WC_WITH_IMM;
+		e.wc.imm_data = s->imm;
+	}
+	e.wc.byte_len = s ? s->len : 0;
+	push(q->v.recv_cq, &e, s && s->solicited && !fake_is_iwarp(q));
+}
+
+void fake_flush_qp(struct qp *q)
+{
+	q->v.state = IBV_QPS_ERR;
+	while (q->completed != q->posted)
+		complete_send(q, IBV_WC_WR_FLUSH_ERR);
+	q->executed = q->posted;
+	while (q->recv_head != q->recv_tail)
+		complete_recv(q, IBV_WC_WR_FLUSH_ERR, NULL);
+}
+
+void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q)
+{
+	struct ibv_async_event *e = &d->async[d->n_async];
+
+	if (d->n_async == FAKE_ASYNCS || d->gone)
+		return;
+	d->n_async++;
+	e->event_type = type;
+	e->element.qp = q ? &q->v : NULL;
+	fake_ring(d->async_ring);
+}
+
+/* What a request does at the peer: a status; or -1, no receive is posted. */
+static int execute(struct qp *q, struct qp *p, struct send *s)
+{
+	bool takes = s->opcode != IBV_WR_RDMA_WRITE;
+	struct recv *r = &p->recvs[p->recv_head % p->recv_cap];
+	void *to = (void *)(uintptr_t)s->remote_addr;
+
+	if (s->from != s->copy && !may_access(q, s->key, s->from, s->len, 0))
+		return IBV_WC_LOC_PROT_ERR;
+	if (mute || always_status)
+		return always_status;
+	if (takes && p->recv_head == p->recv_tail)
+		return -1;
+	if (s->opcode == IBV_WR_SEND) {
+		to = r->to;
+		if (s->len > r->len || !may_access(p, r->key, to, s->len,
+						   IBV_ACCESS_LOCAL_WRITE)) {
+			complete_recv(p, IBV_WC_LOC_LEN_ERR, NULL);
+			fake_flush_qp(p);
+			return IBV_WC_REM_INV_REQ_ERR;
+		}
+	} else if (!may_access(p, s->rkey, to, s->len,
+			       IBV_ACCESS_REMOTE_WRITE)) {
+		fake_add_async((struct device *)p->v.context,
+			       IBV_EVENT_QP_ACCESS_ERR, p);
+		fake_flush_qp(p);
+		return IBV_WC_REM_ACCESS_ERR;
+	}
+	memcpy(to, s->from, s->len);
+	if (takes)
+		complete_recv(p, IBV_WC_SUCCESS, s);
+	return IBV_WC_SUCCESS;
+}
+
+static void step_send(struct qp *q, uint64_t now)
+{
+	struct send *s = &q->sends[q->executed % q->send_cap];
+	struct qp *p = q->id->peer ? (struct qp *)q->id->peer->v.qp : NULL;
+	bool there =
+		p && (p->v.state == IBV_QPS_RTS || p->v.state == IBV_QPS_INIT);
+	int status = there ? execute(q, p, s) : IBV_WC_RETRY_EXC_ERR;
+
+	if (!there && s->status == IBV_WC_SUCCESS) {
+		s->status = IBV_WC_RETRY_EXC_ERR; /* the next time */
+		s->due_ns = now + RETRY_US * 1000;
+		return;
+	}
+	if (status < 0) {
+		fake_rnrs++;
+		s->due_ns = now + RNR_US * 1000;
+		return;
+	}
+	if (wrong_send && !--wrong_send)
+		status = wrong_status;
+	s->status = status;
+	s->due_ns = now + some_time_ns();
+	q->executed++;
+}
+
+static void step_completion(struct qp *q)
+{
+	enum ibv_wc_status status = q->sends[q->completed % q->send_cap].status;
+
+	complete_send(q, status);
+	if (status != IBV_WC_SUCCESS)
+		fake_flush_qp(q);
+}
+
+/* When is q's next step?  Either the next completion or the next request. */
+static uint64_t next_step(struct qp *q, bool *completes)
+{
+	uint64_t a = UINT64_MAX, b = UINT64_MAX;
+
+	if (q->v.state != IBV_QPS_RTS)
+		return UINT64_MAX;
+	if (q->completed != q->executed)
+		a = q->sends[q->completed % q->send_cap].due_ns;
+	if (q->executed != q->posted)
+		b = q->sends[q->executed % q->send_cap].due_ns;
+	*completes = a <= b;
+	return a < b ? a : b;
+}
+
+/* One step that is due, of a random queue pair; in a pause every one is due.
+ * False: there is none, and *next_ns is when to look again. */
+static bool step(uint64_t *next_ns)
+{
+	bool completes, pick_completes = false;
+	uint64_t now = now_ns(), due;
+	struct qp *q, *pick = NULL;
+	unsigned n = 0;
+
+	*next_ns = UINT64_MAX;
+	for (q = fake_qps; q; q = q->next) {
+		due = next_step(q, &completes);
+		if (due == UINT64_MAX)
+			continue;
+		if (due > now && !paused) {
+			*next_ns = due < *next_ns ? due : *next_ns;
+		} else if (!(check_random(&seed) % ++n)) {
+			pick = q;
+			pick_completes = completes;
+		}
+	}
+	if (pick && pick_completes)
+		step_completion(pick);
+	else if (pick)
+		step_send(pick, now);
+	return pick;
+}
+
+static void *hardware(void *arg)
+{
+	struct timespec ts;
+	uint64_t next;
+
+	for (;;) {
+		LOCKED;
+		if (!paused && step(&next))
+			continue;
+		if (paused || next == UINT64_MAX) {
+			pthread_cond_wait(&work, &fake_lock);
+			continue;
+		}
+		ts.tv_sec = next / 1000000000;
+		ts.tv_nsec = next % 1000000000;
+		pthread_cond_timedwait(&work, &fake_lock, &ts);
+	}
+	return arg;
+}
+
+void fake_start(void)
+{
+	static bool started;
+	pthread_condattr_t attr;
+	pthread_t thread;
+
+	if (started)
+		return;
+	started = true;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&work, &attr);
+	if (pthread_create(&thread, NULL, hardware, NULL))
+		fake_broke("no thread");
+	pthread_detach(thread);
+}
+
+/* ---- what tests ask for ---- */
+
+void fake_delay(unsigned us, uint64_t new_seed)
+{
+	LOCKED;
+	delay_us = us;
+	seed = new_seed;
+}
+
+void fake_pause(bool pause)
+{
+	LOCKED;
+	paused = pause;
+	fake_wake();
+}
+
+unsigned fake_step(unsigned n)
+{
+	uint64_t next;
+	unsigned i;
+
+	LOCKED;
+	for (i = 0; i < n && step(&next); i++)
+		;
+	return i;
+}
+
+void fake_fail_send(unsigned n, enum ibv_wc_status status)
+{
+	LOCKED;
+	wrong_send = n;
+	wrong_status = status;
+}
+
+void fake_fail_sends(enum ibv_wc_status status)
+{
+	LOCKED;
+	always_status = status;
+}
+
+void fake_mute(bool is)
+{
+	LOCKED;
+	mute = is;
+}
+
+void fake_async(enum ibv_event_type type)
+{
+	LOCKED;
+	if (fake_device())
+		fake_add_async(fake_device(), type, fake_qps);
+}
+
+void fake_flush(void)
+{
+	struct qp *q;
+
+	LOCKED;
+	for (q = fake_qps; q; q = q->next)
+		fake_flush_qp(q);
+}
