@@ -15,26 +15,18 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/conf.h"
 #include "base/now.h"
-#include "base/process.h"
 #include "check.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "fake_verbs.h"
+#include "in_process.h"
 #include "link/verbs/lib.h"
 #include "sockrail.h"
 #include "upgrade/upgrade.h"
-
-/* ThreadSanitizer wants no thread in the child of a fork; we do. */
-const char *__tsan_default_options(void) __attribute__((visibility("default")));
-const char *__tsan_default_options(void)
-{
-	return "die_after_fork=0:atexit_sleep_ms=0";
-}
 
 enum { RECV, POLLED, EPOLLED, SEND, POLLED_OUT, CALLS };
 enum { PAIRS = 2 * CALLS, HANG_S = 60, RETRY_MS = 400, LIMIT_MS = 1000, BACK_MS = 15000,
@@ -340,28 +332,18 @@ static const struct fault faults[] = {
 	{"flapping", flap, fake_flush, true},
 };
 
-static void in_process(const struct fault *f)
+static int run_case(void *arg)
 {
-	int status;
-	pid_t pid;
+	const struct fault *f = arg;
 
-	printf("%s%s:", f->name, iwarp ? ", iWARP" : "");
-	fflush(stdout);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		alarm(HANG_S);
-		sr_process_begin();
-		sr_answer_init();
-		f->run(f);
-		exit(0);
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	sr_answer_init();
+	f->run(f);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
+	struct fault f;
 	unsigned i, k;
 	bool run;
 
@@ -377,11 +359,14 @@ int main(int argc, char **argv)
 	}
 	for (i = 0; i < 2 * sizeof(faults) / sizeof(faults[0]); i++) {
 		iwarp = i % 2;
+		f = faults[i / 2];
 		run = argc < 2;
 		for (k = 1; k < (unsigned)argc; k++)
-			run |= !strcmp(argv[k], faults[i / 2].name);
-		if (run)
-			in_process(&faults[i / 2]);
+			run |= !strcmp(argv[k], f.name);
+		if (!run)
+			continue;
+		printf("%s%s:", f.name, iwarp ? ", iWARP" : "");
+		CHECK_EQ(in_process(run_case, &f, HANG_S), 0);
 	}
 	return 0;
 }

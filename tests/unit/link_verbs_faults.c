@@ -11,7 +11,6 @@
  */
 #include "verbs_pair.h"
 
-#include <sys/wait.h>
 
 #include "check.h"
 
@@ -97,21 +96,24 @@ static void end_case(void)
 
 /* ---- the cases, each in a process ---- */
 
-static int in_process(int (*fn)(unsigned, unsigned), unsigned a, unsigned b)
-{
-	int status;
-	pid_t pid;
+struct a_case {
+	int (*fn)(unsigned, unsigned);
+	unsigned a, b;
+};
 
-	fflush(stdout);
-	pid = fork();
-	check(pid >= 0);
-	if (!pid) {
-		alarm(HANG_S);
-		sr_process_begin();
-		dice = a * 1000 + b;
-		exit(fn(a, b));
-	}
-	check(waitpid(pid, &status, 0) == pid);
+static int run(void *arg)
+{
+	const struct a_case *c = arg;
+
+	dice = c->a * 1000 + c->b;
+	return c->fn(c->a, c->b);
+}
+
+static int run_case(int (*fn)(unsigned, unsigned), unsigned a, unsigned b)
+{
+	struct a_case c = { fn, a, b };
+	int status = in_process(run, &c, HANG_S);
+
 	if (WIFEXITED(status) && (WEXITSTATUS(status) == STRUCK ||
 				  WEXITSTATUS(status) == NOT_STRUCK))
 		return WEXITSTATUS(status);
@@ -139,7 +141,7 @@ static void test_verbs(void)
 	for (i = 0; fake_verb(i); i++)
 		for (n = 1; n < 60; n += 1 + n / 3) {
 			say("%s, call %u\n", fake_verb(i), n);
-			if (in_process(verb_case, i, n) == NOT_STRUCK)
+			if (run_case(verb_case, i, n) == NOT_STRUCK)
 				break;
 			total++;
 		}
@@ -167,7 +169,7 @@ static void test_statuses(void)
 
 	for (i = 0; i < COUNT(statuses); i++)
 		for (n = 1 + i; n < 40; n += 13)
-			in_process(status_case, statuses[i], n);
+			run_case(status_case, statuses[i], n);
 }
 
 static const struct {
@@ -198,7 +200,7 @@ static void test_events(void)
 	unsigned i;
 
 	for (i = 0; i < COUNT(swaps); i++)
-		in_process(event_case, i, 0);
+		run_case(event_case, i, 0);
 }
 
 /* ---- in the midst of a transfer ---- */
@@ -247,7 +249,7 @@ static void test_midst(void)
 
 	for (what = 0; what < 8; what++)
 		for (n = 0; n < 3; n++)
-			in_process(midst_case, what, n);
+			run_case(midst_case, what, n);
 }
 
 /* ---- single cases ---- */
@@ -273,7 +275,7 @@ static int asking_case(unsigned a, unsigned b)
 
 static void test_asking(void)
 {
-	in_process(asking_case, 0, 0);
+	run_case(asking_case, 0, 0);
 }
 
 /* The sender cannot register as large a ring as the receiver offers.  It goes
@@ -300,7 +302,7 @@ static int narrow_case(unsigned a, unsigned b)
 
 static void test_narrow(void)
 {
-	in_process(narrow_case, 0, 0);
+	run_case(narrow_case, 0, 0);
 }
 
 static bool all_acked(struct end *e)
@@ -345,7 +347,7 @@ static int batch_case(unsigned a, unsigned b)
 
 static void test_batch(void)
 {
-	in_process(batch_case, 0, 0);
+	run_case(batch_case, 0, 0);
 }
 
 /* ---- a peer that cannot be heard ---- */
@@ -401,9 +403,9 @@ static int deaf_case(unsigned ms, unsigned unused)
 
 static void test_mute(void)
 {
-	in_process(mute_case, 400, 0);
-	in_process(mute_case, 1000, 0);
-	in_process(deaf_case, 200, 0);
+	run_case(mute_case, 400, 0);
+	run_case(mute_case, 1000, 0);
+	run_case(deaf_case, 200, 0);
 }
 
 /* ---- late, and in another order ---- */
@@ -446,9 +448,9 @@ static int late_case(unsigned us, unsigned n)
 
 static void test_late(void)
 {
-	in_process(late_case, 1, 1);
-	in_process(late_case, 50, 2);
-	in_process(late_case, 500, 3);
+	run_case(late_case, 1, 1);
+	run_case(late_case, 50, 2);
+	run_case(late_case, 500, 3);
 }
 
 static atomic_bool stepping;
@@ -487,8 +489,8 @@ static int step_case(unsigned seed, unsigned unused)
 
 static void test_steps(void)
 {
-	in_process(step_case, 1, 0);
-	in_process(step_case, 2, 0);
+	run_case(step_case, 1, 0);
+	run_case(step_case, 2, 0);
 }
 
 /* ---- anything, for a while ---- */
@@ -566,7 +568,7 @@ static void test_soak(void)
 {
 	const char *seed = getenv("SEED");
 
-	in_process(soak_case, seed ? atoi(seed) : 1, 3);
+	run_case(soak_case, seed ? atoi(seed) : 1, 3);
 }
 
 static void test_long_soak(void)
@@ -574,7 +576,7 @@ static void test_long_soak(void)
 	unsigned seed;
 
 	for (seed = 1; seed <= 20; seed++)
-		in_process(soak_case, seed, 10);
+		run_case(soak_case, seed, 10);
 }
 
 static const struct test tests[] = {

@@ -17,13 +17,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/conf.h"
-#include "base/process.h"
 #include "check.h"
 #include "fake_verbs.h"
+#include "in_process.h"
 #include "link/link.h"
 #include "link/verbs/lib.h"
 #include "loop_call.h"
@@ -32,13 +31,6 @@
 
 enum { STREAMS = 3, HANG_S = 30 };
 enum { STRUCK = 1, HAD_LINK = 2, RESULTS = 4 };	/* what a case returns, by bits */
-
-/* ThreadSanitizer wants no thread in the child of a fork; we do. */
-const char *__tsan_default_options(void) __attribute__((visibility("default")));
-const char *__tsan_default_options(void)
-{
-	return "die_after_fork=0:atexit_sleep_ms=0";
-}
 
 /* It takes two eventfds for one, as fake_eventfd() says. */
 const char *__tsan_default_suppressions(void) __attribute__((visibility("default")));
@@ -292,13 +284,11 @@ static void check_nothing_left(void)
 	CHECK_EQ(loop_call(nothing, NULL), 0);
 }
 
-static int run_case(unsigned kind)
+static int move_in_trouble(unsigned kind)
 {
 	bool linked;
 	int result;
 
-	alarm(HANG_S);
-	sr_process_begin();
 	sr_answer_init();	/* as the constructor of fork.c, which is not linked */
 	sr_conf.policy.upgrade = below(3) ? SR_WAIT : SR_EAGER;
 	fake_plug(below(2));
@@ -314,22 +304,26 @@ static int run_case(unsigned kind)
 	return result;
 }
 
-/* Its status. */
-static int in_process(unsigned kind, uint64_t seed)
-{
-	int status;
-	pid_t pid;
+struct a_case {
+	unsigned kind;
+	uint64_t seed;
+};
 
-	fflush(stdout);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		dice = seed;
-		check_about(kinds[kind].name, seed);
-		_exit(run_case(kind) + 16);
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	return status;
+static int run(void *arg)
+{
+	const struct a_case *c = arg;
+
+	dice = c->seed;
+	check_about(kinds[c->kind].name, c->seed);
+	_exit(move_in_trouble(c->kind) + 16);
+}
+
+/* Its status. */
+static int run_case(unsigned kind, uint64_t seed)
+{
+	struct a_case c = { kind, seed };
+
+	return in_process(run, &c, HANG_S);
 }
 
 static bool is_good(int status)
@@ -349,7 +343,7 @@ static int any_case(uint64_t seed)
 	kind = below(3) ? 0 : 1 + below(KINDS - 1);
 	verb = below(verbs);
 	call = 1 + below(below(2) ? 10 : 60);
-	status = in_process(kind, seed);
+	status = run_case(kind, seed);
 	printf("%s %s - - - - 0 %d: status=%x verb=%s call=%u linked=%d\n",
 	       is_good(status) ? "ok" : "failed", kinds[kind].name,
 	       WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM, (unsigned)status,
@@ -361,7 +355,7 @@ static unsigned cases, linked_cases;
 
 static bool good_case(unsigned kind, uint64_t seed)
 {
-	int status = in_process(kind, seed);
+	int status = run_case(kind, seed);
 
 	if (!is_good(status)) {
 		fprintf(stderr, "%s %s, call %u, seed %u: status %x\n", kinds[kind].name,

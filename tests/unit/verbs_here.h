@@ -7,13 +7,7 @@
 #define SR_VERBS_HERE_H
 
 #include "fake_verbs.h"
-
-/* ThreadSanitizer wants no thread in the child of a fork; we do. */
-const char *__tsan_default_options(void) __attribute__((visibility("default")));
-const char *__tsan_default_options(void)
-{
-	return "die_after_fork=0:atexit_sleep_ms=0";
-}
+#include "in_process.h"
 
 static bool iwarp;
 
