@@ -64,8 +64,8 @@ enum {				/* sr_stream.flags */
 	SR_ST_ASKED = 1 << 6,	/* an ask runs, or is not to be repeated */
 	SR_ST_CLOSING = 1 << 7,	/* the program has closed it */
 	SR_ST_RDSHUT = 1 << 8,	/* the program called shutdown(SHUT_RD) */
-	SR_ST_TX_HISTORY = 1 << 9, /* out.history has stopped */
-	SR_ST_RX_HISTORY = 1 << 16, /* in.history has stopped */
+	SR_ST_TX_HISTORY = 1 << 9, /* said.out has stopped */
+	SR_ST_RX_HISTORY = 1 << 16, /* said.in has stopped */
 	SR_ST_WAITED = 1 << 10,	/* policy wait: the first call has waited */
 	SR_ST_ENDED = 1 << 11,	/* its report line was begun */
 	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
@@ -111,7 +111,6 @@ struct sr_stream {
 	uint32_t link_no;	/* number of the last link */
 	struct sr_addr addr;
 	struct sr_err err;
-	atomic_flag history_busy;
 
 	struct sr_sets sets;
 	struct sr_waits waits;
@@ -123,6 +122,7 @@ struct sr_stream {
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	struct sr_owned owned;
 	uint64_t close_since;	/* ns: when the close began */
+	struct sr_said said;	/* last: in a page of its own (stream.c) */
 };
 
 /* For the report: the kind of link. */

@@ -49,7 +49,6 @@ struct sr_out {
 	atomic_bool full;	/* a send or a poll found no room on the link */
 	atomic_bool held_off;	/* a poll found no room because of a switch */
 	char had[SR_REPORT_LINK]; /* the last link, for the report */
-	struct sr_history history;
 };
 
 /* Receiving.  rx_lock protects what is not atomic. */
@@ -70,7 +69,6 @@ struct sr_in {
 	bool disconnected;	/* we disconnected the anchor (back.c) */
 	atomic_bool dropped;	/* bytes that came: they are missing before the end */
 	char had[SR_REPORT_LINK];
-	struct sr_history history;
 };
 
 /* The loop's view; only the service thread uses what is not atomic (kick.c). */
@@ -111,6 +109,12 @@ struct sr_waits {
 	_Atomic(struct sr_wait_node *) first;
 	struct sr_spin spin;
 	_Atomic uint64_t mode, mode_changes;
+};
+
+/* What went over TCP before a link (history.c). */
+struct sr_said {
+	atomic_flag busy;
+	struct sr_history in, out;
 };
 
 /* The other processes that hold it (owners.h). */

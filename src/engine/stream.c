@@ -25,11 +25,20 @@
 #include "engine/owners.h"
 #include "engine/stream.h"
 
-#define SLAB 256		/* address space: a page that is never used costs nothing */
-#define SLABS 1024
+#define SLAB 128		/* address space: a page that is never used costs nothing */
+#define SLABS 2048
+
+/* A stream has two pages, the second of which is for what it has said (the history): a
+ * page that two processes write after a fork is copied.  Not all begin at the same offset,
+ * so that they do not share the same few sets of the caches. */
+#define PITCH 8192
+#define STEP 128
+#define STEPS ((PITCH - sizeof(struct sr_stream)) / STEP + 1)
+
+_Static_assert(offsetof(struct sr_stream, said) + (STEPS - 1) * STEP <= PITCH / 2, "a page");
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
-SR_APART static _Atomic(struct sr_stream *) slabs[SLABS];
+SR_APART static _Atomic(char *) slabs[SLABS];
 static atomic_uint made;	/* streams that there have been at one time */
 static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;
@@ -37,7 +46,8 @@ static unsigned generation;	/* a process that is forked counts on */
 
 static struct sr_stream *made_as(unsigned i)
 {
-	return &atomic_load(&slabs[i / SLAB])[i % SLAB];
+	return (struct sr_stream *)(atomic_load(&slabs[i / SLAB]) + i % SLAB * PITCH +
+				    i % STEPS * STEP);
 }
 
 struct free_link {
@@ -67,7 +77,7 @@ static struct sr_stream *make(void)
 	if (n == SLABS * SLAB)
 		return NULL;
 	if (n % SLAB == 0) {
-		slab = mmap(NULL, SLAB * sizeof(*st), PROT_READ | PROT_WRITE,
+		slab = mmap(NULL, SLAB * PITCH, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (slab == MAP_FAILED)
 			return NULL;
@@ -88,7 +98,9 @@ static void clear(struct sr_stream *st)
 
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
-	       sizeof(*st) - offsetof(struct sr_stream, flags));
+	       offsetof(struct sr_stream, said) - offsetof(struct sr_stream, flags));
+	sr_history_begin(&st->said.in);
+	sr_history_begin(&st->said.out);
 	st->waits.lock = w;
 	st->sets.lock = ep;
 	st->loop.task = task;
@@ -99,7 +111,7 @@ static void clear(struct sr_stream *st)
 	st->loop.watched_fd = -1;
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
-	atomic_flag_clear(&st->history_busy);
+	atomic_flag_clear(&st->said.busy);
 	sr_stream_task(st);
 }
 

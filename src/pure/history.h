@@ -36,6 +36,12 @@ static inline uint64_t sr_history_seen(const struct sr_history *h)
 	return atomic_load_explicit(&h->n, memory_order_acquire);
 }
 
+/* Of a direction that has carried nothing. */
+static inline void sr_history_begin(struct sr_history *h)
+{
+	h->n = h->next = h->kept = 0;
+}
+
 /* Adds the next len bytes of the direction. */
 void sr_history_add(struct sr_history *h, const void *buf, size_t len);
 
