@@ -8,15 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 #include "base/fdpriv.h"
+#include "base/mute.h"
 #include "base/now.h"
 #include "base/process.h"
-
-#define MASK_BYTES (_NSIG / 8)	/* of the kernel's sigset_t, smaller than libc's */
-#define BIT(sig) (1ull << ((sig)-1))
 
 /* A regular file, made if it is not there, or a character device: a descriptor with
  * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which
@@ -38,26 +35,14 @@ static int open_path(const char *path)
 	return -1;
 }
 
-/* The kernel sends both to the thread that writes. */
 ssize_t sr_append_write(int fd, const void *buf, size_t n)
 {
-	const struct timespec at_once = { 0, 0 };
-	uint64_t ours = BIT(SIGXFSZ) | BIT(SIGPIPE), before, mask;
+	struct sr_mute mute;
 	ssize_t r;
-	int err;
 
-	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&ours, (long)&mask,
-			MASK_BYTES, 0, 0);
-	sr_real.syscall(SYS_rt_sigpending, (long)&before, MASK_BYTES, 0, 0, 0, 0);
+	sr_mute_begin(&mute);
 	r = sr_now_write(fd, buf, n);
-	err = errno;
-	ours &= ~before;
-	if (r < 0 && (err == EFBIG || err == EPIPE) && ours)
-		sr_real.syscall(SYS_rt_sigtimedwait, (long)&ours, 0, (long)&at_once,
-				MASK_BYTES, 0, 0);
-	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, MASK_BYTES, 0,
-			0);
-	errno = err;
+	sr_mute_end(&mute, r);
 	return r;
 }
 

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/mute.h"
 #include "base/now.h"
 #include "base/process.h"
 
@@ -114,15 +115,20 @@ static int mark(int fd)
  * require it (vm.memfd_noexec). */
 int sr_fd_memory(const char *name, size_t size)
 {
-	int fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL));
+	int fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL)), r;
+	struct sr_mute mute;
 
 	if (fd < 0 && errno == EINVAL)
 		fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	if (fd >= 0 && ftruncate(fd, (off_t)size)) {
-		sr_fd_close(fd);
-		fd = -1;
-	}
-	return fd;
+	if (fd < 0)
+		return fd;
+	sr_mute_begin(&mute);
+	r = ftruncate(fd, (off_t)size);
+	sr_mute_end(&mute, r);
+	if (r == 0)
+		return fd;
+	sr_fd_close(fd);
+	return -1;
 }
 
 int sr_fd_dup(int fd)

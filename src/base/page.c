@@ -15,7 +15,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,22 +65,13 @@ static struct sr_page *map(int fd)
 	return p;
 }
 
-/* A file that the process's own limit does not allow would bring it SIGXFSZ. */
-static bool may_have(size_t size)
-{
-	struct rlimit rl;
-
-	return sr_fd_room(SPARE) &&
-	       (getrlimit(RLIMIT_FSIZE, &rl) || rl.rlim_cur >= size);
-}
-
 static struct sr_page *make(void)
 {
 	struct sr_page *p = NULL;
 	int err = errno, fd = -1;
 
 	sr_enter();
-	if (may_have(sizeof(*p)))
+	if (sr_fd_room(SPARE))
 		fd = sr_fd_memory(SR_PAGE_NAME, sizeof(*p));
 	if (fd >= 0)
 		p = map(fd);

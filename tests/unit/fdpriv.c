@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -140,6 +141,34 @@ static void forget(void)
 	CHECK(is_open(a) && sr_fd_is_private(b));
 }
 
+/* Memory that the limit of a file's size does not allow: an error, and no signal, whose
+ * action would end the program.  One that was pending stays so. */
+static void memory_over_limit(void)
+{
+	struct rlimit rl = { 4096, RLIM_INFINITY };
+	sigset_t xfsz, pending;
+	int fd;
+
+	CHECK(setrlimit(RLIMIT_FSIZE, &rl) == 0);
+	CHECK(sr_fd_memory("test", 8192) == -1 && errno == EFBIG);
+	sigpending(&pending);
+	CHECK(!sigismember(&pending, SIGXFSZ));
+	sigprocmask(SIG_SETMASK, NULL, &xfsz);
+	CHECK(!sigismember(&xfsz, SIGXFSZ));
+	fd = sr_fd_memory("test", 4096);
+	CHECK(fd >= 0);
+	sr_fd_close(fd);
+
+	sigaddset(&xfsz, SIGXFSZ);
+	sigprocmask(SIG_BLOCK, &xfsz, NULL);
+	raise(SIGXFSZ);
+	CHECK(sr_fd_memory("test", 8192) == -1 && errno == EFBIG);
+	sigpending(&pending);
+	CHECK(sigismember(&pending, SIGXFSZ));
+	signal(SIGXFSZ, SIG_IGN);	/* takes it back */
+	sigprocmask(SIG_UNBLOCK, &xfsz, NULL);
+}
+
 int main(void)
 {
 	struct rlimit rl;
@@ -151,5 +180,6 @@ int main(void)
 	own_in_full_table();
 	all_gaps();
 	forget();
+	memory_over_limit();
 	return 0;
 }
