@@ -66,9 +66,12 @@ static void want_fds(void) { starve(DESCRIPTORS, often(), r->strength); }
 static void want_all(void) { starve(15, often(), r->strength); }
 static void have_all(void) { starve(0, 1, 0); }
 
+/* poll(2) takes no more entries than that, and the halves have some with MANY. */
 static void few_files(void)
 {
-	limit(RLIMIT_NOFILE, (rlim_t)(2 * r->s.streams) + 12 + r->strength % 20);
+	rlim_t n = (rlim_t)(2 * r->s.streams) + 12 + r->strength % 20;
+
+	limit(RLIMIT_NOFILE, n < MANY ? MANY : n);
 }
 
 static void fewer_files(void) { limit(RLIMIT_NOFILE, MANY + r->strength % 15); }
