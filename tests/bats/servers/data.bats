@@ -14,6 +14,7 @@ postgres_setup() {
 	PATH=$bin:$PATH
 	need postgres pgbench psql
 	"${user[@]}" initdb -D "$t/db" -A trust -U u -N >/dev/null
+	echo "host all all $ADDR/32 trust" >>"$t/db/pg_hba.conf" # not only 127.0.0.1
 	server=none
 	postgres_start
 	pg() { "${user[@]}" "$1" -h "$ADDR" -p "$port" -U u "${@:2}"; }
