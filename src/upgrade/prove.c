@@ -102,6 +102,12 @@ static struct cover covered(struct sr_stream *st)
 			       least(peer->tx_have, st->up.proving.hello_rx) };
 }
 
+/* Would a proof say anything? */
+static bool is_something(struct cover n)
+{
+	return n.tx + n.rx >= PROOF_BYTES;
+}
+
 /* Can the peer show what it must have, and something at all?  If not, a proof would
  * cost less to guess than it should.  (Its program may have yet to read.) */
 static enum sr_reason shows_too_little(struct sr_stream *st)
@@ -115,9 +121,8 @@ static enum sr_reason shows_too_little(struct sr_stream *st)
 			 (unsigned long long)p->known_tx, (unsigned long long)p->known_rx);
 		return SR_REASON_UNREAD;
 	}
-	st->up.proven = n.tx + n.rx >= PROOF_BYTES;
-	return st->up.proven || st->policy->upgrade != SR_LAZY ? SR_REASON_NONE :
-								 SR_REASON_HISTORY;
+	return is_something(n) || st->policy->upgrade != SR_LAZY ? SR_REASON_NONE :
+								   SR_REASON_HISTORY;
 }
 
 static uint8_t *put(uint8_t *at, const void *bytes, size_t len)
@@ -280,5 +285,6 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 	}
 	if (!asker)
 		send_tag(st);
+	st->up.proven = is_something(covered(st));
 	return true;
 }

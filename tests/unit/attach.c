@@ -326,7 +326,7 @@ static void answers(void)
 	drop(&f->link, "short");
 	detach("short");
 	meet(SR_ROLE_ANSWERER, 0, 0);
-	CHECK(!sent(SR_MSG_PROOF));
+	CHECK(!sent(SR_MSG_PROOF) && !st->up.proven);
 	show(other.tag[0]);
 	CHECK(shown() && !sent(SR_MSG_SWITCH)); /* before the asker's mark */
 	CHECK(st->up.proven && st->up.checked);
