@@ -9,12 +9,6 @@
 #include "pure/switch.h"
 #include "pure/wire.h"
 
-/* These bytes do not occur in UTF-8 and are rare in other data.  A byte that a
- * program sends at N after an attempt came to nothing is held back only if it
- * looks like the mark's first. */
-#define MARK_FIRST 0xf5
-#define MARK_FIRST_OTHER 0xf6
-
 /* ---- sender ---- */
 
 void sr_tx_init(struct sr_tx *tx)
@@ -31,7 +25,7 @@ int sr_tx_want(struct sr_tx *tx, uint32_t link_no,
 	       const uint8_t token[SR_TOKEN_LEN], int avoid,
 	       struct sr_switch *out)
 {
-	uint8_t first = avoid == MARK_FIRST ? MARK_FIRST_OTHER : MARK_FIRST;
+	uint8_t first = avoid == SR_MARK_FIRST ? SR_MARK_FIRST_OTHER : SR_MARK_FIRST;
 
 	if (tx->ended)
 		return -EPIPE;

@@ -21,6 +21,12 @@
 #define SR_RECORD_LEN 32	/* length of a mark or a RESUME record */
 #define SR_TOKEN_LEN 16
 
+/* The first byte of a mark.  These do not occur in UTF-8 and are rare in other data: a
+ * byte that a program sends at N after an attempt came to nothing is held back only if
+ * it looks like the mark's first. */
+#define SR_MARK_FIRST 0xf5
+#define SR_MARK_FIRST_OTHER 0xf6
+
 /* What the caller has to do after an event. */
 enum {
 	SR_DO_FIN = 1 << 0,	/* shutdown(SHUT_WR) of the anchor */

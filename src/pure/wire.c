@@ -147,6 +147,12 @@ static bool hello_valid(const struct sr_hello *h)
 	return power_of_two(r->size) && !r->gen;
 }
 
+/* Otherwise an asker that never sends the mark could have any byte held back. */
+static bool switch_valid(const struct sr_switch *sw)
+{
+	return sw->first == SR_MARK_FIRST || sw->first == SR_MARK_FIRST_OTHER;
+}
+
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 {
 	uint8_t again[SR_MSG_MAX];
@@ -165,6 +171,7 @@ int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 	sr_msg_encode(&m, again);
 	if (memcmp(again, buf, len) ||
 	    (m.type == SR_MSG_HELLO && !hello_valid(&m.hello)) ||
+	    (m.type == SR_MSG_SWITCH && !switch_valid(&m.sw)) ||
 	    (m.type == SR_MSG_RING && !(power_of_two(m.ring.size) && m.ring.gen)))
 		return -EPROTO;
 	*msg = m;

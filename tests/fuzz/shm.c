@@ -72,7 +72,8 @@ static void peer_says(void)
 		msg.hello = (struct sr_hello){.version = SR_WIRE_VERSION,
 					      .role = SR_ROLE_ANSWERER, .link_no = 1};
 	if (msg.type == SR_MSG_SWITCH)
-		msg.sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1};
+		msg.sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1,
+					   .first = SR_MARK_FIRST};
 	if (msg.type == SR_MSG_END)
 		msg.end = fuzz_number(&f, l->link.rx_h);
 	if (msg.type == SR_MSG_DATA || msg.type == SR_MSG_RING)
@@ -91,7 +92,7 @@ static void says(void)
 	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_BACK)};
 
 	if (msg.type == SR_MSG_SWITCH)
-		msg.sw.n = 500;
+		msg.sw = (struct sr_switch){.n = 500, .first = SR_MARK_FIRST};
 	if (msg.type > SR_MSG_ACKEND && msg.type < SR_MSG_BACK)
 		return;
 	if (msg.type == SR_MSG_END)

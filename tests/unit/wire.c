@@ -26,6 +26,8 @@ static struct sr_msg message(enum sr_msg_type type)
 	msg.ack = UINT64_C(0x1122334455667788);
 	if (type == SR_MSG_BYTES)
 		msg.bytes.len = SR_MSG_BYTES_MAX;
+	if (type == SR_MSG_SWITCH)
+		msg.sw.first = SR_MARK_FIRST;
 	return msg;
 }
 
@@ -142,6 +144,7 @@ static void bad_messages(void)
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.size = 4095);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.size = 0);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.gen = 1);
+	BAD(message(SR_MSG_SWITCH), msg.sw.first = 'k'); /* which would be held, typed alone */
 	BAD(message(SR_MSG_RING), msg.ring.gen = 1);
 	BAD(message(SR_MSG_RING), msg.ring.size = 64);
 	BAD(message(SR_MSG_RING), msg.ring.gen = 1; msg.ring.size = 96);
