@@ -160,14 +160,14 @@ static void dial_all(void)
 	}
 }
 
-/* The stream whose other end this is. */
+/* The stream whose other end this is.  One that has ended may have had the same port. */
 static int stream_of(int fd)
 {
 	int port = port_of(fd, get_peer);
 
 	for (; !r->over; nap_us(200))
 		for (int i = 0; i < r->s.streams; i++)
-			if (r->s.subject[0].stream[i].port == port)
+			if (fds[i] < 0 && r->s.subject[0].stream[i].port == port)
 				return i;
 	return -1;
 }
