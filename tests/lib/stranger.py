@@ -131,8 +131,8 @@ def flood():
         except OSError:     # it is full, or nobody is there
             time.sleep(0.001)
             continue
-        offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 2, 14, 14, i & 1, b"SR", 2, 4,
-                            random.randrange(1024, 65536), port, i, here, here)
+        offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", VERSION, 14, 14, i & 1, b"SR",
+                            VERSION, 4, random.randrange(1024, 65536), port, i, here, here)
         with contextlib.suppress(OSError):
             line.send((offer, os.urandom(len(offer)), offer[:7], b"", b"ok", offer)[i % 6])
         made += 1
