@@ -18,7 +18,7 @@
 #include "engine/engine.h"
 #include "engine/waiters.h"
 
-enum { AWAKE, AT_EVENTFD, AT_SEMAPHORE, AT_WORD, CALLED };
+enum { AWAKE, AT_EVENTFD, AT_WORD, CALLED };
 
 #define CALL 0x10000u /* counts wake-ups in a word; the link uses less */
 
@@ -39,10 +39,8 @@ struct sr_waiter *sr_waiter_get(void)
 	sr_enter();
 	w = calloc(1, sizeof(*w));
 	sr_leave();
-	if (w) {
+	if (w)
 		w->efd = -1;
-		sem_init(&w->sem, 0, 0);
-	}
 	return w;
 }
 
@@ -81,37 +79,20 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 }
 
 /* Always has a timeout, even centuries away: futex(2) without one is restarted
- * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
-SR_WINDOW_FRAME
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
-{
-	struct timespec end = sr_timespec(deadline_ns);
-	int r;
-
-	/* A call that came after another reason had woken us, and before AWAKE,
-	 * has left a post that no thread waits for. */
-	while (sem_trywait(&w->sem) == 0)
-		;
-	if (!sleeps(w, AT_SEMAPHORE))
-		return 0;
-	r = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &end);
-	if (r < 0 && errno == ETIMEDOUT)
-		r = 0;
-	return r;
-}
-
-/* call() changes the state, then the word, then wakes.  Here the order is
+ * after a handler with SA_RESTART (signal(7)), and poll(2) must not be.
+ *
+ * call() changes the state, then the word, then wakes.  Here the order is
  * reversed: if the state is not CALLED after the word was read, the word
  * changes before the kernel compares it, or the wake is still to come. */
 SR_WINDOW_FRAME
-int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns)
 {
 	struct timespec end = sr_timespec(deadline_ns);
 	uint32_t now;
 	int r, type;
 
-	w->word = word;
+	w->word = word = word ?: &w->own;
 	if (!sleeps(w, AT_WORD))
 		return 0;
 	now = atomic_load(word);
@@ -143,8 +124,6 @@ static void call(struct sr_waiter *w)
 
 	if (was == AT_EVENTFD)
 		(void)!sr_now_write(w->efd, &one, sizeof(one));
-	else if (was == AT_SEMAPHORE)
-		sem_post(&w->sem);
 	else if (was == AT_WORD) {
 		atomic_fetch_add(w->word, CALL);
 		sr_real.syscall(SYS_futex, (long)w->word, FUTEX_WAKE, INT_MAX,
@@ -239,6 +218,7 @@ static void abandoned(void *arg)
 {
 	struct await *a = arg;
 
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	sr_wait_detach(a->st, &a->w->node[0]);
 	sr_waiter_put(a->w);
 }
@@ -269,7 +249,7 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 			break;
 		}
 		sr_window_open(&win, abandoned, &a);
-		sr_waiter_wait(w, end_ns);
+		sr_waiter_wait(w, NULL, 0, end_ns);
 		sr_window_close(&win);
 		sr_waiter_awake(w, false);
 		sr_wait_detach(st, node);

@@ -2,17 +2,15 @@
 /*
  * waiters.h - program threads that sleep until a stream moves on.
  *
- * A waiter, from a pool, wakes a sleeping thread: by a semaphore, a word that
- * it shares with the link's other end, or an eventfd if the thread watches
- * other descriptors meanwhile.  A node attaches it to each stream that it waits
+ * A waiter, from a pool, wakes a sleeping thread: by a futex, its own or a word that
+ * the link's other end has, too, or by an eventfd if the thread watches other
+ * descriptors meanwhile.  A node attaches it to each stream that it waits
  * for.  No wake-up is lost: the thread attaches its nodes, full fence, checks
  * the streams, sleeps; another thread changes a stream, full fence, looks for
  * nodes.  One of the two sees the other.
  */
 #ifndef SR_WAIT_H
 #define SR_WAIT_H
-
-#include <semaphore.h>
 
 #include "engine/impl.h"
 
@@ -28,10 +26,10 @@ struct sr_wait_node {
 #define SR_WAITER_NODES 8
 
 struct sr_waiter {
-	sem_t sem;
 	int efd;		/* -1: not needed so far */
 	atomic_int state;	/* waiters.c */
-	_Atomic uint32_t *word;	/* a link's word, in state AT_WORD */
+	_Atomic uint32_t own;
+	_Atomic uint32_t *word;	/* own, or a link's, in state AT_WORD */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
@@ -44,14 +42,11 @@ int sr_waiter_fd(struct sr_waiter *w);
 bool sr_waiter_sleeping(struct sr_waiter *w);
 /* The thread is awake; readable: its eventfd was readable. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
-/* Sleeps on the semaphore until the waiter is called, deadline_ns is over
- * (UINT64_MAX: none) or a signal is handled.  Returns 0, perhaps without a
- * reason, or -1 and EINTR.  A cancellation point, in a window (signal.h). */
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
-
-/* The same on a link's word, while it holds all bits of want (link.h).  A
- * handler that jumps out must set the cancellation type back to deferred. */
-int sr_waiter_wait_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+/* Sleeps until the waiter is called, deadline_ns is over (UINT64_MAX: none), a signal is
+ * handled, or a link's word (NULL: none) does not hold all bits of want any more (link.h).
+ * Returns 0, perhaps without a reason, or -1 and EINTR.  A cancellation point, in a window
+ * (signal.h); what undoes the window sets the cancellation type back to deferred. */
+int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		   uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);

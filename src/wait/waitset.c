@@ -201,7 +201,7 @@ static void abandoned(void *arg)
 {
 	struct sr_waitset *s = arg;
 
-	/* sr_waiter_wait_word() */
+	/* sr_waiter_wait() */
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	if (s->armed)
 		disarm(s);
@@ -221,13 +221,10 @@ static int interrupted(void)
 	return -1;
 }
 
-/* Where a thread sleeps. */
-enum place { IN_POLL, IN_WAITER, AT_WORD };
-
 /* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
  * runs when the window opens, and then ends the sleep. */
 SR_WINDOW_FRAME
-static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
+static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 {
 	bool for_ever = until == UINT64_MAX;
 	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
@@ -238,10 +235,8 @@ static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
 	sr_window_open(&w, abandoned, s);
 	if (until && signalled(s))
 		r = interrupted();
-	else if (place == AT_WORD)
-		r = sr_waiter_wait_word(s->waiter, s->word, s->word_want, until);
-	else if (place == IN_WAITER)
-		r = sr_waiter_wait(s->waiter, until);
+	else if (!in_poll)
+		r = sr_waiter_wait(s->waiter, s->word, s->word_want, until);
 	else
 		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 	sr_window_close(&w);
@@ -251,25 +246,28 @@ static int sleep_in(struct sr_waitset *s, enum place place, uint64_t until)
 /* Does not sleep, but lets in the signals that the mask does. */
 static int poll_now(struct sr_waitset *s)
 {
-	return s->sigmask ? sleep_in(s, IN_POLL, 0) : sr_now_poll(s->k, s->kn);
+	return s->sigmask ? sleep_until(s, true, 0) : sr_now_poll(s->k, s->kn);
 }
 
-/* A set of one stream that waits for one link, which has a futex word, sleeps on that
- * word; a set that has only notifications to wait for, on the waiter's semaphore. */
-static enum place place_of(struct sr_waitset *s)
+/* True: the set sleeps in poll(2).  If it has one stream that waits for one link, which has
+ * a futex word, it sleeps on that; and if it has only notifications to wait for, on the
+ * waiter's own. */
+static bool needs_poll(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e = s->e;
 	int way = e->armed[0] ? 0 : 1;
 	struct sr_link *link = e->armed[way];
 
+	s->word = NULL;
+	s->word_want = 0;
 	if (fill(s) || s->sigmask)
-		return IN_POLL;
+		return true;
 	if (s->n == 1 && link && link->ops->futex && !(way == 0 && e->armed[1])) {
 		s->word_want = 1u << way;
 		s->word = link->ops->futex(link, s->word_want);
-		return AT_WORD;
+		return false;
 	}
-	return s->kn > s->n + 1 ? IN_POLL : IN_WAITER;
+	return s->kn > s->n + 1;
 }
 
 static uint64_t sooner(uint64_t deadline)
@@ -289,10 +287,10 @@ static int sleep_in_poll(struct sr_waitset *s)
 	s->k[s->n].fd = fd;
 	if (!sr_waiter_sleeping(s->waiter))
 		return sr_now_poll(s->k, s->kn);
-	r = sleep_in(s, IN_POLL, fd < 0 ? sooner(s->deadline) : s->deadline);
+	r = sleep_until(s, true, fd < 0 ? sooner(s->deadline) : s->deadline);
 	if (r < 0 && errno == EINVAL) {
 		s->kn = s->n;
-		r = sleep_in(s, IN_POLL, sooner(s->deadline));
+		r = sleep_until(s, true, sooner(s->deadline));
 	}
 	return r;
 }
@@ -302,14 +300,13 @@ static int nap(struct sr_waitset *s)
 {
 	drop_all(s);
 	fill(s);
-	return sleep_in(s, IN_POLL, sooner(s->deadline));
+	return sleep_until(s, true, sooner(s->deadline));
 }
 
 /* Arms the links, looks again, sleeps, disarms.  Returns what ppoll() returns. */
 static int sleep_armed(struct sr_waitset *s)
 {
 	struct pollfd *mine = &s->k[s->n];
-	enum place place;
 	bool shut;
 	size_t i;
 	int r, err;
@@ -325,8 +322,8 @@ static int sleep_armed(struct sr_waitset *s)
 		fill(s);
 		r = sr_now_poll(s->k, s->kn);
 	} else {
-		place = place_of(s);	/* fills */
-		r = place == IN_POLL ? sleep_in_poll(s) : sleep_in(s, place, s->deadline);
+		r = needs_poll(s) ? sleep_in_poll(s) :	/* it fills */
+				    sleep_until(s, false, s->deadline);
 	}
 	err = errno;
 	for (i = 0; r < 0 && i < s->kn; i++)
@@ -450,7 +447,7 @@ static int wait_in_kernel(struct sr_waitset *s, bool *again)
 	int r;
 
 	fill(s);
-	r = sleep_in(s, IN_POLL, s->deadline);
+	r = sleep_until(s, true, s->deadline);
 	*again = leave_gates(s) && r > 0;
 	return r;
 }
