@@ -14,8 +14,10 @@
  *
  * Any process may connect.  One that has a stream, it says, is believed if it is
  * trusted or its user owns the server's end of that stream (sr_local_owns()), so
- * nobody can draw the askers of other users to himself.  A worker tells the keeper
- * nothing of worth.
+ * nobody can draw the askers of other users to himself.  A worker joins whoever has the
+ * name, to follow him when he ends.  If he is a stranger, the address's streams stay on
+ * TCP, and he learns which of them each worker has; where it answers is of no use to him,
+ * as it answers him no more than anybody.
  */
 #include "base/real.h"
 

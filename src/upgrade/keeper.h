@@ -15,7 +15,7 @@
 /* Makes this process the keeper of the listening stream's address.  0; -EADDRINUSE:
  * another process is; or -errno. */
 int sr_keeper_open(struct sr_stream *st);
-/* Makes it a worker.  0, or -errno: the keeper has ended, or is a stranger. */
+/* Makes it a worker of whoever has the name.  0, or -errno: that one has ended. */
 int sr_keeper_join(struct sr_stream *st, const struct sr_there *there);
 /* Is it one or the other? */
 bool sr_keeper_is_open(struct sr_stream *st);

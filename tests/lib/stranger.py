@@ -4,14 +4,18 @@
 
 stranger.py squat HOW ADDRESS PORT   takes the rendezvous name; HOW: open, or full, when
                                      nobody else can connect to it
+stranger.py keep N ADDRESS PORT      takes the keeper's name, asks each worker for all
+                                     streams of others to that port, and N times for one
+                                     that is not there; for 3 seconds
 stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (silent), or
                                      sends sockets that take long to close, and goes
-                                     (leave) or stays (stay)
+                                     (leave) or stays (stay), or sockets whose close is a
+                                     reset (reset)
 stranger.py own HOW ADDRESS PORT     as call, but has streams, and a link to each
 stranger.py flood N ADDRESS PORT     connects N times, as fast as it can, says something
                                      at random, and stays or goes
 stranger.py crowd N ADDRESS PORT     connects N times to it and to the keeper's, and stays
-It says "ready", and is there until it is killed.
+It says "ready", and is there until it is killed.  flood and keep say then what they got.
 """
 import contextlib
 import os
@@ -54,8 +58,56 @@ def squat():
     return lines
 
 
+def streams():
+    """Of others, with that port, as anybody can read them."""
+    with open("/proc/net/tcp", "rb") as table:
+        rows = [line.split() for line in table][1:]
+    for here, there in (row[1:3] for row in rows if row[3] == b"01"):
+        if int(there.split(b":")[1], 16) == port:
+            yield int(here.split(b":")[1], 16)
+
+
+def name(sport, number=1):
+    here = socket.inet_aton(address)
+    return struct.pack(">2sBBHHI4s12x4s12x", b"SR", VERSION, 4, sport, port, number, here,
+                       here)
+
+
+def find(line, sport):
+    line.send(struct.pack("B44s40x", 2, name(sport)))
+
+
+def keep():
+    """Connections that say which streams they have, which is what he learns."""
+    got = {"joins": 0, "streams": 0, "descriptors": 0}
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(NAME + "/keeper")
+    listener.listen(100)
+    print("ready", flush=True)
+    line, _ = listener.accept()
+    left, due = int(how), 0
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        if select.select([line], [], [], 0.001)[0]:
+            packet, fds, _, _ = socket.recv_fds(line, 100, 10)
+            if not packet:
+                break
+            got["joins"] += packet[0] == 1
+            got["streams"] += packet[0] == 3
+            got["descriptors"] += len(fds)
+        if time.monotonic() > due:
+            due = time.monotonic() + 0.1
+            for sport in streams():
+                find(line, sport)
+        for _ in range(min(left, 10)):
+            find(line, 1)
+            left -= 1
+    print("got", ", ".join(f"{n} {what}" for what, n in got.items()), flush=True)
+    return listener, line
+
+
 def lingering(to):
-    """A socket whose last close(2) takes an hour."""
+    """A socket whose last close(2) takes an hour, or is a reset."""
     full = socket.socket()
     full.connect(to)
     full.setblocking(False)
@@ -65,7 +117,8 @@ def lingering(to):
     except BlockingIOError:
         pass
     full.setblocking(True)
-    full.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    full.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                    struct.pack("ii", 1, 0 if how == "reset" else 3600))
     return full.detach()
 
 
@@ -78,10 +131,8 @@ def send_lingering(line, to, word=bytes(48)):
 
 def link(stream, line):
     """Asks for one.  The answerer's doorbell."""
-    here = socket.inet_aton(address)
     line.setblocking(True)
-    line.send(struct.pack(">BBBB2sBBHHI4s12x4s12x", VERSION, 14, 14, 0, b"SR", VERSION, 4,
-                          stream.getsockname()[1], port, 1, here, here))
+    line.send(bytes((VERSION, 14, 14, 0)) + name(stream.getsockname()[1]))
     word, fds, _, _ = socket.recv_fds(line, 100, 2)
     if word != b"ok":
         raise ValueError(word)
@@ -121,32 +172,46 @@ def call():
     return listener     # and the connections that nobody accepts
 
 
+def answer(line):
+    """Is it more than a refusal?"""
+    try:
+        word, fds, _, _ = socket.recv_fds(line, 100, 10)
+    except OSError:     # none
+        return 0
+    finally:
+        line.close()
+    for fd in fds:
+        os.close(fd)
+    return word == b"ok" or bool(fds)
+
+
 def flood():
     """Requests of all kinds; the latest hundred stay."""
-    here = socket.inet_aton(address)
-    kept, made = [], 0
+    kept, made, got = [], 0, 0
     for i in range(int(how)):
+        if not i % 100:
+            theirs = list(streams()) or [1]
         try:
             line = connection()
         except OSError:     # it is full, or nobody is there
             time.sleep(0.001)
             continue
-        offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", VERSION, 14, 14, i & 1, b"SR",
-                            VERSION, 4, random.randrange(1024, 65536), port, i, here, here)
+        sport = random.choice((random.randrange(1024, 65536), *theirs))
+        offer = bytes((VERSION, 14, 14, i & 1)) + name(sport, i)
         with contextlib.suppress(OSError):
             line.send((offer, os.urandom(len(offer)), offer[:7], b"", b"ok", offer)[i % 6])
         made += 1
         kept.append(line)
         if len(kept) > 100:
-            kept.pop(random.randrange(100)).close()
-    print(f"made {made} requests", flush=True)
+            got += answer(kept.pop(random.randrange(100)))
+    print(f"made {made} requests, got {got} links or descriptors", flush=True)
     return kept
 
 
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
-kept = {"squat": squat, "call": call, "own": call, "flood": flood,
+kept = {"squat": squat, "keep": keep, "call": call, "own": call, "flood": flood,
         "crowd": crowd}[role]()
 print("ready", flush=True)
 signal.pause()

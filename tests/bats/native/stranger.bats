@@ -3,7 +3,7 @@
 # Another user on this host.  If he takes the name of a rendezvous, streams stay on TCP;
 # if he calls on it, others have their links as if he were not there.
 
-# shellcheck disable=SC2034,SC2154 # read by what is loaded, set there
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # read by what is loaded, set there
 load ../../lib/common
 load ../../lib/case
 
@@ -103,6 +103,10 @@ called() {
 	called stay
 }
 
+@test "strangers who send what resets when it is closed" {
+	called reset
+}
+
 @test "strangers who connect, and say nothing" {
 	called silent
 }
@@ -132,6 +136,57 @@ called() {
 	local command=(prlimit --nofile=200)
 	serve echo server "$ADDR" "$port" 1
 	stranger crowd 300
+	client
+	linked
+}
+
+# meanwhile STREAMS COMMAND...: while it runs, clients of the server go on, and new ones
+# come, some of them without Sockrail; all that comes back to them is compared.  $told is
+# what the stranger got
+meanwhile() {
+	local client plain
+	start plain timeout 60 python3 "$SR_TOP/tests/lib/honest.py" client "$ADDR" "$port" 2 "$t/over"
+	plain=$pid
+	SOCKRAIL_UPGRADE=lazy SOCKRAIL_UPGRADE_BYTES=2000 REPORT=$t/client.report \
+		start client rail timeout 60 \
+		python3 "$SR_TOP/tests/lib/honest.py" client "$ADDR" "$port" "$1" "$t/over"
+	client=$pid
+	said client ready
+	"${@:2}"
+	said stranger '.*got .*'
+	: >"$t/over"
+	pid=$plain
+	await
+	pid=$client
+	await
+	told=$(grep got "$t/stranger.out")
+	echo "# $told; $(tail -n 1 "$t/client.out")" >&3
+}
+
+@test "10,000 requests of a stranger, for others' streams, too: he gets no link" {
+	serve honest server "$ADDR" "$port"
+	meanwhile 20 stranger flood 10000
+	[[ $told = *"requests, got 0 links or descriptors" ]]
+	[ "$(went tx_shm "$t/client.report")" -gt 0 ]
+	echo "# $(grep -c '"link":"shm"' "$t/client.report") streams had links" >&3
+}
+
+# A worker joins whoever has the name, and follows him when he goes.
+@test "the keeper's name is a stranger's: TCP, and he learns no more than whose streams are" {
+	local keeper
+	stranger keep 20000
+	keeper=$pid
+	serve honest server "$ADDR" "$port"
+	meanwhile 4 true
+	[[ $told =~ ^got\ 1\ joins,\ ([0-9]+)\ streams,\ 0\ descriptors$ ]]
+	[ "${BASH_REMATCH[1]}" -gt 0 ]
+	[ "$(went '[rt]x_shm' "$t/client.report")" = 0 ]
+	rm "$t/client.report"
+	kill "$keeper"
+	for _ in {1..100}; do
+		! grep -q "@sockrail-4/tcp4:$ADDR:$port\$" /proc/net/unix || break
+		sleep 0.05
+	done
 	client
 	linked
 }
