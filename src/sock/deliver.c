@@ -11,6 +11,7 @@
  * the sockets, so that nobody waits for it at the end of a pipe.
  *
  * The streams are its own from the moment it is made: here they lose their anchor.
+ * Where it can't be made this process delivers itself before it ends.
  */
 #include "base/real.h"
 
@@ -166,16 +167,11 @@ static void close_others(struct list *list)
 	sr_real.close_range((unsigned)list->n, UINT_MAX, 0);
 }
 
-static __attribute__((noreturn)) void deliver(struct list *list, struct pollfd *p)
+static void deliver(struct list *list, struct pollfd *p)
 {
 	uint64_t end = sr_now_ns() + SR_ORPHAN_NS, now;
-	sigset_t all;
 	size_t open;
 
-	sigfillset(&all);
-	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, 0, 8, 0, 0);
-	sr_real.syscall(SYS_setsid, 0, 0, 0, 0, 0, 0);
-	close_others(list);
 	do {
 		open = 0;
 		for (struct rest *r = list->rest; r < list->rest + list->n; r++) {
@@ -192,21 +188,57 @@ static __attribute__((noreturn)) void deliver(struct list *list, struct pollfd *
 		if (open && now < end)
 			sr_real.poll(p, open, (int)((end - now) / 1000000) + 1);
 	} while (open && now < end);
+}
+
+static __attribute__((noreturn)) void deliver_and_end(struct list *list, struct pollfd *p)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, 0, 8, 0, 0);
+	sr_real.syscall(SYS_setsid, 0, 0, 0, 0, 0, 0);
+	close_others(list);
+	deliver(list, p);
 	for (;;)
 		sr_real.syscall(SYS_exit_group, 0, 0, 0, 0, 0, 0);
 }
 
+/* ---- where it can't be made ---- */
+
+static bool has_left(struct sr_stream *st)
+{
+	return !sr_any_gate_shut(st);
+}
+
+/* Those which could not be handed over, if there are any, have kept their anchor. */
+static void await_delivery(struct sr_stream *st, void *since)
+{
+	if (!st->exiting && !sr_is_shared(st) && sr_back_concerns(st))
+		sr_back_wait(st, has_left, *(uint64_t *)since, SR_ORPHAN_NS);
+}
+
+/* The program's end takes as long as the delivery if there is no memory or no process
+ * for it: rather late than without these bytes. */
 void sr_streams_deliver(void)
 {
 	struct list list = { 0 };
+	struct pollfd *p;
+	uint64_t since;
+	long pid;
 
 	sr_streams_walk(count, &list);
 	if (!list.most)
 		return;
 	list.rest = memory(list.most * (sizeof(struct rest) + sizeof(struct pollfd)));
-	if (!list.rest)
-		return;
-	sr_streams_walk(leave_one, &list);
-	if (list.n && sr_real.syscall(SYS_clone, 0, 0, 0, 0, 0, 0) == 0)
-		deliver(&list, (struct pollfd *)(list.rest + list.most));
+	if (list.rest) {
+		p = (struct pollfd *)(list.rest + list.most);
+		sr_streams_walk(leave_one, &list);
+		pid = list.n ? sr_real.syscall(SYS_clone, 0, 0, 0, 0, 0, 0) : 1;
+		if (pid == 0)
+			deliver_and_end(&list, p);
+		if (pid < 0)
+			deliver(&list, p);
+	}
+	since = sr_now_ns();
+	sr_streams_walk(await_delivery, &since);
 }

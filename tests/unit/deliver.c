@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * deliver.c - a process ends with bytes on a link that ends with it, and TCP has no room
+ * for them: they arrive nevertheless, and TCP's end behind them, also where no process can
+ * be made that delivers them, or there is no memory to hand them to it.
+ */
+#include "fake_link.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "base/loop.h"
+#include "in_process.h"
+
+enum { HANG_S = 60, BYTES = 4000, LATE_MS = 300 };
+
+static bool no_memory;
+
+void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+	if (no_memory) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+}
+
+static __typeof__(sr_real.syscall) real_syscall;
+
+static long no_clone(long number, long a, long b, long c, long d, long e, long f)
+{
+	if (number == SYS_clone) {
+		errno = EAGAIN;
+		return -1;
+	}
+	return real_syscall(number, a, b, c, d, e, f);
+}
+
+static uint8_t pattern(size_t i)
+{
+	return (uint8_t)(i * 2654435761u >> 13);
+}
+
+/* Until TCP has no room. */
+static size_t stuff(int fd)
+{
+	static const uint8_t filler[4096];
+	size_t total = 0;
+	ssize_t n;
+
+	while ((n = send(fd, filler, sizeof(filler), MSG_DONTWAIT)) > 0)
+		total += (size_t)n;
+	return total;
+}
+
+static bool get(int fd, uint8_t *buf, size_t n)
+{
+	return recv(fd, buf, n, MSG_WAITALL) == (ssize_t)n;
+}
+
+/* The peer: its program does not read before the process has ended, or takes long to.
+ * Returns an exit status. */
+static int read_late(struct fake_pair *e, size_t stuffed, int ended)
+{
+	struct pollfd p = {.fd = ended};
+	uint8_t in[BYTES], c;
+	uint64_t a, m;
+	size_t i, n;
+
+	poll(&p, 1, LATE_MS);
+	for (; stuffed; stuffed -= n) {
+		n = stuffed < sizeof(in) ? stuffed : sizeof(in);
+		if (!get(e->peer, in, n))
+			return 2;
+	}
+	if (!get(e->peer, in, SR_RECORD_LEN) || sr_resume_parse(in, &a, &m) || a || m != BYTES)
+		return 3;
+	if (!get(e->peer, in, BYTES))
+		return 4;
+	for (i = 0; i < BYTES; i++)
+		if (in[i] != pattern(i))
+			return 5;
+	return recv(e->peer, &c, 1, 0) ? 6 : 0;
+}
+
+static int end(void *how)
+{
+	struct fake_pair e = fake_linked(false);
+	int ended[2], status;
+	uint8_t out[BYTES];
+	size_t i, stuffed;
+	long pid;
+
+	for (i = 0; i < BYTES; i++)
+		out[i] = pattern(i);
+	CHECK_EQ(fake_write(&e, out, BYTES), BYTES);
+	stuffed = stuff(e.fd);
+	CHECK(!pipe(ended));
+	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);	/* no handler of fork runs */
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(e.fd);
+		close(ended[1]);
+		_exit(read_late(&e, stuffed, ended[0]));
+	}
+	close(e.peer);
+	CHECK_EQ(sr_loop_start(), 0);
+	real_syscall = sr_real.syscall;
+	if (!strcmp(how, "no process"))
+		sr_real.syscall = no_clone;
+	no_memory = !strcmp(how, "no memory");
+	sr_streams_exit();
+	close(e.fd);
+	close(ended[1]);
+	CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	return 0;
+}
+
+int main(void)
+{
+	static const char *const hows[] = {"", "no process", "no memory"};
+
+	for (unsigned i = 0; i < 3; i++) {
+		printf("deliver: %s\n", hows[i]);
+		CHECK_EQ(in_process(end, (void *)(uintptr_t)hows[i], HANG_S), 0);
+	}
+	return 0;
+}
