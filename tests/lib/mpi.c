@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * mpi.c - ranks of MPI that pass on a ring of messages, and then send in pairs as fast as
- * they can.  Prints how many messages were whole; on stderr, MB/s of rank 0.
+ * mpi TURNS MEGABYTES - ranks of MPI that pass on a ring of messages, and then send in pairs
+ * as fast as they can.  Prints how many messages were whole; on stderr, MB/s of rank 0.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RING 2000
 #define MESSAGE 1000
-#define BULK 400
 #define LARGE (1 << 20)
 
 static void fill(unsigned char *buf, int n, int seed)
@@ -20,12 +18,12 @@ static void fill(unsigned char *buf, int n, int seed)
 }
 
 /* Each round goes from rank 0 through all of them. */
-static int ring(int rank, int ranks)
+static int ring(int rank, int ranks, int turns)
 {
 	unsigned char buf[MESSAGE], want[MESSAGE];
 	int good = 0;
 
-	for (int i = 0; i < RING; i++) {
+	for (int i = 0; i < turns; i++) {
 		fill(want, MESSAGE, i);
 		if (rank == 0)
 			MPI_Send(want, MESSAGE, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
@@ -39,14 +37,14 @@ static int ring(int rank, int ranks)
 	return good;
 }
 
-static int bulk(int rank)
+static int bulk(int rank, int count)
 {
 	unsigned char *buf = malloc(LARGE), *want = malloc(LARGE);
 	int good = 0;
 	double since = MPI_Wtime();
 
 	fill(want, LARGE, rank & ~1);
-	for (int i = 0; i < BULK; i++) {
+	for (int i = 0; i < count; i++) {
 		if (rank % 2 == 0) {
 			MPI_Send(want, LARGE, MPI_BYTE, rank + 1, 1, MPI_COMM_WORLD);
 			continue;
@@ -57,7 +55,7 @@ static int bulk(int rank)
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 0)
-		fprintf(stderr, "%.0f MB/s a pair\n", BULK / (MPI_Wtime() - since));
+		fprintf(stderr, "%.0f MB/s a pair\n", count / (MPI_Wtime() - since));
 	return good;
 }
 
@@ -68,7 +66,7 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	good = ring(rank, ranks) + bulk(rank);
+	good = ring(rank, ranks, atoi(argv[1])) + bulk(rank, atoi(argv[2]));
 	MPI_Reduce(&good, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
 		printf("%d\n", all);

@@ -5,6 +5,20 @@
 # runs a server and a client, each through `as`; each_way calls it several times
 # and looks at which way the bytes went.  SR_TEST_FIGURES=FILE: appends that there.
 
+# sized NATIVE EMULATED [ALL]: how much.  The virtual machine is slow; with SR_TEST_FULL=1
+# there is time for NATIVE there, and here for ALL.
+sized() {
+	case $SR_TEST_WHERE.${SR_TEST_FULL:-} in
+	vm.1) echo "$1" ;;
+	vm.*) echo "$2" ;;
+	*.1) echo "${3:-$1}" ;;
+	*) echo "$1" ;;
+	esac
+}
+
+# shellcheck disable=SC2034 # of the tests: seconds for a client
+[ "${SR_TEST_FULL:-}" = 1 ] && limit=1000 || limit=100
+
 # brief FULL SHORT: how much; SR_TEST_SHORT=1 says that tests/check has no time
 brief() { [ "${SR_TEST_SHORT:-}" = 1 ] && echo "$2" || echo "$1"; }
 

@@ -38,24 +38,27 @@ pgbench_run() {
 
 @test "PostgreSQL: pgbench -c 16, select only" {
 	postgres_setup
-	lazy_share=95 slack=1
-	run_it() { pgbench_run -c 16 -S -t 3000; }
-	each_way 6000000 run_it "$both"
+	turns=$(sized 3000 100)
+	lazy_share=95 slack=$(sized 1 10) # the first bytes of each stream
+	run_it() { pgbench_run -c 16 -S -t "$turns"; }
+	each_way $((turns * 2000)) run_it "$both"
 }
 
 @test "PostgreSQL: pgbench -c 16, TPC-B" {
 	postgres_setup
-	slack=1 lazy_share=95
-	run_it() { pgbench_run -c 16 -t 400; }
-	each_way 3800000 run_it "$both"
+	turns=$(sized 400 40)
+	lazy_share=95 slack=$(sized 1 10)
+	run_it() { pgbench_run -c 16 -t "$turns"; }
+	each_way $((turns * 9500)) run_it "$both"
 }
 
 # A link for a stream of two messages is not worth it.
 @test "PostgreSQL: pgbench -c 16 -C" {
 	postgres_setup
 	slack=100 lazy_share=0
-	run_it() { pgbench_run -c 16 -S -C -t 15; }
-	each_way 100000 run_it "$both"
+	turns=$(sized 15 4)
+	run_it() { pgbench_run -c 16 -S -C -t "$turns"; }
+	each_way $((turns * 6600)) run_it "$both"
 }
 
 postgres_copy() {
@@ -69,11 +72,12 @@ postgres_copy() {
 	stop_all
 }
 
-@test "PostgreSQL: COPY of 80 MB, both ways" {
+@test "PostgreSQL: COPY of a large table, both ways" {
 	postgres_setup
-	awk 'BEGIN { for (i = 0; i < 800000; i++) printf "%d\t%050d\t%048d\n", i, i * 7919, i * 104729 }' >"$t/a"
+	rows=$(sized 800000 40000 2000000) # of more than 100 bytes
+	awk -v rows="$rows" 'BEGIN { for (i = 0; i < rows; i++) printf "%d\t%050d\t%048d\n", i, i * 7919, i * 104729 }' >"$t/a"
 	lazy_share=95 slack=1 # the server speaks first
-	each_way 400000000 postgres_copy "$both"
+	each_way $((rows * 420)) postgres_copy "$both"
 }
 
 # ------------------------------------------------------------------- redis
@@ -82,7 +86,7 @@ redis_start() {
 	rm -f "$t"/*.rdb
 	serve redis-server --bind "$ADDR" --port "$port" --dir "$t" --save '' --protected-mode no \
 		--enable-debug-command yes --rdbcompression no --repl-diskless-sync-delay 0 "$@" &&
-		redis debug populate 20000 key 1000
+		redis debug populate "$((megabytes * 1000))" key 1000
 }
 
 redis() { redis-cli -h "$ADDR" -p "$port" "$@" >/dev/null; }
@@ -94,7 +98,7 @@ redis_saves() {
 redis_forks() {
 	redis_start || return
 	start saves redis_saves
-	as client timeout "$limit" redis-benchmark -h "$ADDR" -p "$port" -c 50 -n 600000 -t get -d 100 \
+	as client timeout "$limit" redis-benchmark -h "$ADDR" -p "$port" -c 50 -n "$requests" -t get -d 100 \
 		--csv >"$t/client.out" || return
 	[ "$(redis-cli -h "$ADDR" -p "$port" info stats | sed -n 's/total_forks:\([0-9]*\).*/\1/p')" -gt 1 ] || return
 	result=$(redis-cli -h "$ADDR" -p "$port" info commandstats |
@@ -104,8 +108,9 @@ redis_forks() {
 
 @test "redis-benchmark -c 50, and a BGSAVE every second" {
 	need redis-server redis-benchmark
-	lazy_share=99 slack=1 # the first bytes of each stream
-	each_way 24000000 redis_forks "$both"
+	megabytes=20 requests=$(sized 600000 20000)
+	lazy_share=99 slack=$(sized 1 30) # the first bytes of each stream
+	each_way $((requests * 40)) redis_forks "$both"
 }
 
 replica_is_up() {
@@ -125,19 +130,21 @@ redis_replica() {
 	stop_all
 }
 
-@test "redis: a replica of 20 MB, by a file" {
+@test "redis: a replica, by a file" {
 	need redis-server redis-cli openssl
+	megabytes=$(sized 20 20 200)
 	random "$t/a" 5
 	diskless=no slack=1
 	lazy_share=30 # the first 10 MB or so, until it asks after the child again
-	each_way 25000000 redis_replica "$both"
+	each_way $(((megabytes + 5) * 1000000)) redis_replica "$both"
 }
 
-@test "redis: a replica of 20 MB" {
+@test "redis: a replica" {
 	need redis-server redis-cli openssl
+	megabytes=$(sized 20 20 200)
 	random "$t/a" 5
 	diskless=yes
 	# lazy: the child that writes the data set holds the stream, too, until all is sent
-	lazy_share=10 slack=1
-	each_way 25000000 redis_replica "$both"
+	lazy_share=$(sized 10 10 2) slack=1
+	each_way $(((megabytes + 5) * 1000000)) redis_replica "$both"
 }

@@ -9,6 +9,8 @@ load ../../lib/servers
 
 # -------------------------------------------- a process for each connection
 
+megabytes=$(sized 20 4 200)
+
 # What these have as standard input, or share with a child, stays plain: equal bytes.
 plain_is_right() { slack=100 lazy_share=0; } # of more than there is
 
@@ -48,9 +50,9 @@ sshd_run() {
 		PidFile none
 		Subsystem sftp internal-sftp
 	END
-	random "$t/a" 20
+	random "$t/a" "$megabytes"
 	plain_is_right
-	each_way 110000000 sshd_run "$both"
+	each_way $((megabytes * 5500000)) sshd_run "$both"
 }
 
 rsync_run() {
@@ -77,10 +79,10 @@ rsync_run() {
 		gid = $(id -gn "$name")
 	END
 	mkdir -m 755 "$t/www"
-	random "$t/www/large" 20
-	random "$t/a" 20
+	random "$t/www/large" "$megabytes"
+	random "$t/a" "$megabytes"
 	plain_is_right
-	each_way 50000000 rsync_run "$both"
+	each_way $((megabytes * 2500000)) rsync_run "$both"
 }
 
 vsftpd_run() {
@@ -98,8 +100,8 @@ vsftpd_run() {
 @test "vsftpd" {
 	need vsftpd curl openssl
 	mkdir -m 755 "$t/www" "$t/empty"
-	random "$t/www/large" 20
-	random "$t/a" 20
+	random "$t/www/large" "$megabytes"
+	random "$t/a" "$megabytes"
 	cat >"$t/vsftpd.conf" <<-END
 		listen=YES
 		listen_address=$ADDR
@@ -119,7 +121,7 @@ vsftpd_run() {
 		$([ "$(id -u)" = 0 ] || echo run_as_launching_user=YES)
 	END
 	plain_is_right
-	each_way 50000000 vsftpd_run "$both"
+	each_way $((megabytes * 2500000)) vsftpd_run "$both"
 }
 
 git_run() {
@@ -135,11 +137,11 @@ git_run() {
 	need git openssl
 	export HOME=$t
 	git init -q "$t/repo"
-	random "$t/repo/large" 20
+	random "$t/repo/large" "$megabytes"
 	git -C "$t/repo" add large
 	git -C "$t/repo" -c user.name=n -c user.email=e commit -q -m m
 	plain_is_right
-	each_way 30000000 git_run "$both"
+	each_way $((megabytes * 1500000)) git_run "$both"
 }
 
 socat_run() {
@@ -152,26 +154,28 @@ socat_run() {
 
 @test "socat: fork,EXEC:cat" {
 	need socat openssl
-	random "$t/a" 20
-	each_way 40000000 socat_run "$both"
+	random "$t/a" "$megabytes"
+	each_way $((megabytes * 2000000)) socat_run "$both"
 }
 
 # ------------------------------------------------------------------ Python
 
+tasks=$(sized 8 4) # each has 12 MB echoed
+
 # python_run SERVER CLIENT
 python_run() {
 	serve python3 "$SR_TOP/tests/lib/processes.py" "$1" "$ADDR" "$port" || return
-	as client timeout "$limit" python3 "$SR_TOP/tests/lib/processes.py" "$2" "$ADDR" "$port" 8 \
+	as client timeout "$limit" python3 "$SR_TOP/tests/lib/processes.py" "$2" "$ADDR" "$port" "$tasks" \
 		>"$t/client.out" || return
 	result=$(<"$t/client.out")
-	[ "$result" = 8 ] && stop_all
+	[ "$result" = "$tasks" ] && stop_all
 }
 
 @test "Python: socketserver.ForkingMixIn, concurrent.futures" {
 	need python3
 	run_it() { python_run forking futures; }
 	lazy_share=85 slack=20
-	each_way 192000000 run_it "$both"
+	each_way $((tasks * 24000000)) run_it "$both"
 }
 
 @test "Python: multiprocessing.connection, multiprocessing.Pool" {
@@ -179,27 +183,28 @@ python_run() {
 	run_it() { python_run listener pool; }
 	lazy_share=60
 	slack=100 # wait: the parent speaks first, by the link, and then the child
-	each_way 193000000 run_it "$both"
+	each_way $((tasks * 24100000)) run_it "$both"
 }
 
 @test "Python: multiprocessing.managers" {
 	need python3
 	run_it() { python_run manager proxies; }
 	lazy_share=90 slack=1 # the server speaks first
-	each_way 192000000 run_it "$both"
+	each_way $((tasks * 24000000)) run_it "$both"
 }
 
 # -------------------------------------------------------------------- MPI
 
 mpi_run() {
 	as client timeout "$limit" mpirun --allow-run-as-root --oversubscribe -np 4 --mca pml ob1 \
-		--mca btl tcp,self --mca btl_tcp_if_include "${ADDR%.*}.0/24" "$t/mpi" >"$t/client.out" || return
+		--mca btl tcp,self --mca btl_tcp_if_include "${ADDR%.*}.0/24" "$t/mpi" "$turns" "$large" >"$t/client.out" || return
 	result=$(<"$t/client.out")
 }
 
 @test "Open MPI over TCP, 4 ranks" {
 	need mpicc mpirun
 	mpicc -O2 -o "$t/mpi" "$SR_TOP/tests/lib/mpi.c"
+	turns=$(sized 2000 200) large=$(sized 400 40)
 	lazy_share=90 slack=1
-	each_way 1600000000 mpi_run "$both"
+	each_way $((large * 4000000)) mpi_run "$both"
 }

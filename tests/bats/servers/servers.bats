@@ -17,12 +17,6 @@ teardown() {
 	rm -rf "$t"/{a,got*,www,up,db} # the machine's disk is its memory
 }
 
-# sized NATIVE EMULATED: the virtual machine is slow, but SR_TEST_FULL=1 says that
-# there is time for all
-sized() { [ "$SR_TEST_WHERE" = vm ] && [ "${SR_TEST_FULL:-}" != 1 ] && echo "$2" || echo "$1"; }
-limit=100 # seconds for a client
-[ "${SR_TEST_FULL:-}" != 1 ] || limit=1000
-
 # Which sides run Sockrail, and how.  In the virtual machine a link takes as long to
 # come up as a short stream lives, so that an eager one shows nothing.
 all="wait:wait eager:eager none:wait wait:none"

@@ -55,10 +55,14 @@ nginx_stop() { ended "$t/$1.pid" QUIT; }
 ab_says='^(Complete requests|Failed requests|Write errors|HTML transferred|Non-2xx)'
 ab_run() { as client timeout "$limit" ab -q "${@:1:$#-1}" "http://$ADDR:$port/${!#}"; }
 
+# ab_both STREAMS: $small and $large requests for files of 1 kB and of 1 MB
+ab_both() {
+	ab_run -k -n "$small" -c "$1" small && ab_run -k -n "$large" -c 8 large
+}
+
 nginx_workers() {
 	nginx_start server "$port" "$workers" &&
-		ab_run -k -n 30000 -c 16 small >"$t/client.out" &&
-		ab_run -k -n 1200 -c 8 large >>"$t/client.out" || return
+		ab_both 16 >"$t/client.out" || return
 	nginx_stop server
 	result=$(grep -E "$ab_says" "$t/client.out")
 }
@@ -66,13 +70,15 @@ nginx_workers() {
 @test "nginx, 2 workers: ab" {
 	nginx_setup
 	workers=2 lazy_share=90 slack=1
-	each_way 1200000000 nginx_workers "$both"
+	small=$(sized 30000 1600) large=$(sized 1200 80)
+	each_way $((large * 1000000)) nginx_workers "$both"
 }
 
 @test "nginx, 4 workers: ab" {
 	nginx_setup
 	workers=4 lazy_share=90 slack=1
-	each_way 1200000000 nginx_workers "$both"
+	small=$(sized 30000 1600) large=$(sized 1200 80)
+	each_way $((large * 1000000)) nginx_workers "$both"
 }
 
 nginx_wrk() {
@@ -87,14 +93,15 @@ wrk_run() { as client timeout "$limit" wrk -t 2 -c 16 -d 2 "http://$ADDR:$port/$
 @test "nginx, 2 workers: wrk" {
 	nginx_setup wrk
 	lazy_share=90 slack=1 # in the end it closes streams with bytes under way
-	each_way 100000000 nginx_wrk "$both"
+	each_way "$(sized 100000000 10000000)" nginx_wrk "$both"
 }
 
 # Its workers do not join for streams as short as these.
 nginx_short() {
 	nginx_start server "$port" 2 && ab_run -n 21 -c 1 small >"$t/client.out" || return
 	nginx_stop server
-	result=$(awk '$1 == "50%" { print ($2 > 50 ? $2 : "quick") }' "$t/client.out")
+	result=$(awk -v limit="$(sized 50 300)" '
+		$1 == "50%" { print ($2 > limit ? $2 : "quick") }' "$t/client.out")
 }
 
 @test "nginx, 2 workers: a first call waits for 50 ms at most, in vain" {
@@ -111,19 +118,20 @@ nginx_proxy() {
 		proxy_http_version 1.1;
 		proxy_set_header Connection "";
 		proxy_max_temp_file_size 0;
-	}' && ab_run -k -n 10000 -c 8 small >"$t/client.out" &&
-		ab_run -k -n 600 -c 8 large >>"$t/client.out" || return
+	}' && ab_both 8 >"$t/client.out" || return
 	nginx_stop server
 	nginx_stop backend
 	result=$(grep -E "$ab_says" "$t/client.out")
 	# behind it as before it
-	[ "$server" = none ] || [ "$(went "tx_$SR_TEST_LINK" "$t/backend.report")" -gt 500000000 ]
+	[ "$server" = none ] ||
+		[ "$(went "tx_$SR_TEST_LINK" "$t/backend.report")" -gt $((large * 10000 * lazy_share)) ]
 }
 
 @test "nginx as proxy, 2 workers each" {
 	nginx_setup
 	lazy_share=90
-	each_way 600000000 nginx_proxy "$both"
+	small=$(sized 10000 800) large=$(sized 600 60)
+	each_way $((large * 1000000)) nginx_proxy "$both"
 }
 
 # load COMMAND...: it runs while clients ask all the time.  No request may fail.
@@ -164,7 +172,7 @@ nginx_under_load() {
 
 load_setup() {
 	nginx_setup python3
-	lazy_share=50 # for a while nobody answers
+	lazy_share=$(sized 50 1) # for a while nobody answers
 }
 
 @test "nginx is reloaded under load" {
@@ -208,8 +216,7 @@ apache_run() {
 		</IfModule>
 	END
 	serve "${user[@]}" apache2 -D FOREGROUND -f "$t/apache.conf" &&
-		ab_run -k -n 10000 -c 8 small >"$t/client.out" &&
-		ab_run -k -n 1600 -c 8 large >>"$t/client.out" || return
+		ab_both 8 >"$t/client.out" || return
 	stop_all
 	result=$(grep -E "$ab_says" "$t/client.out")
 }
@@ -217,8 +224,9 @@ apache_run() {
 apache() {
 	nginx_setup apache2
 	mpm=$1 lazy_share=90
+	small=$(sized 10000 800) large=$(sized 1600 80)
 	slack=20 # wait, TCP_DEFER_ACCEPT: nobody has the stream before its first bytes
-	each_way 1700000000 apache_run "$both"
+	each_way $((large * 1000000)) apache_run "$both"
 }
 
 @test "Apache, prefork: ab" { apache prefork; }
@@ -239,8 +247,7 @@ gunicorn_app() {
 
 gunicorn_workers() {
 	serve gunicorn --chdir "$t" --bind "$ADDR:$port" --workers 4 "${how[@]}" app:app &&
-		ab_run -k -n "$1" -c 8 small >"$t/client.out" &&
-		ab_run -k -n "$2" -c 8 large >>"$t/client.out" || return
+		ab_both 8 >"$t/client.out" || return
 	stop_all
 	result=$(grep -E "$ab_says" "$t/client.out")
 }
@@ -249,18 +256,18 @@ gunicorn_workers() {
 	nginx_setup gunicorn
 	gunicorn_app
 	how=(--worker-class gthread --threads 4 --keep-alive 60)
-	run_it() { gunicorn_workers 3000 400; }
+	small=$(sized 3000 300) large=$(sized 400 60)
 	lazy_share=90 slack=10
-	each_way 400000000 run_it "$both"
+	each_way $((large * 1000000)) gunicorn_workers "$both"
 }
 
 @test "gunicorn, 4 workers, a request a stream: ab" {
 	nginx_setup gunicorn
 	gunicorn_app
 	how=()
-	run_it() { gunicorn_workers 300 100; }
+	small=$(sized 300 60) large=$(sized 100 20)
 	lazy_share=0 # it is over before there is a link
-	each_way 100000000 run_it "$both"
+	each_way $((large * 1000000)) gunicorn_workers "$both"
 }
 
 # ----------------------------------------------------------------- HAProxy
