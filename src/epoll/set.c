@@ -285,6 +285,7 @@ static bool watch_family(void)
 {
 	uint64_t n;
 	bool ok;
+	int r;
 
 	if (atomic_load(&watched))
 		return true;
@@ -294,7 +295,8 @@ static bool watch_family(void)
 	if (!ok)
 		return false;
 	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* not ours to hear */
-	if (sr_loop_watch(&family, EPOLLIN | EPOLLET))
+	r = sr_loop_watch(&family, EPOLLIN | EPOLLET);
+	if (r && r != -EEXIST)	/* another thread was first */
 		return false;
 	atomic_store(&watched, true);
 	return true;

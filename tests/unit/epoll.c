@@ -7,6 +7,7 @@
 
 #include <sys/wait.h>
 
+#include "base/loop.h"
 #include "base/process.h"
 #include "epoll/epoll.h"
 #include "epoll/hooks.h"
@@ -358,8 +359,57 @@ static void vfork_child(void)
 }
 #endif
 
+static struct fake_pair other;
+static atomic_bool meets;
+static __thread bool first;	/* of the two threads */
+static __typeof__(sr_real.epoll_ctl) real_epoll_ctl;
+
+static void *add_other(void *arg)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = epoll_create1(0);
+
+	(void)arg;
+	sr_epoll_opened(fd);
+	CHECK_EQ(sr_epoll_ctl_stream(other.st, fd, EPOLL_CTL_ADD, other.fd, &ev), 0);
+	sr_epoll_gone(fd);
+	close(fd);
+	return NULL;
+}
+
+static int ctl_meets(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	pthread_t thread;
+	int r = real_epoll_ctl(epfd, op, fd, ev);
+
+	if (first && op == EPOLL_CTL_ADD && atomic_exchange(&meets, false)) {
+		CHECK(!pthread_create(&thread, NULL, add_other, NULL));
+		CHECK(!pthread_join(thread, NULL));
+	}
+	return r;
+}
+
+/* Two threads use the process's first sets at one time: both sets can serve a link. */
+static void first_sets(void)
+{
+	CHECK_EQ(sr_loop_start(), 0);
+	other = fake_linked(false);
+	real_epoll_ctl = sr_real.epoll_ctl;
+	sr_real.epoll_ctl = ctl_meets;
+	atomic_store(&meets, true);
+	first = true;
+	begin(false, EPOLLIN);
+	sr_real.epoll_ctl = real_epoll_ctl;
+	CHECK(!atomic_load(&meets));
+	CHECK(!(sr_st_flags(e.st) & SR_ST_BARRED));
+	CHECK(!(sr_st_flags(other.st) & SR_ST_BARRED));
+	fake_end(&other);
+	end();
+}
+
 int main(void)
 {
+	first_sets();
 	for (int doorbell = 0; doorbell < 2; doorbell++) {
 		check_about("doorbell", (uint64_t)doorbell);
 		level(doorbell);
