@@ -68,6 +68,15 @@ static void reset_on_close(int fd)
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 }
 
+/* Before the link is dropped: the peer would resend over TCP what nobody will read. */
+static void reset_now(int fd)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	reset_on_close(fd);
+	sr_now_connect(fd, &none, sizeof(none));
+}
+
 /* Makes another of the stream's descriptors the anchor.  fd < 0: one of them
  * was closed without our knowledge, and we cannot know which. */
 static void move_anchor(struct sr_stream *st, int fd)
@@ -175,7 +184,7 @@ static void detach_last(struct sr_stream *st, int fd)
 		reset = (l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st) || st->out.broken;
 	st->anchor = -1;
 	if (reset && !shared)
-		reset_on_close(fd);
+		reset_now(fd);
 	else if (!reset && dup < 0)
 		sr_warn("close: %s: no duplicate of the socket, data may be lost",
 			sr_errno_name(-dup));
@@ -314,9 +323,9 @@ static void finish(struct sr_stream *st, bool reset)
 {
 	lock(st);
 	sr_stream_unwatch(st);
-	put_links(st);
 	if (reset)
-		reset_on_close(st->anchor);
+		reset_now(st->anchor);
+	put_links(st);
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
 	sr_owners_leave(st);

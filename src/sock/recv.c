@@ -43,10 +43,13 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
 
 	if (r < 0)
 		sr_stream_failed(st, r);
-	/* The program gets this reset now, so a copy that a write of ours kept
-	 * (to be reported as EPIPE) is no longer due. */
-	if (r == -ECONNRESET && sr_anchor_kept(st))
+	/* The program gets this reset now, so it is not due any more: neither the copy
+	 * that a write of ours kept, to be reported as EPIPE, nor ours. */
+	if (r == -ECONNRESET) {
+		if (sr_gate_shut(&st->out.gate))
+			sr_stream_broke(st, ECONNRESET);
 		atomic_store(&st->err.pending, 0);
+	}
 	if (r == 0 && sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
 	    (sr_rx_short(st) || st->in.dropped))
 		return -ECONNRESET;

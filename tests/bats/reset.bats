@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # How streams end that nobody closed in order: resets, kills, SIGPIPE.
 
+# shellcheck disable=SC2154 # set by what is loaded
 load ../lib/common
 load ../lib/case
 
@@ -31,6 +32,43 @@ teardown() { stop_all; }
 
 @test "the peer goes under a long write: a count, an error, a signal" {
 	compare reset sigpipe-cut -l -w mixed -r peer-dropped
+}
+
+# The reset is there before the link goes, so nothing is sent by TCP once more.
+@test "closed with unread bytes: none of them goes by TCP in vain" {
+	local way report=$BATS_TEST_TMPDIR/client.report
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || skip "for policy wait"
+	need python3
+	port
+	for way in plain rail; do
+		start server $way timeout 60 python3 -c "import socket, time
+s = socket.create_server(('$ADDR', $port))
+while True:
+    c, _ = s.accept()
+    while len(c.recv(200000)) == 200000:
+        pass
+    time.sleep(0.05)
+    c.close()"
+		listening "$port"
+		REPORT=$report $way python3 -c "import socket
+for _ in range(20):
+    c = socket.create_connection(('$ADDR', $port))
+    c.setblocking(False)
+    try:
+        while True:
+            c.send(bytes(65536))
+    except BlockingIOError:
+        c.setblocking(True)
+    try:
+        c.sendall(b'go')
+        c.recv(1)
+    except ConnectionError:
+        pass
+    c.close()"
+		stop_all
+	done
+	[ "$(grep -c "\"link\":\"$SR_TEST_LINK" "$report")" -eq 20 ]
+	[ "$SR_TEST_LINK" != shm ] || [ "$(went tx_plain "$report")" -eq 0 ] || { cat "$report"; return 1; }
 }
 
 @test "the reader is killed" {
