@@ -164,10 +164,6 @@ struct sr_link_ops {
 
 	/* The size of the ring by which bytes are sent, or received.  tx, or rx. */
 	size_t (*ring)(struct sr_link *link, bool tx);
-
-	/* The pinned or shared memory (bytes) and the descriptors that the link
-	 * holds. */
-	void (*usage)(struct sr_link *link, size_t *bytes, int *fds);
 };
 
 extern const struct sr_link_ops sr_link_shm, sr_link_verbs;

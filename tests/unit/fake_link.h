@@ -209,13 +209,6 @@ static inline size_t fake_ring(struct sr_link *link, bool tx)
 	return 0;
 }
 
-static inline void fake_usage(struct sr_link *link, size_t *bytes, int *fds)
-{
-	(void)link;
-	*bytes = 0;
-	*fds = 0;
-}
-
 static const struct sr_link_ops fake_ops = {
 	.name = "fake",
 	.way = SR_WAY_VERBS,
@@ -234,7 +227,6 @@ static const struct sr_link_ops fake_ops = {
 	.drop = fake_drop,
 	.free = fake_free,
 	.ring = fake_ring,
-	.usage = fake_usage,
 };
 
 /* ---- what the peer does ---- */

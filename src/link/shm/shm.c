@@ -443,12 +443,6 @@ static size_t ring(struct sr_link *link, bool tx)
 	return sr_gens_ring(tx ? &l->tx.gens : &l->rx.gens)->size;
 }
 
-static void usage(struct sr_link *link, size_t *bytes, int *fds)
-{
-	*bytes = atomic_load(&sr_shm_of(link)->taken_memory);
-	*fds = 2;
-}
-
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.way = SR_WAY_SHM,
@@ -476,5 +470,4 @@ const struct sr_link_ops sr_link_shm = {
 	.drop = sr_shm_drop,
 	.free = sr_shm_free,
 	.ring = ring,
-	.usage = usage,
 };

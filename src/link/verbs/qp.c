@@ -408,15 +408,6 @@ static size_t verbs_ring(struct sr_link *link, bool tx)
 	return tx ? l->tx.window : sr_gens_ring(&l->rx.gens)->size;
 }
 
-static void verbs_usage(struct sr_link *link, size_t *bytes, int *fds)
-{
-	struct sr_vlink *l = sr_vlink(link);
-
-	*bytes = l->ctl.size + l->rx.ring[0].size + l->rx.ring[1].size +
-		 l->tx.ring.size + l->tx.spare.size;
-	*fds = 1;
-}
-
 static const char *verbs_usable(void)
 {
 	return sr_verbs_devices() ? NULL : "no-device";
@@ -445,7 +436,6 @@ const struct sr_link_ops sr_link_verbs = {
 	.drop = verbs_drop,
 	.free = verbs_free,
 	.ring = verbs_ring,
-	.usage = verbs_usage,
 };
 
 const struct sr_rendezvous sr_rendezvous_verbs = {
