@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,22 +69,12 @@ static void emit(const char *line, size_t len)
 				"(%s), using standard error",
 				sr_conf.log_file, sr_errno_name(errno));
 	}
-		stderr_write(line, len);
+	stderr_write(line, len);
 }
-
-/* With glibc 2.32. */
-const char *strerrorname_np(int err) __attribute__((weak));
 
 const char *sr_errno_name(int err)
 {
-	static __thread char other[16] __attribute__((tls_model("initial-exec")));
-	unsigned n = err < 0 ? -(unsigned)err : (unsigned)err;
-	const char *name = strerrorname_np ? strerrorname_np((int)n) : NULL;
-
-	if (name)
-		return name;
-	sr_format(other, sizeof(other), "E%u", n);
-	return other;
+	return strerrorname_np(err < 0 ? -err : err) ?: "?";
 }
 
 const char *const sr_level_words[] = {

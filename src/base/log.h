@@ -23,7 +23,7 @@ void sr_log_write(enum sr_level level, const char *fmt, ...)
  */
 #define sr_format snprintf
 
-const char *sr_errno_name(int err);		/* "ECONNRESET", "0", "E123" */
+const char *sr_errno_name(int err);		/* "ECONNRESET", "0", "?" */
 
 #define sr_log(level, ...) \
 	do { \

@@ -22,10 +22,6 @@
 #include "base/fdpriv.h"
 #include "base/lock.h"
 
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010	/* Linux 5.1 */
-#endif
-
 #define BITS 64
 #define SPARE 16 /* descriptors; a program with fewer needs them for streams */
 

@@ -22,9 +22,7 @@ static any_call *const calls[] = {
 	[SYS_accept] = CALL(sr_accept),
 	[SYS_accept4] = CALL(sr_accept4),
 	[SYS_close] = CALL(sr_close),
-#ifdef SYS_close_range
 	[SYS_close_range] = CALL(sr_close_range),
-#endif
 	[SYS_dup] = CALL(sr_dup),
 	[SYS_dup3] = CALL(sr_dup3),
 #ifdef SYS_dup2			/* the older calls are x86-64's only */
@@ -35,15 +33,12 @@ static any_call *const calls[] = {
 	[SYS_epoll_create1] = CALL(sr_epoll_create1),
 	[SYS_epoll_ctl] = CALL(sr_epoll_ctl),
 	[SYS_epoll_pwait] = CALL(sr_epoll_pwait),
-#ifdef SYS_epoll_pwait2
 	[SYS_epoll_pwait2] = CALL(sr_epoll_pwait2),
-#endif
 	[SYS_execve] = CALL(sr_execve),
 	[SYS_execveat] = CALL(sr_execveat),
 	[SYS_exit_group] = CALL(sr__exit),
 };
 
-#ifdef SYS_io_uring_setup
 /* What goes through a ring does not pass us. */
 static bool no_io_uring(void)
 {
@@ -57,7 +52,6 @@ static bool no_io_uring(void)
 	sr_streams_plain();
 	return false;
 }
-#endif
 
 long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -65,9 +59,7 @@ long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 	if (n < sizeof(calls) / sizeof(calls[0]) && calls[n])
 		return calls[n](a, b, c, d, e, f);
-#ifdef SYS_io_uring_setup
 	if (number == SYS_io_uring_setup && no_io_uring())
 		return -1;
-#endif
 	return sr_real.syscall(number, a, b, c, d, e, f);
 }

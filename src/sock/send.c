@@ -399,10 +399,6 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	return done || (!src->iov.left && r == -EAGAIN) ? done : r;
 }
 
-#ifndef MSG_ZEROCOPY
-#define MSG_ZEROCOPY 0x4000000
-#endif
-
 static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
 			const struct msghdr *msg, int flags)
 {

@@ -2,7 +2,6 @@
 /* The log's lines and where they go. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,8 +21,7 @@ static void names(void)
 	CHECK(!strcmp(sr_errno_name(ETIMEDOUT), "ETIMEDOUT"));
 	CHECK(!strcmp(sr_errno_name(-EPIPE), "EPIPE"));
 	CHECK(!strcmp(sr_errno_name(EAGAIN), "EAGAIN"));
-	CHECK(!strcmp(sr_errno_name(4321), "E4321"));
-	CHECK(!strcmp(sr_errno_name(INT_MIN), "E2147483648"));
+	CHECK(!strcmp(sr_errno_name(4321), "?"));
 }
 
 /* What was written to fd since the last time. */
