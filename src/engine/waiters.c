@@ -103,7 +103,7 @@ int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, now,
 				 (long)&end, 0, FUTEX_BITSET_MATCH_ANY);
 	pthread_setcanceltype(type, NULL);
-	return r < 0 && errno == EINTR ? -1 : 0;
+	return r < 0 && errno == EINTR ? -EINTR : 0;
 }
 
 /* A call may write the eventfd after another reason has woken us; the count

@@ -95,8 +95,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		}
 	}
 	r = sr_waitset_wait(&s, fds);
-	if (r < 0)
-		r = -errno;
 	sr_waitset_done(&s);
 	for (i = 0; i < n; i++)
 		if (s.e[i].st)

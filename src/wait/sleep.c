@@ -190,12 +190,10 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		s.handled = p->since.all;
 		r = sr_waitset_wait(&s, &got);
 		sr_waitset_done(&s);
-		again = r < 0 && errno == EINTR && restarts(st, p);
+		again = r == -EINTR && restarts(st, p);
 	} while (again && !lost(st, p, handled));
 	if (again || (r >= 0 && lost(st, p, handled)))
 		return -EBADF;
-	if (r < 0)
-		r = -errno;
 	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;
 }
 

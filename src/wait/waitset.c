@@ -87,9 +87,7 @@ static bool leave_gates(struct sr_waitset *s)
 		if (!e->st)
 			continue;
 		leave_gate(e);
-		if (s->k[i].revents && (sr_gate_shut(&e->st->in.gate) ||
-					sr_gate_shut(&e->st->out.gate)))
-			shut = true;
+		shut |= s->k[i].revents && sr_any_gate_shut(e->st);
 	}
 	return shut;
 }
@@ -215,12 +213,6 @@ static bool signalled(const struct sr_waitset *s)
 	return sr_handled.all != s->handled;
 }
 
-static int interrupted(void)
-{
-	errno = EINTR;
-	return -1;
-}
-
 /* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
  * runs when the window opens, and then ends the sleep. */
 SR_WINDOW_FRAME
@@ -233,20 +225,29 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	int r;
 
 	sr_window_open(&w, abandoned, s);
-	if (until && signalled(s))
-		r = interrupted();
-	else if (!in_poll)
+	if (until && signalled(s)) {
+		r = -EINTR;
+	} else if (!in_poll) {
 		r = sr_waiter_wait(s->waiter, s->word, s->word_want, until);
-	else
+	} else {
 		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
+		r = r < 0 ? -errno : r;
+	}
 	sr_window_close(&w);
 	return r;
+}
+
+static int look(struct sr_waitset *s)
+{
+	int r = sr_now_poll(s->k, s->kn);
+
+	return r < 0 ? -errno : r;
 }
 
 /* Does not sleep, but lets in the signals that the mask does. */
 static int poll_now(struct sr_waitset *s)
 {
-	return s->sigmask ? sleep_until(s, true, 0) : sr_now_poll(s->k, s->kn);
+	return s->sigmask ? sleep_until(s, true, 0) : look(s);
 }
 
 /* True: the set sleeps in poll(2).  If it has one stream that waits for one link, which has
@@ -258,16 +259,15 @@ static bool needs_poll(struct sr_waitset *s)
 	int way = e->armed[0] ? 0 : 1;
 	struct sr_link *link = e->armed[way];
 
-	s->word = NULL;
-	s->word_want = 0;
 	if (fill(s) || s->sigmask)
 		return true;
-	if (s->n == 1 && link && link->ops->futex && !(way == 0 && e->armed[1])) {
-		s->word_want = 1u << way;
-		s->word = link->ops->futex(link, s->word_want);
-		return false;
-	}
-	return s->kn > s->n + 1;
+	s->word = NULL;
+	s->word_want = 0;
+	if (s->n != 1 || !link || !link->ops->futex || (way == 0 && e->armed[1]))
+		return s->kn > s->n + 1;
+	s->word_want = 1u << way;
+	s->word = link->ops->futex(link, s->word_want);
+	return false;
 }
 
 static uint64_t sooner(uint64_t deadline)
@@ -286,51 +286,41 @@ static int sleep_in_poll(struct sr_waitset *s)
 
 	s->k[s->n].fd = fd;
 	if (!sr_waiter_sleeping(s->waiter))
-		return sr_now_poll(s->k, s->kn);
+		return look(s);
 	r = sleep_until(s, true, fd < 0 ? sooner(s->deadline) : s->deadline);
-	if (r < 0 && errno == EINVAL) {
+	if (r == -EINVAL) {
 		s->kn = s->n;
 		r = sleep_until(s, true, sooner(s->deadline));
 	}
 	return r;
 }
 
-/* There is no memory for a waiter: nobody can wake us. */
-static int nap(struct sr_waitset *s)
-{
-	drop_all(s);
-	fill(s);
-	return sleep_until(s, true, sooner(s->deadline));
-}
-
-/* Arms the links, looks again, sleeps, disarms.  Returns what ppoll() returns. */
+/* Arms the links, looks again, sleeps, disarms. */
 static int sleep_armed(struct sr_waitset *s)
 {
 	struct pollfd *mine = &s->k[s->n];
 	bool shut;
-	size_t i;
-	int r, err;
+	int r;
 
 	if (!s->waiter)
 		s->waiter = sr_waiter_get();
-	if (!s->waiter)
-		return nap(s);
+	if (!s->waiter) {	/* there is no memory: nobody can wake us */
+		drop_all(s);
+		fill(s);
+		return sleep_until(s, true, sooner(s->deadline));
+	}
 	atomic_store(&s->waiter->state, 0);
 	arm(s);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
 	if (plan_all(s, &shut) || unarmed(s)) {
 		fill(s);
-		r = sr_now_poll(s->k, s->kn);
+		r = look(s);
 	} else {
 		r = needs_poll(s) ? sleep_in_poll(s) :	/* it fills */
 				    sleep_until(s, false, s->deadline);
 	}
-	err = errno;
-	for (i = 0; r < 0 && i < s->kn; i++)
-		s->k[i].revents = 0;
 	sr_waiter_awake(s->waiter, mine->revents);
 	disarm(s);
-	errno = err;
 	return r;
 }
 
@@ -375,8 +365,8 @@ static bool same_core(struct sr_waitset *s)
 	return true;
 }
 
-/* Spins.  Returns 1 if a stream or the kernel has something, -1 with errno for
- * a signal, or 0.  A sigmask that lets a signal in needs a system call. */
+/* Spins.  Returns 1 if a stream or the kernel has something, -EINTR for a signal, or 0.
+ * A sigmask that lets a signal in needs a system call. */
 static int spin(struct sr_waitset *s)
 {
 	uint64_t now, last = s->start, limit = sr_conf.spin_us * 1000ull;
@@ -391,7 +381,7 @@ static int spin(struct sr_waitset *s)
 		if (plan_all(s, &shut))
 			return 1;
 		if (signalled(s))
-			return interrupted();
+			return -EINTR;
 		if (sr_held.off)
 			return 0;	/* the sleep lets it in */
 		if (kernel || s->sigmask) {
@@ -486,7 +476,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			asks = fill(s);
 			/* A signal that the mask would let in stays pending if there
 			 * is something to return. */
-			r = !ready ? poll_now(s) : asks ? sr_now_poll(s->k, s->kn) : 0;
+			r = !ready ? poll_now(s) : asks ? look(s) : 0;
 			return r < 0 ? r : result(s, fds);
 		}
 		r = sleep_armed(s);
@@ -502,7 +492,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			return r;
 		}
 		if (signalled(s))
-			return interrupted();
+			return -EINTR;
 		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
 			return 0;
 	}

@@ -66,9 +66,8 @@ short sr_waitset_answer(const struct sr_waitset_entry *e, short revents);
 bool sr_stream_same_core(struct sr_stream *st);
 
 /* Waits until an entry has something, s->deadline is over, or a signal is
- * handled.  Stores the answers in fds.  Returns what ppoll(2) returns, with errno.
- *  The caller owns all that s points to, and calls
- * sr_waitset_done() afterwards. */
+ * handled.  Stores the answers in fds.  Returns what ppoll(2) does, or -errno.  The caller
+ * owns all that s points to, and calls sr_waitset_done() afterwards. */
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds);
 /* Releases what the wait still holds. */
 void sr_waitset_done(struct sr_waitset *s);
