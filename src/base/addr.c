@@ -86,7 +86,7 @@ int sr_addr_is_local(const struct sockaddr_storage *a)
 {
 	struct sockaddr_storage any = *a;
 	struct sockaddr *at = (struct sockaddr *)&any;
-	int err = errno, fd, r = -1;
+	int fd, r = -1;
 
 	sr_addr_set_port(&any, 0);
 	fd = sr_real.socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -94,6 +94,5 @@ int sr_addr_is_local(const struct sockaddr_storage *a)
 		r = bind(fd, at, sr_addr_len(at)) == 0;
 		sr_now_close(fd);
 	}
-	errno = err;
 	return r;
 }

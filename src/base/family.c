@@ -99,13 +99,9 @@ out:
 
 bool sr_doorbell_ring(int doorbell)
 {
-	int err = errno;
-	bool there = doorbell >= 0 &&
-		     (sr_real.send(doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
-		      errno == EAGAIN || errno == EINTR || errno == ENOBUFS);
-
-	errno = err;
-	return there;
+	return doorbell >= 0 &&
+	       (sr_real.send(doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
+		errno == EAGAIN || errno == EINTR || errno == ENOBUFS);
 }
 
 int sr_doorbell_forget(void)

@@ -91,14 +91,13 @@ static int dup_high(int fd)
 
 void sr_fd_reserve(void)
 {
-	int err = errno, fd = eventfd(0, EFD_CLOEXEC);
+	int fd = eventfd(0, EFD_CLOEXEC);
 	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, limit());
 
 	if (high >= 0)
 		sr_now_close(high);
 	if (fd >= 0)
 		sr_now_close(fd);
-	errno = err;
 }
 
 static int mark(int fd)

@@ -60,7 +60,7 @@ static bool find(const struct sockaddr_storage *own,
 		struct inet_diag_msg socket;
 		uint8_t attributes[1024];
 	} a;
-	int saved = errno, fd;
+	int fd;
 	ssize_t n;
 
 	fill(&q, own, other);
@@ -72,7 +72,6 @@ static bool find(const struct sockaddr_storage *own,
 		n = sr_now_recv(fd, &a, sizeof(a), 0);
 	if (fd >= 0)
 		sr_fd_close(fd);
-	errno = saved;
 	if (n < (ssize_t)NLMSG_LENGTH(sizeof(a.socket)) ||
 	    a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return false;

@@ -65,55 +65,43 @@ int sr_anchor_kept(struct sr_stream *st)
 
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more)
 {
-	int err = errno, flags = more ? MSG_MORE : 0;
+	int flags = more ? MSG_MORE : 0;
 	ssize_t r = keep_error(st, sr_now_send_flags(st->anchor, buf, len, flags));
 
 	if (r > 0)
 		sr_tcp_sent(st, r);
-	errno = err;
 	return r;
 }
 
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 {
-	int err = errno;
 	ssize_t r = keep_error(st, sr_now_recv(st->anchor, buf, len, flags));
 
 	if (r > 0 && !(flags & MSG_PEEK))
 		sr_tcp_received(st, r);
-	errno = err;
 	return r;
 }
 
 bool sr_anchor_writable(struct sr_stream *st)
 {
 	struct pollfd p = { .fd = st->anchor, .events = POLLOUT };
-	int err = errno;
-	int r = sr_now_poll(&p, 1);
 
-	errno = err;
-	return r == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
+	return sr_now_poll(&p, 1) == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
 }
 
 bool sr_anchor_ended(struct sr_stream *st)
 {
 	struct pollfd p = { .fd = st->anchor, .events = POLLRDHUP };
-	int err = errno;
-	int r = sr_now_poll(&p, 1);
 
-	errno = err;
-	return r == 1;
+	return sr_now_poll(&p, 1) == 1;
 }
 
 bool sr_anchor_connected(struct sr_stream *st)
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
-	int err = errno;
-	bool yes = getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
 
-	errno = err;
-	return yes;
+	return getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
 }
 
 /* struct tcp_info is that of <linux/tcp.h>; older kernels fill less of it. */
@@ -152,22 +140,17 @@ static bool sample(struct sr_stream *st, unsigned long req, bool tx,
 uint64_t sr_anchor_received(struct sr_stream *st)
 {
 	struct tcp_info ti;
-	int err = errno;
-	bool ok = info(st, &ti);
 
-	errno = err;
-	return ok ? ti.tcpi_bytes_received : 0;
+	return info(st, &ti) ? ti.tcpi_bytes_received : 0;
 }
 
 uint64_t sr_anchor_acked(struct sr_stream *st)
 {
 	struct tcp_info ti;
 	uint64_t n = 0;
-	int err = errno;
 
 	if (info(st, &ti))
 		n = ti.tcpi_bytes_acked;
-	errno = err;
 	/* the SYN */
 	return n && (sr_st_flags(st) & SR_ST_CONNECT) ? n - 1 : n;
 }
@@ -180,7 +163,6 @@ bool sr_anchor_fin(struct sr_stream *st)
 bool sr_anchor_tx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->out.tcp);
-	int err = errno;
 	bool ok = sample(st, SIOCOUTQ, true, &kernel);
 
 	if (ok && (sr_st_flags(st) & SR_ST_CONNECT))
@@ -190,7 +172,6 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 			 (unsigned long long)kernel, (unsigned long long)ours);
 		ok = false;
 	}
-	errno = err;
 	return ok;
 }
 
@@ -207,20 +188,17 @@ void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 size_t sr_anchor_unbooked(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->in.tcp);
-	int err = errno;
 	bool ok = (atomic_load(&st->in.gate) & SR_GATE_COUNT) == 1 &&
 		  sample(st, SIOCINQ, false, &kernel);
 
 	if (ok && sr_anchor_ended(st))
 		kernel--;			/* the FIN */
-	errno = err;
 	return ok && kernel > ours ? kernel - ours : 0;
 }
 
 bool sr_anchor_rx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->in.tcp);
-	int err = errno;
 	bool ok = sample(st, SIOCINQ, false, &kernel);
 
 	/* A received FIN counts 1 in bytes_received and nothing in SIOCINQ. */
@@ -230,7 +208,6 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 			 (unsigned long long)kernel, (unsigned long long)ours);
 		ok = false;
 	}
-	errno = err;
 	return ok;
 }
 
@@ -239,8 +216,7 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
  * chose. */
 void sr_anchor_keepalive(struct sr_stream *st)
 {
-	int one = 1, err = errno;
+	int one = 1;
 
 	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	errno = err;
 }

@@ -66,7 +66,6 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 	struct sr_history *h = &st->said.out;
 	uint8_t buf[SR_HISTORY_FIRST];
 	uint64_t to = at + n;
-	int err = errno;
 	off_t end = 0;
 
 	if (!goes_on(st, h, SR_ST_TX_HISTORY, at))
@@ -87,5 +86,4 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 		sr_history_add(h, buf, len); /* looks at what is to be kept only */
 		sr_stream_history_unlock(st);
 	}
-	errno = err;
 }

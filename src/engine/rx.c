@@ -277,7 +277,7 @@ static void catch_up(struct sr_stream *st)
 {
 	uint8_t buf[4096];
 	unsigned todo;
-	int queued, err = errno;
+	int queued;
 
 	while (st->rx.dup || resumed_after_end(st)) {
 		size_t n = st->rx.dup < sizeof(buf) ? st->rx.dup : sizeof(buf);
@@ -298,7 +298,6 @@ static void catch_up(struct sr_stream *st)
 	    sr_real.ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
 	    (uint64_t)queued >= st->rx.m - st->rx.rx)
 		st->rx.m = st->rx.rx;
-	errno = err;
 }
 
 static void rx_raw_again(struct sr_stream *st)

@@ -19,10 +19,7 @@
 
 static void fin(struct sr_stream *st)
 {
-	int err = errno;
-
 	sr_real.shutdown(st->anchor, SHUT_WR);
-	errno = err;
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 

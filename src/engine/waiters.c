@@ -231,7 +231,6 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 	struct sr_wait_node *node;
 	struct await a = { st, w };
 	struct sr_window win;
-	int err = errno;
 
 	if (!w) {
 		look_on(st, done, end_ns);
@@ -255,6 +254,5 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 		sr_wait_detach(st, node);
 	}
 	sr_waiter_put(w);
-	errno = err;
 	sr_release();
 }

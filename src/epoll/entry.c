@@ -121,7 +121,7 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 {
 	struct sr_stream *st = e->st;
 	bool ok = true, linked;
-	int i, err = errno;
+	int i;
 
 	sr_lock(&st->sets.lock);
 	linked = e->linked;
@@ -136,7 +136,6 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 	sr_unlock(&st->sets.lock);
 	if (!ok)
 		leave(st);
-	errno = err;
 	return linked;
 }
 
@@ -239,7 +238,6 @@ void sr_epoll_release(struct sr_epoll_entry *e)
 static bool gate_shut(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
-	int err = errno;
 	bool ok = true;
 
 	/* Also if there is no entry: one may be on its way in. */
@@ -252,14 +250,12 @@ static bool gate_shut(struct sr_stream *st)
 			sr_stream_label(st, (char[128]){ 0 }));
 		sr_stream_bar(st, SR_REASON_EPOLL);
 	}
-	errno = err;
 	return ok;
 }
 
 static void gate_opened(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e, *next;
-	int err = errno;
 	bool linked;
 
 	sr_lock(&st->sets.lock);
@@ -276,7 +272,6 @@ static void gate_opened(struct sr_stream *st)
 			make_plain(e);
 	}
 	sr_unlock(&st->sets.lock);
-	errno = err;
 }
 
 /* ---- epoll_ctl(2): sets.lock held ---- */
@@ -393,7 +388,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 	bool listens = sr_st_flags(st) & SR_ST_LISTEN, adds = op == EPOLL_CTL_ADD;
 	bool plain = !set || listens;
-	int r = 0, err = errno;
+	int r = 0;
 
 	if (op != EPOLL_CTL_DEL && !ev)
 		return -EFAULT;
@@ -422,7 +417,6 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			sr_epoll_other(epfd);
 		r = kernel_ctl(epfd, op, fd, ev);
 	}
-	errno = err;
 	return r;
 }
 
@@ -453,10 +447,7 @@ int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
  * process's, too. */
 void sr_epoll_stream_gone(struct sr_stream *st)
 {
-	int err = errno;
-
 	sr_epoll_each(st, NULL, -1, sr_epoll_remove);
-	errno = err;
 }
 
 /*

@@ -62,7 +62,6 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 					  struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
-	int err = errno;
 
 	sr_lock(&set->lock);
 	sr_lock(&pool_lock);
@@ -70,7 +69,6 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	if (e)
 		free_entries = e->next;
 	sr_unlock(&pool_lock);
-	errno = err;
 	if (!e)
 		goto out;
 	/* (The count of changes goes on: an old token is no new one's.) */

@@ -176,7 +176,6 @@ void sr_epoll_gone(int fd)
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
 	struct sr_epoll *set;
 	bool last;
-	int err = errno;
 
 	if (!e || !atomic_load(e))
 		return;
@@ -188,7 +187,6 @@ void sr_epoll_gone(int fd)
 		end(set);
 	else if (set)
 		move_epfd(set, fd);
-	errno = err;
 }
 
 /* ---- sets are no longer ours alone ---- */
@@ -304,7 +302,6 @@ static bool watch_family(void)
 
 bool sr_epoll_install(struct sr_epoll *set)
 {
-	int err = errno;
 	bool ok;
 
 	if (atomic_load(&set->installed))
@@ -319,7 +316,6 @@ bool sr_epoll_install(struct sr_epoll *set)
 					  EPOLLIN | EPOLLET, sr_epoll_pool);
 	ok = set->installed;
 	sr_unlock(&set->lock);
-	errno = err;
 	return ok;
 }
 

@@ -42,6 +42,8 @@ static any_call *const calls[] = {
 /* What goes through a ring does not pass us. */
 static bool no_io_uring(void)
 {
+	int saved = errno;
+
 	if (!sr_shim_ready() || sr_conf.never)
 		return false;
 	if (!sr_conf.io_uring) {
@@ -50,6 +52,7 @@ static bool no_io_uring(void)
 	}
 	sr_streams_bar(SR_REASON_IO_URING);
 	sr_streams_plain();
+	errno = saved;
 	return false;
 }
 

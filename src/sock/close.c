@@ -248,8 +248,6 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
 
 int sr_stream_detach(struct sr_stream *st, int fd)
 {
-	int err = errno;
-
 	if (atomic_fetch_sub(&st->fds, 1) > 1) {
 		sr_epoll_number_gone(st, fd);
 		if (st->anchor == fd || fd < 0)
@@ -258,7 +256,6 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 		close_last(st, fd);
 	}
 	sr_stream_put(st);
-	errno = err;
 	return 0;
 }
 

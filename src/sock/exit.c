@@ -150,7 +150,6 @@ static void wait_reported(struct sr_stream *st, void *arg)
 void sr_streams_exit(void)
 {
 	struct leaving l = { 0, sr_conf.policy.upgrade == SR_WAIT };
-	int err = errno;
 
 	if (sr_held.count)
 		return;
@@ -167,5 +166,4 @@ void sr_streams_exit(void)
 	sr_streams_leave_heirs(true);
 	l.began = 0;
 	sr_streams_walk(wait_reported, &l);
-	errno = err;
 }

@@ -127,7 +127,6 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 
 int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 {
-	int err = errno;
 	bool ok;
 
 	(void)fd;
@@ -149,7 +148,6 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 		sr_inform("%s: not back on TCP yet (%s)",
 			sr_stream_label(st, (char[128]){ 0 }),
 			sr_reason_word(reason));
-	errno = err;
 	return ok ? 0 : -ETIMEDOUT;
 }
 
@@ -255,13 +253,11 @@ static void disconnect_one(struct sr_stream *st, void *arg)
 static void in_two_rounds(void (*round)(struct sweep *s), uint64_t resend_ns)
 {
 	struct sweep s = { sr_now_ns(), resend_ns, false };
-	int err = errno;
 
 	round(&s);
 	s.wait = true;
 	round(&s);
 	sr_streams_walk(disconnect_one, NULL);
-	errno = err;
 }
 
 void sr_streams_hand_over(void)
@@ -293,13 +289,10 @@ static void count_in(struct sr_stream *st, void *arg)
 
 void sr_streams_before_exec(void)
 {
-	int err = errno;
-
 	in_two_rounds(before_exec, SR_ORPHAN_NS);
 	sr_streams_walk(release, NULL);
 	sr_streams_walk(count_out, NULL);
 	sr_streams_leave_heirs(false);
-	errno = err;
 }
 
 void sr_streams_after_exec(void)

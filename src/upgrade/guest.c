@@ -74,7 +74,6 @@ static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
 void sr_guest_use(struct sr_stream *st, unsigned dirs)
 {
 	struct sr_slot *slot = atomic_load_explicit(&st->owned.slot, memory_order_relaxed);
-	int err = errno;
 	bool ok;
 
 	dirs &= atomic_load_explicit(&st->owned.guest, memory_order_relaxed);
@@ -93,7 +92,6 @@ void sr_guest_use(struct sr_stream *st, unsigned dirs)
 	sr_unlock(&st->rx_lock);
 	/* The kernel's counters and ours are not of the same bytes any more. */
 	sr_stream_bar(st, SR_REASON_FORK);
-	errno = err;
 }
 
 /* ---- the parent ---- */

@@ -70,8 +70,8 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 				.handled = sr_handled.all };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
-	int err = errno, r;
 	size_t i;
+	int r;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
 	sr_hold();
@@ -81,7 +81,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 		s.k = few_k;
 	} else if (!allocate(&s)) {
 		release(&s);
-		errno = err;
 		sr_release();
 		return poll_in_pieces(fds, n, timeout, sigmask);
 	}
@@ -101,7 +100,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 			sr_stream_put(s.e[i].st);
 	if (n > FEW)
 		release(&s);
-	errno = err;
 	sr_release();
 	return r;
 }

@@ -200,19 +200,15 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns)
 {
 	struct sr_sleep p = sr_sleep_begin(fd, 0, 0);
-	int err = errno, r;
 
 	p.partial = p.timed = true;
 	p.deadline = sr_now_ns() + ns;
-	r = asleep(st, &p, events, 0);
-	errno = err;
-	return r;
+	return asleep(st, &p, events, 0);
 }
 
 int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 {
 	uint64_t start = 0;
-	int err = errno, r = 0;
 
 	if (!sr_sleep_allowed(st, p))
 		return -EAGAIN;
@@ -222,7 +218,5 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 		if (!start)
 			start = sr_now_ns(); /* so that asleep() does not spin again */
 	}
-	r = asleep(st, p, events, start);
-	errno = err;
-	return r;
+	return asleep(st, p, events, start);
 }
