@@ -32,36 +32,67 @@ bool sr_back_is_plain(struct sr_stream *st)
 	       !sr_gate_shut(&st->in.gate);
 }
 
+/* The child of vfork looks without a lock: if its parent is killed, the threads that hold
+ * one are gone, and the child is not. */
+static bool lock_to_look(struct sr_mutex *m)
+{
+	bool yes = sr_process_ours();
+
+	if (yes)
+		sr_lock(m);
+	return yes;
+}
+
+static void unlock(struct sr_mutex *m, bool locked)
+{
+	if (locked)
+		sr_unlock(m);
+}
+
+static bool both_have_ended(struct sr_stream *st)
+{
+	bool rx = lock_to_look(&st->rx_lock), tx = lock_to_look(&st->tx_lock);
+	bool yes = st->tx.state == SR_TX_DONE && st->rx.state >= SR_RX_EOF;
+
+	unlock(&st->tx_lock, tx);
+	unlock(&st->rx_lock, rx);
+	return yes;
+}
+
 /* The stream has ended or is about to: nothing is left to make plain. */
 static bool is_over(struct sr_stream *st)
 {
-	return st->out.broken || st->anchor < 0 ||
-	       (sr_stream_tx(st) == SR_TX_DONE &&
-		sr_stream_rx(st) >= SR_RX_EOF);
+	return st->out.broken || st->anchor < 0 || both_have_ended(st);
+}
+
+static bool is_resending(struct sr_stream *st)
+{
+	bool locked = lock_to_look(&st->tx_lock), yes = st->tx.state == SR_TX_RESEND;
+
+	unlock(&st->tx_lock, locked);
+	return yes;
 }
 
 /* The link's ring holds bytes, and their sender was killed, so nobody can send
  * them by TCP. */
 static bool ring_is_orphaned(struct sr_stream *st)
 {
-	bool yes;
+	bool locked = lock_to_look(&st->rx_lock);
+	bool yes = st->rx.state == SR_RX_LINK && st->rx.tcp_over;
 
-	sr_lock(&st->rx_lock);
-	yes = st->rx.state == SR_RX_LINK && st->rx.tcp_over;
-	sr_unlock(&st->rx_lock);
+	unlock(&st->rx_lock, locked);
 	return yes;
 }
 
 /* The same, or soon: the sender has ended, and TCP did not take all. */
 bool sr_back_is_orphaned(struct sr_stream *st)
 {
-	bool yes;
+	bool locked = lock_to_look(&st->rx_lock), yes;
 
-	sr_lock(&st->rx_lock);
 	yes = st->rx.state == SR_RX_RAW && st->rx.rx < st->rx.m && st->in.link &&
 	      (sr_link_events(st->in.link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
 	      sr_anchor_ended(st);
-	sr_unlock(&st->rx_lock);
+	unlock(&st->rx_lock, locked);
 	return yes || ring_is_orphaned(st);
 }
 
@@ -106,17 +137,35 @@ void sr_back_begin(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
+/* The child of vfork has waited for a service thread that was killed.  Its memory is
+ * nobody else's any more.  late: it has waited for long. */
+static bool is_left_alone(struct sr_stream *st, pid_t parent, bool late)
+{
+	pid_t now = parent ? getppid() : 0;
+
+	if (now == parent && !(parent && late && now != sr_process_owner()))
+		return false;
+	sr_back_disconnect(st);
+	st->out.broken = true;
+	return true;
+}
+
 /* Bytes that the program had sent may wait for room in TCP because the peer's
  * program does not read; the caller chooses the limit for that (resend_ns). */
 bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		     uint64_t since, uint64_t resend_ns)
 {
 	struct timespec step = { 0, 100000 };
+	pid_t parent = sr_process_ours() ? 0 : getppid();
 	uint64_t limit;
+	bool late;
 
 	while (!done(st) && !is_over(st) && !sr_back_is_orphaned(st)) {
-		limit = sr_stream_tx(st) == SR_TX_RESEND ? resend_ns : BACK_NS;
-		if (sr_now_ns() - since > limit || sr_loop_here())
+		limit = is_resending(st) ? resend_ns : BACK_NS;
+		late = sr_now_ns() - since > limit;
+		if (is_left_alone(st, parent, late))
+			return true;
+		if (late || sr_loop_here())
 			return false;
 		nanosleep(&step, NULL);
 		if (step.tv_nsec < 2000000)
@@ -136,7 +185,7 @@ int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
 		return 0;
 	sr_back_begin(st);
 	ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
-	if (ring_is_orphaned(st)) {
+	if (ring_is_orphaned(st) && !st->in.disconnected) {
 		sr_lock(&st->rx_lock);
 		sr_back_disconnect(st);
 		st->rx.state = SR_RX_RESET;
@@ -243,7 +292,7 @@ static void release(struct sr_stream *st, void *arg)
 static void disconnect_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	if (!(sr_st_flags(st) & SR_ST_SHARED) || !ring_is_orphaned(st))
+	if (!(sr_st_flags(st) & SR_ST_SHARED) || !ring_is_orphaned(st) || st->in.disconnected)
 		return;
 	sr_lock(&st->rx_lock);
 	sr_back_disconnect(st);
