@@ -8,6 +8,7 @@
  */
 #include "base/real.h"
 
+#include "base/list.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/stream.h"
@@ -66,8 +67,7 @@ static uint32_t wanted(struct sr_stream *st)
 
 static void on_anchor(struct sr_watch *w, uint32_t events)
 {
-	struct sr_stream *st = (struct sr_stream *)
-		((char *)w - offsetof(struct sr_stream, loop.watch));
+	struct sr_stream *st = SR_OF(struct sr_stream, loop.watch, w);
 
 	(void)events;
 	st->loop.watched = 0;	/* EPOLLONESHOT */

@@ -200,9 +200,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 		p->next_of_stream = e->next_of_stream;
 	}
 	sr_lock(&set->lock);
-	*e->pprev = e->next;
-	if (e->next)
-		e->next->pprev = e->pprev;
+	SR_LIST_DROP(e);
 	sr_unlock(&set->lock);
 	atomic_fetch_sub(&set->plain, 1);
 	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) |

@@ -34,6 +34,7 @@
 #ifndef SR_EPOLL_IMPL_H
 #define SR_EPOLL_IMPL_H
 
+#include "base/list.h"
 #include "engine/waiters.h"
 #include "epoll/epoll.h"
 #include "epoll/pool.h"

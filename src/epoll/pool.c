@@ -79,11 +79,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	e->quiet = 0;
 	e->linked = false;
 	e->asked = 0;
-	e->next = set->entries;
-	e->pprev = &set->entries;
-	if (e->next)
-		e->next->pprev = &e->next;
-	set->entries = e;
+	SR_LIST_ADD(set->entries, e);
 	atomic_fetch_add(&set->plain, 1);
 out:
 	sr_unlock(&set->lock);

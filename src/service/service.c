@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -31,8 +32,7 @@ static bool in_transition(struct sr_stream *st)
 
 static void on_timer(struct sr_timer *t)
 {
-	struct sr_stream *st = (struct sr_stream *)
-		((char *)t - offsetof(struct sr_stream, loop.timer));
+	struct sr_stream *st = SR_OF(struct sr_stream, loop.timer, t);
 
 	st->loop.timed = false;
 	sr_stream_kick(st);
@@ -72,8 +72,7 @@ static void work_links(struct sr_stream *st)
 
 static void work(struct sr_task *t)
 {
-	struct sr_stream *st = (struct sr_stream *)
-		((char *)t - offsetof(struct sr_stream, loop.task));
+	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 
 	atomic_store(&st->loop.kicked, false);
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.keeper) {

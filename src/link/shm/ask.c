@@ -248,8 +248,7 @@ static void next_name(struct asking *a);
 
 static void answered(struct sr_watch *w, uint32_t events)
 {
-	struct asking *a =
-		(struct asking *)((char *)w - offsetof(struct asking, watch));
+	struct asking *a = SR_OF(struct asking, watch, w);
 	const char *reason;
 	int fds[SR_SHM_FDS];
 
@@ -432,8 +431,7 @@ static const char *begin(struct asking *a)
 
 static void due(struct sr_timer *t)
 {
-	struct asking *a =
-		(struct asking *)((char *)t - offsetof(struct asking, timer));
+	struct asking *a = SR_OF(struct asking, timer, t);
 	const char *reason = a->deadline_ns ? NULL : begin(a);
 
 	if (!reason && sr_now_ns() >= a->deadline_ns)

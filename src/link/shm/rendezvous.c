@@ -102,8 +102,7 @@ static void pending_gone(struct pending *p)
 
 static void pending_due(struct sr_timer *t)
 {
-	pending_gone((struct pending *)((char *)t -
-					offsetof(struct pending, timer)));
+	pending_gone(SR_OF(struct pending, timer, t));
 }
 
 static bool offer_fits(struct pending *p, const uint8_t *buf, size_t n)
@@ -164,8 +163,7 @@ static void offer_readable(struct pending *p)
 
 static void pending_readable(struct sr_watch *w, uint32_t events)
 {
-	struct pending *p =
-		(struct pending *)((char *)w - offsetof(struct pending, watch));
+	struct pending *p = SR_OF(struct pending, watch, w);
 
 	(void)events;
 	if (p->known)	/* nothing but the connection's end can come */

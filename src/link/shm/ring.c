@@ -353,23 +353,9 @@ void sr_shm_dirty(struct sr_shm *l)
 	}
 }
 
-void sr_shm_enlist(struct sr_shm *l, bool linked)
+void sr_shm_enlist(struct sr_shm *l)
 {
-	if (linked) {
-		l->prev = NULL;
-		l->next = links;
-		if (links)
-			links->prev = l;
-		links = l;
-		return;
-	}
-	if (l->prev)
-		l->prev->next = l->next;
-	else if (links == l)
-		links = l->next;
-	if (l->next)
-		l->next->prev = l->prev;
-	l->prev = l->next = NULL;
+	SR_LIST_ADD(links, l);
 }
 
 /* In the child of fork: the links are the parent's.  Marks them dead, so that
@@ -381,7 +367,7 @@ void sr_shm_ring_forget(void)
 
 	for (l = links; l; l = next) {
 		next = l->next;
-		l->prev = l->next = NULL;
+		l->pprev = NULL;
 		atomic_store(&l->dead, true);
 		l->link.reason = "fork";
 		sr_link_raise(&l->link, SR_LINK_DEAD);

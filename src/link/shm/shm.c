@@ -335,8 +335,7 @@ static void rx_free(struct sr_link *link, size_t n)
 
 static void raise_up(struct sr_task *task)
 {
-	struct sr_shm *l =
-		(struct sr_shm *)((char *)task - offsetof(struct sr_shm, up));
+	struct sr_shm *l = SR_OF(struct sr_shm, up, task);
 
 	if (!atomic_load(&l->dead)) {
 		sr_link_raise(&l->link, SR_LINK_UP);
@@ -407,7 +406,7 @@ int sr_shm_start(struct sr_shm *l, int line)
 		return err;
 	}
 	l->line_watched = true;
-	sr_shm_enlist(l, true);
+	sr_shm_enlist(l);
 	return 0;
 }
 
@@ -421,7 +420,8 @@ void sr_shm_free(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
-	sr_shm_enlist(l, false);
+	if (l->pprev)
+		SR_LIST_DROP(l);
 	if (l->map) {
 		if (!atomic_exchange(&l->dead, true))
 			say_dropped(l, SR_SHM_DROPPED);

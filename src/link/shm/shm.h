@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "base/loop.h"
 #include "link/link.h"
@@ -108,7 +109,7 @@ struct sr_shm {
 	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
 	unsigned armed_once; /* SR_NOTIFY_ bits armed by arm_once() */
 
-	struct sr_shm *prev, *next; /* loop: all links, for the sweep */
+	struct sr_shm *next, **pprev; /* loop: all links, for the sweep */
 };
 
 static inline struct sr_shm *sr_shm_of(struct sr_link *link)
@@ -149,9 +150,7 @@ bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken);
 bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
-void sr_shm_enlist(struct sr_shm *l,
-		   bool linked); /* loop: adds the link to the sweep's list, or
-				  * removes it */
+void sr_shm_enlist(struct sr_shm *l); /* for the sweep; loop */
 void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_sweep(struct sr_link *link);
 void sr_shm_ring_forget(void);

@@ -237,8 +237,7 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 
 void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 {
-	struct sr_shm *l =
-		(struct sr_shm *)((char *)w - offsetof(struct sr_shm, line));
+	struct sr_shm *l = SR_OF(struct sr_shm, line, w);
 	bool open;
 
 	(void)events;

@@ -61,7 +61,7 @@ static void free_ask(struct ask *a)
 {
 	release(a);
 	a->ask->kind = NULL;
-	SR_VLIST_DROP(a);
+	SR_LIST_DROP(a);
 	free(a);
 }
 
@@ -113,7 +113,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a->timer.fn = look;
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
 	ask->kind = a;
-	SR_VLIST_ADD(asks, a);
+	SR_LIST_ADD(asks, a);
 	err = resolve(a);
 	if (err)
 		free_ask(a);
@@ -264,7 +264,7 @@ static void no_more(struct ask *a, const char *reason)
  * flushed, and no event says why. */
 static void look(struct sr_timer *t)
 {
-	struct ask *a = SR_V_OF(struct ask, timer, t);
+	struct ask *a = SR_OF(struct ask, timer, t);
 	const char *reason = NULL;
 
 	sr_timer_set(t, LOOK_MS);

@@ -137,7 +137,7 @@ static void reject(struct rdma_cm_id *id, const char *reason)
 
 static void free_request(struct request *r, bool destroy)
 {
-	SR_VLIST_DROP(r);
+	SR_LIST_DROP(r);
 	if (destroy) {
 		sr_vlib.cm_destroy_id(r->id);
 	}
@@ -179,7 +179,7 @@ static void connect_request(const struct sr_vcm_event *e)
 	r->cm.what = SR_CM_REQUEST;
 	r->id = id;
 	id->context = &r->cm;
-	SR_VLIST_ADD(requests, r);
+	SR_LIST_ADD(requests, r);
 	sr_link_request(&r->req);
 }
 
@@ -316,7 +316,7 @@ static int open_ids(struct listener *ls)
 
 static void listen_again(struct sr_timer *t)
 {
-	struct listener *ls = SR_V_OF(struct listener, retry, t);
+	struct listener *ls = SR_OF(struct listener, retry, t);
 
 	close_ids(ls);
 	if (open_ids(ls))
@@ -342,7 +342,7 @@ int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
 		free(ls);
 		return err;
 	}
-	SR_VLIST_ADD(listeners, ls);
+	SR_LIST_ADD(listeners, ls);
 	if (there)
 		sr_format(there, SR_THERE_LEN, "%u %u", ls->port[0], ls->port[1]);
 	*out = ls;
@@ -354,7 +354,7 @@ void sr_verbs_unlisten(void *listener)
 	struct listener *ls = listener;
 
 	sr_timer_cancel(&ls->retry);
-	SR_VLIST_DROP(ls);
+	SR_LIST_DROP(ls);
 	close_ids(ls);
 	free(ls);
 }
@@ -405,10 +405,10 @@ static void handle(const struct sr_vcm_event *e)
 		sr_vask_event(cm, e);
 		break;
 	case SR_CM_REQUEST:
-		request_event(SR_V_OF(struct request, cm, cm), e);
+		request_event(SR_OF(struct request, cm, cm), e);
 		break;
 	case SR_CM_LINK:
-		link_event(SR_V_OF(struct sr_vlink, cm, cm), e);
+		link_event(SR_OF(struct sr_vlink, cm, cm), e);
 		break;
 	case SR_CM_LISTEN:
 		break;

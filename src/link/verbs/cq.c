@@ -229,7 +229,7 @@ void sr_vcq_watch(struct sr_vlink *l, bool on)
 
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vlink *l = SR_V_OF(struct sr_vlink, cq.watch, w);
+	struct sr_vlink *l = SR_OF(struct sr_vlink, cq.watch, w);
 	unsigned what;
 	int n;
 
@@ -328,8 +328,8 @@ static bool look(struct sr_vlink *l, uint64_t now, bool between)
 		if (busy || in_use || atomic_load(&l->look.on)) {
 			atomic_store(&l->look.on, true);
 		} else {
-			SR_VLIST_DROP(l);
-			SR_VLIST_ADD(l->dev->links, l);
+			SR_LIST_DROP(l);
+			SR_LIST_ADD(l->dev->links, l);
 		}
 	}
 	return waits && !l->cq.watched;
@@ -368,8 +368,8 @@ static void tick(struct sr_timer *t)
 
 static void start(struct sr_vlink *l)
 {
-	SR_VLIST_DROP(l);
-	SR_VLIST_ADD(l->dev->busy, l);
+	SR_LIST_DROP(l);
+	SR_LIST_ADD(l->dev->busy, l);
 	if (timer.at_ns)
 		return;
 	tick_ns = sr_now_ns() + TICK_NS;
@@ -378,7 +378,7 @@ static void start(struct sr_vlink *l)
 
 static void start_task(struct sr_task *t)
 {
-	struct sr_vlink *l = SR_V_OF(struct sr_vlink, look.task, t);
+	struct sr_vlink *l = SR_OF(struct sr_vlink, look.task, t);
 
 	if (l->id)
 		start(l);

@@ -40,7 +40,7 @@ static void fail_links(struct sr_vdev *dev)
 
 static void on_async(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vdev *dev = SR_V_OF(struct sr_vdev, async_watch, w);
+	struct sr_vdev *dev = SR_OF(struct sr_vdev, async_watch, w);
 	struct ibv_async_event e;
 	bool fatal = false;
 

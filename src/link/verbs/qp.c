@@ -237,7 +237,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	}
 	l->id = id;
 	id->context = &l->cm;
-	SR_VLIST_ADD(dev->links, l);
+	SR_LIST_ADD(dev->links, l);
 	sr_vcq_watch(l, true);
 	return l;
 }
@@ -268,7 +268,7 @@ void sr_vlink_close(struct sr_vlink *l)
 	sr_lock(&l->lock);	/* the rings' fields */
 	each_ring(l, unregister);
 	sr_unlock(&l->lock);
-	SR_VLIST_DROP(l);
+	SR_LIST_DROP(l);
 	sr_vlib.cm_destroy_id(l->id);
 	l->id = NULL;
 }

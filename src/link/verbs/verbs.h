@@ -22,6 +22,7 @@
 
 #include <pthread.h>
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "base/loop.h"
 #include "link/link.h"
@@ -170,26 +171,6 @@ static inline struct sr_vlink *sr_vlink(struct sr_link *link)
 {
 	return (struct sr_vlink *)link;
 }
-
-/* Lists of what waits in the loop. */
-#define SR_VLIST_ADD(head, x)                                                  \
-	do {                                                                   \
-		(x)->next = (head);                                            \
-		(x)->pprev = &(head);                                          \
-		if ((x)->next)                                                 \
-			(x)->next->pprev = &(x)->next;                         \
-		(head) = (x);                                                  \
-	} while (0)
-#define SR_VLIST_DROP(x)                                                       \
-	do {                                                                   \
-		*(x)->pprev = (x)->next;                                       \
-		if ((x)->next)                                                 \
-			(x)->next->pprev = (x)->pprev;                         \
-	} while (0)
-
-/* The struct whose member is at p. */
-#define SR_V_OF(type, member, p)                                               \
-	((type *)(void *)((char *)(p) - offsetof(type, member)))
 
 #include "link/verbs/calls.h"
 
