@@ -101,7 +101,7 @@ static int count(const char *arg, va_list ap)
 	return n;
 }
 
-/* argv[0 .. n], of which the last is the null pointer. */
+/* argv[0 .. n] */
 static void collect(char **argv, int n, const char *arg, va_list ap)
 {
 	argv[0] = (char *)arg;
@@ -109,55 +109,38 @@ static void collect(char **argv, int n, const char *arg, va_list ap)
 		argv[i] = va_arg(ap, char *);
 }
 
-/* On the stack: execl() may be called after fork() in a program with threads,
- * where malloc() may not. */
-#define ARGV(n) __builtin_alloca(((size_t)(n) + 1) * sizeof(char *))
+/*
+ * The arguments from arg on, to the null pointer and `more` behind it.  On the stack:
+ * execl() may be called after fork() in a program with threads, where malloc() may not.
+ */
+#define ARGV(argv, arg, more) \
+	char **argv; \
+	va_list ap; \
+	int n; \
+\
+	va_start(ap, arg); \
+	n = count(arg, ap) + (more); \
+	va_end(ap); \
+	argv = __builtin_alloca(((size_t)n + 1) * sizeof(char *)); \
+	va_start(ap, arg); \
+	collect(argv, n, arg, ap); \
+	va_end(ap)
 
 int execl(const char *path, const char *arg, ...)
 {
-	va_list ap;
-	char **argv;
-	int n;
-
-	va_start(ap, arg);
-	n = count(arg, ap);
-	va_end(ap);
-	argv = ARGV(n);
-	va_start(ap, arg);
-	collect(argv, n, arg, ap);
-	va_end(ap);
+	ARGV(argv, arg, 0);
 	return sr_execv(path, argv);
 }
 
 int execlp(const char *file, const char *arg, ...)
 {
-	va_list ap;
-	char **argv;
-	int n;
-
-	va_start(ap, arg);
-	n = count(arg, ap);
-	va_end(ap);
-	argv = ARGV(n);
-	va_start(ap, arg);
-	collect(argv, n, arg, ap);
-	va_end(ap);
+	ARGV(argv, arg, 0);
 	return sr_execvp(file, argv);
 }
 
+/* The environment comes behind the null pointer. */
 int execle(const char *path, const char *arg, ...)
 {
-	va_list ap;
-	char **argv, **envp;
-	int n;
-
-	va_start(ap, arg);
-	n = count(arg, ap);
-	va_end(ap);
-	argv = ARGV(n);
-	va_start(ap, arg);
-	collect(argv, n, arg, ap);
-	envp = va_arg(ap, char **);
-	va_end(ap);
-	return sr_execve(path, argv, envp);
+	ARGV(argv, arg, 1);
+	return sr_execve(path, argv, (char **)argv[n]);
 }
