@@ -237,9 +237,10 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	return r;
 }
 
+/* At the program's own entries: with others they may be more than RLIMIT_NOFILE allows. */
 static int look(struct sr_waitset *s)
 {
-	int r = sr_now_poll(s->k, s->kn);
+	int r = sr_now_poll(s->k, s->n);
 
 	return r < 0 ? -errno : r;
 }
