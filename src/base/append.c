@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/fdpriv.h"
-#include "base/mute.h"
+#include "base/filesig.h"
 #include "base/now.h"
 #include "base/process.h"
 
@@ -37,12 +37,12 @@ static int open_path(const char *path)
 
 ssize_t sr_append_write(int fd, const void *buf, size_t n)
 {
-	struct sr_mute mute;
+	struct sr_filesig saved;
 	ssize_t r;
 
-	sr_mute_begin(&mute);
+	sr_filesig_block(&saved);
 	r = sr_now_write(fd, buf, n);
-	sr_mute_end(&mute, r);
+	sr_filesig_restore(&saved, r);
 	return r;
 }
 

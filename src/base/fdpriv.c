@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/mute.h"
+#include "base/filesig.h"
 #include "base/now.h"
 #include "base/process.h"
 
@@ -115,15 +115,15 @@ static int mark(int fd)
 int sr_fd_memory(const char *name, size_t size)
 {
 	int fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL)), r;
-	struct sr_mute mute;
+	struct sr_filesig saved;
 
 	if (fd < 0 && errno == EINVAL)
 		fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
 		return fd;
-	sr_mute_begin(&mute);
+	sr_filesig_block(&saved);
 	r = ftruncate(fd, (off_t)size);
-	sr_mute_end(&mute, r);
+	sr_filesig_restore(&saved, r);
 	if (r == 0)
 		return fd;
 	sr_fd_close(fd);

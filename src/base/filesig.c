@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* mute.c - owns the signals of a call of ours on a file (mute.h).  No locks. */
+/* filesig.c - owns the signals of a call of ours on a file (filesig.h).  No locks. */
 #include "base/real.h" /* before any system header */
-#include "base/mute.h"
+#include "base/filesig.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #define BIT(sig) (1ull << ((sig)-1))
 #define OURS (BIT(SIGXFSZ) | BIT(SIGPIPE))
 
-void sr_mute_begin(struct sr_mute *m)
+void sr_filesig_block(struct sr_filesig *m)
 {
 	uint64_t ours = OURS;
 
@@ -21,7 +21,7 @@ void sr_mute_begin(struct sr_mute *m)
 	sr_real.syscall(SYS_rt_sigpending, (long)&m->before, MASK_BYTES, 0, 0, 0, 0);
 }
 
-void sr_mute_end(struct sr_mute *m, long r)
+void sr_filesig_restore(struct sr_filesig *m, long r)
 {
 	const struct timespec at_once = { 0, 0 };
 	uint64_t ours = OURS & ~m->before;
