@@ -46,13 +46,11 @@ void sr_log_init(void)
 static void stderr_write(const char *line, size_t len)
 {
 	struct stat st;
-	ssize_t n;
 
 	if (started.known && (fstat(STDERR_FILENO, &st) || st.st_dev != started.dev ||
 			      st.st_ino != started.ino))
 		return;
-	n = sr_append_write(STDERR_FILENO, line, len);
-	(void)n;
+	(void)!sr_append_write(STDERR_FILENO, line, len);
 }
 
 static void emit(const char *line, size_t len)

@@ -86,8 +86,10 @@ void find_program(struct checked *c);		/* program.c */
 void load_unit(const struct checked *c);	/* unit.c */
 
 /* limits.c: a limit that holds in this shell (unit: NULL) or in a unit. */
-void judge_memlock(const char *what, unsigned long long soft, const char *unit);
-void judge_nofile(const char *what, unsigned long long soft, const char *unit);
+void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
+		   const char *unit);
+void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
+		  const char *unit);
 /* program.c: of a command, and the interpreters of its scripts. */
 void judge_program(const char *what, const char *path);
 /* device.c: an address of this host that an RDMA device has; "" if there is none. */

@@ -14,8 +14,8 @@
 #define BUSY_BYTES (2ull << 20)
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
 
-static void say_memlock(const char *what, unsigned long long soft, unsigned long long hard,
-			const char *unit)
+void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
+		   const char *unit)
 {
 	unsigned long long idle = soft / IDLE_BYTES;
 	char a[32], b[64] = "", h[32];
@@ -37,14 +37,9 @@ static void say_memlock(const char *what, unsigned long long soft, unsigned long
 				  "profile memory. Shared memory needs none");
 }
 
-void judge_memlock(const char *what, unsigned long long soft, const char *unit)
-{
-	say_memlock(what, soft, soft, unit);
-}
-
 /* Shared memory takes two descriptors for each link, of half of them. */
-static void say_nofile(const char *what, unsigned long long soft, unsigned long long hard,
-		       const char *unit)
+void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
+		  const char *unit)
 {
 	bool few = soft < 1024;
 	char b[64] = "";
@@ -64,11 +59,6 @@ static void say_nofile(const char *what, unsigned long long soft, unsigned long 
 		remedy("descriptors", "ulimit -n %llu", hard > 65536 ? 65536 : hard);
 }
 
-void judge_nofile(const char *what, unsigned long long soft, const char *unit)
-{
-	say_nofile(what, soft, soft, unit);
-}
-
 void check_limits(struct checked *c)
 {
 	struct rlimit l;
@@ -78,7 +68,7 @@ void check_limits(struct checked *c)
 	if (status_number("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
 		say(OK, "locked memory", "no limit counts here (CAP_IPC_LOCK)");
 	else
-		say_memlock("locked memory", l.rlim_cur, l.rlim_max, NULL);
+		judge_memlock("locked memory", l.rlim_cur, l.rlim_max, NULL);
 	getrlimit(RLIMIT_NOFILE, &l);
-	say_nofile("descriptors", l.rlim_cur, l.rlim_max, NULL);
+	judge_nofile("descriptors", l.rlim_cur, l.rlim_max, NULL);
 }

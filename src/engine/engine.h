@@ -69,8 +69,6 @@ void sr_stat_adopt(void);
 /* ---- gate.c ---- */
 bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */
-/* Shuts the gate until it is reopened; the epoll sets do not see it. */
-bool sr_rx_gate_hold(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_reopen(struct sr_stream *st);	/* rx_lock held */
 bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
 void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */

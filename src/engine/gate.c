@@ -107,7 +107,7 @@ void sr_tx_gate_open(struct sr_stream *st)
 /* A call adds its bytes before it leaves the gate, so rx is exact with no call
  * in flight.  With one in flight rx may or may not include its bytes; that call
  * corrects rx under the lock before it leaves (recv.c). */
-bool sr_rx_gate_hold(struct sr_stream *st)
+bool sr_rx_gate_shut(struct sr_stream *st)
 {
 	unsigned g = atomic_load(&st->in.gate);
 
@@ -119,16 +119,7 @@ bool sr_rx_gate_hold(struct sr_stream *st)
 	} while (!atomic_compare_exchange_weak(&st->in.gate, &g,
 					       g | SR_GATE_SHUT));
 	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
-	return true;
-}
-
-bool sr_rx_gate_shut(struct sr_stream *st)
-{
-	bool was = sr_gate_shut(&st->in.gate);
-
-	if (!sr_rx_gate_hold(st))
-		return false;
-	if (was || sr_sets_ops.gate_shut(st))
+	if (sr_sets_ops.gate_shut(st))
 		return true;
 	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
 	return false;
