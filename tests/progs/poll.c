@@ -47,7 +47,7 @@ static void poll_server(int lfd)
 	say_poll("closed", wait_for(fd, ALL, 0));
 }
 
-static void poll_client(void)
+static int empty_when_full(void)
 {
 	int fd = dial();
 	struct data d = DATA(0);
@@ -59,6 +59,13 @@ static void poll_client(void)
 	await_post("full");
 	take_rest(fd, &d);
 	say("%s", d.bytes > 100000 ? "much" : "little");
+	return fd;
+}
+
+static void poll_client(void)
+{
+	int fd = empty_when_full();
+
 	say_poll("end", wait_for(fd, ALL, 0));
 	put(fd, "last", 4);
 	shutdown(fd, SHUT_WR);
@@ -102,17 +109,7 @@ static void select_server(int lfd)
 
 static void select_client(void)
 {
-	int fd = dial();
-	struct data d = DATA(0);
-
-	warm_up(fd, true);
-	await_go(fd);
-	await_peer_asleep();
-	send_go(fd);
-	await_post("full");
-	take_rest(fd, &d);
-	say("%s", d.bytes > 100000 ? "much" : "little");
-	close(fd);
+	close(empty_when_full());
 }
 
 /* Connected once is connected: a switch does not take the room back. */

@@ -16,6 +16,7 @@
 #include "base/loop.h"
 #include "base/real.h"
 #include "check.h"
+#include "in_process.h"
 #include "loop_call.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -23,14 +24,6 @@
 #else
 #define SANITIZED 0
 #endif
-
-/* ThreadSanitizer wants no thread in the child of a fork; we do. */
-__attribute__((visibility("default")))
-const char *__tsan_default_options(void) __attribute__((visibility("default")));
-const char *__tsan_default_options(void)
-{
-	return "die_after_fork=0";
-}
 
 static void nothing(void *arg)
 {
@@ -529,19 +522,12 @@ static void forked(void)
 }
 
 /* Without descriptors or memory there is no thread, and later there is. */
-static void starts_later(void)
+static int starts_later(void *arg)
 {
 	static struct sr_task early = {.fn = count_up};
 	struct rlimit old, none;
-	int status;
-	pid_t child = fork();
 
-	if (child) {
-		CHECK(waitpid(child, &status, 0) == child && status == 0);
-		return;
-	}
-	alarm(60);
-	sr_conf_load();
+	(void)arg;
 	sr_conf.log = SR_ERROR;
 	/* Posted before there is a loop: waits. */
 	sr_loop_post(&early);
@@ -567,21 +553,13 @@ static void starts_later(void)
 	CHECK(atomic_load(&seen) == 0);
 	CHECK(sr_loop_start() == 0);
 	wait_for(&seen, 1);
-	_exit(0);
+	return 0;
 }
 
 /* Our descriptors are closed by the system call itself: tasks and timers go on. */
-static void robbed(void)
+static int robbed(void *arg)
 {
-	int status;
-	pid_t child = fork();
-
-	if (child) {
-		CHECK(waitpid(child, &status, 0) == child && status == 0);
-		return;
-	}
-	alarm(60);
-	sr_conf_load();
+	(void)arg;
 	strcpy(sr_conf.log_file, "/dev/null");	/* it complains */
 	CHECK(sr_loop_start() == 0);
 	settle();
@@ -593,15 +571,15 @@ static void robbed(void)
 	for (int i = 0; i < 3; i++)
 		settle();
 	wait_for(&done, 3);
-	_exit(0);
+	return 0;
 }
 
 int main(void)
 {
 	alarm(120);
 	sr_conf_load();
-	starts_later();
-	robbed();
+	CHECK_EQ(in_process(starts_later, NULL, 60), 0);
+	CHECK_EQ(in_process(robbed, NULL, 60), 0);
 	call();
 	in_order();
 	repost();
