@@ -44,18 +44,6 @@ static inline size_t sr_credit_room(size_t size, uint64_t used, size_t least)
 int sr_credit_said(uint64_t acked, uint64_t w, uint64_t said);
 
 /*
- * Is it time to return credit, of a ring of `size` bytes?  Each 1/part of the
- * ring.  A sender that waits for room waits for at least that much more,
- * provided that credit also comes when all is taken, or that the sender has
- * room with 1/part of the ring outstanding.
- */
-static inline bool sr_credit_due(size_t size, unsigned part, uint64_t taken,
-				 uint64_t returned)
-{
-	return taken - returned >= size / part;
-}
-
-/*
  * Returning credit through shared memory costs nothing, but to find out whether
  * the sender sleeps for want of it takes a full fence, which a reader of small
  * messages should be spared.
@@ -66,7 +54,7 @@ struct sr_credit_rx {
 };
 
 enum {
-	SR_CREDIT_PART = 8, /* see sr_credit_due() */
+	SR_CREDIT_PART = 8, /* credit is returned for 1/8 of the ring, or when all is taken */
 	SR_CREDIT_ROOM = 4, /* a sender is offered 1/4 of the ring, or nothing */
 };
 
@@ -87,11 +75,10 @@ enum {
 static inline bool sr_credit_take(struct sr_credit_rx *c, size_t size,
 				  uint64_t taken, uint64_t come, bool *check)
 {
-	if (come > taken &&
-	    !sr_credit_due(size, SR_CREDIT_PART, taken, c->returned))
+	if (come > taken && taken - c->returned < size / SR_CREDIT_PART)
 		return false;
 	c->returned = taken;
-	*check = sr_credit_due(size, SR_CREDIT_PART, taken, c->checked);
+	*check = taken - c->checked >= size / SR_CREDIT_PART;
 	if (*check)
 		c->checked = taken;
 	return true;

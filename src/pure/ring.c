@@ -111,12 +111,10 @@ static bool is_quick(const struct sr_ring_rule *rule,
 }
 
 size_t sr_ring_want(const struct sr_ring_rule *rule, size_t size, uint64_t used,
-		    const struct sr_ring_turns *turns, bool idle)
+		    const struct sr_ring_turns *turns)
 {
 	size_t want = sr_ring_step(size, rule->max);
 
-	if (idle)
-		return used ? size : rule->first;
 	if (is_quick(rule, turns))
 		return want;
 	if (size >= rule->full_most ||

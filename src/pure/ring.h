@@ -94,9 +94,9 @@ bool sr_gens_fit(const struct sr_gens *g, uint64_t taken, uint64_t w);
 
 /* ---- size ---- */
 
-/* When a ring is made larger or smaller. */
+/* When a ring is made larger. */
 struct sr_ring_rule {
-	size_t first, max; /* limits of all sizes */
+	size_t max;
 	/* A full ring grows by one step, but at least to full_least, and only
 	 * up to full_most. */
 	size_t full_least, full_most;
@@ -125,11 +125,10 @@ static inline bool sr_ring_full(size_t size, uint64_t used, unsigned part)
 
 /*
  * The size that a ring of `size` should have, where `used` bytes are not taken
- * yet.  turns: see sr_ring_turn(); may be NULL.  idle: for so long that its
- * memory should be given back.
+ * yet.  turns: see sr_ring_turn(); may be NULL.
  */
 size_t sr_ring_want(const struct sr_ring_rule *rule, size_t size, uint64_t used,
-		    const struct sr_ring_turns *turns, bool idle);
+		    const struct sr_ring_turns *turns);
 
 /* The program has taken all bytes below `taken` >= turns->at. */
 void sr_ring_turn(const struct sr_ring_rule *rule, struct sr_ring_turns *turns,

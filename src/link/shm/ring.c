@@ -95,7 +95,6 @@ static struct sr_ring_rule rule_of(struct sr_shm *l)
 	size_t max = l->plan.size[l->plan.areas - 1];
 
 	return (struct sr_ring_rule){
-		.first = l->plan.size[0],
 		.max = max,
 		.full_most = max,
 		.full_part = SR_CREDIT_ROOM,
@@ -108,7 +107,7 @@ static bool grow(struct sr_shm *l, uint64_t used)
 	uint32_t area = sr_gens_last(&l->tx.gens)->ring;
 	size_t size = l->plan.size[area];
 
-	size = sr_ring_want(&rule, size, used, NULL, false);
+	size = sr_ring_want(&rule, size, used, NULL);
 	if (size == l->plan.size[area] || !sr_memory_take(size))
 		return false;
 	atomic_fetch_add(&l->taken_memory, size);

@@ -35,7 +35,7 @@
 static struct sr_ring_rule rule_of(struct sr_vlink *l)
 {
 	return (struct sr_ring_rule){
-		.first = l->policy->ring_first, .max = l->policy->ring_max,
+		.max = l->policy->ring_max,
 		.full_least = ROOMY, .full_most = ROOMY, .full_part = 8,
 		.quick_turns = 3, .quick_ns = 20 * 1000 * 1000,
 	};
@@ -81,7 +81,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 	const struct sr_ring_rule r = rule_of(l);
 
 	sr_ring_turn(&r, &l->rx.turns, size, taken, sr_now_ns());
-	size = sr_ring_want(&r, size, 0, &l->rx.turns, false);
+	size = sr_ring_want(&r, size, 0, &l->rx.turns);
 	if (size > l->rx.window)
 		l->rx.turns.quick = 0;
 	if (want(l, l->rx.window, size))
@@ -93,7 +93,7 @@ unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 	const struct sr_ring_rule r = rule_of(l);
 	size_t size = size_now(l);
 
-	return want(l, size, sr_ring_want(&r, size, unread, NULL, false));
+	return want(l, size, sr_ring_want(&r, size, unread, NULL));
 }
 
 /* loop */
