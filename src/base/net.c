@@ -31,7 +31,8 @@ static bool parse_ports(const char *s, struct sr_net *net)
 	return true;
 }
 
-bool sr_net_parse_host(char *s, struct sr_net *net)
+/* HOST or HOST/BITS alone, "*" or nothing for any; s is written into. */
+static bool parse_host(char *s, struct sr_net *net)
 {
 	char *slash = strchr(s, '/'), *end;
 	unsigned long bits, most;
@@ -81,7 +82,7 @@ bool sr_net_parse(const char *text, struct sr_net *net)
 		if (port)
 			*port++ = '\0';
 	}
-	return parse_ports(port ? port : "*", net) && sr_net_parse_host(s, net);
+	return parse_ports(port ? port : "*", net) && parse_host(s, net);
 }
 
 bool sr_net_has(const struct sr_net *net, const struct sockaddr_storage *addr)

@@ -19,9 +19,6 @@ struct sr_net {
 
 /* False: text is none.  *net is then undefined. */
 bool sr_net_parse(const char *text, struct sr_net *net);
-/* HOST or HOST/BITS alone, "*" or nothing for any, without brackets; s is written
- * into.  Sets all but the ports. */
-bool sr_net_parse_host(char *s, struct sr_net *net);
 /* IPv4 in IPv6 has to be IPv4 (sr_addr_plain()). */
 bool sr_net_has(const struct sr_net *net, const struct sockaddr_storage *addr);
 

@@ -4,7 +4,6 @@
  */
 #include "stat/stat.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -14,40 +13,13 @@ static bool bad(const char *word, const char *why)
 	return false;
 }
 
-static bool parse_port(struct sr_net *net, const char *text)
+/* PORT or :PORT */
+static bool parse_port(struct sr_net *net, const char *word)
 {
-	char *end;
-	long port;
+	char text[16];
 
-	net->port_first = 0;
-	net->port_last = UINT16_MAX;
-	if (!strcmp(text, "*") || !*text)
-		return true;
-	port = strtol(text, &end, 10);
-	net->port_first = net->port_last = (uint16_t)port;
-	return !*end && port >= 0 && port <= UINT16_MAX;
-}
-
-/* ADDR, ADDR:PORT or :PORT; a port behind an IPv6 address needs brackets. */
-static bool parse_address(struct sr_net *net, const char *word)
-{
-	char text[80], *host = text, *colon;
-	size_t len;
-
-	if (strlen(word) >= sizeof(text))
-		return false;
-	strcpy(text, word);
-	colon = strrchr(text, ':');
-	if (colon && colon != strchr(text, ':') && colon[-1] != ']')
-		colon = NULL;
-	if (colon)
-		*colon = '\0';
-	len = strlen(text);
-	if (len && text[0] == '[' && text[len - 1] == ']') {
-		text[len - 1] = '\0';
-		host++;
-	}
-	return parse_port(net, colon ? colon + 1 : "") && sr_net_parse_host(host, net);
+	snprintf(text, sizeof(text), ":%s", word + (*word == ':'));
+	return sr_net_parse(text, net);
 }
 
 static bool parse_state(struct stat_term *t, const char *word)
@@ -96,8 +68,7 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 		if (word == end)
 			return bad(what, "nothing follows");
 		if (t->what == TERM_STATE ? !parse_state(t, *word) :
-		    port ? !parse_port(&t->net, *word + (**word == ':')) :
-			   !parse_address(&t->net, *word))
+		    port ? !parse_port(&t->net, *word) : !sr_net_parse(*word, &t->net))
 			return bad(*word, t->what == TERM_STATE ? "no such state" :
 					  port ? "no port (a number, :80)" :
 						 "no address (10.0.0.1:80, [::1]:80)");
