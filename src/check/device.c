@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/addr.h"
 #include "check.h"
 
 #define CLASS "/sys/class/infiniband"
@@ -54,21 +55,16 @@ void check_modules(struct checked *c)
 /* The netdev that has this address of this host. */
 static bool netdev_of(const struct sockaddr_storage *addr, char name[IF_NAMESIZE])
 {
-	const struct sockaddr_in *a4 = (const struct sockaddr_in *)addr;
-	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)addr;
 	struct ifaddrs *all = NULL, *i;
 	bool found = false;
+	size_t len;
+	const void *bytes = sr_addr_bytes(addr, &len);
 
 	if (getifaddrs(&all))
 		return false;
 	for (i = all; i && !found; i = i->ifa_next) {
-		if (!i->ifa_addr || i->ifa_addr->sa_family != addr->ss_family)
-			continue;
-		found = addr->ss_family == AF_INET ?
-			!memcmp(&((struct sockaddr_in *)i->ifa_addr)->sin_addr,
-				&a4->sin_addr, sizeof(a4->sin_addr)) :
-			!memcmp(&((struct sockaddr_in6 *)i->ifa_addr)->sin6_addr,
-				&a6->sin6_addr, sizeof(a6->sin6_addr));
+		found = i->ifa_addr && i->ifa_addr->sa_family == addr->ss_family &&
+			!memcmp(sr_addr_bytes((void *)i->ifa_addr, &len), bytes, len);
 		if (found)
 			snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
 	}

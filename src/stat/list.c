@@ -2,12 +2,12 @@
 /*
  * list.c - streams line by line, as ss(8) shows sockets, once or again and again.
  */
+#include "base/addr.h"
 #include "stat/stat.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -30,20 +30,17 @@ const char *stat_amount(char buf[16], uint64_t n)
 
 const char *stat_address(char buf[64], const struct sockaddr_storage *a)
 {
-	const struct sockaddr_in *in = (const struct sockaddr_in *)a;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
+	uint16_t number = sr_addr_port((const struct sockaddr *)a);
 	char host[INET6_ADDRSTRLEN], port[8] = "*";
+	size_t len;
 
 	if (a->ss_family == AF_UNSPEC) {
 		strcpy(buf, "*:*");
 		return buf;
 	}
-	if (in->sin_port)	/* of in6 as well */
-		snprintf(port, sizeof(port), "%u", ntohs(in->sin_port));
-	if (a->ss_family == AF_INET)
-		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-	else
-		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+	if (number)
+		snprintf(port, sizeof(port), "%u", number);
+	inet_ntop(a->ss_family, sr_addr_bytes(a, &len), host, sizeof(host));
 	snprintf(buf, 64, a->ss_family == AF_INET ? "%s:%s" : "[%s]:%s", host, port);
 	return buf;
 }

@@ -67,13 +67,11 @@ uint16_t sr_vcm_iwarp_port(uint16_t port)
 
 static bool same_host(const struct sockaddr *a, const struct sr_name *name)
 {
-	struct sockaddr_storage s;
-	const void *bytes;
-	size_t len;
+	struct sockaddr_storage s, src, dst;
 
 	sr_addr_plain(&s, a);
-	bytes = sr_addr_bytes(&s, &len);
-	return s.ss_family == name->family && !memcmp(bytes, name->saddr, len);
+	sr_name_addresses(name, &src, &dst);
+	return sr_addr_same_host(&s, &src);
 }
 
 /* ---- the channel ---- */
