@@ -41,9 +41,9 @@ int sr_shim_release(int fd)
 	return st ? sr_stream_detach(st, fd) : 0;
 }
 
-static void plain(struct sr_stream *st, int fd, enum sr_reason reason)
+static void plain(struct sr_stream *st, enum sr_reason reason)
 {
-	while (sr_stream_plain(st, fd, reason) == -ETIMEDOUT)
+	while (sr_stream_plain(st, reason) == -ETIMEDOUT)
 		;
 }
 
@@ -54,7 +54,7 @@ void sr_shim_plain(int fd, enum sr_reason reason)
 
 	sr_epoll_pass(fd);
 	if (st) {
-		plain(st, fd, reason);
+		plain(st, reason);
 		sr_stream_put(st);
 	}
 	errno = saved;
@@ -77,10 +77,10 @@ int sr_shim_duplicated(int fd, int got)
 	}
 	if (!sr_process_ours()) {
 		/* For the program that the child is going to execute. */
-		plain(st, fd, SR_REASON_EXEC);
+		plain(st, SR_REASON_EXEC);
 	} else {
 		if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)
-			plain(st, got, SR_REASON_STDIO);
+			plain(st, SR_REASON_STDIO);
 		sr_shim_enter(got, sr_stream_attach(st, got));
 	}
 	sr_stream_put(st);

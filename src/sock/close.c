@@ -136,7 +136,7 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 		if (dup >= 0 || tried)
 			return dup;
 		sr_ends_unlock(st);
-		sr_stream_plain(st, fd, SR_REASON_DESCRIPTORS);
+		sr_stream_plain(st, SR_REASON_DESCRIPTORS);
 		tried = true;
 	}
 }
@@ -242,7 +242,7 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
 	sr_stream_ref(st);
 	atomic_fetch_add(&st->fds, 1);
 	if (fd <= 2)
-		sr_stream_plain(st, fd, SR_REASON_STDIO);
+		sr_stream_plain(st, SR_REASON_STDIO);
 	return st;
 }
 

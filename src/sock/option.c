@@ -67,7 +67,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	int r;
 
 	if (dissolve)
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		sr_stream_plain(st, SR_REASON_OPTION);
 	r = kernel_connect(st, fd, addr, len);
 	if (r == -EINPROGRESS || r == -EINTR)
 		how |= SR_ST_FRESH;
@@ -221,7 +221,7 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	if (len > 0)
 		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
 	while (len > 0 && !serves(level, name, v) &&
-	       sr_stream_plain(st, fd, SR_REASON_OPTION) == -ETIMEDOUT)
+	       sr_stream_plain(st, SR_REASON_OPTION) == -ETIMEDOUT)
 		;
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
@@ -279,7 +279,7 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 	int r;
 
 	if (req == FIOASYNC)
-		sr_stream_plain(st, fd, SR_REASON_OPTION);
+		sr_stream_plain(st, SR_REASON_OPTION);
 	if (req == SIOCINQ)
 		sr_guest_use(st, SR_NOTIFY_RX);
 	if (sr_gate_shut(&st->in.gate) && req == SIOCINQ)

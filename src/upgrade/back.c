@@ -174,11 +174,10 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	return true;
 }
 
-int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason)
+int sr_stream_plain(struct sr_stream *st, enum sr_reason reason)
 {
 	bool ok;
 
-	(void)fd;
 	sr_guest_use(st, SR_OWNERS_BOTH);
 	sr_stream_bar(st, reason);
 	if (!involved(st))

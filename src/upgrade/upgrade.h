@@ -26,7 +26,7 @@ void sr_plain_sent(struct sr_stream *st, ssize_t r);
  * it will happen later, and no byte in flight is lost, but the descriptor
  * cannot be used around the library yet.
  */
-int sr_stream_plain(struct sr_stream *st, int fd, enum sr_reason reason);
+int sr_stream_plain(struct sr_stream *st, enum sr_reason reason);
 
 /* Makes every stream plain.  Bounded. */
 void sr_streams_plain(void);
