@@ -37,8 +37,8 @@ serve() {
 
 # holds SECONDS COMMAND...: waits until it is true
 holds() {
-	local i
-	for ((i = 0; i < $1 * 20; i++)); do
+	local end=$((SECONDS + $1))
+	while [ $SECONDS -le $end ]; do
 		! "${@:2}" >/dev/null 2>&1 || return 0
 		sleep 0.05
 	done
