@@ -278,9 +278,8 @@ static uint64_t sooner(uint64_t deadline)
 	return soon < deadline ? soon : deadline;
 }
 
-/* Notifications come by the waiter's eventfd.  The sleep is short and repeated if they
- * cannot come that way: if no eventfd could be made, or if the array with it and the
- * links' descriptors exceeds RLIMIT_NOFILE, which the program's own entries do not. */
+/* Notifications come by the waiter's eventfd.  Where none can be made, or where it and the
+ * links' descriptors are too many (see look()), the sleep is short and repeated. */
 static int sleep_in_poll(struct sr_waitset *s)
 {
 	int r, fd = sr_waiter_fd(s->waiter);
