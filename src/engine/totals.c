@@ -138,8 +138,12 @@ void sr_stream_info(struct sr_stream *st, struct sr_info *info)
 	sr_stream_totals(st, &r);
 	memset(info, 0, sizeof(*info));
 	memcpy(info->link, r.link, sizeof(info->link));
-	info->tx_state = sr_stream_tx_state(st);
+	sr_lock(&st->rx_lock);
 	info->rx_state = sr_stream_rx_state(st);
+	sr_unlock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+	info->tx_state = sr_stream_tx_state(st);
+	sr_unlock(&st->tx_lock);
 	info->tx = (struct sr_bytes){ r.tx[SR_WAY_PLAIN], r.tx[SR_WAY_SHM],
 				      r.tx[SR_WAY_VERBS] };
 	info->rx = (struct sr_bytes){ r.rx[SR_WAY_PLAIN], r.rx[SR_WAY_SHM],
