@@ -122,7 +122,7 @@ same_data() { [ "$(digest_at "$port")" = "$(digest_at $((port + 1)))" ]; }
 redis_replica() {
 	redis_start --repl-diskless-sync "$diskless" || return
 	start replica as client redis-server --bind "$ADDR" --port $((port + 1)) --dir "$t" --save '' \
-		--enable-debug-command yes --replicaof "$ADDR" "$port" --dbfilename replica.rdb
+		--protected-mode no --enable-debug-command yes --replicaof "$ADDR" "$port" --dbfilename replica.rdb
 	listening $((port + 1)) && holds 60 replica_is_up || return
 	redis -x set more <"$t/a" # populate is not passed on
 	holds 20 same_data || return
