@@ -4,6 +4,11 @@
 
 honest.py server ADDRESS PORT               echo, until it is killed
 honest.py client ADDRESS PORT STREAMS FILE  so many at a time, until FILE is there
+honest.py script ADDRESS PORT STREAMS FILE WORDS
+                                            the same, each of which sends WORDS, a file: 1,000
+                                            bytes, 64 more, and 16 at a time when FILE is
+                                            there; or each 0.1 s, if there is FILE.ticks.
+                                            With "ready" come their ports
 
 A client says "ready" when each has moved bytes, and in the end how many streams and
 exchanges there were, and the longest time that one took.  What comes back is compared.
@@ -38,9 +43,8 @@ def receive(conn, size):
     return data
 
 
-def exchange(conn):
+def exchange(conn, data):
     global exchanges, longest
-    data = random.randbytes(random.choice((1, 64, 4000, 20000)))
     start = time.monotonic()
     conn.sendall(data)
     if receive(conn, len(data)) != data:
@@ -50,15 +54,32 @@ def exchange(conn):
         longest = max(longest, time.monotonic() - start)
 
 
+def follow(words, begun, ports):
+    at = 0
+    with socket.create_connection((address, port)) as conn:
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for size in (1000, 64) + (16,) * 5:
+            if at == 1064:
+                ports.append(conn.getsockname()[1])
+                begun.set()
+            while at >= 1064 and not os.path.exists(sys.argv[5]):
+                time.sleep(0.1)
+                if os.path.exists(sys.argv[5] + ".ticks"):
+                    exchange(conn, words[at:at + 16])
+                    at += 16
+            exchange(conn, words[at:at + size])
+            at += size
+
+
 def talk(begun):
     global streams
     while not os.path.exists(sys.argv[5]):
         with socket.create_connection((address, port)) as conn:
             conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for _ in range(EXCHANGES):
-                exchange(conn)
+                exchange(conn, random.randbytes(random.choice((1, 64, 4000, 20000))))
                 begun.set()
-                time.sleep(0.005)
+                time.sleep(0.02)
             conn.shutdown(socket.SHUT_WR)
             if conn.recv(1):
                 raise ValueError("no end")
@@ -78,12 +99,18 @@ if role == "server":
         while True:
             threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 begun = [threading.Event() for _ in range(int(sys.argv[4]))]
-threads = [threading.Thread(target=talk, args=(b,)) for b in begun]
+ports = []
+if role == "script":
+    with open(sys.argv[6], "rb") as file:
+        data = file.read()
+    threads = [threading.Thread(target=follow, args=(data, b, ports)) for b in begun]
+else:
+    threads = [threading.Thread(target=talk, args=(b,)) for b in begun]
 for t in threads:
     t.start()
 for b in begun:
     b.wait()
-print("ready", flush=True)
+print("ready", *ports, flush=True)
 for t in threads:
     t.join()
 print(f"{streams} streams, {exchanges} exchanges, the longest {longest * 1000:.0f} ms")
