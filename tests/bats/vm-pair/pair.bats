@@ -149,3 +149,57 @@ for_device() {
 	arrived
 	[ "$(went tx_verbs "$t/client.report")" -gt 1000000 ]
 }
+
+# fares KIND: packets fare so for a second in mid-transfer, and the stream stays on its link
+# or goes back to TCP
+fares() {
+	random "$t/a" 20
+	over_tcp send arrived
+	before=$(device_packets)
+	send
+	on_the_way
+	"$SR_TOP/tests/faults/fabric" strike "$1" 900
+	arrived
+	[ "$(went tx_verbs "$t/client.report")" -gt 1000000 ]
+}
+
+@test "packets are lost, in mid-transfer" { fares loss; }
+@test "packets are late, in mid-transfer" { fares delay; }
+@test "packets overtake each other, in mid-transfer" { fares reordering; }
+@test "packets come twice, in mid-transfer" { fares duplication; }
+
+# cut_off HOW: node b is reached no more, by TCP neither; $t/said is the error that ends
+# the client
+cut_off() {
+	remote "$BATS_TEST_DIRNAME/gone.py" echo "$RDMA_PEER_ADDR" "$port" </dev/null
+	rm -f "$t/in"
+	mkfifo "$t/in"
+	as client timeout 90 "$BATS_TEST_DIRNAME/gone.py" "$1" "$RDMA_PEER_ADDR" "$port" \
+		<>"$t/in" >"$t/said" 3>&- &
+	cpid=$!
+	sr_started+=("$cpid")
+	until grep -q ready "$t/said"; do
+		kill -0 $cpid || return
+		sleep 0.1
+	done
+	peer ip link set "$RDMA_NETDEV" down
+	echo go >"$t/in"
+	wait $cpid || return
+	peer "$(declare -f device_up); RDMA_NETDEV=$RDMA_NETDEV; device_up; pkill -f '[g]one.py echo.*$port'; :"
+}
+
+# as_tcp HOW: the same as over TCP, and the stream was on a link
+as_tcp() {
+	local tcp
+	server=none client=none cut_off "$1"
+	tcp=$(tail -n 1 "$t/said")
+	[[ $tcp = E* ]]
+	port
+	cut_off "$1"
+	[ "$(tail -n 1 "$t/said")" = "$tcp" ]
+	[ "$(went tx_verbs "$t/client.report")" -gt 50000 ]
+}
+
+@test "the other host is cut off: TCP_USER_TIMEOUT ends a sender as over TCP" {
+	as_tcp user-timeout
+}
