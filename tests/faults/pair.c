@@ -15,6 +15,7 @@
 
 /* Behind so many bytes there may be a link soon: a moment is left for it. */
 #define SETTLED 3000
+#define LINKED 30000	/* bytes that have moved when the fabric fails, mostly: there are links */
 
 /* ---- client and server ---- */
 
@@ -35,6 +36,21 @@ static void let_go(int i)
 	}
 }
 
+/* Where the fabric is to fail the streams take their time until they have links: until the
+ * kernel's count of their bytes stands still, or half has gone. */
+static void settle(struct half *h)
+{
+	struct way *w = &h->m.s->way[h->m.way];
+	uint64_t before;
+
+	do {
+		before = by_kernel(h->m.fd);
+		move(&h->m);
+		nap_us(100000);
+	} while (by_kernel(h->m.fd) != before && !w->stopped && w->sent < w->limit / 2);
+	r->settled++;
+}
+
 static void *move_all(void *arg)
 {
 	struct half *h = arg;
@@ -48,6 +64,8 @@ static void *move_all(void *arg)
 		return NULL;
 	h->m.fd = fds[i];
 	if (sends(&h->m)) {
+		if (flags & FABRIC && r->s.rail)
+			settle(h);
 		while (!w->stopped && w->sent < w->limit) {
 			move(&h->m);
 			if (flags & FABRIC && !r->well)
@@ -74,13 +92,21 @@ static uint64_t moved_bytes(void)
 	return n;
 }
 
+/* Mostly it waits for those that are opened before it. */
+static bool may_begin(void)
+{
+	bool late = kinds[r->kind].flags & FABRIC && r->s.rail && r->moment >= LINKED;
+
+	return moved_bytes() >= r->moment && (!late || r->settled >= (r->s.streams + 1) / 2 * 2);
+}
+
 /* The trouble comes, and may pass. */
 static void *have_trouble(void *arg)
 {
 	const struct kind *k = &kinds[r->kind];
 
 	(void)arg;
-	while (moved_bytes() < r->moment)
+	while (!may_begin())
 		nap_us(200);
 	if (k->begin)
 		k->begin();
@@ -232,7 +258,7 @@ static void plan_pair(int kind, uint64_t seed)
 		}
 	r->moment = flags & AT_ONCE || !draw(&c, 3) ? 0 : draw(&c, early);
 	if (flags & FABRIC)	/* mostly once there may be links */
-		r->moment = (draw(&c, 4) ? 30000 : 0) + r->moment / 4;
+		r->moment = (draw(&c, 4) ? LINKED : 0) + r->moment / 4;
 	r->due = NEVER;
 }
 
@@ -377,6 +403,7 @@ int main(int argc, char **argv)
 		if (!strcmp(what, kinds[i].name)) {
 			map_shared(argv[3], sizeof(*r), true);
 			r = (struct round *)shared;
+			r->s.rail = argc > 4;
 			return round_of(i, strtoull(argv[2], NULL, 0));
 		}
 	map_shared(argv[2], sizeof(*r), false);

@@ -30,6 +30,7 @@ struct round {
 	int acts;			/* how often it has */
 	pid_t fabric;			/* the driver's: its script */
 	atomic_bool well;		/* that has ended */
+	atomic_int settled;		/* directions that have a link, or have waited for it */
 };
 
 static struct round *r;
