@@ -67,7 +67,9 @@ static bool collect(struct sr_stream *st, struct rest *r)
 	struct iovec v[2];
 	size_t n;
 
-	*r = (struct rest){ .fd = st->anchor, .end = st->tx.ended,
+	/* Behind plain bytes the kernel sends no FIN as long as there is another process. */
+	*r = (struct rest){ .fd = st->anchor,
+			    .end = st->tx.ended || !sr_gate_shut(&st->out.gate),
 			    .reads = sr_gate_shut(&st->in.gate) };
 	if (st->tx.state != SR_TX_RESEND)
 		return true;

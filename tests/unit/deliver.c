@@ -119,6 +119,31 @@ static int end(void *how)
 	return 0;
 }
 
+/* Only the peer's direction is on the link: the process that stays for the peer's RESUME
+ * must not keep TCP's end from the peer. */
+static int end_of_plain(void *arg)
+{
+	struct fake_pair e = fake_begin(false);
+	int status;
+	long pid;
+	char c;
+
+	(void)arg;
+	fake_rx_switch(&e);
+	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(e.fd);
+		_exit(recv(e.peer, &c, 1, 0) != 0);
+	}
+	CHECK_EQ(sr_loop_start(), 0);
+	sr_streams_exit();
+	close(e.fd);
+	CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	return 0;
+}
+
 int main(void)
 {
 	static const char *const hows[] = {"", "no process", "no memory"};
@@ -127,5 +152,6 @@ int main(void)
 		printf("deliver: %s\n", hows[i]);
 		CHECK_EQ(in_process(end, (void *)(uintptr_t)hows[i], HANG_S), 0);
 	}
+	CHECK_EQ(in_process(end_of_plain, NULL, HANG_S), 0);
 	return 0;
 }
