@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A client whose peer's host is cut off in mid-stream: which error ends it?
 
-gone.py user-timeout ADDRESS PORT   by TCP_USER_TIMEOUT, when it sends
-gone.py echo ADDRESS PORT           the peer
+gone.py HOW ADDRESS PORT   HOW: user-timeout, when it sends, or keepalive, when it waits
+gone.py echo ADDRESS PORT  the peer
 It says "ready" when the peer has echoed 200 kB, waits for a line, and prints the error.
 """
 import errno
@@ -18,7 +18,12 @@ if how == "echo":
     sys.exit()
 s = socket.create_connection((address, port))
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
+if how == "user-timeout":
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000)
+else:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT):
+        s.setsockopt(socket.IPPROTO_TCP, option, 2)
 for _ in range(200):
     s.sendall(bytes(1000))
     left = 1000
@@ -27,7 +32,9 @@ for _ in range(200):
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    while True:
-        s.sendall(bytes(1000))
+    if how == "user-timeout":
+        while True:
+            s.sendall(bytes(1000))
+    print("received", len(s.recv(1)))
 except OSError as e:
     print(errno.errorcode[e.errno])

@@ -203,3 +203,7 @@ as_tcp() {
 @test "the other host is cut off: TCP_USER_TIMEOUT ends a sender as over TCP" {
 	as_tcp user-timeout
 }
+
+@test "the other host is cut off: keepalive ends a reader as over TCP" {
+	as_tcp keepalive
+}
