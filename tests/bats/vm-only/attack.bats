@@ -126,10 +126,12 @@ false_answer() {
 @test "answering for a server without Sockrail: three guesses, and none afterwards" {
 	start server timeout 100 python3 "$SR_TOP/tests/lib/honest.py" server "$ADDR" "$port"
 	said server ready
-	false_answer counts 1000 1
-	got 1 0 0 0 0 0 0 0
-	all_well
-	[ "$(went '[rt]x_verbs' "$t/counts.report")" = 0 ]
+	if [ "$(brief all few)" = all ]; then
+		false_answer counts 1000 1
+		got 1 0 0 0 0 0 0 0
+		all_well
+		[ "$(went '[rt]x_verbs' "$t/counts.report")" = 0 ]
+	fi
 	false_answer guess 1000 3
 	got 3 0 3 3 0 0 0 0
 	all_well
@@ -140,10 +142,12 @@ false_answer() {
 	got 1 0 1 1 1 0 '[1-9]*' 1
 }
 
-@test "2,000 requests: links go on, and are made" {
+@test "a flood of requests: links go on, and are made" {
+	local n
+	n=$(brief 4000 800)
 	peace
 	victims 3 # some of the requests name these
-	attack flood 2000 "$ADDR" "$port"
-	got 2000 '*' 0 0 0 0 0 0
+	attack flood "$n" "$ADDR" "$port"
+	got "$n" '*' 0 0 0 0 0 0
 	all_well
 }
