@@ -225,7 +225,8 @@ apache() {
 	nginx_setup apache2
 	mpm=$1 lazy_share=90
 	small=$(sized 10000 800) large=$(sized 1600 80)
-	slack=20 # wait, TCP_DEFER_ACCEPT: nobody has the stream before its first bytes
+	# wait, TCP_DEFER_ACCEPT: nobody has the stream before its first bytes
+	slack=$(sized 20 90)
 	each_way $((large * 1000000)) apache_run "$both"
 }
 
@@ -266,7 +267,7 @@ gunicorn_workers() {
 	gunicorn_app
 	how=()
 	small=$(sized 300 60) large=$(sized 100 20)
-	lazy_share=0 # it is over before there is a link
+	lazy_share=0 slack=$(sized 0 90) # it is over before there is a link
 	each_way $((large * 1000000)) gunicorn_workers "$both"
 }
 
