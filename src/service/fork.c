@@ -49,7 +49,6 @@ static void before_fork(void)
 		nothing_yet = nothing;
 	if (is_left_alone())
 		return;
-	sr_listeners_retire();
 	sr_locks_stop();
 	sr_epolls_await();
 	sr_streams_before_fork(sr_guest_rang);

@@ -5,8 +5,7 @@
  * holds.
  *
  * No locks: only the service thread runs this, except what listen(2) calls
- * (sr_listener_never(), _open() and _stop()), sr_listener_adopt() and _worth(), and what
- * fork does (sr_listeners_retire()).
+ * (sr_listener_never(), _open() and _stop()), sr_listener_adopt() and _worth().
  */
 #include "base/real.h"
 
@@ -15,9 +14,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/process.h"
 #include "engine/engine.h"
-#include "engine/owners.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/keeper.h"
@@ -235,63 +232,4 @@ void sr_listener_stop(struct sr_stream *st)
 {
 	sr_st_clear(st, SR_ST_LISTEN | SR_ST_OPENED | SR_ST_ANSWERED);
 	sr_stream_kick(st);
-}
-
-/*
- * A server with a process for each connection forks with a stream just accepted, which
- * the child will serve.  Two threads, and what belongs to them, make its forks slower (by
- * a quarter) for the sake of rendezvous at which it never answers for itself.  So in
- * policy lazy, as long as it has no link and does not ask for one, its first fork gives
- * them up, and whichever process gets a stream that is worth a link opens them
- * (sr_listener_worth()), as among the processes of any other server.  (An RDMA device,
- * once opened, needs the thread in any case.)
- */
-struct idle {
-	bool listens, accepted, busy;
-};
-
-#define TRIES 100		/* in vain; each costs a fork some 0.1 ms */
-
-static void look(struct sr_stream *st, void *arg)
-{
-	struct idle *i = arg;
-	unsigned f = atomic_load(&st->flags);
-
-	if (f & SR_ST_LISTEN) {
-		i->listens = true;
-		i->busy |= st->policy->upgrade != SR_LAZY || st->up.listener[1];
-		return;
-	}
-	i->accepted |= (f & SR_ST_ACCEPT) != 0;
-	i->busy |= (f & (SR_ST_CLOSING | SR_ST_ASKED)) || atomic_load(&st->up.att) ||
-		   sr_owners_plain(st) != SR_OWNERS_BOTH;
-}
-
-static void retire(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	sr_keeper_close(st);
-	unlisten(st);
-	sr_st_clear(st, SR_ST_OPENED | SR_ST_ANSWERED | SR_ST_WORTH);
-}
-
-static bool retire_all(void)
-{
-	sr_streams_walk(retire, NULL);
-	return true;
-}
-
-void sr_listeners_retire(void)
-{
-	static unsigned tries;
-	struct idle i = { 0 };
-
-	if (tries == TRIES || !sr_loop_runs() || sr_process_threads() != 2) /* the program's, and ours */
-		return;
-	sr_streams_walk(look, &i);
-	if (!i.listens || !i.accepted || i.busy)
-		return;
-	sr_hold();
-	tries = sr_loop_end(retire_all) ? 0 : tries + 1;
-	sr_release();
 }

@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 #include "base/addr.h"
@@ -28,8 +27,8 @@
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
-#define LATE_ASKS 5		/* times to ask again if no process had the stream: 1.5 s */
-#define LISTENER_ASKS 2		/* the same if nobody listened, and the peer is not lazy */
+#define MATCH_ASKS 5		/* times to ask again if no process had the stream: 1.5 s */
+#define LISTENER_ASKS 2		/* the same if nobody listened */
 
 /* ---- when to ask: any thread ---- */
 
@@ -373,32 +372,25 @@ static uint64_t break_ns(struct sr_stream *st)
 
 /* False: never again.  That several processes hold the peer's end may be over at any
  * time.  The process that has it may not have joined the others yet, as a forked child
- * on a busy machine, nor have opened its rendezvous (sr_listeners_retire()).  A peer
- * without a listener may just have begun to listen, or its keeper have ended, whom another
- * follows. */
+ * on a busy machine.  A peer without a listener may just have begun to listen, or its
+ * keeper have ended, whom another follows. */
 static bool asks_once_more(struct sr_stream *st)
 {
-	uint64_t pause_ns = AGAIN_LAZY_NS;
-	unsigned most = LATE_ASKS;
-
 	switch (atomic_load(&st->reason)) {
-	case SR_REASON_FORK:
-		most = UINT_MAX;
-		break;
-	case SR_REASON_NO_LISTENER:
-		pause_ns = again_ns(st);
-		if (st->policy->upgrade != SR_LAZY)
-			most = LISTENER_ASKS;
-		break;
 	case SR_REASON_NO_MATCH:
-		break;
-	default:
-		return false;
+		if (st->up.asks >= MATCH_ASKS)
+			return false;
+		/* fall through */
+	case SR_REASON_FORK:
+		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
+		return true;
+	case SR_REASON_NO_LISTENER:
+		if (st->up.asks >= LISTENER_ASKS)
+			return false;
+		ask_again(st, again_ns(st), &st->up.asks, ASKS_MAX);
+		return true;
 	}
-	if (st->up.asks >= most)
-		return false;
-	ask_again(st, pause_ns, &st->up.asks, ASKS_MAX);
-	return true;
+	return false;
 }
 
 void sr_ask_progress(struct sr_stream *st)

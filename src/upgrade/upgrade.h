@@ -147,9 +147,6 @@ void sr_listener_stop(struct sr_stream *st);	/* listen(2) failed */
 /* fd is a TCP socket that listens, and was made or bound before us: enters it as a
  * stream.  NULL: it is none, or cannot be.  Any thread. */
 struct sr_stream *sr_listener_adopt(int fd);
-/* Before fork: gives up the rendezvous of a server with a process for each connection,
- * and with them the service thread.  Nothing if it is another kind of program. */
-void sr_listeners_retire(void);
 /* An accepted stream will probably be worth a link soon: this process has to be
  * found.  Any thread. */
 void sr_listener_worth(struct sr_stream *st);

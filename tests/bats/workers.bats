@@ -199,28 +199,3 @@ found() {
 	[ "$(id -u)" != 0 ] || chmod a+x "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
 	found defer
 }
-
-# threads N: the server has so many
-threads() {
-	local all=("/proc/$(cat "$BATS_TEST_TMPDIR/server.out")/task/"*)
-	[ ${#all[@]} -eq "$1" ] || { echo "${#all[@]} threads, not $1" >&2; return 1; }
-}
-
-@test "lazy: a server with a process for each connection has no thread for them" {
-	local way
-	[ "$SR_TEST_LINK" = shm ] || skip "an RDMA device needs the thread"
-	export SOCKRAIL_UPGRADE=lazy
-	for way in plain rail; do
-		start server "$way" python3 "$workers" each 0 "$ADDR" "$port"
-		printed server 1
-		threads "$([ $way = plain ] && echo 1 || echo 2)"
-		$way python3 "$workers" short 3 "$ADDR" "$port"
-		threads 1
-		$way python3 "$workers" steady 20 "$ADDR" "$port"
-		threads 1
-		stop_server
-	done
-	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
-	[ "$(went "[rt]x_$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -ge 3000000 ] ||
-		{ cat "$BATS_TEST_TMPDIR/connect"; return 1; }
-}

@@ -6,12 +6,11 @@ workers.py fork N ADDR PORT    N children accept from their parent's listening s
 workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
 workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
                                Each process prints its pid, the first one first.
-workers.py each N ADDR PORT    a child for each stream
-workers.py later N ADDR PORT   the same, and it sleeps for 0.7 s first
-workers.py defer N ADDR PORT   as each, with TCP_DEFER_ACCEPT; as www-data if it may
+workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s first
+workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
+                               as www-data if it may
 workers.py steady N ADDR PORT  a client: its first bytes come one after the other, and
                                N times 100,000 follow, ten times a second
-workers.py short N ADDR PORT   a client of N streams, one after the other, of 5 bytes
 workers.py client N ADDR PORT  N streams at once.  Each echoes 3 x 100,000 bytes; then
                                a line for each on stdout: its worker's pid.  At "again"
                                on stdin all do it again.  Lost streams: "-".
@@ -131,15 +130,6 @@ def steady(n, addr, port):
             sys.exit("lost")
 
 
-def short(n, addr, port):
-    for _ in range(n):
-        c = socket.create_connection((addr, port))
-        c.sendall(b"short")
-        if c.recv(5, socket.MSG_WAITALL) != b"short":
-            sys.exit("lost")
-        c.close()
-
-
 def client(n, addr, port):
     streams = []
     for _ in range(n):
@@ -160,11 +150,9 @@ how, count, addr, port = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.arg
 try:
     if how == "client":
         client(count, addr, port)
-    elif how == "short":
-        short(count, addr, port)
     elif how == "steady":
         steady(count, addr, port)
-    elif how in ("each", "later", "defer"):
+    elif how in ("later", "defer"):
         serve_each(how, addr, port)
     else:
         serve(how, count, addr, port)
