@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,17 +27,10 @@
 #define SLEEP_MS 5000		/* at most: if our descriptors are lost meanwhile,
 				 * nothing can wake the thread */
 #define BROKEN_TICK_MS 10	/* without a working epoll descriptor */
-#define END_NAPS 200		/* that sr_loop_end() waits, 50 us each */
 
 static struct sr_mutex starting = SR_MUTEX(SR_RANK_LEAF);
 static atomic_bool running;
 static atomic_int epoll_fd = -1, wake_fd = -1;
-static atomic_int watches;	/* in epoll_fd, without wake_fd */
-
-/* sr_loop_end(): WANTED until the thread has decided, or the caller is tired of it. */
-enum { GOES_ON, WANTED, ENDING, ENDED };
-static atomic_int end;
-static bool (*before_end)(void);
 
 /* Counts forks.  Tasks and timers say in which epoch they were queued, so that
  * in a child what they say of the parent's loop is void without a walk over
@@ -104,7 +96,6 @@ bool sr_loop_here(void)
  * a false put there after S: by another poster, who writes instead; or by the
  * loop, which is then awake and comes to L again before it sleeps.
  * If C comes before S, then P < C < S < L, and L sees P.
- * (The same for `end` in place of posted.)
  * A write to wake_fd before epoll_wait() is entered is not lost: it is an edge
  * that epoll_wait() then finds.
  */
@@ -217,10 +208,7 @@ int sr_loop_watch(struct sr_watch *w, uint32_t events)
 {
 	int result = sr_loop_start();
 
-	if (!result)
-		result = control(EPOLL_CTL_ADD, w, events);
-	atomic_fetch_add(&watches, !result);
-	return result;
+	return result ? result : control(EPOLL_CTL_ADD, w, events);
 }
 
 int sr_loop_rearm(struct sr_watch *w, uint32_t events)
@@ -228,21 +216,19 @@ int sr_loop_rearm(struct sr_watch *w, uint32_t events)
 	return control(EPOLL_CTL_MOD, w, events);
 }
 
-void sr_loop_release(struct sr_watch *w)
-{
-	if (!control(EPOLL_CTL_DEL, w, 0))
-		atomic_fetch_sub(&watches, 1);
-}
-
 void sr_loop_unwatch(struct sr_watch *w)
 {
-	sr_loop_release(w);
+	control(EPOLL_CTL_DEL, w, 0);
 	/* What was taken from the kernel, but not yet given to w. */
 	for (int i = batch_at; i < batch_end; i++)
 		if (batch[i].data.ptr == w)
 			batch[i].data.ptr = NULL;
 }
 
+void sr_loop_release(struct sr_watch *w)
+{
+	control(EPOLL_CTL_DEL, w, 0);
+}
 
 static void run_events(void)
 {
@@ -278,7 +264,7 @@ static void sleep_once(void)
 
 	if (ms)
 		atomic_store(&sleeping, true);	/* S, see wake() */
-	if (atomic_load(&posted) || atomic_load(&end) == WANTED)	/* L */
+	if (atomic_load(&posted))		/* L */
 		ms = 0;
 	n = sr_real.epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
 	atomic_store(&sleeping, false);
@@ -291,47 +277,18 @@ static void sleep_once(void)
 	batch_end = n > 0 ? n : 0;
 }
 
-static void close_all(int ep, int wk)
-{
-	atomic_store(&running, false);
-	if (wk >= 0)
-		sr_fd_close(wk);
-	if (ep >= 0)
-		sr_fd_close(ep);
-}
-
-static bool end_becomes(int from, int to)
-{
-	return atomic_compare_exchange_strong(&end, &from, to);
-}
-
-static bool has_ended(void)
-{
-	if (atomic_load(&end) != WANTED)
-		return false;
-	if (first_timer || !before_end() || first_timer || atomic_load(&watches)) {
-		end_becomes(WANTED, GOES_ON);
-		return false;
-	}
-	if (atomic_load(&posted) || !end_becomes(WANTED, ENDING))
-		return false;
-	close_all(atomic_load(&epoll_fd), atomic_load(&wake_fd));
-	atomic_store(&end, ENDED);
-	return true;
-}
-
 static void *loop(void *arg)
 {
 	(void)arg;
 	here = true;
 	sr_inside = 1;
 	prctl(PR_SET_NAME, "sockrail", 0, 0, 0);
-	do {
+	for (;;) {
 		sleep_once();
 		run_events();
 		run_timers();
 		run_tasks();
-	} while (!has_ended());
+	}
 	return NULL;
 }
 
@@ -350,12 +307,13 @@ static int start_locked(void)
 		err = -errno;
 	atomic_store(&epoll_fd, ep);
 	atomic_store(&wake_fd, wk);
-	atomic_store(&end, GOES_ON);
 	if (!err)
 		err = sr_thread_start(loop, NULL);
 	atomic_store(&running, !err);
-	if (err)
-		close_all(ep, wk);
+	if (err && wk >= 0)
+		sr_fd_close(wk);
+	if (err && ep >= 0)
+		sr_fd_close(ep);
 	return err;
 }
 
@@ -393,25 +351,6 @@ int sr_loop_start(void)
 	return err;
 }
 
-bool sr_loop_end(bool (*last)(void))
-{
-	static const struct timespec nap = { .tv_nsec = 50000 };
-	int naps = 0;
-
-	if (here || !sr_loop_runs())
-		return false;
-	before_end = last;
-	atomic_store(&end, WANTED);
-	wake();
-	while (atomic_load(&end) == WANTED || atomic_load(&end) == ENDING)
-		if (naps++ >= END_NAPS && end_becomes(WANTED, GOES_ON))
-			break;
-		else
-			sr_real.syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&nap, 0,
-					0, 0);
-	return atomic_load(&end) == ENDED;
-}
-
 void sr_loop_forget(void)
 {
 	static const struct sr_mutex fresh = SR_MUTEX(SR_RANK_LEAF);
@@ -423,8 +362,6 @@ void sr_loop_forget(void)
 	atomic_store(&epoll_fd, -1);
 	atomic_store(&wake_fd, -1);
 	atomic_store(&posted, NULL);
-	atomic_store(&watches, 0);
-	atomic_store(&end, GOES_ON);
 	batch_at = batch_end = 0;
 	first_timer = last_timer = NULL;
 }

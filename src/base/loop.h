@@ -22,12 +22,6 @@ bool sr_loop_runs(void);
 /* For a child of vfork: can it wake the parent's? */
 bool sr_loop_in_reach(void);
 
-/* Ends the thread, once it has called last(), if that agrees and nothing is left to
- * watch or to do.  (last() is not called while a timer is set.)  False: it goes on, or has not come to it in 10 ms (another library's
- * lock may be held during fork).  Only if the program has no thread but this
- * one, with handlers deferred: a poster would take the thread to run still. */
-bool sr_loop_end(bool (*last)(void));
-
 /* True in the service thread. */
 bool sr_loop_here(void);
 

@@ -6,10 +6,8 @@
 #include "base/real.h" /* before any system header */
 #include "base/process.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STACK (256 * 1024)	/* librdmacm and the providers need some */
@@ -29,15 +27,6 @@ pid_t sr_process_owner(void)
 bool sr_process_ours(void)
 {
 	return !owner || owner == getpid();
-}
-
-int sr_process_threads(void)
-{
-	struct stat s;
-	int err = errno, n = stat("/proc/self/task", &s) ? -1 : (int)s.st_nlink - 2;
-
-	errno = err;
-	return n;
 }
 
 int sr_thread_start(void *(*run)(void *), void *arg)

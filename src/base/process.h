@@ -21,9 +21,6 @@ pid_t sr_process_owner(void);
  */
 bool sr_process_ours(void);
 
-/* How many threads it has, ours and the program's; -1: not known.  A system call. */
-int sr_process_threads(void);
-
 /* Starts a detached thread in which all signals are blocked.  0 or -errno.  Any thread,
  * within sr_enter(); run() sets sr_inside first. */
 int sr_thread_start(void *(*run)(void *arg), void *arg);
