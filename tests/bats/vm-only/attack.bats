@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # Another user on the host of a client, or of a server, with RDMA: he asks and answers for
-# streams that are not his (tests/lib/attack.c), and what he gets is counted.  Meanwhile
+# streams that are not his (tests/faults/attack.c), and what he gets is counted.  Meanwhile
 # others go on, and the stream that he wants; what comes back to them is compared.
 
 # shellcheck disable=SC2034,SC2154 # read by what is loaded, set there
@@ -14,7 +14,7 @@ export SOCKRAIL_UPGRADE=lazy SOCKRAIL_UPGRADE_BYTES=1000
 setup() {
 	[ "$SR_TEST_DEVICE" != siw ] || skip "at other ports, by the same code"
 	need python3 setpriv openssl
-	[ -x "$SR_BUILD/tests/lib/attack" ] || skip "built without verbs"
+	[ -x "$SR_BUILD/tests/faults/attack" ] || skip "built without verbs"
 	t=$BATS_TEST_TMPDIR
 	chmod 666 /dev/infiniband/*
 	chmod 777 "$t"
@@ -44,7 +44,7 @@ honest() { python3 "$SR_TOP/tests/lib/honest.py" "$1" "$ADDR" "$port" "${@:2}"; 
 # attack NAME ARGUMENT...: what he got is in $told
 attack() {
 	setpriv --reuid 65533 --regid 65533 --clear-groups \
-		"$SR_BUILD/tests/lib/attack" "$@" >"$t/attack.out" || { tail -n 5 "$t"/*.*; return 1; }
+		"$SR_BUILD/tests/faults/attack" "$@" >"$t/attack.out" || { tail -n 5 "$t"/*.*; return 1; }
 	told=$(tail -n 1 "$t/attack.out")
 	echo "# ${*:1:2}: $told" >&3
 }
