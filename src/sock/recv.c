@@ -43,8 +43,7 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
 
 	if (r < 0)
 		sr_stream_failed(st, r);
-	/* The program gets this reset now, so it is not due any more: neither the copy
-	 * that a write of ours kept, to be reported as EPIPE, nor ours. */
+	/* The program gets this reset now: no copy of it is due any more. */
 	if (r == -ECONNRESET) {
 		if (sr_gate_shut(&st->out.gate))
 			sr_stream_broke(st, ECONNRESET);
