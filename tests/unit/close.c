@@ -98,9 +98,11 @@ static void unread(bool later)
 		fake_send(e.f, "abc", 3);
 		fake_poll(&e.f->link);
 	}
-	CHECK_EQ(peer_end(&e), -ECONNRESET);	/* at once; then the link goes */
-	await_over(&e);
+	CHECK_EQ(peer_end(&e), -ECONNRESET);	/* then the link goes */
+	for (int i = 0; i < 10000 && !(sr_link_events(&e.f->link) & SR_LINK_DEAD); i++)
+		usleep(1000);
 	CHECK(sr_link_events(&e.f->link) & SR_LINK_DEAD);
+	await_over(&e);
 }
 
 /* The link fails behind the close: the bytes and the end go by TCP. */
