@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/addr.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
@@ -137,6 +138,28 @@ static bool settle(struct sr_stream *st)
 	return false;
 }
 
+/* It has waited for the address, which was a closed listener's of this process: iperf3
+ * and others open theirs anew for each client, and the old one's streams may be there. */
+static void kick_waiting(struct sr_stream *st, void *closed)
+{
+	const struct sockaddr *addr = (struct sockaddr *)&((struct sr_stream *)closed)->addr.local;
+
+	if ((sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING)) == SR_ST_LISTEN &&
+	    !sr_keeper_is_open(st) &&
+	    sr_addr_port((struct sockaddr *)&st->addr.local) == sr_addr_port(addr))
+		sr_stream_kick(st);
+}
+
+static void stop(struct sr_stream *st)
+{
+	bool held = sr_keeper_is_open(st);
+
+	sr_keeper_close(st);
+	unlisten(st);
+	if (held)
+		sr_streams_walk(kick_waiting, st);
+}
+
 bool sr_listener_progress(struct sr_stream *st)
 {
 	unsigned f = sr_st_flags(st);
@@ -144,8 +167,7 @@ bool sr_listener_progress(struct sr_stream *st)
 
 	if (!(f & SR_ST_LISTEN) ||
 	    ((f & SR_ST_CLOSING) && !atomic_load(&st->up.children))) {
-		sr_keeper_close(st);
-		unlisten(st);
+		stop(st);
 		return false;
 	}
 	if ((f & SR_ST_NO_RENDEZVOUS) || ((f & SR_ST_CLOSING) && !(f & SR_ST_WORTH)))

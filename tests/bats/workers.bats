@@ -199,3 +199,19 @@ found() {
 	[ "$(id -u)" != 0 ] || chmod a+x "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
 	found defer
 }
+
+# (lazy: it is the listening socket that has to be ready, and not a stream that asks)
+@test "a server that listens anew for each stream" {
+	local way i
+	for way in plain rail; do
+		SOCKRAIL_UPGRADE=lazy start server "$way" python3 "$workers" anew 4 "$ADDR" "$port"
+		printed server 1
+		for i in 1 2 3 4; do
+			client $way 1
+			printed server $((i + 1))
+			sleep 0.5 # the old one's end, and the new one's beginning, are in the background
+		done
+		stop_server
+	done
+	linked 4
+}

@@ -7,6 +7,8 @@ workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
 workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
                                Each process prints its pid, the first one first.
 workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s first
+workers.py anew N ADDR PORT    N streams one after the other, and each time it listens anew,
+                               before it serves the stream
 workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
                                as www-data if it may
 workers.py steady N ADDR PORT  a client: its first bytes come one after the other, and
@@ -82,6 +84,19 @@ def serve_each(how, addr, port):
         c.close()
 
 
+def serve_anew(n, addr, port):
+    s = listener(addr, port, False)
+    os.write(1, b"%d\n" % os.getpid())
+    for _ in range(n):
+        c, _ = s.accept()
+        s.close()
+        s = listener(addr, port, False)
+        c.sendall(b"%8d" % os.getpid())
+        echo(c, 0)
+        c.close()
+        os.write(1, b"served\n")
+
+
 def serve(how, n, addr, port):
     if how == "exec":
         s = listener(addr, port, False)
@@ -152,6 +167,8 @@ try:
         client(count, addr, port)
     elif how == "steady":
         steady(count, addr, port)
+    elif how == "anew":
+        serve_anew(count, addr, port)
     elif how in ("later", "defer"):
         serve_each(how, addr, port)
     else:
