@@ -69,6 +69,8 @@ static void find_peer(struct checked *c, char *text)
 		colon[-1] = '\0';
 		c->host++;
 	}
+	if (strtoul(c->port, NULL, 10) > 65535) /* of which getaddrinfo() takes 16 bits */
+		refuse("%s: there is no such port", c->port);
 	err = getaddrinfo(c->host, c->port, &hints, &found);
 	if (err)
 		refuse("%s, port %s: %s", c->host, c->port, gai_strerror(err));

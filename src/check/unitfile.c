@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -101,8 +102,12 @@ static void add_dropins(struct dropins *d, const char *dir)
 
 static void read_file(struct unit *u, const char *path)
 {
-	FILE *f = fopen(path, "re");
+	FILE *f;
+	struct stat s;
 
+	if (stat(path, &s) || !S_ISREG(s.st_mode))	/* a FIFO would wait for a writer */
+		return;
+	f = fopen(path, "re");
 	if (!f)
 		return;
 	read_lines(u, f);

@@ -315,7 +315,7 @@ first_word() {
 @test "bad input: one line, and status 2" {
 	port
 	for bad in nowhere nohost.invalid:80 "127.0.0.1:" "--unit no-such-unit" "-- no-such" \
-		"127.0.0.1:1 ls" "--serve=x" "--serve=70000" "--nonsense" \
+		"127.0.0.1:1 ls" "127.0.0.1:65617" "--serve=x" "--serve=70000" "--nonsense" \
 		"--unit x --unit-path /nowhere"; do
 		# shellcheck disable=SC2086 # words
 		run -2 "$SOCKRAIL" check $bad
@@ -324,6 +324,9 @@ first_word() {
 	done
 	check 1 "127.0.0.1:$port"
 	told problem "127.0.0.1 port $port" "Connection refused"
+	mkfifo "$BATS_TEST_TMPDIR/f.service"
+	run timeout 20 "$SOCKRAIL" check -n --unit f --unit-path "$BATS_TEST_TMPDIR"
+	[ "$status" -ne 124 ]
 }
 
 @test "the examples of the manual" {
