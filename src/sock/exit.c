@@ -65,13 +65,23 @@ static bool is_read_on(struct sr_stream *st)
 }
 
 struct leaving {
-	uint64_t began;		/* ns */
+	uint64_t began;		/* ns; 0: no stream has been waited for yet */
 	bool all;		/* policy wait: every byte must go by the link */
 };
 
-static bool is_within(const struct leaving *l, uint64_t ns)
+/* A process without streams, such as a child, does not ask for the time. */
+static uint64_t since(struct leaving *l)
 {
-	return sr_now_ns() - l->began < ns;
+	if (!l->began)
+		l->began = sr_now_ns();
+	return l->began;
+}
+
+static bool is_within(struct leaving *l, uint64_t ns)
+{
+	uint64_t began = since(l);	/* first: it may start the clock */
+
+	return sr_now_ns() - began < ns;
 }
 
 static __attribute__((noinline)) void pause_shortly(void)
@@ -110,7 +120,7 @@ static void wait_gone(struct sr_stream *st, void *arg)
 	if (!sr_back_concerns(st) || st->exiting)
 		return;
 	if (sr_is_shared(st)) {	/* guests wait for us */
-		sr_back_wait(st, sr_back_is_plain, l->began, SR_ORPHAN_NS);
+		sr_back_wait(st, sr_back_is_plain, since(l), SR_ORPHAN_NS);
 		return;
 	}
 	while (!sr_back_is_plain(st) && is_within(l, LEAVE_NS))
@@ -139,22 +149,21 @@ static void wait_reported(struct sr_stream *st, void *arg)
 
 void sr_streams_exit(void)
 {
-	struct leaving l = { .all = sr_conf.policy.upgrade == SR_WAIT };
+	struct leaving l = { 0, sr_conf.policy.upgrade == SR_WAIT };
 
 	if (sr_held.count)
 		return;
 	atomic_store(&sr_streams_ending, true);
 	sr_send_last();
 	sr_streams_walk(end_one, NULL);
-	l.began = sr_now_ns();
 	sr_streams_walk(wait_read, &l);
 	sr_streams_walk(leave_one, NULL);
-	l.began = sr_now_ns();
+	l.began = 0;
 	sr_streams_walk(wait_gone, &l);
 	sr_streams_deliver();
 	sr_streams_report();
 	sr_streams_walk(leave, NULL);
 	sr_streams_leave_heirs(true);
-	l.began = sr_now_ns();
+	l.began = 0;
 	sr_streams_walk(wait_reported, &l);
 }
