@@ -372,15 +372,17 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int fla
 	bool again;
 	ssize_t r;
 
-	sr_lock(&st->rx_lock);
-	if (sr_gate_shut(&st->in.gate)) {
-		r = take(st, to, flags);
-		if (flags & MSG_PEEK)
-			*to = before;
+	if (sr_gate_shut(&st->in.gate)) {	/* a plain stream takes no lock */
+		sr_lock(&st->rx_lock);
+		if (sr_gate_shut(&st->in.gate)) {
+			r = take(st, to, flags);
+			if (flags & MSG_PEEK)
+				*to = before;
+			sr_unlock(&st->rx_lock);
+			return r;
+		}
 		sr_unlock(&st->rx_lock);
-		return r;
 	}
-	sr_unlock(&st->rx_lock);
 	msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
 	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT, &again);
 	if (r > 0 && !(flags & MSG_PEEK))
