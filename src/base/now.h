@@ -54,6 +54,14 @@ static inline int sr_now_connect(int fd, const struct sockaddr *to, socklen_t le
 	return (int)sr_real.syscall(SYS_connect, fd, (long)to, (long)len, 0, 0, 0);
 }
 
+/* Dissolves the connection (connect(2), AF_UNSPEC): the peer gets a reset. */
+static inline void sr_now_disconnect(int fd)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	(void)sr_now_connect(fd, &none, sizeof(none));
+}
+
 static inline ssize_t sr_now_read(int fd, void *buf, size_t n)
 {
 	return sr_real.syscall(SYS_read, fd, (long)buf, (long)n, 0, 0, 0);

@@ -71,10 +71,8 @@ static void reset_on_close(int fd)
 /* Before the link is dropped: the peer would resend over TCP what nobody will read. */
 static void reset_now(int fd)
 {
-	const struct sockaddr none = { .sa_family = AF_UNSPEC };
-
 	reset_on_close(fd);
-	sr_now_connect(fd, &none, sizeof(none));
+	sr_now_disconnect(fd);
 }
 
 /* Makes another of the stream's descriptors the anchor.  fd < 0: one of them

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "base/process.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
@@ -101,10 +102,8 @@ bool sr_back_is_orphaned(struct sr_stream *st)
  * (connect(2), AF_UNSPEC).  A process that has the ring reads on there. */
 void sr_back_disconnect(struct sr_stream *st)
 {
-	const struct sockaddr none = { .sa_family = AF_UNSPEC };
-
 	if (!st->in.disconnected)
-		sr_real.connect(st->anchor, &none, sizeof(none));
+		sr_now_disconnect(st->anchor);
 	st->in.disconnected = true;
 }
 
