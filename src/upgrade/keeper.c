@@ -22,12 +22,12 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/addr.h"
 #include "base/fdpriv.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/now.h"
 #include "engine/engine.h"
@@ -46,7 +46,7 @@
 struct worker {
 	struct sr_watch line;
 	struct sr_keeper *keeper;
-	struct worker *next;
+	struct worker *next, **pprev;
 	uint32_t uid;
 	bool stranger, joined;
 	struct sr_there there;
@@ -55,7 +55,7 @@ struct worker {
 struct sr_keeper {
 	struct sr_watch watch;	/* the keeper's name, or a worker's line */
 	struct sr_stream *st;	/* the listening stream */
-	struct sr_keeper *next;
+	struct sr_keeper *next, **pprev;
 	struct worker *workers;	/* only the keeper has any */
 	unsigned count;
 	unsigned tries;		/* sr_keeper_keeps() */
@@ -87,11 +87,7 @@ static int receive_packet(int fd, struct sr_packet *p)
 
 static void worker_gone(struct worker *w)
 {
-	struct worker **at = &w->keeper->workers;
-
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
+	SR_LIST_DROP(w);
 	w->keeper->count--;
 	strangers -= w->stranger;
 	sr_loop_unwatch(&w->line);
@@ -128,8 +124,7 @@ static bool worker_says(struct worker *w, const struct sr_packet *p)
 
 static void worker_readable(struct sr_watch *watch, uint32_t events)
 {
-	struct worker *w = (struct worker *)((char *)watch -
-					     offsetof(struct worker, line));
+	struct worker *w = SR_OF(struct worker, line, watch);
 	struct sr_packet p;
 	int r = 0;
 
@@ -170,8 +165,7 @@ static bool worker_new(struct sr_keeper *k)
 	w->stranger = stranger;
 	if (sr_loop_watch(&w->line, EPOLLIN))
 		goto refuse;
-	w->next = k->workers;
-	k->workers = w;
+	SR_LIST_ADD(k->workers, w);
 	k->count++;
 	strangers += stranger;
 	return true;
@@ -183,8 +177,7 @@ refuse:
 
 static void keeper_readable(struct sr_watch *watch, uint32_t events)
 {
-	struct sr_keeper *k = (struct sr_keeper *)((char *)watch -
-						   offsetof(struct sr_keeper, watch));
+	struct sr_keeper *k = SR_OF(struct sr_keeper, watch, watch);
 
 	(void)events;
 	while (worker_new(k))
@@ -195,8 +188,7 @@ static void keeper_readable(struct sr_watch *watch, uint32_t events)
 
 static void line_readable(struct sr_watch *watch, uint32_t events)
 {
-	struct sr_keeper *k = (struct sr_keeper *)((char *)watch -
-						   offsetof(struct sr_keeper, watch));
+	struct sr_keeper *k = SR_OF(struct sr_keeper, watch, watch);
 	struct sr_stream *st = k->st;
 	struct sr_packet p;
 	int r = 1;
@@ -231,8 +223,7 @@ static int make(struct sr_stream *st, int fd, uint32_t events,
 		free(k);
 		return err;
 	}
-	k->next = all;
-	all = k;
+	SR_LIST_ADD(all, k);
 	st->up.keeper = k;
 	return 0;
 }
@@ -310,14 +301,12 @@ bool sr_keeper_keeps(struct sr_stream *st)
 
 void sr_keeper_close(struct sr_stream *st)
 {
-	struct sr_keeper *k = st->up.keeper, **at = &all;
+	struct sr_keeper *k = st->up.keeper;
 
 	if (!k)
 		return;
 	st->up.keeper = NULL;
-	while (*at != k)
-		at = &(*at)->next;
-	*at = k->next;
+	SR_LIST_DROP(k);
 	while (k->workers)
 		worker_gone(k->workers);
 	sr_loop_unwatch(&k->watch);
