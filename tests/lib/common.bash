@@ -60,6 +60,18 @@ start() {
 	sr_started+=("$pid")
 }
 
+# said NAME PATTERN: waits, for $said_seconds (10), until what was started has written a
+# line that is of this pattern (grep -E), whole
+said() {
+	local i
+	for ((i = 0; i < ${said_seconds:-10} * 20; i++)); do
+		! grep -qxE "$2" "$BATS_TEST_TMPDIR/$1.out" || return 0
+		sleep 0.05
+	done
+	tail "$BATS_TEST_TMPDIR/$1".*
+	return 1
+}
+
 # await [SECONDS]: waits for the last started command; its exit status
 await() {
 	local i

@@ -24,17 +24,6 @@ stranger() {
 	! grep Traceback "$t/stranger".*
 }
 
-# said NAME LINE: once what was started has written this line
-said() {
-	local i
-	for ((i = 0; i < 200; i++)); do
-		! grep -qx "$2" "$t/$1.out" || return 0
-		sleep 0.05
-	done
-	tail "$t/$1".*
-	return 1
-}
-
 # serve SCRIPT ARGUMENT...: a server under Sockrail
 serve() {
 	REPORT=$t/server.report start server rail timeout 60 "${command[@]}" \

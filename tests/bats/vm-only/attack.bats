@@ -29,15 +29,7 @@ setup() {
 }
 teardown() { stop_all; }
 
-said() {
-	local i
-	for ((i = 0; i < 400; i++)); do
-		! grep -qE "^$2\$" "$t/$1.out" || return 0
-		sleep 0.05
-	done
-	tail "$t/$1".*
-	return 1
-}
+said_seconds=20
 
 honest() { python3 "$SR_TOP/tests/lib/honest.py" "$1" "$ADDR" "$port" "${@:2}"; }
 
