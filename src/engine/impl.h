@@ -122,7 +122,7 @@ struct sr_stream {
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	struct sr_owned owned;
 	uint64_t close_since;	/* ns: when the close began */
-	struct sr_said said;	/* last: in a page of its own (stream.c) */
+	struct sr_said said;	/* last: most of it in a second page (stream.c) */
 };
 
 /* For the report: the kind of link. */

@@ -30,7 +30,7 @@ struct sr_history {
 	uint8_t bytes[SR_HISTORY_MAX];
 };
 
-/* The bytes of it that are kept can be read by who has learnt the number here. */
+/* The number of bytes seen.  (Acquire: those of them that are kept may then be read.) */
 static inline uint64_t sr_history_seen(const struct sr_history *h)
 {
 	return atomic_load_explicit(&h->n, memory_order_acquire);
