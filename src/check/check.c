@@ -60,8 +60,10 @@ static void find_peer(struct checked *c, char *text)
 	struct addrinfo *found;
 	int err;
 
-	if (!colon || colon == text || !colon[1])
+	if (!colon || colon == text || !colon[1] || strchr(colon, ']'))
 		refuse("%s: not HOST:PORT", text);
+	if (strchr(text, ':') < colon && colon[-1] != ']')
+		refuse("%s: an IPv6 address is written in brackets: [::1]:7471", text);
 	*colon = '\0';
 	c->host = text;
 	c->port = colon + 1;
@@ -181,6 +183,8 @@ int main(int argc, char **argv)
 		if (strcmp(argv[i], "--") != 0)
 			continue;
 		c.command = argv[i + 1];
+		if (!c.command || !*c.command)
+			refuse("no command follows --");
 		argv[argc = i] = NULL;
 	}
 	if (status < 0)

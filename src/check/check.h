@@ -19,6 +19,7 @@ struct checked {
 	const char *self;		/* this program, and the launcher beside it */
 	const char *launcher;
 	char library[PATH_MAX];		/* what is preloaded; "" if it is not */
+	char engine[PATH_MAX];		/* the library that this one needs, by its SONAME */
 	const char *host, *port;	/* NULL: this host is checked by itself */
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
 	socklen_t peer_len;
@@ -58,7 +59,9 @@ const char *bytes_text(char buf[32], unsigned long long n);
  * environment has it, else without LD_PRELOAD.  Returns the exit status, or 128 and
  * more. */
 int run_program(char *buf, size_t size, bool both, const char *const argv[]);
-/* The path of a command, as execvp(3) would find it. */
+bool is_executable(const char *path);
+/* The path of a command, as execvp(3) would find it; false: there is none, but maybe a
+ * file at that path. */
 bool find_command(char path[PATH_MAX], const char *command);
 /* Is path in directory dir, or dir itself? */
 bool is_below(const char *path, const char *dir);

@@ -44,7 +44,7 @@ void check_library(struct checked *c)
 {
 	const char *const look[] = { c->launcher, c->self, "--echo-library", NULL };
 	const char *const ask[] = { c->launcher, "--version", NULL };
-	char maps[32768], version[256], engine[PATH_MAX];
+	char maps[32768], version[256], *soname;
 	const char *own;
 	int status = run_program(maps, sizeof(maps), true, look);
 
@@ -58,8 +58,10 @@ void check_library(struct checked *c)
 		c->library[0] = '\0';
 		return;
 	}
-	if (!find_mapped(maps, "/libsockrail.so", engine))
-		engine[0] = '\0';
+	if (find_mapped(maps, "/libsockrail.so.", c->engine)) {
+		soname = strrchr(c->engine, '/') + strlen("/libsockrail.so.");
+		soname[strspn(soname, "0123456789")] = '\0';
+	}
 	run_program(version, sizeof(version), false, ask);
 	version[strcspn(version, "\n")] = '\0';
 	/* (A line of the library's log may come before.) */
@@ -71,7 +73,8 @@ void check_library(struct checked *c)
 		remedy("protocol", "Install one version, and remove the other");
 		return;
 	}
-	say(OK, "library", "%s and %s are loaded, version " PACKAGE_VERSION, c->library, engine);
+	say(OK, "library", "%s and %s are loaded, version " PACKAGE_VERSION, c->library,
+	    c->engine);
 }
 
 /* One line of --show-config: NAME=VALUE, blanks, where from. */

@@ -92,27 +92,49 @@ static bool follow(const char *script, size_t size, char path[PATH_MAX])
 	return word && find_command(path, word);
 }
 
+static void no_format(const char *what, const char *path)
+{
+	say(PROBLEM, what, "%s has no program format: neither ELF nor a script with #!", path);
+}
+
+/* The file in memory; NULL, and a line: it cannot be a program. */
+static const char *map_program(const char *what, const char *path, size_t *size)
+{
+	const char *bytes = MAP_FAILED;
+	struct stat st;
+	int fd;
+
+	if (!is_executable(path)) {
+		say(PROBLEM, what, "%s is not executable", path);
+		return NULL;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st)) {
+		say(WARNING, what, "%s cannot be read: %s", path, strerror(errno));
+	} else {
+		*size = (size_t)st.st_size;
+		if (*size >= SELFMAG)
+			bytes = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (bytes == MAP_FAILED)
+			no_format(what, path);
+	}
+	if (fd >= 0)
+		close(fd);
+	return bytes == MAP_FAILED ? NULL : bytes;
+}
+
 void judge_program(const char *what, const char *command)
 {
 	char path[PATH_MAX], script[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s", command);
 	for (int i = 0; i < SCRIPTS_MAX; i++) {
-		int fd = open(path, O_RDONLY | O_CLOEXEC);
-		const char *bytes = NULL;
 		size_t size;
-		struct stat st;
+		const char *bytes = map_program(what, path, &size);
 		bool on = false;
 
-		if (fd < 0 || fstat(fd, &st) || st.st_size < 4 ||
-		    (bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd,
-				    0)) == MAP_FAILED) {
-			say(WARNING, what, "%s cannot be read: %s", path, strerror(errno));
-			close(fd);
+		if (!bytes)
 			return;
-		}
-		size = (size_t)st.st_size;
-		close(fd);
 		if (!memcmp(bytes, "#!", 2)) {
 			strcpy(script, path);
 			on = follow(bytes, size - 2, path);
@@ -122,7 +144,7 @@ void judge_program(const char *what, const char *command)
 			if (!memcmp(bytes, ELFMAG, SELFMAG))
 				judge_elf(what, path, bytes, size);
 			else
-				say(WARNING, what, "%s is no ELF program", path);
+				no_format(what, path);
 		}
 		munmap((void *)bytes, size);
 		if (!on)
@@ -137,8 +159,8 @@ void find_program(struct checked *c)
 
 	if (!c->command)
 		return;
-	if (!find_command(path, c->command))
-		refuse("%s: no such command", c->command);
+	if (!find_command(path, c->command) && access(path, F_OK))
+		refuse("%s: %s", c->command, strerror(errno));
 	c->command = path;
 }
 

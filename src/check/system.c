@@ -105,20 +105,26 @@ int run_program(char *buf, size_t size, bool both, const char *const argv[])
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+bool is_executable(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
 bool find_command(char path[PATH_MAX], const char *command)
 {
 	const char *dirs = getenv("PATH");
-	struct stat st;
 
 	if (strchr(command, '/')) {
 		snprintf(path, PATH_MAX, "%s", command);
-		return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+		return is_executable(path);
 	}
 	for (dirs = dirs ? dirs : "/usr/bin:/bin"; *dirs;) {
 		int len = (int)strcspn(dirs, ":");
 
 		snprintf(path, PATH_MAX, "%.*s/%s", len, dirs, command);
-		if (!stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK))
+		if (is_executable(path))
 			return true;
 		dirs += len + (dirs[len] == ':');
 	}

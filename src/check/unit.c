@@ -145,37 +145,42 @@ static void judge_calls(struct looking *l)
 
 /* ---- files ---- */
 
-static void judge_exec(struct looking *l)
+/* The library that is preloaded, and the one that it needs. */
+static void judge_library(struct looking *l)
 {
-	const char *library = l->c->library;
-	int forbidden = unit_covers(&l->u, "NoExecPaths", library);
-	int allowed = unit_covers(&l->u, "ExecPaths", library);
+	const char *const path[] = { l->c->library, l->c->engine };
+	const char *home = unit_value(&l->u, "ProtectHome");
+	bool covered = false, hidden = unit_yes(&l->u, "ProtectHome") || !strcmp(home, "tmpfs");
+	const char *forbidden = NULL;
 
-	if (!*library)
+	if (!*l->c->library)
 		return;
-	if (forbidden > allowed) {
+	for (int i = 0; i < 2; i++) {
+		int no = unit_covers(&l->u, "NoExecPaths", path[i]);
+
+		covered |= no >= 0;
+		if (no > unit_covers(&l->u, "ExecPaths", path[i]))
+			forbidden = path[i];
+	}
+	if (forbidden) {
 		say(PROBLEM, "NoExecPaths=", "%s cannot be loaded: ExecPaths= does not have it",
-		    library);
-		cure(l, NULL, "ExecPaths=%.*s", (int)(strrchr(library, '/') - library), library);
-	} else if (forbidden >= 0) {
-		say(OK, "NoExecPaths=", "ExecPaths= lets %s be loaded", library);
+		    forbidden);
+		cure(l, NULL, "ExecPaths=%s %s", path[0], path[1]);
+	} else if (covered) {
+		say(OK, "NoExecPaths=", "ExecPaths= lets the library be loaded");
 	}
 	if (unit_yes(&l->u, "MemoryDenyWriteExecute"))
 		say(OK, "MemoryDenyWriteExecute=", "the library writes no code");
 	if (*unit_value(&l->u, "ProtectProc") || *unit_value(&l->u, "ProcSubset"))
 		say(OK, "ProtectProc=, ProcSubset=", "its own entries in /proc are enough");
 	if (*unit_value(&l->u, "RootDirectory") || *unit_value(&l->u, "RootImage")) {
-		say(WARNING, "RootDirectory=, RootImage=", "the library must be there, too");
-		cure(l, NULL, "BindReadOnlyPaths=%s", library);
+		say(WARNING, "RootDirectory=, RootImage=", "the library must be there, too, and "
+		    "for RDMA libibverbs, librdmacm and libsodium");
+		cure(l, NULL, "BindReadOnlyPaths=%s %s", path[0], path[1]);
 	}
-	if (*unit_value(&l->u, "ProtectHome") && !unit_yes(&l->u, "ProtectHome") &&
-	    strcmp(unit_value(&l->u, "ProtectHome"), "tmpfs"))
-		return;
-	if (*unit_value(&l->u, "ProtectHome") &&
-	    (is_below(library, "/home") || is_below(library, "/root"))) {
-		say(PROBLEM, "ProtectHome=", "hides the library, %s", library);
-		cure(l, NULL, "BindReadOnlyPaths=%.*s", (int)(strrchr(library, '/') - library),
-		     library);
+	if (hidden && (is_below(path[0], "/home") || is_below(path[0], "/root"))) {
+		say(PROBLEM, "ProtectHome=", "hides the library, %s", path[0]);
+		cure(l, NULL, "BindReadOnlyPaths=%s %s", path[0], path[1]);
 	}
 }
 
@@ -287,7 +292,7 @@ static void judge_start(struct looking *l)
 		say(WARNING, "ExecStart=", "%s has none", l->u.name);
 		return;
 	}
-	if (find_command(found, program))
+	if (find_command(found, program) || !access(found, F_OK))
 		judge_program("ExecStart=", found);
 	else
 		say(WARNING, "ExecStart=", "%s is not installed", program);
@@ -307,7 +312,7 @@ static void judge_start(struct looking *l)
 
 static void (*const judges[])(struct looking *l) = {
 	judge_start, judge_devices, judge_namespaces, judge_families, judge_calls,
-	judge_exec, judge_files, judge_limits,
+	judge_library, judge_files, judge_limits,
 };
 
 static struct looking looked;

@@ -194,6 +194,8 @@ void unit_load(struct unit *u, const char *name, const char *path)
 	static char text[256 << 10];
 	FILE *f;
 
+	if (!*name || strchr(name, '/'))
+		refuse("--unit '%s': not the name of a unit", name);
 	snprintf(u->name, sizeof(u->name), "%s%s", name, strrchr(name, '.') ? "" : ".service");
 	if (path || access("/run/systemd/system", F_OK)) {
 		load_files(u, path ? path : SEARCH);

@@ -150,6 +150,25 @@ if not any(l["result"] == result and l["what"] == what and
 	told problem command "$PWD/static is static"
 }
 
+@test "no programs: empty, text, not executable, a directory" {
+	cd "$BATS_TEST_TMPDIR"
+	: >empty
+	echo text >text
+	echo '#!/bin/sh' >closed
+	chmod +x empty text
+	for name in empty text; do
+		look 1 -- "./$name"
+		told problem command "./$name has no program format"
+	done
+	for name in ./closed "$PWD" /etc/passwd; do
+		look 1 -- "$name"
+		told problem command "$name is not executable"
+	done
+	printf '[Service]\nExecStart=/etc/passwd\n' >"$units/closed.service"
+	look 1 --unit closed --unit-path "$units"
+	told problem ExecStart= "/etc/passwd is not executable"
+}
+
 # check_unit STATUS [LINE...]: of a unit with these lines
 check_unit() {
 	local status=$1
@@ -231,6 +250,11 @@ for l in map(json.loads, sys.stdin):
 	check_unit 0 User=x LimitMEMLOCK=64K LimitNOFILE=512
 	told warning LimitMEMLOCK= "about 1 idle" memlock
 	told warning LimitNOFILE= "128 streams" descriptors
+	both="$SR_BUILD/.libs/libsockrail-preload.so $SR_BUILD/.libs/libsockrail.so.0"
+	check_unit 0 RootDirectory=/srv/root
+	told warning RootDirectory=,\ RootImage= "BindReadOnlyPaths=$both"
+	check_unit 1 NoExecPaths=/ "ExecPaths=$SR_BUILD/.libs/libsockrail-preload.so"
+	told problem NoExecPaths= "ExecPaths=$both"
 	check_unit 1 User=nobody
 	told problem User= "" user
 
@@ -316,12 +340,20 @@ first_word() {
 	port
 	for bad in nowhere nohost.invalid:80 "127.0.0.1:" "--unit no-such-unit" "-- no-such" \
 		"127.0.0.1:1 ls" "127.0.0.1:65617" "--serve=x" "--serve=70000" "--nonsense" \
-		"--unit x --unit-path /nowhere"; do
+		"--unit x --unit-path /nowhere" "--unit ../x" "--" "::1:7471" "[::1]"; do
 		# shellcheck disable=SC2086 # words
 		run -2 "$SOCKRAIL" check $bad
 		echo "$bad: $output"
 		[ "${#lines[@]}" -le 2 ] && [[ $output = *check* ]]
 	done
+	run -2 "$SOCKRAIL" check --unit ''
+	[ "$output" = "sockrail check: --unit '': not the name of a unit" ]
+	run -2 "$SOCKRAIL" check --unit ../x --unit-path "$units"
+	[ "$output" = "sockrail check: --unit '../x': not the name of a unit" ]
+	run -2 "$SOCKRAIL" check ::1:7471
+	[[ $output = *"in brackets: [::1]:7471" ]]
+	run -2 "$SOCKRAIL" check --
+	[[ $output = *"no command follows --" ]]
 	check 1 "127.0.0.1:$port"
 	told problem "127.0.0.1 port $port" "Connection refused"
 	mkfifo "$BATS_TEST_TMPDIR/f.service"
