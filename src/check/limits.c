@@ -7,11 +7,10 @@
 
 #include "check.h"
 
-/* What a link over RDMA locks with the default rings: two of 16 kB and messages when it
- * is idle (src/link/verbs/qp.c), two of 1 MB when it is busy, in half of what may be
- * locked; and its queues. */
+/* What a link over RDMA locks while it is idle, with the default rings: two of 16 kB, and
+ * messages.  Rings of busy ones grow into half of what may be locked, all together, so the
+ * other half is there for idle ones (src/link/verbs/qp.c). */
 #define IDLE_BYTES (48ull << 10)
-#define BUSY_BYTES (2ull << 20)
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
 
 void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
@@ -28,8 +27,8 @@ void judge_memlock(const char *what, unsigned long long soft, unsigned long long
 	if (!unit)
 		snprintf(b, sizeof(b), " (hard limit %s)", bytes_text(h, hard));
 	say(idle >= 200 ? OK : idle < 50 ? v : WARNING, what,
-	    "%s%s: over RDMA, about %llu idle streams, or %llu busy and %llu idle ones",
-	    bytes_text(a, soft), b, idle, soft / 2 / BUSY_BYTES, idle / 2);
+	    "%s%s: over RDMA, about %llu idle streams, or %llu besides busy ones, whose "
+	    "rings share half of it", bytes_text(a, soft), b, idle, idle / 2);
 	if (unit)
 		remedy("memlock", "LimitMEMLOCK=infinity in %s", unit);
 	else if (idle < 200)
