@@ -188,7 +188,8 @@ void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 	}
 }
 
-/* Kernel threads have no memory to look at, and no command line. */
+/* Kernel threads, and a process that has ended and not been waited for, have no memory to
+ * look at, and no command line. */
 static bool is_program(pid_t pid)
 {
 	char path[64], first;
@@ -235,7 +236,7 @@ static bool look_at_one(struct stat_all *all, pid_t pid)
 	int r = look_at(all, pid);
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	if (r && access(path, F_OK))
+	if (r && (access(path, F_OK) || !is_program(pid)))
 		r = -ESRCH;
 	if (r && !all->foreign)
 		fprintf(stderr, "sockrail-stat: process %d: %s\n", (int)pid,

@@ -211,14 +211,13 @@ static void pause_for(double seconds)
 int stat_watch(const struct stat_options *o, const struct stat_filter *f)
 {
 	struct stat_all old, all;
-	int drawn = 0;
 
 	if (!stat_collect(&old, o->pid))
 		return 1;
 	for (;;) {
 		pause_for(o->watch);
 		if (!stat_collect(&all, o->pid))
-			return drawn ? 0 : 1;
+			return 1;
 		stat_filter_keep(f, &all);
 		stat_rates(&all, &old, (double)(all.now_ns - old.now_ns) / 1e9);
 		if (o->width)
@@ -228,7 +227,6 @@ int stat_watch(const struct stat_options *o, const struct stat_filter *f)
 			printf("\n");
 		if (fflush(stdout))
 			return 1;
-		drawn++;
 		stat_free(&old);
 		old = all;
 	}

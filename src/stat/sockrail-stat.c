@@ -84,6 +84,27 @@ struct settings {
 	const char *output;
 };
 
+static const char *const format_options[] = {
+	NULL, "--summary", "--json", "--openmetrics", "--prometheus",
+};
+
+/* False, and a message, if both options are given. */
+static bool apart(const char *a, const char *b)
+{
+	if (a && b)
+		fprintf(stderr, "sockrail-stat: %s and %s do not go together\n", a, b);
+	return !a || !b;
+}
+
+static bool set_format(struct settings *s, enum format format, int *status)
+{
+	enum format before = s->format;
+
+	*status = USAGE;
+	s->format = format;
+	return before == format || apart(format_options[before], format_options[format]);
+}
+
 static bool bad(const char *what, const char *value)
 {
 	fprintf(stderr, "sockrail-stat: %s %s: not a number that makes sense\n", what, value);
@@ -111,10 +132,10 @@ static bool option(struct settings *s, int c, int *status)
 	case 'i': s->list.info = true; return true;
 	case 'H': s->list.no_header = true; return true;
 	case 'n': case 't': return true;
-	case OPT_SUMMARY: s->format = SUMMARY; return true;
-	case OPT_JSON: s->format = JSON; return true;
-	case OPT_OPENMETRICS: s->format = OPENMETRICS; return true;
-	case OPT_PROMETHEUS: s->format = PROMETHEUS; return true;
+	case OPT_SUMMARY: return set_format(s, SUMMARY, status);
+	case OPT_JSON: return set_format(s, JSON, status);
+	case OPT_OPENMETRICS: return set_format(s, OPENMETRICS, status);
+	case OPT_PROMETHEUS: return set_format(s, PROMETHEUS, status);
 	case OPT_OUTPUT: s->output = optarg; return true;
 	case 'w':
 		s->list.watch = 1;
@@ -208,8 +229,11 @@ int main(int argc, char **argv)
 		      "--prometheus\n", stderr);
 		return USAGE;
 	}
+	if (!apart(s.list.watch > 0 ? "--watch" : NULL, format_options[s.format]) ||
+	    !apart(s.list.listening ? "--listening" : NULL, format_options[s.format]))
+		return USAGE;
 	terminal(&s.list);
-	if (s.list.watch > 0 && s.format == LIST)
+	if (s.list.watch > 0)
 		return stat_watch(&s.list, &s.filter);
 	if (!stat_collect(&all, s.list.pid))
 		return 1;

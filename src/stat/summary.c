@@ -43,19 +43,23 @@ static int more(const void *x, const void *y)
 	return (a < b) - (a > b);
 }
 
-/* The text in lines of 80 columns, each behind `indent` blanks. */
-static void wrapped(const char *text, int indent)
-{
-	while (*text) {
-		int len = (int)strlen(text);
+#define INDENT 10
 
-		if (len > 80 - indent)
-			for (len = 80 - indent; len > 1 && text[len] != ' '; len--)
-				;
-		printf("%*s%.*s\n", indent, "", len, text);
+/* "word: text" in lines of 79 columns, as a line of 80 is two in some terminals. */
+static void wrapped(const char *word, const char *text)
+{
+	int column = printf("%s:", word) + INDENT;
+
+	while (*text) {
+		int len = (int)strcspn(text, " ");
+
+		if (column + 1 + len > 79)
+			column = printf("\n%*s", INDENT - 1, "") - 1;
+		column += printf(" %.*s", len, text);
 		text += len;
 		text += *text == ' ';
 	}
+	printf("\n");
 }
 
 static void reasons(const struct stat_all *all)
@@ -79,14 +83,10 @@ static void reasons(const struct stat_all *all)
 	for (i = 0; i < SR_REASONS && ranked[index[i]]; i++) {
 		const struct stat_reason *r = &stat_reasons[index[i]];
 
-		printf("  %6" PRIu64 "  %s\n", ranked[index[i]], r->word);
-		wrapped(r->text, 10);
-		printf("          To do: ");
-		/* The first line of what to do goes on behind that. */
-		if (strlen(r->remedy) <= 80 - 17)
-			printf("%s\n", r->remedy);
-		else
-			printf("\n"), wrapped(r->remedy, 10);
+		printf("  %6" PRIu64 "  ", ranked[index[i]]);
+		wrapped(r->word, r->text);
+		printf("%*s", INDENT, "");
+		wrapped("To do", r->remedy);
 	}
 }
 

@@ -54,6 +54,7 @@ plain() { "$@"; }
 start() {
 	local name=$1
 	shift
+	: >"$BATS_TEST_TMPDIR/$name.out" # before it runs: not what another one has said
 	"$@" >"$BATS_TEST_TMPDIR/$name.out" 2>"$BATS_TEST_TMPDIR/$name.err" \
 		</dev/null 3>&- &
 	pid=$!

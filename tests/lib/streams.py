@@ -4,13 +4,15 @@
 # streams.py - a process with both ends of a stream, and their listener.
 #
 # Usage: streams.py [fork]
-# Each end sends 300 messages of 1,000 bytes.  Then it prints "ready PORT", and at SIGUSR1
+# Each end sends 300 messages of 1,000 bytes, slowly once the stream is worth a link, so
+# that the link is there for most of them on a busy host, too.  Then it prints "ready PORT", and at SIGUSR1
 # closes all and prints "closed".  fork: a child uses a stream of its own after that.
 
 import os
 import signal
 import socket
 import sys
+import time
 
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 
@@ -26,8 +28,9 @@ def exchange(a, b):
 def make(listener):
     a = socket.create_connection(listener.getsockname())
     b, _ = listener.accept()
-    for _ in range(300):
+    for i in range(300):
         exchange(a, b)
+        time.sleep(0.002 if i > 50 else 0)
     return a, b
 
 

@@ -70,7 +70,7 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	[ "${#lines[@]}" = 2 ]
 	[[ ${lines[0]} = plain*300k*never ]]
 	run -0 --separate-stderr "$STAT" --summary --pid="$pid"
-	[[ $output = *"2  never"*"To do: A knob or a rule says so: sockrail --show-config"* ]]
+	[[ $output = *"2  never: "*"To do: A knob or a rule says so: sockrail --show-config"* ]]
 }
 
 @test "the size of a ring, while a stream is on a link" {
@@ -133,6 +133,23 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	done
 	run -2 "$STAT" --pid=me
 	run -2 "$STAT" --output=file
+	for words in 'sport > :80' 'state established' 'sport = :80 or dport = :80' \
+		'( sport = :80 )' exclude; do
+		# shellcheck disable=SC2086 # words
+		run -2 "$STAT" $words
+		[ "${#lines[@]}" = 1 ]
+	done
+	run -2 "$STAT" 'sport = :80'
+	[ "$output" = "sockrail-stat: filter: sport = :80: not src, dst, sport, dport, state or and" ]
+}
+
+@test "options that do not go together: one line that names both, status 2" {
+	for pair in --json,--openmetrics --summary,--prometheus --watch,--json --watch,--summary \
+		--listening,--json; do
+		run -2 timeout 5 "$STAT" "${pair%,*}" "${pair#*,}"
+		[ "$output" = "sockrail-stat: ${pair/,/ and } do not go together" ]
+	done
+	run -0 "$STAT" --json --json
 }
 
 @test "80 columns hold all but long names" {
@@ -140,6 +157,13 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	need script
 	run -0 script -qec "stty cols 80 rows 24; '$STAT' -pi --pid=$pid; '$STAT' --summary --pid=$pid" /dev/null
 	[ "$(expand <<<"${output//$'\r'/}" | awk 'length > 80' | wc -l)" = 0 ]
+	kill "$pid"
+	running SOCKRAIL_LINKS=none
+	run -0 --separate-stderr "$STAT" --summary --pid="$pid"
+	[ "$(awk 'length > 79' <<<"$output")" = "" ]
+	[[ $output = *"       2  off: SOCKRAIL_LINKS names no kind of link that leads to the peer
+          To do: SOCKRAIL_LINKS, or links= in a rule, leaves out the kind that
+          leads there: sockrail --show-config" ]]
 }
 
 @test "--watch shows bytes per second" {
@@ -147,6 +171,14 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	run -124 --separate-stderr timeout 4 "$STAT" --watch=0.2 -H --pid="$pid"
 	[[ $output = *"shm            0      0 127.0.0.1:"* ]]
 	run -1 "$STAT" --watch=0.2 --pid=999999
+	local streams=$pid
+	start watch "$STAT" --watch=0.2 --pid="$streams"
+	until [ -s "$BATS_TEST_TMPDIR/watch.out" ]; do sleep 0.05; done
+	kill -KILL "$streams"
+	status=0
+	await || status=$?
+	[ "$status" = 1 ]
+	[ "$(<"$BATS_TEST_TMPDIR/watch.err")" = "sockrail-stat: process $streams: No such process" ]
 }
 
 @test "OpenMetrics in a file, whole and well-formed" {
