@@ -298,6 +298,11 @@ int sr_conf_set_first(const char *name, const char *value, const char *origin)
 	return 0;
 }
 
+bool sr_conf_is_set(const char *name)
+{
+	return is_set[find(name) - knobs];
+}
+
 /* Is name in the list of names with spaces between them? */
 static bool listed(const char *list, const char *name)
 {

@@ -56,6 +56,8 @@ void sr_conf_load(void);
 int sr_conf_set(const char *name, const char *value, struct sr_policy *policy);
 /* Sets a knob of the process, unless it is set.  origin: for sr_conf_show(). */
 int sr_conf_set_first(const char *name, const char *value, const char *origin);
+/* Does the environment or a file set the knob? */
+bool sr_conf_is_set(const char *name);
 /* sockrail --show-config: one setting that counts, and where it comes from. */
 void sr_conf_show(const char *setting, const char *origin);
 

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/addr.h"
 #include "base/apart.h"
@@ -168,11 +169,15 @@ static void read_file(const char *path, bool knobs)
 	char text[FILE_SIZE + 1];
 	int fd = sr_now_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 	ssize_t n = fd < 0 ? -1 : sr_now_read(fd, text, sizeof(text));
+	const char *wrong = n < 0 ? sr_errno_name(errno) : n > FILE_SIZE ? "more than 16 kB" :
+			    memchr(text, 0, (size_t)n) ? "no text, there is a byte 0" : NULL;
+	struct stat st;
 
-	if (n < 0 || n > FILE_SIZE) {
+	if (fd >= 0 && !fstat(fd, &st) && S_ISFIFO(st.st_mode))
+		wrong = "a pipe, which cannot be read twice";
+	if (wrong) {
 		if (knobs)
-			sr_warn("%s: %s; the file is ignored", path,
-				n < 0 ? sr_errno_name(errno) : "more than 16 kB");
+			sr_warn("%s: %s; the file is ignored", path, wrong);
 		n = 0;
 	}
 	if (fd >= 0)
@@ -217,8 +222,10 @@ static void list_directory(const char *dir, struct names *names)
 	long n;
 
 	if (fd < 0) {
-		if (errno != ENOENT && errno != EACCES)
-			sr_warn("%s: %s", dir, sr_errno_name(errno));
+		/* The default one need not be there. */
+		if ((errno != ENOENT && errno != EACCES) || sr_conf_is_set("CONFIG_DIR"))
+			sr_warn("%s: %s; no files of settings are read from there", dir,
+				sr_errno_name(errno));
 		return;
 	}
 	strcpy(names->dir, dir);

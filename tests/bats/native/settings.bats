@@ -134,12 +134,18 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 	[[ $stderr = *"$rules:2:"*'"upgrad"'* ]]
 	[ "${#stderr_lines[@]}" = 1 ]
 	# Whoever wants to know beforehand has a status.
-	for wrong in "rules=$rules" upgrade=banana rules=/nowhere; do
-		run -1 --separate-stderr "$SOCKRAIL" -s log=info -s "$wrong" --show-config
+	mkfifo "$BATS_TEST_TMPDIR/fifo"
+	printf 'upgrade=never\0\n' >"$BATS_TEST_TMPDIR/zero"
+	for wrong in "rules=$rules" upgrade=banana rules=/nowhere "rules=$BATS_TEST_TMPDIR/fifo" \
+		rules=/etc "rules=$BATS_TEST_TMPDIR/zero" config_dir=/nowhere; do
+		run -1 --separate-stderr timeout 10 "$SOCKRAIL" -s log=info -s "$wrong" --show-config
 		[[ $stderr = *"warn: "* ]]
 		[ "${#stderr_lines[@]}" = 1 ]
-		[[ $output = *"command line"* ]]
+		[[ $output = *"command line"* && $output != *never* ]]
 	done
+	# The default need not be there.
+	run -0 --separate-stderr env -u SOCKRAIL_CONFIG_DIR "$SOCKRAIL" true
+	[ -z "$stderr" ]
 }
 
 @test "the example of the manual, and that of README.md, are understood" {
