@@ -57,8 +57,8 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 	int saved = errno;
 
 	sr_shim_poll_sets(fds, n);
-	return (int)sr_outcome(
-		saved, sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t, NULL));
+	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout_ms < 0 ? NULL : &t,
+						      NULL, NULL));
 }
 
 int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
@@ -81,5 +81,5 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
 		return sr_real.ppoll(fds, n, timeout, mask);
 	sr_shim_poll_sets(fds, n);
-	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout, mask));
+	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout, mask, NULL));
 }

@@ -137,17 +137,16 @@ static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct times
 		     const sigset_t *mask)
 {
 	int r = mask ? 0 : sr_fast_poll_all(p, (size_t)n);
-	uint64_t end, now;
+	uint64_t end = 0, now;
 
 	if (r > 0) {
 		r = judge(p, n);
 		goto out;
 	}
-	end = t ? sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec) : 0;
 	sr_shim_poll_sets(p, (nfds_t)n);
 	do {
-		r = sr_streams_poll(p, (nfds_t)n, t, mask);
-		if (end && end != UINT64_MAX) {
+		r = sr_streams_poll(p, (nfds_t)n, t, mask, &end);
+		if (t && end && end != UINT64_MAX) {
 			now = sr_now_ns();
 			*t = sr_timespec(now < end ? end - now : 0);
 		}

@@ -36,8 +36,8 @@ static void release(struct sr_waitset *s)
 }
 
 /* Without memory: looks at a few at a time, and sleeps for a moment in between. */
-static int poll_in_pieces(struct pollfd *fds, nfds_t n,
-			  const struct timespec *timeout, const sigset_t *sigmask)
+static int poll_in_pieces(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+			  const sigset_t *sigmask, uint64_t *deadline)
 {
 	static const struct timespec at_once = { 0, 0 }, nap = { 0, SR_NAP_NS };
 	uint64_t end = !timeout ? UINT64_MAX : sr_deadline_ns((uint64_t)timeout->tv_sec,
@@ -45,25 +45,27 @@ static int poll_in_pieces(struct pollfd *fds, nfds_t n,
 	unsigned handled = sr_handled.all;
 	int ready, r;
 
+	if (deadline)
+		*deadline = end;
 	for (;;) {
 		ready = 0;
 		for (nfds_t i = 0; i < n; i += FEW) {
 			r = sr_streams_poll(fds + i, n - i < FEW ? n - i : FEW,
-					    &at_once, sigmask);
+					    &at_once, sigmask, NULL);
 			if (r < 0)
 				return r;
 			ready += r;
 		}
 		if (ready || (end != UINT64_MAX && sr_now_ns() >= end))
 			return ready;
-		r = sr_streams_poll(fds, 0, &nap, sigmask);
+		r = sr_streams_poll(fds, 0, &nap, sigmask, NULL);
 		if (r < 0 || sr_handled.all != handled)
 			return r < 0 ? r : -EINTR;
 	}
 }
 
-int sr_streams_poll(struct pollfd *fds, nfds_t n,
-		    const struct timespec *timeout, const sigset_t *sigmask)
+int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		    const sigset_t *sigmask, uint64_t *deadline)
 {
 	struct sr_waitset s = { .n = n, .sigmask = sigmask,
 				.timeout = timeout, .deadline = UINT64_MAX,
@@ -82,7 +84,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 	} else if (!allocate(&s)) {
 		release(&s);
 		sr_release();
-		return poll_in_pieces(fds, n, timeout, sigmask);
+		return poll_in_pieces(fds, n, timeout, sigmask, deadline);
 	}
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
@@ -95,6 +97,8 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n,
 	}
 	r = sr_waitset_wait(&s, fds);
 	sr_waitset_done(&s);
+	if (deadline && !s.timeout)
+		*deadline = s.deadline;
 	for (i = 0; i < n; i++)
 		if (s.e[i].st)
 			sr_stream_put(s.e[i].st);

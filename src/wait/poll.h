@@ -7,9 +7,10 @@
 #include <signal.h>
 #include <time.h>
 
-/* poll(2) on any set.  timeout NULL: none.  sigmask and revents as in
- * ppoll(2). */
-int sr_streams_poll(struct pollfd *fds, nfds_t n,
-		    const struct timespec *timeout, const sigset_t *sigmask);
+/* poll(2) on any set.  timeout NULL: none.  sigmask and revents as in ppoll(2).  *deadline
+ * (or NULL): when the timeout ends, as for sr_deadline_ns(); untouched if the time was not
+ * read, as something was there at once. */
+int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		    const sigset_t *sigmask, uint64_t *deadline);
 
 #endif
