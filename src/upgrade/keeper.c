@@ -30,6 +30,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "link/local.h"
@@ -211,7 +212,7 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 static int make(struct sr_stream *st, int fd, uint32_t events,
 		void (*fn)(struct sr_watch *, uint32_t))
 {
-	struct sr_keeper *k = calloc(1, sizeof(*k));
+	struct sr_keeper *k = sr_pages_get(sizeof(*k));
 	int err;
 
 	if (!k)
@@ -220,7 +221,7 @@ static int make(struct sr_stream *st, int fd, uint32_t events,
 	k->st = st;
 	err = sr_loop_watch(&k->watch, events);
 	if (err) {
-		free(k);
+		sr_pages_put(k, sizeof(*k));
 		return err;
 	}
 	SR_LIST_ADD(all, k);
@@ -314,7 +315,7 @@ void sr_keeper_close(struct sr_stream *st)
 		sr_fd_close(k->watch.fd);
 	else
 		sr_local_close(k->watch.fd);
-	free(k);
+	sr_pages_put(k, sizeof(*k));
 }
 
 bool sr_keeper_ask(const struct sr_name *name)

@@ -9,7 +9,6 @@
 #include "link/shm/shm.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/pages.h"
 
 #define BACKLOG 1024 /* an asker that finds it full does not wait */
 
@@ -78,7 +78,7 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 	if (fd < 0)
 		return fd;
 	err = -ENOMEM;
-	listener = calloc(1, sizeof(*listener));
+	listener = sr_pages_get(sizeof(*listener));
 	if (!listener)
 		goto close;
 	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
@@ -92,7 +92,7 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 	*out = listener;
 	return 0;
 free:
-	free(listener);
+	sr_pages_put(listener, sizeof(*listener));
 close:
 	sr_fd_close(fd);
 	return err;
@@ -111,5 +111,5 @@ void sr_shm_unlisten(void *handle)
 		sr_closer_close(listener->fd);	/* with what is left */
 	else
 		sr_fd_close(listener->fd);
-	free(listener);
+	sr_pages_put(listener, sizeof(*listener));
 }
