@@ -256,10 +256,12 @@ void sr_stream_policy(struct sr_stream *st, bool connects,
 		sr_stream_bar(st, SR_REASON_NEVER);
 }
 
-/* The kernel's socket inherits its listener's options; so do our copies. */
+/* The kernel's socket inherits its listener's options; so do our copies, and whether it
+ * needs no histories. */
 static void inherit(struct sr_stream *st, struct sr_stream *listener)
 {
-	unsigned options = sr_st_flags(listener) & (SR_ST_STAMPS | SR_ST_CORK);
+	unsigned options = sr_st_flags(listener) & (SR_ST_STAMPS | SR_ST_CORK |
+						    SR_ST_TX_HISTORY | SR_ST_RX_HISTORY);
 
 	if (options)
 		sr_st_set(st, options);

@@ -36,10 +36,12 @@ static inline uint64_t sr_history_seen(const struct sr_history *h)
 	return atomic_load_explicit(&h->n, memory_order_acquire);
 }
 
-/* Of a direction that has carried nothing. */
+/* Of a direction that has carried nothing; h has been a history, or is all zero.  (A page
+ * that a fork has shared is written only if it must be.) */
 static inline void sr_history_begin(struct sr_history *h)
 {
-	h->n = h->next = h->kept = 0;
+	if (sr_history_seen(h))
+		h->n = h->next = h->kept = 0;
 }
 
 /* Adds the next len bytes of the direction. */

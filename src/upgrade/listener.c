@@ -160,6 +160,18 @@ static void stop(struct sr_stream *st)
 		sr_streams_walk(kick_waiting, st);
 }
 
+/* Without a rendezvous of RDMA no asker has to prove itself by what a stream has carried
+ * (prove.c), which a child of fork would keep in a page of its own. */
+static void note_proofs(struct sr_stream *st)
+{
+	const unsigned none = SR_ST_TX_HISTORY | SR_ST_RX_HISTORY;
+
+	if (st->up.listener[1])
+		sr_st_clear(st, none);
+	else
+		sr_st_set(st, none);
+}
+
 bool sr_listener_progress(struct sr_stream *st)
 {
 	unsigned f = sr_st_flags(st);
@@ -173,10 +185,12 @@ bool sr_listener_progress(struct sr_stream *st)
 	if ((f & SR_ST_NO_RENDEZVOUS) || ((f & SR_ST_CLOSING) && !(f & SR_ST_WORTH)))
 		return false;
 	again = settle(st);
-	if (sr_keeper_is_open(st))
+	if (sr_keeper_is_open(st)) {
 		sr_st_set(st, SR_ST_ANSWERED);
-	else
+		note_proofs(st);
+	} else {
 		sr_st_clear(st, SR_ST_ANSWERED);
+	}
 	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
 		sr_stream_notify(st, SR_NOTIFY_RX);
 	return again;
