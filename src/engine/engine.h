@@ -146,22 +146,6 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n);
 void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
 
-/* ---- events for a stream's epoll sets; the epoll room has them ---- */
-struct sr_sets_ops {
-	/* A gate has been shut, under the direction's lock; the sets know
-	 * before other waiters.  False: a set cannot: reopen the gate. */
-	bool (*gate_shut)(struct sr_stream *st);
-	void (*gate_opened)(struct sr_stream *st);
-	/* A notification for one entry; news: its edges.  waits.lock held. */
-	void (*event)(struct sr_epoll_entry *e, unsigned what, unsigned news);
-	/* The stream is permanently plain: the sets drop it.  sets.lock
-	 * held, gates open. */
-	void (*forget)(struct sr_stream *st);
-	/* The parent's sets have the stream, the child's have not. */
-	void (*inherit)(struct sr_stream *st);
-};
-extern const struct sr_sets_ops sr_sets_ops;
-
 /* ---- fast.c ---- */
 /* Computes whether calls may take the fast path.  Called at the end of whatever
  * may have changed that, with the direction's lock held. */
@@ -195,11 +179,6 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 void sr_stream_notify(struct sr_stream *st, unsigned what);
 
 /* ---- kick.c ---- */
-/* A kick's work, done in the loop; the service room has it. */
-struct sr_service_ops {
-	void (*work)(struct sr_task *task);
-};
-extern const struct sr_service_ops sr_service_ops;
 void sr_stream_kick(struct sr_stream *st);	/* any thread */
 void sr_stream_on_link(struct sr_link *link, unsigned what); /* notify */
 void sr_stream_task(struct sr_stream *st);	/* initializes st->loop.task */

@@ -5,6 +5,7 @@
  * lock.  Must not know why a gate is shut.
  */
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/impl.h"
 
 /* Compare-and-swap: add-and-undo would count a call that finds the gate shut as

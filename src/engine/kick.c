@@ -10,6 +10,7 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/impl.h"
 #include "engine/stream.h"
 

@@ -20,6 +20,7 @@
 #include "base/probe.h"
 #include "base/settings.h"
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
 #include "engine/owners.h"

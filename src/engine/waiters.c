@@ -16,6 +16,7 @@
 #include "base/fdpriv.h"
 #include "base/now.h"
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/waiters.h"
 
 enum { AWAKE, AT_EVENTFD, AT_WORD, CALLED };

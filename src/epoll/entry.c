@@ -25,6 +25,7 @@
 
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/fast.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/impl.h"
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"

@@ -24,6 +24,7 @@
 #include <errno.h>
 
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/fast.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
