@@ -44,7 +44,7 @@
 #include "base/report.h"
 #include "link/link.h"
 #include "pure/history.h"
-#include "pure/switch.h"
+#include "pure/switch_rx.h"
 #include "engine/fast.h"
 #include "engine/parts.h"
 #include "engine/stream.h"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "pure/switch.h"
+#include "pure/switch_rx.h"
 #include "pure/wire.h"
 
 /* ---- sender ---- */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * switch.h - how one direction of a stream moves between TCP and a link.
+ * switch.h - how one direction of a stream moves between TCP and a link: the sender.
  *
  * The two state machines of sockrail-protocol(7), as in tests/model/switch.pml:
- * struct sr_tx is the sender S, struct sr_rx the receiver R.  Pure: no I/O, no
- * locks, no allocation, no globals.  The caller serialises calls on one object
- * (the engine holds the direction's lock), does what the SR_DO_ bits ask for,
- * and moves the bytes.
+ * struct sr_tx is the sender S, struct sr_rx (switch_rx.h) the receiver R.  Pure: no
+ * I/O, no locks, no allocation, no globals.  The caller serialises calls on one object
+ * (the engine holds the direction's lock), does what the SR_DO_ bits ask for, and moves
+ * the bytes.
  *
  * Offsets count the direction's program bytes from 0 and never wrap (64 bits).
  */
@@ -37,8 +37,6 @@ enum {
 	SR_DO_DROP = 1 << 5,	/* give up the link that the event is about */
 	SR_DO_LATER = 1 << 6,	/* keep the message, and offer it again on progress */
 };
-
-/* ---- sender ---- */
 
 enum sr_tx_state {
 	SR_TX_RAW,	/* bytes go to TCP as they are */
@@ -117,106 +115,5 @@ unsigned sr_tx_ackend(struct sr_tx *tx, int *err);
  * -> RAW, or DONE with SR_DO_FIN.
  */
 unsigned sr_tx_resent(struct sr_tx *tx, uint64_t n);
-
-/* ---- receiver ---- */
-
-enum sr_rx_state {
-	SR_RX_RAW,	/* TCP carries program bytes */
-	SR_RX_EXPECT,	/* N is known: raw below N, then the mark */
-	SR_RX_LINK,	/* the mark came: the ring's bytes count, TCP carries records */
-	SR_RX_EOF,	/* the end was reported to the program, or may be */
-	SR_RX_RESET,	/* the stream was cut off */
-};
-
-struct sr_rx {
-	enum sr_rx_state state;
-	bool proven;		/* the expected link has proven the history */
-	bool end;		/* END{end_at} came by the link; void after a RESUME */
-	bool tcp_over;		/* LINK: FIN or RST came by TCP */
-	bool whole;		/* tcp_over by FIN, and the link has all that was
-				 * sent */
-	uint32_t seen;		/* marks verified */
-	uint32_t link_no;	/* EXPECT, LINK: the link */
-	uint64_t next_link;	/* links with lower numbers are over (proven ones) */
-	uint64_t rx;		/* bytes the program has taken */
-	uint64_t n;		/* EXPECT: N */
-	uint64_t m;		/* a FIN below this is no end of file */
-	uint64_t dup;		/* duplicates still to be dropped */
-	uint64_t end_at;
-	unsigned part;		/* bytes held of a mark or record */
-	uint8_t mark[SR_RECORD_LEN];	/* EXPECT: the mark that must come */
-	uint8_t held[SR_RECORD_LEN];	/* LINK, EOF: record so far */
-};
-
-void sr_rx_init(struct sr_rx *rx);
-
-/* How many bytes may be read from TCP at once, so that nothing is read beyond
- * what the state can classify: RAW any (SIZE_MAX), EXPECT up to N or the rest
- * of the mark, LINK and EOF the rest of one record, RESET 0. */
-size_t sr_rx_limit(const struct sr_rx *rx);
-
-/* True if the next TCP bytes are a record or should be the mark.  They must not
- * be left where the program would read them. */
-bool sr_rx_at_mark(const struct sr_rx *rx);
-
-/* in[0, len) was peeked from TCP at a mark (sr_rx_at_mark()).  If it does not
- * begin the mark, all of it is the program's and may stay in TCP, state RAW:
- * returns SR_DO_DROP.  Otherwise returns 0: read it, and pass it to
- * sr_rx_tcp(). */
-unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len);
-
-/* The sender has said that it gave the switch up without a mark: EXPECT -> RAW, unless
- * bytes are held. */
-void sr_rx_unmarked(struct sr_rx *rx);
-
-/*
- * len bytes came from TCP.  Writes the program's bytes to out, in order, and
- * counts them as taken (rx->rx); strips duplicates, marks and records.  Handles
- * any mixture, also mark, RESUME and raw bytes in one buffer (of a thread that
- * slept in recv() when the switch came).  out holds len + part bytes; it may be
- * `in` if part is 0 (then no byte moves right).  *todo: SR_DO_DROP (the mark
- * did not match, or a RESUME ended the link).  Returns the number of bytes in
- * out; -EPROTO if a record is malformed, if a RESUME has a > rx or m < rx, or
- * if it comes where none may (state RESET then).
- */
-ssize_t sr_rx_tcp(struct sr_rx *rx, const uint8_t *in, size_t len,
-		  uint8_t *out, unsigned *todo);
-
-/*
- * FIN (reset false) or RST (true) on TCP.  h: bytes received, including the
- * ring's.  whole: h is all that the sender's program had sent, even if it was
- * killed (shared memory outlives its writer).  Writes held bytes that turn out
- * to be the program's to out[SR_RECORD_LEN] and returns their number.  RAW and
- * EXPECT: the state becomes EOF or RESET at once.  LINK: notes tcp_over;
- * sr_rx_settle() decides when the ring is empty.  RAW below m: LINK again if
- * whole, as the sender ended while it resent bytes that the ring still has.
- */
-size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *out);
-
-/* SWITCH on link sw->link_no.  token: ours, from our hello on that link.
- * proven: that link's peer has proven that it knows the history.  Returns
- * SR_DO_ACKSW, SR_DO_DROP or SR_DO_LATER.  If a pending expectation gives way,
- * bytes held for it are the program's: in out[SR_RECORD_LEN], *n. */
-unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
-		      const uint8_t token[SR_TOKEN_LEN], bool proven,
-		      uint8_t *out, size_t *n);
-
-/* For a dropped SWITCH: did its sender give it up before we handled it?  Then
- * the sender has sent on by TCP, beyond N. */
-bool sr_rx_passed(const struct sr_rx *rx, const struct sr_switch *sw);
-
-/* END{length} on the link in use; h bytes have arrived.  0 or -EPROTO. */
-int sr_rx_end(struct sr_rx *rx, uint64_t length, uint64_t h);
-
-/* How many of the ring's bytes (up to h) the program may have now. */
-uint64_t sr_rx_ready(const struct sr_rx *rx, uint64_t h);
-
-/* The program took n bytes of the ring. */
-void sr_rx_took(struct sr_rx *rx, uint64_t n);
-
-/* Decides whether the direction is over.  Call it after rx, h, END or TCP's end
- * has changed.  LINK with the ring empty: END -> EOF with SR_DO_ACKEND; TCP
- * over without END -> RESET, or EOF if the link was whole. */
-unsigned sr_rx_settle(struct sr_rx *rx, uint64_t h);
 
 #endif

@@ -4,7 +4,7 @@
  * bytes on TCP, any message at any time.  No number leaves its bounds, nothing loops.
  */
 #include "fuzz.h"
-#include "pure/switch.h"
+#include "pure/switch_rx.h"
 #include "pure/wire.h"
 
 #define MAX_FEED 200

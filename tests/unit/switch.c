@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "pure/switch.h"
+#include "pure/switch_rx.h"
 #include "pure/wire.h"
 #include "check.h"
 
