@@ -36,8 +36,7 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 /* Turns the result of a plain receive into what the program gets.  A result
  * of 0 is TCP's end, or means an error that a write of ours took from the
  * socket; for an empty buffer it means nothing. */
-static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg,
-			    ssize_t r)
+static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
 {
 	int err;
 
@@ -71,8 +70,8 @@ static void add_slow(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
  * bytes are raw and already counted, because the gate was still open when the
  * kernel returned, and no mark comes before the ACKSW that follows the
  * shutting. */
-static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg,
-			     int flags, ssize_t r, bool booked)
+static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags, ssize_t r,
+			     bool booked)
 {
 	bool peek = flags & MSG_PEEK;
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
@@ -174,8 +173,8 @@ static ssize_t kernel_recv_asleep(struct passage *p, int fd)
  * meanwhile and there is nothing to return yet (only a mark, or an end of file
  * that has to be examined): the slow path must go on. */
 SR_WINDOW_FRAME
-static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg,
-			  int flags, bool *again)
+static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
+			  bool *again)
 {
 	struct passage here = { st, msg, flags };
 	ssize_t r;
@@ -397,8 +396,8 @@ void sr_stream_keep(struct sr_stream *st, ssize_t r)
 		atomic_store(&st->err.pending, (int)-r);
 }
 
-static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
-			 struct msghdr *msg, int flags)
+static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct msghdr *msg,
+			 int flags)
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
@@ -431,8 +430,7 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	return got ? got : r;
 }
 
-static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg,
-		       int flags)
+static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int flags)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	bool again;
@@ -480,8 +478,7 @@ static bool is_special(struct sr_stream *st, int fd, const struct msghdr *msg, i
 	       !sr_iov_make(msg->msg_iov, msg->msg_iovlen).left;
 }
 
-ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg,
-		       int flags)
+ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int flags)
 {
 	ssize_t r;
 
