@@ -18,13 +18,13 @@
 void sr_stream_history_lock(struct sr_stream *st)
 {
 	sr_hold();
-	while (atomic_flag_test_and_set(&st->said.busy))
+	while (atomic_flag_test_and_set(&st->history_busy))
 		;
 }
 
 void sr_stream_history_unlock(struct sr_stream *st)
 {
-	atomic_flag_clear(&st->said.busy);
+	atomic_flag_clear(&st->history_busy);
 	sr_release();
 }
 
@@ -63,7 +63,7 @@ void sr_stream_history_keep(struct sr_stream *st, struct sr_history *h,
 void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off_t *after,
 			    size_t n)
 {
-	struct sr_history *h = &st->said.out;
+	struct sr_history *h = &st->rare->out;
 	uint8_t buf[SR_HISTORY_FIRST];
 	uint64_t to = at + n;
 	off_t end = 0;

@@ -64,8 +64,8 @@ enum {				/* sr_stream.flags */
 	SR_ST_ASKED = 1 << 6,	/* an ask runs, or is not to be repeated */
 	SR_ST_CLOSING = 1 << 7,	/* the program has closed it */
 	SR_ST_RDSHUT = 1 << 8,	/* the program called shutdown(SHUT_RD) */
-	SR_ST_TX_HISTORY = 1 << 9, /* said.out has stopped */
-	SR_ST_RX_HISTORY = 1 << 16, /* said.in has stopped */
+	SR_ST_TX_HISTORY = 1 << 9, /* rare->out has stopped */
+	SR_ST_RX_HISTORY = 1 << 16, /* rare->in has stopped */
 	SR_ST_WAITED = 1 << 10,	/* policy wait: the first call has waited */
 	SR_ST_ENDED = 1 << 11,	/* its report line was begun */
 	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
@@ -90,6 +90,7 @@ struct sr_stream {
 	_Alignas(128) struct sr_stream_head head;
 	atomic_int refs;		/* 0: the stream is free */
 	atomic_uint generation;	/* of the process that looked at it last (owners.h) */
+	struct sr_rare *rare;
 	_Alignas(64) char heir[64]; /* zero: the inherited stream (stream.c) */
 	_Alignas(64) struct sr_mutex rx_lock;
 	struct sr_hot *rx_hot, rx_own; /* counts: of its slot, or its own (stat.c) */
@@ -108,8 +109,8 @@ struct sr_stream {
 	const struct sr_policy *policy;	/* never NULL; sr_stream_policy() */
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
 	atomic_bool anchor_private;
+	int family;
 	uint32_t link_no;	/* number of the last link */
-	struct sr_addr addr;
 	struct sr_err err;
 
 	struct sr_sets sets;
@@ -122,7 +123,7 @@ struct sr_stream {
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	struct sr_owned owned;
 	uint64_t close_since;	/* ns: when the close began */
-	struct sr_said said;	/* last: most of it in a second page (stream.c) */
+	atomic_flag history_busy; /* of the two in `rare` (history.c) */
 };
 
 /* For the report: the kind of link. */

@@ -156,7 +156,7 @@ static void forget_attempts(struct sr_stream *st)
 	st->out.next = NULL;
 	st->out.on_send = false;
 	st->want_tcp = st->exiting = false;
-	atomic_flag_clear(&st->said.busy);
+	atomic_flag_clear(&st->history_busy);
 	st->up.keeper = NULL;
 	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED |
 				SR_ST_WORTH);

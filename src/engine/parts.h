@@ -82,13 +82,6 @@ struct sr_loop_side {
 	bool timed;
 };
 
-/* Its addresses and what follows from them; valid with SR_ST_NAMED, family always. */
-struct sr_addr {
-	int family;
-	struct sockaddr_storage local, peer;
-	struct sr_name name;
-};
-
 /* What ended it. */
 struct sr_err {
 	atomic_int pending;	/* reported once, as SO_ERROR does */
@@ -111,10 +104,13 @@ struct sr_waits {
 	_Atomic uint64_t mode, mode_changes;
 };
 
-/* What went over TCP before a link (history.c). */
-struct sr_said {
-	atomic_flag busy;
-	struct sr_history in, out;
+/* What few streams need, in pages apart from those of the rest (stream.c).  Not cleared
+ * when the memory becomes another stream. */
+struct sr_rare {
+	struct sr_history in, out; /* what went over TCP before a link (history.c) */
+	struct sockaddr_storage local, peer; /* with SR_ST_NAMED; local: LISTEN, too */
+	struct sr_name name;	/* with SR_ST_NAMED */
+	struct sr_ask ask;	/* the service thread's */
 };
 
 /* The other processes that hold it (owners.h). */
@@ -142,7 +138,6 @@ enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
 
 /* The way to a link.  Only the service thread uses what is not atomic. */
 struct sr_attach {
-	struct sr_ask ask;
 	bool asking;
 	unsigned kind;		/* index of the link kind to ask for next */
 	unsigned asks, breaks;	/* asks since the stream last had a link; links that broke */
@@ -161,7 +156,7 @@ struct sr_attach {
 	void *listener[2];	/* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */
 	atomic_int children;	/* LISTEN: accepted streams still alive */
-	struct sr_stream *parent; /* ACCEPT: the listening stream */
+	struct sr_stream *parent; /* ACCEPT: the listening stream; or the next free one */
 };
 
 #endif

@@ -29,17 +29,16 @@
 #define SLAB 128		/* address space: a page that is never used costs nothing */
 #define SLABS 2048
 
-/* A stream has two pages, the second of which is for what it has said (the history): a
- * page that two processes write after a fork is copied.  Not all begin at the same offset,
- * so that they do not share the same few sets of the caches. */
-#define PITCH 8192
-#define STEP 128
-#define STEPS ((PITCH - sizeof(struct sr_stream)) / STEP + 1)
-
-_Static_assert(offsetof(struct sr_stream, said) + (STEPS - 1) * STEP <= PITCH / 2, "a page");
+/* A page that two processes write after a fork is copied: streams lie close together, and
+ * what few of them need is apart.  (Their size is no power of two, so that they do not share
+ * the same few sets of the caches.) */
+struct slab {
+	struct sr_stream stream[SLAB];
+	struct sr_rare rare[SLAB];
+};
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
-SR_APART static _Atomic(char *) slabs[SLABS];
+SR_APART static _Atomic(struct slab *) slabs[SLABS];
 static atomic_uint made;	/* streams that there have been at one time */
 static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;
@@ -47,17 +46,13 @@ static unsigned generation;	/* a process that is forked counts on */
 
 static struct sr_stream *made_as(unsigned i)
 {
-	return (struct sr_stream *)(atomic_load(&slabs[i / SLAB]) + i % SLAB * PITCH +
-				    i % STEPS * STEP);
+	return &atomic_load(&slabs[i / SLAB])->stream[i % SLAB];
 }
 
-struct free_link {
-	struct sr_stream *next;
-};
-
-static struct free_link *link_of(struct sr_stream *st)
+/* A free stream has no parent. */
+static struct sr_stream **next_free(struct sr_stream *st)
 {
-	return (struct free_link *)&st->addr.peer;
+	return &st->up.parent;
 }
 
 static void init_locks(struct sr_stream *st)
@@ -73,18 +68,19 @@ static struct sr_stream *make(void)
 {
 	unsigned n = atomic_load(&made);
 	struct sr_stream *st;
-	void *slab;
+	struct slab *slab;
 
 	if (n == SLABS * SLAB)
 		return NULL;
 	if (n % SLAB == 0) {
-		slab = mmap(NULL, SLAB * PITCH, PROT_READ | PROT_WRITE,
+		slab = mmap(NULL, sizeof(*slab), PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (slab == MAP_FAILED)
 			return NULL;
 		atomic_store(&slabs[n / SLAB], slab);
 	}
 	st = made_as(n);
+	st->rare = &atomic_load(&slabs[n / SLAB])->rare[n % SLAB];
 	init_locks(st);
 	atomic_store(&made, n + 1);
 	return st;
@@ -99,9 +95,9 @@ static void clear(struct sr_stream *st)
 
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
-	       offsetof(struct sr_stream, said) - offsetof(struct sr_stream, flags));
-	sr_history_begin(&st->said.in);
-	sr_history_begin(&st->said.out);
+	       sizeof(*st) - offsetof(struct sr_stream, flags));
+	sr_history_begin(&st->rare->in);
+	sr_history_begin(&st->rare->out);
 	st->waits.lock = w;
 	st->sets.lock = ep;
 	st->loop.task = task;
@@ -112,7 +108,7 @@ static void clear(struct sr_stream *st)
 	st->loop.watched_fd = -1;
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
-	atomic_flag_clear(&st->said.busy);
+	atomic_flag_clear(&st->history_busy);
 	sr_stream_task(st);
 }
 
@@ -123,7 +119,7 @@ static struct sr_stream *take_free(void)
 	sr_lock(&pool_lock);
 	st = free_list;
 	if (st)
-		free_list = link_of(st)->next;
+		free_list = *next_free(st);
 	else
 		st = make();
 	sr_unlock(&pool_lock);
@@ -190,7 +186,7 @@ void sr_stream_put(struct sr_stream *st)
 		leave_parent(st);
 	sr_stat_close(st);
 	sr_lock(&pool_lock);
-	link_of(st)->next = free_list;
+	*next_free(st) = free_list;
 	free_list = st;
 	sr_unlock(&pool_lock);
 }
@@ -229,7 +225,7 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;
-	st->addr.family = family;
+	st->family = family;
 	atomic_store(&st->fds, 1);
 	if (sr_conf.never)
 		sr_stream_bar(st, SR_REASON_NEVER);
@@ -270,7 +266,7 @@ static void inherit(struct sr_stream *st, struct sr_stream *listener)
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 {
-	struct sr_stream *st = sr_stream_open(fd, listener->addr.family);
+	struct sr_stream *st = sr_stream_open(fd, listener->family);
 
 	if (!st)
 		return NULL;
@@ -280,7 +276,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	atomic_fetch_add(&listener->up.children, 1);
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
-	sr_stream_policy(st, false, &st->addr.local);
+	sr_stream_policy(st, false, &st->rare->local);
 	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
 	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
@@ -339,9 +335,9 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r)
 /* Finds the addresses, and the name that both ends give the connection. */
 bool sr_stream_name(struct sr_stream *st)
 {
-	socklen_t a = sizeof(st->addr.local), b = sizeof(st->addr.peer);
-	const struct sockaddr *local = (struct sockaddr *)&st->addr.local;
-	const struct sockaddr *peer = (struct sockaddr *)&st->addr.peer;
+	socklen_t a = sizeof(st->rare->local), b = sizeof(st->rare->peer);
+	const struct sockaddr *local = (struct sockaddr *)&st->rare->local;
+	const struct sockaddr *peer = (struct sockaddr *)&st->rare->peer;
 	bool connected = sr_st_flags(st) & SR_ST_CONNECT;
 	int err = errno;
 	bool ok;
@@ -351,10 +347,10 @@ bool sr_stream_name(struct sr_stream *st)
 	sr_lock(&st->waits.lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
 	     (st->anchor >= 0 &&
-	      getsockname(st->anchor, (struct sockaddr *)&st->addr.local,
+	      getsockname(st->anchor, (struct sockaddr *)&st->rare->local,
 			  &a) == 0 &&
-	      getpeername(st->anchor, (struct sockaddr *)&st->addr.peer, &b) == 0 &&
-	      sr_name_make(&st->addr.name, connected ? local : peer,
+	      getpeername(st->anchor, (struct sockaddr *)&st->rare->peer, &b) == 0 &&
+	      sr_name_make(&st->rare->name, connected ? local : peer,
 			   connected ? peer : local, 0) == 0);
 	if (ok)
 		sr_st_set(st, SR_ST_NAMED);
@@ -371,10 +367,10 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 		sr_format(buf, 128, "stream");
 		return buf;
 	}
-	n = sr_addr_format(buf, 60, &st->addr.local);
+	n = sr_addr_format(buf, 60, &st->rare->local);
 	n += sr_format(buf + n, 128 - (size_t)n, "%s",
 		       sr_st_flags(st) & SR_ST_CONNECT ? "->" : "<-");
-	sr_addr_format(buf + n, 128 - (size_t)n, &st->addr.peer);
+	sr_addr_format(buf + n, 128 - (size_t)n, &st->rare->peer);
 	return buf;
 }
 

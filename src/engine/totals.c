@@ -85,10 +85,10 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	memset(r, 0, sizeof(*r));
 	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
 	/* Else the service thread may be writing them. */
-	if (sr_st_flags(st) & (SR_ST_NAMED | SR_ST_LISTEN)) {
-		r->local = st->addr.local;
-		r->peer = st->addr.peer;
-	}
+	if (sr_st_flags(st) & (SR_ST_NAMED | SR_ST_LISTEN))
+		r->local = st->rare->local;
+	if (sr_st_flags(st) & SR_ST_NAMED)
+		r->peer = st->rare->peer;
 	sr_stream_tx_ways(st, r->tx);
 	memcpy(r->rx, st->in.way, sizeof(r->rx));
 	for (i = SR_WAY_PLAIN + 1; i < SR_WAYS; i++) {

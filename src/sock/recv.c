@@ -61,7 +61,7 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg, ssiz
 static void add_slow(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
 {
 	if (r > 0)
-		sr_stream_history_add(st, &st->said.in, SR_ST_RX_HISTORY,
+		sr_stream_history_add(st, &st->rare->in, SR_ST_RX_HISTORY,
 				      st->rx.rx - (uint64_t)r, msg, (size_t)r);
 }
 
@@ -124,7 +124,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 	if (!sr_gate_shut(&st->in.gate)) {
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
-			sr_stream_history_add(st, &st->said.in, SR_ST_RX_HISTORY,
+			sr_stream_history_add(st, &st->rare->in, SR_ST_RX_HISTORY,
 					      atomic_load(&st->in.tcp) +
 						      (uint64_t)st->in.delta,
 					      msg, (size_t)r);

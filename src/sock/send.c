@@ -150,7 +150,7 @@ static void keep(struct sr_stream *st, const struct source *src, const struct ms
 	uint64_t at = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
 
 	if (msg)
-		sr_stream_history_add(st, &st->said.out, SR_ST_TX_HISTORY, at, msg, n);
+		sr_stream_history_add(st, &st->rare->out, SR_ST_TX_HISTORY, at, msg, n);
 	else
 		sr_stream_history_file(st, at, src->in_fd, src->off, n);
 }

@@ -68,7 +68,7 @@ static unsigned waiting(struct sr_stream *listener)
 
 static void look_at_listener(struct sr_stream *st, struct search *s)
 {
-	if (sr_addr_port((struct sockaddr *)&st->addr.local) != s->name->dport)
+	if (sr_addr_port((struct sockaddr *)&st->rare->local) != s->name->dport)
 		return;
 	s->waiting |= waiting(st) > 0;
 	s->forked |= sr_is_shared(st);
@@ -82,7 +82,7 @@ static void match(struct sr_stream *st, void *arg)
 		look_at_listener(st, s);
 	if (s->found || !(sr_st_flags(st) & SR_ST_ACCEPT) ||
 	    (sr_st_flags(st) & SR_ST_CLOSING) || !sr_stream_name(st) ||
-	    !sr_name_equal(&st->addr.name, s->name) || !sr_anchor_connected(st))
+	    !sr_name_equal(&st->rare->name, s->name) || !sr_anchor_connected(st))
 		return;
 	s->found = sr_stream_ref(st);
 }

@@ -232,7 +232,7 @@ static int make(struct sr_stream *st, int fd, uint32_t events,
 static int name_of(struct sr_stream *st, struct sockaddr_un *un, socklen_t *len)
 {
 	char word[100];
-	int n = sr_local_word(word, sizeof(word), (struct sockaddr *)&st->addr.local,
+	int n = sr_local_word(word, sizeof(word), (struct sockaddr *)&st->rare->local,
 			      false, false);
 
 	if (n < 0)
@@ -325,7 +325,7 @@ bool sr_keeper_ask(const struct sr_name *name)
 	bool any = false;
 
 	for (k = all; k; k = k->next) {
-		if (sr_addr_port((struct sockaddr *)&k->st->addr.local) != name->dport)
+		if (sr_addr_port((struct sockaddr *)&k->st->rare->local) != name->dport)
 			continue;
 		for (w = k->workers; w; w = w->next) {
 			ask(name, w);
@@ -342,7 +342,7 @@ void sr_keeper_tell(const struct sr_name *name)
 
 	for (k = all; k; k = k->next)
 		if (k->watch.fn == line_readable &&
-		    sr_addr_port((struct sockaddr *)&k->st->addr.local) == name->dport)
+		    sr_addr_port((struct sockaddr *)&k->st->rare->local) == name->dport)
 			(void)send_packet(k->watch.fd, &p);
 }
 

@@ -43,7 +43,7 @@ static enum sr_reason listen_on(struct sr_stream *st, int i,
 	why = impossible(st, i, ops);
 	if (why != SR_REASON_NONE)
 		return why;
-	r = ops->listen((struct sockaddr *)&st->addr.local, there, &st->up.listener[i]);
+	r = ops->listen((struct sockaddr *)&st->rare->local, there, &st->up.listener[i]);
 	if (r == 0)
 		return SR_REASON_NONE;
 	st->up.listener[i] = NULL;
@@ -142,11 +142,12 @@ static bool settle(struct sr_stream *st)
  * and others open theirs anew for each client, and the old one's streams may be there. */
 static void kick_waiting(struct sr_stream *st, void *closed)
 {
-	const struct sockaddr *addr = (struct sockaddr *)&((struct sr_stream *)closed)->addr.local;
+	struct sr_stream *other = closed;
 
 	if ((sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING)) == SR_ST_LISTEN &&
 	    !sr_keeper_is_open(st) &&
-	    sr_addr_port((struct sockaddr *)&st->addr.local) == sr_addr_port(addr))
+	    sr_addr_port((struct sockaddr *)&st->rare->local) ==
+		    sr_addr_port((struct sockaddr *)&other->rare->local))
 		sr_stream_kick(st);
 }
 
@@ -230,9 +231,9 @@ static bool opened(struct sr_stream *st)
  * its driver may hang. */
 void sr_listener_open(struct sr_stream *st, int fd, bool wait)
 {
-	socklen_t len = sizeof(st->addr.local);
+	socklen_t len = sizeof(st->rare->local);
 
-	if (getsockname(fd, (struct sockaddr *)&st->addr.local, &len) < 0)
+	if (getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
@@ -258,7 +259,7 @@ struct sr_stream *sr_listener_adopt(int fd)
 	st = sr_stream_open(fd, domain);
 	if (!st)
 		return NULL;
-	getsockname(fd, (struct sockaddr *)&st->addr.local, &size);
+	getsockname(fd, (struct sockaddr *)&st->rare->local, &size);
 	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
 	sr_stat_note(st);
 	return st;

@@ -41,8 +41,8 @@ void sr_prove_know(struct sr_stream *st)
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	st->up.proving.known_tx = least(acked, sr_history_seen(&st->said.out));
-	st->up.proving.known_rx = sr_history_seen(&st->said.in);
+	st->up.proving.known_tx = least(acked, sr_history_seen(&st->rare->out));
+	st->up.proving.known_rx = sr_history_seen(&st->rare->in);
 }
 
 bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops)
@@ -82,8 +82,8 @@ bool sr_prove_stock(struct sr_stream *st)
 		return true;
 	if (!p->stock_ns)
 		order_stock(st);
-	p->hello_tx = sr_history_seen(&st->said.out);
-	p->hello_rx = sr_history_seen(&st->said.in);
+	p->hello_tx = sr_history_seen(&st->rare->out);
+	p->hello_rx = sr_history_seen(&st->rare->in);
 	return (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
 	       sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
 }
@@ -142,9 +142,9 @@ static void make_terms(struct sr_stream *st, struct terms *t)
 {
 	struct sr_link *l = st->up.att;
 	bool asker = l->role == SR_ROLE_ASKER;
-	struct sr_history *out = &st->said.out, *in = &st->said.in;
+	struct sr_history *out = &st->rare->out, *in = &st->rare->in;
 	struct cover n = covered(st);
-	struct sr_name name = st->addr.name;
+	struct sr_name name = st->rare->name;
 	uint8_t *at = t->channel;
 
 	sr_stream_history_lock(st);

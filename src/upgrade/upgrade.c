@@ -194,7 +194,7 @@ static bool on_this_host(const struct sockaddr_storage *local,
 static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 {
 	const char *links = st->policy->links;
-	bool here = strchr(links, 's') && on_this_host(&st->addr.local, &st->addr.peer);
+	bool here = strchr(links, 's') && on_this_host(&st->rare->local, &st->rare->peer);
 
 	if (here && strcmp(links, "vs") == 0)
 		links = "sv";
@@ -249,7 +249,7 @@ static bool hopeless(struct sr_stream *st)
 		return false;
 	sr_enter();
 	while ((ops = kind(st, k++))) {
-		why = unlikely(st, ops, &st->addr.peer);
+		why = unlikely(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE)
 			break;
 		first_reason(st, why);
@@ -270,36 +270,33 @@ static void none_left(struct sr_stream *st)
 
 static void ask_next(struct sr_stream *st)
 {
+	struct sr_ask *ask = &st->rare->ask;
 	const struct sr_rendezvous *ops;
 	enum sr_reason why;
 	int r;
 
 	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
-		why = unlikely(st, ops, &st->addr.peer);
+		why = unlikely(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE && !sr_prove_can(st, ops))
 			why = SR_REASON_NO_LIBSODIUM;
 		if (why != SR_REASON_NONE) {
 			first_reason(st, why);
 			continue;
 		}
-		memset(&st->up.ask, 0, sizeof(st->up.ask));
-		st->up.ask.ops = ops;
-		st->up.ask.name = st->addr.name;
-		st->up.ask.policy = st->policy;
-		st->up.ask.name.link_no = st->link_no + 1;
+		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
+					.policy = st->policy, .anchor = st->anchor,
+					.owner = st, .notify = sr_stream_on_link,
+					.done = done };
+		ask->name.link_no = st->link_no + 1;
 		/* The rendezvous uses the addresses on the wire. */
-		sr_addr_plain(&st->up.ask.src, (struct sockaddr *)&st->addr.local);
-		sr_addr_plain(&st->up.ask.dst, (struct sockaddr *)&st->addr.peer);
-		st->up.ask.anchor = st->anchor;
-		st->up.ask.owner = st;
-		st->up.ask.notify = sr_stream_on_link;
-		st->up.ask.done = done;
+		sr_addr_plain(&ask->src, (struct sockaddr *)&st->rare->local);
+		sr_addr_plain(&ask->dst, (struct sockaddr *)&st->rare->peer);
 		st->up.asking = true;
 		sr_stream_ref(st);
 		sr_debug("%s: asks for a link: %s",
 			 sr_stream_label(st, (char[128]){ 0 }), ops->name);
-		r = ops->ask(&st->up.ask);
+		r = ops->ask(ask);
 		if (r == 0)
 			return;
 		st->up.asking = false;
@@ -322,7 +319,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
 			link->device && *link->device ? ":" : "",
 			link->device ? link->device : "");
-		sr_peer_answered(&st->addr.peer, ask->ops);
+		sr_peer_answered(&st->rare->peer, ask->ops);
 		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
@@ -333,7 +330,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		if (reason && (!strcmp(reason, "no-listener") ||
 			       !strcmp(reason, "timeout") ||
 			       !strcmp(reason, "no-device")))
-			sr_peer_refused(&st->addr.peer, ask->ops, sr_reason_find(reason),
+			sr_peer_refused(&st->rare->peer, ask->ops, sr_reason_find(reason),
 					again_ns(st));
 		if (!(sr_st_flags(st) & SR_ST_CLOSING))
 			ask_next(st);
@@ -398,7 +395,7 @@ void sr_ask_progress(struct sr_stream *st)
 	unsigned f = sr_st_flags(st);
 
 	if (st->up.asking && (f & (SR_ST_CLOSING | SR_ST_BARRED))) {
-		st->up.ask.ops->cancel(&st->up.ask);
+		st->rare->ask.ops->cancel(&st->rare->ask);
 		st->up.asking = false;
 		sr_upgrade_verdict(st, VERDICT_NO);
 		sr_stream_put(st);

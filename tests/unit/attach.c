@@ -230,7 +230,7 @@ static struct sr_octets session(void)
 static void make_share(void)
 {
 	uint8_t password[SR_SHA512_LEN], channel[SR_NAME_LEN + 8];
-	struct sr_name name = st->addr.name;
+	struct sr_name name = st->rare->name;
 	uint64_t have = other.hello.tx_have;
 	struct sr_pake_terms terms = {
 		{password, sizeof(password)}, {channel, sizeof(channel)}, session()};
