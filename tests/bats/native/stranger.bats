@@ -200,9 +200,10 @@ with socket.socket() as listener:
 ' "$ADDR" "$port" "$t/go"
 	said server ready
 	(sleep 0.3 && : >"$t/go") &
-	client
-	# Policy wait does not wait for that: the link comes later.
-	grep -q '"link":"shm"' "$t/client.report"
+	# Policy wait does not wait for that: the link comes later, to a client that talks on.
+	REPORT=$t/client.report rail timeout 30 \
+		python3 "$SR_TOP/tests/lib/workers.py" steady 20 "$ADDR" "$port"
+	[ "$(went '[rt]x_shm' "$t/client.report")" -gt 3000000 ]
 }
 
 # served FIRST: two processes accept at a socket of root's, the second one of www-data,
