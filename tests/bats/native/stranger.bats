@@ -239,19 +239,26 @@ with socket.socket() as listener:
 		said "server$uid" ready
 		SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/open/report rail timeout 30 \
 			python3 -c '
-import os, socket, sys
+import os, socket, sys, time
 os.setgroups([])
 os.setgid(int(sys.argv[3]))
 os.setuid(int(sys.argv[3]))
+def talk(s):
+    s.sendall(bytes(10000))
+    left = 10000
+    while left:
+        left -= len(s.recv(65536))
 held = []
 for i in range(2):
     s = socket.socket()
     s.connect((sys.argv[1], int(sys.argv[2])))
     held.append(s)
-    s.sendall(bytes(100000))
-    left = 100000
-    while left:
-        left -= len(s.recv(65536))
+    talk(s)
+end = time.monotonic() + 3  # as long as a link may take that is not there at once
+while time.monotonic() < end:
+    time.sleep(0.01)
+    talk(held[0])
+    talk(held[1])
 ' "$ADDR" "$port" "$uid"
 		[ "$(grep -c '"link":"shm"' "$t/open/report")" = 2 ] || { cat "$t/open/report"; return 1; }
 		rm "$t/open/report"
