@@ -220,3 +220,29 @@ void sr_anchor_keepalive(struct sr_stream *st)
 
 	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
+
+#define QUARTER_HOUR_MS 900000	/* about what tcp_retries2 grants bytes on their way */
+
+static int tcp_option(struct sr_stream *st, int name)
+{
+	int value = 0;
+	socklen_t len = sizeof(value);
+
+	sr_real.getsockopt(st->anchor, IPPROTO_TCP, name, &value, &len);
+	return value;
+}
+
+/* TCP sends keepalive probes only while nothing is on its way (tcp_keepalive_timer() in
+ * Linux).  So to a host that is gone RESUME may be on its way for no longer than the
+ * probes would have taken, if the program has chosen a time for them. */
+void sr_anchor_resumed(struct sr_stream *st)
+{
+	long long ms = 1000ll * (tcp_option(st, TCP_KEEPIDLE) +
+				 (long long)tcp_option(st, TCP_KEEPINTVL) *
+					 tcp_option(st, TCP_KEEPCNT));
+	unsigned limit = (unsigned)ms;
+
+	if (ms > 0 && ms < QUARTER_HOUR_MS && !tcp_option(st, TCP_USER_TIMEOUT))
+		sr_real.setsockopt(st->anchor, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
+				   sizeof(limit));
+}

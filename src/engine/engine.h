@@ -113,6 +113,7 @@ int sr_reset_error(struct sr_stream *st);
 /* The error that our calls took from the socket for the program, or 0. */
 int sr_anchor_kept(struct sr_stream *st);	/* no lock held */
 void sr_anchor_keepalive(struct sr_stream *st);
+void sr_anchor_resumed(struct sr_stream *st);	/* RESUME is on its way; tx_lock held */
 
 /* ---- tx.c, rx.c: advance a direction; only sr_tx_decide() sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */

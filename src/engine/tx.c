@@ -301,6 +301,8 @@ static bool progress_resend(struct sr_stream *st)
 		if (r <= 0)
 			goto stop;
 		st->out.record_at += (unsigned)r;
+		if (st->out.record_at == SR_RECORD_LEN && st->tx.at == st->tx.w)
+			sr_anchor_resumed(st);
 	}
 	do {
 		size_t n = st->out.link->ops->tx_retained(st->out.link,

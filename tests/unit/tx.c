@@ -3,6 +3,8 @@
  * tx.c - the direction that a stream sends, over a fake link: the switch, room, the end,
  * and the way back to TCP.
  */
+#include <netinet/tcp.h>
+
 #include "fake_link.h"
 
 static uint8_t buf[2 * FAKE_RING];
@@ -103,6 +105,25 @@ static void fails_at_end(void)
 	fake_end(&e);
 }
 
+/* RESUME is to be acknowledged within the time that the program chose for keepalive, which
+ * TCP does not use while bytes are on their way; if it chose none, nothing changes. */
+static void keeps_alive(int idle, int limit)
+{
+	struct fake_pair e = fake_linked(true);
+	int got = -1;
+	socklen_t len = sizeof(got);
+
+	if (idle)
+		CHECK(!setsockopt(e.fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) &&
+		      !setsockopt(e.fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle)));
+	e.f->link.ops->drop(&e.f->link, "test");
+	fake_progress(&e);
+	fake_peer_resumes(&e, 0, "");
+	CHECK(!getsockopt(e.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &got, &len));
+	CHECK_EQ(got, limit);
+	fake_end(&e);
+}
+
 /* It fails before the mark: nothing has happened. */
 static void fails_early(void)
 {
@@ -187,6 +208,8 @@ int main(void)
 	room();
 	ends();
 	fails();
+	keeps_alive(0, 0);
+	keeps_alive(3, 30000); /* with tcp_keepalive_probes, 9 */
 	fails_at_end();
 	fails_early();
 	fails_before_mark();

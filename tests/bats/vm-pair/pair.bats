@@ -11,11 +11,12 @@ setup() {
 	server=wait client=wait
 	port
 	shared=/run/rdma-x # both nodes see it
-	out=$shared/out.$port
+	out=$shared/out.$port off=
 }
 
 teardown() {
 	stop_all
+	[ -z "$off" ] || return 0
 	peer "pkill -f '[n]c .*$port'; rm -f $out" || true
 	device_up
 	peer "$(declare -f device_up); RDMA_NETDEV=$RDMA_NETDEV; device_up"
@@ -168,35 +169,46 @@ fares() {
 @test "packets overtake each other, in mid-transfer" { fares reordering; }
 @test "packets come twice, in mid-transfer" { fares duplication; }
 
-# cut_off HOW: node b is reached no more, by TCP neither; $t/said is the error that ends
-# the client
-cut_off() {
+# connected ROLE HOW: a client (gone.py) that has exchanged bytes with node b, and waits
+# for a line from $t/ROLE.in; the error that ends it comes to $t/ROLE.said
+connected() {
 	remote "$BATS_TEST_DIRNAME/gone.py" echo "$RDMA_PEER_ADDR" "$port" </dev/null
-	rm -f "$t/in"
-	mkfifo "$t/in"
-	as client timeout 90 "$BATS_TEST_DIRNAME/gone.py" "$1" "$RDMA_PEER_ADDR" "$port" \
-		<>"$t/in" >"$t/said" 3>&- &
+	rm -f "$t/$1.in"
+	mkfifo "$t/$1.in"
+	as "$1" timeout 90 "$BATS_TEST_DIRNAME/gone.py" "$2" "$RDMA_PEER_ADDR" "$port" \
+		<>"$t/$1.in" >"$t/$1.said" 3>&- &
 	cpid=$!
 	sr_started+=("$cpid")
-	until grep -q ready "$t/said"; do
+	until grep -q ready "$t/$1.said"; do
 		kill -0 $cpid || return
 		sleep 0.1
 	done
+}
+
+# cut_off HOW [COMMAND...]: node b is reached no more, by TCP neither, and then COMMAND
+cut_off() {
+	connected client "$1"
 	peer ip link set "$RDMA_NETDEV" down
-	echo go >"$t/in"
+	"${@:2}"
+	echo go >"$t/client.in"
 	wait $cpid || return
 	peer "$(declare -f device_up); RDMA_NETDEV=$RDMA_NETDEV; device_up; pkill -f '[g]one.py echo.*$port'; :"
 }
 
-# as_tcp HOW: the same as over TCP, and the stream was on a link
+# same TCP OURS: errors that ended clients
+same() {
+	[[ $1 = E* && $1 = "$2" ]] || { echo "over TCP '$1', under Sockrail '$2'"; return 1; }
+}
+
+# as_tcp HOW [COMMAND...]: the same as over TCP, and the stream was on a link
 as_tcp() {
 	local tcp
-	server=none client=none cut_off "$1"
-	tcp=$(tail -n 1 "$t/said")
-	[[ $tcp = E* ]]
+	server=none client=none cut_off "$@"
+	tcp=$(tail -n 1 "$t/client.said")
+	device_up
 	port
-	cut_off "$1"
-	[ "$(tail -n 1 "$t/said")" = "$tcp" ]
+	cut_off "$@"
+	same "$tcp" "$(tail -n 1 "$t/client.said")"
 	[ "$(went tx_verbs "$t/client.report")" -gt 50000 ]
 }
 
@@ -206,4 +218,30 @@ as_tcp() {
 
 @test "the other host is cut off: keepalive ends a reader as over TCP" {
 	as_tcp keepalive
+}
+
+# The link's end then writes to TCP, which with bytes on their way asks by keepalive no more.
+@test "the other host is cut off, the device gone: keepalive ends a reader as over TCP" {
+	as_tcp keepalive rdma link delete "$RDMA_DEV"
+}
+
+# The last case: node b is off then.
+@test "the other host is powered off: a sender and a reader end as over TCP" {
+	local sender=wait tcp_sender=none reader=wait tcp_reader=none role pids=()
+	local -x SOCKRAIL_UPGRADE_WAIT_MS=20000
+	for role in tcp_sender sender tcp_reader reader; do
+		server=${!role}
+		port
+		connected "$role" "$([[ $role = *sender ]] && echo user-timeout || echo keepalive)"
+		pids+=("$cpid")
+	done
+	off=1
+	peer 'echo o >/proc/sysrq-trigger' 3>&- & # it will not answer
+	sr_started+=($!)
+	for role in tcp_sender sender tcp_reader reader; do echo go >"$t/$role.in"; done
+	wait "${pids[@]}"
+	for role in sender reader; do
+		same "$(tail -n 1 "$t/tcp_$role.said")" "$(tail -n 1 "$t/$role.said")"
+		[ "$(went tx_verbs "$t/$role.report")" -gt 50000 ]
+	done
 }
