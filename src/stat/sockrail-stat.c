@@ -54,7 +54,7 @@ static void usage(FILE *to)
 	      "  -n, -t                 nothing: numbers and TCP are all there is\n"
 	      "      --pid=PID          one process\n"
 	      "      --watch[=SECONDS]  again and again, with bytes per second\n"
-	      "      --summary          one screen of totals, and what to do about plain streams\n"
+	      "      --summary          totals, and what to do about plain streams\n"
 	      "      --json             one JSON document\n"
 	      "      --openmetrics      metrics in OpenMetrics' format\n"
 	      "      --prometheus       metrics in Prometheus's, for node_exporter\n"
@@ -173,8 +173,8 @@ static void print(FILE *to, struct stat_all *all, const struct settings *s)
 		stat_list(all, &s->list);
 	}
 	if (all->hidden && s->format <= SUMMARY)
-		fprintf(stderr, "sockrail-stat: %u processes of other users not shown\n",
-			all->hidden);
+		fprintf(stderr, "sockrail-stat: %u process%s of other users not shown\n",
+			all->hidden, all->hidden == 1 ? "" : "es");
 }
 
 /* Whoever reads the file finds the old one or the new one. */

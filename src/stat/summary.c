@@ -105,8 +105,8 @@ void stat_summary(const struct stat_all *all)
 	}
 	for (size_t i = 0; i < all->streams; i++)
 		states[all->stream[i].state]++;
-	printf("%zu processes, %" PRIu64 " sockets made by them\n\n  Now   ",
-	       all->processes, made);
+	printf("%zu process%s, %" PRIu64 " sockets made\n\n  Now   ",
+	       all->processes, all->processes == 1 ? "" : "es", made);
 	for (int i = 0; i < STAT_STATES; i++)
 		if (states[i])
 			printf(" %zu %s", states[i], stat_words[i]);

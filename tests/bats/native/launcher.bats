@@ -76,6 +76,11 @@ teardown() { stop_all; }
 	[[ $output =~ ^sockrail\ [0-9]+\.[0-9]+ ]]
 	run -0 "$SOCKRAIL" --help
 	[[ $output = *UPGRADE* ]]
+	# On a terminal of 80 columns
+	for command in "$SOCKRAIL" "$SOCKRAIL check" "$SR_BUILD/sockrail-stat"; do
+		# shellcheck disable=SC2086 # words
+		[ "$($command --help | awk 'length > 80')" = "" ]
+	done
 	run -125 "$SOCKRAIL"
 	run -125 "$SOCKRAIL" --no-such-option true
 }

@@ -212,7 +212,7 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/stat" -p
 	[[ $output != *"pid=$pid,"* ]]
 	# shellcheck disable=SC2154 # set by run
-	[[ $stderr = *"processes of other users not shown" ]]
+	[[ $stderr = *" of other users not shown" ]]
 	run -1 setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/stat" --pid="$pid"
 	[[ $output = "sockrail-stat: process $pid: Permission denied" ]]
 }
