@@ -357,22 +357,10 @@ void sr_shm_enlist(struct sr_shm *l)
 	SR_LIST_ADD(links, l);
 }
 
-/* In the child of fork: the links are the parent's.  Marks them dead, so that
- * this process touches neither the memory nor the descriptors, whose numbers
- * will be used for other files. */
+/* In the child of fork: the links are the parent's.  No stream of the child leads to one
+ * (engine/owners.h), and what is written there would copy a page for each few. */
 void sr_shm_ring_forget(void)
 {
-	struct sr_shm *l, *next;
-
-	for (l = links; l; l = next) {
-		next = l->next;
-		l->pprev = NULL;
-		atomic_store(&l->dead, true);
-		l->link.reason = "fork";
-		sr_link_raise(&l->link, SR_LINK_DEAD);
-		l->doorbell = l->line.fd = -1;
-		l->line_watched = false;
-	}
 	links = NULL;
 	sweep_timer.at_ns = 0;
 }
