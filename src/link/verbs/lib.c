@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@
 #include "base/apart.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/now.h"
 
 SR_APART struct sr_verbs_lib sr_vlib;
@@ -26,6 +28,7 @@ static bool loaded;
 static bool stale;	/* librdmacm was used by a parent */
 
 #define CLASS "/sys/class/infiniband"
+#define LOOK_NS 100000000u /* a look at it holds so long; each connection asks twice */
 
 /* node_type is "1: CA" (InfiniBand, RoCE) or "4: RNIC" (iWARP). */
 static unsigned device_kind(const char *name)
@@ -43,16 +46,12 @@ static unsigned device_kind(const char *name)
 	return type == '4' ? SR_VDEV_IWARP : SR_VDEV_IB;
 }
 
-unsigned sr_verbs_devices(void)
+static unsigned look_for_devices(void)
 {
 	unsigned kinds = 0;
 	struct dirent *e;
 	DIR *dir;
 
-	/* Most hosts have none, and then no memory is needed: a signal handler may
-	 * be asking. */
-	if (access(CLASS, F_OK) < 0)
-		return 0;
 	sr_enter();
 	dir = opendir(CLASS);
 	while (dir && (e = readdir(dir))) {
@@ -66,6 +65,24 @@ unsigned sr_verbs_devices(void)
 		closedir(dir);
 	sr_leave();
 	return kinds;
+}
+
+unsigned sr_verbs_devices(void)
+{
+	static atomic_uint kinds;
+	static _Atomic uint64_t until_ns;
+	uint64_t now;
+
+	/* Most hosts have none, and then no memory is needed: a signal handler may
+	 * be asking. */
+	if (access(CLASS, F_OK) < 0)
+		return 0;
+	now = sr_now_ns();
+	if (now >= atomic_load(&until_ns)) {
+		atomic_store(&kinds, look_for_devices());
+		atomic_store(&until_ns, now + LOOK_NS);
+	}
+	return atomic_load(&kinds);
 }
 
 static void *open_library(const char *name)
