@@ -225,6 +225,8 @@ int main(int argc, char **argv)
 	bool show = false;
 	int c;
 
+	if (require && !*require)	/* as with knobs: not set */
+		require = NULL;
 	while ((c = getopt_long(argc, argv, "+s:p:r::chV", options, NULL)) != -1) {
 		switch (c) {
 		case 's':
@@ -258,7 +260,7 @@ int main(int argc, char **argv)
 	}
 	if (!show && !strcmp(argv[optind], "check") && strcmp(argv[optind - 1], "--") != 0)
 		return check(argv + optind);
-	if (require && *require && !require_known(require)) {
+	if (require && !require_known(require)) {
 		fprintf(stderr, "sockrail: --require=%s: not link, verbs or shm\n", require);
 		return EXIT_SELF;
 	}
@@ -279,7 +281,7 @@ int main(int argc, char **argv)
 	}
 	if (show)
 		return show_config();
-	if (!require || !*require)
+	if (!require)
 		return launcher_exec(argv + optind);
 	/* With the other policies each stream's first bytes go by TCP. */
 	setenv("SOCKRAIL_UPGRADE", "wait", 0);

@@ -177,8 +177,12 @@ listen :22 never $SOCKRAIL_CONFIG_DIR/10-a.conf:3"
 	echo "connect :$port never" >"$rules"
 	run -3 "$SOCKRAIL" -s rules="$rules" -r python3 -c "$client" "$port"
 	[[ $output = *'no stream has moved a byte but those with "never"'* ]]
-	run -125 "$SOCKRAIL" --require=tcp true
-	[[ $output = *"--require=tcp"* ]]
+	# (nothing is what a variable of a script has that is not set)
+	for kind in tcp ''; do
+		run -125 "$SOCKRAIL" --require="$kind" true
+		[ "$output" = "sockrail: --require=$kind: not link, verbs or shm" ]
+	done
+	run -0 env SOCKRAIL_REQUIRE= "$SOCKRAIL" true
 }
 
 @test "--require: ten streams are named, and the others counted" {
