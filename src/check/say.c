@@ -44,13 +44,15 @@ const char *advice(const char *reason)
 }
 
 /* Prints the text from a column on, broken between words; a newline in it begins a
- * new line.  Words that are too long stay whole. */
+ * new line.  Words that are too long stay whole, and the lines of a unit's file. */
 static void wrap(const char *text, int column, int indent)
 {
+	bool file = *text == '[';
+
 	while (*text) {
 		int len = (int)strcspn(text, " \n");
 
-		if (column > indent && column + 1 + len > WIDTH) {
+		if (!file && column > indent && column + 1 + len > WIDTH) {
 			printf("\n%*s", indent, "");
 			column = indent;
 		} else if (column > indent) {

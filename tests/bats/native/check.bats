@@ -224,7 +224,12 @@ check_unit() {
 import json, sys
 for l in map(json.loads, sys.stdin):
     if l["what"] == "drop-in":
-        print(l["remedy"])' >"$units/redis-server.service.d/sockrail.conf"
+        print(l["remedy"])' >"$BATS_TEST_TMPDIR/sockrail.conf"
+	# People can copy it: none of its lines is broken.
+	"$SOCKRAIL" check -n --unit redis-server --unit-path "$units" |
+		sed -n '/^ *\[Service\]/,$s/^ *//p' |
+		diff "$BATS_TEST_TMPDIR/sockrail.conf" -
+	mv "$BATS_TEST_TMPDIR/sockrail.conf" "$units/redis-server.service.d/"
 	look 0 --unit redis-server --unit-path "$units"
 	told ok NoExecPaths= "ExecPaths="
 	told ok LD_PRELOAD "the unit has"
