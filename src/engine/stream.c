@@ -37,6 +37,8 @@ struct slab {
 	struct sr_rare rare[SLAB];
 };
 
+_Static_assert(sizeof(struct sr_stream) % 1024, "spread over the sets");
+
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 SR_APART static _Atomic(struct slab *) slabs[SLABS];
 static atomic_uint made;	/* streams that there have been at one time */
