@@ -3,7 +3,7 @@
  * forks.c - the load of tests/bench/fork.
  *
  *     forks time STREAMS FORKS  how long fork(2) takes a process with so many streams,
- *                               whose child ends at once
+ *                               whose child ends at once; page faults of both
  *     forks serve               a server with a process for each connection; prints its port
  *     forks ask PORT MS         connections to it, one after the other, per second
  */
@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,8 +77,18 @@ static void talk(int fd)
 		die("talk");
 }
 
+static double faults_so_far(void)
+{
+	struct rusage own, children;
+
+	if (getrusage(RUSAGE_SELF, &own) || getrusage(RUSAGE_CHILDREN, &children))
+		die("getrusage");
+	return (double)(own.ru_minflt + children.ru_minflt);
+}
+
 static int time_forks(int n, unsigned forks)
 {
+	double faults;
 	uint64_t *ns = calloc(forks, sizeof(*ns)), *all = calloc(forks, sizeof(*all));
 	int port, lfd = listen_any(&port), *fd = calloc((size_t)n + 1, sizeof(*fd));
 	pid_t other = fork(), pid;
@@ -96,6 +107,7 @@ static int time_forks(int n, unsigned forks)
 			talk(fd[i]);
 		usleep(30000);
 	}
+	faults = faults_so_far();
 	for (unsigned i = 0; i < forks; i++) {
 		uint64_t t = now_ns();
 
@@ -107,8 +119,10 @@ static int time_forks(int n, unsigned forks)
 		all[i] = now_ns() - t;
 		usleep(500);
 	}
+	faults = faults_so_far() - faults;
 	print_times("fork", ns, forks);
 	print_times("child", all, forks);
+	printf("faults %.1f\n", faults / forks);
 	kill(other, SIGKILL);
 	return 0;
 }
