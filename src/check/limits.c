@@ -29,9 +29,7 @@ void judge_memlock(const char *what, unsigned long long soft, unsigned long long
 	say(idle >= 200 ? OK : idle < 50 ? v : WARNING, what,
 	    "%s%s: over RDMA, about %llu idle streams, or %llu besides busy ones, whose "
 	    "rings share half of it", bytes_text(a, soft), b, idle, idle / 2);
-	if (unit)
-		remedy("memlock", "LimitMEMLOCK=infinity in %s", unit);
-	else if (idle < 200)
+	if (!unit && idle < 200)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
 				  "profile memory. Shared memory needs none");
 }

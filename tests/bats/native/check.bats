@@ -87,6 +87,8 @@ if not any(l["result"] == result and l["what"] == what and
 	# (tests/bats/vm-only/memory.bats has 10 busy streams and 50 idle ones.)
 	check_unit 0 User=x LimitMEMLOCK=8M
 	told warning LimitMEMLOCK= "170 idle streams, or 85 besides busy ones" memlock
+	check_unit 0 User=x LimitMEMLOCK=512M
+	run ! told ok LimitMEMLOCK= infinity
 }
 
 @test "a sandbox without AF_NETLINK: sock_diag, and what streams report" {
