@@ -86,10 +86,11 @@ static void killed(bool exec)
 
 int main(void)
 {
+#ifdef __SANITIZE_THREAD__
+	return 77;	/* it makes vfork a fork */
+#endif
 	CHECK(!prctl(PR_SET_CHILD_SUBREAPER, 1));
-#ifndef __SANITIZE_THREAD__	/* it makes vfork a fork */
 	killed(true);
 	killed(false);
-#endif
 	return 0;
 }
