@@ -10,6 +10,8 @@ setup() {
 	deploy=$SR_BUILD/src/deploy
 }
 
+teardown() { stop_all; }
+
 # --------------------------------------------------------------- completion
 
 # complete LINE: what bash offers at its end, one in a line; $of: the command
@@ -238,4 +240,43 @@ for t in json.load(sys.stdin):
 		LIB=$SR_BUILD/.libs/libsockrail.so.0 run -0 bash -c "${line/ -e / -d -e }"
 		[[ $output = *'define i64 @"usdt:'*sockrail.so* ]] || { echo "$line"; false; }
 	done <"$BATS_TEST_TMPDIR/lines"
+}
+
+@test "the lines of the manual count what streams do" {
+	grep -q 'HAVE_SYS_SDT_H 1' "$SR_BUILD/config.h" || skip "built without sys/sdt.h"
+	timeout 20 bpftrace -e 'BEGIN { exit() }' >/dev/null 2>&1 || skip "bpftrace cannot run here"
+	local line links tracers=()
+	# shellcheck disable=SC2034 # for said
+	local said_seconds=60
+	while read -r line; do
+		LIB=$SR_BUILD/.libs/libsockrail.so.0 start "line${#tracers[@]}" bash -c "exec $line"
+		said "line${#tracers[@]}" 'Attaching .*'
+		tracers+=("$pid")
+	done < <(grep '^bpftrace -e ' "$SR_TOP/man/sockrail.7")
+	# A stream with a link, whose sender finds no room in the end; and one without
+	for links in shm none; do
+		SOCKRAIL_LINKS=$links run -0 "$SOCKRAIL" python3 -c '
+import socket, time
+listener = socket.create_server(("127.0.0.1", 0))
+a = socket.create_connection(listener.getsockname())
+b, _ = listener.accept()
+for i in range(300):
+    for x, y in (a, b), (b, a):
+        x.sendall(b"x" * 1000)
+        y.recv(1000, socket.MSG_WAITALL)
+    time.sleep(0.002)
+a.setblocking(False)
+try:
+    while True:
+        a.send(bytes(65536))
+except BlockingIOError:
+    pass'
+	done
+	for pid in "${tracers[@]}"; do
+		kill -INT "$pid"
+		await || :
+	done
+	grep -q '^@\[python3, off\]: ' "$BATS_TEST_TMPDIR/line0.out"
+	grep -q '^@\[shm\]: ' "$BATS_TEST_TMPDIR/line1.out"
+	grep -q '^@\[python3, [0-9]*\]: ' "$BATS_TEST_TMPDIR/line2.out"
 }
