@@ -121,6 +121,36 @@ static void all_gaps(void)
 	sr_fd_close(c);
 }
 
+static int kept;
+
+static bool is_kept(int fd)
+{
+	return fd == kept;
+}
+
+/* Many side by side, and one in their midst that stays. */
+static void forget_many(void)
+{
+	int fd[200], status;
+	pid_t child;
+
+	for (int i = 0; i < 200; i++)
+		fd[i] = sr_fd_dup(0);
+	kept = fd[77];
+	child = fork();
+	if (child == 0) {
+		sr_fd_forget_all(is_kept);
+		for (int i = 0; i < 200; i++)
+			CHECK(is_open(fd[i]) == (i == 77) &&
+			      sr_fd_is_private(fd[i]) == (i == 77));
+		CHECK(is_open(0));
+		exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	for (int i = 0; i < 200; i++)
+		sr_fd_close(fd[i]);
+}
+
 static void forget(void)
 {
 	int a = sr_fd_dup(0), b = sr_fd_dup(0), status;
@@ -180,6 +210,7 @@ int main(void)
 	own_in_full_table();
 	all_gaps();
 	forget();
+	forget_many();
 	memory_over_limit();
 	return 0;
 }
