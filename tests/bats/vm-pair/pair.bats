@@ -110,10 +110,11 @@ iperf3_bidir() {
 
 # on_the_way: waits until a good part has been sent
 on_the_way() {
-	for _ in {1..100}; do
+	while kill -0 $cpid; do
 		[ "$(device_packets)" -lt $((before + 2500)) ] || return 0
 		sleep 0.1
 	done
+	complain "$(($(device_packets) - before)) packets"
 	return 1
 }
 
