@@ -249,8 +249,10 @@ for t in json.load(sys.stdin):
 	# shellcheck disable=SC2034 # for said
 	local said_seconds=60
 	while read -r line; do
-		LIB=$SR_BUILD/.libs/libsockrail.so.0 start "line${#tracers[@]}" bash -c "exec $line"
-		said "line${#tracers[@]}" 'Attaching .*'
+		# The interval is heard once all probes are attached.
+		LIB=$SR_BUILD/.libs/libsockrail.so.0 start "line${#tracers[@]}" bash -c \
+			"exec ${line%\"} interval:ms:200 { printf(\\\"attached\\\\n\\\") }\""
+		said "line${#tracers[@]}" attached
 		tracers+=("$pid")
 	done < <(grep '^bpftrace -e ' "$SR_TOP/man/sockrail.7")
 	# A stream with a link, whose sender finds no room in the end; and one without
