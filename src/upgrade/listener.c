@@ -188,7 +188,8 @@ bool sr_listener_progress(struct sr_stream *st)
 	again = settle(st);
 	if (sr_keeper_is_open(st)) {
 		sr_st_set(st, SR_ST_ANSWERED);
-		note_proofs(st);
+		if (!again)
+			note_proofs(st);
 	} else {
 		sr_st_clear(st, SR_ST_ANSWERED);
 	}
