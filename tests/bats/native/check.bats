@@ -115,6 +115,14 @@ if not any(l["result"] == result and l["what"] == what and
 	told problem measured ", by TCP" memory
 }
 
+@test "a user namespace, and its user nobody" {
+	unshare -U true 2>/dev/null || skip "no user namespaces for this user"
+	run -0 --separate-stderr unshare -Ur "$SOCKRAIL" check --json -n
+	told warning user "of a user namespace of 1 users" user
+	run -1 --separate-stderr unshare -U "$SOCKRAIL" check --json -n
+	told problem user "nobody (65534)" user
+}
+
 @test "programs: static, setuid, Go, script, io_uring" {
 	cd "$BATS_TEST_TMPDIR"
 	echo 'int main(void) { return 0; }' >p.c
