@@ -19,14 +19,21 @@ teardown() {
 	[ -z "$off" ] || return 0
 	peer "pkill -f '[n]c .*$port'; rm -f $out" || true
 	device_up
-	peer "$(declare -f device_up); RDMA_NETDEV=$RDMA_NETDEV; device_up"
+	there device_up
 }
 
+# soft-RoCE (6.1) makes no connection any more after one has ended while the interface was
+# down (so it is with rping), until the device is made anew.
 device_up() {
 	ip link set "$RDMA_NETDEV" up
-	[ -e "/sys/class/infiniband/$RDMA_DEV" ] ||
-		rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
+	rdma link delete "$RDMA_DEV" 2>/dev/null || true
+	rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
 	sleep 0.5
+}
+
+# there FUNCTION: on node b
+there() {
+	peer "$(declare -f "$1"); RDMA_NETDEV=$RDMA_NETDEV; $1"
 }
 
 # remote COMMAND...: in the background on node b, under Sockrail unless $server
@@ -193,7 +200,8 @@ cut_off() {
 	"${@:2}"
 	echo go >"$t/client.in"
 	wait $cpid || return
-	peer "$(declare -f device_up); RDMA_NETDEV=$RDMA_NETDEV; device_up; pkill -f '[g]one.py echo.*$port'; :"
+	there device_up
+	peer "pkill -f '[g]one.py echo.*$port'; :"
 }
 
 # same TCP OURS: errors that ended clients
