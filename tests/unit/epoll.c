@@ -392,14 +392,13 @@ static int ctl_meets(int epfd, int op, int fd, struct epoll_event *ev)
 /* Two threads use the process's first sets at one time: both sets can serve a link. */
 static void first_sets(void)
 {
+	real_epoll_ctl = sr_real.epoll_ctl;
+	sr_real.epoll_ctl = ctl_meets;	/* from now on, as the service thread calls it */
 	CHECK_EQ(sr_loop_start(), 0);
 	other = fake_linked(false);
-	real_epoll_ctl = sr_real.epoll_ctl;
-	sr_real.epoll_ctl = ctl_meets;
 	atomic_store(&meets, true);
 	first = true;
 	begin(false, EPOLLIN);
-	sr_real.epoll_ctl = real_epoll_ctl;
 	CHECK(!atomic_load(&meets));
 	CHECK(!(sr_st_flags(e.st) & SR_ST_BARRED));
 	CHECK(!(sr_st_flags(other.st) & SR_ST_BARRED));

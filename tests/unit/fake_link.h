@@ -398,16 +398,26 @@ static inline void fake_rx_mark(struct fake_pair *e)
 	CHECK_EQ(send(e->peer, mark, sizeof(mark), 0), sizeof(mark));
 }
 
+static inline enum sr_rx_state fake_rx_state(struct fake_pair *e)
+{
+	enum sr_rx_state state;
+
+	sr_lock(&e->st->rx_lock);
+	state = e->st->rx.state;
+	sr_unlock(&e->st->rx_lock);
+	return state;
+}
+
 static inline void fake_rx_switch(struct fake_pair *e)
 {
 	CHECK(fake_rx_start(e, 0));
 	CHECK_EQ(fake_said(e->f)->type, SR_MSG_ACKSW);
 	fake_rx_mark(e);
-	for (int i = 0; i < 1000 && e->st->rx.state != SR_RX_LINK; i++) {
+	for (int i = 0; i < 1000 && fake_rx_state(e) != SR_RX_LINK; i++) {
 		fake_progress(e);
 		usleep(1000);
 	}
-	CHECK_EQ(e->st->rx.state, SR_RX_LINK);
+	CHECK_EQ(fake_rx_state(e), SR_RX_LINK);
 }
 
 /* Both directions are on the link. */
