@@ -254,6 +254,10 @@ int main(int argc, char **argv)
 			return EXIT_SELF;
 		}
 	}
+	if (show && optind < argc) {
+		fputs("sockrail: --show-config runs no command\n", stderr);
+		return EXIT_SELF;
+	}
 	if (optind == argc && !show) {
 		usage(stderr);
 		return EXIT_SELF;

@@ -50,6 +50,11 @@ teardown() { stop_all; }
 	[[ $output = *"/etc/passwd: Permission denied"* ]]
 }
 
+@test "--show-config runs no command, and says so" {
+	run -125 "$SOCKRAIL" -c true
+	[ "$output" = "sockrail: --show-config runs no command" ]
+}
+
 @test "options of the command are the command's" {
 	run -0 "$SOCKRAIL" printf '%s\n' -s --help
 	[ "$output" = "-s
