@@ -44,7 +44,8 @@ static int kernel_connect(struct sr_stream *st, int fd,
 	r = sr_real.connect(fd, addr, len);
 	if (r < 0)
 		r = -errno;
-	sr_window_close(&w);
+	if (!sr_window_close(&w))
+		sr_stream_adopt(st);
 	return r;
 }
 

@@ -8,8 +8,7 @@
  * meanwhile.  While the gate is shut, or for a flag with which the kernel must
  * not sleep for us (MSG_WAITALL), recv_slow() loops over tries and waits.
  *
- * Locks: rx_lock for everything behind a shut gate; none while the gate is
- * open.
+ * Locks: rx_lock for everything behind a shut gate; none while the gate is open.
  */
 #include "base/real.h"
 
@@ -95,8 +94,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags
 	return r;
 }
 
-/* Wakes the service thread if the bytes that a pending SWITCH waits for have
- * been read. */
+/* Wakes the service thread if the bytes that a pending SWITCH waits for have been read. */
 static void note_due(struct sr_stream *st, uint64_t now)
 {
 	uint64_t due = atomic_load_explicit(&st->in.due, memory_order_relaxed);
@@ -165,13 +163,13 @@ static ssize_t kernel_recv_asleep(struct passage *p, int fd)
 
 	sr_window_open(&w, abandoned, p);
 	r = kernel_recv(fd, p->msg, p->flags);
-	sr_window_close(&w);
+	if (!sr_window_close(&w))
+		sr_gate_again(p->st, &p->st->in.gate);
 	return r;
 }
 
-/* Receives through the open gate.  Sets *again if the gate is shut, or was shut
- * meanwhile and there is nothing to return yet (only a mark, or an end of file
- * that has to be examined): the slow path must go on. */
+/* Receives through the open gate.  Sets *again if the gate is shut, or was shut meanwhile and
+ * there is nothing to return yet: the slow path must go on. */
 SR_WINDOW_FRAME
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			  bool *again)
@@ -405,6 +403,7 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 	ssize_t got = 0, r;
 
 	for (;;) {
+		sr_guest_use(st, SR_NOTIFY_RX);	/* a handler may have forked */
 		r = recv_try(st, sleep->fd, &to, flags);
 		if (r > 0) {
 			got += r;
@@ -493,6 +492,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 	sr_guest_use(st, SR_NOTIFY_RX);
 	sr_upgrade_used(st);
 	sr_hold();
+	sr_stream_adopt(st);
 	r = receive(st, fd, msg, flags);
 	sr_release();
 	return r;

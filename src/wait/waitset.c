@@ -109,88 +109,6 @@ static bool enter_gates(struct sr_waitset *s)
 	return true;
 }
 
-/* ---- links ---- */
-
-/* Returns the place of fd in the kernel's array.  Neighbours may share one: the
- * directions of a link, or the links of a device. */
-static int slot(struct sr_waitset *s, int fd)
-{
-	if (fd < 0)
-		return -1;
-	if (s->kn == s->n + 1 || s->k[s->kn - 1].fd != fd)
-		s->k[s->kn++] = (struct pollfd){ fd, POLLIN, 0 };
-	return (int)s->kn - 1;
-}
-
-/* Even an entry that asks for no events is woken by the stream's end. */
-static unsigned wanted(const struct sr_waitset_entry *e)
-{
-	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |
-			(e->events & SR_OUT_EVENTS ? SR_NOTIFY_TX : 0);
-
-	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
-}
-
-/* The plan that follows finds what arrived before; a later arrival wakes us. */
-static void arm(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-	struct sr_link *link;
-
-	s->kn = s->n + 1;
-	for (e = s->e; e < s->e + s->n; e++) {
-		if (!e->st)
-			continue;
-		e->node = s->nodes ? &s->nodes[e - s->e] : &s->waiter->node[e - s->e];
-		e->node->waiter = s->waiter;
-		e->node->want = wanted(e);
-		sr_wait_attach(e->st, e->node);
-		for (int way = 0; way < 2; way++) {
-			link = e->armed[way] = e->link[way];
-			e->link[way] = NULL;
-			if (link)
-				e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
-		}
-	}
-	s->armed = true;
-}
-
-static void disarm(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-	struct sr_link *link;
-
-	for (e = s->e; e < s->e + s->n; e++) {
-		if (!e->st)
-			continue;
-		sr_wait_detach(e->st, e->node);
-		for (int way = 0; way < 2; way++) {
-			link = e->armed[way];
-			if (!link)
-				continue;
-			link->ops->awake(link, 1u << way, e->slot[way] >= 0 &&
-					 s->k[e->slot[way]].revents);
-			sr_link_put(link);
-			e->armed[way] = NULL;
-		}
-		sr_waitset_drop_links(e);
-	}
-	s->armed = false;
-}
-
-/* Did a direction move to its link between our two looks at it?  That link is
- * not armed yet. */
-static bool unarmed(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-
-	for (e = s->e; e < s->e + s->n; e++)
-		for (int way = 0; way < 2; way++)
-			if (e->link[way] && e->link[way] != e->armed[way])
-				return true;
-	return false;
-}
-
 /* ---- sleeping ---- */
 
 /* Sleeping is a cancellation point: a cancelled thread disarms its links,
@@ -202,7 +120,7 @@ static void abandoned(void *arg)
 	/* sr_waiter_wait() */
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	if (s->armed)
-		disarm(s);
+		sr_waitset_disarm(s);
 	else
 		leave_gates(s);
 	sr_waitset_done(s);
@@ -221,6 +139,8 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	bool for_ever = until == UINT64_MAX;
 	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
 	struct timespec t = sr_timespec(until > now ? until - now : 0);
+	bool at_word = !in_poll &&
+		       sr_waiter_at_word(s->waiter, s->word, s->word_want);
 	struct sr_window w;
 	int r;
 
@@ -228,12 +148,15 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	if (until && signalled(s)) {
 		r = -EINTR;
 	} else if (!in_poll) {
-		r = sr_waiter_wait(s->waiter, s->word, s->word_want, until);
+		r = at_word ? sr_waiter_wait(s->waiter, until) : 0;
 	} else {
 		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 		r = r < 0 ? -errno : r;
 	}
-	sr_window_close(&w);
+	if (!sr_window_close(&w)) {
+		sr_waitset_forget(s);
+		r = -EINTR;
+	}
 	return r;
 }
 
@@ -310,17 +233,19 @@ static int sleep_armed(struct sr_waitset *s)
 		return sleep_until(s, true, sooner(s->deadline));
 	}
 	atomic_store(&s->waiter->state, 0);
-	arm(s);
+	sr_waitset_arm(s);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
-	if (plan_all(s, &shut) || unarmed(s)) {
+	if (plan_all(s, &shut) || sr_waitset_unarmed(s)) {
 		fill(s);
 		r = look(s);
 	} else {
 		r = needs_poll(s) ? sleep_in_poll(s) :	/* it fills */
 				    sleep_until(s, false, s->deadline);
 	}
-	sr_waiter_awake(s->waiter, mine->revents);
-	disarm(s);
+	if (s->armed) {
+		sr_waiter_awake(s->waiter, mine->revents);
+		sr_waitset_disarm(s);
+	}
 	return r;
 }
 

@@ -11,6 +11,13 @@ setup() {
 
 teardown() { stop_all; }
 
+# slept_on_link CASE: in mode wait all of its streams were on the link at first
+slept_on_link() {
+	local report=$BATS_TEST_TMPDIR/$1.wait/client.report
+	[ "$SR_TEST_LINK" = shm ] && [ -e "$report" ] || return 0
+	[ "$(grep -c '"tx_shm":[1-9]' "$report")" = 9 ]
+}
+
 @test "EINTR, SA_RESTART, and short counts" {
 	compare signal_call eintr -L
 }
@@ -65,6 +72,31 @@ teardown() { stop_all; }
 
 @test "exit in a handler, at any time" {
 	compare signal_jump exit -w any -n 2 -l
+}
+
+@test "a handler forks in a call that sleeps: the child returns into the call" {
+	compare signal_fork fork-return -w any -l -n 9+
+	slept_on_link fork-return
+}
+
+@test "a handler forks in a call that sleeps: the child returns, with SA_RESTART" {
+	compare signal_fork fork-restart -w any -l -n 9+
+	slept_on_link fork-restart
+}
+
+@test "a handler forks in a call that sleeps: the child leaves it by siglongjmp" {
+	compare signal_fork fork-jump -w any -l -n 9+
+	slept_on_link fork-jump
+}
+
+@test "a handler forks in a call that sleeps: the child uses the stream, and returns" {
+	compare signal_fork fork-use -w any -l -n 9+
+	slept_on_link fork-use
+}
+
+@test "a handler forks in a call that sleeps: the child exits" {
+	compare signal_fork fork-exit -w any -l -n 9+
+	slept_on_link fork-exit
 }
 
 @test "sigaction, signal and their like say what the program did" {
