@@ -143,7 +143,6 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 static void end(struct sr_stream *st)
 {
 	sr_stream_end_report(st);
-	sr_owners_leave(st);
 	sr_stream_kick(st);
 }
 
@@ -170,6 +169,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_epoll_stream_gone(st);
 	if (!sr_any_gate_shut(st)) {
 		st->anchor = -1;
+		sr_owners_leave(st);
 		sr_ends_unlock(st);
 		end(st);
 		return;
@@ -190,6 +190,7 @@ static void detach_last(struct sr_stream *st, int fd)
 		if (dup >= 0)
 			sr_fd_close(dup);
 		put_links(st);
+		sr_owners_leave(st);
 		sr_ends_unlock(st);
 		end(st);
 		return;
@@ -229,9 +230,9 @@ static void close_last(struct sr_stream *st, int fd)
 		sr_st_set(st, SR_ST_CLOSING);
 		sr_epoll_stream_gone(st);
 		st->anchor = -1;
+		sr_owners_leave(st);
 		sr_ends_unlock(st);
 		sr_stream_end_report(st);
-		sr_owners_leave(st);
 	}
 }
 
