@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * pages.h - memory for the few objects that a listening process has in its service
- * thread.  With malloc(3) the thread would get an arena: two mappings for each fork to copy,
- * and a lock in it that the C library writes in parent and child.
+ * pages.h - memory that is not malloc(3)'s: for streams, and for the few objects that a
+ * listening process has in its service thread.  With malloc the thread would get an arena:
+ * two mappings for each fork to copy, and a lock in it that the C library writes in parent
+ * and child.
  */
 #ifndef SR_PAGES_H
 #define SR_PAGES_H

@@ -11,12 +11,12 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/addr.h"
 #include "base/apart.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/probe.h"
 #include "base/settings.h"
 #include "engine/engine.h"
@@ -75,9 +75,8 @@ static struct sr_stream *make(void)
 	if (n == SLABS * SLAB)
 		return NULL;
 	if (n % SLAB == 0) {
-		slab = mmap(NULL, sizeof(*slab), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (slab == MAP_FAILED)
+		slab = sr_pages_get(sizeof(*slab));
+		if (!slab)
 			return NULL;
 		atomic_store(&slabs[n / SLAB], slab);
 	}

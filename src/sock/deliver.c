@@ -19,11 +19,11 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/now.h"
+#include "base/pages.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
@@ -41,15 +41,6 @@ struct list {
 	struct rest *rest;	/* by fd, ascending */
 	size_t n, most;
 };
-
-/* NULL: no memory.  It is given back at the end of the process. */
-static void *memory(size_t bytes)
-{
-	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return mem == MAP_FAILED ? NULL : mem;
-}
 
 /* ---- what is left: in the ending process ---- */
 
@@ -73,7 +64,7 @@ static bool collect(struct sr_stream *st, struct rest *r)
 			    .reads = sr_gate_shut(&st->in.gate) };
 	if (st->tx.state != SR_TX_RESEND)
 		return true;
-	r->at = memory(SR_RECORD_LEN + (st->tx.w - from));
+	r->at = sr_pages_get(SR_RECORD_LEN + (st->tx.w - from));
 	if (!r->at)
 		return false;
 	copy(r, st->tx.record + st->out.record_at, SR_RECORD_LEN - st->out.record_at);
@@ -231,7 +222,8 @@ void sr_streams_deliver(void)
 	sr_streams_walk(count, &list);
 	if (!list.most)
 		return;
-	list.rest = memory(list.most * (sizeof(struct rest) + sizeof(struct pollfd)));
+	/* given back by the end of the process, as are their bytes */
+	list.rest = sr_pages_get(list.most * (sizeof(struct rest) + sizeof(struct pollfd)));
 	if (list.rest) {
 		p = (struct pollfd *)(list.rest + list.most);
 		sr_streams_walk(leave_one, &list);

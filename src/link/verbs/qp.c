@@ -19,6 +19,7 @@
 #include "base/addr.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/pages.h"
 
 enum {
 	CTL_BYTES = (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX,
@@ -63,9 +64,8 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 
 	if (!sr_memory_take(size))
 		return "memory";
-	mem = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (mem == MAP_FAILED) {
+	mem = sr_pages_get(size);
+	if (!mem) {
 		sr_memory_give(size);
 		return "memory";
 	}
@@ -75,7 +75,7 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 	if (!r->mr) {
 		bool lock = errno == ENOMEM || errno == EAGAIN;
 
-		munmap(mem, size);
+		sr_pages_put(mem, size);
 		sr_memory_give(size);
 		return lock ? "memlock" : "device-failed";
 	}
@@ -99,7 +99,7 @@ void sr_vring_free(struct sr_vring *r)
 	unregister(r);
 	if (!r->buf)
 		return;
-	munmap(r->buf, r->size);
+	sr_pages_put(r->buf, r->size);
 	sr_memory_give(r->size);
 	r->buf = NULL;
 	r->size = 0;
