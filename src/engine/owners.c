@@ -34,6 +34,8 @@ void sr_owners_give(struct sr_stream *st, unsigned given)
 	struct sr_slot *slot = atomic_load(&st->owned.slot);
 	uint64_t owed = st->rx.m ? st->rx.m - (uint64_t)st->in.delta : 0;
 
+	if (!slot)	/* a close has left it */
+		return;
 	if (given & SR_NOTIFY_RX)
 		atomic_store(&slot->owed, owed);
 	atomic_store(&slot->given, given);
@@ -76,7 +78,7 @@ static void settle(struct sr_stream *st)
 {
 	unsigned given = sr_owners_plain(st);
 
-	if (sr_is_shared(st) && atomic_load(&st->owned.slot) && !atomic_load(&st->owned.guest))
+	if (sr_is_shared(st) && !atomic_load(&st->owned.guest))
 		sr_owners_give(st, given == SR_OWNERS_BOTH ? given : SR_OWNERS_LOST);
 }
 

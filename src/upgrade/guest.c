@@ -140,8 +140,7 @@ void sr_guest_progress(struct sr_stream *st)
 		given |= SR_OWNERS_SENDS;
 	if (lost || st->out.broken || st->rx.state == SR_RX_RESET)
 		given |= SR_OWNERS_LOST;
-	if (atomic_load(&st->owned.slot))	/* a close has not left it meanwhile */
-		sr_owners_give(st, given);
+	sr_owners_give(st, given);
 	sr_unlock(&st->tx_lock);
 	sr_unlock(&st->rx_lock);
 	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH && atomic_load(&slot->asked) &&
