@@ -139,9 +139,11 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 	}
 }
 
-/* The stream is closed, and nothing of it remains to be done. */
+/* The stream is closed, and nothing of it remains to be done.  Gives the locks back. */
 static void end(struct sr_stream *st)
 {
+	sr_owners_leave(st);
+	sr_ends_unlock(st);
 	sr_stream_end_report(st);
 	sr_stream_kick(st);
 }
@@ -169,8 +171,6 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_epoll_stream_gone(st);
 	if (!sr_any_gate_shut(st)) {
 		st->anchor = -1;
-		sr_owners_leave(st);
-		sr_ends_unlock(st);
 		end(st);
 		return;
 	}
@@ -190,8 +190,6 @@ static void detach_last(struct sr_stream *st, int fd)
 		if (dup >= 0)
 			sr_fd_close(dup);
 		put_links(st);
-		sr_owners_leave(st);
-		sr_ends_unlock(st);
 		end(st);
 		return;
 	}
