@@ -11,9 +11,10 @@ setup() {
 
 teardown() { stop_all; }
 
-# slept_on_link CASE: in mode wait all of its streams were on the link at first
-slept_on_link() {
+# forks CASE: and in mode wait all of its streams were on the link at first
+forks() {
 	local report=$BATS_TEST_TMPDIR/$1.wait/client.report
+	compare signal_fork "$1" -w any -l -n 9+
 	[ "$SR_TEST_LINK" = shm ] && [ -e "$report" ] || return 0
 	[ "$(grep -c '"tx_shm":[1-9]' "$report")" = 9 ]
 }
@@ -75,28 +76,23 @@ slept_on_link() {
 }
 
 @test "a handler forks in a call that sleeps: the child returns into the call" {
-	compare signal_fork fork-return -w any -l -n 9+
-	slept_on_link fork-return
+	forks fork-return
 }
 
 @test "a handler forks in a call that sleeps: the child returns, with SA_RESTART" {
-	compare signal_fork fork-restart -w any -l -n 9+
-	slept_on_link fork-restart
+	forks fork-restart
 }
 
 @test "a handler forks in a call that sleeps: the child leaves it by siglongjmp" {
-	compare signal_fork fork-jump -w any -l -n 9+
-	slept_on_link fork-jump
+	forks fork-jump
 }
 
 @test "a handler forks in a call that sleeps: the child uses the stream, and returns" {
-	compare signal_fork fork-use -w any -l -n 9+
-	slept_on_link fork-use
+	forks fork-use
 }
 
 @test "a handler forks in a call that sleeps: the child exits" {
-	compare signal_fork fork-exit -w any -l -n 9+
-	slept_on_link fork-exit
+	forks fork-exit
 }
 
 @test "sigaction, signal and their like say what the program did" {

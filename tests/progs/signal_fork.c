@@ -16,7 +16,7 @@
 static char buf[65536];
 static int fd, ctl, ep;
 
-static enum { RETURN, JUMP, EXIT, USE } child_does;
+static enum does { RETURN, JUMP, EXIT, USE } child_does;
 static sigjmp_buf out;
 static atomic_int child;	/* 1: this process; else its number */
 static atomic_bool over;	/* it has ended */
@@ -199,8 +199,9 @@ static void one(int lfd, const struct call *c, int flags)
 	close(fd);
 }
 
-static void all(int lfd, int restart)
+static void all(int lfd, enum does does, int restart)
 {
+	child_does = does;
 	left = mmap(NULL, sizeof(*left), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (left == MAP_FAILED)
@@ -214,32 +215,27 @@ static void all(int lfd, int restart)
 
 static void return_server(int lfd)
 {
-	child_does = RETURN;
-	all(lfd, 0);
+	all(lfd, RETURN, 0);
 }
 
 static void restart_server(int lfd)
 {
-	child_does = RETURN;
-	all(lfd, SA_RESTART);
+	all(lfd, RETURN, SA_RESTART);
 }
 
 static void jump_server(int lfd)
 {
-	child_does = JUMP;
-	all(lfd, SA_RESTART);
+	all(lfd, JUMP, SA_RESTART);
 }
 
 static void exit_server(int lfd)
 {
-	child_does = EXIT;
-	all(lfd, SA_RESTART);
+	all(lfd, EXIT, SA_RESTART);
 }
 
 static void use_server(int lfd)
 {
-	child_does = USE;
-	all(lfd, SA_RESTART);
+	all(lfd, USE, SA_RESTART);
 }
 
 /* ------------------------------------------------- the peer */
