@@ -2,8 +2,11 @@
 /*
  * sockrail.h - TCP streams over RDMA or shared memory, called by name.
  *
- * A program that is run by sockrail(1) needs nothing of this.  A program that
- * calls these functions itself has the same without a preloaded library.
+ * A program that is run by sockrail(1) needs nothing of this.  A program that is
+ * linked to the library has the same without the command: its calls of the C
+ * library are taken as if the library were preloaded.  These functions are for
+ * what opens the library at run time (dlopen(3)), and for those who want to see
+ * in their source which calls go this way.
  *
  * sr_NAME takes what the C library's NAME takes and does what NAME does: same
  * results, same errno, same signals, same blocking, same cancellation points.
@@ -12,11 +15,11 @@
  * library as it is, so that mixing them is safe.  What is said below is only
  * what is to be known beyond the manual page of NAME.
  *
- * On the descriptor of a stream, use these functions alone.  read(2) and its
- * like on one may be handed bytes that are not the peer program's, once the
- * stream has left plain TCP.  sr_fdopen() and what starts other programs put it
- * back to plain TCP first.  An epoll set that holds one is to be made, changed
- * and waited for by these functions, too.
+ * Where the library was opened at run time, use these functions alone on the
+ * descriptor of a stream.  read(2) and its like on one may be handed bytes that
+ * are not the peer program's, once the stream has left plain TCP.  sr_fdopen()
+ * and what starts other programs put it back to plain TCP first.  An epoll set
+ * that holds one is to be made, changed and waited for by these functions, too.
  *
  * Threads: all may be called by any thread at any time, on the same descriptor
  * too.  Async-signal-safe are those whose model is, on a stream in handlers that
@@ -209,12 +212,12 @@ SR_API FILE *sr_popen(const char *command, const char *mode);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
 
-/* For the preloaded library: syscall(2).  Numbers of the calls above go to
+/* syscall(2).  Numbers of the calls above go to
  * them; io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
 SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,
 		       long f);
 
-/* Also for the preloaded library: fortified vdprintf(). */
+/* What fortified programs call for vdprintf(). */
 SR_API int sr___vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * real.c - owns sr_real: finds libc's own functions.  Knows nothing of what
- * they are for.  No locks: any thread may find a function, and all find the
- * same.
+ * real.c - owns sr_real: finds the functions behind those that we interpose: libc's own,
+ * or those of a library that was preloaded behind us.  Knows nothing of what they are
+ * for.  No locks: any thread may find a function, and all find the same.
  */
 #include "base/real.h"
 
@@ -10,13 +10,8 @@
 #include <errno.h>
 #include <gnu/lib-names.h>
 
-/* preload/next.c; absent in a program that is linked to the engine. */
-extern void *sr_preload_next(const char *name) __attribute__((weak));
-
-/*
- * For a program that is linked to us: RTLD_NEXT searches what comes after us in
- * the loader's order, and libc may come before a library that others pull in.
- */
+/* RTLD_NEXT searches what comes after us in the loader's order; a library that others pull
+ * in or open may come behind libc. */
 static void *libc_handle(void)
 {
 	static void *handle;
@@ -41,11 +36,12 @@ static long missing(void)
 static void find(void *slot, const char *name)
 {
 	int saved = errno;
-	void *handle, *fn = NULL;
+	void *handle, *fn;
 
 	sr_enter();
-	if (sr_preload_next)
-		fn = sr_preload_next(name);
+	/* (Not dlopen() at once: that allocates memory, and a program's own malloc() may open
+	 * a file while it initialises itself, with its locks held: jemalloc does.) */
+	fn = dlsym(RTLD_NEXT, name);
 	handle = fn ? NULL : libc_handle();
 	if (handle)
 		fn = dlsym(handle, name);

@@ -18,8 +18,7 @@ enum verdict { OK, WARNING, PROBLEM };
 struct checked {
 	const char *self;		/* this program, and the launcher beside it */
 	const char *launcher;
-	char library[PATH_MAX];		/* what is preloaded; "" if it is not */
-	char engine[PATH_MAX];		/* the library that this one needs, by its SONAME */
+	char library[PATH_MAX];		/* the path by which it is loaded; "" if it is not */
 	const char *host, *port;	/* NULL: this host is checked by itself */
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
 	socklen_t peer_len;

@@ -11,31 +11,16 @@
 
 #include "check.h"
 
-/* The path of a library in /proc/PID/maps. */
-static bool find_mapped(const char *maps, const char *name, char path[PATH_MAX])
-{
-	const char *at = strstr(maps, name), *from = at;
+#define LOADED "loaded: " /* version, a blank, and the path by which it was loaded */
 
-	if (!at)
-		return false;
-	while (from > maps && from[-1] != ' ' && from[-1] != '\n')
-		from--;
-	snprintf(path, PATH_MAX, "%.*s", (int)(at - from + strcspn(at, " \n")), from);
-	return true;
-}
-
-/* Prints the version of the library that this program has, and what is mapped. */
+/* Prints which library this program has. */
 int print_library(void)
 {
-	const char *(*version)(void);
-	char line[PATH_MAX + 200];
-	FILE *maps = fopen("/proc/self/maps", "re");
+	void *version = dlsym(RTLD_DEFAULT, "sr_version");
+	Dl_info info;
 
-	*(void **)&version = dlsym(RTLD_DEFAULT, "sr_version");
-	puts(version ? version() : "of unknown version");
-	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "/libsockrail"))
-			fputs(line, stdout);
+	if (version && dladdr(version, &info))
+		printf(LOADED "%s %s\n", ((const char *(*)(void))version)(), info.dli_fname);
 	return 0;
 }
 
@@ -44,37 +29,30 @@ void check_library(struct checked *c)
 {
 	const char *const look[] = { c->launcher, c->self, "--echo-library", NULL };
 	const char *const ask[] = { c->launcher, "--version", NULL };
-	char maps[32768], version[256], *soname;
-	const char *own;
-	int status = run_program(maps, sizeof(maps), true, look);
+	char text[PATH_MAX + 4096], version[256], *own;
+	int status = run_program(text, sizeof(text), true, look);
 
-	if (status || !find_mapped(maps, "/libsockrail-preload.so", c->library)) {
-		maps[strcspn(maps, "\n")] = '\0';
+	/* (A line of the library's log may come before.) */
+	own = strstr(text, LOADED);
+	if (status || !own || sscanf(own, LOADED "%255s %4095[^\n]", version, c->library) != 2) {
+		text[strcspn(text, "\n")] = '\0';
 		say(PROBLEM, "library", "programs run by %s do not have it: %s", c->launcher,
-		    status ? *maps ? maps : "it cannot be run" :
-			     strncmp(maps, "ERROR", 5) ? "it is not mapped" : maps);
+		    status ? *text ? text : "it cannot be run" :
+			     strncmp(text, "ERROR", 5) ? "it is not loaded" : text);
 		remedy(NULL, "Install Sockrail again (make install; ldconfig), or name the "
 			     "library by SOCKRAIL_PRELOAD_LIBRARY");
 		c->library[0] = '\0';
 		return;
 	}
-	if (find_mapped(maps, "/libsockrail.so.", c->engine)) {
-		soname = strrchr(c->engine, '/') + strlen("/libsockrail.so.");
-		soname[strspn(soname, "0123456789")] = '\0';
-	}
-	run_program(version, sizeof(version), false, ask);
-	version[strcspn(version, "\n")] = '\0';
-	/* (A line of the library's log may come before.) */
-	own = strstr(maps, PACKAGE_VERSION "\n");
-	maps[strcspn(maps, "\n")] = '\0';
-	if (!own || strcmp(version, PACKAGE_STRING) != 0) {
+	run_program(text, sizeof(text), false, ask);
+	text[strcspn(text, "\n")] = '\0';
+	if (strcmp(version, PACKAGE_VERSION) != 0 || strcmp(text, PACKAGE_STRING) != 0) {
 		say(PROBLEM, "library", "%s is %s, %s is %s, and this is " PACKAGE_VERSION,
-		    c->library, own ? PACKAGE_VERSION : maps, c->launcher, version);
+		    c->library, version, c->launcher, text);
 		remedy("protocol", "Install one version, and remove the other");
 		return;
 	}
-	say(OK, "library", "%s and %s are loaded, version " PACKAGE_VERSION, c->library,
-	    c->engine);
+	say(OK, "library", "%s is loaded, version " PACKAGE_VERSION, c->library);
 }
 
 /* One line of --show-config: NAME=VALUE, blanks, where from. */

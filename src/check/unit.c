@@ -145,28 +145,20 @@ static void judge_calls(struct looking *l)
 
 /* ---- files ---- */
 
-/* The library that is preloaded, and the one that it needs. */
 static void judge_library(struct looking *l)
 {
-	const char *const path[] = { l->c->library, l->c->engine };
+	const char *path = l->c->library;
 	const char *home = unit_value(&l->u, "ProtectHome");
-	bool covered = false, hidden = unit_yes(&l->u, "ProtectHome") || !strcmp(home, "tmpfs");
-	const char *forbidden = NULL;
+	bool hidden = unit_yes(&l->u, "ProtectHome") || !strcmp(home, "tmpfs");
+	int covered = unit_covers(&l->u, "NoExecPaths", path);
 
-	if (!*l->c->library)
+	if (!*path)
 		return;
-	for (int i = 0; i < 2; i++) {
-		int no = unit_covers(&l->u, "NoExecPaths", path[i]);
-
-		covered |= no >= 0;
-		if (no > unit_covers(&l->u, "ExecPaths", path[i]))
-			forbidden = path[i];
-	}
-	if (forbidden) {
+	if (covered > unit_covers(&l->u, "ExecPaths", path)) {
 		say(PROBLEM, "NoExecPaths=", "%s cannot be loaded: ExecPaths= does not have it",
-		    forbidden);
-		cure(l, NULL, "ExecPaths=%s %s", path[0], path[1]);
-	} else if (covered) {
+		    path);
+		cure(l, NULL, "ExecPaths=%s", path);
+	} else if (covered >= 0) {
 		say(OK, "NoExecPaths=", "ExecPaths= lets the library be loaded");
 	}
 	if (unit_yes(&l->u, "MemoryDenyWriteExecute"))
@@ -176,11 +168,11 @@ static void judge_library(struct looking *l)
 	if (*unit_value(&l->u, "RootDirectory") || *unit_value(&l->u, "RootImage")) {
 		say(WARNING, "RootDirectory=, RootImage=", "the library must be there, too, and "
 		    "for RDMA libibverbs, librdmacm and libsodium");
-		cure(l, NULL, "BindReadOnlyPaths=%s %s", path[0], path[1]);
+		cure(l, NULL, "BindReadOnlyPaths=%s", path);
 	}
-	if (hidden && (is_below(path[0], "/home") || is_below(path[0], "/root"))) {
-		say(PROBLEM, "ProtectHome=", "hides the library, %s", path[0]);
-		cure(l, NULL, "BindReadOnlyPaths=%s %s", path[0], path[1]);
+	if (hidden && (is_below(path, "/home") || is_below(path, "/root"))) {
+		say(PROBLEM, "ProtectHome=", "hides the library, %s", path);
+		cure(l, NULL, "BindReadOnlyPaths=%s", path);
 	}
 }
 
@@ -303,7 +295,7 @@ static void judge_start(struct looking *l)
 	} else {
 		say(WARNING, "LD_PRELOAD", "the unit does not have the library");
 		cure(l, NULL, "Environment=LD_PRELOAD=%s%s%s",
-		     *l->c->library ? l->c->library : "libsockrail-preload.so",
+		     *l->c->library ? l->c->library : "libsockrail.so.0",
 		     *preload ? ":" : "", preload);
 	}
 	if (*unit_value(&l->u, "AmbientCapabilities"))

@@ -19,7 +19,7 @@
 
 #include "launcher.h"
 
-#define LIBRARY "libsockrail-preload.so"
+#define LIBRARY "libsockrail.so.0"
 
 /* The programs are not built with the sanitizer that the library may be. */
 #ifdef SANITIZER_RUNTIME
@@ -107,7 +107,7 @@ static const char *find_library(char buf[PATH_MAX])
 	if (given && *given)
 		return given;
 	beside(buf, ".libs/" LIBRARY);
-	return !access(buf, F_OK) ? buf : PRELOAD_DIR "/" LIBRARY;
+	return !access(buf, F_OK) ? buf : LIBRARY_DIR "/" LIBRARY;
 }
 
 static bool preload(const char *library)

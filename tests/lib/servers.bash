@@ -18,15 +18,15 @@ setup() {
 	umask 0
 	chmod a+rx "$BATS_RUN_TMPDIR" "${t%/*}"
 	chmod a+rwx "$t"
-	cp "$SR_BUILD/.libs/libsockrail-preload.so" "$t"
-	export SOCKRAIL_PRELOAD_LIBRARY=$t/libsockrail-preload.so
+	cp -L "$SR_BUILD/.libs/libsockrail.so.0" "$t"
+	export SOCKRAIL_PRELOAD_LIBRARY=$t/libsockrail.so.0
 }
 
 teardown() {
 	local f
 	for f in "$t"/*.pid "$t"/*.pid.oldbin; do ended "$f" KILL; done
 	stop_all
-	rm -rf "$t"/{a,got*,www,up,db,repo,clone,*.so} # the machine's disk is its memory
+	rm -rf "$t"/{a,got*,www,up,db,repo,clone,*.so.0} # the machine's disk is its memory
 }
 
 # serve COMMAND...: the server at $port

@@ -1,47 +1,29 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# What was built: what the libraries export, need and call, and how they install.
+# What was built: what the library exports, needs and calls, and how it is installed.
 
 load ../../lib/common
 
-setup() {
-	engine=$SR_BUILD/.libs/libsockrail.so
-	preload=$SR_BUILD/.libs/libsockrail-preload.so
+setup() { library=$SR_BUILD/.libs/libsockrail.so; }
+
+# names: what include/calls.def and the public header list
+names() {
+	sh "$SR_TOP/include/export-map" names "${CC:-gcc} -E -I$SR_TOP/include" \
+		"$SR_TOP/include/calls.def" "$SR_TOP/include/sockrail.h"
 }
 
-# calls: the names of include/calls.def
-calls() {
-	sh "$SR_TOP/include/export-map" calls "${CC:-gcc} -E" \
-		"$SR_TOP/include/calls.def" | sed -n 's/^\t\([a-z_].*\);/\1/p'
+@test "the library exports the calls of calls.def, the functions of sockrail.h, nothing else" {
+	diff <(names) <(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' |
+		LC_ALL=C sort -u)
 }
 
-# exports LIBRARY: the dynamic symbols it defines
-exports() {
-	nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort -u
+@test "it does not need the RDMA libraries to be loaded" {
+	run -1 grep -E 'NEEDED.*(ibverbs|rdmacm)' < <(readelf -d "$library")
 }
 
-@test "the preloaded library exports the calls of calls.def and nothing else" {
-	diff <(calls | LC_ALL=C sort -u) <(exports "$preload")
-}
-
-@test "the engine exports the functions of sockrail.h and nothing else" {
-	run -1 grep -v '^sr_' < <(exports "$engine")
-	diff <(sh "$SR_TOP/include/export-map" header \
-		"${CC:-gcc} -E -I$SR_TOP/include" "$SR_TOP/include/sockrail.h" |
-		sed -n 's/^\t\(sr_.*\);/\1/p') <(exports "$engine")
-}
-
-@test "neither library needs the RDMA libraries to be loaded" {
-	for lib in "$engine" "$preload"; do
-		run -1 grep -E 'NEEDED.*(ibverbs|rdmacm)' < <(readelf -d "$lib")
-	done
-}
-
-@test "both are bound at start, stay loaded, and use initial-exec TLS" {
-	for lib in "$engine" "$preload"; do
-		readelf -d "$lib" | grep -q 'FLAGS_1.*NOW.*NODELETE'
-		run -1 grep -E 'TLSDESC|DTPMOD' < <(readelf -r "$lib")
-	done
+@test "it is bound at start, stays loaded, and uses initial-exec TLS" {
+	readelf -d "$library" | grep -q 'FLAGS_1.*NOW.*NODELETE'
+	run -1 grep -E 'TLSDESC|DTPMOD' < <(readelf -r "$library")
 }
 
 @test "the engine calls no intercepted name but through real.c" {
@@ -49,7 +31,7 @@ exports() {
 	[ -e "$core" ]
 	bad=$(nm -A --undefined-only "$core" | grep -v 'real\.o:' |
 		awk '{ print $NF, $1 }' | LC_ALL=C sort |
-		LC_ALL=C join - <(calls | LC_ALL=C sort -u))
+		LC_ALL=C join - <(names | grep -v '^sr_'))
 	echo "$bad"
 	[ -z "$bad" ]
 }
@@ -66,11 +48,47 @@ exports() {
 	[ -n "$(find "$d" -path '*/include/sockrail.h')" ]
 	# Where the command looks when it is not in a build tree
 	local path
-	path=$(find "$d" -name libsockrail-preload.so -printf '/%P')
+	path=$(find "$d" -name libsockrail.so.0 -printf '/%P')
 	grep -qF "$path" "$(find "$d" -path '*/bin/sockrail')"
-	SOCKRAIL_PRELOAD_LIBRARY=$d/$path LD_LIBRARY_PATH=$d/${path%/*/*} \
-		run "$(find "$d" -path '*/bin/sockrail')" check --json -n
+	SOCKRAIL_PRELOAD_LIBRARY=$d/$path run "$(find "$d" -path '*/bin/sockrail')" check --json -n
 	[[ $output = *'"ok","what":"library","found":"'"$d"* ]] || { echo "$output"; false; }
+}
+
+# Preloaded besides, it is there once.
+@test "the streams of a program that is linked to the library have links" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library has to be first"
+	local d=$BATS_TEST_TMPDIR
+	cat >"$d/linked.c" <<-'END'
+	#include <assert.h>
+	#include <sockrail.h>
+
+	int main(void)
+	{
+		struct sr_info info = {0};
+		struct sockaddr addr;
+		socklen_t len = sizeof(addr);
+		int listener = socket(AF_INET, SOCK_STREAM, 0), a, b;
+		char buf[8] = "1234567";
+
+		assert(!listen(listener, 1) && !getsockname(listener, &addr, &len));
+		a = socket(AF_INET, SOCK_STREAM, 0);
+		assert(!connect(a, &addr, len));
+		b = accept(listener, NULL, NULL);
+		for (int i = 0; i < 5000 && info.tx_state != SR_STATE_LINK; i++) {
+			assert(send(a, buf, sizeof(buf), 0) == sizeof(buf));
+			assert(recv(b, buf, sizeof(buf), MSG_WAITALL) == sizeof(buf));
+			assert(!sr_info(a, &info, sizeof(info)));
+			poll(NULL, 0, 1);
+		}
+		return info.tx_state != SR_STATE_LINK;
+	}
+	END
+	gcc -Wall -Werror -I"$SR_TOP/include" -o "$d/linked" "$d/linked.c" \
+		-L"$SR_BUILD/.libs" -lsockrail -Wl,-rpath,"$SR_BUILD/.libs"
+	export SOCKRAIL_LINKS=shm SOCKRAIL_UPGRADE=eager
+	run -0 "$d/linked"
+	run -0 "$SOCKRAIL" "$d/linked"
+	[ "$(LD_PRELOAD=$library.0 ldd "$d/linked" | grep -c libsockrail)" = 1 ]
 }
 
 @test "the public header compiles alone, as C and as C++" {

@@ -40,7 +40,7 @@ if not any(l["result"] == result and l["what"] == what and
 
 @test "this host: the library is loaded, shared memory works, TCP and shm are measured" {
 	check 0
-	told ok library "$SR_BUILD/.libs/libsockrail-preload.so"
+	told ok library "$SR_BUILD/.libs/libsockrail.so.0"
 	told ok settings CONFIG_DIR=
 	told ok sock_diag works
 	told ok measured "TCP "
@@ -63,9 +63,9 @@ if not any(l["result"] == result and l["what"] == what and
 }
 
 @test "no library: a problem, and TCP is measured all the same" {
-	export SOCKRAIL_PRELOAD_LIBRARY=/nowhere/libsockrail-preload.so
+	export SOCKRAIL_PRELOAD_LIBRARY=/nowhere/libsockrail.so.0
 	check 1
-	told problem library /nowhere/libsockrail-preload.so
+	told problem library /nowhere/libsockrail.so.0
 	told ok measured "TCP "
 }
 
@@ -226,7 +226,7 @@ check_unit() {
 	told ok ProtectProc=,\ ProcSubset= ""
 	told warning LimitMEMLOCK= "LimitMEMLOCK=infinity" memlock
 	told ok LimitNOFILE= 65535
-	told warning LD_PRELOAD "Environment=LD_PRELOAD=$SR_BUILD/.libs/libsockrail-preload.so"
+	told warning LD_PRELOAD "Environment=LD_PRELOAD=$SR_BUILD/.libs/libsockrail.so.0"
 
 	# With the drop-in that it prints, no problem is left.
 	mkdir "$units/redis-server.service.d"
@@ -268,11 +268,11 @@ for l in map(json.loads, sys.stdin):
 	check_unit 0 User=x LimitMEMLOCK=64K LimitNOFILE=512
 	told warning LimitMEMLOCK= "about 1 idle" memlock
 	told warning LimitNOFILE= "128 streams" descriptors
-	both="$SR_BUILD/.libs/libsockrail-preload.so $SR_BUILD/.libs/libsockrail.so.0"
+	local library=$SR_BUILD/.libs/libsockrail.so.0
 	check_unit 0 RootDirectory=/srv/root
-	told warning RootDirectory=,\ RootImage= "BindReadOnlyPaths=$both"
-	check_unit 1 NoExecPaths=/ "ExecPaths=$SR_BUILD/.libs/libsockrail-preload.so"
-	told problem NoExecPaths= "ExecPaths=$both"
+	told warning RootDirectory=,\ RootImage= "BindReadOnlyPaths=$library"
+	check_unit 1 NoExecPaths=/ ExecPaths=/bin
+	told problem NoExecPaths= "ExecPaths=$library"
 	check_unit 1 User=nobody
 	told problem User= "" user
 

@@ -196,10 +196,8 @@ for t in json.load(sys.stdin):
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library has to be first"
 	local d=$BATS_TEST_TMPDIR/opt
 	mkdir "$d"
-	cp -L "$SR_BUILD/.libs/libsockrail.so.0" "$SR_BUILD/.libs/libsockrail-preload.so" "$d"
-	run -0 env LD_PRELOAD="$d/libsockrail.so.0:$d/libsockrail-preload.so" \
-		grep -c "$d/libsockrail" /proc/self/maps
-	[ "$output" -ge 2 ]
+	cp -L "$SR_BUILD/.libs/libsockrail.so.0" "$d"
+	run -0 env LD_PRELOAD="$d/libsockrail.so.0" grep -c "$d/libsockrail" /proc/self/maps
 }
 
 # ------------------------------------------------------------------ symbols
@@ -208,7 +206,7 @@ for t in json.load(sys.stdin):
 	need nm
 	nm -D --defined-only "$SR_BUILD/.libs/libsockrail.so" | awk '{ print $3 }' |
 		LC_ALL=C sort >"$BATS_TEST_TMPDIR/exported"
-	sed -n 's/^ \(sr_[a-z0-9_]*\)@Base .*/\1/p' "$SR_TOP/debian/libsockrail0.symbols" |
+	sed -n 's/^ \([a-zA-Z0-9_]*\)@Base .*/\1/p' "$SR_TOP/debian/libsockrail0.symbols" |
 		LC_ALL=C sort | diff - "$BATS_TEST_TMPDIR/exported"
 }
 

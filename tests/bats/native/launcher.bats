@@ -6,7 +6,7 @@ load ../../lib/common
 
 setup() {
 	unset "${!SOCKRAIL_@}" LD_PRELOAD
-	lib=$SR_BUILD/.libs/libsockrail-preload.so
+	lib=$SR_BUILD/.libs/libsockrail.so.0
 }
 
 teardown() { stop_all; }

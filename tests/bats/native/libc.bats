@@ -17,8 +17,8 @@ setup() {
 		LC_ALL=C sort -u >"$d/names"
 	[ "$(wc -l <"$d/names")" -gt 2000 ]
 	paste -d' ' "$d/names" <(plain <"$d/names") >"$d/exported"
-	sh "$SR_TOP/include/export-map" calls "${CC:-gcc} -E" "$SR_TOP/include/calls.def" |
-		sed -n 's/^\t\([A-Za-z_0-9]*\);/\1/p' >"$d/intercepted"
+	sh "$SR_TOP/include/export-map" names "${CC:-gcc} -E -I$SR_TOP/include" \
+		"$SR_TOP/include/calls.def" "$SR_TOP/include/sockrail.h" | grep -v '^sr_' >"$d/intercepted"
 	alone=$SR_TOP/tests/lib/libc-left-alone none=$SR_TOP/tests/lib/libc-no-descriptor
 }
 
