@@ -77,6 +77,7 @@ static void order_stock(struct sr_stream *st)
 bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
+	bool has;
 
 	if (st->up.att->ops->vouched)
 		return true;
@@ -84,8 +85,11 @@ bool sr_prove_stock(struct sr_stream *st)
 		order_stock(st);
 	p->hello_tx = sr_history_seen(&st->rare->out);
 	p->hello_rx = sr_history_seen(&st->rare->in);
-	return (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
-	       sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
+	has = (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
+	      sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
+	if (!atomic_exchange(&st->up.unread, !has) && !has)
+		sr_stream_notify(st, SR_NOTIFY_TX); /* sr_upgrade_hold() */
+	return has;
 }
 
 /* How many bytes of each direction both ends can show.  Our hello does not

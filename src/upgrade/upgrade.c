@@ -153,11 +153,12 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 
 static bool has_verdict(struct sr_stream *st)
 {
-	return atomic_load(&st->up.verdict) != VERDICT_PENDING;
+	return atomic_load(&st->up.verdict) != VERDICT_PENDING || atomic_load(&st->up.unread);
 }
 
-/* Policy wait: the connecting side's first call waits until the link exists or
- * is refused. */
+/* Policy wait: the connecting side's first call that sends waits until the link exists
+ * or is refused.  But not while the handshake waits for the program to read, which it
+ * cannot do in here: bytes of a peer that speaks first. */
 void sr_upgrade_hold(struct sr_stream *st)
 {
 	if (st->policy->upgrade != SR_WAIT ||
@@ -166,7 +167,8 @@ void sr_upgrade_hold(struct sr_stream *st)
 		return;
 	sr_stream_await(st, SR_NOTIFY_RX | SR_NOTIFY_TX, has_verdict,
 			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
-	sr_st_set(st, SR_ST_WAITED);
+	if (!atomic_load(&st->up.unread))
+		sr_st_set(st, SR_ST_WAITED);
 }
 
 /* ---- which peer, which kind ---- */
