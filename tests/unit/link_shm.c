@@ -371,6 +371,25 @@ static void refused(void)
 		usleep(100);
 }
 
+static void requested_late(struct sr_request *req)
+{
+	sr_rendezvous_shm.cancel(&asker.ask);
+	requested(req);
+	atomic_store(&asker.answered, true);
+}
+
+/* The asker has gone before it is answered. */
+static void given_up(void)
+{
+	start();
+	CHECK(!loop_call(listen_in_loop, NULL));
+	sr_link_request = requested_late;
+	ask_reason();
+	CHECK(!answerer.link && !strcmp(answerer.reason, "peer-dropped"));
+	while (sr_memory_used())
+		usleep(100);
+}
+
 /* The process at the address sends the asker to the one that has its stream. */
 static void redirected(void)
 {
@@ -470,6 +489,7 @@ static const struct {
 	{"killed", killed},
 	{"scribbled", scribbled},
 	{"refused", refused},
+	{"given_up", given_up},
 	{"redirected", redirected},
 	{"sent_astray", sent_astray},
 	{"bad_memory_limit", bad_memory_limit},

@@ -257,9 +257,9 @@ static const char *hand_over(struct sr_shm *l, struct pending *p)
 	fds[1] = sr_fd_own(pair[1]);
 	if (!p->alone && (l->doorbell < 0 || fds[1] < 0))
 		reason = "descriptors";
-	else if (!sr_shm_map(l, fds[0]) &&
-		 !send_ok(p->watch.fd, fds, p->alone ? 1 : SR_SHM_FDS))
-		reason = NULL;
+	else if (!sr_shm_map(l, fds[0]))
+		reason = send_ok(p->watch.fd, fds, p->alone ? 1 : SR_SHM_FDS) ?
+				 "peer-dropped" : NULL;
 	if (!reason && p->alone)
 		l->doorbell = p->watch.fd;
 close:
