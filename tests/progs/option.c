@@ -328,7 +328,7 @@ static void modes_client(void)
 /* Each end's own name is the other's peer. */
 static void names_server(int lfd)
 {
-	struct sockaddr_storage a, b;
+	struct sockaddr_storage a, b = {0};
 	socklen_t alen = sizeof(a), blen = sizeof(b);
 	int fd = accept(lfd, (struct sockaddr *)&a, &alen);
 

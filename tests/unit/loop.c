@@ -526,18 +526,20 @@ static int starts_later(void *arg)
 {
 	static struct sr_task early = {.fn = count_up};
 	struct rlimit old, none;
+	int low = dup(STDERR_FILENO); /* the least one that is free */
 
 	(void)arg;
+	close(low);
 	sr_conf.log = SR_ERROR;
 	/* Posted before there is a loop: waits. */
 	sr_loop_post(&early);
 	getrlimit(RLIMIT_NOFILE, &old);
 	none = old;
-	none.rlim_cur = 3;
+	none.rlim_cur = (rlim_t)low;
 	setrlimit(RLIMIT_NOFILE, &none);
 	CHECK(sr_loop_start() == -EMFILE);
 	CHECK(loop_call(nothing, NULL) == -EMFILE);
-	none.rlim_cur = 4;
+	none.rlim_cur = (rlim_t)low + 1;
 	setrlimit(RLIMIT_NOFILE, &none);
 	CHECK(sr_loop_start() == -EMFILE);
 	setrlimit(RLIMIT_NOFILE, &old);
@@ -549,7 +551,7 @@ static int starts_later(void *arg)
 		CHECK(sr_loop_start() == -EAGAIN);
 		setrlimit(RLIMIT_AS, &old);
 	}
-	CHECK(fcntl(3, F_GETFD) < 0);
+	CHECK(fcntl(low, F_GETFD) < 0);
 	CHECK(atomic_load(&seen) == 0);
 	CHECK(sr_loop_start() == 0);
 	wait_for(&seen, 1);

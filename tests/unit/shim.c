@@ -268,7 +268,7 @@ static void test_vfork(void)
 			   open("/dev/null", O_RDWR) >= 0 &&
 			   sr_close_range(3, UINT_MAX, 0) == 0 &&
 			   sr_socket(AF_INET, SOCK_STREAM, 0) == 3 &&
-			   sr_execv("/nowhere", (char *[]){NULL}) == -1);
+			   sr_execv("/nowhere", (char *[]){"nowhere", NULL}) == -1);
 
 		sr__exit(ok ? 0 : 1);
 	}

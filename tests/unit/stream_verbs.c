@@ -371,7 +371,7 @@ int main(int argc, char **argv)
 {
 	if (!getenv("SOCKRAIL_LINKS")) {	/* they are read before main() */
 		setenv("SOCKRAIL_LINKS", "verbs", 1);
-		execv("/proc/self/exe", argv);
+		execv(argv[0], argv);
 	}
 	if (argc > 1)
 		return any_case(strtoull(argv[1], NULL, 0));
