@@ -73,7 +73,9 @@ static void ask_now(struct sr_stream *st)
 	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
 		return;
 	if (!sr_loop_runs() && hopeless(st)) {
-		if (!asks_once_more(st)) {
+		if (asks_once_more(st)) {
+			sr_stream_notify(st, SR_NOTIFY_TX);	/* has_verdict() */
+		} else {
 			none_left(st);
 			sr_plain_for_good(st);
 		}
@@ -151,9 +153,13 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 	sr_stat_note(st);
 }
 
+/* (The thread that asks sets SR_ST_ASKED first, and VERDICT_PENDING later.) */
 static bool has_verdict(struct sr_stream *st)
 {
-	return atomic_load(&st->up.verdict) != VERDICT_PENDING || atomic_load(&st->up.unread);
+	int verdict = atomic_load(&st->up.verdict);
+
+	return verdict == VERDICT_YES || verdict == VERDICT_NO ||
+	       atomic_load(&st->up.unread) || !(sr_st_flags(st) & SR_ST_ASKED);
 }
 
 /* Policy wait: the connecting side's first call that sends waits until the link exists
