@@ -32,13 +32,15 @@ struct request {
 	struct rdma_cm_id *id;
 };
 
+enum { IB, IWARP, IWARP_IPV4, IDS };
+
 struct listener {
 	struct sr_vcm cm;
 	struct listener *next, **pprev;
 	struct sockaddr_storage addr;
-	struct rdma_cm_id *id[2];	/* InfiniBand, iWARP */
+	struct rdma_cm_id *id[IDS];
 	bool anywhere;			/* at ports that the kernel chooses */
-	uint16_t port[2];		/* 0: not chosen yet */
+	uint16_t port[IDS];		/* 0: not chosen yet */
 	struct sr_timer retry;
 };
 
@@ -256,16 +258,27 @@ static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
 
 /* ---- listening ---- */
 
+static bool is_any6(const struct listener *ls)
+{
+	return ls->addr.ss_family == AF_INET6 && sr_addr_is_any(&ls->addr);
+}
+
 static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 {
 	struct sockaddr_storage addr;
 	const char *reason;
-	int err = 0;
+	int err = 0, on = 1;
 
 	sr_vcm_addr(&addr, (struct sockaddr *)&ls->addr, port);
+	if (which == IWARP_IPV4)
+		addr = (struct sockaddr_storage){ .ss_family = AF_INET };
+	sr_addr_set_port(&addr, port);
 	ls->id[which] = sr_vcm_id(&ls->cm);
 	if (!ls->id[which])
 		return -errno;
+	if (which == IWARP && is_any6(ls))
+		sr_vlib.cm_set_option(ls->id[which], RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY,
+				      &on, sizeof(on));
 	if (sr_vlib.cm_bind_addr(ls->id[which], (struct sockaddr *)&addr) ||
 	    sr_vlib.cm_listen(ls->id[which], BACKLOG))
 		err = -errno;
@@ -285,7 +298,7 @@ static void close_ids(struct listener *ls)
 {
 	unsigned i;
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < IDS; i++) {
 		if (ls->id[i])
 			sr_vlib.cm_destroy_id(ls->id[i]);
 		ls->id[i] = NULL;
@@ -303,10 +316,13 @@ static int open_ids(struct listener *ls)
 
 	/* Opened again, it keeps the ports that it has told to others. */
 	if (kinds & SR_VDEV_IWARP)
-		err2 = listen_on(ls, 1, ls->anywhere ? ls->port[1] :
-						       sr_vcm_iwarp_port(port));
+		err2 = listen_on(ls, IWARP, ls->anywhere ? ls->port[IWARP] :
+							   sr_vcm_iwarp_port(port));
+	/* Of InfiniBand and RoCE [::] has IPv4, too. */
+	if (!err2 && is_any6(ls))
+		listen_on(ls, IWARP_IPV4, ls->port[IWARP]);
 	if (kinds & SR_VDEV_IB)
-		err = listen_on(ls, 0, ls->anywhere ? ls->port[0] : port);
+		err = listen_on(ls, IB, ls->anywhere ? ls->port[IB] : port);
 	if (!err || !err2)
 		return 0;
 	return err != -ENODEV ? err : err2;
@@ -342,7 +358,7 @@ int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
 	}
 	SR_LIST_ADD(listeners, ls);
 	if (there)
-		sr_format(there, SR_THERE_LEN, "%u %u", ls->port[0], ls->port[1]);
+		sr_format(there, SR_THERE_LEN, "%u %u", ls->port[IB], ls->port[IWARP]);
 	*out = ls;
 	return 0;
 }
@@ -376,8 +392,8 @@ void sr_vcm_removed(struct ibv_context *ctx)
 	for (ls = listeners; ls; ls = ls->next) {
 		if (sr_addr_is_any(&ls->addr))
 			continue;
-		if ((ls->id[0] && ls->id[0]->verbs == ctx) ||
-		    (ls->id[1] && ls->id[1]->verbs == ctx)) {
+		if ((ls->id[IB] && ls->id[IB]->verbs == ctx) ||
+		    (ls->id[IWARP] && ls->id[IWARP]->verbs == ctx)) {
 			close_ids(ls);
 			sr_timer_set(&ls->retry, RETRY_MS);
 		}

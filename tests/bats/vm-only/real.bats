@@ -17,6 +17,21 @@ teardown() {
 	rm -rf "$t"/{a,b,got*,www} # the machine's disk is its memory
 }
 
+# ------------------------------------------------------------- [::] and IPv4
+
+any6_run() {
+	as server timeout 100 nc -6 -l -d :: "$port" >"$t/got" 3>&- &
+	sr_started+=("$!")
+	listening "$port" && as client timeout 100 nc -4 -N "$ADDR" "$port" <"$t/a" &&
+		wait "${sr_started[-1]}" && cmp "$t/a" "$t/got" && result=same
+}
+
+@test "a server that listens on [::], and a client by IPv4" {
+	need nc
+	random "$t/a" 2
+	each_way $((2 << 20)) any6_run wait:wait
+}
+
 # ---------------------------------------------------------------------- nc
 
 # One direction after the other: a listening nc ends when its peer has ended and
