@@ -34,7 +34,8 @@ falls_back() {
 @test "a plain server, and a plain client" {
 	falls_back none wait no-listener
 	falls_back wait none not-asked
-	falls_back none lazy no-listener
+	# lazy: it may be over before the last answer
+	falls_back none lazy 'no-listener|timeout'
 	falls_back lazy none not-asked
 }
 

@@ -73,17 +73,20 @@ either() {
 
 # The kernel has counted 100 bytes that the library has not seen, after all that
 # the ends show each other.  A link is asked for with the last call before "go":
-# while a call is asleep in the kernel the counters are not judged.
+# while a call is asleep in the kernel the counters are not judged.  Over RDMA the proof
+# comes before the switch, and has too little to show.
 @test "counters: bytes sent or received around the library" {
+	local counters=counters dropped=peer-dropped
+	[ "$SR_TEST_LINK" = shm ] || counters=peer-dropped dropped=unread
 	policy=lazy case_steps=('go log link .* is over') by=any
 	case_lossy=1 # on one side's books
-	beside ends peer-dropped counters tx-at-client SOCKRAIL_UPGRADE_BYTES=280000
-	beside ends counters peer-dropped rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends "$dropped" "$counters" tx-at-client SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends "$counters" "$dropped" rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
 	joined
 	# the answerer's direction waits for its program to send again
-	case_steps=('go log tx on the link')
-	beside ends peer-dropped counters rx-at-client SOCKRAIL_UPGRADE_BYTES=280000
-	beside ends counters peer-dropped tx-at-server SOCKRAIL_UPGRADE_BYTES=280000
+	[ "$SR_TEST_LINK" = verbs ] || case_steps=('go log tx on the link')
+	beside ends "$dropped" "$counters" rx-at-client SOCKRAIL_UPGRADE_BYTES=280000
+	beside ends "$counters" "$dropped" tx-at-server SOCKRAIL_UPGRADE_BYTES=280000
 	joined
 }
 
@@ -138,10 +141,12 @@ either() {
 @test "handed over with bytes unread, where a mark would come behind them" {
 	# The mark would be the other program's to read; or nobody reads, and the
 	# call that hands over waits for ever.
+	local dropped=peer-dropped
+	[ "$SR_TEST_LINK" = shm ] || dropped=unread # which has to be shown
 	policy=lazy by=no case_lossy=1 case_steps=('go log is over')
-	beside ends exec peer-dropped unread-exec
-	beside ends stdio peer-dropped unread-stdio
-	beside ends passed peer-dropped unread-passed
+	beside ends exec "$dropped" unread-exec
+	beside ends stdio "$dropped" unread-stdio
+	beside ends passed "$dropped" unread-passed
 	joined
 }
 

@@ -79,6 +79,7 @@ is() {
 }
 
 @test "lazy starts plain and goes on by link" {
+	[ "$SR_TEST_LINK" = shm ] || skip "10 MB are over before there is a queue pair"
 	run_pair lazy lazy basic big SOCKRAIL_UPGRADE_BYTES=300k
 	[ "$(value connect tx_plain)" -ge 300000 ]
 	[ "$(value connect tx_"$SR_TEST_LINK")" -ge 1000000 ]

@@ -97,7 +97,14 @@ static void number_server(int lfd)
 
 /* A loop accepts, echoes and closes without EPOLL_CTL_DEL: an event of a connection that
  * is closed would be another one's, or that of freed memory. */
-enum { CONNECTIONS = 3000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
+enum { CONNECTIONS_MAX = 3000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
+
+static int connections(void)
+{
+	const char *fewer = getenv("CASE_CONNECTIONS");
+
+	return fewer ? atoi(fewer) : CONNECTIONS_MAX;
+}
 
 struct conn {
 	int fd;		/* -1: closed */
@@ -106,12 +113,12 @@ struct conn {
 
 static void loop_server(int lfd)
 {
-	static struct conn conns[CONNECTIONS];
+	static struct conn conns[CONNECTIONS_MAX];
 	int ep = new_set(), used = 0, closed = 0, stale = 0;
 	struct epoll_event ev[64];
 
 	add(ep, lfd, EPOLLIN, UINT64_MAX);
-	while (closed < CONNECTIONS) {
+	while (closed < connections()) {
 		int n = epoll_wait(ep, ev, 64, -1);
 
 		for (int i = 0; i < n; i++) {
@@ -150,7 +157,7 @@ static void *loop_dialer(void *arg)
 	char mine[PIECE];
 
 	(void)arg;
-	for (int i = 0; i < CONNECTIONS / CLIENTS; i++) {
+	for (int i = 0; i < connections() / CLIENTS; i++) {
 		int fd = dial(), pieces = 2 + i % PIECES;
 
 		memset(mine, pieces, sizeof(mine));

@@ -246,6 +246,8 @@ static void storm(int lfd, bool blocking, bool other)
 
 	if (!blocking)	/* the others' way may change under the handler */
 		warm_up(fd, false);
+	else		/* policy wait: the link comes first */
+		await_go(fd);
 	other_fd = other ? answer(lfd) : -1;
 	if (other)
 		warm_up(other_fd, false);
@@ -318,6 +320,8 @@ static void storm_client_with(bool blocking, bool other)
 
 	if (!blocking)
 		warm_up(fd, true);
+	else
+		send_go(fd);
 	if (other)
 		warm_up(second, true);
 	t = start(feed, &fd);

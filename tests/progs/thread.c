@@ -213,12 +213,18 @@ static void crowd(int fd)
 
 static void crowd_server(int lfd)
 {
-	crowd(answer(lfd));
+	int fd = answer(lfd);
+
+	await_go(fd);	/* policy wait: the link comes first */
+	crowd(fd);
 }
 
 static void crowd_client(void)
 {
-	crowd(dial());
+	int fd = dial();
+
+	send_go(fd);
+	crowd(fd);
 }
 
 /* A reader that is cancelled in its sleep; another one reads on. */
