@@ -56,6 +56,7 @@ void sr_prove_begin(struct sr_stream *st)
 
 	*p = (struct sr_proving){ .known_tx = p->known_tx, .known_rx = p->known_rx };
 	p->able = !st->up.att->ops->vouched && sr_sodium();
+	atomic_store(&st->up.unread, false);	/* of an attempt that broke off */
 }
 
 /* What TCP has carried by now: the peer may require all of that. */
