@@ -25,10 +25,12 @@ teardown() { stop_all; }
 }
 
 @test "close, with no descriptor left" {
+	not_in_valgrind "does not lower the limit of descriptors"
 	compare close full -w mixed -r 'descriptors|peer-dropped' -n 3
 }
 
 @test "close, with no descriptor allowed" {
+	not_in_valgrind "does not lower the limit of descriptors"
 	# There is none to write the report with.
 	compare close locked -w mixed -r 'descriptors|peer-dropped' -c 0+ client:SOCKRAIL_LOG=error
 }

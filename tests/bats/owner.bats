@@ -52,6 +52,7 @@ teardown() { stop_all; }
 
 @test "2,000 forks while streams come and go" {
 	[ "$SR_TEST_WHERE" = native ] || skip "too slow in the virtual machine"
+	not_in_valgrind "forks too slowly"
 	compare owner forks -w any -l -n 2+
 }
 
@@ -60,6 +61,7 @@ teardown() { stop_all; }
 }
 
 @test "children that inherit a stream exit at once" {
+	not_in_valgrind "forks too slowly"
 	compare owner late -w any -l
 }
 

@@ -8,7 +8,7 @@
 #   SR_TEST_LINK      shm (default) or verbs
 #   SR_TEST_WHERE     native (default) or vm
 #   SR_TEST_DEVICE    rxe, siw, none: the virtual machine's
-#   SR_TEST_SANITIZER address, thread or nothing
+#   SR_TEST_SANITIZER address, thread, valgrind or nothing
 #
 # RDMA_ADDR and others in the virtual machine: see tests/lab/rdma-vm --help.
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHECK(cond) check_true((cond), #cond, __FILE__, __LINE__)
 #define CHECK_EQ(got, want)                                                    \
@@ -42,6 +43,14 @@ static inline void check_equal(int64_t got, int64_t want, const char *what,
 	fprintf(stderr, "%s:%d: %s is %" PRId64 ", wanted %" PRId64 "\n", file,
 		line, what, got, want);
 	check_fail(file, line);
+}
+
+/* The stage valgrind of tests/check says so. */
+static inline _Bool check_in_valgrind(void)
+{
+	const char *sanitizer = getenv("SR_TEST_SANITIZER");
+
+	return sanitizer && !strcmp(sanitizer, "valgrind");
 }
 
 static inline void check_about(const char *what, uint64_t number)

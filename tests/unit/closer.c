@@ -57,6 +57,8 @@ int main(void)
 	uint64_t start;
 	pid_t pid;
 
+	if (check_in_valgrind())	/* a close() that sleeps holds all threads */
+		return 77;
 	sr_conf_load();
 	sr_process_begin();
 	for (i = 0; i < THREADS; i++)
