@@ -214,34 +214,42 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	sr_unlock(&st->tx_lock);
 }
 
+static bool is_time_limit(int level, int name)
+{
+	return level == SOL_SOCKET && (name == SO_RCVTIMEO_OLD || name == SO_SNDTIMEO_OLD ||
+				       name == SO_RCVTIMEO_NEW || name == SO_SNDTIMEO_NEW);
+}
+
+static void become_plain(struct sr_stream *st)
+{
+	while (sr_stream_plain(st, SR_REASON_OPTION) == -ETIMEDOUT)
+		;
+}
+
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
+	bool plain, time = is_time_limit(level, name);
 	int v = 0;
 
 	if (len > 0)
 		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
-	while (len > 0 && !serves(level, name, v) &&
-	       sr_stream_plain(st, SR_REASON_OPTION) == -ETIMEDOUT)
-		;
+	plain = len > 0 && !serves(level, name, v);
+	if (plain && !time)
+		become_plain(st);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
+	/* The kernel refuses some (iperf 2 -n), and calls of ours heed none. */
+	if (plain && time)
+		become_plain(st);
+	if (time)
+		sr_stream_mode_changed(st);
 	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
 		set_push(st, name, v);
-	} else if (level == SOL_SOCKET) {
-		switch (name) {
-		case SO_TIMESTAMP:
-		case SO_TIMESTAMPNS:
-			/* Many programs set these and never look (iperf 2);
-			 * recv.c sees which do. */
-			sr_st_set(st, SR_ST_STAMPS);
-			break;
-		case SO_RCVTIMEO_OLD:
-		case SO_SNDTIMEO_OLD:
-		case SO_RCVTIMEO_NEW:
-		case SO_SNDTIMEO_NEW:
-			sr_stream_mode_changed(st);
-		}
+	} else if (level == SOL_SOCKET && (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS)) {
+		/* Many programs set these and never look (iperf 2); recv.c sees
+		 * which do. */
+		sr_st_set(st, SR_ST_STAMPS);
 	}
 	return 0;
 }
