@@ -108,6 +108,7 @@ struct sr_waits {
  * when the memory becomes another stream. */
 struct sr_rare {
 	struct sr_history in, out; /* what went over TCP before a link (history.c) */
+	struct sr_history ahead; /* in, and what is unread (upgrade/prove.c) */
 	struct sockaddr_storage local, peer; /* with SR_ST_NAMED; local: LISTEN, too */
 	struct sr_name name;	/* with SR_ST_NAMED */
 	struct sr_ask ask;	/* the service thread's */
@@ -126,6 +127,7 @@ struct sr_proving {
 	uint64_t stock_tx, stock_rx; /* bytes that our hello waits for */
 	uint64_t stock_ns;	/* since when */
 	bool able;		/* we have libsodium, as our hello says */
+	bool ahead;		/* rare->ahead takes the place of rare->in */
 	bool shared, showed;	/* our SHARE, our PROOF was sent */
 	struct sr_pake pake;
 	uint8_t tag[2][SR_TAG_LEN]; /* of the asker, of the answerer; once SHARE came */

@@ -48,6 +48,14 @@ unsigned sr_history_kept(uint64_t n)
 			  (octaves * PARTS + part) * SR_HISTORY_SAMPLE + in_part);
 }
 
+void sr_history_copy(struct sr_history *to, const struct sr_history *from)
+{
+	to->n = sr_history_seen(from);
+	to->next = from->next;
+	to->kept = from->kept;
+	memcpy(to->bytes, from->bytes, from->kept);
+}
+
 void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 {
 	uint64_t from = sr_history_seen(h), to = from + len;

@@ -44,6 +44,9 @@ static inline void sr_history_begin(struct sr_history *h)
 		h->n = h->next = h->kept = 0;
 }
 
+/* (from->n may grow meanwhile, by bytes that are not to be kept.) */
+void sr_history_copy(struct sr_history *to, const struct sr_history *from);
+
 /* Adds the next len bytes of the direction. */
 void sr_history_add(struct sr_history *h, const void *buf, size_t len);
 

@@ -18,6 +18,7 @@
 #include "base/real.h"
 
 #include <endian.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -28,6 +29,7 @@
 #define PROOF_BYTES 16		/* shared history that proves something */
 #define GUESSES 3		/* that a stream allows */
 #define STOCK_MS 250 /* time for the program to read what history shows */
+#define AHEAD_MAX ((size_t)256 << 10) /* unread bytes that are looked at instead */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -75,6 +77,40 @@ static void order_stock(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 }
 
+/* The program may leave bytes unread for long, such as a server's greeting or iperf's
+ * reply, but the peer requires all that TCP has acknowledged.  So they are looked at where
+ * they are.  A call that reads meanwhile shows in the gate, or has changed the count. */
+static void look_ahead(struct sr_stream *st)
+{
+	struct sr_proving *p = &st->up.proving;
+	struct sr_history *ahead = &st->rare->ahead;
+	uint64_t at = atomic_load(&st->in.tcp);
+	size_t n = p->stock_rx - p->hello_rx;
+	uint8_t *buf;
+
+	if (n > AHEAD_MAX || atomic_load(&st->in.gate) ||
+	    (sr_st_flags(st) & SR_ST_RX_HISTORY))
+		return;
+	buf = malloc(n);
+	if (buf && sr_anchor_read(st, buf, n, MSG_PEEK) == (ssize_t)n) {
+		sr_stream_history_lock(st);
+		sr_history_copy(ahead, &st->rare->in);
+		sr_stream_history_unlock(st);
+		p->ahead = !atomic_load(&st->in.gate) && atomic_load(&st->in.tcp) == at &&
+			   sr_history_seen(ahead) == p->hello_rx;
+	}
+	if (p->ahead) {
+		sr_history_add(ahead, buf, n);
+		p->hello_rx = sr_history_seen(ahead);
+	}
+	free(buf);
+}
+
+static const struct sr_history *history_in(struct sr_stream *st)
+{
+	return st->up.proving.ahead ? &st->rare->ahead : &st->rare->in;
+}
+
 bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
@@ -86,6 +122,9 @@ bool sr_prove_stock(struct sr_stream *st)
 		order_stock(st);
 	p->hello_tx = sr_history_seen(&st->rare->out);
 	p->hello_rx = sr_history_seen(&st->rare->in);
+	p->ahead = false;
+	if (p->hello_rx < p->stock_rx)
+		look_ahead(st);
 	has = (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
 	      sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
 	if (!atomic_exchange(&st->up.unread, !has) && !has)
@@ -147,7 +186,7 @@ static void make_terms(struct sr_stream *st, struct terms *t)
 {
 	struct sr_link *l = st->up.att;
 	bool asker = l->role == SR_ROLE_ASKER;
-	struct sr_history *out = &st->rare->out, *in = &st->rare->in;
+	const struct sr_history *out = &st->rare->out, *in = history_in(st);
 	struct cover n = covered(st);
 	struct sr_name name = st->rare->name;
 	uint8_t *at = t->channel;
