@@ -89,6 +89,8 @@ int main(void)
 #ifdef __SANITIZE_THREAD__
 	return 77;	/* it makes vfork a fork */
 #endif
+	if (check_in_valgrind())	/* so does valgrind */
+		return 77;
 	CHECK(!prctl(PR_SET_CHILD_SUBREAPER, 1));
 	killed(true);
 	killed(false);
