@@ -210,11 +210,13 @@ found() {
 	found defer
 }
 
-# (lazy: it is the listening socket that has to be ready, and not a stream that asks)
+# (lazy: it is the listening socket that has to be ready, and not a stream that asks.  Over
+# RDMA that wants more of a history than the eight bytes that there are.)
 @test "a server that listens anew for each stream" {
-	local way i
+	local way i policy=lazy
+	[ "$SR_TEST_LINK" = shm ] || policy=eager
 	for way in plain rail; do
-		SOCKRAIL_UPGRADE=lazy start server "$way" python3 "$workers" anew 4 "$ADDR" "$port"
+		SOCKRAIL_UPGRADE=$policy start server "$way" python3 "$workers" anew 4 "$ADDR" "$port"
 		printed server 1
 		for i in 1 2 3 4; do
 			client $way 1

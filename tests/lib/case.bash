@@ -127,11 +127,11 @@ reported() {
 		END { if (n != 1) { print n + 0 " lines"; exit }; print v }'
 }
 
-# reason_is DIR ROLE REASON: its reason, null if there is none
+# reason_is DIR ROLE REASON: its reason (a|b), null if there is none
 reason_is() {
 	local reason
 	reason=$(reported "$1" "$2" reason)
-	[ "$reason" = "$3" ] || { echo "$2: $reason, not $3"; return 1; }
+	[[ $reason =~ ^($3)$ ]] || { echo "$2: $reason, not $3"; return 1; }
 }
 
 # way DIR MODE WAY SERVER-LINES CLIENT-LINES REASONS: do the reports say what
