@@ -92,8 +92,10 @@ for _ in range(20):
 		rm -r "$BATS_TEST_TMPDIR"/killed-any.*
 	done
 	# by when it has a link
+	us=300000
+	[ "$SR_TEST_WHERE${SR_TEST_SANITIZER:-}" = native ] || us=4000000
 	compare reset killed-any -w mixed -r peer-dropped -l -c 0+ \
-		KILL_US="$([ "$SR_TEST_WHERE" = vm ] && echo 2000000 || echo 300000)"
+		KILL_US=$us
 }
 
 @test "reset behind the peer's end, with bytes unread" {
