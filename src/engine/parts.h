@@ -146,7 +146,6 @@ struct sr_attach {
 	_Atomic uint64_t next_ask_ns;
 	_Atomic uint64_t asked_ns; /* ns: of the ask; or SR_ANSWERED */
 	atomic_int verdict;	/* VERDICT_ of the current attempt */
-	atomic_bool unread;	/* our hello waits for our program to read (prove.c) */
 	_Atomic(struct sr_link *) att; /* the link in its handshake or in use */
 	uint8_t token[SR_TOKEN_LEN]; /* the token we chose for `att` */
 	bool hello, checked, proven; /* the handshake on att */

@@ -58,7 +58,6 @@ void sr_prove_begin(struct sr_stream *st)
 
 	*p = (struct sr_proving){ .known_tx = p->known_tx, .known_rx = p->known_rx };
 	p->able = !st->up.att->ops->vouched && sr_sodium();
-	atomic_store(&st->up.unread, false);	/* of an attempt that broke off */
 }
 
 /* What TCP has carried by now: the peer may require all of that. */
@@ -114,7 +113,6 @@ static const struct sr_history *history_in(struct sr_stream *st)
 bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
-	bool has;
 
 	if (st->up.att->ops->vouched)
 		return true;
@@ -125,11 +123,8 @@ bool sr_prove_stock(struct sr_stream *st)
 	p->ahead = false;
 	if (p->hello_rx < p->stock_rx)
 		look_ahead(st);
-	has = (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
-	      sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
-	if (!atomic_exchange(&st->up.unread, !has) && !has)
-		sr_stream_notify(st, SR_NOTIFY_TX); /* sr_upgrade_hold() */
-	return has;
+	return (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||
+	       sr_now_ns() - p->stock_ns > STOCK_MS * 1000000ull;
 }
 
 /* How many bytes of each direction both ends can show.  Our hello does not

@@ -159,12 +159,11 @@ static bool has_verdict(struct sr_stream *st)
 	int verdict = atomic_load(&st->up.verdict);
 
 	return verdict == VERDICT_YES || verdict == VERDICT_NO ||
-	       atomic_load(&st->up.unread) || !(sr_st_flags(st) & SR_ST_ASKED);
+	       !(sr_st_flags(st) & SR_ST_ASKED);
 }
 
 /* Policy wait: the connecting side's first call that sends waits until the link exists
- * or is refused.  But not while the handshake waits for the program to read, which it
- * cannot do in here: bytes of a peer that speaks first. */
+ * or is refused.  (What its peer has said first is shown unread, look_ahead().) */
 void sr_upgrade_hold(struct sr_stream *st)
 {
 	if (st->policy->upgrade != SR_WAIT ||
@@ -173,8 +172,7 @@ void sr_upgrade_hold(struct sr_stream *st)
 		return;
 	sr_stream_await(st, SR_NOTIFY_RX | SR_NOTIFY_TX, has_verdict,
 			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
-	if (!atomic_load(&st->up.unread))
-		sr_st_set(st, SR_ST_WAITED);
+	sr_st_set(st, SR_ST_WAITED);
 }
 
 /* ---- which peer, which kind ---- */
