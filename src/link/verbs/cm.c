@@ -265,14 +265,13 @@ static bool is_any6(const struct listener *ls)
 
 static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 {
+	static const struct sockaddr_storage any4 = { .ss_family = AF_INET };
+	const struct sockaddr_storage *at = which == IWARP_IPV4 ? &any4 : &ls->addr;
 	struct sockaddr_storage addr;
 	const char *reason;
 	int err = 0, on = 1;
 
-	sr_vcm_addr(&addr, (struct sockaddr *)&ls->addr, port);
-	if (which == IWARP_IPV4)
-		addr = (struct sockaddr_storage){ .ss_family = AF_INET };
-	sr_addr_set_port(&addr, port);
+	sr_vcm_addr(&addr, (const struct sockaddr *)at, port);
 	ls->id[which] = sr_vcm_id(&ls->cm);
 	if (!ls->id[which])
 		return -errno;
