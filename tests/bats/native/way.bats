@@ -123,7 +123,7 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 		grep -q case_main "$p" || continue # not a program of cases
 		p=$(basename "$p" .c)
 		while read -r c; do
-			grep -qrE "((compare $p|ends [a-z_-]+ [a-z_-]+|between) $c|either ${c%-*})( |\$)" \
+			grep -qrE "((compare $p|ends [^ ]+ [^ ]+|between) $c|either ${c%-*})( |\$)" \
 				--include=*.bats "$SR_TOP/tests/bats" ||
 				{ echo "$p $c is nowhere"; rc=1; }
 		done < <("$PROGS/$p" list)
