@@ -83,7 +83,7 @@ SR_API ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
  * first and stays there; this may wait for its peer. */
 SR_API ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags);
 
-/* On a stream: one sr_recvmsg() or sr_sendmsg() after the other. */
+/* A stream goes back to plain TCP and stays there. */
 struct mmsghdr;
 SR_API int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 		       struct timespec *timeout);

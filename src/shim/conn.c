@@ -86,23 +86,3 @@ int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		sr_shim_release(fd);
 	return (int)sr_result(st, saved, r == 1 ? 0 : r);
 }
-
-int sr_listen(int fd, int backlog)
-{
-	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno;
-
-	if (!st)
-		return sr_real.listen(fd, backlog);
-	return (int)sr_result(st, saved, sr_stream_listen(st, fd, backlog));
-}
-
-int sr_shutdown(int fd, int how)
-{
-	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno;
-
-	if (!st)
-		return sr_real.shutdown(fd, how);
-	return (int)sr_result(st, saved, sr_stream_shutdown(st, fd, how));
-}

@@ -95,11 +95,6 @@ void sr_closefrom(int first)
 	errno = saved;
 }
 
-int sr_dup(int fd)
-{
-	return sr_shim_duplicated(fd, sr_real.dup(fd));
-}
-
 /*
  * Gets descriptor `to` out of the way of dup2() and dup3().  Nothing is done if
  * the call is going to fail or is void.  0, or -1 with errno: it is ours.

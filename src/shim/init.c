@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * init.c - starts and ends the engine in a process.
+ * init.c - starts the engine in a process.
  */
 #include "shim/shim.h"
 
@@ -31,11 +31,4 @@ __attribute__((constructor)) static void begin(void)
 {
 	if (sr_shim_ready() && !sr_conf.never)
 		sr_fd_reserve();
-}
-
-/* exit(), or return from main(). */
-__attribute__((destructor)) static void end(void)
-{
-	if (!sr_shim_unused() && sr_process_ours())
-		sr_streams_exit();
 }

@@ -394,16 +394,3 @@ ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 	return is_stale(st, fd, saved, r) ? sr_real.sendfile(fd, in, off, n) :
 					    sr_result(st, saved, r);
 }
-
-/*
- * Pages that move between a pipe and the kernel's socket never pass us.  So a
- * stream that is spliced is a plain one: programs that splice lose the link,
- * which sockrail(7) says.
- */
-ssize_t sr_splice(int in, off_t *in_off, int out, off_t *out_off, size_t n,
-		  unsigned flags)
-{
-	sr_shim_plain(in, SR_REASON_OPTION);
-	sr_shim_plain(out, SR_REASON_OPTION);
-	return sr_real.splice(in, in_off, out, out_off, n, flags);
-}

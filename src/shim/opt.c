@@ -7,28 +7,6 @@
 
 #include <linux/sockios.h>
 
-int sr_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
-{
-	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno;
-
-	if (!st)
-		return sr_real.getsockopt(fd, level, name, val, len);
-	return (int)sr_result(
-		st, saved, sr_stream_getsockopt(st, fd, level, name, val, len));
-}
-
-int sr_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
-{
-	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno;
-
-	if (!st)
-		return sr_real.setsockopt(fd, level, name, val, len);
-	return (int)sr_result(
-		st, saved, sr_stream_setsockopt(st, fd, level, name, val, len));
-}
-
 int sr_sockatmark(int fd)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * shim.h - what the adapters (rw.c, msg.c, conn.c ...) share.  An adapter looks
+ * shim.h - what the adapters (io.c, conn.c, opt.c ...) share.  An adapter looks
  * the descriptor up; without a stream it is the C library's call, untouched;
  * with one it turns the call into one of stream.h's.
  *

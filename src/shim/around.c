@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * around.c - the calls that include/calls.def describes whole, and what they have around
+ * libc's: for stdio and aio(7), which read and write without us, so that their streams are
+ * made plain; and for other programs and the end of this one.  (The C library runs
+ * programs by its own clone(2) and execve(2), so each of its functions that does is in the
+ * list.)
+ */
+#include "shim/shim.h"
+
+/* The C library is about to close the descriptor of file, without us.  What is
+ * buffered is written first, as long as the stream is there. */
+static void release(FILE *file)
+{
+	int saved = errno, fd;
+
+	if (sr_shim_unused())
+		return;
+	fd = fileno(file);
+	if (fd >= 0 && sr_fdtab_has(fd) && sr_process_ours()) {
+		fflush(file);
+		sr_shim_release(fd);
+	}
+	errno = saved;
+}
+
+static bool has_streams(void)
+{
+	return !sr_shim_unused() && sr_process_ours();
+}
+
+/* Another process gets the descriptors that are not close-on-exec. */
+static void before_spawn(void)
+{
+	int saved = errno;
+
+	if (!sr_shim_unused())
+		sr_streams_hand_over();
+	errno = saved;
+}
+
+/*
+ * This process becomes another program: links and the service thread die, with
+ * the streams that are close-on-exec or closed and not yet done as well, and
+ * their bytes still have to arrive.  The child of vfork() takes nothing with
+ * it but what before_spawn() sees to.
+ */
+static void before_exec(void)
+{
+	int saved = errno;
+
+	if (has_streams())
+		sr_streams_before_exec();
+	else
+		before_spawn();
+	errno = saved;
+}
+
+/* It has failed. */
+static void after_exec(void)
+{
+	if (has_streams())
+		sr_streams_after_exec();
+}
+
+#define SR_CALL(family, ret, name, params, args)
+#define SR_STREAM(family, ret, name, params, args) \
+	ret sr_##name params \
+	{ \
+		struct sr_stream *st = sr_fdtab_get(fd); \
+		int saved = errno; \
+\
+		if (!st) \
+			return sr_real.name args; \
+		return (ret)sr_result(st, saved, sr_stream_##name(st, EACH args)); \
+	}
+#define EACH(...) __VA_ARGS__
+#define SR_AROUND(family, ret, name, params, args, before, after) \
+	ret sr_##name params \
+	{ \
+		ret r; \
+\
+		before; \
+		r = sr_real.name args; \
+		after; \
+		return r; \
+	}
+#include "calls.def"
+
+int sr_lio_listio(int mode, struct aiocb *const *list, int n,
+		  struct sigevent *done)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i])
+			sr_shim_plain(list[i]->aio_fildes, SR_REASON_STDIO);
+	return sr_real.lio_listio(mode, list, n, done);
+}
+
+/* Last bytes are sent, by exit() and return from main(), too.  The child of vfork() ends
+ * without an end for its parent's streams. */
+__attribute__((destructor)) static void before_exit(void)
+{
+	if (has_streams())
+		sr_streams_exit();
+}
+
+void sr__exit(int status)
+{
+	before_exit();
+	sr_real._exit(status);
+	__builtin_unreachable();
+}
+
+/* Its handlers may still use the streams, as plain ones. */
+void sr_quick_exit(int status)
+{
+	before_exit();
+	sr_real.quick_exit(status);
+	__builtin_unreachable();
+}
