@@ -170,34 +170,35 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 /* The values that a link can serve, by the first int of each option; any other
  * value makes the stream permanently plain.  An option that is not in this
  * table has no effect on a link. */
-static const struct {
+static const struct limit {
 	int level, name, least, most;
+	bool time;	/* it is a time limit of calls */
 } limits[] = {
-	{ SOL_SOCKET, SO_RCVLOWAT, 0, 1 },
-	{ SOL_SOCKET, SO_SNDBUF, SMALL_BUFFER, INT_MAX },
-	{ SOL_SOCKET, SO_RCVBUF, SMALL_BUFFER, INT_MAX },
-	{ SOL_SOCKET, SO_SNDBUFFORCE, SMALL_BUFFER, INT_MAX },
-	{ SOL_SOCKET, SO_RCVBUFFORCE, SMALL_BUFFER, INT_MAX },
+	{ SOL_SOCKET, SO_RCVLOWAT, 0, 1, false },
+	{ SOL_SOCKET, SO_SNDBUF, SMALL_BUFFER, INT_MAX, false },
+	{ SOL_SOCKET, SO_RCVBUF, SMALL_BUFFER, INT_MAX, false },
+	{ SOL_SOCKET, SO_SNDBUFFORCE, SMALL_BUFFER, INT_MAX, false },
+	{ SOL_SOCKET, SO_RCVBUFFORCE, SMALL_BUFFER, INT_MAX, false },
 	/* A negative time makes calls return at once, but getsockopt() reads 0. */
-	{ SOL_SOCKET, SO_RCVTIMEO_OLD, 0, INT_MAX },
-	{ SOL_SOCKET, SO_SNDTIMEO_OLD, 0, INT_MAX },
-	{ SOL_SOCKET, SO_RCVTIMEO_NEW, 0, INT_MAX },
-	{ SOL_SOCKET, SO_SNDTIMEO_NEW, 0, INT_MAX },
-	{ SOL_SOCKET, SO_ZEROCOPY, 0, 0 },
-	{ SOL_SOCKET, SO_TIMESTAMPING, 0, 0 },
-	{ SOL_SOCKET, SO_TXTIME, 1, 0 },
-	{ SOL_SOCKET, SO_PEEK_OFF, INT_MIN, -1 },
-	{ IPPROTO_TCP, TCP_ULP, 1, 0 },
-	{ IPPROTO_TCP, TCP_REPAIR, 0, 0 },
-	{ IPPROTO_TCP, TCP_INQ, 0, 0 },
+	{ SOL_SOCKET, SO_RCVTIMEO_OLD, 0, INT_MAX, true },
+	{ SOL_SOCKET, SO_SNDTIMEO_OLD, 0, INT_MAX, true },
+	{ SOL_SOCKET, SO_RCVTIMEO_NEW, 0, INT_MAX, true },
+	{ SOL_SOCKET, SO_SNDTIMEO_NEW, 0, INT_MAX, true },
+	{ SOL_SOCKET, SO_ZEROCOPY, 0, 0, false },
+	{ SOL_SOCKET, SO_TIMESTAMPING, 0, 0, false },
+	{ SOL_SOCKET, SO_TXTIME, 1, 0, false },
+	{ SOL_SOCKET, SO_PEEK_OFF, INT_MIN, -1, false },
+	{ IPPROTO_TCP, TCP_ULP, 1, 0, false },
+	{ IPPROTO_TCP, TCP_REPAIR, 0, 0, false },
+	{ IPPROTO_TCP, TCP_INQ, 0, 0, false },
 };
 
-static bool serves(int level, int name, int v)
+static const struct limit *find_limit(int level, int name)
 {
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		if (limits[i].level == level && limits[i].name == name)
-			return v >= limits[i].least && v <= limits[i].most;
-	return true;
+			return &limits[i];
+	return NULL;
 }
 
 /* Handles TCP_CORK and TCP_NODELAY, which by tcp(7) also sends what is corked. */
@@ -214,12 +215,6 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	sr_unlock(&st->tx_lock);
 }
 
-static bool is_time_limit(int level, int name)
-{
-	return level == SOL_SOCKET && (name == SO_RCVTIMEO_OLD || name == SO_SNDTIMEO_OLD ||
-				       name == SO_RCVTIMEO_NEW || name == SO_SNDTIMEO_NEW);
-}
-
 static void become_plain(struct sr_stream *st)
 {
 	while (sr_stream_plain(st, SR_REASON_OPTION) == -ETIMEDOUT)
@@ -229,12 +224,13 @@ static void become_plain(struct sr_stream *st)
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
-	bool plain, time = is_time_limit(level, name);
+	const struct limit *limit = find_limit(level, name);
+	bool plain, time = limit && limit->time;
 	int v = 0;
 
 	if (len > 0)
 		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
-	plain = len > 0 && !serves(level, name, v);
+	plain = len > 0 && limit && (v < limit->least || v > limit->most);
 	if (plain && !time)
 		become_plain(st);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
