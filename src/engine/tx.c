@@ -278,8 +278,7 @@ static bool progress_link(struct sr_stream *st)
 	}
 	if (peer_process_ended(st, ev))
 		return false;
-	if ((ev & (SR_LINK_DEAD | SR_LINK_BACK)) || err ||
-	    atomic_load(&st->want_tcp)) {
+	if ((ev & SR_LINK_DEAD) || err || atomic_load(&st->want_tcp)) {
 		leave(st);
 		return true;
 	}

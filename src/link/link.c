@@ -119,7 +119,6 @@ static const struct {
 	[SR_MSG_ACKSW] = { SR_LINK_ACKSW, SR_LINK_HELLO },
 	[SR_MSG_END] = { SR_LINK_END, SR_LINK_SWITCH },
 	[SR_MSG_ACKEND] = { SR_LINK_ACKEND, SR_LINK_ACKSW },
-	[SR_MSG_BACK] = { SR_LINK_BACK, SR_LINK_HELLO },
 };
 
 static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)

@@ -40,11 +40,10 @@ enum {
 	SR_LINK_ACKSW = 1 << 4,
 	SR_LINK_END = 1 << 5,	/* peer_end */
 	SR_LINK_ACKEND = 1 << 6,
-	SR_LINK_BACK = 1 << 7,	/* the peer asks us to switch our direction back */
-	SR_LINK_DEAD = 1 << 8,	/* error or drop; `reason` says why */
-	SR_LINK_SHARE = 1 << 9,	/* peer_share */
-	SR_LINK_LEFT = 1 << 10,	/* DEAD because the peer's process ends (leave()) */
-	SR_LINK_LOST = 1 << 11,	/* DEAD, probably because it was killed (shm) */
+	SR_LINK_DEAD = 1 << 7,	/* error or drop; `reason` says why */
+	SR_LINK_SHARE = 1 << 8,	/* peer_share */
+	SR_LINK_LEFT = 1 << 9,	/* DEAD because the peer's process ends (leave()) */
+	SR_LINK_LOST = 1 << 10,	/* DEAD, probably because it was killed (shm) */
 };
 
 /* Why notify() is called. */
@@ -113,7 +112,7 @@ bool sr_link_raise(struct sr_link *link, unsigned bits);
 
 /*
  * Does what all kinds do with a decoded HELLO, SHARE, PROOF, SWITCH, ACKSW,
- * END, ACKEND or BACK: fills in the fields and raises the bit.  Returns 0, or
+ * END or ACKEND: fills in the fields and raises the bit.  Returns 0, or
  * -EPROTO if the message came twice or out of order (drop the link).
  */
 int sr_link_take(struct sr_link *link, const struct sr_msg *msg);

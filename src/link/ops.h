@@ -43,7 +43,7 @@ struct sr_link_ops {
 	size_t (*identity)(struct sr_link *link, uint8_t id[SR_ID_MAX]);
 
 	/*
-	 * Sends one of HELLO, SHARE, PROOF, SWITCH, ACKSW, END, ACKEND, BACK, in
+	 * Sends one of HELLO, SHARE, PROOF, SWITCH, ACKSW, END, ACKEND, in
 	 * order with data committed before.  Never blocks and never lacks
 	 * credit: room is reserved, as each is sent once.  Fills in msg->ack
 	 * and ->slots.

@@ -93,9 +93,8 @@ static const struct {
 	[SR_MSG_DATA] = {"DATA", data, 4},
 	[SR_MSG_RING] = {"RING", ring, 20},
 	[SR_MSG_RING_USE] = {"RING_USE", ring_use, 12},
-	[SR_MSG_BACK] = {"BACK", none, 0},
-	[SR_MSG_BYTES] = {"BYTES", none, SR_MSG_BYTES_MAX}, /* at most */
 	[SR_MSG_SHARE] = {"SHARE", share, SR_SHARE_LEN},
+	[SR_MSG_BYTES] = {"BYTES", none, SR_MSG_BYTES_MAX}, /* at most */
 };
 static_assert(BODY + SR_MSG_BYTES_MAX <= SR_MSG_MAX, "the longest one");
 

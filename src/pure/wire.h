@@ -34,9 +34,8 @@ enum sr_msg_type {
 	SR_MSG_DATA,		/* iWARP: len bytes were written before this */
 	SR_MSG_RING,		/* a new receive ring for the sender to use */
 	SR_MSG_RING_USE,	/* the sender uses ring gen from offset on */
-	SR_MSG_BACK,		/* asks the peer to switch its direction back to TCP */
-	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
 	SR_MSG_SHARE,		/* of the key that PROOF is about */
+	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };

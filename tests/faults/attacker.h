@@ -43,7 +43,7 @@ struct end {
 	struct rdma_cm_id *id;
 	struct sr_name name;
 	unsigned heard;		/* messages, a bit for each type */
-	struct sr_msg said[SR_MSG_SHARE + 1];	/* by the other end */
+	struct sr_msg said[SR_MSG_BYTES + 1];	/* by the other end */
 	struct sr_hello hello;	/* our own */
 	struct sr_pake pake;
 	bool over, sent;

@@ -103,7 +103,7 @@ static void new_link(void)
 
 static void lie_by_message(void)
 {
-	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&w.f, SR_MSG_BACK)};
+	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&w.f, SR_MSG_SHARE)};
 	struct fake *f = w.e.f;
 
 	if (msg.type == SR_MSG_SWITCH)

@@ -227,8 +227,6 @@ static void peer_hears(void)
 		CHECK_EQ(sr_rx_end(&w.rx, msg->end, w.e.f->link.tx_w), 0);
 	if (msg->type == SR_MSG_ACKEND)
 		peer_does(sr_tx_ackend(&w.tx, &err));
-	if (msg->type == SR_MSG_BACK)
-		peer_does(sr_tx_leave(&w.tx));
 	CHECK_EQ(err, 0);
 	settle();
 }

@@ -92,12 +92,12 @@ static void says(void)
 {
 	static const enum sr_msg_type types[] = {
 		SR_MSG_HELLO, SR_MSG_SHARE, SR_MSG_PROOF, SR_MSG_SWITCH,
-		SR_MSG_ACKSW, SR_MSG_END, SR_MSG_ACKEND, SR_MSG_BACK,
+		SR_MSG_ACKSW, SR_MSG_END, SR_MSG_ACKEND,
 	};
 	struct sr_msg msg;
 
 	memset(&msg, 0, sizeof(msg));
-	msg.type = types[fuzz_below(&f, 8)];
+	msg.type = types[fuzz_below(&f, 7)];
 	fill(&msg);
 	if (sr_link_events(&e.f->link) & SR_LINK_DEAD)
 		return;

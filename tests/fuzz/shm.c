@@ -64,7 +64,7 @@ static void peer_counts(void)
 /* An honest message, or any bytes. */
 static void peer_says(void)
 {
-	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_BACK)};
+	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_SHARE)};
 	unsigned type = fuzz_below(&f, 4) ? msg.type : fuzz_below(&f, SR_SHM_SLOTS);
 	struct sr_shm_slot *slot = &l->peer->slot[type];
 
@@ -89,11 +89,11 @@ static void peer_says(void)
 
 static void says(void)
 {
-	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_BACK)};
+	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_SHARE)};
 
 	if (msg.type == SR_MSG_SWITCH)
 		msg.sw = (struct sr_switch){.n = 500, .first = SR_MARK_FIRST};
-	if (msg.type > SR_MSG_ACKEND && msg.type < SR_MSG_BACK)
+	if (msg.type > SR_MSG_ACKEND && msg.type < SR_MSG_SHARE)
 		return;
 	if (msg.type == SR_MSG_END)
 		msg.end = l->link.tx_w;

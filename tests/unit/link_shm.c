@@ -77,7 +77,7 @@ static void retained(struct end *e)
 	size_t n = sr_conf.policy.ring_max;
 
 	if (!e->asker) {
-		await(e, SR_LINK_BACK);
+		await(e, SR_LINK_END);
 		CHECK(receive_bytes(e, n, 1000, true));
 		return;
 	}
@@ -92,7 +92,7 @@ static void retained(struct end *e)
 				      pattern(k, true));
 	}
 	CHECK(k == 12345 + n);
-	say(e, SR_MSG_BACK, 0);
+	say(e, SR_MSG_END, k);
 }
 
 static size_t resident(struct end *e)
@@ -114,8 +114,7 @@ static void idle(struct end *e)
 	usleep(3500000);
 	CHECK(resident(e) <= 65536);
 	CHECK(sr_shm_of(e->link)->taken_memory <= 65536);
-	say(e, SR_MSG_BACK, 0);
-	await(e, SR_LINK_BACK);
+	ping_pong_n(e, 1); /* the other one has to look, too */
 	bytes(e);
 }
 
@@ -140,7 +139,7 @@ static void ending(struct end *e)
 static void dropping(struct end *e)
 {
 	struct iovec v[2];
-	struct sr_msg msg = {.type = SR_MSG_BACK};
+	struct sr_msg msg = {.type = SR_MSG_END};
 
 	if (e->asker) {
 		CHECK(send_bytes(e, 5000, 5000));
@@ -250,7 +249,7 @@ __attribute__((no_sanitize("thread"))) static void scribble(struct end *e)
 	uint64_t stop;
 	uint64_t *head = (uint64_t *)l->map;
 
-	await(e, SR_LINK_BACK);
+	await(e, SR_LINK_END);
 	stop = sr_now_ns() + 20000000;
 	while (sr_now_ns() < stop) {
 		uint64_t r = check_random(&seed);
@@ -314,7 +313,7 @@ static void scribbled_once(uint64_t n)
 	answerer_process(scribble);
 	start();
 	attach(&asker);
-	say(&asker, SR_MSG_BACK, 0);
+	say(&asker, SR_MSG_END, INT64_MAX); /* never reached */
 	suffer(&asker);
 	reap(-1, 0);
 	CHECK(!dead(&asker) || !strcmp(asker.link->reason, "protocol") ||

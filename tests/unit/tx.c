@@ -170,16 +170,13 @@ static void ends_before_mark(void)
 	fake_end(&e);
 }
 
-/* This end wants to go back, or the peer asks for it. */
-static void goes_back(bool asked)
+/* This end wants to go back. */
+static void goes_back(void)
 {
 	struct fake_pair e = fake_linked(true);
 
 	CHECK_EQ(fake_write(&e, "abc", 3), 3);
-	if (asked)
-		fake_say(e.f, (struct sr_msg){ .type = SR_MSG_BACK });
-	else
-		e.st->want_tcp = true;
+	e.st->want_tcp = true;
 	fake_progress(&e);
 	fake_peer_resumes(&e, 0, "abc");
 	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
@@ -214,8 +211,7 @@ int main(void)
 	fails_early();
 	fails_before_mark();
 	ends_before_mark();
-	goes_back(false);
-	goes_back(true);
+	goes_back();
 	peer_lies();
 	return 0;
 }

@@ -82,7 +82,7 @@ static void all_messages(void)
 {
 	struct sr_msg msg;
 
-	for (int type = SR_MSG_PROOF; type <= SR_MSG_SHARE; type++) {
+	for (int type = SR_MSG_PROOF; type <= SR_MSG_BYTES; type++) {
 		msg = message((enum sr_msg_type)type);
 		if (type == SR_MSG_RING)
 			msg.ring = (struct sr_ring_ref){.size = 1, .gen = 1};
@@ -165,7 +165,7 @@ static void bad_messages(void)
 	CHECK_EQ(got.type, SR_MSG_PROBE); /* set only on success */
 	memset(buf, 0, sizeof(buf));
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
-	buf[0] = SR_MSG_SHARE + 1;
+	buf[0] = SR_MSG_BYTES + 1;
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
 	CHECK(!strcmp(sr_msg_name(SR_MSG_RING_USE), "RING_USE"));
 	CHECK(!strcmp(sr_msg_name((enum sr_msg_type)0), "?"));
@@ -432,7 +432,7 @@ static void the_page(void)
 	}
 	for (size_t i = 0; i < TABLES; i++)
 		CHECK(found[i]);
-	CHECK_EQ(types, SR_MSG_SHARE);
+	CHECK_EQ(types, SR_MSG_BYTES);
 	fclose(page);
 }
 

@@ -197,7 +197,7 @@ ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
 		sr_verbs_poll(link);
 		n = sr_verbs_rx_data(link, 0, v);
 	}
-	if (sr_link_events(link) & (SR_LINK_END | SR_LINK_DEAD | SR_LINK_BACK))
+	if (sr_link_events(link) & (SR_LINK_END | SR_LINK_DEAD))
 		return -1;
 	*piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
 	return (ssize_t)n;
