@@ -87,11 +87,11 @@ void check_streams(struct checked *c);		/* stream.c */
 void find_program(struct checked *c);		/* program.c */
 void load_unit(const struct checked *c);	/* unit.c */
 
-/* limits.c: a limit that holds in this shell (unit: NULL) or in a unit. */
+/* limits.c: a limit that holds here, in this shell, or in a unit. */
 void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
-		   const char *unit);
+		   bool here);
 void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
-		  const char *unit);
+		  bool here);
 /* program.c: of a command, and the interpreters of its scripts. */
 void judge_program(const char *what, const char *path);
 /* device.c: an address of this host that an RDMA device has; "" if there is none. */

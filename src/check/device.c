@@ -235,7 +235,7 @@ void check_devices(struct checked *c)
 	if (!c->host)
 		return;
 	if (!routed) {
-		say(PROBLEM, "route", "none to %s: %s", c->host, strerror(errno));
+		say(PROBLEM, "route", "none to %s", c->host);
 		remedy(NULL, "ip route get %s", c->host);
 	} else if (c->local) {
 		say(OK, "route", "%s is this host: shared memory", c->host);

@@ -14,45 +14,41 @@
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
 
 void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
-		   const char *unit)
+		   bool here)
 {
 	unsigned long long idle = soft / IDLE_BYTES;
 	char a[32], b[64] = "", h[32];
-	enum verdict v = idle >= 50 ? OK : have_device() && !idle ? PROBLEM : WARNING;
 
 	if (soft == RLIM_INFINITY) {
 		say(OK, what, "unlimited");
 		return;
 	}
-	if (!unit)
+	if (here)
 		snprintf(b, sizeof(b), " (hard limit %s)", bytes_text(h, hard));
-	say(idle >= 200 ? OK : idle < 50 ? v : WARNING, what,
+	say(idle >= 200 ? OK : !idle && have_device() ? PROBLEM : WARNING, what,
 	    "%s%s: over RDMA, about %llu idle streams, or %llu besides busy ones, whose "
 	    "rings share half of it", bytes_text(a, soft), b, idle, idle / 2);
-	if (!unit && idle < 200)
+	if (here && idle < 200)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
 				  "profile memory. Shared memory needs none");
 }
 
 /* Shared memory takes two descriptors for each link, of half of them. */
 void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
-		  const char *unit)
+		  bool here)
 {
-	bool few = soft < 1024;
 	char b[64] = "";
 
 	if (soft == RLIM_INFINITY) {
 		say(OK, what, "unlimited");
 		return;
 	}
-	if (!unit)
+	if (here)
 		snprintf(b, sizeof(b), " (hard limit %llu)", hard);
-	say(few ? WARNING : OK, what,
+	say(soft < 1024 ? WARNING : OK, what,
 	    "%llu%s: half is Sockrail's, for %llu streams over shared memory", soft, b,
 	    soft / 4);
-	if (few && unit)
-		remedy("descriptors", "LimitNOFILE=65536 in %s", unit);
-	else if (few)
+	if (here && soft < 1024)
 		remedy("descriptors", "ulimit -n %llu", hard > 65536 ? 65536 : hard);
 }
 
@@ -65,7 +61,7 @@ void check_limits(struct checked *c)
 	if (status_number("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
 		say(OK, "locked memory", "no limit counts here (CAP_IPC_LOCK)");
 	else
-		judge_memlock("locked memory", l.rlim_cur, l.rlim_max, NULL);
+		judge_memlock("locked memory", l.rlim_cur, l.rlim_max, true);
 	getrlimit(RLIMIT_NOFILE, &l);
-	judge_nofile("descriptors", l.rlim_cur, l.rlim_max, NULL);
+	judge_nofile("descriptors", l.rlim_cur, l.rlim_max, true);
 }

@@ -120,7 +120,7 @@ bool find_command(char path[PATH_MAX], const char *command)
 		snprintf(path, PATH_MAX, "%s", command);
 		return is_executable(path);
 	}
-	for (dirs = dirs ? dirs : "/usr/bin:/bin"; *dirs;) {
+	for (dirs = dirs && *dirs ? dirs : "/usr/bin:/bin"; *dirs;) {
 		int len = (int)strcspn(dirs, ":");
 
 		snprintf(path, PATH_MAX, "%.*s/%s", len, dirs, command);

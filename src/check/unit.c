@@ -264,10 +264,10 @@ static void judge_limits(struct looking *l)
 	if (root)
 		say(OK, "LimitMEMLOCK=", "does not count, as it runs as root (CAP_IPC_LOCK)");
 	else
-		judge_memlock("LimitMEMLOCK=", memlock, memlock, l->u.name);
+		judge_memlock("LimitMEMLOCK=", memlock, memlock, false);
 	if (!root && memlock < 16 << 20)
 		cure(l, "memlock", "LimitMEMLOCK=infinity");
-	judge_nofile("LimitNOFILE=", nofile, nofile, l->u.name);
+	judge_nofile("LimitNOFILE=", nofile, nofile, false);
 	if (nofile <= DEFAULT_NOFILE)
 		cure(l, "descriptors", "LimitNOFILE=65536");
 }

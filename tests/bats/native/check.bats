@@ -123,6 +123,12 @@ if not any(l["result"] == result and l["what"] == what and
 	told problem user "nobody (65534)" user
 }
 
+@test "a peer to which there is no route" {
+	unshare -Un true 2>/dev/null || skip "no network namespaces for this user"
+	run -1 --separate-stderr unshare -Urn "$SOCKRAIL" check --json -n 192.0.2.1:80
+	told problem route "none to 192.0.2.1|ip route get 192.0.2.1"
+}
+
 @test "programs: static, setuid, Go, script, io_uring" {
 	cd "$BATS_TEST_TMPDIR"
 	echo 'int main(void) { return 0; }' >p.c
