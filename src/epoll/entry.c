@@ -400,7 +400,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
 				 (ev->events & EPOLLEXCLUSIVE))) {
 		plain = true;
-		sr_stream_plain(st, SR_REASON_EPOLL);
+		sr_stream_plain(st, SR_REASON_EPOLL, false);
 	}
 	if (!plain) {
 		sr_lock(&st->sets.lock);
@@ -408,7 +408,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_unlock(&st->sets.lock);
 		if (r == -ENOMEM && adds) {	/* for an entry */
 			plain = true;
-			sr_stream_plain(st, SR_REASON_EPOLL);
+			sr_stream_plain(st, SR_REASON_EPOLL, false);
 		}
 	}
 	if (plain) {
@@ -458,7 +458,7 @@ void sr_epoll_number_gone(struct sr_stream *st, int fd)
 {
 	if (!sr_epoll_each(st, NULL, fd, NULL))
 		return;
-	sr_stream_plain(st, SR_REASON_EPOLL);
+	sr_stream_plain(st, SR_REASON_EPOLL, false);
 	sr_epoll_each(st, NULL, fd, sr_epoll_release);
 	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
 }

@@ -41,12 +41,6 @@ int sr_shim_release(int fd)
 	return st ? sr_stream_detach(st, fd) : 0;
 }
 
-static void plain(struct sr_stream *st, enum sr_reason reason)
-{
-	while (sr_stream_plain(st, reason) == -ETIMEDOUT)
-		;
-}
-
 void sr_shim_plain(int fd, enum sr_reason reason)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
@@ -54,7 +48,7 @@ void sr_shim_plain(int fd, enum sr_reason reason)
 
 	sr_epoll_pass(fd);
 	if (st) {
-		plain(st, reason);
+		sr_stream_plain(st, reason, true);
 		sr_stream_put(st);
 	}
 	errno = saved;
@@ -77,11 +71,11 @@ int sr_shim_duplicated(int fd, int got)
 	}
 	if (!sr_process_ours()) {
 		/* For the program that the child is going to execute. */
-		plain(st, SR_REASON_EXEC);
+		sr_stream_plain(st, SR_REASON_EXEC, true);
 	} else {
 		if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)
-			plain(st, SR_REASON_STDIO);
-		sr_shim_enter(got, sr_stream_attach(st, got));
+			sr_stream_plain(st, SR_REASON_STDIO, true);
+		sr_shim_enter(got, sr_stream_attach(st));
 	}
 	sr_stream_put(st);
 	errno = saved;

@@ -134,7 +134,7 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 		if (dup >= 0 || tried)
 			return dup;
 		sr_ends_unlock(st);
-		sr_stream_plain(st, SR_REASON_DESCRIPTORS);
+		sr_stream_plain(st, SR_REASON_DESCRIPTORS, false);
 		tried = true;
 	}
 }
@@ -234,13 +234,10 @@ static void close_last(struct sr_stream *st, int fd)
 	}
 }
 
-struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd)
+struct sr_stream *sr_stream_attach(struct sr_stream *st)
 {
-	sr_stream_ref(st);
 	atomic_fetch_add(&st->fds, 1);
-	if (fd <= 2)
-		sr_stream_plain(st, SR_REASON_STDIO);
-	return st;
+	return sr_stream_ref(st);
 }
 
 int sr_stream_detach(struct sr_stream *st, int fd)

@@ -68,7 +68,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	int r;
 
 	if (dissolve)
-		sr_stream_plain(st, SR_REASON_OPTION);
+		sr_stream_plain(st, SR_REASON_OPTION, false);
 	r = kernel_connect(st, fd, addr, len);
 	if (r == -EINPROGRESS || r == -EINTR)
 		how |= SR_ST_FRESH;
@@ -215,12 +215,6 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	sr_unlock(&st->tx_lock);
 }
 
-static void become_plain(struct sr_stream *st)
-{
-	while (sr_stream_plain(st, SR_REASON_OPTION) == -ETIMEDOUT)
-		;
-}
-
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
@@ -232,12 +226,12 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
 	plain = len > 0 && limit && (v < limit->least || v > limit->most);
 	if (plain && !time)
-		become_plain(st);
+		sr_stream_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
 	/* The kernel refuses some (iperf 2 -n), and calls of ours heed none. */
 	if (plain && time)
-		become_plain(st);
+		sr_stream_plain(st, SR_REASON_OPTION, true);
 	if (time)
 		sr_stream_mode_changed(st);
 	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
@@ -284,7 +278,7 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 	int r;
 
 	if (req == FIOASYNC)
-		sr_stream_plain(st, SR_REASON_OPTION);
+		sr_stream_plain(st, SR_REASON_OPTION, false);
 	if (req == SIOCINQ)
 		sr_guest_use(st, SR_NOTIFY_RX);
 	if (sr_gate_shut(&st->in.gate) && req == SIOCINQ)

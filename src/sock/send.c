@@ -424,7 +424,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	pthread_testcancel(); /* as in sr_stream_recv() */
 	if ((flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) ||
 	    msg->msg_controllen) {
-		sr_stream_plain(st, SR_REASON_OPTION);
+		sr_stream_plain(st, SR_REASON_OPTION, true);
 		return kernel_send(fd, msg, flags);
 	}
 	sr_guest_use(st, SR_NOTIFY_TX);
@@ -459,7 +459,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	int state;
 
 	if (is_odd(in_fd)) {
-		sr_stream_plain(st, SR_REASON_OPTION);
+		sr_stream_plain(st, SR_REASON_OPTION, true);
 		r = kernel_sendfile(fd, &src);
 		if (r > 0)
 			sr_tcp_sent(st, r);

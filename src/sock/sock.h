@@ -10,8 +10,8 @@
 
 #include "engine/stream.h"
 
-/* Records that fd refers to the stream, too; returns a reference for the table. */
-struct sr_stream *sr_stream_attach(struct sr_stream *st, int fd);
+/* Counts one more descriptor; returns a reference for the table. */
+struct sr_stream *sr_stream_attach(struct sr_stream *st);
 
 /* The caller is about to close or replace fd, and has taken it from the table;
  * the table's reference is dropped here.  For the last descriptor of a stream

@@ -173,29 +173,30 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	return true;
 }
 
-int sr_stream_plain(struct sr_stream *st, enum sr_reason reason)
+void sr_stream_plain(struct sr_stream *st, enum sr_reason reason, bool must)
 {
 	bool ok;
 
-	sr_guest_use(st, SR_OWNERS_BOTH);
-	sr_stream_bar(st, reason);
-	if (!involved(st))
-		return 0;
-	sr_back_begin(st);
-	ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
-	if (ring_is_orphaned(st) && !st->in.disconnected) {
-		sr_lock(&st->rx_lock);
-		sr_back_disconnect(st);
-		st->rx.state = SR_RX_RESET;
-		sr_fast_update_rx(st);
-		sr_stream_broke(st, ECONNRESET);
-		sr_unlock(&st->rx_lock);
-	}
-	if (!ok)
-		sr_inform("%s: not back on TCP yet (%s)",
-			sr_stream_label(st, (char[128]){ 0 }),
-			sr_reason_word(reason));
-	return ok ? 0 : -ETIMEDOUT;
+	do {
+		sr_guest_use(st, SR_OWNERS_BOTH);
+		sr_stream_bar(st, reason);
+		if (!involved(st))
+			return;
+		sr_back_begin(st);
+		ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
+		if (ring_is_orphaned(st) && !st->in.disconnected) {
+			sr_lock(&st->rx_lock);
+			sr_back_disconnect(st);
+			st->rx.state = SR_RX_RESET;
+			sr_fast_update_rx(st);
+			sr_stream_broke(st, ECONNRESET);
+			sr_unlock(&st->rx_lock);
+		}
+		if (!ok)
+			sr_inform("%s: not back on TCP yet (%s)",
+				sr_stream_label(st, (char[128]){ 0 }),
+				sr_reason_word(reason));
+	} while (!ok && must);
 }
 
 /* ---- streams that another process or program receives ---- */

@@ -22,11 +22,10 @@ void sr_plain_sent(struct sr_stream *st, ssize_t r);
 /*
  * The program (or another one) is about to use the descriptor in a way that a
  * link cannot serve (epoll_ctl, fdopen, passing it on): both directions return
- * to TCP and stay there.  Waits, bounded, until they have.  0, or -ETIMEDOUT:
- * it will happen later, and no byte in flight is lost, but the descriptor
- * cannot be used around the library yet.
+ * to TCP and stay there.  Waits until they have: 3 seconds, or, if bytes must not move
+ * before, for as long as that takes.
  */
-int sr_stream_plain(struct sr_stream *st, enum sr_reason reason);
+void sr_stream_plain(struct sr_stream *st, enum sr_reason reason, bool must);
 
 /* Makes every stream plain.  Bounded. */
 void sr_streams_plain(void);

@@ -27,6 +27,10 @@ teardown() { stop_all; }
 	compare io_flag trunc -w any -r 'option|peer-dropped'
 }
 
+@test "MSG_TRUNC waits for a peer that is stopped" {
+	compare io_flag trunc-stopped -w any -r 'option|peer-dropped'
+}
+
 @test "MSG_MORE and TCP_CORK hold back, but not for ever" {
 	# While a direction switches, what TCP held back is pushed out.
 	SR_TEST_MODES="wait" compare io_flag more

@@ -175,8 +175,7 @@ static inline void await_asleep(pid_t pid, pid_t tid)
 	}
 }
 
-/* The same of the other half's first thread. */
-static inline void await_peer_asleep(void)
+static inline pid_t peer_pid(void)
 {
 	char path[4096], name[32];
 	int pid = 0;
@@ -193,6 +192,14 @@ static inline void await_peer_asleep(void)
 			pid = 0;
 		fclose(f);
 	}
+	return pid;
+}
+
+/* The same of the other half's first thread. */
+static inline void await_peer_asleep(void)
+{
+	pid_t pid = peer_pid();
+
 	await_asleep(pid, pid);
 }
 

@@ -255,6 +255,51 @@ static void trunc_client(void)
 	close(fd);
 }
 
+/* When this process has stopped it goes on after more than the 3 s for which a return to
+ * TCP is awaited where the call can be made without. */
+static void be_continued(void)
+{
+	pid_t self = getpid();
+
+	if (fork())
+		return;
+	while (thread_state(self, self) != 'T')
+		nap(5);
+	nap(3500);
+	kill(self, SIGCONT);
+	_exit(0);
+}
+
+/* A call that a link does not serve, while the peer cannot return to TCP. */
+static void trunc_stopped_server(int lfd)
+{
+	int fd = answer(lfd);
+	pid_t peer = peer_pid();
+
+	warm_up(fd, false);
+	send_go(fd);
+	await_readable(fd, 26);
+	while (thread_state(peer, peer) != 'T')
+		nap(5);
+	say_result("trunc", recv(fd, NULL, 5, MSG_TRUNC));
+	say_bytes("recv", (ssize_t)take(fd, buf, 21), buf);
+	close(fd);
+}
+
+static void trunc_stopped_client(void)
+{
+	int fd;
+
+	be_continued();
+	fd = dial();
+	warm_up(fd, true);
+	await_go(fd);
+	put(fd, "abcdefghijklmnopqrstuvwxyz", 26);
+	raise(SIGSTOP);
+	say_result("end", recv(fd, buf, 1, 0));
+	close(fd);
+}
+
 /* ------------------------------------------------------------- MSG_MORE */
 
 /* Until the other end has said that it has all: an acknowledgement that comes
@@ -408,6 +453,7 @@ static const struct tcp_case cases[] = {
 	{"waitall", waitall_server, waitall_client},
 	{"dontwait", dontwait_server, dontwait_client},
 	{"trunc", trunc_server, trunc_client},
+	{"trunc-stopped", trunc_stopped_server, trunc_stopped_client},
 	{"more", more_server, more_client},
 	{"push", push_server, push_client},
 	{"more-bulk", more_bulk_server, more_bulk_client},
