@@ -425,7 +425,10 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	if ((flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) ||
 	    msg->msg_controllen) {
 		sr_stream_plain(st, SR_REASON_OPTION, true);
-		return kernel_send(fd, msg, flags);
+		r = kernel_send(fd, msg, flags);
+		if (r > 0)	/* of urgent data the last byte is beside the stream */
+			sr_tcp_sent(st, r - !!(flags & MSG_OOB));
+		return r;
 	}
 	sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);

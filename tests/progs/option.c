@@ -397,8 +397,8 @@ static void oob_client(void)
 
 	warm_up(fd, true);
 	await_go(fd);
-	put(fd, "abc", 3);
-	say_result("oob", send(fd, "!", 1, MSG_OOB));
+	put(fd, "ab", 2);
+	say_result("oob", send(fd, "c!", 2, MSG_OOB));
 	put(fd, "def", 3);
 	warm_up(fd, true);
 	say_result("none", recv(fd, buf, 1, MSG_OOB));
