@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ring.c - generations of rings, and the decision how large a ring should be.
- * Pure; see ring.h.
+ * ring.c - generations of rings.  Pure; see ring.h.
  */
 #include "pure/ring.h"
 
@@ -102,38 +101,4 @@ bool sr_gens_fit(const struct sr_gens *g, uint64_t taken, uint64_t w)
 size_t sr_ring_step(size_t size, size_t max)
 {
 	return size >= max >> STEP ? max : size << STEP;
-}
-
-static bool is_quick(const struct sr_ring_rule *rule,
-		     const struct sr_ring_turns *turns)
-{
-	return turns && rule->quick_turns && turns->quick >= rule->quick_turns;
-}
-
-size_t sr_ring_want(const struct sr_ring_rule *rule, size_t size, uint64_t used,
-		    const struct sr_ring_turns *turns)
-{
-	size_t want = sr_ring_step(size, rule->max);
-
-	if (is_quick(rule, turns))
-		return want;
-	if (size >= rule->full_most ||
-	    !sr_ring_full(size, used, rule->full_part))
-		return size;
-	if (want < rule->full_least)
-		want = rule->full_least;
-	if (want > rule->full_most)
-		want = rule->full_most;
-	return want < rule->max ? want : rule->max;
-}
-
-void sr_ring_turn(const struct sr_ring_rule *rule, struct sr_ring_turns *turns,
-		  size_t size, uint64_t taken, uint64_t now_ns)
-{
-	if (turns->at && now_ns - turns->ns < rule->quick_ns)
-		turns->quick++;
-	else
-		turns->quick = 0;
-	turns->ns = now_ns;
-	turns->at = taken + size;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ring.h - where the bytes of a direction are while they are on a link, and how
- * large its rings should be.  Both kinds of link use it; how a ring gets its
- * memory, and what the ends say to each other about it, is the kind's.
+ * ring.h - where the bytes of a direction are while they are on a link.  Both kinds of
+ * link use it; when a ring grows, how it gets its memory, and what the ends say to each
+ * other about it, is the kind's.
  *
  * Byte k of a direction is at ring[k & (size - 1)].  A direction changes to
  * another ring at an offset: bytes from `start` on are in the new one, bytes
@@ -94,27 +94,6 @@ bool sr_gens_fit(const struct sr_gens *g, uint64_t taken, uint64_t w);
 
 /* ---- size ---- */
 
-/* When a ring is made larger. */
-struct sr_ring_rule {
-	size_t max;
-	/* A full ring grows by one step, but at least to full_least, and only
-	 * up to full_most. */
-	size_t full_least, full_most;
-	unsigned full_part; /* full: less than this part of it is free */
-	/* A ring also grows when a ring's worth was taken in less than quick_ns
-	 * so many times in a row.  0: it does not. */
-	unsigned quick_turns;
-	uint64_t quick_ns;
-};
-
-/* How often a ring's worth was taken quickly.  Whoever enlarges the ring sets
- * `quick` to 0. */
-struct sr_ring_turns {
-	uint64_t at; /* offset of the next turn, */
-	uint64_t ns; /* time of the last one */
-	unsigned quick;
-};
-
 /* The next larger size after `size`. */
 size_t sr_ring_step(size_t size, size_t max);
 
@@ -122,16 +101,5 @@ static inline bool sr_ring_full(size_t size, uint64_t used, unsigned part)
 {
 	return used > size - size / part;
 }
-
-/*
- * The size that a ring of `size` should have, where `used` bytes are not taken
- * yet.  turns: see sr_ring_turn(); may be NULL.
- */
-size_t sr_ring_want(const struct sr_ring_rule *rule, size_t size, uint64_t used,
-		    const struct sr_ring_turns *turns);
-
-/* The program has taken all bytes below `taken` >= turns->at. */
-void sr_ring_turn(const struct sr_ring_rule *rule, struct sr_ring_turns *turns,
-		  size_t size, uint64_t taken, uint64_t now_ns);
 
 #endif

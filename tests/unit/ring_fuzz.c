@@ -16,8 +16,6 @@
 #define RINGS 4
 
 static const size_t sizes[RINGS] = {16, 64, 256, 512};
-static const struct sr_ring_rule rule = {
-	.max = 512, .full_most = 512, .full_part = SR_CREDIT_ROOM};
 static uint64_t state;
 
 static uint64_t below(uint64_t n)
@@ -89,15 +87,12 @@ static void look_at_credit(void)
 static void grow(void)
 {
 	uint32_t ring = sr_gens_last(&tx.gens)->ring;
-	uint64_t used = sr_credit_used(tx.w, tx.acked,
-				       sr_gens_last(&tx.gens)->start);
-	size_t want = sr_ring_want(&rule, sizes[ring], used, NULL);
 
-	if (want == sizes[ring] || below(2))
+	if (ring + 1 == RINGS || below(2))
 		return;
-	CHECK_EQ(want, sizes[ring + 1]);
+	CHECK_EQ(sr_ring_step(sizes[ring], sizes[RINGS - 1]), sizes[ring + 1]);
 	sr_gens_add(&tx.gens, tx.w, ring + 1);
-	CHECK_EQ(room_with(tx.acked), want);
+	CHECK_EQ(room_with(tx.acked), sizes[ring + 1]);
 }
 
 static void send(void)
@@ -290,47 +285,6 @@ static void lie(void)
 	}
 }
 
-/* ---- sizes ---- */
-
-static void size(void)
-{
-	struct sr_ring_rule r = {
-		.full_part = 1 + (unsigned)below(8),
-		.quick_turns = (unsigned)below(4),
-		.quick_ns = 1000,
-	};
-	struct sr_ring_turns turns = {.quick = (unsigned)below(5)};
-	size_t first = (size_t)4096 << below(4), s, want;
-	uint64_t used;
-
-	r.max = first << below(9);
-	r.full_most = below(2) ? r.max : first << below(6);
-	r.full_least = below(2) ? 0 : r.full_most;
-	s = first << below((unsigned)__builtin_ctzll(r.max / first) + 1);
-	used = below(2) ? 0 : below(s + 1);
-	want = sr_ring_want(&r, s, used, below(2) ? &turns : NULL);
-	CHECK(want >= s && want <= r.max && !(want & (want - 1)));
-}
-
-static void turns(void)
-{
-	struct sr_ring_rule r = {
-		.max = 4096, .full_part = 8, .quick_turns = 3,
-		.quick_ns = 1000};
-	struct sr_ring_turns t = {0};
-	uint64_t now = 1 + below(1000);
-	unsigned i;
-
-	for (i = 0; i < 4; i++) {
-		CHECK_EQ(sr_ring_want(&r, 64, 0, &t), 64);
-		sr_ring_turn(&r, &t, 64, i * 64, now += below(1000));
-	}
-	CHECK_EQ(sr_ring_want(&r, 64, 0, &t), 256);
-	CHECK_EQ(sr_ring_want(&r, 4096, 0, &t), 4096);
-	sr_ring_turn(&r, &t, 64, i * 64, now + 1000);
-	CHECK_EQ(sr_ring_want(&r, 64, 0, &t), 64);
-}
-
 /* ---- messages ---- */
 
 #define POSTED 64
@@ -415,8 +369,6 @@ int main(int argc, char **argv)
 		state = seed + i;
 		honest();
 		lie();
-		size();
-		turns();
 		slots();
 	}
 	return 0;

@@ -25,7 +25,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/conf.h"
 #include "base/probe.h"
 
 #define SWEEP_MS 1000 /* idle for at least this long, at most twice */
@@ -90,29 +89,16 @@ static void turn(struct sr_shm *l, uint32_t area)
 	atomic_store_explicit(&l->own->gens, n + 1, memory_order_release);
 }
 
-static struct sr_ring_rule rule_of(struct sr_shm *l)
+/* The ring is full. */
+static bool grow(struct sr_shm *l)
 {
-	size_t max = l->plan.size[l->plan.areas - 1];
+	uint32_t area = sr_gens_last(&l->tx.gens)->ring + 1;
 
-	return (struct sr_ring_rule){
-		.max = max,
-		.full_most = max,
-		.full_part = SR_CREDIT_ROOM,
-	};
-}
-
-static bool grow(struct sr_shm *l, uint64_t used)
-{
-	struct sr_ring_rule rule = rule_of(l);
-	uint32_t area = sr_gens_last(&l->tx.gens)->ring;
-	size_t size = l->plan.size[area];
-
-	size = sr_ring_want(&rule, size, used, NULL);
-	if (size == l->plan.size[area] || !sr_memory_take(size))
+	if (area == l->plan.areas || !sr_memory_take(l->plan.size[area]))
 		return false;
-	atomic_fetch_add(&l->taken_memory, size);
-	sr_probe(grow, "shm", l->plan.size[area], size);
-	turn(l, area + 1);
+	atomic_fetch_add(&l->taken_memory, l->plan.size[area]);
+	sr_probe(grow, "shm", l->plan.size[area - 1], l->plan.size[area]);
+	turn(l, area);
 	return true;
 }
 
@@ -136,7 +122,7 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 		out = outstanding(l);
 	}
 	room = sr_credit_room(ring->size, out, ring->size / SR_CREDIT_ROOM);
-	if (!room && grow(l, out)) {
+	if (!room && grow(l)) {
 		ring = sr_gens_ring(&l->tx.gens);
 		room = ring->size;
 	}

@@ -26,20 +26,9 @@
 
 #define ROOMY ((size_t)256 << 10)
 #define IDLE_NS UINT64_C(30000000000)
-
-/*
- * With a full ring the peer's program sleeps, which with TCP it would not yet: some
- * write a good deal before they read.  At once to ROOMY, as a ring that is read from
- * cannot be replaced again before it is empty.
- */
-static struct sr_ring_rule rule_of(struct sr_vlink *l)
-{
-	return (struct sr_ring_rule){
-		.max = l->policy->ring_max,
-		.full_least = ROOMY, .full_most = ROOMY, .full_part = 8,
-		.quick_turns = 3, .quick_ns = 20 * 1000 * 1000,
-	};
-}
+#define QUICK_NS 20000000
+#define QUICK_TURNS 3
+#define FULL_PART 8		/* full: less than this part of it is free */
 
 static unsigned generation(struct sr_vlink *l)
 {
@@ -74,26 +63,36 @@ static unsigned want(struct sr_vlink *l, size_t now, size_t size)
 		       SR_NOTIFY_WORK : 0;
 }
 
-/* The program has taken as much as rx.turns.at.  rx. */
+/* The program has taken another ring's worth, as far as rx.turn_at.  If this took less
+ * than QUICK_NS several times in a row, the ring is to grow.  rx. */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 {
 	size_t size = l->rx.window;	/* the ring may just be freed */
-	const struct sr_ring_rule r = rule_of(l);
+	size_t larger = sr_ring_step(size, l->policy->ring_max);
+	uint64_t now = sr_now_ns();
+	bool quick = l->rx.turn_at && now - l->rx.turn_ns < QUICK_NS;
 
-	sr_ring_turn(&r, &l->rx.turns, size, taken, sr_now_ns());
-	size = sr_ring_want(&r, size, 0, &l->rx.turns);
-	if (size > l->rx.window)
-		l->rx.turns.quick = 0;
-	if (want(l, l->rx.window, size))
+	l->rx.quick = quick ? l->rx.quick + 1 : 0;
+	l->rx.turn_ns = now;
+	l->rx.turn_at = taken + size;
+	if (l->rx.quick < QUICK_TURNS || larger <= size)
+		return;
+	l->rx.quick = 0;
+	if (want(l, size, larger))
 		l->link.notify(&l->link, SR_NOTIFY_WORK);
 }
 
+/*
+ * With a full ring the peer's program sleeps, which with TCP it would not yet: some
+ * write a good deal before they read.  At once to ROOMY, as a ring that is read from
+ * cannot be replaced again before it is empty.
+ */
 unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
-	const struct sr_ring_rule r = rule_of(l);
 	size_t size = size_now(l);
 
-	return want(l, size, sr_ring_want(&r, size, unread, NULL));
+	return sr_ring_full(size, unread, FULL_PART) ?
+		       want(l, size, least_of(ROOMY, l->policy->ring_max)) : 0;
 }
 
 /* loop */

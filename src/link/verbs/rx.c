@@ -214,7 +214,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	start = atomic_load(&sr_gens_last(&l->rx.gens)->start);
 	if (taken - n < start && taken >= start)
 		link->notify(link, SR_NOTIFY_WORK); /* the other is empty */
-	if (taken >= l->rx.turns.at)
+	if (taken >= l->rx.turn_at)
 		sr_vgrow_turn(l, taken);
 	/* A stale look at ack_said costs an ACK too many or too late; the pump
 	 * looks again under the lock, and the timer later. */

@@ -127,7 +127,8 @@ struct sr_vrx {
 	uint32_t repost[SR_V_RQ];
 	_Atomic size_t grow;	/* the loop is to offer such a ring */
 	bool offered;		/* RING sent, no RING_USE yet; locked */
-	struct sr_ring_turns turns; /* rx */
+	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
+	unsigned quick;		/* such turns in a row that took little time; rx */
 };
 
 /* What the timer remembers of its last look.  loop */
