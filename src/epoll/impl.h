@@ -84,8 +84,7 @@ struct sr_epoll_entry {
 
 struct sr_epoll {
 	struct sr_epoll *next_set;
-	bool used;		/* sets_lock */
-	int fds;		/* entries in the table; sets_lock */
+	int fds;		/* entries in the table, 0: it is free; sets_lock */
 
 	struct sr_mutex lock;
 	int epfd;		/* a descriptor of the program's, -1: closed */

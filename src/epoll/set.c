@@ -53,7 +53,7 @@ static struct sr_epoll *find_free(void)
 {
 	struct sr_epoll *set = sets;
 
-	while (set && set->used)
+	while (set && set->fds)
 		set = set->next_set;
 	if (set)
 		return set;
@@ -84,7 +84,7 @@ void sr_epoll_opened(int fd)
 	set->epfd = fd;
 	set->installed = set->foreign = set->others = set->woken = false;
 	memset(&set->spin, 0, sizeof(set->spin));
-	set->fds = set->used = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
+	set->fds = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
 out:
 	sr_unlock(&sets_lock);
 }
@@ -167,7 +167,7 @@ static void end(struct sr_epoll *set)
 	sr_unlock(&set->lock);
 	sr_epoll_drain(set);
 	sr_lock(&sets_lock);
-	set->used = false;
+	set->fds = 0;
 	sr_unlock(&sets_lock);
 }
 
@@ -181,7 +181,9 @@ void sr_epoll_gone(int fd)
 		return;
 	sr_lock(&sets_lock);
 	set = atomic_exchange(e, NULL);
-	last = set && --set->fds == 0;
+	last = set && set->fds == 1;
+	if (set && !last)
+		set->fds--;
 	sr_unlock(&sets_lock);
 	if (last)
 		end(set);

@@ -38,8 +38,7 @@ struct wait {
 	struct sr_epoll *set;
 	int epfd;
 	const sigset_t *mask;
-	int ms;			/* -1: for ever */
-	bool at_once;		/* the program's time is none */
+	int ms;			/* -1: for ever; 0: it does not sleep */
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: the clock does not run yet */
 	uint64_t start;		/* ns: when it found nothing */
 	unsigned handled;	/* sr_handled.all, as the call began */
@@ -242,18 +241,18 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 	if (!w->deadline)
 		w->deadline = deadline_ms(w->ms);
 	do {
-		n = w->at_once ? 0 : spin(w, ev, max);
+		n = w->ms ? spin(w, ev, max) : 0;
 		/* Whatever is polled is armed before the sleep. */
-		if (!n && !w->at_once)
+		if (!n && w->ms)
 			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
 		if (!n)
-			n = ask_kernel(w, ev, max, !w->at_once);
+			n = ask_kernel(w, ev, max, w->ms);
 		/* A stream that has just returned to TCP would be in both answers. */
 		if (!n)
 			n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
-		if (!n && !w->at_once && signalled(w))
+		if (!n && w->ms && signalled(w))
 			n = -EINTR;
-	} while (!n && !w->at_once &&
+	} while (!n && w->ms &&
 		 (w->deadline == UINT64_MAX || sr_now_ns() < w->deadline));
 	if (n > 0 && w->start)
 		sr_spin_learn(&set->spin, sr_conf.spin_us * 1000ull,
@@ -292,17 +291,16 @@ static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 	return r > 0 || !n ? n + r : n;
 }
 
-__attribute__((noinline)) static int wait_slow(const struct wait *call, bool due,
+__attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 					       struct epoll_event *ev, int max)
 {
 	int n = 0, err = errno;
-	struct wait w = *call;
 
-	w.handled = sr_handled.all;
+	w->handled = sr_handled.all;
 	if (due)
-		n = wait_due(&w, ev, max);
-	if (!n && !(w.at_once && !kernel_may_know(w.set)))
-		n = wait_on(&w, ev, max);
+		n = wait_due(w, ev, max);
+	if (!n && (w->ms || kernel_may_know(w->set)))
+		n = wait_on(w, ev, max);
 	errno = n < 0 ? -n : err;
 	return n < 0 ? -1 : n;
 }
@@ -351,7 +349,6 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		return r;
 slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
-					 .ms = ms, .at_once = !ms,
-					 .deadline = deadline },
+					 .ms = ms, .deadline = deadline },
 			 due, ev, max);
 }
