@@ -113,7 +113,7 @@ static void wake(void)
 	errno = err;
 }
 
-void sr_loop_post(struct sr_task *t)
+bool sr_loop_post(struct sr_task *t)
 {
 	unsigned now = atomic_load(&epoch);
 	struct sr_task *head;
@@ -121,12 +121,13 @@ void sr_loop_post(struct sr_task *t)
 	/* An exchange even when it is queued: it releases what was done before
 	 * to the exchange in run_tasks(). */
 	if (atomic_exchange(&t->queued, now) == now)
-		return;
+		return false;
 	head = atomic_load(&posted);
 	do {
 		t->next = head;
 	} while (!atomic_compare_exchange_weak(&posted, &head, t));
 	wake();
+	return true;
 }
 
 static void run_tasks(void)

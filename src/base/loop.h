@@ -41,8 +41,8 @@ void sr_loop_release(struct sr_watch *w);
 void sr_loop_unwatch(struct sr_watch *w);	/* fd still open */
 
 /* Work handed to the loop, first in first out.  Posting one that is already
- * queued does nothing: fn will see all that was done before the post.  Once fn
- * has begun it may be posted again, and the loop does not touch it (fn may free it).
+ * queued does nothing, and returns false: fn will see all that was done before the post.
+ * Once fn has begun it may be posted again, and the loop does not touch it (fn may free it).
  * Any thread, async-signal-safe, allocates nothing; does not start the loop: it
  * runs, or what is posted waits for sr_loop_start().  Zeroed but for fn. */
 struct sr_task {
@@ -50,7 +50,7 @@ struct sr_task {
 	struct sr_task *next;
 	atomic_uint queued;	/* the loop's epoch in which it is, or 0 */
 };
-void sr_loop_post(struct sr_task *t);
+bool sr_loop_post(struct sr_task *t);
 
 /* One-shot timers, millisecond grain; those due at once run in the order of
  * their times.  loop thread only.  Zeroed but for fn; fn may set or free it. */

@@ -184,7 +184,6 @@ void sr_stream_notify(struct sr_stream *st, unsigned what);
 /* ---- kick.c ---- */
 void sr_stream_kick(struct sr_stream *st);	/* any thread */
 void sr_stream_on_link(struct sr_link *link, unsigned what); /* notify */
-void sr_stream_task(struct sr_stream *st);	/* initializes st->loop.task */
 /* Adjusts the events that the loop watches on the anchor.  Loop only. */
 void sr_stream_rewatch(struct sr_stream *st);
 /* The loop stops watching the anchor.  The registration goes with the number,

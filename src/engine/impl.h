@@ -108,7 +108,6 @@ struct sr_stream {
 
 	const struct sr_policy *policy;	/* never NULL; sr_stream_policy() */
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
-	atomic_bool anchor_private;
 	int family;
 	uint32_t link_no;	/* number of the last link */
 	struct sr_err err;
@@ -122,7 +121,7 @@ struct sr_stream {
 	bool exiting;		/* at exit: nothing remains to be done */
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	struct sr_owned owned;
-	uint64_t close_since;	/* ns: when the close began */
+	uint64_t close_since;	/* ns: the anchor is a duplicate of ours since then, or 0 */
 	atomic_flag history_busy; /* of the two in `rare` (history.c) */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kick.c - owns loop.task, loop.kicked and loop.watch: what makes the service
- * thread look at a stream.  A thread that changes something kicks the stream,
- * and so does an event on its anchor.  Kicks coalesce; each holds a reference
+ * kick.c - owns loop.task and loop.watch: what makes the service thread look at a
+ * stream.  A thread that changes something kicks the stream, and so does an event on its
+ * anchor.  Kicks coalesce; each holds a reference
  * until the work is done.  The service room knows the work.  Takes rx_lock and
  * tx_lock.
  */
@@ -14,11 +14,6 @@
 #include "engine/impl.h"
 #include "engine/stream.h"
 
-void sr_stream_task(struct sr_stream *st)
-{
-	st->loop.task.fn = sr_service_ops.work;
-}
-
 void sr_stream_kick(struct sr_stream *st)
 {
 	/* Without the loop nothing is under way, and nothing would give the
@@ -26,10 +21,8 @@ void sr_stream_kick(struct sr_stream *st)
 	 * notify one that has just ended. */
 	if (!sr_loop_runs() || !sr_stream_tryget(st))
 		return;
-	if (atomic_exchange(&st->loop.kicked, true))
+	if (!sr_loop_post(&st->loop.task))
 		sr_stream_put(st);
-	else
-		sr_loop_post(&st->loop.task);
 }
 
 void sr_stream_on_link(struct sr_link *link, unsigned what)
@@ -45,24 +38,20 @@ void sr_stream_on_link(struct sr_link *link, unsigned what)
 
 /* The events to watch the anchor for: those that no program thread reads.  That
  * is a mark while no plain call is in flight, records, TCP's end, and room for
- * a mark or a resend. */
+ * a mark or a resend.  Both locks held. */
 static uint32_t wanted(struct sr_stream *st)
 {
 	uint32_t ev = 0;
 
-	sr_lock(&st->rx_lock);
 	if (sr_gate_shut(&st->in.gate) && !st->in.fin_seen &&
 	    !(atomic_load(&st->in.gate) & SR_GATE_COUNT) &&
 	    (sr_rx_at_mark(&st->rx) || st->rx.dup ||
 	     st->rx.state == SR_RX_EOF))
 		ev |= EPOLLIN;
-	sr_lock(&st->tx_lock);
 	if (sr_gate_shut(&st->out.gate) &&
 	    (st->tx.state == SR_TX_RESEND ||
 	     (st->tx.state == SR_TX_WAIT && st->tx.acked)))
 		ev |= EPOLLOUT;
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
 	return ev;
 }
 
@@ -90,11 +79,12 @@ void sr_stream_unwatch(struct sr_stream *st)
 
 void sr_stream_rewatch(struct sr_stream *st)
 {
-	uint32_t ev = wanted(st);
+	uint32_t ev;
 	int r;
 
 	sr_lock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
+	ev = wanted(st);
 	if (st->loop.watched_fd >= 0 && st->loop.watched_fd != st->anchor) {
 		st->loop.watched_fd = -1;
 		st->loop.watched = 0;

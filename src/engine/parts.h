@@ -25,11 +25,10 @@ struct sr_epoll_entry;
 /* Sending.  tx_lock protects what is not atomic. */
 struct sr_out {
 	atomic_uint gate;
-	atomic_uint calls;
+	atomic_uint calls;	/* of both directions, while plain */
 	_Atomic uint64_t tcp;	/* bytes written to the anchor */
 	struct sr_link *link;
 	int64_t delta;		/* while the gate is open, tx.w = tcp + delta */
-	uint64_t n;		/* N of the current SWITCH */
 	uint64_t way[SR_WAYS];
 	uint64_t before;	/* bytes that are not this process's: before a fork */
 	unsigned switches;
@@ -54,7 +53,6 @@ struct sr_out {
 /* Receiving.  rx_lock protects what is not atomic. */
 struct sr_in {
 	atomic_uint gate;
-	atomic_uint calls;
 	_Atomic uint64_t tcp;	/* bytes read from the anchor */
 	struct sr_link *link;
 	int64_t delta;		/* gate open: rx.rx = tcp + delta */
@@ -74,7 +72,6 @@ struct sr_in {
 /* The loop's view; only the service thread uses what is not atomic (kick.c). */
 struct sr_loop_side {
 	struct sr_task task;
-	atomic_bool kicked;
 	struct sr_watch watch;	/* watches the anchor */
 	atomic_int watched_fd;	/* -1: not watched */
 	atomic_uint watched;	/* events armed */

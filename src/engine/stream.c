@@ -87,12 +87,11 @@ static struct sr_stream *make(void)
 	return st;
 }
 
-/* Keeps the locks, the references and the task's queue link.  Gates may be
- * cleared: a call enters one only with a reference. */
+/* Keeps the locks and the references.  Gates and the task may be cleared: a call enters
+ * a gate, and the loop has the task, only with a reference. */
 static void clear(struct sr_stream *st)
 {
 	struct sr_mutex w = st->waits.lock, ep = st->sets.lock;
-	struct sr_task task = st->loop.task;
 
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
@@ -101,7 +100,7 @@ static void clear(struct sr_stream *st)
 	sr_history_begin(&st->rare->out);
 	st->waits.lock = w;
 	st->sets.lock = ep;
-	st->loop.task = task;
+	st->loop.task.fn = sr_service_ops.work;
 	st->tx_own = st->rx_own = (struct sr_hot){ 0 };
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
@@ -110,7 +109,6 @@ static void clear(struct sr_stream *st)
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
 	atomic_flag_clear(&st->history_busy);
-	sr_stream_task(st);
 }
 
 static struct sr_stream *take_free(void)
@@ -433,7 +431,6 @@ static void inherit_one(struct sr_stream *st)
 	sr_stat_inherit(st);
 	init_locks(st);
 	atomic_store(&st->waits.first, NULL);
-	atomic_store(&st->loop.kicked, false);
 	st->loop.watched_fd = -1;
 	st->loop.watched = 0;
 	st->loop.timed = false;

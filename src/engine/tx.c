@@ -94,7 +94,7 @@ static void leave(struct sr_stream *st)
 	if (todo & SR_DO_DROP)
 		st->out.link->ops->drop(st->out.link, "peer-dropped");
 	if (link) {
-		st->out.way[sr_way_of(st->out.link)] += st->tx.base - st->out.n;
+		st->out.way[sr_way_of(st->out.link)] += st->tx.base - st->tx.n;
 		st->out.record_at = 0;
 		st->out.switches++;
 		st->out.failovers += !atomic_load(&st->want_tcp);
@@ -231,7 +231,7 @@ static bool progress_wait(struct sr_stream *st)
 
 static void reader_is_gone(struct sr_stream *st)
 {
-	st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
+	st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
 	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
 		fin(st);
 	raw_again(st);
@@ -271,7 +271,7 @@ static bool progress_link(struct sr_stream *st)
 	sync_ack(st);
 	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_tx_is_second(st)) {
 		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
-			st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->out.n;
+			st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
 			fin(st);
 			return false;
 		}
@@ -395,7 +395,6 @@ void sr_tx_start(struct sr_stream *st)
 		goto out;
 	}
 	st->out.link = link;
-	st->out.n = st->tx.w;
 	st->out.record_at = 0;
 	st->out.widen_by = 0;
 	st->out.lost_ns = 0;

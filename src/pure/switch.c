@@ -417,7 +417,6 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 		return SR_DO_DROP;
 	}
 	rx->state = SR_RX_EXPECT;
-	rx->proven = proven;
 	rx->end = false;
 	rx->link_no = sw->link_no;
 	rx->n = sw->n;

@@ -17,7 +17,6 @@ enum sr_rx_state {
 
 struct sr_rx {
 	enum sr_rx_state state;
-	bool proven;		/* the expected link has proven the history */
 	bool end;		/* END{end_at} came by the link; void after a RESUME */
 	bool tcp_over;		/* LINK: FIN or RST came by TCP */
 	bool whole;		/* tcp_over by FIN, and the link has all that was

@@ -75,7 +75,6 @@ static void work(struct sr_task *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 
-	atomic_store(&st->loop.kicked, false);
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.keeper) {
 		if (sr_listener_progress(st))
 			call_again(st, AGAIN_MS);

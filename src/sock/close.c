@@ -52,7 +52,7 @@ static void put_links(struct sr_stream *st)
 	if (tx) {
 		/* The report counts these bytes as sent by the link. */
 		if (st->tx.state == SR_TX_LINK)
-			st->out.way[sr_way_of(tx)] += st->tx.w - st->out.n;
+			st->out.way[sr_way_of(tx)] += st->tx.w - st->tx.n;
 		st->tx.state = SR_TX_DONE;
 		tx->ops->drop(tx, "short");
 		sr_link_put(tx);
@@ -195,7 +195,6 @@ static void detach_last(struct sr_stream *st, int fd)
 	}
 	sr_stream_ref(st);		/* finish() drops it */
 	st->anchor = dup;
-	st->anchor_private = true;
 	st->close_since = sr_now_ns();
 	if (shared)
 		atomic_store(&st->want_tcp, true);
@@ -353,7 +352,7 @@ static bool lives_on(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->rx_lock);
-	yes = st->anchor_private && st->anchor >= 0;
+	yes = st->close_since && st->anchor >= 0;
 	sr_unlock(&st->rx_lock);
 	return yes;
 }
