@@ -125,7 +125,6 @@ struct sr_proving {
 	uint64_t stock_ns;	/* since when */
 	bool able;		/* we have libsodium, as our hello says */
 	bool ahead;		/* rare->ahead takes the place of rare->in */
-	bool shared, showed;	/* our SHARE, our PROOF was sent */
 	struct sr_pake pake;
 	uint8_t tag[2][SR_TAG_LEN]; /* of the asker, of the answerer; once SHARE came */
 	bool keyed;
@@ -145,7 +144,7 @@ struct sr_attach {
 	atomic_int verdict;	/* VERDICT_ of the current attempt */
 	_Atomic(struct sr_link *) att; /* the link in its handshake or in use */
 	uint8_t token[SR_TOKEN_LEN]; /* the token we chose for `att` */
-	bool hello, checked, proven; /* the handshake on att */
+	bool checked, proven;	/* the handshake on att */
 	bool started;		/* our direction's switch has begun on `att` */
 	bool took;		/* the peer's SWITCH on `att` was handled */
 	uint64_t since;		/* ns: when `att` was made */

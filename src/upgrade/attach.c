@@ -57,8 +57,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->up.att = link;
 	st->link_no = link->link_no;
 	atomic_store(&st->up.asked_ns, SR_ANSWERED);
-	st->up.hello = st->up.proven = false;
-	st->up.started = st->up.took = false;
+	st->up.proven = st->up.started = st->up.took = false;
 	st->up.since = sr_now_ns();
 	st->out.started = 0;
 	st->up.due_seen_ns = 0;
@@ -89,14 +88,14 @@ static void send_hello(struct sr_stream *st)
 	memcpy(msg.hello.token, st->up.token, SR_TOKEN_LEN);
 	if (l->ops->hello)
 		l->ops->hello(l, &msg.hello);
-	st->up.hello = true;
 	l->ops->ctl(l, &msg);
 }
 
-/* The peer has said hello: has it proven that the stream is its own?  Until then: false. */
+/* True, once: the peer has said hello, and proven that the stream is its own. */
 static bool check(struct sr_stream *st, unsigned ev)
 {
-	if (!(ev & SR_LINK_HELLO) || !st->up.hello || st->up.checked)
+	if (!(ev & SR_LINK_HELLO) || !sr_link_said(st->up.att, SR_MSG_HELLO) ||
+	    st->up.checked)
 		return false;
 	if (vouched(st))
 		st->up.proven = true;
@@ -130,21 +129,18 @@ static void start_tx(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-static void ask_side(struct sr_stream *st, unsigned ev)
+/* Hellos and proofs; the asker's direction is the first to switch. */
+static void shake_hands(struct sr_stream *st, unsigned ev)
 {
-	if (!st->up.hello && sr_prove_stock(st))
-		send_hello(st);
-	if (!check(st, ev))
-		return;
-	arm_tx(st);
-	start_tx(st);
-}
+	bool asker = st->up.att->role == SR_ROLE_ASKER;
 
-static void answer_side(struct sr_stream *st, unsigned ev)
-{
-	if (!st->up.hello && (ev & SR_LINK_HELLO) && sr_prove_stock(st))
+	if (!sr_link_said(st->up.att, SR_MSG_HELLO) &&
+	    (asker || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
 		send_hello(st);
-	check(st, ev);
+	if (check(st, ev) && asker) {
+		arm_tx(st);
+		start_tx(st);
+	}
 }
 
 /* The SWITCH, and the peer, wait for our program to read what came before it.
@@ -322,10 +318,7 @@ void sr_attach_progress(struct sr_stream *st)
 		st->up.att->ops->drop(st->up.att, "fork");
 	ev = sr_link_events(st->up.att);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
-		if (st->up.att->role == SR_ROLE_ASKER)
-			ask_side(st, ev);
-		else
-			answer_side(st, ev);
+		shake_hands(st, ev);
 		ev = sr_link_events(st->up.att);
 	}
 	if ((ev & SR_LINK_SWITCH) && !st->up.took && st->up.checked &&

@@ -212,7 +212,6 @@ static void send_share(struct sr_stream *st)
 	make_terms(st, &t);
 	sr_pake_begin(sr_sodium(), &p->pake, &t.of);
 	memcpy(msg.share, p->pake.share, SR_SHARE_LEN);
-	p->shared = true;
 	st->up.att->ops->ctl(st->up.att, &msg);
 }
 
@@ -251,7 +250,6 @@ static void send_tag(struct sr_stream *st)
 	struct sr_msg msg = { .type = SR_MSG_PROOF };
 
 	memcpy(msg.tag, st->up.proving.tag[st->up.att->role == SR_ROLE_ANSWERER], SR_TAG_LEN);
-	st->up.proving.showed = true;
 	st->up.att->ops->ctl(st->up.att, &msg);
 }
 
@@ -273,7 +271,9 @@ static void guessed(struct sr_stream *st)
 /* The asker's tag was shown, and nothing came of it. */
 void sr_prove_ended(struct sr_stream *st)
 {
-	if (st->up.att->role == SR_ROLE_ASKER && st->up.proving.showed && !st->up.checked)
+	struct sr_link *l = st->up.att;
+
+	if (l->role == SR_ROLE_ASKER && sr_link_said(l, SR_MSG_PROOF) && !st->up.checked)
 		guessed(st);
 }
 
@@ -295,7 +295,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 
 	if (!p->able || !l->peer_hello.proves)
 		return trusts(st);
-	if (!p->shared) {
+	if (!sr_link_said(l, SR_MSG_SHARE)) {
 		lacks = shows_too_little(st);
 		if (lacks != SR_REASON_NONE) {
 			sr_attach_give_up(st, lacks);
@@ -309,7 +309,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 		sr_attach_give_up(st, SR_REASON_PROTOCOL);
 		return false;
 	}
-	if (asker && !p->showed)
+	if (asker && !sr_link_said(l, SR_MSG_PROOF))
 		send_tag(st);
 	if (!(ev & SR_LINK_PROOF))
 		return false;
