@@ -59,10 +59,8 @@ uint64_t sr_stream_received(struct sr_stream *st)
 
 void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPORT_LINK])
 {
-	const char *device = link->device ? link->device : "";
-
 	sr_anchor_keepalive(st);
-	sr_format(had, SR_REPORT_LINK, "%s%s%s", link->ops->name, *device ? ":" : "", device);
+	sr_format(had, SR_REPORT_LINK, "%s", link->name);
 }
 
 void sr_stream_tx_ways(struct sr_stream *st, uint64_t way[SR_WAYS])

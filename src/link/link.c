@@ -50,7 +50,7 @@ struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
 	atomic_init(&link->refs, 1);
 	link->role = role;
 	link->link_no = link_no;
-	link->device = "";
+	link->name = ops->name;
 	link->owner = owner;
 	link->notify = notify;
 	return link;

@@ -59,7 +59,7 @@ struct sr_link {
 	atomic_int refs;
 	enum sr_role role;
 	uint32_t link_no;
-	const char *device;	/* "rxe0", or "" */
+	const char *name;	/* the kind's, and its device: "shm", "verbs:rxe0" */
 	void (*notify)(struct sr_link *link, unsigned what);
 	void *owner;		/* the stream; no reference: notify() may come late */
 	struct sr_link *next_free; /* link.c: list of links to free in the loop */

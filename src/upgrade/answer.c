@@ -162,16 +162,10 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 	req->policy = s.found->policy;
 	sr_prove_know(s.found);
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
-	if (link) {
-		sr_inform("%s: link %s%s%s accepted",
-			sr_stream_label(s.found, (char[128]){ 0 }),
-			link->ops->name,
-			link->device && *link->device ? ":" : "",
-			link->device ? link->device : "");
+	if (link)
 		sr_attach_begin(s.found, link);
-	} else {
+	else
 		sr_stream_reason(s.found, sr_reason_find(reason));
-	}
 dealt:
 	sr_stream_put(s.found);
 	return true;

@@ -54,6 +54,8 @@ static bool vouched(struct sr_stream *st)
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 {
+	sr_inform("%s: link %s %s", sr_stream_label(st, (char[128]){ 0 }), link->name,
+		  link->role == SR_ROLE_ASKER ? "up" : "accepted");
 	st->up.att = link;
 	st->link_no = link->link_no;
 	atomic_store(&st->up.asked_ns, SR_ANSWERED);

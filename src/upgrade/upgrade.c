@@ -321,10 +321,6 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		link->ops->drop(link, "short");
 		sr_link_put(link);
 	} else if (link) {
-		sr_inform("%s: link %s%s%s up",
-			sr_stream_label(st, (char[128]){ 0 }), link->ops->name,
-			link->device && *link->device ? ":" : "",
-			link->device ? link->device : "");
 		sr_peer_answered(&st->rare->peer, ask->ops);
 		sr_prove_know(st);
 		sr_attach_begin(st, link);

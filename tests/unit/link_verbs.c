@@ -8,7 +8,7 @@ static void test_byte(void)
 
 	check(put(e, 1, true) == 1);
 	check(take(e, 1, true) == 1);
-	say("device %s, inline %u\n", e->link->device,
+	say("%s, inline %u\n", e->link->name,
 	    sr_vlink(e->link)->max_inline);
 	close_end(e);
 }

@@ -221,8 +221,8 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	l->dev = dev;
 	l->policy = policy ?: &sr_conf.policy;
 	l->iwarp = dev->iwarp;
-	memcpy(l->device, dev->name, sizeof(l->device));
-	l->link.device = l->device;
+	sr_format(l->name, sizeof(l->name), "verbs:%s", dev->name);
+	l->link.name = l->name;
 	l->cm.what = SR_CM_LINK;
 	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	l->cq.fd = -1;

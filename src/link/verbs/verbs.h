@@ -147,7 +147,7 @@ struct sr_vlink {
 	struct sr_vdev *dev;		/* loop, until closed */
 	struct sr_vlink *next, **pprev;	/* loop */
 	bool iwarp;
-	char device[64];
+	char name[SR_REPORT_LINK];
 	const struct sr_policy *policy;	/* never NULL: sizes of rings */
 	uint32_t max_inline;
 	atomic_bool dropping;
