@@ -95,7 +95,6 @@ struct sr_epoll {
 
 	_Alignas(64) struct sr_mutex look_lock;
 	struct sr_epoll_entry *first, *last;	/* the queue */
-	int queued;
 	_Atomic(struct sr_epoll_entry *) news;
 	atomic_int ready;	/* entries that are listed */
 	atomic_int linked;	/* entries that are linked */

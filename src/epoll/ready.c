@@ -208,7 +208,6 @@ static void append(struct sr_epoll *set, struct sr_epoll_entry *e)
 	else
 		set->first = e;
 	set->last = e;
-	set->queued++;
 }
 
 static struct sr_epoll_entry *pop(struct sr_epoll *set)
@@ -218,7 +217,6 @@ static struct sr_epoll_entry *pop(struct sr_epoll *set)
 	set->first = e->next_listed;
 	if (!set->first)
 		set->last = NULL;
-	set->queued--;
 	return e;
 }
 
@@ -314,12 +312,13 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 		     unsigned how)
 {
-	struct sr_epoll_entry *e;
-	int left, n = 0, polled = 0;
+	struct sr_epoll_entry *e = NULL, *end;
+	int n = 0, polled = 0;
 	bool keep, reports;
 
 	queue_news(set);
-	for (left = set->queued; n < max && left > 0; left--) {
+	end = set->last;
+	while (n < max && e != end) {
 		e = set->first;
 		if (polled == POLLED)
 			how &= ~SR_EPOLL_POLL;
