@@ -61,17 +61,10 @@ static void put_links(struct sr_stream *st)
 	sr_fast_update_tx(st);
 }
 
-static void reset_on_close(int fd)
-{
-	struct linger now = { 1, 0 };
-
-	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-}
-
 /* Before the link is dropped: the peer would resend over TCP what nobody will read. */
 static void reset_now(int fd)
 {
-	reset_on_close(fd);
+	sr_ends_reset_on_close(fd);
 	sr_now_disconnect(fd);
 }
 
@@ -266,7 +259,7 @@ void sr_close_at_exit(struct sr_stream *st)
 	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
 		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
 		if ((l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st))
-			reset_on_close(st->anchor);
+			sr_ends_reset_on_close(st->anchor);
 		else if (sr_gate_shut(&st->out.gate))
 			sr_ends_finish(st);
 	}

@@ -27,12 +27,14 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
+#include "sock/ends.h"
 #include "sock/sock.h"
 
 struct rest {
 	int fd;
 	bool end;		/* a FIN follows */
 	bool reads;		/* until the peer's end */
+	struct sr_rx rx;	/* tells records, and what is resent, from new bytes */
 	char *at;		/* the bytes that TCP has yet to take */
 	size_t left;
 };
@@ -61,7 +63,8 @@ static bool collect(struct sr_stream *st, struct rest *r)
 	/* Behind plain bytes the kernel sends no FIN as long as there is another process. */
 	*r = (struct rest){ .fd = st->anchor,
 			    .end = st->tx.ended || !sr_gate_shut(&st->out.gate),
-			    .reads = sr_gate_shut(&st->in.gate) };
+			    .reads = sr_gate_shut(&st->in.gate),
+			    .rx = st->rx };
 	if (st->tx.state != SR_TX_RESEND)
 		return true;
 	r->at = sr_pages_get(SR_RECORD_LEN + (st->tx.w - from));
@@ -122,11 +125,32 @@ static bool is_later(ssize_t r)
 	return r < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+/* Reads what the peer may still send: its RESUME, and bytes that our program had received
+ * before.  Others are new, and a reset answers them, as at any closed socket. */
+static void read_rest(struct rest *r)
+{
+	uint8_t in[4096], out[sizeof(in) + SR_RECORD_LEN];
+	unsigned todo;
+	ssize_t n;
+
+	while (r->reads) {
+		n = sr_now_recv(r->fd, in, sizeof(in), 0);
+		if (is_later(n))
+			return;
+		if (n > 0 && sr_rx_tcp(&r->rx, in, (size_t)n, out, &todo) != 0) {
+			sr_ends_reset_on_close(r->fd);
+			n = -1;
+		}
+		if (n < 0)
+			r->left = 0;
+		r->reads = n > 0;
+	}
+}
+
 /* True: it is not over. */
 static bool step(struct rest *r)
 {
 	ssize_t n;
-	char c[4096];
 
 	while (r->left) {
 		n = sr_now_send(r->fd, r->at, r->left);
@@ -141,15 +165,8 @@ static bool step(struct rest *r)
 		sr_real.shutdown(r->fd, SHUT_WR);
 		r->end = false;
 	}
-	while (r->reads) {
-		n = sr_now_recv(r->fd, c, sizeof(c), 0);
-		if (is_later(n))
-			return true;
-		if (n < 0)
-			return false;
-		r->reads = n > 0;	/* at the peer's end there is nothing to drop */
-	}
-	return r->left;
+	read_rest(r);
+	return r->reads || r->left;
 }
 
 /* Gives the sockets the numbers from 0 on, and closes all others. */
@@ -168,8 +185,10 @@ static void deliver(struct list *list, struct pollfd *p)
 	do {
 		open = 0;
 		for (struct rest *r = list->rest; r < list->rest + list->n; r++) {
-			if (r->fd >= 0 && !step(r))
+			if (r->fd >= 0 && !step(r)) {
+				sr_real.close(r->fd);
 				r->fd = -1;
+			}
 			if (r->fd >= 0)
 				p[open++] = (struct pollfd){
 					.fd = r->fd,

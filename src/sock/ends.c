@@ -111,6 +111,13 @@ void sr_ends_finish(struct sr_stream *st)
 	sr_fast_update_tx(st);
 }
 
+void sr_ends_reset_on_close(int fd)
+{
+	struct linger now = { 1, 0 };
+
+	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+}
+
 /* ---- shutdown(2) ---- */
 
 static int kernel_shutdown(int fd, int how)

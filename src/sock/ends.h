@@ -21,5 +21,7 @@ bool sr_ends_arrived(struct sr_stream *st);
 bool sr_ends_leave_unread(struct sr_stream *st);
 /* Ends our direction, on TCP or on the link.  Both locks held. */
 void sr_ends_finish(struct sr_stream *st);
+/* The descriptor's last close will be a reset. */
+void sr_ends_reset_on_close(int fd);
 
 #endif

@@ -144,14 +144,68 @@ static int end_of_plain(void *arg)
 	return 0;
 }
 
+/* The peer's program goes on behind its RESUME, of m bytes by the link, although the
+ * process has ended.  Returns an exit status. */
+static int go_on(struct fake_pair *e, uint64_t m)
+{
+	struct pollfd p = {.fd = e->peer, .events = POLLRDHUP};
+	uint8_t out[SR_RECORD_LEN + BYTES] = {0}, in[SR_RECORD_LEN];
+
+	if (!get(e->peer, in, SR_RECORD_LEN) || poll(&p, 1, 5000) != 1)
+		return 2;
+	usleep(LATE_MS * 1000);		/* the process has ended, or waits for no more */
+	sr_resume_make(out, 0, m);
+	if (send(e->peer, out, SR_RECORD_LEN + m, 0) < 0)
+		return 3;
+	p.events = 0;
+	if (poll(&p, 1, LATE_MS))
+		return 4;
+	if (send(e->peer, out, 1, 0) < 0 || poll(&p, 1, 5000) != 1)
+		return 5;
+	return send(e->peer, out, 1, MSG_NOSIGNAL) < 0 ? 0 : 6;
+}
+
+/* TCP answers bytes behind a close with a reset.  The RESUME is none of them, nor what the
+ * program had received before. */
+static int end_under_a_sender(void *received)
+{
+	struct fake_pair e = fake_linked(false);
+	uint64_t m = *(uint64_t *)received;
+	uint8_t in[BYTES] = {0};
+	int status;
+	long pid;
+
+	fake_send(e.f, in, m);
+	CHECK_EQ(m ? fake_recv(&e, in, m) : 0, m);
+	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(e.fd);
+		_exit(go_on(&e, m));
+	}
+	close(e.peer);
+	CHECK_EQ(sr_loop_start(), 0);
+	sr_streams_exit();
+	close(e.fd);
+	CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	return 0;
+}
+
 int main(void)
 {
 	static const char *const hows[] = {"", "no process", "no memory"};
+	static uint64_t received[] = {0, BYTES};
 
 	for (unsigned i = 0; i < 3; i++) {
 		printf("deliver: %s\n", hows[i]);
 		CHECK_EQ(in_process(end, (void *)(uintptr_t)hows[i], HANG_S), 0);
 	}
 	CHECK_EQ(in_process(end_of_plain, NULL, HANG_S), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		printf("deliver: under a sender, %llu bytes received\n",
+		       (unsigned long long)received[i]);
+		CHECK_EQ(in_process(end_under_a_sender, &received[i], HANG_S), 0);
+	}
 	return 0;
 }
