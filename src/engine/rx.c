@@ -20,6 +20,14 @@
 
 atomic_bool sr_streams_ending;
 
+static void send_no_more(struct sr_stream *st)
+{
+	sr_lock(&st->tx_lock);
+	st->out.broken = true;
+	sr_fast_update_tx(st);
+	sr_unlock(&st->tx_lock);
+}
+
 void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
@@ -27,10 +35,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 	if (!atomic_load(&st->err.reported))
 		atomic_compare_exchange_strong(&st->err.pending, &none, err);
 	sr_stream_failed(st, -err);
-	sr_lock(&st->tx_lock);
-	st->out.broken = true;
-	sr_fast_update_tx(st);
-	sr_unlock(&st->tx_lock);
+	send_no_more(st);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);
 }
@@ -128,6 +133,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 					       sr_reset_error(st));
 		st->in.rst_seen = true;
 		atomic_store(&st->err.reported, true);
+		send_no_more(st);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 	}
 	settle(st);

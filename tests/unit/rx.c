@@ -140,6 +140,29 @@ static void peer_killed(void)
 	fake_end(&e);
 }
 
+/* A reset behind END: the program may still receive, and can send no more. */
+static void reset_behind_end(void)
+{
+	const struct linger now = { 1, 0 };
+	struct fake_pair e = fake_linked(true);
+
+	fake_send(e.f, "abc", 3);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_END, .end = 3 });
+	fake_progress(&e);
+	setsockopt(e.peer, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	close(e.peer);
+	for (int i = 0; i < 1000 && !e.st->in.rst_seen; i++) {
+		fake_progress(&e);
+		usleep(1000);
+	}
+	CHECK_EQ(fake_write(&e, buf, 1), -EPIPE);
+	CHECK_EQ(fake_write(&e, buf, 1), -EPIPE);
+	CHECK_EQ(fake_recv(&e, buf, 64), 3);
+	CHECK_EQ(fake_recv(&e, buf, 64), 0);
+	e.peer = -1;
+	fake_end(&e);
+}
+
 /* The peer goes back to TCP, and sends again what the program had taken meanwhile. */
 static void resumes(void)
 {
@@ -223,6 +246,7 @@ int main(void)
 	switch_too_early();
 	ends();
 	peer_killed();
+	reset_behind_end();
 	resumes();
 	peer_lies();
 	peer_goes_on();
