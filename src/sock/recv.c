@@ -186,24 +186,6 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int 
 	return returned(&here, r, again);
 }
 
-/* Copies up to n bytes of the ring to the program. */
-static size_t copy_ring(struct sr_link *link, size_t n, struct sr_iov *to, bool peek)
-{
-	size_t done = 0;
-	struct iovec v[2];
-
-	/* It takes several rounds if the ring has wrapped and has grown. */
-	while (done < n && to->left && link->ops->rx_data(link, done, v)) {
-		for (int i = 0; i < 2 && done < n && to->left; i++)
-			done += sr_iov_fill(to, v[i].iov_base,
-					    v[i].iov_len < n - done ? v[i].iov_len :
-								      n - done);
-		if (!peek)
-			break;	/* rx_free() may free the old ring */
-	}
-	return done;
-}
-
 /* The bytes of the ring that the program may have. */
 static size_t ring_bytes(struct sr_stream *st)
 {
@@ -214,20 +196,27 @@ static size_t ring_bytes(struct sr_stream *st)
 /* Copies all that the ring has and the program asked for: by epoll(7), a read
  * from an edge-triggered descriptor that returns less than was asked for has
  * drained it, and programs (nginx) wait for an edge then.  rx_lock held. */
-static ssize_t take_ring(struct sr_stream *st, struct sr_iov *to)
+static size_t take_ring(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
 	struct sr_link *link = st->in.link;
 	size_t n, done, total = 0;
+	struct iovec v[2];
 
-	while (to->left && (n = ring_bytes(st))) {
-		done = copy_ring(link, n, to, false);
-		if (!done)
-			break;
-		sr_link_received(st, done);
-		link->ops->rx_free(link, done);
+	/* It takes several rounds if the ring has wrapped and has grown. */
+	while (to->left && (n = ring_bytes(st) - (peek ? total : 0)) &&
+	       link->ops->rx_data(link, peek ? total : 0, v)) {
+		done = 0;
+		for (int i = 0; i < 2; i++)
+			done += sr_iov_fill(to, v[i].iov_base,
+					    v[i].iov_len < n - done ? v[i].iov_len :
+								      n - done);
 		total += done;
+		if (!peek) {
+			sr_link_received(st, done);
+			link->ops->rx_free(link, done);
+		}
 	}
-	return (ssize_t)total;
+	return total;
 }
 
 /* Drops what has arrived, as no program will read it.  rx_lock held. */
@@ -246,16 +235,10 @@ void sr_stream_discard(struct sr_stream *st)
 	sr_rx_progress(st);
 }
 
-/* Returns -EAGAIN, so that the caller looks at the new state. */
-static ssize_t raw_end(struct sr_stream *st)
-{
-	sr_rx_tcp_end(st, false);
-	return -EAGAIN;
-}
-
 /* Reads raw bytes from the anchor while the gate is shut.  No mark can follow them yet,
  * as a switch waits until the program has read what comes before it.  So a peek, for
- * which rx is a copy, needs to look no further.  rx_lock held. */
+ * which rx is a copy, needs to look no further.  -EAGAIN: none, or the state has changed.
+ * rx_lock held. */
 static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *to)
 {
 	bool peek = rx != &st->rx;
@@ -269,12 +252,14 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *t
 		return -EAGAIN;
 	msg.msg_iovlen = sr_iov_rest(*to, sr_rx_limit(rx), v, 16, &bytes);
 	if (!bytes)
-		return 0;
+		return -EAGAIN;
 	r = sr_now_recvmsg(st->anchor, &msg, peek ? MSG_PEEK : 0);
 	if (r < 0)
 		return -errno;
-	if (r == 0)
-		return raw_end(st);
+	if (r == 0) {
+		sr_rx_tcp_end(st, false);
+		return -EAGAIN;
+	}
 	if (!peek)
 		sr_tcp_received(st, r);
 	r = (ssize_t)sr_rx_strip(st, rx, v, msg.msg_iovlen, (size_t)r);
@@ -296,68 +281,43 @@ static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, bool peek)
 	return k;
 }
 
-/* Peeks at all that there is, as at one buffer. */
-static ssize_t peek(struct sr_stream *st, struct sr_iov *to)
+/* Copies what there is, or, to peek, shows it as one buffer.  (Behind what was pushed back
+ * the gate opens, and sets get an edge.)  rx_lock held. */
+static ssize_t copy(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
-	size_t done = copy_pushback(st, to, true);
-	struct sr_rx rx = st->rx;
-	ssize_t r = 0;
+	size_t done = copy_pushback(st, to, peek);
+	struct sr_rx seen = st->rx;
+	ssize_t r = -EAGAIN;
 
-	if (rx.state == SR_RX_LINK)
-		r = (ssize_t)copy_ring(st->in.link, ring_bytes(st), to, true);
-	else if (rx.state == SR_RX_RAW || rx.state == SR_RX_EXPECT)
-		r = take_raw(st, &rx, to);
-	return r < 0 && !done ? r : (ssize_t)done + (r > 0 ? r : 0);
-}
-
-/* After shutdown(SHUT_RD) an empty stream is at its end. */
-static ssize_t no_bytes(struct sr_stream *st)
-{
-	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
+	if (seen.state == SR_RX_LINK)
+		done += take_ring(st, to, peek);
+	else if (seen.state <= SR_RX_EXPECT && (peek || !done))
+		r = take_raw(st, peek ? &seen : &st->rx, to);
+	if (r > 0)
+		done += (size_t)r;
+	return done ? (ssize_t)done : r;
 }
 
 /* Tries once, under the lock.  Returns > 0, 0 at the end, -EAGAIN, or an error. */
-static ssize_t take(struct sr_stream *st, struct sr_iov *to, int flags)
+static ssize_t take(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
+	enum sr_rx_state before;
 	ssize_t r;
-	int tries;
 
-	for (tries = 0; tries < 3; tries++) {
+	do {
+		before = st->rx.state;
+		r = copy(st, to, peek);
+	} while (r == -EAGAIN && st->rx.state != before);
+	if (r > 0 && !peek)
 		sr_rx_progress(st);
-		if (flags & MSG_PEEK) {
-			r = peek(st, to);
-			if (r && r != -EAGAIN)
-				return r;
-		} else if (st->in.pushback_len) {
-			r = (ssize_t)copy_pushback(st, to, false);
-			return st->rx.state == SR_RX_LINK ? r + take_ring(st, to) : r;
-		}
-		switch (st->rx.state) {
-		case SR_RX_RAW:
-		case SR_RX_EXPECT:
-			r = flags & MSG_PEEK ? -EAGAIN : take_raw(st, &st->rx, to);
-			if (r != -EAGAIN)
-				return r;
-			if (!st->in.fin_seen)
-				return no_bytes(st);
-			break;
-		case SR_RX_LINK:
-			r = flags & MSG_PEEK ? 0 : take_ring(st, to);
-			if (r) {
-				sr_rx_progress(st);
-				return r;
-			}
-			if (st->rx.state == SR_RX_LINK)
-				return no_bytes(st);
-			break;
-		case SR_RX_EOF:	/* exit() drops bytes under a thread that still reads */
-			return st->in.dropped ? -ECONNRESET : 0;
-		default:
-			r = atomic_exchange(&st->err.pending, 0);
-			return -r;
-		}
-	}
-	return -EAGAIN;
+	if (r != -EAGAIN)
+		return r;
+	if (st->rx.state == SR_RX_RESET)
+		return -atomic_exchange(&st->err.pending, 0);
+	if (st->rx.state == SR_RX_EOF) /* exit() drops bytes under a thread that still reads */
+		return st->in.dropped ? -ECONNRESET : 0;
+	/* After shutdown(SHUT_RD) an empty stream is at its end. */
+	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
 }
 
 static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int flags)
@@ -365,25 +325,25 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int fla
 	struct iovec v[16];
 	struct msghdr msg = { .msg_iov = v };
 	struct sr_iov before = *to;
+	bool shut = sr_gate_shut(&st->in.gate), again; /* a plain stream takes no lock */
 	size_t bytes;
-	bool again;
 	ssize_t r;
 
-	if (sr_gate_shut(&st->in.gate)) {	/* a plain stream takes no lock */
+	if (shut) {
 		sr_lock(&st->rx_lock);
-		if (sr_gate_shut(&st->in.gate)) {
-			r = take(st, to, flags);
-			if (flags & MSG_PEEK)
-				*to = before;
-			sr_unlock(&st->rx_lock);
-			return r;
-		}
+		sr_rx_progress(st);
+		shut = sr_gate_shut(&st->in.gate);
+		r = shut ? take(st, to, flags & MSG_PEEK) : 0;
 		sr_unlock(&st->rx_lock);
 	}
-	msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
-	r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT, &again);
-	if (r > 0 && !(flags & MSG_PEEK))
-		sr_iov_advance(to, (size_t)r);
+	if (!shut) {
+		msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
+		r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT, &again);
+		if (r > 0)
+			sr_iov_advance(to, (size_t)r);
+	}
+	if (flags & MSG_PEEK)
+		*to = before;
 	return r;
 }
 

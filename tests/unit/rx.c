@@ -94,6 +94,32 @@ static void no_mark(void)
 	fake_end(&e);
 }
 
+/* Bytes that begin as the mark would are read before the program asks for them.  With the
+ * read that takes them the direction is plain again, as such a read may be the last
+ * before the program waits for an edge. */
+static void almost_a_mark(void)
+{
+	struct fake_pair e = fake_begin(true);
+	uint8_t mark[SR_RECORD_LEN];
+
+	sr_mark_make(mark, 'M', 1, e.st->up.token);
+	CHECK(fake_rx_start(&e, 0));
+	by_tcp(&e, mark, 5);
+	for (int i = 0; i < 1000 && e.st->rx.part < 5; i++) {
+		fake_progress(&e);
+		usleep(1000);
+	}
+	by_tcp(&e, "no mark", 7);
+	for (int i = 0; i < 1000 && !e.st->in.pushback_len; i++) {
+		fake_progress(&e);
+		usleep(1000);
+	}
+	CHECK_EQ(fake_recv(&e, buf, sizeof(buf)), 12);
+	CHECK(!memcmp(buf, mark, 5) && !memcmp(buf + 5, "no mark", 7));
+	CHECK(!sr_gate_shut(&e.st->in.gate));
+	fake_end(&e);
+}
+
 /* A SWITCH beyond what the program has read is acknowledged when it has read that. */
 static void switch_too_early(void)
 {
@@ -243,6 +269,7 @@ int main(void)
 	switches();
 	waits_for_mark();
 	no_mark();
+	almost_a_mark();
 	switch_too_early();
 	ends();
 	peer_killed();
