@@ -210,17 +210,15 @@ static void duplex(int fd)
 
 static void duplex_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	duplex(fd);
 }
 
 static void duplex_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	duplex(fd);
 }
 

@@ -10,11 +10,10 @@ static char buf[1 << 17];
 /* A reader, and a poll, that want at least so many bytes. */
 static void lowat_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct pollfd p = {fd, POLLIN, 0};
 	ssize_t n;
 
-	warm_up(fd, false);
 	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 100);
 	say("lowat %d", get_int(fd, SOL_SOCKET, SO_RCVLOWAT));
 	send_go(fd);
@@ -35,9 +34,8 @@ static void lowat_server(int lfd)
 
 static void lowat_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, buf, 40);
 	await_go(fd);
@@ -115,9 +113,8 @@ static void first_client(void)
 
 static void queues_server(int lfd)
 {
-	int fd = answer(lfd), n = -1;
+	int fd = answer_warm(lfd), n = -1;
 
-	warm_up(fd, false);
 	ioctl(fd, FIONREAD, &n);
 	say("FIONREAD %d", n);
 	send_go(fd);
@@ -139,9 +136,8 @@ static void queues_server(int lfd)
 
 static void queues_client(void)
 {
-	int fd = dial(), n = -1;
+	int fd = dial_warm(), n = -1;
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, buf, 1000);
 	await_go(fd);
@@ -187,11 +183,10 @@ static void bounded_client(void)
 
 static void huge_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	size_t sum = 0;
 	ssize_t n;
 
-	warm_up(fd, false);
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
 		sum += (size_t)n;
 	say("got %zu", sum);

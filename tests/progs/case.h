@@ -397,17 +397,39 @@ static inline void warm_up(int fd, bool first)
 	}
 }
 
-/* A client that answers one signal, and waits for the end. */
-static inline void go_client(void)
+static inline int dial_warm(void)
 {
-	char c;
 	int fd = dial();
 
 	warm_up(fd, true);
-	await_go(fd);
-	send_go(fd);
+	return fd;
+}
+
+static inline int answer_warm(int lfd)
+{
+	int fd = answer(lfd);
+
+	warm_up(fd, false);
+	return fd;
+}
+
+/* The peer's end is the next that comes; closes. */
+static inline void await_end(int fd)
+{
+	char c;
+
 	say_result("end", recv(fd, &c, 1, 0));
 	close(fd);
+}
+
+/* A client that answers one signal, and waits for the end. */
+static inline void go_client(void)
+{
+	int fd = dial_warm();
+
+	await_go(fd);
+	send_go(fd);
+	await_end(fd);
 }
 
 /* Waits, bounded, until n bytes can be read. */

@@ -14,10 +14,9 @@ static char buf[1 << 17];
 /* SO_LINGER with time: close waits for the peer, and all bytes arrive. */
 static void linger_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct data d = DATA(0);
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_peer_asleep();
 	take_rest(fd, &d);
@@ -28,11 +27,10 @@ static void linger_server(int lfd)
 static void linger_client(void)
 {
 	struct linger l = {1, 20};
-	int fd = dial();
+	int fd = dial_warm();
 	struct data d = DATA(51);
 	socklen_t len = sizeof(l);
 
-	warm_up(fd, true);
 	await_go(fd);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 	l.l_onoff = l.l_linger = 9;
@@ -46,9 +44,8 @@ static void linger_client(void)
 /* But only for its host, not for its program, which reads when it is told to. */
 static void unread_server(int lfd)
 {
-	int fd = answer(lfd), second;
+	int fd = answer_warm(lfd), second;
 
-	warm_up(fd, false);
 	send_go(fd);
 	second = answer(lfd);
 	await_go(second);
@@ -60,9 +57,8 @@ static void unread_server(int lfd)
 static void unread_client(void)
 {
 	struct linger l = {1, 3600};
-	int fd = dial(), n = 1, second;
+	int fd = dial_warm(), n = 1, second;
 
-	warm_up(fd, true);
 	await_go(fd);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 	put(fd, buf, 1000);
@@ -211,25 +207,22 @@ static void say_sleeper(pthread_t t)
 
 static void under_server(int lfd)
 {
-	int fd = answer(lfd), n;
+	int fd = answer_warm(lfd), n;
 
-	warm_up(fd, false);
 	await_go(fd);
 	await_peer_asleep();
 	n = (int)send(fd, "x", 1, MSG_NOSIGNAL);
 	say_result("send", n);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 	post("over");
 }
 
 /* The kernel keeps the socket until the sleeper returns. */
 static void close_under_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	pthread_t t;
 
-	warm_up(fd, true);
 	send_go(fd);
 	t = start_asleep(sleeping_read, &fd);
 	say_result("close", close(fd));
@@ -267,9 +260,8 @@ static void *sleeping_poll(void *arg)
 
 static void poll_under_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_go(fd);
 	nap(150);
 	say_result("send", send(fd, "x", 1, MSG_NOSIGNAL));
@@ -279,11 +271,10 @@ static void poll_under_server(int lfd)
 
 static void poll_under_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	pthread_t t;
 	uint64_t end;
 
-	warm_up(fd, true);
 	send_go(fd);
 	processor = sched_getcpu();
 	t = start_asleep(sleeping_poll, &fd);
@@ -339,10 +330,9 @@ static void close_in_handler_server(int lfd)
 
 static void shutdown_under_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	pthread_t t;
 
-	warm_up(fd, true);
 	t = start_asleep(sleeping_read, &fd);
 	say_result("shutdown", shutdown(fd, SHUT_RD));
 	say_sleeper(t);
@@ -379,8 +369,7 @@ static void empty_client(void)
 	}
 	fd = dial();
 	send_go(fd);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* Many streams, each upgraded: nothing of them stays. */

@@ -113,8 +113,7 @@ static void end_client(void)
 	await_go(fd);
 	send_go(fd);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static void reset_server(int lfd)

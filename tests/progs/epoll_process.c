@@ -178,9 +178,8 @@ static void thief_client(void)
 /* Half closed, in a set, over a fork: the set goes on saying what it has. */
 static void half_fork_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	say("end: %zd", recv(fd, buf, 1, 0));
 	send_go(fd);
 	say("closed: %zd", recv(fd, buf, 1, 0));
@@ -209,9 +208,8 @@ static void half_fork(int fd, bool before)
 
 static void half_fork_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	shutdown(fd, SHUT_WR);
 	await_readable(fd, 1);
 	half_fork(fd, false);

@@ -43,9 +43,8 @@ static void number_server(int lfd)
 static void number_client(void)
 {
 	struct data sent = DATA(7), got = DATA(8);
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	for (int i = 0; i < 50; i++) {
 		data_fill(&sent, buf, 3000);
@@ -66,10 +65,9 @@ static void number_client(void)
 /* Calls that files share, and those that are only for files. */
 static void file_calls_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct iovec iov = {buf, 4};
 
-	warm_up(fd, false);
 	send_go(fd);
 	say_bytes("preadv2", preadv2(fd, &iov, 1, -1, 0), buf);
 	say_bytes("read", read(fd, buf, 4), buf);
@@ -86,17 +84,15 @@ static void file_calls_server(int lfd)
 
 static void file_calls_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	struct iovec iov = {(char *)"abcd", 4};
 
-	warm_up(fd, true);
 	await_go(fd);
 	say_result("pwritev2", pwritev2(fd, &iov, 1, -1, 0));
 	say_result("write", write(fd, "efgh", 4));
 	say_result("pwrite", pwrite(fd, "x", 1, 0));
 	say_result("pwritev", pwritev(fd, &iov, 1, 0));
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* What -D_FORTIFY_SOURCE makes of the calls. */
@@ -110,12 +106,11 @@ int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *,
 
 static void fortified_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct pollfd p = {fd, POLLIN, 0};
 	struct timespec t = {5, 0};
 	char small[8];
 
-	warm_up(fd, false);
 	send_go(fd);
 	say("poll: %d", __poll_chk(&p, 1, 5000, sizeof(p)));
 	say("ppoll: %d", __ppoll_chk(&p, 1, &t, NULL, sizeof(p)));
@@ -131,9 +126,8 @@ static void fortified_server(int lfd)
 
 static void fortified_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "abcdefghijklmnopqrst", 20);
 	close(fd);
@@ -197,11 +191,10 @@ static void say_sendfile(int fd, const char *path, int mode, bool offset)
 static void sendfile_odd_client(void)
 {
 	struct data in = DATA(0), d = DATA(51);
-	int fd = dial(), p[2], file;
+	int fd = dial_warm(), p[2], file;
 	off_t at = 0;
 	char path[64];
 
-	warm_up(fd, true);
 	for (int offset = 0; offset < 2; offset++) {
 		say_sendfile(fd, "/dev/zero", O_RDONLY, offset);
 		say_sendfile(fd, "/dev/null", O_RDONLY, offset);
@@ -263,10 +256,9 @@ static void sendfile_over_client(void)
 
 static void warm_sum_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct data d = DATA(0);
 
-	warm_up(fd, false);
 	take_rest(fd, &d);
 	say_data("got", &d);
 	put(fd, "thanks", 6);
@@ -358,10 +350,9 @@ static ssize_t by_aio(int (*call)(struct aiocb *), int fd, char *p, size_t n)
 
 static void aio_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	char in[100] = "";
 
-	warm_up(fd, false);
 	say_result("write", by_aio(aio_write, fd, "aio writes", 10));
 	say_bytes("read", by_aio(aio_read, fd, in, sizeof(in)), in);
 	close(fd);
@@ -369,10 +360,9 @@ static void aio_server(int lfd)
 
 static void aio_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	char in[100] = "";
 
-	warm_up(fd, true);
 	say_bytes("got", (ssize_t)take(fd, in, 10), in);
 	put(fd, "to be read", 10);
 	say_result("end", recv(fd, in, 10, 0));

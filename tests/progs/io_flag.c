@@ -10,9 +10,8 @@ static char buf[1 << 20];
 
 static void peek_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	say_result("empty", recv(fd, buf, 5, MSG_PEEK | MSG_DONTWAIT));
 	send_go(fd);
 	await_readable(fd, 11);
@@ -33,9 +32,8 @@ static void peek_server(int lfd)
 
 static void peek_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "hello world", 11);
 	await_go(fd);
@@ -53,10 +51,9 @@ static void peek_all_server(int lfd)
 	struct timeval t = {0, 200000}, none = {0, 0};
 	struct iovec iov[2] = {{buf, 3}, {buf + 3, 7}};
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	uint64_t from;
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 4);
 	say_bytes("dontwait", recv(fd, buf, 10, all | MSG_DONTWAIT), buf);
@@ -83,9 +80,8 @@ static void peek_all_server(int lfd)
 
 static void peek_all_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "abcd", 4);
 	await_peer_asleep();
@@ -98,8 +94,7 @@ static void peek_all_client(void)
 	nap(120);
 	put(fd, "z", 1);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* A message in two pieces, with a pause for a switch between them. */
@@ -124,8 +119,7 @@ static void peek_across_client(void)
 	put(fd, "12345678", 8);
 	nap(300);
 	put(fd, "abcdefgh", 8);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* ----------------------------------------- MSG_WAITALL, DONTWAIT, TRUNC */
@@ -183,10 +177,9 @@ static void waitall_client(void)
 /* A sender that never waits: EAGAIN when full, and all that was sent arrives. */
 static void dontwait_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct data d = DATA(0);
 
-	warm_up(fd, false);
 	say_result("empty", recv(fd, buf, 10, MSG_DONTWAIT));
 	say_result("empty", read(fd, buf, 0));
 	send_go(fd);
@@ -199,13 +192,12 @@ static void dontwait_server(int lfd)
 
 static void dontwait_client(void)
 {
-	int fd = dial(), full = 0;
+	int fd = dial_warm(), full = 0;
 	struct data d = DATA(22), sent = DATA(0);
 	uint64_t bytes;
 	uint32_t crc;
 	ssize_t n;
 
-	warm_up(fd, true);
 	data_fill(&d, buf, sizeof(buf));
 	await_go(fd);
 	while (full < 3) {
@@ -230,9 +222,8 @@ static void dontwait_client(void)
 /* On TCP MSG_TRUNC discards what it would have copied. */
 static void trunc_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 26);
 	memset(buf, '-', 10);
@@ -246,13 +237,11 @@ static void trunc_server(int lfd)
 
 static void trunc_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "abcdefghijklmnopqrstuvwxyz", 26);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* When this process has stopped it goes on after more than the 3 s for which a return to
@@ -296,8 +285,7 @@ static void trunc_stopped_client(void)
 	await_go(fd);
 	put(fd, "abcdefghijklmnopqrstuvwxyz", 26);
 	raise(SIGSTOP);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* ------------------------------------------------------------- MSG_MORE */
@@ -318,10 +306,9 @@ static void await_acked(int fd)
 /* Held back while more is announced, but not for ever (200 ms on TCP). */
 static void more_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct pollfd p = {fd, POLLIN, 0};
 
-	warm_up(fd, false);
 	for (int i = 0; i < 2; i++) {
 		await_go(fd);
 		say("held: %d", poll(&p, 1, 100));
@@ -339,9 +326,8 @@ static void more_server(int lfd)
 
 static void more_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	send_go(fd);
 	await_acked(fd);
@@ -364,8 +350,7 @@ static void more_client(void)
 	for (int i = 0; i < 5; i++)
 		say_result("big", send(fd, buf, 100000, MSG_MORE));
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* TCP_NODELAY pushes out what is held back, even by TCP_CORK.  (Held for its time it
@@ -385,9 +370,8 @@ static bool pushed(int fd, bool corked)
 
 static void push_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	while (recv(fd, buf, sizeof(buf), 0) > 0)
 		;
 	close(fd);
@@ -395,9 +379,8 @@ static void push_server(int lfd)
 
 static void push_client(void)
 {
-	int fd = dial(), tries;
+	int fd = dial_warm(), tries;
 
-	warm_up(fd, true);
 	for (int corked = 0; corked < 2; corked++) {
 		for (tries = 0; tries < 20 && !pushed(fd, corked); tries++)
 			;
@@ -411,9 +394,8 @@ static void push_client(void)
 static void more_bulk_server(int lfd)
 {
 	struct data d = DATA(5);
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -422,9 +404,8 @@ static void more_bulk_server(int lfd)
 static void more_bulk_client(void)
 {
 	struct data d = DATA(5), sizes = DATA(6);
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	for (int i = 0; d.bytes < 20 << 20; i++) {
 		size_t n = data_size(&sizes, i % 8 ? 3000 : 300000);
 
@@ -442,8 +423,7 @@ static void more_bulk_client(void)
 	}
 	shutdown(fd, SHUT_WR);
 	say_data("sent", &d);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static const struct tcp_case cases[] = {

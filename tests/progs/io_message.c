@@ -8,7 +8,7 @@ static char buf[1 << 20];
 
 static void iov_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	char a[3], b[7], c[100];
 	struct iovec iov[4] = {{a, 3}, {NULL, 0}, {b, 7}, {c, 100}};
 	struct sockaddr_storage from;
@@ -19,7 +19,6 @@ static void iov_server(int lfd)
 			   .msg_flags = 0x7ff};
 	char control[100];
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 40);
 	say_result("readv", readv(fd, iov, 3));
@@ -108,8 +107,7 @@ static void mmsg_server(int lfd)
 	for (int i = 0; i < n; i++)
 		say("%u \"%.*s\"", m[i].msg_len, (int)m[i].msg_len,
 		    buf + 100 * i);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static void mmsg_client(void)
@@ -138,10 +136,9 @@ static void mmsg_client(void)
 /* Room for no byte. */
 static void none_server(int lfd)
 {
-	int fd = answer(lfd), n = 0;
+	int fd = answer_warm(lfd), n = 0;
 	struct msghdr msg = {0};
 
-	warm_up(fd, false);
 	say_result("at once", recv(fd, buf, 0, MSG_DONTWAIT));
 	say_result("read", read(fd, buf, 0));
 	send_go(fd);
@@ -158,9 +155,8 @@ static void none_server(int lfd)
 
 static void none_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	await_peer_asleep();
 	put(fd, "0123456789", 10);
@@ -226,9 +222,8 @@ static void fields_server(int lfd)
 
 static void fields_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, buf, 35);
 	await_go(fd);
@@ -280,9 +275,8 @@ static void beyond_server(int lfd)
 
 static void beyond_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	put(fd, "12345", 5);
 	shutdown(fd, SHUT_WR);
 	say_result("all", (ssize_t)take(fd, buf, 10000));

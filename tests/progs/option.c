@@ -21,13 +21,12 @@ static void set_time(int fd, int name, long ms)
 
 static void timeo_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct data d = DATA(0);
 	struct timeval t;
 	socklen_t len = sizeof(t);
 	uint64_t from;
 
-	warm_up(fd, false);
 	set_time(fd, SO_RCVTIMEO, 150);
 	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &len);
 	say("%ld.%06ld", (long)t.tv_sec, (long)t.tv_usec);
@@ -48,12 +47,11 @@ static void timeo_server(int lfd)
 
 static void timeo_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	struct timeval no_time = {-1, -1};
 	uint64_t from, sent = 0, got = 0;
 	ssize_t n;
 
-	warm_up(fd, true);
 	/* Refused, so it changes nothing: iperf 2 -n does this. */
 	say_result("no time", setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &no_time, sizeof(no_time)));
 	await_go(fd);
@@ -136,8 +134,7 @@ static void inherit_client(void)
 	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "1234", 4);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 
 	await_go(first);
 	fd = dial();
@@ -191,8 +188,7 @@ static void stamps_client(void)
 		await_go(fd);
 		put(fd, "x", 1);
 	}
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 	close(first);
 }
 
@@ -318,14 +314,12 @@ static void modes_server(int lfd)
 
 static void modes_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	await_peer_asleep();
 	put(fd, "z", 1);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* Each end's own name is the other's peer. */
@@ -353,9 +347,8 @@ static void names_client(void)
 {
 	struct sockaddr_storage a, b;
 	socklen_t len;
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	memset(&b, 0, sizeof(b));
 	take(fd, &a, sizeof(a));
 	len = sizeof(b);
@@ -372,10 +365,9 @@ static void names_client(void)
 
 static void oob_server(int lfd)
 {
-	int fd = answer(lfd), mark = -1;
+	int fd = answer_warm(lfd), mark = -1;
 	struct pollfd p = {fd, POLLPRI, 0};
 
-	warm_up(fd, false);
 	send_go(fd);
 	say("poll %d", poll(&p, 1, 10000));
 	say("revents %x", p.revents);
@@ -387,15 +379,13 @@ static void oob_server(int lfd)
 	say("mark %d", mark);
 	say_bytes("after", (ssize_t)take(fd, buf, 3), buf);
 	warm_up(fd, false);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static void oob_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "ab", 2);
 	say_result("oob", send(fd, "c!", 2, MSG_OOB));
@@ -409,9 +399,8 @@ static void oob_client(void)
 
 static void errors_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	say_result("listener", recv(lfd, buf, 1, 0));
 	say_result("listener", send(lfd, buf, 1, MSG_NOSIGNAL));
 	say_result("accept", accept(fd, NULL, NULL));
@@ -477,16 +466,14 @@ static void errors_client(void)
 	say_result("second", connect(fd, (struct sockaddr *)&peer_addr, peer_len));
 	say_result("third", connect(fd, (struct sockaddr *)&peer_addr, peer_len));
 	warm_up(fd, true);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* Sockets of other kinds are nobody's business. */
 static void others_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	close(fd);
 	say("done");
 }
@@ -514,17 +501,15 @@ static void others_client(void)
 	say_bytes("recv", recv(sv[1], buf, 100, 0), buf);
 	close(sv[0]);
 	say_result("recv", recv(sv[1], buf, 100, 0));
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* A time below 0 is none, and the stream plain. */
 static void timeo_below_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct timeval tv = {-1, 0};
 
-	warm_up(fd, false);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	say_result("recv", recv(fd, buf, 1, 0));
 	tv.tv_sec = 0;
@@ -537,9 +522,8 @@ static void timeo_below_server(int lfd)
 /* Dissolved, and connected anew by the same descriptor. */
 static void dissolve_server(int lfd)
 {
-	int fd = answer(lfd), second;
+	int fd = answer_warm(lfd), second;
 
-	warm_up(fd, false);
 	send_go(fd);
 	second = answer(lfd);
 	say("%d bytes", (int)take(second, buf, 8));
@@ -552,9 +536,8 @@ static void dissolve_server(int lfd)
 static void dissolve_client(void)
 {
 	struct sockaddr none = {.sa_family = AF_UNSPEC};
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	say_result("dissolve", connect(fd, &none, sizeof(none)));
 	say_result("send", send(fd, buf, 1, MSG_NOSIGNAL));
@@ -585,13 +568,11 @@ static void lengths_server(int lfd)
 
 static void lengths_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, buf, 10);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static volatile sig_atomic_t ios;
@@ -605,10 +586,9 @@ static void on_io(int sig)
 /* SIGIO is the kernel's to send. */
 static void async_by(int lfd, bool by_ioctl)
 {
-	int fd = answer(lfd), on = 1;
+	int fd = answer_warm(lfd), on = 1;
 	char c;
 
-	warm_up(fd, false);
 	signal(SIGIO, on_io);
 	say_result("owner", fcntl(fd, F_SETOWN, getpid()));
 	if (by_ioctl) {
@@ -642,16 +622,14 @@ static void fioasync_server(int lfd)
 
 static void async_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	for (int i = 0; i < 5; i++) {
 		await_go(fd);
 		nap(20);
 		put(fd, "x", 1);
 	}
-	say_result("end", recv(fd, (char[1]){0}, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static const struct tcp_case cases[] = {

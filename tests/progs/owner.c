@@ -53,21 +53,18 @@ static void watch_wait(struct watch *w)
 static void ended_server(int lfd)
 {
 	struct data d = DATA(81);
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	put_data(fd, &d, MANY, 5000);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* 1,000 bytes are read, the rest lies there with the end behind it. */
 static int ended_dial(struct data *d)
 {
-	int fd = dial(), have = 0;
+	int fd = dial_warm(), have = 0;
 
-	warm_up(fd, true);
 	take_data(fd, d, 1000, 1000);
 	while (have < MANY - 1000) {
 		if (ioctl(fd, FIONREAD, &have))
@@ -135,9 +132,8 @@ static void left_server(int lfd)
 /* The other program has the stream, too, and does not read it either. */
 static void left_child(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_readable(fd, 8000);
 	if (system("exec true"))
 		die("system");
@@ -620,9 +616,8 @@ static void late_client(void)
 
 static void late_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_go(fd);
 	say("done");
 	close(fd);
@@ -634,24 +629,21 @@ enum { ROUNDS = 20, ROUND = 5000 };
 
 static void stays_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	for (int i = 0; i < 3 * ROUNDS; i++) {
 		take(fd, buf, ROUND);
 		put(fd, buf, ROUND);
 	}
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* It closes its copy, ends at once, or lives on for a while. */
 static void stays_client(void)
 {
-	int fd = dial(), s[2], status;
+	int fd = dial_warm(), s[2], status;
 	char c;
 
-	warm_up(fd, true);
 	for (int way = 0; way < 3; way++) {
 		pid_t pid;
 

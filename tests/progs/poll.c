@@ -49,10 +49,9 @@ static void poll_server(int lfd)
 
 static int empty_when_full(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	struct data d = DATA(0);
 
-	warm_up(fd, true);
 	await_go(fd);
 	await_peer_asleep();
 	send_go(fd);
@@ -102,8 +101,7 @@ static void select_server(int lfd)
 	say("full %x", do_select(fd, p[0], 1, 20000, NULL));
 	shutdown(fd, SHUT_WR);
 	say("end %x", do_select(fd, p[0], 0, -1, NULL));
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 	say("closed %d", do_select(fd, p[0], 0, 0, NULL));
 }
 
@@ -188,14 +186,13 @@ static void send_all_client(void)
 
 static void odd_sets_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct pollfd p[5] = {{fd, POLLIN, 0},
 			      {-1, POLLIN, 9},
 			      {fd, POLLOUT, 0},
 			      {900, POLLIN, 0},
 			      {fd, 0, 0}};
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 1);
 	say("poll: %d", poll(p, 5, 1000));
@@ -214,9 +211,8 @@ static void many_entries_server(int lfd)
 	struct rlimit l = {MOST, MOST};
 	struct timespec t = {10, 0};
 	struct pollfd p[MOST + 1];
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	for (int i = 0; i <= MOST; i++)
 		p[i] = (struct pollfd){i ? -1 : fd, POLLIN, 0};
 	if (setrlimit(RLIMIT_NOFILE, &l))
@@ -242,27 +238,24 @@ static void many_entries_server(int lfd)
 
 static void many_entries_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	for (int i = 0; i < 4; i++) {
 		await_go(fd);
 		if (i)
 			await_peer_asleep();
 		send_go(fd);
 	}
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* A number that is none. */
 static void no_number_server(int lfd)
 {
 	volatile nfds_t all = (nfds_t)-1; /* not the compiler's to judge */
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct pollfd p = {-1, POLLIN, 0};
 
-	warm_up(fd, false);
 	say_result("poll", poll(&p, all, 0));
 	say_result("ppoll", ppoll(&p, all, NULL, NULL));
 	send_go(fd);
@@ -322,10 +315,9 @@ static void brief_server(int lfd)
 		[EPOLL_PWAIT2] = {"epoll_pwait2", 500},
 	};
 	struct epoll_event ev = {.events = EPOLLIN};
-	int fd = answer(lfd), ep = epoll_create1(0);
+	int fd = answer_warm(lfd), ep = epoll_create1(0);
 	uint64_t began_at;
 
-	warm_up(fd, false);
 	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
 	for (int how = 0; how < WAITS; how++) {
 		int early = 0, others = 0;

@@ -189,11 +189,10 @@ static void room_client(void)
 /* A stream that is always ready does not hide the others in its set. */
 static void busy_server(int lfd)
 {
-	int fd = answer(lfd), pipes[2];
+	int fd = answer_warm(lfd), pipes[2];
 	struct pollfd p[2] = {{fd, POLLIN, 0}, {0, POLLIN, 0}};
 	unsigned calls, seen = 0;
 
-	warm_up(fd, false);
 	if (pipe(pipes))
 		die("pipe");
 	p[1].fd = pipes[0];
@@ -219,9 +218,8 @@ static void busy_server(int lfd)
 
 static void busy_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	while (send(fd, buf, 32000, MSG_NOSIGNAL) > 0)
 		;
 	close(fd);

@@ -54,17 +54,15 @@ static void talk_client(void)
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	talk(fd, 61, 30);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* ----------------------------------------------------------- copies */
 
 static void dup_server(int lfd)
 {
-	int fd = answer(lfd), a, b, c;
+	int fd = answer_warm(lfd), a, b, c;
 
-	warm_up(fd, false);
 	a = dup(fd);
 	b = fcntl(fd, F_DUPFD_CLOEXEC, 100);
 	say("%d %d", b >= 100, fcntl(b, F_GETFD));
@@ -91,9 +89,8 @@ static void dup_server(int lfd)
 
 static void dup_client(void)
 {
-	int fd = dial(), second;
+	int fd = dial_warm(), second;
 
-	warm_up(fd, true);
 	say_bytes("got", (ssize_t)take(fd, buf, 10), buf);
 	put(fd, "hello", 5);
 	second = dial();
@@ -108,9 +105,8 @@ static void dup_client(void)
 /* Daemons close everything they did not open. */
 static void close_all_server(int lfd)
 {
-	int fd = answer(lfd), again;
+	int fd = answer_warm(lfd), again;
 
-	warm_up(fd, false);
 	/* all but the listener and the stream */
 	for (int i = 3; i < 1024; i++)
 		if (i != lfd && i != fd)
@@ -211,8 +207,7 @@ static void fork_both_client(void)
 	}
 	reap(pid);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static void echo_server(int lfd)
@@ -275,10 +270,9 @@ static void prefork_client(void)
 /* As inetd does it: the stream is stdin and stdout of cat. */
 static void inetd_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	pid_t pid;
 
-	warm_up(fd, false);
 	pid = split();
 	if (!pid) {
 		dup2(fd, 0);
@@ -299,16 +293,14 @@ static void inetd_client(void)
 	warm_up(fd, true);
 	talk(fd, 69, 20);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* The process itself becomes another program, with bytes unread and unsent. */
 static void exec_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 5);
 	put(fd, "before ", 7);
@@ -321,9 +313,8 @@ static void exec_server(int lfd)
 
 static void exec_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, "exec\n", 5);
 	say_bytes("got", (ssize_t)take(fd, buf, 100), buf);
@@ -355,8 +346,7 @@ static void spawn_client(void)
 	say("vfork: %d", status);
 	talk(fd, 72, 10);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* A failed exec leaves everything as it was. */
@@ -369,8 +359,7 @@ static void failed_exec_client(void)
 	say_result("exec", execl("/no/such/program", "x", (char *)NULL));
 	talk(fd, 74, 10);
 	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* ---------------------------------------------------------- passing */
@@ -416,10 +405,9 @@ static void pass_self_server(int lfd)
 
 static void stdio_server(int lfd)
 {
-	int fd = answer(lfd), lines = 0;
+	int fd = answer_warm(lfd), lines = 0;
 	FILE *f;
 
-	warm_up(fd, false);
 	f = fdopen(fd, "r+");
 	dprintf(fd, "welcome ");
 	fprintf(f, "%d\n", 1);
@@ -437,9 +425,8 @@ static void stdio_server(int lfd)
 /* On a link by then. */
 static void dprintf_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	for (int i = 0; i < 20; i++) {
 		say_result("dprintf", dprintf(fd, "line %d of %s\n", i, "many"));
 		put(fd, "and\n", 4);
@@ -449,10 +436,9 @@ static void dprintf_server(int lfd)
 
 static void dprintf_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	FILE *f;
 
-	warm_up(fd, true);
 	f = fdopen(fd, "r");
 	while (fgets(buf, sizeof(buf), f))
 		say("%s", strtok(buf, "\n"));
@@ -461,10 +447,9 @@ static void dprintf_client(void)
 
 static void stdio_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	FILE *in, *out;
 
-	warm_up(fd, true);
 	in = fdopen(fd, "r");
 	out = fdopen(dup(fd), "w");
 	for (int i = 0; i < 50; i++) {
@@ -604,9 +589,8 @@ static void crowd_client(void)
 /* Half closed, and then for stdio: the answer comes in a while. */
 static void half_stdio_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	say("end: %zd", recv(fd, buf, 1, 0));
 	await_peer_asleep();
 	put(fd, "answer\n", 7);
@@ -615,11 +599,10 @@ static void half_stdio_server(int lfd)
 
 static void half_stdio_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	char line[20];
 	FILE *f;
 
-	warm_up(fd, true);
 	shutdown(fd, SHUT_WR);
 	nap(100);
 	f = fdopen(fd, "r");

@@ -32,9 +32,8 @@ static void say_end(int fd)
 /* Closed with unread bytes: a reset. */
 static void unread_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 1000);
 	say_result("recv", recv(fd, buf, 10, 0));
@@ -43,9 +42,8 @@ static void unread_server(int lfd)
 
 static void unread_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	put(fd, buf, 1000);
 	say_end(fd);
@@ -55,18 +53,16 @@ static void unread_client(void)
 static void linger0_server(int lfd)
 {
 	struct linger l = {1, 0};
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 	say_result("close", close(fd));
 }
 
 static void linger0_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	say_end(fd);
 }
 
@@ -74,9 +70,8 @@ static void linger0_client(void)
 static void linger0_held_server(int lfd)
 {
 	struct linger l = {1, 0};
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 	say_result("more", send(fd, "tail", 4, MSG_MORE));
 	nap(195); /* TCP holds it for 200 ms */
@@ -86,9 +81,8 @@ static void linger0_held_server(int lfd)
 
 static void linger0_held_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	nap(400);
 	close(fd);
 }
@@ -96,9 +90,8 @@ static void linger0_held_client(void)
 /* Writing to a peer that has gone: the first write is answered by a reset. */
 static void gone_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	close(fd);
 	say("closed");
 }
@@ -240,9 +233,8 @@ static void sigpipe_cut_client(void)
 
 static void sigpipe_cut_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_readable(fd, 1);
 	await_peer_asleep();	/* all is full */
 	close(fd);
@@ -251,19 +243,17 @@ static void sigpipe_cut_server(int lfd)
 /* Killed: no exit handler, no close. */
 static void killed_reader_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct data d = DATA(0);
 
-	warm_up(fd, false);
 	take_data(fd, &d, 500000, 10000);
 	kill(getpid(), SIGKILL);
 }
 
 static void killed_reader_client(void)
 {
-	int fd = dial(), failed = 0;
+	int fd = dial_warm(), failed = 0;
 
-	warm_up(fd, true);
 	for (int i = 0; i < 1000 && !failed; i++)
 		if (send(fd, buf, sizeof(buf), MSG_NOSIGNAL) < 0)
 			failed = errno;
@@ -277,23 +267,21 @@ static void killed_reader_client(void)
  * followed by an end of file. */
 static void killed_writer_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct data d = DATA(52);
 
-	warm_up(fd, false);
 	put_data(fd, &d, 3000000, 10000);
 	kill(getpid(), SIGKILL);
 }
 
 static void killed_writer_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	struct data want = DATA(52);
 	size_t got = 0;
 	bool same = true;
 	ssize_t n;
 
-	warm_up(fd, true);
 	while ((n = recv(fd, buf, 1000, 0)) > 0) {
 		char expect[1000];
 
@@ -388,9 +376,8 @@ static void killed_any_client(void)
 /* Killed while the peer waits for an answer. */
 static void killed_idle_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_go(fd);
 	await_peer_asleep();
 	kill(getpid(), SIGKILL);
@@ -398,10 +385,9 @@ static void killed_idle_server(int lfd)
 
 static void killed_idle_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	ssize_t n;
 
-	warm_up(fd, true);
 	send_go(fd);
 	n = recv(fd, buf, 1, 0);
 	say("%s", !n || (n < 0 && errno == ECONNRESET) ? "ended" : "NOT ENDED");
@@ -411,9 +397,8 @@ static void killed_idle_client(void)
 /* Reset while the program sleeps in recv. */
 static void reset_sleeper_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	send_go(fd);
 	say_result("recv", recv(fd, buf, 1, 0));
 	say_result("again", recv(fd, buf, 1, 0));
@@ -423,9 +408,8 @@ static void reset_sleeper_client(void)
 static void reset_sleeper_server(int lfd)
 {
 	struct linger l = {1, 0};
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_go(fd);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 	await_peer_asleep();
@@ -437,9 +421,8 @@ static void reset_sleeper_server(int lfd)
 static void reset_unread_server(int lfd)
 {
 	struct linger l = {1, 0};
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_go(fd);
 	put(fd, "unread", 6);
 	nap(100);
@@ -449,11 +432,10 @@ static void reset_unread_server(int lfd)
 
 static void reset_unread(bool ask)
 {
-	int fd = dial(), ep = epoll_create1(0);
+	int fd = dial_warm(), ep = epoll_create1(0);
 	struct epoll_event ev = {EPOLLRDHUP, {0}};
 	struct pollfd p = {fd, POLLRDHUP, 0};
 
-	warm_up(fd, true);
 	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
 		die("epoll_ctl");
 	send_go(fd);

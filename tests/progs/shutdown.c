@@ -9,10 +9,9 @@ static char buf[1 << 17];
 /* shutdown(2) in its three ways */
 static void shutdown_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};
 
-	warm_up(fd, false);
 	say_result("rd", shutdown(fd, SHUT_RD));
 	say_result("recv", recv(fd, buf, 10, 0));
 	say_result("recv", recv(fd, buf, 10, MSG_DONTWAIT));

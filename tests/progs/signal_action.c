@@ -172,9 +172,8 @@ static void children(void)
 
 static void actions_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	actions();
 	once_only();
 	old_fashioned();

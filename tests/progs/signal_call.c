@@ -29,10 +29,9 @@ static void eintr_server(int lfd)
 {
 	struct timeval tv = {5, 0}, none = {0, 0};
 	struct data d = DATA(0);
-	int fd = answer(lfd), n;
+	int fd = answer_warm(lfd), n;
 	fd_set r;
 
-	warm_up(fd, false);
 	alarm_in(50, 0);
 	say_result("recv", recv(fd, big, 10, 0));
 	say("alarms %d", alarms);
@@ -74,12 +73,11 @@ static void eintr_server(int lfd)
 
 static void eintr_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	struct itimerval every = {{0, 40000}, {0, 40000}};
 	uint64_t total = 0, answer_bytes = 0;
 	ssize_t n;
 
-	warm_up(fd, true);
 	await_go(fd);
 	nap(150);
 	put(fd, "r", 1);
@@ -116,12 +114,11 @@ static void await_pending(void)
 /* ppoll and pselect let the signal in only while they wait. */
 static void sigmask_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	struct timespec t = {5, 0};
 	sigset_t block, open;
 	fd_set r;
 
-	warm_up(fd, false);
 	sigemptyset(&block);
 	sigaddset(&block, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &block, &open);
@@ -197,23 +194,19 @@ static void sigmask_now_server(int lfd)
 
 static void sigmask_now_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
 	send_go(fd);
-	say_result("end", recv(fd, big, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static void sigmask_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 
-	warm_up(fd, true);
 	await_go(fd);
-	say_result("end", recv(fd, big, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* The stream is used in a handler, while the program sleeps in poll, in recv
@@ -269,8 +262,7 @@ static void handler_client(void)
 	say_data("sent", &out);
 	say_data("got", &in);
 	close(other);
-	say_result("end", recv(fd, big, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 static const struct tcp_case cases[] = {

@@ -238,11 +238,10 @@ static void *cancelled_read(void *arg)
 
 static void cancel_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	pthread_t t;
 	void *how;
 
-	warm_up(fd, true);
 	for (int i = 0; i < 2; i++) {
 		t = start_asleep(cancelled_read, &fd);
 		pthread_cancel(t);
@@ -259,8 +258,7 @@ static void cancel_server(int lfd)
 
 	for (int i = 0; i < 3; i++)
 		warm_up(fd, false);
-	say_result("end", recv(fd, few, 1, 0));
-	close(fd);
+	await_end(fd);
 }
 
 /* Threads that are cancelled before they call: each call is a cancellation point,
@@ -332,9 +330,8 @@ static void ended_client(void)
 
 static void ended_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 
-	warm_up(fd, false);
 	await_go(fd);
 	send_go(fd);
 	say_bytes("last", recv(fd, few, 3, MSG_WAITALL), few);
