@@ -120,6 +120,8 @@ void sr_anchor_resumed(struct sr_stream *st);	/* RESUME is on its way; tx_lock h
 /* ---- tx.c, rx.c: advance a direction; only sr_tx_decide() sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
+/* Takes both locks, and advances both directions. */
+void sr_stream_lock_and_progress(struct sr_stream *st);
 /* exit() has begun.  A peer that has seen this process leave a link goes on by TCP
  * without a RESUME (peer_process_ended()), and its bytes are nobody's.  Any thread. */
 extern atomic_bool sr_streams_ending;

@@ -185,6 +185,22 @@ static inline void sr_link_received(struct sr_stream *st, size_t n)
 	st->rx_hot->link += n;
 }
 
+/* ---- both locks ---- */
+
+static inline void sr_stream_lock(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_lock(&st->tx_lock);
+}
+
+static inline void sr_stream_unlock(struct sr_stream *st)
+{
+	sr_unlock(&st->tx_lock);
+	sr_unlock(&st->rx_lock);
+}
+
+/* ---- gates ---- */
+
 static inline bool sr_gate_shut(atomic_uint *gate)
 {
 	return atomic_load(gate) & SR_GATE_SHUT;

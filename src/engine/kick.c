@@ -82,8 +82,7 @@ void sr_stream_rewatch(struct sr_stream *st)
 	uint32_t ev;
 	int r;
 
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	ev = wanted(st);
 	if (st->loop.watched_fd >= 0 && st->loop.watched_fd != st->anchor) {
 		st->loop.watched_fd = -1;
@@ -102,6 +101,5 @@ void sr_stream_rewatch(struct sr_stream *st)
 	st->loop.watched_fd = st->anchor;
 	st->loop.watched = ev;
 out:
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }

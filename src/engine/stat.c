@@ -192,8 +192,7 @@ void sr_stat_inherit(struct sr_stream *st)
 static void adopt_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	if (!st->stat && !(sr_st_flags(st) & SR_ST_ENDED)) {
 		sr_stat_open(st);
 		if (st->stat) {
@@ -203,8 +202,7 @@ static void adopt_one(struct sr_stream *st, void *arg)
 			sr_stat_rx(st);
 		}
 	}
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }
 
 void sr_stat_adopt_later(void)

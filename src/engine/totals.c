@@ -76,8 +76,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	uint64_t tx, rx;
 	int i;
 
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	rx = sr_stream_received(st) - st->in.before;
 	tx = sr_stream_sent(st) - st->out.before;
 	memset(r, 0, sizeof(*r));
@@ -101,8 +100,7 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->error = atomic_load(&st->err.ended);
 	r->reason = had[0] ? (enum sr_reason)atomic_load(&st->reason) :
 				  plain_reason(st);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }
 
 enum sr_state sr_stream_tx_state(struct sr_stream *st)
@@ -136,12 +134,10 @@ void sr_stream_info(struct sr_stream *st, struct sr_info *info)
 	sr_stream_totals(st, &r);
 	memset(info, 0, sizeof(*info));
 	memcpy(info->link, r.link, sizeof(info->link));
-	sr_lock(&st->rx_lock);
+	sr_stream_lock(st);
 	info->rx_state = sr_stream_rx_state(st);
-	sr_unlock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
 	info->tx_state = sr_stream_tx_state(st);
-	sr_unlock(&st->tx_lock);
+	sr_stream_unlock(st);
 	info->tx = (struct sr_bytes){ r.tx[SR_WAY_PLAIN], r.tx[SR_WAY_SHM],
 				      r.tx[SR_WAY_VERBS] };
 	info->rx = (struct sr_bytes){ r.rx[SR_WAY_PLAIN], r.rx[SR_WAY_SHM],

@@ -374,6 +374,15 @@ void sr_tx_progress(struct sr_stream *st)
 	sr_fast_update_tx(st);
 }
 
+/* Advancing rx may reset the stream, which needs tx_lock to be free. */
+void sr_stream_lock_and_progress(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	sr_lock(&st->tx_lock);
+	sr_tx_progress(st);
+}
+
 /* The gate is shut and out.next is the link to switch to. */
 void sr_tx_start(struct sr_stream *st)
 {

@@ -32,12 +32,6 @@
 #include "sock/ends.h"
 #include "sock/sock.h"
 
-static void lock(struct sr_stream *st)
-{
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-}
-
 /* Both locks held. */
 static void put_links(struct sr_stream *st)
 {
@@ -82,12 +76,12 @@ static void move_anchor(struct sr_stream *st, int fd)
 		if (s)
 			sr_stream_put(s);
 	}
-	lock(st);
+	sr_stream_lock(st);
 	if (st->anchor == fd || fd < 0) {
 		sr_stream_unwatch(st);
 		st->anchor = other;
 	}
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	sr_stream_kick(st);
 }
 
@@ -120,13 +114,13 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 	int dup;
 
 	for (;;) {
-		sr_ends_lock(st);
+		sr_stream_lock_and_progress(st);
 		if (!sr_any_gate_shut(st))
 			return -1;
 		dup = sr_fd_dup(fd);
 		if (dup >= 0 || tried)
 			return dup;
-		sr_ends_unlock(st);
+		sr_stream_unlock(st);
 		sr_stream_plain(st, SR_REASON_DESCRIPTORS, false);
 		tried = true;
 	}
@@ -136,7 +130,7 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 static void end(struct sr_stream *st)
 {
 	sr_owners_leave(st);
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	sr_stream_end_report(st);
 	sr_stream_kick(st);
 }
@@ -193,7 +187,7 @@ static void detach_last(struct sr_stream *st, int fd)
 		atomic_store(&st->want_tcp, true);
 	else
 		sr_ends_finish(st);
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	sr_stream_kick(st);
 	if (l.l_onoff && !shared)
 		await_arrival(st, l.l_linger);
@@ -216,12 +210,12 @@ static void close_last(struct sr_stream *st, int fd)
 		/* The report needs the name, and the descriptor still has it. */
 		if (sr_conf.report[0])
 			sr_stream_name(st);
-		lock(st);
+		sr_stream_lock(st);
 		sr_st_set(st, SR_ST_CLOSING);
 		sr_epoll_stream_gone(st);
 		st->anchor = -1;
 		sr_owners_leave(st);
-		sr_ends_unlock(st);
+		sr_stream_unlock(st);
 		sr_stream_end_report(st);
 	}
 }
@@ -254,7 +248,7 @@ void sr_close_at_exit(struct sr_stream *st)
 	struct linger l = { 0, 0 };
 	socklen_t len = sizeof(l);
 
-	sr_ends_lock(st);
+	sr_stream_lock_and_progress(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
 	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
 		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
@@ -263,7 +257,7 @@ void sr_close_at_exit(struct sr_stream *st)
 		else if (sr_gate_shut(&st->out.gate))
 			sr_ends_finish(st);
 	}
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	sr_stream_kick(st);
 }
 
@@ -282,7 +276,7 @@ bool sr_close_leave(struct sr_stream *st)
 	struct sr_link *link;
 	bool done = true;
 
-	sr_ends_lock(st);
+	sr_stream_lock_and_progress(st);
 	link = st->out.link ?: st->in.link;
 	if (!link)
 		goto out;
@@ -295,7 +289,7 @@ bool sr_close_leave(struct sr_stream *st)
 		link->ops->leave(link, true);
 	sr_link_put(link);
 out:
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	sr_stream_kick(st);
 	return done;
 }
@@ -304,7 +298,7 @@ out:
 
 static void finish(struct sr_stream *st, bool reset)
 {
-	lock(st);
+	sr_stream_lock(st);
 	sr_stream_unwatch(st);
 	if (reset)
 		reset_now(st->anchor);
@@ -312,7 +306,7 @@ static void finish(struct sr_stream *st, bool reset)
 	sr_fd_close(st->anchor);
 	st->anchor = -1;
 	sr_owners_leave(st);
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	/* Wakes the threads that still sleep on the stream: nothing more will
 	 * come. */
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
@@ -357,10 +351,10 @@ static void shared_progress(struct sr_stream *st)
 {
 	bool over;
 
-	sr_ends_lock(st);
+	sr_stream_lock_and_progress(st);
 	over = st->out.broken || !sr_any_gate_shut(st) ||
 	       sr_now_ns() - st->close_since > SR_ORPHAN_NS;
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	if (over)
 		finish(st, false);
 }

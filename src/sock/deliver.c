@@ -97,18 +97,14 @@ static void leave_one(struct sr_stream *st, void *arg)
 
 	if (st->exiting || sr_is_shared(st) || !sr_back_concerns(st))
 		return;
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
+	sr_stream_lock_and_progress(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) && !st->out.broken &&
 	    list->n < list->most && collect(st, &r)) {
 		insert(list, &r);
 		sr_stream_unwatch(st);
 		st->anchor = -1;
 	}
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }
 
 static void count(struct sr_stream *st, void *arg)

@@ -18,21 +18,6 @@
 #include "sock/ends.h"
 #include "sock/sock.h"
 
-/* Moving rx on may reset the stream, which needs tx_lock to be free. */
-void sr_ends_lock(struct sr_stream *st)
-{
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
-}
-
-void sr_ends_unlock(struct sr_stream *st)
-{
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
-}
-
 bool sr_ends_unread(struct sr_stream *st)
 {
 	return st->in.pushback_len ||
@@ -156,18 +141,18 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 		return kernel_shutdown(fd, how);
 	if (how != SHUT_RD)
 		sr_st_set(st, SR_ST_HALF);
-	sr_ends_lock(st);
+	sr_stream_lock_and_progress(st);
 	/* The kernel's recv() returns 0 from now on, so a mark could not come
 	 * this way: sr_rx_take_switch() checks the flag. */
 	if (how != SHUT_WR)
 		sr_st_set(st, SR_ST_RDSHUT);
 	if (!sr_any_gate_shut(st)) {
-		sr_ends_unlock(st);
+		sr_stream_unlock(st);
 		return kernel_shutdown(fd, how);
 	}
 	r = shut_down(st, fd, how, half);
 	sr_fast_update_rx(st);
-	sr_ends_unlock(st);
+	sr_stream_unlock(st);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);
 	return r;

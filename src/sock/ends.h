@@ -7,10 +7,6 @@
 
 #include "engine/stream.h"
 
-/* Takes both locks, and moves both directions up to date. */
-void sr_ends_lock(struct sr_stream *st);
-void sr_ends_unlock(struct sr_stream *st);
-
 /* Are there bytes that the program has not read, as far as the library has them?
  * rx_lock held. */
 bool sr_ends_unread(struct sr_stream *st);

@@ -130,11 +130,9 @@ static void wait_gone(struct sr_stream *st, void *arg)
 static void leave(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	sr_owners_leave(st);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }
 
 static void wait_reported(struct sr_stream *st, void *arg)

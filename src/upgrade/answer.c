@@ -101,17 +101,13 @@ static void find(struct search *s)
 
 static bool plain_enough(struct sr_stream *st)
 {
-	bool rx_ok, tx_ok;
+	bool yes;
 
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	rx_ok = !sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_EXPECT;
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
-	tx_ok = !sr_gate_shut(&st->out.gate);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
-	return rx_ok && tx_ok;
+	sr_stream_lock_and_progress(st);
+	yes = !sr_gate_shut(&st->out.gate) &&
+	      (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_EXPECT);
+	sr_stream_unlock(st);
+	return yes;
 }
 
 /* Not accepted yet, or by another process.  True: the request is finished. */

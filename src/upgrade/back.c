@@ -235,13 +235,11 @@ bool sr_back_outlives(struct sr_stream *st, bool live)
 	struct sr_link *link;
 	bool yes;
 
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	link = st->out.link ?: st->in.link;
 	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
 	      !(live && (sr_link_events(link) & SR_LINK_DEAD));
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 	return yes;
 }
 
@@ -322,11 +320,9 @@ static void before_exec(struct sweep *s)
 static void count_out(struct sr_stream *st, void *arg)
 {
 	(void)arg;
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	sr_owners_pause(st);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }
 
 static void count_in(struct sr_stream *st, void *arg)

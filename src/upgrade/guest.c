@@ -81,15 +81,13 @@ void sr_guest_use(struct sr_stream *st, unsigned dirs)
 		return;
 	atomic_fetch_or(&slot->asked, dirs);
 	ok = await(slot, dirs);
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	dirs &= atomic_load(&st->owned.guest);	/* another thread may have them */
 	if (dirs && ok)
 		take(st, slot, dirs);
 	else if (dirs)
 		lose(st);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 	/* The kernel's counters and ours are not of the same bytes any more. */
 	sr_stream_bar(st, SR_REASON_FORK);
 }
@@ -133,16 +131,14 @@ void sr_guest_progress(struct sr_stream *st)
 	    (atomic_load(&slot->given) & SR_OWNERS_BOTH) == SR_OWNERS_BOTH)
 		return;
 	lost = sr_back_is_orphaned(st);
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	given = sr_owners_plain(st);
 	if (st->tx.state == SR_TX_RESEND)
 		given |= SR_OWNERS_SENDS;
 	if (lost || st->out.broken || st->rx.state == SR_RX_RESET)
 		given |= SR_OWNERS_LOST;
 	sr_owners_give(st, given);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH && atomic_load(&slot->asked) &&
 	    !(sr_st_flags(st) & SR_ST_BARRED))
 		atomic_store(&st->want_tcp, false);

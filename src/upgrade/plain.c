@@ -55,8 +55,7 @@ void sr_plain_for_good(struct sr_stream *st)
 	    (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
 	    atomic_load(&st->err.pending))	/* SO_ERROR must show it */
 		return;
-	sr_lock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
+	sr_stream_lock(st);
 	sr_lock(&st->sets.lock);
 	if (is_plain(st) && unwatch(st)) {
 		sr_sets_ops.forget(st);
@@ -64,8 +63,7 @@ void sr_plain_for_good(struct sr_stream *st)
 		atomic_store(&st->head.plain, true);
 	}
 	sr_unlock(&st->sets.lock);
-	sr_unlock(&st->tx_lock);
-	sr_unlock(&st->rx_lock);
+	sr_stream_unlock(st);
 }
 
 /* ---- calls of permanently plain streams ---- */
