@@ -16,8 +16,8 @@ static void tell(int sig)
 	if (!e || !e->link)
 		return;
 	dump(e, 0);
-	fprintf(stderr, "left in the CQ: %d\n",
-		sr_vcq_poll(sr_vlink(e->link)));
+	sr_verbs_poll(e->link);	/* is anything left in the CQ? */
+	dump(e, 0);
 }
 
 static inline void add_device(void)

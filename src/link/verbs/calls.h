@@ -41,8 +41,7 @@ void sr_vcq_free(struct sr_vlink *l);
 /* The service thread watches the channel, or no longer.  loop. */
 void sr_vcq_watch(struct sr_vlink *l, bool on);
 /* Handles completions; returns what to notify of.  locked. */
-unsigned sr_vcq_take(struct sr_vlink *l, int *count);
-int sr_vcq_poll(struct sr_vlink *l);	/* number of completions; any */
+unsigned sr_vcq_take(struct sr_vlink *l);
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);

@@ -246,9 +246,7 @@ static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_REJECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		/* What came before it counts. */
-		while (sr_vcq_poll(l) > 0)
-			;
+		sr_verbs_poll(&l->link);	/* what came before it counts */
 		sr_vlink_fail(l, "peer-dropped");
 		break;
 	default:

@@ -41,7 +41,6 @@
 
 enum {
 	BATCH = 16,		/* completions a poll */
-	ROUNDS = 8,		/* batches before the lock is given up */
 	TICK_MS = 50,
 	SOON_MS = 2,		/* a tick while bytes are held back */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
@@ -59,13 +58,14 @@ static bool fires(struct sr_vlink *l, const struct ibv_wc *wc)
 				(uint32_t)wc->wr_id & SR_V_RECEIVE));
 }
 
-unsigned sr_vcq_take(struct sr_vlink *l, int *count)
+/* All of them: none is posted meanwhile. */
+unsigned sr_vcq_take(struct sr_vlink *l)
 {
 	struct ibv_wc wc[BATCH];
 	unsigned what = 0;
-	int i, n, rounds = 0;
+	bool any = false;
+	int i, n;
 
-	*count = 0;
 	if (!l->qp)
 		return 0;
 	do {
@@ -76,9 +76,9 @@ unsigned sr_vcq_take(struct sr_vlink *l, int *count)
 			what |= sr_vrx_completion(l, &wc[i]);
 			l->cq.fired |= fires(l, &wc[i]);
 		}
-		*count += n > 0 ? n : 0;
-	} while (n == BATCH && ++rounds < ROUNDS);
-	if (!*count)
+		any |= n > 0;
+	} while (n == BATCH);
+	if (!any)
 		return 0;
 	if (sr_vrx_repost(l))
 		sr_vlink_break(l, "device-failed");
@@ -87,21 +87,15 @@ unsigned sr_vcq_take(struct sr_vlink *l, int *count)
 	return what;
 }
 
-int sr_vcq_poll(struct sr_vlink *l)
+void sr_verbs_poll(struct sr_link *link)
 {
+	struct sr_vlink *l = sr_vlink(link);
 	unsigned what;
-	int n;
 
 	sr_vlink_lock(l);
 	l->cq.used += !sr_loop_here();
-	what = sr_vcq_take(l, &n);
+	what = sr_vcq_take(l);
 	sr_vlink_unlock(l, what);
-	return n;
-}
-
-void sr_verbs_poll(struct sr_link *link)
-{
-	sr_vcq_poll(sr_vlink(link));
 }
 
 /* ---- arming: locked ---- */
@@ -177,14 +171,13 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	unsigned what;
-	int n;
 
 	(void)want;
 	sr_vlink_lock(l);
 	l->cq.sleepers--;
 	if (slept)
 		take_event(l);
-	what = sr_vcq_take(l, &n);
+	what = sr_vcq_take(l);
 	sr_vlink_unlock(l, what);
 }
 
@@ -224,21 +217,20 @@ void sr_vcq_watch(struct sr_vlink *l, bool on)
 		return;
 	}
 	sr_loop_watch(&l->cq.watch, EPOLLIN);
-	sr_vcq_poll(l);		/* it is armed: the last look */
+	sr_verbs_poll(&l->link);	/* it is armed: the last look */
 }
 
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
 	struct sr_vlink *l = SR_OF(struct sr_vlink, cq.watch, w);
 	unsigned what;
-	int n;
 
 	(void)events;
 	if (!sr_vlink_tryget(l))
 		return;
 	sr_vlink_lock(l);
 	take_event(l);
-	what = sr_vcq_take(l, &n);
+	what = sr_vcq_take(l);
 	sr_vlink_unlock(l, what);
 	sr_vlook_start(l);
 	sr_link_put(&l->link);
@@ -308,7 +300,7 @@ static bool look(struct sr_vlink *l, uint64_t now, bool between)
 {
 	bool busy = true, in_use = true, waits;
 
-	sr_vcq_poll(l);
+	sr_verbs_poll(&l->link);
 	if (sr_link_events(&l->link) & SR_LINK_DEAD)
 		return sr_vlink_end(l);
 	if (!between)	/* whoever moves the link after this lists it again */

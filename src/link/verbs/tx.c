@@ -344,7 +344,6 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	struct sr_piece *room = &link->tx_piece;
 	unsigned what = 0;
 	bool waits = false;
-	int count;
 
 	if (n < room->left)
 		*room = (struct sr_piece){ room->at + n, room->left - n };
@@ -356,7 +355,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 			      memory_order_release);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {
-		what = sr_vcq_take(l, &count);
+		what = sr_vcq_take(l);
 		waits = !l->cq.watched && sr_vtx_waits(l);
 	}
 	sr_vlink_unlock(l, what);
