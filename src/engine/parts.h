@@ -151,7 +151,7 @@ struct sr_attach {
 	struct sr_proving proving;
 	atomic_uint guesses;	/* of others, on all links of the stream (prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
-	void *listener[2];	/* rendezvous of each kind */
+	void *listener[SR_KINDS]; /* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */
 	atomic_int children;	/* LISTEN: accepted streams still alive */
 	struct sr_stream *parent; /* ACCEPT: the listening stream; or the next free one */

@@ -20,7 +20,8 @@ struct sr_request;
 #define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
 
 struct sr_rendezvous {
-	const char *name;	/* of the kind: "shm", "verbs" */
+	const char *name;	/* of the kind: "shm", "verbs"; by its first letter in knobs */
+	int kind;		/* its number, SR_KINDS */
 
 	/* Can this kind work on this host at all?  Returns NULL, or a reason
 	 * word ("no-device", "no-library", "off").  Cheap; loads nothing. */
@@ -52,7 +53,7 @@ struct sr_rendezvous {
 	int (*listen)(const struct sockaddr *addr, char *there, void **out);
 	void (*unlisten)(void *listener);
 
-	/* Answers a request, whose `anchor` the caller has set.  Returns a new
+	/* Answers a request, whose `anchor` and `policy` the caller has set.  Returns a new
 	 * link that is not yet UP; or NULL and a reason if none could be made,
 	 * after refusing the asker.  The reason that refuse() sends goes to the
 	 * peer's log. */
@@ -71,7 +72,7 @@ struct sr_ask {
 	struct sr_name name;
 	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
 	int anchor;			/* our socket */
-	const struct sr_policy *policy;	/* NULL: the process's */
+	const struct sr_policy *policy;
 	void *owner;			/* for the link */
 	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
 	void (*done)(struct sr_ask *ask, struct sr_link *link,
@@ -85,7 +86,7 @@ struct sr_request {
 	struct sr_name name;
 	/* The upgrade room's, for accept(): */
 	int anchor;			/* our socket */
-	const struct sr_policy *policy;	/* NULL: the process's */
+	const struct sr_policy *policy;
 };
 
 /* Set once by the upgrade room, which handles requests.  loop.

@@ -272,11 +272,6 @@ static void on_gone(struct sr_request *req)
 
 /* ---- several processes accept at one address ---- */
 
-static int kind_of(const struct sr_rendezvous *ops)
-{
-	return ops == &sr_rendezvous_verbs;
-}
-
 void sr_answer_found(const struct sr_name *name, const struct sr_there *there)
 {
 	char word[sizeof(SR_THERE) + SR_THERE_LEN];
@@ -286,13 +281,13 @@ void sr_answer_found(const struct sr_name *name, const struct sr_there *there)
 	while (*p) {
 		req = (*p)->req;
 		if (!req || !sr_name_equal(&req->name, name) ||
-		    !there->kind[kind_of(req->ops)][0]) {
+		    !there->kind[req->ops->kind][0]) {
 			p = &(*p)->next;
 			continue;
 		}
 		pending_free(p);
 		sr_format(word, sizeof(word), SR_THERE " %s",
-			  there->kind[kind_of(req->ops)]);
+			  there->kind[req->ops->kind]);
 		req->ops->refuse(req, word);
 	}
 }

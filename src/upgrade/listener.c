@@ -21,32 +21,32 @@
 #include "upgrade/keeper.h"
 #include "upgrade/upgrade.h"
 
-/* The reason why links of this kind (0: shm, 1: verbs) are impossible, or NONE.
- * For verbs this looks for devices. */
-static enum sr_reason impossible(struct sr_stream *st, int i,
-				 const struct sr_rendezvous *ops)
+/* The reason why links of this kind are impossible, or NONE.  For verbs this looks for
+ * devices. */
+static enum sr_reason impossible(struct sr_stream *st, const struct sr_rendezvous *ops)
 {
-	return strchr(st->policy->links, i ? 'v' : 's') ?
-		       sr_reason_find(ops->usable()) : SR_REASON_OFF;
+	return strchr(st->policy->links, ops->name[0]) ? sr_reason_find(ops->usable()) :
+							 SR_REASON_OFF;
 }
 
 /* NONE: the rendezvous is open.  there: not the address's own, and where it is.
  * *again: the address's is in use, by a process that is about to end perhaps. */
-static enum sr_reason listen_on(struct sr_stream *st, int i,
-				const struct sr_rendezvous *ops, char *there, bool *again)
+static enum sr_reason listen_on(struct sr_stream *st, const struct sr_rendezvous *ops,
+				struct sr_there *there, bool *again)
 {
+	void **listener = &st->up.listener[ops->kind];
 	enum sr_reason why;
 	int r;
 
-	if (st->up.listener[i])
+	if (*listener)
 		return SR_REASON_NONE;
-	why = impossible(st, i, ops);
+	why = impossible(st, ops);
 	if (why != SR_REASON_NONE)
 		return why;
-	r = ops->listen((struct sockaddr *)&st->rare->local, there, &st->up.listener[i]);
+	r = ops->listen((struct sockaddr *)&st->rare->local,
+			there ? there->kind[ops->kind] : NULL, listener);
 	if (r == 0)
 		return SR_REASON_NONE;
-	st->up.listener[i] = NULL;
 	*again |= r == -EADDRINUSE;
 	sr_debug("no rendezvous for %s links: %s", ops->name, sr_errno_name(-r));
 	return sr_reason_of(r, SR_REASON_NO_LISTENER);
@@ -78,11 +78,9 @@ static void unlisten(struct sr_stream *st)
 static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
 				 bool *again)
 {
-	enum sr_reason shm = listen_on(st, 0, &sr_rendezvous_shm,
-				       there ? there->kind[0] : NULL, again);
+	enum sr_reason shm = listen_on(st, &sr_rendezvous_shm, there, again);
 
-	return both(shm, listen_on(st, 1, &sr_rendezvous_verbs,
-				   there ? there->kind[1] : NULL, again));
+	return both(shm, listen_on(st, &sr_rendezvous_verbs, there, again));
 }
 
 /* Nobody else does it: answers where askers look first. */
@@ -203,8 +201,7 @@ enum sr_reason sr_listener_never(struct sr_stream *st)
 	enum sr_reason why;
 
 	sr_enter();
-	why = both(impossible(st, 0, &sr_rendezvous_shm),
-		   impossible(st, 1, &sr_rendezvous_verbs));
+	why = both(impossible(st, &sr_rendezvous_shm), impossible(st, &sr_rendezvous_verbs));
 	sr_leave();
 	return why;
 }

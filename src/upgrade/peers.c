@@ -29,14 +29,9 @@ SR_APART static struct peer {
 		enum sr_reason why;
 		unsigned times;		/* refusals in a row */
 		uint64_t until;
-	} kind[2];
+	} kind[SR_KINDS];
 } peers[PEERS];
 static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
-
-static int kind_of(const struct sr_rendezvous *ops)
-{
-	return ops == &sr_rendezvous_shm;
-}
 
 /* Returns the peer's entry, and in *plain its address as it is on the wire. */
 static struct peer *place(const struct sockaddr_storage *addr,
@@ -67,7 +62,7 @@ void sr_peer_refused(const struct sockaddr_storage *addr,
 	struct sockaddr_storage plain;
 	struct peer *p = place(addr, &plain);
 	uint64_t now = sr_now_ns(), ns;
-	int k = kind_of(ops);
+	int k = ops->kind;
 
 	if (!sr_trylock(&lock))
 		return;
@@ -92,7 +87,7 @@ void sr_peer_answered(const struct sockaddr_storage *addr,
 	if (!sr_trylock(&lock))
 		return;
 	if (is(p, &plain))
-		p->kind[kind_of(ops)].times = 0;
+		p->kind[ops->kind].times = 0;
 	sr_unlock(&lock);
 }
 
@@ -102,7 +97,7 @@ enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
 	struct sockaddr_storage plain;
 	struct peer *p = place(addr, &plain);
 	enum sr_reason why = SR_REASON_NONE;
-	int k = kind_of(ops);
+	int k = ops->kind;
 
 	if (!sr_trylock(&lock))
 		return why;

@@ -90,6 +90,7 @@ static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
 	req->anchor = answerer.anchor;
+	req->policy = &sr_conf.policy;
 	if (refuse_with)
 		sr_rendezvous_shm.refuse(req, sent && atomic_load(&sent->listens)
 						? sent->word
@@ -184,6 +185,7 @@ static inline void ask_in_loop(void *arg)
 	struct end *e = arg;
 
 	e->ask = (struct sr_ask){.ops = &sr_rendezvous_shm,
+				 .policy = &sr_conf.policy,
 				 .owner = e,
 				 .notify = notified,
 				 .done = asked};

@@ -164,7 +164,7 @@ static void *answer(void *arg)
 #define LATE 0x1a7e	/* answered when the asker has gone */
 
 static atomic_uint requests;
-static const struct sr_policy *ask_policy, *answer_policy;	/* NULL: the process's */
+static const struct sr_policy *ask_policy = &sr_conf.policy, *answer_policy = &sr_conf.policy;
 
 static void request(struct sr_request *req)
 {

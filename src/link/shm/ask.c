@@ -21,7 +21,6 @@
 
 #include "base/addr.h"
 #include "base/closer.h"
-#include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/now.h"
 #include "base/owner.h"
@@ -410,7 +409,6 @@ static void next_name(struct asking *a)
 static const char *begin(struct asking *a)
 {
 	struct sr_ask *ask = a->ask;
-	const struct sr_policy *policy = ask->policy ?: &sr_conf.policy;
 	struct sr_shm_plan plan;
 
 	a->deadline_ns = sr_now_ns() + ANSWER_MS * 1000000;
@@ -422,7 +420,7 @@ static const char *begin(struct asking *a)
 		return "descriptors";
 	if (!sr_owner_is_here(ask->anchor, &ask->src, &ask->dst))
 		return "no-match";
-	if (sr_shm_plan(&plan, policy->ring_first, policy->ring_max))
+	if (sr_shm_plan(&plan, ask->policy->ring_first, ask->policy->ring_max))
 		return "off";
 	a->link = sr_shm_new(SR_ROLE_ASKER, ask->name.link_no, ask->owner, ask->notify,
 			     &plan);

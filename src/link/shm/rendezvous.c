@@ -95,7 +95,7 @@ static void pending_free(struct pending *p)
 
 static void pending_gone(struct pending *p)
 {
-	if (p->known && sr_link_gone)
+	if (p->known)
 		sr_link_gone(&p->req);
 	pending_free(p);
 }
@@ -153,8 +153,6 @@ static void offer_readable(struct pending *p)
 		refuse_request(&p->req, "descriptors");
 	} else if (!may_ask(p)) {
 		refuse_request(&p->req, "user");
-	} else if (!sr_link_request) {
-		refuse_request(&p->req, "no-match");
 	} else {
 		p->known = true;
 		sr_link_request(&p->req);
@@ -324,6 +322,7 @@ static const char *usable(void)
 
 const struct sr_rendezvous sr_rendezvous_shm = {
 	.name = "shm",
+	.kind = 0,
 	.usable = usable,
 	.absent = sr_shm_absent,
 	.ask = sr_shm_ask,

@@ -8,7 +8,7 @@
 
 /* ---- qp.c ---- */
 /* A link on a resolved or requested id (which becomes its own; not on
- * failure), with its QP and receives posted.  policy NULL: the process's.  loop. */
+ * failure), with its QP and receives posted.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       const struct sr_policy *policy, enum sr_role role,
 			       uint32_t link_no, void *owner,

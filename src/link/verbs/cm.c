@@ -165,7 +165,7 @@ static void connect_request(const struct sr_vcm_event *e)
 		return;
 	}
 	/* It must come from the TCP peer's own address. */
-	if (!same_host(&id->route.addr.dst_addr, &name) || !sr_link_request) {
+	if (!same_host(&id->route.addr.dst_addr, &name)) {
 		refuse_at_once(id, "no-match");
 		return;
 	}
@@ -187,8 +187,7 @@ static void request_event(struct request *r, const struct sr_vcm_event *e)
 {
 	if (e->type == RDMA_CM_EVENT_ADDR_CHANGE)
 		return;
-	if (sr_link_gone)
-		sr_link_gone(&r->req);
+	sr_link_gone(&r->req);
 	free_request(r, true);
 }
 
@@ -382,8 +381,7 @@ void sr_vcm_removed(struct ibv_context *ctx)
 		rnext = r->next;
 		if (r->id->verbs != ctx)
 			continue;
-		if (sr_link_gone)
-			sr_link_gone(&r->req);
+		sr_link_gone(&r->req);
 		free_request(r, true);
 	}
 	for (ls = listeners; ls; ls = ls->next) {

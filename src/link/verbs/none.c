@@ -14,5 +14,7 @@ static const char *usable(void)
 }
 
 const struct sr_link_ops sr_link_verbs = { .name = "verbs" };
-const struct sr_rendezvous sr_rendezvous_verbs = { .name = "verbs", .usable = usable };
+const struct sr_rendezvous sr_rendezvous_verbs = {
+	.name = "verbs", .kind = 1, .usable = usable
+};
 #endif

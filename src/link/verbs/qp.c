@@ -219,7 +219,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	if (!l)
 		return NULL;
 	l->dev = dev;
-	l->policy = policy ?: &sr_conf.policy;
+	l->policy = policy;
 	l->iwarp = dev->iwarp;
 	sr_format(l->name, sizeof(l->name), "verbs:%s", dev->name);
 	l->link.name = l->name;
@@ -440,6 +440,7 @@ const struct sr_link_ops sr_link_verbs = {
 
 const struct sr_rendezvous sr_rendezvous_verbs = {
 	.name = "verbs",
+	.kind = 1,
 	.usable = verbs_usable,
 	.ask = sr_verbs_ask,
 	.cancel = sr_verbs_cancel,

@@ -148,7 +148,7 @@ struct sr_vlink {
 	struct sr_vlink *next, **pprev;	/* loop */
 	bool iwarp;
 	char name[SR_REPORT_LINK];
-	const struct sr_policy *policy;	/* never NULL: sizes of rings */
+	const struct sr_policy *policy;	/* sizes of rings */
 	uint32_t max_inline;
 	atomic_bool dropping;
 	uint64_t end_ns;		/* dead: time to close it at last */
