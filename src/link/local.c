@@ -27,9 +27,14 @@
 
 /* ---- names ---- */
 
-/* Makes "tcp4:*:80" and the like; any: the wildcard in place of the address. */
-int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
-		bool as_v6)
+/* n bytes behind the leading zero are the name. */
+static socklen_t length(int n)
+{
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wider,
+		  const char *suffix)
 {
 	char text[INET6_ADDRSTRLEN] = "*";
 	struct sockaddr_storage plain;
@@ -42,25 +47,21 @@ int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
 	family = plain.ss_family;
 	if (family != AF_INET && family != AF_INET6)
 		return -EAFNOSUPPORT;
-	if (!any && !sr_addr_is_any(&plain) &&
+	if (!wider && !sr_addr_is_any(&plain) &&
 	    !inet_ntop(family, addr, text, sizeof(text)))
 		return -errno;
-	if (as_v6)
-		family = AF_INET6;
-	return sr_format(buf, size, "sockrail-%d/tcp%d:%s:%u", SR_WIRE_VERSION,
-			 family == AF_INET ? 4 : 6, text, sr_addr_port(sa));
+	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
+	return (int)length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
+				     "sockrail-%d/tcp%d:%s:%u%s", SR_WIRE_VERSION,
+				     family == AF_INET && wider < 2 ? 4 : 6, text,
+				     sr_addr_port(sa), suffix));
 }
 
-socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
-			const char *suffix)
+socklen_t sr_local_there(struct sockaddr_un *un, const char *place)
 {
-	int n;
-
 	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
-	n = sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1, "%s%s", word,
-		      suffix);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)n);
+	return length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
+				"sockrail-%d/there/%s", SR_WIRE_VERSION, place));
 }
 
 /* ---- whose process is at the other end, and what it may send ---- */

@@ -13,13 +13,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Writes "sockrail-4/tcp4:*:80" and the like: what a listening address is called.
- * any: the wildcard in place of the address.  Its length, or -errno. */
-int sr_local_word(char *buf, size_t size, const struct sockaddr *sa, bool any,
-		  bool as_v6);
-/* The abstract name "\0", word, suffix.  Returns its length. */
-socklen_t sr_local_name(struct sockaddr_un *un, const char *word,
-			const char *suffix);
+/* The abstract name of a listening address, "sockrail-4/tcp4:*:80" and the like, with a
+ * suffix.  wider: 1, the wildcard in place of the address; 2, that of IPv6.  Returns its
+ * length, or -errno. */
+int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wider,
+		  const char *suffix);
+/* That of a worker, whose place is a random number.  Returns its length. */
+socklen_t sr_local_there(struct sockaddr_un *un, const char *place);
 
 /* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_peer();
  * or -errno. */

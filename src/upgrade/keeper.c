@@ -229,30 +229,22 @@ static int make(struct sr_stream *st, int fd, uint32_t events,
 	return 0;
 }
 
-static int name_of(struct sr_stream *st, struct sockaddr_un *un, socklen_t *len)
+static int name_of(struct sr_stream *st, struct sockaddr_un *un)
 {
-	char word[100];
-	int n = sr_local_word(word, sizeof(word), (struct sockaddr *)&st->rare->local,
-			      false, false);
-
-	if (n < 0)
-		return n;
-	*len = sr_local_name(un, word, SUFFIX);
-	return 0;
+	return sr_local_name(un, (struct sockaddr *)&st->rare->local, 0, SUFFIX);
 }
 
 int sr_keeper_open(struct sr_stream *st)
 {
 	struct sockaddr_un un;
-	socklen_t len;
-	int fd, err = name_of(st, &un, &len);
+	int fd, err, len = name_of(st, &un);
 
-	if (err)
-		return err;
+	if (len < 0)
+		return len;
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	if (bind(fd, (struct sockaddr *)&un, len) || sr_real.listen(fd, BACKLOG))
+	if (bind(fd, (struct sockaddr *)&un, (socklen_t)len) || sr_real.listen(fd, BACKLOG))
 		err = -errno;
 	else
 		err = make(st, fd, EPOLLIN | EPOLLET, keeper_readable);
@@ -265,15 +257,14 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 {
 	struct sr_packet p = { .word = SR_PACKET_JOIN, .there = *there };
 	struct sockaddr_un un;
-	socklen_t len;
-	int fd, err = name_of(st, &un, &len);
+	int fd, err, len = name_of(st, &un);
 
-	if (err)
-		return err;
+	if (len < 0)
+		return len;
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	if (sr_real.connect(fd, (struct sockaddr *)&un, len)) {
+	if (sr_real.connect(fd, (struct sockaddr *)&un, (socklen_t)len)) {
 		err = -errno;
 		sr_fd_close(fd);
 		return err;

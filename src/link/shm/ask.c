@@ -105,17 +105,17 @@ static void succeed(struct asking *a)
 	sr_shm_look(&l->link); /* looks for what came before UP */
 }
 
-/* Makes the name of an attempt.  Returns 0 or -errno. */
-static int name_of(unsigned attempt, const struct sockaddr *to,
-		   struct sockaddr_un *un, socklen_t *len)
+/* Connects to the name of an attempt.  0, or -1 and errno. */
+static int call(int sock, const struct sockaddr *to, unsigned attempt)
 {
-	char word[100];
-	int r = sr_local_word(word, sizeof(word), to, attempt > 0, attempt > 1);
+	struct sockaddr_un un;
+	int len = sr_local_name(&un, to, attempt, "");
 
-	if (r < 0)
-		return r;
-	*len = sr_local_name(un, word, "");
-	return 0;
+	if (len < 0) {
+		errno = -len;
+		return -1;
+	}
+	return sr_now_connect(sock, (struct sockaddr *)&un, (socklen_t)len);
 }
 
 /* Takes the descriptors that came with the word; -1: not that many.  What they are
@@ -315,16 +315,11 @@ static void wait_for_answer(struct asking *a)
 
 bool sr_shm_absent(const struct sockaddr *to)
 {
-	struct sockaddr_un un;
-	socklen_t len;
-	unsigned i;
 	int sock = sr_local_socket();
 	bool refused = sock >= 0;
 
-	for (i = 0; i < ATTEMPTS && refused; i++)
-		refused = !name_of(i, to, &un, &len) &&
-			  sr_now_connect(sock, (struct sockaddr *)&un, len) &&
-			  errno == ECONNREFUSED;
+	for (unsigned i = 0; i < ATTEMPTS && refused; i++)
+		refused = call(sock, to, i) && errno == ECONNREFUSED;
 	if (sock >= 0)
 		sr_fd_close(sock);
 	return refused;
@@ -337,7 +332,7 @@ bool sr_shm_absent(const struct sockaddr *to)
 static void go_there(struct asking *a)
 {
 	struct sockaddr_un un;
-	socklen_t len = sr_local_name(&un, SR_SHM_THERE, a->there);
+	socklen_t len = sr_local_there(&un, a->there);
 	int sock = sr_local_socket();
 
 	if (sock >= 0 && a->redirects++ < SR_THERE_MOST &&
@@ -364,23 +359,20 @@ static void go_there(struct asking *a)
 static void next_name(struct asking *a)
 {
 	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
-	struct sockaddr_un un;
-	socklen_t len;
 	int sock = -1;
 
 	if (a->there[0]) {
 		go_there(a);
 		return;
 	}
-	while (a->attempt < ATTEMPTS && !name_of(a->attempt, dst, &un, &len)) {
+	while (a->attempt < ATTEMPTS) {
 		if (sock < 0)
 			sock = sr_local_socket();
 		if (sock < 0) {
 			a->reason = sock == -EMFILE ? "descriptors" : "memory";
 			break;
 		}
-		a->attempt++;
-		if (sr_now_connect(sock, (struct sockaddr *)&un, len)) {
+		if (call(sock, dst, a->attempt++)) {
 			/* The backlog is full.  We do not wait for room: the
 			 * process with this name may never accept anybody. */
 			if (errno == EAGAIN)

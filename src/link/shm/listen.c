@@ -42,38 +42,27 @@ static void listener_readable(struct sr_watch *w, uint32_t events)
 }
 
 /* The name that askers derive from the address; or one that nobody can guess, nor
- * have taken. */
-static int make_name(const struct sockaddr *addr, char *there,
-		     struct sockaddr_un *un, socklen_t *len)
+ * have taken.  Its length, or -errno. */
+static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_un *un)
 {
-	char word[100];
 	uint64_t random;
-	int n;
 
-	if (there) {
-		if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
-			return -errno;
-		sr_format(there, SR_THERE_LEN, "%016llx", (unsigned long long)random);
-		*len = sr_local_name(un, SR_SHM_THERE, there);
-		return 0;
-	}
-	n = sr_local_word(word, sizeof(word), addr, false, false);
-	if (n < 0)
-		return n;
-	*len = sr_local_name(un, word, "");
-	return 0;
+	if (!there)
+		return sr_local_name(un, addr, 0, "");
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		return -errno;
+	sr_format(there, SR_THERE_LEN, "%016llx", (unsigned long long)random);
+	return (int)sr_local_there(un, there);
 }
 
 int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 {
 	struct sr_watch *listener;
 	struct sockaddr_un un;
-	socklen_t len = 0;
-	int fd, err;
+	int fd, err, len = make_name(addr, there, &un);
 
-	err = make_name(addr, there, &un, &len);
-	if (err)
-		return err;
+	if (len < 0)
+		return len;
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
@@ -82,7 +71,7 @@ int sr_shm_listen(const struct sockaddr *addr, char *there, void **out)
 	if (!listener)
 		goto close;
 	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
-	err = bind(fd, (struct sockaddr *)&un, len) ||
+	err = bind(fd, (struct sockaddr *)&un, (socklen_t)len) ||
 	      sr_real.listen(fd, BACKLOG) ? -errno : 0;
 	/* Edge-triggered: one that has to wait must not keep the thread busy. */
 	if (!err)

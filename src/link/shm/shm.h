@@ -157,7 +157,6 @@ void sr_shm_ring_forget(void);
 
 /* the rendezvous: rendezvous.c, listen.c, ask.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-#define SR_SHM_THERE "sockrail-4/there/" /* the name of a worker, with a random number */
 #define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell if there is one */
 
 /* listen.c */
