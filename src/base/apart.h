@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * apart.h - where large variables are, and those that are written at the start only:
- * behind the others, which have one page then.  A page that fork, or a process after it,
- * writes is copied.
+ * apart.h - puts variables that are large, or are written at the start only, behind the
+ * others.  Those that change later then lie in one page: each page that a process writes
+ * after fork is copied.
  */
 #ifndef SR_APART_H
 #define SR_APART_H

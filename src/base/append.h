@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * append.h - a file to which we append lines, the log or the report.  It is kept open under a private descriptor, so that lines can be
- * written when the program has no descriptor left.
+ * append.h - a file to which we append lines, the log or the report.  It is kept open
+ * under a private descriptor, so that lines can be written when the program has no
+ * descriptor left.
  */
 #ifndef SR_APPEND_H
 #define SR_APPEND_H

@@ -22,9 +22,9 @@
 
 /*
  * fork looks at each number up to the greatest in use, and copies 8 bytes: 1.7 ns, which
- * is 28 us with a descriptor at TOP.  So ours are no higher than need be, in blocks that
- * double: the last sixteenth of each up to LOW, as select(2) knows no greater numbers
- * and the program may need them, and all above.
+ * is 28 us with a descriptor at TOP.  So ours are no higher than need be.  They fill the
+ * ends of blocks, each as large as all numbers below it: of a block below LOW the last
+ * eighth, as the program may need numbers that select(2) knows, of one above LOW all.
  */
 #define FIRST 256
 #define LOW 1024

@@ -24,7 +24,7 @@ static void futex(atomic_int *word, int op, int value)
 	errno = err;
 }
 
-/* Who has waited takes it as 2: others may wait still. */
+/* A thread that has waited takes the lock as 2, as others may be waiting still. */
 void sr_mutex_wait(struct sr_mutex *m)
 {
 	while (atomic_exchange(&m->word, 2))

@@ -91,9 +91,9 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
  * fork is done.  One that holds another goes on: fork waits for that one.
  *
  * The locks are looked at in the order of their ranks, each until it is free, if only
- * for an instant.  Then no thread is at work under it any more: who takes it later, to
- * give it back at once, has seen the stop; who took it while it held another one holds
- * a lock of an earlier rank, and of these none is held any more.
+ * for an instant.  Then no thread is at work under it any more: a thread that takes it
+ * later sees the stop, and gives it back at once, unless it holds another lock.  That
+ * would be of an earlier rank, and of these none is held any more.
  *
  * (Taking a lock and looking at the stop are sequentially consistent, as are setting
  * the stop and looking at a lock: one of the two threads sees the other.)

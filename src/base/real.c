@@ -24,9 +24,9 @@ static void *libc_handle(void)
 	return h;
 }
 
-/* Takes the place of a function that this libc does not have.  A long, as every listed function
- * returns one or less, and -1 is failure; those that return pointers or error
- * numbers are older than any libc we run on. */
+/* Takes the place of a function that this libc does not have.  It returns a long, as
+ * each listed function returns that or less, and -1 is failure; those that return pointers
+ * or error numbers are older than any libc we run on. */
 static long missing(void)
 {
 	errno = ENOSYS;

@@ -7,8 +7,8 @@
  *	listen ADDRESS WORD...			a rule for streams accepted there
  *
  * In all of this what comes first counts: the environment, then SOCKRAIL_RULES, the
- * profile, and the files in the directory by their names.  A file is read twice, as a rule begins as a
- * copy of the knobs.  Runs once, before there is a second thread; no locks.
+ * profile, and the files in the directory by their names.  A file is read twice, as a rule
+ * begins as a copy of the knobs.  Runs once, before there is a second thread; no locks.
  */
 #include "base/real.h" /* before any system header */
 #include "base/settings.h"

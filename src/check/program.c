@@ -55,7 +55,7 @@ static void judge_elf(const char *what, const char *path, const void *bytes, siz
 	}
 }
 
-/* Who gains privileges by being executed is loaded without LD_PRELOAD. */
+/* A program that gains privileges when it is executed is loaded without LD_PRELOAD. */
 static bool privileged(const char *what, const char *path)
 {
 	const char *how = NULL;

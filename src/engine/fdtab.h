@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * fdtab.h - descriptor number -> stream.  The look-up is lock-free and
- * async-signal-safe: two levels of atomic pointers; entries own a reference.
+ * async-signal-safe; entries own a reference.
  */
 #ifndef SR_FDTAB_H
 #define SR_FDTAB_H
@@ -30,7 +30,7 @@ static inline bool sr_fdtab_has(int fd)
 }
 /* Enters st; its reference moves to the table.  Returns a stale entry's stream
  * (whose descriptor was closed around us) with its reference, or NULL, or st
- * itself if it could not be entered (no memory, or fd is beyond the table). */
+ * itself if it could not be entered (fd is beyond the table). */
 struct sr_stream *sr_fdtab_set(int fd, struct sr_stream *st);
 /* Removes the entry; its reference moves to the caller.  NULL: none. */
 struct sr_stream *sr_fdtab_take(int fd);

@@ -71,7 +71,8 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	sr_unlock(&pool_lock);
 	if (!e)
 		goto out;
-	/* (The count of changes goes on: an old token is no new one's.) */
+	/* The count of changes goes on, so that a token of the last entry here does not
+	 * fit this one. */
 	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
 	atomic_store(&e->edge, 0);
 	atomic_store(&e->set, set);

@@ -16,9 +16,9 @@
  * a thread that lists one sets that and then `listed'.  One of them sees the other.
  *
  * Edges.  notify(), the anchor's events, each for its direction; and all directions at
- * ADD, at MOD, and at a switch.  Room is news only after somebody has found none
- * (plan.c).  A doorbell is none: looking makes the news, as notify() is called by
- * the thread that sees an arrival first.
+ * ADD, at MOD, and at a switch.  Room is news only after a call or a look has found
+ * none (plan.c).  The event of a doorbell is no news by itself: the visit that follows looks
+ * at the link, and the thread that sees an arrival there first calls notify().
  *
  * Locks: look_lock, for the queue and visits; of a stream what a look needs.
  */
@@ -300,8 +300,8 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
 		return false;
 	}
-	/* Bytes make their edge anew.  Room need not: who was told that there was
-	 * none may have heard nothing since (plan.c). */
+	/* An edge of room that is not reported now is kept: room may come without
+	 * another (plan.c).  Bytes never do. */
 	edge &= r ? events & ~r & SR_EPOLL_OUT : SR_EPOLL_ALL;
 	if (edge && (events & EPOLLET))
 		atomic_fetch_or(&e->edge, edge);

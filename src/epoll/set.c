@@ -293,7 +293,7 @@ static bool watch_family(void)
 	sr_unlock(&sets_lock);
 	if (!ok)
 		return false;
-	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* not ours to hear */
+	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* from before we were in a set */
 	r = sr_loop_watch(&family, EPOLLIN | EPOLLET);
 	if (r && r != -EEXIST)	/* another thread was first */
 		return false;

@@ -200,7 +200,7 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 		if (signalled(w))
 			return -EINTR;
 		if (sr_held.off)
-			return 0;	/* let in by who sleeps */
+			return 0;	/* spin() lets the handler run */
 		now = sr_now_ns();
 		if (sr_spin_stolen(&set->spin, limit, now - last) ||
 		    now - w->start >= limit || now >= w->deadline)
