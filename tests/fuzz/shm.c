@@ -173,6 +173,7 @@ static void step(void)
 
 static void begin(void)
 {
+	const struct sr_policy policy = {.ring_max = 65536};
 	struct sr_shm_plan plan;
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 
@@ -180,7 +181,7 @@ static void begin(void)
 		sr_conf_load();
 	CHECK(!sr_shm_plan(&plan, 4096, 65536));
 	CHECK(fd >= 0 && !ftruncate(fd, (off_t)plan.total));
-	l = sr_shm_new(SR_ROLE_ASKER, 1, NULL, heard, &plan);
+	l = sr_shm_new(SR_ROLE_ASKER, 1, NULL, heard, &policy, &plan);
 	CHECK(l && !sr_shm_map(l, fd));
 	close(fd);
 	sr_link_raise(&l->link, SR_LINK_UP);

@@ -51,6 +51,7 @@ struct end {
 static struct end asker = {.asker = true, .sends = PTHREAD_MUTEX_INITIALIZER},
 		  answerer = {.sends = PTHREAD_MUTEX_INITIALIZER};
 static const char *refuse_with;
+static const struct sr_policy *answer_policy = &sr_conf.policy;
 /* Not NULL: shared by the process to which askers are sent, and the one that sends them. */
 static struct sent {
 	atomic_bool listens;
@@ -90,7 +91,7 @@ static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
 	req->anchor = answerer.anchor;
-	req->policy = &sr_conf.policy;
+	req->policy = answer_policy;
 	if (refuse_with)
 		sr_rendezvous_shm.refuse(req, sent && atomic_load(&sent->listens)
 						? sent->word

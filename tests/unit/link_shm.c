@@ -439,6 +439,29 @@ static void sent_astray(void)
 		usleep(100);
 }
 
+/* Each end's own knob limits the ring that it sends by. */
+static void fill(struct end *e)
+{
+	const struct sr_policy *policy = e->asker ? &sr_conf.policy : answer_policy;
+	const struct sr_link_ops *ops = e->link->ops;
+	struct iovec v[2];
+	size_t n;
+
+	while ((n = ops->tx_room(e->link, v)))
+		ops->tx_commit(e->link, n, false);
+	CHECK_EQ(ops->ring(e->link, true), policy->ring_max);
+}
+
+static void own_limit(void)
+{
+	static struct sr_policy small;
+
+	small = sr_conf.policy;
+	small.ring_max = 4 * small.ring_first;
+	answer_policy = &small;
+	as_threads(fill);
+}
+
 static void bad_memory_limit(void)
 {
 	sr_conf.memory = 1000;
@@ -491,6 +514,7 @@ static const struct {
 	{"given_up", given_up},
 	{"redirected", redirected},
 	{"sent_astray", sent_astray},
+	{"own_limit", own_limit},
 	{"bad_memory_limit", bad_memory_limit},
 };
 

@@ -415,7 +415,7 @@ static const char *begin(struct asking *a)
 	if (sr_shm_plan(&plan, ask->policy->ring_first, ask->policy->ring_max))
 		return "off";
 	a->link = sr_shm_new(SR_ROLE_ASKER, ask->name.link_no, ask->owner, ask->notify,
-			     &plan);
+			     ask->policy, &plan);
 	return a->link ? NULL : "memory";
 }
 

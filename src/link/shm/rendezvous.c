@@ -282,7 +282,8 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 		goto refuse;
 	}
 	*reason = "memory";
-	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify, &p->plan);
+	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify,
+		       req->policy, &p->plan);
 	if (!l)
 		goto refuse;
 	l->stranger = p->stranger;

@@ -94,7 +94,8 @@ static bool grow(struct sr_shm *l)
 {
 	uint32_t area = sr_gens_last(&l->tx.gens)->ring + 1;
 
-	if (area == l->plan.areas || !sr_memory_take(l->plan.size[area]))
+	if (area == l->plan.areas || l->plan.size[area] > l->tx_most ||
+	    !sr_memory_take(l->plan.size[area]))
 		return false;
 	atomic_fetch_add(&l->taken_memory, l->plan.size[area]);
 	sr_probe(grow, "shm", l->plan.size[area - 1], l->plan.size[area]);

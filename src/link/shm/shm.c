@@ -347,6 +347,7 @@ static void raise_up(struct sr_task *task)
 
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned),
+			  const struct sr_policy *policy,
 			  const struct sr_shm_plan *plan)
 {
 	size_t bytes = 2 * plan->page + plan->size[0];
@@ -362,6 +363,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 	}
 	l = sr_shm_of(link);
 	l->plan = *plan;
+	l->tx_most = policy->ring_max;
 	atomic_store(&l->taken_memory, bytes);
 	l->doorbell = l->line.fd = -1;
 	l->up.fn = raise_up;

@@ -93,6 +93,7 @@ struct sr_shm {
 
 	/* tx */
 	struct sr_shm_ring tx;
+	size_t tx_most;	   /* our own limit of its size; the plan is of the asker's */
 	atomic_bool dirty; /* bytes were put into the ring since it was emptied */
 	uint64_t swept_w;  /* loop: tx_w at the last sweep */
 
@@ -121,6 +122,7 @@ static inline struct sr_shm *sr_shm_of(struct sr_link *link)
 /* NULL: no memory is left, for the link or by the limit for the first rings. */
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned),
+			  const struct sr_policy *policy,
 			  const struct sr_shm_plan *plan);
 int sr_shm_map(struct sr_shm *l, int memfd);
 int sr_shm_start(struct sr_shm *l, int line); /* takes over line */
