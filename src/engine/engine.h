@@ -130,7 +130,6 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset);
 /* TCP's end was read through the open gate: did it arrive before all bytes that
  * a RESUME had promised?  Then it is a reset.  No lock held. */
 bool sr_rx_short(struct sr_stream *st);
-void sr_stream_discard(struct sr_stream *st);	/* rx_lock held */
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
 /* Must our FIN wait for the peer's?  Both locks held, or in the loop. */

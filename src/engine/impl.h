@@ -177,6 +177,12 @@ static inline uint64_t sr_tcp_received(struct sr_stream *st, ssize_t n)
 	return sum;
 }
 
+/* The bytes of the ring that the program may have.  rx_lock. */
+static inline size_t sr_ring_bytes(struct sr_stream *st)
+{
+	return st->in.link ? sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) : 0;
+}
+
 /* The program took n bytes from the link.  rx_lock. */
 static inline void sr_link_received(struct sr_stream *st, size_t n)
 {

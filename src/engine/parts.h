@@ -63,7 +63,6 @@ struct sr_in {
 	uint64_t before;
 	unsigned switches;
 	bool fin_seen;		/* TCP's FIN or RST has been read */
-	bool rst_seen;		/* a RST, with bytes on the link before */
 	bool disconnected;	/* we disconnected the anchor (back.c) */
 	atomic_bool dropped;	/* bytes that came: they are missing before the end */
 	char had[SR_REPORT_LINK];

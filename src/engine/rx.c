@@ -131,7 +131,6 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 
 		atomic_compare_exchange_strong(&st->err.pending, &none,
 					       sr_reset_error(st));
-		st->in.rst_seen = true;
 		atomic_store(&st->err.reported, true);
 		send_no_more(st);
 		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);

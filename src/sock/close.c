@@ -257,7 +257,9 @@ void sr_close_at_exit(struct sr_stream *st)
 		else if (sr_gate_shut(&st->out.gate))
 			sr_ends_finish(st);
 	}
-	sr_stream_unlock(st);
+	sr_unlock(&st->tx_lock);
+	sr_rx_progress(st);	/* to what was dropped there may be an answer */
+	sr_unlock(&st->rx_lock);
 	sr_stream_kick(st);
 }
 

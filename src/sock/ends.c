@@ -20,9 +20,7 @@
 
 bool sr_ends_unread(struct sr_stream *st)
 {
-	return st->in.pushback_len ||
-	       (st->in.link &&
-		sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)));
+	return st->in.pushback_len || sr_ring_bytes(st);
 }
 
 bool sr_ends_arrived(struct sr_stream *st)
@@ -49,13 +47,6 @@ static bool peer_ended(struct sr_stream *st)
 	return sr_anchor_ended(st);
 }
 
-/* The stream was reset: one of the two ways into TCP's state CLOSE, the other
- * being both_ended().  Both locks held. */
-static bool is_reset(struct sr_stream *st)
-{
-	return st->out.broken || st->in.rst_seen;
-}
-
 /* Have both directions ended?  Our end may have yet to arrive, which TCP would call
  * another state.  half: the program had ended our direction.  Both locks held. */
 static bool both_ended(struct sr_stream *st, bool half)
@@ -65,11 +56,19 @@ static bool both_ended(struct sr_stream *st, bool half)
 
 bool sr_ends_leave_unread(struct sr_stream *st)
 {
+	struct sr_link *link = st->in.link;
+	struct iovec v[2];
 	char c[4096];
+	size_t n;
 
-	if (is_reset(st) || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
+	if (st->out.broken || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
 		return sr_ends_unread(st);
-	sr_stream_discard(st);
+	st->in.pushback_len = 0;
+	while (sr_ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
+		st->in.dropped = true;
+		sr_link_received(st, n);
+		link->ops->rx_free(link, n);
+	}
 	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
 		st->in.dropped = true;
 	return false;
@@ -116,7 +115,8 @@ static int shut_down(struct sr_stream *st, int fd, int how, bool half)
 {
 	int r = 0;
 
-	if (is_reset(st) || both_ended(st, half))
+	/* The two ways into TCP's state CLOSE. */
+	if (st->out.broken || both_ended(st, half))
 		return -ENOTCONN;
 	/* A direction that has ended is the kernel's again: if the other one
 	 * never was on a link, only the kernel knows when both are over. */

@@ -253,8 +253,8 @@ static int bytes_in(struct sr_stream *st, int fd, int *n)
 	*n = 0;
 	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW)
 		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
-	else if (st->in.link)
-		*n = (int)sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h));
+	else
+		*n = (int)sr_ring_bytes(st);
 	*n += (int)st->in.pushback_len;
 	sr_unlock(&st->rx_lock);
 	return r;

@@ -186,13 +186,6 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int 
 	return returned(&here, r, again);
 }
 
-/* The bytes of the ring that the program may have. */
-static size_t ring_bytes(struct sr_stream *st)
-{
-	return st->in.link ? (size_t)sr_rx_ready(&st->rx,
-				atomic_load(&st->in.link->rx_h)) : 0;
-}
-
 /* Copies all that the ring has and the program asked for: by epoll(7), a read
  * from an edge-triggered descriptor that returns less than was asked for has
  * drained it, and programs (nginx) wait for an edge then.  rx_lock held. */
@@ -203,7 +196,7 @@ static size_t take_ring(struct sr_stream *st, struct sr_iov *to, bool peek)
 	struct iovec v[2];
 
 	/* It takes several rounds if the ring has wrapped and has grown. */
-	while (to->left && (n = ring_bytes(st) - (peek ? total : 0)) &&
+	while (to->left && (n = sr_ring_bytes(st) - (peek ? total : 0)) &&
 	       link->ops->rx_data(link, peek ? total : 0, v)) {
 		done = 0;
 		for (int i = 0; i < 2; i++)
@@ -217,22 +210,6 @@ static size_t take_ring(struct sr_stream *st, struct sr_iov *to, bool peek)
 		}
 	}
 	return total;
-}
-
-/* Drops what has arrived, as no program will read it.  rx_lock held. */
-void sr_stream_discard(struct sr_stream *st)
-{
-	struct sr_link *link = st->in.link;
-	struct iovec v[2];
-	size_t n;
-
-	st->in.pushback_len = 0;
-	while (ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
-		st->in.dropped = true;
-		sr_link_received(st, n);
-		link->ops->rx_free(link, n);
-	}
-	sr_rx_progress(st);
 }
 
 /* Reads raw bytes from the anchor while the gate is shut.  No mark can follow them yet,

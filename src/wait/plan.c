@@ -68,11 +68,10 @@ static void plan_rx(struct sr_waitset_entry *e)
 		if (st->in.fin_seen || !st->in.link ||
 		    (sr_link_events(st->in.link) & SR_LINK_END))
 			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-		if (st->in.rst_seen)
+		if (st->in.fin_seen && st->out.broken)
 			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
 				   (atomic_load(&st->err.pending) ? POLLERR : 0);
-		if (st->in.link &&
-		    sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) > 0)
+		if (sr_ring_bytes(st))
 			e->ours |= POLLIN | POLLRDNORM;
 		if (st->in.link && !e->link[0])
 			e->link[0] = sr_link_get(st->in.link);

@@ -177,7 +177,7 @@ static void reset_behind_end(void)
 	fake_progress(&e);
 	setsockopt(e.peer, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 	close(e.peer);
-	for (int i = 0; i < 1000 && !e.st->in.rst_seen; i++) {
+	for (int i = 0; i < 1000 && !e.st->out.broken; i++) {
 		fake_progress(&e);
 		usleep(1000);
 	}
@@ -264,6 +264,50 @@ static void resend_cut(void)
 	fake_end(&e);
 }
 
+static int cut_fd;
+
+static void cut(struct fake *f)
+{
+	(void)f;
+	shutdown(cut_fd, SHUT_WR);
+	usleep(10000);
+}
+
+static void cut_at_next(struct fake *f)
+{
+	f->on_poll = cut;
+}
+
+/* TCP's end comes in the midst of what is sent again, while the program, which has ended
+ * its own direction, closes: between the two directions' turns under the locks. */
+static void cut_while_closing(void)
+{
+	struct fake_pair e = fake_linked(true);
+	uint8_t record[SR_RECORD_LEN];
+
+	fake_send(e.f, "abcdef", 6);
+	CHECK_EQ(fake_recv(&e, buf, 4), 4);
+	CHECK_EQ(sr_stream_shutdown(e.st, e.fd, SHUT_WR), 0);
+	sr_resume_make(record, 2, 6);
+	by_tcp(&e, record, sizeof(record));
+	for (int i = 0; i < 1000 && e.st->rx.state != SR_RX_RAW; i++) {
+		sr_lock(&e.st->rx_lock);
+		sr_rx_progress(e.st);
+		sr_unlock(&e.st->rx_lock);
+		usleep(1000);
+	}
+	CHECK_EQ(e.st->rx.dup, 2);
+	cut_fd = e.peer;
+	e.f->on_poll = cut_at_next;
+	alarm(10);
+	fake_close(&e);
+	sr_close_progress(e.st);
+	alarm(0);
+	CHECK_EQ(e.st->anchor, -1);
+	close(e.peer);
+	sr_link_put(&e.f->link);
+}
+
 int main(void)
 {
 	switches();
@@ -278,5 +322,6 @@ int main(void)
 	peer_lies();
 	peer_goes_on();
 	resend_cut();
+	cut_while_closing();
 	return 0;
 }
