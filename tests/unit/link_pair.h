@@ -58,13 +58,6 @@ static struct sent {
 	char word[sizeof(SR_THERE) + SR_THERE_LEN];
 } *sent;
 
-/* ThreadSanitizer wants no thread in the child of a fork; we do. */
-const char *__tsan_default_options(void) __attribute__((visibility("default")));
-const char *__tsan_default_options(void)
-{
-	return "die_after_fork=0:atexit_sleep_ms=0";
-}
-
 /* ---- the stream floor's part ---- */
 
 static inline void notified(struct sr_link *link, unsigned what)

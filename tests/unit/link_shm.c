@@ -7,7 +7,10 @@
 #include <sched.h>
 
 #include "base/now.h"
+#include "in_process.h"
 #include "link_pair.h"
+
+#define HANG_S 300
 
 /* ---- the cases: what one end does ---- */
 
@@ -268,6 +271,13 @@ __attribute__((no_sanitize("thread"))) static void scribble(struct end *e)
 	}
 }
 
+static void look(const struct iovec v[2])
+{
+	for (int i = 0; i < 2; i++)
+		for (size_t j = 0; j < v[i].iov_len; j++)
+			(void)((volatile uint8_t *)v[i].iov_base)[j];
+}
+
 /* Does what a program would, for a while, whatever comes. */
 static void *suffer(void *arg)
 {
@@ -275,8 +285,7 @@ static void *suffer(void *arg)
 	struct sr_link *l = e->link;
 	uint64_t stop = sr_now_ns() + 40000000;
 	struct iovec v[2];
-	volatile uint8_t sink;
-	size_t n, i, j;
+	size_t n, i;
 
 	while (sr_now_ns() < stop) {
 		int fd = l->ops->arm(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
@@ -287,9 +296,7 @@ static void *suffer(void *arg)
 		n = l->ops->rx_data(l, 0, v);
 		CHECK(n == v[0].iov_len + v[1].iov_len &&
 		      n <= sr_conf.policy.ring_max * 2);
-		for (i = 0; i < 2; i++)
-			for (j = 0; j < v[i].iov_len; j++)
-				sink = ((volatile uint8_t *)v[i].iov_base)[j];
+		look(v);
 		l->ops->rx_free(l, n);
 		n = l->ops->tx_room(l, v);
 		CHECK(n == v[0].iov_len + v[1].iov_len &&
@@ -299,17 +306,14 @@ static void *suffer(void *arg)
 				memset(v[i].iov_base, 1, v[i].iov_len);
 		l->ops->tx_commit(l, n, false);
 		n = l->ops->tx_retained(l, l->tx_acked, v);
-		for (i = 0; i < 2; i++)
-			for (j = 0; j < v[i].iov_len; j++)
-				sink = ((volatile uint8_t *)v[i].iov_base)[j];
+		look(v);
 	}
-	(void)sink;
 	return NULL;
 }
 
-static void scribbled_once(uint64_t n)
+static int scribbled_once(void *n)
 {
-	seed = n;
+	seed = *(uint64_t *)n;
 	answerer_process(scribble);
 	start();
 	attach(&asker);
@@ -321,19 +325,7 @@ static void scribbled_once(uint64_t n)
 	detach(&asker);
 	while (sr_memory_used())
 		usleep(100);
-}
-
-static void in_child(void (*fn)(uint64_t), uint64_t arg)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fn(arg);
-		exit(0);
-	}
-	reap(pid, 0);
+	return 0;
 }
 
 static void scribbled(void)
@@ -341,7 +333,7 @@ static void scribbled(void)
 	uint64_t n;
 
 	for (n = 1; n <= 100; n++)
-		in_child(scribbled_once, n);
+		CHECK(!in_process(scribbled_once, &n, HANG_S));
 }
 
 /* ---- rendezvous ---- */
@@ -473,81 +465,73 @@ static void bad_memory_limit(void)
 
 /* ---- */
 
-static void threads(uint64_t fn)
-{
-	as_threads((void (*)(struct end *))(uintptr_t)fn);
-}
-
-static void processes(uint64_t fn)
-{
-	as_processes((void (*)(struct end *))(uintptr_t)fn);
-}
-
-static void alone(uint64_t fn)
-{
-	((void (*)(void))(uintptr_t)fn)();
-}
-
 static const struct {
 	const char *name;
-	void (*fn)(struct end *e);
-} pairs[] = {
-	{"bytes", bytes},
-	{"ping_pong", ping_pong},
-	{"slow_consumer", slow_consumer},
-	{"retained", retained},
-	{"idle", idle},
-	{"ending", ending},
-	{"dropping", dropping},
-	{"two_sleepers", two_sleepers},
-	{"armed once", armed_once},
-	{"one_core", one_core},
+	void (*fn)(struct end *e);	/* NULL: it is no pair */
+	void (*alone)(void);
+} cases[] = {
+	{"bytes", bytes, NULL},
+	{"ping_pong", ping_pong, NULL},
+	{"slow_consumer", slow_consumer, NULL},
+	{"retained", retained, NULL},
+	{"idle", idle, NULL},
+	{"ending", ending, NULL},
+	{"dropping", dropping, NULL},
+	{"two_sleepers", two_sleepers, NULL},
+	{"armed once", armed_once, NULL},
+	{"one_core", one_core, NULL},
+	{"killed", NULL, killed},
+	{"scribbled", NULL, scribbled},
+	{"refused", NULL, refused},
+	{"given_up", NULL, given_up},
+	{"redirected", NULL, redirected},
+	{"sent_astray", NULL, sent_astray},
+	{"own_limit", NULL, own_limit},
+	{"bad_memory_limit", NULL, bad_memory_limit},
 };
 
-static const struct {
-	const char *name;
-	void (*fn)(void);
-} singles[] = {
-	{"killed", killed},
-	{"scribbled", scribbled},
-	{"refused", refused},
-	{"given_up", given_up},
-	{"redirected", redirected},
-	{"sent_astray", sent_astray},
-	{"own_limit", own_limit},
-	{"bad_memory_limit", bad_memory_limit},
-};
+static int threads(void *i)
+{
+	as_threads(cases[*(size_t *)i].fn);
+	return 0;
+}
 
-static void timed(const char *name, const char *how, void (*fn)(uint64_t),
-		  uintptr_t arg)
+static int processes(void *i)
+{
+	as_processes(cases[*(size_t *)i].fn);
+	return 0;
+}
+
+static int alone(void *i)
+{
+	cases[*(size_t *)i].alone();
+	return 0;
+}
+
+static void timed(size_t i, int (*run)(void *i), const char *how)
 {
 	uint64_t t = sr_now_ns();
 
-	in_child(fn, arg);
-	printf("%s%s: %.1f s\n", name, how, (double)(sr_now_ns() - t) / 1e9);
+	CHECK(!in_process(run, &i, HANG_S));
+	printf("%s%s: %.1f s\n", cases[i].name, how, (double)(sr_now_ns() - t) / 1e9);
 }
 
 int main(int argc, char **argv)
 {
-	const char *only = argc > 1 ? argv[1] : NULL;
-	unsigned i;
-
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	sr_conf_load();
 	connect_tcp();
 	sr_conf.policy.ring_first = 16384;
 	sr_conf.policy.ring_max = 1 << 20;
-	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		if (only && strcmp(only, pairs[i].name))
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (argc > 1 && strcmp(argv[1], cases[i].name))
 			continue;
-		timed(pairs[i].name, ", threads", threads,
-		      (uintptr_t)pairs[i].fn);
-		timed(pairs[i].name, ", processes", processes,
-		      (uintptr_t)pairs[i].fn);
+		if (cases[i].alone) {
+			timed(i, alone, "");
+			continue;
+		}
+		timed(i, threads, ", threads");
+		timed(i, processes, ", processes");
 	}
-	for (i = 0; i < sizeof(singles) / sizeof(singles[0]); i++)
-		if (!only || !strcmp(only, singles[i].name))
-			timed(singles[i].name, "", alone,
-			      (uintptr_t)singles[i].fn);
 	return 0;
 }
