@@ -32,13 +32,14 @@ void sr_shim_stale(int fd, struct sr_stream *st)
 	sr_stream_put(st);
 }
 
-int sr_shim_release(int fd)
+void sr_shim_release(int fd)
 {
 	struct sr_stream *st = sr_fdtab_take(fd);
 
 	if (sr_epoll_has(fd))
 		sr_epoll_gone(fd);
-	return st ? sr_stream_detach(st, fd) : 0;
+	if (st)
+		sr_stream_detach(st, fd);
 }
 
 void sr_shim_plain(int fd, enum sr_reason reason)

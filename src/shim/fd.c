@@ -30,7 +30,7 @@ static int not_open(void)
 
 int sr_close(int fd)
 {
-	int saved = errno, err, r;
+	int saved = errno, r;
 
 	if (is_hidden(fd))
 		return not_open();
@@ -39,14 +39,10 @@ int sr_close(int fd)
 	/* A thread that is cancelled closes nothing; from here on it is not. */
 	pthread_testcancel();
 	sr_hold();
-	err = sr_shim_release(fd);
+	sr_shim_release(fd);
 	errno = saved;
 	r = sr_now_close(fd);
 	sr_release();
-	if (r == 0 && err < 0) {
-		errno = -err;
-		return -1;
-	}
 	return r;
 }
 

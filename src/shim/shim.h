@@ -66,9 +66,8 @@ void sr_shim_forget(int fd);
  * Puts the caller's reference of st. */
 void sr_shim_stale(int fd, struct sr_stream *st);
 
-/* fd is about to be closed or replaced: takes its stream out of the table.
- * 0 or -errno, for close(). */
-int sr_shim_release(int fd);
+/* fd is about to be closed or replaced: takes its stream out of the table. */
+void sr_shim_release(int fd);
 
 /* got is a fresh duplicate of fd, or -1.  Returns got. */
 int sr_shim_duplicated(int fd, int got);

@@ -226,7 +226,7 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st)
 	return sr_stream_ref(st);
 }
 
-int sr_stream_detach(struct sr_stream *st, int fd)
+void sr_stream_detach(struct sr_stream *st, int fd)
 {
 	if (atomic_fetch_sub(&st->fds, 1) > 1) {
 		sr_epoll_number_gone(st, fd);
@@ -236,7 +236,6 @@ int sr_stream_detach(struct sr_stream *st, int fd)
 		close_last(st, fd);
 	}
 	sr_stream_put(st);
-	return 0;
 }
 
 /* The process ends while the stream is open, or closed but not over.  Does what

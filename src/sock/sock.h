@@ -16,9 +16,8 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st);
 /* The caller is about to close or replace fd, and has taken it from the table;
  * the table's reference is dropped here.  For the last descriptor of a stream
  * on a link, does what close(2) does: queued bytes still arrive, and SO_LINGER
- * may block as in socket(7).  Returns 0 or -errno for close() to return; the
- * caller closes the descriptor in any case. */
-int sr_stream_detach(struct sr_stream *st, int fd);
+ * may block as in socket(7). */
+void sr_stream_detach(struct sr_stream *st, int fd);
 
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len);
