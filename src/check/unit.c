@@ -203,13 +203,13 @@ static void judge_files(struct looking *l)
 	char path[PATH_MAX];
 
 	for (int i = 0; i < 2; i++) {
-		if (!unit_variable(&l->u, names[i], path))
+		if (!unit_variable(&l->u, names[i], path) || *path != '/')
 			continue;
 		if (!writable(&l->u, path)) {
 			say(WARNING, names[i], "%s: ProtectSystem= or ProtectHome= forbids it",
 			    path);
-			cure(l, NULL, "ReadWritePaths=%.*s", (int)(strrchr(path, '/') ?
-			     strrchr(path, '/') - path : 0), path);
+			cure(l, NULL, "ReadWritePaths=%.*s",
+			     (int)(strrchr(path, '/') - path) ?: 1, path);
 		} else if (unit_yes(&l->u, "PrivateTmp") && is_below(path, "/tmp")) {
 			say(OK, names[i], "%s is below /tmp/systemd-private-*-%s-*", path,
 			    l->u.name);

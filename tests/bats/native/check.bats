@@ -271,6 +271,11 @@ for l in map(json.loads, sys.stdin):
 	run ! told warning DevicePolicy=,\ DeviceAllow= infiniband
 	check_unit 0 ProtectSystem=strict 'Environment="SOCKRAIL_REPORT=/srv/a/r" A=b'
 	told warning SOCKRAIL_REPORT "ReadWritePaths=/srv/a"
+	# (An empty list would take back what the unit has.)
+	check_unit 0 ProtectSystem=strict Environment=SOCKRAIL_REPORT=/r
+	told warning SOCKRAIL_REPORT "ReadWritePaths=/"
+	check_unit 0 ProtectSystem=strict Environment=SOCKRAIL_REPORT=r
+	run ! told warning SOCKRAIL_REPORT ReadWritePaths=
 	check_unit 0 User=x LimitMEMLOCK=64K LimitNOFILE=512
 	told warning LimitMEMLOCK= "about 1 idle" memlock
 	told warning LimitNOFILE= "128 streams" descriptors
