@@ -53,8 +53,9 @@ struct sr_link_ops {
 	int (*ctl)(struct sr_link *link, struct sr_msg *msg);
 
 	/* Finds free space for bytes from tx_w on, in at most two pieces.
-	 * Returns their sum, 0 if there is no credit or too little space to be
-	 * worth a piece.  It may take in credit without notify().  tx. */
+	 * Returns their sum; 0, without pieces, if it is DEAD, there is no credit, or
+	 * too little space to be worth one.  It may take in credit without notify().
+	 * tx. */
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
 	/* Is there no room only because the ring is new, and will the peer

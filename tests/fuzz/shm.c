@@ -142,7 +142,8 @@ static void writes(void)
 	if (!(atomic_load(&l->link.said) & 1u << SR_MSG_SWITCH))
 		return;
 	n = l->link.ops->tx_room(&l->link, v);
-	pieces(&l->tx, v, n);
+	if (n)
+		pieces(&l->tx, v, n);
 	if (n)
 		n = 1 + fuzz_bytes(&f, 2) % n;
 	l->link.ops->tx_commit(&l->link, n, fuzz_below(&f, 2));

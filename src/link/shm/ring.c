@@ -112,12 +112,15 @@ static void refresh_credit(struct sr_shm *l)
 	sr_unlock(&l->look_lock);
 }
 
-size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
+size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 {
+	struct sr_shm *l = sr_shm_of(link);
 	const struct sr_ring *ring = sr_gens_ring(&l->tx.gens);
 	uint64_t w, out = outstanding(l);
 	size_t room;
 
+	if (sr_link_events(link) & SR_LINK_DEAD)
+		return 0;
 	if (out > ring->size / 2) {
 		refresh_credit(l);
 		out = outstanding(l);
@@ -127,9 +130,9 @@ size_t sr_shm_room(struct sr_shm *l, struct iovec v[2])
 		ring = sr_gens_ring(&l->tx.gens);
 		room = ring->size;
 	}
-	w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
+	w = atomic_load_explicit(&link->tx_w, memory_order_relaxed);
 	sr_ring_span(ring, w, room, v);
-	l->link.tx_piece = (struct sr_piece){v[0].iov_base, v[0].iov_len};
+	link->tx_piece = (struct sr_piece){v[0].iov_base, v[0].iov_len};
 	return room;
 }
 
@@ -179,7 +182,7 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 
 /* The program has taken all below `taken`: returns credit to the sender when it
  * is time.  Returns true if a sender may be asleep for want of it. */
-bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken)
+static bool return_credit(struct sr_shm *l, uint64_t taken)
 {
 	bool check = false;
 
@@ -194,7 +197,7 @@ bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken)
  * the newest generation that it has.  If that generation is newer than ours,
  * none of its bytes has come, and the sender is not out of room.  So whenever
  * the sender has room again, this returns true as well. */
-bool sr_shm_decent(struct sr_shm *l, uint64_t taken)
+static bool decent(struct sr_shm *l, uint64_t taken)
 {
 	uint64_t h = known(l);
 	const struct sr_gen *g = sr_gens_last(&l->rx.gens);
@@ -202,6 +205,21 @@ bool sr_shm_decent(struct sr_shm *l, uint64_t taken)
 
 	return h <= taken || !sr_ring_full(size, sr_credit_used(h, taken, g->start),
 					   SR_CREDIT_ROOM);
+}
+
+void sr_shm_rx_free(struct sr_link *link, size_t n)
+{
+	struct sr_shm *l = sr_shm_of(link);
+	uint64_t taken =
+		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
+
+	/* Stored before the peer's copy, as in tx_commit(). */
+	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
+	if (!return_credit(l, taken))
+		return;
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
+	if (decent(l, taken))
+		sr_shm_ring(l, SR_NOTIFY_TX);
 }
 
 static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)

@@ -255,15 +255,6 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 
 /* ---- bytes ---- */
 
-static size_t tx_room(struct sr_link *link, struct iovec v[2])
-{
-	if (sr_link_events(link) & SR_LINK_DEAD) {
-		v[0] = v[1] = (struct iovec){0};
-		return 0;
-	}
-	return sr_shm_room(sr_shm_of(link), v);
-}
-
 /* With `more`, the bytes are counted in tx_w but not yet published to the peer. */
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
@@ -316,21 +307,6 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 	return sr_gens_span(&l->rx.gens, taken + skip, h, v);
 }
 
-static void rx_free(struct sr_link *link, size_t n)
-{
-	struct sr_shm *l = sr_shm_of(link);
-	uint64_t taken =
-		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
-
-	/* Stored before the peer's copy, as in tx_commit(). */
-	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
-	if (!sr_shm_return_credit(l, taken))
-		return;
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
-	if (sr_shm_decent(l, taken))
-		sr_shm_ring(l, SR_NOTIFY_TX);
-}
-
 /* ---- life ---- */
 
 static void raise_up(struct sr_task *task)
@@ -342,7 +318,7 @@ static void raise_up(struct sr_task *task)
 		l->link.notify(&l->link, SR_NOTIFY_CTL);
 		sr_shm_look(&l->link);
 	}
-	sr_link_put(&l->link); /* the reference of sr_shm_accept() */
+	sr_link_put(&l->link); /* accept()'s */
 }
 
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
@@ -407,15 +383,8 @@ int sr_shm_start(struct sr_shm *l, int line)
 		l->line.fd = -1;
 		return err;
 	}
-	l->line_watched = true;
 	sr_shm_enlist(l);
 	return 0;
-}
-
-static void close_own(int fd)
-{
-	if (fd >= 0)
-		sr_local_close(fd);
 }
 
 void sr_shm_free(struct sr_link *link)
@@ -430,11 +399,12 @@ void sr_shm_free(struct sr_link *link)
 		munmap(l->map, l->plan.total);
 	}
 	sr_memory_give(atomic_load(&l->taken_memory));
-	if (l->line_watched)
+	if (l->doorbell >= 0 && l->doorbell != l->line.fd)
+		sr_local_close(l->doorbell);
+	if (l->line.fd >= 0) {
 		sr_loop_unwatch(&l->line);
-	close_own(l->line.fd);
-	if (l->doorbell != l->line.fd)
-		close_own(l->doorbell);
+		sr_local_close(l->line.fd);
+	}
 	free(l);
 }
 
@@ -450,13 +420,13 @@ const struct sr_link_ops sr_link_shm = {
 	.way = SR_WAY_SHM,
 	.vouched = true,
 	.ctl = ctl,
-	.tx_room = tx_room,
+	.tx_room = sr_shm_tx_room,
 	.tx_commit = tx_commit,
 	.tx_retained = tx_retained,
 	.tx_arrived = tx_arrived,
 	.rx_data = rx_data,
 	.rx_look = sr_shm_rx_look,
-	.rx_free = rx_free,
+	.rx_free = sr_shm_rx_free,
 	.rx_last = rx_last,
 	.leave = leave,
 	.rx_resent = rx_resent,

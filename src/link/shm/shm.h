@@ -84,7 +84,6 @@ struct sr_shm {
 	uint64_t tx_shown;    /* tx: the value of own->tx_w */
 	int doorbell;	      /* our end of the socket pair that wakes sleepers, or the line */
 	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
-	bool line_watched;    /* loop */
 	bool stranger;	      /* what the peer sends may bring descriptors: local.h */
 	struct sr_task up;    /* answerer: raises UP after accept() */
 
@@ -146,10 +145,9 @@ bool sr_shm_same_core(struct sr_link *link);
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);
 void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
 		      uint8_t *mem);
-size_t sr_shm_room(struct sr_shm *l, struct iovec v[2]);
+size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2]);
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece);
-bool sr_shm_return_credit(struct sr_shm *l, uint64_t taken);
-bool sr_shm_decent(struct sr_shm *l, uint64_t taken);
+void sr_shm_rx_free(struct sr_link *link, size_t n);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
 void sr_shm_enlist(struct sr_shm *l); /* for the sweep; loop */

@@ -252,6 +252,5 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 		return;
 	}
 	sr_loop_unwatch(w); /* the fd is closed later, when nobody can write to it */
-	l->line_watched = false;
 	line_lost(l);
 }
