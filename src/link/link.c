@@ -93,6 +93,13 @@ bool sr_link_raise(struct sr_link *link, unsigned bits)
 	return (before & bits) != bits;
 }
 
+bool sr_link_end(struct sr_link *link, const char *reason)
+{
+	const char *none = NULL;
+
+	return atomic_compare_exchange_strong(&link->reason, &none, reason);
+}
+
 int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 {
 	unsigned bit = 1u << msg->type;

@@ -66,7 +66,7 @@ struct sr_link {
 
 	atomic_uint events;	/* SR_LINK_ bits, only ever set */
 	atomic_uint said;	/* 1 << sr_msg_type for each message ctl() has sent */
-	const char *reason;	/* a word of reasons.def once DEAD, or NULL */
+	_Atomic(const char *) reason; /* a word of reasons.def once it ends */
 	struct sr_hello peer_hello;
 	uint8_t peer_share[SR_SHARE_LEN], peer_tag[SR_TAG_LEN];
 	struct sr_switch peer_switch;
@@ -109,6 +109,10 @@ static inline bool sr_link_same_core(struct sr_link *link)
 
 /* Sets bits; true if one was not set before.  For the kinds. */
 bool sr_link_raise(struct sr_link *link, unsigned bits);
+
+/* Before it becomes DEAD: the first reason stays.  False: this is not the first.  For the
+ * kinds. */
+bool sr_link_end(struct sr_link *link, const char *reason);
 
 /*
  * Does what all kinds do with a decoded HELLO, SHARE, PROOF, SWITCH, ACKSW,

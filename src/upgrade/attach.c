@@ -220,7 +220,7 @@ static bool at_end(struct sr_stream *st)
 /* Did an end finish with the link, rather than give it up? */
 static bool closed(struct sr_stream *st, struct sr_link *l)
 {
-	return l->reason && !st->out.broken &&
+	return !st->out.broken &&
 	       (at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
 	       (!strcmp(l->reason, "short") ||
 		!strcmp(l->reason, "peer-dropped"));
@@ -237,7 +237,7 @@ static void log_end(struct sr_stream *st, struct sr_link *l, bool late)
 		sr_inform("%s: link %s is closed", label, l->ops->name);
 	else
 		sr_inform("%s: link %s is over: %s", label, l->ops->name,
-			l->reason ?: "");
+			l->reason);
 }
 
 /* Has the peer's process ended, in order or killed, and TCP with it? */
@@ -263,10 +263,10 @@ static void died(struct sr_stream *st, unsigned ev)
 		l->ops->drop(l, "timeout");
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
-	    strcmp(l->reason ?: "", "protocol")) {
+	    strcmp(l->reason, "protocol")) {
 		/* Some other program may answer on that RDMA port. */
 		sr_stream_reason(st, SR_REASON_NO_LISTENER);
-	} else if (l->reason && !at_end(st) && !peer_ended(st, ev) &&
+	} else if (!at_end(st) && !peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_stream_reason(st, sr_reason_find(l->reason));
 	}

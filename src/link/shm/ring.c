@@ -303,7 +303,7 @@ void sr_shm_sweep(struct sr_link *link)
 	uint64_t w = atomic_load(&link->tx_w);
 	size_t give;
 
-	if (!atomic_load(&l->dirty) || atomic_load(&l->dead) || w != l->swept_w)
+	if (!atomic_load(&l->dirty) || link->reason || w != l->swept_w)
 		return;
 	refresh_credit(l);
 	if (atomic_load(&link->tx_acked) != w)
@@ -328,7 +328,7 @@ static void sweep_all(struct sr_timer *t)
 	for (l = links; l; l = l->next) {
 		uint64_t w = atomic_load(&l->link.tx_w);
 
-		if (!atomic_load(&l->dirty) || atomic_load(&l->dead))
+		if (!atomic_load(&l->dirty) || l->link.reason)
 			continue;
 		again = true;
 		if (w == l->swept_w)

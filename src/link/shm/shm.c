@@ -242,9 +242,8 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
-	if (atomic_exchange(&l->dead, true))
+	if (!sr_link_end(link, reason))
 		return;
-	link->reason = reason;
 	give_rest(l);
 	say_dropped(l, peer_leaves(l) ? SR_SHM_FOLLOWED : SR_SHM_DROPPED);
 	if (peer_leaves(l))
@@ -313,7 +312,7 @@ static void raise_up(struct sr_task *task)
 {
 	struct sr_shm *l = SR_OF(struct sr_shm, up, task);
 
-	if (!atomic_load(&l->dead)) {
+	if (!l->link.reason) {
 		sr_link_raise(&l->link, SR_LINK_UP);
 		l->link.notify(&l->link, SR_NOTIFY_CTL);
 		sr_shm_look(&l->link);
@@ -394,7 +393,7 @@ void sr_shm_free(struct sr_link *link)
 	if (l->pprev)
 		SR_LIST_DROP(l);
 	if (l->map) {
-		if (!atomic_exchange(&l->dead, true))
+		if (!link->reason)
 			say_dropped(l, SR_SHM_DROPPED);
 		munmap(l->map, l->plan.total);
 	}

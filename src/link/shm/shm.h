@@ -87,7 +87,6 @@ struct sr_shm {
 	bool stranger;	      /* what the peer sends may bring descriptors: local.h */
 	struct sr_task up;    /* answerer: raises UP after accept() */
 
-	atomic_bool dead;
 	_Atomic size_t taken_memory;
 
 	/* tx */

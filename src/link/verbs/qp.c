@@ -295,13 +295,11 @@ bool sr_vlink_end(struct sr_vlink *l)
 
 static void give_up(struct sr_vlink *l, const char *reason, unsigned ms)
 {
-	if (atomic_exchange(&l->dropping, true))
+	if (!sr_link_end(&l->link, reason))
 		return;
-	l->link.reason = reason;
 	l->end_ns = sr_now_ns() + ms * UINT64_C(1000000);
 	sr_link_raise(&l->link, SR_LINK_DEAD);
-	sr_debug("verbs: link %x given up: %s", l->link.link_no,
-		 reason ? reason : "done");
+	sr_debug("verbs: link %x given up: %s", l->link.link_no, reason);
 	sr_vlook_start(l);
 	sr_vlook_soon();
 	l->link.notify(&l->link, SR_NOTIFY_CTL);

@@ -150,7 +150,6 @@ struct sr_vlink {
 	char name[SR_REPORT_LINK];
 	const struct sr_policy *policy;	/* sizes of rings */
 	uint32_t max_inline;
-	atomic_bool dropping;
 	uint64_t end_ns;		/* dead: time to close it at last */
 
 	struct sr_mutex lock;
