@@ -8,13 +8,13 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fdpriv.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "engine/engine.h"
 #include "engine/observers.h"
 #include "engine/waiters.h"
@@ -37,9 +37,7 @@ struct sr_waiter *sr_waiter_get(void)
 	sr_unlock(&pool_lock);
 	if (w)
 		return w;
-	sr_enter();
-	w = calloc(1, sizeof(*w));
-	sr_leave();
+	w = sr_pages_get(sizeof(*w)); /* in a handler, which may have interrupted malloc(3) */
 	if (w)
 		w->efd = -1;
 	return w;

@@ -49,6 +49,10 @@ forks() {
 	compare signal_call handler -n 2
 }
 
+@test "a signal handler sleeps in a call, and nothing is allocated" {
+	compare signal_call asleep -n 2
+}
+
 @test "a handler uses the stream that it interrupts" {
 	compare signal storm -w mixed
 }
