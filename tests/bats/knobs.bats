@@ -120,10 +120,7 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	END
 	need python3
 	start server rail python3 "$BATS_TEST_TMPDIR/stopped" "$ADDR"
-	for _ in {1..200}; do
-		read -r port <"$BATS_TEST_TMPDIR/server.out" && break
-		sleep 0.05
-	done
+	port=$(first_word server)
 	local from=${EPOCHREALTIME/./} took status=0 reason
 	REPORT=$BATS_TEST_TMPDIR/client.report SOCKRAIL_UPGRADE_WAIT_MS=400 \
 		rail timeout 20 nc -N "$ADDR" "$port" >/dev/null < <(echo hello; sleep 1) &

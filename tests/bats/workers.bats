@@ -35,15 +35,7 @@ serve() {
 client() { "$1" python3 "$workers" client "$2" "$ADDR" "$port" </dev/null; }
 
 # printed NAME N: waits until what was started by that name has printed N lines
-printed() {
-	local i
-	for ((i = 0; i < 600; i++)); do
-		[ ! -s "$BATS_TEST_TMPDIR/$1.out" ] ||
-			[ "$(wc -l <"$BATS_TEST_TMPDIR/$1.out")" -lt "$2" ] || return 0
-		sleep 0.05
-	done
-	return 1
-}
+printed() { holds 30 has_lines "$BATS_TEST_TMPDIR/$1.out" "$2"; }
 
 # linked N: that many streams of the client's went by link, from the first byte on
 linked() {

@@ -61,16 +61,31 @@ start() {
 	sr_started+=("$pid")
 }
 
+# holds SECONDS COMMAND...: waits until it is true
+holds() {
+	local end=$((SECONDS + $1))
+	while [ $SECONDS -le $end ]; do
+		! "${@:2}" >/dev/null 2>&1 || return 0
+		sleep 0.05
+	done
+	echo "not true after $1 seconds: ${*:2}" >&2
+	return 1
+}
+
+# has_lines FILE N: at least so many
+has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
+
+# first_word NAME: of what something that was started prints; waits for it
+first_word() {
+	holds 10 test -s "$BATS_TEST_TMPDIR/$1.out" &&
+		awk '{ print $1; exit }' "$BATS_TEST_TMPDIR/$1.out"
+}
+
 # said NAME PATTERN: waits, for $said_seconds (10), until what was started has written a
 # line that is of this pattern (grep -E), whole
 said() {
-	local i
-	for ((i = 0; i < ${said_seconds:-10} * 20; i++)); do
-		! grep -qxE "$2" "$BATS_TEST_TMPDIR/$1.out" || return 0
-		sleep 0.05
-	done
-	tail "$BATS_TEST_TMPDIR/$1".*
-	return 1
+	holds "${said_seconds:-10}" grep -qxE "$2" "$BATS_TEST_TMPDIR/$1.out" ||
+		{ tail "$BATS_TEST_TMPDIR/$1".*; return 1; }
 }
 
 # await [SECONDS]: waits for the last started command; its exit status
@@ -129,14 +144,10 @@ sr_started=()
 
 # listening PORT [SECONDS]: waits until somebody listens on it
 listening() {
-	local i row
+	local row
 	printf -v row ':%04X [0-9A-F]*:0000 0A ' "$1"
-	for ((i = 0; i < ${2:-15} * 20; i++)); do
-		! grep -qs "$row" /proc/net/tcp /proc/net/tcp6 || return 0
-		sleep 0.05
-	done
-	echo "nobody listens on port $1" >&2
-	return 1
+	holds "${2:-15}" grep -qs "$row" /proc/net/tcp /proc/net/tcp6 ||
+		{ echo "nobody listens on port $1" >&2; return 1; }
 }
 
 # port: a TCP port that nobody uses, in $port; below the ephemeral ones

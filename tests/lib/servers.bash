@@ -35,17 +35,6 @@ serve() {
 	listening "$port" 20
 }
 
-# holds SECONDS COMMAND...: waits until it is true
-holds() {
-	local end=$((SECONDS + $1))
-	while [ $SECONDS -le $end ]; do
-		! "${@:2}" >/dev/null 2>&1 || return 0
-		sleep 0.05
-	done
-	echo "not true after $1 seconds: ${*:2}" >&2
-	return 1
-}
-
 # ended FILE SIGNAL: the daemon of that pid file
 ended() {
 	local pid

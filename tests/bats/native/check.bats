@@ -355,16 +355,6 @@ while True:
 	told problem "127.0.0.1 port $port" "no link" off
 }
 
-# first_word NAME: of what a server that was started has printed
-first_word() {
-	local word
-	for ((i = 0; i < 200; i++)); do
-		read -r word _ <"$BATS_TEST_TMPDIR/$1.out" && break
-		sleep 0.05
-	done
-	echo "$word"
-}
-
 @test "bad input: one line, and status 2" {
 	port
 	for bad in nowhere nohost.invalid:80 "127.0.0.1:" "--unit no-such-unit" "-- no-such" \

@@ -137,14 +137,7 @@ else:
 '
 
 # shown NAME LINE: once it is in what was started
-shown() {
-	for _ in {1..100}; do
-		! grep -q "$2" "$t/$1.out" || return 0
-		sleep 0.05
-	done
-	tail "$t/$1".*
-	return 1
-}
+shown() { holds 5 grep -q "$2" "$t/$1.out" || { tail "$t/$1".*; return 1; }; }
 
 # twins SERVER TALKER: network namespaces of the sockets of the two under Sockrail, which
 # are not connected with each other; but each has the addresses of the other's peer

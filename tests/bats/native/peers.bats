@@ -60,10 +60,7 @@ reports() { grep -c "\"role\":\"connect\".*\"reason\":$1," "$REPORT" || true; }
 	listening "$port"
 	start client rail python3 -c "$client" "$port" 70 "$BATS_TEST_TMPDIR/word"
 	talker=$pid
-	until grep -q short "$BATS_TEST_TMPDIR/client.out"; do
-		kill -0 "$talker"
-		sleep 0.05
-	done
+	holds 60 grep -q short "$BATS_TEST_TMPDIR/client.out"
 	kill "$server"
 	pid=$server
 	await || true

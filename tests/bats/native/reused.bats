@@ -60,14 +60,7 @@ act() {
 }
 
 # shown FILE TEXT: once it is there
-shown() {
-	for _ in {1..200}; do
-		! grep -q "$2" "$t/$1" || return 0
-		sleep 0.05
-	done
-	tail "$t"/*.{out,err}
-	return 1
-}
+shown() { holds 10 grep -q "$2" "$t/$1" || { tail "$t"/*.{out,err}; return 1; }; }
 
 @test "the client's port is used again: no mark for the reset connection's link" {
 	export SOCKRAIL_LOG=debug

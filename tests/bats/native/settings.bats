@@ -26,12 +26,7 @@ while True:
     while d := c.recv(65536):
         c.sendall(d)
     c.close()'
-	port=
-	for ((i = 0; i < 200; i++)); do
-		{ read -r port <"$BATS_TEST_TMPDIR/server.out"; } 2>/dev/null && break
-		sleep 0.05
-	done
-	[ -n "$port" ]
+	port=$(first_word server)
 }
 
 client='

@@ -70,28 +70,17 @@ redis_value() {
 	each_way $((megabytes * 2097152)) redis_value "$all"
 }
 
-# lines FILE COUNT: waits for them
-lines() {
-	local i
-	for ((i = 0; i < 600; i++)); do
-		[ "$(wc -l <"$1")" -lt "$2" ] || return 0
-		sleep 0.1
-	done
-	tail -n 3 "$1"
-	return 1
-}
-
 # One watches, one is subscribed, one sends.
 redis_watch() {
 	redis_start || return
 	start monitor redis monitor
-	lines "$t/monitor.out" 1 || return
+	holds 60 has_lines "$t/monitor.out" 1 || return
 	start subscriber redis subscribe news
-	lines "$t/subscriber.out" 3 || return
+	holds 60 has_lines "$t/subscriber.out" 3 || return
 	for ((i = 0; i < messages; i++)); do echo "publish news $i.$long"; done |
 		redis >"$t/client.out" || return
-	lines "$t/subscriber.out" $((3 * messages + 3)) &&
-		lines "$t/monitor.out" $((messages + 2)) || return
+	holds 60 has_lines "$t/subscriber.out" $((3 * messages + 3)) &&
+		holds 60 has_lines "$t/monitor.out" $((messages + 2)) || return
 	stop_all
 	# Those that are ended by a signal leave no report; the server's is of all three.
 	[[ $server$client = *none* ]] || [ "$(went "tx_$SR_TEST_LINK" "$t/server.report")" -gt $((messages * 2000)) ] || return

@@ -153,10 +153,7 @@ somebody() {
 	echo hello | as client timeout 60 nc -N "$ADDR" "$port"
 	await
 	rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
-	for _ in {1..50}; do
-		! grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state" || break
-		sleep 0.1
-	done
+	holds 5 grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state"
 	[ "$(<"$t/server.out")" = hello ]
 	reason connect no-device
 }

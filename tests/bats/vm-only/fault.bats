@@ -26,12 +26,7 @@ device_up() {
 	ip link set "$RDMA_NETDEV" up
 	[ -e "/sys/class/infiniband/$RDMA_DEV" ] ||
 		rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
-	local i
-	for i in {1..50}; do
-		! grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state" || return 0
-		sleep 0.1
-	done
-	return 1
+	holds 5 grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state"
 }
 
 # transfer MEGABYTES: from client to server with nc, in the background.  (Not both
