@@ -350,6 +350,34 @@ static void test_batch(void)
 	run_case(batch_case, 0, 0);
 }
 
+/* Of two requests the first comes to nothing, and so does the second, which is flushed. */
+static int lost_case(unsigned a, unsigned b)
+{
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	check(put(e, 1000, true) == 1000);
+	check(await(e, SR_NOTIFY_TX, all_acked));
+	fake_pause(true);
+	fake_fail_send(1, IBV_WC_RETRY_EXC_ERR);
+	check(put(e, 4000, true) == 4000 && put(e, 4000, true) == 4000);
+	check(sr_vlink(e->link)->tx.sq_posted - sr_vlink(e->link)->tx.sq_done >= 2);
+	fake_pause(false);
+	check(!await(e, SR_NOTIFY_TX, all_acked));
+	check(e->link->ops->tx_arrived(e->link) == atomic_load(&e->link->tx_acked));
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_lost(void)
+{
+	run_case(lost_case, 0, 0);
+}
+
 /* ---- a peer that cannot be heard ---- */
 
 /* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
@@ -583,7 +611,8 @@ static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
-	{"batch", test_batch, false},	     {"mute", test_mute, false},
+	{"batch", test_batch, false},	     {"lost", test_lost, false},
+	{"mute", test_mute, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},

@@ -58,7 +58,7 @@ int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
 void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
 /* What was completed, what the peer says.  Notify bits; locked. */
-unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq);
+unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed);
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 		  unsigned *what);
 bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */

@@ -163,7 +163,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 		return 0;
 	}
 	if (!(id & SR_V_RECEIVE))
-		what = sr_vtx_completed(l, id);
+		what = sr_vtx_completed(l, id, wc->status != IBV_WC_SUCCESS);
 	if (dead)
 		return 0;
 	if ((id & SR_V_RECEIVE) && receive(l, wc, &what)) {

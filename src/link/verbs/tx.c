@@ -237,14 +237,17 @@ void sr_vtx_kick(struct sr_vlink *l)
 
 /* ---- what comes back ---- */
 
-/* All work requests up to number seq have completed. */
-unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq)
+/* All work requests up to number seq have completed.  flushed: from the last one that
+ * did on, they have come to nothing. */
+unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed)
 {
 	uint16_t n = (uint16_t)(seq - (uint16_t)l->tx.sq_done) + 1;
 
 	if (n > sq_used(l))
 		return 0;
 	l->tx.sq_done += n;
+	if (flushed)
+		return 0;
 	l->tx.done = l->tx.off[(l->tx.sq_done - 1) % SR_V_SQ];
 	if (l->tx.done != atomic_load(&l->link.tx_w))
 		return 0;
