@@ -44,7 +44,7 @@ SR_APART static _Atomic(struct slab *) slabs[SLABS];
 static atomic_uint made;	/* streams that there have been at one time */
 static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;
-static unsigned generation;	/* a process that is forked counts on */
+static unsigned generation = 1;	/* a process that is forked counts on */
 
 static struct sr_stream *made_as(unsigned i)
 {
@@ -55,6 +55,12 @@ static struct sr_stream *made_as(unsigned i)
 static struct sr_stream **next_free(struct sr_stream *st)
 {
 	return &st->up.parent;
+}
+
+/* The parent process made it, and this one has not looked at it; or nobody has. */
+static bool is_inherited(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->generation, memory_order_relaxed) != generation;
 }
 
 static void init_locks(struct sr_stream *st)
@@ -82,7 +88,6 @@ static struct sr_stream *make(void)
 	}
 	st = made_as(n);
 	st->rare = &atomic_load(&slabs[n / SLAB])->rare[n % SLAB];
-	init_locks(st);
 	atomic_store(&made, n + 1);
 	return st;
 }
@@ -91,8 +96,14 @@ static struct sr_stream *make(void)
  * a gate, and the loop has the task, only with a reference. */
 static void clear(struct sr_stream *st)
 {
-	struct sr_mutex w = st->waits.lock, ep = st->sets.lock;
+	struct sr_mutex w, ep;
 
+	/* A thread may lock a free stream, to see that it is none (fast.c): fork does not
+	 * wait for that. */
+	if (is_inherited(st))
+		init_locks(st);
+	w = st->waits.lock;
+	ep = st->sets.lock;
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
@@ -188,12 +199,6 @@ void sr_stream_put(struct sr_stream *st)
 	*next_free(st) = free_list;
 	free_list = st;
 	sr_unlock(&pool_lock);
-}
-
-/* The parent process made it, and this one has not looked at it. */
-static bool is_inherited(struct sr_stream *st)
-{
-	return atomic_load_explicit(&st->generation, memory_order_relaxed) != generation;
 }
 
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)

@@ -5,11 +5,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/conf.h"
 #include "check.h"
 #include "engine/fdtab.h"
-#include "engine/stream.h"
+#include "engine/engine.h"
 
 static struct sr_stream *make(int fd)
 {
@@ -120,11 +122,57 @@ static void test_race(void)
 	CHECK(!sr_fdtab_has(A) && !sr_fdtab_has(B));
 }
 
+/*
+ * A call that comes late finds a free stream: it locks it and looks.  If another thread
+ * forks in that moment, the child opens that stream as if nobody had.
+ */
+static struct sr_stream *stale;
+static atomic_int step;
+
+static void *late(void *arg)
+{
+	(void)arg;
+	sr_lock(&stale->rx_lock);
+	atomic_store(&step, 1);
+	while (atomic_load(&step) == 1)
+		usleep(1000);
+	sr_unlock(&stale->rx_lock);
+	return NULL;
+}
+
+static void test_fork(void)
+{
+	pthread_t t;
+	int status;
+	pid_t pid;
+
+	stale = make(A);
+	CHECK(sr_fdtab_set(A, stale) == NULL);
+	CHECK(sr_fdtab_take(A) == stale);
+	sr_stream_put(stale);
+	CHECK_EQ(pthread_create(&t, NULL, late, NULL), 0);
+	while (!atomic_load(&step))
+		usleep(1000);
+	pid = fork();
+	if (!pid) {
+		alarm(5);
+		sr_streams_forget();
+		CHECK(make(A) == stale);
+		sr_lock(&stale->rx_lock);
+		_exit(0);
+	}
+	atomic_store(&step, 2);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	pthread_join(t, NULL);
+}
+
 int main(void)
 {
 	sr_conf_load();
 	test_entries();
 	test_bounds();
 	test_race();
+	test_fork();
 	return 0;
 }
