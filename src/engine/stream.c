@@ -111,7 +111,7 @@ static void clear(struct sr_stream *st)
 	sr_history_begin(&st->rare->out);
 	st->waits.lock = w;
 	st->sets.lock = ep;
-	st->loop.task.fn = sr_service_ops.work;
+	st->loop.task.fn = sr_service_work;
 	st->tx_own = st->rx_own = (struct sr_hot){ 0 };
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
@@ -439,7 +439,7 @@ static void inherit_one(struct sr_stream *st)
 	st->loop.watched_fd = -1;
 	st->loop.watched = 0;
 	st->loop.timed = false;
-	sr_sets_ops.inherit(st);
+	sr_epoll_stream_inherited(st);
 	sr_owners_inherit(st);
 	if (heirs_left)
 		sr_st_set(st, SR_ST_SHARED | SR_ST_PAUSED);

@@ -189,7 +189,7 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	sets = atomic_load(&st->sets.first) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
 		if (n->entry && sets)
-			sr_sets_ops.event(n->entry, sets, news);
+			sr_epoll_notified(n->entry, sets, news);
 		else if (!n->entry && (n->want & what))
 			call(n->waiter);
 	}

@@ -234,7 +234,7 @@ void sr_epoll_release(struct sr_epoll_entry *e)
 	sr_epoll_remove(e);
 }
 
-static bool gate_shut(struct sr_stream *st)
+bool sr_epoll_gate_shut(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
 	bool ok = true;
@@ -252,7 +252,7 @@ static bool gate_shut(struct sr_stream *st)
 	return ok;
 }
 
-static void gate_opened(struct sr_stream *st)
+void sr_epoll_gate_opened(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e, *next;
 	bool linked;
@@ -463,8 +463,7 @@ void sr_epoll_number_gone(struct sr_stream *st, int fd)
 	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
 }
 
-/* sets.lock held, and no gate is shut. */
-static void forget(struct sr_stream *st)
+void sr_epoll_stream_plain(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
 
@@ -473,18 +472,10 @@ static void forget(struct sr_stream *st)
 }
 
 /* The entries have references, and stay in memory for the sake of their tokens. */
-static void inherit(struct sr_stream *st)
+void sr_epoll_stream_inherited(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
 
 	for (; e; e = e->next_of_stream)
 		sr_stream_put(st);
 }
-
-const struct sr_sets_ops sr_sets_ops = {
-	.gate_shut = gate_shut,
-	.gate_opened = gate_opened,
-	.event = sr_epoll_notified,
-	.forget = forget,
-	.inherit = inherit,
-};

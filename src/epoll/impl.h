@@ -146,7 +146,6 @@ void sr_epoll_release(struct sr_epoll_entry *e);
 /* ---- ready.c ---- */
 /* Something may have happened.  edge: what is news if edge-triggered. */
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
-void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news);
 /* The kernel reports a token: an entry's anchor or doorbell. */
 void sr_epoll_reported(uint32_t events, uint64_t token);
 /* Reports up to max of what is listed, if the set is still that of epfd. */

@@ -29,6 +29,7 @@
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
+#include "engine/observers.h"
 #include "wait/waitset.h"
 #include "epoll/epoll.h"
 #include "epoll/hooks.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * service.c - owns work(), the service thread's part in a stream: whenever the
- * stream was kicked (kick.c), it advances whatever can advance, by the
- * functions of the rooms below.  Takes rx_lock and tx_lock, one at a time.
+ * service.c - owns the service thread's part in a stream: whenever the stream was kicked
+ * (kick.c), it advances whatever can advance, by the functions of the rooms below.  Takes
+ * rx_lock and tx_lock, one at a time.
  */
 #include "base/real.h"
 
@@ -71,7 +71,7 @@ static void work_links(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-static void work(struct sr_task *t)
+void sr_service_work(struct sr_task *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 
@@ -101,5 +101,3 @@ static void work(struct sr_task *t)
 	retime(st);
 	sr_stream_put(st);
 }
-
-const struct sr_service_ops sr_service_ops = { .work = work };

@@ -58,7 +58,7 @@ void sr_plain_for_good(struct sr_stream *st)
 	sr_stream_lock(st);
 	sr_lock(&st->sets.lock);
 	if (is_plain(st) && unwatch(st)) {
-		sr_sets_ops.forget(st);
+		sr_epoll_stream_plain(st);
 		atomic_store(&st->want_tcp, false);
 		atomic_store(&st->head.plain, true);
 	}
