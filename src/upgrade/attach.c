@@ -59,7 +59,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->up.att = link;
 	st->link_no = link->link_no;
 	atomic_store(&st->up.asked_ns, SR_ANSWERED);
-	st->up.proven = st->up.started = st->up.took = false;
+	st->up.checked = st->up.proven = st->up.started = st->up.took = false;
 	st->up.since = sr_now_ns();
 	st->out.started = 0;
 	st->up.due_seen_ns = 0;
@@ -274,7 +274,6 @@ static void died(struct sr_stream *st, unsigned ev)
 		st->up.breaks = 0;
 	sr_prove_ended(st);
 	st->up.att = NULL;
-	st->up.checked = false;
 	sr_lock(&st->tx_lock);
 	if (st->out.next == l) {
 		sr_tx_try_start(st);		/* drops the link */

@@ -16,6 +16,7 @@
 #include "check.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
+#include "engine/owners.h"
 #include "engine/impl.h"
 #include "pure/pake.h"
 #include "sock/sock.h"
@@ -336,6 +337,31 @@ static void answers(void)
 	end();
 }
 
+/* The parent forks when the peer has proven itself, and no direction has switched; then it
+ * closes the stream.  The child has another link, for which the peer proves itself anew. */
+static void forked(void)
+{
+	struct sr_link *parents;
+
+	stream();
+	meet(SR_ROLE_ANSWERER, 0, 0);
+	show(other.tag[0]);
+	CHECK(st->up.checked);
+	parents = &f->link;
+	sr_owners_share(st, NULL);
+	sr_owners_inherit(st);
+	atomic_store(&atomic_load(&st->owned.slot)->owners, 1);
+	meet(SR_ROLE_ANSWERER, 0, 0);
+	CHECK(!st->up.checked);
+	show(other.tag[0]);
+	CHECK(shown() && st->up.proven && st->up.checked);
+	drop(&f->link, "short");
+	detach("short");
+	sr_link_put(parents);
+	sr_link_put(parents);
+	end();
+}
+
 /* What a wrong guess is, and that nobody may guess often. */
 static void guess(enum sr_role role, int i)
 {
@@ -509,6 +535,7 @@ int main(void)
 	other.hello.proves = 1;
 	asks();
 	answers();
+	forked();
 	by_file = true;
 	asks();
 	by_file = false;
