@@ -142,10 +142,13 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	sr_stream_kick(st);
 }
 
-/* Counts the switches for the report.  An answerer's own direction may now
+/* Counts the switches for the report.  The history ends at the first mark, as the
+ * sender's does; a SWITCH alone may come to nothing.  An answerer's own direction may now
  * follow the asker's mark (attach.c). */
 static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
+	if (st->rx.seen)
+		sr_st_set(st, SR_ST_RX_HISTORY);
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
 		st->in.switches++;
 		sr_probe(switch, st, "in", "link", st->rx.rx);
@@ -429,7 +432,6 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		sr_rx_gate_reopen(st);
 		return !busy;
 	}
-	sr_st_set(st, SR_ST_RX_HISTORY);
 	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->up.token, proven,
 			    out, &n);
 	pushback(st, out, n);

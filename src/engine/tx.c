@@ -120,7 +120,8 @@ static void tx_failed(struct sr_stream *st)
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 
-/* WAIT: writes the mark once the socket has room.  False: not all of it yet. */
+/* WAIT: writes the mark once the socket has room, where the history ends.  False: not all
+ * of it yet. */
 static bool write_mark(struct sr_stream *st)
 {
 	ssize_t r;
@@ -137,6 +138,7 @@ static bool write_mark(struct sr_stream *st)
 		st->out.record_at += (unsigned)r;
 	if (st->out.record_at < SR_RECORD_LEN)
 		return false;
+	sr_st_set(st, SR_ST_TX_HISTORY);
 	st->out.switches++;
 	sr_probe(switch, st, "out", "link", st->tx.n);
 	return true;
@@ -390,7 +392,6 @@ void sr_tx_start(struct sr_stream *st)
 	struct sr_link *link = st->out.next;
 
 	st->out.next = NULL;
-	sr_st_set(st, SR_ST_TX_HISTORY);
 	if (!sr_anchor_tx_agrees(st)) {
 		sr_anchor_disagrees(st, link);
 		goto out;

@@ -65,6 +65,7 @@ static void switches(void)
 	expect(&e, "ring");
 	CHECK_EQ(e.st->rx.state, SR_RX_LINK);
 	CHECK_EQ(e.f->link.rx_taken, 7);
+	CHECK_EQ(sr_history_seen(&e.st->rare->in), 3);
 	fake_end(&e);
 }
 
@@ -91,6 +92,7 @@ static void no_mark(void)
 	expect(&e, "no mark");
 	CHECK(sr_link_events(&e.f->link) & SR_LINK_DEAD);
 	CHECK_EQ(e.st->rx.state, SR_RX_RAW);
+	CHECK_EQ(sr_history_seen(&e.st->rare->in), 7);	/* as the peer's */
 	fake_end(&e);
 }
 

@@ -135,6 +135,7 @@ static void fails_early(void)
 	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
 	CHECK_EQ(fake_write(&e, "plain", 5), 5);
 	CHECK_EQ(fake_peer_gets(&e, buf, 64), 5);
+	CHECK_EQ(sr_history_seen(&e.st->rare->out), 5);
 	fake_end(&e);
 }
 
@@ -152,6 +153,7 @@ static void fails_before_mark(void)
 	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
 	CHECK_EQ(fake_write(&e, "plain", 5), 5);
 	CHECK_EQ(fake_peer_gets(&e, buf, 64), 5);
+	CHECK_EQ(sr_history_seen(&e.st->rare->out), 0);	/* it ends at the mark */
 	fake_end(&e);
 }
 
