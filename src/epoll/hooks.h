@@ -13,6 +13,6 @@ void sr_epoll_stream_gone(struct sr_stream *st);
 void sr_epolls_await(void);	/* the locks of the first rank (lock.h) */
 void sr_epolls_before_fork(void);	/* streams' locks are free */
 void sr_epolls_forget(void);		/* child of fork */
-void sr_epolls_inherit(void);		/* ... without private descriptors */
+bool sr_epolls_keep(int fd);		/* ... which goes on to use this descriptor of ours */
 
 #endif

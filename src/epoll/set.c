@@ -380,14 +380,9 @@ void sr_epolls_forget(void)
 			*e = &sr_epoll_inherited;
 	}
 	sr_epoll_pool_forget();
-	/* Our descriptors are about to be closed: this is a copy, nobody's. */
-	if (family.fd >= 0)
-		family.fd = sr_real.fcntl(family.fd, F_DUPFD_CLOEXEC, 3);
 }
 
-/* Those that we had before the fork are closed. */
-void sr_epolls_inherit(void)
+bool sr_epolls_keep(int fd)
 {
-	if (family.fd >= 0)
-		family.fd = sr_fd_own(family.fd);
+	return fd == family.fd;
 }

@@ -65,14 +65,14 @@ static void in_parent(void)
 #define DOORBELLS 16
 static int doorbells[DOORBELLS], doorbell_count;
 
-static bool is_doorbell(int fd)
+static bool is_kept(int fd)
 {
 	int i;
 
 	for (i = 0; i < doorbell_count; i++)
 		if (doorbells[i] == fd)
 			return true;
-	return false;
+	return sr_epolls_keep(fd);
 }
 
 static void note_bell(int doorbell)
@@ -105,8 +105,7 @@ static void in_child(void)
 	sr_loop_forget();
 	sr_closer_forget();
 	note_bell(sr_doorbell_forget());
-	sr_fd_forget_all(is_doorbell);
-	sr_epolls_inherit();
+	sr_fd_forget_all(is_kept);
 out:
 	sr_hold_none();
 }

@@ -128,6 +128,11 @@ teardown() { stop_all; }
 		SOCKRAIL_SPIN_US=0
 }
 
+@test "the same, of a parent without a descriptor left" {
+	compare epoll_process full -n 2 -l -w any -r 'fork|epoll|peer-dropped|not-asked' \
+		SOCKRAIL_SPIN_US=0
+}
+
 @test "a fork beside a set with a stream that is half closed" {
 	compare epoll_process half-fork -w any -l -r 'fork|epoll|peer-dropped|short'
 }

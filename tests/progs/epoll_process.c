@@ -2,6 +2,8 @@
 /* epoll_process.c - epoll sets of several processes: handed to others, over a fork. */
 #include "epoll.h"
 
+#include <sys/resource.h>
+
 /* ---- handed to others, and back ---- */
 
 static void passed_server(int lfd)
@@ -124,20 +126,27 @@ static void fork_server(int lfd)
 }
 
 /* The child waits in the set that its parent goes on to use, and takes wake-ups that are
- * not its own. */
-static void thief_server(int lfd)
+ * not its own.  full: at the fork there is no descriptor left. */
+static void thief(int lfd, bool full)
 {
-	int fd = begin(lfd), ep = new_set(), over[2];
+	int fd = begin(lfd), ep = new_set(), over[2], spare[300], n = 0;
+	struct rlimit most = {COUNT(spare), COUNT(spare)};
 	struct epoll_event ev[4];
 	pid_t pid;
 
 	add(ep, fd, EPOLLIN, 1);
 	if (pipe(over))
 		die("pipe");
+	if (full && setrlimit(RLIMIT_NOFILE, &most))
+		die("setrlimit");
+	while (full && (spare[n] = dup(over[0])) >= 0)
+		n++;
 	fflush(stdout);
 	pid = fork();
 	if (pid < 0)
 		die("fork");
+	while (n > 0)
+		close(spare[--n]);
 	if (pid == 0) {
 		struct pollfd p = {over[0], POLLIN, 0};
 
@@ -160,6 +169,9 @@ static void thief_server(int lfd)
 		die("waitpid");
 	close(fd);
 }
+
+static void thief_server(int lfd) { thief(lfd, false); }
+static void full_server(int lfd) { thief(lfd, true); }
 
 /* Each message finds the parent asleep. */
 static void thief_client(void)
@@ -264,6 +276,7 @@ static const struct tcp_case cases[] = {
 	{"passed", passed_server, two_clients},
 	{"fork", fork_server, two_clients},
 	{"thief", thief_server, thief_client},
+	{"full", full_server, thief_client},
 	{"heir", obey_server, heir_client},
 	{"heir-used", obey_server, heir_used_client},
 	{"half-fork", half_fork_server, half_fork_client},
