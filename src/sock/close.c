@@ -196,28 +196,26 @@ static void detach_last(struct sr_stream *st, int fd)
 /* Closes the stream's last descriptor. */
 static void close_last(struct sr_stream *st, int fd)
 {
-	if (sr_st_flags(st) & SR_ST_LISTEN) {
-		sr_epoll_stream_gone(st);
-		sr_st_set(st, SR_ST_CLOSING);
-		st->anchor = -1;
-		sr_owners_leave(st);
-		sr_stream_kick(st);
-	} else if (!sr_is_plain(st) && !atomic_load(&st->owned.guest) &&
-		   (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att)) {
+	bool listens = sr_st_flags(st) & SR_ST_LISTEN;
+	bool linked = !listens && !sr_is_plain(st) && !atomic_load(&st->owned.guest) &&
+		      (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att);
+
+	/* The report needs the name, and the descriptor still has it. */
+	if (linked || sr_conf.report[0])
 		sr_stream_name(st);
+	if (linked) {
 		detach_last(st, fd);
-	} else {
-		/* The report needs the name, and the descriptor still has it. */
-		if (sr_conf.report[0])
-			sr_stream_name(st);
-		sr_stream_lock(st);
-		sr_st_set(st, SR_ST_CLOSING);
-		sr_epoll_stream_gone(st);
-		st->anchor = -1;
-		sr_owners_leave(st);
-		sr_stream_unlock(st);
-		sr_stream_end_report(st);
+		return;
 	}
+	sr_stream_lock(st);
+	sr_st_set(st, SR_ST_CLOSING);
+	sr_epoll_stream_gone(st);
+	st->anchor = -1;
+	sr_owners_leave(st);
+	sr_stream_unlock(st);
+	sr_stream_end_report(st);
+	if (listens)
+		sr_stream_kick(st);
 }
 
 struct sr_stream *sr_stream_attach(struct sr_stream *st)
@@ -333,61 +331,32 @@ static bool still_coming(struct sr_stream *st)
 	return r > 0;
 }
 
-/* SR_ST_CLOSING is set before detach_last() decides, under the locks, whether
- * the stream lives on. */
-static bool lives_on(struct sr_stream *st)
-{
-	bool yes;
-
-	sr_lock(&st->rx_lock);
-	yes = st->close_since && st->anchor >= 0;
-	sr_unlock(&st->rx_lock);
-	return yes;
-}
-
-/* The stream belongs to the other process once it is plain, and no earlier:
- * first we must bring to TCP what is on the way there, and read the peer's
- * RESUME from there. */
-static void shared_progress(struct sr_stream *st)
-{
-	bool over;
-
-	sr_stream_lock_and_progress(st);
-	over = st->out.broken || !sr_any_gate_shut(st) ||
-	       sr_now_ns() - st->close_since > SR_ORPHAN_NS;
-	sr_stream_unlock(st);
-	if (over)
-		finish(st, false);
-}
-
+/* SR_ST_CLOSING is set under the locks under which it is decided whether the stream lives
+ * on.  One that is shared belongs to the other process once it is plain, and no earlier:
+ * first we must bring to TCP what is on the way there, and read the peer's RESUME from
+ * there. */
 void sr_close_progress(struct sr_stream *st)
 {
-	bool data, over;
+	bool data = false, over = false, late;
 
 	if (!(sr_st_flags(st) & SR_ST_CLOSING))
 		return;
-	if (!lives_on(st)) {
+	sr_stream_lock_and_progress(st);
+	late = sr_now_ns() - st->close_since > SR_ORPHAN_NS;
+	if (!st->close_since || st->anchor < 0) {
 		if (st->up.att)
 			st->up.att->ops->drop(st->up.att, "short");
-		return;
+	} else if (sr_st_flags(st) & SR_ST_SHARED) {
+		over = st->out.broken || !sr_any_gate_shut(st) || late;
+	} else {
+		data = still_coming(st);
+		if (!sr_gate_shut(&st->out.gate))
+			st->tx.state = SR_TX_DONE; /* the kernel sends the FIN */
+		over = st->out.broken ||
+		       (st->tx.state == SR_TX_DONE &&
+			(st->in.fin_seen || st->rx.state == SR_RX_RESET || late));
 	}
-	if (sr_st_flags(st) & SR_ST_SHARED) {
-		shared_progress(st);
-		return;
-	}
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	data = still_coming(st);
-	over = st->in.fin_seen || st->rx.state == SR_RX_RESET;
-	sr_unlock(&st->rx_lock);
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
-	if (!sr_gate_shut(&st->out.gate))
-		st->tx.state = SR_TX_DONE; /* the kernel sends the FIN */
-	over = st->out.broken || (over && st->tx.state == SR_TX_DONE) ||
-	       (st->tx.state == SR_TX_DONE &&
-		sr_now_ns() - st->close_since > SR_ORPHAN_NS);
-	sr_unlock(&st->tx_lock);
+	sr_stream_unlock(st);
 	if (data || over)
 		finish(st, data);
 }
