@@ -93,7 +93,7 @@ bool sr_link_raise(struct sr_link *link, unsigned bits)
 	return (before & bits) != bits;
 }
 
-bool sr_link_end(struct sr_link *link, const char *reason)
+bool sr_link_set_reason(struct sr_link *link, const char *reason)
 {
 	const char *none = NULL;
 

@@ -110,9 +110,9 @@ static inline bool sr_link_same_core(struct sr_link *link)
 /* Sets bits; true if one was not set before.  For the kinds. */
 bool sr_link_raise(struct sr_link *link, unsigned bits);
 
-/* Before it becomes DEAD: the first reason stays.  False: this is not the first.  For the
+/* Why it is about to be DEAD.  False: it has a reason already, which stays.  For the
  * kinds. */
-bool sr_link_end(struct sr_link *link, const char *reason);
+bool sr_link_set_reason(struct sr_link *link, const char *reason);
 
 /*
  * Does what all kinds do with a decoded HELLO, SHARE, PROOF, SWITCH, ACKSW,

@@ -26,7 +26,8 @@ socklen_t sr_local_there(struct sockaddr_un *un, const char *place);
 int sr_local_socket(void);
 /* The user of the process at the other end (SO_PEERCRED), whose packets are let in. */
 uint32_t sr_local_peer(int fd);
-/* Root's or this user's, who can do worse than send what takes long to close? */
+/* Is it root or this user?  Their processes may send descriptors that take long to close:
+ * they can do worse. */
 bool sr_local_trusts(uint32_t uid);
 /* May it link to this end of the connection: is it trusted, or does it own the socket at
  * the other end?  1: yes; 0: no; -EAGAIN: no, but no process has accepted that yet. */

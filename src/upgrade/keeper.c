@@ -14,10 +14,10 @@
  *
  * Any process may connect.  One that has a stream, it says, is believed if it is
  * trusted or its user owns the server's end of that stream (sr_local_owns()), so
- * nobody can draw the askers of other users to himself.  A worker joins whoever has the
- * name, to follow him when he ends.  If he is a stranger, the address's streams stay on
- * TCP, and he learns which of them each worker has; where it answers is of no use to him,
- * as it answers him no more than anybody.
+ * no user can draw the askers of others to its own process.  A worker joins whichever
+ * process has the name, to take its place when it ends.  If that is a stranger's, the
+ * address's streams stay on TCP, and the stranger learns which of them each worker has.
+ * It also learns where the worker answers, which it could ask like anybody, in vain.
  */
 #include "base/real.h"
 
@@ -269,7 +269,7 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 		sr_fd_close(fd);
 		return err;
 	}
-	sr_local_peer(fd); /* whoever it is */
+	sr_local_peer(fd); /* of any user: lets its packets in */
 	if (!send_packet(fd, &p))
 		err = -EPIPE;
 	else

@@ -83,7 +83,7 @@ static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
 	return both(shm, listen_on(st, &sr_rendezvous_verbs, there, again));
 }
 
-/* Nobody else does it: answers where askers look first. */
+/* This process has the address's name: answers where askers look first. */
 static bool be_keeper(struct sr_stream *st)
 {
 	bool again = false;

@@ -11,9 +11,9 @@
  *   SHARE, PROOF             ->   checks the asker's tag
  *   checks the answerer's    <-   PROOF
  *
- * A share says nothing of the history.  A tag tells who knows the shares whether a guess
- * of his own share was right: one guess.  So the asker, who anybody can be, shows its tag
- * first, and both ends count what may have been a guess.
+ * A share says nothing of the history.  A tag tells the end that receives it whether the
+ * history that it has put into its own share is right: that is one guess.  The asker can be
+ * anybody, so it shows its tag first, and both ends count what may have been a guess.
  */
 #include "base/real.h"
 

@@ -16,9 +16,9 @@
  *     answerer  "ok", with the memfd and one end of the doorbell, a pair of sockets;
  *               or a word of reasons.def
  *
- * Each is root's, of the other's user, or of the user who owns the TCP socket at its
- * end (sr_local_owns()): the asker sends nothing before it knows that, the answerer
- * nothing but a word.  Each link has a memfd of its own.
+ * Each end must be a process of root, of the other's user, or of the user who owns the
+ * TCP socket at its end (sr_local_owns()): before it knows that, the asker sends
+ * nothing, and the answerer nothing but a word.  Each link has a memfd of its own.
  *
  * What a stranger sends may take long to close (local.h).  Nobody else can read
  * where an end looks before it reads: on the line, and on the answerer's end of the

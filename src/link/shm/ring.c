@@ -193,11 +193,11 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 	return check;
 }
 
-/* Would the sender be offered room now?  It needs more free space than this in
- * the newest generation that it has.  If that generation is newer than ours,
+/* Would tx_room() offer the sender room now?  It needs a quarter of the newest
+ * generation's ring that it has.  If that generation is newer than ours,
  * none of its bytes has come, and the sender is not out of room.  So whenever
  * the sender has room again, this returns true as well. */
-static bool decent(struct sr_shm *l, uint64_t taken)
+static bool sender_has_room(struct sr_shm *l, uint64_t taken)
 {
 	uint64_t h = known(l);
 	const struct sr_gen *g = sr_gens_last(&l->rx.gens);
@@ -218,7 +218,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 	if (!return_credit(l, taken))
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
-	if (decent(l, taken))
+	if (sender_has_room(l, taken))
 		sr_shm_ring(l, SR_NOTIFY_TX);
 }
 

@@ -242,7 +242,7 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
-	if (!sr_link_end(link, reason))
+	if (!sr_link_set_reason(link, reason))
 		return;
 	give_rest(l);
 	say_dropped(l, peer_leaves(l) ? SR_SHM_FOLLOWED : SR_SHM_DROPPED);

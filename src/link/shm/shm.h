@@ -129,8 +129,8 @@ void sr_shm_drop(struct sr_link *link, const char *reason);
 void sr_shm_free(struct sr_link *link);
 
 /* wake.c */
-/* Wakes who sleeps for want of `bit`.  The caller has a full fence between its store
- * and this load. */
+/* Wakes the peer's threads that sleep for want of `bit`.  The caller has a full fence
+ * between its store and this load. */
 void sr_shm_ring(struct sr_shm *l, unsigned bit);
 void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
 void sr_shm_line_readable(struct sr_watch *w, uint32_t events);

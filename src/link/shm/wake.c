@@ -22,7 +22,7 @@
  * thread and not the service thread as well (4 us of a sleeping round trip of
  * 10).  The line's end of file says that the peer is gone.
  *
- * The asker has its end of the doorbell from the answerer, who may have kept a copy
+ * The asker has its end of the doorbell from the answerer, which may have kept a copy
  * of it and read there, too.  If it does not trust the answerer, the line is the
  * doorbell as well.
  */

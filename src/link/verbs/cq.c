@@ -17,15 +17,15 @@
  *
  * No wake-up is lost: a CQ, once armed, puts an event into the channel with its
  * next completion, and the channel is readable until somebody reads the event.
- *  - Whoever is going to sleep arms the CQ, and then polls it (the contract of
+ *  - A thread that is going to sleep arms the CQ, and then polls it (the contract of
  *    arm() and arm_once()).  What came before is found by that poll; what comes
  *    later makes an event.
- *  - Whoever reads an event arms the CQ again if somebody else relies on it: a
- *    sleeper, an epoll set, the service thread.  Then he polls, and calls
- *    notify() for what the others wait for.
+ *  - A thread that reads an event arms the CQ again if a sleeper, an epoll set or
+ *    the service thread relies on it.  Then it polls, and calls notify() for what
+ *    the others wait for.
  *  - An armed CQ is armed again when completions have been taken since (`fired`):
  *    then its event has come, or is about to.  One that comes late, when the CQ
- *    has been armed again, wakes somebody in vain.
+ *    has been armed again, wakes a sleeper in vain.
  *
  * Locks: the link's.
  */

@@ -295,7 +295,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 
 static void give_up(struct sr_vlink *l, const char *reason, unsigned ms)
 {
-	if (!sr_link_end(&l->link, reason))
+	if (!sr_link_set_reason(&l->link, reason))
 		return;
 	l->end_ns = sr_now_ns() + ms * UINT64_C(1000000);
 	sr_link_raise(&l->link, SR_LINK_DEAD);
