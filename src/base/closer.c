@@ -1,26 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* closer.c - owns the count of the threads that close.  No locks. */
+/* closer.c - owns the threads that close, and what waits for one.  Lock: a leaf. */
 #include "base/real.h" /* before any system header */
 #include "base/closer.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "base/fdpriv.h"
+#include "base/lock.h"
 #include "base/process.h"
 
 /* At most: other users must not use up the program's limit (RLIMIT_NPROC). */
 #define THREADS 8
 
+/* It was accepted when fewer threads were busy. */
+struct waiting {
+	struct waiting *next;
+	int fd;
+};
+
+static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
+static struct waiting *waiting;
 static atomic_int threads;
 
-static void *run(void *fd)
+/* Of a thread that has closed one: the next one; -1: the thread ends. */
+static int next(void)
 {
+	struct waiting *w;
+	int fd;
+
+	sr_lock(&lock);
+	w = waiting;
+	if (w)
+		waiting = w->next;
+	else
+		atomic_fetch_sub(&threads, 1);
+	sr_unlock(&lock);
+	fd = w ? w->fd : -1;
+	free(w);
+	return fd;
+}
+
+static void *run(void *first)
+{
+	int fd;
+
 	sr_inside = 1;
 	prctl(PR_SET_NAME, "sockrail-close", 0, 0, 0);
-	sr_fd_close((int)(intptr_t)fd);
-	atomic_fetch_sub(&threads, 1);
+	for (fd = (int)(intptr_t)first; fd >= 0; fd = next())
+		sr_fd_close(fd);
 	return NULL;
 }
 
@@ -29,10 +59,29 @@ bool sr_closer_free(void)
 	return atomic_load(&threads) < THREADS;
 }
 
+/* True: it waits.  False: there is a place for a thread, or no memory. */
+static bool put_off(int fd)
+{
+	struct waiting *w = malloc(sizeof(*w));
+	bool full;
+
+	sr_lock(&lock);
+	full = w && !sr_closer_free();
+	if (full) {
+		*w = (struct waiting){ waiting, fd };
+		waiting = w;
+	} else {
+		atomic_fetch_add(&threads, 1);
+	}
+	sr_unlock(&lock);
+	if (!full)
+		free(w);
+	return full;
+}
+
 void sr_closer_close(int fd)
 {
-	atomic_fetch_add(&threads, 1);
-	if (!sr_thread_start(run, (void *)(intptr_t)fd))
+	if (put_off(fd) || !sr_thread_start(run, (void *)(intptr_t)fd))
 		return;
 	/* The program has no thread left: to wait is better than to lose one more. */
 	sr_fd_close(fd);
@@ -41,5 +90,7 @@ void sr_closer_close(int fd)
 
 void sr_closer_forget(void)
 {
+	sr_mutex_init(&lock, SR_RANK_LEAF);
+	waiting = NULL;
 	atomic_store(&threads, 0);
 }

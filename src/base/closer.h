@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* May one be closed?  To be asked before it is accepted. */
+/* Is there a thread for one?  To be asked before it is accepted: afterwards it may wait. */
 bool sr_closer_free(void);
 void sr_closer_close(int fd);
 void sr_closer_forget(void);	/* in the child of fork, which has none of the threads */

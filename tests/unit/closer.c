@@ -18,6 +18,7 @@
 #include "check.h"
 
 #define THREADS 8 /* closer.c */
+#define EXTRA 3
 #define LINGER_S 2
 
 /* Its last close takes LINGER_S. */
@@ -53,7 +54,7 @@ static void await_place(unsigned seconds)
 
 int main(void)
 {
-	int fd[THREADS], status, i;
+	int fd[THREADS], more[EXTRA], status, i;
 	uint64_t start;
 	pid_t pid;
 
@@ -63,18 +64,25 @@ int main(void)
 	sr_process_begin();
 	for (i = 0; i < THREADS; i++)
 		fd[i] = lingering();
+	for (i = 0; i < EXTRA; i++)
+		more[i] = lingering();
 	start = sr_now_ns();
 	for (i = 0; i < THREADS; i++) {
 		CHECK(sr_closer_free());
 		sr_closer_close(fd[i]);
 	}
 	CHECK(!sr_closer_free());
+	for (i = 0; i < EXTRA; i++)	/* accepted before */
+		sr_closer_close(more[i]);
 	CHECK(sr_now_ns() - start < LINGER_S * UINT64_C(1000000000));
 
 	/* A copy of the child's would make it not the last close. */
 	for (i = 0; i < THREADS; i++)
 		while (fcntl(fd[i], F_GETFD) >= 0)
 			usleep(1000);
+	usleep(100000);
+	for (i = 0; i < EXTRA; i++)
+		CHECK(fcntl(more[i], F_GETFD) >= 0); /* they wait for a place */
 	pid = fork();
 	if (!pid) {
 		sr_closer_forget();
@@ -84,5 +92,7 @@ int main(void)
 
 	await_place(5 * LINGER_S);
 	CHECK(sr_now_ns() - start > LINGER_S * UINT64_C(900000000));
+	for (i = 0; i < EXTRA; i++)
+		CHECK(fcntl(more[i], F_GETFD) < 0);
 	return 0;
 }
