@@ -115,11 +115,17 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
 }
 
+/* The SYN of the end that connects counts in bytes_acked. */
+static uint64_t syn(struct sr_stream *st)
+{
+	return sr_st_flags(st) & SR_ST_CONNECT ? 1 : 0;
+}
+
 /* Reads queue, counter, queue, until the queue has not changed in between; then
  * the sum is exact. */
-static bool sample(struct sr_stream *st, unsigned long req, bool tx,
-		   uint64_t *sum)
+static bool sample(struct sr_stream *st, bool tx, uint64_t *sum)
 {
+	unsigned long req = tx ? SIOCOUTQ : SIOCINQ;
 	struct tcp_info ti;
 	int before, after, tries;
 
@@ -130,11 +136,19 @@ static bool sample(struct sr_stream *st, unsigned long req, bool tx,
 			return false;
 		if (before != after)
 			continue;
-		*sum = tx ? ti.tcpi_bytes_acked + (uint64_t)after :
+		*sum = tx ? ti.tcpi_bytes_acked + (uint64_t)after - syn(st) :
 			    ti.tcpi_bytes_received - (uint64_t)after;
 		return true;
 	}
 	return false;
+}
+
+static bool agree(const char *way, uint64_t kernel, uint64_t ours)
+{
+	if (kernel != ours)
+		sr_debug("%s counters: kernel %llu, ours %llu", way,
+			 (unsigned long long)kernel, (unsigned long long)ours);
+	return kernel == ours;
 }
 
 uint64_t sr_anchor_received(struct sr_stream *st)
@@ -147,12 +161,8 @@ uint64_t sr_anchor_received(struct sr_stream *st)
 uint64_t sr_anchor_acked(struct sr_stream *st)
 {
 	struct tcp_info ti;
-	uint64_t n = 0;
 
-	if (info(st, &ti))
-		n = ti.tcpi_bytes_acked;
-	/* the SYN */
-	return n && (sr_st_flags(st) & SR_ST_CONNECT) ? n - 1 : n;
+	return info(st, &ti) && ti.tcpi_bytes_acked ? ti.tcpi_bytes_acked - syn(st) : 0;
 }
 
 bool sr_anchor_fin(struct sr_stream *st)
@@ -162,17 +172,9 @@ bool sr_anchor_fin(struct sr_stream *st)
 
 bool sr_anchor_tx_agrees(struct sr_stream *st)
 {
-	uint64_t kernel, ours = atomic_load(&st->out.tcp);
-	bool ok = sample(st, SIOCOUTQ, true, &kernel);
+	uint64_t kernel;
 
-	if (ok && (sr_st_flags(st) & SR_ST_CONNECT))
-		kernel--;			/* the SYN */
-	if (ok && kernel != ours) {
-		sr_debug("tx counters: kernel %llu, ours %llu",
-			 (unsigned long long)kernel, (unsigned long long)ours);
-		ok = false;
-	}
-	return ok;
+	return sample(st, true, &kernel) && agree("tx", kernel, atomic_load(&st->out.tcp));
 }
 
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
@@ -189,7 +191,7 @@ size_t sr_anchor_unbooked(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->in.tcp);
 	bool ok = (atomic_load(&st->in.gate) & SR_GATE_COUNT) == 1 &&
-		  sample(st, SIOCINQ, false, &kernel);
+		  sample(st, false, &kernel);
 
 	if (ok && sr_anchor_ended(st))
 		kernel--;			/* the FIN */
@@ -199,16 +201,13 @@ size_t sr_anchor_unbooked(struct sr_stream *st)
 bool sr_anchor_rx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->in.tcp);
-	bool ok = sample(st, SIOCINQ, false, &kernel);
 
+	if (!sample(st, false, &kernel))
+		return false;
 	/* A received FIN counts 1 in bytes_received and nothing in SIOCINQ. */
-	if (ok && kernel != ours &&
-	    !(kernel == ours + 1 && sr_anchor_ended(st))) {
-		sr_debug("rx counters: kernel %llu, ours %llu",
-			 (unsigned long long)kernel, (unsigned long long)ours);
-		ok = false;
-	}
-	return ok;
+	if (kernel == ours + 1 && sr_anchor_ended(st))
+		kernel--;
+	return agree("rx", kernel, ours);
 }
 
 /* A stream on a link leaves its anchor idle for days, and firewalls drop idle

@@ -9,8 +9,11 @@
 #include "engine/impl.h"
 
 /* Compare-and-swap: add-and-undo would count a call that finds the gate shut as
- * in flight for an instant, and other threads would wait for it. */
-static bool enter(atomic_uint *gate, bool crowd, unsigned *before)
+ * in flight for an instant, and other threads would wait for it.
+ * With two calls in flight the order of their bytes is unknown, so the history
+ * ends.  The second to enter sets the flag before it enters the kernel; the
+ * first checks the flag after its return. */
+static bool enter(struct sr_stream *st, atomic_uint *gate, bool crowd, unsigned stopped)
 {
 	unsigned g = atomic_load_explicit(gate, memory_order_relaxed);
 
@@ -18,33 +21,19 @@ static bool enter(atomic_uint *gate, bool crowd, unsigned *before)
 		if ((g & SR_GATE_SHUT) || (!crowd && (g & SR_GATE_COUNT)))
 			return false;
 	} while (!atomic_compare_exchange_weak(gate, &g, g + 1));
-	*before = g & SR_GATE_COUNT;
+	if (g & SR_GATE_COUNT)
+		sr_st_set(st, stopped);
 	return true;
 }
 
-/* With two calls in flight the order of their bytes is unknown, so the history
- * ends.  The second to enter sets the flag before it enters the kernel; the
- * first checks the flag after its return. */
 bool sr_rx_gate_enter(struct sr_stream *st, bool crowd)
 {
-	unsigned before;
-
-	if (!enter(&st->in.gate, crowd, &before))
-		return false;
-	if (before)
-		sr_st_set(st, SR_ST_RX_HISTORY);
-	return true;
+	return enter(st, &st->in.gate, crowd, SR_ST_RX_HISTORY);
 }
 
 bool sr_tx_gate_enter(struct sr_stream *st)
 {
-	unsigned before;
-
-	if (!enter(&st->out.gate, true, &before))
-		return false;
-	if (before)
-		sr_st_set(st, SR_ST_TX_HISTORY);
-	return true;
+	return enter(st, &st->out.gate, true, SR_ST_TX_HISTORY);
 }
 
 bool sr_rx_gate_leave(struct sr_stream *st)
