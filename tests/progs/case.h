@@ -648,6 +648,18 @@ static inline pid_t split(void)
 	return pid;
 }
 
+static inline void reap(pid_t pid)
+{
+	int status = -1;
+
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	if (WIFSIGNALED(status))
+		say("child: signal %d", WTERMSIG(status));
+	else
+		say("child: %d", WEXITSTATUS(status));
+}
+
 /* -------------------------------------------------------------- main */
 
 static inline void set_addr(const char *text, int port)

@@ -8,15 +8,12 @@
 
 static void passed_server(int lfd)
 {
-	int s[2], fd, ep, other, status;
+	int s[2], fd, ep, other;
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
 		die("socketpair");
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		die("fork");
+	pid = split();
 	if (pid == 0) {
 		ep = receive_fd(s[1]);
 		say_wait("child: idle", ep, 20);
@@ -38,9 +35,7 @@ static void passed_server(int lfd)
 	take(s[0], buf, 1);
 	say_wait("own", ep, -1);
 	swallow(fd);
-	if (waitpid(pid, &status, 0) != pid)
-		die("waitpid");
-	say("status %d", status);
+	reap(pid);
 	close(ep);
 	close(fd);
 	/* To itself, under another number. */
@@ -72,7 +67,7 @@ static void passed_server(int lfd)
 
 static void fork_server(int lfd)
 {
-	int fd = begin(lfd), ep = new_set(), status;
+	int fd = begin(lfd), ep = new_set();
 	int up[2], down[2];
 	pid_t pid;
 	char c;
@@ -81,12 +76,9 @@ static void fork_server(int lfd)
 	order(fd);
 	say_wait("before", ep, -1);
 	swallow(fd);
-	fflush(stdout);
 	if (pipe(up) || pipe(down))
 		die("pipe");
-	pid = fork();
-	if (pid < 0)
-		die("fork");
+	pid = split();
 	if (pid == 0) {
 		say_wait("child: idle", ep, 20);
 		if (read(down[0], &c, 1) != 1)
@@ -104,9 +96,7 @@ static void fork_server(int lfd)
 	if (write(down[1], "x", 1) != 1 || read(up[0], &c, 1) != 1)
 		die("pipe");
 	say_wait("parent: read", ep, 20);
-	if (waitpid(pid, &status, 0) != pid)
-		die("waitpid");
-	say("status %d", status);
+	reap(pid);
 	order(fd);
 	say_wait("after", ep, -1);
 	swallow(fd);
@@ -141,10 +131,7 @@ static void thief(int lfd, bool full)
 		die("setrlimit");
 	while (full && (spare[n] = dup(over[0])) >= 0)
 		n++;
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		die("fork");
+	pid = split();
 	while (n > 0)
 		close(spare[--n]);
 	if (pid == 0) {
@@ -165,8 +152,7 @@ static void thief(int lfd, bool full)
 		swallow(fd);
 	}
 	close(over[1]);
-	if (waitpid(pid, NULL, 0) != pid)
-		die("waitpid");
+	reap(pid);
 	close(fd);
 }
 
@@ -207,8 +193,7 @@ static void half_fork(int fd, bool before)
 	add(p.fd, fd, EPOLLIN, 1);
 	if (before)
 		say("poll: %d", poll(&p, 1, 10000));
-	fflush(NULL);
-	pid = fork();
+	pid = split();
 	if (!pid)
 		_exit(0);
 	waitpid(pid, NULL, 0);
@@ -241,13 +226,9 @@ static void obey_server(int lfd)
  * own that it has used before, or not. */
 static void heir(bool used)
 {
-	int ep = new_set(), status;
-	pid_t pid;
+	int ep = new_set();
+	pid_t pid = split();
 
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		die("fork");
 	if (pid == 0) {
 		int fd = dial();
 
@@ -264,9 +245,7 @@ static void heir(bool used)
 		close(fd);
 		_exit(0);
 	}
-	if (waitpid(pid, &status, 0) != pid)
-		die("waitpid");
-	say("status %d", status);
+	reap(pid);
 }
 
 static void heir_client(void) { heir(false); }

@@ -12,18 +12,6 @@ enum { MANY = 60000 };
 
 static char buf[1 << 17];
 
-static void reap(pid_t pid)
-{
-	int status = -1;
-
-	if (waitpid(pid, &status, 0) != pid)
-		die("waitpid");
-	if (WIFSIGNALED(status))
-		say("child: signal %d", WTERMSIG(status));
-	else
-		say("child: %d", WEXITSTATUS(status));
-}
-
 /* A pipe that shows its end when the last process that holds it has ended. */
 struct watch {
 	int fd[2];
@@ -641,7 +629,7 @@ static void stays_server(int lfd)
 /* It closes its copy, ends at once, or lives on for a while. */
 static void stays_client(void)
 {
-	int fd = dial_warm(), s[2], status;
+	int fd = dial_warm(), s[2];
 	char c;
 
 	for (int way = 0; way < 3; way++) {
@@ -668,9 +656,7 @@ static void stays_client(void)
 				die("other bytes");
 		}
 		close(s[1]);
-		if (waitpid(pid, &status, 0) != pid)
-			die("waitpid");
-		say("child: %d", WEXITSTATUS(status));
+		reap(pid);
 	}
 	close(fd);
 }

@@ -8,15 +8,6 @@
 static char buf[1 << 17];
 extern char **environ;
 
-static void reap(pid_t pid)
-{
-	int status = -1;
-
-	if (waitpid(pid, &status, 0) != pid)
-		die("waitpid");
-	say("child: %d", WIFEXITED(status) ? WEXITSTATUS(status) : -status);
-}
-
 /* Echoes until the end; the number of bytes. */
 static size_t echo(int fd)
 {
