@@ -288,12 +288,11 @@ static bool progress_link(struct sr_stream *st)
 }
 
 /* Writes RESUME into TCP, and what the peer's program has not taken. */
-static bool progress_resend(struct sr_stream *st)
+static void progress_resend(struct sr_stream *st)
 {
 	struct iovec v[2];
-	unsigned todo = 0;
-	ssize_t r;
-	int i;
+	unsigned todo;
+	ssize_t r = 0;
 
 	while (st->out.record_at < SR_RECORD_LEN) {
 		r = sr_anchor_write(st, st->tx.record + st->out.record_at,
@@ -306,25 +305,16 @@ static bool progress_resend(struct sr_stream *st)
 			sr_anchor_resumed(st);
 	}
 	do {
-		size_t n = st->out.link->ops->tx_retained(st->out.link,
-							 st->tx.at, v);
-		for (i = 0; i < 2 && n; i++) {
-			if (!v[i].iov_len)
-				continue;
-			r = sr_anchor_write(st, v[i].iov_base, v[i].iov_len,
-					    st->tx.at + v[i].iov_len < st->tx.w);
-			if (r <= 0)
-				goto stop;
-			todo = sr_tx_resent(&st->tx, (uint64_t)r);
-			if ((size_t)r < v[i].iov_len)
-				break;
-		}
-		if (!n && st->tx.at < st->tx.w) {
+		size_t n = st->tx.w - st->tx.at;
+
+		if (n && !st->out.link->ops->tx_retained(st->out.link, st->tx.at, v)) {
 			tx_failed(st);	/* retention is broken */
-			return false;
+			return;
 		}
-		if (!n)
-			todo = sr_tx_resent(&st->tx, 0);
+		r = n ? sr_anchor_write(st, v[0].iov_base, v[0].iov_len, v[0].iov_len < n) : 0;
+		if (n && r <= 0)
+			goto stop;
+		todo = sr_tx_resent(&st->tx, (uint64_t)r);
 	} while (st->tx.state == SR_TX_RESEND);
 	sr_debug("%s: tx on TCP again at byte %llu",
 		 sr_stream_label(st, (char[128]){ 0 }),
@@ -332,11 +322,10 @@ static bool progress_resend(struct sr_stream *st)
 	if (todo & SR_DO_FIN)
 		fin(st);
 	raw_again(st);
-	return false;
+	return;
 stop:
 	if (r < 0 && r != -EAGAIN)
 		tx_failed(st);
-	return false;
 }
 
 static void progress(struct sr_stream *st)
@@ -356,7 +345,8 @@ static void progress(struct sr_stream *st)
 			again = progress_link(st);
 			break;
 		case SR_TX_RESEND:
-			again = progress_resend(st);
+			progress_resend(st);
+			again = false;
 			break;
 		case SR_TX_DONE:
 			/* Half closed: our end has reached the kernel. */

@@ -197,16 +197,6 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	errno = err;
 }
 
-/* Without a waiter, for want of memory, nobody can be woken. */
-static void look_on(struct sr_stream *st, bool (*done)(struct sr_stream *st),
-		    uint64_t end_ns)
-{
-	static const struct timespec nap = { .tv_nsec = 1000000 };
-
-	while (!done(st) && sr_now_ns() < end_ns)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
-}
-
 /* A signal handler jumps out of the sleep, or the thread is cancelled. */
 struct await {
 	struct sr_stream *st;
@@ -232,10 +222,8 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 	struct sr_window win;
 	bool sleeps_there;
 
-	if (!w) {
-		look_on(st, done, end_ns);
+	if (!w)
 		return;
-	}
 	sr_hold();
 	node = &w->node[0];
 	node->waiter = w;

@@ -57,7 +57,7 @@ void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);
 
 /* Sleeps until done(st) or end_ns; asks done() each time the stream notifies
- * `what`. */
+ * `what`.  Without memory it does not sleep. */
 void sr_stream_await(struct sr_stream *st, unsigned what,
 		     bool (*done)(struct sr_stream *st), uint64_t end_ns);
 
