@@ -25,13 +25,16 @@ static int open_path(const char *path)
 	int fd = sr_now_open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY |
 					   O_NOFOLLOW | O_NONBLOCK, 0666);
 	struct stat st;
+	int err = EINVAL;
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode)))
+	if (fstat(fd, &st))
+		err = errno;
+	else if (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))
 		return fd;
 	sr_now_close(fd);
-	errno = EINVAL;
+	errno = err;
 	return -1;
 }
 
@@ -65,7 +68,10 @@ static int get(struct sr_append *file)
 		errno = ECHILD;
 		return -1;
 	}
-	fd = sr_fd_own(open_path(file->path));
+	/* EBADF: the program closes numbers that it does not have (fdpriv.h). */
+	do
+		fd = sr_fd_own(open_path(file->path));
+	while (fd < 0 && errno == EBADF);
 	if (fd >= 0 && !atomic_compare_exchange_strong(&file->kept, &old, kept_now(fd))) {
 		sr_fd_close(fd);	/* another thread was first */
 		fd = (int)(uint32_t)old - 1;

@@ -2,6 +2,7 @@
 /* The log's lines and where they go. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,8 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/append.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "check.h"
 
 static void names(void)
@@ -196,6 +199,38 @@ static void no_signal(int out)
 	CHECK(pending(SIGPIPE));
 }
 
+static atomic_int lowest;	/* number that is free; -1: it is over */
+
+static void *close_it(void *unused)
+{
+	for (int fd; (fd = atomic_load(&lowest)) >= 0;)
+		close(fd);
+	return unused;
+}
+
+/* The program closes numbers that it does not have, and with them the file's, which it
+ * has until it is moved up. */
+static void closed_meanwhile(int out)
+{
+	char path[] = "/tmp/sockrail-log-XXXXXX";
+	pthread_t t;
+
+	(void)out;
+	sr_process_begin();
+	close(mkstemp(path));
+	atomic_store(&lowest, dup(0));
+	CHECK(!pthread_create(&t, NULL, close_it, NULL));
+	for (int i = 0; i < 20000; i++) {
+		struct sr_append file = { .path = path };
+
+		CHECK(sr_append_line(&file, "x\n", 2));
+		sr_fd_close((int)(uint32_t)file.kept - 1);
+	}
+	atomic_store(&lowest, -1);
+	pthread_join(t, NULL);
+	unlink(path);
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/sockrail-log-XXXXXX";
@@ -214,6 +249,7 @@ int main(void)
 	in_child(to_no_file, out[0]);
 	sr_conf.log_file[0] = '\0';
 	no_signal(out[0]);
+	in_child(closed_meanwhile, out[0]);
 	dup2(kept, 2);
 	rmdir(dir);
 	return 0;
