@@ -20,14 +20,6 @@
 
 atomic_bool sr_streams_ending;
 
-static void send_no_more(struct sr_stream *st)
-{
-	sr_lock(&st->tx_lock);
-	st->out.broken = true;
-	sr_fast_update_tx(st);
-	sr_unlock(&st->tx_lock);
-}
-
 void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
@@ -35,7 +27,10 @@ void sr_stream_broke(struct sr_stream *st, int err)
 	if (!atomic_load(&st->err.reported))
 		atomic_compare_exchange_strong(&st->err.pending, &none, err);
 	sr_stream_failed(st, -err);
-	send_no_more(st);
+	sr_lock(&st->tx_lock);
+	st->out.broken = true;
+	sr_fast_update_tx(st);
+	sr_unlock(&st->tx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_kick(st);
 }
@@ -116,25 +111,18 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 {
 	uint8_t out[SR_RECORD_LEN];
 	bool ended = st->rx.state == SR_RX_EOF;
-	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st);
+	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st), cut;
 
 	st->in.fin_seen = true;
 	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
 	if (raw && st->rx.state == SR_RX_LINK)	/* the ring has the rest */
 		st->in.link->ops->rx_free(st->in.link,
 			st->rx.rx - atomic_load(&st->in.link->rx_taken));
-	if (st->rx.state == SR_RX_RESET)
+	cut = reset && st->rx.state == SR_RX_LINK;
+	if (cut || st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, sr_reset_error(st));
-	if (st->rx.state == SR_RX_LINK && reset) {
-		/* Unread bytes come first, but SO_ERROR shows it now. */
-		int none = 0;
-
-		atomic_compare_exchange_strong(&st->err.pending, &none,
-					       sr_reset_error(st));
+	if (cut)	/* Unread bytes come first, but SO_ERROR shows it now. */
 		atomic_store(&st->err.reported, true);
-		send_no_more(st);
-		sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
-	}
 	settle(st);
 	sr_fast_update_rx(st);
 	if (!ended)	/* otherwise nothing has changed */
