@@ -124,8 +124,8 @@ struct sr_link_ops {
 
 	/* Called between arm() and the sleep, by a caller that watches nothing
 	 * else.  Returns a word to sleep on instead of the fd (futex(2),
-	 * shared), as long as the word holds all bits of want.  May be NULL.
-	 * any. */
+	 * shared), as long as the word holds all bits of want; NULL: the peer is not
+	 * trusted with it.  May be NULL.  any. */
 	_Atomic uint32_t *(*futex)(struct sr_link *link, unsigned want);
 
 	/* Called after a sleep: disarms, and looks for arrivals.  slept: the fd

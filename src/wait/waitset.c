@@ -191,7 +191,7 @@ static bool needs_poll(struct sr_waitset *s)
 		return s->kn > s->n + 1;
 	s->word_want = 1u << way;
 	s->word = link->ops->futex(link, s->word_want);
-	return false;
+	return !s->word;
 }
 
 static uint64_t sooner(uint64_t deadline)

@@ -14,10 +14,14 @@ stranger.py call HOW ADDRESS PORT    connects to it, and HOW: says nothing (sile
 stranger.py own HOW ADDRESS PORT     as call, but has streams, and a link to each
 stranger.py flood N ADDRESS PORT     connects N times, as fast as it can, says something
                                      at random, and stays or goes
+stranger.py requeue N ADDRESS PORT   under Sockrail: has N streams, by a link each, moves the
+                                     threads that sleep on its memory to another futex of
+                                     it, and is killed
 stranger.py crowd N ADDRESS PORT     connects N times to it and to the keeper's, and stays
 It says "ready", and is there until it is killed.  flood and keep say then what they got.
 """
 import contextlib
+import ctypes
 import os
 import random
 import select
@@ -208,10 +212,30 @@ def flood():
     return kept
 
 
+def requeue():
+    """In the page of an end (struct sr_shm_page) `asleep` is byte 64, and `core` 68."""
+    streams = [socket.socket() for _ in range(int(how))]
+    for stream in streams:
+        stream.connect((address, port))
+        stream.sendall(b"x")
+        stream.recv(1)
+    with open("/proc/self/maps", "rb") as maps:
+        pages = [int(line.split(b"-")[0], 16) for line in maps if b"/memfd:sockrail (" in line]
+    libc, moved, end = ctypes.CDLL(None), 0, time.monotonic() + 2
+    while moved < len(pages) and time.monotonic() < end:
+        for page in pages:
+            word, other = page + 4096 + 64, page + 68
+            asleep = ctypes.c_uint32.from_address(word)
+            moved += libc.syscall(202, ctypes.c_void_p(word), 4, 0, ctypes.c_void_p(1),
+                                  ctypes.c_void_p(other), asleep) > 0  # FUTEX_CMP_REQUEUE
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
 kept = {"squat": squat, "keep": keep, "call": call, "own": call, "flood": flood,
-        "crowd": crowd}[role]()
+        "crowd": crowd, "requeue": requeue}[role]()
 print("ready", flush=True)
 signal.pause()

@@ -192,12 +192,15 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 /* The peer first clears a wanted bit, which changes the word, and then wakes
  * sleepers if BY_FUTEX is set.  So a thread that waits on the word with the bit
  * still set either does not fall asleep, or is woken.  The caller must check
- * for a bit that was cleared before. */
+ * for a bit that was cleared before.  (A stranger could have it sleep elsewhere in
+ * the memory, by FUTEX_CMP_REQUEUE, where nobody wakes it once that process is gone.) */
 _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
 	(void)want;
+	if (l->stranger)
+		return NULL;
 	sr_lock(&l->arm_lock);
 	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
 	/* nobody but the caller waits */

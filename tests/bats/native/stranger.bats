@@ -121,6 +121,16 @@ called() {
 	linked
 }
 
+@test "strangers who move sleeping readers to another futex, and are killed" {
+	serve echo server "$ADDR" "$port" 2
+	local server=$pid
+	REPORT=$t/client.report rail timeout 20 python3 "$SR_TOP/tests/lib/stranger.py" \
+		requeue 2 "$ADDR" "$port" || [ $? = 137 ]
+	pid=$server
+	await 10	# its threads are told that the streams were reset
+	[ "$(went rx_shm "$t/server.report")" -gt 0 ]
+}
+
 @test "a crowd of strangers: the server has descriptors left" {
 	local command=(prlimit --nofile=200)
 	serve echo server "$ADDR" "$port" 1
