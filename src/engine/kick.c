@@ -69,11 +69,11 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
  * alive until then, because the loop runs tasks after events. */
 void sr_stream_unwatch(struct sr_stream *st)
 {
-	if (st->loop.watched_fd >= 0 && sr_loop_here())
+	if (st->loop.watching && sr_loop_here())
 		sr_loop_unwatch(&st->loop.watch);
-	else if (st->loop.watched_fd >= 0)
+	else if (st->loop.watching)
 		sr_loop_release(&st->loop.watch);
-	st->loop.watched_fd = -1;
+	st->loop.watching = false;
 	st->loop.watched = 0;
 }
 
@@ -84,21 +84,17 @@ void sr_stream_rewatch(struct sr_stream *st)
 
 	sr_stream_lock(st);
 	ev = wanted(st);
-	if (st->loop.watched_fd >= 0 && st->loop.watched_fd != st->anchor) {
-		st->loop.watched_fd = -1;
-		st->loop.watched = 0;
-	}
-	if (st->anchor < 0 || ev == st->loop.watched || (!ev && st->loop.watched_fd < 0))
+	if (st->anchor < 0 || ev == st->loop.watched)
 		goto out;
 	st->loop.watch.fd = st->anchor;
 	st->loop.watch.fn = on_anchor;
-	if (st->loop.watched_fd < 0)
+	if (!st->loop.watching)
 		r = sr_loop_watch(&st->loop.watch, ev | EPOLLONESHOT);
 	else
 		r = sr_loop_rearm(&st->loop.watch, ev | EPOLLONESHOT);
 	if (r < 0)
 		goto out; /* program threads read the anchor themselves */
-	st->loop.watched_fd = st->anchor;
+	st->loop.watching = true;
 	st->loop.watched = ev;
 out:
 	sr_stream_unlock(st);

@@ -72,8 +72,8 @@ struct sr_in {
 struct sr_loop_side {
 	struct sr_task task;
 	struct sr_watch watch;	/* watches the anchor */
-	atomic_int watched_fd;	/* -1: not watched */
-	atomic_uint watched;	/* events armed */
+	atomic_bool watching;	/* the loop has the anchor, */
+	atomic_uint watched;	/* with these events armed */
 	struct sr_timer timer;
 	bool timed;
 };

@@ -116,7 +116,6 @@ static void clear(struct sr_stream *st)
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
 	st->anchor = -1;
-	st->loop.watched_fd = -1;
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
 	atomic_flag_clear(&st->history_busy);
@@ -436,7 +435,7 @@ static void inherit_one(struct sr_stream *st)
 	sr_stat_inherit(st);
 	init_locks(st);
 	atomic_store(&st->waits.first, NULL);
-	st->loop.watched_fd = -1;
+	st->loop.watching = false;
 	st->loop.watched = 0;
 	st->loop.timed = false;
 	sr_epoll_stream_inherited(st);

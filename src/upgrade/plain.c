@@ -42,8 +42,7 @@ static bool is_plain(struct sr_stream *st)
 /* Stops the loop's watch, because the stream's close will not. */
 static bool unwatch(struct sr_stream *st)
 {
-	if (st->loop.watched_fd >= 0 &&
-	    (!sr_loop_here() || st->loop.watched_fd != st->anchor))
+	if (st->loop.watching && !sr_loop_here())
 		return false;
 	sr_stream_unwatch(st);
 	return true;
