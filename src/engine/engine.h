@@ -122,9 +122,10 @@ void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
 /* Takes both locks, and advances both directions. */
 void sr_stream_lock_and_progress(struct sr_stream *st);
-/* exit() has begun.  A peer that has seen this process leave a link goes on by TCP
- * without a RESUME (peer_process_ended()), and its bytes are nobody's.  Any thread. */
-extern atomic_bool sr_streams_ending;
+/* The process in which exit() has begun (a child of fork is another), or 0.  A peer that
+ * has seen this process leave a link goes on by TCP without a RESUME
+ * (peer_process_ended()), and its bytes are nobody's.  Any thread. */
+extern atomic_int sr_streams_ending;
 /* TCP's end was read, behind all raw bytes, or is an error.  rx_lock held. */
 void sr_rx_tcp_end(struct sr_stream *st, bool reset);
 /* TCP's end was read through the open gate: did it arrive before all bytes that

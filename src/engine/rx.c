@@ -18,7 +18,7 @@
 #include "engine/impl.h"
 #include "engine/iov.h"
 
-atomic_bool sr_streams_ending;
+atomic_int sr_streams_ending;
 
 void sr_stream_broke(struct sr_stream *st, int err)
 {

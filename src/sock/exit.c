@@ -151,7 +151,6 @@ void sr_streams_exit(void)
 
 	if (sr_held.count)
 		return;
-	atomic_store(&sr_streams_ending, true);
 	sr_send_last();
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);

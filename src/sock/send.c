@@ -104,13 +104,13 @@ static bool is_over(struct sr_stream *st)
 	       atomic_load_explicit(&st->err.pending, memory_order_relaxed);
 }
 
-/* The thread that has called exit(), and its process: a child of fork is another. */
-static atomic_int last_thread, last_process;
+/* The thread that has called exit(). */
+static atomic_int last_thread;
 
 void sr_send_last(void)
 {
 	atomic_store(&last_thread, gettid());
-	atomic_store(&last_process, getpid());
+	atomic_store(&sr_streams_ending, getpid());
 }
 
 /* On TCP, other threads could send until the process is gone, so one that gets
@@ -119,7 +119,7 @@ static void await_exit(void)
 {
 	const struct timespec second = { 1, 0 };
 
-	while (atomic_load(&last_process) == getpid() &&
+	while (atomic_load(&sr_streams_ending) == getpid() &&
 	       atomic_load(&last_thread) != gettid())
 		nanosleep(&second, NULL);
 }
