@@ -350,24 +350,25 @@ static void test_batch(void)
 	run_case(batch_case, 0, 0);
 }
 
-/* Of two requests the first comes to nothing, and so does the second, which is flushed. */
-static int lost_case(unsigned a, unsigned b)
+/* Of two requests the first comes to nothing, and so does the second, which is flushed.
+ * The reason says whose fault it is. */
+static int lost_case(unsigned status, unsigned peer)
 {
 	struct end *e;
 
-	(void)a, (void)b;
 	begin_case();
 	try_listen();
 	e = open_end(SINK << 8 | 1);
 	check(put(e, 1000, true) == 1000);
 	check(await(e, SR_NOTIFY_TX, all_acked));
 	fake_pause(true);
-	fake_fail_send(1, IBV_WC_RETRY_EXC_ERR);
+	fake_fail_send(1, status);
 	check(put(e, 4000, true) == 4000 && put(e, 4000, true) == 4000);
 	check(sr_vlink(e->link)->tx.sq_posted - sr_vlink(e->link)->tx.sq_done >= 2);
 	fake_pause(false);
 	check(!await(e, SR_NOTIFY_TX, all_acked));
 	check(e->link->ops->tx_arrived(e->link) == atomic_load(&e->link->tx_acked));
+	check(!strcmp(e->link->reason, peer ? "peer-dropped" : "device-failed"));
 	let_go(e);
 	end_case();
 	return STRUCK;
@@ -375,7 +376,8 @@ static int lost_case(unsigned a, unsigned b)
 
 static void test_lost(void)
 {
-	run_case(lost_case, 0, 0);
+	run_case(lost_case, IBV_WC_RETRY_EXC_ERR, false);
+	run_case(lost_case, IBV_WC_REM_ACCESS_ERR, true);
 }
 
 /* ---- a peer that cannot be heard ---- */

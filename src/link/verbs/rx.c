@@ -148,6 +148,21 @@ static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 	return err ? err : message_came(l, &msg, what);
 }
 
+/* The reason of a failed completion.  A process that ends takes its memory with it, perhaps
+ * before its queue pair. */
+static const char *failure(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return "peer-dropped";
+	default:
+		return "device-failed";
+	}
+}
+
 /* One completion; locked.  Returns SR_NOTIFY_ bits. */
 unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 {
@@ -158,8 +173,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("verbs: link %x: completion status %d",
 			 l->link.link_no, (int)wc->status);
-		sr_vlink_break(l, wc->status == IBV_WC_WR_FLUSH_ERR ?
-					  "peer-dropped" : "device-failed");
+		sr_vlink_break(l, failure(wc->status));
 		return 0;
 	}
 	if (!(id & SR_V_RECEIVE))
