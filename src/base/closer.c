@@ -3,6 +3,7 @@
 #include "base/real.h" /* before any system header */
 #include "base/closer.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #include "base/fdpriv.h"
 #include "base/lock.h"
+#include "base/now.h"
 #include "base/process.h"
 
 /* At most: other users must not use up the program's limit (RLIMIT_NPROC). */
@@ -93,4 +95,18 @@ void sr_closer_forget(void)
 	sr_mutex_init(&lock, SR_RANK_LEAF);
 	waiting = NULL;
 	atomic_store(&threads, 0);
+}
+
+void sr_closer_inherit(void)
+{
+	int fd = -1, err = errno;
+	char c;
+
+	while ((fd = sr_fd_next_slow(fd)) >= 0) {
+		if (sr_now_recv(fd, &c, 1, MSG_PEEK) < 0 && errno == EAGAIN)
+			sr_fd_close(fd); /* nothing lies there */
+		else
+			sr_closer_close(fd);
+	}
+	errno = err;
 }

@@ -16,5 +16,8 @@
 bool sr_closer_free(void);
 void sr_closer_close(int fd);
 void sr_closer_forget(void);	/* in the child of fork, which has none of the threads */
+/* In the child of fork: closes the slow ones (fdpriv.h), of which the parent may have
+ * closed its own copies already. */
+void sr_closer_inherit(void);
 
 #endif

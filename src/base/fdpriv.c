@@ -33,6 +33,7 @@
 #define BITS 64
 
 static _Atomic uint64_t set[TOP / BITS];
+static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
 
 static uint64_t bit(int fd)
 {
@@ -103,8 +104,30 @@ void sr_fd_reserve(void)
 
 static int mark(int fd)
 {
+	atomic_fetch_and(&slow[fd / BITS], ~bit(fd));
 	atomic_fetch_or(&set[fd / BITS], bit(fd));
 	return fd;
+}
+
+void sr_fd_slow(int fd)
+{
+	if (sr_fd_is_private(fd))
+		atomic_fetch_or(&slow[fd / BITS], bit(fd));
+}
+
+bool sr_fd_is_slow(int fd)
+{
+	return sr_fd_is_private(fd) && (atomic_load(&slow[fd / BITS]) & bit(fd));
+}
+
+int sr_fd_next_slow(int fd)
+{
+	while (++fd < TOP)
+		if (!atomic_load(&slow[fd / BITS]))
+			fd |= BITS - 1;
+		else if (sr_fd_is_slow(fd))
+			return fd;
+	return -1;
 }
 
 #ifndef MFD_NOEXEC_SEAL

@@ -34,6 +34,10 @@ bool sr_fd_room(unsigned n);
 unsigned sr_fd_held(void);	/* ours now */
 
 void sr_fd_close(int fd);	/* a private one */
+/* Its close(2) may take long: processes of other users may send descriptors to it. */
+void sr_fd_slow(int fd);
+bool sr_fd_is_slow(int fd);
+int sr_fd_next_slow(int fd);	/* the next such one; -1: none */
 bool sr_fd_is_private(int fd);	/* async-signal-safe, a bitmap look-up */
 
 /* Calls fn for every maximal run of numbers in [first, last] that holds no

@@ -95,6 +95,8 @@ uint32_t sr_local_peer(int fd)
 	int ignored = 0;
 
 	sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	if (!sr_local_trusts(cred.uid))
+		sr_fd_slow(fd);
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
 			   sizeof(ignored));
 	return cred.uid;

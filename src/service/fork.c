@@ -69,6 +69,8 @@ static bool is_kept(int fd)
 {
 	int i;
 
+	if (sr_fd_is_slow(fd))
+		return true;
 	for (i = 0; i < doorbell_count; i++)
 		if (doorbells[i] == fd)
 			return true;
@@ -106,6 +108,7 @@ static void in_child(void)
 	sr_closer_forget();
 	note_bell(sr_doorbell_forget());
 	sr_fd_forget_all(is_kept);
+	sr_closer_inherit();
 out:
 	sr_hold_none();
 }

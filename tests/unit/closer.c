@@ -13,6 +13,7 @@
 
 #include "base/closer.h"
 #include "base/conf.h"
+#include "base/fdpriv.h"
 #include "base/loop.h"
 #include "base/process.h"
 #include "check.h"
@@ -52,6 +53,55 @@ static void await_place(unsigned seconds)
 	CHECK(sr_closer_free());
 }
 
+/* A socket on which such a descriptor lies, and nobody else has it. */
+static int brought(void)
+{
+	int pair[2], fd = lingering();
+	struct iovec v = {"", 1};
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.buf,
+			     .msg_controllen = sizeof(control.buf)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	*c = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
+	CHECK_EQ(sendmsg(pair[1], &msg, 0), 1);
+	close(fd);
+	close(pair[1]);
+	fd = sr_fd_own(pair[0]);
+	sr_fd_slow(fd);
+	return fd;
+}
+
+/* The parent forks before it closes it, and does that before the child comes to it. */
+static void forked(void)
+{
+	int fd = brought(), go[2], status;
+	uint64_t start;
+	pid_t pid;
+	char c;
+
+	CHECK(!pipe(go));
+	pid = fork();
+	if (!pid) {
+		close(go[1]);
+		CHECK(!read(go[0], &c, 1));
+		start = sr_now_ns();
+		sr_closer_forget();
+		sr_fd_forget_all(sr_fd_is_slow);
+		sr_closer_inherit();
+		_exit(sr_now_ns() - start > LINGER_S * UINT64_C(500000000));
+	}
+	sr_fd_close(fd);
+	close(go[1]);
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	close(go[0]);
+}
+
 int main(void)
 {
 	int fd[THREADS], more[EXTRA], status, i;
@@ -62,6 +112,7 @@ int main(void)
 		return 77;
 	sr_conf_load();
 	sr_process_begin();
+	forked();
 	for (i = 0; i < THREADS; i++)
 		fd[i] = lingering();
 	for (i = 0; i < EXTRA; i++)

@@ -252,6 +252,8 @@ static const char *hand_over(struct sr_shm *l, struct pending *p)
 		goto close;
 	}
 	l->doorbell = sr_fd_own(pair[0]);
+	if (p->stranger && l->doorbell >= 0)
+		sr_fd_slow(l->doorbell);
 	fds[1] = sr_fd_own(pair[1]);
 	if (!p->alone && (l->doorbell < 0 || fds[1] < 0))
 		reason = "descriptors";
