@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define PARTS 8			/* of an octave: a sample in each */
-#define OCTAVES ((SR_HISTORY_MAX - SR_HISTORY_FIRST) / (PARTS * SR_HISTORY_SAMPLE))
 
 /* The offset of the byte that is kept as number `kept`. */
 static uint64_t position(unsigned kept)
@@ -29,23 +28,11 @@ static uint64_t position(unsigned kept)
 
 unsigned sr_history_kept(uint64_t n)
 {
-	uint64_t octave = SR_HISTORY_FIRST, part, in_part;
-	unsigned octaves = 0;
+	unsigned kept = 0;
 
-	if (n <= SR_HISTORY_FIRST)
-		return (unsigned)n;
-	while (octave <= n / 2 && octaves < OCTAVES) {
-		octave *= 2;
-		octaves++;
-	}
-	if (octaves == OCTAVES)
-		return SR_HISTORY_MAX;
-	part = (n - octave) / (octave / PARTS);
-	in_part = (n - octave) % (octave / PARTS);
-	if (in_part > SR_HISTORY_SAMPLE)
-		in_part = SR_HISTORY_SAMPLE;
-	return (unsigned)(SR_HISTORY_FIRST +
-			  (octaves * PARTS + part) * SR_HISTORY_SAMPLE + in_part);
+	while (position(kept) < n)
+		kept++;
+	return kept;
 }
 
 void sr_history_copy(struct sr_history *to, const struct sr_history *from)
