@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs_none.c - in the place of the verbs link where it was not built
+ * none.c - in the place of the verbs link where it was not built
  * (configure --without-verbs, or no headers): never usable, so nothing else of it
  * is called.
  */
