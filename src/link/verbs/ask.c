@@ -210,16 +210,15 @@ static bool sent_there(struct ask *a, const struct sr_vcm_event *e)
 	return true;
 }
 
-/* The reason word in a refusal must be one of ours. */
+/* The reason word in a refusal must be one of ours.  Without a word it is the kernel's: the
+ * process that listened has ended. */
 static const char *refusal(const struct sr_vcm_event *e, bool iwarp)
 {
 	enum sr_reason r = sr_reason_find((const char *)e->data);
 
-	if (!iwarp && e->status == REJ_NO_SERVICE)
-		return "no-listener";
-	if (r != SR_REASON_NONE)
+	if (r != SR_REASON_NONE && e->status != REJ_NO_SERVICE)
 		return sr_reason_word(r);
-	return iwarp ? "no-listener" : "refused";
+	return iwarp || !e->data[0] || e->status == REJ_NO_SERVICE ? "no-listener" : "refused";
 }
 
 static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
