@@ -265,76 +265,11 @@ static void handler_client(void)
 	await_end(fd);
 }
 
-/* A handler sleeps in a call, as does the call that it interrupts.  It may have interrupted
- * malloc(3) as well, so nothing may be allocated in it. */
-static volatile sig_atomic_t in_handler, allocated;
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t size);
-
-void *malloc(size_t n)
-{
-	allocated |= in_handler;
-	return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	allocated |= in_handler;
-	return __libc_calloc(n, size);
-}
-#endif
-
-static void sleep_in_handler(int sig)
-{
-	ssize_t n;
-	char c;
-
-	(void)sig;
-	post("handler");
-	in_handler = 1;
-	n = recv(handler_fd, &c, 1, 0);
-	in_handler = 0;
-	say_result("in handler", n);
-}
-
-static void asleep_server(int lfd)
-{
-	struct sigaction sa = {.sa_handler = sleep_in_handler, .sa_flags = SA_RESTART};
-	int fd = handler_fd = answer(lfd), other = answer(lfd);
-
-	warm_up(fd, false);
-	warm_up(other, false);
-	sigaction(SIGUSR1, &sa, NULL);
-	say_result("interrupted", recv(other, big, 1, 0));
-	say("allocated: %d", (int)allocated);
-	close(other);
-	close(fd);
-}
-
-static void asleep_client(void)
-{
-	int fd = dial(), other = dial();
-
-	warm_up(fd, true);
-	warm_up(other, true);
-	await_peer_asleep();
-	kill(peer_pid(), SIGUSR1);
-	await_post("handler");
-	await_peer_asleep();
-	send_go(fd);
-	send_go(other);
-	await_end(other);
-	await_end(fd);
-}
-
 static const struct tcp_case cases[] = {
 	{"eintr", eintr_server, eintr_client},
 	{"sigmask", sigmask_server, sigmask_client},
 	{"sigmask-now", sigmask_now_server, sigmask_now_client},
 	{"handler", handler_server, handler_client},
-	{"asleep", asleep_server, asleep_client},
 };
 
 int main(int argc, char **argv)
