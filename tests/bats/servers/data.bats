@@ -108,7 +108,7 @@ redis_forks() {
 
 @test "redis-benchmark -c 50, and a BGSAVE every second" {
 	need redis-server redis-benchmark
-	megabytes=20 requests=$(sized 600000 20000)
+	megabytes=20 requests=$(sized 600000 80000) # some seconds over TCP
 	lazy_share=99 slack=$(sized 1 30) # the first bytes of each stream
 	each_way $((requests * 40)) redis_forks "$both"
 }
