@@ -67,11 +67,11 @@ static void order_stock(struct sr_stream *st)
 
 	p->stock_ns = sr_now_ns();
 	sr_lock(&st->tx_lock);
-	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY) && !st->tx.marks)
+	if (!(sr_st_flags(st) & SR_ST_TX_HISTORY))
 		p->stock_tx = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
 	sr_lock(&st->rx_lock);
-	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !st->rx.seen && !sr_anchor_ended(st))
+	if (!(sr_st_flags(st) & SR_ST_RX_HISTORY) && !sr_anchor_ended(st))
 		p->stock_rx = sr_anchor_received(st);
 	sr_unlock(&st->rx_lock);
 }
