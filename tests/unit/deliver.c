@@ -119,28 +119,43 @@ static int end(void *how)
 	return 0;
 }
 
+/* This process ends; a peer that is another one finds what it looks for: peer() is 0. */
+static void end_beside(struct fake_pair *e, int (*peer)(struct fake_pair *, uint64_t),
+		       uint64_t arg)
+{
+	long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(e->fd);
+		_exit(peer(e, arg));
+	}
+	close(e->peer);
+	CHECK_EQ(sr_loop_start(), 0);
+	sr_streams_exit();
+	close(e->fd);
+	CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static int gets_end(struct fake_pair *e, uint64_t unused)
+{
+	char c;
+
+	(void)unused;
+	return recv(e->peer, &c, 1, 0) != 0;
+}
+
 /* Only the peer's direction is on the link: the process that stays for the peer's RESUME
  * must not keep TCP's end from the peer. */
 static int end_of_plain(void *arg)
 {
 	struct fake_pair e = fake_begin(false);
-	int status;
-	long pid;
-	char c;
 
 	(void)arg;
 	fake_rx_switch(&e);
-	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-	CHECK(pid >= 0);
-	if (!pid) {
-		close(e.fd);
-		_exit(recv(e.peer, &c, 1, 0) != 0);
-	}
-	CHECK_EQ(sr_loop_start(), 0);
-	sr_streams_exit();
-	close(e.fd);
-	CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	end_beside(&e, gets_end, 0);
 	return 0;
 }
 
@@ -172,23 +187,10 @@ static int end_under_a_sender(void *received)
 	struct fake_pair e = fake_linked(false);
 	uint64_t m = *(uint64_t *)received;
 	uint8_t in[BYTES] = {0};
-	int status;
-	long pid;
 
 	fake_send(e.f, in, m);
 	CHECK_EQ(m ? fake_recv(&e, in, m) : 0, m);
-	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-	CHECK(pid >= 0);
-	if (!pid) {
-		close(e.fd);
-		_exit(go_on(&e, m));
-	}
-	close(e.peer);
-	CHECK_EQ(sr_loop_start(), 0);
-	sr_streams_exit();
-	close(e.fd);
-	CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	end_beside(&e, go_on, m);
 	return 0;
 }
 
