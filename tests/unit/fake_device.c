@@ -20,6 +20,7 @@ static pthread_cond_t work;
 static bool paused, mute;
 static uint64_t seed = 1;
 static unsigned delay_us, wrong_send;
+static const struct ibv_qp *wrong_qp;
 static enum ibv_wc_status wrong_status, always_status;
 
 static uint64_t now_ns(void)
@@ -183,7 +184,7 @@ static void step_send(struct qp *q, uint64_t now)
 		s->due_ns = now + RNR_US * 1000;
 		return;
 	}
-	if (wrong_send && !--wrong_send)
+	if (wrong_send && (!wrong_qp || wrong_qp == &q->v) && !--wrong_send)
 		status = wrong_status;
 	s->status = status;
 	s->due_ns = now + some_time_ns();
@@ -199,6 +200,13 @@ static void step_completion(struct qp *q)
 		fake_flush_qp(q);
 }
 
+/* Nothing behind a request that has failed is executed. */
+static bool has_failed(const struct qp *q)
+{
+	return q->executed != q->completed &&
+	       q->sends[(q->executed - 1) % q->send_cap].status != IBV_WC_SUCCESS;
+}
+
 /* When is q's next step?  Either the next completion or the next request. */
 static uint64_t next_step(struct qp *q, bool *completes)
 {
@@ -208,7 +216,7 @@ static uint64_t next_step(struct qp *q, bool *completes)
 		return UINT64_MAX;
 	if (q->completed != q->executed)
 		a = q->sends[q->completed % q->send_cap].due_ns;
-	if (q->executed != q->posted)
+	if (q->executed != q->posted && !has_failed(q))
 		b = q->sends[q->executed % q->send_cap].due_ns;
 	*completes = a <= b;
 	return a < b ? a : b;
@@ -306,9 +314,10 @@ unsigned fake_step(unsigned n)
 	return i;
 }
 
-void fake_fail_send(unsigned n, enum ibv_wc_status status)
+void fake_fail_send(const struct ibv_qp *qp, unsigned n, enum ibv_wc_status status)
 {
 	LOCKED;
+	wrong_qp = qp;
 	wrong_send = n;
 	wrong_status = status;
 }

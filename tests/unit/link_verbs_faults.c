@@ -82,7 +82,7 @@ static void begin_case(void)
 static void end_case(void)
 {
 	fake_fail(NULL, 0, 0);
-	fake_fail_send(0, 0);
+	fake_fail_send(NULL, 0, 0);
 	fake_delay(0, 1);
 	if (!sr_verbs_devices())
 		fake_plug(iwarp);
@@ -153,7 +153,7 @@ static int status_case(unsigned status, unsigned n)
 {
 	begin_case();
 	try_listen();
-	fake_fail_send(n, status);
+	fake_fail_send(NULL, n, status);
 	check(!session(BYTES));
 	end_case();
 	return STRUCK;
@@ -362,7 +362,7 @@ static int lost_case(unsigned status, unsigned peer)
 	check(put(e, 1000, true) == 1000);
 	check(await(e, SR_NOTIFY_TX, all_acked));
 	fake_pause(true);
-	fake_fail_send(1, status);
+	fake_fail_send(sr_vlink(e->link)->qp, 1, status);
 	check(put(e, 4000, true) == 4000 && put(e, 4000, true) == 4000);
 	check(sr_vlink(e->link)->tx.sq_posted - sr_vlink(e->link)->tx.sq_done >= 2);
 	fake_pause(false);
@@ -555,7 +555,7 @@ static void trouble(void)
 		fake_kill();
 		break;
 	case 2:
-		fake_fail_send(1 + below(50), IBV_WC_RETRY_EXC_ERR);
+		fake_fail_send(NULL, 1 + below(50), IBV_WC_RETRY_EXC_ERR);
 		break;
 	case 3:
 		fake_unplug();

@@ -233,7 +233,7 @@ static void fail_completion(void)
 		IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR,
 		IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR};
 
-	fake_fail_send(1 + below(60), statuses[below(6)]);
+	fake_fail_send(NULL, 1 + below(60), statuses[below(6)]);
 }
 
 static unsigned verb, call;	/* what fails, and when */
@@ -298,7 +298,7 @@ static int move_in_trouble(unsigned kind)
 	linked = move_all(kinds[kind].during);
 	result = (linked ? HAD_LINK : 0) | (fake_struck() ? STRUCK : 0);
 	fake_fail(NULL, 0, 0);
-	fake_fail_send(0, 0);
+	fake_fail_send(NULL, 0, 0);
 	fake_delay(0, 1);
 	check_nothing_left();
 	return result;
