@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-/* Exit statuses, as env(1) has them, and our own. */
+/* Exit statuses, as env(1) has them, and our own; that of a mistake is the library's
+ * (sr_conf_load()). */
 enum { EXIT_MISTAKE = 1, EXIT_REFUSED = 3, EXIT_SELF = 125, EXIT_NOT_RUN = 126,
        EXIT_NOT_FOUND = 127 };
 
