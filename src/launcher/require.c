@@ -17,11 +17,6 @@
 #include "launcher.h"
 
 static const struct {
-	const char *kind;
-	bool shm, verbs;	/* may the bytes go this way? */
-} kinds[] = { { "link", true, true }, { "verbs", false, true }, { "shm", true, false } };
-
-static const struct {
 	const char *word, *text;
 } reasons[] = {
 #define SR_REASON(id, word, text, remedy) {word, text},
@@ -29,17 +24,9 @@ static const struct {
 #undef SR_REASON
 };
 
-static int find_kind(const char *kind)
-{
-	for (int i = 0; i < (int)(sizeof(kinds) / sizeof(kinds[0])); i++)
-		if (!strcmp(kinds[i].kind, kind))
-			return i;
-	return -1;
-}
-
 bool require_known(const char *kind)
 {
-	return find_kind(kind) >= 0;
+	return !strcmp(kind, "link") || !strcmp(kind, "verbs") || !strcmp(kind, "shm");
 }
 
 /* ---- the report's lines ---- */
@@ -97,7 +84,7 @@ struct verdict {
 	unsigned streams, failed, exempt;
 };
 
-static void judge(int kind, const char *line, struct verdict *v)
+static void judge(const char *kind, const char *line, struct verdict *v)
 {
 	unsigned long long plain = both_ways(line, "plain"), shm = both_ways(line, "shm"),
 			   verbs = both_ways(line, "verbs"), wrong = plain;
@@ -111,11 +98,9 @@ static void judge(int kind, const char *line, struct verdict *v)
 		return;
 	}
 	v->streams++;
-	wrong += kinds[kind].shm ? 0 : shm;
-	wrong += kinds[kind].verbs ? 0 : verbs;
-	if (!wrong)
-		return;
-	if (++v->failed > NAMED)
+	wrong += strcmp(kind, "verbs") ? 0 : shm;
+	wrong += strcmp(kind, "shm") ? 0 : verbs;
+	if (!wrong || ++v->failed > NAMED)
 		return;
 	fprintf(stderr, "sockrail: %s[%llu] %s %s %s: %llu bytes by %s: %s%s%s\n",
 		text(line, "program", program), number(line, "pid"),
@@ -126,7 +111,7 @@ static void judge(int kind, const char *line, struct verdict *v)
 		plain ? explain(reason) : "another kind of link than required");
 }
 
-static int judge_all(int kind, FILE *report, int status)
+static int judge_all(const char *kind, FILE *report, int status)
 {
 	struct verdict v = { 0 };
 	char *line = NULL;
@@ -140,10 +125,10 @@ static int judge_all(int kind, FILE *report, int status)
 			v.failed - NAMED);
 	if (v.failed)
 		fprintf(stderr, "sockrail: --require=%s: %u of %u streams moved bytes "
-				"another way\n", kinds[kind].kind, v.failed, v.streams);
+				"another way\n", kind, v.failed, v.streams);
 	else if (!v.streams)
 		fprintf(stderr, "sockrail: --require=%s: no stream has moved a byte%s\n",
-			kinds[kind].kind, v.exempt ? " but those with \"never\"" : "");
+			kind, v.exempt ? " but those with \"never\"" : "");
 	return v.failed || (!v.streams && !status) ? EXIT_REFUSED : status;
 }
 
@@ -203,7 +188,7 @@ int require_run(const char *kind, char **command)
 	if (!report || fseek(report, 0, SEEK_END))
 		fprintf(stderr, "sockrail: %s: %s\n", path, strerror(errno));
 	else
-		status = judge_all(find_kind(kind), report, run(command));
+		status = judge_all(kind, report, run(command));
 	if (report)
 		fclose(report);
 	if (own && fd >= 0)
