@@ -297,7 +297,7 @@ static void unseen_client(void)
 
 	rounds(fd, true);
 	nap(300);
-	end(fd);
+	close(fd);
 }
 
 /* --------------------------------------------- a server that is late */
