@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A client of memcached that checks each answer.
 
-memcache.py ADDRESS PORT STREAMS     all at once, a thread for each
+memcache.py ADDRESS PORT STREAMS ROUNDS     all streams at once, a thread for each
 """
 import hashlib
 import random
@@ -10,7 +10,8 @@ import socket
 import sys
 import threading
 
-address, port, streams = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+address = sys.argv[1]
+port, streams, rounds = map(int, sys.argv[2:5])
 
 
 def same(got, wanted):
@@ -32,7 +33,7 @@ def talk(number, results):
         def value(key, data):
             return b"VALUE %s 0 %d\r\n%s\r\n" % (key, len(data), data)
 
-        for size in 1, 100, 2000, 40000, 700000:
+        for size in (1, 100, 2000, 40000, 700000) * rounds:
             key, data = b"k%d.%d" % (number, size), rand.randbytes(size)
             ask(b"set %s 0 0 %d\r\n%s\r\n" % (key, size, data), b"STORED\r\n")
             ask(b"get %s\r\n" % key, value(key, data) + b"END\r\n")
