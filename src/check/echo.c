@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -121,7 +122,7 @@ int echo_serve(const char *port)
 {
 	char host[64];
 	const char *slash = strchr(port, '/');
-	struct sockaddr_storage own;
+	struct sockaddr_in6 own = { 0 }; /* or an IPv4 one, with the port in the same place */
 	socklen_t len = sizeof(own);
 	pthread_t thread;
 	int fd, c;
@@ -137,8 +138,7 @@ int echo_serve(const char *port)
 		return 2;
 	}
 	printf("serving port %u; try sockrail check THIS-HOST:%u; Ctrl-C ends it\n",
-	       ntohs(((struct sockaddr_in *)&own)->sin_port),
-	       ntohs(((struct sockaddr_in *)&own)->sin_port));
+	       ntohs(own.sin6_port), ntohs(own.sin6_port));
 	fflush(stdout);
 	for (;;) {
 		c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
@@ -256,11 +256,10 @@ static int measure(const char *host, const char *port)
 		return 1;
 	info(a, &i);
 	info(b, &j);
-	printf("%s %s %llu %llu %llu %llu\n", i.link,
-	       i.reason ? i.reason : j.reason ? j.reason : "-", (unsigned long long)ns,
-	       (unsigned long long)rate,
-	       (unsigned long long)(i.tx.plain + i.rx.plain + j.tx.plain + j.rx.plain),
-	       (unsigned long long)(i.tx.shm + i.tx.verbs + j.tx.shm + j.tx.verbs));
+	printf("%s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i.link,
+	       i.reason ? i.reason : j.reason ? j.reason : "-", ns, rate,
+	       i.tx.plain + i.rx.plain + j.tx.plain + j.rx.plain,
+	       i.tx.shm + i.tx.verbs + j.tx.shm + j.tx.verbs);
 	return 0;
 }
 

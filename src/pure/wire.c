@@ -327,7 +327,7 @@ void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m)
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a, uint64_t *m)
 {
 	uint8_t again[SR_RECORD_LEN];
-	struct resume resume;
+	struct resume resume = { 0 };
 
 	get(&resume, rec, resumes);
 	sr_resume_make(again, resume.a, resume.m);

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/addr.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -93,7 +94,7 @@ static bool bound(int fd)
 	socklen_t len = sizeof(ss);
 
 	return getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
-	       ((struct sockaddr_in *)&ss)->sin_port != 0;
+	       sr_addr_port((struct sockaddr *)&ss);
 }
 
 /* With policy wait, the rendezvous opens before the port does, or a client that

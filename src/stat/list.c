@@ -16,14 +16,16 @@ const char *stat_amount(char buf[16], uint64_t n)
 {
 	static const char units[] = "kMGTPE";
 	double d = (double)n;
-	int i;
+	int i = -1;
 
 	if (n < 10000) {
 		snprintf(buf, 16, "%" PRIu64, n);
 		return buf;
 	}
-	for (i = -1; d >= 999.5; i++)
+	do {
 		d /= 1000;
+		i++;
+	} while (d >= 999.5);
 	snprintf(buf, 16, d < 9.995 ? "%.2f%c" : d < 99.95 ? "%.1f%c" : "%.0f%c", d, units[i]);
 	return buf;
 }
