@@ -385,7 +385,8 @@ ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 	int saved = errno;
 	ssize_t r;
 
-	if (!st || sr_is_plain(st))
+	/* (For no bytes at all the kernel does not ask the socket.) */
+	if (!st || sr_is_plain(st) || !n)
 		return sent(st, 0, sr_real.sendfile(fd, in, off, n));
 	st = sr_fdtab_get(fd);
 	if (!st)

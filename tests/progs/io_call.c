@@ -243,6 +243,8 @@ static void sendfile_over_client(void)
 	signal(SIGPIPE, on_sigpipe);
 	warm_up(fd, true);
 	shutdown(fd, SHUT_WR);
+	say_result("nothing", sendfile(fd, file, &at, 0));
+	say("%d signals", (int)sigpipes);
 	say_result("at once", sendfile(fd, file, &at, 1000));
 	say("%d signals", (int)sigpipes);
 	take_rest(fd, &in);
