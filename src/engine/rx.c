@@ -330,7 +330,9 @@ bool sr_rx_short(struct sr_stream *st)
 	bool yes = false;
 
 	sr_lock(&st->rx_lock);
-	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
+	/* (After shutdown(SHUT_RD) an end of file says nothing of the peer.) */
+	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st) &&
+	    !(sr_st_flags(st) & SR_ST_RDSHUT)) {
 		received = sr_anchor_received(st);	/* includes the FIN */
 		yes = received && received - 1 + (uint64_t)st->in.delta < st->rx.m;
 	}

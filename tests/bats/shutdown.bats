@@ -11,6 +11,10 @@ teardown() { stop_all; }
 	compare shutdown shutdown -l
 }
 
+@test "shutdown(SHUT_RD) after a return to TCP" {
+	compare shutdown back -w any -r 'option|peer-dropped'
+}
+
 @test "shutdown of what is over: ENOTCONN" {
 	compare shutdown over -w any -n 3
 }

@@ -45,6 +45,28 @@ static void shutdown_client(void)
 	close(lone);
 }
 
+/* What is read after shutdown(SHUT_RD) on a stream that is back on TCP */
+static void back_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+
+	/* No link serves this flag. */
+	say_result("nothing", recv(fd, buf, 10, MSG_TRUNC | MSG_DONTWAIT));
+	say_result("rd", shutdown(fd, SHUT_RD));
+	for (int i = 0; i < 2; i++)
+		say_result("recv", recv(fd, buf, 10, 0));
+	send_go(fd);
+	await_end(fd);
+}
+
+static void back_client(void)
+{
+	int fd = dial_warm();
+
+	await_go(fd);
+	close(fd);
+}
+
 /*
  * Both directions have ended, and both ends know: there is nothing to shut down.  The
  * last acknowledgement takes its time.
@@ -311,6 +333,7 @@ static void both_shut_client(void)
 
 static const struct tcp_case cases[] = {
 	{"shutdown", shutdown_server, shutdown_client},
+	{"back", back_server, back_client},
 	{"over", over_server, over_client},
 	{"read-end", read_end_server, read_end_client},
 	{"one-way", one_way_server, one_way_client},
