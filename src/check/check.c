@@ -112,7 +112,9 @@ static int echo_end(char **argv)
 	if (argv[1] && !strcmp(argv[1], "--echo-library"))
 		return print_library();
 	if (argv[1] && argv[2] && !strcmp(argv[1], "--echo-server"))
-		return echo_serve(argv[2]);
+		return echo_serve(NULL, argv[2]);
+	if (argv[1] && argv[2] && !strcmp(argv[1], "--echo-here"))
+		return echo_here(argv[2]);
 	if (argv[1] && argv[2] && argv[3] && !strcmp(argv[1], "--echo-client"))
 		return echo_client(argv[2], argv[3], true);
 	if (argv[1] && argv[2] && argv[3] && !strcmp(argv[1], "--echo-look"))

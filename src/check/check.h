@@ -19,6 +19,7 @@ struct checked {
 	const char *self;		/* this program, and the launcher beside it */
 	const char *launcher;
 	char library[PATH_MAX];		/* the path by which it is loaded; "" if it is not */
+	bool never;			/* the user's policy, but for rules */
 	const char *host, *port;	/* NULL: this host is checked by itself */
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
 	socklen_t peer_len;
@@ -99,7 +100,9 @@ const char *device_address(char buf[64], char device[64]);
 
 /* ---- echo.c: the two ends of a measurement ---- */
 
-int echo_serve(const char *port);
+int echo_serve(const char *host, const char *port);	/* host: NULL for all addresses */
 int echo_client(const char *host, const char *port, bool measure);
+/* Both at an address of this host, the server in a child, which ends with the client. */
+int echo_here(const char *host);
 
 #endif

@@ -60,7 +60,7 @@ void check_settings(struct checked *c)
 {
 	const char *const ask[] = { c->launcher, "--show-config", NULL };
 	char text[8192], list[900] = "", *save, *l;
-	bool never = false;
+	bool none = false;
 	size_t n = 0;
 
 	/* (1: there are mistakes, which it says.) */
@@ -73,7 +73,8 @@ void check_settings(struct checked *c)
 				     "counts for nothing");
 			continue;
 		}
-		never |= !strncmp(l, "UPGRADE=never", 13) || !strncmp(l, "LINKS=none", 10);
+		c->never |= !strncmp(l, "UPGRADE=never", 13);
+		none |= !strncmp(l, "LINKS=none", 10);
 		for (; *l && n + 3 < sizeof(list); l++)
 			if (*l != ' ' || l[1] != ' ')
 				list[n++] = *l;
@@ -83,7 +84,7 @@ void check_settings(struct checked *c)
 	}
 	if (n > 2)
 		list[n - 2] = '\0';
-	say(never ? WARNING : OK, "settings", "%s", *list ? list : "all are the defaults");
-	if (never)
+	say(c->never || none ? WARNING : OK, "settings", "%s", *list ? list : "all are the defaults");
+	if (c->never || none)
 		remedy("never", "Streams stay plain but for rules: %s", advice("never"));
 }

@@ -3,21 +3,15 @@
  * stream.c - real connections: to the peer, or inside this host.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
 
 #define CONNECT_MS 3000
-#define TRIALS 4
-#define TRIAL_US 200000
 #define STRAY_BYTES 4096 /* the greetings, and what TCP carries until the link is there */
 
 struct figures {
@@ -25,8 +19,8 @@ struct figures {
 	unsigned long long ns, rate, plain, linked;
 };
 
-/* Runs one end of the measurement; links: which kinds, "" as the user has them; NULL:
- * without the library. */
+/* Runs one end of the measurement, or, without a port, both; links: which kinds, "" as the
+ * user has them; NULL: without the library. */
 static int run_end(char *out, size_t size, const struct checked *c, const char *mode,
 		   const char *links, const char *host, const char *port)
 {
@@ -37,13 +31,17 @@ static int run_end(char *out, size_t size, const struct checked *c, const char *
 	if (!links) {
 		/* Even where the library is preloaded for everybody. */
 		argv[n++] = "env";
-		argv[n++] = "SOCKRAIL_UPGRADE=never";
+		argv[n++] = "SOCKRAIL_LINKS=none";
 	} else {
 		argv[n++] = c->launcher;
-		argv[n++] = "-s";
-		argv[n++] = strcmp(mode, "--echo-look") ? "upgrade=wait" : "upgrade=eager";
-		snprintf(set, sizeof(set), "links=%s", links);
+		/* (A server that waits has its rendezvous when listen(2) returns.) */
+		if (port || !c->never) {
+			argv[n++] = "-s";
+			argv[n++] = strcmp(mode, "--echo-look") ? "upgrade=wait" :
+								  "upgrade=eager";
+		}
 		if (*links) {
+			snprintf(set, sizeof(set), "links=%s", links);
 			argv[n++] = "-s";
 			argv[n++] = set;
 		}
@@ -56,20 +54,22 @@ static int run_end(char *out, size_t size, const struct checked *c, const char *
 	return run_program(out, size, false, argv);
 }
 
+/* port: NULL for a server of our own at the address. */
 static bool measure(const struct checked *c, struct figures *f, const char *links,
 		    const char *host, const char *port)
 {
+	const char *mode = port ? "--echo-client" : "--echo-here";
 	char out[256];
 
 	*f = (struct figures){ .ns = 0 };
-	return !run_end(out, sizeof(out), c, "--echo-client", links, host, port) &&
+	return !run_end(out, sizeof(out), c, mode, links, host, port) &&
 	       sscanf(out, "%79s %31s %llu %llu %llu %llu", f->link, f->reason, &f->ns,
 		      &f->rate, &f->plain, &f->linked) == 6;
 }
 
 static void print_figures(const char *name, const struct figures *f, const struct figures *tcp)
 {
-	bool plain = tcp && f->plain > STRAY_BYTES;
+	bool plain = tcp && (f->plain > STRAY_BYTES || !f->linked);
 
 	say(plain ? PROBLEM : OK, "measured", "%-6s 64-byte round trip %7.1f us,%8.0f MB/s%s%s",
 	    name, (double)f->ns / 1e3, (double)f->rate / 1e6,
@@ -80,67 +80,12 @@ static void print_figures(const char *name, const struct figures *f, const struc
 
 /* ---- inside this host ---- */
 
-/* A server of our own at an address; its port. */
-static pid_t start_server(const struct checked *c, const char *links, const char *host,
-			  char port[16])
-{
-	char at[80], text[64], set[64];
-	int ends[2];
-	size_t n = 0;
-	pid_t pid;
-
-	port[0] = '\0';
-	snprintf(at, sizeof(at), "%s/0", host);
-	snprintf(set, sizeof(set), "links=%s", links ? links : "");
-	if (pipe2(ends, O_CLOEXEC))
-		return -1;
-	pid = fork();
-	if (!pid) {
-		dup2(ends[1], 1);
-		if (links)
-			execlp(c->launcher, "sockrail", "-s", set, c->self, "--echo-server", at,
-			       (char *)NULL);
-		else
-			execl(c->self, c->self, "--echo-server", at, (char *)NULL);
-		_exit(127);
-	}
-	close(ends[1]);
-	while (pid > 0 && n < sizeof(text) - 1 && read(ends[0], text + n, 1) == 1 &&
-	       text[n] != ';')
-		n++;
-	text[n] = '\0';
-	sscanf(text, "serving port %15[0-9]", port);
-	close(ends[0]);
-	return pid;
-}
-
-static bool measure_here(const struct checked *c, struct figures *f, const char *links,
-			 const char *host)
-{
-	char port[16];
-	pid_t pid = start_server(c, links, host, port);
-	bool ok = false;
-
-	/* The library opens its rendezvous behind listen(2), in the background. */
-	for (int left = *port ? TRIALS : 0; left > 0; left--) {
-		ok = measure(c, f, links, host, port);
-		if (!ok || strcmp(f->reason, "no-listener") != 0)
-			break;
-		usleep(TRIAL_US);
-	}
-	if (pid > 0) {
-		kill(pid, SIGTERM);
-		waitpid(pid, NULL, 0);
-	}
-	return ok;
-}
-
 static void check_here(const struct checked *c)
 {
 	char address[64], device[64];
 	struct figures tcp, f;
 
-	if (!measure_here(c, &tcp, NULL, "127.0.0.1")) {
+	if (!measure(c, &tcp, NULL, "127.0.0.1", NULL)) {
 		say(PROBLEM, "measured", "TCP inside this host does not work");
 		remedy(NULL, "Is the network device lo up?");
 		return;
@@ -148,13 +93,13 @@ static void check_here(const struct checked *c)
 	print_figures("TCP", &tcp, NULL);
 	if (!*c->library)
 		return;
-	if (measure_here(c, &f, "shm", "127.0.0.1"))
+	if (measure(c, &f, "shm", "127.0.0.1", NULL))
 		print_figures("shm", &f, &tcp);
 	else
 		say(PROBLEM, "measured", "shm: the measurement failed");
 	if (!*device_address(address, device))
 		return;
-	if (measure_here(c, &f, "verbs", address))
+	if (measure(c, &f, "verbs", address, NULL))
 		print_figures("verbs", &f, &tcp);
 	else
 		say(PROBLEM, "measured", "verbs, device %s: the measurement failed", device);
