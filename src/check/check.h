@@ -65,8 +65,6 @@ bool is_executable(const char *path);
 bool find_command(char path[PATH_MAX], const char *command);
 /* Is path in directory dir, or dir itself? */
 bool is_below(const char *path, const char *dir);
-/* Is an RDMA device on this host? */
-bool have_device(void);
 
 /* ---- the checks, a file each or a few ---- */
 
@@ -95,8 +93,11 @@ void judge_nofile(const char *what, unsigned long long soft, unsigned long long 
 		  bool here);
 /* program.c: of a command, and the interpreters of its scripts. */
 void judge_program(const char *what, const char *path);
-/* device.c: an address of this host that an RDMA device has; "" if there is none. */
-const char *device_address(char buf[64], char device[64]);
+/* device.c: is an RDMA device on this host? */
+bool have_device(void);
+/* An address of this host that an RDMA device has; "" if there is none.  After
+ * check_devices(). */
+const char *device_address(char buf[64], const char **device);
 
 /* ---- echo.c: the two ends of a measurement ---- */
 

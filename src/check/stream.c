@@ -82,7 +82,8 @@ static void print_figures(const char *name, const struct figures *f, const struc
 
 static void check_here(const struct checked *c)
 {
-	char address[64], device[64];
+	const char *device;
+	char address[64];
 	struct figures tcp, f;
 
 	if (!measure(c, &tcp, NULL, "127.0.0.1", NULL)) {
@@ -97,7 +98,7 @@ static void check_here(const struct checked *c)
 		print_figures("shm", &f, &tcp);
 	else
 		say(PROBLEM, "measured", "shm: the measurement failed");
-	if (!*device_address(address, device))
+	if (!*device_address(address, &device))
 		return;
 	if (measure(c, &f, "verbs", address, NULL))
 		print_figures("verbs", &f, &tcp);

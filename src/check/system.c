@@ -2,7 +2,6 @@
 /*
  * system.c - small looks at the system, and other programs run.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -138,17 +137,4 @@ bool is_below(const char *path, const char *dir)
 	while (len > 0 && dir[len - 1] == '/')
 		len--;
 	return !strncmp(path, dir, len) && (path[len] == '/' || !path[len]);
-}
-
-bool have_device(void)
-{
-	DIR *dir = opendir("/sys/class/infiniband");
-	const struct dirent *e;
-	bool have = false;
-
-	while (dir && (e = readdir(dir)))
-		have |= e->d_name[0] != '.';
-	if (dir)
-		closedir(dir);
-	return have;
 }

@@ -129,6 +129,37 @@ if not any(l["result"] == result and l["what"] == what and
 	told problem route "none to 192.0.2.1|ip route get 192.0.2.1"
 }
 
+# fake_device NAME NODE-TYPE STATE LAYER GID: in a /sys/class of our own
+fake_device() {
+	local port=$BATS_TEST_TMPDIR/infiniband/$1/ports/1
+	mkdir -p "$port/gids"
+	echo "$2" >"$port/../../node_type"
+	echo "$3" >"$port/state"
+	echo "$4" >"$port/link_layer"
+	echo "$5" >"$port/gids/0"
+}
+
+@test "RDMA devices: active, down, iWARP, one that SOCKRAIL_DEVICE excludes" {
+	unshare -Unmr ip link add t0 type veth 2>/dev/null || skip "no veth here"
+	fake_device mlx0 "1: CA" "1: DOWN" InfiniBand fe80:0000:0000:0000:0000:0000:0000:0001
+	fake_device siw0 "4: RNIC" "4: ACTIVE" Ethernet 0200:0000:0907:0000:0000:0000:0000:0000
+	fake_device rxe0 "1: CA" "4: ACTIVE" Ethernet 0000:0000:0000:0000:0000:0000:0000:0000
+	# shellcheck disable=SC2016 # there
+	seen() {
+		run --separate-stderr unshare -Unmr sh -c 'mount --bind "$1" /sys/class && shift &&
+			ip link add rail9 address 02:00:00:00:09:07 type veth &&
+			ip addr add 192.0.2.1/24 dev rail9 && ip link set rail9 up && exec "$@"' \
+			sh "$BATS_TEST_TMPDIR" "$SOCKRAIL" check --json -n 192.0.2.9:80
+	}
+	seen
+	told problem "device mlx0, port 1" "InfiniBand, network device unknown" no-device
+	told ok "device siw0, port 1" "iWARP, network device rail9, 1 addresses"
+	told problem "device rxe0, port 1" "none of them for RoCE v2|Give its network" no-device
+	told ok route "by rail9, which device siw0 has"
+	SOCKRAIL_DEVICE=rxe0 seen
+	told problem route "by rail9, which no RDMA device has but one that SOCKRAIL_DEVICE"
+}
+
 @test "programs: static, setuid, Go, script, io_uring" {
 	cd "$BATS_TEST_TMPDIR"
 	echo 'int main(void) { return 0; }' >p.c
