@@ -2,7 +2,6 @@
 /*
  * system.c - small looks at the system, and other programs run.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,22 +17,17 @@
 const char *first_line(char *buf, size_t size, const char *path, ...)
 {
 	char name[PATH_MAX];
-	struct stat st;
-	ssize_t n = -1;
 	va_list ap;
+	ssize_t n;
 	int fd;
 
 	va_start(ap, path);
 	vsnprintf(name, sizeof(name), path, ap);
 	va_end(ap);
-	if (!lstat(name, &st) && S_ISLNK(st.st_mode) && !strncmp(name, "/proc/", 6)) {
-		n = readlink(name, buf, size - 1);
-	} else {
-		fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-		if (fd >= 0) {
-			n = read(fd, buf, size - 1);
-			close(fd);
-		}
+	n = readlink(name, buf, size - 1);
+	if (n < 0 && (fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) >= 0) {
+		n = read(fd, buf, size - 1);
+		close(fd);
 	}
 	buf[n > 0 ? n : 0] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
@@ -68,16 +62,14 @@ const char *bytes_text(char buf[32], unsigned long long n)
 
 int run_program(char *buf, size_t size, bool both, const char *const argv[])
 {
-	char rest[512];
-	size_t have = 0;
+	size_t have;
 	int ends[2], status;
-	ssize_t n;
+	FILE *from;
 	pid_t pid;
 
 	buf[0] = '\0';
-	if (pipe2(ends, O_CLOEXEC))
+	if (pipe2(ends, O_CLOEXEC) || !(from = fdopen(ends[0], "r")) || (pid = fork()) < 0)
 		return 128;
-	pid = fork();
 	if (!pid) {
 		dup2(ends[1], 1);
 		if (both)
@@ -86,20 +78,12 @@ int run_program(char *buf, size_t size, bool both, const char *const argv[])
 		_exit(127);
 	}
 	close(ends[1]);
-	while (pid > 0) {
-		bool full = have + 1 >= size;
-
-		n = full ? read(ends[0], rest, sizeof(rest)) :
-			   read(ends[0], buf + have, size - 1 - have);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		have += full ? 0 : (size_t)n;
-		buf[have] = '\0';
-	}
-	close(ends[0]);
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+	have = fread(buf, 1, size - 1, from);
+	buf[have] = '\0';
+	while (getc(from) != EOF)
+		;
+	fclose(from);
+	if (waitpid(pid, &status, 0) != pid)
 		return 128;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
