@@ -24,7 +24,8 @@ void sr_stream_broke(struct sr_stream *st, int err)
 {
 	int none = 0;
 
-	if (!atomic_load(&st->err.reported))
+	/* (A call on the anchor may have met the end before: its error is kept, or returned.) */
+	if (!atomic_load(&st->err.reported) && !atomic_load(&st->err.ended))
 		atomic_compare_exchange_strong(&st->err.pending, &none, err);
 	sr_stream_failed(st, -err);
 	sr_lock(&st->tx_lock);

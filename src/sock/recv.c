@@ -293,8 +293,8 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, bool peek)
 		return -atomic_exchange(&st->err.pending, 0);
 	if (st->rx.state == SR_RX_EOF) /* exit() drops bytes under a thread that still reads */
 		return st->in.dropped ? -ECONNRESET : 0;
-	/* After shutdown(SHUT_RD) an empty stream is at its end. */
-	return sr_st_flags(st) & SR_ST_RDSHUT ? 0 : -EAGAIN;
+	/* After shutdown(SHUT_RD) an empty stream is at its end, but an error comes first. */
+	return sr_st_flags(st) & SR_ST_RDSHUT ? -atomic_exchange(&st->err.pending, 0) : -EAGAIN;
 }
 
 static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int flags)

@@ -534,6 +534,35 @@ static void reset_order_client(void)
 	}
 }
 
+/* The same with bytes unread, and after shutdown(SHUT_RD). */
+static void reset_left_server(int lfd)
+{
+	struct linger l = {1, 0};
+
+	for (size_t i = 0; i < 2 * COUNT(orders); i++) {
+		int fd = answer_warm(lfd);
+
+		put(fd, "unread", 6);
+		await_go(fd);
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+		close(fd);
+	}
+}
+
+static void reset_left_client(void)
+{
+	for (size_t i = 0; i < 2 * COUNT(orders); i++) {
+		int fd = dial_warm();
+
+		await_readable(fd, 6);
+		if (i % 2)
+			shutdown(fd, SHUT_RD);
+		send_go(fd);
+		say_in_order(fd, orders[i / 2]);
+		close(fd);
+	}
+}
+
 /* The same behind the peer's end, which it closed for both directions. */
 static void gone_order_server(int lfd)
 {
@@ -612,6 +641,7 @@ static const struct tcp_case cases[] = {
 	{"killed-idle", killed_idle_server, killed_idle_client},
 	{"reset-unread", reset_unread_server, reset_unread_client},
 	{"reset-order", reset_order_server, reset_order_client},
+	{"reset-left", reset_left_server, reset_left_client},
 	{"gone-order", gone_order_server, gone_order_client},
 	{"reset-asked", reset_unread_server, reset_asked_client},
 	{"reset-sleeper", reset_sleeper_server, reset_sleeper_client},
