@@ -301,6 +301,8 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 			sr_attach_give_up(st, lacks);
 			return false;
 		}
+		if (!covered(st).tx && !covered(st).rx)
+			return true;	/* anybody knows an empty password */
 		send_share(st);
 	}
 	if (!(ev & SR_LINK_SHARE))

@@ -95,17 +95,12 @@ static uint32_t link_no;
 
 static bool by_file;	/* ours are sent by sendfile(2) */
 
-static void stream(void)
+static void fresh(void)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET};
 	socklen_t len = sizeof(a);
 	int lfd = socket(AF_INET, SOCK_STREAM, 0);
-	struct iovec v = {ours, SAID};
-	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
 
-	for (int i = 0; i < SAID; i++)
-		ours[i] = (uint8_t)(i + 1);
-	memset(theirs, 't', SAID);
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	CHECK(!bind(lfd, (void *)&a, len) && !listen(lfd, 1) &&
 	      !getsockname(lfd, (void *)&a, &len));
@@ -118,6 +113,18 @@ static void stream(void)
 	/* Which of the two asks does not matter to TCP. */
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_ASKED | SR_ST_USED);
 	atomic_store(&st->up.verdict, VERDICT_PENDING);
+	link_no = 0;
+}
+
+static void stream(void)
+{
+	struct iovec v = {ours, SAID};
+	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
+
+	fresh();
+	for (int i = 0; i < SAID; i++)
+		ours[i] = (uint8_t)(i + 1);
+	memset(theirs, 't', SAID);
 	if (by_file) {
 		int file = memfd_create("file", 0);
 
@@ -135,7 +142,6 @@ static void stream(void)
 	CHECK_EQ(recv(fd, theirs, SAID, MSG_PEEK | MSG_WAITALL), SAID);
 	v = (struct iovec){theirs, SAID};
 	CHECK_EQ(sr_stream_recv(st, fd, &msg, MSG_DONTWAIT), SAID);
-	link_no = 0;
 }
 
 static void end(void)
@@ -462,23 +468,27 @@ static void replayed(enum sr_role role)
 	end();
 }
 
-/* The peer has no libsodium. */
-static void cannot_prove(enum sr_role role, enum sr_upgrade policy)
+/* The peer has no libsodium, or the stream has carried nothing yet: no history is shown. */
+static void shows_nothing(enum sr_role role, enum sr_upgrade policy, bool proves,
+			  const char *reason)
 {
 	struct sr_policy p = sr_conf.policy;
 
-	stream();
+	if (proves)
+		fresh();
+	else
+		stream();
 	p.upgrade = policy;
 	st->policy = &p;
-	other.hello.proves = 0;
+	other.hello.proves = proves;
 	attach(&to_show, role);
-	say_hello(SAID);
+	say_hello(proves ? 0 : SAID);
 	CHECK(!sent(SR_MSG_SHARE) && !sent(SR_MSG_PROOF) && !st->up.proven);
 	CHECK_EQ(sent(SR_MSG_SWITCH), role == SR_ROLE_ASKER && policy == SR_EAGER);
 	CHECK_EQ(st->up.checked, policy == SR_EAGER);
 	if (policy == SR_EAGER)
-		drop(&f->link, "no-libsodium");
-	detach("no-libsodium");
+		drop(&f->link, reason);
+	detach(reason);
 	other.hello.proves = 1;
 	st->policy = &sr_conf.policy;
 	end();
@@ -546,8 +556,10 @@ int main(void)
 		shows_less(roles[i]);
 		bad_shares(roles[i]);
 		replayed(roles[i]);
-		cannot_prove(roles[i], SR_LAZY);
-		cannot_prove(roles[i], SR_EAGER);
+		shows_nothing(roles[i], SR_LAZY, false, "no-libsodium");
+		shows_nothing(roles[i], SR_EAGER, false, "no-libsodium");
+		shows_nothing(roles[i], SR_LAZY, true, "history");
+		shows_nothing(roles[i], SR_EAGER, true, "short");
 	}
 	return 0;
 }
