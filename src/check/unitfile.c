@@ -2,7 +2,7 @@
 /*
  * unitfile.c - reads a systemd unit and its drop-ins, as systemd.unit(5) says.
  */
-#include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,6 @@
 
 #define SEARCH "/etc/systemd/system:/run/systemd/system:/usr/local/lib/systemd/system:" \
 	"/usr/lib/systemd/system:/lib/systemd/system"
-#define DROPINS_MAX 64
 
 /* ---- lines ---- */
 
@@ -72,51 +71,15 @@ static void read_lines(struct unit *u, FILE *f)
 
 /* ---- files ---- */
 
-struct dropins {
-	struct dropin {
-		char name[128], path[PATH_MAX];
-	} file[DROPINS_MAX];
-	unsigned n;
-};
-
-/* A name that is there already is of a directory that comes first. */
-static void add_dropins(struct dropins *d, const char *dir)
-{
-	DIR *open = opendir(dir);
-	const struct dirent *e;
-
-	while (open && (e = readdir(open)) && d->n < DROPINS_MAX) {
-		size_t len = strlen(e->d_name);
-		bool known = len < 6 || len > 127 || strcmp(e->d_name + len - 5, ".conf") != 0;
-
-		for (unsigned i = 0; i < d->n; i++)
-			known |= !strcmp(d->file[i].name, e->d_name);
-		if (known)
-			continue;
-		snprintf(d->file[d->n].name, sizeof(d->file[0].name), "%.127s", e->d_name);
-		snprintf(d->file[d->n++].path, PATH_MAX, "%s/%s", dir, e->d_name);
-	}
-	if (open)
-		closedir(open);
-}
-
 static void read_file(struct unit *u, const char *path)
 {
-	FILE *f;
-	struct stat s;
+	struct stat s;	/* (a FIFO would wait for a writer) */
+	FILE *f = !stat(path, &s) && S_ISREG(s.st_mode) ? fopen(path, "re") : NULL;
 
-	if (stat(path, &s) || !S_ISREG(s.st_mode))	/* a FIFO would wait for a writer */
-		return;
-	f = fopen(path, "re");
 	if (!f)
 		return;
 	read_lines(u, f);
 	fclose(f);
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct dropin *)a)->name, ((const struct dropin *)b)->name);
 }
 
 /* "a@b.service" is of "a@.service"; false if it is no instance. */
@@ -130,62 +93,72 @@ static bool template_of(const char *name, char buf[256])
 	return true;
 }
 
-/* Calls use(DIR/name suffix) for the directories of the search path; true if one does. */
-static bool each_dir(const char *path, const char *name, const char *suffix,
-		     bool (*use)(void *, const char *), void *arg)
+/* Adds the files DIR/NAMEPATTERN of the directories of the path, in their order. */
+static void find(glob_t *files, const char *path, const char *name, const char *pattern)
 {
 	char file[PATH_MAX];
 
 	for (const char *p = path; *p; p += strcspn(p, ":"), p += *p == ':') {
-		snprintf(file, sizeof(file), "%.*s/%s%s", (int)strcspn(p, ":"), p, name, suffix);
-		if (use(arg, file))
-			return true;
+		snprintf(file, sizeof(file), "%.*s/%s%s", (int)strcspn(p, ":"), p, name, pattern);
+		glob(file, GLOB_APPEND | GLOB_NOESCAPE, NULL, files);
 	}
-	return false;
 }
 
-static bool use_fragment(void *arg, const char *file)
+static const char *base(const char *file)
 {
-	char real[PATH_MAX];
-
-	if (!realpath(file, real))
-		return false;
-	if (!strcmp(real, "/dev/null"))
-		refuse("%s: the unit is masked", file);
-	snprintf((char *)arg, PATH_MAX, "%s", real);
-	return true;
+	return strrchr(file, '/') + 1;
 }
 
-static bool use_dropins(void *arg, const char *dir)
+static int by_name(const void *a, const void *b)
 {
-	add_dropins(arg, dir);
-	return false;
+	return strcmp(base(*(char *const *)a), base(*(char *const *)b));
+}
+
+/* Of those with one name the first counts; they are read by their names. */
+static void read_dropins(struct unit *u, const glob_t *found)
+{
+	char **file = found->gl_pathv;
+	size_t n = 0;
+
+	for (size_t i = 0; i < found->gl_pathc; i++) {
+		size_t k = 0;
+
+		while (k < n && by_name(&file[k], &file[i]))
+			k++;
+		if (k == n)
+			file[n++] = file[i];
+	}
+	if (n)
+		qsort(file, n, sizeof(*file), by_name);
+	for (size_t i = 0; i < n; i++)
+		read_file(u, file[i]);
 }
 
 static void load_files(struct unit *u, const char *path)
 {
-	static struct dropins d;
-	char fragment[PATH_MAX] = "", template[256] = "", prefix[256];
+	char fragment[PATH_MAX], template[256] = "", prefix[256];
+	glob_t fragments = { 0 }, dropins = { 0 };
 	const char *real;
 
-	template_of(u->name, template);
-	if (!each_dir(path, u->name, "", use_fragment, fragment) &&
-	    (!*template || !each_dir(path, template, "", use_fragment, fragment)))
+	find(&fragments, path, u->name, "");
+	if (template_of(u->name, template))
+		find(&fragments, path, template, "");
+	if (!fragments.gl_pathc || !realpath(fragments.gl_pathv[0], fragment))
 		refuse("%s: no such unit in %s", u->name, path);
+	if (!strcmp(fragment, "/dev/null"))
+		refuse("%s: the unit is masked", fragments.gl_pathv[0]);
 	read_file(u, fragment);
-	each_dir(path, u->name, ".d", use_dropins, &d);
-	real = strrchr(fragment, '/') + 1;
-	each_dir(path, real, ".d", use_dropins, &d);
+	real = base(fragment);
+	find(&dropins, path, u->name, ".d/*.conf");
+	find(&dropins, path, real, ".d/*.conf");
 	if (*template)
-		each_dir(path, template, ".d", use_dropins, &d);
+		find(&dropins, path, template, ".d/*.conf");
 	for (const char *dash = real; (dash = strchr(dash, '-')); dash++) {
 		snprintf(prefix, sizeof(prefix), "%.*s", (int)(dash + 1 - real), real);
-		each_dir(path, prefix, ".service.d", use_dropins, &d);
+		find(&dropins, path, prefix, ".service.d/*.conf");
 	}
-	each_dir(path, "service", ".d", use_dropins, &d);
-	qsort(d.file, d.n, sizeof(d.file[0]), by_name);
-	for (unsigned i = 0; i < d.n; i++)
-		read_file(u, d.file[i].path);
+	find(&dropins, path, "service", ".d/*.conf");
+	read_dropins(u, &dropins);
 }
 
 void unit_load(struct unit *u, const char *name, const char *path)
@@ -194,7 +167,7 @@ void unit_load(struct unit *u, const char *name, const char *path)
 	static char text[256 << 10];
 	FILE *f;
 
-	if (!*name || strchr(name, '/'))
+	if (!*name || strpbrk(name, "/*?["))
 		refuse("--unit '%s': not the name of a unit", name);
 	snprintf(u->name, sizeof(u->name), "%s%s", name, strrchr(name, '.') ? "" : ".service");
 	if (path || access("/run/systemd/system", F_OK)) {
