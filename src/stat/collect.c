@@ -147,8 +147,7 @@ static void fill(struct stat_stream *s, const struct sr_page_slot *slot,
 
 /* ---- processes ---- */
 
-/* Makes room for one more. */
-static void *grow(void *array, size_t n, size_t size)
+void *stat_grow(void *array, size_t n, size_t size)
 {
 	if (n & (n - 1))
 		return array;
@@ -165,7 +164,7 @@ void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 	struct stat_process *p;
 	uint32_t i, high = atomic_load(&page->high);
 
-	all->process = grow(all->process, all->processes, sizeof(*p));
+	all->process = stat_grow(all->process, all->processes, sizeof(*p));
 	p = &all->process[all->processes++];
 	memset(p, 0, sizeof(*p));
 	p->pid = pid;
@@ -183,7 +182,7 @@ void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 
 		if (!stat_page_slot(&slot, &page->slot[i]))
 			continue;
-		all->stream = grow(all->stream, all->streams, sizeof(*all->stream));
+		all->stream = stat_grow(all->stream, all->streams, sizeof(*all->stream));
 		fill(&all->stream[all->streams++], &slot, p);
 	}
 }

@@ -20,15 +20,10 @@ struct entry {
 	struct sockaddr_storage local, peer;
 };
 
-/* The sockets of one network namespace. */
-struct names {
-	char space[32];		/* "net:[4026531840]" */
-	struct entry *entry;
-	size_t n, room;
-	struct names *next;
-};
-
-static struct names *known;
+/* The sockets of the network namespace that was looked at last. */
+static char space[32];		/* "net:[4026531840]" */
+static struct entry *entries;
+static size_t n_entries;
 
 /* The kernel prints the address as 32-bit numbers in the host's order. */
 static void parse_address(struct sockaddr_storage *to, const char *hex, unsigned port)
@@ -58,7 +53,7 @@ static void parse_address(struct sockaddr_storage *to, const char *hex, unsigned
 	}
 }
 
-static void add(struct names *names, const char *line)
+static void add(const char *line)
 {
 	char local[33], peer[33];
 	unsigned long long inode;
@@ -70,21 +65,15 @@ static void add(struct names *names, const char *line)
 		   local, &port[0], peer, &port[1], &state, &inode) != 6 ||
 	    !inode)
 		return;
-	if (names->n == names->room) {
-		names->room = names->room ? 2 * names->room : 256;
-		e = realloc(names->entry, names->room * sizeof(*e));
-		if (!e)
-			exit(1);
-		names->entry = e;
-	}
-	e = &names->entry[names->n++];
+	entries = stat_grow(entries, n_entries, sizeof(*e));
+	e = &entries[n_entries++];
 	e->inode = inode;
 	e->listens = state == LISTENS;
 	parse_address(&e->local, local, port[0]);
 	parse_address(&e->peer, peer, port[1]);
 }
 
-static void read_table(struct names *names, pid_t pid, const char *which)
+static void read_table(pid_t pid, const char *which)
 {
 	char path[64], *line = NULL;
 	size_t size = 0;
@@ -95,7 +84,7 @@ static void read_table(struct names *names, pid_t pid, const char *which)
 	if (!f)
 		return;
 	while (getline(&line, &size, f) > 0)
-		add(names, line);
+		add(line);
 	free(line);
 	fclose(f);
 }
@@ -107,33 +96,24 @@ static int by_inode(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct names *names_of(pid_t pid)
+static void look_at_namespace(pid_t pid)
 {
-	char path[64], space[32] = "";
-	struct names *names;
+	char path[64], its[sizeof(space)] = "";
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-	if (readlink(path, space, sizeof(space) - 1) <= 0)
-		return NULL;
-	for (names = known; names; names = names->next)
-		if (!strcmp(names->space, space))
-			return names;
-	names = calloc(1, sizeof(*names));
-	if (!names)
-		return NULL;
-	strcpy(names->space, space);
-	read_table(names, pid, "tcp");
-	read_table(names, pid, "tcp6");
-	qsort(names->entry, names->n, sizeof(struct entry), by_inode);
-	names->next = known;
-	known = names;
-	return names;
+	if (readlink(path, its, sizeof(its) - 1) > 0 && !strcmp(its, space))
+		return;
+	strcpy(space, its);
+	n_entries = 0;
+	read_table(pid, "tcp");
+	read_table(pid, "tcp6");
+	if (n_entries)
+		qsort(entries, n_entries, sizeof(*entries), by_inode);
 }
 
 bool stat_socket_find(pid_t pid, int fd, struct sockaddr_storage *local,
 		      struct sockaddr_storage *peer)
 {
-	struct names *names = fd < 0 ? NULL : names_of(pid);
 	char path[64], to[64] = "";
 	struct entry key, *e = NULL;
 	unsigned long long inode;
@@ -141,11 +121,13 @@ bool stat_socket_find(pid_t pid, int fd, struct sockaddr_storage *local,
 	memset(local, 0, sizeof(*local));
 	memset(peer, 0, sizeof(*peer));
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-	if (!names || !names->n || readlink(path, to, sizeof(to) - 1) <= 0 ||
+	if (fd < 0 || readlink(path, to, sizeof(to) - 1) <= 0 ||
 	    sscanf(to, "socket:[%llu]", &inode) != 1)
 		return false;
+	look_at_namespace(pid);
 	key.inode = inode;
-	e = bsearch(&key, names->entry, names->n, sizeof(key), by_inode);
+	if (n_entries)
+		e = bsearch(&key, entries, n_entries, sizeof(key), by_inode);
 	if (!e)
 		return false;
 	*local = e->local;
@@ -155,11 +137,5 @@ bool stat_socket_find(pid_t pid, int fd, struct sockaddr_storage *local,
 
 void stat_socket_forget(void)
 {
-	struct names *names;
-
-	while ((names = known)) {
-		known = names->next;
-		free(names->entry);
-		free(names);
-	}
+	space[0] = '\0';
 }

@@ -71,6 +71,8 @@ extern const struct stat_reason stat_reasons[SR_REASONS];
  * is no memory. */
 bool stat_collect(struct stat_all *all, pid_t only);
 void stat_free(struct stat_all *all);
+/* Makes room for one more behind the n, or ends the program. */
+void *stat_grow(void *array, size_t n, size_t size);
 /* Adds a process and its streams.  pid: not what the page says, which may be a lie. */
 void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid);
 /* All that the stream's process, or all of it, has moved. */
