@@ -52,6 +52,7 @@ enum {
 	SR_NOTIFY_TX = 1 << 1,	/* room to write, or tx_acked grew */
 	SR_NOTIFY_CTL = 1 << 2,	/* a bit in events was set */
 	SR_NOTIFY_WORK = 1 << 3, /* work() must be called in the loop */
+	SR_NOTIFY_VERDICT = 1 << 4, /* of a stream only: the link exists, or is refused */
 };
 
 struct sr_link {

@@ -149,7 +149,7 @@ void sr_upgrade_count(struct sr_stream *st)
 void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 {
 	if (atomic_exchange(&st->up.verdict, verdict) != verdict)
-		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_VERDICT);
 	sr_stat_note(st);
 }
 
@@ -170,7 +170,7 @@ void sr_upgrade_hold(struct sr_stream *st)
 	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
 		    (SR_ST_CONNECT | SR_ST_ASKED))
 		return;
-	sr_stream_await(st, SR_NOTIFY_RX | SR_NOTIFY_TX, has_verdict,
+	sr_stream_await(st, SR_NOTIFY_VERDICT, has_verdict,
 			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
 	sr_st_set(st, SR_ST_WAITED);
 }
