@@ -33,56 +33,16 @@
 #ifndef SR_STREAM_IMPL_H
 #define SR_STREAM_IMPL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "base/conf.h"
-#include "base/family.h"
-#include "base/lock.h"
-#include "base/loop.h"
 #include "base/page.h"
-#include "base/report.h"
-#include "link/link.h"
-#include "pure/history.h"
 #include "pure/switch_rx.h"
 #include "engine/fast.h"
 #include "engine/parts.h"
 #include "engine/stream.h"
-#include "base/spin.h"
 
 #define SR_GATE_SHUT (1u << 31)
 #define SR_GATE_WANT (1u << 30)
 #define SR_GATE_COUNT (SR_GATE_WANT - 1)
-
-enum {				/* sr_stream.flags */
-	SR_ST_CONNECT = 1 << 0,	/* our process connected: we ask for links */
-	SR_ST_ACCEPT = 1 << 1,	/* our process accepted: we answer */
-	SR_ST_LISTEN = 1 << 2,
-	SR_ST_USED = 1 << 3,	/* the program sent, received or waited on it */
-	SR_ST_BARRED = 1 << 4,	/* never gets a link again */
-	SR_ST_NAMED = 1 << 5,	/* local and peer addresses are known */
-	SR_ST_ASKED = 1 << 6,	/* an ask runs, or is not to be repeated */
-	SR_ST_CLOSING = 1 << 7,	/* the program has closed it */
-	SR_ST_RDSHUT = 1 << 8,	/* the program called shutdown(SHUT_RD) */
-	SR_ST_TX_HISTORY = 1 << 9, /* rare->out has stopped */
-	SR_ST_RX_HISTORY = 1 << 16, /* rare->in has stopped */
-	SR_ST_WAITED = 1 << 10,	/* policy wait: the first call has waited */
-	SR_ST_ENDED = 1 << 11,	/* its report line was begun */
-	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
-	SR_ST_FRESH = 1 << 13,	/* connect() may not have finished yet */
-	SR_ST_REPORTED = 1 << 17, /* its report line is written */
-	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
-	SR_ST_SHARED = 1 << 20, /* a process that we do not count may hold it */
-	SR_ST_ANSWERED = 1 << 21, /* ACCEPT: its process answers for it, or will */
-	SR_ST_WORTH = 1 << 14,	/* LISTEN: one of its streams is worth a link */
-	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: it has no rendezvous */
-	SR_ST_OPENED = 1 << 23,	/* LISTEN: who answers has been settled */
-	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
-	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
-	SR_ST_HEIR = 1 << 28,	/* the parent process made it */
-	SR_ST_PAUSED = 1 << 27, /* sr_owners_pause() */
-	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */
-};
 
 struct sr_stream {
 	/* These members survive when the memory becomes another stream: a
