@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 enum sr_upgrade { SR_LAZY, SR_EAGER, SR_WAIT, SR_NEVER };

@@ -9,8 +9,6 @@
 #include "base/loop.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
