@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
 

@@ -20,7 +20,6 @@
 #define SR_SHM_H
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/list.h"
