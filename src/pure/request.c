@@ -3,6 +3,7 @@
 #include "pure/request.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SIZE_LOG2_MAX 30
@@ -40,25 +41,15 @@ static bool is_shm_place(const char *s)
 	return strspn(s, "0123456789abcdef") == 16 && !s[16];
 }
 
-/* Reads a port; NULL: it is none. */
-static const char *read_port(const char *s, uint16_t *port)
-{
-	size_t digits = strspn(s, "0123456789");
-	unsigned n = 0;
-
-	if (digits < 1 || digits > 5)
-		return NULL;
-	while (digits--)
-		n = 10 * n + (unsigned)(*s++ - '0');
-	*port = (uint16_t)n;
-	return n <= UINT16_MAX ? s : NULL;
-}
-
+/* Only as it would be written. */
 static bool is_verbs_place(const char *s, uint16_t port[2])
 {
-	s = read_port(s, &port[0]);
-	s = s && *s == ' ' ? read_port(s + 1, &port[1]) : NULL;
-	return s && !*s && (port[0] || port[1]);
+	char again[SR_THERE_LEN];
+
+	if (sscanf(s, "%5hu %5hu", &port[0], &port[1]) != 2)
+		return false;
+	snprintf(again, sizeof(again), "%u %u", port[0], port[1]);
+	return !strcmp(again, s) && (port[0] || port[1]);
 }
 
 /* What follows SR_THERE in a word; NULL: it does not begin so. */

@@ -216,18 +216,14 @@ int sr_name_make(struct sr_name *name, const struct sockaddr *src,
 static void name_address(struct sockaddr_storage *to, uint8_t family,
 			 const uint8_t addr[16], uint16_t port)
 {
-	struct sockaddr_in v4 = { .sin_family = AF_INET,
-				  .sin_port = htons(port) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
-				   .sin6_port = htons(port) };
+	void *bytes;
+	size_t len;
 
 	memset(to, 0, sizeof(*to));
-	memcpy(&v4.sin_addr, addr, sizeof(v4.sin_addr));
-	memcpy(&v6.sin6_addr, addr, sizeof(v6.sin6_addr));
-	if (family == AF_INET)
-		memcpy(to, &v4, sizeof(v4));
-	else
-		memcpy(to, &v6, sizeof(v6));
+	to->ss_family = family;
+	sr_addr_set_port(to, port);
+	bytes = (void *)sr_addr_bytes(to, &len);
+	memcpy(bytes, addr, len);
 }
 
 void sr_name_addresses(const struct sr_name *name, struct sockaddr_storage *src,
