@@ -99,30 +99,17 @@ static int parse_integer(const char *value, int min, int max, void *field)
 	return 0;
 }
 
-static int parse_milliseconds(const char *value, void *field, size_t size)
-{
-	(void)size;
-	return parse_integer(value, 0, 3600 * 1000, field);
-}
-
+#define PARSE_INTEGER(kind, min, max) \
+	static int parse_##kind(const char *value, void *field, size_t size) \
+	{ \
+		(void)size; \
+		return parse_integer(value, min, max, field); \
+	}
+PARSE_INTEGER(milliseconds, 0, 3600 * 1000)
 /* Less than some ticks of the service thread would show nothing (link/verbs/cq.c). */
-static int parse_retry(const char *value, void *field, size_t size)
-{
-	(void)size;
-	return parse_integer(value, 200, 60 * 1000, field);
-}
-
-static int parse_microseconds(const char *value, void *field, size_t size)
-{
-	(void)size;
-	return parse_integer(value, 0, 1000 * 1000, field);
-}
-
-static int parse_port_offset(const char *value, void *field, size_t size)
-{
-	(void)size;
-	return parse_integer(value, -65535, 65535, field);
-}
+PARSE_INTEGER(retry, 200, 60 * 1000)
+PARSE_INTEGER(microseconds, 0, 1000 * 1000)
+PARSE_INTEGER(port_offset, -65535, 65535)
 
 static int parse_flag(const char *value, void *field, size_t size)
 {
@@ -135,12 +122,15 @@ static int parse_flag(const char *value, void *field, size_t size)
 	return 0;
 }
 
-/* The index of value in a list of words ended by NULL, or -EINVAL. */
-static int find_word(const char *const *words, const char *value)
+/* field: an enum, or an unsigned: the index of value in a list of words ended by NULL. */
+static int parse_word(const char *const *words, const char *value, void *field)
 {
-	for (int i = 0; words[i]; i++)
-		if (!strcmp(words[i], value))
-			return i;
+	for (unsigned i = 0; words[i]; i++) {
+		if (strcmp(words[i], value) != 0)
+			continue;
+		*(unsigned *)field = i;
+		return 0;
+	}
 	return -EINVAL;
 }
 
@@ -150,22 +140,15 @@ static int parse_upgrade(const char *value, void *field, size_t size)
 		[SR_LAZY] = "lazy", [SR_EAGER] = "eager", [SR_WAIT] = "wait",
 		[SR_NEVER] = "never", NULL,
 	};
-	int i = find_word(words, value);
 
 	(void)size;
-	if (i >= 0)
-		*(enum sr_upgrade *)field = (enum sr_upgrade)i;
-	return i < 0 ? i : 0;
+	return parse_word(words, value, field);
 }
 
 static int parse_level(const char *value, void *field, size_t size)
 {
-	int i = find_word(sr_level_words, value);
-
 	(void)size;
-	if (i >= 0)
-		*(enum sr_level *)field = (enum sr_level)i;
-	return i < 0 ? i : 0;
+	return parse_word(sr_level_words, value, field);
 }
 
 /* A kind is known by its first letter. */
@@ -175,10 +158,10 @@ static int parse_links(const char *value, void *field, size_t size)
 		"verbs,shm", "shm,verbs", "verbs", "shm", "none", NULL,
 	};
 	static const char *const letters[] = { "vs", "sv", "v", "s", "" };
-	int i = find_word(words, value);
+	unsigned i;
 
-	if (i < 0)
-		return i;
+	if (parse_word(words, value, &i))
+		return -EINVAL;
 	strncpy(field, letters[i], size);
 	return 0;
 }
