@@ -5,7 +5,6 @@
  */
 #include "config.h"
 
-#include <arpa/inet.h>
 #include <getopt.h>
 #include <netdb.h>
 #include <signal.h>
