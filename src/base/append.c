@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 #include "base/fdpriv.h"
-#include "base/filesig.h"
 #include "base/now.h"
 #include "base/process.h"
+#include "base/signal.h"
 
 /* A regular file, made if it is not there, or a character device: a descriptor with
  * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which

@@ -16,9 +16,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/filesig.h"
 #include "base/now.h"
 #include "base/process.h"
+#include "base/signal.h"
 
 /*
  * fork looks at each number up to the greatest in use, and copies 8 bytes: 1.7 ns, which

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * signal.c - owns the program's signal handlers, as far as they were installed by
- * functions that we intercept.  No locks.
+ * functions that we intercept, and the signals of our own calls on files.  No locks.
  *
  * A handler may call us, exit(), or siglongjmp(), at any moment, and so also where its
  * thread holds a lock of ours.  Blocking signals around every lock would cost two
@@ -40,6 +40,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -49,6 +50,7 @@
 
 #define MASK_BYTES (_NSIG / 8)	/* of the kernel's sigset_t, smaller than libc's */
 #define BIT(sig) (1ull << ((sig)-1))
+#define FILE_SIGNALS (BIT(SIGXFSZ) | BIT(SIGPIPE))
 
 typedef void handler_fn(int sig, siginfo_t *info, void *context);
 
@@ -125,6 +127,30 @@ void sr_hold_none(void)
 	sr_held.count = 0;
 	if (sr_held.off)
 		sr_signals_let_in();
+}
+
+/* ---- calls of ours on files ---- */
+
+void sr_filesig_block(struct sr_filesig *m)
+{
+	uint64_t ours = FILE_SIGNALS;
+
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&ours, (long)&m->mask,
+			MASK_BYTES, 0, 0);
+	sr_real.syscall(SYS_rt_sigpending, (long)&m->before, MASK_BYTES, 0, 0, 0, 0);
+}
+
+void sr_filesig_restore(struct sr_filesig *m, long r)
+{
+	const struct timespec at_once = { 0, 0 };
+	uint64_t ours = FILE_SIGNALS & ~m->before;
+	int err = errno;
+
+	if (r < 0 && (err == EFBIG || err == EPIPE) && ours)
+		sr_real.syscall(SYS_rt_sigtimedwait, (long)&ours, 0, (long)&at_once,
+				MASK_BYTES, 0, 0);
+	set_mask(&m->mask, NULL);
+	errno = err;
 }
 
 /* ---- windows ---- */

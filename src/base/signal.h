@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Of each thread.  Only the thread itself, and handlers above it, which leave the
  * count as they found it, write these. */
@@ -70,6 +71,16 @@ struct sr_handled {
 };
 extern __thread volatile struct sr_handled sr_handled
 	__attribute__((tls_model("initial-exec")));
+
+/* Blocks the signals that the kernel sends to a thread whose call on a file fails:
+ * SIGXFSZ (RLIMIT_FSIZE) and SIGPIPE, for a call of ours.  The program does not get these;
+ * it keeps those that were pending before.  Async-signal-safe. */
+struct sr_filesig {
+	uint64_t before, mask;	/* the kernel's sigset_t: what was pending, and blocked */
+};
+void sr_filesig_block(struct sr_filesig *m);
+/* r: what the call has returned.  Leaves errno alone. */
+void sr_filesig_restore(struct sr_filesig *m, long r);
 
 /* sigaction(2) as the program sees it.  Async-signal-safe. */
 int sr_signal_action(int sig, const struct sigaction *act, struct sigaction *old);
