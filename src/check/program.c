@@ -18,41 +18,34 @@
 #include "elf.h"
 
 #define SCRIPTS_MAX 4
+
 static void judge_elf(const char *what, const char *path, const void *bytes, size_t size)
 {
+	static const char go[] = "Its streams stay on TCP; nothing can be done from outside";
+	static const struct {
+		enum verdict verdict;
+		const char *found, *remedy;
+	} kinds[] = {
+		[ELF_DYNAMIC] = { OK, "is linked dynamically, for glibc", NULL },
+		[ELF_STATIC] = { PROBLEM, "is static: no library can be preloaded",
+				 "Use a build of it that is linked dynamically" },
+		[ELF_GO] = { PROBLEM, "is a Go program: it makes its system calls itself", go },
+		[ELF_STATIC_GO] = { PROBLEM, "is a Go program, and static: it makes its system "
+				    "calls itself", go },
+		[ELF_MUSL] = { PROBLEM, "is built for musl, not for glibc",
+			       "Use a build of it for glibc" },
+		[ELF_IO_URING] = { WARNING, "uses io_uring, which fails with ENOSYS under "
+				   "Sockrail", "If it cannot do without, SOCKRAIL_IO_URING=1 "
+				   "lets it, and its streams stay on TCP" },
+		[ELF_OTHER_CLASS] = { PROBLEM, "is built for another word size than the library",
+				      "Use a build of it for 64 bits" },
+		[ELF_UNSOUND] = { WARNING, "is no sound ELF program", NULL },
+	};
 	enum elf_kind kind = elf_kind(bytes, size);
 
-	switch (kind) {
-	case ELF_OTHER_CLASS:
-		say(PROBLEM, what, "%s is built for another word size than the library", path);
-		remedy(NULL, "Use a build of it for %d bits", (int)sizeof(void *) * 8);
-		break;
-	case ELF_UNSOUND:
-		say(WARNING, what, "%s is no sound ELF program", path);
-		break;
-	case ELF_GO:
-	case ELF_STATIC_GO:
-		say(PROBLEM, what, "%s is a Go program%s: it makes its system calls itself", path,
-		    kind == ELF_GO ? "" : ", and static");
-		remedy(NULL, "Its streams stay on TCP; nothing can be done from outside");
-		break;
-	case ELF_STATIC:
-		say(PROBLEM, what, "%s is static: no library can be preloaded", path);
-		remedy(NULL, "Use a build of it that is linked dynamically");
-		break;
-	case ELF_MUSL:
-		say(PROBLEM, what, "%s is built for musl, not for glibc", path);
-		remedy(NULL, "Use a build of it for glibc");
-		break;
-	case ELF_IO_URING:
-		say(WARNING, what, "%s uses io_uring, which fails with ENOSYS under Sockrail", path);
-		remedy("io_uring", "If it cannot do without, SOCKRAIL_IO_URING=1 lets it, and its "
-				   "streams stay on TCP");
-		break;
-	case ELF_DYNAMIC:
-		say(OK, what, "%s is linked dynamically, for glibc", path);
-		break;
-	}
+	say(kinds[kind].verdict, what, "%s %s", path, kinds[kind].found);
+	if (kinds[kind].remedy)
+		remedy(kind == ELF_IO_URING ? "io_uring" : NULL, "%s", kinds[kind].remedy);
 }
 
 /* A program that gains privileges when it is executed is loaded without LD_PRELOAD. */
