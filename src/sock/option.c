@@ -124,7 +124,8 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		sr_listener_unavailable(st, why);
 		want = false;
 	}
-	early = want && st->policy->upgrade == SR_WAIT && bound(fd);
+	early = want && st->policy->upgrade == SR_WAIT && bound(fd) &&
+		!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT));
 	if (early)
 		sr_listener_open(st, fd, true);
 	if (sr_real.listen(fd, backlog) < 0) {

@@ -85,3 +85,7 @@ teardown() { stop_all; }
 @test "a request and its answer in turns, both ends in epoll sets" {
 	compare epoll_turn turns
 }
+
+@test "listen on a connected socket" {
+	compare basic refused -n 20 -w any -r 'option|peer-dropped'
+}

@@ -462,6 +462,40 @@ static void crowd_client(void)
 	close(control);
 }
 
+/* What a connected socket refuses must not keep it from leaving the link. */
+static void refused_client(void)
+{
+	char name[20];
+
+	for (int i = 0; i < 20; i++) {
+		int fd = dial_warm();
+
+		send_go(fd);
+		for (int k = 0; k < 100; k++)
+			if (listen(fd, 5) == 0 || errno != EINVAL)
+				say("listens");
+		snprintf(name, sizeof(name), "plain%d", i);
+		await_post(name);
+		await_end(fd);
+	}
+}
+
+static void refused_server(int lfd)
+{
+	char c, name[20];
+
+	for (int i = 0; i < 20; i++) {
+		int fd = answer_warm(lfd);
+
+		await_go(fd);
+		/* No link serves this flag. */
+		say_result("nothing", recv(fd, &c, 1, MSG_TRUNC | MSG_DONTWAIT));
+		snprintf(name, sizeof(name), "plain%d", i);
+		post(name);
+		close(fd);
+	}
+}
+
 static const struct tcp_case cases[] = {
 	{"echo", echo_server, echo_client},
 	{"big", echo_server, big_client},
@@ -479,6 +513,7 @@ static const struct tcp_case cases[] = {
 	{"last-byte", last_byte_server, last_byte_client},
 	{"crowd", crowd_server, crowd_client},
 	{"backlog", backlog_server, backlog_client},
+	{"refused", refused_server, refused_client},
 };
 
 int main(int argc, char **argv)
