@@ -223,10 +223,10 @@ void sr_epoll_release(struct sr_epoll_entry *e)
 		sr_epoll_remove(e);
 		return;
 	}
-	if (e->linked && sr_any_gate_shut(e->st))
+	if (e->linked && sr_any_gate_shut(e->st) && !e->st->out.broken)
 		return;
 	if (e->linked)
-		make_plain(e);
+		make_plain(e);	/* of a broken stream the kernel knows the end, too */
 	if ((e->events & EPOLLONESHOT) && (state & SR_EPOLL_ARMED) &&
 	    atomic_compare_exchange_strong(&e->state, &state, state + SR_EPOLL_STEP))
 		sr_epoll_control(e->set, EPOLL_CTL_MOD, e->number, e->events, e->data);
@@ -326,8 +326,6 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 {
 	int r;
 
-	if (ev->events & EPOLLEXCLUSIVE)
-		return -EINVAL;
 	/* First: it may fire before the call has returned.  (The kernel refuses if the
 	 * descriptor was closed behind our back.  Then the entry is void.) */
 	set_events(e, ev->events, ev->data.u64);
@@ -352,6 +350,8 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 
 	while (e && !is_of(e, set, fd))
 		e = e->next_of_stream;
+	if (op == EPOLL_CTL_MOD && (ev->events & EPOLLEXCLUSIVE))
+		return -EINVAL;
 	if (e && is_deleted(e)) {
 		if (op != EPOLL_CTL_ADD)
 			return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
@@ -359,7 +359,8 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		sr_epoll_list(e, SR_EPOLL_ALL);
 		return 0;
 	}
-	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_plain(st))
+	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_plain(st) &&
+	    !(ev->events & EPOLLEXCLUSIVE))
 		return add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
 		return modify(e, ev);
@@ -398,10 +399,8 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_upgrade_used(st);
 	}
 	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
-				 (ev->events & EPOLLEXCLUSIVE))) {
-		plain = true;
+				 (ev->events & EPOLLEXCLUSIVE)))
 		sr_stream_plain(st, SR_REASON_EPOLL, false);
-	}
 	if (!plain) {
 		sr_lock(&st->sets.lock);
 		r = control_locked(set, st, epfd, op, fd, ev);

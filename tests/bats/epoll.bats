@@ -100,6 +100,10 @@ teardown() { stop_all; }
 	compare epoll_set polled -w any -r 'epoll|peer-dropped|not-asked'
 }
 
+@test "a stream that was reset, in a set that is polled, and by a number that is closed" {
+	compare epoll_set broken -w any -l
+}
+
 @test "closed descriptors leave the set, duplicates keep them there" {
 	# Twice in one set: plain.
 	compare epoll_close closing -n 2 -w any -r 'epoll|peer-dropped'

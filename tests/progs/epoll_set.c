@@ -24,6 +24,7 @@ static void errors_server(int lfd)
 	del(ep, fd);
 	say_result("delete", epoll_ctl(ep, EPOLL_CTL_DEL, fd, &ev));
 	say_result("modify", epoll_ctl(ep, EPOLL_CTL_MOD, fd, &ev));
+	say_result("exclusive", control(ep, EPOLL_CTL_MOD, fd, EPOLLEXCLUSIVE, 1));
 	say_result("file", epoll_ctl(ep, EPOLL_CTL_ADD, file, &ev));
 	say_result("closed", epoll_ctl(ep, EPOLL_CTL_ADD, 900, &ev));
 	say_result("closed set", epoll_ctl(901, EPOLL_CTL_ADD, fd, &ev));
@@ -189,6 +190,40 @@ static void nested_server(int lfd)
 }
 
 /* The stream is upgraded while the program is asleep in poll on the set. */
+/* A stream is reset, and only then its set is polled, or a number of it closed. */
+static void broken_server(int lfd)
+{
+	int fd = begin(lfd), copy = dup(fd), ep = new_set(), other = new_set(),
+	    late = new_set();
+	struct epoll_event ev = {0};
+
+	add(ep, fd, EPOLLIN, 1);
+	add(other, copy, EPOLLIN, 2);
+	send_go(fd);
+	while (!(ev.events & EPOLLHUP) && epoll_wait(ep, &ev, 1, 5000) == 1)
+		;
+	add(late, fd, EPOLLIN, 1);
+	say("poll: %d", poll_one(late, 5000));
+	say("poll: %d", poll_one(ep, 5000));
+	say_result("twice", control(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 3));
+	say("wait: %d", epoll_wait(ep, &ev, 1, 0));
+	say("data: %d", ev.data.u32);
+	close(copy);
+	say("closed: %d", epoll_wait(other, &ev, 1, 5000));
+	say("data: %d", ev.data.u32);
+	close(fd);
+}
+
+static void broken_client(void)
+{
+	int fd = begin_client();
+	struct linger now = {1, 0};
+
+	await_go(fd);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	close(fd);
+}
+
 static void polled_server(int lfd)
 {
 	int ep = new_set(), fd = answer(lfd);
@@ -395,6 +430,7 @@ static const struct tcp_case cases[] = {
 	{"exclusive", exclusive_server, obey_client},
 	{"nested", nested_server, obey_client},
 	{"polled", polled_server, ping_client},
+	{"broken", broken_server, broken_client},
 	{"fair", fair_server, obey_client},
 	{"again", again_server, obey_client},
 	{"toggled", toggled_server, obey_client},
