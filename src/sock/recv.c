@@ -376,15 +376,17 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 		const struct msghdr asked = *msg;
 
 		r = recv_plain(st, fd, msg, flags, &again);
-		if (!again) {
-			if (r > 0)
-				sr_upgrade_count(st);
+		if (!again && r > 0)
+			sr_upgrade_count(st);
+		if (!again && r >= 0)
 			return r;
-		}
-		/* The kernel may have returned a mark and no bytes. */
+		/* The kernel may have returned a mark and no bytes, or the end behind an
+		 * error that was kept. */
 		msg->msg_namelen = asked.msg_namelen;
 		msg->msg_controllen = asked.msg_controllen;
 		msg->msg_flags = asked.msg_flags;
+		if (!again)
+			return r;
 	}
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		return -EINVAL;

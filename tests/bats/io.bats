@@ -91,6 +91,7 @@ teardown() { stop_all; }
 
 @test "the fields of a message, also after an error" {
 	compare io_message fields -w any -r 'option|peer-dropped'
+	compare io_message fields-reset -w any -r 'option|peer-dropped' -l
 }
 
 @test "counts and lengths beyond what the kernel takes" {

@@ -173,6 +173,43 @@ static void say_fields(const char *what, ssize_t n, const struct msghdr *m)
 	    m->msg_flags);
 }
 
+/* A reset behind some bytes: they come first, and the error is for the next call. */
+static void fields_reset_server(int lfd)
+{
+	struct linger l = {1, 0};
+	int fd = answer_warm(lfd);
+
+	await_go(fd);
+	/* No link serves this flag; the other end may have one again. */
+	say_result("nothing", recv(fd, buf, 1, MSG_TRUNC | MSG_DONTWAIT));
+	put(fd, buf, 30);
+	await_go(fd);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	close(fd);
+}
+
+static void fields_reset_client(void)
+{
+	int fd = dial_warm();
+	char control[100], name[100];
+	struct iovec iov = {buf, 5};
+	struct msghdr m = {.msg_name = name,
+			   .msg_namelen = sizeof(name),
+			   .msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control),
+			   .msg_flags = 0x55};
+
+	send_go(fd);
+	await_readable(fd, 30);
+	send_go(fd);
+	say_result("all", recv(fd, buf, 100, MSG_WAITALL));
+	say_fields("reset", recvmsg(fd, &m, 0), &m);
+	say_result("end", recv(fd, buf, 100, 0));
+	close(fd);
+}
+
 /* An error changes none of them. */
 static void fields_server(int lfd)
 {
@@ -288,6 +325,7 @@ static const struct tcp_case cases[] = {
 	{"mmsg", mmsg_server, mmsg_client},
 	{"none", none_server, none_client},
 	{"fields", fields_server, fields_client},
+	{"fields-reset", fields_reset_server, fields_reset_client},
 	{"beyond", beyond_server, beyond_client},
 };
 
