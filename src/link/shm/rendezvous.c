@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * rendezvous.c - how two processes on one host come to share memory: the
- * answering side; ask.c is the asking one.  It owns requests from the offer to
- * accept or refuse.  It knows no stream.  Service thread only; it never blocks;
- * no locks.
+ * answering side; ask.c is the asking one.  It owns the listening sockets, and
+ * requests from the offer to accept or refuse.  It knows no stream.  Service thread
+ * only; it never blocks; no locks.
  *
  * A process that accepts connections on tcp4:127.0.0.1:80 listens on the
  * abstract name "\0sockrail-4/tcp4:127.0.0.1:80", or with "*" for any address;
@@ -53,12 +53,18 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "base/closer.h"
 #include "base/fdpriv.h"
+#include "base/log.h"
 #include "base/now.h"
 #include "base/owner.h"
+#include "base/pages.h"
 
+#define BACKLOG 1024 /* an asker that finds it full does not wait */
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define PENDING_MAX 2048 /* requests that a process may have waiting */
 #define FULL_MAX 4 /* the same if it has no descriptors left but for a word */
@@ -169,7 +175,8 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 		offer_readable(p);
 }
 
-void sr_shm_line_new(int fd, uint32_t uid)
+/* A new connection to a listener. */
+static void line_new(int fd, uint32_t uid)
 {
 	bool stranger = !sr_local_trusts(uid);
 	/* (Strangers have a fifth of the descriptors that may be held, at most.) */
@@ -198,6 +205,91 @@ void sr_shm_line_new(int fd, uint32_t uid)
 close:
 	free(p);
 	sr_local_close(fd);
+}
+
+/* ---- the names that askers connect to ---- */
+
+/* -EBUSY, -EMFILE, -ENFILE: what is left has to wait in the backlog, for the next one to
+ * come.  (An asker does not wait for long.) */
+static int take_lines(int listener)
+{
+	uint32_t uid;
+	int fd;
+
+	do {
+		fd = sr_local_accept(listener, &uid);
+		if (fd >= 0)
+			line_new(fd, uid);
+	} while (fd >= 0);
+	return fd;
+}
+
+static void listener_readable(struct sr_watch *w, uint32_t events)
+{
+	(void)events;
+	take_lines(w->fd);
+}
+
+/* The name that askers derive from the address; or one that nobody can guess, nor
+ * have taken.  Its length, or -errno. */
+static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_un *un)
+{
+	uint64_t random;
+
+	if (!there)
+		return sr_local_name(un, addr, 0, "");
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		return -errno;
+	sr_format(there, SR_THERE_LEN, "%016llx", (unsigned long long)random);
+	return (int)sr_local_there(un, there);
+}
+
+static int listen_at(const struct sockaddr *addr, char *there, void **out)
+{
+	struct sr_watch *listener;
+	struct sockaddr_un un;
+	int fd, err, len = make_name(addr, there, &un);
+
+	if (len < 0)
+		return len;
+	fd = sr_local_socket();
+	if (fd < 0)
+		return fd;
+	err = -ENOMEM;
+	listener = sr_pages_get(sizeof(*listener));
+	if (!listener)
+		goto close;
+	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
+	err = bind(fd, (struct sockaddr *)&un, (socklen_t)len) ||
+	      sr_real.listen(fd, BACKLOG) ? -errno : 0;
+	/* Edge-triggered: one that has to wait must not keep the thread busy. */
+	if (!err)
+		err = sr_loop_watch(listener, EPOLLIN | EPOLLET);
+	if (err)
+		goto free;
+	*out = listener;
+	return 0;
+free:
+	sr_pages_put(listener, sizeof(*listener));
+close:
+	sr_fd_close(fd);
+	return err;
+}
+
+/* Empties the backlog first, because of what strangers have sent there. */
+static void unlisten(void *handle)
+{
+	struct sr_watch *listener = handle;
+	int err;
+
+	sr_loop_unwatch(listener);
+	sr_real.shutdown(listener->fd, SHUT_RD); /* nobody else can connect now */
+	err = take_lines(listener->fd);
+	if (err == -EBUSY || err == -EMFILE || err == -ENFILE)
+		sr_closer_close(listener->fd);	/* with what is left */
+	else
+		sr_fd_close(listener->fd);
+	sr_pages_put(listener, sizeof(*listener));
 }
 
 /* ---- accept ---- */
@@ -329,8 +421,8 @@ const struct sr_rendezvous sr_rendezvous_shm = {
 	.absent = sr_shm_absent,
 	.ask = sr_shm_ask,
 	.cancel = sr_shm_cancel,
-	.listen = sr_shm_listen,
-	.unlisten = sr_shm_unlisten,
+	.listen = listen_at,
+	.unlisten = unlisten,
 	.accept = accept_request,
 	.refuse = refuse_request,
 	.forget = forget,

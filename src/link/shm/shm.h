@@ -153,17 +153,9 @@ void sr_shm_dirty(struct sr_shm *l);
 void sr_shm_sweep(struct sr_link *link);
 void sr_shm_ring_forget(void);
 
-/* the rendezvous: rendezvous.c, listen.c, ask.c */
+/* ask.c: the rendezvous; the answering side is in rendezvous.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell if there is one */
-
-/* listen.c */
-int sr_shm_listen(const struct sockaddr *addr, char *there, void **out);
-void sr_shm_unlisten(void *listener);
-
-/* rendezvous.c */
-void sr_shm_line_new(int fd, uint32_t uid); /* a new connection to a listener */
-/* ask.c */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);
 void sr_shm_cancel(struct sr_ask *ask);
