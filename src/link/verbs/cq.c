@@ -90,12 +90,10 @@ unsigned sr_vcq_take(struct sr_vlink *l)
 void sr_verbs_poll(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	unsigned what;
 
 	sr_vlink_lock(l);
 	l->cq.used += !sr_loop_here();
-	what = sr_vcq_take(l);
-	sr_vlink_unlock(l, what);
+	sr_vlink_unlock(l, sr_vcq_take(l));
 }
 
 /* ---- arming: locked ---- */
@@ -170,15 +168,13 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	unsigned what;
 
 	(void)want;
 	sr_vlink_lock(l);
 	l->cq.sleepers--;
 	if (slept)
 		take_event(l);
-	what = sr_vcq_take(l);
-	sr_vlink_unlock(l, what);
+	sr_vlink_unlock(l, sr_vcq_take(l));
 }
 
 int sr_verbs_arm_once(struct sr_link *link, unsigned want)
@@ -223,15 +219,13 @@ void sr_vcq_watch(struct sr_vlink *l, bool on)
 static void on_channel(struct sr_watch *w, uint32_t events)
 {
 	struct sr_vlink *l = SR_OF(struct sr_vlink, cq.watch, w);
-	unsigned what;
 
 	(void)events;
 	if (!sr_vlink_tryget(l))
 		return;
 	sr_vlink_lock(l);
 	take_event(l);
-	what = sr_vcq_take(l);
-	sr_vlink_unlock(l, what);
+	sr_vlink_unlock(l, sr_vcq_take(l));
 	sr_vlook_start(l);
 	sr_link_put(&l->link);
 }
