@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/wrap.h"
 #include "check.h"
-
-#define WIDTH 79
 
 static const char *const words[] = { "ok", "warning", "problem" };
 
@@ -41,35 +40,6 @@ const char *advice(const char *reason)
 		if (!strcmp(advices[i].reason, reason))
 			return advices[i].text;
 	return "";
-}
-
-/* Prints the text from a column on, broken between words; a newline in it begins a
- * new line.  Words that are too long stay whole, and the lines of a unit's file. */
-static void wrap(const char *text, int column, int indent)
-{
-	bool file = *text == '[';
-
-	while (*text) {
-		int len = (int)strcspn(text, " \n");
-
-		if (!file && column > indent && column + 1 + len > WIDTH) {
-			printf("\n%*s", indent, "");
-			column = indent;
-		} else if (column > indent) {
-			putchar(' ');
-			column++;
-		}
-		printf("%.*s", len, text);
-		column += len;
-		text += len;
-		if (*text == '\n') {
-			printf("\n%*s", indent, "");
-			column = indent;
-		}
-		if (*text)
-			text++;
-	}
-	putchar('\n');
 }
 
 static void quote(const char *key, const char *text)
@@ -109,10 +79,10 @@ static void print_text(void)
 {
 	int column = printf("%-9s%s:", words[line.verdict], line.what);
 
-	wrap(line.found, column, 11);
+	sr_wrap(line.found, column, 11);
 	if (*line.todo) {
 		printf("%11s", "");
-		wrap(line.todo, 11, 11);
+		sr_wrap(line.todo, 11, 11);
 	}
 	if (*line.reason)
 		printf("%11sReason in reports: %s\n", "", line.reason);

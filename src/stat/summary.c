@@ -2,6 +2,7 @@
 /*
  * summary.c - one screen: how much goes which way, and what to do about the rest.
  */
+#include "base/wrap.h"
 #include "stat/stat.h"
 
 #include <inttypes.h>
@@ -45,23 +46,6 @@ static int more(const void *x, const void *y)
 
 #define INDENT 10
 
-/* "word: text" in lines of 79 columns, as a line of 80 is two in some terminals. */
-static void wrapped(const char *word, const char *text)
-{
-	int column = printf("%s:", word) + INDENT;
-
-	while (*text) {
-		int len = (int)strcspn(text, " ");
-
-		if (column + 1 + len > 79)
-			column = printf("\n%*s", INDENT - 1, "") - 1;
-		column += printf(" %.*s", len, text);
-		text += len;
-		text += *text == ' ';
-	}
-	printf("\n");
-}
-
 static void reasons(const struct stat_all *all)
 {
 	int index[SR_REASONS], i;
@@ -83,10 +67,8 @@ static void reasons(const struct stat_all *all)
 	for (i = 0; i < SR_REASONS && ranked[index[i]]; i++) {
 		const struct stat_reason *r = &stat_reasons[index[i]];
 
-		printf("  %6" PRIu64 "  ", ranked[index[i]]);
-		wrapped(r->word, r->text);
-		printf("%*s", INDENT, "");
-		wrapped("To do", r->remedy);
+		sr_wrap(r->text, printf("  %6" PRIu64 "  %s:", ranked[index[i]], r->word), INDENT);
+		sr_wrap(r->remedy, printf("%*sTo do:", INDENT, ""), INDENT);
 	}
 }
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* wrap.h - what the tools tell, in lines of 79 columns: one of 80 is two in some terminals. */
+#ifndef SR_WRAP_H
+#define SR_WRAP_H
+
+#include <stdio.h>
+#include <string.h>
+
+/* Prints the text from a column on, broken between words, and a newline; a newline in it
+ * begins a new line.  Words that are too long stay whole, and the lines of a unit's file. */
+static inline void sr_wrap(const char *text, int column, int indent)
+{
+	int file = *text == '[';
+
+	while (*text) {
+		int len = (int)strcspn(text, " \n");
+
+		if (!file && column > indent && column + 1 + len > 79)
+			column = printf("\n%*s", indent, "") - 1;
+		else if (column > indent)
+			column += printf(" ");
+		column += printf("%.*s", len, text);
+		text += len;
+		if (*text == '\n')
+			column = printf("\n%*s", indent, "") - 1;
+		if (*text)
+			text++;
+	}
+	putchar('\n');
+}
+
+#endif
