@@ -328,14 +328,16 @@ static bool comes_by_tcp(struct sr_stream *st)
 bool sr_rx_short(struct sr_stream *st)
 {
 	uint64_t received;
-	bool yes = false;
+	bool yes = false, fin;
 
 	sr_lock(&st->rx_lock);
 	/* (After shutdown(SHUT_RD) an end of file says nothing of the peer.) */
 	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st) &&
 	    !(sr_st_flags(st) & SR_ST_RDSHUT)) {
-		received = sr_anchor_received(st);	/* includes the FIN */
-		yes = received && received - 1 + (uint64_t)st->in.delta < st->rx.m;
+		/* A FIN counts 1; without one, a reset has been reported. */
+		fin = sr_anchor_connected(st) || (sr_st_flags(st) & SR_ST_HALF);
+		received = sr_anchor_received(st);
+		yes = received && received - fin + (uint64_t)st->in.delta < st->rx.m;
 	}
 	sr_unlock(&st->rx_lock);
 	return yes;

@@ -116,8 +116,8 @@ for _ in range(20):
 	compare reset reset-order -w any -l -n 7
 }
 
-@test "the same with bytes unread, and after shutdown(SHUT_RD)" {
-	compare reset reset-left -w any -l -n 14
+@test "the same with bytes unread, after shutdown(SHUT_RD), back on TCP" {
+	compare reset reset-left -w any -l -n 21
 }
 
 @test "the same behind the peer's end" {

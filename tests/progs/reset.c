@@ -534,15 +534,18 @@ static void reset_order_client(void)
 	}
 }
 
-/* The same with bytes unread, and after shutdown(SHUT_RD). */
+/* The same with bytes unread, after shutdown(SHUT_RD), and after a return to TCP. */
 static void reset_left_server(int lfd)
 {
 	struct linger l = {1, 0};
 
-	for (size_t i = 0; i < 2 * COUNT(orders); i++) {
+	for (size_t i = 0; i < 3 * COUNT(orders); i++) {
 		int fd = answer_warm(lfd);
 
-		put(fd, "unread", 6);
+		if (i % 3 == 2)	/* no link serves this flag */
+			(void)!recv(fd, buf, 1, MSG_TRUNC | MSG_PEEK | MSG_DONTWAIT);
+		else
+			put(fd, "unread", 6);
 		await_go(fd);
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 		close(fd);
@@ -551,14 +554,15 @@ static void reset_left_server(int lfd)
 
 static void reset_left_client(void)
 {
-	for (size_t i = 0; i < 2 * COUNT(orders); i++) {
+	for (size_t i = 0; i < 3 * COUNT(orders); i++) {
 		int fd = dial_warm();
 
-		await_readable(fd, 6);
-		if (i % 2)
+		if (i % 3 != 2)
+			await_readable(fd, 6);
+		if (i % 3 == 1)
 			shutdown(fd, SHUT_RD);
 		send_go(fd);
-		say_in_order(fd, orders[i / 2]);
+		say_in_order(fd, orders[i / 3]);
 		close(fd);
 	}
 }
