@@ -193,6 +193,19 @@ const char *unit_value(const struct unit *u, const char *name)
 	return "";
 }
 
+/* The next value of a list, behind the last empty one, which empties the list; NULL: none
+ * is left.  *i begins as 0. */
+static const char *next_value(const struct unit *u, const char *name, unsigned *i)
+{
+	for (unsigned k = u->n; !*i && k > 0; k--)
+		if (!strcmp(u->lines[k - 1].name, name) && !*u->lines[k - 1].value)
+			*i = k;
+	while (*i < u->n)
+		if (!strcmp(u->lines[(*i)++].name, name))
+			return u->lines[*i - 1].value;
+	return NULL;
+}
+
 bool unit_yes(const struct unit *u, const char *name)
 {
 	const char *v = unit_value(u, name);
@@ -236,18 +249,11 @@ bool unit_allows(const struct unit *u, const char *name, const char *words)
 {
 	bool set = false, allowed = true;
 	char word[128];
+	const char *v;
 
-	for (unsigned i = 0; i < u->n; i++) {
-		const char *v = u->lines[i].value;
+	for (unsigned i = 0; (v = next_value(u, name, &i));) {
 		bool deny = *v == '~';
 
-		if (strcmp(u->lines[i].name, name) != 0)
-			continue;
-		if (!*v) {
-			set = false;
-			allowed = true;
-			continue;
-		}
 		if (!set)
 			allowed = deny;
 		set = true;
@@ -261,21 +267,15 @@ bool unit_allows(const struct unit *u, const char *name, const char *words)
 int unit_covers(const struct unit *u, const char *name, const char *path)
 {
 	char word[PATH_MAX], *w;
+	const char *v;
 	int best = -1;
 
-	for (unsigned i = 0; i < u->n; i++) {
-		const char *v = u->lines[i].value;
-
-		if (strcmp(u->lines[i].name, name) != 0)
-			continue;
-		if (!*v)
-			best = -1;
+	for (unsigned i = 0; (v = next_value(u, name, &i));)
 		while (unit_word(&v, word, sizeof(word))) {
 			w = word + strspn(word, "+-");
 			if (is_below(path, w) && (int)strlen(w) > best)
 				best = (int)strlen(w);
 		}
-	}
 	return best;
 }
 
@@ -307,22 +307,17 @@ static bool variable_in_file(const char *path, const char *name, char value[PATH
 	return found;
 }
 
+/* What files set counts more (systemd.exec(5)). */
 bool unit_variable(const struct unit *u, const char *name, char value[PATH_MAX])
 {
 	char word[PATH_MAX];
 	bool found = false;
+	const char *v;
 
-	for (unsigned i = 0; i < u->n; i++) {
-		const char *v = u->lines[i].value;
-
-		if (!strcmp(u->lines[i].name, "EnvironmentFile"))
-			found |= variable_in_file(v, name, value);
-		if (strcmp(u->lines[i].name, "Environment") != 0)
-			continue;
-		if (!*v)
-			found = false;
+	for (unsigned i = 0; (v = next_value(u, "Environment", &i));)
 		while (unit_word(&v, word, sizeof(word)))
 			found |= take_variable(word, name, value);
-	}
+	for (unsigned i = 0; (v = next_value(u, "EnvironmentFile", &i));)
+		found |= variable_in_file(v, name, value);
 	return found;
 }

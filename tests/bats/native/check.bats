@@ -305,6 +305,14 @@ for l in map(json.loads, sys.stdin):
 	# (An empty list would take back what the unit has.)
 	check_unit 0 ProtectSystem=strict Environment=SOCKRAIL_REPORT=/r
 	told warning SOCKRAIL_REPORT "ReadWritePaths=/"
+	# What a file sets counts, wherever it is named.
+	echo "SOCKRAIL_REPORT=/srv/f/r" >"$BATS_TEST_TMPDIR/environment"
+	check_unit 0 ProtectSystem=strict "EnvironmentFile=-$BATS_TEST_TMPDIR/environment" \
+		Environment=SOCKRAIL_REPORT=/srv/a/r
+	told warning SOCKRAIL_REPORT "ReadWritePaths=/srv/f"
+	check_unit 0 ProtectSystem=strict "EnvironmentFile=-$BATS_TEST_TMPDIR/environment" \
+		EnvironmentFile= Environment=SOCKRAIL_REPORT=/srv/b/r Environment= Environment=A=b
+	run ! told warning SOCKRAIL_REPORT ReadWritePaths=
 	check_unit 0 ProtectSystem=strict Environment=SOCKRAIL_REPORT=r
 	run ! told warning SOCKRAIL_REPORT ReadWritePaths=
 	check_unit 0 User=x LimitMEMLOCK=64K LimitNOFILE=512
