@@ -26,7 +26,6 @@
 
 #define RULES_MAX 128
 #define FILES_MAX 32		/* in the directory */
-#define ORIGIN_SIZE (PATH_MAX + 16)
 #define FILE_SIZE (16 << 10)	/* of one file */
 
 struct rule {
@@ -103,18 +102,11 @@ static void rule_line(const struct place *at, char *word, char *rest)
 		rules[n_rules++] = r;
 }
 
-static void name_place(const struct place *at, char origin[ORIGIN_SIZE])
+static void knob_line(const struct place *at, const char *origin, char *name, char *value)
 {
-	sr_format(origin, ORIGIN_SIZE, "%s:%u", at->file, at->line);
-}
-
-static void knob_line(const struct place *at, char *name, char *value)
-{
-	char origin[ORIGIN_SIZE];
 	int r;
 
 	*value++ = '\0';
-	name_place(at, origin);
 	r = sr_conf_set_first(name, value, origin);
 	if (r == -ENOENT)
 		complain(at, "\"%.64s\" is no knob", name);
@@ -124,11 +116,11 @@ static void knob_line(const struct place *at, char *name, char *value)
 
 static void one_line(const struct place *at, char *line)
 {
-	char copy[300], *word, *rest = NULL, *value;
-	char origin[ORIGIN_SIZE];
+	char copy[300], origin[PATH_MAX + 16], *word, *rest = NULL, *value;
 	unsigned before = n_rules;
 
 	line[strcspn(line, "#\r")] = '\0';
+	sr_format(origin, sizeof(origin), "%s:%u", at->file, at->line);
 	sr_format(copy, sizeof(copy), "%.*s", (int)sizeof(copy) - 1, line);
 	word = strtok_r(line, " \t", &rest);
 	if (!word)
@@ -138,10 +130,9 @@ static void one_line(const struct place *at, char *line)
 		if (strtok_r(NULL, " \t", &rest))
 			complain(at, "something follows %.64s", word);
 		else
-			knob_line(at, word, value);
+			knob_line(at, origin, word, value);
 	} else if (!value && !at->knobs) {
 		rule_line(at, word, rest);
-		name_place(at, origin);
 		if (n_rules > before)
 			sr_conf_show(copy, origin);
 	}
