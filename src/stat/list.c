@@ -63,7 +63,7 @@ static const char *duration(char buf[16], uint64_t from_ns, uint64_t now_ns)
 	return buf;
 }
 
-bool stat_shown(const struct stat_stream *s, const struct stat_options *o)
+static bool is_shown(const struct stat_stream *s, const struct stat_options *o)
 {
 	bool idle = s->state == STAT_LISTEN || s->state == STAT_UNCONNECTED;
 
@@ -166,7 +166,7 @@ void stat_list(const struct stat_all *all, const struct stat_options *o)
 	if (all->streams)
 		qsort(all->stream, all->streams, sizeof(*all->stream), order);
 	for (size_t i = 0; i < all->streams; i++) {
-		if (!stat_shown(&all->stream[i], o))
+		if (!is_shown(&all->stream[i], o))
 			continue;
 		if (o->watch > 0 && o->lines && (left -= lines_of(o)) < 0)
 			break;

@@ -122,7 +122,6 @@ void stat_list(const struct stat_all *all, const struct stat_options *o);
 /* What each stream has moved a second since `old`, so long ago. */
 void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds);
 int stat_watch(const struct stat_options *o, const struct stat_filter *f);
-bool stat_shown(const struct stat_stream *s, const struct stat_options *o);
 /* "12.3k"; buf has 16 bytes. */
 const char *stat_amount(char buf[16], uint64_t n);
 /* "10.0.0.1:80", "*:*" if not known; buf has 64 bytes. */
