@@ -182,6 +182,9 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		}
 		sr_waitset_drop_links(&w);
 		r = level(st, events, &w);
+		/* Its polls would see what has come by TCP, but not that it is news. */
+		if ((events & EPOLLET) && (w.kernel || w.ends))
+			*stays = false;
 		late = has_news(e);
 		if (arms)
 			late |= ((events & SR_EPOLL_IN) && w.link[0] && w.link[0] != rx) ||

@@ -216,6 +216,11 @@ static void give_up(struct sr_epoll *set, bool must)
 	if (atomic_exchange(&set->foreign, true) && !must)
 		return;
 	sr_streams_walk(give_one, &g);
+	/* A waker that has rung would make the set ready. */
+	sr_lock(&set->lock);
+	if (must || !atomic_load(&set->linked))
+		uninstall(set);
+	sr_unlock(&set->lock);
 	errno = err;
 }
 
@@ -231,12 +236,8 @@ void sr_epoll_pass(int epfd)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 
-	if (!set)
-		return;
-	give_up(set, true);
-	sr_lock(&set->lock);
-	uninstall(set);
-	sr_unlock(&set->lock);
+	if (set)
+		give_up(set, true);
 }
 
 /* ---- the kernel's set ---- */

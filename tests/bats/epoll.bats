@@ -104,6 +104,14 @@ teardown() { stop_all; }
 	compare epoll_set broken -w any -l
 }
 
+@test "edge-triggered, half on the link, beside a member that is always ready" {
+	compare epoll_set half -w any -l
+}
+
+@test "a set that is polled is ready only if a member is" {
+	compare epoll_set idle -w any -r 'epoll|peer-dropped'
+}
+
 @test "closed descriptors leave the set, duplicates keep them there" {
 	# Twice in one set: plain.
 	compare epoll_close closing -n 2 -w any -r 'epoll|peer-dropped'

@@ -224,6 +224,80 @@ static void broken_client(void)
 	close(fd);
 }
 
+static void *modified_waiter(void *arg)
+{
+	struct epoll_event ev;
+
+	say("woken: %d", epoll_wait(*(int *)arg, &ev, 1, 5000));
+	return NULL;
+}
+
+/* A set is not ready because a thread was woken in the one before. */
+static void idle_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set();
+	pthread_t t;
+
+	add(ep, fd, EPOLLIN, 1);
+	t = start_asleep(modified_waiter, &ep);
+	mod(ep, fd, EPOLLOUT, 2);
+	pthread_join(t, NULL);
+	close(ep);
+	ep = new_set();
+	add(ep, fd, EPOLLIN, 3);
+	say("poll: %d", poll_one(ep, 0));
+	send_go(fd);
+	close(fd);
+}
+
+static void idle_client(void)
+{
+	int fd = begin_client();
+
+	await_go(fd);
+	close(fd);
+}
+
+/* The peer returns to TCP, while our direction has ended on the link; what it sends then is
+ * an edge, although bytes from before lie there and another member is always ready. */
+static void half_server(int lfd)
+{
+	int fd = begin(lfd), ep = new_set(), found = 0;
+	struct epoll_event ev[4];
+
+	add(ep, eventfd(1, 0), EPOLLIN, 9);
+	add(ep, fd, EPOLLIN | EPOLLET, 1);
+	shutdown(fd, SHUT_WR);
+	await_post("plain");
+	for (int i = 0; i < 20; i++) {
+		epoll_wait(ep, ev, 4, 0);
+		nap(2);
+	}
+	post("waited");
+	await_readable(fd, 2 * MESSAGE);
+	for (int i = 0; i < 100 && !found; i++)
+		for (int n = epoll_wait(ep, ev, 4, 0); n > 0; n--)
+			found |= ev[n - 1].data.u64 == 1;
+	say("edge: %d", found);
+	post("seen");
+	close(fd);
+}
+
+static void half_client(void)
+{
+	int fd = begin_client(), ep = new_set();
+
+	say("end: %zu", take(fd, buf, 1));
+	message(fd);
+	add(ep, fd, EPOLLIN, 1);
+	say("poll: %d", poll_one(ep, 5000));
+	post("plain");
+	await_post("waited");
+	message(fd);
+	await_post("seen");
+	close(fd);
+}
+
 static void polled_server(int lfd)
 {
 	int ep = new_set(), fd = answer(lfd);
@@ -431,6 +505,8 @@ static const struct tcp_case cases[] = {
 	{"nested", nested_server, obey_client},
 	{"polled", polled_server, ping_client},
 	{"broken", broken_server, broken_client},
+	{"idle", idle_server, idle_client},
+	{"half", half_server, half_client},
 	{"fair", fair_server, obey_client},
 	{"again", again_server, obey_client},
 	{"toggled", toggled_server, obey_client},
