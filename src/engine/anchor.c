@@ -89,13 +89,6 @@ bool sr_anchor_writable(struct sr_stream *st)
 	return sr_now_poll(&p, 1) == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
 }
 
-bool sr_anchor_ended(struct sr_stream *st)
-{
-	struct pollfd p = { .fd = st->anchor, .events = POLLRDHUP };
-
-	return sr_now_poll(&p, 1) == 1;
-}
-
 bool sr_anchor_connected(struct sr_stream *st)
 {
 	struct sockaddr_storage peer;
@@ -113,6 +106,15 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 	return sr_real.getsockopt(st->anchor, IPPROTO_TCP, TCP_INFO, ti,
 				  &len) == 0 &&
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
+}
+
+/* (poll(2) would take our own shutdown(SHUT_RD) for the peer's end.) */
+bool sr_anchor_ended(struct sr_stream *st)
+{
+	enum { FIN_WAIT2 = 5 };	/* the last state before the peer's end, <netinet/tcp.h> */
+	struct tcp_info ti;
+
+	return info(st, &ti) && ti.tcpi_state > FIN_WAIT2;
 }
 
 /* The SYN of the end that connects counts in bytes_acked. */

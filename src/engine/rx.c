@@ -331,9 +331,7 @@ bool sr_rx_short(struct sr_stream *st)
 	bool yes = false, fin;
 
 	sr_lock(&st->rx_lock);
-	/* (After shutdown(SHUT_RD) an end of file says nothing of the peer.) */
-	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st) &&
-	    !(sr_st_flags(st) & SR_ST_RDSHUT)) {
+	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
 		/* A FIN counts 1; without one, a reset has been reported. */
 		fin = sr_anchor_connected(st) || (sr_st_flags(st) & SR_ST_HALF);
 		received = sr_anchor_received(st);

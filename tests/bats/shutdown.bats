@@ -13,6 +13,7 @@ teardown() { stop_all; }
 
 @test "shutdown(SHUT_RD) after a return to TCP" {
 	compare shutdown back -w any -r 'option|peer-dropped'
+	compare shutdown back-both -w any -r 'option|peer-dropped'
 }
 
 @test "shutdown of what is over: ENOTCONN" {

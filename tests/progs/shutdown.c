@@ -67,6 +67,32 @@ static void back_client(void)
 	close(fd);
 }
 
+/* The same by who has shut down both ways: the peer's end has not come. */
+static void back_both_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+
+	await_post("shut");
+	say_result("end", recv(fd, buf, 10, MSG_TRUNC));
+	post("back");
+	await_post("again");
+	say_result("close", close(fd));
+}
+
+static void back_both_client(void)
+{
+	int fd = dial_warm();
+
+	say_result("rdwr", shutdown(fd, SHUT_RDWR));
+	post("shut");
+	await_post("back");
+	for (int how = SHUT_RD; how <= SHUT_RDWR; how++)
+		say_result("again", shutdown(fd, how));
+	post("again");
+	say_result("recv", recv(fd, buf, 10, 0));
+	say_result("close", close(fd));
+}
+
 /*
  * Both directions have ended, and both ends know: there is nothing to shut down.  The
  * last acknowledgement takes its time.
@@ -334,6 +360,7 @@ static void both_shut_client(void)
 static const struct tcp_case cases[] = {
 	{"shutdown", shutdown_server, shutdown_client},
 	{"back", back_server, back_client},
+	{"back-both", back_both_server, back_both_client},
 	{"over", over_server, over_client},
 	{"read-end", read_end_server, read_end_client},
 	{"one-way", one_way_server, one_way_client},
