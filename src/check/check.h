@@ -101,6 +101,7 @@ const char *device_address(char buf[64], const char **device);
 
 /* ---- echo.c: the two ends of a measurement ---- */
 
+uint64_t now_ns(void);	/* CLOCK_MONOTONIC */
 int echo_serve(const char *host, const char *port);	/* host: NULL for all addresses */
 int echo_client(const char *host, const char *port, bool measure);
 /* Both at an address of this host, the server in a child, which ends with the client. */

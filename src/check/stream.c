@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -113,13 +112,13 @@ static double connect_ms(const struct checked *c)
 {
 	int fd = socket(c->peer.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	struct timespec a, b;
+	socklen_t len = sizeof(int);
+	uint64_t begin = now_ns();
 	int err = 0;
-	socklen_t len = sizeof(err);
+	double ms;
 
 	if (fd < 0)
 		return -1;
-	clock_gettime(CLOCK_MONOTONIC, &a);
 	if (connect(fd, (const struct sockaddr *)&c->peer, c->peer_len)) {
 		err = errno;
 		if (err == EINPROGRESS && poll(&p, 1, CONNECT_MS) == 1)
@@ -127,11 +126,10 @@ static double connect_ms(const struct checked *c)
 		else if (err == EINPROGRESS)
 			err = ETIMEDOUT;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &b);
+	ms = (double)(now_ns() - begin) / 1e6;
 	close(fd);
 	errno = err;
-	return err ? -1 : (double)(b.tv_sec - a.tv_sec) * 1e3 +
-			  (double)(b.tv_nsec - a.tv_nsec) / 1e6;
+	return err ? -1 : ms;
 }
 
 static void check_there(const struct checked *c)
