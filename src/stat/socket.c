@@ -4,6 +4,7 @@
  * network namespace, by the socket's inode: so a process that has streams need not ask
  * for them.
  */
+#include "base/addr.h"
 #include "stat/stat.h"
 
 #include <arpa/inet.h>
@@ -25,32 +26,25 @@ static char space[32];		/* "net:[4026531840]" */
 static struct entry *entries;
 static size_t n_entries;
 
-/* The kernel prints the address as 32-bit numbers in the host's order. */
+/* The kernel prints the address as one or four 32-bit numbers in the host's order. */
 static void parse_address(struct sockaddr_storage *to, const char *hex, unsigned port)
 {
-	uint32_t word[4] = { 0 };
-	size_t i, words = strlen(hex) / 8;
+	uint32_t word[4];
+	int n = sscanf(hex, "%8x%8x%8x%8x", &word[0], &word[1], &word[2], &word[3]);
+	void *bytes;
+	size_t len;
 
-	for (i = 0; i < words && i < 4; i++)
-		sscanf(hex + i * 8, "%8x", &word[i]);
 	memset(to, 0, sizeof(*to));
-	if (words == 4 && !(word[0] | word[1]) && word[2] == htonl(0xffff)) {
+	if (n == 4 && !(word[0] | word[1]) && word[2] == htonl(0xffff)) {
 		word[0] = word[3];	/* IPv4 in IPv6 */
-		words = 1;
+		n = 1;
 	}
-	if (words == 1) {
-		struct sockaddr_in *in = (struct sockaddr_in *)to;
-
-		in->sin_family = AF_INET;
-		in->sin_port = htons((uint16_t)port);
-		memcpy(&in->sin_addr, word, sizeof(in->sin_addr));
-	} else if (words == 4) {
-		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)to;
-
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons((uint16_t)port);
-		memcpy(&in6->sin6_addr, word, sizeof(in6->sin6_addr));
-	}
+	if (n != 1 && n != 4)
+		return;
+	to->ss_family = n == 1 ? AF_INET : AF_INET6;
+	((struct sockaddr_in *)to)->sin_port = htons((uint16_t)port); /* in both */
+	bytes = (void *)sr_addr_bytes(to, &len);
+	memcpy(bytes, word, len);
 }
 
 static void add(const char *line)
