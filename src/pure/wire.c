@@ -58,21 +58,19 @@ enum { BODY = 12 };
 #define HEADER(f, at, size) FIELD(struct sr_msg, f, at, size)
 #define HELLO(f, at, size) FIELD(struct sr_msg, hello.f, BODY + at, size)
 #define HELLO_RING(f, at, size) FIELD(struct sr_msg, hello.ring.f, BODY + 40 + at, size)
-#define SHARE(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
-#define PROOF(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
+#define BARE(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
 #define SWITCH(f, at, size) FIELD(struct sr_msg, sw.f, BODY + at, size)
 #define END(f, at, size) FIELD(struct sr_msg, end, BODY + at, size)
-#define DATA(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
 #define RING(f, at, size) FIELD(struct sr_msg, ring.f, BODY + at, size)
 #define RING_USE(f, at, size) FIELD(struct sr_msg, use.f, BODY + at, size)
 
 static const struct field header[] = { WIRE_HEADER(HEADER, NONE) {0} };
 static const struct field hello[] = { WIRE_HELLO(HELLO, NONE) WIRE_RING(HELLO_RING) {0} };
-static const struct field share[] = { WIRE_SHARE(SHARE) {0} };
-static const struct field proof[] = { WIRE_PROOF(PROOF) {0} };
+static const struct field share[] = { WIRE_SHARE(BARE) {0} };
+static const struct field proof[] = { WIRE_PROOF(BARE) {0} };
 static const struct field switch_[] = { WIRE_SWITCH(SWITCH, NONE) {0} };
 static const struct field end[] = { WIRE_END(END) {0} };
-static const struct field data[] = { WIRE_DATA(DATA) {0} };
+static const struct field data[] = { WIRE_DATA(BARE) {0} };
 static const struct field ring[] = { WIRE_RING(RING) {0} };
 static const struct field ring_use[] = { WIRE_RING_USE(RING_USE) {0} };
 static const struct field none[] = { {0} };
