@@ -54,6 +54,14 @@ static bool both_ended(struct sr_stream *st, bool half)
 	return (st->tx.ended || half) && peer_ended(st);
 }
 
+/* Has TCP bytes for the program, of a direction that is plain? */
+static bool plain_unread(struct sr_stream *st)
+{
+	int n = 0;
+
+	return !sr_gate_shut(&st->in.gate) && sr_real.ioctl(st->anchor, SIOCINQ, &n) == 0 && n > 0;
+}
+
 bool sr_ends_leave_unread(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
@@ -62,7 +70,7 @@ bool sr_ends_leave_unread(struct sr_stream *st)
 	size_t n;
 
 	if (st->out.broken || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
-		return sr_ends_unread(st);
+		return sr_ends_unread(st) || plain_unread(st);
 	st->in.pushback_len = 0;
 	while (sr_ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
 		st->in.dropped = true;

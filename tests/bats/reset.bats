@@ -10,6 +10,7 @@ teardown() { stop_all; }
 
 @test "closed with unread bytes: ECONNRESET" {
 	compare reset unread -w mixed -r peer-dropped -l
+	compare reset unread-before -w mixed -r 'peer-dropped|short' -l
 }
 
 @test "SO_LINGER of no time: ECONNRESET" {

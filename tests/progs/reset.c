@@ -49,6 +49,25 @@ static void unread_client(void)
 	say_end(fd);
 }
 
+/* The unread bytes came by TCP before there was a link. */
+static void unread_before_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	put(fd, buf, 500);
+	await_go(fd);
+	say_end(fd);
+}
+
+static void unread_before_client(void)
+{
+	int fd = dial();
+
+	await_readable(fd, 500);
+	send_go(fd);
+	say_result("close", close(fd));
+}
+
 /* SO_LINGER with no time: a reset, too. */
 static void linger0_server(int lfd)
 {
@@ -632,6 +651,7 @@ static void end_reset_client(void)
 static const struct tcp_case cases[] = {
 	{"end-reset", end_reset_server, end_reset_client},
 	{"unread", unread_server, unread_client},
+	{"unread-before", unread_before_server, unread_before_client},
 	{"linger0", linger0_server, linger0_client},
 	{"linger0-held", linger0_held_server, linger0_held_client},
 	{"gone", gone_server, gone_client},
