@@ -97,19 +97,19 @@ teardown() { stop_all; }
 }
 
 @test "poll on a set" {
-	compare epoll_set polled -w any -r 'epoll|peer-dropped|not-asked'
+	compare epoll_mixed polled -w any -r 'epoll|peer-dropped|not-asked'
 }
 
 @test "a stream that was reset, in a set that is polled, and by a number that is closed" {
-	compare epoll_set broken -w any -l
+	compare epoll_mixed broken -w any -l
 }
 
 @test "edge-triggered, half on the link, beside a member that is always ready" {
-	compare epoll_set half -w any -l
+	compare epoll_mixed half -w any -l
 }
 
 @test "a set that is polled is ready only if a member is" {
-	compare epoll_set idle -w any -r 'epoll|peer-dropped'
+	compare epoll_mixed idle -w any -r 'epoll|peer-dropped'
 }
 
 @test "closed descriptors leave the set, duplicates keep them there" {
@@ -177,4 +177,13 @@ teardown() { stop_all; }
 
 @test "deleted and added while another thread waits" {
 	compare epoll_set toggled
+}
+
+@test "random sequences of calls" {
+	local n=150 reports="$BATS_TEST_TMPDIR/walk.wait/server.report"
+	[[ $SR_TEST_LINK = shm && $SR_TEST_WHERE = native ]] || skip "for shared memory, natively"
+	[ -z "${SR_TEST_SANITIZER:-}" ] || n=12
+	CASE_SEEDS="1 $n" compare epoll_walk walk -w any -l -n 1+ -m "wait lazy eager"
+	[[ " $SR_TEST_MODES " != *" wait "* ]] ||
+		[ "$(grep -c '"tx_shm":[1-9]' "$reports")" -gt $((4 * n)) ]
 }

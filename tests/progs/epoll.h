@@ -83,6 +83,15 @@ static inline int say_wait(const char *what, int ep, int ms)
 	return n;
 }
 
+static inline int poll_one(int fd, int ms)
+{
+	struct pollfd p = {fd, POLLIN, 0};
+
+	if (poll(&p, 1, ms) < 0)
+		die("poll");
+	return p.revents;
+}
+
 static inline void unblock(int fd)
 {
 	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))
