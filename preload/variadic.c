@@ -4,7 +4,6 @@
  */
 #include "base/calls.h"
 
-#include <errno.h>
 #include <limits.h>
 
 #include "sockrail.h"
@@ -19,41 +18,25 @@
 #include "calls.def"
 
 /*
- * The argument after `last`, given or not, passed on as a pointer: on x86-64
+ * The argument after `last`, given or not, is passed on as a pointer: on x86-64
  * and aarch64 Linux it is in the same register whatever its type, and it is ignored
  * unless the command, request or flag calls for one.
  */
-#define ARGUMENT(arg, last) \
-	void *arg; \
-	va_list ap; \
+#define WITH_ARGUMENT(name, ours, type) \
+	int name(int fd, type last, ...) \
+	{ \
+		void *arg; \
+		va_list ap; \
 \
-	va_start(ap, last); \
-	arg = va_arg(ap, void *); \
-	va_end(ap)
-
-int ioctl(int fd, unsigned long req, ...)
-{
-	ARGUMENT(arg, req);
-	return sr_ioctl(fd, req, arg);
-}
-
-int fcntl(int fd, int cmd, ...)
-{
-	ARGUMENT(arg, cmd);
-	return sr_fcntl(fd, cmd, arg);
-}
-
-int fcntl64(int fd, int cmd, ...)
-{
-	ARGUMENT(arg, cmd);
-	return sr_fcntl(fd, cmd, arg);
-}
-
-int __fcntl(int fd, int cmd, ...)
-{
-	ARGUMENT(arg, cmd);
-	return sr_fcntl(fd, cmd, arg);
-}
+		va_start(ap, last); \
+		arg = va_arg(ap, void *); \
+		va_end(ap); \
+		return ours(fd, last, arg); \
+	}
+WITH_ARGUMENT(ioctl, sr_ioctl, unsigned long)
+WITH_ARGUMENT(fcntl, sr_fcntl, int)
+WITH_ARGUMENT(fcntl64, sr_fcntl, int)
+WITH_ARGUMENT(__fcntl, sr_fcntl, int)
 
 /* As libc's own, which takes six registers and lets the kernel choose. */
 long syscall(long number, ...)
