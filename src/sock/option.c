@@ -226,7 +226,9 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 
 	if (len > 0)
 		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
-	plain = len > 0 && limit && (v < limit->least || v > limit->most);
+	/* (The kernel refuses a short int, but TCP_ULP is a name.) */
+	plain = len >= (level == SOL_SOCKET ? sizeof(v) : 1) && limit &&
+		(v < limit->least || v > limit->most);
 	if (plain && !time)
 		sr_stream_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)

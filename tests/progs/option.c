@@ -253,6 +253,8 @@ static void options_server(int lfd)
 	set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 17);
 	set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 12345);
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	value = 100;	/* bytes, for which no link is, but it is refused */
+	say_result("short", setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, 1));
 	set_int(fd, SOL_SOCKET, SO_SNDBUF, 30000);
 	set_int(fd, SOL_SOCKET, SO_RCVBUF, 40000);
 	say("buffers %d %d", get_int(fd, SOL_SOCKET, SO_SNDBUF),
