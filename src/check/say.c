@@ -42,9 +42,9 @@ const char *advice(const char *reason)
 	return "";
 }
 
-static void quote(const char *key, const char *text)
+static void quote(char before, const char *key, const char *text)
 {
-	printf("\"%s\":\"", key);
+	printf("%c\"%s\":\"", before, key);
 	for (; *text; text++) {
 		if (*text == '\n')
 			fputs("\\n", stdout);
@@ -58,20 +58,13 @@ static void quote(const char *key, const char *text)
 
 static void print_json(void)
 {
-	putchar('{');
-	quote("result", words[line.verdict]);
-	putchar(',');
-	quote("what", line.what);
-	putchar(',');
-	quote("found", line.found);
-	if (*line.todo) {
-		putchar(',');
-		quote("remedy", line.todo);
-	}
-	if (*line.reason) {
-		putchar(',');
-		quote("reason", line.reason);
-	}
+	quote('{', "result", words[line.verdict]);
+	quote(',', "what", line.what);
+	quote(',', "found", line.found);
+	if (*line.todo)
+		quote(',', "remedy", line.todo);
+	if (*line.reason)
+		quote(',', "reason", line.reason);
 	puts("}");
 }
 
