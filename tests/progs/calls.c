@@ -9,6 +9,7 @@
  * direction is on a link and the other one is not.
  */
 #include "calls_io.h"
+#include "calls_more.h"
 #include "calls_wait.h"
 
 #define STEPS 60
@@ -43,7 +44,7 @@ static void set_option(struct end *e)
 		{"USER_TIMEOUT", IPPROTO_TCP, TCP_USER_TIMEOUT, {0, 10000, -1}, false},
 		{"KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE, {50, 7000, 0}, false},
 		{"KEEPCNT", IPPROTO_TCP, TCP_KEEPCNT, {1, 100, 1000}, false},
-		{"LINGER2", IPPROTO_TCP, TCP_LINGER2, {0, 3, -1}, false},
+		{"LINGER2", IPPROTO_TCP, TCP_LINGER2, {0, 3, 60}, false},
 		{"TOS", IPPROTO_IP, IP_TOS, {0, 8, 16}, false},
 		{"nothing", IPPROTO_TCP, 999, {0, 0, 0}, false},
 		{"RCVLOWAT 1", SOL_SOCKET, SO_RCVLOWAT, {0, 1, 1}, false},
@@ -349,7 +350,7 @@ static const struct {
 	{send_some, 30}, {by_file, 4}, {receive_some, 36}, {odd_count, 3}, {poll_some, 16},
 	{select_some, 10}, {set_option, 4}, {get_option, 5}, {set_cork, 2}, {set_time, 2},
 	{set_mode, 3}, {control, 5}, {as_file, 1}, {tell_name, 2}, {connect_again, 1},
-	{duplicate, 5}, {shut, 2},
+	{duplicate, 5}, {shut, 2}, {bulk, 1}, {fill, 1},
 };
 
 static void (*some_op(void))(struct end *)
@@ -439,6 +440,8 @@ static void run(uint64_t seed)
 	for (int i = 0; i < 10; i++, step++)
 		turn();
 	end_of(&ends[!first]);
+	if (once_in(4))
+		listener();
 	alarm(0);
 }
 

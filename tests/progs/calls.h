@@ -138,6 +138,17 @@ static inline void settle(const struct end *e)
 	    state(e->fd[0]));
 }
 
+/* While a stream switches to a link it may have no room: waits until both have. */
+static void await_room(void)
+{
+	for (int i = 0; i < 2; i++) {
+		struct pollfd p = {.fd = ends[i].fd[0], .events = POLLOUT};
+
+		if (!ends[i].closed && poll(&p, 1, 4000) != 1)
+			say("%c: no room", ends[i].name);
+	}
+}
+
 /* What was held back goes out. */
 static inline void push(struct end *e)
 {

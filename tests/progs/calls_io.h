@@ -48,6 +48,7 @@ static void by_file(struct end *e)
 
 	if (!off)
 		lseek(fileno(file), at, SEEK_SET);
+	await_room();
 	errno = 0;
 	r = sendfile(any_fd(e), fileno(file), off, n);
 	tell(e, off ? "sendfile at" : "sendfile", n, 0, r, 0);
@@ -101,6 +102,7 @@ static void send_some(struct end *e)
 		flags |= MSG_MORE;
 	data_fill(&e->tx, buf, n);
 	cnt = cut(iov, n);
+	await_room();
 	errno = 0;
 	r = send_by(how, fd, iov, cnt, n, flags);
 	tell(e, names[how], n, flags, r, digest(buf, r));

@@ -47,17 +47,6 @@ static const char *fd_name(int fd)
 	return "";
 }
 
-/* While a stream switches to a link it may have no room: waits until both have. */
-static void await_room(void)
-{
-	for (int i = 0; i < 2; i++) {
-		struct pollfd p = {.fd = ends[i].fd[0], .events = POLLOUT};
-
-		if (!ends[i].closed && poll(&p, 1, 4000) != 1)
-			say("%c: no room", ends[i].name);
-	}
-}
-
 /* Is the answer to what was asked of that moment?  Then it is asked again. */
 static bool no_room(const struct pollfd *p, int n)
 {
