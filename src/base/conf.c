@@ -364,8 +364,6 @@ void sr_conf_load(void)
 	}
 	load_environment();
 	sr_settings_load();
-	if (shown)
-		_exit(sr_log_warned);
 	sr_conf.never = sr_conf.policy.upgrade == SR_NEVER && !sr_has_rules();
 	errno = err;
 }

@@ -74,8 +74,6 @@ const char *sr_errno_name(int err)
 	return strerrorname_np(err < 0 ? -err : err) ?: "?";
 }
 
-atomic_bool sr_log_warned;
-
 const char *const sr_level_words[] = {
 	[SR_ERROR] = "error", [SR_WARN] = "warn", [SR_INFO] = "info",
 	[SR_DEBUG] = "debug", [SR_TRACE] = "trace", NULL,
@@ -88,8 +86,6 @@ void sr_log_write(enum sr_level level, const char *fmt, ...)
 	size_t len;
 	va_list args;
 
-	if (level <= SR_WARN)
-		atomic_store(&sr_log_warned, true);
 	len = (size_t)sr_format(line, sizeof(line), "sockrail[%d] %s: ",
 				(int)getpid(), sr_level_words[level]);
 	va_start(args, fmt);

@@ -7,13 +7,11 @@
 #ifndef SR_LOG_H
 #define SR_LOG_H
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/conf.h"
 
 extern const char *const sr_level_words[];	/* "error" ..., NULL */
-extern atomic_bool sr_log_warned;	/* a warning or an error has been logged */
 void sr_log_init(void);	/* by sr_conf_load(): remembers what standard error is */
 void sr_log_write(enum sr_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -5,8 +5,7 @@
 
 #include <stdbool.h>
 
-/* Exit statuses, as env(1) has them, and our own; that of a mistake is the library's
- * (sr_conf_load()). */
+/* Exit statuses, as env(1) has them, and our own. */
 enum { EXIT_MISTAKE = 1, EXIT_REFUSED = 3, EXIT_SELF = 125, EXIT_NOT_RUN = 126,
        EXIT_NOT_FOUND = 127 };
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "launcher.h"
@@ -165,14 +166,37 @@ int launcher_exec(char **command)
 	return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
 }
 
-/* The library tells, in a program that would do nothing, and ends it: mistakes are its
- * warnings, and then the status is 1. */
+/* The library tells, in a program that does nothing; mistakes are its warnings. */
 static int show_config(void)
 {
-	char name[] = "true", *command[] = { name, NULL };
+	char name[] = "true", *command[] = { name, NULL }, *line = NULL;
+	int said[2], status;
+	bool mistake = false;
+	size_t size = 0;
+	FILE *from;
+	pid_t child;
 
 	setenv("SOCKRAIL_SHOW_CONFIG", names_set, 1);
-	return launcher_exec(command);
+	if (pipe(said) || !(from = fdopen(said[0], "r")) || (child = fork()) < 0) {
+		perror("sockrail");
+		return EXIT_SELF;
+	}
+	if (!child) {
+		dup2(said[1], STDERR_FILENO);
+		close(said[0]);
+		close(said[1]);
+		_exit(launcher_exec(command));
+	}
+	close(said[1]);
+	while (getline(&line, &size, from) > 0) {
+		mistake |= strstr(line, "] warn: ") || strstr(line, "] error: ");
+		fputs(line, stderr);
+	}
+	free(line);
+	fclose(from);
+	if (waitpid(child, &status, 0) < 0 || !WIFEXITED(status))
+		return EXIT_SELF;
+	return mistake ? EXIT_MISTAKE : WEXITSTATUS(status);
 }
 
 /* sockrail-check is beside this program. */
