@@ -297,8 +297,13 @@ static inline size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
 		size_t n;
 
 		end = over(e, want);
-		n = want == SR_NOTIFY_RX ? l->ops->rx_data(l, 0, v)
-					 : l->ops->tx_room(l, v);
+		if (want == SR_NOTIFY_RX) {
+			n = l->ops->rx_data(l, 0, v);
+		} else {
+			pthread_mutex_lock(&e->sends);
+			n = l->ops->tx_room(l, v);
+			pthread_mutex_unlock(&e->sends);
+		}
 		if (!n && armed && !end) {
 			CHECK(poll(pfd, 2, HANG_MS) > 0);
 			if (pfd[1].revents)

@@ -156,7 +156,7 @@ static void *answer(void *arg)
 			send_plain(e, SR_MSG_ACKEND);
 		await(e, SR_NOTIFY_TX, end_acked);
 	}
-	e->link->ops->drop(e->link, NULL);
+	e->link->ops->drop(e->link, "short");
 	put_link(e);
 	return NULL;
 }
@@ -291,7 +291,7 @@ static struct end *open_end(uint32_t no)
 
 static void let_go(struct end *e)
 {
-	e->link->ops->drop(e->link, NULL);
+	e->link->ops->drop(e->link, "short");
 	put_link(e);
 }
 
