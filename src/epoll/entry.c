@@ -360,7 +360,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		return 0;
 	}
 	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_plain(st) &&
-	    !(ev->events & EPOLLEXCLUSIVE))
+	    !st->out.broken && !(ev->events & EPOLLEXCLUSIVE))
 		return add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
 		return modify(e, ev);

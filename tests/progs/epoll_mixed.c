@@ -33,7 +33,7 @@ static void polled_server(int lfd)
 static void broken_server(int lfd)
 {
 	int fd = begin(lfd), copy = dup(fd), ep = new_set(), other = new_set(),
-	    late = new_set();
+	    late = new_set(), last = new_set();
 	struct epoll_event ev = {0};
 
 	add(ep, fd, EPOLLIN, 1);
@@ -41,6 +41,8 @@ static void broken_server(int lfd)
 	send_go(fd);
 	while (!(ev.events & EPOLLHUP) && epoll_wait(ep, &ev, 1, 5000) == 1)
 		;
+	add(last, fd, EPOLLIN | EPOLLEXCLUSIVE, 4);
+	say_result("twice", control(last, EPOLL_CTL_ADD, fd, EPOLLIN, 5));
 	add(late, fd, EPOLLIN, 1);
 	say("poll: %d", poll_one(late, 5000));
 	say("poll: %d", poll_one(ep, 5000));
