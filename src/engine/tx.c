@@ -176,8 +176,6 @@ bool sr_tx_decide(struct sr_stream *st)
 	uint64_t ms = st->policy->upgrade == SR_WAIT ? 400 : 20;
 	bool again;
 
-	if (decided(st))
-		return false;
 	sr_stream_await(st, SR_NOTIFY_TX, decided, st->out.wait_since + ms * 1000000);
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);

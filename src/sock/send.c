@@ -38,6 +38,7 @@ struct source {
 	int in_fd;
 	off_t *off;		/* may be NULL, as for sendfile(2) */
 	bool signalled;		/* the kernel has raised SIGPIPE */
+	bool switching;		/* it was not taken because the direction is about to switch */
 };
 
 /* A call that does not block is made while signals are held off, and must be no
@@ -263,6 +264,7 @@ static ssize_t put(struct sr_stream *st, struct source *src, int flags, bool *op
 
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
+	src->switching = st->tx.state == SR_TX_WAIT;
 	*open = !sr_gate_shut(&st->out.gate);
 	if (*open)
 		goto out;
@@ -366,11 +368,11 @@ static bool room_soon(struct sr_stream *st, int fd)
 
 /* Waits for room.  Returns 0 to try again, or -EAGAIN if the call may not wait,
  * or no longer. */
-static ssize_t await_room(struct sr_stream *st, struct sr_sleep *sleep)
+static ssize_t await_room(struct sr_stream *st, struct sr_sleep *sleep, bool switching)
 {
 	ssize_t r = sr_sleep(st, sleep, POLLOUT);
 
-	if (r == -EAGAIN && (sr_tx_decide(st) || room_soon(st, sleep->fd) ||
+	if (r == -EAGAIN && ((switching && sr_tx_decide(st)) || room_soon(st, sleep->fd) ||
 			     room_after_all(st)))
 		r = 0;
 	return r;
@@ -392,7 +394,7 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 			break;
 		if (r == -EAGAIN) {
 			sr_probe(stall, st, src->iov.left);
-			r = await_room(st, sleep);
+			r = await_room(st, sleep, src->switching);
 		}
 	} while (r >= 0);
 	/* The error of a stream, but not of a file, is for the next call. */

@@ -31,3 +31,7 @@ teardown() { stop_all; }
 	[ "$SR_TEST_WHERE" != vm ] || skip "2 GB are too many for an emulated CPU"
 	compare buffer huge -m "wait eager client"
 }
+
+@test "small sends that must not block, while a link is made" {
+	compare buffer crumbs -n 40 -w any
+}

@@ -206,6 +206,36 @@ static void huge_client(void)
 	close(fd);
 }
 
+/* Small sends that must not block find room, whether or not a link is being made. */
+static void crumbs_server(int lfd)
+{
+	for (int i = 0; i < 40; i++) {
+		struct data d = DATA(0);
+		int fd = answer(lfd);
+
+		take_rest(fd, &d);
+		say_data("got", &d);
+		close(fd);
+	}
+}
+
+static void crumbs_client(void)
+{
+	for (int i = 0; i < 40; i++) {
+		struct data d = DATA(i);
+		char piece[20];
+		int fd = dial();
+
+		for (int k = 0; k < 500; k++) {
+			data_fill(&d, piece, sizeof(piece));
+			if (send(fd, piece, sizeof(piece), MSG_DONTWAIT) != sizeof(piece))
+				say_result("no room", -1);
+		}
+		say_data("sent", &d);
+		close(fd);
+	}
+}
+
 static const struct tcp_case cases[] = {
 	{"huge", huge_server, huge_client},
 	{"hurry", hurry_server, hurry_client},
@@ -213,6 +243,7 @@ static const struct tcp_case cases[] = {
 	{"bounded", bounded_server, bounded_client},
 	{"lowat", lowat_server, lowat_client},
 	{"queues", queues_server, queues_client},
+	{"crumbs", crumbs_server, crumbs_client},
 };
 
 int main(int argc, char **argv)
