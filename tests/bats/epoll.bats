@@ -141,6 +141,7 @@ teardown() { stop_all; }
 }
 
 @test "the same, of a parent without a descriptor left" {
+	not_in_valgrind "does not lower the limit of descriptors"
 	compare epoll_process full -n 2 -l -w any -r 'fork|epoll|peer-dropped|not-asked' \
 		SOCKRAIL_SPIN_US=0
 }
