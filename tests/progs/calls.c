@@ -350,7 +350,7 @@ static const struct {
 	{send_some, 30}, {by_file, 4}, {receive_some, 36}, {odd_count, 3}, {poll_some, 16},
 	{select_some, 10}, {set_option, 4}, {get_option, 5}, {set_cork, 2}, {set_time, 2},
 	{set_mode, 3}, {control, 5}, {as_file, 1}, {tell_name, 2}, {connect_again, 1},
-	{duplicate, 5}, {shut, 2}, {bulk, 1}, {fill, 1},
+	{duplicate, 5}, {shut, 2}, {bulk, 1}, {fill, 1}, {be_woken, 1},
 };
 
 static void (*some_op(void))(struct end *)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* calls_more.h - many bytes, by two threads; full buffers; listeners. */
+/* calls_more.h - two threads: many bytes, full buffers, a call that sleeps; and listeners. */
 #ifndef TEST_CALLS_MORE_H
 #define TEST_CALLS_MORE_H
 
@@ -116,6 +116,75 @@ static void fill(struct end *e)
 		got += (size_t)r;
 	}
 	say("  %s, %s", got == n ? "all" : "not all", in.crc == out.crc ? "the same" : "another");
+}
+
+/* ------------------------------------------------------------ asleep */
+
+struct asleep {
+	int fd, how;
+	ssize_t r;
+	int error;
+};
+
+static void *sleep_in_call(void *arg)
+{
+	struct asleep *a = arg;
+	struct pollfd p = {.fd = a->fd, .events = POLLIN | POLLRDHUP};
+	static char into[10];
+	struct iovec iov = {into, 10};
+	fd_set set;
+
+	errno = 0;
+	switch (a->how) {
+	case 0:
+		a->r = read(a->fd, into, 10);
+		break;
+	case 1:
+		a->r = readv(a->fd, &iov, 1);
+		break;
+	case 2:
+		a->r = recv(a->fd, into, 3, MSG_PEEK);
+		break;
+	case 3:
+		a->r = poll(&p, 1, -1) == 1 ? p.revents : -1;
+		break;
+	default:
+		FD_ZERO(&set);
+		FD_SET(a->fd, &set);
+		a->r = select(a->fd + 1, &set, NULL, NULL, NULL);
+	}
+	a->error = errno;
+	return NULL;
+}
+
+/* A call that the peer's bytes wake, or its end. */
+static void be_woken(struct end *e)
+{
+	struct asleep a = {.fd = any_fd(e), .how = (int)pick(5)};
+	bool end = once_in(6);
+	pthread_t t;
+	ssize_t r;
+
+	if (!is_calm(e) || ready(e) || e->nonblock || e->timed || !may_send(e->peer))
+		return;
+	await_room();
+	t = start_asleep(sleep_in_call, &a);
+	if (end) {
+		r = shutdown(any_fd(e->peer), SHUT_WR);
+		e->peer->wr_shut = e->fin = true;
+	} else {
+		r = send(any_fd(e->peer), "wake up", 7, 0);
+		e->in += 7;
+	}
+	tell_result(e->peer, end ? "ends" : "wakes", r);
+	pthread_join(t, NULL);
+	errno = a.error;
+	printf("%d ", a.how);
+	tell_result(e, "was asleep", a.r);
+	if (a.how < 2 && a.r > 0)
+		e->in -= (size_t)a.r;
+	settle(e);
+	settle(e->peer);
 }
 
 /* ------------------------------------------------------------ listeners */
