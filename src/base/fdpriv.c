@@ -48,27 +48,28 @@ bool sr_fd_is_private(int fd)
 /*
  * A copy of fd with a number in [first, end), as high as possible; -errno.  F_DUPFD
  * yields the least free number from a base on: the base goes down from the end, over
- * those that are ours, and in growing steps where the program's are in the way.
+ * those that are ours, and in growing steps where others are in the way.  A base is tried
+ * only if it is free, or the last one: a copy behind the end may make the kernel's table
+ * grow, and that takes long (sr_fd_reserve()).
  */
 static int dup_into(int fd, int first, int end)
 {
 	int base = end - 1, step = 1, got;
 
-	while (base >= first) {
+	while (base > first) {
 		if (sr_fd_is_private(base)) {
 			base--;
 			continue;
 		}
-		got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, base);
-		if (got >= 0 && got < end)
-			return got;
-		if (got >= 0)
-			sr_now_close(got);
-		else if (errno != EMFILE && errno != EINVAL)
-			return -errno;
+		if (sr_real.fcntl(base, F_GETFD) < 0)
+			break;
 		base -= step;
 		step *= 2;
 	}
+	got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, base > first ? base : first);
+	if (got < end)
+		return got >= 0 ? got : errno == EINVAL ? -EMFILE : -errno;
+	sr_now_close(got);
 	return -EMFILE;
 }
 

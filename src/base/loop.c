@@ -298,6 +298,7 @@ static int start_locked(void)
 
 	if (atomic_load(&running))
 		return 0;
+	sr_fd_reserve();	/* fork has copied no more of the table than was in use */
 	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
 	if (ep >= 0)
 		wk = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

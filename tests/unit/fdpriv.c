@@ -14,6 +14,7 @@
 #include "base/fdpriv.h"
 #include "base/process.h"
 #include "check.h"
+#include "in_process.h"
 
 #define SOFT 256
 
@@ -71,6 +72,36 @@ static void own_in_full_table(void)
 	sr_fd_close(fds[n - 1]);
 	for (int i = 1; i < n - 1; i++)
 		close(fds[i]);
+}
+
+/* How many descriptors the kernel's table has room for, proc(5). */
+static unsigned table_size(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	unsigned n = 0;
+
+	while (fgets(line, sizeof(line), f) && sscanf(line, "FDSize: %u", &n) != 1)
+		;
+	fclose(f);
+	return n;
+}
+
+/* The program has the number that would be the next of ours. */
+static int beside_others(void *arg)
+{
+	struct rlimit rl = {1024, 1024};
+	int a, b, c;
+
+	(void)arg;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &rl));
+	a = sr_fd_dup(0);
+	CHECK(a == 255 && dup2(0, 254) == 254 && table_size() == 256);
+	b = sr_fd_dup(0);
+	c = sr_fd_dup(0);
+	CHECK(b == 253 && c == 252);
+	CHECK_EQ(table_size(), 256);
+	return 0;
 }
 
 struct seen {
@@ -203,6 +234,7 @@ int main(void)
 {
 	struct rlimit rl;
 
+	CHECK(!in_process(beside_others, NULL, 10));
 	getrlimit(RLIMIT_NOFILE, &rl);
 	rl.rlim_cur = SOFT;
 	CHECK(setrlimit(RLIMIT_NOFILE, &rl) == 0);
