@@ -355,9 +355,13 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	if (e && is_deleted(e)) {
 		if (op != EPOLL_CTL_ADD)
 			return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
-		set_events(e, ev->events, ev->data.u64);
-		sr_epoll_list(e, SR_EPOLL_ALL);
-		return 0;
+		if (!(ev->events & EPOLLEXCLUSIVE)) {
+			set_events(e, ev->events, ev->data.u64);
+			sr_epoll_list(e, SR_EPOLL_ALL);
+			return 0;
+		}
+		sr_epoll_remove(e);
+		e = NULL;
 	}
 	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_plain(st) &&
 	    !st->out.broken && !(ev->events & EPOLLEXCLUSIVE))

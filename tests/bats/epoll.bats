@@ -180,11 +180,20 @@ teardown() { stop_all; }
 	compare epoll_set toggled
 }
 
+# walk FIRST COUNT: the sequences of so many seeds
+walk() {
+	[[ $SR_TEST_LINK = shm && $SR_TEST_WHERE = native ]] || skip "for shared memory, natively"
+	CASE_SEEDS="$1 $2" compare epoll_walk walk -w any -l -n 1+ -m "wait lazy eager"
+}
+
 @test "random sequences of calls" {
 	local n=150 reports="$BATS_TEST_TMPDIR/walk.wait/server.report"
-	[[ $SR_TEST_LINK = shm && $SR_TEST_WHERE = native ]] || skip "for shared memory, natively"
 	[ -z "${SR_TEST_SANITIZER:-}" ] || n=12
-	CASE_SEEDS="1 $n" compare epoll_walk walk -w any -l -n 1+ -m "wait lazy eager"
+	walk 1 "$n"
 	[[ " $SR_TEST_MODES " != *" wait "* ]] ||
 		[ "$(grep -c '"tx_shm":[1-9]' "$reports")" -gt $((4 * n)) ]
+}
+
+@test "deleted, and added again with EPOLLEXCLUSIVE while bytes lie unread" {
+	walk 2937 1
 }
