@@ -332,8 +332,8 @@ bool sr_rx_short(struct sr_stream *st)
 
 	sr_lock(&st->rx_lock);
 	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
-		/* A FIN counts 1; without one, a reset has been reported. */
-		fin = sr_anchor_connected(st) || (sr_st_flags(st) & SR_ST_HALF);
+		/* A FIN counts 1; behind an error there is none. */
+		fin = !atomic_load(&st->err.ended);
 		received = sr_anchor_received(st);
 		yes = received && received - fin + (uint64_t)st->in.delta < st->rx.m;
 	}

@@ -150,6 +150,7 @@ static int next_error(struct sr_stream *st, int err)
 		atomic_store(&st->err.reported, true);
 	if (ours)
 		return ours;
+	sr_stream_failed(st, -err);
 	return err == ECONNRESET && (sr_st_flags(st) & SR_ST_PEER_END) ? EPIPE : err;
 }
 
