@@ -18,7 +18,8 @@ void sr_fd_reserve(void);
  * sr_fd_own(eventfd(...)): moves a descriptor up that has just been made, perhaps -1,
  * and makes it ours; the new number, or -1 and errno.  If it can't be moved it is ours
  * where it is.  Until then it has the lowest free number: a program that closes numbers
- * which it does not have may close it (EBADF).
+ * which it does not have may close it (EBADF), and what it opens at once may be taken for
+ * ours.  So that is a matter of microseconds: nothing here may sleep.
  */
 int sr_fd_own(int fd);
 
