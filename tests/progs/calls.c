@@ -203,7 +203,8 @@ static void as_file(struct end *e)
 static void tell_name(struct end *e)
 {
 	struct sockaddr_in own = {0}, other = {0};
-	socklen_t len = sizeof(own), other_len = once_in(4) ? pick(20) : sizeof(other);
+	socklen_t len = sizeof(own), room = once_in(4) ? pick(20) : sizeof(other),
+		  other_len = room;
 	bool peer = once_in(2);
 	int fd = any_fd(e), r;
 
@@ -223,7 +224,8 @@ static void tell_name(struct end *e)
 		getsockname(e->peer->fd[0], (void *)&own, &len);
 	else if (getpeername(e->peer->fd[0], (void *)&own, &len))
 		return;
-	say("  length %u, %s", other_len, own.sin_port == other.sin_port ? "the same" : "another");
+	say("  length %u, %s", other_len, room < sizeof(other) ? "a part" :
+	    own.sin_port == other.sin_port ? "the same" : "another");
 }
 
 static void connect_again(struct end *e)
