@@ -173,6 +173,21 @@ static void say_fields(const char *what, ssize_t n, const struct msghdr *m)
 	    m->msg_flags);
 }
 
+/* Room for five bytes, for a name and for control messages. */
+static struct msghdr all_fields(void)
+{
+	static char control[100], name[100];
+	static struct iovec iov = {buf, 5};
+
+	return (struct msghdr){.msg_name = name,
+			       .msg_namelen = sizeof(name),
+			       .msg_iov = &iov,
+			       .msg_iovlen = 1,
+			       .msg_control = control,
+			       .msg_controllen = sizeof(control),
+			       .msg_flags = 0x55};
+}
+
 /* A reset behind some bytes: they come first, and the error is for the next call. */
 static void fields_reset_server(int lfd)
 {
@@ -191,15 +206,7 @@ static void fields_reset_server(int lfd)
 static void fields_reset_client(void)
 {
 	int fd = dial_warm();
-	char control[100], name[100];
-	struct iovec iov = {buf, 5};
-	struct msghdr m = {.msg_name = name,
-			   .msg_namelen = sizeof(name),
-			   .msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control),
-			   .msg_flags = 0x55};
+	struct msghdr m = all_fields();
 
 	send_go(fd);
 	await_readable(fd, 30);
@@ -214,15 +221,7 @@ static void fields_reset_client(void)
 static void fields_server(int lfd)
 {
 	int fd = answer(lfd);
-	char control[100], name[100];
-	struct iovec iov = {buf, 5};
-	const struct msghdr all = {.msg_name = name,
-				   .msg_namelen = sizeof(name),
-				   .msg_iov = &iov,
-				   .msg_iovlen = 1,
-				   .msg_control = control,
-				   .msg_controllen = sizeof(control),
-				   .msg_flags = 0x55};
+	const struct msghdr all = all_fields();
 	struct msghdr m = all, bytes_only = all;
 
 	bytes_only.msg_name = bytes_only.msg_control = NULL;
