@@ -20,7 +20,6 @@
 #ifndef SR_VERBS_H
 #define SR_VERBS_H
 
-
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/loop.h"
