@@ -22,6 +22,17 @@ sized() {
 # brief FULL SHORT: how much; SR_TEST_SHORT=1 says that tests/check has no time
 brief() { [ "${SR_TEST_SHORT:-}" = 1 ] && echo "$2" || echo "$1"; }
 
+# fabric_rounds KIND N: $rounds of a kind of tests/faults/fabric: N, or of all kinds 200 in
+# tests/check full; skips if that kind is not here
+fabric_rounds() {
+	local kinds
+	mapfile -t kinds < <("$SR_TOP/tests/faults/fabric" kinds)
+	[[ " ${kinds[*]} " = *" $1 "* ]] || skip "tests/faults/fabric says why"
+	rounds=$2
+	# shellcheck disable=SC2034 # the caller's
+	[ "${SR_TEST_FULL:-}" != 1 ] || rounds=$((200 / ${#kinds[@]}))
+}
+
 # as server|client COMMAND...: under Sockrail, or not, as each_way wants it
 as() {
 	local policy=${!1} report=$BATS_TEST_TMPDIR/$1.report

@@ -10,11 +10,8 @@ teardown() { "$SR_TOP/tests/faults/fabric" heal; }
 
 # fabric KIND
 fabric() {
-	local kinds rounds
-	mapfile -t kinds < <("$SR_TOP/tests/faults/fabric" kinds)
-	[[ " ${kinds[*]} " = *" $1 "* ]] || skip "tests/faults/fabric says why"
-	rounds=$(brief 9 3)
-	[ "${SR_TEST_FULL:-}" != 1 ] || rounds=$((200 / ${#kinds[@]}))
+	local rounds
+	fabric_rounds "$1" "$(brief 9 3)"
 	"$SR_TOP/tests/faults/run" --link verbs --kind "$1" --rounds "$rounds" --seed 1
 }
 

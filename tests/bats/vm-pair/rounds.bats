@@ -39,15 +39,13 @@ strike() {
 # rounds KIND
 rounds() {
 	need socat openssl
-	local kinds n i seed linked=0 struck=0 reasons='' policies=(wait eager lazy)
-	mapfile -t kinds < <("$SR_TOP/tests/faults/fabric" kinds)
-	[[ " ${kinds[*]} " = *" $1 "* ]] || skip "tests/faults/fabric says why"
-	n=3
-	[ "${SR_TEST_FULL:-}" != 1 ] || n=$((200 / ${#kinds[@]}))
+	local rounds i seed linked=0 struck=0 reasons='' policies=(wait eager lazy)
+	fabric_rounds "$1" 3
 	random "$t/a" "$megabytes"
 	random "$shared/b" "$megabytes"
-	server=none client=none exchange && exchanged
-	for ((i = 0; i < n; i++)); do
+	server=none client=none exchange
+	exchanged
+	for ((i = 0; i < rounds; i++)); do
 		seed=$RANDOM
 		server=${policies[i % 3]} client=${policies[i % 3]}
 		port
@@ -55,7 +53,7 @@ rounds() {
 		exchange
 		strike "$1" "$seed" || true
 		exchanged || {
-			echo "round $i of $n, $server, seed $seed"
+			echo "round $i of $rounds, $server, seed $seed"
 			tail -n 20 "$t"/*.report "$t"/*.log "$shared/report.$port"
 			return 1
 		}
@@ -68,8 +66,8 @@ rounds() {
 		device_up
 		there device_up
 	done
-	echo "# $1: $n rounds, $linked with a link, $struck struck$reasons" >&3
-	[ "$linked" -ge $((n / 2)) ] && [ "$struck" -ge $((n / 2)) ]
+	echo "# $1: $rounds rounds, $linked with a link, $struck struck$reasons" >&3
+	[ "$linked" -ge $((rounds / 2)) ] && [ "$struck" -ge $((rounds / 2)) ]
 }
 
 @test "two hosts: the interface goes down and comes up" { rounds link-down; }
