@@ -248,7 +248,7 @@ static void fields_server(int lfd)
 	m = all;
 	say_fields("trunc", recvmsg(fd, &m, MSG_TRUNC), &m);
 	m = all;
-	say_fields("recvfrom", recvfrom(fd, buf, 5, 0, (struct sockaddr *)name,
+	say_fields("recvfrom", recvfrom(fd, buf, 5, 0, m.msg_name,
 					&m.msg_namelen), &m);
 	send_go(fd);
 	m = all;
