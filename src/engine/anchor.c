@@ -27,12 +27,15 @@ int sr_reset_error(struct sr_stream *st)
 }
 
 /* Translates the kernel's error.  EPIPE is for a program that writes; for
- * others it is a reset, or no error if the reset was already reported. */
+ * others it is a reset, or no error if the reset was already reported.  Where
+ * they receive from TCP the peer's end has come before the reset. */
 static int known_as(struct sr_stream *st, int err)
 {
 	if (err == EPIPE &&
 	    (atomic_load(&st->err.ended) || atomic_load(&st->err.reported)))
 		return 0;
+	if (err == EPIPE && !sr_gate_shut(&st->in.gate))
+		return EPIPE;
 	return err == EPIPE || err == ECONNRESET ? sr_reset_error(st) : err;
 }
 

@@ -34,7 +34,7 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 
 /* Turns the result of a plain receive into what the program gets.  A result
  * of 0 is TCP's end, or means an error that a write of ours took from the
- * socket; for an empty buffer it means nothing. */
+ * socket (EPIPE: behind that end); for an empty buffer it means nothing. */
 static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
 {
 	int err;
@@ -50,7 +50,7 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg, ssiz
 	if (r == 0 && sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
 	    (sr_rx_short(st) || st->in.dropped))
 		return -ECONNRESET;
-	if (r != 0 || !sr_anchor_kept(st))
+	if (r != 0 || (err = sr_anchor_kept(st)) == 0 || err == EPIPE)
 		return r;
 	err = atomic_exchange(&st->err.pending, 0);
 	return err ? -err : 0;

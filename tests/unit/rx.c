@@ -191,6 +191,28 @@ static void reset_behind_end(void)
 	fake_end(&e);
 }
 
+/* The peer, whose direction is plain, has ended and closed.  Our mark, and what follows it,
+ * meets a closed socket, which concerns the program if it sends, not if it receives. */
+static void reset_behind_plain_end(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	by_tcp(&e, "abc", 3);
+	close(e.peer);
+	fake_tx_start(&e);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_ACKSW });
+	fake_progress(&e);
+	e.f->link.ops->drop(&e.f->link, "test");
+	fake_progress(&e);
+	CHECK_EQ(fake_recv(&e, buf, 64), 3);
+	CHECK_EQ(fake_recv(&e, buf, 64), 0);
+	CHECK_EQ(fake_recv(&e, buf, 64), 0);
+	CHECK_EQ(fake_write(&e, buf, 1), -EPIPE);
+	CHECK_EQ(fake_recv(&e, buf, 64), 0);
+	e.peer = -1;
+	fake_end(&e);
+}
+
 /* The peer goes back to TCP, and sends again what the program had taken meanwhile. */
 static void resumes(void)
 {
@@ -320,6 +342,7 @@ int main(void)
 	ends();
 	peer_killed();
 	reset_behind_end();
+	reset_behind_plain_end();
 	resumes();
 	peer_lies();
 	peer_goes_on();
