@@ -91,12 +91,18 @@ static __attribute__((noinline)) void pause_shortly(void)
 	nanosleep(&step, NULL);
 }
 
+/* For a mark, too, which usually is on its way. */
 static void wait_read(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
-	uint64_t ns = !l->all ? LEAVE_NS :
-		      sr_back_outlives(st, false) ? LEAVE_WAIT_NS : END_WAIT_NS;
+	uint64_t ns = LEAVE_NS;
 
+	if (!sr_back_concerns(st))
+		return;
+	while (sr_stream_rx(st) == SR_RX_EXPECT && is_within(l, LEAVE_NS))
+		pause_shortly();
+	if (l->all)
+		ns = sr_back_outlives(st, false) ? LEAVE_WAIT_NS : END_WAIT_NS;
 	while (sr_back_concerns(st) && is_read_on(st) && is_within(l, ns))
 		pause_shortly();
 }

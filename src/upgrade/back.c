@@ -229,7 +229,8 @@ static void back_one(struct sr_stream *st, void *arg)
 		move(st, arg, sr_back_is_plain);
 }
 
-/* Does its link outlive the process?  live: only if the peer still has it. */
+/* Does its link outlive the process?  live: only if the peer still has it.  Not before the
+ * peer's mark has come, which must not meet a closed socket. */
 bool sr_back_outlives(struct sr_stream *st, bool live)
 {
 	struct sr_link *link;
@@ -238,7 +239,7 @@ bool sr_back_outlives(struct sr_stream *st, bool live)
 	sr_stream_lock(st);
 	link = st->out.link ?: st->in.link;
 	yes = link && link->ops->leave && st->tx.state != SR_TX_RESEND &&
-	      !(live && (sr_link_events(link) & SR_LINK_DEAD));
+	      st->rx.state != SR_RX_EXPECT && !(live && (sr_link_events(link) & SR_LINK_DEAD));
 	sr_stream_unlock(st);
 	return yes;
 }

@@ -2,7 +2,8 @@
 /*
  * deliver.c - a process ends with bytes on a link that ends with it, and TCP has no room
  * for them: they arrive nevertheless, and TCP's end behind them, also where no process can
- * be made that delivers them, or there is no memory to hand them to it.
+ * be made that delivers them, or there is no memory to hand them to it.  And TCP's end is
+ * no reset, although a mark or a RESUME comes behind the process's end.
  */
 #include "fake_link.h"
 
@@ -194,6 +195,47 @@ static int end_under_a_sender(void *received)
 	return 0;
 }
 
+/* A link that outlives the process, as shared memory does. */
+static bool leaves(struct sr_link *link, bool resent)
+{
+	(void)link;
+	(void)resent;
+	return true;
+}
+
+/* The process has agreed to a switch and ended, and now the mark comes, and what follows
+ * it: TCP's end comes first, and no reset.  Returns an exit status. */
+static int marks_late(struct fake_pair *e, uint64_t unused)
+{
+	struct pollfd p = {.fd = e->peer, .events = POLLRDHUP};
+	uint8_t out[SR_RECORD_LEN];
+	char c;
+
+	(void)unused;
+	if (poll(&p, 1, 5000) != 1 || recv(e->peer, &c, 1, 0) != 0)
+		return 2;
+	usleep(LATE_MS * 1000);
+	fake_rx_mark(e);
+	sr_resume_make(out, 0, 0);
+	if (send(e->peer, out, SR_RECORD_LEN, MSG_NOSIGNAL) < 0)
+		return 3;
+	p.events = 0;
+	return poll(&p, 1, LATE_MS) ? 4 : 0;
+}
+
+static int end_before_mark(void *arg)
+{
+	struct fake_pair e = fake_begin(false);
+	struct sr_link_ops ops = fake_ops;
+
+	(void)arg;
+	ops.leave = leaves;
+	e.f->link.ops = &ops;
+	CHECK(fake_rx_start(&e, 0));
+	end_beside(&e, marks_late, 0);
+	return 0;
+}
+
 int main(void)
 {
 	static const char *const hows[] = {"", "no process", "no memory"};
@@ -204,6 +246,8 @@ int main(void)
 		CHECK_EQ(in_process(end, (void *)(uintptr_t)hows[i], HANG_S), 0);
 	}
 	CHECK_EQ(in_process(end_of_plain, NULL, HANG_S), 0);
+	printf("deliver: before a mark\n");
+	CHECK_EQ(in_process(end_before_mark, NULL, HANG_S), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		printf("deliver: under a sender, %llu bytes received\n",
 		       (unsigned long long)received[i]);
