@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # Random calls on both ends of a connection: each has the result that it has over TCP.
 
-load ../../lib/common
-load ../../lib/case
+load ../lib/common
+load ../lib/case
 
 teardown() { stop_all; }
 
