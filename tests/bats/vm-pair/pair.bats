@@ -191,7 +191,7 @@ as_tcp() {
 	as_tcp keepalive rdma link delete "$RDMA_DEV"
 }
 
-# The last case: node b is off then.
+# The last case of the last file: node b is off then.
 @test "the other host is powered off: a sender and a reader end as over TCP" {
 	local sender=wait tcp_sender=none reader=wait tcp_reader=none role pids=()
 	local -x SOCKRAIL_UPGRADE_WAIT_MS=20000
