@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * deliver.c - owns the process that an ending process leaves behind when TCP has yet
- * to take bytes that send(2) accepted, or the peer's RESUME has yet to come, which
- * must not meet a closed socket.  The kernel would do that for a socket of its own,
+ * to take bytes that send(2) accepted, or the peer's mark or RESUME has yet to come,
+ * which must not meet a closed socket.  The kernel would do that for a socket of its own,
  * for tcp_fin_timeout.
  *
  * It is made by clone(2) itself: no handler of fork runs, and there is no SIGCHLD and

@@ -91,7 +91,8 @@ static __attribute__((noinline)) void pause_shortly(void)
 	nanosleep(&step, NULL);
 }
 
-/* For a mark, too, which usually is on its way. */
+/* Waits for the peer's program to read on; and before that for a mark, if one is on its
+ * way, as it decides whether the link outlives us. */
 static void wait_read(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;
@@ -103,7 +104,7 @@ static void wait_read(struct sr_stream *st, void *arg)
 		pause_shortly();
 	if (l->all)
 		ns = sr_back_outlives(st, false) ? LEAVE_WAIT_NS : END_WAIT_NS;
-	while (sr_back_concerns(st) && is_read_on(st) && is_within(l, ns))
+	while (is_read_on(st) && is_within(l, ns))
 		pause_shortly();
 }
 
