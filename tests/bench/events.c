@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * events.c - what idle streams in an epoll set cost the one that works: both ends
- * are event loops, as servers are.
+ * events.c - how many messages a second two event loops, as servers are, exchange by
+ * some streams at a time.
  *
  *     events server ADDRESS PORT              echoes, until it is killed
- *     events client ADDRESS PORT ROUNDS IDLE
  *     events rate ADDRESS PORT STREAMS SECONDS
  *
- * The client has IDLE more streams in its set, and so has the server, each of which
- * has sent and received a byte.  Then it prints "idle IDLE", and for each empty line
- * on its input "round_trip_us": the median of ROUNDS round trips of 64 bytes.  So
- * somebody can ask two such pairs in turns.  With "rate" all streams work, each with
- * one message of 64 bytes under way, and "messages_per_s" counts those of both ends.
+ * Each stream has one message of 64 bytes under way; "messages_per_s" counts those of
+ * both ends.
  */
 #include "bench.h"
 
@@ -73,27 +69,6 @@ static void server(void)
 	}
 }
 
-/* One round trip, by the set. */
-static void turn(int set, int fd, size_t size)
-{
-	struct epoll_event e;
-	char buf[SIZE] = "";
-	size_t got = 0;
-
-	if (send(fd, buf, size, 0) != (ssize_t)size)
-		die("send");
-	while (got < size) {
-		ssize_t k;
-
-		if (epoll_wait(set, &e, 1, 10000) != 1 || e.data.fd != fd)
-			die("epoll_wait");
-		k = recv(fd, buf, size - got, 0);
-		if (k <= 0)
-			die("recv");
-		got += (size_t)k;
-	}
-}
-
 static int dial(int set)
 {
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -101,32 +76,7 @@ static int dial(int set)
 	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
 		die("connect");
 	watch(set, fd);
-	turn(set, fd, 1);
 	return fd;
-}
-
-static void client(unsigned rounds, unsigned idle)
-{
-	int set = epoll_create1(0), fd = dial(set);
-	uint64_t *ns = calloc(rounds, sizeof(*ns));
-	char line[16];
-
-	for (unsigned i = 0; i < idle; i++)
-		dial(set);
-	printf("idle %u\n", idle);
-	fflush(stdout);
-	while (fgets(line, sizeof(line), stdin) && line[0] == '\n') {
-		for (unsigned i = 0; i < rounds / 10; i++)
-			turn(set, fd, SIZE);
-		for (unsigned i = 0; i < rounds; i++) {
-			uint64_t from = now_ns();
-
-			turn(set, fd, SIZE);
-			ns[i] = now_ns() - from;
-		}
-		printf("%.2f\n", percentile_us(ns, rounds, 50));
-		fflush(stdout);
-	}
 }
 
 static void rate(unsigned streams, double seconds)
@@ -170,7 +120,7 @@ int main(int argc, char **argv)
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
 	if (argc < 4) {
-		fprintf(stderr, "usage: events server|client|rate ADDRESS PORT ...\n");
+		fprintf(stderr, "usage: events server|rate ADDRESS PORT ...\n");
 		return 2;
 	}
 	address = (struct sockaddr_in){
@@ -180,12 +130,6 @@ int main(int argc, char **argv)
 	};
 	if (!strcmp(argv[1], "server"))
 		server();
-	if (!strcmp(argv[1], "rate")) {
-		rate(argc > 4 ? (unsigned)atoi(argv[4]) : 1,
-		     argc > 5 ? atof(argv[5]) : 1);
-		return 0;
-	}
-	client(argc > 4 ? (unsigned)atoi(argv[4]) : 1000,
-	       argc > 5 ? (unsigned)atoi(argv[5]) : 0);
+	rate(argc > 4 ? (unsigned)atoi(argv[4]) : 1, argc > 5 ? atof(argv[5]) : 1);
 	return 0;
 }

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # shellcheck shell=bash
 #
-# Sourced by tests/bench/run and tests/bench/overhead: the build, and servers with
-# their clients.  What a "way" to run a program is, they say themselves:
+# Sourced by the scripts of tests/bench: the build, and servers with their clients.  What
+# a "way" to run a program is, they say themselves:
 #
 #   as WAY  leaves what goes before a command in $as, its caller's
 
 # shellcheck disable=SC2154 # $top is theirs
-server_core=() client_core=() # what goes before that, at each end
 started=()
 
 # use_build NAME: $SR_BUILD, for the benchmark of that name
@@ -56,14 +55,14 @@ new_port() {
 under() {
 	local as
 	as "$1"
-	"${client_core[@]}" "${as[@]}" "${@:2}"
+	"${as[@]}" "${@:2}"
 }
 
 # start WAY COMMAND...: the server's side, in the background, until stop
 start() {
 	local as
 	as "$1"
-	"${server_core[@]}" "${as[@]}" "${@:2}" 2>>"$work/errors" >/dev/null &
+	"${as[@]}" "${@:2}" 2>>"$work/errors" >/dev/null &
 	started+=("$!")
 }
 
