@@ -155,38 +155,19 @@ void sr_filesig_restore(struct sr_filesig *m, long r)
 
 /* ---- windows ---- */
 
-static bool is_same_process(const struct sr_window *w)
-{
-	return w->process == sr_process_owner();
-}
-
-static void left(void *window)
-{
-	const struct sr_window *w = window;
-
-	if (is_same_process(w))
-		w->abandoned(w->arg);
-	else
-		pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
-}
-
 void sr_window_open(struct sr_window *w, void (*abandoned)(void *arg), void *arg)
 {
-	w->abandoned = abandoned;
-	w->arg = arg;
-	w->process = sr_process_owner();
-	_pthread_cleanup_push(&w->buffer, left, w);
+	_pthread_cleanup_push(&w->buffer, abandoned, arg);
 	w->held = sr_held.count;
 	sr_held.count = 1;
 	sr_release();
 }
 
-bool sr_window_close(struct sr_window *w)
+void sr_window_close(struct sr_window *w)
 {
 	sr_held.count = w->held;
 	atomic_signal_fence(memory_order_seq_cst);
 	_pthread_cleanup_pop(&w->buffer, 0);
-	return is_same_process(w);
 }
 
 /* ---- handlers ---- */

@@ -46,23 +46,19 @@ static inline void sr_release(void)
  * A window: nothing is held, and handlers run, while a call of the C library's that
  * may sleep, or is given a mask, is under way.  No lock may be held around it.  A
  * handler may leave by siglongjmp(3), and the thread be cancelled: then abandoned(arg)
- * undoes what the thread has registered.  A handler may also fork: in the child, what was
- * registered is the parent's, and nothing of it is touched.  A frame with a window is marked
- * SR_WINDOW_FRAME: AddressSanitizer would go on watching it when it has been unwound.
+ * undoes what the thread has registered.  (The child of a handler that forks must do
+ * neither, nor return: sockrail(7).)  A frame with a window is marked SR_WINDOW_FRAME:
+ * AddressSanitizer would go on watching it when it has been unwound.
  * (None has a cleanup attribute: that would need libgcc_s, whose mappings each fork
  * copies, and whose destructors write a page of each child.)
  */
 #define SR_WINDOW_FRAME __attribute__((no_sanitize("address")))
 struct sr_window {
 	struct _pthread_cleanup_buffer buffer;
-	void (*abandoned)(void *arg);
-	void *arg;
 	int held;
-	pid_t process;
 };
 void sr_window_open(struct sr_window *w, void (*abandoned)(void *arg), void *arg);
-/* False: this is a child, which a handler has forked. */
-bool sr_window_close(struct sr_window *w);
+void sr_window_close(struct sr_window *w);
 
 /* How many handlers have run in this thread, and how many of them had been installed
  * without SA_RESTART.  Counted before the handler begins. */

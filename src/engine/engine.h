@@ -79,8 +79,6 @@ bool sr_rx_gate_leave(struct sr_stream *st);
 void sr_rx_gate_leave_shut(struct sr_stream *st);
 bool sr_tx_gate_enter(struct sr_stream *st);
 void sr_tx_gate_leave(struct sr_stream *st);
-/* In a child that was forked while the call was within the gate: it is so again. */
-void sr_gate_again(struct sr_stream *st, atomic_uint *gate);
 
 /* ---- anchor.c ---- */
 /* Do the kernel's byte counters agree with ours?  Promise 6. */

@@ -67,12 +67,6 @@ void sr_tx_gate_leave(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-void sr_gate_again(struct sr_stream *st, atomic_uint *gate)
-{
-	sr_stream_adopt(st);
-	atomic_fetch_add(gate, 1);
-}
-
 bool sr_tx_gate_shut(struct sr_stream *st)
 {
 	unsigned g = atomic_load(&st->out.gate), next;

@@ -464,12 +464,6 @@ struct sr_stream *sr_stream_inherit(void *entry)
 	return st;
 }
 
-void sr_stream_adopt(struct sr_stream *st)
-{
-	if (__builtin_expect(is_inherited(st), 0))
-		sr_stream_inherit(sr_stream_heir(st));
-}
-
 void sr_streams_leave_heirs(bool ends)
 {
 	unsigned n = atomic_load(&made);

@@ -32,9 +32,6 @@ void sr_stream_put(struct sr_stream *st);
  * tryget fails; and the stream of an entry, which is this process's then. */
 void *sr_stream_heir(void *entry);
 struct sr_stream *sr_stream_inherit(void *entry);
-/* A call found st, and then a handler forked: st is made this process's, if it is not.  The
- * call is in no gate, and attached to nothing, any more. */
-void sr_stream_adopt(struct sr_stream *st);
 
 /* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6) with one
  * descriptor fd; the table owns the returned reference.  NULL: no memory, or

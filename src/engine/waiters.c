@@ -239,14 +239,10 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 		sr_window_open(&win, abandoned, &a);
 		if (sleeps_there)
 			sr_waiter_wait(w, end_ns);
-		if (!sr_window_close(&win)) {
-			sr_stream_adopt(st);
-			goto out;	/* the waiter is the parent's */
-		}
+		sr_window_close(&win);
 		sr_waiter_awake(w, false);
 		sr_wait_detach(st, node);
 	}
 	sr_waiter_put(w);
-out:
 	sr_release();
 }

@@ -45,8 +45,7 @@ static int kernel_connect(struct sr_stream *st, int fd,
 	r = sr_real.connect(fd, addr, len);
 	if (r < 0)
 		r = -errno;
-	if (!sr_window_close(&w))
-		sr_stream_adopt(st);
+	sr_window_close(&w);
 	return r;
 }
 

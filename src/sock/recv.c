@@ -163,8 +163,7 @@ static ssize_t kernel_recv_asleep(struct passage *p, int fd)
 
 	sr_window_open(&w, abandoned, p);
 	r = kernel_recv(fd, p->msg, p->flags);
-	if (!sr_window_close(&w))
-		sr_gate_again(p->st, &p->st->in.gate);
+	sr_window_close(&w);
 	return r;
 }
 
@@ -340,7 +339,6 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 	ssize_t got = 0, r;
 
 	for (;;) {
-		sr_guest_use(st, SR_NOTIFY_RX);	/* a handler may have forked */
 		r = recv_try(st, sleep->fd, &to, flags);
 		if (r > 0) {
 			got += r;
@@ -431,7 +429,6 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 	sr_guest_use(st, SR_NOTIFY_RX);
 	sr_upgrade_used(st);
 	sr_hold();
-	sr_stream_adopt(st);
 	r = receive(st, fd, msg, flags);
 	sr_release();
 	return r;

@@ -77,8 +77,7 @@ static ssize_t kernel_send_asleep(struct sr_stream *st, int fd, struct source *s
 
 	sr_window_open(&w, abandoned, st);
 	r = msg ? kernel_send(fd, msg, flags) : kernel_sendfile(fd, src);
-	if (!sr_window_close(&w))
-		sr_gate_again(st, &st->out.gate);
+	sr_window_close(&w);
 	return r;
 }
 
@@ -384,7 +383,6 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	ssize_t done = 0, r;
 
 	do {
-		sr_guest_use(st, SR_NOTIFY_TX);	/* a handler may have forked */
 		r = send_try(st, sleep, src, flags);
 		if (r > 0) {
 			done += r;
@@ -436,7 +434,6 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	sr_hold();
-	sr_stream_adopt(st);
 	r = transmit(st, fd, &src, msg, flags);
 	sr_release();
 	return r;
@@ -471,7 +468,6 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		return r;
 	}
 	sr_hold();
-	sr_stream_adopt(st);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);

@@ -85,17 +85,3 @@ bool sr_waitset_unarmed(struct sr_waitset *s)
 				return true;
 	return false;
 }
-
-void sr_waitset_forget(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-
-	for (e = s->e; e < s->e + s->n; e++) {
-		e->link[0] = e->link[1] = e->armed[0] = e->armed[1] = NULL;
-		e->counted = false;
-		if (e->st)
-			sr_stream_adopt(e->st);
-	}
-	s->waiter = NULL;
-	s->armed = false;
-}

@@ -169,14 +169,7 @@ static bool spin(struct sr_stream *st, int fd, uint64_t *start)
  * caller's stream.) */
 static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 {
-	struct sr_stream *now;
-
-	if (sr_handled.all == handled)
-		return false;
-	now = sr_fdtab_get(p->fd);	/* it may have forked, too */
-	if (now)
-		sr_stream_put(now);
-	return now != st;
+	return sr_handled.all != handled && sr_fdtab_peek(p->fd) != st;
 }
 
 static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,

@@ -153,10 +153,7 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 		r = r < 0 ? -errno : r;
 	}
-	if (!sr_window_close(&w)) {
-		sr_waitset_forget(s);
-		r = -EINTR;
-	}
+	sr_window_close(&w);
 	return r;
 }
 

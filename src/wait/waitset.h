@@ -67,8 +67,6 @@ void sr_waitset_arm(struct sr_waitset *s);
 void sr_waitset_disarm(struct sr_waitset *s);
 /* After that plan: is a direction on another link by now, which is not armed? */
 bool sr_waitset_unarmed(struct sr_waitset *s);
-/* In a child that a handler has forked: what the wait holds is the parent's. */
-void sr_waitset_forget(struct sr_waitset *s);
 /* Does the peer's thread run on this core, as far as is known?  Then it cannot run
  * during a busy wait. */
 bool sr_stream_same_core(struct sr_stream *st);

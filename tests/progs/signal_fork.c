@@ -1,28 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * signal_fork.c - a signal handler forks while its thread sleeps in a call on a stream.
- * The child returns into that call, or jumps out of it, and goes on with the stream.
- * Its parent stays in the handler until the child has ended, so that it is known who
- * reads what.
+ * The child ends in the handler, and the parent stays there until then.
  */
 #include "handler.h"
 
-#include <setjmp.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/select.h>
 
 static char buf[65536];
 static int fd, ctl, ep;
 
-static enum does { RETURN, JUMP, EXIT, USE } child_does;
-static sigjmp_buf out;
-static atomic_int child;	/* 1: this process; else its number */
+static bool child_uses;		/* the stream, before it ends */
 static atomic_bool over;	/* it has ended */
-static atomic_int *left;	/* how many children have left the handler; shared */
 static int status;
-static char mine;		/* to be sent: the parent's p, or the child's c */
 
 static void forks(int sig)
 {
@@ -32,25 +24,14 @@ static void forks(int sig)
 	(void)sig;
 	if (pid < 0)
 		die("fork");
-	if (pid) {
-		atomic_store(&child, pid);
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-		atomic_store(&over, true);
-		errno = err;
-		return;
-	}
-	atomic_store(&child, 1);
-	mine = 'c';
-	if (child_does == EXIT)
+	if (!pid) {
+		if (child_uses)
+			say_result("child", recv(fd, buf, 1, MSG_DONTWAIT));
 		_exit(4);
-	if (child_does == JUMP) {
-		atomic_fetch_add(left, 1);
-		siglongjmp(out, 1);
 	}
-	if (child_does == USE)
-		say_result("in the handler", recv(fd, buf, 1, MSG_DONTWAIT));
-	atomic_fetch_add(left, 1);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	atomic_store(&over, true);
 	errno = err;
 }
 
@@ -107,7 +88,7 @@ static ssize_t do_epoll_wait(void)
 
 static ssize_t do_send(void)
 {
-	return send(fd, &mine, 1, 0);
+	return send(fd, "p", 1, 0);
 }
 
 static const struct call {
@@ -127,22 +108,11 @@ static const struct call {
 
 /* ------------------------------------------------- one of them */
 
-/* Sends the signal, then has the peer send to the child, and then to the parent. */
+/* Sends the signal, and then has the peer send or receive. */
 static void *disturb_fork(void *arg)
 {
-	int before = atomic_load(left);
-	pid_t pid;
-
 	await_asleep(getpid(), getpid());
 	pthread_kill(*(pthread_t *)arg, SIGUSR1);
-	while (!(pid = atomic_load(&child)))
-		nap(1);
-	if (child_does != EXIT) {
-		while (!atomic_load(&over) && atomic_load(left) == before)
-			nap(1);
-		await_asleep(pid, pid);
-		send_go(ctl);
-	}
 	while (!atomic_load(&over))
 		nap(1);
 	send_go(ctl);
@@ -156,8 +126,7 @@ static void call_and_use(const struct call *c)
 
 	do {
 		n = c->run();
-		say("%s", atomic_load(&child) == 1 ? "child" : "parent");
-		say_result("  returned", n);
+		say_result("returned", n);
 	} while (n < 0 && errno == EINTR);
 	if (c->sends)
 		return;
@@ -167,31 +136,22 @@ static void call_and_use(const struct call *c)
 	put(fd, "ok", 2);
 }
 
-static void one(int lfd, const struct call *c, int flags)
+static void one(int lfd, const struct call *c)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
 	pthread_t self = pthread_self(), t;
-	pid_t parent = getpid();
 
-	say("%s, %s", c->name, flags ? "SA_RESTART" : "no SA_RESTART");
+	say("%s", c->name);
 	fd = answer(lfd);
 	warm_up(fd, false);
 	ep = epoll_create1(EPOLL_CLOEXEC);
 	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
-	handle(SIGUSR1, forks, flags);
-	atomic_store(&child, 0);
-	mine = 'p';
+	handle(SIGUSR1, forks, SA_RESTART);
 	atomic_store(&over, false);
 	if (c->sends)
 		fill_up(fd);
 	t = start(disturb_fork, &self);
-	sigsetjmp(out, 1);
 	call_and_use(c);
-	if (getpid() != parent) {
-		if (close(fd) || close(ep))
-			die("close");
-		exit(3);
-	}
 	pthread_join(t, NULL);
 	say("child: %s %d", WIFSIGNALED(status) ? "signal" : "exit",
 	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -199,57 +159,24 @@ static void one(int lfd, const struct call *c, int flags)
 	close(fd);
 }
 
-static void all(int lfd, enum does does, int restart)
+static void exit_server(int lfd)
 {
-	child_does = does;
-	left = mmap(NULL, sizeof(*left), PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (left == MAP_FAILED)
-		die("mmap");
 	ctl = answer(lfd);
 	warm_up(ctl, false);
 	for (size_t i = 0; i < COUNT(calls); i++)
-		one(lfd, &calls[i], restart);
+		one(lfd, &calls[i]);
 	close(ctl);
-}
-
-static void return_server(int lfd)
-{
-	all(lfd, RETURN, 0);
-}
-
-static void restart_server(int lfd)
-{
-	all(lfd, RETURN, SA_RESTART);
-}
-
-static void jump_server(int lfd)
-{
-	all(lfd, JUMP, SA_RESTART);
-}
-
-static void exit_server(int lfd)
-{
-	all(lfd, EXIT, SA_RESTART);
 }
 
 static void use_server(int lfd)
 {
-	all(lfd, USE, SA_RESTART);
+	child_uses = true;
+	exit_server(lfd);
 }
 
 /* ------------------------------------------------- the peer */
 
-static void give(int s, const char *four)
-{
-	char ok[2];
-
-	await_go(ctl);
-	put(s, four, 4);
-	say("ok: %zu", take(s, ok, 2));
-}
-
-/* Zeros, and among them the child's byte and the parent's. */
+/* Zeros, and among them the parent's byte. */
 static void show_rest(int s)
 {
 	ssize_t n;
@@ -261,7 +188,7 @@ static void show_rest(int s)
 	say_result("end", n);
 }
 
-static void peer(bool child_lives)
+static void client(void)
 {
 	int s;
 
@@ -270,36 +197,20 @@ static void peer(bool child_lives)
 	for (size_t i = 0; i < COUNT(calls); i++) {
 		s = dial();
 		warm_up(s, true);
-		if (calls[i].sends)
-			await_go(ctl);
-		else if (child_lives)
-			give(s, "abcd");
-		if (!calls[i].sends)
-			give(s, "efgh");
+		await_go(ctl);
+		if (!calls[i].sends) {
+			put(s, "efgh", 4);
+			say("ok: %zu", take(s, buf, 2));
+		}
 		show_rest(s);
-		if (calls[i].sends && child_lives)
-			await_go(ctl);
 		close(s);
 	}
 	close(ctl);
 }
 
-static void lives_client(void)
-{
-	peer(true);
-}
-
-static void exit_client(void)
-{
-	peer(false);
-}
-
 static const struct tcp_case cases[] = {
-	{"fork-return", return_server, lives_client},
-	{"fork-restart", restart_server, lives_client},
-	{"fork-jump", jump_server, lives_client},
-	{"fork-use", use_server, lives_client},
-	{"fork-exit", exit_server, exit_client},
+	{"fork-exit", exit_server, client},
+	{"fork-use", use_server, client},
 };
 
 int main(int argc, char **argv)
