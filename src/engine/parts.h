@@ -71,7 +71,6 @@ struct sr_out {
 	uint64_t wait_since;	/* ns: when state WAIT began */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
 	_Atomic(struct sr_link *) next; /* proven, wanted (SR_GATE_WANT) */
-	uint8_t next_token[SR_TOKEN_LEN];
 	atomic_bool on_send;	/* `next` waits for the program's next send */
 	uint64_t started;	/* ns: our direction switched; loop */
 	atomic_bool broken;	/* reset: every send fails with EPIPE */

@@ -266,19 +266,17 @@ static bool peer_process_ended(struct sr_stream *st, unsigned ev)
 static bool progress_link(struct sr_stream *st)
 {
 	unsigned ev = sr_link_events(st->out.link);
-	int err = 0;
 
 	sync_ack(st);
-	if ((ev & SR_LINK_ACKEND) && st->tx.end_sent && !sr_tx_is_second(st)) {
-		if (sr_tx_ackend(&st->tx, &err) & SR_DO_FIN) {
-			st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
-			fin(st);
-			return false;
-		}
+	if ((ev & SR_LINK_ACKEND) && !sr_tx_is_second(st) &&
+	    (sr_tx_ackend(&st->tx) & SR_DO_FIN)) {
+		st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
+		fin(st);
+		return false;
 	}
 	if (peer_process_ended(st, ev))
 		return false;
-	if ((ev & SR_LINK_DEAD) || err || atomic_load(&st->want_tcp)) {
+	if ((ev & SR_LINK_DEAD) || atomic_load(&st->want_tcp)) {
 		leave(st);
 		return true;
 	}
@@ -384,8 +382,7 @@ void sr_tx_start(struct sr_stream *st)
 		sr_anchor_disagrees(st, link);
 		goto out;
 	}
-	if (sr_tx_want(&st->tx, link->link_no, st->out.next_token, -1,
-		       &msg.sw) < 0)
+	if (sr_tx_want(&st->tx, link->link_no, link->peer_hello.token, &msg.sw) < 0)
 		goto out;
 	if (link->ops->ctl(link, &msg) < 0) {
 		if (sr_tx_leave(&st->tx) & SR_DO_FIN)

@@ -21,12 +21,9 @@ void sr_tx_took(struct sr_tx *tx, uint64_t n)
 	tx->w += n;
 }
 
-int sr_tx_want(struct sr_tx *tx, uint32_t link_no,
-	       const uint8_t token[SR_TOKEN_LEN], int avoid,
+int sr_tx_want(struct sr_tx *tx, uint32_t link_no, const uint8_t token[SR_TOKEN_LEN],
 	       struct sr_switch *out)
 {
-	uint8_t first = avoid == SR_MARK_FIRST ? SR_MARK_FIRST_OTHER : SR_MARK_FIRST;
-
 	if (tx->ended)
 		return -EPIPE;
 	if (tx->state != SR_TX_RAW)
@@ -34,12 +31,11 @@ int sr_tx_want(struct sr_tx *tx, uint32_t link_no,
 	tx->state = SR_TX_WAIT;
 	tx->acked = false;
 	tx->n = tx->base = tx->w;
-	sr_mark_make(tx->record, first, link_no, token);
+	sr_mark_make(tx->record, link_no, token);
 	*out = (struct sr_switch){
 		.n = tx->w,
 		.marks = tx->marks,
 		.link_no = link_no,
-		.first = first,
 	};
 	return 0;
 }
@@ -86,7 +82,7 @@ unsigned sr_tx_leave(struct sr_tx *tx)
 	tx->state = SR_TX_RESEND;
 	tx->at = tx->base;
 	sr_resume_make(tx->record, tx->base, tx->w);
-	return SR_DO_DROP | SR_DO_RESUME;
+	return SR_DO_DROP;
 }
 
 int sr_tx_ack(struct sr_tx *tx, uint64_t n)
@@ -117,15 +113,10 @@ unsigned sr_tx_gone(struct sr_tx *tx)
 	return be_raw(tx);
 }
 
-unsigned sr_tx_ackend(struct sr_tx *tx, int *err)
+unsigned sr_tx_ackend(struct sr_tx *tx)
 {
-	*err = 0;
-	if (tx->state != SR_TX_LINK)
+	if (tx->state != SR_TX_LINK || !tx->end_sent)
 		return 0;
-	if (!tx->end_sent) {
-		*err = -EPROTO;
-		return 0;
-	}
 	tx->base = tx->w;
 	return be_raw(tx);
 }
@@ -420,7 +411,7 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 	rx->end = false;
 	rx->link_no = sw->link_no;
 	rx->n = sw->n;
-	sr_mark_make(rx->mark, sw->first, sw->link_no, token);
+	sr_mark_make(rx->mark, sw->link_no, token);
 	return SR_DO_ACKSW;
 }
 

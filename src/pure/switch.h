@@ -21,21 +21,19 @@
 #define SR_RECORD_LEN 32	/* length of a mark or a RESUME record */
 #define SR_TOKEN_LEN 16
 
-/* The first byte of a mark.  These do not occur in UTF-8 and are rare in other data: a
+/* The first byte of a mark.  It does not occur in UTF-8 and is rare in other data: a
  * byte that a program sends at N after an attempt came to nothing is held back only if
  * it looks like the mark's first. */
 #define SR_MARK_FIRST 0xf5
-#define SR_MARK_FIRST_OTHER 0xf6
 
 /* What the caller has to do after an event. */
 enum {
 	SR_DO_FIN = 1 << 0,	/* shutdown(SHUT_WR) of the anchor */
 	SR_DO_END = 1 << 1,	/* send END{w} on the link */
-	SR_DO_RESUME = 1 << 2,	/* write tx->record to TCP, whole, then resend */
-	SR_DO_ACKSW = 1 << 3,	/* send ACKSW on the link that sent SWITCH */
-	SR_DO_ACKEND = 1 << 4,	/* send ACKEND on the link */
-	SR_DO_DROP = 1 << 5,	/* give up the link that the event is about */
-	SR_DO_LATER = 1 << 6,	/* keep the message, and offer it again on progress */
+	SR_DO_ACKSW = 1 << 2,	/* send ACKSW on the link that sent SWITCH */
+	SR_DO_ACKEND = 1 << 3,	/* send ACKEND on the link */
+	SR_DO_DROP = 1 << 4,	/* give up the link that the event is about */
+	SR_DO_LATER = 1 << 5,	/* keep the message, and offer it again on progress */
 };
 
 enum sr_tx_state {
@@ -64,7 +62,6 @@ struct sr_switch {
 	uint64_t n;		/* the offset N of the first byte on the link */
 	uint32_t marks;		/* marks the sender has written before */
 	uint32_t link_no;
-	uint8_t first;		/* first byte of the mark (hole 10) */
 };
 
 void sr_tx_init(struct sr_tx *tx);
@@ -72,12 +69,10 @@ void sr_tx_init(struct sr_tx *tx);
 /* The program's n bytes were put on TCP (RAW) or the link (LINK). */
 void sr_tx_took(struct sr_tx *tx, uint64_t n);
 
-/* RAW -> WAIT.  token: the one that the receiver chose in its hello.  avoid:
- * the program's next byte, or -1; the mark will not begin with it.  Returns 0
+/* RAW -> WAIT.  token: the one that the receiver chose in its hello.  Returns 0
  * and fills in *out; -EAGAIN if the direction is not RAW; -EPIPE if the program
  * has ended it. */
-int sr_tx_want(struct sr_tx *tx, uint32_t link_no,
-	       const uint8_t token[SR_TOKEN_LEN], int avoid,
+int sr_tx_want(struct sr_tx *tx, uint32_t link_no, const uint8_t token[SR_TOKEN_LEN],
 	       struct sr_switch *out);
 
 /* ACKSW arrived.  From now on tx->record may be written; a late one is void. */
@@ -88,7 +83,8 @@ unsigned sr_tx_marked(struct sr_tx *tx);
 
 /* The link is dead, refused, too late, or the sender switches back.
  * WAIT -> RAW: SR_DO_DROP, with SR_DO_FIN if the program had ended.
- * LINK -> RESEND: SR_DO_DROP | SR_DO_RESUME.  Other states: 0.
+ * LINK -> RESEND: SR_DO_DROP; write tx->record to TCP, whole, then resend.
+ * Other states: 0.
  * Never called between "ACKSW" and "mark partly written": a mark is written in
  * one piece or not at all. */
 unsigned sr_tx_leave(struct sr_tx *tx);
@@ -107,8 +103,8 @@ unsigned sr_tx_end(struct sr_tx *tx);
  * socket's queue.  LINK -> RAW, or DONE with SR_DO_FIN. */
 unsigned sr_tx_gone(struct sr_tx *tx);
 
-/* ACKEND arrived: LINK -> DONE with SR_DO_FIN; *err = -EPROTO if no END. */
-unsigned sr_tx_ackend(struct sr_tx *tx, int *err);
+/* ACKEND arrived, after END: LINK -> DONE with SR_DO_FIN. */
+unsigned sr_tx_ackend(struct sr_tx *tx);
 
 /*
  * RESUME and n more bytes from `at` on are in TCP.  When `at` reaches w: RESEND

@@ -76,34 +76,28 @@ static const struct field ring_use[] = { WIRE_RING_USE(RING_USE) {0} };
 static const struct field none[] = { {0} };
 
 static const struct {
-	const char *name;
 	const struct field *fields;
 	size_t body;		/* bytes */
 } kinds[] = {
-	[SR_MSG_HELLO] = {"HELLO", hello, 64},
-	[SR_MSG_PROOF] = {"PROOF", proof, SR_TAG_LEN},
-	[SR_MSG_SWITCH] = {"SWITCH", switch_, 20},
-	[SR_MSG_ACKSW] = {"ACKSW", none, 0},
-	[SR_MSG_END] = {"END", end, 8},
-	[SR_MSG_ACKEND] = {"ACKEND", none, 0},
-	[SR_MSG_ACK] = {"ACK", none, 0},
-	[SR_MSG_PROBE] = {"PROBE", none, 0},
-	[SR_MSG_DATA] = {"DATA", data, 4},
-	[SR_MSG_RING] = {"RING", ring, 20},
-	[SR_MSG_RING_USE] = {"RING_USE", ring_use, 12},
-	[SR_MSG_SHARE] = {"SHARE", share, SR_SHARE_LEN},
-	[SR_MSG_BYTES] = {"BYTES", none, SR_MSG_BYTES_MAX}, /* at most */
+	[SR_MSG_HELLO] = {hello, 64},
+	[SR_MSG_PROOF] = {proof, SR_TAG_LEN},
+	[SR_MSG_SWITCH] = {switch_, 20},
+	[SR_MSG_ACKSW] = {none, 0},
+	[SR_MSG_END] = {end, 8},
+	[SR_MSG_ACKEND] = {none, 0},
+	[SR_MSG_ACK] = {none, 0},
+	[SR_MSG_PROBE] = {none, 0},
+	[SR_MSG_DATA] = {data, 4},
+	[SR_MSG_RING] = {ring, 20},
+	[SR_MSG_RING_USE] = {ring_use, 12},
+	[SR_MSG_SHARE] = {share, SR_SHARE_LEN},
+	[SR_MSG_BYTES] = {none, SR_MSG_BYTES_MAX}, /* at most */
 };
 static_assert(BODY + SR_MSG_BYTES_MAX <= SR_MSG_MAX, "the longest one");
 
 static bool kind_known(unsigned type)
 {
-	return type < sizeof(kinds) / sizeof(kinds[0]) && kinds[type].name;
-}
-
-const char *sr_msg_name(enum sr_msg_type type)
-{
-	return kind_known(type) ? kinds[type].name : "?";
+	return type < sizeof(kinds) / sizeof(kinds[0]) && kinds[type].fields;
 }
 
 size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
@@ -115,6 +109,8 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
 	buf[0] = (uint8_t)msg->type;
 	put(buf, msg, header);
 	put(buf, msg, kinds[msg->type].fields);
+	if (msg->type == SR_MSG_SWITCH)
+		buf[BODY + 16] = SR_MARK_FIRST;
 	if (bytes)
 		memcpy(buf + BODY, msg->bytes.at, msg->bytes.len);
 	return len;
@@ -144,12 +140,6 @@ static bool hello_valid(const struct sr_hello *h)
 	return power_of_two(r->size) && !r->gen;
 }
 
-/* Otherwise an asker that never sends the mark could have any byte held back. */
-static bool switch_valid(const struct sr_switch *sw)
-{
-	return sw->first == SR_MARK_FIRST || sw->first == SR_MARK_FIRST_OTHER;
-}
-
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 {
 	uint8_t again[SR_MSG_MAX];
@@ -168,7 +158,6 @@ int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 	sr_msg_encode(&m, again);
 	if (memcmp(again, buf, len) ||
 	    (m.type == SR_MSG_HELLO && !hello_valid(&m.hello)) ||
-	    (m.type == SR_MSG_SWITCH && !switch_valid(&m.sw)) ||
 	    (m.type == SR_MSG_RING && !(power_of_two(m.ring.size) && m.ring.gen)))
 		return -EPROTO;
 	*msg = m;
@@ -300,10 +289,10 @@ struct resume {
 static const struct field marks[] = { WIRE_MARK(MARK) {0} };
 static const struct field resumes[] = { WIRE_RESUME(RESUME, NONE) {0} };
 
-void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint8_t first, uint32_t link_no,
+void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint32_t link_no,
 		  const uint8_t token[SR_TOKEN_LEN])
 {
-	struct mark mark = {.first = first, .link_no = link_no};
+	struct mark mark = {.first = SR_MARK_FIRST, .link_no = link_no};
 
 	memcpy(mark.magic, "sockrailMRK", sizeof(mark.magic));
 	memcpy(mark.token, token, sizeof(mark.token));

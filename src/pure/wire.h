@@ -88,8 +88,6 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf);
  * is wrong, or a ring's size is not a power of two. */
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len);
 
-const char *sr_msg_name(enum sr_msg_type type);
-
 /* A TCP connection as the connecting side sees it.  IPv4-mapped IPv6 addresses
  * become IPv4, so that both ends use the same name. */
 struct sr_name {
@@ -111,7 +109,7 @@ int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len);
 bool sr_name_equal(const struct sr_name *a, const struct sr_name *b);
 
 /* The records on TCP. */
-void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint8_t first, uint32_t link_no,
+void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint32_t link_no,
 		  const uint8_t token[SR_TOKEN_LEN]);
 void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m);
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a,

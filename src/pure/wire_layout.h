@@ -43,7 +43,7 @@
 	F(n, 0, 8)                                                             \
 	F(marks, 8, 4)                                                         \
 	F(link_no, 12, 4)                                                      \
-	F(first, 16, 1)                                                        \
+	X(first, 16, 1)                                                        \
 	X(zero, 17, 3)
 
 #define WIRE_END(F) F(length, 0, 8)

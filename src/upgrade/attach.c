@@ -114,11 +114,8 @@ static void arm_tx(struct sr_stream *st)
 {
 	sr_lock(&st->tx_lock);
 	if (!st->out.next && st->tx.state == SR_TX_RAW &&
-	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING))) {
-		memcpy(st->out.next_token, st->up.att->peer_hello.token,
-		       SR_TOKEN_LEN);
+	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING)))
 		st->out.next = sr_link_get(st->up.att);
-	}
 	sr_unlock(&st->tx_lock);
 }
 

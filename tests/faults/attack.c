@@ -106,7 +106,7 @@ static void announce(struct end *e)
 	struct sr_msg msg = { .type = SR_MSG_SWITCH };
 
 	msg.sw = (struct sr_switch){ .n = e->said[SR_MSG_HELLO].hello.rx_have,
-				     .link_no = e->name.link_no, .first = SR_MARK_FIRST };
+				     .link_no = e->name.link_no };
 	send_msg(e, &msg);
 	hear(e, SR_MSG_SWITCH, 1000);
 }

@@ -58,7 +58,7 @@ static void stream_wants(void)
 	sr_lock(&st->tx_lock);
 	if (!st->out.next && st->tx.state == SR_TX_RAW && !dead() && !w.ended &&
 	    !(atomic_load(&w.e.f->link.said) & 1u << SR_MSG_SWITCH)) {
-		memcpy(st->out.next_token, peers_token, SR_TOKEN_LEN);
+		memcpy(w.e.f->link.peer_hello.token, peers_token, SR_TOKEN_LEN);
 		st->out.next = sr_link_get(&w.e.f->link);
 	}
 	if (st->out.next)
@@ -111,7 +111,6 @@ static void lie_by_message(void)
 			.n = fuzz_number(&w.f, w.e.st->rx.rx) & INT64_MAX,
 			.marks = (uint32_t)fuzz_number(&w.f, w.e.st->rx.seen),
 			.link_no = (uint32_t)fuzz_number(&w.f, f->link.link_no),
-			.first = (uint8_t)fuzz_bytes(&w.f, 1),
 		};
 	if (msg.type == SR_MSG_END)
 		msg.end = fuzz_number(&w.f, f->arrived);
@@ -138,7 +137,7 @@ static void lie_by_tcp(void)
 		n = fuzz_copy(&w.f, buf, n);
 		break;
 	case 1:
-		sr_mark_make(buf, w.e.st->rx.mark[0], w.e.f->link.link_no, w.e.st->up.token);
+		sr_mark_make(buf, w.e.f->link.link_no, w.e.st->up.token);
 		n = SR_RECORD_LEN;
 		break;
 	case 2:

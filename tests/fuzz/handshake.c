@@ -78,7 +78,7 @@ static void fill(struct sr_msg *msg)
 		break;
 	case SR_MSG_SWITCH:
 		msg->sw = (struct sr_switch){.n = fuzz_number(&f, SAID) & INT64_MAX,
-					     .link_no = e.f->link.link_no, .first = 'M'};
+					     .link_no = e.f->link.link_no};
 		break;
 	case SR_MSG_END:
 		msg->end = fuzz_number(&f, SAID);

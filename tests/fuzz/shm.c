@@ -72,8 +72,7 @@ static void peer_says(void)
 		msg.hello = (struct sr_hello){.version = SR_WIRE_VERSION,
 					      .role = SR_ROLE_ANSWERER, .link_no = 1};
 	if (msg.type == SR_MSG_SWITCH)
-		msg.sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1,
-					   .first = SR_MARK_FIRST};
+		msg.sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1};
 	if (msg.type == SR_MSG_END)
 		msg.end = fuzz_number(&f, l->link.rx_h);
 	if (msg.type == SR_MSG_DATA || msg.type == SR_MSG_RING)
@@ -92,7 +91,7 @@ static void says(void)
 	struct sr_msg msg = {.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_SHARE)};
 
 	if (msg.type == SR_MSG_SWITCH)
-		msg.sw = (struct sr_switch){.n = 500, .first = SR_MARK_FIRST};
+		msg.sw = (struct sr_switch){.n = 500};
 	if (msg.type > SR_MSG_ACKEND && msg.type < SR_MSG_SHARE)
 		return;
 	if (msg.type == SR_MSG_END)

@@ -58,7 +58,6 @@ static void message(struct fuzz *f, struct sr_rx *rx)
 		.n = fuzz_number(f, rx->rx),
 		.marks = fuzz_below(f, 4) ? rx->seen : (uint32_t)fuzz_number(f, rx->seen),
 		.link_no = (uint32_t)fuzz_number(f, rx->next_link),
-		.first = fuzz_below(f, 2) ? 0xf5 : 0,
 	};
 	uint8_t *out = malloc(SR_RECORD_LEN);
 	size_t n;
@@ -118,11 +117,10 @@ static void receiver(struct fuzz *f)
 static void sender_event(struct fuzz *f, struct sr_tx *tx, unsigned i)
 {
 	struct sr_switch sw;
-	int err;
 
 	switch (fuzz_below(f, 8)) {
 	case 0:
-		sr_tx_want(tx, i, token, -1, &sw);
+		sr_tx_want(tx, i, token, &sw);
 		break;
 	case 1:
 		sr_tx_acksw(tx);
@@ -134,7 +132,7 @@ static void sender_event(struct fuzz *f, struct sr_tx *tx, unsigned i)
 		sr_tx_ack(tx, fuzz_number(f, tx->w));
 		break;
 	case 4:
-		sr_tx_ackend(tx, &err);
+		sr_tx_ackend(tx);
 		break;
 	case 5:
 		sr_tx_resent(tx, tx->w - tx->at < 5 ? tx->w - tx->at : 5);

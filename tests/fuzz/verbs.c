@@ -127,8 +127,7 @@ static void fill(struct sr_msg *msg)
 		};
 		break;
 	case SR_MSG_SWITCH:
-		msg->sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1,
-					   .first = SR_MARK_FIRST};
+		msg->sw = (struct sr_switch){.n = fuzz_number(&f, 1000), .link_no = 1};
 		break;
 	case SR_MSG_END:
 		msg->end = fuzz_number(&f, l->link.rx_h);
@@ -205,7 +204,7 @@ static void says(void)
 	memset(&msg, 0, sizeof(msg));
 	msg.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_ACKEND);
 	if (msg.type == SR_MSG_SWITCH)
-		msg.sw = (struct sr_switch){.n = 500, .first = SR_MARK_FIRST};
+		msg.sw = (struct sr_switch){.n = 500};
 	if (msg.type == SR_MSG_END)
 		msg.end = l->link.tx_w;
 	if (!(atomic_load(&l->link.said) & 1u << msg.type))

@@ -517,7 +517,7 @@ static void breaks(void)
 	stream();
 	meet(SR_ROLE_ASKER, 0, 0);
 	show(other.tag[1]);
-	msg.sw = (struct sr_switch){.n = SAID, .link_no = link_no, .first = 0xf5};
+	msg.sw = (struct sr_switch){.n = SAID, .link_no = link_no};
 	take(&msg);
 	CHECK(sent(SR_MSG_ACKSW));
 	drop(&f->link, "device-failed");

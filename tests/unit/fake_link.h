@@ -340,10 +340,8 @@ static inline size_t fake_peer_gets(struct fake_pair *e, void *buf, size_t n)
 
 static inline void fake_tx_start(struct fake_pair *e)
 {
-	uint8_t token[SR_TOKEN_LEN] = { 9 };
-
 	sr_lock(&e->st->tx_lock);
-	memcpy(e->st->out.next_token, token, sizeof(token));
+	e->f->link.peer_hello.token[0] = 9;
 	e->st->out.next = sr_link_get(&e->f->link);
 	CHECK(sr_tx_gate_shut(e->st));
 	sr_tx_start(e->st);
@@ -377,7 +375,7 @@ static inline void fake_tx_switch(struct fake_pair *e)
 static inline bool fake_rx_start(struct fake_pair *e, uint64_t n)
 {
 	struct sr_msg msg = { .type = SR_MSG_SWITCH,
-			      .sw = { .n = n, .link_no = 1, .first = 'M' } };
+			      .sw = { .n = n, .link_no = 1 } };
 	bool done;
 
 	if (!(sr_link_events(&e->f->link) & SR_LINK_SWITCH)) {
@@ -394,7 +392,7 @@ static inline void fake_rx_mark(struct fake_pair *e)
 {
 	uint8_t mark[SR_RECORD_LEN];
 
-	sr_mark_make(mark, 'M', 1, e->st->up.token);
+	sr_mark_make(mark, 1, e->st->up.token);
 	CHECK_EQ(send(e->peer, mark, sizeof(mark), 0), sizeof(mark));
 }
 

@@ -214,8 +214,7 @@ static inline void say(struct end *e, enum sr_msg_type type, uint64_t n)
 		msg.hello.role = (uint8_t)e->link->role;
 		msg.hello.link_no = e->link->link_no;
 	} else if (type == SR_MSG_SWITCH) {
-		msg.sw = (struct sr_switch){.n = n, .link_no = 1,
-					   .first = SR_MARK_FIRST};
+		msg.sw = (struct sr_switch){.n = n, .link_no = 1};
 	} else if (type == SR_MSG_END) {
 		msg.end = n;
 	}

@@ -104,7 +104,7 @@ static void almost_a_mark(void)
 	struct fake_pair e = fake_begin(true);
 	uint8_t mark[SR_RECORD_LEN];
 
-	sr_mark_make(mark, 'M', 1, e.st->up.token);
+	sr_mark_make(mark, 1, e.st->up.token);
 	CHECK(fake_rx_start(&e, 0));
 	by_tcp(&e, mark, 5);
 	for (int i = 0; i < 1000 && e.st->rx.part < 5; i++) {

@@ -31,8 +31,6 @@ static void sender_do(struct direction *d, unsigned todo)
 {
 	if (todo & SR_DO_DROP)
 		drop(sender(d), d->used);
-	if (todo & SR_DO_RESUME)
-		d->record_left = SR_RECORD_LEN;
 	if (todo & SR_DO_END)
 		push(link_at(d->used), &link_at(d->used)->fwd[d->id],
 		     (struct item){.kind = END, .n = d->tx.w});
@@ -84,14 +82,12 @@ static void act_want(struct direction *d)
 	unsigned no = next_link(d);
 	uint8_t token[SR_TOKEN_LEN];
 	struct item item = {.kind = SWITCH};
-	int avoid = one_in(2) && d->tx.w < d->total ? d->data[d->tx.w] : -1;
 
 	if (!no || one_in(2))
 		return;
 	token_of(token, no, d->id);
-	if (sr_tx_want(&d->tx, no, token, avoid, &item.sw))
+	if (sr_tx_want(&d->tx, no, token, &item.sw))
 		return;
-	CHECK(item.sw.first != avoid);
 	d->used = no;
 	push(link_at(no), &link_at(no)->fwd[d->id], item);
 }
@@ -114,8 +110,11 @@ static void act_leave(struct direction *d)
 		return;
 	if (!dead && (!sim.back || !one_in(12)))
 		return;
-	seen.resumes += d->tx.state == SR_TX_LINK;
 	sender_do(d, sr_tx_leave(&d->tx));
+	if (d->tx.state == SR_TX_RESEND) {
+		seen.resumes++;
+		d->record_left = SR_RECORD_LEN;
+	}
 }
 
 static void act_resend(struct direction *d)
@@ -154,7 +153,7 @@ static void act_answer(struct direction *d)
 	else if (item.kind == ACK)
 		err = sr_tx_ack(&d->tx, item.n);
 	else
-		sender_do(d, sr_tx_ackend(&d->tx, &err));
+		sender_do(d, sr_tx_ackend(&d->tx));
 	CHECK_EQ(err, 0);
 }
 
@@ -398,7 +397,6 @@ static void act_stranger(struct direction *d)
 		.n = d->rx.rx + below(20) - below(3),
 		.marks = one_in(2) ? d->rx.seen : below(3),
 		.link_no = one_in(2) ? UINT32_MAX : below(MAX_LINKS + 2),
-		.first = 0xf5,
 	};
 	uint8_t token[SR_TOKEN_LEN] = "stranger";
 	uint8_t out[SR_RECORD_LEN];
@@ -444,7 +442,7 @@ static void make_data(struct direction *d)
 		unsigned n = one_in(3) ? below(SR_RECORD_LEN) : below(3);
 
 		token_of(token, no, d->id);
-		sr_mark_make(mark, one_in(4) ? 0xf6 : 0xf5, no, token);
+		sr_mark_make(mark, no, token);
 		n = n < MAX_BYTES - at ? n : MAX_BYTES - at;
 		memcpy(d->data + at, mark, n);
 		at += n;

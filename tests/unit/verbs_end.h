@@ -106,7 +106,6 @@ static void send_plain(struct end *e, enum sr_msg_type type)
 	if (type == SR_MSG_SWITCH) {
 		m.sw.n = START;
 		m.sw.link_no = e->link->link_no;
-		m.sw.first = SR_MARK_FIRST;
 	}
 	if (type == SR_MSG_END)
 		m.end = atomic_load(&e->link->tx_w);

@@ -26,8 +26,6 @@ static struct sr_msg message(enum sr_msg_type type)
 	msg.ack = UINT64_C(0x1122334455667788);
 	if (type == SR_MSG_BYTES)
 		msg.bytes.len = SR_MSG_BYTES_MAX;
-	if (type == SR_MSG_SWITCH)
-		msg.sw.first = SR_MARK_FIRST;
 	return msg;
 }
 
@@ -104,10 +102,10 @@ static void fields_arrive(void)
 
 	msg = message(SR_MSG_SWITCH);
 	msg.sw = (struct sr_switch){
-		.n = UINT64_MAX - 1, .marks = 3, .link_no = 8, .first = 0xf6};
+		.n = UINT64_MAX - 1, .marks = 3, .link_no = 8};
 	CHECK_EQ(sr_msg_decode(&got, buf, sr_msg_encode(&msg, buf)), 0);
 	CHECK(got.sw.n == UINT64_MAX - 1 && got.sw.marks == 3);
-	CHECK(got.sw.link_no == 8 && got.sw.first == 0xf6);
+	CHECK(got.sw.link_no == 8);
 
 	msg = message(SR_MSG_RING_USE);
 	msg.use.offset = 77;
@@ -144,7 +142,6 @@ static void bad_messages(void)
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.size = 4095);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.size = 0);
 	BAD(hello(SR_ROLE_ASKER), msg.hello.ring.gen = 1);
-	BAD(message(SR_MSG_SWITCH), msg.sw.first = 'k'); /* which would be held, typed alone */
 	BAD(message(SR_MSG_RING), msg.ring.gen = 1);
 	BAD(message(SR_MSG_RING), msg.ring.size = 64);
 	BAD(message(SR_MSG_RING), msg.ring.gen = 1; msg.ring.size = 96);
@@ -155,10 +152,10 @@ static void bad_messages(void)
 
 	msg = message(SR_MSG_SWITCH);
 	len = sr_msg_encode(&msg, buf);
-	for (size_t i = len - 3; i < len; i++) {
-		buf[i] = 1;
+	for (size_t i = len - 4; i < len; i++) {
+		buf[i] ^= 1;	/* another first byte would be held, typed alone */
 		CHECK_EQ(sr_msg_decode(&got, buf, len), -EPROTO);
-		buf[i] = 0;
+		buf[i] ^= 1;
 	}
 	buf[1] = 1;
 	CHECK_EQ(sr_msg_decode(&got, buf, len), -EPROTO);
@@ -167,9 +164,6 @@ static void bad_messages(void)
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
 	buf[0] = SR_MSG_BYTES + 1;
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
-	CHECK(!strcmp(sr_msg_name(SR_MSG_RING_USE), "RING_USE"));
-	CHECK(!strcmp(sr_msg_name((enum sr_msg_type)0), "?"));
-	CHECK(!strcmp(sr_msg_name((enum sr_msg_type)255), "?"));
 }
 
 /* ---- names ---- */
@@ -286,7 +280,7 @@ static void records(void)
 	uint8_t rec[SR_RECORD_LEN];
 	uint64_t a, m;
 
-	sr_mark_make(rec, 0xf5, 0x01020304, token);
+	sr_mark_make(rec, 0x01020304, token);
 	CHECK(!memcmp(rec, "\xf5sockrailMRK\1\2\3\4token of sixteen",
 		      sizeof(rec)));
 	CHECK_EQ(sr_resume_parse(rec, &a, &m), -EPROTO);
@@ -402,6 +396,11 @@ static void check_named_table(FILE *page, const char *table, bool found[TABLES])
 }
 
 /* The list of types: number, name and size of body. */
+static const char *const types_named[] = {
+	"HELLO", "PROOF", "SWITCH", "ACKSW",	"END",	 "ACKEND", "ACK",
+	"PROBE", "DATA",  "RING",   "RING_USE", "SHARE", "BYTES",
+};
+
 static void check_type(const char *line, unsigned *types)
 {
 	char type_name[32];
@@ -414,7 +413,7 @@ static void check_type(const char *line, unsigned *types)
 		return;
 	CHECK_EQ(number, ++*types);
 	msg = message((enum sr_msg_type)number);
-	CHECK(!strcmp(type_name, sr_msg_name(msg.type)));
+	CHECK(!strcmp(type_name, types_named[number - 1]));
 	CHECK_EQ(body + HEADER, sr_msg_encode(&msg, buf));
 }
 

@@ -142,7 +142,7 @@ static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 	err = sr_msg_decode(&msg, receive_buffer(l, buf), wc->byte_len);
 	if (err)
 		return err;
-	sr_trace("verbs: link %x: %s", l->link.link_no, sr_msg_name(msg.type));
+	sr_trace("verbs: link %x: message %d", l->link.link_no, msg.type);
 	slots += (uint16_t)(msg.slots - (uint16_t)slots);
 	err = sr_vtx_credit(l, msg.ack, true, slots, what);
 	return err ? err : message_came(l, &msg, what);
