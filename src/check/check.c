@@ -170,7 +170,7 @@ static int take_options(struct checked *c, int argc, char **argv, const char **p
 	else if (optind < argc)
 		find_peer(c, argv[optind++]);
 	if (optind < argc)
-		refuse("%s: what is it? A command comes after --", argv[optind]);
+		refuse("%s: unexpected; a command comes after --", argv[optind]);
 	return -1;
 }
 

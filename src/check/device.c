@@ -25,7 +25,7 @@
 
 static struct port {
 	char device[64], number[8], state[32], layer[32], netdev[IF_NAMESIZE];
-	unsigned gids, v2;	/* of v2: RoCE v2, for which IPv4 and IPv6 addresses stand */
+	unsigned gids, v2;	/* v2: those of RoCE v2, which are IPv4 or IPv6 addresses */
 	bool active, iwarp;
 } ports[PORTS_MAX];
 static unsigned n_ports;	/* read by check_devices() */
@@ -220,10 +220,11 @@ void check_devices(struct checked *c)
 	} else if (c->local) {
 		say(OK, "route", "%s is this host: shared memory", c->host);
 	} else if ((device = device_of(netdev, &excluded))) {
-		say(OK, "route", "to %s by %s, which device %s has", c->host, netdev, device);
+		say(OK, "route", "to %s by %s, a network device of %s", c->host, netdev,
+		    device);
 	} else {
-		say(PROBLEM, "route", "to %s by %s, which no RDMA device has%s", c->host, netdev,
-		    excluded ? " but one that SOCKRAIL_DEVICE excludes" : "");
+		say(PROBLEM, "route", "to %s by %s, which is of no RDMA device%s", c->host, netdev,
+		    excluded ? " that SOCKRAIL_DEVICE allows" : "");
 		remedy("no-device", "%s", advice("no-device"));
 	}
 }

@@ -84,7 +84,7 @@ void check_sock_diag(struct checked *c)
 	      getsockname(fd, (struct sockaddr *)&at, &len) ? errno : find_listener(&at);
 	close(fd);
 	if (err) {
-		say(PROBLEM, "sock_diag", "the kernel does not say whose a socket is: %s: no "
+		say(PROBLEM, "sock_diag", "cannot find out which user owns a socket: %s: no "
 			"shared memory", strerror(err));
 		remedy("no-match", "Allow AF_NETLINK sockets in the sandbox; if the kernel has "
 				   "no tcp_diag: modprobe tcp_diag");
@@ -104,11 +104,11 @@ void check_namespaces(struct checked *c)
 	(void)c;
 	sscanf(first_line(map, sizeof(map), "/proc/self/uid_map"), "%u %u %u", &from, &to, &n);
 	if (geteuid() == OVERFLOW_UID) {
-		say(PROBLEM, "user", "nobody (65534): no shared memory with anybody");
+		say(PROBLEM, "user", "nobody (65534) cannot use shared memory");
 		remedy("user", "Run it as a user of its own; in a container, map that user");
 	} else if (n && n != UINT32_MAX) {
-		say(WARNING, "user", "%u of a user namespace of %u users: others are nobody, and "
-			"have no shared memory with it", (unsigned)geteuid(), n);
+		say(WARNING, "user", "%u of a user namespace of %u users: others appear as nobody, "
+			"and cannot share memory with it", (unsigned)geteuid(), n);
 		remedy("user", "Run both ends in one user namespace");
 	} else {
 		say(OK, "user", "%u, in the first user namespace", (unsigned)geteuid());
@@ -145,8 +145,8 @@ void check_confinement(struct checked *c)
 	if (!*first_line(profile, sizeof(profile), "/proc/self/attr/apparmor/current"))
 		first_line(profile, sizeof(profile), "/proc/self/attr/current");
 	if (status_number("Seccomp", 10)) {
-		say(WARNING, "seccomp", "a filter is in force; the lines above and below say what "
-			"it lets through");
+		say(WARNING, "seccomp", "a filter is in force; the other lines show whether it is in "
+			"the way");
 		remedy(NULL, "It must allow memfd_create, clone3, sendmsg, recvmsg, epoll and "
 			     "AF_NETLINK sockets");
 	} else {

@@ -36,9 +36,9 @@ void check_library(struct checked *c)
 	own = strstr(text, LOADED);
 	if (status || !own || sscanf(own, LOADED "%255s %4095[^\n]", version, c->library) != 2) {
 		text[strcspn(text, "\n")] = '\0';
-		say(PROBLEM, "library", "programs run by %s do not have it: %s", c->launcher,
+		say(PROBLEM, "library", "not loaded into programs run by %s: %s", c->launcher,
 		    status ? *text ? text : "it cannot be run" :
-			     strncmp(text, "ERROR", 5) ? "it is not loaded" : text);
+			     strncmp(text, "ERROR", 5) ? "the dynamic linker reports no error" : text);
 		remedy(NULL, "Install Sockrail again (make install; ldconfig), or name the "
 			     "library by SOCKRAIL_PRELOAD_LIBRARY");
 		c->library[0] = '\0';
@@ -69,8 +69,8 @@ void check_settings(struct checked *c)
 	for (l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
 		if (!strncmp(l, "sockrail[", 9)) {
 			say(WARNING, "settings", "%s", strchr(l, ':') + 2);
-			remedy(NULL, "Mend it; until then the default holds, and the line "
-				     "counts for nothing");
+			remedy(NULL, "Correct it; until then the line is ignored and the "
+				     "default used");
 			continue;
 		}
 		c->never |= !strncmp(l, "UPGRADE=never", 13);
@@ -86,5 +86,5 @@ void check_settings(struct checked *c)
 		list[n - 2] = '\0';
 	say(c->never || none ? WARNING : OK, "settings", "%s", *list ? list : "all are the defaults");
 	if (c->never || none)
-		remedy("never", "Streams stay plain but for rules: %s", advice("never"));
+		remedy("never", "Streams stay plain, except those that rules name: %s", advice("never"));
 }

@@ -26,8 +26,8 @@ void judge_memlock(const char *what, unsigned long long soft, unsigned long long
 	if (here)
 		snprintf(b, sizeof(b), " (hard limit %s)", bytes_text(h, hard));
 	say(idle >= 200 ? OK : !idle && have_device() ? PROBLEM : WARNING, what,
-	    "%s%s: over RDMA, about %llu idle streams, or %llu besides busy ones, whose "
-	    "rings share half of it", bytes_text(a, soft), b, idle, idle / 2);
+	    "%s%s: enough for about %llu idle streams over RDMA, or %llu beside busy ones, "
+	    "whose rings grow into half of it", bytes_text(a, soft), b, idle, idle / 2);
 	if (here && idle < 200)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
 				  "profile memory. Shared memory needs none");
@@ -46,8 +46,8 @@ void judge_nofile(const char *what, unsigned long long soft, unsigned long long 
 	if (here)
 		snprintf(b, sizeof(b), " (hard limit %llu)", hard);
 	say(soft < 1024 ? WARNING : OK, what,
-	    "%llu%s: half is Sockrail's, for %llu streams over shared memory", soft, b,
-	    soft / 4);
+	    "%llu%s: Sockrail uses at most half, enough for %llu streams over shared memory",
+	    soft, b, soft / 4);
 	if (here && soft < 1024)
 		remedy("descriptors", "ulimit -n %llu", hard > 65536 ? 65536 : hard);
 }
@@ -59,7 +59,7 @@ void check_limits(struct checked *c)
 	(void)c;
 	getrlimit(RLIMIT_MEMLOCK, &l);
 	if (status_number("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
-		say(OK, "locked memory", "no limit counts here (CAP_IPC_LOCK)");
+		say(OK, "locked memory", "no limit applies (CAP_IPC_LOCK)");
 	else
 		judge_memlock("locked memory", l.rlim_cur, l.rlim_max, true);
 	getrlimit(RLIMIT_NOFILE, &l);

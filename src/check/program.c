@@ -35,11 +35,11 @@ static void judge_elf(const char *what, const char *path, const void *bytes, siz
 		[ELF_MUSL] = { PROBLEM, "is built for musl, not for glibc",
 			       "Use a build of it for glibc" },
 		[ELF_IO_URING] = { WARNING, "uses io_uring, which fails with ENOSYS under "
-				   "Sockrail", "If it cannot do without, SOCKRAIL_IO_URING=1 "
-				   "lets it, and its streams stay on TCP" },
+				   "Sockrail", "If it needs io_uring, set SOCKRAIL_IO_URING=1; "
+				   "its streams then stay on TCP" },
 		[ELF_OTHER_CLASS] = { PROBLEM, "is built for another word size than the library",
 				      "Use a build of it for 64 bits" },
-		[ELF_UNSOUND] = { WARNING, "is no sound ELF program", NULL },
+		[ELF_UNSOUND] = { WARNING, "is not a valid ELF program", NULL },
 	};
 	enum elf_kind kind = elf_kind(bytes, size);
 

@@ -163,7 +163,7 @@ static void check_there(const struct checked *c)
 		say(OK, what, "its Sockrail answers; the stream has a link by %s", link);
 	}
 	if (!greets) {
-		say(OK, "measured", "nothing, as this server measures nothing");
+		say(OK, "measured", "nothing: the server is not 'sockrail check --serve'");
 		remedy(NULL, "To measure: sockrail check --serve there, and here sockrail check "
 			     "%s:7471", c->host);
 		return;

@@ -67,16 +67,16 @@ static void judge_namespaces(struct looking *l)
 	const char *user = unit_value(&l->u, "User");
 
 	if (unit_yes(&l->u, "PrivateUsers")) {
-		say(PROBLEM, "PrivateUsers=", "other users are nobody to it: no shared memory "
-			"with their programs");
+		say(PROBLEM, "PrivateUsers=", "other users appear as nobody to it: no shared "
+			"memory with their programs");
 		cure(l, "user", "PrivateUsers=no");
 	}
 	if (unit_yes(&l->u, "PrivateNetwork")) {
-		say(PROBLEM, "PrivateNetwork=", "it reaches nobody, by TCP or by a link");
+		say(PROBLEM, "PrivateNetwork=", "the unit has no network, for TCP or for links");
 		cure(l, "no-match", "PrivateNetwork=no");
 	}
 	if (!strcmp(user, "nobody") || !strcmp(user, "65534")) {
-		say(PROBLEM, "User=", "nobody has no shared memory with anybody");
+		say(PROBLEM, "User=", "the user nobody cannot use shared memory");
 		cure(l, "user", "DynamicUser=yes\nUser=sockrail-service");
 	}
 }
@@ -162,9 +162,10 @@ static void judge_library(struct looking *l)
 		say(OK, "NoExecPaths=", "ExecPaths= lets the library be loaded");
 	}
 	if (unit_yes(&l->u, "MemoryDenyWriteExecute"))
-		say(OK, "MemoryDenyWriteExecute=", "the library writes no code");
+		say(OK, "MemoryDenyWriteExecute=", "the library needs no memory that is both");
 	if (*unit_value(&l->u, "ProtectProc") || *unit_value(&l->u, "ProcSubset"))
-		say(OK, "ProtectProc=, ProcSubset=", "its own entries in /proc are enough");
+		say(OK, "ProtectProc=, ProcSubset=", "the process sees its own entries in /proc, "
+		    "which is enough");
 	if (*unit_value(&l->u, "RootDirectory") || *unit_value(&l->u, "RootImage")) {
 		say(WARNING, "RootDirectory=, RootImage=", "the library must be there, too, and "
 		    "for RDMA libibverbs, librdmacm and libsodium");
@@ -262,7 +263,7 @@ static void judge_limits(struct looking *l)
 		    unit_allows(&l->u, "CapabilityBoundingSet", "CAP_IPC_LOCK");
 
 	if (root)
-		say(OK, "LimitMEMLOCK=", "does not count, as it runs as root (CAP_IPC_LOCK)");
+		say(OK, "LimitMEMLOCK=", "does not apply to root (CAP_IPC_LOCK)");
 	else
 		judge_memlock("LimitMEMLOCK=", memlock, memlock, false);
 	if (!root && memlock < 16 << 20)

@@ -245,7 +245,7 @@ bool sr_epoll_gate_shut(struct sr_stream *st)
 		ok = entry_link(e, false);
 	sr_unlock(&st->sets.lock);
 	if (!ok) {
-		sr_inform("%s: its epoll set cannot serve a link",
+		sr_inform("%s: an epoll set that it is in cannot wait for links",
 			sr_stream_label(st, (char[128]){ 0 }));
 		sr_stream_bar(st, SR_REASON_EPOLL);
 	}

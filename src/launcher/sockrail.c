@@ -61,7 +61,7 @@ static void usage(FILE *to)
 static char names_set[512];
 
 /* knob=value, in either case, into the environment.  A name that the library
- * would not know is more likely a slip than a wish. */
+ * does not know is refused: it is probably misspelt. */
 static bool set_knob(const char *arg)
 {
 	const char *eq = strchr(arg, '=');
@@ -166,7 +166,7 @@ int launcher_exec(char **command)
 	return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
 }
 
-/* The library tells, in a program that does nothing; mistakes are its warnings. */
+/* The library prints it, in a program that does nothing; mistakes are its warnings. */
 static int show_config(void)
 {
 	char name[] = "true", *command[] = { name, NULL }, *line = NULL;

@@ -51,14 +51,14 @@ static void usage(FILE *to)
 	      "  -p, --processes        program, pid and descriptor of each\n"
 	      "  -i, --info             all counters of each\n"
 	      "  -H, --no-header        no header line\n"
-	      "  -n, -t                 nothing: numbers and TCP are all there is\n"
+	      "  -n, -t                 ignored: addresses are numbers, and sockets TCP, anyhow\n"
 	      "      --pid=PID          one process\n"
 	      "      --watch[=SECONDS]  again and again, with bytes per second\n"
 	      "      --summary          totals, and what to do about plain streams\n"
 	      "      --json             one JSON document\n"
 	      "      --openmetrics      metrics in OpenMetrics' format\n"
 	      "      --prometheus       metrics in Prometheus's, for node_exporter\n"
-	      "      --output=FILE      write there, at once or not at all\n"
+	      "      --output=FILE      write there, replacing the file as a whole\n"
 	      "      --counters         list the counters\n"
 	      "  -h, --help             print this\n"
 	      "  -V, --version          print the version\n\n"
@@ -177,7 +177,7 @@ static void print(FILE *to, struct stat_all *all, const struct settings *s)
 			all->hidden, all->hidden == 1 ? "" : "es");
 }
 
-/* Whoever reads the file finds the old one or the new one. */
+/* A reader of the file finds the old one or the new one, whole. */
 static bool print_to_file(struct stat_all *all, const struct settings *s)
 {
 	char name[4096];

@@ -104,7 +104,8 @@ static bool check(struct sr_stream *st, unsigned ev)
 	else if (!sr_prove_progress(st, ev))
 		return false;
 	sr_debug("%s: handshake done, the peer %s", sr_stream_label(st, (char[128]){ 0 }),
-		 st->up.proven ? "has the stream" : "is trusted");
+		 st->up.proven ? "has proven the stream's history" :
+				 "is trusted without proof");
 	st->up.checked = true;
 	return true;
 }

@@ -155,7 +155,7 @@ static enum sr_reason shows_too_little(struct sr_stream *st)
 	struct cover n = covered(st);
 
 	if (n.tx < p->known_tx || n.rx < p->known_rx) {
-		sr_debug("%llu and %llu bytes can be shown, of %llu and %llu",
+		sr_debug("%llu and %llu bytes can be proven, the peer knows %llu and %llu",
 			 (unsigned long long)n.tx, (unsigned long long)n.rx,
 			 (unsigned long long)p->known_tx, (unsigned long long)p->known_rx);
 		return SR_REASON_UNREAD;
@@ -258,12 +258,12 @@ static void guessed(struct sr_stream *st)
 {
 	unsigned n = atomic_fetch_add(&st->up.guesses, 1) + 1;
 
-	sr_inform("%s: its history was not proven (%u)",
+	sr_inform("%s: the peer did not prove the stream's history (%u)",
 		  sr_stream_label(st, (char[128]){ 0 }), n);
 	sr_stat_note(st);
 	if (n < GUESSES)
 		return;
-	sr_warn("%s: %d peers could not show what the stream has carried: it stays on TCP",
+	sr_warn("%s: %d peers did not prove the stream's history: it stays on TCP",
 		sr_stream_label(st, (char[128]){ 0 }), GUESSES);
 	sr_stream_bar(st, SR_REASON_HISTORY);
 }

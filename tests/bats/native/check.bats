@@ -86,7 +86,7 @@ if not any(l["result"] == result and l["what"] == what and
 	told warning descriptors "64 streams" descriptors
 	# (tests/bats/vm-only/memory.bats has 10 busy streams and 50 idle ones.)
 	check_unit 0 User=x LimitMEMLOCK=8M
-	told warning LimitMEMLOCK= "170 idle streams, or 85 besides busy ones" memlock
+	told warning LimitMEMLOCK= "170 idle streams over RDMA, or 85 beside busy ones" memlock
 	check_unit 0 User=x LimitMEMLOCK=512M
 	run ! told ok LimitMEMLOCK= infinity
 }
@@ -155,9 +155,9 @@ fake_device() {
 	told problem "device mlx0, port 1" "InfiniBand, network device unknown" no-device
 	told ok "device siw0, port 1" "iWARP, network device rail9, 1 addresses"
 	told problem "device rxe0, port 1" "none of them for RoCE v2|Give its network" no-device
-	told ok route "by rail9, which device siw0 has"
+	told ok route "by rail9, a network device of siw0"
 	SOCKRAIL_DEVICE=rxe0 seen
-	told problem route "by rail9, which no RDMA device has but one that SOCKRAIL_DEVICE"
+	told problem route "by rail9, which is of no RDMA device that SOCKRAIL_DEVICE allows"
 }
 
 @test "programs: static, setuid, Go, script, io_uring" {

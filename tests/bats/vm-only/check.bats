@@ -36,9 +36,9 @@ told() {
 	# Another host's address, and a device that is none of this host's
 	SOCKRAIL_DEVICE=nosuch run "$SOCKRAIL" check -n "${RDMA_ADDR%.*}.77:$port"
 	[ "$status" = 1 ]
-	told "problem route:" "SOCKRAIL_DEVICE excludes" "Reason in reports: no-device"
+	told "problem route:" "SOCKRAIL_DEVICE allows" "Reason in reports: no-device"
 	run "$SOCKRAIL" check -n "${RDMA_ADDR%.*}.77:$port"
-	told "ok route: to ${RDMA_ADDR%.*}.77 by $RDMA_NETDEV, which device $RDMA_DEV has"
+	told "ok route: to ${RDMA_ADDR%.*}.77 by $RDMA_NETDEV, a network device of $RDMA_DEV"
 }
 
 @test "no locked memory: a problem, and the reason word" {
