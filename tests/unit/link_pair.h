@@ -23,6 +23,7 @@
 #include "base/addr.h"
 #include "base/conf.h"
 #include "base/process.h"
+#include "base/list.h"
 #include "base/loop.h"
 #include "base/report.h"
 #include "check.h"
@@ -44,12 +45,16 @@ struct end {
 	unsigned spin; /* looks before sleeping */
 	bool alone;    /* its one thread sees what comes: notify nobody */
 	pthread_mutex_t sends; /* the stream's tx_lock: from tx_room() to tx_commit() */
+	struct sr_task work;
 	struct sr_ask ask;
 	void *listener;
 };
 
-static struct end asker = {.asker = true, .sends = PTHREAD_MUTEX_INITIALIZER},
-		  answerer = {.sends = PTHREAD_MUTEX_INITIALIZER};
+static void work(struct sr_task *t);
+
+static struct end asker = {.asker = true, .sends = PTHREAD_MUTEX_INITIALIZER,
+			   .work.fn = work},
+		  answerer = {.sends = PTHREAD_MUTEX_INITIALIZER, .work.fn = work};
 static const char *refuse_with;
 static const struct sr_policy *answer_policy = &sr_conf.policy;
 /* Not NULL: shared by the process to which askers are sent, and the one that sends them. */
@@ -60,6 +65,18 @@ static struct sent {
 
 /* ---- the stream floor's part ---- */
 
+static void work(struct sr_task *t)
+{
+	struct end *e = SR_OF(struct end, work, t);
+	struct sr_link *link = atomic_load(&e->link);
+
+	if (!link)
+		return;
+	pthread_mutex_lock(&e->sends);
+	link->ops->tx_work(link);
+	pthread_mutex_unlock(&e->sends);
+}
+
 static inline void notified(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
@@ -69,11 +86,8 @@ static inline void notified(struct sr_link *link, unsigned what)
 	if (e->alone)
 		return;
 	atomic_fetch_or(&e->notified, what);
-	if (what & SR_NOTIFY_WORK) {
-		pthread_mutex_lock(&e->sends);
-		link->ops->tx_work(link);
-		pthread_mutex_unlock(&e->sends);
-	}
+	if (what & SR_NOTIFY_WORK)
+		sr_loop_post(&e->work);
 	if (what & SR_NOTIFY_RX)
 		CHECK(write(e->kick[0], &one, sizeof(one)) == sizeof(one));
 	if (what & SR_NOTIFY_TX)

@@ -406,7 +406,6 @@ static void forget(void)
 {
 	pending_count = strangers = 0;
 	sr_shm_ask_forget();
-	sr_shm_ring_forget();
 }
 
 static const char *usable(void)

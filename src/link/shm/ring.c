@@ -2,8 +2,8 @@
 /*
  * ring.c - the rings of a shared memory link: what one end may put into them
  * and what the other one finds, how they grow, and how idle ones return their
- * memory.  It owns the list of links that the sweep visits.  It knows no
- * descriptors and no messages.  pure/ring.h says where a byte is.
+ * memory.  It knows no descriptors and no messages.  pure/ring.h says where a byte
+ * is.
  *
  * Growth.  A ring consists of areas of virtual memory, one for each size; only
  * pages that were touched cost memory.  The sender alone changes the size, at
@@ -294,20 +294,32 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 
 /* ---- the sweep: idle rings return their memory ---- */
 
-static struct sr_shm *links;
-static struct sr_timer sweep_timer;
+static void sweep_due(struct sr_timer *t)
+{
+	struct sr_shm *l = SR_OF(struct sr_shm, sweep, t);
 
+	l->link.notify(&l->link, SR_NOTIFY_WORK);
+}
+
+/* The first call after the ring was empty starts the timer, which has it called again
+ * until nothing was sent since the last call, and all is taken. */
 void sr_shm_sweep(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	uint64_t w = atomic_load(&link->tx_w);
+	bool idle = w == l->swept_w;
 	size_t give;
 
-	if (!atomic_load(&l->dirty) || link->reason || w != l->swept_w)
+	if (!atomic_load(&l->dirty) || link->reason || l->sweep.at_ns)
 		return;
-	refresh_credit(l);
-	if (atomic_load(&link->tx_acked) != w)
+	if (idle)
+		refresh_credit(l);
+	if (!idle || atomic_load(&link->tx_acked) != w) {
+		l->swept_w = w;
+		l->sweep.fn = sweep_due;
+		sr_timer_set(&l->sweep, SWEEP_MS);
 		return;
+	}
 	madvise(l->tx.area[0].mem, l->plan.ring, MADV_REMOVE);
 	if (sr_gens_last(&l->tx.gens)->ring != 0) {
 		turn(l, 0);
@@ -320,52 +332,10 @@ void sr_shm_sweep(struct sr_link *link)
 	atomic_store(&l->dirty, false);
 }
 
-static void sweep_all(struct sr_timer *t)
-{
-	struct sr_shm *l;
-	bool again = false;
-
-	for (l = links; l; l = l->next) {
-		uint64_t w = atomic_load(&l->link.tx_w);
-
-		if (!atomic_load(&l->dirty) || l->link.reason)
-			continue;
-		again = true;
-		if (w == l->swept_w)
-			l->link.notify(&l->link, SR_NOTIFY_WORK);
-		l->swept_w = w;
-	}
-	if (again)
-		sr_timer_set(t, SWEEP_MS);
-}
-
-static void sweep_soon(struct sr_task *task)
-{
-	(void)task;
-	if (!sweep_timer.at_ns)
-		sr_timer_set(&sweep_timer, SWEEP_MS);
-}
-
-static struct sr_timer sweep_timer = {.fn = sweep_all};
-static struct sr_task sweep_task = {.fn = sweep_soon};
-
 void sr_shm_dirty(struct sr_shm *l)
 {
 	if (!atomic_load_explicit(&l->dirty, memory_order_relaxed)) {
 		atomic_store(&l->dirty, true);
-		sr_loop_post(&sweep_task);
+		l->link.notify(&l->link, SR_NOTIFY_WORK);
 	}
-}
-
-void sr_shm_enlist(struct sr_shm *l)
-{
-	SR_LIST_ADD(links, l);
-}
-
-/* In the child of fork: the links are the parent's.  No stream of the child leads to one
- * (engine/owners.h), and what is written there would copy a page for each few. */
-void sr_shm_ring_forget(void)
-{
-	links = NULL;
-	sweep_timer.at_ns = 0;
 }

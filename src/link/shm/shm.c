@@ -381,7 +381,6 @@ int sr_shm_start(struct sr_shm *l, int line)
 		l->line.fd = -1;
 		return err;
 	}
-	sr_shm_enlist(l);
 	return 0;
 }
 
@@ -389,8 +388,7 @@ void sr_shm_free(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
-	if (l->pprev)
-		SR_LIST_DROP(l);
+	sr_timer_cancel(&l->sweep);
 	if (l->map) {
 		if (!link->reason)
 			say_dropped(l, SR_SHM_DROPPED);

@@ -92,7 +92,8 @@ struct sr_shm {
 	struct sr_shm_ring tx;
 	size_t tx_most;	   /* our own limit of its size; the plan is of the asker's */
 	atomic_bool dirty; /* bytes were put into the ring since it was emptied */
-	uint64_t swept_w;  /* loop: tx_w at the last sweep */
+	struct sr_timer sweep;
+	uint64_t swept_w; /* loop: tx_w at the last sweep */
 
 	/* rx */
 	struct sr_shm_ring rx;
@@ -106,8 +107,6 @@ struct sr_shm {
 	struct sr_mutex arm_lock;
 	unsigned armed_rx, armed_tx; /* threads between arm() and awake() */
 	unsigned armed_once; /* SR_NOTIFY_ bits armed by arm_once() */
-
-	struct sr_shm *next, **pprev; /* loop: all links, for the sweep */
 };
 
 static inline struct sr_shm *sr_shm_of(struct sr_link *link)
@@ -148,10 +147,8 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece);
 void sr_shm_rx_free(struct sr_link *link, size_t n);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */
 const char *sr_shm_credit(struct sr_shm *l, bool *grew); /* look_lock */
-void sr_shm_enlist(struct sr_shm *l); /* for the sweep; loop */
-void sr_shm_dirty(struct sr_shm *l);
-void sr_shm_sweep(struct sr_link *link);
-void sr_shm_ring_forget(void);
+void sr_shm_dirty(struct sr_shm *l); /* bytes are put into the ring: tx */
+void sr_shm_sweep(struct sr_link *link); /* loop, tx */
 
 /* ask.c: the rendezvous; the answering side is in rendezvous.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
