@@ -96,6 +96,7 @@ static int resolve(struct ask *a)
 }
 
 static void look(struct sr_timer *t);
+static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
 
 int sr_verbs_ask(struct sr_ask *ask)
 {
@@ -108,7 +109,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	a->cm.what = SR_CM_ASK;
+	a->cm.event = ask_event;
 	a->ask = ask;
 	a->timer.fn = look;
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
@@ -277,7 +278,7 @@ static void look(struct sr_timer *t)
 		fail_ask(a, reason);
 }
 
-void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
+static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
 	struct ask *a = (struct ask *)cm;
 	const char *reason = NULL;

@@ -116,6 +116,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 				void (*notify)(struct sr_link *, unsigned),
 				const char **reason);
 void sr_verbs_refuse(struct sr_request *req, const char *reason);
+void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
 void sr_vcm_removed(struct ibv_context *ctx);	/* asks and listeners */
 /* In the child of fork: nothing of all this is ours any more. */
 void sr_verbs_forget(void);
@@ -123,7 +124,6 @@ void sr_verbs_forget(void);
 /* ---- ask.c ---- */
 int sr_verbs_ask(struct sr_ask *ask);
 void sr_verbs_cancel(struct sr_ask *ask);
-void sr_vask_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
 void sr_vask_removed(struct ibv_context *ctx);
 void sr_vask_forget(void);
 

@@ -138,9 +138,8 @@ static void reject(struct rdma_cm_id *id, const char *reason)
 static void free_request(struct request *r, bool destroy)
 {
 	SR_LIST_DROP(r);
-	if (destroy) {
+	if (destroy)
 		sr_vlib.cm_destroy_id(r->id);
-	}
 	free(r);
 }
 
@@ -148,6 +147,16 @@ static void refuse_at_once(struct rdma_cm_id *id, const char *reason)
 {
 	reject(id, reason);
 	sr_vlib.cm_destroy_id(id);
+}
+
+static void request_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
+{
+	struct request *r = SR_OF(struct request, cm, cm);
+
+	if (e->type == RDMA_CM_EVENT_ADDR_CHANGE)
+		return;
+	sr_link_gone(&r->req);
+	free_request(r, true);
 }
 
 static void connect_request(const struct sr_vcm_event *e)
@@ -176,19 +185,11 @@ static void connect_request(const struct sr_vcm_event *e)
 	}
 	r->req.ops = &sr_rendezvous_verbs;
 	r->req.name = name;
-	r->cm.what = SR_CM_REQUEST;
+	r->cm.event = request_event;
 	r->id = id;
 	id->context = &r->cm;
 	SR_LIST_ADD(requests, r);
 	sr_link_request(&r->req);
-}
-
-static void request_event(struct request *r, const struct sr_vcm_event *e)
-{
-	if (e->type == RDMA_CM_EVENT_ADDR_CHANGE)
-		return;
-	sr_link_gone(&r->req);
-	free_request(r, true);
 }
 
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
@@ -234,8 +235,10 @@ void sr_verbs_refuse(struct sr_request *req, const char *reason)
 	free_request(r, true);
 }
 
-static void link_event(struct sr_vlink *l, const struct sr_vcm_event *e)
+void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
+	struct sr_vlink *l = SR_OF(struct sr_vlink, cm, cm);
+
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (sr_link_raise(&l->link, SR_LINK_UP))
@@ -343,7 +346,6 @@ int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out)
 	ls = calloc(1, sizeof(*ls));
 	if (!ls)
 		return -ENOMEM;
-	ls->cm.what = SR_CM_LISTEN;
 	ls->retry.fn = listen_again;
 	ls->anywhere = there;
 	sr_vcm_addr(&ls->addr, addr, sr_addr_port(addr));
@@ -401,27 +403,12 @@ static void handle(const struct sr_vcm_event *e)
 {
 	struct sr_vcm *cm = e->id->context;
 
-	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+	if (e->type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		connect_request(e);
-		return;
-	}
-	if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+	else if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		sr_vdev_remove(e->id->verbs);
-		return;
-	}
-	switch (cm->what) {
-	case SR_CM_ASK:
-		sr_vask_event(cm, e);
-		break;
-	case SR_CM_REQUEST:
-		request_event(SR_OF(struct request, cm, cm), e);
-		break;
-	case SR_CM_LINK:
-		link_event(SR_OF(struct sr_vlink, cm, cm), e);
-		break;
-	case SR_CM_LISTEN:
-		break;
-	}
+	else if (cm->event)
+		cm->event(cm, e);
 }
 
 static void on_channel(struct sr_watch *w, uint32_t events)

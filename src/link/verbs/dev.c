@@ -115,22 +115,6 @@ void sr_vdev_forget(void)
 
 /* ---- making and ending ---- */
 
-/*
- * librdmacm does not close the device before it sees another one, and the
- * kernel waits in the removal until it is closed.  So we put /dev/null in the
- * place of its descriptors; librdmacm may close those when it likes.
- */
-static void close_context(struct ibv_context *ctx)
-{
-	int null = sr_fd_own(open("/dev/null", O_RDWR | O_CLOEXEC));
-
-	if (null < 0)
-		return;
-	sr_real.dup3(null, ctx->cmd_fd, O_CLOEXEC);
-	sr_real.dup3(null, ctx->async_fd, O_CLOEXEC);
-	sr_fd_close(null);
-}
-
 void sr_vdev_hide(struct ibv_context *ctx)
 {
 	if (!ctx)
@@ -214,7 +198,10 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	*p = dev->next;
 	sr_loop_unwatch(&dev->async_watch);
 	sr_vlib.v_dealloc_pd(dev->pd);
-	close_context(ctx);
+	/* librdmacm does not close the device before it sees another one, and the
+	 * kernel waits in the removal until it is closed. */
+	sr_real.dup3(dev->spent, ctx->cmd_fd, O_CLOEXEC);
+	sr_real.dup3(dev->spent, ctx->async_fd, O_CLOEXEC);
 	sr_fd_close(dev->spent);
 	free(dev);
 }

@@ -223,7 +223,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	l->iwarp = dev->iwarp;
 	sr_format(l->name, sizeof(l->name), "verbs:%s", dev->name);
 	l->link.name = l->name;
-	l->cm.what = SR_CM_LINK;
+	l->cm.event = sr_vcm_link_event;
 	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	l->cq.fd = -1;
 	atomic_init(&l->rx.window, l->policy->ring_first);

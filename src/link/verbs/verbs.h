@@ -44,7 +44,7 @@ struct sr_vdev {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct sr_watch async_watch;
-	int spent;		/* an eventfd in the place of closed channels */
+	int spent;		/* an eventfd in the place of closed descriptors */
 	/* In `busy` are the links that the timer looks after (cq.c). */
 	struct sr_vlink *links, *busy;
 	char name[64];
@@ -71,9 +71,10 @@ struct sr_vring {
 	struct ibv_mr *mr;
 };
 
-/* Says what an id's events are about: id->context. */
+/* Takes an id's events: id->context.  A listening id has none but requests. */
+struct sr_vcm_event;
 struct sr_vcm {
-	enum { SR_CM_ASK, SR_CM_REQUEST, SR_CM_LINK, SR_CM_LISTEN } what;
+	void (*event)(struct sr_vcm *cm, const struct sr_vcm_event *e);
 };
 
 /* Completions, cq.c.  locked */
