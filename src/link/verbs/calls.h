@@ -47,10 +47,8 @@ int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
 int sr_verbs_arm_once(struct sr_link *link, unsigned want);
 /* The timer looks after the link, while something is unfinished or it is dead and not
- * closed.  any. */
-void sr_vlook_start(struct sr_vlink *l);
-void sr_vlook_soon(void);		/* in two milliseconds.  any. */
-void sr_vlook_forget(void);
+ * closed.  how: SR_LOOK, or SR_LOOK_SOON (in two milliseconds).  any. */
+void sr_vlook_start(struct sr_vlink *l, unsigned how);
 
 /* ---- tx.c ---- */
 int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);

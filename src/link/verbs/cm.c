@@ -448,6 +448,5 @@ void sr_verbs_forget(void)
 	listeners = NULL;
 	sr_vdev_forget();
 	sr_vring_forget();
-	sr_vlook_forget();
 	sr_verbs_unload();
 }

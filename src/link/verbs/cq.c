@@ -12,8 +12,8 @@
  *  - While the program uses a link, it does not watch the channel, but looks at
  *    the link in every tick of a timer.  Program use is what counts: a thread
  *    that sleeps or polls takes the completions itself.
- * The timer looks after busy links only (dev->busy), and decides which of the two
- * it is.  A link that is not busy is watched.
+ * The timer looks after the link while it is busy, and decides which of the two it is.
+ * A link that is not busy is watched.
  *
  * No wake-up is lost: a CQ, once armed, puts an event into the channel with its
  * next completion, and the channel is readable until somebody reads the event.
@@ -226,7 +226,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 	sr_vlink_lock(l);
 	take_event(l);
 	sr_vlink_unlock(l, sr_vcq_take(l));
-	sr_vlook_start(l);
+	sr_vlook_start(l, SR_LOOK);
 	sr_link_put(&l->link);
 }
 
@@ -288,120 +288,81 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	return unsaid || unanswered || unheard || now - k->moved_ns < TICK_NS;
 }
 
-/* between: two whole ticks.  Returns true if the next look should be soon: bytes wait
- * for a completion that nobody watches for, or the link is ending. */
-static bool look(struct sr_vlink *l, uint64_t now, bool between)
+/* The whole look, each TICK_MS.  Returns whether there is to be another one. */
+static bool look(struct sr_vlink *l, uint64_t now)
 {
-	bool busy = true, in_use = true, waits;
+	struct sr_vlook *k = &l->look;
+	bool busy, in_use;
 
-	sr_verbs_poll(&l->link);
-	if (sr_link_events(&l->link) & SR_LINK_DEAD)
-		return sr_vlink_end(l);
-	if (!between)	/* whoever moves the link after this lists it again */
-		atomic_store(&l->look.on, false);
 	sr_vlink_lock(l);
-	if (!between) {
-		busy = unfinished(l, now);
-		sr_vtx_pump(l);
-		in_use = l->cq.used - l->look.used > BUSY;
-		l->look.used = l->cq.used;
-	}
-	waits = l->qp && sr_vtx_waits(l);
+	busy = unfinished(l, now);
+	sr_vtx_pump(l);
+	in_use = l->cq.used - k->used > BUSY;
+	k->used = l->cq.used;
 	sr_vlink_unlock(l, 0);
-	if (!between) {
-		busy |= sr_vgrow_idle(l, now - l->look.moved_ns);
-		sr_vcq_watch(l, !in_use);
-		if (busy || in_use || atomic_load(&l->look.on)) {
-			atomic_store(&l->look.on, true);
-		} else {
-			SR_LIST_DROP(l);
-			SR_LIST_ADD(l->dev->links, l);
-		}
-	}
-	return waits && !l->cq.watched;
+	busy |= sr_vgrow_idle(l, now - k->moved_ns);
+	sr_vcq_watch(l, !in_use);
+	return busy || in_use || atomic_load(&k->on);
 }
 
-static void tick(struct sr_timer *timer);
-static struct sr_timer timer = { .fn = tick };
-static uint64_t tick_ns;		/* the next whole one */
-static atomic_bool soon;
+/* The whole looks of all links come at one time, and wake the thread once. */
+static void set_timer(struct sr_vlook *k)
+{
+	unsigned ms = TICK_MS - sr_now_ns() / 1000000 % TICK_MS;
 
+	sr_timer_set(&k->timer, atomic_load(&k->on) & SR_LOOK_SOON ? SOON_MS : ms);
+}
+
+/* The next tick is to be soon if bytes wait for a completion that nobody watches for, or
+ * if the link is ending. */
 static void tick(struct sr_timer *t)
 {
+	struct sr_vlink *l = SR_OF(struct sr_vlink, look.timer, t);
+	struct sr_vlook *k = &l->look;
 	uint64_t now = sr_now_ns();
-	bool between = now < tick_ns, again = false, held = false;
-	struct sr_vlink *l, *next;
-	struct sr_vdev *dev;
+	bool whole = now / TICK_NS != k->tick, again, soon;
 
-	if (!between)
-		tick_ns = now + TICK_NS;
-	atomic_store(&soon, false);
-	for (dev = sr_vdevs; dev; dev = dev->next) {
-		for (l = dev->busy; l; l = next) {
-			next = l->next;
-			if (!sr_vlink_tryget(l))
-				continue;
-			held |= look(l, now, between);
-			sr_link_put(&l->link);
-		}
-		again |= dev->busy != NULL;
-	}
-	if (held)
-		atomic_store(&soon, true);
-	if (again)
-		sr_timer_set(t, atomic_load(&soon) ? SOON_MS : TICK_MS);
-}
-
-static void start(struct sr_vlink *l)
-{
-	SR_LIST_DROP(l);
-	SR_LIST_ADD(l->dev->busy, l);
-	if (timer.at_ns)
+	if (!sr_vlink_tryget(l))
 		return;
-	tick_ns = sr_now_ns() + TICK_NS;
-	sr_timer_set(&timer, TICK_MS);
-}
-
-static void start_task(struct sr_task *t)
-{
-	struct sr_vlink *l = SR_OF(struct sr_vlink, look.task, t);
-
-	if (l->id)
-		start(l);
+	sr_verbs_poll(&l->link);
+	/* Whoever moves the link after this starts the timer again. */
+	atomic_fetch_and(&k->on, whole ? 0 : SR_LOOK);
+	k->tick = now / TICK_NS;
+	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
+		soon = again = sr_vlink_end(l);
+	} else {
+		again = !whole || look(l, now);
+		sr_lock(&l->lock);
+		soon = l->qp && sr_vtx_waits(l) && !l->cq.watched;
+		sr_unlock(&l->lock);
+	}
+	if (again) {
+		atomic_fetch_or(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0));
+		set_timer(k);
+	}
 	sr_link_put(&l->link);
 }
 
-void sr_vlook_start(struct sr_vlink *l)
+static void start(struct sr_task *t)
 {
-	if (atomic_load_explicit(&l->look.on, memory_order_relaxed) ||
-	    atomic_exchange(&l->look.on, true))
+	struct sr_vlink *l = SR_OF(struct sr_vlink, look.task, t);
+
+	l->look.timer.fn = tick;
+	if (l->id)
+		set_timer(&l->look);
+	sr_link_put(&l->link);
+}
+
+void sr_vlook_start(struct sr_vlink *l, unsigned how)
+{
+	struct sr_vlook *k = &l->look;
+
+	if (!(how & ~atomic_load_explicit(&k->on, memory_order_relaxed)) ||
+	    !(how & ~atomic_fetch_or(&k->on, how)) || !sr_vlink_tryget(l))
 		return;
-	if (!sr_vlink_tryget(l))
-		return;
-	l->look.task.fn = start_task;
-	sr_loop_post(&l->look.task);
-}
-
-static void come_soon(struct sr_task *t)
-{
-	(void)t;
-	sr_timer_set(&timer, SOON_MS);
-}
-
-static struct sr_task soon_task = { .fn = come_soon };
-
-void sr_vlook_soon(void)
-{
-	if (!atomic_exchange(&soon, true))
-		sr_loop_post(&soon_task);
-}
-
-void sr_vlook_forget(void)
-{
-	timer = (struct sr_timer){ .fn = tick };
-	memset(&soon_task, 0, sizeof(soon_task));
-	soon_task.fn = come_soon;
-	atomic_store(&soon, false);
+	k->task.fn = start;
+	if (!sr_loop_post(&k->task))
+		sr_link_put(&l->link);	/* it is posted, and has a reference */
 }
 
 /* ---- making and ending ---- */

@@ -34,8 +34,6 @@ static void fail_links(struct sr_vdev *dev)
 
 	for (l = dev->links; l; l = l->next)
 		sr_vlink_fail(l, "device-failed");
-	for (l = dev->busy; l; l = l->next)
-		sr_vlink_fail(l, "device-failed");
 }
 
 static void on_async(struct sr_watch *w, uint32_t events)
@@ -192,8 +190,6 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	fail_links(dev);
 	while (dev->links)
 		sr_vlink_close(dev->links);
-	while (dev->busy)
-		sr_vlink_close(dev->busy);
 	sr_vcm_removed(ctx);
 	*p = dev->next;
 	sr_loop_unwatch(&dev->async_watch);

@@ -249,8 +249,7 @@ static void follow(struct sr_vlink *l)
 	l->tx.spare = r;
 	l->tx.swap = true;
 	sr_unlock(&l->lock);
-	sr_vlook_start(l);
-	sr_vlook_soon();	/* for the completion of what is in flight */
+	sr_vlook_start(l, SR_LOOK_SOON);	/* for the completion of what is in flight */
 }
 
 static void free_old(struct sr_vlink *l)

@@ -269,6 +269,7 @@ void sr_vlink_close(struct sr_vlink *l)
 	each_ring(l, unregister);
 	sr_unlock(&l->lock);
 	SR_LIST_DROP(l);
+	sr_timer_cancel(&l->look.timer);
 	sr_vlib.cm_destroy_id(l->id);
 	l->id = NULL;
 }
@@ -300,8 +301,7 @@ static void give_up(struct sr_vlink *l, const char *reason, unsigned ms)
 	l->end_ns = sr_now_ns() + ms * UINT64_C(1000000);
 	sr_link_raise(&l->link, SR_LINK_DEAD);
 	sr_debug("verbs: link %x given up: %s", l->link.link_no, reason);
-	sr_vlook_start(l);
-	sr_vlook_soon();
+	sr_vlook_start(l, SR_LOOK_SOON);
 	l->link.notify(&l->link, SR_NOTIFY_CTL);
 }
 

@@ -235,5 +235,5 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	if (taken - atomic_load_explicit(&l->tx.ack_said, memory_order_relaxed) >=
 	    atomic_load_explicit(&l->rx.window, memory_order_relaxed) / 4)
 		sr_vtx_kick(l);
-	sr_vlook_start(l);
+	sr_vlook_start(l, SR_LOOK);
 }

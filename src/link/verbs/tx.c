@@ -304,7 +304,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 		err = sr_vtx_queue(l, msg);
 	sr_vtx_pump(l);
 	sr_vlink_unlock(l, 0);
-	sr_vlook_start(l);	/* the peer may owe an answer */
+	sr_vlook_start(l, SR_LOOK);	/* the peer may owe an answer */
 	return err;
 }
 
@@ -362,9 +362,8 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 		waits = !l->cq.watched && sr_vtx_waits(l);
 	}
 	sr_vlink_unlock(l, what);
-	sr_vlook_start(l);	/* the peer owes an answer */
-	if (waits)
-		sr_vlook_soon();
+	/* The peer owes an answer. */
+	sr_vlook_start(l, waits ? SR_LOOK | SR_LOOK_SOON : SR_LOOK);
 }
 
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,

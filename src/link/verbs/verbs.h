@@ -45,8 +45,7 @@ struct sr_vdev {
 	struct ibv_pd *pd;
 	struct sr_watch async_watch;
 	int spent;		/* an eventfd in the place of closed descriptors */
-	/* In `busy` are the links that the timer looks after (cq.c). */
-	struct sr_vlink *links, *busy;
+	struct sr_vlink *links;
 	char name[64];
 	bool iwarp;
 };
@@ -130,13 +129,17 @@ struct sr_vrx {
 	unsigned quick;		/* such turns in a row that took little time; rx */
 };
 
-/* What the timer remembers of its last look.  loop */
+enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
+
+/* The timer, and what it remembers of its last look (cq.c).  loop */
 struct sr_vlook {
 	uint64_t taken, acked, h, w, moved_ns;
+	uint64_t tick;		/* the number of the last whole look's */
 	unsigned used, quiet_ticks;
 	uint32_t msgs;
-	atomic_bool on;		/* in dev->busy, or about to be */
+	atomic_uint on;		/* SR_LOOK: the timer is set, or about to be.  any */
 	struct sr_task task;
+	struct sr_timer timer;
 };
 
 struct sr_vlink {
