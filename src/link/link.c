@@ -10,12 +10,27 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/conf.h"
 #include "base/loop.h"
 
 void (*sr_link_request)(struct sr_request *req);
 void (*sr_link_gone)(struct sr_request *req);
+
+bool sr_ask_again(struct sr_ask *ask, const char **reason)
+{
+	bool sent = !strcmp(*reason, SR_THERE), back = ask->there[0];
+
+	if (!sent && (!ask->redirects || strcmp(*reason, "no-listener") != 0))
+		return false;
+	*reason = "no-match";
+	if (sent ? ask->redirects++ == SR_THERE_MOST : !back)
+		return false;
+	if (!sent)
+		ask->there[0] = '\0';
+	return !ask->ops->ask(ask);
+}
 
 /* ---- references ---- */
 

@@ -17,8 +17,6 @@ struct sr_ask;
 struct sr_link;
 struct sr_request;
 
-#define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
-
 struct sr_rendezvous {
 	const char *name;	/* of the kind: "shm", "verbs"; by its first letter in knobs */
 	int kind;		/* its number, SR_KINDS */
@@ -35,7 +33,7 @@ struct sr_rendezvous {
 	/*
 	 * Asks the accepting side of the connection for a link.  done() is
 	 * called once, later, unless cancelled: with a link that is UP, or with
-	 * NULL and a reason.  Returns 0; or -ENODEV, -ELIBACC (the library
+	 * NULL and a reason, which may be for sr_ask_again().  Returns 0; or -ENODEV, -ELIBACC (the library
 	 * cannot be loaded) or -ENOMEM, and done() is not called.  The peer of
 	 * the rendezvous must have the TCP peer's own address, or be on this
 	 * host.
@@ -71,6 +69,9 @@ struct sr_ask {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
 	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
+	/* The last word that has sent us elsewhere; "": asks by the address. */
+	char there[sizeof(SR_THERE) + SR_THERE_LEN];
+	unsigned redirects;
 	int anchor;			/* our socket */
 	const struct sr_policy *policy;
 	void *owner;			/* for the link */
@@ -79,6 +80,13 @@ struct sr_ask {
 		     const char *reason);
 	void *kind;			/* the kind's own */
 };
+
+#define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
+
+/* For done(), first.  Another process has the stream (the reason is SR_THERE), or the one
+ * that was said to have it has ended: the keeper, or another one after it, is asked again.
+ * True: done() will be called once more. */
+bool sr_ask_again(struct sr_ask *ask, const char **reason);
 
 /* An asker's request, in the kind's memory until accept() or refuse(). */
 struct sr_request {

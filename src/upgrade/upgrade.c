@@ -316,6 +316,8 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct sr_stream *st = ask->owner;
 
+	if (reason && sr_ask_again(ask, &reason))
+		return;
 	st->up.asking = false;
 	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
 		link->ops->drop(link, "short");

@@ -119,6 +119,8 @@ static inline void asked(struct sr_ask *ask, struct sr_link *link, const char *r
 	struct end *e = ask->owner;
 
 	CHECK(!link == !!reason);
+	if (reason && sr_ask_again(ask, &reason))
+		return;
 	e->reason = reason;
 	atomic_store(&e->link, link);
 	atomic_store(&e->answered, true);

@@ -31,7 +31,7 @@
 #endif
 
 #define ANSWER_MS UINT64_C(2000)
-#define AGAIN_MS 5 /* before the keeper is asked again, or if nobody has accepted yet */
+#define AGAIN_MS 5 /* before the address is asked again */
 /* No longer than that: with TCP_DEFER_ACCEPT nobody accepts it before the program
  * sends, for which policy wait waits. */
 #define EARLY_MS UINT64_C(40)
@@ -43,8 +43,6 @@ struct asking {
 	struct sr_watch watch; /* the line; fd -1: none */
 	struct sr_shm *link;   /* that is offered */
 	unsigned attempt; /* the next name */
-	char there[SR_THERE_LEN]; /* "": by the address; else where we were sent */
-	unsigned redirects;
 	bool stranger;	/* the process that is asked */
 	bool early;	/* a user who listens may be about to accept the connection */
 	uint64_t deadline_ns;
@@ -105,11 +103,14 @@ static void succeed(struct asking *a)
 	sr_shm_look(&l->link); /* looks for what came before UP */
 }
 
-/* Connects to the name of an attempt.  0, or -1 and errno. */
-static int call(int sock, const struct sockaddr *to, unsigned attempt)
+/* Connects to the name of an attempt, or to the place of that word, if any.  0, or -1 and
+ * errno. */
+static int call(int sock, const struct sockaddr *to, unsigned attempt, const char *there)
 {
+	char place[SR_THERE_LEN];
 	struct sockaddr_un un;
-	int len = sr_local_name(&un, to, attempt, "");
+	int len = sr_there_shm(place, there) ? (int)sr_local_there(&un, place) :
+					       sr_local_name(&un, to, attempt, "");
 
 	if (len < 0) {
 		errno = -len;
@@ -248,6 +249,7 @@ static void next_name(struct asking *a);
 static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a = SR_OF(struct asking, watch, w);
+	char place[SR_THERE_LEN];
 	const char *reason;
 	int fds[SR_SHM_FDS];
 
@@ -265,11 +267,11 @@ static void answered(struct sr_watch *w, uint32_t events)
 	}
 	give_up(a, fds);
 	hang_up(a);
-	if (sr_there_shm(a->there, a->word)) {
-		next_name(a);
+	if (sr_there_shm(place, a->word)) {
+		strcpy(a->ask->there, a->word);
+		fail(a, SR_THERE);
 		return;
 	}
-	a->there[0] = '\0';
 	/* A keeper that has ended without a word is followed by another one, which is
 	 * asked later. */
 	a->reason = reason_in(a) ?: a->word[0] ? "refused" : "no-match";
@@ -319,60 +321,27 @@ bool sr_shm_absent(const struct sockaddr *to)
 	bool refused = sock >= 0;
 
 	for (unsigned i = 0; i < ATTEMPTS && refused; i++)
-		refused = call(sock, to, i) && errno == ECONNREFUSED;
+		refused = call(sock, to, i, "") && errno == ECONNREFUSED;
 	if (sock >= 0)
 		sr_fd_close(sock);
 	return refused;
-}
-
-/*
- * The keeper has sent us to a worker.  If that has ended meanwhile, the keeper, or
- * another one after it, is asked again.
- */
-static void go_there(struct asking *a)
-{
-	struct sockaddr_un un;
-	socklen_t len = sr_local_there(&un, a->there);
-	int sock = sr_local_socket();
-
-	if (sock >= 0 && a->redirects++ < SR_THERE_MOST &&
-	    !sr_now_connect(sock, (struct sockaddr *)&un, len)) {
-		if (!connected(a, sock))
-			wait_for_answer(a);
-		else
-			fail(a, a->reason);
-		return;
-	}
-	if (sock >= 0)
-		sr_fd_close(sock);
-	if (a->redirects >= SR_THERE_MOST) {
-		fail(a, "no-match");
-		return;
-	}
-	a->there[0] = '\0';
-	a->reason = "no-match";
-	a->attempt = 0;
-	sr_timer_set(&a->timer, AGAIN_MS);
 }
 
 /* Tries names from a->attempt on, until a process answers or none is left. */
 static void next_name(struct asking *a)
 {
 	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
+	unsigned attempts = a->ask->there[0] ? 1 : ATTEMPTS;
 	int sock = -1;
 
-	if (a->there[0]) {
-		go_there(a);
-		return;
-	}
-	while (a->attempt < ATTEMPTS) {
+	while (a->attempt < attempts) {
 		if (sock < 0)
 			sock = sr_local_socket();
 		if (sock < 0) {
 			a->reason = sock == -EMFILE ? "descriptors" : "memory";
 			break;
 		}
-		if (call(sock, dst, a->attempt++)) {
+		if (call(sock, dst, a->attempt++, a->ask->there)) {
 			/* The backlog is full.  We do not wait for room: the
 			 * process with this name may never accept anybody. */
 			if (errno == EAGAIN)
@@ -445,7 +414,8 @@ int sr_shm_ask(struct sr_ask *ask)
 	a->reason = "no-listener";
 	a->timer.fn = due;
 	ask->kind = a;
-	sr_timer_set(&a->timer, 0); /* so that done() is never called from here */
+	/* done() is never called from here. */
+	sr_timer_set(&a->timer, ask->redirects && !ask->there[0] ? AGAIN_MS : 0);
 	return 0;
 }
 

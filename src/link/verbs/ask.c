@@ -35,7 +35,6 @@ struct ask {
 	bool again;			/* it was tried for the other */
 	unsigned retries;
 	uint16_t there[2];		/* InfiniBand, iWARP; 0: by the address */
-	unsigned redirects;
 };
 
 static struct ask *asks;
@@ -113,6 +112,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a->ask = ask;
 	a->timer.fn = look;
 	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
+	sr_there_verbs(a->there, ask->there);
 	ask->kind = a;
 	SR_LIST_ADD(asks, a);
 	err = resolve(a);
@@ -129,7 +129,7 @@ void sr_verbs_cancel(struct sr_ask *ask)
 		free_ask(ask->kind);
 }
 
-/* Asks again at once: another port, or process. */
+/* Asks again at once. */
 static const char *go_on(struct ask *a)
 {
 	int err;
@@ -196,30 +196,21 @@ static void established(struct ask *a)
 	ask->done(ask, &l->link, NULL);
 }
 
-/* Does the refusal send us to another process's ports?  Notes them. */
-static bool sent_there(struct ask *a, const struct sr_vcm_event *e)
-{
-	uint16_t port[2];
-
-	if (e->type != RDMA_CM_EVENT_REJECTED || a->redirects == SR_THERE_MOST)
-		return false;
-	if (!sr_there_verbs(port, (const char *)e->data) || !port[a->iwarp])
-		return false;
-	a->there[0] = port[0];
-	a->there[1] = port[1];
-	a->redirects++;
-	return true;
-}
-
 /* The reason word in a refusal must be one of ours.  Without a word it is the kernel's: the
  * process that listened has ended. */
-static const char *refusal(const struct sr_vcm_event *e, bool iwarp)
+static const char *refusal(struct ask *a, const struct sr_vcm_event *e)
 {
-	enum sr_reason r = sr_reason_find((const char *)e->data);
+	const char *word = (const char *)e->data;
+	enum sr_reason r = sr_reason_find(word);
+	uint16_t port[2];
 
+	if (sr_there_verbs(port, word) && port[a->iwarp]) {
+		strcpy(a->ask->there, word);
+		return SR_THERE;
+	}
 	if (r != SR_REASON_NONE && e->status != REJ_NO_SERVICE)
 		return sr_reason_word(r);
-	return iwarp || !e->data[0] || e->status == REJ_NO_SERVICE ? "no-listener" : "refused";
+	return a->iwarp || !word[0] || e->status == REJ_NO_SERVICE ? "no-listener" : "refused";
 }
 
 static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
@@ -229,7 +220,7 @@ static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		return e->status == -ETIMEDOUT ? "timeout" : "no-device";
 	case RDMA_CM_EVENT_REJECTED:
-		return refusal(e, a->iwarp);
+		return refusal(a, e);
 	case RDMA_CM_EVENT_UNREACHABLE:
 		return e->status == -ETIMEDOUT ? "timeout" : "no-listener";
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -242,7 +233,6 @@ static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
 /*
  * siw now and then refuses one of many connections, in one way or another (seen:
  * 2 of 64 at once, 1 of 300 in a row): such an asker asks again at its next looks.
- * Another one goes back to the address if the process that it was sent to has ended.
  */
 static void no_more(struct ask *a, const char *reason)
 {
@@ -250,11 +240,6 @@ static void no_more(struct ask *a, const char *reason)
 		release(a);
 		a->retries++;
 		sr_timer_set(&a->timer, LOOK_MS);
-	} else if (!strcmp(reason, "no-listener") && a->there[a->iwarp]) {
-		a->there[0] = a->there[1] = 0;
-		reason = go_on(a);
-		if (reason)
-			fail_ask(a, reason);
 	} else {
 		fail_ask(a, reason);
 	}
@@ -297,7 +282,7 @@ static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
-		reason = sent_there(a, e) ? go_on(a) : ask_failure(a, e);
+		reason = ask_failure(a, e);
 		break;
 	}
 	if (reason)
