@@ -496,7 +496,7 @@ static void refused_server(int lfd)
 	}
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"echo", echo_server, echo_client},
 	{"big", echo_server, big_client},
 	{"download", download_server, download_client},
@@ -514,9 +514,5 @@ static const struct tcp_case cases[] = {
 	{"crowd", crowd_server, crowd_client},
 	{"backlog", backlog_server, backlog_client},
 	{"refused", refused_server, refused_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -156,8 +156,7 @@ static void bounded_server(int lfd)
 	int fd;
 
 	set_int(lfd, SOL_SOCKET, SO_RCVBUF, 4096);
-	fd = answer(lfd);
-	warm_up(fd, false);
+	fd = answer_warm(lfd);
 	await_post("sent");
 	while (recv(fd, buf, sizeof(buf), 0) > 0)
 		;
@@ -236,7 +235,7 @@ static void crumbs_client(void)
 	}
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"huge", huge_server, huge_client},
 	{"hurry", hurry_server, hurry_client},
 	{"first", first_server, first_client},
@@ -244,9 +243,5 @@ static const struct tcp_case cases[] = {
 	{"lowat", lowat_server, lowat_client},
 	{"queues", queues_server, queues_client},
 	{"crumbs", crumbs_server, crumbs_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#define OWN_MAIN
 #include "case.h"
 
 #define FDS 3		/* descriptors of one end */

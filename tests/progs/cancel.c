@@ -124,12 +124,8 @@ static void cancel_connect_client(void)
 	close(ctl);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"all", cancel_all_server, obey_client},
 	{"connect", connect_server, cancel_connect_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -422,6 +422,16 @@ static inline void await_end(int fd)
 	close(fd);
 }
 
+/* The peer gets ECONNRESET, and what it has not read is lost. */
+static inline int close_by_reset(int fd)
+{
+	struct linger at_once = {1, 0};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)))
+		die("SO_LINGER");
+	return close(fd);
+}
+
 /* A client that answers one signal, and waits for the end. */
 static inline void go_client(void)
 {
@@ -707,8 +717,10 @@ static inline void become(unsigned uid)
 		die("setuid");
 }
 
-static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
-			    size_t n)
+/* The program's, behind which there is one without a name. */
+extern const struct tcp_case cases[];
+
+static inline int case_main(int argc, char **argv)
 {
 	const struct tcp_case *c;
 	bool server = argc == 5 && !strcmp(argv[1], "server");
@@ -718,7 +730,7 @@ static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	peer_role = server ? "client" : "server";
 	if (argc == 2 && !strcmp(argv[1], "list")) {
-		for (c = cases; c < cases + n; c++)
+		for (c = cases; c->name; c++)
 			puts(c->name);
 		return 0;
 	}
@@ -730,9 +742,9 @@ static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
 			argv[0], argv[0], argv[0]);
 		return 2;
 	}
-	for (c = cases; c < cases + n && strcmp(c->name, argv[2]); c++)
+	for (c = cases; c->name && strcmp(c->name, argv[2]); c++)
 		;
-	if (c == cases + n) {
+	if (!c->name) {
 		fprintf(stderr, "%s: no such case\n", argv[2]);
 		return 2;
 	}
@@ -746,5 +758,12 @@ static inline int case_main(int argc, char **argv, const struct tcp_case *cases,
 	}
 	return 0;
 }
+
+#ifndef OWN_MAIN
+int main(int argc, char **argv)
+{
+	return case_main(argc, argv);
+}
+#endif
 
 #endif

@@ -459,7 +459,7 @@ static void steady_client(void)
 	compare_holding(was);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"steady", steady_server, steady_client},
 	{"linger", linger_server, linger_client},
 	{"unread", unread_server, unread_client},
@@ -474,9 +474,5 @@ static const struct tcp_case cases[] = {
 	{"close-in-handler", close_in_handler_server, close_in_handler_client},
 	{"shutdown-under", under_server, shutdown_under_client},
 	{"empty", empty_server, empty_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

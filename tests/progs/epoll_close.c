@@ -183,13 +183,9 @@ static void loop_client(void)
 		pthread_join(t[i], NULL);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"loop", loop_server, loop_client},
 	{"closing", closing_server, two_clients},
 	{"number", number_server, obey_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -130,12 +130,10 @@ static void reset_server(int lfd)
 static void reset_client(void)
 {
 	int fd = begin_client();
-	struct linger now = {1, 0};
 
 	await_go(fd);
 	await_peer_asleep();
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-	close(fd);
+	close_by_reset(fd);
 }
 
 /* Behind the peer's end: who writes learns of the reset, edge-triggered, too. */
@@ -415,7 +413,7 @@ static void waits_server(int lfd)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"level", level_server, level_client},
 	{"end", end_server, end_client},
 	{"reset", reset_server, reset_client},
@@ -426,9 +424,5 @@ static const struct tcp_case cases[] = {
 	{"oneshot", oneshot_server, obey_client},
 	{"data", data_server, obey_client},
 	{"waits", waits_server, obey_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -463,7 +463,7 @@ static void echo_client(void)
 	many_client(STREAMS, 12, 9000);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"sleepers", sleepers_server, ping_client},
 	{"epoll", epoll_server, growing_client},
 	{"epoll-late", late_epoll_server, growing_client},
@@ -473,9 +473,5 @@ static const struct tcp_case cases[] = {
 	{"echo-lt", echo_lt_server, echo_client},
 	{"busy", busy_server, busy_client},
 	{"back", sleepers_server, back_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

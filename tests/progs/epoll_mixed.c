@@ -58,11 +58,9 @@ static void broken_server(int lfd)
 static void broken_client(void)
 {
 	int fd = begin_client();
-	struct linger now = {1, 0};
 
 	await_go(fd);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-	close(fd);
+	close_by_reset(fd);
 }
 
 static void *modified_waiter(void *arg)
@@ -139,14 +137,10 @@ static void half_client(void)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"polled", polled_server, ping_client},
 	{"broken", broken_server, broken_client},
 	{"idle", idle_server, idle_client},
 	{"half", half_server, half_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -251,7 +251,7 @@ static void heir(bool used)
 static void heir_client(void) { heir(false); }
 static void heir_used_client(void) { heir(true); }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"passed", passed_server, two_clients},
 	{"fork", fork_server, two_clients},
 	{"thief", thief_server, thief_client},
@@ -259,9 +259,5 @@ static const struct tcp_case cases[] = {
 	{"heir", obey_server, heir_client},
 	{"heir-used", obey_server, heir_used_client},
 	{"half-fork", half_fork_server, half_fork_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

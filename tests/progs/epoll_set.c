@@ -356,7 +356,7 @@ static void toggled_server(int lfd)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"errors", errors_server, obey_client},
 	{"sets", sets_server, obey_client},
 	{"exclusive", exclusive_server, obey_client},
@@ -365,9 +365,5 @@ static const struct tcp_case cases[] = {
 	{"again", again_server, obey_client},
 	{"toggled", toggled_server, obey_client},
 	{"changed", changed_server, obey_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -73,11 +73,7 @@ static void turns_client(void)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"turns", turns_server, turns_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

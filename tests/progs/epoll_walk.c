@@ -336,11 +336,7 @@ static void server(int lfd)
 
 static void nobody(void) {}
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"walk", server, nobody},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

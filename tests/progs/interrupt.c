@@ -353,7 +353,7 @@ static void connect_client(void)
 	close(ctl);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"receive", receive_server, obey_client},
 	{"receive-more", receive_more_server, obey_client},
 	{"send", send_server, obey_client},
@@ -362,9 +362,5 @@ static const struct tcp_case cases[] = {
 	{"wait", wait_server, obey_client},
 	{"accept", accept_server, obey_client},
 	{"connect", connect_server, connect_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -371,7 +371,7 @@ static void aio_client(void)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"number", number_server, number_client},
 	{"file-calls", file_calls_server, file_calls_client},
 	{"fortified", fortified_server, fortified_client},
@@ -380,9 +380,5 @@ static const struct tcp_case cases[] = {
 	{"sendfile-over", warm_sum_server, sendfile_over_client},
 	{"splice", splice_server, splice_client},
 	{"aio", aio_server, aio_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -280,8 +280,7 @@ static void trunc_stopped_client(void)
 	int fd;
 
 	be_continued();
-	fd = dial();
-	warm_up(fd, true);
+	fd = dial_warm();
 	await_go(fd);
 	put(fd, "abcdefghijklmnopqrstuvwxyz", 26);
 	raise(SIGSTOP);
@@ -426,7 +425,7 @@ static void more_bulk_client(void)
 	await_end(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"peek", peek_server, peek_client},
 	{"peek-all", peek_all_server, peek_all_client},
 	{"peek-across", peek_across_server, peek_across_client},
@@ -437,9 +436,5 @@ static const struct tcp_case cases[] = {
 	{"more", more_server, more_client},
 	{"push", push_server, push_client},
 	{"more-bulk", more_bulk_server, more_bulk_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -46,7 +46,7 @@ static void iov_server(int lfd)
 
 static void iov_client(void)
 {
-	int fd = dial();
+	int fd = dial_warm();
 	struct iovec iov[5] = {{(char *)"abc", 3},
 			       {NULL, 0},
 			       {(char *)"defg", 4},
@@ -56,7 +56,6 @@ static void iov_client(void)
 	struct data d = DATA(23);
 	volatile int less = -1; /* or the compiler warns */
 
-	warm_up(fd, true);
 	await_go(fd);
 	say_result("writev", writev(fd, iov, 5));
 	say_result("sendmsg", sendmsg(fd, &m, 0));
@@ -191,7 +190,6 @@ static struct msghdr all_fields(void)
 /* A reset behind some bytes: they come first, and the error is for the next call. */
 static void fields_reset_server(int lfd)
 {
-	struct linger l = {1, 0};
 	int fd = answer_warm(lfd);
 
 	await_go(fd);
@@ -199,8 +197,7 @@ static void fields_reset_server(int lfd)
 	say_result("nothing", recv(fd, buf, 1, MSG_TRUNC | MSG_DONTWAIT));
 	put(fd, buf, 30);
 	await_go(fd);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	close(fd);
+	close_by_reset(fd);
 }
 
 static void fields_reset_client(void)
@@ -319,16 +316,12 @@ static void beyond_client(void)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"iov", iov_server, iov_client},
 	{"mmsg", mmsg_server, mmsg_client},
 	{"none", none_server, none_client},
 	{"fields", fields_server, fields_client},
 	{"fields-reset", fields_reset_server, fields_reset_client},
 	{"beyond", beyond_server, beyond_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

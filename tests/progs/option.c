@@ -130,8 +130,7 @@ static void inherit_client(void)
 
 	warm_up(first, true);
 	await_go(first);
-	fd = dial();
-	warm_up(fd, true);
+	fd = dial_warm();
 	await_go(fd);
 	put(fd, "1234", 4);
 	await_end(fd);
@@ -164,8 +163,7 @@ static void stamps_server(int lfd)
 	warm_up(first, false);
 	set_int(lfd, SOL_SOCKET, SO_TIMESTAMP, 1);
 	send_go(first);
-	fd = answer(lfd);
-	warm_up(fd, false);
+	fd = answer_warm(lfd);
 	for (int i = 0; i < 2; i++) {
 		send_go(fd);
 		m.msg_controllen = sizeof(control);
@@ -182,8 +180,7 @@ static void stamps_client(void)
 
 	warm_up(first, true);
 	await_go(first);
-	fd = dial();
-	warm_up(fd, true);
+	fd = dial_warm();
 	for (int i = 0; i < 2; i++) {
 		await_go(fd);
 		put(fd, "x", 1);
@@ -552,11 +549,10 @@ static void dissolve_client(void)
 /* What lengths there are. */
 static void lengths_server(int lfd)
 {
-	int fd = answer(lfd);
+	int fd = answer_warm(lfd);
 	volatile size_t most = (size_t)-1; /* (the compiler knows better) */
 	struct iovec big = {buf, most}, two[] = {{buf, 10}, {buf, SSIZE_MAX}};
 
-	warm_up(fd, false);
 	send_go(fd);
 	await_readable(fd, 10);
 	say_result("readv", readv(fd, &big, 1));
@@ -634,7 +630,7 @@ static void async_client(void)
 	await_end(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"inherit", inherit_server, inherit_client},
 	{"stamps", stamps_server, stamps_client},
 	{"timeouts", timeo_server, timeo_client},
@@ -649,9 +645,5 @@ static const struct tcp_case cases[] = {
 	{"others", others_server, others_client},
 	{"async", async_server, async_client},
 	{"fioasync", fioasync_server, async_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -108,9 +108,8 @@ static void ended_parent_client(void)
 static void left_server(int lfd)
 {
 	for (int i = 0; i < 8; i++) {
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 
-		warm_up(fd, false);
 		put(fd, buf, 8000);
 		say_result("end", recv(fd, buf, 1, 0));
 		close(fd);
@@ -148,10 +147,9 @@ static void unread_server(int lfd)
 {
 	for (unsigned i = 0; i < 2 * COUNT(unread_sizes); i++) {
 		struct data d = DATA(82 + i);
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 		ssize_t n;
 
-		warm_up(fd, false);
 		put_data(fd, &d, unread_sizes[i / 2], 9000);
 		shutdown(fd, SHUT_WR);
 		n = (ssize_t)take(fd, buf, 10);
@@ -184,8 +182,7 @@ static void unread_client(void)
 	for (unsigned i = 0; i < 2 * COUNT(unread_sizes); i++) {
 		bool child_closes = i % 2;
 
-		fd = dial();
-		warm_up(fd, true);
+		fd = dial_warm();
 		await_full(fd);
 		pid = split();
 		if ((pid == 0) == child_closes) {
@@ -212,8 +209,7 @@ static void unread_system_client(void)
 	int fd;
 
 	for (unsigned i = 0; i < 2 * COUNT(unread_sizes); i++) {
-		fd = dial();
-		warm_up(fd, true);
+		fd = dial_warm();
 		await_full(fd);
 		for (int k = 0; k < 2; k++)
 			if (system("exit 0"))
@@ -245,8 +241,7 @@ static void pause_server(int lfd, enum ending first, enum ending last)
 		struct data d = DATA(0);
 		int fd, told;
 
-		fd = answer(lfd);
-		warm_up(fd, false);
+		fd = answer_warm(lfd);
 		told = answer(lfd);
 		if (take(told, &sent, sizeof(sent)) != sizeof(sent))
 			die("sent");
@@ -357,10 +352,9 @@ static void reset_server(int lfd)
 {
 	for (int i = BY_KILL_UNREAD; i <= BY_LINGER; i++) {
 		struct data d = DATA(0);
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 		ssize_t n;
 
-		warm_up(fd, false);
 		if (i == BY_KILL_UNREAD)
 			put(fd, buf, 5000);
 		else
@@ -378,9 +372,8 @@ static void reset_client(void)
 		pid_t pid = split();
 
 		if (!pid) {
-			int fd = dial();
+			int fd = dial_warm();
 
-			warm_up(fd, true);
 			if (i == BY_KILL_UNREAD)
 				await_readable(fd, 5000);
 			else
@@ -408,9 +401,8 @@ static void thread_client(void)
 		pid_t pid = split();
 
 		if (!pid) {
-			int fd = dial();
+			int fd = dial_warm();
 
-			warm_up(fd, true);
 			start(send_on, &fd);
 			nap(30);
 			exit(3);
@@ -423,9 +415,8 @@ static void thread_server(int lfd)
 {
 	for (int i = 0; i < 5; i++) {
 		struct data d = DATA(0);
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 
-		warm_up(fd, false);
 		while (recv(fd, buf, 1000, 0) > 0)
 			;
 		data_sum(&d, buf, 1);
@@ -440,10 +431,9 @@ static void moment_server(int lfd)
 	for (int i = 0; i < 12; i++) {
 		struct data d = DATA(0);
 		uint64_t sent = 0;
-		int fd = answer(lfd), told, status;
+		int fd = answer_warm(lfd), told, status;
 		pid_t pid;
 
-		warm_up(fd, false);
 		told = answer(lfd);
 		if (take(told, &sent, sizeof(sent)) != sizeof(sent))
 			die("sent");
@@ -491,9 +481,8 @@ static void *churn(void *arg)
 	const atomic_bool *stop = arg;
 
 	while (!*stop) {
-		int fd = dial();
+		int fd = dial_warm();
 
-		warm_up(fd, true);
 		close(fd);
 	}
 	return NULL;
@@ -661,7 +650,7 @@ static void stays_client(void)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"ended-child", ended_server, ended_child_client},
 	{"ended-parent", ended_server, ended_parent_client},
 	{"unread", unread_server, unread_client},
@@ -676,9 +665,5 @@ static const struct tcp_case cases[] = {
 	{"lone", lone_server, lone_client},
 	{"late", late_server, late_client},
 	{"stays", stays_server, stays_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

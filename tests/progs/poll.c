@@ -337,7 +337,7 @@ static void brief_server(int lfd)
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"sender-shuts", take_all_server, send_both_client},
 	{"receiver-shuts", take_both_server, send_all_client},
 	{"connected", connected_server, connected_client},
@@ -347,9 +347,5 @@ static const struct tcp_case cases[] = {
 	{"many-entries", many_entries_server, many_entries_client},
 	{"no-number", no_number_server, go_client},
 	{"brief", brief_server, go_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

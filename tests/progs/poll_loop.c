@@ -290,16 +290,12 @@ static void many_client(void)
 	}
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"nonblock", nonblock_server, nonblock_client},
 	{"select-pump", select_pump_server, select_pump_client},
 	{"room", room_server, room_client},
 	{"busy", busy_server, busy_client},
 	{"sleepers", sleeper_server, sleeper_client},
 	{"many", many_server, many_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -370,8 +370,7 @@ static void pass_server(int lfd)
 		say("echoed %zu", echo(fd));
 		exit(0);
 	}
-	fd = answer(lfd);
-	warm_up(fd, false);
+	fd = answer_warm(lfd);
 	send_fd(s[0], fd);
 	close(fd);
 	reap(pid);
@@ -617,14 +616,13 @@ static void renamed_server(int lfd)
 		return;
 	}
 	memset(name, 'x', strlen(name));
-	fd = answer(lfd);
-	warm_up(fd, false);
+	fd = answer_warm(lfd);
 	send_go(fd);
 	await_go(fd);
 	close(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"limit", limit_server, limit_client},
 	{"crowd", crowd_server, crowd_client},
 	{"half-stdio", half_stdio_server, half_stdio_client},
@@ -643,9 +641,5 @@ static const struct tcp_case cases[] = {
 	{"stdio", stdio_server, stdio_client},
 	{"dprintf", dprintf_server, dprintf_client},
 	{"renamed", renamed_server, go_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

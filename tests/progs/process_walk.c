@@ -8,6 +8,7 @@
  * begins with the connecting ends, actor 1 with the accepting ones; the others are made
  * by fork. Each byte is checked where it arrives.
  */
+#define OWN_MAIN
 #include "walk_actor.h"
 
 /* ---- the director ---- */
@@ -327,8 +328,9 @@ static void server(int lfd)
 
 static void nobody(void) {}
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"walk", server, nobody},
+	{0},
 };
 
 int main(int argc, char **argv)
@@ -338,5 +340,5 @@ int main(int argc, char **argv)
 		reply(atoi(argv[2]), 0, false);
 		act(atoi(argv[2]));
 	}
-	return case_main(argc, argv, cases, COUNT(cases));
+	return case_main(argc, argv);
 }

@@ -488,7 +488,7 @@ static void unread_client(void)
 	end(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"stdio-server", stdio_server, any_client},
 	{"stdio-client", any_server, stdio_client},
 	{"fork-server", fork_server, any_client},
@@ -518,9 +518,5 @@ static const struct tcp_case cases[] = {
 	{"unread-exec", unread_exec_server, unread_client},
 	{"unread-stdio", unread_stdio_server, unread_client},
 	{"unread-passed", unread_passed_server, unread_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

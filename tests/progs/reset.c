@@ -71,11 +71,9 @@ static void unread_before_client(void)
 /* SO_LINGER with no time: a reset, too. */
 static void linger0_server(int lfd)
 {
-	struct linger l = {1, 0};
 	int fd = answer_warm(lfd);
 
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	say_result("close", close(fd));
+	say_result("close", close_by_reset(fd));
 }
 
 static void linger0_client(void)
@@ -439,14 +437,12 @@ static void reset_sleeper_server(int lfd)
 /* Reset with bytes unread: it shows at once, the bytes can still be read. */
 static void reset_unread_server(int lfd)
 {
-	struct linger l = {1, 0};
 	int fd = answer_warm(lfd);
 
 	await_go(fd);
 	put(fd, "unread", 6);
 	nap(100);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	close(fd);
+	close_by_reset(fd);
 }
 
 static void reset_unread(bool ask)
@@ -531,23 +527,18 @@ static void say_in_order(int fd, const char *order)
 
 static void reset_order_server(int lfd)
 {
-	struct linger l = {1, 0};
-
 	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 
-		warm_up(fd, false);
-		setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-		close(fd);
+		close_by_reset(fd);
 	}
 }
 
 static void reset_order_client(void)
 {
 	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = dial();
+		int fd = dial_warm();
 
-		warm_up(fd, true);
 		say_in_order(fd, orders[i]);
 		close(fd);
 	}
@@ -556,8 +547,6 @@ static void reset_order_client(void)
 /* The same with bytes unread, after shutdown(SHUT_RD), and after a return to TCP. */
 static void reset_left_server(int lfd)
 {
-	struct linger l = {1, 0};
-
 	for (size_t i = 0; i < 3 * COUNT(orders); i++) {
 		int fd = answer_warm(lfd);
 
@@ -566,8 +555,7 @@ static void reset_left_server(int lfd)
 		else
 			put(fd, "unread", 6);
 		await_go(fd);
-		setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-		close(fd);
+		close_by_reset(fd);
 	}
 }
 
@@ -590,9 +578,8 @@ static void reset_left_client(void)
 static void gone_order_server(int lfd)
 {
 	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 
-		warm_up(fd, false);
 		close(fd);
 	}
 }
@@ -600,9 +587,8 @@ static void gone_order_server(int lfd)
 static void gone_order_client(void)
 {
 	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = dial();
+		int fd = dial_warm();
 
-		warm_up(fd, true);
 		say_result("end", recv(fd, buf, 100, 0));
 		say_result("taken", send(fd, buf, 100, MSG_NOSIGNAL));
 		say_in_order(fd, orders[i]);
@@ -613,15 +599,13 @@ static void gone_order_client(void)
 /* A reset behind the peer's end, and all of it unread. */
 static void end_reset_server(int lfd)
 {
-	struct linger l = {1, 0};
 	int fd = answer(lfd), ctl = answer(lfd);
 
 	warm_up(fd, false);
 	put(fd, buf, 1000);
 	shutdown(fd, SHUT_WR);
 	await_go(ctl);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	say_result("close", close(fd));
+	say_result("close", close_by_reset(fd));
 	say_result("end", recv(ctl, buf, 1, 0));
 	close(ctl);
 }
@@ -648,7 +632,7 @@ static void end_reset_client(void)
 	close(ctl);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"end-reset", end_reset_server, end_reset_client},
 	{"unread", unread_server, unread_client},
 	{"unread-before", unread_before_server, unread_before_client},
@@ -669,9 +653,5 @@ static const struct tcp_case cases[] = {
 	{"gone-order", gone_order_server, gone_order_client},
 	{"reset-asked", reset_unread_server, reset_asked_client},
 	{"reset-sleeper", reset_sleeper_server, reset_sleeper_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

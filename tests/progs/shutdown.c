@@ -120,9 +120,8 @@ static void say_over(int fd, int how)
 static void over_server(int lfd)
 {
 	for (int how = 0; how < 3; how++) {
-		int fd = answer(lfd);
+		int fd = answer_warm(lfd);
 
-		warm_up(fd, false);
 		say_result("wr", shutdown(fd, SHUT_WR));
 		say_result("end", recv(fd, buf, 10, 0));
 		say_over(fd, how);
@@ -133,9 +132,8 @@ static void over_server(int lfd)
 static void over_client(void)
 {
 	for (int how = 0; how < 3; how++) {
-		int fd = dial();
+		int fd = dial_warm();
 
-		warm_up(fd, true);
 		if (how)
 			say_result("end", recv(fd, buf, 10, 0));
 		say_result("wr", shutdown(fd, SHUT_WR));
@@ -357,7 +355,7 @@ static void both_shut_client(void)
 	close(ctl);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"shutdown", shutdown_server, shutdown_client},
 	{"back", back_server, back_client},
 	{"back-both", back_both_server, back_both_client},
@@ -367,9 +365,5 @@ static const struct tcp_case cases[] = {
 	{"second", second_server, second_client},
 	{"second-both", both_ways_server, both_ways_client},
 	{"both-shut", both_shut_server, both_shut_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

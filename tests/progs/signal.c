@@ -126,7 +126,6 @@ static void restart_none_server(int lfd)
 
 static void restart_none_client(void)
 {
-	struct linger l = {1, 0};
 	int fd = dial(), ctl = dial();
 
 	warm_up(fd, true);
@@ -136,8 +135,7 @@ static void restart_none_client(void)
 		send_go(fd);
 	}
 	await_go(ctl);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-	close(fd);
+	close_by_reset(fd);
 	close(ctl);
 }
 
@@ -445,16 +443,12 @@ static void sigchld_client(void)
 	await_end(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"restart", restart_server, restart_client},
 	{"restart-none", restart_none_server, restart_none_client},
 	{"storm", storm_server, storm_client},
 	{"storm-nonblock", storm_nonblock_server, storm_nonblock_client},
 	{"storm-other", storm_other_server, storm_other_client},
 	{"sigchld", sigchld_server, sigchld_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

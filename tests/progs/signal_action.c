@@ -184,11 +184,7 @@ static void actions_server(int lfd)
 	children();
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"actions", actions_server, go_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -66,11 +66,7 @@ static void asleep_client(void)
 	await_end(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"asleep", asleep_server, asleep_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

@@ -265,14 +265,10 @@ static void handler_client(void)
 	await_end(fd);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"eintr", eintr_server, eintr_client},
 	{"sigmask", sigmask_server, sigmask_client},
 	{"sigmask-now", sigmask_now_server, sigmask_now_client},
 	{"handler", handler_server, handler_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

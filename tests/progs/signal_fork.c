@@ -142,8 +142,7 @@ static void one(int lfd, const struct call *c)
 	pthread_t self = pthread_self(), t;
 
 	say("%s", c->name);
-	fd = answer(lfd);
-	warm_up(fd, false);
+	fd = answer_warm(lfd);
 	ep = epoll_create1(EPOLL_CLOEXEC);
 	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
 	handle(SIGUSR1, forks, SA_RESTART);
@@ -208,12 +207,8 @@ static void client(void)
 	close(ctl);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"fork-exit", exit_server, client},
 	{"fork-use", use_server, client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

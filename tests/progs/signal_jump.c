@@ -199,13 +199,9 @@ static void exit_server(int lfd)
 	close(ctl);
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"jump", jump_server, jump_client},
 	{"jump-send", jump_send_server, jump_send_client},
 	{"exit", exit_server, exit_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}

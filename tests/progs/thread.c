@@ -440,7 +440,7 @@ static void one_wakes_client(void)
 	}
 }
 
-static const struct tcp_case cases[] = {
+const struct tcp_case cases[] = {
 	{"echo64", echo64_server, echo64_client},
 	{"writers", writers_server, writers_client},
 	{"readers", readers_server, readers_client},
@@ -448,9 +448,5 @@ static const struct tcp_case cases[] = {
 	{"cancel", cancel_server, cancel_client},
 	{"one-wakes", one_wakes_server, one_wakes_client},
 	{"ended", ended_server, ended_client},
+	{0},
 };
-
-int main(int argc, char **argv)
-{
-	return case_main(argc, argv, cases, COUNT(cases));
-}
