@@ -54,31 +54,31 @@ static inline struct sr_iov sr_iov_make(const struct iovec *v, size_t n)
 	return c;
 }
 
-/* The current piece.  Valid only while left > 0. */
-static inline struct iovec sr_iov_piece(struct sr_iov *c)
+/* Uses the next piece, at most `most` bytes.  Valid only while left > 0. */
+static inline struct iovec sr_iov_take(struct sr_iov *c, size_t most)
 {
-	size_t len;
+	struct iovec piece;
 
 	while (c->skip == c->v->iov_len) {
 		c->v++;
 		c->n--;
 		c->skip = 0;
 	}
-	len = c->v->iov_len - c->skip;
-	return (struct iovec){ (char *)c->v->iov_base + c->skip,
-			       len < c->left ? len : c->left };
+	if (most > c->left)
+		most = c->left;
+	piece = (struct iovec){ (char *)c->v->iov_base + c->skip,
+				c->v->iov_len - c->skip };
+	if (piece.iov_len > most)
+		piece.iov_len = most;
+	c->skip += piece.iov_len;
+	c->left -= piece.iov_len;
+	return piece;
 }
 
 static inline void sr_iov_advance(struct sr_iov *c, size_t bytes)
 {
-	while (bytes) {
-		struct iovec p = sr_iov_piece(c);
-		size_t k = bytes < p.iov_len ? bytes : p.iov_len;
-
-		c->skip += k;
-		c->left -= k;
-		bytes -= k;
-	}
+	while (bytes)
+		bytes -= sr_iov_take(c, bytes).iov_len;
 }
 
 /* Stores up to max of the remaining bytes in at most cap entries of out.
@@ -86,17 +86,12 @@ static inline void sr_iov_advance(struct sr_iov *c, size_t bytes)
 static inline size_t sr_iov_rest(struct sr_iov c, size_t max, struct iovec *out,
 				 size_t cap, size_t *bytes)
 {
-	size_t n = 0;
+	size_t n;
 
 	*bytes = 0;
-	while (n < cap && c.left && *bytes < max) {
-		struct iovec p = sr_iov_piece(&c);
-
-		if (p.iov_len > max - *bytes)
-			p.iov_len = max - *bytes;
-		out[n++] = p;
-		*bytes += p.iov_len;
-		sr_iov_advance(&c, p.iov_len);
+	for (n = 0; n < cap && c.left && *bytes < max; n++) {
+		out[n] = sr_iov_take(&c, max - *bytes);
+		*bytes += out[n].iov_len;
 	}
 	return n;
 }
@@ -107,12 +102,10 @@ static inline size_t sr_iov_fill(struct sr_iov *c, const void *buf, size_t len)
 	size_t done = 0;
 
 	while (done < len && c->left) {
-		struct iovec p = sr_iov_piece(c);
-		size_t k = len - done < p.iov_len ? len - done : p.iov_len;
+		struct iovec p = sr_iov_take(c, len - done);
 
-		memcpy(p.iov_base, (const char *)buf + done, k);
-		sr_iov_advance(c, k);
-		done += k;
+		memcpy(p.iov_base, (const char *)buf + done, p.iov_len);
+		done += p.iov_len;
 	}
 	return done;
 }
@@ -122,12 +115,10 @@ static inline size_t sr_iov_drain(struct sr_iov *c, void *buf, size_t len)
 	size_t done = 0;
 
 	while (done < len && c->left) {
-		struct iovec p = sr_iov_piece(c);
-		size_t k = len - done < p.iov_len ? len - done : p.iov_len;
+		struct iovec p = sr_iov_take(c, len - done);
 
-		memcpy((char *)buf + done, p.iov_base, k);
-		sr_iov_advance(c, k);
-		done += k;
+		memcpy((char *)buf + done, p.iov_base, p.iov_len);
+		done += p.iov_len;
 	}
 	return done;
 }
