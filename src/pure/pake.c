@@ -14,25 +14,12 @@ static const char dsi[] = "CPaceRistretto255", dsi_key[] = "CPaceRistretto255_IS
 
 #define TEXT(s) ((struct sr_octets){ (s), sizeof(s) - 1 })
 
-/* A length as LEB128, and its own length. */
-static size_t length(uint8_t out[10], size_t len)
-{
-	size_t n = 0;
-
-	do {
-		out[n] = (uint8_t)(len & 0x7f);
-		len >>= 7;
-		out[n++] |= len ? 0x80 : 0;
-	} while (len);
-	return n;
-}
-
-/* Hashes one more element with its length in front (lv_cat). */
+/* Hashes one more element with its length in front, in one byte (lv_cat). */
 static void add(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_octets b)
 {
-	uint8_t len[10];
+	uint8_t len = (uint8_t)b.len;
 
-	na->hash_update(h, len, length(len, b.len));
+	na->hash_update(h, &len, 1);
 	na->hash_update(h, b.at, b.len);
 }
 
@@ -41,9 +28,8 @@ static void make_generator(const struct sr_sodium *na, uint8_t g[SR_POINT_LEN],
 			   const struct sr_pake_terms *t)
 {
 	static const uint8_t zeros[BLOCK];
-	uint8_t unused[10], hash[SR_SHA512_LEN];
-	size_t used = 1 + length(unused, sizeof(dsi) - 1) + sizeof(dsi) - 1 +
-		      length(unused, t->password.len) + t->password.len;
+	size_t used = 3 + sizeof(dsi) - 1 + t->password.len; /* with three lengths */
+	uint8_t hash[SR_SHA512_LEN];
 	struct sr_sha512 h;
 
 	na->hash_init(&h);

@@ -13,7 +13,7 @@
 #define SR_SHARE_LEN SR_POINT_LEN
 #define SR_TAG_LEN 32
 
-struct sr_octets {
+struct sr_octets {	/* less than 128 */
 	const void *at;
 	size_t len;
 };

@@ -176,6 +176,7 @@ struct terms {
 		session[2 * SR_TOKEN_LEN];
 	struct sr_pake_terms of;
 };
+_Static_assert(SR_ID_MAX + SR_NAME_LEN < 128, "pake.h");
 
 static void make_terms(struct sr_stream *st, struct terms *t)
 {

@@ -74,7 +74,7 @@ static void vectors(void)
 /* A password of a block and more has no zeros in front of what follows. */
 static void long_passwords(void)
 {
-	static char password[400];
+	static char password[127];
 	struct sr_pake_terms t = { .channel = BYTES("c"), .session = BYTES("s") };
 	struct sr_sodium given = *na;
 	struct sr_pake a, b;
