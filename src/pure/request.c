@@ -96,41 +96,35 @@ void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN]
 		sr_name_encode(&packet->name, buf + NAME);
 }
 
-static bool zeros(const char *s, size_t n)
-{
-	return !n || (!*s && !memcmp(s, s + 1, n - 1));
-}
-
 /* Texts with zeros behind them, each a place of its kind or nothing. */
 static bool there_valid(const struct sr_there *there)
 {
 	const char *shm = there->kind[0], *verbs = there->kind[1];
+	struct sr_there again = { 0 };
 	uint16_t port[2];
 
-	for (int i = 0; i < SR_KINDS; i++) {
-		size_t n = strnlen(there->kind[i], SR_THERE_LEN);
-
-		if (n == SR_THERE_LEN || !zeros(there->kind[i] + n, SR_THERE_LEN - n))
-			return false;
-	}
-	return (!*shm || is_shm_place(shm)) && (!*verbs || is_verbs_place(verbs, port));
+	for (int i = 0; i < SR_KINDS; i++)
+		snprintf(again.kind[i], SR_THERE_LEN, "%.*s", SR_THERE_LEN - 1,
+			 there->kind[i]);
+	return !memcmp(&again, there, sizeof(again)) && (!*shm || is_shm_place(shm)) &&
+	       (!*verbs || is_verbs_place(verbs, port));
 }
 
 int sr_packet_decode(struct sr_packet *packet, const uint8_t *buf, size_t len)
 {
+	uint8_t again[SR_PACKET_LEN];
 	struct sr_packet p;
-	bool join, ok;
 
 	if (len != SR_PACKET_LEN || buf[0] < SR_PACKET_JOIN || buf[0] > SR_PACKET_HAVE)
 		return -EPROTO;
 	memset(&p, 0, sizeof(p));
 	p.word = buf[0];
-	join = p.word == SR_PACKET_JOIN;
-	memcpy(&p.there, buf + THERE, sizeof(p.there));
-	ok = join ? zeros((const char *)buf + NAME, SR_NAME_LEN) && there_valid(&p.there) :
-		    zeros((const char *)buf + THERE, sizeof(p.there)) &&
-			    !sr_name_decode(&p.name, buf + NAME, SR_NAME_LEN);
-	if (!ok)
+	if (p.word == SR_PACKET_JOIN)
+		memcpy(&p.there, buf + THERE, sizeof(p.there));
+	else if (sr_name_decode(&p.name, buf + NAME, SR_NAME_LEN))
+		return -EPROTO;
+	sr_packet_encode(&p, again);
+	if (memcmp(again, buf, len) || !there_valid(&p.there))
 		return -EPROTO;
 	*packet = p;
 	return 0;
