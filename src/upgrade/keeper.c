@@ -279,11 +279,6 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 	return err;
 }
 
-bool sr_keeper_is_open(struct sr_stream *st)
-{
-	return st->up.keeper;
-}
-
 bool sr_keeper_keeps(struct sr_stream *st)
 {
 	struct sr_keeper *k = st->up.keeper;

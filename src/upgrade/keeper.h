@@ -17,9 +17,7 @@
 int sr_keeper_open(struct sr_stream *st);
 /* Makes it a worker of whoever has the name.  0, or -errno: that one has ended. */
 int sr_keeper_join(struct sr_stream *st, const struct sr_there *there);
-/* Is it one or the other? */
-bool sr_keeper_is_open(struct sr_stream *st);
-/* Is it the keeper, and has not been asked too often? */
+/* It is one or the other.  Is it the keeper, and has not been asked too often? */
 bool sr_keeper_keeps(struct sr_stream *st);
 void sr_keeper_close(struct sr_stream *st);
 /* Asks all workers at the port of `name` for that stream; sr_answer_found() takes

@@ -123,7 +123,7 @@ static bool settle(struct sr_stream *st)
 {
 	int r;
 
-	if (sr_keeper_is_open(st))
+	if (st->up.keeper)
 		return sr_keeper_keeps(st) && be_keeper(st);
 	r = sr_keeper_open(st);
 	if (r == 0) {
@@ -143,7 +143,7 @@ static void kick_waiting(struct sr_stream *st, void *closed)
 	struct sr_stream *other = closed;
 
 	if ((sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING)) == SR_ST_LISTEN &&
-	    !sr_keeper_is_open(st) &&
+	    !st->up.keeper &&
 	    sr_addr_port((struct sockaddr *)&st->rare->local) ==
 		    sr_addr_port((struct sockaddr *)&other->rare->local))
 		sr_stream_kick(st);
@@ -151,7 +151,7 @@ static void kick_waiting(struct sr_stream *st, void *closed)
 
 static void stop(struct sr_stream *st)
 {
-	bool held = sr_keeper_is_open(st);
+	bool held = st->up.keeper;
 
 	sr_keeper_close(st);
 	unlisten(st);
@@ -184,7 +184,7 @@ bool sr_listener_progress(struct sr_stream *st)
 	if ((f & SR_ST_NO_RENDEZVOUS) || ((f & SR_ST_CLOSING) && !(f & SR_ST_WORTH)))
 		return false;
 	again = settle(st);
-	if (sr_keeper_is_open(st)) {
+	if (st->up.keeper) {
 		sr_st_set(st, SR_ST_ANSWERED);
 		if (!again)
 			note_proofs(st);
@@ -254,7 +254,7 @@ struct sr_stream *sr_listener_adopt(int fd)
 	    protocol != IPPROTO_TCP ||
 	    sr_real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) || !listens)
 		return NULL;
-	st = sr_stream_open(fd, domain);
+	st = sr_stream_open(fd);
 	if (!st)
 		return NULL;
 	getsockname(fd, (struct sockaddr *)&st->rare->local, &size);
