@@ -68,7 +68,6 @@ struct sr_stream {
 
 	const struct sr_policy *policy;	/* never NULL; sr_stream_policy() */
 	_Alignas(64) atomic_int anchor;	/* descriptor number, -1 when gone */
-	int family;
 	uint32_t link_no;	/* number of the last link */
 	struct sr_err err;
 

@@ -214,7 +214,7 @@ void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
 	}
 }
 
-struct sr_stream *sr_stream_open(int fd, int family)
+struct sr_stream *sr_stream_open(int fd)
 {
 	struct sr_stream *st;
 
@@ -228,7 +228,6 @@ struct sr_stream *sr_stream_open(int fd, int family)
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;
-	st->family = family;
 	atomic_store(&st->fds, 1);
 	if (sr_conf.never)
 		sr_stream_bar(st, SR_REASON_NEVER);
@@ -269,7 +268,7 @@ static void inherit(struct sr_stream *st, struct sr_stream *listener)
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 {
-	struct sr_stream *st = sr_stream_open(fd, listener->family);
+	struct sr_stream *st = sr_stream_open(fd);
 
 	if (!st)
 		return NULL;

@@ -36,7 +36,7 @@ struct sr_stream *sr_stream_inherit(void *entry);
 /* A new TCP socket (SOCK_STREAM, IPPROTO_TCP, AF_INET or AF_INET6) with one
  * descriptor fd; the table owns the returned reference.  NULL: no memory, or
  * inert; then the library leaves the socket alone. */
-struct sr_stream *sr_stream_open(int fd, int family);
+struct sr_stream *sr_stream_open(int fd);
 
 /* The stream of fd, which came from accept on this listener.  NULL as above. */
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd);

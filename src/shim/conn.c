@@ -25,7 +25,7 @@ int sr_socket(int domain, int type, int protocol)
 	if (!is_tcp(domain, type, protocol) || !sr_shim_ready() ||
 	    !sr_process_ours())
 		return sr_shim_fresh(fd);
-	sr_shim_enter(fd, sr_stream_open(fd, domain));
+	sr_shim_enter(fd, sr_stream_open(fd));
 	errno = saved;
 	return fd;
 }

@@ -108,7 +108,7 @@ static void fresh(void)
 	CHECK(!connect(fd, (void *)&a, len));
 	peer = accept(lfd, NULL, NULL);
 	CHECK(peer >= 0 && !close(lfd));
-	st = sr_stream_open(fd, AF_INET);
+	st = sr_stream_open(fd);
 	CHECK(st && !sr_fdtab_set(fd, st));
 	/* Which of the two asks does not matter to TCP. */
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_ASKED | SR_ST_USED);

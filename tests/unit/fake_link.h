@@ -315,7 +315,7 @@ static inline struct fake_pair fake_begin(bool doorbell)
 
 	sr_conf.policy.upgrade = SR_LAZY;
 	fake_connect(&e.fd, &e.peer);
-	e.st = sr_stream_open(e.fd, AF_INET);
+	e.st = sr_stream_open(e.fd);
 	CHECK(e.st && !sr_fdtab_set(e.fd, e.st));
 	sr_st_set(e.st, SR_ST_CONNECT | SR_ST_ASKED);
 	e.st->up.verdict = VERDICT_YES;

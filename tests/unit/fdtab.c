@@ -15,7 +15,7 @@
 
 static struct sr_stream *make(int fd)
 {
-	struct sr_stream *st = sr_stream_open(fd, AF_INET);
+	struct sr_stream *st = sr_stream_open(fd);
 
 	CHECK(st != NULL);
 	return st;
