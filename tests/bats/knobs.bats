@@ -28,34 +28,6 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	[ "$(SOCKRAIL_UPGRADE=never try "$SOCKRAIL")" = "$plain" ]
 }
 
-@test "good values and no values: no word" {
-	warnings env
-	[ -z "$output" ]
-	warnings env SOCKRAIL_UPGRADE=eager SOCKRAIL_UPGRADE_BYTES=64k \
-		SOCKRAIL_RING=4k:1m SOCKRAIL_LOG=info SOCKRAIL_LINKS=shm,verbs
-	[ -z "$output" ]
-}
-
-@test "a bad value: one warning with knob, value and the default" {
-	bad() {
-		warnings env "SOCKRAIL_$1=$2"
-		echo "$1=$2: $output"
-		[ "${#stderr_lines[@]}" = 1 ]
-		[[ $output = *"SOCKRAIL_$1"*"$2"*"$3"* ]]
-	}
-	bad UPGRADE sometimes lazy
-	bad UPGRADE_BYTES -5 64k
-	bad UPGRADE_BYTES 12parsecs 64k
-	bad UPGRADE_WAIT_MS soon 2000
-	bad RETRY_MS 0 1000
-	bad AGAIN_MS often 1000
-	bad LINKS carrier-pigeon verbs,shm
-	bad LOG loud warn
-	bad RING 5000:17 16k:1m
-	bad CM_PORT_OFFSET 99999999 10000
-	bad MEMORY 99999999999999999999999 256m
-}
-
 @test "a log file that cannot be opened: one warning, and standard error" {
 	warnings env SOCKRAIL_LOG_FILE=/no/such/log SOCKRAIL_RING=0 SOCKRAIL_SPIN_US=x
 	echo "$output"
@@ -65,12 +37,6 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	[[ ${stderr_lines[2]} = *SOCKRAIL_SPIN_US* ]]
 	warnings env SOCKRAIL_LOG_FILE=/no/such/log
 	[ -z "$output" ]
-}
-
-@test "an unknown name: a warning" {
-	warnings env SOCKRAIL_UPGRAED=wait
-	[ "${#stderr_lines[@]}" = 1 ]
-	[[ $output = *SOCKRAIL_UPGRAED*unknown* ]]
 }
 
 @test "the log says when a stream is upgraded, and when not, why" {

@@ -72,12 +72,6 @@ is() {
 	is connect link plain
 }
 
-@test "lazy and little to send: short" {
-	run_pair lazy lazy basic greeting SOCKRAIL_UPGRADE_BYTES=1g
-	is connect reason short
-	is connect link plain
-}
-
 @test "lazy starts plain and goes on by link" {
 	[ "$SR_TEST_LINK" = shm ] || skip "10 MB are over before there is a queue pair"
 	run_pair lazy lazy basic big SOCKRAIL_UPGRADE_BYTES=300k
@@ -97,22 +91,9 @@ is() {
 	is accept rx_plain 10485760
 }
 
-
 @test "fdopen: stdio" {
 	run_pair wait wait process stdio
 	is accept reason stdio
-}
-
-@test "an option that a link cannot carry: option" {
-	run_pair wait wait option oob
-	is connect reason option
-	[ "$(value connect tx_"$SR_TEST_LINK")" -ge 16384 ]
-	[ "$(value connect tx_plain)" -ge 16384 ]
-}
-
-@test "fork: fork" {
-	run_pair wait wait process fork-both
-	grep '"role": *"connect"' "$dir/client.report" | grep '"reason": *"fork"'
 }
 
 @test "an end that was a reset names its errno" {

@@ -114,13 +114,5 @@ for _ in range(20):
 }
 
 @test "reset: which call returns the error, and what later ones do" {
-	compare reset reset-order -w any -l -n 7
-}
-
-@test "the same with bytes unread, after shutdown(SHUT_RD), back on TCP" {
-	compare reset reset-left -w any -l -n 21
-}
-
-@test "the same behind the peer's end" {
-	compare reset gone-order -w any -l -n 7
+	compare reset reset-order -w any -l -n 28
 }

@@ -525,73 +525,34 @@ static void say_in_order(int fd, const char *order)
 		}
 }
 
+enum { UNREAD, UNREAD_SHUT, BACK_ON_TCP, NOTHING, LEFT };
+
+/* With bytes unread, these after shutdown(SHUT_RD), after a return to TCP, and with nothing. */
 static void reset_order_server(int lfd)
 {
-	for (size_t i = 0; i < COUNT(orders); i++) {
+	for (size_t i = 0; i < LEFT * COUNT(orders); i++) {
 		int fd = answer_warm(lfd);
 
-		close_by_reset(fd);
-	}
-}
-
-static void reset_order_client(void)
-{
-	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = dial_warm();
-
-		say_in_order(fd, orders[i]);
-		close(fd);
-	}
-}
-
-/* The same with bytes unread, after shutdown(SHUT_RD), and after a return to TCP. */
-static void reset_left_server(int lfd)
-{
-	for (size_t i = 0; i < 3 * COUNT(orders); i++) {
-		int fd = answer_warm(lfd);
-
-		if (i % 3 == 2)	/* no link serves this flag */
+		if (i % LEFT == BACK_ON_TCP)	/* no link serves this flag */
 			(void)!recv(fd, buf, 1, MSG_TRUNC | MSG_PEEK | MSG_DONTWAIT);
-		else
+		else if (i % LEFT != NOTHING)
 			put(fd, "unread", 6);
 		await_go(fd);
 		close_by_reset(fd);
 	}
 }
 
-static void reset_left_client(void)
+static void reset_order_client(void)
 {
-	for (size_t i = 0; i < 3 * COUNT(orders); i++) {
+	for (size_t i = 0; i < LEFT * COUNT(orders); i++) {
 		int fd = dial_warm();
 
-		if (i % 3 != 2)
+		if (i % LEFT <= UNREAD_SHUT)
 			await_readable(fd, 6);
-		if (i % 3 == 1)
+		if (i % LEFT == UNREAD_SHUT)
 			shutdown(fd, SHUT_RD);
 		send_go(fd);
-		say_in_order(fd, orders[i / 3]);
-		close(fd);
-	}
-}
-
-/* The same behind the peer's end, which it closed for both directions. */
-static void gone_order_server(int lfd)
-{
-	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = answer_warm(lfd);
-
-		close(fd);
-	}
-}
-
-static void gone_order_client(void)
-{
-	for (size_t i = 0; i < COUNT(orders); i++) {
-		int fd = dial_warm();
-
-		say_result("end", recv(fd, buf, 100, 0));
-		say_result("taken", send(fd, buf, 100, MSG_NOSIGNAL));
-		say_in_order(fd, orders[i]);
+		say_in_order(fd, orders[i / LEFT]);
 		close(fd);
 	}
 }
@@ -649,8 +610,6 @@ const struct tcp_case cases[] = {
 	{"killed-idle", killed_idle_server, killed_idle_client},
 	{"reset-unread", reset_unread_server, reset_unread_client},
 	{"reset-order", reset_order_server, reset_order_client},
-	{"reset-left", reset_left_server, reset_left_client},
-	{"gone-order", gone_order_server, gone_order_client},
 	{"reset-asked", reset_unread_server, reset_asked_client},
 	{"reset-sleeper", reset_sleeper_server, reset_sleeper_client},
 	{0},

@@ -120,7 +120,7 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 @test "every case of every program is in a test" {
 	local p c rc=0
 	for p in "$SR_TOP"/tests/progs/*.c; do
-		grep -q case_main "$p" || continue # not a program of cases
+		grep -q "struct tcp_case cases" "$p" || continue # not a program of cases
 		p=$(basename "$p" .c)
 		while read -r c; do
 			grep -qrE "((compare $p|ends [^ ]+ [^ ]+|between) $c|either ${c%-*})( |\$)" \
