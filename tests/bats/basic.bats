@@ -83,7 +83,7 @@ teardown() { stop_all; }
 }
 
 @test "a request and its answer in turns, both ends in epoll sets" {
-	compare epoll_turn turns
+	compare epoll_loop turns
 }
 
 @test "listen on a connected socket" {

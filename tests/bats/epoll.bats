@@ -56,14 +56,6 @@ teardown() { stop_all; }
 	compare epoll_loop sleepers -L
 }
 
-@test "an epoll server" {
-	compare epoll_loop epoll
-}
-
-@test "epoll on a stream that has long been in use" {
-	compare epoll_loop epoll-late
-}
-
 @test "several threads in a set: one wake-up for each arrival" {
 	compare epoll_loop threads
 }

@@ -21,15 +21,7 @@ forks() {
 	[ "$(grep -c '"tx_shm":[1-9]' "$report")" = 9 ]
 }
 
-@test "EINTR, SA_RESTART, and short counts" {
-	compare signal_call eintr -L
-}
-
-@test "two handlers, one with SA_RESTART: each call by its own" {
-	compare signal restart -n 2 -w mixed -r peer-dropped
-}
-
-@test "the same while the thread does not sleep yet" {
+@test "two handlers, one with SA_RESTART, while the thread does not sleep yet" {
 	compare signal restart -n 2 -w mixed -r peer-dropped SOCKRAIL_SPIN_US=1000000
 }
 
@@ -43,10 +35,6 @@ forks() {
 
 @test "ppoll and pselect let a signal in that has come, or something is ready" {
 	compare signal_call sigmask-now
-}
-
-@test "a signal handler uses a stream" {
-	compare signal_call handler -n 2
 }
 
 @test "a signal handler sleeps in a call, and nothing is allocated" {

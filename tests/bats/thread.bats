@@ -23,14 +23,6 @@ teardown() { stop_all; }
 	compare thread crowd -w mixed -r peer-dropped
 }
 
-@test "pthread_cancel of a sleeping reader" {
-	[ "${SR_TEST_SANITIZER:-}" != thread ] ||
-		skip "ThreadSanitizer holds signals back, and with them the cancellation"
-	[ "${SR_TEST_SANITIZER:-}" != address ] ||
-		skip "AddressSanitizer does not see that a cancelled thread has left our frames"
-	compare thread cancel
-}
-
 @test "pthread_cancel before a call that need not wait" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] ||
 		skip "the sanitizers hold cancellation back, or go on watching frames that it has left"

@@ -59,109 +59,73 @@ static void back_client(void)
 	close(fd);
 }
 
-/* ---- a stream that comes in the set, or was there long before ---- */
+/* ---- request and answer in turns, each end in a set, as redis and redis-benchmark do it:
+ * thousands of sleeps, each of which one arrival has to end ---- */
 
-/* Level- and edge-triggered, one-shot, as a server would use it. */
-static void epoll_server(int lfd)
+#define TURNS 3000
+#define REQUEST 36
+#define ANSWER 5
+
+static void await_event(int ep, uint32_t event)
 {
-	int ep = epoll_create1(EPOLL_CLOEXEC), fd = -1, rounds = 0;
-	struct epoll_event ev = {EPOLLIN, {.fd = lfd}};
-	struct data d = DATA(0);
-	bool end = false;
+	struct epoll_event ev;
+	int n;
 
-	epoll_ctl(ep, EPOLL_CTL_ADD, lfd, &ev);
-	while (!end) {
-		ssize_t n;
-
-		if (epoll_wait(ep, &ev, 1, 10000) != 1)
-			die("epoll_wait");
-		if (ev.data.fd == lfd) {
-			fd = accept4(lfd, NULL, NULL, SOCK_NONBLOCK);
-			set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-			ev = (struct epoll_event){EPOLLIN | EPOLLET |
-							  EPOLLRDHUP,
-						  {.fd = fd}};
-			epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
-			continue;
-		}
-		while ((n = read(fd, buf, 3000)) > 0) {
-			data_sum(&d, buf, (size_t)n);
-			for (ssize_t at = 0; at < n;) {
-				ssize_t k = write(fd, buf + at,
-						  (size_t)(n - at));
-
-				if (k > 0)
-					at += k;
-				else
-					poll(&(struct pollfd){fd, POLLOUT, 0},
-					     1, 1000);
-			}
-		}
-		end = n == 0;
-		if (n < 0 && errno != EAGAIN)
-			die("read");
-		if (++rounds == 5) {
-			ev = (struct epoll_event){EPOLLIN, {.fd = fd}};
-			epoll_ctl(ep, EPOLL_CTL_MOD, fd, &ev);
-		}
-	}
-	say_data("got", &d);
-	close(fd);
-	say_result("closed", epoll_wait(ep, &ev, 1, 0));
+	do
+		n = epoll_wait(ep, &ev, 1, 20000);
+	while (n < 0 && errno == EINTR);
+	if (n != 1 || !(ev.events & event))
+		die("epoll_wait: no event");
 }
 
-static void growing_client(void)
+/* The descriptor stays in the set. */
+static void turns_server(int lfd)
 {
-	int fd = dial();
-	struct data out = DATA(33), in = DATA(0);
+	int fd = answer(lfd), ep = new_set(), turns = 0;
+	struct data in = DATA(0);
+	ssize_t n;
 
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	for (int i = 0; i < 60; i++) {
-		size_t n = (size_t)i * 300 + 1;
-
-		data_fill(&out, buf, n);
-		put(fd, buf, n);
-		take_data(fd, &in, n, n);
+	unblock(fd);
+	add(ep, fd, EPOLLIN, 1);
+	for (;;) {
+		await_event(ep, EPOLLIN);
+		n = recv(fd, buf, REQUEST, 0);
+		if (n <= 0)
+			break;
+		data_sum(&in, buf, (size_t)n);
+		if (in.bytes / REQUEST > (uint64_t)turns) {
+			put(fd, "$-1\r\n", ANSWER);
+			turns++;
+		}
 	}
-	shutdown(fd, SHUT_WR);
-	take_rest(fd, &in);
-	say_data("sent", &out);
+	say("%d turns", turns);
 	say_data("got", &in);
 	close(fd);
 }
 
-/* The set is made after the stream has long been in use. */
-static void late_epoll_server(int lfd)
+/* The descriptor is in the set for what is waited for, and no longer. */
+static void turns_client(void)
 {
-	int fd = answer(lfd), ep = epoll_create(1);
-	struct epoll_event ev = {EPOLLIN | EPOLLONESHOT, {.u64 = 77}};
-	struct data d = DATA(0);
-	ssize_t n = 1;
+	int fd = dial(), ep = new_set();
+	struct data out = DATA(7);
 
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	for (int i = 0; i < 20; i++) {
-		size_t k = (size_t)i * 300 + 1;
-
-		if (take(fd, buf, k) != k)
-			die("take");
-		data_sum(&d, buf, k);
-		put(fd, buf, k);
-	}
-	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
-	while (n) {
-		if (epoll_wait(ep, &ev, 1, 10000) != 1 || ev.data.u64 != 77)
-			die("epoll_wait");
-		n = recv(fd, buf, 1000, MSG_DONTWAIT);
-		if (n < 0 && errno != EAGAIN)
-			die("recv");
-		if (n > 0) {
-			data_sum(&d, buf, (size_t)n);
-			put(fd, buf, (size_t)n);
+	unblock(fd);
+	for (int i = 0; i < TURNS; i++) {
+		add(ep, fd, EPOLLOUT, 2);
+		await_event(ep, EPOLLOUT);
+		data_fill(&out, buf, REQUEST);
+		put(fd, buf, REQUEST);
+		del(ep, fd);
+		add(ep, fd, EPOLLIN, 3);
+		for (size_t got = 0; got < ANSWER;) {
+			await_event(ep, EPOLLIN);
+			got += (size_t)recv(fd, buf, ANSWER - got, 0);
 		}
-		ev = (struct epoll_event){EPOLLIN | EPOLLONESHOT, {.u64 = 77}};
-		epoll_ctl(ep, EPOLL_CTL_MOD, fd, &ev);
+		del(ep, fd);
 	}
-	say_data("got", &d);
+	say_data("sent", &out);
 	close(fd);
 }
 
@@ -465,8 +429,7 @@ static void echo_client(void)
 
 const struct tcp_case cases[] = {
 	{"sleepers", sleepers_server, ping_client},
-	{"epoll", epoll_server, growing_client},
-	{"epoll-late", late_epoll_server, growing_client},
+	{"turns", turns_server, turns_client},
 	{"threads", threads_server, obey_client},
 	{"crowd", crowd_server, crowd_client},
 	{"echo-et", echo_et_server, echo_client},

@@ -227,40 +227,6 @@ static void crowd_client(void)
 	crowd(fd);
 }
 
-/* A reader that is cancelled in its sleep; another one reads on. */
-static void *cancelled_read(void *arg)
-{
-	char c;
-
-	recv(*(int *)arg, &c, 1, 0);
-	return NULL;
-}
-
-static void cancel_client(void)
-{
-	int fd = dial_warm();
-	pthread_t t;
-	void *how;
-
-	for (int i = 0; i < 2; i++) {
-		t = start_asleep(cancelled_read, &fd);
-		pthread_cancel(t);
-		pthread_join(t, &how);
-		say("%s", how == PTHREAD_CANCELED ? "cancelled" : "returned");
-		warm_up(fd, true);
-	}
-	close(fd);
-}
-
-static void cancel_server(int lfd)
-{
-	int fd = answer(lfd);
-
-	for (int i = 0; i < 3; i++)
-		warm_up(fd, false);
-	await_end(fd);
-}
-
 /* Threads that are cancelled before they call: each call is a cancellation point,
  * also if it would not have to wait, and what it was about to do is not done. */
 struct last_call {
@@ -445,7 +411,6 @@ const struct tcp_case cases[] = {
 	{"writers", writers_server, writers_client},
 	{"readers", readers_server, readers_client},
 	{"crowd", crowd_server, crowd_client},
-	{"cancel", cancel_server, cancel_client},
 	{"one-wakes", one_wakes_server, one_wakes_client},
 	{"ended", ended_server, ended_client},
 	{0},
