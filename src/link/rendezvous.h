@@ -52,7 +52,7 @@ struct sr_rendezvous {
 	void (*unlisten)(void *listener);
 
 	/* Answers a request, whose `anchor` and `policy` the caller has set.  Returns a new
-	 * link that is not yet UP; or NULL and a reason if none could be made,
+	 * link, UP now or later; or NULL and a reason if none could be made,
 	 * after refusing the asker.  The reason that refuse() sends goes to the
 	 * peer's log. */
 	struct sr_link *(*accept)(struct sr_request *req, void *owner,

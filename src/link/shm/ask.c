@@ -98,9 +98,7 @@ static void succeed(struct asking *a)
 	}
 	a->link = NULL;
 	end(a);
-	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
-	sr_shm_look(&l->link); /* looks for what came before UP */
 }
 
 /* Connects to the name of an attempt, or to the place of that word, if any.  0, or -1 and

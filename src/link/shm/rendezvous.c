@@ -392,8 +392,6 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 		sr_link_put(&l->link);
 		return NULL;
 	}
-	sr_link_get(&l->link);
-	sr_loop_post(&l->up);
 	return &l->link;
 refuse:
 	if (l)

@@ -307,18 +307,6 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 
 /* ---- life ---- */
 
-static void raise_up(struct sr_task *task)
-{
-	struct sr_shm *l = SR_OF(struct sr_shm, up, task);
-
-	if (!l->link.reason) {
-		sr_link_raise(&l->link, SR_LINK_UP);
-		l->link.notify(&l->link, SR_NOTIFY_CTL);
-		sr_shm_look(&l->link);
-	}
-	sr_link_put(&l->link); /* accept()'s */
-}
-
 struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned),
 			  const struct sr_policy *policy,
@@ -340,7 +328,6 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 	l->tx_most = policy->ring_max;
 	atomic_store(&l->taken_memory, bytes);
 	l->doorbell = l->line.fd = -1;
-	l->up.fn = raise_up;
 	sr_mutex_init(&l->look_lock, SR_RANK_LINK_SECOND);
 	sr_mutex_init(&l->ctl_lock, SR_RANK_LINK_THIRD);
 	sr_mutex_init(&l->arm_lock, SR_RANK_LINK_FIRST);
@@ -375,13 +362,14 @@ int sr_shm_start(struct sr_shm *l, int line)
 
 	l->line = (struct sr_watch){.fd = line, .fn = sr_shm_line_readable};
 	err = sr_loop_watch(&l->line, EPOLLIN);
-	if (err) {
-		if (l->doorbell != line)
-			sr_local_close(line);
-		l->line.fd = -1;
-		return err;
+	if (!err) {
+		sr_link_raise(&l->link, SR_LINK_UP);
+		return 0;
 	}
-	return 0;
+	if (l->doorbell != line)
+		sr_local_close(line);
+	l->line.fd = -1;
+	return err;
 }
 
 void sr_shm_free(struct sr_link *link)

@@ -84,7 +84,6 @@ struct sr_shm {
 	int doorbell;	      /* our end of the socket pair that wakes sleepers, or the line */
 	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
 	bool stranger;	      /* what the peer sends may bring descriptors: local.h */
-	struct sr_task up;    /* answerer: raises UP after accept() */
 
 	_Atomic size_t taken_memory;
 
@@ -121,7 +120,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  const struct sr_policy *policy,
 			  const struct sr_shm_plan *plan);
 int sr_shm_map(struct sr_shm *l, int memfd);
-int sr_shm_start(struct sr_shm *l, int line); /* takes over line */
+int sr_shm_start(struct sr_shm *l, int line); /* takes over line; then it is UP */
 void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
 void sr_shm_free(struct sr_link *link);
