@@ -31,14 +31,12 @@ struct ask {
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
 	unsigned looks;
-	bool iwarp;			/* the port is for iWARP */
-	bool again;			/* it was tried for the other */
+	bool iwarp;			/* the port is for iWARP; first a guess */
 	unsigned retries;
 	uint16_t there[2];		/* InfiniBand, iWARP; 0: by the address */
 };
 
 static struct ask *asks;
-static bool iwarp_seen;		/* the last device was one */
 
 static void release(struct ask *a)
 {
@@ -111,7 +109,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a->cm.event = ask_event;
 	a->ask = ask;
 	a->timer.fn = look;
-	a->iwarp = kinds == SR_VDEV_IWARP || (kinds & SR_VDEV_IWARP && iwarp_seen);
+	a->iwarp = kinds == SR_VDEV_IWARP;
 	sr_there_verbs(a->there, ask->there);
 	ask->kind = a;
 	SR_LIST_ADD(asks, a);
@@ -147,12 +145,8 @@ static const char *addr_resolved(struct ask *a)
 	a->dev = sr_vdev_get(a->id, &reason);
 	if (!a->dev)
 		return reason;
-	iwarp_seen = a->dev->iwarp;
-	if (a->dev->iwarp != a->iwarp && a->again)
-		return "no-device";
 	if (a->dev->iwarp != a->iwarp) {
 		a->iwarp = a->dev->iwarp;
-		a->again = true;
 		return go_on(a);
 	}
 	sr_vcm_ack_timeout(a->id);

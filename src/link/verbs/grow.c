@@ -26,8 +26,8 @@
 
 #define ROOMY ((size_t)256 << 10)
 #define IDLE_NS UINT64_C(30000000000)
-#define QUICK_NS 20000000
-#define QUICK_TURNS 3
+#define TURNS 3
+#define QUICK_NS 60000000	/* for so many turns */
 #define FULL_PART 8		/* full: less than this part of it is free */
 
 static unsigned generation(struct sr_vlink *l)
@@ -63,8 +63,8 @@ static unsigned want(struct sr_vlink *l, size_t now, size_t size)
 		       SR_NOTIFY_WORK : 0;
 }
 
-/* The program has taken another ring's worth, as far as rx.turn_at.  If this took less
- * than QUICK_NS several times in a row, the ring is to grow.  rx. */
+/* The program has taken TURNS times the ring's worth, as far as rx.turn_at.  If this took
+ * less than QUICK_NS, the ring is to grow.  rx. */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 {
 	size_t size = l->rx.window;	/* the ring may just be freed */
@@ -72,13 +72,9 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 	uint64_t now = sr_now_ns();
 	bool quick = l->rx.turn_at && now - l->rx.turn_ns < QUICK_NS;
 
-	l->rx.quick = quick ? l->rx.quick + 1 : 0;
 	l->rx.turn_ns = now;
-	l->rx.turn_at = taken + size;
-	if (l->rx.quick < QUICK_TURNS || larger <= size)
-		return;
-	l->rx.quick = 0;
-	if (want(l, size, larger))
+	l->rx.turn_at = taken + TURNS * size;
+	if (quick && want(l, size, larger))
 		l->link.notify(&l->link, SR_NOTIFY_WORK);
 }
 

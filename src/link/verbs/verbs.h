@@ -126,7 +126,6 @@ struct sr_vrx {
 	_Atomic size_t grow;	/* the loop is to offer such a ring */
 	bool offered;		/* RING sent, no RING_USE yet; locked */
 	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
-	unsigned quick;		/* such turns in a row that took little time; rx */
 };
 
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
