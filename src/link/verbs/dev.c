@@ -131,8 +131,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	if (!dev)
 		return NULL;
 	dev->ctx = ctx;
-	sr_format(dev->name, sizeof(dev->name), "%s",
-		  sr_vlib.v_get_device_name(ctx->device));
+	dev->name = ctx->device->name;
 	dev->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	dev->spent = sr_fd_own(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 	dev->pd = sr_vlib.v_alloc_pd(ctx);

@@ -27,7 +27,6 @@
 	X(cm, rdma, get_cm_event)                                              \
 	X(cm, rdma, ack_cm_event)                                              \
 	X(cm, rdma, set_option)                                                \
-	X(v, ibv, get_device_name)                                             \
 	X(v, ibv, alloc_pd)                                                    \
 	X(v, ibv, dealloc_pd)                                                  \
 	X(v, ibv, reg_mr)                                                      \

@@ -46,7 +46,7 @@ struct sr_vdev {
 	struct sr_watch async_watch;
 	int spent;		/* an eventfd in the place of closed descriptors */
 	struct sr_vlink *links;
-	char name[64];
+	const char *name;
 	bool iwarp;
 };
 
