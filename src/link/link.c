@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "base/list.h"
 #include "base/loop.h"
 
 void (*sr_link_request)(struct sr_request *req);
@@ -34,21 +35,12 @@ bool sr_ask_again(struct sr_ask *ask, const char **reason)
 
 /* ---- references ---- */
 
-static _Atomic(struct sr_link *) unreferenced;
-
-static void free_unreferenced(struct sr_task *task)
+static void free_link(struct sr_task *task)
 {
-	struct sr_link *link, *next;
+	struct sr_link *link = SR_OF(struct sr_link, unreferenced, task);
 
-	(void)task;
-	link = atomic_exchange(&unreferenced, NULL);
-	for (; link; link = next) {
-		next = link->next_free;
-		link->ops->free(link);
-	}
+	link->ops->free(link);
 }
-
-static struct sr_task free_task = { .fn = free_unreferenced };
 
 struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
 			    enum sr_role role, uint32_t link_no, void *owner,
@@ -62,6 +54,7 @@ struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
 	if (!link)
 		return NULL;
 	link->ops = ops;
+	link->unreferenced.fn = free_link;
 	atomic_init(&link->refs, 1);
 	link->role = role;
 	link->link_no = link_no;
@@ -79,22 +72,14 @@ struct sr_link *sr_link_get(struct sr_link *link)
 
 void sr_link_put(struct sr_link *link)
 {
-	struct sr_link *head;
-
-	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1)
-		return;
-	head = atomic_load(&unreferenced);
-	do {
-		link->next_free = head;
-	} while (!atomic_compare_exchange_weak(&unreferenced, &head, link));
-	sr_loop_post(&free_task);
+	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) == 1)
+		sr_loop_post(&link->unreferenced);
 }
 
 static _Atomic size_t memory_used;
 
 void sr_link_forget(void)
 {
-	atomic_store(&unreferenced, NULL);
 	atomic_store(&memory_used, 0);
 }
 

@@ -26,6 +26,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/loop.h"
 #include "link/ops.h"
 #include "pure/wire.h"
 
@@ -63,7 +64,7 @@ struct sr_link {
 	const char *name;	/* the kind's, and its device: "shm", "verbs:rxe0" */
 	void (*notify)(struct sr_link *link, unsigned what);
 	void *owner;		/* the stream; no reference: notify() may come late */
-	struct sr_link *next_free; /* link.c: list of links to free in the loop */
+	struct sr_task unreferenced; /* link.c: frees it in the loop */
 
 	atomic_uint events;	/* SR_LINK_ bits, only ever set */
 	atomic_uint said;	/* 1 << sr_msg_type for each message ctl() has sent */
@@ -88,8 +89,7 @@ struct sr_link {
 
 struct sr_link *sr_link_get(struct sr_link *link);
 void sr_link_put(struct sr_link *link);	/* any; freed in the loop */
-/* In the child of fork: what is about to be freed is the parent's, and so are its
- * descriptors and its memory. */
+/* In the child of fork: the links are the parent's, and so is their memory. */
 void sr_link_forget(void);
 
 static inline unsigned sr_link_events(struct sr_link *link)

@@ -51,7 +51,7 @@ struct asking {
 };
 
 /* Of these each may get a doorbell yet. */
-static unsigned asking_count;
+unsigned sr_shm_asking;
 
 #define ATTEMPTS 3 /* exact address, any IPv4, any IPv6 */
 
@@ -68,7 +68,7 @@ static void end(struct asking *a)
 {
 	hang_up(a);
 	sr_timer_cancel(&a->timer);
-	asking_count -= a->deadline_ns != 0;
+	sr_shm_asking -= a->deadline_ns != 0;
 	if (a->link)
 		sr_link_put(&a->link->link);
 	a->ask->kind = NULL;
@@ -371,11 +371,11 @@ static const char *begin(struct asking *a)
 	struct sr_shm_plan plan;
 
 	a->deadline_ns = sr_now_ns() + ANSWER_MS * 1000000;
-	asking_count++;
+	sr_shm_asking++;
 	/* (If there is no socket for this, asking finds it out, too.) */
 	if (!sr_addr_is_local(&ask->dst))
 		return "no-listener";
-	if (!sr_fd_room(ASK_FDS + asking_count - 1))
+	if (!sr_fd_room(ASK_FDS + sr_shm_asking - 1))
 		return "descriptors";
 	if (!sr_owner_is_here(ask->anchor, &ask->src, &ask->dst))
 		return "no-match";
@@ -421,9 +421,4 @@ void sr_shm_cancel(struct sr_ask *ask)
 {
 	if (ask->kind)
 		end(ask->kind);
-}
-
-void sr_shm_ask_forget(void)
-{
-	asking_count = 0;
 }

@@ -402,8 +402,7 @@ refuse:
 
 static void forget(void)
 {
-	pending_count = strangers = 0;
-	sr_shm_ask_forget();
+	pending_count = strangers = sr_shm_asking = 0;
 }
 
 static const char *usable(void)

@@ -155,6 +155,6 @@ void sr_shm_sweep(struct sr_link *link); /* loop, tx */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);
 void sr_shm_cancel(struct sr_ask *ask);
-void sr_shm_ask_forget(void);
+extern unsigned sr_shm_asking; /* requests that wait for an answer */
 
 #endif

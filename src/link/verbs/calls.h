@@ -25,7 +25,6 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason);
 /* For calls of the libraries.  Unlocked, it is failed if it broke; and notify(). */
 void sr_vlink_lock(struct sr_vlink *l);
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
-bool sr_vlink_tryget(struct sr_vlink *l);
 const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 			  int access);
 void sr_vring_free(struct sr_vring *r);

@@ -221,13 +221,10 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 	struct sr_vlink *l = SR_OF(struct sr_vlink, cq.watch, w);
 
 	(void)events;
-	if (!sr_vlink_tryget(l))
-		return;
 	sr_vlink_lock(l);
 	take_event(l);
 	sr_vlink_unlock(l, sr_vcq_take(l));
 	sr_vlook_start(l, SR_LOOK);
-	sr_link_put(&l->link);
 }
 
 /* The peer has not answered what it has to answer at once, or while its program reads.
@@ -322,8 +319,6 @@ static void tick(struct sr_timer *t)
 	uint64_t now = sr_now_ns();
 	bool whole = now / TICK_NS != k->tick, again, soon;
 
-	if (!sr_vlink_tryget(l))
-		return;
 	sr_verbs_poll(&l->link);
 	/* Whoever moves the link after this starts the timer again. */
 	atomic_fetch_and(&k->on, whole ? 0 : SR_LOOK);
@@ -340,7 +335,6 @@ static void tick(struct sr_timer *t)
 		atomic_fetch_or(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0));
 		set_timer(k);
 	}
-	sr_link_put(&l->link);
 }
 
 static void start(struct sr_task *t)
@@ -353,12 +347,23 @@ static void start(struct sr_task *t)
 	sr_link_put(&l->link);
 }
 
+/* Unless the link is about to be freed. */
+static bool get(struct sr_link *link)
+{
+	int refs = atomic_load(&link->refs);
+
+	while (refs > 0)
+		if (atomic_compare_exchange_weak(&link->refs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
 void sr_vlook_start(struct sr_vlink *l, unsigned how)
 {
 	struct sr_vlook *k = &l->look;
 
 	if (!(how & ~atomic_load_explicit(&k->on, memory_order_relaxed)) ||
-	    !(how & ~atomic_fetch_or(&k->on, how)) || !sr_vlink_tryget(l))
+	    !(how & ~atomic_fetch_or(&k->on, how)) || !get(&l->link))
 		return;
 	k->task.fn = start;
 	if (!sr_loop_post(&k->task))

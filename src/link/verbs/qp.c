@@ -242,17 +242,6 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	return l;
 }
 
-bool sr_vlink_tryget(struct sr_vlink *l)
-{
-	int refs = atomic_load(&l->link.refs);
-
-	while (refs > 0)
-		if (atomic_compare_exchange_weak(&l->link.refs, &refs,
-						 refs + 1))
-			return true;
-	return false;
-}
-
 /* ---- the end ---- */
 
 /* Everything that the device knows of goes; the rings' memory stays. */
