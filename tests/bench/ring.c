@@ -44,7 +44,9 @@ static size_t look(struct end *e, unsigned want, struct iovec v[2], bool *end)
 		return piece.left;
 	if (!n && !(sr_link_events(l) & (SR_LINK_DEAD | SR_LINK_END)))
 		return 0;
-	*end = over(e, want);
+	l->ops->poll(l);
+	*end = sr_link_events(l) & (want == SR_NOTIFY_RX ? SR_LINK_DEAD | SR_LINK_END :
+						  SR_LINK_DEAD);
 	return want == SR_NOTIFY_RX ? l->ops->rx_data(l, 0, v) :
 				      l->ops->tx_room(l, v);
 }
@@ -106,7 +108,7 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static void put(struct end *e, const void *from, size_t n)
+static void put_all(struct end *e, const void *from, size_t n)
 {
 	const uint8_t *p = from;
 
@@ -138,7 +140,7 @@ static size_t take_some(struct end *e, void *to, size_t n)
 	return k;
 }
 
-static void take(struct end *e, void *to, size_t n)
+static void take_all(struct end *e, void *to, size_t n)
 {
 	for (size_t got = 0, k; got < n; got += k) {
 		k = take_some(e, (uint8_t *)to + got, n - got);
@@ -161,16 +163,16 @@ static void stream(struct end *e)
 		while ((k = take_some(e, buf, READ)))
 			sum.bytes += k;
 		sum.cpu_us = cpu_us() - cpu;
-		put(e, &sum, sizeof(sum));
+		put_all(e, &sum, sizeof(sum));
 		take_some(e, buf, 1);	/* until the asker has it */
 		return;
 	}
 	do
 		for (unsigned i = 0; i < (size < 4096 ? 64 : 1); i++)
-			put(e, buf, size);
+			put_all(e, buf, size);
 	while (now_ns() < stop);
 	say(e, SR_MSG_END, e->link->tx_w);
-	take(e, &sum, sizeof(sum));
+	take_all(e, &sum, sizeof(sum));
 	print_stream(sum.bytes, size, now_ns() - start,
 		     sum.cpu_us + cpu_us() - cpu);
 }
@@ -183,15 +185,15 @@ static void pingpong(struct end *e)
 		uint64_t from;
 
 		if (!e->asker) {
-			take(e, buf, size);
-			put(e, buf, size);
+			take_all(e, buf, size);
+			put_all(e, buf, size);
 			continue;
 		}
 		if (pause_us)
 			usleep(pause_us);
 		from = now_ns();
-		put(e, buf, size);
-		take(e, buf, size);
+		put_all(e, buf, size);
+		take_all(e, buf, size);
 		/* the first tenth warms up */
 		if (i >= rounds / 10)
 			ns[i - rounds / 10] = now_ns() - from;

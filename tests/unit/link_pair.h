@@ -7,54 +7,30 @@
 #ifndef SR_LINK_PAIR_H
 #define SR_LINK_PAIR_H
 
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/addr.h"
 #include "base/conf.h"
 #include "base/process.h"
 #include "base/list.h"
-#include "base/loop.h"
-#include "base/report.h"
-#include "check.h"
-#include "loop_call.h"
 #include "link/shm/shm.h"
+#include "link_end.h"
+#include "loop_call.h"
 
 #define HANG_MS 20000
 
 /* Of a TCP connection, which both ends own. */
 static uint16_t port, asker_port;
-struct end {
-	struct sr_link *_Atomic link;
-	const char *reason; /* why there is none */
-	atomic_bool answered;
-	atomic_uint notified;
-	int kick[2]; /* eventfds: notified of RX, TX */
-	bool asker;
-	int anchor;
-	unsigned spin; /* looks before sleeping */
-	bool alone;    /* its one thread sees what comes: notify nobody */
-	pthread_mutex_t sends; /* the stream's tx_lock: from tx_room() to tx_commit() */
-	struct sr_task work;
-	struct sr_ask ask;
-	void *listener;
-};
-
 static void work(struct sr_task *t);
 
-static struct end asker = {.asker = true, .sends = PTHREAD_MUTEX_INITIALIZER,
-			   .work.fn = work},
-		  answerer = {.sends = PTHREAD_MUTEX_INITIALIZER, .work.fn = work};
+static struct end asker = {.asker = true, .tx = PTHREAD_MUTEX_INITIALIZER,
+			   .lock = PTHREAD_MUTEX_INITIALIZER, .work.fn = work},
+		  answerer = {.tx = PTHREAD_MUTEX_INITIALIZER,
+			      .lock = PTHREAD_MUTEX_INITIALIZER, .work.fn = work};
 static const char *refuse_with;
 static const struct sr_policy *answer_policy = &sr_conf.policy;
 /* Not NULL: shared by the process to which askers are sent, and the one that sends them. */
@@ -72,26 +48,20 @@ static void work(struct sr_task *t)
 
 	if (!link)
 		return;
-	pthread_mutex_lock(&e->sends);
+	pthread_mutex_lock(&e->tx);
 	link->ops->tx_work(link);
-	pthread_mutex_unlock(&e->sends);
+	pthread_mutex_unlock(&e->tx);
 }
 
 static inline void notified(struct sr_link *link, unsigned what)
 {
 	struct end *e = link->owner;
 
-	uint64_t one = 1;
-
 	if (e->alone)
 		return;
-	atomic_fetch_or(&e->notified, what);
 	if (what & SR_NOTIFY_WORK)
 		sr_loop_post(&e->work);
-	if (what & SR_NOTIFY_RX)
-		CHECK(write(e->kick[0], &one, sizeof(one)) == sizeof(one));
-	if (what & SR_NOTIFY_TX)
-		CHECK(write(e->kick[1], &one, sizeof(one)) == sizeof(one));
+	wake(e, what);
 }
 
 static inline void requested(struct sr_request *req)
@@ -207,7 +177,7 @@ static inline void ask_in_loop(void *arg)
 	CHECK(!sr_rendezvous_shm.ask(&e->ask));
 }
 
-static inline void await(struct end *e, unsigned bits)
+static inline void await_events(struct end *e, unsigned bits)
 {
 	uint64_t end = sr_now_ns() + HANG_MS * UINT64_C(1000000);
 	struct sr_link *l;
@@ -223,18 +193,7 @@ static inline void await(struct end *e, unsigned bits)
 
 static inline void say(struct end *e, enum sr_msg_type type, uint64_t n)
 {
-	struct sr_msg msg = {.type = type};
-
-	if (type == SR_MSG_HELLO) {
-		msg.hello.version = SR_WIRE_VERSION;
-		msg.hello.role = (uint8_t)e->link->role;
-		msg.hello.link_no = e->link->link_no;
-	} else if (type == SR_MSG_SWITCH) {
-		msg.sw = (struct sr_switch){.n = n, .link_no = 1};
-	} else if (type == SR_MSG_END) {
-		msg.end = n;
-	}
-	CHECK(!e->link->ops->ctl(e->link, &msg));
+	CHECK(!send_message(e, type, n));
 }
 
 /* Both directions on the link from an odd offset on. */
@@ -255,21 +214,21 @@ static inline void attach(struct end *e)
 				      !strcmp(e->reason, "no-match")));
 		CHECK(e->link);
 	}
-	await(e, SR_LINK_UP);
+	await_events(e, SR_LINK_UP);
 	say(e, SR_MSG_HELLO, 0);
-	await(e, SR_LINK_HELLO);
+	await_events(e, SR_LINK_HELLO);
 	/* Shared memory does not keep the order of messages that nobody waits for. */
 	if (e->asker)
 		say(e, SR_MSG_SHARE, 0);
-	await(e, SR_LINK_SHARE);
+	await_events(e, SR_LINK_SHARE);
 	say(e, e->asker ? SR_MSG_PROOF : SR_MSG_SHARE, 0);
 	if (!e->asker)
-		await(e, SR_LINK_PROOF);
+		await_events(e, SR_LINK_PROOF);
 	say(e, SR_MSG_SWITCH, n);
-	await(e, SR_LINK_SWITCH);
+	await_events(e, SR_LINK_SWITCH);
 	CHECK(e->link->peer_switch.n == (e->asker ? 777 : 12345));
 	say(e, SR_MSG_ACKSW, 0);
-	await(e, SR_LINK_ACKSW);
+	await_events(e, SR_LINK_ACKSW);
 }
 
 static inline void detach(struct end *e)
@@ -280,113 +239,32 @@ static inline void detach(struct end *e)
 
 /* ---- bytes ---- */
 
-static inline bool dead(struct end *e)
+static inline void hung(struct end *e, unsigned want)
 {
-	return sr_link_events(e->link) & SR_LINK_DEAD;
-}
-
-/* Nothing more will come.  To be asked before looking at what has come. */
-static inline bool over(struct end *e, unsigned want)
-{
-	struct sr_link *l = e->link;
-
-	e->link->ops->poll(l);
-	return dead(e) ||
-	       (want == SR_NOTIFY_RX && (sr_link_events(l) & SR_LINK_END));
-}
-
-/* Until there is something; 0: dead, or the direction has ended. */
-static inline size_t wait_for(struct end *e, unsigned want, struct iovec v[2])
-{
-	struct sr_link *l = e->link;
-	unsigned i;
-
-	for (i = 0;; i++) {
-		bool armed = i > e->spin, end;
-		int fd = armed ? l->ops->arm(l, want) : -1;
-		struct pollfd pfd[] = {
-			{.fd = fd, .events = POLLIN},
-			{.fd = e->kick[want == SR_NOTIFY_TX], .events = POLLIN},
-		};
-		uint64_t count;
-		size_t n;
-
-		end = over(e, want);
-		if (want == SR_NOTIFY_RX) {
-			n = l->ops->rx_data(l, 0, v);
-		} else {
-			pthread_mutex_lock(&e->sends);
-			n = l->ops->tx_room(l, v);
-			pthread_mutex_unlock(&e->sends);
-		}
-		if (!n && armed && !end) {
-			CHECK(poll(pfd, 2, HANG_MS) > 0);
-			if (pfd[1].revents)
-				(void)!read(pfd[1].fd, &count, sizeof(count));
-		}
-		if (armed)
-			l->ops->awake(l, want, pfd[0].revents);
-		if (n || end)
-			return n;
-	}
-}
-
-static inline uint8_t pattern(uint64_t k, bool from_asker)
-{
-	return (uint8_t)((k * 2654435761u >> 11) ^ (from_asker ? 0x5a : 0));
+	fprintf(stderr, "%s: asleep, wants %u\n", e->asker ? "asker" : "answerer", want);
+	check_fail(__FILE__, __LINE__);
 }
 
 static inline bool send_bytes(struct end *e, size_t n, size_t chunk)
 {
-	while (n) {
-		struct iovec v[2];
-		uint64_t k = e->link->tx_w;
-		size_t put = 0;
-		int i;
+	size_t k;
 
-		if (!wait_for(e, SR_NOTIFY_TX, v))
+	for (; n; n -= k) {
+		k = n < chunk ? n : chunk;
+		if (put(e, k, true) < k)
 			return false;
-		pthread_mutex_lock(&e->sends);
-		memset(v, 0, sizeof(v));
-		e->link->ops->tx_room(e->link, v);
-		for (i = 0; i < 2; i++) {
-			size_t j;
-
-			for (j = 0; j < v[i].iov_len && put < n && put < chunk;
-			     j++, put++)
-				((uint8_t *)v[i].iov_base)[j] =
-					pattern(k + put, e->asker);
-		}
-		if (put)
-			e->link->ops->tx_commit(e->link, put, false);
-		pthread_mutex_unlock(&e->sends);
-		n -= put;
 	}
 	return true;
 }
 
 static inline bool receive_bytes(struct end *e, size_t n, size_t chunk, bool verify)
 {
-	while (n) {
-		struct iovec v[2];
-		size_t have = wait_for(e, SR_NOTIFY_RX, v), got = 0;
-		uint64_t k = e->link->rx_taken;
-		int i;
+	size_t k;
 
-		if (!have)
+	for (; n; n -= k) {
+		k = n < chunk ? n : chunk;
+		if (take(e, k, verify) < k)
 			return false;
-		CHECK(have == v[0].iov_len + v[1].iov_len);
-		for (i = 0; i < 2; i++) {
-			size_t j;
-
-			for (j = 0; j < v[i].iov_len && got < n && got < chunk;
-			     j++, got++)
-				CHECK(((volatile uint8_t *)v[i].iov_base)[j] ==
-					      pattern(k + got, !e->asker) ||
-				      !verify);
-		}
-		e->link->ops->rx_free(e->link, got);
-		n -= got;
 	}
 	return true;
 }
@@ -398,9 +276,9 @@ static inline void start(void)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		asker.kick[i] = eventfd(0, EFD_NONBLOCK);
-		answerer.kick[i] = eventfd(0, EFD_NONBLOCK);
-		CHECK(asker.kick[i] >= 0 && answerer.kick[i] >= 0);
+		asker.efd[i] = eventfd(0, EFD_NONBLOCK);
+		answerer.efd[i] = eventfd(0, EFD_NONBLOCK);
+		CHECK(asker.efd[i] >= 0 && answerer.efd[i] >= 0);
 	}
 	sr_process_begin(); /* a fork is a process of its own here */
 	CHECK(!sr_loop_start());

@@ -80,7 +80,7 @@ static void retained(struct end *e)
 	size_t n = sr_conf.policy.ring_max;
 
 	if (!e->asker) {
-		await(e, SR_LINK_END);
+		await_events(e, SR_LINK_END);
 		CHECK(receive_bytes(e, n, 1000, true));
 		return;
 	}
@@ -92,7 +92,7 @@ static void retained(struct end *e)
 		for (i = 0; i < 2; i++)
 			for (j = 0; j < v[i].iov_len; j++, k++)
 				CHECK(((uint8_t *)v[i].iov_base)[j] ==
-				      pattern(k, true));
+				      pattern(0, true, k));
 	}
 	CHECK(k == 12345 + n);
 	say(e, SR_MSG_END, k);
@@ -130,11 +130,11 @@ static void ending(struct end *e)
 		CHECK(send_bytes(e, 1000, 100));
 	say(e, SR_MSG_END, e->link->tx_w);
 	CHECK(receive_bytes(e, 20000, 512, true));
-	CHECK(!wait_for(e, SR_NOTIFY_RX, v));
+	CHECK(!await(e, SR_NOTIFY_RX, may_read) || !e->link->ops->rx_data(e->link, 0, v));
 	CHECK(sr_link_events(e->link) & SR_LINK_END);
 	CHECK(e->link->rx_h == e->link->peer_end);
 	say(e, SR_MSG_ACKEND, 0);
-	await(e, SR_LINK_ACKEND);
+	await_events(e, SR_LINK_ACKEND);
 	while (e->link->tx_acked != e->link->tx_w)
 		e->link->ops->poll(e->link);
 }
@@ -152,7 +152,7 @@ static void dropping(struct end *e)
 		CHECK(!e->link->ops->tx_room(e->link, v));
 		return;
 	}
-	while (wait_for(e, SR_NOTIFY_RX, v)) { /* asleep when it comes */
+	while (await(e, SR_NOTIFY_RX, may_read)) { /* asleep when it comes */
 		e->link->ops->rx_free(e->link, 1000);
 		if (e->link->rx_taken == 12345 + 5000)
 			e->spin = 0;
@@ -233,7 +233,7 @@ static void killed(void)
 	attach(&asker);
 	CHECK(send_bytes(&asker, 5000, 1000));
 	CHECK(receive_bytes(&asker, 40000, 1000, true));
-	await(&asker, SR_LINK_DEAD);
+	await_events(&asker, SR_LINK_DEAD);
 	CHECK(!strcmp(asker.link->reason, "peer-dropped"));
 	CHECK(receive_bytes(&asker, 10000, 1000, true));
 	CHECK(!asker.link->ops->rx_data(asker.link, 0, v));
@@ -252,7 +252,7 @@ __attribute__((no_sanitize("thread"))) static void scribble(struct end *e)
 	uint64_t stop;
 	uint64_t *head = (uint64_t *)l->map;
 
-	await(e, SR_LINK_END);
+	await_events(e, SR_LINK_END);
 	stop = sr_now_ns() + 20000000;
 	while (sr_now_ns() < stop) {
 		uint64_t r = check_random(&seed);

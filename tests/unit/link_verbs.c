@@ -6,8 +6,8 @@ static void test_byte(void)
 {
 	struct end *e = open_end(ECHO << 8 | 1);
 
-	check(put(e, 1, true) == 1);
-	check(take(e, 1, true) == 1);
+	CHECK(put(e, 1, true) == 1);
+	CHECK(take(e, 1, true) == 1);
 	say("%s, inline %u\n", e->link->name,
 	    sr_vlink(e->link)->max_inline);
 	close_end(e);
@@ -40,8 +40,8 @@ static void test_source(void)
 {
 	struct end *e = open_end(SOURCE << 8 | 20);
 
-	check(put(e, 1, true) == 1);
-	check(take(e, SIZE_MAX, true) == 20 << 20);
+	CHECK(put(e, 1, true) == 1);
+	CHECK(take(e, SIZE_MAX, true) == 20 << 20);
 	close_end(e);
 }
 
@@ -59,11 +59,11 @@ static void test_growth(void)
 	struct sr_vlink *l = sr_vlink(e->link);
 
 	say("at first %zu bytes\n", usage(e));
-	check(usage(e) <= 65536);
-	check(put(e, 1, true) == 1);
-	check(take(e, SIZE_MAX, true) == 20 << 20);
+	CHECK(usage(e) <= 65536);
+	CHECK(put(e, 1, true) == 1);
+	CHECK(take(e, SIZE_MAX, true) == 20 << 20);
 	say("receiver %zu bytes, generation %u\n", usage(e), l->rx.gens.n - 1);
-	check(l->rx.gens.n > 1);
+	CHECK(l->rx.gens.n > 1);
 	close_end(e);
 }
 
@@ -80,15 +80,15 @@ static void test_policy(void)
 	answer_policy = &answerer;
 	e = open_end(ECHO << 8 | 12);
 	size = e->link->ops->ring(e->link, false);
-	check(size == 32768);
+	CHECK(size == 32768);
 #ifdef FAKE_VERBS
-	check(e->link->ops->ring(e->link, true) == 32768);
-	check(last_end->link->ops->ring(last_end->link, false) == 65536);
+	CHECK(e->link->ops->ring(e->link, true) == 32768);
+	CHECK(last_end->link->ops->ring(last_end->link, false) == 65536);
 #endif
 	both_ways(e, 10 << 20, 0);
 	size = e->link->ops->ring(e->link, false);
 	say("grown to %zu\n", size);
-	check(size == 65536);
+	CHECK(size == 65536);
 	close_end(e);
 	ask_policy = answer_policy = &sr_conf.policy;
 }
@@ -101,11 +101,11 @@ static void test_shrink(void)
 
 	both_ways(e, 10 << 20, 0);
 	say("grown %zu bytes\n", usage(e));
-	check(usage(e) > 65536);
+	CHECK(usage(e) > 65536);
 	for (i = 0; i < 400 && usage(e) > 65536; i++)
 		usleep(100 * 1000);
 	say("idle %zu bytes after %u ms\n", usage(e), i * 100);
-	check(usage(e) <= 65536);
+	CHECK(usage(e) <= 65536);
 	both_ways(e, 1 << 20, 5);
 	close_end(e);
 }
@@ -118,16 +118,16 @@ static void test_unread(void)
 	struct iovec v[2];
 	unsigned i;
 
-	check(put(e, 256 << 10, true) == 256 << 10);
+	CHECK(put(e, 256 << 10, true) == 256 << 10);
 	for (i = 0; i < 300; i++) {
 		e->link->ops->poll(e->link);
-		check(!e->link->ops->tx_room(e->link, v));
+		CHECK(!e->link->ops->tx_room(e->link, v));
 		usleep(1000);
 	}
-	check(put(e, 1 << 20, true) == 1 << 20);
+	CHECK(put(e, 1 << 20, true) == 1 << 20);
 	finish(e);
-	check(take(e, SIZE_MAX, true) == 1);
-	check(sr_link_events(e->link) & SR_LINK_END);
+	CHECK(take(e, SIZE_MAX, true) == 1);
+	CHECK(sr_link_events(e->link) & SR_LINK_END);
 	send_plain(e, SR_MSG_ACKEND);
 	let_go(e);
 }
@@ -141,13 +141,13 @@ static void test_widened(void)
 	struct end *e = open_end(DEAF << 8 | 2);
 	int i;
 
-	check(put(e, sr_conf.policy.ring_first, true) == sr_conf.policy.ring_first);
+	CHECK(put(e, sr_conf.policy.ring_first, true) == sr_conf.policy.ring_first);
 	for (i = 0; i < wait_limit && !atomic_load(&e->worked); i++)
 		usleep(1000);
-	check(may_write(e) && atomic_load(&e->link->tx_acked) == START);
-	check(atomic_load(&e->worked));
+	CHECK(may_write(e) && atomic_load(&e->link->tx_acked) == START);
+	CHECK(atomic_load(&e->worked));
 	finish(e);
-	check(take(e, SIZE_MAX, true) == 1);
+	CHECK(take(e, SIZE_MAX, true) == 1);
 	send_plain(e, SR_MSG_ACKEND);
 	let_go(e);
 }
@@ -165,8 +165,8 @@ static void test_acked(void)
 
 	e->spin = 0;
 	for (i = 0; i < 3; i++) {
-		check(put(e, 777 + i, true) == 777 + i);
-		check(await(e, SR_NOTIFY_TX, all_acked));
+		CHECK(put(e, 777 + i, true) == 777 + i);
+		CHECK(await(e, SR_NOTIFY_TX, all_acked));
 	}
 	close_end(e);
 }
@@ -178,8 +178,8 @@ static void *ping(void *arg)
 
 	e->spin = (e->no & 1) * 200;
 	for (i = 0; i < 400; i++) {
-		check(put(e, 1 + i % 300, true) == 1 + i % 300);
-		check(take(e, 1 + i % 300, true) == 1 + i % 300);
+		CHECK(put(e, 1 + i % 300, true) == 1 + i % 300);
+		CHECK(take(e, 1 + i % 300, true) == 1 + i % 300);
 		if (i % 100 == 50)
 			usleep(30 * 1000);
 	}
@@ -198,12 +198,12 @@ static void test_woken(void)
 	e->spin = 0;
 	for (i = 0; i < ROUNDS; i++) {
 		usleep(2000);	/* soon it is in use, and not watched */
-		check(put(e, 1, true) == 1);
-		check(take(e, 1, true) == 1);
+		CHECK(put(e, 1, true) == 1);
+		CHECK(take(e, 1, true) == 1);
 	}
 	ms = (sr_now_ns() - start) / 1000000;
 	say("%u ms\n", ms);
-	check(ms < ROUNDS * MOST_MS);
+	CHECK(ms < ROUNDS * MOST_MS);
 	close_end(e);
 }
 
@@ -217,7 +217,7 @@ static void test_asleep(void)
 	for (i = 0; i < N; i++)
 		e[i] = open_end(ECHO << 8 | (i + 10));
 	for (i = 0; i < N; i++)
-		check(!pthread_create(&e[i]->thread, NULL, ping, e[i]));
+		CHECK(!pthread_create(&e[i]->thread, NULL, ping, e[i]));
 	for (i = 0; i < N; i++)
 		pthread_join(e[i]->thread, NULL);
 	for (i = 0; i < N; i++)
@@ -232,7 +232,7 @@ static void test_silent(void)
 
 	for (k = 0; k < 5; k++) {
 		for (i = 0; i < 50; i++)
-			check(put(e, 10, true) == 10);
+			CHECK(put(e, 10, true) == 10);
 		for (i = 0; i < 1000; i++) {	/* the service loop polls */
 			if (atomic_load(&e->link->rx_h) -
 				    atomic_load(&e->link->rx_taken) == 500)
@@ -240,8 +240,8 @@ static void test_silent(void)
 			usleep(1000);
 		}
 		say("after %u ms\n", i);
-		check(i < 300);
-		check(take(e, 500, true) == 500);
+		CHECK(i < 300);
+		CHECK(take(e, 500, true) == 500);
 		usleep(50 * 1000);
 	}
 	close_end(e);
@@ -263,11 +263,11 @@ static void test_drop(void)
 	struct end *e = open_end(ECHO << 8 | 6);
 	struct end *f = open_end(ECHO << 8 | 7);
 
-	check(put(e, 100, true) == 100);
+	CHECK(put(e, 100, true) == 100);
 	e->link->ops->drop(e->link, "option");
 	e->link->ops->drop(e->link, "fork");
-	check(dead(e) && !strcmp(e->link->reason, "option"));
-	check(sr_verbs_ctl(e->link, &(struct sr_msg){ .type = SR_MSG_END }) == -EPIPE);
+	CHECK(dead(e) && !strcmp(e->link->reason, "option"));
+	CHECK(sr_verbs_ctl(e->link, &(struct sr_msg){ .type = SR_MSG_END }) == -EPIPE);
 	put_link(e);
 	both_ways(f, 100000, 0);
 	close_end(f);
@@ -283,12 +283,12 @@ static void test_kill(void)
 	put(f, 5000, true);
 	kill_answerer();
 	t = ms();
-	check(!await(e, SR_NOTIFY_RX, never));
-	check(!await(f, SR_NOTIFY_RX, never));
+	CHECK(!await(e, SR_NOTIFY_RX, never));
+	CHECK(!await(f, SR_NOTIFY_RX, never));
 	say("killed: %s after %d ms\n", e->link->reason, (int)(ms() - t));
-	check(!strcmp(e->link->reason, "peer-dropped"));
-	check(f->link->ops->tx_retained(f->link, START, v) == 5000);
-	check(*(uint8_t *)v[0].iov_base == pattern(f->no, true, START));
+	CHECK(!strcmp(e->link->reason, "peer-dropped"));
+	CHECK(f->link->ops->tx_retained(f->link, START, v) == 5000);
+	CHECK(*(uint8_t *)v[0].iov_base == pattern(f->no, true, START));
 	put_link(e);
 	put_link(f);
 }
@@ -303,15 +303,15 @@ static void test_removal(void)
 	e = open_end(ECHO << 8 | 8);
 	f = open_end(DEAF << 8 | 9);
 	both_ways(e, 100000, 0);
-	check(put(f, 5000, true) == 5000);
+	CHECK(put(f, 5000, true) == 5000);
 	remove_device();
 	say("deleted after %d ms\n", (int)(ms() - t));
-	check(!await(e, SR_NOTIFY_RX, never));
-	check(!await(f, SR_NOTIFY_RX, never));
+	CHECK(!await(e, SR_NOTIFY_RX, never));
+	CHECK(!await(f, SR_NOTIFY_RX, never));
 	say("%s, %s\n", e->link->reason, f->link->reason);
 	put_link(e);
 	put_link(f);
-	check(sr_rendezvous_verbs.usable());
+	CHECK(sr_rendezvous_verbs.usable());
 	add_device();
 	e = open_end(ECHO << 8 | 10);
 	both_ways(e, 1000, 0);

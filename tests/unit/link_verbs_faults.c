@@ -30,10 +30,10 @@ static bool transfer(struct end *e, size_t n)
 	struct writer w = {.e = e, .n = n, .seed = 1 + below(1000)};
 	size_t got;
 
-	check(!pthread_create(&w.thread, NULL, write_all, &w));
+	CHECK(!pthread_create(&w.thread, NULL, write_all, &w));
 	got = take(e, n, true);
 	if (got < n)
-		check(dead(e));
+		CHECK(dead(e));
 	pthread_join(w.thread, NULL);
 	return got == n && w.done == n;
 }
@@ -68,7 +68,7 @@ static void try_listen(void)
 {
 	int err = 0;
 
-	check(!loop_call(listen_call, &err));
+	CHECK(!loop_call(listen_call, &err));
 	if (err)
 		listener = NULL;
 }
@@ -88,9 +88,9 @@ static void end_case(void)
 		fake_plug(iwarp);
 	if (!listener)
 		try_listen();
-	check(listener);
-	check(session(30000));
-	check(!atomic_load(&fake_rnrs));
+	CHECK(listener);
+	CHECK(session(30000));
+	CHECK(!atomic_load(&fake_rnrs));
 	stop_answerer();
 }
 
@@ -146,7 +146,7 @@ static void test_verbs(void)
 			total++;
 		}
 	say("%u failures\n", total);
-	check(total > 60);
+	CHECK(total > 60);
 }
 
 static int status_case(unsigned status, unsigned n)
@@ -154,7 +154,7 @@ static int status_case(unsigned status, unsigned n)
 	begin_case();
 	try_listen();
 	fake_fail_send(NULL, n, status);
-	check(!session(BYTES));
+	CHECK(!session(BYTES));
 	end_case();
 	return STRUCK;
 }
@@ -235,7 +235,7 @@ static int midst_case(unsigned what, unsigned n)
 	begin_case();
 	try_listen();
 	fake_delay(n & 1 ? 0 : 100, n + 1);
-	check(!pthread_create(&t, NULL, run_session, NULL));
+	CHECK(!pthread_create(&t, NULL, run_session, NULL));
 	usleep(below(15000));
 	act(what);
 	pthread_join(t, NULL);
@@ -266,9 +266,9 @@ static int asking_case(unsigned a, unsigned b)
 	while (!fake_calls("v_reg_mr") || !atomic_load(&requests))
 		usleep(1000);
 	fake_unplug();
-	check(!ask_wait(e));
+	CHECK(!ask_wait(e));
 	say("unplugged while asking: %s\n", e->reason);
-	check(!strcmp(e->reason, "device-failed"));
+	CHECK(!strcmp(e->reason, "device-failed"));
 	end_case();
 	return STRUCK;
 }
@@ -290,12 +290,12 @@ static int narrow_case(unsigned a, unsigned b)
 	begin_case();
 	try_listen();
 	e = open_end(SINK << 8 | 1);
-	check(!loop_call(no_call, NULL)); /* or work() is called once more */
+	CHECK(!loop_call(no_call, NULL)); /* or work() is called once more */
 	fake_fail("v_reg_mr", 2, ENOMEM);
-	check(put(e, 4 << 20, true) == 4 << 20);
-	check(fake_struck() && sr_vlink(e->link)->tx.window == sr_conf.policy.ring_first);
+	CHECK(put(e, 4 << 20, true) == 4 << 20);
+	CHECK(fake_struck() && sr_vlink(e->link)->tx.window == sr_conf.policy.ring_first);
 	close_end(e);
-	check(sr_now_ns() - start < UINT64_C(3000000000));
+	CHECK(sr_now_ns() - start < UINT64_C(3000000000));
 	end_case();
 	return STRUCK;
 }
@@ -331,15 +331,15 @@ static int batch_case(unsigned a, unsigned b)
 	e = open_end(SINK << 8 | 1);
 	/* Rings grow only if the machine is quick enough. */
 	for (i = 0; i < 50 && sr_vlink(e->link)->tx.window < 1 << 20; i++) {
-		check(put(e, 8 << 20, true) == 8 << 20);
-		check(await(e, SR_NOTIFY_TX, all_acked));
+		CHECK(put(e, 8 << 20, true) == 8 << 20);
+		CHECK(await(e, SR_NOTIFY_TX, all_acked));
 	}
-	check(sr_vlink(e->link)->tx.window == 1 << 20);
+	CHECK(sr_vlink(e->link)->tx.window == 1 << 20);
 	fake_fail("post_send", 1, ENOMEM);
-	check(!loop_call(put_much, e));
-	check(!await(e, SR_NOTIFY_TX, all_acked));
+	CHECK(!loop_call(put_much, e));
+	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
 	say("%s\n", e->link->reason);
-	check(!strcmp(e->link->reason, "device-failed"));
+	CHECK(!strcmp(e->link->reason, "device-failed"));
 	let_go(e);
 	end_case();
 	return STRUCK;
@@ -359,16 +359,16 @@ static int lost_case(unsigned status, unsigned peer)
 	begin_case();
 	try_listen();
 	e = open_end(SINK << 8 | 1);
-	check(put(e, 1000, true) == 1000);
-	check(await(e, SR_NOTIFY_TX, all_acked));
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(await(e, SR_NOTIFY_TX, all_acked));
 	fake_pause(true);
 	fake_fail_send(sr_vlink(e->link)->qp, 1, status);
-	check(put(e, 4000, true) == 4000 && put(e, 4000, true) == 4000);
-	check(sr_vlink(e->link)->tx.sq_posted - sr_vlink(e->link)->tx.sq_done >= 2);
+	CHECK(put(e, 4000, true) == 4000 && put(e, 4000, true) == 4000);
+	CHECK(sr_vlink(e->link)->tx.sq_posted - sr_vlink(e->link)->tx.sq_done >= 2);
 	fake_pause(false);
-	check(!await(e, SR_NOTIFY_TX, all_acked));
-	check(e->link->ops->tx_arrived(e->link) == atomic_load(&e->link->tx_acked));
-	check(!strcmp(e->link->reason, peer ? "peer-dropped" : "device-failed"));
+	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
+	CHECK(e->link->ops->tx_arrived(e->link) == atomic_load(&e->link->tx_acked));
+	CHECK(!strcmp(e->link->reason, peer ? "peer-dropped" : "device-failed"));
 	let_go(e);
 	end_case();
 	return STRUCK;
@@ -397,18 +397,18 @@ static int mute_case(unsigned ms, unsigned unused)
 	e = open_end(SINK << 8 | 1);
 	fake_patience(&timeout, &retries);
 	took = (UINT64_C(4096) << timeout) * (retries + 1u) / 1000000;
-	check(took <= ms && took > ms / 3 && retries < 7);
-	check(put(e, 1000, true) == 1000);
-	check(await(e, SR_NOTIFY_TX, all_acked));
+	CHECK(took <= ms && took > ms / 3 && retries < 7);
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(await(e, SR_NOTIFY_TX, all_acked));
 	usleep(200000);		/* the service thread does not look any more */
 	fake_mute(true);
 	start = sr_now_ns();
-	check(put(e, 1000, true) == 1000);
-	check(!await(e, SR_NOTIFY_TX, all_acked));
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
 	took = (sr_now_ns() - start) / 1000000;
 	say("%s after %u ms\n", e->link->reason, (unsigned)took);
-	check(!strcmp(e->link->reason, "timeout"));
-	check(took >= ms * 3 / 4);
+	CHECK(!strcmp(e->link->reason, "timeout"));
+	CHECK(took >= ms * 3 / 4);
 	fake_mute(false);
 	let_go(e);
 	end_case();
@@ -424,8 +424,8 @@ static int deaf_case(unsigned ms, unsigned unused)
 	sr_conf.retry_ms = ms;
 	try_listen();
 	e = open_end(DEAF << 8 | 1);
-	check(put(e, 1000, true) == 1000);
-	check(await(e, SR_NOTIFY_TX, all_acked)); /* after 1.5 s */
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(await(e, SR_NOTIFY_TX, all_acked)); /* after 1.5 s */
 	close_end(e);
 	end_case();
 	return STRUCK;
@@ -459,7 +459,7 @@ static void many_transfers(void)
 	for (i = 0; i < LINKS; i++)
 		e[i] = open_end(ECHO << 8 | i);
 	for (i = 0; i < LINKS; i++)
-		check(!pthread_create(&e[i]->thread, NULL, run_transfer, e[i]));
+		CHECK(!pthread_create(&e[i]->thread, NULL, run_transfer, e[i]));
 	for (i = 0; i < LINKS; i++)
 		pthread_join(e[i]->thread, NULL);
 	for (i = 0; i < LINKS; i++)
@@ -508,7 +508,7 @@ static int step_case(unsigned seed, unsigned unused)
 	fake_delay(0, seed);
 	fake_pause(true);
 	atomic_store(&stepping, true);
-	check(!pthread_create(&t, NULL, run_steps, (void *)(uintptr_t)seed));
+	CHECK(!pthread_create(&t, NULL, run_steps, (void *)(uintptr_t)seed));
 	many_transfers();
 	atomic_store(&stepping, false);
 	pthread_join(t, NULL);
@@ -582,7 +582,7 @@ static int soak_case(unsigned seed, unsigned seconds)
 	say("seed %u\n", seed);
 	for (i = 0; i < COUNT(t); i++) {
 		t[i] = (struct soak){end, seed * 100 + i, 0};
-		check(!pthread_create(&t[i].thread, NULL, soak_thread, &t[i]));
+		CHECK(!pthread_create(&t[i].thread, NULL, soak_thread, &t[i]));
 	}
 	while (sr_now_ns() < end) {
 		usleep(below(40000));

@@ -10,14 +10,14 @@ static void test_refused(void)
 
 	for (i = 0; i < 40; i++) {
 		e = ask_start(0xdead, PORT);
-		check(!ask_wait(e));
+		CHECK(!ask_wait(e));
 		say("refused: %s\n", e->reason);
-		check(!strcmp(e->reason, "no-match"));
+		CHECK(!strcmp(e->reason, "no-match"));
 	}
 	e = ask_start(1, PORT + 1);
-	check(!ask_wait(e));
+	CHECK(!ask_wait(e));
 	say("nobody there: %s\n", e->reason);
-	check(!strcmp(e->reason, "no-listener"));
+	CHECK(!strcmp(e->reason, "no-listener"));
 }
 
 static void cancel_call(void *arg)
@@ -33,7 +33,7 @@ static void test_gone(void)
 	struct end *e = ask_start(LATE, PORT);
 
 	usleep(200 * 1000);
-	check(!loop_call(cancel_call, e));
+	CHECK(!loop_call(cancel_call, e));
 	e = open_end(ECHO << 8 | 9);
 	both_ways(e, 1000, 0);
 	close_end(e);
@@ -55,15 +55,15 @@ static void test_many(void)
 		else
 			fprintf(stderr, "(%s) ", one->reason ?: "dead");
 	}
-	check(n == ASKED || (n >= ASKED - 7 &&
+	CHECK(n == ASKED || (n >= ASKED - 7 &&
 			     !strncmp(e[0]->link->name, "verbs:siw", 9)));
 	for (k = 0; k < 20; k++)
 		for (i = 0; i < n; i++)
 			both_ways(e[i], 1 + k * 100 + i, 0);
 	for (i = 0; i < n; i++)
-		check(put(e[i], 3000, true) == 3000);
+		CHECK(put(e[i], 3000, true) == 3000);
 	for (i = n; i-- > 0;)
-		check(take(e[i], 3000, true) == 3000);
+		CHECK(take(e[i], 3000, true) == 3000);
 	for (i = 0; i < n; i++)
 		close_end(e[i]);
 }

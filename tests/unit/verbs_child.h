@@ -28,7 +28,7 @@ static inline void add_device(void)
 		 getenv("RDMA_DEV"),
 		 getenv("RDMA_DEV")[0] == 's' ? "siw" : "rxe",
 		 getenv("RDMA_NETDEV"));
-	check(!system(cmd));
+	CHECK(!system(cmd));
 	usleep(1000 * 1000);
 }
 
@@ -38,7 +38,7 @@ static inline void remove_device(void)
 
 	snprintf(cmd, sizeof(cmd), "timeout 20 rdma link delete %s",
 		 getenv("RDMA_DEV"));
-	check(!system(cmd));
+	CHECK(!system(cmd));
 }
 
 static inline bool may_remove(void)
@@ -57,10 +57,10 @@ static void answerer(int fd)
 
 	in_child = true;
 	signal(SIGUSR1, tell);
-	check(!loop_call(listen_call, &err));
+	CHECK(!loop_call(listen_call, &err));
 	if (err)
 		fprintf(stderr, "listen: %s\n", strerror(-err));
-	check(write(fd, &err, sizeof(err)) == sizeof(err));
+	CHECK(write(fd, &err, sizeof(err)) == sizeof(err));
 	for (;;)
 		pause();
 }
@@ -70,7 +70,7 @@ static void start_answerer(bool patient)
 	int p[2], err;
 
 	wait_limit = patient ? 60000 : 20000;
-	check(!pipe(p));
+	CHECK(!pipe(p));
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* we may abort */
@@ -81,7 +81,7 @@ static void start_answerer(bool patient)
 		answerer(p[1]);
 	}
 	close(p[1]);
-	check(read(p[0], &err, sizeof(err)) == sizeof(err) && !err);
+	CHECK(read(p[0], &err, sizeof(err)) == sizeof(err) && !err);
 	close(p[0]);
 }
 

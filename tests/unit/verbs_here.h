@@ -36,7 +36,7 @@ static void start_answerer(bool patient)
 	int err = 0;
 
 	wait_limit = patient ? 60000 : 20000;
-	check(!loop_call(listen_call, &err) && !err);
+	CHECK(!loop_call(listen_call, &err) && !err);
 }
 
 static void unlisten_call(void *arg)
@@ -58,15 +58,15 @@ static void stop_answerer(void)
 
 	for (i = 0; i < 20000 && sr_memory_used(); i++)
 		usleep(1000);
-	check(!sr_memory_used());
+	CHECK(!sr_memory_used());
 	if (listener)
-		check(!loop_call(unlisten_call, NULL));
+		CHECK(!loop_call(unlisten_call, NULL));
 	listener = NULL;
 	fake_unplug();
 	for (i = 0; i < 5000 && atomic_load(&fake_alive); i++)
 		usleep(1000);
-	check(!atomic_load(&fake_alive));
-	check(!loop_call(no_call, NULL)); /* what was posted is done */
+	CHECK(!atomic_load(&fake_alive));
+	CHECK(!loop_call(no_call, NULL)); /* what was posted is done */
 	for (e = atomic_exchange(&ends, NULL); e; e = next) {
 		next = e->next;
 		if (e->answers)

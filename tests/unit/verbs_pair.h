@@ -11,14 +11,113 @@
 #ifndef SR_VERBS_PAIR_H
 #define SR_VERBS_PAIR_H
 
-#include "verbs_end.h"
+#include "base/real.h" /* before any system header */
 
 #include <arpa/inet.h>
-#include <sys/eventfd.h>
+#include <signal.h>
 
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "link/verbs/verbs.h"
+#include "link_end.h"
 #include "loop_call.h"
+
+#define PORT 7471
+#define START 1000	/* N of both directions */
+
+/* What the answerer does with a link: bits 8.. of its number. */
+enum { ECHO = 1, SINK, SOURCE, DEAF };
+#define FAST_ECHO (ECHO << 8 | 0xff)	/* spins, looks at nothing */
+
+static bool verbose;
+
+#define say(...)                                                               \
+	do {                                                                   \
+		if (verbose)                                                   \
+			fprintf(stderr, __VA_ARGS__);                          \
+	} while (0)
+
+/* ---- an end of a link ---- */
+
+static void send_hello(struct end *e)
+{
+	CHECK(!send_message(e, SR_MSG_HELLO, 0) || dead(e));
+}
+
+static void send_plain(struct end *e, enum sr_msg_type type)
+{
+	send_message(e, type, type == SR_MSG_SWITCH ? START : atomic_load(&e->link->tx_w));
+}
+
+static struct end *last_end;	/* the answerer's */
+static pid_t child;		/* answers; 0: this process does */
+static bool in_child;
+
+static void dump(struct end *e, unsigned want)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+
+	fprintf(stderr,
+		"link %x role %d waits for %u: w %llu sent %llu done %llu "
+		"acked %llu; h %llu taken %llu said %llu; sq %u/%u/%u; "
+		"msgs %u back %u, received %u said %u; probe %d ack %d; "
+		"armed %d fired %d sleepers %u watched %d\n",
+		e->no, e->link->role, want, (long long)e->link->tx_w,
+		(long long)l->tx.sent, (long long)l->tx.done,
+		(long long)e->link->tx_acked, (long long)e->link->rx_h,
+		(long long)e->link->rx_taken, (long long)l->tx.ack_said,
+		l->tx.sq_posted, l->tx.sq_signaled, l->tx.sq_done, l->tx.slots.sent,
+		l->tx.slots.back, l->rx.msgs, l->tx.slots.reported, l->tx.probe_out, l->tx.ack_due, l->cq.armed, l->cq.fired,
+		l->cq.sleepers, l->cq.watched);
+}
+
+static void hung(struct end *e, unsigned want)
+{
+	dump(e, want);
+	if (child) {
+		kill(child, SIGUSR1);
+		sleep(1);
+	}
+	CHECK(in_child);
+}
+
+static bool is_ready(struct end *e)
+{
+	unsigned both = SR_LINK_SWITCH | SR_LINK_ACKSW;
+
+	return (sr_link_events(e->link) & both) == both;
+}
+
+static bool end_acked(struct end *e)
+{
+	return sr_link_events(e->link) & SR_LINK_ACKEND;
+}
+
+/* Takes at most 256 kB and sends as much back, until END. */
+static void echo(struct end *e)
+{
+	bool fast = e->no == FAST_ECHO;
+	struct iovec v[2];
+	size_t n;
+
+	if (fast)
+		e->spin = -1;
+	for (;;) {
+		if (!await(e, SR_NOTIFY_RX, may_read))
+			return;
+		n = e->link->ops->rx_data(e->link, 0, v);
+		if (!n)
+			return;
+		n = take(e, n, !fast);
+		put(e, n, !fast);
+	}
+}
+
+static void finish(struct end *e)
+{
+	send_plain(e, SR_MSG_END);
+	await(e, SR_NOTIFY_TX, end_acked);
+}
 
 /* ---- an end and its loop ---- */
 
@@ -65,7 +164,7 @@ static void on_work(struct sr_task *t)
 	if (new & SR_LINK_SWITCH)
 		send_plain(e, SR_MSG_ACKSW);
 	if ((new & SR_LINK_ACKSW) && !asker) {
-		check(!pthread_create(&e->thread, NULL, answer, e));
+		CHECK(!pthread_create(&e->thread, NULL, answer, e));
 		e->answers = true;
 	}
 	wake(e, SR_NOTIFY_CTL);
@@ -94,7 +193,7 @@ static void notify(struct sr_link *link, unsigned what)
 /* In the loop, so that on_work() knows. */
 static void put_link(struct end *e)
 {
-	check(!loop_call(put_call, e));
+	CHECK(!loop_call(put_call, e));
 }
 
 /* All of a test, both sides'. */
@@ -104,7 +203,7 @@ static struct end *new_end(uint32_t no)
 {
 	struct end *e = calloc(1, sizeof(*e));
 
-	check(e);
+	CHECK(e);
 	e->next = atomic_load(&ends);
 	while (!atomic_compare_exchange_weak(&ends, &e->next, e))
 		;
@@ -126,7 +225,7 @@ static void *answer(void *arg)
 	uint64_t want;
 	size_t n;
 
-	check(await(e, SR_NOTIFY_RX, is_ready) || dead(e));
+	CHECK(await(e, SR_NOTIFY_RX, is_ready) || dead(e));
 	switch (e->no >> 8) {
 	case ECHO:
 		echo(e);
@@ -234,7 +333,7 @@ static void asked(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		sr_loop_post(&e->work);
 	}
 	atomic_store(&e->failed, !link);
-	check(write(e->efd[0], &one, 8) == 8);
+	CHECK(write(e->efd[0], &one, 8) == 8);
 }
 
 static void ask_call(void *arg)
@@ -256,13 +355,13 @@ static struct end *ask_start(uint32_t no, int port)
 	a->ops = &sr_rendezvous_verbs;
 	a->src = address(40000);
 	a->dst = address(port);
-	check(!sr_name_make(&a->name, (struct sockaddr *)&a->src,
+	CHECK(!sr_name_make(&a->name, (struct sockaddr *)&a->src,
 			    (struct sockaddr *)&a->dst, no));
 	a->owner = e;
 	a->notify = notify;
 	a->policy = ask_policy;
 	a->done = asked;
-	check(!loop_call(ask_call, e));
+	CHECK(!loop_call(ask_call, e));
 	return e;
 }
 
@@ -271,8 +370,8 @@ static bool ask_wait(struct end *e)
 	struct pollfd p = { e->efd[0], POLLIN, 0 };
 	uint64_t sum;
 
-	check(poll(&p, 1, 20000) == 1);
-	check(read(e->efd[0], &sum, 8) == 8);
+	CHECK(poll(&p, 1, 20000) == 1);
+	CHECK(read(e->efd[0], &sum, 8) == 8);
 	if (e->failed)
 		return false;
 	return await(e, SR_NOTIFY_RX, is_ready);
@@ -300,7 +399,7 @@ static void close_end(struct end *e)
 	finish(e);
 	while (take(e, 1 << 20, false))
 		;
-	check(sr_link_events(e->link) & SR_LINK_END);
+	CHECK(sr_link_events(e->link) & SR_LINK_END);
 	send_plain(e, SR_MSG_ACKEND);
 	let_go(e);
 }
@@ -341,10 +440,10 @@ static void both_ways(struct end *e, size_t n, unsigned seed)
 {
 	struct writer w = { .e = e, .n = n, .seed = seed };
 
-	check(!pthread_create(&w.thread, NULL, write_all, &w));
-	check(take(e, n, true) == n);
+	CHECK(!pthread_create(&w.thread, NULL, write_all, &w));
+	CHECK(take(e, n, true) == n);
 	pthread_join(w.thread, NULL);
-	check(w.done == n);
+	CHECK(w.done == n);
 }
 
 /* ---- running tests ---- */
