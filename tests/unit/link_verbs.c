@@ -376,5 +376,5 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
-	return run_tests(argc, argv, tests, COUNT(tests));
+	return run_tests(argc, argv, tests, COUNT(tests), run_answered);
 }

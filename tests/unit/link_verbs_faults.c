@@ -620,28 +620,12 @@ static const struct test tests[] = {
 	{"long_soak", test_long_soak, true},
 };
 
+static void run_cases(const struct test *t)
+{
+	t->fn();
+}
+
 int main(int argc, char **argv)
 {
-	unsigned i;
-	int k;
-
-	sr_conf_load();
-	if (argc > 1 && !strcmp(argv[1], "-v")) {
-		verbose = true;
-		sr_conf.log = SR_DEBUG;
-		argc--, argv++;
-	}
-	for (i = 0; i < COUNT(tests); i++) {
-		bool run = argc < 2 && !tests[i].asked;
-
-		for (k = 1; k < argc; k++)
-			run |= !strcmp(argv[k], tests[i].name);
-		for (k = 0; run && k < 2; k++) {
-			iwarp = k;
-			printf("%s%s ...", tests[i].name, k ? ", iWARP" : "");
-			tests[i].fn();
-			printf(" ok\n");
-		}
-	}
-	return 0;
+	return run_tests(argc, argv, tests, COUNT(tests), run_cases);
 }

@@ -35,6 +35,7 @@ static void start_answerer(bool patient)
 {
 	int err = 0;
 
+	fake_plug(iwarp);
 	wait_limit = patient ? 60000 : 20000;
 	CHECK(!loop_call(listen_call, &err) && !err);
 }
