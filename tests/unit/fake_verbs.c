@@ -573,9 +573,9 @@ unsigned sr_verbs_devices(void)
 	return !d ? 0 : d->iwarp ? SR_VDEV_IWARP : SR_VDEV_IB;
 }
 
-const char *sr_verbs_load(void)
+int sr_verbs_load(void)
 {
-	return sr_verbs_devices() ? NULL : "no-device";
+	return sr_verbs_devices() ? 0 : -ENODEV;
 }
 
 void sr_verbs_unload(void)

@@ -123,7 +123,6 @@ int sr_shm_map(struct sr_shm *l, int memfd);
 int sr_shm_start(struct sr_shm *l, int line); /* takes over line; then it is UP */
 void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
-void sr_shm_free(struct sr_link *link);
 
 /* wake.c */
 /* Wakes the peer's threads that sleep for want of `bit`.  The caller has a full fence

@@ -82,12 +82,10 @@ static void on_channel(struct sr_watch *w, uint32_t events);
 
 int sr_vcm_open(void)
 {
-	const char *reason = sr_verbs_load();
+	int err = sr_verbs_load();
 
-	if (reason)
-		return !strcmp(reason, "no-library") ? -ELIBACC : -ENODEV;
-	if (channel)
-		return 0;
+	if (err || channel)
+		return err;
 	channel = sr_vlib.cm_create_event_channel();
 	if (!channel)
 		return -ENODEV;

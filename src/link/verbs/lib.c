@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -130,40 +131,40 @@ close_from:
 	return lib;
 }
 
-static const char *load(void)
+static int load(void)
 {
 	void *lib_cm, *lib_v;
 
 	lib_v = open_library("libibverbs.so.1");
 	if (!lib_v)
-		return "no-library";
+		return -ELIBACC;
 	lib_cm = stale ? open_copy((void *)sr_vlib.cm_create_id) :
 			 open_library("librdmacm.so.1");
 	if (!lib_cm)
-		return "no-library";
+		return -ELIBACC;
 
 #define RESOLVE(lib, prefix, name)                                             \
 	sr_vlib.lib##_##name = dlsym(lib_##lib, #prefix "_" #name);            \
 	if (!sr_vlib.lib##_##name) {                                           \
 		sr_warn("verbs: the library has no " #prefix "_" #name);       \
-		return "no-library";                                           \
+		return -ELIBACC;                                           \
 	}
 	SR_VERBS_CALLS(RESOLVE)
-	return NULL;
+	return 0;
 }
 
-const char *sr_verbs_load(void)
+int sr_verbs_load(void)
 {
-	const char *reason;
+	int err;
 
 	if (loaded)
-		return NULL;
+		return 0;
 	if (!sr_verbs_devices())
-		return "no-device";
-	reason = load();
-	loaded = !reason;
+		return -ENODEV;
+	err = load();
+	loaded = !err;
 	stale &= !loaded;
-	return reason;
+	return err;
 }
 
 /* ---- the child of fork ---- */

@@ -51,8 +51,8 @@ extern struct sr_verbs_lib sr_vlib;
 /* Which kinds of device are there?  Looks at sysfs only. */
 enum { SR_VDEV_IB = 1, SR_VDEV_IWARP = 2 };
 unsigned sr_verbs_devices(void);
-/* Loads the libraries.  Returns NULL, or a reason word.  loop. */
-const char *sr_verbs_load(void);
+/* Loads the libraries.  0, -ENODEV or -ELIBACC.  loop. */
+int sr_verbs_load(void);
 void sr_verbs_unload(void);	/* in the child of fork */
 
 #endif

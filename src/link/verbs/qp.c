@@ -275,28 +275,22 @@ bool sr_vlink_end(struct sr_vlink *l)
 
 	sr_lock(&l->lock);
 	busy = (int32_t)(l->tx.sq_signaled - l->tx.sq_done) > 0 && !l->broken &&
-	       (sr_link_events(&l->link) & SR_LINK_UP);
+	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
 	sr_unlock(&l->lock);
-	if (busy && sr_now_ns() < l->end_ns)
+	if (busy)
 		return true;
 	disconnect(l);
 	return false;
 }
 
-static void give_up(struct sr_vlink *l, const char *reason, unsigned ms)
+void sr_vlink_fail(struct sr_vlink *l, const char *reason)
 {
 	if (!sr_link_set_reason(&l->link, reason))
 		return;
-	l->end_ns = sr_now_ns() + ms * UINT64_C(1000000);
 	sr_link_raise(&l->link, SR_LINK_DEAD);
 	sr_debug("verbs: link %x given up: %s", l->link.link_no, reason);
 	sr_vlook_start(l, SR_LOOK_SOON);
 	l->link.notify(&l->link, SR_NOTIFY_CTL);
-}
-
-void sr_vlink_fail(struct sr_vlink *l, const char *reason)
-{
-	give_up(l, reason, 0);
 }
 
 void sr_vlink_break(struct sr_vlink *l, const char *reason)
@@ -333,8 +327,9 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 	l->tx.ack_due |= (sr_link_events(link) & SR_LINK_SWITCH) &&
 			 atomic_load(&link->rx_taken) != l->tx.ack_said;
 	sr_vtx_pump(l);
+	l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
 	sr_vlink_unlock(l, 0);
-	give_up(l, reason, END_MS);
+	sr_vlink_fail(l, reason);
 }
 
 static void verbs_free(struct sr_link *link)

@@ -151,9 +151,9 @@ struct sr_vlink {
 	char name[SR_REPORT_LINK];
 	const struct sr_policy *policy;	/* sizes of rings */
 	uint32_t max_inline;
-	uint64_t end_ns;		/* dead: time to close it at last */
 
 	struct sr_mutex lock;
+	uint64_t end_ns;		/* dropped: time to close it at last; locked */
 	struct ibv_qp *qp;		/* NULL once closed; locked */
 	const char *broken;		/* to be failed, for this reason; locked */
 	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SQ send buffers */
