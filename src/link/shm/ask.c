@@ -30,7 +30,7 @@
 #define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
 #endif
 
-#define ANSWER_MS UINT64_C(2000)
+#define ANSWER_MS 2000 /* for each that is asked */
 #define AGAIN_MS 5 /* before the address is asked again */
 /* No longer than that: with TCP_DEFER_ACCEPT nobody accepts it before the program
  * sends, for which policy wait waits. */
@@ -39,13 +39,13 @@
 
 struct asking {
 	struct sr_ask *ask;
-	struct sr_timer timer; /* first the start, then the deadline */
+	struct sr_timer timer; /* to start, to ask again, to give up */
 	struct sr_watch watch; /* the line; fd -1: none */
 	struct sr_shm *link;   /* that is offered */
 	unsigned attempt; /* the next name */
 	bool stranger;	/* the process that is asked */
 	bool early;	/* a user who listens may be about to accept the connection */
-	uint64_t deadline_ns;
+	uint64_t since_ns; /* 0: not yet */
 	char word[32]; /* the answerer's last one */
 	const char *reason; /* the most informative one so far */
 };
@@ -68,7 +68,7 @@ static void end(struct asking *a)
 {
 	hang_up(a);
 	sr_timer_cancel(&a->timer);
-	sr_shm_asking -= a->deadline_ns != 0;
+	sr_shm_asking -= a->since_ns != 0;
 	if (a->link)
 		sr_link_put(&a->link->link);
 	a->ask->kind = NULL;
@@ -305,14 +305,6 @@ static bool connected(struct asking *a, int sock)
 	return true;
 }
 
-static void wait_for_answer(struct asking *a)
-{
-	uint64_t now = sr_now_ns();
-	uint64_t left = a->deadline_ns > now ? a->deadline_ns - now : 0;
-
-	sr_timer_set(&a->timer, (unsigned)(left / 1000000) + 1);
-}
-
 bool sr_shm_absent(const struct sockaddr *to)
 {
 	int sock = sr_local_socket();
@@ -345,7 +337,7 @@ static void next_name(struct asking *a)
 			if (errno == EAGAIN)
 				a->reason = "refused";
 		} else if (!connected(a, sock)) {
-			wait_for_answer(a);
+			sr_timer_set(&a->timer, ANSWER_MS);
 			return;
 		} else {
 			sock = -1;
@@ -355,7 +347,7 @@ static void next_name(struct asking *a)
 		sr_fd_close(sock);
 	if (!a->early || strcmp(a->reason, "user") != 0) {
 		fail(a, a->reason);
-	} else if (sr_now_ns() + (ANSWER_MS - EARLY_MS) * 1000000 < a->deadline_ns) {
+	} else if (sr_now_ns() - a->since_ns < EARLY_MS * 1000000) {
 		a->early = false;
 		a->attempt = 0;
 		sr_timer_set(&a->timer, AGAIN_MS);
@@ -370,7 +362,7 @@ static const char *begin(struct asking *a)
 	struct sr_ask *ask = a->ask;
 	struct sr_shm_plan plan;
 
-	a->deadline_ns = sr_now_ns() + ANSWER_MS * 1000000;
+	a->since_ns = sr_now_ns();
 	sr_shm_asking++;
 	/* (If there is no socket for this, asking finds it out, too.) */
 	if (!sr_addr_is_local(&ask->dst))
@@ -389,14 +381,12 @@ static const char *begin(struct asking *a)
 static void due(struct sr_timer *t)
 {
 	struct asking *a = SR_OF(struct asking, timer, t);
-	const char *reason = a->deadline_ns ? NULL : begin(a);
+	const char *reason = a->watch.fd >= 0 ? "timeout" : NULL;
 
-	if (!reason && sr_now_ns() >= a->deadline_ns)
-		reason = "timeout";
+	if (!a->since_ns)
+		reason = begin(a);
 	if (reason)
 		fail(a, reason);
-	else if (a->watch.fd >= 0)
-		wait_for_answer(a);
 	else
 		next_name(a);
 }
