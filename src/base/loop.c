@@ -47,7 +47,7 @@ static atomic_uint handed;
 /* The loop thread's own. */
 SR_APART static struct epoll_event batch[BATCH];
 static int batch_at, batch_end;
-static struct sr_timer *first_timer, *last_timer;
+static struct sr_timer *first_timer;
 static __thread bool here __attribute__((tls_model("initial-exec")));
 
 uint64_t sr_now_ns(void)
@@ -148,32 +148,72 @@ static void run_tasks(void)
 	}
 }
 
-/* ---- timers: a list in the order of their times; those of equal length, which are
- * the many, go to its end ---- */
+/* ---- timers: a pairing heap.  There may be one for each link, of few lengths: to set
+ * one takes a comparison, however many there are. ---- */
+
+/* Two heaps, neither part of another: the one whose root is due first, or NULL. */
+static struct sr_timer *meld(struct sr_timer *a, struct sr_timer *b)
+{
+	struct sr_timer *t;
+
+	if (!a || !b)
+		return a ? a : b;
+	if (b->at_ns < a->at_ns) {
+		t = a;
+		a = b;
+		b = t;
+	}
+	b->prev = a;
+	b->next = a->child;
+	if (b->next)
+		b->next->prev = b;
+	a->child = b;
+	return a;
+}
+
+/* The children of a root that goes: pairs are melded from the first to the last, then
+ * these from the last to the first. */
+static struct sr_timer *meld_all(struct sr_timer *t)
+{
+	struct sr_timer *pairs = NULL, *heap = NULL, *pair, *next;
+
+	for (; t; t = next) {
+		struct sr_timer *second = t->next;
+
+		next = second ? second->next : NULL;
+		pair = meld(t, second);
+		pair->next = pairs;
+		pairs = pair;
+	}
+	for (; pairs; pairs = next) {
+		next = pairs->next;
+		heap = meld(heap, pairs);
+	}
+	return heap;
+}
 
 void sr_timer_cancel(struct sr_timer *t)
 {
 	if (t->at_ns && t->epoch == atomic_load(&epoch)) {
-		*(t->prev ? &t->prev->next : &first_timer) = t->next;
-		*(t->next ? &t->next->prev : &last_timer) = t->prev;
+		if (t == first_timer) {
+			first_timer = meld_all(t->child);
+		} else {
+			*(t->prev->child == t ? &t->prev->child : &t->prev->next) = t->next;
+			if (t->next)
+				t->next->prev = t->prev;
+			first_timer = meld(first_timer, meld_all(t->child));
+		}
 	}
 	t->at_ns = 0;
 }
 
 void sr_timer_set(struct sr_timer *t, unsigned ms)
 {
-	struct sr_timer *before;
-
 	sr_timer_cancel(t);
-	before = last_timer;
 	t->at_ns = sr_now_ns() + (uint64_t)ms * 1000000;
 	t->epoch = atomic_load(&epoch);
-	while (before && before->at_ns > t->at_ns)
-		before = before->prev;
-	t->prev = before;
-	t->next = before ? before->next : first_timer;
-	*(t->prev ? &t->prev->next : &first_timer) = t;
-	*(t->next ? &t->next->prev : &last_timer) = t;
+	t->child = NULL;
+	first_timer = meld(first_timer, t);
 }
 
 static void run_timers(void)
@@ -363,5 +403,5 @@ void sr_loop_forget(void)
 	atomic_store(&wake_fd, -1);
 	atomic_store(&posted, NULL);
 	batch_at = batch_end = 0;
-	first_timer = last_timer = NULL;
+	first_timer = NULL;
 }

@@ -57,7 +57,7 @@ bool sr_loop_post(struct sr_task *t);
 struct sr_timer {
 	void (*fn)(struct sr_timer *t);
 	uint64_t at_ns;		/* CLOCK_MONOTONIC; 0: not set */
-	struct sr_timer *prev, *next;
+	struct sr_timer *prev, *next, *child;	/* prev: or the parent */
 	unsigned epoch;		/* of the loop when it was set */
 };
 void sr_timer_set(struct sr_timer *t, unsigned ms);
