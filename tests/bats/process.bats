@@ -28,14 +28,6 @@ teardown() { stop_all; }
 	compare process fork-both -w any -l -c 1+
 }
 
-@test "the parent leaves, the child goes on" {
-	compare process orphan -w any -l -c 1+
-}
-
-@test "a pool of workers accepts" {
-	compare process prefork -w any -l -s 6+ -c 6 SOCKRAIL_UPGRADE_WAIT_MS=300
-}
-
 @test "as inetd: the stream is stdin and stdout of cat" {
 	compare process inetd -w any -l -s 0+
 }
@@ -50,10 +42,6 @@ teardown() { stop_all; }
 
 @test "an exec that fails" {
 	compare process failed-exec -w any
-}
-
-@test "SCM_RIGHTS to another process" {
-	compare process pass -w any -l -s 0+
 }
 
 @test "SCM_RIGHTS to itself" {

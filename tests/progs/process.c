@@ -209,53 +209,6 @@ static void echo_server(int lfd)
 	close(fd);
 }
 
-/* The parent ends at once; the child has the stream. */
-static void orphan_client(void)
-{
-	int fd = dial();
-
-	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	talk(fd, 67, 10);
-	if (split()) {
-		int status;
-
-		close(fd);
-		wait(&status);
-		return;
-	}
-	talk(fd, 68, 30);
-	shutdown(fd, SHUT_WR);
-	say_result("end", recv(fd, buf, 1, 0));
-	exit(0);
-}
-
-/* A pool of workers accepts on one listener. */
-static void prefork_server(int lfd)
-{
-	pid_t pids[3];
-
-	for (int i = 0; i < 3; i++) {
-		pids[i] = split();
-		if (!pids[i]) {
-			for (int k = 0; k < 2; k++) {
-				int fd = answer(lfd);
-
-				echo(fd);
-				close(fd);
-			}
-			exit(0);
-		}
-	}
-	for (int i = 0; i < 3; i++)
-		reap(pids[i]);
-}
-
-static void prefork_client(void)
-{
-	for (int i = 0; i < 6; i++)
-		talk_client();
-}
-
 /* ------------------------------------------------------------- exec */
 
 /* As inetd does it: the stream is stdin and stdout of cat. */
@@ -354,27 +307,6 @@ static void failed_exec_client(void)
 }
 
 /* ---------------------------------------------------------- passing */
-
-/* The one who accepts hands the stream, used before, to a worker. */
-static void pass_server(int lfd)
-{
-	int s[2], fd;
-	pid_t pid;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
-		die("socketpair");
-	pid = split();
-	if (!pid) {
-		close(lfd);
-		fd = receive_fd(s[1]);
-		say("echoed %zu", echo(fd));
-		exit(0);
-	}
-	fd = answer_warm(lfd);
-	send_fd(s[0], fd);
-	close(fd);
-	reap(pid);
-}
 
 /* To itself: another descriptor of the same stream. */
 static void pass_self_server(int lfd)
@@ -630,13 +562,10 @@ const struct tcp_case cases[] = {
 	{"close-all", close_all_server, close_all_client},
 	{"fork-child", fork_child_server, fork_child_client},
 	{"fork-both", echo_server, fork_both_client},
-	{"orphan", echo_server, orphan_client},
-	{"prefork", prefork_server, prefork_client},
 	{"inetd", inetd_server, inetd_client},
 	{"exec", exec_server, exec_client},
 	{"spawn", echo_server, spawn_client},
 	{"failed-exec", echo_server, failed_exec_client},
-	{"pass", pass_server, inetd_client},
 	{"pass-self", pass_self_server, inetd_client},
 	{"stdio", stdio_server, stdio_client},
 	{"dprintf", dprintf_server, dprintf_client},
