@@ -43,12 +43,6 @@ teardown() { stop_all; }
 	compare close return -w mixed -r peer-dropped
 }
 
-@test "close under a sleeping reader" {
-	# On a link close(2) does not wait for the sleeper to return.
-	skip "a gap: a reader asleep on a link does not keep its stream open"
-	compare close close-under
-}
-
 @test "close under a sleeping poll: it ends" {
 	compare close poll-under -w any -l
 }

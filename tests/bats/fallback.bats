@@ -3,6 +3,7 @@
 # Wherever no link can be had the program runs as over TCP, without delay, and
 # the report names the reason.  (What needs an RDMA device is in vm-only.)
 
+# shellcheck disable=SC2154 # set by what is loaded
 load ../lib/common
 load ../lib/case
 
@@ -39,17 +40,23 @@ falls_back() {
 	falls_back lazy none not-asked
 }
 
-@test "the two ends know no common kind of link" {
-	local dir=$BATS_TEST_TMPDIR/common port
-	mkdir "$dir"
+# greet: a word over TCP, to a server run by "${there[@]}", from a client by "${here[@]}"
+there=() here=()
+greet() {
+	t=$BATS_TEST_TMPDIR
 	port
-	SOCKRAIL_LINKS=none REPORT=$dir/server.report start server rail \
-		timeout 20 nc -N -l "$ADDR" "$port"
+	REPORT=$t/server.report start server rail timeout 20 "${there[@]}" \
+		nc -N -l "$ADDR" "$port"
 	listening "$port"
-	echo hello | REPORT=$dir/client.report rail timeout 20 nc -N "$ADDR" "$port"
+	echo hello | REPORT=$t/client.report rail timeout 20 "${here[@]}" nc -N "$ADDR" "$port"
 	await
-	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
-	grep '"reason": *"no-listener"' "$dir/client.report"
+	[ "$(cat "$t/server.out")" = hello ]
+}
+
+@test "the two ends know no common kind of link" {
+	there=(env SOCKRAIL_LINKS=none)
+	greet
+	grep '"reason": *"no-listener"' "$t/client.report"
 }
 
 @test "the limit on the memory of rings: streams above it stay plain" {
@@ -63,54 +70,31 @@ falls_back() {
 }
 
 # "${limited[@]}" N COMMAND...: with that many descriptors, and none but the first three
-# inherited
+# inherited.  Half of the limit is all that the library takes.
 # shellcheck disable=SC2016 # for that bash
 limited=(bash -c 'for i in {3..30}; do eval "exec $i>&-"; done; ulimit -n "$1"; exec "${@:2}"' -)
 
-# half of the limit is all that the library takes
 @test "the limit on descriptors: no link" {
 	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
-	local dir=$BATS_TEST_TMPDIR/fds port
-	mkdir "$dir"
-	port
-	REPORT=$dir/server.report start server rail timeout 20 nc -N -l "$ADDR" "$port"
-	listening "$port"
-	echo hello | REPORT=$dir/client.report rail \
-		prlimit --nofile=11:11 nc -N "$ADDR" "$port"
-	await
-	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
-	grep '"reason": *"descriptors"' "$dir/client.report"
-	grep '"reason": *"not-asked"' "$dir/server.report"
+	here=(prlimit --nofile=11:11)
+	greet
+	grep '"reason": *"descriptors"' "$t/client.report"
+	grep '"reason": *"not-asked"' "$t/server.report"
 }
 
 @test "the limit on descriptors: no link, as the server says" {
 	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
-	local dir=$BATS_TEST_TMPDIR/theirs port
-	mkdir "$dir"
-	port
-	REPORT=$dir/server.report start server rail \
-		timeout 20 "${limited[@]}" 11 nc -N -l "$ADDR" "$port"
-	listening "$port"
-	echo hello | REPORT=$dir/client.report rail timeout 20 nc -N "$ADDR" "$port"
-	await
-	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
-	grep '"reason": *"descriptors"' "$dir/client.report"
+	there=("${limited[@]}" 11)
+	greet
+	grep '"reason": *"descriptors"' "$t/client.report"
 }
 
 @test "the limit on descriptors: none for the service thread" {
 	[ "$SR_TEST_LINK" = shm ] || skip "for shared memory only"
-	local dir=$BATS_TEST_TMPDIR/none port
-	mkdir "$dir"
-	port
-	REPORT=$dir/server.report start server \
-		rail timeout 20 "${limited[@]}" 6 nc -N -l "$ADDR" "$port"
-	listening "$port"
-	echo hello | REPORT=$dir/client.report \
-		rail timeout 20 "${limited[@]}" 6 nc -N "$ADDR" "$port"
-	await
-	[ "$(cat "$BATS_TEST_TMPDIR/server.out")" = hello ]
-	grep '"reason": *"descriptors"' "$dir/client.report"
-	grep '"reason": *"descriptors"' "$dir/server.report"
+	there=("${limited[@]}" 6) here=("${limited[@]}" 6)
+	greet
+	grep '"reason": *"descriptors"' "$t/client.report"
+	grep '"reason": *"descriptors"' "$t/server.report"
 }
 
 @test "forty short streams to a plain server: it is asked once, and left alone" {

@@ -186,7 +186,7 @@ static void return_client(void)
 	leave_bytes();
 }
 
-/* A descriptor that is closed, or shut down, under a sleeping reader. */
+/* A descriptor that is shut down under a sleeping reader. */
 static void *sleeping_read(void *arg)
 {
 	int fd = *(int *)arg;
@@ -217,20 +217,8 @@ static void under_server(int lfd)
 	post("over");
 }
 
-/* The kernel keeps the socket until the sleeper returns. */
-static void close_under_client(void)
-{
-	int fd = dial_warm();
-	pthread_t t;
-
-	send_go(fd);
-	t = start_asleep(sleeping_read, &fd);
-	say_result("close", close(fd));
-	say_sleeper(t);
-}
-
 /*
- * The same under a poll, which what comes then wakes.  The sleeper gets to run when all
+ * Closed under a poll, which what comes then wakes.  The sleeper gets to run when all
  * is over: it has the lowest priority, and its processor is busy meanwhile.
  */
 static int processor;
@@ -469,7 +457,6 @@ const struct tcp_case cases[] = {
 	{"locked", slow_server, locked_client},
 	{"close-exit", slow_server, close_exit_client},
 	{"return", slow_server, return_client},
-	{"close-under", under_server, close_under_client},
 	{"poll-under", poll_under_server, poll_under_client},
 	{"close-in-handler", close_in_handler_server, close_in_handler_client},
 	{"shutdown-under", under_server, shutdown_under_client},
