@@ -149,15 +149,16 @@ void sr_stream_info(struct sr_stream *st, struct sr_info *info)
 
 void sr_stream_end_report(struct sr_stream *st)
 {
+	unsigned f = sr_st_flags(st);
 	struct sr_report r;
 
-	/* Of several processes those report it that moved bytes. */
-	if ((sr_is_shared(st) || (sr_st_flags(st) & SR_ST_HEIR)) &&
+	/* Of several processes those report it that moved bytes, and if its connect(2) did
+	 * not block, nobody may know more of its success. */
+	if ((sr_is_shared(st) || (f & (SR_ST_HEIR | SR_ST_FRESH))) &&
 	    sr_stream_sent(st) == st->out.before &&
 	    sr_stream_received(st) == st->in.before)
 		sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
-	if (!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) ||
-	    (sr_st_flags(st) & SR_ST_FRESH) ||
+	if (!(f & (SR_ST_CONNECT | SR_ST_ACCEPT)) ||
 	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))
 		return;
 	if (sr_conf.report[0])

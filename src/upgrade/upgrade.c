@@ -50,13 +50,6 @@ bool sr_upgrade_connected(struct sr_stream *st)
 	return ok;
 }
 
-/* Policy lazy asks much later, and checks then. */
-static bool must_know(struct sr_stream *st)
-{
-	return (sr_st_flags(st) & SR_ST_FRESH) &&
-	       (st->policy->upgrade != SR_LAZY || sr_conf.report[0]);
-}
-
 static bool hopeless(struct sr_stream *st);
 static void none_left(struct sr_stream *st);
 static void first_reason(struct sr_stream *st, enum sr_reason reason);
@@ -107,8 +100,8 @@ void sr_upgrade_used(struct sr_stream *st)
 		    st->policy->upgrade != SR_LAZY)
 			sr_listener_worth(st);
 	}
-	if (must_know(st) && !sr_upgrade_connected(st))
-		return;
+	if (sr_conf.report[0])
+		sr_upgrade_connected(st);
 	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
 	    (st->policy->upgrade == SR_EAGER || st->policy->upgrade == SR_WAIT))
 		ask_now(st);

@@ -64,6 +64,23 @@ print("\n".join(sorted(str([s[k] for k in keys]) for s in all if s["role"] != "l
 	[ "$sum" = 600000 ]
 }
 
+@test "so does one whose connect did not block, without a report" {
+	start streams env SOCKRAIL_LINKS=shm "$SOCKRAIL" python3 -uc '
+import select, socket, time
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.socket()
+client.setblocking(False)
+client.connect_ex(server.getsockname())
+select.select([], [client], [])
+client.send(b"x" * 100)
+client.close()
+print("ready")
+time.sleep(60)'
+	until grep -q ready "$BATS_TEST_TMPDIR/streams.out"; do sleep 0.05; done
+	run -0 --separate-stderr "$STAT" --json --pid="$pid"
+	[[ $output = *'"made":2,"ended":1,"ended_linked":0,"tx_plain":100,'* ]]
+}
+
 @test "a plain stream has its reason, and the summary says what to do" {
 	running SOCKRAIL_UPGRADE=never
 	run -0 --separate-stderr "$STAT" -H --pid="$pid"
