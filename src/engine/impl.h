@@ -84,12 +84,6 @@ struct sr_stream {
 	atomic_flag history_busy; /* of the two in `rare` (history.c) */
 };
 
-/* For the report: the kind of link. */
-static inline enum sr_way sr_way_of(const struct sr_link *link)
-{
-	return link->ops->way;
-}
-
 /* ---- flags ---- */
 
 static inline unsigned sr_st_flags(struct sr_stream *st)
@@ -146,7 +140,7 @@ static inline size_t sr_ring_bytes(struct sr_stream *st)
 static inline void sr_link_received(struct sr_stream *st, size_t n)
 {
 	sr_rx_took(&st->rx, n);
-	st->in.way[sr_way_of(st->in.link)] += n;
+	st->in.way[st->in.link->ops->way] += n;
 	st->rx_hot->link += n;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * owners.c - owns a stream's slot, and what a fork makes of the stream in the child
- * (owners.h).  Must not know how a direction returns to TCP.  Takes no lock.
+ * (owners.h).  Must not know how a direction returns to TCP.
  *
  * During fork nobody holds the lock of a stream (base/lock.h), so each direction is plain
  * or is not at that moment, in both processes alike: a switch that had begun, even if only its
@@ -104,11 +104,14 @@ static bool count_out(struct sr_slot *slot)
 }
 
 /* The last one's stream ends with it. */
-void sr_owners_pause(struct sr_stream *st)
+void sr_owners_pause(struct sr_stream *st, void *unused)
 {
+	(void)unused;
+	sr_stream_lock(st);
 	settle(st);
 	if (!(sr_st_flags(st) & SR_ST_SHARED) && count_out(atomic_load(&st->owned.slot)))
 		sr_st_set(st, SR_ST_PAUSED);
+	sr_stream_unlock(st);
 }
 
 void sr_owners_leave_heir(struct sr_stream *st, bool ends)
@@ -121,10 +124,11 @@ void sr_owners_leave_heir(struct sr_stream *st, bool ends)
 		count_out(slot);
 }
 
-void sr_owners_resume(struct sr_stream *st)
+void sr_owners_resume(struct sr_stream *st, void *unused)
 {
 	struct sr_slot *slot = atomic_load(&st->owned.slot);
 
+	(void)unused;
 	if (slot && (sr_st_flags(st) & SR_ST_PAUSED))
 		atomic_fetch_add(&slot->owners, 1);
 	sr_st_clear(st, SR_ST_PAUSED);

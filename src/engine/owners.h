@@ -45,9 +45,9 @@ void sr_owners_leave(struct sr_stream *st);
 
 /* The process becomes another program, which does not have the stream if its
  * descriptor is close-on-exec (and else is one that we do not count); it has failed
- * to.  Both locks held. */
-void sr_owners_pause(struct sr_stream *st);
-void sr_owners_resume(struct sr_stream *st);
+ * to.  For sr_streams_walk(). */
+void sr_owners_pause(struct sr_stream *st, void *unused);
+void sr_owners_resume(struct sr_stream *st, void *unused);
 
 /* The directions that are TCP's.  Both locks held. */
 unsigned sr_owners_plain(struct sr_stream *st);

@@ -87,7 +87,7 @@ struct sr_in {
 	int64_t delta;		/* gate open: rx.rx = tcp + delta */
 	_Atomic uint64_t due;	/* tcp at which a SWITCH goes on, or 0 */
 	uint8_t pushback[2 * SR_RECORD_LEN]; /* read before the program asked */
-	unsigned pushback_at, pushback_len;
+	unsigned pushback_len;
 	uint64_t way[SR_WAYS];
 	uint64_t before;
 	unsigned switches;

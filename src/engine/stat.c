@@ -67,7 +67,7 @@ static void ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
 	memcpy(d->way, way, sizeof(d->way));
 	d->base = base - way[SR_WAY_SHM] - way[SR_WAY_VERBS];
 	if (link)
-		d->on = (uint8_t)sr_way_of(link);
+		d->on = (uint8_t)link->ops->way;
 	memcpy(d->link, had, sizeof(d->link));
 }
 

@@ -67,7 +67,7 @@ void sr_stream_tx_ways(struct sr_stream *st, uint64_t way[SR_WAYS])
 {
 	memcpy(way, st->out.way, sizeof(st->out.way));
 	if (st->out.link && st->tx.state == SR_TX_LINK)
-		way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
+		way[st->out.link->ops->way] += st->tx.w - st->tx.n;
 }
 
 void sr_stream_totals(struct sr_stream *st, struct sr_report *r)

@@ -52,8 +52,7 @@ static void sync_ack(struct sr_stream *st)
 {
 	uint64_t acked;
 
-	if (st->tx.state != SR_TX_LINK || !(sr_link_events(st->out.link) &
-					    SR_LINK_ACKSW))
+	if (st->tx.state != SR_TX_LINK)
 		return;
 	acked = atomic_load(&st->out.link->tx_acked);
 	if (sr_tx_ack(&st->tx, acked) < 0)
@@ -94,7 +93,7 @@ static void leave(struct sr_stream *st)
 	if (todo & SR_DO_DROP)
 		st->out.link->ops->drop(st->out.link, "peer-dropped");
 	if (link) {
-		st->out.way[sr_way_of(st->out.link)] += st->tx.base - st->tx.n;
+		st->out.way[st->out.link->ops->way] += st->tx.base - st->tx.n;
 		st->out.record_at = 0;
 		st->out.switches++;
 		st->out.failovers += !atomic_load(&st->want_tcp);
@@ -112,7 +111,7 @@ static void leave(struct sr_stream *st)
 static void tx_failed(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
-		st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.at;
+		st->out.way[st->out.link->ops->way] += st->tx.w - st->tx.at;
 	st->out.broken = true;
 	st->tx.state = SR_TX_DONE;
 	if (st->out.link)
@@ -231,7 +230,7 @@ static bool progress_wait(struct sr_stream *st)
 
 static void reader_is_gone(struct sr_stream *st)
 {
-	st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
+	st->out.way[st->out.link->ops->way] += st->tx.w - st->tx.n;
 	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
 		fin(st);
 	raw_again(st);
@@ -270,7 +269,7 @@ static bool progress_link(struct sr_stream *st)
 	sync_ack(st);
 	if ((ev & SR_LINK_ACKEND) && !sr_tx_is_second(st) &&
 	    (sr_tx_ackend(&st->tx) & SR_DO_FIN)) {
-		st->out.way[sr_way_of(st->out.link)] += st->tx.w - st->tx.n;
+		st->out.way[st->out.link->ops->way] += st->tx.w - st->tx.n;
 		fin(st);
 		return false;
 	}

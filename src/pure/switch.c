@@ -415,11 +415,6 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 	return SR_DO_ACKSW;
 }
 
-bool sr_rx_passed(const struct sr_rx *rx, const struct sr_switch *sw)
-{
-	return sw->n < rx->rx;
-}
-
 int sr_rx_end(struct sr_rx *rx, uint64_t length, uint64_t h)
 {
 	if (rx->state != SR_RX_EXPECT && rx->state != SR_RX_LINK)

@@ -87,10 +87,6 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 		      const uint8_t token[SR_TOKEN_LEN], bool proven,
 		      uint8_t *out, size_t *n);
 
-/* For a dropped SWITCH: did its sender give it up before we handled it?  Then
- * the sender has sent on by TCP, beyond N. */
-bool sr_rx_passed(const struct sr_rx *rx, const struct sr_switch *sw);
-
 /* END{length} on the link in use; h bytes have arrived.  0 or -EPROTO. */
 int sr_rx_end(struct sr_rx *rx, uint64_t length, uint64_t h);
 

@@ -46,7 +46,7 @@ static void put_links(struct sr_stream *st)
 	if (tx) {
 		/* The report counts these bytes as sent by the link. */
 		if (st->tx.state == SR_TX_LINK)
-			st->out.way[sr_way_of(tx)] += st->tx.w - st->tx.n;
+			st->out.way[tx->ops->way] += st->tx.w - st->tx.n;
 		st->tx.state = SR_TX_DONE;
 		tx->ops->drop(tx, "short");
 		sr_link_put(tx);

@@ -247,12 +247,11 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *t
 
 static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
-	size_t k = sr_iov_fill(to, st->in.pushback + st->in.pushback_at,
-			       st->in.pushback_len);
+	size_t k = sr_iov_fill(to, st->in.pushback, st->in.pushback_len);
 
 	if (!peek) {
-		st->in.pushback_at += (unsigned)k;
 		st->in.pushback_len -= (unsigned)k;
+		memmove(st->in.pushback, st->in.pushback + k, st->in.pushback_len);
 	}
 	return k;
 }

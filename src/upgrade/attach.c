@@ -43,13 +43,7 @@ bool sr_attach_busy(struct sr_stream *st)
 			   (!st->up.took &&
 			    (st->up.att->role == SR_ROLE_ANSWERER ||
 			     (sr_link_events(st->up.att) & SR_LINK_SWITCH))) ||
-			   sr_stream_tx(st) == SR_TX_WAIT ||
 			   atomic_load(&st->up.verdict) == VERDICT_PENDING);
-}
-
-static bool vouched(struct sr_stream *st)
-{
-	return st->up.att->ops->vouched;
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
@@ -99,7 +93,7 @@ static bool check(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_HELLO) || !sr_link_said(st->up.att, SR_MSG_HELLO) ||
 	    st->up.checked)
 		return false;
-	if (vouched(st))
+	if (st->up.att->ops->vouched)
 		st->up.proven = true;
 	else if (!sr_prove_progress(st, ev))
 		return false;
@@ -224,14 +218,12 @@ static bool closed(struct sr_stream *st, struct sr_link *l)
 		!strcmp(l->reason, "peer-dropped"));
 }
 
-static void log_end(struct sr_stream *st, struct sr_link *l, bool late)
+static void log_end(struct sr_stream *st, struct sr_link *l)
 {
 	char label[128];
 
 	sr_stream_label(st, label);
-	if (late)
-		sr_inform("%s: link %s timed out", label, l->ops->name);
-	else if (closed(st, l))
+	if (closed(st, l))
 		sr_inform("%s: link %s is closed", label, l->ops->name);
 	else
 		sr_inform("%s: link %s is over: %s", label, l->ops->name,
@@ -256,9 +248,9 @@ static void died(struct sr_stream *st, unsigned ev)
 	struct sr_link *l = st->up.att;
 	bool late = !(ev & SR_LINK_DEAD);
 
-	log_end(st, l, late);
 	if (late)
 		l->ops->drop(l, "timeout");
+	log_end(st, l);
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
 	    strcmp(l->reason, "protocol")) {

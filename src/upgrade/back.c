@@ -318,25 +318,11 @@ static void before_exec(struct sweep *s)
 	sr_streams_walk(deliver_one, s);
 }
 
-static void count_out(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	sr_stream_lock(st);
-	sr_owners_pause(st);
-	sr_stream_unlock(st);
-}
-
-static void count_in(struct sr_stream *st, void *arg)
-{
-	(void)arg;
-	sr_owners_resume(st);
-}
-
 void sr_streams_before_exec(void)
 {
 	in_two_rounds(before_exec, SR_ORPHAN_NS);
 	sr_streams_walk(release, NULL);
-	sr_streams_walk(count_out, NULL);
+	sr_streams_walk(sr_owners_pause, NULL);
 	sr_streams_leave_heirs(false);
 }
 
@@ -344,7 +330,7 @@ void sr_streams_after_exec(void)
 {
 	int err = errno;
 
-	sr_streams_walk(count_in, NULL);
+	sr_streams_walk(sr_owners_resume, NULL);
 	errno = err;
 }
 
