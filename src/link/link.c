@@ -115,37 +115,19 @@ int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 	return 0;
 }
 
-/* The bit that a message sets, and the bits that must have been set before. */
+/* The bit that a message sets, the bits that must have been set before, and what we must
+ * have said. */
 static const struct {
-	unsigned bit, after;
+	unsigned bit, after, said;
 } order[] = {
-	[SR_MSG_HELLO] = { SR_LINK_HELLO, 0 },
-	[SR_MSG_SHARE] = { SR_LINK_SHARE, SR_LINK_HELLO },
-	[SR_MSG_PROOF] = { SR_LINK_PROOF, SR_LINK_SHARE },
-	[SR_MSG_SWITCH] = { SR_LINK_SWITCH, SR_LINK_HELLO },
-	[SR_MSG_ACKSW] = { SR_LINK_ACKSW, SR_LINK_HELLO },
-	[SR_MSG_END] = { SR_LINK_END, SR_LINK_SWITCH },
-	[SR_MSG_ACKEND] = { SR_LINK_ACKEND, SR_LINK_ACKSW },
+	[SR_MSG_HELLO] = { SR_LINK_HELLO, 0, 0 },
+	[SR_MSG_SHARE] = { SR_LINK_SHARE, SR_LINK_HELLO, 0 },
+	[SR_MSG_PROOF] = { SR_LINK_PROOF, SR_LINK_SHARE, 0 },
+	[SR_MSG_SWITCH] = { SR_LINK_SWITCH, SR_LINK_HELLO, 0 },
+	[SR_MSG_ACKSW] = { SR_LINK_ACKSW, SR_LINK_HELLO, 1u << SR_MSG_SWITCH },
+	[SR_MSG_END] = { SR_LINK_END, SR_LINK_SWITCH, 0 },
+	[SR_MSG_ACKEND] = { SR_LINK_ACKEND, SR_LINK_ACKSW, 1u << SR_MSG_END },
 };
-
-static bool fields_fit(struct sr_link *link, const struct sr_msg *msg)
-{
-	switch (msg->type) {
-	case SR_MSG_HELLO:
-		return msg->hello.role != link->role &&
-		       msg->hello.link_no == link->link_no;
-	case SR_MSG_SWITCH:
-		return msg->sw.link_no == link->link_no && msg->sw.n <= INT64_MAX;
-	case SR_MSG_ACKSW:
-		return sr_link_said(link, SR_MSG_SWITCH);
-	case SR_MSG_ACKEND:
-		return sr_link_said(link, SR_MSG_END);
-	case SR_MSG_END:
-		return msg->end >= atomic_load(&link->rx_h);
-	default:
-		return true;
-	}
-}
 
 int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 {
@@ -156,14 +138,13 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 	    !order[msg->type].bit)
 		return -EPROTO;
 	bit = order[msg->type].bit;
-	if ((have & bit) || (have & order[msg->type].after) !=
-				    order[msg->type].after)
+	if ((have & bit) || (order[msg->type].after & ~have) ||
+	    (order[msg->type].said & ~atomic_load(&link->said)))
 		return -EPROTO;
-	if (!fields_fit(link, msg))
-		return -EPROTO;
-
 	switch (msg->type) {
 	case SR_MSG_HELLO:
+		if (msg->hello.role == link->role || msg->hello.link_no != link->link_no)
+			return -EPROTO;
 		link->peer_hello = msg->hello;
 		break;
 	case SR_MSG_SHARE:
@@ -173,11 +154,15 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 		__builtin_memcpy(link->peer_tag, msg->tag, SR_TAG_LEN);
 		break;
 	case SR_MSG_SWITCH:
+		if (msg->sw.link_no != link->link_no || msg->sw.n > INT64_MAX)
+			return -EPROTO;
 		link->peer_switch = msg->sw;
 		atomic_store(&link->rx_h, msg->sw.n);
 		atomic_store(&link->rx_taken, msg->sw.n);
 		break;
 	case SR_MSG_END:
+		if (msg->end < atomic_load(&link->rx_h))
+			return -EPROTO;
 		link->peer_end = msg->end;
 		break;
 	default:
