@@ -255,7 +255,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 	uint64_t acked = atomic_load(&l->link.tx_acked);
 	uint64_t w = atomic_load(&l->link.tx_w);
-	uint64_t h = atomic_load(&l->link.rx_h);
+	uint64_t sum = taken + acked + w + atomic_load(&l->link.rx_h);
 	unsigned have = sr_link_events(&l->link);
 	struct sr_vlook *k = &l->look;
 	bool unsaid, unanswered, unheard;
@@ -276,12 +276,10 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 		     (!(have & SR_LINK_ACKSW) || acked != w ||
 		      (sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 	probe(l, unanswered);
-	if (taken != k->taken || h != k->h || w != k->w || acked != k->acked)
+	if (sum != k->sum)	/* none of them ever decreases */
 		k->moved_ns = now;
 	k->taken = taken;
-	k->acked = acked;
-	k->h = h;
-	k->w = w;
+	k->sum = sum;
 	return unsaid || unanswered || unheard || now - k->moved_ns < TICK_NS;
 }
 

@@ -151,7 +151,6 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 		},
 		.qp_type = IBV_QPT_RC,
 	};
-	unsigned i;
 
 	/*
 	 * As much inline as the device gives.  On siw it is needed: what is
@@ -172,8 +171,6 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 		attr.cap.max_inline_data = asked;
 	l->max_inline = attr.cap.max_inline_data;
 	l->qp = id->qp;
-	for (i = 0; i < SR_V_RQ; i++)
-		l->rx.repost[i] = i;
 	l->rx.repost_n = SR_V_RQ;
 	if (sr_vrx_repost(l)) {
 		l->qp = NULL;
@@ -274,7 +271,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 	bool busy;
 
 	sr_lock(&l->lock);
-	busy = (int32_t)(l->tx.sq_signaled - l->tx.sq_done) > 0 && !l->broken &&
+	busy = l->tx.sq_posted != l->tx.sq_done && !l->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
 	sr_unlock(&l->lock);
 	if (busy)

@@ -24,16 +24,16 @@ int sr_vrx_repost(struct sr_vlink *l)
 {
 	struct ibv_recv_wr wr[SR_V_RQ], *bad;
 	struct ibv_sge sge[SR_V_RQ];
-	unsigned i, n = l->rx.repost_n;
+	unsigned i, buf, n = l->rx.repost_n;
 
 	if (!n || !l->qp)
 		return 0;
 	for (i = 0; i < n; i++) {
-		sge[i] = (struct ibv_sge){
-			(uintptr_t)receive_buffer(l, l->rx.repost[i]), SR_MSG_MAX,
-			l->ctl.mr->lkey };
+		buf = (l->rx.msgs + i) % SR_V_RQ;	/* they complete in order */
+		sge[i] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf), SR_MSG_MAX,
+					   l->ctl.mr->lkey };
 		wr[i] = (struct ibv_recv_wr){
-			.wr_id = SR_V_RECEIVE | l->rx.repost[i],
+			.wr_id = SR_V_RECEIVE | buf,
 			.next = i + 1 < n ? &wr[i + 1] : NULL,
 			.sg_list = &sge[i],
 			.num_sge = 1,
@@ -132,7 +132,7 @@ static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 	uint64_t ack;
 	int err;
 
-	l->rx.repost[l->rx.repost_n++ % SR_V_RQ] = buf;
+	l->rx.repost_n++;
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 		ack = atomic_load(&l->link.tx_acked);
 		sr_imm_unpack(ntohl(wc->imm_data), &ack, &slots);

@@ -55,7 +55,6 @@ static void flush(struct sr_vlink *l, struct batch *b)
 		b->wr[i].next = &b->wr[i + 1];
 	b->wr[i].next = NULL;
 	b->wr[i].send_flags |= IBV_SEND_SIGNALED;
-	l->tx.sq_signaled = l->tx.sq_posted;
 	b->n = 0;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
 	if (!l->broken && ibv_post_send(l->qp, b->wr, &bad))

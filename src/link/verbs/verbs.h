@@ -100,7 +100,7 @@ struct sr_vtx {
 	uint64_t window;	/* most bytes un-acked */
 	uint64_t sent, done;	/* posted; completed */
 	uint64_t off[SR_V_SQ];	/* `sent` after each request */
-	uint32_t sq_posted, sq_done, sq_signaled;
+	uint32_t sq_posted, sq_done;
 	unsigned burst;		/* small writes since all was sent */
 	bool more;		/* the caller said more follows */
 	struct sr_slots slots;
@@ -120,9 +120,8 @@ struct sr_vrx {
 	struct sr_ring place[2];	/* the same, for gens */
 	struct sr_gens gens;	/* the program reads by it, without the lock */
 	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
-	uint32_t msgs;		/* received; locked */
-	unsigned repost_n;	/* locked */
-	uint32_t repost[SR_V_RQ];
+	uint32_t msgs;		/* received, and their receives posted again; locked */
+	unsigned repost_n;	/* of these, to be posted again; locked */
 	_Atomic size_t grow;	/* the loop is to offer such a ring */
 	bool offered;		/* RING sent, no RING_USE yet; locked */
 	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
@@ -132,7 +131,7 @@ enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
 
 /* The timer, and what it remembers of its last look (cq.c).  loop */
 struct sr_vlook {
-	uint64_t taken, acked, h, w, moved_ns;
+	uint64_t taken, sum, moved_ns;
 	uint64_t tick;		/* the number of the last whole look's */
 	unsigned used, quiet_ticks;
 	uint32_t msgs;
