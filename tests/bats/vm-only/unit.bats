@@ -8,8 +8,3 @@ load ../../lib/common
 	cd "$BATS_TEST_TMPDIR"
 	"$SR_BUILD/tests/unit/link_verbs"
 }
-
-@test "unit test link_verbs_rendezvous" {
-	cd "$BATS_TEST_TMPDIR"
-	"$SR_BUILD/tests/unit/link_verbs_rendezvous"
-}
