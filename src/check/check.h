@@ -55,9 +55,8 @@ const char *first_line(char *buf, size_t size, const char *path, ...)
 unsigned long long status_number(const char *key, int base);
 /* 65536 as "64 kB", RLIM_INFINITY as "unlimited". */
 const char *bytes_text(char buf[32], unsigned long long n);
-/* Runs a program with what it prints (both: also its errors) in buf; preload: as the
- * environment has it, else without LD_PRELOAD.  Returns the exit status, or 128 and
- * more. */
+/* Runs a program with what it prints (both: also its errors) in buf.  Returns the exit
+ * status, or 128 and more. */
 int run_program(char *buf, size_t size, bool both, const char *const argv[]);
 bool is_executable(const char *path);
 /* The path of a command, as execvp(3) would find it; false: there is none, but maybe a

@@ -75,7 +75,7 @@ void stat_free(struct stat_all *all);
 void *stat_grow(void *array, size_t n, size_t size);
 /* Adds a process and its streams.  pid: not what the page says, which may be a lie. */
 void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid);
-/* All that the stream's process, or all of it, has moved. */
+/* The sums over all ways, of a stream's or of a process's counters. */
 uint64_t stat_sent(const uint64_t value[SR_COUNTERS]);
 uint64_t stat_received(const uint64_t value[SR_COUNTERS]);
 /* Adds the streams that live to what the ended ones have counted. */

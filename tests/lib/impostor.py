@@ -174,7 +174,7 @@ def take_requests(listener):
         link.await_drop()
         return
     link.heard(SWITCH)
-    if how == "foreign-bells":
+    if how == "foreign-doorbell":
         send_lingering(line, b"", 1)
     elif how in ("drop", "foreign"):
         link.drop()
@@ -245,7 +245,7 @@ def ask_for_link(conn, said):
     link.map[link.own:link.own + 8] = struct.pack("=Q", len(said))  # tx_w
     link.say(SWITCH, struct.pack(">QIIBxxx", len(said), 0, 1, 0xf5))
     link.heard(ACKSW)
-    if how == "foreign-bells":
+    if how == "foreign-doorbell":
         send_lingering(socket.socket(fileno=fds[1]), b"", 1)
         send_lingering(line, b"", 1)
     elif how in ("foreign", "no-mark"):

@@ -180,7 +180,6 @@ static void nested_server(int lfd)
 	close(fd);
 }
 
-/* The stream is upgraded while the program is asleep in poll on the set. */
 /* ---- with others in the set ---- */
 
 /* Room for one: nobody starves, though what is not on a link may have to wait for 16

@@ -14,10 +14,10 @@ SR_TEST_LINK=shm
 setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
-	for how in other-user foreign foreign-file foreign-more foreign-bells silent no-ack not-sealed one-only hang-up no-hello other-version drop plain; do
+	for how in other-user foreign foreign-file foreign-more foreign-doorbell silent no-ack not-sealed one-only hang-up no-hello other-version drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
-	for how in other-user no-user foreign foreign-bells other-name other-offer other-role no-mark other-mark end-lost plain; do
+	for how in other-user no-user foreign foreign-doorbell other-name other-offer other-role no-mark other-mark end-lost plain; do
 		beside meet ask "$how" || true
 	done
 	joined || true
@@ -129,7 +129,7 @@ others() { [ "$(id -u)" = 0 ] || skip "only root can become others"; }
 
 @test "the asker is such a user, and sends descriptors over the link: they stay unread" {
 	others
-	asked foreign-bells ok peer-dropped
+	asked foreign-doorbell ok peer-dropped
 }
 
 @test "the answerer is another user, and the stream is its own: a link" {
@@ -145,7 +145,7 @@ others() { [ "$(id -u)" = 0 ] || skip "only root can become others"; }
 
 @test "the answerer is such a user, and sends descriptors over the link: they stay unread" {
 	others
-	answered foreign-bells peer-dropped
+	answered foreign-doorbell peer-dropped
 }
 
 @test "the asker's offer is of another version: protocol" {
