@@ -90,7 +90,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	}
 	if (!done)
 		goto out;
-	sr_tx_took(&st->tx, done);
+	st->tx.w += done;
 	st->tx_hot->link += done;
 	link->ops->tx_commit(link, done, false);
 out:

@@ -139,7 +139,7 @@ static inline size_t sr_ring_bytes(struct sr_stream *st)
 /* The program took n bytes from the link.  rx_lock. */
 static inline void sr_link_received(struct sr_stream *st, size_t n)
 {
-	sr_rx_took(&st->rx, n);
+	st->rx.rx += n;
 	st->in.way[st->in.link->ops->way] += n;
 	st->rx_hot->link += n;
 }

@@ -16,11 +16,6 @@ void sr_tx_init(struct sr_tx *tx)
 	*tx = (struct sr_tx){.state = SR_TX_RAW};
 }
 
-void sr_tx_took(struct sr_tx *tx, uint64_t n)
-{
-	tx->w += n;
-}
-
 int sr_tx_want(struct sr_tx *tx, uint32_t link_no, const uint8_t token[SR_TOKEN_LEN],
 	       struct sr_switch *out)
 {
@@ -433,11 +428,6 @@ uint64_t sr_rx_ready(const struct sr_rx *rx, uint64_t h)
 	if (rx->end && h > rx->end_at)
 		h = rx->end_at;
 	return h > rx->rx ? h - rx->rx : 0;
-}
-
-void sr_rx_took(struct sr_rx *rx, uint64_t n)
-{
-	rx->rx += n;
 }
 
 unsigned sr_rx_settle(struct sr_rx *rx, uint64_t h)

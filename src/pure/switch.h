@@ -50,7 +50,7 @@ struct sr_tx {
 	bool ended;		/* the program ended its direction */
 	bool end_sent;		/* END went by the link */
 	uint32_t marks;		/* marks written to TCP */
-	uint64_t w;		/* bytes taken from the program */
+	uint64_t w;		/* bytes taken from the program: the caller counts */
 	uint64_t n;		/* WAIT, LINK: N of this link */
 	uint64_t base;		/* taken by the peer's program, as far as known */
 	uint64_t at;		/* RESEND: the next byte for TCP */
@@ -65,9 +65,6 @@ struct sr_switch {
 };
 
 void sr_tx_init(struct sr_tx *tx);
-
-/* The program's n bytes were put on TCP (RAW) or the link (LINK). */
-void sr_tx_took(struct sr_tx *tx, uint64_t n);
 
 /* RAW -> WAIT.  token: the one that the receiver chose in its hello.  Returns 0
  * and fills in *out; -EAGAIN if the direction is not RAW; -EPIPE if the program

@@ -24,7 +24,7 @@ struct sr_rx {
 	uint32_t seen;		/* marks verified */
 	uint32_t link_no;	/* EXPECT, LINK: the link */
 	uint64_t next_link;	/* links with lower numbers are over (proven ones) */
-	uint64_t rx;		/* bytes the program has taken */
+	uint64_t rx;		/* bytes the program has taken: the caller counts the ring's */
 	uint64_t n;		/* EXPECT: N */
 	uint64_t m;		/* a FIN below this is no end of file */
 	uint64_t dup;		/* duplicates still to be dropped */
@@ -92,9 +92,6 @@ int sr_rx_end(struct sr_rx *rx, uint64_t length, uint64_t h);
 
 /* How many of the ring's bytes (up to h) the program may have now. */
 uint64_t sr_rx_ready(const struct sr_rx *rx, uint64_t h);
-
-/* The program took n bytes of the ring. */
-void sr_rx_took(struct sr_rx *rx, uint64_t n);
 
 /* Decides whether the direction is over.  Call it after rx, h, END or TCP's end
  * has changed.  LINK with the ring empty: END -> EOF with SR_DO_ACKEND; TCP

@@ -249,7 +249,7 @@ static ssize_t put_ring(struct sr_stream *st, struct source *src, bool more)
 			sr_tx_flush(st);
 			return r;
 		}
-		sr_tx_took(&st->tx, (uint64_t)r);
+		st->tx.w += (uint64_t)r;
 		commit(st, (size_t)r, more && !src->iov.left);
 		total += r;
 	}

@@ -118,8 +118,7 @@ static void start_tx(struct sr_stream *st)
 {
 	st->up.started = true;
 	sr_lock(&st->tx_lock);
-	if (st->out.next)
-		sr_tx_try_start(st);
+	sr_tx_try_start(st);
 	sr_unlock(&st->tx_lock);
 }
 

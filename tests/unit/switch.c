@@ -23,7 +23,7 @@ static struct sr_tx tx_raw(uint64_t w)
 	struct sr_tx tx;
 
 	sr_tx_init(&tx);
-	sr_tx_took(&tx, w);
+	tx.w += w;
 	return tx;
 }
 
@@ -42,7 +42,7 @@ static struct sr_tx tx_link(uint64_t n, uint64_t w)
 
 	sr_tx_acksw(&tx);
 	CHECK_EQ(sr_tx_marked(&tx), 0);
-	sr_tx_took(&tx, w - n);
+	tx.w += w - n;
 	return tx;
 }
 
@@ -265,7 +265,7 @@ static struct sr_rx rx_resumed(void)
 {
 	struct sr_rx rx = rx_link(3);
 
-	sr_rx_took(&rx, 7);
+	rx.rx += 7;
 	CHECK_EQ(feed_resume(&rx, 4, 12), 0);
 	CHECK_EQ(todo, SR_DO_DROP);
 	CHECK_EQ(rx.state, SR_RX_RAW);
@@ -289,7 +289,7 @@ static void rx_drops_duplicates(void)
 	CHECK_EQ(rx.state, SR_RX_RESET);
 
 	rx = rx_link(3); /* the same with nothing new owed */
-	sr_rx_took(&rx, 7);
+	rx.rx += 7;
 	feed_resume(&rx, 4, 10);
 	sr_rx_fin(&rx, false, false, 10, out);
 	CHECK_EQ(rx.state, SR_RX_RESET);
@@ -309,7 +309,7 @@ static void rx_whole(void)
 	sr_rx_fin(&rx, false, true, 12, out);
 	CHECK_EQ(rx.state, SR_RX_LINK);
 	CHECK_EQ(sr_rx_ready(&rx, 12), 1);
-	sr_rx_took(&rx, 1);
+	rx.rx += 1;
 	CHECK_EQ(sr_rx_settle(&rx, 12), 0);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 
@@ -325,13 +325,13 @@ static void rx_whole(void)
 	rx = rx_link(3); /* killed, on the link, without END */
 	sr_rx_fin(&rx, false, true, 5, out);
 	CHECK_EQ(rx.state, SR_RX_LINK);
-	sr_rx_took(&rx, 2);
+	rx.rx += 2;
 	sr_rx_settle(&rx, 5);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 
 	rx = rx_link(3);
 	sr_rx_fin(&rx, true, true, 5, out);
-	sr_rx_took(&rx, 2);
+	rx.rx += 2;
 	sr_rx_settle(&rx, 5);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 }
@@ -497,7 +497,7 @@ static void rx_in_link(void)
 	CHECK_EQ(sr_rx_limit(&rx), SR_RECORD_LEN);
 	CHECK_EQ(sr_rx_ready(&rx, 5), 0);
 	CHECK_EQ(sr_rx_ready(&rx, 25), 20);
-	sr_rx_took(&rx, 15);
+	rx.rx += 15;
 	CHECK_EQ(sr_rx_ready(&rx, 25), 5);
 	CHECK_EQ(take_switch(&rx, switch_at(30, 1, 8), true), SR_DO_LATER);
 	CHECK_EQ(take_switch(&rx, switch_at(19, 1, 8), true), SR_DO_DROP);
@@ -507,7 +507,7 @@ static void rx_in_link(void)
 	CHECK_EQ(sr_rx_ready(&rx, 99), 5); /* nothing beyond END */
 	CHECK_EQ(sr_rx_settle(&rx, 25), 0);
 	CHECK_EQ(rx.state, SR_RX_LINK);
-	sr_rx_took(&rx, 5);
+	rx.rx += 5;
 	CHECK_EQ(sr_rx_settle(&rx, 25), SR_DO_ACKEND);
 	CHECK_EQ(rx.state, SR_RX_EOF);
 	CHECK_EQ(sr_rx_settle(&rx, 25), 0);
@@ -522,7 +522,7 @@ static void rx_tcp_over_in_link(void)
 		CHECK_EQ(sr_rx_fin(&rx, reset, false, 7, out), 0);
 		CHECK_EQ(sr_rx_settle(&rx, 7), 0);
 		CHECK_EQ(rx.state, SR_RX_LINK); /* the ring first */
-		sr_rx_took(&rx, 2);
+		rx.rx += 2;
 		sr_rx_settle(&rx, 7);
 		CHECK_EQ(rx.state, SR_RX_RESET);
 
@@ -530,7 +530,7 @@ static void rx_tcp_over_in_link(void)
 		sr_rx_end(&rx, 7, 7);
 		sr_rx_fin(&rx, reset, false, 7, out);
 		CHECK_EQ(rx.state, SR_RX_LINK);
-		sr_rx_took(&rx, 2);
+		rx.rx += 2;
 		sr_rx_settle(&rx, 7);
 		CHECK_EQ(rx.state, SR_RX_EOF);
 	}
@@ -540,7 +540,7 @@ static void rx_refuses_resume(uint64_t a, uint64_t m)
 {
 	struct sr_rx rx = rx_link(5);
 
-	sr_rx_took(&rx, 5);
+	rx.rx += 5;
 	CHECK_EQ(feed_resume(&rx, a, m), -EPROTO);
 	CHECK_EQ(rx.state, SR_RX_RESET);
 }
@@ -564,7 +564,7 @@ static struct sr_rx rx_ended(void)
 	struct sr_rx rx = rx_link(5);
 
 	sr_rx_end(&rx, 9, 9);
-	sr_rx_took(&rx, 4);
+	rx.rx += 4;
 	CHECK_EQ(sr_rx_settle(&rx, 9), SR_DO_ACKEND);
 	return rx;
 }

@@ -47,14 +47,14 @@ static void act_write(struct direction *d)
 		return;
 	if (tx->state == SR_TX_RAW && n <= tcp_room(d)) {
 		tcp_put(d, d->data + tx->w, n);
-		sr_tx_took(tx, n);
+		tx->w += n;
 	} else if (tx->state == SR_TX_LINK && tx->w - tx->base < sim.credit) {
 		uint64_t credit = sim.credit - (tx->w - tx->base);
 
 		n = n < credit ? n : credit;
 		push(link_at(d->used), &link_at(d->used)->fwd[d->id],
 		     (struct item){.kind = DATA, .n = tx->w, .len = n});
-		sr_tx_took(tx, n);
+		tx->w += n;
 	}
 }
 
@@ -332,7 +332,7 @@ static void act_ring(struct direction *d)
 		return;
 	CHECK(d->rx.state == SR_RX_LINK && !d->stranger);
 	n = n < ready ? n : ready;
-	sr_rx_took(&d->rx, n);
+	d->rx.rx += n;
 	deliver(d, d->ring + from, n);
 	settle(d);
 }
