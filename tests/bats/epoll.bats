@@ -39,10 +39,6 @@ teardown() { stop_all; }
 	compare epoll_event oneshot
 }
 
-@test "program data of any value" {
-	compare epoll_event data
-}
-
 @test "EEXIST, ENOENT, EPERM, EBADF, EINVAL, EFAULT, ELOOP" {
 	compare epoll_set errors -w mixed -r 'epoll|peer-dropped' # the set is polled
 }

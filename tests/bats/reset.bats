@@ -13,10 +13,6 @@ teardown() { stop_all; }
 	compare reset unread-before -w mixed -r 'peer-dropped|short' -l
 }
 
-@test "SO_LINGER of no time: ECONNRESET" {
-	compare reset linger0 -w mixed -r peer-dropped -l
-}
-
 @test "SO_LINGER of no time, with a tail held back" {
 	compare reset linger0-held -w mixed -r peer-dropped -l
 }

@@ -328,31 +328,6 @@ static void oneshot_server(int lfd)
 	close(fd);
 }
 
-/* ---- data of any value ---- */
-
-static void data_server(int lfd)
-{
-	static const uint64_t value[] = {0, ~0ull, 1, 0x123456789abcdef0ull,
-					 1ull << 63, 0xdeadbeef};
-	int fd = begin(lfd), ep = new_set();
-
-	for (size_t i = 0; i < COUNT(value); i++) {
-		add(ep, fd, EPOLLIN | EPOLLOUT, value[i]);
-		say_wait("out", ep, -1);
-		order(fd);
-		say_wait("both", ep, -1);
-		mod(ep, fd, EPOLLIN | EPOLLONESHOT, ~value[i]);
-		say_wait("in", ep, -1);
-		swallow(fd);
-		del(ep, fd);
-		say_wait("none", ep, 0);
-	}
-	add(ep, fd, EPOLLOUT, (uint64_t)(uintptr_t)buf);
-	if (epoll_wait(ep, &(struct epoll_event){0}, 1, -1) != 1)
-		die("epoll_wait");
-	close(fd);
-}
-
 /* ---- kinds of waits, times, signals ---- */
 
 static volatile sig_atomic_t signalled;
@@ -422,7 +397,6 @@ const struct tcp_case cases[] = {
 	{"edge", edge_server, obey_client},
 	{"edge-out", edge_out_server, sink_client},
 	{"oneshot", oneshot_server, obey_client},
-	{"data", data_server, obey_client},
 	{"waits", waits_server, obey_client},
 	{0},
 };

@@ -68,22 +68,7 @@ static void unread_before_client(void)
 	say_result("close", close(fd));
 }
 
-/* SO_LINGER with no time: a reset, too. */
-static void linger0_server(int lfd)
-{
-	int fd = answer_warm(lfd);
-
-	say_result("close", close_by_reset(fd));
-}
-
-static void linger0_client(void)
-{
-	int fd = dial_warm();
-
-	say_end(fd);
-}
-
-/* The same while a tail is held back: nobody may look after it any more. */
+/* SO_LINGER of no time while a tail is held back: nothing may send it any more. */
 static void linger0_held_server(int lfd)
 {
 	struct linger l = {1, 0};
@@ -597,7 +582,6 @@ const struct tcp_case cases[] = {
 	{"end-reset", end_reset_server, end_reset_client},
 	{"unread", unread_server, unread_client},
 	{"unread-before", unread_before_server, unread_before_client},
-	{"linger0", linger0_server, linger0_client},
 	{"linger0-held", linger0_held_server, linger0_held_client},
 	{"gone", gone_server, gone_client},
 	{"sigpipe", gone_server, sigpipe_client},
