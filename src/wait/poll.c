@@ -35,40 +35,28 @@ static void release(struct sr_waitset *s)
 	sr_leave();
 }
 
-/* Without memory: looks at a few at a time, and sleeps for a moment in between. */
-static int poll_in_pieces(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
-			  const sigset_t *sigmask, uint64_t *deadline)
+/* Without memory: the streams leave their links, and the kernel polls. */
+static int poll_plain(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		      const sigset_t *sigmask)
 {
-	static const struct timespec at_once = { 0, 0 }, nap = { 0, SR_NAP_NS };
-	uint64_t end = !timeout ? UINT64_MAX : sr_deadline_ns((uint64_t)timeout->tv_sec,
-							      (uint64_t)timeout->tv_nsec);
-	unsigned handled = sr_handled.all;
-	int ready, r;
+	struct sr_stream *st;
+	int r;
 
-	if (deadline)
-		*deadline = end;
-	for (;;) {
-		ready = 0;
-		for (nfds_t i = 0; i < n; i += FEW) {
-			r = sr_streams_poll(fds + i, n - i < FEW ? n - i : FEW,
-					    &at_once, sigmask, NULL);
-			if (r < 0)
-				return r;
-			ready += r;
-		}
-		if (ready || (end != UINT64_MAX && sr_now_ns() >= end))
-			return ready;
-		r = sr_streams_poll(fds, 0, &nap, sigmask, NULL);
-		if (r < 0 || sr_handled.all != handled)
-			return r < 0 ? r : -EINTR;
+	for (nfds_t i = 0; i < n; i++) {
+		st = sr_stream_live(fds[i].fd);
+		if (!st)
+			continue;
+		sr_stream_plain(st, SR_REASON_MEMORY, true);
+		sr_stream_put(st);
 	}
+	r = sr_real.ppoll(fds, n, timeout, sigmask);
+	return r < 0 ? -errno : r;
 }
 
 int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 		    const sigset_t *sigmask, uint64_t *deadline)
 {
-	struct sr_waitset s = { .n = n, .sigmask = sigmask,
-				.timeout = timeout, .deadline = UINT64_MAX,
+	struct sr_waitset s = { .n = n, .sigmask = sigmask, .deadline = UINT64_MAX,
 				.handled = sr_handled.all };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
@@ -76,6 +64,11 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	int r;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
+	if (timeout)
+		s.deadline = sr_deadline_ns((uint64_t)timeout->tv_sec,
+					    (uint64_t)timeout->tv_nsec);
+	if (deadline)
+		*deadline = s.deadline;
 	sr_hold();
 	if (n <= FEW) {
 		memset(few, 0, n * sizeof(few[0]));
@@ -84,7 +77,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	} else if (!allocate(&s)) {
 		release(&s);
 		sr_release();
-		return poll_in_pieces(fds, n, timeout, sigmask, deadline);
+		return poll_plain(fds, n, timeout, sigmask);
 	}
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
@@ -97,8 +90,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	}
 	r = sr_waitset_wait(&s, fds);
 	sr_waitset_done(&s);
-	if (deadline && !s.timeout)
-		*deadline = s.deadline;
 	for (i = 0; i < n; i++)
 		if (s.e[i].st)
 			sr_stream_put(s.e[i].st);

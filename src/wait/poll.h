@@ -8,8 +8,7 @@
 #include <time.h>
 
 /* poll(2) on any set.  timeout NULL: none.  sigmask and revents as in ppoll(2).  *deadline
- * (or NULL): when the timeout ends, as for sr_deadline_ns(); untouched if the time was not
- * read, as something was there at once. */
+ * (or NULL): when the timeout ends, as for sr_deadline_ns(). */
 int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 		    const sigset_t *sigmask, uint64_t *deadline);
 

@@ -22,6 +22,8 @@
 #include "engine/waiters.h"
 #include "wait/waitset.h"
 
+#define NAP_NS 10000000u	/* a sleep of a wait that nobody can wake */
+
 static size_t plan_all(struct sr_waitset *s, bool *shut)
 {
 	size_t ready = 0;
@@ -193,7 +195,7 @@ static bool needs_poll(struct sr_waitset *s)
 
 static uint64_t sooner(uint64_t deadline)
 {
-	uint64_t soon = sr_now_ns() + SR_NAP_NS;
+	uint64_t soon = sr_now_ns() + NAP_NS;
 
 	return soon < deadline ? soon : deadline;
 }
@@ -330,18 +332,6 @@ static void learn(struct sr_waitset *s)
 			      sr_now_ns() - s->start);
 }
 
-/* Starts the clock, which the wait does only when it finds nothing at first: a ready set
- * does not pay for reading the time. */
-static void start_clock(struct sr_waitset *s)
-{
-	const struct timespec *t = s->timeout;
-
-	if (!t)
-		return;
-	s->timeout = NULL;
-	s->deadline = sr_deadline_ns((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec);
-}
-
 static int result(struct sr_waitset *s, struct pollfd *fds)
 {
 	int count = 0;
@@ -373,8 +363,6 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 	for (;;) {
 		s->kn = s->n;
 		ready = plan_all(s, &shut);
-		if (!ready || !shut)
-			start_clock(s);
 		if (!shut)
 			drop_all(s);
 		if (!shut && enter_gates(s)) {

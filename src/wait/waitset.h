@@ -12,8 +12,6 @@
 #define SR_IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
 #define SR_OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
-#define SR_NAP_NS 10000000u	/* a sleep of a wait that nobody can wake */
-
 struct sr_waitset_entry {
 	struct sr_stream *st;	/* NULL: not a stream */
 	int fd;
@@ -40,8 +38,6 @@ struct sr_waitset {
 	struct sr_waiter *waiter;	/* set once it sleeps on a link */
 	struct sr_wait_node *nodes;	/* n of them, for more than SR_WAITER_NODES
 					 * entries */
-	/* The timeout while its clock does not run yet; then NULL. */
-	const struct timespec *timeout;
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: do not wait */
 	const sigset_t *sigmask;
 	unsigned handled;	/* sr_handled.all when the call began */
