@@ -28,13 +28,12 @@
  *   set->look_lock  the queue; visits
  *   a stream's rx_lock, tx_lock
  *   st->sets.lock  the stream's entries, their registration in the kernel
- *   set->lock       waker, epfd; the set's list of entries
+ *   set->lock       waker, epfd
  *   link kinds' own, waits.lock
  */
 #ifndef SR_EPOLL_IMPL_H
 #define SR_EPOLL_IMPL_H
 
-#include "base/list.h"
 #include "engine/waiters.h"
 #include "epoll/epoll.h"
 #include "epoll/pool.h"
@@ -63,7 +62,7 @@ struct sr_epoll_entry {
 
 	_Atomic uint32_t edge;	/* news that have not been reported, AGAIN */
 	atomic_bool listed;
-	struct sr_epoll_entry *next_listed;
+	struct sr_epoll_entry *next_listed; /* or free */
 	unsigned quiet;		/* visits in a row that found nothing */
 
 	/* sets.lock */
@@ -77,9 +76,6 @@ struct sr_epoll_entry {
 		int fd;		/* < 0: the link calls notify() */
 	} door[2];
 	struct sr_wait_node node;
-
-	/* set->lock */
-	struct sr_epoll_entry *next, **pprev;
 };
 
 struct sr_epoll {
@@ -91,7 +87,6 @@ struct sr_epoll {
 	atomic_int waker;	/* private, -1: none; outlives the set */
 	atomic_bool installed;	/* it is in the kernel's set */
 	atomic_bool foreign;
-	struct sr_epoll_entry *entries;
 
 	_Alignas(64) struct sr_mutex look_lock;
 	struct sr_epoll_entry *first, *last;	/* the queue */

@@ -19,7 +19,7 @@ enum {
 	SR_EPOLL_KIND = 3,
 };
 
-#define SR_EPOLL_POOL (64u << 20)	/* bytes of address space */
+#define SR_EPOLL_POOL (16u << 20)	/* bytes of address space: 65535 entries */
 /* Where the entries are; 0: there are none yet.  At the address itself there is none: it
  * is the waker's token. */
 extern _Atomic uintptr_t sr_epoll_pool;
@@ -44,9 +44,8 @@ static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned k
 	return (uint64_t)(uintptr_t)e | kind;
 }
 
-/* In the list of the set, which is epfd's.  NULL: no memory, or no such set any more. */
-struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
-					  struct sr_stream *st);
+/* NULL: no memory. */
+struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, struct sr_stream *st);
 /* DEAD and not listed; look_lock held. */
 void sr_epoll_entry_free(struct sr_epoll_entry *e);
 void sr_epoll_pool_before_fork(void);
