@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
@@ -17,7 +16,6 @@
 /* At most: other users must not use up the program's limit (RLIMIT_NPROC). */
 #define THREADS 8
 
-/* It was accepted when fewer threads were busy. */
 struct waiting {
 	struct waiting *next;
 	int fd;
@@ -27,7 +25,7 @@ static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 static struct waiting *waiting;
 static atomic_int threads;
 
-/* Of a thread that has closed one: the next one; -1: the thread ends. */
+/* Of a thread: the next one to be closed; -1: the thread ends. */
 static int next(void)
 {
 	struct waiting *w;
@@ -45,13 +43,14 @@ static int next(void)
 	return fd;
 }
 
-static void *run(void *first)
+static void *run(void *arg)
 {
 	int fd;
 
+	(void)arg;
 	sr_inside = 1;
 	prctl(PR_SET_NAME, "sockrail-close", 0, 0, 0);
-	for (fd = (int)(intptr_t)first; fd >= 0; fd = next())
+	while ((fd = next()) >= 0)
 		sr_fd_close(fd);
 	return NULL;
 }
@@ -61,33 +60,26 @@ bool sr_closer_free(void)
 	return atomic_load(&threads) < THREADS;
 }
 
-/* True: it waits.  False: there is a place for a thread, or no memory. */
-static bool put_off(int fd)
-{
-	struct waiting *w = malloc(sizeof(*w));
-	bool full;
-
-	sr_lock(&lock);
-	full = w && !sr_closer_free();
-	if (full) {
-		*w = (struct waiting){ waiting, fd };
-		waiting = w;
-	} else {
-		atomic_fetch_add(&threads, 1);
-	}
-	sr_unlock(&lock);
-	if (!full)
-		free(w);
-	return full;
-}
-
+/* Where there is no thread or memory to be had: to wait is better than to lose one more. */
 void sr_closer_close(int fd)
 {
-	if (put_off(fd) || !sr_thread_start(run, (void *)(intptr_t)fd))
+	struct waiting *w = malloc(sizeof(*w));
+	bool starts;
+
+	if (!w) {
+		sr_fd_close(fd);
 		return;
-	/* The program has no thread left: to wait is better than to lose one more. */
-	sr_fd_close(fd);
-	atomic_fetch_sub(&threads, 1);
+	}
+	sr_lock(&lock);
+	*w = (struct waiting){ waiting, fd };
+	waiting = w;
+	starts = sr_closer_free();
+	atomic_fetch_add(&threads, starts);
+	sr_unlock(&lock);
+	if (!starts || !sr_thread_start(run, NULL))
+		return;
+	while ((fd = next()) >= 0)
+		sr_fd_close(fd);
 }
 
 void sr_closer_forget(void)

@@ -102,9 +102,21 @@ static void forked(void)
 	close(go[0]);
 }
 
+static int fd[THREADS + EXTRA];
+
+/* How many have not been closed, or are not being closed? */
+static int open_ones(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < THREADS + EXTRA; i++)
+		n += fcntl(fd[i], F_GETFD) >= 0;
+	return n;
+}
+
 int main(void)
 {
-	int fd[THREADS], more[EXTRA], status, i;
+	int status, i;
 	uint64_t start;
 	pid_t pid;
 
@@ -113,27 +125,20 @@ int main(void)
 	sr_conf_load();
 	sr_process_begin();
 	forked();
-	for (i = 0; i < THREADS; i++)
+	for (i = 0; i < THREADS + EXTRA; i++)
 		fd[i] = lingering();
-	for (i = 0; i < EXTRA; i++)
-		more[i] = lingering();
 	start = sr_now_ns();
-	for (i = 0; i < THREADS; i++) {
-		CHECK(sr_closer_free());
+	for (i = 0; i < THREADS + EXTRA; i++) {
+		CHECK(sr_closer_free() == (i < THREADS)); /* the rest was accepted before */
 		sr_closer_close(fd[i]);
 	}
-	CHECK(!sr_closer_free());
-	for (i = 0; i < EXTRA; i++)	/* accepted before */
-		sr_closer_close(more[i]);
 	CHECK(sr_now_ns() - start < LINGER_S * UINT64_C(1000000000));
 
 	/* A copy of the child's would make it not the last close. */
-	for (i = 0; i < THREADS; i++)
-		while (fcntl(fd[i], F_GETFD) >= 0)
-			usleep(1000);
+	while (open_ones() > EXTRA)
+		usleep(1000);
 	usleep(100000);
-	for (i = 0; i < EXTRA; i++)
-		CHECK(fcntl(more[i], F_GETFD) >= 0); /* they wait for a place */
+	CHECK_EQ(open_ones(), EXTRA);	/* they wait for a place */
 	pid = fork();
 	if (!pid) {
 		sr_closer_forget();
@@ -145,12 +150,9 @@ int main(void)
 	CHECK(sr_now_ns() - start > LINGER_S * UINT64_C(900000000));
 	/* A thread may have taken one, and be about to close it: then its number is gone
 	 * long before that close ends. */
-	for (i = 0; i < EXTRA; i++) {
-		start = sr_now_ns();
-		while (fcntl(more[i], F_GETFD) >= 0 &&
-		       sr_now_ns() - start < LINGER_S * UINT64_C(500000000))
-			usleep(1000);
-		CHECK(fcntl(more[i], F_GETFD) < 0);
-	}
+	start = sr_now_ns();
+	while (open_ones() && sr_now_ns() - start < LINGER_S * UINT64_C(500000000))
+		usleep(1000);
+	CHECK_EQ(open_ones(), 0);
 	return 0;
 }
