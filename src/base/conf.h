@@ -46,7 +46,7 @@ struct sr_conf {
 };
 extern struct sr_conf sr_conf;
 
-/* Reads the environment.  Once, before anything else; no malloc, no stdio. */
+/* Reads the environment, and files.  Once, before anything else; no stdio. */
 void sr_conf_load(void);
 
 /* ---- for settings.c: 0, -ENOENT: no such knob, -EINVAL: no value of it ---- */

@@ -13,8 +13,10 @@
 #include "base/real.h" /* before any system header */
 #include "base/settings.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -25,7 +27,6 @@
 #include "base/now.h"
 
 #define RULES_MAX 128
-#define FILES_MAX 32		/* in the directory */
 #define FILE_SIZE (16 << 10)	/* of one file */
 
 struct rule {
@@ -177,56 +178,23 @@ static void read_file(const char *path, bool knobs)
 	sr_settings_text(path, text, (size_t)n, knobs);
 }
 
-struct names {
-	char dir[sizeof(sr_conf.config_dir)]; /* a file in it may set another one */
-	unsigned n;
-	char name[FILES_MAX][64];
-};
-
-/* Keeps the list in order. */
-static void add_name(struct names *names, const char *name)
+static int is_file_of_settings(const struct dirent *d)
 {
-	size_t len = strlen(name);
-	unsigned i = names->n;
+	size_t len = strlen(d->d_name);
 
-	if (*name == '.' || len < 6 || strcmp(name + len - 5, ".conf") ||
-	    len >= sizeof(names->name[0]) || i == FILES_MAX)
-		return;
-	for (; i && strcmp(names->name[i - 1], name) > 0; i--)
-		memcpy(names->name[i], names->name[i - 1], sizeof(names->name[0]));
-	memcpy(names->name[i], name, len + 1);
-	names->n++;
+	return d->d_name[0] != '.' && len > 5 && !strcmp(d->d_name + len - 5, ".conf");
 }
 
-/* getdents64(2): readdir(3) takes memory, and an allocator may be what calls us. */
-static void list_directory(const char *dir, struct names *names)
+/* By their names.  How many? */
+static int list_directory(const char *dir, struct dirent ***names)
 {
-	struct entry {
-		uint64_t ino;
-		int64_t off;
-		unsigned short len;
-		unsigned char type;
-		char name[];
-	} *e;
-	_Alignas(struct entry) char buf[4096];
-	int fd = sr_now_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	long n;
+	int n = scandir(dir, names, is_file_of_settings, alphasort);
 
-	if (fd < 0) {
-		/* The default one need not be there. */
-		if ((errno != ENOENT && errno != EACCES) || sr_conf_is_set("CONFIG_DIR"))
-			sr_warn("%s: %s; no files of settings are read from there", dir,
-				sr_errno_name(errno));
-		return;
-	}
-	strcpy(names->dir, dir);
-	while ((n = sr_real.syscall(SYS_getdents64, fd, (long)buf, sizeof(buf), 0, 0,
-				    0)) > 0)
-		for (long at = 0; at < n; at += e->len) {
-			e = (void *)(buf + at);
-			add_name(names, e->name);
-		}
-	sr_now_close(fd);
+	/* The default one need not be there. */
+	if (n < 0 && ((errno != ENOENT && errno != EACCES) || sr_conf_is_set("CONFIG_DIR")))
+		sr_warn("%s: %s; no files of settings are read from there", dir,
+			sr_errno_name(errno));
+	return n;
 }
 
 static void read_named(bool knobs)
@@ -237,27 +205,33 @@ static void read_named(bool knobs)
 		read_file(sr_conf.profile, knobs);
 }
 
-static void read_listed(const struct names *names, bool knobs)
+static void read_listed(const char *dir, struct dirent **names, int n, bool knobs)
 {
 	char path[PATH_MAX];
 
-	for (unsigned i = 0; i < names->n; i++) {
-		sr_format(path, sizeof(path), "%s/%s", names->dir, names->name[i]);
+	for (int i = 0; i < n; i++) {
+		sr_format(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
 		read_file(path, knobs);
 	}
 }
 
 void sr_settings_load(void)
 {
-	struct names names = { 0 };
+	char dir[sizeof(sr_conf.config_dir)];	/* a file in it may set another one */
+	struct dirent **names = NULL;
+	int n;
 
 	n_rules = 0;
 	read_named(true);
-	list_directory(sr_conf.config_dir, &names);
-	read_listed(&names, true);
+	strcpy(dir, sr_conf.config_dir);
+	n = list_directory(dir, &names);
+	read_listed(dir, names, n, true);
 	/* Rules begin with the knobs' values. */
 	read_named(false);
-	read_listed(&names, false);
+	read_listed(dir, names, n, false);
+	while (n > 0)
+		free(names[--n]);
+	free(names);
 }
 
 /* A wildcard listener is at every address: it is open if a rule opens one of them. */

@@ -16,7 +16,7 @@
 
 /* Reads SOCKRAIL_RULES, the profile, and the files of SOCKRAIL_CONFIG_DIR, once the
  * environment has been read (sr_conf_load()).  What is wrong in them costs a warning
- * with file, line and word, and the line is ignored.  No malloc, no stdio. */
+ * with file, line and word, and the line is ignored. */
 void sr_settings_load(void);
 
 /* One reading of one file, whose text it changes and whose text[n] is a 0: of its knobs,
