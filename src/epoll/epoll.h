@@ -64,11 +64,9 @@ void sr_epoll_other(int epfd);
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask);
 
-/* If epfd is a set it is foreign from now on.  A stream whose peer does not answer
- * in time becomes plain later. */
-void sr_epoll_give_up(int epfd);
-/* The same for a set that is about to be handed on: all its streams are plain, and
- * nothing of ours is left in the kernel's set. */
-void sr_epoll_pass(int epfd);
+/* If epfd is a set it is foreign from now on.  A stream whose peer does not answer in
+ * time becomes plain later; but not (must) if the set is about to be handed on: then all
+ * its streams are plain, and nothing of ours is left in the kernel's set. */
+void sr_epoll_give_up(int epfd, bool must);
 
 #endif

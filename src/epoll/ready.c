@@ -224,19 +224,13 @@ static struct sr_epoll_entry *pop(struct sr_epoll *set)
 	return e;
 }
 
-/* The oldest first. */
 static void queue_news(struct sr_epoll *set)
 {
-	struct sr_epoll_entry *e, *next, *list = NULL;
+	struct sr_epoll_entry *e, *next;
 
 	if (!atomic_load_explicit(&set->news, memory_order_relaxed))
 		return;
 	for (e = atomic_exchange(&set->news, NULL); e; e = next) {
-		next = e->next_listed;
-		e->next_listed = list;
-		list = e;
-	}
-	for (e = list; e; e = next) {
 		next = e->next_listed;
 		append(set, e);
 	}

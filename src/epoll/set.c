@@ -215,20 +215,12 @@ static void give_up(struct sr_epoll *set, bool must)
 	errno = err;
 }
 
-void sr_epoll_give_up(int epfd)
+void sr_epoll_give_up(int epfd, bool must)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 
 	if (set)
-		give_up(set, false);
-}
-
-void sr_epoll_pass(int epfd)
-{
-	struct sr_epoll *set = sr_epoll_peek(epfd);
-
-	if (set)
-		give_up(set, true);
+		give_up(set, must);
 }
 
 /* ---- the kernel's set ---- */

@@ -47,7 +47,7 @@ void sr_shim_plain(int fd, enum sr_reason reason)
 	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
 
-	sr_epoll_pass(fd);
+	sr_epoll_give_up(fd, true);
 	if (st) {
 		sr_stream_plain(st, reason, true);
 		sr_stream_put(st);
