@@ -125,13 +125,15 @@ static bool is_vec(const struct iovec *iov, int cnt)
 	return sr_iov_valid(iov, (size_t)cnt) && sr_iov_make(iov, (size_t)cnt).left;
 }
 
-static __attribute__((noinline)) ssize_t readv_slow(int fd, const struct iovec *iov,
-						    int cnt)
+static __attribute__((noinline)) ssize_t vec_slow(int fd, const struct iovec *iov,
+						  int cnt, bool sends)
 {
 	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
 	ssize_t r;
 
-	return slow(fd, &msg, 0, false, &r) ? r : sr_real.readv(fd, iov, cnt);
+	if (slow(fd, &msg, 0, sends, &r))
+		return r;
+	return sends ? sr_real.writev(fd, iov, cnt) : sr_real.readv(fd, iov, cnt);
 }
 
 ssize_t sr_read(int fd, void *buf, size_t n)
@@ -144,7 +146,7 @@ ssize_t sr_read(int fd, void *buf, size_t n)
 	if (!st || sr_is_plain(st) || (ssize_t)n <= 0)
 		return received(st, 0, sr_real.read(fd, buf, n));
 	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
-	return fast ? (ssize_t)fast : readv_slow(fd, &iov, 1);
+	return fast ? (ssize_t)fast : vec_slow(fd, &iov, 1, false);
 }
 
 ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
@@ -155,16 +157,7 @@ ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
 	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
 		return received(st, 0, sr_real.readv(fd, iov, cnt));
 	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, iov, (size_t)cnt) : 0;
-	return fast ? (ssize_t)fast : readv_slow(fd, iov, cnt);
-}
-
-static __attribute__((noinline)) ssize_t writev_slow(int fd, const struct iovec *iov,
-						     int cnt)
-{
-	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
-	ssize_t r;
-
-	return slow(fd, &msg, 0, true, &r) ? r : sr_real.writev(fd, iov, cnt);
+	return fast ? (ssize_t)fast : vec_slow(fd, iov, cnt, false);
 }
 
 ssize_t sr_write(int fd, const void *buf, size_t n)
@@ -176,7 +169,7 @@ ssize_t sr_write(int fd, const void *buf, size_t n)
 	if (!st || sr_is_plain(st) || (ssize_t)n < 0)
 		return sent(st, 0, sr_real.write(fd, buf, n));
 	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
-	return fast ? (ssize_t)fast : writev_slow(fd, &iov, 1);
+	return fast ? (ssize_t)fast : vec_slow(fd, &iov, 1, true);
 }
 
 ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
@@ -187,7 +180,7 @@ ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
 		return sent(st, 0, sr_real.writev(fd, iov, cnt));
 	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, iov, (size_t)cnt) : 0;
-	return fast ? (ssize_t)fast : writev_slow(fd, iov, cnt);
+	return fast ? (ssize_t)fast : vec_slow(fd, iov, cnt, true);
 }
 
 /* ---- as with sockets ---- */

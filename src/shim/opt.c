@@ -5,19 +5,6 @@
  */
 #include "shim/shim.h"
 
-#include <linux/sockios.h>
-
-int sr_sockatmark(int fd)
-{
-	struct sr_stream *st = sr_fdtab_get(fd);
-	int saved = errno, at = 0, r;
-
-	if (!st)
-		return sr_real.sockatmark(fd);
-	r = sr_stream_ioctl(st, fd, SIOCATMARK, &at);
-	return (int)sr_result(st, saved, r < 0 ? r : at);
-}
-
 int sr_ioctl(int fd, unsigned long req, ...)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
