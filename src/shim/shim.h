@@ -24,7 +24,6 @@
 #include "engine/stream.h"
 #include "sock/sock.h"
 #include "upgrade/upgrade.h"
-#include "wait/poll.h"
 #include "wait/sleep.h"
 #include "epoll/epoll.h"
 

@@ -11,7 +11,7 @@
 
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
-#include "wait/poll.h"
+#include "wait/sleep.h"
 #include "wait/waitset.h"
 
 #define FEW SR_WAITER_NODES	/* a set of this size needs no allocation */

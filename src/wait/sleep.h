@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* sleep.h - the sleep of a call that finds nothing to do. */
+/* sleep.h - the sleep of a call that finds nothing to do, and poll(2). */
 #ifndef SR_WAIT_SLEEP_H
 #define SR_WAIT_SLEEP_H
 
@@ -30,5 +30,10 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s);
 int sr_sleep(struct sr_stream *st, struct sr_sleep *s, short events);
 /* The same for a call that does not block: at most ns, whatever its timeout. */
 int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns);
+
+/* poll(2) on any set.  timeout NULL: none.  sigmask and revents as in ppoll(2).  *deadline
+ * (or NULL): when the timeout ends, as for sr_deadline_ns(). */
+int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		    const sigset_t *sigmask, uint64_t *deadline);
 
 #endif
