@@ -31,7 +31,6 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
-#include "epoll/hooks.h"
 #include "epoll/impl.h"
 
 #define COUNT 63u		/* of the changes, in a one-shot token */

@@ -69,4 +69,14 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
  * its streams are plain, and nothing of ours is left in the kernel's set. */
 void sr_epoll_give_up(int epfd, bool must);
 
+/* ---- fork, and the end of a descriptor ---- */
+
+/* A descriptor of the stream, or its last one, is about to be closed. */
+void sr_epoll_number_gone(struct sr_stream *st, int fd);
+void sr_epoll_stream_gone(struct sr_stream *st);
+void sr_epolls_await(void);	/* the locks of the first rank (lock.h) */
+void sr_epolls_before_fork(void);	/* streams' locks are free */
+void sr_epolls_forget(void);		/* child of fork */
+bool sr_epolls_keep(int fd);		/* ... which goes on to use this descriptor of ours */
+
 #endif

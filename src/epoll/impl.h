@@ -36,7 +36,6 @@
 
 #include "engine/waiters.h"
 #include "epoll/epoll.h"
-#include "epoll/pool.h"
 
 #define SR_EPOLL_IN (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)
 #define SR_EPOLL_OUT (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
@@ -102,6 +101,48 @@ struct sr_epoll {
 	atomic_bool spinning;	/* a thread is */
 	struct sr_spin spin;
 };
+
+/* ---- pool.c: the memory of entries, and tokens, which are addresses in it ---- */
+
+/* Tokens: an entry's address with one of these. */
+enum {
+	SR_EPOLL_ANCHOR = 0,
+	SR_EPOLL_DOORBELL = 1,
+	SR_EPOLL_ONESHOT = 2,	/* and the low bits of the count above it */
+	SR_EPOLL_KIND = 3,
+};
+
+#define SR_EPOLL_POOL (16u << 20)	/* bytes of address space: 65535 entries */
+/* Where the entries are; 0: there are none yet.  At the address itself there is none: it
+ * is the waker's token. */
+extern _Atomic uintptr_t sr_epoll_pool;
+
+static inline bool sr_epoll_is_token(uint64_t data)
+{
+	uint64_t pool = atomic_load_explicit(&sr_epoll_pool, memory_order_relaxed);
+
+	return data - pool < SR_EPOLL_POOL && pool;
+}
+
+/* Is there an entry, of whatever process? */
+bool sr_epoll_known(uint64_t token);
+
+static inline struct sr_epoll_entry *sr_epoll_of_token(uint64_t data)
+{
+	return (struct sr_epoll_entry *)(uintptr_t)(data & ~(uint64_t)255);
+}
+
+static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned kind)
+{
+	return (uint64_t)(uintptr_t)e | kind;
+}
+
+/* NULL: no memory. */
+struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, struct sr_stream *st);
+/* DEAD and not listed; look_lock held. */
+void sr_epoll_entry_free(struct sr_epoll_entry *e);
+void sr_epoll_pool_before_fork(void);
+void sr_epoll_pool_forget(void);	/* in the child: all are the parent's */
 
 /* ---- set.c ---- */
 extern struct sr_epoll sr_epoll_inherited;	/* any set of the parent process */

@@ -32,7 +32,6 @@
 #include "engine/observers.h"
 #include "wait/waitset.h"
 #include "epoll/epoll.h"
-#include "epoll/hooks.h"
 #include "epoll/impl.h"
 
 #define LOOKS 8

@@ -30,7 +30,6 @@
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
-#include "epoll/hooks.h"
 #include "epoll/impl.h"
 
 static struct sr_mutex sets_lock = SR_MUTEX(SR_RANK_LEAF);

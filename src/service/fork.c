@@ -22,7 +22,6 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
-#include "epoll/hooks.h"
 
 /*
  * During fork no thread holds a lock of a set or of a stream (base/lock.h), so that the

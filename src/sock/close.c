@@ -28,8 +28,7 @@
 #include "engine/owners.h"
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
-#include "epoll/hooks.h"
-#include "sock/ends.h"
+#include "epoll/epoll.h"
 #include "sock/sock.h"
 
 /* Both locks held. */

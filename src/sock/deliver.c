@@ -27,7 +27,6 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
-#include "sock/ends.h"
 #include "sock/sock.h"
 
 struct rest {
@@ -213,16 +212,11 @@ static __attribute__((noreturn)) void deliver_and_end(struct list *list, struct 
 
 /* ---- where it can't be made ---- */
 
-static bool has_left(struct sr_stream *st)
-{
-	return !sr_any_gate_shut(st);
-}
-
 /* Those which could not be handed over, if there are any, have kept their anchor. */
 static void await_delivery(struct sr_stream *st, void *since)
 {
 	if (!st->exiting && !sr_is_shared(st) && sr_back_concerns(st))
-		sr_back_wait(st, has_left, *(uint64_t *)since, SR_ORPHAN_NS);
+		sr_back_wait(st, sr_back_is_plain, *(uint64_t *)since, SR_ORPHAN_NS);
 }
 
 /* The program's end takes as long as the delivery if there is no memory or no process

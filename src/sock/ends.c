@@ -15,7 +15,6 @@
 #include "engine/impl.h"
 #include "engine/owners.h"
 #include "upgrade/upgrade.h"
-#include "sock/ends.h"
 #include "sock/sock.h"
 
 bool sr_ends_unread(struct sr_stream *st)

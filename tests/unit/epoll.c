@@ -10,7 +10,6 @@
 #include "base/loop.h"
 #include "base/process.h"
 #include "epoll/epoll.h"
-#include "epoll/hooks.h"
 #include "upgrade/upgrade.h"
 
 #define NEVER_MS 20		/* enough to see that nothing comes */
