@@ -26,7 +26,7 @@
 #define SPARE 16 /* descriptors; a program with fewer needs them for streams */
 
 static struct sr_mutex page_lock = SR_MUTEX(SR_RANK_LEAF);
-static struct sr_page *page, *parents;
+static struct sr_page *page;
 static bool failed;
 SR_APART static uint64_t used[SR_PAGE_SLOTS / BITS];
 
@@ -55,9 +55,8 @@ static struct sr_page *map(int fd)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	if (sr_real.fcntl(fd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
-		sr_real.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	sr_real.fcntl(fd, F_ADD_SEALS,
+		      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
 	return p;
 }
 
@@ -106,9 +105,6 @@ struct sr_page_slot *sr_page_take(void)
 	if (!page && !failed) {
 		page = make();
 		failed = !page;
-		if (parents)
-			munmap(parents, sizeof(*parents));
-		parents = NULL;
 	}
 	if (page)
 		slot = lowest();
@@ -142,9 +138,6 @@ void sr_page_forget(void)
 {
 	sr_mutex_init(&page_lock, SR_RANK_LEAF);
 	failed = false;
-	if (!page)
-		return;
-	parents = page;	/* few children live long enough to care */
-	page = NULL;
+	page = NULL;	/* it stays mapped: few children live long enough to care */
 	memset(used, 0, sizeof(used));
 }
