@@ -154,34 +154,26 @@ static void abandoned(void *passage)
 	returned(p, r, &again);
 }
 
-/* The window lets signal handlers run, as this call may sleep. */
-SR_WINDOW_FRAME
-static ssize_t kernel_recv_asleep(struct passage *p, int fd)
-{
-	struct sr_window w;
-	ssize_t r;
-
-	sr_window_open(&w, abandoned, p);
-	r = kernel_recv(fd, p->msg, p->flags);
-	sr_window_close(&w);
-	return r;
-}
-
 /* Receives through the open gate.  Sets *again if the gate is shut, or was shut meanwhile and
- * there is nothing to return yet: the slow path must go on. */
+ * there is nothing to return yet: the slow path must go on.  A window lets signal handlers
+ * run where the call may sleep. */
 SR_WINDOW_FRAME
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			  bool *again)
 {
 	struct passage here = { st, msg, flags };
+	struct sr_window w;
 	ssize_t r;
 
 	*again = true;
 	/* A second reader waits in recv_slow(), where it can be woken. */
 	if (!sr_rx_gate_enter(st, flags & MSG_DONTWAIT))
 		return -EAGAIN;
-	r = flags & MSG_DONTWAIT ? kernel_recv(fd, msg, flags) :
-				   kernel_recv_asleep(&here, fd);
+	if (!(flags & MSG_DONTWAIT))
+		sr_window_open(&w, abandoned, &here);
+	r = kernel_recv(fd, msg, flags);
+	if (!(flags & MSG_DONTWAIT))
+		sr_window_close(&w);
 	return returned(&here, r, again);
 }
 

@@ -67,20 +67,6 @@ static void abandoned(void *st)
 	sr_tx_gate_leave(st);
 }
 
-/* The window lets signal handlers run, as this call may sleep. */
-SR_WINDOW_FRAME
-static ssize_t kernel_send_asleep(struct sr_stream *st, int fd, struct source *src,
-				  const struct msghdr *msg, int flags)
-{
-	struct sr_window w;
-	ssize_t r;
-
-	sr_window_open(&w, abandoned, st);
-	r = msg ? kernel_send(fd, msg, flags) : kernel_sendfile(fd, src);
-	sr_window_close(&w);
-	return r;
-}
-
 /* Records that the kernel took less than all, so that it will give sets an edge. */
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
@@ -157,10 +143,13 @@ static void keep(struct sr_stream *st, const struct source *src, const struct ms
 }
 
 /* Sends through the open gate: msg, or the file of src if that is NULL.  Sets *shut if
- * the gate is shut.  SIGPIPE is the caller's. */
+ * the gate is shut.  SIGPIPE is the caller's.  A window lets signal handlers run where the
+ * call may sleep. */
+SR_WINDOW_FRAME
 static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 			  const struct msghdr *msg, int flags, bool *shut)
 {
+	struct sr_window w;
 	ssize_t r;
 
 	sr_tx_on_send(st);
@@ -172,8 +161,11 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 		return over(st);
 	}
 	flags |= MSG_NOSIGNAL;
-	r = flags & MSG_DONTWAIT ? kernel_send(fd, msg, flags) :
-				   kernel_send_asleep(st, fd, src, msg, flags);
+	if (!(flags & MSG_DONTWAIT))
+		sr_window_open(&w, abandoned, st);
+	r = msg ? kernel_send(fd, msg, flags) : kernel_sendfile(fd, src);
+	if (!(flags & MSG_DONTWAIT))
+		sr_window_close(&w);
 	if (r > 0) {
 		keep(st, src, msg, (size_t)r);
 		sr_tcp_sent(st, r);
