@@ -16,22 +16,21 @@
 
 #define FEW SR_WAITER_NODES	/* a set of this size needs no allocation */
 
+/* One piece of memory, which begins with the entries. */
 static bool allocate(struct sr_waitset *s)
 {
 	sr_enter();
-	s->e = calloc(s->n, sizeof(*s->e));
-	s->k = calloc(3 * s->n + 1, sizeof(*s->k));
-	s->nodes = calloc(s->n, sizeof(*s->nodes));
+	s->e = calloc(s->n + 1, sizeof(*s->e) + sizeof(*s->nodes) + 3 * sizeof(*s->k));
 	sr_leave();
-	return s->e && s->k && s->nodes;
+	s->nodes = (void *)(s->e + s->n);
+	s->k = (void *)(s->nodes + s->n);
+	return s->e;
 }
 
 static void release(struct sr_waitset *s)
 {
 	sr_enter();
 	free(s->e);
-	free(s->k);
-	free(s->nodes);
 	sr_leave();
 }
 
@@ -75,7 +74,6 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 		s.e = few;
 		s.k = few_k;
 	} else if (!allocate(&s)) {
-		release(&s);
 		sr_release();
 		return poll_plain(fds, n, timeout, sigmask);
 	}
