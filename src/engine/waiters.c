@@ -79,27 +79,27 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 
 /* call() changes the state, then the word, then wakes.  Here the order is
  * reversed: if the state is not CALLED after the word was read, the word
- * changes before the kernel compares it, or the wake is still to come. */
-bool sr_waiter_at_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want)
-{
-	w->word = word = word ?: &w->own;
-	if (!sleeps(w, AT_WORD))
-		return false;
-	w->seen = atomic_load(word);
-	return (w->seen & want) == want && atomic_load(&w->state) == AT_WORD;
-}
-
-/* Always has a timeout, even centuries away: futex(2) without one is restarted
+ * changes before the kernel compares it, or the wake is still to come.
+ *
+ * The sleep always has a timeout, even centuries away: futex(2) without one is restarted
  * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
 SR_WINDOW_FRAME
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns)
+int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+		   uint64_t deadline_ns)
 {
 	struct timespec end = sr_timespec(deadline_ns);
+	uint32_t seen;
 	int r, type;
 
+	w->word = word = word ?: &w->own;
+	if (!sleeps(w, AT_WORD))
+		return 0;
+	seen = atomic_load(word);
+	if ((seen & want) != want || atomic_load(&w->state) != AT_WORD)
+		return 0;
 	/* This is a cancellation point, made as the C library makes its own. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	r = (int)sr_real.syscall(SYS_futex, (long)w->word, FUTEX_WAIT_BITSET, w->seen,
+	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, seen,
 				 (long)&end, 0, FUTEX_BITSET_MATCH_ANY);
 	pthread_setcanceltype(type, NULL);
 	return r < 0 && errno == EINTR ? -EINTR : 0;
@@ -220,7 +220,6 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 	struct sr_wait_node *node;
 	struct await a = { st, w };
 	struct sr_window win;
-	bool sleeps_there;
 
 	if (!w)
 		return;
@@ -235,10 +234,8 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 			sr_wait_detach(st, node);
 			break;
 		}
-		sleeps_there = sr_waiter_at_word(w, NULL, 0);
 		sr_window_open(&win, abandoned, &a);
-		if (sleeps_there)
-			sr_waiter_wait(w, end_ns);
+		sr_waiter_wait(w, NULL, 0, end_ns);
 		sr_window_close(&win);
 		sr_waiter_awake(w, false);
 		sr_wait_detach(st, node);

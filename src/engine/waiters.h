@@ -30,7 +30,6 @@ struct sr_waiter {
 	atomic_int state;	/* waiters.c */
 	_Atomic uint32_t own;
 	_Atomic uint32_t *word;	/* own, or a link's, in state AT_WORD */
-	uint32_t seen;		/* what it was then */
 	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
@@ -43,15 +42,13 @@ int sr_waiter_fd(struct sr_waiter *w);
 bool sr_waiter_sleeping(struct sr_waiter *w);
 /* The thread is awake; readable: its eventfd was readable. */
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
-/* Before a sleep at a link's word (NULL: none).  False: called already, or the word does
- * not hold all bits of want any more (link.h), do not.  While no handler can run: in a
- * child that one forks there is no such word. */
-bool sr_waiter_at_word(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want);
 /* Sleeps until the waiter is called, deadline_ns is over (UINT64_MAX: none), a signal is
- * handled, or the word changes.
+ * handled, or a link's word (NULL: none) changes; not at all if that does not hold all bits
+ * of want any more (link.h).
  * Returns 0, perhaps without a reason, or -EINTR.  A cancellation point, in a window
  * (signal.h); what undoes the window sets the cancellation type back to deferred. */
-int sr_waiter_wait(struct sr_waiter *w, uint64_t deadline_ns);
+int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
+		   uint64_t deadline_ns);
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);

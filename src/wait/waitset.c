@@ -223,8 +223,6 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	bool for_ever = until == UINT64_MAX;
 	uint64_t now = until && !for_ever ? sr_now_ns() : 0;
 	struct timespec t = sr_timespec(until > now ? until - now : 0);
-	bool at_word = !in_poll &&
-		       sr_waiter_at_word(s->waiter, s->word, s->word_want);
 	struct sr_window w;
 	int r;
 
@@ -232,7 +230,7 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	if (until && signalled(s)) {
 		r = -EINTR;
 	} else if (!in_poll) {
-		r = at_word ? sr_waiter_wait(s->waiter, until) : 0;
+		r = sr_waiter_wait(s->waiter, s->word, s->word_want, until);
 	} else {
 		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
 		r = r < 0 ? -errno : r;
@@ -256,20 +254,16 @@ static int poll_now(struct sr_waitset *s)
 }
 
 /* True: the set sleeps in poll(2).  If it has one stream that waits for one link, which has
- * a futex word, it sleeps on that; and if it has only notifications to wait for, on the
- * waiter's own. */
+ * a futex word, it sleeps on that. */
 static bool needs_poll(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e = s->e;
 	int way = e->armed[0] ? 0 : 1;
 	struct sr_link *link = e->armed[way];
 
-	if (fill(s) || s->sigmask)
+	if (fill(s) || s->sigmask || s->n != 1 || !link || !link->ops->futex ||
+	    (way == 0 && e->armed[1]))
 		return true;
-	s->word = NULL;
-	s->word_want = 0;
-	if (s->n != 1 || !link || !link->ops->futex || (way == 0 && e->armed[1]))
-		return s->kn > s->n + 1;
 	s->word_want = 1u << way;
 	s->word = link->ops->futex(link, s->word_want);
 	return !s->word;
