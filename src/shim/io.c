@@ -356,22 +356,6 @@ int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 
 /* ---- calls that files share ---- */
 
-ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
-		   int flags)
-{
-	struct sr_stream *st = made_plain(fd);
-
-	return received(st, 0, sr_real.preadv2(fd, iov, cnt, off, flags));
-}
-
-ssize_t sr_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off,
-		    int flags)
-{
-	struct sr_stream *st = made_plain(fd);
-
-	return sent(st, 0, sr_real.pwritev2(fd, iov, cnt, off, flags));
-}
-
 ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 {
 	struct sr_stream *st = sr_fdtab_peek(fd);
