@@ -18,11 +18,6 @@ static uint64_t bit(int sig)
 	return sig > 0 && sig < _NSIG ? 1ull << (sig - 1) : 0;
 }
 
-static bool wraps(void)
-{
-	return !sr_inside && sr_shim_ready();
-}
-
 int sr_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	return sr_inside || sr_shim_ready() ? sr_signal_action(sig, act, old) :
@@ -48,15 +43,11 @@ __sighandler_t sr_signal(int sig, __sighandler_t handler)
 {
 	bool interrupt = atomic_load(&interrupts) & bit(sig);
 
-	if (!wraps())
-		return sr_real.signal(sig, handler);
 	return install(sig, handler, interrupt ? 0 : SA_RESTART, true);
 }
 
 __sighandler_t sr_sysv_signal(int sig, __sighandler_t handler)
 {
-	if (!wraps())
-		return sr_real.sysv_signal(sig, handler);
 	return install(sig, handler, SA_RESETHAND | SA_NODEFER, false);
 }
 
@@ -64,8 +55,6 @@ int sr_siginterrupt(int sig, int interrupt)
 {
 	struct sigaction sa;
 
-	if (!wraps())
-		return sr_real.siginterrupt(sig, interrupt);
 	if (sr_sigaction(sig, NULL, &sa) < 0)
 		return -1;
 	if (interrupt) {
