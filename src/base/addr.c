@@ -31,12 +31,6 @@ void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from)
 	memcpy(to, &in, sizeof(in));
 }
 
-socklen_t sr_addr_len(const struct sockaddr *a)
-{
-	return a->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-					 sizeof(struct sockaddr_in6);
-}
-
 void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port)
 {
 	((struct sockaddr_in *)a)->sin_port = htons(port);
@@ -85,13 +79,12 @@ int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
 int sr_addr_is_local(const struct sockaddr_storage *a)
 {
 	struct sockaddr_storage any = *a;
-	struct sockaddr *at = (struct sockaddr *)&any;
 	int fd, r = -1;
 
 	sr_addr_set_port(&any, 0);
 	fd = sr_real.socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {
-		r = bind(fd, at, sr_addr_len(at)) == 0;
+		r = bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0;
 		sr_now_close(fd);
 	}
 	return r;

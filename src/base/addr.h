@@ -15,9 +15,7 @@
 
 /* A copy, IPv4 in IPv6 made IPv4.  Other families: all zero. */
 void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from);
-/* The length of a socket address; AF_INET or AF_INET6, as below. */
-socklen_t sr_addr_len(const struct sockaddr *a);
-/* Host order. */
+/* The port of AF_INET or AF_INET6, in host order. */
 static inline uint16_t sr_addr_port(const struct sockaddr *a)
 {
 	/* Both families have it in the same place. */

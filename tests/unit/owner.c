@@ -56,7 +56,7 @@ static void listen_at(struct pair *p, const char *at)
 	address(&ss, at, 0);
 	p->answerer = -1;
 	p->listener = socket(ss.ss_family, SOCK_STREAM, 0);
-	CHECK(!bind(p->listener, (void *)&ss, sr_addr_len((void *)&ss)));
+	CHECK(!bind(p->listener, (void *)&ss, sizeof(ss)));
 	CHECK(!listen(p->listener, 5));
 }
 
@@ -69,7 +69,7 @@ static void connect_to(struct pair *p, const char *to)
 	address(&p->to, to, sr_addr_port((void *)&ss));
 	become(1);
 	p->asker = socket(p->to.ss_family, SOCK_STREAM, 0);
-	CHECK(!connect(p->asker, (void *)&p->to, sr_addr_len((void *)&p->to)));
+	CHECK(!connect(p->asker, (void *)&p->to, sizeof(p->to)));
 	len = sizeof(ss);
 	CHECK(!getsockname(p->asker, (void *)&ss, &len));
 	sr_addr_plain(&p->from, (void *)&ss);
