@@ -85,19 +85,19 @@ teardown() { stop_all; }
 }
 
 @test "poll on a set" {
-	compare epoll_mixed polled -w any -r 'epoll|peer-dropped|not-asked'
+	compare epoll_set polled -w any -r 'epoll|peer-dropped|not-asked'
 }
 
 @test "a stream that was reset, in a set that is polled, and by a number that is closed" {
-	compare epoll_mixed broken -w any -l
+	compare epoll_set broken -w any -l
 }
 
 @test "edge-triggered, half on the link, beside a member that is always ready" {
-	compare epoll_mixed half -w any -l
+	compare epoll_set half -w any -l
 }
 
 @test "a set that is polled is ready only if a member is" {
-	compare epoll_mixed idle -w any -r 'epoll|peer-dropped'
+	compare epoll_set idle -w any -r 'epoll|peer-dropped'
 }
 
 @test "closed descriptors leave the set, duplicates keep them there" {

@@ -70,5 +70,5 @@ teardown() { stop_all; }
 }
 
 @test "ppoll and pselect with signal masks" {
-	compare signal_call sigmask
+	compare poll sigmask
 }

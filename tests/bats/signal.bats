@@ -30,11 +30,11 @@ forks() {
 }
 
 @test "ppoll and pselect with signal masks, while the thread does not sleep yet" {
-	compare signal_call sigmask SOCKRAIL_SPIN_US=1000000
+	compare poll sigmask SOCKRAIL_SPIN_US=1000000
 }
 
 @test "ppoll and pselect let a signal in that has come, or something is ready" {
-	compare signal_call sigmask-now
+	compare poll sigmask-now
 }
 
 @test "a signal handler sleeps in a call, and nothing is allocated" {
