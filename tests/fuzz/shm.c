@@ -199,5 +199,5 @@ void fuzz_shm(const uint8_t *data, size_t size)
 		      l->link.rx_h - l->link.rx_taken <= l->plan.ring);
 		CHECK(l->link.tx_w - l->link.tx_acked <= l->plan.ring);
 	}
-	sr_shm_free(&l->link);
+	l->link.ops->free(&l->link);
 }

@@ -287,7 +287,7 @@ static void begin(void)
 	l->cq.cq = &cq;
 	l->cq.fd = -1;
 	l->id = (void *)&context;
-	l->look.on = true;	/* the service thread leaves it alone */
+	l->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
 	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	atomic_init(&l->rx.window, 4096);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
