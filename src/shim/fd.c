@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <linux/close_range.h>
-#include <sys/resource.h>
 
 #include "base/now.h"
 
@@ -79,15 +78,11 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 
 void sr_closefrom(int first)
 {
-	int fd = first < 0 ? 0 : first, limit = 1 << 20, saved = errno;
-	struct rlimit rl;
+	int fd = first < 0 ? 0 : first, saved = errno;
 
-	if (sr_close_range((unsigned)fd, UINT_MAX, 0)) {	/* before Linux 5.9 */
-		if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)limit)
-			limit = (int)rl.rlim_cur;
-		for (; fd < limit; fd++)
+	if (sr_close_range((unsigned)fd, UINT_MAX, 0))	/* a seccomp filter, say */
+		for (; fd < SR_FDMAP_SIZE; fd++)
 			sr_close(fd);
-	}
 	errno = saved;
 }
 
