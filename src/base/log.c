@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/append.h"
-#include "base/now.h"
 
 #define LINE_MAX_LEN 512
 

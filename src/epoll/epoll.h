@@ -15,7 +15,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
-#include <time.h>
 
 #include "base/fdmap.h"
 

@@ -8,7 +8,6 @@
  */
 #include "base/real.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 
 #include "engine/engine.h"

@@ -6,8 +6,6 @@
 
 #include <netinet/in.h>
 
-#include "upgrade/upgrade.h"
-
 static bool is_tcp(int domain, int type, int protocol)
 {
 	return (domain == AF_INET || domain == AF_INET6) &&

@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 
-#include "base/fdpriv.h"
 #include "engine/engine.h"
 
 enum { NEW, LOADING, LOADED };

@@ -8,8 +8,6 @@
 
 #include <stdatomic.h>
 
-#include "base/signal.h"
-
 /* Signals of siginterrupt(3): those that signal(3) installs without SA_RESTART. */
 static _Atomic uint64_t interrupts;
 

@@ -15,8 +15,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <string.h>
 
 #include "base/fdpriv.h"
 #include "base/log.h"

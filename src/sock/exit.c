@@ -18,10 +18,8 @@
  */
 #include "base/real.h"
 
-#include <errno.h>
 #include <time.h>
 
-#include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/owners.h"

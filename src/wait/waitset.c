@@ -13,12 +13,9 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <fcntl.h>
 
 #include "base/now.h"
 #include "engine/engine.h"
-#include "engine/fast.h"
-#include "engine/fdtab.h"
 #include "engine/waiters.h"
 #include "wait/waitset.h"
 
