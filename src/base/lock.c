@@ -11,6 +11,7 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "base/log.h"
 
@@ -38,7 +39,10 @@ void sr_mutex_wake(struct sr_mutex *m)
 
 /* ---- fork ---- */
 
-struct sr_locks sr_locks = { .forking = SR_MUTEX(SR_RANK_LEAF) };
+struct sr_locks sr_locks = {
+	.forking = SR_MUTEX(SR_RANK_LEAF),
+	.loading = SR_MUTEX(SR_RANK_LEAF),
+};
 
 void sr_lock_stopped(struct sr_mutex *m)
 {
@@ -67,6 +71,14 @@ void sr_lock_await(struct sr_mutex *m)
 	}
 }
 
+void sr_locks_await_loading(void)
+{
+	static const struct timespec ms = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < 1000 && atomic_load(&sr_locks.loading.word); i++)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+}
+
 void sr_locks_go(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
@@ -80,6 +92,7 @@ void sr_locks_go_in_child(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
 	sr_mutex_init(&sr_locks.forking, SR_RANK_LEAF);
+	sr_mutex_init(&sr_locks.loading, SR_RANK_LEAF);
 	sr_lock_none();
 }
 

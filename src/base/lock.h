@@ -101,10 +101,15 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
 extern struct sr_locks {
 	atomic_int stopped;
 	struct sr_mutex forking; /* of the thread that forks; on the same page */
+	struct sr_mutex loading; /* of one that loads a library, or has one load others */
 } sr_locks;
 void sr_lock_stopped(struct sr_mutex *m);
 void sr_locks_stop(void);
 void sr_lock_await(struct sr_mutex *m);	/* until it is free */
+/* Until no library is being loaded, the last thing that fork waits for: in the child, the
+ * lists of ld.so would be half changed for ever, and the next dlopen(3) abort.  A second at
+ * most, as the thread that forks may be in ld.so itself (in a constructor). */
+void sr_locks_await_loading(void);
 void sr_locks_go(void);
 void sr_locks_go_in_child(void);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * sodium.c - loads libsodium, as late as the RDMA libraries (link/verbs/lib.c), and
- * never unloads it.  It has no state that a fork would have to care for.  The loop's; no
- * locks.
+ * never unloads it.  It has no state that a fork would have to care for.  The loop's; its
+ * lock is that for loading.
  */
 #include "base/sodium.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 
+#include "base/lock.h"
 #include "base/log.h"
 
 static const char *load(struct sr_sodium *s)
@@ -35,9 +36,11 @@ const struct sr_sodium *sr_sodium(void)
 	const char *why;
 
 	if (!tried) {
+		sr_lock(&sr_locks.loading);
 		tried = true;
 		why = load(&sodium);
 		loaded = !why;
+		sr_unlock(&sr_locks.loading);
 		if (why)
 			sr_inform("verbs: %s", why);
 	}

@@ -52,6 +52,7 @@ static void before_fork(void)
 	sr_epolls_await();
 	sr_streams_before_fork(sr_guest_rang);
 	sr_epolls_before_fork();
+	sr_locks_await_loading();
 }
 
 static void in_parent(void)

@@ -28,6 +28,13 @@ teardown() { stop_all; }
 	compare process fork-both -w any -l -c 1+
 }
 
+# What is loaded then are the libraries of RDMA.  (Without the lock for it, 1 or 2 of 100
+# children aborted over rxe.)
+@test "forked while the first stream is made" {
+	[ "$SR_TEST_WHERE" = native ] || local case_limit=150
+	compare process loads -w any -l -n 1+
+}
+
 @test "as inetd: the stream is stdin and stdout of cat" {
 	compare process inetd -w any -l -s 0+
 }

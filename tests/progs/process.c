@@ -554,6 +554,72 @@ static void renamed_server(int lfd)
 	close(fd);
 }
 
+/* A process forks while a thread of it makes its first stream, for which libraries may
+ * be loaded; the child makes one of its own. */
+enum { LOADS = 100, LOAD_US = 1500 };
+
+static void *echo_thread(void *fd)
+{
+	echo((int)(intptr_t)fd);
+	close((int)(intptr_t)fd);
+	return NULL;
+}
+
+static void loads_server(int lfd)
+{
+	pthread_t thread[2 * LOADS];
+
+	for (int i = 0; i < 2 * LOADS; i++)
+		thread[i] = start(echo_thread, (void *)(intptr_t)answer(lfd));
+	for (int i = 0; i < 2 * LOADS; i++)
+		pthread_join(thread[i], NULL);
+}
+
+static void *first_stream(void *arg)
+{
+	int fd = dial();
+
+	put(fd, "hello", 5);
+	take(fd, buf, 5);
+	close(fd);
+	return arg;
+}
+
+/* The child's exit status: 0 if all is well, or it says why. */
+static int fork_early(int us)
+{
+	pthread_t thread = start(first_stream, NULL);
+	int status;
+	pid_t pid;
+
+	usleep((unsigned)us);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (!pid) {
+		first_stream(NULL);
+		exit(0);
+	}
+	waitpid(pid, &status, 0);
+	pthread_join(thread, NULL);
+	return status != 0;
+}
+
+static void loads_client(void)
+{
+	int status, failed = 0;
+
+	for (int i = 0; i < LOADS; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			exit(fork_early(i * LOAD_US));
+		waitpid(pid, &status, 0);
+		failed += status != 0;
+	}
+	say("%d failed", failed);
+}
+
 const struct tcp_case cases[] = {
 	{"limit", limit_server, limit_client},
 	{"crowd", crowd_server, crowd_client},
@@ -566,6 +632,7 @@ const struct tcp_case cases[] = {
 	{"exec", exec_server, exec_client},
 	{"spawn", echo_server, spawn_client},
 	{"failed-exec", echo_server, failed_exec_client},
+	{"loads", loads_server, loads_client},
 	{"pass-self", pass_self_server, inetd_client},
 	{"stdio", stdio_server, stdio_client},
 	{"dprintf", dprintf_server, dprintf_client},

@@ -82,13 +82,17 @@ static void on_channel(struct sr_watch *w, uint32_t events);
 
 int sr_vcm_open(void)
 {
-	int err = sr_verbs_load();
+	int err;
 
-	if (err || channel)
-		return err;
-	channel = sr_vlib.cm_create_event_channel();
+	if (channel)
+		return 0;
+	sr_lock(&sr_locks.loading);	/* libibverbs loads those of all kinds of devices */
+	err = sr_verbs_load();
+	if (!err)
+		channel = sr_vlib.cm_create_event_channel();
+	sr_unlock(&sr_locks.loading);
 	if (!channel)
-		return -ENODEV;
+		return err ? err : -ENODEV;
 	channel->fd = sr_fd_own(channel->fd);
 	sr_vdev_nonblock(channel->fd);
 	channel_watch.fd = channel->fd;

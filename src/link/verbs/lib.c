@@ -3,7 +3,8 @@
  * lib.c - loads librdmacm and libibverbs, when the first stream may need them
  * and there is an RDMA device.  They are never unloaded.  librdmacm remembers
  * which devices it has opened, and the child of a fork must not touch its
- * parent's: the child loads a copy of that library.  The loop's; no locks.
+ * parent's: the child loads a copy of that library.  The loop's, under the lock for
+ * loading (base/lock.h).
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/lib.h"
