@@ -170,16 +170,18 @@ teardown() { stop_all; }
 
 # walk FIRST COUNT: the sequences of so many seeds
 walk() {
-	[[ $SR_TEST_LINK = shm && $SR_TEST_WHERE = native ]] || skip "for shared memory, natively"
+	[ "$SR_TEST_WHERE" = native ] || local case_limit=120
+	[ "$SR_TEST_LINK" = shm ] || local -x CASE_LATE=1
 	CASE_SEEDS="$1 $2" compare epoll_walk walk -w any -l -n 1+ -m "wait lazy eager"
 }
 
 @test "random sequences of calls" {
 	local n=150 reports="$BATS_TEST_TMPDIR/walk.wait/server.report"
+	[ "$SR_TEST_WHERE" = native ] || n=25
 	[ -z "${SR_TEST_SANITIZER:-}" ] || n=12
 	walk 1 "$n"
 	[[ " $SR_TEST_MODES " != *" wait "* ]] ||
-		[ "$(grep -c '"tx_shm":[1-9]' "$reports")" -gt $((4 * n)) ]
+		[ "$(grep -c "\"tx_$SR_TEST_LINK\":[1-9]" "$reports")" -gt $((4 * n)) ]
 }
 
 @test "deleted, and added again with EPOLLEXCLUSIVE while bytes lie unread" {

@@ -328,6 +328,7 @@ static void server(int lfd)
 
 	if (seeds && sscanf(seeds, "%llu %llu", &first, &count) != 2)
 		die("CASE_SEEDS");
+	late = getenv("CASE_LATE");
 	signal(SIGPIPE, SIG_IGN);
 	listener = lfd;
 	for (unsigned long long i = 0; i < count; i++)

@@ -68,9 +68,11 @@ static void send_some(struct end *e, size_t n)
 	fill_next(e, n);
 	if (e->reset || !e->peer)
 		settle_end(e);
-	for (int ms = 0; ms < 1000; ms++) {	/* no room in the moment of a switch */
+	for (int ms = 0; ms < 1000; ms++) {
 		k = e->kind == COUNTER ? write(fd, &one, 8) : write(fd, buf, n);
-		if (k >= 0 || errno != EAGAIN)
+		if (k >= 0 && !(e->reset && late))
+			break;
+		if (k < 0 && errno != EAGAIN)	/* no room in the moment of a switch */
 			break;
 		nap(1);
 	}
