@@ -63,7 +63,7 @@ greet() {
 	local dir=$BATS_TEST_TMPDIR/memory
 	pair "$dir.tcp" none none thread echo64
 	pair "$dir" wait wait thread echo64 SOCKRAIL_MEMORY=512k \
-		SOCKRAIL_UPGRADE_WAIT_MS=500
+		SOCKRAIL_UPGRADE_WAIT_MS=20000
 	same "$dir" "$dir.tcp"
 	[ "$(wc -l <"$dir/client.report")" = 64 ]
 	grep '"reason": *"memory"' "$dir/client.report"

@@ -105,7 +105,7 @@ is() {
 
 @test "lines of many streams in one file are whole JSON objects" {
 	need python3
-	run_pair wait wait thread echo64
+	run_pair wait wait thread echo64 SOCKRAIL_UPGRADE_WAIT_MS=20000
 	[ "$(wc -l <"$dir/server.report")" = 64 ]
 	cat "$dir"/*.report | python3 -c '
 import json, sys
