@@ -22,15 +22,13 @@
 
 /*
  * fork looks at each number up to the greatest in use, and copies 8 bytes: 1.7 ns, which
- * is 28 us with a descriptor at TOP.  So ours are no higher than need be, and leave what
- * is low to the program, as long as the limit lets them.  (Scripts lock files under the
- * number 200.)
+ * is 28 us with a descriptor at TOP.  So ours are no higher than need be.  They fill the
+ * ends of blocks, each as large as all numbers below it: of a block below LOW the last
+ * eighth, as the program may need numbers that select(2) knows, of one above LOW all.
  */
+#define FIRST 256
+#define LOW 1024
 #define TOP 16384
-static const struct range {
-	int first, end;
-} ranges[] = { { 224, 256 }, { 512, TOP }, { STDERR_FILENO + 1, TOP } };
-
 #define MANY 32	/* to be closed at a time */
 #define BITS 64
 
@@ -47,34 +45,58 @@ bool sr_fd_is_private(int fd)
 	return (unsigned)fd < TOP && (atomic_load(&set[fd / BITS]) & bit(fd));
 }
 
-/* A copy of fd with the least free number of the range; -errno. */
-static int dup_into(int fd, const struct range *r)
+/*
+ * A copy of fd with a number in [first, end), as high as possible; -errno.  F_DUPFD
+ * yields the least free number from a base on: the base goes down from the end, over
+ * those that are ours, and in growing steps where others are in the way.  A base is tried
+ * only if it is free, or the last one: a copy behind the end may make the kernel's table
+ * grow, and that takes long (sr_fd_reserve()).
+ */
+static int dup_into(int fd, int first, int end)
 {
-	int got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, r->first);
+	int base = end - 1, step = 1, got;
 
-	if (got < r->end)	/* EINVAL: the limit is lower */
+	while (base > first) {
+		if (sr_fd_is_private(base)) {
+			base--;
+			continue;
+		}
+		if (sr_real.fcntl(base, F_GETFD) < 0)
+			break;
+		base -= step;
+		step *= 2;
+	}
+	got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, base > first ? base : first);
+	if (got < end)
 		return got >= 0 ? got : errno == EINVAL ? -EMFILE : -errno;
 	sr_now_close(got);
 	return -EMFILE;
 }
 
+static int limit(void)
+{
+	struct rlimit rl;
+
+	return getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < TOP ? (int)rl.rlim_cur : TOP;
+}
+
 static int dup_high(int fd)
 {
-	int got = -EMFILE;
+	int last = limit(), got;
 
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]) && got == -EMFILE; i++)
-		got = dup_into(fd, &ranges[i]);
-	return got;
+	for (int end = FIRST; end < last; end *= 2) {
+		got = dup_into(fd, end - end / (end > LOW ? 2 : 16), end);
+		if (got != -EMFILE)
+			return got;
+	}
+	return dup_into(fd, STDERR_FILENO + 1, last);
 }
 
 void sr_fd_reserve(void)
 {
-	int fd = eventfd(0, EFD_CLOEXEC), high = -1;
-	struct rlimit rl;
+	int fd = eventfd(0, EFD_CLOEXEC);
+	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, limit());
 
-	if (fd >= 0 && !getrlimit(RLIMIT_NOFILE, &rl))
-		high = sr_real.fcntl(fd, F_DUPFD_CLOEXEC,
-				     (int)(rl.rlim_cur < TOP ? rl.rlim_cur : TOP) - 1);
 	if (high >= 0)
 		sr_now_close(high);
 	if (fd >= 0)
