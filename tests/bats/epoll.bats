@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # Epoll sets.
 
+# shellcheck disable=SC2034 # case_limit is for compare
 load ../lib/common
 load ../lib/case
 
