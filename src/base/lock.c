@@ -74,9 +74,12 @@ void sr_lock_await(struct sr_mutex *m)
 void sr_locks_await_loading(void)
 {
 	static const struct timespec ms = { .tv_nsec = 1000000 };
+	int err = errno;
 
+	/* (The C library's nanosleep() is a cancellation point.) */
 	for (int i = 0; i < 1000 && atomic_load(&sr_locks.loading.word); i++)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+		sr_real.syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&ms, 0, 0, 0);
+	errno = err;
 }
 
 void sr_locks_go(void)
