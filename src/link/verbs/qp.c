@@ -324,7 +324,8 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 	l->tx.ack_due |= (sr_link_events(link) & SR_LINK_SWITCH) &&
 			 atomic_load(&link->rx_taken) != l->tx.ack_said;
 	sr_vtx_pump(l);
-	l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
+	if (!link->reason)
+		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
 	sr_vlink_unlock(l, 0);
 	sr_vlink_fail(l, reason);
 }
