@@ -333,8 +333,9 @@ static void next_name(struct asking *a)
 		}
 		if (call(sock, dst, a->attempt++, a->ask->there)) {
 			/* The backlog is full.  We do not wait for room: the
-			 * process with this name may never accept anybody. */
-			if (errno == EAGAIN)
+			 * process with this name may never accept anybody.  Of a
+			 * worker it is as if that had ended: sr_ask_again(). */
+			if (errno == EAGAIN && !a->ask->there[0])
 				a->reason = "refused";
 		} else if (!connected(a, sock)) {
 			sr_timer_set(&a->timer, ANSWER_MS);
