@@ -33,7 +33,8 @@ void sr_stream_on_link(struct sr_link *link, unsigned what)
 		sr_stream_kick(st);
 	if (what & SR_NOTIFY_CTL)
 		what |= SR_NOTIFY_RX | SR_NOTIFY_TX;
-	sr_stream_notify(st, what);
+	if (what & ~(unsigned)SR_NOTIFY_WORK)
+		sr_stream_notify(st, what);
 }
 
 /* The events to watch the anchor for: those that no program thread reads.  That

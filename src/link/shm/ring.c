@@ -297,8 +297,13 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 static void sweep_due(struct sr_timer *t)
 {
 	struct sr_shm *l = SR_OF(struct sr_shm, sweep, t);
+	uint64_t w = atomic_load(&l->link.tx_w);
 
-	l->link.notify(&l->link, SR_NOTIFY_WORK);
+	if (w == l->swept_w)
+		l->link.notify(&l->link, SR_NOTIFY_WORK);
+	else if (!l->link.reason)
+		sr_timer_set(t, SWEEP_MS);
+	l->swept_w = w;
 }
 
 /* The first call after the ring was empty starts the timer, which has it called again
