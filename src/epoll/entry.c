@@ -185,6 +185,7 @@ static void make_plain(struct sr_epoll_entry *e)
 void sr_epoll_remove(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
+	struct sr_epoll *set = e->set;
 	struct sr_epoll_entry *p = sr_epoll_entries(st);
 
 	if (e->linked)
@@ -198,7 +199,10 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 			p = p->next_of_stream;
 		p->next_of_stream = e->next_of_stream;
 	}
-	atomic_fetch_sub(&e->set->plain, 1);
+	sr_lock(&set->lock);
+	SR_LIST_DROP(e);
+	sr_unlock(&set->lock);
+	atomic_fetch_sub(&set->plain, 1);
 	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) |
 					SR_EPOLL_DEAD);
 	sr_epoll_list(e, 0);
@@ -298,7 +302,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 		if (is_deleted(e))
 			sr_epoll_remove(e);
 	}
-	e = sr_epoll_entry_new(set, st);
+	e = sr_epoll_entry_new(set, epfd, st);
 	if (!e)
 		return -ENOMEM;
 	if (atomic_load(&set->foreign)) /* since control_locked() has looked */
@@ -307,10 +311,6 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	set_events(e, ev->events, ev->data.u64);
 	e->next_of_stream = sr_epoll_entries(st);
 	atomic_store(&st->sets.first, e);
-	if (sr_epoll_peek(epfd) != set) { /* it ends: end() may have missed the entry */
-		sr_epoll_remove(e);
-		return -ENOMEM;
-	}
 	if (shut && entry_link(e, true))
 		return 0;
 	if (shut)

@@ -28,12 +28,13 @@
  *   set->look_lock  the queue; visits
  *   a stream's rx_lock, tx_lock
  *   st->sets.lock  the stream's entries, their registration in the kernel
- *   set->lock       waker, epfd
+ *   set->lock       waker, epfd; the set's list of entries
  *   link kinds' own, waits.lock
  */
 #ifndef SR_EPOLL_IMPL_H
 #define SR_EPOLL_IMPL_H
 
+#include "base/list.h"
 #include "engine/waiters.h"
 #include "epoll/epoll.h"
 
@@ -61,7 +62,7 @@ struct sr_epoll_entry {
 
 	_Atomic uint32_t edge;	/* news that have not been reported, AGAIN */
 	atomic_bool listed;
-	struct sr_epoll_entry *next_listed; /* or free */
+	struct sr_epoll_entry *next_listed;
 	unsigned quiet;		/* visits in a row that found nothing */
 
 	/* sets.lock */
@@ -75,6 +76,9 @@ struct sr_epoll_entry {
 		int fd;		/* < 0: the link calls notify() */
 	} door[2];
 	struct sr_wait_node node;
+
+	/* set->lock */
+	struct sr_epoll_entry *next, **pprev;
 };
 
 struct sr_epoll {
@@ -86,6 +90,7 @@ struct sr_epoll {
 	atomic_int waker;	/* private, -1: none; outlives the set */
 	atomic_bool installed;	/* it is in the kernel's set */
 	atomic_bool foreign;
+	struct sr_epoll_entry *entries;
 
 	_Alignas(64) struct sr_mutex look_lock;
 	struct sr_epoll_entry *first, *last;	/* the queue */
@@ -112,7 +117,7 @@ enum {
 	SR_EPOLL_KIND = 3,
 };
 
-#define SR_EPOLL_POOL (16u << 20)	/* bytes of address space: 65535 entries */
+#define SR_EPOLL_POOL (64u << 20)	/* bytes of address space */
 /* Where the entries are; 0: there are none yet.  At the address itself there is none: it
  * is the waker's token. */
 extern _Atomic uintptr_t sr_epoll_pool;
@@ -137,8 +142,9 @@ static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned k
 	return (uint64_t)(uintptr_t)e | kind;
 }
 
-/* NULL: no memory. */
-struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, struct sr_stream *st);
+/* In the list of the set, which is epfd's.  NULL: no memory, or no such set any more. */
+struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
+					  struct sr_stream *st);
 /* DEAD and not listed; look_lock held. */
 void sr_epoll_entry_free(struct sr_epoll_entry *e);
 void sr_epoll_pool_before_fork(void);

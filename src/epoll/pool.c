@@ -14,6 +14,8 @@
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
 
+#define CHUNK 65536
+
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll_entry *free_entries;
 static atomic_size_t pool_used;
@@ -21,14 +23,13 @@ _Atomic uintptr_t sr_epoll_pool;
 
 static bool reserve(void)
 {
-	char *p = mmap(NULL, SR_EPOLL_POOL, PROT_READ | PROT_WRITE,
+	char *p = mmap(NULL, SR_EPOLL_POOL, PROT_NONE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		return false;
-	madvise(p, SR_EPOLL_POOL, MADV_NOHUGEPAGE);
 	atomic_store(&sr_epoll_pool, (uintptr_t)p);
-	pool_used = sizeof(struct sr_epoll_entry); /* the waker's token */
+	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
 	return true;
 }
 
@@ -38,28 +39,37 @@ bool sr_epoll_known(uint64_t token)
 }
 
 /* pool_lock held. */
-static struct sr_epoll_entry *take(void)
+static bool grow(void)
 {
-	struct sr_epoll_entry *e = free_entries;
+	struct sr_epoll_entry *e;
+	unsigned i;
 
-	if (e) {
-		free_entries = e->next_listed;
-	} else if ((pool_used || reserve()) && pool_used < SR_EPOLL_POOL) {
-		e = (struct sr_epoll_entry *)(sr_epoll_pool + pool_used);
-		pool_used += sizeof(*e);
+	if ((!pool_used && !reserve()) || pool_used == SR_EPOLL_POOL)
+		return false;
+	e = (struct sr_epoll_entry *)(sr_epoll_pool + pool_used);
+	if (mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
+		return false;
+	pool_used += CHUNK;
+	for (i = 0; i < CHUNK / sizeof(*e); i++) {
+		e[i].next = free_entries;
+		free_entries = &e[i];
 	}
-	return e;
+	return true;
 }
 
-struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, struct sr_stream *st)
+struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
+					  struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
 
+	sr_lock(&set->lock);
 	sr_lock(&pool_lock);
-	e = take();
+	e = sr_epoll_peek(epfd) == set && (free_entries || grow()) ? free_entries : NULL;
+	if (e)
+		free_entries = e->next;
 	sr_unlock(&pool_lock);
 	if (!e)
-		return NULL;
+		goto out;
 	/* The count of changes goes on, so that a token of the last entry here does not
 	 * fit this one. */
 	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
@@ -69,7 +79,10 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, struct sr_stream
 	e->quiet = 0;
 	e->linked = false;
 	e->asked = 0;
+	SR_LIST_ADD(set->entries, e);
 	atomic_fetch_add(&set->plain, 1);
+out:
+	sr_unlock(&set->lock);
 	return e;
 }
 
@@ -80,7 +93,7 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e)
 	e->st = NULL;
 	atomic_store(&e->listed, false);
 	sr_lock(&pool_lock);
-	e->next_listed = free_entries;
+	e->next = free_entries;
 	free_entries = e;
 	sr_unlock(&pool_lock);
 	sr_stream_put(st);
@@ -99,7 +112,7 @@ void sr_epoll_pool_before_fork(void)
  * memory for the sake of their tokens, and the child makes its own elsewhere. */
 void sr_epoll_pool_forget(void)
 {
-	struct sr_epoll_entry *e = (struct sr_epoll_entry *)sr_epoll_pool + 1;
+	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_epoll_pool + CHUNK);
 
 	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	free_entries = NULL;

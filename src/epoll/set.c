@@ -140,17 +140,26 @@ static void uninstall(struct sr_epoll *set)
 	set->installed = false;
 }
 
-static void remove_one(struct sr_stream *st, void *set)
+static void clear(struct sr_epoll *set)
 {
-	sr_epoll_each(st, set, -1, sr_epoll_remove);
+	struct sr_stream *st;
+
+	for (;;) {
+		sr_lock(&set->lock);
+		st = set->entries ? sr_stream_ref(set->entries->st) : NULL;
+		sr_unlock(&set->lock);
+		if (!st)
+			return;
+		sr_epoll_each(st, set, -1, sr_epoll_remove);
+		sr_stream_put(st);
+	}
 }
 
 /* The last descriptor is about to be closed.  A thread that is asleep in the set is not
  * woken by links any more. */
 static void end(struct sr_epoll *set)
 {
-	if (atomic_load(&set->plain) || atomic_load(&set->linked))
-		sr_streams_walk(remove_one, set);
+	clear(set);
 	sr_lock(&set->lock);
 	uninstall(set);
 	set->epfd = -1;

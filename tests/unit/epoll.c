@@ -360,7 +360,6 @@ static void vfork_child(void)
 #endif
 
 static struct fake_pair other;
-static int other_ep;
 static atomic_bool meets;
 static __thread bool first;	/* of the two threads */
 static __typeof__(sr_real.epoll_ctl) real_epoll_ctl;
@@ -368,11 +367,13 @@ static __typeof__(sr_real.epoll_ctl) real_epoll_ctl;
 static void *add_other(void *arg)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = epoll_create1(0);
 
 	(void)arg;
-	other_ep = epoll_create1(0);
-	sr_epoll_opened(other_ep);
-	CHECK_EQ(sr_epoll_ctl_stream(other.st, other_ep, EPOLL_CTL_ADD, other.fd, &ev), 0);
+	sr_epoll_opened(fd);
+	CHECK_EQ(sr_epoll_ctl_stream(other.st, fd, EPOLL_CTL_ADD, other.fd, &ev), 0);
+	sr_epoll_gone(fd);
+	close(fd);
 	return NULL;
 }
 
@@ -401,8 +402,6 @@ static void first_sets(void)
 	CHECK(!atomic_load(&meets));
 	CHECK(!(sr_st_flags(e.st) & SR_ST_BARRED));
 	CHECK(!(sr_st_flags(other.st) & SR_ST_BARRED));
-	sr_epoll_gone(other_ep);
-	close(other_ep);
 	fake_end(&other);
 	end();
 }
