@@ -75,6 +75,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
 	atomic_store(&e->edge, 0);
 	atomic_store(&e->set, set);
+	atomic_store(&e->listed, false);
 	e->st = sr_stream_ref(st);
 	e->quiet = 0;
 	e->linked = false;
@@ -86,12 +87,13 @@ out:
 	return e;
 }
 
+/* It stays `listed' until it is an entry again: the thread that has made it DEAD may not
+ * yet have come to list it, as another one found it in the queue. */
 void sr_epoll_entry_free(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
 
 	e->st = NULL;
-	atomic_store(&e->listed, false);
 	sr_lock(&pool_lock);
 	e->next = free_entries;
 	free_entries = e;
