@@ -26,6 +26,29 @@
 
 #define SMALL_BUFFER 8192	/* bytes: sockrail(7), LIMITS */
 
+/* The connection goes on if its thread is cancelled in connect(), or a handler
+ * never returns (longjmp). */
+static void left_connecting(void *st)
+{
+	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
+	sr_stat_note(st);
+}
+
+SR_WINDOW_FRAME
+static int kernel_connect(struct sr_stream *st, int fd,
+			  const struct sockaddr *addr, socklen_t len)
+{
+	struct sr_window w;
+	int r;
+
+	sr_window_open(&w, left_connecting, st);
+	r = sr_real.connect(fd, addr, len);
+	if (r < 0)
+		r = -errno;
+	sr_window_close(&w);
+	return r;
+}
+
 static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage peer = { 0 };
@@ -36,32 +59,30 @@ static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_
 	sr_stream_policy(st, true, &peer);
 }
 
-/* While the call sleeps the connection is a fresh one, which goes on if the thread is
- * cancelled, or a handler never returns (longjmp). */
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
 {
+	unsigned how = SR_ST_CONNECT;
 	bool dissolve = addr && len >= sizeof(sa_family_t) &&
 			addr->sa_family == AF_UNSPEC;
-	bool first = !dissolve && !(sr_st_flags(st) & SR_ST_CONNECT), fresh;
 	int r;
 
 	if (dissolve)
 		sr_stream_plain(st, SR_REASON_OPTION, false);
-	if (first) {
-		use_rule(st, addr, len);
-		sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
-	}
-	r = sr_real.connect(fd, addr, len) < 0 ? -errno : 0;
-	fresh = r == -EINPROGRESS || r == -EINTR;
+	r = kernel_connect(st, fd, addr, len);
+	if (r == -EINPROGRESS || r == -EINTR)
+		how |= SR_ST_FRESH;
+	else if (r < 0)
+		return r;
 	if (dissolve)
-		return r < 0 ? r : 1;
-	if (first && !fresh)
-		sr_st_clear(st, r < 0 ? SR_ST_CONNECT | SR_ST_FRESH : SR_ST_FRESH);
-	if (first)
+		return 1;
+	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
+		use_rule(st, addr, len);
+		sr_st_set(st, how);
 		sr_stat_note(st);
+	}
 	/* Names the stream for the report, as its end no longer shows the peer. */
-	if (sr_conf.report[0] && !r)
+	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
 		sr_stream_name(st);
 	return r;
 }
