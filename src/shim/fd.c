@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <linux/close_range.h>
+#include <sys/resource.h>
 
 #include "base/now.h"
 
@@ -78,11 +79,15 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 
 void sr_closefrom(int first)
 {
-	int fd = first < 0 ? 0 : first, saved = errno;
+	int fd = first < 0 ? 0 : first, limit = 1 << 20, saved = errno;
+	struct rlimit rl;
 
-	if (sr_close_range((unsigned)fd, UINT_MAX, 0))	/* a seccomp filter, say */
-		for (; fd < SR_FDMAP_SIZE; fd++)
+	if (sr_close_range((unsigned)fd, UINT_MAX, 0)) {	/* before Linux 5.9 */
+		if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)limit)
+			limit = (int)rl.rlim_cur;
+		for (; fd < limit; fd++)
 			sr_close(fd);
+	}
 	errno = saved;
 }
 
