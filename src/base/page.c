@@ -55,8 +55,9 @@ static struct sr_page *map(int fd)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	sr_real.fcntl(fd, F_ADD_SEALS,
-		      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+	if (sr_real.fcntl(fd, F_ADD_SEALS,	/* before Linux 5.1 there is no FUTURE_WRITE */
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
+		sr_real.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	return p;
 }
 
