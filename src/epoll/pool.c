@@ -15,19 +15,45 @@
 #include "epoll/impl.h"
 
 #define CHUNK 65536
+#define SMALL (1u << 28)
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll_entry *free_entries;
 static atomic_size_t pool_used;
 _Atomic uintptr_t sr_epoll_pool;
 
+static char *map(uintptr_t hint)
+{
+	return mmap((void *)hint, SR_EPOLL_POOL, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+/* A program may store a descriptor or an index in 32 bits of an entry's data, and leave in
+ * the other half what was there: half of an address, as in CPython.  That is no token
+ * only if the lower halves of our addresses are no small numbers. */
+static bool is_apart(const char *p)
+{
+	uint32_t low = (uint32_t)(uintptr_t)p;
+
+	return low >= SMALL && low <= UINT32_MAX - SR_EPOLL_POOL;
+}
+
 static bool reserve(void)
 {
-	char *p = mmap(NULL, SR_EPOLL_POOL, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const uintptr_t middle = (uintptr_t)1 << 31;
+	char *p = map(0);
+	uintptr_t high = (uintptr_t)p >> 32 << 32;
 
+	if (p != MAP_FAILED && !is_apart(p)) {
+		munmap(p, SR_EPOLL_POOL);
+		p = map(high ? high - middle : middle);
+	}
 	if (p == MAP_FAILED)
 		return false;
+	if (!is_apart(p)) {
+		munmap(p, SR_EPOLL_POOL);
+		return false;
+	}
 	atomic_store(&sr_epoll_pool, (uintptr_t)p);
 	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
 	return true;

@@ -5,11 +5,13 @@
  */
 #include "fake_link.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/loop.h"
 #include "base/process.h"
 #include "epoll/epoll.h"
+#include "epoll/impl.h"
 #include "upgrade/upgrade.h"
 
 #define NEVER_MS 20		/* enough to see that nothing comes */
@@ -406,9 +408,42 @@ static void first_sets(void)
 	end();
 }
 
+static char *map(size_t size)
+{
+	char *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		       0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+/* The next large mapping is to be around a multiple of 4 GB. */
+static void fill_up_to_boundary(void)
+{
+	char *next = map(SR_EPOLL_POOL);
+
+	munmap(next, SR_EPOLL_POOL);
+	map((uint32_t)(uintptr_t)next + SR_EPOLL_POOL / 2);
+}
+
+/* A program may store a descriptor in 32 bits of an entry's data, and leave in the others
+ * what was there, half of an address. */
+static void numbers_are_no_tokens(void)
+{
+	uint64_t low = sr_epoll_pool >> 32, high = (sr_epoll_pool + SR_EPOLL_POOL) >> 32;
+
+	CHECK(low);
+	for (uint64_t half = low; half <= high; half++)
+		for (uint64_t fd = 0; fd < 1 << 20; fd++)
+			CHECK(!sr_epoll_is_token(half << 32 | fd));
+}
+
 int main(void)
 {
+	if (!check_in_valgrind())
+		fill_up_to_boundary();
 	first_sets();
+	numbers_are_no_tokens();
 	for (int doorbell = 0; doorbell < 2; doorbell++) {
 		check_about("doorbell", (uint64_t)doorbell);
 		level(doorbell);
