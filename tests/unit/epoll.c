@@ -432,7 +432,7 @@ static void numbers_are_no_tokens(void)
 {
 	uint64_t low = sr_epoll_pool >> 32, high = (sr_epoll_pool + SR_EPOLL_POOL) >> 32;
 
-	CHECK(low);
+	CHECK(sr_epoll_pool);
 	for (uint64_t half = low; half <= high; half++)
 		for (uint64_t fd = 0; fd < 1 << 20; fd++)
 			CHECK(!sr_epoll_is_token(half << 32 | fd));
