@@ -22,11 +22,9 @@ static void sleepers_server(int lfd)
 	for (;;) {
 		if (epoll_wait(ep, &ev, 1, 10000) != 1 || ev.data.u64 != 5)
 			die("epoll_wait");
-		n = read(fd, buf, 500);
+		n = echo_some(fd, &d);
 		if (n <= 0)
 			break;
-		data_sum(&d, buf, (size_t)n);
-		put(fd, buf, (size_t)n);
 	}
 	say_result("end", n);
 	say_data("got", &d);
