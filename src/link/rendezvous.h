@@ -33,10 +33,10 @@ struct sr_rendezvous {
 	/*
 	 * Asks the accepting side of the connection for a link.  done() is
 	 * called once, later, unless cancelled: with a link that is UP, or with
-	 * NULL and a reason, which may be for sr_ask_again().  Returns 0; or -ENODEV, -ELIBACC (the library
-	 * cannot be loaded) or -ENOMEM, and done() is not called.  The peer of
-	 * the rendezvous must have the TCP peer's own address, or be on this
-	 * host.
+	 * NULL and a reason, which may be for sr_ask_again().  Returns 0; or
+	 * -ENODEV, -ELIBACC (the library cannot be loaded) or -ENOMEM, and
+	 * done() is not called.  The peer of the rendezvous must have the TCP
+	 * peer's own address, or be on this host.
 	 */
 	int (*ask)(struct sr_ask *ask);
 	void (*cancel)(struct sr_ask *ask);
