@@ -15,7 +15,7 @@
 #include "epoll/impl.h"
 
 #define CHUNK 65536
-#define SMALL (1u << 28)
+#define SMALL (1u << 28)	/* descriptors and indices are below */
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll_entry *free_entries;
