@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * around.c - the calls that include/calls.def describes whole, and what they have around
- * libc's: for stdio and aio(7), which read and write without us, so that their streams are
- * made plain; and for other programs and the end of this one.  (The C library runs
- * programs by its own clone(2) and execve(2), so each of its functions that does is in the
- * list.)
+ * libc's: for what no link carries, and for stdio and aio(7), which read and write without
+ * us, so that their streams are made plain; and for other programs and the end of this one.
+ * (The C library runs programs by its own clone(2) and execve(2), so each of its functions
+ * that does is in the list.)
  */
 #include "shim/shim.h"
 

@@ -2,7 +2,7 @@
 /*
  * shim.h - what the adapters (io.c, conn.c, opt.c ...) share.  An adapter looks
  * the descriptor up; without a stream it is the C library's call, untouched;
- * with one it turns the call into one of stream.h's.
+ * with one it turns the call into one of sock/sock.h's.
  *
  * A thread that is cancelled inside a stream's call leaves its reference
  * behind: the stream's memory is then never used again, nothing worse.

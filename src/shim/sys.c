@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * sys.c - syscall(2): the numbers that make, close and replace descriptors (libuv
- * closes its so), that make and use epoll sets, and that end the program, are the calls
- * that we intercept.  The rest is the kernel's; a program that moves the bytes of a
- * stream so goes around the library.
+ * closes its so), that make and use epoll sets, and that execute another program or end
+ * this one, are the calls that we intercept.  The rest is the kernel's; a program that
+ * moves the bytes of a stream so goes around the library.
  */
 #include "shim/shim.h"
 
