@@ -2,9 +2,8 @@
 /*
  * kick.c - owns loop.task and loop.watch: what makes the service thread look at a
  * stream.  A thread that changes something kicks the stream, and so does an event on its
- * anchor.  Kicks coalesce; each holds a reference
- * until the work is done.  The service room knows the work.  Takes rx_lock and
- * tx_lock.
+ * anchor.  Kicks coalesce; each holds a reference until the work is done.  The service
+ * room knows the work.  Takes rx_lock and tx_lock.
  */
 #include "base/real.h"
 

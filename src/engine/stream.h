@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stream.h - TCP streams as the program sees them: what src/shim calls.
+ * stream.h - TCP streams as the rooms above have them: references, and how a stream
+ * begins.  The calls on one are in sock/sock.h.
  *
  * A stream belongs to one open file description, its anchor; each descriptor of
- * the program that refers to it holds one reference in the table (fdtab.h).  A
- * parameter fd is always the program's descriptor of the call, still open.
- *
- * Results: >= 0, or -errno as kernel TCP would have given; errno itself is not
- * touched on success.  SIGPIPE is raised here.  All calls are thread-safe.
+ * the program that refers to it holds one reference in the table (fdtab.h).  All
+ * functions are thread-safe.
  */
 #ifndef SR_STREAM_H
 #define SR_STREAM_H
