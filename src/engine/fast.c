@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * fast.c - owns the fast path between the program and its ring, and the flags
- * tx_fast and rx_fast.  Everything unusual belongs to the slow path (send.c,
- * recv.c, waitset.c), which runs when a function here has no result.
+ * tx_fast and rx_fast.  Everything unusual belongs to the slow path (sock/send.c,
+ * sock/recv.c, wait/waitset.c), which runs when a function here has no result.
  *
  * A call holds the direction's lock and no reference of the stream.  That is
  * enough:

@@ -17,7 +17,7 @@
  * without that lock gets a hint. */
 struct sr_stream_head {
 	atomic_bool tx_fast, rx_fast;
-	/* Permanently plain (plain.c): the C library's calls serve it. */
+	/* Permanently plain (upgrade/plain.c): the C library's calls serve it. */
 	atomic_bool plain;
 };
 

@@ -96,7 +96,7 @@ void sr_tx_gate_open(struct sr_stream *st)
 
 /* A call adds its bytes before it leaves the gate, so rx is exact with no call
  * in flight.  With one in flight rx may or may not include its bytes; that call
- * corrects rx under the lock before it leaves (recv.c). */
+ * corrects rx under the lock before it leaves (sock/recv.c). */
 bool sr_rx_gate_shut(struct sr_stream *st)
 {
 	unsigned g = atomic_load(&st->in.gate);

@@ -92,7 +92,7 @@ struct sr_in {
 	uint64_t before;
 	unsigned switches;
 	bool fin_seen;		/* TCP's FIN or RST has been read */
-	bool disconnected;	/* we disconnected the anchor (back.c) */
+	bool disconnected;	/* upgrade/back.c disconnected the anchor */
 	atomic_bool dropped;	/* bytes that came: they are missing before the end */
 	char had[SR_REPORT_LINK];
 };
@@ -177,7 +177,7 @@ struct sr_attach {
 	bool took;		/* the peer's SWITCH on `att` was handled */
 	uint64_t since;		/* ns: when `att` was made */
 	struct sr_proving proving;
-	atomic_uint guesses;	/* of others, on all links of the stream (prove.c) */
+	atomic_uint guesses;	/* of others, on all its links (upgrade/prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[SR_KINDS]; /* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */

@@ -126,7 +126,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 
 /* Counts the switches for the report.  The history ends at the first mark, as the
  * sender's does; a SWITCH alone may come to nothing.  An answerer's own direction may now
- * follow the asker's mark (attach.c). */
+ * follow the asker's mark (upgrade/attach.c). */
 static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
 	if (st->rx.seen)

@@ -181,7 +181,7 @@ static void take_switch(struct sr_stream *st)
 /*
  * The asker's mark has come, so our direction may follow.  In policy wait it
  * follows at once.  Otherwise it follows at the program's next send, which
- * rx_moved() in rx.c arranges, as this thread may be behind.  (Bytes sent
+ * rx_moved() in engine/rx.c arranges, as this thread may be behind.  (Bytes sent
  * before may stay unread for long, like iperf's reply, and an attempt then
  * would cost the other direction its link.)
  */
