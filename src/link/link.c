@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * link.c - what all kinds of link share: references, events, the check of
- * incoming messages, the process-wide memory account.  It knows no kind and no
- * stream.  No locks.
+ * incoming messages, the process-wide memory account; and where an asker goes on that an
+ * answer has sent elsewhere.  It knows no kind and no stream.  No locks.
  */
 #include "base/real.h" /* before any system header */
 #include "link/link.h"

@@ -4,7 +4,8 @@
  * channel of librdmacm.  The asker's part is in ask.c.  The number asked for is the
  * TCP port; on iWARP, where those are the kernel's, the port plus an offset.
  *
- * All in the loop, no locks.
+ * All in the loop.  Its lock is that for loading (base/lock.h), while the channel is
+ * made.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
