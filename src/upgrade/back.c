@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * back.c - owns the return to TCP that this end requests: before the descriptor
- * is used in a way that a link cannot serve, before exec and fork.  Must not
- * know the kind of link.  Waits without a lock.
+ * is used in a way that a link cannot serve, before exec, and when the child of a
+ * fork asks for the stream (guest.c).  Must not know the kind of link.  Waits without a
+ * lock.
  *
  * Our direction needs nobody's consent (RESUME and resend).  For the other one
  * we drop the link, and the peer resumes; that takes its service thread a

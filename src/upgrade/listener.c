@@ -5,7 +5,8 @@
  * holds.
  *
  * No locks: only the service thread runs this, except what listen(2) calls
- * (sr_listener_never(), _open() and _stop()), sr_listener_adopt() and _worth().
+ * (sr_listener_never(), _unavailable(), _open() and _stop()), sr_listener_adopt() and
+ * _worth().
  */
 #include "base/real.h"
 
