@@ -145,7 +145,7 @@ static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned k
 /* In the list of the set, which is epfd's.  NULL: no memory, or no such set any more. */
 struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 					  struct sr_stream *st);
-/* DEAD and not listed; look_lock held. */
+/* DEAD, and on none of the set's lists; look_lock held. */
 void sr_epoll_entry_free(struct sr_epoll_entry *e);
 void sr_epoll_pool_before_fork(void);
 void sr_epoll_pool_forget(void);	/* in the child: all are the parent's */
