@@ -140,7 +140,7 @@ static void plan_tx(struct sr_waitset_entry *e)
 		st->out.link->ops->tx_commit(st->out.link, 0, st->out.held != 0);
 		if (room)
 			e->ours |= POLLOUT | POLLWRNORM;
-		/* Credit that came after progress() is found by tx_room(), which
+		/* Credit that came after sr_tx_progress() is found by tx_room(), which
 		 * tells nobody: and it may be the last. */
 		if (room && atomic_load(&st->out.full))
 			sr_stream_notify(st, SR_NOTIFY_TX);

@@ -16,8 +16,7 @@
 #include "wait/sleep.h"
 #include "wait/waitset.h"
 
-enum {				/* the low bits of sr_stream.mode; the rest is a
-				 * count */
+enum {				/* the low bits of waits.mode; the rest is a count */
 	NONBLOCK = 1 << 0,
 	RCVTIMEO = 1 << 1,	/* a timeout is set */
 	SNDTIMEO = 1 << 2,
