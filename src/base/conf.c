@@ -61,7 +61,7 @@ static int parse_size(const char *value, void *field, size_t size)
 
 static bool ring_size_valid(size_t n)
 {
-	/* A page, and what a wire ring_ref (32 bits) can name. */
+	/* A page, and what struct sr_ring_ref (32 bits) can name. */
 	return n >= 4096 && n <= (size_t)1 << 30 && !(n & (n - 1));
 }
 
