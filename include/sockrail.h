@@ -57,6 +57,7 @@ extern "C" {
 
 SR_API ssize_t sr_read(int fd, void *buf, size_t n);
 SR_API ssize_t sr_readv(int fd, const struct iovec *iov, int cnt);
+/* A stream goes back to plain TCP and stays there, as with sr_pwritev2(). */
 SR_API ssize_t sr_preadv2(int fd, const struct iovec *iov, int cnt, off_t off,
 			  int flags);
 SR_API ssize_t sr_write(int fd, const void *buf, size_t n);
@@ -185,8 +186,8 @@ SR_API int sr_vdprintf(int fd, const char *fmt, va_list ap)
  * ---- other programs, and the end of this one ----
  *
  * Streams that the other program inherits go back to plain TCP first; at the
- * end of the program all do, and their last bytes are sent.  This takes a
- * bounded time.  exit(3) and return from main() do it by themselves.
+ * end of the program the last bytes of all are seen to, and arrive.  This takes
+ * a bounded time.  exit(3) and return from main() do it by themselves.
  */
 
 SR_API int sr_execve(const char *path, char *const argv[], char *const envp[]);
@@ -212,8 +213,9 @@ SR_API FILE *sr_popen(const char *command, const char *mode);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
 
-/* syscall(2).  Numbers of the calls above go to
- * them; io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
+/* syscall(2).  Numbers that make, replace or close descriptors, that are about epoll
+ * sets, or that execute a program or end this one, go to the calls above; others to
+ * the kernel.  io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
 SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,
 		       long f);
 
