@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * link_end.h - one end of a link of any kind, driven as the stream floor would: waiting,
+ * link_end.h - one end of a link of any kind, driven as the engine would: waiting,
  * blocking sends and receives of bytes that can be checked.
  */
 #ifndef SR_LINK_END_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * link_pair.h - an asker and an answerer of a shared memory link, driven as the
- * stream floor would: attaching, blocking sends and receives, and running a
+ * engine would: attaching, blocking sends and receives, and running a
  * pair as two threads of one process or as two processes.
  */
 #ifndef SR_LINK_PAIR_H
@@ -39,7 +39,7 @@ static struct sent {
 	char word[sizeof(SR_THERE) + SR_THERE_LEN];
 } *sent;
 
-/* ---- the stream floor's part ---- */
+/* ---- the engine's part ---- */
 
 static void work(struct sr_task *t)
 {

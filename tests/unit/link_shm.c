@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * link_shm.c - the shared memory link, driven as the stream floor would.  Each
+ * link_shm.c - the shared memory link, driven as the engine would.  Each
  * pair of an asker and an answerer runs as two processes and as two threads of
  * one.  A wait that takes 20 s is a lost wake-up.
  */

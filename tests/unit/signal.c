@@ -291,7 +291,7 @@ static void test_fork(void)
 	raise(SIGUSR1);
 	pid = fork();
 	if (!pid) {
-		sr_hold_none();	/* as stream/fork.c does */
+		sr_hold_none();	/* as service/fork.c does */
 		_exit(sr_held.count || sr_held.off || is_blocked(SIGUSR1) ||
 		      runs[SIGUSR1]);
 	}
