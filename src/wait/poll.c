@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * poll.c - poll(2) and ppoll(2) on sets that hold streams: builds a waitset and
- * hands it to the wait engine.  It knows no link and takes no locks.
+ * hands it to the wait engine, or makes the streams plain if there is no memory for
+ * one.  It knows no link and takes no locks.
  */
 #include "base/real.h"
 
