@@ -35,6 +35,11 @@
 
 #define COUNT 63u		/* of the changes, in a one-shot token */
 
+static struct sr_epoll_entry *entries_of(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->sets.first, memory_order_relaxed);
+}
+
 /* The stream goes back to TCP, in the background. */
 static void leave(struct sr_stream *st)
 {
@@ -45,17 +50,21 @@ static void leave(struct sr_stream *st)
 
 /* ---- the entry in the kernel's set ---- */
 
+static uint64_t token_of(const struct sr_epoll_entry *e, unsigned kind)
+{
+	return (uint64_t)(uintptr_t)e | kind;
+}
+
 uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e)
 {
-	return sr_epoll_token(e, SR_EPOLL_ONESHOT) |
-	       (state / SR_EPOLL_STEP & COUNT) << 2;
+	return token_of(e, SR_EPOLL_ONESHOT) | (state / SR_EPOLL_STEP & COUNT) << 2;
 }
 
 static int kernels(struct sr_epoll_entry *e, int op)
 {
 	unsigned state = atomic_load(&e->state);
 	uint32_t events = e->linked ? e->asked | EPOLLET : e->events;
-	uint64_t data = e->linked ? sr_epoll_token(e, SR_EPOLL_ANCHOR) : e->data;
+	uint64_t data = e->linked ? token_of(e, SR_EPOLL_ANCHOR) : e->data;
 
 	if (events & EPOLLONESHOT) {
 		data = sr_epoll_oneshot(state, e);
@@ -110,7 +119,7 @@ static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 		return true;
 	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
 	if (fd < 0 || !sr_epoll_control(e->set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
-					sr_epoll_token(e, SR_EPOLL_DOORBELL)))
+					token_of(e, SR_EPOLL_DOORBELL)))
 		return true;
 	d->fd = -1;
 	return false;
@@ -186,7 +195,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
 	struct sr_epoll *set = e->set;
-	struct sr_epoll_entry *p = sr_epoll_entries(st);
+	struct sr_epoll_entry *p = entries_of(st);
 
 	if (e->linked)
 		entry_unlink(e);
@@ -240,7 +249,7 @@ bool sr_epoll_gate_shut(struct sr_stream *st)
 
 	/* Also if there is no entry: one may be on its way in. */
 	sr_lock(&st->sets.lock);
-	for (e = sr_epoll_entries(st); e && ok; e = e->next_of_stream)
+	for (e = entries_of(st); e && ok; e = e->next_of_stream)
 		ok = entry_link(e, false);
 	sr_unlock(&st->sets.lock);
 	if (!ok) {
@@ -258,7 +267,7 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 
 	sr_lock(&st->sets.lock);
 	linked = sr_any_gate_shut(st);
-	for (e = sr_epoll_entries(st); e; e = next) {
+	for (e = entries_of(st); e; e = next) {
 		next = e->next_of_stream;
 		if (!e->linked)
 			continue;
@@ -297,7 +306,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	int r;
 
 	/* One with its doorbells is enough. */
-	for (e = sr_epoll_entries(st); e; e = next) {
+	for (e = entries_of(st); e; e = next) {
 		next = e->next_of_stream;
 		if (is_deleted(e))
 			sr_epoll_remove(e);
@@ -309,7 +318,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 		leave(st);
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
-	e->next_of_stream = sr_epoll_entries(st);
+	e->next_of_stream = entries_of(st);
 	atomic_store(&st->sets.first, e);
 	if (shut && entry_link(e, true))
 		return 0;
@@ -344,7 +353,7 @@ static bool is_of(struct sr_epoll_entry *e, struct sr_epoll *set, int number)
 static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 			  int op, int fd, struct epoll_event *ev)
 {
-	struct sr_epoll_entry *e = sr_epoll_entries(st);
+	struct sr_epoll_entry *e = entries_of(st);
 	int r;
 
 	while (e && !is_of(e, set, fd))
@@ -432,7 +441,7 @@ int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
 	if (!atomic_load(&st->sets.first))
 		return 0;
 	sr_lock(&st->sets.lock);
-	for (e = sr_epoll_entries(st); e; e = next) {
+	for (e = entries_of(st); e; e = next) {
 		next = e->next_of_stream;
 		if (!is_of(e, set, number))
 			continue;
@@ -469,7 +478,7 @@ void sr_epoll_stream_plain(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
 
-	while ((e = sr_epoll_entries(st)))
+	while ((e = entries_of(st)))
 		sr_epoll_release(e);
 }
 

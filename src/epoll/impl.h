@@ -137,11 +137,6 @@ static inline struct sr_epoll_entry *sr_epoll_of_token(uint64_t data)
 	return (struct sr_epoll_entry *)(uintptr_t)(data & ~(uint64_t)255);
 }
 
-static inline uint64_t sr_epoll_token(const struct sr_epoll_entry *e, unsigned kind)
-{
-	return (uint64_t)(uintptr_t)e | kind;
-}
-
 /* In the list of the set, which is epfd's.  NULL: no memory, or no such set any more. */
 struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 					  struct sr_stream *st);
@@ -163,11 +158,6 @@ void sr_epoll_use_inherited(void);
 void sr_epoll_return_wakeup(void);
 
 /* ---- entry.c ---- */
-static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
-{
-	return atomic_load_explicit(&st->sets.first, memory_order_relaxed);
-}
-
 /* The data of a plain one-shot entry. */
 uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
 /* A linked entry is armed on the links of its stream (NULL: not on that one), for room
