@@ -113,8 +113,6 @@ out:
 	return e;
 }
 
-/* It stays `listed' until it is an entry again: the thread that has made it DEAD may not
- * yet have come to list it, as another one found it in the queue. */
 void sr_epoll_entry_free(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;

@@ -241,6 +241,10 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	atomic_fetch_sub(&set->ready, 1);
 	if (atomic_load(&e->state) & SR_EPOLL_DEAD) {
+		/* The thread that has made it so lists it under this lock, and has done
+		 * so then: it is on no list any more, and on none of another set's. */
+		sr_lock(&e->st->sets.lock);
+		sr_unlock(&e->st->sets.lock);
 		sr_epoll_entry_free(e);
 		return;
 	}
