@@ -30,8 +30,8 @@
  *       anchor until then.  This is the one-sleeper rule of
  *       sockrail-protocol(7).
  */
-#ifndef SR_STREAM_IMPL_H
-#define SR_STREAM_IMPL_H
+#ifndef SR_ENGINE_IMPL_H
+#define SR_ENGINE_IMPL_H
 
 #include "base/conf.h"
 #include "base/page.h"

@@ -9,8 +9,8 @@
  * the streams, sleeps; another thread changes a stream, full fence, looks for
  * nodes.  One of the two sees the other.
  */
-#ifndef SR_WAIT_H
-#define SR_WAIT_H
+#ifndef SR_WAITERS_H
+#define SR_WAITERS_H
 
 #include "engine/impl.h"
 
