@@ -11,10 +11,11 @@
  */
 #include "verbs_pair.h"
 
+#include <sys/resource.h>
 
 #include "check.h"
 
-enum { HANG_S = 40, BYTES = 400 << 10, STRUCK = 0, NOT_STRUCK = 3 };
+enum { HANG_S = 40, BYTES = 400 << 10, STRUCK = 0, NOT_STRUCK = 3, NUMBERS = 17000 };
 
 static _Thread_local uint64_t dice;
 
@@ -303,6 +304,35 @@ static int narrow_case(unsigned a, unsigned b)
 static void test_narrow(void)
 {
 	run_case(narrow_case, 0, 0);
+}
+
+/* The program has all numbers among which ours are. */
+static int numbers_case(unsigned a, unsigned b)
+{
+	struct rlimit rl;
+	int n = 0;
+
+	(void)a, (void)b;
+	CHECK(!getrlimit(RLIMIT_NOFILE, &rl));
+	if (rl.rlim_max < NUMBERS)
+		return NOT_STRUCK;
+	rl.rlim_cur = NUMBERS;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &rl));
+	begin_case();
+	try_listen();
+	CHECK(session(1000));
+	while (dup(0) < NUMBERS - 100)
+		n++;
+	CHECK(n > 1000);
+	CHECK(!session(1000));
+	CHECK(!close_range(1000, 10000, 0));
+	end_case();
+	return STRUCK;
+}
+
+static void test_numbers(void)
+{
+	run_case(numbers_case, 0, 0);
 }
 
 static bool all_acked(struct end *e)
@@ -613,8 +643,8 @@ static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
-	{"batch", test_batch, false},	     {"lost", test_lost, false},
-	{"mute", test_mute, false},
+	{"numbers", test_numbers, false},    {"batch", test_batch, false},
+	{"lost", test_lost, false},	     {"mute", test_mute, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},

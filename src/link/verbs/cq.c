@@ -385,6 +385,11 @@ const char *sr_vcq_make(struct sr_vlink *l)
 		return "device-failed";
 	}
 	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
+	if (l->cq.fd < 0) {	/* a program with very many: none is free where ours are */
+		sr_vlib.v_destroy_cq(l->cq.cq);
+		sr_vlib.v_destroy_comp_channel(l->cq.chan);
+		return "descriptors";
+	}
 	sr_vdev_nonblock(l->cq.fd);
 	l->cq.watch.fd = l->cq.fd;
 	l->cq.watch.fn = on_channel;
