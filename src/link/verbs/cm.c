@@ -86,15 +86,18 @@ int sr_vcm_open(void)
 	int err;
 
 	if (channel)
-		return 0;
+		return channel->fd < 0 ? -EMFILE : 0;
 	sr_lock(&sr_locks.loading);	/* libibverbs loads those of all kinds of devices */
 	err = sr_verbs_load();
 	if (!err)
 		channel = sr_vlib.cm_create_event_channel();
-	sr_unlock(&sr_locks.loading);
+	if (channel)
+		channel->fd = sr_fd_own(channel->fd);
+	sr_unlock(&sr_locks.loading);	/* fork knows the descriptor as ours */
 	if (!channel)
 		return err ? err : -ENODEV;
-	channel->fd = sr_fd_own(channel->fd);
+	if (channel->fd < 0)
+		return -EMFILE;
 	sr_vdev_nonblock(channel->fd);
 	channel_watch.fd = channel->fd;
 	channel_watch.fn = on_channel;
