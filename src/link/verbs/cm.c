@@ -170,7 +170,11 @@ static void connect_request(const struct sr_vcm_event *e)
 	struct rdma_cm_id *id = e->id;
 	struct sr_name name;
 	struct request *r;
+	const char *reason;
 
+	/* librdmacm has opened the device, which must be closed when it is removed, also
+	 * if all requests are redirected. */
+	sr_vdev_get(id, &reason);
 	if (e->len < SR_NAME_LEN || sr_name_decode(&name, e->data, SR_NAME_LEN)) {
 		if (e->len >= SR_NAME_LEN && !memcmp(e->data, "SR", 2) &&
 		    e->data[2] != SR_WIRE_VERSION)
