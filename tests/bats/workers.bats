@@ -127,7 +127,8 @@ end() {
 	done
 	exec 9>&-
 	linked 12
-	[ "$(went tx_plain "$BATS_TEST_TMPDIR/connect")" -le $((lost * 100000)) ]
+	[ "$(went tx_plain "$BATS_TEST_TMPDIR/connect")" -le $((lost * 100000)) ] ||
+		{ echo "$lost lost:"; sed 's/.*"link"/"link"/' "$BATS_TEST_TMPDIR/connect"; return 1; } >&2
 }
 
 @test "the keeper is killed before it has answered" {

@@ -153,6 +153,30 @@ between() {
 	between asleep 'gone log handshake done' 'go log link .* is over'
 }
 
+# The parent, which accepts nothing, redirects what is asked for to the workers, and has
+# no link itself.
+@test "rdma link delete under a prefork server, and the device comes back" {
+	need python3
+	local workers=$SR_TOP/tests/lib/workers.py
+	start server as server python3 "$workers" fork 2 0.0.0.0 "$port"
+	holds 30 has_lines "$t/server.out" 3
+	for _ in 1 2; do
+		as client python3 "$workers" client 8 "$ADDR" "$port" </dev/null >"$t/pids"
+		[ "$(grep -c '[0-9]' "$t/pids")" -eq 8 ]
+		[ "$(went tx_plain "$t/client.report")" = 0 ] # (a worker's pid comes by TCP)
+		rm "$t/client.report"
+		device_down 3>&- &
+		sr_started+=("$!")
+		holds 10 test ! -e "/sys/class/infiniband/$RDMA_DEV"
+		holds 10 ended "$!"
+		device_up
+	done
+	xargs kill <"$t/server.out"
+}
+
+# ended PID: is it gone, or a zombie?
+ended() { ! grep -qs '^State:[^ZX]*$' "/proc/$1/status"; }
+
 @test "64 streams at once, and the device goes away under them" {
 	need python3
 	start server as server timeout 100 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 64

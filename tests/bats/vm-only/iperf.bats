@@ -118,8 +118,8 @@ iperf_once() {
 @test "iperf -P 4" {
 	in_full
 	iperf_setup iperf
-	options=(-P 4 -n 4M)
-	each_way 16777216 iperf_run "$both"
+	options=(-P 4 -n 12M)
+	each_way 50331648 iperf_run "$both"
 }
 
 @test "iperf -d" {
