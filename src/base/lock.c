@@ -25,16 +25,53 @@ static void futex(atomic_int *word, int op, int value)
 	errno = err;
 }
 
-/* A thread that has waited takes the lock as 2, as others may be waiting still. */
+/*
+ * The word of a lock.  A thread that gives it back and takes it again at once is faster
+ * than one that has to wake up for it; a sender kept the thread that wanted to exit waiting
+ * for minutes.  So one that has waited in vain for a few times is handed the lock: who has
+ * not slept for it does not take it then.
+ */
+enum {
+	FREE,
+	TAKEN,
+	AWAITED,		/* taken, and threads may be asleep */
+	STARVED,		/* the same, and it is to be handed on */
+	HANDED,			/* free for a thread that has slept */
+};
+
+#define IN_VAIN 4
+
+/* A thread that has waited leaves it AWAITED, as others may be waiting still. */
 void sr_mutex_wait(struct sr_mutex *m)
 {
-	while (atomic_exchange(&m->word, 2))
-		futex(&m->word, FUTEX_WAIT, 2);
+	int word, next;
+	bool takes;
+
+	for (unsigned slept = 0;; slept++) {
+		do {
+			word = atomic_load(&m->word);
+			takes = word == FREE || (word == HANDED && slept);
+			if (word == HANDED && !slept)
+				next = HANDED;
+			else if (!takes && (word == STARVED || slept >= IN_VAIN))
+				next = STARVED;
+			else
+				next = AWAITED;
+		} while (!atomic_compare_exchange_weak(&m->word, &word, next));
+		if (takes)
+			return;
+		futex(&m->word, FUTEX_WAIT, next);
+	}
 }
 
-void sr_mutex_wake(struct sr_mutex *m)
+void sr_mutex_hand_on(struct sr_mutex *m)
 {
-	futex(&m->word, FUTEX_WAKE, 1);
+	int word = atomic_load(&m->word);
+
+	while (!atomic_compare_exchange_weak(&m->word, &word, word == STARVED ? HANDED : FREE))
+		;
+	if (word != TAKEN)
+		futex(&m->word, FUTEX_WAKE, 1);
 }
 
 /* ---- fork ---- */
@@ -47,8 +84,7 @@ struct sr_locks sr_locks = {
 void sr_lock_stopped(struct sr_mutex *m)
 {
 	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks.stopped)) {
-		if (atomic_exchange(&m->word, 0) == 2)
-			sr_mutex_wake(m);
+		sr_mutex_hand_on(m);
 		futex(&sr_locks.stopped, FUTEX_WAIT, 1);
 		if (!sr_mutex_take(m))
 			sr_mutex_wait(m);
@@ -86,8 +122,7 @@ void sr_locks_go(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
 	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX);
-	if (atomic_exchange(&sr_locks.forking.word, 0) == 2)
-		sr_mutex_wake(&sr_locks.forking);
+	sr_mutex_hand_on(&sr_locks.forking);
 	sr_release_lock();
 }
 

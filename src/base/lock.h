@@ -54,13 +54,13 @@ enum sr_rank {
 /* A word that threads sleep on (futex(2)): a tenth of the C library's mutex, and a
  * quarter of its instructions. */
 struct sr_mutex {
-	atomic_int word;	/* 0: free; 1: taken; 2: taken, and threads wait */
+	atomic_int word;	/* 0: free; 1: taken; others: lock.c */
 #ifdef SR_LOCK_CHECK
 	enum sr_rank rank;
 #endif
 };
 void sr_mutex_wait(struct sr_mutex *m);	/* until it is taken */
-void sr_mutex_wake(struct sr_mutex *m);	/* one that waits */
+void sr_mutex_hand_on(struct sr_mutex *m); /* gives it back, if others may wait */
 
 /* Debug builds (configure --enable-debug, and those with a sanitizer) check the order. */
 #ifdef SR_LOCK_CHECK
@@ -156,9 +156,13 @@ static inline void sr_lock(struct sr_mutex *m)
 
 static inline void sr_unlock(struct sr_mutex *m)
 {
+	int taken = 1;
+
 	sr_lock_count(m, -1);
-	if (__builtin_expect(atomic_exchange_explicit(&m->word, 0, memory_order_release) == 2, 0))
-		sr_mutex_wake(m);
+	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(
+				     &m->word, &taken, 0, memory_order_release,
+				     memory_order_relaxed), 0))
+		sr_mutex_hand_on(m);
 	sr_release_lock();
 }
 

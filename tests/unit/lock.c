@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The order of locks: debug builds abort where it is broken, others check nothing. */
+/* The order of locks: debug builds abort where it is broken, others check nothing.  And
+ * that a thread which waits for a lock gets it. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +26,53 @@ static int take(struct sr_mutex *first, struct sr_mutex *second)
 	}
 	CHECK(child > 0 && waitpid(child, &status, 0) == child);
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+enum { MANY = 20000 };	/* a second of them */
+
+static atomic_bool asks, done;
+static atomic_int turns, turns_waited;
+
+/* Has the lock nearly always, for some 50 us each time. */
+static void *hog(void *unused)
+{
+	(void)unused;
+	while (!done && turns_waited < MANY) {
+		sr_lock(&tx);
+		for (volatile int i = 0; i < 50000; i++)
+			;
+		turns++;
+		turns_waited += asks;
+		sr_unlock(&tx);
+	}
+	return NULL;
+}
+
+static void *ask(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < 50; i++) {
+		asks = true;
+		sr_lock(&tx);
+		asks = false;
+		sr_unlock(&tx);
+		usleep(200);
+	}
+	return NULL;
+}
+
+static void test_starved(void)
+{
+	pthread_t hogger, asker;
+
+	CHECK(!pthread_create(&hogger, NULL, hog, NULL));
+	while (turns < 10)
+		;
+	CHECK(!pthread_create(&asker, NULL, ask, NULL));
+	CHECK(!pthread_join(asker, NULL));
+	done = true;
+	CHECK(!pthread_join(hogger, NULL));
+	CHECK(turns_waited < MANY); /* 5 for each, if nothing else runs */
 }
 
 int main(void)
@@ -49,5 +99,6 @@ int main(void)
 	sr_lock(&tx);
 	sr_unlock(&tx);
 	sr_unlock(&rx);
+	test_starved();
 	return 0;
 }
