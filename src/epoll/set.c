@@ -363,6 +363,8 @@ void sr_epolls_before_fork(void)
 void sr_epolls_forget(void)
 {
 	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
+	sr_mutex_init(&sr_epoll_inherited.lock, SR_RANK_SET);
+	sr_mutex_init(&sr_epoll_inherited.look_lock, SR_RANK_SET_LOOK);
 	sets = NULL;
 	used_inherited = watched = false;
 	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
