@@ -17,11 +17,12 @@
 
 __thread volatile int sr_inside __attribute__((tls_model("initial-exec")));
 
-static void futex(atomic_int *word, int op, int value)
+/* limit: of FUTEX_WAIT; NULL: none. */
+static void futex(atomic_int *word, int op, int value, const struct timespec *limit)
 {
 	int err = errno;
 
-	sr_real.syscall(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, value, 0, 0, 0);
+	sr_real.syscall(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, value, (long)limit, 0, 0);
 	errno = err;
 }
 
@@ -41,9 +42,12 @@ enum {
 
 #define IN_VAIN 4
 
-/* A thread that has waited leaves it AWAITED, as others may be waiting still. */
+/* A thread that has waited leaves it AWAITED, as others may be waiting still.  (The thread
+ * that is handed the lock may be gone, or in a signal handler that we could not put off.
+ * So nobody sleeps for long while it is HANDED.) */
 void sr_mutex_wait(struct sr_mutex *m)
 {
+	static const struct timespec shortly = { .tv_nsec = 100000000 };
 	int word, next;
 	bool takes;
 
@@ -60,7 +64,7 @@ void sr_mutex_wait(struct sr_mutex *m)
 		} while (!atomic_compare_exchange_weak(&m->word, &word, next));
 		if (takes)
 			return;
-		futex(&m->word, FUTEX_WAIT, next);
+		futex(&m->word, FUTEX_WAIT, next, next == HANDED ? &shortly : NULL);
 	}
 }
 
@@ -71,7 +75,7 @@ void sr_mutex_hand_on(struct sr_mutex *m)
 	while (!atomic_compare_exchange_weak(&m->word, &word, word == STARVED ? HANDED : FREE))
 		;
 	if (word != TAKEN)
-		futex(&m->word, FUTEX_WAKE, 1);
+		futex(&m->word, FUTEX_WAKE, 1, NULL);
 }
 
 /* ---- fork ---- */
@@ -85,7 +89,7 @@ void sr_lock_stopped(struct sr_mutex *m)
 {
 	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks.stopped)) {
 		sr_mutex_hand_on(m);
-		futex(&sr_locks.stopped, FUTEX_WAIT, 1);
+		futex(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
 		if (!sr_mutex_take(m))
 			sr_mutex_wait(m);
 	}
@@ -121,7 +125,7 @@ void sr_locks_await_loading(void)
 void sr_locks_go(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
-	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX);
+	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX, NULL);
 	sr_mutex_hand_on(&sr_locks.forking);
 	sr_release_lock();
 }
