@@ -34,7 +34,7 @@ int sr_close(int fd)
 
 	if (is_hidden(fd))
 		return not_open();
-	if (sr_inside && sr_fd_is_private(fd)) {
+	if (sr_inside && sr_fd_is_private(fd) && sr_process_ours()) {
 		sr_fd_close(fd);	/* a library does so that has opened it (verbs/dev.c) */
 		return 0;
 	}
