@@ -241,13 +241,12 @@ static void send_through_server(int lfd)
 					    {"sendfile", do_sendfile_big}};
 	struct itimerval in = {{2, 0}, {0, 0}}, off = {{0, 0}, {0, 0}};
 	ssize_t n;
-	int once, tries;
+	int once, tries, again;
 
 	begin(lfd);
 	for (size_t i = 0; i < 2 * COUNT(calls); i++) {
 		handle(SIGALRM, i % 2 ? SA_RESTART : 0);
-		once = 0;
-		tries = 0;
+		once = tries = again = 0;
 		for (int k = 0; k < 20;) {
 			in.it_value.tv_usec = 100 + k * 111 + tries * 5000;
 			runs = 0;
@@ -259,6 +258,7 @@ static void send_through_server(int lfd)
 				 * byte had been sent; later, then. */
 				if (runs == 1 || ++tries == 3) {
 					once += runs == 1;
+					again += tries > 0;
 					tries = 0;
 					k++;
 				}
@@ -266,7 +266,8 @@ static void send_through_server(int lfd)
 			setitimer(ITIMER_REAL, &off, NULL);
 			empty();
 		}
-		say("%s: %d of 20", calls[i / 2].name, once);
+		/* That is so of early ones alone. */
+		say("%s: %d of 20", calls[i / 2].name, again > 12 ? 20 - again : once);
 	}
 	finish();
 }
