@@ -182,13 +182,22 @@ static inline size_t take(struct end *e, size_t n, bool verify)
 {
 	bool asker = e->link->role == SR_ROLE_ASKER;
 	size_t done = 0, have, k, i;
+	struct sr_piece piece;
 	struct iovec v[2];
-	uint64_t at;
+	uint64_t at, known;
+	ssize_t seen;
 
 	while (done < n) {
 		if (!await(e, SR_NOTIFY_RX, may_read))
 			return done;
 		at = atomic_load(&e->link->rx_taken);
+		known = atomic_load(&e->link->rx_h) - at;
+		seen = e->link->ops->rx_look(e->link, &piece);
+		if (seen >= 0 && (uint64_t)seen < known) {
+			fprintf(stderr, "link %x: the look sees %zd of %llu bytes\n",
+				e->no, seen, (unsigned long long)known);
+			abort();
+		}
 		have = e->link->ops->rx_data(e->link, 0, v);
 		if (!have)
 			return done;

@@ -204,17 +204,19 @@ size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 
 ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
 {
+	uint64_t taken = atomic_load(&link->rx_taken), h = atomic_load(&link->rx_h);
 	struct iovec v[2];
-	size_t n = sr_verbs_rx_data(link, 0, v);
 
-	if (!n) {
+	if (h == taken) {
 		sr_verbs_poll(link);
-		n = sr_verbs_rx_data(link, 0, v);
+		h = atomic_load(&link->rx_h);
 	}
 	if (sr_link_events(link) & (SR_LINK_END | SR_LINK_DEAD))
 		return -1;
+	/* (Of these, v is what lies in one ring.) */
+	sr_verbs_rx_data(link, 0, v);
 	*piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
-	return (ssize_t)n;
+	return (ssize_t)(h - taken);
 }
 
 void sr_verbs_rx_free(struct sr_link *link, size_t n)
