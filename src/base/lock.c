@@ -28,9 +28,9 @@ static void futex(atomic_int *word, int op, int value, const struct timespec *li
 
 /*
  * The word of a lock.  A thread that gives it back and takes it again at once is faster
- * than one that has to wake up for it; a sender kept the thread that wanted to exit waiting
- * for minutes.  So one that has waited in vain for a few times is handed the lock: who has
- * not slept for it does not take it then.
+ * than one that has to wake up for it: a sender kept the thread that wanted to exit waiting
+ * for most of a minute.  So a thread that has waited in vain for a few times is handed the
+ * lock, and one that has not slept for it does not take it then.
  */
 enum {
 	FREE,
