@@ -72,6 +72,9 @@ holds() {
 	return 1
 }
 
+# gone PID: has it ended?  (It may be a zombie.)
+gone() { ! grep -qs '^State:[^ZX]*$' "/proc/$1/status"; }
+
 # has_lines FILE N: at least so many
 has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
 

@@ -42,5 +42,3 @@ ended() {
 	kill "-$2" "$pid" 2>/dev/null || return 0
 	holds 10 gone "$pid"
 }
-
-gone() { ! kill -0 "$1"; }

@@ -168,14 +168,11 @@ between() {
 		device_down 3>&- &
 		sr_started+=("$!")
 		holds 10 test ! -e "/sys/class/infiniband/$RDMA_DEV"
-		holds 10 ended "$!"
+		holds 10 gone "$!"
 		device_up
 	done
 	xargs kill <"$t/server.out"
 }
-
-# ended PID: is it gone, or a zombie?
-ended() { ! grep -qs '^State:[^ZX]*$' "/proc/$1/status"; }
 
 @test "64 streams at once, and the device goes away under them" {
 	need python3
