@@ -314,8 +314,10 @@ static int numbers_case(unsigned a, unsigned b)
 
 	(void)a, (void)b;
 	CHECK(!getrlimit(RLIMIT_NOFILE, &rl));
-	if (rl.rlim_max < NUMBERS)
+	if (rl.rlim_max < NUMBERS) {
+		fprintf(stderr, "(not tried: the limit is %lu) ", (unsigned long)rl.rlim_max);
 		return NOT_STRUCK;
+	}
 	rl.rlim_cur = NUMBERS;
 	CHECK(!setrlimit(RLIMIT_NOFILE, &rl));
 	begin_case();
