@@ -49,17 +49,18 @@ static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 	} while (!atomic_compare_exchange_weak(&set->news, &first, e));
 }
 
-/* The entry is ours to put somewhere if it was on no list. */
+/* The entry is ours to put somewhere if it was on no list.
+ * pair listed: the caller has changed `edge'; drop() changes `listed' and looks at `edge'. */
 static bool claim(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
-	if (atomic_load_explicit(&e->listed, memory_order_relaxed) ||
-	    atomic_exchange(&e->listed, true))
+	if (atomic_load(&e->listed) || atomic_exchange(&e->listed, true))
 		return false;
 	atomic_fetch_add(&set->ready, 1);
 	return true;
 }
 
-/* If something is listed, and a thread sleeps. */
+/* If something is listed, and a thread sleeps.
+ * pair sleepers: the caller has changed `ready'; ask_kernel() changes `sleepers'. */
 static void wake(struct sr_epoll *set)
 {
 	const uint64_t one = 1;
@@ -248,7 +249,7 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 		sr_epoll_entry_free(e);
 		return;
 	}
-	atomic_store(&e->listed, false);
+	atomic_store(&e->listed, false); /* pair listed: claim() */
 	if (has_news(e) && claim(set, e))
 		append(set, e);
 }

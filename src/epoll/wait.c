@@ -146,7 +146,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
 
 	if (set == &sr_epoll_inherited)
 		sr_epoll_use_inherited();
-	add(&set->sleepers, 1);
+	add(&set->sleepers, 1);	/* pair sleepers: wake() in ready.c */
 	sleep &= !atomic_load(&set->ready);
 	r = sleep ? call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
@@ -335,7 +335,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	}
 	if (ms > 0)
 		deadline = deadline_ms(ms);
-	add(&set->sleepers, 1);
+	add(&set->sleepers, 1);	/* pair sleepers: wake() in ready.c */
 	if (atomic_load(&set->ready)) {
 		add(&set->sleepers, -1u);
 		goto slow;
