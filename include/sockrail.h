@@ -46,6 +46,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <wordexp.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -210,6 +211,8 @@ SR_API int sr_posix_spawn_file_actions_adddup2(
 	posix_spawn_file_actions_t *actions, int fd, int to);
 SR_API int sr_system(const char *command);
 SR_API FILE *sr_popen(const char *command, const char *mode);
+SR_API int sr_wordexp(const char *words, wordexp_t *list, int flags);
+SR_API int sr_daemon(int nochdir, int noclose);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
 

@@ -31,6 +31,7 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 /* Then off_t is off64_t and time_t has 64 bits: the "64" names are twins, and
  * nothing else is redirected. */

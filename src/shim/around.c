@@ -8,6 +8,11 @@
  */
 #include "shim/shim.h"
 
+#include <paths.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 /* The C library is about to close the descriptor of file, without us.  What is
  * buffered is written first, as long as the stream is there. */
 static void release(FILE *file)
@@ -117,4 +122,62 @@ void sr_quick_exit(int status)
 	before_exit();
 	sr_real.quick_exit(status);
 	__builtin_unreachable();
+}
+
+/* ---- daemon(3) ---- */
+
+#define NULL_DEVICE makedev(1, 3)	/* Linux, admin-guide/devices.txt */
+
+/* Puts /dev/null at the descriptors 0, 1 and 2.  0, or -1 with errno. */
+static int leave_stdio(void)
+{
+	int fd = open(_PATH_DEVNULL, O_RDWR);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st)) {
+		sr_real.close(fd);
+		return -1;
+	}
+	if (!S_ISCHR(st.st_mode) || st.st_rdev != NULL_DEVICE) {
+		sr_real.close(fd);
+		errno = ENODEV;
+		return -1;
+	}
+	for (int to = STDIN_FILENO; to <= STDERR_FILENO; to++)
+		sr_dup2(fd, to);
+	if (fd > STDERR_FILENO)
+		sr_real.close(fd);
+	return 0;
+}
+
+/*
+ * The C library's daemon() forks, and its parent half ends by an _exit() that we do not see:
+ * as if it had been killed, with the links of the streams that the child goes on with.  So
+ * this is daemon() by the functions that we see.  The streams return to TCP before the
+ * fork, so that the parent half has nothing to wait for when it ends, and the child
+ * has plain streams of which it is the only owner.  They can get links again.
+ */
+int sr_daemon(int nochdir, int noclose)
+{
+	int saved = errno;
+
+	if (!has_streams())
+		return sr_real.daemon(nochdir, noclose);
+	sr_streams_plain();
+	errno = saved;
+	switch (fork()) {
+	case -1:
+		return -1;
+	case 0:
+		break;
+	default:
+		sr__exit(0);
+	}
+	if (setsid() < 0)
+		return -1;
+	if (!nochdir)
+		(void)!chdir("/");
+	return noclose ? 0 : leave_stdio();
 }

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* around.c - what the C library does inside its functions: fork, end, execute, duplicate. */
+#include "case.h"
+
+#include <wordexp.h>
+
+static char buf[1 << 16];
+
+/* family: a pipe that all processes that come of pid have the other end of.  They print first,
+ * then how pid ended. */
+static void await_family(int family[2], pid_t pid)
+{
+	char c;
+
+	close(family[1]);
+	if (read(family[0], &c, 1))
+		die("family");
+	close(family[0]);
+	reap(pid);
+}
+
+static void echo_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+	size_t total = 0;
+	ssize_t n;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	while ((n = recv(fd, buf, 5000, 0)) > 0) {
+		put(fd, buf, (size_t)n);
+		total += (size_t)n;
+	}
+	say_result("end", n);
+	say("%zu bytes", total);
+	close(fd);
+}
+
+/* What comes until the end is not told. */
+static void quiet_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+	ssize_t n;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	while ((n = recv(fd, buf, 5000, 0)) > 0)
+		put(fd, buf, (size_t)n);
+	say_result("end", n);
+	close(fd);
+}
+
+static void talk(int fd, int seed, int rounds)
+{
+	struct data out = DATA(seed), in = DATA(0);
+
+	for (int i = 0; i < rounds; i++) {
+		size_t n = data_size(&out, 9000);
+
+		data_fill(&out, buf, n);
+		put(fd, buf, n);
+		take_data(fd, &in, n, n);
+	}
+	say("%d rounds: %s", rounds, in.crc == out.crc ? "equal" : "DIFFERS");
+}
+
+static int dial_and_talk(int seed)
+{
+	int fd = dial_warm();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	talk(fd, seed, 30);
+	return fd;
+}
+
+/* ------------------------------------------------------------ daemon(3) */
+
+/* It connects, and goes to the background, as ssh -f does. */
+static void daemon_client(void)
+{
+	int family[2], fd;
+	pid_t pid;
+
+	if (pipe(family))
+		die("pipe");
+	pid = split();
+	if (!pid) {
+		close(family[0]);
+		fd = dial_and_talk(80);
+		fflush(NULL);
+		say_result("daemon", daemon(1, 1));
+		talk(fd, 81, 300);
+		shutdown(fd, SHUT_WR);
+		await_end(fd);
+		exit(3);
+	}
+	await_family(family, pid);
+}
+
+/* Talks until there is the note. */
+static void talk_until(int fd, const char *name)
+{
+	char note[4096];
+
+	note_path(note, name);
+	for (bool last = false; !last;) {
+		last = !access(note, F_OK);
+		warm_up(fd, true);
+	}
+}
+
+static void daemon_long_client(void)
+{
+	int family[2], fd;
+	pid_t pid;
+
+	if (pipe(family))
+		die("pipe");
+	pid = split();
+	if (!pid) {
+		close(family[0]);
+		fd = dial_warm();
+		talk_until(fd, "1");
+		say_result("daemon", daemon(1, 1));
+		talk_until(fd, "2");
+		shutdown(fd, SHUT_WR);
+		await_end(fd);
+		exit(3);
+	}
+	await_family(family, pid);
+}
+
+static bool is_null(int fd)
+{
+	char path[64], name[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, name, sizeof(name) - 1) > 0 && !strcmp(name, "/dev/null");
+}
+
+/* Nor does it keep its directory or its terminal.  The parent half ends with 0. */
+static void daemon_away_client(void)
+{
+	int family[2], fd, out = dup(1), null[2];
+	pid_t pid;
+
+	if (pipe(family))
+		die("pipe");
+	pid = split();
+	if (!pid) {
+		close(family[0]);
+		fd = dial_and_talk(82);
+		fflush(NULL);
+		if (dup2(out, 0) < 0 || daemon(0, 0))
+			die("daemon");
+		null[0] = is_null(0);
+		null[1] = is_null(2);
+		dup2(out, 1);
+		say("in %s, leads %d, 0 and 2 are /dev/null: %d %d", getcwd(buf, sizeof(buf)),
+		    getsid(0) == getpid(), null[0], null[1]);
+		talk(fd, 83, 30);
+		close(fd);
+		exit(3);
+	}
+	await_family(family, pid);
+}
+
+/* ------------------------------------------------------------ wordexp(3) */
+
+/* Words without a command are nothing to a stream; a command may write to one. */
+static void wordexp_client(void)
+{
+	int fd = dial_and_talk(84), status;
+	wordexp_t words;
+
+	snprintf(buf, sizeof(buf), "a b $((1 + 2))");
+	status = wordexp(buf, &words, 0);
+	say("wordexp: %d, %zu words", status, words.we_wordc);
+	wordfree(&words);
+	talk(fd, 85, 10);
+	snprintf(buf, sizeof(buf), "$(echo by the command >&%d; echo two words)", fd);
+	status = wordexp(buf, &words, 0);
+	say("wordexp: %d, %zu words", status, words.we_wordc);
+	wordfree(&words);
+	say_bytes("echoed", (ssize_t)take(fd, buf, 15), buf);
+	talk(fd, 86, 10);
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
+const struct tcp_case cases[] = {
+	{"daemon", echo_server, daemon_client},
+	{"daemon-long", quiet_server, daemon_long_client},
+	{"daemon-away", echo_server, daemon_away_client},
+	{"wordexp", echo_server, wordexp_client},
+	{0},
+};
