@@ -100,7 +100,7 @@ void sr_locks_stop(void)
 	sr_hold_lock();		/* of no rank: what fork takes then is in order */
 	if (!sr_mutex_take(&sr_locks.forking))
 		sr_mutex_wait(&sr_locks.forking);
-	atomic_store(&sr_locks.stopped, 1);
+	atomic_store(&sr_locks.stopped, 1); /* pair stop: sr_lock() */
 }
 
 void sr_lock_await(struct sr_mutex *m)

@@ -95,8 +95,8 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
  * later sees the stop, and gives it back at once, unless it holds another lock.  That
  * would be of an earlier rank, and of these none is held any more.
  *
- * (Taking a lock and looking at the stop are sequentially consistent, as are setting
- * the stop and looking at a lock: one of the two threads sees the other.)
+ * pair stop: sr_lock() changes a lock's word and looks at `stopped'; sr_locks_stop() changes
+ * that, and sr_lock_await() looks at the word.  One of the two threads sees the other.
  */
 extern struct sr_locks {
 	atomic_int stopped;

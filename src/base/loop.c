@@ -90,6 +90,7 @@ bool sr_loop_here(void)
  * L: load posted, and do not sleep unless it is empty.  A poster:
  * P: push; C: load sleeping, and write to wake_fd if it is true.  All four are
  * sequentially consistent, so they have one order.
+ * pair loop: sleep_once(), which is the other end of sr_loop_post() and wake().
  * If L misses P, then S < L < P < C.  So C sees S's true and writes, or it sees
  * a false put there after S: by another poster, who writes instead; or by the
  * loop, which is then awake and comes to L again before it sleeps.
@@ -302,7 +303,7 @@ static void sleep_once(void)
 	int ms = sleep_limit_ms(), n;
 
 	if (ms)
-		atomic_store(&sleeping, true);	/* S, see wake() */
+		atomic_store(&sleeping, true);	/* S; pair loop: wake() */
 	if (atomic_load(&posted))		/* L */
 		ms = 0;
 	n = sr_real.epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);

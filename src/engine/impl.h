@@ -34,6 +34,7 @@
 #define SR_ENGINE_IMPL_H
 
 #include "base/conf.h"
+#include "base/order.h"
 #include "base/page.h"
 #include "pure/switch_rx.h"
 #include "engine/fast.h"
@@ -105,7 +106,7 @@ static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
  * the program has not asked for, and no switch begins. */
 static inline bool sr_is_shared(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load_explicit(&st->owned.slot, memory_order_relaxed);
+	struct sr_slot *slot = sr_observe(&st->owned.slot); /* sr_owners_share()'s */
 
 	return (sr_st_flags(st) & SR_ST_SHARED) ||
 	       (slot && atomic_load(&slot->owners) > 1);

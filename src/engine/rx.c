@@ -379,7 +379,7 @@ static bool unread_before(struct sr_stream *st, uint64_t n)
 	if (!sr_gate_shut(&st->in.gate)) {
 		uint64_t due = n - (uint64_t)st->in.delta;
 
-		atomic_store(&st->in.due, due);
+		atomic_store(&st->in.due, due);	/* pair due: note_due() */
 		return atomic_load(&st->in.tcp) < due;
 	}
 	return n > st->rx.rx + st->rx.part || st->in.pushback_len || st->rx.dup;

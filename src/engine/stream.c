@@ -57,10 +57,11 @@ static struct sr_stream **next_free(struct sr_stream *st)
 	return &st->up.parent;
 }
 
-/* The parent process made it, and this one has not looked at it; or nobody has. */
+/* The parent process made it, and this one has not looked at it; or nobody has.  The caller
+ * may go on to read what inherit_one() has written before it stored the generation. */
 static bool is_inherited(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->generation, memory_order_relaxed) != generation;
+	return sr_observe(&st->generation) != generation;
 }
 
 static void init_locks(struct sr_stream *st)

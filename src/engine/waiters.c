@@ -14,6 +14,7 @@
 
 #include "base/fdpriv.h"
 #include "base/now.h"
+#include "base/order.h"
 #include "base/pages.h"
 #include "engine/engine.h"
 #include "engine/observers.h"
@@ -142,7 +143,7 @@ void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)
 		first->link = &node->next;
 	atomic_store_explicit(&st->waits.first, node, memory_order_relaxed);
 	sr_unlock(&st->waits.lock);
-	atomic_thread_fence(memory_order_seq_cst);
+	sr_fence_look(); /* pair waiters: sr_stream_notify() */
 }
 
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
@@ -168,6 +169,8 @@ static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 	*news = what;
 	if (!(what & SR_NOTIFY_TX))
 		return what;
+	/* pair full: the caller has changed the credit; plan_tx() and room_after_all() change
+	 * `full' and look at that. */
 	full = atomic_exchange(&st->out.full, false);
 	held = atomic_exchange(&st->out.held_off, false);
 	if (!full)
@@ -181,7 +184,8 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	unsigned sets, news = 0;
 	int err = errno;
 
-	atomic_thread_fence(memory_order_seq_cst);
+	sr_fence_look(); /* pair waiters: the caller has changed what sr_wait_attach()'s
+			  * caller looks at */
 	if (!atomic_load_explicit(&st->waits.first, memory_order_relaxed))
 		return;
 	sr_lock(&st->waits.lock);

@@ -319,7 +319,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
 	e->next_of_stream = entries_of(st);
-	atomic_store(&st->sets.first, e);
+	atomic_store(&st->sets.first, e); /* pair foreign: give_up(); entry_link() looks */
 	if (shut && entry_link(e, true))
 		return 0;
 	if (shut)

@@ -212,6 +212,8 @@ static void give_up(struct sr_epoll *set, bool must)
 	struct giving g = { set, must };
 	int err = errno;
 
+	/* pair foreign: sr_epoll_each() looks for the stream's first entry; add() in entry.c
+	 * changes that and looks at `foreign'. */
 	if (atomic_exchange(&set->foreign, true) && !must)
 		return;
 	sr_streams_walk(give_one, &g);

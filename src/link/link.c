@@ -87,8 +87,8 @@ void sr_link_forget(void)
 
 bool sr_link_raise(struct sr_link *link, unsigned bits)
 {
-	unsigned before = atomic_fetch_or_explicit(&link->events, bits,
-						   memory_order_acq_rel);
+	/* pair look: of DEAD, sr_vlook_start() looks for the caller */
+	unsigned before = atomic_fetch_or(&link->events, bits);
 
 	return (before & bits) != bits;
 }

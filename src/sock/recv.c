@@ -94,10 +94,11 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags
 	return r;
 }
 
-/* Wakes the service thread if the bytes that a pending SWITCH waits for have been read. */
+/* Wakes the service thread if the bytes that a pending SWITCH waits for have been read.
+ * pair due: the caller has changed in.tcp; unread_before() changes `due'. */
 static void note_due(struct sr_stream *st, uint64_t now)
 {
-	uint64_t due = atomic_load_explicit(&st->in.due, memory_order_relaxed);
+	uint64_t due = atomic_load(&st->in.due);
 
 	if (due && now >= due)
 		sr_stream_kick(st);

@@ -321,7 +321,7 @@ static bool room_after_all(struct sr_stream *st)
 	if (!atomic_load(&st->sets.first))
 		return false;
 	sr_lock(&st->tx_lock);
-	atomic_store(&st->out.full, true);
+	atomic_store(&st->out.full, true);	/* pair full: for_sets() */
 	if (sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK) {
 		struct sr_link *link = st->out.link;
 		struct iovec v[2];

@@ -148,6 +148,7 @@ static void plan_tx(struct sr_waitset_entry *e)
 			e->link[1] = sr_link_get(st->out.link);
 	}
 unlock:
+	/* pair full: for_sets().  What is behind this looks at the credit once more. */
 	if (e->shut && out && !(e->ours & POLLOUT))
 		atomic_store(st->tx.state == SR_TX_LINK ? &st->out.full :
 							  &st->out.held_off,

@@ -25,6 +25,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/order.h"
 #include "base/probe.h"
 
 #define SWEEP_MS 1000 /* idle for at least this long, at most twice */
@@ -217,7 +218,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
 	if (!return_credit(l, taken))
 		return;
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
+	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
 	if (sender_has_room(l, taken))
 		sr_shm_ring(l, SR_NOTIFY_TX);
 }

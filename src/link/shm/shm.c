@@ -206,8 +206,8 @@ static bool peer_leaves(struct sr_shm *l)
 	return why == SR_SHM_LEAVES || why == SR_SHM_RESENT;
 }
 
-/* A Dekker pair with the drop of the other end: at least one end sees the other.
- * A peer that drops the link because it saw us leave does not count on TCP. */
+/* pair leave: sr_shm_drop() of the other end, which changes its own `dropped' and looks at
+ * ours.  A peer that drops the link because it saw us leave does not count on TCP. */
 static bool leave(struct sr_link *link, bool resent)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -245,6 +245,7 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 		return;
 	give_rest(l);
 	say_dropped(l, peer_leaves(l) ? SR_SHM_FOLLOWED : SR_SHM_DROPPED);
+	/* pair leave: leave() of the other end */
 	if (peer_leaves(l))
 		sr_link_raise(link, SR_LINK_LEFT);
 	sr_link_raise(link, SR_LINK_DEAD);
@@ -276,8 +277,7 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	if (more || w == l->tx_shown)
 		return;
 	l->tx_shown = w;
-	atomic_exchange(&l->own->tx_w, w); /* also a full fence, which pairs with
-					    * arm()'s */
+	atomic_exchange(&l->own->tx_w, w); /* pair doorbell: arm(), arm_once() */
 	sr_shm_ring(l, SR_NOTIFY_RX);
 }
 

@@ -125,8 +125,8 @@ void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
 
 /* wake.c */
-/* Wakes the peer's threads that sleep for want of `bit`.  The caller has a full fence
- * between its store and this load. */
+/* Wakes the peer's threads that sleep for want of `bit`.  It looks at a word of a
+ * store-load pair (base/order.h) for the caller. */
 void sr_shm_ring(struct sr_shm *l, unsigned bit);
 void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
 void sr_shm_line_readable(struct sr_watch *w, uint32_t events);

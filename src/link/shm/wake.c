@@ -5,9 +5,8 @@
  *
  * No wake-up is lost.  A sleeper sets a flag in its own page, and looks again.
  * An end that moves an offset stores it, and then reads the sleeper's flag.
- * Both have a full fence between the store and the load (Dekker), so at least
- * one of them sees what the other stored: the sleeper does not sleep, or the
- * doorbell rings.  The ringing end clears the flag before it writes to the
+ * This is a store-load pair (base/order.h), so at least one of them sees what the
+ * other stored: the sleeper does not sleep, or the doorbell rings.  The ringing end clears the flag before it writes to the
  * doorbell.  So a flag that is clear while its owner sleeps means that a packet
  * is on its way, or that another thread of the owner has drained it, which then
  * notifies the others (see awake()).
@@ -38,6 +37,7 @@
 #include <sys/syscall.h>
 
 #include "base/now.h"
+#include "base/order.h"
 
 /* ---- doorbells ---- */
 
@@ -106,13 +106,13 @@ bool sr_shm_same_core(struct sr_link *link)
 						  memory_order_relaxed);
 }
 
-/* The caller has a full fence between its store and this load. */
+/* pair doorbell: the caller has changed an offset; arm() and arm_once() change `asleep'. */
 void sr_shm_ring(struct sr_shm *l, unsigned bit)
 {
 	_Atomic uint32_t *asleep = &l->peer->asleep;
 	uint32_t was;
 
-	if (!(atomic_load_explicit(asleep, memory_order_relaxed) & bit))
+	if (!(atomic_load(asleep) & bit))
 		return;
 	was = atomic_fetch_and(asleep, ~bit);
 	if (!(was & bit))
@@ -126,7 +126,7 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit)
 
 void sr_shm_ring_all(struct sr_shm *l)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with arm()'s */
+	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
 	sr_shm_ring(l, WANTED);
 	ping(l->line.fd);
 }
@@ -153,7 +153,7 @@ int sr_shm_arm(struct sr_link *link, unsigned want)
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
 	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
+	sr_fence_look(); /* pair doorbell: sr_shm_ring() */
 	return l->doorbell;
 }
 
@@ -181,7 +181,7 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 	l->armed_once |= want;
 	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
 	sr_unlock(&l->arm_lock);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the ringing end's */
+	sr_fence_look(); /* pair doorbell: sr_shm_ring() */
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	if (!open)

@@ -38,6 +38,7 @@
 #include <unistd.h>
 
 #include "base/fdpriv.h"
+#include "base/order.h"
 
 enum {
 	BATCH = 16,		/* completions a poll */
@@ -318,8 +319,9 @@ static void tick(struct sr_timer *t)
 	bool whole = now / TICK_NS != k->tick, again, soon;
 
 	sr_verbs_poll(&l->link);
-	/* Whoever moves the link after this starts the timer again. */
+	/* A thread that moves the link after this starts the timer again. */
 	atomic_fetch_and(&k->on, whole ? 0 : SR_LOOK);
+	sr_fence_look();	/* pair look: sr_vlook_start() */
 	k->tick = now / TICK_NS;
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
 		soon = again = sr_vlink_end(l);
@@ -356,11 +358,13 @@ static bool get(struct sr_link *link)
 	return false;
 }
 
+/* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
+ * under its lock, which tick() takes before it looks at what moved. */
 void sr_vlook_start(struct sr_vlink *l, unsigned how)
 {
 	struct sr_vlook *k = &l->look;
 
-	if (!(how & ~atomic_load_explicit(&k->on, memory_order_relaxed)) ||
+	if (!(how & ~atomic_load(&k->on)) ||
 	    !(how & ~atomic_fetch_or(&k->on, how)) || !get(&l->link))
 		return;
 	k->task.fn = start;

@@ -22,6 +22,7 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/order.h"
 #include "base/probe.h"
 
 #define ROOMY ((size_t)256 << 10)
@@ -130,7 +131,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 	l->rx.offered = false;
 	l->rx.window = l->rx.ring[gen & 1].size;
 	sr_gens_add(&l->rx.gens, offset, gen & 1);
-	atomic_thread_fence(memory_order_seq_cst);	/* sr_verbs_rx_free() */
+	sr_fence_look();	/* pair grown: sr_verbs_rx_free() */
 	if (atomic_load(&l->link.rx_taken) >= offset)
 		*what |= SR_NOTIFY_WORK;	/* the old one is empty */
 	return 0;

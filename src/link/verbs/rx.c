@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/order.h"
 
 static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
 {
@@ -224,9 +225,8 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t taken = atomic_load(&link->rx_taken) + n, start;
 
-	/* Before the generation is read: sr_vgrow_use() has it the other way. */
 	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
-	atomic_thread_fence(memory_order_seq_cst);
+	sr_fence_look();	/* pair grown: sr_vgrow_use(), which adds a generation */
 	start = atomic_load(&sr_gens_last(&l->rx.gens)->start);
 	if (taken - n < start && taken >= start)
 		link->notify(link, SR_NOTIFY_WORK); /* the other is empty */
