@@ -13,7 +13,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/addr.h"
 #include "base/fdpriv.h"
@@ -96,14 +95,12 @@ int sr_owner_of_peer(const struct sockaddr_storage *local,
 	return !f.idiag_inode;
 }
 
-bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
+bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer)
 {
 	struct inet_diag_msg f;
-	struct stat st;
 
-	return find(local, peer, &f) && !fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
-	       f.idiag_inode == st.st_ino;
+	return inode && find(local, peer, &f) && f.idiag_inode == inode;
 }
 
 bool sr_owner_is_user(uint32_t uid)

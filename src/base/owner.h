@@ -24,8 +24,9 @@
 int sr_owner_of_peer(const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *peer, uint32_t *uid);
 
-/* Is fd the socket that has this connection in this network namespace? */
-bool sr_owner_is_here(int fd, const struct sockaddr_storage *local,
+/* Does the socket with this inode have this connection in this network namespace?  False
+ * for inode 0. */
+bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer);
 
 /* False: "nobody", which stands for every user that this user namespace does not map

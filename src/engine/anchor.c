@@ -6,6 +6,13 @@
  * bytes mean.  The caller holds the direction's lock; while the direction's
  * gate is shut, no other thread uses it on the anchor (but for one receiving
  * call, see impl.h).
+ *
+ * The library enters the kernel with the anchor's number only under rx_lock or tx_lock,
+ * unless it does so on behalf of a program's call on that descriptor.  A system call keeps
+ * the open file alive until it returns, even if another thread closes the number meanwhile;
+ * and as long as the file lives, the program's epoll sets report it, a listener's port is
+ * in use, and the peer gets no FIN.  close(2) takes both locks before it closes the number
+ * (sock/close.c), so that no call of ours is in the kernel then.
  */
 #include "base/real.h"
 
@@ -14,6 +21,7 @@
 #include <linux/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/now.h"
@@ -96,8 +104,38 @@ bool sr_anchor_connected(struct sr_stream *st)
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
+	bool yes;
 
-	return getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
+	sr_lock(&st->rx_lock);
+	yes = st->anchor >= 0 &&
+	      getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
+uint64_t sr_anchor_inode(struct sr_stream *st)
+{
+	struct stat s;
+	bool is_socket;
+
+	sr_lock(&st->rx_lock);
+	is_socket = st->anchor >= 0 && fstat(st->anchor, &s) == 0 && S_ISSOCK(s.st_mode);
+	sr_unlock(&st->rx_lock);
+	return is_socket ? s.st_ino : 0;
+}
+
+unsigned sr_anchor_backlog(struct sr_stream *listener)
+{
+	struct tcp_info ti = { .tcpi_unacked = 1 };
+	socklen_t len = sizeof(ti);
+
+	sr_lock(&listener->rx_lock);
+	if (listener->anchor < 0)
+		ti.tcpi_unacked = 0;
+	else
+		sr_real.getsockopt(listener->anchor, IPPROTO_TCP, TCP_INFO, &ti, &len);
+	sr_unlock(&listener->rx_lock);
+	return ti.tcpi_unacked;
 }
 
 /* struct tcp_info is that of <linux/tcp.h>; older kernels fill less of it. */

@@ -21,7 +21,7 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
  * connects, else its own. */
 void sr_stream_policy(struct sr_stream *st, bool connects,
 		      const struct sockaddr_storage *addr);
-bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name */
+bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name; no lock held */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
 /* If the result r ends the stream, the report shows its error. */
 void sr_stream_failed(struct sr_stream *st, ssize_t r);
@@ -106,7 +106,12 @@ bool sr_anchor_writable(struct sr_stream *st);
 bool sr_anchor_ended(struct sr_stream *st);
 /* False: it was reset, or has ended both ways, and another socket may have its
  * addresses and ports by now. */
-bool sr_anchor_connected(struct sr_stream *st);
+bool sr_anchor_connected(struct sr_stream *st);	/* no lock held */
+uint64_t sr_anchor_inode(struct sr_stream *st);	/* 0: closed; no lock held */
+/* The number of connections that wait to be accepted; 1 if it is not known, 0 if the
+ * listener is closed.  (For a listener, tcp_get_info() of Linux puts it into
+ * tcpi_unacked.)  No lock held. */
+unsigned sr_anchor_backlog(struct sr_stream *listener);
 /* The errno for a reset that arrives now: EPIPE after the peer's end (a link
  * has that end before TCP), else ECONNRESET (tcp_reset() in Linux). */
 int sr_reset_error(struct sr_stream *st);

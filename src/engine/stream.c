@@ -105,6 +105,8 @@ static void clear(struct sr_stream *st)
 		init_locks(st);
 	w = st->waits.lock;
 	ep = st->sets.lock;
+	atomic_store(&st->head.tx_fast, false);
+	atomic_store(&st->head.rx_fast, false);
 	atomic_store(&st->head.plain, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
@@ -335,7 +337,7 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r)
 		atomic_store(&st->err.ended, (int)-r);
 }
 
-/* Finds the addresses, and the name that both ends give the connection. */
+/* Finds the addresses, and the name that both ends give the connection.  Takes rx_lock. */
 bool sr_stream_name(struct sr_stream *st)
 {
 	socklen_t a = sizeof(st->rare->local), b = sizeof(st->rare->peer);
@@ -347,7 +349,7 @@ bool sr_stream_name(struct sr_stream *st)
 
 	if (atomic_load(&st->flags) & SR_ST_NAMED)
 		return true;
-	sr_lock(&st->waits.lock);
+	sr_lock(&st->rx_lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
 	     (st->anchor >= 0 &&
 	      getsockname(st->anchor, (struct sockaddr *)&st->rare->local,
@@ -357,7 +359,7 @@ bool sr_stream_name(struct sr_stream *st)
 			   connected ? peer : local, 0) == 0);
 	if (ok)
 		sr_st_set(st, SR_ST_NAMED);
-	sr_unlock(&st->waits.lock);
+	sr_unlock(&st->rx_lock);
 	errno = err;
 	return ok;
 }

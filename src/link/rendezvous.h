@@ -51,7 +51,7 @@ struct sr_rendezvous {
 	int (*listen)(const struct sockaddr *addr, char *there, void **out);
 	void (*unlisten)(void *listener);
 
-	/* Answers a request, whose `anchor` and `policy` the caller has set.  Returns a new
+	/* Answers a request, whose `inode` and `policy` the caller has set.  Returns a new
 	 * link, UP now or later; or NULL and a reason if none could be made,
 	 * after refusing the asker.  The reason that refuse() sends goes to the
 	 * peer's log. */
@@ -72,7 +72,7 @@ struct sr_ask {
 	/* The last word that has sent us elsewhere; "": asks by the address. */
 	char there[sizeof(SR_THERE) + SR_THERE_LEN];
 	unsigned redirects;
-	int anchor;			/* our socket */
+	uint64_t inode;			/* of our socket */
 	const struct sr_policy *policy;
 	void *owner;			/* for the link */
 	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
@@ -93,7 +93,7 @@ struct sr_request {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
 	/* The upgrade room's, for accept(): */
-	int anchor;			/* our socket */
+	uint64_t inode;			/* of our socket */
 	const struct sr_policy *policy;
 };
 

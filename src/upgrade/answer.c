@@ -13,7 +13,6 @@
 #include "base/real.h"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,24 +52,11 @@ struct search {
 	bool forked;		/* another process may hold a listener */
 };
 
-/* The number of streams that wait to be accepted; 1 if it is not known.  (For a
- * listener tcp_get_info() of Linux puts it into tcpi_unacked.) */
-static unsigned waiting(struct sr_stream *listener)
-{
-	struct tcp_info info = { .tcpi_unacked = 1 };
-	socklen_t len = sizeof(info);
-
-	if (sr_st_flags(listener) & SR_ST_CLOSING)
-		return 0;
-	sr_real.getsockopt(listener->anchor, IPPROTO_TCP, TCP_INFO, &info, &len);
-	return info.tcpi_unacked;
-}
-
 static void look_at_listener(struct sr_stream *st, struct search *s)
 {
 	if (sr_addr_port((struct sockaddr *)&st->rare->local) != s->name->dport)
 		return;
-	s->waiting |= waiting(st) > 0;
+	s->waiting |= sr_anchor_backlog(st) > 0;
 	s->forked |= sr_is_shared(st);
 }
 
@@ -154,7 +140,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 		sr_stream_put(s.found);
 		return last;
 	}
-	req->anchor = s.found->anchor;
+	req->inode = sr_anchor_inode(s.found);
 	req->policy = s.found->policy;
 	sr_prove_know(s.found);
 	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);

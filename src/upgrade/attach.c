@@ -154,8 +154,13 @@ static bool in_time(struct sr_stream *st)
 /* The program may have read without the library. */
 static bool read_around(struct sr_stream *st)
 {
-	if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->anchor < 0 ||
-	    sr_anchor_rx_agrees(st))
+	bool agrees;
+
+	sr_lock(&st->rx_lock);
+	agrees = (atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->anchor < 0 ||
+		 sr_anchor_rx_agrees(st);
+	sr_unlock(&st->rx_lock);
+	if (agrees)
 		return false;
 	sr_stream_bar(st, SR_REASON_COUNTERS);
 	return true;

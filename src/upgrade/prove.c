@@ -76,6 +76,16 @@ static void order_stock(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 }
 
+static bool peek(struct sr_stream *st, uint8_t *buf, size_t n)
+{
+	bool all;
+
+	sr_lock(&st->rx_lock);
+	all = st->anchor >= 0 && sr_anchor_read(st, buf, n, MSG_PEEK) == (ssize_t)n;
+	sr_unlock(&st->rx_lock);
+	return all;
+}
+
 /* The program may leave bytes unread for long, such as a server's greeting or iperf's
  * reply, but the peer requires all that TCP has acknowledged.  So they are looked at where
  * they are.  A call that reads meanwhile shows in the gate, or has changed the count. */
@@ -91,7 +101,7 @@ static void look_ahead(struct sr_stream *st)
 	    (sr_st_flags(st) & SR_ST_RX_HISTORY))
 		return;
 	buf = malloc(n);
-	if (buf && sr_anchor_read(st, buf, n, MSG_PEEK) == (ssize_t)n) {
+	if (buf && peek(st, buf, n)) {
 		sr_stream_history_lock(st);
 		sr_history_copy(ahead, &st->rare->in);
 		sr_stream_history_unlock(st);

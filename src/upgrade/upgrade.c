@@ -34,13 +34,11 @@
 
 bool sr_upgrade_connected(struct sr_stream *st)
 {
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof(ss);
 	int err = errno;
 	bool ok = true;
 
 	if (sr_st_flags(st) & SR_ST_FRESH) {
-		ok = getpeername(st->anchor, (struct sockaddr *)&ss, &len) == 0;
+		ok = sr_anchor_connected(st);
 		if (ok)
 			sr_st_clear(st, SR_ST_FRESH);
 		if (ok && sr_conf.report[0])
@@ -284,7 +282,7 @@ static void ask_next(struct sr_stream *st)
 			continue;
 		}
 		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
-					.policy = st->policy, .anchor = st->anchor,
+					.policy = st->policy, .inode = sr_anchor_inode(st),
 					.owner = st, .notify = sr_stream_on_link,
 					.done = done };
 		ask->name.link_no = st->link_no + 1;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* epoll_close.c - what closing does to epoll sets: of a stream in them, of the set. */
+#include <stdatomic.h>
+
 #include "epoll.h"
 
 /* ---- a stream ---- */
@@ -95,21 +97,71 @@ static void number_server(int lfd)
 	close(copy);
 }
 
-/* A loop accepts, echoes and closes without EPOLL_CTL_DEL: an event of a connection that
- * is closed would be another one's, or that of freed memory. */
-enum { CONNECTIONS_MAX = 3000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
+/*
+ * A server accepts, echoes until the client's end, or until it has echoed as much as the
+ * client wants, and closes without EPOLL_CTL_DEL.  Of three connections two are in its loop,
+ * one of these edge-triggered, and a thread serves the third.  An event of a connection that
+ * is closed would be another one's, or that of freed memory.
+ */
+enum { CONNECTIONS_MAX = 12000, CLIENTS = 4, PIECE = 1500, PIECES = 12 };
 
 static int connections(void)
 {
-	const char *fewer = getenv("CASE_CONNECTIONS");
+	const char *wanted = getenv("CASE_CONNECTIONS");
 
-	return fewer ? atoi(fewer) : CONNECTIONS_MAX;
+	return wanted ? atoi(wanted) : 3000;
 }
 
 struct conn {
 	int fd;		/* -1: closed */
+	bool edge;
 	size_t echoed, all;
 };
+
+/* Echoes what there is.  True: the connection is over. */
+static bool echo(struct conn *c)
+{
+	char piece[PIECE];
+	ssize_t n;
+
+	do {
+		n = recv(c->fd, piece, sizeof(piece), c->edge ? MSG_DONTWAIT : 0);
+		if (n < 0 && errno == EAGAIN)
+			return false;
+		if (n < 0)
+			die("recv");
+		put(c->fd, piece, (size_t)n);
+		c->echoed += (size_t)n;
+		if (n && !c->all)
+			c->all = (size_t)piece[0] * PIECE;
+	} while (n && c->edge && c->echoed < c->all);
+	return !n || c->echoed == c->all;
+}
+
+static atomic_int served;
+
+static void *loop_thread(void *arg)
+{
+	struct conn *c = arg;
+
+	while (!echo(c))
+		;
+	close(c->fd);
+	atomic_fetch_add(&served, 1);
+	return NULL;
+}
+
+static void accept_one(int ep, int lfd, struct conn *conns, int i)
+{
+	struct conn *c = conns + i;
+
+	c->fd = answer(lfd);
+	c->edge = i % 3 == 1;
+	if (i % 3 == 2)
+		pthread_detach(start(loop_thread, c));
+	else
+		add(ep, c->fd, EPOLLIN | (c->edge ? EPOLLET : 0), (uint64_t)i);
+}
 
 static void loop_server(int lfd)
 {
@@ -118,55 +170,42 @@ static void loop_server(int lfd)
 	struct epoll_event ev[64];
 
 	add(ep, lfd, EPOLLIN, UINT64_MAX);
-	while (closed < connections()) {
-		int n = epoll_wait(ep, ev, 64, -1);
+	while (closed + atomic_load(&served) < connections()) {
+		int n = epoll_wait(ep, ev, 64, 100); /* the last ones may be the threads' */
 
 		for (int i = 0; i < n; i++) {
 			struct conn *c = conns + ev[i].data.u64;
-			ssize_t k;
 
 			if (ev[i].data.u64 == UINT64_MAX) {
-				conns[used].fd = answer(lfd);
-				add(ep, conns[used].fd, EPOLLIN, (uint64_t)used);
-				used++;
-				continue;
-			}
-			if (c->fd < 0) {
+				accept_one(ep, lfd, conns, used++);
+			} else if (c->fd < 0) {
 				stale++;
-				continue;
+			} else if (echo(c)) {
+				close(c->fd);
+				c->fd = -1;
+				closed++;
 			}
-			k = recv(c->fd, buf, PIECE, 0);
-			if (k < 0)
-				die("recv");
-			put(c->fd, buf, (size_t)k);
-			c->echoed += (size_t)k;
-			if (!c->all)
-				c->all = (size_t)buf[0] * PIECE;
-			if (c->echoed < c->all)
-				continue;
-			close(c->fd);
-			c->fd = -1;
-			closed++;
 		}
 	}
 	say("stale: %d", stale);
 }
 
+/* Every other connection is the client's to end. */
 static void *loop_dialer(void *arg)
 {
 	char mine[PIECE];
 
 	(void)arg;
 	for (int i = 0; i < connections() / CLIENTS; i++) {
-		int fd = dial(), pieces = 2 + i % PIECES;
+		int fd = dial(), pieces = 2 + i % PIECES, ours = i / 2 % 2;
 
-		memset(mine, pieces, sizeof(mine));
+		memset(mine, pieces + ours, sizeof(mine));
 		for (int k = 0; k < pieces; k++) {
 			put(fd, mine, PIECE);
 			if (take(fd, mine, PIECE) != PIECE)
 				die("echo");
 		}
-		if (take(fd, mine, 1))
+		if (!ours && take(fd, mine, 1))
 			die("end");
 		close(fd);
 	}

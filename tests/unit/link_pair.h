@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/addr.h"
@@ -64,10 +65,18 @@ static inline void notified(struct sr_link *link, unsigned what)
 	wake(e, what);
 }
 
+static inline uint64_t inode_of(int fd)
+{
+	struct stat st;
+
+	CHECK(!fstat(fd, &st));
+	return st.st_ino;
+}
+
 static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
-	req->anchor = answerer.anchor;
+	req->inode = inode_of(answerer.anchor);
 	req->policy = answer_policy;
 	if (refuse_with)
 		sr_rendezvous_shm.refuse(req, sent && atomic_load(&sent->listens)
@@ -169,7 +178,7 @@ static inline void ask_in_loop(void *arg)
 				 .owner = e,
 				 .notify = notified,
 				 .done = asked};
-	e->ask.anchor = e->anchor;
+	e->ask.inode = inode_of(e->anchor);
 	address(&e->ask.src, asker_port);
 	address(&e->ask.dst, port);
 	CHECK(!sr_name_make(&e->ask.name, (struct sockaddr *)&e->ask.src,

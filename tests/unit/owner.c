@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,14 @@ static void await_end(int fd)
 	CHECK(poll(&pfd, 1, 5000) == 1);
 }
 
+static uint64_t inode_of(int fd)
+{
+	struct stat st;
+
+	CHECK(!fstat(fd, &st));
+	return st.st_ino;
+}
+
 static void connection(const char *at, const char *to)
 {
 	uint32_t uid = 99;
@@ -99,11 +108,11 @@ static void connection(const char *at, const char *to)
 	CHECK(p.answerer >= 0);
 	CHECK_EQ(sr_owner_of_peer(&p.from, &p.to, &uid), 0);
 	CHECK_EQ(uid, users[2]);
-	CHECK(sr_owner_is_here(p.asker, &p.from, &p.to));
-	CHECK(sr_owner_is_here(p.answerer, &p.to, &p.from));
-	CHECK(!sr_owner_is_here(p.asker, &p.to, &p.from));
-	CHECK(!sr_owner_is_here(p.listener, &p.to, &p.from));
-	CHECK(!sr_owner_is_here(-1, &p.from, &p.to));
+	CHECK(sr_owner_is_here(inode_of(p.asker), &p.from, &p.to));
+	CHECK(sr_owner_is_here(inode_of(p.answerer), &p.to, &p.from));
+	CHECK(!sr_owner_is_here(inode_of(p.asker), &p.to, &p.from));
+	CHECK(!sr_owner_is_here(inode_of(p.listener), &p.to, &p.from));
+	CHECK(!sr_owner_is_here(0, &p.from, &p.to));
 
 	/* Gone, but the kernel still has it; a listener is not taken for it. */
 	uid = 99;

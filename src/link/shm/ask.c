@@ -370,7 +370,7 @@ static const char *begin(struct asking *a)
 		return "no-listener";
 	if (!sr_fd_room(ASK_FDS + sr_shm_asking - 1))
 		return "descriptors";
-	if (!sr_owner_is_here(ask->anchor, &ask->src, &ask->dst))
+	if (!sr_owner_is_here(ask->inode, &ask->src, &ask->dst))
 		return "no-match";
 	if (sr_shm_plan(&plan, ask->policy->ring_first, ask->policy->ring_max))
 		return "off";

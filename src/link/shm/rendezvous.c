@@ -370,7 +370,7 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 	int err;
 
 	sr_name_addresses(&req->name, &theirs, &ours);
-	if (!sr_owner_is_here(req->anchor, &ours, &theirs)) {
+	if (!sr_owner_is_here(req->inode, &ours, &theirs)) {
 		*reason = "no-match";
 		goto refuse;
 	}
