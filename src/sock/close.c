@@ -190,28 +190,45 @@ static void detach_last(struct sr_stream *st, int fd)
 		await_arrival(st, l.l_linger);
 }
 
-/* Closes the stream's last descriptor. */
+static bool may_have_link(struct sr_stream *st)
+{
+	return !(sr_st_flags(st) & SR_ST_LISTEN) && !sr_is_plain(st) &&
+	       !atomic_load(&st->owned.guest) &&
+	       (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att);
+}
+
+/*
+ * Closes the stream's last descriptor.  Whether the stream may have a link is looked at
+ * without a lock first, because most streams never ask for one, and their close makes no
+ * system call but close(2).  The service thread may put the stream onto a link right after
+ * that look, so both locks are taken before the next one.  A link that is made even later
+ * finds the anchor gone, and is dropped by the service thread: either that thread finds
+ * CLOSING, or we find the link and kick.
+ */
 static void close_last(struct sr_stream *st, int fd)
 {
-	bool listens = sr_st_flags(st) & SR_ST_LISTEN;
-	bool linked = !listens && !sr_is_plain(st) && !atomic_load(&st->owned.guest) &&
-		      (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att);
+	bool asked = may_have_link(st);
 
 	/* The report needs the name, and the descriptor still has it. */
-	if (linked || sr_conf.report[0])
+	if (asked || sr_conf.report[0])
 		sr_stream_name(st);
-	if (linked) {
+	if (!asked) {
+		sr_stream_lock(st);
+		asked = may_have_link(st);
+		if (asked)
+			sr_stream_unlock(st);
+	}
+	if (asked) {
 		detach_last(st, fd);
 		return;
 	}
-	sr_stream_lock(st);
 	sr_st_set(st, SR_ST_CLOSING);
 	sr_epoll_stream_gone(st);
 	st->anchor = -1;
 	sr_owners_leave(st);
 	sr_stream_unlock(st);
 	sr_stream_end_report(st);
-	if (listens)
+	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.att)
 		sr_stream_kick(st);
 }
 
