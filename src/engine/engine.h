@@ -131,6 +131,9 @@ void sr_stream_lock_and_progress(struct sr_stream *st);
 extern atomic_int sr_streams_ending;
 /* TCP's end was read, behind all raw bytes, or is an error.  rx_lock held. */
 void sr_rx_tcp_end(struct sr_stream *st, bool reset);
+/* Our program has ended its direction, and takes no more bytes: the peer's next send is
+ * answered by a reset.  rx_lock held. */
+void sr_rx_over(struct sr_stream *st);
 /* TCP's end was read through the open gate: did it arrive before all bytes that
  * a RESUME had promised?  Then it is a reset.  No lock held. */
 bool sr_rx_short(struct sr_stream *st);

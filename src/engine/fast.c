@@ -35,7 +35,7 @@ void sr_fast_update_tx(struct sr_stream *st)
 		    st->out.link && !st->tx.ended && !st->out.broken && !st->out.held &&
 		    !st->out.lost_ns && !(sr_st_flags(st) & unusual) &&
 		    !atomic_load(&st->want_tcp) &&
-		    !(sr_link_events(st->out.link) & SR_LINK_DEAD);
+		    !(sr_link_events(st->out.link) & (SR_LINK_DEAD | SR_LINK_END));
 
 	atomic_store_explicit(&st->head.tx_fast, fast, memory_order_relaxed);
 	if (st->stat)

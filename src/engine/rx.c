@@ -64,6 +64,16 @@ static void do_rx(struct sr_stream *st, unsigned todo)
 		st->in.link->ops->ctl(st->in.link, &msg);
 }
 
+/* The peer's end has come, which may be a close: from now on each send looks whether the
+ * peer still takes bytes (sock/send.c). */
+static void note_end(struct sr_stream *st)
+{
+	sr_st_set(st, SR_ST_PEER_END);
+	sr_lock(&st->tx_lock);
+	sr_fast_update_tx(st);
+	sr_unlock(&st->tx_lock);
+}
+
 /* Handles END and the stream's end, whenever h, rx or TCP's end has moved. */
 static void settle(struct sr_stream *st)
 {
@@ -74,7 +84,7 @@ static void settle(struct sr_stream *st)
 		if (sr_rx_end(&st->rx, st->in.link->peer_end, head(st)) < 0)
 			st->in.link->ops->drop(st->in.link, "protocol");
 		else
-			sr_st_set(st, SR_ST_PEER_END);
+			note_end(st);
 	}
 	do_rx(st, sr_rx_settle(&st->rx, head(st)));
 	if (st->rx.state == before)
@@ -385,6 +395,14 @@ static bool unread_before(struct sr_stream *st, uint64_t n)
 	return n > st->rx.rx + st->rx.part || st->in.pushback_len || st->rx.dup;
 }
 
+void sr_rx_over(struct sr_stream *st)
+{
+	struct sr_link *link = st->in.link;
+
+	if (link && link->ops->rx_over)
+		link->ops->rx_over(link);
+}
+
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 {
 	uint8_t out[SR_RECORD_LEN];
@@ -433,6 +451,8 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (st->in.link)
 		sr_link_put(st->in.link);
 	st->in.link = sr_link_get(link);
+	if (sr_st_flags(st) & SR_ST_CLOSING)
+		sr_rx_over(st);
 	link->ops->ctl(link, &ack);
 	return true;
 }

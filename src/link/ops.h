@@ -93,6 +93,13 @@ struct sr_link_ops {
 	 * peer, in batches.  rx. */
 	void (*rx_free)(struct sr_link *link, size_t n);
 
+	/* Our program takes none of the bytes that come from now on: says so, as a reset
+	 * will answer them.  Has the peer's program said so before the last commit?
+	 * A pair: tx_over() is true behind a tx_commit(), or else a look behind rx_over()
+	 * finds its bytes.  NULL: only the reset tells.  rx, tx. */
+	void (*rx_over)(struct sr_link *link);
+	bool (*tx_over)(struct sr_link *link);
+
 	/* TCP has ended.  Takes in what the peer has put on the link until
 	 * then, also when DEAD.  Returns true if that is all that the peer's
 	 * program had sent.  NULL: unknown.  rx. */

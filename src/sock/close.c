@@ -160,6 +160,8 @@ static void detach_last(struct sr_stream *st, int fd)
 	}
 	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
 		sr_st_set(st, SR_ST_SECOND);
+	if (!shared)
+		sr_rx_over(st);
 	if (shared)
 		reset = st->out.broken;
 	else
@@ -263,6 +265,7 @@ void sr_close_at_exit(struct sr_stream *st)
 	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
 	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
 		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
+		sr_rx_over(st);
 		if ((l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st))
 			sr_ends_reset_on_close(st->anchor);
 		else if (sr_gate_shut(&st->out.gate))

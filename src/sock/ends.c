@@ -33,13 +33,14 @@ bool sr_ends_arrived(struct sr_stream *st)
 		link->ops->poll(link);
 		return st->tx.end_sent && link->ops->tx_arrived(link) >= st->tx.w;
 	}
+	if (st->tx.state == SR_TX_DONE && link && (sr_link_events(link) & SR_LINK_ACKEND))
+		return true;	/* and FIN follows */
 	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->out.gate))
 		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
 	return false;
 }
 
-/* Has the peer's end come, perhaps behind unread bytes?  rx_lock held. */
-static bool peer_ended(struct sr_stream *st)
+bool sr_ends_came(struct sr_stream *st)
 {
 	if (sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
 		return st->rx.state == SR_RX_EOF || st->rx.end;
@@ -50,7 +51,7 @@ static bool peer_ended(struct sr_stream *st)
  * another state.  half: the program had ended our direction.  Both locks held. */
 static bool both_ended(struct sr_stream *st, bool half)
 {
-	return (st->tx.ended || half) && peer_ended(st);
+	return (st->tx.ended || half) && sr_ends_came(st);
 }
 
 /* Has TCP bytes for the program, of a direction that is plain? */
@@ -157,6 +158,9 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 		sr_stream_unlock(st);
 		return kernel_shutdown(fd, how);
 	}
+	/* (It is said before the end is, so that whoever sees that sees this.) */
+	if ((sr_st_flags(st) & (SR_ST_RDSHUT | SR_ST_HALF)) == (SR_ST_RDSHUT | SR_ST_HALF))
+		sr_rx_over(st);
 	r = shut_down(st, fd, how, half);
 	sr_fast_update_rx(st);
 	sr_stream_unlock(st);

@@ -143,6 +143,9 @@ static int next_error(struct sr_stream *st, int err)
 {
 	int ours = atomic_exchange(&st->err.pending, 0);
 
+	/* A link told of the reset before TCP did, and the program knows it. */
+	if (!ours && err && st->out.broken && atomic_load(&st->err.reported))
+		return 0;
 	/* The kernel and the link may both have seen the same reset, but only
 	 * the link the end before it. */
 	if (ours || (err && sr_any_gate_shut(st)))
@@ -166,6 +169,8 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 		v = next_error(st, v);
 		memcpy(val, &v, *len);
 	}
+	if (level == IPPROTO_TCP && name == TCP_INFO && sr_any_gate_shut(st))
+		sr_state_info(st, val, *len);
 	return 0;
 }
 
@@ -248,35 +253,6 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 }
 
-static int bytes_in(struct sr_stream *st, int fd, int *n)
-{
-	int r = 0;
-
-	sr_lock(&st->rx_lock);
-	sr_rx_progress(st);
-	*n = 0;
-	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW)
-		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
-	else
-		*n = (int)sr_ring_bytes(st);
-	*n += (int)st->in.pushback_len;
-	sr_unlock(&st->rx_lock);
-	return r;
-}
-
-static int bytes_out(struct sr_stream *st, int fd, int *n)
-{
-	int r = sr_real.ioctl(fd, SIOCOUTQ, n) < 0 ? -errno : 0;
-
-	sr_lock(&st->tx_lock);
-	if (!r && st->out.link && st->tx.state != SR_TX_WAIT) {
-		st->out.link->ops->poll(st->out.link);
-		*n += (int)(st->tx.w - st->out.link->ops->tx_arrived(st->out.link));
-	}
-	sr_unlock(&st->tx_lock);
-	return r;
-}
-
 int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 {
 	int r;
@@ -285,11 +261,9 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 		sr_stream_plain(st, SR_REASON_OPTION, false);
 	if (req == SIOCINQ)
 		sr_guest_use(st, SR_NOTIFY_RX);
-	if (sr_gate_shut(&st->in.gate) && req == SIOCINQ)
-		return bytes_in(st, fd, arg);
-	if (sr_gate_shut(&st->out.gate) && req == SIOCOUTQ)
-		return bytes_out(st, fd, arg);
 	r = sr_real.ioctl(fd, req, arg);
+	if (r == 0 && (req == SIOCINQ || req == SIOCOUTQ || req == SIOCOUTQNSD))
+		return sr_state_queue(st, fd, req, arg);
 	if (req == FIONBIO)
 		sr_stream_mode_changed(st);
 	return r < 0 ? -errno : r;

@@ -65,6 +65,8 @@ void sr_streams_deliver(void);
 /* Are there bytes that the program has not read, as far as the library has them?
  * rx_lock held. */
 bool sr_ends_unread(struct sr_stream *st);
+/* Has the peer's end come, perhaps behind unread bytes?  rx_lock held. */
+bool sr_ends_came(struct sr_stream *st);
 /* Does the peer's host have all that we sent, and our end?  tx_lock held. */
 bool sr_ends_arrived(struct sr_stream *st);
 /* Are there unread bytes that make the last close a reset?  If both directions have
@@ -74,6 +76,12 @@ bool sr_ends_leave_unread(struct sr_stream *st);
 void sr_ends_finish(struct sr_stream *st);
 /* The descriptor's last close will be a reset. */
 void sr_ends_reset_on_close(int fd);
+
+/* ---- state.c: what is said of a stream; the kernel has answered, for its anchor ---- */
+/* SIOCINQ, SIOCOUTQ, SIOCOUTQNSD: *n bytes are in the anchor's queue. */
+int sr_state_queue(struct sr_stream *st, int fd, unsigned long req, int *n);
+/* val is struct tcp_info, or its first len bytes. */
+void sr_state_info(struct sr_stream *st, void *val, size_t len);
 
 /* ---- close.c ---- */
 void sr_close_progress(struct sr_stream *st);	/* service thread */

@@ -21,6 +21,7 @@
 #include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "base/order.h"
 
 /* ---- arrivals ---- */
 
@@ -237,6 +238,26 @@ static bool rx_unmarked(struct sr_link *link)
 	return atomic_load(&sr_shm_of(link)->peer->unmarked);
 }
 
+/* pair over: tx_over() of the other end, which has changed its tx_w; our caller then looks
+ * for bytes.  (If neither saw the other, the reset would come at the next tick.) */
+static void rx_over(struct sr_link *link)
+{
+	struct sr_shm *l = sr_shm_of(link);
+	uint64_t none = 0, come = atomic_load(&l->peer->tx_w);
+
+	atomic_compare_exchange_strong(&l->own->over, &none, come + 1);
+	sr_fence_look(); /* pair over: tx_over() */
+}
+
+/* pair over: rx_over() of the other end; tx_commit() has changed our tx_w. */
+static bool tx_over(struct sr_link *link)
+{
+	struct sr_shm *l = sr_shm_of(link);
+	uint64_t over = atomic_load(&l->peer->over);
+
+	return over && l->tx_shown >= over;
+}
+
 void sr_shm_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -411,6 +432,8 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_data = rx_data,
 	.rx_look = sr_shm_rx_look,
 	.rx_free = sr_shm_rx_free,
+	.rx_over = rx_over,
+	.tx_over = tx_over,
 	.rx_last = rx_last,
 	.leave = leave,
 	.rx_resent = rx_resent,

@@ -55,6 +55,8 @@ struct sr_shm_page {
 	_Atomic uint32_t gens;		      /* generations announced so far */
 	_Atomic uint32_t unmarked;	      /* gave a switch up: no mark will come */
 	_Atomic uint64_t tx_kept; /* tx_w and bytes held back (MSG_MORE) */
+	/* Its program takes no more bytes: 1 + those that had come by then; 0: it does. */
+	_Atomic uint64_t over;
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Atomic uint32_t core; /* 1 + where its thread was seen; 0: nowhere yet */
 	_Alignas(64) struct sr_gen gen[SR_GENS];

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * state.c - what getsockopt(2) and ioctl(2) say of a stream's state and of its bytes: the
+ * same as its calls have said.  A link has the ends of the directions before the anchor
+ * has them, and bytes that the anchor never sees.  Everything else in TCP_INFO (round
+ * trip time, window, counts of segments) stays the anchor's.
+ *
+ * Locks: rx_lock, then tx_lock.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "sock/sock.h"
+
+enum {				/* of the kernel's <net/tcp_states.h> */
+	ESTABLISHED = 1, FIN_WAIT1 = 4, FIN_WAIT2, TIME_WAIT, CLOSE, CLOSE_WAIT,
+	LAST_ACK, CLOSING = 11,
+};
+
+/* ---- states ---- */
+
+static unsigned bit(unsigned state)
+{
+	return 1u << state;
+}
+
+/*
+ * The anchor's state, with the ends that have come or gone by a link.  A direction's END
+ * takes the place of its FIN.  (Linux says CLOSE in place of TIME_WAIT, as no program has
+ * the socket that waits.)  Both locks held.
+ */
+static unsigned joined_state(struct sr_stream *st, unsigned anchor)
+{
+	const unsigned ours = bit(FIN_WAIT1) | bit(FIN_WAIT2) | bit(CLOSING) |
+			      bit(TIME_WAIT) | bit(LAST_ACK);
+	const unsigned peers = bit(CLOSE_WAIT) | bit(LAST_ACK) | bit(CLOSING) |
+			       bit(TIME_WAIT);
+	bool we_ended, peer_ended;
+
+	if (!(bit(anchor) & (ours | peers | bit(ESTABLISHED))))
+		return anchor;
+	if (st->out.broken)
+		return CLOSE;
+	we_ended = (bit(anchor) & ours) || (sr_st_flags(st) & SR_ST_HALF);
+	peer_ended = (bit(anchor) & peers) || sr_ends_came(st);
+	if (!we_ended)
+		return peer_ended ? CLOSE_WAIT : ESTABLISHED;
+	if (!sr_ends_arrived(st))
+		return !peer_ended ? FIN_WAIT1 : anchor == CLOSING ? CLOSING : LAST_ACK;
+	return peer_ended ? CLOSE : FIN_WAIT2;
+}
+
+/* ---- bytes ---- */
+
+/* Bytes that the link holds back (MSG_MORE, TCP_CORK), or that a return to TCP has yet to
+ * write there.  tx_lock held. */
+static unsigned not_sent(struct sr_stream *st)
+{
+	if (st->tx.state == SR_TX_RESEND)
+		return (unsigned)(st->tx.w - st->tx.at);
+	return st->tx.state == SR_TX_LINK ? (unsigned)st->out.held : 0;
+}
+
+/* Bytes on the link that the peer's host does not have yet.  tx_lock held. */
+static unsigned not_arrived(struct sr_stream *st)
+{
+	struct sr_link *link = st->out.link;
+
+	if (st->tx.state != SR_TX_LINK)
+		return not_sent(st);
+	link->ops->poll(link);
+	return (unsigned)(st->tx.w - link->ops->tx_arrived(link));
+}
+
+static int unread(struct sr_stream *st, int fd, int *n)
+{
+	int r = 0;
+
+	sr_lock(&st->rx_lock);
+	sr_rx_progress(st);
+	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW)
+		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
+	else
+		*n = (int)sr_ring_bytes(st);
+	*n += (int)st->in.pushback_len;
+	sr_unlock(&st->rx_lock);
+	return r;
+}
+
+int sr_state_queue(struct sr_stream *st, int fd, unsigned long req, int *n)
+{
+	if (req == SIOCINQ)
+		return sr_gate_shut(&st->in.gate) ? unread(st, fd, n) : 0;
+	if (!sr_gate_shut(&st->out.gate))
+		return 0;
+	sr_lock(&st->tx_lock);
+	*n += (int)(req == SIOCOUTQ ? not_arrived(st) : not_sent(st));
+	sr_unlock(&st->tx_lock);
+	return 0;
+}
+
+void sr_state_info(struct sr_stream *st, void *val, size_t len)
+{
+	const size_t at = offsetof(struct tcp_info, tcpi_notsent_bytes);
+	uint8_t state;
+	uint32_t bytes;
+
+	_Static_assert(offsetof(struct tcp_info, tcpi_state) == 0, "the first byte");
+	if (!len || atomic_load(&st->owned.guest))
+		return;
+	sr_stream_lock_and_progress(st);
+	memcpy(&state, val, sizeof(state));
+	state = (uint8_t)joined_state(st, state);
+	memcpy(val, &state, sizeof(state));
+	if (len >= at + sizeof(bytes)) {
+		memcpy(&bytes, (char *)val + at, sizeof(bytes));
+		bytes += not_sent(st);
+		memcpy((char *)val + at, &bytes, sizeof(bytes));
+	}
+	sr_stream_unlock(st);
+}
