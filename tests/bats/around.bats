@@ -18,7 +18,7 @@ post_switches() {
 }
 
 @test "daemon: the stream goes on in the background" {
-	compare around daemon -w any -l -s 1 -c 2
+	compare around daemon -w some -l -s 1 -c 2
 }
 
 @test "daemon: the stream gets a link again in the background" {
@@ -39,9 +39,9 @@ post_switches() {
 }
 
 @test "daemon: away from terminal and directory" {
-	compare around daemon-away -w any -l -s 1 -c 2
+	compare around daemon-away -w some -l -s 1 -c 2
 }
 
 @test "wordexp runs a command that writes to the stream" {
-	compare around wordexp -w any -l
+	compare around wordexp -w some -l
 }

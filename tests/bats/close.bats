@@ -13,7 +13,7 @@ teardown() { stop_all; }
 
 @test "SO_LINGER and SIOCOUTQ: for the peer's host, not its program" {
 	[ "${SR_TEST_DEVICE:-}" != siw ] || skip "iWARP does not tell the two apart"
-	compare close unread -n 2 -w any
+	compare close unread -n 2 -w some
 }
 
 @test "exit with bytes under way" {
@@ -44,12 +44,12 @@ teardown() { stop_all; }
 }
 
 @test "close under a sleeping poll: it ends" {
-	compare close poll-under -w any -l
+	compare close poll-under -w some -l
 }
 
 @test "a handler closes what its thread sleeps on" {
 	needs_signals
-	compare close close-in-handler -w any -l
+	compare close close-in-handler -w some -l
 }
 
 @test "shutdown under a sleeping reader" {
@@ -57,11 +57,11 @@ teardown() { stop_all; }
 }
 
 @test "streams that carry nothing" {
-	compare close empty -w any -n 21
+	compare close empty -w some -n 21
 }
 
 @test "5,000 upgraded streams leave nothing behind" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer keeps freed memory"
 	[ "$SR_TEST_WHERE" = native ] || skip "too slow in the virtual machine"
-	compare close steady -w any -n 5500 -m "wait lazy"
+	compare close steady -w some -n 5500 -m "wait lazy"
 }

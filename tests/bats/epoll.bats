@@ -21,7 +21,7 @@ teardown() { stop_all; }
 }
 
 @test "reset behind the peer's end" {
-	compare epoll_event gone -n 2 -l -w any
+	compare epoll_event gone -n 2 -l -w some
 }
 
 @test "edge-triggered, partial reads" {
@@ -90,30 +90,30 @@ teardown() { stop_all; }
 }
 
 @test "a stream that was reset, in a set that is polled, and by a number that is closed" {
-	compare epoll_set broken -w any -l
+	compare epoll_set broken -w some -l
 }
 
 @test "edge-triggered, half on the link, beside a member that is always ready" {
-	compare epoll_set half -w any -l
+	compare epoll_set half -w some -l
 }
 
 @test "a set that is polled is ready only if a member is" {
-	compare epoll_set idle -w any -r 'epoll|peer-dropped'
+	compare epoll_set idle -w some -r 'epoll|peer-dropped'
 }
 
 @test "closed descriptors leave the set, duplicates keep them there" {
 	# Twice in one set: plain.
-	compare epoll_close closing -n 2 -w any -r 'epoll|peer-dropped'
+	compare epoll_close closing -n 2 -w some -r 'epoll|peer-dropped'
 }
 
 @test "a number that is closed, and comes back" {
-	compare epoll_close number -w any -r 'epoll|peer-dropped'
+	compare epoll_close number -w some -r 'epoll|peer-dropped'
 }
 
 @test "a loop that closes without EPOLL_CTL_DEL: no event of a closed connection" {
 	local n=3000
 	[ "$SR_TEST_LINK" = shm ] || n=80 # each takes its time
-	CASE_CONNECTIONS=$n compare epoll_close loop -w any -l -n $n
+	CASE_CONNECTIONS=$n compare epoll_close loop -w some -l -n $n
 }
 
 # Busy processes take the processor from the service thread at any point, such as in a
@@ -135,22 +135,22 @@ teardown() { stop_all; }
 }
 
 @test "a set shared over fork" {
-	compare epoll_process fork -s 3 -c 2 -l -w any -r 'fork|epoll|peer-dropped'
+	compare epoll_process fork -s 3 -c 2 -l -w some -r 'fork|epoll|peer-dropped'
 }
 
 @test "a child takes wake-ups of its parent" {
-	compare epoll_process thief -n 2 -l -w any -r 'fork|epoll|peer-dropped|not-asked' \
+	compare epoll_process thief -n 2 -l -w some -r 'fork|epoll|peer-dropped|not-asked' \
 		SOCKRAIL_SPIN_US=0
 }
 
 @test "the same, of a parent without a descriptor left" {
 	not_in_valgrind "does not lower the limit of descriptors"
-	compare epoll_process full -n 2 -l -w any -r 'fork|epoll|peer-dropped|not-asked' \
+	compare epoll_process full -n 2 -l -w some -r 'fork|epoll|peer-dropped|not-asked' \
 		SOCKRAIL_SPIN_US=0
 }
 
 @test "a fork beside a set with a stream that is half closed" {
-	compare epoll_process half-fork -w any -l -r 'fork|epoll|peer-dropped|short'
+	compare epoll_process half-fork -w some -l -r 'fork|epoll|peer-dropped|short'
 }
 
 @test "the child waits in an inherited set: its streams are plain" {
@@ -176,7 +176,7 @@ teardown() { stop_all; }
 
 @test "deleted and added again, for every message" {
 	# Twice in one set in the end: plain.
-	compare epoll_set again -w any -r 'epoll|peer-dropped'
+	compare epoll_set again -w some -r 'epoll|peer-dropped'
 }
 
 @test "deleted and added while another thread waits" {
@@ -187,7 +187,7 @@ teardown() { stop_all; }
 walk() {
 	[ "$SR_TEST_WHERE" = native ] || local case_limit=120
 	[ "$SR_TEST_LINK" = shm ] || local -x CASE_LATE=1
-	CASE_SEEDS="$1 $2" compare epoll_walk walk -w any -l -n 1+ -m "wait lazy eager"
+	CASE_SEEDS="$1 $2" compare epoll_walk walk -w some -l -n 1+ -m "wait lazy eager"
 }
 
 @test "random sequences of calls" {

@@ -16,7 +16,7 @@ teardown() { stop_all; }
 forks() {
 	local report=$BATS_TEST_TMPDIR/$1.wait/client.report modes=$SR_TEST_MODES
 	[ "$SR_TEST_LINK" = shm ] || modes='wait'
-	compare signal_fork "$1" -w any -l -n 9+ -m "$modes"
+	compare signal_fork "$1" -w some -l -n 9+ -m "$modes"
 	[ "$SR_TEST_LINK" = shm ] && [ -e "$report" ] || return 0
 	[ "$(grep -c '"tx_shm":[1-9]' "$report")" = 9 ]
 }
@@ -26,7 +26,7 @@ forks() {
 }
 
 @test "a recv of no byte that is interrupted" {
-	compare signal restart-none -n 2 -w any -l
+	compare signal restart-none -n 2 -w some -l
 }
 
 @test "ppoll and pselect with signal masks, while the thread does not sleep yet" {
@@ -59,15 +59,15 @@ forks() {
 }
 
 @test "siglongjmp out of calls that wait" {
-	compare signal_jump jump -w any
+	compare signal_jump jump -w some
 }
 
 @test "siglongjmp out of send" {
-	compare signal_jump jump-send -w any -n 2 -l
+	compare signal_jump jump-send -w some -n 2 -l
 }
 
 @test "exit in a handler, at any time" {
-	compare signal_jump exit -w any -n 2 -l
+	compare signal_jump exit -w some -n 2 -l
 }
 
 @test "a handler forks in a call that sleeps: the child exits" {
@@ -79,5 +79,5 @@ forks() {
 }
 
 @test "sigaction, signal and their like say what the program did" {
-	compare signal_action actions -w any
+	compare signal_action actions -w some
 }

@@ -28,8 +28,21 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 	lines '' ''
 	accepted wait link
 	accepted wait mixed
+	accepted wait some
 	accepted wait any
 	accepted lazy link
+}
+
+@test "nothing by the link: in mode wait refused, unless nothing is known" {
+	local plain='s/link":"shm"/link":"plain"/;s/_shm":/_plain":/g;s/_plain":0,//g;s/tx_plain":[0-9]*/&,"tx_shm":0/;s/rx_plain":[0-9]*/&,"rx_shm":0/'
+	lines "$plain" "$plain"
+	refused wait some
+	accepted wait any
+	accepted lazy some
+	accepted eager some
+	accepted nodevice some
+	lines '' "$plain"
+	accepted wait some
 }
 
 @test "missing, additional and empty reports are refused" {
@@ -123,7 +136,7 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 		grep -q "struct tcp_case cases" "$p" || continue # not a program of cases
 		p=$(basename "$p" .c)
 		while read -r c; do
-			grep -qrE "((compare $p|ends [^ ]+ [^ ]+|between) $c|either ${c%-*})( |\$)" \
+			grep -qrE "(((compare|pair .*) $p|ends [^ ]+ [^ ]+|between) $c|either ${c%-*})( |\$)" \
 				--include=*.bats "$SR_TOP/tests/bats" ||
 				{ echo "$p $c is nowhere"; rc=1; }
 		done < <("$PROGS/$p" list)
