@@ -35,13 +35,25 @@ fabric_rounds() {
 
 # as server|client COMMAND...: under Sockrail, or not, as each_way wants it
 as() {
-	local policy=${!1} report=$BATS_TEST_TMPDIR/$1.report
+	local policy=${!1} report=$BATS_TEST_TMPDIR/$1.report level=info
 	shift
+	[ "$policy" != lazy ] || level=debug # for paced
 	if [ "$policy" = none ]; then
 		"$@"
 	else
 		SOCKRAIL_UPGRADE=$policy SOCKRAIL_UPGRADE_WAIT_MS=${SOCKRAIL_UPGRADE_WAIT_MS:-5000} REPORT=$report \
-			SOCKRAIL_LOG=info SOCKRAIL_LOG_FILE=$report.log rail "$@"
+			SOCKRAIL_LOG=$level SOCKRAIL_LOG_FILE=$report.log rail "$@"
+	fi
+}
+
+# paced server|client BYTES: cat; where both ends are lazy, one that goes slowly until the
+# stream, by which that end sends so many, has its link: it must not be over before
+paced() {
+	# shellcheck disable=SC2154 # each_way's
+	if [ "$server$client" = lazylazy ]; then
+		python3 "$SR_TOP/tests/lib/pace.py" "$2" "$BATS_TEST_TMPDIR/$1.report.log"
+	else
+		cat
 	fi
 }
 

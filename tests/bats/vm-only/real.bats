@@ -53,9 +53,11 @@ nc_run() {
 
 # nc_one FILE COPY WHO-SENDS
 nc_one() {
-	local send=(-N) take=(-d) client_pid n
+	local send=(-N) take=(-d) client_pid n size
+	size=$(stat -c %s "$1")
 	if [ "$3" = server ]; then
-		as server timeout 280 nc -l "${send[@]}" "$ADDR" "$port" <"$1" 3>&- &
+		paced server "$size" <"$1" 3>&- |
+			as server timeout 280 nc -l "${send[@]}" "$ADDR" "$port" 3>&- &
 	else
 		as server timeout 280 nc -l "${take[@]}" "$ADDR" "$port" >"$2" 3>&- &
 	fi
@@ -65,7 +67,8 @@ nc_one() {
 	if [ "$3" = server ]; then
 		as client timeout 280 nc "${take[@]}" "$ADDR" "$port" >"$2" 3>&- &
 	else
-		as client timeout 280 nc "${send[@]}" "$ADDR" "$port" <"$1" 3>&- &
+		paced client "$size" <"$1" 3>&- |
+			as client timeout 280 nc "${send[@]}" "$ADDR" "$port" 3>&- &
 	fi
 	client_pid=$!
 	sr_started+=("$client_pid")
@@ -107,7 +110,8 @@ socat_run() {
 	start server as server timeout 150 socat -u \
 		"TCP-LISTEN:$port,bind=$ADDR,reuseaddr" "CREATE:$t/got"
 	listening "$port" || return
-	as client timeout 150 socat -u "FILE:$t/a" "TCP:$ADDR:$port" &&
+	paced client 33554432 <"$t/a" |
+		as client timeout 150 socat -u - "TCP:$ADDR:$port" &&
 		await && cmp "$t/a" "$t/got" || return
 	result=$(sha256sum <"$t/got")
 }
@@ -121,7 +125,7 @@ socat_run() {
 # ------------------------------------------------------------ HTTP, Python
 
 http_start() {
-	start server as server python3 -m http.server --bind "$ADDR" --directory "$t/www" "$port"
+	start server as server python3 -m http.server "$@" --bind "$ADDR" --directory "$t/www" "$port"
 	listening "$port" 30
 }
 
@@ -134,10 +138,13 @@ http_setup() {
 # what curl says of each file, on its error output
 curl_says='%{stderr}%{http_code} %{size_download} %{num_redirects}\n'
 
+# Lazy, all files come by one stream, which has its link before it is over.
 curl_row() {
-	http_start || return
+	local protocol=()
+	[ "$server$client" != lazylazy ] || protocol=(--protocol HTTP/1.1)
+	http_start "${protocol[@]}" || return
 	as client timeout 250 curl -sS --fail -w "$curl_says" "http://$ADDR:$port/file?[1-$rows]" \
-		2>"$t/client.err" |
+		2>"$t/client.err" | paced server $((rows * 8388608)) |
 		cmp - <(for ((i = 0; i < rows; i++)); do cat "$t/www/file"; done) || return
 	result=$(<"$t/client.err")
 	stop_all
@@ -153,8 +160,6 @@ curl_row() {
 @test "curl: the same, lazy, and with one side plain" {
 	http_setup curl
 	rows=5
-	# a link over siw takes about as long as a file
-	[ "$SR_TEST_DEVICE" != siw ] || lazy_share=0
 	each_way 41943040 curl_row "lazy:lazy none:wait wait:none"
 }
 
