@@ -171,6 +171,12 @@ SR_API void (*sr_signal(int sig, void (*handler)(int)))(int);
 SR_API void (*sr_sysv_signal(int sig, void (*handler)(int)))(int);
 SR_API int sr_siginterrupt(int sig, int interrupt);
 
+/* ---- threads ---- */
+
+/* Before the first one the library sees to it that no thread is cancelled while it is
+ * within the library with something half done.  th: a pthread_t. */
+SR_API int sr_pthread_cancel(unsigned long th);
+
 /* ---- stdio over a stream: it goes back to plain TCP and stays there ---- */
 
 SR_API FILE *sr_fdopen(int fd, const char *mode);

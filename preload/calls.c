@@ -30,6 +30,7 @@ static inline size_t checked(size_t n, size_t room)
 #define END_file(call) return call
 #define END_proc(call) return call
 #define END_signal(call) return call
+#define END_thread(call) return call
 #define END_exit(call) call
 
 #define SR_CALL(family, ret, name, params, args) \

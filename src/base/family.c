@@ -11,6 +11,7 @@
 
 #include "base/fdpriv.h"
 #include "base/loop.h"
+#include "base/now.h"
 
 /* Address space: a page that is never touched costs nothing. */
 #define SLOTS 65536
@@ -68,7 +69,7 @@ static void on_event(struct sr_watch *w, uint32_t events)
 	char c[64];
 
 	(void)events;
-	while (sr_real.recv(w->fd, c, sizeof(c), MSG_DONTWAIT) > 0)
+	while (sr_now_recv(w->fd, c, sizeof(c), 0) > 0)
 		;
 	on_ring();
 }
@@ -100,7 +101,7 @@ out:
 bool sr_doorbell_ring(int doorbell)
 {
 	return doorbell >= 0 &&
-	       (sr_real.send(doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
+	       (sr_now_send(doorbell, "", 1) == 1 ||
 		errno == EAGAIN || errno == EINTR || errno == ENOBUFS);
 }
 

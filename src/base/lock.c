@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/now.h"
 
 __thread volatile int sr_inside __attribute__((tls_model("initial-exec")));
 
@@ -113,13 +114,8 @@ void sr_lock_await(struct sr_mutex *m)
 
 void sr_locks_await_loading(void)
 {
-	static const struct timespec ms = { .tv_nsec = 1000000 };
-	int err = errno;
-
-	/* (The C library's nanosleep() is a cancellation point.) */
 	for (int i = 0; i < 1000 && atomic_load(&sr_locks.loading.word); i++)
-		sr_real.syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&ms, 0, 0, 0);
-	errno = err;
+		sr_now_sleep(1000000);
 }
 
 void sr_locks_go(void)

@@ -112,21 +112,26 @@ static void wake(void)
 	errno = err;
 }
 
+/* (Held: a task that is queued and never pushed would not run any more.) */
 bool sr_loop_post(struct sr_task *t)
 {
 	unsigned now = atomic_load(&epoch);
 	struct sr_task *head;
+	bool fresh;
 
+	sr_hold();
 	/* An exchange even when it is queued: it releases what was done before
 	 * to the exchange in run_tasks(). */
-	if (atomic_exchange(&t->queued, now) == now)
-		return false;
-	head = atomic_load(&posted);
-	do {
-		t->next = head;
-	} while (!atomic_compare_exchange_weak(&posted, &head, t));
-	wake();
-	return true;
+	fresh = atomic_exchange(&t->queued, now) != now;
+	if (fresh) {
+		head = atomic_load(&posted);
+		do {
+			t->next = head;
+		} while (!atomic_compare_exchange_weak(&posted, &head, t));
+		wake();
+	}
+	sr_release();
+	return fresh;
 }
 
 static void run_tasks(void)
@@ -299,7 +304,6 @@ static int sleep_limit_ms(void)
 
 static void sleep_once(void)
 {
-	static const struct timespec tick = { .tv_nsec = BROKEN_TICK_MS * 1000000 };
 	int ms = sleep_limit_ms(), n;
 
 	if (ms)
@@ -312,7 +316,7 @@ static void sleep_once(void)
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
 	 * timers, on which switches back to TCP rest, go on. */
 	if (n < 0 && errno != EINTR)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &tick, NULL);
+		sr_now_sleep(BROKEN_TICK_MS * 1000000);
 	batch_at = 0;
 	batch_end = n > 0 ? n : 0;
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * now.h - I/O that does not sleep, for callers that hold a lock.
+ * now.h - I/O that does not sleep, for callers that hold a lock; and a sleep.
  *
  * The C library's functions are cancellation points (pthreads(7)) even if they are
  * not going to wait: a thread with a cancellation pending would leave from within our
- * locks.  These are the system calls alone.  Results and errno as the library's.
+ * locks, or from within a call that promises to be no cancellation point (close, dup2).
+ * These are the system calls alone.  Results and errno as the library's.
  */
 #ifndef SR_NOW_H
 #define SR_NOW_H
 
 #include "base/real.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -93,6 +95,24 @@ static inline int sr_now_poll(struct pollfd *fds, size_t n)
 
 	return (int)sr_real.syscall(SYS_ppoll, (long)fds, (long)n, (long)&at_once, 0,
 				    _NSIG / 8, 0);
+}
+
+/* Sleeps.  A signal handler cuts it short.  Leaves errno alone. */
+static inline void sr_now_sleep(uint64_t ns)
+{
+	struct timespec t = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+	int err = errno;
+
+	sr_real.syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&t, 0, 0, 0);
+	errno = err;
+}
+
+/* Sleeps between two looks at something: 0.1 ms at first (*ns is 0 then), and twice as long
+ * each time, up to some 2 ms. */
+static inline void sr_now_sleep_longer(uint64_t *ns)
+{
+	*ns = !*ns ? 100000 : *ns < 2000000 ? 2 * *ns : *ns;
+	sr_now_sleep(*ns);
 }
 
 static inline int sr_now_epoll(int epfd, struct epoll_event *ev, int max)

@@ -77,11 +77,12 @@ static long set_mask(const uint64_t *set, uint64_t *old)
 			       (long)old, MASK_BYTES, 0, 0);
 }
 
-/* All but the thread's own faults, and libc's two signals below SIGRTMIN. */
+/* All but the thread's own faults, and libc's signal for setuid(2) and its like, for which
+ * all threads are waited for.  (The one for cancellation waits, too: cancel.c.) */
 static uint64_t all_signals(void)
 {
 	return ~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) |
-		 BIT(SIGTRAP) | BIT(SIGSYS) | BIT(32) | BIT(33));
+		 BIT(SIGTRAP) | BIT(SIGSYS) | BIT(33));
 }
 
 static bool may_wait(int sig, const siginfo_t *info)
@@ -93,9 +94,9 @@ static bool may_wait(int sig, const siginfo_t *info)
 
 /* ---- putting off ---- */
 
-/* False: it cannot wait. */
-static bool put_off(int sig, siginfo_t *info, ucontext_t *context)
+bool sr_signal_put_off(int sig, siginfo_t *info, void *ucontext)
 {
+	ucontext_t *context = ucontext;
 	uint64_t all = all_signals(), now;
 
 	set_mask(&all, &now);
@@ -189,7 +190,7 @@ static void entry(int sig, siginfo_t *info, void *context)
 {
 	int err = errno, flags = atomic_load(&table[sig].flags);
 
-	if (!sr_held.count || !may_wait(sig, info) || !put_off(sig, info, context)) {
+	if (!sr_held.count || !may_wait(sig, info) || !sr_signal_put_off(sig, info, context)) {
 		if ((unsigned)flags & SA_RESETHAND)
 			reset(sig);
 		sr_handled.all++;

@@ -31,6 +31,9 @@ static inline void sr_hold(void)
 }
 
 void sr_signals_let_in(void);
+/* For a handler whose thread holds something: the signal comes again when it holds nothing.
+ * False: it cannot wait. */
+bool sr_signal_put_off(int sig, siginfo_t *info, void *ucontext);
 /* The child of fork holds nothing.  What was put off is its parent's. */
 void sr_hold_none(void);
 
@@ -46,7 +49,7 @@ static inline void sr_release(void)
  * A window: nothing is held, and handlers run, while a call of the C library's that
  * may sleep, or is given a mask, is under way.  No lock may be held around it.  A
  * handler may leave by siglongjmp(3), and the thread be cancelled: then abandoned(arg)
- * undoes what the thread has registered.  (The child of a handler that forks must do
+ * undoes what the thread has registered, and gives back the references of its call.  (The child of a handler that forks must do
  * neither, nor return: sockrail(7).)  A frame with a window is marked SR_WINDOW_FRAME:
  * AddressSanitizer would go on watching it when it has been unwound.
  * (None has a cleanup attribute: that would need libgcc_s, whose mappings each fork

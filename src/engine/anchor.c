@@ -230,7 +230,16 @@ void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 	link->ops->drop(link, "counters");
 }
 
-size_t sr_anchor_unbooked(struct sr_stream *st)
+size_t sr_anchor_unbooked_tx(struct sr_stream *st)
+{
+	uint64_t kernel, ours = atomic_load(&st->out.tcp);
+	bool ok = (atomic_load(&st->out.gate) & SR_GATE_COUNT) == 1 &&
+		  sample(st, true, &kernel);
+
+	return ok && kernel > ours ? kernel - ours : 0;
+}
+
+size_t sr_anchor_unbooked_rx(struct sr_stream *st)
 {
 	uint64_t kernel, ours = atomic_load(&st->in.tcp);
 	bool ok = (atomic_load(&st->in.gate) & SR_GATE_COUNT) == 1 &&

@@ -84,9 +84,10 @@ void sr_tx_gate_leave(struct sr_stream *st);
 /* Do the kernel's byte counters agree with ours?  Promise 6. */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
-/* Bytes that the caller, which must be the only one within the rx gate, has
- * received and not counted yet.  0: none, or unknown. */
-size_t sr_anchor_unbooked(struct sr_stream *st);
+/* Bytes that the caller, which must be the only one within the direction's gate, has
+ * sent or received and not counted yet.  0: none, or unknown. */
+size_t sr_anchor_unbooked_tx(struct sr_stream *st);
+size_t sr_anchor_unbooked_rx(struct sr_stream *st);
 /* Bytes that the kernel has received, read by any process, plus 1 for a FIN;
  * and that the peer's TCP has acknowledged.  0: unknown.  Direction's lock. */
 uint64_t sr_anchor_received(struct sr_stream *st);

@@ -192,15 +192,17 @@ static void leave_parent(struct sr_stream *st)
 
 void sr_stream_put(struct sr_stream *st)
 {
-	if (atomic_fetch_sub(&st->refs, 1) > 1)
-		return;
-	if (st->up.parent)
-		leave_parent(st);
-	sr_stat_close(st);
-	sr_lock(&pool_lock);
-	*next_free(st) = free_list;
-	free_list = st;
-	sr_unlock(&pool_lock);
+	sr_hold();
+	if (atomic_fetch_sub(&st->refs, 1) == 1) {
+		if (st->up.parent)
+			leave_parent(st);
+		sr_stat_close(st);
+		sr_lock(&pool_lock);
+		*next_free(st) = free_list;
+		free_list = st;
+		sr_unlock(&pool_lock);
+	}
+	sr_release();
 }
 
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
@@ -323,11 +325,13 @@ void sr_streams_bar(enum sr_reason reason)
 
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 {
-	if (sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED)
-		return;
-	atomic_store(&st->reason, (int)reason);
-	sr_stat_note(st);
-	sr_probe(reason, st, sr_reason_word(reason));
+	sr_hold();
+	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED)) {
+		atomic_store(&st->reason, (int)reason);
+		sr_stat_note(st);
+		sr_probe(reason, st, sr_reason_word(reason));
+	}
+	sr_release();
 }
 
 void sr_stream_failed(struct sr_stream *st, ssize_t r)

@@ -214,20 +214,22 @@ static void abandoned(void *arg)
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	sr_wait_detach(a->st, &a->w->node[0]);
 	sr_waiter_put(a->w);
+	sr_stream_put(a->st);
 }
 
 SR_WINDOW_FRAME
 void sr_stream_await(struct sr_stream *st, unsigned what,
 		     bool (*done)(struct sr_stream *st), uint64_t end_ns)
 {
-	struct sr_waiter *w = sr_waiter_get();
+	struct await a = { st, NULL };
 	struct sr_wait_node *node;
-	struct await a = { st, w };
+	struct sr_waiter *w;
 	struct sr_window win;
 
-	if (!w)
-		return;
 	sr_hold();
+	a.w = w = sr_waiter_get();
+	if (!w)
+		goto out;
 	node = &w->node[0];
 	node->waiter = w;
 	node->want = what;
@@ -245,5 +247,6 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 		sr_wait_detach(st, node);
 	}
 	sr_waiter_put(w);
+out:
 	sr_release();
 }

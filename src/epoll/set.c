@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "base/cancel.h"
 #include "base/fdmap.h"
 #include "base/fdpriv.h"
 #include "base/loop.h"
@@ -44,6 +45,29 @@ struct sr_epoll sr_epoll_inherited = {
 	.look_lock = SR_MUTEX(SR_RANK_SET_LOOK),
 };
 SR_APART struct sr_fdmap sr_epoll_map;
+
+/* ---- a thread that is cancelled ---- */
+
+/* It may have taken the wake-up, and doorbells, out of the kernel's set: all entries are
+ * looked at, and the waker may ring again. */
+static void lost(void *asks)
+{
+	struct sr_epoll *set = asks;
+	struct sr_epoll_entry *e;
+
+	if (set == &sr_epoll_inherited) {
+		sr_epoll_return_wakeup();
+		return;
+	}
+	atomic_store(&set->woken, false);
+	sr_lock(&set->look_lock);
+	sr_lock(&set->lock);
+	for (e = set->entries; e; e = e->next)
+		if (atomic_load(&e->state) & SR_EPOLL_LIVE)
+			sr_epoll_list(e, 0);
+	sr_unlock(&set->lock);
+	sr_unlock(&set->look_lock);
+}
 
 /* ---- sets ---- */
 
@@ -75,6 +99,7 @@ void sr_epoll_opened(int fd)
 	struct sr_epoll *set;
 	void *old;
 
+	atomic_store(&sr_cancel_lost, lost);
 	sr_epoll_gone(fd);
 	sr_lock(&sets_lock);
 	set = find_free();

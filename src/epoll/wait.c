@@ -20,13 +20,15 @@
  * answer for an entry of another set is passed to that set.  No lock is held while the
  * kernel is asked: a handler that leaves the call for good, or a cancellation, leaves the
  * count of sleepers too high, so that others wake the set, and nothing is polled, when
- * they need not.
+ * they need not.  A doorbell rings once, and a cancelled thread may have heard it without
+ * coming to tell: sr_cancel_asks says so.
  */
 #include "base/real.h"
 
 #include <errno.h>
 #include <sys/single_threaded.h>
 
+#include "base/cancel.h"
 #include "base/now.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
@@ -146,12 +148,15 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
 
 	if (set == &sr_epoll_inherited)
 		sr_epoll_use_inherited();
+	sr_cancel_asks = set;
 	add(&set->sleepers, 1);	/* pair sleepers: wake() in ready.c */
 	sleep &= !atomic_load(&set->ready);
 	r = sleep ? call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
 	add(&set->sleepers, -1u);
-	return r < 0 ? -errno : sift(set, ev, r);
+	r = r < 0 ? -errno : sift(set, ev, r);
+	sr_cancel_asks = NULL;
+	return r;
 }
 
 /* ---- a wait ---- */
@@ -340,13 +345,18 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		add(&set->sleepers, -1u);
 		goto slow;
 	}
+	sr_cancel_asks = set;
 	r = sr_real.epoll_pwait(epfd, ev, max, ms, mask);
 	add(&set->sleepers, -1u);
-	if (r <= 0)
+	if (r > 0) {
+		r = sift(set, ev, r);
+		sr_cancel_asks = NULL;
+		if (!r)
+			goto slow;
 		return r;
-	r = sift(set, ev, r);
-	if (r)
-		return r;
+	}
+	sr_cancel_asks = NULL;
+	return r;
 slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
 					 .ms = ms, .deadline = deadline },

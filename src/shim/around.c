@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "base/cancel.h"
+#include "base/now.h"
+
 /* The C library is about to close the descriptor of file, without us.  What is
  * buffered is written first, as long as the stream is there. */
 static void release(FILE *file)
@@ -24,7 +27,9 @@ static void release(FILE *file)
 	fd = fileno(file);
 	if (fd >= 0 && sr_fdtab_has(fd) && sr_process_ours()) {
 		fflush(file);
+		sr_hold();
 		sr_shim_release(fd);
+		sr_release();
 	}
 	errno = saved;
 }
@@ -131,7 +136,7 @@ void sr_quick_exit(int status)
 /* Puts /dev/null at the descriptors 0, 1 and 2.  0, or -1 with errno. */
 static int leave_stdio(void)
 {
-	int fd = open(_PATH_DEVNULL, O_RDWR);
+	int fd = sr_now_open(_PATH_DEVNULL, O_RDWR, 0);
 	struct stat st;
 
 	if (fd < 0)

@@ -23,7 +23,9 @@ int sr_socket(int domain, int type, int protocol)
 	if (!is_tcp(domain, type, protocol) || !sr_shim_ready() ||
 	    !sr_process_ours())
 		return sr_shim_fresh(fd);
+	sr_hold();
 	sr_shim_enter(fd, sr_stream_open(fd));
+	sr_release();
 	errno = saved;
 	return fd;
 }
@@ -49,14 +51,17 @@ static int accepted(int listener, int fd)
 
 	if (fd < 0 || sr_inside)
 		return fd;
+	sr_hold();
 	st = sr_fdtab_get(listener);
 	if (!st)
 		st = adopt(listener);
 	if (!st)
-		return sr_shim_fresh(fd);
-	if (sr_process_ours())
+		sr_shim_fresh(fd);
+	else if (sr_process_ours())
 		sr_shim_enter(fd, sr_stream_accepted(st, fd));
-	sr_stream_put(st);
+	if (st)
+		sr_stream_put(st);
+	sr_release();
 	errno = saved;
 	return fd;
 }

@@ -10,12 +10,14 @@ void sr_shim_enter(int fd, struct sr_stream *st)
 	struct sr_stream *old;
 	int saved = errno;
 
+	sr_hold();
 	if (sr_epoll_has(fd))
 		sr_epoll_gone(fd);
 	old = st ? sr_fdtab_set(fd, st) : sr_fdtab_take(fd);
 	/* Not ours, or not entered: fd is not what it was. */
 	if (old)
 		sr_stream_detach(old, old == st ? fd : -1);
+	sr_release();
 	errno = saved;
 }
 
@@ -27,9 +29,11 @@ void sr_shim_forget(int fd)
 
 void sr_shim_stale(int fd, struct sr_stream *st)
 {
+	sr_hold();
 	if (sr_fdtab_drop(fd, st))
 		sr_stream_detach(st, -1);
 	sr_stream_put(st);
+	sr_release();
 }
 
 void sr_shim_release(int fd)
@@ -55,30 +59,34 @@ void sr_shim_plain(int fd, enum sr_reason reason)
 	errno = saved;
 }
 
-int sr_shim_duplicated(int fd, int got)
+void sr_shim_duplicated(int fd, int got)
 {
 	struct sr_stream *st;
 	int saved = errno;
 
 	if (got < 0 || sr_inside)
-		return got;
+		return;
 	st = sr_fdtab_get(fd);
 	if (!st) {
 		sr_shim_fresh(got);
 		if (sr_epoll_has(fd) && sr_process_ours())
 			sr_epoll_duplicated(fd, got);
-		errno = saved;
-		return got;
-	}
-	if (!sr_process_ours()) {
-		/* For the program that the child is going to execute. */
-		sr_stream_plain(st, SR_REASON_EXEC, true);
 	} else {
-		if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)
-			sr_stream_plain(st, SR_REASON_STDIO, true);
-		sr_shim_enter(got, sr_stream_attach(st));
+		if (sr_process_ours())
+			sr_shim_enter(got, sr_stream_attach(st));
+		sr_stream_put(st);
 	}
-	sr_stream_put(st);
 	errno = saved;
+}
+
+int sr_shim_settle(int fd, int got)
+{
+	if (got < 0 || sr_inside || !sr_fdtab_has(fd))
+		return got;
+	/* For the program that the child of vfork is going to execute. */
+	if (!sr_process_ours())
+		sr_shim_plain(fd, SR_REASON_EXEC);
+	else if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)
+		sr_shim_plain(fd, SR_REASON_STDIO);
 	return got;
 }

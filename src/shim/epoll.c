@@ -15,10 +15,12 @@ static int made(int fd)
 
 	if (fd < 0 || sr_inside)
 		return fd;
+	sr_hold();
 	sr_shim_fresh(fd);
 	if (sr_process_ours() && sr_shim_ready() &&
 	    !sr_conf.never)
 		sr_epoll_opened(fd);
+	sr_release();
 	errno = saved;
 	return fd;
 }

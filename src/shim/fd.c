@@ -69,16 +69,19 @@ static int close_run(unsigned first, unsigned last, void *flags)
 
 int sr_close_range(unsigned first, unsigned last, int flags)
 {
-	int saved = errno;
+	int saved = errno, r;
 
 	/* Nothing is released if the call is going to fail.  With CLOSE_RANGE_CLOEXEC it
 	 * closes nothing, and ours are close-on-exec anyway. */
 	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
+	sr_hold();
 	release_range(first, last);
 	errno = saved;
-	return sr_fd_gaps(first, last, close_run, &flags);
+	r = sr_fd_gaps(first, last, close_run, &flags);
+	sr_release();
+	return r;
 }
 
 void sr_closefrom(int first)
@@ -113,16 +116,27 @@ static int make_way(int fd, int to)
 	return 0;
 }
 
+int sr_dup(int fd)
+{
+	int got;
+
+	sr_hold();
+	got = sr_real.dup(fd);
+	sr_shim_duplicated(fd, got);
+	sr_release();
+	return sr_shim_settle(fd, got);
+}
+
 int sr_dup2(int fd, int to)
 {
 	int got;
 
 	sr_hold();
 	got = make_way(fd, to) ? -1 : sr_real.dup2(fd, to);
+	if (fd != to)
+		sr_shim_duplicated(fd, got);
 	sr_release();
-	if (got < 0)
-		return -1;
-	return fd == to ? got : sr_shim_duplicated(fd, got);
+	return fd == to ? got : sr_shim_settle(fd, got);
 }
 
 int sr_dup3(int fd, int to, int flags)
@@ -133,6 +147,7 @@ int sr_dup3(int fd, int to, int flags)
 		return sr_real.dup3(fd, to, flags);
 	sr_hold();
 	got = make_way(fd, to) ? -1 : sr_real.dup3(fd, to, flags);
+	sr_shim_duplicated(fd, got);
 	sr_release();
-	return sr_shim_duplicated(fd, got);
+	return sr_shim_settle(fd, got);
 }

@@ -28,12 +28,14 @@ static int set_flags(int fd, void *flags)
 	/* SIGIO comes from the kernel's socket, not from a link. */
 	if ((long)flags & O_ASYNC)
 		sr_shim_plain(fd, SR_REASON_OPTION);
+	sr_hold();
 	st = sr_fdtab_get(fd);
 	r = sr_real.fcntl(fd, F_SETFL, flags);
 	if (st) {
 		sr_stream_mode_changed(st);
 		sr_stream_put(st);
 	}
+	sr_release();
 	return r;
 }
 
@@ -41,6 +43,7 @@ int sr_fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
 	void *arg;
+	int got;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
@@ -48,7 +51,11 @@ int sr_fcntl(int fd, int cmd, ...)
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
-		return sr_shim_duplicated(fd, sr_real.fcntl(fd, cmd, arg));
+		sr_hold();
+		got = sr_real.fcntl(fd, cmd, arg);
+		sr_shim_duplicated(fd, got);
+		sr_release();
+		return sr_shim_settle(fd, got);
 	case F_SETFL:
 		return set_flags(fd, arg);
 	}

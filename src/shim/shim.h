@@ -4,8 +4,10 @@
  * the descriptor up; without a stream it is the C library's call, untouched;
  * with one it turns the call into one of sock/sock.h's.
  *
- * A thread that is cancelled inside a stream's call leaves its reference
- * behind: the stream's memory is then never used again, nothing worse.
+ * A thread that is cancelled while it sleeps in a stream's call gives the call's reference
+ * back (base/signal.h, windows).  One that is cancelled asynchronously (base/cancel.c)
+ * outside these sleeps may leave it behind: the stream's memory is then never used again.
+ * What changes the table, or must not be left half done, is held (sr_hold()).
  */
 #ifndef SR_SHIM_H
 #define SR_SHIM_H
@@ -68,8 +70,11 @@ void sr_shim_stale(int fd, struct sr_stream *st);
 /* fd is about to be closed or replaced: takes its stream out of the table. */
 void sr_shim_release(int fd);
 
-/* got is a fresh duplicate of fd, or -1.  Returns got. */
-int sr_shim_duplicated(int fd, int got);
+/* got is a fresh duplicate of fd, or -1: enters it.  The caller has held since before the
+ * C library's call, lets go, and returns sr_shim_settle(), which may sleep: the stream is made
+ * plain where a link cannot serve the duplicate. */
+void sr_shim_duplicated(int fd, int got);
+int sr_shim_settle(int fd, int got);
 
 /*
  * Makes the stream of fd, if there is one, plain and waits until it is: I/O that

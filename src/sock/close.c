@@ -88,8 +88,6 @@ static void move_anchor(struct sr_stream *st, int fd)
 static void await_arrival(struct sr_stream *st, int seconds)
 {
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
-	struct timespec ms = { 0, 1000000 };
-
 	bool all = false;
 
 	while (!all && !(sr_st_flags(st) & SR_ST_ENDED) && sr_now_ns() < end &&
@@ -98,7 +96,7 @@ static void await_arrival(struct sr_stream *st, int seconds)
 		all = sr_ends_arrived(st);
 		sr_unlock(&st->tx_lock);
 		if (!all)
-			nanosleep(&ms, NULL);
+			sr_now_sleep(1000000);
 	}
 }
 

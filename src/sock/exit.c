@@ -18,8 +18,7 @@
  */
 #include "base/real.h"
 
-#include <time.h>
-
+#include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/owners.h"
@@ -84,9 +83,7 @@ static bool is_within(struct leaving *l, uint64_t ns)
 
 static __attribute__((noinline)) void pause_shortly(void)
 {
-	struct timespec step = { 0, 50000 };
-
-	nanosleep(&step, NULL);
+	sr_now_sleep(50000);
 }
 
 /* Waits for the peer's program to read on; and before that for a mark, if one is on its

@@ -32,6 +32,7 @@ static void left_connecting(void *st)
 {
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
 	sr_stat_note(st);
+	sr_stream_put(st);
 }
 
 SR_WINDOW_FRAME
@@ -59,16 +60,12 @@ static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_
 	sr_stream_policy(st, true, &peer);
 }
 
-int sr_stream_connect(struct sr_stream *st, int fd,
-		      const struct sockaddr *addr, socklen_t len)
+static int connect_held(struct sr_stream *st, int fd,
+			const struct sockaddr *addr, socklen_t len, bool dissolve)
 {
 	unsigned how = SR_ST_CONNECT;
-	bool dissolve = addr && len >= sizeof(sa_family_t) &&
-			addr->sa_family == AF_UNSPEC;
 	int r;
 
-	if (dissolve)
-		sr_stream_plain(st, SR_REASON_OPTION, false);
 	r = kernel_connect(st, fd, addr, len);
 	if (r == -EINPROGRESS || r == -EINTR)
 		how |= SR_ST_FRESH;
@@ -84,6 +81,21 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	/* Names the stream for the report, as its end no longer shows the peer. */
 	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
 		sr_stream_name(st);
+	return r;
+}
+
+int sr_stream_connect(struct sr_stream *st, int fd,
+		      const struct sockaddr *addr, socklen_t len)
+{
+	bool dissolve = addr && len >= sizeof(sa_family_t) &&
+			addr->sa_family == AF_UNSPEC;
+	int r;
+
+	if (dissolve)
+		sr_stream_plain(st, SR_REASON_OPTION, false);
+	sr_hold();
+	r = connect_held(st, fd, addr, len, dissolve);
+	sr_release();
 	return r;
 }
 

@@ -147,12 +147,13 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 static void abandoned(void *passage)
 {
 	const struct passage *p = passage;
-	ssize_t r = (ssize_t)sr_anchor_unbooked(p->st);
+	ssize_t r = (ssize_t)sr_anchor_unbooked_rx(p->st);
 	bool again;
 
 	if (!r || (size_t)r > sr_iov_make(p->msg->msg_iov, p->msg->msg_iovlen).left)
 		r = -EINTR;
 	returned(p, r, &again);
+	sr_stream_put(p->st);
 }
 
 /* Receives through the open gate.  Sets *again if the gate is shut, or was shut meanwhile and

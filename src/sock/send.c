@@ -61,12 +61,6 @@ static ssize_t kernel_sendfile(int fd, struct source *src)
 	return r;
 }
 
-/* A signal handler has left the call by siglongjmp(3), or the thread is cancelled. */
-static void abandoned(void *st)
-{
-	sr_tx_gate_leave(st);
-}
-
 /* Records that the kernel took less than all, so that it will give sets an edge. */
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
@@ -103,11 +97,9 @@ void sr_send_last(void)
  * EPIPE because of our exit waits for that. */
 static void await_exit(void)
 {
-	const struct timespec second = { 1, 0 };
-
 	while (atomic_load(&sr_streams_ending) == getpid() &&
 	       atomic_load(&last_thread) != gettid())
-		nanosleep(&second, NULL);
+		sr_now_sleep(1000000000);
 }
 
 static ssize_t pipe_error(ssize_t r, int flags)
@@ -142,6 +134,32 @@ static void keep(struct sr_stream *st, const struct source *src, const struct ms
 		sr_stream_history_file(st, at, src->in_fd, src->off, n);
 }
 
+/* A call that is within the gate. */
+struct passage {
+	struct sr_stream *st;
+	const struct source *src;
+	const struct msghdr *msg;
+};
+
+static void book(const struct passage *p, size_t n)
+{
+	keep(p->st, p->src, p->msg, n);
+	sr_tcp_sent(p->st, (ssize_t)n);
+}
+
+/* A signal handler has left the call by siglongjmp(3), or the thread is cancelled.  (How far
+ * a file was read by then is not known: if bytes of it went, the counters differ.) */
+static void abandoned(void *passage)
+{
+	const struct passage *p = passage;
+	size_t n = p->msg ? sr_anchor_unbooked_tx(p->st) : 0;
+
+	if (n && n <= p->src->iov.left)
+		book(p, n);
+	sr_tx_gate_leave(p->st);
+	sr_stream_put(p->st);
+}
+
 /* Sends through the open gate: msg, or the file of src if that is NULL.  Sets *shut if
  * the gate is shut.  SIGPIPE is the caller's.  A window lets signal handlers run where the
  * call may sleep. */
@@ -149,6 +167,7 @@ SR_WINDOW_FRAME
 static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 			  const struct msghdr *msg, int flags, bool *shut)
 {
+	struct passage here = { st, src, msg };
 	struct sr_window w;
 	ssize_t r;
 
@@ -162,16 +181,14 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 	}
 	flags |= MSG_NOSIGNAL;
 	if (!(flags & MSG_DONTWAIT))
-		sr_window_open(&w, abandoned, st);
+		sr_window_open(&w, abandoned, &here);
 	r = msg ? kernel_send(fd, msg, flags) : kernel_sendfile(fd, src);
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_close(&w);
-	if (r > 0) {
-		keep(st, src, msg, (size_t)r);
-		sr_tcp_sent(st, r);
-	} else if (r < 0) {
+	if (r > 0)
+		book(&here, (size_t)r);
+	else if (r < 0)
 		sr_stream_failed(st, r);
-	}
 	if (atomic_load_explicit(&st->sets.first, memory_order_relaxed))
 		note_full(st, r, msg ? sr_iov_make(msg->msg_iov, msg->msg_iovlen).left :
 				       src->iov.left);
@@ -481,13 +498,13 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			sr_tcp_sent(st, r);
 		return r;
 	}
-	sr_hold();
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	sr_hold();
 	sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);
 	sr_upgrade_hold(st);
 	r = transmit(st, fd, &src, NULL, 0);
-	pthread_setcancelstate(state, NULL);
 	sr_release();
+	pthread_setcancelstate(state, NULL); /* a pending one may end the thread here */
 	return r;
 }

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -121,20 +120,20 @@ void sr_back_begin(struct sr_stream *st)
 {
 	struct sr_link *l;
 
+	sr_hold();
 	atomic_store(&st->want_tcp, true);
-	if (!sr_process_ours() && sr_loop_in_reach()) {
-		sr_stream_kick(st);
-		return;
+	if (sr_process_ours() || !sr_loop_in_reach()) {
+		sr_lock(&st->tx_lock);
+		sr_tx_progress(st);
+		sr_unlock(&st->tx_lock);
+		sr_lock(&st->rx_lock);
+		l = st->in.link;
+		if (l)
+			l->ops->drop(l, "peer-dropped");
+		sr_unlock(&st->rx_lock);
 	}
-	sr_lock(&st->tx_lock);
-	sr_tx_progress(st);
-	sr_unlock(&st->tx_lock);
-	sr_lock(&st->rx_lock);
-	l = st->in.link;
-	if (l)
-		l->ops->drop(l, "peer-dropped");
-	sr_unlock(&st->rx_lock);
 	sr_stream_kick(st);
+	sr_release();
 }
 
 /* The child of vfork has waited for a service thread that was killed.  Its memory is
@@ -155,7 +154,7 @@ static bool is_left_alone(struct sr_stream *st, pid_t parent, bool late)
 bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		     uint64_t since, uint64_t resend_ns)
 {
-	struct timespec step = { 0, 100000 };
+	uint64_t step = 0;
 	pid_t parent = sr_process_ours() ? 0 : getppid();
 	uint64_t limit;
 	bool late;
@@ -167,9 +166,7 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 			return true;
 		if (late || sr_loop_here())
 			return false;
-		nanosleep(&step, NULL);
-		if (step.tv_nsec < 2000000)
-			step.tv_nsec *= 2;
+		sr_now_sleep_longer(&step);
 	}
 	return true;
 }

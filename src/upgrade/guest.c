@@ -7,9 +7,9 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "engine/engine.h"
 #include "engine/owners.h"
 #include "upgrade/upgrade.h"
@@ -21,7 +21,7 @@
 /* True: the parent has given all of dirs. */
 static bool await(struct sr_slot *slot, unsigned dirs)
 {
-	struct timespec step = { 0, 100000 };
+	uint64_t step = 0;
 	uint64_t since = sr_now_ns(), limit;
 	unsigned given;
 	bool there;
@@ -34,9 +34,7 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 		limit = given & SR_OWNERS_SENDS ? SR_ORPHAN_NS : ASK_NS;
 		if (!there || (given & SR_OWNERS_LOST) || sr_now_ns() - since > limit)
 			return false;
-		nanosleep(&step, NULL);
-		if (step.tv_nsec < 2000000)
-			step.tv_nsec *= 2;
+		sr_now_sleep_longer(&step);
 	}
 }
 
@@ -81,6 +79,7 @@ void sr_guest_use(struct sr_stream *st, unsigned dirs)
 		return;
 	atomic_fetch_or(&slot->asked, dirs);
 	ok = await(slot, dirs);
+	sr_hold();
 	sr_stream_lock(st);
 	dirs &= atomic_load(&st->owned.guest);	/* another thread may have them */
 	if (dirs && ok)
@@ -90,6 +89,7 @@ void sr_guest_use(struct sr_stream *st, unsigned dirs)
 	sr_stream_unlock(st);
 	/* The kernel's counters and ours are not of the same bytes any more. */
 	sr_stream_bar(st, SR_REASON_FORK);
+	sr_release();
 }
 
 /* ---- the parent ---- */

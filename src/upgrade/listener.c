@@ -231,16 +231,19 @@ static bool opened(struct sr_stream *st)
 void sr_listener_open(struct sr_stream *st, int fd, bool wait)
 {
 	socklen_t len = sizeof(st->rare->local);
+	int state;
 
 	if (getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
 	sr_stream_kick(st);
-	if (wait)
-		sr_stream_await(st, SR_NOTIFY_RX, opened,
-				sr_now_ns() +
-					st->policy->upgrade_wait_ms * 1000000ull);
+	if (!wait)
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);	/* listen() is no such point */
+	sr_stream_await(st, SR_NOTIFY_RX, opened,
+			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
+	pthread_setcancelstate(state, NULL);
 }
 
 struct sr_stream *sr_listener_adopt(int fd)

@@ -75,12 +75,14 @@ struct sr_stream *sr_stream_live(int fd)
 /* What a call does besides counting: for the report, or if it failed. */
 static __attribute__((noinline, cold)) void notes(struct sr_stream *st, ssize_t r)
 {
+	sr_hold();
 	if (sr_stat_orphans)
 		sr_stat_adopt_later();
 	if (sr_conf.report[0])
 		sr_upgrade_connected(st);
 	if (r < 0)
 		sr_stream_failed(st, -errno);
+	sr_release();
 }
 
 static inline bool is_noted(ssize_t r)

@@ -88,6 +88,7 @@ void sr_upgrade_used(struct sr_stream *st)
 {
 	unsigned f = sr_st_flags(st);
 
+	sr_hold();
 	if (sr_stat_orphans)
 		sr_stat_adopt_later();
 	if (!(f & SR_ST_USED)) {
@@ -103,6 +104,7 @@ void sr_upgrade_used(struct sr_stream *st)
 	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
 	    (st->policy->upgrade == SR_EAGER || st->policy->upgrade == SR_WAIT))
 		ask_now(st);
+	sr_release();
 }
 
 /* Returns the new value. */

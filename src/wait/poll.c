@@ -21,18 +21,12 @@
 static bool allocate(struct sr_waitset *s)
 {
 	sr_enter();
-	s->e = calloc(s->n + 1, sizeof(*s->e) + sizeof(*s->nodes) + 3 * sizeof(*s->k));
+	s->memory = calloc(s->n + 1, sizeof(*s->e) + sizeof(*s->nodes) + 3 * sizeof(*s->k));
 	sr_leave();
+	s->e = s->memory;
 	s->nodes = (void *)(s->e + s->n);
 	s->k = (void *)(s->nodes + s->n);
 	return s->e;
-}
-
-static void release(struct sr_waitset *s)
-{
-	sr_enter();
-	free(s->e);
-	sr_leave();
 }
 
 /* Without memory: the streams leave their links, and the kernel polls. */
@@ -89,11 +83,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	}
 	r = sr_waitset_wait(&s, fds);
 	sr_waitset_done(&s);
-	for (i = 0; i < n; i++)
-		if (s.e[i].st)
-			sr_stream_put(s.e[i].st);
-	if (n > FEW)
-		release(&s);
+	sr_waitset_free(&s);
 	sr_release();
 	return r;
 }

@@ -13,6 +13,7 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/now.h"
 #include "engine/engine.h"
@@ -47,6 +48,18 @@ void sr_waitset_done(struct sr_waitset *s)
 	if (s->waiter)
 		sr_waiter_put(s->waiter);
 	s->waiter = NULL;
+}
+
+void sr_waitset_free(struct sr_waitset *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->e[i].st)
+			sr_stream_put(s->e[i].st);
+	if (!s->memory)
+		return;
+	sr_enter();
+	free(s->memory);
+	sr_leave();
 }
 
 static bool asked(const struct sr_waitset_entry *e)
@@ -205,6 +218,7 @@ static void abandoned(void *arg)
 	else
 		leave_gates(s);
 	sr_waitset_done(s);
+	sr_waitset_free(s);
 }
 
 static bool signalled(const struct sr_waitset *s)

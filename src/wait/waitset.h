@@ -47,6 +47,7 @@ struct sr_waitset {
 	_Atomic uint32_t *word;	/* a link's, to sleep on, and the bits (link.h) */
 	unsigned word_want;
 	uint64_t start;		/* ns: when the wait on a link began */
+	void *memory;		/* of e, nodes and k if it was allocated, or NULL */
 };
 
 /* Fills ours, kernel, pass, shut, and the links on which events of the entry may
@@ -67,5 +68,8 @@ bool sr_stream_same_core(struct sr_stream *st);
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds);
 /* Releases what the wait still holds. */
 void sr_waitset_done(struct sr_waitset *s);
+/* Gives back the references of its streams, and its memory: at the end of poll(2), or when
+ * the thread never returns from its sleep. */
+void sr_waitset_free(struct sr_waitset *s);
 
 #endif

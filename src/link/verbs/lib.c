@@ -117,7 +117,7 @@ static void *open_copy(const void *symbol)
 
 	if (!original[0] && dladdr(symbol, &info))
 		sr_format(original, sizeof(original), "%s", info.dli_fname);
-	from = open(original, O_RDONLY | O_CLOEXEC);
+	from = sr_now_open(original, O_RDONLY | O_CLOEXEC, 0);
 	if (from < 0)
 		return NULL;
 	to = memfd_create("librdmacm", MFD_CLOEXEC);
@@ -126,9 +126,9 @@ static void *open_copy(const void *symbol)
 	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);
 	if (copy_bytes(from, to))
 		lib = open_library(path);
-	sr_real.close(to);
+	sr_now_close(to);
 close_from:
-	sr_real.close(from);
+	sr_now_close(from);
 	return lib;
 }
 
@@ -179,7 +179,7 @@ static void unmap_queues(void)
 	FILE *maps;
 
 	sr_enter();
-	maps = fopen("/proc/self/maps", "re");
+	maps = fopen("/proc/self/maps", "rce");	/* c: no cancellation point */
 	while (maps && fgets(line, sizeof(line), maps))
 		if (strstr(line, " /dev/infiniband/") &&
 		    sscanf(line, "%lx-%lx", &from, &to) == 2)

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * cancel.c - owns the signal by which the C library cancels threads.  No locks.
+ *
+ * A thread with PTHREAD_CANCEL_ASYNCHRONOUS may end at any instruction: pthread_cancel(3)
+ * sends it a signal whose handler does not return.  Inside the library it would leave a lock
+ * taken, a call counted in a gate, or a table half changed.  So our entry stands in front of
+ * the C library's handler and puts the signal off as long as the thread holds something, as
+ * it is done with the program's signals (signal.c).  The call on a stream then ends, or comes
+ * to a window; in both places the thread may be cancelled.  Only threads that get this signal
+ * pay for that.
+ *
+ * The C library installs its handler when it starts, or, since 2.34, within the first
+ * pthread_cancel(3), which then sends the signal at once.  So a thread of ours cancels
+ * itself before the program's first one.  (That thread ends before it comes to a cancellation
+ * point.)
+ */
+#include "base/real.h"
+#include "base/cancel.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "base/now.h"
+#include "base/process.h"
+
+#define SIGCANCEL 32		/* glibc's; <signal.h> begins behind it */
+
+typedef void handler_fn(int sig, siginfo_t *info, void *context);
+
+/* The kernel's struct sigaction.  The C library's functions refuse this signal. */
+struct action {
+	handler_fn *handler;
+	unsigned long flags;
+	void (*restorer)(void);
+	uint64_t mask;
+};
+
+static _Atomic(handler_fn *) libcs;
+static atomic_bool done;	/* our thread has cancelled itself */
+
+__thread void *volatile sr_cancel_asks __attribute__((tls_model("initial-exec")));
+void (*_Atomic sr_cancel_lost)(void *asks);
+
+static void entry(int sig, siginfo_t *info, void *context)
+{
+	int err = errno;
+
+	if (!sr_held.count || !sr_signal_put_off(sig, info, context)) {
+		if (sr_cancel_asks && !sr_held.count)
+			atomic_load(&sr_cancel_lost)(sr_cancel_asks);
+		atomic_load(&libcs)(sig, info, context);
+	}
+	errno = err;
+}
+
+static long action(const struct action *act, struct action *old)
+{
+	return sr_real.syscall(SYS_rt_sigaction, SIGCANCEL, (long)act, (long)old,
+			       sizeof(act->mask), 0, 0);
+}
+
+/* False: the C library has no handler yet. */
+static bool stand_in_front(void)
+{
+	struct action sa;
+
+	if (action(NULL, &sa) < 0 || !sa.handler)
+		return false;
+	if (sa.handler != entry) {
+		atomic_store(&libcs, sa.handler);
+		sa.handler = entry;
+		action(&sa, NULL);
+	}
+	return true;
+}
+
+static void *cancel_itself(void *arg)
+{
+	(void)arg;
+	sr_inside = 1;
+	sr_real.pthread_cancel(pthread_self());
+	atomic_store(&done, true);
+	return NULL;
+}
+
+/* (If no thread can be had, sr_cancel_after() is a little late for the first one that the
+ * program cancels.) */
+void sr_cancel_before(void)
+{
+	uint64_t step = 0;
+
+	if (sr_inside || atomic_load(&libcs) || !sr_process_ours())
+		return;
+	sr_enter();
+	if (!stand_in_front() && sr_thread_start(cancel_itself, NULL) == 0) {
+		while (!atomic_load(&done))
+			sr_now_sleep_longer(&step);
+		stand_in_front();
+	}
+	sr_leave();
+}
+
+/* The C library may have installed its handler once more, if two threads were the first. */
+void sr_cancel_after(void)
+{
+	int err = errno;
+
+	if (!sr_inside && sr_process_ours())
+		stand_in_front();
+	errno = err;
+}

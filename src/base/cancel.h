@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* cancel.h - threads that may be cancelled at any instruction (cancel.c has the argument). */
+#ifndef SR_CANCEL_H
+#define SR_CANCEL_H
+
+/* Before and after each pthread_cancel(3) of the program's. */
+void sr_cancel_before(void);
+void sr_cancel_after(void);
+
+/* What the thread asks the kernel for: an answer that is on its way is lost if the thread is
+ * cancelled.  Then, and sometimes in vain, the function is called; the thread holds nothing. */
+extern __thread void *volatile sr_cancel_asks
+	__attribute__((tls_model("initial-exec")));
+extern void (*_Atomic sr_cancel_lost)(void *asks);
+
+#endif
