@@ -177,6 +177,7 @@ struct sr_attach {
 	bool took;		/* the peer's SWITCH on `att` was handled */
 	uint64_t since;		/* ns: when `att` was made */
 	struct sr_proving proving;
+	_Atomic uint64_t promises; /* options that a link cannot carry (upgrade/promise.c) */
 	atomic_uint guesses;	/* of others, on all its links (upgrade/prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[SR_KINDS]; /* rendezvous of each kind */

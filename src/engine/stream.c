@@ -269,6 +269,7 @@ static void inherit(struct sr_stream *st, struct sr_stream *listener)
 
 	if (options)
 		sr_st_set(st, options);
+	atomic_store(&st->up.promises, atomic_load(&listener->up.promises));
 }
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)

@@ -9,7 +9,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,8 +22,6 @@
 #include "upgrade/upgrade.h"
 #include "wait/sleep.h"
 #include "sock/sock.h"
-
-#define SMALL_BUFFER 8192	/* bytes: sockrail(7), LIMITS */
 
 /* The connection goes on if its thread is cancelled in connect(), or a handler
  * never returns (longjmp). */
@@ -60,8 +57,13 @@ static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_
 	sr_stream_policy(st, true, &peer);
 }
 
+static bool dissolves(const struct sockaddr *addr, socklen_t len)
+{
+	return addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC;
+}
+
 static int connect_held(struct sr_stream *st, int fd,
-			const struct sockaddr *addr, socklen_t len, bool dissolve)
+			const struct sockaddr *addr, socklen_t len)
 {
 	unsigned how = SR_ST_CONNECT;
 	int r;
@@ -71,7 +73,7 @@ static int connect_held(struct sr_stream *st, int fd,
 		how |= SR_ST_FRESH;
 	else if (r < 0)
 		return r;
-	if (dissolve)
+	if (r == 0 && dissolves(addr, len))
 		return 1;
 	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
 		use_rule(st, addr, len);
@@ -87,14 +89,13 @@ static int connect_held(struct sr_stream *st, int fd,
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
 {
-	bool dissolve = addr && len >= sizeof(sa_family_t) &&
-			addr->sa_family == AF_UNSPEC;
 	int r;
 
-	if (dissolve)
+	/* (Of a new socket the kernel checks the pointer first.) */
+	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) && dissolves(addr, len))
 		sr_stream_plain(st, SR_REASON_OPTION, false);
 	sr_hold();
-	r = connect_held(st, fd, addr, len, dissolve);
+	r = connect_held(st, fd, addr, len);
 	sr_release();
 	return r;
 }
@@ -173,6 +174,9 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 {
 	int v = 0;
 
+	/* Its bytes go around the library's. */
+	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE)
+		sr_stream_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.getsockopt(fd, level, name, val, len) < 0)
 		return -errno;
 	if (level == SOL_SOCKET && name == SO_ERROR) {
@@ -184,40 +188,6 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	if (level == IPPROTO_TCP && name == TCP_INFO && sr_any_gate_shut(st))
 		sr_state_info(st, val, *len);
 	return 0;
-}
-
-/* The values that a link can serve, by the first int of each option; any other
- * value makes the stream permanently plain.  An option that is not in this
- * table has no effect on a link. */
-static const struct limit {
-	int level, name, least, most;
-	bool time;	/* it is a time limit of calls */
-} limits[] = {
-	{ SOL_SOCKET, SO_RCVLOWAT, 0, 1, false },
-	{ SOL_SOCKET, SO_SNDBUF, SMALL_BUFFER, INT_MAX, false },
-	{ SOL_SOCKET, SO_RCVBUF, SMALL_BUFFER, INT_MAX, false },
-	{ SOL_SOCKET, SO_SNDBUFFORCE, SMALL_BUFFER, INT_MAX, false },
-	{ SOL_SOCKET, SO_RCVBUFFORCE, SMALL_BUFFER, INT_MAX, false },
-	/* A negative time makes calls return at once, but getsockopt() reads 0. */
-	{ SOL_SOCKET, SO_RCVTIMEO_OLD, 0, INT_MAX, true },
-	{ SOL_SOCKET, SO_SNDTIMEO_OLD, 0, INT_MAX, true },
-	{ SOL_SOCKET, SO_RCVTIMEO_NEW, 0, INT_MAX, true },
-	{ SOL_SOCKET, SO_SNDTIMEO_NEW, 0, INT_MAX, true },
-	{ SOL_SOCKET, SO_ZEROCOPY, 0, 0, false },
-	{ SOL_SOCKET, SO_TIMESTAMPING, 0, 0, false },
-	{ SOL_SOCKET, SO_TXTIME, 1, 0, false },
-	{ SOL_SOCKET, SO_PEEK_OFF, INT_MIN, -1, false },
-	{ IPPROTO_TCP, TCP_ULP, 1, 0, false },
-	{ IPPROTO_TCP, TCP_REPAIR, 0, 0, false },
-	{ IPPROTO_TCP, TCP_INQ, 0, 0, false },
-};
-
-static const struct limit *find_limit(int level, int name)
-{
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-		if (limits[i].level == level && limits[i].name == name)
-			return &limits[i];
-	return NULL;
 }
 
 /* Handles TCP_CORK and TCP_NODELAY, which by tcp(7) also sends what is corked. */
@@ -234,28 +204,37 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	sr_unlock(&st->tx_lock);
 }
 
+/* A link cannot carry what the option promises: once more for one that was made while the
+ * option was set.  (To a link that is being made, upgrade/attach.c says so.) */
+static void go_plain(struct sr_stream *st)
+{
+	if (st->up.att || sr_any_gate_shut(st) || atomic_load(&st->owned.guest))
+		sr_stream_plain(st, SR_REASON_OPTION, true);
+}
+
+/* The program's value is read behind the kernel's call, which checks the pointer; but what
+ * could spoil a return to TCP is set behind that. */
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
-	const struct limit *limit = find_limit(level, name);
-	bool plain, time = limit && limit->time;
-	int v = 0;
+	int promise = sr_promise_find(level, name), v = 0;
+	bool time = promise >= 0 && sr_promise_limits_time(promise), made;
 
-	if (len > 0)
-		memcpy(&v, val, len < sizeof(v) ? len : sizeof(v));
-	/* (The kernel refuses a short int, but TCP_ULP is a name.) */
-	plain = len >= (level == SOL_SOCKET ? sizeof(v) : 1) && limit &&
-		(v < limit->least || v > limit->most);
-	if (plain && !time)
+	if (promise >= 0 && !time && sr_any_gate_shut(st) &&
+	    sr_promise_made(promise, val, len))
 		sr_stream_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
-	/* The kernel refuses some (iperf 2 -n), and calls of ours heed none. */
-	if (plain && time)
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+	if (promise >= 0) {
+		made = sr_promise_made(promise, val, len);
+		sr_promise_note(st, promise, made);
+		if (made)
+			go_plain(st);
+	}
 	if (time)
 		sr_stream_mode_changed(st);
 	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
+		memcpy(&v, val, sizeof(v));
 		set_push(st, name, v);
 	} else if (level == SOL_SOCKET && (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS)) {
 		/* Many programs set these and never look (iperf 2); recv.c sees

@@ -123,6 +123,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 		return not_found(req, &s, age, shared);
 	if (!atomic_load(&s.found->up.asked_ns))
 		atomic_store(&s.found->up.asked_ns, sr_now_ns());
+	sr_promise_bars(s.found);
 	f = sr_st_flags(s.found);
 	if ((f & SR_ST_BARRED) || sr_is_plain(s.found)) {
 		req->ops->refuse(req, sr_reason_word((enum sr_reason)

@@ -127,6 +127,12 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 {
 	bool asker = st->up.att->role == SR_ROLE_ASKER;
 
+	/* An option may have been set since the link was asked for.  (Whoever sets one
+	 * now sees up.att.) */
+	if (!sr_link_said(st->up.att, SR_MSG_HELLO) && sr_promise_bars(st)) {
+		st->up.att->ops->drop(st->up.att, "option");
+		return;
+	}
 	if (!sr_link_said(st->up.att, SR_MSG_HELLO) &&
 	    (asker || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
 		send_hello(st);

@@ -263,6 +263,7 @@ struct sr_stream *sr_listener_adopt(int fd)
 		return NULL;
 	getsockname(fd, (struct sockaddr *)&st->rare->local, &size);
 	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
+	sr_promise_foreign(st);
 	sr_stat_note(st);
 	return st;
 }

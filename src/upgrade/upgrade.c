@@ -63,6 +63,11 @@ static void ask_now(struct sr_stream *st)
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
 		return;
+	if (sr_promise_bars(st)) {
+		none_left(st);
+		sr_plain_for_good(st);
+		return;
+	}
 	if (!sr_loop_runs() && hopeless(st)) {
 		if (asks_once_more(st)) {
 			sr_stream_notify(st, SR_NOTIFY_TX);	/* has_verdict() */

@@ -110,6 +110,19 @@ void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 
+/* ---- promise.c: options that a link cannot carry; any thread ---- */
+/* The number of the option, or -1 if it is none of these. */
+int sr_promise_find(int level, int name);
+bool sr_promise_limits_time(int i);	/* SO_RCVTIMEO and the like */
+/* Is the value, which getsockopt(2) or setsockopt(2) has taken, not neutral? */
+bool sr_promise_made(int i, const void *val, socklen_t len);
+void sr_promise_note(struct sr_stream *st, int i, bool made);
+/* Another program has set the listener up. */
+void sr_promise_foreign(struct sr_stream *st);
+/* A link is asked for, or made: does the socket have such an option?  Then the stream is
+ * barred. */
+bool sr_promise_bars(struct sr_stream *st);
+
 /* ---- peers.c: the memory of peers; any thread ---- */
 /* Not answered: the peer is not asked for first_ns, and longer each time. */
 void sr_peer_refused(const struct sockaddr_storage *addr,

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * promise.c - owns the options of options.def that promise what a link cannot carry, and
+ * which of them a stream's socket has.  What counts is the socket when a link is asked
+ * for: so a set of options is kept that the program has set, or inherited from its
+ * listener, and only these are read then.
+ *
+ * Where another program set the listener up, all of them are read.  (What another process
+ * sets later, at a socket that both have, is not seen.)
+ *
+ * Locks: rx_lock, under which the anchor is not closed.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/in6.h>
+#include <linux/tcp.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+
+#define SMALL_BUFFER 8192	/* bytes: sockrail(7), Limits */
+
+/* Not in the headers of Debian 12. */
+#ifndef TCP_AO_ADD_KEY
+#define TCP_AO_ADD_KEY 38
+#endif
+
+enum form { INT, SIZE, TEXT, BYTES, KEY, EVER };
+
+static const struct promise {
+	int level, name;
+	enum form form;
+	bool read;		/* getsockopt(2) shows it */
+	int least, most;	/* INT: the neutral values */
+} promises[] = {
+#define SR_OPTION(level, name, text)
+#define SR_PROMISE(level, name, form, read, least, most, text) \
+	{ level, name, form, read, least, most },
+#include "options.def"
+};
+
+#define COUNT (sizeof(promises) / sizeof(promises[0]))
+#define FOREIGN (UINT64_C(1) << 63) /* another program has set the socket up */
+
+_Static_assert(COUNT < 63, "bits of up.promises");
+
+/* Options with two names */
+static int same(int level, int name)
+{
+	if (level != SOL_SOCKET)
+		return name;
+	switch (name) {
+	case SO_RCVBUFFORCE:
+		return SO_RCVBUF;
+	case SO_SNDBUFFORCE:
+		return SO_SNDBUF;
+	case SO_RCVTIMEO_NEW:
+		return SO_RCVTIMEO_OLD;
+	case SO_SNDTIMEO_NEW:
+		return SO_SNDTIMEO_OLD;
+	}
+	return name;
+}
+
+int sr_promise_find(int level, int name)
+{
+	name = same(level, name);
+	for (size_t i = 0; i < COUNT; i++)
+		if (promises[i].level == level && promises[i].name == name)
+			return (int)i;
+	return -1;
+}
+
+bool sr_promise_limits_time(int i)
+{
+	const struct promise *p = &promises[i];
+
+	return p->level == SOL_SOCKET &&
+	       (p->name == SO_RCVTIMEO_OLD || p->name == SO_SNDTIMEO_OLD);
+}
+
+/* An int; where IP takes a byte, too, that. */
+static bool is_beyond(const struct promise *p, const void *val, socklen_t len)
+{
+	int v;
+
+	if (len >= sizeof(v))
+		memcpy(&v, val, sizeof(v));
+	else if (len && p->level == IPPROTO_IP)
+		v = *(const unsigned char *)val;
+	else
+		return false;	/* refused */
+	return v < p->least || v > p->most;
+}
+
+bool sr_promise_made(int i, const void *val, socklen_t len)
+{
+	const struct promise *p = &promises[i];
+	const struct tcp_md5sig *key = val;
+	uint16_t keylen = 0;
+
+	switch (p->form) {
+	case INT:
+	case SIZE:
+		return is_beyond(p, val, len);
+	case TEXT:
+		return len && *(const char *)val;
+	case BYTES:
+		return len;
+	case KEY:
+		if (len >= sizeof(*key))
+			memcpy(&keylen, &key->tcpm_keylen, sizeof(keylen));
+		return keylen;
+	default:
+		return true;
+	}
+}
+
+void sr_promise_note(struct sr_stream *st, int i, bool made)
+{
+	if (made)
+		atomic_fetch_or(&st->up.promises, UINT64_C(1) << i);
+	else if (promises[i].form != KEY)	/* there may be keys for others */
+		atomic_fetch_and(&st->up.promises, ~(UINT64_C(1) << i));
+}
+
+void sr_promise_foreign(struct sr_stream *st)
+{
+	atomic_fetch_or(&st->up.promises, FOREIGN);
+}
+
+static bool is_kept(int fd, const struct promise *p)
+{
+	char val[256] = "";
+	socklen_t len = sizeof(val);
+	int twice;
+
+	if (sr_real.getsockopt(fd, p->level, p->name, val, &len) < 0)
+		return false;	/* not of this family, or of this kernel */
+	if (p->form == SIZE) {
+		memcpy(&twice, val, sizeof(twice));
+		twice /= 2;
+		memcpy(val, &twice, sizeof(twice));
+	}
+	return sr_promise_made((int)(p - promises), val, len);
+}
+
+static bool has_any(struct sr_stream *st, uint64_t noted)
+{
+	for (size_t i = 0; i < COUNT; i++) {
+		const struct promise *p = &promises[i];
+		bool own = noted >> i & 1;
+
+		if (p->read ? (own || (noted & FOREIGN)) && is_kept(st->anchor, p) : own)
+			return true;
+	}
+	return false;
+}
+
+bool sr_promise_bars(struct sr_stream *st)
+{
+	uint64_t noted = atomic_load(&st->up.promises);
+	int err = errno;
+	bool bars;
+
+	if (!noted)
+		return false;
+	sr_lock(&st->rx_lock);
+	bars = st->anchor >= 0 && has_any(st, noted);
+	sr_unlock(&st->rx_lock);
+	errno = err;
+	if (bars)
+		sr_stream_bar(st, SR_REASON_OPTION);
+	return bars;
+}

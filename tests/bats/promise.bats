@@ -1,0 +1,36 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Options that promise something about what goes over the wire (include/options.def).
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "each option that a link cannot carry, of either end" {
+	compare promise each -n 18 -w plain -r 'option|not-asked|no-listener|short'
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0
+	for role in server client; do
+		[ "$(grep -c '"reason":"option"' "$BATS_TEST_TMPDIR/each.wait/$role.report")" -ge 9 ]
+	done
+}
+
+@test "neutral values, promises that were taken back, and what promises nothing" {
+	compare promise neutral
+}
+
+@test "an option that a link cannot carry, set on a link" {
+	compare promise later -w mixed -r 'option|peer-dropped'
+}
+
+@test "signed segments" {
+	compare promise signed -w plain -r 'option|not-asked|no-listener|short'
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0
+	reason_is "$BATS_TEST_TMPDIR/signed.wait" connect option
+}
+
+@test "a listener that another process has set up" {
+	compare promise other -n 3 -w plain -r 'option|not-asked|no-listener|short' -m wait
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0
+	grep '"reason":"option"' "$BATS_TEST_TMPDIR/other.wait/server.report"
+}
