@@ -81,6 +81,7 @@ bool sr_tx_gate_shut(struct sr_stream *st)
 		return false;
 	if (!sr_epoll_gate_shut(st)) {
 		atomic_store(&st->out.gate, 0);
+		sr_epoll_gate_opened(st);	/* entries that it has linked */
 		return false;
 	}
 	st->tx.w = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
@@ -111,7 +112,7 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
 	if (sr_epoll_gate_shut(st))
 		return true;
-	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
+	sr_rx_gate_reopen(st);	/* and entries that it has linked */
 	return false;
 }
 

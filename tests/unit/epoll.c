@@ -366,6 +366,36 @@ static atomic_bool meets;
 static __thread bool first;	/* of the two threads */
 static __typeof__(sr_real.epoll_ctl) real_epoll_ctl;
 
+/* A stream in two sets, of which the second one cannot wait for links: both gates stay open,
+ * and the first set still reports with the program's data. */
+static void half_shut(void)
+{
+	struct epoll_event ev = { .events = EPOLLOUT, .data.u64 = 6 };
+	int second = epoll_create1(0);
+	uint64_t data = 0;
+
+	e = fake_begin(true);
+	ep = epoll_create1(0);
+	sr_epoll_opened(ep);
+	sr_epoll_opened(second);
+	CHECK_EQ(sr_epoll_ctl_stream(e.st, second, EPOLL_CTL_ADD, e.fd, &ev), 0);
+	CHECK_EQ(control(EPOLL_CTL_ADD, EPOLLOUT, 5), 0); /* it is linked first */
+	sr_epoll_peek(second)->foreign = true;
+	sr_stream_lock(e.st);
+	CHECK(!sr_tx_gate_shut(e.st));
+	sr_stream_unlock(e.st);
+	CHECK_EQ(wait_ms(0, &data), EPOLLOUT);
+	CHECK_EQ(data, 5);
+	sr_stream_lock(e.st);
+	CHECK(!sr_rx_gate_shut(e.st));
+	sr_stream_unlock(e.st);
+	CHECK_EQ(wait_ms(0, &data), EPOLLOUT);
+	CHECK_EQ(sr_epoll_peek(ep)->linked, 0);
+	sr_epoll_gone(second);
+	close(second);
+	end();
+}
+
 static void *add_other(void *arg)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
@@ -461,6 +491,7 @@ int main(void)
 	modified();
 	room_behind_a_switch();
 	link_fails();
+	half_shut();
 #ifndef __SANITIZE_THREAD__	/* it makes vfork a fork */
 	if (!check_in_valgrind())	/* so does valgrind */
 		vfork_child();
