@@ -185,7 +185,7 @@ teardown() { stop_all; }
 
 # walk FIRST COUNT: the sequences of so many seeds
 walk() {
-	[ "$SR_TEST_WHERE" = native ] || local case_limit=120
+	[ "$SR_TEST_WHERE" = native ] || local case_limit=400
 	[ "$SR_TEST_LINK" = shm ] || local -x CASE_LATE=1
 	CASE_SEEDS="$1 $2" compare epoll_walk walk -w some -l -n 1+ -m "wait lazy eager"
 }

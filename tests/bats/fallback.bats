@@ -45,10 +45,10 @@ there=() here=()
 greet() {
 	t=$BATS_TEST_TMPDIR
 	port
-	REPORT=$t/server.report start server rail timeout 20 "${there[@]}" \
+	REPORT=$t/server.report start server rail timeout 100 "${there[@]}" \
 		nc -N -l "$ADDR" "$port"
 	listening "$port"
-	echo hello | REPORT=$t/client.report rail timeout 20 "${here[@]}" nc -N "$ADDR" "$port"
+	echo hello | REPORT=$t/client.report rail timeout 100 "${here[@]}" nc -N "$ADDR" "$port"
 	await
 	[ "$(cat "$t/server.out")" = hello ]
 }

@@ -30,7 +30,7 @@ teardown() { stop_all; }
 # What is loaded then are the libraries of RDMA.  (Without the lock for it, 1 or 2 of 100
 # children aborted over rxe.)
 @test "forked while the first stream is made" {
-	[ "$SR_TEST_WHERE" = native ] || local case_limit=150
+	[ "$SR_TEST_WHERE" = native ] || local case_limit=400
 	compare process loads -w some -l -n 1+
 }
 
@@ -79,7 +79,7 @@ teardown() { stop_all; }
 # Whose bytes they are, whatever the processes that hold a stream do to it and to themselves.
 @test "random sequences of fork, exec, SCM_RIGHTS, close and exit" {
 	local n=100 reports="$BATS_TEST_TMPDIR/walk.wait/server.report"
-	[ "$SR_TEST_WHERE" = native ] || local n=25 case_limit=120
+	[ "$SR_TEST_WHERE" = native ] || local n=25 case_limit=400
 	[ -z "${SR_TEST_SANITIZER:-}" ] || n=10
 	CASE_SEEDS="1 $n" compare process_walk walk -w some -l -n 1+ -m "wait lazy eager"
 	[[ " $SR_TEST_MODES " != *" wait "* ]] ||

@@ -40,7 +40,7 @@ teardown() { stop_all; }
 	need python3
 	port
 	for way in plain rail; do
-		start server $way timeout 60 python3 -c "import socket, time
+		start server $way timeout 100 python3 -c "import socket, time
 s = socket.create_server(('$ADDR', $port))
 while True:
     c, _ = s.accept()

@@ -28,7 +28,7 @@ meet() {
 		start server rail "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 3
 	listening "$port"
 	SOCKRAIL=$2 SOCKRAIL_UPGRADE=$3 REPORT=$t/client.report \
-		rail timeout 60 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 1 2
+		rail timeout 100 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 1 2
 	await
 	cat "$t"/*.report "$t/server.err"
 	[ "$(went tx_plain "$t/client.report")" = "$(went rx_plain "$t/server.report")" ]

@@ -35,7 +35,7 @@ serve() {
 client() { "$1" python3 "$workers" client "$2" "$ADDR" "$port" </dev/null; }
 
 # printed NAME N: waits until what was started by that name has printed N lines
-printed() { holds 30 has_lines "$BATS_TEST_TMPDIR/$1.out" "$2"; }
+printed() { holds 60 has_lines "$BATS_TEST_TMPDIR/$1.out" "$2"; }
 
 # linked N: that many streams of the client's went by link, from the first byte on
 linked() {

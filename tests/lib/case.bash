@@ -10,12 +10,13 @@
 #                  client, server: only that half has Sockrail; nodevice: both have,
 #                  but nothing to make a link of
 
-case_limit=30 # seconds for one half of a pair
+# Seconds for one half of a pair: many times what it takes, as only a failure lasts so long
+case_limit=100
 if [ "$SR_TEST_WHERE" = vm ]; then
 	: "${SR_TEST_MODES:=wait lazy}"
-	case_limit=40
+	case_limit=120
 elif [ "${SR_TEST_SANITIZER:-}" = valgrind ]; then
-	case_limit=200
+	case_limit=400
 fi
 : "${SR_TEST_MODES:=wait lazy eager client server nodevice}"
 

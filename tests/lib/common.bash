@@ -80,21 +80,21 @@ has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
 
 # first_word NAME: of what something that was started prints; waits for it
 first_word() {
-	holds 10 test -s "$BATS_TEST_TMPDIR/$1.out" &&
+	holds 60 test -s "$BATS_TEST_TMPDIR/$1.out" &&
 		awk '{ print $1; exit }' "$BATS_TEST_TMPDIR/$1.out"
 }
 
-# said NAME PATTERN: waits, for $said_seconds (10), until what was started has written a
+# said NAME PATTERN: waits, for $said_seconds (60), until what was started has written a
 # line that is of this pattern (grep -E), whole
 said() {
-	holds "${said_seconds:-10}" grep -qxE "$2" "$BATS_TEST_TMPDIR/$1.out" ||
+	holds "${said_seconds:-60}" grep -qxE "$2" "$BATS_TEST_TMPDIR/$1.out" ||
 		{ tail "$BATS_TEST_TMPDIR/$1".*; return 1; }
 }
 
 # await [SECONDS]: waits for the last started command; its exit status
 await() {
 	local i
-	for ((i = 0; i < ${1:-30} * 20; i++)); do
+	for ((i = 0; i < ${1:-100} * 20; i++)); do
 		kill -0 "$pid" 2>/dev/null || { wait "$pid"; return; }
 		sleep 0.05
 	done
@@ -149,7 +149,7 @@ sr_started=()
 listening() {
 	local row
 	printf -v row ':%04X [0-9A-F]*:0000 0A ' "$1"
-	holds "${2:-15}" grep -qs "$row" /proc/net/tcp /proc/net/tcp6 ||
+	holds "${2:-60}" grep -qs "$row" /proc/net/tcp /proc/net/tcp6 ||
 		{ echo "nobody listens on port $1" >&2; return 1; }
 }
 

@@ -32,7 +32,7 @@ teardown() {
 # serve COMMAND...: the server at $port
 serve() {
 	start server as server "$@"
-	listening "$port" 20
+	listening "$port"
 }
 
 # ended FILE SIGNAL: the daemon of that pid file
@@ -40,5 +40,5 @@ ended() {
 	local pid
 	pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] || return 0
 	kill "-$2" "$pid" 2>/dev/null || return 0
-	holds 10 gone "$pid"
+	holds 60 gone "$pid"
 }

@@ -136,16 +136,16 @@ static void queues_server(int lfd)
 
 static void queues_client(void)
 {
+	uint64_t end = 0;
 	int fd = dial_warm(), n = -1;
 
 	await_go(fd);
 	put(fd, buf, 1000);
 	await_go(fd);
-	for (int i = 0; i < 400 && n; i++) {
+	do {
 		if (ioctl(fd, SIOCOUTQ, &n))
 			die("SIOCOUTQ");
-		nap(5);
-	}
+	} while (n && patient(&end));
 	say("SIOCOUTQ %d", n);
 	close(fd);
 }

@@ -433,7 +433,7 @@ static void run(uint64_t seed)
 	begin(seed);
 	first = (int)pick(2);
 	for (; step < STEPS; step++) {
-		alarm(10);
+		alarm(100);
 		turn();
 	}
 	while (ends[0].held || ends[1].held)

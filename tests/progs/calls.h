@@ -108,6 +108,15 @@ static inline int state(int fd)
 	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) ? -1 : info.tcpi_state;
 }
 
+/* Of a stream on a link the kernel's socket follows what TCP_INFO says. */
+static inline bool is_gone(int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+
+	return state(fd) == TCP_CLOSE && getpeername(fd, (struct sockaddr *)&sa, &len);
+}
+
 static inline bool has_come(const struct end *e)
 {
 	short want = over(e) ? POLLHUP : e->fin ? POLLRDHUP : 0;
@@ -118,22 +127,20 @@ static inline bool has_come(const struct end *e)
 		return false;
 	if ((p.revents & want) != want)
 		return false;
-	return !over(e) || e->in || e->peer->in || state(e->fd[0]) == TCP_CLOSE;
+	return !over(e) || e->in || e->peer->in || is_gone(e->fd[0]);
 }
 
 /* Until what was sent to this end is there. */
 static inline void settle(const struct end *e)
 {
+	uint64_t end = 0;
 	int n = -1;
 
 	if (e->closed)
 		return;
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i <= 50 || patient(&end); i++)
 		if (has_come(e))
 			return;
-		if (i > 50)
-			nap(1);
-	}
 	ioctl(e->fd[0], FIONREAD, &n);
 	say("%c: not settled: %d unread, not %zu; state %d", e->name, n, e->in,
 	    state(e->fd[0]));

@@ -106,6 +106,18 @@ static inline uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+/* A step of a loop that waits for what must come: false when it has not for a minute, which
+ * is long for a machine that is slow or stands still.  (*end is 0 at first.) */
+static inline bool patient(uint64_t *end)
+{
+	uint64_t now = now_ms();
+
+	if (!*end)
+		*end = now + 60000;
+	nap(now + 59000 < *end ? 1 : 5); /* what comes soon is seen soon */
+	return now < *end;
+}
+
 /* ------------------------------------------------- what the others do */
 
 static const char *peer_role; /* the other half's: "client" or "server" */
@@ -132,16 +144,21 @@ static inline void post(const char *name)
 	close(fd);
 }
 
-static inline void await_post(const char *name)
+static inline bool is_posted(const char *name)
 {
 	char path[4096];
 
 	note_path(path, name);
-	for (int ms = 0; access(path, F_OK); ms++) {
-		if (ms == 20000)
-			die(path);
-		nap(1);
-	}
+	return !access(path, F_OK);
+}
+
+static inline void await_post(const char *name)
+{
+	uint64_t end = 0;
+
+	while (!is_posted(name))
+		if (!patient(&end))
+			die(name);
 }
 
 /* 'S' if the thread is asleep, 'R' if it runs or would like to, 0 if there is none */
@@ -445,15 +462,15 @@ static inline void go_client(void)
 /* Waits, bounded, until n bytes can be read. */
 static inline void await_readable(int fd, int n)
 {
+	uint64_t end = 0;
 	int have = -1;
 
-	for (int i = 0; i < 1000; i++) {
+	do {
 		if (ioctl(fd, FIONREAD, &have))
 			die("FIONREAD");
 		if (have >= n)
 			return;
-		nap(5);
-	}
+	} while (patient(&end));
 	fprintf(stderr, "FIONREAD: %d, not %d\n", have, n);
 	exit(1);
 }

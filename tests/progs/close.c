@@ -250,10 +250,10 @@ static void poll_under_server(int lfd)
 {
 	int fd = answer_warm(lfd);
 
-	await_go(fd);
-	nap(150);
+	await_post("closed");
 	say_result("send", send(fd, "x", 1, MSG_NOSIGNAL));
-	nap(100);
+	post("sent");
+	await_post("awake");
 	close(fd);
 }
 
@@ -261,16 +261,16 @@ static void poll_under_client(void)
 {
 	int fd = dial_warm();
 	pthread_t t;
-	uint64_t end;
 
-	send_go(fd);
 	processor = sched_getcpu();
 	t = start_asleep(sleeping_poll, &fd);
 	say_result("close", close(fd));
+	post("closed");
 	stay();
-	for (end = now_ms() + 300; now_ms() < end;)
+	while (!is_posted("sent"))
 		;
 	say_sleeper(t);
+	post("awake");
 }
 
 /* A handler closes what its thread sleeps on; the call, which restarts, finds nothing. */
@@ -400,11 +400,10 @@ static struct holding hold(void)
 static void compare_holding(struct holding was)
 {
 	struct holding is = hold();
+	uint64_t end = 0;
 
-	for (int i = 0; i < 200 && is.fds > was.fds + FEW; i++) {
-		nap(20);
+	while (is.fds > was.fds + FEW && patient(&end))
 		is = hold();
-	}
 	say("descriptors: %s", is.fds <= was.fds + FEW ? "as before" : "MORE");
 	say("threads: %s", is.threads <= was.threads ? "as before" : "MORE");
 	if (is.data_kb > was.data_kb + GROWTH_KB)

@@ -169,6 +169,7 @@ static int pool_bytes(void)
 
 static void threads_server(int lfd)
 {
+	uint64_t end = 0;
 	int stop = eventfd(0, 0);
 	pthread_t t[WORKERS];
 
@@ -180,8 +181,9 @@ static void threads_server(int lfd)
 		t[i] = start(edge_worker, NULL);
 	for (int i = 1; i <= 20; i++) {
 		send_go(pool.fd);
-		for (int k = 0; k < 1000 && pool_bytes() < i * MESSAGE; k++)
-			nap(5);
+		end = 0;
+		while (pool_bytes() < i * MESSAGE && patient(&end))
+			;
 		nap(10); /* for a wake-up too many */
 	}
 	pthread_mutex_lock(&pool.lock);

@@ -113,6 +113,7 @@ static void *exclusive_waiter(void *ep)
 /* One of them is woken, or both; then "stop" wakes who is left. */
 static void exclusive_server(int lfd)
 {
+	uint64_t end = 0;
 	int fd = begin(lfd), ep[2] = {new_set(), new_set()}, stop = eventfd(0, 0);
 	pthread_t t[2];
 
@@ -122,8 +123,8 @@ static void exclusive_server(int lfd)
 		t[i] = start_asleep(exclusive_waiter, &ep[i]);
 	}
 	send_go(fd);
-	for (int i = 0; i < 500 && !exclusive_wakes; i++)
-		nap(5);
+	while (!exclusive_wakes && patient(&end))
+		;
 	say("%s", exclusive_wakes ? "woken" : "NOBODY");
 	swallow(fd);
 	if (write(stop, &(uint64_t){1}, 8) != 8)

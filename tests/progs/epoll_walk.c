@@ -180,7 +180,7 @@ static void harvest(struct end *set)
 		if (n < 0)
 			say_result("wait", n);
 		take_events(set, ev, n);
-		if (!missing(set, wanted) || now_ms() - start > 1000)
+		if (!missing(set, wanted) || now_ms() - start > 20000)
 			more--;
 	}
 	dice = before;

@@ -31,8 +31,9 @@ static inline void count(int sig)
 
 struct plan {
 	pthread_t target;
-	int sig[2]; /* after 60 ms, after 120 ms; 0: none */
-	int go;	    /* ... and a go on this after 180 ms, if not -1 */
+	pid_t tid;
+	int sig[2]; /* each when the target is asleep; 0: none */
+	int go;	    /* ... and then a go on this, if not -1 */
 };
 
 static inline void *disturb(void *arg)
@@ -40,14 +41,14 @@ static inline void *disturb(void *arg)
 	struct plan *p = arg;
 
 	for (int i = 0; i < 2; i++) {
-		nap(60);
+		await_asleep(getpid(), p->tid);
 		/* One that is pending swallows its like. */
-		for (int ms = 0; i && p->sig[1] == SIGUSR1 && !usr1 && ms < 2000; ms++)
+		for (int ms = 0; i && p->sig[1] == SIGUSR1 && !usr1 && ms < 20000; ms++)
 			nap(1);
 		if (p->sig[i])
 			pthread_kill(p->target, p->sig[i]);
 	}
-	nap(60);
+	await_asleep(getpid(), p->tid);
 	if (p->go >= 0)
 		send_go(p->go);
 	return NULL;
@@ -58,7 +59,7 @@ static pthread_t disturber;
 
 static inline void expect(int first, int second, int go)
 {
-	plan = (struct plan){pthread_self(), {first, second}, go};
+	plan = (struct plan){pthread_self(), gettid(), {first, second}, go};
 	usr1 = usr2 = 0;
 	disturber = start(disturb, &plan);
 }

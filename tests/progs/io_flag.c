@@ -293,13 +293,13 @@ static void trunc_stopped_client(void)
  * later, up to 40 ms after the go, pushes out what MSG_MORE holds back. */
 static void await_acked(int fd)
 {
+	uint64_t end = 0;
 	int n = -1;
 
-	for (int i = 0; i < 1000 && n; i++) {
+	do {
 		if (ioctl(fd, SIOCOUTQ, &n))
 			die("SIOCOUTQ");
-		nap(1);
-	}
+	} while (n && patient(&end));
 }
 
 /* Held back while more is announced, but not for ever (200 ms on TCP). */

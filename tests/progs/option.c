@@ -598,10 +598,10 @@ static void async_by(int lfd, bool by_ioctl)
 	}
 	for (int i = 1; i <= 5; i++) {
 		put(fd, "!", 1);
-		for (int ms = 0; ms < 5000 && recv(fd, &c, 1, MSG_PEEK) < 1; ms++)
-			nap(1);
-		for (int ms = 0; ms < 5000 && ios < i; ms++)
-			nap(1);
+		uint64_t end = 0;
+
+		while ((recv(fd, &c, 1, MSG_PEEK) < 1 || ios < i) && patient(&end))
+			;
 		say("%s", ios >= i ? "signalled" : "NOT SIGNALLED");
 		say_result("recv", recv(fd, &c, 1, 0));
 	}

@@ -100,16 +100,15 @@ static void gone_server(int lfd)
 
 static void gone(int fd, int flags)
 {
+	uint64_t end = 0;
+
 	warm_up(fd, true);
 	say_result("end", recv(fd, buf, 100, 0));
 	/* The first sends may be taken: nobody knows yet. */
-	for (int i = 0; i < 200; i++) {
-		if (send(fd, buf, 100, flags) < 0) {
-			say_result("send", -1);
-			break;
-		}
-		nap(10);
-	}
+	while (send(fd, buf, 100, flags) >= 0)
+		if (!patient(&end))
+			die("patience");
+	say_result("send", -1);
 	say_result("send", send(fd, buf, 100, flags));
 	say_result("write more", send(fd, buf, sizeof(buf), flags));
 	say_result("recv", recv(fd, buf, 100, 0));
@@ -342,6 +341,7 @@ static int shared_lines(void)
 
 static void killed_any_server(int lfd)
 {
+	uint64_t end = 0;
 	int fd = answer(lfd);
 	pthread_t t;
 
@@ -350,8 +350,8 @@ static void killed_any_server(int lfd)
 	say("%s", read_on(fd) ? "a beginning, and its end" : "WRONG");
 	pthread_join(t, NULL);
 	close(fd);
-	for (int i = 0; i < 500 && shared_lines(); i++)
-		nap(10);
+	while (shared_lines() && patient(&end))
+		;
 	say("mapped: %d", shared_lines());
 }
 

@@ -99,10 +99,11 @@ static void back_both_client(void)
  */
 static void say_over(int fd, int how)
 {
+	uint64_t end = 0;
 	struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};
 
-	for (int i = 0; i < 500 && !shutdown(fd, SHUT_RDWR); i++)
-		nap(10);
+	while (!shutdown(fd, SHUT_RDWR) && patient(&end))
+		;
 	/* The FINs of a stream on a link may still be on their way. */
 	for (int i = 0; i < 1000; i++)
 		if (!shutdown(fd, how))
@@ -243,6 +244,7 @@ static bool two_way;
 /* The client ends the stream first: TIME_WAIT is at its end. */
 static void second_server(int lfd)
 {
+	uint64_t end = 0;
 	int ctl = answer(lfd);
 
 	for (int k = 0; k < 5; k++) {
@@ -254,11 +256,10 @@ static void second_server(int lfd)
 			if (two_way)
 				put(fd, buf, (size_t)n);
 		close(fd);
-		for (int i = 0; i < 1000; i++) {
-			if (has_time_wait(here, there) || has_time_wait(there, here))
-				break;
-			nap(5);
-		}
+		end = 0;
+		while (!has_time_wait(here, there) && !has_time_wait(there, here) &&
+		       patient(&end))
+			;
 		say("TIME_WAIT here %d, there %d", has_time_wait(here, there),
 		    has_time_wait(there, here));
 		send_go(ctl);
@@ -300,6 +301,7 @@ static void both_ways_client(void)
 /* Both have shut down, and neither has read. */
 static void say_both(int fd, bool first)
 {
+	uint64_t end = 0;
 	struct epoll_event ev = {.events = EPOLLOUT};
 	int ep = epoll_create1(0);
 	struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};
@@ -316,8 +318,8 @@ static void say_both(int fd, bool first)
 	say("epoll %x", ev.events);
 	close(ep);
 	/* The last acknowledgement takes its time. */
-	for (int i = 0; i < 500 && !shutdown(fd, SHUT_WR); i++)
-		nap(10);
+	while (!shutdown(fd, SHUT_WR) && patient(&end))
+		;
 	say_result("shutdown", shutdown(fd, SHUT_WR));
 	say_result("shutdown", shutdown(fd, SHUT_RDWR));
 	say("SO_ERROR %d", get_int(fd, SOL_SOCKET, SO_ERROR));

@@ -46,8 +46,10 @@ static const char *state(int fd)
 /* Until the last acknowledgement has come */
 static void await_state(int fd, const char *wanted)
 {
-	for (int i = 0; i < 500 && strcmp(state(fd), wanted); i++)
-		nap(10);
+	uint64_t end = 0;
+
+	while (strcmp(state(fd), wanted) && patient(&end))
+		;
 	say("%s", state(fd));
 }
 
@@ -127,6 +129,7 @@ static void queues_server(int lfd)
 
 static void queues_client(void)
 {
+	uint64_t end = 0;
 	int fd = dial_warm();
 
 	put(fd, buf, 300);
@@ -138,8 +141,8 @@ static void queues_client(void)
 	post("held");
 	await_post("looked");
 	set_int(fd, IPPROTO_TCP, TCP_CORK, 0);
-	for (int i = 0; i < 500 && outq(fd, SIOCOUTQ); i++)
-		nap(10);
+	while (outq(fd, SIOCOUTQ) && patient(&end))
+		;
 	say("not acknowledged %d, not sent %d, %u", outq(fd, SIOCOUTQ),
 	    outq(fd, SIOCOUTQNSD), not_sent(fd));
 	close(fd);

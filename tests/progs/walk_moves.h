@@ -13,19 +13,19 @@ static void settle_end(const struct end *e)
 {
 	uint32_t has = level(e);
 	struct pollfd p = {e->fd[0], POLLIN | POLLRDHUP | POLLOUT, 0};
+	uint64_t end = 0;
 	int have = 0;
 
 	for (int i = 1; i < NUMBERS && p.fd < 0; i++)
 		p.fd = e->fd[i];
 	if (e->kind != STREAM)
 		return;
-	for (int i = 0; i < 1000; i++) {
+	do {
 		ioctl(p.fd, FIONREAD, &have);
 		if (poll(&p, 1, 0) >= 0 && ((uint32_t)p.revents & has) == has &&
 		    ((size_t)have >= e->unread || e->unread > UNREAD_MAX || e->reset))
 			return;
-		nap(1);
-	}
+	} while (patient(&end));
 	say("%d has not what it was to have", index_of(e));
 }
 
@@ -59,6 +59,7 @@ static void fill_next(struct end *e, size_t n)
 
 static void send_some(struct end *e, size_t n)
 {
+	uint64_t end = 0;
 	uint64_t one = 1;
 	ssize_t k = -1;
 	int fd = number(e);
@@ -68,14 +69,13 @@ static void send_some(struct end *e, size_t n)
 	fill_next(e, n);
 	if (e->reset || !e->peer)
 		settle_end(e);
-	for (int ms = 0; ms < 1000; ms++) {
+	do {
 		k = e->kind == COUNTER ? write(fd, &one, 8) : write(fd, buf, n);
 		if (k >= 0 && !(e->reset && late))
 			break;
 		if (k < 0 && errno != EAGAIN)	/* no room in the moment of a switch */
 			break;
-		nap(1);
-	}
+	} while (patient(&end));
 	say("send %d, %zu: %s", index_of(e), n,
 	    k >= 0 ? "done" : e->reset ? "reset" : strerrorname_np(errno));
 	e->error &= k >= 0;
@@ -95,10 +95,11 @@ static void send_some(struct end *e, size_t n)
 /* n bytes, or what there is instead. */
 static ssize_t take_some(struct end *e, int fd, size_t n, bool *wrong)
 {
+	uint64_t end = 0;
 	size_t got = 0;
 	ssize_t k;
 
-	for (int ms = 0; ms < 1000;) {
+	for (;;) {
 		k = read(fd, buf, n && n - got < sizeof(buf) ? n - got : sizeof(buf));
 		for (ssize_t i = 0; i < k && e->kind != COUNTER; i++)
 			*wrong |= (unsigned char)buf[i] != e->read++;
@@ -106,10 +107,8 @@ static ssize_t take_some(struct end *e, int fd, size_t n, bool *wrong)
 			got += (size_t)k;
 		if (!k || (got && got >= n) || (k < 0 && errno != EAGAIN))
 			break;
-		if (k < 0) {
-			nap(1);
-			ms++;
-		}
+		if (k < 0 && !patient(&end))
+			break;
 	}
 	return got ? (ssize_t)got : k;
 }

@@ -15,7 +15,7 @@
 #include "base/loop.h"
 #include "in_process.h"
 
-enum { HANG_S = 60, BYTES = 4000, LATE_MS = 300 };
+enum { HANG_S = 200, BYTES = 4000, LATE_MS = 300 };
 
 static bool no_memory;
 

@@ -30,7 +30,7 @@
 #include "upgrade/upgrade.h"
 
 enum { RECV, POLLED, EPOLLED, SEND, POLLED_OUT, CALLS };
-enum { PAIRS = 2 * CALLS, HANG_S = 60, RETRY_MS = 400, AGAIN_MS = 300 };
+enum { PAIRS = 2 * CALLS, HANG_S = 200, RETRY_MS = 400, AGAIN_MS = 300 };
 enum { ASKER, ANSWERER };
 
 /* Bytes of a direction are numbered by who sends them. */

@@ -411,7 +411,7 @@ static inline void fake_rx_switch(struct fake_pair *e)
 	CHECK(fake_rx_start(e, 0));
 	CHECK_EQ(fake_said(e->f)->type, SR_MSG_ACKSW);
 	fake_rx_mark(e);
-	for (int i = 0; i < 1000 && fake_rx_state(e) != SR_RX_LINK; i++) {
+	for (int i = 0; i < 20000 && fake_rx_state(e) != SR_RX_LINK; i++) {
 		fake_progress(e);
 		usleep(1000);
 	}

@@ -155,7 +155,7 @@ static void test_fork(void)
 		usleep(1000);
 	pid = fork();
 	if (!pid) {
-		alarm(5);
+		alarm(60);
 		sr_streams_forget();
 		CHECK(make(A) == stale);
 		sr_lock(&stale->rx_lock);

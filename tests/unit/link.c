@@ -31,7 +31,7 @@ static void give_up(void)
 
 static void await_freed(int n)
 {
-	for (int i = 0; i < 2000 && atomic_load(&freed) < n; i++)
+	for (int i = 0; i < 20000 && atomic_load(&freed) < n; i++)
 		usleep(1000);
 	usleep(20000);
 	CHECK(atomic_load(&freed) == n);

@@ -190,7 +190,7 @@ static void *ping(void *arg)
  * later. */
 static void test_woken(void)
 {
-	enum { ROUNDS = 100, MOST_MS = 20 };
+	enum { ROUNDS = 100, MOST_MS = 40 };
 	struct end *e = open_end(ECHO << 8 | 9);
 	uint64_t start = sr_now_ns();
 	unsigned i, ms;

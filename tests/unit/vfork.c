@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "upgrade/upgrade.h"
 
-enum { HANG_S = 60 };
+enum { HANG_S = 200 };
 
 static struct fake_pair e;
 static atomic_bool locked;

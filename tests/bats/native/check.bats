@@ -415,7 +415,7 @@ while True:
 	check 1 "127.0.0.1:$port"
 	told problem "127.0.0.1 port $port" "Connection refused"
 	mkfifo "$BATS_TEST_TMPDIR/f.service"
-	run timeout 20 "$SOCKRAIL" check -n --unit f --unit-path "$BATS_TEST_TMPDIR"
+	run timeout 100 "$SOCKRAIL" check -n --unit f --unit-path "$BATS_TEST_TMPDIR"
 	[ "$status" -ne 124 ]
 }
 

@@ -30,7 +30,7 @@ teardown_file() { stop_all; }
 # Sockrail if the impostor asks for a link, or takes requests
 meet() {
 	local t=$BATS_FILE_TMPDIR/$1.$2 port streams=1
-	local impostor=(python impostor "$1" "$2") honest=(rail timeout 30 python3 "$SR_TOP/tests/lib/echo.py")
+	local impostor=(python impostor "$1" "$2") honest=(rail timeout 100 python3 "$SR_TOP/tests/lib/echo.py")
 	local -x REPORT=$t/report SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$t/log SOCKRAIL_UPGRADE_WAIT_MS=6000
 	mkdir "$t"
 	[ "$2" != end-lost ] || streams=2
@@ -46,7 +46,7 @@ meet() {
 	wait $!
 }
 
-python() { timeout 30 python3 "$SR_TOP/tests/lib/$1.py" "${@:2}"; }
+python() { timeout 100 python3 "$SR_TOP/tests/lib/$1.py" "${@:2}"; }
 
 # ends DIR ROLE REASON: of the only stream in the report, of which no byte went by a
 # link; the impostor was content with its peer on TCP

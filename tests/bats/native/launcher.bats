@@ -94,7 +94,7 @@ teardown() { stop_all; }
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizers bring their own malloc"
 	run -0 "$SR_BUILD/tests/progs/allocator"
 	[ "$output" = ready ]
-	run -0 timeout 20 "$SOCKRAIL" "$SR_BUILD/tests/progs/allocator"
+	run -0 timeout 100 "$SOCKRAIL" "$SR_BUILD/tests/progs/allocator"
 	[ "$output" = ready ]
 }
 

@@ -27,12 +27,12 @@ teardown() {
 transfer() {
 	rm -f "$t"/*.report
 	REPORT=$t/server.report start server "$1" "${into[@]}" \
-		timeout 20 nc -N -l "$host" "$port"
+		timeout 100 nc -N -l "$host" "$port"
 	for _ in {1..100}; do
 		[ -z "$("${look[@]}" ss -Hltn "sport = :$port")" ] || break
 		sleep 0.05
 	done
-	REPORT=$t/client.report "$1" "${outof[@]}" timeout 20 nc -N "$host" "$port" <"$t/data"
+	REPORT=$t/client.report "$1" "${outof[@]}" timeout 100 nc -N "$host" "$port" <"$t/data"
 	await
 	cmp "$t/data" "$t/server.out"
 }
@@ -137,7 +137,7 @@ else:
 '
 
 # shown NAME LINE: once it is in what was started
-shown() { holds 5 grep -q "$2" "$t/$1.out" || { tail "$t/$1".*; return 1; }; }
+shown() { holds 60 grep -q "$2" "$t/$1.out" || { tail "$t/$1".*; return 1; }; }
 
 # twins SERVER TALKER: network namespaces of the sockets of the two under Sockrail, which
 # are not connected with each other; but each has the addresses of the other's peer

@@ -78,7 +78,7 @@ reports() { grep -c "\"role\":\"connect\".*\"reason\":$1," "$REPORT" || true; }
 @test "short streams to a server with Sockrail stay lazy" {
 	serve rail
 	listening "$port"
-	sleep 0.5
+	holds 60 grep -q "@sockrail.*:$port\b" /proc/net/unix # its rendezvous
 	rail python3 -c "$client" "$port" 1
 	[ "$(reports '"short"')" -eq 40 ]
 }

@@ -60,7 +60,7 @@ act() {
 }
 
 # shown FILE TEXT: once it is there
-shown() { holds 10 grep -q "$2" "$t/$1" || { tail "$t"/*.{out,err}; return 1; }; }
+shown() { holds 60 grep -q "$2" "$t/$1" || { tail "$t"/*.{out,err}; return 1; }; }
 
 @test "the client's port is used again: no mark for the reset connection's link" {
 	export SOCKRAIL_LOG=debug

@@ -202,7 +202,7 @@ for i in range(int(sys.argv[2])):
 	run -0 "$SOCKRAIL" -s report="$BATS_TEST_TMPDIR/report" -r python3 -c "$client" "$port"
 	[ "$(wc -l <"$BATS_TEST_TMPDIR/report")" = 2 ]
 	start slow "$SOCKRAIL" -r sleep 60
-	sleep 0.5
+	holds 60 pgrep -P "$pid" -x sleep
 	kill "$pid"
 	status=0
 	await || status=$?

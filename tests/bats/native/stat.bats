@@ -163,7 +163,7 @@ time.sleep(60)'
 @test "options that do not go together: one line that names both, status 2" {
 	for pair in --json,--openmetrics --summary,--prometheus --watch,--json --watch,--summary \
 		--listening,--json; do
-		run -2 timeout 5 "$STAT" "${pair%,*}" "${pair#*,}"
+		run -2 timeout 100 "$STAT" "${pair%,*}" "${pair#*,}"
 		[ "$output" = "sockrail-stat: ${pair/,/ and } do not go together" ]
 	done
 	run -0 "$STAT" --json --json

@@ -19,21 +19,21 @@ teardown() { stop_all; }
 
 # stranger ROLE HOW: until it is ready
 stranger() {
-	start stranger timeout 60 python3 "$SR_TOP/tests/lib/stranger.py" "$1" "$2" "$ADDR" "$port"
+	start stranger timeout 100 python3 "$SR_TOP/tests/lib/stranger.py" "$1" "$2" "$ADDR" "$port"
 	said stranger ready
 	! grep Traceback "$t/stranger".*
 }
 
 # serve SCRIPT ARGUMENT...: a server under Sockrail
 serve() {
-	REPORT=$t/server.report start server rail timeout 60 "${command[@]}" \
+	REPORT=$t/server.report start server rail timeout 100 "${command[@]}" \
 		python3 "$SR_TOP/tests/lib/$1.py" "${@:2}"
 	said server ready
 }
 
 # client: of the same user
 client() {
-	SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/client.report rail timeout 30 \
+	SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/client.report rail timeout 100 \
 		python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 1
 }
 
@@ -102,7 +102,7 @@ called() {
 
 @test "strangers who send what takes long to close: the server forks quickly" {
 	serve forking server "$ADDR" "$port"
-	REPORT=$t/client.report start client rail timeout 30 \
+	REPORT=$t/client.report start client rail timeout 100 \
 		python3 "$SR_TOP/tests/lib/forking.py" client "$ADDR" "$port" "$t/go"
 	local client=$pid
 	said client talked
@@ -124,10 +124,10 @@ called() {
 @test "strangers who move sleeping readers to another futex, and are killed" {
 	serve echo server "$ADDR" "$port" 2
 	local server=$pid
-	REPORT=$t/client.report rail timeout 20 python3 "$SR_TOP/tests/lib/stranger.py" \
+	REPORT=$t/client.report rail timeout 100 python3 "$SR_TOP/tests/lib/stranger.py" \
 		requeue 2 "$ADDR" "$port" || [ $? = 137 ]
 	pid=$server
-	await 10	# its threads are told that the streams were reset
+	await	# its threads are told that the streams were reset
 	[ "$(went rx_shm "$t/server.report")" -gt 0 ]
 }
 
@@ -144,10 +144,10 @@ called() {
 # what the stranger got
 meanwhile() {
 	local client plain
-	start plain timeout 60 python3 "$SR_TOP/tests/lib/honest.py" client "$ADDR" "$port" 2 "$t/over"
+	start plain timeout 100 python3 "$SR_TOP/tests/lib/honest.py" client "$ADDR" "$port" 2 "$t/over"
 	plain=$pid
 	SOCKRAIL_UPGRADE=lazy SOCKRAIL_UPGRADE_BYTES=2000 REPORT=$t/client.report \
-		start client rail timeout 60 \
+		start client rail timeout 100 \
 		python3 "$SR_TOP/tests/lib/honest.py" client "$ADDR" "$port" "$1" "$t/over"
 	client=$pid
 	said client ready
@@ -193,7 +193,7 @@ meanwhile() {
 # The socket that listens is root's, the one that is accepted the other user's.
 @test "a server that has its socket from root, and accepts late" {
 	users
-	start server rail timeout 60 python3 -c '
+	start server rail timeout 100 python3 -c '
 import os, socket, sys, time
 with socket.socket() as listener:
     listener.bind((sys.argv[1], int(sys.argv[2])))
@@ -211,7 +211,7 @@ with socket.socket() as listener:
 	said server ready
 	(sleep 0.3 && : >"$t/go") &
 	# Policy wait does not wait for that: the link comes later, to a client that talks on.
-	REPORT=$t/client.report rail timeout 30 \
+	REPORT=$t/client.report rail timeout 100 \
 		python3 "$SR_TOP/tests/lib/workers.py" steady 20 "$ADDR" "$port"
 	[ "$(went '[rt]x_shm' "$t/client.report")" -gt 3000000 ]
 }
@@ -223,7 +223,7 @@ served() {
 	local uid
 	mkdir "$t/open"
 	for uid in 0 1000; do
-		start "server$uid" rail timeout 60 python3 -c '
+		start "server$uid" rail timeout 100 python3 -c '
 import os, socket, sys
 def become(uid):
     os.setgroups([])
@@ -247,7 +247,7 @@ with socket.socket() as listener:
         echo(listener.accept()[0])
 ' "$ADDR" "$port" "$1"
 		said "server$uid" ready
-		SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/open/report rail timeout 30 \
+		SOCKRAIL_UPGRADE_WAIT_MS=8000 REPORT=$t/open/report rail timeout 100 \
 			python3 -c '
 import os, socket, sys, time
 os.setgroups([])

@@ -25,7 +25,7 @@ postgres_setup() {
 postgres_start() {
 	start server as server "${user[@]}" postgres -D "$t/db" -p "$port" -k "$t" \
 		-c listen_addresses="$ADDR" -c fsync=off -c max_connections=40
-	holds 30 "${user[@]}" pg_isready -q -h "$ADDR" -p "$port"
+	holds 60 "${user[@]}" pg_isready -q -h "$ADDR" -p "$port"
 }
 
 postgres() { as client timeout "$limit" "${user[@]}" "$1" -h "$ADDR" -p "$port" -U u "${@:2}" postgres; }
@@ -125,7 +125,7 @@ redis_replica() {
 		--protected-mode no --enable-debug-command yes --replicaof "$ADDR" "$port" --dbfilename replica.rdb
 	listening $((port + 1)) && holds 60 replica_is_up || return
 	redis -x set more <"$t/a" # populate is not passed on
-	holds 20 same_data || return
+	holds 60 same_data || return
 	result=$(digest_at "$port")
 	stop_all
 }

@@ -21,7 +21,7 @@ sshd_run() {
 	as client timeout "$limit" scp "${to[@]}" -P "$port" "$t/a" "$(id -un)@$ADDR:$t/up" &&
 		as client timeout "$limit" scp "${to[@]}" -P "$port" "$(id -un)@$ADDR:$t/up" "$t/got" || return
 	start master as client ssh "${to[@]}" -N -M -S "$t/ssh" -p "$port" "$(id -un)@$ADDR"
-	holds 10 ssh -F none -S "$t/ssh" -O check x || return
+	holds 60 ssh -F none -S "$t/ssh" -O check x || return
 	as client timeout "$limit" scp -o "ControlPath=$t/ssh" "${to[@]}" -P "$port" "$t/a" "$(id -un)@$ADDR:$t/up.2" &&
 		cmp "$t/a" "$t/up.2" && ssh -F none -S "$t/ssh" -O exit x 2>/dev/null || return
 	start forward as client ssh "${to[@]}" -N -p "$port" -L "$ADDR:$((port + 1)):$ADDR:$((port + 2))" \
@@ -29,7 +29,7 @@ sshd_run() {
 	start target socat -u "TCP-LISTEN:$((port + 2)),bind=$ADDR,reuseaddr,fork" "CREATE:$t/got.target"
 	listening $((port + 1)) && listening $((port + 2)) || return
 	as client timeout "$limit" nc -N "$ADDR" $((port + 1)) <"$t/a" &&
-		holds 10 cmp "$t/a" "$t/got.target" || return
+		holds 60 cmp "$t/a" "$t/got.target" || return
 	stop_all
 	cmp "$t/a" "$t/got" || return
 	result=$(sha256sum <"$t/got")

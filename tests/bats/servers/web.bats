@@ -46,7 +46,7 @@ nginx_start() {
 	END
 	# by its path, with which it replaces itself
 	start "$role" as "$role" "$(command -v nginx)" -e "$t/$role.log" -c "$t/$role.conf"
-	holds 10 test -s "$t/$role.pid" && listening "$2"
+	holds 60 test -s "$t/$role.pid" && listening "$2"
 }
 
 nginx_stop() { ended "$t/$1.pid" QUIT; }
@@ -140,7 +140,7 @@ http_load() {
 	start client as client timeout "$limit" python3 "$SR_TOP/tests/lib/load.py" "$ADDR" "$port" \
 		/large 6 "$t/stop" "$(sha256sum <"$t/www/large" | cut -d ' ' -f 1)"
 	local client=$pid
-	holds 30 grep -q started "$t/client.out" && "$@" || return
+	holds 60 grep -q started "$t/client.out" && "$@" || return
 	touch "$t/stop"
 	wait "$client" || return
 	result=$(<"$t/client.out")
@@ -153,16 +153,16 @@ nginx_hup() {
 	local before i
 	for i in 1 2 3; do
 		before=$(workers_of "$t/server.pid")
-		kill -HUP "$(<"$t/server.pid")" && holds 10 other_workers "$t/server.pid" "$before" || return
+		kill -HUP "$(<"$t/server.pid")" && holds 60 other_workers "$t/server.pid" "$before" || return
 	done
 }
 
 nginx_usr2() {
 	local old
 	old=$(<"$t/server.pid")
-	kill -USR2 "$old" && holds 10 test -s "$t/server.pid.oldbin" &&
-		holds 10 other_workers "$t/server.pid" "" &&
-		kill -WINCH "$old" && sleep 0.2 && kill -QUIT "$old" && holds 30 gone "$old"
+	kill -USR2 "$old" && holds 60 test -s "$t/server.pid.oldbin" &&
+		holds 60 other_workers "$t/server.pid" "" &&
+		kill -WINCH "$old" && sleep 0.2 && kill -QUIT "$old" && holds 60 gone "$old"
 }
 
 nginx_under_load() {
@@ -275,7 +275,7 @@ gunicorn_workers() {
 
 haproxy_start() {
 	as server haproxy -D -p "$t/haproxy.pid.new" -f "$t/haproxy.cfg" "$@" 3>&- &&
-		holds 10 test -s "$t/haproxy.pid.new" && mv "$t/haproxy.pid.new" "$t/haproxy.pid" &&
+		holds 60 test -s "$t/haproxy.pid.new" && mv "$t/haproxy.pid.new" "$t/haproxy.pid" &&
 		listening "$port"
 }
 

@@ -29,7 +29,6 @@ setup() {
 }
 teardown() { stop_all; }
 
-said_seconds=20
 
 honest() { python3 "$SR_TOP/tests/lib/honest.py" "$1" "$ADDR" "$port" "${@:2}"; }
 

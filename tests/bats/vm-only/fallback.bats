@@ -27,9 +27,9 @@ reason() {
 
 # hello [COMMAND...]: a small transfer; COMMAND... runs both programs
 hello() {
-	start server as server "$@" timeout 60 nc -N -l "$ADDR" "$port"
+	start server as server "$@" timeout 100 nc -N -l "$ADDR" "$port"
 	listening "$port"
-	echo hello | as client "$@" timeout 60 nc -N "$ADDR" "$port" || return
+	echo hello | as client "$@" timeout 100 nc -N "$ADDR" "$port" || return
 	await
 	[ "$(<"$t/server.out")" = hello ]
 }
@@ -49,9 +49,9 @@ hello() {
 
 # slow: a stream that lasts; each end has a command in front, here or there
 slow() {
-	start server as server "${there[@]}" timeout 60 nc -N -l "$ADDR" "$port"
+	start server as server "${there[@]}" timeout 100 nc -N -l "$ADDR" "$port"
 	listening "$port"
-	{ head -c 5000 /dev/zero; sleep 3; } | as client "${here[@]}" timeout 60 nc -N "$ADDR" "$port" || return
+	{ head -c 5000 /dev/zero; sleep 3; } | as client "${here[@]}" timeout 100 nc -N "$ADDR" "$port" || return
 	await
 }
 
@@ -96,7 +96,7 @@ slow() {
 somebody() {
 	local p=$1
 	[ "${RDMA_DEV%%[0-9]*}" != siw ] || p=$(($1 + 10000))
-	start somebody timeout 60 rping -s -a "$ADDR" -p "$p" -C 1
+	start somebody timeout 100 rping -s -a "$ADDR" -p "$p" -C 1
 	somebody_pid=$pid
 	sleep 1
 	kill -0 "$somebody_pid"
@@ -147,13 +147,13 @@ somebody() {
 
 @test "the server accepts, but its device is gone" {
 	need nc
-	start server as server timeout 60 nc -N -l "$ADDR" "$port"
+	start server as server timeout 100 nc -N -l "$ADDR" "$port"
 	listening "$port"
 	rdma link delete "$RDMA_DEV"
-	echo hello | as client timeout 60 nc -N "$ADDR" "$port"
+	echo hello | as client timeout 100 nc -N "$ADDR" "$port"
 	await
 	rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
-	holds 5 grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state"
+	holds 60 grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state"
 	[ "$(<"$t/server.out")" = hello ]
 	reason connect no-device
 }

@@ -26,7 +26,7 @@ device_up() {
 	ip link set "$RDMA_NETDEV" up
 	[ -e "/sys/class/infiniband/$RDMA_DEV" ] ||
 		rdma link add "$RDMA_DEV" type "${RDMA_DEV%%[0-9]*}" netdev "$RDMA_NETDEV"
-	holds 5 grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state"
+	holds 60 grep -q ACTIVE "/sys/class/infiniband/$RDMA_DEV/ports/1/state"
 }
 
 # transfer MEGABYTES: from client to server with nc, in the background.  (Not both
@@ -113,9 +113,9 @@ used_both_ways() {
 	need nc
 	mkfifo "$t/in"
 	exec 7<>"$t/in"
-	start server as server timeout 60 nc -N -l "$ADDR" "$port"
+	start server as server timeout 100 nc -N -l "$ADDR" "$port"
 	listening "$port"
-	as client timeout 60 nc -N "$ADDR" "$port" <"$t/in" >"$t/got" 3>&- 7>&- &
+	as client timeout 100 nc -N "$ADDR" "$port" <"$t/in" >"$t/got" 3>&- 7>&- &
 	cpid=$!
 	sr_started+=("$cpid")
 	echo before >&7
@@ -159,7 +159,7 @@ between() {
 	need python3
 	local workers=$SR_TOP/tests/lib/workers.py
 	start server as server python3 "$workers" fork 2 0.0.0.0 "$port"
-	holds 30 has_lines "$t/server.out" 3
+	holds 60 has_lines "$t/server.out" 3
 	for _ in 1 2; do
 		as client python3 "$workers" client 8 "$ADDR" "$port" </dev/null >"$t/pids"
 		[ "$(grep -c '[0-9]' "$t/pids")" -eq 8 ]
@@ -167,8 +167,8 @@ between() {
 		rm "$t/client.report"
 		device_down 3>&- &
 		sr_started+=("$!")
-		holds 10 test ! -e "/sys/class/infiniband/$RDMA_DEV"
-		holds 10 gone "$!"
+		holds 60 test ! -e "/sys/class/infiniband/$RDMA_DEV"
+		holds 60 gone "$!"
 		device_up
 	done
 	xargs kill <"$t/server.out"
@@ -177,7 +177,7 @@ between() {
 @test "64 streams at once, and the device goes away under them" {
 	need python3
 	start server as server timeout 100 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 64
-	listening "$port" 30
+	listening "$port"
 	local server_pid=$pid
 	as client timeout 100 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 64 >"$t/client.out" 3>&- &
 	cpid=$!

@@ -27,7 +27,7 @@ both="wait:wait none:wait wait:none lazy:lazy"
 # ------------------------------------------------------------------ iperf3
 
 # one server, one client with $options; it says how much it moved
-lazy_seconds=3
+lazy_seconds=10
 iperf3_run() {
 	# Many megabytes may be gone before a lazy stream has its link.
 	[ "$client" != lazy ] ||
@@ -106,10 +106,10 @@ iperf_run() {
 }
 
 iperf_once() {
-	[ "$client" != lazy ] || options=("${options[@]/-n/-t}") options=("${options[@]/%[0-9]M/4}")
+	[ "$client" != lazy ] || options=("${options[@]/-n/-t}") options=("${options[@]/%[0-9]M/10}")
 	start server as server iperf -s -B "$ADDR" -p "$port"
 	listening "$port" || return
-	as client timeout 25 iperf -c "$ADDR" -p "$port" "${options[@]}" >"$t/client.out" 2>&1 || return
+	as client timeout 100 iperf -c "$ADDR" -p "$port" "${options[@]}" >"$t/client.out" 2>&1 || return
 	stop_all
 	! grep -qiE 'error|fail|refused' "$t/client.out" && grep -q Bytes "$t/client.out" || return
 	result=$(grep -c 'connected with' "$t/client.out")

@@ -126,7 +126,7 @@ socat_run() {
 
 http_start() {
 	start server as server python3 -m http.server "$@" --bind "$ADDR" --directory "$t/www" "$port"
-	listening "$port" 30
+	listening "$port"
 }
 
 http_setup() {
@@ -198,7 +198,7 @@ wget_run() {
 
 echo_run() {
 	start server as server timeout 150 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 64
-	listening "$port" 30 || return
+	listening "$port" || return
 	as client timeout 150 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 64 >"$t/client.out" || return
 	await || return
 	grep -q '^64 ' "$t/client.out" || return

@@ -16,7 +16,7 @@ megabytes=12
 exchange() {
 	rm -f "$t"/*.report "$t/got" "$out"
 	remote "socat -t 60 - TCP4-LISTEN:$port,bind=$RDMA_PEER_ADDR <$shared/b >$out" || return
-	as client timeout 60 socat -t 60 - "TCP4:$RDMA_PEER_ADDR:$port" <"$t/a" >"$t/got" 3>&- &
+	as client timeout 100 socat -t 60 - "TCP4:$RDMA_PEER_ADDR:$port" <"$t/a" >"$t/got" 3>&- &
 	cpid=$!
 	sr_started+=("$cpid")
 }

@@ -45,7 +45,7 @@ arrived() {
 
 iperf3_bidir() {
 	remote iperf3 -s -1 -p "$port"
-	as client timeout 60 iperf3 -c "$RDMA_PEER_ADDR" -p "$port" --bidir -n 8M
+	as client timeout 100 iperf3 -c "$RDMA_PEER_ADDR" -p "$port" --bidir -n 8M
 	await
 }
 
