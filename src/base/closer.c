@@ -55,9 +55,14 @@ static void *run(void *arg)
 	return NULL;
 }
 
+int sr_closer_threads(void)
+{
+	return atomic_load(&threads);
+}
+
 bool sr_closer_free(void)
 {
-	return atomic_load(&threads) < THREADS;
+	return sr_closer_threads() < THREADS;
 }
 
 /* Where there is no thread or memory to be had: to wait is better than to lose one more. */

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+int sr_closer_threads(void);	/* how many there are; each may still live for an instant */
 /* Is there a thread for one?  To be asked before it is accepted: afterwards it may wait. */
 bool sr_closer_free(void);
 void sr_closer_close(int fd);

@@ -12,6 +12,7 @@
 #include "base/closer.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/last.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "link/rendezvous.h"
@@ -106,6 +107,7 @@ static void in_child(void)
 	sr_answer_forget();
 	sr_loop_forget();
 	sr_closer_forget();
+	sr_last_forget();
 	note_bell(sr_doorbell_forget());
 	sr_fd_forget_all(is_kept);
 	sr_closer_inherit();

@@ -37,3 +37,25 @@ teardown() { stop_all; }
 	[ "$SR_TEST_LINK" = shm ] || modes='wait'
 	compare thread one-wakes -n 6 -m "$modes"
 }
+
+# In a sanitizer the last thread of the process may be the sanitizer's own.
+@test "the process ends with its last thread: the first one has called pthread_exit" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
+	compare thread_last exits
+	compare thread_last begins
+}
+
+@test "the same: the first thread was cancelled" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
+	compare thread_last cancelled
+}
+
+@test "the same: a child of fork, whose first thread returns" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
+	compare thread_last forked
+}
+
+@test "a signal kills the process when its first thread has ended" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
+	compare thread_last killed -c 0
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * last.c - owns the end of a process whose first thread ends before the others
+ * (pthread_exit(3) in main(), say).  No locks.
+ *
+ * Such a process ends when its last thread does: the C library counts the threads, and the
+ * last one calls exit(0).  But it counts the service thread, too, which never ends.  So from
+ * the end of the first thread on, and not before, the service thread looks every now and
+ * then whether all other threads of the process are the library's.  Then it starts an ordinary
+ * thread that calls exit(0) in the last one's stead.  The service thread goes on, so that
+ * streams serve the program's exit handlers.
+ *
+ * The library's threads start no thread of the program's: if only they are left, that is
+ * so for good.  The kernel counts the first thread until the process ends.
+ *
+ * How the first thread ends makes no difference (pthread_exit(3), thrd_exit(3),
+ * pthread_cancel(3); in the child of fork its function may also return): the C library calls
+ * the destructor of its thread-specific data.  At the end of the process it does not.
+ */
+#include "base/real.h"
+#include "base/last.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/closer.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/now.h"
+#include "base/process.h"
+
+/* Between two looks, each twice the last.  By so much may the process end later than without
+ * us. */
+#define FIRST_MS 10
+#define LONGEST_MS 100
+
+static pthread_key_t key;
+static bool has_key;
+static uint64_t mask;		/* of signals, the first thread's */
+
+static uint64_t set_mask(const uint64_t *set)
+{
+	uint64_t old = 0;
+
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)set, (long)&old,
+			sizeof(old), 0, 0);
+	return old;
+}
+
+/* Have all threads ended but the library's?  The state of the first one, and the number of
+ * threads, are the first and the 18th field behind the program's name: proc(5). */
+static bool all_ended(void)
+{
+	char line[1024], *at;
+	ssize_t n = -1;
+	int fd = sr_now_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+
+	if (fd >= 0) {
+		n = sr_now_read(fd, line, sizeof(line) - 1);
+		sr_now_close(fd);
+	}
+	if (n <= 0)
+		return false;
+	line[n] = '\0';
+	at = strrchr(line, ')');
+	if (!at || at[1] != ' ' || at[2] != 'Z')
+		return false;
+	for (int field = 0; field < 18 && at; field++)
+		at = strchr(at + 1, ' ');
+	return at && atoi(at) == 2 + sr_closer_threads();
+}
+
+static void *end(void *arg)
+{
+	(void)arg;
+	set_mask(&mask);
+	exit(0);
+}
+
+/* True: the process is about to end.  The thread is one of the program's, with a stack of the
+ * default size; it has this thread's mask until it has run. */
+static bool end_all(void)
+{
+	pthread_t thread;
+
+	return pthread_create(&thread, NULL, end, NULL) == 0;
+}
+
+static void look(struct sr_timer *timer)
+{
+	static unsigned ms = FIRST_MS;
+
+	if (all_ended() && end_all())
+		return;
+	sr_timer_set(timer, ms);
+	ms = ms < LONGEST_MS ? 2 * ms : LONGEST_MS;
+}
+
+static struct sr_timer timer = { .fn = look };
+
+static void begin_looking(struct sr_task *task)
+{
+	(void)task;
+	look(&timer);
+}
+
+static struct sr_task task = { .fn = begin_looking };
+
+/* In the first thread.  If the service thread is started later, it finds the task. */
+static void first_ends(void *value)
+{
+	(void)value;
+	if (!sr_process_ours())
+		return;
+	mask = set_mask(NULL);
+	sr_loop_post(&task);
+}
+
+void sr_last_forget(void)
+{
+	if (has_key && !pthread_getspecific(key))
+		pthread_setspecific(key, &key);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	if (getpid() != gettid() || pthread_key_create(&key, first_ends))
+		return;
+	has_key = true;
+	pthread_setspecific(key, &key);
+}
