@@ -251,9 +251,14 @@ static int control(int op, struct sr_watch *w, uint32_t events)
 
 int sr_loop_watch(struct sr_watch *w, uint32_t events)
 {
+	static atomic_bool warned;
 	int result = sr_loop_start();
 
-	return result ? result : control(EPOLL_CTL_ADD, w, events);
+	if (!result)
+		result = control(EPOLL_CTL_ADD, w, events);
+	if (result == -ENOSPC && !atomic_exchange(&warned, true))
+		sr_warn("fs.epoll.max_user_watches is reached: no new links");
+	return result;
 }
 
 int sr_loop_rearm(struct sr_watch *w, uint32_t events)

@@ -447,20 +447,72 @@ static int mute_case(unsigned ms, unsigned unused)
 	return STRUCK;
 }
 
-static int deaf_case(unsigned ms, unsigned unused)
+/* epoll(7), max_user_watches: no descriptor can be watched any more. */
+static atomic_bool no_watches;
+static int (*real_epoll_ctl)(int, int, int, struct epoll_event *);
+
+static int ctl_without_watches(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	if (op == EPOLL_CTL_ADD && atomic_load(&no_watches)) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return real_epoll_ctl(epfd, op, fd, ev);
+}
+
+static void begin_case_with_few_watches(void)
+{
+	real_epoll_ctl = sr_real.epoll_ctl;
+	sr_real.epoll_ctl = ctl_without_watches;
+	CHECK(!loop_call(no_call, NULL)); /* the loop runs */
+	begin_case();
+}
+
+/* unwatched: the peer answers PROBEs, although its service thread cannot watch the link. */
+static int deaf_case(unsigned ms, unsigned unwatched)
 {
 	struct end *e;
 
-	(void)unused;
-	begin_case();
+	begin_case_with_few_watches();
 	sr_conf.retry_ms = ms;
 	try_listen();
-	e = open_end(DEAF << 8 | 1);
+	if (!unwatched) {
+		e = open_end(DEAF << 8 | 1);
+	} else {
+		CHECK(session(1000));	/* device and channel are watched */
+		atomic_store(&no_watches, true);
+		e = open_end(DEAF << 8 | 1);
+	}
 	CHECK(put(e, 1000, true) == 1000);
 	CHECK(await(e, SR_NOTIFY_TX, all_acked)); /* after 1.5 s */
 	close_end(e);
+	atomic_store(&no_watches, false);
 	end_case();
 	return STRUCK;
+}
+
+/* The CM's channel, or the device, cannot be watched: no link, and nobody waits for one. */
+static int unwatched_case(unsigned ms, unsigned unused)
+{
+	uint64_t start;
+
+	(void)unused;
+	begin_case_with_few_watches();
+	atomic_store(&no_watches, true);
+	try_listen();
+	CHECK(!listener);
+	start = sr_now_ns();
+	CHECK(!session(1000));
+	CHECK(sr_now_ns() - start < ms * UINT64_C(1000000));
+	atomic_store(&no_watches, false);
+	end_case();
+	return STRUCK;
+}
+
+static void test_unwatched(void)
+{
+	run_case(unwatched_case, 4000, 0);
+	run_case(deaf_case, 200, 1);
 }
 
 static void test_mute(void)
@@ -647,6 +699,7 @@ static const struct test tests[] = {
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},
 	{"lost", test_lost, false},	     {"mute", test_mute, false},
+	{"unwatched", test_unwatched, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},

@@ -37,8 +37,9 @@ void sr_vring_forget(void);	/* in the child of fork */
 const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; loop */
 void sr_vcq_close(struct sr_vlink *l);		/* the QP is gone; loop */
 void sr_vcq_free(struct sr_vlink *l);
-/* The service thread watches the channel, or no longer.  loop. */
-void sr_vcq_watch(struct sr_vlink *l, bool on);
+/* The service thread watches the channel, or no longer.  False: it cannot be watched
+ * (epoll(7), max_user_watches), and the timer has to look at the link.  loop. */
+bool sr_vcq_watch(struct sr_vlink *l, bool on);
 /* Handles completions; returns what to notify of.  locked. */
 unsigned sr_vcq_take(struct sr_vlink *l);
 void sr_verbs_poll(struct sr_link *link);

@@ -47,6 +47,7 @@ struct listener {
 
 static struct rdma_event_channel *channel;
 static struct sr_watch channel_watch;
+static bool channel_watched;
 static struct request *requests;
 static struct listener *listeners;
 
@@ -81,12 +82,26 @@ static bool same_host(const struct sockaddr *a, const struct sr_name *name)
 
 static void on_channel(struct sr_watch *w, uint32_t events);
 
+/* If it cannot be watched, the next one that needs the channel tries again. */
+static int watch_channel(void)
+{
+	int err = 0;
+
+	if (!channel_watched) {
+		channel_watch.fd = channel->fd;
+		channel_watch.fn = on_channel;
+		err = sr_loop_watch(&channel_watch, EPOLLIN);
+		channel_watched = !err;
+	}
+	return err;
+}
+
 int sr_vcm_open(void)
 {
 	int err;
 
 	if (channel)
-		return channel->fd < 0 ? -EMFILE : 0;
+		return channel->fd < 0 ? -EMFILE : watch_channel();
 	sr_lock(&sr_locks.loading);	/* libibverbs loads those of all kinds of devices */
 	err = sr_verbs_load();
 	if (!err)
@@ -99,10 +114,7 @@ int sr_vcm_open(void)
 	if (channel->fd < 0)
 		return -EMFILE;
 	sr_vdev_nonblock(channel->fd);
-	channel_watch.fd = channel->fd;
-	channel_watch.fn = on_channel;
-	sr_loop_watch(&channel_watch, EPOLLIN);
-	return 0;
+	return watch_channel();
 }
 
 struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm)
@@ -453,6 +465,7 @@ void sr_verbs_forget(void)
 {
 	channel = NULL;
 	memset(&channel_watch, 0, sizeof(channel_watch));
+	channel_watched = false;
 	sr_vask_forget();
 	requests = NULL;
 	listeners = NULL;

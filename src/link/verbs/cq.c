@@ -200,21 +200,22 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 
 /* ---- the service thread: what is below is the loop's ---- */
 
-void sr_vcq_watch(struct sr_vlink *l, bool on)
+bool sr_vcq_watch(struct sr_vlink *l, bool on)
 {
 	if (l->cq.watched == on || !l->qp)
-		return;
+		return true;
+	if (on && sr_loop_watch(&l->cq.watch, EPOLLIN))
+		return false;
 	sr_vlink_lock(l);
 	l->cq.watched = on;
 	if (on)
 		arm_cq(l);
 	sr_vlink_unlock(l, 0);
-	if (!on) {
+	if (on)
+		sr_verbs_poll(&l->link);	/* it is armed: the last look */
+	else
 		sr_loop_unwatch(&l->cq.watch);
-		return;
-	}
-	sr_loop_watch(&l->cq.watch, EPOLLIN);
-	sr_verbs_poll(&l->link);	/* it is armed: the last look */
+	return true;
 }
 
 static void on_channel(struct sr_watch *w, uint32_t events)
@@ -288,7 +289,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 static bool look(struct sr_vlink *l, uint64_t now)
 {
 	struct sr_vlook *k = &l->look;
-	bool busy, in_use;
+	bool busy, in_use, watched;
 
 	sr_vlink_lock(l);
 	busy = unfinished(l, now);
@@ -297,8 +298,8 @@ static bool look(struct sr_vlink *l, uint64_t now)
 	k->used = l->cq.used;
 	sr_vlink_unlock(l, 0);
 	busy |= sr_vgrow_idle(l, now - k->moved_ns);
-	sr_vcq_watch(l, !in_use);
-	return busy || in_use || atomic_load(&k->on);
+	watched = sr_vcq_watch(l, !in_use);
+	return busy || in_use || !watched || atomic_load(&k->on);
 }
 
 /* The whole looks of all links come at one time, and wake the thread once. */

@@ -102,7 +102,10 @@ static void watch_nodes(void)
 		return;
 	nodes.fn = on_nodes;
 	inotify_add_watch(nodes.fd, NODES, IN_DELETE);
-	sr_loop_watch(&nodes, EPOLLIN);
+	if (sr_loop_watch(&nodes, EPOLLIN)) {	/* the next device tries again */
+		sr_fd_close(nodes.fd);
+		nodes.fd = -1;
+	}
 }
 
 void sr_vdev_forget(void)
@@ -141,7 +144,8 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	sr_vdev_nonblock(ctx->async_fd);
 	dev->async_watch.fd = ctx->async_fd;
 	dev->async_watch.fn = on_async;
-	sr_loop_watch(&dev->async_watch, EPOLLIN);
+	if (sr_loop_watch(&dev->async_watch, EPOLLIN))
+		goto free_dev;	/* nobody would hear of its end */
 	watch_nodes();
 	dev->next = sr_vdevs;
 	sr_vdevs = dev;

@@ -235,7 +235,8 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	l->id = id;
 	id->context = &l->cm;
 	SR_LIST_ADD(dev->links, l);
-	sr_vcq_watch(l, true);
+	if (!sr_vcq_watch(l, true))
+		sr_vlook_start(l, SR_LOOK);
 	return l;
 }
 
