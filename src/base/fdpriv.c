@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
@@ -31,6 +32,7 @@
 #define TOP 16384
 #define MANY 32	/* to be closed at a time */
 #define BITS 64
+#define CHUNK 64 /* numbers to be looked at with one call */
 
 static _Atomic uint64_t set[TOP / BITS];
 static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
@@ -202,8 +204,41 @@ bool sr_fd_room(unsigned n)
 {
 	struct rlimit rl;
 
-	return getrlimit(RLIMIT_NOFILE, &rl) < 0 ||
-	       sr_fd_held() + n <= rl.rlim_cur / 2;
+	return (getrlimit(RLIMIT_NOFILE, &rl) < 0 ||
+		sr_fd_held() + n <= rl.rlim_cur / 2) &&
+	       sr_fd_spare(n + SR_FD_LEFT);
+}
+
+/* How many of the numbers in [first, end) are free?  At most CHUNK. */
+static unsigned free_among(int first, int end)
+{
+	struct pollfd p[CHUNK];
+	unsigned n = 0;
+
+	for (int fd = first; fd < end; fd++)
+		p[fd - first] = (struct pollfd){ fd, 0, 0 };
+	if (sr_now_poll(p, (nfds_t)(end - first)) < 0)
+		return CHUNK;	/* unknown */
+	for (int fd = first; fd < end; fd++)
+		n += (p[fd - first].revents & POLLNVAL) != 0;
+	return n;
+}
+
+/* The program has the lowest numbers, so the search begins at the other end, where most
+ * often it ends at once. */
+bool sr_fd_spare(unsigned n)
+{
+	struct rlimit rl;
+	int end, first;
+	unsigned found = 0;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur > INT_MAX)
+		return true;
+	for (end = (int)rl.rlim_cur; end > 0 && found < n; end = first) {
+		first = end > CHUNK ? end - CHUNK : 0;
+		found += free_among(first, end);
+	}
+	return found >= n;
 }
 
 /* The least private number from first on, UINT_MAX if there is none. */

@@ -29,8 +29,14 @@ int sr_fd_memory(const char *name, size_t size);
 /* A private duplicate of a descriptor of the program; -errno. */
 int sr_fd_dup(int fd);
 
+/* Are at least n numbers below RLIMIT_NOFILE free?  A few system calls where there are
+ * few.  Any thread. */
+bool sr_fd_spare(unsigned n);
+/* What is always left to the program, as one of ours, which it cannot foresee, must not
+ * take the last one away from under its accept(2). */
+#define SR_FD_LEFT 3
 /* May n more descriptors be made for a link?  RLIMIT_NOFILE is the program's: ours are
- * at most half of it.  Any thread. */
+ * at most half of it, and some are left.  Any thread. */
 bool sr_fd_room(unsigned n);
 unsigned sr_fd_held(void);	/* ours now */
 

@@ -341,6 +341,8 @@ static void *loop(void *arg)
 	return NULL;
 }
 
+#define LOOP_FDS 3 /* its own two, and one that is moved up */
+
 static int start_locked(void)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
@@ -348,6 +350,8 @@ static int start_locked(void)
 
 	if (atomic_load(&running))
 		return 0;
+	if (!sr_fd_spare(LOOP_FDS + SR_FD_LEFT))
+		return -EMFILE;
 	sr_fd_reserve();	/* fork has copied no more of the table than was in use */
 	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
 	if (ep >= 0)
@@ -395,7 +399,9 @@ int sr_loop_start(void)
 	err = start_locked();
 	sr_unlock(&starting);
 	sr_leave();
-	if (err)
+	if (err == -EMFILE)
+		sr_inform("no service thread: %s", sr_errno_name(-err));
+	else if (err)
 		sr_warn("no service thread: %s", sr_errno_name(err));
 	errno = saved;
 	return err;

@@ -149,19 +149,30 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
 }
 
+enum { /* states, <netinet/tcp.h>; those behind FIN_WAIT2 have the peer's end */
+	FIN_WAIT1 = 4, FIN_WAIT2, TIME_WAIT, LAST_ACK = 9, CLOSING = 11,
+};
+
 /* (poll(2) would take our own shutdown(SHUT_RD) for the peer's end.) */
 bool sr_anchor_ended(struct sr_stream *st)
 {
-	enum { FIN_WAIT2 = 5 };	/* the last state before the peer's end, <netinet/tcp.h> */
 	struct tcp_info ti;
 
 	return info(st, &ti) && ti.tcpi_state > FIN_WAIT2;
 }
 
-/* The SYN of the end that connects counts in bytes_acked. */
-static uint64_t syn(struct sr_stream *st)
+/* What counts in bytes_acked beside the bytes: the SYN of the end that connects, and our
+ * FIN. */
+static uint64_t acked_beside(struct sr_stream *st, unsigned state)
 {
-	return sr_st_flags(st) & SR_ST_CONNECT ? 1 : 0;
+	return (sr_st_flags(st) & SR_ST_CONNECT ? 1 : 0) +
+	       (state == FIN_WAIT2 || state == TIME_WAIT);
+}
+
+/* The FIN that counts in SIOCOUTQ until then */
+static uint64_t queued_beside(unsigned state)
+{
+	return state == FIN_WAIT1 || state == LAST_ACK || state == CLOSING;
 }
 
 /* Reads queue, counter, queue, until the queue has not changed in between; then
@@ -179,11 +190,20 @@ static bool sample(struct sr_stream *st, bool tx, uint64_t *sum)
 			return false;
 		if (before != after)
 			continue;
-		*sum = tx ? ti.tcpi_bytes_acked + (uint64_t)after - syn(st) :
+		*sum = tx ? ti.tcpi_bytes_acked - acked_beside(st, ti.tcpi_state) +
+				    (uint64_t)after - queued_beside(ti.tcpi_state) :
 			    ti.tcpi_bytes_received - (uint64_t)after;
 		return true;
 	}
 	return false;
+}
+
+bool sr_anchor_shut(struct sr_stream *st)
+{
+	struct tcp_info ti;
+
+	return info(st, &ti) && (acked_beside(st, ti.tcpi_state) > acked_beside(st, 0) ||
+				 queued_beside(ti.tcpi_state));
 }
 
 static bool agree(const char *way, uint64_t kernel, uint64_t ours)
@@ -205,7 +225,8 @@ uint64_t sr_anchor_acked(struct sr_stream *st)
 {
 	struct tcp_info ti;
 
-	return info(st, &ti) && ti.tcpi_bytes_acked ? ti.tcpi_bytes_acked - syn(st) : 0;
+	return info(st, &ti) && ti.tcpi_bytes_acked ?
+		       ti.tcpi_bytes_acked - acked_beside(st, ti.tcpi_state) : 0;
 }
 
 bool sr_anchor_fin(struct sr_stream *st)
@@ -264,12 +285,18 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 
 /* A stream on a link leaves its anchor idle for days, and firewalls drop idle
  * connections.  So keepalive is on from the first switch, whatever the program
- * chose. */
+ * chose; SO_KEEPALIVE tells the program what that was (sock/option.c). */
 void sr_anchor_keepalive(struct sr_stream *st)
 {
-	int one = 1;
+	int on = 0;
+	socklen_t len = sizeof(on);
 
-	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, &len);
+	if (on)
+		return;
+	on = 1;
+	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	sr_st_set(st, SR_ST_KEEPALIVE);
 }
 
 #define QUARTER_HOUR_MS 900000	/* about what tcp_retries2 grants bytes on their way */

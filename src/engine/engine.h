@@ -13,6 +13,7 @@
 enum sr_tx_state sr_stream_tx(struct sr_stream *st);
 enum sr_rx_state sr_stream_rx(struct sr_stream *st);
 struct sr_stream *sr_stream_ref(struct sr_stream *st);
+void sr_stream_over(struct sr_stream *st); /* closed, and nothing remains to be done */
 /* Calls fn for every live stream but those inherited that the process has not looked
  * at yet; fn does not own the reference it gets. */
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);
@@ -23,8 +24,7 @@ void sr_stream_policy(struct sr_stream *st, bool connects,
 		      const struct sockaddr_storage *addr);
 bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name; no lock held */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
-/* If the result r ends the stream, the report shows its error. */
-void sr_stream_failed(struct sr_stream *st, ssize_t r);
+void sr_stream_failed(struct sr_stream *st, ssize_t r); /* if r ends it: for the report */
 /* What a fork makes of streams (owners.h).  Locks are stopped (lock.h). */
 void sr_streams_before_fork(void (*rang)(void));
 void sr_streams_forget(void);	/* in the child */
@@ -105,8 +105,8 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
 /* The peer's FIN or RST has arrived, perhaps behind unread bytes. */
 bool sr_anchor_ended(struct sr_stream *st);
-/* False: it was reset, or has ended both ways, and another socket may have its
- * addresses and ports by now. */
+bool sr_anchor_shut(struct sr_stream *st);	/* our FIN is on its way, whoever sent it */
+/* False: reset, or ended both ways: another socket may have its addresses and ports. */
 bool sr_anchor_connected(struct sr_stream *st);	/* no lock held */
 uint64_t sr_anchor_inode(struct sr_stream *st);	/* 0: closed; no lock held */
 /* The number of connections that wait to be accepted; 1 if it is not known, 0 if the
@@ -124,16 +124,14 @@ void sr_anchor_resumed(struct sr_stream *st);	/* RESUME is on its way; tx_lock h
 /* ---- tx.c, rx.c: advance a direction; only sr_tx_decide() sleeps ---- */
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
-/* Takes both locks, and advances both directions. */
-void sr_stream_lock_and_progress(struct sr_stream *st);
+void sr_stream_lock_and_progress(struct sr_stream *st); /* takes both locks */
 /* The process in which exit() has begun (a child of fork is another), or 0.  A peer that
  * has seen this process leave a link goes on by TCP without a RESUME
  * (peer_process_ended()), and its bytes are nobody's.  Any thread. */
 extern atomic_int sr_streams_ending;
 /* TCP's end was read, behind all raw bytes, or is an error.  rx_lock held. */
 void sr_rx_tcp_end(struct sr_stream *st, bool reset);
-/* Our program has ended its direction, and takes no more bytes: the peer's next send is
- * answered by a reset.  rx_lock held. */
+/* Our program takes no more bytes: the next ones draw a reset.  rx_lock held. */
 void sr_rx_over(struct sr_stream *st);
 /* TCP's end was read through the open gate: did it arrive before all bytes that
  * a RESUME had promised?  Then it is a reset.  No lock held. */
@@ -159,8 +157,8 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
 
 /* ---- fast.c ---- */
-/* Computes whether calls may take the fast path.  Called at the end of whatever
- * may have changed that, with the direction's lock held. */
+/* May calls take the fast path?  Called behind all that may change it, with the
+ * direction's lock held. */
 void sr_fast_update_tx(struct sr_stream *st);
 void sr_fast_update_rx(struct sr_stream *st);
 

@@ -40,6 +40,8 @@ enum {				/* sr_stream.flags */
 	SR_ST_FRESH = 1 << 13,	/* connect() may not have finished yet */
 	SR_ST_REPORTED = 1 << 17, /* its report line is written */
 	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
+	SR_ST_KEEPALIVE = 1 << 19, /* it is on, and the program has it off */
+	SR_ST_OVER = 1 << 25,	/* its listener counts it no more */
 	SR_ST_SHARED = 1 << 20, /* a process that we do not count may hold it */
 	SR_ST_ANSWERED = 1 << 21, /* ACCEPT: its process answers for it, or will */
 	SR_ST_WORTH = 1 << 14,	/* LISTEN: one of its streams is worth a link */

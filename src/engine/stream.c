@@ -178,15 +178,25 @@ struct sr_stream *sr_stream_ref(struct sr_stream *st)
 
 /* A listener's rendezvous lives as long as there are streams from that
  * listener: a server may accept one connection, close the listener, and be
- * asked for a link later (socat does). */
+ * asked for a link later (socat does).  (A closed stream may have references for long,
+ * of a thread that sleeps in a set.) */
+void sr_stream_over(struct sr_stream *st)
+{
+	struct sr_stream *parent = st->up.parent;
+
+	if (!parent || (sr_st_set(st, SR_ST_OVER) & SR_ST_OVER))
+		return;
+	if (atomic_fetch_sub(&parent->up.children, 1) == 1 &&
+	    (sr_st_flags(parent) & SR_ST_CLOSING))
+		sr_stream_kick(parent);
+}
+
 static void leave_parent(struct sr_stream *st)
 {
 	struct sr_stream *parent = st->up.parent;
 
+	sr_stream_over(st);
 	st->up.parent = NULL;
-	if (atomic_fetch_sub(&parent->up.children, 1) == 1 &&
-	    (sr_st_flags(parent) & SR_ST_CLOSING))
-		sr_stream_kick(parent);
 	sr_stream_put(parent);
 }
 

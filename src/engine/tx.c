@@ -377,6 +377,8 @@ void sr_tx_start(struct sr_stream *st)
 	struct sr_link *link = st->out.next;
 
 	st->out.next = NULL;
+	if ((sr_st_flags(st) & SR_ST_HALF) || sr_anchor_shut(st))
+		goto out;	/* no mark can follow */
 	if (!sr_anchor_tx_agrees(st)) {
 		sr_anchor_disagrees(st, link);
 		goto out;

@@ -77,9 +77,12 @@ int sr_local_socket(void)
 {
 	struct sock_filter none[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
 	struct sock_fprog program = {1, none};
-	int fd = sr_fd_own(sr_real.socket(
-		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	int fd;
 
+	if (!sr_fd_spare(2 + SR_FD_LEFT))	/* and its copy, higher up */
+		return -EMFILE;
+	fd = sr_fd_own(sr_real.socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return -errno;
 	sr_real.setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
@@ -159,6 +162,8 @@ int sr_local_accept(int listener, uint32_t *uid)
 
 	if (!sr_closer_free())
 		return -EBUSY;
+	if (!sr_fd_spare(2 + SR_FD_LEFT))	/* and its copy, higher up */
+		return -EMFILE;
 	fd = sr_fd_own(sr_real.accept4(listener, NULL, NULL,
 				       SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd < 0)

@@ -81,7 +81,8 @@ static void after_exec(void)
 		int saved = errno; \
 \
 		if (!st) \
-			return sr_real.name args; \
+			return sr_shim_hides(fd) ? (ret)sr_shim_not_open() : \
+						   sr_real.name args; \
 		return (ret)sr_result(st, saved, sr_stream_##name(st, EACH args)); \
 	}
 #define EACH(...) __VA_ARGS__

@@ -16,24 +16,12 @@ static bool is_known(int fd)
 	return sr_fdtab_has(fd) || sr_epoll_has(fd);
 }
 
-/* The library's descriptors are, to the program, not open. */
-static bool is_hidden(int fd)
-{
-	return sr_fd_is_private(fd) && !sr_inside && sr_process_ours();
-}
-
-static int not_open(void)
-{
-	errno = EBADF;
-	return -1;
-}
-
 int sr_close(int fd)
 {
 	int saved = errno, r;
 
-	if (is_hidden(fd))
-		return not_open();
+	if (sr_shim_hides(fd))
+		return sr_shim_not_open();
 	if (sr_inside && sr_fd_is_private(fd) && sr_process_ours()) {
 		sr_fd_close(fd);	/* a library does so that has opened it (verbs/dev.c) */
 		return 0;
@@ -106,8 +94,8 @@ static int make_way(int fd, int to)
 {
 	int saved = errno;
 
-	if (is_hidden(to))
-		return not_open();
+	if (sr_shim_hides(to))
+		return sr_shim_not_open();
 	if (fd == to || !is_known(to) || sr_inside || !sr_process_ours())
 		return 0;
 	if (sr_real.fcntl(fd, F_GETFD) >= 0)
@@ -120,6 +108,8 @@ int sr_dup(int fd)
 {
 	int got;
 
+	if (sr_shim_hides(fd))
+		return sr_shim_not_open();
 	sr_hold();
 	got = sr_real.dup(fd);
 	sr_shim_duplicated(fd, got);

@@ -16,7 +16,8 @@ int sr_ioctl(int fd, unsigned long req, ...)
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	if (!st)
-		return sr_real.ioctl(fd, req, arg);
+		return sr_shim_hides(fd) ? sr_shim_not_open() :
+					   sr_real.ioctl(fd, req, arg);
 	return (int)sr_result(st, saved, sr_stream_ioctl(st, fd, req, arg));
 }
 
@@ -48,6 +49,9 @@ int sr_fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	/* (F_GETFD tells a program, such as bash, which numbers it may take by dup2().) */
+	if (cmd != F_GETFD && sr_shim_hides(fd))
+		return sr_shim_not_open();
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:

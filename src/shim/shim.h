@@ -44,6 +44,19 @@ static inline ssize_t sr_result(struct sr_stream *st, int saved, ssize_t r)
 	return sr_outcome(saved, r);
 }
 
+/* ---- the library's descriptors, which are, to the program, not open ---- */
+
+static inline bool sr_shim_hides(int fd)
+{
+	return sr_fd_is_private(fd) && !sr_inside && sr_process_ours();
+}
+
+static inline int sr_shim_not_open(void)
+{
+	errno = EBADF;
+	return -1;
+}
+
 /* ---- init.c ---- */
 
 /* Reads the knobs, once; true: there may be streams. */

@@ -127,6 +127,7 @@ static void end(struct sr_stream *st)
 	sr_owners_leave(st);
 	sr_stream_unlock(st);
 	sr_stream_end_report(st);
+	sr_stream_over(st);
 	sr_stream_kick(st);
 }
 
@@ -228,6 +229,7 @@ static void close_last(struct sr_stream *st, int fd)
 	sr_owners_leave(st);
 	sr_stream_unlock(st);
 	sr_stream_end_report(st);
+	sr_stream_over(st);
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.att)
 		sr_stream_kick(st);
 }
@@ -325,6 +327,7 @@ static void finish(struct sr_stream *st, bool reset)
 	 * come. */
 	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	sr_stream_end_report(st);
+	sr_stream_over(st);
 	sr_stream_put(st);
 }
 

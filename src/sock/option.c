@@ -185,6 +185,11 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 		v = next_error(st, v);
 		memcpy(val, &v, *len);
 	}
+	if (level == SOL_SOCKET && name == SO_KEEPALIVE &&
+	    (sr_st_flags(st) & SR_ST_KEEPALIVE)) {
+		v = 0;
+		memcpy(val, &v, *len);
+	}
 	if (level == IPPROTO_TCP && name == TCP_INFO && sr_any_gate_shut(st))
 		sr_state_info(st, val, *len);
 	return 0;
@@ -202,6 +207,16 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	if (on == (name == TCP_NODELAY) && st->out.link && st->tx.state == SR_TX_LINK)
 		sr_tx_flush(st);
 	sr_unlock(&st->tx_lock);
+}
+
+/* The program has set SO_KEEPALIVE, which stays on while a stream is on a link. */
+static void set_keepalive(struct sr_stream *st, bool on)
+{
+	sr_lock(&st->rx_lock);
+	sr_st_clear(st, SR_ST_KEEPALIVE);
+	if (!on && st->anchor >= 0 && sr_any_gate_shut(st))
+		sr_anchor_keepalive(st);
+	sr_unlock(&st->rx_lock);
 }
 
 /* A link cannot carry what the option promises: once more for one that was made while the
@@ -236,6 +251,9 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
 		memcpy(&v, val, sizeof(v));
 		set_push(st, name, v);
+	} else if (level == SOL_SOCKET && name == SO_KEEPALIVE) {
+		memcpy(&v, val, sizeof(v));
+		set_keepalive(st, v);
 	} else if (level == SOL_SOCKET && (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS)) {
 		/* Many programs set these and never look (iperf 2); recv.c sees
 		 * which do. */

@@ -27,8 +27,7 @@
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
-#define MATCH_ASKS 5		/* times to ask again if no process had the stream: 1.5 s */
-#define LISTENER_ASKS 2		/* the same if nobody listened */
+#define LISTENER_ASKS 2		/* times to ask again if nobody listened */
 
 /* ---- when to ask: any thread ---- */
 
@@ -370,16 +369,13 @@ static uint64_t break_ns(struct sr_stream *st)
 }
 
 /* False: never again.  That several processes hold the peer's end may be over at any
- * time.  The process that has it may not have joined the others yet, as a forked child
- * on a busy machine.  A peer without a listener may just have begun to listen, or its
+ * time.  The process that has it may not have joined the others yet: a forked child
+ * on a busy machine, a worker that does something else first.  A peer without a listener may just have begun to listen, or its
  * keeper have ended, whom another follows. */
 static bool asks_once_more(struct sr_stream *st)
 {
 	switch (atomic_load(&st->reason)) {
 	case SR_REASON_NO_MATCH:
-		if (st->up.asks >= MATCH_ASKS)
-			return false;
-		/* fall through */
 	case SR_REASON_FORK:
 		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
 		return true;

@@ -192,7 +192,7 @@ found() {
 }
 
 @test "a child that takes its time before it uses its stream" {
-	# Asking ends after 1.5 s, of which the child sleeps 0.7.
+	# The child sleeps 0.7 s, and is asked for with growing pauses.
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer makes the child too slow"
 	export SOCKRAIL_UPGRADE=lazy
 	found later

@@ -203,6 +203,7 @@ static void say_options(int fd)
 		{"SO_ERROR", SOL_SOCKET, SO_ERROR},
 		{"SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT},
 		{"SO_OOBINLINE", SOL_SOCKET, SO_OOBINLINE},
+		{"SO_KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE},
 		{"SO_PRIORITY", SOL_SOCKET, SO_PRIORITY},
 		{"TCP_NODELAY", IPPROTO_TCP, TCP_NODELAY},
 		{"TCP_CORK", IPPROTO_TCP, TCP_CORK},
@@ -257,8 +258,8 @@ static void options_server(int lfd)
 	say("buffers %d %d", get_int(fd, SOL_SOCKET, SO_SNDBUF),
 	    get_int(fd, SOL_SOCKET, SO_RCVBUF));
 	say_options(fd);
-	say("keepalive %d", get_int(fd, SOL_SOCKET, SO_KEEPALIVE));
 	warm_up(fd, false);
+	set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
 	say_options(fd);
 	close(fd);
 }

@@ -1,0 +1,23 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Numbers of descriptors: how many a program can have, and which are open.
+
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+@test "a listener that is closed while a thread sleeps in a set leaves nothing" {
+	compare limit closed -n 5 -w some -m wait # so that no link comes later
+}
+
+@test "the last number is the program's" {
+	[ "$SR_TEST_LINK" = shm ] || skip "a device has descriptors of its own"
+	compare limit last -n 100 -w plain \
+		-r 'descriptors|timeout|no-listener|not-asked|short|peer-dropped' -m "lazy eager"
+	compare limit listens -n 0 -w plain -m "lazy eager"
+}
+
+@test "numbers that the program has not opened are not open" {
+	compare limit others
+}
