@@ -103,6 +103,8 @@ struct sr_epoll {
 	atomic_uint sleepers;
 	atomic_uint turns, unasked;	/* calls; and since the kernel was asked */
 	atomic_long tick;	/* of the coarse clock, at that time */
+	atomic_long left;	/* of the coarse clock, when the last call ended */
+	atomic_uint slow;	/* calls for which nothing is polled (wait.c) */
 	atomic_bool spinning;	/* a thread is */
 	struct sr_spin spin;
 };
@@ -178,8 +180,11 @@ void sr_epoll_release(struct sr_epoll_entry *e);
 /* ---- ready.c ---- */
 /* Something may have happened.  edge: what is news if edge-triggered. */
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
-/* The kernel reports a token: an entry's anchor or doorbell. */
-void sr_epoll_reported(uint32_t events, uint64_t token);
+/* Of the n events of the kernel's answer some have a token, of an entry's anchor or doorbell.
+ * In their places comes what the entries have, if the set is still that of epfd.  Returns
+ * how many events are left.  The call has `before` events more, in front of ev. */
+int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
+		     int n);
 /* Reports up to max of what is listed, if the set is still that of epfd. */
 enum {
 	SR_EPOLL_POLL = 1,	/* what is quiet may stay in the queue, not armed */

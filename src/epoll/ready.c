@@ -99,22 +99,6 @@ void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 			 (news ? EPOLLERR | EPOLLHUP : 0));
 }
 
-void sr_epoll_reported(uint32_t events, uint64_t token)
-{
-	struct sr_epoll_entry *e = sr_epoll_of_token(token);
-	struct sr_epoll *set = e->set;
-
-	if (!set || !atomic_load(&set->linked))
-		return;
-	/* (It may have gone, and even be another stream's: a visit too many.  It is
-	 * not freed meanwhile.) */
-	sr_lock(&set->look_lock);
-	if ((atomic_load(&e->state) & SR_EPOLL_LIVE) && e->set == set)
-		sr_epoll_list(e, (token & SR_EPOLL_KIND) == SR_EPOLL_DOORBELL ?
-					 0 : events & SR_EPOLL_ALL);
-	sr_unlock(&set->look_lock);
-}
-
 /* ---- what a linked entry has ---- */
 
 /* Fills w, with references to the links to arm. */
@@ -224,13 +208,19 @@ static struct sr_epoll_entry *pop(struct sr_epoll *set)
 	return e;
 }
 
+/* The news are a stack: the oldest comes last. */
 static void queue_news(struct sr_epoll *set)
 {
-	struct sr_epoll_entry *e, *next;
+	struct sr_epoll_entry *e, *next, *oldest = NULL;
 
 	if (!atomic_load_explicit(&set->news, memory_order_relaxed))
 		return;
 	for (e = atomic_exchange(&set->news, NULL); e; e = next) {
+		next = e->next_listed;
+		e->next_listed = oldest;
+		oldest = e;
+	}
+	for (e = oldest; e; e = next) {
 		next = e->next_listed;
 		append(set, e);
 	}
@@ -335,6 +325,17 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 	return n;
 }
 
+/* What is quiet may not stay unarmed where a thread sleeps, because it is to hear of an
+ * arrival, and in a program that is slow to come back (wait.c). */
+static unsigned how_now(struct sr_epoll *set, unsigned how)
+{
+	bool polls = sr_conf.spin_us && !atomic_load(&set->sleepers) &&
+		     ((how & SR_EPOLL_SPIN) ||
+		      !atomic_load_explicit(&set->slow, memory_order_relaxed));
+
+	return polls ? how : how & ~(unsigned)SR_EPOLL_POLL;
+}
+
 int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     unsigned how)
 {
@@ -342,9 +343,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 	if (!atomic_load(&set->ready))
 		return 0;
-	/* A thread that sleeps is to hear of what is quiet now. */
-	if (!sr_conf.spin_us || atomic_load(&set->sleepers))
-		how &= ~SR_EPOLL_POLL;
+	how = how_now(set, how);
 	sr_lock(&set->look_lock);
 	if (sr_epoll_peek(epfd) == set) /* or it has been closed */
 		n = visit_all(set, ev, max, how);
@@ -352,6 +351,98 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	wake(set);
 	sr_unlock(&set->look_lock);
 	return n;
+}
+
+/* ---- tokens in the kernel's answer ---- */
+
+/* What the kernel reports is news of the entry.  True: the entry was on no list, and the
+ * caller, who holds look_lock, has the right to list it.  (The entry may have gone, and even
+ * be another stream's: a visit too many.  It is not freed meanwhile.) */
+static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
+{
+	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
+	uint32_t edge = (ev->data.u64 & SR_EPOLL_KIND) == SR_EPOLL_DOORBELL ?
+				0 : ev->events & SR_EPOLL_ALL;
+
+	if (!(atomic_load(&e->state) & SR_EPOLL_LIVE) || e->set != set)
+		return false;
+	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
+	return claim(set, e);
+}
+
+/* The token is of an entry in another set, which has its number, or had it. */
+static void pass_on(struct sr_epoll *set, const struct epoll_event *ev)
+{
+	if (!set || !atomic_load(&set->linked))
+		return;
+	sr_lock(&set->look_lock);
+	if (take_token(set, ev))
+		push(set, sr_epoll_of_token(ev->data.u64));
+	wake(set);
+	sr_unlock(&set->look_lock);
+}
+
+/* The entry that the event's token names; NULL: it is the program's, or void. */
+static struct sr_epoll_entry *named(const struct epoll_event *ev)
+{
+	bool is_void = ev->data.u64 == sr_epoll_pool;
+
+	return sr_epoll_is_token(ev->data.u64) && !is_void ?
+		       sr_epoll_of_token(ev->data.u64) : NULL;
+}
+
+/* Do the events before ev tell of the entry?  (They do if they have its data.  If another
+ * entry has the same, the answer comes a call later.) */
+static bool is_told(const struct sr_epoll_entry *e, const struct epoll_event *ev, int before)
+{
+	while (before && ev[-before].data.u64 != e->data)
+		before--;
+	return before;
+}
+
+/* An entry that is listed already has its place in the queue.  One that is not is visited
+ * where the kernel's answer has it, so that the order of events is the kernel's; but first
+ * all tokens are taken, because an entry may have two: of its anchor, and of its doorbell.
+ * A call tells of an entry once: if it has done so already the entry is queued. */
+int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
+		     int n)
+{
+	const uint64_t none = sr_epoll_pool;
+	unsigned how = how_now(set, SR_EPOLL_POLL);
+	struct sr_epoll_entry *e;
+	bool keep, ours, now;
+	int i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		e = named(&ev[i]);
+		if (e && e->set != set) {
+			pass_on(e->set, &ev[i]);
+			ev[i].data.u64 = none;
+		}
+	}
+	sr_lock(&set->look_lock);
+	ours = sr_epoll_peek(epfd) == set;	/* else it has been closed */
+	for (i = 0; i < n; i++)
+		if (named(&ev[i]) && !take_token(set, &ev[i]))
+			ev[i].data.u64 = none;
+	for (i = 0; i < n; i++) {
+		e = named(&ev[i]);
+		if (!e) {
+			if (ev[i].data.u64 != none)
+				ev[kept++] = ev[i];
+			continue;
+		}
+		now = ours && !is_told(e, ev, before);
+		keep = !now;
+		kept += now && visit(e, &ev[kept], how, &keep);
+		if (keep)
+			append(set, e);
+		else
+			drop(set, e);
+	}
+	wake(set);
+	sr_unlock(&set->look_lock);
+	return kept;
 }
 
 /* One entry stands for all: to look at the core of each would cost a lock each. */

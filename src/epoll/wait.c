@@ -15,6 +15,13 @@
  * tick of the kernel's coarse clock, so that nothing waits for longer than a tick of a
  * thread that always finds something else.
  *
+ * Order.  The kernel's answer has plain events and doorbells in the order in which they
+ * came, and events keep their places there (sr_epoll_resolve()).  What is listed has waited
+ * for longer.  What one look finds on links that are polled came in an order that nobody
+ * knows, since the last look.  So nothing is polled for a while once the program has been away
+ * for a tick of the coarse clock or more (4 ms, or less): in a program that is slow to come back
+ * links that are quiet are armed whenever a call ends.
+ *
  * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
  * at only while the table has the set at the descriptor, and an event in the kernel's
  * answer for an entry of another set is passed to that set.  No lock is held while the
@@ -34,6 +41,7 @@
 #include "epoll/impl.h"
 
 #define ASK 16			/* calls that may go by, or looks of one that spins */
+#define SLOW 8			/* calls behind one that was late */
 
 /* A call. */
 struct wait {
@@ -55,6 +63,45 @@ static uint64_t deadline_ms(int ms)
 static bool signalled(const struct wait *w)
 {
 	return sr_handled.all != w->handled;
+}
+
+/* ---- pace ---- */
+
+static long coarse_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_nsec;
+}
+
+/* Was the program away for a tick since its last call?  Returns the time. */
+static long note_pace(struct sr_epoll *set)
+{
+	unsigned slow = atomic_load_explicit(&set->slow, memory_order_relaxed);
+	long now = coarse_now();
+
+	if (now != atomic_load_explicit(&set->left, memory_order_relaxed)) {
+		atomic_store_explicit(&set->slow, SLOW, memory_order_relaxed);
+		atomic_store_explicit(&set->left, now, memory_order_relaxed);
+	} else if (slow) {
+		atomic_store_explicit(&set->slow, slow - 1, memory_order_relaxed);
+	}
+	return now;
+}
+
+/* (Two threads that count at once ask once too often, or a call later.) */
+static bool is_due(struct sr_epoll *set, long now)
+{
+	unsigned calls = atomic_load_explicit(&set->unasked, memory_order_relaxed);
+
+	if (calls < ASK && now == atomic_load_explicit(&set->tick, memory_order_relaxed)) {
+		atomic_store_explicit(&set->unasked, calls + 1, memory_order_relaxed);
+		return false;
+	}
+	atomic_store_explicit(&set->unasked, 0, memory_order_relaxed);
+	atomic_store_explicit(&set->tick, now, memory_order_relaxed);
+	return true;
 }
 
 /* ---- the kernel's call ---- */
@@ -90,7 +137,7 @@ static unsigned add(atomic_uint *number, unsigned by)
 }
 
 /* A plain one-shot entry.  Whose is the event?  True: the caller's. */
-static bool take_token(struct sr_epoll *set, struct epoll_event *ev)
+static bool take_oneshot(struct sr_epoll *set, struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
 	unsigned state;
@@ -109,38 +156,46 @@ static bool take_token(struct sr_epoll *set, struct epoll_event *ev)
 	return true;
 }
 
-/* Takes what is ours out of the kernel's answer, from the i-th on; how many are left. */
+/* Replaces what is ours in the kernel's answer of n events, from the i-th on; how many are
+ * left.  Before the answer the call has so many events already. */
 __attribute__((noinline)) static int
-take_out(struct sr_epoll *set, struct epoll_event *ev, int n, int i)
+resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int n, int i)
 {
 	int kept = i;
+	bool tokens = false;
 
 	for (; i < n; i++) {
 		uint64_t data = ev[i].data.u64;
 		bool once = (data & SR_EPOLL_KIND) == SR_EPOLL_ONESHOT;
 
-		if (!sr_epoll_is_token(data) || (once && take_token(set, &ev[i])))
+		if (!sr_epoll_is_token(data) || (once && take_oneshot(set, &ev[i]))) {
 			ev[kept++] = ev[i];
-		else if (set == &sr_epoll_inherited)
+		} else if (set == &sr_epoll_inherited) {
 			sr_epoll_return_wakeup();
-		else if (data == sr_epoll_pool)
+		} else if (data == sr_epoll_pool) {
 			atomic_store(&set->woken, false);
-		else if (!once)
-			sr_epoll_reported(ev[i].events, data);
+		} else if (!once) {
+			ev[kept++] = ev[i];
+			tokens = true;
+		}
 	}
-	return kept;
+	if (!tokens)
+		return kept;
+	note_pace(set);
+	return sr_epoll_resolve(set, epfd, ev, before, kept);
 }
 
-static inline int sift(struct sr_epoll *set, struct epoll_event *ev, int n)
+static inline int sift(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
+		       int n)
 {
 	for (int i = 0; i < n; i++)
 		if (__builtin_expect(sr_epoll_is_token(ev[i].data.u64), 0))
-			return take_out(set, ev, n, i);
+			return resolve(set, epfd, ev, before, n, i);
 	return n;
 }
 
-/* The program's events, or -errno.  A cancellation point. */
-static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
+/* The program's events, or -errno.  A cancellation point.  before: as in resolve(). */
+static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int max,
 		      bool sleep)
 {
 	struct sr_epoll *set = w->set;
@@ -154,7 +209,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int max,
 	r = sleep ? call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
 	add(&set->sleepers, -1u);
-	r = r < 0 ? -errno : sift(set, ev, r);
+	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
 	sr_cancel_asks = NULL;
 	return r;
 }
@@ -166,22 +221,6 @@ static bool kernel_may_know(struct sr_epoll *set)
 {
 	return atomic_load(&set->others) || atomic_load(&set->plain) ||
 	       atomic_load(&set->linked) > atomic_load(&set->ready);
-}
-
-/* (Two threads that count at once ask once too often, or a call later.) */
-static bool is_due(struct sr_epoll *set)
-{
-	unsigned calls = atomic_load_explicit(&set->unasked, memory_order_relaxed);
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	if (calls < ASK && now.tv_nsec == set->tick) {
-		atomic_store_explicit(&set->unasked, calls + 1, memory_order_relaxed);
-		return false;
-	}
-	atomic_store_explicit(&set->unasked, 0, memory_order_relaxed);
-	atomic_store_explicit(&set->tick, now.tv_nsec, memory_order_relaxed);
-	return true;
 }
 
 /* Events, 0: time to sleep, or -errno. */
@@ -198,7 +237,7 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 				     SR_EPOLL_POLL | SR_EPOLL_SPIN);
 		if (!n && i % ASK == 0) {
 			n = sr_now_epoll(w->epfd, ev, max);
-			n = n < 0 ? -errno : sift(set, ev, n);
+			n = n < 0 ? -errno : sift(set, w->epfd, ev, 0, n);
 		}
 		if (n)
 			return n;
@@ -251,7 +290,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 		if (!n && w->ms)
 			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
 		if (!n)
-			n = ask_kernel(w, ev, max, w->ms);
+			n = ask_kernel(w, ev, 0, max, w->ms);
 		/* A stream that has just returned to TCP would be in both answers. */
 		if (!n)
 			n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
@@ -289,7 +328,7 @@ static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 	int linked = atomic_load(&w->set->linked);
 
 	n = sr_epoll_collect(w->set, w->epfd, ev, room, SR_EPOLL_POLL);
-	r = ask_kernel(w, ev + n, max - n, false);
+	r = ask_kernel(w, ev + n, n, max - n, false);
 	/* A stream that returned to TCP in between is in both. */
 	if (n && r > 0 && atomic_load(&w->set->linked) < linked)
 		r = without_twice(ev, n, r);
@@ -306,6 +345,8 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 		n = wait_due(w, ev, max);
 	if (!n && (w->ms || kernel_may_know(w->set)))
 		n = wait_on(w, ev, max);
+	if (w->ms)	/* it may have slept */
+		atomic_store_explicit(&w->set->left, coarse_now(), memory_order_relaxed);
 	errno = n < 0 ? -n : err;
 	return n < 0 ? -1 : n;
 }
@@ -314,10 +355,18 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event *ev,
 			     int max, bool *due)
 {
-	if (!atomic_load_explicit(&set->ready, memory_order_relaxed))
+	int ready = atomic_load_explicit(&set->ready, memory_order_relaxed);
+	bool knows;
+	long now;
+
+	if (!ready)
 		return 0;
 	pthread_testcancel(); /* as in sr_stream_recv() */
-	*due = kernel_may_know(set) && is_due(set);
+	knows = kernel_may_know(set);
+	if (knows || ready > 1) {	/* else there is no order to keep */
+		now = note_pace(set);
+		*due = knows && is_due(set, now);
+	}
 	return *due ? 0 : sr_epoll_collect(set, epfd, ev, max, SR_EPOLL_POLL);
 }
 
@@ -349,7 +398,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	r = sr_real.epoll_pwait(epfd, ev, max, ms, mask);
 	add(&set->sleepers, -1u);
 	if (r > 0) {
-		r = sift(set, ev, r);
+		r = sift(set, epfd, ev, 0, r);
 		sr_cancel_asks = NULL;
 		if (!r)
 			goto slow;

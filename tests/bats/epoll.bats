@@ -73,6 +73,18 @@ teardown() { stop_all; }
 	compare epoll_loop busy -n 8
 }
 
+@test "the order of arrivals: the server sleeps" {
+	compare epoll_order asleep -n 3 -w mixed
+}
+
+@test "the order of arrivals: the server looks every 20 ms" {
+	compare epoll_order seldom -n 2 -w mixed
+}
+
+@test "the order of arrivals: a stream on a link and a new one" {
+	compare epoll_order fresh -n 22 -w any
+}
+
 @test "one stream in several sets, a duplicate of a set" {
 	compare epoll_set sets
 }
