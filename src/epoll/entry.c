@@ -150,6 +150,33 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 
 /* ---- linked, and plain again: sets.lock held ---- */
 
+/* The kernel's set tells of the entry as it is from now on; a call that has begun already may
+ * not see it. */
+static void note_since(struct sr_epoll_entry *e)
+{
+	e->since = atomic_load(&e->set->sleepers) / SR_EPOLL_CALL;
+}
+
+/*
+ * What is news when a plain entry is linked, if it is edge-triggered.  Bytes are if there are
+ * any, because the program may not have been told of them.  Room is none if the program has
+ * been told of it, and has not found the stream full since: it was told if a call that began
+ * after the entry's last change has told all that the kernel's set had.
+ *
+ * No edge is lost between the two: a call that finds the stream full sets out.full, and then
+ * looks at the gates (note_full() in sock/send.c); here a gate has been shut before out.full
+ * is looked at.
+ */
+static uint32_t news_of_link(struct sr_epoll_entry *e)
+{
+	bool told = atomic_load_explicit(&e->set->drained, memory_order_relaxed) /
+			    SR_EPOLL_CALL > e->since;
+
+	/* pair full: note_full() */
+	return told && !atomic_load(&e->st->out.full) && !atomic_load(&e->st->out.held_off) ?
+		       SR_EPOLL_ALL & ~(uint32_t)SR_EPOLL_OUT : SR_EPOLL_ALL;
+}
+
 /* added: just now, and not in the kernel's set. */
 static bool entry_link(struct sr_epoll_entry *e, bool added)
 {
@@ -168,7 +195,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	atomic_fetch_sub(&e->set->plain, 1);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
-	sr_epoll_list(e, SR_EPOLL_ALL);
+	sr_epoll_list(e, added ? SR_EPOLL_ALL : news_of_link(e));
 	return true;
 }
 
@@ -189,6 +216,7 @@ static void make_plain(struct sr_epoll_entry *e)
 	entry_unlink(e);
 	e->asked = 0;
 	kernels(e, op);
+	note_since(e);
 }
 
 void sr_epoll_remove(struct sr_epoll_entry *e)
@@ -325,6 +353,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	if (shut)
 		leave(st);	/* no descriptor left, or the like */
 	r = kernels(e, EPOLL_CTL_ADD);
+	note_since(e);
 	if (r < 0)
 		sr_epoll_remove(e);
 	return r;
@@ -337,8 +366,11 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 	/* First: it may fire before the call has returned.  (The kernel refuses if the
 	 * descriptor was closed behind our back.  Then the entry is void.) */
 	set_events(e, ev->events, ev->data.u64);
-	if (!e->linked)
-		return kernels(e, EPOLL_CTL_MOD);
+	if (!e->linked) {
+		r = kernels(e, EPOLL_CTL_MOD);
+		note_since(e);
+		return r;
+	}
 	r = e->asked ? ask_anchor(e) : 0;
 	sr_epoll_list(e, SR_EPOLL_ALL);
 	return r;

@@ -42,6 +42,8 @@
 #define SR_EPOLL_OUT (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
 #define SR_EPOLL_ALL (SR_EPOLL_IN | SR_EPOLL_OUT | EPOLLERR | EPOLLHUP)
 #define SR_EPOLL_AGAIN (1u << 31)	/* of an entry's edge: to be visited */
+#define SR_EPOLL_SLEEPERS 0xffffu
+#define SR_EPOLL_CALL (SR_EPOLL_SLEEPERS + 1ull)
 
 enum { /* of an entry's state */
 	SR_EPOLL_LIVE = 1,	/* events and data belong together; not deleted */
@@ -68,6 +70,7 @@ struct sr_epoll_entry {
 	/* sets.lock */
 	struct sr_epoll_entry *next_of_stream;
 	int number;		/* the program's */
+	uint64_t since;		/* a call with a greater number has begun after the change */
 	bool linked;
 	uint32_t asked;		/* of a linked entry's anchor; 0: it is not in the
 				 * kernel's set */
@@ -100,8 +103,13 @@ struct sr_epoll {
 	atomic_int plain;	/* entries that are not */
 	atomic_bool others;	/* the kernel's set has what is no entry of ours */
 	atomic_bool woken;	/* the waker, and no thread has come yet */
-	atomic_uint sleepers;
-	atomic_uint turns, unasked;	/* calls; and since the kernel was asked */
+	/* How many threads are in the kernel's epoll_wait (SR_EPOLL_SLEEPERS), and above that
+	 * how many such calls have begun. */
+	_Atomic uint64_t sleepers;
+	/* The same of the last such call, as far as is known, that has told all there was. */
+	_Atomic uint64_t drained;
+	_Atomic uint64_t turns;	/* calls that asked the kernel besides */
+	atomic_uint unasked;	/* calls since then */
 	atomic_long tick;	/* of the coarse clock, at that time */
 	atomic_long left;	/* of the coarse clock, when the last call ended */
 	atomic_uint slow;	/* calls for which nothing is polled (wait.c) */

@@ -66,7 +66,7 @@ static void wake(struct sr_epoll *set)
 	const uint64_t one = 1;
 	int err = errno;
 
-	if (!atomic_load(&set->sleepers) || !atomic_load(&set->ready) ||
+	if (!(atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS) || !atomic_load(&set->ready) ||
 	    atomic_exchange(&set->woken, true))
 		return;
 	if (sr_now_write(set->waker, &one, sizeof(one)) < 0)
@@ -106,11 +106,12 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		      struct sr_waitset_entry *w)
 {
 	struct pollfd p = { -1, 0, 0 };
-	bool open;
+	bool open, full;
 
 	*w = (struct sr_waitset_entry){ .st = st, .events = (short)(events & 0x7fff) };
-	/* A gate that shuts meanwhile does so before a mark can come: what the
-	 * kernel has may be one, and nothing to be read. */
+	/* A gate that shuts meanwhile does so before a mark can come: what the kernel has may
+	 * be one, and nothing to be read.  Room that comes after out.full was set is an edge
+	 * (take_token()), so the kernel is asked again when it has been set here. */
 	do {
 		sr_waitset_drop_links(w);
 		open = !sr_gate_shut(&st->in.gate);
@@ -122,7 +123,9 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		p.revents = 0;
 		if (p.fd >= 0 && sr_now_poll(&p, 1) < 0)
 			p.revents = 0;
-	} while (open && sr_gate_shut(&st->in.gate));
+		full = w->pass & ~p.revents & SR_EPOLL_OUT;
+	} while ((open && sr_gate_shut(&st->in.gate)) ||
+		 (full && !atomic_exchange(&st->out.full, true)));
 	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
 }
 
@@ -329,7 +332,7 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
  * arrival, and in a program that is slow to come back (wait.c). */
 static unsigned how_now(struct sr_epoll *set, unsigned how)
 {
-	bool polls = sr_conf.spin_us && !atomic_load(&set->sleepers) &&
+	bool polls = sr_conf.spin_us && !(atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS) &&
 		     ((how & SR_EPOLL_SPIN) ||
 		      !atomic_load_explicit(&set->slow, memory_order_relaxed));
 
@@ -361,11 +364,14 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
-	uint32_t edge = (ev->data.u64 & SR_EPOLL_KIND) == SR_EPOLL_DOORBELL ?
-				0 : ev->events & SR_EPOLL_ALL;
+	bool anchor = (ev->data.u64 & SR_EPOLL_KIND) != SR_EPOLL_DOORBELL;
+	uint32_t edge = anchor ? ev->events & SR_EPOLL_ALL : 0;
 
 	if (!(atomic_load(&e->state) & SR_EPOLL_LIVE) || e->set != set)
 		return false;
+	/* The kernel tells of room also when the anchor comes into its set, or changes there. */
+	if (!atomic_load(&e->st->out.full))
+		edge &= ~(uint32_t)SR_EPOLL_OUT;
 	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
 	return claim(set, e);
 }

@@ -125,15 +125,23 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,
  * and a process of one thread needs none: a signal handler leaves the sleepers as it
  * found them, and a thread that is created counts after its creator.  The new value. */
-static unsigned add(atomic_uint *number, unsigned by)
+static uint64_t add(_Atomic uint64_t *number, uint64_t by)
 {
-	unsigned n;
+	uint64_t n;
 
 	if (!__libc_single_threaded)
 		return atomic_fetch_add(number, by) + by;
 	n = atomic_load_explicit(number, memory_order_relaxed) + by;
 	atomic_store_explicit(number, n, memory_order_relaxed);
 	return n;
+}
+
+/* A call that returns fewer events than there is room for has told of all that was ready.
+ * (If two threads store at once the smaller number may stay: an edge may come twice.) */
+static inline void note_drained(struct sr_epoll *set, uint64_t begun, int r, int max)
+{
+	if ((unsigned)r < (unsigned)max)
+		atomic_store_explicit(&set->drained, begun, memory_order_relaxed);
 }
 
 /* A plain one-shot entry.  Whose is the event?  True: the caller's. */
@@ -199,16 +207,18 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 		      bool sleep)
 {
 	struct sr_epoll *set = w->set;
+	uint64_t begun;
 	int r;
 
 	if (set == &sr_epoll_inherited)
 		sr_epoll_use_inherited();
 	sr_cancel_asks = set;
-	add(&set->sleepers, 1);	/* pair sleepers: wake() in ready.c */
+	begun = add(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
 	sleep &= !atomic_load(&set->ready);
 	r = sleep ? call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
-	add(&set->sleepers, -1u);
+	add(&set->sleepers, -1ull);
+	note_drained(set, begun, r, max);
 	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
 	sr_cancel_asks = NULL;
 	return r;
@@ -375,7 +385,7 @@ static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event 
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask)
 {
-	uint64_t deadline = 0;
+	uint64_t deadline = 0, begun;
 	bool due = false;
 	int r;
 
@@ -389,14 +399,15 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	}
 	if (ms > 0)
 		deadline = deadline_ms(ms);
-	add(&set->sleepers, 1);	/* pair sleepers: wake() in ready.c */
+	begun = add(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
 	if (atomic_load(&set->ready)) {
-		add(&set->sleepers, -1u);
+		add(&set->sleepers, -1ull);
 		goto slow;
 	}
 	sr_cancel_asks = set;
 	r = sr_real.epoll_pwait(epfd, ev, max, ms, mask);
-	add(&set->sleepers, -1u);
+	add(&set->sleepers, -1ull);
+	note_drained(set, begun, r, max);
 	if (r > 0) {
 		r = sift(set, epfd, ev, 0, r);
 		sr_cancel_asks = NULL;

@@ -61,11 +61,16 @@ static ssize_t kernel_sendfile(int fd, struct source *src)
 	return r;
 }
 
-/* Records that the kernel took less than all, so that it will give sets an edge. */
+/* Records that the kernel took less than all, so that room is an edge for sets from now on.
+ * If a set has the stream as linked, because the other direction is on a link, that edge may
+ * have come before it was one: then it is made here. */
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
-	if (r == -EAGAIN || (r > 0 && (size_t)r < asked))
-		atomic_store(&st->out.full, true);
+	if (r != -EAGAIN && (r <= 0 || (size_t)r == asked))
+		return;
+	atomic_store(&st->out.full, true); /* pair full: news_of_link() in epoll/entry.c */
+	if (sr_gate_shut(&st->in.gate) && sr_anchor_writable(st))
+		sr_stream_notify(st, SR_NOTIFY_TX);
 }
 
 /* The error of a send on a direction that has ended. */

@@ -28,6 +28,11 @@ teardown() { stop_all; }
 	compare epoll_event edge
 }
 
+@test "edge-triggered, room is told once, also if the stream gets its link then" {
+	SR_TEST_MODES="wait lazy eager" compare epoll_order once -w any
+	grep -h '"tx_\(shm\|verbs\)":[1-9]' "$BATS_TEST_TMPDIR/once.eager"/*.report
+}
+
 @test "edge-triggered, a short read is the last" {
 	compare epoll_event short -w mixed
 }

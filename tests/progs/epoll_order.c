@@ -135,6 +135,19 @@ static void fresh_client(void) { seldom_from(true); }
 
 /* ---- edges ---- */
 
+/* Both halves have come so far. */
+static void meet(bool first)
+{
+	static int times;
+	char mine[32], other[32];
+
+	times++;
+	snprintf(mine, sizeof(mine), "meet-%d-%d", times, first);
+	snprintf(other, sizeof(other), "meet-%d-%d", times, !first);
+	post(mine);
+	await_post(other);
+}
+
 /* Room has been told, and is no news when the stream gets its link. */
 static void once(int fd, bool first)
 {
@@ -146,19 +159,18 @@ static void once(int fd, bool first)
 	for (int i = 0; i < 40; i++)
 		more += epoll_wait(ep, &ev, 1, 10);
 	say("more: %d", more);
-	if (first)
-		message(fd);
-	else
-		say_wait("message", ep, 5000);
-	if (!first)
-		swallow(fd);
-	say_wait("after", ep, 20);
-	if (!first)
-		message(fd);
-	else
-		say_wait("message", ep, 5000);
-	if (first)
-		swallow(fd);
+	for (int turn = 0; turn < 2; turn++) {
+		meet(first);
+		if (first == !turn) {
+			message(fd);
+		} else {
+			say_wait("message", ep, 5000);
+			swallow(fd);
+		}
+		meet(first);
+		say_wait("after", ep, 20);
+	}
+	meet(first);
 	close(fd);
 }
 
