@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "base/order.h"
 #include "base/process.h"
 
 #define BATCH 64		/* events taken at a time */
@@ -317,7 +318,7 @@ static void sleep_once(void)
 		ms = 0;
 	n = sr_real.epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
 	atomic_store(&sleeping, false);
-	atomic_load_explicit(&handed, memory_order_acquire);
+	sr_observe(&handed);
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
 	 * timers, on which switches back to TCP rest, go on. */
 	if (n < 0 && errno != EINTR)

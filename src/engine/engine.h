@@ -176,7 +176,7 @@ static inline void sr_stream_history_add(struct sr_stream *st, struct sr_history
 	if (sr_st_flags(st) & stopped)
 		return;
 	if (at + n <= h->next && at == sr_history_seen(h))
-		atomic_store_explicit(&h->n, at + n, memory_order_release);
+		sr_publish(&h->n, at + n);
 	else
 		sr_stream_history_keep(st, h, stopped, at, msg, n);
 }

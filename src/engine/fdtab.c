@@ -17,7 +17,7 @@ struct sr_stream *sr_fdtab_get(int fd)
 	void *entry;
 
 	while (e) {
-		entry = atomic_load_explicit(e, memory_order_acquire);
+		entry = sr_observe(e);
 		if (!entry)
 			return NULL;
 		st = sr_stream_inherit(entry);

@@ -7,6 +7,7 @@
 #define SR_FDTAB_H
 
 #include "base/fdmap.h"
+#include "base/order.h"
 
 struct sr_stream;
 
@@ -21,7 +22,7 @@ static inline struct sr_stream *sr_fdtab_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 
-	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
+	return e ? sr_observe(e) : NULL;
 }
 /* Is there an entry?  A hint without a reference. */
 static inline bool sr_fdtab_has(int fd)

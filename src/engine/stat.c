@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/order.h"
 #include "base/page.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -57,7 +58,7 @@ static void begin(struct sr_page_dir *d, enum sr_state state)
 
 static void finish(struct sr_page_dir *d)
 {
-	atomic_store_explicit(&d->seq, d->seq + 1, memory_order_release);
+	sr_publish(&d->seq, d->seq + 1);
 }
 
 /* What the way of the link in use, and the others, have carried; by TCP it is the rest. */

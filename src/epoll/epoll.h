@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 
 #include "base/fdmap.h"
+#include "base/order.h"
 
 struct sr_epoll;
 struct sr_stream;
@@ -36,7 +37,7 @@ static inline struct sr_epoll *sr_epoll_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
 
-	return e ? atomic_load_explicit(e, memory_order_acquire) : NULL;
+	return e ? sr_observe(e) : NULL;
 }
 
 /* Is there an entry?  A hint. */

@@ -27,6 +27,7 @@
 #include <sys/uio.h>
 
 #include "base/loop.h"
+#include "base/order.h"
 #include "link/ops.h"
 #include "pure/wire.h"
 
@@ -94,13 +95,13 @@ void sr_link_forget(void);
 
 static inline unsigned sr_link_events(struct sr_link *link)
 {
-	return atomic_load_explicit(&link->events, memory_order_acquire);
+	return sr_observe(&link->events);
 }
 
 /* Has ctl() sent a message of that type? */
 static inline bool sr_link_said(struct sr_link *link, enum sr_msg_type type)
 {
-	return atomic_load_explicit(&link->said, memory_order_acquire) & (1u << type);
+	return sr_observe(&link->said) & (1u << type);
 }
 
 static inline bool sr_link_same_core(struct sr_link *link)

@@ -58,7 +58,7 @@ void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 		h->kept += (unsigned)run;
 		h->next = position(h->kept);
 	}
-	atomic_store_explicit(&h->n, to, memory_order_release);
+	sr_publish(&h->n, to);
 }
 
 /* n comes before the bytes, so that two histories never yield the same input. */

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/order.h"
 #include "base/sodium.h"
 
 #define SR_HISTORY_FIRST 512
@@ -33,7 +34,7 @@ struct sr_history {
 /* The number of bytes seen.  (Acquire: those of them that are kept may then be read.) */
 static inline uint64_t sr_history_seen(const struct sr_history *h)
 {
-	return atomic_load_explicit(&h->n, memory_order_acquire);
+	return sr_observe(&h->n);
 }
 
 /* Of a direction that has carried nothing; h has been a history, or is all zero.  (A page

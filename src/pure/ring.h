@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/order.h"
+
 struct sr_ring {
 	uint8_t *mem;
 	size_t size; /* bytes, a power of two */
@@ -63,7 +65,7 @@ void sr_gens_add(struct sr_gens *g, uint64_t start, uint32_t ring);
 
 static inline const struct sr_gen *sr_gens_last(const struct sr_gens *g)
 {
-	uint32_t n = atomic_load_explicit(&g->n, memory_order_acquire);
+	uint32_t n = sr_observe(&g->n);
 
 	return &g->gen[(n - 1) % SR_GENS];
 }

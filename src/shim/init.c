@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/order.h"
 #include "engine/engine.h"
 
 enum { NEW, LOADING, LOADED };
@@ -15,7 +16,7 @@ bool sr_shim_ready(void)
 {
 	int old = NEW;
 
-	if (atomic_load_explicit(&state, memory_order_acquire) != LOADED) {
+	if (sr_observe(&state) != LOADED) {
 		if (!atomic_compare_exchange_strong(&state, &old, LOADING))
 			return false;
 		sr_conf_load();

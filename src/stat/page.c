@@ -6,6 +6,7 @@
  * cannot become shorter under us (SIGBUS); all numbers and texts in it are checked where
  * they are used.
  */
+#include "base/order.h"
 #include "stat/stat.h"
 
 #include <dirent.h>
@@ -139,7 +140,7 @@ static void copy_dir(struct sr_page_dir *to, struct sr_page_dir *from)
 	int i;
 
 	for (i = 0; i < TRIES; i++) {
-		seq = atomic_load_explicit(&from->seq, memory_order_acquire);
+		seq = sr_observe(&from->seq);
 		memcpy(to, from, sizeof(*to));
 		atomic_thread_fence(memory_order_acquire);
 		after = atomic_load_explicit(&from->seq, memory_order_relaxed);

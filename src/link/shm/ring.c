@@ -71,8 +71,7 @@ void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
 static uint64_t outstanding(struct sr_shm *l)
 {
 	uint64_t w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
-	uint64_t acked =
-		atomic_load_explicit(&l->link.tx_acked, memory_order_acquire);
+	uint64_t acked = sr_observe(&l->link.tx_acked);
 
 	return sr_credit_used(w, acked, sr_gens_last(&l->tx.gens)->start);
 }
@@ -87,7 +86,7 @@ static void turn(struct sr_shm *l, uint32_t area)
 	sr_gens_add(&l->tx.gens, w, area);
 	atomic_store_explicit(&g->start, w, memory_order_relaxed);
 	atomic_store_explicit(&g->ring, area, memory_order_relaxed);
-	atomic_store_explicit(&l->own->gens, n + 1, memory_order_release);
+	sr_publish(&l->own->gens, n + 1);
 }
 
 /* The ring is full. */
@@ -142,7 +141,7 @@ size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 /* All bytes known to have come; rx_h lags behind while rx_look() is used. */
 static uint64_t known(struct sr_shm *l)
 {
-	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_acquire);
+	uint64_t h = sr_observe(&l->link.rx_h);
 
 	return h > l->rx_seen ? h : l->rx_seen;
 }
@@ -155,7 +154,7 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 	struct sr_shm *l = sr_shm_of(link);
 	struct sr_shm_page *p = l->peer;
 	/* The generations are read after tx_w, see the top of this file. */
-	uint64_t w = atomic_load_explicit(&p->tx_w, memory_order_acquire);
+	uint64_t w = sr_observe(&p->tx_w);
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
 	const struct sr_gen *g;
@@ -166,7 +165,7 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 	     ~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed)) ||
 	    atomic_load_explicit(&p->dropped, memory_order_relaxed) ||
 	    atomic_load_explicit(&p->gens, memory_order_relaxed) !=
-		    atomic_load_explicit(&l->rx.gens.n, memory_order_acquire))
+		    sr_observe(&l->rx.gens.n))
 		return -1;
 	if (w == taken)
 		return 0;
@@ -190,7 +189,7 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 	if (!sr_credit_take(&l->credit, sr_gens_ring(&l->rx.gens)->size, taken,
 			    known(l), &check))
 		return false;
-	atomic_store_explicit(&l->own->rx_taken, taken, memory_order_release);
+	sr_publish(&l->own->rx_taken, taken);
 	return check;
 }
 
@@ -215,7 +214,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
 
 	/* Stored before the peer's copy, as in tx_commit(). */
-	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
+	sr_publish(&link->rx_taken, taken);
 	if (!return_credit(l, taken))
 		return;
 	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
@@ -225,7 +224,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 
 static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 {
-	uint32_t n = atomic_load_explicit(&l->peer->gens, memory_order_acquire);
+	uint32_t n = sr_observe(&l->peer->gens);
 	uint32_t have = l->rx.gens.n;
 
 	if (n - have > SR_SHM_AREAS + 1)
@@ -249,12 +248,11 @@ static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 {
 	struct sr_link *k = &l->link;
-	uint64_t w = atomic_load_explicit(&l->peer->tx_w, memory_order_acquire);
-	uint64_t kept = atomic_load_explicit(&l->peer->tx_kept, memory_order_acquire);
+	uint64_t w = sr_observe(&l->peer->tx_w);
+	uint64_t kept = sr_observe(&l->peer->tx_kept);
 	uint64_t h = atomic_load_explicit(&k->rx_h, memory_order_relaxed);
 	/* The sender used an older value of this, which was smaller. */
-	uint64_t taken =
-		atomic_load_explicit(&k->rx_taken, memory_order_acquire);
+	uint64_t taken = sr_observe(&k->rx_taken);
 	const char *bad;
 
 	if (last && kept > w)
@@ -268,7 +266,7 @@ const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 		return bad;
 	if (!sr_gens_fit(&l->rx.gens, taken, w))
 		return "protocol";
-	atomic_store_explicit(&k->rx_h, w, memory_order_release);
+	sr_publish(&k->rx_h, w);
 	*grew = true;
 	return NULL;
 }
@@ -281,13 +279,13 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 
 	if (!(sr_link_events(k) & SR_LINK_ACKSW))
 		return NULL;
-	a = atomic_load_explicit(&l->peer->rx_taken, memory_order_acquire);
+	a = sr_observe(&l->peer->rx_taken);
 	have = atomic_load_explicit(&k->tx_acked, memory_order_relaxed);
 	/* Loaded after a: we see at least the tx_w that the peer has seen. */
-	w = atomic_load_explicit(&k->tx_w, memory_order_acquire);
+	w = sr_observe(&k->tx_w);
 	news = sr_credit_said(have, w, a);
 	if (news > 0) {
-		atomic_store_explicit(&k->tx_acked, a, memory_order_release);
+		sr_publish(&k->tx_acked, a);
 		*grew = true;
 	}
 	return news < 0 ? "protocol" : NULL;

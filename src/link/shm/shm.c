@@ -63,8 +63,7 @@ static const char *take_message(struct sr_shm *l, unsigned type)
 	if (type == SR_MSG_SWITCH) {
 		/* Before the bit is raised, as our ACKSW must not come before
 		 * this store. */
-		atomic_store_explicit(&l->own->rx_taken, msg.sw.n,
-				      memory_order_release);
+		sr_publish(&l->own->rx_taken, msg.sw.n);
 	}
 	return sr_link_take(&l->link, &msg) ? "protocol" : NULL;
 }
@@ -88,10 +87,8 @@ static const char *take_messages(struct sr_shm *l, uint32_t bits)
 static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
-	bool dropped =
-		atomic_load_explicit(&l->peer->dropped, memory_order_acquire);
-	uint32_t ctl =
-		atomic_load_explicit(&l->peer->ctl, memory_order_acquire) &
+	bool dropped = sr_observe(&l->peer->dropped);
+	uint32_t ctl = sr_observe(&l->peer->ctl) &
 		~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed);
 	bool rx = false, tx = false;
 	const char *bad = NULL;
@@ -174,8 +171,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	if (!err) {
 		if (msg->type == SR_MSG_SWITCH) {
 			l->tx_shown = msg->sw.n;
-			atomic_store_explicit(&l->own->tx_w, msg->sw.n,
-					      memory_order_release);
+			sr_publish(&l->own->tx_w, msg->sw.n);
 		}
 		if (msg->type == SR_MSG_END)
 			give_rest(l);	/* the process may end now */
@@ -285,15 +281,14 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	if (n) {
 		/* Stored before the peer's copy, as the peer's credit is
 		 * checked against it. */
-		atomic_store_explicit(&link->tx_w, w, memory_order_release);
+		sr_publish(&link->tx_w, w);
 		if (n < room->left)
 			*room = (struct sr_piece){room->at + n, room->left - n};
 		else
 			*room = (struct sr_piece){0};
 		sr_shm_dirty(l);
 		if (more)
-			atomic_store_explicit(&l->own->tx_kept, w,
-					      memory_order_release);
+			sr_publish(&l->own->tx_kept, w);
 	}
 	if (more || w == l->tx_shown)
 		return;
@@ -319,7 +314,7 @@ static uint64_t tx_arrived(struct sr_link *link)
 static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
+	uint64_t h = sr_observe(&link->rx_h);
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
 

@@ -74,7 +74,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 		memcpy(v[0].iov_base, here, v[0].iov_len);
 		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
 	}
-	atomic_store_explicit(&l->link.rx_h, h + len, memory_order_release);
+	sr_publish(&l->link.rx_h, h + len);
 	*what |= SR_NOTIFY_RX;
 	*what |= sr_vgrow_full(l, h + len - taken);
 	return 0;
@@ -198,7 +198,7 @@ size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t from = atomic_load(&link->rx_taken) + skip;
-	uint64_t h = atomic_load_explicit(&link->rx_h, memory_order_acquire);
+	uint64_t h = sr_observe(&link->rx_h);
 
 	return sr_gens_span(&l->rx.gens, from, h > from ? h : from, v);
 }
@@ -225,7 +225,7 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t taken = atomic_load(&link->rx_taken) + n, start;
 
-	atomic_store_explicit(&link->rx_taken, taken, memory_order_release);
+	sr_publish(&link->rx_taken, taken);
 	sr_fence_look();	/* pair grown: sr_vgrow_use(), which adds a generation */
 	start = atomic_load(&sr_gens_last(&l->rx.gens)->start);
 	if (taken - n < start && taken >= start)

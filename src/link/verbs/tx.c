@@ -271,7 +271,7 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 	news = sr_credit_said(acked, atomic_load(&l->link.tx_w), ack);
 	if (news <= 0)
 		return news;
-	atomic_store_explicit(&l->link.tx_acked, ack, memory_order_release);
+	sr_publish(&l->link.tx_acked, ack);
 	*what |= SR_NOTIFY_TX;
 	return 0;
 }
@@ -353,8 +353,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 		*room = (struct sr_piece){ 0 };
 	sr_vlink_lock(l);
 	l->tx.more = more;
-	atomic_store_explicit(&link->tx_w, atomic_load(&link->tx_w) + n,
-			      memory_order_release);
+	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {
 		what = sr_vcq_take(l);
