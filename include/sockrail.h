@@ -213,6 +213,14 @@ SR_API int sr_posix_spawnp(pid_t *pid, const char *file,
 			   const posix_spawn_file_actions_t *actions,
 			   const posix_spawnattr_t *attr, char *const argv[],
 			   char *const envp[]);
+SR_API int sr_pidfd_spawn(int *pidfd, const char *path,
+			  const posix_spawn_file_actions_t *actions,
+			  const posix_spawnattr_t *attr, char *const argv[],
+			  char *const envp[]);
+SR_API int sr_pidfd_spawnp(int *pidfd, const char *file,
+			   const posix_spawn_file_actions_t *actions,
+			   const posix_spawnattr_t *attr, char *const argv[],
+			   char *const envp[]);
 SR_API int sr_posix_spawn_file_actions_adddup2(
 	posix_spawn_file_actions_t *actions, int fd, int to);
 SR_API int sr_system(const char *command);

@@ -26,7 +26,7 @@ static void *libc_handle(void)
 
 /* Takes the place of a function that this libc does not have.  It returns a long, as
  * each listed function returns that or less, and -1 is failure; those that return pointers
- * or error numbers are older than any libc we run on. */
+ * are older than any libc we run on, and those that return error numbers see to it. */
 static long missing(void)
 {
 	errno = ENOSYS;

@@ -20,6 +20,7 @@
 /* In this order.  Each says one line or more, by say() and remedy(). */
 static void (*const checks[])(struct checked *c) = {
 	check_library,
+	check_libc,
 	check_settings,
 	check_modules,
 	check_devices,

@@ -69,6 +69,7 @@ bool is_below(const char *path, const char *dir);
 
 int print_library(void);			/* library.c */
 void check_library(struct checked *c);
+void check_libc(struct checked *c);
 void check_settings(struct checked *c);
 void check_modules(struct checked *c);		/* device.c */
 void check_devices(struct checked *c);

@@ -5,11 +5,16 @@
 #include "config.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+
+#define SR_CALL(family, ret, name, params, args)
+#include "calls.def"
+#undef SR_CALL
 
 #define LOADED "loaded: " /* version, a blank, and the path by which it was loaded */
 
@@ -53,6 +58,21 @@ void check_library(struct checked *c)
 		return;
 	}
 	say(OK, "library", "%s is loaded, version " PACKAGE_VERSION, c->library);
+}
+
+/* A younger C library may have calls that the list does not know. */
+void check_libc(struct checked *c)
+{
+	const char *version = gnu_get_libc_version();
+
+	(void)c;
+	if (strverscmp(version, SR_CALLS_GLIBC) <= 0) {
+		say(OK, "libc", "glibc %s; its calls are known up to " SR_CALLS_GLIBC, version);
+		return;
+	}
+	say(WARNING, "libc", "glibc %s is newer than " SR_CALLS_GLIBC ", up to which its calls are "
+			     "known: a program that uses a newer one on a stream may lose it", version);
+	remedy("counters", "Install a newer Sockrail. Streams that are reset are named in the log, with the reason");
 }
 
 /* One line of --show-config: NAME=VALUE, blanks, where from. */

@@ -241,6 +241,13 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 	return sample(st, true, &kernel) && agree("tx", kernel, atomic_load(&st->out.tcp));
 }
 
+bool sr_anchor_is_strange(struct sr_stream *st)
+{
+	uint64_t kernel;
+
+	return sample(st, true, &kernel) && kernel > atomic_load(&st->out.tcp);
+}
+
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 {
 	if (st->anchor < 0) {

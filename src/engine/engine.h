@@ -83,6 +83,8 @@ void sr_tx_gate_leave(struct sr_stream *st);
 /* ---- anchor.c ---- */
 /* Do the kernel's byte counters agree with ours?  Promise 6. */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
+/* Has somebody else written to the anchor?  False if the kernel does not say. */
+bool sr_anchor_is_strange(struct sr_stream *st); /* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
 /* Bytes that the caller, which must be the only one within the direction's gate, has
  * sent or received and not counted yet.  0: none, or unknown. */

@@ -90,6 +90,7 @@ struct sr_in {
 	_Atomic uint64_t due;	/* tcp at which a SWITCH goes on, or 0 */
 	uint8_t pushback[2 * SR_RECORD_LEN]; /* read before the program asked */
 	unsigned pushback_len;
+	_Atomic uint64_t part_ns; /* ns: since when a part of a record is here, or 0 */
 	uint64_t way[SR_WAYS];
 	uint64_t before;
 	unsigned switches;

@@ -18,6 +18,8 @@
 #include "engine/impl.h"
 #include "engine/iov.h"
 
+#define PART_NS 1000000000ull	/* for the rest of a record; more than TCP needs to send again */
+
 atomic_int sr_streams_ending;
 
 void sr_stream_broke(struct sr_stream *st, int err)
@@ -158,6 +160,24 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 	}
 }
 
+/*
+ * What came by TCP is no record.  Its sender, whose program is on the link, did not
+ * send it: somebody wrote to the peer's socket around the library (PROTOCOL.md, 19), or the
+ * peer lies.  The peer's Sockrail finds the link given up, compares the kernel's count
+ * with its own, and resets the connection.
+ */
+static void met_stranger(struct sr_stream *st)
+{
+	if (!atomic_load(&sr_streams_ending))
+		sr_warn("%s: reset, because bytes came by TCP that are no record of a stream "
+			"on a link: the peer's program, or a process that has its socket, writes "
+			"around the C library",
+			sr_stream_label(st, (char[128]){ 0 }));
+	if (st->in.link)
+		st->in.link->ops->drop(st->in.link, "protocol");
+	sr_stream_broke(st, ECONNRESET);
+}
+
 /* Strips bytes from the kernel in place: the program's move to the front.  The
  * write cursor never overtakes the read cursor, as nothing was held when the
  * call returned (no other thread reads the anchor meanwhile). */
@@ -179,7 +199,7 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		kept = sr_rx_tcp(rx, in, len, out, &todo);
 		if (kept < 0) {
 			if (rx == &st->rx)
-				sr_stream_broke(st, ECONNRESET);
+				met_stranger(st);
 			break;
 		}
 		sr_iov_fill(&to, out, (size_t)kept);
@@ -231,16 +251,28 @@ static void read_record(struct sr_stream *st)
 		do_rx(st, todo);
 		rx_moved(st, before);
 		if (n < 0) {
-			if (!atomic_load(&sr_streams_ending))
-				sr_warn("%s: invalid record from the peer: reset",
-					sr_stream_label(st, (char[128]){ 0 }));
-			sr_stream_broke(st, ECONNRESET);
+			met_stranger(st);
 			return;
 		}
 		pushback(st, out, (size_t)n);
 		sr_stream_notify(st, SR_NOTIFY_RX);
 		sr_stream_kick(st);
 	}
+}
+
+/* A record comes whole, as the sender writes it at once.  What begins like one and does not
+ * go on may be a stranger's.  Without the link the sender looks, and then goes on with the
+ * record or resets. */
+static void await_record(struct sr_stream *st)
+{
+	uint64_t since = atomic_load(&st->in.part_ns);
+
+	if (!st->rx.part || !sr_rx_at_mark(&st->rx) || st->rx.state == SR_RX_EXPECT)
+		atomic_store(&st->in.part_ns, 0);
+	else if (!since)
+		atomic_store(&st->in.part_ns, sr_now_ns());
+	else if (st->in.link && sr_now_ns() - since > PART_NS)
+		st->in.link->ops->drop(st->in.link, "protocol");
 }
 
 /* The mark will not come.  Else the next byte would show it; but who waits for the
@@ -290,7 +322,7 @@ static void catch_up(struct sr_stream *st)
 			return;
 		}
 		if (sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo) < 0) {
-			sr_stream_broke(st, ECONNRESET);
+			met_stranger(st);
 			return;
 		}
 	}
@@ -357,6 +389,8 @@ static void progress(struct sr_stream *st)
 		read_record(st);
 	if (alone)
 		expect_no_more(st);
+	if (st->rx.part || atomic_load(&st->in.part_ns))
+		await_record(st);
 	settle(st);
 	if (atomic_load(&st->want_tcp) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");

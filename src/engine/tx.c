@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "base/now.h"
 #include "base/probe.h"
 #include "base/report.h"
 #include "engine/engine.h"
@@ -119,6 +120,32 @@ static void tx_failed(struct sr_stream *st)
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 
+/*
+ * The kernel has more bytes of this direction than we wrote: somebody wrote to the socket
+ * around the library since the SWITCH.  Behind the mark the peer cannot tell such bytes
+ * from ours, and a RESUME among them would mean something else.  So the stream ends, at
+ * both ends (PROTOCOL.md, 19).  True: it has.
+ */
+static bool ended_by_stranger(struct sr_stream *st)
+{
+	int none = 0;
+
+	if (!sr_anchor_is_strange(st))
+		return false;
+	sr_warn("%s: reset, because while it was on a link bytes were written to its socket "
+		"around the C library",
+		sr_stream_label(st, (char[128]){ 0 }));
+	sr_anchor_disagrees(st, st->out.link);
+	if (!atomic_load(&st->err.reported) && !atomic_load(&st->err.ended))
+		atomic_compare_exchange_strong(&st->err.pending, &none, ECONNRESET);
+	sr_stream_failed(st, -ECONNRESET);
+	sr_now_disconnect(st->anchor);
+	sr_real.shutdown(st->anchor, SHUT_RDWR);	/* then its end follows the reset, as over TCP */
+	tx_failed(st);
+	sr_stream_kick(st);	/* the other direction meets the reset */
+	return true;
+}
+
 /* WAIT: writes the mark once the socket has room, where the history ends.  False: not all
  * of it yet. */
 static bool write_mark(struct sr_stream *st)
@@ -211,6 +238,12 @@ static bool progress_wait(struct sr_stream *st)
 	}
 	if (!(ev & SR_LINK_ACKSW))
 		return false;
+	/* A stranger's bytes in front of the mark are the program's, as over TCP. */
+	if (!st->out.record_at && sr_anchor_is_strange(st)) {
+		sr_anchor_disagrees(st, st->out.link);
+		leave(st);
+		return false;
+	}
 	sr_tx_acksw(&st->tx);
 	if (!write_mark(st))
 		return false;
@@ -275,11 +308,12 @@ static bool progress_link(struct sr_stream *st)
 	}
 	if (peer_process_ended(st, ev))
 		return false;
-	if ((ev & SR_LINK_DEAD) || atomic_load(&st->want_tcp)) {
-		leave(st);
-		return true;
-	}
-	return false;
+	if (!(ev & SR_LINK_DEAD) && !atomic_load(&st->want_tcp))
+		return false;
+	if (ended_by_stranger(st))
+		return false;
+	leave(st);
+	return true;
 }
 
 /* Writes RESUME into TCP, and what the peer's program has not taken. */
@@ -309,6 +343,8 @@ static void progress_resend(struct sr_stream *st)
 		r = n ? sr_anchor_write(st, v[0].iov_base, v[0].iov_len, v[0].iov_len < n) : 0;
 		if (n && r <= 0)
 			goto stop;
+		if ((uint64_t)r == st->tx.w - st->tx.at && ended_by_stranger(st))
+			return;
 		todo = sr_tx_resent(&st->tx, (uint64_t)r);
 	} while (st->tx.state == SR_TX_RESEND);
 	sr_debug("%s: tx on TCP again at byte %llu",

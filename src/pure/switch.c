@@ -278,6 +278,11 @@ static int feed_record(struct sr_rx *rx, struct feed *f)
 	memcpy(rx->held + rx->part, f->in, n);
 	rx->part += (unsigned)n;
 	skip(f, n);
+	/* A stranger's bytes may be fewer than a record, and others may never come. */
+	if (!sr_resume_begins(rx->held, rx->part)) {
+		rx->part = 0;
+		return -EPROTO;
+	}
 	if (rx->part < SR_RECORD_LEN)
 		return 0;
 	rx->part = 0;

@@ -62,8 +62,8 @@ void sr_rx_unmarked(struct sr_rx *rx);
  * slept in recv() when the switch came).  out holds len + part bytes; it may be
  * `in` if part is 0 (then no byte moves right).  *todo: SR_DO_DROP (the mark
  * did not match, or a RESUME ended the link).  Returns the number of bytes in
- * out; -EPROTO if a record is malformed, if a RESUME has a > rx or m < rx, or
- * if it comes where none may (state RESET then).
+ * out; -EPROTO as soon as bytes cannot be a record, if a RESUME has a > rx or m < rx,
+ * or if it comes where none may (state RESET then).
  */
 ssize_t sr_rx_tcp(struct sr_rx *rx, const uint8_t *in, size_t len,
 		  uint8_t *out, unsigned *todo);

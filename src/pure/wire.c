@@ -307,6 +307,15 @@ void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m)
 	put(rec, &resume, resumes);
 }
 
+bool sr_resume_begins(const uint8_t *rec, size_t len)
+{
+	uint8_t any[SR_RECORD_LEN];
+	size_t magic = sizeof(((struct resume *)NULL)->magic);
+
+	sr_resume_make(any, 0, 0);
+	return memcmp(rec, any, len < magic ? len : magic) == 0;
+}
+
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a, uint64_t *m)
 {
 	uint8_t again[SR_RECORD_LEN];

@@ -112,6 +112,8 @@ bool sr_name_equal(const struct sr_name *a, const struct sr_name *b);
 void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint32_t link_no,
 		  const uint8_t token[SR_TOKEN_LEN]);
 void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m);
+/* Does a RESUME begin with these, its first len bytes? */
+bool sr_resume_begins(const uint8_t *rec, size_t len);
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a,
 		    uint64_t *m);	/* 0 or -EPROTO */
 

@@ -27,7 +27,7 @@ static bool in_transition(struct sr_stream *st)
 
 	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
 	       (st->out.next && !st->out.on_send) || st->out.lost_ns ||
-	       (sr_st_flags(st) & SR_ST_CLOSING) || st->out.held ||
+	       (sr_st_flags(st) & SR_ST_CLOSING) || st->out.held || st->in.part_ns ||
 	       atomic_load(&st->want_tcp);
 }
 

@@ -45,3 +45,41 @@ post_switches() {
 @test "wordexp runs a command that writes to the stream" {
 	compare around wordexp -w some -l
 }
+
+@test "pidfd_spawn, of a newer C library: its child writes to the stream" {
+	local lib=$BATS_TEST_TMPDIR/newer_libc.so
+	need "${CC:-gcc}"
+	"${CC:-gcc}" -shared -fPIC -o "$lib" "$SR_TOP/tests/lib/newer_libc.c"
+	LD_PRELOAD=$lib compare around pidfd -w mixed -l -r 'exec|peer-dropped'
+}
+
+# stranger CASE WRITER: somebody writes to a stream that is on a link.  Both ends are told so, and
+# each log says why.
+stranger() {
+	local dir=$BATS_TEST_TMPDIR/$1 role
+	pair "$dir" wait wait around "$1"
+	for role in server client; do
+		grep -q '^next: -1 ECONNRESET$' "$dir/$role.out" || { head "$dir"/*; return 1; }
+		[ "$(<"$dir/$role.status")" = 0 ]
+		[ "$(reported "$dir" "$([ $role = server ] && echo accept || echo connect)" error)" = ECONNRESET ]
+	done
+	grep -q 'warn: .* while it was on a link bytes were written to its socket' "$dir/$2.log"
+	[ "$1" = stranger ] || grep -q 'warn: .* bytes came by TCP that are no record' "$dir"/*.log
+}
+
+@test "a byte written around the library while the stream is on a link" {
+	stranger stranger server
+}
+
+@test "some bytes, at either end" {
+	stranger stranger-many server
+	stranger stranger-client client
+}
+
+@test "some bytes before the stream goes back to TCP" {
+	stranger stranger-back server
+}
+
+@test "some bytes of a child that was made without fork" {
+	stranger stranger-child server
+}

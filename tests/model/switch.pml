@@ -25,6 +25,7 @@
  *            CREDIT=c S may be at most c bytes ahead of R's program (K)
  *            SAFETY_ONLY  what is delivered is right; nothing about "eventually"
  *            GUEST=x  end x forks once: its child holds the anchor, too (0 or 1)
+ *            STRANGER somebody writes to S's socket, once, at any moment
  *            REACH=n  shows that a situation is reached
  * Mutations: M_*    each must be caught; see `run`.
  */
@@ -49,6 +50,7 @@
 #define RESUME 3	/* x: raw bytes follow from here, y: owed up to here */
 #define FIN 4
 #define RST 5
+#define ALIEN 12	/* a byte that S knows nothing of */
 /* messages on the link */
 #define SWITCH 6	/* x: N, y: marks written before */
 #define DATA 7		/* x: number of the byte */
@@ -91,6 +93,24 @@ byte marks[DIRS];	/* marks written */
 bool closed[DIRS];	/* program has ended its direction */
 bool tried[DIRS];	/* a send met a dead link */
 bool lend[DIRS];	/* END sent on the link */
+
+/* The kernel's count of S's bytes shows that a stranger has written. */
+bool strange[DIRS];
+bool atlink[DIRS];	/* it did so behind the mark, or when S was about to write it */
+bool resumed[DIRS];	/* RESUME is on TCP, and S has yet to send again */
+bool broke[DIRS];	/* S has reset the stream */
+bool passed[DIRS];	/* S has looked, and writes the mark next */
+byte extra[DIRS];	/* a stranger's byte that R took for the program's */
+#ifdef M_STRANGEMARK
+#define SEES_BEFORE_MARK(d) false
+#else
+#define SEES_BEFORE_MARK(d) strange[d]
+#endif
+#ifdef M_STRANGEBACK
+#define SEES_WHEN_BACK(d) false
+#else
+#define SEES_WHEN_BACK(d) strange[d]
+#endif
 
 /* receiver */
 byte rst[DIRS];
@@ -167,7 +187,7 @@ bool wrote;		/* the guest has moved a byte */
 /* a byte is handed to the program */
 inline deliver(d, x)
 {
-	assert(x == rx[d]);
+	assert(x == rx[d] || extra[d]);
 	assert(x < w[d]);
 	rx[d] = rx[d] + 1
 }
@@ -182,7 +202,7 @@ inline end_of_file(d)
 inline reset(d)
 {
 #ifndef SAFETY_ONLY
-	assert(killed[SEND_END(d)]);	/* no error that TCP would not give */
+	assert(killed[SEND_END(d)] || (strange[d] && atlink[d]));	/* no error that TCP would not give */
 #endif
 	rst[d] = R_RESET
 }
@@ -197,7 +217,7 @@ inline drop_link(d)
 inline raw_byte(d, x)
 {
 	if
-	:: dup[d] > 0 -> assert(x == rx[d] - dup[d]); dup[d] = dup[d] - 1
+	:: dup[d] > 0 -> assert(x == rx[d] - dup[d] || extra[d]); dup[d] = dup[d] - 1
 	:: else -> deliver(d, x)
 	fi
 }
@@ -285,7 +305,21 @@ inline classify(d)
 			held[d] = false; deliver(d, hb[d]); deliver(d, cx[d])
 		:: rst[d] == R_EOF -> assert(cx[d] < rx[d])	/* resent, already had */
 		fi
-	:: ck[d] == MK ->
+#ifdef STRANGER
+	:: ck[d] == ALIEN ->
+		if
+		/* no record begins so */
+		:: rst[d] == R_REC -> drop_link(d); reset(d)
+		:: rst[d] == R_EOF -> drop_link(d); rst[d] = R_RESET
+		:: rst[d] == R_RAW && dup[d] > 0 -> dup[d] = dup[d] - 1; extra[d] = 1
+		:: rst[d] == R_RAW && dup[d] == 0 -> extra[d] = 1
+		:: rst[d] == R_EXP0 -> drop_link(d); rst[d] = R_RAW; extra[d] = 1
+		:: rst[d] == R_EXP1 -> assert(false)	/* the mark is written in one piece */
+		fi
+	/* a mark that the program gets, and a record behind it: S resets the stream */
+	:: (ck[d] == MK || ck[d] == RESUME) && rst[d] == R_RAW && extra[d] > 0 -> skip
+#endif
+	:: ck[d] == MK && !(rst[d] == R_RAW && extra[d] > 0) ->
 #ifdef M_NOSTRIP
 		assert(sn[d] != R_RAW);		/* it went to sleep in raw mode: all is the program's */
 #endif
@@ -295,7 +329,7 @@ inline classify(d)
 		:: rst[d] == R_EXP1 -> assert(!held[d] && cx[d] == 1 && cy[d] == cur[d]); rst[d] = R_REC; seen[d] = seen[d] + 1
 		:: else -> assert(false)
 		fi
-	:: ck[d] == RESUME ->
+	:: ck[d] == RESUME && !(rst[d] == R_RAW && extra[d] > 0) ->
 		assert(rst[d] == R_REC || rst[d] == R_EOF);
 		assert(cx[d] <= rx[d]);
 		if
@@ -333,7 +367,7 @@ inline take_switch(d, e)
 {
 	fwd[L(d, e)]?k, x, y;
 	if
-	:: x < rx[d] -> rgone[L(d, e)] = true; dead[e] = true	/* S gave it up long ago */
+	:: x < rx[d] + extra[d] -> rgone[L(d, e)] = true; dead[e] = true	/* S gave it up long ago */
 	:: else ->
 		if
 		:: rst[d] == R_EXP1 && held[d] ->	/* S says that it wrote no mark */
@@ -376,7 +410,7 @@ inline take_switch(d, e)
 #ifdef M_AHEAD
 #define AHEAD(d, e) false
 #else
-#define AT(d, e, i) fwd[L(d, e)]?[SWITCH, eval(rx[d] + held[d] + i), _]
+#define AT(d, e, i) fwd[L(d, e)]?[SWITCH, eval(rx[d] + extra[d] + held[d] + i), _]
 #define AHEAD(d, e) (AT(d, e, 1) || AT(d, e, 2) || AT(d, e, 3) || AT(d, e, 4))
 #endif
 
@@ -470,7 +504,7 @@ proctype Send(byte d)
 #ifdef IMP
 	:: atomic { d == 0 && sst[d] == S_RAW && ep[d] == IMP -> ep[d] = ep[d] + 1 }	/* not ours */
 #endif
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && NOT_IMP(d, ep[d]) && ep[d] < EPOCHS && MAY_SWITCH(d) && ALONE(SEND_END(d)) ->
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RAW && !closed[d] && !strange[d] && NOT_IMP(d, ep[d]) && ep[d] < EPOCHS && MAY_SWITCH(d) && ALONE(SEND_END(d)) ->
 #if DIRS == 2 && !defined(M_BOTHFIRST)
 		if :: d == 1 -> ep[1] = cur[0] :: else fi;
 #endif
@@ -482,13 +516,18 @@ proctype Send(byte d)
 #endif
 #ifdef M_NOACK
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT -> write_mark(d) }
+#elif defined(STRANGER)
+	/* to look at the kernel's count and to write are two steps */
+	:: atomic { sst[d] == S_WAIT && !passed[d] && !SEES_BEFORE_MARK(d) && bwd[L(d, ep[d])]?[ACKSW, _] ->
+		bwd[L(d, ep[d])]?ACKSW, n; passed[d] = true }
+	:: atomic { sst[d] == S_WAIT && passed[d] -> passed[d] = false; write_mark(d) }
 #else
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT && bwd[L(d, ep[d])]?[ACKSW, _] ->
 		bwd[L(d, ep[d])]?ACKSW, n; write_mark(d) }
 #endif
 	/* the link is dead, or ACKSW is late: give the attempt up (S prefers the mark if it has
 	 * the ACKSW of a dead link: R is in RAW sooner) */
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT ->
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_WAIT && !passed[d] ->
 #ifdef M_CANCELREC
 		tcp[d]!RESUME, base[d], w[d];
 #endif
@@ -518,16 +557,24 @@ proctype Send(byte d)
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_ASK && nempty(have[d]) ->
 		have[d]?n; tcp[d]!RESUME, n, w[d]; at[d] = n; ep[d] = ep[d] + 1; sst[d] = S_RESEND }
 #else
+#ifdef STRANGER
+	/* before RESUME, and when all is resent: R cannot tell the stranger's bytes from S's */
+	:: atomic { sst[d] == S_LINK && GO_BACK(d) && SEES_WHEN_BACK(d) ->
+		dead[ep[d]] = true; tcp[d]!RST, 0, 0; broke[d] = true; sst[d] = S_DONE }
+	:: atomic { sst[d] == S_RESEND && at[d] == w[d] && resumed[d] && SEES_WHEN_BACK(d) ->
+		tcp[d]!RST, 0, 0; broke[d] = true; sst[d] = S_DONE }
+#endif
 	/* the link is dead, or S wants back: one and the same */
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && GO_BACK(d) ->
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_LINK && GO_BACK(d) && !SEES_WHEN_BACK(d) ->
 		dead[ep[d]] = true; ep[d] = ep[d] + 1;
 #ifdef M_WRONGOFFSET
 		base[d] = w[d];
 #endif
-		tcp[d]!RESUME, base[d], w[d]; at[d] = base[d]; sst[d] = S_RESEND }
+		tcp[d]!RESUME, base[d], w[d]; at[d] = base[d]; resumed[d] = true; sst[d] = S_RESEND }
 #endif
 	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RESEND && at[d] < w[d] -> tcp[d]!RAW, at[d], 0; at[d] = at[d] + 1 }
-	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RESEND && at[d] == w[d] -> sst[d] = S_RAW }
+	:: atomic { !killed[SEND_END(d)] && sst[d] == S_RESEND && at[d] == w[d] && !(resumed[d] && SEES_WHEN_BACK(d)) ->
+		resumed[d] = false; sst[d] = S_RAW }
 	od
 }
 
@@ -620,6 +667,17 @@ proctype Fork()
 }
 #endif
 
+#ifdef STRANGER
+proctype Stranger()
+{
+	if
+	:: atomic { sst[0] != S_DONE -> tcp[0]!ALIEN, 0, 0; strange[0] = true;
+		atlink[0] = sst[0] == S_LINK || passed[0] || resumed[0] }
+	:: true
+	fi
+}
+#endif
+
 #ifdef IMP
 proctype Impostor()
 {
@@ -649,11 +707,16 @@ active proctype Judge()
 		do
 		:: i < DIRS ->
 			if
-			:: !killed[0] && !killed[1] ->
+			/* reset at both ends, but where S's end had gone already */
+			:: strange[i] && atlink[i] ->
+				assert(rst[i] == R_RESET && sst[i] == S_DONE);
+				assert(broke[i] || lend[i])
+			:: !killed[0] && !killed[1] && !(strange[i] && atlink[i]) ->
 #ifdef NOCLOSE
 				assert(w[i] == K && rx[i] == w[i])
 #else
-				assert(rst[i] == R_EOF && rx[i] == w[i]);
+				assert(rst[i] == R_EOF || (rst[i] == R_RESET && strange[i] && lend[i]));
+				assert(rx[i] == w[i]);
 				assert(sst[i] == S_DONE)
 #endif
 			:: killed[SEND_END(i)] ->
@@ -688,6 +751,12 @@ active proctype Reach()
 	seen[0] == 1 && asks[1] && plain[1] && wrote && owed[0] > 0;
 #elif REACH == 8	/* the parent was killed, and its guest lost the link */
 	seen[0] == 1 && asks[0] && rst[0] == R_RESET && killed[0];
+#elif REACH == 9	/* a stranger's byte while S is on the link, and what S does then */
+	strange[0] && seen[0] == 1 && broke[0] && rst[0] == R_RESET;
+#elif REACH == 10	/* a stranger's byte is the program's, and the stream stays plain */
+	strange[0] && extra[0] == 1 && rst[0] == R_EOF && ep[0] > 0;
+#elif REACH == 11	/* a stranger's byte among those that are resent */
+	strange[0] && extra[0] == 1 && owed[0] > 0 && broke[0];
 #else			/* killed on the link: reset after bytes that came by it */
 	rst[0] == R_RESET && seen[0] == 1 && rx[0] > rN[0];
 #endif
@@ -713,6 +782,9 @@ init
 #endif
 #ifdef IMP
 		run Impostor();
+#endif
+#ifdef STRANGER
+		run Stranger();
 #endif
 #ifdef GUEST
 		run Fork();

@@ -2,6 +2,8 @@
 /* around.c - what the C library does inside its functions: fork, end, execute, duplicate. */
 #include "case.h"
 
+#include <spawn.h>
+#include <sys/syscall.h>
 #include <wordexp.h>
 
 static char buf[1 << 16];
@@ -186,10 +188,139 @@ static void wordexp_client(void)
 	await_end(fd);
 }
 
+/* ------------------------------------------------------------ pidfd_spawn(3) */
+
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
+		const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+	__attribute__((weak)); /* since glibc 2.39 */
+
+/* The child inherits the stream, and answers. */
+static void pidfd_server(int lfd)
+{
+	int fd = answer_warm(lfd), pidfd, err;
+	char *argv[] = {(char *)"sh", (char *)"-c", buf, NULL}, *none[] = {NULL};
+	siginfo_t info;
+
+	snprintf(buf, sizeof(buf), "echo by the child >&%d", fd);
+	err = pidfd_spawn ? pidfd_spawn(&pidfd, "/bin/sh", NULL, NULL, argv, none) : ENOSYS;
+	say("pidfd_spawn: %d", err);
+	if (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED))
+		die("waitid");
+	warm_up(fd, false);
+	close(fd);
+}
+
+static void pidfd_client(void)
+{
+	int fd = dial_warm();
+
+	say_bytes("got", (ssize_t)take(fd, buf, 13), buf);
+	warm_up(fd, true);
+	await_end(fd);
+}
+
+/* ------------------------------------------------------------ strangers */
+
+/* Past the C library, as by io_uring, or by a program that is none of C. */
+static void strange_write(int fd, size_t n)
+{
+	memset(buf, n == 1 ? 's' : 'x', n); /* Sockrail's own records begin with s */
+	if (syscall(SYS_write, fd, buf, n) != (ssize_t)n)
+		die("write");
+	post("written");
+}
+
+static void say_next(int fd)
+{
+	ssize_t n = recv(fd, buf, sizeof(buf), 0);
+
+	say_bytes("next", n, buf);
+}
+
+/* n bytes, while both ends are asleep in recv or not in a call. */
+static void stranger(int fd, size_t n)
+{
+	await_go(fd);
+	strange_write(fd, n);
+	say_next(fd);
+	say_next(fd);
+	close(fd);
+}
+
+static void stranger_server(int lfd)
+{
+	stranger(answer_warm(lfd), 1);
+}
+
+static void stranger_many_server(int lfd)
+{
+	stranger(answer_warm(lfd), 18);
+}
+
+static void stranger_client(void)
+{
+	stranger(dial_warm(), 18);
+}
+
+static void innocent(int fd)
+{
+	send_go(fd);
+	await_post("written");
+	say_next(fd);
+	say_result("send", send(fd, "x", 1, MSG_NOSIGNAL));
+	close(fd);
+}
+
+static void innocent_server(int lfd)
+{
+	innocent(answer_warm(lfd));
+}
+
+static void innocent_client(void)
+{
+	innocent(dial_warm());
+}
+
+/* It goes back to TCP at once. */
+static void stranger_back_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+
+	await_go(fd);
+	strange_write(fd, 18);
+	if (system("true"))
+		die("system");
+	say_next(fd);
+	close(fd);
+}
+
+/* By a process that was made without fork, or by one that the kernel gives none of ours. */
+static void stranger_child_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+	pid_t pid;
+
+	await_go(fd);
+	pid = _Fork();
+	if (!pid) {
+		strange_write(fd, 18);
+		syscall(SYS_exit_group, 0);
+	}
+	reap(pid);
+	say_next(fd);
+	close(fd);
+}
+
 const struct tcp_case cases[] = {
 	{"daemon", echo_server, daemon_client},
 	{"daemon-long", quiet_server, daemon_long_client},
 	{"daemon-away", echo_server, daemon_away_client},
 	{"wordexp", echo_server, wordexp_client},
+	{"pidfd", pidfd_server, pidfd_client},
+	{"stranger", stranger_server, innocent_client},
+	{"stranger-many", stranger_many_server, innocent_client},
+	{"stranger-client", innocent_server, stranger_client},
+	{"stranger-back", stranger_back_server, innocent_client},
+	{"stranger-child", stranger_child_server, innocent_client},
 	{0},
 };

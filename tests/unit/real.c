@@ -11,7 +11,8 @@
 #include "check.h"
 
 /* Younger than the oldest C library we run on (2.31, Ubuntu 20.04). */
-static const char *const young[] = {"close_range", "closefrom", "execveat"};
+static const char *const young[] = {"close_range", "closefrom", "execveat",
+				    "pidfd_spawn", "pidfd_spawnp"};
 
 static bool may_miss(const char *name)
 {

@@ -4,6 +4,7 @@
  * and the way back to TCP.
  */
 #include <netinet/tcp.h>
+#include <sys/syscall.h>
 
 #include "fake_link.h"
 
@@ -201,6 +202,85 @@ static void peer_lies(void)
 	fake_end(&e);
 }
 
+/* ---- somebody else writes to the socket ---- */
+
+static void strange_write(struct fake_pair *e)
+{
+	CHECK_EQ(syscall(SYS_write, e->fd, "stranger", 8), 8);
+}
+
+/* Between SWITCH and mark: the bytes are the program's, and no mark may follow them. */
+static void strange_before_mark(void)
+{
+	struct fake_pair e = fake_begin(true);
+
+	fake_tx_start(&e);
+	strange_write(&e);
+	fake_say(e.f, (struct sr_msg){ .type = SR_MSG_ACKSW });
+	fake_progress(&e);
+	CHECK_EQ(e.st->tx.state, SR_TX_RAW);
+	CHECK(sr_link_events(&e.f->link) & SR_LINK_DEAD);
+	CHECK_EQ(atomic_load(&e.st->reason), SR_REASON_COUNTERS);
+	CHECK_EQ(fake_write(&e, "plain", 5), 5);
+	CHECK_EQ(recv(e.peer, buf, 13, MSG_WAITALL), 13);
+	CHECK(!memcmp(buf, "strangerplain", 13));
+	CHECK(!peer_has_bytes(&e));
+	fake_end(&e);
+}
+
+static void check_reset(struct fake_pair *e)
+{
+	CHECK_EQ(e->st->tx.state, SR_TX_DONE);
+	CHECK_EQ(atomic_load(&e->st->reason), SR_REASON_COUNTERS);
+	CHECK_EQ(atomic_load(&e->st->err.pending), ECONNRESET);
+	CHECK_EQ(fake_write(e, "x", 1), -ECONNRESET);
+	CHECK_EQ(fake_write(e, "x", 1), -EPIPE);
+	CHECK_EQ(recv(e->peer, buf, 64, 0), 8);
+	CHECK_EQ(recv(e->peer, buf, 64, 0), -1);
+	CHECK_EQ(errno, ECONNRESET);
+}
+
+/* While the stream is on the link: no RESUME may follow. */
+static void strange_on_link(void)
+{
+	struct fake_pair e = fake_linked(true);
+
+	CHECK_EQ(fake_write(&e, "abc", 3), 3);
+	strange_write(&e);
+	e.f->link.ops->drop(&e.f->link, "test");
+	fake_progress(&e);
+	check_reset(&e);
+	fake_end(&e);
+}
+
+/* While it sends again what the link did not carry: RESUME waits for room. */
+static void strange_on_the_way_back(void)
+{
+	struct fake_pair e = fake_linked(true);
+	ssize_t n;
+
+	CHECK_EQ(fake_write(&e, "abc", 3), 3);
+	while ((n = send(e.fd, buf, sizeof(buf), MSG_DONTWAIT)) > 0 ||
+	       (n = send(e.fd, buf, 1, MSG_DONTWAIT)) > 0)
+		sr_tcp_sent(e.st, n); /* as if they were ours */
+	e.f->link.ops->drop(&e.f->link, "test");
+	fake_progress(&e);
+	CHECK_EQ(e.st->tx.state, SR_TX_RESEND);
+	while (send(e.fd, "stranger", 8, MSG_DONTWAIT) < 0)
+		CHECK(recv(e.peer, buf, sizeof(buf), 0) > 0);
+	while (e.st->tx.state == SR_TX_RESEND) {
+		fake_progress(&e);
+		n = recv(e.peer, buf, sizeof(buf), MSG_DONTWAIT);
+	}
+	CHECK_EQ(e.st->tx.state, SR_TX_DONE);
+	CHECK_EQ(atomic_load(&e.st->err.pending), ECONNRESET);
+	CHECK_EQ(atomic_load(&e.st->reason), SR_REASON_COUNTERS);
+	while ((n = recv(e.peer, buf, sizeof(buf), 0)) > 0)
+		;
+	CHECK_EQ(n, -1);
+	fake_end(&e);
+}
+
 int main(void)
 {
 	switches();
@@ -215,5 +295,8 @@ int main(void)
 	ends_before_mark();
 	goes_back();
 	peer_lies();
+	strange_before_mark();
+	strange_on_link();
+	strange_on_the_way_back();
 	return 0;
 }

@@ -69,6 +69,14 @@ if not any(l["result"] == result and l["what"] == what and
 	told ok measured "TCP "
 }
 
+@test "a C library that is newer than the list of calls" {
+	check 0
+	told ok libc "glibc "
+	gcc -shared -fPIC -o "$BATS_TEST_TMPDIR/newer_libc.so" "$SR_TOP/tests/lib/newer_libc.c"
+	LD_PRELOAD=$BATS_TEST_TMPDIR/newer_libc.so check 0
+	told warning libc "glibc 9.99 is newer" counters
+}
+
 @test "settings: what is set, what is wrong, what says never" {
 	echo ring=banana >"$SOCKRAIL_CONFIG_DIR/a.conf"
 	echo upgrade=never >"$SOCKRAIL_CONFIG_DIR/b.conf"
