@@ -82,9 +82,9 @@ int sr_addr_is_local(const struct sockaddr_storage *a)
 	int fd, r = -1;
 
 	sr_addr_set_port(&any, 0);
-	fd = sr_real.socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	fd = sr_sys_socket(any.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {
-		r = bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0;
+		r = sr_sys_bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0;
 		sr_now_close(fd);
 	}
 	return r;

@@ -29,7 +29,7 @@ static int open_path(const char *path)
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st))
+	if (sr_sys_fstat(fd, &st))
 		err = errno;
 	else if (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))
 		return fd;

@@ -57,8 +57,7 @@ static void entry(int sig, siginfo_t *info, void *context)
 
 static long action(const struct action *act, struct action *old)
 {
-	return sr_real.syscall(SYS_rt_sigaction, SIGCANCEL, (long)act, (long)old,
-			       sizeof(act->mask), 0, 0);
+	return SR_SYS(SYS_rt_sigaction, SIGCANCEL, act, old, sizeof(act->mask));
 }
 
 /* False: the C library has no handler yet. */

@@ -49,7 +49,7 @@ static void *run(void *arg)
 
 	(void)arg;
 	sr_inside = 1;
-	prctl(PR_SET_NAME, "sockrail-close", 0, 0, 0);
+	sr_sys_set_name("sockrail-close");
 	while ((fd = next()) >= 0)
 		sr_fd_close(fd);
 	return NULL;

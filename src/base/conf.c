@@ -3,6 +3,7 @@
  * conf.c - owns sr_conf.  include/knobs.def is the list; here are the parsers of
  * its kinds.  Runs once, before there is a second thread; no locks.
  */
+#include "base/sys.h" /* before any system header */
 #include "base/conf.h"
 
 #include <errno.h>
@@ -181,7 +182,7 @@ static int parse_path(const char *value, void *field, size_t size)
 {
 	char dir[PATH_MAX] = "";
 
-	if (*value && *value != '/' && !getcwd(dir, sizeof(dir)))
+	if (*value && *value != '/' && (sr_sys_getcwd(dir, sizeof(dir)) < 0 || *dir != '/'))
 		return -EINVAL;
 	if (strlen(dir) + 1 + strlen(value) >= size)
 		return -EINVAL;

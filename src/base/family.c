@@ -3,7 +3,7 @@
  * family.c - owns the slots and this process's doorbell (family.h).  No locks: slots
  * are atomic words, and only the thread that forks opens a doorbell.
  */
-#include "base/real.h"
+#include "base/now.h"
 #include "base/family.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static bool map(void)
 
 	if (slots)
 		return true;
-	p = mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE,
+	p = sr_sys_mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p != MAP_FAILED)
 		slots = p;
@@ -80,7 +80,7 @@ int sr_doorbell_open(void (*rang)(void))
 
 	if (outer >= 0)
 		return outer;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+	if (sr_sys_socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
 		goto out;
 	watch.fd = sr_fd_own(fd[0]);
 	outer = sr_fd_own(fd[1]);

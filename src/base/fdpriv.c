@@ -63,12 +63,12 @@ static int dup_into(int fd, int first, int end)
 			base--;
 			continue;
 		}
-		if (sr_real.fcntl(base, F_GETFD) < 0)
+		if (sr_sys_fcntl(base, F_GETFD, 0) < 0)
 			break;
 		base -= step;
 		step *= 2;
 	}
-	got = sr_real.fcntl(fd, F_DUPFD_CLOEXEC, base > first ? base : first);
+	got = sr_sys_fcntl(fd, F_DUPFD_CLOEXEC, base > first ? base : first);
 	if (got < end)
 		return got >= 0 ? got : errno == EINVAL ? -EMFILE : -errno;
 	sr_now_close(got);
@@ -79,7 +79,7 @@ static int limit(void)
 {
 	struct rlimit rl;
 
-	return getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < TOP ? (int)rl.rlim_cur : TOP;
+	return sr_sys_getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < TOP ? (int)rl.rlim_cur : TOP;
 }
 
 static int dup_high(int fd)
@@ -96,7 +96,7 @@ static int dup_high(int fd)
 
 void sr_fd_reserve(void)
 {
-	int fd = eventfd(0, EFD_CLOEXEC);
+	int fd = sr_sys_eventfd(0, EFD_CLOEXEC);
 	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, limit());
 
 	if (high >= 0)
@@ -141,15 +141,15 @@ int sr_fd_next_slow(int fd)
  * require it (vm.memfd_noexec). */
 int sr_fd_memory(const char *name, size_t size)
 {
-	int fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL)), r;
+	int fd = sr_fd_own(sr_sys_memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL)), r;
 	struct sr_filesig saved;
 
 	if (fd < 0 && errno == EINVAL)
-		fd = sr_fd_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+		fd = sr_fd_own(sr_sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
 		return fd;
 	sr_filesig_block(&saved);
-	r = ftruncate(fd, (off_t)size);
+	r = sr_sys_ftruncate(fd, (off_t)size);
 	sr_filesig_restore(&saved, r);
 	if (r == 0)
 		return fd;
@@ -170,7 +170,7 @@ int sr_fd_own(int fd)
 	int high = fd < 0 ? fd : sr_fd_dup(fd);
 
 	if (fd >= 0 && high == -EMFILE && fd < TOP &&
-	    sr_real.fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+	    sr_sys_fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
 		return mark(fd);
 	if (fd >= 0 && high != -EBADF)
 		sr_now_close(fd);
@@ -204,7 +204,7 @@ bool sr_fd_room(unsigned n)
 {
 	struct rlimit rl;
 
-	return (getrlimit(RLIMIT_NOFILE, &rl) < 0 ||
+	return (sr_sys_getrlimit(RLIMIT_NOFILE, &rl) < 0 ||
 		sr_fd_held() + n <= rl.rlim_cur / 2) &&
 	       sr_fd_spare(n + SR_FD_LEFT);
 }
@@ -232,7 +232,7 @@ bool sr_fd_spare(unsigned n)
 	int end, first;
 	unsigned found = 0;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur > INT_MAX)
+	if (sr_sys_getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_cur > INT_MAX)
 		return true;
 	for (end = (int)rl.rlim_cur; end > 0 && found < n; end = first) {
 		first = end > CHUNK ? end - CHUNK : 0;
@@ -276,7 +276,7 @@ int sr_fd_gaps(unsigned first, unsigned last,
  * thousand links; the few of most processes need none that a seccomp filter may not know. */
 static void close_run(unsigned first, unsigned last)
 {
-	bool closed = last - first >= MANY && !sr_real.close_range(first, last, 0);
+	bool closed = last - first >= MANY && !sr_sys_close_range(first, last, 0);
 
 	for (unsigned fd = first; fd <= last; fd++) {
 		atomic_fetch_and(&set[fd / BITS], ~bit((int)fd));

@@ -17,7 +17,7 @@
  * pthread_cancel(3); in the child of fork its function may also return): the C library calls
  * the destructor of its thread-specific data.  At the end of the process it does not.
  */
-#include "base/real.h"
+#include "base/sys.h" /* before any system header */
 #include "base/last.h"
 
 #include <pthread.h>
@@ -45,8 +45,7 @@ static uint64_t set_mask(const uint64_t *set)
 {
 	uint64_t old = 0;
 
-	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)set, (long)&old,
-			sizeof(old), 0, 0);
+	SR_SYS(SYS_rt_sigprocmask, SIG_SETMASK, set, &old, sizeof(old));
 	return old;
 }
 
@@ -127,7 +126,7 @@ void sr_last_forget(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	if (getpid() != gettid() || pthread_key_create(&key, first_ends))
+	if (sr_sys_getpid() != sr_sys_gettid() || pthread_key_create(&key, first_ends))
 		return;
 	has_key = true;
 	pthread_setspecific(key, &key);

@@ -3,7 +3,7 @@
  * lock.c - owns the flag that a thread is the library's for now, sleeping for a lock,
  * the stop of all locks during fork and, in debug builds, the check of their order.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void futex(atomic_int *word, int op, int value, const struct timespec *li
 {
 	int err = errno;
 
-	sr_real.syscall(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, value, (long)limit, 0, 0);
+	SR_SYS(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, limit);
 	errno = err;
 }
 

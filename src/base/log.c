@@ -3,7 +3,7 @@
  * log.c - where a line of the log goes.  No locks: a signal handler may log while
  * the same thread logs.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "base/log.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ void sr_log_init(void)
 	started.known = true;
 	started.dev = 0;
 	started.ino = 0;
-	if (fstat(STDERR_FILENO, &st) == 0) {
+	if (sr_sys_fstat(STDERR_FILENO, &st) == 0) {
 		started.dev = st.st_dev;
 		started.ino = st.st_ino;
 	}
@@ -45,7 +45,7 @@ static void stderr_write(const char *line, size_t len)
 {
 	struct stat st;
 
-	if (started.known && (fstat(STDERR_FILENO, &st) || st.st_dev != started.dev ||
+	if (started.known && (sr_sys_fstat(STDERR_FILENO, &st) || st.st_dev != started.dev ||
 			      st.st_ino != started.ino))
 		return;
 	(void)!sr_append_write(STDERR_FILENO, line, len);
@@ -86,7 +86,7 @@ void sr_log_write(enum sr_level level, const char *fmt, ...)
 	va_list args;
 
 	len = (size_t)sr_format(line, sizeof(line), "sockrail[%d] %s: ",
-				(int)getpid(), sr_level_words[level]);
+				(int)sr_sys_getpid(), sr_level_words[level]);
 	va_start(args, fmt);
 	len += (size_t)vsnprintf(line + len, sizeof(line) - len, fmt, args);
 	va_end(args);

@@ -55,7 +55,7 @@ uint64_t sr_now_ns(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	sr_clock(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
@@ -244,7 +244,7 @@ static int control(int op, struct sr_watch *w, uint32_t events)
 	int err = errno, result = 0;
 
 	atomic_fetch_add_explicit(&handed, 1, memory_order_release);
-	if (sr_real.epoll_ctl(atomic_load(&epoll_fd), op, w->fd, &ev))
+	if (sr_sys_epoll_ctl(atomic_load(&epoll_fd), op, w->fd, &ev))
 		result = -errno;
 	errno = err;
 	return result;
@@ -316,7 +316,7 @@ static void sleep_once(void)
 		atomic_store(&sleeping, true);	/* S; pair loop: wake() */
 	if (atomic_load(&posted))		/* L */
 		ms = 0;
-	n = sr_real.epoll_wait(atomic_load(&epoll_fd), batch, BATCH, ms);
+	n = (int)SR_SYS(SYS_epoll_pwait, atomic_load(&epoll_fd), batch, BATCH, ms, 0, _NSIG / 8);
 	atomic_store(&sleeping, false);
 	sr_observe(&handed);
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
@@ -332,7 +332,7 @@ static void *loop(void *arg)
 	(void)arg;
 	here = true;
 	sr_inside = 1;
-	prctl(PR_SET_NAME, "sockrail", 0, 0, 0);
+	sr_sys_set_name("sockrail");
 	for (;;) {
 		sleep_once();
 		run_events();
@@ -354,11 +354,11 @@ static int start_locked(void)
 	if (!sr_fd_spare(LOOP_FDS + SR_FD_LEFT))
 		return -EMFILE;
 	sr_fd_reserve();	/* fork has copied no more of the table than was in use */
-	ep = sr_fd_own(sr_real.epoll_create1(EPOLL_CLOEXEC));
+	ep = sr_fd_own(sr_sys_epoll_create1(EPOLL_CLOEXEC));
 	if (ep >= 0)
-		wk = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		wk = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	/* Edge-triggered: each write wakes, and no read is needed. */
-	if (wk < 0 || sr_real.epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev))
+	if (wk < 0 || sr_sys_epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev))
 		err = -errno;
 	atomic_store(&epoll_fd, ep);
 	atomic_store(&wake_fd, wk);
@@ -381,7 +381,7 @@ bool sr_loop_in_reach(void)
 {
 	int err = errno;
 	bool yes = sr_loop_runs() &&
-		   sr_real.fcntl(atomic_load(&wake_fd), F_GETFD, NULL) >= 0;
+		   sr_sys_fcntl(atomic_load(&wake_fd), F_GETFD, 0) >= 0;
 
 	errno = err;
 	return yes;

@@ -63,7 +63,7 @@ static bool find(const struct sockaddr_storage *own,
 	ssize_t n;
 
 	fill(&q, own, other);
-	fd = sr_fd_own(sr_real.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
+	fd = sr_fd_own(sr_sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
 				      NETLINK_SOCK_DIAG));
 	/* The kernel has answered when the first call returns. */
 	n = sr_now_send(fd, &q, sizeof(q));

@@ -7,7 +7,7 @@
  * (descriptors, memory, a seccomp filter), everything works but sockrail-stat, and it is
  * not tried again.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "base/page.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void head(struct sr_page *p)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	sr_clock(CLOCK_REALTIME, &now);
 	memcpy(p->magic, SR_PAGE_MAGIC, sizeof(p->magic));
 	p->version = SR_PAGE_VERSION;
 	p->head_size = offsetof(struct sr_page, slot);
@@ -42,7 +42,7 @@ static void head(struct sr_page *p)
 	p->slots = SR_PAGE_SLOTS;
 	p->reasons = SR_REASONS;
 	p->counters = SR_COUNTERS;
-	p->pid = getpid();
+	p->pid = sr_sys_getpid();
 	p->start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	strncpy(p->program, sr_report_program(), sizeof(p->program) - 1);
 }
@@ -50,14 +50,14 @@ static void head(struct sr_page *p)
 /* The process alone can write: a mapping that is made later is read-only. */
 static struct sr_page *map(int fd)
 {
-	void *p = mmap(NULL, sizeof(struct sr_page), PROT_READ | PROT_WRITE,
+	void *p = sr_sys_mmap(NULL, sizeof(struct sr_page), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_NORESERVE, fd, 0);
 
 	if (p == MAP_FAILED)
 		return NULL;
-	if (sr_real.fcntl(fd, F_ADD_SEALS,	/* before Linux 5.1 there is no FUTURE_WRITE */
+	if (sr_sys_fcntl(fd, F_ADD_SEALS,	/* before Linux 5.1 there is no FUTURE_WRITE */
 		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
-		sr_real.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+		sr_sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	return p;
 }
 

@@ -8,20 +8,22 @@
 #ifndef SR_PAGES_H
 #define SR_PAGES_H
 
+#include "base/sys.h"
+
 #include <stddef.h>
 #include <sys/mman.h>
 
 /* All zero; NULL: there is no memory. */
 static inline void *sr_pages_get(size_t size)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = sr_sys_mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
 
 static inline void sr_pages_put(void *p, size_t size)
 {
-	munmap(p, size);
+	sr_sys_munmap(p, size);
 }
 
 #endif

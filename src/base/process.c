@@ -3,7 +3,7 @@
  * process.c - owns the number of the process that the tables are of, and starts the
  * library's threads.  No locks.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "base/process.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static pid_t owner;	/* 0 before sr_process_begin() */
 
 void sr_process_begin(void)
 {
-	owner = getpid();
+	owner = sr_sys_getpid();
 }
 
 pid_t sr_process_owner(void)
@@ -26,7 +26,7 @@ pid_t sr_process_owner(void)
 
 bool sr_process_ours(void)
 {
-	return !owner || owner == getpid();
+	return !owner || owner == sr_sys_getpid();
 }
 
 int sr_thread_start(void *(*run)(void *), void *arg)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * real.c - owns sr_real: finds the functions behind those that we interpose: libc's own,
- * or those of a library that was preloaded behind us.  Knows nothing of what they are
- * for.  No locks: any thread may find a function, and all find the same.
+ * real.c - owns sr_real and sr_libc: finds the functions behind those that we intercept,
+ * libc's own, or those of a library that was preloaded behind us.  Knows nothing of what
+ * they are for.  No locks: any thread may find a function, and all find the same.
  */
 #include "base/real.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <gnu/lib-names.h>
+#include <sys/syscall.h>
 
 /* RTLD_NEXT searches what comes after us in the loader's order; a library that others pull
  * in or open may come behind libc. */
@@ -33,6 +34,11 @@ static long missing(void)
 	return -1;
 }
 
+static void set(void *slot, void *fn)
+{
+	__atomic_store_n((void **)slot, fn, __ATOMIC_RELAXED);
+}
+
 static void find(void *slot, const char *name)
 {
 	int saved = errno;
@@ -47,9 +53,7 @@ static void find(void *slot, const char *name)
 		fn = dlsym(handle, name);
 	sr_leave();
 	errno = saved;
-	if (!fn)
-		fn = (void *)missing;
-	__atomic_store_n((void **)slot, fn, __ATOMIC_RELAXED);
+	set(slot, fn ?: (void *)missing);
 }
 
 /*
@@ -87,7 +91,58 @@ static void find(void *slot, const char *name)
 struct sr_real sr_real = {
 #include "calls.def"
 };
+/* Until find_all() has run they lead to sr_real's. */
+#define SR_ALIAS(family, ret, name, params, expression)
+#define SR_BY_HAND(family, ret, name, params)
+struct sr_real sr_libc = {
+#include "calls.def"
+};
 #undef SR_CALL
+
+/*
+ * The functions of a library that was preloaded behind us.  sr_real leads to them by way
+ * of these, so that a process without such a library pays nothing for the question who
+ * is calling.  While a lock of ours is held no such function is called, because it may
+ * come back to us.
+ */
+static struct sr_real next;
+__thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
+
+static inline const struct sr_real *chain(void)
+{
+	bool ours = sr_inside || sr_direct || sr_held.count >= SR_HELD_LOCK;
+
+	return ours ? &sr_libc : &next;
+}
+
+#define SR_CALL(family, ret, name, params, args) \
+	static ret chained_##name params \
+	{ \
+		return chain()->name args; \
+	}
+#define SR_VARIADIC(family, ret, name, params, args, last) \
+	static ret chained_##name params \
+	{ \
+		va_list ap; \
+		void *arg; \
+\
+		va_start(ap, last); \
+		arg = va_arg(ap, void *); \
+		va_end(ap); \
+		return chain()->name args; \
+	}
+#define SR_ALIAS(family, ret, name, params, expression)
+#define SR_BY_HAND(family, ret, name, params)
+#include "calls.def"
+#undef SR_CALL
+
+static int clock_early(clockid_t clock, struct timespec *now)
+{
+	return (int)sr_libc.syscall(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
+}
+
+/* (It asks the vDSO, which is why it is not the system call.) */
+int (*sr_clock)(clockid_t clock, struct timespec *now) = clock_early;
 
 /*
  * All at once, while the process is young and has one thread: later a signal
@@ -96,9 +151,24 @@ struct sr_real sr_real = {
  */
 __attribute__((constructor(101))) static void find_all(void)
 {
-#define SR_CALL(family, ret, name, params, args) find(&sr_real.name, #name);
+	int saved = errno;
+	void *libc, *own, *fn;
+
+	sr_enter();
+	libc = libc_handle();
+#define SR_CALL(family, ret, name, params, args) \
+	own = dlsym(libc, #name); \
+	fn = dlsym(RTLD_NEXT, #name) ?: own ?: (void *)missing; \
+	set(&sr_libc.name, own ?: fn); \
+	set(&next.name, fn); \
+	set(&sr_real.name, own && fn != own ? (void *)chained_##name : fn);
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_BY_HAND(family, ret, name, params)
 #include "calls.def"
 #undef SR_CALL
+	fn = dlsym(libc, "clock_gettime");
+	if (fn)
+		set(&sr_clock, fn);
+	sr_leave();
+	errno = saved;
 }

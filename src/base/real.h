@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * real.h - libc's own calls, one pointer for each entry of include/calls.def,
- * found in libc itself.  Each pointer starts at a stub that resolves it on its
- * first use (which may come before any constructor).  No other file of
- * src/ calls an intercepted name.
+ * real.h - the functions behind those that we intercept, one pointer for each entry of
+ * include/calls.def.  Each pointer starts at a stub that resolves it on its first use
+ * (which may come before any constructor).  No other file of src/ calls an intercepted
+ * name.
  */
 #ifndef SR_REAL_H
 #define SR_REAL_H
@@ -20,6 +20,21 @@ struct sr_real {
 };
 #undef SR_CALL
 
+/* For calls of the program's: the next function of the name, which is libc's own or that
+ * of a library which was preloaded behind us.  What runs under sr_inside gets libc's own. */
 extern struct sr_real sr_real;
+
+/* libc's own, which bypass all preloaded libraries.  For the library's own calls there is
+ * sys.h; these are for its sleeps, which are cancellation points. */
+extern struct sr_real sr_libc;
+
+/* clock_gettime(2), libc's own: a library that shows the program another time must not
+ * stop our clocks. */
+extern int (*sr_clock)(clockid_t clock, struct timespec *now);
+
+/* Set around a syscall(2) of the program's that we carry out by one of the functions that
+ * we intercept: it bypasses all preloaded libraries, as they may have made that function
+ * of this system call. */
+extern __thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
 
 #endif

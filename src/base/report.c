@@ -2,7 +2,7 @@
 /*
  * report.c - the JSON lines of SOCKRAIL_REPORT.  Keeps the program's name.  No locks.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "base/report.h"
 
 #include <errno.h>
@@ -126,7 +126,7 @@ void sr_report_write(const struct sr_report *r)
 			"\"tx_plain\":%llu,\"tx_shm\":%llu,\"tx_verbs\":%llu,"
 			"\"rx_plain\":%llu,\"rx_shm\":%llu,\"rx_verbs\":%llu,"
 			"\"switches\":%u,\"reason\":%s,\"error\":%s}\n",
-			program, (int)getpid(), r->connected ? "connect" : "accept",
+			program, (int)sr_sys_getpid(), r->connected ? "connect" : "accept",
 			local, peer, link, (unsigned long long)r->tx[SR_WAY_PLAIN],
 			(unsigned long long)r->tx[SR_WAY_SHM],
 			(unsigned long long)r->tx[SR_WAY_VERBS],

@@ -165,7 +165,7 @@ static void read_file(const char *path, bool knobs)
 			    memchr(text, 0, (size_t)n) ? "no text, there is a byte 0" : NULL;
 	struct stat st;
 
-	if (fd >= 0 && !fstat(fd, &st) && S_ISFIFO(st.st_mode))
+	if (fd >= 0 && !sr_sys_fstat(fd, &st) && S_ISFIFO(st.st_mode))
 		wrong = "a pipe, which cannot be read twice";
 	if (wrong) {
 		if (knobs)

@@ -35,7 +35,7 @@
  * Handlers that are installed by the system call itself (Go), or before we were
  * there, run at once, and may find a lock of ours held.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <string.h>
@@ -73,8 +73,7 @@ SR_APART static struct {
 
 static long set_mask(const uint64_t *set, uint64_t *old)
 {
-	return sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)set,
-			       (long)old, MASK_BYTES, 0, 0);
+	return SR_SYS(SYS_rt_sigprocmask, SIG_SETMASK, set, old, MASK_BYTES);
 }
 
 /* All but the thread's own faults, and libc's signal for setuid(2) and its like, for which
@@ -100,8 +99,7 @@ bool sr_signal_put_off(int sig, siginfo_t *info, void *ucontext)
 	uint64_t all = all_signals(), now;
 
 	set_mask(&all, &now);
-	if (sr_real.syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), sig,
-			    (long)info, 0, 0) < 0) {
+	if (SR_SYS(SYS_rt_tgsigqueueinfo, sr_sys_getpid(), sr_sys_gettid(), sig, info) < 0) {
 		set_mask(&now, NULL);
 		return false;
 	}
@@ -136,9 +134,8 @@ void sr_filesig_block(struct sr_filesig *m)
 {
 	uint64_t ours = FILE_SIGNALS;
 
-	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&ours, (long)&m->mask,
-			MASK_BYTES, 0, 0);
-	sr_real.syscall(SYS_rt_sigpending, (long)&m->before, MASK_BYTES, 0, 0, 0, 0);
+	SR_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &m->mask, MASK_BYTES);
+	SR_SYS(SYS_rt_sigpending, &m->before, MASK_BYTES);
 }
 
 void sr_filesig_restore(struct sr_filesig *m, long r)
@@ -148,8 +145,7 @@ void sr_filesig_restore(struct sr_filesig *m, long r)
 	int err = errno;
 
 	if (r < 0 && (err == EFBIG || err == EPIPE) && ours)
-		sr_real.syscall(SYS_rt_sigtimedwait, (long)&ours, 0, (long)&at_once,
-				MASK_BYTES, 0, 0);
+		SR_SYS(SYS_rt_sigtimedwait, &ours, 0, &at_once, MASK_BYTES);
 	set_mask(&m->mask, NULL);
 	errno = err;
 }
@@ -189,7 +185,9 @@ static void reset(int sig)
 static void entry(int sig, siginfo_t *info, void *context)
 {
 	int err = errno, flags = atomic_load(&table[sig].flags);
+	bool direct = sr_direct;	/* of what the handler interrupts */
 
+	sr_direct = false;
 	if (!sr_held.count || !may_wait(sig, info) || !sr_signal_put_off(sig, info, context)) {
 		if ((unsigned)flags & SA_RESETHAND)
 			reset(sig);
@@ -199,6 +197,7 @@ static void entry(int sig, siginfo_t *info, void *context)
 		atomic_load(&table[sig].handler)(sig, info, context);
 		atomic_signal_fence(memory_order_seq_cst);
 	}
+	sr_direct = direct;
 	errno = err;
 }
 

@@ -2,9 +2,11 @@
 /*
  * spin.c - owns the guess whether to spin (spin.h).  No locks.
  */
+#include "base/sys.h" /* before any system header */
 #include "base/spin.h"
 
 #include <sched.h>
+#include <string.h>
 
 #define TRIAL 8		/* waits in a row */
 #define GAP_MIN 64
@@ -21,7 +23,8 @@ static bool one_core(void)
 	cpu_set_t set;
 
 	if (!n) {
-		n = sched_getaffinity(0, sizeof(set), &set) == 0 ?
+		memset(&set, 0, sizeof(set));	/* the kernel writes fewer bytes */
+		n = SR_SYS(SYS_sched_getaffinity, 0, sizeof(set), &set) > 0 ?
 			    CPU_COUNT(&set) : 2;
 		atomic_store_explicit(&cores, n, memory_order_relaxed);
 	}

@@ -108,7 +108,7 @@ bool sr_anchor_connected(struct sr_stream *st)
 
 	sr_lock(&st->rx_lock);
 	yes = st->anchor >= 0 &&
-	      getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
+	      sr_sys_getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
 	sr_unlock(&st->rx_lock);
 	return yes;
 }
@@ -119,7 +119,7 @@ uint64_t sr_anchor_inode(struct sr_stream *st)
 	bool is_socket;
 
 	sr_lock(&st->rx_lock);
-	is_socket = st->anchor >= 0 && fstat(st->anchor, &s) == 0 && S_ISSOCK(s.st_mode);
+	is_socket = st->anchor >= 0 && sr_sys_fstat(st->anchor, &s) == 0 && S_ISSOCK(s.st_mode);
 	sr_unlock(&st->rx_lock);
 	return is_socket ? s.st_ino : 0;
 }
@@ -133,7 +133,7 @@ unsigned sr_anchor_backlog(struct sr_stream *listener)
 	if (listener->anchor < 0)
 		ti.tcpi_unacked = 0;
 	else
-		sr_real.getsockopt(listener->anchor, IPPROTO_TCP, TCP_INFO, &ti, &len);
+		sr_sys_getsockopt(listener->anchor, IPPROTO_TCP, TCP_INFO, &ti, &len);
 	sr_unlock(&listener->rx_lock);
 	return ti.tcpi_unacked;
 }
@@ -144,7 +144,7 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 	socklen_t len = sizeof(*ti);
 
 	memset(ti, 0, sizeof(*ti));
-	return sr_real.getsockopt(st->anchor, IPPROTO_TCP, TCP_INFO, ti,
+	return sr_sys_getsockopt(st->anchor, IPPROTO_TCP, TCP_INFO, ti,
 				  &len) == 0 &&
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
 }
@@ -184,9 +184,9 @@ static bool sample(struct sr_stream *st, bool tx, uint64_t *sum)
 	int before, after, tries;
 
 	for (tries = 0; tries < 8; tries++) {
-		if (sr_real.ioctl(st->anchor, req, &before) < 0 ||
+		if (sr_sys_ioctl(st->anchor, req, &before) < 0 ||
 		    !info(st, &ti) ||
-		    sr_real.ioctl(st->anchor, req, &after) < 0)
+		    sr_sys_ioctl(st->anchor, req, &after) < 0)
 			return false;
 		if (before != after)
 			continue;
@@ -298,11 +298,11 @@ void sr_anchor_keepalive(struct sr_stream *st)
 	int on = 0;
 	socklen_t len = sizeof(on);
 
-	sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, &len);
+	sr_sys_getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, &len);
 	if (on)
 		return;
 	on = 1;
-	sr_real.setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	sr_sys_setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	sr_st_set(st, SR_ST_KEEPALIVE);
 }
 
@@ -313,7 +313,7 @@ static int tcp_option(struct sr_stream *st, int name)
 	int value = 0;
 	socklen_t len = sizeof(value);
 
-	sr_real.getsockopt(st->anchor, IPPROTO_TCP, name, &value, &len);
+	sr_sys_getsockopt(st->anchor, IPPROTO_TCP, name, &value, &len);
 	return value;
 }
 
@@ -328,6 +328,6 @@ void sr_anchor_resumed(struct sr_stream *st)
 	unsigned limit = (unsigned)ms;
 
 	if (ms > 0 && ms < QUARTER_HOUR_MS && !tcp_option(st, TCP_USER_TIMEOUT))
-		sr_real.setsockopt(st->anchor, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
+		sr_sys_setsockopt(st->anchor, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
 				   sizeof(limit));
 }

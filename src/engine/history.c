@@ -71,7 +71,7 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 	if (!goes_on(st, h, SR_ST_TX_HISTORY, at))
 		return;
 	if (h->next < to)
-		end = after ? *after : lseek(fd, 0, SEEK_CUR);
+		end = after ? *after : sr_sys_lseek(fd, 0, SEEK_CUR);
 	while (sr_history_seen(h) < to) {
 		bool skip = h->next > sr_history_seen(h);
 		uint64_t left = (skip && h->next < to ? h->next : to) - sr_history_seen(h);

@@ -4,7 +4,7 @@
  * as tx.c does the sender.  Nothing here sleeps.  The caller holds rx_lock.
  * Must not know of calls or epoll sets.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -327,7 +327,7 @@ static void catch_up(struct sr_stream *st)
 		}
 	}
 	if (st->rx.rx < st->rx.m &&
-	    sr_real.ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
+	    sr_sys_ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
 	    (uint64_t)queued >= st->rx.m - st->rx.rx)
 		st->rx.m = st->rx.rx;
 }
@@ -343,7 +343,7 @@ static void rx_raw_again(struct sr_stream *st)
 		 sr_stream_label(st, (char[128]){ 0 }),
 		 (unsigned long long)st->rx.rx);
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
-		sr_real.shutdown(st->anchor, SHUT_RD);
+		sr_sys_shutdown(st->anchor, SHUT_RD);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);

@@ -6,7 +6,7 @@
  * Memory of streams is never freed, only reused for streams, so a look-up may
  * take a reference on a stale pointer (tryget) and check the table again.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -367,9 +367,9 @@ bool sr_stream_name(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
 	     (st->anchor >= 0 &&
-	      getsockname(st->anchor, (struct sockaddr *)&st->rare->local,
+	      sr_sys_getsockname(st->anchor, (struct sockaddr *)&st->rare->local,
 			  &a) == 0 &&
-	      getpeername(st->anchor, (struct sockaddr *)&st->rare->peer, &b) == 0 &&
+	      sr_sys_getpeername(st->anchor, (struct sockaddr *)&st->rare->peer, &b) == 0 &&
 	      sr_name_make(&st->rare->name, connected ? local : peer,
 			   connected ? peer : local, 0) == 0);
 	if (ok)

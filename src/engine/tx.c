@@ -5,7 +5,7 @@
  * threads that find the gate shut and the service thread call it, in any order,
  * under tx_lock.  Must not know of calls or epoll sets.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 
@@ -20,7 +20,7 @@
 
 static void fin(struct sr_stream *st)
 {
-	sr_real.shutdown(st->anchor, SHUT_WR);
+	sr_sys_shutdown(st->anchor, SHUT_WR);
 	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
 }
 
@@ -140,7 +140,7 @@ static bool ended_by_stranger(struct sr_stream *st)
 		atomic_compare_exchange_strong(&st->err.pending, &none, ECONNRESET);
 	sr_stream_failed(st, -ECONNRESET);
 	sr_now_disconnect(st->anchor);
-	sr_real.shutdown(st->anchor, SHUT_RDWR);	/* then its end follows the reset, as over TCP */
+	sr_sys_shutdown(st->anchor, SHUT_RDWR);	/* then its end follows the reset, as over TCP */
 	tx_failed(st);
 	sr_stream_kick(st);	/* the other direction meets the reset */
 	return true;

@@ -47,8 +47,7 @@ struct sr_waiter *sr_waiter_get(void)
 int sr_waiter_fd(struct sr_waiter *w)
 {
 	if (w->efd < 0)
-		w->efd = sr_fd_own(eventfd(0, EFD_CLOEXEC |
-							     EFD_NONBLOCK));
+		w->efd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	return w->efd;
 }
 
@@ -100,8 +99,8 @@ int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 		return 0;
 	/* This is a cancellation point, made as the C library makes its own. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	r = (int)sr_real.syscall(SYS_futex, (long)word, FUTEX_WAIT_BITSET, seen,
-				 (long)&end, 0, FUTEX_BITSET_MATCH_ANY);
+	r = (int)SR_SYS(SYS_futex, word, FUTEX_WAIT_BITSET, seen, &end, 0,
+			FUTEX_BITSET_MATCH_ANY);
 	pthread_setcanceltype(type, NULL);
 	return r < 0 && errno == EINTR ? -EINTR : 0;
 }
@@ -126,8 +125,7 @@ static void call(struct sr_waiter *w)
 		(void)!sr_now_write(w->efd, &one, sizeof(one));
 	else if (was == AT_WORD) {
 		atomic_fetch_add(w->word, CALL);
-		sr_real.syscall(SYS_futex, (long)w->word, FUTEX_WAKE, INT_MAX,
-				0, 0, 0);
+		SR_SYS(SYS_futex, w->word, FUTEX_WAKE, INT_MAX);
 	}
 }
 

@@ -19,7 +19,7 @@
  *
  * Lock: the stream's sets.lock.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 
@@ -323,7 +323,7 @@ static void set_events(struct sr_epoll_entry *e, uint32_t events, uint64_t data)
 
 static int kernel_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
-	return sr_real.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
+	return sr_sys_epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 }
 
 static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,

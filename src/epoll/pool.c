@@ -6,7 +6,7 @@
  *
  * pool_lock is a leaf.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <sys/mman.h>
 
@@ -24,7 +24,7 @@ _Atomic uintptr_t sr_epoll_pool;
 
 static char *map(uintptr_t hint)
 {
-	return mmap((void *)hint, SR_EPOLL_POOL, PROT_NONE,
+	return sr_sys_mmap((void *)hint, SR_EPOLL_POOL, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
@@ -45,13 +45,13 @@ static bool reserve(void)
 	uintptr_t high = (uintptr_t)p >> 32 << 32;
 
 	if (p != MAP_FAILED && !is_apart(p)) {
-		munmap(p, SR_EPOLL_POOL);
+		sr_sys_munmap(p, SR_EPOLL_POOL);
 		p = map(high ? high - middle : middle);
 	}
 	if (p == MAP_FAILED)
 		return false;
 	if (!is_apart(p)) {
-		munmap(p, SR_EPOLL_POOL);
+		sr_sys_munmap(p, SR_EPOLL_POOL);
 		return false;
 	}
 	atomic_store(&sr_epoll_pool, (uintptr_t)p);
@@ -73,7 +73,7 @@ static bool grow(void)
 	if ((!pool_used && !reserve()) || pool_used == SR_EPOLL_POOL)
 		return false;
 	e = (struct sr_epoll_entry *)(sr_epoll_pool + pool_used);
-	if (mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
+	if (sr_sys_mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
 		return false;
 	pool_used += CHUNK;
 	for (i = 0; i < CHUNK / sizeof(*e); i++) {

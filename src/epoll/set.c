@@ -154,7 +154,7 @@ static int control(struct sr_epoll *set, int op, int fd, uint32_t events,
 {
 	struct epoll_event ev = { .events = events, .data.u64 = data };
 
-	return sr_real.epoll_ctl(set->epfd, op, fd, &ev) < 0 ? -errno : 0;
+	return sr_sys_epoll_ctl(set->epfd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
 /* The waker leaves the kernel's set; set->lock held. */
@@ -293,7 +293,7 @@ static struct sr_watch family = { .fd = -1, .fn = family_rang };
 static bool make_family(void)
 {
 	if (family.fd < 0)
-		family.fd = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		family.fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	return family.fd >= 0;
 }
 
@@ -330,7 +330,7 @@ bool sr_epoll_install(struct sr_epoll *set)
 		return false;
 	sr_lock(&set->lock);
 	if (set->waker < 0)
-		set->waker = sr_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		set->waker = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!set->installed && set->epfd >= 0 && !atomic_load(&set->foreign))
 		set->installed = !control(set, EPOLL_CTL_ADD, set->waker,
 					  EPOLLIN | EPOLLET, sr_epoll_pool);

@@ -71,7 +71,7 @@ static long coarse_now(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	sr_clock(CLOCK_MONOTONIC_COARSE, &now);
 	return now.tv_nsec;
 }
 
@@ -112,14 +112,17 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 	bool ends = w->deadline != UINT64_MAX;
 	uint64_t now = ends ? sr_now_ns() : 0;
 	uint64_t left = ends && now < w->deadline ? w->deadline - now : 0;
+	int r;
 
 	if (signalled(w)) {
 		errno = EINTR;
 		return -1;
 	}
-	return sr_real.epoll_pwait(w->epfd, ev, max,
-				   ends ? (int)((left + 999999) / 1000000) : -1,
-				   w->mask);
+	r = sr_real.epoll_pwait(w->epfd, ev, max, ends ? (int)((left + 999999) / 1000000) : -1,
+				w->mask);
+	if (!r && ends)
+		w->deadline = 1;	/* over, whatever our clock says */
+	return r;
 }
 
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,

@@ -81,11 +81,11 @@ int sr_local_socket(void)
 
 	if (!sr_fd_spare(2 + SR_FD_LEFT))	/* and its copy, higher up */
 		return -EMFILE;
-	fd = sr_fd_own(sr_real.socket(
+	fd = sr_fd_own(sr_sys_socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return -errno;
-	sr_real.setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
+	sr_sys_setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
 			   sizeof(program));
 	return fd;
 }
@@ -96,17 +96,17 @@ uint32_t sr_local_peer(int fd)
 	socklen_t len = sizeof(cred);
 	int ignored = 0;
 
-	sr_real.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	sr_sys_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 	if (!sr_local_trusts(cred.uid))
 		sr_fd_slow(fd);
-	sr_real.setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
+	sr_sys_setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &ignored,
 			   sizeof(ignored));
 	return cred.uid;
 }
 
 bool sr_local_trusts(uint32_t uid)
 {
-	return uid == 0 || (uid == geteuid() && sr_owner_is_user(uid));
+	return uid == 0 || (uid == sr_sys_geteuid() && sr_owner_is_user(uid));
 }
 
 int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
@@ -145,11 +145,11 @@ void sr_local_close(int fd)
 	int on = 1, i = 0;
 	char c;
 
-	sr_real.shutdown(fd, SHUT_RDWR); /* nothing more can come */
+	sr_sys_shutdown(fd, SHUT_RDWR); /* nothing more can come */
 	while (sr_local_recv(fd, &c, 1) > 0 && i++ < UNREAD_MAX)
 		;
 	/* Now any packet, even an empty one, brings more than its bytes. */
-	sr_real.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	sr_sys_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	if (sr_local_recv(fd, &c, 1))
 		sr_closer_close(fd);
 	else
@@ -164,7 +164,7 @@ int sr_local_accept(int listener, uint32_t *uid)
 		return -EBUSY;
 	if (!sr_fd_spare(2 + SR_FD_LEFT))	/* and its copy, higher up */
 		return -EMFILE;
-	fd = sr_fd_own(sr_real.accept4(listener, NULL, NULL,
+	fd = sr_fd_own(sr_sys_accept4(listener, NULL, NULL,
 				       SOCK_CLOEXEC | SOCK_NONBLOCK));
 	if (fd < 0)
 		return -errno;

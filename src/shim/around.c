@@ -142,7 +142,7 @@ static int leave_stdio(void)
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st)) {
+	if (sr_sys_fstat(fd, &st)) {
 		sr_real.close(fd);
 		return -1;
 	}

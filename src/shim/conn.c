@@ -15,10 +15,12 @@ static bool is_tcp(int domain, int type, int protocol)
 
 int sr_socket(int domain, int type, int protocol)
 {
-	int fd = sr_real.socket(domain, type, protocol);
-	int saved = errno;
+	int fd, saved;
 
-	if (fd < 0 || sr_inside)
+	sr_shim_makes();
+	fd = sr_real.socket(domain, type, protocol);
+	saved = errno;
+	if (fd < 0 || sr_inside || sr_shim_has_made(fd))
 		return fd;
 	if (!is_tcp(domain, type, protocol) || !sr_shim_ready() ||
 	    !sr_process_ours())
@@ -49,7 +51,7 @@ static int accepted(int listener, int fd)
 	struct sr_stream *st;
 	int saved = errno;
 
-	if (fd < 0 || sr_inside)
+	if (fd < 0 || sr_inside || sr_shim_has_made(fd))
 		return fd;
 	sr_hold();
 	st = sr_fdtab_get(listener);
@@ -68,11 +70,13 @@ static int accepted(int listener, int fd)
 
 int sr_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
+	sr_shim_makes();
 	return accepted(fd, sr_real.accept(fd, addr, len));
 }
 
 int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	sr_shim_makes();
 	return accepted(fd, sr_real.accept4(fd, addr, len, flags));
 }
 

@@ -64,7 +64,7 @@ void sr_shim_duplicated(int fd, int got)
 	struct sr_stream *st;
 	int saved = errno;
 
-	if (got < 0 || sr_inside)
+	if (got < 0 || sr_inside || sr_shim_has_made(got))
 		return;
 	st = sr_fdtab_get(fd);
 	if (!st) {

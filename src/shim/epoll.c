@@ -13,7 +13,7 @@ static int made(int fd)
 {
 	int saved = errno;
 
-	if (fd < 0 || sr_inside)
+	if (fd < 0 || sr_inside || sr_shim_has_made(fd))
 		return fd;
 	sr_hold();
 	sr_shim_fresh(fd);
@@ -27,11 +27,13 @@ static int made(int fd)
 
 int sr_epoll_create(int size)
 {
+	sr_shim_makes();
 	return made(sr_real.epoll_create(size));
 }
 
 int sr_epoll_create1(int flags)
 {
+	sr_shim_makes();
 	return made(sr_real.epoll_create1(flags));
 }
 

@@ -78,7 +78,7 @@ void sr_closefrom(int first)
 	struct rlimit rl;
 
 	if (sr_close_range((unsigned)fd, UINT_MAX, 0)) {	/* before Linux 5.9 */
-		if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)limit)
+		if (sr_sys_getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)limit)
 			limit = (int)rl.rlim_cur;
 		for (; fd < limit; fd++)
 			sr_close(fd);
@@ -98,7 +98,7 @@ static int make_way(int fd, int to)
 		return sr_shim_not_open();
 	if (fd == to || !is_known(to) || sr_inside || !sr_process_ours())
 		return 0;
-	if (sr_real.fcntl(fd, F_GETFD) >= 0)
+	if (sr_sys_fcntl(fd, F_GETFD, 0) >= 0)
 		sr_shim_release(to);
 	errno = saved;
 	return 0;
@@ -111,6 +111,7 @@ int sr_dup(int fd)
 	if (sr_shim_hides(fd))
 		return sr_shim_not_open();
 	sr_hold();
+	sr_shim_makes();
 	got = sr_real.dup(fd);
 	sr_shim_duplicated(fd, got);
 	sr_release();
@@ -122,6 +123,7 @@ int sr_dup2(int fd, int to)
 	int got;
 
 	sr_hold();
+	sr_shim_makes();
 	got = make_way(fd, to) ? -1 : sr_real.dup2(fd, to);
 	if (fd != to)
 		sr_shim_duplicated(fd, got);
@@ -136,6 +138,7 @@ int sr_dup3(int fd, int to, int flags)
 	if (flags & ~O_CLOEXEC)
 		return sr_real.dup3(fd, to, flags);
 	sr_hold();
+	sr_shim_makes();
 	got = make_way(fd, to) ? -1 : sr_real.dup3(fd, to, flags);
 	sr_shim_duplicated(fd, got);
 	sr_release();

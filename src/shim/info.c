@@ -24,7 +24,7 @@ int sr_info(int fd, struct sr_info *info, size_t size)
 	}
 	st = sr_fdtab_get(fd);
 	if (!st) {
-		if (sr_real.fcntl(fd, F_GETFD) >= 0)
+		if (sr_sys_fcntl(fd, F_GETFD, 0) >= 0)
 			errno = ENOTSOCK;
 		return -1;
 	}

@@ -56,6 +56,7 @@ int sr_fcntl(int fd, int cmd, ...)
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
 		sr_hold();
+		sr_shim_makes();
 		got = sr_real.fcntl(fd, cmd, arg);
 		sr_shim_duplicated(fd, got);
 		sr_release();

@@ -19,13 +19,18 @@ void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n)
 
 #define FEW 64			/* no program's limit is lower */
 
-/* The kernel refuses these before it looks at any. */
-static bool too_many(nfds_t n)
+/* The kernel refuses these before it looks at any.  (Out of line, as the system call
+ * would cost the fast path registers.) */
+static __attribute__((noinline)) bool is_above_limit(nfds_t n)
 {
 	struct rlimit most;
 
-	return n > FEW && getrlimit(RLIMIT_NOFILE, &most) == 0 &&
-	       n > most.rlim_cur;
+	return sr_sys_getrlimit(RLIMIT_NOFILE, &most) == 0 && n > most.rlim_cur;
+}
+
+static inline bool too_many(nfds_t n)
+{
+	return n > FEW && is_above_limit(n);
 }
 
 /* Is there a stream that may be on a link, and is it a question that the kernel would

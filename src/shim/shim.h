@@ -12,7 +12,7 @@
 #ifndef SR_SHIM_H
 #define SR_SHIM_H
 
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -61,6 +61,23 @@ static inline int sr_shim_not_open(void)
 
 /* Reads the knobs, once; true: there may be streams. */
 bool sr_shim_ready(void);
+
+/* ---- sys.c ----
+ *
+ * A library that was preloaded behind us may make a function of syscall(2), which is ours:
+ * then the descriptor has been entered when that function returns.  A call that makes one
+ * says so before it calls the function, and asks behind it. */
+extern __thread volatile int sr_made __attribute__((tls_model("initial-exec")));
+
+static inline void sr_shim_makes(void)
+{
+	sr_made = -1;
+}
+
+static inline bool sr_shim_has_made(int fd)
+{
+	return sr_made == fd && (sr_fdtab_has(fd) || sr_epoll_has(fd));
+}
 
 /* ---- entry.c ----
  *

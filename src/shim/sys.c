@@ -17,6 +17,8 @@ typedef int any_call(long a, long b, long c, long d, long e, long f);
 
 #define CALL(name) (any_call *)(void *)name
 
+__thread volatile int sr_made __attribute__((tls_model("initial-exec")));
+
 static any_call *const calls[] = {
 	[SYS_socket] = CALL(sr_socket),
 	[SYS_accept] = CALL(sr_accept),
@@ -59,9 +61,16 @@ static bool no_io_uring(void)
 long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	size_t n = (size_t)number;
+	bool was = sr_direct;
+	long r;
 
-	if (n < sizeof(calls) / sizeof(calls[0]) && calls[n])
-		return calls[n](a, b, c, d, e, f);
+	if (n < sizeof(calls) / sizeof(calls[0]) && calls[n]) {
+		sr_direct = true;
+		r = calls[n](a, b, c, d, e, f);
+		sr_direct = was;
+		sr_made = (int)r;	/* if it has made one; otherwise nobody asks */
+		return r;
+	}
 	if (number == SYS_io_uring_setup && no_io_uring())
 		return -1;
 	return sr_real.syscall(number, a, b, c, d, e, f);

@@ -147,7 +147,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	socklen_t len = sizeof(l);
 	int dup;
 
-	sr_real.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	sr_sys_getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
 	dup = lock_and_keep(st, fd);
 	sr_st_set(st, SR_ST_CLOSING | (shared ? SR_ST_SHARED : 0));
 	sr_stream_unwatch(st);
@@ -264,7 +264,7 @@ void sr_close_at_exit(struct sr_stream *st)
 	sr_stream_lock_and_progress(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
 	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
-		sr_real.getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
+		sr_sys_getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
 		sr_rx_over(st);
 		if ((l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st))
 			sr_ends_reset_on_close(st->anchor);

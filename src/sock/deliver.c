@@ -157,7 +157,7 @@ static bool step(struct rest *r)
 		r->left -= (size_t)n;
 	}
 	if (r->end && !r->left) {
-		sr_real.shutdown(r->fd, SHUT_WR);
+		sr_sys_shutdown(r->fd, SHUT_WR);
 		r->end = false;
 	}
 	read_rest(r);
@@ -168,8 +168,8 @@ static bool step(struct rest *r)
 static void close_others(struct list *list)
 {
 	for (size_t i = 0; i < list->n; i++)
-		list->rest[i].fd = sr_real.dup2(list->rest[i].fd, (int)i);
-	sr_real.close_range((unsigned)list->n, UINT_MAX, 0);
+		list->rest[i].fd = sr_sys_dup2(list->rest[i].fd, (int)i);
+	sr_sys_close_range((unsigned)list->n, UINT_MAX, 0);
 }
 
 static void deliver(struct list *list, struct pollfd *p)
@@ -181,7 +181,7 @@ static void deliver(struct list *list, struct pollfd *p)
 		open = 0;
 		for (struct rest *r = list->rest; r < list->rest + list->n; r++) {
 			if (r->fd >= 0 && !step(r)) {
-				sr_real.close(r->fd);
+				sr_now_close(r->fd);
 				r->fd = -1;
 			}
 			if (r->fd >= 0)
@@ -193,7 +193,7 @@ static void deliver(struct list *list, struct pollfd *p)
 		}
 		now = sr_now_ns();
 		if (open && now < end)
-			sr_real.poll(p, open, (int)((end - now) / 1000000) + 1);
+			sr_sys_poll(p, open, end - now);
 	} while (open && now < end);
 }
 
@@ -202,12 +202,12 @@ static __attribute__((noreturn)) void deliver_and_end(struct list *list, struct 
 	sigset_t all;
 
 	sigfillset(&all);
-	sr_real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, 0, 8, 0, 0);
-	sr_real.syscall(SYS_setsid, 0, 0, 0, 0, 0, 0);
+	SR_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &all, 0, 8);
+	SR_SYS(SYS_setsid);
 	close_others(list);
 	deliver(list, p);
 	for (;;)
-		sr_real.syscall(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+		SR_SYS(SYS_exit_group, 0);
 }
 
 /* ---- where it can't be made ---- */
@@ -236,7 +236,7 @@ void sr_streams_deliver(void)
 	if (list.rest) {
 		p = (struct pollfd *)(list.rest + list.most);
 		sr_streams_walk(leave_one, &list);
-		pid = list.n ? sr_real.syscall(SYS_clone, 0, 0, 0, 0, 0, 0) : 1;
+		pid = list.n ? sr_sys_fork() : 1;
 		if (pid == 0)
 			deliver_and_end(&list, p);
 		if (pid < 0)

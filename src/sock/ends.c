@@ -5,7 +5,7 @@
  *
  * Locks: rx_lock, then tx_lock.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -36,7 +36,7 @@ bool sr_ends_arrived(struct sr_stream *st)
 	if (st->tx.state == SR_TX_DONE && link && (sr_link_events(link) & SR_LINK_ACKEND))
 		return true;	/* and FIN follows */
 	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->out.gate))
-		return sr_real.ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
+		return sr_sys_ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
 	return false;
 }
 
@@ -59,7 +59,7 @@ static bool plain_unread(struct sr_stream *st)
 {
 	int n = 0;
 
-	return !sr_gate_shut(&st->in.gate) && sr_real.ioctl(st->anchor, SIOCINQ, &n) == 0 && n > 0;
+	return !sr_gate_shut(&st->in.gate) && sr_sys_ioctl(st->anchor, SIOCINQ, &n) == 0 && n > 0;
 }
 
 bool sr_ends_leave_unread(struct sr_stream *st)
@@ -89,12 +89,12 @@ void sr_ends_finish(struct sr_stream *st)
 
 	if (!sr_gate_shut(&st->out.gate)) {
 		if (!sr_tx_is_second(st))
-			sr_real.shutdown(st->anchor, SHUT_WR);
+			sr_sys_shutdown(st->anchor, SHUT_WR);
 		return;
 	}
 	todo = sr_tx_end(&st->tx);
 	if (todo & SR_DO_FIN)
-		sr_real.shutdown(st->anchor, SHUT_WR);
+		sr_sys_shutdown(st->anchor, SHUT_WR);
 	if (todo & SR_DO_END) {
 		end.end = st->tx.w;
 		sr_tx_flush(st);
@@ -107,14 +107,14 @@ void sr_ends_reset_on_close(int fd)
 {
 	struct linger now = { 1, 0 };
 
-	sr_real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	sr_sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 }
 
 /* ---- shutdown(2) ---- */
 
 static int kernel_shutdown(int fd, int how)
 {
-	return sr_real.shutdown(fd, how) < 0 ? -errno : 0;
+	return sr_sys_shutdown(fd, how) < 0 ? -errno : 0;
 }
 
 /* Shuts down a stream of which a direction is, or was, on a link.  half: our

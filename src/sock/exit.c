@@ -16,7 +16,7 @@
  * of a fault, or one installed around us), as it would wait for itself.  Then
  * streams end as in a program that is killed.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include "base/now.h"
 #include "engine/engine.h"

@@ -6,7 +6,7 @@
  *
  * Locks: the lock of the direction that an option or ioctl concerns.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -105,7 +105,7 @@ static bool bound(int fd)
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
 
-	return getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
+	return sr_sys_getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
 	       sr_addr_port((struct sockaddr *)&ss);
 }
 
@@ -122,7 +122,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	bool early, want;
 	int r;
 
-	if (getsockname(fd, (struct sockaddr *)&local, &len) == 0)
+	if (sr_sys_getsockname(fd, (struct sockaddr *)&local, &len) == 0)
 		sr_stream_policy(st, false, &local);
 	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())

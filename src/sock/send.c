@@ -94,16 +94,16 @@ static atomic_int last_thread;
 
 void sr_send_last(void)
 {
-	atomic_store(&last_thread, gettid());
-	atomic_store(&sr_streams_ending, getpid());
+	atomic_store(&last_thread, sr_sys_gettid());
+	atomic_store(&sr_streams_ending, sr_sys_getpid());
 }
 
 /* On TCP, other threads could send until the process is gone, so one that gets
  * EPIPE because of our exit waits for that. */
 static void await_exit(void)
 {
-	while (atomic_load(&sr_streams_ending) == getpid() &&
-	       atomic_load(&last_thread) != gettid())
+	while (atomic_load(&sr_streams_ending) == sr_sys_getpid() &&
+	       atomic_load(&last_thread) != sr_sys_gettid())
 		sr_now_sleep(1000000000);
 }
 
@@ -481,7 +481,7 @@ static bool is_odd(int fd)
 {
 	struct stat file;
 
-	return fstat(fd, &file) == 0 && !(S_ISREG(file.st_mode) && file.st_size > 0);
+	return sr_sys_fstat(fd, &file) == 0 && !(S_ISREG(file.st_mode) && file.st_size > 0);
 }
 
 /* In the C library sendfile(2) is no cancellation point. */

@@ -7,7 +7,7 @@
  *
  * Locks: rx_lock, then tx_lock.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -86,7 +86,7 @@ static int unread(struct sr_stream *st, int fd, int *n)
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW)
-		r = sr_real.ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
+		r = sr_sys_ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
 	else
 		*n = (int)sr_ring_bytes(st);
 	*n += (int)st->in.pushback_len;

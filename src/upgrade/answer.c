@@ -10,7 +10,7 @@
  *
  * No locks: only the service thread runs this, except sr_answer_look().
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>

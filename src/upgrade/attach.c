@@ -19,7 +19,7 @@
  * kernel has said that the link's ends are the stream's (vouched), and the
  * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,7 +58,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	st->out.started = 0;
 	st->up.due_seen_ns = 0;
 	sr_prove_begin(st);
-	if (getrandom(st->up.token, sizeof(st->up.token), 0) !=
+	if (sr_sys_getrandom(st->up.token, sizeof(st->up.token), 0) !=
 	    (ssize_t)sizeof(st->up.token))
 		link->ops->drop(link, "protocol");
 	sr_stream_kick(st);

@@ -140,7 +140,7 @@ void sr_back_begin(struct sr_stream *st)
  * nobody else's any more.  late: it has waited for long. */
 static bool is_left_alone(struct sr_stream *st, pid_t parent, bool late)
 {
-	pid_t now = parent ? getppid() : 0;
+	pid_t now = parent ? sr_sys_getppid() : 0;
 
 	if (now == parent && !(parent && late && now != sr_process_owner()))
 		return false;
@@ -155,7 +155,7 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 		     uint64_t since, uint64_t resend_ns)
 {
 	uint64_t step = 0;
-	pid_t parent = sr_process_ours() ? 0 : getppid();
+	pid_t parent = sr_process_ours() ? 0 : sr_sys_getppid();
 	uint64_t limit;
 	bool late;
 
@@ -266,7 +266,7 @@ static void hand_over(struct sweep *s)
 
 		if (!sr_fdtab_has(fd))
 			continue;
-		flags = sr_real.fcntl(fd, F_GETFD, NULL);
+		flags = sr_sys_fcntl(fd, F_GETFD, 0);
 		st = flags >= 0 && !(flags & FD_CLOEXEC) ? sr_fdtab_get(fd) : NULL;
 		if (!st)
 			continue;

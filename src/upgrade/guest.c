@@ -4,7 +4,7 @@
  * the child asks for them, and how the parent gives them.  Must not know the kind of
  * link.  Takes rx_lock and tx_lock, and waits without a lock.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 

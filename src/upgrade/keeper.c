@@ -244,7 +244,7 @@ int sr_keeper_open(struct sr_stream *st)
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	if (bind(fd, (struct sockaddr *)&un, (socklen_t)len) || sr_real.listen(fd, BACKLOG))
+	if (sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) || sr_sys_listen(fd, BACKLOG))
 		err = -errno;
 	else
 		err = make(st, fd, EPOLLIN | EPOLLET, keeper_readable);
@@ -264,7 +264,7 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
-	if (sr_real.connect(fd, (struct sockaddr *)&un, (socklen_t)len)) {
+	if (sr_now_connect(fd, (struct sockaddr *)&un, (socklen_t)len)) {
 		err = -errno;
 		sr_fd_close(fd);
 		return err;

@@ -8,7 +8,7 @@
  * (sr_listener_never(), _unavailable(), _open() and _stop()), sr_listener_adopt() and
  * _worth().
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -233,7 +233,7 @@ void sr_listener_open(struct sr_stream *st, int fd, bool wait)
 	socklen_t len = sizeof(st->rare->local);
 	int state;
 
-	if (getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
+	if (sr_sys_getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
 		return;
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
@@ -252,16 +252,16 @@ struct sr_stream *sr_listener_adopt(int fd)
 	socklen_t len = sizeof(int), size = sizeof(struct sockaddr_storage);
 	struct sr_stream *st = NULL;
 
-	if (sr_real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+	if (sr_sys_getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
 	    (domain != AF_INET && domain != AF_INET6) ||
-	    sr_real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) ||
+	    sr_sys_getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) ||
 	    protocol != IPPROTO_TCP ||
-	    sr_real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) || !listens)
+	    sr_sys_getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) || !listens)
 		return NULL;
 	st = sr_stream_open(fd);
 	if (!st)
 		return NULL;
-	getsockname(fd, (struct sockaddr *)&st->rare->local, &size);
+	sr_sys_getsockname(fd, (struct sockaddr *)&st->rare->local, &size);
 	sr_st_set(st, SR_ST_LISTEN | SR_ST_SHARED);
 	sr_promise_foreign(st);
 	sr_stat_note(st);

@@ -10,7 +10,7 @@
  *
  * Locks: rx_lock, under which the anchor is not closed.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -139,7 +139,7 @@ static bool is_kept(int fd, const struct promise *p)
 	socklen_t len = sizeof(val);
 	int twice;
 
-	if (sr_real.getsockopt(fd, p->level, p->name, val, &len) < 0)
+	if (sr_sys_getsockopt(fd, p->level, p->name, val, &len) < 0)
 		return false;	/* not of this family, or of this kernel */
 	if (p->form == SIZE) {
 		memcpy(&twice, val, sizeof(twice));

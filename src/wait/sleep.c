@@ -6,7 +6,7 @@
  *
  * Locks: rx_lock, for a look at the link to spin on; none during a sleep.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static struct timeval timeout(int fd, int option)
 	struct timeval tv = { 0, 0 };
 	socklen_t len = sizeof(tv);
 
-	if (sr_real.getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
+	if (sr_sys_getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
 		tv = (struct timeval){ 0, 0 };
 	return tv;
 }
@@ -42,7 +42,7 @@ static bool is_set(struct timeval tv)
  * if the caller holds st by another of its descriptors. */
 static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 {
-	int flags = sr_real.fcntl(fd, F_GETFL, NULL);
+	int flags = sr_sys_fcntl(fd, F_GETFL, 0);
 
 	*sure = flags >= 0 && sr_fdtab_peek(fd) == st;
 	return (flags & O_NONBLOCK ? NONBLOCK : 0) |

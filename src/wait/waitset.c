@@ -226,6 +226,16 @@ static bool signalled(const struct sr_waitset *s)
 	return sr_handled.all != s->handled;
 }
 
+/* A poll(2) of the program's sleeps in the function of the next library, which may count
+ * its time in another way (libfaketime).  Other calls have the kernel's time. */
+static int call_ppoll(struct sr_waitset *s, const struct timespec *limit)
+{
+	const struct sr_real *libc = s->program_polls ? &sr_real : &sr_libc;
+	int r = libc->ppoll(s->k, s->kn, limit, s->sigmask);
+
+	return r < 0 ? -errno : r;
+}
+
 /* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
  * runs when the window opens, and then ends the sleep. */
 SR_WINDOW_FRAME
@@ -243,8 +253,9 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	} else if (!in_poll) {
 		r = sr_waiter_wait(s->waiter, s->word, s->word_want, until);
 	} else {
-		r = sr_real.ppoll(s->k, s->kn, for_ever ? NULL : &t, s->sigmask);
-		r = r < 0 ? -errno : r;
+		r = call_ppoll(s, for_ever ? NULL : &t);
+		if (!r && until && until == s->deadline)
+			s->deadline = 1;	/* over, whatever our clock says */
 	}
 	sr_window_close(&w);
 	return r;
@@ -272,8 +283,10 @@ static bool needs_poll(struct sr_waitset *s)
 	int way = e->armed[0] ? 0 : 1;
 	struct sr_link *link = e->armed[way];
 
-	if (fill(s) || s->sigmask || s->n != 1 || !link || !link->ops->futex ||
-	    (way == 0 && e->armed[1]))
+	bool chained = s->program_polls && sr_real.ppoll != sr_libc.ppoll;
+
+	if (fill(s) || s->sigmask || chained || s->n != 1 || !link ||
+	    !link->ops->futex || (way == 0 && e->armed[1]))
 		return true;
 	s->word_want = 1u << way;
 	s->word = link->ops->futex(link, s->word_want);

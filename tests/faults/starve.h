@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * starve.h - calls of the C library that fail at random, for the library under test
- * alone: the program's definitions come first, also for a library that is preloaded.
+ * starve.h - calls of the C library, and system calls, that fail at random, for the
+ * library under test alone: the program's definitions come first, also for a library that
+ * is preloaded.
  */
 #ifndef FAULTS_STARVE_H
 #define FAULTS_STARVE_H
@@ -9,9 +10,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "shared.h"
 
@@ -52,6 +51,11 @@ static void starve(unsigned what, unsigned often, uint64_t seed)
 	starving = what;
 }
 
+static bool happens(unsigned what)
+{
+	return (starving & what) && mix(atomic_fetch_add(&starve_chance, 1)) % one_in == 0;
+}
+
 /* Does this call fail? */
 static bool starves(unsigned what, void *caller, int err)
 {
@@ -60,8 +64,7 @@ static bool starves(unsigned what, void *caller, int err)
 	if (!(starving & what))
 		return false;
 	for (int i = 0; i < 4; i++)
-		if (at >= victim[i].from && at < victim[i].to &&
-		    mix(atomic_fetch_add(&starve_chance, 1)) % one_in == 0) {
+		if (at >= victim[i].from && at < victim[i].to && happens(what)) {
 			errno = err;
 			return true;
 		}
@@ -95,38 +98,23 @@ void *aligned_alloc(size_t alignment, size_t n)
 	return STARVES(MEMORY, ENOMEM) ? NULL : LIBC(aligned_alloc)(alignment, n);
 }
 
-void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+/* Of the library's own system calls (base/sys.h). */
+int sr_sys_fails(long number);
+int sr_sys_fails(long number)
 {
-	return STARVES(MAPS, ENOMEM) ? MAP_FAILED :
-				       LIBC(mmap)(at, n, protection, flags, fd, offset);
-}
-
-int mprotect(void *at, size_t n, int protection)
-{
-	return STARVES(MAPS, ENOMEM) ? -1 : LIBC(mprotect)(at, n, protection);
-}
-
-int memfd_create(const char *name, unsigned flags)
-{
-	if (STARVES(MAPS, ENOMEM) || STARVES(DESCRIPTORS, EMFILE))
-		return -1;
-	return LIBC(memfd_create)(name, flags);
-}
-
-int ftruncate(int fd, off_t size)
-{
-	return STARVES(MAPS, ENOSPC) ? -1 : LIBC(ftruncate)(fd, size);
-}
-
-int eventfd(unsigned n, int flags)
-{
-	return STARVES(DESCRIPTORS, EMFILE) ? -1 : LIBC(eventfd)(n, flags);
-}
-
-int socketpair(int domain, int type, int protocol, int fd[2])
-{
-	return STARVES(DESCRIPTORS, EMFILE) ? -1 :
-					      LIBC(socketpair)(domain, type, protocol, fd);
+	switch (number) {
+	case SYS_mmap:
+	case SYS_mprotect:
+		return happens(MAPS) ? ENOMEM : 0;
+	case SYS_memfd_create:
+		return happens(MAPS) ? ENOMEM : happens(DESCRIPTORS) ? EMFILE : 0;
+	case SYS_ftruncate:
+		return happens(MAPS) ? ENOSPC : 0;
+	case SYS_eventfd2:
+	case SYS_socketpair:
+		return happens(DESCRIPTORS) ? EMFILE : 0;
+	}
+	return 0;
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),

@@ -54,9 +54,12 @@ open_rendezvous() {
 	done
 }
 
-# half ROLE POLICY PORT [[ROLE:]NAME=VALUE...]: for pair; with ROLE: only there
+# half ROLE POLICY PORT [[ROLE:]NAME=VALUE...]: for pair; with ROLE: only there.
+# What it runs under, with Sockrail and without: ${case_under[@]}, ${case_alone[@]}
+case_under=("$SOCKRAIL")
+case_alone=()
 half() {
-	local role=$1 policy=$2 port=$3 under=() status=0 setting
+	local role=$1 policy=$2 port=$3 under=("${case_alone[@]}") status=0 setting
 	local -x CASE_DIR=$dir
 	shift 3
 	if [ "$policy" != none ]; then
@@ -71,8 +74,8 @@ half() {
 			*) local -x "$setting" ;;
 			esac
 		done
-		under=("$SOCKRAIL")
-		[ "${SR_TEST_SANITIZER:-}" != valgrind ] || under=(valgrind "$SOCKRAIL")
+		under=("${case_under[@]}")
+		[ "${SR_TEST_SANITIZER:-}" != valgrind ] || under=(valgrind "${under[@]}")
 	fi
 	timeout -k 2 "$case_limit" "${under[@]}" \
 		"$PROGS/$prog" "$role" "$name" "${case_addr:-$ADDR}" "$port" \

@@ -41,14 +41,16 @@ static void test_names(void)
 	}
 }
 
-/* Each pointer is at the function of its name: libc's, or a sanitizer's in front of it. */
+/* Each pointer is at the function of its name: libc's, or where a sanitizer's is in front
+ * of that, one of ours that chooses between the two. */
 static void test_pointers(void)
 {
 	const struct {
 		const char *name;
-		void *fn;
+		void *fn, *own;
 	} slots[] = {
-#define SR_CALL(family, ret, name, params, args) {#name, (void *)sr_real.name},
+#define SR_CALL(family, ret, name, params, args) \
+	{#name, (void *)sr_real.name, (void *)sr_libc.name},
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_BY_HAND(family, ret, name, params)
 #include "calls.def"
@@ -59,9 +61,10 @@ static void test_pointers(void)
 	CHECK_EQ(sizeof(slots) / sizeof(slots[0]),
 		 sizeof(sr_real) / sizeof(void *));
 	for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
-		void *fn = dlsym(RTLD_NEXT, slots[i].name) ?: dlsym(libc, slots[i].name);
+		void *own = dlsym(libc, slots[i].name), *fn;
 
-		if (fn && fn != slots[i].fn) {
+		fn = dlsym(RTLD_NEXT, slots[i].name) ?: own;
+		if (fn && ((fn == own) != (fn == slots[i].fn) || slots[i].own != own)) {
 			fprintf(stderr, "sr_real.%s is astray\n",
 				slots[i].name);
 			check_fail(__FILE__, __LINE__);

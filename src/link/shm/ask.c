@@ -210,10 +210,10 @@ static bool is_memory(int fd, const struct sr_shm_plan *plan)
 {
 	struct statfs fs;
 	struct stat st;
-	int seals = sr_real.fcntl(fd, F_GET_SEALS);
+	int seals = sr_sys_fcntl(fd, F_GET_SEALS, 0);
 
-	return (seals & ~F_SEAL_EXEC) == SR_SHM_SEALS && !fstatfs(fd, &fs) &&
-	       fs.f_type == TMPFS_MAGIC && !fstat(fd, &st) &&
+	return (seals & ~F_SEAL_EXEC) == SR_SHM_SEALS && !sr_sys_fstatfs(fd, &fs) &&
+	       fs.f_type == TMPFS_MAGIC && !sr_sys_fstat(fd, &st) &&
 	       S_ISREG(st.st_mode) && (uint64_t)st.st_size == plan->total;
 }
 

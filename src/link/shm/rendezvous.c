@@ -238,7 +238,7 @@ static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_u
 
 	if (!there)
 		return sr_local_name(un, addr, 0, "");
-	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+	if (sr_sys_getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
 		return -errno;
 	sr_format(there, SR_THERE_LEN, "%016llx", (unsigned long long)random);
 	return (int)sr_local_there(un, there);
@@ -260,8 +260,8 @@ static int listen_at(const struct sockaddr *addr, char *there, void **out)
 	if (!listener)
 		goto close;
 	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
-	err = bind(fd, (struct sockaddr *)&un, (socklen_t)len) ||
-	      sr_real.listen(fd, BACKLOG) ? -errno : 0;
+	err = sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) ||
+	      sr_sys_listen(fd, BACKLOG) ? -errno : 0;
 	/* Edge-triggered: one that has to wait must not keep the thread busy. */
 	if (!err)
 		err = sr_loop_watch(listener, EPOLLIN | EPOLLET);
@@ -283,7 +283,7 @@ static void unlisten(void *handle)
 	int err;
 
 	sr_loop_unwatch(listener);
-	sr_real.shutdown(listener->fd, SHUT_RD); /* nobody else can connect now */
+	sr_sys_shutdown(listener->fd, SHUT_RD); /* nobody else can connect now */
 	err = take_lines(listener->fd);
 	if (err == -EBUSY || err == -EMFILE || err == -ENFILE)
 		sr_closer_close(listener->fd);	/* with what is left */
@@ -298,7 +298,7 @@ static int make_memory(size_t size)
 {
 	int fd = sr_fd_memory("sockrail", size);
 
-	if (fd >= 0 && sr_real.fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS)) {
+	if (fd >= 0 && sr_sys_fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS)) {
 		sr_fd_close(fd);
 		fd = -1;
 	}
@@ -335,7 +335,7 @@ static const char *hand_over(struct sr_shm *l, struct pending *p)
 	int fds[SR_SHM_FDS] = {make_memory(p->plan.total), -1}, pair[2] = {-1, -1};
 
 	if (fds[0] < 0 ||
-	    (!p->alone && socketpair(AF_UNIX,
+	    (!p->alone && sr_sys_socketpair(AF_UNIX,
 				     SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
 				     pair))) {
 		if (errno == EMFILE)

@@ -19,9 +19,11 @@
  * Locks: the sweep frees pages under the stream's tx_lock (tx_work()), which
  * every sender holds while it copies into the ring.  look_lock as noted below.
  */
+#include "base/sys.h" /* before any system header */
 #include "link/shm/shm.h"
 
 #include <errno.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,7 +34,7 @@
 
 int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), size;
+	size_t page = (size_t)getauxval(AT_PAGESZ), size;
 	unsigned i = 0;
 
 	if (first < page)
@@ -324,7 +326,7 @@ void sr_shm_sweep(struct sr_link *link)
 		sr_timer_set(&l->sweep, SWEEP_MS);
 		return;
 	}
-	madvise(l->tx.area[0].mem, l->plan.ring, MADV_REMOVE);
+	sr_sys_madvise(l->tx.area[0].mem, l->plan.ring, MADV_REMOVE);
 	if (sr_gens_last(&l->tx.gens)->ring != 0) {
 		turn(l, 0);
 		give = atomic_load(&l->taken_memory) -

@@ -357,11 +357,11 @@ int sr_shm_map(struct sr_shm *l, int memfd)
 	uint8_t *rings;
 	void *map;
 
-	map = mmap(NULL, plan->total, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
+	map = sr_sys_mmap(NULL, plan->total, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
 		   0);
 	if (map == MAP_FAILED)
 		return -errno;
-	madvise(map, plan->total, MADV_DONTFORK);
+	sr_sys_madvise(map, plan->total, MADV_DONTFORK);
 	l->map = map;
 	l->own = (void *)(l->map + (asker ? 0 : plan->page));
 	l->peer = (void *)(l->map + (asker ? plan->page : 0));
@@ -396,7 +396,7 @@ static void free_link(struct sr_link *link)
 	if (l->map) {
 		if (!link->reason)
 			say_dropped(l, SR_SHM_DROPPED);
-		munmap(l->map, l->plan.total);
+		sr_sys_munmap(l->map, l->plan.total);
 	}
 	sr_memory_give(atomic_load(&l->taken_memory));
 	if (l->doorbell >= 0 && l->doorbell != l->line.fd)

@@ -82,7 +82,7 @@ static void wake_futex(_Atomic uint32_t *word)
 {
 	int err = errno;
 
-	sr_real.syscall(SYS_futex, (long)word, FUTEX_WAKE, INT_MAX, 0, 0, 0);
+	SR_SYS(SYS_futex, word, FUTEX_WAKE, INT_MAX);
 	errno = err;
 }
 

@@ -29,7 +29,7 @@
  *
  * Locks: the link's.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
@@ -411,7 +411,7 @@ void sr_vcq_close(struct sr_vlink *l)
 	if (l->cq.watched)
 		sr_loop_unwatch(&l->cq.watch);
 	sr_vlib.v_destroy_cq(l->cq.cq);
-	sr_real.dup3(l->dev->spent, l->cq.fd, O_CLOEXEC);
+	sr_sys_dup3(l->dev->spent, l->cq.fd, O_CLOEXEC);
 	l->cq.chan->fd = -1;
 	sr_vlib.v_destroy_comp_channel(l->cq.chan);
 }

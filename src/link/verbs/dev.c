@@ -4,7 +4,7 @@
  * made when the first id resolves to it and kept until it goes, since librdmacm
  * keeps it open just as long.  The loop's; no locks.
  */
-#include "base/real.h" /* before any system header */
+#include "base/now.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct sr_vdev *sr_vdevs;
 
 void sr_vdev_nonblock(int fd)
 {
-	sr_real.fcntl(fd, F_SETFL, sr_real.fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+	sr_sys_fcntl(fd, F_SETFL, sr_sys_fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
 }
 
 /* ---- asynchronous events ---- */
@@ -75,7 +75,7 @@ static bool node_gone(const struct sr_vdev *dev)
 	/* Not sysfs: its entry goes a little later. */
 	sr_format(path, sizeof(path), NODES "/%s",
 		  dev->ctx->device->dev_name);
-	return access(path, F_OK) && errno == ENOENT;
+	return sr_sys_access(path, F_OK) && errno == ENOENT;
 }
 
 static void on_nodes(struct sr_watch *w, uint32_t events)
@@ -84,7 +84,7 @@ static void on_nodes(struct sr_watch *w, uint32_t events)
 	struct sr_vdev *dev, *next;
 
 	(void)events;
-	while (sr_real.read(w->fd, buf, sizeof(buf)) > 0)
+	while (sr_now_read(w->fd, buf, sizeof(buf)) > 0)
 		;
 	for (dev = sr_vdevs; dev; dev = next) {
 		next = dev->next;
@@ -97,11 +97,11 @@ static void watch_nodes(void)
 {
 	if (nodes.fd >= 0)
 		return;
-	nodes.fd = sr_fd_own(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+	nodes.fd = sr_fd_own(sr_sys_inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
 	if (nodes.fd < 0)
 		return;
 	nodes.fn = on_nodes;
-	inotify_add_watch(nodes.fd, NODES, IN_DELETE);
+	sr_sys_inotify_add_watch(nodes.fd, NODES, IN_DELETE);
 	if (sr_loop_watch(&nodes, EPOLLIN)) {	/* the next device tries again */
 		sr_fd_close(nodes.fd);
 		nodes.fd = -1;
@@ -136,7 +136,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->ctx = ctx;
 	dev->name = ctx->device->name;
 	dev->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
-	dev->spent = sr_fd_own(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+	dev->spent = sr_fd_own(sr_sys_eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 	dev->pd = sr_vlib.v_alloc_pd(ctx);
 	if (!dev->pd || dev->spent < 0)
 		goto free_dev;
@@ -199,8 +199,8 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	sr_vlib.v_dealloc_pd(dev->pd);
 	/* librdmacm does not close the device before it sees another one, and the
 	 * kernel waits in the removal until it is closed. */
-	sr_real.dup3(dev->spent, ctx->cmd_fd, O_CLOEXEC);
-	sr_real.dup3(dev->spent, ctx->async_fd, O_CLOEXEC);
+	sr_sys_dup3(dev->spent, ctx->cmd_fd, O_CLOEXEC);
+	sr_sys_dup3(dev->spent, ctx->async_fd, O_CLOEXEC);
 	sr_fd_close(dev->spent);
 	free(dev);
 }

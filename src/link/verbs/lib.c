@@ -77,7 +77,7 @@ unsigned sr_verbs_devices(void)
 
 	/* Most hosts have none, and then no memory is needed: a signal handler may
 	 * be asking. */
-	if (access(CLASS, F_OK) < 0)
+	if (sr_sys_access(CLASS, F_OK) < 0)
 		return 0;
 	now = sr_now_ns();
 	if (now >= atomic_load(&until_ns)) {
@@ -101,7 +101,7 @@ static bool copy_bytes(int from, int to)
 	ssize_t n;
 
 	do {
-		n = sr_real.sendfile(to, from, NULL, 1 << 20);
+		n = sr_sys_sendfile(to, from, NULL, 1 << 20);
 	} while (n > 0);
 	return !n;
 }
@@ -120,7 +120,7 @@ static void *open_copy(const void *symbol)
 	from = sr_now_open(original, O_RDONLY | O_CLOEXEC, 0);
 	if (from < 0)
 		return NULL;
-	to = memfd_create("librdmacm", MFD_CLOEXEC);
+	to = sr_sys_memfd_create("librdmacm", MFD_CLOEXEC);
 	if (to < 0)
 		goto close_from;
 	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);
@@ -183,7 +183,7 @@ static void unmap_queues(void)
 	while (maps && fgets(line, sizeof(line), maps))
 		if (strstr(line, " /dev/infiniband/") &&
 		    sscanf(line, "%lx-%lx", &from, &to) == 2)
-			munmap((void *)from, to - from);
+			sr_sys_munmap((void *)from, to - from);
 	if (maps)
 		sr_real.fclose(maps);
 	sr_leave();

@@ -5,7 +5,7 @@
  *
  * Locks: the link's, where another thread may use what is changed.
  */
-#include "base/real.h" /* before any system header */
+#include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
@@ -40,8 +40,8 @@ static size_t lockable(void)
 	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { 0 };
 	struct rlimit rl;
 
-	sr_real.syscall(SYS_capget, (long)&head, (long)caps, 0, 0, 0, 0);
-	if (caps[0].effective & 1u << CAP_IPC_LOCK || getrlimit(RLIMIT_MEMLOCK, &rl))
+	SR_SYS(SYS_capget, &head, caps);
+	if (caps[0].effective & 1u << CAP_IPC_LOCK || sr_sys_getrlimit(RLIMIT_MEMLOCK, &rl))
 		return SIZE_MAX;
 	return rl.rlim_cur;
 }
@@ -70,7 +70,7 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 		return "memory";
 	}
 	/* A child's copy-on-write would give the parent other pages than the device has. */
-	madvise(mem, size, MADV_DONTFORK);
+	sr_sys_madvise(mem, size, MADV_DONTFORK);
 	r->mr = sr_vlib.v_reg_mr(dev->pd, mem, size, access);
 	if (!r->mr) {
 		bool lock = errno == ENOMEM || errno == EAGAIN;

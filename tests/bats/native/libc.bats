@@ -134,3 +134,25 @@ judge() {
 		"$d/calls" | tee "$d/points"
 	[ ! -s "$d/points" ]
 }
+
+# called: the names that the library takes from others
+called() {
+	nm -D --undefined-only "$SR_BUILD/.libs/libsockrail.so.0" |
+		awk '{ sub(/@.*/, "", $NF); print $NF }' | LC_ALL=C sort -u
+}
+
+@test "the library's own system calls go by no function that another preload may have" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizer's functions are there, too"
+	called >"$d/called"
+	[ "$(wc -l <"$d/called")" -gt 50 ]
+	sed '/^[#=]/d; s/ /\n/g' "$SR_TOP/tests/lib/libc-called" |
+		sed '/^$/d; s/\*/[A-Za-z0-9_]*/g; s/.*/^&$/' >"$d/allowed"
+	run ! grep -vE -f "$d/allowed" "$d/called"
+	while read -r pattern; do
+		[[ $pattern = *chk* ]] || grep -qE "$pattern" "$d/called" ||
+			{ echo "$pattern: nothing is called so"; return 1; }
+	done <"$d/allowed"
+	for name in mmap getpid clock_gettime nanosleep; do
+		run ! grep -qE -f "$d/allowed" <<<"$name"
+	done
+}
