@@ -57,8 +57,7 @@ static bool find(const struct sockaddr_storage *own,
 	struct {
 		struct nlmsghdr head;
 		struct inet_diag_msg socket;
-		uint8_t attributes[1024];
-	} a;
+	} a;			/* the attributes behind are cut off */
 	int fd;
 	ssize_t n;
 

@@ -6,11 +6,29 @@
 #include "base/sys.h" /* before any system header */
 #include "base/process.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define STACK (256 * 1024)	/* librdmacm and the providers need some */
+
+/*
+ * The C library puts the thread-local data of all libraries onto the stack of each thread, and
+ * that may be more than STACK.  It tells how much, and the least stack besides, by a function
+ * of its own that language runtimes ask, too.  Where there is none, the default size has to do.
+ */
+static size_t (*min_stack)(const pthread_attr_t *attr);
+
+__attribute__((constructor)) static void find_min_stack(void)
+{
+	sr_enter();
+	*(void **)&min_stack = dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+	sr_leave();
+}
 
 static pid_t owner;	/* 0 before sr_process_begin() */
 
@@ -33,18 +51,21 @@ int sr_thread_start(void *(*run)(void *), void *arg)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all, old;
+	const uint64_t all = ~(3ull << 31);	/* but the C library's: 32 and 33 */
+	uint64_t old;
 	int err;
 
 	err = pthread_attr_init(&attr);
 	if (err)
 		return -err;
-	pthread_attr_setstacksize(&attr, STACK);
+	if (min_stack)
+		pthread_attr_setstacksize(&attr, STACK + min_stack(&attr));
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	/* (The C library's function would let its own signals in: base/cancel.c.) */
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof(all),
+			0, 0);
 	err = pthread_create(&thread, &attr, run, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof(old), 0, 0);
 	pthread_attr_destroy(&attr);
 	return -err;
 }

@@ -184,7 +184,7 @@ static void met_stranger(struct sr_stream *st)
 size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n)
 {
-	uint8_t in[1024], out[sizeof(in) + SR_RECORD_LEN];
+	uint8_t in[160], out[sizeof(in) + SR_RECORD_LEN];	/* (a small stack) */
 	struct sr_iov from = sr_iov_make(iov, iovlen), to = from;
 	enum sr_rx_state before = rx->state;
 	size_t total = from.left;
@@ -307,7 +307,7 @@ static bool resumed_after_end(const struct sr_stream *st)
  */
 static void catch_up(struct sr_stream *st)
 {
-	uint8_t buf[4096];
+	uint8_t buf[384];	/* (a small stack) */
 	unsigned todo;
 	int queued;
 

@@ -80,18 +80,31 @@ static void make_plain(const struct sets *s)
 			sr_shim_plain(fd, SR_REASON_OPTION);
 }
 
-/* Is there a stream in the sets?  Then they are put into p. */
-static bool has_stream(const struct sets *s, struct pollfd p[FD_SETSIZE], int *n)
+/* May there be a stream in the sets? */
+static bool may_have_stream(const struct sets *s)
 {
 	if (sr_shim_unused() || sr_inside || s->n < 0)
 		return false;
-	if (s->n > FD_SETSIZE) {
+	if (s->n > FD_SETSIZE)
 		make_plain(s);
-		return false;
-	}
-	*n = ask(s, p);
-	return sr_shim_polled(p, (nfds_t)*n);
+	return s->n <= FD_SETSIZE;
 }
+
+/* How many entries ask() fills at most. */
+static int room(const struct sets *s)
+{
+	int n = 0;
+
+	if (s->n <= WORD)
+		return s->n;
+	for (int i = 0; i * WORD < s->n; i++)
+		n += __builtin_popcountl((unsigned long)any_word(s, i));
+	return n;
+}
+
+/* The entries are on the caller's stack, and no more than there are descriptors: a thread
+ * may have little of it. */
+#define ENTRIES(s) __builtin_alloca((size_t)room(s) * sizeof(struct pollfd))
 
 static bool answers(const struct pollfd *p, int k)
 {
@@ -176,11 +189,15 @@ int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	      struct timeval *timeout)
 {
 	struct sets s = sets_of(n, rd, wr, ex);
-	struct pollfd p[FD_SETSIZE];
+	struct pollfd *p;
 	struct timespec t;
 	int saved = errno, r, count;
 
-	if (!has_stream(&s, p, &count) || (timeout && !to_timespec(&t, timeout)))
+	if (!may_have_stream(&s) || (timeout && !to_timespec(&t, timeout)))
+		return sr_real.select(n, rd, wr, ex, timeout);
+	p = ENTRIES(&s);
+	count = ask(&s, p);
+	if (!sr_shim_polled(p, (nfds_t)count))
 		return sr_real.select(n, rd, wr, ex, timeout);
 	r = wait_sets(&s, p, count, timeout ? &t : NULL, NULL);
 	if (timeout) {
@@ -194,13 +211,17 @@ int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	       const struct timespec *timeout, const sigset_t *mask)
 {
 	struct sets s = sets_of(n, rd, wr, ex);
-	struct pollfd p[FD_SETSIZE];
+	struct pollfd *p;
 	struct timespec t;
 	int saved = errno, count;
 
 	if (timeout)
 		t = *timeout;
-	if (!has_stream(&s, p, &count) || (timeout && !sr_is_time(&t)))
+	if (!may_have_stream(&s) || (timeout && !sr_is_time(&t)))
+		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
+	p = ENTRIES(&s);
+	count = ask(&s, p);
+	if (!sr_shim_polled(p, (nfds_t)count))
 		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
 	return (int)sr_outcome(saved,
 			       wait_sets(&s, p, count, timeout ? &t : NULL, mask));

@@ -124,7 +124,7 @@ static bool is_later(ssize_t r)
  * before.  Others are new, and a reset answers them, as at any closed socket. */
 static void read_rest(struct rest *r)
 {
-	uint8_t in[4096], out[sizeof(in) + SR_RECORD_LEN];
+	uint8_t in[160], out[sizeof(in) + SR_RECORD_LEN];	/* (a small stack) */
 	unsigned todo;
 	ssize_t n;
 

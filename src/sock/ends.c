@@ -66,7 +66,7 @@ bool sr_ends_leave_unread(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
 	struct iovec v[2];
-	char c[4096];
+	char c[384];	/* (a small stack) */
 	size_t n;
 
 	if (st->out.broken || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))

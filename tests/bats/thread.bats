@@ -57,5 +57,15 @@ teardown() { stop_all; }
 
 @test "a signal kills the process when its first thread has ended" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
-	compare thread_last killed -c 0
+	compare thread_last killed -c 0 -w mixed -r peer-dropped
+}
+
+@test "249 and 320 kB of thread-local data" {
+	compare thread_tls tls
+	compare thread_tls_more tls-more
+}
+
+@test "calls on streams fit into the smallest stack" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizers' frames are larger"
+	compare thread_stack small -w mixed -r 'stdio|peer-dropped|fork'
 }

@@ -175,7 +175,7 @@ int sr_verbs_load(void)
 static void unmap_queues(void)
 {
 	unsigned long from, to;
-	char line[4096];
+	char line[256];
 	FILE *maps;
 
 	sr_enter();

@@ -21,27 +21,32 @@ static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
 	return l->ctl.buf + (i % SR_V_RQ) * SR_MSG_MAX;
 }
 
+#define POSTED 8		/* at a time: the caller may have a small stack */
+
 int sr_vrx_repost(struct sr_vlink *l)
 {
-	struct ibv_recv_wr wr[SR_V_RQ], *bad;
-	struct ibv_sge sge[SR_V_RQ];
-	unsigned i, buf, n = l->rx.repost_n;
+	struct ibv_recv_wr wr[POSTED], *bad;
+	struct ibv_sge sge[POSTED];
+	unsigned i, k, buf, n = l->rx.repost_n;
 
 	if (!n || !l->qp)
 		return 0;
-	for (i = 0; i < n; i++) {
-		buf = (l->rx.msgs + i) % SR_V_RQ;	/* they complete in order */
-		sge[i] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf), SR_MSG_MAX,
-					   l->ctl.mr->lkey };
-		wr[i] = (struct ibv_recv_wr){
-			.wr_id = SR_V_RECEIVE | buf,
-			.next = i + 1 < n ? &wr[i + 1] : NULL,
-			.sg_list = &sge[i],
-			.num_sge = 1,
-		};
+	for (i = 0; i < n; i += k) {
+		for (k = 0; k < POSTED && i + k < n; k++) {
+			buf = (l->rx.msgs + i + k) % SR_V_RQ;	/* they complete in order */
+			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf),
+						   SR_MSG_MAX, l->ctl.mr->lkey };
+			wr[k] = (struct ibv_recv_wr){
+				.wr_id = SR_V_RECEIVE | buf,
+				.next = &wr[k + 1],
+				.sg_list = &sge[k],
+				.num_sge = 1,
+			};
+		}
+		wr[k - 1].next = NULL;
+		if (ibv_post_recv(l->qp, wr, &bad))
+			return -EIO;
 	}
-	if (ibv_post_recv(l->qp, wr, &bad))
-		return -EIO;
 	/* Only now may they be reported as slots: earlier the peer could send
 	 * to a receive that is not there. */
 	l->rx.repost_n = 0;
