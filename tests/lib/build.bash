@@ -10,8 +10,9 @@ copy_sources() {
 	local f built=()
 	# What was built in place, make would take for up to date.
 	while read -r f; do
-		built+=("--exclude=${f%.c}")
-	done < <(cd "$1" && find ./tests -name '*.c')
+		built+=("--exclude=${f%.*}")
+	done < <(cd "$1" && find ./tests -name '*.c' && find ./src/deploy -name '*.in')
+	built+=(--exclude=./src/deploy/{sockrail,sockrail-stat,_sockrail})
 	mkdir -p "$2" && tar -C "$1" --exclude-vcs --exclude='./build*' \
 		"${built[@]}" --exclude='*.log' --exclude='*.trs' \
 		--exclude=./Makefile --exclude=./Makefile.in --exclude=./configure \
