@@ -107,12 +107,26 @@ int sr_lio_listio(int mode, struct aiocb *const *list, int n,
 	return sr_real.lio_listio(mode, list, n, done);
 }
 
-/* Last bytes are sent, by exit() and return from main(), too.  The child of vfork() ends
- * without an end for its parent's streams. */
-__attribute__((destructor)) static void before_exit(void)
+/* Last bytes are sent.  The child of vfork() ends without an end for its parent's streams. */
+static void before_exit(void)
 {
 	if (has_streams())
 		sr_streams_exit();
+}
+
+static void behind_destructors(int status, void *arg)
+{
+	(void)status, (void)arg;
+	before_exit();
+}
+
+/* exit() and return from main().  Destructors of the program's libraries may run behind this
+ * one, and use streams.  The loader runs all destructors within one exit handler, the last
+ * one; a handler that is registered meanwhile runs when that has returned. */
+__attribute__((destructor)) static void at_exit(void)
+{
+	if (sr_process_ours() && on_exit(behind_destructors, NULL))
+		before_exit();
 }
 
 void sr__exit(int status)
