@@ -6,18 +6,19 @@
  */
 #include "base/sodium.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 
+#include "base/library.h"
 #include "base/lock.h"
 #include "base/log.h"
 
 static const char *load(struct sr_sodium *s)
 {
-	void *lib = dlopen("libsodium.so.23", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	static char none[256];
+	void *lib = sr_library_open(&sr_library_sodium, none, sizeof(none));
 
 	if (!lib)
-		return dlerror();
+		return none;
 #define RESOLVE(result, member, name, parameters)                                          \
 	*(void **)&s->member = dlsym(lib, #name);                                          \
 	if (!s->member)                                                                    \

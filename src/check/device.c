@@ -3,7 +3,6 @@
  * device.c - RDMA devices as sysfs shows them, and the way to the peer.
  */
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
 #include <ifaddrs.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/library.h"
 #include "check.h"
 
 #define CLASS "/sys/class/infiniband"
@@ -42,16 +42,18 @@ bool have_device(void)
 void check_modules(struct checked *c)
 {
 	static const struct {
-		const char *library, *reason;
-	} needed[] = { { "libibverbs.so.1", "no-library" },
-		       { "librdmacm.so.1", "no-library" },
-		       { "libsodium.so.23", "no-libsodium" } };
+		const struct sr_library *library;
+		const char *reason;
+	} needed[] = { { &sr_library_verbs, "no-library" },
+		       { &sr_library_cm, "no-library" },
+		       { &sr_library_sodium, "no-libsodium" } };
+	char why[256];
 
 	(void)c;
 	for (int i = 0; i < 3; i++) {
-		if (dlopen(needed[i].library, RTLD_NOW | RTLD_LOCAL))
+		if (sr_library_open(needed[i].library, why, sizeof(why)))
 			continue;
-		say(have_device() ? PROBLEM : WARNING, "RDMA libraries", "%s", dlerror());
+		say(have_device() ? PROBLEM : WARNING, "RDMA libraries", "%s", why);
 		remedy(needed[i].reason, "%s", advice(needed[i].reason));
 		return;
 	}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/sodium.h"
 #include "check.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
@@ -110,6 +111,8 @@ int main(void)
 	socklen_t len = sizeof(a);
 	int l;
 
+	if (!sr_sodium())
+		return 77;
 	alarm(60);
 	strcpy(sr_conf.policy.links, "v");
 	fake_plug(false);

@@ -21,6 +21,7 @@
 
 #include "base/apart.h"
 #include "base/conf.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/now.h"
@@ -87,12 +88,13 @@ unsigned sr_verbs_devices(void)
 	return atomic_load(&kinds);
 }
 
-static void *open_library(const char *name)
+static void *open_library(const struct sr_library *library)
 {
-	void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	char why[256];
+	void *lib = sr_library_open(library, why, sizeof(why));
 
 	if (!lib)
-		sr_inform("verbs: %s", dlerror());
+		sr_inform("verbs: %s", why);
 	return lib;
 }
 
@@ -125,7 +127,7 @@ static void *open_copy(const void *symbol)
 		goto close_from;
 	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);
 	if (copy_bytes(from, to))
-		lib = open_library(path);
+		lib = open_library(&(struct sr_library){ "a copy of librdmacm", { path } });
 	sr_now_close(to);
 close_from:
 	sr_now_close(from);
@@ -136,11 +138,11 @@ static int load(void)
 {
 	void *lib_cm, *lib_v;
 
-	lib_v = open_library("libibverbs.so.1");
+	lib_v = open_library(&sr_library_verbs);
 	if (!lib_v)
 		return -ELIBACC;
 	lib_cm = stale ? open_copy((void *)sr_vlib.cm_create_id) :
-			 open_library("librdmacm.so.1");
+			 open_library(&sr_library_cm);
 	if (!lib_cm)
 		return -ELIBACC;
 

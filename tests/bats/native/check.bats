@@ -438,3 +438,40 @@ while True:
 		[[ $output = *"$line"* ]] || { echo "the manual shows: $line"; false; }
 	done < <(grep -E '^(ok|warning|problem) ' "$SR_TOP/man/sockrail-check.1")
 }
+
+# sodium FILE[=TO]...: libraries of these names are found first; a file that is none if
+# there is no TO
+sodium() {
+	local f
+	rm -rf "${BATS_TEST_TMPDIR:?}/lib"
+	mkdir "$BATS_TEST_TMPDIR/lib"
+	for f; do
+		case $f in
+		*=*) ln -s "${f#*=}" "$BATS_TEST_TMPDIR/lib/${f%%=*}" ;;
+		*) echo none >"$BATS_TEST_TMPDIR/lib/$f" ;;
+		esac
+	done
+	export LD_LIBRARY_PATH=$BATS_TEST_TMPDIR/lib
+}
+
+@test "libsodium is found by each of its names; where there is none, that is said" {
+	local real names=(libsodium.so.26 libsodium.so.23) other level=warning
+	real=$(ldconfig -p | awk '$1 ~ /^libsodium\.so\.2[36]$/ { print $NF; exit }')
+	real=$(realpath "$real")
+	for name in "${names[@]}"; do
+		other=${names[0]}
+		[ "$other" != "$name" ] || other=${names[1]}
+		sodium "$other" "$name=$real"
+		look 0
+		told ok "RDMA libraries" "libsodium are there"
+		run -0 "$SR_BUILD/tests/unit/pake"
+	done
+	sodium "${names[@]}"
+	run "$SOCKRAIL" check --json --no-streams
+	[ -z "$(compgen -G '/sys/class/infiniband/*')" ] || level=problem
+	told $level "RDMA libraries" "libsodium cannot be loaded: $LD_LIBRARY_PATH/libsodium.so.26" \
+		no-libsodium
+	told $level "RDMA libraries" "Install libsodium" no-libsodium
+	run -77 "$SR_BUILD/tests/unit/pake"
+	run -77 "$SR_BUILD/tests/unit/spoken_first"
+}
