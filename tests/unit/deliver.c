@@ -87,6 +87,7 @@ static int end(void *how)
 		out[i] = pattern(i);
 	CHECK_EQ(fake_write(&e, out, BYTES), BYTES);
 	stuffed = stuff(e.fd);
+	sr_tcp_sent(e.st, (ssize_t)stuffed);	/* or they were a stranger's */
 	CHECK(!pipe(ended));
 	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);	/* no handler of fork runs */
 	CHECK(pid >= 0);
