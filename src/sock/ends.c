@@ -54,6 +54,22 @@ static bool both_ended(struct sr_stream *st, bool half)
 	return (st->tx.ended || half) && sr_ends_came(st);
 }
 
+bool sr_ends_took_none(struct sr_stream *st)
+{
+	struct sr_link *link = st->out.link;
+
+	return link->ops->tx_over && link->ops->tx_over(link);
+}
+
+/* TCP has the reset before the next call; by a link it takes some milliseconds. */
+void sr_ends_reset_early(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_stream_broke(st, EPIPE);	/* the peer's end came first */
+	atomic_store(&st->err.reported, true);
+	sr_unlock(&st->rx_lock);
+}
+
 /* Has TCP bytes for the program, of a direction that is plain? */
 static bool plain_unread(struct sr_stream *st)
 {

@@ -270,24 +270,6 @@ static ssize_t put_ring(struct sr_stream *st, struct source *src, bool more)
 	return total;
 }
 
-/* Bytes have gone to a peer that takes none, so its reset follows.  TCP has it before the
- * next call; by a link it takes some milliseconds. */
-static void reset_early(struct sr_stream *st)
-{
-	sr_lock(&st->rx_lock);
-	sr_stream_broke(st, EPIPE);	/* the peer's end came first */
-	atomic_store(&st->err.reported, true);
-	sr_unlock(&st->rx_lock);
-}
-
-/* Did these bytes go to a peer that takes none?  tx_lock held. */
-static bool went_nowhere(struct sr_stream *st)
-{
-	struct sr_link *link = st->out.link;
-
-	return link->ops->tx_over && link->ops->tx_over(link);
-}
-
 /* Tries once, under the lock.  *open: the gate is open and the kernel must send. */
 static ssize_t put(struct sr_stream *st, struct source *src, int flags, bool *open)
 {
@@ -306,13 +288,13 @@ static ssize_t put(struct sr_stream *st, struct source *src, int flags, bool *op
 		r = put_ring(st, src, (flags & MSG_MORE) ||
 					      (sr_st_flags(st) & SR_ST_CORK));
 		st->out.stalls += r == -EAGAIN;
-		lost = r > 0 && went_nowhere(st);
+		lost = r > 0 && sr_ends_took_none(st);
 		sr_fast_update_tx(st);	/* bytes are held back, or are no longer */
 	}
 out:
 	sr_unlock(&st->tx_lock);
 	if (lost)
-		reset_early(st);
+		sr_ends_reset_early(st);
 	return r;
 }
 

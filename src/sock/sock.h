@@ -69,6 +69,10 @@ bool sr_ends_unread(struct sr_stream *st);
 bool sr_ends_came(struct sr_stream *st);
 /* Does the peer's host have all that we sent, and our end?  tx_lock held. */
 bool sr_ends_arrived(struct sr_stream *st);
+/* Did the last bytes go to a peer that takes none?  tx_lock held.  Then its reset follows,
+ * and the stream has it now.  No lock held. */
+bool sr_ends_took_none(struct sr_stream *st);
+void sr_ends_reset_early(struct sr_stream *st);
 /* Are there unread bytes that make the last close a reset?  If both directions have
  * ended, TCP discards such bytes and does not reset.  Both locks held. */
 bool sr_ends_leave_unread(struct sr_stream *st);
