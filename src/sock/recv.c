@@ -32,6 +32,22 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 	return r < 0 ? -errno : r;
 }
 
+/*
+ * Receives without blocking, by the anchor.  Once a call has slept, the program's number may
+ * be another socket's, because another thread may have closed it and got it back from
+ * accept(2).  The anchor cannot be another socket: close(2) and dup2(2) take rx_lock before
+ * they give a number of the stream back.
+ */
+static ssize_t anchor_recv(struct sr_stream *st, struct msghdr *msg, int flags)
+{
+	ssize_t r;
+
+	sr_lock(&st->rx_lock);
+	r = st->anchor < 0 ? -EBADF : kernel_recv(st->anchor, msg, flags | MSG_DONTWAIT);
+	sr_unlock(&st->rx_lock);
+	return r;
+}
+
 /* Turns the result of a plain receive into what the program gets.  A result
  * of 0 is TCP's end, or means an error that a write of ours took from the
  * socket (EPIPE: behind that end); for an empty buffer it means nothing. */
@@ -157,8 +173,9 @@ static void abandoned(void *passage)
 }
 
 /* Receives through the open gate.  Sets *again if the gate is shut, or was shut meanwhile and
- * there is nothing to return yet: the slow path must go on.  A window lets signal handlers
- * run where the call may sleep. */
+ * there is nothing to return yet: the slow path must go on.  fd: the number that
+ * the program has just passed; -1: the call may have slept since, and MSG_DONTWAIT is set.
+ * A window lets signal handlers run where the call may sleep. */
 SR_WINDOW_FRAME
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			  bool *again)
@@ -173,7 +190,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int 
 		return -EAGAIN;
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_open(&w, abandoned, &here);
-	r = kernel_recv(fd, msg, flags);
+	r = fd < 0 ? anchor_recv(st, msg, flags) : kernel_recv(fd, msg, flags);
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_close(&w);
 	return returned(&here, r, again);
@@ -289,7 +306,7 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, bool peek)
 	return sr_st_flags(st) & SR_ST_RDSHUT ? -atomic_exchange(&st->err.pending, 0) : -EAGAIN;
 }
 
-static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int flags)
+static ssize_t recv_try(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	struct iovec v[16];
 	struct msghdr msg = { .msg_iov = v };
@@ -307,7 +324,7 @@ static ssize_t recv_try(struct sr_stream *st, int fd, struct sr_iov *to, int fla
 	}
 	if (!shut) {
 		msg.msg_iovlen = sr_iov_rest(*to, SIZE_MAX, v, 16, &bytes);
-		r = recv_plain(st, fd, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT, &again);
+		r = recv_plain(st, -1, &msg, (flags & ~MSG_WAITALL) | MSG_DONTWAIT, &again);
 		if (r > 0)
 			sr_iov_advance(to, (size_t)r);
 	}
@@ -332,7 +349,7 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 	ssize_t got = 0, r;
 
 	for (;;) {
-		r = recv_try(st, sleep->fd, &to, flags);
+		r = recv_try(st, &to, flags);
 		if (r > 0) {
 			got += r;
 			if (!all || !to.left)
@@ -357,13 +374,15 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 	return got ? got : r;
 }
 
-static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int flags)
+/* waited: since the program passed fd. */
+static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
+		       bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	bool again;
 	ssize_t r;
 
-	if (!(flags & MSG_WAITALL) && !sr_gate_shut(&st->in.gate)) {
+	if (!waited && !(flags & MSG_WAITALL) && !sr_gate_shut(&st->in.gate)) {
 		const struct msghdr asked = *msg;
 
 		r = recv_plain(st, fd, msg, flags, &again);
@@ -409,6 +428,7 @@ static bool is_special(struct sr_stream *st, int fd, const struct msghdr *msg, i
 
 ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int flags)
 {
+	bool waited;
 	ssize_t r;
 
 	pthread_testcancel(); /* also on paths without a system call */
@@ -419,10 +439,10 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 			sr_tcp_received(st, r);
 		return r;
 	}
-	sr_guest_use(st, SR_NOTIFY_RX);
+	waited = sr_guest_use(st, SR_NOTIFY_RX);
 	sr_upgrade_used(st);
 	sr_hold();
-	r = receive(st, fd, msg, flags);
+	r = receive(st, fd, msg, flags, waited);
 	sr_release();
 	return r;
 }

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fdpriv.h"
 #include "base/now.h"
 #include "base/probe.h"
 #include "engine/engine.h"
@@ -37,6 +38,7 @@ struct source {
 	struct sr_iov iov;
 	int in_fd;
 	off_t *off;		/* may be NULL, as for sendfile(2) */
+	int own;		/* send_file()'s duplicate of the anchor, or 0 */
 	bool signalled;		/* the kernel has raised SIGPIPE */
 	bool switching;		/* it was not taken because the direction is about to switch */
 };
@@ -49,6 +51,18 @@ static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 					   sr_real.sendmsg(fd, msg, flags);
 
 	return r < 0 ? -errno : r;
+}
+
+/* Sends without blocking, by the anchor: see anchor_recv() in recv.c.  tx_lock is the one
+ * that close(2) waits for. */
+static ssize_t anchor_send(struct sr_stream *st, const struct msghdr *msg, int flags)
+{
+	ssize_t r;
+
+	sr_lock(&st->tx_lock);
+	r = st->anchor < 0 ? -EBADF : kernel_send(st->anchor, msg, flags | MSG_DONTWAIT);
+	sr_unlock(&st->tx_lock);
+	return r;
 }
 
 static ssize_t kernel_sendfile(int fd, struct source *src)
@@ -162,12 +176,15 @@ static void abandoned(void *passage)
 	if (n && n <= p->src->iov.left)
 		book(p, n);
 	sr_tx_gate_leave(p->st);
+	if (p->src->own)
+		sr_fd_close(p->src->own);
 	sr_stream_put(p->st);
 }
 
 /* Sends through the open gate: msg, or the file of src if that is NULL.  Sets *shut if
- * the gate is shut.  SIGPIPE is the caller's.  A window lets signal handlers run where the
- * call may sleep. */
+ * the gate is shut.  SIGPIPE is the caller's.  fd: the number that the program has just
+ * passed, or for a file a duplicate; -1: the call may have slept since, and MSG_DONTWAIT is
+ * set.  A window lets signal handlers run where the call may sleep. */
 SR_WINDOW_FRAME
 static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 			  const struct msghdr *msg, int flags, bool *shut)
@@ -187,7 +204,10 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 	flags |= MSG_NOSIGNAL;
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_open(&w, abandoned, &here);
-	r = msg ? kernel_send(fd, msg, flags) : kernel_sendfile(fd, src);
+	if (!msg)
+		r = kernel_sendfile(fd, src);
+	else
+		r = fd < 0 ? anchor_send(st, msg, flags) : kernel_send(fd, msg, flags);
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_close(&w);
 	if (r > 0)
@@ -299,11 +319,35 @@ out:
 }
 
 /* Does the socket have an error?  It is for the program's next call. */
-static bool error_waits(int fd)
+static bool error_waits(struct sr_stream *st)
 {
-	struct pollfd p = { .fd = fd, .events = 0 };
+	struct pollfd p = { .events = 0 };
+	bool yes;
 
-	return sr_now_poll(&p, 1) > 0;
+	sr_lock(&st->tx_lock);
+	p.fd = st->anchor;
+	yes = p.fd >= 0 && sr_now_poll(&p, 1) > 0;
+	sr_unlock(&st->tx_lock);
+	return yes;
+}
+
+/* sendfile(2) has no flag by which it does not block, so it gets a number that is nobody
+ * else's for as long as it sleeps. */
+static ssize_t send_file(struct sr_stream *st, struct source *src, bool *shut)
+{
+	ssize_t r;
+	int own;
+
+	sr_lock(&st->tx_lock);
+	own = st->anchor < 0 ? -EBADF : sr_fd_dup(st->anchor);
+	sr_unlock(&st->tx_lock);
+	if (own < 0)
+		return own;
+	src->own = own;
+	r = send_plain(st, own, src, NULL, 0, shut);
+	src->own = 0;
+	sr_fd_close(own);
+	return r;
 }
 
 static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
@@ -311,7 +355,7 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 {
 	struct iovec v[64];
 	struct msghdr msg = { .msg_iov = v };
-	bool shut, open, file = !src->iov.v;
+	bool shut = false, open, file = !src->iov.v;
 	size_t bytes;
 	ssize_t r;
 
@@ -319,15 +363,16 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		r = put(st, src, flags, &open);
 		if (!open)
 			return r;
-		/* The direction is plain again.  The call sleeps in the kernel as
-		 * before, unless the kernel would restart it after a signal. */
-		if (sleep->partial && (file || error_waits(sleep->fd)))
+		/* The direction is plain again.  The call may have slept, and goes on as one
+		 * that does not block, but for a file's. */
+		if (sleep->partial && (file || error_waits(st)))
 			return -EPIPE;
-		if (sleep->partial)
-			flags |= MSG_DONTWAIT;
-		if (!file)
+		if (file) {
+			r = send_file(st, src, &shut);
+		} else {
 			msg.msg_iovlen = sr_iov_rest(src->iov, SR_CALL_MAX, v, 64, &bytes);
-		r = send_plain(st, sleep->fd, src, file ? NULL : &msg, flags, &shut);
+			r = send_plain(st, -1, src, &msg, flags | MSG_DONTWAIT, &shut);
+		}
 		if (shut)
 			continue;
 		if (r > 0 && file)
@@ -419,12 +464,13 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	return done || (!src->iov.left && r == -EAGAIN) ? done : r;
 }
 
+/* waited: since the program passed fd. */
 static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
-			const struct msghdr *msg, int flags)
+			const struct msghdr *msg, int flags, bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO);
-	bool shut;
-	ssize_t r = send_plain(st, fd, src, msg, flags, &shut);
+	bool shut = waited;
+	ssize_t r = waited ? 0 : send_plain(st, fd, src, msg, flags, &shut);
 
 	if (shut && msg && !sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		r = -EINVAL;
@@ -437,6 +483,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		       int flags)
 {
 	struct source src = { .iov = sr_iov_make(msg->msg_iov, msg->msg_iovlen) };
+	bool waited;
 	ssize_t r;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
@@ -448,11 +495,11 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 			sr_tcp_sent(st, r - !!(flags & MSG_OOB));
 		return r;
 	}
-	sr_guest_use(st, SR_NOTIFY_TX);
+	waited = sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);
-	sr_upgrade_hold(st);
+	waited |= sr_upgrade_hold(st);
 	sr_hold();
-	r = transmit(st, fd, &src, msg, flags);
+	r = transmit(st, fd, &src, msg, flags, waited);
 	sr_release();
 	return r;
 }
@@ -475,6 +522,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		.in_fd = in_fd,
 		.off = off,
 	};
+	bool waited;
 	ssize_t r;
 	int state;
 
@@ -486,11 +534,12 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		return r;
 	}
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	sr_hold();
-	sr_guest_use(st, SR_NOTIFY_TX);
+	/* As in sr_stream_send(): signals are held back behind what may sleep. */
+	waited = sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);
-	sr_upgrade_hold(st);
-	r = transmit(st, fd, &src, NULL, 0);
+	waited |= sr_upgrade_hold(st);
+	sr_hold();
+	r = transmit(st, fd, &src, NULL, 0, waited);
 	sr_release();
 	pthread_setcancelstate(state, NULL); /* a pending one may end the thread here */
 	return r;

@@ -69,14 +69,14 @@ static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
 	atomic_fetch_and(&st->owned.guest, ~dirs);
 }
 
-void sr_guest_use(struct sr_stream *st, unsigned dirs)
+bool sr_guest_use(struct sr_stream *st, unsigned dirs)
 {
 	struct sr_slot *slot = atomic_load_explicit(&st->owned.slot, memory_order_relaxed);
 	bool ok;
 
 	dirs &= atomic_load_explicit(&st->owned.guest, memory_order_relaxed);
 	if (!dirs || !slot)
-		return;
+		return false;
 	atomic_fetch_or(&slot->asked, dirs);
 	ok = await(slot, dirs);
 	sr_hold();
@@ -90,6 +90,7 @@ void sr_guest_use(struct sr_stream *st, unsigned dirs)
 	/* The kernel's counters and ours are not of the same bytes any more. */
 	sr_stream_bar(st, SR_REASON_FORK);
 	sr_release();
+	return true;
 }
 
 /* ---- the parent ---- */

@@ -161,15 +161,16 @@ static bool has_verdict(struct sr_stream *st)
 
 /* Policy wait: the connecting side's first call that sends waits until the link exists
  * or is refused.  (What its peer has said first is shown unread, look_ahead().) */
-void sr_upgrade_hold(struct sr_stream *st)
+bool sr_upgrade_hold(struct sr_stream *st)
 {
 	if (st->policy->upgrade != SR_WAIT ||
 	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
 		    (SR_ST_CONNECT | SR_ST_ASKED))
-		return;
+		return false;
 	sr_stream_await(st, SR_NOTIFY_VERDICT, has_verdict,
 			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
 	sr_st_set(st, SR_ST_WAITED);
+	return true;
 }
 
 /* ---- which peer, which kind ---- */

@@ -69,8 +69,8 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 /* ---- guest.c ---- */
 /* The program is about to use these directions (SR_NOTIFY_) in the child of a fork:
  * waits until the process that has them on a link has returned them to TCP.  No lock
- * held.  The stream is reset if that cannot be. */
-void sr_guest_use(struct sr_stream *st, unsigned dirs);
+ * held.  The stream is reset if that cannot be.  True: it may have slept. */
+bool sr_guest_use(struct sr_stream *st, unsigned dirs);
 /* Does what guests ask for.  Loop. */
 void sr_guest_progress(struct sr_stream *st);
 void sr_guest_rang(void);
@@ -106,7 +106,8 @@ void sr_upgrade_used(struct sr_stream *st);
  * report both addresses, which may be unknown at its end.  Any thread. */
 bool sr_upgrade_connected(struct sr_stream *st);
 void sr_upgrade_count(struct sr_stream *st);
-void sr_upgrade_hold(struct sr_stream *st);	/* policy wait */
+/* Policy wait: waits for the verdict.  True: it may have slept. */
+bool sr_upgrade_hold(struct sr_stream *st);
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 

@@ -163,12 +163,13 @@ static bool spin(struct sr_stream *st, int fd, uint64_t *start)
 	return there > 0;
 }
 
-/* Has a handler closed the descriptor, or put another file in its place?  A
- * call that restarts looks it up again.  (Another file there is not the
- * caller's stream.) */
+/* Has the stream lost its last descriptor?  Or has a handler closed this one, or put another
+ * file in its place?  A call that restarts looks the number up again.  (Another file there is
+ * not the caller's stream.) */
 static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 {
-	return sr_handled.all != handled && sr_fdtab_peek(p->fd) != st;
+	return atomic_load(&st->anchor) < 0 ||
+	       (sr_handled.all != handled && sr_fdtab_peek(p->fd) != st);
 }
 
 static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,

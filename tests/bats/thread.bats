@@ -39,6 +39,14 @@ teardown() { stop_all; }
 }
 
 # In a sanitizer the last thread of the process may be the sanitizer's own.
+@test "a number is closed and comes back while a call sleeps: the call gets none of its bytes" {
+	compare thread again -n 2 -w some -l
+}
+
+@test "the same, of streams that stay on TCP" {
+	compare thread again -n 2 -w plain -r 'short|not-asked' -l -m lazy SOCKRAIL_UPGRADE_BYTES=1g
+}
+
 @test "the process ends with its last thread: the first one has called pthread_exit" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
 	compare thread_last exits

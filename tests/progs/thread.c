@@ -406,6 +406,51 @@ static void one_wakes_client(void)
 	}
 }
 
+/* ---- a number that another thread closes and gets back, while a call sleeps ---- */
+
+static char first[8];
+
+static void *take_all(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+
+	return (void *)(intptr_t)recv(fd, first, sizeof(first), MSG_WAITALL);
+}
+
+/* What comes on the new connection is for nobody who asked the old one. */
+static void again_server(int lfd)
+{
+	int fd = answer(lfd), more;
+	char buf[8];
+	pthread_t t;
+
+	await_go(fd);
+	t = start_asleep(take_all, (void *)(intptr_t)fd);
+	close(fd);
+	more = answer(lfd);
+	say("the same number: %d", more == fd);
+	post("again");
+	await_post("sent");
+	pthread_join(t, NULL);
+	say("bytes of the new connection: %d", memchr(first, 'n', sizeof(first)) != NULL);
+	say_bytes("new", (ssize_t)take(more, buf, sizeof(buf)), buf);
+	close(more);
+}
+
+static void again_client(void)
+{
+	int old = dial(), new;
+
+	send_go(old);
+	new = dial();
+	await_post("again");
+	put(new, "newbytes", 8);
+	send(old, "oldbytes", 8, MSG_NOSIGNAL);	/* it may be gone */
+	post("sent");
+	await_end(new);
+	close(old);
+}
+
 const struct tcp_case cases[] = {
 	{"echo64", echo64_server, echo64_client},
 	{"writers", writers_server, writers_client},
@@ -413,5 +458,6 @@ const struct tcp_case cases[] = {
 	{"crowd", crowd_server, crowd_client},
 	{"one-wakes", one_wakes_server, one_wakes_client},
 	{"ended", ended_server, ended_client},
+	{"again", again_server, again_client},
 	{0},
 };
