@@ -84,7 +84,7 @@ limited=(bash -c 'for i in {3..30}; do eval "exec $i>&-"; done; ulimit -n "$1"; 
 
 @test "the limit on descriptors: no link, as the server says" {
 	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
-	there=("${limited[@]}" 11)
+	there=("${limited[@]}" 16)
 	greet
 	grep '"reason": *"descriptors"' "$t/client.report"
 }
