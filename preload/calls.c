@@ -43,5 +43,6 @@ static inline size_t checked(size_t n, size_t room)
 	}
 #define SR_VARIADIC(family, ret, name, params, args, last)
 #define SR_SYSCALL(family, ret, name, params, args)
+#define SR_TAIL(family, ret, name, params, args)
 #define SR_BY_HAND(family, ret, name, params)
 #include "calls.def"

@@ -14,6 +14,7 @@
 #undef _TIME_BITS
 
 #include <aio.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>

@@ -121,6 +121,11 @@ static inline int sr_shim_fresh(int fd)
 	return fd;
 }
 
+/* ---- around.c: preload/tail.c jumps to what they return ---- */
+
+void *sr_before_dlopen(const char *file, int mode);
+void *sr_before_dlmopen(Lmid_t ns);
+
 /* ---- poll.c ---- */
 
 /* Is there a stream that may be on a link among these?  If not, sr_shim_poll_sets() has

@@ -46,6 +46,42 @@ post_switches() {
 	compare around wordexp -w some -l
 }
 
+# library CASE: the library of the case uses a stream that is on a link when it is loaded
+library() {
+	export PLUG=$BATS_TEST_TMPDIR/plug.so
+	need "${CC:-gcc}"
+	"${CC:-gcc}" -shared -fPIC -o "$PLUG" "$SR_TOP/tests/lib/plug.c"
+	compare around "$1" -w mixed -l -r 'foreign-library|peer-dropped'
+}
+
+@test "a library that looks into the C library first (RTLD_DEEPBIND)" {
+	library deepbind
+}
+
+@test "a library with a C library of its own (dlmopen)" {
+	library namespace
+}
+
+@test "dlopen finds a library by the RUNPATH of its caller" {
+	local d=$BATS_TEST_TMPDIR mode
+	need "${CC:-gcc}"
+	mkdir "$d/lib"
+	"${CC:-gcc}" -shared -fPIC -o "$d/lib/libplug.so" "$SR_TOP/tests/lib/plug.c"
+	# shellcheck disable=SC2016 # $ORIGIN is for the dynamic linker
+	"${CC:-gcc}" -o "$d/finds" -Wl,-rpath,'$ORIGIN/lib' -xc - <<-'END'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		int main(void)
+		{
+			return !dlopen("libplug.so", RTLD_NOW | RTLD_DEEPBIND) ||
+			       !dlopen("libplug.so", RTLD_NOW) ||
+			       !dlmopen(LM_ID_BASE, "libplug.so", RTLD_NOW);
+		}
+	END
+	run -0 "$d/finds"
+	run -0 "$SOCKRAIL" "$d/finds"
+}
+
 @test "pidfd_spawn, of a newer C library: its child writes to the stream" {
 	local lib=$BATS_TEST_TMPDIR/newer_libc.so
 	need "${CC:-gcc}"

@@ -2,6 +2,7 @@
 /* around.c - what the C library does inside its functions: fork, end, execute, duplicate. */
 #include "case.h"
 
+#include <dlfcn.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <wordexp.h>
@@ -188,6 +189,47 @@ static void wordexp_client(void)
 	await_end(fd);
 }
 
+/* ------------------------------------------------------------ libraries */
+
+typedef ssize_t echo_fn(int fd, int rounds);
+
+static void library_server(int lfd, bool own_libc)
+{
+	const char *file = getenv("PLUG");
+	int fd = answer_warm(lfd);
+	void *lib = own_libc ? dlmopen(LM_ID_NEWLM, file, RTLD_NOW) :
+			       dlopen(file, RTLD_NOW | RTLD_DEEPBIND);
+	echo_fn *plug_echo = lib ? (echo_fn *)dlsym(lib, "plug_echo") : NULL;
+
+	if (!plug_echo) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	say_result("by the library", plug_echo(fd, 40));
+	warm_up(fd, false);
+	close(fd);
+}
+
+static void deepbind_server(int lfd)
+{
+	library_server(lfd, false);
+}
+
+static void namespace_server(int lfd)
+{
+	library_server(lfd, true);
+}
+
+static void library_client(void)
+{
+	int fd = dial_warm();
+
+	for (int i = 0; i < 10; i++)
+		warm_up(fd, true);
+	warm_up(fd, true);
+	await_end(fd);
+}
+
 /* ------------------------------------------------------------ pidfd_spawn(3) */
 
 int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
@@ -316,6 +358,8 @@ const struct tcp_case cases[] = {
 	{"daemon-long", quiet_server, daemon_long_client},
 	{"daemon-away", echo_server, daemon_away_client},
 	{"wordexp", echo_server, wordexp_client},
+	{"deepbind", deepbind_server, library_client},
+	{"namespace", namespace_server, library_client},
 	{"pidfd", pidfd_server, pidfd_client},
 	{"stranger", stranger_server, innocent_client},
 	{"stranger-many", stranger_many_server, innocent_client},
