@@ -11,6 +11,31 @@
 
 enum { NEW, LOADING, LOADED };
 static atomic_int state;
+static _Atomic uint64_t early;	/* signals */
+
+/*
+ * A sanitizer installs its handlers while it initializes itself, before any constructor,
+ * and cannot bear that we call the functions which it intercepts (strncpy).  So these
+ * calls do not start us, and their handlers are taken over as soon as something does.
+ */
+bool sr_shim_takes_handlers(int sig)
+{
+	if (sr_observe(&state) == LOADED)
+		return sr_shim_ready();
+	if (sig > 0 && sig < _NSIG)
+		atomic_fetch_or(&early, 1ull << (sig - 1));
+	return false;
+}
+
+static void take_handlers(void)
+{
+	uint64_t sigs = atomic_exchange(&early, 0);
+	struct sigaction sa;
+
+	for (int sig = 1; sigs; sig++, sigs >>= 1)
+		if ((sigs & 1) && !sr_real.sigaction(sig, NULL, &sa))
+			sr_signal_action(sig, &sa, NULL);
+}
 
 bool sr_shim_ready(void)
 {
@@ -22,6 +47,8 @@ bool sr_shim_ready(void)
 		sr_conf_load();
 		sr_stat_notes = sr_conf.report[0];
 		atomic_store(&state, LOADED);
+		if (sr_shim_ready())
+			take_handlers();
 	}
 	return !sr_conf.inert &&
 	       (!sr_conf.never || sr_conf.report[0]);

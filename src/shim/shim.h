@@ -62,6 +62,10 @@ static inline int sr_shim_not_open(void)
 /* Reads the knobs, once; true: there may be streams. */
 bool sr_shim_ready(void);
 
+/* The same for a handler of this signal, but does not read them: if that has not been done
+ * yet, the handler is taken over when it is. */
+bool sr_shim_takes_handlers(int sig);
+
 /* ---- sys.c ----
  *
  * A library that was preloaded behind us may make a function of syscall(2), which is ours:

@@ -18,8 +18,9 @@ static uint64_t bit(int sig)
 
 int sr_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
-	return sr_inside || sr_shim_ready() ? sr_signal_action(sig, act, old) :
-					      sr_real.sigaction(sig, act, old);
+	return sr_inside || sr_shim_takes_handlers(sig) ?
+		       sr_signal_action(sig, act, old) :
+		       sr_real.sigaction(sig, act, old);
 }
 
 static __sighandler_t install(int sig, __sighandler_t handler, unsigned flags,
