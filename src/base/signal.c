@@ -12,8 +12,8 @@
  * once more, and blocks all signals in the mask that the kernel is going to restore
  * when entry() returns.  The thread goes on, lets go, finds sr_held.off and puts the
  * old mask back: the kernel delivers, with the right siginfo, mask, stack and context.
- * The thread never sleeps while it holds something, so this is a matter of
- * microseconds.
+ * The thread sleeps for no longer than some milliseconds while it holds something, so this
+ * takes no longer.
  *
  * Two at once: the kernel may have stacked a second signal's frame upon the first
  * one's before either has run.  The second then runs first, and the mask it finds is
@@ -165,6 +165,22 @@ void sr_window_close(struct sr_window *w)
 	sr_held.count = w->held;
 	atomic_signal_fence(memory_order_seq_cst);
 	_pthread_cleanup_pop(&w->buffer, 0);
+}
+
+static void nothing(void *unused)
+{
+	(void)unused;
+}
+
+SR_WINDOW_FRAME
+void sr_signals_breathe(void)
+{
+	struct sr_window w;
+
+	if (!sr_held.off)
+		return;
+	sr_window_open(&w, nothing, NULL);
+	sr_window_close(&w);
 }
 
 /* ---- handlers ---- */

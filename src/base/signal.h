@@ -23,7 +23,7 @@ extern __thread volatile struct sr_held sr_held
 
 /* From here to sr_release() no handler of the program runs in this thread.  Nests.
  * Never to be held in a call that sleeps, or that is given a signal mask: that takes
- * a window. */
+ * a window, or, between sleeps of some milliseconds, sr_signals_breathe(). */
 static inline void sr_hold(void)
 {
 	sr_held.count++;
@@ -62,6 +62,11 @@ struct sr_window {
 };
 void sr_window_open(struct sr_window *w, void (*abandoned)(void *arg), void *arg);
 void sr_window_close(struct sr_window *w);
+
+/* For a call that sleeps again and again while it holds, with no lock: lets in what has been
+ * put off since.  A handler that leaves by siglongjmp(3) leaves the call half done: its
+ * references stay, and a descriptor that it was to close stays open. */
+void sr_signals_breathe(void);
 
 /* How many handlers have run in this thread, and how many of them had been installed
  * without SA_RESTART.  Counted before the handler begins. */

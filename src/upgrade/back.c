@@ -166,6 +166,7 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 			return true;
 		if (late || sr_loop_here())
 			return false;
+		sr_signals_breathe();
 		sr_now_sleep_longer(&step);
 	}
 	return true;

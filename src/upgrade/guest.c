@@ -34,6 +34,7 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 		limit = given & SR_OWNERS_SENDS ? SR_ORPHAN_NS : ASK_NS;
 		if (!there || (given & SR_OWNERS_LOST) || sr_now_ns() - since > limit)
 			return false;
+		sr_signals_breathe();
 		sr_now_sleep_longer(&step);
 	}
 }

@@ -58,6 +58,12 @@ forks() {
 	compare signal sigchld -w mixed
 }
 
+@test "a handler runs while close and dup2 wait for a peer that is stopped" {
+	needs_signals
+	compare signal_asleep stopped -n 2 -w some -r 'epoll|peer-dropped'
+	! grep -h 'not back on TCP yet' "$BATS_TEST_TMPDIR"/stopped.*/server.log
+}
+
 @test "siglongjmp out of calls that wait" {
 	compare signal_jump jump -w some
 }

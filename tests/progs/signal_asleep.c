@@ -2,6 +2,9 @@
 /* signal_asleep.c - a handler that sleeps in a call, in a program that watches malloc(3). */
 #include "case.h"
 
+#include <sys/epoll.h>
+#include <sys/time.h>
+
 /* A handler sleeps in a call, as does the call that it interrupts.  It may have interrupted
  * malloc(3) as well, so nothing may be allocated in it. */
 static volatile sig_atomic_t in_handler, allocated;
@@ -66,7 +69,77 @@ static void asleep_client(void)
 	await_end(fd);
 }
 
+/* ---- a call of the program's waits for a peer that is stopped: the handler that a timer has
+ * call lets the peer go on, and so the call must let the handler run ---- */
+
+static volatile sig_atomic_t continued;
+static pid_t halted;
+
+static void let_go_on(int sig)
+{
+	(void)sig;
+	kill(halted, SIGCONT);
+	continued = 1;
+}
+
+static void halt_peer(void)
+{
+	halted = peer_pid();
+	kill(halted, SIGSTOP);
+	while (thread_state(halted, halted) != 'T')
+		nap(1);
+}
+
+/* Runs the call with the timer set. */
+static void beside_timer(const char *name, int (*call)(int fd), int fd)
+{
+	struct itimerval soon = {.it_value = {.tv_usec = 50000}};
+	sigset_t none;
+
+	continued = 0;
+	halt_peer();
+	setitimer(ITIMER_REAL, &soon, NULL);
+	say_result(name, call(fd));
+	sigemptyset(&none);
+	while (!continued)
+		sigsuspend(&none);
+}
+
+static int replaces(int fd) { return dup2(STDIN_FILENO, fd) - fd; }
+
+static void stopped_server(int lfd)
+{
+	struct sigaction sa = {.sa_handler = let_go_on, .sa_flags = SA_RESTART};
+	int (*const calls[])(int fd) = {close, replaces};
+	struct epoll_event ev = {.events = EPOLLIN};
+	int ep = epoll_create1(0);
+
+	sigaction(SIGALRM, &sa, NULL);
+	for (size_t i = 0; i < COUNT(calls); i++) {
+		int fd = answer_warm(lfd), copy = dup(fd);
+
+		if (epoll_ctl(ep, EPOLL_CTL_ADD, copy, &ev))
+			die("epoll_ctl");
+		beside_timer(i ? "dup2" : "close", calls[i], copy);
+		send_go(fd);
+		await_end(fd);
+		if (i)
+			close(copy);
+	}
+}
+
+static void stopped_client(void)
+{
+	for (int i = 0; i < 2; i++) {
+		int fd = dial_warm();
+
+		await_go(fd);
+		close(fd);
+	}
+}
+
 const struct tcp_case cases[] = {
 	{"asleep", asleep_server, asleep_client},
+	{"stopped", stopped_server, stopped_client},
 	{0},
 };
