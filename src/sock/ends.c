@@ -61,12 +61,16 @@ bool sr_ends_took_none(struct sr_stream *st)
 	return link->ops->tx_over && link->ops->tx_over(link);
 }
 
-/* TCP has the reset before the next call; by a link it takes some milliseconds. */
+/* TCP has the reset before the next call; by a link it takes some milliseconds.  The kernel's
+ * socket is shut down meanwhile, so that those whom the kernel tells of it hear of the hang-up,
+ * too: epoll sets into which it comes from now on. */
 void sr_ends_reset_early(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
 	sr_stream_broke(st, EPIPE);	/* the peer's end came first */
 	atomic_store(&st->err.reported, true);
+	if (st->anchor >= 0 && !sr_is_shared(st))
+		sr_sys_shutdown(st->anchor, SHUT_RDWR);
 	sr_unlock(&st->rx_lock);
 }
 
