@@ -150,7 +150,7 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 }
 
 enum { /* states, <netinet/tcp.h>; those behind FIN_WAIT2 have the peer's end */
-	FIN_WAIT1 = 4, FIN_WAIT2, TIME_WAIT, LAST_ACK = 9, CLOSING = 11,
+	FIN_WAIT1 = 4, FIN_WAIT2, TIME_WAIT, CLOSED, LAST_ACK = 9, CLOSING = 11,
 };
 
 /* (poll(2) would take our own shutdown(SHUT_RD) for the peer's end.) */
@@ -241,11 +241,15 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 	return sample(st, true, &kernel) && agree("tx", kernel, atomic_load(&st->out.tcp));
 }
 
+/* (A socket that is closed does not tell whether a FIN of ours counts, and has no bytes to
+ * come.) */
 bool sr_anchor_is_strange(struct sr_stream *st)
 {
+	struct tcp_info ti;
 	uint64_t kernel;
 
-	return sample(st, true, &kernel) && kernel > atomic_load(&st->out.tcp);
+	return sample(st, true, &kernel) && kernel > atomic_load(&st->out.tcp) &&
+	       info(st, &ti) && ti.tcpi_state != CLOSED;
 }
 
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
