@@ -80,31 +80,33 @@ static void make_plain(const struct sets *s)
 			sr_shim_plain(fd, SR_REASON_OPTION);
 }
 
-/* May there be a stream in the sets? */
-static bool may_have_stream(const struct sets *s)
+/* Is there a stream in the sets?  Then they are put into p. */
+static bool has_stream(const struct sets *s, struct pollfd *p, int *n)
 {
 	if (sr_shim_unused() || sr_inside || s->n < 0)
 		return false;
-	if (s->n > FD_SETSIZE)
+	if (s->n > FD_SETSIZE) {
 		make_plain(s);
-	return s->n <= FD_SETSIZE;
+		return false;
+	}
+	*n = ask(s, p);
+	return sr_shim_polled(p, (nfds_t)*n);
 }
 
-/* How many entries ask() fills at most. */
+/* How many entries ask() fills. */
 static int room(const struct sets *s)
 {
 	int n = 0;
 
-	if (s->n <= WORD)
-		return s->n;
-	for (int i = 0; i * WORD < s->n; i++)
+	for (int i = 0; i * WORD < s->n && s->n <= FD_SETSIZE; i++)
 		n += __builtin_popcountl((unsigned long)any_word(s, i));
 	return n;
 }
 
-/* The entries are on the caller's stack, and no more than there are descriptors: a thread
- * may have little of it. */
-#define ENTRIES(s) __builtin_alloca((size_t)room(s) * sizeof(struct pollfd))
+/* The entries are on the caller's stack, of which a thread may have little: an array of FEW
+ * does for most programs; where there may be more, they take as much as they need. */
+#define FEW 32
+#define MANY(s) __builtin_alloca((size_t)room(s) * sizeof(struct pollfd))
 
 static bool answers(const struct pollfd *p, int k)
 {
@@ -185,21 +187,16 @@ static bool to_timespec(struct timespec *t, const struct timeval *tv)
 	return true;
 }
 
-int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
-	      struct timeval *timeout)
+static inline __attribute__((always_inline)) int
+select_by(const struct sets *s, struct pollfd *p, struct timeval *timeout)
 {
-	struct sets s = sets_of(n, rd, wr, ex);
-	struct pollfd *p;
 	struct timespec t;
 	int saved = errno, r, count;
 
-	if (!may_have_stream(&s) || (timeout && !to_timespec(&t, timeout)))
-		return sr_real.select(n, rd, wr, ex, timeout);
-	p = ENTRIES(&s);
-	count = ask(&s, p);
-	if (!sr_shim_polled(p, (nfds_t)count))
-		return sr_real.select(n, rd, wr, ex, timeout);
-	r = wait_sets(&s, p, count, timeout ? &t : NULL, NULL);
+	if (!has_stream(s, p, &count) || (timeout && !to_timespec(&t, timeout)))
+		return sr_real.select(s->n, (fd_set *)s->set[0], (fd_set *)s->set[1],
+				      (fd_set *)s->set[2], timeout);
+	r = wait_sets(s, p, count, timeout ? &t : NULL, NULL);
 	if (timeout) {
 		timeout->tv_sec = t.tv_sec;
 		timeout->tv_usec = t.tv_nsec / 1000;
@@ -207,22 +204,47 @@ int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
 	return (int)sr_outcome(saved, r);
 }
 
-int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
-	       const struct timespec *timeout, const sigset_t *mask)
+static __attribute__((noinline)) int select_many(const struct sets *s, struct timeval *timeout)
+{
+	return select_by(s, MANY(s), timeout);
+}
+
+int sr_select(int n, fd_set *rd, fd_set *wr, fd_set *ex,
+	      struct timeval *timeout)
 {
 	struct sets s = sets_of(n, rd, wr, ex);
-	struct pollfd *p;
+	struct pollfd few[FEW];
+
+	return n <= FEW ? select_by(&s, few, timeout) : select_many(&s, timeout);
+}
+
+static inline __attribute__((always_inline)) int
+pselect_by(const struct sets *s, struct pollfd *p, const struct timespec *timeout,
+	   const sigset_t *mask)
+{
 	struct timespec t;
 	int saved = errno, count;
 
 	if (timeout)
 		t = *timeout;
-	if (!may_have_stream(&s) || (timeout && !sr_is_time(&t)))
-		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
-	p = ENTRIES(&s);
-	count = ask(&s, p);
-	if (!sr_shim_polled(p, (nfds_t)count))
-		return sr_real.pselect(n, rd, wr, ex, timeout, mask);
-	return (int)sr_outcome(saved,
-			       wait_sets(&s, p, count, timeout ? &t : NULL, mask));
+	if (!has_stream(s, p, &count) || (timeout && !sr_is_time(&t)))
+		return sr_real.pselect(s->n, (fd_set *)s->set[0], (fd_set *)s->set[1],
+				       (fd_set *)s->set[2], timeout, mask);
+	return (int)sr_outcome(saved, wait_sets(s, p, count, timeout ? &t : NULL, mask));
+}
+
+static __attribute__((noinline)) int
+pselect_many(const struct sets *s, const struct timespec *timeout, const sigset_t *mask)
+{
+	return pselect_by(s, MANY(s), timeout, mask);
+}
+
+int sr_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex,
+	       const struct timespec *timeout, const sigset_t *mask)
+{
+	struct sets s = sets_of(n, rd, wr, ex);
+	struct pollfd few[FEW];
+
+	return n <= FEW ? pselect_by(&s, few, timeout, mask) :
+			  pselect_many(&s, timeout, mask);
 }
