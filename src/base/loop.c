@@ -387,6 +387,11 @@ bool sr_loop_in_reach(void)
 	return yes;
 }
 
+bool sr_loop_may_start(void)
+{
+	return sr_loop_runs() || !sr_signal_in_handler();
+}
+
 int sr_loop_start(void)
 {
 	int saved = errno, err;
@@ -395,6 +400,8 @@ int sr_loop_start(void)
 		return 0;
 	if (!sr_process_ours())
 		return -ECHILD;
+	if (sr_signal_in_handler())
+		return -EAGAIN;
 	sr_enter();
 	sr_lock(&starting);
 	err = start_locked();

@@ -13,8 +13,13 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-/* Starts the thread unless it runs.  0 or -errno.  Any thread. */
+/* Starts the thread unless it runs.  0 or -errno.  Any thread, but not in a signal handler:
+ * then it is -EAGAIN, because pthread_create(3) allocates memory. */
 int sr_loop_start(void);
+
+/* It runs, or may be started now.  Else the caller leaves what it wants to the next call
+ * outside a signal handler. */
+bool sr_loop_may_start(void);
 
 /* Has it been started? */
 bool sr_loop_runs(void);

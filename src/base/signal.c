@@ -64,6 +64,7 @@ __thread volatile struct sr_held sr_held
 __thread volatile struct sr_handled sr_handled
 	__attribute__((tls_model("initial-exec")));
 static __thread uint64_t mask_kept;	/* sr_held.off: the thread's own */
+static __thread volatile uint64_t running;	/* signals whose handlers have begun */
 
 /* What the program has installed, where the kernel has entry(). */
 SR_APART static struct {
@@ -202,6 +203,7 @@ static void entry(int sig, siginfo_t *info, void *context)
 {
 	int err = errno, flags = atomic_load(&table[sig].flags);
 	bool direct = sr_direct;	/* of what the handler interrupts */
+	uint64_t outer = running;
 
 	sr_direct = false;
 	if (!sr_held.count || !may_wait(sig, info) || !sr_signal_put_off(sig, info, context)) {
@@ -209,12 +211,29 @@ static void entry(int sig, siginfo_t *info, void *context)
 			reset(sig);
 		sr_handled.all++;
 		sr_handled.breaking += !(flags & SA_RESTART);
+		running = outer | BIT(sig);
 		atomic_signal_fence(memory_order_seq_cst);
 		atomic_load(&table[sig].handler)(sig, info, context);
 		atomic_signal_fence(memory_order_seq_cst);
+		running = outer;
 	}
 	sr_direct = direct;
 	errno = err;
+}
+
+/* A handler may leave by siglongjmp(), which entry() does not see.  But then its signal is no
+ * longer blocked, because siglongjmp() restores the mask. */
+bool sr_signal_in_handler(void)
+{
+	uint64_t blocked;
+	int err = errno;
+
+	if (!running)
+		return false;
+	SR_SYS(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, MASK_BYTES);
+	running &= blocked;
+	errno = err;
+	return running;
 }
 
 /* Handlers of what we call ourselves stay as they are, and so do those of a child of

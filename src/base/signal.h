@@ -76,6 +76,11 @@ struct sr_handled {
 extern __thread volatile struct sr_handled sr_handled
 	__attribute__((tls_model("initial-exec")));
 
+/* Does a handler run in this thread?  It may have interrupted malloc(3), or the C library with
+ * another lock, so what allocates, or starts a thread, is left to a later call.  (A handler
+ * that was installed with SA_NODEFER, or unblocks its own signal, is not known.) */
+bool sr_signal_in_handler(void);
+
 /* Blocks the signals that the kernel sends to a thread whose call on a file fails:
  * SIGXFSZ (RLIMIT_FSIZE) and SIGPIPE, for a call of ours.  The program does not get these;
  * it keeps those that were pending before.  Async-signal-safe. */

@@ -22,6 +22,7 @@
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
+#include "wait/waitset.h"
 #include "epoll/epoll.h"
 
 /*
@@ -104,6 +105,7 @@ static void in_child(void)
 	sr_streams_forget();
 	sr_epolls_forget();
 	sr_waiters_forget();
+	sr_waitset_space_forget();
 	sr_answer_forget();
 	sr_loop_forget();
 	sr_closer_forget();

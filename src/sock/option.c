@@ -119,7 +119,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	enum sr_reason why = SR_REASON_NONE;
 	struct sockaddr_storage local;
 	socklen_t len = sizeof(local);
-	bool early, want;
+	bool early, want, waits;
 	int r;
 
 	if (sr_sys_getsockname(fd, (struct sockaddr *)&local, &len) == 0)
@@ -127,7 +127,9 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())
 		why = sr_listener_never(st);
-	if (want && why == SR_REASON_NONE) {
+	/* In a signal handler: a stream that it accepts starts the thread (sr_listener_worth()). */
+	waits = st->policy->upgrade == SR_WAIT && sr_loop_may_start();
+	if (want && why == SR_REASON_NONE && sr_loop_may_start()) {
 		r = sr_loop_start();
 		if (r < 0)
 			why = sr_reason_of(r, SR_REASON_MEMORY);
@@ -136,7 +138,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		sr_listener_unavailable(st, why);
 		want = false;
 	}
-	early = want && st->policy->upgrade == SR_WAIT && bound(fd) &&
+	early = want && waits && bound(fd) &&
 		!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT));
 	if (early)
 		sr_listener_open(st, fd, true);
@@ -147,7 +149,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		return r;
 	}
 	if (want && !early)
-		sr_listener_open(st, fd, st->policy->upgrade == SR_WAIT);
+		sr_listener_open(st, fd, waits);
 	return 0;
 }
 

@@ -212,6 +212,8 @@ void sr_listener_worth(struct sr_stream *st)
 	struct sr_stream *listener = st->up.parent;
 	unsigned f = listener ? sr_st_flags(listener) : SR_ST_ANSWERED;
 
+	if (!sr_loop_may_start())
+		return;
 	sr_st_set(st, SR_ST_ANSWERED);
 	if ((f & (SR_ST_ANSWERED | SR_ST_NO_RENDEZVOUS)) ||
 	    (sr_st_set(listener, SR_ST_WORTH) & SR_ST_WORTH))

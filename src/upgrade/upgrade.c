@@ -56,7 +56,7 @@ static void ask_now(struct sr_stream *st)
 {
 	int r;
 
-	if (sr_is_shared(st) ||
+	if (sr_is_shared(st) || !sr_loop_may_start() ||
 	    (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns))
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||

@@ -7,7 +7,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/stream.h"
@@ -20,9 +19,8 @@
 /* One piece of memory, which begins with the entries. */
 static bool allocate(struct sr_waitset *s)
 {
-	sr_enter();
-	s->memory = calloc(s->n + 1, sizeof(*s->e) + sizeof(*s->nodes) + 3 * sizeof(*s->k));
-	sr_leave();
+	s->memory = sr_waitset_space_get((s->n + 1) * (sizeof(*s->e) + sizeof(*s->nodes) +
+						       3 * sizeof(*s->k)));
 	s->e = s->memory;
 	s->nodes = (void *)(s->e + s->n);
 	s->k = (void *)(s->nodes + s->n);

@@ -13,7 +13,6 @@
 #include "base/real.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/now.h"
 #include "engine/engine.h"
@@ -55,11 +54,8 @@ void sr_waitset_free(struct sr_waitset *s)
 	for (size_t i = 0; i < s->n; i++)
 		if (s->e[i].st)
 			sr_stream_put(s->e[i].st);
-	if (!s->memory)
-		return;
-	sr_enter();
-	free(s->memory);
-	sr_leave();
+	if (s->memory)
+		sr_waitset_space_put(s->memory);
 }
 
 static bool asked(const struct sr_waitset_entry *e)

@@ -73,4 +73,9 @@ void sr_waitset_done(struct sr_waitset *s);
  * the thread never returns from its sleep. */
 void sr_waitset_free(struct sr_waitset *s);
 
+/* The memory of a waitset (space.c): all zero, or NULL. */
+void *sr_waitset_space_get(size_t size);
+void sr_waitset_space_put(void *memory);
+void sr_waitset_space_forget(void);	/* in the child of fork */
+
 #endif

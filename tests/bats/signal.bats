@@ -42,6 +42,11 @@ forks() {
 	compare signal_asleep asleep -n 2
 }
 
+@test "a signal handler interrupts malloc and uses a stream, and nothing is allocated" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer has a malloc() of its own"
+	compare signal_asleep in-malloc -w mixed
+}
+
 @test "a handler uses the stream that it interrupts" {
 	compare signal storm -w mixed
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* signal_asleep.c - a handler that sleeps in a call, in a program that watches malloc(3). */
-#include "case.h"
+/* signal_asleep.c - handlers that make calls, in a program that watches malloc(3). */
+#include "handler.h"
 
 #include <sys/epoll.h>
 #include <sys/time.h>
 
-/* A handler sleeps in a call, as does the call that it interrupts.  It may have interrupted
- * malloc(3) as well, so nothing may be allocated in it. */
-static volatile sig_atomic_t in_handler, allocated;
+/* A handler may have interrupted malloc(3), so nothing may be allocated in it. */
+static __thread volatile sig_atomic_t in_handler;
+static volatile sig_atomic_t allocated, interrupts;
 static int handler_fd;
 
 void *__libc_malloc(size_t n);
@@ -15,6 +15,10 @@ void *__libc_calloc(size_t n, size_t size);
 
 void *malloc(size_t n)
 {
+	if (interrupts) {
+		interrupts = 0;
+		raise(SIGUSR1);
+	}
 	allocated |= in_handler;
 	return __libc_malloc(n);
 }
@@ -25,6 +29,7 @@ void *calloc(size_t n, size_t size)
 	return __libc_calloc(n, size);
 }
 
+/* A handler sleeps in a call, as does the call that it interrupts. */
 static void sleep_in_handler(int sig)
 {
 	ssize_t n;
@@ -138,8 +143,69 @@ static void stopped_client(void)
 	}
 }
 
+/* A handler interrupts malloc(3).  Its stream has moved as much when it returns as a stream
+ * may ask for a link with. */
+static bool first;
+static int polled[2];
+static void *volatile is_kept;
+
+static int poll_many(short events)
+{
+	struct pollfd p[20];
+
+	for (size_t i = 0; i < COUNT(p); i++)
+		p[i] = (struct pollfd){.fd = handler_fd, .events = events};
+	return poll(p, COUNT(p), 0);
+}
+
+static void use_in_handler(int sig)
+{
+	int err = errno;
+
+	(void)sig;
+	in_handler = 1;
+	warm_up(handler_fd, first);
+	polled[0] = poll_many(POLLPRI);
+	polled[1] = poll_many(POLLOUT);
+	in_handler = 0;
+	errno = err;
+}
+
+static void interrupt_malloc(int fd, bool is_first)
+{
+	handler_fd = fd;
+	first = is_first;
+	handle(SIGUSR1, use_in_handler, SA_RESTART);
+	interrupts = 1;
+	is_kept = malloc(20); /* else the compiler would leave it out */
+	free(is_kept);
+	say("polled: %d and %d, allocated: %d", polled[0], polled[1], (int)allocated);
+}
+
+/* The link is asked for by the first call outside a handler. */
+static void in_malloc_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	interrupt_malloc(fd, false);
+	warm_up(fd, false);
+	interrupt_malloc(fd, false);
+	await_end(fd);
+}
+
+static void in_malloc_client(void)
+{
+	int fd = dial();
+
+	interrupt_malloc(fd, true);
+	warm_up(fd, true);
+	interrupt_malloc(fd, true);
+	close(fd);
+}
+
 const struct tcp_case cases[] = {
 	{"asleep", asleep_server, asleep_client},
 	{"stopped", stopped_server, stopped_client},
+	{"in-malloc", in_malloc_server, in_malloc_client},
 	{0},
 };

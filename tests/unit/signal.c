@@ -280,6 +280,36 @@ static void test_jump_out(void)
 	close(pair[1]);
 }
 
+/* What runs in a handler knows it, and what runs behind one that has left by a jump, too. */
+static volatile int known;
+
+static void know(int sig)
+{
+	known += sr_signal_in_handler();
+	if (sig == SIGUSR1)
+		raise(SIGUSR2);
+	known += sr_signal_in_handler();
+	if (sig == SIGHUP)
+		siglongjmp(out, 1);
+}
+
+static void test_in_handler(void)
+{
+	struct sigaction sa = { .sa_handler = know };
+
+	sr_sigaction(SIGUSR1, &sa, NULL);
+	sr_sigaction(SIGUSR2, &sa, NULL);
+	sr_sigaction(SIGHUP, &sa, NULL);
+	CHECK(!sr_signal_in_handler());
+	raise(SIGUSR1);
+	CHECK_EQ(known, 4);
+	CHECK(!sr_signal_in_handler());
+	if (!sigsetjmp(out, 1))
+		raise(SIGHUP);
+	CHECK_EQ(known, 6);
+	CHECK(!sr_signal_in_handler());
+}
+
 /* The child has the mask that the program had; the signal is the parent's. */
 static void test_fork(void)
 {
@@ -328,6 +358,7 @@ int main(void)
 	test_faults();
 	test_window();
 	test_jump_out();
+	test_in_handler();
 	test_fork();
 	test_counts();
 	return 0;

@@ -9,7 +9,6 @@
 #include "base/real.h" /* before any system header */
 #include "link/verbs/lib.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +32,15 @@ static bool stale;	/* librdmacm was used by a parent */
 #define CLASS "/sys/class/infiniband"
 #define LOOK_NS 100000000u /* a look at it holds so long; each connection asks twice */
 
+/* Of getdents64(2). */
+struct entry {
+	uint64_t inode;
+	int64_t next;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+};
+
 /* node_type is "1: CA" (InfiniBand, RoCE) or "4: RNIC" (iWARP). */
 static unsigned device_kind(const char *name)
 {
@@ -49,24 +57,32 @@ static unsigned device_kind(const char *name)
 	return type == '4' ? SR_VDEV_IWARP : SR_VDEV_IB;
 }
 
+static unsigned kinds_among(const char *entries, const char *end)
+{
+	const struct entry *e;
+	unsigned kinds = 0;
+
+	for (; entries < end; entries += e->length) {
+		e = (const struct entry *)entries;
+		if (e->name[0] != '.' &&
+		    (!sr_conf.device[0] || !strcmp(sr_conf.device, e->name)))
+			kinds |= device_kind(e->name);
+	}
+	return kinds;
+}
+
+/* A signal handler may be asking: opendir(3) would allocate memory. */
 static unsigned look_for_devices(void)
 {
+	_Alignas(struct entry) char entries[400];
 	unsigned kinds = 0;
-	struct dirent *e;
-	DIR *dir;
+	ssize_t n;
+	int dir = sr_now_open(CLASS, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
-	sr_enter();
-	dir = opendir(CLASS);
-	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] == '.')
-			continue;
-		if (sr_conf.device[0] && strcmp(sr_conf.device, e->d_name))
-			continue;
-		kinds |= device_kind(e->d_name);
-	}
-	if (dir)
-		closedir(dir);
-	sr_leave();
+	while (dir >= 0 && (n = sr_sys_getdents(dir, entries, sizeof(entries))) > 0)
+		kinds |= kinds_among(entries, entries + n);
+	if (dir >= 0)
+		sr_now_close(dir);
 	return kinds;
 }
 
@@ -76,8 +92,7 @@ unsigned sr_verbs_devices(void)
 	static _Atomic uint64_t until_ns;
 	uint64_t now;
 
-	/* Most hosts have none, and then no memory is needed: a signal handler may
-	 * be asking. */
+	/* Most hosts have none. */
 	if (sr_sys_access(CLASS, F_OK) < 0)
 		return 0;
 	now = sr_now_ns();

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * space.c - owns the memory of polls that ask for more than a few descriptors.  It is not
+ * malloc(3)'s, because poll(2) is async-signal-safe: a handler may have interrupted malloc().
+ * Pieces of PIECE bytes are kept for the next poll.  Lock: a leaf.
+ */
+#include "base/real.h"
+
+#include <string.h>
+
+#include "base/lock.h"
+#include "base/pages.h"
+#include "wait/waitset.h"
+
+#define PIECE 16384	/* enough for some hundred descriptors */
+
+struct piece {
+	struct piece *next;
+	size_t size;
+};
+
+static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
+static struct piece *pool;
+
+static struct piece *pool_take(void)
+{
+	struct piece *p;
+
+	sr_lock(&pool_lock);
+	p = pool;
+	if (p)
+		pool = p->next;
+	sr_unlock(&pool_lock);
+	return p;
+}
+
+void *sr_waitset_space_get(size_t size)
+{
+	struct piece *p;
+
+	size += sizeof(*p);
+	p = size <= PIECE ? pool_take() : NULL;
+	if (p)
+		return memset(p + 1, 0, size - sizeof(*p));
+	size = size < PIECE ? PIECE : size;
+	p = sr_pages_get(size);
+	if (!p)
+		return NULL;
+	p->size = size;
+	return p + 1;
+}
+
+void sr_waitset_space_put(void *memory)
+{
+	struct piece *p = (struct piece *)memory - 1;
+
+	if (p->size > PIECE) {
+		sr_pages_put(p, p->size);
+		return;
+	}
+	sr_lock(&pool_lock);
+	p->next = pool;
+	pool = p;
+	sr_unlock(&pool_lock);
+}
+
+void sr_waitset_space_forget(void)
+{
+	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
+	pool = NULL;
+}
