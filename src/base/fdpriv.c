@@ -32,7 +32,7 @@
 #define TOP 16384
 #define MANY 32	/* to be closed at a time */
 #define BITS 64
-#define CHUNK 64 /* numbers to be looked at with one call */
+#define CHUNK 48 /* numbers to be looked at with one call */
 
 static _Atomic uint64_t set[TOP / BITS];
 static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */

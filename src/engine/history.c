@@ -64,7 +64,7 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 			    size_t n)
 {
 	struct sr_history *h = &st->rare->out;
-	uint8_t buf[SR_HISTORY_FIRST];
+	uint8_t buf[SR_HISTORY_FIRST / 2];	/* (a small stack) */
 	uint64_t to = at + n;
 	off_t end = 0;
 

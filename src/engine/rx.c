@@ -184,7 +184,7 @@ static void met_stranger(struct sr_stream *st)
 size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n)
 {
-	uint8_t in[160], out[sizeof(in) + SR_RECORD_LEN];	/* (a small stack) */
+	uint8_t in[128], out[sizeof(in) + SR_RECORD_LEN];	/* (a small stack) */
 	struct sr_iov from = sr_iov_make(iov, iovlen), to = from;
 	enum sr_rx_state before = rx->state;
 	size_t total = from.left;

@@ -23,7 +23,7 @@ struct sr_wait_node {
 
 /* Nodes are never on a thread's stack: a signal handler may longjmp out of a
  * sleep, and would leave a stream with a node in a dead frame. */
-#define SR_WAITER_NODES 8
+#define SR_WAITER_NODES 2
 
 struct sr_waiter {
 	int efd;		/* -1: not needed so far */

@@ -226,6 +226,7 @@ static size_t take_ring(struct sr_stream *st, struct sr_iov *to, bool peek)
  * as a switch waits until the program has read what comes before it.  So a peek, for
  * which rx is a copy, needs to look no further.  -EAGAIN: none, or the state has changed.
  * rx_lock held. */
+__attribute__((noinline))
 static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *to)
 {
 	bool peek = rx != &st->rx;
@@ -285,6 +286,7 @@ static ssize_t copy(struct sr_stream *st, struct sr_iov *to, bool peek)
 }
 
 /* Tries once, under the lock.  Returns > 0, 0 at the end, -EAGAIN, or an error. */
+__attribute__((noinline))
 static ssize_t take(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
 	enum sr_rx_state before;
@@ -306,6 +308,8 @@ static ssize_t take(struct sr_stream *st, struct sr_iov *to, bool peek)
 	return sr_st_flags(st) & SR_ST_RDSHUT ? -atomic_exchange(&st->err.pending, 0) : -EAGAIN;
 }
 
+/* (A frame of its own is smaller than one for all of a receive.) */
+__attribute__((noinline))
 static ssize_t recv_try(struct sr_stream *st, struct sr_iov *to, int flags)
 {
 	struct iovec v[16];

@@ -41,7 +41,7 @@
 #include "base/order.h"
 
 enum {
-	BATCH = 16,		/* completions a poll */
+	BATCH = 8,		/* completions a poll */
 	TICK_MS = 50,
 	SOON_MS = 2,		/* a tick while bytes are held back */
 	BUSY = 3,		/* looks of the program in a tick: more is use */

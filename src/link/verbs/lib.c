@@ -42,7 +42,7 @@ struct entry {
 };
 
 /* node_type is "1: CA" (InfiniBand, RoCE) or "4: RNIC" (iWARP). */
-static unsigned device_kind(const char *name)
+__attribute__((noinline)) static unsigned device_kind(const char *name)
 {
 	char path[sizeof(CLASS) + 280], type = 0;
 	int fd;
