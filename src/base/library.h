@@ -23,14 +23,17 @@ static const struct sr_library sr_library_sodium = {
 	"libsodium", { "libsodium.so.26", "libsodium.so.23" }
 };
 
-/* NULL: none could be loaded, and why has a sentence about it. */
-static inline void *sr_library_open(const struct sr_library *library, char *why, size_t size)
+/* load: dlopen(3), which in the library itself is sr_real's.  NULL: none could be loaded, and
+ * why has a sentence about it. */
+static inline void *sr_library_open(const struct sr_library *library,
+				    void *(*load)(const char *file, int mode), char *why,
+				    size_t size)
 {
 	int len = snprintf(why, size, "%s cannot be loaded:", library->name);
 	const char *err;
 
 	for (int i = 0; i < 3 && library->file[i]; i++) {
-		void *lib = dlopen(library->file[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+		void *lib = load(library->file[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
 		if (lib)
 			return lib;

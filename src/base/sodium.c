@@ -4,18 +4,18 @@
  * never unloads it.  It has no state that a fork would have to care for.  The loop's; its
  * lock is that for loading.
  */
+#include "base/real.h" /* before any system header */
 #include "base/sodium.h"
 
 #include <stdbool.h>
 
 #include "base/library.h"
-#include "base/lock.h"
 #include "base/log.h"
 
 static const char *load(struct sr_sodium *s)
 {
 	static char none[256];
-	void *lib = sr_library_open(&sr_library_sodium, none, sizeof(none));
+	void *lib = sr_library_open(&sr_library_sodium, sr_real.dlopen, none, sizeof(none));
 
 	if (!lib)
 		return none;

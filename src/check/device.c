@@ -51,7 +51,7 @@ void check_modules(struct checked *c)
 
 	(void)c;
 	for (int i = 0; i < 3; i++) {
-		if (sr_library_open(needed[i].library, why, sizeof(why)))
+		if (sr_library_open(needed[i].library, dlopen, why, sizeof(why)))
 			continue;
 		say(have_device() ? PROBLEM : WARNING, "RDMA libraries", "%s", why);
 		remedy(needed[i].reason, "%s", advice(needed[i].reason));

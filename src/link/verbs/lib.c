@@ -106,7 +106,7 @@ unsigned sr_verbs_devices(void)
 static void *open_library(const struct sr_library *library)
 {
 	char why[256];
-	void *lib = sr_library_open(library, why, sizeof(why));
+	void *lib = sr_library_open(library, sr_real.dlopen, why, sizeof(why));
 
 	if (!lib)
 		sr_inform("verbs: %s", why);
