@@ -173,7 +173,7 @@ __attribute__((noinline)) static int
 resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int n, int i)
 {
 	int kept = i;
-	bool tokens = false;
+	bool tokens = false, woken = false;
 
 	for (; i < n; i++) {
 		uint64_t data = ev[i].data.u64;
@@ -185,12 +185,15 @@ resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int 
 			sr_epoll_return_wakeup();
 		} else if (data == sr_epoll_pool) {
 			atomic_store(&set->woken, false);
+			woken = true;
 		} else if (!once) {
 			ev[kept++] = ev[i];
 			tokens = true;
 		}
 	}
-	if (!tokens)
+	/* If there is something to return, what is listed is another thread's to collect: that
+	 * thread is woken. */
+	if (!tokens && !(woken && kept))
 		return kept;
 	note_pace(set);
 	return sr_epoll_resolve(set, epfd, ev, before, kept);
