@@ -83,7 +83,8 @@ void sr_tx_gate_leave(struct sr_stream *st);
 /* ---- anchor.c ---- */
 /* Do the kernel's byte counters agree with ours?  Promise 6. */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
-/* Has somebody else written to the anchor?  False if the kernel does not say. */
+/* Has the kernel more bytes of ours than the library has written?  False also if the kernel
+ * does not say. */
 bool sr_anchor_is_strange(struct sr_stream *st); /* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
 /* Bytes that the caller, which must be the only one within the direction's gate, has
@@ -107,7 +108,7 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);
 /* The peer's FIN or RST has arrived, perhaps behind unread bytes. */
 bool sr_anchor_ended(struct sr_stream *st);
-bool sr_anchor_shut(struct sr_stream *st);	/* our FIN is on its way, whoever sent it */
+bool sr_anchor_shut(struct sr_stream *st);	/* our FIN was sent, or is queued */
 /* False: reset, or ended both ways: another socket may have its addresses and ports. */
 bool sr_anchor_connected(struct sr_stream *st);	/* no lock held */
 uint64_t sr_anchor_inode(struct sr_stream *st);	/* 0: closed; no lock held */
