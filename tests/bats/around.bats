@@ -55,6 +55,7 @@ library() {
 }
 
 @test "a library that looks into the C library first (RTLD_DEEPBIND)" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "AddressSanitizer refuses RTLD_DEEPBIND"
 	library deepbind
 }
 
@@ -63,6 +64,7 @@ library() {
 }
 
 @test "dlopen finds a library by the RUNPATH of its caller" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "AddressSanitizer refuses RTLD_DEEPBIND"
 	local d=$BATS_TEST_TMPDIR mode
 	need "${CC:-gcc}"
 	mkdir "$d/lib"
