@@ -12,6 +12,7 @@ lib=/usr/lib/$(gcc -print-multiarch)
 ours=$SR_BUILD/.libs/libsockrail.so.0
 
 setup() {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library has to be first"
 	dir=$BATS_TEST_TMPDIR
 	takes=0		# 1: the library has sockets of its own kind
 	setting=()	# of the other library, for env
