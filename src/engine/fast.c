@@ -45,13 +45,15 @@ void sr_fast_update_tx(struct sr_stream *st)
 void sr_fast_update_rx(struct sr_stream *st)
 {
 	const unsigned unusual = SR_ST_RDSHUT | SR_ST_CLOSING;
+	unsigned char how = sr_st_flags(st) & SR_ST_INQ ? SR_RX_TELLS : SR_RX_FAST;
 	bool fast = sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
 		    st->in.link && st->in.link->ops->rx_look && !st->in.pushback_len &&
 		    !st->rx.end && !st->rx.tcp_over && !st->in.fin_seen &&
 		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_tcp) &&
 		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));
 
-	atomic_store_explicit(&st->head.rx_fast, fast, memory_order_relaxed);
+	atomic_store_explicit(&st->head.rx_fast, fast ? how : SR_RX_SLOW,
+			      memory_order_relaxed);
 	if (st->stat)
 		sr_stat_rx(st);
 }

@@ -13,10 +13,17 @@
 
 #include "engine/fdtab.h"
 
+enum sr_rx_fast {
+	SR_RX_SLOW,
+	SR_RX_TELLS,	/* fast, but recvmsg(2) has a control message to give (TCP_INQ) */
+	SR_RX_FAST,
+};
+
 /* The beginning of a stream.  Written under the direction's lock; a reader
  * without that lock gets a hint. */
 struct sr_stream_head {
-	atomic_bool tx_fast, rx_fast;
+	atomic_bool tx_fast;
+	atomic_uchar rx_fast;	/* enum sr_rx_fast */
 	/* Permanently plain (upgrade/plain.c): the C library's calls serve it. */
 	atomic_bool plain;
 };
@@ -40,6 +47,14 @@ static inline bool sr_rx_is_fast(struct sr_stream *st)
 	struct sr_stream_head *head = (struct sr_stream_head *)st;
 
 	return atomic_load_explicit(&head->rx_fast, memory_order_relaxed);
+}
+
+/* The same for recvmsg(2). */
+static inline bool sr_rx_msg_is_fast(struct sr_stream *st)
+{
+	struct sr_stream_head *head = (struct sr_stream_head *)st;
+
+	return atomic_load_explicit(&head->rx_fast, memory_order_relaxed) == SR_RX_FAST;
 }
 
 /* Does fd have a stream that may be on a link?  A hint. */

@@ -51,6 +51,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
 	SR_ST_HEIR = 1 << 28,	/* the parent process made it */
 	SR_ST_PAUSED = 1 << 27, /* sr_owners_pause() */
+	SR_ST_INQ = 1 << 29,	/* TCP_INQ is set */
 	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */
 };
 

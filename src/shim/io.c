@@ -246,7 +246,7 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (st && sr_is_plain(st))
 		return received(st, flags, sr_real.recvmsg(fd, msg, flags));
-	if (st && is_fast(flags) && sr_rx_is_fast(st) && has_few(msg))
+	if (st && is_fast(flags) && sr_rx_msg_is_fast(st) && has_few(msg))
 		fast = sr_fast_recv(st, fd, msg->msg_iov, msg->msg_iovlen);
 	if (fast) {
 		msg->msg_flags = 0;

@@ -221,6 +221,18 @@ static void set_keepalive(struct sr_stream *st, bool on)
 	sr_unlock(&st->rx_lock);
 }
 
+/* Handles TCP_INQ: while the gate is open the kernel gives the control messages. */
+static void set_inq(struct sr_stream *st, bool on)
+{
+	sr_lock(&st->rx_lock);
+	if (on)
+		sr_st_set(st, SR_ST_INQ);
+	else
+		sr_st_clear(st, SR_ST_INQ);
+	sr_fast_update_rx(st);
+	sr_unlock(&st->rx_lock);
+}
+
 /* A link cannot carry what the option promises: once more for one that was made while the
  * option was set.  (To a link that is being made, upgrade/attach.c says so.) */
 static void go_plain(struct sr_stream *st)
@@ -256,6 +268,9 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	} else if (level == SOL_SOCKET && name == SO_KEEPALIVE) {
 		memcpy(&v, val, sizeof(v));
 		set_keepalive(st, v);
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		memcpy(&v, val, sizeof(v));
+		set_inq(st, v);
 	} else if (level == SOL_SOCKET && (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS)) {
 		/* Many programs set these and never look (iperf 2); recv.c sees
 		 * which do. */

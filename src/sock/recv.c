@@ -13,6 +13,7 @@
 #include "base/real.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 
 #include "base/now.h"
 #include "engine/engine.h"
@@ -378,22 +379,61 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 	return got ? got : r;
 }
 
+/* Gives the control message of TCP_INQ, in `room' bytes, in the kernel's way (put_cmsg()). */
+static void put_inq(struct sr_stream *st, struct msghdr *msg, size_t room)
+{
+	struct cmsghdr head = {
+		.cmsg_len = CMSG_LEN(sizeof(int)),
+		.cmsg_level = IPPROTO_TCP,
+		.cmsg_type = TCP_CM_INQ,
+	};
+	int n;
+
+	if (!msg->msg_control || room < sizeof(head)) {
+		msg->msg_flags |= MSG_CTRUNC;
+		return;
+	}
+	if (room < head.cmsg_len) {
+		msg->msg_flags |= MSG_CTRUNC;
+		head.cmsg_len = room;
+	}
+	n = sr_state_inq(st);
+	memcpy(msg->msg_control, &head, sizeof(head));
+	memcpy((char *)msg->msg_control + sizeof(head), &n, head.cmsg_len - sizeof(head));
+	msg->msg_controllen = room < CMSG_SPACE(sizeof(n)) ? room : CMSG_SPACE(sizeof(n));
+}
+
+/* What recvmsg(2) on TCP returns besides the bytes; asked: what the program passed. */
+static void fill_in(struct sr_stream *st, struct msghdr *msg, const struct msghdr *asked,
+		    int flags)
+{
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	msg->msg_controllen = 0;
+	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	if (sr_st_flags(st) & SR_ST_INQ)
+		put_inq(st, msg, asked->msg_controllen);
+}
+
 /* waited: since the program passed fd. */
 static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 		       bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
+	const struct msghdr asked = *msg;
 	bool again;
 	ssize_t r;
 
 	if (!waited && !(flags & MSG_WAITALL) && !sr_gate_shut(&st->in.gate)) {
-		const struct msghdr asked = *msg;
-
 		r = recv_plain(st, fd, msg, flags, &again);
 		if (!again && r > 0)
 			sr_upgrade_count(st);
-		if (!again && r >= 0)
+		if (!again && r >= 0) {
+			/* The kernel may have counted a mark among the bytes. */
+			if (sr_gate_shut(&st->in.gate))
+				fill_in(st, msg, &asked, flags);
 			return r;
+		}
 		/* The kernel may have returned a mark and no bytes, or the end behind an
 		 * error that was kept. */
 		msg->msg_namelen = asked.msg_namelen;
@@ -405,12 +445,8 @@ static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		return -EINVAL;
 	r = recv_slow(st, &sleep, msg, flags);
-	if (r >= 0) {	/* what recvmsg(2) on TCP returns besides the bytes */
-		if (msg->msg_name)
-			msg->msg_namelen = 0;
-		msg->msg_controllen = 0;
-		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
-	}
+	if (r >= 0)
+		fill_in(st, msg, &asked, flags);
 	if (r > 0 && !sr_gate_shut(&st->in.gate))
 		sr_upgrade_count(st);
 	return r;

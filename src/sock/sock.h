@@ -84,6 +84,9 @@ void sr_ends_reset_on_close(int fd);
 /* ---- state.c: what is said of a stream; the kernel has answered, for its anchor ---- */
 /* SIOCINQ, SIOCOUTQ, SIOCOUTQNSD: *n bytes are in the anchor's queue. */
 int sr_state_queue(struct sr_stream *st, int fd, unsigned long req, int *n);
+/* The number that TCP_INQ tells (tcp(7)): the bytes that are unread, and 1 more if the peer's
+ * end has come behind them, whether the program has read that or not. */
+int sr_state_inq(struct sr_stream *st);
 /* val is struct tcp_info, or its first len bytes. */
 void sr_state_info(struct sr_stream *st, void *val, size_t len);
 

@@ -79,25 +79,42 @@ static unsigned not_arrived(struct sr_stream *st)
 	return (unsigned)(st->tx.w - link->ops->tx_arrived(link));
 }
 
+/* rx_lock held. */
 static int unread(struct sr_stream *st, int fd, int *n)
 {
 	int r = 0;
 
-	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
 	if (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_RAW)
 		r = sr_sys_ioctl(fd, SIOCINQ, n) < 0 ? -errno : 0;
 	else
 		*n = (int)sr_ring_bytes(st);
 	*n += (int)st->in.pushback_len;
-	sr_unlock(&st->rx_lock);
 	return r;
+}
+
+int sr_state_inq(struct sr_stream *st)
+{
+	int n = 0;
+
+	sr_lock(&st->rx_lock);
+	unread(st, st->anchor, &n);
+	n += sr_ends_came(st);
+	sr_unlock(&st->rx_lock);
+	return n;
 }
 
 int sr_state_queue(struct sr_stream *st, int fd, unsigned long req, int *n)
 {
+	int r = 0;
+
+	if (req == SIOCINQ && sr_gate_shut(&st->in.gate)) {
+		sr_lock(&st->rx_lock);
+		r = unread(st, fd, n);
+		sr_unlock(&st->rx_lock);
+	}
 	if (req == SIOCINQ)
-		return sr_gate_shut(&st->in.gate) ? unread(st, fd, n) : 0;
+		return r;
 	if (!sr_gate_shut(&st->out.gate))
 		return 0;
 	sr_lock(&st->tx_lock);

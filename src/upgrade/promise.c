@@ -5,7 +5,8 @@
  * for: so a set of options is kept that the program has set, or inherited from its
  * listener, and only these are read then.
  *
- * Where another program set the listener up, all of them are read.  (What another process
+ * Where another program set the listener up, all of them are read, and so is TCP_INQ, which
+ * a link carries.  (What another process
  * sets later, at a socket that both have, is not seen.)
  *
  * Locks: rx_lock, under which the anchor is not closed.
@@ -130,7 +131,12 @@ void sr_promise_note(struct sr_stream *st, int i, bool made)
 
 void sr_promise_foreign(struct sr_stream *st)
 {
+	socklen_t len = sizeof(int);
+	int inq = 0;
+
 	atomic_fetch_or(&st->up.promises, FOREIGN);
+	if (!sr_sys_getsockopt(st->anchor, IPPROTO_TCP, TCP_INQ, &inq, &len) && inq)
+		sr_st_set(st, SR_ST_INQ);
 }
 
 static bool is_kept(int fd, const struct promise *p)

@@ -52,6 +52,14 @@ teardown() { stop_all; }
 	compare io_message iov
 }
 
+@test "TCP_INQ: how much is left, and 1 at the end" {
+	compare io_message inq
+}
+
+@test "TCP_INQ: a reader that trusts it, and edges" {
+	compare io_message inq-edge -w mixed
+}
+
 @test "recvmmsg and sendmmsg make the stream plain" {
 	compare io_message mmsg -w some -r 'option|peer-dropped'
 }

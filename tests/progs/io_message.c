@@ -2,6 +2,8 @@
 /* io_message.c - buffers and messages: many of them, none, fields, what is kept. */
 #include "case.h"
 
+#include <sys/epoll.h>
+
 static char buf[1 << 20];
 
 /* ------------------------------------------------------- many buffers */
@@ -316,6 +318,161 @@ static void beyond_client(void)
 	close(fd);
 }
 
+/* ------------------------------------------------------------ TCP_INQ */
+
+/* recvmsg(2) of n bytes with room for so much control. */
+static ssize_t receive_inq(int fd, size_t n, size_t room, int flags, struct msghdr *m, int *inq)
+{
+	static char control[100];
+	struct iovec iov = {buf, n};
+	struct cmsghdr *c;
+	ssize_t r;
+
+	memset(control, 1, sizeof(control));
+	*m = (struct msghdr){.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = room ? control : NULL,
+			     .msg_controllen = room};
+	r = recvmsg(fd, m, flags);
+	c = r < 0 ? NULL : CMSG_FIRSTHDR(m);
+	*inq = -1;
+	if (c && c->cmsg_level == IPPROTO_TCP && c->cmsg_type == TCP_CM_INQ)
+		memcpy(inq, CMSG_DATA(c), sizeof(*inq));
+	return r;
+}
+
+static void say_inq(int fd, size_t n, size_t room, int flags)
+{
+	struct msghdr m;
+	int inq, err;
+	ssize_t r = receive_inq(fd, n, room, flags, &m, &inq);
+
+	err = errno;
+	say("inq %d control %zu length %zu flags %x", inq, m.msg_controllen,
+	    m.msg_controllen >= sizeof(struct cmsghdr) ?
+		    ((struct cmsghdr *)m.msg_control)->cmsg_len : 0,
+	    m.msg_flags);
+	errno = err;
+	say_result("recvmsg", r);
+}
+
+static void await_hangup(int fd)
+{
+	struct pollfd p = {fd, POLLRDHUP, 0};
+
+	say_result("poll", poll(&p, 1, -1));
+}
+
+static void set_inq(int fd, int v)
+{
+	say_result("set", setsockopt(fd, IPPROTO_TCP, TCP_INQ, &v, sizeof(v)));
+	socklen_t len = sizeof(v);
+	say_result("get", getsockopt(fd, IPPROTO_TCP, TCP_INQ, &v, &len));
+	say("%d", v);
+}
+
+static void inq_server(int lfd)
+{
+	int fd;
+
+	set_inq(lfd, 1);
+	fd = answer_warm(lfd);
+	set_inq(fd, 2);
+	send_go(fd);
+	await_readable(fd, 100);
+	say_inq(fd, 10, 100, 0);
+	say_inq(fd, 10, 0, 0);
+	say_inq(fd, 10, 15, 0);
+	say_inq(fd, 10, 16, 0);
+	say_inq(fd, 10, 18, 0);
+	say_inq(fd, 10, 20, MSG_CMSG_CLOEXEC);
+	say_inq(fd, 10, 24, MSG_PEEK);
+	say_inq(fd, 5, 24, MSG_WAITALL);
+	set_inq(fd, 0);
+	say_inq(fd, 5, 24, 0);
+	say_inq(fd, 5, 0, 0);
+	set_inq(fd, 1);
+	say_inq(fd, 25, 100, 0);
+	say_inq(fd, 10, 100, MSG_DONTWAIT);
+	send_go(fd);
+	await_hangup(fd);
+	say_inq(fd, 10, 100, 0);
+	say_inq(fd, 10, 100, MSG_PEEK);
+	say_inq(fd, 20, 100, 0);
+	say_inq(fd, 10, 100, 0);
+	say_inq(fd, 10, 0, 0);
+	say_inq(fd, 10, 100, MSG_PEEK);
+	close(fd);
+}
+
+static void inq_client(void)
+{
+	int fd = dial_warm();
+
+	await_go(fd);
+	put(fd, buf, 100);
+	await_go(fd);
+	put(fd, buf, 30);
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
+/* Reads on as long as the kernel says that there is more, and otherwise waits for the next
+ * edge, as gRPC does. */
+static void inq_edge_server(int lfd)
+{
+	int fd = answer(lfd), ep = epoll_create1(0), on = 1, inq;
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+	struct data d = DATA(0);
+	struct msghdr m;
+	uint32_t left = 0;
+	ssize_t r = 1;
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)) ||
+	    fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
+		die("set up");
+	while (r) {
+		if (epoll_wait(ep, &ev, 1, 60000) != 1)
+			die("no edge");
+		do {
+			r = receive_inq(fd, left ? left : 4, 100, 0, &m, &inq);
+			if (r < 0 && errno == EAGAIN)
+				break; /* a spurious one */
+			if (r < 0 || inq < 0)
+				die("recvmsg");
+			if (!left && r == 4)
+				memcpy(&left, buf, 4);
+			else
+				data_sum(&d, buf, (size_t)r), left -= (uint32_t)r;
+			if (!left && r)
+				send_go(fd);
+		} while (inq && r);
+	}
+	say_data("got", &d);
+	close(fd);
+}
+
+static void inq_edge_client(void)
+{
+	struct data d = DATA(7), sizes = DATA(8);
+	int fd = dial(), on = 1;
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)))
+		die("setsockopt");
+	for (int i = 0; i < 1000; i++) {
+		uint32_t n = (uint32_t)data_size(&sizes, i % 10 ? 3000 : 200000);
+
+		data_fill(&d, buf, n);
+		put(fd, &n, 4);
+		put(fd, buf, n / 2);
+		put(fd, buf + n / 2, n - n / 2);
+		await_go(fd);
+	}
+	say_data("sent", &d);
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
 const struct tcp_case cases[] = {
 	{"iov", iov_server, iov_client},
 	{"mmsg", mmsg_server, mmsg_client},
@@ -323,5 +480,7 @@ const struct tcp_case cases[] = {
 	{"fields", fields_server, fields_client},
 	{"fields-reset", fields_reset_server, fields_reset_client},
 	{"beyond", beyond_server, beyond_client},
+	{"inq", inq_server, inq_client},
+	{"inq-edge", inq_edge_server, inq_edge_client},
 	{0},
 };
