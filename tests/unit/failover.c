@@ -23,6 +23,7 @@
 #include "check.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
+#include "fake_profile.h"
 #include "fake_verbs.h"
 #include "in_process.h"
 #include "link/verbs/lib.h"
@@ -376,7 +377,7 @@ int main(int argc, char **argv)
 		run = argc < 2;
 		for (k = 1; k < (unsigned)argc; k++)
 			run |= !strcmp(argv[k], f.name);
-		if (!run)
+		if (!run || !(fake_profile()->kinds & (iwarp ? FAKE_IWARP : FAKE_IB)))
 			continue;
 		printf("%s%s:", f.name, iwarp ? ", iWARP" : "");
 		CHECK_EQ(in_process(run_case, &f, HANG_S), 0);

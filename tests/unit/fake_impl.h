@@ -4,6 +4,7 @@
 #ifndef FAKE_IMPL_H
 #define FAKE_IMPL_H
 
+#include "fake_profile.h"
 #include "fake_verbs.h"
 
 #include "link/verbs/verbs.h"
@@ -33,11 +34,16 @@ struct cqe {
 	bool send;
 };
 
+enum fake_level { NOT_ARMED, ARMED_SOLICITED, ARMED };
+
 struct cq {
 	struct ibv_cq v;
 	struct cqe *ring;
 	uint32_t head, tail;
-	enum { NOT_ARMED, ARMED_SOLICITED, ARMED } armed;
+	enum fake_arming arming;
+	enum fake_level armed;
+	enum fake_level asked;	 /* what the provider believes it to be (ARM_PUT_OFF) */
+	enum fake_level put_off; /* to be armed later */
 	unsigned events, unacked, users;
 	struct cq *next;
 };
@@ -103,6 +109,9 @@ void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q);
 void fake_start(void);	     /* the hardware, if it does not run yet */
 void fake_wake(void);	     /* there is a request */
 uint64_t fake_due_ns(void);  /* when a request that is posted now is executed */
+void fake_arm(struct cq *c, enum fake_level level);
+void fake_polled(struct cq *c);
+void fake_event_read(struct cq *c);
 int fake_eventfd(void);
 void fake_ring(int fd);	     /* one event more */
 bool fake_next_ring(int fd); /* one less; false: there was none */

@@ -22,7 +22,8 @@ struct id *fake_ids;
 atomic_uint fake_alive;
 struct mr *fake_mrs;
 static struct cq *cqs;
-static unsigned last_key, last_qpn;
+static unsigned last_key, last_qpn, last_cq;
+static size_t pinned, most_pinned;
 
 int fake_take(void)
 {
@@ -173,12 +174,68 @@ bool fake_next_ring(int fd)
 	return read(fd, &one, sizeof(one)) == sizeof(one);
 }
 
+/* What makes or destroys something takes its time; not locked. */
+static void take_time(void)
+{
+	if (fake_profile()->slow_us)
+		usleep(fake_profile()->slow_us);
+}
+
+static int destroyed(struct ibv_context *ctx, const char *verb)
+{
+	if (fake_fails(verb))
+		return errno;
+	return fake_profile()->destroys_fail && ((struct device *)ctx)->gone ? EIO : 0;
+}
+
 /* ---- memory ---- */
+
+/* As ib_umem_get() of the kernel does.  Queues count with some devices only. */
+static bool pin(size_t bytes, bool queue)
+{
+	if (queue && !fake_profile()->pins)
+		return true;
+	errno = ENOMEM;
+	if (most_pinned && pinned + bytes > most_pinned)
+		return false;
+	pinned += bytes;
+	return true;
+}
+
+static void unpin(size_t bytes, bool queue)
+{
+	if (!queue || fake_profile()->pins)
+		pinned -= bytes;
+}
+
+/* Of mlx5, for queues of the library's sizes. */
+static size_t cq_bytes(const struct cq *c)
+{
+	return (size_t)c->v.cqe * 2 * 64;
+}
+
+static size_t qp_bytes(const struct qp *q)
+{
+	return (size_t)q->send_cap * 512 + (size_t)q->recv_cap * 64;
+}
+
+void fake_may_pin(size_t bytes)
+{
+	LOCKED;
+	most_pinned = bytes;
+}
+
+size_t fake_pinned(void)
+{
+	LOCKED;
+	return pinned;
+}
 
 static struct ibv_pd *fake_alloc_pd(struct ibv_context *ctx)
 {
 	struct ibv_pd *pd;
 
+	take_time();
 	LOCKED;
 	if (fake_fails("v_alloc_pd") || gone(ctx))
 		return NULL;
@@ -189,9 +246,11 @@ static struct ibv_pd *fake_alloc_pd(struct ibv_context *ctx)
 
 static int fake_dealloc_pd(struct ibv_pd *pd)
 {
+	struct ibv_context *ctx = pd->context;
 	struct mr *m;
 	struct qp *q;
 
+	take_time();
 	LOCKED;
 	for (m = fake_mrs; m; m = m->next)
 		if (m->v.pd == pd)
@@ -201,7 +260,7 @@ static int fake_dealloc_pd(struct ibv_pd *pd)
 		if (q->v.pd == pd)
 			fake_broke("a protection domain in use is destroyed");
 	fake_free(pd);
-	return fake_fails("v_dealloc_pd") ? errno : 0;
+	return destroyed(ctx, "v_dealloc_pd");
 }
 
 static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
@@ -209,8 +268,9 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 {
 	struct mr *m;
 
+	take_time();
 	LOCKED;
-	if (fake_fails("v_reg_mr") || gone(pd->context))
+	if (fake_fails("v_reg_mr") || gone(pd->context) || !pin(len, false))
 		return NULL;
 	m = fake_new(sizeof(*m));
 	m->v.context = pd->context;
@@ -225,9 +285,13 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 
 static int fake_dereg_mr(struct ibv_mr *mr)
 {
+	struct ibv_context *ctx = mr->context;
+
+	take_time();
 	LOCKED;
+	unpin(mr->length, false);
 	DROP(fake_mrs, (struct mr *)mr);
-	return fake_fails("v_dereg_mr") ? errno : 0;
+	return destroyed(ctx, "v_dereg_mr");
 }
 
 /* ---- completion queues ---- */
@@ -264,10 +328,12 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 {
 	struct cq *c;
 
-	(void)vector;
+	take_time();
 	LOCKED;
 	if (fake_fails("v_create_cq") || gone(ctx))
 		return NULL;
+	if (vector < 0 || vector >= ctx->num_comp_vectors)
+		fake_broke("there is no such completion vector");
 	c = fake_new(sizeof(*c));
 	c->v.context = ctx;
 	c->v.channel = channel;
@@ -276,23 +342,34 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 	c->ring = calloc(n, sizeof(*c->ring));
 	if (!c->ring || n > FAKE_CQE)
 		fake_broke("so long a completion queue cannot be");
+	c->arming = fake_profile()->arming;
+	if (c->arming == ARM_IN_TURN)
+		c->arming = last_cq++ % ARM_WAYS;
+	if (!pin(cq_bytes(c), true)) {
+		free(c->ring);
+		fake_free(c);
+		return NULL;
+	}
 	ADD(cqs, c);
 	return &c->v;
 }
 
 static int fake_destroy_cq(struct ibv_cq *cq)
 {
+	struct ibv_context *ctx = cq->context;
 	struct cq *c = (struct cq *)cq;
 
+	take_time();
 	LOCKED;
 	if (c->users)
 		fake_broke("a completion queue in use is destroyed");
 	if (c->unacked)
 		fake_broke(
 			"events of a completion queue were not acknowledged");
+	unpin(cq_bytes(c), true);
 	free(c->ring);
 	DROP(cqs, c);
-	return fake_fails("v_destroy_cq") ? errno : 0;
+	return destroyed(ctx, "v_destroy_cq");
 }
 
 static int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
@@ -314,6 +391,7 @@ static int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		if (q && e->send)
 			q->freed = e->frees;
 	}
+	fake_polled(c);
 	return i;
 }
 
@@ -324,10 +402,9 @@ static int fake_req_notify(struct ibv_cq *cq, int solicited)
 	LOCKED;
 	if (fake_fails("req_notify_cq"))
 		return errno;
-	if (!solicited || c->armed == ARMED)
-		c->armed = ARMED;
-	else
-		c->armed = ARMED_SOLICITED;
+	if (solicited && fake_profile()->no_solicited)
+		return EOPNOTSUPP;
+	fake_arm(c, solicited ? ARMED_SOLICITED : ARMED);
 	return 0;
 }
 
@@ -346,6 +423,7 @@ static int fake_get_cq_event(struct ibv_comp_channel *channel,
 		return -1;
 	c->events--;
 	c->unacked++;
+	fake_event_read(c);
 	*cq = &c->v;
 	*arg = c->v.cq_context;
 	return 0;
@@ -381,7 +459,10 @@ static void post_one(struct qp *q, const struct ibv_send_wr *wr)
 	s->solicited = wr->send_flags & IBV_SEND_SOLICITED;
 	s->status = IBV_WC_SUCCESS;
 	s->due_ns = fake_due_ns();
-	if (!(wr->send_flags & IBV_SEND_INLINE))
+	/* RFC 5044, 7.1: the answerer's stack may not be in RDMA mode before. */
+	if (fake_is_iwarp(q) && !q->id->active && !q->recv_head)
+		fake_broke("on iWARP the accepting end sends first");
+	if (!(wr->send_flags & IBV_SEND_INLINE) || fake_profile()->ignores_inline)
 		return;
 	if (s->len > q->max_inline)
 		fake_broke("too much is sent inline");
@@ -433,13 +514,17 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			  struct ibv_qp_init_attr *attr)
 {
+	const struct fake_profile *profile = fake_profile();
 	struct qp *q;
 
+	take_time();
 	LOCKED;
 	if (fake_fails("cm_create_qp") || gone(pd->context))
 		return -1;
 	errno = EINVAL;
-	if (attr->cap.max_inline_data > FAKE_INLINE ||
+	if (attr->cap.max_inline_data > profile->max_inline && profile->grants_less)
+		attr->cap.max_inline_data = profile->max_inline;
+	if (attr->cap.max_inline_data > profile->max_inline ||
 	    attr->cap.max_send_wr > FAKE_WR || attr->cap.max_recv_wr > FAKE_WR)
 		return -1;
 	q = fake_new(sizeof(*q));
@@ -452,6 +537,10 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	q->send_cap = attr->cap.max_send_wr;
 	q->recv_cap = attr->cap.max_recv_wr;
 	q->max_inline = attr->cap.max_inline_data;
+	if (!pin(qp_bytes(q), true)) {
+		fake_free(q);
+		return -1;
+	}
 	q->sends = calloc(q->send_cap, sizeof(*q->sends));
 	q->recvs = calloc(q->recv_cap, sizeof(*q->recvs));
 	if (!q->sends || !q->recvs)
@@ -470,7 +559,9 @@ static void fake_destroy_qp(struct rdma_cm_id *id)
 	struct device *d = (struct device *)q->v.context;
 	unsigned i;
 
+	take_time();
 	LOCKED;
+	unpin(qp_bytes(q), true);
 	for (i = 0; i < d->n_async; i++)
 		if (d->async[i].element.qp == &q->v)
 			d->async[i].element.qp = NULL;
@@ -521,6 +612,7 @@ void fake_plug(bool iwarp)
 		iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	d->iwarp = iwarp;
 	d->v.device = &d->ibdev;
+	d->v.num_comp_vectors = fake_profile()->vectors;
 	d->v.cmd_fd = fake_eventfd();
 	d->v.async_fd = fake_eventfd();
 	d->async_ring = dup(d->v.async_fd);

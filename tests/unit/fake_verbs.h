@@ -11,6 +11,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Plugs a device in; unplug takes it away, with all that the kernel reports. */
@@ -33,6 +34,10 @@ void fake_fail(const char *verb, unsigned n, int err);
 bool fake_struck(void);		       /* has it failed? */
 unsigned fake_calls(const char *verb); /* since the program began */
 const char *fake_verb(unsigned i);     /* number i that can fail, or NULL */
+
+/* So many bytes may be pinned, by regions and, with some profiles, queues; 0: any number. */
+void fake_may_pin(size_t bytes);
+size_t fake_pinned(void);
 
 /* From now on what is sent comes to nothing, and completes all the same: as with a peer
  * that stands still, or on iWARP with a path that is dead. */

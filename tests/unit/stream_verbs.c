@@ -21,6 +21,7 @@
 
 #include "base/conf.h"
 #include "check.h"
+#include "fake_profile.h"
 #include "fake_verbs.h"
 #include "in_process.h"
 #include "link/link.h"
@@ -189,13 +190,20 @@ static void kill_peers(void)
 	fake_kill();
 }
 
+static void plug(void)
+{
+	bool iwarp = below(2);
+
+	fake_plug(fake_profile()->kinds == FAKE_BOTH ? iwarp : fake_profile()->kinds == FAKE_IWARP);
+}
+
 static void unplug(void)
 {
 	usleep(below(30000));
 	fake_unplug();
 	usleep(below(30000));
 	if (below(2))
-		fake_plug(below(2));
+		plug();
 }
 
 static void fall_silent(void)
@@ -291,7 +299,7 @@ static int move_in_trouble(unsigned kind)
 
 	sr_answer_init();	/* as the constructor of fork.c, which is not linked */
 	sr_conf.policy.upgrade = below(3) ? SR_WAIT : SR_EAGER;
-	fake_plug(below(2));
+	plug();
 	fake_delay(below(3) * 100, below(1 << 20));
 	if (kinds[kind].before)
 		kinds[kind].before();

@@ -6,6 +6,7 @@
 #ifndef SR_VERBS_HERE_H
 #define SR_VERBS_HERE_H
 
+#include "fake_profile.h"
 #include "fake_verbs.h"
 #include "in_process.h"
 

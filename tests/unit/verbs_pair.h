@@ -477,10 +477,12 @@ static void run_test(const struct test *t, void (*run)(const struct test *t),
 static void run_kinds(const struct test *t, void (*run)(const struct test *t))
 {
 #ifdef FAKE_VERBS
-	iwarp = false;
-	run_test(t, run, "");
-	iwarp = true;
-	run_test(t, run, ", iWARP");
+	for (iwarp = false;; iwarp = true) {
+		if (fake_profile()->kinds & (iwarp ? FAKE_IWARP : FAKE_IB))
+			run_test(t, run, iwarp ? ", iWARP" : "");
+		if (iwarp)
+			break;
+	}
 #else
 	run_test(t, run, "");
 #endif
