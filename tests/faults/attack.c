@@ -4,7 +4,7 @@
  * asks or answers for.  He keeps to sockrail-protocol(7) as far as it suits him, and says
  * what he got.
  *
- *     attack ask HOW ADDRESS PORT SPORT FILE KNOWN [RECORD]
+ *     attack ask HOW ADDRESS PORT SPORT FILE KNOWN [RECORD|OTHER-SPORT]
  *     attack answer HOW ADDRESS PORT FILE KNOWN TIMES
  *     attack flood N ADDRESS PORT
  *
@@ -17,6 +17,8 @@
  *     silent    the same, and shows no tag
  *     record    once, and notes in RECORD what he sends
  *     replay    what RECORD has
+ *     neighbour asks for the stream from OTHER-SPORT, too, and writes by the link of the first
+ *               one to its ring, and to that of the other
  *
  * answer: so often for whoever asks, in the place of a server.  HOW: guess, and tries all
  * of a dictionary, in which the right guess is, on what he was sent ("matches"); or counts,
@@ -155,6 +157,39 @@ static void replay(uint16_t sport)
 	free_end(&e);
 }
 
+/* Can e's queue pair write to the ring that the server told `of`?  (An RDMA WRITE without an
+ * immediate takes no receive there, so the server does not hear of it.) */
+static bool can_write(struct end *e, struct end *of)
+{
+	struct sr_ring_ref *ring = &of->said[SR_MSG_HELLO].hello.ring;
+	struct ibv_wc wc;
+	int n;
+
+	CHECK(!rdma_post_write(e->id, NULL, e->in, 64, e->mr, IBV_SEND_SIGNALED, ring->addr,
+			       ring->rkey));
+	do
+		n = ibv_poll_cq(e->id->send_cq, 1, &wc);
+	while (!n && !usleep(100));
+	CHECK(n == 1);
+	return wc.status == IBV_WC_SUCCESS;
+}
+
+static void ask_neighbour(uint16_t sport, uint16_t other)
+{
+	struct end e, f;
+	bool own, foreign;
+
+	CHECK(ask(&e, sport) && ask(&f, other));
+	send_hello(&e, SR_ROLE_ASKER, UINT64_MAX, UINT64_MAX);
+	send_hello(&f, SR_ROLE_ASKER, UINT64_MAX, UINT64_MAX);
+	CHECK(hear(&e, SR_MSG_HELLO, 2000) && hear(&f, SR_MSG_HELLO, 2000));
+	own = can_write(&e, &e);
+	foreign = can_write(&e, &f);
+	printf("writes to his ring %d, to his neighbour's %d\n", own, foreign);
+	free_end(&e);
+	free_end(&f);
+}
+
 static void say_all(void)
 {
 	printf("asked %u, links %u, shares %u, tags %u, switches %u, acks %u, bytes %u, "
@@ -167,6 +202,10 @@ static int be_asker(const char *how, uint16_t sport, const char *file)
 	bool silent = !strcmp(how, "silent"), records = !strcmp(how, "record");
 	unsigned times = silent || !strcmp(how, "guess") ? 5 : records;
 
+	if (!strcmp(how, "neighbour") && file) {
+		ask_neighbour(sport, (uint16_t)atoi(file));
+		return 0;
+	}
 	if (file)
 		record = fopen(file, records ? "w" : "r");
 	CHECK(record || !file);

@@ -291,9 +291,9 @@ static void begin(void)
 	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	atomic_init(&l->rx.window, 4096);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
-	CHECK(!sr_vring_make(&dev, &l->rx.ring[0], 4096, 0) &&
-	      !sr_vring_make(&dev, &l->tx.ring, 4096, 0) &&
-	      !sr_vring_make(&dev, &l->ctl, (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX, 0));
+	CHECK(!sr_vring_make(l, &l->rx.ring[0], 4096, 0) &&
+	      !sr_vring_make(l, &l->tx.ring, 4096, 0) &&
+	      !sr_vring_make(l, &l->ctl, (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX, 0));
 	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	sr_link_raise(&l->link, SR_LINK_UP);

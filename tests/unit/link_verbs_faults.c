@@ -413,6 +413,43 @@ static void test_lost(void)
 	run_case(lost_case, IBV_WC_REM_ACCESS_ERR, true);
 }
 
+/* A peer that lies: it writes to another link's ring, whose address and key it knows. */
+static int neighbour_case(unsigned a, unsigned b)
+{
+	struct sr_ring_ref own, other;
+	struct end *e, *f;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 2);
+	f = open_end(ECHO << 8 | 2);
+	both_ways(f, 5000, 1);
+	sr_lock(&sr_vlink(f->link)->lock);
+	other = sr_vlink(f->link)->tx.peer;
+	sr_unlock(&sr_vlink(f->link)->lock);
+	sr_lock(&sr_vlink(e->link)->lock);
+	own = sr_vlink(e->link)->tx.peer;
+	CHECK(own.rkey != other.rkey);
+	sr_vlink(e->link)->tx.peer = (struct sr_ring_ref){
+		.addr = other.addr, .rkey = other.rkey, .size = own.size, .gen = own.gen };
+	sr_unlock(&sr_vlink(e->link)->lock);
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
+	say("%s\n", e->link->reason);
+	CHECK(!strcmp(e->link->reason, "peer-dropped"));
+	both_ways(f, 100000, 1);
+	let_go(e);
+	close_end(f);
+	end_case();
+	return STRUCK;
+}
+
+static void test_neighbour(void)
+{
+	run_case(neighbour_case, 0, 0);
+}
+
 /* ---- a peer that cannot be heard ---- */
 
 /* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
@@ -694,6 +731,7 @@ static const struct test tests[] = {
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},
 	{"lost", test_lost, false},	     {"mute", test_mute, false},
+	{"neighbour", test_neighbour, false},
 	{"unwatched", test_unwatched, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},

@@ -25,8 +25,9 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason);
 /* For calls of the libraries.  Unlocked, it is failed if it broke; and notify(). */
 void sr_vlink_lock(struct sr_vlink *l);
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
-const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
-			  int access);
+/* Memory that the link's queue pair has access to, and no other one.  NULL or a reason.
+ * loop. */
+const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access);
 void sr_vring_free(struct sr_vring *r);
 /* May a ring grow to that size?  All of them together may lock half of what the process
  * may: the rest is for the first rings of links to come.  any */

@@ -137,8 +137,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->name = ctx->device->name;
 	dev->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	dev->spent = sr_fd_own(sr_sys_eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-	dev->pd = sr_vlib.v_alloc_pd(ctx);
-	if (!dev->pd || dev->spent < 0)
+	if (dev->spent < 0)
 		goto free_dev;
 	sr_vdev_hide(ctx);
 	sr_vdev_nonblock(ctx->async_fd);
@@ -152,8 +151,6 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	return dev;
 
 free_dev:
-	if (dev->pd)
-		sr_vlib.v_dealloc_pd(dev->pd);
 	if (dev->spent >= 0)
 		sr_fd_close(dev->spent);
 	free(dev);
@@ -196,7 +193,6 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	sr_vcm_removed(ctx);
 	*p = dev->next;
 	sr_loop_unwatch(&dev->async_watch);
-	sr_vlib.v_dealloc_pd(dev->pd);
 	/* librdmacm does not close the device before it sees another one, and the
 	 * kernel waits in the removal until it is closed. */
 	sr_sys_dup3(dev->spent, ctx->cmd_fd, O_CLOEXEC);

@@ -101,7 +101,7 @@ static void offer(struct sr_vlink *l, size_t size)
 
 	if (r->buf)	/* offered, or still being read */
 		return;
-	reason = sr_vring_make(l->dev, r, size,
+	reason = sr_vring_make(l, r, size,
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	sr_debug("verbs: link %x: receive ring of %zu bytes: %s", l->link.link_no,
 		 size, reason ? reason : "offered");
@@ -240,7 +240,7 @@ static void follow(struct sr_vlink *l)
 	    (size > l->tx.ring.size && !sr_vring_may_grow(size)))
 		return;
 	if (size != l->tx.ring.size &&
-	    sr_vring_make(l->dev, &r, size, IBV_ACCESS_LOCAL_WRITE))
+	    sr_vring_make(l, &r, size, IBV_ACCESS_LOCAL_WRITE))
 		return;
 	sr_lock(&l->lock);
 	l->tx.spare = r;

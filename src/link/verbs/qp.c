@@ -57,8 +57,7 @@ void sr_vring_forget(void)
 	grow_limit = 0;
 }
 
-const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
-			  int access)
+const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
 {
 	void *mem;
 
@@ -71,7 +70,7 @@ const char *sr_vring_make(struct sr_vdev *dev, struct sr_vring *r, size_t size,
 	}
 	/* A child's copy-on-write would give the parent other pages than the device has. */
 	sr_sys_madvise(mem, size, MADV_DONTFORK);
-	r->mr = sr_vlib.v_reg_mr(dev->pd, mem, size, access);
+	r->mr = sr_vlib.v_reg_mr(l->pd, mem, size, access);
 	if (!r->mr) {
 		bool lock = errno == ENOMEM || errno == EAGAIN;
 
@@ -105,6 +104,25 @@ void sr_vring_free(struct sr_vring *r)
 	r->size = 0;
 }
 
+/*
+ * A remote key is good on every queue pair of its protection domain (InfiniBand Architecture
+ * 1, 10.2.3 and 10.6), and keys and addresses can be guessed.  So each link has a domain of
+ * its own: its peer can write to the rings of that link, and to no other memory.
+ */
+static const char *make_domain(struct sr_vlink *l)
+{
+	l->pd = sr_vlib.v_alloc_pd(l->dev->ctx);
+	return l->pd ? NULL : "device-failed";
+}
+
+/* The queue pair and all regions of it are gone. */
+static void close_domain(struct sr_vlink *l)
+{
+	if (l->pd)
+		sr_vlib.v_dealloc_pd(l->pd);
+	l->pd = NULL;
+}
+
 static const char *make_memory(struct sr_vlink *l)
 {
 	const int local = IBV_ACCESS_LOCAL_WRITE;
@@ -112,13 +130,13 @@ static const char *make_memory(struct sr_vlink *l)
 
 	if (!grow_limit)
 		grow_limit = lockable() / 2;
-	reason = sr_vring_make(l->dev, &l->rx.ring[0], l->policy->ring_first,
+	reason = sr_vring_make(l, &l->rx.ring[0], l->policy->ring_first,
 			       local | IBV_ACCESS_REMOTE_WRITE);
 	if (!reason)
-		reason = sr_vring_make(l->dev, &l->tx.ring, l->policy->ring_first,
+		reason = sr_vring_make(l, &l->tx.ring, l->policy->ring_first,
 				       local);
 	if (!reason)
-		reason = sr_vring_make(l->dev, &l->ctl, CTL_BYTES, local);
+		reason = sr_vring_make(l, &l->ctl, CTL_BYTES, local);
 	return reason;
 }
 
@@ -158,7 +176,7 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	 * ran last on that CPU (siw_try_1seg(): copy_from_user() in its thread,
 	 * while in_syscall still stands).
 	 */
-	while (sr_vlib.cm_create_qp(id, l->dev->pd, &attr)) {
+	while (sr_vlib.cm_create_qp(id, l->pd, &attr)) {
 		/* Not by attr.cap: a failure may have written to it. */
 		if (!asked)
 			return errno == ENOMEM ? "memlock" : "device-failed";
@@ -185,13 +203,16 @@ static void free_link(struct sr_vlink *l)
 {
 	sr_vcq_free(l);
 	each_ring(l, sr_vring_free);
+	close_domain(l);
 	free(l);
 }
 
 static const char *prepare(struct sr_vlink *l, struct rdma_cm_id *id)
 {
-	const char *reason = make_memory(l);
+	const char *reason = make_domain(l);
 
+	if (!reason)
+		reason = make_memory(l);
 	if (!reason)
 		reason = sr_vcq_make(l);
 	if (reason)
@@ -255,6 +276,7 @@ void sr_vlink_close(struct sr_vlink *l)
 	sr_lock(&l->lock);	/* the rings' fields */
 	each_ring(l, unregister);
 	sr_unlock(&l->lock);
+	close_domain(l);
 	SR_LIST_DROP(l);
 	sr_timer_cancel(&l->look.timer);
 	sr_vlib.cm_destroy_id(l->id);

@@ -4,7 +4,7 @@
  * this.
  *
  *   lib.c   librdmacm and libibverbs, loaded when there is a device
- *   dev.c   a device: protection domain, its end
+ *   dev.c   a device, its end
  *   cm.c    rendezvous: listening and answering
  *   ask.c   rendezvous: asking
  *   qp.c    a link's making and end, its memory
@@ -42,7 +42,6 @@ enum {
 struct sr_vdev {
 	struct sr_vdev *next;
 	struct ibv_context *ctx;
-	struct ibv_pd *pd;
 	struct sr_watch async_watch;
 	int spent;		/* an eventfd in the place of closed descriptors */
 	struct sr_vlink *links;
@@ -145,6 +144,7 @@ struct sr_vlink {
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
+	struct ibv_pd *pd;		/* this link's alone (qp.c); loop; NULL once closed */
 	struct sr_vlink *next, **pprev;	/* loop */
 	bool iwarp;
 	char name[SR_REPORT_LINK];

@@ -101,6 +101,14 @@ got() {
 	all_well
 }
 
+@test "the ring of another stream of that server: no access, whoever knows its key" {
+	peace
+	victims 2
+	ask 0 neighbour 1000 "${sport[1]}"
+	[ "$told" = "writes to his ring 1, to his neighbour's 0" ]
+	all_well
+}
+
 # false_answer HOW KNOWN TIMES: in a server's place; the client asks so often
 false_answer() {
 	rm -f "$t"/{attack,victims}.out "$t/over"
