@@ -27,13 +27,11 @@ int sr_vrx_repost(struct sr_vlink *l)
 {
 	struct ibv_recv_wr wr[POSTED], *bad;
 	struct ibv_sge sge[POSTED];
-	unsigned i, k, buf, n = l->rx.repost_n;
+	unsigned k, buf;
 
-	if (!n || !l->qp)
-		return 0;
-	for (i = 0; i < n; i += k) {
-		for (k = 0; k < POSTED && i + k < n; k++) {
-			buf = (l->rx.msgs + i + k) % SR_V_RQ;	/* they complete in order */
+	while (l->rx.repost_n && l->qp) {
+		for (k = 0; k < POSTED && k < l->rx.repost_n; k++) {
+			buf = (l->rx.msgs + k) % SR_V_RQ;	/* they complete in order */
 			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf),
 						   SR_MSG_MAX, l->ctl.mr->lkey };
 			wr[k] = (struct ibv_recv_wr){
@@ -46,11 +44,11 @@ int sr_vrx_repost(struct sr_vlink *l)
 		wr[k - 1].next = NULL;
 		if (ibv_post_recv(l->qp, wr, &bad))
 			return -EIO;
+		/* Only now may they be reported as slots: earlier the peer could send
+		 * to a receive that is not there. */
+		l->rx.repost_n -= k;
+		l->rx.msgs += k;
 	}
-	/* Only now may they be reported as slots: earlier the peer could send
-	 * to a receive that is not there. */
-	l->rx.repost_n = 0;
-	l->rx.msgs += n;
 	return 0;
 }
 
