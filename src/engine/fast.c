@@ -22,8 +22,8 @@
 #include "base/real.h"
 
 #include <pthread.h>
-#include <string.h>
 
+#include "base/copy.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
 #include "engine/impl.h"
@@ -87,7 +87,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 			goto out;
 		}
 		if (v[i].iov_len)	/* else it may be NULL */
-			memcpy(at + done, v[i].iov_base, v[i].iov_len);
+			sr_copy(at + done, v[i].iov_base, v[i].iov_len);
 		done += v[i].iov_len;
 	}
 	if (!done)
@@ -108,7 +108,7 @@ static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size
 
 	if (n == 1 && !skip && v->iov_len) {
 		done = piece->left < v->iov_len ? piece->left : v->iov_len;
-		memcpy(v->iov_base, piece->at, done);
+		sr_copy(v->iov_base, piece->at, done);
 		return done;
 	}
 	for (; n && done < piece->left; v++, n--) {
@@ -121,7 +121,7 @@ static size_t copy_out(const struct sr_piece *piece, const struct iovec *v, size
 		room = v->iov_len - skip;
 		if (k > room)
 			k = room;
-		memcpy((char *)v->iov_base + skip, piece->at + done, k);
+		sr_copy((char *)v->iov_base + skip, piece->at + done, k);
 		done += k;
 		skip = 0;
 	}

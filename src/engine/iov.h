@@ -8,9 +8,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "base/copy.h"
 
 struct sr_iov {
 	const struct iovec *v;
@@ -104,7 +105,7 @@ static inline size_t sr_iov_fill(struct sr_iov *c, const void *buf, size_t len)
 	while (done < len && c->left) {
 		struct iovec p = sr_iov_take(c, len - done);
 
-		memcpy(p.iov_base, (const char *)buf + done, p.iov_len);
+		sr_copy(p.iov_base, (const char *)buf + done, p.iov_len);
 		done += p.iov_len;
 	}
 	return done;
@@ -117,7 +118,7 @@ static inline size_t sr_iov_drain(struct sr_iov *c, void *buf, size_t len)
 	while (done < len && c->left) {
 		struct iovec p = sr_iov_take(c, len - done);
 
-		memcpy((char *)buf + done, p.iov_base, p.iov_len);
+		sr_copy((char *)buf + done, p.iov_base, p.iov_len);
 		done += p.iov_len;
 	}
 	return done;
