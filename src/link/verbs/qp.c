@@ -185,8 +185,7 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 		attr.cap.max_send_wr = SR_V_SQ * spare;
 		attr.cap.max_recv_wr = SR_V_RQ * spare;
 	}
-	if (attr.cap.max_inline_data < asked)	/* not filled in */
-		attr.cap.max_inline_data = asked;
+	/* Some devices grant less than was asked for (hns: 32 bytes, rdmavt: none). */
 	l->max_inline = attr.cap.max_inline_data;
 	l->qp = id->qp;
 	l->rx.repost_n = SR_V_RQ;
