@@ -123,11 +123,22 @@ static void read_event(struct sr_vlink *l)
 	l->cq.fired = false;
 }
 
-/* What comes from the peer is solicited, but siw_rqe_complete() passes no such
- * flag on.  Completions of our own matter to the program when bytes wait for them. */
+/* MANA cannot arm for solicited completions only (EOPNOTSUPP). */
+static void cq_request(struct sr_vlink *l)
+{
+	if (l->cq.armed == SR_CQ_SOLICITED && ibv_req_notify_cq(l->cq.cq, true)) {
+		l->cq.arms_all = true;
+		l->cq.armed = SR_CQ_ALL;
+	}
+	if (l->cq.armed == SR_CQ_ALL && ibv_req_notify_cq(l->cq.cq, false))
+		sr_vlink_break(l, "device-failed");
+}
+
+/* What comes from the peer is solicited.  Completions of our own matter to the program when
+ * bytes wait for them. */
 static void arm_cq(struct sr_vlink *l)
 {
-	bool all = l->iwarp || l->cq.watched || sr_vtx_waits(l);
+	bool all = l->cq.arms_all || l->cq.watched || sr_vtx_waits(l);
 	unsigned level = all ? SR_CQ_ALL : SR_CQ_SOLICITED;
 
 	if (l->cq.fired)
@@ -135,8 +146,7 @@ static void arm_cq(struct sr_vlink *l)
 	else if (l->cq.armed >= level)
 		return;
 	l->cq.armed = level;
-	if (ibv_req_notify_cq(l->cq.cq, level == SR_CQ_SOLICITED))
-		sr_vlink_break(l, "device-failed");
+	cq_request(l);
 }
 
 static void take_event(struct sr_vlink *l)
@@ -398,6 +408,7 @@ const char *sr_vcq_make(struct sr_vlink *l)
 	sr_vdev_nonblock(l->cq.fd);
 	l->cq.watch.fd = l->cq.fd;
 	l->cq.watch.fn = on_channel;
+	l->cq.arms_all = l->iwarp;	/* siw_rqe_complete() passes no such flag on */
 	return NULL;
 }
 

@@ -81,6 +81,7 @@ struct sr_vcq {
 	struct ibv_comp_channel *chan;
 	int fd;			/* the channel's; ours until the link is freed */
 	enum { SR_CQ_UNARMED, SR_CQ_SOLICITED, SR_CQ_ALL } armed;
+	bool arms_all;		/* the device knows nothing of solicited completions */
 	bool fired;		/* its event may be in the channel, */
 	bool late;		/* and was not when it was looked for */
 	unsigned sleepers;	/* threads between arm() and awake() */
