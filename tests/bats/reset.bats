@@ -88,11 +88,8 @@ for _ in range(20):
 		compare reset killed-any -w any -l -s 0+ -c 0+ KILL_US=$us
 		rm -r "$BATS_TEST_TMPDIR"/killed-any.*
 	done
-	# by when it has a link
-	us=300000
-	[ "$SR_TEST_WHERE${SR_TEST_SANITIZER:-}" = native ] || us=4000000
-	compare reset killed-any -w mixed -r peer-dropped -l -c 0+ \
-		KILL_US=$us
+	# on its link, for which its first send waits in mode wait
+	compare reset killed-any -w mixed -r peer-dropped -l -c 0+ KILL_BYTES=10000000
 }
 
 @test "reset behind the peer's end, with bytes unread" {

@@ -297,7 +297,10 @@ static void killed_writer_client(void)
 	close(fd);
 }
 
-/* Killed at any moment ($KILL_US after connecting), both directions in use. */
+/* Killed at any moment ($KILL_US after connecting, or by $KILL_BYTES sent), both directions
+ * in use. */
+static uint64_t kill_at = UINT64_MAX;
+
 static void *write_on(void *arg)
 {
 	static char out[5000];
@@ -305,6 +308,8 @@ static void *write_on(void *arg)
 	int fd = *(int *)arg;
 
 	do {
+		if (d.bytes >= kill_at)
+			kill(getpid(), SIGKILL);
 		data_fill(&d, out, sizeof(out));
 	} while (send(fd, out, sizeof(out), MSG_NOSIGNAL) > 0);
 	return NULL;
@@ -364,11 +369,15 @@ static void *kill_soon(void *arg)
 
 static void killed_any_client(void)
 {
-	char *us = getenv("KILL_US");
+	char *us = getenv("KILL_US"), *bytes = getenv("KILL_BYTES");
 	int fd = dial();
 	pthread_t t;
 
-	if (pthread_create(&t, NULL, kill_soon, us ? us : "10000") ||
+	if (bytes)
+		kill_at = strtoull(bytes, NULL, 10);
+	else if (!us)
+		us = "10000";
+	if ((us && pthread_create(&t, NULL, kill_soon, us)) ||
 	    pthread_create(&t, NULL, write_on, &fd))
 		die("pthread_create");
 	read_on(fd);
