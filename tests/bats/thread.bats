@@ -75,5 +75,5 @@ teardown() { stop_all; }
 
 @test "calls on streams fit into the smallest stack" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "the sanitizers' frames are larger"
-	compare thread_stack small -w mixed -r 'stdio|peer-dropped|fork'
+	compare thread_stack small -w some -n 300+ -l -m "wait lazy"
 }

@@ -1,225 +1,156 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * thread_stack.c - calls on streams in threads whose stack is as small as POSIX allows
- * (PTHREAD_STACK_MIN): how much of it is used is seen by what is left of the paint.  With
- * CASE_DEPTH each call says it.
+ * thread_stack.c - calls on streams in threads whose stack is as small as POSIX allows.  With
+ * CASE_DEPTH each call says how much of it is used.
  */
 #include "case.h"
 
-#include <limits.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/select.h>
-#include <sys/sendfile.h>
+#define STACK_CALL(name) name
+#include "stack_calls.h"
 
-#define LEAST 16384		/* PTHREAD_STACK_MIN of x86-64 */
-#define STACK (4 * LEAST)
-#define PAINT 0x5a
-
-static int fd, ep, file, listener;
-static char data[1 << 20];
-
-struct small {
-	void (*run)(void);
-	const char *name;
+/* What the client asks the server for, by the stream's first byte. */
+enum order {
+	BYTES = 'b',	/* some bytes */
+	MUCH = 'm',	/* as many as there is room for */
+	NOTHING = 'n',
+	RETURN = 'r'	/* some bytes; at the second byte its end goes back to TCP */
 };
 
-/* ------------------------------------------------- painted stacks */
-
-static void *run_small(void *arg)
+/* Waits for the client's next byte, or its end. */
+static void next_byte(int fd, char *byte)
 {
-	((struct small *)arg)->run();
-	return NULL;
+	*byte = 0;
+	(void)!read(fd, byte, 1);
 }
 
-/* The C library's part (thread-local data, its own frames) counts. */
-static size_t depth_of(struct small *s)
+static void serve(int fd)
 {
-	unsigned char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pthread_attr_t attr;
-	pthread_t t;
-	size_t left = 0;
+	char order, go;
+	FILE *f;
 
-	memset(stack, PAINT, STACK);
-	pthread_attr_init(&attr);
-	pthread_attr_setstack(&attr, stack, STACK);
-	if (pthread_create(&t, &attr, run_small, s))
-		die("pthread_create");
-	pthread_join(t, NULL);
-	while (left < STACK && stack[left] == PAINT)
-		left++;
-	munmap(stack, STACK);
-	return STACK - left;
-}
-
-static size_t deepest;
-
-static void measure(const char *name, void (*run)(void))
-{
-	struct small s = {run, name};
-	size_t depth = depth_of(&s);
-
-	if (getenv("CASE_DEPTH"))
-		fprintf(stderr, "%s: %zu\n", name, depth);
-	if (depth > LEAST)
-		say("%s: needs a larger stack", name);
-	if (depth > deepest)
-		deepest = depth;
-}
-
-/* ------------------------------------------------- calls */
-
-static void dials(void) { fd = dial(); }
-static void accepts(void) { fd = answer(listener); }
-static void warms(void) { warm_up(fd, true); }
-static void warms_back(void) { warm_up(fd, false); }
-static void one_out(void) { put(fd, data, 1); }
-
-static void reads(void)
-{
-	struct iovec v[2] = {{data, 10}, {data + 10, 10}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-
-	take(fd, data, 100);
-	(void)!read(fd, data, 20);
-	(void)!readv(fd, v, 2);
-	(void)!recvmsg(fd, &m, MSG_PEEK);
-	recvfrom(fd, data, 20, MSG_WAITALL, NULL, NULL);
-}
-
-static void writes(void)
-{
-	struct iovec v[2] = {{data, 50}, {data + 10, 50}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-
-	(void)!write(fd, data, 100);
-	(void)!writev(fd, v, 2);
-	sendmsg(fd, &m, 0);
-	sendto(fd, data, 100, MSG_MORE, NULL, 0);
-	send(fd, data, 100, MSG_DONTWAIT);
-}
-
-static void polls(void)
-{
-	struct pollfd p[] = {{fd, POLLIN, 0}, {listener, POLLIN, 0}};
-
-	poll(p, 2, 1);
-	ppoll(p, 2, &(struct timespec){0, 1000000}, NULL);
-}
-
-static void selects(void)
-{
-	struct timeval t = {0, 1000};
-	fd_set r, w;
-
-	FD_ZERO(&r);
-	FD_ZERO(&w);
-	FD_SET(fd, &r);
-	FD_SET(fd, &w);
-	select(fd + 1, &r, &w, NULL, &t);
-	FD_SET(fd, &r);
-	pselect(FD_SETSIZE, &r, NULL, NULL, &(struct timespec){0, 1000000}, NULL);
-}
-
-static void waits(void)
-{
-	struct epoll_event ev = {.events = EPOLLIN};
-
-	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
-	epoll_wait(ep, &ev, 1, 1);
-	epoll_ctl(ep, EPOLL_CTL_DEL, fd, &ev);
-}
-
-static void asks(void)
-{
-	struct tcp_info info;
-	socklen_t len = sizeof(info);
-	int n;
-
-	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
-	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	ioctl(fd, FIONREAD, &n);
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL));
-	close(dup(fd));
-}
-
-static void sends_file(void)
-{
-	off_t at = 0;
-
-	sendfile(fd, file, &at, 100000);
-}
-
-static void forks(void)
-{
-	pid_t child = fork();
-
-	if (!child)
-		_exit(0);
-	waitpid(child, NULL, 0);
-}
-
-/* Back to TCP. */
-static void opens_file(void)
-{
-	FILE *f = fdopen(dup(fd), "r");
-
-	if (f)
-		fclose(f);
-}
-
-static void takes_rest(void)
-{
-	while (recv(fd, data, sizeof(data), 0) > 0)
-		;
-}
-
-static void shuts(void) { shutdown(fd, SHUT_WR); }
-static void closes(void) { close(fd); }
-
-static void all(bool first)
-{
-	static const struct small calls[] = {
-		{polls, "poll"}, {selects, "select"}, {waits, "epoll_wait"}, {asks, "getsockopt"},
-		{writes, "write"}, {reads, "read"}, {sends_file, "sendfile"},
-	};
-
-	measure(first ? "connect" : "accept", first ? dials : accepts);
-	for (int i = 0; i < 2; i++) {	/* plain in lazy, then on a link */
-		measure("first calls", first ? warms : warms_back);
-		for (size_t k = 0; k < COUNT(calls); k++)
-			measure(calls[k].name, calls[k].run);
-		measure("one byte", one_out);
+	next_byte(fd, &order);
+	if (order == BYTES || order == RETURN)
+		send(fd, stack_data, 5000, MSG_NOSIGNAL);
+	else if (order == MUCH)
+		send(fd, stack_data, sizeof(stack_data), MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (order != NOTHING)
+		next_byte(fd, &go);
+	if (order == RETURN) {
+		next_byte(fd, &go);
+		f = fdopen(dup(fd), "r");	/* needs TCP */
+		if (f)
+			fclose(f);
 	}
-	measure("fork", forks);
-	measure("fdopen", opens_file);
-	measure("shutdown", shuts);
-	measure("the rest", takes_rest);
-	measure("close", closes);
-	say("fits: %d", deepest <= LEAST);
 }
+
+/* The next stream shows that the last one is over.  (What comes by TCP and is not read holds
+ * the peer's end up.) */
+static void small_server(int lfd)
+{
+	struct pollfd next = {lfd, POLLIN, 0};
+	int fd = -1;
+
+	while (!is_posted("measured")) {
+		if (poll(&next, 1, 20) != 1)
+			continue;
+		if (fd >= 0)
+			close(fd);
+		fd = answer(lfd);
+		serve(fd);
+	}
+}
+
+static const struct scene {
+	const char *name;
+	enum order order;
+	bool plain, full;	/* for good; with no room for what is sent */
+	size_t size;
+	int wait_ms;
+} scenes[] = {
+	{"at first", BYTES, false, false, 100, 0},	/* in lazy without a link */
+	{"plain", BYTES, true, false, 100, 0},
+	{"linked", BYTES, false, false, 100, 0},
+	{"growing", MUCH, false, false, STACK_DATA, 0},
+	{"returning", RETURN, false, false, 100, 0},
+	{"asleep, plain", NOTHING, true, true, 100, 1},
+	{"asleep, linked", NOTHING, false, true, 100, 1},
+};
 
 static void prepare(void)
 {
-	ep = epoll_create1(EPOLL_CLOEXEC);
-	file = memfd_create("zeros", MFD_CLOEXEC);
-	if (ftruncate(file, 100000))
-		die("ftruncate");
+	socklen_t len = sizeof(on.self);
+
+	on.ep = epoll_create1(EPOLL_CLOEXEC);
+	on.file = memfd_create("zeros", MFD_CLOEXEC);
+	on.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	on.self = (struct sockaddr_in){.sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	if (ftruncate(on.file, STACK_DATA) ||
+	    bind(on.listener, (struct sockaddr *)&on.self, len) || listen(on.listener, 8) ||
+	    getsockname(on.listener, (struct sockaddr *)&on.self, &len))
+		die("prepare");
 }
 
-static void small_server(int lfd)
+/* The stream that a call is made on. */
+static int begin(const struct scene *s)
 {
-	listener = lfd;
-	prepare();
-	all(false);
+	struct timeval little = {0, 1000};
+	struct iovec none = {stack_data, 0};
+	int fd = dial();
+
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	if (s->plain)
+		(void)!preadv2(fd, &none, 1, -1, 0);
+	put(fd, &(char){(char)s->order}, 1);
+	if (s->order != NOTHING) {
+		await_readable(fd, 1000);
+		send_go(fd);
+	}
+	if (s->full)
+		while (send(fd, stack_data, sizeof(stack_data), MSG_DONTWAIT) > 0)
+			;
+	if (s->wait_ms) {
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &little, sizeof(little));
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &little, sizeof(little));
+	} else {
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+	}
+	on.size = s->size;
+	on.wait_ms = s->wait_ms;
+	if (s->order == RETURN)
+		send_go(fd);
+	return fd;
+}
+
+static bool all(const struct scene *s)
+{
+	bool fits = true;
+	int fd;
+
+	for (int i = 0; i < CALLS; i++) {
+		if (!stack_calls[i].run)
+			continue;
+		fd = begin(s);
+		fits = stack_fits(s->name, i, fd) && fits;
+		if (fcntl(fd, F_GETFD) >= 0)
+			close(fd);
+	}
+	return fits;
 }
 
 static void small_client(void)
 {
-	listener = new_socket(0);
+	bool fits = true;
+
+	if (stack_forgotten()) {
+		say("%s: neither called nor left out", stack_forgotten());
+		return;
+	}
 	prepare();
-	all(true);
+	for (size_t i = 0; i < COUNT(scenes); i++)
+		fits = all(&scenes[i]) && fits;
+	say("fits: %d", fits);
+	post("measured");
 }
 
 const struct tcp_case cases[] = {
