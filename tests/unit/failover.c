@@ -224,6 +224,11 @@ static void queue_error(void)
 	fake_async(IBV_EVENT_CQ_ERR);
 }
 
+static void fatal_error(void)
+{
+	fake_async(IBV_EVENT_DEVICE_FATAL);
+}
+
 static void no_path(void)
 {
 	fake_fail_sends(IBV_WC_RETRY_EXC_ERR);
@@ -338,6 +343,7 @@ static void flap(const struct fault *f)
 static const struct fault faults[] = {
 	{"port-error", fail_over, port_error, true},
 	{"queue-error", fail_over, queue_error, true},
+	{"fatal-error", fail_over, fatal_error, true},
 	{"flushed", fail_over, fake_flush, true},
 	{"hung-up", fail_over, fake_kill, true},
 	{"unplugged", fail_over, fake_unplug, true},

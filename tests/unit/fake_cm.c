@@ -29,7 +29,7 @@ struct channel {
 	struct event *first;
 };
 
-static unsigned last_port = 50000;
+static unsigned last_port = 50000, last_dev_port;
 static uint8_t ack_timeout, retries;
 static struct {
 	bool set;
@@ -114,6 +114,7 @@ static void digest(struct rdma_cm_event *e)
 		e->status = -ENODEV;
 	} else if (e->event == RDMA_CM_EVENT_ADDR_RESOLVED) {
 		id->v.verbs = &id->dev->v;
+		id->v.port_num = id->port;
 		name_gids(id);
 	} else if (e->event == RDMA_CM_EVENT_ESTABLISHED) {
 		id->state = CONNECTED;
@@ -264,6 +265,7 @@ int fake_resolve_addr(struct rdma_cm_id *cm, struct sockaddr *src,
 	id->dev = fake_device();
 	if (!id->dev)
 		return no(ENODEV);
+	id->port = 1 + last_dev_port++ % fake_profile()->ports;
 	set_source(id, src);
 	*target(id) = *(struct sockaddr_in *)dst;
 	send_event(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
@@ -310,6 +312,7 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	child = new_id(l->v.channel, l->v.context);
 	child->dev = id->dev;
 	child->v.verbs = &id->dev->v;
+	child->v.port_num = child->port = id->port;
 	*source(child) = *target(id);
 	*target(child) = *source(id);
 	name_gids(child);
@@ -411,6 +414,6 @@ void fake_unplug(void)
 	for (id = fake_ids; id; id = id->next)
 		if (id->v.verbs && id->dev == d)
 			send_event(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
-	fake_add_async(d, IBV_EVENT_DEVICE_FATAL, NULL);
+	fake_add_async(d, IBV_EVENT_DEVICE_FATAL, NULL, 0);
 	d->gone = true;
 }

@@ -120,7 +120,7 @@ void fake_flush_qp(struct qp *q)
 		complete_recv(q, IBV_WC_WR_FLUSH_ERR, NULL);
 }
 
-void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q)
+void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q, int port)
 {
 	struct ibv_async_event *e = &d->async[d->n_async];
 
@@ -129,6 +129,10 @@ void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q)
 	d->n_async++;
 	e->event_type = type;
 	e->element.qp = q ? &q->v : NULL;
+	if (q && type == IBV_EVENT_CQ_ERR)
+		e->element.cq = q->v.send_cq;
+	if (!q)
+		e->element.port_num = port;
 	fake_ring(d->async_ring);
 }
 
@@ -156,7 +160,7 @@ static int execute(struct qp *q, struct qp *p, struct send *s)
 	} else if (!may_access(p, s->rkey, to, s->len,
 			       IBV_ACCESS_REMOTE_WRITE)) {
 		fake_add_async((struct device *)p->v.context,
-			       IBV_EVENT_QP_ACCESS_ERR, p);
+			       IBV_EVENT_QP_ACCESS_ERR, p, 0);
 		fake_flush_qp(p);
 		return IBV_WC_REM_ACCESS_ERR;
 	}
@@ -336,9 +340,29 @@ void fake_mute(bool is)
 
 void fake_async(enum ibv_event_type type)
 {
+	struct device *d;
+	struct qp *q;
+	int port;
+
+	LOCKED;
+	d = fake_device();
+	if (!d)
+		return;
+	if (type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE)
+		for (port = 1; port <= fake_profile()->ports; port++)
+			fake_add_async(d, type, NULL, port);
+	else if (type == IBV_EVENT_CQ_ERR)
+		for (q = fake_qps; q; q = q->next)
+			fake_add_async(d, type, q, 0);
+	else
+		fake_add_async(d, type, type == IBV_EVENT_DEVICE_FATAL ? NULL : fake_qps, 0);
+}
+
+void fake_async_one(enum ibv_event_type type, struct ibv_qp *qp, int port)
+{
 	LOCKED;
 	if (fake_device())
-		fake_add_async(fake_device(), type, fake_qps);
+		fake_add_async(fake_device(), type, (struct qp *)qp, port);
 }
 
 void fake_flush(void)

@@ -9,7 +9,7 @@
 
 #include "link/verbs/verbs.h"
 
-enum { FAKE_INLINE = 128, FAKE_WR = 1024, FAKE_CQE = 4096, FAKE_ASYNCS = 16 };
+enum { FAKE_INLINE = 128, FAKE_WR = 1024, FAKE_CQE = 4096, FAKE_ASYNCS = 64 };
 
 /* In each struct the verbs' own part is first. */
 struct device {
@@ -81,6 +81,7 @@ struct id {
 	enum { IDLE, LISTENING, ASKING, ASKED, ANSWERED, CONNECTED } state;
 	bool active;
 	struct device *dev; /* once resolved; v.verbs when that is read */
+	uint8_t port;	    /* of it; v.port_num likewise */
 	struct id *peer;
 	unsigned unacked; /* events */
 	struct id *next;
@@ -105,7 +106,8 @@ _Noreturn void
 fake_broke(const char *rule);	  /* the caller did something wrong */
 bool fake_is_iwarp(const struct qp *q);
 void fake_flush_qp(struct qp *q); /* to the error state: all comes back */
-void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q);
+/* About q, or its completion queue, or (NULL) the port of that number. */
+void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q, int port);
 void fake_start(void);	     /* the hardware, if it does not run yet */
 void fake_wake(void);	     /* there is a request */
 uint64_t fake_due_ns(void);  /* when a request that is posted now is executed */

@@ -8,7 +8,7 @@
 #include "fake_impl.h"
 
 static const struct fake_profile profiles[] = {
-	{.name = "plain", .kinds = FAKE_BOTH, .max_inline = FAKE_INLINE, .ports = 1, .vectors = 1},
+	{.name = "plain", .kinds = FAKE_BOTH, .max_inline = FAKE_INLINE, .ports = 2, .vectors = 1},
 	{.name = "irdma", .kinds = FAKE_BOTH, .max_inline = 101, .arming = ARM_PUT_OFF, .ports = 1,
 	 .vectors = 4},
 	{.name = "ionic", .kinds = FAKE_IB, .max_inline = 64, .arming = ARM_IN_POLL, .ports = 1,

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -78,8 +80,13 @@ bool fake_fails(const char *verb)
 	return true;
 }
 
+/* Unplugged; or its context is of no use, as the library has closed its descriptor. */
 static bool gone(struct ibv_context *ctx)
 {
+	struct stat st;
+
+	if (fstat(ctx->cmd_fd, &st) || !S_ISREG(st.st_mode))
+		((struct device *)ctx)->gone = true;
 	errno = EIO;
 	return ((struct device *)ctx)->gone;
 }
@@ -357,7 +364,9 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 static int fake_destroy_cq(struct ibv_cq *cq)
 {
 	struct ibv_context *ctx = cq->context;
+	struct device *d = (struct device *)ctx;
 	struct cq *c = (struct cq *)cq;
+	unsigned i;
 
 	take_time();
 	LOCKED;
@@ -366,6 +375,9 @@ static int fake_destroy_cq(struct ibv_cq *cq)
 	if (c->unacked)
 		fake_broke(
 			"events of a completion queue were not acknowledged");
+	for (i = 0; i < d->n_async; i++)
+		if (d->async[i].element.cq == cq)
+			d->async[i].element.cq = NULL;
 	unpin(cq_bytes(c), true);
 	free(c->ring);
 	DROP(cqs, c);
@@ -613,7 +625,7 @@ void fake_plug(bool iwarp)
 	d->iwarp = iwarp;
 	d->v.device = &d->ibdev;
 	d->v.num_comp_vectors = fake_profile()->vectors;
-	d->v.cmd_fd = fake_eventfd();
+	d->v.cmd_fd = (int)syscall(SYS_memfd_create, "fake", MFD_CLOEXEC);
 	d->v.async_fd = fake_eventfd();
 	d->async_ring = dup(d->v.async_fd);
 	d->v.ops.post_send = fake_post_send;

@@ -52,8 +52,10 @@ void fake_fail_sends(enum ibv_wc_status status); /* all, until it is a success *
 /* The next CM event `from` comes as `to` instead. */
 void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 		     int status);
-/* An asynchronous event of the device and, if it is about one, a queue pair. */
+/* An asynchronous event of the device: for each port, or completion queue, if it is about
+ * one; about a queue pair for one of them.  And for that queue pair or port only. */
 void fake_async(enum ibv_event_type type);
+void fake_async_one(enum ibv_event_type type, struct ibv_qp *qp, int port);
 void fake_flush(void); /* every queue pair goes to the error state */
 void fake_kill(void);  /* the accepting ends vanish, as if killed */
 

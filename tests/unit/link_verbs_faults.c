@@ -25,6 +25,12 @@ static unsigned below(unsigned n)
 	return check_random(&dice) % n;
 }
 
+static bool never(struct end *e)
+{
+	(void)e;
+	return false;
+}
+
 /* ---- a stream's life, in which everything may fail ---- */
 
 static bool transfer(struct end *e, size_t n)
@@ -218,7 +224,7 @@ static void act(unsigned what)
 {
 	static const enum ibv_event_type types[] = {
 		IBV_EVENT_QP_FATAL, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_PORT_ERR,
-		IBV_EVENT_CQ_ERR, IBV_EVENT_PORT_ACTIVE};
+		IBV_EVENT_CQ_ERR, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_DEVICE_FATAL};
 
 	if (what == 0)
 		fake_flush();
@@ -249,12 +255,67 @@ static void test_midst(void)
 {
 	unsigned what, n;
 
-	for (what = 0; what < 8; what++)
+	for (what = 0; what < 9; what++)
 		for (n = 0; n < 3; n++)
 			run_case(midst_case, what, n);
 }
 
 /* ---- single cases ---- */
+
+/* One of two links is meant: the other one goes on. */
+static int event_of_one_case(unsigned type, unsigned unused)
+{
+	struct end *e, *f;
+	int port;
+
+	(void)unused;
+	begin_case();
+	try_listen();
+	e = open_end(ECHO << 8 | 2);
+	f = open_end(ECHO << 8 | 3);
+	port = sr_vlink(e->link)->id->port_num;
+	if (type == IBV_EVENT_PORT_ERR) {
+		if (fake_profile()->ports > 1)
+			CHECK(port != sr_vlink(f->link)->id->port_num);
+		fake_async_one(type, NULL, port);
+	} else {
+		fake_async_one(type, sr_vlink(e->link)->qp, 0);
+	}
+	CHECK(!await(e, SR_NOTIFY_RX, never));
+	CHECK(!strcmp(e->link->reason, "device-failed"));
+	if (type != IBV_EVENT_PORT_ERR || fake_profile()->ports > 1)
+		both_ways(f, 100000, 1);
+	let_go(e);
+	let_go(f);
+	end_case();
+	return STRUCK;
+}
+
+/* The device says that it has failed, and stays: cxgb4 does so for each queue pair that
+ * fails.  The next link is made on it, by the context that librdmacm still has. */
+static int fatal_case(unsigned a, unsigned b)
+{
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(ECHO << 8 | 2);
+	fake_async(IBV_EVENT_DEVICE_FATAL);
+	CHECK(!await(e, SR_NOTIFY_RX, never));
+	CHECK(!strcmp(e->link->reason, "device-failed"));
+	let_go(e);
+	CHECK(session(1000));
+	end_case();
+	return STRUCK;
+}
+
+static void test_told(void)
+{
+	run_case(event_of_one_case, IBV_EVENT_PORT_ERR, 0);
+	run_case(event_of_one_case, IBV_EVENT_CQ_ERR, 0);
+	run_case(fatal_case, 0, 0);
+}
 
 /* The request is not answered when the device goes. */
 static int asking_case(unsigned a, unsigned b)
@@ -728,6 +789,7 @@ static void test_long_soak(void)
 static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
+	{"told", test_told, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},
 	{"lost", test_lost, false},	     {"mute", test_mute, false},

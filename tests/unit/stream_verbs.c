@@ -216,10 +216,10 @@ static void tell(void)
 {
 	static const enum ibv_event_type types[] = {
 		IBV_EVENT_QP_FATAL, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_PORT_ERR,
-		IBV_EVENT_CQ_ERR, IBV_EVENT_PORT_ACTIVE};
+		IBV_EVENT_CQ_ERR, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_DEVICE_FATAL};
 
 	usleep(below(30000));
-	fake_async(types[below(5)]);
+	fake_async(types[below(6)]);
 }
 
 static void lose_event(void)

@@ -28,32 +28,49 @@ void sr_vdev_nonblock(int fd)
 
 /* ---- asynchronous events ---- */
 
-static void fail_links(struct sr_vdev *dev)
+static bool is_about(const struct ibv_async_event *e, const struct sr_vlink *l)
 {
-	struct sr_vlink *l;
+	switch (e->event_type) {
+	case IBV_EVENT_PORT_ERR:
+		return l->id->port_num == e->element.port_num;
+	case IBV_EVENT_CQ_ERR:
+		return l->cq.cq == e->element.cq;
+	case IBV_EVENT_DEVICE_FATAL:
+		return true;
+	default:	/* a QP that fails flushes its queues, which its link sees */
+		return false;
+	}
+}
 
-	for (l = dev->links; l; l = l->next)
-		sr_vlink_fail(l, "device-failed");
+/* A device that is removed reports DEVICE_FATAL, and its context is of no use any more.  But
+ * some devices also report it when they go on (cxgb4, for a queue pair that has failed). */
+static bool is_usable(const struct sr_vdev *dev)
+{
+	struct ibv_pd *pd = sr_vlib.v_alloc_pd(dev->ctx);
+
+	if (pd)
+		sr_vlib.v_dealloc_pd(pd);
+	return pd;
 }
 
 static void on_async(struct sr_watch *w, uint32_t events)
 {
 	struct sr_vdev *dev = SR_OF(struct sr_vdev, async_watch, w);
 	struct ibv_async_event e;
+	struct sr_vlink *l;
 	bool fatal = false;
 
 	(void)events;
 	while (!sr_vlib.v_get_async_event(dev->ctx, &e)) {
 		sr_debug("verbs: %s: asynchronous event %d", dev->name,
 			 (int)e.event_type);
-		/* A QP that fails flushes its queues, which its link sees. */
 		fatal |= e.event_type == IBV_EVENT_DEVICE_FATAL;
-		if (e.event_type == IBV_EVENT_PORT_ERR ||
-		    e.event_type == IBV_EVENT_CQ_ERR)
-			fail_links(dev);
+		for (l = dev->links; l; l = l->next)
+			if (is_about(&e, l))
+				sr_vlink_fail(l, "device-failed");
 		sr_vlib.v_ack_async_event(&e);
 	}
-	if (fatal)
+	if (fatal && !is_usable(dev))
 		sr_vdev_remove(dev->ctx);
 }
 
@@ -68,29 +85,44 @@ static void on_async(struct sr_watch *w, uint32_t events)
 
 static struct sr_watch nodes = { .fd = -1 };
 
-static bool node_gone(const struct sr_vdev *dev)
+/* Is that the device's node, and is it no longer there?  In a chroot no node is: the name
+ * counts. */
+static bool node_gone(const struct sr_vdev *dev, const char *name)
 {
 	char path[sizeof(dev->ctx->device->dev_name) + sizeof(NODES) + 1];
 
+	if (strcmp(name, dev->ctx->device->dev_name) != 0)
+		return false;
 	/* Not sysfs: its entry goes a little later. */
 	sr_format(path, sizeof(path), NODES "/%s",
 		  dev->ctx->device->dev_name);
 	return sr_sys_access(path, F_OK) && errno == ENOENT;
 }
 
-static void on_nodes(struct sr_watch *w, uint32_t events)
+static void remove_node(const char *name)
 {
-	char buf[1024] __attribute__((aligned(8)));
 	struct sr_vdev *dev, *next;
 
-	(void)events;
-	while (sr_now_read(w->fd, buf, sizeof(buf)) > 0)
-		;
 	for (dev = sr_vdevs; dev; dev = next) {
 		next = dev->next;
-		if (node_gone(dev))
+		if (node_gone(dev, name))
 			sr_vdev_remove(dev->ctx);
 	}
+}
+
+static void on_nodes(struct sr_watch *w, uint32_t events)
+{
+	char buf[400] __attribute__((aligned(8)));
+	const struct inotify_event *e;
+	ssize_t n, at;
+
+	(void)events;
+	while ((n = sr_now_read(w->fd, buf, sizeof(buf))) > 0)
+		for (at = 0; at < n; at += (ssize_t)sizeof(*e) + e->len) {
+			e = (const struct inotify_event *)(buf + at);
+			if (e->len)
+				remove_node(e->name);
+		}
 }
 
 static void watch_nodes(void)
@@ -137,7 +169,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->name = ctx->device->name;
 	dev->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	dev->spent = sr_fd_own(sr_sys_eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (dev->spent < 0)
+	if (dev->spent < 0 || !is_usable(dev))
 		goto free_dev;
 	sr_vdev_hide(ctx);
 	sr_vdev_nonblock(ctx->async_fd);
@@ -180,6 +212,7 @@ struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason)
 void sr_vdev_remove(struct ibv_context *ctx)
 {
 	struct sr_vdev *dev, **p;
+	struct sr_vlink *l;
 
 	for (p = &sr_vdevs; *p && (*p)->ctx != ctx; p = &(*p)->next)
 		;
@@ -187,7 +220,8 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	if (!dev)
 		return;
 	sr_inform("verbs: device %s is gone", dev->name);
-	fail_links(dev);
+	for (l = dev->links; l; l = l->next)
+		sr_vlink_fail(l, "device-failed");
 	while (dev->links)
 		sr_vlink_close(dev->links);
 	sr_vcm_removed(ctx);
