@@ -99,7 +99,7 @@ static void neutral(int fd)
 	set_int(fd, SOL_SOCKET, SO_SNDBUF, 100000);
 	set_int(fd, SOL_SOCKET, SO_PEEK_OFF, 0);
 	set_int(fd, SOL_SOCKET, SO_PEEK_OFF, -1);
-	set_int(fd, SOL_SOCKET, SO_ZEROCOPY, 0);
+	set_int(fd, SOL_SOCKET, SO_ZEROCOPY, 1); /* what counts is MSG_ZEROCOPY */
 	set_int(fd, IPPROTO_IP, IP_MINTTL, 3);
 	set_int(fd, IPPROTO_IP, IP_MINTTL, 0);
 	set(fd, IPPROTO_IP, IP_OPTIONS, "\1\1\1", 4);
