@@ -95,6 +95,7 @@ void judge_nofile(const char *what, unsigned long long soft, unsigned long long 
 void judge_program(const char *what, const char *path);
 /* device.c: is an RDMA device on this host? */
 bool have_device(void);
+bool have_hardware(void);	/* one that is not the kernel's software */
 /* An address of this host that an RDMA device has; "" if there is none.  After
  * check_devices(). */
 const char *device_address(char buf[64], const char **device);

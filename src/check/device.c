@@ -39,6 +39,15 @@ bool have_device(void)
 	return have;
 }
 
+bool have_hardware(void)
+{
+	glob_t all;
+	bool have = !glob(CLASS "/*/device", GLOB_NOSORT, NULL, &all);
+
+	globfree(&all);
+	return have;
+}
+
 void check_modules(struct checked *c)
 {
 	static const struct {

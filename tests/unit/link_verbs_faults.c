@@ -11,6 +11,8 @@
  */
 #include "verbs_pair.h"
 
+#include <limits.h>
+#include <linux/capability.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -366,6 +368,96 @@ static int narrow_case(unsigned a, unsigned b)
 static void test_narrow(void)
 {
 	run_case(narrow_case, 0, 0);
+}
+
+/* ---- locked memory ---- */
+
+static const char *reason_for_none(void)
+{
+	struct end *e = ask_start(ECHO << 8 | 1, PORT);
+	const char *reason;
+
+	if (!ask_wait(e) && !e->link) {
+		reason = e->reason;
+		close_fds(e);
+		return reason;
+	}
+	let_go(e);
+	return NULL;
+}
+
+/* Whatever of a link is the first that may not be pinned, at whichever end: the word is
+ * memlock. */
+static int memlock_case(unsigned a, unsigned b)
+{
+	const char *reason = "";
+	size_t bytes;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	for (bytes = 4096; reason; bytes += 4096) {
+		fake_may_pin(bytes);
+		reason = reason_for_none();
+		say("%zu bytes: %s\n", bytes, reason ? reason : "a link");
+		CHECK(!reason || !strcmp(reason, "memlock"));
+	}
+	CHECK(bytes > 90 << 10 && bytes < 300 << 10);
+	fake_may_pin(0);
+	fake_fail("v_reg_mr", 1, EPERM);	/* the limit is zero */
+	CHECK(!strcmp(reason_for_none(), "memlock"));
+	fake_fail("v_create_cq", 1, EIO);
+	CHECK(!strcmp(reason_for_none(), "device-failed"));
+	end_case();
+	return STRUCK;
+}
+
+/* Without CAP_IPC_LOCK. */
+static void limit_memory(size_t bytes)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+	struct rlimit rl = { bytes, bytes };
+
+	CHECK(!syscall(SYS_capget, &head, caps));
+	caps[0].effective &= ~(1u << CAP_IPC_LOCK);
+	CHECK(!syscall(SYS_capset, &head, caps) && !setrlimit(RLIMIT_MEMLOCK, &rl));
+	fake_may_pin(bytes);
+}
+
+/* Rings grow into half of what may be locked, queues included: the other half is for links
+ * to come.  (Both ends are in this process.) */
+static int room_case(unsigned limit, unsigned links)
+{
+	enum { BUSY_LINKS = 8, MOST = 64 };
+	struct end *e[BUSY_LINKS + MOST];
+	size_t idle;
+	unsigned i, n;
+
+	limit_memory(limit);
+	begin_case();
+	try_listen();
+	for (n = 0; n < BUSY_LINKS; n++)
+		e[n] = open_end(ECHO << 8 | n);
+	idle = fake_pinned() / BUSY_LINKS;
+	for (i = 0; i < BUSY_LINKS; i++)
+		both_ways(e[i], 2 << 20, i);
+	say("idle %zu, with busy ones %zu bytes\n", idle, fake_pinned());
+	CHECK(fake_pinned() > idle * BUSY_LINKS || idle * BUSY_LINKS > limit / 2);
+	for (i = 0; i < links && i < limit / 2 / idle && i < MOST; i++)
+		e[n + i] = open_end(ECHO << 8 | (n + i));
+	n += i;
+	while (n-- > 0)
+		let_go(e[n]);
+	fake_may_pin(0);
+	end_case();
+	return STRUCK;
+}
+
+static void test_memlock(void)
+{
+	run_case(memlock_case, 0, 0);
+	run_case(room_case, 4 << 20, UINT_MAX);
 }
 
 /* The program has all numbers among which ours are. */
@@ -789,7 +881,7 @@ static void test_long_soak(void)
 static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
-	{"told", test_told, false},
+	{"told", test_told, false},	     {"memlock", test_memlock, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},
 	{"lost", test_lost, false},	     {"mute", test_mute, false},

@@ -25,6 +25,7 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason);
 /* For calls of the libraries.  Unlocked, it is failed if it broke; and notify(). */
 void sr_vlink_lock(struct sr_vlink *l);
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
+/* ---- mem.c ---- */
 /* Memory that the link's queue pair has access to, and no other one.  NULL or a reason.
  * loop. */
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access);
@@ -33,6 +34,12 @@ void sr_vring_free(struct sr_vring *r);
  * may: the rest is for the first rings of links to come.  any */
 bool sr_vring_may_grow(size_t size);
 void sr_vring_forget(void);	/* in the child of fork */
+/* Its region goes, its memory stays.  loop */
+void sr_vring_close(struct sr_vring *r);
+/* The reason, if the kernel would not make something of a device. */
+const char *sr_vmem_refusal(int err);
+/* So many bytes more, or less, are pinned. */
+void sr_vmem_count(ssize_t bytes);
 
 /* ---- cq.c ---- */
 const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; loop */

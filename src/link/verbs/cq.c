@@ -388,6 +388,7 @@ void sr_vlook_start(struct sr_vlink *l, unsigned how)
 const char *sr_vcq_make(struct sr_vlink *l)
 {
 	struct ibv_context *ctx = l->dev->ctx;
+	const char *reason;
 
 	if (!sr_fd_room(1))
 		return "descriptors";
@@ -396,8 +397,9 @@ const char *sr_vcq_make(struct sr_vlink *l)
 		return "device-failed";
 	l->cq.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ + SR_V_SQ, l, l->cq.chan, 0);
 	if (!l->cq.cq) {
+		reason = sr_vmem_refusal(errno);
 		sr_vlib.v_destroy_comp_channel(l->cq.chan);
-		return "device-failed";
+		return reason;
 	}
 	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
 	if (l->cq.fd < 0) {	/* a program with very many: none is free where ours are */

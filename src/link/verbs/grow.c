@@ -101,6 +101,9 @@ static void offer(struct sr_vlink *l, size_t size)
 
 	if (r->buf)	/* offered, or still being read */
 		return;
+	/* Others may have grown since want(); only the loop makes rings. */
+	if (size > size_now(l) && !sr_vring_may_grow(size))
+		return;
 	reason = sr_vring_make(l, r, size,
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	sr_debug("verbs: link %x: receive ring of %zu bytes: %s", l->link.link_no,

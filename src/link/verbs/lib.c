@@ -185,6 +185,24 @@ int sr_verbs_load(void)
 	return err;
 }
 
+/* VmPin of proc(5). */
+size_t sr_verbs_pinned(void)
+{
+	char line[256];
+	size_t kb = 0;
+	FILE *status;
+
+	sr_enter();
+	status = fopen("/proc/self/status", "rce");
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmPin: %zu", &kb) == 1)
+			break;
+	if (status)
+		sr_real.fclose(status);
+	sr_leave();
+	return kb << 10;
+}
+
 /* ---- the child of fork ---- */
 
 /* The parent's queues, mapped here too: they keep the kernel's device file, and

@@ -53,6 +53,8 @@ enum { SR_VDEV_IB = 1, SR_VDEV_IWARP = 2 };
 unsigned sr_verbs_devices(void);
 /* Loads the libraries.  0, -ENODEV or -ELIBACC.  loop. */
 int sr_verbs_load(void);
+/* Bytes that the kernel has pinned for the process, which RLIMIT_MEMLOCK limits.  loop. */
+size_t sr_verbs_pinned(void);
 void sr_verbs_unload(void);	/* in the child of fork */
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * qp.c - a verbs link from its making to its end: queue pair, registered memory,
- * failure.  The loop's, except where said.
+ * qp.c - a verbs link from its making to its end: queue pair, memory, failure.  The loop's, except where said.
  *
  * Locks: the link's, where another thread may use what is changed.
  */
@@ -9,17 +8,12 @@
 #include "link/verbs/verbs.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include "base/addr.h"
 #include "base/conf.h"
 #include "base/log.h"
-#include "base/pages.h"
 
 enum {
 	CTL_BYTES = (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX,
@@ -29,81 +23,6 @@ enum {
 
 /* ---- memory ---- */
 
-static _Atomic size_t locked_memory;	/* of all rings */
-static size_t grow_limit;		/* loop; constant once there is a link */
-
-/* Bytes that the process may lock: RLIMIT_MEMLOCK, or any number if it has the capability
- * CAP_IPC_LOCK (getrlimit(2)). */
-static size_t lockable(void)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { 0 };
-	struct rlimit rl;
-
-	SR_SYS(SYS_capget, &head, caps);
-	if (caps[0].effective & 1u << CAP_IPC_LOCK || sr_sys_getrlimit(RLIMIT_MEMLOCK, &rl))
-		return SIZE_MAX;
-	return rl.rlim_cur;
-}
-
-bool sr_vring_may_grow(size_t size)
-{
-	return atomic_load(&locked_memory) + size <= grow_limit;
-}
-
-void sr_vring_forget(void)
-{
-	atomic_store(&locked_memory, 0);
-	grow_limit = 0;
-}
-
-const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
-{
-	void *mem;
-
-	if (!sr_memory_take(size))
-		return "memory";
-	mem = sr_pages_get(size);
-	if (!mem) {
-		sr_memory_give(size);
-		return "memory";
-	}
-	/* A child's copy-on-write would give the parent other pages than the device has. */
-	sr_sys_madvise(mem, size, MADV_DONTFORK);
-	r->mr = sr_vlib.v_reg_mr(l->pd, mem, size, access);
-	if (!r->mr) {
-		bool lock = errno == ENOMEM || errno == EAGAIN;
-
-		sr_pages_put(mem, size);
-		sr_memory_give(size);
-		return lock ? "memlock" : "device-failed";
-	}
-	r->buf = mem;
-	r->size = size;
-	atomic_fetch_add(&locked_memory, size);
-	return NULL;
-}
-
-static void unregister(struct sr_vring *r)
-{
-	if (!r->mr)
-		return;
-	sr_vlib.v_dereg_mr(r->mr);
-	r->mr = NULL;
-	atomic_fetch_sub(&locked_memory, r->size);
-}
-
-void sr_vring_free(struct sr_vring *r)
-{
-	unregister(r);
-	if (!r->buf)
-		return;
-	sr_pages_put(r->buf, r->size);
-	sr_memory_give(r->size);
-	r->buf = NULL;
-	r->size = 0;
-}
-
 /*
  * A remote key is good on every queue pair of its protection domain (InfiniBand Architecture
  * 1, 10.2.3 and 10.6), and keys and addresses can be guessed.  So each link has a domain of
@@ -112,7 +31,7 @@ void sr_vring_free(struct sr_vring *r)
 static const char *make_domain(struct sr_vlink *l)
 {
 	l->pd = sr_vlib.v_alloc_pd(l->dev->ctx);
-	return l->pd ? NULL : "device-failed";
+	return l->pd ? NULL : sr_vmem_refusal(errno);
 }
 
 /* The queue pair and all regions of it are gone. */
@@ -128,8 +47,6 @@ static const char *make_memory(struct sr_vlink *l)
 	const int local = IBV_ACCESS_LOCAL_WRITE;
 	const char *reason;
 
-	if (!grow_limit)
-		grow_limit = lockable() / 2;
 	reason = sr_vring_make(l, &l->rx.ring[0], l->policy->ring_first,
 			       local | IBV_ACCESS_REMOTE_WRITE);
 	if (!reason)
@@ -179,7 +96,7 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 	while (sr_vlib.cm_create_qp(id, l->pd, &attr)) {
 		/* Not by attr.cap: a failure may have written to it. */
 		if (!asked)
-			return errno == ENOMEM ? "memlock" : "device-failed";
+			return sr_vmem_refusal(errno);
 		asked = asked / 2 >= INLINE_LEAST ? asked / 2 : 0;
 		attr.cap.max_inline_data = asked;
 		attr.cap.max_send_wr = SR_V_SQ * spare;
@@ -206,6 +123,33 @@ static void free_link(struct sr_vlink *l)
 	free(l);
 }
 
+/* Most devices keep the queues in memory of the process.  How much the kernel pins for them
+ * is seen at the first link. */
+static const char *make_queues(struct sr_vlink *l, struct rdma_cm_id *id)
+{
+	struct sr_vdev *dev = l->dev;
+	size_t before = dev->weighed ? 0 : sr_verbs_pinned(), after;
+	const char *reason = sr_vcq_make(l);
+
+	if (reason)
+		return reason;
+	reason = make_qp(l, id);
+	if (reason) {
+		sr_vcq_close(l);
+		return reason;
+	}
+	if (!dev->weighed) {
+		after = sr_verbs_pinned();
+		dev->queue_bytes = after > before ? after - before : 0;
+		dev->weighed = true;
+		sr_debug("verbs: %s: %zu bytes are pinned for a link's queues", dev->name,
+			 dev->queue_bytes);
+	}
+	l->queue_bytes = dev->queue_bytes;
+	sr_vmem_count((ssize_t)l->queue_bytes);
+	return NULL;
+}
+
 static const char *prepare(struct sr_vlink *l, struct rdma_cm_id *id)
 {
 	const char *reason = make_domain(l);
@@ -213,12 +157,7 @@ static const char *prepare(struct sr_vlink *l, struct rdma_cm_id *id)
 	if (!reason)
 		reason = make_memory(l);
 	if (!reason)
-		reason = sr_vcq_make(l);
-	if (reason)
-		return reason;
-	reason = make_qp(l, id);
-	if (reason)
-		sr_vcq_close(l);
+		reason = make_queues(l, id);
 	return reason;
 }
 
@@ -272,8 +211,9 @@ void sr_vlink_close(struct sr_vlink *l)
 	sr_unlock(&l->lock);
 	sr_vlib.cm_destroy_qp(l->id);
 	sr_vcq_close(l);
+	sr_vmem_count(-(ssize_t)l->queue_bytes);
 	sr_lock(&l->lock);	/* the rings' fields */
-	each_ring(l, unregister);
+	each_ring(l, sr_vring_close);
 	sr_unlock(&l->lock);
 	close_domain(l);
 	SR_LIST_DROP(l);

@@ -7,7 +7,8 @@
  *   dev.c   a device, its end
  *   cm.c    rendezvous: listening and answering
  *   ask.c   rendezvous: asking
- *   qp.c    a link's making and end, its memory
+ *   qp.c    a link's making and end
+ *   mem.c   pinned memory
  *   cq.c    completions, sleeping, and the service thread's share of both
  *   tx.c    posting: data, messages, credit.  Only this file posts sends
  *   rx.c    what arrives: completions, messages, the receive ring
@@ -47,6 +48,8 @@ struct sr_vdev {
 	struct sr_vlink *links;
 	const char *name;
 	bool iwarp;
+	bool weighed;		/* there was a link: */
+	size_t queue_bytes;	/* are pinned for its queues */
 };
 
 extern struct sr_vdev *sr_vdevs;	/* loop */
@@ -151,6 +154,7 @@ struct sr_vlink {
 	char name[SR_REPORT_LINK];
 	const struct sr_policy *policy;	/* sizes of rings */
 	uint32_t max_inline;
+	size_t queue_bytes;		/* pinned, beside the rings; loop */
 
 	struct sr_mutex lock;
 	uint64_t end_ns;		/* dropped: time to close it at last; locked */

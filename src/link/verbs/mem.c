@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * mem.c - memory that the kernel pins for a device: rings, and what the device's own queues
+ * take, which counts against the same limit (RLIMIT_MEMLOCK).
+ *
+ * The loop's, except where said; no locks.
+ */
+#include "base/now.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/conf.h"
+#include "base/pages.h"
+
+#define FIRST_USER_NAMESPACE 0xEFFFFFFDu /* PROC_USER_INIT_INO of linux/proc_ns.h */
+
+static _Atomic size_t locked_memory;	/* of all rings, and of the queues */
+static size_t grow_limit;		/* loop; constant once there is a link */
+
+static bool in_first_user_namespace(void)
+{
+	struct stat st = { 0 };
+	int fd = sr_now_open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC, 0);
+	bool is;
+
+	if (fd < 0)	/* the kernel has no other ones, or /proc is not there */
+		return true;
+	is = sr_sys_fstat(fd, &st) || st.st_ino == FIRST_USER_NAMESPACE;
+	sr_now_close(fd);
+	return is;
+}
+
+/* Bytes that the process may lock: RLIMIT_MEMLOCK, or any number if it has the capability
+ * CAP_IPC_LOCK (getrlimit(2)), which the kernel asks for in the first user namespace:
+ * root of a rootless container does not have it there. */
+static size_t lockable(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	struct rlimit rl;
+
+	SR_SYS(SYS_capget, &head, caps);
+	if (sr_sys_getrlimit(RLIMIT_MEMLOCK, &rl) ||
+	    (caps[0].effective & 1u << CAP_IPC_LOCK && in_first_user_namespace()))
+		return SIZE_MAX;
+	return rl.rlim_cur;
+}
+
+/* ENOMEM: the limit is reached; EPERM: it is zero (ib_umem_get() of the kernel).  EAGAIN: that
+ * of a cgroup (rdma.max). */
+const char *sr_vmem_refusal(int err)
+{
+	return err == ENOMEM || err == EPERM || err == EAGAIN ? "memlock" : "device-failed";
+}
+
+void sr_vmem_count(ssize_t bytes)
+{
+	atomic_fetch_add(&locked_memory, bytes);
+}
+
+bool sr_vring_may_grow(size_t size)
+{
+	return atomic_load(&locked_memory) + size <= grow_limit;
+}
+
+void sr_vring_forget(void)
+{
+	atomic_store(&locked_memory, 0);
+	grow_limit = 0;
+}
+
+const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
+{
+	const char *reason;
+	void *mem;
+
+	if (!grow_limit)
+		grow_limit = lockable() / 2;
+	if (!sr_memory_take(size))
+		return "memory";
+	mem = sr_pages_get(size);
+	if (!mem) {
+		sr_memory_give(size);
+		return "memory";
+	}
+	/* A child's copy-on-write would give the parent other pages than the device has. */
+	sr_sys_madvise(mem, size, MADV_DONTFORK);
+	r->mr = sr_vlib.v_reg_mr(l->pd, mem, size, access);
+	if (!r->mr) {
+		reason = sr_vmem_refusal(errno);
+		sr_pages_put(mem, size);
+		sr_memory_give(size);
+		return reason;
+	}
+	r->buf = mem;
+	r->size = size;
+	atomic_fetch_add(&locked_memory, size);
+	return NULL;
+}
+
+void sr_vring_close(struct sr_vring *r)
+{
+	if (!r->mr)
+		return;
+	sr_vlib.v_dereg_mr(r->mr);
+	r->mr = NULL;
+	atomic_fetch_sub(&locked_memory, r->size);
+}
+
+void sr_vring_free(struct sr_vring *r)
+{
+	sr_vring_close(r);
+	if (!r->buf)
+		return;
+	sr_pages_put(r->buf, r->size);
+	sr_memory_give(r->size);
+	r->buf = NULL;
+	r->size = 0;
+}
