@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -22,30 +23,51 @@
 #define CLASS "/sys/class/infiniband"
 #define PORTS_MAX 64
 #define GIDS_MAX 256
+#define NETDEVS_MAX 16
 
 static struct port {
-	char device[64], number[8], state[32], layer[32], netdev[IF_NAMESIZE];
+	char device[64], number[8], state[32], layer[32];
+	char netdev[NETDEVS_MAX][IF_NAMESIZE];	/* with its VLANs, a bond, macvlans */
+	unsigned n_netdevs;
 	unsigned gids, v2;	/* v2: those of RoCE v2, which are IPv4 or IPv6 addresses */
 	bool active, iwarp;
 } ports[PORTS_MAX];
 static unsigned n_ports;	/* read by check_devices() */
 
-bool have_device(void)
+/* "1: CA" or "4: RNIC".  EFA and usNIC, say, have no reliable connections, and no connection
+ * manager (cma_supported() of the kernel). */
+static bool is_of_use(const char *device)
 {
-	glob_t all;
-	bool have = !glob(CLASS "/*", GLOB_NOSORT, NULL, &all);
+	char type[32];
 
+	first_line(type, sizeof(type), "%s/node_type", device);
+	return *type == '1' || *type == '4';
+}
+
+/* below: what it has to have, too. */
+static bool have_device_with(const char *below)
+{
+	char path[PATH_MAX];
+	bool have = false;
+	glob_t all;
+
+	if (!glob(CLASS "/*", GLOB_NOSORT, NULL, &all))
+		for (size_t i = 0; i < all.gl_pathc && !have; i++) {
+			snprintf(path, sizeof(path), "%s%s", all.gl_pathv[i], below);
+			have = is_of_use(all.gl_pathv[i]) && !access(path, F_OK);
+		}
 	globfree(&all);
 	return have;
 }
 
+bool have_device(void)
+{
+	return have_device_with("");
+}
+
 bool have_hardware(void)
 {
-	glob_t all;
-	bool have = !glob(CLASS "/*/device", GLOB_NOSORT, NULL, &all);
-
-	globfree(&all);
-	return have;
+	return have_device_with("/device");
 }
 
 void check_modules(struct checked *c)
@@ -130,23 +152,64 @@ static bool route(struct checked *c, char name[IF_NAMESIZE])
 
 /* ---- devices ---- */
 
+static bool has_netdev(const struct port *p, const char *name)
+{
+	for (unsigned i = 0; i < p->n_netdevs; i++)
+		if (!strcmp(p->netdev[i], name))
+			return true;
+	return false;
+}
+
+static void add_netdev(struct port *p, const char *name)
+{
+	if (*name && p->n_netdevs < NETDEVS_MAX && !has_netdev(p, name))
+		snprintf(p->netdev[p->n_netdevs++], IF_NAMESIZE, "%.15s", name);
+}
+
+/* InfiniBand: no GID has a netdev.  Those of IPoIB name their device, and its port: from 0. */
+static void add_ipoib(struct port *p)
+{
+	char path[128], number[16];
+	glob_t all;
+
+	snprintf(path, sizeof(path), "/sys/class/net/*/device/infiniband/%s", p->device);
+	if (!glob(path, 0, NULL, &all))
+		for (size_t i = 0; i < all.gl_pathc; i++) {
+			char name[IF_NAMESIZE] = "";
+
+			sscanf(all.gl_pathv[i], "/sys/class/net/%15[^/]", name);
+			first_line(number, sizeof(number), "/sys/class/net/%s/dev_port", name);
+			if (atoi(number) + 1 == atoi(p->number))
+				add_netdev(p, name);
+		}
+	globfree(&all);
+}
+
 /* iWARP: the GID of siw begins with the hardware address of its netdev. */
-static void netdev_of_gid(struct port *p, const char *gid)
+static void add_netdev_of_gid(struct port *p, const char *gid)
 {
 	static const uint8_t none[ETH_ALEN];
+	char name[IF_NAMESIZE];
 	uint8_t b[ETH_ALEN];
 
 	if (sscanf(gid, "%2hhx%2hhx:%2hhx%2hhx:%2hhx%2hhx", &b[0], &b[1], &b[2], &b[3], &b[4],
-		   &b[5]) == 6 && memcmp(b, none, sizeof(b)))
-		netdev_of(AF_PACKET, b, p->netdev);
+		   &b[5]) == 6 && memcmp(b, none, sizeof(b)) &&
+	    netdev_of(AF_PACKET, b, name))
+		add_netdev(p, name);
 }
 
-/* The port below this directory of sysfs. */
-static void read_port(struct port *p, const char *base)
+/* The port below this directory of sysfs.  False: its device is of no use. */
+static bool read_port(struct port *p, const char *base)
 {
 	char buf[128], gid[64];
 
 	sscanf(base, CLASS "/%63[^/]/ports/%7s", p->device, p->number);
+	snprintf(buf, sizeof(buf), CLASS "/%s", p->device);
+	if (!is_of_use(buf)) {
+		snprintf(buf, sizeof(buf), "device %s, port %s", p->device, p->number);
+		say(WARNING, buf, "has no reliable connections: it is not used");
+		return false;
+	}
 	first_line(p->state, sizeof(p->state), "%s/state", base);
 	p->active = !strncmp(p->state, "4:", 2);
 	first_line(p->layer, sizeof(p->layer), "%s/link_layer", base);
@@ -159,27 +222,38 @@ static void read_port(struct port *p, const char *base)
 		p->gids++;
 		p->v2 += !strcmp(first_line(buf, sizeof(buf), "%s/gid_attrs/types/%d", base, i),
 				 "RoCE v2");
-		if (!*p->netdev && *first_line(buf, sizeof(buf), "%s/gid_attrs/ndevs/%d", base,
-					       i))
-			snprintf(p->netdev, sizeof(p->netdev), "%.15s", buf);
-		if (!*p->netdev && p->iwarp)
-			netdev_of_gid(p, gid);
+		add_netdev(p, first_line(buf, sizeof(buf), "%s/gid_attrs/ndevs/%d", base, i));
+		if (!p->n_netdevs && p->iwarp)
+			add_netdev_of_gid(p, gid);
 	}
+	if (!strcmp(p->layer, "InfiniBand") && !p->iwarp)
+		add_ipoib(p);
+	return true;
+}
+
+static const char *netdevs_text(const struct port *p, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	snprintf(buf, size, "unknown");
+	for (unsigned i = 0; i < p->n_netdevs && n < size; i++)
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? ", " : "", p->netdev[i]);
+	return buf;
 }
 
 static void judge_port(const struct port *p)
 {
-	bool ip = *p->netdev || p->gids, roce = !p->iwarp && !strcmp(p->layer, "Ethernet");
-	char what[96];
+	bool ip = p->n_netdevs || p->gids, roce = !p->iwarp && !strcmp(p->layer, "Ethernet");
+	char what[96], names[NETDEVS_MAX * (IF_NAMESIZE + 2)];
 
 	snprintf(what, sizeof(what), "device %s, port %s", p->device, p->number);
 	say(p->active && ip ? OK : PROBLEM, what, "%s, %s, network device %s, %u addresses%s",
 	    p->state, p->iwarp ? "iWARP" : roce ? "RoCE" : p->layer,
-	    *p->netdev ? p->netdev : "unknown", p->gids,
+	    netdevs_text(p, names, sizeof(names)), p->gids,
 	    roce && !p->v2 ? ", none of them for RoCE v2" : "");
 	if (!p->active)
 		remedy("no-device", "Bring its cable, switch and network device up (ip link set "
-				    "%s up)", *p->netdev ? p->netdev : "NETDEV");
+				    "%s up)", p->n_netdevs ? p->netdev[0] : "NETDEV");
 	else if (!ip)
 		remedy("no-device", "Give its network device an IP address");
 }
@@ -189,9 +263,10 @@ static void read_ports(void)
 	glob_t all;
 
 	if (!glob(CLASS "/*/ports/*", 0, NULL, &all))
-		for (; n_ports < all.gl_pathc && n_ports < PORTS_MAX; n_ports++) {
-			read_port(&ports[n_ports], all.gl_pathv[n_ports]);
-			judge_port(&ports[n_ports]);
+		for (size_t i = 0; i < all.gl_pathc && n_ports < PORTS_MAX; i++) {
+			if (!read_port(&ports[n_ports], all.gl_pathv[i]))
+				continue;
+			judge_port(&ports[n_ports++]);
 		}
 	globfree(&all);
 }
@@ -202,7 +277,7 @@ static const char *device_of(const char *netdev, bool *excluded)
 	const char *only = getenv("SOCKRAIL_DEVICE");
 
 	for (const struct port *p = ports; p < ports + n_ports; p++) {
-		if (strcmp(p->netdev, netdev) != 0 || !p->active)
+		if (!has_netdev(p, netdev) || !p->active)
 			continue;
 		if (!only || !*only || !strcmp(only, p->device))
 			return p->device;
@@ -252,7 +327,7 @@ const char *device_address(char buf[64], const char **device)
 	for (i = all; i && !*buf; i = i->ifa_next)
 		for (const struct port *p = ports; p < ports + n_ports && !*buf; p++)
 			if (p->active && i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
-			    !strcmp(i->ifa_name, p->netdev)) {
+			    has_netdev(p, i->ifa_name)) {
 				inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr,
 					  buf, 64);
 				*device = p->device;

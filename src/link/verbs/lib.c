@@ -41,7 +41,8 @@ struct entry {
 	char name[];
 };
 
-/* node_type is "1: CA" (InfiniBand, RoCE) or "4: RNIC" (iWARP). */
+/* node_type is "1: CA" (InfiniBand, RoCE) or "4: RNIC" (iWARP).  Others (EFA, usNIC) have no
+ * reliable connections. */
 __attribute__((noinline)) static unsigned device_kind(const char *name)
 {
 	char path[sizeof(CLASS) + 280], type = 0;
@@ -54,7 +55,7 @@ __attribute__((noinline)) static unsigned device_kind(const char *name)
 	if (sr_now_read(fd, &type, 1) != 1)
 		type = 0;
 	sr_now_close(fd);
-	return type == '4' ? SR_VDEV_IWARP : SR_VDEV_IB;
+	return type == '4' ? SR_VDEV_IWARP : type == '1' ? SR_VDEV_IB : 0;
 }
 
 static unsigned kinds_among(const char *entries, const char *end)
