@@ -6,7 +6,7 @@
  * jumps.  C compilers do that only if they optimise.
  *
  * NAME calls `before`, which returns the function to jump to, with the program's
- * arguments.
+ * arguments, three at most.  The fourth argument of `before` is the return address.
  */
 #if defined(__x86_64__)
 /* The stack is a multiple of 16 at a call (System V ABI): 8 bytes of it are the return address. */
@@ -17,6 +17,7 @@
 		"\tpush %rdi\n\t.cfi_adjust_cfa_offset 8\n" \
 		"\tpush %rsi\n\t.cfi_adjust_cfa_offset 8\n" \
 		"\tpush %rdx\n\t.cfi_adjust_cfa_offset 8\n" \
+		"\tmov 24(%rsp), %rcx\n" \
 		"\tcall " #before "@PLT\n" \
 		"\tpop %rdx\n\t.cfi_adjust_cfa_offset -8\n" \
 		"\tpop %rsi\n\t.cfi_adjust_cfa_offset -8\n" \
@@ -31,6 +32,7 @@
 		"\t.cfi_rel_offset x30, 8\n" \
 		"\tstp x0, x1, [sp, #16]\n" \
 		"\tstr x2, [sp, #32]\n" \
+		"\tmov x3, x30\n" \
 		"\tbl " #before "\n" \
 		"\tmov x16, x0\n" \
 		"\tldr x2, [sp, #32]\n" \
@@ -44,3 +46,5 @@
 
 TAIL(dlopen, sr_before_dlopen);
 TAIL(dlmopen, sr_before_dlmopen);
+TAIL(dlsym, sr_before_dlsym);
+TAIL(dlvsym, sr_before_dlvsym);

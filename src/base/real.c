@@ -11,6 +11,51 @@
 #include <gnu/lib-names.h>
 #include <sys/syscall.h>
 
+#include "base/object.h"
+
+/* The first one behind us, in the order in which the loader searches.  Where we were opened at
+ * run time, behind the C library, it is the first of all but ours. */
+SR_EARLY static void *find_next(const char *name)
+{
+	const struct link_map *own = sr_object_own(), *object = own;
+	void *fn = NULL;
+
+	while (object && !fn && (object = object->l_next))
+		fn = sr_object_find(object, name);
+	if (fn || !own)
+		return fn;
+	for (object = own; object->l_prev;)
+		object = object->l_prev;
+	for (; object != own && !fn; object = object->l_next)
+		fn = sr_object_find(object, name);
+	return fn;
+}
+
+SR_EARLY static void *find_once(void **place, const char *name)
+{
+	void *fn = __atomic_load_n(place, __ATOMIC_RELAXED);
+
+	if (!fn) {
+		fn = find_next(name);
+		__atomic_store_n(place, fn, __ATOMIC_RELAXED);
+	}
+	return fn;
+}
+
+SR_EARLY __typeof__(&dlsym) sr_next_dlsym(void)
+{
+	static void *found;
+
+	return (__typeof__(&dlsym))find_once(&found, "dlsym");
+}
+
+SR_EARLY __typeof__(&dlvsym) sr_next_dlvsym(void)
+{
+	static void *found;
+
+	return (__typeof__(&dlvsym))find_once(&found, "dlvsym");
+}
+
 /* RTLD_NEXT searches what comes after us in the loader's order; a library that others pull
  * in or open may come behind libc. */
 static void *libc_handle(void)
@@ -47,10 +92,10 @@ static void find(void *slot, const char *name)
 	sr_enter();
 	/* (Not dlopen() at once: that allocates memory, and a program's own malloc() may open
 	 * a file while it initialises itself, with its locks held: jemalloc does.) */
-	fn = dlsym(RTLD_NEXT, name);
+	fn = sr_next_dlsym()(RTLD_NEXT, name);
 	handle = fn ? NULL : libc_handle();
 	if (handle)
-		fn = dlsym(handle, name);
+		fn = sr_next_dlsym()(handle, name);
 	sr_leave();
 	errno = saved;
 	set(slot, fn ?: (void *)missing);
@@ -152,13 +197,14 @@ int (*sr_clock)(clockid_t clock, struct timespec *now) = clock_early;
 __attribute__((constructor(101))) static void find_all(void)
 {
 	int saved = errno;
+	__typeof__(&dlsym) look_up = sr_next_dlsym();
 	void *libc, *own, *fn;
 
 	sr_enter();
 	libc = libc_handle();
 #define SR_CALL(family, ret, name, params, args) \
-	own = dlsym(libc, #name); \
-	fn = dlsym(RTLD_NEXT, #name) ?: own ?: (void *)missing; \
+	own = look_up(libc, #name); \
+	fn = look_up(RTLD_NEXT, #name) ?: own ?: (void *)missing; \
 	set(&sr_libc.name, own ?: fn); \
 	set(&next.name, fn); \
 	set(&sr_real.name, own && fn != own ? (void *)chained_##name : fn);
@@ -166,9 +212,36 @@ __attribute__((constructor(101))) static void find_all(void)
 #define SR_BY_HAND(family, ret, name, params)
 #include "calls.def"
 #undef SR_CALL
-	fn = dlsym(libc, "clock_gettime");
+	fn = look_up(libc, "clock_gettime");
 	if (fn)
 		set(&sr_clock, fn);
 	sr_leave();
 	errno = saved;
+}
+
+/* ---- who asks for a function of libc's ---- */
+
+static bool is_listed(const struct link_map *object)
+{
+#define SR_CALL(family, ret, name, params, args) \
+	if (sr_object_find(object, #name)) \
+		return true;
+#include "calls.def"
+#undef SR_CALL
+	return false;
+}
+
+void *sr_real_libc(const char *name)
+{
+	return sr_next_dlsym()(libc_handle(), name);
+}
+
+bool sr_real_is_chained(const void *caller, const void *fn)
+{
+	const struct link_map *object = sr_object_at(caller), *own = sr_object_own();
+	const struct link_map *behind = sr_object_at(fn);
+
+	while (behind && behind != object && behind != own)
+		behind = behind->l_prev;
+	return behind && behind != own && is_listed(object);
 }

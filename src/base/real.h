@@ -37,4 +37,16 @@ extern int (*sr_clock)(clockid_t clock, struct timespec *now);
  * of this system call. */
 extern __thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
 
+/* The next dlsym(3) and dlvsym(3), for those who jump there, and before any constructor. */
+__typeof__(&dlsym) sr_next_dlsym(void);
+__typeof__(&dlvsym) sr_next_dlvsym(void);
+
+/* libc's own function of this name, as dlsym(3) finds it; NULL: it has none. */
+void *sr_real_libc(const char *name);
+
+/* Is the caller (an address in its code) in a library between us and libc that has a function of
+ * calls.def itself?  sr_real may lead to such a library, so it must not be led back to us.
+ * fn: a function of libc's. */
+bool sr_real_is_chained(const void *caller, const void *fn);
+
 #endif

@@ -144,34 +144,6 @@ void sr_quick_exit(int status)
 	__builtin_unreachable();
 }
 
-/* ---- dlopen(3), dlmopen(3) ---- */
-
-/* The calls of a library that looks into its own dependences first (RTLD_DEEPBIND, as each
- * extension of PHP), or that has a C library of its own (dlmopen), go past us.  Any
- * stream may be used by it, so there are no links in this process from now on. */
-static void *before_foreign(bool foreign, void *real)
-{
-	int saved = errno;
-
-	if (foreign && !sr_inside && sr_process_ours() && sr_shim_ready() && !sr_conf.never) {
-		sr_streams_bar(SR_REASON_FOREIGN_LIBRARY);
-		sr_streams_plain();
-	}
-	errno = saved;
-	return real;
-}
-
-void *sr_before_dlopen(const char *file, int mode)
-{
-	return before_foreign(file && (mode & (RTLD_DEEPBIND | RTLD_NOLOAD)) == RTLD_DEEPBIND,
-			      (void *)sr_real.dlopen);
-}
-
-void *sr_before_dlmopen(Lmid_t ns)
-{
-	return before_foreign(ns != LM_ID_BASE, (void *)sr_real.dlmopen);
-}
-
 /* ---- daemon(3) ---- */
 
 #define NULL_DEVICE makedev(1, 3)	/* Linux, admin-guide/devices.txt */

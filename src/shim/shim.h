@@ -125,10 +125,13 @@ static inline int sr_shim_fresh(int fd)
 	return fd;
 }
 
-/* ---- around.c: preload/tail.c jumps to what they return ---- */
+/* ---- dl.c: preload/tail.c jumps to what they return ---- */
 
 void *sr_before_dlopen(const char *file, int mode);
 void *sr_before_dlmopen(Lmid_t ns);
+void *sr_before_dlsym(void *handle, const char *name, const char *unused, const void *caller);
+void *sr_before_dlvsym(void *handle, const char *name, const char *version,
+		       const void *caller);
 
 /* ---- poll.c ---- */
 

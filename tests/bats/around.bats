@@ -63,6 +63,10 @@ library() {
 	library namespace
 }
 
+@test "functions that are looked up in the C library by name (dlsym, dlvsym)" {
+	compare around by-name -l
+}
+
 @test "dlopen finds a library by the RUNPATH of its caller" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "AddressSanitizer refuses RTLD_DEEPBIND"
 	local d=$BATS_TEST_TMPDIR mode

@@ -3,6 +3,7 @@
 #include "case.h"
 
 #include <dlfcn.h>
+#include <gnu/lib-names.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <wordexp.h>
@@ -220,6 +221,36 @@ static void namespace_server(int lfd)
 	library_server(lfd, true);
 }
 
+/* As a language's interface to foreign functions looks them up */
+static void by_name_server(int lfd)
+{
+	void *libc = dlopen(LIBC_SO, RTLD_LAZY);
+	ssize_t (*get)(int, void *, size_t) = (ssize_t(*)(int, void *, size_t))dlsym(libc, "read");
+	ssize_t (*give)(int, const void *, size_t);
+	int fd = answer_warm(lfd);
+	void *in_version = dlvsym(libc, "write", "GLIBC_2.2.5") ?: /* x86-64 */
+			   dlvsym(libc, "write", "GLIBC_2.17");	   /* aarch64 */
+	ssize_t n;
+
+	give = (ssize_t(*)(int, const void *, size_t))in_version;
+	while ((n = get(fd, buf, 5000)) > 0) {
+		for (ssize_t done = 0, sent; done < n; done += sent)
+			if ((sent = give(fd, buf + done, (size_t)(n - done))) < 0)
+				die("write");
+		give = (ssize_t(*)(int, const void *, size_t))dlsym(libc, "__write");
+	}
+	say_result("end", n);
+	close(fd);
+}
+
+static void by_name_client(void)
+{
+	int fd = dial_and_talk(87);
+
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
 static void library_client(void)
 {
 	int fd = dial_warm();
@@ -360,6 +391,7 @@ const struct tcp_case cases[] = {
 	{"wordexp", echo_server, wordexp_client},
 	{"deepbind", deepbind_server, library_client},
 	{"namespace", namespace_server, library_client},
+	{"by-name", by_name_server, by_name_client},
 	{"pidfd", pidfd_server, pidfd_client},
 	{"stranger", stranger_server, innocent_client},
 	{"stranger-many", stranger_many_server, innocent_client},

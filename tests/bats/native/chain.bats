@@ -63,6 +63,10 @@ built() {
 	exchange "$(built direct)"
 }
 
+@test "a library that looks its functions up in the C library itself" {
+	exchange "$(built handle)"
+}
+
 @test "libjemalloc" {
 	exchange "$lib/libjemalloc.so.2"
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * object.h - the objects (program and libraries) that the loader has mapped, and the names
+ * that each of them defines.  This asks no dlsym(3), so dlsym(3) itself can be found by it.
+ */
+#ifndef SR_OBJECT_H
+#define SR_OBJECT_H
+
+#include <link.h>
+
+/* A sanitizer's runtime calls dlsym(3) before its shadow memory is there, so what runs in
+ * such a call is not instrumented. */
+#define SR_EARLY __attribute__((no_sanitize("address"), no_sanitize("thread")))
+
+/* The object that has this address; NULL: none.  No function of the object has run yet
+ * necessarily. */
+const struct link_map *sr_object_at(const void *address);
+
+/* Our own. */
+const struct link_map *sr_object_own(void);
+
+/* The address of the function or variable that the object defines by this name, in whichever
+ * version comes first; NULL: it defines none. */
+void *sr_object_find(const struct link_map *object, const char *name);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * dl.c - what is done before dlopen(3), dlmopen(3), dlsym(3) and dlvsym(3).  preload/tail.c
+ * calls these, and then jumps to the function that they return.
+ */
+#include "shim/shim.h"
+
+#include <dlfcn.h>
+
+#include "base/object.h"
+
+/* ---- dlopen(3), dlmopen(3) ---- */
+
+/* The calls of a library that looks into its own dependences first (RTLD_DEEPBIND, as each
+ * extension of PHP), or that has a C library of its own (dlmopen), go past us.  Any
+ * stream may be used by it, so there are no links in this process from now on. */
+static void *before_foreign(bool foreign, void *real)
+{
+	int saved = errno;
+
+	if (foreign && !sr_inside && sr_process_ours() && sr_shim_ready() && !sr_conf.never) {
+		sr_streams_bar(SR_REASON_FOREIGN_LIBRARY);
+		sr_streams_plain();
+	}
+	errno = saved;
+	return real;
+}
+
+void *sr_before_dlopen(const char *file, int mode)
+{
+	return before_foreign(file && (mode & (RTLD_DEEPBIND | RTLD_NOLOAD)) == RTLD_DEEPBIND,
+			      (void *)sr_real.dlopen);
+}
+
+void *sr_before_dlmopen(Lmid_t ns)
+{
+	return before_foreign(ns != LM_ID_BASE, (void *)sr_real.dlmopen);
+}
+
+/* ---- dlsym(3), dlvsym(3) ---- */
+
+/*
+ * A foreign-function interface (ctypes of Python, JNA) opens the C library by its name and
+ * looks functions up there, past all that is preloaded.  It gets ours for those that we
+ * intercept.
+ *
+ * A library that is preloaded behind us may look for the next function so, too, because the
+ * C library's is the next one.  sr_real leads to such a library, so with ours it would call
+ * itself for ever.
+ */
+static bool is_libc(void *handle, const char *name, const char *version, const void *caller)
+{
+	void *found;
+
+	found = version ? sr_next_dlvsym()(handle, name, version) :
+			  sr_next_dlsym()(handle, name);
+	return found && found == sr_real_libc(name) && !sr_real_is_chained(caller, found);
+}
+
+SR_EARLY static void *find_ours(void *handle, const char *name)
+{
+	(void)handle;
+	return sr_object_find(sr_object_own(), name);
+}
+
+/* (RTLD_DEFAULT finds ours by itself.  RTLD_NEXT is for those who are in the chain.) */
+SR_EARLY static bool may_be_libc(void *handle, const char *name)
+{
+	return handle != RTLD_NEXT && handle != RTLD_DEFAULT && name && !sr_inside &&
+	       find_ours(handle, name);
+}
+
+SR_EARLY void *sr_before_dlsym(void *handle, const char *name, const char *unused,
+			       const void *caller)
+{
+	(void)unused;
+	if (may_be_libc(handle, name) && is_libc(handle, name, NULL, caller))
+		return (void *)find_ours;
+	return (void *)sr_next_dlsym();
+}
+
+SR_EARLY void *sr_before_dlvsym(void *handle, const char *name, const char *version,
+				const void *caller)
+{
+	if (version && may_be_libc(handle, name) && is_libc(handle, name, version, caller))
+		return (void *)find_ours;
+	return (void *)sr_next_dlvsym();
+}
