@@ -60,6 +60,7 @@ struct rdma_event_channel *fake_create_event_channel(void)
 	struct channel *ch;
 
 	LOCKED;
+	fake_may_begin();
 	if (fake_fails("cm_create_event_channel"))
 		return NULL;
 	ch = fake_new(sizeof(*ch));

@@ -104,6 +104,7 @@ struct device *fake_device(void);  /* that is plugged in, or NULL */
 bool fake_fails(const char *verb); /* counts the call; with errno */
 _Noreturn void
 fake_broke(const char *rule);	  /* the caller did something wrong */
+void fake_may_begin(void); /* something is made for the first time, perhaps */
 bool fake_is_iwarp(const struct qp *q);
 void fake_flush_qp(struct qp *q); /* to the error state: all comes back */
 /* About q, or its completion queue, or (NULL) the port of that number. */

@@ -26,7 +26,8 @@ static const struct fake_profile profiles[] = {
 	{.name = "mana", .kinds = FAKE_IB, .max_inline = FAKE_INLINE, .no_solicited = true,
 	 .ports = 1, .vectors = 4},
 	{.name = "all", .kinds = FAKE_BOTH, .max_inline = 32, .grants_less = true,
-	 .no_solicited = true, .destroys_fail = true, .pins = true, .slow_us = 300,
+	 .no_solicited = true, .destroys_fail = true, .pins = true, .old_kernel = true,
+	 .slow_us = 300,
 	 .arming = ARM_IN_TURN, .ports = 2, .vectors = 8},
 };
 

@@ -31,6 +31,7 @@ struct fake_profile {
 	bool no_solicited;    /* arming for solicited completions is EOPNOTSUPP */
 	bool destroys_fail;   /* once the device is gone: EIO */
 	bool pins;	      /* queues, as RLIMIT_MEMLOCK counts */
+	bool old_kernel;      /* a child's copy-on-write takes pinned pages: before Linux 5.9 */
 	unsigned slow_us;     /* what makes and destroys takes so long */
 	unsigned char ports, vectors;
 	enum fake_arming arming;

@@ -195,6 +195,35 @@ static int destroyed(struct ibv_context *ctx, const char *verb)
 	return fake_profile()->destroys_fail && ((struct device *)ctx)->gone ? EIO : 0;
 }
 
+/* ---- fork ---- */
+
+static bool fork_ready;
+
+/* ibv_fork_init(3): before anything else; it costs mappings, where it is of no use. */
+static int fake_fork_init(void)
+{
+	LOCKED;
+	if (fake_fails("v_fork_init"))
+		return errno;
+	if (!fake_profile()->old_kernel)
+		fake_broke("this kernel needs no ibv_fork_init()");
+	fork_ready = true;
+	return 0;
+}
+
+static int fake_is_fork_initialized(void)
+{
+	LOCKED;
+	return fork_ready ? IBV_FORK_ENABLED :
+	       fake_profile()->old_kernel ? IBV_FORK_DISABLED : IBV_FORK_UNNEEDED;
+}
+
+void fake_may_begin(void)
+{
+	if (fake_profile()->old_kernel && !fork_ready)
+		fake_broke("after a fork the device would read other pages");
+}
+
 /* ---- memory ---- */
 
 /* As ib_umem_get() of the kernel does.  Queues count with some devices only. */
@@ -659,6 +688,8 @@ struct sr_verbs_lib sr_vlib = {
 	.cm_get_cm_event = fake_get_cm_event,
 	.cm_ack_cm_event = fake_ack_cm_event,
 	.cm_set_option = fake_set_option,
+	.v_fork_init = fake_fork_init,
+	.v_is_fork_initialized = fake_is_fork_initialized,
 	.v_alloc_pd = fake_alloc_pd,
 	.v_dealloc_pd = fake_dealloc_pd,
 	.v_reg_mr = fake_reg_mr,

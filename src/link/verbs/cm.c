@@ -96,6 +96,30 @@ static int watch_channel(void)
 	return err;
 }
 
+/*
+ * Before Linux 5.9 fork gave a child's copy-on-write the pages that a device has pinned, queues
+ * of its provider among them.  ibv_fork_init() keeps them out of children.  Where the kernel
+ * copies them for the child it is not called, because rdma-core split mappings all
+ * the same until 2024.
+ */
+static int guard_fork(void)
+{
+	enum { UNNEEDED = 2 };	/* IBV_FORK_UNNEEDED, of rdma-core 35 */
+	static bool said;
+	int err;
+
+	if (sr_vlib.v_is_fork_initialized && sr_vlib.v_is_fork_initialized() == UNNEEDED)
+		return 0;
+	err = sr_vlib.v_fork_init();
+	if (!err)
+		return 0;
+	if (!said)
+		sr_warn("verbs: a fork would break links on this kernel (ibv_fork_init: %s): there will "
+			"be none", sr_errno_name(err));
+	said = true;
+	return -ELIBACC;
+}
+
 int sr_vcm_open(void)
 {
 	int err;
@@ -104,6 +128,8 @@ int sr_vcm_open(void)
 		return channel->fd < 0 ? -EMFILE : watch_channel();
 	sr_lock(&sr_locks.loading);	/* libibverbs loads those of all kinds of devices */
 	err = sr_verbs_load();
+	if (!err)
+		err = guard_fork();
 	if (!err)
 		channel = sr_vlib.cm_create_event_channel();
 	if (channel)

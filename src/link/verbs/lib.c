@@ -169,6 +169,7 @@ static int load(void)
 		return -ELIBACC;                                           \
 	}
 	SR_VERBS_CALLS(RESOLVE)
+	sr_vlib.v_is_fork_initialized = dlsym(lib_v, "ibv_is_fork_initialized");
 	return 0;
 }
 

@@ -27,6 +27,7 @@
 	X(cm, rdma, get_cm_event)                                              \
 	X(cm, rdma, ack_cm_event)                                              \
 	X(cm, rdma, set_option)                                                \
+	X(v, ibv, fork_init)                                                   \
 	X(v, ibv, alloc_pd)                                                    \
 	X(v, ibv, dealloc_pd)                                                  \
 	X(v, ibv, reg_mr)                                                      \
@@ -44,6 +45,7 @@
 	__typeof__(prefix##_##name) *lib##_##name;
 struct sr_verbs_lib {
 	SR_VERBS_CALLS(SR_VERBS_FIELD)
+	int (*v_is_fork_initialized)(void);	/* NULL before rdma-core 35 */
 };
 #undef SR_VERBS_FIELD
 extern struct sr_verbs_lib sr_vlib;
