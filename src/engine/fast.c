@@ -196,7 +196,7 @@ static int poll_tx(struct sr_stream *st, int fd, short events)
 	int r = -1;
 
 	sr_lock(&st->tx_lock);
-	if (still_tx(st, fd) && st->out.link->tx_piece.left)
+	if (still_tx(st, fd) && st->out.link->tx_ready)
 		r = events & (POLLOUT | POLLWRNORM);
 	sr_unlock(&st->tx_lock);
 	return r;

@@ -76,8 +76,11 @@ struct sr_link {
 	uint64_t peer_end;
 
 	/* The free bytes from tx_w on that may be filled and committed without
-	 * a call of tx_room().  The kind sets this and moves it on.  tx */
+	 * a call of tx_room().  The kind sets this and moves it on.
+	 * tx_ready: there are some, and tx_room() has found them, so poll(2) may
+	 * report room.  tx */
 	struct sr_piece tx_piece;
+	bool tx_ready;
 
 	_Atomic uint64_t rx_h;	/* received so far, including bytes in the ring; may
 				 * lag behind rx_taken if rx_look() is used */
@@ -102,6 +105,30 @@ static inline unsigned sr_link_events(struct sr_link *link)
 static inline bool sr_link_said(struct sr_link *link, enum sr_msg_type type)
 {
 	return sr_observe(&link->said) & (1u << type);
+}
+
+/* For the kinds.  Lets the fast path fill the first of the pieces that tx_room() (ready) or
+ * tx_rest() has found; takes that back; and moves it on, for tx_commit() of n bytes. */
+static inline void sr_link_offer(struct sr_link *link, const struct iovec *first, bool ready)
+{
+	link->tx_piece = (struct sr_piece){ first->iov_base, first->iov_len };
+	link->tx_ready = ready && first->iov_len;
+}
+
+static inline void sr_link_offer_none(struct sr_link *link)
+{
+	link->tx_piece = (struct sr_piece){ 0 };
+	link->tx_ready = false;
+}
+
+static inline void sr_link_offer_moves(struct sr_link *link, size_t n)
+{
+	struct sr_piece *room = &link->tx_piece;
+
+	if (n < room->left)
+		*room = (struct sr_piece){ room->at + n, room->left - n };
+	else
+		sr_link_offer_none(link);
 }
 
 static inline bool sr_link_same_core(struct sr_link *link)

@@ -58,6 +58,17 @@ struct sr_link_ops {
 	 * tx. */
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
+	/*
+	 * Called when tx_room() has found nothing, for a send that may not wait: less
+	 * space is enough, because over TCP such a send takes what fits.  It
+	 * finds the space that is free at the first of these calls; what is freed later it
+	 * leaves to tx_room(), which needs more.  Otherwise a sender that tries again and
+	 * again would fill each piece that the reader frees, however small.  This space is no
+	 * room for poll(2), nor for a thread that sleeps.  NULL: tx_room() leaves too little
+	 * to be worth it.  tx.
+	 */
+	size_t (*tx_rest)(struct sr_link *link, struct iovec v[2]);
+
 	/* Is there no room only because the ring is new, and will the peer
 	 * probably offer a larger one at once?  NULL: no.  tx. */
 	bool (*tx_widens)(struct sr_link *link);

@@ -60,6 +60,7 @@ struct sr_credit_rx {
 enum {
 	SR_CREDIT_PART = 8, /* credit is returned for 1/8 of the ring, or when all is taken */
 	SR_CREDIT_ROOM = 4, /* a sender is offered 1/4 of the ring, or nothing */
+	SR_CREDIT_REST = 64, /* the same of one that may not wait, before it gets EAGAIN */
 };
 
 /*

@@ -263,16 +263,27 @@ static ssize_t fill(struct source *src, const struct iovec v[2], size_t room)
 	return (ssize_t)(done + sr_iov_drain(&src->iov, v[1].iov_base, room - done));
 }
 
-/* Copies as much as the link has room for, but of a file, which may have to come from a
- * disk, one piece.  0: the end of the file.  tx_lock held. */
-static ssize_t put_ring(struct sr_stream *st, struct source *src, bool more)
+/* tx_lock held. */
+static size_t room_for_call(struct sr_stream *st, struct sr_sleep *sleep, struct iovec v[2])
 {
 	struct sr_link *link = st->out.link;
+	size_t room = link->ops->tx_room(link, v);
+
+	if (!room && link->ops->tx_rest && !sr_sleep_allowed(st, sleep))
+		room = link->ops->tx_rest(link, v);
+	return room;
+}
+
+/* Copies as much as the link has room for, but of a file, which may have to come from a
+ * disk, one piece.  0: the end of the file.  tx_lock held. */
+static ssize_t put_ring(struct sr_stream *st, struct sr_sleep *sleep, struct source *src,
+			bool more)
+{
 	ssize_t total = 0, r;
 
 	while (src->iov.left && (src->iov.v || !total)) {
 		struct iovec v[2];
-		size_t room = link->ops->tx_room(link, v);
+		size_t room = room_for_call(st, sleep, v);
 
 		if (!room) {
 			sr_tx_flush(st);
@@ -291,7 +302,8 @@ static ssize_t put_ring(struct sr_stream *st, struct source *src, bool more)
 }
 
 /* Tries once, under the lock.  *open: the gate is open and the kernel must send. */
-static ssize_t put(struct sr_stream *st, struct source *src, int flags, bool *open)
+static ssize_t put(struct sr_stream *st, struct sr_sleep *sleep, struct source *src, int flags,
+		   bool *open)
 {
 	bool lost = false;
 	ssize_t r = -EAGAIN;
@@ -305,8 +317,8 @@ static ssize_t put(struct sr_stream *st, struct source *src, int flags, bool *op
 	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		r = over(st);
 	} else if (st->tx.state == SR_TX_LINK) {
-		r = put_ring(st, src, (flags & MSG_MORE) ||
-					      (sr_st_flags(st) & SR_ST_CORK));
+		r = put_ring(st, sleep, src, (flags & MSG_MORE) ||
+						     (sr_st_flags(st) & SR_ST_CORK));
 		st->out.stalls += r == -EAGAIN;
 		lost = r > 0 && sr_ends_took_none(st);
 		sr_fast_update_tx(st);	/* bytes are held back, or are no longer */
@@ -362,7 +374,7 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 	ssize_t r;
 
 	for (;;) {
-		r = put(st, src, flags, &open);
+		r = put(st, sleep, src, flags, &open);
 		if (!open)
 			return r;
 		/* The direction is plain again.  The call may have slept, and goes on as one

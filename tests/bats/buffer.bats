@@ -35,3 +35,7 @@ teardown() { stop_all; }
 @test "small sends that must not block, while a link is made" {
 	compare buffer crumbs -n 40 -w some
 }
+
+@test "sends that may not wait fill the buffer" {
+	compare buffer fill -m "wait eager" SOCKRAIL_RING=64k:64k
+}

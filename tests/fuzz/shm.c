@@ -141,6 +141,8 @@ static void writes(void)
 	if (!(atomic_load(&l->link.said) & 1u << SR_MSG_SWITCH))
 		return;
 	n = l->link.ops->tx_room(&l->link, v);
+	if (!n && fuzz_below(&f, 2))
+		n = l->link.ops->tx_rest(&l->link, v);
 	if (n)
 		pieces(&l->tx, v, n);
 	if (n)

@@ -235,7 +235,49 @@ static void crumbs_client(void)
 	}
 }
 
+#define FILL_RING 65536		/* buffer.bats sets the ring's size */
+#define FILL_LEAST 1024		/* a 64th, which is not worth a send (pure/credit.h) */
+#define FILL_FIRST 12000
+
+/* Sends that may not wait fill the buffer, before one of them gets EAGAIN. */
+static void fill_server(int lfd)
+{
+	struct data d = DATA(0);
+	int fd = answer_warm(lfd);
+
+	take(fd, buf, FILL_FIRST);
+	put(fd, buf, 1);
+	await_post("full");
+	take_rest(fd, &d);
+	put(fd, &d.bytes, sizeof(d.bytes));
+	close(fd);
+}
+
+static void fill_client(void)
+{
+	int fd = dial_warm();
+	struct pollfd p = {fd, POLLOUT, 0};
+	uint64_t sent = 0, got = 0;
+	ssize_t n;
+
+	/* So the end of a ring of FILL_RING bytes divides its room into two pieces, of
+	 * which the second is less than a quarter. */
+	put(fd, buf, FILL_FIRST);
+	take(fd, buf, 1);
+	while ((n = send(fd, buf, 1000, MSG_DONTWAIT)) > 0)
+		sent += (uint64_t)n;
+	say_result("full", n);
+	say("poll %d", poll(&p, 1, 0));
+	say("%s", sent >= FILL_RING - FILL_LEAST ? "all" : "LESS");
+	post("full");
+	shutdown(fd, SHUT_WR);
+	take(fd, &got, sizeof(got));
+	say("%s", sent == got ? "equal" : "DIFFERS");
+	close(fd);
+}
+
 const struct tcp_case cases[] = {
+	{"fill", fill_server, fill_client},
 	{"huge", huge_server, huge_client},
 	{"hurry", hurry_server, hurry_client},
 	{"first", first_server, first_client},

@@ -100,7 +100,7 @@ static inline size_t fake_tx_room(struct sr_link *link, struct iovec v[2])
 	n = fake_pieces(f->tx, link->tx_w, f->limit, v);
 	if (f->taken > link->tx_acked)	/* and tells nobody, as a link may */
 		link->tx_acked = (uint64_t)f->taken;
-	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
+	sr_link_offer(link, v, true);
 	return n;
 }
 

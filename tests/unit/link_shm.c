@@ -454,6 +454,95 @@ static void own_limit(void)
 	as_threads(fill);
 }
 
+static atomic_uint eighths;	/* of the ring that the reader shall take, and has taken */
+static atomic_uint eighths_taken;
+
+static void take_eighths(struct end *e)
+{
+	size_t part = sr_conf.policy.ring_max / 8;
+
+	while (!(sr_link_events(e->link) & SR_LINK_END)) {
+		if (atomic_load(&eighths_taken) == atomic_load(&eighths)) {
+			usleep(100);
+			e->link->ops->poll(e->link);
+			continue;
+		}
+		CHECK(receive_bytes(e, part, part, false));
+		atomic_fetch_add(&eighths_taken, 1);
+	}
+}
+
+static void more_eighths(unsigned n)
+{
+	atomic_fetch_add(&eighths, n);
+	while (atomic_load(&eighths_taken) != atomic_load(&eighths))
+		usleep(100);
+}
+
+static size_t room(struct end *e)
+{
+	struct iovec v[2];
+	size_t n = e->link->ops->tx_room(e->link, v);
+
+	CHECK_EQ(e->link->tx_ready, n != 0);
+	CHECK_EQ(e->link->tx_piece.left, v[0].iov_len);
+	return n;
+}
+
+/* What a send that may not wait finds. */
+static size_t rest(struct end *e)
+{
+	struct iovec v[2];
+	size_t n;
+
+	CHECK(!room(e));
+	n = e->link->ops->tx_rest(e->link, v);
+	CHECK(!e->link->tx_ready);
+	CHECK_EQ(e->link->tx_piece.left, v[0].iov_len);
+	CHECK_EQ(v[0].iov_len + v[1].iov_len, n);
+	return n;
+}
+
+/* A send that may not wait gets less than a quarter of the ring as well, but what is freed
+ * behind the first such send only once there is a quarter. */
+static void rest_of_ring(struct end *e)
+{
+	const struct sr_link_ops *ops = e->link->ops;
+	size_t part = sr_conf.policy.ring_max / 8, least = part / 8;
+
+	if (!e->asker) {
+		take_eighths(e);
+		return;
+	}
+	CHECK_EQ(room(e), 8 * part);
+	ops->tx_commit(e->link, 8 * part, false);
+	more_eighths(1);
+	CHECK_EQ(rest(e), part);
+	ops->tx_commit(e->link, part / 2, false);
+	CHECK_EQ(rest(e), part / 2);
+	more_eighths(1);
+	CHECK_EQ(rest(e), part / 2);
+	ops->tx_commit(e->link, part / 2, false);
+	CHECK_EQ(rest(e), 0);
+	more_eighths(1);
+	CHECK_EQ(room(e), 2 * part);
+	ops->tx_commit(e->link, 2 * part - 7 * least, false);
+	CHECK_EQ(rest(e), 7 * least);
+	ops->tx_commit(e->link, 6 * least + 1, false);
+	CHECK_EQ(rest(e), 0);
+	more_eighths(1);
+	CHECK_EQ(rest(e), 0);
+	more_eighths(1);
+	CHECK_EQ(room(e), 2 * part + least - 1);
+	say(e, SR_MSG_END, e->link->tx_w);
+}
+
+static void rest_for_those_that_may_not_wait(void)
+{
+	sr_conf.policy.ring_first = sr_conf.policy.ring_max;
+	as_threads(rest_of_ring);
+}
+
 static void bad_memory_limit(void)
 {
 	sr_conf.memory = 1000;
@@ -487,6 +576,7 @@ static const struct {
 	{"redirected", NULL, redirected},
 	{"sent_astray", NULL, sent_astray},
 	{"own_limit", NULL, own_limit},
+	{"rest", NULL, rest_for_those_that_may_not_wait},
 	{"bad_memory_limit", NULL, bad_memory_limit},
 };
 

@@ -95,10 +95,21 @@ static void grow(void)
 	CHECK_EQ(room_with(tx.acked), sizes[ring + 1]);
 }
 
-static void send(void)
+/* Of at most `room` bytes. */
+static void fill(size_t room)
 {
 	struct iovec v[2];
-	size_t room, n;
+	size_t n = 1 + below(room);
+
+	CHECK_EQ(sr_ring_span(sr_gens_ring(&tx.gens), tx.w, n, v), n);
+	for (int i = 0; i < 2; i++)
+		for (size_t j = 0; j < v[i].iov_len; j++)
+			((uint8_t *)v[i].iov_base)[j] = pattern(tx.w++);
+}
+
+static void send(void)
+{
+	size_t room;
 
 	look_at_credit();
 	room = room_with(tx.acked);
@@ -106,13 +117,18 @@ static void send(void)
 		grow();
 	room = room_with(tx.acked);
 	tx.asleep = !room;
-	if (!room)
-		return;
-	n = 1 + below(room);
-	CHECK_EQ(sr_ring_span(sr_gens_ring(&tx.gens), tx.w, n, v), n);
-	for (int i = 0; i < 2; i++)
-		for (size_t j = 0; j < v[i].iov_len; j++)
-			((uint8_t *)v[i].iov_base)[j] = pattern(tx.w++);
+	if (room)
+		fill(room);
+}
+
+/* Another thread, which may not wait, while one is asleep. */
+static void send_rest(void)
+{
+	size_t size = sr_gens_ring(&tx.gens)->size;
+	uint64_t used = sr_credit_used(tx.w, tx.acked, sr_gens_last(&tx.gens)->start);
+
+	if (used < size)
+		fill(size - used);
 }
 
 /* All is taken: back to the first ring. */
@@ -226,6 +242,8 @@ static void honest(void)
 		default:
 			if (!tx.asleep)
 				send();
+			else if (!below(4))
+				send_rest();
 			if (below(4))
 				publish();
 		}

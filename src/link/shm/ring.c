@@ -134,7 +134,37 @@ size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 	}
 	w = atomic_load_explicit(&link->tx_w, memory_order_relaxed);
 	sr_ring_span(ring, w, room, v);
-	link->tx_piece = (struct sr_piece){v[0].iov_base, v[0].iov_len};
+	sr_link_offer(link, v, true);
+	if (room)
+		l->rest_end = 0;
+	return room;
+}
+
+/*
+ * The caller has called tx_room() in vain, so the credit is as new as can be.
+ *
+ * Up to a 64th of the ring stays free.  When sends filled the ring to the last byte, a sender
+ * that shared a CPU with its reader was woken for each quarter that became free, and not once
+ * for the whole ring: it slept 2,100 times for a GB, not 1,000 times, and both ends used 9 %
+ * more CPU time.
+ */
+size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
+{
+	struct sr_shm *l = sr_shm_of(link);
+	const struct sr_ring *ring = sr_gens_ring(&l->tx.gens);
+	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed);
+	size_t room = sr_credit_room(ring->size, outstanding(l), 0);
+
+	if (sr_link_events(link) & SR_LINK_DEAD)
+		return 0;
+	if (l->rest_end && room > l->rest_end - w)
+		room = l->rest_end - w;
+	if (room < ring->size / SR_CREDIT_REST)
+		room = 0;
+	else
+		l->rest_end = w + room;
+	sr_ring_span(ring, w, room, v);
+	sr_link_offer(link, v, false);
 	return room;
 }
 
@@ -195,10 +225,17 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 	return check;
 }
 
-/* Would tx_room() offer the sender room now?  It needs a quarter of the newest
+/*
+ * Would tx_room() offer the sender room now?  It needs a quarter of the newest
  * generation's ring that it has.  If that generation is newer than ours,
- * none of its bytes has come, and the sender is not out of room.  So whenever
- * the sender has room again, this returns true as well. */
+ * none of its bytes has come, and no sender sleeps for want of what we free.  So whenever
+ * a sleeping sender has room again, this returns true as well.
+ *
+ * A thread may sleep for room while another one, whose send may not wait, fills the rest of
+ * the ring (tx_rest()).  The sleeper needs a quarter all the same, and has to wait for longer,
+ * because more bytes are outstanding.  We know of these bytes, or count fewer than
+ * there are and wake the sleeper too early: it finds no room, and sleeps again.
+ */
 static bool sender_has_room(struct sr_shm *l, uint64_t taken)
 {
 	uint64_t h = known(l);
@@ -334,7 +371,7 @@ void sr_shm_sweep(struct sr_link *link)
 		atomic_fetch_sub(&l->taken_memory, give);
 		sr_memory_give(give);
 	}
-	link->tx_piece = (struct sr_piece){0};
+	sr_link_offer_none(link);
 	atomic_store(&l->dirty, false);
 }
 

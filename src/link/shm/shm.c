@@ -275,17 +275,13 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	struct sr_piece *room = &link->tx_piece;
 	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
 
 	if (n) {
 		/* Stored before the peer's copy, as the peer's credit is
 		 * checked against it. */
 		sr_publish(&link->tx_w, w);
-		if (n < room->left)
-			*room = (struct sr_piece){room->at + n, room->left - n};
-		else
-			*room = (struct sr_piece){0};
+		sr_link_offer_moves(link, n);
 		sr_shm_dirty(l);
 		if (more)
 			sr_publish(&l->own->tx_kept, w);
@@ -421,6 +417,7 @@ const struct sr_link_ops sr_link_shm = {
 	.vouched = true,
 	.ctl = ctl,
 	.tx_room = sr_shm_tx_room,
+	.tx_rest = sr_shm_tx_rest,
 	.tx_commit = tx_commit,
 	.tx_retained = tx_retained,
 	.tx_arrived = tx_arrived,

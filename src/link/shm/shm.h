@@ -95,6 +95,8 @@ struct sr_shm {
 	atomic_bool dirty; /* bytes were put into the ring since it was emptied */
 	struct sr_timer sweep;
 	uint64_t swept_w; /* loop: tx_w at the last sweep */
+	/* How far sr_shm_tx_rest() lets tx_w go; 0: tx_room() has found room since. */
+	uint64_t rest_end;
 
 	/* rx */
 	struct sr_shm_ring rx;
@@ -143,6 +145,7 @@ int sr_shm_plan(struct sr_shm_plan *plan, size_t first, size_t max);
 void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
 		      uint8_t *mem);
 size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2]);
+size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2]);
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece);
 void sr_shm_rx_free(struct sr_link *link, size_t n);
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew); /* look_lock */

@@ -295,7 +295,7 @@ void sr_verbs_tx_work(struct sr_link *link)
 	wider = l->tx.swap && sr_vgrow_swap(l);
 	sr_vlink_unlock(l, 0);
 	if (wider) {
-		link->tx_piece = (struct sr_piece){ 0 };
+		sr_link_offer_none(link);
 		/* Whoever sleeps for room was woken too early, by the offer. */
 		l->link.notify(&l->link, SR_NOTIFY_TX | SR_NOTIFY_WORK);
 	}

@@ -334,7 +334,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	room = sr_credit_room(l->tx.window, w - atomic_load(&link->tx_acked),
 			      least_of(l->tx.window / 8, GAP_BYTES));
 	sr_vring_pieces(&l->tx.ring, w, room, v);
-	link->tx_piece = (struct sr_piece){ v[0].iov_base, v[0].iov_len };
+	sr_link_offer(link, v, true);
 unlock:
 	sr_vlink_unlock(l, swapped ? SR_NOTIFY_WORK : 0);
 	return room;
@@ -343,14 +343,10 @@ unlock:
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	struct sr_piece *room = &link->tx_piece;
 	unsigned what = 0;
 	bool waits = false;
 
-	if (n < room->left)
-		*room = (struct sr_piece){ room->at + n, room->left - n };
-	else
-		*room = (struct sr_piece){ 0 };
+	sr_link_offer_moves(link, n);
 	sr_vlink_lock(l);
 	l->tx.more = more;
 	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
