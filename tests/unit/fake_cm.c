@@ -31,6 +31,7 @@ struct channel {
 
 static unsigned last_port = 50000, last_dev_port;
 static uint8_t ack_timeout, retries;
+static bool privileged;
 static struct {
 	bool set;
 	enum rdma_cm_event_type from, to;
@@ -232,6 +233,8 @@ int fake_bind_addr(struct rdma_cm_id *cm, struct sockaddr *addr)
 	LOCKED;
 	if (fake_fails("cm_bind_addr"))
 		return -1;
+	if (privileged && ntohs(((struct sockaddr_in *)addr)->sin_port) < 1024)
+		return no(EACCES);
 	set_source(id, addr);
 	if (!source(id)->sin_addr.s_addr)
 		return 0;
@@ -381,6 +384,12 @@ void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 	swap.from = from;
 	swap.to = to;
 	swap.status = status;
+}
+
+void fake_privileged(bool are)
+{
+	LOCKED;
+	privileged = are;
 }
 
 void fake_patience(uint8_t *timeout, uint8_t *tries)

@@ -49,6 +49,8 @@ void fake_patience(uint8_t *ack_timeout, uint8_t *retries);
 /* The n-th send to be executed from now, of qp or (NULL) of any queue pair, has this status. */
 void fake_fail_send(const struct ibv_qp *qp, unsigned n, enum ibv_wc_status status);
 void fake_fail_sends(enum ibv_wc_status status); /* all, until it is a success */
+/* Ports below 1024 cannot be bound: EACCES. */
+void fake_privileged(bool are);
 /* The next CM event `from` comes as `to` instead. */
 void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 		     int status);

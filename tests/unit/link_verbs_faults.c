@@ -51,7 +51,7 @@ static bool transfer(struct end *e, size_t n)
 /* True: nothing went wrong. */
 static bool session(size_t n)
 {
-	struct end *e = ask_start(ECHO << 8 | 1, PORT);
+	struct end *e = ask_start(ECHO << 8 | 1, listen_port);
 	bool ok = ask_wait(e);
 
 	if (!e->link) {
@@ -317,6 +317,27 @@ static void test_told(void)
 	run_case(event_of_one_case, IBV_EVENT_PORT_ERR, 0);
 	run_case(event_of_one_case, IBV_EVENT_CQ_ERR, 0);
 	run_case(fatal_case, 0, 0);
+}
+
+/* The kernel lets nobody bind a port below 1024 who has no privilege for that in the first
+ * user namespace, whatever ip_unprivileged_port_start says for TCP. */
+static int low_port_case(unsigned port, unsigned privileged)
+{
+	begin_case();
+	fake_privileged(privileged);
+	listen_port = (int)port;
+	try_listen();
+	CHECK(listener);
+	CHECK(session(1000));
+	end_case();
+	return STRUCK;
+}
+
+static void test_low_port(void)
+{
+	run_case(low_port_case, 80, true);
+	run_case(low_port_case, 80, false);
+	run_case(low_port_case, 1024, true);
 }
 
 /* The request is not answered when the device goes. */
@@ -881,6 +902,7 @@ static void test_long_soak(void)
 static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
+	{"low_port", test_low_port, false},
 	{"told", test_told, false},	     {"memlock", test_memlock, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},

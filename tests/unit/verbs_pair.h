@@ -303,10 +303,11 @@ static struct sockaddr_storage address(int port)
 }
 
 static void *listener;		/* NULL: none */
+static int listen_port = PORT;
 
 static void listen_call(void *arg)
 {
-	struct sockaddr_storage s = address(PORT);
+	struct sockaddr_storage s = address(listen_port);
 
 	sr_link_request = request;
 	sr_link_gone = gone;
@@ -379,7 +380,7 @@ static bool ask_wait(struct end *e)
 
 static struct end *open_end(uint32_t no)
 {
-	struct end *e = ask_start(no, PORT);
+	struct end *e = ask_start(no, listen_port);
 
 	if (!ask_wait(e)) {
 		fprintf(stderr, "ask: %s\n", e->reason ? e->reason : "dead");

@@ -20,6 +20,7 @@ enum {
 	LOOK_MS = 25,
 	RETRIES = 3,
 	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
+	PRIVILEGED = 1024,	/* PROT_SOCK of the kernel */
 };
 
 struct ask {
@@ -32,6 +33,7 @@ struct ask {
 	struct sr_timer timer;
 	unsigned looks;
 	bool iwarp;			/* the port is for iWARP; first a guess */
+	bool moved;			/* it asks at a low port's other place */
 	unsigned retries;
 	uint16_t there[2];		/* InfiniBand, iWARP; 0: by the address */
 };
@@ -79,7 +81,7 @@ static int resolve(struct ask *a)
 
 	if (a->there[a->iwarp])
 		port = a->there[a->iwarp];
-	else if (a->iwarp)
+	else if (a->iwarp || a->moved)
 		port = sr_vcm_iwarp_port(port);
 
 	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);
@@ -224,6 +226,13 @@ static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
 	}
 }
 
+/* A server that may not bind the CM's low port listens at the other place. */
+static bool may_move(struct ask *a)
+{
+	return !a->iwarp && !a->moved && !a->there[0] &&
+	       sr_addr_port((struct sockaddr *)&a->ask->dst) < PRIVILEGED;
+}
+
 /*
  * siw now and then refuses one of many connections, in one way or another (seen:
  * 2 of 64 at once, 1 of 300 in a row): such an asker asks again at its next looks.
@@ -234,6 +243,10 @@ static void no_more(struct ask *a, const char *reason)
 		release(a);
 		a->retries++;
 		sr_timer_set(&a->timer, LOOK_MS);
+	} else if (!strcmp(reason, "no-listener") && may_move(a)) {
+		release(a);
+		a->moved = true;
+		sr_timer_set(&a->timer, 0);
 	} else {
 		fail_ask(a, reason);
 	}

@@ -2,7 +2,8 @@
 /*
  * cm.c - how two ends find each other: listening, answering, and the one event
  * channel of librdmacm.  The asker's part is in ask.c.  The number asked for is the
- * TCP port; on iWARP, where those are the kernel's, the port plus an offset.
+ * TCP port; on iWARP, where those are the kernel's, the port plus an offset; and so where a
+ * port below 1024 cannot be bound.
  *
  * All in the loop.  Its lock is that for loading (base/lock.h), while the channel is
  * made.
@@ -370,6 +371,10 @@ static int open_ids(struct listener *ls)
 		listen_on(ls, IWARP_IPV4, ls->port[IWARP]);
 	if (kinds & SR_VDEV_IB)
 		err = listen_on(ls, IB, ls->anywhere ? ls->port[IB] : port);
+	/* The CM's ports below 1024 are for the privileged of the first user namespace alone:
+	 * ip_unprivileged_port_start(7) counts for TCP only (cma.c of the kernel). */
+	if (err == -EACCES)
+		err = listen_on(ls, IB, sr_vcm_iwarp_port(port));
 	if (!err || !err2)
 		return 0;
 	return err != -ENODEV ? err : err2;
