@@ -71,19 +71,31 @@ static bool is_go(const struct image *f, const ElfW(Ehdr) *e)
 	return false;
 }
 
-static bool uses_io_uring(const struct image *f, uint64_t offset, uint64_t size)
+/* A program that has one of these names among its dynamic symbols or its libraries */
+static const struct {
+	const char *name;
+	bool whole;		/* or only the beginning of it */
+	enum elf_kind kind;
+} telling[] = {
+	{ "io_uring_", false, ELF_IO_URING },
+	{ "liburing.so", false, ELF_IO_URING },
+	{ "dlmopen", true, ELF_FOREIGN },
+	{ "php_load_extension", true, ELF_FOREIGN },	/* PHP's own: RTLD_DEEPBIND */
+};
+
+static enum elf_kind kind_by_names(const struct image *f, uint64_t offset, uint64_t size)
 {
 	const char *names = at(f, offset, size);
 
 	for (uint64_t n = 0; names && n < size; n += strnlen(names + n, size - n) + 1)
-		if (is_at(f, offset + n, "io_uring_", false) ||
-		    is_at(f, offset + n, "liburing.so", false))
-			return true;
-	return false;
+		for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++)
+			if (is_at(f, offset + n, telling[i].name, telling[i].whole))
+				return telling[i].kind;
+	return ELF_DYNAMIC;
 }
 
-/* Is io_uring among the names of what it imports? */
-static bool imports_io_uring(const struct image *f, const ElfW(Ehdr) *e)
+/* What its dynamic symbols tell of it. */
+static enum elf_kind dynamic_kind(const struct image *f, const ElfW(Ehdr) *e)
 {
 	for (unsigned i = 0; i < e->e_shnum; i++) {
 		const ElfW(Shdr) *s = section(f, e, i), *names;
@@ -91,9 +103,9 @@ static bool imports_io_uring(const struct image *f, const ElfW(Ehdr) *e)
 		if (!s || s->sh_type != SHT_DYNSYM)
 			continue;
 		names = section(f, e, s->sh_link);	/* of the only one */
-		return names && uses_io_uring(f, names->sh_offset, names->sh_size);
+		return names ? kind_by_names(f, names->sh_offset, names->sh_size) : ELF_DYNAMIC;
 	}
-	return false;
+	return ELF_DYNAMIC;
 }
 
 enum elf_kind elf_kind(const void *bytes, size_t size)
@@ -113,5 +125,5 @@ enum elf_kind elf_kind(const void *bytes, size_t size)
 		return ELF_STATIC;
 	if (is_musl(&f, loader))
 		return ELF_MUSL;
-	return imports_io_uring(&f, e) ? ELF_IO_URING : ELF_DYNAMIC;
+	return dynamic_kind(&f, e);
 }

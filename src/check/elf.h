@@ -8,6 +8,7 @@
 enum elf_kind {
 	ELF_DYNAMIC,		/* by glibc's dynamic linker */
 	ELF_STATIC, ELF_GO, ELF_STATIC_GO, ELF_MUSL, ELF_IO_URING,
+	ELF_FOREIGN,		/* loads libraries by dlmopen or RTLD_DEEPBIND */
 	ELF_OTHER_CLASS,	/* for another word size */
 	ELF_UNSOUND,
 };

@@ -37,6 +37,8 @@ static void judge_elf(const char *what, const char *path, const void *bytes, siz
 		[ELF_IO_URING] = { WARNING, "uses io_uring, which fails with ENOSYS under "
 				   "Sockrail", "If it needs io_uring, set SOCKRAIL_IO_URING=1; "
 				   "its streams then stay on TCP" },
+		[ELF_FOREIGN] = { WARNING, "may load libraries whose calls go past Sockrail "
+				  "(RTLD_DEEPBIND, dlmopen)", NULL },
 		[ELF_OTHER_CLASS] = { PROBLEM, "is built for another word size than the library",
 				      "Use a build of it for 64 bits" },
 		[ELF_UNSOUND] = { WARNING, "is not a valid ELF program", NULL },
@@ -44,6 +46,8 @@ static void judge_elf(const char *what, const char *path, const void *bytes, siz
 	enum elf_kind kind = elf_kind(bytes, size);
 
 	say(kinds[kind].verdict, what, "%s %s", path, kinds[kind].found);
+	if (kind == ELF_FOREIGN)
+		remedy("foreign-library", "%s", advice("foreign-library"));
 	if (kinds[kind].remedy)
 		remedy(kind == ELF_IO_URING ? "io_uring" : NULL, "%s", kinds[kind].remedy);
 }

@@ -216,7 +216,7 @@ fake_device() {
 	told problem route "by rail9, which is of no RDMA device that SOCKRAIL_DEVICE allows"
 }
 
-@test "programs: static, setuid, Go, script, io_uring" {
+@test "programs: static, setuid, Go, script, io_uring, foreign libraries" {
 	cd "$BATS_TEST_TMPDIR"
 	echo 'int main(void) { return 0; }' >p.c
 	gcc -static -o static p.c
@@ -246,6 +246,17 @@ fake_device() {
 	gcc -o ring r.c ./liburing.so.2
 	look 0 -- ./ring
 	told warning command "io_uring" io_uring
+
+	# PHP, which loads extensions by RTLD_DEEPBIND, exports a function of this name.
+	echo 'void php_load_extension(void) { } int main(void) { return 0; }' >e.c
+	gcc -rdynamic -o extended e.c
+	look 0 -- ./extended
+	told warning command "RTLD_DEEPBIND" foreign-library
+	printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' \
+		'int main(void) { return !dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW); }' >m.c
+	gcc -o spaces m.c
+	look 0 -- ./spaces
+	told warning command "dlmopen" foreign-library
 
 	printf '#!/usr/bin/env -S A=b bash -e\n' >script
 	printf '#! %s -x\n' "$PWD/static" >script2
