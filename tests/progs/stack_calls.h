@@ -546,6 +546,8 @@ static const struct stack_call {
 	NOT(syscall, "its numbers are the calls above"),
 	NOT(dlopen, "no descriptor; the loader's own frames are larger"),
 	NOT(dlmopen, "no descriptor; the loader's own frames are larger"),
+	NOT(dlsym, "no descriptor"),
+	NOT(dlvsym, "no descriptor"),
 #undef RUN
 #undef NOT
 };
