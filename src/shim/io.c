@@ -215,16 +215,30 @@ static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
 	return r;
 }
 
-ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
+/* Each of the two ways has a function of its own, so that a call on a plain stream does not
+ * save the registers that only a call on a link needs. */
+static __attribute__((noinline)) ssize_t recv_by_libc(int fd, void *buf, size_t n, int flags,
+						      struct sr_stream *st)
 {
-	struct sr_stream *st = sr_fdtab_peek(fd);
+	return received(st, flags, sr_real.recv(fd, buf, n, flags));
+}
+
+static __attribute__((noinline)) ssize_t recv_linked(int fd, void *buf, size_t n, int flags,
+						     struct sr_stream *st)
+{
 	struct iovec iov = {buf, n};
 	size_t fast;
 
-	if (!st || sr_is_plain(st))
-		return received(st, flags, sr_real.recv(fd, buf, n, flags));
 	fast = is_fast(flags) && sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
 	return fast ? (ssize_t)fast : recv_from(fd, buf, n, flags, NULL, NULL);
+}
+
+ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+
+	return !st || sr_is_plain(st) ? recv_by_libc(fd, buf, n, flags, st) :
+					recv_linked(fd, buf, n, flags, st);
 }
 
 ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
@@ -297,16 +311,29 @@ static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t
 		       r : sr_real.sendto(fd, buf, n, flags, addr, len);
 }
 
-ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
+/* As recv_by_libc() and recv_linked(). */
+static __attribute__((noinline)) ssize_t send_by_libc(int fd, const void *buf, size_t n,
+						      int flags, struct sr_stream *st)
 {
-	struct sr_stream *st = sr_fdtab_peek(fd);
+	return sent(st, flags, sr_real.send(fd, buf, n, flags));
+}
+
+static __attribute__((noinline)) ssize_t send_linked(int fd, const void *buf, size_t n, int flags,
+						     struct sr_stream *st)
+{
 	struct iovec iov = {(void *)buf, n};
 	size_t fast;
 
-	if (!st || sr_is_plain(st))
-		return sent(st, flags, sr_real.send(fd, buf, n, flags));
 	fast = is_fast(flags) && sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
 	return fast ? (ssize_t)fast : send_to(fd, buf, n, flags, NULL, 0);
+}
+
+ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
+{
+	struct sr_stream *st = sr_fdtab_peek(fd);
+
+	return !st || sr_is_plain(st) ? send_by_libc(fd, buf, n, flags, st) :
+					send_linked(fd, buf, n, flags, st);
 }
 
 ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
