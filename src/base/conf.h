@@ -34,6 +34,7 @@ struct sr_conf {
 	struct sr_policy policy;
 	char device[64];	/* "" any */
 	int cm_port_offset;	/* iWARP */
+	unsigned answer_ms;	/* policy wait: to the peer's first answer */
 	unsigned again_ms;	/* after a link broke; doubles */
 	unsigned retry_ms;	/* verbs: without an answer a link is given up */
 	size_t memory;		/* bytes, process-wide */

@@ -138,6 +138,18 @@ unsigned sr_anchor_backlog(struct sr_stream *listener)
 	return ti.tcpi_unacked;
 }
 
+bool sr_anchor_defers(struct sr_stream *listener)
+{
+	socklen_t len = sizeof(int);
+	int seconds = 0;
+
+	sr_lock(&listener->rx_lock);
+	if (listener->anchor >= 0)
+		sr_sys_getsockopt(listener->anchor, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, &len);
+	sr_unlock(&listener->rx_lock);
+	return seconds;
+}
+
 /* struct tcp_info is that of <linux/tcp.h>; older kernels fill less of it. */
 static bool info(struct sr_stream *st, struct tcp_info *ti)
 {

@@ -116,6 +116,8 @@ uint64_t sr_anchor_inode(struct sr_stream *st);	/* 0: closed; no lock held */
  * listener is closed.  (For a listener, tcp_get_info() of Linux puts it into
  * tcpi_unacked.)  No lock held. */
 unsigned sr_anchor_backlog(struct sr_stream *listener);
+/* Is no connection accepted before its client has sent (TCP_DEFER_ACCEPT)?  No lock held. */
+bool sr_anchor_defers(struct sr_stream *listener);
 /* The errno for a reset that arrives now: EPIPE after the peer's end (a link
  * has that end before TCP), else ECONNRESET (tcp_reset() in Linux). */
 int sr_reset_error(struct sr_stream *st);

@@ -38,6 +38,7 @@
 #include "base/page.h"
 #include "pure/switch_rx.h"
 #include "engine/fast.h"
+#include "engine/hold.h"
 #include "engine/parts.h"
 #include "engine/stream.h"
 
@@ -76,6 +77,7 @@ struct sr_stream {
 	struct sr_waits waits;
 	struct sr_loop_side loop;
 	struct sr_attach up;
+	struct sr_hold_state hold;
 
 	atomic_bool want_tcp;	/* return to TCP: plain, fork, exec */
 	bool exiting;		/* at exit: nothing remains to be done */
@@ -110,6 +112,12 @@ static inline bool sr_is_shared(struct sr_stream *st)
 
 	return (sr_st_flags(st) & SR_ST_SHARED) ||
 	       (slot && atomic_load(&slot->owners) > 1);
+}
+
+/* Does policy wait count for what is done to the stream?  Not once it has held it in vain. */
+static inline bool sr_waits(struct sr_stream *st)
+{
+	return st->policy->upgrade == SR_WAIT && !(sr_st_flags(st) & SR_ST_UNHELD);
 }
 
 /* ---- counting ---- */

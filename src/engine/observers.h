@@ -19,6 +19,9 @@ void sr_epoll_stream_plain(struct sr_stream *st);
 /* The parent's sets have the stream, the child's have not. */
 void sr_epoll_stream_inherited(struct sr_stream *st);
 
+/* Does a thread wait in an epoll set for this listener, or perhaps for another one? */
+bool sr_epoll_awaits(struct sr_stream *listener);
+
 /* A kick's work, done in the loop: src/service/service.c. */
 void sr_service_work(struct sr_task *task);
 

@@ -53,6 +53,7 @@ enum {				/* sr_stream.flags */
 	SR_ST_PAUSED = 1 << 27, /* sr_owners_pause() */
 	SR_ST_INQ = 1 << 29,	/* TCP_INQ is set */
 	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */
+	SR_ST_UNHELD = 1 << 29,	/* policy wait: it goes on without a link, as eager */
 };
 
 /* Sending.  tx_lock protects what is not atomic. */
@@ -170,6 +171,7 @@ enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
 struct sr_attach {
 	bool asking;
 	unsigned kind;		/* index of the link kind to ask for next */
+	bool heard;		/* a process of the peer has answered */
 	unsigned asks, breaks;	/* asks since the stream last had a link; links that broke */
 	_Atomic uint64_t next_ask_ns;
 	_Atomic uint64_t asked_ns; /* ns: of the ask; or SR_ANSWERED */

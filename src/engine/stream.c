@@ -452,6 +452,8 @@ static void inherit_one(struct sr_stream *st)
 	sr_stat_inherit(st);
 	init_locks(st);
 	atomic_store(&st->waits.first, NULL);
+	st->hold.held = 0;
+	st->hold.awaiting = 0;
 	st->loop.watching = false;
 	st->loop.watched = 0;
 	st->loop.timed = false;

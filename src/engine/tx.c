@@ -176,7 +176,7 @@ static uint64_t wait_ns(struct sr_stream *st)
 {
 	if (st->tx.w >= SR_TX_MUCH)
 		return 4000000000ull;	/* the peer may have much to read */
-	return st->policy->upgrade == SR_WAIT ? 2000000000ull : 100000000ull;
+	return sr_waits(st) ? 2000000000ull : 100000000ull;
 }
 
 /* State WAIT has lasted too long. */
@@ -199,7 +199,7 @@ static bool decided(struct sr_stream *st)
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
-	uint64_t ms = st->policy->upgrade == SR_WAIT ? 400 : 20;
+	uint64_t ms = sr_waits(st) ? 400 : 20;
 	bool again;
 
 	sr_stream_await(st, SR_NOTIFY_TX, decided, st->out.wait_since + ms * 1000000);

@@ -438,13 +438,17 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		return -EFAULT;
 	if (set == &sr_epoll_inherited)
 		sr_epoll_use_inherited();
-	if (adds) {
+	if (adds)
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
-		sr_upgrade_used(st);
-	}
 	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
 				 (ev->events & EPOLLEXCLUSIVE)))
 		sr_stream_plain(st, SR_REASON_EPOLL, false);
+	if (adds && listens && set) {
+		atomic_store(&st->hold.acceptor, sr_hold_thread());
+		sr_epoll_listens(set, st);
+	}
+	if (adds)	/* behind what bars it, or it would ask in vain */
+		sr_upgrade_used(st);
 	if (!plain) {
 		sr_lock(&st->sets.lock);
 		r = control_locked(set, st, epfd, op, fd, ev);

@@ -45,6 +45,8 @@
 #define SR_EPOLL_SLEEPERS 0xffffu
 #define SR_EPOLL_CALL (SR_EPOLL_SLEEPERS + 1ull)
 
+#define SR_EPOLL_LISTENERS ((struct sr_stream *)1)
+
 enum { /* of an entry's state */
 	SR_EPOLL_LIVE = 1,	/* events and data belong together; not deleted */
 	SR_EPOLL_ARMED = 2,	/* EPOLLONESHOT has not fired */
@@ -101,6 +103,9 @@ struct sr_epoll {
 	atomic_int ready;	/* entries that are listed */
 	atomic_int linked;	/* entries that are linked */
 	atomic_int plain;	/* entries that are not */
+	/* One that is in the kernel's set; SR_EPOLL_LISTENERS: several have been.  No
+	 * reference, never followed. */
+	_Atomic(struct sr_stream *) listener;
 	atomic_bool others;	/* the kernel's set has what is no entry of ours */
 	atomic_bool woken;	/* the waker, and no thread has come yet */
 	/* How many threads are in the kernel's epoll_wait (SR_EPOLL_SLEEPERS), and above that
@@ -156,6 +161,8 @@ void sr_epoll_pool_before_fork(void);
 void sr_epoll_pool_forget(void);	/* in the child: all are the parent's */
 
 /* ---- set.c ---- */
+/* The listener is in the kernel's set from now on. */
+void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener);
 extern struct sr_epoll sr_epoll_inherited;	/* any set of the parent process */
 
 /* The waker is there and in the kernel's set.  set->lock not held. */

@@ -28,6 +28,7 @@
 #include "base/loop.h"
 #include "base/now.h"
 #include "engine/engine.h"
+#include "engine/observers.h"
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
@@ -107,6 +108,7 @@ void sr_epoll_opened(int fd)
 		goto out;	/* foreign, then */
 	set->epfd = fd;
 	set->installed = set->foreign = set->others = set->woken = false;
+	set->listener = NULL;
 	memset(&set->spin, 0, sizeof(set->spin));
 	set->fds = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
 out:
@@ -132,6 +134,35 @@ void sr_epoll_other(int epfd)
 
 	if (set)
 		atomic_store(&set->others, true);
+}
+
+void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener)
+{
+	struct sr_stream *was = NULL;
+
+	if (!atomic_compare_exchange_strong(&set->listener, &was, listener) && was != listener)
+		atomic_store(&set->listener, SR_EPOLL_LISTENERS);
+}
+
+static bool has_listener(struct sr_epoll *set, struct sr_stream *listener)
+{
+	struct sr_stream *has = atomic_load(&set->listener);
+
+	return set->fds && (has == listener || has == SR_EPOLL_LISTENERS);
+}
+
+/* (A thread that has left its wait by siglongjmp(3), or was cancelled there, counts on.) */
+bool sr_epoll_awaits(struct sr_stream *listener)
+{
+	struct sr_epoll *set;
+
+	sr_lock(&sets_lock);
+	for (set = sets; set; set = set->next_set)
+		if (has_listener(set, listener) &&
+		    (atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS))
+			break;
+	sr_unlock(&sets_lock);
+	return set;
 }
 
 /* Another of its descriptors is the one that we use. */

@@ -51,6 +51,13 @@ struct sr_rendezvous {
 	int (*listen)(const struct sockaddr *addr, char *there, void **out);
 	void (*unlisten)(void *listener);
 
+	/*
+	 * Tells the asker of a request how things are, for it to go on waiting or not, and
+	 * changes `holds'.  True: the request has ended, and the asker comes with another
+	 * one.
+	 */
+	bool (*tell)(struct sr_request *req, enum sr_first first);
+
 	/* Answers a request, whose `inode` and `policy` the caller has set.  Returns a new
 	 * link, UP now or later; or NULL and a reason if none could be made,
 	 * after refusing the asker.  The reason that refuse() sends goes to the
@@ -78,6 +85,11 @@ struct sr_ask {
 	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
 	void (*done)(struct sr_ask *ask, struct sr_link *link,
 		     const char *reason);
+	/* The question has gone out, by which the kind calls it each time, or a first answer
+	 * has come. */
+	void (*told)(struct sr_ask *ask, enum sr_first first);
+	bool holds;			/* wants a first answer */
+	bool heard;			/* a process has answered, if only by a refusal */
 	void *kind;			/* the kind's own */
 };
 
@@ -92,6 +104,7 @@ bool sr_ask_again(struct sr_ask *ask, const char **reason);
 struct sr_request {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
+	enum sr_holds holds;		/* its asker waits for tell() */
 	/* The upgrade room's, for accept(): */
 	uint64_t inode;			/* of our socket */
 	const struct sr_policy *policy;

@@ -8,6 +8,29 @@
 
 #define SIZE_LOG2_MAX 30
 
+/* ---- the question ---- */
+
+enum { HOLDS = SR_NAME_LEN, TCLASS, ZERO };	/* offsets of the fields behind the name */
+
+void sr_question_encode(const struct sr_question *question, uint8_t buf[SR_QUESTION_LEN])
+{
+	memset(buf, 0, SR_QUESTION_LEN);
+	sr_name_encode(&question->name, buf);
+	buf[HOLDS] = (uint8_t)question->holds;
+}
+
+int sr_question_decode(struct sr_question *question, const uint8_t *buf, size_t len)
+{
+	struct sr_question q;
+
+	if (len < SR_QUESTION_LEN || sr_name_decode(&q.name, buf, SR_NAME_LEN) ||
+	    buf[HOLDS] > SR_HOLDS_ON || buf[TCLASS] || buf[ZERO] || buf[ZERO + 1])
+		return -EPROTO;
+	q.holds = buf[HOLDS];
+	*question = q;
+	return 0;
+}
+
 /* ---- the offer ---- */
 
 void sr_offer_encode(const struct sr_offer *offer, uint8_t buf[SR_OFFER_LEN])
@@ -16,7 +39,7 @@ void sr_offer_encode(const struct sr_offer *offer, uint8_t buf[SR_OFFER_LEN])
 	buf[1] = offer->first;
 	buf[2] = offer->max;
 	buf[3] = offer->alone;
-	sr_name_encode(&offer->name, buf + 4);
+	sr_question_encode(&offer->question, buf + 4);
 }
 
 int sr_offer_decode(struct sr_offer *offer, const uint8_t *buf, size_t len)
@@ -25,13 +48,37 @@ int sr_offer_decode(struct sr_offer *offer, const uint8_t *buf, size_t len)
 
 	if (len != SR_OFFER_LEN || buf[0] != SR_WIRE_VERSION || buf[1] > buf[2] ||
 	    buf[2] > SIZE_LOG2_MAX || buf[3] > 1 ||
-	    sr_name_decode(&o.name, buf + 4, len - 4))
+	    sr_question_decode(&o.question, buf + 4, len - 4))
 		return -EPROTO;
 	o.first = buf[1];
 	o.max = buf[2];
 	o.alone = buf[3];
 	*offer = o;
 	return 0;
+}
+
+/* ---- the first answer ---- */
+
+static const char *const first_words[] = {
+	[SR_FIRST_TAKEN] = "taken",
+	[SR_FIRST_COMING] = "coming",
+	[SR_FIRST_BYTES] = "bytes",
+	[SR_FIRST_LATER] = "later",
+};
+
+const char *sr_first_word(enum sr_first first)
+{
+	return first_words[first];
+}
+
+enum sr_first sr_first_find(const char *word, enum sr_holds holds)
+{
+	enum sr_first first = SR_FIRST_LATER;
+	enum sr_first least = holds == SR_HOLDS_FIRST ? SR_FIRST_TAKEN : SR_FIRST_LATER;
+
+	while (first >= least && strcmp(word, first_words[first]) != 0)
+		first--;
+	return holds && first >= least ? first : SR_FIRST_NONE;
 }
 
 /* ---- elsewhere ---- */

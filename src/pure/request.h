@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * request.h - what processes say to each other before there is a link: the asker's offer
- * of shared memory, the word that sends an asker elsewhere, and the packets between a
- * keeper and its workers.  sockrail-protocol(7) shows each.  Pure: no I/O, no state.
+ * request.h - what processes say to each other before there is a link: the asker's
+ * question and its offer of shared memory, the first answer, the word that sends an asker
+ * elsewhere, and the packets between a keeper and its workers.  sockrail-protocol(7) shows each.  Pure: no I/O, no state.
  * Decoders take nothing that an honest process would not send.
  */
 #ifndef SR_PURE_REQUEST_H
@@ -10,18 +10,61 @@
 
 #include "pure/wire.h"
 
+/* ---- the question ---- */
+
+#define SR_QUESTION_LEN 48	/* the CM leaves 56 for it */
+
+/* A call of the asker's program may wait. */
+enum sr_holds {
+	SR_HOLDS_NOT,
+	SR_HOLDS_FIRST,		/* it needs a first answer */
+	SR_HOLDS_ON,		/* it has had one by which it waits on: SR_FIRST_LATER ends that */
+};
+
+struct sr_question {
+	struct sr_name name;
+	enum sr_holds holds;
+};
+
+void sr_question_encode(const struct sr_question *question, uint8_t buf[SR_QUESTION_LEN]);
+/* What follows the question in buf is padding. */
+int sr_question_decode(struct sr_question *question, const uint8_t *buf, size_t len);
+
 /* ---- the offer ---- */
 
-#define SR_OFFER_LEN 48
+#define SR_OFFER_LEN 52
 
 struct sr_offer {
 	uint8_t first, max;	/* log2 of ring sizes, first <= max <= 30 */
 	bool alone;		/* no doorbell but the line */
-	struct sr_name name;
+	struct sr_question question;
 };
 
 void sr_offer_encode(const struct sr_offer *offer, uint8_t buf[SR_OFFER_LEN]);
 int sr_offer_decode(struct sr_offer *offer, const uint8_t *buf, size_t len);
+
+/* ---- the first answer ---- */
+
+/* How far an asker is, whose program waits.  The answerer's words begin with TAKEN; the
+ * wait goes on after TAKEN and COMING. */
+enum sr_first {
+	SR_FIRST_NONE,
+	SR_FIRST_SENT,		/* the question is on its way */
+	SR_FIRST_TAKEN,		/* the server's program has accepted the stream */
+	SR_FIRST_COMING,	/* a thread of it waits for the listener */
+	SR_FIRST_BYTES,		/* not before the client's bytes: TCP_DEFER_ACCEPT */
+	SR_FIRST_LATER,		/* none of these */
+};
+
+/* What an asker is like that has heard this. */
+static inline enum sr_holds sr_first_holds(enum sr_first first)
+{
+	return first == SR_FIRST_TAKEN || first == SR_FIRST_COMING ? SR_HOLDS_ON : SR_HOLDS_NOT;
+}
+
+const char *sr_first_word(enum sr_first first);
+/* SR_FIRST_NONE: the word is no first answer for an asker that is like this. */
+enum sr_first sr_first_find(const char *word, enum sr_holds holds);
 
 /* ---- elsewhere ---- */
 

@@ -17,10 +17,10 @@
 #include "pure/pake.h"
 #include "pure/switch.h"
 
-#define SR_WIRE_VERSION 4
+#define SR_WIRE_VERSION 5
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
 #define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
-#define SR_NAME_LEN 44		/* encoded struct sr_name; the CM leaves 56 for it */
+#define SR_NAME_LEN 44		/* encoded struct sr_name */
 
 enum sr_msg_type {
 	SR_MSG_HELLO = 1,

@@ -63,21 +63,65 @@ static int accepted(int listener, int fd)
 		sr_shim_enter(fd, sr_stream_accepted(st, fd));
 	if (st)
 		sr_stream_put(st);
+	sr_answer_look();
 	sr_release();
 	errno = saved;
 	return fd;
 }
 
+/* A signal handler has left the call by siglongjmp(3), or the thread is cancelled. */
+static void left_accept(void *listener)
+{
+	sr_listener_leave(listener);
+	sr_stream_put(listener);
+}
+
+/* flags: NULL for accept(2). */
+static int call_accept(int fd, struct sockaddr *addr, socklen_t *len, const int *flags)
+{
+	return flags ? sr_real.accept4(fd, addr, len, *flags) : sr_real.accept(fd, addr, len);
+}
+
+/* The peer of a connection that comes learns that a thread is here (upgrade/hold.c). */
+SR_WINDOW_FRAME
+static int wait_in_accept(struct sr_stream *listener, int fd, struct sockaddr *addr,
+			  socklen_t *len, const int *flags)
+{
+	struct sr_window w;
+	int r, err = errno;
+
+	sr_hold();
+	sr_listener_enter(listener);
+	errno = err;
+	sr_window_open(&w, left_accept, listener);
+	r = call_accept(fd, addr, len, flags);
+	err = errno;
+	sr_window_close(&w);
+	sr_listener_leave(listener);
+	sr_stream_put(listener);
+	sr_release();
+	errno = err;
+	return r;
+}
+
+static int accept_next(int fd, struct sockaddr *addr, socklen_t *len, const int *flags)
+{
+	struct sr_stream *listener = sr_inside ? NULL : sr_fdtab_get(fd);
+
+	sr_shim_makes();
+	if (!listener)
+		return accepted(fd, call_accept(fd, addr, len, flags));
+	return accepted(fd, wait_in_accept(listener, fd, addr, len, flags));
+}
+
 int sr_accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	sr_shim_makes();
-	return accepted(fd, sr_real.accept(fd, addr, len));
+	return accept_next(fd, addr, len, NULL);
 }
 
 int sr_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	sr_shim_makes();
-	return accepted(fd, sr_real.accept4(fd, addr, len, flags));
+	return accept_next(fd, addr, len, &flags);
 }
 
 int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)

@@ -8,6 +8,12 @@
  * Meanwhile the keeper asks the workers (keeper.h), and sends the asker to the one
  * that has the stream.
  *
+ * An asker whose program waits (hold.c) gets a first answer as soon as it is known whether
+ * that is worth while: the stream is taken; a thread waits for the listener; the kernel
+ * waits for the client's bytes; or the thread that accepts is itself held by policy wait.
+ * If none of these becomes true in a third of SOCKRAIL_ANSWER_MS the answer is "later".
+ * "later" also follows one of the first two when policy wait comes to hold that thread.
+ *
  * No locks: only the service thread runs this, except sr_answer_look().
  */
 #include "base/sys.h"
@@ -20,6 +26,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
+#include "engine/observers.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/keeper.h"
@@ -30,6 +37,7 @@
 #define SHARED_NS 30000000ull	/* where other processes accept, too: a first call waits */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
+#define FIRST_MS 3		/* the same while an asker waits for a first answer */
 
 struct pending {
 	struct pending *next;
@@ -50,14 +58,28 @@ struct search {
 	bool shared;		/* other processes hold the stream, too */
 	bool waiting;		/* a listener has streams to be accepted */
 	bool forked;		/* another process may hold a listener */
+	/* For a first answer: */
+	enum sr_holds holds;
+	bool defers;		/* a listener waits for the client's bytes */
+	bool awaited;		/* a thread waits for a listener */
+	uintptr_t acceptor;	/* the thread that uses the listeners, 0: several */
+	unsigned listeners;
+	bool held;		/* look_at_held(): policy wait holds that thread */
 };
 
 static void look_at_listener(struct sr_stream *st, struct search *s)
 {
+	uintptr_t acceptor = atomic_load(&st->hold.acceptor);
+
 	if (sr_addr_port((struct sockaddr *)&st->rare->local) != s->name->dport)
 		return;
 	s->waiting |= sr_anchor_backlog(st) > 0;
 	s->forked |= sr_is_shared(st);
+	if (!s->holds)
+		return;
+	s->defers |= sr_anchor_defers(st);
+	s->awaited |= atomic_load(&st->hold.awaiting) > 0 || sr_epoll_awaits(st);
+	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
 
 static void match(struct sr_stream *st, void *arg)
@@ -108,11 +130,60 @@ static bool not_found(struct sr_request *req, const struct search *s, uint64_t a
 	return true;
 }
 
+/* ---- the first answer ---- */
+
+static void look_at_held(struct sr_stream *st, void *arg)
+{
+	struct search *s = arg;
+
+	s->held |= atomic_load(&st->hold.held) == s->acceptor;
+}
+
+/* Does policy wait hold the thread that would accept, or use, the stream? */
+static bool is_held(struct search *s)
+{
+	if (s->found)
+		s->acceptor = atomic_load(&s->found->up.parent->hold.acceptor);
+	if (s->acceptor)
+		sr_streams_walk(look_at_held, s);
+	return s->held;
+}
+
+/* (The workers have been asked, or others have the listener: they come by their own words,
+ * soon.) */
+static enum sr_first first_answer(struct search *s, uint64_t age, bool shared)
+{
+	bool others = !s->found && (shared || s->forked || s->shared);
+	bool held = !others && is_held(s);
+
+	if (s->holds == SR_HOLDS_ON)
+		return held ? SR_FIRST_LATER : SR_FIRST_NONE;
+	if (s->found || s->shared)
+		return held ? SR_FIRST_LATER : SR_FIRST_TAKEN;
+	if (s->defers)
+		return SR_FIRST_BYTES;
+	if (s->awaited)
+		return SR_FIRST_COMING;
+	if (others)
+		return SR_FIRST_NONE;
+	return held || age > sr_conf.answer_ms * UINT64_C(1000000) / 3 ?
+		       SR_FIRST_LATER : SR_FIRST_NONE;
+}
+
+/* True: the request is finished. */
+static bool tell_asker_first(struct sr_request *req, struct search *s, uint64_t age,
+			     bool shared)
+{
+	enum sr_first first = req->holds ? first_answer(s, age, shared) : SR_FIRST_NONE;
+
+	return first != SR_FIRST_NONE && req->ops->tell(req, first);
+}
+
 /* age: ns since the request arrived.  shared: workers have been asked.  True: the
  * request is finished. */
 static bool deal(struct sr_request *req, uint64_t age, bool shared)
 {
-	struct search s = { .name = &req->name };
+	struct search s = { .name = &req->name, .holds = req->holds };
 	bool last = age > ACCEPT_NS;
 	const char *reason;
 	struct sr_link *link;
@@ -120,7 +191,8 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 
 	find(&s);
 	if (!s.found)
-		return not_found(req, &s, age, shared);
+		return not_found(req, &s, age, shared) ||
+		       tell_asker_first(req, &s, age, shared);
 	if (!atomic_load(&s.found->up.asked_ns))
 		atomic_store(&s.found->up.asked_ns, sr_now_ns());
 	sr_promise_bars(s.found);
@@ -138,6 +210,8 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared)
 	if (!(f & SR_ST_USED) || s.found->up.att || !plain_enough(s.found)) {
 		if (last)
 			req->ops->refuse(req, "timeout");
+		else
+			last = tell_asker_first(req, &s, age, shared);
 		sr_stream_put(s.found);
 		return last;
 	}
@@ -184,6 +258,18 @@ static bool finished(const struct pending *p, uint64_t now)
 	return p->req ? deal(p->req, age, p->shared) : tell_keeper(&p->name, age);
 }
 
+/* Looks again soon, and sooner if an asker waits for a first answer. */
+static void set_sweep(void)
+{
+	unsigned ms = SWEEP_MS;
+
+	for (struct pending *p = pending; p; p = p->next)
+		if (p->req && p->req->holds == SR_HOLDS_FIRST)
+			ms = FIRST_MS;
+	if (pending)
+		sr_timer_set(&sweep_timer, ms);
+}
+
 static void look(void)
 {
 	struct pending **p = &pending;
@@ -196,8 +282,7 @@ static void look(void)
 		}
 		pending_free(p);
 	}
-	if (pending)
-		sr_timer_set(&sweep_timer, SWEEP_MS);
+	set_sweep();
 }
 
 static void on_timer(struct sr_timer *t)
@@ -230,7 +315,7 @@ static bool put_off(struct sr_request *req, const struct sr_name *name, bool sha
 	*p = (struct pending){ pending, req, *name, sr_now_ns(), shared };
 	pending = p;
 	atomic_fetch_add(&pending_count, 1);
-	sr_timer_set(&sweep_timer, SWEEP_MS);
+	set_sweep();
 	return true;
 }
 

@@ -191,7 +191,7 @@ static void take_switch(struct sr_stream *st)
 
 /*
  * The asker's mark has come, so our direction may follow.  In policy wait it
- * follows at once.  Otherwise it follows at the program's next send, which
+ * follows at once, if it has carried nothing.  Otherwise it follows at the program's next send, which
  * rx_moved() in engine/rx.c arranges, as this thread may be behind.  (Bytes sent
  * before may stay unread for long, like iperf's reply, and an attempt then
  * would cost the other direction its link.)
@@ -205,7 +205,7 @@ static void follow(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	if (!verified)
 		return;
-	if (st->policy->upgrade == SR_WAIT)
+	if (st->policy->upgrade == SR_WAIT && !atomic_load(&st->out.tcp))
 		start_tx(st);
 	else
 		st->up.started = true;
@@ -289,7 +289,7 @@ static void died(struct sr_stream *st, unsigned ev)
  * waits for ours to read. */
 static bool settled(struct sr_stream *st)
 {
-	if (st->policy->upgrade != SR_WAIT || sr_stream_rx(st) == SR_RX_LINK ||
+	if (!sr_waits(st) || sr_stream_rx(st) == SR_RX_LINK ||
 	    st->up.due_seen_ns)
 		return true;
 	if (!st->out.started)

@@ -237,6 +237,7 @@ void sr_listener_open(struct sr_stream *st, int fd, bool wait)
 
 	if (sr_sys_getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
 		return;
+	atomic_store(&st->hold.acceptor, sr_hold_thread());
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
 	sr_stream_kick(st);
@@ -268,6 +269,18 @@ struct sr_stream *sr_listener_adopt(int fd)
 	sr_promise_foreign(st);
 	sr_stat_note(st);
 	return st;
+}
+
+void sr_listener_enter(struct sr_stream *st)
+{
+	atomic_store(&st->hold.acceptor, sr_hold_thread());
+	atomic_fetch_add(&st->hold.awaiting, 1);
+	sr_answer_look();
+}
+
+void sr_listener_leave(struct sr_stream *st)
+{
+	atomic_fetch_sub(&st->hold.awaiting, 1);
 }
 
 void sr_listener_stop(struct sr_stream *st)

@@ -69,7 +69,7 @@ static void ask_now(struct sr_stream *st)
 	}
 	if (!sr_loop_runs() && hopeless(st)) {
 		if (asks_once_more(st)) {
-			sr_stream_notify(st, SR_NOTIFY_TX);	/* has_verdict() */
+			sr_stream_notify(st, SR_NOTIFY_TX);
 		} else {
 			none_left(st);
 			sr_plain_for_good(st);
@@ -148,29 +148,6 @@ void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 	if (atomic_exchange(&st->up.verdict, verdict) != verdict)
 		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_VERDICT);
 	sr_stat_note(st);
-}
-
-/* (The thread that asks sets SR_ST_ASKED first, and VERDICT_PENDING later.) */
-static bool has_verdict(struct sr_stream *st)
-{
-	int verdict = atomic_load(&st->up.verdict);
-
-	return verdict == VERDICT_YES || verdict == VERDICT_NO ||
-	       !(sr_st_flags(st) & SR_ST_ASKED);
-}
-
-/* Policy wait: the connecting side's first call that sends waits until the link exists
- * or is refused.  (What its peer has said first is shown unread, look_ahead().) */
-bool sr_upgrade_hold(struct sr_stream *st)
-{
-	if (st->policy->upgrade != SR_WAIT ||
-	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED | SR_ST_ASKED)) !=
-		    (SR_ST_CONNECT | SR_ST_ASKED))
-		return false;
-	sr_stream_await(st, SR_NOTIFY_VERDICT, has_verdict,
-			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
-	sr_st_set(st, SR_ST_WAITED);
-	return true;
 }
 
 /* ---- which peer, which kind ---- */
@@ -291,7 +268,9 @@ static void ask_next(struct sr_stream *st)
 		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
 					.policy = st->policy, .inode = sr_anchor_inode(st),
 					.owner = st, .notify = sr_stream_on_link,
-					.done = done };
+					.done = done, .told = sr_hold_told,
+					.holds = sr_waits(st) };
+		atomic_store(&st->hold.first, SR_FIRST_NONE);
 		ask->name.link_no = st->link_no + 1;
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_plain(&ask->src, (struct sockaddr *)&st->rare->local);
@@ -317,11 +296,13 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 	if (reason && sr_ask_again(ask, &reason))
 		return;
 	st->up.asking = false;
+	st->up.heard |= ask->heard;
 	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
 		link->ops->drop(link, "short");
 		sr_link_put(link);
 	} else if (link) {
 		sr_peer_answered(&st->rare->peer, ask->ops);
+		atomic_store(&st->hold.first, SR_FIRST_TAKEN);
 		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
@@ -330,7 +311,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		else
 			first_reason(st, sr_reason_find(reason ? reason : ""));
 		if (reason && (!strcmp(reason, "no-listener") ||
-			       !strcmp(reason, "timeout") ||
+			       (!strcmp(reason, "timeout") && !ask->heard) ||
 			       !strcmp(reason, "no-device")))
 			sr_peer_refused(&st->rare->peer, ask->ops, sr_reason_find(reason),
 					again_ns(st));
@@ -372,10 +353,16 @@ static uint64_t break_ns(struct sr_stream *st)
 /* False: never again.  That several processes hold the peer's end may be over at any
  * time.  The process that has it may not have joined the others yet: a forked child
  * on a busy machine, a worker that does something else first.  A peer without a listener may just have begun to listen, or its
- * keeper have ended, whom another follows. */
+ * keeper have ended, whom another follows.  A peer whose process has answered, but not in
+ * time, may have its program in another mood a moment later. */
 static bool asks_once_more(struct sr_stream *st)
 {
 	switch (atomic_load(&st->reason)) {
+	case SR_REASON_TIMEOUT:
+		if (!st->up.heard)
+			return false;
+		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
+		return true;
 	case SR_REASON_NO_MATCH:
 	case SR_REASON_FORK:
 		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
@@ -407,6 +394,8 @@ void sr_ask_progress(struct sr_stream *st)
 	if ((f & SR_ST_CLOSING) || st->up.asking || st->up.att)
 		return;
 	if (f & SR_ST_BARRED) {
+		if (atomic_load(&st->up.verdict) == VERDICT_PENDING)
+			sr_upgrade_verdict(st, VERDICT_NO);
 		sr_plain_for_good(st);
 		return;
 	}

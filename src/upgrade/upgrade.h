@@ -106,10 +106,14 @@ void sr_upgrade_used(struct sr_stream *st);
  * report both addresses, which may be unknown at its end.  Any thread. */
 bool sr_upgrade_connected(struct sr_stream *st);
 void sr_upgrade_count(struct sr_stream *st);
-/* Policy wait: waits for the verdict.  True: it may have slept. */
-bool sr_upgrade_hold(struct sr_stream *st);
 void sr_ask_progress(struct sr_stream *st);	/* loop */
 void sr_upgrade_verdict(struct sr_stream *st, int verdict);
+
+/* ---- hold.c ---- */
+/* Policy wait: the first call that sends waits for the link, as long as the peer's process
+ * has the stream or is about to take it.  True: it may have slept. */
+bool sr_upgrade_hold(struct sr_stream *st);
+void sr_hold_told(struct sr_ask *ask, enum sr_first first);	/* loop */
 
 /* ---- promise.c: options that a link cannot carry; any thread ---- */
 /* The number of the option, or -1 if it is none of these. */
@@ -148,6 +152,9 @@ void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *
 void sr_answer_asked(const struct sr_name *name);
 
 /* ---- listener.c ---- */
+/* The calling thread waits for the listener's next connection, and does no more. */
+void sr_listener_enter(struct sr_stream *st);
+void sr_listener_leave(struct sr_stream *st);
 /* Why no kind of link is possible; NONE: one is.  Any thread. */
 enum sr_reason sr_listener_never(struct sr_stream *st);
 /* No rendezvous could be opened.  Any thread. */

@@ -77,6 +77,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 		if (s.e[i].st) {
 			sr_guest_use(s.e[i].st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 			sr_upgrade_used(s.e[i].st);
+			s.listens |= !!(sr_st_flags(s.e[i].st) & SR_ST_LISTEN);
 		}
 	}
 	r = sr_waitset_wait(&s, fds);

@@ -201,6 +201,15 @@ static bool has_unarmed(struct sr_waitset *s)
 
 /* ---- sleeping ---- */
 
+/* The listeners of the set know that the thread waits for them, or no longer. */
+static void await_listeners(struct sr_waitset *s, bool awaits)
+{
+	for (size_t i = 0; s->awaits != awaits && i < s->n; i++)
+		if (s->e[i].st && (sr_st_flags(s->e[i].st) & SR_ST_LISTEN))
+			atomic_fetch_add(&s->e[i].st->hold.awaiting, awaits ? 1 : -1);
+	s->awaits = awaits;
+}
+
 /* Sleeping is a cancellation point: a cancelled thread disarms its links,
  * leaves the gates and returns its waiter to the pool. */
 static void abandoned(void *arg)
@@ -209,6 +218,7 @@ static void abandoned(void *arg)
 
 	/* sr_waiter_wait() */
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
+	await_listeners(s, false);
 	if (s->armed)
 		disarm(s);
 	else
@@ -243,6 +253,8 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	struct sr_window w;
 	int r;
 
+	if (s->listens && until)
+		await_listeners(s, true);
 	sr_window_open(&w, abandoned, s);
 	if (until && signalled(s)) {
 		r = -EINTR;
@@ -254,6 +266,8 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 			s->deadline = 1;	/* over, whatever our clock says */
 	}
 	sr_window_close(&w);
+	if (s->awaits)
+		await_listeners(s, false);
 	return r;
 }
 

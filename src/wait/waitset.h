@@ -39,6 +39,8 @@ struct sr_waitset {
 	struct sr_wait_node *nodes;	/* n of them, for more than SR_WAITER_NODES
 					 * entries */
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: do not wait */
+	bool listens;		/* some streams are listeners: */
+	bool awaits;		/* they count this thread (engine/hold.h) */
 	bool program_polls;	/* the program has called poll(2) or the like */
 	const sigset_t *sigmask;
 	unsigned handled;	/* sr_handled.all when the call began */

@@ -79,7 +79,8 @@ static bool ask(struct end *e, uint16_t sport)
 {
 	struct rdma_conn_param p = { .responder_resources = 1, .initiator_depth = 1,
 				     .retry_count = 3, .rnr_retry_count = 7 };
-	uint8_t name[SR_NAME_LEN];
+	uint8_t data[SR_QUESTION_LEN];
+	struct sr_question question = { .holds = SR_HOLDS_NOT };
 	struct sockaddr_in src = { .sin_family = AF_INET, .sin_addr = server.sin_addr };
 
 	memset(e, 0, sizeof(*e));
@@ -88,9 +89,10 @@ static bool ask(struct end *e, uint16_t sport)
 	CHECK(!rdma_resolve_addr(e->id, (void *)&src, (void *)&server, 2000));
 	CHECK(!rdma_resolve_route(e->id, 2000));
 	make_end(e);
-	sr_name_encode(&e->name, name);
-	p.private_data = name;
-	p.private_data_len = sizeof(name);
+	question.name = e->name;
+	sr_question_encode(&question, data);
+	p.private_data = data;
+	p.private_data_len = sizeof(data);
 	got.asked++;
 	if (!rdma_connect(e->id, &p)) {
 		got.links++;
@@ -342,14 +344,14 @@ static bool send_request(struct rdma_cm_id *id)
 	struct rdma_conn_param p = { .qp_num = 2, .retry_count = 3 };
 	struct sockaddr_in src = { .sin_family = AF_INET, .sin_addr = server.sin_addr,
 				   .sin_port = htons((uint16_t)(1024 + random() % 60000)) };
-	uint8_t name[SR_NAME_LEN];
-	struct sr_name n;
+	uint8_t data[SR_QUESTION_LEN];
+	struct sr_question q = { .holds = (enum sr_holds)(random() % 3) };
 
-	if (got.asked++ % 4 || !steal(0, (unsigned)random() % 4, &n))
-		CHECK(!sr_name_make(&n, (void *)&src, (void *)&server, got.asked));
-	sr_name_encode(&n, name);
-	p.private_data = name;
-	p.private_data_len = sizeof(name);
+	if (got.asked++ % 4 || !steal(0, (unsigned)random() % 4, &q.name))
+		CHECK(!sr_name_make(&q.name, (void *)&src, (void *)&server, got.asked));
+	sr_question_encode(&q, data);
+	p.private_data = data;
+	p.private_data_len = sizeof(data);
 	return !rdma_connect(id, &p);
 }
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "pure/history.h"
+#include "pure/request.h"
 #include "pure/wire.h"
 
 enum { RECEIVES = 32, RING = 4096, UNTOUCHED = 0xee, FILE_MAX = 65536 };

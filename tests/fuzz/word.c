@@ -13,6 +13,7 @@ void fuzz_word(const uint8_t *data, size_t size)
 {
 	char *word = calloc(1, size + 1), place[SR_THERE_LEN], again[64];
 	enum sr_reason reason;
+	enum sr_first first;
 	uint16_t port[2];
 
 	CHECK(word != NULL);
@@ -24,6 +25,11 @@ void fuzz_word(const uint8_t *data, size_t size)
 	}
 	if (sr_there_verbs(port, word))
 		CHECK(port[0] || port[1]);
+	first = sr_first_find(word, SR_HOLDS_FIRST);
+	if (first != SR_FIRST_NONE)
+		CHECK(!strcmp(sr_first_word(first), word));
+	CHECK(sr_first_find(word, SR_HOLDS_ON) == (first == SR_FIRST_LATER ? first : 0));
+	CHECK(!sr_first_find(word, SR_HOLDS_NOT));
 	reason = sr_reason_find(word);
 	CHECK(reason == SR_REASON_NONE || !strcmp(sr_reason_word(reason), word));
 	free(word);

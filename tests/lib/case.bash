@@ -58,6 +58,7 @@ open_rendezvous() {
 # What it runs under, with Sockrail and without: ${case_under[@]}, ${case_alone[@]}
 case_under=("$SOCKRAIL")
 case_alone=()
+# shellcheck disable=SC2154 # sr_answer_ms is common.bash's
 half() {
 	local role=$1 policy=$2 port=$3 under=("${case_alone[@]}") status=0 setting
 	local -x CASE_DIR=$dir
@@ -65,6 +66,7 @@ half() {
 	if [ "$policy" != none ]; then
 		local -x SOCKRAIL_LINKS=$SR_TEST_LINK SOCKRAIL_UPGRADE=$policy \
 			SOCKRAIL_UPGRADE_BYTES=2000 SOCKRAIL_UPGRADE_WAIT_MS=5000 \
+			SOCKRAIL_ANSWER_MS=$sr_answer_ms \
 			SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$dir/$role.log \
 			SOCKRAIL_REPORT=$dir/$role.report
 		for setting; do

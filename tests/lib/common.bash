@@ -35,10 +35,14 @@ need() {
 	done
 }
 
+# The machine may be busy, and a first answer late: policy wait would let bytes go by TCP.
+sr_answer_ms=5000
+
 # rail COMMAND...: runs it under Sockrail, over the link under test, upgraded
 # from the first byte on unless SOCKRAIL_UPGRADE says otherwise.  The report of
 # the streams is appended to $REPORT (default: one file per test).
 rail() {
+	[ -z "$sr_answer_ms" ] || local -x SOCKRAIL_ANSWER_MS=${SOCKRAIL_ANSWER_MS:-$sr_answer_ms}
 	SOCKRAIL_LINKS=${SOCKRAIL_LINKS:-$SR_TEST_LINK} \
 		SOCKRAIL_UPGRADE=${SOCKRAIL_UPGRADE:-wait} \
 		SOCKRAIL_REPORT=${REPORT:-$BATS_TEST_TMPDIR/report} \

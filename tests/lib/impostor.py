@@ -69,7 +69,7 @@ class Link:
     def await_drop(self):
         until(lambda: self.word(self.peer + DROPPED), "drop")
 
-    def hello(self, number, version=4, me=None):
+    def hello(self, number, version=5, me=None):
         self.say(HELLO, struct.pack(">BBHI16s40x", version, me or self.me, 0, number,
                                     self.token))
 
@@ -108,7 +108,7 @@ kept = []
 
 
 def name():
-    return f"\0sockrail-4/tcp4:{address}:{port}"
+    return f"\0sockrail-5/tcp4:{address}:{port}"
 
 
 # ------------------------------------------------------------------- answer
@@ -169,7 +169,7 @@ def take_requests(listener):
     link = Link(ANSWERER, line, memory)
     number = struct.unpack(">I", offer[12:16])[0]
     link.heard(HELLO)
-    link.hello(number, version=3 if how == "other-version" else 4)
+    link.hello(number, version=4 if how == "other-version" else 5)
     if how == "other-version":
         link.await_drop()
         return
@@ -224,8 +224,8 @@ def ask_for_link(conn, said):
     if how == "no-user":
         sport ^= 1
     here = socket.inet_aton(address)
-    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x", 3 if how == "other-offer" else 4, 14, 14, 0,
-                        b"SR", 4, 4, sport, dport, 1, here, here)
+    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x4x", 4 if how == "other-offer" else 5, 14, 14, 0,
+                        b"SR", 5, 4, sport, dport, 1, here, here)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with as_other(FOREIGN or how in ("other-user", "no-user")):
         line.connect(name())

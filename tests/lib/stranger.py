@@ -32,7 +32,7 @@ import sys
 import time
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-VERSION = 4
+VERSION = 5
 NAME = f"\0sockrail-{VERSION}/tcp4:{address}:{port}"
 USER = 65533
 CALLS = 3   # less than the server closes at one time
@@ -136,7 +136,7 @@ def send_lingering(line, to, word=bytes(48)):
 def link(stream, line):
     """Asks for one.  The answerer's doorbell."""
     line.setblocking(True)
-    line.send(bytes((VERSION, 14, 14, 0)) + name(stream.getsockname()[1]))
+    line.send(bytes((VERSION, 14, 14, 0)) + name(stream.getsockname()[1]) + bytes(4))
     word, fds, _, _ = socket.recv_fds(line, 100, 2)
     if word != b"ok":
         raise ValueError(word)
@@ -201,7 +201,7 @@ def flood():
             time.sleep(0.001)
             continue
         sport = random.choice((random.randrange(1024, 65536), *theirs))
-        offer = bytes((VERSION, 14, 14, i & 1)) + name(sport, i)
+        offer = bytes((VERSION, 14, 14, i & 1)) + name(sport, i) + bytes((i & 2 and 1, 0, 0, 0))
         with contextlib.suppress(OSError):
             line.send((offer, os.urandom(len(offer)), offer[:7], b"", b"ok", offer)[i % 6])
         made += 1

@@ -370,6 +370,7 @@ int main(int argc, char **argv)
 	strcpy(sr_conf.policy.links, "v");
 	sr_conf.policy.upgrade = SR_WAIT;
 	sr_conf.policy.upgrade_wait_ms = 5000;
+	sr_conf.answer_ms = 5000;
 	sr_conf.policy.ring_max = 65536;
 	sr_conf.retry_ms = RETRY_MS;
 	sr_conf.again_ms = AGAIN_MS;

@@ -36,6 +36,7 @@ struct end {
 	struct end *next;
 	pthread_mutex_t tx;		/* as the stream's: tx_room() to tx_commit() */
 	struct sr_ask ask;
+	atomic_uint firsts[SR_FIRST_LATER + 1];	/* what it was told, how often */
 	uint32_t no;
 	bool asker;
 	bool alone;			/* its one thread sees what comes: notify nobody */
@@ -58,6 +59,24 @@ static inline void wake(struct end *e, unsigned what)
 		    write(e->efd[i], &one, 8) != 8)
 			abort();
 	pthread_mutex_unlock(&e->lock);
+}
+
+static inline void end_told(struct sr_ask *ask, enum sr_first first)
+{
+	struct end *e = ask->owner;
+
+	atomic_fetch_add(&e->firsts[first], 1);
+}
+
+/* The question has gone out, and this answer has come first; then perhaps another one. */
+static inline bool told_first(struct end *e, enum sr_first first, bool later)
+{
+	unsigned sum = 0;
+
+	for (int i = SR_FIRST_TAKEN; i < SR_FIRST_LATER; i++)
+		sum += atomic_load(&e->firsts[i]);
+	return e->firsts[SR_FIRST_SENT] == 1 && e->firsts[first] == 1 && sum == 1 &&
+	       e->firsts[SR_FIRST_LATER] == later;
 }
 
 static inline uint8_t pattern(uint32_t no, bool asker, uint64_t k)

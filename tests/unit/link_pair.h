@@ -33,6 +33,8 @@ static struct end asker = {.asker = true, .tx = PTHREAD_MUTEX_INITIALIZER,
 		  answerer = {.tx = PTHREAD_MUTEX_INITIALIZER,
 			      .lock = PTHREAD_MUTEX_INITIALIZER, .work.fn = work};
 static const char *refuse_with;
+static bool ask_holds;	/* the asker wants a first answer */
+static bool ask_later;	/* and hears another one after it */
 static const struct sr_policy *answer_policy = &sr_conf.policy;
 /* Not NULL: shared by the process to which askers are sent, and the one that sends them. */
 static struct sent {
@@ -78,6 +80,12 @@ static inline void requested(struct sr_request *req)
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
 	req->inode = inode_of(answerer.anchor);
 	req->policy = answer_policy;
+	if (req->holds) {
+		CHECK(!sr_rendezvous_shm.tell(req, SR_FIRST_COMING));
+		CHECK_EQ(req->holds, SR_HOLDS_ON);
+		if (ask_later)
+			CHECK(!sr_rendezvous_shm.tell(req, SR_FIRST_LATER) && !req->holds);
+	}
 	if (refuse_with)
 		sr_rendezvous_shm.refuse(req, sent && atomic_load(&sent->listens)
 						? sent->word
@@ -177,7 +185,9 @@ static inline void ask_in_loop(void *arg)
 				 .policy = &sr_conf.policy,
 				 .owner = e,
 				 .notify = notified,
-				 .done = asked};
+				 .done = asked,
+				 .told = end_told,
+				 .holds = ask_holds};
 	e->ask.inode = inode_of(e->anchor);
 	address(&e->ask.src, asker_port);
 	address(&e->ask.dst, port);

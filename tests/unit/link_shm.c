@@ -362,6 +362,32 @@ static void refused(void)
 		usleep(100);
 }
 
+/* First answers come in front of the answer, on the same line. */
+static void first_answer(void)
+{
+	start();
+	ask_holds = true;
+	CHECK(!loop_call(listen_in_loop, NULL));
+	refuse_with = "memory";
+	CHECK(!strcmp(ask_reason(), "memory"));
+	CHECK(told_first(&asker, SR_FIRST_COMING, false) && asker.ask.heard);
+	memset(asker.firsts, 0, sizeof(asker.firsts));
+	ask_later = true;
+	CHECK(!strcmp(ask_reason(), "memory"));
+	CHECK(told_first(&asker, SR_FIRST_COMING, true));
+	ask_later = false;
+	memset(asker.firsts, 0, sizeof(asker.firsts));
+	refuse_with = "taken";	/* a second one */
+	CHECK(!strcmp(ask_reason(), "refused"));
+	CHECK(told_first(&asker, SR_FIRST_COMING, false));
+	ask_holds = false;
+	memset(asker.firsts, 0, sizeof(asker.firsts));
+	CHECK(!strcmp(ask_reason(), "refused"));
+	CHECK(!asker.firsts[SR_FIRST_SENT] && !asker.firsts[SR_FIRST_TAKEN]);
+	while (sr_memory_used())
+		usleep(100);
+}
+
 static void requested_late(struct sr_request *req)
 {
 	sr_rendezvous_shm.cancel(&asker.ask);
@@ -572,6 +598,7 @@ static const struct {
 	{"killed", NULL, killed},
 	{"scribbled", NULL, scribbled},
 	{"refused", NULL, refused},
+	{"first", NULL, first_answer},
 	{"given_up", NULL, given_up},
 	{"redirected", NULL, redirected},
 	{"sent_astray", NULL, sent_astray},

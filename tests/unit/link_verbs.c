@@ -374,6 +374,24 @@ static void test_refused(void)
 	CHECK(!strcmp(e->reason, "no-listener"));
 }
 
+/* First answers are rejections, behind which the asker asks again. */
+static void test_first(void)
+{
+	struct end *e;
+
+	ask_holds = true;
+	e = open_end(ECHO << 8 | 1);
+	CHECK(told_first(e, SR_FIRST_COMING, true) && e->ask.heard);
+	both_ways(e, 1000, 0);
+	close_end(e);
+	e = ask_start(0xdead, PORT);
+	CHECK(!ask_wait(e) && !strcmp(e->reason, "no-match"));
+	CHECK(told_first(e, SR_FIRST_COMING, true));
+	ask_holds = false;
+	e = ask_start(0xdead, PORT);
+	CHECK(!ask_wait(e) && !e->firsts[SR_FIRST_SENT]);
+}
+
 static void cancel_call(void *arg)
 {
 	struct end *e = arg;
@@ -438,6 +456,7 @@ static const struct test tests[] = {
 	{ "drop", test_drop, false },
 	{ "kill", test_kill, false },
 	{ "refused", test_refused, false },
+	{ "first", test_first, false },
 	{ "gone", test_gone, false },
 	{ "many", test_many, false },
 	{ "removal", test_removal, false },

@@ -70,6 +70,7 @@ static void read_later(const struct sockaddr_in *a, int l)
 
 	sr_conf.policy.upgrade = SR_WAIT;
 	sr_conf.policy.upgrade_wait_ms = 20000;
+	sr_conf.answer_ms = 20000;
 	connect_both(fd, a, l);
 	CHECK_EQ(sr_send(fd[1], buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
 	wait_for_bytes(fd[0]);

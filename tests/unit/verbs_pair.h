@@ -263,6 +263,7 @@ static void *answer(void *arg)
 #define LATE 0x1a7e	/* answered when the asker has gone */
 
 static atomic_uint requests;
+static bool ask_holds;	/* the asker wants a first answer */
 static const struct sr_policy *ask_policy = &sr_conf.policy, *answer_policy = &sr_conf.policy;
 
 static void request(struct sr_request *req)
@@ -271,6 +272,11 @@ static void request(struct sr_request *req)
 
 	atomic_fetch_add(&requests, 1);
 	say("request %x\n", req->name.link_no);
+	if (req->holds) {
+		CHECK(req->ops->tell(req, req->holds == SR_HOLDS_FIRST ? SR_FIRST_COMING :
+									 SR_FIRST_LATER));
+		return;
+	}
 	if (req->name.link_no == 0xdead) {
 		req->ops->refuse(req, "no-match");
 		return;
@@ -362,6 +368,8 @@ static struct end *ask_start(uint32_t no, int port)
 	a->notify = notify;
 	a->policy = ask_policy;
 	a->done = asked;
+	a->told = end_told;
+	a->holds = ask_holds;
 	CHECK(!loop_call(ask_call, e));
 	return e;
 }

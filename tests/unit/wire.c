@@ -219,7 +219,7 @@ static void names(void)
 	b.link_no = 43;
 	CHECK(sr_name_equal(&a, &b));
 	sr_name_encode(&a, buf);
-	CHECK(!memcmp(buf, "SR\4\4\x9c\x40\0\x50\0\0\0\x2a\12\0\0\1", 16));
+	CHECK(!memcmp(buf, "SR\5\4\x9c\x40\0\x50\0\0\0\x2a\12\0\0\1", 16));
 	CHECK_EQ(sr_name_decode(&b, buf, SR_NAME_LEN - 1), -EPROTO);
 	CHECK_EQ(sr_name_decode(&b, buf, sizeof(buf)), 0); /* padded */
 	CHECK(!memcmp(&a, &b, sizeof(a)));

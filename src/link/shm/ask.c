@@ -44,6 +44,7 @@ struct asking {
 	struct sr_shm *link;   /* that is offered */
 	unsigned attempt; /* the next name */
 	bool stranger;	/* the process that is asked */
+	enum sr_holds holds;
 	bool early;	/* a user who listens may be about to accept the connection */
 	uint64_t since_ns; /* 0: not yet */
 	char word[32]; /* the answerer's last one */
@@ -188,7 +189,7 @@ static const char *send_offer(struct asking *a, int line)
 		.first = (uint8_t)__builtin_ctzll(plan->size[0]),
 		.max = (uint8_t)__builtin_ctzll(plan->size[plan->areas - 1]),
 		.alone = a->stranger,
-		.name = a->ask->name,
+		.question = {.name = a->ask->name, .holds = a->holds},
 	};
 	uint8_t buf[SR_OFFER_LEN];
 	int fds[SR_SHM_FDS];
@@ -244,6 +245,18 @@ static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 
 static void next_name(struct asking *a);
 
+/* Is the word a first answer, behind which the real one comes? */
+static bool is_first(struct asking *a)
+{
+	enum sr_first first = sr_first_find(a->word, a->holds);
+
+	if (first == SR_FIRST_NONE)
+		return false;
+	a->holds = sr_first_holds(first);
+	a->ask->told(a->ask, first);
+	return true;
+}
+
 static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a = SR_OF(struct asking, watch, w);
@@ -254,6 +267,11 @@ static void answered(struct sr_watch *w, uint32_t events)
 	(void)events;
 	if (!read_word(a, w->fd, fds))
 		return;
+	a->ask->heard |= a->word[0];
+	if (is_first(a)) {
+		give_up(a, fds);
+		return;
+	}
 	if (!strcmp(a->word, "ok")) {
 		reason = take_over(a, fds);
 		give_up(a, fds);
@@ -290,6 +308,7 @@ static bool connected(struct asking *a, int sock)
 	a->early |= owns == -EAGAIN;
 	if (owns > 0) {
 		a->stranger = !sr_local_trusts(uid);
+		a->holds = a->ask->holds ? SR_HOLDS_FIRST : SR_HOLDS_NOT;
 		reason = a->stranger && !sr_closer_free() ? "refused" :
 							     send_offer(a, sock);
 	}
@@ -365,6 +384,8 @@ static const char *begin(struct asking *a)
 
 	a->since_ns = sr_now_ns();
 	sr_shm_asking++;
+	if (ask->holds)
+		ask->told(ask, SR_FIRST_SENT);
 	/* (If there is no socket for this, asking finds it out, too.) */
 	if (!sr_addr_is_local(&ask->dst))
 		return "no-listener";

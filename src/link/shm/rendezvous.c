@@ -6,13 +6,15 @@
  * only; it never blocks; no locks.
  *
  * A process that accepts connections on tcp4:127.0.0.1:80 listens on the
- * abstract name "\0sockrail-4/tcp4:127.0.0.1:80", or with "*" for any address;
+ * abstract name "\0sockrail-5/tcp4:127.0.0.1:80", or with "*" for any address;
  * the kernel keeps such names apart by network namespace.  Where several processes
  * accept, one of them has the name, and may send the asker to another one
  * (upgrade/keeper.c):
  *
  *     asker     connects a socket, the line, and sends an offer: version, ring
- *               sizes, the connection's name
+ *               sizes, the connection's name, whether its program waits
+ *     answerer  if so, and if that is not known at once, a first answer
+ *               (upgrade/answer.c)
  *     answerer  "ok", with the memfd and one end of the doorbell, a pair of sockets;
  *               or a word of reasons.def
  *
@@ -118,7 +120,8 @@ static bool offer_fits(struct pending *p, const uint8_t *buf, size_t n)
 	    sr_shm_plan(&p->plan, (size_t)1 << o.first, (size_t)1 << o.max))
 		return false;
 	p->alone = o.alone;
-	p->req.name = o.name;
+	p->req.name = o.question.name;
+	p->req.holds = o.question.holds;
 	return true;
 }
 
@@ -133,6 +136,16 @@ static void refuse_request(struct sr_request *req, const char *reason)
 
 	say(p->watch.fd, reason);
 	pending_free(p);
+}
+
+/* The line stays, and has the answer later. */
+static bool tell_asker(struct sr_request *req, enum sr_first first)
+{
+	struct pending *p = (struct pending *)req;
+
+	say(p->watch.fd, sr_first_word(first));
+	req->holds = sr_first_holds(first);
+	return false;
 }
 
 static bool may_ask(const struct pending *p)
@@ -419,6 +432,7 @@ const struct sr_rendezvous sr_rendezvous_shm = {
 	.cancel = sr_shm_cancel,
 	.listen = listen_at,
 	.unlisten = unlisten,
+	.tell = tell_asker,
 	.accept = accept_request,
 	.refuse = refuse_request,
 	.forget = forget,

@@ -32,6 +32,7 @@ struct ask {
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
 	unsigned looks;
+	enum sr_holds holds;
 	bool iwarp;			/* the port is for iWARP; first a guess */
 	bool moved;			/* it asks at a low port's other place */
 	unsigned retries;
@@ -110,6 +111,7 @@ int sr_verbs_ask(struct sr_ask *ask)
 		return -ENOMEM;
 	a->cm.event = ask_event;
 	a->ask = ask;
+	a->holds = ask->holds ? SR_HOLDS_FIRST : SR_HOLDS_NOT;
 	a->timer.fn = look;
 	a->iwarp = kinds == SR_VDEV_IWARP;
 	sr_there_verbs(a->there, ask->there);
@@ -159,8 +161,9 @@ static const char *addr_resolved(struct ask *a)
 
 static const char *route_resolved(struct ask *a)
 {
+	const struct sr_question question = {.name = a->ask->name, .holds = a->holds};
 	struct rdma_conn_param p;
-	uint8_t name[SR_NAME_LEN];
+	uint8_t data[SR_QUESTION_LEN];
 	struct rdma_cm_id *id = a->id;
 	struct sr_vdev *dev = a->dev;
 	const char *reason;
@@ -173,10 +176,14 @@ static const char *route_resolved(struct ask *a)
 	/* The id is the link's now; its events come to us still. */
 	id->context = &a->cm;
 	sr_vcm_param(&p);
-	sr_name_encode(&a->ask->name, name);
-	p.private_data = name;
-	p.private_data_len = sizeof(name);
-	return sr_vlib.cm_connect(id, &p) ? "no-listener" : NULL;
+	sr_question_encode(&question, data);
+	p.private_data = data;
+	p.private_data_len = sizeof(data);
+	if (sr_vlib.cm_connect(id, &p))
+		return "no-listener";
+	if (a->holds == SR_HOLDS_FIRST)
+		a->ask->told(a->ask, SR_FIRST_SENT);
+	return NULL;
 }
 
 static void established(struct ask *a)
@@ -200,6 +207,7 @@ static const char *refusal(struct ask *a, const struct sr_vcm_event *e)
 	enum sr_reason r = sr_reason_find(word);
 	uint16_t port[2];
 
+	a->ask->heard |= e->status != REJ_NO_SERVICE && word[0];
 	if (sr_there_verbs(port, word) && port[a->iwarp]) {
 		strcpy(a->ask->there, word);
 		return SR_THERE;
@@ -207,6 +215,22 @@ static const char *refusal(struct ask *a, const struct sr_vcm_event *e)
 	if (r != SR_REASON_NONE && e->status != REJ_NO_SERVICE)
 		return sr_reason_word(r);
 	return a->iwarp || !word[0] || e->status == REJ_NO_SERVICE ? "no-listener" : "refused";
+}
+
+/* A first answer, which is the word of a rejection: the real one needs another request.
+ * False: it is none. */
+static bool is_first(struct ask *a, const struct sr_vcm_event *e)
+{
+	enum sr_first first = SR_FIRST_NONE;
+
+	if (e->type == RDMA_CM_EVENT_REJECTED && e->status != REJ_NO_SERVICE)
+		first = sr_first_find((const char *)e->data, a->holds);
+	if (first == SR_FIRST_NONE)
+		return false;
+	a->holds = sr_first_holds(first);
+	a->ask->heard = true;
+	a->ask->told(a->ask, first);
+	return true;
 }
 
 static const char *ask_failure(struct ask *a, const struct sr_vcm_event *e)
@@ -289,7 +313,7 @@ static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
-		reason = ask_failure(a, e);
+		reason = is_first(a, e) ? go_on(a) : ask_failure(a, e);
 		break;
 	}
 	if (reason)

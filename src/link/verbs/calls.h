@@ -121,6 +121,7 @@ void sr_verbs_unlisten(void *listener);
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 				void (*notify)(struct sr_link *, unsigned),
 				const char **reason);
+bool sr_verbs_tell(struct sr_request *req, enum sr_first first);
 void sr_verbs_refuse(struct sr_request *req, const char *reason);
 void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
 void sr_vcm_removed(struct ibv_context *ctx);	/* asks and listeners */

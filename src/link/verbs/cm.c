@@ -207,14 +207,14 @@ static void request_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 static void connect_request(const struct sr_vcm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
-	struct sr_name name;
+	struct sr_question question;
 	struct request *r;
 	const char *reason;
 
 	/* librdmacm has opened the device, which must be closed when it is removed, also
 	 * if all requests are redirected. */
 	sr_vdev_get(id, &reason);
-	if (e->len < SR_NAME_LEN || sr_name_decode(&name, e->data, SR_NAME_LEN)) {
+	if (sr_question_decode(&question, e->data, e->len)) {
 		if (e->len >= SR_NAME_LEN && !memcmp(e->data, "SR", 2) &&
 		    e->data[2] != SR_WIRE_VERSION)
 			sr_inform("verbs: a peer has protocol version %u, this is %u",
@@ -223,7 +223,7 @@ static void connect_request(const struct sr_vcm_event *e)
 		return;
 	}
 	/* It must come from the TCP peer's own address. */
-	if (!same_host(&id->route.addr.dst_addr, &name)) {
+	if (!same_host(&id->route.addr.dst_addr, &question.name)) {
 		refuse_at_once(id, "no-match");
 		return;
 	}
@@ -233,7 +233,8 @@ static void connect_request(const struct sr_vcm_event *e)
 		return;
 	}
 	r->req.ops = &sr_rendezvous_verbs;
-	r->req.name = name;
+	r->req.name = question.name;
+	r->req.holds = question.holds;
 	r->cm.event = request_event;
 	r->id = id;
 	id->context = &r->cm;
@@ -282,6 +283,12 @@ void sr_verbs_refuse(struct sr_request *req, const char *reason)
 
 	reject(r->id, reason);
 	free_request(r, true);
+}
+
+bool sr_verbs_tell(struct sr_request *req, enum sr_first first)
+{
+	sr_verbs_refuse(req, sr_first_word(first));
+	return true;
 }
 
 void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)

@@ -389,6 +389,7 @@ const struct sr_rendezvous sr_rendezvous_verbs = {
 	.listen = sr_verbs_listen,
 	.unlisten = sr_verbs_unlisten,
 	.accept = sr_verbs_accept,
+	.tell = sr_verbs_tell,
 	.refuse = sr_verbs_refuse,
 	.forget = sr_verbs_forget,
 };

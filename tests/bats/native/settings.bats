@@ -16,6 +16,7 @@ teardown() { stop_all; }
 
 # serve [NAME=VALUE...]: an echo server; its port in $port
 serve() {
+	export SOCKRAIL_ANSWER_MS=$sr_answer_ms # the machine may be busy
 	rm -f "$BATS_TEST_TMPDIR/server.out"
 	start server env "$@" "$SOCKRAIL" python3 -u -c '
 import socket

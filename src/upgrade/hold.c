@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * hold.c - owns the hold of policy wait: the first call that sends waits for the link, but
+ * only while the process at the other end says that its program has the stream or is about
+ * to take it.  Otherwise the first bytes go by TCP, and the stream goes on asking as in
+ * policy eager.  Must not know how the question travels.  No locks: words that are atomic.
+ *
+ * The limits: SOCKRAIL_ANSWER_MS from the question to the first answer of a process there,
+ * and SOCKRAIL_UPGRADE_WAIT_MS for all of it (a device's first opening may take long).
+ */
+#include "base/real.h"
+
+#include "base/log.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/stream.h"
+#include "engine/waiters.h"
+#include "upgrade/upgrade.h"
+
+#define MS UINT64_C(1000000)
+
+void sr_hold_told(struct sr_ask *ask, enum sr_first first)
+{
+	struct sr_stream *st = ask->owner;
+
+	if (first == SR_FIRST_SENT)
+		atomic_store(&st->hold.sent_ns, sr_now_ns());
+	else
+		sr_debug("%s: first answer: %s", sr_stream_label(st, (char[128]){ 0 }),
+			 sr_first_word(first));
+	atomic_store(&st->hold.first, (int)first);
+	sr_stream_notify(st, SR_NOTIFY_VERDICT);
+}
+
+static int first_of(struct sr_stream *st)
+{
+	return atomic_load(&st->hold.first);
+}
+
+/* Is there nothing to wait for?  (The thread that asks sets SR_ST_ASKED first, and
+ * VERDICT_PENDING later.) */
+static bool is_settled(struct sr_stream *st)
+{
+	int verdict = atomic_load(&st->up.verdict);
+	unsigned f = sr_st_flags(st);
+
+	return verdict == VERDICT_YES || verdict == VERDICT_NO || !(f & SR_ST_ASKED) ||
+	       (f & SR_ST_BARRED) || first_of(st) >= SR_FIRST_BYTES;
+}
+
+static bool is_sent(struct sr_stream *st)
+{
+	return is_settled(st) || first_of(st) != SR_FIRST_NONE;
+}
+
+static bool is_answered(struct sr_stream *st)
+{
+	return is_settled(st) || first_of(st) != SR_FIRST_SENT;
+}
+
+static bool is_asked_anew(struct sr_stream *st)
+{
+	return is_settled(st) || first_of(st) < SR_FIRST_TAKEN;
+}
+
+static bool (*const is_over[])(struct sr_stream *) = {
+	[SR_FIRST_NONE] = is_sent,
+	[SR_FIRST_SENT] = is_answered,
+	[SR_FIRST_TAKEN] = is_asked_anew,
+	[SR_FIRST_COMING] = is_asked_anew,
+};
+
+static uint64_t end_of(struct sr_stream *st, int first, uint64_t limit)
+{
+	uint64_t end = atomic_load(&st->hold.sent_ns) + sr_conf.answer_ms * MS;
+
+	return first == SR_FIRST_SENT && end < limit ? end : limit;
+}
+
+static void await_link(struct sr_stream *st)
+{
+	uint64_t limit = sr_now_ns() + st->policy->upgrade_wait_ms * MS, end;
+	int first;
+
+	while (!is_settled(st)) {
+		first = first_of(st);
+		if (first >= SR_FIRST_BYTES)
+			break;
+		end = end_of(st, first, limit);
+		if (sr_now_ns() >= end)
+			break;
+		sr_stream_await(st, SR_NOTIFY_VERDICT, is_over[first], end);
+		if (!is_over[first](st) && sr_now_ns() < end)
+			break;	/* there is no memory to wait with */
+	}
+}
+
+static const char *outcome(struct sr_stream *st)
+{
+	int first = first_of(st);
+
+	if (atomic_load(&st->up.verdict) == VERDICT_YES)
+		return "link";
+	if (is_settled(st) && first < SR_FIRST_BYTES)
+		return "no link";
+	return first == SR_FIRST_SENT ? "no answer" :
+	       first < SR_FIRST_BYTES ? "too late" : sr_first_word(first);
+}
+
+/* (What its peer has said first is shown unread, look_ahead().) */
+bool sr_upgrade_hold(struct sr_stream *st)
+{
+	const unsigned asks = SR_ST_CONNECT | SR_ST_ASKED;
+
+	if (st->policy->upgrade != SR_WAIT ||
+	    (sr_st_flags(st) & (asks | SR_ST_WAITED)) != asks)
+		return false;
+	/* A thread that is held accepts nothing: what this process is asked can be answered. */
+	atomic_store(&st->hold.held, sr_hold_thread());
+	sr_answer_look();
+	await_link(st);
+	atomic_store(&st->hold.held, 0);
+	if (atomic_load(&st->up.verdict) != VERDICT_YES)
+		sr_st_set(st, SR_ST_UNHELD);
+	sr_st_set(st, SR_ST_WAITED);
+	sr_debug("%s: the first send goes on: %s", sr_stream_label(st, (char[128]){ 0 }),
+		 outcome(st));
+	return true;
+}

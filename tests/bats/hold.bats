@@ -1,0 +1,57 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Policy wait holds the first send for a peer that is about to take the stream, and for
+# nobody else.  What it says in the log counts here, not how long it took: no limit of the
+# first answer is over before the peer gives all up, which the log would show.
+
+# shellcheck disable=SC2154,SC2034 # set by bats and by what is loaded; read by case.bash
+load ../lib/common
+load ../lib/case
+
+sr_answer_ms=100000
+
+teardown() { stop_all; }
+
+# went_on CASE WORD...: why the first sends of that case went on, in mode wait, sorted
+went_on() {
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0
+	local got
+	got=$(cat "$BATS_TEST_TMPDIR/$1.wait"/*.log | sed -n 's/.*: the first send goes on: //p' |
+		sort | paste -sd,)
+	[[ $got =~ ^($2)$ ]] || { echo "$1 went on: $got, not $2"; return 1; }
+}
+
+# The one whose send goes on first has heard that the other is held, too.
+@test "two connect to each other and send before they accept" {
+	compare hold cross -n 2 -w some -m 'wait lazy eager nodevice'
+	went_on cross 'later,(later|link)'
+}
+
+@test "one thread has both ends" {
+	compare hold both -n 2 -w some -m 'wait lazy eager nodevice'
+	went_on both later,later
+}
+
+@test "TCP_DEFER_ACCEPT: nobody accepts before the bytes come" {
+	compare hold defer -w some
+	went_on defer bytes
+}
+
+@test "a stream that is barred before it sends" {
+	compare hold barred -n 20 -w plain -r 'epoll|short|not-asked'
+	went_on barred ''
+}
+
+@test "a thread of the server waits for the listener: the send is held" {
+	local dir=$BATS_TEST_TMPDIR/edge.wait case_lossy=0 case_lazy=0
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || skip "for policy wait"
+	case_steps=('go log first answer: (coming|taken)')
+	beside held "$BATS_TEST_TMPDIR/edge.tcp" none none hold edge
+	beside held "$dir" wait wait hold edge
+	joined
+	same "$dir" "$BATS_TEST_TMPDIR/edge.tcp"
+	way "$dir" wait link 1 1 none
+	grep 'first answer: coming' "$dir/client.log"
+	went_on edge link
+}
+
