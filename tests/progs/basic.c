@@ -417,18 +417,25 @@ static void more_descriptors(void)
 	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
-/* All are connected and have been used, so that they may ask, before the server uses
- * one. */
+/* All have been accepted before one asks, and all have asked before the server uses one:
+ * Sockrail refuses a stream that its program does not use for a second.  So the server then
+ * uses all of them at once. */
 static void crowd_server(int lfd)
 {
 	int control = answer(lfd), fds[CROWD], good = 0;
+	struct pollfd p[CROWD];
 	char c;
 
 	more_descriptors();
-	for (int i = 0; i < CROWD; i++)
+	for (int i = 0; i < CROWD; i++) {
 		fds[i] = answer(lfd);
+		p[i] = (struct pollfd){fds[i], POLLIN, 0};
+	}
 	await_go(control);
-	usleep(200000);
+	post("accepted");
+	await_post("asked");
+	nap(50);
+	poll(p, CROWD, 0);
 	for (int i = 0; i < CROWD; i++) {
 		good += take(fds[i], &c, 1) == 1 && c == (char)i;
 		put(fds[i], &c, 1);
@@ -444,12 +451,14 @@ static void crowd_client(void)
 	char c;
 
 	more_descriptors();
-	for (int i = 0; i < CROWD; i++) {
+	for (int i = 0; i < CROWD; i++)
 		fds[i] = dial();
+	send_go(control);
+	await_post("accepted");
+	for (int i = 0; i < CROWD; i++)
 		if (recv(fds[i], &c, 1, MSG_DONTWAIT) >= 0)
 			die("recv");
-	}
-	send_go(control);
+	post("asked");
 	for (int i = 0; i < CROWD; i++) {
 		c = (char)i;
 		put(fds[i], &c, 1);
