@@ -10,12 +10,22 @@
 
 static char buf[1 << 16];
 
-/* family: a pipe that all processes that come of pid have the other end of.  They print first,
- * then how pid ended. */
-static void await_family(int family[2], pid_t pid)
+/* Runs first() in a process.  All that come of it print, then how it ended: all of them have
+ * the other end of a pipe. */
+static void await_family(void (*first)(void))
 {
+	int family[2];
+	pid_t pid;
 	char c;
 
+	if (pipe(family))
+		die("pipe");
+	pid = split();
+	if (!pid) {
+		close(family[0]);
+		first();
+		exit(3);
+	}
 	close(family[1]);
 	if (read(family[0], &c, 1))
 		die("family");
@@ -23,7 +33,8 @@ static void await_family(int family[2], pid_t pid)
 	reap(pid);
 }
 
-static void echo_server(int lfd)
+/* Sends back what comes until the end.  How many bytes. */
+static size_t echo(int lfd)
 {
 	int fd = answer_warm(lfd);
 	size_t total = 0;
@@ -35,21 +46,19 @@ static void echo_server(int lfd)
 		total += (size_t)n;
 	}
 	say_result("end", n);
-	say("%zu bytes", total);
 	close(fd);
+	return total;
 }
 
-/* What comes until the end is not told. */
+static void echo_server(int lfd)
+{
+	say("%zu bytes", echo(lfd));
+}
+
+/* For a client that sends until it is told otherwise. */
 static void quiet_server(int lfd)
 {
-	int fd = answer_warm(lfd);
-	ssize_t n;
-
-	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	while ((n = recv(fd, buf, 5000, 0)) > 0)
-		put(fd, buf, (size_t)n);
-	say_result("end", n);
-	close(fd);
+	echo(lfd);
 }
 
 static void talk(int fd, int seed, int rounds)
@@ -78,25 +87,20 @@ static int dial_and_talk(int seed)
 /* ------------------------------------------------------------ daemon(3) */
 
 /* It connects, and goes to the background, as ssh -f does. */
+static void be_daemon(void)
+{
+	int fd = dial_and_talk(80);
+
+	fflush(NULL);
+	say_result("daemon", daemon(1, 1));
+	talk(fd, 81, 300);
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
 static void daemon_client(void)
 {
-	int family[2], fd;
-	pid_t pid;
-
-	if (pipe(family))
-		die("pipe");
-	pid = split();
-	if (!pid) {
-		close(family[0]);
-		fd = dial_and_talk(80);
-		fflush(NULL);
-		say_result("daemon", daemon(1, 1));
-		talk(fd, 81, 300);
-		shutdown(fd, SHUT_WR);
-		await_end(fd);
-		exit(3);
-	}
-	await_family(family, pid);
+	await_family(be_daemon);
 }
 
 /* Talks until there is the note. */
@@ -111,25 +115,20 @@ static void talk_until(int fd, const char *name)
 	}
 }
 
+static void be_long_daemon(void)
+{
+	int fd = dial_warm();
+
+	talk_until(fd, "1");
+	say_result("daemon", daemon(1, 1));
+	talk_until(fd, "2");
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
 static void daemon_long_client(void)
 {
-	int family[2], fd;
-	pid_t pid;
-
-	if (pipe(family))
-		die("pipe");
-	pid = split();
-	if (!pid) {
-		close(family[0]);
-		fd = dial_warm();
-		talk_until(fd, "1");
-		say_result("daemon", daemon(1, 1));
-		talk_until(fd, "2");
-		shutdown(fd, SHUT_WR);
-		await_end(fd);
-		exit(3);
-	}
-	await_family(family, pid);
+	await_family(be_long_daemon);
 }
 
 static bool is_null(int fd)
@@ -141,30 +140,25 @@ static bool is_null(int fd)
 }
 
 /* Nor does it keep its directory or its terminal.  The parent half ends with 0. */
+static void be_daemon_away(void)
+{
+	int out = dup(1), fd = dial_and_talk(82), null[2];
+
+	fflush(NULL);
+	if (dup2(out, 0) < 0 || daemon(0, 0))
+		die("daemon");
+	null[0] = is_null(0);
+	null[1] = is_null(2);
+	dup2(out, 1);
+	say("in %s, leads %d, 0 and 2 are /dev/null: %d %d", getcwd(buf, sizeof(buf)),
+	    getsid(0) == getpid(), null[0], null[1]);
+	talk(fd, 83, 30);
+	close(fd);
+}
+
 static void daemon_away_client(void)
 {
-	int family[2], fd, out = dup(1), null[2];
-	pid_t pid;
-
-	if (pipe(family))
-		die("pipe");
-	pid = split();
-	if (!pid) {
-		close(family[0]);
-		fd = dial_and_talk(82);
-		fflush(NULL);
-		if (dup2(out, 0) < 0 || daemon(0, 0))
-			die("daemon");
-		null[0] = is_null(0);
-		null[1] = is_null(2);
-		dup2(out, 1);
-		say("in %s, leads %d, 0 and 2 are /dev/null: %d %d", getcwd(buf, sizeof(buf)),
-		    getsid(0) == getpid(), null[0], null[1]);
-		talk(fd, 83, 30);
-		close(fd);
-		exit(3);
-	}
-	await_family(family, pid);
+	await_family(be_daemon_away);
 }
 
 /* ------------------------------------------------------------ wordexp(3) */
