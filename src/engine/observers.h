@@ -16,8 +16,8 @@ void sr_epoll_gate_opened(struct sr_stream *st);
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news);
 /* The stream is permanently plain: the sets drop it.  sets.lock held, gates open. */
 void sr_epoll_stream_plain(struct sr_stream *st);
-/* The parent's sets have the stream, the child's have not. */
-void sr_epoll_stream_inherited(struct sr_stream *st);
+/* The parent's sets have the stream, the child's have not.  Are there any? */
+bool sr_epoll_stream_inherited(struct sr_stream *st);
 
 /* Does a thread wait in an epoll set for this listener, or perhaps for another one? */
 bool sr_epoll_awaits(struct sr_stream *listener);

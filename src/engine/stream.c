@@ -449,6 +449,8 @@ void sr_streams_forget(void)
 /* If the process is killed, or forks, in the midst of this it begins anew. */
 static void inherit_one(struct sr_stream *st)
 {
+	bool in_sets;
+
 	sr_stat_inherit(st);
 	init_locks(st);
 	atomic_store(&st->waits.first, NULL);
@@ -457,8 +459,10 @@ static void inherit_one(struct sr_stream *st)
 	st->loop.watching = false;
 	st->loop.watched = 0;
 	st->loop.timed = false;
-	sr_epoll_stream_inherited(st);
+	in_sets = sr_epoll_stream_inherited(st);
 	sr_owners_inherit(st);
+	if (in_sets)
+		sr_stream_bar(st, SR_REASON_EPOLL);
 	if (heirs_left)
 		sr_st_set(st, SR_ST_SHARED | SR_ST_PAUSED);
 	if (atomic_load(&barred))

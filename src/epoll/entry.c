@@ -436,8 +436,8 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 
 	if (op != EPOLL_CTL_DEL && !ev)
 		return -EFAULT;
-	if (set == &sr_epoll_inherited)
-		sr_epoll_use_inherited();
+	if (set && sr_epoll_is_shared(set))
+		sr_epoll_use_inherited(set);
 	if (adds)
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
@@ -518,11 +518,17 @@ void sr_epoll_stream_plain(struct sr_stream *st)
 		sr_epoll_release(e);
 }
 
-/* The entries have references, and stay in memory for the sake of their tokens. */
-void sr_epoll_stream_inherited(struct sr_stream *st)
+/* The entries have references, and stay in memory for the sake of their tokens.  What they
+ * are in the kernel's set is the parent's to change: so a stream that has any must not get a
+ * link here, of which that set would not hear. */
+bool sr_epoll_stream_inherited(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
+	bool any = false;
 
-	for (; e; e = e->next_of_stream)
+	for (; e; e = e->next_of_stream) {
+		any |= !is_deleted(e);
 		sr_stream_put(st);
+	}
+	return any;
 }

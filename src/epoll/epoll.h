@@ -6,8 +6,8 @@
  * A set is an open epoll instance; each descriptor of the program that refers
  * to it has an entry in the table.  Streams in a foreign set are plain.  A set is
  * foreign if it is not in the table (it was received from another process, or
- * inherited over exec), was inherited over fork, is handed to another process,
- * polled, or put into another set.
+ * inherited over exec), was inherited over fork while others have it, is handed to another
+ * process, polled, or put into another set.
  */
 #ifndef SR_EPOLL_H
 #define SR_EPOLL_H
@@ -77,6 +77,10 @@ void sr_epoll_stream_gone(struct sr_stream *st);
 void sr_epolls_await(void);	/* the locks of the first rank (lock.h) */
 void sr_epolls_before_fork(void);	/* streams' locks are free */
 void sr_epolls_forget(void);		/* child of fork */
+/* The process ends, or becomes another program, which has those that are not close-on-exec,
+ * and is not counted.  It has failed to. */
+void sr_epolls_leave(bool ends);
+void sr_epolls_return(void);
 bool sr_epolls_keep(int fd);		/* ... which goes on to use this descriptor of ours */
 
 #endif

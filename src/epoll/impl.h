@@ -86,6 +86,16 @@ struct sr_epoll_entry {
 	struct sr_epoll_entry *next, **pprev;
 };
 
+enum sr_epoll_inherited {
+	SR_EPOLL_MADE,		/* this process has made the set */
+	/* The parent process has, and this one alone has it by now.  A moment longer the
+	 * kernel's set may have tokens of the parent's. */
+	SR_EPOLL_LEFT,
+	/* The parent process has, and others may have it.  Then `foreign' is set, and `linked'
+	 * is one more than there are entries, for waits to take the slow path. */
+	SR_EPOLL_SHARED,
+};
+
 struct sr_epoll {
 	struct sr_epoll *next_set;
 	int fds;		/* entries in the table, 0: it is free; sets_lock */
@@ -95,6 +105,9 @@ struct sr_epoll {
 	atomic_int waker;	/* private, -1: none; outlives the set */
 	atomic_bool installed;	/* it is in the kernel's set */
 	atomic_bool foreign;
+	atomic_uchar inherited;	/* enum sr_epoll_inherited */
+	struct sr_slot *paused;	/* `slot' before an exec that may fail */
+	struct sr_slot *slot;	/* counts the processes that have the set; NULL: not counted */
 	struct sr_epoll_entry *entries;
 
 	_Alignas(64) struct sr_mutex look_lock;
@@ -163,15 +176,26 @@ void sr_epoll_pool_forget(void);	/* in the child: all are the parent's */
 /* ---- set.c ---- */
 /* The listener is in the kernel's set from now on. */
 void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener);
-extern struct sr_epoll sr_epoll_inherited;	/* any set of the parent process */
+static inline bool sr_epoll_is_shared(struct sr_epoll *set)
+{
+	return atomic_load_explicit(&set->inherited, memory_order_relaxed) == SR_EPOLL_SHARED;
+}
 
+extern struct sr_epoll sr_epoll_parents; /* the set of the entries of the parent process */
+
+/* All sets there are, by next_set. */
+struct sr_epoll *sr_epoll_first(void);
+/* Another process may go on with the set: what is plain is in the kernel's set as the
+ * program has put it there. */
+void sr_epoll_hand_down(struct sr_epoll *set);
 /* The waker is there and in the kernel's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
-/* Before an inherited set is used; and: a wait in it has received a token. */
-void sr_epoll_use_inherited(void);
+/* Before an inherited set is used, which may become this process's own; and: a wait in
+ * one has received a token. */
+void sr_epoll_use_inherited(struct sr_epoll *set);
 void sr_epoll_return_wakeup(void);
 
 /* ---- entry.c ---- */

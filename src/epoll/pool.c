@@ -144,5 +144,5 @@ void sr_epoll_pool_forget(void)
 	free_entries = NULL;
 	for (; sr_epoll_known((uintptr_t)e); e++)
 		if (e->st)
-			e->set = &sr_epoll_inherited;
+			e->set = &sr_epoll_parents;
 }

@@ -8,21 +8,28 @@
  * the program gave; sr_epoll_gone() takes it out of the table before it takes that lock.
  *
  * fork.  Streams that are on a link stay so, and so do their entries.  The parent goes
- * on as before.  To the child all sets are one, sr_epoll_inherited, which has no entries
- * and is foreign.  When the child first uses such a set, and when it receives a token
+ * on as before.  In the child the set is inherited: it has no entries and is foreign.  When
+ * the child first uses such a set, and when it receives a token
  * there, which may have been to wake the parent, it writes to an eventfd that the service
  * threads of all processes of the family watch, and they give their sets up.
+ *
+ * A slot (base/family.h) counts the processes that have a set.  A process that ends, executes
+ * another program or closes the set counts itself out, when nothing in the kernel's set needs
+ * that process any more to be understood.  Its tokens vanish with its descriptors a moment
+ * later.  The last one finds, when it uses the set next, that it is alone: the set is an
+ * ordinary one then (a daemon makes its set and forks into the background).  A process that
+ * is killed never counts itself out, and the set stays foreign.
  *
  * sets_lock is a leaf.
  */
 #include "base/real.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
 #include "base/cancel.h"
+#include "base/family.h"
 #include "base/fdmap.h"
 #include "base/fdpriv.h"
 #include "base/loop.h"
@@ -36,12 +43,10 @@
 
 static struct sr_mutex sets_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll *sets;	/* all there ever were */
-struct sr_epoll sr_epoll_inherited = {
-	.fds = INT_MAX / 2,	/* never the last one */
+struct sr_epoll sr_epoll_parents = {
 	.epfd = -1,
 	.waker = -1,
 	.foreign = true,
-	.linked = 1,		/* waits take the slow path */
 	.lock = SR_MUTEX(SR_RANK_SET),
 	.look_lock = SR_MUTEX(SR_RANK_SET_LOOK),
 };
@@ -56,7 +61,7 @@ static void lost(void *asks)
 	struct sr_epoll *set = asks;
 	struct sr_epoll_entry *e;
 
-	if (set == &sr_epoll_inherited) {
+	if (sr_epoll_is_shared(set)) {
 		sr_epoll_return_wakeup();
 		return;
 	}
@@ -95,6 +100,16 @@ static struct sr_epoll *find_free(void)
 	return set;
 }
 
+struct sr_epoll *sr_epoll_first(void)
+{
+	struct sr_epoll *set;
+
+	sr_lock(&sets_lock);
+	set = sets;
+	sr_unlock(&sets_lock);
+	return set;
+}
+
 void sr_epoll_opened(int fd)
 {
 	struct sr_epoll *set;
@@ -109,6 +124,8 @@ void sr_epoll_opened(int fd)
 	set->epfd = fd;
 	set->installed = set->foreign = set->others = set->woken = false;
 	set->listener = NULL;
+	set->inherited = SR_EPOLL_MADE;
+	set->slot = set->paused = NULL;
 	memset(&set->spin, 0, sizeof(set->spin));
 	set->fds = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
 out:
@@ -211,14 +228,40 @@ static void clear(struct sr_epoll *set)
 	}
 }
 
+static void release_one(struct sr_stream *st, void *set)
+{
+	sr_epoll_each(st, set, -1, sr_epoll_release);
+}
+
+void sr_epoll_hand_down(struct sr_epoll *set)
+{
+	if (set->entries && set->slot && atomic_load(&set->slot->owners) > 1)
+		sr_streams_walk(release_one, set);
+}
+
+/* set->lock held. */
+static void set_make_own(struct sr_epoll *set)
+{
+	if (!sr_epoll_is_shared(set))
+		return;
+	atomic_store(&set->foreign, false);
+	atomic_fetch_sub(&set->linked, 1);
+	atomic_store(&set->inherited, SR_EPOLL_LEFT);
+}
+
 /* The last descriptor is about to be closed.  A thread that is asleep in the set is not
  * woken by links any more. */
 static void end(struct sr_epoll *set)
 {
+	sr_epoll_hand_down(set);
 	clear(set);
 	sr_lock(&set->lock);
 	uninstall(set);
 	set->epfd = -1;
+	set_make_own(set);
+	if (set->slot)
+		sr_slot_put(set->slot);
+	set->slot = NULL;
 	sr_unlock(&set->lock);
 	sr_epoll_drain(set);
 	sr_lock(&sets_lock);
@@ -285,8 +328,13 @@ void sr_epoll_give_up(int epfd, bool must)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 
-	if (set)
-		give_up(set, must);
+	if (!set)
+		return;
+	sr_lock(&set->lock);
+	if (must || sr_epoll_is_shared(set))
+		set->slot = NULL;	/* never counted out: it stays foreign to all */
+	sr_unlock(&set->lock);
+	give_up(set, must);
 }
 
 /* ---- the kernel's set ---- */
@@ -307,14 +355,9 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 /* A wake-up was lost to another process of the family. */
 static void family_rang(struct sr_watch *w, uint32_t events)
 {
-	struct sr_epoll *set;
-
 	(void)w;
 	(void)events;
-	sr_lock(&sets_lock);
-	set = sets;
-	sr_unlock(&sets_lock);
-	for (; set; set = set->next_set)
+	for (struct sr_epoll *set = sr_epoll_first(); set; set = set->next_set)
 		give_up(set, false);
 }
 
@@ -372,9 +415,16 @@ bool sr_epoll_install(struct sr_epoll *set)
 
 static atomic_bool used_inherited;
 
-void sr_epoll_use_inherited(void)
+void sr_epoll_use_inherited(struct sr_epoll *set)
 {
-	if (!atomic_exchange(&used_inherited, true))
+	bool alone;
+
+	sr_lock(&set->lock);
+	alone = set->slot && atomic_load(&set->slot->owners) == 1;
+	if (alone)
+		set_make_own(set);
+	sr_unlock(&set->lock);
+	if (!alone && !atomic_exchange(&used_inherited, true))
 		sr_epoll_return_wakeup();
 }
 
@@ -400,6 +450,15 @@ void sr_epolls_await(void)
 		sr_lock_await(&set->look_lock);
 }
 
+/* A set that is neither counted nor foreign is this process's alone so far. */
+static void set_share(struct sr_epoll *set)
+{
+	if (!set->slot && !atomic_load(&set->foreign))
+		set->slot = sr_slot_get();
+	if (set->slot)
+		atomic_fetch_add(&set->slot->owners, 1);
+}
+
 void sr_epolls_before_fork(void)
 {
 	struct sr_epoll *set;
@@ -414,23 +473,39 @@ void sr_epolls_before_fork(void)
 		set->others = true;	/* the child, for one */
 		if (!ok)
 			set->foreign = true;
+		if (set->fds)
+			set_share(set);
 	}
 	sr_unlock(&sets_lock);
 }
 
+/* In the child: a set without entries, whose locks are free. */
+static void set_inherit(struct sr_epoll *set)
+{
+	sr_mutex_init(&set->lock, SR_RANK_SET);
+	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
+	set->waker = -1;
+	set->listener = NULL;
+	set->installed = set->woken = set->spinning = false;
+	set->entries = set->first = set->last = NULL;
+	set->news = NULL;
+	set->ready = set->plain = 0;
+	set->sleepers = set->drained = 0;
+	set->inherited = set->fds ? SR_EPOLL_SHARED : SR_EPOLL_MADE;
+	set->foreign = set->fds;
+	set->linked = set->fds ? 1 : 0;
+}
+
 void sr_epolls_forget(void)
 {
-	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
-	sr_mutex_init(&sr_epoll_inherited.lock, SR_RANK_SET);
-	sr_mutex_init(&sr_epoll_inherited.look_lock, SR_RANK_SET_LOOK);
-	sets = NULL;
-	used_inherited = watched = false;
-	for (int fd = 0; fd <= sr_epoll_max(); fd++) {
-		sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
+	struct sr_epoll *set;
 
-		if (e && *e)
-			*e = &sr_epoll_inherited;
-	}
+	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
+	sr_mutex_init(&sr_epoll_parents.lock, SR_RANK_SET);
+	sr_mutex_init(&sr_epoll_parents.look_lock, SR_RANK_SET_LOOK);
+	used_inherited = watched = false;
+	for (set = sets; set; set = set->next_set)
+		set_inherit(set);
 	sr_epoll_pool_forget();
 }
 

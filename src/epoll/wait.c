@@ -167,6 +167,16 @@ static bool take_oneshot(struct sr_epoll *set, struct epoll_event *ev)
 	return true;
 }
 
+/* Is the token another process's?  Then that is told. */
+static bool is_strange(struct sr_epoll *set, uint64_t data)
+{
+	if (sr_epoll_is_shared(set)) {
+		sr_epoll_return_wakeup();
+		return true;
+	}
+	return !sr_epoll_known(data);
+}
+
 /* Replaces what is ours in the kernel's answer of n events, from the i-th on; how many are
  * left.  Before the answer the call has so many events already. */
 __attribute__((noinline)) static int
@@ -181,8 +191,8 @@ resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int 
 
 		if (!sr_epoll_is_token(data) || (once && take_oneshot(set, &ev[i]))) {
 			ev[kept++] = ev[i];
-		} else if (set == &sr_epoll_inherited) {
-			sr_epoll_return_wakeup();
+		} else if (set->inherited && is_strange(set, data)) {
+			;
 		} else if (data == sr_epoll_pool) {
 			atomic_store(&set->woken, false);
 			woken = true;
@@ -216,8 +226,8 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	uint64_t begun;
 	int r;
 
-	if (set == &sr_epoll_inherited)
-		sr_epoll_use_inherited();
+	if (sr_epoll_is_shared(set))
+		sr_epoll_use_inherited(set);
 	sr_cancel_asks = set;
 	begun = add(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
 	sleep &= !atomic_load(&set->ready);
@@ -397,7 +407,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 	if (atomic_load_explicit(&set->ready, memory_order_relaxed) ||
 	    (atomic_load_explicit(&set->linked, memory_order_relaxed) &&
-	     (ms || set == &sr_epoll_inherited))) {
+	     (ms || sr_epoll_is_shared(set)))) {
 		r = wait_ready(set, epfd, ev, max, &due);
 		if (r)
 			return r;

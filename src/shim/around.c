@@ -63,6 +63,8 @@ static void before_exec(void)
 		sr_streams_before_exec();
 	else
 		before_spawn();
+	if (sr_epoll_max() >= 0 && sr_process_ours())
+		sr_epolls_leave(false);
 	errno = saved;
 }
 
@@ -71,6 +73,8 @@ static void after_exec(void)
 {
 	if (has_streams())
 		sr_streams_after_exec();
+	if (sr_epoll_max() >= 0 && sr_process_ours())
+		sr_epolls_return();
 }
 
 #define SR_CALL(family, ret, name, params, args)
@@ -110,8 +114,12 @@ int sr_lio_listio(int mode, struct aiocb *const *list, int n,
 /* Last bytes are sent.  The child of vfork() ends without an end for its parent's streams. */
 static void before_exit(void)
 {
-	if (has_streams())
+	if (!sr_process_ours())
+		return;
+	if (!sr_shim_unused())
 		sr_streams_exit();
+	if (sr_epoll_max() >= 0 && !sr_held.count)
+		sr_epolls_leave(true);
 }
 
 static void behind_destructors(int status, void *arg)

@@ -179,6 +179,14 @@ teardown() { stop_all; }
 	compare epoll_process heir-used -w mixed -r 'epoll|peer-dropped'
 }
 
+@test "into the background: the child of a process that has ended goes on with its set" {
+	compare epoll_process background -n 2
+}
+
+@test "the same with a stream that was in the set before: it is plain" {
+	compare epoll_process background-early -n 2 -w some -r 'epoll|not-asked|fork|short|peer-dropped'
+}
+
 @test "the other end goes back to TCP" {
 	compare epoll_loop back -w mixed -r 'fork|peer-dropped'
 }

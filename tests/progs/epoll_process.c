@@ -251,6 +251,92 @@ static void heir(bool used)
 static void heir_client(void) { heir(false); }
 static void heir_used_client(void) { heir(true); }
 
+/* ---- into the background ---- */
+
+#define ROUNDS 100
+
+/* Each message comes back, and the set tells of it. */
+static void exchange(int ep, int fd, int rounds)
+{
+	struct epoll_event ev;
+	size_t got;
+
+	for (int i = 0; i < rounds; i++) {
+		put(fd, buf, 1000);
+		for (got = 0; got < 1000;) {
+			if (epoll_wait(ep, &ev, 1, 20000) != 1) {
+				say("round %d: NO EVENT", i);
+				exit(1);
+			}
+			got += take(fd, buf, 1000 - got);
+		}
+	}
+}
+
+static void repeat_server(int lfd)
+{
+	ssize_t r;
+	int fd;
+
+	for (int i = 0; i < 2; i++) {
+		fd = answer(lfd);
+		while ((r = recv(fd, buf, sizeof(buf), 0)) > 0)
+			put(fd, buf, (size_t)r);
+		say_result("end", r);
+		close(fd);
+	}
+}
+
+/* A program that has made its set ends, and its child goes on.  early: it has connected, too. */
+static void background(bool early)
+{
+	int ends[2], fd = -1, ep;
+	pid_t pid = split();
+	char c;
+
+	if (pid) {
+		if (waitpid(pid, NULL, 0) != pid)
+			die("waitpid");
+		await_post("over");
+		return;
+	}
+	if (pipe(ends))
+		die("pipe");
+	ep = new_set();
+	if (early) {
+		fd = dial();
+		add(ep, fd, EPOLLIN, 1);
+	}
+	pid = split();
+	if (pid)
+		_exit(0);
+	close(ends[1]);
+	say_result("its parent has ended", read(ends[0], &c, 1));
+	for (int i = 0; i < 2; i++) {
+		if (fd < 0) {
+			fd = dial();
+			add(ep, fd, EPOLLIN, 1);
+		}
+		exchange(ep, fd, ROUNDS);
+		del(ep, fd);
+		close(fd);
+		fd = -1;
+	}
+	fflush(stdout);
+	post("over");
+	_exit(0);
+}
+
+static void background_client(void)
+{
+	background(false);
+}
+
+static void background_early_client(void)
+{
+	background(true);
+}
+
 const struct tcp_case cases[] = {
 	{"passed", passed_server, two_clients},
 	{"fork", fork_server, two_clients},
@@ -259,5 +345,7 @@ const struct tcp_case cases[] = {
 	{"heir", obey_server, heir_client},
 	{"heir-used", obey_server, heir_used_client},
 	{"half-fork", half_fork_server, half_fork_client},
+	{"background", repeat_server, background_client},
+	{"background-early", repeat_server, background_early_client},
 	{0},
 };

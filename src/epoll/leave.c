@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * leave.c - the process ends, or becomes another program: its sets count one owner less
+ * (set.c).
+ *
+ * Lock: set->lock.
+ */
+#include "base/sys.h"
+
+#include <fcntl.h>
+
+#include "base/family.h"
+#include "epoll/epoll.h"
+#include "epoll/impl.h"
+
+/* (A set with entries is the process's that goes on if the call fails.) */
+static bool set_ends_at_exec(struct sr_epoll *set)
+{
+	int fd, max = sr_epoll_max();
+
+	if (set->entries)
+		return false;
+	for (fd = 0; fd <= max; fd++)
+		if (sr_epoll_peek(fd) == set && !(sr_sys_fcntl(fd, F_GETFD, 0) & FD_CLOEXEC))
+			return false;
+	return true;
+}
+
+/* Returns true if this process does not count any more, and was not the last one. */
+static bool set_count_out(struct sr_slot *slot)
+{
+	unsigned n = atomic_load(&slot->owners);
+
+	while (n > 1)
+		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1))
+			return true;
+	return false;
+}
+
+static void set_leave(struct sr_epoll *set, bool ends)
+{
+	sr_lock(&set->lock);
+	if (set->slot && ends)
+		sr_slot_put(set->slot);
+	else if (set->slot && set_count_out(set->slot))
+		set->paused = set->slot;
+	if (ends || set->paused)
+		set->slot = NULL;
+	sr_unlock(&set->lock);
+}
+
+void sr_epolls_leave(bool ends)
+{
+	struct sr_epoll *set;
+
+	for (set = sr_epoll_first(); set; set = set->next_set) {
+		if (ends)
+			sr_epoll_hand_down(set);
+		if (ends || set_ends_at_exec(set))
+			set_leave(set, ends);
+	}
+}
+
+void sr_epolls_return(void)
+{
+	struct sr_epoll *set;
+
+	for (set = sr_epoll_first(); set; set = set->next_set) {
+		if (!set->paused)
+			continue;
+		atomic_fetch_add(&set->paused->owners, 1);
+		set->slot = set->paused;
+		set->paused = NULL;
+	}
+}
