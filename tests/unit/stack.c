@@ -85,6 +85,7 @@ static void talk(const int fd[2])
 static void connect_both(int fd[2], enum way way)
 {
 	sr_conf.policy.upgrade = way == PLAIN ? SR_NEVER : way == AT_FIRST ? SR_LAZY : SR_WAIT;
+	sr_conf.policy.upgrade_wait_ms = 10;	/* the loop below waits for the link */
 	fd[0] = sr_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	CHECK(!sr_connect(fd[0], (struct sockaddr *)&at, sizeof(at)));
 	fd[1] = sr_accept4(listener, NULL, NULL, SOCK_CLOEXEC);
