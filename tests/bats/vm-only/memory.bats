@@ -26,7 +26,7 @@ limited() {
 @test "8 MB: ten busy streams leave links to fifty that come later" {
 	start server limited server "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 60
 	listening "$port"
-	limited client timeout 200 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 10 50
+	limited client timeout 400 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 10 50
 	await
 	for name in server client; do
 		cat "$t/$name.report"
