@@ -305,13 +305,17 @@ java_run() {
 # ----------------------------------------------------------------- MariaDB
 
 # Without its system tables it needs no installing.
-mariadb_run() {
-	local mariadb=(mariadb --no-defaults -h "$ADDR" -P "$port")
+mariadb_start() {
 	rm -rf "$t/db"
 	mkdir "$t/db"
 	serve mariadbd --no-defaults --user=root --datadir="$t/db" --socket="$t/db/socket" \
 		--skip-grant-tables --skip-networking=0 --bind-address="$ADDR" --port="$port" \
-		--skip-innodb --default-storage-engine=Aria || return
+		--skip-innodb --default-storage-engine=Aria
+}
+
+mariadb_run() {
+	local mariadb=(mariadb --no-defaults -h "$ADDR" -P "$port")
+	mariadb_start || return
 	as client timeout "$limit" "${mariadb[@]}" <"$t/a" >"$t/got" &&
 		as client timeout "$limit" mariadb-slap "${mariadb[@]:1}" --silent --concurrency=20 \
 			--number-of-queries="$queries" --auto-generate-sql || return
@@ -332,4 +336,20 @@ mariadb_run() {
 	queries=$(sized 1000 200)
 	slack=5 # the server speaks first, before there is a link
 	each_way 16000000 mariadb_run "$all"
+}
+
+# PHP loads the extension with RTLD_DEEPBIND, so its streams stay plain.
+@test "MariaDB and PHP's extension mysqli" {
+	local how
+	need mariadbd php
+	for how in plain rail; do
+		as() { shift; SOCKRAIL_LOG=warn "$how" "$@"; }
+		mariadb_start
+		as client timeout "$limit" php -n -d extension=mysqlnd -d extension=mysqli \
+			"$SR_TOP/tests/lib/mysqli.php" "$ADDR" "$port" >"$t/$how.got"
+		stop_all
+	done
+	[ "$(grep -c '^[0-9]' "$t/plain.got")" = 200 ]
+	cmp "$t/plain.got" "$t/rail.got"
+	grep '"program":"php"' "$t/report" | grep -q foreign-library
 }
