@@ -3,7 +3,8 @@
  * process.c - owns the number of the process that the tables are of, and starts the
  * library's threads.  No locks.
  */
-#include "base/sys.h" /* before any system header */
+#include "base/real.h" /* before any system header */
+#include "base/sys.h"
 #include "base/process.h"
 
 #include <dlfcn.h>
@@ -26,7 +27,7 @@ static size_t (*min_stack)(const pthread_attr_t *attr);
 __attribute__((constructor)) static void find_min_stack(void)
 {
 	sr_enter();
-	*(void **)&min_stack = dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+	*(void **)&min_stack = sr_next_dlsym()(RTLD_DEFAULT, "__pthread_get_minstack");
 	sr_leave();
 }
 

@@ -20,7 +20,7 @@ static const char *load(struct sr_sodium *s)
 	if (!lib)
 		return none;
 #define RESOLVE(result, member, name, parameters)                                          \
-	*(void **)&s->member = dlsym(lib, #name);                                          \
+	*(void **)&s->member = sr_next_dlsym()(lib, #name);                                \
 	if (!s->member)                                                                    \
 		return "libsodium has no " #name;
 	SR_SODIUM_CALLS(RESOLVE)

@@ -152,6 +152,7 @@ close_from:
 
 static int load(void)
 {
+	__typeof__(&dlsym) look_up = sr_next_dlsym();
 	void *lib_cm, *lib_v;
 
 	lib_v = open_library(&sr_library_verbs);
@@ -163,13 +164,13 @@ static int load(void)
 		return -ELIBACC;
 
 #define RESOLVE(lib, prefix, name)                                             \
-	sr_vlib.lib##_##name = dlsym(lib_##lib, #prefix "_" #name);            \
+	sr_vlib.lib##_##name = look_up(lib_##lib, #prefix "_" #name);          \
 	if (!sr_vlib.lib##_##name) {                                           \
 		sr_warn("verbs: the library has no " #prefix "_" #name);       \
 		return -ELIBACC;                                           \
 	}
 	SR_VERBS_CALLS(RESOLVE)
-	sr_vlib.v_is_fork_initialized = dlsym(lib_v, "ibv_is_fork_initialized");
+	sr_vlib.v_is_fork_initialized = look_up(lib_v, "ibv_is_fork_initialized");
 	return 0;
 }
 
