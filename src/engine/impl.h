@@ -39,6 +39,7 @@
 #include "pure/switch_rx.h"
 #include "engine/fast.h"
 #include "engine/hold.h"
+#include "engine/flags.h"
 #include "engine/parts.h"
 #include "engine/stream.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * parts.h - the parts of a stream: its flags, its two directions, its side in the
+ * parts.h - the parts of a stream: its two directions, its side in the
  * loop, its way to a link.  Only impl.h includes this file, and lists the locks.
  */
 #ifndef SR_PARTS_H
@@ -21,40 +21,6 @@
 struct sr_keeper;
 struct sr_wait_node;
 struct sr_epoll_entry;
-
-enum {				/* sr_stream.flags */
-	SR_ST_CONNECT = 1 << 0,	/* our process connected: we ask for links */
-	SR_ST_ACCEPT = 1 << 1,	/* our process accepted: we answer */
-	SR_ST_LISTEN = 1 << 2,
-	SR_ST_USED = 1 << 3,	/* the program sent, received or waited on it */
-	SR_ST_BARRED = 1 << 4,	/* never gets a link again */
-	SR_ST_NAMED = 1 << 5,	/* local and peer addresses are known */
-	SR_ST_ASKED = 1 << 6,	/* an ask runs, or is not to be repeated */
-	SR_ST_CLOSING = 1 << 7,	/* the program has closed it */
-	SR_ST_RDSHUT = 1 << 8,	/* the program called shutdown(SHUT_RD) */
-	SR_ST_TX_HISTORY = 1 << 9, /* rare->out has stopped */
-	SR_ST_RX_HISTORY = 1 << 16, /* rare->in has stopped */
-	SR_ST_WAITED = 1 << 10,	/* policy wait: the first call has waited */
-	SR_ST_ENDED = 1 << 11,	/* its report line was begun */
-	SR_ST_CORK = 1 << 12,	/* TCP_CORK is set */
-	SR_ST_FRESH = 1 << 13,	/* connect() may not have finished yet */
-	SR_ST_REPORTED = 1 << 17, /* its report line is written */
-	SR_ST_STAMPS = 1 << 18,	/* SO_TIMESTAMP or the like was set */
-	SR_ST_KEEPALIVE = 1 << 19, /* it is on, and the program has it off */
-	SR_ST_OVER = 1 << 25,	/* its listener counts it no more */
-	SR_ST_SHARED = 1 << 20, /* a process that we do not count may hold it */
-	SR_ST_ANSWERED = 1 << 21, /* ACCEPT: its process answers for it, or will */
-	SR_ST_WORTH = 1 << 14,	/* LISTEN: one of its streams is worth a link */
-	SR_ST_NO_RENDEZVOUS = 1 << 22,	/* LISTEN: it has no rendezvous */
-	SR_ST_OPENED = 1 << 23,	/* LISTEN: who answers has been settled */
-	SR_ST_HALF = 1 << 15,	/* the program has ended its direction */
-	SR_ST_PEER_END = 1 << 24, /* the peer's end arrived on a link */
-	SR_ST_HEIR = 1 << 28,	/* the parent process made it */
-	SR_ST_PAUSED = 1 << 27, /* sr_owners_pause() */
-	SR_ST_INQ = 1 << 29,	/* TCP_INQ is set */
-	SR_ST_SECOND = 1 << 26,	/* CLOSING began after PEER_END */
-	SR_ST_UNHELD = 1 << 29,	/* policy wait: it goes on without a link, as eager */
-};
 
 /* Sending.  tx_lock protects what is not atomic. */
 struct sr_out {
