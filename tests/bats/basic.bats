@@ -65,7 +65,7 @@ teardown() { stop_all; }
 }
 
 @test "streams with data wait in the accept queue" {
-	compare basic backlog -w some -n 7 SOCKRAIL_UPGRADE_WAIT_MS=200
+	compare basic backlog -w some -n 7 SOCKRAIL_ANSWER_MS=600
 }
 
 @test "140 streams that ask at one time" {
