@@ -5,7 +5,7 @@
  * listener that waits for the client's bytes, a stream that gets no link.  And one whose
  * server waits for the listener, which it does hold.
  */
-#include "case.h"
+#include "port.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -99,37 +99,15 @@ static void cross(int lfd)
 
 static void cross_server(int lfd)
 {
-	char path[4096];
-	int port = 0;
-	FILE *f;
-
-	await_post("listens");
-	note_path(path, "port");
-	f = fopen(path, "re");
-	if (!f || fscanf(f, "%d", &port) != 1)
-		die("port");
-	fclose(f);
-	((struct sockaddr_in *)&peer_addr)->sin_port = htons((uint16_t)port);
+	take_port();
 	cross(lfd);
 }
 
 static void cross_client(void)
 {
 	int lfd = listen_too();
-	struct sockaddr_in at;
-	socklen_t len = sizeof(at);
-	char path[4096];
-	FILE *f;
 
-	if (getsockname(lfd, (struct sockaddr *)&at, &len))
-		die("getsockname");
-	note_path(path, "port");
-	f = fopen(path, "we");
-	if (!f)
-		die(path);
-	fprintf(f, "%d\n", ntohs(at.sin_port));
-	fclose(f);
-	post("listens");
+	post_port(lfd);
 	cross(lfd);
 }
 

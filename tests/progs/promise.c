@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* promise.c - options that promise something about what goes over the wire. */
-#include "case.h"
+#include "port.h"
 
 #include <linux/filter.h>
 
@@ -210,39 +210,6 @@ static void make_listener(int s)
 		die("listen");
 	send_fd(s, lfd);
 	_exit(0);
-}
-
-/* Its port, in a note */
-static void post_port(int lfd)
-{
-	struct sockaddr_storage a;
-	socklen_t len = sizeof(a);
-	char path[4096];
-	FILE *f;
-
-	getsockname(lfd, (struct sockaddr *)&a, &len);
-	note_path(path, "port-number");
-	f = fopen(path, "we");
-	if (!f)
-		die(path);
-	fprintf(f, "%d\n", ntohs(((struct sockaddr_in *)&a)->sin_port));
-	fclose(f);
-	post("port-known");
-}
-
-static void take_port(void)
-{
-	char path[4096];
-	int port = 0;
-	FILE *f;
-
-	await_post("port-known");
-	note_path(path, "port-number");
-	f = fopen(path, "re");
-	if (!f || fscanf(f, "%d", &port) != 1)
-		die(path);
-	fclose(f);
-	((struct sockaddr_in *)&peer_addr)->sin_port = htons((uint16_t)port);
 }
 
 static void other_server(int lfd)

@@ -19,8 +19,8 @@ teardown() { stop_all; }
 limited() {
 	local name=$1
 	shift
-	SOCKRAIL_UPGRADE_WAIT_MS=5000 REPORT=$t/$name.report rail setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock \
-		prlimit --memlock=8388608 "$@"
+	SOCKRAIL_UPGRADE_WAIT_MS=5000 REPORT=$t/$name.report \
+		rail setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock prlimit --memlock=8388608 "$@"
 }
 
 @test "8 MB: ten busy streams leave links to fifty that come later" {
