@@ -219,7 +219,7 @@ __attribute__((constructor(101))) static void find_all(void)
 	errno = saved;
 }
 
-/* ---- who asks for a function of libc's ---- */
+/* ---- for dlsym(3): libc's own functions, and which callers need them ---- */
 
 static bool is_listed(const struct link_map *object)
 {

@@ -38,8 +38,8 @@
 #include "base/page.h"
 #include "pure/switch_rx.h"
 #include "engine/fast.h"
-#include "engine/hold.h"
 #include "engine/flags.h"
+#include "engine/hold.h"
 #include "engine/parts.h"
 #include "engine/stream.h"
 
@@ -115,7 +115,8 @@ static inline bool sr_is_shared(struct sr_stream *st)
 	       (slot && atomic_load(&slot->owners) > 1);
 }
 
-/* Does policy wait count for what is done to the stream?  Not once it has held it in vain. */
+/* Does the stream still wait for its link, as policy wait has it?  Not after a send that was
+ * held and got no link: from then on the stream goes on as under policy eager. */
 static inline bool sr_waits(struct sr_stream *st)
 {
 	return st->policy->upgrade == SR_WAIT && !(sr_st_flags(st) & SR_ST_UNHELD);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * parts.h - the parts of a stream: its two directions, its side in the
- * loop, its way to a link.  Only impl.h includes this file, and lists the locks.
+ * parts.h - the parts of a stream: its two directions, its side in the loop, its way to a
+ * link.  Only impl.h includes this file, and lists the locks.
  */
 #ifndef SR_PARTS_H
 #define SR_PARTS_H

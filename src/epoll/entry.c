@@ -447,7 +447,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		atomic_store(&st->hold.acceptor, sr_hold_thread());
 		sr_epoll_listens(set, st);
 	}
-	if (adds)	/* behind what bars it, or it would ask in vain */
+	if (adds)	/* last, because a stream that was just barred need not ask for a link */
 		sr_upgrade_used(st);
 	if (!plain) {
 		sr_lock(&st->sets.lock);

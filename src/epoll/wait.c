@@ -167,7 +167,8 @@ static bool take_oneshot(struct sr_epoll *set, struct epoll_event *ev)
 	return true;
 }
 
-/* Is the token another process's?  Then that is told. */
+/* Returns true if another process made the token.  If the set is shared, this also tells the
+ * other processes, because the event was perhaps to wake one of them. */
 static bool is_strange(struct sr_epoll *set, uint64_t data)
 {
 	if (sr_epoll_is_shared(set)) {

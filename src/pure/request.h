@@ -2,7 +2,8 @@
 /*
  * request.h - what processes say to each other before there is a link: the asker's
  * question and its offer of shared memory, the first answer, the word that sends an asker
- * elsewhere, and the packets between a keeper and its workers.  sockrail-protocol(7) shows each.  Pure: no I/O, no state.
+ * elsewhere, and the packets between a keeper and its workers.  sockrail-protocol(7) shows
+ * each.  Pure: no I/O, no state.
  * Decoders take nothing that an honest process would not send.
  */
 #ifndef SR_PURE_REQUEST_H

@@ -141,7 +141,7 @@ size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 }
 
 /*
- * The caller has called tx_room() in vain, so the credit is as new as can be.
+ * The caller has just been told by tx_room() that there is no room, so the credit is up to date.
  *
  * Up to a 64th of the ring stays free.  When sends filled the ring to the last byte, a sender
  * that shared a CPU with its reader was woken for each quarter that became free, and not once
@@ -227,8 +227,8 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 
 /*
  * Would tx_room() offer the sender room now?  It needs a quarter of the newest
- * generation's ring that it has.  If that generation is newer than ours,
- * none of its bytes has come, and no sender sleeps for want of what we free.  So whenever
+ * generation's ring that it has.  If that generation is newer than ours, none of its bytes
+ * has come, so no sender waits for the bytes that we free here.  So whenever
  * a sleeping sender has room again, this returns true as well.
  *
  * A thread may sleep for room while another one, whose send may not wait, fills the rest of
