@@ -64,6 +64,16 @@ void sr_slot_put(struct sr_slot *slot)
 	atomic_fetch_sub(&slot->owners, 1);
 }
 
+bool sr_slot_put_unless_last(struct sr_slot *slot)
+{
+	unsigned n = slot ? atomic_load(&slot->owners) : 0;
+
+	while (n > 1)
+		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1))
+			return true;
+	return false;
+}
+
 static void on_event(struct sr_watch *w, uint32_t events)
 {
 	char c[64];

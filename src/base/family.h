@@ -28,6 +28,9 @@ struct sr_slot *sr_slot_get(void);
 /* This process holds the object no more.  A process that is killed never says so:
  * then the count stays too great, and the slot in use. */
 void sr_slot_put(struct sr_slot *slot);
+/* The same if another process is counted, too.  Returns true if this process does not count any
+ * more; false if it is the last one, and still counts, or if slot is NULL. */
+bool sr_slot_put_unless_last(struct sr_slot *slot);
 
 /* The number of the end that children get of this process's doorbell, which is made now
  * if need be; -1: no descriptor.  `rang` is called in the loop for each ring.  One

@@ -92,24 +92,14 @@ void sr_owners_leave(struct sr_stream *st)
 		sr_slot_put(slot);
 }
 
-/* True: this process does not count any more, and was not the last. */
-static bool count_out(struct sr_slot *slot)
-{
-	unsigned n = slot ? atomic_load(&slot->owners) : 0;
-
-	while (n > 1)
-		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1))
-			return true;
-	return false;
-}
-
 /* The last one's stream ends with it. */
 void sr_owners_pause(struct sr_stream *st, void *unused)
 {
 	(void)unused;
 	sr_stream_lock(st);
 	settle(st);
-	if (!(sr_st_flags(st) & SR_ST_SHARED) && count_out(atomic_load(&st->owned.slot)))
+	if (!(sr_st_flags(st) & SR_ST_SHARED) &&
+	    sr_slot_put_unless_last(atomic_load(&st->owned.slot)))
 		sr_st_set(st, SR_ST_PAUSED);
 	sr_stream_unlock(st);
 }
@@ -121,7 +111,7 @@ void sr_owners_leave_heir(struct sr_stream *st, bool ends)
 	if (slot && ends)
 		sr_slot_put(slot);
 	else
-		count_out(slot);
+		sr_slot_put_unless_last(slot);
 }
 
 void sr_owners_resume(struct sr_stream *st, void *unused)

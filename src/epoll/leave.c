@@ -26,23 +26,12 @@ static bool set_ends_at_exec(struct sr_epoll *set)
 	return true;
 }
 
-/* Returns true if this process does not count any more, and was not the last one. */
-static bool set_count_out(struct sr_slot *slot)
-{
-	unsigned n = atomic_load(&slot->owners);
-
-	while (n > 1)
-		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1))
-			return true;
-	return false;
-}
-
 static void set_leave(struct sr_epoll *set, bool ends)
 {
 	sr_lock(&set->lock);
 	if (set->slot && ends)
 		sr_slot_put(set->slot);
-	else if (set->slot && set_count_out(set->slot))
+	else if (sr_slot_put_unless_last(set->slot))
 		set->paused = set->slot;
 	if (ends || set->paused)
 		set->slot = NULL;
