@@ -161,16 +161,12 @@ static bool info(struct sr_stream *st, struct tcp_info *ti)
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
 }
 
-enum { /* states, <netinet/tcp.h>; those behind FIN_WAIT2 have the peer's end */
-	FIN_WAIT1 = 4, FIN_WAIT2, TIME_WAIT, CLOSED, LAST_ACK = 9, CLOSING = 11,
-};
-
 /* (poll(2) would take our own shutdown(SHUT_RD) for the peer's end.) */
 bool sr_anchor_ended(struct sr_stream *st)
 {
 	struct tcp_info ti;
 
-	return info(st, &ti) && ti.tcpi_state > FIN_WAIT2;
+	return info(st, &ti) && ti.tcpi_state > SR_TCP_FIN_WAIT2;
 }
 
 /* What counts in bytes_acked beside the bytes: the SYN of the end that connects, and our
@@ -178,13 +174,13 @@ bool sr_anchor_ended(struct sr_stream *st)
 static uint64_t acked_beside(struct sr_stream *st, unsigned state)
 {
 	return (sr_st_flags(st) & SR_ST_CONNECT ? 1 : 0) +
-	       (state == FIN_WAIT2 || state == TIME_WAIT);
+	       (state == SR_TCP_FIN_WAIT2 || state == SR_TCP_TIME_WAIT);
 }
 
 /* The FIN that counts in SIOCOUTQ until then */
 static uint64_t queued_beside(unsigned state)
 {
-	return state == FIN_WAIT1 || state == LAST_ACK || state == CLOSING;
+	return state == SR_TCP_FIN_WAIT1 || state == SR_TCP_LAST_ACK || state == SR_TCP_CLOSING;
 }
 
 /* Reads queue, counter, queue, until the queue has not changed in between; then
@@ -261,7 +257,7 @@ bool sr_anchor_is_strange(struct sr_stream *st)
 	uint64_t kernel;
 
 	return sample(st, true, &kernel) && kernel > atomic_load(&st->out.tcp) &&
-	       info(st, &ti) && ti.tcpi_state != CLOSED;
+	       info(st, &ti) && ti.tcpi_state != SR_TCP_CLOSE;
 }
 
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)

@@ -8,6 +8,19 @@
 
 #include "engine/impl.h"
 
+/* tcpi_state of TCP_INFO, as <net/tcp_states.h> of the kernel numbers the states.  (The C
+ * library's <netinet/tcp.h> has them, too, but cannot be included beside <linux/tcp.h>.) */
+enum sr_tcp_state {
+	SR_TCP_ESTABLISHED = 1,
+	SR_TCP_FIN_WAIT1 = 4,
+	SR_TCP_FIN_WAIT2 = 5,	/* in each state with a greater number the peer has ended */
+	SR_TCP_TIME_WAIT = 6,
+	SR_TCP_CLOSE = 7,
+	SR_TCP_CLOSE_WAIT = 8,
+	SR_TCP_LAST_ACK = 9,
+	SR_TCP_CLOSING = 11,
+};
+
 /* Do the kernel's byte counters agree with ours?  Promise 6. */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 /* Has the kernel more bytes of ours than the library has written?  False also if the kernel

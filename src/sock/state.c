@@ -19,11 +19,6 @@
 #include "engine/impl.h"
 #include "sock/sock.h"
 
-enum {				/* of the kernel's <net/tcp_states.h> */
-	ESTABLISHED = 1, FIN_WAIT1 = 4, FIN_WAIT2, TIME_WAIT, CLOSE, CLOSE_WAIT,
-	LAST_ACK, CLOSING = 11,
-};
-
 /* ---- states ---- */
 
 static unsigned bit(unsigned state)
@@ -38,23 +33,24 @@ static unsigned bit(unsigned state)
  */
 static unsigned joined_state(struct sr_stream *st, unsigned anchor)
 {
-	const unsigned ours = bit(FIN_WAIT1) | bit(FIN_WAIT2) | bit(CLOSING) |
-			      bit(TIME_WAIT) | bit(LAST_ACK);
-	const unsigned peers = bit(CLOSE_WAIT) | bit(LAST_ACK) | bit(CLOSING) |
-			       bit(TIME_WAIT);
+	const unsigned both = bit(SR_TCP_CLOSING) | bit(SR_TCP_TIME_WAIT) | bit(SR_TCP_LAST_ACK);
+	const unsigned ours = both | bit(SR_TCP_FIN_WAIT1) | bit(SR_TCP_FIN_WAIT2);
+	const unsigned peers = both | bit(SR_TCP_CLOSE_WAIT);
 	bool we_ended, peer_ended;
 
-	if (!(bit(anchor) & (ours | peers | bit(ESTABLISHED))))
+	if (!(bit(anchor) & (ours | peers | bit(SR_TCP_ESTABLISHED))))
 		return anchor;
 	if (st->out.broken)
-		return CLOSE;
+		return SR_TCP_CLOSE;
 	we_ended = (bit(anchor) & ours) || (sr_st_flags(st) & SR_ST_HALF);
 	peer_ended = (bit(anchor) & peers) || sr_ends_came(st);
 	if (!we_ended)
-		return peer_ended ? CLOSE_WAIT : ESTABLISHED;
+		return peer_ended ? SR_TCP_CLOSE_WAIT : SR_TCP_ESTABLISHED;
 	if (!sr_ends_arrived(st))
-		return !peer_ended ? FIN_WAIT1 : anchor == CLOSING ? CLOSING : LAST_ACK;
-	return peer_ended ? CLOSE : FIN_WAIT2;
+		return !peer_ended		? SR_TCP_FIN_WAIT1 :
+		       anchor == SR_TCP_CLOSING ? SR_TCP_CLOSING :
+						  SR_TCP_LAST_ACK;
+	return peer_ended ? SR_TCP_CLOSE : SR_TCP_FIN_WAIT2;
 }
 
 /* ---- bytes ---- */
