@@ -117,88 +117,6 @@ static bool enter_gates(struct sr_waitset *s)
 	return true;
 }
 
-/* ---- what a wait registers while it sleeps, at its streams and their links ---- */
-
-/* Returns the place of fd in the kernel's array.  Neighbours may share one: the
- * directions of a link, or the links of a device. */
-static int slot(struct sr_waitset *s, int fd)
-{
-	if (fd < 0)
-		return -1;
-	if (s->kn == s->n + 1 || s->k[s->kn - 1].fd != fd)
-		s->k[s->kn++] = (struct pollfd){ fd, POLLIN, 0 };
-	return (int)s->kn - 1;
-}
-
-/* Even an entry that asks for no events is woken by the stream's end. */
-static unsigned wanted(const struct sr_waitset_entry *e)
-{
-	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |
-			(e->events & SR_OUT_EVENTS ? SR_NOTIFY_TX : 0);
-
-	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
-}
-
-/* The wait is woken by what arrives at its streams and their links from now on; what
- * arrived before, the plan that follows finds. */
-static void arm(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-	struct sr_link *link;
-
-	s->kn = s->n + 1;
-	for (e = s->e; e < s->e + s->n; e++) {
-		if (!e->st)
-			continue;
-		e->node = s->nodes ? &s->nodes[e - s->e] : &s->waiter->node[e - s->e];
-		e->node->waiter = s->waiter;
-		e->node->want = wanted(e);
-		sr_wait_attach(e->st, e->node);
-		for (int way = 0; way < 2; way++) {
-			link = e->armed[way] = e->link[way];
-			e->link[way] = NULL;
-			if (link)
-				e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
-		}
-	}
-	s->armed = true;
-}
-
-static void disarm(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-	struct sr_link *link;
-
-	for (e = s->e; e < s->e + s->n; e++) {
-		if (!e->st)
-			continue;
-		sr_wait_detach(e->st, e->node);
-		for (int way = 0; way < 2; way++) {
-			link = e->armed[way];
-			if (!link)
-				continue;
-			link->ops->awake(link, 1u << way, e->slot[way] >= 0 &&
-					 s->k[e->slot[way]].revents);
-			sr_link_put(link);
-			e->armed[way] = NULL;
-		}
-		sr_waitset_drop_links(e);
-	}
-	s->armed = false;
-}
-
-/* After that plan: is a direction on another link by now, which is not armed? */
-static bool has_unarmed(struct sr_waitset *s)
-{
-	struct sr_waitset_entry *e;
-
-	for (e = s->e; e < s->e + s->n; e++)
-		for (int way = 0; way < 2; way++)
-			if (e->link[way] && e->link[way] != e->armed[way])
-				return true;
-	return false;
-}
-
 /* ---- sleeping ---- */
 
 /* The listeners of the set know that the thread waits for them, or no longer. */
@@ -220,7 +138,7 @@ static void abandoned(void *arg)
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
 	await_listeners(s, false);
 	if (s->armed)
-		disarm(s);
+		sr_waitset_disarm(s);
 	else
 		leave_gates(s);
 	sr_waitset_done(s);
@@ -342,9 +260,9 @@ static int sleep_armed(struct sr_waitset *s)
 		return sleep_until(s, true, sooner(s->deadline));
 	}
 	atomic_store(&s->waiter->state, 0);
-	arm(s);
+	sr_waitset_arm(s);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
-	if (plan_all(s, &shut) || has_unarmed(s)) {
+	if (plan_all(s, &shut) || sr_waitset_has_unarmed(s)) {
 		fill(s);
 		r = look(s);
 	} else {
@@ -353,7 +271,7 @@ static int sleep_armed(struct sr_waitset *s)
 	}
 	if (s->armed) {
 		sr_waiter_awake(s->waiter, mine->revents);
-		disarm(s);
+		sr_waitset_disarm(s);
 	}
 	return r;
 }

@@ -61,6 +61,12 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e);
  * events and those of the kernel's that count. */
 short sr_waitset_asks(const struct sr_waitset_entry *e);
 short sr_waitset_answer(const struct sr_waitset_entry *e, short revents);
+/* The wait has a waiter.  Once armed it is woken by what arrives at its streams and their
+ * links; what arrived before, the plan that follows finds. */
+void sr_waitset_arm(struct sr_waitset *s);
+void sr_waitset_disarm(struct sr_waitset *s);
+/* After that plan: is a direction on another link by now, which is not armed? */
+bool sr_waitset_has_unarmed(struct sr_waitset *s);
 /* Does the peer's thread run on this core, as far as is known?  Then it cannot run
  * during a busy wait. */
 bool sr_stream_same_core(struct sr_stream *st);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * arm.c - owns what a wait registers while it sleeps: its nodes at the streams, and its
+ * interest in their links.  Must not know how the wait sleeps.  Locks: none of its own; a
+ * link is armed with none held.
+ */
+#include "engine/engine.h"
+#include "engine/waiters.h"
+#include "wait/waitset.h"
+
+/* Returns the place of fd in the kernel's array.  Neighbours may share one: the
+ * directions of a link, or the links of a device. */
+static int slot(struct sr_waitset *s, int fd)
+{
+	if (fd < 0)
+		return -1;
+	if (s->kn == s->n + 1 || s->k[s->kn - 1].fd != fd)
+		s->k[s->kn++] = (struct pollfd){ fd, POLLIN, 0 };
+	return (int)s->kn - 1;
+}
+
+/* Even an entry that asks for no events is woken by the stream's end. */
+static unsigned wanted(const struct sr_waitset_entry *e)
+{
+	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |
+			(e->events & SR_OUT_EVENTS ? SR_NOTIFY_TX : 0);
+
+	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
+}
+
+void sr_waitset_arm(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *e;
+	struct sr_link *link;
+
+	s->kn = s->n + 1;
+	for (e = s->e; e < s->e + s->n; e++) {
+		if (!e->st)
+			continue;
+		e->node = s->nodes ? &s->nodes[e - s->e] : &s->waiter->node[e - s->e];
+		e->node->waiter = s->waiter;
+		e->node->want = wanted(e);
+		sr_wait_attach(e->st, e->node);
+		for (int way = 0; way < 2; way++) {
+			link = e->armed[way] = e->link[way];
+			e->link[way] = NULL;
+			if (link)
+				e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
+		}
+	}
+	s->armed = true;
+}
+
+void sr_waitset_disarm(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *e;
+	struct sr_link *link;
+
+	for (e = s->e; e < s->e + s->n; e++) {
+		if (!e->st)
+			continue;
+		sr_wait_detach(e->st, e->node);
+		for (int way = 0; way < 2; way++) {
+			link = e->armed[way];
+			if (!link)
+				continue;
+			link->ops->awake(link, 1u << way, e->slot[way] >= 0 &&
+					 s->k[e->slot[way]].revents);
+			sr_link_put(link);
+			e->armed[way] = NULL;
+		}
+		sr_waitset_drop_links(e);
+	}
+	s->armed = false;
+}
+
+bool sr_waitset_has_unarmed(struct sr_waitset *s)
+{
+	struct sr_waitset_entry *e;
+
+	for (e = s->e; e < s->e + s->n; e++)
+		for (int way = 0; way < 2; way++)
+			if (e->link[way] && e->link[way] != e->armed[way])
+				return true;
+	return false;
+}
