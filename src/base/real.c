@@ -102,11 +102,20 @@ static void find(void *slot, const char *name)
 }
 
 /*
- * The stubs that the pointers start with.  One variable argument is always
+ * Declares arg, the variable argument behind `last'.  One variable argument is always
  * passed on as a pointer, given or not: on x86-64 and aarch64 Linux it is in
  * the same register whatever its type, and libc looks at it only if the
  * command calls for one.
  */
+#define VARIABLE_ARG(last) \
+	va_list ap; \
+	void *arg; \
+\
+	va_start(ap, last); \
+	arg = va_arg(ap, void *); \
+	va_end(ap);
+
+/* The stubs that the pointers start with. */
 #define SR_CALL(family, ret, name, params, args) \
 	static ret stub_##name params \
 	{ \
@@ -116,12 +125,7 @@ static void find(void *slot, const char *name)
 #define SR_VARIADIC(family, ret, name, params, args, last) \
 	static ret stub_##name params \
 	{ \
-		va_list ap; \
-		void *arg; \
-\
-		va_start(ap, last); \
-		arg = va_arg(ap, void *); \
-		va_end(ap); \
+		VARIABLE_ARG(last) \
 		find(&sr_real.name, #name); \
 		return sr_real.name args; \
 	}
@@ -168,12 +172,7 @@ static inline const struct sr_real *chain(void)
 #define SR_VARIADIC(family, ret, name, params, args, last) \
 	static ret chained_##name params \
 	{ \
-		va_list ap; \
-		void *arg; \
-\
-		va_start(ap, last); \
-		arg = va_arg(ap, void *); \
-		va_end(ap); \
+		VARIABLE_ARG(last) \
 		return chain()->name args; \
 	}
 #define SR_ALIAS(family, ret, name, params, expression)
