@@ -16,6 +16,7 @@
 #include "base/now.h"
 #include "base/order.h"
 #include "base/pages.h"
+#include "base/pool.h"
 #include "engine/engine.h"
 #include "engine/observers.h"
 #include "engine/waiters.h"
@@ -24,18 +25,12 @@ enum { AWAKE, AT_EVENTFD, AT_WORD, CALLED };
 
 #define CALL 0x10000u /* counts wake-ups in a word; the link uses less */
 
-static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
-static struct sr_waiter *pool;
+static struct sr_pool pool = SR_POOL;
 
 struct sr_waiter *sr_waiter_get(void)
 {
-	struct sr_waiter *w;
+	struct sr_waiter *w = (struct sr_waiter *)sr_pool_take(&pool);
 
-	sr_lock(&pool_lock);
-	w = pool;
-	if (w)
-		pool = w->next;
-	sr_unlock(&pool_lock);
 	if (w)
 		return w;
 	w = sr_pages_get(sizeof(*w)); /* in a handler, which may have interrupted malloc(3) */
@@ -53,16 +48,12 @@ int sr_waiter_fd(struct sr_waiter *w)
 
 void sr_waiter_put(struct sr_waiter *w)
 {
-	sr_lock(&pool_lock);
-	w->next = pool;
-	pool = w;
-	sr_unlock(&pool_lock);
+	sr_pool_keep(&pool, &w->pooled);
 }
 
 void sr_waiters_forget(void)
 {
-	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
-	pool = NULL;
+	sr_pool_forget(&pool);
 }
 
 static bool sleeps(struct sr_waiter *w, int how)

@@ -12,6 +12,7 @@
 #ifndef SR_WAITERS_H
 #define SR_WAITERS_H
 
+#include "base/pool.h"
 #include "engine/impl.h"
 
 struct sr_wait_node {
@@ -26,11 +27,11 @@ struct sr_wait_node {
 #define SR_WAITER_NODES 2
 
 struct sr_waiter {
+	struct sr_pooled pooled; /* first */
 	int efd;		/* -1: not needed so far */
 	atomic_int state;	/* waiters.c */
 	_Atomic uint32_t own;
 	_Atomic uint32_t *word;	/* own, or a link's, in state AT_WORD */
-	struct sr_waiter *next;
 	struct sr_wait_node node[SR_WAITER_NODES];
 };
 

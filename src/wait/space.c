@@ -8,38 +8,25 @@
 
 #include <string.h>
 
-#include "base/lock.h"
 #include "base/pages.h"
+#include "base/pool.h"
 #include "wait/waitset.h"
 
 #define PIECE 16384	/* enough for some hundred descriptors */
 
 struct piece {
-	struct piece *next;
+	struct sr_pooled pooled;	/* first */
 	size_t size;
 };
 
-static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
-static struct piece *pool;
-
-static struct piece *pool_take(void)
-{
-	struct piece *p;
-
-	sr_lock(&pool_lock);
-	p = pool;
-	if (p)
-		pool = p->next;
-	sr_unlock(&pool_lock);
-	return p;
-}
+static struct sr_pool pool = SR_POOL;
 
 void *sr_waitset_space_get(size_t size)
 {
 	struct piece *p;
 
 	size += sizeof(*p);
-	p = size <= PIECE ? pool_take() : NULL;
+	p = size <= PIECE ? (struct piece *)sr_pool_take(&pool) : NULL;
 	if (p)
 		return memset(p + 1, 0, size - sizeof(*p));
 	size = size < PIECE ? PIECE : size;
@@ -58,14 +45,10 @@ void sr_waitset_space_put(void *memory)
 		sr_pages_put(p, p->size);
 		return;
 	}
-	sr_lock(&pool_lock);
-	p->next = pool;
-	pool = p;
-	sr_unlock(&pool_lock);
+	sr_pool_keep(&pool, &p->pooled);
 }
 
 void sr_waitset_space_forget(void)
 {
-	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
-	pool = NULL;
+	sr_pool_forget(&pool);
 }
