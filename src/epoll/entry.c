@@ -32,6 +32,7 @@
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/pool.h"
 
 #define COUNT 63u		/* of the changes, in a one-shot token */
 

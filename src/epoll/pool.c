@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/pool.h"
 
 #define CHUNK 65536
 #define SMALL (1u << 28)	/* descriptors and indices are below */

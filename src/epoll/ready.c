@@ -33,6 +33,7 @@
 #include "wait/waitset.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/pool.h"
 
 #define LOOKS 8
 #define QUIET 32		/* visits that an entry is polled for, spinning apart */

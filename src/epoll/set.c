@@ -40,6 +40,7 @@
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/pool.h"
 
 static struct sr_mutex sets_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll *sets;	/* all there ever were */

@@ -39,6 +39,7 @@
 #include "base/now.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/pool.h"
 
 #define ASK 16			/* calls that may go by, or looks of one that spins */
 #define SLOW 8			/* calls behind one that was late */

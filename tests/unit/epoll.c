@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/pool.h"
 #include "upgrade/upgrade.h"
 
 #define NEVER_MS 20		/* enough to see that nothing comes */
