@@ -36,11 +36,6 @@
 
 #define COUNT 63u		/* of the changes, in a one-shot token */
 
-static struct sr_epoll_entry *entries_of(struct sr_stream *st)
-{
-	return atomic_load_explicit(&st->sets.first, memory_order_relaxed);
-}
-
 /* The stream goes back to TCP, in the background. */
 static void leave(struct sr_stream *st)
 {
@@ -224,7 +219,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
 	struct sr_epoll *set = e->set;
-	struct sr_epoll_entry *p = entries_of(st);
+	struct sr_epoll_entry *p = sr_epoll_entries(st);
 
 	if (e->linked)
 		entry_unlink(e);
@@ -246,17 +241,12 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	sr_epoll_list(e, 0);
 }
 
-static bool is_deleted(const struct sr_epoll_entry *e)
-{
-	return !(atomic_load(&e->state) & SR_EPOLL_LIVE);
-}
-
 /* A thread that has received the event already, with a token, leaves it to the next. */
 void sr_epoll_release(struct sr_epoll_entry *e)
 {
 	unsigned state = atomic_load(&e->state);
 
-	if (is_deleted(e)) {
+	if (sr_epoll_is_deleted(e)) {
 		sr_epoll_remove(e);
 		return;
 	}
@@ -278,7 +268,7 @@ bool sr_epoll_gate_shut(struct sr_stream *st)
 
 	/* Also if there is no entry: one may be on its way in. */
 	sr_lock(&st->sets.lock);
-	for (e = entries_of(st); e && ok; e = e->next_of_stream)
+	for (e = sr_epoll_entries(st); e && ok; e = e->next_of_stream)
 		ok = entry_link(e, false);
 	sr_unlock(&st->sets.lock);
 	if (!ok) {
@@ -296,13 +286,13 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 
 	sr_lock(&st->sets.lock);
 	linked = sr_any_gate_shut(st);
-	for (e = entries_of(st); e; e = next) {
+	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
 		if (!e->linked)
 			continue;
 		if (linked)
 			sr_epoll_list(e, 0); /* the kernel has a say now */
-		else if (is_deleted(e) || atomic_load(&e->set->foreign))
+		else if (sr_epoll_is_deleted(e) || atomic_load(&e->set->foreign))
 			sr_epoll_release(e);
 		else
 			make_plain(e);
@@ -335,9 +325,9 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	int r;
 
 	/* One with its doorbells is enough. */
-	for (e = entries_of(st); e; e = next) {
+	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
-		if (is_deleted(e))
+		if (sr_epoll_is_deleted(e))
 			sr_epoll_remove(e);
 	}
 	e = sr_epoll_entry_new(set, epfd, st);
@@ -347,7 +337,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 		leave(st);
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
-	e->next_of_stream = entries_of(st);
+	e->next_of_stream = sr_epoll_entries(st);
 	atomic_store(&st->sets.first, e); /* pair foreign: give_up(); entry_link() looks */
 	if (shut && entry_link(e, true))
 		return 0;
@@ -377,23 +367,17 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 	return r;
 }
 
-/* Is it in the set (NULL: any), under the number (-1: any)? */
-static bool is_of(struct sr_epoll_entry *e, struct sr_epoll *set, int number)
-{
-	return (!set || e->set == set) && (number < 0 || e->number == number);
-}
-
 static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 			  int op, int fd, struct epoll_event *ev)
 {
-	struct sr_epoll_entry *e = entries_of(st);
+	struct sr_epoll_entry *e = sr_epoll_entries(st);
 	int r;
 
-	while (e && !is_of(e, set, fd))
+	while (e && !sr_epoll_is_of(e, set, fd))
 		e = e->next_of_stream;
 	if (op == EPOLL_CTL_MOD && (ev->events & EPOLLEXCLUSIVE))
 		return -EINVAL;
-	if (e && is_deleted(e)) {
+	if (e && sr_epoll_is_deleted(e)) {
 		if (op != EPOLL_CTL_ADD)
 			return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
 		if (!(ev->events & EPOLLEXCLUSIVE)) {
@@ -465,71 +449,4 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		r = kernel_ctl(epfd, op, fd, ev);
 	}
 	return r;
-}
-
-/* ---- closing ---- */
-
-int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
-		  void (*fn)(struct sr_epoll_entry *e))
-{
-	struct sr_epoll_entry *e, *next;
-	int n = 0;
-
-	if (!atomic_load(&st->sets.first))
-		return 0;
-	sr_lock(&st->sets.lock);
-	for (e = entries_of(st); e; e = next) {
-		next = e->next_of_stream;
-		if (!is_of(e, set, number))
-			continue;
-		n++;
-		if (fn)
-			fn(e);
-	}
-	sr_unlock(&st->sets.lock);
-	return n;
-}
-
-/* Plain entries go with the open file, as the kernel's do; it may be another
- * process's, too. */
-void sr_epoll_stream_gone(struct sr_stream *st)
-{
-	sr_epoll_each(st, NULL, -1, sr_epoll_remove);
-}
-
-/*
- * fd is closed and the open file lives on, and so does the entry in the kernel's set, but
- * under a number by which nobody can change it: it has to be the program's own for good.
- * (If the peer does not answer in time it goes from the set.)
- */
-void sr_epoll_number_gone(struct sr_stream *st, int fd)
-{
-	if (!sr_epoll_each(st, NULL, fd, NULL))
-		return;
-	sr_stream_plain(st, SR_REASON_EPOLL, false);
-	sr_epoll_each(st, NULL, fd, sr_epoll_release);
-	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
-}
-
-void sr_epoll_stream_plain(struct sr_stream *st)
-{
-	struct sr_epoll_entry *e;
-
-	while ((e = entries_of(st)))
-		sr_epoll_release(e);
-}
-
-/* The entries have references, and stay in memory for the sake of their tokens.  What they
- * are in the kernel's set is the parent's to change: so a stream that has any must not get a
- * link here, of which that set would not hear. */
-bool sr_epoll_stream_inherited(struct sr_stream *st)
-{
-	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
-	bool any = false;
-
-	for (; e; e = e->next_of_stream) {
-		any |= !is_deleted(e);
-		sr_stream_put(st);
-	}
-	return any;
 }

@@ -135,6 +135,25 @@ struct sr_epoll {
 	struct sr_spin spin;
 };
 
+/* The stream's; sets.lock. */
+static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
+{
+	return atomic_load_explicit(&st->sets.first, memory_order_relaxed);
+}
+
+/* Is it one in the set (NULL: any) under the number (-1: any)? */
+static inline bool sr_epoll_is_of(const struct sr_epoll_entry *e, const struct sr_epoll *set,
+				  int number)
+{
+	return (!set || e->set == set) && (number < 0 || e->number == number);
+}
+
+/* By the program; it may still be linked. */
+static inline bool sr_epoll_is_deleted(const struct sr_epoll_entry *e)
+{
+	return !(atomic_load(&e->state) & SR_EPOLL_LIVE);
+}
+
 /* ---- set.c ---- */
 /* The listener is in the kernel's set from now on. */
 void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener);
@@ -168,15 +187,17 @@ uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
  * not linked any more. */
 bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 		  struct sr_link *tx, bool full, bool anchor);
-/* Applies fn (NULL: nothing) to the stream's entries in the set (NULL: any) under the
- * number (-1: any).  How many are there? */
-int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
-		  void (*fn)(struct sr_epoll_entry *e));
 /* The entry goes; if it is plain it stays in the kernel's set. */
 void sr_epoll_remove(struct sr_epoll_entry *e);
 /* The entry in the kernel's set is the program's own for good, and ours goes, unless the
  * stream is not plain yet. */
 void sr_epoll_release(struct sr_epoll_entry *e);
+
+/* ---- gone.c ---- */
+/* Applies fn (NULL: nothing) to the stream's entries in the set (NULL: any) under the
+ * number (-1: any).  How many are there? */
+int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
+		  void (*fn)(struct sr_epoll_entry *e));
 
 /* ---- ready.c ---- */
 /* Something may have happened.  edge: what is news if edge-triggered. */

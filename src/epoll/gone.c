@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * gone.c - what becomes of a stream's entries in epoll sets when one of its descriptors is
+ * closed, when the last one is, when it is plain for good, and in the child of fork.
+ *
+ * Lock: the stream's sets.lock.
+ */
+#include "base/real.h"
+
+#include "engine/engine.h"
+#include "engine/observers.h"
+#include "upgrade/upgrade.h"
+#include "epoll/epoll.h"
+#include "epoll/impl.h"
+
+int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
+		  void (*fn)(struct sr_epoll_entry *e))
+{
+	struct sr_epoll_entry *e, *next;
+	int n = 0;
+
+	if (!atomic_load(&st->sets.first))
+		return 0;
+	sr_lock(&st->sets.lock);
+	for (e = sr_epoll_entries(st); e; e = next) {
+		next = e->next_of_stream;
+		if (!sr_epoll_is_of(e, set, number))
+			continue;
+		n++;
+		if (fn)
+			fn(e);
+	}
+	sr_unlock(&st->sets.lock);
+	return n;
+}
+
+/* Plain entries go with the open file, as the kernel's do; it may be another
+ * process's, too. */
+void sr_epoll_stream_gone(struct sr_stream *st)
+{
+	sr_epoll_each(st, NULL, -1, sr_epoll_remove);
+}
+
+/*
+ * fd is closed and the open file lives on, and so does the entry in the kernel's set, but
+ * under a number by which nobody can change it: it has to be the program's own for good.
+ * (If the peer does not answer in time it goes from the set.)
+ */
+void sr_epoll_number_gone(struct sr_stream *st, int fd)
+{
+	if (!sr_epoll_each(st, NULL, fd, NULL))
+		return;
+	sr_stream_plain(st, SR_REASON_EPOLL, false);
+	sr_epoll_each(st, NULL, fd, sr_epoll_release);
+	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
+}
+
+void sr_epoll_stream_plain(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+
+	while ((e = sr_epoll_entries(st)))
+		sr_epoll_release(e);
+}
+
+/* The entries have references, and stay in memory for the sake of their tokens.  What they
+ * are in the kernel's set is the parent's to change: so a stream that has any must not get a
+ * link here, of which that set would not hear. */
+bool sr_epoll_stream_inherited(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
+	bool any = false;
+
+	for (; e; e = e->next_of_stream) {
+		any |= !sr_epoll_is_deleted(e);
+		sr_stream_put(st);
+	}
+	return any;
+}
