@@ -56,6 +56,12 @@ void sr_streams_exit(void);
 /* The process ends: later sends by other threads are discarded.  Any thread. */
 void sr_send_last(void);
 
+/* ---- room.c ---- */
+struct sr_sleep;
+/* Waits for room.  Returns 0 to try again, or -EAGAIN if the call may not wait,
+ * or no longer.  switching: the direction is about to switch. */
+ssize_t sr_room_await(struct sr_stream *st, struct sr_sleep *sleep, bool switching);
+
 /* ---- deliver.c ---- */
 /* At exit, after the streams have had their time: leaves a process behind for those
  * whose bytes TCP has yet to take. */
