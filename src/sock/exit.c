@@ -31,6 +31,24 @@
 #define END_WAIT_NS 1000000000ull
 #define REPORT_NS 250000000ull	/* for a report line that is being written */
 
+/* The thread that has called exit(). */
+static atomic_int last_thread;
+
+static void send_last(void)
+{
+	atomic_store(&last_thread, sr_sys_gettid());
+	atomic_store(&sr_streams_ending, sr_sys_getpid());
+}
+
+/* On TCP, other threads could send until the process is gone, so one that gets
+ * EPIPE because of our exit waits for that. */
+void sr_exit_await(void)
+{
+	while (atomic_load(&sr_streams_ending) == sr_sys_getpid() &&
+	       atomic_load(&last_thread) != sr_sys_gettid())
+		sr_now_sleep(1000000000);
+}
+
 static void end_one(struct sr_stream *st, void *arg)
 {
 	(void)arg;
@@ -153,7 +171,7 @@ void sr_streams_exit(void)
 
 	if (sr_held.count)
 		return;
-	sr_send_last();
+	send_last();
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);
 	sr_streams_walk(leave_one, NULL);

@@ -102,28 +102,10 @@ static bool is_over(struct sr_stream *st)
 	       atomic_load_explicit(&st->err.pending, memory_order_relaxed);
 }
 
-/* The thread that has called exit(). */
-static atomic_int last_thread;
-
-void sr_send_last(void)
-{
-	atomic_store(&last_thread, sr_sys_gettid());
-	atomic_store(&sr_streams_ending, sr_sys_getpid());
-}
-
-/* On TCP, other threads could send until the process is gone, so one that gets
- * EPIPE because of our exit waits for that. */
-static void await_exit(void)
-{
-	while (atomic_load(&sr_streams_ending) == sr_sys_getpid() &&
-	       atomic_load(&last_thread) != sr_sys_gettid())
-		sr_now_sleep(1000000000);
-}
-
 static ssize_t pipe_error(ssize_t r, int flags)
 {
 	if (r == -EPIPE)
-		await_exit();
+		sr_exit_await();
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
 		pthread_kill(pthread_self(), SIGPIPE);
 	return r;

@@ -53,8 +53,8 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd,
 void sr_streams_exit(void);
 
 #define SR_HOLD_NS 200000000ull	/* tcp(7), TCP_CORK */
-/* The process ends: later sends by other threads are discarded.  Any thread. */
-void sr_send_last(void);
+/* A send has got EPIPE.  Does not return if the process's exit is the cause. */
+void sr_exit_await(void);
 
 /* ---- room.c ---- */
 struct sr_sleep;
