@@ -31,6 +31,7 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
+#include "epoll/family.h"
 #include "epoll/impl.h"
 #include "epoll/pool.h"
 
@@ -338,7 +339,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
 	e->next_of_stream = sr_epoll_entries(st);
-	atomic_store(&st->sets.first, e); /* pair foreign: give_up(); entry_link() looks */
+	atomic_store(&st->sets.first, e); /* pair foreign: sr_epoll_lose(); entry_link() looks */
 	if (shut && entry_link(e, true))
 		return 0;
 	if (shut)

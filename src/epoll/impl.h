@@ -22,7 +22,8 @@
  *   waker	an eventfd, one for the set, by which notify() wakes a thread.
  *
  * The list of entries that may have something is described in ready.c, changes and
- * one-shot entries in entry.c, sleeping in wait.c, fork in set.c.
+ * one-shot entries in entry.c, sleeping in wait.c, fork in set.c
+ * and family.c.
  *
  * Locks, in this order:
  *   set->look_lock  the queue; visits
@@ -86,16 +87,6 @@ struct sr_epoll_entry {
 	struct sr_epoll_entry *next, **pprev;
 };
 
-enum sr_epoll_inherited {
-	SR_EPOLL_MADE,		/* this process has made the set */
-	/* The parent process has, and this one alone has it by now.  A moment longer the
-	 * kernel's set may have tokens of the parent's. */
-	SR_EPOLL_LEFT,
-	/* The parent process has, and others may have it.  Then `foreign' is set, and `linked'
-	 * is one more than there are entries, for waits to take the slow path. */
-	SR_EPOLL_SHARED,
-};
-
 struct sr_epoll {
 	struct sr_epoll *next_set;
 	int fds;		/* entries in the table, 0: it is free; sets_lock */
@@ -105,7 +96,7 @@ struct sr_epoll {
 	atomic_int waker;	/* private, -1: none; outlives the set */
 	atomic_bool installed;	/* it is in the kernel's set */
 	atomic_bool foreign;
-	atomic_uchar inherited;	/* enum sr_epoll_inherited */
+	atomic_uchar inherited;	/* enum sr_epoll_inherited, family.h */
 	struct sr_slot *paused;	/* `slot' before an exec that may fail */
 	struct sr_slot *slot;	/* counts the processes that have the set; NULL: not counted */
 	struct sr_epoll_entry *entries;
@@ -157,27 +148,13 @@ static inline bool sr_epoll_is_deleted(const struct sr_epoll_entry *e)
 /* ---- set.c ---- */
 /* The listener is in the kernel's set from now on. */
 void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener);
-static inline bool sr_epoll_is_shared(struct sr_epoll *set)
-{
-	return atomic_load_explicit(&set->inherited, memory_order_relaxed) == SR_EPOLL_SHARED;
-}
-
 extern struct sr_epoll sr_epoll_parents; /* the set of the entries of the parent process */
 
-/* All sets there are, by next_set. */
-struct sr_epoll *sr_epoll_first(void);
-/* Another process may go on with the set: what is plain is in the kernel's set as the
- * program has put it there. */
-void sr_epoll_hand_down(struct sr_epoll *set);
 /* The waker is there and in the kernel's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
-/* Before an inherited set is used, which may become this process's own; and: a wait in
- * one has received a token. */
-void sr_epoll_use_inherited(struct sr_epoll *set);
-void sr_epoll_return_wakeup(void);
 
 /* ---- entry.c ---- */
 /* The data of a plain one-shot entry. */

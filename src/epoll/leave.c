@@ -11,7 +11,7 @@
 
 #include "base/family.h"
 #include "epoll/epoll.h"
-#include "epoll/impl.h"
+#include "epoll/family.h"
 
 /* (A set with entries is the process's that goes on if the call fails.) */
 static bool set_ends_at_exec(struct sr_epoll *set)

@@ -9,36 +9,26 @@
  *
  * fork.  Streams that are on a link stay so, and so do their entries.  The parent goes
  * on as before.  In the child the set is inherited: it has no entries and is foreign.  When
- * the child first uses such a set, and when it receives a token
- * there, which may have been to wake the parent, it writes to an eventfd that the service
- * threads of all processes of the family watch, and they give their sets up.
- *
- * A slot (base/family.h) counts the processes that have a set.  A process that ends, executes
- * another program or closes the set counts itself out, when nothing in the kernel's set needs
- * that process any more to be understood.  Its tokens vanish with its descriptors a moment
- * later.  The last one finds, when it uses the set next, that it is alone: the set is an
- * ordinary one then (a daemon makes its set and forks into the background).  A process that
- * is killed never counts itself out, and the set stays foreign.
+ * the child first uses such a set, it finds that it is alone, or the others give the set up
+ * (family.c).
  *
  * sets_lock is a leaf.
  */
-#include "base/real.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
 #include "base/cancel.h"
-#include "base/family.h"
 #include "base/fdmap.h"
 #include "base/fdpriv.h"
-#include "base/loop.h"
-#include "base/now.h"
 #include "engine/engine.h"
 #include "engine/observers.h"
 #include "engine/stream.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
+#include "epoll/family.h"
 #include "epoll/impl.h"
 #include "epoll/pool.h"
 
@@ -229,27 +219,6 @@ static void clear(struct sr_epoll *set)
 	}
 }
 
-static void release_one(struct sr_stream *st, void *set)
-{
-	sr_epoll_each(st, set, -1, sr_epoll_release);
-}
-
-void sr_epoll_hand_down(struct sr_epoll *set)
-{
-	if (set->entries && set->slot && atomic_load(&set->slot->owners) > 1)
-		sr_streams_walk(release_one, set);
-}
-
-/* set->lock held. */
-static void set_make_own(struct sr_epoll *set)
-{
-	if (!sr_epoll_is_shared(set))
-		return;
-	atomic_store(&set->foreign, false);
-	atomic_fetch_sub(&set->linked, 1);
-	atomic_store(&set->inherited, SR_EPOLL_LEFT);
-}
-
 /* The last descriptor is about to be closed.  A thread that is asleep in the set is not
  * woken by links any more. */
 static void end(struct sr_epoll *set)
@@ -259,7 +228,7 @@ static void end(struct sr_epoll *set)
 	sr_lock(&set->lock);
 	uninstall(set);
 	set->epfd = -1;
-	set_make_own(set);
+	sr_epoll_make_own(set);
 	if (set->slot)
 		sr_slot_put(set->slot);
 	set->slot = NULL;
@@ -307,7 +276,7 @@ static void give_one(struct sr_stream *st, void *arg)
 	sr_epoll_each(st, g->set, -1, sr_epoll_release);
 }
 
-static void give_up(struct sr_epoll *set, bool must)
+void sr_epoll_lose(struct sr_epoll *set, bool must)
 {
 	struct giving g = { set, must };
 	int err = errno;
@@ -335,7 +304,7 @@ void sr_epoll_give_up(int epfd, bool must)
 	if (must || sr_epoll_is_shared(set))
 		set->slot = NULL;	/* never counted out: it stays foreign to all */
 	sr_unlock(&set->lock);
-	give_up(set, must);
+	sr_epoll_lose(set, must);
 }
 
 /* ---- the kernel's set ---- */
@@ -351,57 +320,13 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 	return r;
 }
 
-/* ---- fork ---- */
-
-/* A wake-up was lost to another process of the family. */
-static void family_rang(struct sr_watch *w, uint32_t events)
-{
-	(void)w;
-	(void)events;
-	for (struct sr_epoll *set = sr_epoll_first(); set; set = set->next_set)
-		give_up(set, false);
-}
-
-static struct sr_watch family = { .fd = -1, .fn = family_rang };
-
-/* sets_lock held. */
-static bool make_family(void)
-{
-	if (family.fd < 0)
-		family.fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	return family.fd >= 0;
-}
-
-static atomic_bool watched;	/* the family, by this process */
-
-static bool watch_family(void)
-{
-	uint64_t n;
-	bool ok;
-	int r;
-
-	if (atomic_load(&watched))
-		return true;
-	sr_lock(&sets_lock);
-	ok = make_family();
-	sr_unlock(&sets_lock);
-	if (!ok)
-		return false;
-	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* from before we were in a set */
-	r = sr_loop_watch(&family, EPOLLIN | EPOLLET);
-	if (r && r != -EEXIST)	/* another thread was first */
-		return false;
-	atomic_store(&watched, true);
-	return true;
-}
-
 bool sr_epoll_install(struct sr_epoll *set)
 {
 	bool ok;
 
 	if (atomic_load(&set->installed))
 		return !atomic_load(&set->foreign);
-	if (!watch_family())
+	if (!sr_epoll_family_watch())
 		return false;
 	sr_lock(&set->lock);
 	if (set->waker < 0)
@@ -414,29 +339,7 @@ bool sr_epoll_install(struct sr_epoll *set)
 	return ok;
 }
 
-static atomic_bool used_inherited;
-
-void sr_epoll_use_inherited(struct sr_epoll *set)
-{
-	bool alone;
-
-	sr_lock(&set->lock);
-	alone = set->slot && atomic_load(&set->slot->owners) == 1;
-	if (alone)
-		set_make_own(set);
-	sr_unlock(&set->lock);
-	if (!alone && !atomic_exchange(&used_inherited, true))
-		sr_epoll_return_wakeup();
-}
-
-void sr_epoll_return_wakeup(void)
-{
-	const uint64_t one = 1;
-	int err = errno;
-
-	(void)!sr_now_write(family.fd, &one, sizeof(one));
-	errno = err;
-}
+/* ---- fork ---- */
 
 void sr_epolls_await(void)
 {
@@ -468,8 +371,8 @@ void sr_epolls_before_fork(void)
 	if (sr_epoll_max() < 0)
 		return;
 	sr_epoll_pool_before_fork();
+	ok = sr_epoll_family_make();
 	sr_lock_unordered(&sets_lock);
-	ok = make_family();
 	for (set = sets; set; set = set->next_set) {
 		set->others = true;	/* the child, for one */
 		if (!ok)
@@ -504,13 +407,8 @@ void sr_epolls_forget(void)
 	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
 	sr_mutex_init(&sr_epoll_parents.lock, SR_RANK_SET);
 	sr_mutex_init(&sr_epoll_parents.look_lock, SR_RANK_SET_LOOK);
-	used_inherited = watched = false;
+	sr_epoll_family_forget();
 	for (set = sets; set; set = set->next_set)
 		set_inherit(set);
 	sr_epoll_pool_forget();
-}
-
-bool sr_epolls_keep(int fd)
-{
-	return fd == family.fd;
 }

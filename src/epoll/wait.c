@@ -38,6 +38,7 @@
 #include "base/cancel.h"
 #include "base/now.h"
 #include "epoll/epoll.h"
+#include "epoll/family.h"
 #include "epoll/impl.h"
 #include "epoll/pool.h"
 

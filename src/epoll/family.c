@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * family.c - sets that a process has inherited, or has left to its children.
+ *
+ * When a child first uses a set that others have, too, and when it receives a token there,
+ * which may have been to wake the parent, it writes to an eventfd that the service threads of
+ * all processes of the family watch, and they give their sets up.
+ *
+ * A slot (base/family.h) counts the processes that have a set.  A process that ends, executes
+ * another program or closes the set counts itself out, when nothing in the kernel's set needs
+ * that process any more to be understood.  Its tokens vanish with its descriptors a moment
+ * later.  The last one finds, when it uses the set next, that it is alone: the set is an
+ * ordinary one then (a daemon makes its set and forks into the background).  A process that
+ * is killed never counts itself out, and the set stays foreign.
+ *
+ * Locks: family_lock, a leaf; set->lock.
+ */
+#include "base/sys.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+
+#include "base/family.h"
+#include "base/fdpriv.h"
+#include "base/loop.h"
+#include "base/now.h"
+#include "engine/engine.h"
+#include "epoll/epoll.h"
+#include "epoll/family.h"
+
+static struct sr_mutex family_lock = SR_MUTEX(SR_RANK_LEAF);
+
+/* A wake-up was lost to another process of the family. */
+static void family_rang(struct sr_watch *w, uint32_t events)
+{
+	(void)w;
+	(void)events;
+	for (struct sr_epoll *set = sr_epoll_first(); set; set = set->next_set)
+		sr_epoll_lose(set, false);
+}
+
+static struct sr_watch family = { .fd = -1, .fn = family_rang };
+
+bool sr_epoll_family_make(void)
+{
+	bool ok;
+
+	sr_lock_unordered(&family_lock);
+	if (family.fd < 0)
+		family.fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	ok = family.fd >= 0;
+	sr_unlock(&family_lock);
+	return ok;
+}
+
+static atomic_bool watched;	/* the family, by this process */
+
+bool sr_epoll_family_watch(void)
+{
+	uint64_t n;
+	int r;
+
+	if (atomic_load(&watched))
+		return true;
+	if (!sr_epoll_family_make())
+		return false;
+	(void)!sr_now_read(family.fd, &n, sizeof(n)); /* from before we were in a set */
+	r = sr_loop_watch(&family, EPOLLIN | EPOLLET);
+	if (r && r != -EEXIST)	/* another thread was first */
+		return false;
+	atomic_store(&watched, true);
+	return true;
+}
+
+void sr_epoll_return_wakeup(void)
+{
+	const uint64_t one = 1;
+	int err = errno;
+
+	(void)!sr_now_write(family.fd, &one, sizeof(one));
+	errno = err;
+}
+
+static atomic_bool used_inherited;
+
+void sr_epoll_use_inherited(struct sr_epoll *set)
+{
+	bool alone;
+
+	sr_lock(&set->lock);
+	alone = set->slot && atomic_load(&set->slot->owners) == 1;
+	if (alone)
+		sr_epoll_make_own(set);
+	sr_unlock(&set->lock);
+	if (!alone && !atomic_exchange(&used_inherited, true))
+		sr_epoll_return_wakeup();
+}
+
+void sr_epoll_make_own(struct sr_epoll *set)
+{
+	if (!sr_epoll_is_shared(set))
+		return;
+	atomic_store(&set->foreign, false);
+	atomic_fetch_sub(&set->linked, 1);
+	atomic_store(&set->inherited, SR_EPOLL_LEFT);
+}
+
+static void release_one(struct sr_stream *st, void *set)
+{
+	sr_epoll_each(st, set, -1, sr_epoll_release);
+}
+
+void sr_epoll_hand_down(struct sr_epoll *set)
+{
+	if (set->entries && set->slot && atomic_load(&set->slot->owners) > 1)
+		sr_streams_walk(release_one, set);
+}
+
+void sr_epoll_family_forget(void)
+{
+	sr_mutex_init(&family_lock, SR_RANK_LEAF);
+	used_inherited = watched = false;
+}
+
+bool sr_epolls_keep(int fd)
+{
+	return fd == family.fd;
+}

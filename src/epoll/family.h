@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* family.h - sets that a process has inherited, or has left to its children. */
+#ifndef SR_EPOLL_FAMILY_H
+#define SR_EPOLL_FAMILY_H
+
+#include "epoll/impl.h"
+
+enum sr_epoll_inherited {
+	SR_EPOLL_MADE,		/* this process has made the set */
+	/* The parent process has, and this one alone has it by now.  A moment longer the
+	 * kernel's set may have tokens of the parent's. */
+	SR_EPOLL_LEFT,
+	/* The parent process has, and others may have it.  Then `foreign' is set, and `linked'
+	 * is one more than there are entries, for waits to take the slow path. */
+	SR_EPOLL_SHARED,
+};
+
+static inline bool sr_epoll_is_shared(struct sr_epoll *set)
+{
+	return atomic_load_explicit(&set->inherited, memory_order_relaxed) == SR_EPOLL_SHARED;
+}
+
+/* ---- set.c ---- */
+/* All sets there are, by next_set. */
+struct sr_epoll *sr_epoll_first(void);
+/* The set is no longer ours alone: it is foreign, and its streams go back to TCP.  must: at
+ * once, and also if it is foreign already. */
+void sr_epoll_lose(struct sr_epoll *set, bool must);
+
+/* ---- family.c ---- */
+/* Before an inherited set is used, which may become this process's own; and: a wait in
+ * one has received a token. */
+void sr_epoll_use_inherited(struct sr_epoll *set);
+void sr_epoll_return_wakeup(void);
+
+/* Makes a set that others had this process's own; set->lock held. */
+void sr_epoll_make_own(struct sr_epoll *set);
+/* Another process may go on with the set: what is plain is in the kernel's set as the
+ * program has put it there. */
+void sr_epoll_hand_down(struct sr_epoll *set);
+/* The eventfd of the family is there; and: this process's service thread watches it. */
+bool sr_epoll_family_make(void);
+bool sr_epoll_family_watch(void);
+void sr_epoll_family_forget(void);	/* in the child of fork */
+
+#endif
