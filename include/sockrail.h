@@ -227,6 +227,10 @@ SR_API int sr_system(const char *command);
 SR_API FILE *sr_popen(const char *command, const char *mode);
 SR_API int sr_wordexp(const char *words, wordexp_t *list, int flags);
 SR_API int sr_daemon(int nochdir, int noclose);
+SR_API int sr_setuid(uid_t uid);
+SR_API int sr_seteuid(uid_t uid);
+SR_API int sr_setreuid(uid_t ruid, uid_t euid);
+SR_API int sr_setresuid(uid_t ruid, uid_t euid, uid_t suid);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
 

@@ -94,6 +94,17 @@ int sr_owner_of_peer(const struct sockaddr_storage *local,
 	return !f.idiag_inode;
 }
 
+int sr_owner_cookie(const struct sockaddr_storage *local,
+		    const struct sockaddr_storage *peer, uint64_t *cookie)
+{
+	struct inet_diag_msg f;
+
+	if (!find(peer, local, &f))
+		return -ENOENT;
+	*cookie = (uint64_t)f.id.idiag_cookie[1] << 32 | f.id.idiag_cookie[0];
+	return 0;
+}
+
 bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer)
 {

@@ -24,6 +24,11 @@
 int sr_owner_of_peer(const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *peer, uint32_t *uid);
 
+/* Tells the peer's socket from all that had its connection's addresses and ports before it,
+ * or will.  0, or -ENOENT as above. */
+int sr_owner_cookie(const struct sockaddr_storage *local,
+		    const struct sockaddr_storage *peer, uint64_t *cookie);
+
 /* Does the socket with this inode have this connection in this network namespace?  False
  * for inode 0. */
 bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,

@@ -164,6 +164,7 @@ SR_SYS_CALL(pid_t, getpid, (void), SYS_getpid)
 SR_SYS_CALL(pid_t, getppid, (void), SYS_getppid)
 SR_SYS_CALL(pid_t, gettid, (void), SYS_gettid)
 SR_SYS_CALL(uid_t, geteuid, (void), SYS_geteuid)
+SR_SYS_CALL(gid_t, getegid, (void), SYS_getegid)
 SR_SYS_CALL(int, getrlimit, (int what, struct rlimit *rl), SYS_prlimit64, 0, what, NULL, rl)
 SR_SYS_CALL(ssize_t, getrandom, (void *buf, size_t n, unsigned flags), SYS_getrandom, buf, n, flags)
 /* fork(2), without its handlers */

@@ -154,6 +154,8 @@ static void forget_attempts(struct sr_stream *st)
 	st->want_tcp = st->exiting = false;
 	atomic_flag_clear(&st->history_busy);
 	st->up.keeper = NULL;
+	st->up.claims = 0;
+	st->up.claimed = false;
 	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED |
 				SR_ST_WORTH);
 }

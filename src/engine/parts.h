@@ -154,6 +154,8 @@ struct sr_attach {
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[SR_KINDS]; /* rendezvous of each kind */
 	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */
+	atomic_int claims;	/* LISTEN: upgrade/claim.c: a descriptor + 1, or 0 */
+	atomic_bool claimed;	/* ACCEPT: likewise */
 	atomic_int children;	/* LISTEN: accepted streams still alive */
 	struct sr_stream *parent; /* ACCEPT: the listening stream; or the next free one */
 };

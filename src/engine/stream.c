@@ -15,6 +15,7 @@
 
 #include "base/addr.h"
 #include "base/apart.h"
+#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/probe.h"
@@ -206,6 +207,8 @@ void sr_stream_put(struct sr_stream *st)
 	if (atomic_fetch_sub(&st->refs, 1) == 1) {
 		if (st->up.parent)
 			leave_parent(st);
+		if (atomic_load(&st->up.claims))	/* nothing lies unread there */
+			sr_fd_close(atomic_load(&st->up.claims) - 1);
 		sr_stat_close(st);
 		sr_lock(&pool_lock);
 		*next_free(st) = free_list;

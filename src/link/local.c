@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -60,7 +61,7 @@ socklen_t sr_local_there(struct sockaddr_un *un, const char *place)
 {
 	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
 	return length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
-				"sockrail-%d/there/%s", SR_WIRE_VERSION, place));
+				"sockrail-%d/there/%.16s", SR_WIRE_VERSION, place));
 }
 
 /* ---- whose process is at the other end, and what it may send ---- */
@@ -127,6 +128,63 @@ int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
 	return found > 0 ? -EAGAIN : 0;
 }
 
+/*
+ * A socket tells who connected (SO_PEERCRED), and a process may since have become another
+ * user.  So a listener that has SO_PASSCRED, which its connections inherit, has the sender of
+ * each packet with it.  The kernel adds the sender's real user; our sender names its effective
+ * one, as SO_PEERCRED does, and the kernel has looked whether it may.
+ */
+union credentials {
+	char buf[CMSG_SPACE(sizeof(struct ucred))];
+	struct cmsghdr align;
+};
+
+ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid)
+{
+	struct iovec v = {buf, n};
+	union credentials control;
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t got = sr_now_recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	*uid = UINT32_MAX;
+	if (got >= 0 && (msg.msg_flags & MSG_CTRUNC)) {
+		errno = EBADMSG;
+		return -1;
+	}
+	if (got > 0 && c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
+		*uid = ((struct ucred *)CMSG_DATA(c))->uid;
+	return got > 0 ? sr_now_recv(fd, buf, n, MSG_TRUNC) : got;
+}
+
+bool sr_local_send_as(int fd, const void *buf, size_t n)
+{
+	const struct ucred self = {sr_sys_getpid(), sr_sys_geteuid(), sr_sys_getegid()};
+	struct iovec v = {(void *)buf, n};
+	union credentials control = {0};
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_CREDENTIALS;
+	c->cmsg_len = CMSG_LEN(sizeof(self));
+	memcpy(CMSG_DATA(c), &self, sizeof(self));
+	if (sr_now_sendmsg(fd, &msg, MSG_NOSIGNAL) == (ssize_t)n)
+		return true;
+	/* A user that this user namespace does not map has no number to send. */
+	return (errno == EPERM || errno == EINVAL) && sr_now_send(fd, buf, n) == (ssize_t)n;
+}
+
 ssize_t sr_local_recv(int fd, void *buf, size_t n)
 {
 	struct iovec v = {buf, n};
@@ -142,10 +200,11 @@ ssize_t sr_local_recv(int fd, void *buf, size_t n)
 
 void sr_local_close(int fd)
 {
-	int on = 1, i = 0;
+	int on = 1, off = 0, i = 0;
 	char c;
 
 	sr_sys_shutdown(fd, SHUT_RDWR); /* nothing more can come */
+	sr_sys_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
 	while (sr_local_recv(fd, &c, 1) > 0 && i++ < UNREAD_MAX)
 		;
 	/* Now any packet, even an empty one, brings more than its bytes. */

@@ -18,7 +18,7 @@
  * length, or -errno. */
 int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wider,
 		  const char *suffix);
-/* That of a worker, whose place is a random number.  Returns its length. */
+/* That of a worker: the first 16 characters of its place.  Returns its length. */
 socklen_t sr_local_there(struct sockaddr_un *un, const char *place);
 
 /* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_peer();
@@ -36,6 +36,11 @@ int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
 /* A packet, as by recv() with MSG_TRUNC.  EBADMSG: it has descriptors with it, and stays
  * in the queue.  One thread at a time, and one process. */
 ssize_t sr_local_recv(int fd, void *buf, size_t n);
+/* The same of a listener's connections that tell who sends (SO_PASSCRED), with the user
+ * whom the kernel has seen to send it, or UINT32_MAX. */
+ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid);
+/* Sends a packet as the user who this thread is now.  False: it was not taken. */
+bool sr_local_send_as(int fd, const void *buf, size_t n);
 void sr_local_close(int fd);	/* never blocks, whatever lies unread */
 /* The next connection; -EBUSY: so many are being closed that it has to wait; or another
  * -errno.  Service thread. */

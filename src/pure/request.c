@@ -3,6 +3,7 @@
 #include "pure/request.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,9 +84,21 @@ enum sr_first sr_first_find(const char *word, enum sr_holds holds)
 
 /* ---- elsewhere ---- */
 
-static bool is_shm_place(const char *s)
+void sr_place_shm(char place[SR_THERE_LEN], uint64_t random, uint32_t uid)
 {
-	return strspn(s, "0123456789abcdef") == 16 && !s[16];
+	snprintf(place, SR_THERE_LEN, "%016" PRIx64 " %" PRIu32, random, uid);
+}
+
+/* Only as it would be written. */
+static bool is_shm_place(const char *s, uint32_t *uid)
+{
+	char again[SR_THERE_LEN];
+	uint64_t random;
+
+	if (sscanf(s, "%16" SCNx64 " %10" SCNu32, &random, uid) != 2)
+		return false;
+	sr_place_shm(again, random, *uid);
+	return !strcmp(again, s);
 }
 
 /* Only as it would be written. */
@@ -106,13 +119,16 @@ static const char *place_in(const char *word)
 							       word + sizeof(SR_THERE);
 }
 
-bool sr_there_shm(char place[SR_THERE_LEN], const char *word)
+bool sr_there_shm(char name[SR_THERE_NAME_LEN], uint32_t *uid, const char *word)
 {
 	const char *s = place_in(word);
+	uint32_t user;
 
-	if (!s || !is_shm_place(s))
+	if (!s || !is_shm_place(s, &user))
 		return false;
-	strcpy(place, s);
+	memcpy(name, s, SR_THERE_NAME_LEN - 1);
+	name[SR_THERE_NAME_LEN - 1] = 0;
+	*uid = user;
 	return true;
 }
 
@@ -149,11 +165,12 @@ static bool there_valid(const struct sr_there *there)
 	const char *shm = there->kind[0], *verbs = there->kind[1];
 	struct sr_there again = { 0 };
 	uint16_t port[2];
+	uint32_t uid;
 
 	for (int i = 0; i < SR_KINDS; i++)
 		snprintf(again.kind[i], SR_THERE_LEN, "%.*s", SR_THERE_LEN - 1,
 			 there->kind[i]);
-	return !memcmp(&again, there, sizeof(again)) && (!*shm || is_shm_place(shm)) &&
+	return !memcmp(&again, there, sizeof(again)) && (!*shm || is_shm_place(shm, &uid)) &&
 	       (!*verbs || is_verbs_place(verbs, port));
 }
 
@@ -162,7 +179,7 @@ int sr_packet_decode(struct sr_packet *packet, const uint8_t *buf, size_t len)
 	uint8_t again[SR_PACKET_LEN];
 	struct sr_packet p;
 
-	if (len != SR_PACKET_LEN || buf[0] < SR_PACKET_JOIN || buf[0] > SR_PACKET_HAVE)
+	if (len != SR_PACKET_LEN || buf[0] < SR_PACKET_JOIN || buf[0] > SR_PACKET_CLAIM)
 		return -EPROTO;
 	memset(&p, 0, sizeof(p));
 	p.word = buf[0];

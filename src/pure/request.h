@@ -70,11 +70,16 @@ enum sr_first sr_first_find(const char *word, enum sr_holds holds);
 /* ---- elsewhere ---- */
 
 #define SR_THERE "there"
-#define SR_THERE_LEN 20		/* of a place, with the final 0 */
+#define SR_THERE_LEN 28		/* of a place, with the final 0 */
+#define SR_THERE_NAME_LEN 17	/* of the name that a place of shared memory begins with */
 
-/* Is the word SR_THERE and a place for this kind of link?  shm: 16 hexadecimal digits;
- * verbs: the ports for InfiniBand and iWARP, 0 if there is none.  word ends with a 0. */
-bool sr_there_shm(char place[SR_THERE_LEN], const char *word);
+/* A place of shared memory: that name, of random bits, and the user who listens there. */
+void sr_place_shm(char place[SR_THERE_LEN], uint64_t random, uint32_t uid);
+
+/* Is the word SR_THERE and a place for this kind of link?  shm: 16 hexadecimal digits, the
+ * name, and the number of a user; verbs: the ports for InfiniBand and iWARP, 0 if there is
+ * none.  word ends with a 0. */
+bool sr_there_shm(char name[SR_THERE_NAME_LEN], uint32_t *uid, const char *word);
 bool sr_there_verbs(uint16_t port[2], const char *word);
 
 /* ---- keeper and workers ---- */
@@ -87,12 +92,13 @@ struct sr_there {
 	char kind[SR_KINDS][SR_THERE_LEN];
 };
 
-#define SR_PACKET_LEN 85
+#define SR_PACKET_LEN 101
 
 enum sr_packet_word {
 	SR_PACKET_JOIN = 1,	/* worker: there */
 	SR_PACKET_FIND,		/* keeper: name */
 	SR_PACKET_HAVE,		/* worker: name */
+	SR_PACKET_CLAIM,	/* worker, which may become another user: name */
 };
 
 struct sr_packet {

@@ -152,6 +152,20 @@ void sr_quick_exit(int status)
 	__builtin_unreachable();
 }
 
+/* ---- another user ---- */
+
+void sr_shim_user(void)
+{
+	int saved = errno;
+
+	if (!has_streams() || sr_inside)
+		return;
+	sr_hold();
+	sr_claims_make();
+	sr_release();
+	errno = saved;
+}
+
 /* ---- daemon(3) ---- */
 
 #define NULL_DEVICE makedev(1, 3)	/* Linux, admin-guide/devices.txt */

@@ -115,6 +115,8 @@ int sr_shim_settle(int fd, int got);
  * goes around the library would read our records as data.
  */
 void sr_shim_plain(int fd, enum sr_reason reason);
+/* This thread is about to become another user, perhaps. */
+void sr_shim_user(void);
 
 /* A new descriptor that is no stream, or -1.  Returns it. */
 static inline int sr_shim_fresh(int fd)

@@ -2,7 +2,8 @@
 /*
  * sys.c - syscall(2): the numbers that make, close and replace descriptors (libuv
  * closes its so), that make and use epoll sets, and that execute another program or end
- * this one, are the calls that we intercept.  The rest is the kernel's; a program that
+ * this one, are the calls that we intercept, and those that change the user are noticed.
+ * The rest is the kernel's; a program that
  * moves the bytes of a stream so goes around the library.
  */
 #include "shim/shim.h"
@@ -73,5 +74,7 @@ long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 	}
 	if (number == SYS_io_uring_setup && no_io_uring())
 		return -1;
+	if (number == SYS_setuid || number == SYS_setreuid || number == SYS_setresuid)
+		sr_shim_user();	/* and not the C library's, which is for all threads */
 	return sr_real.syscall(number, a, b, c, d, e, f);
 }

@@ -8,13 +8,17 @@
  *     worker    connects, and says JOIN: where it answers
  *     keeper    FIND: a stream's name
  *     worker    HAVE: that name, once it has accepted the stream
+ *     worker    CLAIM: a name, before it becomes another user (claim.c); no JOIN is needed
  *
  * bind(2) decides who is the keeper.  Its end shows on every line; the workers then
  * try to take the name, and those who fail join the one that has it.
  *
- * Any process may connect.  One that has a stream, it says, is believed if it is
- * trusted or its user owns the server's end of that stream (sr_local_owns()), so
- * no user can draw the askers of others to its own process.  A worker joins whichever
+ * Any process may connect.  One that has a stream, it says, is believed if the user who
+ * says it is trusted or owns the server's end of that stream (sr_local_owns()), so
+ * no user can draw the askers of others to its own process.  That is the user of the packet,
+ * not the one who made the line, because a process may since have become another user.  Such
+ * a process is believed of the streams that it claimed on this line before that, as long as
+ * their sockets live, and of no others.  A worker joins whichever
  * process has the name, to take its place when it ends.  If that is a stranger's, the
  * address's streams stay on TCP, and the stranger learns which of them each worker has.
  * It also learns where the worker answers, which it could ask like anybody, in vain.
@@ -30,6 +34,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "base/owner.h"
 #include "base/pages.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -43,12 +48,20 @@
 #define TRIES 100		/* to open a rendezvous that another process had */
 #define SUFFIX "/keeper"
 
+/* A stream that a worker has claimed. */
+struct claim {
+	struct claim *next;
+	struct sr_name name;
+	uint64_t cookie;	/* of the socket, because others may have its name later */
+};
+
 /* A worker, as the keeper knows it. */
 struct worker {
 	struct sr_watch line;
 	struct sr_keeper *keeper;
 	struct worker *next, **pprev;
-	uint32_t uid;
+	struct claim *claims;
+	unsigned claim_count;
 	bool stranger, joined;
 	struct sr_there there;
 };
@@ -70,14 +83,16 @@ static bool send_packet(int fd, const struct sr_packet *p)
 	uint8_t buf[SR_PACKET_LEN];
 
 	sr_packet_encode(p, buf);
-	return sr_now_send(fd, buf, sizeof(buf)) == sizeof(buf);
+	return sr_local_send_as(fd, buf, sizeof(buf));
 }
 
-/* > 0: a packet; 0: none yet; < 0: the line has ended, or brings what it should not. */
-static int receive_packet(int fd, struct sr_packet *p)
+/* uid: of whom it is; NULL for a worker, which asks nobody who the keeper is.  > 0: a packet;
+ * 0: none yet; < 0: the line has ended, or brings what it should not. */
+static int receive_packet(int fd, struct sr_packet *p, uint32_t *uid)
 {
 	uint8_t buf[SR_PACKET_LEN];
-	ssize_t n = sr_local_recv(fd, buf, sizeof(buf));
+	ssize_t n = uid ? sr_local_recv_from(fd, buf, sizeof(buf), uid) :
+			  sr_local_recv(fd, buf, sizeof(buf));
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -86,8 +101,56 @@ static int receive_packet(int fd, struct sr_packet *p)
 
 /* ---- the keeper ---- */
 
+/* Is the socket that now has this name the one that was claimed? */
+static bool is_claimed(const struct worker *w, const struct sr_name *name)
+{
+	struct sockaddr_storage client, server;
+	const struct claim *c = w->claims;
+	uint64_t cookie;
+
+	while (c && !sr_name_equal(&c->name, name))
+		c = c->next;
+	sr_name_addresses(name, &client, &server);
+	return c && !sr_owner_cookie(&client, &server, &cookie) && cookie == c->cookie;
+}
+
+static bool may_have(uint32_t uid, const struct sr_name *name)
+{
+	struct sockaddr_storage client, server;
+
+	sr_name_addresses(name, &client, &server);
+	return sr_local_owns(uid, &client, &server) > 0;
+}
+
+/* False: so many claims that the worker is no honest one. */
+static bool claim(struct worker *w, const struct sr_name *name, uint32_t uid)
+{
+	struct sockaddr_storage client, server;
+	struct claim *c;
+
+	if (w->claim_count == SR_CLAIMS_MAX)
+		return false;
+	c = may_have(uid, name) ? calloc(1, sizeof(*c)) : NULL;
+	sr_name_addresses(name, &client, &server);
+	if (!c || sr_owner_cookie(&client, &server, &c->cookie)) {
+		free(c);
+		return true;
+	}
+	c->name = *name;
+	c->next = w->claims;
+	w->claims = c;
+	w->claim_count++;
+	return true;
+}
+
 static void worker_gone(struct worker *w)
 {
+	struct claim *c;
+
+	while ((c = w->claims)) {
+		w->claims = c->next;
+		free(c);
+	}
 	SR_LIST_DROP(w);
 	w->keeper->count--;
 	strangers -= w->stranger;
@@ -105,20 +168,19 @@ static void ask(const struct sr_name *name, void *worker)
 		(void)send_packet(w->line.fd, &p);
 }
 
-static bool worker_says(struct worker *w, const struct sr_packet *p)
+static bool worker_says(struct worker *w, const struct sr_packet *p, uint32_t uid)
 {
-	struct sockaddr_storage client, server;
-
 	if (p->word == SR_PACKET_JOIN && !w->joined) {
 		w->there = p->there;
 		w->joined = true;
 		sr_answer_pending(ask, w);	/* it may have what is asked for */
 		return true;
 	}
+	if (p->word == SR_PACKET_CLAIM)
+		return claim(w, &p->name, uid);
 	if (p->word != SR_PACKET_HAVE || !w->joined)
 		return false;
-	sr_name_addresses(&p->name, &client, &server);
-	if (sr_local_owns(w->uid, &client, &server) > 0)
+	if (may_have(uid, &p->name) || is_claimed(w, &p->name))
 		sr_answer_found(&p->name, &w->there);
 	return true;
 }
@@ -127,12 +189,13 @@ static void worker_readable(struct sr_watch *watch, uint32_t events)
 {
 	struct worker *w = SR_OF(struct worker, line, watch);
 	struct sr_packet p;
+	uint32_t uid;
 	int r = 0;
 
 	(void)events;
 	for (int i = 0; i < PACKETS; i++) {
-		r = receive_packet(w->line.fd, &p);
-		if (r > 0 && !worker_says(w, &p))
+		r = receive_packet(w->line.fd, &p, &uid);
+		if (r > 0 && !worker_says(w, &p, uid))
 			r = -1;
 		if (r <= 0)
 			break;
@@ -162,7 +225,6 @@ static bool worker_new(struct sr_keeper *k)
 		goto refuse;
 	w->line = (struct sr_watch){ .fd = fd, .fn = worker_readable };
 	w->keeper = k;
-	w->uid = uid;
 	w->stranger = stranger;
 	if (sr_loop_watch(&w->line, EPOLLIN))
 		goto refuse;
@@ -196,7 +258,7 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 
 	(void)events;
 	for (int i = 0; i < PACKETS && r > 0; i++) {
-		r = receive_packet(k->watch.fd, &p);
+		r = receive_packet(k->watch.fd, &p, NULL);
 		if (r > 0 && p.word == SR_PACKET_FIND)
 			sr_answer_asked(&p.name);
 	}
@@ -237,13 +299,14 @@ static int name_of(struct sr_stream *st, struct sockaddr_un *un)
 int sr_keeper_open(struct sr_stream *st)
 {
 	struct sockaddr_un un;
-	int fd, err, len = name_of(st, &un);
+	int fd, err, on = 1, len = name_of(st, &un);
 
 	if (len < 0)
 		return len;
 	fd = sr_local_socket();
 	if (fd < 0)
 		return fd;
+	sr_sys_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	if (sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) || sr_sys_listen(fd, BACKLOG))
 		err = -errno;
 	else
@@ -253,9 +316,8 @@ int sr_keeper_open(struct sr_stream *st)
 	return err;
 }
 
-int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
+int sr_keeper_call(struct sr_stream *st)
 {
-	struct sr_packet p = { .word = SR_PACKET_JOIN, .there = *there };
 	struct sockaddr_un un;
 	int fd, err, len = name_of(st, &un);
 
@@ -269,6 +331,25 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
 		sr_fd_close(fd);
 		return err;
 	}
+	return fd;
+}
+
+bool sr_keeper_claim(int line, const struct sr_name *name)
+{
+	const struct sr_packet p = { .word = SR_PACKET_CLAIM, .name = *name };
+
+	return send_packet(line, &p);
+}
+
+int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
+{
+	struct sr_packet p = { .word = SR_PACKET_JOIN, .there = *there };
+	int err, fd = sr_claims_take_line(st);
+
+	if (fd < 0)
+		fd = sr_keeper_call(st);
+	if (fd < 0)
+		return fd;
 	sr_local_peer(fd); /* of any user: lets its packets in */
 	if (!send_packet(fd, &p))
 		err = -EPIPE;

@@ -20,11 +20,23 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there);
 /* It is one or the other.  Is it the keeper, and has not been asked too often? */
 bool sr_keeper_keeps(struct sr_stream *st);
 void sr_keeper_close(struct sr_stream *st);
+/* A new line to whoever has the name, or -errno; and a claim on it (claim.c), false: it was
+ * not sent.  Any thread. */
+int sr_keeper_call(struct sr_stream *st);
+bool sr_keeper_claim(int line, const struct sr_name *name);
 /* Asks all workers at the port of `name` for that stream; sr_answer_found() takes
  * the answer.  False: there is none. */
 bool sr_keeper_ask(const struct sr_name *name);
 /* Tells the keepers of that port that this process has the stream. */
 void sr_keeper_tell(const struct sr_name *name);
 void sr_keeper_forget(void);		/* child of fork */
+
+/* ---- claim.c ---- */
+#define SR_CLAIMS_MAX 64	/* on a line */
+/* Has this process claimed streams of the listener that its line, if it has one, does not
+ * know?  It has to join anew.  Loop. */
+bool sr_claims_wait(struct sr_stream *st);
+/* The line on which it has, or -1.  The caller owns it. */
+int sr_claims_take_line(struct sr_stream *st);
 
 #endif

@@ -124,6 +124,8 @@ static bool settle(struct sr_stream *st)
 {
 	int r;
 
+	if (st->up.keeper && sr_claims_wait(st))
+		sr_keeper_close(st);
 	if (st->up.keeper)
 		return sr_keeper_keeps(st) && be_keeper(st);
 	r = sr_keeper_open(st);

@@ -151,6 +151,10 @@ void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *
 /* The keeper asks whether this process has the stream: tells it when it has.  loop. */
 void sr_answer_asked(const struct sr_name *name);
 
+/* ---- claim.c ---- */
+/* This thread is about to become another user, perhaps.  Any thread. */
+void sr_claims_make(void);
+
 /* ---- listener.c ---- */
 /* The calling thread waits for the listener's next connection, and does no more. */
 void sr_listener_enter(struct sr_stream *st);

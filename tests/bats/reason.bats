@@ -173,6 +173,31 @@ either() {
 	ends null null demoted
 }
 
+# heir CASE: the server's child, which becomes another user, has its link
+heir() {
+	dir=$BATS_TEST_TMPDIR/$1.$policy
+	by=some case_steps=('go log link shm up')
+	mkdir "$dir"
+	touch "$dir/server.log" "$dir/server.report" # for both users
+	beside held "$dir.tcp" none none reason "$1"
+	beside held "$dir" "$policy" "$policy" reason "$1"
+	joined && same "$dir" "$dir.tcp" && way "$dir" "$policy" any 1+ 1 none &&
+		reason_is "$dir" connect null && by_link && return 0
+	tail -n 20 "$dir"/*.report "$dir"/*.log
+	return 1
+}
+
+@test "a server's child that becomes another user: no reason" {
+	local how
+	users
+	policy=lazy
+	for how in setuid seteuid setreuid setresuid syscall; do
+		heir "heir-$how"
+	done
+	policy="wait"
+	heir heir-setuid
+}
+
 @test "short: the client has ended, or the stream before it was worth a link" {
 	policy=lazy
 	ends not-asked short any SOCKRAIL_UPGRADE_BYTES=1g

@@ -11,12 +11,13 @@
 
 static void there(const struct sr_there *there)
 {
-	char word[sizeof(SR_THERE) + SR_THERE_LEN], place[SR_THERE_LEN];
+	char word[sizeof(SR_THERE) + SR_THERE_LEN], name[SR_THERE_NAME_LEN];
 	uint16_t port[2];
+	uint32_t uid;
 
 	if (there->kind[0][0]) {
 		snprintf(word, sizeof(word), SR_THERE " %s", there->kind[0]);
-		CHECK(sr_there_shm(place, word));
+		CHECK(sr_there_shm(name, &uid, word));
 	}
 	if (there->kind[1][0]) {
 		snprintf(word, sizeof(word), SR_THERE " %s", there->kind[1]);

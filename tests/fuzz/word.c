@@ -11,17 +11,18 @@
 
 void fuzz_word(const uint8_t *data, size_t size)
 {
-	char *word = calloc(1, size + 1), place[SR_THERE_LEN], again[64];
+	char *word = calloc(1, size + 1), name[SR_THERE_NAME_LEN], again[64];
 	enum sr_reason reason;
 	enum sr_first first;
 	uint16_t port[2];
+	uint32_t uid;
 
 	CHECK(word != NULL);
 	if (size)
 		memcpy(word, data, size);
-	if (sr_there_shm(place, word)) {
-		snprintf(again, sizeof(again), SR_THERE " %s", place);
-		CHECK(!strcmp(word, again) && strlen(place) == 16);
+	if (sr_there_shm(name, &uid, word)) {
+		snprintf(again, sizeof(again), SR_THERE " %s %u", name, uid);
+		CHECK(!strcmp(word, again) && strlen(name) == SR_THERE_NAME_LEN - 1);
 	}
 	if (sr_there_verbs(port, word))
 		CHECK(port[0] || port[1]);

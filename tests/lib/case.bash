@@ -270,7 +270,7 @@ users() {
 	[ "$(id -u)" = 0 ] || skip "only root can become others"
 	umask 0
 	while [ -n "$up" ]; do
-		chmod o+x "$up"
+		chmod go+x "$up"
 		up=${up%/*}
 	done
 }

@@ -18,10 +18,16 @@ stranger.py requeue N ADDRESS PORT   under Sockrail: has N streams, by a link ea
                                      threads that sleep on its memory to another futex of
                                      it, and is killed
 stranger.py crowd N ADDRESS PORT     connects N times to it and to the keeper's, and stays
+stranger.py heir HOW ADDRESS PORT    joins the keeper as root, and then says of each stream
+                                     that it has it; HOW: have, or that it claims it, too
+                                     (claim); or it has claimed one as root, whose client
+                                     resets it: then it says its port (reuse).  Says "found" for each, and "called" if an
+                                     asker was sent to it
 It says "ready", and is there until it is killed.  flood and keep say then what they got.
 """
 import contextlib
 import ctypes
+import fcntl
 import os
 import random
 import select
@@ -29,12 +35,14 @@ import signal
 import socket
 import struct
 import sys
+import termios
 import time
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 VERSION = 5
 NAME = f"\0sockrail-{VERSION}/tcp4:{address}:{port}"
 USER = 65533
+PLACE = "0123456789abcdef"
 CALLS = 3   # less than the server closes at one time
 
 
@@ -78,7 +86,7 @@ def name(sport, number=1):
 
 
 def find(line, sport):
-    line.send(struct.pack("B44s40x", 2, name(sport)))
+    line.send(struct.pack("B44s56x", 2, name(sport)))
 
 
 def keep():
@@ -232,10 +240,53 @@ def requeue():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def join():
+    """What a worker has that is root's."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"\0sockrail-{VERSION}/there/{PLACE}")
+    listener.listen(5)
+    line = connection("/keeper")
+    line.send(struct.pack("B44x28s28x", 1, f"{PLACE} {USER}".encode()))
+    if how == "reuse":
+        reset_claimed(line)
+    return line, listener
+
+
+def reset_claimed(line):
+    stream = socket.socket()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.connect((address, port))
+    sport = stream.getsockname()[1]
+    for _ in range(2):  # once the second one has been read the first one counts
+        line.send(struct.pack("B44s56x", 4, name(sport)))
+        while any(fcntl.ioctl(line, termios.TIOCOUTQ, bytes(4))):
+            time.sleep(0.01)
+    print(sport, flush=True)
+    stream.close()
+
+
+def heir():
+    line, listener = as_root
+    print("ready", flush=True)
+    while True:
+        ready, _, _ = select.select([line, listener], [], [])
+        if listener in ready:
+            listener.accept()
+            print("called", flush=True)
+        if line in ready:
+            packet = line.recv(200)
+            if not packet:
+                raise EOFError
+            for word in (4, 3) if how == "claim" else (3,):
+                line.send(struct.pack("B44s56x", word, packet[1:45]))
+            print("found", flush=True)
+
+
+as_root = join() if role == "heir" else None
 os.setgroups([])
 os.setgid(USER)
 os.setuid(USER)
 kept = {"squat": squat, "keep": keep, "call": call, "own": call, "flood": flood,
-        "crowd": crowd, "requeue": requeue}[role]()
+        "crowd": crowd, "heir": heir, "requeue": requeue}[role]()
 print("ready", flush=True)
 signal.pause()

@@ -313,6 +313,97 @@ static void demoted_server(int lfd)
 	any_server(lfd);
 }
 
+/* As file servers do it: a child for each stream, which becomes the user that it serves. */
+static bool echo(int fd)
+{
+	bool any = false;
+	ssize_t n;
+
+	for (; (n = recv(fd, buf, sizeof(buf), 0)) > 0; any = true)
+		put(fd, buf, (size_t)n);
+	return any;
+}
+
+static void heir(int lfd, int (*change)(void))
+{
+	int fd = answer(lfd);
+	pid_t pid = fork();
+
+	if (!pid) {
+		close(lfd);
+		say_result("another user", change());
+		echo(fd);
+		exit(0);
+	}
+	close(fd);
+	say("%d", waitpid(pid, NULL, 0) == pid);
+}
+
+static void heir_client(void)
+{
+	const char *go = getenv("HOLD");
+	char path[4096];
+	int fd = dial();
+
+	if (!go)
+		die("HOLD");
+	snprintf(path, sizeof(path), "%s/go", go);
+	for (int i = 0; i < 5000 && access(path, F_OK); i++) {
+		nap(5);
+		put(fd, buf, SLIP);
+		take_whole(fd, SLIP);
+	}
+	rounds(fd, true);
+	end(fd);
+}
+
+static int by_setuid(void)
+{
+	return setgid(65533) || setuid(65533);
+}
+
+static int by_seteuid(void)
+{
+	return seteuid(65533);
+}
+
+static int by_setreuid(void)
+{
+	return setreuid(65533, 65533);
+}
+
+/* Back and forth, as for each request. */
+static int by_setresuid(void)
+{
+	return setresuid((uid_t)-1, 65532, 0) || setresuid((uid_t)-1, 0, 0) ||
+	       setresuid((uid_t)-1, 65533, 0);
+}
+
+/* Of this thread alone. */
+static int by_syscall(void)
+{
+	return (int)syscall(SYS_setresuid, 65533L, 65533L, 65533L);
+}
+
+static void late_echo_server(int lfd)
+{
+	hold("accept");
+	while (!echo(answer(lfd))) /* was reset before */
+		;
+}
+
+#define HEIR(name)                                                            \
+	static void heir_##name##_server(int lfd)                             \
+	{                                                                     \
+		heir(lfd, by_##name);                                         \
+	}
+
+HEIR(setuid)
+HEIR(seteuid)
+HEIR(setreuid)
+HEIR(setresuid)
+HEIR(syscall)
+
 /* --------------------------------- between the handshake and the switch */
 
 /*
@@ -500,6 +591,12 @@ const struct tcp_case cases[] = {
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
 	{"demoted", demoted_server, any_client},
+	{"late-echo", late_echo_server, heir_client},
+	{"heir-setuid", heir_setuid_server, heir_client},
+	{"heir-seteuid", heir_seteuid_server, heir_client},
+	{"heir-setreuid", heir_setreuid_server, heir_client},
+	{"heir-setresuid", heir_setresuid_server, heir_client},
+	{"heir-syscall", heir_syscall_server, heir_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},

@@ -473,6 +473,31 @@ static void call_adddup2(int fd)
 	posix_spawn_file_actions_destroy(&actions);
 }
 
+/* Of the user who the process is. */
+static void call_setuid(int fd)
+{
+	(void)fd;
+	(void)!STACK_CALL(setuid)(getuid());
+}
+
+static void call_seteuid(int fd)
+{
+	(void)fd;
+	(void)!STACK_CALL(seteuid)(geteuid());
+}
+
+static void call_setreuid(int fd)
+{
+	(void)fd;
+	(void)!STACK_CALL(setreuid)((uid_t)-1, geteuid());
+}
+
+static void call_setresuid(int fd)
+{
+	(void)fd;
+	(void)!STACK_CALL(setresuid)((uid_t)-1, geteuid(), (uid_t)-1);
+}
+
 static void call_system(int fd)
 {
 	STACK_CALL(fcntl)(fd, F_SETFD, 0);
@@ -527,7 +552,7 @@ static const struct stack_call {
 	RUN(dup3), RUN(fdopen), RUN(freopen), RUN(vdprintf), RUN(aio_read), RUN(aio_write),
 	RUN(lio_listio), RUN(execve), RUN(execv), RUN(execvp), RUN(execvpe), RUN(fexecve),
 	RUN(execveat), RUN(posix_spawn), RUN(posix_spawnp), RUN(system), RUN(popen),
-	RUN(wordexp),
+	RUN(wordexp), RUN(setuid), RUN(seteuid), RUN(setreuid), RUN(setresuid),
 	[CALL___vdprintf_chk] = {call_vdprintf_chk, NULL},
 	[CALL_posix_spawn_file_actions_adddup2] = {call_adddup2, NULL},
 	NOT(socket, "with connect"),

@@ -436,7 +436,7 @@ static void *other_listener; /* LeakSanitizer is to find it */
 /* To nobody, or to one that sends it on and on: it gives up. */
 static void sent_astray(void)
 {
-	const char *places[] = {"there 0123456789abcdef", "there", "there ../x", NULL};
+	const char *places[] = {"there 0123456789abcdef 0", "there", "there ../x", NULL};
 	char itself[sizeof(sent->word)];
 	int i;
 

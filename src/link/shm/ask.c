@@ -47,7 +47,7 @@ struct asking {
 	enum sr_holds holds;
 	bool early;	/* a user who listens may be about to accept the connection */
 	uint64_t since_ns; /* 0: not yet */
-	char word[32]; /* the answerer's last one */
+	char word[sizeof(SR_THERE) + SR_THERE_LEN]; /* the answerer's last one */
 	const char *reason; /* the most informative one so far */
 };
 
@@ -106,9 +106,10 @@ static void succeed(struct asking *a)
  * errno. */
 static int call(int sock, const struct sockaddr *to, unsigned attempt, const char *there)
 {
-	char place[SR_THERE_LEN];
+	char name[SR_THERE_NAME_LEN];
 	struct sockaddr_un un;
-	int len = sr_there_shm(place, there) ? (int)sr_local_there(&un, place) :
+	uint32_t user;
+	int len = sr_there_shm(name, &user, there) ? (int)sr_local_there(&un, name) :
 					       sr_local_name(&un, to, attempt, "");
 
 	if (len < 0) {
@@ -260,9 +261,10 @@ static bool is_first(struct asking *a)
 static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a = SR_OF(struct asking, watch, w);
-	char place[SR_THERE_LEN];
+	char name[SR_THERE_NAME_LEN];
 	const char *reason;
 	int fds[SR_SHM_FDS];
+	uint32_t user;
 
 	(void)events;
 	if (!read_word(a, w->fd, fds))
@@ -283,7 +285,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 	}
 	give_up(a, fds);
 	hang_up(a);
-	if (sr_there_shm(place, a->word)) {
+	if (sr_there_shm(name, &user, a->word)) {
 		strcpy(a->ask->there, a->word);
 		fail(a, SR_THERE);
 		return;
@@ -298,12 +300,23 @@ static void answered(struct sr_watch *w, uint32_t events)
 		next_name(a);
 }
 
+/* A process that may have the peer's end has said that another one of this user, at this
+ * place, has it: it has become that user since (upgrade/claim.c). */
+static bool is_sent_to(struct asking *a, uint32_t uid)
+{
+	char name[SR_THERE_NAME_LEN];
+	uint32_t user;
+
+	return sr_there_shm(name, &user, a->ask->there) && user == uid &&
+	       sr_owner_is_user(uid);
+}
+
 /* Returns true if the caller must try the next name. */
 static bool connected(struct asking *a, int sock)
 {
 	const char *reason = "user";
 	uint32_t uid = sr_local_peer(sock);
-	int owns = sr_local_owns(uid, &a->ask->src, &a->ask->dst);
+	int owns = is_sent_to(a, uid) ? 1 : sr_local_owns(uid, &a->ask->src, &a->ask->dst);
 
 	a->early |= owns == -EAGAIN;
 	if (owns > 0) {

@@ -253,7 +253,7 @@ static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_u
 		return sr_local_name(un, addr, 0, "");
 	if (sr_sys_getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
 		return -errno;
-	sr_format(there, SR_THERE_LEN, "%016llx", (unsigned long long)random);
+	sr_place_shm(there, random, sr_sys_geteuid());
 	return (int)sr_local_there(un, there);
 }
 

@@ -190,6 +190,55 @@ meanwhile() {
 	linked
 }
 
+# meant HOW: while the server has not accepted the client's stream, a process that was
+# root's when it joined the keeper says that it has it
+meant() {
+	local asker client=(python3 -c '
+import os, socket, sys
+with socket.socket() as stream:
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    stream.bind((sys.argv[1], int(sys.argv[3] or 0)))
+    stream.connect((sys.argv[1], int(sys.argv[2])))
+    left = 20
+    while left:
+        stream.sendall(bytes(5000))
+        if len(stream.recv(5000, socket.MSG_WAITALL)) < 5000:
+            raise EOFError
+        left -= os.path.exists(os.environ["HOLD"] + "/go")
+')
+	export HOLD=$t
+	mkfifo "$t/port"
+	SOCKRAIL_UPGRADE=wait REPORT=$t/server.report start server rail timeout 100 \
+		"$PROGS/reason" server late-echo "$ADDR" "$t/port"
+	read -r port <"$t/port"
+	stranger heir "$1"
+	SOCKRAIL_UPGRADE=eager SOCKRAIL_LOG=info REPORT=$t/client.report \
+		start client rail timeout 100 "${client[@]}" \
+		"$ADDR" "$port" "$(sed -n '/^[0-9]*$/p' "$t/stranger.out")"
+	asker=$pid
+	said stranger found
+	sleep 0.1 # an asker would have been sent by then
+	: >"$t/accept"
+	holds 60 grep 'link shm up' "$t/client.err"
+	: >"$t/go"
+	pid=$asker
+	await
+	! grep called "$t/stranger.out"
+	[ "$(went tx_shm "$t/client.report")" -ge 70000 ]
+}
+
+@test "a worker that has become another user says that it has a stream: nobody goes there" {
+	meant have
+}
+
+@test "a worker that has become another user claims a stream: nobody goes there" {
+	meant claim
+}
+
+@test "a worker that has become another user had claimed a stream of that name: nobody goes there" {
+	meant reuse
+}
+
 # The socket that listens is root's, the one that is accepted the other user's.
 @test "a server that has its socket from root, and accepts late" {
 	users

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * claim.c - owns what a process says of its streams before it becomes another user, as the
+ * child of smbd or of ftpd does that has accepted a stream as root.
+ *
+ * The keeper believes of a stream only root, its own user, and the user who owns the socket
+ * (keeper.c).  So while the thread is still that user, it connects a line to the keeper of
+ * each listener that it has such streams of, and claims them there.  The worker joins on
+ * that line, when one of the streams is worth a link, and as another user perhaps; a worker
+ * that has joined already joins anew.
+ *
+ * It costs a process that changes its user some system calls for the streams that it has
+ * then, and nobody else anything.  No locks: the words are atomic.
+ */
+#include "base/sys.h"
+
+#include "base/fdpriv.h"
+#include "engine/engine.h"
+#include "engine/fast.h"
+#include "engine/fdtab.h"
+#include "link/local.h"
+#include "upgrade/keeper.h"
+#include "upgrade/upgrade.h"
+
+static void close_line(int line)
+{
+	if (line >= 0)
+		sr_local_close(line);
+}
+
+int sr_claims_take_line(struct sr_stream *st)
+{
+	return atomic_exchange(&st->up.claims, 0) - 1;
+}
+
+bool sr_claims_wait(struct sr_stream *st)
+{
+	return atomic_load(&st->up.claims);
+}
+
+/* Another thread may have made one meanwhile, whose claims are lost: these streams stay on
+ * TCP. */
+static void give_line(struct sr_stream *st, int line)
+{
+	close_line(atomic_exchange(&st->up.claims, line + 1) - 1);
+	if (sr_loop_runs())
+		sr_stream_kick(st);
+}
+
+/* A line to the keeper, which is another process; or -1. */
+static int line_to(struct sr_stream *listener)
+{
+	int line = sr_claims_take_line(listener);
+	struct ucred keeper = { 0 };
+	socklen_t len = sizeof(keeper);
+
+	if (line < 0)
+		line = sr_keeper_call(listener);
+	if (line < 0)
+		return -1;
+	sr_sys_getsockopt(line, SOL_SOCKET, SO_PEERCRED, &keeper, &len);
+	if (keeper.pid != sr_sys_getpid())
+		return line;
+	close_line(line);
+	return -1;
+}
+
+static bool is_claimable(struct sr_stream *st, int fd)
+{
+	const unsigned never = SR_ST_BARRED | SR_ST_CLOSING;
+	struct sr_stream *listener = st->up.parent;
+	uid_t user = sr_sys_geteuid();
+	struct stat socket;
+
+	return listener && (sr_st_flags(st) & (SR_ST_ACCEPT | never)) == SR_ST_ACCEPT &&
+	       !sr_is_plain(st) && !(sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) &&
+	       !atomic_load(&st->up.claimed) && sr_sys_fstat(fd, &socket) == 0 &&
+	       (user == 0 || user == socket.st_uid) && sr_stream_name(st);
+}
+
+/* Returns whether it is one more. */
+static bool claim_one(struct sr_stream *st, int fd)
+{
+	struct sr_stream *listener = st->up.parent;
+	int line;
+
+	if (!is_claimable(st, fd))
+		return false;
+	atomic_store(&st->up.claimed, true);
+	line = line_to(listener);
+	if (line >= 0 && sr_keeper_claim(line, &st->rare->name))
+		give_line(listener, line);
+	else
+		close_line(line);
+	return true;
+}
+
+void sr_claims_make(void)
+{
+	struct sr_stream *st;
+	int top = sr_fdtab_max();
+	unsigned n = 0;
+
+	for (int fd = 0; fd <= top && n < SR_CLAIMS_MAX; fd++) {
+		st = sr_fdtab_has(fd) ? sr_fdtab_get(fd) : NULL;
+		if (!st)
+			continue;
+		n += claim_one(st, fd);
+		sr_stream_put(st);
+	}
+}
