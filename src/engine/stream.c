@@ -344,6 +344,9 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 		atomic_store(&st->reason, (int)reason);
 		sr_stat_note(st);
 		sr_probe(reason, st, sr_reason_word(reason));
+		if (reason != SR_REASON_NEVER)	/* which is no news */
+			sr_inform("%s: no link any more: %s",
+				  sr_stream_label(st, (char[128]){ 0 }), sr_reason_word(reason));
 	}
 	sr_release();
 }
@@ -387,7 +390,7 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 	int n;
 
 	if (!(atomic_load(&st->flags) & SR_ST_NAMED)) {
-		sr_format(buf, 128, "stream");
+		sr_format(buf, 128, "stream of descriptor %d", atomic_load(&st->anchor));
 		return buf;
 	}
 	n = sr_addr_format(buf, 60, &st->rare->local);

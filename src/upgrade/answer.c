@@ -24,6 +24,7 @@
 
 #include "base/addr.h"
 #include "base/log.h"
+#include "base/owner.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
 #include "engine/observers.h"
@@ -45,6 +46,7 @@ struct pending {
 	struct sr_name name;
 	uint64_t since;
 	bool shared;		/* workers have been asked */
+	bool foreign;		/* one that is not believed says that it has the stream */
 };
 
 static struct pending *pending;
@@ -58,6 +60,7 @@ struct search {
 	bool shared;		/* other processes hold the stream, too */
 	bool waiting;		/* a listener has streams to be accepted */
 	bool forked;		/* another process may hold a listener */
+	bool foreign;		/* as in struct pending */
 	/* For a first answer: */
 	enum sr_holds holds;
 	bool defers;		/* a listener waits for the client's bytes */
@@ -118,15 +121,43 @@ static bool plain_enough(struct sr_stream *st)
 	return yes;
 }
 
+static void look_for_defer(struct sr_stream *st, void *arg)
+{
+	struct search *s = arg;
+
+	if ((sr_st_flags(st) & SR_ST_OPENED) &&
+	    sr_addr_port((struct sockaddr *)&st->rare->local) == s->name->dport)
+		s->defers |= sr_anchor_defers(st);
+}
+
+/* Does the kernel keep the connection from the program until its client has sent? */
+static bool is_deferred(struct search *s)
+{
+	struct sockaddr_storage client, server;
+	uint32_t uid;
+
+	if (s->waiting)
+		return false;
+	sr_streams_walk(look_for_defer, s);
+	sr_name_addresses(s->name, &client, &server);
+	return s->defers && sr_owner_of_peer(&client, &server, &uid) == 1;
+}
+
+static enum sr_reason missing_reason(struct search *s)
+{
+	return s->shared ? SR_REASON_FORK : s->foreign ? SR_REASON_USER :
+	       is_deferred(s) ? SR_REASON_DEFERRED : SR_REASON_NO_MATCH;
+}
+
 /* Not accepted yet, or by another process.  True: the request is finished. */
-static bool not_found(struct sr_request *req, const struct search *s, uint64_t age,
+static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 		      bool shared)
 {
 	uint64_t limit = s->waiting ? ACCEPT_NS : FIND_NS;
 
 	if (age <= (shared || s->shared || s->forked ? SHARED_NS : limit))
 		return false;
-	req->ops->refuse(req, s->shared ? "fork" : "no-match");
+	req->ops->refuse(req, sr_reason_word(missing_reason(s)));
 	return true;
 }
 
@@ -179,11 +210,11 @@ static bool tell_asker_first(struct sr_request *req, struct search *s, uint64_t 
 	return first != SR_FIRST_NONE && req->ops->tell(req, first);
 }
 
-/* age: ns since the request arrived.  shared: workers have been asked.  True: the
+/* age: ns since the request arrived.  shared, foreign: as in struct pending.  True: the
  * request is finished. */
-static bool deal(struct sr_request *req, uint64_t age, bool shared)
+static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign)
 {
-	struct search s = { .name = &req->name, .holds = req->holds };
+	struct search s = { .name = &req->name, .holds = req->holds, .foreign = foreign };
 	bool last = age > ACCEPT_NS;
 	const char *reason;
 	struct sr_link *link;
@@ -255,7 +286,7 @@ static bool finished(const struct pending *p, uint64_t now)
 {
 	uint64_t age = now - p->since;
 
-	return p->req ? deal(p->req, age, p->shared) : tell_keeper(&p->name, age);
+	return p->req ? deal(p->req, age, p->shared, p->foreign) : tell_keeper(&p->name, age);
 }
 
 /* Looks again soon, and sooner if an asker waits for a first answer. */
@@ -312,7 +343,7 @@ static bool put_off(struct sr_request *req, const struct sr_name *name, bool sha
 	p = malloc(sizeof(*p));
 	if (!p)
 		return false;
-	*p = (struct pending){ pending, req, *name, sr_now_ns(), shared };
+	*p = (struct pending){ pending, req, *name, sr_now_ns(), shared, false };
 	pending = p;
 	atomic_fetch_add(&pending_count, 1);
 	set_sweep();
@@ -321,7 +352,7 @@ static bool put_off(struct sr_request *req, const struct sr_name *name, bool sha
 
 static void on_request(struct sr_request *req)
 {
-	if (!deal(req, 0, false) &&
+	if (!deal(req, 0, false, false) &&
 	    !put_off(req, &req->name, sr_keeper_ask(&req->name)))
 		req->ops->refuse(req, "timeout");
 }
@@ -362,6 +393,12 @@ void sr_answer_found(const struct sr_name *name, const struct sr_there *there)
 			  there->kind[req->ops->kind]);
 		req->ops->refuse(req, word);
 	}
+}
+
+void sr_answer_foreign(const struct sr_name *name)
+{
+	for (struct pending *p = pending; p; p = p->next)
+		p->foreign |= p->req && sr_name_equal(&p->req->name, name);
 }
 
 void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *arg)

@@ -182,6 +182,8 @@ static bool worker_says(struct worker *w, const struct sr_packet *p, uint32_t ui
 		return false;
 	if (may_have(uid, &p->name) || is_claimed(w, &p->name))
 		sr_answer_found(&p->name, &w->there);
+	else
+		sr_answer_foreign(&p->name);
 	return true;
 }
 

@@ -56,12 +56,18 @@ static void ask_now(struct sr_stream *st)
 {
 	int r;
 
-	if (sr_is_shared(st) || !sr_loop_may_start() ||
+	if (sr_is_shared(st)) {
+		first_reason(st, SR_REASON_FORK);
+		return;
+	}
+	if (!sr_loop_may_start() ||
 	    (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns))
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
 		return;
+	if (!atomic_load(&st->up.asked_ns) && atomic_load(&st->reason) == SR_REASON_FORK)
+		sr_stream_reason(st, SR_REASON_NONE);	/* that is over */
 	if (sr_promise_bars(st)) {
 		none_left(st);
 		sr_plain_for_good(st);
@@ -289,6 +295,19 @@ static void ask_next(struct sr_stream *st)
 	none_left(st);
 }
 
+/* The first reason counts, but a stream asks again for some of them, and then hears what it
+ * is about, or that this has changed. */
+static void note_answer(struct sr_stream *st, enum sr_reason reason)
+{
+	bool clear = reason == SR_REASON_FORK || reason == SR_REASON_USER ||
+		     reason == SR_REASON_DEFERRED;
+
+	if (clear || atomic_load(&st->reason) == SR_REASON_DEFERRED)
+		sr_stream_reason(st, reason);
+	else
+		first_reason(st, reason);
+}
+
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct sr_stream *st = ask->owner;
@@ -306,10 +325,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
-		if (reason && !strcmp(reason, "fork"))
-			sr_stream_reason(st, SR_REASON_FORK);
-		else
-			first_reason(st, sr_reason_find(reason ? reason : ""));
+		note_answer(st, sr_reason_find(reason ? reason : ""));
 		if (reason && (!strcmp(reason, "no-listener") ||
 			       (!strcmp(reason, "timeout") && !ask->heard) ||
 			       !strcmp(reason, "no-device")))
@@ -353,17 +369,20 @@ static uint64_t break_ns(struct sr_stream *st)
 /* False: never again.  That several processes hold the peer's end may be over at any
  * time.  The process that has it may not have joined the others yet: a forked child
  * on a busy machine, a worker that does something else first.  A peer without a listener may just have begun to listen, or its
- * keeper have ended, whom another follows.  A peer whose process has answered, but not in
+ * keeper have ended, whom another follows.  The keeper says "user" if any worker lies to it,
+ * and may hear of the right one later.  A peer whose process has answered, but not in
  * time, may have its program in another mood a moment later. */
 static bool asks_once_more(struct sr_stream *st)
 {
 	switch (atomic_load(&st->reason)) {
+	case SR_REASON_USER:
 	case SR_REASON_TIMEOUT:
 		if (!st->up.heard)
 			return false;
 		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
 		return true;
 	case SR_REASON_NO_MATCH:
+	case SR_REASON_DEFERRED:
 	case SR_REASON_FORK:
 		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
 		return true;

@@ -146,6 +146,8 @@ void sr_answer_look(void);	/* checks pending requests again; any thread */
 /* The keeper has found the worker that has the stream.  loop. */
 struct sr_there;
 void sr_answer_found(const struct sr_name *name, const struct sr_there *there);
+/* A worker says that it has the stream, and is not believed.  loop. */
+void sr_answer_foreign(const struct sr_name *name);
 /* Calls fn for the name of each stream that is asked for and not found yet.  loop. */
 void sr_answer_pending(void (*fn)(const struct sr_name *name, void *arg), void *arg);
 /* The keeper asks whether this process has the stream: tells it when it has.  loop. */

@@ -198,6 +198,48 @@ heir() {
 	heir heir-setuid
 }
 
+@test "user: a server's child becomes another user around the C library" {
+	users
+	dir=$BATS_TEST_TMPDIR/raw
+	case_steps=('go log plain: user')
+	mkdir "$dir"
+	touch "$dir/server.log" "$dir/server.report" # for both users
+	beside held "$dir.tcp" none none reason heir-raw
+	beside held "$dir" lazy lazy reason heir-raw
+	joined
+	same "$dir" "$dir.tcp"
+	reason_is "$dir" connect user
+	[ "$(went tx_shm "$dir"/*.report)" = 0 ]
+}
+
+@test "deferred: the server gets the stream when its client sends" {
+	# The client asks again behind that.
+	case_steps=('go log plain: deferred')
+	by=any
+	policy=eager
+	ends 'not-asked|short|null' 'deferred|null' deferred
+}
+
+@test "fork: two processes of the client hold the stream, and no others use it" {
+	policy=lazy
+	ends not-asked fork held-by-two
+}
+
+@test "epoll: a set that wakes one waiter of many" {
+	ends epoll epoll epoll
+	grep 'no link any more: epoll' "$dir/server.log"
+}
+
+@test "never: a knob says so" {
+	policy=never
+	ends never never any
+}
+
+@test "no-device: there is none of that name" {
+	ends 'no-device|no-library' 'no-device|no-library' any SOCKRAIL_LINKS=verbs \
+		SOCKRAIL_DEVICE=none0
+}
+
 @test "short: the client has ended, or the stream before it was worth a link" {
 	policy=lazy
 	ends not-asked short any SOCKRAIL_UPGRADE_BYTES=1g

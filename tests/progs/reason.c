@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 
 static char buf[1 << 16];
@@ -392,6 +393,86 @@ static void late_echo_server(int lfd)
 		;
 }
 
+/* Around the C library. */
+static int by_raw(void)
+{
+#if defined(__x86_64__)
+	long r = SYS_setuid;
+
+	__asm__ volatile("syscall" : "+a"(r) : "D"(65533L) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+	register long r __asm__("x0") = 65533;
+	register long n __asm__("x8") = SYS_setuid;
+
+	__asm__ volatile("svc #0" : "+r"(r) : "r"(n) : "memory");
+#else
+#error "no system call here"
+#endif
+	return (int)r;
+}
+
+/* The kernel lets accept(2) have the stream when the client sends, which it does late. */
+static void deferred_server(int lfd)
+{
+	set_int(lfd, IPPROTO_TCP, TCP_DEFER_ACCEPT, 60);
+	post("defers");
+	any_server(lfd);
+}
+
+static void deferred_client(void)
+{
+	struct pollfd p = {.events = POLLIN};
+	int fd;
+
+	await_post("defers");
+	fd = dial();
+	p.fd = fd;
+	say_result("nothing to read", poll(&p, 1, 0));
+	hold("go");
+	done_to(fd, true, NULL);
+}
+
+/* Client and its child hold the stream, and much passes. */
+static void held_by_two_client(void)
+{
+	int fd = dial(), go[2];
+	pid_t pid;
+	char c;
+
+	if (pipe(go))
+		die("pipe");
+	pid = fork();
+	if (!pid) {
+		close(go[1]);
+		_exit(read(go[0], &c, 1) != 0);
+	}
+	close(go[0]);
+	rounds(fd, true);
+	rounds(fd, true);
+	close(fd);
+	close(go[1]);
+	say("%d", waitpid(pid, NULL, 0) == pid);
+}
+
+static void held_by_two_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	rounds(fd, false);
+	rounds(fd, false);
+	await_end(fd);
+}
+
+/* A set that only one waiter of many hears of the stream by. */
+static void epoll_server(int lfd)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLEXCLUSIVE};
+	int set = epoll_create1(0), fd = answer(lfd);
+
+	say_result("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &e));
+	done_to(fd, false, NULL);
+}
+
 #define HEIR(name)                                                            \
 	static void heir_##name##_server(int lfd)                             \
 	{                                                                     \
@@ -403,6 +484,7 @@ HEIR(seteuid)
 HEIR(setreuid)
 HEIR(setresuid)
 HEIR(syscall)
+HEIR(raw)
 
 /* --------------------------------- between the handshake and the switch */
 
@@ -591,6 +673,10 @@ const struct tcp_case cases[] = {
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
 	{"demoted", demoted_server, any_client},
+	{"heir-raw", heir_raw_server, heir_client},
+	{"deferred", deferred_server, deferred_client},
+	{"held-by-two", held_by_two_server, held_by_two_client},
+	{"epoll", epoll_server, any_client},
 	{"late-echo", late_echo_server, heir_client},
 	{"heir-setuid", heir_setuid_server, heir_client},
 	{"heir-seteuid", heir_seteuid_server, heir_client},
