@@ -10,6 +10,8 @@ setup() {
 	[[ " ${SR_TEST_MODES:-wait} " = *" wait "* ]] || skip "for policy wait"
 	need python3
 	port
+	mkfifo "$BATS_TEST_TMPDIR/in"
+	exec 9<>"$BATS_TEST_TMPDIR/in"
 }
 
 teardown() {
@@ -31,13 +33,33 @@ serve() {
 	printed server $(($3 + 1))
 }
 
-# client WAY N: a client of N streams
-client() { "$1" python3 "$workers" client "$2" "$ADDR" "$port" </dev/null; }
+asks() { "$1" python3 "$workers" client "$2" "$ADDR" "$port" <&9; }
+
+# client WAY N: a client of N streams, which exchanges more on each once all are on links;
+# prints the pids of their workers.  (On a busy machine a worker may not say in 30 ms that it
+# has a stream, whose first bytes go by TCP then.)
+client() {
+	local client lost=0 n=1
+	start client asks "$1" "$2"
+	client=$pid
+	printed client "$2"
+	until [ "$1" = plain ] || linked_now "$2"; do
+		[ $((n += 1)) -le 40 ]
+		echo again >&9
+		printed client $(($2 * n))
+	done
+	echo again >&9
+	printed client $(($2 * (n + 1)))
+	echo end >&9
+	pid=$client
+	await
+	sed "$2q" "$BATS_TEST_TMPDIR/client.out"
+}
 
 # printed NAME N: waits until what was started by that name has printed N lines
 printed() { holds 60 has_lines "$BATS_TEST_TMPDIR/$1.out" "$2"; }
 
-# linked N: that many streams of the client's went by link, from the first byte on
+# linked N: that many streams of the client's had links, and went by these then
 linked() {
 	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
 	if [ "$(grep -c "\"link\":\"$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -ne "$1" ] ||
@@ -109,38 +131,37 @@ end() {
 }
 
 @test "the other workers' streams go on when the keeper is killed" {
-	local way client worker lost
-	mkfifo "$BATS_TEST_TMPDIR/in"
-	exec 9<>"$BATS_TEST_TMPDIR/in"
+	local way client worker lost n
 	for way in plain rail; do
 		serve $way reuse 3
-		start client asks $way
-		client=$pid
+		start client asks $way 12
+		client=$pid lost=0 n=1
 		printed client 12
-		worker=$(keeper) || worker=$(sort "$BATS_TEST_TMPDIR/client.out" | sed 1q)
-		lost=$(grep -c "^$worker\$" "$BATS_TEST_TMPDIR/client.out")
+		until [ $way = plain ] || linked_now 12; do
+			[ $((n += 1)) -le 40 ]
+			echo again >&9
+			printed client $((12 * n))
+		done
+		worker=$(keeper) || worker=$(sed 12q "$BATS_TEST_TMPDIR/client.out" | sort | sed 1q)
+		lost=$(sed 12q "$BATS_TEST_TMPDIR/client.out" | grep -c "^$worker\$") || true
 		end "$worker"
 		echo again >&9
-		printed client 24
-		[ "$(sed 1,12d "$BATS_TEST_TMPDIR/client.out" | grep -c '^-')" -eq "$lost" ]
+		printed client $((12 * (n + 1)))
+		[ "$(sed "1,$((12 * n))d" "$BATS_TEST_TMPDIR/client.out" | grep -c '^-')" -eq "$lost" ]
+		[ $way = plain ] || linked_now 12
 		asked
 	done
-	exec 9>&-
 	linked 12
-	[ "$(went tx_plain "$BATS_TEST_TMPDIR/connect")" -le $((lost * 100000)) ] ||
-		{ echo "$lost lost:"; sed 's/.*"link"/"link"/' "$BATS_TEST_TMPDIR/connect"; return 1; } >&2
 }
 
 @test "the keeper is killed before it has answered" {
 	local way client keeper parent lost i out=$BATS_TEST_TMPDIR/client.out
-	mkfifo "$BATS_TEST_TMPDIR/in"
-	exec 9<>"$BATS_TEST_TMPDIR/in"
 	for way in plain rail; do
 		serve $way fork 3
 		parent=$(sed 1q "$BATS_TEST_TMPDIR/server.out")
 		keeper=$(keeper) || keeper=$parent
 		kill -STOP "$keeper"
-		start client asks $way
+		start client asks $way 12
 		client=$pid
 		sleep 1
 		kill -KILL "$keeper"
@@ -149,25 +170,22 @@ end() {
 		# The parent accepts nobody; a worker may have, and takes that with it.
 		[ "$lost" -eq 0 ] || [ "$keeper" != "$parent" ]
 		i=1
-		while [ $i -lt 4 ] || { [ $i -lt 40 ] && [ $way = rail ] && ! linked_now; }; do
+		while [ $i -lt 4 ] || { [ $i -lt 40 ] && [ $way = rail ] && ! linked_now 12; }; do
 			sleep 0.5
 			echo again >&9
 			i=$((i + 1))
 			printed client $((12 * i))
 		done
 		[ "$(grep -c '^-' "$out")" -eq $((lost * i)) ]
-		[ $way = plain ] || linked_now
+		[ $way = plain ] || linked_now 12
 		asked
 	done
-	exec 9>&-
 }
 
-# linked_now: are all of the client's streams but those that were lost?
+# linked_now N: are all of the client's N streams but those that were lost?
 linked_now() {
-	[ "$("$SR_BUILD/sockrail-stat" -H dst ":$port" state "$SR_TEST_LINK" | wc -l)" -eq $((12 - lost)) ]
+	[ "$("$SR_BUILD/sockrail-stat" -H dst ":$port" state "$SR_TEST_LINK" | wc -l)" -eq $(($1 - lost)) ]
 }
-
-asks() { "$1" python3 "$workers" client 12 "$ADDR" "$port" <&9; }
 
 # asked: the client of asks ends, and then the server
 asked() {
