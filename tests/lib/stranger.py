@@ -252,8 +252,16 @@ def join():
     return line, listener
 
 
-def reset_claimed(line):
+def bound(sport):
     stream = socket.socket()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    stream.bind((address, sport))
+    return stream
+
+
+def reset_claimed(line):
+    held.append(bound(0))   # so that no other program gets that port meanwhile
+    stream = bound(held[0].getsockname()[1])
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stream.connect((address, port))
     sport = stream.getsockname()[1]
@@ -282,6 +290,7 @@ def heir():
             print("found", flush=True)
 
 
+held = []
 as_root = join() if role == "heir" else None
 os.setgroups([])
 os.setgid(USER)
