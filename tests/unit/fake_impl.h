@@ -40,6 +40,7 @@ struct cq {
 	struct ibv_cq v;
 	struct cqe *ring;
 	uint32_t head, tail;
+	int vector;
 	enum fake_arming arming;
 	enum fake_level armed;
 	enum fake_level asked;	 /* what the provider believes it to be (ARM_PUT_OFF) */

@@ -380,6 +380,7 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 	c->v.channel = channel;
 	c->v.cq_context = arg;
 	c->v.cqe = n;
+	c->vector = vector;
 	c->ring = calloc(n, sizeof(*c->ring));
 	if (!c->ring || n > FAKE_CQE)
 		fake_broke("so long a completion queue cannot be");
@@ -393,6 +394,17 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 	}
 	ADD(cqs, c);
 	return &c->v;
+}
+
+unsigned fake_vectors(void)
+{
+	unsigned seen = 0;
+	struct cq *c;
+
+	LOCKED;
+	for (c = cqs; c; c = c->next)
+		seen |= 1u << c->vector;
+	return (unsigned)__builtin_popcount(seen);
 }
 
 static int fake_destroy_cq(struct ibv_cq *cq)

@@ -39,6 +39,9 @@ const char *fake_verb(unsigned i);     /* number i that can fail, or NULL */
 void fake_may_pin(size_t bytes);
 size_t fake_pinned(void);
 
+/* So many of the completion vectors have a queue. */
+unsigned fake_vectors(void);
+
 /* From now on what is sent comes to nothing, and completes all the same: as with a peer
  * that stands still, or on iWARP with a path that is dead. */
 void fake_mute(bool mute);

@@ -624,6 +624,31 @@ static void test_neighbour(void)
 	run_case(neighbour_case, 0, 0);
 }
 
+/* A completion vector is an interrupt, and so a CPU, which wakes those that sleep. */
+static int vectors_case(unsigned a, unsigned b)
+{
+	enum { SOME = 8 };
+	struct end *e[SOME];
+	unsigned i, most = fake_profile()->vectors;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	for (i = 0; i < SOME; i++)
+		e[i] = open_end(ECHO << 8 | i);
+	say("%u of %u vectors\n", fake_vectors(), most);
+	CHECK(fake_vectors() == (most < SOME ? most : SOME));
+	while (i-- > 0)
+		let_go(e[i]);
+	end_case();
+	return STRUCK;
+}
+
+static void test_vectors(void)
+{
+	run_case(vectors_case, 0, 0);
+}
+
 /* ---- a peer that cannot be heard ---- */
 
 /* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
@@ -908,7 +933,7 @@ static const struct test tests[] = {
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},
 	{"lost", test_lost, false},	     {"mute", test_mute, false},
 	{"neighbour", test_neighbour, false},
-	{"unwatched", test_unwatched, false},
+	{"unwatched", test_unwatched, false}, {"vectors", test_vectors, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},

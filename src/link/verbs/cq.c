@@ -385,6 +385,16 @@ void sr_vlook_start(struct sr_vlink *l, unsigned how)
 
 /* ---- making and ending ---- */
 
+/* A completion vector is an interrupt, and so a CPU, which wakes the threads that sleep for
+ * a queue.  Links take turns: a thread that reads many of them moves from CPU to CPU, and
+ * the one that connects is often not the one that reads. */
+static int next_vector(struct sr_vdev *dev)
+{
+	int most = dev->ctx->num_comp_vectors;
+
+	return most > 1 ? (int)(dev->vector++ % (unsigned)most) : 0;
+}
+
 const char *sr_vcq_make(struct sr_vlink *l)
 {
 	struct ibv_context *ctx = l->dev->ctx;
@@ -395,7 +405,8 @@ const char *sr_vcq_make(struct sr_vlink *l)
 	l->cq.chan = sr_vlib.v_create_comp_channel(ctx);
 	if (!l->cq.chan)
 		return "device-failed";
-	l->cq.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ + SR_V_SQ, l, l->cq.chan, 0);
+	l->cq.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ + SR_V_SQ, l, l->cq.chan,
+					next_vector(l->dev));
 	if (!l->cq.cq) {
 		reason = sr_vmem_refusal(errno);
 		sr_vlib.v_destroy_comp_channel(l->cq.chan);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -168,6 +169,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->ctx = ctx;
 	dev->name = ctx->device->name;
 	dev->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
+	dev->vector = (unsigned)sched_getcpu();	/* processes begin with different ones */
 	dev->spent = sr_fd_own(sr_sys_eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (dev->spent < 0 || !is_usable(dev))
 		goto free_dev;

@@ -48,6 +48,7 @@ struct sr_vdev {
 	struct sr_vlink *links;
 	const char *name;
 	bool iwarp;
+	unsigned vector;	/* the next link's, modulo their number */
 	bool weighed;		/* there was a link: */
 	size_t queue_bytes;	/* are pinned for its queues */
 };
