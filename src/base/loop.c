@@ -9,6 +9,7 @@
 #include "base/loop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -214,13 +215,23 @@ void sr_timer_cancel(struct sr_timer *t)
 	t->at_ns = 0;
 }
 
-void sr_timer_set(struct sr_timer *t, unsigned ms)
+static void timer_set_ns(struct sr_timer *t, uint64_t ns)
 {
 	sr_timer_cancel(t);
-	t->at_ns = sr_now_ns() + (uint64_t)ms * 1000000;
+	t->at_ns = sr_now_ns() + ns;
 	t->epoch = atomic_load(&epoch);
 	t->child = NULL;
 	first_timer = meld(first_timer, t);
+}
+
+void sr_timer_set(struct sr_timer *t, unsigned ms)
+{
+	timer_set_ns(t, (uint64_t)ms * 1000000);
+}
+
+void sr_timer_set_us(struct sr_timer *t, unsigned us)
+{
+	timer_set_ns(t, (uint64_t)us * 1000);
 }
 
 static void run_timers(void)
@@ -294,29 +305,45 @@ static void run_events(void)
 
 /* ---- the thread ---- */
 
-static int sleep_limit_ms(void)
+/* Until the first timer is due. */
+static uint64_t sleep_limit_ns(void)
 {
-	int ms = SLEEP_MS;
-	uint64_t now, left = 0;
+	const uint64_t most = SLEEP_MS * UINT64_C(1000000);
+	uint64_t now, at = first_timer ? first_timer->at_ns : 0;
 
 	if (!first_timer)
-		return ms;
+		return most;
 	now = sr_now_ns();
-	/* Rounded up, or the thread would wake in vain just before. */
-	if (first_timer->at_ns > now)
-		left = (first_timer->at_ns - now + 999999) / 1000000;
-	return left < (uint64_t)ms ? (int)left : ms;
+	if (at <= now)
+		return 0;
+	return at - now < most ? at - now : most;
+}
+
+/* epoll_wait() sleeps for whole milliseconds: rounded up, or the thread would wake in vain
+ * just before.  For less than one ppoll() sleeps, until the epoll descriptor has events. */
+static int wait_for_events(uint64_t ns)
+{
+	struct pollfd p = { atomic_load(&epoll_fd), POLLIN, 0 };
+	struct timespec ts = sr_timespec(ns);
+	int ms = (int)((ns + 999999) / 1000000);
+
+	if (ns && ns < 1000000) {
+		SR_SYS(SYS_ppoll, &p, 1, &ts, 0, _NSIG / 8);
+		ms = 0;
+	}
+	return (int)SR_SYS(SYS_epoll_pwait, p.fd, batch, BATCH, ms, 0, _NSIG / 8);
 }
 
 static void sleep_once(void)
 {
-	int ms = sleep_limit_ms(), n;
+	uint64_t ns = sleep_limit_ns();
+	int n;
 
-	if (ms)
+	if (ns)
 		atomic_store(&sleeping, true);	/* S; pair loop: wake() */
 	if (atomic_load(&posted))		/* L */
-		ms = 0;
-	n = (int)SR_SYS(SYS_epoll_pwait, atomic_load(&epoll_fd), batch, BATCH, ms, 0, _NSIG / 8);
+		ns = 0;
+	n = wait_for_events(ns);
 	atomic_store(&sleeping, false);
 	sr_observe(&handed);
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and

@@ -57,7 +57,7 @@ struct sr_task {
 };
 bool sr_loop_post(struct sr_task *t);
 
-/* One-shot timers, millisecond grain; those due at once run in the order of
+/* One-shot timers; those due at once run in the order of
  * their times.  loop thread only.  Zeroed but for fn; fn may set or free it. */
 struct sr_timer {
 	void (*fn)(struct sr_timer *t);
@@ -66,6 +66,7 @@ struct sr_timer {
 	unsigned epoch;		/* of the loop when it was set */
 };
 void sr_timer_set(struct sr_timer *t, unsigned ms);
+void sr_timer_set_us(struct sr_timer *t, unsigned us);
 void sr_timer_cancel(struct sr_timer *t);
 
 /* In the child of fork: forget the thread and all its watches, timers, tasks

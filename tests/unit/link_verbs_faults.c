@@ -649,6 +649,125 @@ static void test_vectors(void)
 	run_case(vectors_case, 0, 0);
 }
 
+/* ---- small writes of a program that computes ---- */
+
+static bool is_watched(struct end *e)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+	bool is;
+
+	sr_lock(&l->lock);
+	is = l->cq.watched;
+	sr_unlock(&l->lock);
+	return is;
+}
+
+/* Without a look at what has come. */
+static void write_small(struct end *e)
+{
+	struct iovec v[2];
+
+	pthread_mutex_lock(&e->tx);
+	if (e->link->ops->tx_room(e->link, v))
+		e->link->ops->tx_commit(e->link, 1, false);
+	pthread_mutex_unlock(&e->tx);
+}
+
+/* Returns how many bytes are not posted yet. */
+static uint64_t held_back(struct end *e)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+	uint64_t n;
+
+	sr_lock(&l->lock);
+	n = atomic_load(&e->link->tx_w) - l->tx.sent;
+	sr_unlock(&l->lock);
+	return n;
+}
+
+/* When the service thread looks; 0: that is not known, because it has just done so. */
+static uint64_t next_look_ns;
+
+static void look_call(void *arg)
+{
+	struct sr_vlook *k = &sr_vlink(((struct end *)arg)->link)->look;
+	uint64_t now = sr_now_ns();
+
+	next_look_ns = k->busy || k->timer.at_ns <= now ? 0 : k->timer.at_ns - now;
+}
+
+/* Three small writes, and then no call.  The third is held back until the others have
+ * completed, and the service thread looks soon. */
+static bool hold_once(struct end *e)
+{
+	uint64_t ns;
+	int i;
+
+	do {	/* in use, and so not watched */
+		usleep(1000);
+		e->link->ops->poll(e->link);
+	} while (!all_acked(e) || is_watched(e));
+	fake_pause(true);
+	for (i = 0; i < 3; i++)
+		write_small(e);
+	CHECK(held_back(e) == 1);
+	CHECK(!loop_call(look_call, e));
+	ns = next_look_ns;
+	say("the next look is in %u us\n", (unsigned)(ns / 1000));
+	CHECK(ns <= 200000);
+	fake_pause(false);
+	while (held_back(e))
+		usleep(100);
+	return ns;
+}
+
+static int held_case(unsigned a, unsigned b)
+{
+	struct end *e;
+	int i;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 2);
+	for (i = 0; i < 100 && !hold_once(e); i++)
+		;
+	CHECK(i < 100);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+/* A program that only sends takes its completions itself: none of them wakes the service
+ * thread. */
+static int sender_case(unsigned a, unsigned b)
+{
+	struct end *e;
+	int i;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 2);
+	usleep(150 * 1000);
+	while (!is_watched(e))	/* idle */
+		usleep(1000);
+	for (i = 0; i < 5000 && is_watched(e); i++) {
+		write_small(e);
+		usleep(1000);
+	}
+	CHECK(!is_watched(e));
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_small(void)
+{
+	run_case(held_case, 0, 0);
+	run_case(sender_case, 0, 0);
+}
+
 /* ---- a peer that cannot be heard ---- */
 
 /* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
@@ -934,6 +1053,7 @@ static const struct test tests[] = {
 	{"lost", test_lost, false},	     {"mute", test_mute, false},
 	{"neighbour", test_neighbour, false},
 	{"unwatched", test_unwatched, false}, {"vectors", test_vectors, false},
+	{"small", test_small, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},

@@ -55,7 +55,7 @@ int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
 int sr_verbs_arm_once(struct sr_link *link, unsigned want);
 /* The timer looks after the link, while something is unfinished or it is dead and not
- * closed.  how: SR_LOOK, SR_LOOK_SOON (in two milliseconds), or both.  any. */
+ * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both.  any. */
 void sr_vlook_start(struct sr_vlink *l, unsigned how);
 
 /* ---- tx.c ---- */

@@ -43,7 +43,8 @@
 enum {
 	BATCH = 8,		/* completions a poll */
 	TICK_MS = 50,
-	SOON_MS = 2,		/* a tick while bytes are held back */
+	SOON_US = 200,		/* a tick while bytes are held back */
+	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
 };
 
@@ -315,9 +316,20 @@ static bool look(struct sr_vlink *l, uint64_t now)
 /* The whole looks of all links come at one time, and wake the thread once. */
 static void set_timer(struct sr_vlook *k)
 {
-	unsigned ms = TICK_MS - sr_now_ns() / 1000000 % TICK_MS;
+	if (!(atomic_load(&k->on) & SR_LOOK_SOON))
+		sr_timer_set(&k->timer, TICK_MS - sr_now_ns() / 1000000 % TICK_MS);
+	else
+		sr_timer_set_us(&k->timer, k->busy ? BUSY_SOON_US : SOON_US);
+}
 
-	sr_timer_set(&k->timer, atomic_load(&k->on) & SR_LOOK_SOON ? SOON_MS : ms);
+/* Has the program looked since the last tick?  Then it will probably take the completions
+ * itself for which bytes wait.  locked */
+static bool is_busy(struct sr_vlink *l)
+{
+	bool yes = l->cq.used != l->look.soon_used;
+
+	l->look.soon_used = l->cq.used;
+	return yes;
 }
 
 /* The next tick is to be soon if bytes wait for a completion that nobody watches for, or
@@ -335,11 +347,12 @@ static void tick(struct sr_timer *t)
 	sr_fence_look();	/* pair look: sr_vlook_start() */
 	k->tick = now / TICK_NS;
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
-		soon = again = sr_vlink_end(l);
+		soon = again = k->busy = sr_vlink_end(l);
 	} else {
 		again = !whole || look(l, now);
 		sr_lock(&l->lock);
 		soon = l->qp && sr_vtx_waits(l) && !l->cq.watched;
+		k->busy = is_busy(l);
 		sr_unlock(&l->lock);
 	}
 	if (again) {
@@ -353,6 +366,7 @@ static void start(struct sr_task *t)
 	struct sr_vlink *l = SR_OF(struct sr_vlink, look.task, t);
 
 	l->look.timer.fn = tick;
+	l->look.busy = false;
 	if (l->id)
 		set_timer(&l->look);
 	sr_link_put(&l->link);

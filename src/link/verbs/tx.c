@@ -349,6 +349,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_link_offer_moves(link, n);
 	sr_vlink_lock(l);
 	l->tx.more = more;
+	l->cq.used++;	/* a program that only sends takes the completions here */
 	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {

@@ -91,7 +91,7 @@ struct sr_vcq {
 	unsigned sleepers;	/* threads between arm() and awake() */
 	unsigned armed_once;	/* SR_NOTIFY_ bits that an epoll set waits for */
 	bool watched;		/* the service thread does */
-	unsigned used;		/* counts the program's looks */
+	unsigned used;		/* counts the program's looks, and its writes */
 	struct sr_watch watch;
 };
 
@@ -137,7 +137,8 @@ enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
 struct sr_vlook {
 	uint64_t taken, sum, moved_ns;
 	uint64_t tick;		/* the number of the last whole look's */
-	unsigned used, quiet_ticks;
+	unsigned used, soon_used, quiet_ticks;
+	bool busy;		/* so is the program, with this link */
 	uint32_t msgs;
 	atomic_uint on;		/* SR_LOOK: the timer is set, or about to be.  any */
 	struct sr_task task;
