@@ -366,6 +366,21 @@ static uint64_t break_ns(struct sr_stream *st)
 	return forked ? AGAIN_LAZY_NS : sr_conf.again_ms * UINT64_C(1000000);
 }
 
+/* Some times more. */
+static bool asks_the_silent(struct sr_stream *st)
+{
+	if (st->up.asks >= LISTENER_ASKS)
+		return false;
+	ask_again(st, again_ns(st), &st->up.asks, ASKS_MAX);
+	return true;
+}
+
+/* RDMA's questions and answers may be lost. */
+static bool was_by_datagrams(struct sr_stream *st)
+{
+	return st->rare->ask.ops == &sr_rendezvous_verbs;
+}
+
 /* False: never again.  That several processes hold the peer's end may be over at any
  * time.  The process that has it may not have joined the others yet: a forked child
  * on a busy machine, a worker that does something else first.  A peer without a listener may just have begun to listen, or its
@@ -378,7 +393,7 @@ static bool asks_once_more(struct sr_stream *st)
 	case SR_REASON_USER:
 	case SR_REASON_TIMEOUT:
 		if (!st->up.heard)
-			return false;
+			return was_by_datagrams(st) && asks_the_silent(st);
 		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
 		return true;
 	case SR_REASON_NO_MATCH:
@@ -387,10 +402,7 @@ static bool asks_once_more(struct sr_stream *st)
 		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
 		return true;
 	case SR_REASON_NO_LISTENER:
-		if (st->up.asks >= LISTENER_ASKS)
-			return false;
-		ask_again(st, again_ns(st), &st->up.asks, ASKS_MAX);
-		return true;
+		return asks_the_silent(st);
 	}
 	return false;
 }

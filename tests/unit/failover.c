@@ -199,7 +199,7 @@ static int listener(struct sockaddr_in *a)
 	return l;
 }
 
-static void open_pair(struct pair *p, int l, const struct sockaddr_in *a, unsigned i)
+static void connect_pair(struct pair *p, int l, const struct sockaddr_in *a, unsigned i)
 {
 	char c;
 
@@ -209,6 +209,11 @@ static void open_pair(struct pair *p, int l, const struct sockaddr_in *a, unsign
 	p->fd[ANSWERER] = sr_accept(l, NULL, NULL);
 	CHECK(p->fd[ANSWERER] >= 0);
 	CHECK_EQ(sr_recv(p->fd[ANSWERER], &c, 1, MSG_DONTWAIT), -1);
+}
+
+static void open_pair(struct pair *p, int l, const struct sockaddr_in *a, unsigned i)
+{
+	connect_pair(p, l, a, i);
 	talk_until(p, linked);
 }
 
@@ -340,6 +345,33 @@ static void flap(const struct fault *f)
 	sr_close(l);
 }
 
+/* All requests are lost, until the asker has given up: it asks again later. */
+static void unheard(const struct fault *f)
+{
+	struct sockaddr_in a;
+	uint64_t from;
+	int l;
+
+	(void)f;
+	if (iwarp) {	/* TCP sends again */
+		printf("\n");
+		return;
+	}
+	fake_plug(iwarp);
+	l = listener(&a);
+	fake_lose_requests(4);
+	connect_pair(pairs, l, &a, 0);
+	from = sr_now_ns();
+	while (!linked(pairs)) {
+		CHECK(sr_now_ns() - from < UINT64_C(60000000000));
+		talk(pairs);
+		usleep(20000);
+	}
+	printf(" %u ms\n", (unsigned)((sr_now_ns() - from) / 1000000));
+	CHECK(!sr_close(pairs->fd[0]) && !sr_close(pairs->fd[1]));
+	sr_close(l);
+}
+
 static const struct fault faults[] = {
 	{"port-error", fail_over, port_error, true},
 	{"queue-error", fail_over, queue_error, true},
@@ -350,6 +382,7 @@ static const struct fault faults[] = {
 	{"no-path", fail_over, no_path, false},
 	{"silence", fail_over, silence, false},
 	{"flapping", flap, fake_flush, true},
+	{"unheard", unheard, fake_flush, true},
 };
 
 static int run_case(void *arg)

@@ -32,6 +32,8 @@ struct channel {
 static unsigned last_port = 50000, last_dev_port;
 static uint8_t ack_timeout, retries;
 static bool privileged;
+static unsigned lost;		/* requests to come */
+static int refused;		/* the status of the next rejection; 0: none is due */
 static struct {
 	bool set;
 	enum rdma_cm_event_type from, to;
@@ -305,6 +307,15 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 		return -1;
 	id->active = true;
 	retries = p->retry_count;
+	if (lost) {
+		lost--;
+		return 0;
+	}
+	if (refused) {
+		send_event(id, RDMA_CM_EVENT_REJECTED, refused);
+		refused = 0;
+		return 0;
+	}
 	while (l && (l->state != LISTENING ||
 		     source(l)->sin_port != target(id)->sin_port))
 		l = l->next;
@@ -384,6 +395,18 @@ void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 	swap.from = from;
 	swap.to = to;
 	swap.status = status;
+}
+
+void fake_lose_requests(unsigned n)
+{
+	LOCKED;
+	lost = n;
+}
+
+void fake_refuse_next(int status)
+{
+	LOCKED;
+	refused = status;
 }
 
 void fake_privileged(bool are)

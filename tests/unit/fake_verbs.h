@@ -54,6 +54,10 @@ void fake_fail_send(const struct ibv_qp *qp, unsigned n, enum ibv_wc_status stat
 void fake_fail_sends(enum ibv_wc_status status); /* all, until it is a success */
 /* Ports below 1024 cannot be bound: EACCES. */
 void fake_privileged(bool are);
+/* The next n requests of the CM are lost; the kernel sends them again 4.3 s later. */
+void fake_lose_requests(unsigned n);
+/* The kernel rejects the next request, of which no process has heard. */
+void fake_refuse_next(int status);
 /* The next CM event `from` comes as `to` instead. */
 void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 		     int status);

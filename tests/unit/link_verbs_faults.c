@@ -333,6 +333,44 @@ static int low_port_case(unsigned port, unsigned privileged)
 	return STRUCK;
 }
 
+/* Of the requests some do not reach the peer.  (iWARP's TCP sends again.) */
+static int lost_request_case(unsigned n, unsigned ms)
+{
+	uint64_t start;
+
+	begin_case();
+	try_listen();
+	fake_lose_requests(n);
+	start = sr_now_ns();
+	CHECK(session(1000));
+	say("%u ms\n", (unsigned)((sr_now_ns() - start) / 1000000));
+	CHECK(sr_now_ns() - start < ms * UINT64_C(1000000));
+	end_case();
+	return STRUCK;
+}
+
+/* Rejections of the kernel: 3 no resources, 10 stale connection: a number of a queue pair
+ * that it has seen lately. */
+static int refused_request_case(unsigned status, unsigned unused)
+{
+	(void)unused;
+	begin_case();
+	try_listen();
+	fake_refuse_next((int)status);
+	CHECK(session(1000));
+	end_case();
+	return STRUCK;
+}
+
+static void test_requests(void)
+{
+	if (iwarp)
+		return;
+	run_case(lost_request_case, 1, 4000);
+	run_case(refused_request_case, 3, 0);
+	run_case(refused_request_case, 10, 0);
+}
+
 static void test_low_port(void)
 {
 	run_case(low_port_case, 80, true);
@@ -1046,7 +1084,7 @@ static void test_long_soak(void)
 static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
-	{"low_port", test_low_port, false},
+	{"low_port", test_low_port, false},  {"requests", test_requests, false},
 	{"told", test_told, false},	     {"memlock", test_memlock, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},

@@ -18,8 +18,10 @@ enum {
 	RESOLVE_MS = 2000,
 	ASK_LOOKS = 200,	/* 5 s all in all */
 	LOOK_MS = 25,
+	SILENT_LOOKS = 60,	/* 1.5 s: an answerer needs 1 s at most (ACCEPT_NS) */
 	RETRIES = 3,
 	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
+	REJ_CONSUMER = 28,	/* a process says no, or has ended */
 	PRIVILEGED = 1024,	/* PROT_SOCK of the kernel */
 };
 
@@ -31,7 +33,7 @@ struct ask {
 	struct sr_vdev *dev;
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
-	unsigned looks;
+	unsigned looks, asked_at;	/* the look of the last request */
 	enum sr_holds holds;
 	bool iwarp;			/* the port is for iWARP; first a guess */
 	bool moved;			/* it asks at a low port's other place */
@@ -181,6 +183,7 @@ static const char *route_resolved(struct ask *a)
 	p.private_data_len = sizeof(data);
 	if (sr_vlib.cm_connect(id, &p))
 		return "no-listener";
+	a->asked_at = a->looks;
 	if (a->holds == SR_HOLDS_FIRST)
 		a->ask->told(a->ask, SR_FIRST_SENT);
 	return NULL;
@@ -199,8 +202,16 @@ static void established(struct ask *a)
 	ask->done(ask, &l->link, NULL);
 }
 
-/* The reason word in a refusal must be one of ours.  Without a word it is the kernel's: the
- * process that listened has ended. */
+/* The kernel has rejected it, and not for good: no resources, say, or a queue pair's number
+ * that it has seen lately (stale connection).  No process has. */
+static bool is_passing(struct ask *a, const struct sr_vcm_event *e)
+{
+	return e->type == RDMA_CM_EVENT_REJECTED && !a->iwarp && !e->data[0] &&
+	       e->status != REJ_NO_SERVICE && e->status != REJ_CONSUMER;
+}
+
+/* The reason word in a refusal must be one of ours.  Without a word the process that listened
+ * has ended, or its kernel has rejected us again and again. */
 static const char *refusal(struct ask *a, const struct sr_vcm_event *e)
 {
 	const char *word = (const char *)e->data;
@@ -214,6 +225,8 @@ static const char *refusal(struct ask *a, const struct sr_vcm_event *e)
 	}
 	if (r != SR_REASON_NONE && e->status != REJ_NO_SERVICE)
 		return sr_reason_word(r);
+	if (is_passing(a, e))
+		return "refused";
 	return a->iwarp || !word[0] || e->status == REJ_NO_SERVICE ? "no-listener" : "refused";
 }
 
@@ -257,6 +270,14 @@ static bool may_move(struct ask *a)
 	       sr_addr_port((struct sockaddr *)&a->ask->dst) < PRIVILEGED;
 }
 
+/* Asks again at the next look. */
+static void ask_later(struct ask *a)
+{
+	release(a);
+	a->retries++;
+	sr_timer_set(&a->timer, LOOK_MS);
+}
+
 /*
  * siw now and then refuses one of many connections, in one way or another (seen:
  * 2 of 64 at once, 1 of 300 in a row): such an asker asks again at its next looks.
@@ -264,9 +285,7 @@ static bool may_move(struct ask *a)
 static void no_more(struct ask *a, const char *reason)
 {
 	if (!strcmp(reason, "no-listener") && a->iwarp && a->retries < RETRIES) {
-		release(a);
-		a->retries++;
-		sr_timer_set(&a->timer, LOOK_MS);
+		ask_later(a);
 	} else if (!strcmp(reason, "no-listener") && may_move(a)) {
 		release(a);
 		a->moved = true;
@@ -274,6 +293,13 @@ static void no_more(struct ask *a, const char *reason)
 	} else {
 		fail_ask(a, reason);
 	}
+}
+
+/* A request is a datagram, and so is its answer.  The kernel sends it again after 4.3 s
+ * (CMA_CM_RESPONSE_TIMEOUT), which is too late for most. */
+static bool is_lost(const struct ask *a)
+{
+	return a->link && !a->iwarp && a->looks - a->asked_at >= SILENT_LOOKS;
 }
 
 /* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
@@ -288,7 +314,7 @@ static void look(struct sr_timer *t)
 		fail_ask(a, "timeout");
 	else if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
 		no_more(a, a->iwarp ? "no-listener" : "refused");
-	else if (!a->id)
+	else if (!a->id || is_lost(a))
 		reason = go_on(a);
 	if (reason)
 		fail_ask(a, reason);
@@ -313,7 +339,10 @@ static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
-		reason = is_first(a, e) ? go_on(a) : ask_failure(a, e);
+		if (is_passing(a, e) && a->retries < RETRIES)
+			ask_later(a);
+		else
+			reason = is_first(a, e) ? go_on(a) : ask_failure(a, e);
 		break;
 	}
 	if (reason)
