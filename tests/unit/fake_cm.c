@@ -31,7 +31,8 @@ struct channel {
 
 static unsigned last_port = 50000, last_dev_port;
 static uint8_t ack_timeout, retries;
-static bool privileged;
+static bool privileged, mapped;
+static int backlog[2];		/* of the last listener: InfiniBand, iWARP */
 static unsigned lost;		/* requests to come */
 static int refused;		/* the status of the next rejection; 0: none is due */
 static struct {
@@ -288,12 +289,12 @@ int fake_resolve_route(struct rdma_cm_id *cm, int ms)
 	return 0;
 }
 
-int fake_listen(struct rdma_cm_id *cm, int backlog)
+int fake_listen(struct rdma_cm_id *cm, int n)
 {
-	(void)backlog;
 	LOCKED;
 	if (fake_fails("cm_listen"))
 		return -1;
+	backlog[fake_device() && fake_device()->iwarp] = n;
 	((struct id *)cm)->state = LISTENING;
 	return 0;
 }
@@ -330,6 +331,8 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	child->v.port_num = child->port = id->port;
 	*source(child) = *target(id);
 	*target(child) = *source(id);
+	if (mapped)	/* iwcm.c of the kernel, where only the asker has a port mapper */
+		target(child)->sin_port ^= htons(0x4000);
 	name_gids(child);
 	child->peer = id;
 	child->state = ASKED;
@@ -395,6 +398,18 @@ void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 	swap.from = from;
 	swap.to = to;
 	swap.status = status;
+}
+
+int fake_backlog(bool iwarp)
+{
+	LOCKED;
+	return backlog[iwarp];
+}
+
+void fake_map_ports(bool map)
+{
+	LOCKED;
+	mapped = map;
 }
 
 void fake_lose_requests(unsigned n)

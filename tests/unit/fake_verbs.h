@@ -56,6 +56,10 @@ void fake_fail_sends(enum ibv_wc_status status); /* all, until it is a success *
 void fake_privileged(bool are);
 /* The next n requests of the CM are lost; the kernel sends them again 4.3 s later. */
 void fake_lose_requests(unsigned n);
+/* The answerer sees other ports of the asker than the asker does. */
+void fake_map_ports(bool map);
+/* Of the last listener on such a device. */
+int fake_backlog(bool iwarp);
 /* The kernel rejects the next request, of which no process has heard. */
 void fake_refuse_next(int status);
 /* The next CM event `from` comes as `to` instead. */

@@ -371,6 +371,44 @@ static void test_requests(void)
 	run_case(refused_request_case, 10, 0);
 }
 
+/* An iWARP device whose asker alone has a port mapper: both ends must see one identity of
+ * the link all the same, because the proof contains it. */
+static int mapped_case(unsigned a, unsigned b)
+{
+	uint8_t id[2][SR_ID_MAX];
+	size_t len[2];
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	fake_map_ports(iwarp);
+	e = open_end(ECHO << 8 | 2);
+	len[0] = e->link->ops->identity(e->link, id[0]);
+	len[1] = e->link->ops->identity(last_end->link, id[1]);
+	CHECK(len[0] && len[0] == len[1] && !memcmp(id[0], id[1], len[0]));
+	fake_map_ports(false);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+/* On iWARP the kernel makes a work item for each place of the backlog: 40 ms for 1024. */
+static int backlog_case(unsigned most, unsigned least)
+{
+	begin_case();
+	try_listen();
+	CHECK(fake_backlog(iwarp) >= (int)least && fake_backlog(iwarp) <= (int)most);
+	end_case();
+	return STRUCK;
+}
+
+static void test_iwarp(void)
+{
+	run_case(mapped_case, 0, 0);
+	run_case(backlog_case, iwarp ? 128 : 1024, 64);
+}
+
 static void test_low_port(void)
 {
 	run_case(low_port_case, 80, true);
@@ -1085,6 +1123,7 @@ static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
 	{"low_port", test_low_port, false},  {"requests", test_requests, false},
+	{"iwarp", test_iwarp, false},
 	{"told", test_told, false},	     {"memlock", test_memlock, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},

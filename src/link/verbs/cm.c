@@ -22,7 +22,8 @@
 
 enum {
 	RETRY_MS = 1000,	/* a listener whose device went */
-	BACKLOG = 1024, /* siw has so many work items, some per connection */
+	BACKLOG = 1024,		/* requests that may wait */
+	IWARP_BACKLOG = 128,	/* for each the kernel makes a work item: 40 us */
 	RETRIES = 6,		/* 7 is for ever on rxe (rxe_completer()) */
 	RNR_FOREVER = 7,
 };
@@ -335,7 +336,7 @@ static int listen_on(struct listener *ls, unsigned which, uint16_t port)
 		sr_vlib.cm_set_option(ls->id[which], RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY,
 				      &on, sizeof(on));
 	if (sr_vlib.cm_bind_addr(ls->id[which], (struct sockaddr *)&addr) ||
-	    sr_vlib.cm_listen(ls->id[which], BACKLOG))
+	    sr_vlib.cm_listen(ls->id[which], which == IB ? BACKLOG : IWARP_BACKLOG))
 		err = -errno;
 	sr_vdev_hide(ls->id[which]->verbs);
 	if (!err) {

@@ -315,7 +315,10 @@ static void verbs_hello(struct sr_link *link, struct sr_hello *hello)
 	};
 }
 
-/* Addresses and ports of the CM's connection, the asker's first. */
+/* Addresses and ports of the CM's connection, the asker's first.  On iWARP the asker's port
+ * does not count: if the asker's host has a port mapper (iwpmd) and the answerer's has none,
+ * the two ends see different ones.  The answerer's port tells this link from one that another
+ * process of its host has made. */
 static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 {
 	struct sr_vlink *l = sr_vlink(link);
@@ -336,7 +339,7 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 		sr_addr_plain(&s, sa);
 		bytes = sr_addr_bytes(&s, &len);
 		memcpy(id + 18 * i, bytes, len);
-		port = htons(sr_addr_port(sa));
+		port = l->iwarp && !i ? 0 : htons(sr_addr_port(sa));
 		memcpy(id + 18 * i + 16, &port, sizeof(port));
 	}
 	return 36;
