@@ -111,6 +111,7 @@ PARSE_INTEGER(milliseconds, 0, 3600 * 1000)
 PARSE_INTEGER(retry, 200, 60 * 1000)
 PARSE_INTEGER(microseconds, 0, 1000 * 1000)
 PARSE_INTEGER(port_offset, -65535, 65535)
+PARSE_INTEGER(tos, 0, 255)
 
 static int parse_flag(const char *value, void *field, size_t size)
 {

@@ -22,6 +22,7 @@ struct sr_policy {
 	size_t upgrade_bytes;	/* lazy: so many bytes both ways */
 	unsigned upgrade_wait_ms;
 	size_t ring_first, ring_max;	/* bytes, powers of two */
+	unsigned tos;		/* verbs: DSCP and ECN bits; 0: the device's */
 };
 
 /* Policy lazy: ask after so many calls, too.  A dialogue of short messages that gets

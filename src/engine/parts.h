@@ -150,6 +150,8 @@ struct sr_attach {
 	uint64_t since;		/* ns: when `att` was made */
 	struct sr_proving proving;
 	_Atomic uint64_t promises; /* options that a link cannot carry (upgrade/promise.c) */
+	atomic_bool tclass_set;	/* the program has set an option of upgrade/tclass.c; any */
+	uint8_t tclass;		/* of the link that is asked for, or in use; loop */
 	atomic_uint guesses;	/* of others, on all its links (upgrade/prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	void *listener[SR_KINDS]; /* rendezvous of each kind */

@@ -88,6 +88,7 @@ struct sr_ask {
 	/* The question has gone out, by which the kind calls it each time, or a first answer
 	 * has come. */
 	void (*told)(struct sr_ask *ask, enum sr_first first);
+	uint8_t tclass;			/* of the link's packets; 0: none */
 	bool holds;			/* wants a first answer */
 	bool heard;			/* a process has answered, if only by a refusal */
 	void *kind;			/* the kind's own */
@@ -105,6 +106,7 @@ struct sr_request {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
 	enum sr_holds holds;		/* its asker waits for tell() */
+	uint8_t tclass;			/* its asker's */
 	/* The upgrade room's, for accept(): */
 	uint64_t inode;			/* of our socket */
 	const struct sr_policy *policy;

@@ -18,6 +18,7 @@ void sr_question_encode(const struct sr_question *question, uint8_t buf[SR_QUEST
 	memset(buf, 0, SR_QUESTION_LEN);
 	sr_name_encode(&question->name, buf);
 	buf[HOLDS] = (uint8_t)question->holds;
+	buf[TCLASS] = question->tclass;
 }
 
 int sr_question_decode(struct sr_question *question, const uint8_t *buf, size_t len)
@@ -25,9 +26,10 @@ int sr_question_decode(struct sr_question *question, const uint8_t *buf, size_t 
 	struct sr_question q;
 
 	if (len < SR_QUESTION_LEN || sr_name_decode(&q.name, buf, SR_NAME_LEN) ||
-	    buf[HOLDS] > SR_HOLDS_ON || buf[TCLASS] || buf[ZERO] || buf[ZERO + 1])
+	    buf[HOLDS] > SR_HOLDS_ON || buf[ZERO] || buf[ZERO + 1])
 		return -EPROTO;
 	q.holds = buf[HOLDS];
+	q.tclass = buf[TCLASS];
 	*question = q;
 	return 0;
 }

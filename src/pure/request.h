@@ -25,6 +25,7 @@ enum sr_holds {
 struct sr_question {
 	struct sr_name name;
 	enum sr_holds holds;
+	uint8_t tclass;		/* traffic class of the link's packets; 0: none */
 };
 
 void sr_question_encode(const struct sr_question *question, uint8_t buf[SR_QUESTION_LEN]);

@@ -262,6 +262,8 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	}
 	if (time)
 		sr_stream_mode_changed(st);
+	if (sr_tclass_is(level, name))
+		sr_tclass_set(st);
 	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
 		memcpy(&v, val, sizeof(v));
 		set_push(st, name, v);

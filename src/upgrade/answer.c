@@ -246,6 +246,11 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign
 		sr_stream_put(s.found);
 		return last;
 	}
+	if (req->ops == &sr_rendezvous_verbs && !sr_tclass_takes(s.found, req->tclass)) {
+		sr_stream_reason(s.found, SR_REASON_OPTION);
+		req->ops->refuse(req, sr_reason_word(SR_REASON_OPTION));
+		goto dealt;
+	}
 	req->inode = sr_anchor_inode(s.found);
 	req->policy = s.found->policy;
 	sr_prove_know(s.found);

@@ -317,6 +317,8 @@ void sr_attach_progress(struct sr_stream *st)
 		st->up.att->ops->drop(st->up.att, "refused");
 	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
 		st->up.att->ops->drop(st->up.att, "fork");
+	if (st->up.att->ops == &sr_link_verbs && sr_tclass_changed(st))
+		st->up.att->ops->drop(st->up.att, "option");
 	ev = sr_link_events(st->up.att);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
 		shake_hands(st, ev);

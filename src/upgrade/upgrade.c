@@ -278,6 +278,7 @@ static void ask_next(struct sr_stream *st)
 					.holds = sr_waits(st) };
 		atomic_store(&st->hold.first, SR_FIRST_NONE);
 		ask->name.link_no = st->link_no + 1;
+		ask->tclass = ops == &sr_rendezvous_verbs ? sr_tclass_ask(st) : 0;
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_plain(&ask->src, (struct sockaddr *)&st->rare->local);
 		sr_addr_plain(&ask->dst, (struct sockaddr *)&st->rare->peer);
@@ -300,7 +301,7 @@ static void ask_next(struct sr_stream *st)
 static void note_answer(struct sr_stream *st, enum sr_reason reason)
 {
 	bool clear = reason == SR_REASON_FORK || reason == SR_REASON_USER ||
-		     reason == SR_REASON_DEFERRED;
+		     reason == SR_REASON_DEFERRED || reason == SR_REASON_OPTION;
 
 	if (clear || atomic_load(&st->reason) == SR_REASON_DEFERRED)
 		sr_stream_reason(st, reason);

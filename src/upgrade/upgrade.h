@@ -128,6 +128,18 @@ void sr_promise_foreign(struct sr_stream *st);
  * barred. */
 bool sr_promise_bars(struct sr_stream *st);
 
+/* ---- tclass.c: the traffic class of links over RDMA ---- */
+/* Is the option about it?  Then the program has set it.  Any thread. */
+bool sr_tclass_is(int level, int name);
+void sr_tclass_set(struct sr_stream *st);
+/* The class to be asked for.  loop */
+uint8_t sr_tclass_ask(struct sr_stream *st);
+/* Does the answerer's end take the class that is asked for?  Yes, unless its program has set
+ * another one.  loop */
+bool sr_tclass_takes(struct sr_stream *st, uint8_t asked);
+/* Has the program set a class since which is not that of the link `att'?  loop */
+bool sr_tclass_changed(struct sr_stream *st);
+
 /* ---- peers.c: the memory of peers; any thread ---- */
 /* Not answered: the peer is not asked for first_ns, and longer each time. */
 void sr_peer_refused(const struct sockaddr_storage *addr,

@@ -37,7 +37,7 @@ static void set_option(struct end *e)
 	} o[] = {
 		{"REUSEADDR", SOL_SOCKET, SO_REUSEADDR, {0, 1, 7}, false},
 		{"OOBINLINE", SOL_SOCKET, SO_OOBINLINE, {0, 1, 0}, false},
-		{"PRIORITY", SOL_SOCKET, SO_PRIORITY, {0, 3, 6}, false},
+		{"PRIORITY", SOL_SOCKET, SO_PRIORITY, {0, 3, 5}, false},
 		{"SNDBUF", SOL_SOCKET, SO_SNDBUF, {40000, 100000, 300000}, false},
 		{"RCVBUF", SOL_SOCKET, SO_RCVBUF, {40000, 100000, 300000}, false},
 		{"NODELAY", IPPROTO_TCP, TCP_NODELAY, {1, 1, 1}, false},
@@ -45,7 +45,6 @@ static void set_option(struct end *e)
 		{"KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE, {50, 7000, 0}, false},
 		{"KEEPCNT", IPPROTO_TCP, TCP_KEEPCNT, {1, 100, 1000}, false},
 		{"LINGER2", IPPROTO_TCP, TCP_LINGER2, {0, 3, 60}, false},
-		{"TOS", IPPROTO_IP, IP_TOS, {0, 8, 16}, false},
 		{"nothing", IPPROTO_TCP, 999, {0, 0, 0}, false},
 		{"RCVLOWAT 1", SOL_SOCKET, SO_RCVLOWAT, {0, 1, 1}, false},
 		{"RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, {1, 2, 300}, true},
@@ -53,8 +52,11 @@ static void set_option(struct end *e)
 		{"PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, {-1, -1, -1}, true},
 		{"TIMESTAMP", SOL_SOCKET, SO_TIMESTAMP, {0, 0, 0}, true},
 		{"SNDBUF small", SOL_SOCKET, SO_SNDBUF, {50000, 50000, 50000}, true},
+		/* Another traffic class: over RDMA, of another link */
+		{"TOS", IPPROTO_IP, IP_TOS, {0, 8, 16}, true},
+		{"PRIORITY class", SOL_SOCKET, SO_PRIORITY, {2, 4, 6}, true},
 	};
-	unsigned i = pick(odd_for(e, 1) ? COUNT(o) : COUNT(o) - 5);
+	unsigned i = pick(odd_for(e, 1) ? COUNT(o) : COUNT(o) - 7);
 	socklen_t len = once_in(8) ? pick(5) : sizeof(int);
 	int v = o[i].value[pick(3)], r;
 

@@ -48,6 +48,7 @@ static void defaults(void)
 	CHECK(!sr_conf.device[0]);
 	CHECK(sr_conf.cm_port_offset == 10000);
 	CHECK(sr_conf.policy.ring_first == 16384 && sr_conf.policy.ring_max == 1 << 20);
+	CHECK(sr_conf.policy.tos == 0);
 	CHECK(sr_conf.memory == 256 << 20);
 	CHECK(sr_conf.spin_us == 100);
 	CHECK(!sr_conf.io_uring);
@@ -83,6 +84,7 @@ static void good(void)
 	     sr_conf.policy.ring_first == 4096 && sr_conf.policy.ring_max == 65536);
 	GOOD("RING", "65536:65536",
 	     sr_conf.policy.ring_first == 65536 && sr_conf.policy.ring_max == 65536);
+	GOOD("TOS", "106", sr_conf.policy.tos == 106);
 	GOOD("MEMORY", "3g", sr_conf.memory == (size_t)3 << 30);
 	GOOD("SPIN_US", "0", sr_conf.spin_us == 0);
 	GOOD("IO_URING", "1", sr_conf.io_uring);
@@ -142,6 +144,8 @@ static void bad(void)
 	BAD("RING", "16k:48k", "16k:1m", sr_conf.policy.ring_max == 1 << 20);
 	BAD("RING", "2k:4k", "16k:1m", sr_conf.policy.ring_first == 16384);
 	BAD("RING", "4k:2g", "16k:1m", sr_conf.policy.ring_max == 1 << 20);
+	BAD("TOS", "256", "0", sr_conf.policy.tos == 0);
+	BAD("TOS", "-1", "0", sr_conf.policy.tos == 0);
 	BAD("SPIN_US", "5 ", "100", sr_conf.spin_us == 100);
 	BAD("IO_URING", "yes", "0", !sr_conf.io_uring);
 	BAD("IO_URING", "2", "0", !sr_conf.io_uring);

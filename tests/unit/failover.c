@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/ip.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -372,6 +373,69 @@ static void unheard(const struct fault *f)
 	sr_close(l);
 }
 
+/* ---- traffic class ---- */
+
+static void set_class(struct pair *p, int end, int level, int name, int v)
+{
+	CHECK(!sr_setsockopt(p->fd[end], level, name, &v, sizeof(v)));
+}
+
+static enum sr_reason reason_of(struct pair *p, int end)
+{
+	struct sr_stream *st = sr_fdtab_get(p->fd[end]);
+	enum sr_reason r;
+
+	CHECK(st);
+	r = (enum sr_reason)atomic_load(&st->reason);
+	sr_stream_put(st);
+	return r;
+}
+
+static bool refused_for_its_class(struct pair *p)
+{
+	return plain(p) && reason_of(p, ASKER) == SR_REASON_OPTION;
+}
+
+/* The link's class is that of the asker's socket; and of the new link, if the program sets
+ * another one. */
+static void classes(const struct fault *f)
+{
+	struct sockaddr_in a;
+	int l, tos = 0x68;
+
+	(void)f;
+	fake_plug(iwarp);
+	l = listener(&a);
+	open_pair(pairs, l, &a, 0);
+	CHECK_EQ(fake_class(), 0);
+	set_class(pairs, ASKER, IPPROTO_IP, IP_TOS, tos);
+	printf(" %u", talk_until(pairs, plain));
+	printf(" %u", talk_until(pairs, linked));
+	CHECK_EQ(fake_class(), tos);
+	/* The answerer's program sets the same, and the asker's once more: nothing changes. */
+	set_class(pairs, ANSWERER, IPPROTO_IP, IP_TOS, tos);
+	set_class(pairs, ASKER, IPPROTO_IP, IP_TOS, tos);
+	for (int i = 0; i < 30; i++) {
+		talk(pairs);
+		CHECK(linked(pairs));
+	}
+	set_class(pairs, ANSWERER, IPPROTO_IP, IP_TOS, IPTOS_LOWDELAY);
+	printf(" %u ms\n", talk_until(pairs, refused_for_its_class));
+	CHECK(!sr_close(pairs->fd[0]) && !sr_close(pairs->fd[1]));
+	/* Before there is a link; a priority is as good as a class. */
+	connect_pair(pairs, l, &a, 0);
+	set_class(pairs, ASKER, SOL_SOCKET, SO_PRIORITY, 6);
+	talk_until(pairs, linked);
+	CHECK_EQ(fake_class(), IPTOS_LOWDELAY);
+	CHECK(!sr_close(pairs->fd[0]) && !sr_close(pairs->fd[1]));
+	sr_conf.policy.tos = 106;	/* where the program sets none */
+	open_pair(pairs, l, &a, 0);
+	CHECK_EQ(fake_class(), 106);
+	CHECK(!sr_close(pairs->fd[0]) && !sr_close(pairs->fd[1]));
+	sr_conf.policy.tos = 0;
+	sr_close(l);
+}
+
 static const struct fault faults[] = {
 	{"port-error", fail_over, port_error, true},
 	{"queue-error", fail_over, queue_error, true},
@@ -382,6 +446,7 @@ static const struct fault faults[] = {
 	{"no-path", fail_over, no_path, false},
 	{"silence", fail_over, silence, false},
 	{"flapping", flap, fake_flush, true},
+	{"classes", classes, fake_flush, true},
 	{"unheard", unheard, fake_flush, true},
 };
 

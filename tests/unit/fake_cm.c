@@ -30,7 +30,7 @@ struct channel {
 };
 
 static unsigned last_port = 50000, last_dev_port;
-static uint8_t ack_timeout, retries;
+static uint8_t ack_timeout, retries, class;
 static bool privileged, mapped;
 static int backlog[2];		/* of the last listener: InfiniBand, iWARP */
 static unsigned lost;		/* requests to come */
@@ -251,10 +251,15 @@ int fake_bind_addr(struct rdma_cm_id *cm, struct sockaddr *addr)
 int fake_set_option(struct rdma_cm_id *cm, int level, int name, void *val,
 		    size_t len)
 {
-	(void)cm, (void)level;
+	(void)level;
 	LOCKED;
 	if (name == RDMA_OPTION_ID_ACK_TIMEOUT && len == 1)
 		ack_timeout = *(uint8_t *)val;
+	if (name == RDMA_OPTION_ID_TOS && len == 1) {
+		if (((struct id *)cm)->routed)
+			fake_broke("the traffic class comes too late for the route");
+		((struct id *)cm)->tos = *(uint8_t *)val;
+	}
 	return fake_fails("cm_set_option") ? -1 : 0;
 }
 
@@ -285,6 +290,7 @@ int fake_resolve_route(struct rdma_cm_id *cm, int ms)
 	LOCKED;
 	if (fake_fails("cm_resolve_route"))
 		return -1;
+	((struct id *)cm)->routed = true;
 	send_event((struct id *)cm, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 	return 0;
 }
@@ -307,6 +313,7 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	if (fake_fails("cm_connect"))
 		return -1;
 	id->active = true;
+	class = id->tos;
 	retries = p->retry_count;
 	if (lost) {
 		lost--;
@@ -404,6 +411,12 @@ int fake_backlog(bool iwarp)
 {
 	LOCKED;
 	return backlog[iwarp];
+}
+
+uint8_t fake_class(void)
+{
+	LOCKED;
+	return class;
 }
 
 void fake_map_ports(bool map)

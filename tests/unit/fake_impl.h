@@ -83,6 +83,8 @@ struct id {
 	bool active;
 	struct device *dev; /* once resolved; v.verbs when that is read */
 	uint8_t port;	    /* of it; v.port_num likewise */
+	uint8_t tos;
+	bool routed;
 	struct id *peer;
 	unsigned unacked; /* events */
 	struct id *next;

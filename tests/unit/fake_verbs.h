@@ -58,6 +58,8 @@ void fake_privileged(bool are);
 void fake_lose_requests(unsigned n);
 /* The answerer sees other ports of the asker than the asker does. */
 void fake_map_ports(bool map);
+/* The traffic class of the last request. */
+uint8_t fake_class(void);
 /* Of the last listener on such a device. */
 int fake_backlog(bool iwarp);
 /* The kernel rejects the next request, of which no process has heard. */

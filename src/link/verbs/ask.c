@@ -156,6 +156,10 @@ static const char *addr_resolved(struct ask *a)
 		return go_on(a);
 	}
 	sr_vcm_ack_timeout(a->id);
+	/* The route has it: the priority, and what the peer's device sends by. */
+	if (a->ask->tclass)
+		sr_vlib.cm_set_option(a->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
+				      &a->ask->tclass, sizeof(a->ask->tclass));
 	if (sr_vlib.cm_resolve_route(a->id, RESOLVE_MS))
 		return "no-device";
 	return NULL;
@@ -163,7 +167,8 @@ static const char *addr_resolved(struct ask *a)
 
 static const char *route_resolved(struct ask *a)
 {
-	const struct sr_question question = {.name = a->ask->name, .holds = a->holds};
+	const struct sr_question question = {.name = a->ask->name, .holds = a->holds,
+					     .tclass = a->ask->tclass};
 	struct rdma_conn_param p;
 	uint8_t data[SR_QUESTION_LEN];
 	struct rdma_cm_id *id = a->id;

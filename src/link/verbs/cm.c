@@ -236,6 +236,7 @@ static void connect_request(const struct sr_vcm_event *e)
 	r->req.ops = &sr_rendezvous_verbs;
 	r->req.name = question.name;
 	r->req.holds = question.holds;
+	r->req.tclass = question.tclass;
 	r->cm.event = request_event;
 	r->id = id;
 	id->context = &r->cm;

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tclass.c - owns the traffic class of a stream's link: what IP_TOS, IPV6_TCLASS or
+ * SO_PRIORITY of its socket say, or the knob TOS.  Over RDMA it decides which priority,
+ * DSCP and ECN bits packets have; the connection request carries it to the answerer's
+ * device, so one class holds for both directions, the asker's.  Over shared memory there
+ * are no packets.
+ *
+ * No class is 0: the device's own counts (default_roce_tos).
+ *
+ * Locks: rx_lock, under which the anchor is not closed.
+ */
+#include "base/sys.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
+
+#include "engine/engine.h"
+#include "engine/impl.h"
+#include "upgrade/upgrade.h"
+
+#define ECN 3			/* bits of the class that are TCP's, not the program's */
+
+static int option(int fd, int level, int name)
+{
+	socklen_t len = sizeof(int);
+	int v = 0;
+
+	return sr_sys_getsockopt(fd, level, name, &v, &len) ? 0 : v;
+}
+
+/* IP_TOS sets SO_PRIORITY as well, by the table ip_tos2prio of the kernel; this is the way
+ * back.  Other priorities have no class. */
+static unsigned of_priority(int priority)
+{
+	switch (priority) {
+	case 2:
+		return IPTOS_THROUGHPUT;
+	case 4:
+		return IPTOS_THROUGHPUT | IPTOS_LOWDELAY;
+	case 6:
+		return IPTOS_LOWDELAY;
+	default:
+		return 0;
+	}
+}
+
+/* A socket of IPv6 has a connection by IPv4 perhaps, for which IP_TOS counts. */
+static unsigned of_socket(int fd, bool ipv6)
+{
+	int v = ipv6 ? option(fd, IPPROTO_IPV6, IPV6_TCLASS) : option(fd, IPPROTO_IP, IP_TOS);
+
+	v &= 0xff & ~ECN;
+	return v ? (unsigned)v : of_priority(option(fd, SOL_SOCKET, SO_PRIORITY));
+}
+
+/* What the program has set. */
+static unsigned own(struct sr_stream *st)
+{
+	bool ipv6 = st->rare->name.family == AF_INET6;
+	int err = errno;
+	unsigned class = 0;
+
+	sr_lock(&st->rx_lock);
+	if (st->anchor >= 0)
+		class = of_socket(st->anchor, ipv6);
+	sr_unlock(&st->rx_lock);
+	errno = err;
+	return class;
+}
+
+bool sr_tclass_is(int level, int name)
+{
+	return (level == IPPROTO_IP && name == IP_TOS) ||
+	       (level == IPPROTO_IPV6 && name == IPV6_TCLASS) ||
+	       (level == SOL_SOCKET && name == SO_PRIORITY);
+}
+
+void sr_tclass_set(struct sr_stream *st)
+{
+	atomic_store(&st->up.tclass_set, true);
+	if (sr_loop_runs())
+		sr_stream_kick(st);
+}
+
+uint8_t sr_tclass_ask(struct sr_stream *st)
+{
+	unsigned class;
+
+	atomic_store(&st->up.tclass_set, false);
+	class = own(st);
+	st->up.tclass = (uint8_t)(class ? class : st->policy->tos);
+	return st->up.tclass;
+}
+
+bool sr_tclass_takes(struct sr_stream *st, uint8_t asked)
+{
+	unsigned class;
+
+	atomic_store(&st->up.tclass_set, false);
+	class = own(st);
+	st->up.tclass = asked;
+	return !class || class == asked;
+}
+
+bool sr_tclass_changed(struct sr_stream *st)
+{
+	uint8_t now = st->up.tclass;
+
+	if (!atomic_load(&st->up.tclass_set))
+		return false;
+	if (st->up.att->role == SR_ROLE_ANSWERER)
+		return !sr_tclass_takes(st, now);
+	return sr_tclass_ask(st) != now;
+}
