@@ -27,6 +27,7 @@
 #define SLEEP_MS 5000		/* at most: if our descriptors are lost meanwhile,
 				 * nothing can wake the thread */
 #define BROKEN_TICK_MS 10	/* without a working epoll descriptor */
+#define TURN_NS 2000000		/* then events are looked for again */
 
 static struct sr_mutex starting = SR_MUTEX(SR_RANK_LEAF);
 static atomic_bool running;
@@ -50,6 +51,8 @@ static atomic_uint handed;
 SR_APART static struct epoll_event batch[BATCH];
 static int batch_at, batch_end;
 static struct sr_timer *first_timer;
+static struct sr_task *ready, **ready_end = &ready;	/* posted, in their order */
+static uint64_t turn_ns;	/* when this turn of the loop began */
 static __thread bool here __attribute__((tls_model("initial-exec")));
 
 uint64_t sr_now_ns(void)
@@ -136,10 +139,19 @@ bool sr_loop_post(struct sr_task *t)
 	return fresh;
 }
 
-static void run_tasks(void)
+bool sr_loop_is_late(void)
 {
-	struct sr_task *t = atomic_exchange(&posted, NULL), *first = NULL;
+	return sr_now_ns() - turn_ns > TURN_NS;
+}
 
+/* Takes what was posted, last first, and puts it behind what is ready. */
+static void take_posted(void)
+{
+	struct sr_task *t = atomic_exchange(&posted, NULL), *first = NULL, **end;
+
+	if (!t)
+		return;
+	end = &t->next;
 	while (t) {
 		struct sr_task *next = t->next;
 
@@ -147,12 +159,26 @@ static void run_tasks(void)
 		first = t;
 		t = next;
 	}
-	while (first) {
-		t = first;
-		first = t->next;
+	*ready_end = first;
+	ready_end = end;
+}
+
+/* At least one; the rest in the next turn, if they take long. */
+static void run_tasks(void)
+{
+	struct sr_task *t;
+
+	take_posted();
+	while (ready) {
+		t = ready;
+		ready = t->next;
+		if (!ready)
+			ready_end = &ready;
 		/* From here on it may be posted again. */
 		atomic_exchange(&t->queued, 0);
 		t->fn(t);
+		if (ready && sr_loop_is_late())
+			return;
 	}
 }
 
@@ -244,6 +270,8 @@ static void run_timers(void)
 
 		sr_timer_cancel(t);
 		t->fn(t);
+		if (first_timer && sr_loop_is_late())
+			return;
 	}
 }
 
@@ -341,7 +369,7 @@ static void sleep_once(void)
 
 	if (ns)
 		atomic_store(&sleeping, true);	/* S; pair loop: wake() */
-	if (atomic_load(&posted))		/* L */
+	if (atomic_load(&posted) || ready)	/* L */
 		ns = 0;
 	n = wait_for_events(ns);
 	atomic_store(&sleeping, false);
@@ -352,6 +380,7 @@ static void sleep_once(void)
 		sr_now_sleep(BROKEN_TICK_MS * 1000000);
 	batch_at = 0;
 	batch_end = n > 0 ? n : 0;
+	turn_ns = sr_now_ns();
 }
 
 static void *loop(void *arg)
@@ -455,4 +484,6 @@ void sr_loop_forget(void)
 	atomic_store(&posted, NULL);
 	batch_at = batch_end = 0;
 	first_timer = NULL;
+	ready = NULL;
+	ready_end = &ready;
 }

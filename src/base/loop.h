@@ -27,6 +27,10 @@ bool sr_loop_runs(void);
 /* For a child of vfork: can it wake the parent's? */
 bool sr_loop_in_reach(void);
 
+/* This turn of the loop has lasted for long: a function that has more to do leaves that to
+ * the next turn.  loop */
+bool sr_loop_is_late(void);
+
 /* True in the service thread. */
 bool sr_loop_here(void);
 

@@ -844,6 +844,103 @@ static void test_small(void)
 	run_case(sender_case, 0, 0);
 }
 
+/* ---- many links at once ---- */
+
+/* A watch that is always ready: the loop comes to it in each of its turns. */
+static struct {
+	struct sr_watch watch;
+	unsigned seen, most;	/* links made and destroyed: till now, in one turn */
+	uint64_t from_ns, longest_ns;
+} turns;
+
+static void count_turn(struct sr_watch *w, uint32_t events)
+{
+	unsigned n = fake_calls("cm_create_qp") + fake_calls("v_dealloc_pd");
+	uint64_t now = sr_now_ns();
+
+	(void)w, (void)events;
+	if (n - turns.seen > turns.most)
+		turns.most = n - turns.seen;
+	if (now - turns.from_ns > turns.longest_ns)
+		turns.longest_ns = now - turns.from_ns;
+	turns.seen = n;
+	turns.from_ns = now;
+}
+
+static void turns_begin(void *arg)
+{
+	(void)arg;
+	turns.watch.fd = eventfd(1, 0);
+	turns.watch.fn = count_turn;
+	turns.seen = fake_calls("cm_create_qp") + fake_calls("v_dealloc_pd");
+	turns.from_ns = sr_now_ns();
+	turns.most = 0;
+	turns.longest_ns = 0;
+	CHECK(!sr_loop_watch(&turns.watch, EPOLLIN));
+}
+
+static void turns_end(void *arg)
+{
+	(void)arg;
+	sr_loop_unwatch(&turns.watch);
+	close(turns.watch.fd);
+}
+
+enum { AT_ONCE = 24 };
+
+static void ask_for_all(void *arg)
+{
+	struct end **e = arg;
+
+	for (int i = 0; i < AT_ONCE; i++)
+		CHECK(!sr_rendezvous_verbs.ask(&e[i]->ask));
+}
+
+static void let_all_go(void *arg)
+{
+	struct end **e = arg;
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		e[i]->link->ops->drop(e[i]->link, "short");
+		put_call(e[i]);
+	}
+}
+
+/* The service thread has other things to do as well: it answers the PROBEs of all links. */
+static int turns_case(unsigned a, unsigned b)
+{
+	struct end *e[AT_ONCE];
+	unsigned i;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	for (i = 0; i < AT_ONCE; i++)
+		e[i] = ask_prepare(ECHO << 8 | i, listen_port);
+	CHECK(!loop_call(turns_begin, NULL));
+	CHECK(!loop_call(ask_for_all, e));
+	for (i = 0; i < AT_ONCE; i++)
+		CHECK(ask_wait(e[i]));
+	say("made: %u in a turn, %u us\n", turns.most, (unsigned)(turns.longest_ns / 1000));
+	CHECK(turns.most <= AT_ONCE / 3);
+	turns.most = 0;
+	turns.longest_ns = 0;
+	CHECK(!loop_call(let_all_go, e));
+	while (sr_memory_used())
+		usleep(1000);
+	CHECK(!loop_call(turns_end, NULL));
+	say("ended: %u in a turn, %u us\n", turns.most, (unsigned)(turns.longest_ns / 1000));
+	CHECK(turns.most <= AT_ONCE / 3);
+	end_case();
+	return STRUCK;
+}
+
+static void test_turns(void)
+{
+	if (fake_profile()->slow_us)
+		run_case(turns_case, 0, 0);
+}
+
 /* ---- a peer that cannot be heard ---- */
 
 /* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
@@ -1130,7 +1227,7 @@ static const struct test tests[] = {
 	{"lost", test_lost, false},	     {"mute", test_mute, false},
 	{"neighbour", test_neighbour, false},
 	{"unwatched", test_unwatched, false}, {"vectors", test_vectors, false},
-	{"small", test_small, false},
+	{"small", test_small, false},	     {"turns", test_turns, false},
 	{"late", test_late, false},
 	{"steps", test_steps, false},	     {"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},

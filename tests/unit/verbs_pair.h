@@ -354,7 +354,7 @@ static void ask_call(void *arg)
 	}
 }
 
-static struct end *ask_start(uint32_t no, int port)
+static struct end *ask_prepare(uint32_t no, int port)
 {
 	struct end *e = new_end(no);
 	struct sr_ask *a = &e->ask;
@@ -370,6 +370,13 @@ static struct end *ask_start(uint32_t no, int port)
 	a->done = asked;
 	a->told = end_told;
 	a->holds = ask_holds;
+	return e;
+}
+
+static struct end *ask_start(uint32_t no, int port)
+{
+	struct end *e = ask_prepare(no, port);
+
 	CHECK(!loop_call(ask_call, e));
 	return e;
 }

@@ -496,6 +496,9 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 		sr_debug("verbs: CM event %d, status %d", (int)e.type,
 			 e.status);
 		handle(&e);
+		/* To make a link takes a millisecond.  The channel is readable still. */
+		if (sr_loop_is_late())
+			return;
 	}
 }
 
