@@ -360,7 +360,7 @@ static void unheard(const struct fault *f)
 	}
 	fake_plug(iwarp);
 	l = listener(&a);
-	fake_lose_requests(4);
+	fake_lose_requests(2);
 	connect_pair(pairs, l, &a, 0);
 	from = sr_now_ns();
 	while (!linked(pairs)) {

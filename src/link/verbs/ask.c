@@ -34,6 +34,7 @@ struct ask {
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
 	unsigned looks, asked_at;	/* the look of the last request */
+	bool repeated;			/* a request that seemed to be lost */
 	enum sr_holds holds;
 	bool iwarp;			/* the port is for iWARP; first a guess */
 	bool moved;			/* it asks at a low port's other place */
@@ -301,10 +302,17 @@ static void no_more(struct ask *a, const char *reason)
 }
 
 /* A request is a datagram, and so is its answer.  The kernel sends it again after 4.3 s
- * (CMA_CM_RESPONSE_TIMEOUT), which is too late for most. */
+ * (CMA_CM_RESPONSE_TIMEOUT), which is too late for most.  Once only: an answerer that has too
+ * much to do must not get more of it. */
 static bool is_lost(const struct ask *a)
 {
-	return a->link && !a->iwarp && a->looks - a->asked_at >= SILENT_LOOKS;
+	return a->link && !a->iwarp && !a->repeated && a->looks - a->asked_at >= SILENT_LOOKS;
+}
+
+static const char *repeat(struct ask *a)
+{
+	a->repeated = true;
+	return go_on(a);
 }
 
 /* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
@@ -319,7 +327,9 @@ static void look(struct sr_timer *t)
 		fail_ask(a, "timeout");
 	else if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
 		no_more(a, a->iwarp ? "no-listener" : "refused");
-	else if (!a->id || is_lost(a))
+	else if (is_lost(a))
+		reason = repeat(a);
+	else if (!a->id)
 		reason = go_on(a);
 	if (reason)
 		fail_ask(a, reason);
