@@ -287,6 +287,7 @@ static void splice_server(int lfd)
 	ssize_t n;
 
 	await_go(fd);
+	send_go(fd);
 	if (pipe(p))
 		die("pipe");
 	while ((n = splice(fd, NULL, p[1], NULL, 50000, SPLICE_F_MOVE)) > 0)
@@ -310,7 +311,9 @@ static void splice_client(void)
 	struct data d = DATA(25);
 	uint32_t crc = 0;
 
+	/* The peer has what it was sent before the stream is plain. */
 	send_go(fd);
+	await_go(fd);
 	if (pipe(p))
 		die("pipe");
 	for (int i = 0; i < 100; i++) {
