@@ -290,14 +290,18 @@ static void repeat_server(int lfd)
 /* A program that has made its set ends, and its child goes on.  early: it has connected, too. */
 static void background(bool early)
 {
-	int ends[2], fd = -1, ep;
-	pid_t pid = split();
+	int ends[2], over[2], fd = -1, ep;
+	pid_t pid;
 	char c;
 
+	if (pipe(over))
+		die("pipe");
+	pid = split();
 	if (pid) {
+		close(over[1]);
 		if (waitpid(pid, NULL, 0) != pid)
 			die("waitpid");
-		await_post("over");
+		say_result("all have ended", read(over[0], &c, 1));
 		return;
 	}
 	if (pipe(ends))
@@ -323,7 +327,6 @@ static void background(bool early)
 		fd = -1;
 	}
 	fflush(stdout);
-	post("over");
 	_exit(0);
 }
 
