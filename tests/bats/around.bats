@@ -52,6 +52,7 @@ library() {
 	need "${CC:-gcc}"
 	"${CC:-gcc}" -shared -fPIC -o "$PLUG" "$SR_TOP/tests/lib/plug.c"
 	compare around "$1" -w mixed -l -r 'foreign-library|peer-dropped'
+	grep -l '"reason": *"foreign-library"' "$BATS_TEST_TMPDIR/$1".*/*.report
 }
 
 @test "a library that looks into the C library first (RTLD_DEEPBIND)" {

@@ -235,6 +235,10 @@ heir() {
 	ends never never any
 }
 
+@test "off: a knob leaves out all kinds of links" {
+	ends off off any SOCKRAIL_LINKS=none
+}
+
 @test "no-device: there is none of that name" {
 	ends 'no-device|no-library' 'no-device|no-library' any SOCKRAIL_LINKS=verbs \
 		SOCKRAIL_DEVICE=none0
