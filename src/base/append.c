@@ -15,15 +15,15 @@
 #include "base/process.h"
 #include "base/signal.h"
 
-/* A regular file, made if it is not there, or a character device: a descriptor with
+/* A regular file, made if it is not there (create), or a character device: a descriptor with
  * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which
  * somebody else may have put there; EINVAL: it is something else, which may have no
  * reader. */
-static int open_path(const char *path)
+static int open_path(const char *path, bool create)
 {
 	/* Without O_NONBLOCK a FIFO would be waited for. */
-	int fd = sr_now_open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY |
-					   O_NOFOLLOW | O_NONBLOCK, 0666);
+	int fd = sr_now_open(path, O_WRONLY | O_APPEND | (create ? O_CREAT : 0) | O_CLOEXEC |
+					   O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, 0666);
 	struct stat st;
 	int err = EINVAL;
 
@@ -49,52 +49,62 @@ ssize_t sr_append_write(int fd, const void *buf, size_t n)
 	return r;
 }
 
-/* `kept`, once the file is open: it is void in the child of fork, which has closed the
- * descriptor.  One word, so that a signal handler never sees half of it. */
-static uint64_t kept_now(int fd)
-{
-	return (uint64_t)sr_process_owner() << 32 | (uint32_t)(fd + 1);
-}
-
 /* The file's descriptor, or -1 and errno. */
-static int get(struct sr_append *file)
+static int get(struct sr_append *file, bool create)
 {
-	uint64_t old = atomic_load(&file->kept);
-	int fd = (int)(uint32_t)old - 1;
+	int old = atomic_load(&file->kept), fd;
 
-	if (old && old == kept_now(fd))
-		return fd;
+	if (old)
+		return old - 1;
 	if (!sr_process_ours()) {	/* vfork's child writes no table of its parent */
 		errno = ECHILD;
 		return -1;
 	}
 	/* EBADF: the program closes numbers that it does not have (fdpriv.h). */
 	do
-		fd = sr_fd_own(open_path(file->path));
+		fd = sr_fd_own(open_path(file->path, create));
 	while (fd < 0 && errno == EBADF);
-	if (fd >= 0 && !atomic_compare_exchange_strong(&file->kept, &old, kept_now(fd))) {
+	if (fd >= 0 && !atomic_compare_exchange_strong(&file->kept, &old, fd + 1)) {
 		sr_fd_close(fd);	/* another thread was first */
-		fd = (int)(uint32_t)old - 1;
+		fd = old - 1;
 	}
 	return fd;
 }
 
-bool sr_append_line(struct sr_append *file, const char *line, size_t len)
+static bool append_all(struct sr_append *file, const char *text, size_t len)
 {
-	int fd = get(file);
-	ssize_t n = fd < 0 ? -1 : sr_append_write(fd, line, len);
+	int fd = get(file, true);
+	ssize_t n = fd < 0 ? -1 : 1;
 
-	if (n < 0 && errno == EBADF)	/* closed behind our back: next time anew */
-		atomic_store(&file->kept, 0);
-	if (n >= 0)
+	while (n > 0 && len) {
+		n = sr_append_write(fd, text, len);
+		text += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+	}
+	if (!n)
 		errno = ENOSPC;
-	return n == (ssize_t)len;
+	return !len;
 }
 
-void sr_append_open(struct sr_append *file)
+bool sr_append_text(struct sr_append *file, const char *text, size_t len)
+{
+	if (append_all(file, text, len))
+		return true;
+	if (errno != EBADF || !sr_process_ours())
+		return false;
+	atomic_store(&file->kept, 0);	/* closed behind our back */
+	return append_all(file, text, len);
+}
+
+void sr_append_open(struct sr_append *file, bool create)
 {
 	int err = errno;
 
-	get(file);
+	get(file, create);
 	errno = err;
+}
+
+bool sr_append_has(const struct sr_append *file, int fd)
+{
+	return atomic_load(&file->kept) == fd + 1;
 }

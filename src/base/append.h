@@ -2,7 +2,7 @@
 /*
  * append.h - a file to which we append lines, the log or the report.  It is kept open
  * under a private descriptor, so that lines can be written when the program has no
- * descriptor left.
+ * descriptor left, and when it or its child has become a user who may not open the file.
  */
 #ifndef SR_APPEND_H
 #define SR_APPEND_H
@@ -10,21 +10,23 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 struct sr_append {
 	const char *path;
-	_Atomic uint64_t kept;	/* append.c */
+	atomic_int kept;	/* its descriptor + 1; 0: not open */
 };
 
-/* Opens the file, if it is not open yet; may fail, sr_append_line() tries again.
- * Both are async-signal-safe. */
-void sr_append_open(struct sr_append *file);
+/* Opens the file, unless it is open; create: if it is not there yet.  May fail,
+ * sr_append_text() tries again.  Both are async-signal-safe. */
+void sr_append_open(struct sr_append *file, bool create);
 
-/* One line, in one write(2).  False, and errno: it is not, or not all of it, in the
- * file. */
-bool sr_append_line(struct sr_append *file, const char *line, size_t len);
+/* Whole lines, in one write(2) but where the file takes less.  False, and errno: they are
+ * not, or not all of them, in the file. */
+bool sr_append_text(struct sr_append *file, const char *text, size_t len);
+
+/* For the child of fork, which keeps it. */
+bool sr_append_has(const struct sr_append *file, int fd);
 
 /* As write(2), but for SIGXFSZ and SIGPIPE, which the program does not get. */
 ssize_t sr_append_write(int fd, const void *buf, size_t n);

@@ -44,6 +44,7 @@ struct sr_conf {
 	enum sr_level log;
 	char log_file[256];	/* "" stderr */
 	char report[256];	/* "" none */
+	unsigned report_ms;	/* lines are gathered for so long; 0: written at once */
 	char rules[256], profile[256], config_dir[256];	/* settings.h; "" none */
 };
 extern struct sr_conf sr_conf;

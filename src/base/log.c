@@ -51,13 +51,19 @@ static void stderr_write(const char *line, size_t len)
 	(void)!sr_append_write(STDERR_FILENO, line, len);
 }
 
+static struct sr_append file = { .path = sr_conf.log_file };
+
+bool sr_log_keeps(int fd)
+{
+	return sr_append_has(&file, fd);
+}
+
 static void emit(const char *line, size_t len)
 {
-	static struct sr_append file = { .path = sr_conf.log_file };
 	static atomic_bool warned;
 
 	if (sr_conf.log_file[0]) {
-		if (sr_append_line(&file, line, len))
+		if (sr_append_text(&file, line, len))
 			return;
 		/* (Logging this line calls emit() again, once.) */
 		if (!atomic_exchange(&warned, true))

@@ -13,6 +13,7 @@
 
 extern const char *const sr_level_words[];	/* "error" ..., NULL */
 void sr_log_init(void);	/* by sr_conf_load(): remembers what standard error is */
+bool sr_log_keeps(int fd);	/* of the child of fork: it goes on to use it */
 void sr_log_write(enum sr_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -6,14 +6,13 @@
 #include "base/report.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/addr.h"
 #include "base/apart.h"
-#include "base/append.h"
 #include "base/conf.h"
+#include "base/gather.h"
 #include "base/log.h"
 
 /* A line with a program name, a link and two addresses. */
@@ -99,24 +98,16 @@ const char *sr_report_program(void)
 	return program;
 }
 
-static struct sr_append file = { .path = sr_conf.report };
-
-void sr_report_open(void)
-{
-	sr_enter();
-	sr_append_open(&file);
-	sr_leave();
-}
-
 void sr_report_write(const struct sr_report *r)
 {
-	static atomic_bool warned;
 	char line[LINE_SIZE], link[2 * sizeof(r->link)], local[80], peer[80];
 	char reason[32], error[32];
+	pid_t pid;
 	int err = errno, len;
 
 	if (!sr_conf.report[0])
 		return;
+	pid = sr_sys_getpid();
 	escape(link, sizeof(link), r->link);
 	sr_addr_format(local, sizeof(local), &r->local);
 	sr_addr_format(peer, sizeof(peer), &r->peer);
@@ -126,7 +117,7 @@ void sr_report_write(const struct sr_report *r)
 			"\"tx_plain\":%llu,\"tx_shm\":%llu,\"tx_verbs\":%llu,"
 			"\"rx_plain\":%llu,\"rx_shm\":%llu,\"rx_verbs\":%llu,"
 			"\"switches\":%u,\"reason\":%s,\"error\":%s}\n",
-			program, (int)sr_sys_getpid(), r->connected ? "connect" : "accept",
+			program, (int)pid, r->connected ? "connect" : "accept",
 			local, peer, link, (unsigned long long)r->tx[SR_WAY_PLAIN],
 			(unsigned long long)r->tx[SR_WAY_SHM],
 			(unsigned long long)r->tx[SR_WAY_VERBS],
@@ -135,10 +126,6 @@ void sr_report_write(const struct sr_report *r)
 			(unsigned long long)r->rx[SR_WAY_VERBS], r->switches,
 			quoted(reason, sr_reason_word(r->reason)),
 			quoted(error, r->error ? sr_errno_name(r->error) : NULL));
-	sr_enter();
-	if (!sr_append_line(&file, line, (size_t)len) && !atomic_exchange(&warned, true))
-		sr_warn("cannot write the report to %s: %s", sr_conf.report,
-			sr_errno_name(errno));
-	sr_leave();
+	sr_gather_line(pid, line, (size_t)len);
 	errno = err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * report.h - SOCKRAIL_REPORT: one JSON object a line when a stream ends,
- * appended in one write.  The keys are in sockrail(7).
+ * report.h - SOCKRAIL_REPORT: one JSON object a line when a stream ends.  The keys are in
+ * sockrail(7).
  */
 #ifndef SR_REPORT_H
 #define SR_REPORT_H
@@ -39,9 +39,7 @@ struct sr_report {
 };
 void sr_report_init(void);	/* by sr_conf_load(): remembers the program's name */
 const char *sr_report_program(void); /* printable, escaped for JSON */
-/* Both are async-signal-safe.  open: before the first line, while there are
- * descriptors left; nothing if it is open already. */
-void sr_report_open(void);
+/* Async-signal-safe.  (gather.h has when it is in the file.) */
 void sr_report_write(const struct sr_report *r);
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/addr.h"
 #include "base/apart.h"
 #include "base/fdpriv.h"
+#include "base/gather.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/probe.h"
@@ -242,7 +243,7 @@ struct sr_stream *sr_stream_open(int fd)
 	if (!st)
 		return NULL;
 	if (sr_conf.report[0])
-		sr_report_open();
+		sr_gather_open(true);
 	st->policy = &sr_conf.policy;
 	st->generation = generation;
 	st->anchor = fd;

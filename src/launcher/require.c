@@ -183,6 +183,7 @@ int require_run(const char *kind, char **command)
 		snprintf(path, sizeof(path), "%s", given);
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	}
+	setenv("SOCKRAIL_REPORT_MS", "0", 1);	/* what is killed has reported, too */
 	if (fd >= 0)
 		report = fdopen(fd, "r");
 	if (!report || fseek(report, 0, SEEK_END))

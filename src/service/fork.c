@@ -12,6 +12,7 @@
 #include "base/closer.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/gather.h"
 #include "base/last.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -71,7 +72,7 @@ static bool is_kept(int fd)
 {
 	int i;
 
-	if (sr_fd_is_slow(fd))
+	if (sr_fd_is_slow(fd) || sr_gather_keeps(fd) || sr_log_keeps(fd))
 		return true;
 	for (i = 0; i < doorbell_count; i++)
 		if (doorbells[i] == fd)
@@ -110,6 +111,7 @@ static void in_child(void)
 	sr_loop_forget();
 	sr_closer_forget();
 	sr_last_forget();
+	sr_gather_forget();
 	note_bell(sr_doorbell_forget());
 	sr_fd_forget_all(is_kept);
 	sr_closer_inherit();

@@ -14,6 +14,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/cancel.h"
+#include "base/gather.h"
 #include "base/now.h"
 
 /* The C library is about to close the descriptor of file, without us.  What is
@@ -63,8 +64,11 @@ static void before_exec(void)
 		sr_streams_before_exec();
 	else
 		before_spawn();
-	if (sr_epoll_max() >= 0 && sr_process_ours())
-		sr_epolls_leave(false);
+	if (sr_process_ours()) {
+		if (sr_epoll_max() >= 0)
+			sr_epolls_leave(false);
+		sr_gather_end();
+	}
 	errno = saved;
 }
 
@@ -73,8 +77,11 @@ static void after_exec(void)
 {
 	if (has_streams())
 		sr_streams_after_exec();
-	if (sr_epoll_max() >= 0 && sr_process_ours())
+	if (!sr_process_ours())
+		return;
+	if (sr_epoll_max() >= 0)
 		sr_epolls_return();
+	sr_gather_go_on();
 }
 
 #define SR_CALL(family, ret, name, params, args)
@@ -120,6 +127,7 @@ static void before_exit(void)
 		sr_streams_exit();
 	if (sr_epoll_max() >= 0 && !sr_held.count)
 		sr_epolls_leave(true);
+	sr_gather_end();
 }
 
 static void behind_destructors(int status, void *arg)

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/gather.h"
 #include "base/order.h"
 #include "engine/engine.h"
 
@@ -56,6 +57,10 @@ bool sr_shim_ready(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	if (sr_shim_ready() && !sr_conf.never)
+	if (!sr_shim_ready())
+		return;
+	if (!sr_conf.never)
 		sr_fd_reserve();
+	if (sr_conf.report[0])
+		sr_gather_open(false);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # SOCKRAIL_REPORT: exact counts, and why a stream stayed or became plain.
 
-# shellcheck disable=SC2154 # set by bats and by what is loaded
+# shellcheck disable=SC2154,SC2034 # set by bats and by what is loaded; read by case.bash
 load ../lib/common
 load ../lib/case
 
@@ -170,4 +170,80 @@ warned() {
 	# There is no link, of which the server could say anything.
 	(ulimit -f 1 && pair "$name.log" wait wait basic chat SOCKRAIL_LOG_FILE="$name")
 	warned "$name.log" "$name.*EFBIG" client
+}
+
+# once DIR: no stream has two lines of one end
+once() {
+	local twice
+	twice=$(cat "$1"/*.report | sed 's/.*"role":\("[a-z]*","local":"[^"]*","peer":"[^"]*"\).*/\1/' |
+		sort | uniq -d)
+	[ -z "$twice" ] || { echo "twice: $twice"; return 1; }
+}
+
+# all_said CASE LINES: each stream has its line, and one, and no timer has come to it
+all_said() {
+	compare report "$1" -m lazy -w plain -r 'short|not-asked|exec' -n "$2" \
+		SOCKRAIL_REPORT_MS=3600000
+	[[ " $SR_TEST_MODES " != *" lazy "* ]] || once "$BATS_TEST_TMPDIR/$1.lazy"
+}
+
+@test "many streams, and the end of the process: by exit, by _exit, by quick_exit" {
+	all_said exit 100
+	all_said _exit 100
+	all_said quick_exit 100
+	all_said thread 100
+}
+
+@test "many streams, and _exit in a handler while they end" {
+	needs_signals
+	all_said handler 200
+}
+
+@test "many streams, and another program in the process" {
+	all_said exec 100
+}
+
+@test "many streams, and children at any time, with streams of their own" {
+	all_said fork 220
+}
+
+@test "many streams: lines are gathered, and written within SOCKRAIL_REPORT_MS" {
+	local name=$BATS_TEST_TMPDIR/on
+	run_pair lazy lazy report killed SOCKRAIL_REPORT_MS=3600000
+	[ "$(cat "$dir"/*.report | wc -l)" -lt 50 ]
+	run_pair lazy lazy report killed SOCKRAIL_REPORT_MS=0
+	[ "$(cat "$dir"/*.report | wc -l)" = 200 ]
+	# What runs on has its lines written, too.
+	pair "$name" lazy lazy report on &
+	sr_started+=("$!")
+	holds 60 has_lines "$name/server.report" 100
+	holds 60 has_lines "$name/client.report" 100
+	: >"$name/enough"
+	wait "$!"
+	[ "$(cat "$name"/*.report | wc -l)" = 200 ]
+	[ "$(cat "$name"/*.status)" = $'0\n0' ]
+}
+
+@test "--require: each line is written at once" {
+	local -x SOCKRAIL_REPORT_MS=3600000
+	case_under=("$SOCKRAIL" --require)
+	run_pair lazy lazy report killed
+	[ "$(cat "$dir"/*.report | wc -l)" = 200 ]
+}
+
+@test "a server's child that becomes another user: its line is there" {
+	local name=$BATS_TEST_TMPDIR/secret
+	users
+	(umask 077 && : >"$name")
+	run_pair lazy lazy report user server:SOCKRAIL_REPORT="$name"
+	[ "$(grep -c '"role":"accept"' "$name")" = 2 ]
+	run ! grep -s EACCES "$dir"/*.log "$dir"/*.err
+}
+
+@test "a program that becomes another user before it has a stream: its line is there" {
+	local name=$BATS_TEST_TMPDIR/secret
+	users
+	(umask 077 && : >"$name")
+	run_pair lazy lazy basic chat client:CASE_UID=65533 client:SOCKRAIL_REPORT="$name"
+	[ "$(grep -c '"role":"connect"' "$name")" = 1 ]
 }

@@ -75,6 +75,7 @@ static void good(void)
 	GOOD("UPGRADE_BYTES", "123", sr_conf.policy.upgrade_bytes == 123);
 	GOOD("UPGRADE_BYTES", "2K", sr_conf.policy.upgrade_bytes == 2048);
 	GOOD("UPGRADE_WAIT_MS", "0", sr_conf.policy.upgrade_wait_ms == 0);
+	GOOD("REPORT_MS", "0", sr_conf.report_ms == 0);
 	GOOD("ANSWER_MS", "100", sr_conf.answer_ms == 100);
 	GOOD("DEVICE", "rxe0", !strcmp(sr_conf.device, "rxe0"));
 	GOOD("CM_PORT_OFFSET", "-5", sr_conf.cm_port_offset == -5);
