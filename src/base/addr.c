@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/now.h"
+#include "base/text.h"
 
 void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from)
 {
@@ -55,6 +56,28 @@ bool sr_addr_is_any(const struct sockaddr_storage *a)
 	return !memcmp(bytes, zero, len);
 }
 
+/* As snprintf(3). */
+static int format_v4(char *buf, size_t size, const struct sockaddr_storage *plain)
+{
+	char all[sizeof("255.255.255.255:65535")];
+	struct sr_text t = { all, all + sizeof(all) - 1 };
+	size_t len, n;
+	const uint8_t *bytes = sr_addr_bytes(plain, &len);
+
+	for (size_t i = 0; i < len; i++) {
+		sr_text_number(&t, bytes[i]);
+		sr_text_word(&t, i + 1 < len ? "." : ":");
+	}
+	sr_text_number(&t, sr_addr_port((const struct sockaddr *)plain));
+	n = (size_t)(t.at - all);
+	if (size) {
+		len = n < size ? n : size - 1;
+		memcpy(buf, all, len);
+		buf[len] = '\0';
+	}
+	return (int)n;
+}
+
 int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
 {
 	const struct sockaddr *sa = (const void *)any;
@@ -65,12 +88,12 @@ int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
 	size_t len;
 
 	sr_addr_plain(&plain, sa);
+	if (plain.ss_family == AF_INET)
+		return format_v4(buf, size, &plain);
 	if (!inet_ntop(plain.ss_family, sr_addr_bytes(&plain, &len), text, sizeof(text))) {
 		errno = err;
 		return sr_format(buf, size, "%s", "");
 	}
-	if (plain.ss_family == AF_INET)
-		return sr_format(buf, size, "%s:%u", text, sr_addr_port(sa));
 	if (v6->sin6_scope_id)
 		sr_format(scope, sizeof(scope), "%%%u", v6->sin6_scope_id);
 	return sr_format(buf, size, "[%s%s]:%u", text, scope, sr_addr_port(sa));

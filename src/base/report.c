@@ -14,6 +14,7 @@
 #include "base/conf.h"
 #include "base/gather.h"
 #include "base/log.h"
+#include "base/text.h"
 
 /* A line with a program name, a link and two addresses. */
 #define LINE_SIZE 1280
@@ -76,13 +77,21 @@ static void escape(char *buf, size_t size, const char *text)
 	*buf = '\0';
 }
 
-/* A word of ours in quotes, or null. */
-static const char *quoted(char buf[32], const char *word)
+/* A key with its value: a text in quotes, or null; or a number. */
+static void put_text(struct sr_text *t, const char *key, const char *value)
 {
-	if (!word)
-		return "null";
-	sr_format(buf, 32, "\"%s\"", word);
-	return buf;
+	sr_text_word(t, key);
+	sr_text_word(t, value ? "\"" : "null");
+	if (!value)
+		return;
+	sr_text_word(t, value);
+	sr_text_word(t, "\"");
+}
+
+static void put_number(struct sr_text *t, const char *key, uint64_t value)
+{
+	sr_text_word(t, key);
+	sr_text_number(t, value);
 }
 
 void sr_report_init(void)
@@ -98,34 +107,43 @@ const char *sr_report_program(void)
 	return program;
 }
 
+/* Returns its length. */
+static size_t put_line(char line[LINE_SIZE], pid_t pid, const struct sr_report *r)
+{
+	struct sr_text t = { line, line + LINE_SIZE - 1 };
+	char link[2 * sizeof(r->link)], local[80], peer[80];
+
+	escape(link, sizeof(link), r->link);
+	sr_addr_format(local, sizeof(local), &r->local);
+	sr_addr_format(peer, sizeof(peer), &r->peer);
+	put_text(&t, "{\"program\":", program);
+	put_number(&t, ",\"pid\":", (uint64_t)pid);
+	put_text(&t, ",\"role\":", r->connected ? "connect" : "accept");
+	put_text(&t, ",\"local\":", local);
+	put_text(&t, ",\"peer\":", peer);
+	put_text(&t, ",\"link\":", link);
+	put_number(&t, ",\"tx_plain\":", r->tx[SR_WAY_PLAIN]);
+	put_number(&t, ",\"tx_shm\":", r->tx[SR_WAY_SHM]);
+	put_number(&t, ",\"tx_verbs\":", r->tx[SR_WAY_VERBS]);
+	put_number(&t, ",\"rx_plain\":", r->rx[SR_WAY_PLAIN]);
+	put_number(&t, ",\"rx_shm\":", r->rx[SR_WAY_SHM]);
+	put_number(&t, ",\"rx_verbs\":", r->rx[SR_WAY_VERBS]);
+	put_number(&t, ",\"switches\":", r->switches);
+	put_text(&t, ",\"reason\":", sr_reason_word(r->reason));
+	put_text(&t, ",\"error\":", r->error ? sr_errno_name(r->error) : NULL);
+	sr_text_word(&t, "}\n");
+	return (size_t)(t.at - line);
+}
+
 void sr_report_write(const struct sr_report *r)
 {
-	char line[LINE_SIZE], link[2 * sizeof(r->link)], local[80], peer[80];
-	char reason[32], error[32];
+	char line[LINE_SIZE];
+	int err = errno;
 	pid_t pid;
-	int err = errno, len;
 
 	if (!sr_conf.report[0])
 		return;
 	pid = sr_sys_getpid();
-	escape(link, sizeof(link), r->link);
-	sr_addr_format(local, sizeof(local), &r->local);
-	sr_addr_format(peer, sizeof(peer), &r->peer);
-	len = sr_format(line, sizeof(line),
-			"{\"program\":\"%s\",\"pid\":%d,\"role\":\"%s\","
-			"\"local\":\"%s\",\"peer\":\"%s\",\"link\":\"%s\","
-			"\"tx_plain\":%llu,\"tx_shm\":%llu,\"tx_verbs\":%llu,"
-			"\"rx_plain\":%llu,\"rx_shm\":%llu,\"rx_verbs\":%llu,"
-			"\"switches\":%u,\"reason\":%s,\"error\":%s}\n",
-			program, (int)pid, r->connected ? "connect" : "accept",
-			local, peer, link, (unsigned long long)r->tx[SR_WAY_PLAIN],
-			(unsigned long long)r->tx[SR_WAY_SHM],
-			(unsigned long long)r->tx[SR_WAY_VERBS],
-			(unsigned long long)r->rx[SR_WAY_PLAIN],
-			(unsigned long long)r->rx[SR_WAY_SHM],
-			(unsigned long long)r->rx[SR_WAY_VERBS], r->switches,
-			quoted(reason, sr_reason_word(r->reason)),
-			quoted(error, r->error ? sr_errno_name(r->error) : NULL));
-	sr_gather_line(pid, line, (size_t)len);
+	sr_gather_line(pid, line, put_line(line, pid, r));
 	errno = err;
 }
