@@ -137,7 +137,9 @@ def take_requests(listener):
         if offer:
             raise ValueError("an offer")
         return
-    if how == "hang-up":
+    if how in ("hang-up", "other-word"):
+        if how == "other-word":
+            line.send(b"tired")
         line.close()
         return
     if how == "silent":

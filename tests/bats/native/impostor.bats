@@ -14,7 +14,7 @@ SR_TEST_LINK=shm
 setup_file() {
 	command -v python3 >/dev/null || return 0
 	local how
-	for how in other-user foreign foreign-file foreign-more foreign-doorbell silent no-ack not-sealed one-only hang-up no-hello other-version drop plain; do
+	for how in other-user foreign foreign-file foreign-more foreign-doorbell silent no-ack not-sealed one-only hang-up other-word no-hello other-version drop plain; do
 		beside meet answer "$how" || true # its test will say so
 	done
 	for how in other-user no-user foreign foreign-doorbell other-name other-offer other-role no-mark other-mark end-lost plain; do
@@ -75,6 +75,10 @@ asked() {
 
 @test "the answerer hangs up: no-match" {
 	answered hang-up no-match
+}
+
+@test "the answerer says no word that is known: refused" {
+	answered other-word refused
 }
 
 @test "the answerer says nothing: timeout" {
