@@ -7,7 +7,6 @@
 #include "base/object.h"
 
 #include <dlfcn.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +36,13 @@ SR_EARLY const struct link_map *sr_object_own(void)
 		__atomic_store_n(&own, found, __ATOMIC_RELAXED);
 	}
 	return found;
+}
+
+SR_EARLY bool sr_object_is_before(const struct link_map *first, const struct link_map *second)
+{
+	while (first && first != second)
+		first = first->l_next;
+	return first;
 }
 
 /* The loader has relocated the pointers of the dynamic section, but for objects whose section

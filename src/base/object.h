@@ -7,6 +7,7 @@
 #define SR_OBJECT_H
 
 #include <link.h>
+#include <stdbool.h>
 
 /* A sanitizer's runtime calls dlsym(3) before its shadow memory is there, so what runs in
  * such a call is not instrumented. */
@@ -18,6 +19,9 @@ const struct link_map *sr_object_at(const void *address);
 
 /* Our own. */
 const struct link_map *sr_object_own(void);
+
+/* Does the loader look into the second after the first, or are they one? */
+bool sr_object_is_before(const struct link_map *first, const struct link_map *second);
 
 /* The address of the function or variable that the object defines by this name, in whichever
  * version comes first; NULL: it defines none. */

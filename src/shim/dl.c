@@ -63,10 +63,19 @@ SR_EARLY static void *find_ours(void *handle, const char *name)
 	return sr_object_find(sr_object_own(), name);
 }
 
-/* (RTLD_DEFAULT finds ours by itself.  RTLD_NEXT is for those who are in the chain.) */
-SR_EARLY static bool may_be_libc(void *handle, const char *name)
+/* By RTLD_DEFAULT and RTLD_NEXT the loader finds ours itself, unless it is asked for a version
+ * of the C library's, because ours have none.  RTLD_NEXT skips ours for those behind us. */
+SR_EARLY static bool is_found(void *handle, const char *version, const void *caller)
 {
-	return handle != RTLD_NEXT && handle != RTLD_DEFAULT && name && !sr_inside &&
+	if (handle == RTLD_NEXT)
+		return !version || !sr_object_is_before(sr_object_at(caller), sr_object_own());
+	return handle == RTLD_DEFAULT && !version;
+}
+
+SR_EARLY static bool may_be_libc(void *handle, const char *name, const char *version,
+				 const void *caller)
+{
+	return name && !sr_inside && !is_found(handle, version, caller) &&
 	       find_ours(handle, name);
 }
 
@@ -74,7 +83,7 @@ SR_EARLY void *sr_before_dlsym(void *handle, const char *name, const char *unuse
 			       const void *caller)
 {
 	(void)unused;
-	if (may_be_libc(handle, name) && is_libc(handle, name, NULL, caller))
+	if (may_be_libc(handle, name, NULL, caller) && is_libc(handle, name, NULL, caller))
 		return (void *)find_ours;
 	return (void *)sr_next_dlsym();
 }
@@ -82,7 +91,8 @@ SR_EARLY void *sr_before_dlsym(void *handle, const char *name, const char *unuse
 SR_EARLY void *sr_before_dlvsym(void *handle, const char *name, const char *version,
 				const void *caller)
 {
-	if (version && may_be_libc(handle, name) && is_libc(handle, name, version, caller))
+	if (version && may_be_libc(handle, name, version, caller) &&
+	    is_libc(handle, name, version, caller))
 		return (void *)find_ours;
 	return (void *)sr_next_dlvsym();
 }
