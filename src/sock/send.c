@@ -451,7 +451,8 @@ static bool is_odd(int fd)
 	return sr_sys_fstat(fd, &file) == 0 && !(S_ISREG(file.st_mode) && file.st_size > 0);
 }
 
-/* In the C library sendfile(2) is no cancellation point. */
+/* In the C library sendfile(2) is no cancellation point, but a thread that may be cancelled at
+ * any instruction may be in it, too. */
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			   size_t count)
 {
@@ -462,7 +463,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	};
 	bool waited;
 	ssize_t r;
-	int state;
+	int type, state = PTHREAD_CANCEL_ENABLE;
 
 	if (is_odd(in_fd)) {
 		sr_stream_plain(st, SR_REASON_OPTION, true);
@@ -471,7 +472,11 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			sr_tcp_sent(st, r);
 		return r;
 	}
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+	if (type == PTHREAD_CANCEL_DEFERRED)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	else
+		pthread_setcanceltype(type, NULL);
 	/* As in sr_stream_send(): signals are held back behind what may sleep. */
 	waited = sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_used(st);
@@ -479,6 +484,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	sr_hold();
 	r = transmit(st, fd, &src, NULL, 0, waited);
 	sr_release();
-	pthread_setcancelstate(state, NULL); /* a pending one may end the thread here */
+	if (type == PTHREAD_CANCEL_DEFERRED)
+		pthread_setcancelstate(state, NULL);
 	return r;
 }

@@ -27,6 +27,12 @@ teardown() { stop_all; }
 	compare cancel_any async -w mixed -r peer-dropped -L -l
 }
 
+@test "the same, asleep in sendfile" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] ||
+		skip "the sanitizers go on watching frames that cancellation has left"
+	compare cancel_any asleep -m wait
+}
+
 @test "with a cancellation pending: dup2, fdopen, posix_spawn, popen" {
 	compare cancel_any points -n 4 -w mixed -r 'stdio|exec|peer-dropped'
 }

@@ -6,10 +6,12 @@
 #include <spawn.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 
 extern char **environ;
 
-static int fd, ep;
+static int fd, ep, file;
 
 /* ------------------------------------------------- PTHREAD_CANCEL_ASYNCHRONOUS */
 
@@ -41,6 +43,15 @@ static void *sends(void *arg)
 	be_asynchronous();
 	for (;;)
 		send(fd, buf, sizeof(buf), MSG_NOSIGNAL);
+	return NULL;
+}
+
+static void *sends_file(void *arg)
+{
+	(void)arg;
+	be_asynchronous();
+	for (;;)
+		sendfile(fd, file, &(off_t){0}, 1 << 20);
 	return NULL;
 }
 
@@ -113,6 +124,36 @@ static void async_client(void)
 		if (p.revents & POLLOUT)
 			send(p.fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
+	say("over");
+}
+
+/* Nobody reads until the thread has been cancelled. */
+static void asleep_server(int lfd)
+{
+	pthread_t t;
+	void *how;
+
+	fd = answer_warm(lfd);
+	file = memfd_create("file", MFD_CLOEXEC);
+	if (file < 0 || ftruncate(file, 1 << 20) < 0)
+		die("memfd_create");
+	fill_up(fd);
+	t = start_asleep(sends_file, NULL);
+	pthread_cancel(t);
+	pthread_join(t, &how);
+	say("sendfile: %s", how == PTHREAD_CANCELED ? "cancelled" : "ended");
+	post("over");
+	close(fd);
+}
+
+static void asleep_client(void)
+{
+	char buf[5000];
+	int s = dial_warm();
+
+	await_post("over");
+	while (recv(s, buf, sizeof(buf), 0) > 0)
+		;
 	say("over");
 }
 
@@ -272,6 +313,7 @@ static void lingering_client(void)
 
 const struct tcp_case cases[] = {
 	{"async", async_server, async_client},
+	{"asleep", asleep_server, asleep_client},
 	{"points", points_server, points_client},
 	{"lingering", lingering_server, lingering_client},
 	{0},
