@@ -359,6 +359,8 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 			got += r;
 			if (!all || !to.left)
 				return got;
+			if (!sr_gate_shut(&st->in.gate))
+				sr_upgrade_count(st); /* the rest may come by a link */
 			continue;
 		}
 		if (r != -EAGAIN)

@@ -32,6 +32,10 @@
 #define PIECE 65536
 #define HOLD 16384
 
+/* Bytes.  A send of more gives the kernel this much at once, and never sleeps in it: see
+ * is_long(). */
+#define LONG ((size_t)1 << 20)
+
 /* What a call sends: the program's buffers, or iov.left bytes of a file (iov.v is NULL). */
 struct source {
 	struct sr_iov iov;
@@ -365,7 +369,7 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		if (file) {
 			r = send_file(st, src, &shut);
 		} else {
-			msg.msg_iovlen = sr_iov_rest(src->iov, SR_CALL_MAX, v, 12, &bytes);
+			msg.msg_iovlen = sr_iov_rest(src->iov, LONG, v, 12, &bytes);
 			r = send_plain(st, -1, src, &msg, flags | MSG_DONTWAIT, &shut);
 		}
 		if (shut)
@@ -402,13 +406,21 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	return done || (!src->iov.left && r == -EAGAIN) ? done : r;
 }
 
+/* A call that sleeps in the kernel's send holds its direction on TCP until it returns, so a
+ * link that is made meanwhile would carry none of its bytes.  A long call of a stream that
+ * may get a link sleeps outside of the kernel's send, where the direction can switch. */
+static bool is_long(struct sr_stream *st, const struct source *src, const struct msghdr *msg)
+{
+	return src->iov.left > LONG && msg && !(sr_st_flags(st) & SR_ST_BARRED);
+}
+
 /* waited: since the program passed fd. */
 static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
 			const struct msghdr *msg, int flags, bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO);
-	bool shut = waited;
-	ssize_t r = waited ? 0 : send_plain(st, fd, src, msg, flags, &shut);
+	bool shut = waited || is_long(st, src, msg);
+	ssize_t r = shut ? 0 : send_plain(st, fd, src, msg, flags, &shut);
 
 	if (shut && msg && !sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		r = -EINVAL;

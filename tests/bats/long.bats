@@ -1,0 +1,36 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Single calls that move more than TCP's buffers hold, on streams that get their link
+# while the call lasts: what is left of the call goes by the link.
+
+bats_require_minimum_version 1.5.0
+# shellcheck disable=SC2154,SC2034 # set by bats; read by case.bash
+load ../lib/common
+load ../lib/case
+
+teardown() { stop_all; }
+
+# moves CASE DIRECTION: of 24 MB, TCP's buffers have some 10
+moves() {
+	local dir=$BATS_TEST_TMPDIR/$1.lazy case_steps=('go log handshake done')
+	held "$BATS_TEST_TMPDIR/$1.tcp" none none long_call "$1"
+	held "$dir" lazy lazy long_call "$1"
+	same "$dir" "$BATS_TEST_TMPDIR/$1.tcp"
+	way "$dir" lazy any 1 1 none
+	[ "$(went "$2_$SR_TEST_LINK" "$dir/client.report")" -ge 4000000 ] && return
+	tail -n 20 "$dir"/*.report "$dir"/*.log
+	return 1
+}
+
+@test "a long send of the end that asks for the link" {
+	moves send tx
+}
+
+@test "a long send of the end that answers" {
+	moves answer rx
+}
+
+@test "a long receive" {
+	moves take rx
+}
