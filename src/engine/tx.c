@@ -170,6 +170,8 @@ static bool write_mark(struct sr_stream *st)
 	return true;
 }
 
+#define LOOK_NS 2000000 /* in WAIT, between two looks for unread bytes */
+
 /* A direction in WAIT takes no bytes, though a program expects room while it
  * has sent little: so WAIT is short, unless every byte is to go by the link. */
 static uint64_t wait_ns(struct sr_stream *st)
@@ -191,18 +193,39 @@ static bool decided(struct sr_stream *st)
 	return sr_stream_tx(st) != SR_TX_WAIT;
 }
 
+/* Are there bytes that our program has yet to read? */
+static bool has_unread(struct sr_stream *st)
+{
+	struct pollfd p = { .events = POLLIN };
+	bool yes;
+
+	sr_lock(&st->rx_lock);
+	p.fd = st->anchor;
+	yes = sr_gate_shut(&st->in.gate) ? sr_ring_bytes(st) > 0 :
+					   p.fd >= 0 && sr_now_poll(&p, 1) == 1;
+	sr_unlock(&st->rx_lock);
+	return yes;
+}
+
 /*
  * A non-blocking send, or one whose time is up, arrives in WAIT.  EAGAIN would
  * say that the socket's buffer is full, which programs that have sent little do
  * not expect.  So the switch is decided soon, one way or the other.  Behind SR_TX_MUCH
  * bytes it may take longer, as the peer's program may have yet to read them.
+ *
+ * A peer that sleeps in a send, because our program does not read, takes nothing until this
+ * call returns.  So while there are unread bytes it lasts one look's time only, and the
+ * stream soon asks for another link.
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
-	uint64_t ms = sr_waits(st) ? 400 : 20;
+	uint64_t ms = sr_waits(st) ? 400 : 20, end = st->out.wait_since + ms * 1000000, look;
 	bool again;
 
-	sr_stream_await(st, SR_NOTIFY_TX, decided, st->out.wait_since + ms * 1000000);
+	do {
+		look = sr_now_ns() + LOOK_NS;
+		sr_stream_await(st, SR_NOTIFY_TX, decided, look < end ? look : end);
+	} while (!decided(st) && look < end && !has_unread(st));
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (st->tx.state == SR_TX_WAIT && !st->out.record_at && st->tx.w < SR_TX_MUCH)

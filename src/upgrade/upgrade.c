@@ -27,6 +27,7 @@
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
+#define SOON_MAX 4		/* pauses of AGAIN_LAZY_NS, doubled, after links never used */
 #define LISTENER_ASKS 2		/* times to ask again if nobody listened */
 
 /* ---- when to ask: any thread ---- */
@@ -357,14 +358,16 @@ static bool may_ask_again(struct sr_stream *st)
 	       (!sr_gate_shut(&st->in.gate) || sr_stream_rx(st) == SR_RX_EXPECT);
 }
 
-/* Soon, if the peer gave up a link that was not in use yet: it forked, say, and its child
- * goes on with the stream. */
+/* Soon after a link that was not in use yet, if the peer gave it up (it forked, say, and its
+ * child goes on with the stream), or if its program was late to read what came before the
+ * switch. */
 static uint64_t break_ns(struct sr_stream *st)
 {
-	bool forked = atomic_load(&st->reason) == SR_REASON_PEER_DROPPED &&
-		      !st->out.had[0] && !st->in.had[0];
+	int why = atomic_load(&st->reason);
+	bool soon = (why == SR_REASON_PEER_DROPPED || why == SR_REASON_TIMEOUT) &&
+		    !st->out.had[0] && !st->in.had[0] && st->up.breaks < SOON_MAX;
 
-	return forked ? AGAIN_LAZY_NS : sr_conf.again_ms * UINT64_C(1000000);
+	return soon ? AGAIN_LAZY_NS : sr_conf.again_ms * UINT64_C(1000000);
 }
 
 /* Some times more. */

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # Single calls that move more than TCP's buffers hold, on streams that get their link
-# while the call lasts: what is left of the call goes by the link.
+# while the call lasts: what is left of the call goes by the link.  And a client that always
+# has bytes unread.
 
 bats_require_minimum_version 1.5.0
 # shellcheck disable=SC2154,SC2034 # set by bats; read by case.bash
@@ -33,4 +34,17 @@ moves() {
 
 @test "a long receive" {
 	moves take rx
+}
+
+# The link is made while the server is asleep in its send, with a request unread.  It is
+# given up, because the client has to read first; and soon there is another.
+@test "a client that has bytes unread soon has another link" {
+	local dir=$BATS_TEST_TMPDIR/lazy
+	local case_steps=('go log handshake done' 'linked log tx on the link')
+	held "$BATS_TEST_TMPDIR/tcp" none none long_call ahead
+	held "$dir" lazy lazy long_call ahead SOCKRAIL_AGAIN_MS=3600000
+	same "$dir" "$BATS_TEST_TMPDIR/tcp"
+	way "$dir" lazy any 1 1 none
+	grep 'is over: timeout' "$dir/client.log"
+	grep 'tx on the link' "$dir/client.log"
 }

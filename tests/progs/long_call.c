@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* long_call.c - single calls that move more than TCP's buffers hold. */
+/*
+ * long_call.c - single calls that move more than TCP's buffers hold; and a server that is
+ * asleep in a send, with requests unread, when its client's direction is to switch.
+ */
 #include "case.h"
 
 #define LONG ((size_t)24 << 20)
 #define FIRST ((size_t)100000) /* enough to make a lazy stream ask for a link */
 
+/* Has the test made that file? */
+static bool is_there(const char *name)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("HOLD") ?: "", name);
+	return !access(path, F_OK);
+}
+
 /* Waits until the test has seen that the link is made.  Nothing is called on a stream
  * meanwhile. */
 static void await_link(void)
 {
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/go", getenv("HOLD") ?: "");
-	while (access(path, F_OK))
+	while (!is_there("go"))
 		nap(10);
 }
 
@@ -107,7 +116,50 @@ static void take_client(void)
 	await_end(fd);
 }
 
+/* ---- the server does not read while the client does not ---- */
+
+#define ANSWER ((size_t)16 << 20)
+
+static void ahead_server(int lfd)
+{
+	struct data d = DATA(4);
+	int fd = answer(lfd);
+	char c;
+
+	put_data(fd, &d, ANSWER, ANSWER);
+	while (take(fd, &c, 1))
+		put(fd, &c, 1);
+	close(fd);
+}
+
+static void ahead_client(void)
+{
+	struct data d = DATA(0);
+	int fd = dial();
+	char c;
+
+	send_go(fd);
+	take_data(fd, &d, FIRST, FIRST);
+	await_link();
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	say_result("a request", send(fd, "!", 1, 0));
+	fcntl(fd, F_SETFL, 0);
+	take_data(fd, &d, ANSWER - FIRST, ANSWER);
+	say_data("got", &d);
+	for (int i = 0; i < 2; i++)
+		take(fd, &c, 1);
+	/* one after the other, until the test sees the link */
+	for (int i = 0; !is_there("linked") && i < 20000; i++) {
+		send_go(fd);
+		take(fd, &c, 1);
+		nap(1);
+	}
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
 const struct tcp_case cases[] = {
+	{"ahead", ahead_server, ahead_client},
 	{"send", send_server, send_client},
 	{"answer", answer_server, answer_client},
 	{"take", take_server, take_client},
