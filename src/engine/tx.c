@@ -454,6 +454,8 @@ void sr_tx_start(struct sr_stream *st)
 	st->out.widen_by = 0;
 	st->out.lost_ns = 0;
 	st->out.wait_since = sr_now_ns();
+	sr_debug("%s: tx is to switch at byte %llu",
+		 sr_stream_label(st, (char[128]){ 0 }), (unsigned long long)st->tx.w);
 	sr_stream_kick(st);
 	return;
 out:
