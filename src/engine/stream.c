@@ -292,10 +292,10 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 
 	if (!st)
 		return NULL;
-	sr_st_set(st, SR_ST_ACCEPT);
 	inherit(st, listener);
 	st->up.parent = sr_stream_ref(listener);
 	atomic_fetch_add(&listener->up.children, 1);
+	sr_st_set(st, SR_ST_ACCEPT);	/* now the service thread finds it: answer.c */
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
 	sr_stream_policy(st, false, &st->rare->local);
