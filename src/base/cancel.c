@@ -75,13 +75,11 @@ static bool stand_in_front(void)
 	return true;
 }
 
-static void *cancel_itself(void *arg)
+static void cancel_itself(void)
 {
-	(void)arg;
 	sr_inside = 1;
 	sr_real.pthread_cancel(pthread_self());
 	atomic_store(&done, true);
-	return NULL;
 }
 
 /* (If no thread can be had, sr_cancel_after() is a little late for the first one that the
@@ -93,7 +91,7 @@ void sr_cancel_before(void)
 	if (sr_inside || atomic_load(&libcs) || !sr_process_ours())
 		return;
 	sr_enter();
-	if (!stand_in_front() && sr_thread_start(cancel_itself, NULL) == 0) {
+	if (!stand_in_front() && sr_thread_start(cancel_itself) == 0) {
 		while (!atomic_load(&done))
 			sr_now_sleep_longer(&step);
 		stand_in_front();

@@ -43,16 +43,17 @@ static int next(void)
 	return fd;
 }
 
-static void *run(void *arg)
+static void run(void)
 {
 	int fd;
 
-	(void)arg;
 	sr_inside = 1;
 	sr_sys_set_name("sockrail-close");
-	while ((fd = next()) >= 0)
+	while ((fd = next()) >= 0) {
+		sr_work_end();	/* this may take long */
 		sr_fd_close(fd);
-	return NULL;
+		sr_work_begin();
+	}
 }
 
 int sr_closer_threads(void)
@@ -81,7 +82,7 @@ void sr_closer_close(int fd)
 	starts = sr_closer_free();
 	atomic_fetch_add(&threads, starts);
 	sr_unlock(&lock);
-	if (!starts || !sr_thread_start(run, NULL))
+	if (!starts || !sr_thread_start(run))
 		return;
 	while ((fd = next()) >= 0)
 		sr_fd_close(fd);

@@ -86,11 +86,60 @@ struct sr_locks sr_locks = {
 	.loading = SR_MUTEX(SR_RANK_LEAF),
 };
 
+static __thread bool works __attribute__((tls_model("initial-exec")));
+
+void sr_work_begin(void)
+{
+	for (;;) {
+		atomic_fetch_add(&sr_locks.working, 1);
+		works = true;
+		/* pair work: fork has changed `stopped' when sr_locks_await_work() looks at
+		 * `working'. */
+		if (!atomic_load(&sr_locks.stopped))
+			return;
+		sr_work_end();
+		futex(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
+	}
+}
+
+void sr_work_end(void)
+{
+	works = false;
+	atomic_fetch_sub(&sr_locks.working, 1);
+	if (atomic_load(&sr_locks.stopped))
+		futex(&sr_locks.working, FUTEX_WAKE, 1, NULL);
+}
+
+void sr_work_pause(void)
+{
+	if (!atomic_load(&sr_locks.stopped))
+		return;
+	sr_work_end();
+	sr_work_begin();
+}
+
+void sr_work_expect(int threads)
+{
+	atomic_fetch_add(&sr_locks.working, threads);
+}
+
+void sr_work_started(void)
+{
+	works = true;
+}
+
+/* (A thread that waits here for the end of fork is not in malloc().) */
 void sr_lock_stopped(struct sr_mutex *m)
 {
+	bool worked = works;
+
 	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks.stopped)) {
 		sr_mutex_hand_on(m);
+		if (worked)
+			sr_work_end();
 		futex(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
+		if (worked)
+			sr_work_begin();
 		if (!sr_mutex_take(m))
 			sr_mutex_wait(m);
 	}
@@ -118,6 +167,20 @@ void sr_locks_await_loading(void)
 		sr_now_sleep(1000000);
 }
 
+void sr_locks_await_work(void)
+{
+	static const struct timespec shortly = { .tv_nsec = 1000000 };
+	int n;
+
+	for (int i = 0; i < 1000; i++) {
+		/* pair work: sr_work_begin() changes `working', then looks at `stopped'. */
+		n = atomic_load(&sr_locks.working);
+		if (n <= 0)
+			return;
+		futex(&sr_locks.working, FUTEX_WAIT, n, &shortly);
+	}
+}
+
 void sr_locks_go(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
@@ -129,6 +192,8 @@ void sr_locks_go(void)
 void sr_locks_go_in_child(void)
 {
 	atomic_store(&sr_locks.stopped, 0);
+	atomic_store(&sr_locks.working, 0);
+	works = false;
 	sr_mutex_init(&sr_locks.forking, SR_RANK_LEAF);
 	sr_mutex_init(&sr_locks.loading, SR_RANK_LEAF);
 	sr_lock_none();

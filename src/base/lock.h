@@ -102,6 +102,7 @@ extern struct sr_locks {
 	atomic_int stopped;
 	struct sr_mutex forking; /* of the thread that forks; on the same page */
 	struct sr_mutex loading; /* of one that loads a library, or has one load others */
+	atomic_int working;	/* how many threads of the library's own */
 } sr_locks;
 void sr_lock_stopped(struct sr_mutex *m);
 void sr_locks_stop(void);
@@ -110,6 +111,20 @@ void sr_lock_await(struct sr_mutex *m);	/* until it is free */
  * lists of ld.so would be half changed for ever, and the next dlopen(3) abort.  A second at
  * most, as the thread that forks may be in ld.so itself (in a constructor). */
 void sr_locks_await_loading(void);
+
+/*
+ * A thread of the library's own works from its start, or sr_work_begin(), to sr_work_end().
+ * It may then be in malloc(3).  A program that does not know of the thread may have a
+ * malloc() that does nothing about fork (AddressSanitizer's in GCC 12): the child would find
+ * that locked for ever.  So fork waits until no such thread works; a second at most,
+ * because the thread that forks may hold what the other one waits for.
+ */
+void sr_work_begin(void);	/* waits until no fork is under way */
+void sr_work_end(void);
+void sr_work_pause(void);	/* between two pieces of work, with no lock held */
+void sr_work_expect(int threads); /* that are about to start; negative: could not */
+void sr_work_started(void);	/* an expected thread runs: it works */
+void sr_locks_await_work(void);
 void sr_locks_go(void);
 void sr_locks_go_in_child(void);
 

@@ -174,6 +174,7 @@ static void run_tasks(void)
 		ready = t->next;
 		if (!ready)
 			ready_end = &ready;
+		sr_work_pause();
 		/* From here on it may be posted again. */
 		atomic_exchange(&t->queued, 0);
 		t->fn(t);
@@ -269,6 +270,7 @@ static void run_timers(void)
 		struct sr_timer *t = first_timer;
 
 		sr_timer_cancel(t);
+		sr_work_pause();
 		t->fn(t);
 		if (first_timer && sr_loop_is_late())
 			return;
@@ -326,6 +328,7 @@ static void run_events(void)
 		struct epoll_event *ev = &batch[batch_at++];
 		struct sr_watch *w = ev->data.ptr;
 
+		sr_work_pause();
 		if (w)	/* NULL: unwatched, or wake_fd */
 			w->fn(w, ev->events);
 	}
@@ -371,8 +374,10 @@ static void sleep_once(void)
 		atomic_store(&sleeping, true);	/* S; pair loop: wake() */
 	if (atomic_load(&posted) || ready)	/* L */
 		ns = 0;
+	sr_work_end();
 	n = wait_for_events(ns);
 	atomic_store(&sleeping, false);
+	sr_work_begin();
 	sr_observe(&handed);
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
 	 * timers, on which switches back to TCP rest, go on. */
@@ -383,9 +388,8 @@ static void sleep_once(void)
 	turn_ns = sr_now_ns();
 }
 
-static void *loop(void *arg)
+static void loop(void)
 {
-	(void)arg;
 	here = true;
 	sr_inside = 1;
 	sr_sys_set_name("sockrail");
@@ -395,7 +399,6 @@ static void *loop(void *arg)
 		run_timers();
 		run_tasks();
 	}
-	return NULL;
 }
 
 #define LOOP_FDS 3 /* its own two, and one that is moved up */
@@ -419,7 +422,7 @@ static int start_locked(void)
 	atomic_store(&epoll_fd, ep);
 	atomic_store(&wake_fd, wk);
 	if (!err)
-		err = sr_thread_start(loop, NULL);
+		err = sr_thread_start(loop);
 	atomic_store(&running, !err);
 	if (err && wk >= 0)
 		sr_fd_close(wk);

@@ -5,6 +5,7 @@
  */
 #include "base/real.h" /* before any system header */
 #include "base/sys.h"
+#include "base/lock.h"
 #include "base/process.h"
 
 #include <dlfcn.h>
@@ -48,7 +49,16 @@ bool sr_process_ours(void)
 	return !owner || owner == sr_sys_getpid();
 }
 
-int sr_thread_start(void *(*run)(void *), void *arg)
+/* The C library and a sanitizer have locks of their own in a thread that begins. */
+static void *thread_begin(void *run)
+{
+	sr_work_started();
+	((void (*)(void))run)();
+	sr_work_end();
+	return NULL;
+}
+
+int sr_thread_start(void (*run)(void))
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -65,7 +75,10 @@ int sr_thread_start(void *(*run)(void *), void *arg)
 	/* (The C library's function would let its own signals in: base/cancel.c.) */
 	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof(all),
 			0, 0);
-	err = pthread_create(&thread, &attr, run, arg);
+	sr_work_expect(1);
+	err = pthread_create(&thread, &attr, thread_begin, (void *)run);
+	if (err)
+		sr_work_expect(-1);
 	sr_real.syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof(old), 0, 0);
 	pthread_attr_destroy(&attr);
 	return -err;

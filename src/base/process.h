@@ -22,7 +22,8 @@ pid_t sr_process_owner(void);
 bool sr_process_ours(void);
 
 /* Starts a detached thread in which all signals are blocked.  0 or -errno.  Any thread,
- * within sr_enter(); run() sets sr_inside first. */
-int sr_thread_start(void *(*run)(void *arg), void *arg);
+ * within sr_enter(); run() sets sr_inside first.  The thread works (base/lock.h) until it
+ * says that it does not. */
+int sr_thread_start(void (*run)(void));
 
 #endif

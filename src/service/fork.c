@@ -28,9 +28,9 @@
 
 /*
  * During fork no thread holds a lock of a set or of a stream (base/lock.h), so that the
- * child finds no change half done.  A link stays with the parent; the child starts with no
- * service thread and no links, and makes a stream its own when it looks it up
- * (engine/owners.h).
+ * child finds no change half done, and no thread of the library's own is in malloc(3).  A
+ * link stays with the parent; the child starts with no service thread and no links, and
+ * makes a stream its own when it looks it up (engine/owners.h).
  */
 
 /* There has been nothing so far that fork could disturb, and no other thread makes
@@ -56,6 +56,7 @@ static void before_fork(void)
 	sr_streams_before_fork(sr_guest_rang);
 	sr_epolls_before_fork();
 	sr_locks_await_loading();
+	sr_locks_await_work();
 }
 
 static void in_parent(void)

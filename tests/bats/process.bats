@@ -34,6 +34,14 @@ teardown() { stop_all; }
 	compare process loads -w some -l -n 1+
 }
 
+# The child would wait for ever for a lock of malloc that the service thread had.
+@test "forked while another thread is in a malloc that does nothing about fork" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer has its own malloc"
+	[ "$SR_TEST_LINK" = shm ] || skip "a device is opened for longer than fork waits"
+	compare fork_malloc locked -n 2 -w some -l -m "wait eager client server" \
+		-r 'fork|short|peer-dropped|not-asked'
+}
+
 @test "as inetd: the stream is stdin and stdout of cat" {
 	compare process inetd -w some -l -s 0+
 }
