@@ -5,8 +5,8 @@
 # while the call lasts: what is left of the call goes by the link.  And a client that always
 # has bytes unread.
 
-bats_require_minimum_version 1.5.0
 # shellcheck disable=SC2154,SC2034 # set by bats; read by case.bash
+bats_require_minimum_version 1.5.0
 load ../lib/common
 load ../lib/case
 
