@@ -6,8 +6,8 @@
  * To write one line takes four system calls, as two hold back the signals of a failed write(2)
  * and one lets them in, and short connections were a quarter slower for it.  So lines are
  * copied into a buffer, and the service thread writes the buffer after SOCKRAIL_REPORT_MS.
- * The first FEW lines after a pause are written at once, because most processes end only a
- * few streams, and shall not start a thread for that.
+ * Where there is no service thread each line is written at once: to start one would make all
+ * system calls of the process slower.  So are the first FEW lines after a pause.
  *
  * No lock that is waited for: a thread that finds the buffer taken writes its line at once.
  * That may be the thread that has taken it, in a signal handler that we could not put off
@@ -49,7 +49,6 @@ static atomic_bool at_once;		/* the process is about to end */
 static size_t buffered;			/* bytes */
 static unsigned few;			/* lines since the last pause, up to FEW */
 static uint64_t last_ms;		/* the last line's time */
-static bool no_thread;			/* the service thread cannot be started */
 
 void sr_gather_open(bool create)
 {
@@ -145,21 +144,10 @@ static bool is_early(void)
 	return few < FEW && ++few;
 }
 
-/* (A signal handler starts none.) */
-static bool has_thread(void)
-{
-	if (sr_loop_runs())
-		return true;
-	if (no_thread || !sr_loop_may_start())
-		return false;
-	no_thread = sr_loop_start();
-	return !no_thread;
-}
-
 /* False: it is to be written at once. */
 static bool gather_add(const char *line, size_t len)
 {
-	if (atomic_load(&at_once) || len > BUFFER || is_early() || !has_thread())
+	if (atomic_load(&at_once) || len > BUFFER || is_early() || !sr_loop_runs())
 		return false;
 	if (len > BUFFER - buffered)
 		gather_empty();
@@ -214,6 +202,5 @@ void sr_gather_forget(void)
 	atomic_store(&taken_by, 0);
 	atomic_store(&at_once, false);
 	buffered = few = 0;
-	no_thread = false;
 	timer.at_ns = 0;
 }

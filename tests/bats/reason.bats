@@ -190,12 +190,13 @@ heir() {
 }
 
 @test "a server's child that becomes another user: no reason" {
-	local how
 	users
 	policy=lazy
-	for how in setuid seteuid setreuid setresuid syscall; do
-		heir "heir-$how"
-	done
+	heir heir-setuid
+	heir heir-seteuid
+	heir heir-setreuid
+	heir heir-setresuid
+	heir heir-syscall
 	policy="wait"
 	heir heir-setuid
 }
