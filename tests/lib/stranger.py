@@ -99,7 +99,7 @@ def keep():
     line, _ = listener.accept()
     left, due = int(how), 0
     end = time.monotonic() + 3
-    while time.monotonic() < end:
+    while time.monotonic() < end or not got["streams"]:
         if select.select([line], [], [], 0.001)[0]:
             packet, fds, _, _ = socket.recv_fds(line, 100, 10)
             if not packet:
