@@ -146,13 +146,14 @@ ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid)
 	struct msghdr msg = {
 		.msg_iov = &v,
 		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
+		.msg_control = uid ? &control : NULL,
+		.msg_controllen = uid ? sizeof(control) : 0,
 	};
 	ssize_t got = sr_now_recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC);
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
-	*uid = UINT32_MAX;
+	if (uid)
+		*uid = UINT32_MAX;
 	if (got >= 0 && (msg.msg_flags & MSG_CTRUNC)) {
 		errno = EBADMSG;
 		return -1;
@@ -160,6 +161,11 @@ ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid)
 	if (got > 0 && c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
 		*uid = ((struct ucred *)CMSG_DATA(c))->uid;
 	return got > 0 ? sr_now_recv(fd, buf, n, MSG_TRUNC) : got;
+}
+
+ssize_t sr_local_recv(int fd, void *buf, size_t n)
+{
+	return sr_local_recv_from(fd, buf, n, NULL);
 }
 
 bool sr_local_send_as(int fd, const void *buf, size_t n)
@@ -183,19 +189,6 @@ bool sr_local_send_as(int fd, const void *buf, size_t n)
 		return true;
 	/* A user that this user namespace does not map has no number to send. */
 	return (errno == EPERM || errno == EINVAL) && sr_now_send(fd, buf, n) == (ssize_t)n;
-}
-
-ssize_t sr_local_recv(int fd, void *buf, size_t n)
-{
-	struct iovec v = {buf, n};
-	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
-	ssize_t got = sr_now_recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC);
-
-	if (got >= 0 && (msg.msg_flags & MSG_CTRUNC)) {
-		errno = EBADMSG;
-		return -1;
-	}
-	return got > 0 ? sr_now_recv(fd, buf, n, MSG_TRUNC) : got;
 }
 
 void sr_local_close(int fd)

@@ -37,7 +37,7 @@ int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
  * in the queue.  One thread at a time, and one process. */
 ssize_t sr_local_recv(int fd, void *buf, size_t n);
 /* The same of a listener's connections that tell who sends (SO_PASSCRED), with the user
- * whom the kernel has seen to send it, or UINT32_MAX. */
+ * whom the kernel has seen to send it, or UINT32_MAX.  uid may be NULL. */
 ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid);
 /* Sends a packet as the user who this thread is now.  False: it was not taken. */
 bool sr_local_send_as(int fd, const void *buf, size_t n);

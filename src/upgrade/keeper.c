@@ -91,8 +91,7 @@ static bool send_packet(int fd, const struct sr_packet *p)
 static int receive_packet(int fd, struct sr_packet *p, uint32_t *uid)
 {
 	uint8_t buf[SR_PACKET_LEN];
-	ssize_t n = uid ? sr_local_recv_from(fd, buf, sizeof(buf), uid) :
-			  sr_local_recv(fd, buf, sizeof(buf));
+	ssize_t n = sr_local_recv_from(fd, buf, sizeof(buf), uid);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
