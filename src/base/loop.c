@@ -350,8 +350,9 @@ static uint64_t sleep_limit_ns(void)
 	return at - now < most ? at - now : most;
 }
 
-/* epoll_wait() sleeps for whole milliseconds: rounded up, or the thread would wake in vain
- * just before.  For less than one ppoll() sleeps, until the epoll descriptor has events. */
+/* The limit of epoll_wait() is a number of milliseconds.  ns is rounded up to it, because a
+ * thread that wakes before its timer is due has to sleep again.  For less than a millisecond
+ * ppoll() waits on the epoll descriptor. */
 static int wait_for_events(uint64_t ns)
 {
 	struct pollfd p = { atomic_load(&epoll_fd), POLLIN, 0 };

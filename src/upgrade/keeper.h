@@ -20,9 +20,11 @@ int sr_keeper_join(struct sr_stream *st, const struct sr_there *there);
 /* It is one or the other.  Is it the keeper, and has not been asked too often? */
 bool sr_keeper_keeps(struct sr_stream *st);
 void sr_keeper_close(struct sr_stream *st);
-/* A new line to whoever has the name, or -errno; and a claim on it (claim.c), false: it was
- * not sent.  Any thread. */
+/* Connects to the process that has the listener's name.  Returns the line, which the caller
+ * owns, or -errno.  Any thread. */
 int sr_keeper_call(struct sr_stream *st);
+/* Claims the stream of that name on such a line (claim.c).  False: nothing was sent.  Any
+ * thread. */
 bool sr_keeper_claim(int line, const struct sr_name *name);
 /* Asks all workers at the port of `name` for that stream; sr_answer_found() takes
  * the answer.  False: there is none. */
