@@ -8,23 +8,6 @@
 #define LONG ((size_t)24 << 20)
 #define FIRST ((size_t)100000) /* enough to make a lazy stream ask for a link */
 
-/* Has the test made that file? */
-static bool is_there(const char *name)
-{
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/%s", getenv("HOLD") ?: "", name);
-	return !access(path, F_OK);
-}
-
-/* Waits until the test has seen that the link is made.  Nothing is called on a stream
- * meanwhile. */
-static void await_link(void)
-{
-	while (!is_there("go"))
-		nap(10);
-}
-
 static void send_long(int fd, struct data *d, size_t n)
 {
 	char *bytes = malloc(n);
@@ -42,7 +25,7 @@ static void send_server(int lfd)
 	int fd = answer(lfd);
 
 	take_data(fd, &d, FIRST, FIRST);
-	await_link();
+	await_post("go"); /* the test has seen the link */
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -80,7 +63,7 @@ static void answer_client(void)
 
 	send_go(fd);
 	take_data(fd, &d, FIRST, FIRST);
-	await_link();
+	await_post("go"); /* the test has seen the link */
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -95,7 +78,7 @@ static void take_server(int lfd)
 
 	await_go(fd);
 	put_data(fd, &d, FIRST, FIRST);
-	await_link();
+	await_post("go"); /* the test has seen the link */
 	send_long(fd, &d, LONG - FIRST);
 	say_data("sent", &d);
 	shutdown(fd, SHUT_WR);
@@ -140,7 +123,7 @@ static void ahead_client(void)
 
 	send_go(fd);
 	take_data(fd, &d, FIRST, FIRST);
-	await_link();
+	await_post("go"); /* the test has seen the link */
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	say_result("a request", send(fd, "!", 1, 0));
 	fcntl(fd, F_SETFL, 0);
@@ -149,7 +132,7 @@ static void ahead_client(void)
 	for (int i = 0; i < 2; i++)
 		take(fd, &c, 1);
 	/* one after the other, until the test sees the link */
-	for (int i = 0; !is_there("linked") && i < 20000; i++) {
+	for (int i = 0; !is_posted("linked") && i < 20000; i++) {
 		send_go(fd);
 		take(fd, &c, 1);
 		nap(1);
