@@ -50,7 +50,7 @@ ssize_t sr_append_write(int fd, const void *buf, size_t n)
 }
 
 /* The file's descriptor, or -1 and errno. */
-static int get(struct sr_append *file, bool create)
+static int append_fd(struct sr_append *file, bool create)
 {
 	int old = atomic_load(&file->kept), fd;
 
@@ -73,7 +73,7 @@ static int get(struct sr_append *file, bool create)
 
 static bool append_all(struct sr_append *file, const char *text, size_t len)
 {
-	int fd = get(file, true);
+	int fd = append_fd(file, true);
 	ssize_t n = fd < 0 ? -1 : 1;
 
 	while (n > 0 && len) {
@@ -100,7 +100,7 @@ void sr_append_open(struct sr_append *file, bool create)
 {
 	int err = errno;
 
-	get(file, create);
+	append_fd(file, create);
 	errno = err;
 }
 

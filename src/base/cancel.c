@@ -43,7 +43,7 @@ static atomic_bool done;	/* our thread has cancelled itself */
 __thread void *volatile sr_cancel_asks __attribute__((tls_model("initial-exec")));
 void (*_Atomic sr_cancel_lost)(void *asks);
 
-static void entry(int sig, siginfo_t *info, void *context)
+static void cancel_entry(int sig, siginfo_t *info, void *context)
 {
 	int err = errno;
 
@@ -67,9 +67,9 @@ static bool stand_in_front(void)
 
 	if (action(NULL, &sa) < 0 || !sa.handler)
 		return false;
-	if (sa.handler != entry) {
+	if (sa.handler != cancel_entry) {
 		atomic_store(&libcs, sa.handler);
-		sa.handler = entry;
+		sa.handler = cancel_entry;
 		action(&sa, NULL);
 	}
 	return true;

@@ -43,7 +43,7 @@ static int next(void)
 	return fd;
 }
 
-static void run(void)
+static void closer_run(void)
 {
 	int fd;
 
@@ -82,7 +82,7 @@ void sr_closer_close(int fd)
 	starts = sr_closer_free();
 	atomic_fetch_add(&threads, starts);
 	sr_unlock(&lock);
-	if (!starts || !sr_thread_start(run))
+	if (!starts || !sr_thread_start(closer_run))
 		return;
 	while ((fd = next()) >= 0)
 		sr_fd_close(fd);

@@ -223,7 +223,7 @@ SR_APART static bool is_set[sizeof(knobs) / sizeof(knobs[0])];
 #define for_each_knob(k) \
 	for (const struct knob *k = knobs; k < knobs + sizeof(knobs) / sizeof(knobs[0]); k++)
 
-static const struct knob *find(const char *name)
+static const struct knob *knob_find(const char *name)
 {
 	for_each_knob(k)
 		if (!strcasecmp(k->name, name))
@@ -256,7 +256,7 @@ static void show_knob(const struct knob *k, const char *value, const char *origi
 
 int sr_conf_set(const char *name, const char *value, struct sr_policy *policy)
 {
-	const struct knob *k = find(name);
+	const struct knob *k = knob_find(name);
 	size_t at = k ? (size_t)((char *)k->field - (char *)&sr_conf.policy) : 0;
 
 	if (!k)
@@ -268,7 +268,7 @@ int sr_conf_set(const char *name, const char *value, struct sr_policy *policy)
 
 int sr_conf_set_first(const char *name, const char *value, const char *origin)
 {
-	const struct knob *k = find(name);
+	const struct knob *k = knob_find(name);
 	int r;
 
 	if (!k)
@@ -285,7 +285,7 @@ int sr_conf_set_first(const char *name, const char *value, const char *origin)
 
 bool sr_conf_is_set(const char *name)
 {
-	return is_set[find(name) - knobs];
+	return is_set[knob_find(name) - knobs];
 }
 
 /* Is name in the list of names with spaces between them? */
@@ -318,7 +318,7 @@ static void load_knob(const struct knob *k)
 }
 
 /* Those that the launcher reads count. */
-static bool is_known(const char *name, size_t len)
+static bool is_knob_known(const char *name, size_t len)
 {
 	static const char *const names[] = {
 #define SR_KNOB(name, kind, field, def, text) #name,
@@ -341,7 +341,7 @@ static void load_environment(void)
 		size_t len = strcspn(*e, "=");
 
 		if (!strncmp(*e, PREFIX, PREFIX_LEN) &&
-		    !is_known(*e + PREFIX_LEN, len - PREFIX_LEN))
+		    !is_knob_known(*e + PREFIX_LEN, len - PREFIX_LEN))
 			sr_warn("%.*s is unknown and ignored; see sockrail --help",
 				(int)len, *e);
 	}

@@ -22,7 +22,7 @@ static struct sr_watch watch = { .fd = -1 };
 static int outer = -1;		/* the children's end */
 static void (*on_ring)(void);
 
-static bool map(void)
+static bool family_map(void)
 {
 	void *p;
 
@@ -40,7 +40,7 @@ struct sr_slot *sr_slot_get(void)
 	unsigned i, none;
 	int err = errno;
 
-	if (!map()) {
+	if (!family_map()) {
 		errno = err;
 		return NULL;
 	}

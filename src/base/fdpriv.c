@@ -37,14 +37,14 @@
 static _Atomic uint64_t set[TOP / BITS];
 static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
 
-static uint64_t bit(int fd)
+static uint64_t private_bit(int fd)
 {
 	return UINT64_C(1) << fd % BITS;
 }
 
 bool sr_fd_is_private(int fd)
 {
-	return (unsigned)fd < TOP && (atomic_load(&set[fd / BITS]) & bit(fd));
+	return (unsigned)fd < TOP && (atomic_load(&set[fd / BITS]) & private_bit(fd));
 }
 
 /*
@@ -75,7 +75,7 @@ static int dup_into(int fd, int first, int end)
 	return -EMFILE;
 }
 
-static int limit(void)
+static int private_limit(void)
 {
 	struct rlimit rl;
 
@@ -84,7 +84,7 @@ static int limit(void)
 
 static int dup_high(int fd)
 {
-	int last = limit(), got;
+	int last = private_limit(), got;
 
 	for (int end = FIRST; end < last; end *= 2) {
 		got = dup_into(fd, end - end / (end > LOW ? 2 : 16), end);
@@ -97,7 +97,7 @@ static int dup_high(int fd)
 void sr_fd_reserve(void)
 {
 	int fd = sr_sys_eventfd(0, EFD_CLOEXEC);
-	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, limit());
+	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, private_limit());
 
 	if (high >= 0)
 		sr_now_close(high);
@@ -107,20 +107,20 @@ void sr_fd_reserve(void)
 
 static int mark(int fd)
 {
-	atomic_fetch_and(&slow[fd / BITS], ~bit(fd));
-	atomic_fetch_or(&set[fd / BITS], bit(fd));
+	atomic_fetch_and(&slow[fd / BITS], ~private_bit(fd));
+	atomic_fetch_or(&set[fd / BITS], private_bit(fd));
 	return fd;
 }
 
 void sr_fd_slow(int fd)
 {
 	if (sr_fd_is_private(fd))
-		atomic_fetch_or(&slow[fd / BITS], bit(fd));
+		atomic_fetch_or(&slow[fd / BITS], private_bit(fd));
 }
 
 bool sr_fd_is_slow(int fd)
 {
-	return sr_fd_is_private(fd) && (atomic_load(&slow[fd / BITS]) & bit(fd));
+	return sr_fd_is_private(fd) && (atomic_load(&slow[fd / BITS]) & private_bit(fd));
 }
 
 int sr_fd_next_slow(int fd)
@@ -186,7 +186,7 @@ void sr_fd_close(int fd)
 
 	/* First the bit: once closed, the number may be another thread's. */
 	if (sr_fd_is_private(fd))
-		atomic_fetch_and(&set[fd / BITS], ~bit(fd));
+		atomic_fetch_and(&set[fd / BITS], ~private_bit(fd));
 	sr_now_close(fd);
 	errno = err;
 }
@@ -274,12 +274,12 @@ int sr_fd_gaps(unsigned first, unsigned last,
 
 /* Descriptors that lie side by side.  One system call for the many of a process with a
  * thousand links; the few of most processes need none that a seccomp filter may not know. */
-static void close_run(unsigned first, unsigned last)
+static void private_close_run(unsigned first, unsigned last)
 {
 	bool closed = last - first >= MANY && !sr_sys_close_range(first, last, 0);
 
 	for (unsigned fd = first; fd <= last; fd++) {
-		atomic_fetch_and(&set[fd / BITS], ~bit((int)fd));
+		atomic_fetch_and(&set[fd / BITS], ~private_bit((int)fd));
 		if (!closed)
 			sr_now_close((int)fd);
 	}
@@ -296,7 +296,7 @@ void sr_fd_forget_all(bool (*keep)(int fd))
 		while (sr_fd_is_private((int)end) && !(keep && keep((int)end)))
 			end++;
 		if (end > first)
-			close_run(first, end - 1);
+			private_close_run(first, end - 1);
 		first = end + 1;
 	}
 	errno = err;

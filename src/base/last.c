@@ -41,7 +41,7 @@ static pthread_key_t key;
 static bool has_key;
 static uint64_t mask;		/* of signals, the first thread's */
 
-static uint64_t set_mask(const uint64_t *set)
+static uint64_t last_set_mask(const uint64_t *set)
 {
 	uint64_t old = 0;
 
@@ -72,10 +72,10 @@ static bool all_ended(void)
 	return at && atoi(at) == 2 + sr_closer_threads();
 }
 
-static void *end(void *arg)
+static void *last_exit(void *arg)
 {
 	(void)arg;
-	set_mask(&mask);
+	last_set_mask(&mask);
 	exit(0);
 }
 
@@ -85,10 +85,10 @@ static bool end_all(void)
 {
 	pthread_t thread;
 
-	return pthread_create(&thread, NULL, end, NULL) == 0;
+	return pthread_create(&thread, NULL, last_exit, NULL) == 0;
 }
 
-static void look(struct sr_timer *timer)
+static void last_check(struct sr_timer *timer)
 {
 	static unsigned ms = FIRST_MS;
 
@@ -98,12 +98,12 @@ static void look(struct sr_timer *timer)
 	ms = ms < LONGEST_MS ? 2 * ms : LONGEST_MS;
 }
 
-static struct sr_timer timer = { .fn = look };
+static struct sr_timer timer = { .fn = last_check };
 
 static void begin_looking(struct sr_task *task)
 {
 	(void)task;
-	look(&timer);
+	last_check(&timer);
 }
 
 static struct sr_task task = { .fn = begin_looking };
@@ -114,7 +114,7 @@ static void first_ends(void *value)
 	(void)value;
 	if (!sr_process_ours())
 		return;
-	mask = set_mask(NULL);
+	mask = last_set_mask(NULL);
 	sr_loop_post(&task);
 }
 
@@ -124,7 +124,7 @@ void sr_last_forget(void)
 		pthread_setspecific(key, &key);
 }
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void last_begin(void)
 {
 	if (sr_sys_getpid() != sr_sys_gettid() || pthread_key_create(&key, first_ends))
 		return;

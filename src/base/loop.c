@@ -42,7 +42,7 @@ static _Atomic(struct sr_task *) posted;	/* a stack, last first */
 static atomic_bool sleeping;
 
 /* What was written to a watch before it was given to the kernel is seen by the
- * loop after the kernel gives it back: control() releases, sleep_once()
+ * loop after the kernel gives it back: loop_control() releases, sleep_once()
  * acquires.  The system calls order it, too, but the compiler and
  * ThreadSanitizer do not know. */
 static atomic_uint handed;
@@ -95,7 +95,7 @@ bool sr_loop_here(void)
  * L: load posted, and do not sleep unless it is empty.  A poster:
  * P: push; C: load sleeping, and write to wake_fd if it is true.  All four are
  * sequentially consistent, so they have one order.
- * pair loop: sleep_once(), which is the other end of sr_loop_post() and wake().
+ * pair loop: sleep_once(), which is the other end of sr_loop_post() and loop_wake().
  * If L misses P, then S < L < P < C.  So C sees S's true and writes, or it sees
  * a false put there after S: by another poster, who writes instead; or by the
  * loop, which is then awake and comes to L again before it sleeps.
@@ -103,7 +103,7 @@ bool sr_loop_here(void)
  * A write to wake_fd before epoll_wait() is entered is not lost: it is an edge
  * that epoll_wait() then finds.
  */
-static void wake(void)
+static void loop_wake(void)
 {
 	uint64_t one = 1;
 	int err = errno;
@@ -133,7 +133,7 @@ bool sr_loop_post(struct sr_task *t)
 		do {
 			t->next = head;
 		} while (!atomic_compare_exchange_weak(&posted, &head, t));
-		wake();
+		loop_wake();
 	}
 	sr_release();
 	return fresh;
@@ -279,7 +279,7 @@ static void run_timers(void)
 
 /* ---- descriptors ---- */
 
-static int control(int op, struct sr_watch *w, uint32_t events)
+static int loop_control(int op, struct sr_watch *w, uint32_t events)
 {
 	struct epoll_event ev = {.events = events, .data.ptr = w};
 	int err = errno, result = 0;
@@ -297,7 +297,7 @@ int sr_loop_watch(struct sr_watch *w, uint32_t events)
 	int result = sr_loop_start();
 
 	if (!result)
-		result = control(EPOLL_CTL_ADD, w, events);
+		result = loop_control(EPOLL_CTL_ADD, w, events);
 	if (result == -ENOSPC && !atomic_exchange(&warned, true))
 		sr_warn("fs.epoll.max_user_watches is reached: no new links");
 	return result;
@@ -305,12 +305,12 @@ int sr_loop_watch(struct sr_watch *w, uint32_t events)
 
 int sr_loop_rearm(struct sr_watch *w, uint32_t events)
 {
-	return control(EPOLL_CTL_MOD, w, events);
+	return loop_control(EPOLL_CTL_MOD, w, events);
 }
 
 void sr_loop_unwatch(struct sr_watch *w)
 {
-	control(EPOLL_CTL_DEL, w, 0);
+	loop_control(EPOLL_CTL_DEL, w, 0);
 	/* What was taken from the kernel, but not yet given to w. */
 	for (int i = batch_at; i < batch_end; i++)
 		if (batch[i].data.ptr == w)
@@ -319,7 +319,7 @@ void sr_loop_unwatch(struct sr_watch *w)
 
 void sr_loop_release(struct sr_watch *w)
 {
-	control(EPOLL_CTL_DEL, w, 0);
+	loop_control(EPOLL_CTL_DEL, w, 0);
 }
 
 static void run_events(void)
@@ -372,7 +372,7 @@ static void sleep_once(void)
 	int n;
 
 	if (ns)
-		atomic_store(&sleeping, true);	/* S; pair loop: wake() */
+		atomic_store(&sleeping, true);	/* S; pair loop: loop_wake() */
 	if (atomic_load(&posted) || ready)	/* L */
 		ns = 0;
 	sr_work_end();

@@ -70,7 +70,7 @@ SR_EARLY static void find_tables(const struct link_map *object, struct tables *t
 }
 
 /* (Not strcmp(), which a sanitizer's runtime may have, and not be ready for.) */
-SR_EARLY static bool is_equal(const char *a, const char *b)
+SR_EARLY static bool is_same_symbol(const char *a, const char *b)
 {
 	while (*a && *a == *b)
 		a++, b++;
@@ -81,7 +81,8 @@ SR_EARLY static bool is_defined(const struct tables *t, uint32_t i, const char *
 {
 	const ElfW(Sym) *s = &t->symbols[i];
 
-	return s->st_shndx != SHN_UNDEF && s->st_value && is_equal(t->strings + s->st_name, name);
+	return s->st_shndx != SHN_UNDEF && s->st_value &&
+	       is_same_symbol(t->strings + s->st_name, name);
 }
 
 /* Both return the index of a symbol; 0, which never is one: there is none. */

@@ -25,8 +25,8 @@ struct question {
 	struct inet_diag_req_v2 body;
 };
 
-static void fill(struct question *q, const struct sockaddr_storage *own,
-		 const struct sockaddr_storage *other)
+static void question_fill(struct question *q, const struct sockaddr_storage *own,
+			  const struct sockaddr_storage *other)
 {
 	struct inet_diag_sockid *id = &q->body.id;
 	const void *bytes;
@@ -50,8 +50,8 @@ static void fill(struct question *q, const struct sockaddr_storage *own,
 }
 
 /* A socket that IPv4 reaches is found as IPv4, also if it is of AF_INET6. */
-static bool find(const struct sockaddr_storage *own,
-		 const struct sockaddr_storage *other, struct inet_diag_msg *found)
+static bool owner_find(const struct sockaddr_storage *own,
+		       const struct sockaddr_storage *other, struct inet_diag_msg *found)
 {
 	struct question q;
 	struct {
@@ -61,7 +61,7 @@ static bool find(const struct sockaddr_storage *own,
 	int fd;
 	ssize_t n;
 
-	fill(&q, own, other);
+	question_fill(&q, own, other);
 	fd = sr_fd_own(sr_sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
 				      NETLINK_SOCK_DIAG));
 	/* The kernel has answered when the first call returns. */
@@ -83,7 +83,7 @@ int sr_owner_of_peer(const struct sockaddr_storage *local,
 {
 	struct inet_diag_msg f;
 
-	if (!find(peer, local, &f) || !sr_owner_is_user(f.idiag_uid))
+	if (!owner_find(peer, local, &f) || !sr_owner_is_user(f.idiag_uid))
 		return -ENOENT;
 	/* Without an inode no process has it: it is closed, or, in these states, has
 	 * not been accepted. */
@@ -99,7 +99,7 @@ int sr_owner_cookie(const struct sockaddr_storage *local,
 {
 	struct inet_diag_msg f;
 
-	if (!find(peer, local, &f))
+	if (!owner_find(peer, local, &f))
 		return -ENOENT;
 	*cookie = (uint64_t)f.id.idiag_cookie[1] << 32 | f.id.idiag_cookie[0];
 	return 0;
@@ -110,7 +110,7 @@ bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 {
 	struct inet_diag_msg f;
 
-	return inode && find(local, peer, &f) && f.idiag_inode == inode;
+	return inode && owner_find(local, peer, &f) && f.idiag_inode == inode;
 }
 
 bool sr_owner_is_user(uint32_t uid)

@@ -30,7 +30,7 @@ static struct sr_page *page;
 static bool failed;
 SR_APART static uint64_t used[SR_PAGE_SLOTS / BITS];
 
-static void head(struct sr_page *p)
+static void page_fill_head(struct sr_page *p)
 {
 	struct timespec now;
 
@@ -48,7 +48,7 @@ static void head(struct sr_page *p)
 }
 
 /* The process alone can write: a mapping that is made later is read-only. */
-static struct sr_page *map(int fd)
+static struct sr_page *page_map(int fd)
 {
 	void *p = sr_sys_mmap(NULL, sizeof(struct sr_page), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -61,7 +61,7 @@ static struct sr_page *map(int fd)
 	return p;
 }
 
-static struct sr_page *make(void)
+static struct sr_page *page_make(void)
 {
 	struct sr_page *p = NULL;
 	int err = errno, fd = -1;
@@ -70,9 +70,9 @@ static struct sr_page *make(void)
 	if (sr_fd_room(SPARE))
 		fd = sr_fd_memory(SR_PAGE_NAME, sizeof(*p));
 	if (fd >= 0)
-		p = map(fd);
+		p = page_map(fd);
 	if (p)
-		head(p);
+		page_fill_head(p);
 	else if (fd >= 0)
 		sr_fd_close(fd);
 	sr_leave();
@@ -104,7 +104,7 @@ struct sr_page_slot *sr_page_take(void)
 
 	sr_lock(&page_lock);
 	if (!page && !failed) {
-		page = make();
+		page = page_make();
 		failed = !page;
 	}
 	if (page)

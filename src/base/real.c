@@ -79,12 +79,12 @@ static long missing(void)
 	return -1;
 }
 
-static void set(void *slot, void *fn)
+static void real_set(void *slot, void *fn)
 {
 	__atomic_store_n((void **)slot, fn, __ATOMIC_RELAXED);
 }
 
-static void find(void *slot, const char *name)
+static void real_find(void *slot, const char *name)
 {
 	int saved = errno;
 	void *handle, *fn;
@@ -98,7 +98,7 @@ static void find(void *slot, const char *name)
 		fn = sr_next_dlsym()(handle, name);
 	sr_leave();
 	errno = saved;
-	set(slot, fn ?: (void *)missing);
+	real_set(slot, fn ?: (void *)missing);
 }
 
 /*
@@ -119,14 +119,14 @@ static void find(void *slot, const char *name)
 #define SR_CALL(family, ret, name, params, args) \
 	static ret stub_##name params \
 	{ \
-		find(&sr_real.name, #name); \
+		real_find(&sr_real.name, #name); \
 		return sr_real.name args; \
 	}
 #define SR_VARIADIC(family, ret, name, params, args, last) \
 	static ret stub_##name params \
 	{ \
 		VARIABLE_ARG(last) \
-		find(&sr_real.name, #name); \
+		real_find(&sr_real.name, #name); \
 		return sr_real.name args; \
 	}
 #define SR_ALIAS(family, ret, name, params, expression)
@@ -204,16 +204,16 @@ __attribute__((constructor(101))) static void find_all(void)
 #define SR_CALL(family, ret, name, params, args) \
 	own = look_up(libc, #name); \
 	fn = look_up(RTLD_NEXT, #name) ?: own ?: (void *)missing; \
-	set(&sr_libc.name, own ?: fn); \
-	set(&next.name, fn); \
-	set(&sr_real.name, own && fn != own ? (void *)chained_##name : fn);
+	real_set(&sr_libc.name, own ?: fn); \
+	real_set(&next.name, fn); \
+	real_set(&sr_real.name, own && fn != own ? (void *)chained_##name : fn);
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_BY_HAND(family, ret, name, params)
 #include "calls.def"
 #undef SR_CALL
 	fn = look_up(libc, "clock_gettime");
 	if (fn)
-		set(&sr_clock, fn);
+		real_set(&sr_clock, fn);
 	sr_leave();
 	errno = saved;
 }

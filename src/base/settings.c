@@ -156,7 +156,7 @@ void sr_settings_text(const char *path, char *text, size_t n, bool knobs)
 	}
 }
 
-static void read_file(const char *path, bool knobs)
+static void settings_read_file(const char *path, bool knobs)
 {
 	char text[FILE_SIZE + 1];
 	int fd = sr_now_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
@@ -200,9 +200,9 @@ static int list_directory(const char *dir, struct dirent ***names)
 static void read_named(bool knobs)
 {
 	if (sr_conf.rules[0])
-		read_file(sr_conf.rules, knobs);
+		settings_read_file(sr_conf.rules, knobs);
 	if (sr_conf.profile[0])
-		read_file(sr_conf.profile, knobs);
+		settings_read_file(sr_conf.profile, knobs);
 }
 
 static void read_listed(const char *dir, struct dirent **names, int n, bool knobs)
@@ -211,7 +211,7 @@ static void read_listed(const char *dir, struct dirent **names, int n, bool knob
 
 	for (int i = 0; i < n; i++) {
 		sr_format(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
-		read_file(path, knobs);
+		settings_read_file(path, knobs);
 	}
 }
 

@@ -7,10 +7,10 @@
  * thread holds a lock of ours.  Blocking signals around every lock would cost two
  * system calls each.
  *
- * Putting off.  So the kernel gets entry() for each handler.  If it finds that its
+ * Putting off.  So the kernel gets signal_entry() for each handler.  If it finds that its
  * thread holds something (sr_held), it sends the very same signal to its own thread
  * once more, and blocks all signals in the mask that the kernel is going to restore
- * when entry() returns.  The thread goes on, lets go, finds sr_held.off and puts the
+ * when signal_entry() returns.  The thread goes on, lets go, finds sr_held.off and puts the
  * old mask back: the kernel delivers, with the right siginfo, mask, stack and context.
  * The thread sleeps for no longer than some milliseconds while it holds something, so this
  * takes no longer.
@@ -18,7 +18,7 @@
  * Two at once: the kernel may have stacked a second signal's frame upon the first
  * one's before either has run.  The second then runs first, and the mask it finds is
  * the first one's; the first, below it, finds the thread's and has the last word.
- * entry() blocks all signals before it writes anything, so none comes in between.
+ * signal_entry() blocks all signals before it writes anything, so none comes in between.
  *
  * Not put off: faults of the thread itself, which would come again at once (and the
  * same signals if somebody sends them, for a thread that blocks them dies of a fault),
@@ -66,13 +66,13 @@ __thread volatile struct sr_handled sr_handled
 static __thread uint64_t mask_kept;	/* sr_held.off: the thread's own */
 static __thread volatile uint64_t running;	/* signals whose handlers have begun */
 
-/* What the program has installed, where the kernel has entry(). */
+/* What the program has installed, where the kernel has signal_entry(). */
 SR_APART static struct {
 	_Atomic(handler_fn *) handler;
 	atomic_int flags;
 } table[_NSIG];
 
-static long set_mask(const uint64_t *set, uint64_t *old)
+static long signal_set_mask(const uint64_t *set, uint64_t *old)
 {
 	return SR_SYS(SYS_rt_sigprocmask, SIG_SETMASK, set, old, MASK_BYTES);
 }
@@ -99,9 +99,9 @@ bool sr_signal_put_off(int sig, siginfo_t *info, void *ucontext)
 	ucontext_t *context = ucontext;
 	uint64_t all = all_signals(), now;
 
-	set_mask(&all, &now);
+	signal_set_mask(&all, &now);
 	if (SR_SYS(SYS_rt_tgsigqueueinfo, sr_sys_getpid(), sr_sys_gettid(), sig, info) < 0) {
-		set_mask(&now, NULL);
+		signal_set_mask(&now, NULL);
 		return false;
 	}
 	memcpy(&mask_kept, &context->uc_sigmask, MASK_BYTES);
@@ -118,7 +118,7 @@ void sr_signals_let_in(void)
 	if (sr_held.count)
 		return;
 	sr_held.off = false;
-	set_mask(&mask, NULL);
+	signal_set_mask(&mask, NULL);
 	errno = err;
 }
 
@@ -147,7 +147,7 @@ void sr_filesig_restore(struct sr_filesig *m, long r)
 
 	if (r < 0 && (err == EFBIG || err == EPIPE) && ours)
 		SR_SYS(SYS_rt_sigtimedwait, &ours, 0, &at_once, MASK_BYTES);
-	set_mask(&m->mask, NULL);
+	signal_set_mask(&m->mask, NULL);
 	errno = err;
 }
 
@@ -199,7 +199,7 @@ static void reset(int sig)
 }
 
 /* The handler's errno shall not be mistaken for that of a call of ours. */
-static void entry(int sig, siginfo_t *info, void *context)
+static void signal_entry(int sig, siginfo_t *info, void *context)
 {
 	int err = errno, flags = atomic_load(&table[sig].flags);
 	bool direct = sr_direct;	/* of what the handler interrupts */
@@ -221,8 +221,8 @@ static void entry(int sig, siginfo_t *info, void *context)
 	errno = err;
 }
 
-/* A handler may leave by siglongjmp(), which entry() does not see.  But then its signal is no
- * longer blocked, because siglongjmp() restores the mask. */
+/* A handler may leave by siglongjmp(), which signal_entry() does not see.  But then its signal
+ * is no longer blocked, because siglongjmp() restores the mask. */
 bool sr_signal_in_handler(void)
 {
 	uint64_t blocked;
@@ -237,12 +237,12 @@ bool sr_signal_in_handler(void)
 }
 
 /* Handlers of what we call ourselves stay as they are, and so do those of a child of
- * vfork(), which must change nothing of its parent's.  entry() was read from the kernel
+ * vfork(), which must change nothing of its parent's.  signal_entry() was read from the kernel
  * around us. */
 static bool takes_entry(const struct sigaction *act)
 {
 	return act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN &&
-	       act->sa_handler != SIG_ERR && act->sa_sigaction != entry &&
+	       act->sa_handler != SIG_ERR && act->sa_sigaction != signal_entry &&
 	       !sr_inside && sr_process_ours();
 }
 
@@ -260,13 +260,13 @@ int sr_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 		ours = *act;
 		atomic_store(&table[sig].handler, ours.sa_sigaction);
 		atomic_store(&table[sig].flags, ours.sa_flags);
-		ours.sa_sigaction = entry;
+		ours.sa_sigaction = signal_entry;
 		ours.sa_flags = (int)((unsigned)ours.sa_flags & ~SA_RESETHAND) |
 				SA_SIGINFO;
 		act = &ours;
 	}
 	r = sr_real.sigaction(sig, act, old);
-	if (r == 0 && old && old->sa_sigaction == entry) {
+	if (r == 0 && old && old->sa_sigaction == signal_entry) {
 		old->sa_sigaction = was.sa_sigaction;
 		old->sa_flags = (old->sa_flags & ~SA_SIGINFO) | was.sa_flags;
 	}

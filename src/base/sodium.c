@@ -12,7 +12,7 @@
 #include "base/library.h"
 #include "base/log.h"
 
-static const char *load(struct sr_sodium *s)
+static const char *sodium_load(struct sr_sodium *s)
 {
 	static char none[256];
 	void *lib = sr_library_open(&sr_library_sodium, sr_real.dlopen, none, sizeof(none));
@@ -39,7 +39,7 @@ const struct sr_sodium *sr_sodium(void)
 	if (!tried) {
 		sr_lock(&sr_locks.loading);
 		tried = true;
-		why = load(&sodium);
+		why = sodium_load(&sodium);
 		loaded = !why;
 		sr_unlock(&sr_locks.loading);
 		if (why)

@@ -31,83 +31,83 @@ static bool one_core(void)
 	return n == 1;
 }
 
-static unsigned get(atomic_uint *x)
+static unsigned spin_get(atomic_uint *x)
 {
 	return atomic_load_explicit(x, memory_order_relaxed);
 }
 
-static void set(atomic_uint *x, unsigned value)
+static void spin_set(atomic_uint *x, unsigned value)
 {
 	atomic_store_explicit(x, value, memory_order_relaxed);
 }
 
 static void go(struct sr_spin *sp, unsigned way, bool by_need)
 {
-	set(&sp->way, way);
-	set(&sp->by_need, by_need);
-	set(&sp->gap, GAP_MIN);
-	set(&sp->waits, 0);
-	set(&sp->trial, 0);
-	set(&sp->trial_ns, 0);
+	spin_set(&sp->way, way);
+	spin_set(&sp->by_need, by_need);
+	spin_set(&sp->gap, GAP_MIN);
+	spin_set(&sp->waits, 0);
+	spin_set(&sp->trial, 0);
+	spin_set(&sp->trial_ns, 0);
 }
 
 bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns, bool same_core)
 {
-	unsigned way = get(&sp->way), gap = get(&sp->gap);
+	unsigned way = spin_get(&sp->way), gap = spin_get(&sp->gap);
 
 	if (!limit_ns || one_core())
 		return false;
 	if (same_core) {
-		set(&sp->took_way, NEITHER);
+		spin_set(&sp->took_way, NEITHER);
 		return false;
 	}
-	set(&sp->waits, get(&sp->waits) + 1);
-	if (get(&sp->waits) > (gap ? gap : GAP_MIN))
+	spin_set(&sp->waits, spin_get(&sp->waits) + 1);
+	if (spin_get(&sp->waits) > (gap ? gap : GAP_MIN))
 		way = !way;
-	set(&sp->took_way, way);
+	spin_set(&sp->took_way, way);
 	return way == AWAKE;
 }
 
 static bool awake_is_better(struct sr_spin *sp, uint64_t limit_ns)
 {
-	unsigned awake = get(&sp->average[AWAKE]);
-	unsigned asleep = get(&sp->average[ASLEEP]);
+	unsigned awake = spin_get(&sp->average[AWAKE]);
+	unsigned asleep = spin_get(&sp->average[ASLEEP]);
 
 	return awake <= limit_ns && awake < asleep - asleep / 8;
 }
 
-static void judge(struct sr_spin *sp, uint64_t limit_ns, unsigned tried)
+static void spin_judge(struct sr_spin *sp, uint64_t limit_ns, unsigned tried)
 {
-	unsigned gap = get(&sp->gap) ?: GAP_MIN, best;
+	unsigned gap = spin_get(&sp->gap) ?: GAP_MIN, best;
 
-	set(&sp->average[tried], get(&sp->trial_ns) / TRIAL);
+	spin_set(&sp->average[tried], spin_get(&sp->trial_ns) / TRIAL);
 	best = awake_is_better(sp, limit_ns) ? AWAKE : ASLEEP;
-	go(sp, best, best == ASLEEP && get(&sp->average[AWAKE]) > limit_ns);
+	go(sp, best, best == ASLEEP && spin_get(&sp->average[AWAKE]) > limit_ns);
 	if (best != tried)
-		set(&sp->gap, gap < GAP_MAX ? gap * 2 : gap);
+		spin_set(&sp->gap, gap < GAP_MAX ? gap * 2 : gap);
 }
 
 void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns)
 {
-	unsigned way = get(&sp->took_way), cap = (unsigned)limit_ns * 4;
+	unsigned way = spin_get(&sp->took_way), cap = (unsigned)limit_ns * 4;
 	unsigned took = took_ns < cap ? (unsigned)took_ns : cap, average;
 
 	if (way == NEITHER)
 		return;
-	if (way != get(&sp->way)) {
-		set(&sp->trial_ns, get(&sp->trial_ns) + took);
-		set(&sp->trial, get(&sp->trial) + 1);
-		if (get(&sp->trial) == TRIAL)
-			judge(sp, limit_ns, way);
+	if (way != spin_get(&sp->way)) {
+		spin_set(&sp->trial_ns, spin_get(&sp->trial_ns) + took);
+		spin_set(&sp->trial, spin_get(&sp->trial) + 1);
+		if (spin_get(&sp->trial) == TRIAL)
+			spin_judge(sp, limit_ns, way);
 		return;
 	}
-	average = (unsigned)(((uint64_t)get(&sp->average[way]) * 7 + took) / 8);
-	set(&sp->average[way], average);
+	average = (unsigned)(((uint64_t)spin_get(&sp->average[way]) * 7 + took) / 8);
+	spin_set(&sp->average[way], average);
 	if (way == AWAKE && average > limit_ns) {
-		set(&sp->average[ASLEEP], average);
+		spin_set(&sp->average[ASLEEP], average);
 		go(sp, ASLEEP, true);
-	} else if (way == ASLEEP && get(&sp->by_need) && average <= limit_ns) {
-		set(&sp->average[AWAKE], average);
+	} else if (way == ASLEEP && spin_get(&sp->by_need) && average <= limit_ns) {
+		spin_set(&sp->average[AWAKE], average);
 		go(sp, AWAKE, false);
 	}
 }
@@ -116,7 +116,7 @@ bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns)
 {
 	if (gap_ns < STOLEN_NS)
 		return false;
-	set(&sp->average[AWAKE], (unsigned)limit_ns * 4);
+	spin_set(&sp->average[AWAKE], (unsigned)limit_ns * 4);
 	go(sp, ASLEEP, false);
 	return true;
 }

@@ -341,7 +341,7 @@ active proctype waiter()
 
 #ifdef LOOP
 #ifndef POSTER
-#define POSTER RMW	/* sr_loop_post(): posted, then wake()'s look at `sleeping' */
+#define POSTER RMW	/* sr_loop_post(): posted, then loop_wake()'s look at `sleeping' */
 #endif
 #ifndef SLEEPER
 #define SLEEPER STORE	/* sleep_once(): sleeping, then `posted' */
