@@ -151,7 +151,7 @@ bool sr_anchor_defers(struct sr_stream *listener)
 }
 
 /* struct tcp_info is that of <linux/tcp.h>; older kernels fill less of it. */
-static bool info(struct sr_stream *st, struct tcp_info *ti)
+static bool anchor_info(struct sr_stream *st, struct tcp_info *ti)
 {
 	socklen_t len = sizeof(*ti);
 
@@ -166,7 +166,7 @@ bool sr_anchor_ended(struct sr_stream *st)
 {
 	struct tcp_info ti;
 
-	return info(st, &ti) && ti.tcpi_state > SR_TCP_FIN_WAIT2;
+	return anchor_info(st, &ti) && ti.tcpi_state > SR_TCP_FIN_WAIT2;
 }
 
 /* What counts in bytes_acked beside the bytes: the SYN of the end that connects, and our
@@ -193,7 +193,7 @@ static bool sample(struct sr_stream *st, bool tx, uint64_t *sum)
 
 	for (tries = 0; tries < 8; tries++) {
 		if (sr_sys_ioctl(st->anchor, req, &before) < 0 ||
-		    !info(st, &ti) ||
+		    !anchor_info(st, &ti) ||
 		    sr_sys_ioctl(st->anchor, req, &after) < 0)
 			return false;
 		if (before != after)
@@ -210,8 +210,8 @@ bool sr_anchor_shut(struct sr_stream *st)
 {
 	struct tcp_info ti;
 
-	return info(st, &ti) && (acked_beside(st, ti.tcpi_state) > acked_beside(st, 0) ||
-				 queued_beside(ti.tcpi_state));
+	return anchor_info(st, &ti) && (acked_beside(st, ti.tcpi_state) > acked_beside(st, 0) ||
+					queued_beside(ti.tcpi_state));
 }
 
 static bool agree(const char *way, uint64_t kernel, uint64_t ours)
@@ -226,14 +226,14 @@ uint64_t sr_anchor_received(struct sr_stream *st)
 {
 	struct tcp_info ti;
 
-	return info(st, &ti) ? ti.tcpi_bytes_received : 0;
+	return anchor_info(st, &ti) ? ti.tcpi_bytes_received : 0;
 }
 
 uint64_t sr_anchor_acked(struct sr_stream *st)
 {
 	struct tcp_info ti;
 
-	return info(st, &ti) && ti.tcpi_bytes_acked ?
+	return anchor_info(st, &ti) && ti.tcpi_bytes_acked ?
 		       ti.tcpi_bytes_acked - acked_beside(st, ti.tcpi_state) : 0;
 }
 
@@ -257,7 +257,7 @@ bool sr_anchor_is_strange(struct sr_stream *st)
 	uint64_t kernel;
 
 	return sample(st, true, &kernel) && kernel > atomic_load(&st->out.tcp) &&
-	       info(st, &ti) && ti.tcpi_state != SR_TCP_CLOSE;
+	       anchor_info(st, &ti) && ti.tcpi_state != SR_TCP_CLOSE;
 }
 
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)

@@ -39,7 +39,7 @@ void sr_stream_on_link(struct sr_link *link, unsigned what)
 /* The events to watch the anchor for: those that no program thread reads.  That
  * is a mark while no plain call is in flight, records, TCP's end, and room for
  * a mark or a resend.  Both locks held. */
-static uint32_t wanted(struct sr_stream *st)
+static uint32_t anchor_events_wanted(struct sr_stream *st)
 {
 	uint32_t ev = 0;
 
@@ -83,7 +83,7 @@ void sr_stream_rewatch(struct sr_stream *st)
 	int r;
 
 	sr_stream_lock(st);
-	ev = wanted(st);
+	ev = anchor_events_wanted(st);
 	if (st->anchor < 0 || ev == st->loop.watched)
 		goto out;
 	st->loop.watch.fd = st->anchor;

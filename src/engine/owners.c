@@ -74,7 +74,7 @@ void sr_owners_share_heir(struct sr_stream *st)
 }
 
 /* The last word on what guests may have. */
-static void settle(struct sr_stream *st)
+static void owners_settle(struct sr_stream *st)
 {
 	unsigned given = sr_owners_plain(st);
 
@@ -86,7 +86,7 @@ void sr_owners_leave(struct sr_stream *st)
 {
 	struct sr_slot *slot;
 
-	settle(st);
+	owners_settle(st);
 	slot = atomic_exchange(&st->owned.slot, NULL);
 	if (slot && !(sr_st_flags(st) & SR_ST_PAUSED))
 		sr_slot_put(slot);
@@ -97,7 +97,7 @@ void sr_owners_pause(struct sr_stream *st, void *unused)
 {
 	(void)unused;
 	sr_stream_lock(st);
-	settle(st);
+	owners_settle(st);
 	if (!(sr_st_flags(st) & SR_ST_SHARED) &&
 	    sr_slot_put_unless_last(atomic_load(&st->owned.slot)))
 		sr_st_set(st, SR_ST_PAUSED);

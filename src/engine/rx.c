@@ -39,7 +39,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 }
 
 /* rx_h may lag behind what the program has taken (link.h). */
-static uint64_t head(struct sr_stream *st)
+static uint64_t rx_head(struct sr_stream *st)
 {
 	uint64_t h = st->in.link ? atomic_load(&st->in.link->rx_h) : 0;
 
@@ -77,18 +77,18 @@ static void note_end(struct sr_stream *st)
 }
 
 /* Handles END and the stream's end, whenever h, rx or TCP's end has moved. */
-static void settle(struct sr_stream *st)
+static void rx_handle_end(struct sr_stream *st)
 {
 	enum sr_rx_state before = st->rx.state;
 
 	if (before == SR_RX_LINK && st->in.link && !st->rx.end &&
 	    (sr_link_events(st->in.link) & SR_LINK_END)) {
-		if (sr_rx_end(&st->rx, st->in.link->peer_end, head(st)) < 0)
+		if (sr_rx_end(&st->rx, st->in.link->peer_end, rx_head(st)) < 0)
 			st->in.link->ops->drop(st->in.link, "protocol");
 		else
 			note_end(st);
 	}
-	do_rx(st, sr_rx_settle(&st->rx, head(st)));
+	do_rx(st, sr_rx_settle(&st->rx, rx_head(st)));
 	if (st->rx.state == before)
 		return;
 	if (st->rx.state == SR_RX_RESET)
@@ -120,7 +120,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st), cut;
 
 	st->in.fin_seen = true;
-	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, head(st), out));
+	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, rx_head(st), out));
 	if (raw && st->rx.state == SR_RX_LINK)	/* the ring has the rest */
 		st->in.link->ops->rx_free(st->in.link,
 			st->rx.rx - atomic_load(&st->in.link->rx_taken));
@@ -129,7 +129,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 		sr_stream_broke(st, sr_reset_error(st));
 	if (cut)	/* Unread bytes come first, but SO_ERROR shows it now. */
 		atomic_store(&st->err.reported, true);
-	settle(st);
+	rx_handle_end(st);
 	sr_fast_update_rx(st);
 	if (!ended)	/* otherwise nothing has changed */
 		sr_stream_notify(st, SR_NOTIFY_RX);
@@ -376,7 +376,7 @@ bool sr_rx_short(struct sr_stream *st)
 	return yes;
 }
 
-static void progress(struct sr_stream *st)
+static void rx_progress(struct sr_stream *st)
 {
 	bool alone;
 
@@ -391,7 +391,7 @@ static void progress(struct sr_stream *st)
 		expect_no_more(st);
 	if (st->rx.part || atomic_load(&st->in.part_ns))
 		await_record(st);
-	settle(st);
+	rx_handle_end(st);
 	if (atomic_load(&st->want_tcp) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
 	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
@@ -409,7 +409,7 @@ static void progress(struct sr_stream *st)
 
 void sr_rx_progress(struct sr_stream *st)
 {
-	progress(st);
+	rx_progress(st);
 	sr_fast_update_rx(st);
 }
 

@@ -46,7 +46,7 @@ void sr_stat_note(struct sr_stream *st)
 			      memory_order_relaxed);
 }
 
-static void begin(struct sr_page_dir *d, enum sr_state state)
+static void stat_dir_begin(struct sr_page_dir *d, enum sr_state state)
 {
 	atomic_store_explicit(&d->seq, d->seq + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
@@ -56,7 +56,7 @@ static void begin(struct sr_page_dir *d, enum sr_state state)
 	d->hot.link = 0;
 }
 
-static void finish(struct sr_page_dir *d)
+static void stat_dir_finish(struct sr_page_dir *d)
 {
 	sr_publish(&d->seq, d->seq + 1);
 }
@@ -83,7 +83,7 @@ void sr_stat_tx(struct sr_stream *st)
 						      (uint64_t)st->out.delta;
 
 	sr_stream_tx_ways(st, way);
-	begin(d, sr_stream_tx_state(st));
+	stat_dir_begin(d, sr_stream_tx_state(st));
 	ways(d, way, link, base + st->tx_own.plain - st->out.before, st->out.had);
 	d->unread = d->room = d->ring = 0;
 	if (link && st->tx.state == SR_TX_LINK) {
@@ -94,7 +94,7 @@ void sr_stat_tx(struct sr_stream *st)
 	d->switches = st->out.switches;
 	d->stalls = st->out.stalls;
 	d->failovers = st->out.failovers;
-	finish(d);
+	stat_dir_finish(d);
 	sr_stat_note(st);
 }
 
@@ -110,13 +110,13 @@ void sr_stat_rx(struct sr_stream *st)
 		there = atomic_load(&link->rx_h);
 		ring = link->ops->ring(link, false);
 	}
-	begin(d, sr_stream_rx_state(st));
+	stat_dir_begin(d, sr_stream_rx_state(st));
 	ways(d, st->in.way, link, base + st->rx_own.plain - st->in.before, st->in.had);
 	/* (rx_h may lag behind.) */
 	d->unread = there > st->rx.rx ? there - st->rx.rx : 0;
 	d->ring = ring;
 	d->switches = st->in.switches;
-	finish(d);
+	stat_dir_finish(d);
 	sr_stat_note(st);
 }
 

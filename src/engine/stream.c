@@ -75,7 +75,7 @@ static void init_locks(struct sr_stream *st)
 }
 
 /* A stream that has not been one before, or NULL.  pool_lock held. */
-static struct sr_stream *make(void)
+static struct sr_stream *stream_make(void)
 {
 	unsigned n = atomic_load(&made);
 	struct sr_stream *st;
@@ -97,7 +97,7 @@ static struct sr_stream *make(void)
 
 /* Keeps the locks and the references.  Gates and the task may be cleared: a call enters
  * a gate, and the loop has the task, only with a reference. */
-static void clear(struct sr_stream *st)
+static void stream_clear(struct sr_stream *st)
 {
 	struct sr_mutex w, ep;
 
@@ -135,10 +135,10 @@ static struct sr_stream *take_free(void)
 	if (st)
 		free_list = *next_free(st);
 	else
-		st = make();
+		st = stream_make();
 	sr_unlock(&pool_lock);
 	if (st)
-		clear(st);
+		stream_clear(st);
 	return st;
 }
 

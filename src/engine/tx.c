@@ -80,7 +80,7 @@ static void raw_again(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-static void leave(struct sr_stream *st)
+static void tx_leave_link(struct sr_stream *st)
 {
 	bool link = st->tx.state == SR_TX_LINK;
 	unsigned todo;
@@ -185,10 +185,10 @@ static uint64_t wait_ns(struct sr_stream *st)
 static void wait_timed_out(struct sr_stream *st)
 {
 	st->out.link->ops->drop(st->out.link, "timeout");
-	leave(st);
+	tx_leave_link(st);
 }
 
-static bool decided(struct sr_stream *st)
+static bool is_tx_decided(struct sr_stream *st)
 {
 	return sr_stream_tx(st) != SR_TX_WAIT;
 }
@@ -224,8 +224,8 @@ bool sr_tx_decide(struct sr_stream *st)
 
 	do {
 		look = sr_now_ns() + LOOK_NS;
-		sr_stream_await(st, SR_NOTIFY_TX, decided, look < end ? look : end);
-	} while (!decided(st) && look < end && !has_unread(st));
+		sr_stream_await(st, SR_NOTIFY_TX, is_tx_decided, look < end ? look : end);
+	} while (!is_tx_decided(st) && look < end && !has_unread(st));
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (st->tx.state == SR_TX_WAIT && !st->out.record_at && st->tx.w < SR_TX_MUCH)
@@ -251,7 +251,7 @@ static bool progress_wait(struct sr_stream *st)
 	if (!st->out.record_at &&
 	    (((ev & SR_LINK_DEAD) && !owes_mark(st, ev)) ||
 	     atomic_load(&st->want_tcp))) {
-		leave(st);
+		tx_leave_link(st);
 		return false;
 	}
 	if (!st->out.record_at &&
@@ -264,7 +264,7 @@ static bool progress_wait(struct sr_stream *st)
 	/* A stranger's bytes in front of the mark are the program's, as over TCP. */
 	if (!st->out.record_at && sr_anchor_is_strange(st)) {
 		sr_anchor_disagrees(st, st->out.link);
-		leave(st);
+		tx_leave_link(st);
 		return false;
 	}
 	sr_tx_acksw(&st->tx);
@@ -335,7 +335,7 @@ static bool progress_link(struct sr_stream *st)
 		return false;
 	if (ended_by_stranger(st))
 		return false;
-	leave(st);
+	tx_leave_link(st);
 	return true;
 }
 
@@ -382,7 +382,7 @@ stop:
 		tx_failed(st);
 }
 
-static void progress(struct sr_stream *st)
+static void tx_progress(struct sr_stream *st)
 {
 	bool again = true;
 
@@ -416,7 +416,7 @@ static void progress(struct sr_stream *st)
 
 void sr_tx_progress(struct sr_stream *st)
 {
-	progress(st);
+	tx_progress(st);
 	sr_fast_update_tx(st);
 }
 

@@ -68,7 +68,7 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 	return sleeps(w, AT_EVENTFD);
 }
 
-/* call() changes the state, then the word, then wakes.  Here the order is
+/* waiter_call() changes the state, then the word, then wakes.  Here the order is
  * reversed: if the state is not CALLED after the word was read, the word
  * changes before the kernel compares it, or the wake is still to come.
  *
@@ -107,7 +107,7 @@ void sr_waiter_awake(struct sr_waiter *w, bool readable)
 	atomic_store(&w->state, AWAKE);
 }
 
-static void call(struct sr_waiter *w)
+static void waiter_call(struct sr_waiter *w)
 {
 	const uint64_t one = 1;
 	int was = atomic_exchange(&w->state, CALLED);
@@ -184,7 +184,7 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 		if (n->entry && sets)
 			sr_epoll_notified(n->entry, sets, news);
 		else if (!n->entry && (n->want & what))
-			call(n->waiter);
+			waiter_call(n->waiter);
 	}
 	sr_unlock(&st->waits.lock);
 	errno = err;
@@ -196,7 +196,7 @@ struct await {
 	struct sr_waiter *w;
 };
 
-static void abandoned(void *arg)
+static void waiter_abandoned(void *arg)
 {
 	struct await *a = arg;
 
@@ -229,7 +229,7 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 			sr_wait_detach(st, node);
 			break;
 		}
-		sr_window_open(&win, abandoned, &a);
+		sr_window_open(&win, waiter_abandoned, &a);
 		sr_waiter_wait(w, NULL, 0, end_ns);
 		sr_window_close(&win);
 		sr_waiter_awake(w, false);
