@@ -20,7 +20,7 @@ static int slot(struct sr_waitset *s, int fd)
 }
 
 /* Even an entry that asks for no events is woken by the stream's end. */
-static unsigned wanted(const struct sr_waitset_entry *e)
+static unsigned notices_wanted(const struct sr_waitset_entry *e)
 {
 	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |
 			(e->events & SR_OUT_EVENTS ? SR_NOTIFY_TX : 0);
@@ -39,7 +39,7 @@ void sr_waitset_arm(struct sr_waitset *s)
 			continue;
 		e->node = s->nodes ? &s->nodes[e - s->e] : &s->waiter->node[e - s->e];
 		e->node->waiter = s->waiter;
-		e->node->want = wanted(e);
+		e->node->want = notices_wanted(e);
 		sr_wait_attach(e->st, e->node);
 		for (int way = 0; way < 2; way++) {
 			link = e->armed[way] = e->link[way];

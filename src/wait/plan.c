@@ -16,7 +16,7 @@
 #include "wait/waitset.h"
 
 /* The program gets what the kernel reports of these events. */
-static void ask_kernel(struct sr_waitset_entry *e, short events)
+static void plan_ask_kernel(struct sr_waitset_entry *e, short events)
 {
 	e->kernel |= events;
 	e->pass |= events;
@@ -24,7 +24,7 @@ static void ask_kernel(struct sr_waitset_entry *e, short events)
 
 static void plain_rx(struct sr_waitset_entry *e)
 {
-	ask_kernel(e, e->events & SR_IN_EVENTS);
+	plan_ask_kernel(e, e->events & SR_IN_EVENTS);
 	e->raw = true;
 }
 
@@ -98,7 +98,7 @@ static void plain_tx(struct sr_waitset_entry *e, short out)
 {
 	unsigned both = SR_ST_RDSHUT | SR_ST_HALF;
 
-	ask_kernel(e, out);
+	plan_ask_kernel(e, out);
 	e->ends = e->ours & POLLRDHUP;
 	/* The kernel may not know that the other direction ended on a link. */
 	if ((sr_st_flags(e->st) & both) == both ||

@@ -135,7 +135,7 @@ static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 
 /* Looks for bytes on the link until some arrive, the fast path has to be left, the
  * limit is reached, or a signal is pending.  True: bytes have arrived. */
-static bool spin(struct sr_stream *st, int fd, uint64_t *start)
+static bool sleep_spin(struct sr_stream *st, int fd, uint64_t *start)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, now = 0, last = 0;
 	ssize_t there = 0;
@@ -166,7 +166,7 @@ static bool spin(struct sr_stream *st, int fd, uint64_t *start)
 /* Has the stream lost its last descriptor?  Or has a handler closed this one, or put another
  * file in its place?  A call that restarts looks the number up again.  (Another file there is
  * not the caller's stream.) */
-static bool lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
+static bool is_descriptor_lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 {
 	return atomic_load(&st->anchor) < 0 ||
 	       (sr_handled.all != handled && sr_fdtab_peek(p->fd) != st);
@@ -191,8 +191,8 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		r = sr_waitset_wait(&s, &got);
 		sr_waitset_done(&s);
 		again = r == -EINTR && restarts(st, p);
-	} while (again && !lost(st, p, handled));
-	if (again || (r >= 0 && lost(st, p, handled)))
+	} while (again && !is_descriptor_lost(st, p, handled));
+	if (again || (r >= 0 && is_descriptor_lost(st, p, handled)))
 		return -EBADF;
 	return r > 0 ? 0 : r < 0 ? r : -EAGAIN;
 }
@@ -213,7 +213,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 	if (!sr_sleep_allowed(st, p))
 		return -EAGAIN;
 	if (events == POLLIN) {
-		if (spin(st, p->fd, &start))
+		if (sleep_spin(st, p->fd, &start))
 			return 0;
 		if (!start)
 			start = sr_now_ns(); /* so that asleep() does not spin again */

@@ -64,7 +64,7 @@ static bool asked(const struct sr_waitset_entry *e)
 }
 
 /* Is the kernel to be asked for any entry? */
-static bool fill(struct sr_waitset *s)
+static bool waitset_fill(struct sr_waitset *s)
 {
 	bool any = false;
 
@@ -130,7 +130,7 @@ static void await_listeners(struct sr_waitset *s, bool awaits)
 
 /* Sleeping is a cancellation point: a cancelled thread disarms its links,
  * leaves the gates and returns its waiter to the pool. */
-static void abandoned(void *arg)
+static void waitset_abandoned(void *arg)
 {
 	struct sr_waitset *s = arg;
 
@@ -145,7 +145,7 @@ static void abandoned(void *arg)
 	sr_waitset_free(s);
 }
 
-static bool signalled(const struct sr_waitset *s)
+static bool is_waitset_signalled(const struct sr_waitset *s)
 {
 	return sr_handled.all != s->handled;
 }
@@ -173,8 +173,8 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 
 	if (s->listens && until)
 		await_listeners(s, true);
-	sr_window_open(&w, abandoned, s);
-	if (until && signalled(s)) {
+	sr_window_open(&w, waitset_abandoned, s);
+	if (until && is_waitset_signalled(s)) {
 		r = -EINTR;
 	} else if (!in_poll) {
 		r = sr_waiter_wait(s->waiter, s->word, s->word_want, until);
@@ -190,7 +190,7 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 }
 
 /* At the program's own entries: with others they may be more than RLIMIT_NOFILE allows. */
-static int look(struct sr_waitset *s)
+static int waitset_look(struct sr_waitset *s)
 {
 	int r = sr_now_poll(s->k, s->n);
 
@@ -200,7 +200,7 @@ static int look(struct sr_waitset *s)
 /* Does not sleep, but lets in the signals that the mask does. */
 static int poll_now(struct sr_waitset *s)
 {
-	return s->sigmask ? sleep_until(s, true, 0) : look(s);
+	return s->sigmask ? sleep_until(s, true, 0) : waitset_look(s);
 }
 
 /* True: the set sleeps in poll(2).  If it has one stream that waits for one link, which has
@@ -213,7 +213,7 @@ static bool needs_poll(struct sr_waitset *s)
 
 	bool chained = s->program_polls && sr_real.ppoll != sr_libc.ppoll;
 
-	if (fill(s) || s->sigmask || chained || s->n != 1 || !link ||
+	if (waitset_fill(s) || s->sigmask || chained || s->n != 1 || !link ||
 	    !link->ops->futex || (way == 0 && e->armed[1]))
 		return true;
 	s->word_want = 1u << way;
@@ -229,14 +229,14 @@ static uint64_t sooner(uint64_t deadline)
 }
 
 /* Notifications come by the waiter's eventfd.  Where none can be made, or where it and the
- * links' descriptors are too many (see look()), the sleep is short and repeated. */
+ * links' descriptors are too many (see waitset_look()), the sleep is short and repeated. */
 static int sleep_in_poll(struct sr_waitset *s)
 {
 	int r, fd = sr_waiter_fd(s->waiter);
 
 	s->k[s->n].fd = fd;
 	if (!sr_waiter_sleeping(s->waiter))
-		return look(s);
+		return waitset_look(s);
 	r = sleep_until(s, true, fd < 0 ? sooner(s->deadline) : s->deadline);
 	if (r == -EINVAL) {
 		s->kn = s->n;
@@ -256,15 +256,15 @@ static int sleep_armed(struct sr_waitset *s)
 		s->waiter = sr_waiter_get();
 	if (!s->waiter) {	/* there is no memory: nobody can wake us */
 		drop_all(s);
-		fill(s);
+		waitset_fill(s);
 		return sleep_until(s, true, sooner(s->deadline));
 	}
 	atomic_store(&s->waiter->state, 0);
 	sr_waitset_arm(s);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
 	if (plan_all(s, &shut) || sr_waitset_has_unarmed(s)) {
-		fill(s);
-		r = look(s);
+		waitset_fill(s);
+		r = waitset_look(s);
 	} else {
 		r = needs_poll(s) ? sleep_in_poll(s) :	/* it fills */
 				    sleep_until(s, false, s->deadline);
@@ -319,7 +319,7 @@ static bool same_core(struct sr_waitset *s)
 
 /* Spins.  Returns 1 if a stream or the kernel has something, -EINTR for a signal, or 0.
  * A sigmask that lets a signal in needs a system call. */
-static int spin(struct sr_waitset *s)
+static int waitset_spin(struct sr_waitset *s)
 {
 	uint64_t now, last = s->start, limit = sr_conf.spin_us * 1000ull;
 	struct sr_spin *sp = spin_of(s);
@@ -332,12 +332,12 @@ static int spin(struct sr_waitset *s)
 	for (;;) {
 		if (plan_all(s, &shut))
 			return 1;
-		if (signalled(s))
+		if (is_waitset_signalled(s))
 			return -EINTR;
 		if (sr_held.off)
 			return 0;	/* the sleep lets it in */
 		if (kernel || s->sigmask) {
-			fill(s);
+			waitset_fill(s);
 			r = poll_now(s);
 			if (r)
 				return r;
@@ -376,7 +376,7 @@ static int wait_in_kernel(struct sr_waitset *s, bool *again)
 {
 	int r;
 
-	fill(s);
+	waitset_fill(s);
 	r = sleep_until(s, true, s->deadline);
 	*again = leave_gates(s) && r > 0;
 	return r;
@@ -401,7 +401,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 		}
 		if (!ready && !s->start && s->deadline) {
 			s->start = sr_now_ns();
-			r = spin(s);
+			r = waitset_spin(s);
 			if (r < 0)
 				return r;
 			if (r > 0)
@@ -411,10 +411,10 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			learn(s);
 		if (ready || !s->deadline) {
 			drop_all(s);
-			asks = fill(s);
+			asks = waitset_fill(s);
 			/* A signal that the mask would let in stays pending if there
 			 * is something to return. */
-			r = !ready ? poll_now(s) : asks ? look(s) : 0;
+			r = !ready ? poll_now(s) : asks ? waitset_look(s) : 0;
 			return r < 0 ? r : result(s, fds);
 		}
 		r = sleep_armed(s);
@@ -429,7 +429,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			learn(s);
 			return r;
 		}
-		if (signalled(s))
+		if (is_waitset_signalled(s))
 			return -EINTR;
 		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
 			return 0;
