@@ -122,7 +122,7 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 }
 
 /* The stream is closed, and nothing of it remains to be done.  Gives the locks back. */
-static void end(struct sr_stream *st)
+static void close_end(struct sr_stream *st)
 {
 	sr_owners_leave(st);
 	sr_stream_unlock(st);
@@ -154,7 +154,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_epoll_stream_gone(st);
 	if (!sr_any_gate_shut(st)) {
 		st->anchor = -1;
-		end(st);
+		close_end(st);
 		return;
 	}
 	if ((sr_st_flags(st) & SR_ST_PEER_END) && !st->tx.ended)
@@ -175,10 +175,10 @@ static void detach_last(struct sr_stream *st, int fd)
 		if (dup >= 0)
 			sr_fd_close(dup);
 		put_links(st);
-		end(st);
+		close_end(st);
 		return;
 	}
-	sr_stream_ref(st);		/* finish() drops it */
+	sr_stream_ref(st);		/* close_finish() drops it */
 	st->anchor = dup;
 	st->close_since = sr_now_ns();
 	if (shared)
@@ -312,7 +312,7 @@ out:
 
 /* ---- the rest of a closed stream's life: loop ---- */
 
-static void finish(struct sr_stream *st, bool reset)
+static void close_finish(struct sr_stream *st, bool reset)
 {
 	sr_stream_lock(st);
 	sr_stream_unwatch(st);
@@ -376,5 +376,5 @@ void sr_close_progress(struct sr_stream *st)
 	}
 	sr_stream_unlock(st);
 	if (data || over)
-		finish(st, data);
+		close_finish(st, data);
 }

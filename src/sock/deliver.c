@@ -45,7 +45,7 @@ struct list {
 
 /* ---- what is left: in the ending process ---- */
 
-static void copy(struct rest *r, const void *bytes, size_t n)
+static void rest_copy(struct rest *r, const void *bytes, size_t n)
 {
 	memcpy(r->at + r->left, bytes, n);
 	r->left += n;
@@ -53,7 +53,7 @@ static void copy(struct rest *r, const void *bytes, size_t n)
 
 /* Copies what is to be resent, because the other process has no rings.  Both locks
  * held.  False: there is no memory. */
-static bool collect(struct sr_stream *st, struct rest *r)
+static bool rest_collect(struct sr_stream *st, struct rest *r)
 {
 	uint64_t from = st->tx.at;
 	struct iovec v[2];
@@ -69,13 +69,13 @@ static bool collect(struct sr_stream *st, struct rest *r)
 	r->at = sr_pages_get(SR_RECORD_LEN + (st->tx.w - from));
 	if (!r->at)
 		return false;
-	copy(r, st->tx.record + st->out.record_at, SR_RECORD_LEN - st->out.record_at);
+	rest_copy(r, st->tx.record + st->out.record_at, SR_RECORD_LEN - st->out.record_at);
 	for (; from < st->tx.w; from += n) {
 		n = st->out.link->ops->tx_retained(st->out.link, from, v);
 		if (!n)
 			return false;
-		copy(r, v[0].iov_base, v[0].iov_len);
-		copy(r, v[1].iov_base, n - v[0].iov_len);
+		rest_copy(r, v[0].iov_base, v[0].iov_len);
+		rest_copy(r, v[1].iov_base, n - v[0].iov_len);
 	}
 	return true;
 }
@@ -89,7 +89,7 @@ static void insert(struct list *list, const struct rest *r)
 	list->rest[i] = *r;
 }
 
-static void leave_one(struct sr_stream *st, void *arg)
+static void rest_leave(struct sr_stream *st, void *arg)
 {
 	struct list *list = arg;
 	struct rest r;
@@ -98,7 +98,7 @@ static void leave_one(struct sr_stream *st, void *arg)
 		return;
 	sr_stream_lock_and_progress(st);
 	if (st->anchor >= 0 && sr_any_gate_shut(st) && !st->out.broken &&
-	    list->n < list->most && collect(st, &r)) {
+	    list->n < list->most && rest_collect(st, &r)) {
 		insert(list, &r);
 		sr_stream_unwatch(st);
 		st->anchor = -1;
@@ -106,7 +106,7 @@ static void leave_one(struct sr_stream *st, void *arg)
 	sr_stream_unlock(st);
 }
 
-static void count(struct sr_stream *st, void *arg)
+static void rest_count(struct sr_stream *st, void *arg)
 {
 	struct list *list = arg;
 
@@ -228,14 +228,14 @@ void sr_streams_deliver(void)
 	uint64_t since;
 	long pid;
 
-	sr_streams_walk(count, &list);
+	sr_streams_walk(rest_count, &list);
 	if (!list.most)
 		return;
 	/* given back by the end of the process, as are their bytes */
 	list.rest = sr_pages_get(list.most * (sizeof(struct rest) + sizeof(struct pollfd)));
 	if (list.rest) {
 		p = (struct pollfd *)(list.rest + list.most);
-		sr_streams_walk(leave_one, &list);
+		sr_streams_walk(rest_leave, &list);
 		pid = list.n ? sr_sys_fork() : 1;
 		if (pid == 0)
 			deliver_and_end(&list, p);

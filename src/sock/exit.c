@@ -121,7 +121,7 @@ static void wait_read(struct sr_stream *st, void *arg)
 		pause_shortly();
 }
 
-static void leave_one(struct sr_stream *st, void *arg)
+static void exit_leave_link(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	if (!sr_back_concerns(st))
@@ -147,7 +147,7 @@ static void wait_gone(struct sr_stream *st, void *arg)
 		pause_shortly();
 }
 
-static void leave(struct sr_stream *st, void *arg)
+static void exit_owners_leave(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	sr_stream_lock(st);
@@ -174,12 +174,12 @@ void sr_streams_exit(void)
 	send_last();
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);
-	sr_streams_walk(leave_one, NULL);
+	sr_streams_walk(exit_leave_link, NULL);
 	l.began = 0;
 	sr_streams_walk(wait_gone, &l);
 	sr_streams_deliver();
 	sr_streams_report();
-	sr_streams_walk(leave, NULL);
+	sr_streams_walk(exit_owners_leave, NULL);
 	sr_streams_leave_heirs(true);
 	l.began = 0;
 	sr_streams_walk(wait_reported, &l);

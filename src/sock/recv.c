@@ -161,7 +161,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 /* A signal handler has left the call by siglongjmp(3), or the thread is cancelled.
  * Bytes that the kernel had put into the buffer by then are lost to the program, as
  * with TCP, but a mark among them must be seen. */
-static void abandoned(void *passage)
+static void recv_abandoned(void *passage)
 {
 	const struct passage *p = passage;
 	ssize_t r = (ssize_t)sr_anchor_unbooked_rx(p->st);
@@ -190,7 +190,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int 
 	if (!sr_rx_gate_enter(st, flags & MSG_DONTWAIT))
 		return -EAGAIN;
 	if (!(flags & MSG_DONTWAIT))
-		sr_window_open(&w, abandoned, &here);
+		sr_window_open(&w, recv_abandoned, &here);
 	r = fd < 0 ? anchor_recv(st, msg, flags) : kernel_recv(fd, msg, flags);
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_close(&w);
@@ -271,7 +271,7 @@ static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, bool peek)
 
 /* Copies what there is, or, to peek, shows it as one buffer.  (Behind what was pushed back
  * the gate opens, and sets get an edge.)  rx_lock held. */
-static ssize_t copy(struct sr_stream *st, struct sr_iov *to, bool peek)
+static ssize_t recv_copy(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
 	size_t done = copy_pushback(st, to, peek);
 	struct sr_rx seen = st->rx;
@@ -288,14 +288,14 @@ static ssize_t copy(struct sr_stream *st, struct sr_iov *to, bool peek)
 
 /* Tries once, under the lock.  Returns > 0, 0 at the end, -EAGAIN, or an error. */
 __attribute__((noinline))
-static ssize_t take(struct sr_stream *st, struct sr_iov *to, bool peek)
+static ssize_t recv_locked(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
 	enum sr_rx_state before;
 	ssize_t r;
 
 	do {
 		before = st->rx.state;
-		r = copy(st, to, peek);
+		r = recv_copy(st, to, peek);
 	} while (r == -EAGAIN && st->rx.state != before);
 	if (r > 0 && !peek)
 		sr_rx_progress(st);
@@ -324,7 +324,7 @@ static ssize_t recv_try(struct sr_stream *st, struct sr_iov *to, int flags)
 		sr_lock(&st->rx_lock);
 		sr_rx_progress(st);
 		shut = sr_gate_shut(&st->in.gate);
-		r = shut ? take(st, to, flags & MSG_PEEK) : 0;
+		r = shut ? recv_locked(st, to, flags & MSG_PEEK) : 0;
 		sr_unlock(&st->rx_lock);
 	}
 	if (!shut) {
@@ -418,8 +418,8 @@ static void fill_in(struct sr_stream *st, struct msghdr *msg, const struct msghd
 }
 
 /* waited: since the program passed fd. */
-static ssize_t receive(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
-		       bool waited)
+static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
+			    bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	const struct msghdr asked = *msg;
@@ -484,7 +484,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 	waited = sr_guest_use(st, SR_NOTIFY_RX);
 	sr_upgrade_used(st);
 	sr_hold();
-	r = receive(st, fd, msg, flags, waited);
+	r = recv_message(st, fd, msg, flags, waited);
 	sr_release();
 	return r;
 }

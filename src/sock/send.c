@@ -100,7 +100,7 @@ static ssize_t over(struct sr_stream *st)
 
 /* Is an error due?  A call of ours may have taken it from the socket; the
  * kernel would then have only EPIPE, and a signal, for the program. */
-static bool is_over(struct sr_stream *st)
+static bool is_send_over(struct sr_stream *st)
 {
 	return atomic_load_explicit(&st->out.broken, memory_order_relaxed) ||
 	       atomic_load_explicit(&st->err.pending, memory_order_relaxed);
@@ -153,7 +153,7 @@ static void book(const struct passage *p, size_t n)
 
 /* A signal handler has left the call by siglongjmp(3), or the thread is cancelled.  (How far
  * a file was read by then is not known: if bytes of it went, the counters differ.) */
-static void abandoned(void *passage)
+static void send_abandoned(void *passage)
 {
 	const struct passage *p = passage;
 	size_t n = p->msg ? sr_anchor_unbooked_tx(p->st) : 0;
@@ -182,13 +182,13 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 	*shut = !sr_tx_gate_enter(st);
 	if (*shut)
 		return -EAGAIN;
-	if (is_over(st)) {
+	if (is_send_over(st)) {
 		sr_tx_gate_leave(st);
 		return over(st);
 	}
 	flags |= MSG_NOSIGNAL;
 	if (!(flags & MSG_DONTWAIT))
-		sr_window_open(&w, abandoned, &here);
+		sr_window_open(&w, send_abandoned, &here);
 	if (!msg)
 		r = kernel_sendfile(fd, src);
 	else
@@ -224,7 +224,7 @@ static void commit(struct sr_stream *st, size_t n, bool more)
 }
 
 /* Reads the file straight into the ring, without a buffer in between. */
-static ssize_t read_file(struct source *src, void *to, size_t room)
+static ssize_t source_read_file(struct source *src, void *to, size_t room)
 {
 	size_t n = room < src->iov.left ? room : src->iov.left;
 	ssize_t r = src->off ? sr_now_pread(src->in_fd, to, n, *src->off) :
@@ -238,12 +238,12 @@ static ssize_t read_file(struct source *src, void *to, size_t room)
 	return r;
 }
 
-static ssize_t fill(struct source *src, const struct iovec v[2], size_t room)
+static ssize_t source_fill(struct source *src, const struct iovec v[2], size_t room)
 {
 	size_t first = v[0].iov_len < room ? v[0].iov_len : room, done;
 
 	if (!src->iov.v)
-		return read_file(src, v[0].iov_base, first);
+		return source_read_file(src, v[0].iov_base, first);
 	done = sr_iov_drain(&src->iov, v[0].iov_base, first);
 	return (ssize_t)(done + sr_iov_drain(&src->iov, v[1].iov_base, room - done));
 }
@@ -274,7 +274,7 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_sleep *sleep, struct sou
 			sr_tx_flush(st);
 			return total ? total : -EAGAIN;
 		}
-		r = fill(src, v, room < PIECE ? room : PIECE);
+		r = source_fill(src, v, room < PIECE ? room : PIECE);
 		if (r <= 0) {
 			sr_tx_flush(st);
 			return r;
@@ -287,8 +287,8 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_sleep *sleep, struct sou
 }
 
 /* Tries once, under the lock.  *open: the gate is open and the kernel must send. */
-static ssize_t put(struct sr_stream *st, struct sr_sleep *sleep, struct source *src, int flags,
-		   bool *open)
+static ssize_t send_locked(struct sr_stream *st, struct sr_sleep *sleep, struct source *src,
+			   int flags, bool *open)
 {
 	bool lost = false;
 	ssize_t r = -EAGAIN;
@@ -359,7 +359,7 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 	ssize_t r;
 
 	for (;;) {
-		r = put(st, sleep, src, flags, &open);
+		r = send_locked(st, sleep, src, flags, &open);
 		if (!open)
 			return r;
 		/* The direction is plain again.  The call may have slept, and goes on as one

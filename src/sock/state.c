@@ -21,7 +21,7 @@
 
 /* ---- states ---- */
 
-static unsigned bit(unsigned state)
+static unsigned state_bit(unsigned state)
 {
 	return 1u << state;
 }
@@ -33,17 +33,18 @@ static unsigned bit(unsigned state)
  */
 static unsigned joined_state(struct sr_stream *st, unsigned anchor)
 {
-	const unsigned both = bit(SR_TCP_CLOSING) | bit(SR_TCP_TIME_WAIT) | bit(SR_TCP_LAST_ACK);
-	const unsigned ours = both | bit(SR_TCP_FIN_WAIT1) | bit(SR_TCP_FIN_WAIT2);
-	const unsigned peers = both | bit(SR_TCP_CLOSE_WAIT);
+	const unsigned both = state_bit(SR_TCP_CLOSING) | state_bit(SR_TCP_TIME_WAIT) |
+			      state_bit(SR_TCP_LAST_ACK);
+	const unsigned ours = both | state_bit(SR_TCP_FIN_WAIT1) | state_bit(SR_TCP_FIN_WAIT2);
+	const unsigned peers = both | state_bit(SR_TCP_CLOSE_WAIT);
 	bool we_ended, peer_ended;
 
-	if (!(bit(anchor) & (ours | peers | bit(SR_TCP_ESTABLISHED))))
+	if (!(state_bit(anchor) & (ours | peers | state_bit(SR_TCP_ESTABLISHED))))
 		return anchor;
 	if (st->out.broken)
 		return SR_TCP_CLOSE;
-	we_ended = (bit(anchor) & ours) || (sr_st_flags(st) & SR_ST_HALF);
-	peer_ended = (bit(anchor) & peers) || sr_ends_came(st);
+	we_ended = (state_bit(anchor) & ours) || (sr_st_flags(st) & SR_ST_HALF);
+	peer_ended = (state_bit(anchor) & peers) || sr_ends_came(st);
 	if (!we_ended)
 		return peer_ended ? SR_TCP_CLOSE_WAIT : SR_TCP_ESTABLISHED;
 	if (!sr_ends_arrived(st))
