@@ -75,7 +75,7 @@ int __dprintf_chk(int fd, int flag, const char *fmt, ...)
 }
 
 /* The arguments up to the null pointer: their number, without it. */
-static int count(const char *arg, va_list ap)
+static int arguments_count(const char *arg, va_list ap)
 {
 	int n = 0;
 
@@ -85,7 +85,7 @@ static int count(const char *arg, va_list ap)
 }
 
 /* argv[0 .. n] */
-static void collect(char **argv, int n, const char *arg, va_list ap)
+static void arguments_collect(char **argv, int n, const char *arg, va_list ap)
 {
 	argv[0] = (char *)arg;
 	for (int i = 1; i <= n; i++)
@@ -102,11 +102,11 @@ static void collect(char **argv, int n, const char *arg, va_list ap)
 	int n; \
 \
 	va_start(ap, arg); \
-	n = count(arg, ap) + (more); \
+	n = arguments_count(arg, ap) + (more); \
 	va_end(ap); \
 	argv = __builtin_alloca(((size_t)n + 1) * sizeof(char *)); \
 	va_start(ap, arg); \
-	collect(argv, n, arg, ap); \
+	arguments_collect(argv, n, arg, ap); \
 	va_end(ap)
 
 int execl(const char *path, const char *arg, ...)
