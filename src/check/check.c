@@ -34,7 +34,7 @@ static void (*const checks[])(struct checked *c) = {
 	check_streams,
 };
 
-static void usage(FILE *to)
+static void check_usage(FILE *to)
 {
 	fputs("Usage: sockrail check [OPTION]... [HOST:PORT] [-- COMMAND [ARGUMENT]...]\n"
 	      "       sockrail check --serve[=PORT]\n"
@@ -156,7 +156,7 @@ static int take_options(struct checked *c, int argc, char **argv, const char **p
 			c->no_streams = true;
 			break;
 		case 'h':
-			usage(stdout);
+			check_usage(stdout);
 			return 0;
 		case 'V':
 			puts(PACKAGE_STRING);

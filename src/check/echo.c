@@ -39,7 +39,7 @@
 static const char greeting[] = "sockrail check 1\n";
 #define GREETING_LEN (sizeof(greeting) - 1)
 
-static bool take(int fd, char *buf, size_t n)
+static bool echo_take(int fd, char *buf, size_t n)
 {
 	while (n > 0) {
 		ssize_t got = recv(fd, buf, n, 0);
@@ -76,8 +76,8 @@ static void *serve_one(void *arg)
 	ssize_t n;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (buf && give(fd, greeting, GREETING_LEN) && take(fd, &what, 1)) {
-		while (what == 'e' && take(fd, buf, ECHO_BYTES) &&
+	if (buf && give(fd, greeting, GREETING_LEN) && echo_take(fd, &what, 1)) {
+		while (what == 'e' && echo_take(fd, buf, ECHO_BYTES) &&
 		       give(fd, buf, ECHO_BYTES))
 			;
 		while (what == 's' && (n = recv(fd, buf, CHUNK, 0)) > 0)
@@ -90,7 +90,7 @@ static void *serve_one(void *arg)
 	return NULL;
 }
 
-static int listen_at(int family, const char *host, const char *port)
+static int echo_listen(int family, const char *host, const char *port)
 {
 	const struct addrinfo hints = { .ai_family = family,
 					.ai_socktype = SOCK_STREAM,
@@ -117,10 +117,10 @@ int echo_serve(const char *host, const char *port)
 	struct sockaddr_in6 own = { 0 }; /* or an IPv4 one, with the port in the same place */
 	socklen_t len = sizeof(own);
 	pthread_t thread;
-	int fd = listen_at(host ? AF_INET : AF_INET6, host, port), c;
+	int fd = echo_listen(host ? AF_INET : AF_INET6, host, port), c;
 
 	if (fd < 0 && !host && errno == EAFNOSUPPORT)
-		fd = listen_at(AF_INET, NULL, port);
+		fd = echo_listen(AF_INET, NULL, port);
 	if (fd < 0 || getsockname(fd, (struct sockaddr *)&own, &len)) {
 		fprintf(stderr, "sockrail check: port %s: %s\n", port, strerror(errno));
 		return 2;
@@ -165,7 +165,7 @@ static int connect_to(const char *host, const char *port)
 }
 
 /* The library knows of no stream where no stream can have a link. */
-static void info(int fd, struct sr_info *i)
+static void echo_info(int fd, struct sr_info *i)
 {
 	memset(i, 0, sizeof(*i));
 	if (info_of && !info_of(fd, i, sizeof(*i)))
@@ -195,7 +195,7 @@ static uint64_t round_trip(int fd)
 		from = now_ns();
 		if (n > 0 && from - begin > ROUNDS_NS)
 			break;
-		if (!give(fd, buf, sizeof(buf)) || !take(fd, buf, sizeof(buf)))
+		if (!give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
 			return 0;
 		if (n >= 0)
 			took[n] = now_ns() - from;
@@ -219,7 +219,8 @@ static uint64_t bandwidth(int fd)
 		sent += CHUNK;
 	} while (now_ns() - begin < ROUNDS_NS);
 	free(buf);
-	if (shutdown(fd, SHUT_WR) || !take(fd, (char *)&total, sizeof(total)) || total != sent)
+	if (shutdown(fd, SHUT_WR) || !echo_take(fd, (char *)&total, sizeof(total)) ||
+	    total != sent)
 		return 0;
 	took = now_ns() - begin;
 	return (uint64_t)((double)sent * 1e9 / (double)took);
@@ -229,11 +230,11 @@ static bool greeted(int fd)
 {
 	char buf[GREETING_LEN];
 
-	return take(fd, buf, sizeof(buf)) && !memcmp(buf, greeting, sizeof(buf));
+	return echo_take(fd, buf, sizeof(buf)) && !memcmp(buf, greeting, sizeof(buf));
 }
 
 /* Prints: link, reason, nanoseconds, bytes per second, bytes by TCP and by links. */
-static int measure(const char *host, const char *port)
+static int echo_measure(const char *host, const char *port)
 {
 	int a = connect_to(host, port), b = connect_to(host, port);
 	uint64_t ns, rate;
@@ -245,8 +246,8 @@ static int measure(const char *host, const char *port)
 	rate = ns ? bandwidth(b) : 0;
 	if (!rate)
 		return 1;
-	info(a, &i);
-	info(b, &j);
+	echo_info(a, &i);
+	echo_info(b, &j);
 	printf("%s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i.link,
 	       i.reason ? i.reason : j.reason ? j.reason : "-", ns, rate,
 	       i.tx.plain + i.rx.plain + j.tx.plain + j.rx.plain,
@@ -255,7 +256,7 @@ static int measure(const char *host, const char *port)
 }
 
 /* "short" and "timeout" are what a stream would say if it ended now. */
-static bool decided(const struct sr_info *i)
+static bool is_link_decided(const struct sr_info *i)
 {
 	return i->tx_state == SR_STATE_LINK ||
 	       (i->reason && strcmp(i->reason, "short") && strcmp(i->reason, "timeout"));
@@ -263,7 +264,7 @@ static bool decided(const struct sr_info *i)
 
 /* Waits, without sending a byte, until the library knows whether there is a link.
  * Prints: link, reason, and whether the server greeted. */
-static int look(const char *host, const char *port)
+static int echo_look(const char *host, const char *port)
 {
 	struct pollfd p = { .fd = connect_to(host, port), .events = POLLIN };
 	uint64_t begin = now_ns();
@@ -281,8 +282,9 @@ static int look(const char *host, const char *port)
 			hello |= n == (ssize_t)sizeof(buf) && !memcmp(buf, greeting, sizeof(buf));
 			ended = !n || (n < 0 && errno != EAGAIN);
 		}
-		info(p.fd, &i);
-	} while (!ended && (!decided(&i) || now_ns() - begin < GREETING_MS * 1000000ull) &&
+		echo_info(p.fd, &i);
+	} while (!ended &&
+		 (!is_link_decided(&i) || now_ns() - begin < GREETING_MS * 1000000ull) &&
 		 now_ns() - begin < LOOK_MS * 1000000ull);
 	printf("%s %s %d\n", i.link, i.reason ? i.reason : "-", hello);
 	return 0;
@@ -292,7 +294,7 @@ int echo_client(const char *host, const char *port, bool figures)
 {
 	*(void **)&info_of = dlsym(RTLD_DEFAULT, "sr_info");
 	alarm(CLIENT_SECONDS);
-	return figures ? measure(host, port) : look(host, port);
+	return figures ? echo_measure(host, port) : echo_look(host, port);
 }
 
 int echo_here(const char *host)

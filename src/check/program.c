@@ -75,7 +75,7 @@ static bool privileged(const char *what, const char *path)
 }
 
 /* The interpreter of a script, in path; with env(1), the program that it names. */
-static bool follow(const char *script, size_t size, char path[PATH_MAX])
+static bool script_follow(const char *script, size_t size, char path[PATH_MAX])
 {
 	char line[512], *word, *save;
 
@@ -134,7 +134,7 @@ void judge_program(const char *what, const char *command)
 			return;
 		if (!memcmp(bytes, "#!", 2)) {
 			strcpy(script, path);
-			on = follow(bytes, size - 2, path);
+			on = script_follow(bytes, size - 2, path);
 			if (!on)
 				say(WARNING, what, "%s: its interpreter is not found", script);
 		} else if (!privileged(what, path)) {

@@ -57,8 +57,8 @@ static int run_end(char *out, size_t size, const struct checked *c, const char *
 }
 
 /* port: NULL for a server of our own at the address. */
-static bool measure(const struct checked *c, struct figures *f, const char *links,
-		    const char *host, const char *port)
+static bool stream_measure(const struct checked *c, struct figures *f, const char *links,
+			   const char *host, const char *port)
 {
 	const char *mode = port ? "--echo-client" : "--echo-here";
 	char out[256];
@@ -88,7 +88,7 @@ static void check_here(const struct checked *c)
 	char address[64];
 	struct figures tcp, f;
 
-	if (!measure(c, &tcp, NULL, "127.0.0.1", NULL)) {
+	if (!stream_measure(c, &tcp, NULL, "127.0.0.1", NULL)) {
 		say(PROBLEM, "measured", "TCP inside this host does not work");
 		remedy(NULL, "Is the network device lo up?");
 		return;
@@ -96,13 +96,13 @@ static void check_here(const struct checked *c)
 	print_figures("TCP", &tcp, NULL);
 	if (!*c->library)
 		return;
-	if (measure(c, &f, "shm", "127.0.0.1", NULL))
+	if (stream_measure(c, &f, "shm", "127.0.0.1", NULL))
 		print_figures("shm", &f, &tcp);
 	else
 		say(PROBLEM, "measured", "shm: the measurement failed");
 	if (!*device_address(address, &device))
 		return;
-	if (measure(c, &f, "verbs", address, NULL))
+	if (stream_measure(c, &f, "verbs", address, NULL))
 		print_figures("verbs", &f, &tcp);
 	else
 		say(PROBLEM, "measured", "verbs, device %s: the measurement failed", device);
@@ -171,8 +171,8 @@ static void check_there(const struct checked *c)
 			     "%s:7471", c->host);
 		return;
 	}
-	if (!measure(c, &tcp, NULL, c->host, c->port) ||
-	    !measure(c, &f, "", c->host, c->port)) {
+	if (!stream_measure(c, &tcp, NULL, c->host, c->port) ||
+	    !stream_measure(c, &f, "", c->host, c->port)) {
 		say(PROBLEM, "measured", "the measurement failed");
 		return;
 	}

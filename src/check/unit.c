@@ -221,7 +221,7 @@ static void judge_files(struct looking *l)
 /* ---- limits ---- */
 
 /* A number with a suffix, or the first of two of them. */
-static unsigned long long limit(const char *text, unsigned long long none)
+static unsigned long long limit_parse(const char *text, unsigned long long none)
 {
 	static const char suffixes[] = "KMGTPE";
 	unsigned long long n;
@@ -246,12 +246,12 @@ static unsigned long long find_limit(const struct looking *l, const char *name,
 				     l->u.name, NULL };
 
 	if (*unit_value(&l->u, name))
-		return limit(unit_value(&l->u, name), none);
+		return limit_parse(unit_value(&l->u, name), none);
 	snprintf(property, sizeof(property), "%sSoft", name);
 	if (l->c->unit_path || access("/run/systemd/system", F_OK) ||
 	    run_program(text, sizeof(text), false, show))
 		return none;
-	return limit(text, none);
+	return limit_parse(text, none);
 }
 
 static void judge_limits(struct looking *l)

@@ -71,7 +71,7 @@ static void read_lines(struct unit *u, FILE *f)
 
 /* ---- files ---- */
 
-static void read_file(struct unit *u, const char *path)
+static void unit_read_file(struct unit *u, const char *path)
 {
 	struct stat s;	/* (a FIFO would wait for a writer) */
 	FILE *f = !stat(path, &s) && S_ISREG(s.st_mode) ? fopen(path, "re") : NULL;
@@ -94,7 +94,8 @@ static bool template_of(const char *name, char buf[256])
 }
 
 /* Adds the files DIR/NAMEPATTERN of the directories of the path, in their order. */
-static void find(glob_t *files, const char *path, const char *name, const char *pattern)
+static void unit_find_files(glob_t *files, const char *path, const char *name,
+			    const char *pattern)
 {
 	char file[PATH_MAX];
 
@@ -131,7 +132,7 @@ static void read_dropins(struct unit *u, const glob_t *found)
 	if (n)
 		qsort(file, n, sizeof(*file), by_name);
 	for (size_t i = 0; i < n; i++)
-		read_file(u, file[i]);
+		unit_read_file(u, file[i]);
 }
 
 static void load_files(struct unit *u, const char *path)
@@ -140,24 +141,24 @@ static void load_files(struct unit *u, const char *path)
 	glob_t fragments = { 0 }, dropins = { 0 };
 	const char *real;
 
-	find(&fragments, path, u->name, "");
+	unit_find_files(&fragments, path, u->name, "");
 	if (template_of(u->name, template))
-		find(&fragments, path, template, "");
+		unit_find_files(&fragments, path, template, "");
 	if (!fragments.gl_pathc || !realpath(fragments.gl_pathv[0], fragment))
 		refuse("%s: no such unit in %s", u->name, path);
 	if (!strcmp(fragment, "/dev/null"))
 		refuse("%s: the unit is masked", fragments.gl_pathv[0]);
-	read_file(u, fragment);
+	unit_read_file(u, fragment);
 	real = base(fragment);
-	find(&dropins, path, u->name, ".d/*.conf");
-	find(&dropins, path, real, ".d/*.conf");
+	unit_find_files(&dropins, path, u->name, ".d/*.conf");
+	unit_find_files(&dropins, path, real, ".d/*.conf");
 	if (*template)
-		find(&dropins, path, template, ".d/*.conf");
+		unit_find_files(&dropins, path, template, ".d/*.conf");
 	for (const char *dash = real; (dash = strchr(dash, '-')); dash++) {
 		snprintf(prefix, sizeof(prefix), "%.*s", (int)(dash + 1 - real), real);
-		find(&dropins, path, prefix, ".service.d/*.conf");
+		unit_find_files(&dropins, path, prefix, ".service.d/*.conf");
 	}
-	find(&dropins, path, "service", ".d/*.conf");
+	unit_find_files(&dropins, path, "service", ".d/*.conf");
 	read_dropins(u, &dropins);
 }
 

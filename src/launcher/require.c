@@ -42,7 +42,7 @@ static const char *value_of(const char *line, const char *key)
 	return at ? at + strlen(name) : "";
 }
 
-static unsigned long long number(const char *line, const char *key)
+static unsigned long long report_number(const char *line, const char *key)
 {
 	return strtoull(value_of(line, key), NULL, 10);
 }
@@ -67,7 +67,7 @@ static unsigned long long both_ways(const char *line, const char *way)
 
 	snprintf(tx, sizeof(tx), "tx_%s", way);
 	snprintf(rx, sizeof(rx), "rx_%s", way);
-	return number(line, tx) + number(line, rx);
+	return report_number(line, tx) + report_number(line, rx);
 }
 
 static const char *explain(const char *word)
@@ -84,7 +84,7 @@ struct verdict {
 	unsigned streams, failed, exempt;
 };
 
-static void judge(const char *kind, const char *line, struct verdict *v)
+static void report_judge(const char *kind, const char *line, struct verdict *v)
 {
 	unsigned long long plain = both_ways(line, "plain"), shm = both_ways(line, "shm"),
 			   verbs = both_ways(line, "verbs"), wrong = plain;
@@ -103,7 +103,7 @@ static void judge(const char *kind, const char *line, struct verdict *v)
 	if (!wrong || ++v->failed > NAMED)
 		return;
 	fprintf(stderr, "sockrail: %s[%llu] %s %s %s: %llu bytes by %s: %s%s%s\n",
-		text(line, "program", program), number(line, "pid"),
+		text(line, "program", program), report_number(line, "pid"),
 		text(line, "local", local),
 		strcmp(text(line, "role", role), "connect") ? "<-" : "->",
 		text(line, "peer", peer), wrong,
@@ -118,7 +118,7 @@ static int judge_all(const char *kind, FILE *report, int status)
 	size_t size = 0;
 
 	while (getline(&line, &size, report) > 0)
-		judge(kind, line, &v);
+		report_judge(kind, line, &v);
 	free(line);
 	if (v.failed > NAMED)
 		fprintf(stderr, "sockrail: and %u more: -s report=FILE lists all\n",
@@ -136,16 +136,16 @@ static int judge_all(const char *kind, FILE *report, int status)
 
 static volatile sig_atomic_t child;
 
-static void pass_on(int sig)
+static void signal_pass_on(int sig)
 {
 	if (child)
 		kill((pid_t)child, sig);
 }
 
 /* The terminal sends its signals to the program as well; others come to us alone. */
-static int run(char **command)
+static int command_run(char **command)
 {
-	const struct sigaction passing = { .sa_handler = pass_on };
+	const struct sigaction passing = { .sa_handler = signal_pass_on };
 	int status;
 
 	child = fork();
@@ -189,7 +189,7 @@ int require_run(const char *kind, char **command)
 	if (!report || fseek(report, 0, SEEK_END))
 		fprintf(stderr, "sockrail: %s: %s\n", path, strerror(errno));
 	else
-		status = judge_all(kind, report, run(command));
+		status = judge_all(kind, report, command_run(command));
 	if (report)
 		fclose(report);
 	if (own && fd >= 0)

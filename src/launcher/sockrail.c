@@ -37,7 +37,7 @@ static const struct {
 #undef SR_KNOB
 };
 
-static void usage(FILE *to)
+static void launcher_usage(FILE *to)
 {
 	fputs("Usage: sockrail [OPTION]... COMMAND [ARGUMENT]...\n"
 	      "       sockrail [OPTION]... --show-config\n"
@@ -217,7 +217,7 @@ static int show_config(void)
 }
 
 /* sockrail-check is beside this program. */
-static int check(char **argv)
+static int check_exec(char **argv)
 {
 	char path[PATH_MAX], name[] = "sockrail-check";
 
@@ -261,7 +261,7 @@ int main(int argc, char **argv)
 			show = true;
 			break;
 		case 'h':
-			usage(stdout);
+			launcher_usage(stdout);
 			return 0;
 		case 'V':
 			puts(PACKAGE_STRING);
@@ -276,11 +276,11 @@ int main(int argc, char **argv)
 		return EXIT_SELF;
 	}
 	if (optind == argc && !show) {
-		usage(stderr);
+		launcher_usage(stderr);
 		return EXIT_SELF;
 	}
 	if (!show && !strcmp(argv[optind], "check") && strcmp(argv[optind - 1], "--") != 0)
-		return check(argv + optind);
+		return check_exec(argv + optind);
 	if (require && !require_known(require)) {
 		fprintf(stderr, "sockrail: --require=%s: not link, verbs or shm\n", require);
 		return EXIT_SELF;

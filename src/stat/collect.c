@@ -89,7 +89,7 @@ static enum stat_state state_of(const struct sr_page_slot *slot, unsigned role)
 	return role & SR_PAGE_ASKING ? STAT_ASKING : STAT_PLAIN;
 }
 
-static void count(uint64_t way[SR_WAYS], const struct sr_page_dir *d)
+static void ways_fill(uint64_t way[SR_WAYS], const struct sr_page_dir *d)
 {
 	way[SR_WAY_PLAIN] = atomic_load(&d->hot.tcp) + atomic_load(&d->hot.plain) + d->base;
 	way[SR_WAY_SHM] = d->way[SR_WAY_SHM];
@@ -108,8 +108,8 @@ static enum sr_reason reason_of(const struct stat_stream *s, uint32_t stored)
 	return s->accepted ? SR_REASON_NOT_ASKED : SR_REASON_SHORT;
 }
 
-static void fill(struct stat_stream *s, const struct sr_page_slot *slot,
-		 const struct stat_process *p)
+static void stream_fill(struct stat_stream *s, const struct sr_page_slot *slot,
+			const struct stat_process *p)
 {
 	const struct sr_page_dir *tx = &slot->tx, *rx = &slot->rx;
 	const char *link = tx->link[0] ? tx->link : rx->link;
@@ -128,8 +128,8 @@ static void fill(struct stat_stream *s, const struct sr_page_slot *slot,
 	s->error = atomic_load(&slot->error);
 	s->opened_ns = slot->opened_ns;
 	s->since_ns = tx->since_ns > rx->since_ns ? tx->since_ns : rx->since_ns;
-	count(&s->value[SR_COUNTER_TX_PLAIN], tx);
-	count(&s->value[SR_COUNTER_RX_PLAIN], rx);
+	ways_fill(&s->value[SR_COUNTER_TX_PLAIN], tx);
+	ways_fill(&s->value[SR_COUNTER_RX_PLAIN], rx);
 	s->value[SR_COUNTER_SWITCHES] = (uint64_t)tx->switches + rx->switches;
 	s->value[SR_COUNTER_STALLS] = tx->stalls;
 	s->value[SR_COUNTER_FAILOVERS] = tx->failovers;
@@ -183,7 +183,7 @@ void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 		if (!stat_page_slot(&slot, &page->slot[i]))
 			continue;
 		all->stream = stat_grow(all->stream, all->streams, sizeof(*all->stream));
-		fill(&all->stream[all->streams++], &slot, p);
+		stream_fill(&all->stream[all->streams++], &slot, p);
 	}
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-static bool bad(const char *word, const char *why)
+static bool filter_bad(const char *word, const char *why)
 {
 	fprintf(stderr, "sockrail-stat: filter: %s: %s\n", word ? word : "end", why);
 	return false;
@@ -30,7 +30,7 @@ static bool parse_state(struct stat_term *t, const char *word)
 	return false;
 }
 
-static bool is_equal(const char *word)
+static bool is_equals_word(const char *word)
 {
 	return !strcmp(word, "=") || !strcmp(word, "==") || !strcmp(word, "eq");
 }
@@ -53,7 +53,7 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 		if (!strcmp(what, "and"))
 			continue;
 		if (f->terms == (int)(sizeof(f->term) / sizeof(f->term[0])))
-			return bad(what, "too many terms");
+			return filter_bad(what, "too many terms");
 		memset(t, 0, sizeof(*t));
 		if (!strcmp(what, "src") || !strcmp(what, "sport"))
 			t->what = TERM_SRC;
@@ -62,16 +62,16 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 		else if (!strcmp(what, "state"))
 			t->what = TERM_STATE;
 		else
-			return bad(what, "not src, dst, sport, dport, state or and");
-		if (word < end && (is_equal(*word) || is_other(*word)))
+			return filter_bad(what, "not src, dst, sport, dport, state or and");
+		if (word < end && (is_equals_word(*word) || is_other(*word)))
 			t->not = is_other(*word++);
 		if (word == end)
-			return bad(what, "nothing follows");
+			return filter_bad(what, "nothing follows");
 		if (t->what == TERM_STATE ? !parse_state(t, *word) :
 		    port ? !parse_port(&t->net, *word) : !sr_net_parse(*word, &t->net))
-			return bad(*word, t->what == TERM_STATE ? "no such state" :
-					  port ? "no port (a number, :80)" :
-						 "no address (10.0.0.1:80, [::1]:80)");
+			return filter_bad(*word, t->what == TERM_STATE ? "no such state" :
+						 port ? "no port (a number, :80)" :
+							"no address (10.0.0.1:80, [::1]:80)");
 		word++;
 		f->terms++;
 	}

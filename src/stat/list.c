@@ -103,7 +103,7 @@ static void share(const char *what, const uint64_t way[SR_WAYS])
 }
 
 /* In lines of at most 80 columns. */
-static void info(const struct stat_stream *s, uint64_t now_ns)
+static void list_info(const struct stat_stream *s, uint64_t now_ns)
 {
 	char a[16], b[16];
 
@@ -143,7 +143,7 @@ static void one(const struct stat_stream *s, const struct stat_options *o, uint6
 	}
 	printf("\n");
 	if (o->info)
-		info(s, now_ns);
+		list_info(s, now_ns);
 }
 
 static int order(const void *x, const void *y)

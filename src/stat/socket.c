@@ -47,7 +47,7 @@ static void parse_address(struct sockaddr_storage *to, const char *hex, unsigned
 	memcpy(bytes, word, len);
 }
 
-static void add(const char *line)
+static void socket_add(const char *line)
 {
 	char local[33], peer[33];
 	unsigned long long inode;
@@ -78,7 +78,7 @@ static void read_table(pid_t pid, const char *which)
 	if (!f)
 		return;
 	while (getline(&line, &size, f) > 0)
-		add(line);
+		socket_add(line);
 	free(line);
 	fclose(f);
 }

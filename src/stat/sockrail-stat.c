@@ -42,7 +42,7 @@ static const struct option options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static void usage(FILE *to)
+static void stat_usage(FILE *to)
 {
 	fputs("Usage: sockrail-stat [OPTION]... [FILTER]...\n"
 	      "Shows the streams of all processes that run under Sockrail, live.\n\n"
@@ -105,22 +105,23 @@ static bool set_format(struct settings *s, enum format format, int *status)
 	return before == format || apart(format_options[before], format_options[format]);
 }
 
-static bool bad(const char *what, const char *value)
+static bool number_bad(const char *what, const char *value)
 {
 	fprintf(stderr, "sockrail-stat: %s %s: not a number that makes sense\n", what, value);
 	return false;
 }
 
-static bool number(double *to, const char *what, const char *text, double least, double most)
+static bool number_parse(double *to, const char *what, const char *text, double least,
+			 double most)
 {
 	char *end;
 
 	*to = strtod(text, &end);
-	return (!*end && end != text && *to >= least && *to <= most) || bad(what, text);
+	return (!*end && end != text && *to >= least && *to <= most) || number_bad(what, text);
 }
 
 /* False: exit with *status. */
-static bool option(struct settings *s, int c, int *status)
+static bool option_take(struct settings *s, int c, int *status)
 {
 	double d = 0;
 
@@ -140,15 +141,15 @@ static bool option(struct settings *s, int c, int *status)
 	case 'w':
 		s->list.watch = 1;
 		*status = USAGE;
-		return !optarg || number(&s->list.watch, "--watch", optarg, 0.01, 86400);
+		return !optarg || number_parse(&s->list.watch, "--watch", optarg, 0.01, 86400);
 	case OPT_PID:
 		*status = USAGE;
-		if (!number(&d, "--pid", optarg, 1, 1 << 22))
+		if (!number_parse(&d, "--pid", optarg, 1, 1 << 22))
 			return false;
 		s->list.pid = (pid_t)d;
 		return true;
 	case OPT_COUNTERS: list_counters(); return false;
-	case 'h': usage(stdout); return false;
+	case 'h': stat_usage(stdout); return false;
 	case 'V': puts("sockrail-stat " VERSION); return false;
 	}
 	fputs("sockrail-stat --help lists the options\n", stderr);
@@ -220,7 +221,7 @@ int main(int argc, char **argv)
 	int c, status;
 
 	while ((c = getopt_long(argc, argv, "alpiHnthV", options, NULL)) != -1)
-		if (!option(&s, c, &status))
+		if (!option_take(&s, c, &status))
 			return status;
 	if (!stat_filter_parse(&s.filter, argc - optind, argv + optind))
 		return USAGE;
