@@ -35,7 +35,7 @@ bool sr_ask_again(struct sr_ask *ask, const char **reason)
 
 /* ---- references ---- */
 
-static void free_link(struct sr_task *task)
+static void link_free_task(struct sr_task *task)
 {
 	struct sr_link *link = SR_OF(struct sr_link, unreferenced, task);
 
@@ -54,7 +54,7 @@ struct sr_link *sr_link_new(const struct sr_link_ops *ops, size_t size,
 	if (!link)
 		return NULL;
 	link->ops = ops;
-	link->unreferenced.fn = free_link;
+	link->unreferenced.fn = link_free_task;
 	atomic_init(&link->refs, 1);
 	link->role = role;
 	link->link_no = link_no;

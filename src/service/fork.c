@@ -37,7 +37,7 @@
  * something of that now.  Written by the only thread. */
 static bool nothing_yet;
 
-static bool is_left_alone(void)
+static bool is_fork_left_alone(void)
 {
 	return sr_conf.inert || nothing_yet || sr_loop_here();
 }
@@ -49,7 +49,7 @@ static void before_fork(void)
 
 	if (nothing_yet != nothing)	/* else the page is not written */
 		nothing_yet = nothing;
-	if (is_left_alone())
+	if (is_fork_left_alone())
 		return;
 	sr_locks_stop();
 	sr_epolls_await();
@@ -61,7 +61,7 @@ static void before_fork(void)
 
 static void in_parent(void)
 {
-	if (!is_left_alone())
+	if (!is_fork_left_alone())
 		sr_locks_go();
 }
 
@@ -69,7 +69,7 @@ static void in_parent(void)
 #define DOORBELLS 16
 static int doorbells[DOORBELLS], doorbell_count;
 
-static bool is_kept(int fd)
+static bool is_kept_in_child(int fd)
 {
 	int i;
 
@@ -96,7 +96,7 @@ static void in_child(void)
 	sr_locks_go_in_child();
 	if (nothing_yet)
 		sr_process_begin();
-	if (is_left_alone())
+	if (is_fork_left_alone())
 		goto out;
 	/* The links come first: when a stream drops one later, that must not
 	 * reach the parent's link. */
@@ -114,13 +114,13 @@ static void in_child(void)
 	sr_last_forget();
 	sr_gather_forget();
 	note_bell(sr_doorbell_forget());
-	sr_fd_forget_all(is_kept);
+	sr_fd_forget_all(is_kept_in_child);
 	sr_closer_inherit();
 out:
 	sr_hold_none();
 }
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void fork_begin(void)
 {
 	sr_answer_init();
 	pthread_atfork(before_fork, in_parent, in_child);

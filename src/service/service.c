@@ -31,7 +31,7 @@ static bool in_transition(struct sr_stream *st)
 	       atomic_load(&st->want_tcp);
 }
 
-static void on_timer(struct sr_timer *t)
+static void stream_on_timer(struct sr_timer *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.timer, t);
 
@@ -46,7 +46,7 @@ static void call_again(struct sr_stream *st, unsigned ms)
 		return;
 	st->loop.timed = true;
 	sr_stream_ref(st);
-	st->loop.timer.fn = on_timer;
+	st->loop.timer.fn = stream_on_timer;
 	sr_timer_set(&st->loop.timer, ms);
 }
 
