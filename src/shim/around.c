@@ -19,7 +19,7 @@
 
 /* The C library is about to close the descriptor of file, without us.  What is
  * buffered is written first, as long as the stream is there. */
-static void release(FILE *file)
+static void file_release(FILE *file)
 {
 	int saved = errno, fd;
 

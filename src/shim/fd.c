@@ -11,7 +11,7 @@
 
 #include "base/now.h"
 
-static bool is_known(int fd)
+static bool is_fd_known(int fd)
 {
 	return sr_fdtab_has(fd) || sr_epoll_has(fd);
 }
@@ -26,7 +26,7 @@ int sr_close(int fd)
 		sr_fd_close(fd);	/* a library does so that has opened it (verbs/dev.c) */
 		return 0;
 	}
-	if (!is_known(fd) || !sr_process_ours())
+	if (!is_fd_known(fd) || !sr_process_ours())
 		return sr_real.close(fd);
 	/* A thread that is cancelled closes nothing; from here on it is not. */
 	pthread_testcancel();
@@ -46,11 +46,11 @@ static void release_range(unsigned first, unsigned last)
 	if (max < sr_epoll_max())
 		max = sr_epoll_max();
 	for (unsigned fd = first; max >= 0 && fd <= last && fd <= (unsigned)max; fd++)
-		if (is_known((int)fd))
+		if (is_fd_known((int)fd))
 			sr_shim_release((int)fd);
 }
 
-static int close_run(unsigned first, unsigned last, void *flags)
+static int shim_close_run(unsigned first, unsigned last, void *flags)
 {
 	return sr_real.close_range(first, last, *(int *)flags);
 }
@@ -67,7 +67,7 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 	sr_hold();
 	release_range(first, last);
 	errno = saved;
-	r = sr_fd_gaps(first, last, close_run, &flags);
+	r = sr_fd_gaps(first, last, shim_close_run, &flags);
 	sr_release();
 	return r;
 }
@@ -96,7 +96,7 @@ static int make_way(int fd, int to)
 
 	if (sr_shim_hides(to))
 		return sr_shim_not_open();
-	if (fd == to || !is_known(to) || sr_inside || !sr_process_ours())
+	if (fd == to || !is_fd_known(to) || sr_inside || !sr_process_ours())
 		return 0;
 	if (sr_sys_fcntl(fd, F_GETFD, 0) >= 0)
 		sr_shim_release(to);

@@ -55,7 +55,7 @@ bool sr_shim_ready(void)
 	       (!sr_conf.never || sr_conf.report[0]);
 }
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void shim_begin(void)
 {
 	if (!sr_shim_ready())
 		return;

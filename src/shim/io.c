@@ -43,12 +43,12 @@ static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
 }
 
 /* The process that gets a stream's descriptor may run without us. */
-static void hand_over(int fd)
+static void passed_leave(int fd)
 {
 	sr_shim_plain(fd, SR_REASON_PASSED);
 }
 
-static void take_over(int fd)
+static void passed_arrive(int fd)
 {
 	sr_shim_fresh(fd);
 }
@@ -270,7 +270,7 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 		return r;
 	r = sr_real.recvmsg(fd, msg, flags);
 	if (r >= 0)
-		each_passed(msg, take_over);
+		each_passed(msg, passed_arrive);
 	return r;
 }
 
@@ -285,7 +285,7 @@ int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 	for (int i = 0; i < r; i++) {
 		received(st, flags, vec[i].msg_len);
 		if (!st)
-			each_passed(&vec[i].msg_hdr, take_over);
+			each_passed(&vec[i].msg_hdr, passed_arrive);
 	}
 	return r;
 }
@@ -362,7 +362,7 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 	if (st && slow(fd, (struct msghdr *)msg, flags, true, &r))
 		return r;
 	if (!sr_shim_unused())
-		each_passed(msg, hand_over);
+		each_passed(msg, passed_leave);
 	return sr_real.sendmsg(fd, msg, flags);
 }
 
@@ -372,7 +372,7 @@ int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 	int r;
 
 	for (unsigned i = 0; i < n && i < UIO_MAXIOV && !sr_shim_unused(); i++)
-		each_passed(&vec[i].msg_hdr, hand_over);
+		each_passed(&vec[i].msg_hdr, passed_leave);
 	r = sr_real.sendmmsg(fd, vec, n, flags);
 	if (r < 0)
 		sent(st, flags, r);

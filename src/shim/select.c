@@ -48,7 +48,7 @@ static fd_mask any_word(const struct sets *s, int i)
 }
 
 /* Returns the number of entries. */
-static int ask(const struct sets *s, struct pollfd *p)
+static int select_ask(const struct sets *s, struct pollfd *p)
 {
 	int n = 0;
 
@@ -69,7 +69,7 @@ static int ask(const struct sets *s, struct pollfd *p)
  * plain.  The number may also be larger than the sets (getdtablesize()): the kernel
  * looks no further than the process has descriptors.
  */
-static void make_plain(const struct sets *s)
+static void select_make_plain(const struct sets *s)
 {
 	int max = sr_fdtab_max();
 
@@ -86,14 +86,14 @@ static bool has_stream(const struct sets *s, struct pollfd *p, int *n)
 	if (sr_shim_unused() || sr_inside || s->n < 0)
 		return false;
 	if (s->n > FD_SETSIZE) {
-		make_plain(s);
+		select_make_plain(s);
 		return false;
 	}
-	*n = ask(s, p);
+	*n = select_ask(s, p);
 	return sr_shim_polled(p, (nfds_t)*n);
 }
 
-/* How many entries ask() fills. */
+/* How many entries select_ask() fills. */
 static int room(const struct sets *s)
 {
 	int n = 0;
@@ -118,7 +118,7 @@ static bool answers(const struct pollfd *p, int k)
  * does not ask about (POLLHUP, when only writing counts): such a descriptor is
  * taken out, for it would keep poll() from sleeping.
  */
-static int judge(struct pollfd *p, int n)
+static int select_judge(struct pollfd *p, int n)
 {
 	int sum = 0;
 
@@ -155,7 +155,7 @@ static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct times
 	uint64_t end = 0, now;
 
 	if (r > 0) {
-		r = judge(p, n);
+		r = select_judge(p, n);
 		goto out;
 	}
 	sr_shim_poll_sets(p, (nfds_t)n);
@@ -167,7 +167,7 @@ static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct times
 		}
 		if (r <= 0)
 			break;
-		r = judge(p, n);
+		r = select_judge(p, n);
 	} while (r == 0);
 out:
 	if (r >= 0)

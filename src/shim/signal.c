@@ -11,7 +11,7 @@
 /* Signals of siginterrupt(3): those that signal(3) installs without SA_RESTART. */
 static _Atomic uint64_t interrupts;
 
-static uint64_t bit(int sig)
+static uint64_t signal_bit(int sig)
 {
 	return sig > 0 && sig < _NSIG ? 1ull << (sig - 1) : 0;
 }
@@ -29,7 +29,7 @@ static __sighandler_t install(int sig, __sighandler_t handler, unsigned flags,
 	struct sigaction sa = { .sa_handler = handler, .sa_flags = (int)flags };
 	struct sigaction old;
 
-	if (handler == SIG_ERR || !bit(sig)) {
+	if (handler == SIG_ERR || !signal_bit(sig)) {
 		errno = EINVAL;
 		return SIG_ERR;
 	}
@@ -40,7 +40,7 @@ static __sighandler_t install(int sig, __sighandler_t handler, unsigned flags,
 
 __sighandler_t sr_signal(int sig, __sighandler_t handler)
 {
-	bool interrupt = atomic_load(&interrupts) & bit(sig);
+	bool interrupt = atomic_load(&interrupts) & signal_bit(sig);
 
 	return install(sig, handler, interrupt ? 0 : SA_RESTART, true);
 }
@@ -57,10 +57,10 @@ int sr_siginterrupt(int sig, int interrupt)
 	if (sr_sigaction(sig, NULL, &sa) < 0)
 		return -1;
 	if (interrupt) {
-		atomic_fetch_or(&interrupts, bit(sig));
+		atomic_fetch_or(&interrupts, signal_bit(sig));
 		sa.sa_flags &= ~SA_RESTART;
 	} else {
-		atomic_fetch_and(&interrupts, ~bit(sig));
+		atomic_fetch_and(&interrupts, ~signal_bit(sig));
 		sa.sa_flags |= SA_RESTART;
 	}
 	return sr_sigaction(sig, &sa, NULL);
