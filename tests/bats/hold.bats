@@ -42,16 +42,33 @@ went_on() {
 	went_on barred ''
 }
 
-@test "a thread of the server waits for the listener: the send is held" {
-	local dir=$BATS_TEST_TMPDIR/edge.wait case_lossy=0 case_lazy=0
+# coming CASE: a thread of the server waits for the listener, and the send is held
+coming() {
+	local dir=$BATS_TEST_TMPDIR/$1.wait case_lossy=0 case_lazy=0
 	[[ " $SR_TEST_MODES " = *" wait "* ]] || skip "for policy wait"
 	case_steps=('go log first answer: (coming|taken)')
-	beside held "$BATS_TEST_TMPDIR/edge.tcp" none none hold edge
-	beside held "$dir" wait wait hold edge
+	beside held "$BATS_TEST_TMPDIR/$1.tcp" none none hold "$1"
+	beside held "$dir" wait wait hold "$1"
 	joined
-	same "$dir" "$BATS_TEST_TMPDIR/edge.tcp"
+	same "$dir" "$BATS_TEST_TMPDIR/$1.tcp"
 	way "$dir" wait link 1 1 none
 	grep 'first answer: coming' "$dir/client.log"
-	went_on edge link
+	went_on "$1" link
+}
+
+@test "a thread of the server waits for the listener in epoll_wait: the send is held" {
+	coming edge
+}
+
+@test "a thread of the server waits for the listener in accept: the send is held" {
+	coming accept
+}
+
+@test "a thread of the server waits for the listener in poll: the send is held" {
+	coming poll
+}
+
+@test "a thread of the server waits for the listener in select: the send is held" {
+	coming select
 }
 

@@ -212,9 +212,8 @@ static void barred_client(void)
 
 /* ---- a thread waits for the listener ---- */
 
-static void *ring_when_told(void *efd)
+static void await_file(void)
 {
-	const uint64_t one = 1;
 	char path[4096];
 	uint64_t end = 0;
 
@@ -222,6 +221,13 @@ static void *ring_when_told(void *efd)
 	while (access(path, F_OK))
 		if (!patient(&end))
 			die("go");
+}
+
+static void *ring_when_told(void *efd)
+{
+	const uint64_t one = 1;
+
+	await_file();
 	if (write(*(int *)efd, &one, sizeof(one)) != sizeof(one))
 		die("eventfd");
 	return NULL;
@@ -246,11 +252,83 @@ static void edge_server(int lfd)
 	answer_rounds(fd);
 }
 
+static void *in_accept(void *lfd)
+{
+	say_result("no connection", accept(*(int *)lfd, NULL, NULL));
+	return NULL;
+}
+
+static void *in_poll(void *lfd)
+{
+	struct pollfd p = {.fd = *(int *)lfd, .events = POLLIN};
+
+	say_result("no connection", poll(&p, 1, -1));
+	return NULL;
+}
+
+static void *in_select(void *lfd)
+{
+	int fd = *(int *)lfd;
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	say_result("no connection", select(fd + 1, &set, NULL, NULL, NULL));
+	return NULL;
+}
+
+/*
+ * A call for the listener of a connection that is there does not wait.  So a thread waits, to
+ * the end, for a listener at another address of the port, for which the same is answered.
+ */
+static void asleep_server(int lfd, void *(*call)(void *))
+{
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	socklen_t len = sizeof(at);
+	int fd, other = new_socket(0);
+
+	if (getsockname(lfd, (struct sockaddr *)&at, &len))
+		die("getsockname");
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	if (bind(other, (struct sockaddr *)&at, sizeof(at)) || listen(other, 5))
+		die("listen");
+	start_asleep(call, &other);
+	post("asleep");
+	await_file();
+	fd = answer(lfd);
+	hear_hello(fd);
+	answer_rounds(fd);
+}
+
+static void asleep_client(void)
+{
+	await_post("asleep");
+	hello_client();
+}
+
+static void accept_server(int lfd)
+{
+	asleep_server(lfd, in_accept);
+}
+
+static void poll_server(int lfd)
+{
+	asleep_server(lfd, in_poll);
+}
+
+static void select_server(int lfd)
+{
+	asleep_server(lfd, in_select);
+}
+
 const struct tcp_case cases[] = {
 	{"cross", cross_server, cross_client},
 	{"both", nothing_server, both_client},
 	{"defer", defer_server, defer_client},
 	{"barred", late_server, barred_client},
 	{"edge", edge_server, hello_client},
+	{"accept", accept_server, asleep_client},
+	{"poll", poll_server, asleep_client},
+	{"select", select_server, asleep_client},
 	{NULL, NULL, NULL},
 };
