@@ -148,7 +148,7 @@ bool sr_there_verbs(uint16_t port[2], const char *word)
 
 /* ---- keeper and workers ---- */
 
-enum { NAME = 1, THERE = NAME + SR_NAME_LEN };
+enum { NAME = 1, THERE = NAME + SR_NAME_LEN, COOKIE = THERE };
 _Static_assert(THERE + sizeof(struct sr_there) == SR_PACKET_LEN, "nothing behind it");
 
 void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN])
@@ -159,6 +159,8 @@ void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN]
 		memcpy(buf + THERE, &packet->there, sizeof(packet->there));
 	else
 		sr_name_encode(&packet->name, buf + NAME);
+	if (packet->word == SR_PACKET_CLAIM)
+		memcpy(buf + COOKIE, &packet->cookie, sizeof(packet->cookie));
 }
 
 /* Texts with zeros behind them, each a place of its kind or nothing. */
@@ -189,6 +191,8 @@ int sr_packet_decode(struct sr_packet *packet, const uint8_t *buf, size_t len)
 		memcpy(&p.there, buf + THERE, sizeof(p.there));
 	else if (sr_name_decode(&p.name, buf + NAME, SR_NAME_LEN))
 		return -EPROTO;
+	if (p.word == SR_PACKET_CLAIM)
+		memcpy(&p.cookie, buf + COOKIE, sizeof(p.cookie));
 	sr_packet_encode(&p, again);
 	if (memcmp(again, buf, len) || !there_valid(&p.there))
 		return -EPROTO;

@@ -99,13 +99,14 @@ enum sr_packet_word {
 	SR_PACKET_JOIN = 1,	/* worker: there */
 	SR_PACKET_FIND,		/* keeper: name */
 	SR_PACKET_HAVE,		/* worker: name */
-	SR_PACKET_CLAIM,	/* worker, which may become another user: name */
+	SR_PACKET_CLAIM,	/* worker, which may become another user: name, cookie */
 };
 
 struct sr_packet {
 	enum sr_packet_word word;
 	struct sr_name name;
 	struct sr_there there;
+	uint64_t cookie;	/* SO_COOKIE of the socket that has the name */
 };
 
 void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN]);

@@ -9,6 +9,25 @@
  * that line, when one of the streams is worth a link, and as another user perhaps; a worker
  * that has joined already joins anew.
  *
+ * What a process gains that was honest as root, and whose code another user has taken over
+ * since the change:
+ *
+ *   - Of a stream that it has not claimed, such as a sibling's, it is not believed.  The
+ *     kernel adds the sender to each packet as the packet is sent (SCM_CREDENTIALS) and lets
+ *     nobody name a user who it cannot become.  So neither an old line helps, nor one that it
+ *     inherited or was passed, nor a claim that it repeats.  Only the number of the user
+ *     counts, which the packet holds: no process is looked up that may have ended.
+ *   - What it claimed as root counts for that socket alone: the claim has the cookie of the
+ *     socket, which the keeper compares as it reads the claim and when the worker says HAVE.
+ *     The four-tuple may be another socket's at either moment.
+ *   - It may name any place as its own, which draws nobody but the asker of its own streams
+ *     there.  The asker takes a process there as that user's whom the keeper has named, and
+ *     not as root's (ask.c).
+ *   - If it is the keeper, it goes on to be believed as the user who called listen(2) on the
+ *     name (SO_PEERCRED).  A process becomes the keeper because it listens at the address, and
+ *     whoever has the listening socket can accept each stream of the address over TCP, too.
+ *     But if it has closed that socket, it can still draw the address's askers to itself.
+ *
  * It costs a process that changes its user some system calls for the streams that it has
  * then, and nobody else anything.  No locks: the words are atomic.
  */
@@ -82,13 +101,16 @@ static bool is_claimable(struct sr_stream *st, int fd)
 static bool claim_one(struct sr_stream *st, int fd)
 {
 	struct sr_stream *listener = st->up.parent;
+	socklen_t len = sizeof(uint64_t);
+	uint64_t cookie;
 	int line;
 
-	if (!is_claimable(st, fd))
+	if (!is_claimable(st, fd) ||
+	    sr_sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len))
 		return false;
 	atomic_store(&st->up.claimed, true);
 	line = line_to(listener);
-	if (line >= 0 && sr_keeper_claim(line, &st->rare->name))
+	if (line >= 0 && sr_keeper_claim(line, &st->rare->name, cookie))
 		give_line(listener, line);
 	else
 		close_line(line);

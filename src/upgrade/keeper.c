@@ -100,17 +100,23 @@ static int receive_packet(int fd, struct sr_packet *p, uint32_t *uid)
 
 /* ---- the keeper ---- */
 
-/* Is the socket that now has this name the one that was claimed? */
-static bool is_claimed(const struct worker *w, const struct sr_name *name)
+/* Has the socket with this cookie the name now? */
+static bool has_name(uint64_t cookie, const struct sr_name *name)
 {
 	struct sockaddr_storage client, server;
+	uint64_t now;
+
+	sr_name_addresses(name, &client, &server);
+	return !sr_owner_cookie(&client, &server, &now) && now == cookie;
+}
+
+static bool is_claimed(const struct worker *w, const struct sr_name *name)
+{
 	const struct claim *c = w->claims;
-	uint64_t cookie;
 
 	while (c && !sr_name_equal(&c->name, name))
 		c = c->next;
-	sr_name_addresses(name, &client, &server);
-	return c && !sr_owner_cookie(&client, &server, &cookie) && cookie == c->cookie;
+	return c && has_name(c->cookie, name);
 }
 
 static bool may_have(uint32_t uid, const struct sr_name *name)
@@ -121,21 +127,20 @@ static bool may_have(uint32_t uid, const struct sr_name *name)
 	return sr_local_owns(uid, &client, &server) > 0;
 }
 
-/* False: so many claims that the worker is no honest one. */
-static bool claim(struct worker *w, const struct sr_name *name, uint32_t uid)
+/* The cookie is that of the socket which the worker had as it sent the claim: meanwhile
+ * another process may have got the name.  False: so many claims that the worker is no honest
+ * one. */
+static bool claim(struct worker *w, const struct sr_packet *p, uint32_t uid)
 {
-	struct sockaddr_storage client, server;
 	struct claim *c;
 
 	if (w->claim_count == SR_CLAIMS_MAX)
 		return false;
-	c = may_have(uid, name) ? calloc(1, sizeof(*c)) : NULL;
-	sr_name_addresses(name, &client, &server);
-	if (!c || sr_owner_cookie(&client, &server, &c->cookie)) {
-		free(c);
+	c = may_have(uid, &p->name) && has_name(p->cookie, &p->name) ? calloc(1, sizeof(*c)) : NULL;
+	if (!c)
 		return true;
-	}
-	c->name = *name;
+	c->name = p->name;
+	c->cookie = p->cookie;
 	c->next = w->claims;
 	w->claims = c;
 	w->claim_count++;
@@ -176,7 +181,7 @@ static bool worker_says(struct worker *w, const struct sr_packet *p, uint32_t ui
 		return true;
 	}
 	if (p->word == SR_PACKET_CLAIM)
-		return claim(w, &p->name, uid);
+		return claim(w, p, uid);
 	if (p->word != SR_PACKET_HAVE || !w->joined)
 		return false;
 	if (may_have(uid, &p->name) || is_claimed(w, &p->name))
@@ -335,9 +340,13 @@ int sr_keeper_call(struct sr_stream *st)
 	return fd;
 }
 
-bool sr_keeper_claim(int line, const struct sr_name *name)
+bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie)
 {
-	const struct sr_packet p = { .word = SR_PACKET_CLAIM, .name = *name };
+	const struct sr_packet p = {
+		.word = SR_PACKET_CLAIM,
+		.name = *name,
+		.cookie = cookie,
+	};
 
 	return send_packet(line, &p);
 }

@@ -23,9 +23,9 @@ void sr_keeper_close(struct sr_stream *st);
 /* Connects to the process that has the listener's name.  Returns the line, which the caller
  * owns, or -errno.  Any thread. */
 int sr_keeper_call(struct sr_stream *st);
-/* Claims the stream of that name on such a line (claim.c).  False: nothing was sent.  Any
- * thread. */
-bool sr_keeper_claim(int line, const struct sr_name *name);
+/* Claims the stream of that name, whose socket has this SO_COOKIE, on such a line (claim.c).
+ * False: nothing was sent.  Any thread. */
+bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie);
 /* Asks all workers at the port of `name` for that stream; sr_answer_found() takes
  * the answer.  False: there is none. */
 bool sr_keeper_ask(const struct sr_name *name);

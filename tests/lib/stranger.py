@@ -21,8 +21,9 @@ stranger.py crowd N ADDRESS PORT     connects N times to it and to the keeper's,
 stranger.py heir HOW ADDRESS PORT    joins the keeper as root, and then says of each stream
                                      that it has it; HOW: have, or that it claims it, too
                                      (claim); or it has claimed one as root, whose client
-                                     resets it: then it says its port (reuse).  Says "found" for each, and "called" if an
-                                     asker was sent to it
+                                     resets it: then it says its port (reuse), and does not
+                                     wait until the keeper has read the claim (unread).  Says
+                                     "found" for each, and "called" if an asker was sent to it
 It says "ready", and is there until it is killed.  flood and keep say then what they got.
 """
 import contextlib
@@ -30,10 +31,12 @@ import ctypes
 import fcntl
 import os
 import random
+import re
 import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -83,6 +86,13 @@ def name(sport, number=1):
     here = socket.inet_aton(address)
     return struct.pack(">2sBBHHI4s12x4s12x", b"SR", VERSION, 4, sport, port, number, here,
                        here)
+
+
+def cookie(sport):
+    """Of the server's socket that has this peer."""
+    sockets = subprocess.check_output(
+        ["ss", "-tneH", "src", f"{address}:{port}", "dst", f"{address}:{sport}"], text=True)
+    return int(re.search(r"\bsk:([0-9a-f]+)", sockets)[1], 16)
 
 
 def find(line, sport):
@@ -247,7 +257,7 @@ def join():
     listener.listen(5)
     line = connection("/keeper")
     line.send(struct.pack("B44x28s28x", 1, f"{PLACE} {USER}".encode()))
-    if how == "reuse":
+    if how in ("reuse", "unread"):
         reset_claimed(line)
     return line, listener
 
@@ -266,8 +276,8 @@ def reset_claimed(line):
     stream.connect((address, port))
     sport = stream.getsockname()[1]
     for _ in range(2):  # once the second one has been read the first one counts
-        line.send(struct.pack("B44s56x", 4, name(sport)))
-        while any(fcntl.ioctl(line, termios.TIOCOUTQ, bytes(4))):
+        line.send(struct.pack("=B44sQ48x", 4, name(sport), cookie(sport)))
+        while how == "reuse" and any(fcntl.ioctl(line, termios.TIOCOUTQ, bytes(4))):
             time.sleep(0.01)
     print(sport, flush=True)
     stream.close()
@@ -285,8 +295,10 @@ def heir():
             packet = line.recv(200)
             if not packet:
                 raise EOFError
-            for word in (4, 3) if how == "claim" else (3,):
-                line.send(struct.pack("B44s56x", word, packet[1:45]))
+            if how == "claim":
+                sport = int.from_bytes(packet[5:7], "big")
+                line.send(struct.pack("=B44sQ48x", 4, packet[1:45], cookie(sport)))
+            line.send(struct.pack("B44s56x", 3, packet[1:45]))
             print("found", flush=True)
 
 

@@ -6,17 +6,22 @@
  * Two processes of root have a line to the keeper.  LIAR has a stream of its own, OWN.  It
  * claims it or not, becomes another user, and from then on claims, and says that it has,
  * whatever it likes.  OTHER is honest, and remains root.  OWN may end, and OTHER accept a
- * stream of the same name.  No asker of a stream of OTHER's may be sent to LIAR; and if LIAR
- * has claimed OWN in time, and nothing ends, it can be said of it.
+ * stream of the same name, also while what LIAR has sent is not read yet.  No asker of a
+ * stream of OTHER's may be sent to LIAR; and if LIAR has claimed OWN in time, and nothing
+ * ends, it can be said of it.
  *
  * Mutations (-DM_...):
  *   LINE    the keeper believes the user who made the line
  *   LATE    the keeper binds a claim, whoever sends it
  *   TUPLE   a claim is of a name, not of its socket
+ *   READ    a claim is of the socket that has the name when the keeper reads it
  */
 #define ROOT 0
 #define USER 1
 #define NAMES 2		/* 0: that of LIAR's stream; 1: of another one, which is OTHER's */
+
+mtype = { CLAIM, HAVE, END };
+chan line = [2] of { mtype, byte, byte, byte };	/* word, name, sender, socket */
 
 byte liar = ROOT;	/* its user now */
 byte socket[NAMES];	/* which socket has the name: 1 is LIAR's, 2 and 3 are OTHER's */
@@ -27,14 +32,19 @@ bool ended;
 bool ready;
 
 #ifdef M_LINE
-#define SENDER ROOT
+#define IS_ROOT(sender) true
 #else
-#define SENDER liar
+#define IS_ROOT(sender) (sender == ROOT)
 #endif
 #ifdef M_LATE
-#define BINDS true
+#define BINDS(sender) true
 #else
-#define BINDS (SENDER == ROOT)
+#define BINDS(sender) IS_ROOT(sender)
+#endif
+#ifdef M_READ
+#define SOCKET(n, s) socket[n]
+#else
+#define SOCKET(n, s) s
 #endif
 #ifdef M_TUPLE
 #define IS_CLAIMED(n) (claimed[n] != 0)
@@ -42,45 +52,48 @@ bool ready;
 #define IS_CLAIMED(n) (claimed[n] != 0 && claimed[n] == socket[n])
 #endif
 
-inline send_claim(n)
-{
-	if
-	:: BINDS -> claimed[n] = socket[n]
-	:: else
-	fi
-}
-
-/* The sockets are root's: USER owns none. */
-inline send_have(n)
-{
-	if
-	:: SENDER == ROOT || IS_CLAIMED(n) ->
-		assert(socket[n] == 1);
-		found = true
-	:: else
-	fi
-}
-
 active proctype process()
 {
 	ready;
 	/* while it is honest */
 	if
-	:: atomic { !ended -> send_claim(0); in_time = true }
+	:: atomic { !ended -> line!CLAIM(0, liar, socket[0]); in_time = true }
 	:: skip
 	fi;
 	liar = USER;
 	do
-	:: true -> atomic { send_claim(0) }
-	:: true -> atomic { send_claim(1) }
-	:: true -> atomic { send_have(0) }
-	:: true -> atomic { send_have(1) }
+	:: line!CLAIM(0, liar, socket[0])
+	:: line!CLAIM(1, liar, socket[1])
+	:: line!HAVE(0, liar, 0)
+	:: line!HAVE(1, liar, 0)
 	:: break
 	od;
-	if
-	:: atomic { in_time && !ended -> send_have(0); assert(found) }
-	:: else
-	fi
+	line!HAVE(0, liar, 0);
+	line!END(0, liar, 0)
+}
+
+/* The sockets are root's: USER owns none. */
+active proctype keeper()
+{
+	byte n, sender, s;
+
+	do
+	:: atomic { line?CLAIM(n, sender, s) ->
+		if
+		:: BINDS(sender) && SOCKET(n, s) == socket[n] -> claimed[n] = socket[n]
+		:: else
+		fi }
+	:: atomic { line?HAVE(n, sender, _) ->
+		if
+		:: IS_ROOT(sender) || IS_CLAIMED(n) ->
+			assert(socket[n] == 1);
+			found = true
+		:: else
+		fi }
+	:: atomic { line?END(_, _, _) ->
+		assert(!in_time || ended || found);
+		break }
+	od
 }
 
 active proctype other()

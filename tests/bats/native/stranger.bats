@@ -190,8 +190,18 @@ meanwhile() {
 	linked
 }
 
+# keeper SIGNAL: to the process that holds the address's name
+keeper() {
+	local pids
+	pids=$(ss -xlpH | sed -n "s/.*@sockrail.*:$port\/keeper .*pid=\([0-9]*\).*/\1/p")
+	kill -"$1" "$pids"
+}
+
 # found N: has the stranger been asked for streams N times?
 found() { [ "$(grep -cx found "$t/stranger.out")" -ge "$1" ]; }
+
+# connected: is the client's stream there?
+connected() { ss -tnH state established dst "$ADDR:$port" | grep .; }
 
 # meant HOW: while the server has not accepted the client's stream, a process that was
 # root's when it joined the keeper says that it has it
@@ -219,11 +229,16 @@ with socket.socket() as stream:
 	SOCKRAIL_UPGRADE=wait REPORT=$t/server.report start server rail timeout 100 \
 		"$PROGS/reason" server late-echo "$ADDR" "$t/port"
 	read -r port <"$t/port"
+	[ "$1" != unread ] || keeper STOP
 	stranger heir "$1"
 	SOCKRAIL_UPGRADE=eager SOCKRAIL_LOG=info REPORT=$t/client.report \
 		start client rail timeout 100 "${client[@]}" \
 		"$ADDR" "$port" "$(sed -n '/^[0-9]*$/p' "$t/stranger.out")"
 	asker=$pid
+	if [ "$1" = unread ]; then
+		holds 60 connected
+		keeper CONT
+	fi
 	# Each time the keeper waits 30 ms for the answer, which may be too short once.
 	holds 60 found 3
 	sleep 0.1 # an asker would have been sent by then
@@ -246,6 +261,10 @@ with socket.socket() as stream:
 
 @test "a worker that has become another user had claimed a stream of that name: nobody goes there" {
 	meant reuse
+}
+
+@test "a worker had claimed a stream of that name, and the keeper reads it late: nobody goes there" {
+	meant unread
 }
 
 # The socket that listens is root's, the one that is accepted the other user's.
