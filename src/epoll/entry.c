@@ -24,6 +24,7 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "engine/anchor.h"
 #include "engine/engine.h"
 #include "engine/observers.h"
 #include "engine/fast.h"
@@ -152,6 +153,18 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 static void note_since(struct sr_epoll_entry *e)
 {
 	e->since = atomic_load(&e->set->sleepers) / SR_EPOLL_CALL;
+}
+
+/* The program has put a plain entry into the kernel's set, or changed it.  If the stream has
+ * no room now, room is news when it comes, also if no call has found it full. */
+static void note_changed(struct sr_epoll_entry *e)
+{
+	struct sr_stream *st = e->st;
+
+	note_since(e);
+	if ((e->events & EPOLLET) && (e->events & SR_EPOLL_OUT) &&
+	    atomic_load_explicit(&st->out.tcp, memory_order_relaxed) && !sr_anchor_writable(st))
+		atomic_store(&st->out.full, true);	/* pair full: news_of_link() */
 }
 
 /*
@@ -345,7 +358,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	if (shut)
 		leave(st);	/* no descriptor left, or the like */
 	r = kernels(e, EPOLL_CTL_ADD);
-	note_since(e);
+	note_changed(e);
 	if (r < 0)
 		sr_epoll_remove(e);
 	return r;
@@ -360,7 +373,7 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 	set_events(e, ev->events, ev->data.u64);
 	if (!e->linked) {
 		r = kernels(e, EPOLL_CTL_MOD);
-		note_since(e);
+		note_changed(e);
 		return r;
 	}
 	r = e->asked ? ask_anchor(e) : 0;

@@ -227,3 +227,7 @@ walk() {
 @test "deleted, and added again with EPOLLEXCLUSIVE while bytes lie unread" {
 	walk 2937 1
 }
+
+@test "full before it was added, edge-triggered, and read while the link comes" {
+	walk 893 1
+}
