@@ -256,7 +256,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 }
 
 /* A thread that has received the event already, with a token, leaves it to the next. */
-void sr_epoll_release(struct sr_epoll_entry *e)
+void sr_epoll_release_now(struct sr_epoll_entry *e)
 {
 	unsigned state = atomic_load(&e->state);
 
@@ -264,15 +264,21 @@ void sr_epoll_release(struct sr_epoll_entry *e)
 		sr_epoll_remove(e);
 		return;
 	}
-	if (e->linked && sr_any_gate_shut(e->st) && !e->st->out.broken)
-		return;
 	if (e->linked)
-		make_plain(e);	/* of a broken stream the kernel knows the end, too */
+		make_plain(e);
 	if ((e->events & EPOLLONESHOT) && (state & SR_EPOLL_ARMED) &&
 	    atomic_compare_exchange_strong(&e->state, &state, state + SR_EPOLL_STEP))
 		sr_epoll_control(e->set, EPOLL_CTL_MOD, e->number, e->events, e->data);
 	atomic_store(&e->set->others, true);
 	sr_epoll_remove(e);
+}
+
+/* (Of a broken stream the kernel knows the end, too.) */
+void sr_epoll_release(struct sr_epoll_entry *e)
+{
+	if (sr_epoll_is_deleted(e) || !e->linked || !sr_any_gate_shut(e->st) ||
+	    e->st->out.broken)
+		sr_epoll_release_now(e);
 }
 
 bool sr_epoll_gate_shut(struct sr_stream *st)

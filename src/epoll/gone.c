@@ -7,7 +7,9 @@
  */
 #include "base/real.h"
 
+#include "engine/anchor.h"
 #include "engine/engine.h"
+#include "engine/impl.h"
 #include "engine/observers.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
@@ -41,6 +43,22 @@ void sr_epoll_stream_gone(struct sr_stream *st)
 	sr_epoll_each(st, NULL, -1, sr_epoll_remove);
 }
 
+/* Have both directions ended, and has the program taken all bytes?  Then there is nothing to
+ * switch back, and the kernel says the same of the stream, or will in a moment. */
+static bool has_ended_both(struct sr_stream *st)
+{
+	bool over;
+
+	sr_stream_lock(st);
+	over = st->anchor >= 0 && st->tx.ended && !st->in.pushback_len && !sr_ring_bytes(st);
+	if (over && sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
+		over = st->rx.state == SR_RX_EOF || st->rx.end;
+	else if (over)
+		over = sr_anchor_ended(st);
+	sr_stream_unlock(st);
+	return over;
+}
+
 /*
  * fd is closed and the open file lives on, and so does the entry in the kernel's set, but
  * under a number by which nobody can change it: it has to be the program's own for good.
@@ -51,7 +69,7 @@ void sr_epoll_number_gone(struct sr_stream *st, int fd)
 	if (!sr_epoll_each(st, NULL, fd, NULL))
 		return;
 	sr_stream_plain(st, SR_REASON_EPOLL, false);
-	sr_epoll_each(st, NULL, fd, sr_epoll_release);
+	sr_epoll_each(st, NULL, fd, has_ended_both(st) ? sr_epoll_release_now : sr_epoll_release);
 	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
 }
 

@@ -169,6 +169,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e);
 /* The entry in the kernel's set is the program's own for good, and ours goes, unless the
  * stream is not plain yet. */
 void sr_epoll_release(struct sr_epoll_entry *e);
+void sr_epoll_release_now(struct sr_epoll_entry *e);	/* whatever the stream is */
 
 /* ---- gone.c ---- */
 /* Applies fn (NULL: nothing) to the stream's entries in the set (NULL: any) under the

@@ -114,6 +114,10 @@ teardown() { stop_all; }
 	compare epoll_set half -w some -l
 }
 
+@test "a stream that has ended both ways, by a number that is closed" {
+	compare epoll_set hung -w mixed -r 'epoll|peer-dropped'
+}
+
 @test "a set that is polled is ready only if a member is" {
 	compare epoll_set idle -w some -r 'epoll|peer-dropped'
 }

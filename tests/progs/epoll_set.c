@@ -415,6 +415,31 @@ static void broken_client(void)
 	close_by_reset(fd);
 }
 
+/* Both directions have ended, and only then a number is closed. */
+static void hung_server(int lfd)
+{
+	int fd = begin(lfd), copy = dup(fd), ep = new_set();
+	struct epoll_event ev = {0};
+
+	add(ep, fd, EPOLLIN | EPOLLRDHUP, 1);
+	shutdown(fd, SHUT_WR);
+	while (!(ev.events & EPOLLHUP) && epoll_wait(ep, &ev, 1, 5000) == 1)
+		;
+	say_wait("hung up", ep, 5000);
+	close(fd);
+	say_wait("closed", ep, 5000);
+	close(copy);
+	say_wait("no number left", ep, 0);
+}
+
+static void hung_client(void)
+{
+	int fd = begin_client();
+
+	say("end: %zu", take(fd, buf, 1));
+	close(fd);
+}
+
 static void *modified_waiter(void *arg)
 {
 	struct epoll_event ev;
@@ -500,6 +525,7 @@ const struct tcp_case cases[] = {
 	{"changed", changed_server, obey_client},
 	{"polled", polled_server, ping_client},
 	{"broken", broken_server, broken_client},
+	{"hung", hung_server, hung_client},
 	{"idle", idle_server, idle_client},
 	{"half", half_server, half_client},
 	{0},
