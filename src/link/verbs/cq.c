@@ -365,7 +365,6 @@ static void start(struct sr_task *t)
 {
 	struct sr_vlink *l = SR_OF(struct sr_vlink, look.task, t);
 
-	l->look.timer.fn = tick;
 	l->look.busy = false;
 	if (l->id)
 		set_timer(&l->look);
@@ -392,7 +391,6 @@ void sr_vlook_start(struct sr_vlink *l, unsigned how)
 	if (!(how & ~atomic_load(&k->on)) ||
 	    !(how & ~atomic_fetch_or(&k->on, how)) || !get(&l->link))
 		return;
-	k->task.fn = start;
 	if (!sr_loop_post(&k->task))
 		sr_link_put(&l->link);	/* it is posted, and has a reference */
 }
@@ -414,6 +412,8 @@ const char *sr_vcq_make(struct sr_vlink *l)
 	struct ibv_context *ctx = l->dev->ctx;
 	const char *reason;
 
+	l->look.task.fn = start;	/* here, because two threads may post the task at once */
+	l->look.timer.fn = tick;
 	if (!sr_fd_room(1))
 		return "descriptors";
 	l->cq.chan = sr_vlib.v_create_comp_channel(ctx);
