@@ -582,8 +582,10 @@ static int numbers_case(unsigned a, unsigned b)
 	begin_case();
 	try_listen();
 	CHECK(session(1000));
+	/* Not by libc: the fake closes its descriptors as the library does, by the bare system
+	 * call, so ThreadSanitizer would take a new descriptor for an old one. */
 	for (int fd = 0; fd < NUMBERS - 100; n++)
-		CHECK((fd = dup(STDERR_FILENO)) > 0);
+		CHECK((fd = (int)syscall(SYS_dup, STDERR_FILENO)) > 0);
 	CHECK(n > 1000);
 	CHECK(!session(1000));
 	CHECK(!close_range(1000, 10000, 0));
