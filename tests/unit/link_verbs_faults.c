@@ -1045,14 +1045,14 @@ static int unwatched_case(unsigned ms, unsigned unused)
 static void test_unwatched(void)
 {
 	run_case(unwatched_case, 4000, 0);
-	run_case(deaf_case, 200, 1);
+	run_case(deaf_case, 700, 1);
 }
 
 static void test_mute(void)
 {
 	run_case(mute_case, 400, 0);
 	run_case(mute_case, 1000, 0);
-	run_case(deaf_case, 200, 0);
+	run_case(deaf_case, 700, 0);
 }
 
 /* ---- late, and in another order ---- */
