@@ -35,6 +35,8 @@ static bool privileged, mapped;
 static int backlog[2];		/* of the last listener: InfiniBand, iWARP */
 static unsigned lost;		/* requests to come */
 static int refused;		/* the status of the next rejection; 0: none is due */
+static bool holding;		/* the next rejection is kept back, */
+static struct event *held;	/* here */
 static struct {
 	bool set;
 	enum rdma_cm_event_type from, to;
@@ -73,19 +75,29 @@ struct rdma_event_channel *fake_create_event_channel(void)
 	return &ch->v;
 }
 
-static struct event *send_event(struct id *id, enum rdma_cm_event_type type,
-				int status)
+static void deliver(struct event *e)
 {
-	struct channel *ch = (struct channel *)id->v.channel;
-	struct event *e = fake_new(sizeof(*e)), **p = &ch->first;
+	struct channel *ch = (struct channel *)e->v.id->channel;
+	struct event **p = &ch->first;
 
-	e->v.id = &id->v;
-	e->v.event = type;
-	e->v.status = status;
 	while (*p)
 		p = &(*p)->next;
 	*p = e;
 	fake_ring(ch->v.fd);
+}
+
+static struct event *send_event(struct id *id, enum rdma_cm_event_type type,
+				int status)
+{
+	struct event *e = fake_new(sizeof(*e));
+
+	e->v.id = &id->v;
+	e->v.event = type;
+	e->v.status = status;
+	if (type == RDMA_CM_EVENT_REJECTED && holding && !held)
+		held = e;
+	else
+		deliver(e);
 	return e;
 }
 
@@ -217,6 +229,10 @@ int fake_destroy_id(struct rdma_cm_id *cm)
 		}
 		*p = e->next;
 		fake_free(e);
+	}
+	if (held && held->v.id == cm) {
+		fake_free(held);
+		held = NULL;
 	}
 	DROP(fake_ids, id);
 	return fake_fails("cm_destroy_id") ? -1 : 0;
@@ -378,6 +394,8 @@ int fake_reject(struct rdma_cm_id *cm, const void *data, uint8_t len)
 	send_data(peer, RDMA_CM_EVENT_REJECTED,
 		  id->dev->iwarp ? -ECONNREFUSED : REJ_CONSUMER, data, len,
 		  REJ_DATA);
+	if (peer->v.qp && id->dev->iwarp) /* siw's siw_cm_work_handler() */
+		fake_flush_qp((struct qp *)peer->v.qp);
 	id->peer = peer->peer = NULL;
 	return 0;
 }
@@ -435,6 +453,16 @@ void fake_refuse_next(int status)
 {
 	LOCKED;
 	refused = status;
+}
+
+void fake_hold_refusal(bool hold)
+{
+	LOCKED;
+	holding = hold;
+	if (!hold && held) {
+		deliver(held);
+		held = NULL;
+	}
 }
 
 void fake_privileged(bool are)

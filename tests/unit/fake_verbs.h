@@ -64,6 +64,8 @@ uint8_t fake_class(void);
 int fake_backlog(bool iwarp);
 /* The kernel rejects the next request, of which no process has heard. */
 void fake_refuse_next(int status);
+/* The next rejection comes only when this is ended. */
+void fake_hold_refusal(bool hold);
 /* The next CM event `from` comes as `to` instead. */
 void fake_swap_event(enum rdma_cm_event_type from, enum rdma_cm_event_type to,
 		     int status);

@@ -68,6 +68,8 @@ static inline void end_told(struct sr_ask *ask, enum sr_first first)
 	atomic_fetch_add(&e->firsts[first], 1);
 }
 
+static unsigned most_sent = 1;	/* times that one question may go out */
+
 /* The question has gone out, and this answer has come first; then perhaps another one. */
 static inline bool told_first(struct end *e, enum sr_first first, bool later)
 {
@@ -75,8 +77,8 @@ static inline bool told_first(struct end *e, enum sr_first first, bool later)
 
 	for (int i = SR_FIRST_TAKEN; i < SR_FIRST_LATER; i++)
 		sum += atomic_load(&e->firsts[i]);
-	return e->firsts[SR_FIRST_SENT] == 1 && e->firsts[first] == 1 && sum == 1 &&
-	       e->firsts[SR_FIRST_LATER] == later;
+	return e->firsts[SR_FIRST_SENT] >= 1 && e->firsts[SR_FIRST_SENT] <= most_sent &&
+	       e->firsts[first] == 1 && sum == 1 && e->firsts[SR_FIRST_LATER] == later;
 }
 
 static inline uint8_t pattern(uint32_t no, bool asker, uint64_t k)

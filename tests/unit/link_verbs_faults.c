@@ -362,8 +362,41 @@ static int refused_request_case(unsigned status, unsigned unused)
 	return STRUCK;
 }
 
+static void deliver_refusal(struct sr_timer *t)
+{
+	(void)t;
+	fake_hold_refusal(false);
+}
+
+static void set_delivery(void *arg)
+{
+	sr_timer_set(arg, 60);	/* between two looks of the asker and the third */
+}
+
+/* iWARP's kernel flushes the queue pair of a refused request, and delivers the refusal some time
+ * later: its word counts, and the asker does not ask anew meanwhile. */
+static int late_refusal_case(unsigned a, unsigned b)
+{
+	struct sr_timer timer = { .fn = deliver_refusal };
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	fake_hold_refusal(true);
+	ask_holds = true;
+	e = ask_start(0xdead, PORT);
+	CHECK(!loop_call(set_delivery, &timer));
+	CHECK(!ask_wait(e) && !strcmp(e->reason, "no-match"));
+	CHECK(told_first(e, SR_FIRST_COMING, true));
+	ask_holds = false;
+	end_case();
+	return STRUCK;
+}
+
 static void test_requests(void)
 {
+	run_case(late_refusal_case, 0, 0);
 	if (iwarp)
 		return;
 	run_case(lost_request_case, 1, 4000);

@@ -18,6 +18,7 @@ enum {
 	RESOLVE_MS = 2000,
 	ASK_LOOKS = 200,	/* 5 s all in all */
 	LOOK_MS = 25,
+	FLUSHED_LOOKS = 8,	/* 200 ms: siw's kernel needs some */
 	SILENT_LOOKS = 60,	/* 1.5 s: an answerer needs 1 s at most (ACCEPT_NS) */
 	RETRIES = 3,
 	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
@@ -34,6 +35,7 @@ struct ask {
 	struct sr_vlink *link;		/* once connecting */
 	struct sr_timer timer;
 	unsigned looks, asked_at;	/* the look of the last request */
+	unsigned flushed;		/* looks that found the link dead */
 	bool repeated;			/* a request that seemed to be lost */
 	enum sr_holds holds;
 	bool iwarp;			/* the port is for iWARP; first a guess */
@@ -58,6 +60,7 @@ static void release(struct ask *a)
 	}
 	a->id = NULL;
 	a->dev = NULL;
+	a->flushed = 0;
 }
 
 static void free_ask(struct ask *a)
@@ -204,6 +207,8 @@ static void established(struct ask *a)
 	a->link = NULL;
 	a->id = NULL;
 	free_ask(a);
+	if (sr_link_events(&l->link) & SR_LINK_DEAD)
+		sr_vlook_start(l, SR_LOOK_SOON);	/* which left it to us, sr_vlink_end() */
 	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
 }
@@ -315,8 +320,14 @@ static const char *repeat(struct ask *a)
 	return go_on(a);
 }
 
-/* siw now and then keeps a refusal to itself (seen: 1 of 60): the queue pair is
- * flushed, and no event says why. */
+/* siw flushes the queue pair of a refused request while the refusal is still on its way through
+ * the kernel's CM (5 of 100 looks fell in between): its word is awaited for some looks. */
+static bool is_flushed(struct ask *a)
+{
+	return a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD &&
+	       ++a->flushed > FLUSHED_LOOKS;
+}
+
 static void look(struct sr_timer *t)
 {
 	struct ask *a = SR_OF(struct ask, timer, t);
@@ -325,7 +336,7 @@ static void look(struct sr_timer *t)
 	sr_timer_set(t, LOOK_MS);
 	if (++a->looks >= ASK_LOOKS)
 		fail_ask(a, "timeout");
-	else if (a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD)
+	else if (is_flushed(a))
 		no_more(a, a->iwarp ? "no-listener" : "refused");
 	else if (is_lost(a))
 		reason = repeat(a);

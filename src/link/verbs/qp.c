@@ -232,6 +232,10 @@ bool sr_vlink_end(struct sr_vlink *l)
 {
 	bool busy;
 
+	/* The CM's answer is still to come, with the peer's word in it: without the id there
+	 * would be none.  ask.c closes the link. */
+	if (l->id->context != &l->cm)
+		return false;
 	sr_lock(&l->lock);
 	busy = l->tx.sq_posted != l->tx.sq_done && !l->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
