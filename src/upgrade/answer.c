@@ -34,8 +34,8 @@
 #include "upgrade/upgrade.h"
 
 #define ACCEPT_NS 1000000000ull	/* time for accept(2) and the first call */
-#define FIND_NS 100000000ull	/* if no stream waits to be accepted */
-#define SHARED_NS 30000000ull	/* where other processes accept, too: a first call waits */
+#define FIND_NS 100000000ull	/* if nobody has it who may be about to accept it */
+#define TELL_NS 30000000ull	/* a worker, which every stream of its keeper is asked of */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 #define FIRST_MS 3		/* the same while an asker waits for a first answer */
@@ -149,13 +149,14 @@ static enum sr_reason missing_reason(struct search *s)
 	       is_deferred(s) ? SR_REASON_DEFERRED : SR_REASON_NO_MATCH;
 }
 
-/* Not accepted yet, or by another process.  True: the request is finished. */
+/* Not accepted yet, or by another process, which may have been started for it just now and
+ * then has yet to open its device before it joins.  True: the request is finished. */
 static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 		      bool shared)
 {
-	uint64_t limit = s->waiting ? ACCEPT_NS : FIND_NS;
+	bool comes = !s->shared && (s->waiting || shared || s->forked);
 
-	if (age <= (shared || s->shared || s->forked ? SHARED_NS : limit))
+	if (age <= (comes ? ACCEPT_NS : FIND_NS))
 		return false;
 	req->ops->refuse(req, sr_reason_word(missing_reason(s)));
 	return true;
@@ -280,7 +281,7 @@ static bool tell_keeper(const struct sr_name *name, uint64_t age)
 
 	find(&s);
 	if (!s.found)
-		return age > SHARED_NS;
+		return age > TELL_NS;
 	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_plain(s.found))
 		sr_keeper_tell(name);
 	sr_stream_put(s.found);

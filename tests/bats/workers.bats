@@ -103,6 +103,19 @@ each() {
 	linked 12
 }
 
+# The request outlives the question to the worker, which is over after 30 ms.
+@test "a worker that accepts late and has no link yet" {
+	local way
+	for way in plain rail; do
+		serve $way late 1
+		$way python3 "$workers" steady 0 "$ADDR" "$port"
+		stop_server
+	done
+	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
+	[ "$(went tx_plain "$BATS_TEST_TMPDIR/connect")" -eq 0 ]
+	[ "$(went "tx_$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -eq 112000 ]
+}
+
 # the process that holds the address's name, as the kernel shows it
 keeper() {
 	ss -xlpH 2>/dev/null |

@@ -7,6 +7,7 @@ workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
 workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
                                Each process prints its pid, the first one first.
 workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s first
+workers.py late N ADDR PORT    as fork, but echoes only, and accepts each stream 0.2 s late
 workers.py anew N ADDR PORT    N streams one after the other, and each time it listens anew,
                                before it serves the stream
 workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
@@ -18,6 +19,7 @@ workers.py client N ADDR PORT  N streams at once.  Each echoes 3 x 100,000 bytes
                                on stdin all do it again.  Lost streams: "-".
 """
 import os
+import select
 import selectors
 import socket
 import sys
@@ -68,6 +70,16 @@ def echo(c, pause):
         c.sendall(data)
 
 
+def work_late(s):
+    os.write(1, b"%d\n" % os.getpid())
+    while True:
+        select.select([s], [], [])
+        time.sleep(0.2)
+        c, _ = s.accept()
+        echo(c, 0)
+        c.close()
+
+
 def serve_each(how, addr, port):
     if how == "defer" and os.getuid() == 0:
         os.setuid(33)
@@ -104,14 +116,14 @@ def serve(how, n, addr, port):
         os.execv(sys.executable, [sys.executable, __file__, "inherited", str(n),
                                   str(s.fileno()), "0"])
     s = None
-    if how == "fork":
+    if how in ("fork", "late"):
         s = listener(addr, port, False)
     elif how == "inherited":
         s = socket.socket(fileno=int(addr))
     os.write(1, b"%d\n" % os.getpid())
     for _ in range(n):
         if os.fork() == 0:
-            work(s or listener(addr, port, True))
+            (work_late if how == "late" else work)(s or listener(addr, port, True))
     while True:
         os.wait()
 
