@@ -7,6 +7,8 @@ load ../../lib/common
 load ../../lib/real
 load ../../lib/hosts
 
+send_options=
+
 # upload MEGABYTES: from here to node b, which keeps only the checksum; the same has
 # to work without Sockrail first
 upload() {
@@ -24,7 +26,8 @@ over_tcp() {
 send() {
 	peer "rm -f $out"
 	remote "nc -N -l $RDMA_PEER_ADDR $port | sha256sum >$out; :"
-	as client timeout 100 nc -N "$RDMA_PEER_ADDR" "$port" <"$t/a" 3>&- &
+	# shellcheck disable=SC2086 # options of nc
+	as client timeout 100 nc -N $send_options "$RDMA_PEER_ADDR" "$port" <"$t/a" 3>&- &
 	cpid=$!
 	sr_started+=("$cpid")
 }
@@ -41,6 +44,44 @@ arrived() {
 	arrived
 	[ "$(went tx_verbs "$t/client.report")" = 41943040 ]
 	[ "$(plain_bytes)" = 0 ]
+}
+
+# classes CLASS: most of what went by UDP to port 4791 while a file was sent had this traffic
+# class, both ways.  (The CM's messages are few.)
+classes() {
+	local fd pid
+	mkfifo "$t/end"
+	exec {fd}<>"$t/end"
+	python3 "$BATS_TEST_DIRNAME/classes.py" "$RDMA_NETDEV" <"$t/end" >"$t/classes" 3>&- {fd}>&- &
+	pid=$!
+	sr_started+=("$pid")
+	until grep -q ready "$t/classes"; do kill -0 "$pid" && sleep 0.1; done
+	random "$t/a" 4
+	send
+	arrived
+	exec {fd}>&-
+	wait "$pid"
+	cat "$t/classes"
+	[ "$(went tx_verbs "$t/client.report")" = 4194304 ]
+	[ "$(sort -k 1,1 -k 3,3nr "$t/classes" | awk '$3 && !seen[$1]++ { print $1, $2 }')" = \
+		"in $1"$'\n'"out $1" ]
+}
+
+# (b acknowledges what it gets: its packets have the asker's class, too.)
+@test "no traffic class: none in the packets of RDMA" {
+	need nc openssl python3
+	classes 0x00
+}
+
+@test "SOCKRAIL_TOS is the traffic class of the packets of RDMA, both ways" {
+	need nc openssl python3
+	SOCKRAIL_TOS=104 classes 0x68
+}
+
+@test "IP_TOS is the traffic class of the packets of RDMA, both ways" {
+	need nc openssl python3
+	send_options='-T 0x88'
+	classes 0x88
 }
 
 iperf3_bidir() {
