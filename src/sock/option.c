@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 
 #include "base/addr.h"
+#include "base/fdpriv.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -62,6 +63,33 @@ static bool dissolves(const struct sockaddr *addr, socklen_t len)
 	return addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC;
 }
 
+/* A new socket of the family of fd, or -1: the kernel judges an argument of the program's by
+ * it, before the call is made in earnest. */
+static int trial_socket(int fd)
+{
+	socklen_t len = sizeof(int);
+	int family;
+
+	if (sr_sys_getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) < 0)
+		return -1;
+	return sr_fd_own(sr_sys_socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+}
+
+/* The address may be no memory of the program's, so the kernel reads it.  It takes a family
+ * without an address if that is AF_UNSPEC. */
+static bool would_dissolve(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int trial = trial_socket(fd);
+	bool taken;
+
+	if (trial < 0)
+		return dissolves(addr, len);
+	taken = len >= sizeof(sa_family_t) &&
+		sr_sys_connect(trial, addr, sizeof(sa_family_t)) == 0;
+	sr_fd_close(trial);
+	return taken;
+}
+
 static int connect_held(struct sr_stream *st, int fd,
 			const struct sockaddr *addr, socklen_t len)
 {
@@ -89,10 +117,14 @@ static int connect_held(struct sr_stream *st, int fd,
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
 {
+	bool over = false;
 	int r;
 
-	/* (Of a new socket the kernel checks the pointer first.) */
-	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) && dissolves(addr, len))
+	sr_hold();
+	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
+		over = would_dissolve(fd, addr, len);
+	sr_release();
+	if (over)
 		sr_stream_plain(st, SR_REASON_OPTION, false);
 	sr_hold();
 	r = connect_held(st, fd, addr, len);
@@ -241,7 +273,23 @@ static void go_plain(struct sr_stream *st)
 		sr_stream_plain(st, SR_REASON_OPTION, true);
 }
 
-/* The program's value is read behind the kernel's call, which checks the pointer; but what
+/* Would the kernel refuse the option?  If a new socket takes it, although it refuses it of
+ * this one, the stream goes back to TCP in vain. */
+static bool is_refused(int fd, int level, int name, const void *val, socklen_t len)
+{
+	bool refused;
+	int trial;
+
+	sr_hold();
+	trial = trial_socket(fd);
+	refused = trial >= 0 && sr_sys_setsockopt(trial, level, name, val, len) < 0;
+	if (trial >= 0)
+		sr_fd_close(trial);
+	sr_release();
+	return refused;
+}
+
+/* The program's value is read behind a call of the kernel's, which checks the pointer.  What
  * could spoil a return to TCP is set behind that. */
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
@@ -250,7 +298,7 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	bool time = promise >= 0 && sr_promise_limits_time(promise), made;
 
 	if (promise >= 0 && !time && sr_any_gate_shut(st) &&
-	    sr_promise_made(promise, val, len))
+	    !is_refused(fd, level, name, val, len) && sr_promise_made(promise, val, len))
 		sr_stream_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;

@@ -31,6 +31,10 @@ teardown() { stop_all; }
 	compare option errors -w mixed -r 'option|peer-dropped'
 }
 
+@test "an address or a value that is no memory: EFAULT, and the stream keeps its link" {
+	compare option fault
+}
+
 @test "sockets of other kinds are left alone" {
 	compare option others
 }

@@ -23,6 +23,10 @@ teardown() { stop_all; }
 	compare promise later -w mixed -r 'option|peer-dropped'
 }
 
+@test "an option that the kernel refuses leaves a stream on its link" {
+	compare promise refused
+}
+
 @test "signed segments" {
 	compare promise signed -w plain -r 'option|not-asked|no-listener|short'
 	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0

@@ -395,6 +395,34 @@ static void oob_client(void)
 	close(fd);
 }
 
+/* --------------------------------------------------- no memory of ours */
+
+static void fault_server(int lfd)
+{
+	int fd = answer_warm(lfd);
+
+	say_result("connect", connect(fd, (void *)8, peer_len));
+	say_result("family", connect(fd, (void *)8, sizeof(sa_family_t)));
+	say_result("bind", bind(fd, (void *)8, peer_len));
+	say_result("keepalive",
+		   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, (void *)8, sizeof(int)));
+	say_result("error", getsockopt(fd, SOL_SOCKET, SO_ERROR, (void *)8,
+				       &(socklen_t){sizeof(int)}));
+	say_result("info", getsockopt(fd, IPPROTO_TCP, TCP_INFO, buf, (void *)8));
+	say_result("queue", ioctl(fd, SIOCINQ, (void *)8));
+	say_result("peer", getpeername(fd, (void *)8, &(socklen_t){sizeof(peer_addr)}));
+	warm_up(fd, false);
+	await_end(fd);
+}
+
+static void fault_client(void)
+{
+	int fd = dial_warm();
+
+	warm_up(fd, true);
+	close(fd);
+}
+
 /* ------------------------------------------------------- wrong calls */
 
 static void errors_server(int lfd)
@@ -642,6 +670,7 @@ const struct tcp_case cases[] = {
 	{"modes", modes_server, modes_client},
 	{"names", names_server, names_client},
 	{"oob", oob_server, oob_client},
+	{"fault", fault_server, fault_client},
 	{"errors", errors_server, errors_client},
 	{"others", others_server, others_client},
 	{"async", async_server, async_client},

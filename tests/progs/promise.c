@@ -158,6 +158,34 @@ static void later_client(void)
 	close(fd);
 }
 
+/* ------------------------------------------------------------ refused */
+
+/* What the kernel refuses promises nothing. */
+static void refused_server(int lfd)
+{
+	const struct sock_fprog none = {0};
+	int fd = answer_warm(lfd);
+
+	say_result("clock", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &(int){0}, sizeof(int)));
+	say_result("filter",
+		   setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &none, sizeof(none)));
+	say_result("device",
+		   setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "no-such-device", 15));
+	say_result("options", setsockopt(fd, IPPROTO_IP, IP_OPTIONS, "\7\1", 4));
+	say_result("pointer",
+		   setsockopt(fd, SOL_SOCKET, SO_MARK, (void *)8, sizeof(int)));
+	warm_up(fd, false);
+	await_end(fd);
+}
+
+static void refused_client(void)
+{
+	int fd = dial_warm();
+
+	warm_up(fd, true);
+	close(fd);
+}
+
 /* ------------------------------------------------------------- signed */
 
 static void sign(int fd)
@@ -247,6 +275,7 @@ const struct tcp_case cases[] = {
 	{"each", each_server, each_client},
 	{"neutral", neutral_server, neutral_client},
 	{"later", later_server, later_client},
+	{"refused", refused_server, refused_client},
 	{"signed", signed_server, signed_client},
 	{"other", other_server, other_client},
 	{0},
