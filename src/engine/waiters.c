@@ -190,6 +190,23 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	errno = err;
 }
 
+void sr_waiters_wake(struct sr_stream *st)
+{
+	struct sr_wait_node *n;
+	int err = errno;
+
+	sr_fence_look(); /* pair waiters: the caller has changed the anchor; sr_wait_attach() */
+	if (!atomic_load_explicit(&st->waits.first, memory_order_relaxed))
+		return;
+	sr_lock(&st->waits.lock);
+	n = atomic_load_explicit(&st->waits.first, memory_order_relaxed);
+	for (; n; n = n->next)
+		if (!n->entry)
+			waiter_call(n->waiter);
+	sr_unlock(&st->waits.lock);
+	errno = err;
+}
+
 /* A signal handler jumps out of the sleep, or the thread is cancelled. */
 struct await {
 	struct sr_stream *st;

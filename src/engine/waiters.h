@@ -53,6 +53,8 @@ int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 
 void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node);
 void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node);
+/* The stream's anchor is another one, or gone.  Wakes the threads, and tells no epoll set. */
+void sr_waiters_wake(struct sr_stream *st);
 
 /* Sleeps until done(st) or end_ns; asks done() each time the stream notifies
  * `what`.  Without memory it does not sleep. */

@@ -25,6 +25,7 @@
 #include "engine/impl.h"
 #include "engine/owners.h"
 #include "engine/stream.h"
+#include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
 #include "sock/sock.h"
@@ -249,6 +250,7 @@ void sr_stream_detach(struct sr_stream *st, int fd)
 	} else {
 		close_last(st, fd);
 	}
+	sr_waiters_wake(st);
 	sr_stream_put(st);
 }
 

@@ -5,8 +5,9 @@
  *
  * While the rx gate is open, a call is the kernel's own recvmsg() and may sleep
  * in the kernel; recv_plain() strips what a switch has put into the buffer
- * meanwhile.  While the gate is shut, or for a flag with which the kernel must
- * not sleep for us (MSG_WAITALL), recv_slow() loops over tries and waits.
+ * meanwhile.  While the gate is shut, and for what is missing where the program wants all
+ * (MSG_WAITALL, with which the kernel would sleep over a mark), recv_slow() loops over
+ * tries and waits.
  *
  * Locks: rx_lock for everything behind a shut gate; none while the gate is open.
  */
@@ -345,14 +346,16 @@ void sr_stream_keep(struct sr_stream *st, ssize_t r)
 		atomic_store(&st->err.pending, (int)-r);
 }
 
+/* got: bytes that the call has received already. */
 static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct msghdr *msg,
-			 int flags)
+			 int flags, ssize_t got)
 {
 	struct sr_iov to = sr_iov_make(msg->msg_iov, msg->msg_iovlen);
 	bool all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
 	bool simple = !(flags & (MSG_PEEK | MSG_WAITALL));
-	ssize_t got = 0, r;
+	ssize_t r;
 
+	sr_iov_advance(&to, (size_t)got);
 	for (;;) {
 		r = recv_try(st, &to, flags);
 		if (r > 0) {
@@ -417,20 +420,29 @@ static void fill_in(struct sr_stream *st, struct msghdr *msg, const struct msghd
 		put_inq(st, msg, asked->msg_controllen);
 }
 
+/* MSG_WAITALL: has the kernel, which was not given the flag, returned only a part? */
+static bool wants_more(const struct msghdr *msg, int flags, ssize_t r)
+{
+	return r > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL &&
+	       (size_t)r < sr_iov_make(msg->msg_iov, msg->msg_iovlen).left;
+}
+
 /* waited: since the program passed fd. */
 static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			    bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	const struct msghdr asked = *msg;
+	ssize_t r, got = 0;
 	bool again;
-	ssize_t r;
 
-	if (!waited && !(flags & MSG_WAITALL) && !sr_gate_shut(&st->in.gate)) {
-		r = recv_plain(st, fd, msg, flags, &again);
+	if (!waited && !sr_gate_shut(&st->in.gate)) {
+		if (flags & MSG_WAITALL)
+			sleep.begun = sr_now_ns();
+		r = recv_plain(st, fd, msg, flags & ~MSG_WAITALL, &again);
 		if (!again && r > 0)
 			sr_upgrade_count(st);
-		if (!again && r >= 0) {
+		if (!again && r >= 0 && !wants_more(&asked, flags, r)) {
 			/* The kernel may have counted a mark among the bytes. */
 			if (sr_gate_shut(&st->in.gate))
 				fill_in(st, msg, &asked, flags);
@@ -441,12 +453,14 @@ static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, in
 		msg->msg_namelen = asked.msg_namelen;
 		msg->msg_controllen = asked.msg_controllen;
 		msg->msg_flags = asked.msg_flags;
-		if (!again)
+		if (!again && r < 0)
 			return r;
+		got = r > 0 ? r : 0;
+		sleep.partial = got;
 	}
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		return -EINVAL;
-	r = recv_slow(st, &sleep, msg, flags);
+	r = recv_slow(st, &sleep, msg, flags, got);
 	if (r >= 0)
 		fill_in(st, msg, &asked, flags);
 	if (r > 0 && !sr_gate_shut(&st->in.gate))

@@ -176,6 +176,9 @@ bool sr_waitset_plan(struct sr_waitset_entry *e)
 	}
 	plan_rx(e);
 	plan_tx(e);
+	/* The program has closed it while it was plain. */
+	if (!e->shut && atomic_load(&e->st->anchor) < 0)
+		e->ours |= POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
 	e->ours &= e->events | POLLERR | POLLHUP;
 	return e->ours;
 }

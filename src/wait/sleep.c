@@ -96,6 +96,8 @@ static uint64_t deadline(struct sr_stream *st, struct sr_sleep *s)
 {
 	if (!s->timed) {
 		s->deadline = ask_deadline(st, s->fd, s->option);
+		if (s->deadline && s->begun)
+			s->deadline -= sr_now_ns() - s->begun;
 		s->timed = true;
 	}
 	return s->deadline;
@@ -176,10 +178,10 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		  uint64_t start)
 {
 	unsigned handled = p->since.all;
-	struct sr_waitset_entry e = { .st = st, .fd = p->fd, .events = events };
+	struct sr_waitset_entry e = { .st = st, .fd = atomic_load(&st->anchor), .events = events };
 	struct pollfd k[4];
 	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
-				.deadline = UINT64_MAX };
+				.one_call = true, .deadline = UINT64_MAX };
 	struct pollfd got;
 	bool again;
 	int r;

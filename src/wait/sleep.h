@@ -17,6 +17,7 @@ struct sr_sleep {
 	bool asked, blocks;
 	bool partial;		/* bytes were transferred, so a signal ends the call */
 	bool timed;
+	uint64_t begun;		/* ns: it has slept in the kernel since; 0: it has not */
 	struct sr_handled since; /* handlers that run later interrupt the call */
 	uint64_t deadline;	/* ns; 0: none */
 };

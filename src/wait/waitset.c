@@ -245,7 +245,13 @@ static int sleep_in_poll(struct sr_waitset *s)
 	return r;
 }
 
-/* Arms the links, looks again, sleeps, disarms. */
+/*
+ * Arms the links, looks again, sleeps, disarms.
+ *
+ * A call on one stream does not sleep on the program's number, although nothing is linked:
+ * another thread may close the number and get it back for another stream.  poll(2) looks
+ * the number up again when it wakes, so what came for the call would not end its sleep.
+ */
 static int sleep_armed(struct sr_waitset *s)
 {
 	struct pollfd *mine = &s->k[s->n];
@@ -261,6 +267,8 @@ static int sleep_armed(struct sr_waitset *s)
 	}
 	atomic_store(&s->waiter->state, 0);
 	sr_waitset_arm(s);
+	if (s->one_call)
+		s->e->fd = atomic_load(&s->e->st->anchor);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
 	if (plan_all(s, &shut) || sr_waitset_has_unarmed(s)) {
 		waitset_fill(s);
@@ -393,7 +401,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 		ready = plan_all(s, &shut);
 		if (!shut)
 			drop_all(s);
-		if (!shut && enter_gates(s)) {
+		if (!shut && !s->one_call && enter_gates(s)) {
 			r = wait_in_kernel(s, &again);
 			if (again)
 				continue;

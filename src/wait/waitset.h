@@ -42,6 +42,8 @@ struct sr_waitset {
 	bool listens;		/* some streams are listeners: */
 	bool awaits;		/* they count this thread (engine/hold.h) */
 	bool program_polls;	/* the program has called poll(2) or the like */
+	bool one_call;		/* a call on one stream: it sleeps on the anchor, and wakes
+				 * if that becomes another one */
 	const sigset_t *sigmask;
 	unsigned handled;	/* sr_handled.all when the call began */
 	struct pollfd *k;	/* n entries, then waiter, then links */

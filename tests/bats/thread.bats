@@ -47,6 +47,11 @@ teardown() { stop_all; }
 	compare thread again -n 2 -w plain -r 'short|not-asked' -l -m lazy SOCKRAIL_UPGRADE_BYTES=1g
 }
 
+@test "a number is closed while a call sleeps, and is a linked stream then: the call wakes" {
+	compare thread again-linked -n 2 -w some -r 'short|not-asked|no-match' -l -m "wait lazy"
+	compare thread again-part -n 2 -w some -r 'short|not-asked|no-match' -l -m lazy
+}
+
 @test "the process ends with its last thread: the first one has called pthread_exit" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "sanitizers have threads of their own"
 	compare thread_last exits

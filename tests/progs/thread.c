@@ -451,6 +451,72 @@ static void again_client(void)
 	close(old);
 }
 
+/* The new connection has a link when the bytes of the old one come, for which the call waits.
+ * (Nothing has gone over the old one, so that is plain.) */
+static void again_linked_server(int lfd)
+{
+	int fd = answer(lfd), more;
+	pthread_t t = start_asleep(take_all, (void *)(intptr_t)fd);
+	void *got;
+
+	close(fd);
+	more = answer(lfd);
+	say("the same number: %d", more == fd);
+	warm_up(more, false);
+	post("again");
+	pthread_join(t, &got);
+	say_bytes("old", (intptr_t)got, first);
+	warm_up(more, false);
+	close(more);
+}
+
+static void again_linked_client(void)
+{
+	int old = dial(), new = dial();
+
+	warm_up(new, true);
+	await_post("again");
+	put(old, "oldbytes", 8);
+	warm_up(new, true);
+	await_end(new);
+	close(old);
+}
+
+/* A part of the bytes has come, and the call waits for the rest, when the number becomes
+ * another connection's.  The call must end, with the rest or without. */
+static void again_part_server(int lfd)
+{
+	int fd = answer(lfd), more;
+	pthread_t t;
+	void *got;
+
+	await_readable(fd, 3);
+	t = start_asleep(take_all, (void *)(intptr_t)fd);
+	close(fd);
+	more = answer(lfd);
+	say("the same number: %d", more == fd);
+	warm_up(more, false);
+	post("again");
+	pthread_join(t, &got);
+	say("old: %d", (intptr_t)got >= 3 && !memcmp(first, "oldbytes", (size_t)(intptr_t)got));
+	warm_up(more, false);
+	close(more);
+}
+
+static void again_part_client(void)
+{
+	int old = dial(), new;
+
+	put(old, "old", 3);
+	new = dial();
+	warm_up(new, true);
+	await_post("again");
+	send(old, "bytes", 5, MSG_NOSIGNAL); /* it may be gone */
+	warm_up(new, true);
+	await_end(new);
+	close(old);
+}
+
 const struct tcp_case cases[] = {
 	{"echo64", echo64_server, echo64_client},
 	{"writers", writers_server, writers_client},
@@ -459,5 +525,7 @@ const struct tcp_case cases[] = {
 	{"one-wakes", one_wakes_server, one_wakes_client},
 	{"ended", ended_server, ended_client},
 	{"again", again_server, again_client},
+	{"again-linked", again_linked_server, again_linked_client},
+	{"again-part", again_part_server, again_part_client},
 	{0},
 };
