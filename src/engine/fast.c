@@ -49,6 +49,7 @@ void sr_fast_update_rx(struct sr_stream *st)
 	bool fast = sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
 		    st->in.link && st->in.link->ops->rx_look && !st->in.pushback_len &&
 		    !st->rx.end && !st->rx.tcp_over && !st->in.fin_seen &&
+		    !atomic_load_explicit(&st->sets.nested, memory_order_relaxed) &&
 		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_tcp) &&
 		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));
 

@@ -90,6 +90,7 @@ struct sr_err {
 struct sr_sets {
 	struct sr_mutex lock;
 	_Atomic(struct sr_epoll_entry *) first;
+	atomic_int nested;	/* linked entries in sets that are waited for (epoll/nest.c) */
 };
 
 /* Who waits for it (waiters.h), and how (wait/sleep.c). */

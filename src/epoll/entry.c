@@ -77,13 +77,32 @@ static uint32_t anchor_events(struct sr_epoll_entry *e)
 	return (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLRDHUP; /* never 0 */
 }
 
-/* Of the anchor, at least what the entry is to report.  More does no harm. */
-static int ask_anchor(struct sr_epoll_entry *e)
+/* The same at a switch.  In a nested set only the directions whose gates are open: behind
+ * the other ones a mark comes, which is nothing to be read. */
+static uint32_t anchor_events_now(struct sr_epoll_entry *e)
 {
+	uint32_t ours = 0;
+
+	if (sr_epoll_is_nested(e->set)) {
+		ours |= sr_gate_shut(&e->st->in.gate) ? SR_EPOLL_IN & ~EPOLLRDHUP : 0;
+		ours |= sr_gate_shut(&e->st->out.gate) ? SR_EPOLL_OUT : 0;
+	}
+	return anchor_events(e) & ~ours;
+}
+
+/* Of the anchor, at least what the entry is to report.  More does no harm, but in a nested
+ * set, which would be readable for it: there it is what the kernel has a say in (asks). */
+static int ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
+{
+	const uint32_t some = SR_EPOLL_IN | SR_EPOLL_OUT;
 	uint32_t events = e->asked | anchor_events(e);
 	bool asked = e->asked;
 
-	if (events == e->asked)
+	if (sr_epoll_is_nested(e->set))
+		events = ((unsigned short)asks & some & anchor_events(e)) | EPOLLRDHUP;
+	else if (!anchor)
+		return 0;
+	if (events == e->asked || (!anchor && !asked))
 		return 0;
 	e->asked = events;
 	return kernels(e, asked ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
@@ -112,6 +131,8 @@ static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 		return true;
 	if (d->link != link && (e->door[1].link == link || d->link))
 		d++;
+	if (want && sr_epoll_is_nested(e->set))
+		want |= SR_ARM_DATA;
 	fd = link->ops->arm_once(link, want);
 	if (d->link == link)
 		return true;
@@ -124,7 +145,7 @@ static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 }
 
 bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
-		  struct sr_link *tx, bool full, bool anchor)
+		  struct sr_link *tx, bool full, bool anchor, short asks)
 {
 	struct sr_stream *st = e->st;
 	bool ok = true, linked;
@@ -138,7 +159,7 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 				door_drop(e, &e->door[i]);
 		ok = arm(e, rx, SR_NOTIFY_RX) &&
 		     arm(e, tx, full ? SR_NOTIFY_TX : 0) &&
-		     !(anchor && ask_anchor(e));
+		     !ask_anchor(e, anchor, asks);
 	}
 	sr_unlock(&st->sets.lock);
 	if (!ok)
@@ -146,7 +167,50 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 	return linked;
 }
 
+void sr_epoll_silence(struct sr_epoll_entry *e)
+{
+	const unsigned may = SR_EPOLL_LIVE | SR_EPOLL_ARMED;
+
+	sr_lock(&e->st->sets.lock);
+	if (e->linked && (atomic_load(&e->state) & may) != may) {
+		door_drop(e, &e->door[0]);
+		door_drop(e, &e->door[1]);
+		if (e->asked)
+			kernels(e, EPOLL_CTL_DEL);
+		e->asked = 0;
+	}
+	sr_unlock(&e->st->sets.lock);
+}
+
 /* ---- linked, and plain again: sets.lock held ---- */
+
+static int count_nested(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+	int n = 0;
+
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
+		n += e->linked && sr_epoll_is_nested(e->set);
+	atomic_store_explicit(&st->sets.nested, n, memory_order_relaxed);
+	return n;
+}
+
+/* The entry is linked now, or is not any more. */
+static void note_linked(struct sr_epoll_entry *e)
+{
+	if (sr_epoll_is_nested(e->set))
+		count_nested(e->st);
+}
+
+bool sr_epoll_count_nested(struct sr_stream *st)
+{
+	int n;
+
+	sr_lock(&st->sets.lock);
+	n = count_nested(st);
+	sr_unlock(&st->sets.lock);
+	return n;
+}
 
 /* The kernel's set tells of the entry as it is from now on; a call that has begun already may
  * not see it. */
@@ -195,7 +259,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	if (!sr_epoll_install(e->set))
 		return false;
 	e->linked = true;
-	e->asked = added ? 0 : anchor_events(e);
+	e->asked = added ? 0 : anchor_events_now(e);
 	if (!added && kernels(e, EPOLL_CTL_MOD)) {
 		e->asked = 0;
 		e->linked = false;
@@ -205,6 +269,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	atomic_fetch_sub(&e->set->plain, 1);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
+	note_linked(e);
 	sr_epoll_list(e, added ? SR_EPOLL_ALL : news_of_link(e));
 	return true;
 }
@@ -227,6 +292,9 @@ static void make_plain(struct sr_epoll_entry *e)
 	e->asked = 0;
 	kernels(e, op);
 	note_since(e);
+	note_linked(e);
+	if (sr_epoll_is_nested(e->set))
+		sr_epoll_list(e, 0);	/* it leaves the queue if it is there */
 }
 
 void sr_epoll_remove(struct sr_epoll_entry *e)
@@ -252,6 +320,8 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	atomic_fetch_sub(&set->plain, 1);
 	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) |
 					SR_EPOLL_DEAD);
+	if (sr_epoll_is_nested(set))
+		count_nested(st);
 	sr_epoll_list(e, 0);
 }
 
@@ -382,7 +452,7 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 		note_changed(e);
 		return r;
 	}
-	r = e->asked ? ask_anchor(e) : 0;
+	r = e->asked && !sr_epoll_is_nested(e->set) ? ask_anchor(e, true, 0) : 0;
 	sr_epoll_list(e, SR_EPOLL_ALL);
 	return r;
 }
@@ -462,6 +532,8 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			plain = true;
 			sr_stream_plain(st, SR_REASON_EPOLL, false);
 		}
+		if (sr_epoll_is_nested(set))
+			sr_epoll_settle_changed(st);
 	}
 	if (plain) {
 		if (adds)

@@ -6,13 +6,14 @@
  * A set is an open epoll instance; each descriptor of the program that refers
  * to it has an entry in the table.  Streams in a foreign set are plain.  A set is
  * foreign if it is not in the table (it was received from another process, or
- * inherited over exec), was inherited over fork while others have it, is handed to another
- * process, polled, or put into another set.
+ * inherited over exec), was inherited over fork while others have it, or is handed to another
+ * process.  A set that is polled, or put into another set, is nested (nest.c).
  */
 #ifndef SR_EPOLL_H
 #define SR_EPOLL_H
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
 
@@ -63,6 +64,21 @@ void sr_epoll_other(int epfd);
 /* epoll_pwait(2) for a set of the table. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask);
+
+/* If epfd is a set it is nested from now on: readable for the kernel as long as it has
+ * something to report.  (If that cannot be, it is foreign.) */
+void sr_epoll_nest(int epfd);
+/* The caller has taken bytes from the stream, or room, and holds no lock.  Sets that are
+ * nested are readable for it no longer than it is ready. */
+void sr_epoll_settle(struct sr_stream *st);
+/* The same for all entries that were listed, no lock held.  A load if there are none. */
+void sr_epolls_tidy_all(void);
+extern atomic_bool sr_epolls_untidy;
+static inline void sr_epolls_tidy(void)
+{
+	if (__builtin_expect(atomic_load_explicit(&sr_epolls_untidy, memory_order_relaxed), 0))
+		sr_epolls_tidy_all();
+}
 
 /* If epfd is a set it is foreign from now on.  A stream whose peer does not answer in
  * time becomes plain later; but not (must) if the set is about to be handed on: then all

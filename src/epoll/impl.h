@@ -19,11 +19,14 @@
  *		anchor there, until look() finds that it needs one.
  *   doorbell	of each link that the entry has been armed on, if the link has a
  *		descriptor (shared memory); other links call notify().
- *   waker	an eventfd, one for the set, by which notify() wakes a thread.
+ *   waker	an eventfd, one for the set, by which notify() wakes a thread.  A nested set
+ *		has its flag instead, level-triggered.
  *
  * The list of entries that may have something is described in ready.c, changes and
  * one-shot entries in entry.c, sleeping in wait.c, fork in set.c
  * and family.c.
+ *
+ * A set that is itself waited for: nest.c.
  *
  * Locks, in this order:
  *   set->look_lock  the queue; visits
@@ -31,6 +34,7 @@
  *   st->sets.lock  the stream's entries, their registration in the kernel
  *   set->lock       waker, epfd; the set's list of entries
  *   link kinds' own, waits.lock
+ *   set->flag_lock  the flag
  */
 #ifndef SR_EPOLL_IMPL_H
 #define SR_EPOLL_IMPL_H
@@ -97,6 +101,8 @@ struct sr_epoll {
 	atomic_bool installed;	/* it is in the kernel's set */
 	atomic_bool foreign;
 	atomic_uchar inherited;	/* enum sr_epoll_inherited, family.h */
+	atomic_bool nested;	/* it is waited for itself (nest.c) */
+	atomic_bool untidy;	/* an entry was listed since the queue was looked at */
 	struct sr_slot *paused;	/* `slot' before an exec that may fail */
 	struct sr_slot *slot;	/* counts the processes that have the set; NULL: not counted */
 	struct sr_epoll_entry *entries;
@@ -112,8 +118,8 @@ struct sr_epoll {
 	_Atomic(struct sr_stream *) listener;
 	atomic_bool others;	/* the kernel's set has what is no entry of ours */
 	atomic_bool woken;	/* the waker, and no thread has come yet */
-	/* How many threads are in the kernel's epoll_wait (SR_EPOLL_SLEEPERS), and above that
-	 * how many such calls have begun. */
+	/* How many threads are in the kernel's epoll_wait (SR_EPOLL_SLEEPERS; one more if the
+	 * set is nested), and above that how many such calls have begun. */
 	_Atomic uint64_t sleepers;
 	/* The same of the last such call, as far as is known, that has told all there was. */
 	_Atomic uint64_t drained;
@@ -124,6 +130,10 @@ struct sr_epoll {
 	atomic_uint slow;	/* calls for which nothing is polled (wait.c) */
 	atomic_bool spinning;	/* a thread is */
 	struct sr_spin spin;
+
+	struct sr_mutex flag_lock;	/* a leaf */
+	atomic_int flag;	/* private, -1: none; outlives the set */
+	bool raised;		/* it is readable; flag_lock */
 };
 
 /* The stream's; sets.lock. */
@@ -150,8 +160,9 @@ static inline bool sr_epoll_is_deleted(const struct sr_epoll_entry *e)
 void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener);
 extern struct sr_epoll sr_epoll_parents; /* the set of the entries of the parent process */
 
-/* The waker is there and in the kernel's set.  set->lock not held. */
+/* The waker, or the flag, is there and in the kernel's set.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
+void sr_epoll_uninstall(struct sr_epoll *set);	/* set->lock held */
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
@@ -160,10 +171,15 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 /* The data of a plain one-shot entry. */
 uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
 /* A linked entry is armed on the links of its stream (NULL: not on that one), for room
- * only if there is none (full), and on its anchor if the kernel has a say.  False: it is
- * not linked any more. */
+ * only if there is none (full), and on its anchor if the kernel has a say (anchor), for
+ * these events (asks).  False: it is not linked any more. */
 bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
-		  struct sr_link *tx, bool full, bool anchor);
+		  struct sr_link *tx, bool full, bool anchor, short asks);
+/* An entry of a nested set that is to report nothing, because it is deleted or has fired
+ * once: nothing of it in the kernel's set makes that readable. */
+void sr_epoll_silence(struct sr_epoll_entry *e);
+/* Counts the stream's entries in nested sets.  Are there any? */
+bool sr_epoll_count_nested(struct sr_stream *st);
 /* The entry goes; if it is plain it stays in the kernel's set. */
 void sr_epoll_remove(struct sr_epoll_entry *e);
 /* The entry in the kernel's set is the program's own for good, and ours goes, unless the
@@ -189,6 +205,7 @@ int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 enum {
 	SR_EPOLL_POLL = 1,	/* what is quiet may stay in the queue, not armed */
 	SR_EPOLL_SPIN = 2,	/* a look of a busy wait, which has its own limit */
+	SR_EPOLL_ARMS = 4,	/* the set is nested: what is ready is armed, too */
 };
 int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     unsigned how);
@@ -197,5 +214,28 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 bool sr_epoll_same_core(struct sr_epoll *set, int epfd);
 /* Frees the dead; what lives is dropped. */
 void sr_epoll_drain(struct sr_epoll *set);
+/* Looks at the queue of a nested set, with the entries of the stream (NULL: none) in it, and
+ * reports nothing: what is not ready leaves it.  Ends at the first entry that is ready, but
+ * for `all'.  Then the flag is right. */
+void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st);
+/* Lists the entry, and tells nobody. */
+void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge);
+
+/* ---- nest.c ---- */
+/* Makes the flag of a nested set readable if entries are listed, and else not.  news: it
+ * is an edge, also if the flag is readable already. */
+void sr_epoll_tell(struct sr_epoll *set, bool news);
+/* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
+void sr_epoll_settle_changed(struct sr_stream *st);
+void sr_epoll_unnest(struct sr_epoll *set);	/* it ends */
+/* sr_epoll_list() of an entry in a nested set: it may have something; and: bytes or room have
+ * come. */
+void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge);
+void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge);
+
+static inline bool sr_epoll_is_nested(struct sr_epoll *set)
+{
+	return atomic_load_explicit(&set->nested, memory_order_relaxed);
+}
 
 #endif

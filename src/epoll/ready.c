@@ -60,28 +60,57 @@ static bool claim(struct sr_epoll *set, struct sr_epoll_entry *e)
 	return true;
 }
 
-/* If something is listed, and a thread sleeps.
- * pair sleepers: the caller has changed `ready'; ask_kernel() changes `sleepers'. */
-static void wake(struct sr_epoll *set)
+/* pair sleepers: the caller has changed `ready'; ask_kernel() and sr_epoll_nest() change
+ * `sleepers'. */
+static bool has_sleepers(struct sr_epoll *set)
+{
+	return atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS;
+}
+
+/* A thread sleeps: it is woken if something is listed. */
+static void wake_sleeper(struct sr_epoll *set)
 {
 	const uint64_t one = 1;
 	int err = errno;
 
-	if (!(atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS) || !atomic_load(&set->ready) ||
-	    atomic_exchange(&set->woken, true))
+	if (!atomic_load(&set->ready) || atomic_exchange(&set->woken, true))
 		return;
 	if (sr_now_write(set->waker, &one, sizeof(one)) < 0)
 		atomic_store(&set->woken, false); /* as in loop.c */
 	errno = err;
 }
 
+static void wake(struct sr_epoll *set)
+{
+	if (!has_sleepers(set))
+		return;
+	if (sr_epoll_is_nested(set))
+		sr_epoll_tell(set, false);
+	else
+		wake_sleeper(set);
+}
+
+static void enqueue(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
+{
+	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
+	if (claim(set, e))
+		push(set, e);
+}
+
+void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge)
+{
+	enqueue(e->set, e, edge);
+}
+
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 {
 	struct sr_epoll *set = e->set;
 
-	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
-	if (claim(set, e))
-		push(set, e);
+	if (sr_epoll_is_nested(set)) {
+		sr_epoll_list_nested(e, edge);
+		return;
+	}
+	enqueue(set, e, edge);
 	if (!(atomic_load(&e->state) & SR_EPOLL_DEAD))
 		wake(set);
 }
@@ -90,14 +119,18 @@ void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
  * always reported. */
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 {
-	uint32_t wanted = e->events;
+	uint32_t wanted = e->events, edge;
 
 	if ((what == SR_NOTIFY_RX && !(wanted & SR_EPOLL_IN)) ||
 	    (what == SR_NOTIFY_TX && !(wanted & SR_EPOLL_OUT)))
 		return;
-	sr_epoll_list(e, (news & SR_NOTIFY_RX ? SR_EPOLL_IN : 0) |
-			 (news & SR_NOTIFY_TX ? SR_EPOLL_OUT : 0) |
-			 (news ? EPOLLERR | EPOLLHUP : 0));
+	edge = (news & SR_NOTIFY_RX ? SR_EPOLL_IN : 0) |
+	       (news & SR_NOTIFY_TX ? SR_EPOLL_OUT : 0) |
+	       (news ? EPOLLERR | EPOLLHUP : 0);
+	if (sr_epoll_is_nested(e->set) && !(what & SR_NOTIFY_CTL))
+		sr_epoll_list_arrival(e, edge);
+	else
+		sr_epoll_list(e, edge);
 }
 
 /* ---- what a linked entry has ---- */
@@ -143,14 +176,14 @@ static uint32_t take_edge(struct sr_epoll_entry *e)
 }
 
 /*
- * *stays: it may stay in the queue, not armed; and then, whether it has to.  If not, it
- * is armed and looked at again, until nothing has come meanwhile.
+ * *stays: it may stay in the queue, not armed; and then, whether it has to.  If not, and
+ * always if it must, it is armed and looked at again, until nothing has come meanwhile.
  *
  * Looking at one direction may have moved on the other, and an edge is reported once,
  * with all that there is: so it looks again if there is news.  (The plan polls links.)
  */
 static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
-		     bool *stays)
+		     bool *stays, bool must)
 {
 	struct sr_link *rx = NULL, *tx = NULL;	/* armed, to be compared only */
 	bool arms = false, full, late;
@@ -165,7 +198,9 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		if (arms) {
 			rx = events & SR_EPOLL_IN ? w.link[0] : NULL;
 			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
-			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends))
+			if (must && r)	/* before the doorbell is drained */
+				sr_epoll_tell(e->set, false);
+			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends, w.pass))
 				break;
 		}
 		sr_waitset_drop_links(&w);
@@ -179,7 +214,8 @@ static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 				((events & SR_EPOLL_OUT) && w.link[1] && w.link[1] != tx) ||
 				((events & SR_EPOLL_OUT) && !full &&
 				 atomic_load(&st->out.full));
-		if ((r && !(events & EPOLLET)) || (!late && (*stays || arms)))
+		if ((r && !(events & EPOLLET) && (arms || !must)) ||
+		    (!late && (*stays || arms)))
 			break;
 		arms = !*stays;
 	} while (--tries);
@@ -272,15 +308,18 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	*keep = false;
 	events = e->events;
 	if (!(state & SR_EPOLL_LIVE) ||
-	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED)))
+	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))) {
+		if (how & SR_EPOLL_ARMS)
+			sr_epoll_silence(e);
 		return false;	/* a change lists it */
+	}
 	/* The fast path makes no edges. */
 	fast = events & EPOLLET ? -1 :
 				  sr_fast_poll(e->st, e->number, (short)events);
 	if (fast > 0 || (!fast && stays))
 		r = (uint32_t)fast;
 	else
-		r = look(e, events, &edge, &stays);
+		r = look(e, events, &edge, &stays, how & SR_EPOLL_ARMS);
 	e->quiet = r ? 0 : e->quiet + !spins;
 	if (events & EPOLLET) {
 		edge |= take_seen(e, r);
@@ -289,8 +328,11 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	*ev = (struct epoll_event){ .events = r, .data.u64 = e->data };
 	if (r && (events & EPOLLONESHOT) &&
 	    atomic_compare_exchange_strong(&e->state, &state,
-					   state & ~SR_EPOLL_ARMED))
+					   state & ~SR_EPOLL_ARMED)) {
+		if (how & SR_EPOLL_ARMS)
+			sr_epoll_silence(e);
 		return true;
+	}
 	if (atomic_load(&e->state) != state ||
 	    (r && (events & EPOLLONESHOT))) { /* changed meanwhile, and all is news */
 		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
@@ -333,11 +375,13 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
  * arrival, and in a program that is slow to come back (wait.c). */
 static unsigned how_now(struct sr_epoll *set, unsigned how)
 {
-	bool polls = sr_conf.spin_us && !(atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS) &&
+	bool polls = sr_conf.spin_us && !has_sleepers(set) &&
 		     ((how & SR_EPOLL_SPIN) ||
 		      !atomic_load_explicit(&set->slow, memory_order_relaxed));
 
-	return polls ? how : how & ~(unsigned)SR_EPOLL_POLL;
+	return polls ? how :
+	       (how & ~(unsigned)SR_EPOLL_POLL) |
+	       (sr_epoll_is_nested(set) ? SR_EPOLL_ARMS : 0);
 }
 
 int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
@@ -355,6 +399,64 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	wake(set);
 	sr_unlock(&set->look_lock);
 	return n;
+}
+
+/* ---- nested sets ---- */
+
+/* Would a wait report it?  Then nothing has changed, but it is armed. */
+static bool peek(struct sr_epoll_entry *e)
+{
+	uint32_t edge = take_edge(e), events, r; /* then the state, as in visit() */
+	unsigned state = atomic_load(&e->state);
+	bool stays = false;
+
+	events = e->events;
+	if (!(state & SR_EPOLL_LIVE) ||
+	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))) {
+		sr_epoll_silence(e);
+		return false;
+	}
+	r = look(e, events, &edge, &stays, true);
+	if (events & EPOLLET) {
+		edge |= take_seen(e, r);
+		if (edge)
+			atomic_fetch_or(&e->edge, edge);
+		r &= edge;
+	}
+	if (atomic_load(&e->state) != state) {
+		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
+		return false;
+	}
+	return r || stays;
+}
+
+static void enqueue_linked(struct sr_epoll_entry *e)
+{
+	if (e->linked)
+		enqueue(e->set, e, 0);
+}
+
+void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st)
+{
+	struct sr_epoll_entry *e = NULL, *end;
+
+	sr_lock(&set->look_lock);
+	atomic_store(&set->untidy, false);
+	if (st)
+		sr_epoll_each(st, set, -1, enqueue_linked);
+	queue_news(set);
+	end = all ? set->last : NULL;
+	while (e != end) {
+		e = set->first;
+		if (!peek(e))
+			drop(set, pop(set));
+		else if (e != set->last)
+			append(set, pop(set));
+	}
+	while (queue_news(set), set->first && !peek(set->first))
+		drop(set, pop(set));
+	wake(set);
+	sr_unlock(&set->look_lock);
 }
 
 /* ---- tokens in the kernel's answer ---- */

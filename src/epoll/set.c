@@ -37,7 +37,9 @@ static struct sr_epoll *sets;	/* all there ever were */
 struct sr_epoll sr_epoll_parents = {
 	.epfd = -1,
 	.waker = -1,
+	.flag = -1,
 	.foreign = true,
+	.flag_lock = SR_MUTEX(SR_RANK_LEAF),
 	.lock = SR_MUTEX(SR_RANK_SET),
 	.look_lock = SR_MUTEX(SR_RANK_SET_LOOK),
 };
@@ -85,7 +87,8 @@ static struct sr_epoll *find_free(void)
 	memset(set, 0, sizeof(*set));
 	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
 	sr_mutex_init(&set->lock, SR_RANK_SET);
-	set->waker = -1;
+	sr_mutex_init(&set->flag_lock, SR_RANK_LEAF);
+	set->waker = set->flag = -1;
 	set->next_set = sets;
 	sets = set;
 	return set;
@@ -167,7 +170,8 @@ bool sr_epoll_awaits(struct sr_stream *listener)
 	sr_lock(&sets_lock);
 	for (set = sets; set; set = set->next_set)
 		if (has_listener(set, listener) &&
-		    (atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS))
+		    (atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS) >
+			    sr_epoll_is_nested(set))
 			break;
 	sr_unlock(&sets_lock);
 	return set;
@@ -196,11 +200,12 @@ static int control(struct sr_epoll *set, int op, int fd, uint32_t events,
 	return sr_sys_epoll_ctl(set->epfd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* The waker leaves the kernel's set; set->lock held. */
-static void uninstall(struct sr_epoll *set)
+/* The waker, or the flag, leaves the kernel's set; set->lock held. */
+void sr_epoll_uninstall(struct sr_epoll *set)
 {
 	if (set->installed)
-		control(set, EPOLL_CTL_DEL, set->waker, 0, 0);
+		control(set, EPOLL_CTL_DEL,
+			sr_epoll_is_nested(set) ? set->flag : set->waker, 0, 0);
 	set->installed = false;
 }
 
@@ -226,7 +231,7 @@ static void end(struct sr_epoll *set)
 	sr_epoll_hand_down(set);
 	clear(set);
 	sr_lock(&set->lock);
-	uninstall(set);
+	sr_epoll_uninstall(set);
 	set->epfd = -1;
 	sr_epoll_make_own(set);
 	if (set->slot)
@@ -234,6 +239,7 @@ static void end(struct sr_epoll *set)
 	set->slot = NULL;
 	sr_unlock(&set->lock);
 	sr_epoll_drain(set);
+	sr_epoll_unnest(set);
 	sr_lock(&sets_lock);
 	set->fds = 0;
 	sr_unlock(&sets_lock);
@@ -289,7 +295,7 @@ void sr_epoll_lose(struct sr_epoll *set, bool must)
 	/* A waker that has rung would make the set ready. */
 	sr_lock(&set->lock);
 	if (must || !atomic_load(&set->linked))
-		uninstall(set);
+		sr_epoll_uninstall(set);
 	sr_unlock(&set->lock);
 	errno = err;
 }
@@ -322,6 +328,8 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 
 bool sr_epoll_install(struct sr_epoll *set)
 {
+	uint32_t events = EPOLLIN;
+	atomic_int *fd;
 	bool ok;
 
 	if (atomic_load(&set->installed))
@@ -329,11 +337,12 @@ bool sr_epoll_install(struct sr_epoll *set)
 	if (!sr_epoll_family_watch())
 		return false;
 	sr_lock(&set->lock);
-	if (set->waker < 0)
-		set->waker = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	fd = sr_epoll_is_nested(set) ? &set->flag : &set->waker;
+	events |= sr_epoll_is_nested(set) ? 0 : EPOLLET;
+	if (*fd < 0)
+		*fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!set->installed && set->epfd >= 0 && !atomic_load(&set->foreign))
-		set->installed = !control(set, EPOLL_CTL_ADD, set->waker,
-					  EPOLLIN | EPOLLET, sr_epoll_pool);
+		set->installed = !control(set, EPOLL_CTL_ADD, *fd, events, sr_epoll_pool);
 	ok = set->installed;
 	sr_unlock(&set->lock);
 	return ok;
@@ -388,13 +397,16 @@ static void set_inherit(struct sr_epoll *set)
 {
 	sr_mutex_init(&set->lock, SR_RANK_SET);
 	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
-	set->waker = -1;
+	sr_mutex_init(&set->flag_lock, SR_RANK_LEAF);
+	set->waker = set->flag = -1;
+	set->raised = set->untidy = false;
 	set->listener = NULL;
 	set->installed = set->woken = set->spinning = false;
 	set->entries = set->first = set->last = NULL;
 	set->news = NULL;
 	set->ready = set->plain = 0;
-	set->sleepers = set->drained = 0;
+	set->drained = 0;
+	set->sleepers = set->nested;
 	set->inherited = set->fds ? SR_EPOLL_SHARED : SR_EPOLL_MADE;
 	set->foreign = set->fds;
 	set->linked = set->fds ? 1 : 0;

@@ -435,6 +435,9 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		return r;
 	}
 	sr_cancel_asks = NULL;
+	/* Another thread may have drained a doorbell just now, and have the entry. */
+	if (!r && sr_epoll_is_nested(set) && atomic_load(&set->ready))
+		goto slow;
 	return r;
 slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,

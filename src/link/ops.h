@@ -163,7 +163,9 @@ struct sr_link_ops {
 	 * edge: nobody drains it), or calls notify() if there is no fd (-1).
 	 * The caller calls poll() afterwards.  Later arrivals are not reported
 	 * before the next arm_once(); there is nothing to disarm.  want 0: only
-	 * returns the fd.  any.
+	 * returns the fd.  With SR_ARM_DATA in want the peer's messages, which are no bytes
+	 * and no room, need not make the fd readable, because the service thread hears
+	 * of them anyway and calls notify(); a kind may ignore it.  any.
 	 */
 	int (*arm_once)(struct sr_link *link, unsigned want);
 

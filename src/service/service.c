@@ -15,6 +15,7 @@
 #include "engine/observers.h"
 #include "engine/impl.h"
 #include "engine/stream.h"
+#include "epoll/epoll.h"
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
@@ -99,5 +100,8 @@ void sr_service_work(struct sr_task *t)
 	sr_close_progress(st);
 	sr_stream_rewatch(st);
 	retime(st);
+	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+		sr_epoll_settle(st);
+	sr_epolls_tidy();
 	sr_stream_put(st);
 }

@@ -48,7 +48,7 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (!sr_inside && op == EPOLL_CTL_ADD) {
 		/* A set in another one: that one sleeps on its readiness. */
 		if (fd != epfd)
-			sr_epoll_give_up(fd, false);
+			sr_epoll_nest(fd);
 		sr_epoll_other(epfd);
 	}
 	return sr_real.epoll_ctl(epfd, op, fd, event);

@@ -251,6 +251,7 @@ void sr_stream_detach(struct sr_stream *st, int fd)
 		close_last(st, fd);
 	}
 	sr_waiters_wake(st);
+	sr_epolls_tidy();
 	sr_stream_put(st);
 }
 

@@ -20,6 +20,7 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/iov.h"
+#include "epoll/epoll.h"
 #include "upgrade/upgrade.h"
 #include "wait/sleep.h"
 #include "sock/sock.h"
@@ -499,6 +500,8 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 	sr_upgrade_used(st);
 	sr_hold();
 	r = recv_message(st, fd, msg, flags, waited);
+	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+		sr_epoll_settle(st);
 	sr_release();
 	return r;
 }

@@ -23,6 +23,7 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/iov.h"
+#include "epoll/epoll.h"
 #include "upgrade/upgrade.h"
 #include "wait/sleep.h"
 #include "sock/sock.h"
@@ -426,6 +427,8 @@ static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
 		r = -EINVAL;
 	else if (shut)
 		r = send_slow(st, &sleep, src, flags);
+	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+		sr_epoll_settle(st);
 	return pipe_error(r, src->signalled ? MSG_NOSIGNAL : flags);
 }
 

@@ -15,8 +15,9 @@
  * packet wakes the other end's sleepers, and one descriptor serves both
  * directions.
  *
- * Messages and a drop ring the doorbell if the other end sleeps.  They always
- * wake its service thread, by a packet on the line, which is the connection of
+ * Messages and a drop ring the doorbell if the other end sleeps, unless a sleeper there is an
+ * epoll set that is itself waited for: a ring makes that readable, and a message
+ * is nothing to report (BY_LINE).  They always wake its service thread, by a packet on the line, which is the connection of
  * the rendezvous.  The line is a descriptor of its own, so that data wake one
  * thread and not the service thread as well (4 us of a sleeping round trip of
  * 10).  The line's end of file says that the peer is gone.
@@ -74,9 +75,9 @@ static bool drain(struct sr_shm *l, int fd)
 }
 
 /* In `asleep`, besides the SR_NOTIFY_ bits: how the sleeper is to be woken. */
-enum { BY_DOORBELL = 1 << 6, BY_FUTEX = 1 << 7 };
+enum { BY_LINE = SR_ARM_DATA, BY_DOORBELL = 1 << 6, BY_FUTEX = 1 << 7 };
 #define WANTED (SR_NOTIFY_RX | SR_NOTIFY_TX)
-static_assert((WANTED & (BY_DOORBELL | BY_FUTEX)) == 0, "bits of their own");
+static_assert((WANTED & (BY_LINE | BY_DOORBELL | BY_FUTEX)) == 0, "bits of their own");
 
 static void wake_futex(_Atomic uint32_t *word)
 {
@@ -127,7 +128,8 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit)
 void sr_shm_ring_all(struct sr_shm *l)
 {
 	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
-	sr_shm_ring(l, WANTED);
+	if (!(atomic_load(&l->peer->asleep) & BY_LINE))
+		sr_shm_ring(l, WANTED);
 	ping(l->line.fd);
 }
 
@@ -163,7 +165,7 @@ int sr_shm_arm(struct sr_link *link, unsigned want)
 int sr_shm_arm_once(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	unsigned others = 0, flags;
+	unsigned others = 0, flags, how = BY_DOORBELL | (want & BY_LINE);
 	bool open = true;
 
 	want &= WANTED;
@@ -179,7 +181,7 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 		flags = atomic_load(&l->own->asleep);
 	}
 	l->armed_once |= want;
-	atomic_fetch_or(&l->own->asleep, want | BY_DOORBELL);
+	atomic_fetch_or(&l->own->asleep, want | how);
 	sr_unlock(&l->arm_lock);
 	sr_fence_look(); /* pair doorbell: sr_shm_ring() */
 	if (others & ~flags)

@@ -194,6 +194,7 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 	struct sr_vlink *l = sr_vlink(link);
 	int fd = -1;
 
+	want &= ~(unsigned)SR_ARM_DATA;
 	sr_vlink_lock(l);
 	if (l->qp) {
 		fd = l->cq.fd;

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * nest.c - sets that are themselves waited for: by poll(2) or select(2), or in another set.
+ *
+ * The kernel tells whether such a set is readable, so what is in the kernel's set must be
+ * true.  A nested set has a flag there, an eventfd that is level-triggered and readable as
+ * long as an entry is listed.  It costs a system call whenever that changes, which ordinary
+ * sets do not pay.
+ *   - No entry is polled: each visit arms it, also if it is ready, so that the next arrival
+ *     rings its doorbell, which makes an edge in an outer set.  The nested set counts as one
+ *     more sleeper.
+ *   - A visit drains the doorbell as it arms.  What leaves the queue is not ready, and then
+ *     neither is the doorbell.
+ *   - A thread that takes bytes, or room, looks at the set behind that (sr_epoll_settle()):
+ *     the kernel's own poll of a set asks its members anew.  So the incoming direction has
+ *     no fast path.
+ *   - A thread that sees bytes or room come makes the flag readable at once.  After a message,
+ *     or a change of the way, the entry may have something to report or not, and the thread
+ *     may hold any lock: so the service thread looks first.
+ *   - Of the anchor the kernel's set has no more than the events that the kernel decides.  A
+ *     mark is read by the service thread.
+ *
+ * tests/model/nest.pml is a model of this.  A set stays nested, as nobody says when its
+ * last waiter has gone.
+ *
+ * Lock: flag_lock, a leaf: who holds it looks at `ready', and then changes the flag.
+ */
+#include "base/real.h"
+
+#include <errno.h>
+
+#include "base/now.h"
+#include "engine/engine.h"
+#include "engine/fast.h"
+#include "epoll/epoll.h"
+#include "epoll/family.h"
+#include "epoll/impl.h"
+
+atomic_bool sr_epolls_untidy;
+
+/* `ready' is looked at with the lock held: of two threads that have changed it, the later one
+ * here sees both changes. */
+void sr_epoll_tell(struct sr_epoll *set, bool news)
+{
+	uint64_t n = 1;
+	int err = errno;
+	bool listed;
+
+	sr_lock(&set->flag_lock);
+	listed = atomic_load(&set->ready);
+	if (set->flag >= 0 && (listed != set->raised || (listed && news))) {
+		if (listed)
+			(void)!sr_now_write(set->flag, &n, sizeof(n));
+		else
+			(void)!sr_now_read(set->flag, &n, sizeof(n));
+		set->raised = listed;
+	}
+	sr_unlock(&set->flag_lock);
+	errno = err;
+}
+
+static void note_untidy(struct sr_epoll *set)
+{
+	atomic_store(&set->untidy, true);
+	atomic_store(&sr_epolls_untidy, true);
+}
+
+void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge)
+{
+	if (atomic_load(&e->state) & SR_EPOLL_DEAD)
+		sr_epoll_enqueue(e, edge);
+	else
+		atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
+	note_untidy(e->set);
+	sr_stream_kick(e->st);
+}
+
+void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge)
+{
+	const unsigned may = SR_EPOLL_LIVE | SR_EPOLL_ARMED;
+
+	if ((atomic_load(&e->state) & may) != may)
+		return;		/* a change lists it */
+	if (sr_loop_here()) {
+		sr_epoll_list_nested(e, edge);
+		return;
+	}
+	sr_epoll_enqueue(e, edge);
+	sr_epoll_tell(e->set, edge);
+}
+
+/* ---- looking ---- */
+
+void sr_epolls_tidy_all(void)
+{
+	struct sr_epoll *set;
+
+	atomic_store(&sr_epolls_untidy, false);
+	for (set = sr_epoll_first(); set; set = set->next_set)
+		if (atomic_load(&set->untidy) && sr_epoll_is_nested(set))
+			sr_epoll_tidy(set, false, NULL);
+}
+
+void sr_epoll_settle(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+	struct sr_epoll *set = NULL;
+
+	sr_lock(&st->sets.lock);
+	e = atomic_load_explicit(&st->sets.first, memory_order_relaxed);
+	for (; e; e = e->next_of_stream) {
+		if (!e->linked || !sr_epoll_is_nested(e->set))
+			continue;
+		if (set && set != e->set) {
+			sr_epoll_enqueue(e, 0);
+			note_untidy(e->set);
+		}
+		set = set ?: e->set;
+	}
+	sr_unlock(&st->sets.lock);
+	if (set)
+		sr_epoll_tidy(set, false, st);
+	sr_epolls_tidy();
+}
+
+/* From now on a receive looks at the stream's nested sets, or not, if there are none. */
+static void update_fast(struct sr_stream *st)
+{
+	sr_lock(&st->rx_lock);
+	sr_fast_update_rx(st);
+	sr_unlock(&st->rx_lock);
+}
+
+void sr_epoll_settle_changed(struct sr_stream *st)
+{
+	update_fast(st);
+	sr_epoll_settle(st);
+}
+
+/* ---- becoming nested ---- */
+
+static void nest_stream(struct sr_stream *st, void *set)
+{
+	if (sr_epoll_each(st, set, -1, NULL) && sr_epoll_count_nested(st))
+		update_fast(st);
+}
+
+/* A thread that is about to wake a sleeper by the waker, which has left the kernel's set, has
+ * listed an entry before: the flag is readable for that. */
+void sr_epoll_nest(int epfd)
+{
+	struct sr_epoll *set = sr_epoll_peek(epfd);
+	bool first, was = false;
+	int err = errno;
+
+	if (!set || sr_epoll_is_nested(set))
+		return;
+	sr_lock(&set->lock);
+	first = !sr_epoll_is_nested(set) && !atomic_load(&set->foreign);
+	if (first) {
+		was = set->installed;
+		sr_epoll_uninstall(set);
+		atomic_store(&set->nested, true);
+		atomic_fetch_add(&set->sleepers, 1); /* pair sleepers: has_sleepers() */
+	}
+	sr_unlock(&set->lock);
+	if (!first || (was && !sr_epoll_install(set))) {
+		sr_epoll_give_up(epfd, false);
+	} else {
+		sr_streams_walk(nest_stream, set);
+		sr_epoll_tidy(set, true, NULL);
+	}
+	errno = err;
+}
+
+void sr_epoll_unnest(struct sr_epoll *set)
+{
+	if (!sr_epoll_is_nested(set))
+		return;
+	sr_epoll_tell(set, false);	/* nothing is listed any more */
+	atomic_store(&set->nested, false);
+	atomic_fetch_sub(&set->sleepers, 1);
+}
