@@ -400,7 +400,8 @@ static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event 
 }
 
 /* If nothing is linked, or nothing of that is listed and the call does not sleep, it is
- * the kernel's call. */
+ * the kernel's call.  But in a nested set another thread may just have drained a doorbell, and
+ * have listed the entry: wait_on() looks again behind the kernel. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask)
 {
@@ -410,7 +411,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 	if (atomic_load_explicit(&set->ready, memory_order_relaxed) ||
 	    (atomic_load_explicit(&set->linked, memory_order_relaxed) &&
-	     (ms || sr_epoll_is_shared(set)))) {
+	     (ms || sr_epoll_is_shared(set) || sr_epoll_is_nested(set)))) {
 		r = wait_ready(set, epfd, ev, max, &due);
 		if (r)
 			return r;
@@ -435,9 +436,6 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		return r;
 	}
 	sr_cancel_asks = NULL;
-	/* Another thread may have drained a doorbell just now, and have the entry. */
-	if (!r && sr_epoll_is_nested(set) && atomic_load(&set->ready))
-		goto slow;
 	return r;
 slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
