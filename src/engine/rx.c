@@ -34,7 +34,7 @@ void sr_stream_broke(struct sr_stream *st, int err)
 	st->out.broken = true;
 	sr_fast_update_tx(st);
 	sr_unlock(&st->tx_lock);
-	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_notify(st, SR_NOTIFY_CHANGE);
 	sr_stream_kick(st);
 }
 

@@ -21,7 +21,7 @@
 static void fin(struct sr_stream *st)
 {
 	sr_sys_shutdown(st->anchor, SHUT_WR);
-	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
+	sr_stream_notify(st, SR_NOTIFY_CHANGE);
 }
 
 /* Lets the link show the peer the bytes that it holds back. */
@@ -117,7 +117,7 @@ static void tx_failed(struct sr_stream *st)
 	st->tx.state = SR_TX_DONE;
 	if (st->out.link)
 		unlink_tx(st);
-	sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_RX);
+	sr_stream_notify(st, SR_NOTIFY_CHANGE);
 }
 
 /*

@@ -323,6 +323,9 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	if (sr_epoll_is_nested(set))
 		count_nested(st);
 	sr_epoll_list(e, 0);
+	atomic_fetch_add(&set->dead, 1);
+	if (sr_epoll_is_nested(set))
+		sr_epoll_tell(set, false);
 }
 
 /* A thread that has received the event already, with a token, leaves it to the next. */

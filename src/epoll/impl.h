@@ -111,6 +111,7 @@ struct sr_epoll {
 	struct sr_epoll_entry *first, *last;	/* the queue */
 	_Atomic(struct sr_epoll_entry *) news;
 	atomic_int ready;	/* entries that are listed */
+	atomic_int dead;	/* how many of them have gone from the set */
 	atomic_int linked;	/* entries that are linked */
 	atomic_int plain;	/* entries that are not */
 	/* One that is in the kernel's set; SR_EPOLL_LISTENERS: several have been.  No
@@ -218,12 +219,13 @@ void sr_epoll_drain(struct sr_epoll *set);
  * reports nothing: what is not ready leaves it.  Ends at the first entry that is ready, but
  * for `all'.  Then the flag is right. */
 void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st);
-/* Lists the entry, and tells nobody. */
+/* Lists the entry, and tells nobody; and: if it is linked. */
 void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge);
+void sr_epoll_enqueue_linked(struct sr_epoll_entry *e);
 
 /* ---- nest.c ---- */
-/* Makes the flag of a nested set readable if entries are listed, and else not.  news: it
- * is an edge, also if the flag is readable already. */
+/* Makes the flag of a nested set readable if entries are listed that are not dead, and else
+ * not.  news: it is an edge, also if the flag is readable already. */
 void sr_epoll_tell(struct sr_epoll *set, bool news);
 /* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
 void sr_epoll_settle_changed(struct sr_stream *st);

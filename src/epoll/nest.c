@@ -38,8 +38,23 @@
 
 atomic_bool sr_epolls_untidy;
 
-/* `ready' is looked at with the lock held: of two threads that have changed it, the later one
- * here sees both changes. */
+/* A thread changes both numbers one after the other, and calls sr_epoll_tell() then.  So it does
+ * no harm if one of them is seen changed and the other not; but an entry that is alive is to be
+ * seen all the time. */
+static bool is_any_listed(struct sr_epoll *set)
+{
+	bool listed;
+	int dead;
+
+	do {
+		dead = atomic_load(&set->dead);
+		listed = atomic_load(&set->ready) > dead;
+	} while (atomic_load(&set->dead) != dead);
+	return listed;
+}
+
+/* What is listed is looked at with the lock held: of two threads that have changed it, the
+ * later one here sees both changes. */
 void sr_epoll_tell(struct sr_epoll *set, bool news)
 {
 	uint64_t n = 1;
@@ -47,7 +62,7 @@ void sr_epoll_tell(struct sr_epoll *set, bool news)
 	bool listed;
 
 	sr_lock(&set->flag_lock);
-	listed = atomic_load(&set->ready);
+	listed = is_any_listed(set);
 	if (set->flag >= 0 && (listed != set->raised || (listed && news))) {
 		if (listed)
 			(void)!sr_now_write(set->flag, &n, sizeof(n));
@@ -139,9 +154,10 @@ void sr_epoll_settle_changed(struct sr_stream *st)
 
 /* ---- becoming nested ---- */
 
+/* Also what has been deleted, or has fired once: its doorbell may have rung since. */
 static void nest_stream(struct sr_stream *st, void *set)
 {
-	if (sr_epoll_each(st, set, -1, NULL) && sr_epoll_count_nested(st))
+	if (sr_epoll_each(st, set, -1, sr_epoll_enqueue_linked) && sr_epoll_count_nested(st))
 		update_fast(st);
 }
 

@@ -270,15 +270,17 @@ static void queue_news(struct sr_epoll *set)
  * listed: it is ours again. */
 static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
-	atomic_fetch_sub(&set->ready, 1);
 	if (atomic_load(&e->state) & SR_EPOLL_DEAD) {
 		/* The thread that has made it so lists it under this lock, and has done
 		 * so then: it is on no list any more, and on none of another set's. */
 		sr_lock(&e->st->sets.lock);
 		sr_unlock(&e->st->sets.lock);
+		atomic_fetch_sub(&set->dead, 1);
+		atomic_fetch_sub(&set->ready, 1);
 		sr_epoll_entry_free(e);
 		return;
 	}
+	atomic_fetch_sub(&set->ready, 1);
 	atomic_store(&e->listed, false); /* pair listed: claim() */
 	if (has_news(e) && claim(set, e))
 		append(set, e);
@@ -430,7 +432,7 @@ static bool peek(struct sr_epoll_entry *e)
 	return r || stays;
 }
 
-static void enqueue_linked(struct sr_epoll_entry *e)
+void sr_epoll_enqueue_linked(struct sr_epoll_entry *e)
 {
 	if (e->linked)
 		enqueue(e->set, e, 0);
@@ -443,7 +445,7 @@ void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st)
 	sr_lock(&set->look_lock);
 	atomic_store(&set->untidy, false);
 	if (st)
-		sr_epoll_each(st, set, -1, enqueue_linked);
+		sr_epoll_each(st, set, -1, sr_epoll_enqueue_linked);
 	queue_news(set);
 	end = all ? set->last : NULL;
 	while (e != end) {

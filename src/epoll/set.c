@@ -404,7 +404,7 @@ static void set_inherit(struct sr_epoll *set)
 	set->installed = set->woken = set->spinning = false;
 	set->entries = set->first = set->last = NULL;
 	set->news = NULL;
-	set->ready = set->plain = 0;
+	set->ready = set->dead = set->plain = 0;
 	set->drained = 0;
 	set->sleepers = set->nested;
 	set->inherited = set->fds ? SR_EPOLL_SHARED : SR_EPOLL_MADE;
@@ -419,6 +419,7 @@ void sr_epolls_forget(void)
 	sr_mutex_init(&sets_lock, SR_RANK_LEAF);
 	sr_mutex_init(&sr_epoll_parents.lock, SR_RANK_SET);
 	sr_mutex_init(&sr_epoll_parents.look_lock, SR_RANK_SET_LOOK);
+	sr_mutex_init(&sr_epoll_parents.flag_lock, SR_RANK_LEAF);
 	sr_epoll_family_forget();
 	for (set = sets; set; set = set->next_set)
 		set_inherit(set);

@@ -55,6 +55,8 @@ enum {
 	SR_NOTIFY_CTL = 1 << 2,	/* a bit in events was set */
 	SR_NOTIFY_WORK = 1 << 3, /* work() must be called in the loop */
 	SR_NOTIFY_VERDICT = 1 << 4, /* of a stream only: the link exists, or is refused */
+	/* of a stream only: its way or its end has changed; perhaps nothing has come */
+	SR_NOTIFY_CHANGE = SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_CTL,
 	SR_ARM_DATA = 1 << 5,	/* to arm_once() only (ops.h) */
 };
 

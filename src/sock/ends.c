@@ -14,6 +14,7 @@
 #include "engine/fast.h"
 #include "engine/impl.h"
 #include "engine/owners.h"
+#include "epoll/epoll.h"
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
@@ -184,7 +185,9 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	r = shut_down(st, fd, how, half);
 	sr_fast_update_rx(st);
 	sr_stream_unlock(st);
-	sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	sr_stream_notify(st, SR_NOTIFY_CHANGE);
 	sr_stream_kick(st);
+	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+		sr_epoll_settle(st);
 	return r;
 }

@@ -153,7 +153,7 @@ void sr_upgrade_count(struct sr_stream *st)
 void sr_upgrade_verdict(struct sr_stream *st, int verdict)
 {
 	if (atomic_exchange(&st->up.verdict, verdict) != verdict)
-		sr_stream_notify(st, SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_VERDICT);
+		sr_stream_notify(st, SR_NOTIFY_CHANGE | SR_NOTIFY_VERDICT);
 	sr_stat_note(st);
 }
 

@@ -142,6 +142,30 @@ teardown() { stop_all; }
 	compare epoll_nest late -w mixed
 }
 
+@test "sets in sets: what the kernel refuses" {
+	compare epoll_nest refused -w mixed
+}
+
+@test "asleep on a set, or on one that has it, by each call" {
+	compare epoll_nest asleep -w mixed
+}
+
+@test "a set in a set, by the number that is closed" {
+	compare epoll_nest numbers -w mixed
+}
+
+@test "a set that is polled: room, and none" {
+	compare epoll_nest room -w mixed
+}
+
+@test "a set in a set that another process waits for, too" {
+	compare epoll_nest shared -w mixed -r 'epoll|peer-dropped'
+}
+
+@test "threads wait for a set, and for one that has it" {
+	compare epoll_nest crowd -n 3
+}
+
 @test "closed descriptors leave the set, duplicates keep them there" {
 	# Twice in one set: plain.
 	compare epoll_close closing -n 2 -w some -r 'epoll|peer-dropped'
@@ -201,6 +225,10 @@ teardown() { stop_all; }
 
 @test "the same, when they had a link before" {
 	compare epoll_process heir-used -w mixed -r 'epoll|peer-dropped'
+}
+
+@test "into the background, with a set in a set" {
+	compare epoll_process background-nested -n 2
 }
 
 @test "into the background: the child of a process that has ended goes on with its set" {

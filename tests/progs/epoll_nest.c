@@ -5,6 +5,10 @@
  */
 #include "epoll.h"
 
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+
 #define ROUNDS 300
 
 /* ---- exchanges ---- */
@@ -213,11 +217,323 @@ static void late_server(int lfd)
 	close(fd);
 }
 
+/* ---- who waits ---- */
+
+/* What the kernel refuses, and what is as before then. */
+static void refused_server(int lfd)
+{
+	int fd = begin(lfd), a = new_set(), b = new_set(), chain[7];
+
+	add(a, fd, EPOLLIN, 1);
+	say_result("itself", control(a, EPOLL_CTL_ADD, a, EPOLLIN, 2));
+	add(b, a, EPOLLIN, 3);
+	say_result("circle", control(a, EPOLL_CTL_ADD, b, EPOLLIN, 4));
+	say_result("twice", control(b, EPOLL_CTL_ADD, a, EPOLLIN, 5));
+	say_result("exclusive", control(new_set(), EPOLL_CTL_ADD, a, EPOLLIN | EPOLLEXCLUSIVE, 6));
+	say_result("closed", control(-1, EPOLL_CTL_ADD, a, EPOLLIN, 7));
+	for (size_t i = 0; i < COUNT(chain); i++) {
+		chain[i] = new_set();
+		say_result("chain", control(chain[i], EPOLL_CTL_ADD, i ? chain[i - 1] : a,
+					    EPOLLIN, 8 + i));
+	}
+	for (int i = 0; i < 5; i++) {
+		order(fd);
+		say("inner %x, outer %x", poll_one(a, 5000), poll_one(b, 5000));
+		for (size_t k = 0; k < COUNT(chain); k++)
+			say("chain %x", poll_one(chain[k], 0));
+		swallow(fd);
+		say("inner %x, outer %x, chain %x", poll_one(a, 0), poll_one(b, 0),
+		    poll_one(chain[2], 0));
+	}
+	close(fd);
+}
+
+struct waiter {
+	int fd, how;
+};
+
+/* 1, if it was woken because the set is ready. */
+static void *wait_for(void *arg)
+{
+	const struct waiter *w = arg;
+	const struct timespec ts = {20, 0};
+	struct pollfd p = {w->fd, POLLIN, 0};
+	struct timeval tv = {20, 0};
+	struct epoll_event ev;
+	sigset_t none;
+	fd_set set;
+
+	sigemptyset(&none);
+	FD_ZERO(&set);
+	FD_SET(w->fd, &set);
+	switch (w->how) {
+	case 0: say_result("poll", poll(&p, 1, 20000)); break;
+	case 1: say_result("ppoll", ppoll(&p, 1, &ts, &none)); break;
+	case 2: say_result("select", select(w->fd + 1, &set, NULL, NULL, &tv)); break;
+	case 3: say_result("pselect", pselect(w->fd + 1, &set, NULL, NULL, &ts, &none)); break;
+	case 4: say_result("epoll_wait", epoll_wait(w->fd, &ev, 1, 20000)); break;
+	default: say_result("epoll_pwait2", epoll_pwait2(w->fd, &ev, 1, &ts, &none)); break;
+	}
+	return NULL;
+}
+
+/* A thread is asleep, by each call, on a set and on one that has it; a message comes, and the
+ * end.  Of the outer sets one fires once. */
+static void asleep_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set(), outer = new_set(), once = new_set(), have;
+	struct waiter w;
+	pthread_t t;
+
+	add(inner, fd, EPOLLIN, 1);
+	add(outer, inner, EPOLLIN, 2);
+	add(once, inner, EPOLLIN | EPOLLONESHOT, 3);
+	for (int i = 0; i < 18; i++) {
+		w = (struct waiter){i % 3 == 0 ? inner : i % 3 == 1 ? outer : once, i / 3};
+		t = start_asleep(wait_for, &w);
+		send_go(fd);
+		pthread_join(t, NULL);
+		say_wait("once", once, 0);
+		swallow(fd);
+		say("taken: %x %x %x", poll_one(inner, 0), poll_one(outer, 0), poll_one(once, 0));
+		mod(once, inner, EPOLLIN | EPOLLONESHOT, 3);
+	}
+	if (ioctl(fd, FIONREAD, &have))
+		die("FIONREAD");
+	w = (struct waiter){outer, 4};
+	t = start_asleep(wait_for, &w);
+	post("end");
+	pthread_join(t, NULL);
+	say("unread: %d, end: %x", have, poll_one(outer, 0));
+	say_wait("inner", inner, 0);
+	say("read: %zu", take(fd, buf, 1));
+	say_wait("outer", outer, 0);
+	close(fd);
+	say("closed: %x", poll_one(outer, 0));
+}
+
+static void asleep_client(void)
+{
+	int fd = begin_client();
+
+	for (int i = 0; i < 18; i++) {
+		await_go(fd);
+		message(fd);
+	}
+	await_post("end");
+	await_peer_asleep();
+	close(fd);
+}
+
+/* The set has two numbers, and the one by which it is in the outer set is closed. */
+static void numbers_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set(), outer = outer_set(inner, EPOLLIN), copy = dup(inner);
+
+	add(copy, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("outer", outer, 5000);
+	swallow(fd);
+	close(inner);
+	say_wait("outer", outer, 0);
+	for (int i = 0; i < 3; i++) {
+		order(fd);
+		say_wait("outer", outer, 5000);
+		say_wait("copy", copy, 0);
+		say("copy: %x", poll_one(copy, 0));
+		swallow(fd);
+		say_wait("outer", outer, 0);
+	}
+	order(fd);
+	close(copy);
+	say_wait("outer", outer, 0);
+	copy = new_set();
+	add(copy, fd, EPOLLIN, 4);
+	say("copy: %x", poll_one(copy, 0));
+	swallow(fd);
+	say("copy: %x", poll_one(copy, 0));
+	close(fd);
+}
+
+/* Room, and no room. */
+static void room_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set(), outer = outer_set(inner, EPOLLIN);
+
+	unblock(fd);
+	add(inner, fd, EPOLLOUT, 1);
+	for (int i = 0; i < 3; i++) {
+		say("room: %x %x", poll_one(inner, 0), poll_one(outer, 0));
+		while (send(fd, buf, sizeof(buf), 0) > 0 || poll_one(fd, 0) & POLLOUT)
+			;
+		say("none: %x %x", poll_one(inner, 0), poll_one(outer, 0));
+		post(i == 0 ? "full" : i == 1 ? "full1" : "full2");
+		say_wait("outer", outer, 20000);
+		say_wait("inner", inner, 0);
+	}
+	close(fd);
+}
+
+static void room_client(void)
+{
+	static char sink[1 << 16];
+	int fd = begin_client();
+	ssize_t n;
+
+	for (int i = 0; i < 3; i++) {
+		await_post(i == 0 ? "full" : i == 1 ? "full1" : "full2");
+		await_peer_asleep();
+		while ((n = recv(fd, sink, sizeof(sink), MSG_DONTWAIT)) > 0)
+			;
+	}
+	while ((n = recv(fd, sink, sizeof(sink), 0)) > 0)
+		;
+	close(fd);
+}
+
+/* ---- other processes ---- */
+
+/* The set that is waited for is another process's to wait for, too: it has the outer one from
+ * its parent, or in a message; the parent reads. */
+static void shared_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set(), outer = outer_set(inner, EPOLLIN), s[2], ep;
+	pid_t pid;
+	char c;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, s))
+		die("socketpair");
+	add(inner, fd, EPOLLIN, 1);
+	order(fd);
+	swallow(fd);
+	pid = split();
+	if (pid == 0) {
+		ep = outer;
+		for (int i = 0; i < 4; i++) {
+			if (i == 2)
+				ep = receive_fd(s[1]);
+			say_wait("child", ep, 20000);
+			put(s[1], "x", 1);
+			take(s[1], &c, 1);
+			say_wait("child: read", ep, 0);
+			put(s[1], "x", 1);
+		}
+		fflush(stdout);
+		_exit(0);
+	}
+	for (int i = 0; i < 4; i++) {
+		if (i == 2)
+			send_fd(s[0], outer);
+		order(fd);
+		take(s[0], &c, 1);
+		say_wait("inner", inner, 0);
+		swallow(fd);
+		put(s[0], "x", 1);
+		take(s[0], &c, 1);
+	}
+	reap(pid);
+	close(fd);
+}
+
+/* ---- threads ---- */
+
+enum { STREAMS = 3, THREADS = 3, TURNS = 400 };
+
+static struct crowd {
+	int inner, outer, stop, fd[STREAMS];
+	atomic_int left;	/* bytes of the last turn */
+} crowd;
+
+static void echo_crowd(int fd)
+{
+	char b[64];
+	ssize_t n;
+	int last;
+
+	while ((n = recv(fd, b, sizeof(b), MSG_DONTWAIT)) > 0) {
+		put(fd, b, (size_t)n);
+		last = 0;
+		for (ssize_t i = 0; i < n; i++)
+			last += b[i] == 'z';
+		if (last && atomic_fetch_sub(&crowd.left, last) == last)
+			add(crowd.inner, crowd.stop, EPOLLIN, (uint64_t)crowd.stop);
+	}
+	mod(crowd.inner, fd, EPOLLIN | EPOLLONESHOT, (uint64_t)fd);
+}
+
+/* Some threads wait for the outer set, others for the inner one; what each finds there
+ * first is its own until it has answered. */
+static void *serve(void *arg)
+{
+	bool outside = arg;
+	struct epoll_event ev = {0}, out;
+
+	while (ev.data.fd != crowd.stop) {
+		if (outside && epoll_wait(crowd.outer, &out, 1, -1) < 1)
+			die("outer");
+		if (epoll_wait(crowd.inner, &ev, 1, outside ? 0 : -1) == 1 &&
+		    ev.data.fd != crowd.stop)
+			echo_crowd(ev.data.fd);
+	}
+	return NULL;
+}
+
+static void crowd_server(int lfd)
+{
+	pthread_t t[THREADS];
+
+	crowd.inner = new_set();
+	crowd.outer = outer_set(crowd.inner, EPOLLIN);
+	crowd.stop = eventfd(1, 0);
+	crowd.left = 16 * STREAMS;
+	for (int i = 0; i < STREAMS; i++) {
+		crowd.fd[i] = begin(lfd);
+		add(crowd.inner, crowd.fd[i], EPOLLIN | EPOLLONESHOT, (uint64_t)crowd.fd[i]);
+	}
+	for (int i = 0; i < THREADS; i++)
+		t[i] = start(serve, i % 3 != 2 ? &crowd : NULL);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < STREAMS; i++)
+		close(crowd.fd[i]);
+}
+
+/* Sends to some streams, and waits for all answers. */
+static void crowd_client(void)
+{
+	struct data d = DATA(5);
+	int fd[STREAMS];
+	unsigned some;
+	char b[16];
+
+	for (int i = 0; i < STREAMS; i++)
+		fd[i] = begin_client();
+	for (int k = 1; k <= TURNS; k++) {
+		some = k < TURNS ? 1 + (unsigned)(data_next(&d) % ((1 << STREAMS) - 1)) :
+				   (1 << STREAMS) - 1;
+		memset(b, k < TURNS ? 'a' : 'z', sizeof(b));
+		for (int i = 0; i < STREAMS; i++)
+			if (some & 1u << i)
+				put(fd[i], b, sizeof(b));
+		for (int i = 0; i < STREAMS; i++)
+			if ((some & 1u << i) && take(fd[i], b, sizeof(b)) != sizeof(b))
+				die("take");
+	}
+	for (int i = 0; i < STREAMS; i++)
+		close(fd[i]);
+}
+
 const struct tcp_case cases[] = {
 	{"exchange", exchange_server, exchange_client},
 	{"taken", taken_server, obey_client},
 	{"entry", entry_server, obey_client},
 	{"edge", edge_server, obey_client},
 	{"late", late_server, obey_client},
+	{"refused", refused_server, obey_client},
+	{"asleep", asleep_server, asleep_client},
+	{"numbers", numbers_server, obey_client},
+	{"room", room_server, room_client},
+	{"shared", shared_server, obey_client},
+	{"crowd", crowd_server, crowd_client},
 	{0},
 };

@@ -255,8 +255,9 @@ static void heir_used_client(void) { heir(true); }
 
 #define ROUNDS 100
 
-/* Each message comes back, and the set tells of it. */
-static void exchange(int ep, int fd, int rounds)
+/* Each message comes back, and the set tells of it, and before the set the one (outer; -1:
+ * none) that it is in. */
+static void exchange(int outer, int ep, int fd, int rounds)
 {
 	struct epoll_event ev;
 	size_t got;
@@ -264,7 +265,8 @@ static void exchange(int ep, int fd, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		put(fd, buf, 1000);
 		for (got = 0; got < 1000;) {
-			if (epoll_wait(ep, &ev, 1, 20000) != 1) {
+			if ((outer >= 0 && epoll_wait(outer, &ev, 1, 20000) != 1) ||
+			    epoll_wait(ep, &ev, 1, outer >= 0 ? 0 : 20000) != 1) {
 				say("round %d: NO EVENT", i);
 				exit(1);
 			}
@@ -287,10 +289,11 @@ static void repeat_server(int lfd)
 	}
 }
 
-/* A program that has made its set ends, and its child goes on.  early: it has connected, too. */
-static void background(bool early)
+/* A program that has made its set ends, and its child goes on.  early: it has connected, too.
+ * nests: the set is in another one. */
+static void background(bool early, bool nests)
 {
-	int ends[2], over[2], fd = -1, ep;
+	int ends[2], over[2], fd = -1, ep, outer = -1;
 	pid_t pid;
 	char c;
 
@@ -307,6 +310,10 @@ static void background(bool early)
 	if (pipe(ends))
 		die("pipe");
 	ep = new_set();
+	if (nests) {
+		outer = new_set();
+		add(outer, ep, EPOLLIN, 7);
+	}
 	if (early) {
 		fd = dial();
 		add(ep, fd, EPOLLIN, 1);
@@ -321,7 +328,7 @@ static void background(bool early)
 			fd = dial();
 			add(ep, fd, EPOLLIN, 1);
 		}
-		exchange(ep, fd, ROUNDS);
+		exchange(outer, ep, fd, ROUNDS);
 		del(ep, fd);
 		close(fd);
 		fd = -1;
@@ -332,12 +339,17 @@ static void background(bool early)
 
 static void background_client(void)
 {
-	background(false);
+	background(false, false);
 }
 
 static void background_early_client(void)
 {
-	background(true);
+	background(true, false);
+}
+
+static void background_nested_client(void)
+{
+	background(false, true);
 }
 
 const struct tcp_case cases[] = {
@@ -350,5 +362,6 @@ const struct tcp_case cases[] = {
 	{"half-fork", half_fork_server, half_fork_client},
 	{"background", repeat_server, background_client},
 	{"background-early", repeat_server, background_early_client},
+	{"background-nested", repeat_server, background_nested_client},
 	{0},
 };

@@ -9,8 +9,8 @@
  * and keeps the rest to itself if the member has it: an edge too many is no mistake, but
  * one that is missing is.
  *
- * In every third sequence it also does what makes streams plain: duplicates, sets in sets
- * and under poll, EPOLLEXCLUSIVE.
+ * In every third sequence it also does what makes streams plain: duplicates, EPOLLEXCLUSIVE.
+ * In these and in another third it puts sets into sets, and polls them.
  */
 #include "walk_moves.h"
 
@@ -37,7 +37,7 @@ static void control_any(struct end *set, struct end *e)
 	uint64_t data = data_next(&dice);
 
 	op = !t && roll(5) ? EPOLL_CTL_ADD : ops[roll(COUNT(ops))];
-	if (e->kind == SET && !rare)
+	if (e->kind == SET && !nests)
 		return;
 	r = control(number(set), op, fd, events, data);
 	say("control %d of %d in %d, %x: %s", op, index_of(e), index_of(set), events,
@@ -257,7 +257,8 @@ static void poll_set(struct end *set)
 
 	for (struct entry *t = entries; t < entries + ENTRIES; t++)
 		if (t->end && t->set == set && !ready && !expected(t) &&
-		    ((t->events & EPOLLET) || !t->armed))
+		    ((t->events & EPOLLET) || !t->armed ||
+		     ((t->events & (EPOLLIN | EPOLLRDHUP)) == EPOLLRDHUP && t->end->unread)))
 			return;		/* it may have an edge too many, or a hang-up */
 	say("poll %d: %d", index_of(set), poll(&p, 1, ready ? 5000 : 0));
 }
@@ -275,7 +276,7 @@ static void step(struct end *set, struct end *e)
 	else if (what < 60)
 		read_any(e);
 	else if (what < 78)
-		harvest(set);
+		nests && !rare && roll(2) ? poll_set(set) : harvest(set);
 	else if (what < 82)
 		wrong(set, e);
 	else if (what < 85)
@@ -301,6 +302,7 @@ static void walk(uint64_t seed)
 	dice = (struct data)DATA(seed);
 	memset(entries, 0, sizeof(entries));
 	rare = !(seed % 3);
+	nests = seed % 3 < 2;
 	say("seed %llu", (unsigned long long)seed);
 	new_pair();
 	new_pair();

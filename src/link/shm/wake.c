@@ -16,9 +16,9 @@
  * directions.
  *
  * Messages and a drop ring the doorbell if the other end sleeps, unless a sleeper there is an
- * epoll set that is itself waited for: a ring makes that readable, and a message
- * is nothing to report (BY_LINE).  They always wake its service thread, by a packet on the line, which is the connection of
- * the rendezvous.  The line is a descriptor of its own, so that data wake one
+ * epoll set that is itself waited for: a ring makes that set readable, and a message
+ * is nothing to report (BY_LINE).  They always wake the other end's service thread, by a
+ * packet on the line, which is the connection of the rendezvous.  The line is a descriptor of its own, so that data wake one
  * thread and not the service thread as well (4 us of a sleeping round trip of
  * 10).  The line's end of file says that the peer is gone.
  *
