@@ -34,183 +34,18 @@
 #include "epoll/epoll.h"
 #include "epoll/family.h"
 #include "epoll/impl.h"
+#include "epoll/member.h"
+#include "epoll/nest.h"
 #include "epoll/pool.h"
 
-#define COUNT 63u		/* of the changes, in a one-shot token */
-
-/* The stream goes back to TCP, in the background. */
-static void leave(struct sr_stream *st)
+void sr_epoll_go_plain(struct sr_stream *st)
 {
 	sr_stream_bar(st, SR_REASON_EPOLL);
 	atomic_store(&st->want_tcp, true);
 	sr_stream_kick(st);
 }
 
-/* ---- the entry in the kernel's set ---- */
-
-static uint64_t token_of(const struct sr_epoll_entry *e, unsigned kind)
-{
-	return (uint64_t)(uintptr_t)e | kind;
-}
-
-uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e)
-{
-	return token_of(e, SR_EPOLL_ONESHOT) | (state / SR_EPOLL_STEP & COUNT) << 2;
-}
-
-static int kernels(struct sr_epoll_entry *e, int op)
-{
-	unsigned state = atomic_load(&e->state);
-	uint32_t events = e->linked ? e->asked | EPOLLET : e->events;
-	uint64_t data = e->linked ? token_of(e, SR_EPOLL_ANCHOR) : e->data;
-
-	if (events & EPOLLONESHOT) {
-		data = sr_epoll_oneshot(state, e);
-		if (!(state & SR_EPOLL_ARMED))
-			events = EPOLLET; /* none, until the program says more */
-	}
-	return sr_epoll_control(e->set, op, e->number, events, data);
-}
-
-static uint32_t anchor_events(struct sr_epoll_entry *e)
-{
-	return (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLRDHUP; /* never 0 */
-}
-
-/* The same at a switch.  In a nested set only the directions whose gates are open: behind
- * the other ones a mark comes, which is nothing to be read. */
-static uint32_t anchor_events_now(struct sr_epoll_entry *e)
-{
-	uint32_t ours = 0;
-
-	if (sr_epoll_is_nested(e->set)) {
-		ours |= sr_gate_shut(&e->st->in.gate) ? SR_EPOLL_IN & ~EPOLLRDHUP : 0;
-		ours |= sr_gate_shut(&e->st->out.gate) ? SR_EPOLL_OUT : 0;
-	}
-	return anchor_events(e) & ~ours;
-}
-
-/* Of the anchor, at least what the entry is to report.  More does no harm, but in a nested
- * set, which would be readable for it: there it is what the kernel has a say in (asks). */
-static int ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
-{
-	const uint32_t some = SR_EPOLL_IN | SR_EPOLL_OUT;
-	uint32_t events = e->asked | anchor_events(e);
-	bool asked = e->asked;
-
-	if (sr_epoll_is_nested(e->set))
-		events = ((unsigned short)asks & some & anchor_events(e)) | EPOLLRDHUP;
-	else if (!anchor)
-		return 0;
-	if (events == e->asked || (!anchor && !asked))
-		return 0;
-	e->asked = events;
-	return kernels(e, asked ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
-}
-
-/* ---- doorbells of links ---- */
-
-static void door_drop(struct sr_epoll_entry *e, struct sr_epoll_doorbell *d)
-{
-	if (!d->link)
-		return;
-	if (d->fd >= 0)
-		sr_epoll_control(e->set, EPOLL_CTL_DEL, d->fd, 0, 0);
-	sr_link_put(d->link);
-	*d = (struct sr_epoll_doorbell){ 0 };
-}
-
-/* False: no wake-up can come from it, or the stream is in the set by two
- * descriptors. */
-static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
-{
-	struct sr_epoll_doorbell *d = e->door;
-	int fd;
-
-	if (!link)
-		return true;
-	if (d->link != link && (e->door[1].link == link || d->link))
-		d++;
-	if (want && sr_epoll_is_nested(e->set))
-		want |= SR_ARM_DATA;
-	fd = link->ops->arm_once(link, want);
-	if (d->link == link)
-		return true;
-	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
-	if (fd < 0 || !sr_epoll_control(e->set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
-					token_of(e, SR_EPOLL_DOORBELL)))
-		return true;
-	d->fd = -1;
-	return false;
-}
-
-bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
-		  struct sr_link *tx, bool full, bool anchor, short asks)
-{
-	struct sr_stream *st = e->st;
-	bool ok = true, linked;
-	int i;
-
-	sr_lock(&st->sets.lock);
-	linked = e->linked;
-	if (linked) {
-		for (i = 0; i < 2; i++)
-			if (e->door[i].link != rx && e->door[i].link != tx)
-				door_drop(e, &e->door[i]);
-		ok = arm(e, rx, SR_NOTIFY_RX) &&
-		     arm(e, tx, full ? SR_NOTIFY_TX : 0) &&
-		     !ask_anchor(e, anchor, asks);
-	}
-	sr_unlock(&st->sets.lock);
-	if (!ok)
-		leave(st);
-	return linked;
-}
-
-void sr_epoll_silence(struct sr_epoll_entry *e)
-{
-	const unsigned may = SR_EPOLL_LIVE | SR_EPOLL_ARMED;
-
-	sr_lock(&e->st->sets.lock);
-	if (e->linked && (atomic_load(&e->state) & may) != may) {
-		door_drop(e, &e->door[0]);
-		door_drop(e, &e->door[1]);
-		if (e->asked)
-			kernels(e, EPOLL_CTL_DEL);
-		e->asked = 0;
-	}
-	sr_unlock(&e->st->sets.lock);
-}
-
 /* ---- linked, and plain again: sets.lock held ---- */
-
-static int count_nested(struct sr_stream *st)
-{
-	struct sr_epoll_entry *e;
-	int n = 0;
-
-	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
-		n += e->linked && sr_epoll_is_nested(e->set);
-	atomic_store_explicit(&st->sets.nested, n, memory_order_relaxed);
-	return n;
-}
-
-/* The entry is linked now, or is not any more. */
-static void note_linked(struct sr_epoll_entry *e)
-{
-	if (sr_epoll_is_nested(e->set))
-		count_nested(e->st);
-}
-
-bool sr_epoll_count_nested(struct sr_stream *st)
-{
-	int n;
-
-	sr_lock(&st->sets.lock);
-	n = count_nested(st);
-	sr_unlock(&st->sets.lock);
-	return n;
-}
 
 /* The kernel's set tells of the entry as it is from now on; a call that has begun already may
  * not see it. */
@@ -259,8 +94,8 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	if (!sr_epoll_install(e->set))
 		return false;
 	e->linked = true;
-	e->asked = added ? 0 : anchor_events_now(e);
-	if (!added && kernels(e, EPOLL_CTL_MOD)) {
+	e->asked = added ? 0 : sr_epoll_anchor_events(e);
+	if (!added && sr_epoll_kernels(e, EPOLL_CTL_MOD)) {
 		e->asked = 0;
 		e->linked = false;
 		return false;
@@ -269,7 +104,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	atomic_fetch_sub(&e->set->plain, 1);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
-	note_linked(e);
+	sr_epoll_note_nested(e);
 	sr_epoll_list(e, added ? SR_EPOLL_ALL : news_of_link(e));
 	return true;
 }
@@ -277,8 +112,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 static void entry_unlink(struct sr_epoll_entry *e)
 {
 	sr_wait_detach(e->st, &e->node);
-	door_drop(e, &e->door[0]);
-	door_drop(e, &e->door[1]);
+	sr_epoll_doors_drop(e);
 	e->linked = false;
 	atomic_fetch_sub(&e->set->linked, 1);
 	atomic_fetch_add(&e->set->plain, 1);
@@ -290,9 +124,9 @@ static void make_plain(struct sr_epoll_entry *e)
 
 	entry_unlink(e);
 	e->asked = 0;
-	kernels(e, op);
+	sr_epoll_kernels(e, op);
 	note_since(e);
-	note_linked(e);
+	sr_epoll_note_nested(e);
 	if (sr_epoll_is_nested(e->set))
 		sr_epoll_list(e, 0);	/* it leaves the queue if it is there */
 }
@@ -306,7 +140,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	if (e->linked)
 		entry_unlink(e);
 	if (e->asked)
-		kernels(e, EPOLL_CTL_DEL);
+		sr_epoll_kernels(e, EPOLL_CTL_DEL);
 	if (p == e) {
 		atomic_store(&st->sets.first, e->next_of_stream);
 	} else {
@@ -320,8 +154,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	atomic_fetch_sub(&set->plain, 1);
 	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) |
 					SR_EPOLL_DEAD);
-	if (sr_epoll_is_nested(set))
-		count_nested(st);
+	sr_epoll_note_nested(e);
 	sr_epoll_list(e, 0);
 	atomic_fetch_add(&set->dead, 1);
 	if (sr_epoll_is_nested(set))
@@ -427,7 +260,7 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	if (!e)
 		return -ENOMEM;
 	if (atomic_load(&set->foreign)) /* since control_locked() has looked */
-		leave(st);
+		sr_epoll_go_plain(st);
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
 	e->next_of_stream = sr_epoll_entries(st);
@@ -435,8 +268,8 @@ static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	if (shut && entry_link(e, true))
 		return 0;
 	if (shut)
-		leave(st);	/* no descriptor left, or the like */
-	r = kernels(e, EPOLL_CTL_ADD);
+		sr_epoll_go_plain(st);	/* no descriptor left, or the like */
+	r = sr_epoll_kernels(e, EPOLL_CTL_ADD);
 	note_changed(e);
 	if (r < 0)
 		sr_epoll_remove(e);
@@ -451,11 +284,11 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 	 * descriptor was closed behind our back.  Then the entry is void.) */
 	set_events(e, ev->events, ev->data.u64);
 	if (!e->linked) {
-		r = kernels(e, EPOLL_CTL_MOD);
+		r = sr_epoll_kernels(e, EPOLL_CTL_MOD);
 		note_changed(e);
 		return r;
 	}
-	r = e->asked && !sr_epoll_is_nested(e->set) ? ask_anchor(e, true, 0) : 0;
+	r = e->asked && !sr_epoll_is_nested(e->set) ? sr_epoll_ask_anchor(e, true, 0) : 0;
 	sr_epoll_list(e, SR_EPOLL_ALL);
 	return r;
 }

@@ -169,18 +169,8 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
 
 /* ---- entry.c ---- */
-/* The data of a plain one-shot entry. */
-uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
-/* A linked entry is armed on the links of its stream (NULL: not on that one), for room
- * only if there is none (full), and on its anchor if the kernel has a say (anchor), for
- * these events (asks).  False: it is not linked any more. */
-bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
-		  struct sr_link *tx, bool full, bool anchor, short asks);
-/* An entry of a nested set that is to report nothing, because it is deleted or has fired
- * once: nothing of it in the kernel's set makes that readable. */
-void sr_epoll_silence(struct sr_epoll_entry *e);
-/* Counts the stream's entries in nested sets.  Are there any? */
-bool sr_epoll_count_nested(struct sr_stream *st);
+/* The stream goes back to TCP, in the background. */
+void sr_epoll_go_plain(struct sr_stream *st);
 /* The entry goes; if it is plain it stays in the kernel's set. */
 void sr_epoll_remove(struct sr_epoll_entry *e);
 /* The entry in the kernel's set is the program's own for good, and ours goes, unless the
@@ -215,29 +205,8 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 bool sr_epoll_same_core(struct sr_epoll *set, int epfd);
 /* Frees the dead; what lives is dropped. */
 void sr_epoll_drain(struct sr_epoll *set);
-/* Looks at the queue of a nested set, with the entries of the stream (NULL: none) in it, and
- * reports nothing: what is not ready leaves it.  Ends at the first entry that is ready, but
- * for `all'.  Then the flag is right. */
-void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st);
 /* Lists the entry, and tells nobody; and: if it is linked. */
 void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge);
 void sr_epoll_enqueue_linked(struct sr_epoll_entry *e);
-
-/* ---- nest.c ---- */
-/* Makes the flag of a nested set readable if entries are listed that are not dead, and else
- * not.  news: it is an edge, also if the flag is readable already. */
-void sr_epoll_tell(struct sr_epoll *set, bool news);
-/* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
-void sr_epoll_settle_changed(struct sr_stream *st);
-void sr_epoll_unnest(struct sr_epoll *set);	/* it ends */
-/* sr_epoll_list() of an entry in a nested set: it may have something; and: bytes or room have
- * come. */
-void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge);
-void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge);
-
-static inline bool sr_epoll_is_nested(struct sr_epoll *set)
-{
-	return atomic_load_explicit(&set->nested, memory_order_relaxed);
-}
 
 #endif

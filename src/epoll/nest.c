@@ -35,6 +35,7 @@
 #include "epoll/epoll.h"
 #include "epoll/family.h"
 #include "epoll/impl.h"
+#include "epoll/nest.h"
 
 atomic_bool sr_epolls_untidy;
 
@@ -138,6 +139,34 @@ void sr_epoll_settle(struct sr_stream *st)
 	sr_epolls_tidy();
 }
 
+/* sets.lock held. */
+static int count_nested(struct sr_stream *st)
+{
+	struct sr_epoll_entry *e;
+	int n = 0;
+
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
+		n += e->linked && sr_epoll_is_nested(e->set);
+	atomic_store_explicit(&st->sets.nested, n, memory_order_relaxed);
+	return n;
+}
+
+void sr_epoll_note_nested(struct sr_epoll_entry *e)
+{
+	if (sr_epoll_is_nested(e->set))
+		count_nested(e->st);
+}
+
+static bool has_nested(struct sr_stream *st)
+{
+	int n;
+
+	sr_lock(&st->sets.lock);
+	n = count_nested(st);
+	sr_unlock(&st->sets.lock);
+	return n;
+}
+
 /* From now on a receive looks at the stream's nested sets, or not, if there are none. */
 static void update_fast(struct sr_stream *st)
 {
@@ -157,7 +186,7 @@ void sr_epoll_settle_changed(struct sr_stream *st)
 /* Also what has been deleted, or has fired once: its doorbell may have rung since. */
 static void nest_stream(struct sr_stream *st, void *set)
 {
-	if (sr_epoll_each(st, set, -1, sr_epoll_enqueue_linked) && sr_epoll_count_nested(st))
+	if (sr_epoll_each(st, set, -1, sr_epoll_enqueue_linked) && has_nested(st))
 		update_fast(st);
 }
 

@@ -33,9 +33,11 @@
 #include "wait/waitset.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
+#include "epoll/look.h"
+#include "epoll/member.h"
+#include "epoll/nest.h"
 #include "epoll/pool.h"
 
-#define LOOKS 8
 #define QUIET 32		/* visits that an entry is polled for, spinning apart */
 #define POLLED 64		/* entries that one thread may poll */
 
@@ -133,99 +135,6 @@ void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 		sr_epoll_list(e, edge);
 }
 
-/* ---- what a linked entry has ---- */
-
-/* Fills w, with references to the links to arm. */
-static uint32_t level(struct sr_stream *st, uint32_t events,
-		      struct sr_waitset_entry *w)
-{
-	struct pollfd p = { -1, 0, 0 };
-	bool open, full;
-
-	*w = (struct sr_waitset_entry){ .st = st, .events = (short)(events & 0x7fff) };
-	/* A gate that shuts meanwhile does so before a mark can come: what the kernel has may
-	 * be one, and nothing to be read.  Room that comes after out.full was set is an edge
-	 * (take_token()), so the kernel is asked again when it has been set here. */
-	do {
-		sr_waitset_drop_links(w);
-		open = !sr_gate_shut(&st->in.gate);
-		sr_waitset_plan(w);
-		if (!w->shut)
-			return 0; /* the kernel says it, with the program's data */
-		p.fd = w->pass || w->ends ? st->anchor : -1;
-		p.events = sr_waitset_asks(w);
-		p.revents = 0;
-		if (p.fd >= 0 && sr_now_poll(&p, 1) < 0)
-			p.revents = 0;
-		full = w->pass & ~p.revents & SR_EPOLL_OUT;
-	} while ((open && sr_gate_shut(&st->in.gate)) ||
-		 (full && !atomic_exchange(&st->out.full, true)));
-	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
-}
-
-static bool has_news(struct sr_epoll_entry *e)
-{
-	return atomic_load(&e->edge) & SR_EPOLL_AGAIN;
-}
-
-/* Takes note of what is news by now. */
-static uint32_t take_edge(struct sr_epoll_entry *e)
-{
-	return atomic_load_explicit(&e->edge, memory_order_relaxed) ?
-		       atomic_exchange(&e->edge, 0) & ~SR_EPOLL_AGAIN : 0;
-}
-
-/*
- * *stays: it may stay in the queue, not armed; and then, whether it has to.  If not, and
- * always if it must, it is armed and looked at again, until nothing has come meanwhile.
- *
- * Looking at one direction may have moved on the other, and an edge is reported once,
- * with all that there is: so it looks again if there is news.  (The plan polls links.)
- */
-static uint32_t look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
-		     bool *stays, bool must)
-{
-	struct sr_link *rx = NULL, *tx = NULL;	/* armed, to be compared only */
-	bool arms = false, full, late;
-	struct sr_stream *st = e->st;
-	int tries = LOOKS, err = errno;
-	struct sr_waitset_entry w = { 0 };
-	uint32_t r = 0;
-
-	do {
-		*edge |= take_edge(e);
-		full = atomic_load(&st->out.full);
-		if (arms) {
-			rx = events & SR_EPOLL_IN ? w.link[0] : NULL;
-			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
-			if (must && r)	/* before the doorbell is drained */
-				sr_epoll_tell(e->set, false);
-			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends, w.pass))
-				break;
-		}
-		sr_waitset_drop_links(&w);
-		r = level(st, events, &w);
-		/* Its polls would see what has come by TCP, but not that it is news. */
-		if ((events & EPOLLET) && (w.kernel || w.ends))
-			*stays = false;
-		late = has_news(e);
-		if (arms)
-			late |= ((events & SR_EPOLL_IN) && w.link[0] && w.link[0] != rx) ||
-				((events & SR_EPOLL_OUT) && w.link[1] && w.link[1] != tx) ||
-				((events & SR_EPOLL_OUT) && !full &&
-				 atomic_load(&st->out.full));
-		if ((r && !(events & EPOLLET) && (arms || !must)) ||
-		    (!late && (*stays || arms)))
-			break;
-		arms = !*stays;
-	} while (--tries);
-	sr_waitset_drop_links(&w);
-	if (arms)
-		*stays = !tries;	/* it never rests */
-	errno = err;
-	return r;
-}
-
 /* ---- visits: look_lock held ---- */
 
 static void append(struct sr_epoll *set, struct sr_epoll_entry *e)
@@ -282,7 +191,7 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 	}
 	atomic_fetch_sub(&set->ready, 1);
 	atomic_store(&e->listed, false); /* pair listed: claim() */
-	if (has_news(e) && claim(set, e))
+	if (sr_epoll_has_news(e) && claim(set, e))
 		append(set, e);
 }
 
@@ -301,7 +210,7 @@ static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
 static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
 		  bool *keep)
 {
-	uint32_t edge = take_edge(e), events, r; /* then the state: set_events() */
+	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state: set_events() */
 	unsigned state = atomic_load(&e->state);
 	bool spins = how & SR_EPOLL_SPIN;
 	bool stays = (how & SR_EPOLL_POLL) && (spins || e->quiet < QUIET);
@@ -321,7 +230,7 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	if (fast > 0 || (!fast && stays))
 		r = (uint32_t)fast;
 	else
-		r = look(e, events, &edge, &stays, how & SR_EPOLL_ARMS);
+		r = sr_epoll_look(e, events, &edge, &stays, how & SR_EPOLL_ARMS);
 	e->quiet = r ? 0 : e->quiet + !spins;
 	if (events & EPOLLET) {
 		edge |= take_seen(e, r);
@@ -408,7 +317,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 /* Would a wait report it?  Then nothing has changed, but it is armed. */
 static bool peek(struct sr_epoll_entry *e)
 {
-	uint32_t edge = take_edge(e), events, r; /* then the state, as in visit() */
+	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit() */
 	unsigned state = atomic_load(&e->state);
 	bool stays = false;
 
@@ -418,7 +327,7 @@ static bool peek(struct sr_epoll_entry *e)
 		sr_epoll_silence(e);
 		return false;
 	}
-	r = look(e, events, &edge, &stays, true);
+	r = sr_epoll_look(e, events, &edge, &stays, true);
 	if (events & EPOLLET) {
 		edge |= take_seen(e, r);
 		if (edge)

@@ -30,6 +30,7 @@
 #include "epoll/epoll.h"
 #include "epoll/family.h"
 #include "epoll/impl.h"
+#include "epoll/nest.h"
 #include "epoll/pool.h"
 
 static struct sr_mutex sets_lock = SR_MUTEX(SR_RANK_LEAF);

@@ -40,6 +40,8 @@
 #include "epoll/epoll.h"
 #include "epoll/family.h"
 #include "epoll/impl.h"
+#include "epoll/member.h"
+#include "epoll/nest.h"
 #include "epoll/pool.h"
 
 #define ASK 16			/* calls that may go by, or looks of one that spins */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* look.h - what a linked entry has, for ready.c. */
+#ifndef SR_EPOLL_LOOK_H
+#define SR_EPOLL_LOOK_H
+
+#include "epoll/impl.h"
+
+static inline bool sr_epoll_has_news(struct sr_epoll_entry *e)
+{
+	return atomic_load(&e->edge) & SR_EPOLL_AGAIN;
+}
+
+/* Takes note of what is news by now. */
+static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
+{
+	return atomic_load_explicit(&e->edge, memory_order_relaxed) ?
+		       atomic_exchange(&e->edge, 0) & ~SR_EPOLL_AGAIN : 0;
+}
+
+/*
+ * What the entry has of the events.  *edge: what is news by now is added.
+ *
+ * *stays: it may stay in the queue, not armed; and then, whether it has to.  If not, and
+ * always if it must, it is armed and looked at again, until nothing has come meanwhile.
+ *
+ * Looking at one direction may have moved on the other, and an edge is reported once,
+ * with all that there is: so it looks again if there is news.  (The plan polls links.)
+ */
+uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge, bool *stays,
+		       bool must);
+
+#endif

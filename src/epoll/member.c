@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * member.c - what an entry has in the kernel's set: its anchor, with the program's data or a
+ * token, and the doorbells of its links.
+ *
+ * Lock: the stream's sets.lock.
+ */
+#include "base/real.h"
+
+#include "engine/engine.h"
+#include "engine/stream.h"
+#include "engine/waiters.h"
+#include "epoll/epoll.h"
+#include "epoll/impl.h"
+#include "epoll/member.h"
+#include "epoll/nest.h"
+#include "epoll/pool.h"
+
+#define COUNT 63u		/* of the changes, in a one-shot token */
+
+static uint64_t token_of(const struct sr_epoll_entry *e, unsigned kind)
+{
+	return (uint64_t)(uintptr_t)e | kind;
+}
+
+uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e)
+{
+	return token_of(e, SR_EPOLL_ONESHOT) | (state / SR_EPOLL_STEP & COUNT) << 2;
+}
+
+int sr_epoll_kernels(struct sr_epoll_entry *e, int op)
+{
+	unsigned state = atomic_load(&e->state);
+	uint32_t events = e->linked ? e->asked | EPOLLET : e->events;
+	uint64_t data = e->linked ? token_of(e, SR_EPOLL_ANCHOR) : e->data;
+
+	if (events & EPOLLONESHOT) {
+		data = sr_epoll_oneshot(state, e);
+		if (!(state & SR_EPOLL_ARMED))
+			events = EPOLLET; /* none, until the program says more */
+	}
+	return sr_epoll_control(e->set, op, e->number, events, data);
+}
+
+static uint32_t anchor_events(struct sr_epoll_entry *e)
+{
+	return (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLRDHUP; /* never 0 */
+}
+
+/* The same at a switch.  In a nested set only the directions whose gates are open: behind
+ * the other ones a mark comes, which is nothing to be read. */
+uint32_t sr_epoll_anchor_events(struct sr_epoll_entry *e)
+{
+	uint32_t ours = 0;
+
+	if (sr_epoll_is_nested(e->set)) {
+		ours |= sr_gate_shut(&e->st->in.gate) ? SR_EPOLL_IN & ~EPOLLRDHUP : 0;
+		ours |= sr_gate_shut(&e->st->out.gate) ? SR_EPOLL_OUT : 0;
+	}
+	return anchor_events(e) & ~ours;
+}
+
+int sr_epoll_ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
+{
+	const uint32_t some = SR_EPOLL_IN | SR_EPOLL_OUT;
+	uint32_t events = e->asked | anchor_events(e);
+	bool asked = e->asked;
+
+	if (sr_epoll_is_nested(e->set))
+		events = ((unsigned short)asks & some & anchor_events(e)) | EPOLLRDHUP;
+	else if (!anchor)
+		return 0;
+	if (events == e->asked || (!anchor && !asked))
+		return 0;
+	e->asked = events;
+	return sr_epoll_kernels(e, asked ? EPOLL_CTL_MOD : EPOLL_CTL_ADD);
+}
+
+/* ---- doorbells of links ---- */
+
+static void door_drop(struct sr_epoll_entry *e, struct sr_epoll_doorbell *d)
+{
+	if (!d->link)
+		return;
+	if (d->fd >= 0)
+		sr_epoll_control(e->set, EPOLL_CTL_DEL, d->fd, 0, 0);
+	sr_link_put(d->link);
+	*d = (struct sr_epoll_doorbell){ 0 };
+}
+
+void sr_epoll_doors_drop(struct sr_epoll_entry *e)
+{
+	door_drop(e, &e->door[0]);
+	door_drop(e, &e->door[1]);
+}
+
+/* False: no wake-up can come from it, or the stream is in the set by two
+ * descriptors. */
+static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
+{
+	struct sr_epoll_doorbell *d = e->door;
+	int fd;
+
+	if (!link)
+		return true;
+	if (d->link != link && (e->door[1].link == link || d->link))
+		d++;
+	if (want && sr_epoll_is_nested(e->set))
+		want |= SR_ARM_DATA;
+	fd = link->ops->arm_once(link, want);
+	if (d->link == link)
+		return true;
+	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
+	if (fd < 0 || !sr_epoll_control(e->set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
+					token_of(e, SR_EPOLL_DOORBELL)))
+		return true;
+	d->fd = -1;
+	return false;
+}
+
+bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
+		  struct sr_link *tx, bool full, bool anchor, short asks)
+{
+	struct sr_stream *st = e->st;
+	bool ok = true, linked;
+	int i;
+
+	sr_lock(&st->sets.lock);
+	linked = e->linked;
+	if (linked) {
+		for (i = 0; i < 2; i++)
+			if (e->door[i].link != rx && e->door[i].link != tx)
+				door_drop(e, &e->door[i]);
+		ok = arm(e, rx, SR_NOTIFY_RX) &&
+		     arm(e, tx, full ? SR_NOTIFY_TX : 0) &&
+		     !sr_epoll_ask_anchor(e, anchor, asks);
+	}
+	sr_unlock(&st->sets.lock);
+	if (!ok)
+		sr_epoll_go_plain(st);
+	return linked;
+}
+
+void sr_epoll_silence(struct sr_epoll_entry *e)
+{
+	const unsigned may = SR_EPOLL_LIVE | SR_EPOLL_ARMED;
+
+	sr_lock(&e->st->sets.lock);
+	if (e->linked && (atomic_load(&e->state) & may) != may) {
+		sr_epoll_doors_drop(e);
+		if (e->asked)
+			sr_epoll_kernels(e, EPOLL_CTL_DEL);
+		e->asked = 0;
+	}
+	sr_unlock(&e->st->sets.lock);
+}

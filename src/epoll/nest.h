@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* nest.h - sets that are themselves waited for: what the other files of this room call. */
+#ifndef SR_EPOLL_NEST_H
+#define SR_EPOLL_NEST_H
+
+#include "epoll/impl.h"
+
+static inline bool sr_epoll_is_nested(struct sr_epoll *set)
+{
+	return atomic_load_explicit(&set->nested, memory_order_relaxed);
+}
+
+/* ---- nest.c ---- */
+/* Makes the flag of a nested set readable if entries are listed that are not dead, and else
+ * not.  news: it is an edge, also if the flag is readable already. */
+void sr_epoll_tell(struct sr_epoll *set, bool news);
+/* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
+void sr_epoll_settle_changed(struct sr_stream *st);
+void sr_epoll_unnest(struct sr_epoll *set);	/* it ends */
+/* sr_epoll_list() of an entry in a nested set: it may have something; and: bytes or room have
+ * come. */
+void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge);
+void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge);
+/* The entry is linked now, or is not any more.  sets.lock held. */
+void sr_epoll_note_nested(struct sr_epoll_entry *e);
+
+/* ---- ready.c ---- */
+/* Looks at the queue of a nested set, with the entries of the stream (NULL: none) in it, and
+ * reports nothing: what is not ready leaves it.  Ends at the first entry that is ready, but
+ * for `all'.  Then the flag is right. */
+void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st);
+
+#endif
