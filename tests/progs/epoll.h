@@ -92,6 +92,40 @@ static inline int poll_one(int fd, int ms)
 	return p.revents;
 }
 
+/*
+ * What poll(2) says of a set, the inner one or one that has it, when there is nothing.  On a link
+ * the sender wakes the set behind its bytes: if these have been taken already, the set is
+ * ready for nothing until it is asked.  It happens rarely.
+ */
+static unsigned in_vain;
+
+static inline int poll_idle(int inner, int set)
+{
+	struct epoll_event ev;
+	int ready;
+
+	while ((ready = poll_one(set, 0)) && in_vain < 3 && !epoll_wait(inner, &ev, 1, 0))
+		in_vain++;
+	return ready;
+}
+
+static inline void say_idle(const char *what, int inner, int set)
+{
+	poll_idle(inner, set);
+	say_wait(what, set, 0);
+}
+
+/* The same of an edge-triggered set. */
+static inline void say_no_edge(const char *what, int set)
+{
+	struct epoll_event ev;
+	int n;
+
+	while ((n = epoll_wait(set, &ev, 1, 0)) > 0 && in_vain < 3)
+		in_vain++;
+	say("%s: %d", what, n);
+}
+
 static inline void unblock(int fd)
 {
 	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))

@@ -265,8 +265,12 @@ static void exchange(int outer, int ep, int fd, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		put(fd, buf, 1000);
 		for (got = 0; got < 1000;) {
-			if ((outer >= 0 && epoll_wait(outer, &ev, 1, 20000) != 1) ||
-			    epoll_wait(ep, &ev, 1, outer >= 0 ? 0 : 20000) != 1) {
+			int n = outer >= 0 ? epoll_wait(outer, &ev, 1, 20000) : 1;
+
+			n = n == 1 ? epoll_wait(ep, &ev, 1, outer >= 0 ? 0 : 20000) : -1;
+			if (n == 0 && outer >= 0 && in_vain++ < ROUNDS / 4)
+				continue;
+			if (n != 1) {
 				say("round %d: NO EVENT", i);
 				exit(1);
 			}
