@@ -122,8 +122,11 @@ static bool is_over(const struct end *e)
 static void read_some(struct end *e, size_t n)
 {
 	bool wrong = false, full = e->kind == STREAM && e->peer && e->peer->full;
-	ssize_t got = take_some(e, number(e), full ? e->unread : n, &wrong);
+	ssize_t got;
 
+	if (e->shut_in)	/* what is on its way is the end, as long as it has not come */
+		settle_end(e);
+	got = take_some(e, number(e), full ? e->unread : n, &wrong);
 	if (full && (size_t)got == e->unread)
 		say("read all of %d%s", index_of(e), wrong ? ", wrong" : "");
 	else
