@@ -89,6 +89,7 @@ bool sr_epoll_stream_inherited(struct sr_stream *st)
 	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
 	bool any = false;
 
+	atomic_store(&st->sets.nested, 0);
 	for (; e; e = e->next_of_stream) {
 		any |= !sr_epoll_is_deleted(e);
 		sr_stream_put(st);

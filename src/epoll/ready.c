@@ -315,7 +315,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 /* ---- nested sets ---- */
 
 /* Would a wait report it?  Then nothing has changed, but it is armed. */
-static bool peek(struct sr_epoll_entry *e)
+static bool entry_peek(struct sr_epoll_entry *e)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit() */
 	unsigned state = atomic_load(&e->state);
@@ -359,12 +359,12 @@ void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st)
 	end = all ? set->last : NULL;
 	while (e != end) {
 		e = set->first;
-		if (!peek(e))
+		if (!entry_peek(e))
 			drop(set, pop(set));
 		else if (e != set->last)
 			append(set, pop(set));
 	}
-	while (queue_news(set), set->first && !peek(set->first))
+	while (queue_news(set), set->first && !entry_peek(set->first))
 		drop(set, pop(set));
 	wake(set);
 	sr_unlock(&set->look_lock);
