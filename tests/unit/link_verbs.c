@@ -2,6 +2,9 @@
 /* link_verbs.c - the verbs link: rings, credits, completions, failure, rendezvous. */
 #include "verbs_pair.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
+
 static void test_byte(void)
 {
 	struct end *e = open_end(ECHO << 8 | 1);
@@ -392,6 +395,40 @@ static void test_first(void)
 	CHECK(!ask_wait(e) && !e->firsts[SR_FIRST_SENT]);
 }
 
+/* The program has a device of its own open: its descriptors stay what they are. */
+static void test_own(void)
+{
+#ifndef FAKE_VERBS
+	struct rdma_event_channel *(*create_channel)(void);
+	int (*create_id)(struct rdma_event_channel *, struct rdma_cm_id **, void *,
+			 enum rdma_port_space);
+	int (*bind_addr)(struct rdma_cm_id *, struct sockaddr *);
+	int (*destroy_id)(struct rdma_cm_id *);
+	void *lib = dlopen("librdmacm.so.1", RTLD_NOW);
+	struct sockaddr_storage at = address(0);
+	struct ibv_context before, *ctx;
+	struct rdma_cm_id *id;
+	struct end *e;
+
+	CHECK(lib);
+	create_channel = dlsym(lib, "rdma_create_event_channel");
+	create_id = dlsym(lib, "rdma_create_id");
+	bind_addr = dlsym(lib, "rdma_bind_addr");
+	destroy_id = dlsym(lib, "rdma_destroy_id");
+	CHECK(!create_id(create_channel(), &id, NULL, RDMA_PS_TCP));
+	CHECK(!bind_addr(id, (struct sockaddr *)&at));
+	ctx = id->verbs;
+	before = *ctx;
+	e = open_end(ECHO << 8 | 1);
+	both_ways(e, 1000, 0);
+	CHECK(sr_vlink(e->link)->dev->ctx != ctx);
+	CHECK(ctx->cmd_fd == before.cmd_fd && ctx->async_fd == before.async_fd);
+	CHECK(!(fcntl(ctx->async_fd, F_GETFL) & O_NONBLOCK));
+	close_end(e);
+	CHECK(!destroy_id(id));
+#endif
+}
+
 static void cancel_call(void *arg)
 {
 	struct end *e = arg;
@@ -460,6 +497,7 @@ static const struct test tests[] = {
 	{ "gone", test_gone, false },
 	{ "many", test_many, false },
 	{ "removal", test_removal, false },
+	{ "own", test_own, false },	/* keeps the device open */
 	{ "shrink", test_shrink, true },
 	{ "speed", test_speed, true },
 };

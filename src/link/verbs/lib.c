@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * lib.c - loads librdmacm and libibverbs, when the first stream may need them
- * and there is an RDMA device.  They are never unloaded.  librdmacm remembers
- * which devices it has opened, and the child of a fork must not touch its
- * parent's: the child loads a copy of that library.  The loop's, under the lock for
- * loading (base/lock.h).
+ * and there is an RDMA device.  They are never unloaded.  librdmacm remembers which devices
+ * it has opened.  A program that uses it, too, would share them, and with them descriptors
+ * and asynchronous events; and the child of a fork must not touch its parent's.  So each
+ * process has a copy of that library for us alone.  The loop's, under the lock for loading
+ * (base/lock.h).
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/lib.h"
@@ -30,6 +31,7 @@ static bool loaded;
 static bool stale;	/* librdmacm was used by a parent */
 
 #define CLASS "/sys/class/infiniband"
+#define MOST_COPIES 128
 #define LOOK_NS 100000000u /* a look at it holds so long; each connection asks twice */
 
 /* Of getdents64(2). */
@@ -124,30 +126,46 @@ static bool copy_bytes(int from, int to)
 	return !n;
 }
 
-/* Under another name, so that the loader takes it for another library. */
+/* The loader takes it for the library that it has if the name is the same, and a parent's copy
+ * may have had this number of a descriptor: each generation has one more slash. */
 static void *open_copy(const void *symbol)
 {
-	SR_APART static char original[256];
-	char path[64];
+	static unsigned copies;	/* this process's and its ancestors' */
+	char path[64 + MOST_COPIES] = "/proc/self/fd";
+	size_t len = strlen(path);
 	void *lib = NULL;
 	Dl_info info;
 	int from, to;
 
-	if (!original[0] && dladdr(symbol, &info))
-		sr_format(original, sizeof(original), "%s", info.dli_fname);
-	from = sr_now_open(original, O_RDONLY | O_CLOEXEC, 0);
+	if (copies == MOST_COPIES || !dladdr(symbol, &info))
+		return NULL;
+	from = sr_now_open(info.dli_fname, O_RDONLY | O_CLOEXEC, 0);
 	if (from < 0)
 		return NULL;
 	to = sr_sys_memfd_create("librdmacm", MFD_CLOEXEC);
 	if (to < 0)
 		goto close_from;
-	sr_format(path, sizeof(path), "/proc/self/fd/%d", to);
+	memset(path + len, '/', ++copies);
+	len += copies;
+	sr_format(path + len, sizeof(path) - len, "%d", to);
 	if (copy_bytes(from, to))
 		lib = open_library(&(struct sr_library){ "a copy of librdmacm", { path } });
 	sr_now_close(to);
 close_from:
 	sr_now_close(from);
 	return lib;
+}
+
+/* The library itself is loaded first, so that a program which loads it later gets that one.
+ * Where there can be no copy (a sandbox), we share it; but never a parent's. */
+static void *open_cm(__typeof__(&dlsym) look_up)
+{
+	void *lib = open_library(&sr_library_cm), *copy;
+
+	if (!lib)
+		return NULL;
+	copy = open_copy(look_up(lib, "rdma_create_id"));
+	return copy || stale ? copy : lib;
 }
 
 static int load(void)
@@ -158,8 +176,7 @@ static int load(void)
 	lib_v = open_library(&sr_library_verbs);
 	if (!lib_v)
 		return -ELIBACC;
-	lib_cm = stale ? open_copy((void *)sr_vlib.cm_create_id) :
-			 open_library(&sr_library_cm);
+	lib_cm = open_cm(look_up);
 	if (!lib_cm)
 		return -ELIBACC;
 
