@@ -35,17 +35,25 @@ static void take_whole(int fd, size_t n)
 
 #define ROUND 10000
 
-/* 70 kB each way: more than the history that the ends show each other */
-static void rounds(int fd, bool first)
+/* 70 kB each way: more than the history that the ends show each other.  sleeps: a receive may
+ * be asleep in the kernel; while one is, the counters are not judged. */
+static void exchange(int fd, bool first, bool sleeps)
 {
 	memset(buf, 'r', sizeof(buf));
 	for (int i = 0; i < 7; i++) {
 		if (first)
 			put(fd, buf, ROUND);
+		if (!sleeps)
+			await_readable(fd, ROUND);
 		take_whole(fd, ROUND);
 		if (!first)
 			put(fd, buf, ROUND);
 	}
+}
+
+static void rounds(int fd, bool first)
+{
+	exchange(fd, first, true);
 }
 
 static void end(int fd)
@@ -178,14 +186,14 @@ static void slip_in(int fd, bool around)
 /* Meanwhile a link was wanted; by "go" it is known what came of it. */
 static void slip(int fd, bool client, bool sends, bool around)
 {
-	rounds(fd, client);
+	exchange(fd, client, false);
 	if (sends)
 		slip_out(fd, around);
 	else
 		slip_in(fd, around);
-	rounds(fd, client);
+	exchange(fd, client, false);
 	hold("go");
-	rounds(fd, client);
+	exchange(fd, client, false);
 	end(fd);
 }
 
