@@ -400,7 +400,8 @@ static void set_inherit(struct sr_epoll *set)
 	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
 	sr_mutex_init(&set->flag_lock, SR_RANK_LEAF);
 	set->waker = set->flag = -1;
-	set->raised = set->untidy = false;
+	set->raised = false;
+	set->untidy = false;
 	set->listener = NULL;
 	set->installed = set->woken = set->spinning = false;
 	set->entries = set->first = set->last = NULL;
