@@ -61,7 +61,7 @@ case_alone=()
 # shellcheck disable=SC2154 # sr_answer_ms is common.bash's
 half() {
 	local role=$1 policy=$2 port=$3 under=("${case_alone[@]}") status=0 setting
-	local -x CASE_DIR=$dir
+	local -x CASE_DIR=$dir SOCKET_WRAPPER_DIR=$dir # native/chain.bats: a place for each pair
 	shift 3
 	if [ "$policy" != none ]; then
 		local -x SOCKRAIL_LINKS=$SR_TEST_LINK SOCKRAIL_UPGRADE=$policy \

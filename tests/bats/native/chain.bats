@@ -135,8 +135,6 @@ built() {
 }
 
 @test "socket_wrapper" {
-	mkdir "$dir/wrapper"
-	setting=("SOCKET_WRAPPER_DIR=$dir/wrapper")
 	takes=1
 	exchange "$lib/libsocket_wrapper.so"
 }
