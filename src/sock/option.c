@@ -79,14 +79,19 @@ static int trial_socket(int fd)
  * without an address if that is AF_UNSPEC. */
 static bool would_dissolve(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	int trial = trial_socket(fd);
 	bool taken;
+	int trial;
 
-	if (trial < 0)
-		return dissolves(addr, len);
-	taken = len >= sizeof(sa_family_t) &&
-		sr_sys_connect(trial, addr, sizeof(sa_family_t)) == 0;
-	sr_fd_close(trial);
+	sr_hold();
+	trial = trial_socket(fd);
+	if (trial < 0) {
+		taken = dissolves(addr, len);
+	} else {
+		taken = len >= sizeof(sa_family_t) &&
+			sr_sys_connect(trial, addr, sizeof(sa_family_t)) == 0;
+		sr_fd_close(trial);
+	}
+	sr_release();
 	return taken;
 }
 
@@ -117,14 +122,9 @@ static int connect_held(struct sr_stream *st, int fd,
 int sr_stream_connect(struct sr_stream *st, int fd,
 		      const struct sockaddr *addr, socklen_t len)
 {
-	bool over = false;
 	int r;
 
-	sr_hold();
-	if (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT))
-		over = would_dissolve(fd, addr, len);
-	sr_release();
-	if (over)
+	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) && would_dissolve(fd, addr, len))
 		sr_stream_plain(st, SR_REASON_OPTION, false);
 	sr_hold();
 	r = connect_held(st, fd, addr, len);
@@ -273,8 +273,8 @@ static void go_plain(struct sr_stream *st)
 		sr_stream_plain(st, SR_REASON_OPTION, true);
 }
 
-/* Would the kernel refuse the option?  If a new socket takes it, although it refuses it of
- * this one, the stream goes back to TCP in vain. */
+/* Would the kernel refuse the option?  A new socket answers for the stream's.  Where the kernel
+ * takes it there and refuses it here, the stream goes back to TCP although it need not. */
 static bool is_refused(int fd, int level, int name, const void *val, socklen_t len)
 {
 	bool refused;
