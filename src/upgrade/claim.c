@@ -24,9 +24,10 @@
  *     there.  The asker takes a process there as that user's whom the keeper has named, and
  *     not as root's (ask.c).
  *   - If it is the keeper, it goes on to be believed as the user who called listen(2) on the
- *     name (SO_PEERCRED).  A process becomes the keeper because it listens at the address, and
- *     whoever has the listening socket can accept each stream of the address over TCP, too.
- *     But if it has closed that socket, it can still draw the address's askers to itself.
+ *     name (SO_PEERCRED).  It became the keeper because it has a socket that listens at the
+ *     address.  With that socket it can also call accept(2), and so take any stream of the
+ *     address; being the keeper gives it no more.  But if it has closed that socket, it can
+ *     still draw the address's askers to itself.
  *
  * It costs a process that changes its user some system calls for the streams that it has
  * then, and nobody else anything.  No locks: the words are atomic.
