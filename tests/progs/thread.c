@@ -451,6 +451,21 @@ static void again_client(void)
 	close(old);
 }
 
+/* Closes fd, in which t sleeps, and accepts another connection, which has a link then.
+ * Returns its number; got: the result of t. */
+static int reuse_number(int lfd, int fd, pthread_t t, void **got)
+{
+	int more;
+
+	close(fd);
+	more = answer(lfd);
+	say("the same number: %d", more == fd);
+	warm_up(more, false);
+	post("again");
+	pthread_join(t, got);
+	return more;
+}
+
 /* The new connection has a link when the bytes of the old one come, for which the call waits.
  * (Nothing has gone over the old one, so that is plain.) */
 static void again_linked_server(int lfd)
@@ -459,12 +474,7 @@ static void again_linked_server(int lfd)
 	pthread_t t = start_asleep(take_all, (void *)(intptr_t)fd);
 	void *got;
 
-	close(fd);
-	more = answer(lfd);
-	say("the same number: %d", more == fd);
-	warm_up(more, false);
-	post("again");
-	pthread_join(t, &got);
+	more = reuse_number(lfd, fd, t, &got);
 	say_bytes("old", (intptr_t)got, first);
 	warm_up(more, false);
 	close(more);
@@ -492,12 +502,7 @@ static void again_part_server(int lfd)
 
 	await_readable(fd, 3);
 	t = start_asleep(take_all, (void *)(intptr_t)fd);
-	close(fd);
-	more = answer(lfd);
-	say("the same number: %d", more == fd);
-	warm_up(more, false);
-	post("again");
-	pthread_join(t, &got);
+	more = reuse_number(lfd, fd, t, &got);
 	say("old: %d", (intptr_t)got >= 3 && !memcmp(first, "oldbytes", (size_t)(intptr_t)got));
 	warm_up(more, false);
 	close(more);
