@@ -13,11 +13,17 @@
 
 #include "base/signal.h"
 
+/* A place in one of index.h's lists; pprev is NULL outside. */
+struct sr_indexed {
+	struct sr_indexed *next, **pprev;
+};
+
 struct sr_hold_state {
 	/* of a stream that asks */
 	atomic_int first;	/* enum sr_first */
 	_Atomic uint64_t sent_ns; /* ns: when it became SR_FIRST_SENT */
-	_Atomic uintptr_t held;	/* the thread whose send waits, or 0 */
+	uintptr_t held;		/* the thread whose send waits, or 0; and index.c's list of such */
+	struct sr_indexed node;
 	/* of a listener */
 	_Atomic uintptr_t acceptor; /* the thread that has used it last, or 0 */
 	atomic_int awaiting;	/* threads that are in accept(2), poll(2) or select(2) for it */

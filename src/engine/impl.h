@@ -77,6 +77,7 @@ struct sr_stream {
 	struct sr_sets sets;
 	struct sr_waits waits;
 	struct sr_loop_side loop;
+	struct sr_indexed indexed;	/* index.c */
 	struct sr_attach up;
 	struct sr_hold_state hold;
 

@@ -25,6 +25,7 @@
 #include "engine/observers.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
+#include "engine/index.h"
 #include "engine/owners.h"
 #include "engine/stream.h"
 
@@ -211,6 +212,7 @@ void sr_stream_put(struct sr_stream *st)
 		if (atomic_load(&st->up.claims))	/* nothing lies unread there */
 			sr_fd_close(atomic_load(&st->up.claims) - 1);
 		sr_stat_close(st);
+		sr_index_drop(st);
 		sr_lock(&pool_lock);
 		*next_free(st) = free_list;
 		free_list = st;
@@ -295,7 +297,8 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 	inherit(st, listener);
 	st->up.parent = sr_stream_ref(listener);
 	atomic_fetch_add(&listener->up.children, 1);
-	sr_st_set(st, SR_ST_ACCEPT);	/* now the service thread finds it: answer.c */
+	sr_st_set(st, SR_ST_ACCEPT);
+	sr_index_accepted(st);	/* now the service thread finds it: upgrade/answer.c */
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
 	sr_stream_policy(st, false, &st->rare->local);
@@ -449,6 +452,7 @@ void sr_streams_forget(void)
 	sr_mutex_init(&heirs_lock, SR_RANK_LEAF);
 	heirs_left = false;
 	generation++;
+	sr_index_forget();
 	sr_fdtab_inherit();
 	sr_page_forget();
 }
@@ -461,7 +465,7 @@ static void inherit_one(struct sr_stream *st)
 	sr_stat_inherit(st);
 	init_locks(st);
 	atomic_store(&st->waits.first, NULL);
-	st->hold.held = 0;
+	sr_index_inherit(st);
 	st->hold.awaiting = 0;
 	st->loop.watching = false;
 	st->loop.watched = 0;

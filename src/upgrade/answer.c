@@ -27,6 +27,7 @@
 #include "base/owner.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
+#include "engine/index.h"
 #include "engine/observers.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
@@ -67,14 +68,15 @@ struct search {
 	bool awaited;		/* a thread waits for a listener */
 	uintptr_t acceptor;	/* the thread that uses the listeners, 0: several */
 	unsigned listeners;
-	bool held;		/* look_at_held(): policy wait holds that thread */
 };
 
-static void look_at_listener(struct sr_stream *st, struct search *s)
+static void look_at_listener(struct sr_stream *st, void *arg)
 {
 	uintptr_t acceptor = atomic_load(&st->hold.acceptor);
+	struct search *s = arg;
 
-	if (sr_addr_port((struct sockaddr *)&st->rare->local) != s->name->dport)
+	if (!(sr_st_flags(st) & SR_ST_OPENED) ||
+	    sr_addr_port((struct sockaddr *)&st->rare->local) != s->name->dport)
 		return;
 	s->waiting |= sr_anchor_backlog(st) > 0;
 	s->forked |= sr_is_shared(st);
@@ -85,29 +87,25 @@ static void look_at_listener(struct sr_stream *st, struct search *s)
 	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
 
-static void match(struct sr_stream *st, void *arg)
-{
-	struct search *s = arg;
-
-	if (sr_st_flags(st) & SR_ST_OPENED)
-		look_at_listener(st, s);
-	if (s->found || !(sr_st_flags(st) & SR_ST_ACCEPT) ||
-	    (sr_st_flags(st) & SR_ST_CLOSING) || !sr_stream_name(st) ||
-	    !sr_name_equal(&st->rare->name, s->name) || !sr_anchor_connected(st))
-		return;
-	s->found = sr_stream_ref(st);
-}
-
 /* A stream that several processes hold is not found, as any of them may be the last. */
-static void find(struct search *s)
+static void find_stream(struct search *s)
 {
-	sr_streams_walk(match, s);
-	s->shared = s->found && sr_is_shared(s->found) && !sr_is_plain(s->found) &&
+	s->found = sr_index_find(s->name);
+	if (!s->found)
+		return;
+	s->shared = sr_is_shared(s->found) && !sr_is_plain(s->found) &&
 		    !(sr_st_flags(s->found) & SR_ST_BARRED);
-	if (!s->shared)
+	if (!s->shared && sr_anchor_connected(s->found))
 		return;
 	sr_stream_put(s->found);
 	s->found = NULL;
+}
+
+/* And what the listeners of its port say. */
+static void find(struct search *s)
+{
+	find_stream(s);
+	sr_index_each_listener(look_at_listener, s);
 }
 
 static bool plain_enough(struct sr_stream *st)
@@ -138,7 +136,7 @@ static bool is_deferred(struct search *s)
 
 	if (s->waiting)
 		return false;
-	sr_streams_walk(look_for_defer, s);
+	sr_index_each_listener(look_for_defer, s);
 	sr_name_addresses(s->name, &client, &server);
 	return s->defers && sr_owner_of_peer(&client, &server, &uid) == 1;
 }
@@ -164,21 +162,12 @@ static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 
 /* ---- the first answer ---- */
 
-static void look_at_held(struct sr_stream *st, void *arg)
-{
-	struct search *s = arg;
-
-	s->held |= atomic_load(&st->hold.held) == s->acceptor;
-}
-
 /* Does policy wait hold the thread that would accept, or use, the stream? */
 static bool is_held(struct search *s)
 {
 	if (s->found)
 		s->acceptor = atomic_load(&s->found->up.parent->hold.acceptor);
-	if (s->acceptor)
-		sr_streams_walk(look_at_held, s);
-	return s->held;
+	return s->acceptor && sr_index_is_held(s->acceptor);
 }
 
 /* (The workers have been asked, or others have the listener: they come by their own words,
@@ -279,7 +268,7 @@ static bool tell_keeper(const struct sr_name *name, uint64_t age)
 {
 	struct search s = { .name = name };
 
-	find(&s);
+	find_stream(&s);
 	if (!s.found)
 		return age > TELL_NS;
 	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_plain(s.found))

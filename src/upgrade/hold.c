@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/now.h"
 #include "engine/engine.h"
+#include "engine/index.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
@@ -116,10 +117,10 @@ bool sr_upgrade_hold(struct sr_stream *st)
 	    (sr_st_flags(st) & (asks | SR_ST_WAITED)) != asks)
 		return false;
 	/* A thread that is held accepts nothing: what this process is asked can be answered. */
-	atomic_store(&st->hold.held, sr_hold_thread());
+	sr_index_hold(st, sr_hold_thread());
 	sr_answer_look();
 	await_link(st);
-	atomic_store(&st->hold.held, 0);
+	sr_index_hold(st, 0);
 	if (atomic_load(&st->up.verdict) != VERDICT_YES)
 		sr_st_set(st, SR_ST_UNHELD);
 	sr_st_set(st, SR_ST_WAITED);

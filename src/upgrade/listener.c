@@ -17,6 +17,7 @@
 #include "base/addr.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/index.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/keeper.h"
@@ -194,8 +195,10 @@ bool sr_listener_progress(struct sr_stream *st)
 	} else {
 		sr_st_clear(st, SR_ST_ANSWERED);
 	}
-	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED))
+	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED)) {
+		sr_index_listens(st);
 		sr_stream_notify(st, SR_NOTIFY_RX);
+	}
 	return again;
 }
 
