@@ -54,6 +54,7 @@ struct sr_stream {
 	atomic_int refs;		/* 0: the stream is free */
 	atomic_uint generation;	/* of the process that looked at it last (owners.h) */
 	struct sr_rare *rare;
+	struct sr_stream *next_free;	/* pool_lock of stream.c */
 	_Alignas(64) char heir[64]; /* zero: the inherited stream (stream.c) */
 	_Alignas(64) struct sr_mutex rx_lock;
 	struct sr_hot *rx_hot, rx_own; /* counts: of its slot, or its own (stat.c) */

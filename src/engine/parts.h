@@ -160,7 +160,7 @@ struct sr_attach {
 	atomic_int claims;	/* LISTEN: upgrade/claim.c: a descriptor + 1, or 0 */
 	atomic_bool claimed;	/* ACCEPT: likewise */
 	atomic_int children;	/* LISTEN: accepted streams still alive */
-	struct sr_stream *parent; /* ACCEPT: the listening stream; or the next free one */
+	struct sr_stream *parent; /* ACCEPT: the listening stream */
 };
 
 #endif

@@ -54,12 +54,6 @@ static struct sr_stream *made_as(unsigned i)
 	return &atomic_load(&slabs[i / SLAB])->stream[i % SLAB];
 }
 
-/* A free stream has no parent. */
-static struct sr_stream **next_free(struct sr_stream *st)
-{
-	return &st->up.parent;
-}
-
 /* The parent process made it, and this one has not looked at it; or nobody has.  The caller
  * may go on to read what inherit_one() has written before it stored the generation. */
 static bool is_inherited(struct sr_stream *st)
@@ -134,7 +128,7 @@ static struct sr_stream *take_free(void)
 	sr_lock(&pool_lock);
 	st = free_list;
 	if (st)
-		free_list = *next_free(st);
+		free_list = st->next_free;
 	else
 		st = stream_make();
 	sr_unlock(&pool_lock);
@@ -214,7 +208,7 @@ void sr_stream_put(struct sr_stream *st)
 		sr_stat_close(st);
 		sr_index_drop(st);
 		sr_lock(&pool_lock);
-		*next_free(st) = free_list;
+		st->next_free = free_list;
 		free_list = st;
 		sr_unlock(&pool_lock);
 	}
