@@ -160,7 +160,7 @@ static void stop(struct sr_stream *st)
 	sr_keeper_close(st);
 	unlisten(st);
 	if (held)
-		sr_streams_walk(kick_waiting, st);
+		sr_index_each_listener(kick_waiting, st);
 }
 
 /* Without a rendezvous of RDMA no asker has to prove itself by what a stream has carried
