@@ -107,35 +107,38 @@ static void serve(const struct checked *c, const char *port)
 }
 
 /* The two ends of a measurement are this program, too; and what shows its library. */
-static int echo_end(char **argv)
+static int echo_end(int argc, char **argv)
 {
-	if (argv[1] && !strcmp(argv[1], "--echo-library"))
+	const char *end = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(end, "--echo-library"))
 		return print_library();
-	if (argv[1] && argv[2] && !strcmp(argv[1], "--echo-server"))
+	if (!strcmp(end, "--echo-server") && argc > 2)
 		return echo_serve(NULL, argv[2]);
-	if (argv[1] && argv[2] && !strcmp(argv[1], "--echo-here"))
+	if (!strcmp(end, "--echo-here") && argc > 2)
 		return echo_here(argv[2]);
-	if (argv[1] && argv[2] && argv[3] && !strcmp(argv[1], "--echo-client"))
+	if (!strcmp(end, "--echo-client") && argc > 3)
 		return echo_client(argv[2], argv[3], true);
-	if (argv[1] && argv[2] && argv[3] && !strcmp(argv[1], "--echo-look"))
+	if (!strcmp(end, "--echo-look") && argc > 3)
 		return echo_client(argv[2], argv[3], false);
 	return -1;
 }
+
+static const struct option options[] = {
+	{"unit", required_argument, NULL, 'u'},
+	{"unit-path", required_argument, NULL, 'U'},
+	{"serve", optional_argument, NULL, 's'},
+	{"json", no_argument, NULL, 'j'},
+	{"no-streams", no_argument, NULL, 'n'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
 
 /* Takes the options, a port to serve at if that is asked for, and what is left but
  * the command, which is cut off before.  Returns -1, or the exit status. */
 static int take_options(struct checked *c, int argc, char **argv, const char **port)
 {
-	static const struct option options[] = {
-		{"unit", required_argument, NULL, 'u'},
-		{"unit-path", required_argument, NULL, 'U'},
-		{"serve", optional_argument, NULL, 's'},
-		{"json", no_argument, NULL, 'j'},
-		{"no-streams", no_argument, NULL, 'n'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{NULL, 0, NULL, 0},
-	};
 	int o;
 
 	while ((o = getopt_long(argc, argv, "u:s::jnhV", options, NULL)) != -1) {
@@ -179,7 +182,7 @@ int main(int argc, char **argv)
 {
 	struct checked c = { .unit = NULL };
 	const char *port = NULL;
-	int status = echo_end(argv);
+	int status = echo_end(argc, argv);
 
 	for (int i = 1; i < argc && status < 0; i++) {
 		if (strcmp(argv[i], "--") != 0)

@@ -135,6 +135,19 @@ static double connect_ms(const struct checked *c)
 	return err ? -1 : ms;
 }
 
+static void say_link(const char *what, const char *link, const char *reason)
+{
+	if (!strcmp(link, "plain") && !strcmp(reason, "short")) {
+		say(WARNING, what, "the server ended the connection before there was a link");
+	} else if (!strcmp(link, "plain")) {
+		say(PROBLEM, what, "no link: the stream stays on TCP");
+		if (strcmp(reason, "-") != 0)
+			remedy(reason, "%s", advice(reason));
+	} else {
+		say(OK, what, "its Sockrail answers; the stream has a link by %s", link);
+	}
+}
+
 static void check_there(const struct checked *c)
 {
 	char what[300], out[256], link[80], reason[32];
@@ -156,15 +169,7 @@ static void check_there(const struct checked *c)
 		say(PROBLEM, what, "the trial with Sockrail failed");
 		return;
 	}
-	if (!strcmp(link, "plain") && !strcmp(reason, "short")) {
-		say(WARNING, what, "the server ended the connection before there was a link");
-	} else if (!strcmp(link, "plain")) {
-		say(PROBLEM, what, "no link: the stream stays on TCP");
-		if (strcmp(reason, "-") != 0)
-			remedy(reason, "%s", advice(reason));
-	} else {
-		say(OK, what, "its Sockrail answers; the stream has a link by %s", link);
-	}
+	say_link(what, link, reason);
 	if (!greets) {
 		say(OK, "measured", "nothing: the server is not 'sockrail check --serve'");
 		remedy(NULL, "To measure: sockrail check --serve there, and here sockrail check "

@@ -226,24 +226,21 @@ static int check_exec(char **argv)
 	return launcher_exec(argv);
 }
 
-int main(int argc, char **argv)
+static const struct option options[] = {
+	{"set", required_argument, NULL, 's'},
+	{"profile", required_argument, NULL, 'p'},
+	{"require", optional_argument, NULL, 'r'},
+	{"show-config", no_argument, NULL, 'c'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
+
+/* Returns -1, or the exit status. */
+static int take_launcher_options(int argc, char **argv, const char **require, bool *show)
 {
-	static const struct option options[] = {
-		{"set", required_argument, NULL, 's'},
-		{"profile", required_argument, NULL, 'p'},
-		{"require", optional_argument, NULL, 'r'},
-		{"show-config", no_argument, NULL, 'c'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{NULL, 0, NULL, 0},
-	};
-	char buf[PATH_MAX];
-	const char *library, *require = getenv("SOCKRAIL_REQUIRE");
-	bool show = false;
 	int c;
 
-	if (require && !*require)	/* as with knobs: not set */
-		require = NULL;
 	while ((c = getopt_long(argc, argv, "+s:p:r::chV", options, NULL)) != -1) {
 		switch (c) {
 		case 's':
@@ -255,10 +252,10 @@ int main(int argc, char **argv)
 				return EXIT_SELF;
 			break;
 		case 'r':
-			require = optarg ? optarg : "link";
+			*require = optarg ? optarg : "link";
 			break;
 		case 'c':
-			show = true;
+			*show = true;
 			break;
 		case 'h':
 			launcher_usage(stdout);
@@ -271,6 +268,38 @@ int main(int argc, char **argv)
 			return EXIT_SELF;
 		}
 	}
+	return -1;
+}
+
+/* False: it has said why. */
+static bool load_library(void)
+{
+	char buf[PATH_MAX];
+	const char *library = find_library(buf);
+
+	if (access(library, R_OK))
+		fprintf(stderr, "sockrail: %s: %s\n", library, strerror(errno));
+	else if (strpbrk(library, ": "))
+		fprintf(stderr, "sockrail: %s: LD_PRELOAD allows no space and "
+				"no colon in a path\n", library);
+	else if (!preload(library))
+		perror("sockrail");
+	else
+		return true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	const char *require = getenv("SOCKRAIL_REQUIRE");
+	bool show = false;
+	int status;
+
+	if (require && !*require)	/* as with knobs: not set */
+		require = NULL;
+	status = take_launcher_options(argc, argv, &require, &show);
+	if (status >= 0)
+		return status;
 	if (show && optind < argc) {
 		fputs("sockrail: --show-config runs no command\n", stderr);
 		return EXIT_SELF;
@@ -285,21 +314,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "sockrail: --require=%s: not link, verbs or shm\n", require);
 		return EXIT_SELF;
 	}
-
-	library = find_library(buf);
-	if (access(library, R_OK)) {
-		fprintf(stderr, "sockrail: %s: %s\n", library, strerror(errno));
+	if (!load_library())
 		return EXIT_SELF;
-	}
-	if (strpbrk(library, ": ")) {
-		fprintf(stderr, "sockrail: %s: LD_PRELOAD allows no space and "
-				"no colon in a path\n", library);
-		return EXIT_SELF;
-	}
-	if (!preload(library)) {
-		perror("sockrail");
-		return EXIT_SELF;
-	}
 	if (show)
 		return show_config();
 	if (!require)

@@ -200,15 +200,49 @@ static bool tell_asker_first(struct sr_request *req, struct search *s, uint64_t 
 	return first != SR_FIRST_NONE && req->ops->tell(req, first);
 }
 
+/* Why the stream, however ready it is, gets no link; NULL: it may. */
+static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
+{
+	if ((sr_st_flags(st) & SR_ST_BARRED) || sr_is_plain(st))
+		return sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?: "refused";
+	if (sr_prove_can(st, req->ops))
+		return NULL;
+	sr_stream_reason(st, SR_REASON_NO_LIBSODIUM);
+	return sr_reason_word(SR_REASON_NO_LIBSODIUM);
+}
+
+static bool is_ready(struct sr_stream *st)
+{
+	return (sr_st_flags(st) & SR_ST_USED) && !st->up.att && plain_enough(st);
+}
+
+static void answer_accept(struct sr_request *req, struct sr_stream *st)
+{
+	const char *reason;
+	struct sr_link *link;
+
+	if (req->ops == &sr_rendezvous_verbs && !sr_tclass_takes(st, req->tclass)) {
+		sr_stream_reason(st, SR_REASON_OPTION);
+		req->ops->refuse(req, sr_reason_word(SR_REASON_OPTION));
+		return;
+	}
+	req->inode = sr_anchor_inode(st);
+	req->policy = st->policy;
+	sr_prove_know(st);
+	link = req->ops->accept(req, st, sr_stream_on_link, &reason);
+	if (link)
+		sr_attach_begin(st, link);
+	else
+		sr_stream_reason(st, sr_reason_find(reason));
+}
+
 /* age: ns since the request arrived.  shared, foreign: as in struct pending.  True: the
  * request is finished. */
 static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign)
 {
 	struct search s = { .name = &req->name, .holds = req->holds, .foreign = foreign };
-	bool last = age > ACCEPT_NS;
-	const char *reason;
-	struct sr_link *link;
-	unsigned f;
+	bool finished = true;
+	const char *refusal;
 
 	find(&s);
 	if (!s.found)
@@ -217,44 +251,22 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign
 	if (!atomic_load(&s.found->up.asked_ns))
 		atomic_store(&s.found->up.asked_ns, sr_now_ns());
 	sr_promise_bars(s.found);
-	f = sr_st_flags(s.found);
-	if ((f & SR_ST_BARRED) || sr_is_plain(s.found)) {
-		req->ops->refuse(req, sr_reason_word((enum sr_reason)
-				 atomic_load(&s.found->reason)) ?: "refused");
-		goto dealt;
-	}
-	if (!sr_prove_can(s.found, req->ops)) {
-		sr_stream_reason(s.found, SR_REASON_NO_LIBSODIUM);
-		req->ops->refuse(req, sr_reason_word(SR_REASON_NO_LIBSODIUM));
-		goto dealt;
-	}
-	if (!(f & SR_ST_USED) || s.found->up.att || !plain_enough(s.found)) {
-		if (last)
-			req->ops->refuse(req, "timeout");
+	refusal = refusal_of(s.found, req);
+	if (!refusal && !is_ready(s.found)) {
+		if (age > ACCEPT_NS)
+			refusal = "timeout";
 		else
-			last = tell_asker_first(req, &s, age, shared);
-		sr_stream_put(s.found);
-		return last;
+			finished = tell_asker_first(req, &s, age, shared);
+	} else if (!refusal) {
+		answer_accept(req, s.found);
 	}
-	if (req->ops == &sr_rendezvous_verbs && !sr_tclass_takes(s.found, req->tclass)) {
-		sr_stream_reason(s.found, SR_REASON_OPTION);
-		req->ops->refuse(req, sr_reason_word(SR_REASON_OPTION));
-		goto dealt;
-	}
-	req->inode = sr_anchor_inode(s.found);
-	req->policy = s.found->policy;
-	sr_prove_know(s.found);
-	link = req->ops->accept(req, s.found, sr_stream_on_link, &reason);
-	if (link)
-		sr_attach_begin(s.found, link);
-	else
-		sr_stream_reason(s.found, sr_reason_find(reason));
-dealt:
+	if (refusal)
+		req->ops->refuse(req, refusal);
 	sr_stream_put(s.found);
-	return true;
+	return finished;
 }
 
-static void pending_free(struct pending **p)
+static void forget_pending(struct pending **p)
 {
 	struct pending *gone = *p;
 
@@ -277,7 +289,7 @@ static bool tell_keeper(const struct sr_name *name, uint64_t age)
 	return true;
 }
 
-static bool finished(const struct pending *p, uint64_t now)
+static bool is_finished(const struct pending *p, uint64_t now)
 {
 	uint64_t age = now - p->since;
 
@@ -296,17 +308,17 @@ static void set_sweep(void)
 		sr_timer_set(&sweep_timer, ms);
 }
 
-static void look(void)
+static void look_at_pending(void)
 {
 	struct pending **p = &pending;
 	uint64_t now = sr_now_ns();
 
 	while (*p) {
-		if (!finished(*p, now)) {
+		if (!is_finished(*p, now)) {
 			p = &(*p)->next;
 			continue;
 		}
-		pending_free(p);
+		forget_pending(p);
 	}
 	set_sweep();
 }
@@ -314,13 +326,13 @@ static void look(void)
 static void on_timer(struct sr_timer *t)
 {
 	(void)t;
-	look();
+	look_at_pending();
 }
 
 static void on_task(struct sr_task *t)
 {
 	(void)t;
-	look();
+	look_at_pending();
 }
 
 void sr_answer_look(void)
@@ -365,7 +377,7 @@ static void on_gone(struct sr_request *req)
 	while (*p && (*p)->req != req)
 		p = &(*p)->next;
 	if (*p)
-		pending_free(p);
+		forget_pending(p);
 }
 
 /* ---- several processes accept at one address ---- */
@@ -383,7 +395,7 @@ void sr_answer_found(const struct sr_name *name, const struct sr_there *there)
 			p = &(*p)->next;
 			continue;
 		}
-		pending_free(p);
+		forget_pending(p);
 		sr_format(word, sizeof(word), SR_THERE " %s",
 			  there->kind[req->ops->kind]);
 		req->ops->refuse(req, word);

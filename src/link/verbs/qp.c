@@ -70,8 +70,7 @@ static void each_ring(struct sr_vlink *l, void (*fn)(struct sr_vring *))
 
 static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 {
-	/* siw completes a work request before its place in the queue is free
-	 * again: there has to be another place then. */
+	/* siw completes a work request before its place in the queue is free again. */
 	const unsigned spare = l->iwarp ? 2 : 1;
 	unsigned asked = SR_MSG_MAX;
 	struct ibv_qp_init_attr attr = {
@@ -87,12 +86,9 @@ static const char *make_qp(struct sr_vlink *l, struct rdma_cm_id *id)
 		.qp_type = IBV_QPT_RC,
 	};
 
-	/*
-	 * As much inline as the device gives.  On siw it is needed: what is
-	 * small and not inline it may copy from the memory of whatever process
-	 * ran last on that CPU (siw_try_1seg(): copy_from_user() in its thread,
-	 * while in_syscall still stands).
-	 */
+	/* As much inline as the device gives.  On siw it is needed: what is small and not
+	 * inline it may copy from the memory of whatever process ran last on that CPU
+	 * (siw_try_1seg(): copy_from_user() in its thread, while in_syscall still stands). */
 	while (sr_vlib.cm_create_qp(id, l->pd, &attr)) {
 		/* Not by attr.cap: a failure may have written to it. */
 		if (!asked)
