@@ -243,7 +243,7 @@ static int kernel_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	return sr_sys_epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 }
 
-static int add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
+static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int fd,
 	       struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e, *next;
@@ -316,7 +316,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	}
 	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_plain(st) &&
 	    !st->out.broken && !(ev->events & EPOLLEXCLUSIVE))
-		return add(set, st, epfd, fd, ev);
+		return entry_add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
 		return modify(e, ev);
 	if (e && e->linked) {

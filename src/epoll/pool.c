@@ -66,7 +66,7 @@ bool sr_epoll_known(uint64_t token)
 }
 
 /* pool_lock held. */
-static bool grow(void)
+static bool pool_grow(void)
 {
 	struct sr_epoll_entry *e;
 	unsigned i;
@@ -91,7 +91,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 
 	sr_lock(&set->lock);
 	sr_lock(&pool_lock);
-	e = sr_epoll_peek(epfd) == set && (free_entries || grow()) ? free_entries : NULL;
+	e = sr_epoll_peek(epfd) == set && (free_entries || pool_grow()) ? free_entries : NULL;
 	if (e)
 		free_entries = e->next;
 	sr_unlock(&pool_lock);

@@ -54,7 +54,7 @@ static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 
 /* The entry is ours to put somewhere if it was on no list.
  * pair listed: the caller has changed `edge'; drop() changes `listed' and looks at `edge'. */
-static bool claim(struct sr_epoll *set, struct sr_epoll_entry *e)
+static bool claim_entry(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	if (atomic_load(&e->listed) || atomic_exchange(&e->listed, true))
 		return false;
@@ -95,7 +95,7 @@ static void wake(struct sr_epoll *set)
 static void enqueue(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
 {
 	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
-	if (claim(set, e))
+	if (claim_entry(set, e))
 		push(set, e);
 }
 
@@ -191,7 +191,7 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 	}
 	atomic_fetch_sub(&set->ready, 1);
 	atomic_store(&e->listed, false); /* pair listed: claim() */
-	if (sr_epoll_has_news(e) && claim(set, e))
+	if (sr_epoll_has_news(e) && claim_entry(set, e))
 		append(set, e);
 }
 
@@ -387,7 +387,7 @@ static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 	if (!atomic_load(&e->st->out.full))
 		edge &= ~(uint32_t)SR_EPOLL_OUT;
 	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
-	return claim(set, e);
+	return claim_entry(set, e);
 }
 
 /* The token is of an entry in another set, which has its number, or had it. */

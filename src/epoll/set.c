@@ -227,7 +227,7 @@ static void clear(struct sr_epoll *set)
 
 /* The last descriptor is about to be closed.  A thread that is asleep in the set is not
  * woken by links any more. */
-static void end(struct sr_epoll *set)
+static void set_end(struct sr_epoll *set)
 {
 	sr_epoll_hand_down(set);
 	clear(set);
@@ -261,7 +261,7 @@ void sr_epoll_gone(int fd)
 		set->fds--;
 	sr_unlock(&sets_lock);
 	if (last)
-		end(set);
+		set_end(set);
 	else if (set)
 		move_epfd(set, fd);
 }

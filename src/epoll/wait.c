@@ -132,7 +132,7 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,
  * and a process of one thread needs none: a signal handler leaves the sleepers as it
  * found them, and a thread that is created counts after its creator.  The new value. */
-static uint64_t add(_Atomic uint64_t *number, uint64_t by)
+static uint64_t add_timeout(_Atomic uint64_t *number, uint64_t by)
 {
 	uint64_t n;
 
@@ -185,7 +185,7 @@ static bool is_strange(struct sr_epoll *set, uint64_t data)
 /* Replaces what is ours in the kernel's answer of n events, from the i-th on; how many are
  * left.  Before the answer the call has so many events already. */
 __attribute__((noinline)) static int
-resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int n, int i)
+resolve_wait(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int n, int i)
 {
 	int kept = i;
 	bool tokens = false, woken = false;
@@ -219,7 +219,7 @@ static inline int sift(struct sr_epoll *set, int epfd, struct epoll_event *ev, i
 {
 	for (int i = 0; i < n; i++)
 		if (__builtin_expect(sr_epoll_is_token(ev[i].data.u64), 0))
-			return resolve(set, epfd, ev, before, n, i);
+			return resolve_wait(set, epfd, ev, before, n, i);
 	return n;
 }
 
@@ -234,11 +234,11 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	if (sr_epoll_is_shared(set))
 		sr_epoll_use_inherited(set);
 	sr_cancel_asks = set;
-	begun = add(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
+	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
 	sleep &= !atomic_load(&set->ready);
 	r = sleep ? call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
-	add(&set->sleepers, -1ull);
+	add_timeout(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
 	sr_cancel_asks = NULL;
@@ -355,7 +355,7 @@ static int without_twice(struct epoll_event *ev, int n, int r)
 /* The kernel gets half of the room; where there is room for one they take turns. */
 static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 {
-	int n, r, room = (max + (int)(add(&w->set->turns, 1) & 1)) / 2;
+	int n, r, room = (max + (int)(add_timeout(&w->set->turns, 1) & 1)) / 2;
 	int linked = atomic_load(&w->set->linked);
 
 	n = sr_epoll_collect(w->set, w->epfd, ev, room, SR_EPOLL_POLL);
@@ -421,14 +421,14 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	}
 	if (ms > 0)
 		deadline = deadline_ms(ms);
-	begun = add(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
+	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
 	if (atomic_load(&set->ready)) {
-		add(&set->sleepers, -1ull);
+		add_timeout(&set->sleepers, -1ull);
 		goto slow;
 	}
 	sr_cancel_asks = set;
 	r = sr_real.epoll_pwait(epfd, ev, max, ms, mask);
-	add(&set->sleepers, -1ull);
+	add_timeout(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	if (r > 0) {
 		r = sift(set, epfd, ev, 0, r);

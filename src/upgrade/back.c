@@ -258,7 +258,7 @@ static void deliver_one(struct sr_stream *st, void *arg)
 }
 
 /* The next program inherits all descriptors that are not close-on-exec. */
-static void hand_over(struct sweep *s)
+static void back_hand_over(struct sweep *s)
 {
 	int fd, flags, max = sr_fdtab_max();
 
@@ -279,7 +279,7 @@ static void hand_over(struct sweep *s)
 	}
 }
 
-static void release(struct sr_stream *st, void *arg)
+static void back_release(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	if (!(sr_st_flags(st) & SR_ST_BARRED))
@@ -308,19 +308,19 @@ static void in_two_rounds(void (*round)(struct sweep *s), uint64_t resend_ns)
 
 void sr_streams_hand_over(void)
 {
-	in_two_rounds(hand_over, BACK_NS);
+	in_two_rounds(back_hand_over, BACK_NS);
 }
 
-static void before_exec(struct sweep *s)
+static void back_before_exec(struct sweep *s)
 {
-	hand_over(s);
+	back_hand_over(s);
 	sr_streams_walk(deliver_one, s);
 }
 
 void sr_streams_before_exec(void)
 {
-	in_two_rounds(before_exec, SR_ORPHAN_NS);
-	sr_streams_walk(release, NULL);
+	in_two_rounds(back_before_exec, SR_ORPHAN_NS);
+	sr_streams_walk(back_release, NULL);
 	sr_streams_walk(sr_owners_pause, NULL);
 	sr_streams_leave_heirs(false);
 }
@@ -341,5 +341,5 @@ static void all_plain(struct sweep *s)
 void sr_streams_plain(void)
 {
 	in_two_rounds(all_plain, BACK_NS);
-	sr_streams_walk(release, NULL);
+	sr_streams_walk(back_release, NULL);
 }

@@ -106,7 +106,7 @@ static bool is_asked(struct sr_stream *st)
 		SR_OWNERS_BOTH);
 }
 
-static void begin(struct sr_stream *st, void *arg)
+static void guest_begin(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	if (!is_asked(st))
@@ -118,7 +118,7 @@ static void begin(struct sr_stream *st, void *arg)
 
 void sr_guest_rang(void)
 {
-	sr_streams_walk(begin, NULL);
+	sr_streams_walk(guest_begin, NULL);
 }
 
 /* Tells the guests also what they have not asked for yet: if the parent is killed later

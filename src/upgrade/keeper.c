@@ -130,7 +130,7 @@ static bool may_have(uint32_t uid, const struct sr_name *name)
 /* The cookie is that of the socket which the worker had as it sent the claim: meanwhile
  * another process may have got the name.  False: so many claims that the worker is no honest
  * one. */
-static bool claim(struct worker *w, const struct sr_packet *p, uint32_t uid)
+static bool note_claim(struct worker *w, const struct sr_packet *p, uint32_t uid)
 {
 	struct claim *c;
 
@@ -181,7 +181,7 @@ static bool worker_says(struct worker *w, const struct sr_packet *p, uint32_t ui
 		return true;
 	}
 	if (p->word == SR_PACKET_CLAIM)
-		return claim(w, p, uid);
+		return note_claim(w, p, uid);
 	if (p->word != SR_PACKET_HAVE || !w->joined)
 		return false;
 	if (may_have(uid, &p->name) || is_claimed(w, &p->name))

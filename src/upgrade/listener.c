@@ -33,7 +33,7 @@ static enum sr_reason impossible(struct sr_stream *st, const struct sr_rendezvou
 
 /* NONE: the rendezvous is open.  there: not the address's own, and where it is.
  * *again: the address's is in use, by a process that is about to end perhaps. */
-static enum sr_reason listen_on(struct sr_stream *st, const struct sr_rendezvous *ops,
+static enum sr_reason listener_listen(struct sr_stream *st, const struct sr_rendezvous *ops,
 				struct sr_there *there, bool *again)
 {
 	void **listener = &st->up.listener[ops->kind];
@@ -68,7 +68,7 @@ void sr_listener_unavailable(struct sr_stream *st, enum sr_reason why)
 	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
 }
 
-static void unlisten(struct sr_stream *st)
+static void listener_unlisten(struct sr_stream *st)
 {
 	if (st->up.listener[0])
 		sr_rendezvous_shm.unlisten(st->up.listener[0]);
@@ -80,9 +80,9 @@ static void unlisten(struct sr_stream *st)
 static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
 				 bool *again)
 {
-	enum sr_reason shm = listen_on(st, &sr_rendezvous_shm, there, again);
+	enum sr_reason shm = listener_listen(st, &sr_rendezvous_shm, there, again);
 
-	return both(shm, listen_on(st, &sr_rendezvous_verbs, there, again));
+	return both(shm, listener_listen(st, &sr_rendezvous_verbs, there, again));
 }
 
 /* This process has the address's name: answers where askers look first. */
@@ -106,7 +106,7 @@ static bool be_worker(struct sr_stream *st)
 	enum sr_reason why;
 	int r;
 
-	unlisten(st);	/* so that it says where it listens */
+	listener_unlisten(st);	/* so that it says where it listens */
 	why = listen_all(st, &there, &again);
 	r = why == SR_REASON_NONE ? sr_keeper_join(st, &there) : 0;
 	if (r == -ECONNREFUSED || r == -EPIPE || r == -EAGAIN)
@@ -114,7 +114,7 @@ static bool be_worker(struct sr_stream *st)
 	if (r < 0)
 		why = sr_reason_of(r, SR_REASON_USER);
 	if (why != SR_REASON_NONE) {
-		unlisten(st);
+		listener_unlisten(st);
 		sr_listener_unavailable(st, why);
 	}
 	return false;
@@ -131,7 +131,7 @@ static bool settle(struct sr_stream *st)
 		return sr_keeper_keeps(st) && be_keeper(st);
 	r = sr_keeper_open(st);
 	if (r == 0) {
-		unlisten(st);
+		listener_unlisten(st);
 		return be_keeper(st);
 	}
 	if (r == -EADDRINUSE)
@@ -158,7 +158,7 @@ static void stop(struct sr_stream *st)
 	bool held = st->up.keeper;
 
 	sr_keeper_close(st);
-	unlisten(st);
+	listener_unlisten(st);
 	if (held)
 		sr_index_each_listener(kick_waiting, st);
 }

@@ -174,7 +174,7 @@ static enum sr_reason shows_too_little(struct sr_stream *st)
 								   SR_REASON_HISTORY;
 }
 
-static uint8_t *put(uint8_t *at, const void *bytes, size_t len)
+static uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t len)
 {
 	memcpy(at, bytes, len);
 	return at + len;
@@ -205,7 +205,7 @@ static void make_terms(struct sr_stream *st, struct terms *t)
 	sr_name_encode(&name, at);
 	at += SR_NAME_LEN;
 	at += l->ops->identity(l, at);
-	put(put(t->session, asker ? st->up.token : l->peer_hello.token, SR_TOKEN_LEN),
+	put_bytes(put_bytes(t->session, asker ? st->up.token : l->peer_hello.token, SR_TOKEN_LEN),
 	    asker ? l->peer_hello.token : st->up.token, SR_TOKEN_LEN);
 	t->of = (struct sr_pake_terms){
 		.password = { t->password, sizeof(t->password) },

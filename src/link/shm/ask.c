@@ -65,7 +65,7 @@ static void hang_up(struct asking *a)
 	a->watch.fd = -1;
 }
 
-static void end(struct asking *a)
+static void ask_end(struct asking *a)
 {
 	hang_up(a);
 	sr_timer_cancel(&a->timer);
@@ -80,7 +80,7 @@ static void fail(struct asking *a, const char *reason)
 {
 	struct sr_ask *ask = a->ask;
 
-	end(a);
+	ask_end(a);
 	ask->done(ask, NULL, reason);
 }
 
@@ -98,7 +98,7 @@ static void succeed(struct asking *a)
 		return;
 	}
 	a->link = NULL;
-	end(a);
+	ask_end(a);
 	ask->done(ask, &l->link, NULL);
 }
 
@@ -247,7 +247,7 @@ static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 static void next_name(struct asking *a);
 
 /* Is the word a first answer, behind which the real one comes? */
-static bool is_first(struct asking *a)
+static bool is_first_answer(struct asking *a)
 {
 	enum sr_first first = sr_first_find(a->word, a->holds);
 
@@ -270,7 +270,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 	if (!read_word(a, w->fd, fds))
 		return;
 	a->ask->heard |= a->word[0];
-	if (is_first(a)) {
+	if (is_first_answer(a)) {
 		give_up(a, fds);
 		return;
 	}
@@ -390,7 +390,7 @@ static void next_name(struct asking *a)
 }
 
 /* Returns NULL, or the reason why there is nothing to ask. */
-static const char *begin(struct asking *a)
+static const char *ask_begin(struct asking *a)
 {
 	struct sr_ask *ask = a->ask;
 	struct sr_shm_plan plan;
@@ -419,7 +419,7 @@ static void due(struct sr_timer *t)
 	const char *reason = a->watch.fd >= 0 ? "timeout" : NULL;
 
 	if (!a->since_ns)
-		reason = begin(a);
+		reason = ask_begin(a);
 	if (reason)
 		fail(a, reason);
 	else
@@ -445,5 +445,5 @@ int sr_shm_ask(struct sr_ask *ask)
 void sr_shm_cancel(struct sr_ask *ask)
 {
 	if (ask->kind)
-		end(ask->kind);
+		ask_end(ask->kind);
 }

@@ -125,7 +125,7 @@ static bool offer_fits(struct pending *p, const uint8_t *buf, size_t n)
 	return true;
 }
 
-static void say(int line, const char *word)
+static void say_to_asker(int line, const char *word)
 {
 	(void)!sr_now_send(line, word, strlen(word));
 }
@@ -134,7 +134,7 @@ static void refuse_request(struct sr_request *req, const char *reason)
 {
 	struct pending *p = (struct pending *)req;
 
-	say(p->watch.fd, reason);
+	say_to_asker(p->watch.fd, reason);
 	pending_free(p);
 }
 
@@ -143,7 +143,7 @@ static bool tell_asker(struct sr_request *req, enum sr_first first)
 {
 	struct pending *p = (struct pending *)req;
 
-	say(p->watch.fd, sr_first_word(first));
+	say_to_asker(p->watch.fd, sr_first_word(first));
 	req->holds = sr_first_holds(first);
 	return false;
 }
@@ -307,7 +307,7 @@ static void unlisten(void *handle)
 
 /* ---- accept ---- */
 
-static int make_memory(size_t size)
+static int shm_make_memory(size_t size)
 {
 	int fd = sr_fd_memory("sockrail", size);
 
@@ -345,7 +345,7 @@ static int send_ok(int line, const int *fds, size_t n)
 static const char *hand_over(struct sr_shm *l, struct pending *p)
 {
 	const char *reason = "memory";
-	int fds[SR_SHM_FDS] = {make_memory(p->plan.total), -1}, pair[2] = {-1, -1};
+	int fds[SR_SHM_FDS] = {shm_make_memory(p->plan.total), -1}, pair[2] = {-1, -1};
 
 	if (fds[0] < 0 ||
 	    (!p->alone && sr_sys_socketpair(AF_UNIX,
@@ -418,7 +418,7 @@ static void forget(void)
 	pending_count = strangers = sr_shm_asking = 0;
 }
 
-static const char *usable(void)
+static const char *shm_usable(void)
 {
 	return NULL;
 }
@@ -426,7 +426,7 @@ static const char *usable(void)
 const struct sr_rendezvous sr_rendezvous_shm = {
 	.name = "shm",
 	.kind = 0,
-	.usable = usable,
+	.usable = shm_usable,
 	.absent = sr_shm_absent,
 	.ask = sr_shm_ask,
 	.cancel = sr_shm_cancel,

@@ -384,7 +384,7 @@ int sr_shm_start(struct sr_shm *l, int line)
 	return err;
 }
 
-static void free_link(struct sr_link *link)
+static void shm_free_link(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
@@ -439,6 +439,6 @@ const struct sr_link_ops sr_link_shm = {
 	.arm_once = sr_shm_arm_once,
 	.tx_work = sr_shm_sweep,
 	.drop = sr_shm_drop,
-	.free = free_link,
+	.free = shm_free_link,
 	.ring = ring,
 };

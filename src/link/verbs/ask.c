@@ -46,7 +46,7 @@ struct ask {
 
 static struct ask *asks;
 
-static void release(struct ask *a)
+static void ask_release(struct ask *a)
 {
 	sr_timer_cancel(&a->timer);
 	if (a->link) {
@@ -65,7 +65,7 @@ static void release(struct ask *a)
 
 static void free_ask(struct ask *a)
 {
-	release(a);
+	ask_release(a);
 	a->ask->kind = NULL;
 	SR_LIST_DROP(a);
 	free(a);
@@ -80,7 +80,7 @@ static void fail_ask(struct ask *a, const char *reason)
 	ask->done(ask, NULL, reason);
 }
 
-static int resolve(struct ask *a)
+static int ask_resolve(struct ask *a)
 {
 	const struct sockaddr *dst = (struct sockaddr *)&a->ask->dst;
 	struct sockaddr_storage from, to;
@@ -101,7 +101,7 @@ static int resolve(struct ask *a)
 	return 0;
 }
 
-static void look(struct sr_timer *t);
+static void ask_look(struct sr_timer *t);
 static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
 
 int sr_verbs_ask(struct sr_ask *ask)
@@ -118,12 +118,12 @@ int sr_verbs_ask(struct sr_ask *ask)
 	a->cm.event = ask_event;
 	a->ask = ask;
 	a->holds = ask->holds ? SR_HOLDS_FIRST : SR_HOLDS_NOT;
-	a->timer.fn = look;
+	a->timer.fn = ask_look;
 	a->iwarp = kinds == SR_VDEV_IWARP;
 	sr_there_verbs(a->there, ask->there);
 	ask->kind = a;
 	SR_LIST_ADD(asks, a);
-	err = resolve(a);
+	err = ask_resolve(a);
 	if (err)
 		free_ask(a);
 	else
@@ -142,9 +142,9 @@ static const char *go_on(struct ask *a)
 {
 	int err;
 
-	release(a);
+	ask_release(a);
 	sr_timer_set(&a->timer, LOOK_MS);
-	err = resolve(a);
+	err = ask_resolve(a);
 	return err ? "no-device" : NULL;
 }
 
@@ -284,7 +284,7 @@ static bool may_move(struct ask *a)
 /* Asks again at the next look. */
 static void ask_later(struct ask *a)
 {
-	release(a);
+	ask_release(a);
 	a->retries++;
 	sr_timer_set(&a->timer, LOOK_MS);
 }
@@ -298,7 +298,7 @@ static void no_more(struct ask *a, const char *reason)
 	if (!strcmp(reason, "no-listener") && a->iwarp && a->retries < RETRIES) {
 		ask_later(a);
 	} else if (!strcmp(reason, "no-listener") && may_move(a)) {
-		release(a);
+		ask_release(a);
 		a->moved = true;
 		sr_timer_set(&a->timer, 0);
 	} else {
@@ -328,7 +328,7 @@ static bool is_flushed(struct ask *a)
 	       ++a->flushed > FLUSHED_LOOKS;
 }
 
-static void look(struct sr_timer *t)
+static void ask_look(struct sr_timer *t)
 {
 	struct ask *a = SR_OF(struct ask, timer, t);
 	const char *reason = NULL;

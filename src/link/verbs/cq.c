@@ -230,7 +230,7 @@ bool sr_vcq_watch(struct sr_vlink *l, bool on)
 	return true;
 }
 
-static void on_channel(struct sr_watch *w, uint32_t events)
+static void on_cq_channel(struct sr_watch *w, uint32_t events)
 {
 	struct sr_vlink *l = SR_OF(struct sr_vlink, cq.watch, w);
 
@@ -298,7 +298,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 }
 
 /* The whole look, each TICK_MS.  Returns whether there is to be another one. */
-static bool look(struct sr_vlink *l, uint64_t now)
+static bool whole_look(struct sr_vlink *l, uint64_t now)
 {
 	struct sr_vlook *k = &l->look;
 	bool busy, in_use, watched;
@@ -350,7 +350,7 @@ static void tick(struct sr_timer *t)
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
 		soon = again = k->busy = sr_vlink_end(l);
 	} else {
-		again = !whole || look(l, now);
+		again = !whole || whole_look(l, now);
 		sr_lock(&l->lock);
 		soon = l->qp && sr_vtx_waits(l) && !l->cq.watched;
 		k->busy = is_busy(l);
@@ -373,7 +373,7 @@ static void start(struct sr_task *t)
 }
 
 /* Unless the link is about to be freed. */
-static bool get(struct sr_link *link)
+static bool vlink_tryget(struct sr_link *link)
 {
 	int refs = atomic_load(&link->refs);
 
@@ -390,7 +390,7 @@ void sr_vlook_start(struct sr_vlink *l, unsigned how)
 	struct sr_vlook *k = &l->look;
 
 	if (!(how & ~atomic_load(&k->on)) ||
-	    !(how & ~atomic_fetch_or(&k->on, how)) || !get(&l->link))
+	    !(how & ~atomic_fetch_or(&k->on, how)) || !vlink_tryget(&l->link))
 		return;
 	if (!sr_loop_post(&k->task))
 		sr_link_put(&l->link);	/* it is posted, and has a reference */
@@ -435,7 +435,7 @@ const char *sr_vcq_make(struct sr_vlink *l)
 	}
 	sr_vdev_nonblock(l->cq.fd);
 	l->cq.watch.fd = l->cq.fd;
-	l->cq.watch.fn = on_channel;
+	l->cq.watch.fn = on_cq_channel;
 	l->cq.arms_all = l->iwarp;	/* siw_rqe_complete() passes no such flag on */
 	return NULL;
 }

@@ -231,7 +231,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
  * they are until the next call: the peer returns credit for each quarter of the ring
  * that is in use, and a smaller window would often be used up before.
  */
-static void follow(struct sr_vlink *l)
+static void vgrow_follow(struct sr_vlink *l)
 {
 	struct sr_vring r = { 0 };
 	size_t size;
@@ -283,7 +283,7 @@ void sr_verbs_work(struct sr_link *link)
 	size = least_of(atomic_exchange(&l->rx.grow, 0), l->policy->ring_max);
 	if (size > size_now(l))
 		offer(l, size);
-	follow(l);
+	vgrow_follow(l);
 }
 
 void sr_verbs_tx_work(struct sr_link *link)

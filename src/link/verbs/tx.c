@@ -62,7 +62,7 @@ static void flush(struct sr_vlink *l, struct batch *b)
 }
 
 /* The next work request; the caller has seen that the queue has room. */
-static struct ibv_send_wr *add(struct sr_vlink *l, struct batch *b,
+static struct ibv_send_wr *vtx_add(struct sr_vlink *l, struct batch *b,
 			       enum ibv_wr_opcode op, const void *from,
 			       size_t len, uint32_t lkey)
 {
@@ -96,7 +96,7 @@ static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
 	atomic_store_explicit(&l->tx.ack_said, msg->ack, memory_order_relaxed);
 	l->tx.slots.reported = l->rx.msgs;
 	l->tx.ack_due = false;
-	wr = add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
+	wr = vtx_add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
 		 l->ctl.mr->lkey);
 	wr->send_flags |= IBV_SEND_SOLICITED;
 	l->tx.slots.sent++;
@@ -127,7 +127,7 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 		add_msg(l, b, &msg);
 		return;
 	}
-	wr = add(l, b, l->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
+	wr = vtx_add(l, b, l->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
 		 l->tx.ring.buf + at, n, l->tx.ring.mr->lkey);
 	wr->wr.rdma.remote_addr = l->tx.peer.addr + to;
 	wr->wr.rdma.rkey = l->tx.peer.rkey;
