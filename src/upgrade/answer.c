@@ -36,7 +36,7 @@
 
 #define ACCEPT_NS 1000000000ull	/* time for accept(2) and the first call */
 #define FIND_NS 100000000ull	/* if nobody has it who may be about to accept it */
-#define TELL_NS 30000000ull	/* a worker, which every stream of its keeper is asked of */
+#define TELL_NS 200000000ull	/* a worker, which is asked of every stream of its keeper */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 #define FIRST_MS 3		/* the same while an asker waits for a first answer */

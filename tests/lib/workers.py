@@ -7,7 +7,7 @@ workers.py reuse N ADDR PORT   each has one of its own (SO_REUSEPORT)
 workers.py exec N ADDR PORT    as fork, and the parent was executed with the socket
                                Each process prints its pid, the first one first.
 workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s first
-workers.py late N ADDR PORT    as fork, but echoes only, and accepts each stream 0.2 s late
+workers.py late N ADDR PORT    as fork, but echoes only, and accepts each stream 0.1 s late
 workers.py anew N ADDR PORT    N streams one after the other, and each time it listens anew,
                                before it serves the stream
 workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
@@ -74,7 +74,7 @@ def work_late(s):
     os.write(1, b"%d\n" % os.getpid())
     while True:
         select.select([s], [], [])
-        time.sleep(0.2)
+        time.sleep(0.1)
         c, _ = s.accept()
         echo(c, 0)
         c.close()
