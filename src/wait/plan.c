@@ -28,6 +28,71 @@ static void plain_rx(struct sr_waitset_entry *e)
 	e->raw = true;
 }
 
+#define PLAN_IN (POLLIN | POLLRDNORM)
+#define PLAN_OUT (POLLOUT | POLLWRNORM)
+
+/* The bytes that come next, if there are any, are on TCP. */
+static void plan_rx_tcp(struct sr_waitset_entry *e)
+{
+	struct sr_stream *st = e->st;
+
+	/* A reader that entered before the gate shut still owns the anchor. */
+	if (atomic_load(&st->in.gate) & SR_GATE_COUNT)
+		return;
+	if (sr_rx_at_mark(&st->rx))
+		e->kernel |= POLLIN;	/* wakes us, to move on */
+	else
+		plain_rx(e);
+}
+
+/* (The link is NULL if the stream was closed and is over while we slept.) */
+static void plan_rx_link(struct sr_waitset_entry *e)
+{
+	struct sr_stream *st = e->st;
+	struct sr_link *link = st->in.link;
+	bool ended = link && (sr_link_events(link) & SR_LINK_END);
+
+	/* A later reset is another error if the program has seen this end. */
+	if (ended && !(sr_st_flags(st) & SR_ST_PEER_END))
+		sr_st_set(st, SR_ST_PEER_END);
+	if (st->in.fin_seen || !link || ended)
+		e->ours |= PLAN_IN | POLLRDHUP;
+	if (st->in.fin_seen && st->out.broken)
+		e->ours |= POLLHUP | PLAN_OUT | (atomic_load(&st->err.pending) ? POLLERR : 0);
+	if (sr_ring_bytes(st))
+		e->ours |= PLAN_IN;
+	if (link && !e->link[0])
+		e->link[0] = sr_link_get(link);
+}
+
+/* rx_lock held, gate shut. */
+static void plan_rx_shut(struct sr_waitset_entry *e)
+{
+	struct sr_stream *st = e->st;
+
+	e->shut = true;
+	if (st->in.pushback_len)
+		e->ours |= PLAN_IN;
+	switch (st->rx.state) {
+	case SR_RX_RAW:
+	case SR_RX_EXPECT:
+		plan_rx_tcp(e);
+		break;
+	case SR_RX_LINK:
+		plan_rx_link(e);
+		break;
+	case SR_RX_EOF:
+		e->ours |= PLAN_IN | POLLRDHUP;
+		break;
+	default:
+		e->ours |= PLAN_IN | POLLRDHUP | POLLHUP | PLAN_OUT;
+		if (atomic_load(&st->err.pending))
+			e->ours |= POLLERR;
+	}
+	if (sr_st_flags(st) & SR_ST_RDSHUT)
+		e->ours |= PLAN_IN | POLLRDHUP;
+}
+
 static void plan_rx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
@@ -38,56 +103,10 @@ static void plan_rx(struct sr_waitset_entry *e)
 	}
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	if (!sr_gate_shut(&st->in.gate)) {
+	if (sr_gate_shut(&st->in.gate))
+		plan_rx_shut(e);
+	else
 		plain_rx(e);
-		goto out;
-	}
-	e->shut = true;
-	if (st->in.pushback_len)
-		e->ours |= POLLIN | POLLRDNORM;
-	switch (st->rx.state) {
-	case SR_RX_RAW:
-	case SR_RX_EXPECT:
-		/* A reader that entered before the gate shut still owns the
-		 * anchor. */
-		if (atomic_load(&st->in.gate) & SR_GATE_COUNT)
-			break;
-		if (sr_rx_at_mark(&st->rx)) {
-			e->kernel |= POLLIN;	/* wakes us, to move on */
-		} else {
-			plain_rx(e);
-		}
-		break;
-	case SR_RX_LINK:
-		/* A later reset is another error if the program has seen this end. */
-		if (st->in.link && (sr_link_events(st->in.link) & SR_LINK_END) &&
-		    !(sr_st_flags(st) & SR_ST_PEER_END))
-			sr_st_set(st, SR_ST_PEER_END);
-		/* (The link is NULL if the stream was closed and is over while
-		 * we slept.) */
-		if (st->in.fin_seen || !st->in.link ||
-		    (sr_link_events(st->in.link) & SR_LINK_END))
-			e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-		if (st->in.fin_seen && st->out.broken)
-			e->ours |= POLLHUP | POLLOUT | POLLWRNORM |
-				   (atomic_load(&st->err.pending) ? POLLERR : 0);
-		if (sr_ring_bytes(st))
-			e->ours |= POLLIN | POLLRDNORM;
-		if (st->in.link && !e->link[0])
-			e->link[0] = sr_link_get(st->in.link);
-		break;
-	case SR_RX_EOF:
-		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-		break;
-	default:
-		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP | POLLOUT |
-			   POLLWRNORM;
-		if (atomic_load(&st->err.pending))
-			e->ours |= POLLERR;
-	}
-	if (sr_st_flags(st) & SR_ST_RDSHUT)
-		e->ours |= POLLIN | POLLRDNORM | POLLRDHUP;
-out:
 	sr_unlock(&st->rx_lock);
 }
 
@@ -106,11 +125,49 @@ static void plain_tx(struct sr_waitset_entry *e, short out)
 		e->ours |= POLLHUP;
 }
 
+static void plan_tx_link(struct sr_waitset_entry *e)
+{
+	struct sr_stream *st = e->st;
+	struct sr_link *link = st->out.link;
+	struct iovec v[2];
+	size_t room = link->ops->tx_room(link, v);
+
+	link->ops->tx_commit(link, 0, st->out.held != 0);
+	if (room)
+		e->ours |= PLAN_OUT;
+	/* Credit that came after sr_tx_progress() is found by tx_room(), which tells nobody:
+	 * and it may be the last. */
+	if (room && atomic_load(&st->out.full))
+		sr_stream_notify(st, SR_NOTIFY_TX);
+	if (!e->link[1])
+		e->link[1] = sr_link_get(link);
+}
+
+/* tx_lock held, gate shut. */
+static void plan_tx_shut(struct sr_waitset_entry *e, short out)
+{
+	struct sr_stream *st = e->st;
+
+	e->shut = true;
+	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+		e->ours |= PLAN_OUT;
+		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
+			e->ours |= POLLHUP;
+		/* TCP has our end, or gets it; it knows the peer's end, too. */
+		e->ends = e->hup = e->raw;
+	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w) {
+		/* Programs poll for this to learn whether they are connected (Java), and from
+		 * then on they are writable.  The first send decides. */
+		e->ours |= PLAN_OUT;
+	} else if (st->tx.state == SR_TX_LINK && out) {
+		plan_tx_link(e);
+	}
+}
+
 static void plan_tx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 	short out = e->events & SR_OUT_EVENTS;
-	struct iovec v[2];
 
 	if (!sr_gate_shut(&st->out.gate)) {
 		plain_tx(e, out);
@@ -118,40 +175,13 @@ static void plan_tx(struct sr_waitset_entry *e)
 	}
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (!sr_gate_shut(&st->out.gate)) {
+	if (sr_gate_shut(&st->out.gate))
+		plan_tx_shut(e, out);
+	else
 		plain_tx(e, out);
-		goto unlock;
-	}
-	e->shut = true;
-	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
-		e->ours |= POLLOUT | POLLWRNORM;
-		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
-			e->ours |= POLLHUP;
-		/* TCP has our end, or gets it; it knows the peer's end, too. */
-		e->ends = e->hup = e->raw;
-	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w) {
-		/* Programs poll for this to learn whether they are connected
-		 * (Java), and from then on they are writable.  The first send
-		 * decides. */
-		e->ours |= POLLOUT | POLLWRNORM;
-	} else if (st->tx.state == SR_TX_LINK && out) {
-		size_t room = st->out.link->ops->tx_room(st->out.link, v);
-
-		st->out.link->ops->tx_commit(st->out.link, 0, st->out.held != 0);
-		if (room)
-			e->ours |= POLLOUT | POLLWRNORM;
-		/* Credit that came after sr_tx_progress() is found by tx_room(), which
-		 * tells nobody: and it may be the last. */
-		if (room && atomic_load(&st->out.full))
-			sr_stream_notify(st, SR_NOTIFY_TX);
-		if (!e->link[1])
-			e->link[1] = sr_link_get(st->out.link);
-	}
-unlock:
 	/* pair full: for_sets().  What is behind this looks at the credit once more. */
 	if (e->shut && out && !(e->ours & POLLOUT))
-		atomic_store(st->tx.state == SR_TX_LINK ? &st->out.full :
-							  &st->out.held_off,
+		atomic_store(st->tx.state == SR_TX_LINK ? &st->out.full : &st->out.held_off,
 			     true);
 	sr_unlock(&st->tx_lock);
 }
