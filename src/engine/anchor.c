@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * anchor.c - owns the use of the kernel's TCP socket under a stream: the
- * library's own non-blocking reads and writes on it, and promise 6, the
- * comparison of the kernel's byte counters with ours.  Must not know what the
- * bytes mean.  The caller holds the direction's lock; while the direction's
+ * anchor.c - owns the use of the kernel's TCP socket under a stream: the library's own
+ * non-blocking reads and writes on it, and the comparison of the kernel's byte counters with
+ * ours (sockrail-protocol(7), promise 6).  Must not know what the bytes mean.  The caller holds the direction's lock; while the direction's
  * gate is shut, no other thread uses it on the anchor (but for one receiving
  * call, see impl.h).
  *

@@ -21,7 +21,7 @@ enum sr_tcp_state {
 	SR_TCP_CLOSING = 11,
 };
 
-/* Do the kernel's byte counters agree with ours?  Promise 6. */
+/* Do the kernel's byte counters agree with ours?  (sockrail-protocol(7), promise 6) */
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 /* Has the kernel more bytes of ours than the library has written?  False also if the kernel
  * does not say. */

@@ -17,7 +17,8 @@
  *
  * No end writes a mark before the other has proven that it knows the history, or the
  * kernel has said that the link's ends are the stream's (vouched), and the
- * answerer sends no SWITCH before it has seen the asker's mark (promise 3).
+ * answerer sends no SWITCH before it has seen the asker's mark (sockrail-protocol(7),
+ * promise 3).
  */
 #include "base/sys.h"
 
