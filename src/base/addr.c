@@ -12,7 +12,7 @@
 #include "base/now.h"
 #include "base/text.h"
 
-void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from)
+void sr_addr_unmap(struct sockaddr_storage *to, const struct sockaddr *from)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	struct sockaddr_in6 in6;
@@ -87,7 +87,7 @@ int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *any)
 	int err = errno;
 	size_t len;
 
-	sr_addr_plain(&plain, sa);
+	sr_addr_unmap(&plain, sa);
 	if (plain.ss_family == AF_INET)
 		return format_v4(buf, size, &plain);
 	if (!inet_ntop(plain.ss_family, sr_addr_bytes(&plain, &len), text, sizeof(text))) {

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 /* A copy, IPv4 in IPv6 made IPv4.  Other families: all zero. */
-void sr_addr_plain(struct sockaddr_storage *to, const struct sockaddr *from);
+void sr_addr_unmap(struct sockaddr_storage *to, const struct sockaddr *from);
 /* The port of AF_INET or AF_INET6, in host order. */
 static inline uint16_t sr_addr_port(const struct sockaddr *a)
 {

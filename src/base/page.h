@@ -38,7 +38,7 @@ enum sr_counter {
  * A stream that has no slot has its own (engine/impl.h). */
 struct sr_hot {
 	_Atomic uint64_t tcp;	/* bytes through the open gate, and all to or from TCP */
-	_Atomic uint64_t plain;	/* bytes while permanently plain */
+	_Atomic uint64_t plain;	/* bytes while retired */
 	uint64_t link;		/* bytes on the link since `way` was written; the
 				 * direction's lock guards it */
 };

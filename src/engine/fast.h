@@ -24,15 +24,14 @@ enum sr_rx_fast {
 struct sr_stream_head {
 	atomic_bool tx_fast;
 	atomic_uchar rx_fast;	/* enum sr_rx_fast */
-	/* Permanently plain (upgrade/plain.c): the C library's calls serve it. */
-	atomic_bool plain;
+	atomic_bool retired;	/* upgrade/retire.c: the C library's calls serve it */
 };
 
-static inline bool sr_is_plain(struct sr_stream *st)
+static inline bool sr_is_retired(struct sr_stream *st)
 {
 	struct sr_stream_head *head = (struct sr_stream_head *)st;
 
-	return atomic_load_explicit(&head->plain, memory_order_relaxed);
+	return atomic_load_explicit(&head->retired, memory_order_relaxed);
 }
 
 static inline bool sr_tx_is_fast(struct sr_stream *st)
@@ -58,11 +57,11 @@ static inline bool sr_rx_msg_is_fast(struct sr_stream *st)
 }
 
 /* Does fd have a stream that may be on a link?  A hint. */
-static inline bool sr_stream_lives(int fd)
+static inline bool sr_has_active_stream(int fd)
 {
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
-	return st && !sr_is_plain(st);
+	return st && !sr_is_retired(st);
 }
 
 /*

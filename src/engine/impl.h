@@ -49,7 +49,7 @@
 
 struct sr_stream {
 	/* These members survive when the memory becomes another stream: a
-	 * thread may still look at head, lock (fast.c), and count (upgrade/plain.c). */
+	 * thread may still look at head, lock (fast.c), and count (upgrade/retire.c). */
 	_Alignas(128) struct sr_stream_head head;
 	atomic_int refs;		/* 0: the stream is free */
 	atomic_uint generation;	/* of the process that looked at it last (owners.h) */

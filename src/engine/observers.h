@@ -14,8 +14,8 @@ bool sr_epoll_gate_shut(struct sr_stream *st);
 void sr_epoll_gate_opened(struct sr_stream *st);
 /* A notification for one entry; news: its edges.  waits.lock held. */
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news);
-/* The stream is permanently plain: the sets drop it.  sets.lock held, gates open. */
-void sr_epoll_stream_plain(struct sr_stream *st);
+/* The stream is retired: the sets drop it.  sets.lock held, gates open. */
+void sr_epoll_stream_retired(struct sr_stream *st);
 /* The parent's sets have the stream, the child's have not.  Are there any? */
 bool sr_epoll_stream_inherited(struct sr_stream *st);
 

@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "engine/owners.h"
 
-unsigned sr_owners_plain(struct sr_stream *st)
+unsigned sr_owners_tcp_dirs(struct sr_stream *st)
 {
 	unsigned dirs = 0;
 
@@ -44,9 +44,9 @@ void sr_owners_give(struct sr_stream *st, unsigned given)
 void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 {
 	struct sr_slot *slot = atomic_load(&st->owned.slot);
-	unsigned given = sr_owners_plain(st);
+	unsigned given = sr_owners_tcp_dirs(st);
 
-	if (sr_is_plain(st) || (sr_st_flags(st) & SR_ST_CLOSING))
+	if (sr_is_retired(st) || (sr_st_flags(st) & SR_ST_CLOSING))
 		return;
 	if (!slot) {
 		slot = sr_slot_get();
@@ -76,7 +76,7 @@ void sr_owners_share_heir(struct sr_stream *st)
 /* The last word on what guests may have. */
 static void owners_settle(struct sr_stream *st)
 {
-	unsigned given = sr_owners_plain(st);
+	unsigned given = sr_owners_tcp_dirs(st);
 
 	if (sr_is_shared(st) && !atomic_load(&st->owned.guest))
 		sr_owners_give(st, given == SR_OWNERS_BOTH ? given : SR_OWNERS_LOST);
@@ -168,15 +168,15 @@ static void settle_gate(atomic_uint *gate)
 
 void sr_owners_inherit(struct sr_stream *st)
 {
-	unsigned guest = SR_OWNERS_BOTH & ~sr_owners_plain(st);
+	unsigned guest = SR_OWNERS_BOTH & ~sr_owners_tcp_dirs(st);
 
 	sr_st_set(st, SR_ST_HEIR);
-	if (!st->owned.slot && !sr_is_plain(st)) /* another thread was opening it, uncounted */
+	if (!st->owned.slot && !sr_is_retired(st)) /* another thread was opening it, uncounted */
 		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	forget_attempts(st);
 	settle_gate(&st->in.gate);
 	settle_gate(&st->out.gate);
-	if (!guest || sr_is_plain(st)) {
+	if (!guest || sr_is_retired(st)) {
 		sr_owners_recount(st, SR_OWNERS_BOTH);
 		return;
 	}

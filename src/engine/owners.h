@@ -50,7 +50,7 @@ void sr_owners_pause(struct sr_stream *st, void *unused);
 void sr_owners_resume(struct sr_stream *st, void *unused);
 
 /* The directions that are TCP's.  Both locks held. */
-unsigned sr_owners_plain(struct sr_stream *st);
+unsigned sr_owners_tcp_dirs(struct sr_stream *st);
 /* Tells the guests which directions they may have.  Both locks held. */
 void sr_owners_give(struct sr_stream *st, unsigned given);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * stat.c - owns a stream's slot of the page (base/page.h), which sockrail-stat shows.
- * The library reads nothing of it but the bytes of permanently plain calls, for the
+ * The library reads nothing of it but the bytes of calls on retired streams, for the
  * report.
  *
  * The bytes of the fast path and of plain calls are counted where they move (struct

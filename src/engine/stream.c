@@ -104,7 +104,7 @@ static void stream_clear(struct sr_stream *st)
 	ep = st->sets.lock;
 	atomic_store(&st->head.tx_fast, false);
 	atomic_store(&st->head.rx_fast, false);
-	atomic_store(&st->head.plain, false);
+	atomic_store(&st->head.retired, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
 	sr_history_begin(&st->rare->in);
@@ -264,7 +264,7 @@ void sr_stream_policy(struct sr_stream *st, bool connects,
 
 	if (!sr_has_rules())
 		return;
-	sr_addr_plain(&plain, (const struct sockaddr *)addr);
+	sr_addr_unmap(&plain, (const struct sockaddr *)addr);
 	st->policy = sr_policy_of(connects, &plain);
 	if (st->policy->upgrade == SR_NEVER)
 		sr_stream_bar(st, SR_REASON_NEVER);
@@ -304,7 +304,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
 		sr_st_set(st, SR_ST_ANSWERED);
 	if (sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) {
 		sr_stream_reason(st, atomic_load(&listener->reason));
-		atomic_store(&st->head.plain, true);
+		atomic_store(&st->head.retired, true);
 	}
 	sr_stat_note(st);
 	return st;

@@ -33,7 +33,7 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 		       SR_REASON_TIMEOUT : SR_REASON_SHORT;
 }
 
-/* Since permanently plain, before and after it got a slot. */
+/* Since it was retired, before and after it got a slot. */
 static uint64_t plain_bytes(struct sr_hot *hot, struct sr_hot *own)
 {
 	uint64_t n = atomic_load(&own->plain);

@@ -314,7 +314,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		sr_epoll_remove(e);
 		e = NULL;
 	}
-	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_plain(st) &&
+	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_retired(st) &&
 	    !st->out.broken && !(ev->events & EPOLLEXCLUSIVE))
 		return entry_add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
@@ -353,7 +353,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
 				 (ev->events & EPOLLEXCLUSIVE)))
-		sr_stream_plain(st, SR_REASON_EPOLL, false);
+		sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 	if (adds && listens && set) {
 		atomic_store(&st->hold.acceptor, sr_hold_thread());
 		sr_epoll_listens(set, st);
@@ -366,7 +366,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_unlock(&st->sets.lock);
 		if (r == -ENOMEM && adds) {	/* for an entry */
 			plain = true;
-			sr_stream_plain(st, SR_REASON_EPOLL, false);
+			sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 		}
 		if (sr_epoll_is_nested(set))
 			sr_epoll_settle_changed(st);

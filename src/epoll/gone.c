@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * gone.c - what becomes of a stream's entries in epoll sets when one of its descriptors is
- * closed, when the last one is, when it is plain for good, and in the child of fork.
+ * closed, when the last one is, when it is retired, and in the child of fork.
  *
  * Lock: the stream's sets.lock.
  */
@@ -68,12 +68,12 @@ void sr_epoll_number_gone(struct sr_stream *st, int fd)
 {
 	if (!sr_epoll_each(st, NULL, fd, NULL))
 		return;
-	sr_stream_plain(st, SR_REASON_EPOLL, false);
+	sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 	sr_epoll_each(st, NULL, fd, has_ended_both(st) ? sr_epoll_release_now : sr_epoll_release);
 	sr_epoll_each(st, NULL, fd, sr_epoll_remove);
 }
 
-void sr_epoll_stream_plain(struct sr_stream *st)
+void sr_epoll_stream_retired(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e;
 

@@ -3,7 +3,7 @@
  * impl.h - the inside of epoll sets, for src/epoll/ only.
  *
  * The program's epoll descriptor is a set of the kernel.  We keep an entry for each
- * stream that the program adds, until the stream is permanently plain.
+ * stream that the program adds, until the stream is retired.
  *
  * Plain entries.  While both gates of a stream are open, the entry in the kernel's
  * set has the program's events and data, and costs nothing.  (One-shot entries carry

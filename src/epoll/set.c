@@ -279,7 +279,7 @@ static void give_one(struct sr_stream *st, void *arg)
 
 	if (!sr_epoll_each(st, g->set, -1, NULL))
 		return;
-	sr_stream_plain(st, SR_REASON_EPOLL, g->must);
+	sr_stream_make_plain(st, SR_REASON_EPOLL, g->must);
 	sr_epoll_each(st, g->set, -1, sr_epoll_release);
 }
 

@@ -42,7 +42,7 @@ int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wi
 	int family;
 	size_t len;
 
-	sr_addr_plain(&plain, sa);
+	sr_addr_unmap(&plain, sa);
 	addr = sr_addr_bytes(&plain, &len);
 	family = plain.ss_family;
 	if (family != AF_INET && family != AF_INET6)

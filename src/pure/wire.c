@@ -176,7 +176,7 @@ static uint8_t name_end(uint8_t addr[16], uint16_t *port,
 	const void *bytes;
 	size_t len;
 
-	sr_addr_plain(&plain, sa);
+	sr_addr_unmap(&plain, sa);
 	bytes = sr_addr_bytes(&plain, &len);
 	memset(addr, 0, 16);
 	memcpy(addr, bytes, len);

@@ -114,7 +114,7 @@ int sr_lio_listio(int mode, struct aiocb *const *list, int n,
 {
 	for (int i = 0; i < n; i++)
 		if (list[i])
-			sr_shim_plain(list[i]->aio_fildes, SR_REASON_STDIO);
+			sr_shim_make_plain(list[i]->aio_fildes, SR_REASON_STDIO);
 	return sr_real.lio_listio(mode, list, n, done);
 }
 
@@ -215,7 +215,7 @@ int sr_daemon(int nochdir, int noclose)
 
 	if (!has_streams())
 		return sr_real.daemon(nochdir, noclose);
-	sr_streams_plain();
+	sr_streams_make_plain();
 	errno = saved;
 	switch (fork()) {
 	case -1:

@@ -20,7 +20,7 @@ static void *before_foreign(bool foreign, void *real)
 
 	if (foreign && !sr_inside && sr_process_ours() && sr_shim_ready() && !sr_conf.never) {
 		sr_streams_bar(SR_REASON_FOREIGN_LIBRARY);
-		sr_streams_plain();
+		sr_streams_make_plain();
 	}
 	errno = saved;
 	return real;

@@ -46,14 +46,14 @@ void sr_shim_release(int fd)
 		sr_stream_detach(st, fd);
 }
 
-void sr_shim_plain(int fd, enum sr_reason reason)
+void sr_shim_make_plain(int fd, enum sr_reason reason)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
 
 	sr_epoll_give_up(fd, true);
 	if (st) {
-		sr_stream_plain(st, reason, true);
+		sr_stream_make_plain(st, reason, true);
 		sr_stream_put(st);
 	}
 	errno = saved;
@@ -85,8 +85,8 @@ int sr_shim_settle(int fd, int got)
 		return got;
 	/* For the program that the child of vfork is going to execute. */
 	if (!sr_process_ours())
-		sr_shim_plain(fd, SR_REASON_EXEC);
+		sr_shim_make_plain(fd, SR_REASON_EXEC);
 	else if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)
-		sr_shim_plain(fd, SR_REASON_STDIO);
+		sr_shim_make_plain(fd, SR_REASON_STDIO);
 	return got;
 }

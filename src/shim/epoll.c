@@ -39,7 +39,7 @@ int sr_epoll_create1(int flags)
 
 int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
-	struct sr_stream *st = sr_inside ? NULL : sr_stream_live(fd);
+	struct sr_stream *st = sr_inside ? NULL : sr_active_stream_get(fd);
 	int saved = errno;
 
 	if (st)

@@ -45,7 +45,7 @@ static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
 /* The process that gets a stream's descriptor may run without us. */
 static void passed_leave(int fd)
 {
-	sr_shim_plain(fd, SR_REASON_PASSED);
+	sr_shim_make_plain(fd, SR_REASON_PASSED);
 }
 
 static void passed_arrive(int fd)
@@ -55,12 +55,12 @@ static void passed_arrive(int fd)
 
 /* ---- plain streams ---- */
 
-/* The C library's call on a stream that is plain for good, or on none: counts its bytes.
+/* The C library's call on a retired stream, or on none: counts its bytes.
  * What is only looked at, and what is beside the stream, does not count. */
 static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 {
 	if (st && (r < 0 || !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))))
-		sr_plain_received(st, r);
+		sr_retired_received(st, r);
 	return r;
 }
 
@@ -68,7 +68,7 @@ static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
 {
 	if (st)
-		sr_plain_sent(st, r - (r > 0 && (flags & MSG_OOB)));
+		sr_retired_sent(st, r - (r > 0 && (flags & MSG_OOB)));
 	return r;
 }
 
@@ -76,8 +76,8 @@ static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
  * NULL. */
 static struct sr_stream *made_plain(int fd)
 {
-	if (sr_stream_lives(fd))
-		sr_shim_plain(fd, SR_REASON_OPTION);
+	if (sr_has_active_stream(fd))
+		sr_shim_make_plain(fd, SR_REASON_OPTION);
 	return sr_fdtab_peek(fd);
 }
 
@@ -143,7 +143,7 @@ ssize_t sr_read(int fd, void *buf, size_t n)
 	size_t fast;
 
 	/* (A length beyond an ssize_t is the kernel's to refuse.) */
-	if (!st || sr_is_plain(st) || (ssize_t)n <= 0)
+	if (!st || sr_is_retired(st) || (ssize_t)n <= 0)
 		return received(st, 0, sr_real.read(fd, buf, n));
 	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, &iov, 1, false);
@@ -154,7 +154,7 @@ ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
 	struct sr_stream *st = sr_fdtab_peek(fd);
 	size_t fast;
 
-	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
+	if (!st || sr_is_retired(st) || !is_vec(iov, cnt))
 		return received(st, 0, sr_real.readv(fd, iov, cnt));
 	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, iov, (size_t)cnt) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, iov, cnt, false);
@@ -166,7 +166,7 @@ ssize_t sr_write(int fd, const void *buf, size_t n)
 	struct iovec iov = {(void *)buf, n};
 	size_t fast;
 
-	if (!st || sr_is_plain(st) || (ssize_t)n < 0)
+	if (!st || sr_is_retired(st) || (ssize_t)n < 0)
 		return sent(st, 0, sr_real.write(fd, buf, n));
 	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, &iov, 1, true);
@@ -177,7 +177,7 @@ ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 	struct sr_stream *st = sr_fdtab_peek(fd);
 	size_t fast;
 
-	if (!st || sr_is_plain(st) || !is_vec(iov, cnt))
+	if (!st || sr_is_retired(st) || !is_vec(iov, cnt))
 		return sent(st, 0, sr_real.writev(fd, iov, cnt));
 	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, iov, (size_t)cnt) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, iov, cnt, true);
@@ -237,7 +237,7 @@ ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
 {
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
-	return !st || sr_is_plain(st) ? recv_by_libc(fd, buf, n, flags, st) :
+	return !st || sr_is_retired(st) ? recv_by_libc(fd, buf, n, flags, st) :
 					recv_linked(fd, buf, n, flags, st);
 }
 
@@ -246,7 +246,7 @@ ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 {
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
-	if (st && !sr_is_plain(st))
+	if (st && !sr_is_retired(st))
 		return addr ? recv_from(fd, buf, n, flags, addr, len) :
 			      sr_recv(fd, buf, n, flags);
 	return received(st, flags, sr_real.recvfrom(fd, buf, n, flags, addr, len));
@@ -258,7 +258,7 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 	size_t fast = 0;
 	ssize_t r;
 
-	if (st && sr_is_plain(st))
+	if (st && sr_is_retired(st))
 		return received(st, flags, sr_real.recvmsg(fd, msg, flags));
 	if (st && is_fast(flags) && sr_rx_msg_is_fast(st) && has_few(msg))
 		fast = sr_fast_recv(st, fd, msg->msg_iov, msg->msg_iovlen);
@@ -332,7 +332,7 @@ ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
 {
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
-	return !st || sr_is_plain(st) ? send_by_libc(fd, buf, n, flags, st) :
+	return !st || sr_is_retired(st) ? send_by_libc(fd, buf, n, flags, st) :
 					send_linked(fd, buf, n, flags, st);
 }
 
@@ -341,7 +341,7 @@ ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
 {
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
-	if (st && !sr_is_plain(st))
+	if (st && !sr_is_retired(st))
 		return addr ? send_to(fd, buf, n, flags, addr, len) :
 			      sr_send(fd, buf, n, flags);
 	return sent(st, flags, sr_real.sendto(fd, buf, n, flags, addr, len));
@@ -353,7 +353,7 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 	size_t fast = 0;
 	ssize_t r;
 
-	if (st && sr_is_plain(st))
+	if (st && sr_is_retired(st))
 		return sent(st, flags, sr_real.sendmsg(fd, msg, flags));
 	if (st && is_fast(flags) && sr_tx_is_fast(st) && has_few(msg))
 		fast = sr_fast_send(st, fd, msg->msg_iov, msg->msg_iovlen);
@@ -390,7 +390,7 @@ ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 	ssize_t r;
 
 	/* (For no bytes at all the kernel does not ask the socket.) */
-	if (!st || sr_is_plain(st) || !n)
+	if (!st || sr_is_retired(st) || !n)
 		return sent(st, 0, sr_real.sendfile(fd, in, off, n));
 	st = sr_fdtab_get(fd);
 	if (!st)

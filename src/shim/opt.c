@@ -28,7 +28,7 @@ static int set_flags(int fd, void *flags)
 
 	/* SIGIO comes from the kernel's socket, not from a link. */
 	if ((long)flags & O_ASYNC)
-		sr_shim_plain(fd, SR_REASON_OPTION);
+		sr_shim_make_plain(fd, SR_REASON_OPTION);
 	sr_hold();
 	st = sr_fdtab_get(fd);
 	r = sr_real.fcntl(fd, F_SETFL, flags);

@@ -40,7 +40,7 @@ static inline bool is_ours(const struct pollfd *fds, nfds_t n)
 	if (sr_shim_unused() || sr_inside || too_many(n))
 		return false;
 	for (nfds_t i = 0; i < n; i++) {
-		if (sr_stream_lives(fds[i].fd))
+		if (sr_has_active_stream(fds[i].fd))
 			return true;
 	}
 	sr_shim_poll_sets(fds, n);

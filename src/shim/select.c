@@ -77,7 +77,7 @@ static void select_make_plain(const struct sets *s)
 		max = sr_epoll_max();
 	for (int fd = 0; fd < s->n && fd <= max; fd++)
 		if (any_word(s, fd / WORD) >> fd % WORD & 1)
-			sr_shim_plain(fd, SR_REASON_OPTION);
+			sr_shim_make_plain(fd, SR_REASON_OPTION);
 }
 
 /* Is there a stream in the sets?  Then they are put into p. */

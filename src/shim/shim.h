@@ -114,7 +114,7 @@ int sr_shim_settle(int fd, int got);
  * Makes the stream of fd, if there is one, plain and waits until it is: I/O that
  * goes around the library would read our records as data.
  */
-void sr_shim_plain(int fd, enum sr_reason reason);
+void sr_shim_make_plain(int fd, enum sr_reason reason);
 /* This thread is about to become another user, perhaps. */
 void sr_shim_user(void);
 

@@ -54,7 +54,7 @@ static bool no_io_uring(void)
 		return true;
 	}
 	sr_streams_bar(SR_REASON_IO_URING);
-	sr_streams_plain();
+	sr_streams_make_plain();
 	errno = saved;
 	return false;
 }

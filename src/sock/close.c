@@ -117,7 +117,7 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 		if (dup >= 0 || tried)
 			return dup;
 		sr_stream_unlock(st);
-		sr_stream_plain(st, SR_REASON_DESCRIPTORS, false);
+		sr_stream_make_plain(st, SR_REASON_DESCRIPTORS, false);
 		tried = true;
 	}
 }
@@ -194,7 +194,7 @@ static void detach_last(struct sr_stream *st, int fd)
 
 static bool may_have_link(struct sr_stream *st)
 {
-	return !(sr_st_flags(st) & SR_ST_LISTEN) && !sr_is_plain(st) &&
+	return !(sr_st_flags(st) & SR_ST_LISTEN) && !sr_is_retired(st) &&
 	       !atomic_load(&st->owned.guest) &&
 	       (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att);
 }

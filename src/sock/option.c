@@ -125,7 +125,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	int r;
 
 	if ((sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT)) && would_dissolve(fd, addr, len))
-		sr_stream_plain(st, SR_REASON_OPTION, false);
+		sr_stream_make_plain(st, SR_REASON_OPTION, false);
 	sr_hold();
 	r = connect_held(st, fd, addr, len);
 	sr_release();
@@ -210,7 +210,7 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 
 	/* Its bytes go around the library's. */
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE)
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.getsockopt(fd, level, name, val, len) < 0)
 		return -errno;
 	if (level == SOL_SOCKET && name == SO_ERROR) {
@@ -270,7 +270,7 @@ static void set_inq(struct sr_stream *st, bool on)
 static void go_plain(struct sr_stream *st)
 {
 	if (st->up.att || sr_any_gate_shut(st) || atomic_load(&st->owned.guest))
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 }
 
 /* Would the kernel refuse the option?  A new socket answers for the stream's.  Where the kernel
@@ -299,7 +299,7 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 
 	if (promise >= 0 && !time && sr_any_gate_shut(st) &&
 	    !is_refused(fd, level, name, val, len) && sr_promise_made(promise, val, len))
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
 	if (promise >= 0) {
@@ -334,7 +334,7 @@ int sr_stream_ioctl(struct sr_stream *st, int fd, unsigned long req, void *arg)
 	int r;
 
 	if (req == FIOASYNC)
-		sr_stream_plain(st, SR_REASON_OPTION, false);
+		sr_stream_make_plain(st, SR_REASON_OPTION, false);
 	if (req == SIOCINQ)
 		sr_guest_use(st, SR_NOTIFY_RX);
 	r = sr_real.ioctl(fd, req, arg);

@@ -490,7 +490,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 
 	pthread_testcancel(); /* also on paths without a system call */
 	if (is_special(st, fd, msg, flags)) {
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 		r = kernel_recv(fd, msg, flags);
 		if (r > 0 && !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
 			sr_tcp_received(st, r);

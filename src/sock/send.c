@@ -442,7 +442,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	pthread_testcancel(); /* as in sr_stream_recv() */
 	if ((flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) ||
 	    msg->msg_controllen) {
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 		r = kernel_send(fd, msg, flags);
 		if (r > 0)	/* of urgent data the last byte is beside the stream */
 			sr_tcp_sent(st, r - !!(flags & MSG_OOB));
@@ -481,7 +481,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	int type, state = PTHREAD_CANCEL_ENABLE;
 
 	if (is_odd(in_fd)) {
-		sr_stream_plain(st, SR_REASON_OPTION, true);
+		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 		r = kernel_sendfile(fd, &src);
 		if (r > 0)
 			sr_tcp_sent(st, r);

@@ -93,7 +93,7 @@ static void find_stream(struct search *s)
 	s->found = sr_index_find(s->name);
 	if (!s->found)
 		return;
-	s->shared = sr_is_shared(s->found) && !sr_is_plain(s->found) &&
+	s->shared = sr_is_shared(s->found) && !sr_is_retired(s->found) &&
 		    !(sr_st_flags(s->found) & SR_ST_BARRED);
 	if (!s->shared && sr_anchor_connected(s->found))
 		return;
@@ -203,7 +203,7 @@ static bool tell_asker_first(struct sr_request *req, struct search *s, uint64_t 
 /* Why the stream, however ready it is, gets no link; NULL: it may. */
 static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 {
-	if ((sr_st_flags(st) & SR_ST_BARRED) || sr_is_plain(st))
+	if ((sr_st_flags(st) & SR_ST_BARRED) || sr_is_retired(st))
 		return sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?: "refused";
 	if (sr_prove_can(st, req->ops))
 		return NULL;
@@ -283,7 +283,7 @@ static bool tell_keeper(const struct sr_name *name, uint64_t age)
 	find_stream(&s);
 	if (!s.found)
 		return age > TELL_NS;
-	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_plain(s.found))
+	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_retired(s.found))
 		sr_keeper_tell(name);
 	sr_stream_put(s.found);
 	return true;

@@ -172,7 +172,7 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	return true;
 }
 
-void sr_stream_plain(struct sr_stream *st, enum sr_reason reason, bool must)
+void sr_stream_make_plain(struct sr_stream *st, enum sr_reason reason, bool must)
 {
 	bool ok;
 
@@ -338,7 +338,7 @@ static void all_plain(struct sweep *s)
 	sr_streams_walk(back_one, s);
 }
 
-void sr_streams_plain(void)
+void sr_streams_make_plain(void)
 {
 	in_two_rounds(all_plain, BACK_NS);
 	sr_streams_walk(back_release, NULL);

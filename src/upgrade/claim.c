@@ -93,7 +93,7 @@ static bool is_claimable(struct sr_stream *st, int fd)
 	struct stat socket;
 
 	return listener && (sr_st_flags(st) & (SR_ST_ACCEPT | never)) == SR_ST_ACCEPT &&
-	       !sr_is_plain(st) && !(sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) &&
+	       !sr_is_retired(st) && !(sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) &&
 	       !atomic_load(&st->up.claimed) && sr_sys_fstat(fd, &socket) == 0 &&
 	       (user == 0 || user == socket.st_uid) && sr_stream_name(st);
 }

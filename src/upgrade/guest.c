@@ -134,7 +134,7 @@ void sr_guest_progress(struct sr_stream *st)
 		return;
 	lost = sr_back_is_orphaned(st);
 	sr_stream_lock(st);
-	given = sr_owners_plain(st);
+	given = sr_owners_tcp_dirs(st);
 	if (st->tx.state == SR_TX_RESEND)
 		given |= SR_OWNERS_SENDS;
 	if (lost || st->out.broken || st->rx.state == SR_RX_RESET)

@@ -41,7 +41,7 @@ static struct peer *place(const struct sockaddr_storage *addr,
 	size_t len, i;
 	unsigned h;
 
-	sr_addr_plain(plain, (const struct sockaddr *)addr);
+	sr_addr_unmap(plain, (const struct sockaddr *)addr);
 	byte = sr_addr_bytes(plain, &len);
 	h = sr_addr_port((const struct sockaddr *)plain);
 	for (i = 0; i < len; i++)

@@ -22,7 +22,7 @@
 /* The pause before a stream asks again if its peer had no listener (yet). */
 #define AGAIN_NS 1000000000ull
 /* The same in policy lazy: by then a peer has hardly just begun to listen, and a stream
- * that waits to ask costs more than a permanently plain one.  In all policies it is
+ * that waits to ask costs more than a retired one.  In all policies it is
  * the first pause after "no-match", when no process of the peer had the stream yet. */
 #define AGAIN_LAZY_NS 50000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
@@ -71,7 +71,7 @@ static void ask_now(struct sr_stream *st)
 		sr_stream_reason(st, SR_REASON_NONE);	/* that is over */
 	if (sr_promise_bars(st)) {
 		none_left(st);
-		sr_plain_for_good(st);
+		sr_stream_retire(st);
 		return;
 	}
 	if (!sr_loop_runs() && hopeless(st)) {
@@ -79,7 +79,7 @@ static void ask_now(struct sr_stream *st)
 			sr_stream_notify(st, SR_NOTIFY_TX);
 		} else {
 			none_left(st);
-			sr_plain_for_good(st);
+			sr_stream_retire(st);
 		}
 		return;
 	}
@@ -168,7 +168,7 @@ static bool on_this_host(const struct sockaddr_storage *local,
 {
 	struct sockaddr_storage plain;
 
-	sr_addr_plain(&plain, (const struct sockaddr *)peer);
+	sr_addr_unmap(&plain, (const struct sockaddr *)peer);
 	if (sr_addr_same_host(local, peer) ||
 	    (plain.ss_family == AF_INET &&
 	     (ntohl(((struct sockaddr_in *)&plain)->sin_addr.s_addr) >> 24) ==
@@ -281,8 +281,8 @@ static void ask_next(struct sr_stream *st)
 		ask->name.link_no = st->link_no + 1;
 		ask->tclass = ops == &sr_rendezvous_verbs ? sr_tclass_ask(st) : 0;
 		/* The rendezvous uses the addresses on the wire. */
-		sr_addr_plain(&ask->src, (struct sockaddr *)&st->rare->local);
-		sr_addr_plain(&ask->dst, (struct sockaddr *)&st->rare->peer);
+		sr_addr_unmap(&ask->src, (struct sockaddr *)&st->rare->local);
+		sr_addr_unmap(&ask->dst, (struct sockaddr *)&st->rare->peer);
 		st->up.asking = true;
 		sr_stream_ref(st);
 		sr_debug("%s: asks for a link: %s",
@@ -422,7 +422,7 @@ void sr_ask_progress(struct sr_stream *st)
 		sr_stream_put(st);
 		return;
 	}
-	if (sr_is_plain(st)) {	/* a call was about to ask */
+	if (sr_is_retired(st)) {	/* a call was about to ask */
 		sr_upgrade_verdict(st, VERDICT_NO);
 		return;
 	}
@@ -431,7 +431,7 @@ void sr_ask_progress(struct sr_stream *st)
 	if (f & SR_ST_BARRED) {
 		if (atomic_load(&st->up.verdict) == VERDICT_PENDING)
 			sr_upgrade_verdict(st, VERDICT_NO);
-		sr_plain_for_good(st);
+		sr_stream_retire(st);
 		return;
 	}
 	if (!(f & SR_ST_ASKED))
@@ -450,6 +450,6 @@ void sr_ask_progress(struct sr_stream *st)
 	} else if (atomic_load(&st->up.verdict) != VERDICT_NO) {
 		return;
 	} else if (!asks_once_more(st)) {
-		sr_plain_for_good(st);
+		sr_stream_retire(st);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * upgrade.h - how a stream gets a link and returns to TCP: asking, answering,
- * the handshake, the memory of peers, permanently plain streams.
+ * the handshake, the memory of peers, retired streams.
  */
 #ifndef SR_UPGRADE_UPGRADE_H
 #define SR_UPGRADE_UPGRADE_H
@@ -10,14 +10,14 @@
 #include "link/link.h"
 #include "link/rendezvous.h"
 
-/* The stream of fd with a reference, unless it is permanently plain. */
-struct sr_stream *sr_stream_live(int fd);
+/* The stream of fd with a reference, unless it is retired. */
+struct sr_stream *sr_active_stream_get(int fd);
 
-/* Takes the result of a C library call on a permanently plain stream for the
+/* Takes the result of a C library call on a retired stream for the
  * report.  errno is the call's, and is kept. */
-void sr_plain_received(struct sr_stream *st, ssize_t r);
+void sr_retired_received(struct sr_stream *st, ssize_t r);
 
-void sr_plain_sent(struct sr_stream *st, ssize_t r);
+void sr_retired_sent(struct sr_stream *st, ssize_t r);
 
 /*
  * The program (or another one) is about to use the descriptor in a way that a
@@ -25,10 +25,10 @@ void sr_plain_sent(struct sr_stream *st, ssize_t r);
  * to TCP and stay there.  Waits until they have: 3 seconds, or, if bytes must not move
  * before, for as long as that takes.
  */
-void sr_stream_plain(struct sr_stream *st, enum sr_reason reason, bool must);
+void sr_stream_make_plain(struct sr_stream *st, enum sr_reason reason, bool must);
 
 /* Makes every stream plain.  Bounded. */
-void sr_streams_plain(void);
+void sr_streams_make_plain(void);
 
 /* Another program is about to inherit the descriptors that are not
  * close-on-exec: makes those streams plain, and bars them.  Bounded. */
@@ -39,11 +39,11 @@ void sr_streams_hand_over(void);
 void sr_streams_before_exec(void);
 void sr_streams_after_exec(void);	/* it failed */
 
-/* ---- plain.c ---- */
-/* Makes the stream permanently plain, unless something still needs the library.
+/* ---- retire.c ---- */
+/* Retires the stream (retire.c), unless something still needs the library.
  * No lock held.  Called in the loop, or by the only thread that could have
  * asked for a link. */
-void sr_plain_for_good(struct sr_stream *st);
+void sr_stream_retire(struct sr_stream *st);
 
 /* ---- back.c ---- */
 #define SR_ORPHAN_NS 60000000000ull /* what remains to be delivered: tcp_fin_timeout */

@@ -35,10 +35,10 @@ static int poll_plain(struct pollfd *fds, nfds_t n, const struct timespec *timeo
 	int r;
 
 	for (nfds_t i = 0; i < n; i++) {
-		st = sr_stream_live(fds[i].fd);
+		st = sr_active_stream_get(fds[i].fd);
 		if (!st)
 			continue;
-		sr_stream_plain(st, SR_REASON_MEMORY, true);
+		sr_stream_make_plain(st, SR_REASON_MEMORY, true);
 		sr_stream_put(st);
 	}
 	r = sr_real.ppoll(fds, n, timeout, sigmask);
@@ -73,7 +73,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	for (i = 0; i < n; i++) {
 		s.e[i].fd = fds[i].fd;
 		s.e[i].events = fds[i].events;
-		s.e[i].st = sr_stream_live(fds[i].fd);
+		s.e[i].st = sr_active_stream_get(fds[i].fd);
 		if (s.e[i].st) {
 			sr_guest_use(s.e[i].st, SR_NOTIFY_RX | SR_NOTIFY_TX);
 			sr_upgrade_used(s.e[i].st);

@@ -350,7 +350,7 @@ static void vfork_child(void)
 		while (!added)
 			usleep(1000);
 		usleep(NEVER_MS * 1000); /* asleep by now */
-		sr_stream_plain(e.st, SR_REASON_EXEC, false);
+		sr_stream_make_plain(e.st, SR_REASON_EXEC, false);
 		_exit(!sr_back_is_plain(e.st));
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);

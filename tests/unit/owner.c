@@ -73,7 +73,7 @@ static void connect_to(struct pair *p, const char *to)
 	CHECK(!connect(p->asker, (void *)&p->to, sizeof(p->to)));
 	len = sizeof(ss);
 	CHECK(!getsockname(p->asker, (void *)&ss, &len));
-	sr_addr_plain(&p->from, (void *)&ss);
+	sr_addr_unmap(&p->from, (void *)&ss);
 }
 
 static void await_end(int fd)

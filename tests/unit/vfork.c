@@ -36,7 +36,7 @@ static void leave(bool exec)
 	if (exec)
 		sr_streams_hand_over();
 	else
-		sr_stream_plain(e.st, SR_REASON_EXEC, true);
+		sr_stream_make_plain(e.st, SR_REASON_EXEC, true);
 }
 
 static void parent(int say, bool exec)

@@ -58,7 +58,7 @@ static struct listener *listeners;
 void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
 		 uint16_t port)
 {
-	sr_addr_plain(to, from);
+	sr_addr_unmap(to, from);
 	sr_addr_set_port(to, port);
 }
 
@@ -75,7 +75,7 @@ static bool same_host(const struct sockaddr *a, const struct sr_name *name)
 {
 	struct sockaddr_storage s, src, dst;
 
-	sr_addr_plain(&s, a);
+	sr_addr_unmap(&s, a);
 	sr_name_addresses(name, &src, &dst);
 	return sr_addr_same_host(&s, &src);
 }

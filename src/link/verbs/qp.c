@@ -336,7 +336,7 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 	for (i = 0; i < 2; i++) {
 		sa = (link->role == SR_ROLE_ASKER) == !i ? &a->src_addr :
 							   &a->dst_addr;
-		sr_addr_plain(&s, sa);
+		sr_addr_unmap(&s, sa);
 		bytes = sr_addr_bytes(&s, &len);
 		memcpy(id + 18 * i, bytes, len);
 		port = l->iwarp && !i ? 0 : htons(sr_addr_port(sa));

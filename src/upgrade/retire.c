@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * plain.c - owns the state "permanently plain": this end will neither ask for a
- * link nor grant one any more.  Calls are then the C library's, without gates,
+ * retire.c - owns the state "retired": the stream is plain, and this end will neither ask
+ * for a link nor grant one any more.  Calls are then the C library's, without gates,
  * histories, signal windows or even a reference; we only count bytes and note
  * an error for the report.  (If the descriptor is closed during a call, the
  * call may count on the number's next stream, so these counters are separate.)
@@ -30,7 +30,7 @@
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
 
-static bool is_plain(struct sr_stream *st)
+static bool may_retire(struct sr_stream *st)
 {
 	return !st->up.att && !st->up.asking && !sr_any_gate_shut(st) &&
 	       !atomic_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
@@ -48,28 +48,28 @@ static bool unwatch(struct sr_stream *st)
 	return true;
 }
 
-void sr_plain_for_good(struct sr_stream *st)
+void sr_stream_retire(struct sr_stream *st)
 {
-	if (sr_is_plain(st) ||
+	if (sr_is_retired(st) ||
 	    (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
 	    atomic_load(&st->err.pending))	/* SO_ERROR must show it */
 		return;
 	sr_stream_lock(st);
 	sr_lock(&st->sets.lock);
-	if (is_plain(st) && unwatch(st)) {
-		sr_epoll_stream_plain(st);
+	if (may_retire(st) && unwatch(st)) {
+		sr_epoll_stream_retired(st);
 		atomic_store(&st->want_tcp, false);
-		atomic_store(&st->head.plain, true);
+		atomic_store(&st->head.retired, true);
 	}
 	sr_unlock(&st->sets.lock);
 	sr_stream_unlock(st);
 }
 
-/* ---- calls of permanently plain streams ---- */
+/* ---- calls of retired streams ---- */
 
-struct sr_stream *sr_stream_live(int fd)
+struct sr_stream *sr_active_stream_get(int fd)
 {
-	return sr_stream_lives(fd) ? sr_fdtab_get(fd) : NULL;
+	return sr_has_active_stream(fd) ? sr_fdtab_get(fd) : NULL;
 }
 
 /* What a call does besides counting: for the report, or if it failed. */
@@ -95,7 +95,7 @@ static inline void count(_Atomic uint64_t *sum, ssize_t r)
 	atomic_fetch_add_explicit(sum, (uint64_t)r, memory_order_relaxed);
 }
 
-void sr_plain_received(struct sr_stream *st, ssize_t r)
+void sr_retired_received(struct sr_stream *st, ssize_t r)
 {
 	if (is_noted(r))
 		notes(st, r);
@@ -103,7 +103,7 @@ void sr_plain_received(struct sr_stream *st, ssize_t r)
 		count(&st->rx_hot->plain, r);
 }
 
-void sr_plain_sent(struct sr_stream *st, ssize_t r)
+void sr_retired_sent(struct sr_stream *st, ssize_t r)
 {
 	if (is_noted(r))
 		notes(st, r);
