@@ -10,7 +10,6 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netpacket/packet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +20,11 @@
 #include "check.h"
 
 #define CLASS "/sys/class/infiniband"
+#define NET "/sys/class/net"
 #define PORTS_MAX 64
 #define GIDS_MAX 256
 #define NETDEVS_MAX 16
+#define IPOIB_ALEN 20
 
 static struct port {
 	char device[64], number[8], state[32], layer[32];
@@ -104,35 +105,25 @@ void check_modules(struct checked *c)
 
 /* ---- network devices ---- */
 
-/* The netdev of this host that has an address: 4 or 16 bytes, or of AF_PACKET the 6 of its
- * hardware. */
-static bool netdev_of(int family, const void *bytes, char name[IF_NAMESIZE])
+/* The netdev of this host that has the address. */
+static bool netdev_at(const struct sockaddr_storage *addr, char name[IF_NAMESIZE])
 {
 	struct ifaddrs *all = NULL, *i;
 	bool found = false;
-	size_t len = ETH_ALEN;
-	const void *has;
+	size_t len;
+	const void *bytes = sr_addr_bytes(addr, &len);
 
 	if (getifaddrs(&all))
 		return false;
 	for (i = all; i && !found; i = i->ifa_next) {
-		if (!i->ifa_addr || i->ifa_addr->sa_family != family)
+		if (!i->ifa_addr || i->ifa_addr->sa_family != addr->ss_family)
 			continue;
-		has = family == AF_PACKET ? ((struct sockaddr_ll *)i->ifa_addr)->sll_addr :
-					    sr_addr_bytes((void *)i->ifa_addr, &len);
-		found = !memcmp(has, bytes, len);
+		found = !memcmp(sr_addr_bytes((void *)i->ifa_addr, &len), bytes, len);
 		if (found)
 			snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
 	}
 	freeifaddrs(all);
 	return found;
-}
-
-static bool netdev_at(const struct sockaddr_storage *addr, char name[IF_NAMESIZE])
-{
-	size_t len;
-
-	return netdev_of(addr->ss_family, sr_addr_bytes(addr, &len), name);
 }
 
 /* The address from which packets to the peer leave, and whether the peer is here. */
@@ -166,36 +157,42 @@ static void add_netdev(struct port *p, const char *name)
 		snprintf(p->netdev[p->n_netdevs++], IF_NAMESIZE, "%.15s", name);
 }
 
-/* InfiniBand: no GID has a netdev.  Those of IPoIB name their device, and its port: from 0. */
-static void add_ipoib(struct port *p)
+/* The hexadecimal digits of an address or a GID. */
+static const char *digits_of(const char *text, char digits[64])
 {
-	char path[128], number[16];
-	glob_t all;
+	size_t n = 0;
 
-	snprintf(path, sizeof(path), "/sys/class/net/*/device/infiniband/%s", p->device);
-	if (!glob(path, 0, NULL, &all))
-		for (size_t i = 0; i < all.gl_pathc; i++) {
-			char name[IF_NAMESIZE] = "";
-
-			sscanf(all.gl_pathv[i], "/sys/class/net/%15[^/]", name);
-			first_line(number, sizeof(number), "/sys/class/net/%s/dev_port", name);
-			if (atoi(number) + 1 == atoi(p->number))
-				add_netdev(p, name);
-		}
-	globfree(&all);
+	for (; *text && n < 63; text++)
+		if (*text != ':')
+			digits[n++] = *text;
+	digits[n] = '\0';
+	return digits;
 }
 
-/* iWARP: the GID of siw begins with the hardware address of its netdev. */
-static void add_netdev_of_gid(struct port *p, const char *gid)
+/*
+ * InfiniBand and iWARP: no GID names its netdev, or only those of newer kernels do.  The
+ * connection manager takes the device that has a GID which is in the hardware address of
+ * the netdev (cma_acquire_dev_by_src_ip() of the kernel): the last 16 bytes of the 20 that
+ * IPoIB has, its children and bonds included, or the 6 of Ethernet.
+ */
+static void add_netdevs_of_gid(struct port *p, const char *gid)
 {
-	static const uint8_t none[ETH_ALEN];
-	char name[IF_NAMESIZE];
-	uint8_t b[ETH_ALEN];
+	char buf[128], address[64], wanted[64];
+	glob_t all;
 
-	if (sscanf(gid, "%2hhx%2hhx:%2hhx%2hhx:%2hhx%2hhx", &b[0], &b[1], &b[2], &b[3], &b[4],
-		   &b[5]) == 6 && memcmp(b, none, sizeof(b)) &&
-	    netdev_of(AF_PACKET, b, name))
-		add_netdev(p, name);
+	digits_of(gid, wanted);
+	if (p->iwarp)
+		wanted[2 * ETH_ALEN] = '\0';
+	if (strspn(wanted, "0") != strlen(wanted) && !glob(NET "/*", 0, NULL, &all)) {
+		for (size_t i = 0; i < all.gl_pathc; i++) {
+			first_line(buf, sizeof(buf), "%s/address", all.gl_pathv[i]);
+			digits_of(buf, address);
+			if (strlen(address) == (p->iwarp ? 2 * ETH_ALEN : 2 * IPOIB_ALEN) &&
+			    !strcmp(p->iwarp ? address : address + 8, wanted))
+				add_netdev(p, strrchr(all.gl_pathv[i], '/') + 1);
+		}
+		globfree(&all);
+	}
 }
 
 /* The port below this directory of sysfs.  False: its device is of no use. */
@@ -223,11 +220,9 @@ static bool read_port(struct port *p, const char *base)
 		p->v2 += !strcmp(first_line(buf, sizeof(buf), "%s/gid_attrs/types/%d", base, i),
 				 "RoCE v2");
 		add_netdev(p, first_line(buf, sizeof(buf), "%s/gid_attrs/ndevs/%d", base, i));
-		if (!p->n_netdevs && p->iwarp)
-			add_netdev_of_gid(p, gid);
+		if (p->iwarp || !strcmp(p->layer, "InfiniBand"))
+			add_netdevs_of_gid(p, gid);
 	}
-	if (!strcmp(p->layer, "InfiniBand") && !p->iwarp)
-		add_ipoib(p);
 	return true;
 }
 

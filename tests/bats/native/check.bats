@@ -4,6 +4,7 @@
 
 # shellcheck disable=SC1003,SC2030,SC2031,SC2154 # a backslash; set by bats and by what is loaded
 load ../../lib/common
+load ../../lib/told
 
 setup() {
 	unset "${!SOCKRAIL_@}" LD_PRELOAD
@@ -24,19 +25,6 @@ check() {
 
 # look STATUS ARGUMENT...: the same, without streams
 look() { check "$1" --no-streams "${@:2}"; }
-
-# told RESULT WHAT TEXT [REASON]: has a line said so?
-told() {
-	printf '%s\n' "$output" | python3 -c '
-import json, sys
-result, what, text, reason = (sys.argv[1:] + [None])[:4]
-lines = [json.loads(l) for l in sys.stdin]
-if not any(l["result"] == result and l["what"] == what and
-           text in l["found"] + "|" + l.get("remedy", "") and
-           reason in (None, l.get("reason")) for l in lines):
-    print(f"not told: {sys.argv[1:]}", *lines, sep="\n")
-    sys.exit(1)' "$@"
-}
 
 @test "this host: the library is loaded, shared memory works, TCP and shm are measured" {
 	check 0
@@ -105,48 +93,6 @@ if not any(l["result"] == result and l["what"] == what and
 	run ! told ok LimitMEMLOCK= infinity
 }
 
-@test "devices as sysfs shows them: InfiniBand, a VLAN, and one without connections" {
-	cat >"$BATS_TEST_TMPDIR/tree" <<-'EOF'
-		# device NAME TYPE LAYER [NETDEV...]: of one port, a GID for each
-		device() {
-			local port=/sys/class/infiniband/$1/ports/1 i=0 n
-			mkdir -p "$port"/{gids,gid_attrs/{types,ndevs}}
-			echo "$2" >"/sys/class/infiniband/$1/node_type"
-			echo "4: ACTIVE" >"$port/state"
-			echo "$3" >"$port/link_layer"
-			for n in "${@:4}"; do
-				echo fe80:0000:0000:0000:0000:0000:0000:0001 >"$port/gids/$i"
-				echo "RoCE v2" >"$port/gid_attrs/types/$i"
-				[ "$n" = - ] || echo "$n" >"$port/gid_attrs/ndevs/$i"
-				i=$((i + 1))
-			done
-		}
-		set -e
-		ip link add ib0 type veth peer name eth0
-		ip link add eth0.100 type veth peer name other
-		for i in ib0,10.99.1.1 eth0.100,10.99.2.1; do
-			ip addr add "${i#*,}/24" dev "${i%,*}"
-			ip link set "${i%,*}" up
-		done
-		mount -t tmpfs none /sys/class
-		device mlx5_0 "1: CA" InfiniBand -
-		mkdir -p /sys/class/net/ib0/device/infiniband/mlx5_0
-		echo 0 >/sys/class/net/ib0/dev_port
-		device mlx5_1 "1: CA" Ethernet eth0 eth0.100
-		device efa_0 "7: unspecified" Unspecified -
-		exec "$SOCKRAIL" check --json --no-streams "$1"
-	EOF
-	unshare -rmn ip link add veth7 type veth peer name veth8 || skip "no namespaces"
-	export SOCKRAIL
-	for p in 10.99.1.9,ib0,mlx5_0 10.99.2.9,eth0.100,mlx5_1; do
-		run --separate-stderr unshare -rmn bash "$BATS_TEST_TMPDIR/tree" "${p%%,*}:7"
-		told ok "device mlx5_0, port 1" "InfiniBand, network device ib0,"
-		told ok "device mlx5_1, port 1" "RoCE, network device eth0, eth0.100, 2 addresses"
-		told warning "device efa_0, port 1" "not used"
-		told ok route "${p##*,}"
-	done
-}
-
 @test "a sandbox without AF_NETLINK: sock_diag, and what streams report" {
 	cat >"$BATS_TEST_TMPDIR/forbid.py" <<-'EOF'
 		# socket(family) fails with EAFNOSUPPORT in what it executes
@@ -193,6 +139,8 @@ fake_device() {
 	echo "$3" >"$port/state"
 	echo "$4" >"$port/link_layer"
 	echo "$5" >"$port/gids/0"
+	mkdir -p "$BATS_TEST_TMPDIR/net/rail9"
+	echo 02:00:00:00:09:07 >"$BATS_TEST_TMPDIR/net/rail9/address"
 }
 
 @test "RDMA devices: active, down, iWARP, one that SOCKRAIL_DEVICE excludes" {

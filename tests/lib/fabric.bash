@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck shell=bash
+#
+# fabric.bash - RDMA devices as sysfs shows them, for tests: a tree in tmpfs, in namespaces of
+# the test's own.  Run by `in_fabric SCRIPT` (fabric.bats): the script makes netdevs, then
+# calls fabric, then the others.
+
+# netdev NAME ADDRESS: which exists in this namespace
+netdev() {
+	ip link add "$1" type veth peer name "p-$1"
+	ip addr add "$2/24" dev "$1"
+	ip link set "p-$1" up
+	ip link set "$1" up
+}
+
+# From here on /sys is ours, and knows no netdev.
+fabric() {
+	mount -t tmpfs none /sys/class
+	mkdir -p /sys/class/infiniband /sys/class/net
+}
+
+# hardware NETDEV ADDRESS: its hardware address
+hardware() {
+	mkdir -p "/sys/class/net/$1"
+	echo "$2" >"/sys/class/net/$1/address"
+}
+
+# device NAME NODE-TYPE LAYER [STATE [RATE]]: with one port
+device() {
+	port=/sys/class/infiniband/$1/ports/1
+	mkdir -p "$port"/{gids,gid_attrs/{types,ndevs},hw_counters,counters}
+	echo "$2" >"$port/../../node_type"
+	echo "$3" >"$port/link_layer"
+	echo "${4:-4: ACTIVE}" >"$port/state"
+	echo "${5:-100 Gb/sec (4X EDR)}" >"$port/rate"
+}
+
+# gid GID [TYPE [NETDEV]]: one more, of the device made last
+gid() {
+	local i
+	i=$(find "$port/gids" -type f | wc -l)
+	echo "$1" >"$port/gids/$i"
+	echo "${2:-IB/RoCE v1}" >"$port/gid_attrs/types/$i"
+	[ -z "${3:-}" ] || echo "$3" >"$port/gid_attrs/ndevs/$i"
+}
