@@ -4,8 +4,8 @@
  * and none of RDMA's: it looks at the system, and runs the command sockrail as its
  * user would.
  */
-#ifndef SR_CHECK_H
-#define SR_CHECK_H
+#ifndef SR_CHECK_CHECK_H
+#define SR_CHECK_CHECK_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -20,6 +20,7 @@ struct checked {
 	const char *launcher;
 	char library[PATH_MAX];		/* the path by which it is loaded; "" if it is not */
 	bool never;			/* the user's policy, but for rules */
+	unsigned tos;			/* SOCKRAIL_TOS */
 	const char *host, *port;	/* NULL: this host is checked by itself */
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
 	socklen_t peer_len;

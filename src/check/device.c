@@ -17,22 +17,13 @@
 
 #include "base/addr.h"
 #include "base/library.h"
-#include "check.h"
+#include "device.h"
 
-#define CLASS "/sys/class/infiniband"
-#define NET "/sys/class/net"
 #define PORTS_MAX 64
 #define GIDS_MAX 256
-#define NETDEVS_MAX 16
 #define IPOIB_ALEN 20
 
-static struct port {
-	char device[64], number[8], state[32], layer[32];
-	char netdev[NETDEVS_MAX][IF_NAMESIZE];	/* with its VLANs, a bond, macvlans */
-	unsigned n_netdevs;
-	unsigned gids, v2;	/* v2: those of RoCE v2, which are IPv4 or IPv6 addresses */
-	bool active, iwarp;
-} ports[PORTS_MAX];
+static struct port ports[PORTS_MAX];
 static unsigned n_ports;	/* read by check_devices() */
 
 /* "1: CA" or "4: RNIC".  EFA and usNIC, say, have no reliable connections, and no connection
@@ -52,7 +43,7 @@ static bool have_device_with(const char *below)
 	bool have = false;
 	glob_t all;
 
-	if (!glob(CLASS "/*", GLOB_NOSORT, NULL, &all))
+	if (!glob(SR_SYS_RDMA "/*", GLOB_NOSORT, NULL, &all))
 		for (size_t i = 0; i < all.gl_pathc && !have; i++) {
 			snprintf(path, sizeof(path), "%s%s", all.gl_pathv[i], below);
 			have = is_of_use(all.gl_pathv[i]) && !access(path, F_OK);
@@ -92,6 +83,10 @@ void check_modules(struct checked *c)
 	say(OK, "RDMA libraries", "libibverbs, librdmacm and libsodium are there");
 	if (!have_device())
 		return;
+	if (*verbs_fork()) {
+		say(WARNING, "fork", "%s", verbs_fork());
+		remedy(NULL, "A newer kernel, if the program forks often");
+	}
 	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK)) {
 		say(PROBLEM, "connection manager", "/dev/infiniband/rdma_cm: %s",
 		    strerror(errno));
@@ -183,7 +178,7 @@ static void add_netdevs_of_gid(struct port *p, const char *gid)
 	digits_of(gid, wanted);
 	if (p->iwarp)
 		wanted[2 * ETH_ALEN] = '\0';
-	if (strspn(wanted, "0") != strlen(wanted) && !glob(NET "/*", 0, NULL, &all)) {
+	if (strspn(wanted, "0") != strlen(wanted) && !glob(SR_SYS_NET "/*", 0, NULL, &all)) {
 		for (size_t i = 0; i < all.gl_pathc; i++) {
 			first_line(buf, sizeof(buf), "%s/address", all.gl_pathv[i]);
 			digits_of(buf, address);
@@ -200,8 +195,8 @@ static bool read_port(struct port *p, const char *base)
 {
 	char buf[128], gid[64];
 
-	sscanf(base, CLASS "/%63[^/]/ports/%7s", p->device, p->number);
-	snprintf(buf, sizeof(buf), CLASS "/%s", p->device);
+	sscanf(base, SR_SYS_RDMA "/%63[^/]/ports/%7s", p->device, p->number);
+	snprintf(buf, sizeof(buf), SR_SYS_RDMA "/%s", p->device);
 	if (!is_of_use(buf)) {
 		snprintf(buf, sizeof(buf), "device %s, port %s", p->device, p->number);
 		say(WARNING, buf, "has no reliable connections: it is not used");
@@ -211,14 +206,18 @@ static bool read_port(struct port *p, const char *base)
 	p->active = !strncmp(p->state, "4:", 2);
 	first_line(p->layer, sizeof(p->layer), "%s/link_layer", base);
 	p->iwarp = *first_line(buf, sizeof(buf), "%s/../../node_type", base) == '4';
+	p->roce = !p->iwarp && !strcmp(p->layer, "Ethernet");
+	snprintf(buf, sizeof(buf), SR_SYS_RDMA "/%s/device", p->device);
+	p->hardware = !access(buf, F_OK);
 	for (int i = 0; i < GIDS_MAX; i++) {
 		if (!*first_line(gid, sizeof(gid), "%s/gids/%d", base, i))
 			break;
 		if (!strpbrk(gid, "123456789abcdef"))
 			continue;
 		p->gids++;
-		p->v2 += !strcmp(first_line(buf, sizeof(buf), "%s/gid_attrs/types/%d", base, i),
-				 "RoCE v2");
+		first_line(buf, sizeof(buf), "%s/gid_attrs/types/%d", base, i);
+		p->v1 += !strcmp(buf, "IB/RoCE v1");
+		p->v2 += !strcmp(buf, "RoCE v2");
 		add_netdev(p, first_line(buf, sizeof(buf), "%s/gid_attrs/ndevs/%d", base, i));
 		if (p->iwarp || !strcmp(p->layer, "InfiniBand"))
 			add_netdevs_of_gid(p, gid);
@@ -236,32 +235,49 @@ static const char *netdevs_text(const struct port *p, char *buf, size_t size)
 	return buf;
 }
 
-static void judge_port(const struct port *p)
+static const char *kind_text(const struct port *p)
 {
-	bool ip = p->n_netdevs || p->gids, roce = !p->iwarp && !strcmp(p->layer, "Ethernet");
-	char what[96], names[NETDEVS_MAX * (IF_NAMESIZE + 2)];
-
-	snprintf(what, sizeof(what), "device %s, port %s", p->device, p->number);
-	say(p->active && ip ? OK : PROBLEM, what, "%s, %s, network device %s, %u addresses%s",
-	    p->state, p->iwarp ? "iWARP" : roce ? "RoCE" : p->layer,
-	    netdevs_text(p, names, sizeof(names)), p->gids,
-	    roce && !p->v2 ? ", none of them for RoCE v2" : "");
-	if (!p->active)
-		remedy("no-device", "Bring its cable, switch and network device up (ip link set "
-				    "%s up)", p->n_netdevs ? p->netdev[0] : "NETDEV");
-	else if (!ip)
-		remedy("no-device", "Give its network device an IP address");
+	if (p->iwarp)
+		return "iWARP";
+	if (!p->roce)
+		return p->layer;
+	if (!p->v1 && !p->v2)
+		return "RoCE";
+	return p->v1 && p->v2 ? "RoCE v1 and v2" : p->v2 ? "RoCE v2" : "RoCE v1";
 }
 
-static void read_ports(void)
+static void judge_port(const struct port *p)
 {
+	char what[96], names[NETDEVS_MAX * (IF_NAMESIZE + 2)], speed[96];
+	bool ip = p->n_netdevs || p->gids, ib = !p->n_netdevs && !strcmp(p->layer, "InfiniBand");
+
+	snprintf(what, sizeof(what), "device %s, port %s", p->device, p->number);
+	say(!p->active || !ip ? PROBLEM : ib ? WARNING : OK, what, "%s, %s, network device %s, %u addresses%s",
+	    p->state, kind_text(p), netdevs_text(p, names, sizeof(names)), p->gids,
+	    speed_text(p, speed, sizeof(speed)));
+	if (!p->active)
+		remedy("no-device", "%s (ip link set %s up)", state_remedy(p),
+		       p->n_netdevs ? p->netdev[0] : "NETDEV");
+	else if (!ip)
+		remedy("no-device", "Give its network device an IP address");
+	else if (ib)
+		remedy("no-device", "For IP addresses on InfiniBand: modprobe ib_ipoib");
+}
+
+static void read_ports(const struct checked *c)
+{
+	const struct port *before = NULL;
+
 	glob_t all;
 
-	if (!glob(CLASS "/*/ports/*", 0, NULL, &all))
+	if (!glob(SR_SYS_RDMA "/*/ports/*", 0, NULL, &all))
 		for (size_t i = 0; i < all.gl_pathc && n_ports < PORTS_MAX; i++) {
 			if (!read_port(&ports[n_ports], all.gl_pathv[i]))
 				continue;
-			judge_port(&ports[n_ports++]);
+			judge_port(&ports[n_ports]);
+			judge_fabric(c, &ports[n_ports],
+				     !before || strcmp(before->device, ports[n_ports].device) != 0);
+			before = &ports[n_ports++];
 		}
 	globfree(&all);
 }
@@ -292,7 +308,7 @@ void check_devices(struct checked *c)
 					"those inside this host have shared memory");
 		remedy("no-device", "%s", advice("no-device"));
 	}
-	read_ports();
+	read_ports(c);
 	if (!c->host)
 		return;
 	if (!route(c, netdev)) {

@@ -95,6 +95,7 @@ void check_settings(struct checked *c)
 		}
 		c->never |= !strncmp(l, "UPGRADE=never", 13);
 		none |= !strncmp(l, "LINKS=none", 10);
+		sscanf(l, "TOS=%u", &c->tos);
 		for (; *l && n + 3 < sizeof(list); l++)
 			if (*l != ' ' || l[1] != ' ')
 				list[n++] = *l;

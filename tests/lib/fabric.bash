@@ -43,3 +43,21 @@ gid() {
 	echo "${2:-IB/RoCE v1}" >"$port/gid_attrs/types/$i"
 	[ -z "${3:-}" ] || echo "$3" >"$port/gid_attrs/ndevs/$i"
 }
+
+# card HCA FIRMWARE NUMA: of the device made last, which is no software then
+card() {
+	local device=${port%/ports/*}
+	mkdir "$device/device"
+	echo "$1" >"$device/hca_type"
+	echo "$2" >"$device/fw_ver"
+	echo "$3" >"$device/device/numa_node"
+}
+
+# default ATTRIBUTE VALUE: in configfs, of the device made last
+default() {
+	local device=${port%/ports/*}
+	mountpoint -q /sys/kernel || mount -t tmpfs none /sys/kernel
+	device=/sys/kernel/config/rdma_cm/${device##*/}/ports/1
+	mkdir -p "$device"
+	echo "$2" >"$device/default_roce_$1"
+}

@@ -14,3 +14,11 @@ if not any(l["result"] == result and l["what"] == what and
     print(f"not told: {sys.argv[1:]}", *lines, sep="\n")
     sys.exit(1)' "$@"
 }
+
+# untold RESULT WHAT TEXT: no line has
+untold() {
+	if told "$@" >/dev/null; then
+		echo "told: $*"
+		return 1
+	fi
+}

@@ -158,7 +158,7 @@ fake_device() {
 	seen
 	told problem "device mlx0, port 1" "InfiniBand, network device unknown" no-device
 	told ok "device siw0, port 1" "iWARP, network device rail9, 1 addresses"
-	told problem "device rxe0, port 1" "none of them for RoCE v2|Give its network" no-device
+	told problem "device rxe0, port 1" "RoCE, network device unknown, 0 addresses|Give its network" no-device
 	told ok route "by rail9, a network device of siw0"
 	SOCKRAIL_DEVICE=rxe0 seen
 	told problem route "by rail9, which is of no RDMA device that SOCKRAIL_DEVICE allows"

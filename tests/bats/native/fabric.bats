@@ -72,3 +72,47 @@ in_fabric() {
 		fi
 	done
 }
+
+@test "cards: rate, firmware, NUMA node, kinds of address, class, states, port mapper" {
+	in_fabric <<-"EOF"
+		fabric
+		device roce "1: CA" Ethernet
+		card MT4129 28.39.3004 1
+		gid fe80:0000:0000:0000:0e42:a1ff:fe00:0001 "IB/RoCE v1" eth0
+		gid fe80:0000:0000:0000:0e42:a1ff:fe00:0001 "RoCE v2" eth0
+		default tos 106
+		default mode "IB/RoCE v1"
+		device v1 "1: CA" Ethernet
+		card MT4099 2.42.5000 -1
+		gid fe80:0000:0000:0000:0e42:a1ff:fe00:0002 "IB/RoCE v1" eth1
+		device lane "1: CA" InfiniBand "4: ACTIVE" "25 Gb/sec (1X EDR)"
+		card MT4123 20.39.1002 0
+		gid fe80:0000:0000:0000:0002:c903:00bf:4f01
+		device nosm "1: CA" InfiniBand "2: INIT"
+		gid fe80:0000:0000:0000:0002:c903:00bf:4f02
+		device cable "1: CA" InfiniBand "1: DOWN"
+		gid fe80:0000:0000:0000:0002:c903:00bf:4f03
+		echo "2: Polling" >"$port/phys_state"
+		device chelsio "4: RNIC" Ethernet
+		card T62100 1.27.1.0 0
+		gid 0e42:a100:0002:0000:0000:0000:0000:0000
+		device rxe0 "1: CA" Ethernet "4: ACTIVE" "2.5 Gb/sec (1X SDR)"
+		gid fe80:0000:0000:0000:0e42:a1ff:fe00:0003 "RoCE v2" eth2
+		"$SOCKRAIL" check --json --no-streams
+	EOF
+	told ok "device roce, port 1" \
+		"4: ACTIVE, RoCE v1 and v2, network device eth0, 2 addresses, 100 Gb/sec (4X EDR)"
+	told problem "device roce" "MT4129, firmware 28.39.3004, NUMA node 1, libibverbs has no driver"
+	told ok "traffic class, roce port 1" "106 (DSCP 26); the driver does not tell of PFC"
+	told warning "device roce, port 1" "asks by RoCE v1" timeout
+	told problem "device v1" "MT4099, firmware 2.42.5000, libibverbs"
+	told warning "device v1, port 1" "addresses of RoCE v1 only" timeout
+	told warning "device lane, port 1" "modprobe ib_ipoib" no-device
+	told warning "device lane, port 1" "one lane of its cable: 25 Gb/sec (1X EDR)"
+	told problem "device nosm, port 1" "start one (opensm" no-device
+	told problem "device cable, port 1" "check the cable" no-device
+	told warning "port mapper" "systemctl enable --now iwpmd"
+	told ok "device rxe0, port 1" "RoCE v2, network device eth2, 1 addresses"
+	untold ok "device rxe0, port 1" "2.5 Gb/sec"
+	untold ok "traffic class, rxe0 port 1" ""
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * dcb.h - data center bridging of a network device: which priorities are without loss, and
+ * which one a DSCP has.
+ */
+#ifndef SR_CHECK_DCB_H
+#define SR_CHECK_DCB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "check.h"
+
+#define DCB_DSCPS 64
+#define DCB_NONE 0xff
+
+struct dcb {
+	uint8_t pfc;			/* a bit for each priority */
+	bool trusts_dscp;		/* a DSCP has a priority */
+	uint8_t priority[DCB_DSCPS];	/* of a DSCP; DCB_NONE: no rule */
+};
+
+/* Asks the kernel, which asks the driver, and changes nothing.  False: it has none, or does
+ * not say. */
+bool dcb_read(struct dcb *d, const char *netdev);
+/* The same from the kernel's answer. */
+bool dcb_parse(struct dcb *d, const void *reply, size_t len);
+/* What packets of the traffic class meet.  *better: a class whose priority is without loss,
+ * or 0. */
+enum verdict dcb_judge(const struct dcb *d, unsigned tclass, char *found, size_t size,
+		       unsigned *better);
+
+#endif
