@@ -437,13 +437,13 @@ void *sr_stream_heir(void *entry)
 	return (void *)((uintptr_t)entry | HEIR);
 }
 
-static struct sr_mutex heirs_lock = SR_MUTEX(SR_RANK_LEAF);
+static struct sr_mutex heirs_lock = SR_MUTEX(SR_RANK_HEIRS);
 static bool heirs_left;		/* sr_streams_leave_heirs() */
 
 void sr_streams_forget(void)
 {
 	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
-	sr_mutex_init(&heirs_lock, SR_RANK_LEAF);
+	sr_mutex_init(&heirs_lock, SR_RANK_HEIRS);
 	heirs_left = false;
 	generation++;
 	sr_index_forget();
