@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -155,8 +156,20 @@ SR_SYS_CALL(int, epoll_create1, (int flags), SYS_epoll_create1, flags)
 SR_SYS_SCARCE(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *ev), SYS_epoll_ctl, epfd, op, fd, ev)
 
 /* memory */
+#ifdef __SANITIZE_THREAD__ /* it must see where memory is new, or compares it with what was there */
+static inline void *sr_sys_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off)
+{
+	return sr_sys_starves(SYS_mmap) ? MAP_FAILED : mmap(at, n, prot, flags, fd, off);
+}
+
+static inline int sr_sys_munmap(void *p, size_t n)
+{
+	return munmap(p, n);
+}
+#else
 SR_SYS_SCARCE(void *, mmap, (void *at, size_t n, int prot, int flags, int fd, off_t off), SYS_mmap, at, n, prot, flags, fd, off)
 SR_SYS_CALL(int, munmap, (void *p, size_t n), SYS_munmap, p, n)
+#endif
 SR_SYS_SCARCE(int, mprotect, (void *p, size_t n, int prot), SYS_mprotect, p, n, prot)
 SR_SYS_CALL(int, madvise, (void *p, size_t n, int advice), SYS_madvise, p, n, advice)
 
