@@ -50,6 +50,11 @@ static inline void loop_hold(void)
 	sem_wait(&held);
 }
 
+static inline void loop_let_go(void)
+{
+	sem_post(&go);
+}
+
 /* The link is dead.  TCP is reset, so that nothing is waited for. */
 static inline void fake_over(struct fake_pair *e)
 {
@@ -58,7 +63,7 @@ static inline void fake_over(struct fake_pair *e)
 
 	setsockopt(e->peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	fake_end(e);
-	sem_post(&go);
+	loop_let_go();
 	for (int i = 0; i < LOOKS && fakes_freed == before; i++) {
 		CHECK(!loop_call(do_nothing, NULL));
 		if (i > 10)

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/conf.h"
 #include "fuzz.h"
+#include "loop_hold.h"
 #include "link/shm/shm.h"
 
 #define STEPS 300
@@ -179,8 +179,6 @@ static void begin(void)
 	struct sr_shm_plan plan;
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 
-	if (!sr_conf.memory)
-		sr_conf_load();
 	CHECK(!sr_shm_plan(&plan, 4096, 65536));
 	CHECK(fd >= 0 && !ftruncate(fd, (off_t)plan.total));
 	l = sr_shm_new(SR_ROLE_ASKER, 1, NULL, heard, &policy, &plan);
@@ -192,6 +190,7 @@ static void begin(void)
 void fuzz_shm(const uint8_t *data, size_t size)
 {
 	f = (struct fuzz){data, size};
+	loop_hold();
 	begin();
 	for (int i = 0; i < STEPS && f.left; i++) {
 		step();
@@ -202,4 +201,5 @@ void fuzz_shm(const uint8_t *data, size_t size)
 		CHECK(l->link.tx_w - l->link.tx_acked <= l->plan.ring);
 	}
 	l->link.ops->free(&l->link);
+	loop_let_go();
 }
