@@ -14,7 +14,7 @@
  * The device executes a WRITE behind the packets that were posted before it, in the model as
  * late as it can: when these are taken.  Until the WRITE is complete the device may read its
  * source again.  -DDEATH: the carrier breaks at any moment; then what is on its way is executed or lost, and
- * each end learns of it when it likes.
+ * each end learns of it when it likes.  -DGROW: a receiver offers another ring.
  *
  * A record finds the stream that it was sent for.  A WRITE finds a ring that is still kept for its
  * stream.  What a program reads, and what is sent again, is that stream's.  In the end all bytes
@@ -31,6 +31,8 @@
  *   COMPLETE	a send ring is free when its bytes are acknowledged, whatever is complete
  *   BEHIND	a thread writes behind its end's last record
  *   QPLAST	at a carrier's death memory goes first, and the queue pair later
+ *   OFFERED	the ring before is free when another one is offered
+ *   OFFSET	the ring before is free when RING_USE has come, whatever is yet to be announced
  *   NUMBER	both ends open links on one carrier
  *   ASKS	the thread that asks for a carrier is the one that answers
  */
@@ -67,9 +69,9 @@
 #define LINK OF(e, s)
 #define PEER OF(1 - e, s)
 #define NUMBER(n) [(c * 2 + e) * NUMBERS + (n)]
-#define RING(c, e, r) [((c) * 2 + (e)) * RINGS + (r)]
+#define RX_RING(c, e, r) [((c) * 2 + (e)) * RINGS + (r)]
 
-mtype = { OPEN, ACCEPT, REFUSE, DROP, DATA, ACK, WRITE };
+mtype = { OPEN, ACCEPT, REFUSE, DROP, DATA, ACK, WRITE, RING, RING_USE };
 mtype = { none, asked, open };
 
 /* Type, number, ring, ack; and the stream, which only OPEN and the rules look at. */
@@ -93,11 +95,17 @@ byte out[LINKS];		/* WRITE: 1 posted, 2 executed, 0 complete */
 byte tcp[LINKS];		/* 1: RESUME is in TCP; 2: and the byte, if it is owed */
 bool from[LINKS];		/* RESUME's a */
 bool unread[LINKS], got[LINKS], ack_due[LINKS];	/* of what this end receives */
+#ifdef GROW
+byte new_ring[LINKS];		/* 1 + ring that was offered */
+byte to_new[LINKS];		/* 1 + ring that the peer has offered */
+bool moved[LINKS], below[LINKS];	/* RING_USE has come, and its offset */
+#endif
 bool thrown[LINKS];		/* RESUME has come: the ring is given up */
 
 /* Rules, with names that tests/model/run knows. */
-bool record_finds_stream = true, last_is_last = true, number_is_free = true, write_finds_ring = true,
-	source_is_there = true, reads_own = true, resends_own = true, resume_fits = true,
+bool record_finds_stream = true, last_is_last = true, number_is_free = true,
+	write_finds_ring = true, source_is_there = true, announced_is_kept = true,
+	reads_own = true, resends_own = true, resume_fits = true,
 	carriers_up = true, all_arrive = true, numbers_free = true, rings_free = true;
 #define must(rule, condition) rule = (condition); assert(rule)
 
@@ -108,10 +116,24 @@ bool record_finds_stream = true, last_is_last = true, number_is_free = true, wri
 #else
 #define IS_ENDED(e, s) his OF(e, s)
 #endif
-#ifdef M_UNREAD
-#define IS_READ(e, s) true
+#ifdef GROW
+#define WHERE(e, s) (moved OF(e, s) && !below OF(e, s) -> new_ring OF(e, s) : rx_ring OF(e, s))
+#if defined(M_OFFERED)
+#define IS_LEFT(e, s, r) (new_ring OF(e, s) != 0 && rx_ring OF(e, s) == r + 1)
+#elif defined(M_OFFSET)
+#define IS_LEFT(e, s, r) (moved OF(e, s) && rx_ring OF(e, s) == r + 1)
 #else
-#define IS_READ(e, s) (!unread OF(e, s))
+#define IS_LEFT(e, s, r) (moved OF(e, s) && rx_ring OF(e, s) == r + 1 && \
+	(!below OF(e, s) || got OF(e, s) || thrown OF(e, s)))
+#endif
+#else
+#define WHERE(e, s) rx_ring OF(e, s)
+#define IS_LEFT(e, s, r) false
+#endif
+#ifdef M_UNREAD
+#define IS_READ(e, s, r) true
+#else
+#define IS_READ(e, s, r) (!unread OF(e, s) || WHERE(e, s) != r + 1)
 #endif
 #ifdef M_COMPLETE
 #define IS_COMPLETE(e, s) true
@@ -130,9 +152,9 @@ bool record_finds_stream = true, last_is_last = true, number_is_free = true, wri
 #endif
 
 /* Memory that stream s has had last is free, to be used again or given back. */
-#define RX_FREE(e, s) (IS_ENDED(e, s) && IS_READ(e, s))
+#define RX_FREE(e, s, r) ((IS_ENDED(e, s) || IS_LEFT(e, s, r)) && IS_READ(e, s, r))
 #define TX_FREE(e, s) (IS_COMPLETE(e, s) && IS_NEEDLESS(e, s))
-#define RX_IS_FREE(r) (rx_owner RING(c, e, r) == 0 || RX_FREE(e, rx_owner RING(c, e, r) - 1))
+#define RX_IS_FREE(r) (rx_owner RX_RING(c, e, r) == 0 || RX_FREE(e, (rx_owner RX_RING(c, e, r) - 1), r))
 #define TX_IS_FREE (tx_owner SIDE(c, e) == 0 || TX_FREE(e, tx_owner SIDE(c, e) - 1))
 #define TX_IS_OWN (tx_owner SIDE(c, e) == s + 1 && !TX_FREE(e, s))
 
@@ -157,7 +179,7 @@ inline find_rx_ring()
 	:: else
 	fi;
 	if
-	:: rx_ring LINK != 0 -> rx_owner RING(c, e, rx_ring LINK - 1) = s + 1
+	:: rx_ring LINK != 0 -> rx_owner RX_RING(c, e, rx_ring LINK - 1) = s + 1
 	:: else
 	fi
 }
@@ -238,10 +260,22 @@ end:	do
 		tcp LINK = 2 }
 	/* the receiver */
 	:: atomic { unread LINK ->
-		must(reads_own, rx_owner RING(c, e, rx_ring LINK - 1) == s + 1 && !RX_FREE(e, s));
+		must(reads_own, rx_owner RX_RING(c, e, WHERE(e, s) - 1) == s + 1 &&
+			!RX_FREE(e, s, (WHERE(e, s) - 1)));
 		unread LINK = false;
 		got LINK = true;
 		ack_due LINK = !mine LINK && !his LINK }
+#ifdef GROW
+	:: atomic { state LINK == open && !IS_OVER(e, s) && rx_ring LINK != 0 &&
+		    new_ring LINK == 0 && MAY_POST && RX_IS_FREE((2 - rx_ring LINK)) ->
+		new_ring LINK = 3 - rx_ring LINK;
+		rx_owner RX_RING(c, e, new_ring LINK - 1) = s + 1;
+		post(RING, new_ring LINK) }
+	:: atomic { to_new LINK != 0 && !mine LINK && MAY_POST ->
+		to_ring LINK = to_new LINK;
+		to_new LINK = 0;
+		post(RING_USE, put LINK) }
+#endif
 	:: atomic { ack_due LINK && MAY_POST ->
 		ack_due LINK = false;
 		post(ACK, 0) }
@@ -266,8 +300,8 @@ end:	do
 		wire SIDE(c, 1 - e)?type,n,ring,ack,s;
 		if
 		:: type == WRITE ->
-			must(write_finds_ring, rx_owner RING(c, e, ring - 1) == s + 1 &&
-				!RX_FREE(e, s));
+			must(write_finds_ring, rx_owner RX_RING(c, e, ring - 1) == s + 1 &&
+				!RX_FREE(e, s, (ring - 1)));
 			if
 			:: out PEER == 1 -> out PEER = 2
 			:: else
@@ -288,7 +322,15 @@ end:	do
 			acked LINK = acked LINK || ack;
 			if
 			:: type == ACCEPT && !mine LINK -> state LINK = open; to_ring LINK = ring
-			:: type == DATA && !mine LINK -> unread LINK = !thrown LINK && !got LINK
+			:: type == DATA && !mine LINK && !thrown LINK && !got LINK ->
+				must(announced_is_kept,
+					rx_owner RX_RING(c, e, WHERE(e, s) - 1) == s + 1 &&
+					!RX_FREE(e, s, (WHERE(e, s) - 1)));
+				unread LINK = true
+#ifdef GROW
+			:: type == RING && !mine LINK -> to_new LINK = ring
+			:: type == RING_USE && !mine LINK -> moved LINK = true; below LINK = ring
+#endif
 			:: type == DROP || type == REFUSE -> his LINK = true; end_link()
 			:: else
 			fi
@@ -331,6 +373,9 @@ proctype death(byte c; byte e)
 				mine LINK = true; his LINK = true;
 				told LINK = false; ack_due LINK = false;
 				to_ring LINK = 0; number LINK = 0
+#ifdef GROW
+				; to_new LINK = 0
+#endif
 			:: else
 			fi;
 			s++
@@ -450,5 +495,7 @@ init
 	; assert(tcp[0] != 2 || from[0])	/* resent */
 #elif REACH == 3
 	; assert(!put[0] || !put OF(1, 0))	/* both directions */
+#elif REACH == 4
+	; assert(!put[0] || !moved OF(1, 0) || below OF(1, 0))	/* read from the new ring */
 #endif
 }
