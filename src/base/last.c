@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/closer.h"
+#include "base/jobs.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/now.h"
@@ -69,7 +70,7 @@ static bool all_ended(void)
 		return false;
 	for (int field = 0; field < 18 && at; field++)
 		at = strchr(at + 1, ' ');
-	return at && atoi(at) == 2 + sr_closer_threads();
+	return at && atoi(at) == 2 + sr_closer_threads() + sr_jobs_threads();
 }
 
 static void *last_exit(void *arg)

@@ -13,6 +13,7 @@
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/gather.h"
+#include "base/jobs.h"
 #include "base/last.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -110,6 +111,7 @@ static void in_child(void)
 	sr_waitset_space_forget();
 	sr_answer_forget();
 	sr_loop_forget();
+	sr_jobs_forget();
 	sr_closer_forget();
 	sr_last_forget();
 	sr_gather_forget();

@@ -135,8 +135,8 @@ static void digest(struct rdma_cm_event *e)
 		name_gids(id);
 	} else if (e->event == RDMA_CM_EVENT_ESTABLISHED) {
 		id->state = CONNECTED;
-		if (id->active && id->v.qp && id->v.qp->state == IBV_QPS_INIT)
-			id->v.qp->state = IBV_QPS_RTS;
+		if (id->active && id->queue && id->queue->v.state == IBV_QPS_INIT)
+			id->queue->v.state = IBV_QPS_RTS;
 		if (id->active && id->peer)
 			send_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
 	}
@@ -198,16 +198,16 @@ static void hang_up(struct id *id)
 {
 	struct id *peer = id->peer;
 
-	if (id->v.qp)
-		fake_flush_qp((struct qp *)id->v.qp);
+	if (id->queue)
+		fake_flush_qp(id->queue);
 	if (!peer)
 		return;
 	if (id->state >= ANSWERED || peer->state >= ANSWERED)
 		send_event(peer, RDMA_CM_EVENT_DISCONNECTED, 0);
 	else
 		send_event(peer, RDMA_CM_EVENT_REJECTED, REJ_CONSUMER);
-	if (peer->v.qp && id->dev->iwarp) /* its TCP connection */
-		fake_flush_qp((struct qp *)peer->v.qp);
+	if (peer->queue && id->dev->iwarp) /* its TCP connection */
+		fake_flush_qp(peer->queue);
 	id->peer = peer->peer = NULL;
 }
 
@@ -217,7 +217,7 @@ int fake_destroy_id(struct rdma_cm_id *cm)
 	struct event **p = &((struct channel *)cm->channel)->first, *e;
 	struct id *id = (struct id *)cm;
 
-	if (cm->qp)
+	if (id->queue)
 		fake_broke("an id with a queue pair is destroyed");
 	if (id->unacked)
 		fake_broke("events of an id were not acknowledged");
@@ -377,7 +377,7 @@ int fake_accept(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	if (id->state != ASKED || !id->peer)
 		return no(EINVAL);
 	id->state = ANSWERED;
-	cm->qp->state = IBV_QPS_RTS;
+	id->queue->v.state = IBV_QPS_RTS;
 	send_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
 	return 0;
 }
@@ -394,8 +394,8 @@ int fake_reject(struct rdma_cm_id *cm, const void *data, uint8_t len)
 	send_data(peer, RDMA_CM_EVENT_REJECTED,
 		  id->dev->iwarp ? -ECONNREFUSED : REJ_CONSUMER, data, len,
 		  REJ_DATA);
-	if (peer->v.qp && id->dev->iwarp) /* siw's siw_cm_work_handler() */
-		fake_flush_qp((struct qp *)peer->v.qp);
+	if (peer->queue && id->dev->iwarp) /* siw's siw_cm_work_handler() */
+		fake_flush_qp(peer->queue);
 	id->peer = peer->peer = NULL;
 	return 0;
 }

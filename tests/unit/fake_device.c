@@ -173,7 +173,7 @@ static int execute(struct qp *q, struct qp *p, struct send *s)
 static void step_send(struct qp *q, uint64_t now)
 {
 	struct send *s = &q->sends[q->executed % q->send_cap];
-	struct qp *p = q->id->peer ? (struct qp *)q->id->peer->v.qp : NULL;
+	struct qp *p = q->id->peer ? q->id->peer->queue : NULL;
 	bool there =
 		p && (p->v.state == IBV_QPS_RTS || p->v.state == IBV_QPS_INIT);
 	int status = there ? execute(q, p, s) : IBV_WC_RETRY_EXC_ERR;

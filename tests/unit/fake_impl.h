@@ -86,6 +86,7 @@ struct id {
 	uint8_t tos;
 	bool routed;
 	struct id *peer;
+	struct qp *queue; /* v.qp, until that is destroyed */
 	unsigned unacked; /* events */
 	struct id *next;
 };

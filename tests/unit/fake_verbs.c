@@ -48,7 +48,7 @@ void fake_broke(const char *rule)
 
 /* Destroyers without a result, and such as cannot fail, are not in here. */
 #define SKIP(name)                                                             \
-	(!strcmp(name, "cm_destroy_qp") || strstr(name, "v_ack_"))
+	(!strcmp(name, "v_destroy_qp") || strstr(name, "v_ack_"))
 #define NAME(lib, prefix, name) #lib "_" #name,
 static const char *const verbs[] = {"post_send", "post_recv", "poll_cq",
 				    "req_notify_cq", SR_VERBS_CALLS(NAME)};
@@ -181,11 +181,49 @@ bool fake_next_ring(int fd)
 	return read(fd, &one, sizeof(one)) == sizeof(one);
 }
 
+/* ---- slow verbs ---- */
+
+static const char *held_verb;
+static unsigned held_left;
+static bool is_held;
+static unsigned slow_in_loop;
+static pthread_cond_t held = PTHREAD_COND_INITIALIZER;
+
 /* What makes or destroys something takes its time; not locked. */
-static void take_time(void)
+static void take_time(const char *verb)
 {
 	if (fake_profile()->slow_us)
 		usleep(fake_profile()->slow_us);
+	LOCKED;
+	slow_in_loop += sr_loop_here();
+	if (!held_verb || strcmp(held_verb, verb) || !held_left || --held_left)
+		return;
+	is_held = true;
+	pthread_cond_broadcast(&held);
+	while (is_held)
+		pthread_cond_wait(&held, &fake_lock);
+}
+
+void fake_hold(const char *verb, unsigned n)
+{
+	LOCKED;
+	held_verb = verb;
+	held_left = n;
+	is_held = false;
+	pthread_cond_broadcast(&held);
+}
+
+unsigned fake_slow_in_loop(void)
+{
+	LOCKED;
+	return slow_in_loop;
+}
+
+void fake_await_held(void)
+{
+	LOCKED;
+	while (!is_held)
+		pthread_cond_wait(&held, &fake_lock);
 }
 
 static int destroyed(struct ibv_context *ctx, const char *verb)
@@ -276,7 +314,7 @@ static struct ibv_pd *fake_alloc_pd(struct ibv_context *ctx)
 {
 	struct ibv_pd *pd;
 
-	take_time();
+	take_time("v_alloc_pd");
 	LOCKED;
 	if (fake_fails("v_alloc_pd") || gone(ctx))
 		return NULL;
@@ -291,7 +329,7 @@ static int fake_dealloc_pd(struct ibv_pd *pd)
 	struct mr *m;
 	struct qp *q;
 
-	take_time();
+	take_time("v_dealloc_pd");
 	LOCKED;
 	for (m = fake_mrs; m; m = m->next)
 		if (m->v.pd == pd)
@@ -309,7 +347,7 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 {
 	struct mr *m;
 
-	take_time();
+	take_time("v_reg_mr");
 	LOCKED;
 	if (fake_fails("v_reg_mr") || gone(pd->context) || !pin(len, false))
 		return NULL;
@@ -328,7 +366,7 @@ static int fake_dereg_mr(struct ibv_mr *mr)
 {
 	struct ibv_context *ctx = mr->context;
 
-	take_time();
+	take_time("v_dereg_mr");
 	LOCKED;
 	unpin(mr->length, false);
 	DROP(fake_mrs, (struct mr *)mr);
@@ -369,7 +407,7 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 {
 	struct cq *c;
 
-	take_time();
+	take_time("v_create_cq");
 	LOCKED;
 	if (fake_fails("v_create_cq") || gone(ctx))
 		return NULL;
@@ -414,7 +452,7 @@ static int fake_destroy_cq(struct ibv_cq *cq)
 	struct cq *c = (struct cq *)cq;
 	unsigned i;
 
-	take_time();
+	take_time("v_destroy_cq");
 	LOCKED;
 	if (c->users)
 		fake_broke("a completion queue in use is destroyed");
@@ -575,7 +613,7 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	const struct fake_profile *profile = fake_profile();
 	struct qp *q;
 
-	take_time();
+	take_time("cm_create_qp");
 	LOCKED;
 	if (fake_fails("cm_create_qp") || gone(pd->context))
 		return -1;
@@ -607,17 +645,19 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	((struct cq *)attr->send_cq)->users++;
 	((struct cq *)attr->recv_cq)->users++;
 	id->qp = &q->v;
+	q->id->queue = q;
 	ADD(fake_qps, q);
 	return 0;
 }
 
-static void fake_destroy_qp(struct rdma_cm_id *id)
+static int fake_destroy_qp(struct ibv_qp *qp)
 {
-	struct qp *q = (struct qp *)id->qp;
-	struct device *d = (struct device *)q->v.context;
+	struct ibv_context *ctx = qp->context;
+	struct device *d = (struct device *)ctx;
+	struct qp *q = (struct qp *)qp;
 	unsigned i;
 
-	take_time();
+	take_time("v_destroy_qp");
 	LOCKED;
 	unpin(qp_bytes(q), true);
 	for (i = 0; i < d->n_async; i++)
@@ -627,8 +667,9 @@ static void fake_destroy_qp(struct rdma_cm_id *id)
 	((struct cq *)q->v.recv_cq)->users--;
 	free(q->sends);
 	free(q->recvs);
+	q->id->queue = NULL;
 	DROP(fake_qps, q);
-	id->qp = NULL;
+	return destroyed(ctx, "v_destroy_qp");
 }
 
 /* ---- devices ---- */
@@ -691,7 +732,6 @@ struct sr_verbs_lib sr_vlib = {
 	.cm_resolve_addr = fake_resolve_addr,
 	.cm_resolve_route = fake_resolve_route,
 	.cm_create_qp = fake_create_qp,
-	.cm_destroy_qp = fake_destroy_qp,
 	.cm_connect = fake_connect,
 	.cm_listen = fake_listen,
 	.cm_accept = fake_accept,
@@ -710,6 +750,7 @@ struct sr_verbs_lib sr_vlib = {
 	.v_destroy_comp_channel = fake_destroy_channel,
 	.v_create_cq = fake_create_cq,
 	.v_destroy_cq = fake_destroy_cq,
+	.v_destroy_qp = fake_destroy_qp,
 	.v_get_cq_event = fake_get_cq_event,
 	.v_ack_cq_events = fake_ack_cq_events,
 	.v_get_async_event = fake_get_async_event,

@@ -35,6 +35,13 @@ bool fake_struck(void);		       /* has it failed? */
 unsigned fake_calls(const char *verb); /* since the program began */
 const char *fake_verb(unsigned i);     /* number i that can fail, or NULL */
 
+/* The n-th call from now of a verb that makes or destroys something goes on only when another
+ * one, or none (NULL), is to be held.  Waits until there is such a call. */
+void fake_hold(const char *verb, unsigned n);
+void fake_await_held(void);
+/* How many such calls the service thread has made. */
+unsigned fake_slow_in_loop(void);
+
 /* So many bytes may be pinned, by regions and, with some profiles, queues; 0: any number. */
 void fake_may_pin(size_t bytes);
 size_t fake_pinned(void);

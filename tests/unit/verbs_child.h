@@ -77,6 +77,7 @@ static void start_answerer(bool patient)
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* we may abort */
 		close(p[0]);
 		sr_loop_forget();
+		sr_jobs_forget();
 		sr_verbs_forget();
 		sr_fd_forget_all(NULL);
 		answerer(p[1]);

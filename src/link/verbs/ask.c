@@ -32,7 +32,8 @@ struct ask {
 	struct ask *next, **pprev;
 	struct rdma_cm_id *id;		/* NULL: the next look asks again */
 	struct sr_vdev *dev;
-	struct sr_vlink *link;		/* once connecting */
+	struct sr_vlink *link;		/* once the route is resolved */
+	bool connecting;		/* the request is sent */
 	struct sr_timer timer;
 	unsigned looks, asked_at;	/* the look of the last request */
 	unsigned flushed;		/* looks that found the link dead */
@@ -53,13 +54,15 @@ static void ask_release(struct ask *a)
 		struct sr_vlink *l = a->link;
 
 		a->link = NULL;
-		sr_vlink_close(l);
+		l->make.made = NULL;
+		sr_vlink_close(l, false);
 		sr_link_put(&l->link);
 	} else if (a->id) {
 		sr_vlib.cm_destroy_id(a->id);
 	}
 	a->id = NULL;
 	a->dev = NULL;
+	a->connecting = false;
 	a->flushed = 0;
 }
 
@@ -169,32 +172,53 @@ static const char *addr_resolved(struct ask *a)
 	return NULL;
 }
 
-static const char *route_resolved(struct ask *a)
+static const char *send_request(struct ask *a)
 {
 	const struct sr_question question = {.name = a->ask->name, .holds = a->holds,
 					     .tclass = a->ask->tclass};
 	struct rdma_conn_param p;
 	uint8_t data[SR_QUESTION_LEN];
-	struct rdma_cm_id *id = a->id;
-	struct sr_vdev *dev = a->dev;
-	const char *reason;
 
-	a->link = sr_vlink_make(id, dev, a->ask->policy, SR_ROLE_ASKER,
-				a->ask->name.link_no, a->ask->owner, a->ask->notify,
-				&reason);
-	if (!a->link)
-		return reason;
-	/* The id is the link's now; its events come to us still. */
-	id->context = &a->cm;
 	sr_vcm_param(&p);
 	sr_question_encode(&question, data);
 	p.private_data = data;
 	p.private_data_len = sizeof(data);
-	if (sr_vlib.cm_connect(id, &p))
+	if (sr_vlib.cm_connect(a->id, &p))
 		return "no-listener";
 	a->asked_at = a->looks;
+	a->connecting = true;
 	if (a->holds == SR_HOLDS_FIRST)
 		a->ask->told(a->ask, SR_FIRST_SENT);
+	return NULL;
+}
+
+static void no_more(struct ask *a, const char *reason);
+
+static void ask_made(struct sr_vlink *l, const char *reason)
+{
+	struct ask *a = l->make.maker;
+
+	if (!reason)
+		reason = send_request(a);
+	if (reason)
+		no_more(a, reason);
+}
+
+static const char *route_resolved(struct ask *a)
+{
+	const struct sr_vlink_for f = {
+		.policy = a->ask->policy,
+		.role = SR_ROLE_ASKER,
+		.link_no = a->ask->name.link_no,
+		.owner = a->ask->owner,
+		.notify = a->ask->notify,
+	};
+
+	a->link = sr_vlink_make(a->id, a->dev, &f, ask_made, a);
+	if (!a->link)
+		return "memory";
+	/* The id is the link's now; its events come to us still. */
+	a->id->context = &a->cm;
 	return NULL;
 }
 
@@ -311,7 +335,7 @@ static void no_more(struct ask *a, const char *reason)
  * much to do must not get more of it. */
 static bool is_lost(const struct ask *a)
 {
-	return a->link && !a->iwarp && !a->repeated && a->looks - a->asked_at >= SILENT_LOOKS;
+	return a->connecting && !a->iwarp && !a->repeated && a->looks - a->asked_at >= SILENT_LOOKS;
 }
 
 static const char *repeat(struct ask *a)

@@ -6,15 +6,38 @@
 #ifndef SR_VERBS_CALLS_H
 #define SR_VERBS_CALLS_H
 
-/* ---- qp.c ---- */
-/* A link on a resolved or requested id (which becomes its own; not on
- * failure), with its QP and receives posted.  loop. */
+/* ---- dev.c ---- */
+/* The device of a resolved id, made at its first use.  NULL: *reason says why.
+ * loop. */
+struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
+/* It may just have been opened: its descriptors move up. */
+void sr_vdev_hide(struct ibv_context *ctx);
+/* Ends everything that uses the device.  loop. */
+void sr_vdev_remove(struct ibv_context *ctx);
+/* A job has to do with it; no longer, which may free it.  loop. */
+void sr_vdev_busy(struct sr_vdev *dev);
+void sr_vdev_idle(struct sr_vdev *dev);
+void sr_vdev_forget(void);
+void sr_vdev_nonblock(int fd);
+/* ---- make.c ---- */
+struct sr_vlink_for {
+	const struct sr_policy *policy;
+	enum sr_role role;
+	uint32_t link_no;
+	void *owner;
+	void (*notify)(struct sr_link *link, unsigned what);
+};
+/* Begins to make a link on a resolved or requested id, which becomes its own; NULL: no memory.
+ * made() is called later, unless l->make.made was set to NULL meanwhile: the link has its queue
+ * pair, and receives are posted; or there is a reason, and the link is closed afterwards.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
-			       const struct sr_policy *policy, enum sr_role role,
-			       uint32_t link_no, void *owner,
-			       void (*notify)(struct sr_link *, unsigned),
-			       const char **reason);
-void sr_vlink_close(struct sr_vlink *l);	/* loop, idempotent */
+			       const struct sr_vlink_for *f,
+			       void (*made)(struct sr_vlink *, const char *reason),
+			       void *maker);
+/* Nothing of the device is the link's any more: it goes, now or soon.  loop, idempotent */
+void sr_vlink_close(struct sr_vlink *l, bool disconnects);
+void sr_vlink_free(struct sr_link *link);
+/* ---- qp.c ---- */
 /* It is dead.  Returns true if it is not closed yet: what has been posted may still go
  * out.  loop */
 bool sr_vlink_end(struct sr_vlink *l);
@@ -27,14 +50,14 @@ void sr_vlink_lock(struct sr_vlink *l);
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
 /* ---- mem.c ---- */
 /* Memory that the link's queue pair has access to, and no other one.  NULL or a reason.
- * loop. */
+ * loop, and job. */
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access);
 void sr_vring_free(struct sr_vring *r);
 /* May a ring grow to that size?  All of them together may lock half of what the process
  * may: the rest is for the first rings of links to come.  any */
 bool sr_vring_may_grow(size_t size);
 void sr_vring_forget(void);	/* in the child of fork */
-/* Its region goes, its memory stays.  loop */
+/* Its region goes, its memory stays.  loop, and job */
 void sr_vring_close(struct sr_vring *r);
 /* The reason, if the kernel would not make something of a device. */
 const char *sr_vmem_refusal(int err);
@@ -42,8 +65,9 @@ const char *sr_vmem_refusal(int err);
 void sr_vmem_count(ssize_t bytes);
 
 /* ---- cq.c ---- */
-const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; loop */
-void sr_vcq_close(struct sr_vlink *l);		/* the QP is gone; loop */
+void sr_vcq_init(struct sr_vlink *l);
+const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; job */
+void sr_vcq_close(struct sr_vlink *l);		/* the QP is gone; job */
 void sr_vcq_free(struct sr_vlink *l);
 /* The service thread watches the channel, or no longer.  False: it cannot be watched
  * (epoll(7), max_user_watches), and the timer has to look at the link.  loop. */

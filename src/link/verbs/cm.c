@@ -244,39 +244,48 @@ static void connect_request(const struct sr_vcm_event *e)
 	sr_link_request(&r->req);
 }
 
+/* The stream has the link already. */
+static void accept_made(struct sr_vlink *l, const char *reason)
+{
+	struct rdma_conn_param p;
+
+	sr_vcm_param(&p);
+	if (!reason && sr_vlib.cm_accept(l->id, &p)) {
+		sr_debug("verbs: accept: %s", sr_errno_name(errno));
+		reason = "device-failed";
+	}
+	if (!reason)
+		return;
+	reject(l->id, reason);
+	sr_vlink_fail(l, reason);
+}
+
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 				void (*notify)(struct sr_link *, unsigned),
 				const char **reason)
 {
 	struct request *r = (struct request *)req;
-	struct rdma_conn_param p;
-	struct sr_vlink *l;
-	struct sr_vdev *dev;
+	const struct sr_vlink_for f = {
+		.policy = req->policy,
+		.role = SR_ROLE_ANSWERER,
+		.link_no = req->name.link_no,
+		.owner = owner,
+		.notify = notify,
+	};
+	struct sr_vdev *dev = sr_vdev_get(r->id, reason);
+	struct sr_vlink *l = NULL;
 
-	dev = sr_vdev_get(r->id, reason);
-	if (!dev)
-		goto refuse;
-	sr_vcm_ack_timeout(r->id);
-	l = sr_vlink_make(r->id, dev, req->policy, SR_ROLE_ANSWERER,
-			  req->name.link_no, owner, notify, reason);
-	if (!l)
-		goto refuse;
-	sr_vcm_param(&p);
-	if (sr_vlib.cm_accept(r->id, &p)) {
-		sr_debug("verbs: accept: %s", sr_errno_name(errno));
-		*reason = "device-failed";
-		reject(r->id, *reason);
-		free_request(r, false);
-		sr_vlink_close(l);
-		sr_link_put(&l->link);
+	if (dev) {
+		sr_vcm_ack_timeout(r->id);
+		*reason = "memory";
+		l = sr_vlink_make(r->id, dev, &f, accept_made, NULL);
+	}
+	if (!l) {
+		sr_verbs_refuse(req, *reason);
 		return NULL;
 	}
 	free_request(r, false);
 	return &l->link;
-
-refuse:
-	sr_verbs_refuse(req, *reason);
-	return NULL;
 }
 
 void sr_verbs_refuse(struct sr_request *req, const char *reason)
@@ -496,7 +505,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 		sr_debug("verbs: CM event %d, status %d", (int)e.type,
 			 e.status);
 		handle(&e);
-		/* To make a link takes a millisecond.  The channel is readable still. */
+		/* The channel is readable still. */
 		if (sr_loop_is_late())
 			return;
 	}

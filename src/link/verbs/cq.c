@@ -408,35 +408,35 @@ static int next_vector(struct sr_vdev *dev)
 	return most > 1 ? (int)(dev->vector++ % (unsigned)most) : 0;
 }
 
+/* In the loop: two threads may post the task at once. */
+void sr_vcq_init(struct sr_vlink *l)
+{
+	l->look.task.fn = start;
+	l->look.timer.fn = tick;
+	l->cq.fd = -1;
+	l->cq.watch.fn = on_cq_channel;
+	l->cq.arms_all = l->iwarp;	/* siw_rqe_complete() passes no such flag on */
+}
+
+/* On failure sr_vcq_close() destroys what there is. */
 const char *sr_vcq_make(struct sr_vlink *l)
 {
 	struct ibv_context *ctx = l->dev->ctx;
-	const char *reason;
 
-	l->look.task.fn = start;	/* here, because two threads may post the task at once */
-	l->look.timer.fn = tick;
 	if (!sr_fd_room(1))
 		return "descriptors";
 	l->cq.chan = sr_vlib.v_create_comp_channel(ctx);
 	if (!l->cq.chan)
 		return "device-failed";
+	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
+	if (l->cq.fd < 0)	/* a program with very many: none is free where ours are */
+		return "descriptors";
 	l->cq.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ + SR_V_SQ, l, l->cq.chan,
 					next_vector(l->dev));
-	if (!l->cq.cq) {
-		reason = sr_vmem_refusal(errno);
-		sr_vlib.v_destroy_comp_channel(l->cq.chan);
-		return reason;
-	}
-	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
-	if (l->cq.fd < 0) {	/* a program with very many: none is free where ours are */
-		sr_vlib.v_destroy_cq(l->cq.cq);
-		sr_vlib.v_destroy_comp_channel(l->cq.chan);
-		return "descriptors";
-	}
+	if (!l->cq.cq)
+		return sr_vmem_refusal(errno);
 	sr_vdev_nonblock(l->cq.fd);
 	l->cq.watch.fd = l->cq.fd;
-	l->cq.watch.fn = on_cq_channel;
-	l->cq.arms_all = l->iwarp;	/* siw_rqe_complete() passes no such flag on */
 	return NULL;
 }
 
@@ -447,12 +447,16 @@ const char *sr_vcq_make(struct sr_vlink *l)
  */
 void sr_vcq_close(struct sr_vlink *l)
 {
-	if (l->cq.watched)
-		sr_loop_unwatch(&l->cq.watch);
-	sr_vlib.v_destroy_cq(l->cq.cq);
-	sr_sys_dup3(l->dev->spent, l->cq.fd, O_CLOEXEC);
+	if (l->cq.cq)
+		sr_vlib.v_destroy_cq(l->cq.cq);
+	l->cq.cq = NULL;
+	if (!l->cq.chan)
+		return;
+	if (l->cq.fd >= 0)
+		sr_sys_dup3(l->dev->spent, l->cq.fd, O_CLOEXEC);
 	l->cq.chan->fd = -1;
 	sr_vlib.v_destroy_comp_channel(l->cq.chan);
+	l->cq.chan = NULL;
 }
 
 void sr_vcq_free(struct sr_vlink *l)

@@ -35,7 +35,7 @@ static bool is_about(const struct ibv_async_event *e, const struct sr_vlink *l)
 	case IBV_EVENT_PORT_ERR:
 		return l->id->port_num == e->element.port_num;
 	case IBV_EVENT_CQ_ERR:
-		return l->cq.cq == e->element.cq;
+		return l->qp && l->cq.cq == e->element.cq;
 	case IBV_EVENT_DEVICE_FATAL:
 		return true;
 	default:	/* a QP that fails flushes its queues, which its link sees */
@@ -105,7 +105,7 @@ static void remove_node(const char *name)
 	struct sr_vdev *dev, *next;
 
 	for (dev = sr_vdevs; dev; dev = next) {
-		next = dev->next;
+		next = dev->next;	/* it may be freed */
 		if (node_gone(dev, name))
 			sr_vdev_remove(dev->ctx);
 	}
@@ -201,7 +201,7 @@ struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason)
 	*reason = "device-failed";
 	if (!dev)
 		dev = make_device(id);
-	if (!dev)
+	if (!dev || dev->gone)
 		return NULL;
 	*reason = "no-device";
 	if (sr_conf.device[0] && strcmp(sr_conf.device, dev->name))
@@ -210,29 +210,52 @@ struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason)
 	return dev;
 }
 
+static void end_device(struct sr_vdev *dev)
+{
+	struct sr_vdev **p;
+
+	for (p = &sr_vdevs; *p != dev; p = &(*p)->next)
+		;
+	*p = dev->next;
+	/* librdmacm does not close the device before it sees another one, and the
+	 * kernel waits in the removal until it is closed. */
+	sr_sys_dup3(dev->spent, dev->ctx->cmd_fd, O_CLOEXEC);
+	sr_sys_dup3(dev->spent, dev->ctx->async_fd, O_CLOEXEC);
+	sr_fd_close(dev->spent);
+	free(dev);
+}
+
+void sr_vdev_busy(struct sr_vdev *dev)
+{
+	dev->jobs++;
+}
+
+void sr_vdev_idle(struct sr_vdev *dev)
+{
+	if (!--dev->jobs && dev->gone)
+		end_device(dev);
+}
+
 /* Other threads may still have links of the device: the memory of these lives on. */
 void sr_vdev_remove(struct ibv_context *ctx)
 {
-	struct sr_vdev *dev, **p;
-	struct sr_vlink *l;
+	struct sr_vlink *l, *next;
+	struct sr_vdev *dev;
 
-	for (p = &sr_vdevs; *p && (*p)->ctx != ctx; p = &(*p)->next)
+	for (dev = sr_vdevs; dev && dev->ctx != ctx; dev = dev->next)
 		;
-	dev = *p;
-	if (!dev)
+	if (!dev || dev->gone)
 		return;
 	sr_inform("verbs: device %s is gone", dev->name);
+	dev->gone = true;
+	sr_vdev_busy(dev);
 	for (l = dev->links; l; l = l->next)
 		sr_vlink_fail(l, "device-failed");
-	while (dev->links)
-		sr_vlink_close(dev->links);
+	for (l = dev->links; l; l = next) {
+		next = l->next;
+		sr_vlink_close(l, false);
+	}
 	sr_vcm_removed(ctx);
-	*p = dev->next;
 	sr_loop_unwatch(&dev->async_watch);
-	/* librdmacm does not close the device before it sees another one, and the
-	 * kernel waits in the removal until it is closed. */
-	sr_sys_dup3(dev->spent, ctx->cmd_fd, O_CLOEXEC);
-	sr_sys_dup3(dev->spent, ctx->async_fd, O_CLOEXEC);
-	sr_fd_close(dev->spent);
-	free(dev);
+	sr_vdev_idle(dev);
 }

@@ -18,7 +18,6 @@
 	X(cm, rdma, resolve_addr)                                              \
 	X(cm, rdma, resolve_route)                                             \
 	X(cm, rdma, create_qp)                                                 \
-	X(cm, rdma, destroy_qp)                                                \
 	X(cm, rdma, connect)                                                   \
 	X(cm, rdma, listen)                                                    \
 	X(cm, rdma, accept)                                                    \
@@ -36,6 +35,7 @@
 	X(v, ibv, destroy_comp_channel)                                        \
 	X(v, ibv, create_cq)                                                   \
 	X(v, ibv, destroy_cq)                                                  \
+	X(v, ibv, destroy_qp)                                                  \
 	X(v, ibv, get_cq_event)                                                \
 	X(v, ibv, ack_cq_events)                                               \
 	X(v, ibv, get_async_event)                                             \
@@ -55,7 +55,7 @@ enum { SR_VDEV_IB = 1, SR_VDEV_IWARP = 2 };
 unsigned sr_verbs_devices(void);
 /* Loads the libraries.  0, -ENODEV or -ELIBACC.  loop. */
 int sr_verbs_load(void);
-/* Bytes that the kernel has pinned for the process, which RLIMIT_MEMLOCK limits.  loop. */
+/* Bytes that the kernel has pinned for the process, which RLIMIT_MEMLOCK limits.  job. */
 size_t sr_verbs_pinned(void);
 void sr_verbs_unload(void);	/* in the child of fork */
 

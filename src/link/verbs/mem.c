@@ -3,7 +3,7 @@
  * mem.c - memory that the kernel pins for a device: rings, and what the device's own queues
  * take, which counts against the same limit (RLIMIT_MEMLOCK).
  *
- * The loop's, except where said; no locks.
+ * The loop's and the thread of jobs', except where said; no locks.
  */
 #include "base/now.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -22,7 +22,7 @@
 #define FIRST_USER_NAMESPACE 0xEFFFFFFDu /* PROC_USER_INIT_INO of linux/proc_ns.h */
 
 static _Atomic size_t locked_memory;	/* of all rings, and of the queues */
-static size_t grow_limit;		/* loop; constant once there is a link */
+static _Atomic size_t grow_limit;	/* constant once there is a link */
 
 static bool in_first_user_namespace(void)
 {
@@ -67,13 +67,13 @@ void sr_vmem_count(ssize_t bytes)
 
 bool sr_vring_may_grow(size_t size)
 {
-	return atomic_load(&locked_memory) + size <= grow_limit;
+	return atomic_load(&locked_memory) + size <= atomic_load(&grow_limit);
 }
 
 void sr_vring_forget(void)
 {
 	atomic_store(&locked_memory, 0);
-	grow_limit = 0;
+	atomic_store(&grow_limit, 0);
 }
 
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
@@ -81,8 +81,8 @@ const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, i
 	const char *reason;
 	void *mem;
 
-	if (!grow_limit)
-		grow_limit = lockable() / 2;
+	if (!atomic_load(&grow_limit))
+		atomic_store(&grow_limit, lockable() / 2);
 	if (!sr_memory_take(size))
 		return "memory";
 	mem = sr_pages_get(size);

@@ -7,7 +7,8 @@
  *   dev.c   a device, its end
  *   cm.c    rendezvous: listening and answering
  *   ask.c   rendezvous: asking
- *   qp.c    a link's making and end
+ *   make.c  making what the device has of a link, and destroying it
+ *   qp.c    a link as the engine sees it
  *   mem.c   pinned memory
  *   cq.c    completions, sleeping, and the service thread's share of both
  *   tx.c    posting: data, messages, credit.  Only this file posts sends
@@ -21,6 +22,7 @@
 #ifndef SR_VERBS_H
 #define SR_VERBS_H
 
+#include "base/jobs.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/loop.h"
@@ -48,6 +50,9 @@ struct sr_vdev {
 	struct sr_vlink *links;
 	const char *name;
 	bool iwarp;
+	unsigned jobs;		/* that make or destroy something of it */
+	bool gone;		/* and is given up when these are done */
+	/* The thread of jobs': */
 	unsigned vector;	/* the next link's, modulo their number */
 	bool weighed;		/* there was a link: */
 	size_t queue_bytes;	/* are pinned for its queues */
@@ -55,17 +60,9 @@ struct sr_vdev {
 
 extern struct sr_vdev *sr_vdevs;	/* loop */
 
-/* The device of a resolved id, made at its first use.  NULL: *reason says why.
- * loop. */
-struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
-/* It may just have been opened: its descriptors move up. */
-void sr_vdev_hide(struct ibv_context *ctx);
-/* Ends everything that uses the device.  loop. */
-void sr_vdev_remove(struct ibv_context *ctx);
-void sr_vdev_forget(void);
-void sr_vdev_nonblock(int fd);
-
 /* ---- links ---- */
+
+struct sr_vlink;
 
 struct sr_vring {
 	uint8_t *buf;
@@ -145,18 +142,37 @@ struct sr_vlook {
 	struct sr_timer timer;
 };
 
+enum { SR_V_REGIONS = 5 };
+
+/* A link's job, make.c.  loop, and the job's own while it runs. */
+struct sr_vmake {
+	struct sr_job job;
+	bool busy;			/* makes the link or, without l->id, destroys */
+	bool doomed, freed;		/* to be closed, or freed, when that is done */
+	const char *reason;		/* why it could not be made */
+	void (*made)(struct sr_vlink *l, const char *reason);
+	void *maker;
+	/* To be destroyed: */
+	bool disconnects;
+	struct rdma_cm_id *id;
+	struct ibv_qp *qp;
+	struct sr_vring region[SR_V_REGIONS];
+	unsigned regions;
+};
+
 struct sr_vlink {
 	struct sr_link link;
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
-	struct ibv_pd *pd;		/* this link's alone (qp.c); loop; NULL once closed */
+	struct ibv_pd *pd;		/* this link's alone (make.c); NULL once closed */
 	struct sr_vlink *next, **pprev;	/* loop */
 	bool iwarp;
 	char name[SR_REPORT_LINK];
 	const struct sr_policy *policy;	/* sizes of rings */
 	uint32_t max_inline;
-	size_t queue_bytes;		/* pinned, beside the rings; loop */
+	size_t queue_bytes;		/* pinned, beside the rings; job */
+	struct sr_vmake make;
 
 	struct sr_mutex lock;
 	uint64_t end_ns;		/* dropped: time to close it at last; locked */

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * jobs.c - owns the thread of jobs and their queue.  Lock: a leaf.
+ *
+ * The first job starts the thread.  It ends when there has been no job for IDLE_MS, so that a
+ * program that has no more to do for it has one thread fewer.  At the end of the process
+ * nobody waits for it: what the kernel holds for a job ends with the process.  It has the
+ * signal mask and the stack of the service thread, which did this work before.
+ *
+ * fork waits for a job, or for its next sr_work_pause(), as it does for the service thread
+ * (base/lock.h): no lock of malloc(3) or of a driver's library is held in the child, and no
+ * descriptor of ours is unmarked.  The child forgets the queue and what its jobs were about.
+ */
+#include "base/sys.h" /* before any system header */
+#include "base/jobs.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/process.h"
+
+#define IDLE_MS 1000
+
+static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
+static struct sr_job *first, **end = &first;
+static atomic_int threads;
+static atomic_uint started;	/* counts jobs; the idle thread sleeps on it */
+
+/* The next one, or NULL; then, if `ends', there is no thread any more. */
+static struct sr_job *job_take(bool ends)
+{
+	struct sr_job *job;
+
+	sr_lock(&lock);
+	job = first;
+	if (job)
+		first = job->next;
+	else if (ends)
+		atomic_store(&threads, 0);
+	if (!first)
+		end = &first;
+	sr_unlock(&lock);
+	return job;
+}
+
+/* Until there is another job than the `seen' ones.  False: it has taken too long. */
+static bool job_await(unsigned seen)
+{
+	const struct timespec limit = { .tv_sec = IDLE_MS / 1000 };
+	long err;
+
+	sr_work_end();
+	err = SR_SYS(SYS_futex, &started, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, &limit);
+	err = err < 0 ? errno : 0;
+	sr_work_begin();
+	return err != ETIMEDOUT;
+}
+
+static void job_run(struct sr_job *job)
+{
+	job->run(job);
+	sr_loop_post(&job->task);	/* it may be freed now */
+}
+
+static void jobs_run(void)
+{
+	bool idle = false;
+	struct sr_job *job;
+	unsigned seen;
+
+	sr_inside = 1;
+	sr_sys_set_name("sockrail-jobs");
+	for (;;) {
+		seen = atomic_load(&started);
+		job = job_take(idle);
+		if (job)
+			job_run(job);
+		else if (idle)
+			return;
+		idle = !job && !job_await(seen);
+		sr_work_pause();
+	}
+}
+
+static void job_done(struct sr_task *task)
+{
+	struct sr_job *job = SR_OF(struct sr_job, task, task);
+
+	job->done(job);
+}
+
+void sr_job_start(struct sr_job *job)
+{
+	bool starts;
+
+	job->task.fn = job_done;
+	job->next = NULL;
+	sr_lock(&lock);
+	*end = job;
+	end = &job->next;
+	starts = !atomic_exchange(&threads, 1);
+	sr_unlock(&lock);
+	atomic_fetch_add(&started, 1);
+	if (!starts)
+		SR_SYS(SYS_futex, &started, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL);
+	else if (sr_thread_start(jobs_run))
+		while ((job = job_take(true)))
+			job_run(job);
+}
+
+int sr_jobs_threads(void)
+{
+	return atomic_load(&threads);
+}
+
+void sr_jobs_forget(void)
+{
+	sr_mutex_init(&lock, SR_RANK_LEAF);
+	first = NULL;
+	end = &first;
+	atomic_store(&threads, 0);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * jobs.h - work of the service thread that may block for long, and needs nothing of the loop:
+ * a second thread does it, one job after the other, and the loop hears when each is done.
+ */
+#ifndef SR_JOBS_H
+#define SR_JOBS_H
+
+#include "base/loop.h"
+
+/* Zeroed but for run and done. */
+struct sr_job {
+	/* In the thread of jobs.  It calls sr_work_pause() where fork may copy the process. */
+	void (*run)(struct sr_job *job);
+	/* Afterwards, in the loop.  It may free the job, or start it again. */
+	void (*done)(struct sr_job *job);
+	struct sr_task task;
+	struct sr_job *next;
+};
+
+/* Jobs run in the order in which they were started.  If there can be no thread, run() is
+ * called at once; done() is called later in any case.  loop */
+void sr_job_start(struct sr_job *job);
+/* How many threads of this kind there are: 0 or 1.  any */
+int sr_jobs_threads(void);
+/* In the child of fork: there is no thread and no job. */
+void sr_jobs_forget(void);
+
+#endif
