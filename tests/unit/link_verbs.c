@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/wait.h>
 
 static void test_byte(void)
 {
@@ -395,7 +397,54 @@ static void test_first(void)
 	CHECK(!ask_wait(e) && !e->firsts[SR_FIRST_SENT]);
 }
 
-/* The program has a device of its own open: its descriptors stay what they are. */
+#ifndef FAKE_VERBS
+/* How many mappings of RDMA devices there are. */
+static unsigned device_maps(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[256];
+	unsigned n = 0;
+
+	CHECK(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, " /dev/infiniband/") != NULL;
+	fclose(maps);
+	return n;
+}
+
+/* So many are left in the child of a fork, in which the library forgets its links. */
+static void maps_of_child(unsigned least, unsigned most)
+{
+	unsigned n;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		sr_verbs_forget();
+		n = device_maps();
+		if (n < least || n > most)
+			fprintf(stderr, "%u mappings of a device\n", n);
+		_exit(n < least || n > most);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+#endif
+
+/* A child has no mapping of ours: it would keep the device. */
+static void test_forked(void)
+{
+#ifndef FAKE_VERBS
+	struct end *e = open_end(ECHO << 8 | 1);
+
+	CHECK(device_maps());
+	maps_of_child(0, 0);
+	both_ways(e, 1000, 0);
+	close_end(e);
+#endif
+}
+
+/* The program has a device of its own open: its descriptors stay what they are, and so does
+ * what it has mapped, also in a child. */
 static void test_own(void)
 {
 #ifndef FAKE_VERBS
@@ -404,6 +453,8 @@ static void test_own(void)
 			 enum rdma_port_space);
 	int (*bind_addr)(struct rdma_cm_id *, struct sockaddr *);
 	int (*destroy_id)(struct rdma_cm_id *);
+	__typeof__(ibv_create_cq) *make_cq;
+	unsigned maps;
 	void *lib = dlopen("librdmacm.so.1", RTLD_NOW);
 	struct sockaddr_storage at = address(0);
 	struct ibv_context before, *ctx;
@@ -419,11 +470,16 @@ static void test_own(void)
 	CHECK(!bind_addr(id, (struct sockaddr *)&at));
 	ctx = id->verbs;
 	before = *ctx;
+	make_cq = dlsym(lib, "ibv_create_cq");
+	CHECK(make_cq(ctx, 10, NULL, NULL, 0));
+	maps = device_maps();
+	CHECK(maps);
 	e = open_end(ECHO << 8 | 1);
 	both_ways(e, 1000, 0);
 	CHECK(sr_vlink(e->link)->dev->ctx != ctx);
 	CHECK(ctx->cmd_fd == before.cmd_fd && ctx->async_fd == before.async_fd);
 	CHECK(!(fcntl(ctx->async_fd, F_GETFL) & O_NONBLOCK));
+	maps_of_child(maps, UINT_MAX);
 	close_end(e);
 	CHECK(!destroy_id(id));
 #endif
@@ -497,6 +553,7 @@ static const struct test tests[] = {
 	{ "gone", test_gone, false },
 	{ "many", test_many, false },
 	{ "removal", test_removal, false },
+	{ "forked", test_forked, false },
 	{ "own", test_own, false },	/* keeps the device open */
 	{ "shrink", test_shrink, true },
 	{ "speed", test_speed, true },

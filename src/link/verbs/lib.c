@@ -15,12 +15,15 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/apart.h"
 #include "base/conf.h"
+#include "base/fdpriv.h"
 #include "base/library.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -225,20 +228,67 @@ size_t sr_verbs_pinned(void)
 
 /* ---- the child of fork ---- */
 
-/* The parent's queues, mapped here too: they keep the kernel's device file, and
- * so a removal of the device, waiting for us. */
+/* Is this descriptor the program's, and of that device file? */
+static bool is_of_program(int fd, ino_t node)
+{
+	struct stat st;
+
+	return !sr_fd_is_private(fd) && !sr_sys_fstat(fd, &st) && st.st_ino == node &&
+	       S_ISCHR(st.st_mode);
+}
+
+static bool any_of_program(const char *entries, const char *end, ino_t node)
+{
+	const struct entry *e;
+
+	for (; entries < end; entries += e->length) {
+		e = (const struct entry *)entries;
+		if (e->name[0] != '.' && is_of_program(atoi(e->name), node))
+			return true;
+	}
+	return false;
+}
+
+/* Does the program use that device itself?  It has it open, then. */
+__attribute__((noinline)) static bool program_has(ino_t node)
+{
+	_Alignas(struct entry) char entries[240];
+	bool has = false;
+	ssize_t n;
+	int dir = sr_now_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+
+	while (dir >= 0 && !has && (n = sr_sys_getdents(dir, entries, sizeof(entries))) > 0)
+		has = any_of_program(entries, entries + n, node);
+	if (dir >= 0)
+		sr_now_close(dir);
+	return has;
+}
+
+/*
+ * The parent's queues, mapped here too: they keep the kernel's device file, and
+ * so a removal of the device, waiting for us.  Nothing tells them from queues of the program's
+ * own on that device, which stay; and so do ours then: the program keeps the device file
+ * anyway.
+ */
 static void unmap_queues(void)
 {
-	unsigned long from, to;
+	unsigned long from, to, node, looked_at = 0;
+	bool stays = false;
 	char line[256];
 	FILE *maps;
 
 	sr_enter();
 	maps = fopen("/proc/self/maps", "rce");	/* c: no cancellation point */
-	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, " /dev/infiniband/") &&
-		    sscanf(line, "%lx-%lx", &from, &to) == 2)
+	while (maps && fgets(line, sizeof(line), maps)) {
+		if (!strstr(line, " /dev/infiniband/") ||
+		    sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &node) != 3)
+			continue;
+		if (node != looked_at)
+			stays = program_has(node);
+		looked_at = node;
+		if (!stays)
 			sr_sys_munmap((void *)from, to - from);
+	}
 	if (maps)
 		sr_real.fclose(maps);
 	sr_leave();
