@@ -15,6 +15,7 @@ enum {
 	REQ_DATA = 56,	/* InfiniBand pads private data, and says */
 	REJ_DATA = 148, /* that it is so long */
 	REJ_NO_SERVICE = 8,
+	REJ_STALE = 10,
 	REJ_CONSUMER = 28,
 };
 
@@ -321,6 +322,21 @@ int fake_listen(struct rdma_cm_id *cm, int n)
 	return 0;
 }
 
+/* What the profile says of requests. */
+static void have_trouble(struct id *id)
+{
+	const struct fake_profile *p = fake_profile();
+	static unsigned n;
+
+	if (id->dev->iwarp)
+		return;
+	n++;
+	if (p->lost && n % p->lost == 0 && !lost)
+		lost = 1;
+	else if (p->rejected && n % p->rejected == 0 && !refused)
+		refused = REJ_STALE;
+}
+
 int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 {
 	LOCKED;
@@ -331,6 +347,7 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	id->active = true;
 	class = id->tos;
 	retries = p->retry_count;
+	have_trouble(id);
 	if (lost) {
 		lost--;
 		return 0;
@@ -354,7 +371,7 @@ int fake_connect(struct rdma_cm_id *cm, struct rdma_conn_param *p)
 	child->v.port_num = child->port = id->port;
 	*source(child) = *target(id);
 	*target(child) = *source(id);
-	if (mapped)	/* iwcm.c of the kernel, where only the asker has a port mapper */
+	if (mapped || (fake_profile()->maps_ports && id->dev->iwarp)) /* iwcm.c of the kernel, where only the asker has a port mapper */
 		target(child)->sin_port ^= htons(0x4000);
 	name_gids(child);
 	child->peer = id;

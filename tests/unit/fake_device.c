@@ -75,8 +75,7 @@ static void push(struct ibv_cq *cq, const struct cqe *e, bool solicited)
 	    (c->armed == ARMED_SOLICITED && !solicited))
 		return;
 	c->armed = NOT_ARMED;
-	c->events++;
-	fake_ring(c->v.channel->fd);
+	fake_tell(c);
 }
 
 /* As on siw, whose receives are never solicited, and whose sends are. */
@@ -257,13 +256,16 @@ static bool step(uint64_t *next_ns)
 static void *hardware(void *arg)
 {
 	struct timespec ts;
-	uint64_t next;
+	uint64_t next, late;
 
 	for (;;) {
 		LOCKED;
+		late = fake_tell_late(now_ns());
+		next = UINT64_MAX;
 		if (!paused && step(&next))
 			continue;
-		if (paused || next == UINT64_MAX) {
+		next = late < next ? late : next;
+		if (next == UINT64_MAX) {
 			pthread_cond_wait(&work, &fake_lock);
 			continue;
 		}

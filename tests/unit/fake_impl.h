@@ -46,6 +46,7 @@ struct cq {
 	enum fake_level asked;	 /* what the provider believes it to be (ARM_PUT_OFF) */
 	enum fake_level put_off; /* to be armed later */
 	unsigned events, unacked, users;
+	uint64_t late_ns;	 /* when an event comes that is late; 0: none is */
 	struct cq *next;
 };
 
@@ -117,6 +118,8 @@ void fake_start(void);	     /* the hardware, if it does not run yet */
 void fake_wake(void);	     /* there is a request */
 uint64_t fake_due_ns(void);  /* when a request that is posted now is executed */
 void fake_arm(struct cq *c, enum fake_level level);
+void fake_tell(struct cq *c);	     /* an event, now or late */
+uint64_t fake_tell_late(uint64_t now); /* what is due; when to call again */
 void fake_polled(struct cq *c);
 void fake_event_read(struct cq *c);
 int fake_eventfd(void);

@@ -32,7 +32,11 @@ struct fake_profile {
 	bool destroys_fail;   /* once the device is gone: EIO */
 	bool pins;	      /* queues, as RLIMIT_MEMLOCK counts */
 	bool old_kernel;      /* a child's copy-on-write takes pinned pages: before Linux 5.9 */
+	bool maps_ports;      /* of iWARP's askers only: they have a port mapper (iwpmd) */
 	unsigned slow_us;     /* what makes and destroys takes so long */
+	unsigned late_us;     /* a queue's event comes so long after its completion */
+	unsigned lost, rejected; /* one in so many requests of InfiniBand is, the latter by the
+				  * kernel, without a word */
 	unsigned char ports, vectors;
 	enum fake_arming arming;
 };

@@ -504,6 +504,37 @@ static int fake_req_notify(struct ibv_cq *cq, int solicited)
 	return 0;
 }
 
+/* If one is late already, the other one comes at once. */
+void fake_tell(struct cq *c)
+{
+	unsigned us = fake_profile()->late_us;
+
+	if (us && !c->late_ns) {
+		c->late_ns = fake_due_ns() + us * UINT64_C(1000);
+		fake_wake();
+		return;
+	}
+	c->events++;
+	fake_ring(c->v.channel->fd);
+}
+
+uint64_t fake_tell_late(uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+	struct cq *c;
+
+	for (c = cqs; c; c = c->next) {
+		if (c->late_ns && c->late_ns <= now) {
+			c->late_ns = 0;
+			c->events++;
+			fake_ring(c->v.channel->fd);
+		}
+		if (c->late_ns && c->late_ns < next)
+			next = c->late_ns;
+	}
+	return next;
+}
+
 static int fake_get_cq_event(struct ibv_comp_channel *channel,
 			     struct ibv_cq **cq, void **arg)
 {
