@@ -11,7 +11,6 @@
 	F(USED) /* the program sent, received or waited on it */        \
 	F(BARRED) /* never gets a link again */                         \
 	F(NAMED) /* local and peer addresses are known */               \
-	F(ASKED) /* an ask runs, or is not to be repeated */            \
 	F(CLOSING) /* the program has closed it */                      \
 	F(RDSHUT) /* the program called shutdown(SHUT_RD) */            \
 	F(TX_HISTORY) /* rare->out has stopped */                       \

@@ -144,10 +144,9 @@ void sr_owners_recount(struct sr_stream *st, unsigned dirs)
 static void forget_attempts(struct sr_stream *st)
 {
 	st->up.att = NULL;
-	st->up.asking = false;
-	st->up.kind = st->up.asks = 0;
+	st->up.state = SR_ASK_IDLE;
+	st->up.asks = 0;
 	st->up.next_ask_ns = st->up.asked_ns = 0;
-	st->up.verdict = VERDICT_NONE;
 	st->up.listener[0] = st->up.listener[1] = NULL;
 	st->out.next = NULL;
 	st->out.on_send = false;
@@ -156,8 +155,7 @@ static void forget_attempts(struct sr_stream *st)
 	st->up.keeper = NULL;
 	st->up.claims = 0;
 	st->up.claimed = false;
-	sr_st_clear(st, SR_ST_ASKED | SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED |
-				SR_ST_WORTH);
+	sr_st_clear(st, SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED | SR_ST_WORTH);
 }
 
 /* A call in flight is a thread's of the parent. */

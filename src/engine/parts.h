@@ -130,20 +130,31 @@ struct sr_proving {
 	bool keyed;
 };
 
-enum { VERDICT_NONE, VERDICT_PENDING, VERDICT_YES, VERDICT_NO };
+/* asker.h says what they are.  In the first two a call may ask; the next four are pending. */
+enum sr_ask_state {
+	SR_ASK_IDLE,
+	SR_ASK_PAUSED,
+	SR_ASK_CLAIMED,
+	SR_ASK_WANTED,
+	SR_ASK_ASKING,
+	SR_ASK_SHAKING,
+	SR_ASK_LINKED,
+	SR_ASK_BROKEN,
+	SR_ASK_OVER,
+};
 
 #define SR_ANSWERED UINT64_MAX
 
 /* The way to a link.  Only the service thread uses what is not atomic. */
 struct sr_attach {
-	bool asking;
-	unsigned kind;		/* index of the link kind to ask for next */
+	atomic_int state;	/* enum sr_ask_state: sr_ask_move() */
+	atomic_int outcome;	/* enum sr_reason: sr_ask_ended() */
+	unsigned kind;		/* ASKING: index of the link kind to ask for next */
 	bool heard;		/* a process of the peer has answered */
 	unsigned asks, breaks;	/* asks since the stream last had a link; links that broke */
 	_Atomic uint64_t next_ask_ns;
 	_Atomic uint64_t asked_ns; /* ns: of the ask; or SR_ANSWERED */
-	atomic_int verdict;	/* VERDICT_ of the current attempt */
-	_Atomic(struct sr_link *) att; /* the link in its handshake or in use */
+	_Atomic(struct sr_link *) att; /* SHAKING, LINKED: the link */
 	uint8_t token[SR_TOKEN_LEN]; /* the token we chose for `att` */
 	bool checked, proven;	/* the handshake on att */
 	bool started;		/* our direction's switch has begun on `att` */

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/probe.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/iov.h"
@@ -153,7 +154,7 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 	}
 	/* No mark came; the loop may see the link's end too late to report. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
-		sr_stream_reason(st, SR_REASON_PEER_DROPPED);
+		sr_ask_ended(st, SR_REASON_PEER_DROPPED);
 	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW) {
 		st->in.switches++;
 		sr_probe(switch, st, "in", "tcp", st->rx.rx);

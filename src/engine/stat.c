@@ -15,6 +15,7 @@
 
 #include "base/order.h"
 #include "base/page.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "sockrail.h"
@@ -32,7 +33,7 @@ void sr_stat_note(struct sr_stream *st)
 	role |= f & SR_ST_ACCEPT ? SR_PAGE_ACCEPT : 0;
 	role |= f & SR_ST_LISTEN ? SR_PAGE_LISTEN : 0;
 	role |= f & SR_ST_CLOSING ? SR_PAGE_CLOSING : 0;
-	if (atomic_load(&st->up.verdict) == VERDICT_PENDING)
+	if ((f & SR_ST_CONNECT) && sr_ask_is_pending(st))
 		role |= SR_PAGE_ASKING;
 	role |= atomic_load(&slot->role) & SR_PAGE_ENDED;
 	/* Each is a fact of its own, so nothing orders them. */

@@ -19,6 +19,7 @@
 #include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
 #include "engine/fdtab.h"
@@ -196,7 +197,7 @@ static bool may_have_link(struct sr_stream *st)
 {
 	return !(sr_st_flags(st) & SR_ST_LISTEN) && !sr_is_retired(st) &&
 	       !atomic_load(&st->owned.guest) &&
-	       (atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att);
+	       (sr_ask_has_begun(st) || st->up.att);
 }
 
 /*

@@ -28,6 +28,7 @@
 
 #include "base/log.h"
 #include "base/probe.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
@@ -44,7 +45,8 @@ bool sr_attach_busy(struct sr_stream *st)
 			   (!st->up.took &&
 			    (st->up.att->role == SR_ROLE_ANSWERER ||
 			     (sr_link_events(st->up.att) & SR_LINK_SWITCH))) ||
-			   atomic_load(&st->up.verdict) == VERDICT_PENDING);
+			   (st->up.state == SR_ASK_SHAKING &&
+			    st->up.att->role == SR_ROLE_ASKER));
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
@@ -52,6 +54,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	sr_inform("%s: link %s %s", sr_stream_label(st, (char[128]){ 0 }), link->name,
 		  link->role == SR_ROLE_ASKER ? "up" : "accepted");
 	st->up.att = link;
+	sr_ask_move(st, SR_ASK_SHAKING);
 	st->link_no = link->link_no;
 	atomic_store(&st->up.asked_ns, SR_ANSWERED);
 	st->up.checked = st->up.proven = st->up.started = st->up.took = false;
@@ -68,7 +71,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason)
 {
 	st->up.att->ops->drop(st->up.att, sr_reason_word(reason));
-	sr_stream_reason(st, reason);
+	sr_ask_ended(st, reason);
 }
 
 static void send_hello(struct sr_stream *st)
@@ -266,10 +269,10 @@ static void died(struct sr_stream *st, unsigned ev)
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
 	    strcmp(l->reason, "protocol")) {
 		/* Some other program may answer on that RDMA port. */
-		sr_stream_reason(st, SR_REASON_NO_LISTENER);
+		sr_ask_ended(st, SR_REASON_NO_LISTENER);
 	} else if (!at_end(st) && !peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
-		sr_stream_reason(st, sr_reason_find(l->reason));
+		sr_ask_ended(st, sr_reason_find(l->reason));
 	}
 	if (sr_now_ns() - st->up.since > HELD_NS)
 		st->up.breaks = 0;
@@ -280,7 +283,7 @@ static void died(struct sr_stream *st, unsigned ev)
 		sr_tx_try_start(st);		/* drops the link */
 	}
 	sr_unlock(&st->tx_lock);
-	sr_upgrade_verdict(st, VERDICT_NO);
+	sr_ask_move(st, l->role == SR_ROLE_ASKER ? SR_ASK_BROKEN : SR_ASK_PAUSED);
 	sr_link_put(l);
 	sr_stream_kick(st);
 }
@@ -337,11 +340,11 @@ void sr_attach_progress(struct sr_stream *st)
 		died(st, ev);
 		return;
 	}
-	if (atomic_load(&st->up.verdict) != VERDICT_YES &&
+	if (st->up.state == SR_ASK_SHAKING &&
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
-		sr_stream_reason(st, SR_REASON_NONE);
+		sr_ask_ended(st, SR_REASON_NONE);
 		st->up.asks = 0;
 		sr_probe(upgrade, st, st->up.att->ops->name, st->up.since);
-		sr_upgrade_verdict(st, VERDICT_YES);
+		sr_ask_move(st, SR_ASK_LINKED);
 	}
 }

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/now.h"
 #include "base/process.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/impl.h"
@@ -109,8 +110,7 @@ void sr_back_disconnect(struct sr_stream *st)
 
 static bool involved(struct sr_stream *st)
 {
-	return atomic_load(&st->up.verdict) != VERDICT_NONE || st->up.att ||
-	       !sr_back_is_plain(st);
+	return sr_ask_has_begun(st) || st->up.att || !sr_back_is_plain(st);
 }
 
 /* The child of vfork, on its way to exec, has our memory, but not the descriptors that

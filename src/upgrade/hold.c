@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/now.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/index.h"
 #include "engine/stream.h"
@@ -38,15 +39,11 @@ static int first_of(struct sr_stream *st)
 	return atomic_load(&st->hold.first);
 }
 
-/* Is there nothing to wait for?  (The thread that asks sets SR_ST_ASKED first, and
- * VERDICT_PENDING later.) */
+/* Is there nothing to wait for? */
 static bool is_settled(struct sr_stream *st)
 {
-	int verdict = atomic_load(&st->up.verdict);
-	unsigned f = sr_st_flags(st);
-
-	return verdict == VERDICT_YES || verdict == VERDICT_NO || !(f & SR_ST_ASKED) ||
-	       (f & SR_ST_BARRED) || first_of(st) >= SR_FIRST_BYTES;
+	return !sr_ask_is_pending(st) || (sr_st_flags(st) & SR_ST_BARRED) ||
+	       first_of(st) >= SR_FIRST_BYTES;
 }
 
 static bool is_sent(struct sr_stream *st)
@@ -96,11 +93,16 @@ static void await_link(struct sr_stream *st)
 	}
 }
 
+static bool is_linked(struct sr_stream *st)
+{
+	return atomic_load(&st->up.state) == SR_ASK_LINKED;
+}
+
 static const char *outcome(struct sr_stream *st)
 {
 	int first = first_of(st);
 
-	if (atomic_load(&st->up.verdict) == VERDICT_YES)
+	if (is_linked(st))
 		return "link";
 	if (is_settled(st) && first < SR_FIRST_BYTES)
 		return "no link";
@@ -111,17 +113,15 @@ static const char *outcome(struct sr_stream *st)
 /* (What its peer has said first is shown unread, look_ahead().) */
 bool sr_upgrade_hold(struct sr_stream *st)
 {
-	const unsigned asks = SR_ST_CONNECT | SR_ST_ASKED;
-
-	if (st->policy->upgrade != SR_WAIT ||
-	    (sr_st_flags(st) & (asks | SR_ST_WAITED)) != asks)
+	if (st->policy->upgrade != SR_WAIT || sr_ask_is_due(st) ||
+	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED)) != SR_ST_CONNECT)
 		return false;
 	/* A thread that is held accepts nothing: what this process is asked can be answered. */
 	sr_index_hold(st, sr_hold_thread());
 	sr_answer_look();
 	await_link(st);
 	sr_index_hold(st, 0);
-	if (atomic_load(&st->up.verdict) != VERDICT_YES)
+	if (!is_linked(st))
 		sr_st_set(st, SR_ST_UNHELD);
 	sr_st_set(st, SR_ST_WAITED);
 	sr_debug("%s: the first send goes on: %s", sr_stream_label(st, (char[128]){ 0 }),

@@ -13,6 +13,7 @@
 #include "base/addr.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
 #include "engine/stream.h"
@@ -49,9 +50,17 @@ bool sr_upgrade_connected(struct sr_stream *st)
 }
 
 static bool hopeless(struct sr_stream *st);
-static void none_left(struct sr_stream *st);
+static void say_plain(struct sr_stream *st);
 static void first_reason(struct sr_stream *st, enum sr_reason reason);
-static bool asks_once_more(struct sr_stream *st);
+static bool pause_if_worth(struct sr_stream *st, enum sr_ask_state until_due);
+
+/* The stream, which is CLAIMED, stays plain. */
+static void end_asking(struct sr_stream *st)
+{
+	say_plain(st);
+	sr_ask_move(st, SR_ASK_OVER);
+	sr_stream_retire(st);
+}
 
 static void ask_now(struct sr_stream *st)
 {
@@ -65,33 +74,29 @@ static void ask_now(struct sr_stream *st)
 	    (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns))
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
-	    !sr_upgrade_connected(st) || (sr_st_set(st, SR_ST_ASKED) & SR_ST_ASKED))
+	    !sr_upgrade_connected(st) || !sr_ask_move(st, SR_ASK_CLAIMED))
 		return;
 	if (!atomic_load(&st->up.asked_ns) && atomic_load(&st->reason) == SR_REASON_FORK)
 		sr_stream_reason(st, SR_REASON_NONE);	/* that is over */
 	if (sr_promise_bars(st)) {
-		none_left(st);
-		sr_stream_retire(st);
+		end_asking(st);
 		return;
 	}
 	if (!sr_loop_runs() && hopeless(st)) {
-		if (asks_once_more(st)) {
-			sr_stream_notify(st, SR_NOTIFY_TX);
-		} else {
-			none_left(st);
-			sr_stream_retire(st);
-		}
+		if (pause_if_worth(st, SR_ASK_IDLE))
+			sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_VERDICT);
+		else
+			end_asking(st);
 		return;
 	}
 	atomic_store(&st->up.asked_ns, sr_now_ns());
-	atomic_store(&st->up.verdict, VERDICT_PENDING);
-	sr_stat_note(st);
 	r = sr_loop_start();
 	if (r < 0) {
 		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
-		sr_upgrade_verdict(st, VERDICT_NO);
+		sr_ask_move(st, SR_ASK_OVER);
 		return;
 	}
+	sr_ask_move(st, SR_ASK_WANTED);
 	sr_stream_kick(st);
 }
 
@@ -112,7 +117,7 @@ void sr_upgrade_used(struct sr_stream *st)
 	}
 	if (sr_conf.report[0])
 		sr_upgrade_connected(st);
-	if ((f & (SR_ST_CONNECT | SR_ST_ASKED)) == SR_ST_CONNECT &&
+	if ((f & SR_ST_CONNECT) && sr_ask_is_due(st) &&
 	    (st->policy->upgrade == SR_EAGER || st->policy->upgrade == SR_WAIT))
 		ask_now(st);
 	sr_release();
@@ -136,8 +141,7 @@ void sr_upgrade_count(struct sr_stream *st)
 			   SR_ST_ACCEPT;
 	uint64_t bytes;
 
-	if (!accepts && (f & (SR_ST_CONNECT | SR_ST_ASKED | SR_ST_BARRED)) !=
-				SR_ST_CONNECT)
+	if (!accepts && (f & (SR_ST_CONNECT | SR_ST_BARRED)) != SR_ST_CONNECT)
 		return;
 	bytes = atomic_load_explicit(&st->out.tcp, memory_order_relaxed) +
 		atomic_load_explicit(&st->in.tcp, memory_order_relaxed);
@@ -146,15 +150,8 @@ void sr_upgrade_count(struct sr_stream *st)
 		return;
 	if (accepts)
 		sr_listener_worth(st);
-	else
+	else if (sr_ask_is_due(st))
 		ask_now(st);
-}
-
-void sr_upgrade_verdict(struct sr_stream *st, int verdict)
-{
-	if (atomic_exchange(&st->up.verdict, verdict) != verdict)
-		sr_stream_notify(st, SR_NOTIFY_CHANGE | SR_NOTIFY_VERDICT);
-	sr_stat_note(st);
 }
 
 /* ---- which peer, which kind ---- */
@@ -218,11 +215,18 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
 
-/* If several kinds are impossible, the preferred kind's reason counts. */
 static void first_reason(struct sr_stream *st, enum sr_reason reason)
 {
 	if (atomic_load(&st->reason) == SR_REASON_NONE)
 		sr_stream_reason(st, reason);
+}
+
+/* If several kinds are impossible, the preferred kind's outcome counts, and its reason. */
+static void first_outcome(struct sr_stream *st, enum sr_reason why)
+{
+	if (st->up.outcome == SR_REASON_NONE)
+		st->up.outcome = (int)why;
+	first_reason(st, why);
 }
 
 /* Is no kind possible?  A process without a better stream never gets a service
@@ -240,23 +244,23 @@ static bool hopeless(struct sr_stream *st)
 		why = unlikely(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE)
 			break;
-		first_reason(st, why);
+		first_outcome(st, why);
 	}
 	sr_leave();
 	if (why != SR_REASON_NONE)
-		first_reason(st, why);
+		first_outcome(st, why);
 	return why != SR_REASON_NONE;
 }
 
-static void none_left(struct sr_stream *st)
+static void say_plain(struct sr_stream *st)
 {
 	sr_inform("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
 		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
 			"no kind of link");
-	sr_upgrade_verdict(st, VERDICT_NO);
 }
 
-static void ask_next(struct sr_stream *st)
+/* Asks for the next kind of link that may do.  False: there is none. */
+static bool ask_next(struct sr_stream *st)
 {
 	struct sr_ask *ask = &st->rare->ask;
 	const struct sr_rendezvous *ops;
@@ -269,7 +273,7 @@ static void ask_next(struct sr_stream *st)
 		if (why == SR_REASON_NONE && !sr_prove_can(st, ops))
 			why = SR_REASON_NO_LIBSODIUM;
 		if (why != SR_REASON_NONE) {
-			first_reason(st, why);
+			first_outcome(st, why);
 			continue;
 		}
 		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
@@ -283,31 +287,39 @@ static void ask_next(struct sr_stream *st)
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_unmap(&ask->src, (struct sockaddr *)&st->rare->local);
 		sr_addr_unmap(&ask->dst, (struct sockaddr *)&st->rare->peer);
-		st->up.asking = true;
 		sr_stream_ref(st);
 		sr_debug("%s: asks for a link: %s",
 			 sr_stream_label(st, (char[128]){ 0 }), ops->name);
 		r = ops->ask(ask);
 		if (r == 0)
-			return;
-		st->up.asking = false;
+			return true;
 		sr_stream_put(st);
-		first_reason(st, sr_reason_of(r, SR_REASON_NO_DEVICE));
+		first_outcome(st, sr_reason_of(r, SR_REASON_NO_DEVICE));
 	}
-	none_left(st);
+	say_plain(st);
+	return false;
 }
 
-/* The first reason counts, but a stream asks again for some of them, and then hears what it
+/* The first outcome counts, but a stream asks again for some of them, and then hears what it
  * is about, or that this has changed. */
-static void note_answer(struct sr_stream *st, enum sr_reason reason)
+static void note_answer(struct sr_stream *st, enum sr_reason why)
 {
-	bool clear = reason == SR_REASON_FORK || reason == SR_REASON_USER ||
-		     reason == SR_REASON_DEFERRED || reason == SR_REASON_OPTION;
+	bool clear = why == SR_REASON_FORK || why == SR_REASON_USER ||
+		     why == SR_REASON_DEFERRED || why == SR_REASON_OPTION;
 
-	if (clear || atomic_load(&st->reason) == SR_REASON_DEFERRED)
-		sr_stream_reason(st, reason);
+	if (clear || st->up.outcome == SR_REASON_DEFERRED)
+		sr_ask_ended(st, why);
 	else
-		first_reason(st, reason);
+		first_outcome(st, why);
+}
+
+/* No kind is left to be asked for. */
+static void ask_failed(struct sr_stream *st)
+{
+	if (st->link_no)
+		sr_ask_move(st, SR_ASK_BROKEN);
+	else if (!pause_if_worth(st, SR_ASK_PAUSED))
+		sr_ask_move(st, SR_ASK_OVER);
 }
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
@@ -316,11 +328,11 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 
 	if (reason && sr_ask_again(ask, &reason))
 		return;
-	st->up.asking = false;
 	st->up.heard |= ask->heard;
 	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
 		link->ops->drop(link, "short");
 		sr_link_put(link);
+		sr_ask_move(st, SR_ASK_OVER);
 	} else if (link) {
 		sr_peer_answered(&st->rare->peer, ask->ops);
 		atomic_store(&st->hold.first, SR_FIRST_TAKEN);
@@ -333,21 +345,21 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			       !strcmp(reason, "no-device")))
 			sr_peer_refused(&st->rare->peer, ask->ops, sr_reason_find(reason),
 					again_ns(st));
-		if (!(sr_st_flags(st) & SR_ST_CLOSING))
-			ask_next(st);
+		if (sr_st_flags(st) & SR_ST_CLOSING)
+			sr_ask_move(st, SR_ASK_OVER);
+		else if (!ask_next(st))
+			ask_failed(st);
 		sr_stream_kick(st);
 	}
 	sr_stream_put(st);
 }
 
-/* Asks again at the next call after a pause, which doubles each time. */
-static void ask_again(struct sr_stream *st, uint64_t pause_ns, unsigned *times, unsigned most)
+/* The next call after a pause asks, which doubles each time. */
+static void pause_asks(struct sr_stream *st, uint64_t pause_ns, unsigned *times, unsigned most)
 {
-	st->up.kind = 0;
 	st->up.next_ask_ns = sr_now_ns() + (pause_ns << *times);
 	if (*times < most)
 		++*times;
-	sr_st_clear(st, SR_ST_ASKED);
 }
 
 /* All that the link that broke has left behind is done.  (In EXPECT the receiver waits for
@@ -363,20 +375,11 @@ static bool may_ask_again(struct sr_stream *st)
  * switch. */
 static uint64_t break_ns(struct sr_stream *st)
 {
-	int why = atomic_load(&st->reason);
+	int why = st->up.outcome;
 	bool soon = (why == SR_REASON_PEER_DROPPED || why == SR_REASON_TIMEOUT) &&
 		    !st->out.had[0] && !st->in.had[0] && st->up.breaks < SOON_MAX;
 
 	return soon ? AGAIN_LAZY_NS : sr_conf.again_ms * UINT64_C(1000000);
-}
-
-/* Some times more. */
-static bool asks_the_silent(struct sr_stream *st)
-{
-	if (st->up.asks >= LISTENER_ASKS)
-		return false;
-	ask_again(st, again_ns(st), &st->up.asks, ASKS_MAX);
-	return true;
 }
 
 /* RDMA's questions and answers may be lost. */
@@ -385,71 +388,85 @@ static bool was_by_datagrams(struct sr_stream *st)
 	return st->rare->ask.ops == &sr_rendezvous_verbs;
 }
 
-/* False: never again.  That several processes hold the peer's end may be over at any
- * time.  The process that has it may not have joined the others yet: a forked child
- * on a busy machine, a worker that does something else first.  A peer without a listener may just have begun to listen, or its
+/* Is the peer worth being asked again, and if so, after which pause?  0: never again.  That
+ * several processes hold the peer's end may be over at any time.  The process that has it may
+ * not have joined the others yet: a forked child on a busy machine, a worker that does
+ * something else first.  A peer without a listener may just have begun to listen, or its
  * keeper have ended, whom another follows.  The keeper says "user" if any worker lies to it,
- * and may hear of the right one later.  A peer whose process has answered, but not in
- * time, may have its program in another mood a moment later. */
-static bool asks_once_more(struct sr_stream *st)
+ * and may hear of the right one later.  A peer whose process has answered, but not in time,
+ * may have its program in another mood a moment later. */
+static uint64_t pause_after(struct sr_stream *st)
 {
-	switch (atomic_load(&st->reason)) {
+	uint64_t silent_ns = st->up.asks < LISTENER_ASKS ? again_ns(st) : 0;
+
+	switch (st->up.outcome) {
 	case SR_REASON_USER:
 	case SR_REASON_TIMEOUT:
-		if (!st->up.heard)
-			return was_by_datagrams(st) && asks_the_silent(st);
-		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
-		return true;
+		return st->up.heard ? AGAIN_LAZY_NS : was_by_datagrams(st) ? silent_ns : 0;
 	case SR_REASON_NO_MATCH:
 	case SR_REASON_DEFERRED:
 	case SR_REASON_FORK:
-		ask_again(st, AGAIN_LAZY_NS, &st->up.asks, ASKS_MAX);
-		return true;
+		return AGAIN_LAZY_NS;
 	case SR_REASON_NO_LISTENER:
-		return asks_the_silent(st);
+		return silent_ns;
 	}
-	return false;
+	return 0;
+}
+
+/* False: the stream stays where it is, as it need not ask again. */
+static bool pause_if_worth(struct sr_stream *st, enum sr_ask_state until_due)
+{
+	uint64_t ns = pause_after(st);
+
+	if (!ns)
+		return false;
+	pause_asks(st, ns, &st->up.asks, ASKS_MAX);
+	sr_ask_move(st, until_due);
+	return true;
+}
+
+static void withdraw(struct sr_stream *st)
+{
+	st->rare->ask.ops->cancel(&st->rare->ask);
+	sr_ask_move(st, SR_ASK_OVER);
+	sr_stream_put(st);
+}
+
+static void begin_to_ask(struct sr_stream *st)
+{
+	sr_ask_move(st, SR_ASK_ASKING);
+	st->up.kind = 0;
+	if (!sr_stream_name(st) || !ask_next(st))
+		ask_failed(st);
+}
+
+static void ask_on(struct sr_stream *st)
+{
+	if (st->up.state == SR_ASK_WANTED)
+		begin_to_ask(st);
+	if (st->up.state == SR_ASK_BROKEN && may_ask_again(st)) {
+		pause_asks(st, break_ns(st), &st->up.breaks, BREAKS_MAX);
+		sr_ask_move(st, SR_ASK_PAUSED);
+	}
+	if (st->up.state == SR_ASK_OVER)
+		sr_stream_retire(st);
 }
 
 void sr_ask_progress(struct sr_stream *st)
 {
-	unsigned f = sr_st_flags(st);
+	unsigned ends = sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED);
 
-	if (st->up.asking && (f & (SR_ST_CLOSING | SR_ST_BARRED))) {
-		st->rare->ask.ops->cancel(&st->rare->ask);
-		st->up.asking = false;
-		sr_upgrade_verdict(st, VERDICT_NO);
-		sr_stream_put(st);
+	if (st->up.state == SR_ASK_ASKING && ends) {
+		withdraw(st);
 		return;
 	}
-	if (sr_is_retired(st)) {	/* a call was about to ask */
-		sr_upgrade_verdict(st, VERDICT_NO);
+	if (st->up.state == SR_ASK_ASKING || st->up.att || (ends & SR_ST_CLOSING))
+		return;
+	if (!ends && !sr_is_retired(st)) {
+		ask_on(st);
 		return;
 	}
-	if ((f & SR_ST_CLOSING) || st->up.asking || st->up.att)
-		return;
-	if (f & SR_ST_BARRED) {
-		if (atomic_load(&st->up.verdict) == VERDICT_PENDING)
-			sr_upgrade_verdict(st, VERDICT_NO);
-		sr_stream_retire(st);
-		return;
-	}
-	if (!(f & SR_ST_ASKED))
-		return;
-	if (atomic_load(&st->up.verdict) == VERDICT_PENDING && !st->up.kind) {
-		if (sr_stream_name(st))
-			ask_next(st);
-		else
-			sr_upgrade_verdict(st, VERDICT_NO);
-		if (st->up.asking)
-			return;
-	}
-	if (st->link_no) {
-		if (may_ask_again(st))
-			ask_again(st, break_ns(st), &st->up.breaks, BREAKS_MAX);
-	} else if (atomic_load(&st->up.verdict) != VERDICT_NO) {
-		return;
-	} else if (!asks_once_more(st)) {
-		sr_stream_retire(st);
-	}
+	if (st->up.state == SR_ASK_WANTED)	/* a call was about to ask */
+		sr_ask_move(st, SR_ASK_OVER);
+	sr_stream_retire(st);
 }

@@ -107,7 +107,6 @@ void sr_upgrade_used(struct sr_stream *st);
 bool sr_upgrade_connected(struct sr_stream *st);
 void sr_upgrade_count(struct sr_stream *st);
 void sr_ask_progress(struct sr_stream *st);	/* loop */
-void sr_upgrade_verdict(struct sr_stream *st, int verdict);
 
 /* ---- hold.c ---- */
 /* Policy wait: the first call that sends waits for the link, as long as the peer's process

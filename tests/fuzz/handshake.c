@@ -132,6 +132,7 @@ static void attempt(void)
 	e.f = fake_of(link);
 	pthread_mutex_init(&e.f->lock, NULL);
 	e.f->doorbell = -1;
+	e.st->up.state = role == SR_ROLE_ASKER ? SR_ASK_ASKING : SR_ASK_IDLE;
 	sr_attach_begin(e.st, sr_link_get(link));
 	sr_link_raise(link, SR_LINK_UP);
 	sr_attach_progress(e.st);
@@ -169,7 +170,6 @@ static void begin(void)
 	attempts = tags = 0;
 	e = fake_begin(false);
 	sr_st_set(e.st, SR_ST_USED);
-	atomic_store(&e.st->up.verdict, VERDICT_PENDING);
 	talk();
 	attempt();
 }

@@ -317,8 +317,8 @@ static inline struct fake_pair fake_begin(bool doorbell)
 	fake_connect(&e.fd, &e.peer);
 	e.st = sr_stream_open(e.fd);
 	CHECK(e.st && !sr_fdtab_set(e.fd, e.st));
-	sr_st_set(e.st, SR_ST_CONNECT | SR_ST_ASKED);
-	e.st->up.verdict = VERDICT_YES;
+	sr_st_set(e.st, SR_ST_CONNECT);
+	e.st->up.state = SR_ASK_LINKED;
 	memset(e.st->up.token, 7, SR_TOKEN_LEN);
 	link = sr_link_new(&fake_ops, sizeof(struct fake), SR_ROLE_ASKER, 1, e.st,
 			   sr_stream_on_link);
