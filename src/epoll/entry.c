@@ -67,20 +67,41 @@ static void note_changed(struct sr_epoll_entry *e)
 }
 
 /*
+ * Has the program been told of room since the entry's last change?  The entry is plain.
+ *
+ * It was if a call that began after the change has told all that the kernel's set had.  Such a
+ * call leaves room for one event more, so a program whose calls are always full makes none.
+ * Then the kernel is asked.  An entry that can be written to waits in the kernel's set until a
+ * call has told of it.  So if nothing waits there, a call has.
+ *
+ * The two questions must be about one moment: between them nothing is sent, because no plain
+ * call is in flight and the count of bytes has not moved; so the room is still there when the
+ * set is asked.
+ */
+static bool is_room_told(struct sr_epoll_entry *e)
+{
+	struct sr_out *out = &e->st->out;
+	uint64_t sent = atomic_load(&out->tcp);
+
+	if (atomic_load_explicit(&e->set->drained, memory_order_relaxed) / SR_EPOLL_CALL >
+	    e->since)
+		return true;
+	return (e->events & EPOLLET) && (e->events & SR_EPOLL_OUT) &&
+	       sr_anchor_writable(e->st) && sr_epoll_is_kernel_quiet(e->set) &&
+	       !(atomic_load(&out->gate) & SR_GATE_COUNT) && atomic_load(&out->tcp) == sent;
+}
+
+/*
  * What is news when a plain entry is linked, if it is edge-triggered.  Bytes are if there are
  * any, because the program may not have been told of them.  Room is none if the program has
- * been told of it, and has not found the stream full since: it was told if a call that began
- * after the entry's last change has told all that the kernel's set had.
+ * been told of it, and has not found the stream full since.
  *
  * No edge is lost between the two: a call that finds the stream full sets out.full, and then
  * looks at the gates (note_full() in sock/send.c); here a gate has been shut before out.full
  * is looked at.
  */
-static uint32_t news_of_link(struct sr_epoll_entry *e)
+static uint32_t news_of_link(struct sr_epoll_entry *e, bool told)
 {
-	bool told = atomic_load_explicit(&e->set->drained, memory_order_relaxed) /
-			    SR_EPOLL_CALL > e->since;
-
 	/* pair full: note_full() */
 	return told && !atomic_load(&e->st->out.full) && !atomic_load(&e->st->out.held_off) ?
 		       SR_EPOLL_ALL & ~(uint32_t)SR_EPOLL_OUT : SR_EPOLL_ALL;
@@ -89,8 +110,11 @@ static uint32_t news_of_link(struct sr_epoll_entry *e)
 /* added: just now, and not in the kernel's set. */
 static bool entry_link(struct sr_epoll_entry *e, bool added)
 {
+	bool told;
+
 	if (e->linked)
 		return true;
+	told = !added && is_room_told(e);	/* before the waker is in the kernel's set */
 	if (!sr_epoll_install(e->set))
 		return false;
 	e->linked = true;
@@ -105,7 +129,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
 	sr_epoll_note_nested(e);
-	sr_epoll_list(e, added ? SR_EPOLL_ALL : news_of_link(e));
+	sr_epoll_list(e, added ? SR_EPOLL_ALL : news_of_link(e, told));
 	return true;
 }
 

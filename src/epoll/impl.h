@@ -73,6 +73,13 @@ struct sr_epoll_entry {
 	atomic_bool listed;
 	struct sr_epoll_entry *next_listed;
 	unsigned quiet;		/* visits in a row that found nothing */
+	struct sr_epoll_end {	/* look_lock; look.c, Ends */
+		bool here, over;	/* what the last look saw: waitset.h, ended and over */
+		unsigned switches;
+		unsigned told_in;	/* `state' when the end was reported; 0: it was not */
+		unsigned told_switches;
+		uint32_t told;	/* SR_EPOLL_IN, and EPOLLHUP if it was reported */
+	} end;
 
 	/* sets.lock */
 	struct sr_epoll_entry *next_of_stream;
@@ -167,6 +174,8 @@ void sr_epoll_uninstall(struct sr_epoll *set);	/* set->lock held */
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
+/* Has the kernel's set nothing to tell?  set->lock not held. */
+bool sr_epoll_is_kernel_quiet(struct sr_epoll *set);
 
 /* ---- entry.c ---- */
 /* The stream goes back to TCP, in the background. */

@@ -2,7 +2,18 @@
 /*
  * look.c - what a linked entry has, and how it is armed.
  *
- * Locks: of a stream what a look needs.
+ * Ends.  The end of a direction that is on a link is notified when it arrives, when the
+ * program has taken the last byte, and when TCP's end follows.  An edge-triggered entry tells
+ * of the end once, as over TCP.  Later news of the direction are none if
+ *   - the end was here, and so were all bytes, when the entry was reported;
+ *   - the direction has not switched since, so no byte has to come once more, by TCP;
+ *   - the program has taken all bytes by now, and has not changed the entry since.
+ * No edge is lost, because the reads behind that report found no lack of bytes: they have come
+ * to the end, or will.  Of a plain direction the kernel has the end, and all bytes then; it
+ * cannot switch any more.  (After the program's own SHUT_RD bytes may still come.)  A hang-up
+ * is told once, too; an error, or the first hang-up, makes all news count.
+ *
+ * Locks: of a stream what a look needs; look_lock for `end'.
  */
 #include "base/real.h"
 
@@ -37,13 +48,15 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		if (!w->shut)
 			return 0; /* the kernel says it, with the program's data */
 		p.fd = w->pass || w->ends ? st->anchor : -1;
-		p.events = sr_waitset_asks(w);
+		p.events = sr_waitset_asks(w) | (w->open ? POLLRDHUP : 0);
 		p.revents = 0;
 		if (p.fd >= 0 && sr_now_poll(&p, 1) < 0)
 			p.revents = 0;
 		full = w->pass & ~p.revents & SR_EPOLL_OUT;
 	} while ((open && sr_gate_shut(&st->in.gate)) ||
 		 (full && !atomic_exchange(&st->out.full, true)));
+	if (w->open && (p.revents & POLLRDHUP) && !(sr_st_flags(st) & SR_ST_RDSHUT))
+		w->ended = w->over = true;
 	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
 }
 
@@ -85,8 +98,57 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 		arms = !*stays;
 	} while (--tries);
 	sr_waitset_drop_links(&w);
+	e->end.here = w.ended;
+	e->end.over = w.over;
+	e->end.switches = w.switches;
 	if (arms)
 		*stays = !tries;	/* it never rests */
 	errno = err;
 	return r;
+}
+
+/* ---- edges ---- */
+
+/* The news that came during the look and that it has seen.  The rest of them stay,
+ * and AGAIN with them: the look may have been too early for that. */
+static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
+{
+	uint32_t seen = atomic_load(&e->edge) & r & SR_EPOLL_ALL;
+
+	if (seen)
+		atomic_fetch_and(&e->edge, ~seen);
+	return seen;
+}
+
+/* Which news are none, because the entry has told of the end already: above, Ends. */
+static uint32_t told_of_end(const struct sr_epoll_entry *e, unsigned state, uint32_t r)
+{
+	const struct sr_epoll_end *end = &e->end;
+
+	if (!end->over || end->told_in != state || end->told_switches != end->switches)
+		return 0;
+	return r & (EPOLLERR | EPOLLHUP) & ~end->told ? 0 : end->told;
+}
+
+uint32_t sr_epoll_take_news(struct sr_epoll_entry *e, unsigned state, uint32_t r,
+			    uint32_t *edge)
+{
+	*edge |= take_seen(e, r);
+	*edge &= ~told_of_end(e, state, r);
+	return r & *edge ? r : 0;
+}
+
+void sr_epoll_keep_news(struct sr_epoll_entry *e, unsigned state, uint32_t events, uint32_t r,
+			uint32_t edge)
+{
+	struct sr_epoll_end *end = &e->end;
+
+	edge &= r ? events & ~r & SR_EPOLL_OUT : SR_EPOLL_ALL;
+	if (edge)
+		atomic_fetch_or(&e->edge, edge);
+	if (!r || !end->here)
+		return;
+	end->told_in = state;
+	end->told_switches = end->switches;
+	end->told = SR_EPOLL_IN | (r & EPOLLHUP);
 }

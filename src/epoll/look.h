@@ -29,4 +29,14 @@ static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge, bool *stays,
 		       bool must);
 
+/* Of an edge-triggered entry, behind a look that has found r.  What is told: r, or nothing;
+ * *edge: what is news.  (Neither is inline, because the visit of a level-triggered entry would
+ * save more registers.) */
+__attribute__((noinline)) uint32_t sr_epoll_take_news(struct sr_epoll_entry *e, unsigned state,
+						      uint32_t r, uint32_t *edge);
+/* r is told.  An edge of room that is not is kept: room may come without another (plan.c).
+ * Bytes never do. */
+__attribute__((noinline)) void sr_epoll_keep_news(struct sr_epoll_entry *e, unsigned state,
+						  uint32_t events, uint32_t r, uint32_t edge);
+
 #endif

@@ -105,6 +105,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	atomic_store(&e->listed, false);
 	e->st = sr_stream_ref(st);
 	e->quiet = 0;
+	e->end.told_in = 0;
 	e->linked = false;
 	e->asked = 0;
 	SR_LIST_ADD(set->entries, e);

@@ -195,17 +195,6 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 		append(set, e);
 }
 
-/* The news that came during the look and that it has seen.  The rest of them stay,
- * and AGAIN with them: the look may have been too early for that. */
-static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
-{
-	uint32_t seen = atomic_load(&e->edge) & r & SR_EPOLL_ALL;
-
-	if (seen)
-		atomic_fetch_and(&e->edge, ~seen);
-	return seen;
-}
-
 /* Is it to be reported, in *ev?  keep: to stay in the queue. */
 static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
 		  bool *keep)
@@ -232,10 +221,8 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	else
 		r = sr_epoll_look(e, events, &edge, &stays, how & SR_EPOLL_ARMS);
 	e->quiet = r ? 0 : e->quiet + !spins;
-	if (events & EPOLLET) {
-		edge |= take_seen(e, r);
-		r = r & edge ? r : 0;
-	}
+	if (events & EPOLLET)
+		r = sr_epoll_take_news(e, state, r, &edge);
 	*ev = (struct epoll_event){ .events = r, .data.u64 = e->data };
 	if (r && (events & EPOLLONESHOT) &&
 	    atomic_compare_exchange_strong(&e->state, &state,
@@ -249,11 +236,8 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
 		return false;
 	}
-	/* An edge of room that is not reported now is kept: room may come without
-	 * another (plan.c).  Bytes never do. */
-	edge &= r ? events & ~r & SR_EPOLL_OUT : SR_EPOLL_ALL;
-	if (edge && (events & EPOLLET))
-		atomic_fetch_or(&e->edge, edge);
+	if (events & EPOLLET)
+		sr_epoll_keep_news(e, state, events, r, edge);
 	*keep = stays || (r && !(events & EPOLLET));
 	return r;
 }
@@ -329,10 +313,9 @@ static bool entry_peek(struct sr_epoll_entry *e)
 	}
 	r = sr_epoll_look(e, events, &edge, &stays, true);
 	if (events & EPOLLET) {
-		edge |= take_seen(e, r);
+		r = sr_epoll_take_news(e, state, r, &edge);
 		if (edge)
 			atomic_fetch_or(&e->edge, edge);
-		r &= edge;
 	}
 	if (atomic_load(&e->state) != state) {
 		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);

@@ -327,6 +327,18 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 	return r;
 }
 
+bool sr_epoll_is_kernel_quiet(struct sr_epoll *set)
+{
+	struct pollfd p = { .events = POLLIN };
+	bool quiet;
+
+	sr_lock(&set->lock);
+	p.fd = set->epfd;
+	quiet = p.fd >= 0 && sr_sys_poll(&p, 1, 0) == 0;
+	sr_unlock(&set->lock);
+	return quiet;
+}
+
 bool sr_epoll_install(struct sr_epoll *set)
 {
 	uint32_t events = EPOLLIN;

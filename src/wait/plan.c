@@ -55,6 +55,7 @@ static void plan_rx_link(struct sr_waitset_entry *e)
 	/* A later reset is another error if the program has seen this end. */
 	if (ended && !(sr_st_flags(st) & SR_ST_PEER_END))
 		sr_st_set(st, SR_ST_PEER_END);
+	e->ended = ended;
 	if (st->in.fin_seen || !link || ended)
 		e->ours |= PLAN_IN | POLLRDHUP;
 	if (st->in.fin_seen && st->out.broken)
@@ -71,6 +72,7 @@ static void plan_rx_shut(struct sr_waitset_entry *e)
 	struct sr_stream *st = e->st;
 
 	e->shut = true;
+	e->switches = st->in.switches;
 	if (st->in.pushback_len)
 		e->ours |= PLAN_IN;
 	switch (st->rx.state) {
@@ -83,6 +85,8 @@ static void plan_rx_shut(struct sr_waitset_entry *e)
 		break;
 	case SR_RX_EOF:
 		e->ours |= PLAN_IN | POLLRDHUP;
+		e->ended = true;
+		e->over = !st->in.pushback_len;
 		break;
 	default:
 		e->ours |= PLAN_IN | POLLRDHUP | POLLHUP | PLAN_OUT;
@@ -97,16 +101,18 @@ static void plan_rx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 
-	if (!sr_gate_shut(&st->in.gate)) {
+	e->open = !sr_gate_shut(&st->in.gate);
+	if (e->open) {
 		plain_rx(e);
 		return;
 	}
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	if (sr_gate_shut(&st->in.gate))
-		plan_rx_shut(e);
-	else
+	e->open = !sr_gate_shut(&st->in.gate);
+	if (e->open)
 		plain_rx(e);
+	else
+		plan_rx_shut(e);
 	sr_unlock(&st->rx_lock);
 }
 
@@ -200,6 +206,8 @@ bool sr_waitset_plan(struct sr_waitset_entry *e)
 {
 	e->ours = e->kernel = e->pass = 0;
 	e->shut = e->ends = e->raw = e->hup = false;
+	e->open = e->ended = e->over = false;
+	e->switches = 0;
 	if (!e->st) {
 		e->kernel = e->pass = e->events;
 		return false;

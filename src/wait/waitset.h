@@ -25,6 +25,11 @@ struct sr_waitset_entry {
 	bool raw;		/* the incoming bytes, and their end, come by TCP */
 	bool hup;		/* our end went by a link: POLLRDHUP of the kernel
 				 * means POLLHUP */
+	/* Of the incoming direction, for edges: */
+	bool open;		/* its gate is open */
+	bool ended;		/* its end has come by a link, with all bytes before it, */
+	bool over;		/* and the program has taken all of them */
+	unsigned switches;	/* in.switches; 0: the gate is open */
 	/* Of the incoming direction, and of the outgoing one: */
 	struct sr_link *link[2];	/* to sleep on */
 	struct sr_link *armed[2];

@@ -33,6 +33,11 @@ teardown() { stop_all; }
 	grep -h '"tx_\(shm\|verbs\)":[1-9]' "$BATS_TEST_TMPDIR/once.eager"/*.report
 }
 
+@test "edge-triggered, an end is told once, by a link or by TCP" {
+	SR_TEST_MODES="wait lazy eager" compare epoll_order ended -n 2 -w some
+	grep -h '"tx_\(shm\|verbs\)":[1-9]' "$BATS_TEST_TMPDIR/ended.wait"/*.report
+}
+
 @test "edge-triggered, a short read is the last" {
 	compare epoll_event short -w mixed
 }

@@ -83,6 +83,20 @@ static inline int say_wait(const char *what, int ep, int ms)
 	return n;
 }
 
+static inline void await_events(int fd, short events)
+{
+	struct pollfd p = {fd, events & ~POLLHUP, 0};
+	uint64_t end = 0;
+
+	do {
+		if (poll(&p, 1, 0) < 0)
+			die("poll");
+		if (p.revents & events)
+			return;
+	} while (patient(&end));
+	die("await_events");
+}
+
 static inline int poll_one(int fd, int ms)
 {
 	struct pollfd p = {fd, POLLIN, 0};

@@ -5,20 +5,6 @@
  */
 #include "epoll.h"
 
-static void await_events(int fd, short events)
-{
-	struct pollfd p = {fd, events & ~POLLHUP, 0};
-	uint64_t end = 0;
-
-	do {
-		if (poll(&p, 1, 0) < 0)
-			die("poll");
-		if (p.revents & events)
-			return;
-	} while (patient(&end));
-	die("await_events");
-}
-
 /* ---- level-triggered ---- */
 
 static void level_server(int lfd)

@@ -148,17 +148,31 @@ static void meet(bool first)
 	await_post(other);
 }
 
-/* Room has been told, and is no news when the stream gets its link. */
+/* How many events come in the time, one at a time? */
+static int count_more(int ep, int ms)
+{
+	struct epoll_event ev;
+	int n = 0;
+
+	for (int i = 0; i < ms / 10; i++)
+		n += epoll_wait(ep, &ev, 1, 10);
+	return n;
+}
+
+/* Room has been told, and is no news when the stream gets its link.  `one` has room for no
+ * more events than it has to tell. */
 static void once(int fd, bool first)
 {
-	int ep = new_set(), more = 0;
+	const uint32_t events = EPOLLIN | EPOLLOUT | EPOLLET;
+	int ep = new_set(), one = new_set();
 	struct epoll_event ev;
 
-	add(ep, fd, EPOLLIN | EPOLLOUT | EPOLLET, 1);
+	add(ep, fd, events, 1);
+	add(one, fd, events, 2);
 	say_wait("added", ep, 5000);
-	for (int i = 0; i < 40; i++)
-		more += epoll_wait(ep, &ev, 1, 10);
-	say("more: %d", more);
+	say("one: %d", epoll_wait(one, &ev, 1, 5000));
+	say("more: %d", count_more(ep, 400));
+	say("one: %d", count_more(one, 10));
 	for (int turn = 0; turn < 2; turn++) {
 		meet(first);
 		if (first == !turn) {
@@ -177,10 +191,71 @@ static void once(int fd, bool first)
 static void once_server(int lfd) { once(answer(lfd), false); }
 static void once_client(void) { once(dial(), true); }
 
+/* A stream in an edge-triggered set, which gets its link then. */
+static int begin_edges(int fd, bool first, int ep)
+{
+	unblock(fd);
+	add(ep, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, 1);
+	say_wait("added", ep, 5000);
+	meet(first);
+	if (first)
+		message(fd);
+	else
+		say_wait("message", ep, 5000);
+	meet(first);
+	if (!first)
+		swallow(fd);
+	say("more: %d", count_more(ep, 400));
+	meet(first);
+	return fd;
+}
+
+/* The peer's end is told once, and then that both directions have ended; and that bytes and
+ * the end behind them have come is one event. */
+static void ended_server(int lfd)
+{
+	for (int bytes = 0; bytes < 2; bytes++) {
+		int ep = new_set(), fd = begin_edges(answer(lfd), false, ep);
+
+		meet(false);
+		if (bytes)
+			await_events(fd, POLLRDHUP);
+		say_wait("end", ep, 5000);
+		say("more: %d", count_more(ep, 100));
+		if (bytes)
+			swallow(fd);
+		say_result("end", read(fd, buf, 1));
+		say("more: %d", count_more(ep, 200));
+		meet(false);
+		close(fd);
+		close(ep);
+	}
+}
+
+static void ended_client(void)
+{
+	for (int bytes = 0; bytes < 2; bytes++) {
+		int ep = new_set(), fd = begin_edges(dial(), true, ep);
+
+		if (bytes)
+			message(fd);
+		meet(true);
+		shutdown(fd, SHUT_WR);
+		count_more(ep, 100);	/* TCP tells of our own end, once or twice */
+		meet(true);
+		say_wait("closed", ep, 5000);
+		say_result("end", read(fd, buf, 1));
+		say("more: %d", count_more(ep, 200));
+		close(fd);
+		close(ep);
+	}
+}
+
 const struct tcp_case cases[] = {
 	{"asleep", asleep_server, asleep_client},
 	{"seldom", seldom_server, seldom_client},
 	{"fresh", seldom_server, fresh_client},
 	{"once", once_server, once_client},
+	{"ended", ended_server, ended_client},
 	{0},
 };
