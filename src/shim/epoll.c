@@ -45,6 +45,8 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (st)
 		return (int)sr_result(st, saved,
 				      sr_epoll_ctl_stream(st, epfd, op, fd, event));
+	if (sr_shim_hides(fd))
+		return sr_shim_not_open();
 	if (!sr_inside && op == EPOLL_CTL_ADD) {
 		/* A set in another one: that one sleeps on its readiness. */
 		if (fd != epfd)

@@ -122,6 +122,8 @@ int sr_dup2(int fd, int to)
 {
 	int got;
 
+	if (sr_shim_hides(fd))
+		return sr_shim_not_open();
 	sr_hold();
 	sr_shim_makes();
 	got = make_way(fd, to) ? -1 : sr_real.dup2(fd, to);
@@ -137,6 +139,8 @@ int sr_dup3(int fd, int to, int flags)
 
 	if (flags & ~O_CLOEXEC)
 		return sr_real.dup3(fd, to, flags);
+	if (sr_shim_hides(fd) && fd != to)
+		return sr_shim_not_open();
 	sr_hold();
 	sr_shim_makes();
 	got = make_way(fd, to) ? -1 : sr_real.dup3(fd, to, flags);

@@ -49,7 +49,8 @@ int sr_fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	/* (F_GETFD tells a program, such as bash, which numbers it may take by dup2().) */
+	/* (F_GETFD tells a program, such as bash, which numbers it may take by dup2(), and ours
+	 * it may not.) */
 	if (cmd != F_GETFD && sr_shim_hides(fd))
 		return sr_shim_not_open();
 	switch (cmd) {

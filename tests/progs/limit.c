@@ -183,13 +183,18 @@ static void listens_client(void)
  * be taken.) */
 static void others_server(int lfd)
 {
-	int fd = answer_warm(lfd), value, open = 0;
+	int fd = answer_warm(lfd), ep = epoll_create1(EPOLL_CLOEXEC), value, open = 0;
+	struct epoll_event ev = { .events = EPOLLIN };
 	socklen_t len = sizeof(value);
 
 	for (int i = 200; i < 512; i++) {
 		open += fcntl(i, F_SETFD, 0) >= 0;
 		open += fcntl(i, F_GETFL) >= 0;
 		open += dup(i) >= 0;
+		open += dup2(i, 190) >= 0;
+		open += dup2(i, i) >= 0;
+		open += dup3(i, 190, O_CLOEXEC) >= 0;
+		open += !epoll_ctl(ep, EPOLL_CTL_ADD, i, &ev);
 		open += fcntl(i, F_DUPFD, 0) >= 0;
 		open += ioctl(i, FIONREAD, &value) >= 0;
 		open += !getsockopt(i, SOL_SOCKET, SO_TYPE, &value, &len);
