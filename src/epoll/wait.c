@@ -20,7 +20,8 @@
  * for longer.  What one look finds on links that are polled came in an order that nobody
  * knows, since the last look.  So nothing is polled for a while once the program has been away
  * for a tick of the coarse clock or more (4 ms, or less): in a program that is slow to come back
- * links that are quiet are armed whenever a call ends.
+ * links that are quiet are armed whenever a call ends.  (Not yet in the call before its first
+ * pause, and never those that the call reports: what comes behind that is in any order.)
  *
  * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
  * at only while the table has the set at the descriptor, and an event in the kernel's
