@@ -101,6 +101,10 @@ bool have_hardware(void);	/* one that is not the kernel's software */
  * check_devices(). */
 const char *device_address(char buf[64], const char **device);
 
+/* ---- counters.c: of RDMA devices, before the measurement and after it ---- */
+void note_counters(void);
+void judge_counters(void);
+
 /* ---- echo.c: the two ends of a measurement ---- */
 
 uint64_t now_ns(void);	/* CLOCK_MONOTONIC */

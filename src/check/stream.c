@@ -190,8 +190,10 @@ void check_streams(struct checked *c)
 	said(); /* what comes takes a second or more */
 	if (c->no_streams)
 		return;
+	note_counters();
 	if (c->host)
 		check_there(c);
 	else
 		check_here(c);
+	judge_counters();
 }

@@ -201,7 +201,7 @@ void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds
 	}
 }
 
-static void pause_for(double seconds)
+void stat_pause(double seconds)
 {
 	struct timespec t = { .tv_sec = (time_t)seconds };
 
@@ -217,7 +217,7 @@ int stat_watch(const struct stat_options *o, const struct stat_filter *f)
 	if (!stat_collect(&old, o->pid))
 		return 1;
 	for (;;) {
-		pause_for(o->watch);
+		stat_pause(o->watch);
 		if (!stat_collect(&all, o->pid))
 			return 1;
 		stat_filter_keep(f, &all);

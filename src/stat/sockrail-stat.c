@@ -18,7 +18,7 @@ enum { USAGE = 2 };
 enum format { LIST, SUMMARY, JSON, OPENMETRICS, PROMETHEUS };
 enum {
 	OPT_PID = 256, OPT_SUMMARY, OPT_JSON, OPT_OPENMETRICS, OPT_PROMETHEUS, OPT_OUTPUT,
-	OPT_COUNTERS,
+	OPT_COUNTERS, OPT_DEVICES,
 };
 
 static const struct option options[] = {
@@ -37,6 +37,7 @@ static const struct option options[] = {
 	{"prometheus", no_argument, NULL, OPT_PROMETHEUS},
 	{"output", required_argument, NULL, OPT_OUTPUT},
 	{"counters", no_argument, NULL, OPT_COUNTERS},
+	{"devices", no_argument, NULL, OPT_DEVICES},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, 'V'},
 	{NULL, 0, NULL, 0},
@@ -60,6 +61,7 @@ static void stat_usage(FILE *to)
 	      "      --prometheus       metrics in Prometheus's, for node_exporter\n"
 	      "      --output=FILE      write there, replacing the file as a whole\n"
 	      "      --counters         list the counters\n"
+	      "      --devices          RDMA devices: the counters that tell of trouble\n"
 	      "  -h, --help             print this\n"
 	      "  -V, --version          print the version\n\n"
 	      "FILTER, all of which must hold:\n"
@@ -149,6 +151,7 @@ static bool option_take(struct settings *s, int c, int *status)
 		s->list.pid = (pid_t)d;
 		return true;
 	case OPT_COUNTERS: list_counters(); return false;
+	case OPT_DEVICES: s->list.devices = true; return true;
 	case 'h': stat_usage(stdout); return false;
 	case 'V': puts("sockrail-stat " VERSION); return false;
 	}
@@ -214,6 +217,21 @@ static void terminal(struct stat_options *o)
 	o->lines = size.ws_row;
 }
 
+/* filter: the first word of one, or NULL. */
+static bool options_fit(const struct settings *s, const char *filter)
+{
+	const char *devices = s->list.devices ? "--devices" : NULL;
+
+	if (s->output && s->format < JSON) {
+		fputs("sockrail-stat: --output goes with --json, --openmetrics or "
+		      "--prometheus\n", stderr);
+		return false;
+	}
+	return apart(s->list.watch > 0 ? "--watch" : NULL, format_options[s->format]) &&
+	       apart(s->list.listening ? "--listening" : NULL, format_options[s->format]) &&
+	       apart(devices, format_options[s->format]) && apart(devices, filter);
+}
+
 int main(int argc, char **argv)
 {
 	struct settings s = { .format = LIST };
@@ -225,15 +243,11 @@ int main(int argc, char **argv)
 			return status;
 	if (!stat_filter_parse(&s.filter, argc - optind, argv + optind))
 		return USAGE;
-	if (s.output && s.format < JSON) {
-		fputs("sockrail-stat: --output goes with --json, --openmetrics or "
-		      "--prometheus\n", stderr);
-		return USAGE;
-	}
-	if (!apart(s.list.watch > 0 ? "--watch" : NULL, format_options[s.format]) ||
-	    !apart(s.list.listening ? "--listening" : NULL, format_options[s.format]))
+	if (!options_fit(&s, optind < argc ? argv[optind] : NULL))
 		return USAGE;
 	terminal(&s.list);
+	if (s.list.devices)
+		return stat_devices(&s.list);
 	if (s.list.watch > 0)
 		return stat_watch(&s.list, &s.filter);
 	if (!stat_collect(&all, s.list.pid))

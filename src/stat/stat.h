@@ -113,7 +113,7 @@ void stat_filter_keep(const struct stat_filter *f, struct stat_all *all);
 
 /* ---- list.c ---- */
 struct stat_options {
-	bool listening, all, processes, info, no_header;
+	bool listening, all, processes, info, no_header, devices;
 	pid_t pid;
 	double watch;		/* seconds, 0: once */
 	int width, lines;	/* of the terminal; 0: no terminal */
@@ -122,10 +122,15 @@ void stat_list(const struct stat_all *all, const struct stat_options *o);
 /* What each stream has moved a second since `old`, so long ago. */
 void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds);
 int stat_watch(const struct stat_options *o, const struct stat_filter *f);
+void stat_pause(double seconds);
 /* "12.3k"; buf has 16 bytes. */
 const char *stat_amount(char buf[16], uint64_t n);
 /* "10.0.0.1:80", "*:*" if not known; buf has 64 bytes. */
 const char *stat_address(char buf[64], const struct sockaddr_storage *a);
+
+/* ---- devices.c ---- */
+/* Once, or for ever; returns the exit status. */
+int stat_devices(const struct stat_options *o);
 
 /* ---- summary.c, export.c ---- */
 void stat_summary(const struct stat_all *all);

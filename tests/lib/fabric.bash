@@ -61,3 +61,20 @@ default() {
 	mkdir -p "$device"
 	echo "$2" >"$device/default_roce_$1"
 }
+
+# counter NAME VALUE [counters]: of the port made last
+counter() { echo "$2" >"$port/${3:-hw_counters}/$1"; }
+
+# grow NAME: a counter that grows all the time, until the script ends
+grow() {
+	local file=$port/hw_counters/$1 i=1000
+	echo $i >"$file"
+	while sleep 0.05; do
+		i=$((i + 7))
+		echo $i >"$file.new"
+		mv "$file.new" "$file"
+	done &
+	growing="${growing:-} $!"
+	# shellcheck disable=SC2064,SC2086 # numbers, of now
+	trap "kill $growing 2>/dev/null || :" EXIT
+}

@@ -15,7 +15,7 @@ setup() {
 # in_fabric: what is on standard input, in bash, with the functions of tests/lib/fabric.bash
 in_fabric() {
 	{ echo "set -e; . $SR_TOP/tests/lib/fabric.bash"; cat; } >"$BATS_TEST_TMPDIR/script"
-	SOCKRAIL=$SOCKRAIL STAT=$STAT run --separate-stderr unshare -rmn \
+	STAT=$SR_BUILD/sockrail-stat run --separate-stderr unshare -rmn \
 		bash "$BATS_TEST_TMPDIR/script"
 }
 
@@ -115,4 +115,52 @@ in_fabric() {
 	told ok "device rxe0, port 1" "RoCE v2, network device eth2, 1 addresses"
 	untold ok "device rxe0, port 1" "2.5 Gb/sec"
 	untold ok "traffic class, rxe0 port 1" ""
+}
+
+@test "check: counters that grow while it measures, and what to do" {
+	in_fabric <<-"EOF"
+		ip link set lo up
+		fabric
+		device quiet "1: CA" Ethernet
+		counter rnr_nak_retry_err 12
+		counter symbol_error 3 counters
+		"$SOCKRAIL" check --json || :
+		device mlx5_0 "1: CA" Ethernet
+		counter local_ack_timeout_err 5
+		grow packet_seq_err
+		grow np_cnp_sent
+		"$SOCKRAIL" check --json || :
+		kill $growing
+	EOF
+	told ok counters "none that tells of trouble has grown"
+	told warning "counters, mlx5_0 port 1" "sent again (packet_seq_err by "
+	told ok "counters, mlx5_0 port 1" "the network is congested, and senders were told to slow"
+	untold warning "counters, mlx5_0 port 1" local_ack_timeout_err
+	untold warning "counters, quiet port 1" ""
+}
+
+@test "sockrail-stat --devices: what has counted, what it tells of, and live" {
+	in_fabric <<-"EOF"
+		fabric
+		device mlx5_0 "1: CA" Ethernet
+		counter packet_seq_err 1234567
+		counter local_ack_timeout_err 0
+		counter port_xmit_discards 9 counters
+		device new "1: CA" InfiniBand
+		counter rnr_nak_retry_err 0
+		device siw0 "4: RNIC" Ethernet
+		"$STAT" --devices
+		echo ALL
+		"$STAT" --devices --all --no-header
+		device zlive "1: CA" Ethernet
+		grow out_of_sequence
+		timeout 20 "$STAT" --devices --watch=0.5 | grep -m 1 "zlive:1 .* [1-9][0-9]* *lost"
+		kill $growing
+		"$STAT" --devices dport = :80 2>&1 || echo "status $?"
+	EOF
+	echo "$output"
+	[[ $output = *"mlx5_0:1 "*packet_seq_err*1.23M*lost*"mlx5_0:1 "*port_xmit_discards*9*cable* ]]
+	[[ $output = *"new:1           all 1 counters are 0"*"siw0:1          its driver counts nothing"* ]]
+	[[ $output = *"lost       packets were lost"*ALL*local_ack_timeout_err*" 0 "*late* ]]
+	[[ $output = *"zlive:1 "*"do not go together"*"status 2"* ]]
 }
