@@ -399,7 +399,7 @@ static uint64_t pause_after(struct sr_stream *st)
 {
 	uint64_t silent_ns = st->up.asks < LISTENER_ASKS ? again_ns(st) : 0;
 
-	switch (st->up.outcome) {
+	switch (atomic_load_explicit(&st->up.outcome, memory_order_relaxed)) {
 	case SR_REASON_USER:
 	case SR_REASON_TIMEOUT:
 		return st->up.heard ? AGAIN_LAZY_NS : was_by_datagrams(st) ? silent_ns : 0;
