@@ -731,7 +731,8 @@ static const char *const slow[] = {"v_alloc_pd", "v_reg_mr", "v_create_cq", "cm_
 				   "v_destroy_qp", "v_destroy_cq", "v_dereg_mr", "v_dealloc_pd"};
 enum { MAKE = 4, SLOW = COUNT(slow) };
 
-/* Verb number `verb` of the asker's link, or (n is 2) of the answerer's. */
+/* The first call of that verb is held, which is for the asker's link; or the second one, which
+ * is for the answerer's if a link takes one such call. */
 static int slow_case(unsigned verb, unsigned n)
 {
 	bool makes = verb < MAKE;
@@ -767,7 +768,7 @@ static void drop_call(void *arg)
 	last_end->link->ops->drop(last_end->link, arg);
 }
 
-/* A link goes while it is being made. */
+/* A link goes while it is being made: the asker's, or (n is 2) the answerer's. */
 static int unmade_case(unsigned how, unsigned n)
 {
 	struct end *e, *f;
@@ -775,7 +776,7 @@ static int unmade_case(unsigned how, unsigned n)
 	begin_case();
 	try_listen();
 	e = open_end(ECHO << 8 | 1);
-	fake_hold("cm_create_qp", n);
+	fake_hold("v_create_cq", n);	/* one for each link, on every device */
 	f = ask_start(ECHO << 8 | 2, listen_port);
 	fake_await_held();
 	if (how == CANCELLED)
