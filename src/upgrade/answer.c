@@ -170,6 +170,15 @@ static bool is_held(struct search *s)
 	return s->acceptor && sr_index_is_held(s->acceptor);
 }
 
+/* The asker has been told "taken" or "coming", and holds its sender.  If a thread here was to
+ * accept the stream and another process has taken it, the asker is let go. */
+static enum sr_first next_answer(bool others, bool held, uint64_t age)
+{
+	bool taken_away = others && age > sr_conf.answer_ms * UINT64_C(1000000);
+
+	return held || taken_away ? SR_FIRST_LATER : SR_FIRST_NONE;
+}
+
 /* (The workers have been asked, or others have the listener: they come by their own words,
  * soon.) */
 static enum sr_first first_answer(struct search *s, uint64_t age, bool shared)
@@ -178,7 +187,7 @@ static enum sr_first first_answer(struct search *s, uint64_t age, bool shared)
 	bool held = !others && is_held(s);
 
 	if (s->holds == SR_HOLDS_ON)
-		return held ? SR_FIRST_LATER : SR_FIRST_NONE;
+		return next_answer(others, held, age);
 	if (s->found || s->shared)
 		return held ? SR_FIRST_LATER : SR_FIRST_TAKEN;
 	if (s->defers)
