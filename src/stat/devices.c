@@ -15,16 +15,22 @@
 
 static struct sr_trouble_port now[SR_TROUBLE_PORTS], old[SR_TROUBLE_PORTS];
 
+static const char *port_label(const struct sr_trouble_port *p, char buf[80])
+{
+	snprintf(buf, 80, "%.63s:%.7s", p->device, p->port);
+	return buf;
+}
+
 static void device_row(const struct sr_trouble_port *p, size_t i, uint64_t growth,
 		       const struct stat_options *o)
 {
 	char name[80], total[16], rate[16] = "";
 
-	snprintf(name, sizeof(name), "%.63s:%.7s", p->device, p->port);
 	if (o->watch > 0)
 		stat_amount(rate, (uint64_t)((double)growth / o->watch + 0.5));
-	printf("%-15s %-*s %8s %8s  %s\n", name, COUNTER_WIDTH, sr_troubles[i].name,
-	       stat_amount(total, p->value[i]), rate, sr_trouble_kinds[sr_troubles[i].kind].word);
+	printf("%-15s %-*s %8s %8s  %s\n", port_label(p, name), COUNTER_WIDTH,
+	       sr_troubles[i].name, stat_amount(total, p->value[i]), rate,
+	       sr_trouble_kinds[sr_troubles[i].kind].word);
 }
 
 /* Returns the kinds of trouble that it has seen, a bit each. */
@@ -34,7 +40,6 @@ static unsigned device_rows(const struct sr_trouble_port *p, size_t n_old,
 	unsigned seen = 0, have = 0, shown = 0;
 	char name[80];
 
-	snprintf(name, sizeof(name), "%.63s:%.7s", p->device, p->port);
 	for (size_t i = 0; i < SR_TROUBLES; i++) {
 		have += p->has[i];
 		if (!p->has[i] || (!p->value[i] && !o->all))
@@ -45,9 +50,9 @@ static unsigned device_rows(const struct sr_trouble_port *p, size_t n_old,
 			seen |= 1u << sr_troubles[i].kind;
 	}
 	if (!have)
-		printf("%-15s its driver counts nothing\n", name);
+		printf("%-15s its driver counts nothing\n", port_label(p, name));
 	else if (!shown)
-		printf("%-15s all %u counters are 0\n", name, have);
+		printf("%-15s all %u counters are 0\n", port_label(p, name), have);
 	return seen;
 }
 
