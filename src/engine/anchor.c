@@ -2,9 +2,9 @@
 /*
  * anchor.c - owns the use of the kernel's TCP socket under a stream: the library's own
  * non-blocking reads and writes on it, and the comparison of the kernel's byte counters with
- * ours (sockrail-protocol(7), promise 6).  Must not know what the bytes mean.  The caller holds the direction's lock; while the direction's
- * gate is shut, no other thread uses it on the anchor (but for one receiving
- * call, see impl.h).
+ * ours (sockrail-protocol(7), promise 6).  Must not know what the bytes mean.  The caller holds
+ * the direction's lock; while the direction's gate is shut, no other thread uses the anchor for
+ * that direction (but for one receiving call, see impl.h).
  *
  * The library enters the kernel with the anchor's number only under rx_lock or tx_lock,
  * unless it does so on behalf of a program's call on that descriptor.  A system call keeps

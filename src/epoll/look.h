@@ -29,13 +29,15 @@ static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge, bool *stays,
 		       bool must);
 
-/* Of an edge-triggered entry, behind a look that has found r.  What is told: r, or nothing;
- * *edge: what is news.  (Neither is inline, because the visit of a level-triggered entry would
+/* For an edge-triggered entry, after a look that has found the events r.  Returns what the
+ * program is to be told: r if one of its events is new, else 0.  *edge: the new events.
+ * look_lock.  (Neither function is inline, because the visit of a level-triggered entry would
  * save more registers.) */
 __attribute__((noinline)) uint32_t sr_epoll_take_news(struct sr_epoll_entry *e, unsigned state,
 						      uint32_t r, uint32_t *edge);
-/* r is told.  An edge of room that is not is kept: room may come without another (plan.c).
- * Bytes never do. */
+/* The program is told r (0: nothing).  An edge of room that it is not told of is kept for a later
+ * visit, because room may come without another notification (wait/plan.c); bytes always have
+ * one of their own.  look_lock. */
 __attribute__((noinline)) void sr_epoll_keep_news(struct sr_epoll_entry *e, unsigned state,
 						  uint32_t events, uint32_t r, uint32_t edge);
 
