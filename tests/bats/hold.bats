@@ -72,3 +72,17 @@ coming() {
 	coming select
 }
 
+# The sender is told "coming", and then that this has come to nothing, before the server
+# refuses.  The limit for that is SOCKRAIL_ANSWER_MS, of the server alone.
+@test "a thread of the server waits for the listener, and another process takes the stream" {
+	local dir=$BATS_TEST_TMPDIR/taken.wait case_lossy=0 case_lazy=0
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || skip "for policy wait"
+	case_steps=('go log first send goes on' 'linked log tx on the link')
+	beside held "$BATS_TEST_TMPDIR/taken.tcp" none none hold taken
+	beside held "$dir" wait wait hold taken server:SOCKRAIL_ANSWER_MS=30
+	joined
+	same "$dir" "$BATS_TEST_TMPDIR/taken.tcp"
+	way "$dir" wait mixed 1 1 none
+	grep 'first answer: coming' "$dir/client.log"
+	went_on taken later
+}

@@ -2,8 +2,8 @@
 /*
  * hold.c - programs that policy wait must not hold up, as their first send waits for nobody
  * over TCP: two that send to each other before they accept, one thread with both ends, a
- * listener that waits for the client's bytes, a stream that gets no link.  And one whose
- * server waits for the listener, which it does hold.
+ * listener that waits for the client's bytes, a stream that gets no link, one that another
+ * process has taken.  And one whose server waits for the listener, which it does hold.
  */
 #include "port.h"
 
@@ -212,13 +212,19 @@ static void barred_client(void)
 
 /* ---- a thread waits for the listener ---- */
 
-static void await_file(void)
+static bool has_file(const char *name)
 {
 	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("HOLD"), name);
+	return !access(path, F_OK);
+}
+
+static void await_file(void)
+{
 	uint64_t end = 0;
 
-	snprintf(path, sizeof(path), "%s/go", getenv("HOLD"));
-	while (access(path, F_OK))
+	while (!has_file("go"))
 		if (!patient(&end))
 			die("go");
 }
@@ -281,12 +287,13 @@ static void *in_select(void *lfd)
  * A call for the listener of a connection that is there does not wait.  So a thread waits, to
  * the end, for a listener at another address of the port, for which the same is answered.
  */
-static void asleep_server(int lfd, void *(*call)(void *))
+static void wait_beside(int lfd, void *(*call)(void *))
 {
+	static int other;
 	struct sockaddr_in at = {.sin_family = AF_INET};
 	socklen_t len = sizeof(at);
-	int fd, other = new_socket(0);
 
+	other = new_socket(0);
 	if (getsockname(lfd, (struct sockaddr *)&at, &len))
 		die("getsockname");
 	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
@@ -294,6 +301,13 @@ static void asleep_server(int lfd, void *(*call)(void *))
 		die("listen");
 	start_asleep(call, &other);
 	post("asleep");
+}
+
+static void asleep_server(int lfd, void *(*call)(void *))
+{
+	int fd;
+
+	wait_beside(lfd, call);
 	await_file();
 	fd = answer(lfd);
 	hear_hello(fd);
@@ -321,6 +335,47 @@ static void select_server(int lfd)
 	asleep_server(lfd, in_select);
 }
 
+/* ---- a thread waits for the listener, and another process takes the stream ---- */
+
+/* It makes no call on the stream before "go", and so does not tell the keeper of it. */
+static void take_away(int lfd)
+{
+	int fd = answer(lfd);
+
+	await_file();
+	hear_hello(fd);
+	answer_all(fd);
+	exit(0);
+}
+
+static void taken_server(int lfd)
+{
+	pid_t pid = split();
+
+	if (!pid)
+		take_away(lfd);
+	wait_beside(lfd, in_accept);
+	reap(pid);
+}
+
+static void taken_client(void)
+{
+	char buf[100] = "ping";
+	uint64_t end = 0;
+	int fd;
+
+	await_post("asleep");
+	fd = dial();
+	say_hello(fd);
+	do {
+		put(fd, buf, sizeof(buf));
+		if (take(fd, buf, sizeof(buf)) != sizeof(buf))
+			die("taken");
+	} while (!has_file("linked") && patient(&end));
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
 const struct tcp_case cases[] = {
 	{"cross", cross_server, cross_client},
 	{"both", nothing_server, both_client},
@@ -330,5 +385,6 @@ const struct tcp_case cases[] = {
 	{"accept", accept_server, asleep_client},
 	{"poll", poll_server, asleep_client},
 	{"select", select_server, asleep_client},
+	{"taken", taken_server, taken_client},
 	{NULL, NULL, NULL},
 };
