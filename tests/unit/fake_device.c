@@ -13,13 +13,14 @@
 enum {
 	RNR_US = 200,	      /* before a send is tried again */
 	RETRY_US = 20 * 1000, /* before a sender gives a lost peer up */
+	LOST_US = 200 * 1000, /* before it gives up what is lost on the way */
 };
 
 atomic_uint fake_rnrs;
 static pthread_cond_t work;
 static bool paused, mute;
 static uint64_t seed = 1;
-static unsigned delay_us, wrong_send;
+static unsigned delay_us, wrong_send, longest;
 static const struct ibv_qp *wrong_qp;
 static enum ibv_wc_status wrong_status, always_status;
 
@@ -175,11 +176,12 @@ static void step_send(struct qp *q, uint64_t now)
 	struct qp *p = q->id->peer ? q->id->peer->queue : NULL;
 	bool there =
 		p && (p->v.state == IBV_QPS_RTS || p->v.state == IBV_QPS_INIT);
-	int status = there ? execute(q, p, s) : IBV_WC_RETRY_EXC_ERR;
+	bool fits = !longest || s->len <= longest;
+	int status = there && fits ? execute(q, p, s) : IBV_WC_RETRY_EXC_ERR;
 
-	if (!there && s->status == IBV_WC_SUCCESS) {
+	if (!(there && fits) && s->status == IBV_WC_SUCCESS) {
 		s->status = IBV_WC_RETRY_EXC_ERR; /* the next time */
-		s->due_ns = now + RETRY_US * 1000;
+		s->due_ns = now + (there ? LOST_US : RETRY_US) * 1000;
 		return;
 	}
 	if (status < 0) {
@@ -338,6 +340,12 @@ void fake_mute(bool is)
 {
 	LOCKED;
 	mute = is;
+}
+
+void fake_lose_longer(unsigned bytes)
+{
+	LOCKED;
+	longest = bytes;
 }
 
 void fake_async(enum ibv_event_type type)

@@ -59,6 +59,8 @@ void fake_patience(uint8_t *ack_timeout, uint8_t *retries);
 /* The n-th send to be executed from now, of qp or (NULL) of any queue pair, has this status. */
 void fake_fail_send(const struct ibv_qp *qp, unsigned n, enum ibv_wc_status status);
 void fake_fail_sends(enum ibv_wc_status status); /* all, until it is a success */
+/* A network that loses what is longer, and nothing else; 0: it loses nothing. */
+void fake_lose_longer(unsigned bytes);
 /* Ports below 1024 cannot be bound: EACCES. */
 void fake_privileged(bool are);
 /* The next n requests of the CM are lost; the kernel sends them again 4.3 s later. */

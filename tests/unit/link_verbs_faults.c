@@ -500,6 +500,57 @@ static void test_narrow(void)
 	run_case(narrow_case, 0, 0);
 }
 
+/* A network that loses packets as long as the device's lets the handshake begin: the link fails
+ * before a stream could switch to it.  (iWARP's TCP finds out how long packets may be.) */
+static int path_case(unsigned longest, unsigned unused)
+{
+	struct end *e;
+
+	(void)unused;
+	begin_case();
+	try_listen();
+	fake_lose_longer(longest);
+	e = ask_start(SINK << 8 | 1, listen_port);
+	CHECK(!ask_wait(e) && e->link);
+	CHECK(!strcmp(e->link->reason, "path"));
+	CHECK(sr_link_events(e->link) & SR_LINK_HELLO);
+	CHECK(!(sr_link_events(e->link) & (SR_LINK_SWITCH | SR_LINK_ACKSW)));
+	fake_lose_longer(0);
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+/* One that is dead altogether, or a peer that ends meanwhile, is not that. */
+static int no_path_case(unsigned how, unsigned unused)
+{
+	struct end *e;
+
+	(void)unused;
+	begin_case();
+	try_listen();
+	if (how)
+		fake_fail_sends(IBV_WC_RETRY_EXC_ERR);
+	else
+		fake_fail_send(NULL, 3, IBV_WC_WR_FLUSH_ERR);
+	e = ask_start(SINK << 8 | 1, listen_port);
+	CHECK(!ask_wait(e) && e->link);
+	say("it is: %s\n", e->link->reason);
+	CHECK(strcmp(e->link->reason, "path"));
+	fake_fail_sends(IBV_WC_SUCCESS);
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_path(void)
+{
+	if (!iwarp)
+		run_case(path_case, 1024, 0);
+	run_case(no_path_case, 0, 0);
+	run_case(no_path_case, 1, 0);
+}
+
 /* ---- locked memory ---- */
 
 static const char *reason_for_none(void)
@@ -1328,7 +1379,7 @@ static const struct test tests[] = {
 	{"verbs", test_verbs, false},	     {"statuses", test_statuses, false},
 	{"events", test_events, false},	     {"midst", test_midst, false},
 	{"low_port", test_low_port, false},  {"requests", test_requests, false},
-	{"iwarp", test_iwarp, false},
+	{"iwarp", test_iwarp, false},	     {"path", test_path, false},
 	{"told", test_told, false},	     {"memlock", test_memlock, false},
 	{"asking", test_asking, false},	     {"narrow", test_narrow, false},
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},

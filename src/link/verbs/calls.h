@@ -91,6 +91,9 @@ void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed);
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 		  unsigned *what);
+/* The reason of a link that ends: "path" if the write that tries the path did not get through,
+ * else the caller's.  status: of the completion that ended it, or a success.  locked */
+const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason);
 bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
 size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more);

@@ -316,7 +316,9 @@ void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 		sr_verbs_poll(&l->link);	/* what came before it counts */
-		sr_vlink_fail(l, "peer-dropped");
+		sr_vlink_lock(l);
+		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "peer-dropped"));
+		sr_vlink_unlock(l, 0);
 		break;
 	default:
 		break;

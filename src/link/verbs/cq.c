@@ -257,7 +257,7 @@ static void probe(struct sr_vlink *l, bool unanswered)
 		return;
 	}
 	if (++k->quiet_ticks >= limit && l->tx.probe_out)
-		sr_vlink_break(l, "timeout");
+		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "timeout"));
 	else if (k->quiet_ticks >= limit / 4 && !l->tx.probe_out)
 		l->tx.probe_out = !sr_vtx_queue(l, &msg);
 }

@@ -85,6 +85,8 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 	sr_vtx_pump(l);
 	if (!link->reason)
 		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
+	if (!strcmp(reason, "timeout"))
+		reason = sr_vtx_why(l, IBV_WC_SUCCESS, reason);
 	sr_vlink_unlock(l, 0);
 	sr_vlink_fail(l, reason);
 }

@@ -90,6 +90,7 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 		return -EPROTO;
 	l->tx.slots.posted = hello->slots;
 	l->tx.peer = hello->ring;
+	l->tx.path_due = !l->iwarp;
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	/* Its send ring, and so its window, is at first no larger than that. */
 	l->rx.window = least_of(l->rx.ring[0].size, l->tx.peer.size);
@@ -177,7 +178,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("verbs: link %x: completion status %d",
 			 l->link.link_no, (int)wc->status);
-		sr_vlink_break(l, failure(wc->status));
+		sr_vlink_break(l, sr_vtx_why(l, wc->status, failure(wc->status)));
 		return 0;
 	}
 	if (!(id & SR_V_RECEIVE))

@@ -29,6 +29,8 @@ enum {
 	HOLD_BYTES = 8 << 10,	/* as much is not held back */
 	BURST = 2,		/* small writes that are not held back */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
+	PATH_BYTES = 4096,	/* IBV_MTU_4096, the largest; and the smallest ring */
+	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
 struct batch {
@@ -176,13 +178,54 @@ bool sr_vtx_waits(struct sr_vlink *l)
 	       l->tx.pend_head != l->tx.pend_tail || l->tx.swap;
 }
 
+/* ---- the path ---- */
+
+/*
+ * Our messages are short.  A network whose MTU is smaller than the device's lets them pass, and
+ * loses the packets of data.  So each end writes as much as the longest packet carries into the
+ * peer's ring, between its HELLO and its next message.  The ring is not in use yet, and what is
+ * written there are the zeros of our own.  A queue pair delivers in order: if the write is lost
+ * neither SWITCH nor ACKSW arrives, and no byte of the stream has left TCP.  Nobody waits for
+ * it.  (On iWARP TCP finds the MTU of the path.)
+ */
+static void try_path(struct sr_vlink *l, struct batch *b)
+{
+	struct ibv_send_wr *wr;
+
+	/* With a completion of its own: HELLO got through, or it did not. */
+	flush(l, b);
+	l->tx.path_due = false;
+	l->tx.path_seq = l->tx.sq_posted;
+	l->tx.path_ns = sr_now_ns();
+	wr = vtx_add(l, b, IBV_WR_RDMA_WRITE, l->tx.ring.buf, PATH_BYTES, l->tx.ring.mr->lkey);
+	wr->wr.rdma.remote_addr = l->tx.peer.addr;
+	wr->wr.rdma.rkey = l->tx.peer.rkey;
+}
+
+const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason)
+{
+	/* All before it has arrived, and it has not. */
+	if (!l->tx.path_ns || l->tx.sq_done != l->tx.path_seq)
+		return reason;
+	/* The peer may have noticed first, and left. */
+	if (status == IBV_WC_RETRY_EXC_ERR ||
+	    sr_now_ns() - l->tx.path_ns > PATH_MS * UINT64_C(1000000))
+		return "path";
+	return reason;
+}
+
 static bool pump_message(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_vpend *p = &l->tx.pend[l->tx.pend_head % SR_V_PEND];
+	bool hello = p->msg.type == SR_MSG_HELLO;
 
 	if (!sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL))
 		return false;
+	if (l->tx.path_due && !hello)
+		try_path(l, b);
 	add_msg(l, b, &p->msg);
+	if (l->tx.path_due)
+		try_path(l, b);
 	l->tx.pend_head++;
 	return true;
 }

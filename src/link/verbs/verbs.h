@@ -110,6 +110,9 @@ struct sr_vtx {
 		uint64_t at;	/* after the bytes below this */
 		struct sr_msg msg;
 	} pend[SR_V_PEND];
+	uint32_t path_seq;	/* the number of the write that tries the path, */
+	uint64_t path_ns;	/* and when it was posted; 0: it was not */
+	bool path_due;		/* the peer's HELLO has come */
 	bool probe_out;		/* a PROBE is not answered yet */
 	bool ack_due;		/* the peer's PROBE, or the timer */
 	_Atomic uint64_t ack_said; /* rx_taken as we last said */
