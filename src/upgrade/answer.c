@@ -214,6 +214,11 @@ static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 {
 	if ((sr_st_flags(st) & SR_ST_BARRED) || sr_is_retired(st))
 		return sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?: "refused";
+	if (req->ops == &sr_rendezvous_verbs && sr_stream_name(st) &&
+	    sr_path_rests(&st->rare->peer, sr_now_ns())) {
+		sr_stream_reason(st, SR_REASON_PATH);
+		return sr_reason_word(SR_REASON_PATH);
+	}
 	if (sr_prove_can(st, req->ops))
 		return NULL;
 	sr_stream_reason(st, SR_REASON_NO_LIBSODIUM);

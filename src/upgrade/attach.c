@@ -257,6 +257,18 @@ static bool peer_ended(struct sr_stream *st, unsigned ev)
 	return yes;
 }
 
+/* The device and the CM work, and so do short messages. */
+static void path_failed(struct sr_stream *st)
+{
+	uint64_t rest_ns = sr_path_died(&st->rare->peer, st->up.since, sr_now_ns());
+
+	if (rest_ns)
+		sr_warn("%s: the network does not carry packets as long as the RDMA device's (its "
+			"MTU?): for %llu s there are no links with this peer",
+			sr_stream_label(st, (char[128]){ 0 }),
+			(unsigned long long)(rest_ns / 1000000000));
+}
+
 static void died(struct sr_stream *st, unsigned ev)
 {
 	struct sr_link *l = st->up.att;
@@ -265,6 +277,8 @@ static void died(struct sr_stream *st, unsigned ev)
 	if (late)
 		l->ops->drop(l, "timeout");
 	log_end(st, l);
+	if (sr_reason_find(l->reason) == SR_REASON_PATH && sr_stream_name(st))
+		path_failed(st);
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
 	    strcmp(l->reason, "protocol")) {
@@ -344,6 +358,8 @@ void sr_attach_progress(struct sr_stream *st)
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_ask_ended(st, SR_REASON_NONE);
 		st->up.asks = 0;
+		if (st->up.att->ops == &sr_link_verbs && sr_stream_name(st))
+			sr_path_works(&st->rare->peer);
 		sr_probe(upgrade, st, st->up.att->ops->name, st->up.since);
 		sr_ask_move(st, SR_ASK_LINKED);
 	}

@@ -207,6 +207,8 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 	if (!why && st->policy->upgrade == SR_LAZY && ops->absent &&
 	    ops->absent((const struct sockaddr *)peer))
 		why = "no-listener";
+	if (!why && ops == &sr_rendezvous_verbs && sr_path_rests(peer, sr_now_ns()))
+		return SR_REASON_PATH;
 	if (!why)
 		return sr_peer_refuses(ops, peer);
 	sr_peer_refused(peer, ops, sr_reason_find(why), again_ns(st));
@@ -409,6 +411,8 @@ static uint64_t pause_after(struct sr_stream *st)
 		return AGAIN_LAZY_NS;
 	case SR_REASON_NO_LISTENER:
 		return silent_ns;
+	case SR_REASON_PATH:
+		return SR_PATH_REST_NS;
 	}
 	return 0;
 }

@@ -150,6 +150,14 @@ void sr_peer_answered(const struct sockaddr_storage *addr,
 enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *addr);
 
+/* ---- paths.c: the memory of paths that links do not work over; any thread ---- */
+#define SR_PATH_REST_NS UINT64_C(60000000000)
+/* A link to the peer's host, begun at since_ns, has died of the path.  Returns for how long the
+ * host is left alone from now on; 0: it is not, or that has begun before. */
+uint64_t sr_path_died(const struct sockaddr_storage *peer, uint64_t since_ns, uint64_t now_ns);
+void sr_path_works(const struct sockaddr_storage *peer);	/* a link is in use */
+bool sr_path_rests(const struct sockaddr_storage *peer, uint64_t now_ns);
+
 /* ---- answer.c ---- */
 void sr_answer_init(void);
 void sr_answer_forget(void);			/* child of fork */

@@ -373,13 +373,6 @@ static void unheard(const struct fault *f)
 	sr_close(l);
 }
 
-/* ---- traffic class ---- */
-
-static void set_class(struct pair *p, int end, int level, int name, int v)
-{
-	CHECK(!sr_setsockopt(p->fd[end], level, name, &v, sizeof(v)));
-}
-
 static enum sr_reason reason_of(struct pair *p, int end)
 {
 	struct sr_stream *st = sr_fdtab_get(p->fd[end]);
@@ -389,6 +382,96 @@ static enum sr_reason reason_of(struct pair *p, int end)
 	r = (enum sr_reason)atomic_load(&st->reason);
 	sr_stream_put(st);
 	return r;
+}
+
+/* ---- packets of the device's length are lost ---- */
+
+static bool fails_by_path(struct pair *p)
+{
+	CHECK(plain(p));
+	return reason_of(p, ASKER) == SR_REASON_PATH;
+}
+
+static bool fails_by_path_at_both(struct pair *p)
+{
+	return fails_by_path(p) && reason_of(p, ANSWERER) == SR_REASON_PATH;
+}
+
+static void close_pair(struct pair *p)
+{
+	hear_all(p);
+	CHECK(!sr_close(p->fd[0]) && !sr_close(p->fd[1]));
+}
+
+/* From 127.0.0.2 to 127.0.0.1: each end has a memory of its own. */
+static void connect_from(struct pair *p, int l, const struct sockaddr_in *a)
+{
+	struct sockaddr_in from = *a;
+
+	from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	from.sin_port = 0;
+	*p = (struct pair){ 0 };
+	p->fd[ASKER] = sr_socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(!bind(p->fd[ASKER], (struct sockaddr *)&from, sizeof(from)));
+	CHECK(!sr_connect(p->fd[ASKER], (const struct sockaddr *)a, sizeof(*a)));
+	p->fd[ANSWERER] = sr_accept(l, NULL, NULL);
+	CHECK(p->fd[ANSWERER] >= 0);
+}
+
+static void forget_path(in_addr_t host)
+{
+	struct sockaddr_storage a = { .ss_family = AF_INET };
+
+	((struct sockaddr_in *)&a)->sin_addr.s_addr = htonl(host);
+	sr_path_works(&a);
+}
+
+/* Two streams find out.  The third does not ask; an asker that knows nothing is refused; and
+ * once both ends have forgotten it, and the network is mended, streams have links. */
+static void narrow(const struct fault *f)
+{
+	struct sockaddr_in a;
+	unsigned asked;
+	int l, i;
+
+	(void)f;
+	if (iwarp) {	/* TCP finds out how long packets may be */
+		printf("\n");
+		return;
+	}
+	fake_plug(iwarp);
+	l = listener(&a);
+	fake_lose_longer(1024);
+	for (i = 0; i < 2; i++) {
+		connect_from(pairs, l, &a);
+		printf(" %u", talk_until(pairs, fails_by_path_at_both));
+		close_pair(pairs);
+	}
+	asked = fake_calls("cm_connect");
+	connect_from(pairs, l, &a);
+	talk_until(pairs, fails_by_path);
+	close_pair(pairs);
+	CHECK_EQ(fake_calls("cm_connect"), asked);
+
+	forget_path(INADDR_LOOPBACK);
+	fake_lose_longer(0);
+	connect_from(pairs, l, &a);
+	printf(" %u ms\n", talk_until(pairs, fails_by_path));
+	close_pair(pairs);
+	CHECK(fake_calls("cm_connect") > asked);
+
+	forget_path(INADDR_LOOPBACK + 1);
+	connect_from(pairs, l, &a);
+	talk_until(pairs, linked);
+	close_pair(pairs);
+	sr_close(l);
+}
+
+/* ---- traffic class ---- */
+
+static void set_class(struct pair *p, int end, int level, int name, int v)
+{
+	CHECK(!sr_setsockopt(p->fd[end], level, name, &v, sizeof(v)));
 }
 
 static bool refused_for_its_class(struct pair *p)
@@ -448,6 +531,7 @@ static const struct fault faults[] = {
 	{"flapping", flap, fake_flush, true},
 	{"classes", classes, fake_flush, true},
 	{"unheard", unheard, fake_flush, true},
+	{"narrow", narrow, fake_flush, true},
 };
 
 static int run_case(void *arg)
