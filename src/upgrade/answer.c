@@ -235,7 +235,8 @@ static void answer_accept(struct sr_request *req, struct sr_stream *st)
 	const char *reason;
 	struct sr_link *link;
 
-	if (req->ops == &sr_rendezvous_verbs && !sr_tclass_takes(st, req->tclass)) {
+	if (req->ops == &sr_rendezvous_verbs &&
+	    (!sr_tclass_takes(st, req->tclass) || sr_promise_leads_away(st))) {
 		sr_stream_reason(st, SR_REASON_OPTION);
 		req->ops->refuse(req, sr_reason_word(SR_REASON_OPTION));
 		return;

@@ -17,8 +17,12 @@
 #include <limits.h>
 #include <linux/in6.h>
 #include <linux/tcp.h>
+#include <net/if.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
+#include "base/addr.h"
+#include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "upgrade/upgrade.h"
@@ -139,12 +143,86 @@ void sr_promise_foreign(struct sr_stream *st)
 		sr_st_set(st, SR_ST_INQ);
 }
 
+/* ---- the way ---- */
+
+static int option_of(int fd, int level, int name)
+{
+	socklen_t len = sizeof(int);
+	int v = 0;
+
+	return sr_sys_getsockopt(fd, level, name, &v, &len) ? 0 : v;
+}
+
+/* Does the interface have the address?  The kernel answers if the interface and the address
+ * are asked for together: by SIOCGIFADDR, and by bind(2) of a socket bound to a device. */
+static bool device_has(int device, const struct sockaddr_storage *addr)
+{
+	int fd = sr_sys_socket(addr->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq r = { .ifr_ifindex = device };
+	bool has;
+
+	if (fd < 0)
+		return false;
+	if (addr->ss_family == AF_INET) {
+		has = !sr_sys_ioctl(fd, SIOCGIFNAME, &r);
+		memcpy(&r.ifr_addr, addr, sizeof(r.ifr_addr));
+		has = has && !sr_sys_ioctl(fd, SIOCGIFADDR, &r) &&
+		      ((struct sockaddr_in *)&r.ifr_addr)->sin_addr.s_addr ==
+			      ((const struct sockaddr_in *)addr)->sin_addr.s_addr;
+	} else {
+		has = !sr_sys_setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &device, sizeof(device)) &&
+		      !sr_sys_bind(fd, (const struct sockaddr *)addr, sizeof(*addr));
+	}
+	sr_now_close(fd);
+	return has;
+}
+
+/* A link leaves by the device of the stream's own address.  So a socket that is bound to that
+ * device goes the same way; one bound to another device, a VRF's among them, may not. */
+static bool is_bound_elsewhere(int fd)
+{
+	int device = option_of(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
+	struct sockaddr_storage own, plain;
+	socklen_t len = sizeof(own);
+
+	if (!device)
+		return false;
+	if (sr_sys_getsockname(fd, (struct sockaddr *)&own, &len))
+		return true;
+	sr_addr_unmap(&plain, (const struct sockaddr *)&own);
+	sr_addr_set_port(&plain, 0);
+	return !device_has(device, &plain);
+}
+
+bool sr_promise_leads_away(struct sr_stream *st)
+{
+	int err = errno;
+	bool does;
+
+	sr_lock(&st->rx_lock);
+	does = st->anchor >= 0 && (is_bound_elsewhere(st->anchor) ||
+				   option_of(st->anchor, SOL_SOCKET, SO_MARK));
+	sr_unlock(&st->rx_lock);
+	errno = err;
+	return does;
+}
+
+/* ---- what a socket has ---- */
+
+static bool is_device(const struct promise *p)
+{
+	return p->level == SOL_SOCKET &&
+	       (p->name == SO_BINDTODEVICE || p->name == SO_BINDTOIFINDEX);
+}
+
 static bool is_kept(int fd, const struct promise *p)
 {
 	char val[256] = "";
 	socklen_t len = sizeof(val);
 	int twice;
 
+	if (is_device(p))
+		return is_bound_elsewhere(fd);
 	if (sr_sys_getsockopt(fd, p->level, p->name, val, &len) < 0)
 		return false;	/* not of this family, or of this kernel */
 	if (p->form == SIZE) {

@@ -274,6 +274,9 @@ static bool ask_next(struct sr_stream *st)
 		why = unlikely(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE && !sr_prove_can(st, ops))
 			why = SR_REASON_NO_LIBSODIUM;
+		if (why == SR_REASON_NONE && ops == &sr_rendezvous_verbs &&
+		    sr_promise_leads_away(st))
+			why = SR_REASON_OPTION;
 		if (why != SR_REASON_NONE) {
 			first_outcome(st, why);
 			continue;

@@ -126,6 +126,9 @@ void sr_promise_foreign(struct sr_stream *st);
 /* A link is asked for, or made: does the socket have such an option?  Then the stream is
  * barred. */
 bool sr_promise_bars(struct sr_stream *st);
+/* For a link over RDMA: may the kernel send the stream another way than by the device of its
+ * address?  Also by what no call of the program's has set: a VRF, a BPF program of its cgroup. */
+bool sr_promise_leads_away(struct sr_stream *st);
 
 /* ---- tclass.c: the traffic class of links over RDMA ---- */
 /* Is the option about it?  Then the program has set it.  Any thread. */

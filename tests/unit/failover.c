@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/ip.h>
 #include <poll.h>
 #include <pthread.h>
@@ -519,6 +520,71 @@ static void classes(const struct fault *f)
 	sr_close(l);
 }
 
+/* ---- the way that the kernel sends a stream ---- */
+
+static bool refused_for_its_way(struct pair *p)
+{
+	CHECK(plain(p));
+	return reason_of(p, ASKER) == SR_REASON_OPTION;
+}
+
+/* Set by the kernel's call, as a BPF program of a cgroup does, of which the library hears
+ * nothing.  False: it may not be set. */
+static bool set_unheard(struct pair *p, int end, int name, int v)
+{
+	return !setsockopt(p->fd[end], SOL_SOCKET, name, &v, sizeof(v));
+}
+
+/* A stream whose socket is bound to the device of its address has a link; one that may be sent
+ * another way, by another device or by its mark, has none. */
+static void ways(const struct fault *f)
+{
+	int l, lo = (int)if_nametoindex("lo");
+	struct sockaddr_in a;
+
+	(void)f;
+	fake_plug(iwarp);
+	l = listener(&a);
+	connect_pair(pairs, l, &a, 0);
+	CHECK(!sr_setsockopt(pairs->fd[ASKER], SOL_SOCKET, SO_BINDTODEVICE, "lo", 3));
+	CHECK(set_unheard(pairs, ANSWERER, SO_BINDTOIFINDEX, lo));
+	printf(" %u", talk_until(pairs, linked));
+	close_pair(pairs);
+	for (int end = ASKER; end <= ANSWERER; end++) {
+		connect_pair(pairs, l, &a, 0);
+		if (set_unheard(pairs, end, SO_MARK, 5))
+			printf(" %u", talk_until(pairs, refused_for_its_way));
+		close_pair(pairs);
+	}
+	printf("\n");
+	sr_close(l);
+}
+
+/* What of sr_promise_leads_away() needs no traffic: all other interfaces. */
+static void other_devices(const struct fault *f)
+{
+	struct if_nameindex *all = if_nameindex(), *i;
+	struct sr_stream *st;
+	struct sockaddr_in a;
+	int l;
+
+	(void)f;
+	fake_plug(iwarp);
+	l = listener(&a);
+	for (i = all; i && i->if_index; i++) {
+		connect_pair(pairs, l, &a, 0);
+		st = sr_fdtab_get(pairs->fd[ASKER]);
+		CHECK(set_unheard(pairs, ASKER, SO_BINDTOIFINDEX, (int)i->if_index));
+		CHECK_EQ(sr_promise_leads_away(st), strcmp(i->if_name, "lo") != 0);
+		sr_stream_put(st);
+		CHECK(!sr_close(pairs->fd[0]) && !sr_close(pairs->fd[1]));
+		printf(" %s", i->if_name);
+	}
+	printf("\n");
+	if_freenameindex(all);
+	sr_close(l);
+}
+
 static const struct fault faults[] = {
 	{"port-error", fail_over, port_error, true},
 	{"queue-error", fail_over, queue_error, true},
@@ -532,6 +598,8 @@ static const struct fault faults[] = {
 	{"classes", classes, fake_flush, true},
 	{"unheard", unheard, fake_flush, true},
 	{"narrow", narrow, fake_flush, true},
+	{"ways", ways, fake_flush, true},
+	{"other-devices", other_devices, fake_flush, true},
 };
 
 static int run_case(void *arg)
