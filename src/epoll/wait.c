@@ -47,6 +47,7 @@
 
 #define ASK 16			/* calls that may go by, or looks of one that spins */
 #define SLOW 8			/* calls behind one that was late */
+#define NAP_NS 1000000		/* between two looks at what is another process's */
 
 /* A call. */
 struct wait {
@@ -224,6 +225,17 @@ static inline int sift(struct sr_epoll *set, int epfd, struct epoll_event *ev, i
 	return n;
 }
 
+/* All that the set, which is shared, has told of is another process's.  If that process has it
+ * nested, the flag stays readable until the streams are back on TCP, which takes as long as
+ * their peers stand still.  So the kernel, asked again at once, would tell the same.  Returns 0
+ * or -errno.  A cancellation point. */
+static int nap_for_others(const struct wait *w)
+{
+	const struct timespec t = { .tv_nsec = NAP_NS };
+
+	return sr_real.ppoll(NULL, 0, &t, w->mask) < 0 && w->ms ? -errno : 0;
+}
+
 /* The program's events, or -errno.  A cancellation point.  before: as in resolve(). */
 static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int max,
 		      bool sleep)
@@ -231,6 +243,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	struct sr_epoll *set = w->set;
 	uint64_t begun;
 	int r;
+	bool told;
 
 	if (sr_epoll_is_shared(set))
 		sr_epoll_use_inherited(set);
@@ -241,9 +254,10 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
 	add_timeout(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
+	told = r > 0;
 	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
 	sr_cancel_asks = NULL;
-	return r;
+	return told && !r && sr_epoll_is_shared(set) ? nap_for_others(w) : r;
 }
 
 /* ---- a wait ---- */

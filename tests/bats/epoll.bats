@@ -167,6 +167,10 @@ teardown() { stop_all; }
 	compare epoll_nest shared -w mixed -r 'epoll|peer-dropped'
 }
 
+@test "a child waits in a set in a set, and the peer stands still: it does not spin" {
+	compare epoll_nest stopped -w mixed -r 'epoll|peer-dropped|fork|not-asked|short'
+}
+
 @test "threads wait for a set, and for one that has it" {
 	compare epoll_nest crowd -n 3
 }

@@ -5,6 +5,7 @@
  */
 #include "epoll.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
@@ -440,6 +441,62 @@ static void shared_server(int lfd)
 	close(fd);
 }
 
+/* How many writes this process has made; 0 where the kernel does not count them. */
+static unsigned long writes(void)
+{
+	unsigned long n = 0;
+	FILE *f = fopen("/proc/self/io", "re");
+	char line[64];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "syscw: %lu", &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void stop_peer(pid_t pid)
+{
+	uint64_t end = 0;
+
+	kill(pid, SIGSTOP);
+	while (thread_state(pid, pid) != 'T')
+		if (!patient(&end))
+			die("stop_peer");
+}
+
+/* The set has a message, and so has its child, which waits until the peer goes on: that must
+ * answer before the stream is the child's, too.  Each look of the child at what is its parent's
+ * makes a write. */
+static void stopped_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set();
+	pid_t peer = peer_pid(), pid;
+	unsigned long before;
+
+	outer_set(inner, EPOLLIN);
+	add(inner, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("parent", inner, 20000);
+	stop_peer(peer);
+	pid = split();
+	if (pid == 0) {
+		before = writes();
+		say_wait("child", inner, 20000);
+		before = writes() - before;
+		say("looks: %lu", before < 3000 ? 0 : before);
+		fflush(stdout);
+		_exit(0);
+	}
+	nap(500);
+	kill(peer, SIGCONT);
+	reap(pid);
+	say_wait("parent", inner, 20000);
+	swallow(fd);
+	close(fd);
+}
+
 /* ---- threads ---- */
 
 enum { STREAMS = 3, THREADS = 3, TURNS = 400 };
@@ -539,6 +596,7 @@ const struct tcp_case cases[] = {
 	{"numbers", numbers_server, obey_client},
 	{"room", room_server, room_client},
 	{"shared", shared_server, obey_client},
+	{"stopped", stopped_server, obey_client},
 	{"crowd", crowd_server, crowd_client},
 	{0},
 };
