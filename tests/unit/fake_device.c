@@ -5,6 +5,7 @@
  */
 #include "fake_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -52,13 +53,20 @@ bool fake_is_iwarp(const struct qp *q)
 	return ((const struct device *)q->v.context)->iwarp;
 }
 
-static bool may_access(struct qp *q, uint32_t key, const void *at, uint32_t len,
-		       int access)
+static struct mr *region(uint32_t key)
 {
 	struct mr *m;
 
 	for (m = fake_mrs; m && m->v.lkey != key; m = m->next)
 		;
+	return m;
+}
+
+static bool may_access(struct qp *q, uint32_t key, const void *at, uint32_t len,
+		       int access)
+{
+	struct mr *m = region(key);
+
 	return m && m->v.pd == q->v.pd && (m->access & access) == access &&
 	       (uintptr_t)at >= (uintptr_t)m->v.addr &&
 	       (uintptr_t)at + len <= (uintptr_t)m->v.addr + m->v.length;
@@ -94,11 +102,43 @@ static void complete_send(struct qp *q, enum ibv_wc_status status)
 		push(q->v.send_cq, &e, fake_is_iwarp(q) && s->solicited);
 }
 
+/* Relaxed ordering: what was written arrives by the next completion of a receive, which shows
+ * all, and in any order: here the last first. */
+static void place(struct qp *q, const struct send *s)
+{
+	struct held *h = &q->held[q->n_held];
+
+	if (!(region(s->rkey)->access & RELAXED)) {
+		memcpy((void *)(uintptr_t)s->remote_addr, s->from, s->len);
+		return;
+	}
+	if (q->n_held == FAKE_HELD)
+		fake_broke("too much is written of which nobody is told");
+	*h = (struct held){ (uint8_t *)(uintptr_t)s->remote_addr, malloc(s->len), s->len };
+	if (!h->bytes)
+		fake_broke("no memory");
+	memcpy(h->bytes, s->from, s->len);
+	q->n_held++;
+}
+
+void fake_place_held(struct qp *q, bool is_there)
+{
+	struct held *h;
+
+	while (q->n_held) {
+		h = &q->held[--q->n_held];
+		if (is_there)
+			memcpy(h->to, h->bytes, h->len);
+		free(h->bytes);
+	}
+}
+
 static void complete_recv(struct qp *q, enum ibv_wc_status status,
 			  const struct send *s)
 {
 	struct cqe e = {.wc.status = status, .wc.qp_num = q->v.qp_num};
 
+	fake_place_held(q, status == IBV_WC_SUCCESS);
 	e.wc.wr_id = q->recvs[q->recv_head++ % q->recv_cap].wr_id;
 	e.wc.opcode = IBV_WC_RECV;
 	if (s && s->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
@@ -164,7 +204,10 @@ static int execute(struct qp *q, struct qp *p, struct send *s)
 		fake_flush_qp(p);
 		return IBV_WC_REM_ACCESS_ERR;
 	}
-	memcpy(to, s->from, s->len);
+	if (s->opcode == IBV_WR_SEND)
+		memcpy(to, s->from, s->len);
+	else
+		place(p, s);
 	if (takes)
 		complete_recv(p, IBV_WC_SUCCESS, s);
 	return IBV_WC_SUCCESS;

@@ -22,6 +22,8 @@ struct device {
 	struct device *next;
 };
 
+enum { FAKE_HELD = 64, RELAXED = IBV_ACCESS_RELAXED_ORDERING };
+
 struct mr {
 	struct ibv_mr v;
 	int access;
@@ -74,6 +76,11 @@ struct qp {
 	uint32_t posted, executed, completed, freed, recv_head, recv_tail;
 	struct send *sends;
 	struct recv *recvs;
+	struct held {		/* written to it, and not in its memory yet */
+		uint8_t *to, *bytes;
+		uint32_t len;
+	} held[FAKE_HELD];
+	unsigned n_held;
 	struct id *id;
 	struct qp *next;
 };
@@ -111,6 +118,7 @@ _Noreturn void
 fake_broke(const char *rule);	  /* the caller did something wrong */
 void fake_may_begin(void); /* something is made for the first time, perhaps */
 bool fake_is_iwarp(const struct qp *q);
+void fake_place_held(struct qp *q, bool is_there);
 void fake_flush_qp(struct qp *q); /* to the error state: all comes back */
 /* About q, or its completion queue, or (NULL) the port of that number. */
 void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q, int port);

@@ -347,6 +347,9 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 {
 	struct mr *m;
 
+	if (access & ~(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | RELAXED))
+		fake_broke("access that is not asked for by anybody");
+
 	take_time("v_reg_mr");
 	LOCKED;
 	if (fake_fails("v_reg_mr") || gone(pd->context) || !pin(len, false))
@@ -360,6 +363,17 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 	m->access = access;
 	ADD(fake_mrs, m);
 	return &m->v;
+}
+
+/* A kernel of before 5.6 takes no optional flags, and the library leaves them out. */
+static struct ibv_mr *fake_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+					unsigned access)
+{
+	if (iova != (uintptr_t)addr)
+		fake_broke("another address for the peer");
+	if (fake_profile()->old_kernel)
+		access &= ~RELAXED;
+	return fake_reg_mr(pd, addr, len, (int)access);
 }
 
 static int fake_dereg_mr(struct ibv_mr *mr)
@@ -696,6 +710,7 @@ static int fake_destroy_qp(struct ibv_qp *qp)
 			d->async[i].element.qp = NULL;
 	((struct cq *)q->v.send_cq)->users--;
 	((struct cq *)q->v.recv_cq)->users--;
+	fake_place_held(q, false);
 	free(q->sends);
 	free(q->recvs);
 	q->id->queue = NULL;
@@ -776,6 +791,7 @@ struct sr_verbs_lib sr_vlib = {
 	.v_alloc_pd = fake_alloc_pd,
 	.v_dealloc_pd = fake_dealloc_pd,
 	.v_reg_mr = fake_reg_mr,
+	.v_reg_mr_iova2 = fake_reg_mr_iova2,
 	.v_dereg_mr = fake_dereg_mr,
 	.v_create_comp_channel = fake_create_channel,
 	.v_destroy_comp_channel = fake_destroy_channel,

@@ -16,7 +16,11 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include <sys/stat.h>
+
+#include "base/pages.h"
 #include "check.h"
+#include "fake_impl.h"
 
 enum { HANG_S = 40, BYTES = 400 << 10, STRUCK = 0, NOT_STRUCK = 3, NUMBERS = 17000 };
 
@@ -923,6 +927,105 @@ static int vectors_case(unsigned a, unsigned b)
 	return STRUCK;
 }
 
+/* ---- where the memory is ---- */
+
+/* How the kernel treats the pages at that address: a word of VmFlags in smaps. */
+static bool has_flag(const void *at, const char *flag)
+{
+	FILE *maps = fopen("/proc/self/smaps", "re");
+	unsigned long from, to;
+	bool here = false, has = false;
+	char line[512];
+
+	CHECK(maps);
+	while (!has && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			here = from <= (uintptr_t)at && (uintptr_t)at < to;
+		has = here && !strncmp(line, "VmFlags:", 8) && strstr(line, flag);
+	}
+	fclose(maps);
+	return has;
+}
+
+static int access_of(const struct sr_vring *r)
+{
+	return ((struct mr *)r->mr)->access;
+}
+
+/* Receive rings alone are written in any order.  Large ones lie in huge pages, if there are
+ * any, and small ones do not. */
+static int memory_case(unsigned kb, unsigned huge)
+{
+	const bool relaxed = !fake_profile()->old_kernel;
+	struct sr_vlink *l;
+	struct end *e;
+
+	sr_conf.policy.ring_first = kb << 10;
+	sr_conf.policy.ring_max = kb << 10;
+	begin_case();
+	try_listen();
+	e = open_end(ECHO << 8 | 2);
+	l = sr_vlink(e->link);
+	CHECK_EQ(!!(access_of(&l->rx.ring[0]) & IBV_ACCESS_RELAXED_ORDERING), relaxed);
+	CHECK(!((access_of(&l->tx.ring) | access_of(&l->ctl)) & IBV_ACCESS_RELAXED_ORDERING));
+	CHECK_EQ(!has_flag(l->rx.ring[0].buf, " hg"), !huge);
+	CHECK_EQ(!has_flag(l->tx.ring.buf, " hg"), !huge);
+	CHECK(has_flag(l->rx.ring[0].buf, " dc"));	/* not for children of fork */
+	if (huge)
+		CHECK(!((uintptr_t)l->rx.ring[0].buf % (2 << 20)));
+	both_ways(e, 3 * kb << 10, 1);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+/* The kernel's word for a device that is near one node.  Where it has but one node, none is
+ * asked for. */
+static int node_case(unsigned a, unsigned b)
+{
+	enum { NODE_OF_ADDRESS = 2 };	/* MPOL_F_ADDR of linux/mempolicy.h */
+	char dir[] = "/tmp/node.XXXXXX", path[64];
+	const size_t size = 65536;
+	int policy = -1;
+	FILE *file;
+	void *mem;
+
+	(void)a, (void)b;
+	CHECK(mkdtemp(dir));
+	CHECK_EQ(sr_vmem_node(dir), -1);
+	snprintf(path, sizeof(path), "%s/device", dir);
+	CHECK(!mkdir(path, 0700));
+	snprintf(path, sizeof(path), "%s/device/numa_node", dir);
+	for (int node = -1; node < 2; node++) {
+		file = fopen(path, "we");
+		CHECK(file && fprintf(file, "%d\n", node) > 0);
+		fclose(file);
+		CHECK_EQ(sr_vmem_node(dir), node);
+	}
+	CHECK(!unlink(path));
+	snprintf(path, sizeof(path), "%s/device", dir);
+	CHECK(!rmdir(path) && !rmdir(dir));
+
+	mem = sr_pages_get(size);
+	sr_vmem_place(mem, size, 0);
+	if (syscall(SYS_get_mempolicy, &policy, NULL, 0, mem, NODE_OF_ADDRESS))
+		say("no get_mempolicy: %s\n", strerror(errno));
+	else
+		CHECK_EQ(policy, 1);	/* MPOL_PREFERRED */
+	sr_pages_put(mem, size);
+	return STRUCK;
+}
+
+static void test_memory(void)
+{
+	run_case(memory_case, 1 << 10, false);
+	if (!access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
+		run_case(memory_case, 2 << 10, true);
+		run_case(memory_case, 4 << 10, true);
+	}
+	run_case(node_case, 0, 0);
+}
+
 static void test_vectors(void)
 {
 	run_case(vectors_case, 0, 0);
@@ -1385,6 +1488,7 @@ static const struct test tests[] = {
 	{"numbers", test_numbers, false},    {"batch", test_batch, false},
 	{"lost", test_lost, false},	     {"mute", test_mute, false},
 	{"neighbour", test_neighbour, false},
+	{"memory", test_memory, false},
 	{"unwatched", test_unwatched, false}, {"vectors", test_vectors, false},
 	{"small", test_small, false},	     {"turns", test_turns, false},
 	{"late", test_late, false},	     {"slow", test_slow, false},

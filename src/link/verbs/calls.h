@@ -57,6 +57,11 @@ void sr_vring_free(struct sr_vring *r);
  * may: the rest is for the first rings of links to come.  any */
 bool sr_vring_may_grow(size_t size);
 void sr_vring_forget(void);	/* in the child of fork */
+/* The NUMA node of the device whose directory in sysfs this is; -1: none is known.  loop */
+int sr_vmem_node(const char *ibdev_path);
+bool sr_vmem_has_nodes(void);	/* more than one */
+/* The memory's pages, of which there are none yet, are to be of that node. */
+void sr_vmem_place(void *mem, size_t size, int node);
 /* Its region goes, its memory stays.  loop, and job */
 void sr_vring_close(struct sr_vring *r);
 /* The reason, if the kernel would not make something of a device. */

@@ -169,6 +169,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->ctx = ctx;
 	dev->name = ctx->device->name;
 	dev->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
+	dev->node = sr_vmem_has_nodes() ? sr_vmem_node(ctx->device->ibdev_path) : -1;
 	dev->vector = (unsigned)sched_getcpu();	/* processes begin with different ones */
 	dev->spent = sr_fd_own(sr_sys_eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (dev->spent < 0 || !is_usable(dev))

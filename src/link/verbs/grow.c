@@ -104,8 +104,7 @@ static void offer(struct sr_vlink *l, size_t size)
 	/* Others may have grown since want(); only the loop makes rings. */
 	if (size > size_now(l) && !sr_vring_may_grow(size))
 		return;
-	reason = sr_vring_make(l, r, size,
-			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	reason = sr_vring_make(l, r, size, SR_V_RX_ACCESS);
 	sr_debug("verbs: link %x: receive ring of %zu bytes: %s", l->link.link_no,
 		 size, reason ? reason : "offered");
 	if (reason)

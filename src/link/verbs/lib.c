@@ -191,6 +191,7 @@ static int load(void)
 	}
 	SR_VERBS_CALLS(RESOLVE)
 	sr_vlib.v_is_fork_initialized = look_up(lib_v, "ibv_is_fork_initialized");
+	sr_vlib.v_reg_mr_iova2 = look_up(lib_v, "ibv_reg_mr_iova2");
 	return 0;
 }
 

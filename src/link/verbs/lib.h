@@ -46,6 +46,8 @@
 struct sr_verbs_lib {
 	SR_VERBS_CALLS(SR_VERBS_FIELD)
 	int (*v_is_fork_initialized)(void);	/* NULL before rdma-core 35 */
+	/* NULL before rdma-core 28.  It leaves out flags that the kernel does not know. */
+	__typeof__(ibv_reg_mr_iova2) *v_reg_mr_iova2;
 };
 #undef SR_VERBS_FIELD
 extern struct sr_verbs_lib sr_vlib;

@@ -65,7 +65,7 @@ static const char *make_memory(struct sr_vlink *l)
 		size_t size;
 		int access;
 	} all[] = {
-		{ &l->rx.ring[0], l->policy->ring_first, local | IBV_ACCESS_REMOTE_WRITE },
+		{ &l->rx.ring[0], l->policy->ring_first, SR_V_RX_ACCESS },
 		{ &l->tx.ring, l->policy->ring_first, local },
 		{ &l->ctl, CTL_BYTES, local },
 	};

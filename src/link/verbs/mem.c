@@ -11,15 +11,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/mempolicy.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "base/conf.h"
+#include "base/log.h"
 #include "base/pages.h"
 
 #define FIRST_USER_NAMESPACE 0xEFFFFFFDu /* PROC_USER_INIT_INO of linux/proc_ns.h */
+
+enum {
+	HUGE_PAGE = 2 << 20,	/* of x86-64, and of arm64 with pages of 4 kB */
+	NODES_MOST = 1024,	/* MAX_NUMNODES of the kernel */
+	WORD_BITS = 8 * sizeof(long),
+};
 
 static _Atomic size_t locked_memory;	/* of all rings, and of the queues */
 static _Atomic size_t grow_limit;	/* constant once there is a link */
@@ -76,6 +85,88 @@ void sr_vring_forget(void)
 	atomic_store(&grow_limit, 0);
 }
 
+/* ---- where the memory is ---- */
+
+/* The first number in a file of sysfs; -1: there is none. */
+static int number_in(const char *path, char *text, size_t size)
+{
+	int fd = sr_now_open(path, O_RDONLY | O_CLOEXEC, 0), number = 0;
+	ssize_t n = fd < 0 ? -1 : sr_now_read(fd, text, size - 1);
+
+	if (fd >= 0)
+		sr_now_close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	if (*text < '0' || *text > '9')
+		return -1;
+	for (; *text >= '0' && *text <= '9' && number < NODES_MOST; text++)
+		number = number * 10 + (*text - '0');
+	return number;
+}
+
+int sr_vmem_node(const char *ibdev_path)
+{
+	char path[sizeof(((struct ibv_device *)0)->ibdev_path) + sizeof("/device/numa_node")];
+	char text[16];
+	int node;
+
+	sr_format(path, sizeof(path), "%s/device/numa_node", ibdev_path);
+	node = number_in(path, text, sizeof(text));
+	return node < NODES_MOST ? node : -1;
+}
+
+bool sr_vmem_has_nodes(void)
+{
+	char text[16];
+
+	/* "0" where there is one; "0-1" or "0,2" where there are more */
+	return number_in("/sys/devices/system/node/online", text, sizeof(text)) >= 0 &&
+	       text[strspn(text, "0123456789")] > '\n';
+}
+
+void sr_vmem_place(void *mem, size_t size, int node)
+{
+	unsigned long mask[NODES_MOST / WORD_BITS] = { 0 };
+
+	mask[node / WORD_BITS] = 1ul << node % WORD_BITS;
+	/* Another node serves where this one has no memory left.  (One bit more than there are:
+	 * the kernel takes one off.) */
+	SR_SYS(SYS_mbind, mem, size, MPOL_PREFERRED, mask, NODES_MOST + 1, 0);
+}
+
+/* A large ring lies in huge pages, if the kernel has any: fewer entries of the device's
+ * translation table.  Not of those that the administrator has set aside (MAP_HUGETLB), as these
+ * are for somebody. */
+static void *ring_pages(size_t size)
+{
+	uint8_t *mem, *at;
+	size_t before;
+
+	if (size < HUGE_PAGE)
+		return sr_pages_get(size);
+	mem = sr_pages_get(size + HUGE_PAGE);
+	if (!mem)
+		return NULL;
+	before = -(uintptr_t)mem % HUGE_PAGE;
+	at = mem + before;
+	if (before)
+		sr_pages_put(mem, before);
+	sr_pages_put(at + size, HUGE_PAGE - before);
+	sr_sys_madvise(at, size, MADV_HUGEPAGE);
+	return at;
+}
+
+static struct ibv_mr *ring_register(struct sr_vlink *l, void *mem, size_t size, int access)
+{
+	struct ibv_mr *mr;
+
+	if ((access & IBV_ACCESS_RELAXED_ORDERING) && sr_vlib.v_reg_mr_iova2) {
+		mr = sr_vlib.v_reg_mr_iova2(l->pd, mem, size, (uintptr_t)mem, access);
+		if (mr || (errno != EINVAL && errno != EOPNOTSUPP))
+			return mr;
+	}
+	return sr_vlib.v_reg_mr(l->pd, mem, size, access & ~IBV_ACCESS_RELAXED_ORDERING);
+}
+
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
 {
 	const char *reason;
@@ -85,14 +176,16 @@ const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, i
 		atomic_store(&grow_limit, lockable() / 2);
 	if (!sr_memory_take(size))
 		return "memory";
-	mem = sr_pages_get(size);
+	mem = ring_pages(size);
 	if (!mem) {
 		sr_memory_give(size);
 		return "memory";
 	}
 	/* A child's copy-on-write would give the parent other pages than the device has. */
 	sr_sys_madvise(mem, size, MADV_DONTFORK);
-	r->mr = sr_vlib.v_reg_mr(l->pd, mem, size, access);
+	if (l->dev->node >= 0)
+		sr_vmem_place(mem, size, l->dev->node);
+	r->mr = ring_register(l, mem, size, access);
 	if (!r->mr) {
 		reason = sr_vmem_refusal(errno);
 		sr_pages_put(mem, size);

@@ -38,6 +38,18 @@ enum {
 	SR_V_SLOTS_MIN = 16,	/* of the peer; also before its hello */
 	SR_V_PEND = 16,		/* messages waiting for their turn */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
+	/*
+	 * Of receive rings.  With relaxed ordering RDMA WRITEs may reach memory in any order, and
+	 * two that overlap leave anything; but "a completion still ensures that all data is
+	 * visible, including data from prior transfers" (ibv_reg_mr(3)).  We bear that, because
+	 * the program reads of a ring only what the completion of a receive has announced, of the
+	 * WRITE's own immediate or of a SEND behind it; and because no place is written again
+	 * before such a completion: the peer writes there when our program has taken the bytes,
+	 * and the first time behind the ACKSW, which we send when SWITCH, behind the write
+	 * that tries the path (tx.c), has completed.
+	 */
+	SR_V_RX_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			 IBV_ACCESS_RELAXED_ORDERING,
 };
 
 /* ---- devices ---- */
@@ -50,6 +62,7 @@ struct sr_vdev {
 	struct sr_vlink *links;
 	const char *name;
 	bool iwarp;
+	int node;		/* its NUMA node, if there are others; else -1 */
 	unsigned jobs;		/* that make or destroy something of it */
 	bool gone;		/* and is given up when these are done */
 	/* The thread of jobs': */
