@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* flags.h - sr_stream.flags: what is known of a stream, or of a listener. */
+/* flags.h - sr_stream.flags: what is known of a stream. */
 #ifndef SR_ENGINE_FLAGS_H
 #define SR_ENGINE_FLAGS_H
 
@@ -7,7 +7,7 @@
 #define SR_ST_FLAGS(F)                                                  \
 	F(CONNECT) /* our process connected: we ask for links */        \
 	F(ACCEPT) /* our process accepted: we answer */                 \
-	F(LISTEN) /* it is a listener */                                \
+	F(LISTEN) /* it is a listener's socket (listener.h) */          \
 	F(USED) /* the program sent, received or waited on it */        \
 	F(BARRED) /* never gets a link again */                         \
 	F(NAMED) /* local and peer addresses are known */               \
@@ -25,9 +25,6 @@
 	F(OVER) /* its listener counts it no more */                    \
 	F(SHARED) /* a process that we do not count may hold it */      \
 	F(ANSWERED) /* ACCEPT: its process answers for it, or will */   \
-	F(WORTH) /* LISTEN: one of its streams is worth a link */       \
-	F(NO_RENDEZVOUS) /* LISTEN: it has no rendezvous */             \
-	F(OPENED) /* LISTEN: who answers has been settled */            \
 	F(HALF) /* the program has ended its direction */               \
 	F(PEER_END) /* the peer's end arrived on a link */              \
 	F(HEIR) /* the parent process made it */                        \

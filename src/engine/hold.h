@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * hold.h - policy wait holds a program's first send while the process at the other end is
- * about to take the stream.  This is what the two ends know of that: the asker what it was
- * told, the answerer what the threads of its program do with a listener.  Atomic words, no
- * locks.
+ * about to take the stream.  This is what a stream that asks was told.  (What the answerer
+ * knows is in listener.h.)  Atomic words, no locks.
  */
 #ifndef SR_ENGINE_HOLD_H
 #define SR_ENGINE_HOLD_H
@@ -19,14 +18,10 @@ struct sr_indexed {
 };
 
 struct sr_hold_state {
-	/* of a stream that asks */
 	atomic_int first;	/* enum sr_first */
 	_Atomic uint64_t sent_ns; /* ns: when it became SR_FIRST_SENT */
 	uintptr_t held;		/* the thread whose send waits, or 0; and index.c's list of such */
 	struct sr_indexed node;
-	/* of a listener */
-	_Atomic uintptr_t acceptor; /* the thread that has used it last, or 0 */
-	atomic_int awaiting;	/* threads that are in accept(2), poll(2) or select(2) for it */
 };
 
 /* A number for the calling thread, which no other thread has while it lives. */

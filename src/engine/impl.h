@@ -117,6 +117,35 @@ static inline bool sr_is_shared(struct sr_stream *st)
 	       (slot && atomic_load(&slot->owners) > 1);
 }
 
+/* ---- listeners ---- */
+
+/* Of any socket; it says nothing unless the socket has, or is about to get, SR_ST_LISTEN. */
+static inline struct sr_listener *sr_listener_of(struct sr_stream *socket)
+{
+	return &socket->rare->listener;
+}
+
+static inline bool sr_listener_has(struct sr_listener *l, unsigned flag)
+{
+	return atomic_load(&l->flags) & flag;
+}
+
+static inline unsigned sr_listener_set(struct sr_listener *l, unsigned flag)
+{
+	return atomic_fetch_or(&l->flags, flag);
+}
+
+static inline void sr_listener_clear(struct sr_listener *l, unsigned flags)
+{
+	atomic_fetch_and(&l->flags, ~flags);
+}
+
+static inline const struct sockaddr *sr_listener_addr(struct sr_listener *l)
+{
+	return (const struct sockaddr *)&l->socket->rare->local;
+}
+
+
 /* Does the stream still wait for its link, as policy wait has it?  Not after a send that was
  * held and got no link: from then on the stream goes on as under policy eager. */
 static inline bool sr_waits(struct sr_stream *st)

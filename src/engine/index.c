@@ -61,9 +61,9 @@ void sr_index_accepted(struct sr_stream *st)
 	move_to(&newcomers, st);
 }
 
-void sr_index_listens(struct sr_stream *st)
+void sr_index_listens(struct sr_listener *l)
 {
-	move_to(&listeners, st);
+	move_to(&listeners, l->socket);
 }
 
 void sr_index_drop(struct sr_stream *st)
@@ -165,12 +165,12 @@ static struct sr_stream *next_listener(struct sr_stream *last)
 	return st;
 }
 
-void sr_index_each_listener(void (*fn)(struct sr_stream *st, void *arg), void *arg)
+void sr_index_each_listener(void (*fn)(struct sr_listener *l, void *arg), void *arg)
 {
 	struct sr_stream *st = NULL;
 
 	while ((st = next_listener(st)))
-		fn(st, arg);
+		fn(sr_listener_of(st), arg);
 }
 
 /* ---- threads that are held ---- */

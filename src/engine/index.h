@@ -12,11 +12,12 @@
 
 #include "pure/wire.h"
 
+struct sr_listener;
 struct sr_stream;
 
 /* A stream is in one of these two at most, until its last reference goes. */
 void sr_index_accepted(struct sr_stream *st);
-void sr_index_listens(struct sr_stream *st);
+void sr_index_listens(struct sr_listener *l);
 
 /* The stream of that name which the process has accepted and not closed, with a reference;
  * or NULL, also if there is no memory.  Takes rx_lock of streams that have no name yet. */
@@ -24,7 +25,7 @@ struct sr_stream *sr_index_find(const struct sr_name *name);
 
 /* Calls fn for every listener whose rendezvous has been open; fn does not own the reference
  * that it gets. */
-void sr_index_each_listener(void (*fn)(struct sr_stream *st, void *arg), void *arg);
+void sr_index_each_listener(void (*fn)(struct sr_listener *l, void *arg), void *arg);
 
 /* thread: sr_hold_thread() of the one whose send waits for this stream's link; 0: none does. */
 void sr_index_hold(struct sr_stream *st, uintptr_t thread);

@@ -147,15 +147,24 @@ static void forget_attempts(struct sr_stream *st)
 	st->up.state = SR_ASK_IDLE;
 	st->up.asks = 0;
 	st->up.next_ask_ns = st->up.asked_ns = 0;
-	st->up.listener[0] = st->up.listener[1] = NULL;
 	st->out.next = NULL;
 	st->out.on_send = false;
 	st->want_tcp = st->exiting = false;
 	atomic_flag_clear(&st->history_busy);
-	st->up.keeper = NULL;
-	st->up.claims = 0;
 	st->up.claimed = false;
-	sr_st_clear(st, SR_ST_WAITED | SR_ST_ANSWERED | SR_ST_OPENED | SR_ST_WORTH);
+	sr_st_clear(st, SR_ST_WAITED | SR_ST_ANSWERED);
+}
+
+/* The streams that it has accepted, and that it can have no link, are inherited.  (Of a data
+ * stream nothing is written: these pages are the parent's, too.) */
+static void forget_listener(struct sr_listener *l)
+{
+	const unsigned kept = SR_LISTENER_UNAVAILABLE;
+
+	if (!(atomic_load(&l->flags) & ~kept) && !l->keeper && !l->claims && !l->awaiting)
+		return;
+	*l = (struct sr_listener){ .socket = l->socket, .flags = l->flags & kept,
+				   .children = l->children, .acceptor = l->acceptor };
 }
 
 /* A call in flight is a thread's of the parent. */
@@ -172,6 +181,7 @@ void sr_owners_inherit(struct sr_stream *st)
 	if (!st->owned.slot && !sr_is_retired(st)) /* another thread was opening it, uncounted */
 		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	forget_attempts(st);
+	forget_listener(sr_listener_of(st));
 	settle_gate(&st->in.gate);
 	settle_gate(&st->out.gate);
 	if (!guest || sr_is_retired(st)) {

@@ -13,12 +13,12 @@
 #include "base/loop.h"
 #include "base/report.h"
 #include "base/spin.h"
+#include "engine/listener.h"
 #include "link/link.h"
 #include "link/rendezvous.h"
 #include "pure/history.h"
 #include "pure/switch.h"
 
-struct sr_keeper;
 struct sr_wait_node;
 struct sr_epoll_entry;
 
@@ -104,6 +104,7 @@ struct sr_waits {
 /* What few streams need, in pages apart from those of the rest (stream.c).  Not cleared
  * when the memory becomes another stream. */
 struct sr_rare {
+	struct sr_listener listener; /* next to `in', because stream_clear() writes both */
 	struct sr_history in, out; /* what went over TCP before a link (history.c) */
 	struct sr_history ahead; /* in, and what is unread (upgrade/prove.c) */
 	struct sockaddr_storage local, peer; /* with SR_ST_NAMED; local: LISTEN, too */
@@ -166,12 +167,8 @@ struct sr_attach {
 	uint8_t tclass;		/* of the link that is asked for, or in use; loop */
 	atomic_uint guesses;	/* of others, on all its links (upgrade/prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
-	void *listener[SR_KINDS]; /* rendezvous of each kind */
-	struct sr_keeper *keeper; /* LISTEN: upgrade/keeper.c */
-	atomic_int claims;	/* LISTEN: upgrade/claim.c: a descriptor + 1, or 0 */
-	atomic_bool claimed;	/* ACCEPT: likewise */
-	atomic_int children;	/* LISTEN: accepted streams still alive */
-	struct sr_stream *parent; /* ACCEPT: the listening stream */
+	atomic_bool claimed;	/* ACCEPT: upgrade/claim.c */
+	struct sr_listener *listener; /* ACCEPT: it counts the stream, which has a reference */
 };
 
 #endif

@@ -107,6 +107,7 @@ static void stream_clear(struct sr_stream *st)
 	atomic_store(&st->head.retired, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
+	st->rare->listener = (struct sr_listener){ .socket = st };
 	sr_history_begin(&st->rare->in);
 	sr_history_begin(&st->rare->out);
 	st->waits.lock = w;
@@ -179,32 +180,40 @@ struct sr_stream *sr_stream_ref(struct sr_stream *st)
  * of a thread that sleeps in a set.) */
 void sr_stream_over(struct sr_stream *st)
 {
-	struct sr_stream *parent = st->up.parent;
+	struct sr_listener *l = st->up.listener;
 
-	if (!parent || (sr_st_set(st, SR_ST_OVER) & SR_ST_OVER))
+	if (!l || (sr_st_set(st, SR_ST_OVER) & SR_ST_OVER))
 		return;
-	if (atomic_fetch_sub(&parent->up.children, 1) == 1 &&
-	    (sr_st_flags(parent) & SR_ST_CLOSING))
-		sr_stream_kick(parent);
+	if (atomic_fetch_sub(&l->children, 1) == 1 &&
+	    (sr_st_flags(l->socket) & SR_ST_CLOSING))
+		sr_stream_kick(l->socket);
 }
 
-static void leave_parent(struct sr_stream *st)
+static void leave_listener(struct sr_stream *st)
 {
-	struct sr_stream *parent = st->up.parent;
+	struct sr_listener *l = st->up.listener;
 
 	sr_stream_over(st);
-	st->up.parent = NULL;
-	sr_stream_put(parent);
+	st->up.listener = NULL;
+	sr_stream_put(l->socket);
+}
+
+/* The socket ends, and its listener with it. */
+static void listener_end(struct sr_listener *l)
+{
+	int line = atomic_load(&l->claims) - 1;
+
+	if (line >= 0)	/* nothing lies unread there */
+		sr_fd_close(line);
 }
 
 void sr_stream_put(struct sr_stream *st)
 {
 	sr_hold();
 	if (atomic_fetch_sub(&st->refs, 1) == 1) {
-		if (st->up.parent)
-			leave_parent(st);
-		if (atomic_load(&st->up.claims))	/* nothing lies unread there */
-			sr_fd_close(atomic_load(&st->up.claims) - 1);
+		if (st->up.listener)
+			leave_listener(st);
+		listener_end(sr_listener_of(st));
 		sr_stat_close(st);
 		sr_index_drop(st);
 		sr_lock(&pool_lock);
@@ -272,38 +281,40 @@ void sr_stream_policy(struct sr_stream *st, bool connects,
 
 /* The kernel's socket inherits its listener's options; so do our copies, and whether it
  * needs no histories. */
-static void inherit(struct sr_stream *st, struct sr_stream *listener)
+static void inherit(struct sr_stream *st, struct sr_stream *socket)
 {
-	unsigned options = sr_st_flags(listener) & (SR_ST_STAMPS | SR_ST_CORK | SR_ST_INQ |
-						    SR_ST_TX_HISTORY | SR_ST_RX_HISTORY);
+	unsigned options = sr_st_flags(socket) & (SR_ST_STAMPS | SR_ST_CORK | SR_ST_INQ |
+						  SR_ST_TX_HISTORY | SR_ST_RX_HISTORY);
 
 	if (options)
 		sr_st_set(st, options);
-	atomic_store(&st->up.promises, atomic_load(&listener->up.promises));
+	atomic_store(&st->up.promises, atomic_load(&socket->up.promises));
 }
 
-struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd)
+struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd)
 {
+	struct sr_listener *l = sr_listener_of(socket);
 	struct sr_stream *st = sr_stream_open(fd);
 
 	if (!st)
 		return NULL;
-	inherit(st, listener);
-	st->up.parent = sr_stream_ref(listener);
-	atomic_fetch_add(&listener->up.children, 1);
+	inherit(st, socket);
+	sr_stream_ref(socket);
+	st->up.listener = l;
+	atomic_fetch_add(&l->children, 1);
 	sr_st_set(st, SR_ST_ACCEPT);
 	sr_index_accepted(st);	/* now the service thread finds it: upgrade/answer.c */
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
 	sr_stream_policy(st, false, &st->rare->local);
 	/* A listener's epoll set says nothing of its streams. */
-	if ((sr_st_flags(listener) & SR_ST_BARRED) &&
-	    atomic_load(&listener->reason) != SR_REASON_EPOLL)
-		sr_stream_bar(st, atomic_load(&listener->reason));
-	if (sr_st_flags(listener) & SR_ST_ANSWERED)
+	if ((sr_st_flags(socket) & SR_ST_BARRED) &&
+	    atomic_load(&socket->reason) != SR_REASON_EPOLL)
+		sr_stream_bar(st, atomic_load(&socket->reason));
+	if (sr_listener_has(l, SR_LISTENER_ANSWERED))
 		sr_st_set(st, SR_ST_ANSWERED);
-	if (sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) {
-		sr_stream_reason(st, atomic_load(&listener->reason));
+	if (sr_listener_has(l, SR_LISTENER_UNAVAILABLE)) {
+		sr_stream_reason(st, atomic_load(&socket->reason));
 		atomic_store(&st->head.retired, true);
 	}
 	sr_stat_note(st);
@@ -460,7 +471,6 @@ static void inherit_one(struct sr_stream *st)
 	init_locks(st);
 	atomic_store(&st->waits.first, NULL);
 	sr_index_inherit(st);
-	st->hold.awaiting = 0;
 	st->loop.watching = false;
 	st->loop.watched = 0;
 	st->loop.timed = false;
@@ -484,8 +494,8 @@ struct sr_stream *sr_stream_inherit(void *entry)
 	st = (struct sr_stream *)((char *)entry - HEIR);
 	sr_lock(&heirs_lock);
 	if (is_inherited(st)) {
-		if (st->up.parent && is_inherited(st->up.parent))
-			inherit_one(st->up.parent);
+		if (st->up.listener && is_inherited(st->up.listener->socket))
+			inherit_one(st->up.listener->socket);
 		inherit_one(st);
 	}
 	sr_unlock(&heirs_lock);

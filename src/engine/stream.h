@@ -37,7 +37,7 @@ struct sr_stream *sr_stream_inherit(void *entry);
 struct sr_stream *sr_stream_open(int fd);
 
 /* The stream of fd, which came from accept on this listener.  NULL as above. */
-struct sr_stream *sr_stream_accepted(struct sr_stream *listener, int fd);
+struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd);
 
 /* No stream of the process gets a new link; existing links stay. */
 void sr_streams_bar(enum sr_reason reason);

@@ -379,7 +379,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 				 (ev->events & EPOLLEXCLUSIVE)))
 		sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 	if (adds && listens && set) {
-		atomic_store(&st->hold.acceptor, sr_hold_thread());
+		atomic_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
 		sr_epoll_listens(set, st);
 	}
 	if (adds)	/* last, because a stream that was just barred need not ask for a link */

@@ -76,8 +76,9 @@ void sr_service_work(struct sr_task *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 
-	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.keeper) {
-		if (sr_listener_progress(st))
+	/* A keeper without SR_ST_LISTEN is to be closed, because listen(2) has failed. */
+	if ((sr_st_flags(st) & SR_ST_LISTEN) || sr_listener_of(st)->keeper) {
+		if (sr_listener_progress(sr_listener_of(st)))
 			call_again(st, AGAIN_MS);
 		sr_stream_put(st);
 		return;

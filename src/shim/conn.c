@@ -70,10 +70,10 @@ static int accepted(int listener, int fd)
 }
 
 /* A signal handler has left the call by siglongjmp(3), or the thread is cancelled. */
-static void left_accept(void *listener)
+static void left_accept(void *socket)
 {
-	sr_listener_leave(listener);
-	sr_stream_put(listener);
+	sr_listener_leave(socket);
+	sr_stream_put(socket);
 }
 
 /* flags: NULL for accept(2). */
@@ -84,21 +84,21 @@ static int call_accept(int fd, struct sockaddr *addr, socklen_t *len, const int 
 
 /* The peer of a connection that comes learns that a thread is here (upgrade/hold.c). */
 SR_WINDOW_FRAME
-static int wait_in_accept(struct sr_stream *listener, int fd, struct sockaddr *addr,
+static int wait_in_accept(struct sr_stream *st, int fd, struct sockaddr *addr,
 			  socklen_t *len, const int *flags)
 {
 	struct sr_window w;
 	int r, err = errno;
 
 	sr_hold();
-	sr_listener_enter(listener);
+	sr_listener_enter(st);
 	errno = err;
-	sr_window_open(&w, left_accept, listener);
+	sr_window_open(&w, left_accept, st);
 	r = call_accept(fd, addr, len, flags);
 	err = errno;
 	sr_window_close(&w);
-	sr_listener_leave(listener);
-	sr_stream_put(listener);
+	sr_listener_leave(st);
+	sr_stream_put(st);
 	sr_release();
 	errno = err;
 	return r;

@@ -158,7 +158,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		sr_stream_policy(st, false, &local);
 	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())
-		why = sr_listener_never(st);
+		why = sr_listener_never(sr_listener_of(st));
 	/* In a signal handler: a stream that it accepts starts the thread (sr_listener_worth()). */
 	waits = st->policy->upgrade == SR_WAIT && sr_loop_may_start();
 	if (want && why == SR_REASON_NONE && sr_loop_may_start()) {
@@ -167,21 +167,21 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 			why = sr_reason_of(r, SR_REASON_MEMORY);
 	}
 	if (why != SR_REASON_NONE) {
-		sr_listener_unavailable(st, why);
+		sr_listener_unavailable(sr_listener_of(st), why);
 		want = false;
 	}
 	early = want && waits && bound(fd) &&
 		!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT));
 	if (early)
-		sr_listener_open(st, fd, true);
+		sr_listener_open(sr_listener_of(st), fd, true);
 	if (sr_real.listen(fd, backlog) < 0) {
 		r = -errno;
 		if (early)
-			sr_listener_stop(st);
+			sr_listener_stop(sr_listener_of(st));
 		return r;
 	}
 	if (want && !early)
-		sr_listener_open(st, fd, waits);
+		sr_listener_open(sr_listener_of(st), fd, waits);
 	return 0;
 }
 

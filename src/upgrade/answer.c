@@ -70,20 +70,26 @@ struct search {
 	unsigned listeners;
 };
 
-static void look_at_listener(struct sr_stream *st, void *arg)
+static bool serves_port(struct sr_listener *l, unsigned port)
 {
-	uintptr_t acceptor = atomic_load(&st->hold.acceptor);
+	return sr_listener_has(l, SR_LISTENER_OPENED) &&
+	       sr_addr_port(sr_listener_addr(l)) == port;
+}
+
+static void look_at_listener(struct sr_listener *l, void *arg)
+{
+	uintptr_t acceptor = atomic_load(&l->acceptor);
+	struct sr_stream *st = l->socket;
 	struct search *s = arg;
 
-	if (!(sr_st_flags(st) & SR_ST_OPENED) ||
-	    sr_addr_port((struct sockaddr *)&st->rare->local) != s->name->dport)
+	if (!serves_port(l, s->name->dport))
 		return;
 	s->waiting |= sr_anchor_backlog(st) > 0;
 	s->forked |= sr_is_shared(st);
 	if (!s->holds)
 		return;
 	s->defers |= sr_anchor_defers(st);
-	s->awaited |= atomic_load(&st->hold.awaiting) > 0 || sr_epoll_awaits(st);
+	s->awaited |= atomic_load(&l->awaiting) > 0 || sr_epoll_awaits(st);
 	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
 
@@ -119,13 +125,12 @@ static bool plain_enough(struct sr_stream *st)
 	return yes;
 }
 
-static void look_for_defer(struct sr_stream *st, void *arg)
+static void look_for_defer(struct sr_listener *l, void *arg)
 {
 	struct search *s = arg;
 
-	if ((sr_st_flags(st) & SR_ST_OPENED) &&
-	    sr_addr_port((struct sockaddr *)&st->rare->local) == s->name->dport)
-		s->defers |= sr_anchor_defers(st);
+	if (serves_port(l, s->name->dport))
+		s->defers |= sr_anchor_defers(l->socket);
 }
 
 /* Does the kernel keep the connection from the program until its client has sent? */
@@ -166,7 +171,7 @@ static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 static bool is_held(struct search *s)
 {
 	if (s->found)
-		s->acceptor = atomic_load(&s->found->up.parent->hold.acceptor);
+		s->acceptor = atomic_load(&s->found->up.listener->acceptor);
 	return s->acceptor && sr_index_is_held(s->acceptor);
 }
 

@@ -48,34 +48,34 @@ static void close_line(int line)
 		sr_local_close(line);
 }
 
-int sr_claims_take_line(struct sr_stream *st)
+int sr_claims_take_line(struct sr_listener *l)
 {
-	return atomic_exchange(&st->up.claims, 0) - 1;
+	return atomic_exchange(&l->claims, 0) - 1;
 }
 
-bool sr_claims_wait(struct sr_stream *st)
+bool sr_claims_wait(struct sr_listener *l)
 {
-	return atomic_load(&st->up.claims);
+	return atomic_load(&l->claims);
 }
 
 /* Another thread may have made one meanwhile, whose claims are lost: these streams stay on
  * TCP. */
-static void give_line(struct sr_stream *st, int line)
+static void give_line(struct sr_listener *l, int line)
 {
-	close_line(atomic_exchange(&st->up.claims, line + 1) - 1);
+	close_line(atomic_exchange(&l->claims, line + 1) - 1);
 	if (sr_loop_runs())
-		sr_stream_kick(st);
+		sr_stream_kick(l->socket);
 }
 
 /* A line to the keeper, which is another process; or -1. */
-static int line_to(struct sr_stream *listener)
+static int line_to(struct sr_listener *l)
 {
-	int line = sr_claims_take_line(listener);
+	int line = sr_claims_take_line(l);
 	struct ucred keeper = { 0 };
 	socklen_t len = sizeof(keeper);
 
 	if (line < 0)
-		line = sr_keeper_call(listener);
+		line = sr_keeper_call(l);
 	if (line < 0)
 		return -1;
 	sr_sys_getsockopt(line, SOL_SOCKET, SO_PEERCRED, &keeper, &len);
@@ -88,12 +88,12 @@ static int line_to(struct sr_stream *listener)
 static bool is_claimable(struct sr_stream *st, int fd)
 {
 	const unsigned never = SR_ST_BARRED | SR_ST_CLOSING;
-	struct sr_stream *listener = st->up.parent;
+	struct sr_listener *l = st->up.listener;
 	uid_t user = sr_sys_geteuid();
 	struct stat socket;
 
-	return listener && (sr_st_flags(st) & (SR_ST_ACCEPT | never)) == SR_ST_ACCEPT &&
-	       !sr_is_retired(st) && !(sr_st_flags(listener) & SR_ST_NO_RENDEZVOUS) &&
+	return l && (sr_st_flags(st) & (SR_ST_ACCEPT | never)) == SR_ST_ACCEPT &&
+	       !sr_is_retired(st) && !sr_listener_has(l, SR_LISTENER_UNAVAILABLE) &&
 	       !atomic_load(&st->up.claimed) && sr_sys_fstat(fd, &socket) == 0 &&
 	       (user == 0 || user == socket.st_uid) && sr_stream_name(st);
 }
@@ -101,7 +101,7 @@ static bool is_claimable(struct sr_stream *st, int fd)
 /* Returns whether it is one more. */
 static bool claim_one(struct sr_stream *st, int fd)
 {
-	struct sr_stream *listener = st->up.parent;
+	struct sr_listener *l = st->up.listener;
 	socklen_t len = sizeof(uint64_t);
 	uint64_t cookie;
 	int line;
@@ -110,9 +110,9 @@ static bool claim_one(struct sr_stream *st, int fd)
 	    sr_sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len))
 		return false;
 	atomic_store(&st->up.claimed, true);
-	line = line_to(listener);
+	line = line_to(l);
 	if (line >= 0 && sr_keeper_claim(line, &st->rare->name, cookie))
-		give_line(listener, line);
+		give_line(l, line);
 	else
 		close_line(line);
 	return true;

@@ -68,7 +68,7 @@ struct worker {
 
 struct sr_keeper {
 	struct sr_watch watch;	/* the keeper's name, or a worker's line */
-	struct sr_stream *st;	/* the listening stream */
+	struct sr_listener *listener;
 	struct sr_keeper *next, **pprev;
 	struct worker *workers;	/* only the keeper has any */
 	unsigned count;
@@ -258,7 +258,7 @@ static void keeper_readable(struct sr_watch *watch, uint32_t events)
 static void line_readable(struct sr_watch *watch, uint32_t events)
 {
 	struct sr_keeper *k = SR_OF(struct sr_keeper, watch, watch);
-	struct sr_stream *st = k->st;
+	struct sr_listener *l = k->listener;
 	struct sr_packet p;
 	int r = 1;
 
@@ -271,13 +271,13 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 	if (r >= 0)
 		return;
 	sr_debug("keeper: the keeper has ended");
-	sr_keeper_close(st);
-	sr_stream_kick(st);	/* sr_listener_progress() takes its place, or joins */
+	sr_keeper_close(l);
+	sr_stream_kick(l->socket);	/* sr_listener_progress() takes its place, or joins */
 }
 
 /* ---- both ---- */
 
-static int make(struct sr_stream *st, int fd, uint32_t events,
+static int make(struct sr_listener *l, int fd, uint32_t events,
 		void (*fn)(struct sr_watch *, uint32_t))
 {
 	struct sr_keeper *k = sr_pages_get(sizeof(*k));
@@ -286,26 +286,26 @@ static int make(struct sr_stream *st, int fd, uint32_t events,
 	if (!k)
 		return -ENOMEM;
 	k->watch = (struct sr_watch){ .fd = fd, .fn = fn };
-	k->st = st;
+	k->listener = l;
 	err = sr_loop_watch(&k->watch, events);
 	if (err) {
 		sr_pages_put(k, sizeof(*k));
 		return err;
 	}
 	SR_LIST_ADD(all, k);
-	st->up.keeper = k;
+	l->keeper = k;
 	return 0;
 }
 
-static int name_of(struct sr_stream *st, struct sockaddr_un *un)
+static int name_of(struct sr_listener *l, struct sockaddr_un *un)
 {
-	return sr_local_name(un, (struct sockaddr *)&st->rare->local, 0, SUFFIX);
+	return sr_local_name(un, sr_listener_addr(l), 0, SUFFIX);
 }
 
-int sr_keeper_open(struct sr_stream *st)
+int sr_keeper_open(struct sr_listener *l)
 {
 	struct sockaddr_un un;
-	int fd, err, on = 1, len = name_of(st, &un);
+	int fd, err, on = 1, len = name_of(l, &un);
 
 	if (len < 0)
 		return len;
@@ -316,16 +316,16 @@ int sr_keeper_open(struct sr_stream *st)
 	if (sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) || sr_sys_listen(fd, BACKLOG))
 		err = -errno;
 	else
-		err = make(st, fd, EPOLLIN | EPOLLET, keeper_readable);
+		err = make(l, fd, EPOLLIN | EPOLLET, keeper_readable);
 	if (err)
 		sr_fd_close(fd);
 	return err;
 }
 
-int sr_keeper_call(struct sr_stream *st)
+int sr_keeper_call(struct sr_listener *l)
 {
 	struct sockaddr_un un;
-	int fd, err, len = name_of(st, &un);
+	int fd, err, len = name_of(l, &un);
 
 	if (len < 0)
 		return len;
@@ -351,39 +351,39 @@ bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie)
 	return send_packet(line, &p);
 }
 
-int sr_keeper_join(struct sr_stream *st, const struct sr_there *there)
+int sr_keeper_join(struct sr_listener *l, const struct sr_there *there)
 {
 	struct sr_packet p = { .word = SR_PACKET_JOIN, .there = *there };
-	int err, fd = sr_claims_take_line(st);
+	int err, fd = sr_claims_take_line(l);
 
 	if (fd < 0)
-		fd = sr_keeper_call(st);
+		fd = sr_keeper_call(l);
 	if (fd < 0)
 		return fd;
 	sr_local_peer(fd); /* of any user: lets its packets in */
 	if (!send_packet(fd, &p))
 		err = -EPIPE;
 	else
-		err = make(st, fd, EPOLLIN, line_readable);
+		err = make(l, fd, EPOLLIN, line_readable);
 	if (err)
 		sr_local_close(fd);
 	return err;
 }
 
-bool sr_keeper_keeps(struct sr_stream *st)
+bool sr_keeper_keeps(struct sr_listener *l)
 {
-	struct sr_keeper *k = st->up.keeper;
+	struct sr_keeper *k = l->keeper;
 
 	return k->watch.fn == keeper_readable && k->tries++ < TRIES;
 }
 
-void sr_keeper_close(struct sr_stream *st)
+void sr_keeper_close(struct sr_listener *l)
 {
-	struct sr_keeper *k = st->up.keeper;
+	struct sr_keeper *k = l->keeper;
 
 	if (!k)
 		return;
-	st->up.keeper = NULL;
+	l->keeper = NULL;
 	SR_LIST_DROP(k);
 	while (k->workers)
 		worker_gone(k->workers);
@@ -402,7 +402,7 @@ bool sr_keeper_ask(const struct sr_name *name)
 	bool any = false;
 
 	for (k = all; k; k = k->next) {
-		if (sr_addr_port((struct sockaddr *)&k->st->rare->local) != name->dport)
+		if (sr_addr_port(sr_listener_addr(k->listener)) != name->dport)
 			continue;
 		for (w = k->workers; w; w = w->next) {
 			ask(name, w);
@@ -419,7 +419,7 @@ void sr_keeper_tell(const struct sr_name *name)
 
 	for (k = all; k; k = k->next)
 		if (k->watch.fn == line_readable &&
-		    sr_addr_port((struct sockaddr *)&k->st->rare->local) == name->dport)
+		    sr_addr_port(sr_listener_addr(k->listener)) == name->dport)
 			(void)send_packet(k->watch.fd, &p);
 }
 

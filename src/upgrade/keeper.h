@@ -12,17 +12,17 @@
 #include "engine/stream.h"
 #include "pure/request.h"
 
-/* Makes this process the keeper of the listening stream's address.  0; -EADDRINUSE:
+/* Makes this process the keeper of the listener's address.  0; -EADDRINUSE:
  * another process is; or -errno. */
-int sr_keeper_open(struct sr_stream *st);
+int sr_keeper_open(struct sr_listener *l);
 /* Makes it a worker of whoever has the name.  0, or -errno: that one has ended. */
-int sr_keeper_join(struct sr_stream *st, const struct sr_there *there);
+int sr_keeper_join(struct sr_listener *l, const struct sr_there *there);
 /* It is one or the other.  Is it the keeper, and has not been asked too often? */
-bool sr_keeper_keeps(struct sr_stream *st);
-void sr_keeper_close(struct sr_stream *st);
+bool sr_keeper_keeps(struct sr_listener *l);
+void sr_keeper_close(struct sr_listener *l);
 /* Connects to the process that has the listener's name.  Returns the line, which the caller
  * owns, or -errno.  Any thread. */
-int sr_keeper_call(struct sr_stream *st);
+int sr_keeper_call(struct sr_listener *l);
 /* Claims the stream of that name, whose socket has this SO_COOKIE, on such a line (claim.c).
  * False: nothing was sent.  Any thread. */
 bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie);
@@ -37,8 +37,8 @@ void sr_keeper_forget(void);		/* child of fork */
 #define SR_CLAIMS_MAX 64	/* on a line */
 /* Has this process claimed streams of the listener that its line, if it has one, does not
  * know?  It has to join anew.  Loop. */
-bool sr_claims_wait(struct sr_stream *st);
+bool sr_claims_wait(struct sr_listener *l);
 /* The line on which it has, or -1.  The caller owns it. */
-int sr_claims_take_line(struct sr_stream *st);
+int sr_claims_take_line(struct sr_listener *l);
 
 #endif

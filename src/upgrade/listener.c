@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * listener.c - owns what a listening stream does to be asked: its rendezvous of each
+ * listener.c - owns what a listener does to be asked: its rendezvous of each
  * kind, as the address's keeper or as a worker (keeper.h).  Must not know what a request
  * holds.
  *
@@ -25,28 +25,28 @@
 
 /* The reason why links of this kind are impossible, or NONE.  For verbs this looks for
  * devices. */
-static enum sr_reason impossible(struct sr_stream *st, const struct sr_rendezvous *ops)
+static enum sr_reason impossible(struct sr_listener *l, const struct sr_rendezvous *ops)
 {
-	return strchr(st->policy->links, ops->name[0]) ? sr_reason_find(ops->usable()) :
+	return strchr(l->socket->policy->links, ops->name[0]) ? sr_reason_find(ops->usable()) :
 							 SR_REASON_OFF;
 }
 
 /* NONE: the rendezvous is open.  there: not the address's own, and where it is.
  * *again: the address's is in use, by a process that is about to end perhaps. */
-static enum sr_reason listener_listen(struct sr_stream *st, const struct sr_rendezvous *ops,
+static enum sr_reason listener_listen(struct sr_listener *l, const struct sr_rendezvous *ops,
 				struct sr_there *there, bool *again)
 {
-	void **listener = &st->up.listener[ops->kind];
+	void **rendezvous = &l->rendezvous[ops->kind];
 	enum sr_reason why;
 	int r;
 
-	if (*listener)
+	if (*rendezvous)
 		return SR_REASON_NONE;
-	why = impossible(st, ops);
+	why = impossible(l, ops);
 	if (why != SR_REASON_NONE)
 		return why;
-	r = ops->listen((struct sockaddr *)&st->rare->local,
-			there ? there->kind[ops->kind] : NULL, listener);
+	r = ops->listen(sr_listener_addr(l),
+			there ? there->kind[ops->kind] : NULL, rendezvous);
 	if (r == 0)
 		return SR_REASON_NONE;
 	*again |= r == -EADDRINUSE;
@@ -62,194 +62,195 @@ static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
 	return verbs != SR_REASON_OFF ? verbs : shm;
 }
 
-void sr_listener_unavailable(struct sr_stream *st, enum sr_reason why)
+void sr_listener_unavailable(struct sr_listener *l, enum sr_reason why)
 {
-	sr_stream_reason(st, why);
-	sr_st_set(st, SR_ST_NO_RENDEZVOUS);
+	sr_stream_reason(l->socket, why);
+	sr_listener_set(l, SR_LISTENER_UNAVAILABLE);
 }
 
-static void listener_unlisten(struct sr_stream *st)
+static void listener_unlisten(struct sr_listener *l)
 {
-	if (st->up.listener[0])
-		sr_rendezvous_shm.unlisten(st->up.listener[0]);
-	if (st->up.listener[1])
-		sr_rendezvous_verbs.unlisten(st->up.listener[1]);
-	st->up.listener[0] = st->up.listener[1] = NULL;
+	void **rendezvous = l->rendezvous;
+
+	if (rendezvous[0])
+		sr_rendezvous_shm.unlisten(rendezvous[0]);
+	if (rendezvous[1])
+		sr_rendezvous_verbs.unlisten(rendezvous[1]);
+	rendezvous[0] = rendezvous[1] = NULL;
 }
 
-static enum sr_reason listen_all(struct sr_stream *st, struct sr_there *there,
+static enum sr_reason listen_all(struct sr_listener *l, struct sr_there *there,
 				 bool *again)
 {
-	enum sr_reason shm = listener_listen(st, &sr_rendezvous_shm, there, again);
+	enum sr_reason shm = listener_listen(l, &sr_rendezvous_shm, there, again);
 
-	return both(shm, listener_listen(st, &sr_rendezvous_verbs, there, again));
+	return both(shm, listener_listen(l, &sr_rendezvous_verbs, there, again));
 }
 
 /* This process has the address's name: answers where askers look first. */
-static bool be_keeper(struct sr_stream *st)
+static bool be_keeper(struct sr_listener *l)
 {
 	bool again = false;
-	enum sr_reason why = listen_all(st, NULL, &again);
+	enum sr_reason why = listen_all(l, NULL, &again);
 
 	if (why != SR_REASON_NONE && !again) {
 		sr_inform("no rendezvous: %s", sr_reason_word(why));
-		sr_listener_unavailable(st, why);
-		sr_keeper_close(st);
+		sr_listener_unavailable(l, why);
+		sr_keeper_close(l);
 	}
 	return again;
 }
 
-static bool be_worker(struct sr_stream *st)
+static bool be_worker(struct sr_listener *l)
 {
 	struct sr_there there = { 0 };
 	bool again = false;
 	enum sr_reason why;
 	int r;
 
-	listener_unlisten(st);	/* so that it says where it listens */
-	why = listen_all(st, &there, &again);
-	r = why == SR_REASON_NONE ? sr_keeper_join(st, &there) : 0;
+	listener_unlisten(l);	/* so that it says where it listens */
+	why = listen_all(l, &there, &again);
+	r = why == SR_REASON_NONE ? sr_keeper_join(l, &there) : 0;
 	if (r == -ECONNREFUSED || r == -EPIPE || r == -EAGAIN)
 		return true;	/* the keeper is about to end, or busy */
 	if (r < 0)
 		why = sr_reason_of(r, SR_REASON_USER);
 	if (why != SR_REASON_NONE) {
-		listener_unlisten(st);
-		sr_listener_unavailable(st, why);
+		listener_unlisten(l);
+		sr_listener_unavailable(l, why);
 	}
 	return false;
 }
 
 /* Who answers at this address?  True: not settled yet. */
-static bool settle(struct sr_stream *st)
+static bool settle(struct sr_listener *l)
 {
 	int r;
 
-	if (st->up.keeper && sr_claims_wait(st))
-		sr_keeper_close(st);
-	if (st->up.keeper)
-		return sr_keeper_keeps(st) && be_keeper(st);
-	r = sr_keeper_open(st);
+	if (l->keeper && sr_claims_wait(l))
+		sr_keeper_close(l);
+	if (l->keeper)
+		return sr_keeper_keeps(l) && be_keeper(l);
+	r = sr_keeper_open(l);
 	if (r == 0) {
-		listener_unlisten(st);
-		return be_keeper(st);
+		listener_unlisten(l);
+		return be_keeper(l);
 	}
 	if (r == -EADDRINUSE)
-		return (sr_st_flags(st) & SR_ST_WORTH) && be_worker(st);
-	sr_listener_unavailable(st, sr_reason_of(r, SR_REASON_NO_LISTENER));
+		return sr_listener_has(l, SR_LISTENER_WORTH) && be_worker(l);
+	sr_listener_unavailable(l, sr_reason_of(r, SR_REASON_NO_LISTENER));
 	return false;
 }
 
 /* It has waited for the address, which was a closed listener's of this process: iperf3
  * and others open theirs anew for each client, and the old one's streams may be there. */
-static void kick_waiting(struct sr_stream *st, void *closed)
+static void kick_waiting(struct sr_listener *l, void *closed)
 {
-	struct sr_stream *other = closed;
-
-	if ((sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING)) == SR_ST_LISTEN &&
-	    !st->up.keeper &&
-	    sr_addr_port((struct sockaddr *)&st->rare->local) ==
-		    sr_addr_port((struct sockaddr *)&other->rare->local))
-		sr_stream_kick(st);
+	if ((sr_st_flags(l->socket) & (SR_ST_LISTEN | SR_ST_CLOSING)) == SR_ST_LISTEN &&
+	    !l->keeper && sr_addr_port(sr_listener_addr(l)) ==
+				  sr_addr_port(sr_listener_addr(closed)))
+		sr_stream_kick(l->socket);
 }
 
-static void stop(struct sr_stream *st)
+static void stop(struct sr_listener *l)
 {
-	bool held = st->up.keeper;
+	bool held = l->keeper;
 
-	sr_keeper_close(st);
-	listener_unlisten(st);
+	sr_keeper_close(l);
+	listener_unlisten(l);
 	if (held)
-		sr_index_each_listener(kick_waiting, st);
+		sr_index_each_listener(kick_waiting, l);
 }
 
 /* Without a rendezvous of RDMA no asker has to prove itself by what a stream has carried
  * (prove.c), which a child of fork would keep in a page of its own. */
-static void note_proofs(struct sr_stream *st)
+static void note_proofs(struct sr_listener *l)
 {
 	const unsigned none = SR_ST_TX_HISTORY | SR_ST_RX_HISTORY;
 
-	if (st->up.listener[1])
-		sr_st_clear(st, none);
+	if (l->rendezvous[1])
+		sr_st_clear(l->socket, none);
 	else
-		sr_st_set(st, none);
+		sr_st_set(l->socket, none);
 }
 
-bool sr_listener_progress(struct sr_stream *st)
+bool sr_listener_progress(struct sr_listener *l)
 {
-	unsigned f = sr_st_flags(st);
+	unsigned f = sr_st_flags(l->socket);
 	bool again;
 
 	if (!(f & SR_ST_LISTEN) ||
-	    ((f & SR_ST_CLOSING) && !atomic_load(&st->up.children))) {
-		stop(st);
+	    ((f & SR_ST_CLOSING) && !atomic_load(&l->children))) {
+		stop(l);
 		return false;
 	}
-	if ((f & SR_ST_NO_RENDEZVOUS) || ((f & SR_ST_CLOSING) && !(f & SR_ST_WORTH)))
+	if (sr_listener_has(l, SR_LISTENER_UNAVAILABLE) ||
+	    ((f & SR_ST_CLOSING) && !sr_listener_has(l, SR_LISTENER_WORTH)))
 		return false;
-	again = settle(st);
-	if (st->up.keeper) {
-		sr_st_set(st, SR_ST_ANSWERED);
+	again = settle(l);
+	if (l->keeper) {
+		sr_listener_set(l, SR_LISTENER_ANSWERED);
 		if (!again)
-			note_proofs(st);
+			note_proofs(l);
 	} else {
-		sr_st_clear(st, SR_ST_ANSWERED);
+		sr_listener_clear(l, SR_LISTENER_ANSWERED);
 	}
-	if (!(sr_st_set(st, SR_ST_OPENED) & SR_ST_OPENED)) {
-		sr_index_listens(st);
-		sr_stream_notify(st, SR_NOTIFY_RX);
+	if (!(sr_listener_set(l, SR_LISTENER_OPENED) & SR_LISTENER_OPENED)) {
+		sr_index_listens(l);
+		sr_stream_notify(l->socket, SR_NOTIFY_RX);
 	}
 	return again;
 }
 
-enum sr_reason sr_listener_never(struct sr_stream *st)
+enum sr_reason sr_listener_never(struct sr_listener *l)
 {
 	enum sr_reason why;
 
 	sr_enter();
-	why = both(impossible(st, &sr_rendezvous_shm), impossible(st, &sr_rendezvous_verbs));
+	why = both(impossible(l, &sr_rendezvous_shm), impossible(l, &sr_rendezvous_verbs));
 	sr_leave();
 	return why;
 }
 
 void sr_listener_worth(struct sr_stream *st)
 {
-	struct sr_stream *listener = st->up.parent;
-	unsigned f = listener ? sr_st_flags(listener) : SR_ST_ANSWERED;
+	const unsigned settled = SR_LISTENER_ANSWERED | SR_LISTENER_UNAVAILABLE;
+	struct sr_listener *l = st->up.listener;
 
 	if (!sr_loop_may_start())
 		return;
 	sr_st_set(st, SR_ST_ANSWERED);
-	if ((f & (SR_ST_ANSWERED | SR_ST_NO_RENDEZVOUS)) ||
-	    (sr_st_set(listener, SR_ST_WORTH) & SR_ST_WORTH))
+	if (!l || sr_listener_has(l, settled) ||
+	    (sr_listener_set(l, SR_LISTENER_WORTH) & SR_LISTENER_WORTH))
 		return;
 	if (sr_loop_start() == 0)
-		sr_stream_kick(listener);
+		sr_stream_kick(l->socket);
 }
 
-static bool opened(struct sr_stream *st)
+static bool has_opened(struct sr_stream *socket)
 {
-	return sr_st_flags(st) & SR_ST_OPENED;
+	return sr_listener_has(sr_listener_of(socket), SR_LISTENER_OPENED);
 }
 
 /* wait: return only when the rendezvous is open.  The limit is that of policy
  * wait: opening an RDMA device takes some milliseconds, once in a process, but
  * its driver may hang. */
-void sr_listener_open(struct sr_stream *st, int fd, bool wait)
+void sr_listener_open(struct sr_listener *l, int fd, bool wait)
 {
+	struct sr_stream *st = l->socket;
 	socklen_t len = sizeof(st->rare->local);
 	int state;
 
 	if (sr_sys_getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
 		return;
-	atomic_store(&st->hold.acceptor, sr_hold_thread());
+	atomic_store(&l->acceptor, sr_hold_thread());
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
 	sr_stream_kick(st);
 	if (!wait)
 		return;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);	/* listen() is no such point */
-	sr_stream_await(st, SR_NOTIFY_RX, opened,
+	sr_stream_await(st, SR_NOTIFY_RX, has_opened,
 			sr_now_ns() + st->policy->upgrade_wait_ms * 1000000ull);
 	pthread_setcancelstate(state, NULL);
 }
@@ -276,20 +277,23 @@ struct sr_stream *sr_listener_adopt(int fd)
 	return st;
 }
 
-void sr_listener_enter(struct sr_stream *st)
+void sr_listener_enter(struct sr_stream *socket)
 {
-	atomic_store(&st->hold.acceptor, sr_hold_thread());
-	atomic_fetch_add(&st->hold.awaiting, 1);
+	struct sr_listener *l = sr_listener_of(socket);
+
+	atomic_store(&l->acceptor, sr_hold_thread());
+	atomic_fetch_add(&l->awaiting, 1);
 	sr_answer_look();
 }
 
-void sr_listener_leave(struct sr_stream *st)
+void sr_listener_leave(struct sr_stream *socket)
 {
-	atomic_fetch_sub(&st->hold.awaiting, 1);
+	atomic_fetch_sub(&sr_listener_of(socket)->awaiting, 1);
 }
 
-void sr_listener_stop(struct sr_stream *st)
+void sr_listener_stop(struct sr_listener *l)
 {
-	sr_st_clear(st, SR_ST_LISTEN | SR_ST_OPENED | SR_ST_ANSWERED);
-	sr_stream_kick(st);
+	sr_st_clear(l->socket, SR_ST_LISTEN);
+	sr_listener_clear(l, SR_LISTENER_OPENED | SR_LISTENER_ANSWERED);
+	sr_stream_kick(l->socket);
 }

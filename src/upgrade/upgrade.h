@@ -10,6 +10,8 @@
 #include "link/link.h"
 #include "link/rendezvous.h"
 
+struct sr_listener;
+
 /* The stream of fd with a reference, unless it is retired. */
 struct sr_stream *sr_active_stream_get(int fd);
 
@@ -181,17 +183,17 @@ void sr_claims_make(void);
 
 /* ---- listener.c ---- */
 /* The calling thread waits for the listener's next connection, and does no more. */
-void sr_listener_enter(struct sr_stream *st);
-void sr_listener_leave(struct sr_stream *st);
+void sr_listener_enter(struct sr_stream *socket);
+void sr_listener_leave(struct sr_stream *socket);
 /* Why no kind of link is possible; NONE: one is.  Any thread. */
-enum sr_reason sr_listener_never(struct sr_stream *st);
+enum sr_reason sr_listener_never(struct sr_listener *l);
 /* No rendezvous could be opened.  Any thread. */
-void sr_listener_unavailable(struct sr_stream *st, enum sr_reason why);
-void sr_listener_open(struct sr_stream *st, int fd, bool wait);
-/* A listening stream was kicked: opens or closes its rendezvous.  True: call again in
+void sr_listener_unavailable(struct sr_listener *l, enum sr_reason why);
+void sr_listener_open(struct sr_listener *l, int fd, bool wait);
+/* A listener's socket was kicked: opens or closes its rendezvous.  True: call again in
  * a moment.  loop. */
-bool sr_listener_progress(struct sr_stream *st);
-void sr_listener_stop(struct sr_stream *st);	/* listen(2) failed */
+bool sr_listener_progress(struct sr_listener *l);
+void sr_listener_stop(struct sr_listener *l);	/* listen(2) failed */
 /* fd is a TCP socket that listens, and was made or bound before us: enters it as a
  * stream.  NULL: it is none, or cannot be.  Any thread. */
 struct sr_stream *sr_listener_adopt(int fd);

@@ -124,7 +124,7 @@ static void await_listeners(struct sr_waitset *s, bool awaits)
 {
 	for (size_t i = 0; s->awaits != awaits && i < s->n; i++)
 		if (s->e[i].st && (sr_st_flags(s->e[i].st) & SR_ST_LISTEN))
-			atomic_fetch_add(&s->e[i].st->hold.awaiting, awaits ? 1 : -1);
+			atomic_fetch_add(&sr_listener_of(s->e[i].st)->awaiting, awaits ? 1 : -1);
 	s->awaits = awaits;
 }
 

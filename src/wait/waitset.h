@@ -45,7 +45,7 @@ struct sr_waitset {
 					 * entries */
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: do not wait */
 	bool listens;		/* some streams are listeners: */
-	bool awaits;		/* they count this thread (engine/hold.h) */
+	bool awaits;		/* they count this thread (engine/listener.h) */
 	bool program_polls;	/* the program has called poll(2) or the like */
 	bool one_call;		/* a call on one stream: it sleeps on the anchor, and wakes
 				 * if that becomes another one */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * listener.h - what a listening socket has and a connection has not: where askers find this
+ * process, and how many of the streams that it accepted are left.  upgrade/listener.c opens it.
+ *
+ * A program makes a socket before it says by connect(2) or listen(2) what the socket is for.  So
+ * the descriptor's entry is a struct sr_stream for both, of which a listener uses what belongs
+ * to any socket: policy, address, options, epoll sets, owners and references.  A listener is in
+ * the pages of struct sr_rare, which calls on a connection do not touch.
+ *
+ * A listener lives as long as its socket, and each accepted stream holds a reference to that
+ * (up.listener).  Members that are not atomic are the service thread's.
+ */
+#ifndef SR_ENGINE_LISTENER_H
+#define SR_ENGINE_LISTENER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "pure/request.h"
+
+struct sr_keeper;
+struct sr_stream;
+
+/* sr_listener.flags */
+enum {
+	SR_LISTENER_OPENED = 1,		/* who answers has been settled */
+	SR_LISTENER_ANSWERED = 2,	/* it is this process, or will be */
+	SR_LISTENER_WORTH = 4,		/* one of its streams is worth a link */
+	SR_LISTENER_UNAVAILABLE = 8,	/* it has no rendezvous */
+};
+
+struct sr_listener {
+	struct sr_stream *socket; /* that listens; never another one (stream.c) */
+	atomic_uint flags;
+	atomic_int children;	/* accepted streams still alive */
+	void *rendezvous[SR_KINDS];
+	struct sr_keeper *keeper; /* upgrade/keeper.c */
+	atomic_int claims;	/* upgrade/claim.c: a descriptor + 1, or 0 */
+	/* For an asker that policy wait holds (upgrade/answer.c): */
+	atomic_int awaiting;	/* threads that are in accept(2), poll(2) or select(2) for it */
+	_Atomic uintptr_t acceptor; /* sr_hold_thread() of the last one that used it, or 0 */
+};
+
+#endif
