@@ -7,6 +7,7 @@
 #define SR_VERBS_CALLS_H
 
 /* ---- dev.c ---- */
+extern struct sr_vdev *sr_vdevs;	/* loop */
 /* The device of a resolved id, made at its first use.  NULL: *reason says why.
  * loop. */
 struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
@@ -49,6 +50,20 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason);
 void sr_vlink_lock(struct sr_vlink *l);
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
 /* ---- mem.c ---- */
+enum {
+	/*
+	 * Of receive rings.  With relaxed ordering RDMA WRITEs may reach memory in any order, and
+	 * two that overlap leave anything; but "a completion still ensures that all data is
+	 * visible, including data from prior transfers" (ibv_reg_mr(3)).  We bear that, because
+	 * the program reads of a ring only what the completion of a receive has announced, of the
+	 * WRITE's own immediate or of a SEND behind it; and because no place is written again
+	 * before such a completion: the peer writes there when our program has taken the bytes,
+	 * and the first time behind the ACKSW, which we send when SWITCH, behind the write
+	 * that tries the path (tx.c), has completed.
+	 */
+	SR_V_RX_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			 IBV_ACCESS_RELAXED_ORDERING,
+};
 /* Memory that the link's queue pair has access to, and no other one.  NULL or a reason.
  * loop, and job. */
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access);
@@ -83,6 +98,7 @@ void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
 int sr_verbs_arm_once(struct sr_link *link, unsigned want);
+enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
 /* The timer looks after the link, while something is unfinished or it is dead and not
  * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both.  any. */
 void sr_vlook_start(struct sr_vlink *l, unsigned how);
@@ -148,8 +164,6 @@ void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
 uint16_t sr_vcm_iwarp_port(uint16_t port);
 void sr_vcm_param(struct rdma_conn_param *p);
 void sr_vcm_ack_timeout(struct rdma_cm_id *id);
-int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out);
-void sr_verbs_unlisten(void *listener);
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 				void (*notify)(struct sr_link *, unsigned),
 				const char **reason);
@@ -159,6 +173,12 @@ void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e);
 void sr_vcm_removed(struct ibv_context *ctx);	/* asks and listeners */
 /* In the child of fork: nothing of all this is ours any more. */
 void sr_verbs_forget(void);
+
+/* ---- listen.c ---- */
+int sr_verbs_listen(const struct sockaddr *addr, char *there, void **out);
+void sr_verbs_unlisten(void *listener);
+void sr_vlisten_removed(struct ibv_context *ctx);
+void sr_vlisten_forget(void);
 
 /* ---- ask.c ---- */
 int sr_verbs_ask(struct sr_ask *ask);

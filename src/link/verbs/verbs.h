@@ -5,7 +5,8 @@
  *
  *   lib.c   librdmacm and libibverbs, loaded when there is a device
  *   dev.c   a device, its end
- *   cm.c    rendezvous: listening and answering
+ *   cm.c    rendezvous: answering, and the CM's events
+ *   listen.c  rendezvous: listening
  *   ask.c   rendezvous: asking
  *   make.c  making what the device has of a link, and destroying it
  *   qp.c    a link as the engine sees it
@@ -37,19 +38,8 @@ enum {
 	SR_V_SQ = 64,		/* send queue */
 	SR_V_SLOTS_MIN = 16,	/* of the peer; also before its hello */
 	SR_V_PEND = 16,		/* messages waiting for their turn */
+	SR_V_REGIONS = 5,	/* most of a link */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
-	/*
-	 * Of receive rings.  With relaxed ordering RDMA WRITEs may reach memory in any order, and
-	 * two that overlap leave anything; but "a completion still ensures that all data is
-	 * visible, including data from prior transfers" (ibv_reg_mr(3)).  We bear that, because
-	 * the program reads of a ring only what the completion of a receive has announced, of the
-	 * WRITE's own immediate or of a SEND behind it; and because no place is written again
-	 * before such a completion: the peer writes there when our program has taken the bytes,
-	 * and the first time behind the ACKSW, which we send when SWITCH, behind the write
-	 * that tries the path (tx.c), has completed.
-	 */
-	SR_V_RX_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			 IBV_ACCESS_RELAXED_ORDERING,
 };
 
 /* ---- devices ---- */
@@ -70,8 +60,6 @@ struct sr_vdev {
 	bool weighed;		/* there was a link: */
 	size_t queue_bytes;	/* are pinned for its queues */
 };
-
-extern struct sr_vdev *sr_vdevs;	/* loop */
 
 /* ---- links ---- */
 
@@ -144,8 +132,6 @@ struct sr_vrx {
 	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
 };
 
-enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
-
 /* The timer, and what it remembers of its last look (cq.c).  loop */
 struct sr_vlook {
 	uint64_t taken, sum, moved_ns;
@@ -157,8 +143,6 @@ struct sr_vlook {
 	struct sr_task task;
 	struct sr_timer timer;
 };
-
-enum { SR_V_REGIONS = 5 };
 
 /* A link's job, make.c.  loop, and the job's own while it runs. */
 struct sr_vmake {
