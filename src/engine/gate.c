@@ -79,9 +79,9 @@ bool sr_tx_gate_shut(struct sr_stream *st)
 		 !atomic_compare_exchange_weak(&st->out.gate, &g, next));
 	if (next != SR_GATE_SHUT)
 		return false;
-	if (!sr_epoll_gate_shut(st)) {
+	if (!sr_sets.gate_shut(st)) {
 		atomic_store(&st->out.gate, 0);
-		sr_epoll_gate_opened(st);	/* entries that it has linked */
+		sr_sets.gate_opened(st);	/* entries that it has linked */
 		return false;
 	}
 	st->tx.w = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
@@ -92,7 +92,7 @@ void sr_tx_gate_open(struct sr_stream *st)
 {
 	st->out.delta = (int64_t)(st->tx.w - atomic_load(&st->out.tcp));
 	atomic_store(&st->out.gate, 0);
-	sr_epoll_gate_opened(st);
+	sr_sets.gate_opened(st);
 }
 
 /* A call adds its bytes before it leaves the gate, so rx is exact with no call
@@ -110,7 +110,7 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 	} while (!atomic_compare_exchange_weak(&st->in.gate, &g,
 					       g | SR_GATE_SHUT));
 	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
-	if (sr_epoll_gate_shut(st))
+	if (sr_sets.gate_shut(st))
 		return true;
 	sr_rx_gate_reopen(st);	/* and entries that it has linked */
 	return false;
@@ -121,7 +121,7 @@ bool sr_rx_gate_shut(struct sr_stream *st)
 void sr_rx_gate_reopen(struct sr_stream *st)
 {
 	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
-	sr_epoll_gate_opened(st);
+	sr_sets.gate_opened(st);
 }
 
 /* No call is in flight, so rx.rx is exact. */
@@ -129,5 +129,5 @@ void sr_rx_gate_open(struct sr_stream *st)
 {
 	st->in.delta = (int64_t)(st->rx.rx - atomic_load(&st->in.tcp));
 	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
-	sr_epoll_gate_opened(st);
+	sr_sets.gate_opened(st);
 }

@@ -9,7 +9,6 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
-#include "engine/observers.h"
 #include "engine/impl.h"
 #include "engine/stream.h"
 

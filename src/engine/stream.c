@@ -112,7 +112,7 @@ static void stream_clear(struct sr_stream *st)
 	sr_history_begin(&st->rare->out);
 	st->waits.lock = w;
 	st->sets.lock = ep;
-	st->loop.task.fn = sr_service_work;
+	st->loop.task.fn = sr_kicked;
 	st->tx_own = st->rx_own = (struct sr_hot){ 0 };
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
@@ -474,7 +474,7 @@ static void inherit_one(struct sr_stream *st)
 	st->loop.watching = false;
 	st->loop.watched = 0;
 	st->loop.timed = false;
-	in_sets = sr_epoll_stream_inherited(st);
+	in_sets = sr_sets.inherited(st);
 	sr_owners_inherit(st);
 	if (in_sets)
 		sr_stream_bar(st, SR_REASON_EPOLL);

@@ -182,7 +182,7 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 	sets = atomic_load(&st->sets.first) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
 		if (n->entry && sets)
-			sr_epoll_notified(n->entry, sets, news);
+			sr_sets.notified(n->entry, sets, news);
 		else if (!n->entry && (n->want & what))
 			waiter_call(n->waiter);
 	}

@@ -26,7 +26,6 @@
 #include "base/log.h"
 #include "engine/anchor.h"
 #include "engine/engine.h"
-#include "engine/observers.h"
 #include "engine/fast.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"

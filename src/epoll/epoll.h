@@ -85,6 +85,9 @@ static inline void sr_epolls_tidy(void)
  * its streams are plain, and nothing of ours is left in the kernel's set. */
 void sr_epoll_give_up(int epfd, bool must);
 
+/* The engine tells the sets of their streams from now on (engine/observers.h). */
+void sr_epolls_observe(void);
+
 /* ---- fork, and the end of a descriptor ---- */
 
 /* A descriptor of the stream, or its last one, is about to be closed. */

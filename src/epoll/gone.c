@@ -10,7 +10,6 @@
 #include "engine/anchor.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
-#include "engine/observers.h"
 #include "upgrade/upgrade.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"

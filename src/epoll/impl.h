@@ -177,6 +177,13 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 /* Has the kernel's set nothing to tell?  set->lock not held. */
 bool sr_epoll_is_kernel_quiet(struct sr_epoll *set);
 
+/* ---- what the engine calls: engine/observers.h says when ---- */
+bool sr_epoll_gate_shut(struct sr_stream *st);			/* entry.c */
+void sr_epoll_gate_opened(struct sr_stream *st);		/* entry.c */
+void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news); /* ready.c */
+void sr_epoll_stream_retired(struct sr_stream *st);		/* gone.c */
+bool sr_epoll_stream_inherited(struct sr_stream *st);		/* gone.c */
+
 /* ---- entry.c ---- */
 /* The stream goes back to TCP, in the background. */
 void sr_epoll_go_plain(struct sr_stream *st);

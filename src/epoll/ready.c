@@ -29,7 +29,6 @@
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
-#include "engine/observers.h"
 #include "wait/waitset.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"

@@ -164,7 +164,7 @@ static bool has_listener(struct sr_epoll *set, struct sr_stream *listener)
 }
 
 /* (A thread that has left its wait by siglongjmp(3), or was cancelled there, counts on.) */
-bool sr_epoll_awaits(struct sr_stream *listener)
+static bool epoll_awaits(struct sr_stream *listener)
 {
 	struct sr_epoll *set;
 
@@ -438,4 +438,16 @@ void sr_epolls_forget(void)
 	for (set = sets; set; set = set->next_set)
 		set_inherit(set);
 	sr_epoll_pool_forget();
+}
+
+void sr_epolls_observe(void)
+{
+	sr_sets = (struct sr_sets_observer){
+		.gate_shut = sr_epoll_gate_shut,
+		.gate_opened = sr_epoll_gate_opened,
+		.notified = sr_epoll_notified,
+		.retired = sr_epoll_stream_retired,
+		.inherited = sr_epoll_stream_inherited,
+		.awaits = epoll_awaits,
+	};
 }

@@ -17,6 +17,7 @@
 #include "engine/stream.h"
 #include "epoll/epoll.h"
 #include "upgrade/upgrade.h"
+#include "service/service.h"
 #include "sock/sock.h"
 
 #define TICK_MS 5		/* period while something is in transition */
@@ -72,7 +73,7 @@ static void work_links(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-void sr_service_work(struct sr_task *t)
+static void service_work(struct sr_task *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 
@@ -105,4 +106,10 @@ void sr_service_work(struct sr_task *t)
 		sr_epoll_settle(st);
 	sr_epolls_tidy();
 	sr_stream_put(st);
+}
+
+void sr_service_begin(void)
+{
+	sr_epolls_observe();
+	sr_kicked = service_work;
 }

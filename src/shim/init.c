@@ -9,6 +9,7 @@
 #include "base/gather.h"
 #include "base/order.h"
 #include "engine/engine.h"
+#include "service/service.h"
 
 enum { NEW, LOADING, LOADED };
 static atomic_int state;
@@ -45,6 +46,7 @@ bool sr_shim_ready(void)
 	if (sr_observe(&state) != LOADED) {
 		if (!atomic_compare_exchange_strong(&state, &old, LOADING))
 			return false;
+		sr_service_begin();
 		sr_conf_load();
 		sr_stat_notes = sr_conf.report[0];
 		atomic_store(&state, LOADED);

@@ -89,7 +89,7 @@ static void look_at_listener(struct sr_listener *l, void *arg)
 	if (!s->holds)
 		return;
 	s->defers |= sr_anchor_defers(st);
-	s->awaited |= atomic_load(&l->awaiting) > 0 || sr_epoll_awaits(st);
+	s->awaited |= atomic_load(&l->awaiting) > 0 || sr_sets.awaits(st);
 	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
 

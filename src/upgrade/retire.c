@@ -57,7 +57,7 @@ void sr_stream_retire(struct sr_stream *st)
 	sr_stream_lock(st);
 	sr_lock(&st->sets.lock);
 	if (may_retire(st) && unwatch(st)) {
-		sr_epoll_stream_retired(st);
+		sr_sets.retired(st);
 		atomic_store(&st->want_tcp, false);
 		atomic_store(&st->head.retired, true);
 	}

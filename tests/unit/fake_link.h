@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/stream.h"
+#include "service/service.h"
 #include "sock/sock.h"
 
 #define FAKE_RING 4096u
@@ -313,6 +314,7 @@ static inline struct fake_pair fake_begin(bool doorbell)
 	struct fake_pair e;
 	struct sr_link *link;
 
+	sr_service_begin();
 	sr_conf.policy.upgrade = SR_LAZY;
 	fake_connect(&e.fd, &e.peer);
 	e.st = sr_stream_open(e.fd);
