@@ -119,14 +119,18 @@ static void test_shrink(void)
  * there later. */
 static void test_unread(void)
 {
+	uint64_t deaf_ns = sr_now_ns() + DEAF_MS * UINT64_C(1000000);
 	struct end *e = open_end(DEAF << 8 | 1);
 	struct iovec v[2];
+	size_t room;
 	unsigned i;
 
 	CHECK(put(e, 256 << 10, true) == 256 << 10);
 	for (i = 0; i < 300; i++) {
 		e->link->ops->poll(e->link);
-		CHECK(!e->link->ops->tx_room(e->link, v));
+		room = e->link->ops->tx_room(e->link, v);
+		/* (On a busy machine it reads before these looks are over.) */
+		CHECK(!room || sr_now_ns() > deaf_ns);
 		usleep(1000);
 	}
 	CHECK(put(e, 1 << 20, true) == 1 << 20);
@@ -195,20 +199,22 @@ static void *ping(void *arg)
  * later. */
 static void test_woken(void)
 {
-	enum { ROUNDS = 100, MOST_MS = 40 };
+	enum { ROUNDS = 300, QUICK_MS = 40, QUICK = 50 };
 	struct end *e = open_end(ECHO << 8 | 9);
-	uint64_t start = sr_now_ns();
-	unsigned i, ms;
+	unsigned i, quick = 0;
+	uint64_t start;
 
 	e->spin = 0;
-	for (i = 0; i < ROUNDS; i++) {
+	/* If events were lost no round would be quick; on a busy machine some are. */
+	for (i = 0; i < ROUNDS && quick < QUICK; i++) {
 		usleep(2000);	/* soon it is in use, and not watched */
+		start = sr_now_ns();
 		CHECK(put(e, 1, true) == 1);
 		CHECK(take(e, 1, true) == 1);
+		quick += sr_now_ns() - start < QUICK_MS * UINT64_C(1000000);
 	}
-	ms = (sr_now_ns() - start) / 1000000;
-	say("%u ms\n", ms);
-	CHECK(ms < ROUNDS * MOST_MS);
+	say("%u of %u rounds were quick\n", quick, i);
+	CHECK_EQ(quick, QUICK);
 	close_end(e);
 }
 

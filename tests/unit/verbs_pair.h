@@ -27,6 +27,7 @@
 
 /* What the answerer does with a link: bits 8.. of its number. */
 enum { ECHO = 1, SINK, SOURCE, DEAF };
+enum { DEAF_MS = 1500 };	/* for which such a one does not read */
 #define FAST_ECHO (ECHO << 8 | 0xff)	/* spins, looks at nothing */
 
 static bool verbose;
@@ -241,7 +242,7 @@ static void *answer(void *arg)
 		put(e, want << 20, true);
 		break;
 	case DEAF:	/* nothing for a while, then all */
-		usleep(1500 * 1000);
+		usleep(DEAF_MS * 1000);
 		n = take(e, SIZE_MAX, true);
 		put(e, 1, true);
 		say("unread: took %zu in the end\n", n);
@@ -410,7 +411,7 @@ static void let_go(struct end *e)
 	put_link(e);
 }
 
-static void close_end(struct end *e)
+static inline void close_end(struct end *e)
 {
 	finish(e);
 	while (take(e, 1 << 20, false))
@@ -452,7 +453,7 @@ static void *write_all(void *arg)
 	return NULL;
 }
 
-static void both_ways(struct end *e, size_t n, unsigned seed)
+static inline void both_ways(struct end *e, size_t n, unsigned seed)
 {
 	struct writer w = { .e = e, .n = n, .seed = seed };
 

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link_verbs_service.c - the service thread's share of verbs links: verbs that take long, many
+ * links at once, what is left when the program computes, and peers that cannot be heard; and
+ * a device that is late.
+ */
+#include "verbs_faults.h"
+
+/* ---- verbs that take long: the service thread goes on meanwhile ---- */
+
+static void cancel_call(void *arg)
+{
+	struct end *e = arg;
+
+	sr_rendezvous_verbs.cancel(&e->ask);
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* The loop of both ends runs: a call of it returns, and a stream moves bytes. */
+static void other_work(struct end *e)
+{
+	CHECK(!loop_call(nothing, NULL));
+	both_ways(e, 100000, 1);
+}
+
+static const char *const slow[] = {"v_alloc_pd", "v_reg_mr", "v_create_cq", "cm_create_qp",
+				   "v_destroy_qp", "v_destroy_cq", "v_dereg_mr", "v_dealloc_pd"};
+enum { MAKE = 4, SLOW = COUNT(slow) };
+
+/* The first call of that verb is held, which is for the asker's link; or the second one, which
+ * is for the answerer's if a link takes one such call. */
+static int slow_case(unsigned verb, unsigned n)
+{
+	bool makes = verb < MAKE;
+	struct end *e, *f = NULL;
+
+	begin_case();
+	try_listen();
+	e = open_end(ECHO << 8 | 1);
+	if (!makes)
+		f = open_end(ECHO << 8 | 2);
+	fake_hold(slow[verb], n);
+	if (makes)
+		f = ask_start(ECHO << 8 | 2, listen_port);
+	else
+		let_go(f);
+	fake_await_held();
+	other_work(e);
+	close_end(e);
+	fake_hold(NULL, 0);
+	if (makes) {
+		CHECK(ask_wait(f));
+		both_ways(f, 5000, 1);
+		close_end(f);
+	}
+	end_case();
+	return STRUCK;
+}
+
+enum { CANCELLED, DROPPED, UNPLUGGED };
+
+static void drop_call(void *arg)
+{
+	last_end->link->ops->drop(last_end->link, arg);
+}
+
+/* A link goes while it is being made: the asker's, or (n is 2) the answerer's. */
+static int unmade_case(unsigned how, unsigned n)
+{
+	struct end *e, *f;
+
+	begin_case();
+	try_listen();
+	e = open_end(ECHO << 8 | 1);
+	fake_hold("v_create_cq", n);	/* one for each link, on every device */
+	f = ask_start(ECHO << 8 | 2, listen_port);
+	fake_await_held();
+	if (how == CANCELLED)
+		CHECK(!loop_call(cancel_call, f));
+	else if (how == DROPPED)
+		CHECK(!loop_call(drop_call, "memory"));
+	else
+		fake_unplug();
+	if (how != UNPLUGGED)
+		other_work(e);
+	CHECK(!loop_call(nothing, NULL));
+	fake_hold(NULL, 0);
+	if (how == CANCELLED)
+		close_fds(f);
+	else
+		CHECK(!ask_wait(f));
+	if (how == DROPPED)
+		CHECK(!strcmp(f->reason, "memory"));
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_slow(void)
+{
+	unsigned i;
+
+	for (i = 0; i < SLOW; i++) {
+		run_case(slow_case, i, 1);
+		run_case(slow_case, i, 2);
+	}
+	run_case(unmade_case, CANCELLED, 1);
+	run_case(unmade_case, CANCELLED, 2);
+	run_case(unmade_case, DROPPED, 2);
+	run_case(unmade_case, UNPLUGGED, 1);
+	run_case(unmade_case, UNPLUGGED, 2);
+}
+
+/* ---- small writes of a program that computes ---- */
+
+static bool is_watched(struct end *e)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+	bool is;
+
+	sr_lock(&l->lock);
+	is = l->cq.watched;
+	sr_unlock(&l->lock);
+	return is;
+}
+
+/* Without a look at what has come. */
+static void write_small(struct end *e)
+{
+	struct iovec v[2];
+
+	pthread_mutex_lock(&e->tx);
+	if (e->link->ops->tx_room(e->link, v))
+		e->link->ops->tx_commit(e->link, 1, false);
+	pthread_mutex_unlock(&e->tx);
+}
+
+/* Returns how many bytes are not posted yet. */
+static uint64_t held_back(struct end *e)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+	uint64_t n;
+
+	sr_lock(&l->lock);
+	n = atomic_load(&e->link->tx_w) - l->tx.sent;
+	sr_unlock(&l->lock);
+	return n;
+}
+
+/* When the service thread looks; 0: that is not known, because it has just done so. */
+static uint64_t next_look_ns;
+
+static void look_call(void *arg)
+{
+	struct sr_vlook *k = &sr_vlink(((struct end *)arg)->link)->look;
+	uint64_t now = sr_now_ns();
+
+	next_look_ns = k->busy || k->timer.at_ns <= now ? 0 : k->timer.at_ns - now;
+}
+
+/* Three small writes, and then no call.  The third is held back until the others have
+ * completed, and the service thread looks soon. */
+static bool hold_once(struct end *e)
+{
+	uint64_t ns;
+	int i;
+
+	do {	/* in use, and so not watched */
+		usleep(1000);
+		e->link->ops->poll(e->link);
+	} while (!all_acked(e) || is_watched(e));
+	fake_pause(true);
+	for (i = 0; i < 3; i++)
+		write_small(e);
+	CHECK(held_back(e) == 1);
+	CHECK(!loop_call(look_call, e));
+	ns = next_look_ns;
+	say("the next look is in %u us\n", (unsigned)(ns / 1000));
+	CHECK(ns <= 200000);
+	fake_pause(false);
+	while (held_back(e))
+		usleep(100);
+	return ns;
+}
+
+static int held_case(unsigned a, unsigned b)
+{
+	struct end *e;
+	int i;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 2);
+	for (i = 0; i < 100 && !hold_once(e); i++)
+		;
+	CHECK(i < 100);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+/* A program that only sends takes its completions itself: none of them wakes the service
+ * thread. */
+static int sender_case(unsigned a, unsigned b)
+{
+	struct end *e;
+	int i;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 2);
+	usleep(150 * 1000);
+	while (!is_watched(e))	/* idle */
+		usleep(1000);
+	for (i = 0; i < 5000 && is_watched(e); i++) {
+		write_small(e);
+		usleep(1000);
+	}
+	CHECK(!is_watched(e));
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_small(void)
+{
+	run_case(held_case, 0, 0);
+	run_case(sender_case, 0, 0);
+}
+
+/* ---- many links at once ---- */
+
+enum { AT_ONCE = 24 };
+
+static void ask_for_all(void *arg)
+{
+	struct end **e = arg;
+
+	for (int i = 0; i < AT_ONCE; i++)
+		CHECK(!sr_rendezvous_verbs.ask(&e[i]->ask));
+}
+
+static void let_all_go(void *arg)
+{
+	struct end **e = arg;
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		e[i]->link->ops->drop(e[i]->link, "short");
+		put_call(e[i]);
+	}
+}
+
+/* The service thread has other things to do: it answers the PROBEs of all links.  (It makes a
+ * device's first objects, to see whether it is of use.) */
+static int turns_case(unsigned a, unsigned b)
+{
+	struct end *e[AT_ONCE], *first;
+	unsigned i, before;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	first = open_end(ECHO << 8 | AT_ONCE);
+	before = fake_slow_in_loop();
+	for (i = 0; i < AT_ONCE; i++)
+		e[i] = ask_prepare(ECHO << 8 | i, listen_port);
+	CHECK(!loop_call(ask_for_all, e));
+	for (i = 0; i < AT_ONCE; i++)
+		CHECK(ask_wait(e[i]));
+	CHECK(!loop_call(let_all_go, e));
+	let_go(first);
+	while (sr_memory_used())
+		usleep(1000);
+	CHECK_EQ(fake_slow_in_loop(), before);
+	end_case();
+	return STRUCK;
+}
+
+static void test_turns(void)
+{
+	run_case(turns_case, 0, 0);
+}
+
+/* ---- a peer that cannot be heard ---- */
+
+/* A queue pair gives up in retry_ms; and so does the link, if all that it has sent seems to
+ * have arrived. */
+static int mute_case(unsigned ms, unsigned unused)
+{
+	uint8_t timeout, retries;
+	uint64_t start, took;
+	struct end *e;
+
+	(void)unused;
+	begin_case();
+	sr_conf.retry_ms = ms;
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	fake_patience(&timeout, &retries);
+	took = (UINT64_C(4096) << timeout) * (retries + 1u) / 1000000;
+	CHECK(took <= ms && took > ms / 3 && retries < 7);
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(await(e, SR_NOTIFY_TX, all_acked));
+	usleep(200000);		/* the service thread does not look any more */
+	fake_mute(true);
+	start = sr_now_ns();
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
+	took = (sr_now_ns() - start) / 1000000;
+	say("%s after %u ms\n", e->link->reason, (unsigned)took);
+	CHECK(!strcmp(e->link->reason, "timeout"));
+	CHECK(took >= ms * 3 / 4);
+	fake_mute(false);
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+/* epoll(7), max_user_watches: no descriptor can be watched any more. */
+static atomic_bool no_watches;
+
+int sr_sys_fails(long number);
+int sr_sys_fails(long number)
+{
+	return number == SYS_epoll_ctl && atomic_load(&no_watches) ? ENOSPC : 0;
+}
+
+static void begin_case_with_a_loop(void)
+{
+	CHECK(!loop_call(no_call, NULL));
+	begin_case();
+}
+
+/* unwatched: the peer answers PROBEs, although its service thread cannot watch the link. */
+static int deaf_case(unsigned ms, unsigned unwatched)
+{
+	struct end *e;
+
+	begin_case_with_a_loop();
+	sr_conf.retry_ms = ms;
+	try_listen();
+	if (!unwatched) {
+		e = open_end(DEAF << 8 | 1);
+	} else {
+		CHECK(session(1000));	/* device and channel are watched */
+		atomic_store(&no_watches, true);
+		e = open_end(DEAF << 8 | 1);
+	}
+	CHECK(put(e, 1000, true) == 1000);
+	CHECK(await(e, SR_NOTIFY_TX, all_acked)); /* after 1.5 s */
+	close_end(e);
+	atomic_store(&no_watches, false);
+	end_case();
+	return STRUCK;
+}
+
+/* The CM's channel, or the device, cannot be watched: no link, and nobody waits for one. */
+static int unwatched_case(unsigned ms, unsigned unused)
+{
+	uint64_t start;
+
+	(void)unused;
+	begin_case_with_a_loop();
+	atomic_store(&no_watches, true);
+	try_listen();
+	CHECK(!listener);
+	start = sr_now_ns();
+	CHECK(!session(1000));
+	CHECK(sr_now_ns() - start < ms * UINT64_C(1000000));
+	atomic_store(&no_watches, false);
+	end_case();
+	return STRUCK;
+}
+
+static void test_unwatched(void)
+{
+	run_case(unwatched_case, 4000, 0);
+	run_case(deaf_case, 700, 1);
+}
+
+static void test_mute(void)
+{
+	run_case(mute_case, 400, 0);
+	run_case(mute_case, 1000, 0);
+	run_case(deaf_case, 700, 0);
+}
+
+/* ---- late, and in another order ---- */
+
+enum { LINKS = 6 };
+
+static void *run_transfer(void *arg)
+{
+	struct end *e = arg;
+
+	e->spin = e->no % 3 * 30;
+	both_ways(e, 300000, e->no & 3);
+	return NULL;
+}
+
+static void many_transfers(void)
+{
+	struct end *e[LINKS];
+	unsigned i;
+
+	for (i = 0; i < LINKS; i++)
+		e[i] = open_end(ECHO << 8 | i);
+	for (i = 0; i < LINKS; i++)
+		CHECK(!pthread_create(&e[i]->thread, NULL, run_transfer, e[i]));
+	for (i = 0; i < LINKS; i++)
+		pthread_join(e[i]->thread, NULL);
+	for (i = 0; i < LINKS; i++)
+		close_end(e[i]);
+}
+
+static int late_case(unsigned us, unsigned n)
+{
+	begin_case();
+	try_listen();
+	fake_delay(us, n);
+	many_transfers();
+	end_case();
+	return STRUCK;
+}
+
+static void test_late(void)
+{
+	run_case(late_case, 1, 1);
+	run_case(late_case, 50, 2);
+	run_case(late_case, 500, 3);
+}
+
+static atomic_bool stepping;
+
+/* Bursts of steps, and pauses in which nothing moves. */
+static void *run_steps(void *arg)
+{
+	uint64_t seed = (uintptr_t)arg;
+
+	while (atomic_load(&stepping)) {
+		fake_step(1 + check_random(&seed) % 100);
+		if (!(check_random(&seed) % 8))
+			usleep(check_random(&seed) % 2000);
+	}
+	return NULL;
+}
+
+static int step_case(unsigned seed, unsigned unused)
+{
+	pthread_t t;
+
+	(void)unused;
+	begin_case();
+	try_listen();
+	fake_delay(0, seed);
+	fake_pause(true);
+	atomic_store(&stepping, true);
+	CHECK(!pthread_create(&t, NULL, run_steps, (void *)(uintptr_t)seed));
+	many_transfers();
+	atomic_store(&stepping, false);
+	pthread_join(t, NULL);
+	fake_pause(false);
+	end_case();
+	return STRUCK;
+}
+
+static void test_steps(void)
+{
+	run_case(step_case, 1, 0);
+	run_case(step_case, 2, 0);
+}
+
+static const struct test tests[] = {
+	{"slow", test_slow, false},
+	{"small", test_small, false},
+	{"turns", test_turns, false},
+	{"unwatched", test_unwatched, false},
+	{"mute", test_mute, false},
+	{"late", test_late, false},
+	{"steps", test_steps, false},
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, COUNT(tests), run_cases);
+}
