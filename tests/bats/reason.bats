@@ -154,6 +154,17 @@ either() {
 	joined
 }
 
+@test "unread: the server leaves bytes unread, where the mark would come behind them" {
+	policy=lazy case_steps=('go log is over')
+	ends unread peer-dropped unread
+}
+
+@test "no-listener: the server runs without Sockrail" {
+	dir=$BATS_TEST_TMPDIR/alone
+	held "$dir" none lazy reason any
+	reason_is "$dir" connect no-listener
+}
+
 @test "memory: at the client, and at the server" {
 	ends not-asked memory any client:SOCKRAIL_MEMORY=4k
 	ends memory memory any server:SOCKRAIL_MEMORY=4k

@@ -624,7 +624,8 @@ static void unread(int lfd, void (*act)(int fd))
 
 	take_data(fd, &d, 100, 100);
 	hold("go");
-	act(fd);
+	if (act)
+		act(fd);
 	take_rest(fd, &d);
 	say_data("got", &d);
 	close(fd);
@@ -645,16 +646,32 @@ static void unread_passed_server(int lfd)
 	unread(lfd, to_other);
 }
 
-static void unread_client(void)
+static void unread_server(int lfd)
+{
+	unread(lfd, NULL);
+}
+
+static void send_unread(size_t behind)
 {
 	struct data d = DATA(84);
 	int fd = dial();
 
 	put_data(fd, &d, 40000, 40000);
 	hold("go");
-	put_data(fd, &d, 100000, 10000);
+	put_data(fd, &d, behind, 10000);
 	say_data("sent", &d);
 	end(fd);
+}
+
+static void unread_client(void)
+{
+	send_unread(100000);
+}
+
+/* It does not send again, and so does not ask again. */
+static void unread_once_client(void)
+{
+	send_unread(0);
 }
 
 const struct tcp_case cases[] = {
@@ -696,6 +713,7 @@ const struct tcp_case cases[] = {
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
 	{"unread-exec", unread_exec_server, unread_client},
 	{"unread-stdio", unread_stdio_server, unread_client},
+	{"unread", unread_server, unread_once_client},
 	{"unread-passed", unread_passed_server, unread_client},
 	{0},
 };
