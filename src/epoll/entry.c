@@ -312,7 +312,7 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 		return r;
 	}
 	r = e->asked && !sr_epoll_is_nested(e->set) ? sr_epoll_ask_anchor(e, true, 0) : 0;
-	sr_epoll_list(e, SR_EPOLL_ALL);
+	sr_epoll_list_changed(e);
 	return r;
 }
 
@@ -331,7 +331,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 			return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
 		if (!(ev->events & EPOLLEXCLUSIVE)) {
 			set_events(e, ev->events, ev->data.u64);
-			sr_epoll_list(e, SR_EPOLL_ALL);
+			sr_epoll_list_changed(e);
 			return 0;
 		}
 		sr_epoll_remove(e);

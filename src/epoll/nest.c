@@ -81,14 +81,27 @@ static void note_untidy(struct sr_epoll *set)
 	atomic_store(&sr_epolls_untidy, true);
 }
 
-void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge)
+static void note_change(struct sr_epoll_entry *e, uint32_t edge)
 {
 	if (atomic_load(&e->state) & SR_EPOLL_DEAD)
 		sr_epoll_enqueue(e, edge);
 	else
 		atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
 	note_untidy(e->set);
+}
+
+void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge)
+{
+	note_change(e, edge);
 	sr_stream_kick(e->st);
+}
+
+void sr_epoll_list_changed(struct sr_epoll_entry *e)
+{
+	if (sr_epoll_is_nested(e->set))
+		note_change(e, SR_EPOLL_ALL);
+	else
+		sr_epoll_list(e, SR_EPOLL_ALL);
 }
 
 void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge)

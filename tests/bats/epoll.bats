@@ -171,6 +171,10 @@ teardown() { stop_all; }
 	compare epoll_nest stopped -w mixed -r 'epoll|peer-dropped|fork|not-asked|short'
 }
 
+@test "entries of a set in a set are changed: no other thread hears of it" {
+	compare epoll_nest changed -w mixed
+}
+
 @test "threads wait for a set, and for one that has it" {
 	compare epoll_nest crowd -n 3
 }

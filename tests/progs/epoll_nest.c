@@ -497,6 +497,33 @@ static void stopped_server(int lfd)
 	close(fd);
 }
 
+/* ---- changes ---- */
+
+/* Each round of a loop changes an entry, as libevent's does; that changes nothing of what the set
+ * has, and nobody else need hear of it. */
+static void changed_server(int lfd)
+{
+	int fd = begin(lfd), inner = new_set(), outer = outer_set(inner, EPOLLIN);
+	unsigned long n;
+
+	add(inner, fd, EPOLLIN, 1);
+	order(fd);
+	say_wait("outer", outer, 5000);
+	swallow(fd);
+	n = writes();
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		mod(inner, fd, EPOLLIN, i);
+		nap(1);
+	}
+	n = writes() - n;
+	say("writes: %lu", n < ROUNDS / 10 ? 0 : n);
+	order(fd);
+	say_wait("outer", outer, 5000);
+	say_wait("inner", inner, 0);
+	swallow(fd);
+	close(fd);
+}
+
 /* ---- threads ---- */
 
 enum { STREAMS = 3, THREADS = 3, TURNS = 400 };
@@ -597,6 +624,7 @@ const struct tcp_case cases[] = {
 	{"room", room_server, room_client},
 	{"shared", shared_server, obey_client},
 	{"stopped", stopped_server, obey_client},
+	{"changed", changed_server, obey_client},
 	{"crowd", crowd_server, crowd_client},
 	{0},
 };
