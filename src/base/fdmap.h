@@ -39,6 +39,7 @@ static inline bool sr_fdmap_set(struct sr_fdmap *map, int fd, void *value, void 
 	while (top <= fd &&
 	       !atomic_compare_exchange_weak(&map->top, &top, fd + 1))
 		;
+	/* Pairs with the acquire of those who look an entry up, so that they see what it is. */
 	*old = atomic_exchange(&map->entry[fd], value);
 	return true;
 }

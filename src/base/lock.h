@@ -175,6 +175,7 @@ static inline void sr_unlock(struct sr_mutex *m)
 	int taken = 1;
 
 	sr_lock_count(m, -1);
+	/* The release pairs with the next owner's sr_mutex_take(). */
 	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(
 				     &m->word, &taken, 0, memory_order_release,
 				     memory_order_relaxed), 0))

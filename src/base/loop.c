@@ -284,6 +284,7 @@ static int loop_control(int op, struct sr_watch *w, uint32_t events)
 	struct epoll_event ev = {.events = events, .data.ptr = w};
 	int err = errno, result = 0;
 
+	/* Pairs with the loop's sr_observe() behind its wait: it sees what was written before. */
 	atomic_fetch_add_explicit(&handed, 1, memory_order_release);
 	if (sr_sys_epoll_ctl(atomic_load(&epoll_fd), op, w->fd, &ev))
 		result = -errno;
@@ -379,7 +380,7 @@ static void sleep_once(void)
 	n = wait_for_events(ns);
 	atomic_store(&sleeping, false);
 	sr_work_begin();
-	sr_observe(&handed);
+	sr_observe(&handed); /* pairs with loop_control() */
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
 	 * timers, on which switches back to TCP rest, go on. */
 	if (n < 0 && errno != EINTR)

@@ -136,7 +136,7 @@ static inline void sr_stream_history_add(struct sr_stream *st, struct sr_history
 	if (sr_st_flags(st) & stopped)
 		return;
 	if (at + n <= h->next && at == sr_history_seen(h))
-		sr_publish(&h->n, at + n);
+		sr_publish(&h->n, at + n); /* pairs with sr_history_seen() */
 	else
 		sr_stream_history_keep(st, h, stopped, at, msg, n);
 }

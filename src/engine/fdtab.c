@@ -17,7 +17,7 @@ struct sr_stream *sr_fdtab_get(int fd)
 	void *entry;
 
 	while (e) {
-		entry = sr_observe(e);
+		entry = sr_observe(e); /* pairs with sr_fdmap_set() */
 		if (!entry)
 			return NULL;
 		st = sr_stream_inherit(entry);

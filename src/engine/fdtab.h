@@ -22,7 +22,7 @@ static inline struct sr_stream *sr_fdtab_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 
-	return e ? sr_observe(e) : NULL;
+	return e ? sr_observe(e) : NULL; /* pairs with sr_fdmap_set() */
 }
 /* Is there an entry?  A hint without a reference. */
 static inline bool sr_fdtab_has(int fd)

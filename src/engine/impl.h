@@ -111,7 +111,7 @@ static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
  * the program has not asked for, and no switch begins. */
 static inline bool sr_is_shared(struct sr_stream *st)
 {
-	struct sr_slot *slot = sr_observe(&st->owned.slot); /* sr_owners_share()'s */
+	struct sr_slot *slot = sr_observe(&st->owned.slot); /* pairs with sr_owners_share() */
 
 	return (sr_st_flags(st) & SR_ST_SHARED) ||
 	       (slot && atomic_load(&slot->owners) > 1);

@@ -50,6 +50,8 @@ void sr_stat_note(struct sr_stream *st)
 static void stat_dir_begin(struct sr_page_dir *d, enum sr_state state)
 {
 	atomic_store_explicit(&d->seq, d->seq + 1, memory_order_relaxed);
+	/* Pairs with the acquire fence in copy_dir() (stat/page.c): a reader that has copied any
+	 * of what follows sees that the number is odd, or has changed. */
 	atomic_thread_fence(memory_order_release);
 	if (d->state != state || !d->since_ns)
 		d->since_ns = sr_now_ns();
@@ -59,7 +61,7 @@ static void stat_dir_begin(struct sr_page_dir *d, enum sr_state state)
 
 static void stat_dir_finish(struct sr_page_dir *d)
 {
-	sr_publish(&d->seq, d->seq + 1);
+	sr_publish(&d->seq, d->seq + 1); /* pairs with copy_dir() (stat/page.c) */
 }
 
 /* What the way of the link in use, and the others, have carried; by TCP it is the rest. */

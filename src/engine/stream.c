@@ -55,7 +55,8 @@ static struct sr_stream *made_as(unsigned i)
 }
 
 /* The parent process made it, and this one has not looked at it; or nobody has.  The caller
- * may go on to read what inherit_one() has written before it stored the generation. */
+ * may go on to read what inherit_one() has written, because this pairs with the store of the
+ * generation there. */
 static bool is_inherited(struct sr_stream *st)
 {
 	return sr_observe(&st->generation) != generation;

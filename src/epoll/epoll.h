@@ -38,7 +38,7 @@ static inline struct sr_epoll *sr_epoll_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
 
-	return e ? sr_observe(e) : NULL;
+	return e ? sr_observe(e) : NULL; /* pairs with sr_fdmap_set() */
 }
 
 /* Is there an entry?  A hint. */

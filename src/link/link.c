@@ -72,6 +72,7 @@ struct sr_link *sr_link_get(struct sr_link *link)
 
 void sr_link_put(struct sr_link *link)
 {
+	/* Pairs with itself: the last one sees what all others did with the link. */
 	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) == 1)
 		sr_loop_post(&link->unreferenced);
 }

@@ -101,13 +101,13 @@ void sr_link_forget(void);
 
 static inline unsigned sr_link_events(struct sr_link *link)
 {
-	return sr_observe(&link->events);
+	return sr_observe(&link->events); /* pairs with sr_link_raise()'s fetch_or */
 }
 
 /* Has ctl() sent a message of that type? */
 static inline bool sr_link_said(struct sr_link *link, enum sr_msg_type type)
 {
-	return sr_observe(&link->said) & (1u << type);
+	return sr_observe(&link->said) & (1u << type); /* pairs with sr_link_say() */
 }
 
 /* For the kinds.  Lets the fast path fill the first of the pieces that tx_room() (ready) or

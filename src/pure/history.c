@@ -58,7 +58,7 @@ void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 		h->kept += (unsigned)run;
 		h->next = position(h->kept);
 	}
-	sr_publish(&h->n, to);
+	sr_publish(&h->n, to); /* pairs with sr_history_seen(): the bytes above are there */
 }
 
 /* n comes before the bytes, so that two histories never yield the same input. */

@@ -31,7 +31,8 @@ struct sr_history {
 	uint8_t bytes[SR_HISTORY_MAX];
 };
 
-/* The number of bytes seen.  (Acquire: those of them that are kept may then be read.) */
+/* The number of bytes seen.  It pairs with sr_history_add() and sr_stream_history_add(), so
+ * that those of them that are kept may be read. */
 static inline uint64_t sr_history_seen(const struct sr_history *h)
 {
 	return sr_observe(&h->n);

@@ -32,14 +32,14 @@ void sr_gens_add(struct sr_gens *g, uint64_t start, uint32_t ring)
 
 	atomic_store_explicit(&gen->start, start, memory_order_relaxed);
 	atomic_store_explicit(&gen->ring, ring, memory_order_relaxed);
-	sr_publish(&g->n, n + 1);
+	sr_publish(&g->n, n + 1); /* pairs with gen_at() and sr_gens_last() */
 }
 
 /* The generation of byte k; *end: where it ends, if that is below. */
 static const struct sr_gen *gen_at(const struct sr_gens *g, uint64_t k,
 				   uint64_t *end)
 {
-	uint32_t n = sr_observe(&g->n), i;
+	uint32_t n = sr_observe(&g->n), i; /* pairs with sr_gens_add() */
 	const struct sr_gen *gen = NULL;
 
 	for (i = 1; i <= SR_GENS && i <= n; i++) {

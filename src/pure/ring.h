@@ -65,7 +65,7 @@ void sr_gens_add(struct sr_gens *g, uint64_t start, uint32_t ring);
 
 static inline const struct sr_gen *sr_gens_last(const struct sr_gens *g)
 {
-	uint32_t n = sr_observe(&g->n);
+	uint32_t n = sr_observe(&g->n); /* pairs with sr_gens_add() */
 
 	return &g->gen[(n - 1) % SR_GENS];
 }

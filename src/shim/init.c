@@ -22,7 +22,7 @@ static _Atomic uint64_t early;	/* signals */
  */
 bool sr_shim_takes_handlers(int sig)
 {
-	if (sr_observe(&state) == LOADED)
+	if (sr_observe(&state) == LOADED) /* pairs with the store in sr_shim_ready() */
 		return sr_shim_ready();
 	if (sig > 0 && sig < _NSIG)
 		atomic_fetch_or(&early, 1ull << (sig - 1));
@@ -43,13 +43,13 @@ bool sr_shim_ready(void)
 {
 	int old = NEW;
 
-	if (sr_observe(&state) != LOADED) {
+	if (sr_observe(&state) != LOADED) { /* pairs with the store below */
 		if (!atomic_compare_exchange_strong(&state, &old, LOADING))
 			return false;
 		sr_service_begin();
 		sr_conf_load();
 		sr_stat_notes = sr_conf.report[0];
-		atomic_store(&state, LOADED);
+		atomic_store(&state, LOADED); /* pairs with both sr_observe(&state) */
 		if (sr_shim_ready())
 			take_handlers();
 	}

@@ -140,8 +140,9 @@ static void copy_dir(struct sr_page_dir *to, struct sr_page_dir *from)
 	int i;
 
 	for (i = 0; i < TRIES; i++) {
-		seq = sr_observe(&from->seq);
+		seq = sr_observe(&from->seq); /* pairs with stat_dir_finish() */
 		memcpy(to, from, sizeof(*to));
+		/* Pairs with the release fence in stat_dir_begin(). */
 		atomic_thread_fence(memory_order_acquire);
 		after = atomic_load_explicit(&from->seq, memory_order_relaxed);
 		if (seq == after && !(seq & 1))
@@ -158,6 +159,8 @@ bool stat_page_slot(struct sr_page_slot *to, struct sr_page_slot *from)
 	memcpy(to, from, sizeof(*to));
 	copy_dir(&to->tx, &from->tx);
 	copy_dir(&to->rx, &from->rx);
+	/* Orders the copies before the second look at the identity, which pairs with the store
+	 * of 0 when the slot is given back (base/page.c). */
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load(&from->id) == id;
 }

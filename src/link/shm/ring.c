@@ -73,7 +73,7 @@ void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
 static uint64_t outstanding(struct sr_shm *l)
 {
 	uint64_t w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
-	uint64_t acked = sr_observe(&l->link.tx_acked);
+	uint64_t acked = sr_observe(&l->link.tx_acked); /* pairs with sr_shm_credit() */
 
 	return sr_credit_used(w, acked, sr_gens_last(&l->tx.gens)->start);
 }
@@ -88,7 +88,7 @@ static void turn(struct sr_shm *l, uint32_t area)
 	sr_gens_add(&l->tx.gens, w, area);
 	atomic_store_explicit(&g->start, w, memory_order_relaxed);
 	atomic_store_explicit(&g->ring, area, memory_order_relaxed);
-	sr_publish(&l->own->gens, n + 1);
+	sr_publish(&l->own->gens, n + 1); /* pairs with the peer's take_gens() */
 }
 
 /* The ring is full. */
@@ -173,7 +173,7 @@ size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
 /* All bytes known to have come; rx_h lags behind while rx_look() is used. */
 static uint64_t known(struct sr_shm *l)
 {
-	uint64_t h = sr_observe(&l->link.rx_h);
+	uint64_t h = sr_observe(&l->link.rx_h); /* pairs with sr_shm_absorb() */
 
 	return h > l->rx_seen ? h : l->rx_seen;
 }
@@ -185,7 +185,8 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	struct sr_shm_page *p = l->peer;
-	/* The generations are read after tx_w, see the top of this file. */
+	/* The generations are read after tx_w, see the top of this file.  It pairs with the peer's
+	 * tx_commit(). */
 	uint64_t w = sr_observe(&p->tx_w);
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
@@ -197,7 +198,7 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 	     ~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed)) ||
 	    atomic_load_explicit(&p->dropped, memory_order_relaxed) ||
 	    atomic_load_explicit(&p->gens, memory_order_relaxed) !=
-		    sr_observe(&l->rx.gens.n))
+		    sr_observe(&l->rx.gens.n)) /* pairs with sr_gens_add() */
 		return -1;
 	if (w == taken)
 		return 0;
@@ -221,7 +222,7 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 	if (!sr_credit_take(&l->credit, sr_gens_ring(&l->rx.gens)->size, taken,
 			    known(l), &check))
 		return false;
-	sr_publish(&l->own->rx_taken, taken);
+	sr_publish(&l->own->rx_taken, taken); /* pairs with the peer's sr_shm_credit() */
 	return check;
 }
 
@@ -252,7 +253,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
 
-	/* Stored before the peer's copy, as in tx_commit(). */
+	/* Stored before the peer's copy, as in tx_commit().  It pairs with sr_shm_absorb(). */
 	sr_publish(&link->rx_taken, taken);
 	if (!return_credit(l, taken))
 		return;
@@ -263,7 +264,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 
 static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 {
-	uint32_t n = sr_observe(&l->peer->gens);
+	uint32_t n = sr_observe(&l->peer->gens); /* pairs with the peer's turn() */
 	uint32_t have = l->rx.gens.n;
 
 	if (n - have > SR_SHM_AREAS + 1)
@@ -287,10 +288,11 @@ static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 {
 	struct sr_link *k = &l->link;
-	uint64_t w = sr_observe(&l->peer->tx_w);
+	uint64_t w = sr_observe(&l->peer->tx_w); /* both pair with the peer's tx_commit() */
 	uint64_t kept = sr_observe(&l->peer->tx_kept);
 	uint64_t h = atomic_load_explicit(&k->rx_h, memory_order_relaxed);
-	/* The sender used an older value of this, which was smaller. */
+	/* The sender used an older value of this, which was smaller.  It pairs with
+	 * sr_shm_rx_free(). */
 	uint64_t taken = sr_observe(&k->rx_taken);
 	const char *bad;
 
@@ -305,7 +307,7 @@ const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 		return bad;
 	if (!sr_gens_fit(&l->rx.gens, taken, w))
 		return "protocol";
-	sr_publish(&k->rx_h, w);
+	sr_publish(&k->rx_h, w); /* pairs with known() and rx_data() */
 	*grew = true;
 	return NULL;
 }
@@ -318,13 +320,14 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 
 	if (!(sr_link_events(k) & SR_LINK_ACKSW))
 		return NULL;
-	a = sr_observe(&l->peer->rx_taken);
+	a = sr_observe(&l->peer->rx_taken); /* pairs with the peer's return_credit() */
 	have = atomic_load_explicit(&k->tx_acked, memory_order_relaxed);
-	/* Loaded after a: we see at least the tx_w that the peer has seen. */
+	/* Loaded after a: we see at least the tx_w that the peer has seen.  It pairs with
+	 * tx_commit(). */
 	w = sr_observe(&k->tx_w);
 	news = sr_credit_said(have, w, a);
 	if (news > 0) {
-		sr_publish(&k->tx_acked, a);
+		sr_publish(&k->tx_acked, a); /* pairs with outstanding() */
 		*grew = true;
 	}
 	return news < 0 ? "protocol" : NULL;

@@ -62,7 +62,7 @@ static const char *take_message(struct sr_shm *l, unsigned type)
 		return "protocol";
 	if (type == SR_MSG_SWITCH) {
 		/* Before the bit is raised, as our ACKSW must not come before
-		 * this store. */
+		 * this store.  It pairs with the peer's sr_shm_credit(). */
 		sr_publish(&l->own->rx_taken, msg.sw.n);
 	}
 	return sr_link_take(&l->link, &msg) ? "protocol" : NULL;
@@ -87,8 +87,8 @@ static const char *take_messages(struct sr_shm *l, uint32_t bits)
 static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
-	bool dropped = sr_observe(&l->peer->dropped);
-	uint32_t ctl = sr_observe(&l->peer->ctl) &
+	bool dropped = sr_observe(&l->peer->dropped); /* pairs with say_dropped() */
+	uint32_t ctl = sr_observe(&l->peer->ctl) & /* pairs with the peer's ctl() */
 		~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed);
 	bool rx = false, tx = false;
 	const char *bad = NULL;
@@ -171,6 +171,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	if (!err) {
 		if (msg->type == SR_MSG_SWITCH) {
 			l->tx_shown = msg->sw.n;
+			/* Pairs with the peer's sr_shm_absorb(). */
 			sr_publish(&l->own->tx_w, msg->sw.n);
 		}
 		if (msg->type == SR_MSG_END)
@@ -178,6 +179,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 		atomic_store_explicit(&slot->len,
 				      (uint32_t)sr_msg_encode(msg, slot->msg),
 				      memory_order_relaxed);
+		/* Pairs with the peer's look_locked(). */
 		atomic_fetch_or_explicit(&l->own->ctl, 1u << msg->type,
 					 memory_order_release);
 	}
@@ -280,11 +282,11 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	if (n) {
 		/* Stored before the peer's copy, as the peer's credit is
 		 * checked against it. */
-		sr_publish(&link->tx_w, w);
+		sr_publish(&link->tx_w, w); /* pairs with sr_shm_credit() */
 		sr_link_offer_moves(link, n);
 		sr_shm_dirty(l);
 		if (more)
-			sr_publish(&l->own->tx_kept, w);
+			sr_publish(&l->own->tx_kept, w); /* pairs with the peer's sr_shm_absorb() */
 	}
 	if (more || w == l->tx_shown)
 		return;
@@ -310,7 +312,7 @@ static uint64_t tx_arrived(struct sr_link *link)
 static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t h = sr_observe(&link->rx_h);
+	uint64_t h = sr_observe(&link->rx_h); /* pairs with sr_shm_absorb() */
 	uint64_t taken =
 		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
 
