@@ -73,6 +73,7 @@ struct sr_epoll_entry {
 	atomic_bool listed;
 	struct sr_epoll_entry *next_listed;
 	unsigned quiet;		/* visits in a row that found nothing */
+	bool stays;		/* look_lock; what the last look says: look.h */
 	struct sr_epoll_end {	/* look_lock; look.c, Ends */
 		bool here, over;	/* what the last look saw: waitset.h, ended and over */
 		unsigned switches;

@@ -61,8 +61,8 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
 }
 
-uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge, bool *stays,
-		       bool must)
+uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
+		       bool may_stay, bool must)
 {
 	struct sr_link *rx = NULL, *tx = NULL;	/* armed, to be compared only */
 	bool arms = false, full, late;
@@ -86,7 +86,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 		r = level(st, events, &w);
 		/* Its polls would see what has come by TCP, but not that it is news. */
 		if ((events & EPOLLET) && (w.kernel || w.ends))
-			*stays = false;
+			may_stay = false;
 		late = sr_epoll_has_news(e);
 		if (arms)
 			late |= ((events & SR_EPOLL_IN) && w.link[0] && w.link[0] != rx) ||
@@ -94,16 +94,15 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 				((events & SR_EPOLL_OUT) && !full &&
 				 atomic_load(&st->out.full));
 		if ((r && !(events & EPOLLET) && (arms || !must)) ||
-		    (!late && (*stays || arms)))
+		    (!late && (may_stay || arms)))
 			break;
-		arms = !*stays;
+		arms = !may_stay;
 	} while (--tries);
 	sr_waitset_drop_links(&w);
 	e->end.here = w.ended;
 	e->end.over = w.over;
 	e->end.switches = w.switches;
-	if (arms)
-		*stays = !tries;	/* it never rests */
+	e->stays = arms ? !tries : may_stay; /* !tries: news came during each look */
 	errno = err;
 	return r;
 }

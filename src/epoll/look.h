@@ -20,14 +20,15 @@ static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 /*
  * What the entry has of the events.  *edge: what is news by now is added.
  *
- * *stays: it may stay in the queue, not armed; and then, whether it has to.  If not, and
- * always if it must, it is armed and looked at again, until nothing has come meanwhile.
+ * may_stay: the entry may stay in the queue, not armed, unless it must be armed.  Otherwise it
+ * is armed and looked at again, until nothing has come meanwhile.  Afterwards e->stays says
+ * whether it has to stay in the queue: it is not armed, or news came during each look.
  *
  * Looking at one direction may have moved on the other, and an edge is reported once,
  * with all that there is: so it looks again if there is news.  (The plan polls links.)
  */
-uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge, bool *stays,
-		       bool must);
+uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
+		       bool may_stay, bool must);
 
 /* For an edge-triggered entry, after a look that has found the events r.  Returns what the
  * program is to be told: r if one of its events is new, else 0.  *edge: the new events.

@@ -215,10 +215,12 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	/* The fast path makes no edges. */
 	fast = events & EPOLLET ? -1 :
 				  sr_fast_poll(e->st, e->number, (short)events);
-	if (fast > 0 || (!fast && stays))
+	if (fast > 0 || (!fast && stays)) {
 		r = (uint32_t)fast;
-	else
-		r = sr_epoll_look(e, events, &edge, &stays, how & SR_EPOLL_ARMS);
+	} else {
+		r = sr_epoll_look(e, events, &edge, stays, how & SR_EPOLL_ARMS);
+		stays = e->stays;
+	}
 	e->quiet = r ? 0 : e->quiet + !spins;
 	if (events & EPOLLET)
 		r = sr_epoll_take_news(e, state, r, &edge);
@@ -302,7 +304,6 @@ static bool entry_peek(struct sr_epoll_entry *e)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit() */
 	unsigned state = atomic_load(&e->state);
-	bool stays = false;
 
 	events = e->events;
 	if (!(state & SR_EPOLL_LIVE) ||
@@ -310,7 +311,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 		sr_epoll_silence(e);
 		return false;
 	}
-	r = sr_epoll_look(e, events, &edge, &stays, true);
+	r = sr_epoll_look(e, events, &edge, false, true);
 	if (events & EPOLLET) {
 		r = sr_epoll_take_news(e, state, r, &edge);
 		if (edge)
@@ -320,7 +321,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
 		return false;
 	}
-	return r || stays;
+	return r || e->stays;
 }
 
 void sr_epoll_enqueue_linked(struct sr_epoll_entry *e)
