@@ -26,4 +26,29 @@ static inline void sr_pages_put(void *p, size_t size)
 	sr_sys_munmap(p, size);
 }
 
+/* Of LeakSanitizer, if the program has it. */
+void __lsan_register_root_region(const void *p, size_t size) __attribute__((weak));
+void __lsan_unregister_root_region(const void *p, size_t size) __attribute__((weak));
+
+/*
+ * Pages that lead to memory of malloc(3)'s.  LeakSanitizer does not look into pages that it
+ * has not been told of, and would say that the program has lost that memory.  Not in a
+ * signal handler, because LeakSanitizer has a lock.
+ */
+static inline void *sr_pages_get_root(size_t size)
+{
+	void *p = sr_pages_get(size);
+
+	if (p && __lsan_register_root_region)
+		__lsan_register_root_region(p, size);
+	return p;
+}
+
+static inline void sr_pages_put_root(void *p, size_t size)
+{
+	if (__lsan_unregister_root_region)
+		__lsan_unregister_root_region(p, size);
+	sr_pages_put(p, size);
+}
+
 #endif

@@ -80,7 +80,7 @@ static struct sr_stream *stream_make(void)
 	if (n == SLABS * SLAB)
 		return NULL;
 	if (n % SLAB == 0) {
-		slab = sr_pages_get(sizeof(*slab));
+		slab = sr_pages_get_root(sizeof(*slab));
 		if (!slab)
 			return NULL;
 		atomic_store(&slabs[n / SLAB], slab);

@@ -280,7 +280,7 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 static int make(struct sr_listener *l, int fd, uint32_t events,
 		void (*fn)(struct sr_watch *, uint32_t))
 {
-	struct sr_keeper *k = sr_pages_get(sizeof(*k));
+	struct sr_keeper *k = sr_pages_get_root(sizeof(*k));
 	int err;
 
 	if (!k)
@@ -289,7 +289,7 @@ static int make(struct sr_listener *l, int fd, uint32_t events,
 	k->listener = l;
 	err = sr_loop_watch(&k->watch, events);
 	if (err) {
-		sr_pages_put(k, sizeof(*k));
+		sr_pages_put_root(k, sizeof(*k));
 		return err;
 	}
 	SR_LIST_ADD(all, k);
@@ -392,7 +392,7 @@ void sr_keeper_close(struct sr_listener *l)
 		sr_fd_close(k->watch.fd);
 	else
 		sr_local_close(k->watch.fd);
-	sr_pages_put(k, sizeof(*k));
+	sr_pages_put_root(k, sizeof(*k));
 }
 
 bool sr_keeper_ask(const struct sr_name *name)
