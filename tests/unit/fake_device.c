@@ -14,7 +14,7 @@
 enum {
 	RNR_US = 200,	      /* before a send is tried again */
 	RETRY_US = 20 * 1000, /* before a sender gives a lost peer up */
-	LOST_US = 200 * 1000, /* before it gives up what is lost on the way */
+	LOST_US = 1000 * 1000, /* before it gives up what is lost on the way */
 };
 
 atomic_uint fake_rnrs;
