@@ -78,7 +78,7 @@ ask() { attack ask "$2" "$ADDR" "$port" "${sport[$1]}" "$t/words" "${@:3}"; }
 got() {
 	local want="asked $1, links $2, shares $3, tags $4, switches $5, acks $6, bytes $7, matches $8,"
 	# shellcheck disable=SC2053
-	[[ $told = $want* ]]
+	[[ $told = $want* ]] || { echo "$told, and not: $want"; return 1; }
 }
 
 @test "asking for a stream: no byte, whatever he knows, and three guesses" {
