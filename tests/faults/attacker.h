@@ -172,6 +172,12 @@ static void send_msg(struct end *e, const struct sr_msg *msg)
 	send_bytes(e, buf, len);
 }
 
+static struct sr_ring_ref ring_of(const struct end *e)
+{
+	return (struct sr_ring_ref){ .addr = (uintptr_t)e->in[RECEIVES], .rkey = e->mr->rkey,
+				     .size = RING };
+}
+
 static void send_hello(struct end *e, enum sr_role role, uint64_t tx_have, uint64_t rx_have)
 {
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
@@ -179,9 +185,7 @@ static void send_hello(struct end *e, enum sr_role role, uint64_t tx_have, uint6
 	msg.hello = (struct sr_hello){
 		.version = SR_WIRE_VERSION, .role = role, .slots = RECEIVES,
 		.link_no = e->name.link_no, .tx_have = tx_have, .rx_have = rx_have,
-		.ring = { .addr = (uintptr_t)e->in[RECEIVES], .rkey = e->mr->rkey,
-			  .size = RING },
-		.proves = 1,
+		.ring = ring_of(e), .proves = 1,
 	};
 	CHECK(getrandom(msg.hello.token, SR_TOKEN_LEN, 0) == SR_TOKEN_LEN);
 	e->hello = msg.hello;
