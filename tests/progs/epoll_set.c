@@ -364,7 +364,7 @@ static void polled_server(int lfd)
 {
 	int ep = new_set(), fd = answer(lfd);
 	struct data d = DATA(0);
-	int r, in_vain = 0;
+	int r;
 	ssize_t n;
 
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
