@@ -52,10 +52,14 @@ static void test_source(void)
 
 static size_t usage(struct end *e)
 {
-	const struct sr_vlink *l = sr_vlink(e->link);
+	struct sr_vlink *l = sr_vlink(e->link);
+	size_t bytes;
 
-	return l->ctl.size + l->rx.ring[0].size + l->rx.ring[1].size + l->tx.ring.size +
-	       l->tx.spare.size;
+	sr_lock(&l->lock);
+	bytes = l->ctl.size + l->rx.ring[0].size + l->rx.ring[1].size + l->tx.ring.size +
+		l->tx.spare.size;
+	sr_unlock(&l->lock);
+	return bytes;
 }
 
 static void test_growth(void)
