@@ -227,13 +227,13 @@ static inline int sift(struct sr_epoll *set, int epfd, struct epoll_event *ev, i
 
 /* All that the set, which is shared, has told of is another process's.  If that process has it
  * nested, the flag stays readable until the streams are back on TCP, which takes as long as
- * their peers stand still.  So the kernel, asked again at once, would tell the same.  Returns 0
- * or -errno.  A cancellation point. */
+ * their peers stand still.  So the kernel, asked again at once, would tell the same.  Only in a
+ * call that may sleep.  Returns 0 or -errno.  A cancellation point. */
 static int nap_for_others(const struct wait *w)
 {
 	const struct timespec t = { .tv_nsec = NAP_NS };
 
-	return sr_real.ppoll(NULL, 0, &t, w->mask) < 0 && w->ms ? -errno : 0;
+	return sr_real.ppoll(NULL, 0, &t, w->mask) < 0 ? -errno : 0;
 }
 
 /* The program's events, or -errno.  A cancellation point.  before: as in resolve(). */
@@ -249,15 +249,15 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 		sr_epoll_use_inherited(set);
 	sr_cancel_asks = set;
 	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
-	sleep &= !atomic_load(&set->ready);
-	r = sleep ? call_until_signal(w, ev, max) :
+	r = sleep && !atomic_load(&set->ready) ?
+		    call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
 	add_timeout(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	told = r > 0;
 	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
 	sr_cancel_asks = NULL;
-	return told && !r && sr_epoll_is_shared(set) ? nap_for_others(w) : r;
+	return told && !r && sleep && sr_epoll_is_shared(set) ? nap_for_others(w) : r;
 }
 
 /* ---- a wait ---- */
