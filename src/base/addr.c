@@ -37,6 +37,17 @@ void sr_addr_set_port(struct sockaddr_storage *a, uint16_t port)
 	((struct sockaddr_in *)a)->sin_port = htons(port);
 }
 
+unsigned sr_addr_hash(const struct sockaddr_storage *a, unsigned first)
+{
+	unsigned h = first;
+	size_t len;
+	const unsigned char *byte = sr_addr_bytes(a, &len);
+
+	for (size_t i = 0; i < len; i++)
+		h = h * 31 + byte[i];
+	return h;
+}
+
 bool sr_addr_same_host(const struct sockaddr_storage *a,
 		       const struct sockaddr_storage *b)
 {

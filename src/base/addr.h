@@ -30,6 +30,8 @@ static inline const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t
 		return &((const struct sockaddr_in6 *)a)->sin6_addr;
 	return &((const struct sockaddr_in *)a)->sin_addr;
 }
+/* A place for the host in a small table.  first: what else the place depends on, or 0. */
+unsigned sr_addr_hash(const struct sockaddr_storage *a, unsigned first);
 /* The families, too: IPv4 in IPv6 is not the same here. */
 bool sr_addr_same_host(const struct sockaddr_storage *a,
 		       const struct sockaddr_storage *b);

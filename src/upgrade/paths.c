@@ -35,15 +35,8 @@ static struct sr_mutex path_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct path *path_place(const struct sockaddr_storage *peer,
 			       struct sockaddr_storage *plain)
 {
-	const unsigned char *byte;
-	unsigned h = 0;
-	size_t len;
-
 	sr_addr_unmap(plain, (const struct sockaddr *)peer);
-	byte = sr_addr_bytes(plain, &len);
-	for (size_t i = 0; i < len; i++)
-		h = h * 31 + byte[i];
-	return &paths[h % HOSTS];
+	return &paths[sr_addr_hash(plain, 0) % HOSTS];
 }
 
 uint64_t sr_path_died(const struct sockaddr_storage *peer, uint64_t since_ns, uint64_t now_ns)

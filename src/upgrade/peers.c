@@ -37,16 +37,8 @@ static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 static struct peer *place(const struct sockaddr_storage *addr,
 			  struct sockaddr_storage *plain)
 {
-	const unsigned char *byte;
-	size_t len, i;
-	unsigned h;
-
 	sr_addr_unmap(plain, (const struct sockaddr *)addr);
-	byte = sr_addr_bytes(plain, &len);
-	h = sr_addr_port((const struct sockaddr *)plain);
-	for (i = 0; i < len; i++)
-		h = h * 31 + byte[i];
-	return &peers[h % PEERS];
+	return &peers[sr_addr_hash(plain, sr_addr_port((const struct sockaddr *)plain)) % PEERS];
 }
 
 static bool is(const struct peer *p, const struct sockaddr_storage *addr)
