@@ -88,18 +88,26 @@ static int round_trip(int fd, char *out, char *in, int i)
 	return got == SIZE && !memcmp(out, in, SIZE) ? 0 : -1;
 }
 
-static void *client(void *arg)
+/* Connects the socket.  Returns how many round trips came back right. */
+static int talk(int fd)
 {
-	int fd = socket(AF_INET, SOCK_STREAM, 0), i = 0;
 	char *out = malloc(SIZE), *in = malloc(SIZE);
+	int i = 0;
 
-	(void)arg;
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)))
 		perror("connect");
 	while (i < ROUNDS && !round_trip(fd, out, in, i))
 		i++;
 	free(out);
 	free(in);
+	return i;
+}
+
+static void *client(void *arg)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), i = talk(fd);
+
+	(void)arg;
 	close(fd);
 	pthread_mutex_lock(&mutex);
 	done += i;
@@ -110,23 +118,11 @@ static void *client(void *arg)
 /* Both ends of the stream stay open until their processes have ended. */
 static int leave_open(int listener)
 {
-	char *out, *in;
-	int fd, i = 0;
-
 	if (!fork()) {
 		echo(accept(listener, NULL, NULL));
 		_exit(0);
 	}
-	fd = socket(AF_INET, SOCK_STREAM, 0);
-	out = malloc(SIZE);
-	in = malloc(SIZE);
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)))
-		perror("connect");
-	while (i < ROUNDS && !round_trip(fd, out, in, i))
-		i++;
-	free(out);
-	free(in);
-	return i;
+	return talk(socket(AF_INET, SOCK_STREAM, 0));
 }
 
 int main(void)

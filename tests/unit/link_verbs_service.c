@@ -187,15 +187,20 @@ static bool hold_once(struct end *e)
 	return ns;
 }
 
+static struct end *begin_with_sink(void)
+{
+	begin_case();
+	try_listen();
+	return open_end(SINK << 8 | 2);
+}
+
 static int held_case(unsigned a, unsigned b)
 {
 	struct end *e;
 	int i;
 
 	(void)a, (void)b;
-	begin_case();
-	try_listen();
-	e = open_end(SINK << 8 | 2);
+	e = begin_with_sink();
 	for (i = 0; i < 100 && !hold_once(e); i++)
 		;
 	CHECK(i < 100);
@@ -212,9 +217,7 @@ static int sender_case(unsigned a, unsigned b)
 	int i;
 
 	(void)a, (void)b;
-	begin_case();
-	try_listen();
-	e = open_end(SINK << 8 | 2);
+	e = begin_with_sink();
 	usleep(150 * 1000);
 	while (!is_watched(e))	/* idle */
 		usleep(1000);
