@@ -145,7 +145,6 @@ static inline const struct sockaddr *sr_listener_addr(struct sr_listener *l)
 	return (const struct sockaddr *)&l->socket->rare->local;
 }
 
-
 /* Does the stream still wait for its link, as policy wait has it?  Not after a send that was
  * held and got no link: from then on the stream goes on as under policy eager. */
 static inline bool sr_waits(struct sr_stream *st)

@@ -11,8 +11,8 @@
  * No edge is lost, because the reads behind that report found no lack of bytes: they have come
  * to the end, or will.  Of a plain direction the kernel has the end, and all bytes then; it
  * cannot switch any more.  (After the program's own SHUT_RD bytes may still come.)  A hang-up
- * is told once, too.  If there is an error, or a hang-up that has not been told, nothing is left
- * out of the news.
+ * (EPOLLHUP) is reported once, too.  But while there is an error, or a hang-up that has not been
+ * reported yet, every change counts as news.
  *
  * Locks: of a stream what a look needs; look_lock for `end'.
  */

@@ -36,9 +36,9 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
  * save more registers.) */
 __attribute__((noinline)) uint32_t sr_epoll_take_news(struct sr_epoll_entry *e, unsigned state,
 						      uint32_t r, uint32_t *edge);
-/* The program is told r (0: nothing).  An edge of room that it is not told of is kept for a later
- * visit, because room may come without another notification (wait/plan.c); bytes always have
- * one of their own.  look_lock. */
+/* After a visit that reports the events r to the program (0: it reports none).  News of room that
+ * r leaves out is kept for the next visit, because no notification may follow when there is room
+ * (wait/plan.c); that bytes have come is always notified.  look_lock. */
 __attribute__((noinline)) void sr_epoll_keep_news(struct sr_epoll_entry *e, unsigned state,
 						  uint32_t events, uint32_t r, uint32_t edge);
 

@@ -17,7 +17,7 @@ void sr_epoll_tell(struct sr_epoll *set, bool news);
 /* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
 void sr_epoll_settle_changed(struct sr_stream *st);
 /* sr_epoll_list() for that call, with sets.lock held.  Of an entry in a nested set the service
- * thread is told nothing, because sr_epoll_settle_changed() follows. */
+ * thread is not woken, because the caller goes on to sr_epoll_settle_changed(). */
 void sr_epoll_list_changed(struct sr_epoll_entry *e);
 void sr_epoll_unnest(struct sr_epoll *set);	/* it ends */
 /* sr_epoll_list() of an entry in a nested set: it may have something; and: bytes or room have

@@ -134,8 +134,8 @@ void sr_vmem_place(void *mem, size_t size, int node)
 }
 
 /* A large ring lies in huge pages, if the kernel has any: fewer entries of the device's
- * translation table.  Not of those that the administrator has set aside (MAP_HUGETLB), as these
- * are for somebody. */
+ * translation table.  Not the pages that the administrator has reserved (MAP_HUGETLB), because
+ * they are meant for another program. */
 static void *ring_pages(size_t size)
 {
 	uint8_t *mem, *at;
