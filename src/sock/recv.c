@@ -26,13 +26,17 @@
 #include "sock/sock.h"
 
 /* A call that does not block is made while signals are held off, and must be no
- * cancellation point. */
+ * cancellation point.  EPIPE, which the kernel keeps for a reset behind the peer's end, reaches
+ * a receiver only if the library has disconnected the socket since: that takes the end back
+ * (SOCK_DONE in Linux's tcp_disconnect()), which otherwise comes before the error. */
 static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 {
 	ssize_t r = flags & MSG_DONTWAIT ? sr_now_recvmsg(fd, msg, flags) :
 					   sr_real.recvmsg(fd, msg, flags);
 
-	return r < 0 ? -errno : r;
+	if (r >= 0)
+		return r;
+	return errno == EPIPE ? -ECONNRESET : -errno;
 }
 
 /*
@@ -244,9 +248,9 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *t
 	msg.msg_iovlen = sr_iov_rest(*to, sr_rx_limit(rx), v, 16, &bytes);
 	if (!bytes)
 		return -EAGAIN;
-	r = sr_now_recvmsg(st->anchor, &msg, peek ? MSG_PEEK : 0);
+	r = kernel_recv(st->anchor, &msg, (peek ? MSG_PEEK : 0) | MSG_DONTWAIT);
 	if (r < 0)
-		return -errno;
+		return r;
 	if (r == 0) {
 		sr_rx_tcp_end(st, false);
 		return -EAGAIN;
