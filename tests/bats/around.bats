@@ -102,7 +102,7 @@ stranger() {
 	local dir=$BATS_TEST_TMPDIR/$1 role
 	pair "$dir" wait wait around "$1"
 	for role in server client; do
-		grep -q '^next: -1 ECONNRESET$' "$dir/$role.out" || { head "$dir"/*; return 1; }
+		grep -q '^next: -1 ECONNRESET$' "$dir/$role.out" || { head "$dir"/{server,client}.*; return 1; }
 		[ "$(<"$dir/$role.status")" = 0 ]
 		[ "$(reported "$dir" "$([ $role = server ] && echo accept || echo connect)" error)" = ECONNRESET ]
 	done
