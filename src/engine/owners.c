@@ -20,7 +20,7 @@ unsigned sr_owners_tcp_dirs(struct sr_stream *st)
 {
 	unsigned dirs = 0;
 
-	if (!sr_gate_shut(&st->in.gate) && !st->in.pushback_len)
+	if (!sr_gate_shut(&st->in.gate))
 		dirs |= SR_NOTIFY_RX;
 	if (!sr_gate_shut(&st->out.gate))
 		dirs |= SR_NOTIFY_TX;

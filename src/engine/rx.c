@@ -377,6 +377,30 @@ bool sr_rx_short(struct sr_stream *st)
 	return yes;
 }
 
+/*
+ * May the kernel serve the program's receives again?  No other place asks: everybody else
+ * looks at the gate, and an open gate means that what the program gets next is what the
+ * kernel has next.  So what was read and pushed back has been taken before.  rx_lock held, no
+ * call in flight.
+ */
+static bool kernel_may_serve(struct sr_stream *st)
+{
+	if (st->in.pushback_len)
+		return false;
+	switch (st->rx.state) {
+	case SR_RX_RAW:
+		/* Below m a FIN is not the end; only the slow path knows that. */
+		return !st->rx.dup && (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
+		       !st->in.fin_seen;
+	case SR_RX_EOF:
+		/* The peer half-closed, and its end has reached the kernel, too. */
+		return st->in.fin_seen && atomic_load(&st->want_tcp) && !st->out.broken &&
+		       !st->in.disconnected;
+	default:
+		return false;
+	}
+}
+
 static void rx_progress(struct sr_stream *st)
 {
 	bool alone;
@@ -397,14 +421,7 @@ static void rx_progress(struct sr_stream *st)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
 	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
 		catch_up(st);
-	/* Below m a FIN is not the end; only the slow path knows that. */
-	if (alone && st->rx.state == SR_RX_RAW && !st->rx.dup &&
-	    (st->rx.rx >= st->rx.m || comes_by_tcp(st)) &&
-	    !st->in.pushback_len && !st->in.fin_seen)
-		rx_raw_again(st);
-	/* The peer half-closed, and its end has reached the kernel, too. */
-	if (alone && st->rx.state == SR_RX_EOF && st->in.fin_seen &&
-	    atomic_load(&st->want_tcp) && !st->out.broken && !st->in.disconnected)
+	if (alone && kernel_may_serve(st))
 		rx_raw_again(st);
 }
 
@@ -479,7 +496,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		bool passed = link->peer_switch.n < st->rx.rx;
 
 		link->ops->drop(link, passed ? "peer-dropped" : "protocol");
-		if (was_open)
+		if (was_open)	/* in state RAW, where nothing is held: n is 0 */
 			sr_rx_gate_reopen(st);
 		return true;
 	}

@@ -34,8 +34,7 @@ static bool may_retire(struct sr_stream *st)
 {
 	return !st->up.att && st->up.state != SR_ASK_ASKING && !sr_any_gate_shut(st) &&
 	       !atomic_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
-	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->in.pushback_len &&
-	       !st->out.broken &&
+	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->out.broken &&
 	       !atomic_load(&st->err.pending);
 }
 

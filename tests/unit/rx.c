@@ -122,6 +122,28 @@ static void almost_a_mark(void)
 	fake_end(&e);
 }
 
+/* Bytes that begin as the mark would, and the end.  The program has not read them when the
+ * stream is to be plain: it gets them before the end all the same. */
+static void almost_a_mark_at_the_end(void)
+{
+	struct fake_pair e = fake_begin(true);
+	uint8_t mark[SR_RECORD_LEN];
+
+	sr_mark_make(mark, 1, e.st->up.token);
+	CHECK(fake_rx_start(&e, 0));
+	by_tcp(&e, mark, 5);
+	shutdown(e.peer, SHUT_WR);
+	await_state(&e, SR_RX_EOF);
+	CHECK_EQ(e.st->in.pushback_len, 5);
+	atomic_store(&e.st->want_tcp, true);
+	fake_progress(&e);
+	CHECK_EQ(fake_recv(&e, buf, sizeof(buf)), 5);
+	CHECK(!memcmp(buf, mark, 5));
+	CHECK_EQ(fake_recv(&e, buf, sizeof(buf)), 0);
+	CHECK(!sr_gate_shut(&e.st->in.gate));
+	fake_end(&e);
+}
+
 /* A SWITCH beyond what the program has read is acknowledged when it has read that. */
 static void switch_too_early(void)
 {
@@ -338,6 +360,7 @@ int main(void)
 	waits_for_mark();
 	no_mark();
 	almost_a_mark();
+	almost_a_mark_at_the_end();
 	switch_too_early();
 	ends();
 	peer_killed();
