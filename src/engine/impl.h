@@ -211,4 +211,12 @@ static inline bool sr_any_gate_shut(struct sr_stream *st)
 	return sr_gate_shut(&st->in.gate) || sr_gate_shut(&st->out.gate);
 }
 
+/* Is nothing left to be done of an earlier link, so that the stream may have another one?  (In
+ * EXPECT the receiver waits for the peer's next byte, or for the next link.)  Both locks. */
+static inline bool sr_is_done_with_links(struct sr_stream *st)
+{
+	return !sr_gate_shut(&st->out.gate) &&
+	       (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_EXPECT);
+}
+
 #endif

@@ -114,13 +114,12 @@ static void find(struct search *s)
 	sr_index_each_listener(look_at_listener, s);
 }
 
-static bool plain_enough(struct sr_stream *st)
+static bool is_done_with_links(struct sr_stream *st)
 {
 	bool yes;
 
 	sr_stream_lock_and_progress(st);
-	yes = !sr_gate_shut(&st->out.gate) &&
-	      (!sr_gate_shut(&st->in.gate) || st->rx.state == SR_RX_EXPECT);
+	yes = sr_is_done_with_links(st);
 	sr_stream_unlock(st);
 	return yes;
 }
@@ -232,7 +231,7 @@ static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 
 static bool is_ready(struct sr_stream *st)
 {
-	return (sr_st_flags(st) & SR_ST_USED) && !st->up.att && plain_enough(st);
+	return (sr_st_flags(st) & SR_ST_USED) && !st->up.att && is_done_with_links(st);
 }
 
 static void answer_accept(struct sr_request *req, struct sr_stream *st)

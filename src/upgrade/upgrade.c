@@ -367,12 +367,14 @@ static void pause_asks(struct sr_stream *st, uint64_t pause_ns, unsigned *times,
 		++*times;
 }
 
-/* All that the link that broke has left behind is done.  (In EXPECT the receiver waits for
- * the peer's next byte, or for the next link.) */
 static bool may_ask_again(struct sr_stream *st)
 {
-	return !sr_gate_shut(&st->out.gate) &&
-	       (!sr_gate_shut(&st->in.gate) || sr_stream_rx(st) == SR_RX_EXPECT);
+	bool yes;
+
+	sr_stream_lock(st);
+	yes = sr_is_done_with_links(st);
+	sr_stream_unlock(st);
+	return yes;
 }
 
 /* Soon after a link that was not in use yet, if the peer gave it up (it forked, say, and its
