@@ -76,6 +76,18 @@ void check_libc(struct checked *c)
 }
 
 /* One line of --show-config: NAME=VALUE, blanks, where from. */
+/* Whoever sets it promises libmlx5 that one thread uses the device, which then takes no locks. */
+static void check_mlx5_locks(void)
+{
+	const char *value = getenv("MLX5_SINGLE_THREADED");
+
+	if (!value || strcmp(value, "1"))
+		return;
+	say(PROBLEM, "environment", "MLX5_SINGLE_THREADED is 1, but Sockrail uses the device in "
+				    "several threads");
+	remedy(NULL, "Unset it, or leave out verbs (SOCKRAIL_LINKS=shm)");
+}
+
 void check_settings(struct checked *c)
 {
 	const char *const ask[] = { c->launcher, "--show-config", NULL };
@@ -108,4 +120,5 @@ void check_settings(struct checked *c)
 	say(c->never || none ? WARNING : OK, "settings", "%s", *list ? list : "all are the defaults");
 	if (c->never || none)
 		remedy("never", "Streams stay plain, except those that rules name: %s", advice("never"));
+	check_mlx5_locks();
 }

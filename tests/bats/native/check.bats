@@ -74,6 +74,13 @@ look() { check "$1" --no-streams "${@:2}"; }
 	told problem measured ", by TCP"
 }
 
+@test "an environment that takes the locks out of libmlx5" {
+	MLX5_SINGLE_THREADED=1 look 1
+	told problem environment "MLX5_SINGLE_THREADED is 1"
+	MLX5_SINGLE_THREADED=0 look 0
+	[[ $output != *MLX5_SINGLE_THREADED* ]]
+}
+
 @test "little locked memory, few descriptors" {
 	need setpriv prlimit
 	run -0 --separate-stderr setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock \
