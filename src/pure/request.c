@@ -149,17 +149,17 @@ bool sr_there_verbs(uint16_t port[2], const char *word)
 /* ---- keeper and workers ---- */
 
 enum { NAME = 1, THERE = NAME + SR_NAME_LEN, COOKIE = THERE };
-_Static_assert(THERE + sizeof(struct sr_there) == SR_PACKET_LEN, "nothing behind it");
+_Static_assert(THERE + sizeof(struct sr_there) == SR_LINE_PACKET_LEN, "nothing behind it");
 
-void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN])
+void sr_line_packet_encode(const struct sr_line_packet *packet, uint8_t buf[SR_LINE_PACKET_LEN])
 {
-	memset(buf, 0, SR_PACKET_LEN);
+	memset(buf, 0, SR_LINE_PACKET_LEN);
 	buf[0] = (uint8_t)packet->word;
-	if (packet->word == SR_PACKET_JOIN)
+	if (packet->word == SR_LINE_JOIN)
 		memcpy(buf + THERE, &packet->there, sizeof(packet->there));
 	else
 		sr_name_encode(&packet->name, buf + NAME);
-	if (packet->word == SR_PACKET_CLAIM)
+	if (packet->word == SR_LINE_CLAIM)
 		memcpy(buf + COOKIE, &packet->cookie, sizeof(packet->cookie));
 }
 
@@ -178,22 +178,22 @@ static bool there_valid(const struct sr_there *there)
 	       (!*verbs || is_verbs_place(verbs, port));
 }
 
-int sr_packet_decode(struct sr_packet *packet, const uint8_t *buf, size_t len)
+int sr_line_packet_decode(struct sr_line_packet *packet, const uint8_t *buf, size_t len)
 {
-	uint8_t again[SR_PACKET_LEN];
-	struct sr_packet p;
+	uint8_t again[SR_LINE_PACKET_LEN];
+	struct sr_line_packet p;
 
-	if (len != SR_PACKET_LEN || buf[0] < SR_PACKET_JOIN || buf[0] > SR_PACKET_CLAIM)
+	if (len != SR_LINE_PACKET_LEN || buf[0] < SR_LINE_JOIN || buf[0] > SR_LINE_CLAIM)
 		return -EPROTO;
 	memset(&p, 0, sizeof(p));
 	p.word = buf[0];
-	if (p.word == SR_PACKET_JOIN)
+	if (p.word == SR_LINE_JOIN)
 		memcpy(&p.there, buf + THERE, sizeof(p.there));
 	else if (sr_name_decode(&p.name, buf + NAME, SR_NAME_LEN))
 		return -EPROTO;
-	if (p.word == SR_PACKET_CLAIM)
+	if (p.word == SR_LINE_CLAIM)
 		memcpy(&p.cookie, buf + COOKIE, sizeof(p.cookie));
-	sr_packet_encode(&p, again);
+	sr_line_packet_encode(&p, again);
 	if (memcmp(again, buf, len) || !there_valid(&p.there))
 		return -EPROTO;
 	*packet = p;

@@ -93,23 +93,23 @@ struct sr_there {
 	char kind[SR_KINDS][SR_THERE_LEN];
 };
 
-#define SR_PACKET_LEN 101
+#define SR_LINE_PACKET_LEN 101
 
-enum sr_packet_word {
-	SR_PACKET_JOIN = 1,	/* worker: there */
-	SR_PACKET_FIND,		/* keeper: name */
-	SR_PACKET_HAVE,		/* worker: name */
-	SR_PACKET_CLAIM,	/* worker, which may become another user: name, cookie */
+enum sr_line_packet_word {
+	SR_LINE_JOIN = 1,	/* worker: there */
+	SR_LINE_FIND,		/* keeper: name */
+	SR_LINE_HAVE,		/* worker: name */
+	SR_LINE_CLAIM,		/* worker, which may become another user: name, cookie */
 };
 
-struct sr_packet {
-	enum sr_packet_word word;
+struct sr_line_packet {
+	enum sr_line_packet_word word;
 	struct sr_name name;
 	struct sr_there there;
 	uint64_t cookie;	/* SO_COOKIE of the socket that has the name */
 };
 
-void sr_packet_encode(const struct sr_packet *packet, uint8_t buf[SR_PACKET_LEN]);
-int sr_packet_decode(struct sr_packet *packet, const uint8_t *buf, size_t len);
+void sr_line_packet_encode(const struct sr_line_packet *packet, uint8_t buf[SR_LINE_PACKET_LEN]);
+int sr_line_packet_decode(struct sr_line_packet *packet, const uint8_t *buf, size_t len);
 
 #endif

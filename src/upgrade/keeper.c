@@ -78,24 +78,24 @@ struct sr_keeper {
 static struct sr_keeper *all;
 static unsigned strangers;
 
-static bool send_packet(int fd, const struct sr_packet *p)
+static bool send_packet(int fd, const struct sr_line_packet *p)
 {
-	uint8_t buf[SR_PACKET_LEN];
+	uint8_t buf[SR_LINE_PACKET_LEN];
 
-	sr_packet_encode(p, buf);
+	sr_line_packet_encode(p, buf);
 	return sr_local_send_as(fd, buf, sizeof(buf));
 }
 
 /* uid: of whom it is; NULL for a worker, which asks nobody who the keeper is.  > 0: a packet;
  * 0: none yet; < 0: the line has ended, or brings what it should not. */
-static int receive_packet(int fd, struct sr_packet *p, uint32_t *uid)
+static int receive_packet(int fd, struct sr_line_packet *p, uint32_t *uid)
 {
-	uint8_t buf[SR_PACKET_LEN];
+	uint8_t buf[SR_LINE_PACKET_LEN];
 	ssize_t n = sr_local_recv_from(fd, buf, sizeof(buf), uid);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	return n < 0 || sr_packet_decode(p, buf, (size_t)n) ? -1 : 1;
+	return n < 0 || sr_line_packet_decode(p, buf, (size_t)n) ? -1 : 1;
 }
 
 /* ---- the keeper ---- */
@@ -130,7 +130,7 @@ static bool may_have(uint32_t uid, const struct sr_name *name)
 /* The cookie is that of the socket which the worker had as it sent the claim: meanwhile
  * another process may have got the name.  False: so many claims that the worker is no honest
  * one. */
-static bool note_claim(struct worker *w, const struct sr_packet *p, uint32_t uid)
+static bool note_claim(struct worker *w, const struct sr_line_packet *p, uint32_t uid)
 {
 	struct claim *c;
 
@@ -165,24 +165,24 @@ static void worker_gone(struct worker *w)
 
 static void ask(const struct sr_name *name, void *worker)
 {
-	struct sr_packet p = { .word = SR_PACKET_FIND, .name = *name };
+	struct sr_line_packet p = { .word = SR_LINE_FIND, .name = *name };
 	struct worker *w = worker;
 
 	if (w->joined)
 		(void)send_packet(w->line.fd, &p);
 }
 
-static bool worker_says(struct worker *w, const struct sr_packet *p, uint32_t uid)
+static bool worker_says(struct worker *w, const struct sr_line_packet *p, uint32_t uid)
 {
-	if (p->word == SR_PACKET_JOIN && !w->joined) {
+	if (p->word == SR_LINE_JOIN && !w->joined) {
 		w->there = p->there;
 		w->joined = true;
 		sr_answer_pending(ask, w);	/* it may have what is asked for */
 		return true;
 	}
-	if (p->word == SR_PACKET_CLAIM)
+	if (p->word == SR_LINE_CLAIM)
 		return note_claim(w, p, uid);
-	if (p->word != SR_PACKET_HAVE || !w->joined)
+	if (p->word != SR_LINE_HAVE || !w->joined)
 		return false;
 	if (may_have(uid, &p->name) || is_claimed(w, &p->name))
 		sr_answer_found(&p->name, &w->there);
@@ -194,7 +194,7 @@ static bool worker_says(struct worker *w, const struct sr_packet *p, uint32_t ui
 static void worker_readable(struct sr_watch *watch, uint32_t events)
 {
 	struct worker *w = SR_OF(struct worker, line, watch);
-	struct sr_packet p;
+	struct sr_line_packet p;
 	uint32_t uid;
 	int r = 0;
 
@@ -259,13 +259,13 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 {
 	struct sr_keeper *k = SR_OF(struct sr_keeper, watch, watch);
 	struct sr_listener *l = k->listener;
-	struct sr_packet p;
+	struct sr_line_packet p;
 	int r = 1;
 
 	(void)events;
 	for (int i = 0; i < PACKETS && r > 0; i++) {
 		r = receive_packet(k->watch.fd, &p, NULL);
-		if (r > 0 && p.word == SR_PACKET_FIND)
+		if (r > 0 && p.word == SR_LINE_FIND)
 			sr_answer_asked(&p.name);
 	}
 	if (r >= 0)
@@ -342,8 +342,8 @@ int sr_keeper_call(struct sr_listener *l)
 
 bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie)
 {
-	const struct sr_packet p = {
-		.word = SR_PACKET_CLAIM,
+	const struct sr_line_packet p = {
+		.word = SR_LINE_CLAIM,
 		.name = *name,
 		.cookie = cookie,
 	};
@@ -353,7 +353,7 @@ bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie)
 
 int sr_keeper_join(struct sr_listener *l, const struct sr_there *there)
 {
-	struct sr_packet p = { .word = SR_PACKET_JOIN, .there = *there };
+	struct sr_line_packet p = { .word = SR_LINE_JOIN, .there = *there };
 	int err, fd = sr_claims_take_line(l);
 
 	if (fd < 0)
@@ -414,7 +414,7 @@ bool sr_keeper_ask(const struct sr_name *name)
 
 void sr_keeper_tell(const struct sr_name *name)
 {
-	struct sr_packet p = { .word = SR_PACKET_HAVE, .name = *name };
+	struct sr_line_packet p = { .word = SR_LINE_HAVE, .name = *name };
 	struct sr_keeper *k;
 
 	for (k = all; k; k = k->next)

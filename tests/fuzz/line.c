@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * packet.c - the packets between those who share a listening address; any user of the
+ * line.c - the packets between those who share a listening address; any user of the
  * host may be a worker, or hold the keeper's name.  Where a worker answers is told to
  * askers, who must be able to read it.
  */
@@ -25,13 +25,13 @@ static void there(const struct sr_there *there)
 	}
 }
 
-void fuzz_packet(const uint8_t *data, size_t size)
+void fuzz_line(const uint8_t *data, size_t size)
 {
-	uint8_t again[SR_PACKET_LEN], *p = fuzz_exact(data, size);
-	struct sr_packet packet;
+	uint8_t again[SR_LINE_PACKET_LEN], *p = fuzz_exact(data, size);
+	struct sr_line_packet packet;
 
-	if (!sr_packet_decode(&packet, p, size)) {
-		sr_packet_encode(&packet, again);
+	if (!sr_line_packet_decode(&packet, p, size)) {
+		sr_line_packet_encode(&packet, again);
 		CHECK_EQ(size, sizeof(again));
 		CHECK(!memcmp(p, again, size));
 		there(&packet.there);
