@@ -152,4 +152,77 @@ static inline bool sr_slots_due(const struct sr_slots *s, uint32_t posted,
 	return got - s->reported >= posted / 2;
 }
 
+/* ---- packets ---- */
+
+/*
+ * What replaces the slots above when links speak packets (packet.h).  An end has some receive
+ * buffers.  It posts each one again in the poll that takes its packet, and each packet says
+ * how many buffers its sender has posted in all.  So `known`, the number of the peer's buffers
+ * that are posted and empty as far as this end can tell, is never above the truth, and an
+ * arriving packet finds a buffer, if
+ *  - a buffer is counted in `posted` behind its posting, and
+ *  - a packet with records is sent only while known > SR_PACKETS_KEPT, and a count, a packet
+ *    of nothing but `posted` and ACKs, only while known > 0.
+ * An end owes a count while it has posted half of its buffers since it last said so.
+ * tests/model/PROTOCOL.md, "Packet credit", has the proof that two ends never wait for each
+ * other's credit, and that counts do not answer counts for ever; packet.pml checks it.
+ */
+enum {
+	SR_PACKETS_FIRST = 8,	/* buffers that each end has posted before the first packet */
+	SR_PACKETS_LEAST = 4,	/* with fewer, counts would answer counts */
+	SR_PACKETS_KEPT = 2,	/* for counts */
+	SR_PACKETS_MOST = 4096,	/* more than so many empty ones no end has */
+};
+
+/* All but `buffers` modulo 2^32. */
+struct sr_packets {
+	uint32_t buffers;	/* our receive buffers */
+	uint32_t posted;	/* by us, in all */
+	uint32_t reported;	/* of these, as we last said */
+	uint32_t sent;		/* packets to the peer */
+	uint32_t peer_posted;	/* by the peer, as it last said */
+};
+
+/* Both ends know without a word that each has posted SR_PACKETS_FIRST. */
+static inline void sr_packets_init(struct sr_packets *p)
+{
+	*p = (struct sr_packets){SR_PACKETS_FIRST, SR_PACKETS_FIRST, SR_PACKETS_FIRST, 0,
+				 SR_PACKETS_FIRST};
+}
+
+static inline uint32_t sr_packets_known(const struct sr_packets *p)
+{
+	return p->peer_posted - p->sent;
+}
+
+static inline bool sr_packets_may_send(const struct sr_packets *p, bool records)
+{
+	return sr_packets_known(p) > (records ? SR_PACKETS_KEPT : 0);
+}
+
+/* Does this end owe a count? */
+static inline bool sr_packets_owes(const struct sr_packets *p)
+{
+	return p->posted - p->reported >= p->buffers / 2;
+}
+
+/* A packet goes; its header is to say `posted`. */
+static inline void sr_packets_spend(struct sr_packets *p)
+{
+	p->sent++;
+	p->reported = p->posted;
+}
+
+/* The peer says that it has posted so many in all.  0, or -EPROTO if that cannot be: fewer
+ * than it has said before, or more than any end has. */
+static inline int sr_packets_said(struct sr_packets *p, uint32_t posted)
+{
+	uint32_t now = posted - p->sent;
+
+	if (now < sr_packets_known(p) || now > SR_PACKETS_MOST)
+		return -EPROTO;
+	p->peer_posted = posted;
+	return 0;
+}
+
 #endif

@@ -56,13 +56,13 @@ static void get(void *host, const uint8_t *wire, const struct field *f)
 enum { BODY = 12 };
 
 #define HEADER(f, at, size) FIELD(struct sr_msg, f, at, size)
-#define HELLO(f, at, size) FIELD(struct sr_msg, hello.f, BODY + at, size)
-#define HELLO_RING(f, at, size) FIELD(struct sr_msg, hello.ring.f, BODY + 40 + at, size)
-#define BARE(f, at, size) FIELD(struct sr_msg, f, BODY + at, size)
-#define SWITCH(f, at, size) FIELD(struct sr_msg, sw.f, BODY + at, size)
-#define END(f, at, size) FIELD(struct sr_msg, end, BODY + at, size)
-#define RING(f, at, size) FIELD(struct sr_msg, ring.f, BODY + at, size)
-#define RING_USE(f, at, size) FIELD(struct sr_msg, use.f, BODY + at, size)
+#define HELLO(f, at, size) FIELD(struct sr_msg, hello.f, at, size)
+#define HELLO_RING(f, at, size) FIELD(struct sr_msg, hello.ring.f, 40 + at, size)
+#define BARE(f, at, size) FIELD(struct sr_msg, f, at, size)
+#define SWITCH(f, at, size) FIELD(struct sr_msg, sw.f, at, size)
+#define END(f, at, size) FIELD(struct sr_msg, end, at, size)
+#define RING(f, at, size) FIELD(struct sr_msg, ring.f, at, size)
+#define RING_USE(f, at, size) FIELD(struct sr_msg, use.f, at, size)
 
 static const struct field header[] = { WIRE_HEADER(HEADER, NONE) {0} };
 static const struct field hello[] = { WIRE_HELLO(HELLO, NONE) WIRE_RING(HELLO_RING) {0} };
@@ -100,27 +100,32 @@ static bool kind_known(unsigned type)
 	return type < sizeof(kinds) / sizeof(kinds[0]) && kinds[type].fields;
 }
 
-size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
+size_t sr_msg_body_len(enum sr_msg_type type)
 {
-	bool bytes = msg->type == SR_MSG_BYTES;
-	size_t len = BODY + (bytes ? msg->bytes.len : kinds[msg->type].body);
-
-	memset(buf, 0, len);
-	buf[0] = (uint8_t)msg->type;
-	put(buf, msg, header);
-	put(buf, msg, kinds[msg->type].fields);
-	if (msg->type == SR_MSG_SWITCH)
-		buf[BODY + 16] = SR_MARK_FIRST;
-	if (bytes)
-		memcpy(buf + BODY, msg->bytes.at, msg->bytes.len);
-	return len;
+	return kinds[type].body;
 }
 
-static bool length_fits(unsigned type, size_t body)
+void sr_msg_body_encode(const struct sr_msg *msg, uint8_t *body)
 {
-	if (type == SR_MSG_BYTES)
-		return body > 0 && body <= kinds[type].body;
-	return body == kinds[type].body;
+	memset(body, 0, kinds[msg->type].body);
+	put(body, msg, kinds[msg->type].fields);
+	if (msg->type == SR_MSG_SWITCH)
+		body[16] = SR_MARK_FIRST;
+}
+
+size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
+{
+	size_t len = BODY + sr_msg_body_len(msg->type);
+
+	memset(buf, 0, BODY);
+	buf[0] = (uint8_t)msg->type;
+	put(buf, msg, header);
+	if (msg->type != SR_MSG_BYTES) {
+		sr_msg_body_encode(msg, buf + BODY);
+		return len;
+	}
+	memcpy(buf + BODY, msg->bytes.at, msg->bytes.len);
+	return BODY + msg->bytes.len;
 }
 
 static bool power_of_two(uint32_t n)
@@ -140,26 +145,50 @@ static bool hello_valid(const struct sr_hello *h)
 	return power_of_two(r->size) && !r->gen;
 }
 
-int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
+int sr_msg_body_decode(struct sr_msg *msg, unsigned type, const uint8_t *body, size_t len)
 {
 	uint8_t again[SR_MSG_MAX];
 	struct sr_msg m;
 
-	if (len < BODY || !kind_known(buf[0]) || !length_fits(buf[0], len - BODY))
+	if (!kind_known(type) || type == SR_MSG_BYTES || len != kinds[type].body)
 		return -EPROTO;
 	memset(&m, 0, sizeof(m));
-	m.type = buf[0];
-	get(&m, buf, header);
-	get(&m, buf, kinds[m.type].fields);
-	if (m.type == SR_MSG_BYTES) {
-		m.bytes.len = (uint32_t)(len - BODY);
-		memcpy(m.bytes.at, buf + BODY, m.bytes.len);
-	}
-	sr_msg_encode(&m, again);
-	if (memcmp(again, buf, len) ||
-	    (m.type == SR_MSG_HELLO && !hello_valid(&m.hello)) ||
-	    (m.type == SR_MSG_RING && !(power_of_two(m.ring.size) && m.ring.gen)))
+	m.type = type;
+	get(&m, body, kinds[type].fields);
+	sr_msg_body_encode(&m, again);
+	if (memcmp(again, body, len) ||
+	    (type == SR_MSG_HELLO && !hello_valid(&m.hello)) ||
+	    (type == SR_MSG_RING && !(power_of_two(m.ring.size) && m.ring.gen)))
 		return -EPROTO;
+	*msg = m;
+	return 0;
+}
+
+static int bytes_decode(struct sr_msg *msg, const uint8_t *body, size_t len)
+{
+	if (!len || len > SR_MSG_BYTES_MAX)
+		return -EPROTO;
+	memset(msg, 0, sizeof(*msg));
+	msg->type = SR_MSG_BYTES;
+	msg->bytes.len = (uint32_t)len;
+	memcpy(msg->bytes.at, body, len);
+	return 0;
+}
+
+int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
+{
+	struct sr_msg m;
+	int err;
+
+	if (len < BODY || buf[1])
+		return -EPROTO;
+	if (buf[0] == SR_MSG_BYTES)
+		err = bytes_decode(&m, buf + BODY, len - BODY);
+	else
+		err = sr_msg_body_decode(&m, buf[0], buf + BODY, len - BODY);
+	if (err)
+		return err;
+	get(&m, buf, header);
 	*msg = m;
 	return 0;
 }

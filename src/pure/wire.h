@@ -88,6 +88,12 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf);
  * is wrong, or a ring's size is not a power of two. */
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len);
 
+/* The same of a body alone, for packets (packet.h), and not of BYTES: its length; and what
+ * sr_msg_decode() checks of it.  The decoded message has neither ack nor slots. */
+size_t sr_msg_body_len(enum sr_msg_type type);
+void sr_msg_body_encode(const struct sr_msg *msg, uint8_t *body);
+int sr_msg_body_decode(struct sr_msg *msg, unsigned type, const uint8_t *body, size_t len);
+
 /* A TCP connection as the connecting side sees it.  IPv4-mapped IPv6 addresses
  * become IPv4, so that both ends use the same name. */
 struct sr_name {
