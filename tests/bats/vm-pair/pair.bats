@@ -113,6 +113,22 @@ iperf3_bidir() {
 	[ "$(by_link)" = 0 ]
 }
 
+# The network's MTU is less than the devices' (4,096) at some place, and nobody says so.
+@test "long packets of RDMA are lost: the stream stays on TCP, and says path" {
+	need nc openssl tc
+	tc qdisc replace dev "$RDMA_NETDEV" root handle 1: prio
+	tc filter add dev "$RDMA_NETDEV" parent 1: protocol ip u32 \
+		match ip protocol 17 0xff match ip dport 4791 0xffff \
+		match u16 0x1000 0x1000 at 2 action drop # of 4,096 bytes or more
+	SOCKRAIL_UPGRADE_WAIT_MS=20000 upload 5
+	arrived
+	tc -s filter show dev "$RDMA_NETDEV" parent 1: >"$t/dropped"
+	tc qdisc del dev "$RDMA_NETDEV" root
+	grep -q 'dropped [1-9]' "$t/dropped" || { cat "$t/dropped"; false; }
+	grep '"reason": *"path"' "$t/client.report"
+	[ "$(by_link)" = 0 ]
+}
+
 # on_the_way: waits until a good part has been sent
 on_the_way() {
 	while kill -0 $cpid; do
