@@ -36,6 +36,25 @@ limited() {
 	[ "$(went tx_verbs "$t/client.report")" -gt 40000000 ]
 }
 
+# domains: in how many protection domains has the device memory?
+domains() {
+	rdma resource show mr dev "$RDMA_DEV" | grep -oE 'pdn [0-9]+' | sort -u | wc -l
+}
+
+# (For a while each link has its first rings or larger ones; both ends are on this host.)
+@test "each link has a protection domain of its own" {
+	need rdma
+	start server rail "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 5
+	listening "$port"
+	start client rail "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 5 0
+	until [ "$(domains)" = 10 ]; do
+		kill -0 "$pid" || { rdma resource; tail "$t"/*.{out,err}; false; }
+		sleep 0.1
+	done
+	await
+	[ "$(went tx_verbs)" -gt 5000000 ]
+}
+
 @test "a rule sizes the rings of its streams" {
 	echo "listen :$port ring=64k:64k" >"$t/listen"
 	echo "connect :$port ring=32k:32k" >"$t/connect"
