@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/now.h"
 #include "base/process.h"
 #include "base/signal.h"
@@ -34,8 +35,16 @@
 #define BITS 64
 #define CHUNK 48 /* numbers to be looked at with one call */
 
-static _Atomic uint64_t set[TOP / BITS];
-static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
+/* The set: its words below LOW, which most processes need no others than, lie in the page
+ * that the child of a fork writes anyway (apart.h). */
+static _Atomic uint64_t below[LOW / BITS];
+SR_APART static _Atomic uint64_t above[(TOP - LOW) / BITS];
+SR_APART static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
+
+static _Atomic uint64_t *private_word(unsigned fd)
+{
+	return fd < LOW ? &below[fd / BITS] : &above[(fd - LOW) / BITS];
+}
 
 static uint64_t private_bit(int fd)
 {
@@ -44,7 +53,7 @@ static uint64_t private_bit(int fd)
 
 bool sr_fd_is_private(int fd)
 {
-	return (unsigned)fd < TOP && (atomic_load(&set[fd / BITS]) & private_bit(fd));
+	return (unsigned)fd < TOP && (atomic_load(private_word((unsigned)fd)) & private_bit(fd));
 }
 
 /*
@@ -107,8 +116,9 @@ void sr_fd_reserve(void)
 
 static int mark(int fd)
 {
-	atomic_fetch_and(&slow[fd / BITS], ~private_bit(fd));
-	atomic_fetch_or(&set[fd / BITS], private_bit(fd));
+	if (atomic_load(&slow[fd / BITS]) & private_bit(fd))	/* else the page is not written */
+		atomic_fetch_and(&slow[fd / BITS], ~private_bit(fd));
+	atomic_fetch_or(private_word((unsigned)fd), private_bit(fd));
 	return fd;
 }
 
@@ -186,7 +196,7 @@ void sr_fd_close(int fd)
 
 	/* First the bit: once closed, the number may be another thread's. */
 	if (sr_fd_is_private(fd))
-		atomic_fetch_and(&set[fd / BITS], ~private_bit(fd));
+		atomic_fetch_and(private_word((unsigned)fd), ~private_bit(fd));
 	sr_now_close(fd);
 	errno = err;
 }
@@ -196,7 +206,7 @@ unsigned sr_fd_held(void)
 	unsigned n = 0;
 
 	for (int i = 0; i < TOP / BITS; i++)
-		n += (unsigned)__builtin_popcountll(atomic_load(&set[i]));
+		n += (unsigned)__builtin_popcountll(atomic_load(private_word(i * BITS)));
 	return n;
 }
 
@@ -247,7 +257,7 @@ static unsigned next_private(unsigned first)
 	uint64_t word;
 
 	for (; first < TOP; first = (first / BITS + 1) * BITS) {
-		word = atomic_load(&set[first / BITS]) >> first % BITS;
+		word = atomic_load(private_word(first)) >> first % BITS;
 		if (word)
 			return first + (unsigned)__builtin_ctzll(word);
 	}
@@ -279,13 +289,13 @@ static void private_close_run(unsigned first, unsigned last)
 	bool closed = last - first >= MANY && !sr_sys_close_range(first, last, 0);
 
 	for (unsigned fd = first; fd <= last; fd++) {
-		atomic_fetch_and(&set[fd / BITS], ~private_bit((int)fd));
+		atomic_fetch_and(private_word(fd), ~private_bit((int)fd));
 		if (!closed)
 			sr_now_close((int)fd);
 	}
 }
 
-void sr_fd_forget_all(bool (*keep)(int fd))
+SR_SELDOM void sr_fd_forget_all(bool (*keep)(int fd))
 {
 	unsigned first = 0, end;
 	int err = errno;

@@ -11,6 +11,7 @@
 #include <gnu/lib-names.h>
 #include <sys/syscall.h>
 
+#include "base/apart.h"
 #include "base/object.h"
 
 /* The first one behind us, in the order in which the loader searches.  Where we were opened at
@@ -154,7 +155,7 @@ struct sr_real sr_libc = {
  * is calling.  While a lock of ours is held no such function is called, because it may
  * come back to us.
  */
-static struct sr_real next;
+SR_APART static struct sr_real next;
 __thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
 
 static inline const struct sr_real *chain(void)

@@ -9,12 +9,13 @@
 
 #include <stdbool.h>
 
+#include "base/apart.h"
 #include "base/library.h"
 #include "base/log.h"
 
 static const char *sodium_load(struct sr_sodium *s)
 {
-	static char none[256];
+	SR_APART static char none[256];
 	void *lib = sr_library_open(&sr_library_sodium, sr_real.dlopen, none, sizeof(none));
 
 	if (!lib)

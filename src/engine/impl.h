@@ -86,6 +86,7 @@ struct sr_stream {
 	bool exiting;		/* at exit: nothing remains to be done */
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	struct sr_owned owned;
+	struct sr_listener listener; /* in the page of the rest, as an accept writes it */
 	uint64_t close_since;	/* ns: the anchor is a duplicate of ours since then, or 0 */
 	atomic_flag history_busy; /* of the two in `rare` (history.c) */
 };
@@ -122,7 +123,7 @@ static inline bool sr_is_shared(struct sr_stream *st)
 /* Of any socket; it says nothing unless the socket has, or is about to get, SR_ST_LISTEN. */
 static inline struct sr_listener *sr_listener_of(struct sr_stream *socket)
 {
-	return &socket->rare->listener;
+	return &socket->listener;
 }
 
 static inline bool sr_listener_has(struct sr_listener *l, unsigned flag)

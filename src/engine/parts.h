@@ -104,7 +104,6 @@ struct sr_waits {
 /* What few streams need, in pages apart from those of the rest (stream.c).  Not cleared
  * when the memory becomes another stream. */
 struct sr_rare {
-	struct sr_listener listener; /* next to `in', because stream_clear() writes both */
 	struct sr_history in, out; /* what went over TCP before a link (history.c) */
 	struct sr_history ahead; /* in, and what is unread (upgrade/prove.c) */
 	struct sockaddr_storage local, peer; /* with SR_ST_NAMED; local: LISTEN, too */

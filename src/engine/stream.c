@@ -108,7 +108,7 @@ static void stream_clear(struct sr_stream *st)
 	atomic_store(&st->head.retired, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
-	st->rare->listener = (struct sr_listener){ .socket = st };
+	st->listener.socket = st;
 	sr_history_begin(&st->rare->in);
 	sr_history_begin(&st->rare->out);
 	st->waits.lock = w;
@@ -464,7 +464,7 @@ void sr_streams_forget(void)
 }
 
 /* If the process is killed, or forks, in the midst of this it begins anew. */
-static void inherit_one(struct sr_stream *st)
+SR_SELDOM static void inherit_one(struct sr_stream *st)
 {
 	bool in_sets;
 

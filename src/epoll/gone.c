@@ -7,6 +7,7 @@
  */
 #include "base/real.h"
 
+#include "base/apart.h"
 #include "engine/anchor.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -83,7 +84,7 @@ void sr_epoll_stream_retired(struct sr_stream *st)
 /* The entries have references, and stay in memory for the sake of their tokens.  What they
  * are in the kernel's set is the parent's to change: so a stream that has any must not get a
  * link here, of which that set would not hear. */
-bool sr_epoll_stream_inherited(struct sr_stream *st)
+SR_SELDOM bool sr_epoll_stream_inherited(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
 	bool any = false;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/single_threaded.h>
 
+#include "base/apart.h"
 #include "base/closer.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
@@ -70,7 +71,7 @@ static void in_parent(void)
 #define DOORBELLS 16
 static int doorbells[DOORBELLS], doorbell_count;
 
-static bool is_kept_in_child(int fd)
+SR_SELDOM static bool is_kept_in_child(int fd)
 {
 	int i;
 
@@ -91,7 +92,7 @@ static void note_bell(int doorbell)
 	doorbells[doorbell_count++] = doorbell;
 }
 
-static void in_child(void)
+SR_SELDOM static void in_child(void)
 {
 	sr_hold();	/* defers handlers until the locks are new */
 	sr_locks_go_in_child();

@@ -59,6 +59,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/apart.h"
 #include "base/closer.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
@@ -413,7 +414,7 @@ refuse:
 	return NULL;
 }
 
-static void forget(void)
+SR_SELDOM static void forget(void)
 {
 	pending_count = strangers = sr_shm_asking = 0;
 }

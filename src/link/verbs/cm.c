@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/apart.h"
 #include "base/conf.h"
 #include "base/fdpriv.h"
 #include "base/log.h"
@@ -371,7 +372,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 
 /* ---- fork ---- */
 
-void sr_verbs_forget(void)
+SR_SELDOM void sr_verbs_forget(void)
 {
 	channel = NULL;
 	memset(&channel_watch, 0, sizeof(channel_watch));
