@@ -22,6 +22,7 @@ struct device *fake_devices; /* also those that were unplugged */
 struct qp *fake_qps;
 struct id *fake_ids;
 atomic_uint fake_alive;
+atomic_ulong fake_requests;
 struct mr *fake_mrs;
 static struct cq *cqs;
 static unsigned last_key, last_qpn, last_cq;
@@ -588,6 +589,7 @@ static void post_one(struct qp *q, const struct ibv_send_wr *wr)
 	    (fake_is_iwarp(q) && wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) ||
 	    (q->v.state != IBV_QPS_RTS && q->v.state != IBV_QPS_ERR))
 		fake_broke("a send that cannot be");
+	fake_requests++;
 	s->wr_id = wr->wr_id;
 	s->from = (uint8_t *)(uintptr_t)wr->sg_list->addr;
 	s->len = wr->sg_list->length;
@@ -693,6 +695,17 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	q->id->queue = q;
 	ADD(fake_qps, q);
 	return 0;
+}
+
+unsigned fake_queue_pairs(void)
+{
+	struct qp *q;
+	unsigned n = 0;
+
+	LOCKED;
+	for (q = fake_qps; q; q = q->next)
+		n++;
+	return n;
 }
 
 static int fake_destroy_qp(struct ibv_qp *qp)
