@@ -1,0 +1,50 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# tests/bench/streams: that its figures are of what they say.
+
+load ../../lib/common
+
+streams=$BATS_TEST_DIRNAME/../../bench/streams
+
+# figure SCENE DEVICE COLUMN: of the first table in $output
+figure() { awk -v s="$1" -v d="$2" -v c="$3" '$1 == s && $2 == d { print $c; exit }' <<<"$output"; }
+
+# between LEAST MOST VALUE
+between() { awk -v a="$1" -v b="$2" -v v="$3" 'BEGIN { exit !(v ~ /^[0-9.]+$/ && v >= a && v <= b) }'; }
+
+@test "counts for a message: of the device in memory what it was asked, of TCP who slept" {
+	[ -x "$SR_BUILD/tests/bench/scenes_fake" ] || skip "built without verbs"
+	run -0 "$streams" --device fake --device tcp --rounds 20 --seconds 0 --streams 0 loop-1 loop-10
+	echo "$output"
+	for scene in loop-1 loop-10; do
+		# requests, posts, events, arms
+		for column in 3 4 5 6; do
+			between 0.01 3 "$(figure $scene fake $column)"
+		done
+		between 0 0 "$(figure $scene fake 12)" # all on links
+		between 0.9 1.1 "$(figure $scene tcp 12)"
+	done
+	# One request under way: each message wakes a thread.
+	between 0.4 0.6 "$(figure loop-1 tcp 9)"
+	between 0.4 2 "$(figure loop-1 fake 9)"
+}
+
+@test "an idle stream has a descriptor over TCP, and more and a queue pair on the device" {
+	[ -x "$SR_BUILD/tests/bench/scenes_fake" ] || skip "built without verbs"
+	run -0 "$streams" --device fake --device tcp --rounds 1 --seconds 0 --streams 10 loop-1
+	echo "$output"
+	table=$(sed -n '/idle streams/,$p' <<<"$output")
+	read -r _ _ _ pinned fds qps <<<"$(grep '^fake' <<<"$table")"
+	between 0.01 1000 "$pinned"
+	between 1 4 "$fds"
+	between 0 2 "$qps"
+	read -r _ _ _ _ fds qps <<<"$(grep '^tcp' <<<"$table")"
+	[ "$fds $qps" = "1.00 0.00" ]
+}
+
+@test "a scene or a device that there is not is refused in a line" {
+	run -2 "$streams" nothing
+	[ "$output" = "streams: no such scene" ]
+	run -2 "$streams" --device nothing
+	[ "$output" = "streams: there is no device 'nothing'" ]
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * scenes.c - what a message costs on many streams at a time; see tests/bench/streams.
+ *
+ *     scenes scenes                         the names of all scenes
+ *     scenes count ADDRESS SCENE ROUNDS     both ends in this process, on one processor
+ *     scenes server ADDRESS PORT SCENE      answers, until it is killed
+ *     scenes rate ADDRESS PORT SCENE SECONDS
+ *     scenes idle ADDRESS STREAMS           both ends here: what each of them takes
+ *
+ * Prints "name value" lines.  All but messages_per_s and the lines of idle are for a message,
+ * of which a request and its answer are two.  It is built twice: as an ordinary TCP program,
+ * and (scenes_fake) with the library and an RDMA device in memory.
+ */
+#ifdef FAKE_VERBS
+#include "scenes_fake.h"
+#else
+#include "scenes_kernel.h"
+#endif
+
+#include <arpa/inet.h>
+
+#include "scenes_ends.h"
+
+enum { STANDSTILL_S = 20, TAKES = 12 };
+
+static const struct scene scenes[] = {
+	{"loop-1", 1, 1, false},      {"loop-10", 1, 10, false},
+	{"loop-50", 1, 50, false},    {"loop-200", 1, 200, false},
+	{"loops-4x4", 4, 64, false},  {"threads-1", 0, 1, false},
+	{"threads-4", 0, 4, false},   {"threads-16", 0, 16, false},
+	{"threads-200", 0, 200, false}, {"pool-1", 0, 1, true},
+	{"pool-4", 0, 4, true},	      {"pool-16", 0, 16, true},
+	{"pool-200", 0, 200, true},
+};
+enum { SCENES = sizeof(scenes) / sizeof(scenes[0]) };
+
+static const struct scene *scene_named(const char *name)
+{
+	for (unsigned i = 0; i < SCENES; i++)
+		if (!strcmp(scenes[i].name, name))
+			return &scenes[i];
+	fprintf(stderr, "scenes: there is no scene '%s'\n", name);
+	exit(2);
+}
+
+/* Until so many answers have come since the clients began. */
+static void await_answers(uint64_t n)
+{
+	uint64_t last = now_ns(), seen = 0, have;
+
+	for (;;) {
+		device_settle();
+		have = atomic_load(&answers);
+		if (have >= n)
+			return;
+		if (device_step() || have > seen)
+			last = now_ns();
+		seen = have;
+		if (now_ns() - last > STANDSTILL_S * UINT64_C(1000000000)) {
+			errno = ETIMEDOUT;
+			die("no answer");
+		}
+	}
+}
+
+struct look {
+	uint64_t answers, tcp;
+	struct device_counts device;
+	struct thread_counts thread;
+};
+
+static struct look look_now(void)
+{
+	return (struct look){.answers = atomic_load(&answers),
+			     .tcp = bytes_by_tcp(),
+			     .device = device_look(),
+			     .thread = threads_look()};
+}
+
+static bool is_near(double a, double b)
+{
+	return a - b < 0.01 && b - a < 0.01;
+}
+
+static double per_message(uint64_t from, uint64_t to, double messages)
+{
+	return (double)(to - from) / messages;
+}
+
+static void print_count(const struct look *a, const struct look *b)
+{
+	static const char *const names[] = {"client", "server", "service"};
+	double messages = 2 * (double)(b->answers - a->answers);
+
+	device_print(&a->device, &b->device, messages);
+	for (int i = CLIENT; i <= SERVICE; i++)
+		printf("wakes_%s %.3f\n", names[i],
+		       per_message(a->thread.sleeps[i], b->thread.sleeps[i], messages));
+	printf("by_tcp %.3f\n", 2 * per_message(a->tcp, b->tcp, messages) / MESSAGE);
+}
+
+/* Begins when two takes in a row agree: how the library looks after a link depends on how
+ * much it has been used in the last tenth of a second. */
+static int count(unsigned rounds)
+{
+	struct look at[TAKES + 1];
+	double last = -1, now;
+	unsigned n;
+
+	hold_still();
+	start_server();
+	start_clients();
+	go_first();
+	find_threads();
+	device_hold();
+	let_clients_go();
+	await_answers(WARM * scene->streams);
+	at[0] = look_now();
+	for (n = 1; n <= TAKES; n++, last = now) {
+		await_answers(at[n - 1].answers + (uint64_t)rounds * scene->streams);
+		at[n] = look_now();
+		now = device_calls(&at[n].device) - device_calls(&at[n - 1].device);
+		now = (now + threads_slept(&at[n].thread) - threads_slept(&at[n - 1].thread)) /
+		      2 / (double)(at[n].answers - at[n - 1].answers);
+		if (is_near(now, last))
+			break;
+	}
+	printf("takes %u\n", n);
+	n = n > TAKES ? TAKES : n;
+	print_count(&at[n - 1], &at[n]);
+	device_release();
+	end_clients();
+	return 0;
+}
+
+/* ---- both ends in processes of their own ---- */
+
+static _Noreturn void serve(void)
+{
+	start_server();
+	for (;;)
+		pause();
+}
+
+static int rate(double seconds)
+{
+	uint64_t from, n, ns, tcp;
+
+	start_clients();
+	let_clients_go();
+	usleep(100000);
+	tcp = bytes_by_tcp();
+	n = atomic_load(&answers);
+	from = now_ns();
+	usleep((useconds_t)(seconds * 1e6));
+	n = atomic_load(&answers) - n;
+	ns = now_ns() - from;
+	tcp = bytes_by_tcp() - tcp;
+	printf("messages_per_s %.0f\n", 2 * (double)n * 1e9 / (double)ns);
+	printf("by_tcp %.3f\n", (double)tcp / MESSAGE / (double)n);
+	end_clients();
+	return 0;
+}
+
+/* ---- streams that do nothing ---- */
+
+struct memory {
+	uint64_t rss, pinned, descriptors, queue_pairs;
+};
+
+static struct memory memory_look(void)
+{
+	struct memory m = {.queue_pairs = device_queue_pairs(), .pinned = device_pinned()};
+	FILE *f = fopen("/proc/self/status", "r");
+	DIR *d = opendir("/proc/self/fd");
+	unsigned long kb;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "VmRSS: %lu", &kb) == 1)
+			m.rss = kb * 1024;
+		else if (sscanf(line, "VmPin: %lu", &kb) == 1)
+			m.pinned += kb * 1024;
+	}
+	if (f)
+		fclose(f);
+	while (d && readdir(d))
+		m.descriptors++;
+	if (d)
+		closedir(d);
+	return m;
+}
+
+static int idle(unsigned streams)
+{
+	struct memory a, b;
+	double ends = 2.0 * streams;
+	uint64_t from;
+	double s;
+	int set;
+
+	scene = &(struct scene){"idle", 1, streams, true};
+	start_server();
+	set = CALL(epoll_create1)(0);
+	/* The first stream pays for threads, libraries and devices. */
+	watch(set, open_stream());
+	usleep(500000);
+	a = memory_look();
+	from = now_ns();
+	for (unsigned i = 0; i < streams; i++) {
+		fds[i] = open_stream();
+		watch(set, fds[i]);
+	}
+	s = (double)(now_ns() - from) / 1e9;
+	sleep(2);
+	b = memory_look();
+	printf("opened_per_s %.1f\n", streams / s);
+	printf("rss_kb %.1f\n", ((double)b.rss - (double)a.rss) / ends / 1024);
+	printf("pinned_kb %.1f\n", ((double)b.pinned - (double)a.pinned) / ends / 1024);
+	printf("descriptors %.2f\n", ((double)b.descriptors - (double)a.descriptors) / ends);
+	printf("queue_pairs %.2f\n", ((double)b.queue_pairs - (double)a.queue_pairs) / ends);
+	fflush(stdout);
+	_exit(0);
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: scenes scenes | count ADDRESS SCENE ROUNDS |\n"
+			"       server ADDRESS PORT SCENE | rate ADDRESS PORT SCENE SECONDS |\n"
+			"       idle ADDRESS STREAMS\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct rlimit l;
+
+	if (!getrlimit(RLIMIT_NOFILE, &l)) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+	if (argc == 2 && !strcmp(argv[1], "scenes")) {
+		for (unsigned i = 0; i < SCENES; i++)
+			puts(scenes[i].name);
+		return 0;
+	}
+	if (argc < 4)
+		return usage();
+	address.sin_family = AF_INET;
+	address.sin_addr.s_addr = inet_addr(argv[2]);
+	device_begin();
+	if (!strcmp(argv[1], "idle"))
+		return idle((unsigned)atoi(argv[3]));
+	if (argc < 5)
+		return usage();
+	if (!strcmp(argv[1], "count")) {
+		scene = scene_named(argv[3]);
+		return count((unsigned)atoi(argv[4]));
+	}
+	address.sin_port = htons((uint16_t)atoi(argv[3]));
+	scene = scene_named(argv[4]);
+	if (!strcmp(argv[1], "server"))
+		serve();
+	if (!strcmp(argv[1], "rate") && argc > 5)
+		return rate(atof(argv[5]));
+	return usage();
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * scenes_ends.h - the two ends of the scenes of scenes.c: event loops and blocking
+ * threads.  CALL(send) is the program's own call of that name; scenes_fake.h and
+ * scenes_kernel.h say what it is.
+ *
+ * A request is MESSAGE bytes, and so is its answer.  Each stream has one request under way.
+ */
+#ifndef SCENES_ENDS_H
+#define SCENES_ENDS_H
+
+#include <netinet/in.h>
+#include <linux/tcp.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+enum { MESSAGE = 64, EVENTS = 256, WARM = 8, MOST_LOOPS = 16, MOST_STREAMS = 20000 };
+
+struct scene {
+	const char *name;
+	unsigned loops;	     /* event loops at each end; 0: a thread for each stream */
+	unsigned streams;
+	bool main_opens;     /* the main thread opens the streams, other threads use them */
+};
+
+static const struct scene *scene;
+static struct sockaddr_in address;
+
+/* ---- the server's end ---- */
+
+static int listener;
+static int server_sets[MOST_LOOPS];
+
+static void no_delay(int fd)
+{
+	int on = 1;
+
+	CALL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static void watch(int set, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+
+	if (CALL(epoll_ctl)(set, EPOLL_CTL_ADD, fd, &e))
+		die("epoll_ctl");
+}
+
+static void start_thread(const char *name, void *(*fn)(void *), uintptr_t arg)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, 256 << 10);
+	if (pthread_create(&t, &attr, fn, (void *)arg))
+		die("pthread_create");
+	pthread_setname_np(t, name);
+	pthread_attr_destroy(&attr);
+}
+
+static int take_stream(void)
+{
+	int fd = CALL(accept)(listener, NULL, NULL);
+
+	if (fd < 0)
+		die("accept");
+	no_delay(fd);
+	return fd;
+}
+
+/* False: the client has closed the stream. */
+static bool answer_one(int fd)
+{
+	char buf[MESSAGE];
+	ssize_t n = CALL(recv)(fd, buf, sizeof(buf), 0);
+
+	if (n > 0 && CALL(send)(fd, buf, (size_t)n, MSG_NOSIGNAL) == n)
+		return true;
+	CALL(close)(fd);
+	return false;
+}
+
+static int wait_events(int set, struct epoll_event e[EVENTS])
+{
+	int n = CALL(epoll_wait)(set, e, EVENTS, -1);
+
+	/* A tracer that attaches interrupts it. */
+	if (n < 0 && errno != EINTR)
+		die("epoll_wait");
+	return n;
+}
+
+/* The first loop accepts, and hands the streams out to all loops in turn. */
+static void *server_loop(void *arg)
+{
+	int set = server_sets[(uintptr_t)arg], n;
+	struct epoll_event e[EVENTS];
+	unsigned accepted = 0;
+
+	for (;;) {
+		n = wait_events(set, e);
+		for (int i = 0; i < n; i++) {
+			if (e[i].data.fd == listener)
+				watch(server_sets[accepted++ % scene->loops], take_stream());
+			else
+				answer_one(e[i].data.fd);
+		}
+	}
+	return NULL;
+}
+
+static void *server_thread(void *arg)
+{
+	int fd = (int)(uintptr_t)arg;
+
+	while (answer_one(fd))
+		;
+	return NULL;
+}
+
+static void *accepting_thread(void *arg)
+{
+	for (;;)
+		start_thread("server", server_thread, (uintptr_t)take_stream());
+	return arg;
+}
+
+static void start_listening(void)
+{
+	socklen_t len = sizeof(address);
+	int on = 1;
+
+	listener = CALL(socket)(AF_INET, SOCK_STREAM, 0);
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(listener, (struct sockaddr *)&address, len) ||
+	    CALL(listen)(listener, 4096) ||
+	    getsockname(listener, (struct sockaddr *)&address, &len))
+		die("listen");
+}
+
+static void start_server(void)
+{
+	start_listening();
+	for (unsigned i = 0; i < scene->loops; i++)
+		server_sets[i] = CALL(epoll_create1)(0);
+	if (scene->loops)
+		watch(server_sets[0], listener);
+	for (unsigned i = 0; i < scene->loops; i++)
+		start_thread("server", server_loop, i);
+	if (!scene->loops)
+		start_thread("accepts", accepting_thread, 0);
+}
+
+/* ---- the client's end ---- */
+
+static int fds[MOST_STREAMS];
+static atomic_ulong answers; /* since the clients began */
+static atomic_bool stopping;
+static sem_t ready, go, done;
+
+static void ask(int fd)
+{
+	static const char buf[MESSAGE];
+
+	if (CALL(send)(fd, buf, MESSAGE, 0) != MESSAGE)
+		die("send");
+}
+
+static void take_answer(int fd)
+{
+	char buf[MESSAGE];
+
+	/* A part of an answer would be taken for a whole one. */
+	if (CALL(recv)(fd, buf, MESSAGE, 0) != MESSAGE)
+		die("recv");
+}
+
+/* The first messages make the stream's link. */
+static int open_stream(void)
+{
+	int fd = CALL(socket)(AF_INET, SOCK_STREAM, 0);
+
+	if (fd < 0 || CALL(connect)(fd, (struct sockaddr *)&address, sizeof(address)))
+		die("connect");
+	no_delay(fd);
+	for (int i = 0; i < WARM; i++) {
+		ask(fd);
+		take_answer(fd);
+	}
+	return fd;
+}
+
+static void await_go(void)
+{
+	sem_post(&ready);
+	while (sem_wait(&go))
+		; /* EINTR */
+}
+
+/* Loop i has the streams i, i + loops, i + 2 * loops... */
+static void *client_loop(void *arg)
+{
+	unsigned under_way = 0, first = (unsigned)(uintptr_t)arg;
+	int set = CALL(epoll_create1)(0), n;
+	struct epoll_event e[EVENTS];
+
+	for (unsigned i = first; i < scene->streams; i += scene->loops) {
+		if (!scene->main_opens)
+			fds[i] = open_stream();
+		watch(set, fds[i]);
+	}
+	await_go();
+	for (unsigned i = first; i < scene->streams; i += scene->loops, under_way++)
+		ask(fds[i]);
+	while (under_way) {
+		n = wait_events(set, e);
+		for (int i = 0; i < n; i++) {
+			take_answer(e[i].data.fd);
+			atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
+			if (atomic_load_explicit(&stopping, memory_order_relaxed))
+				under_way--;
+			else
+				ask(e[i].data.fd);
+		}
+	}
+	sem_post(&done);
+	return NULL;
+}
+
+static void *client_thread(void *arg)
+{
+	unsigned i = (unsigned)(uintptr_t)arg;
+
+	if (!scene->main_opens)
+		fds[i] = open_stream();
+	await_go();
+	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
+		ask(fds[i]);
+		take_answer(fds[i]);
+		atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
+	}
+	sem_post(&done);
+	return NULL;
+}
+
+static unsigned clients(void)
+{
+	return scene->loops ? scene->loops : scene->streams;
+}
+
+/* Returns when every stream is open and warm. */
+static void start_clients(void)
+{
+	sem_init(&ready, 0, 0);
+	sem_init(&go, 0, 0);
+	sem_init(&done, 0, 0);
+	for (unsigned i = 0; scene->main_opens && i < scene->streams; i++)
+		fds[i] = open_stream();
+	for (unsigned i = 0; i < clients(); i++)
+		start_thread("client", scene->loops ? client_loop : client_thread, i);
+	for (unsigned i = 0; i < clients(); i++)
+		sem_wait(&ready);
+}
+
+static void let_clients_go(void)
+{
+	for (unsigned i = 0; i < clients(); i++)
+		sem_post(&go);
+}
+
+static void end_clients(void)
+{
+	atomic_store(&stopping, true);
+	for (unsigned i = 0; i < clients(); i++)
+		sem_wait(&done);
+	for (unsigned i = 0; i < scene->streams; i++)
+		CALL(close)(fds[i]);
+}
+
+/* What TCP itself has brought to the clients. */
+static uint64_t bytes_by_tcp(void)
+{
+	socklen_t len = sizeof(struct tcp_info);
+	struct tcp_info info;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < scene->streams; i++) {
+		if (getsockopt(fds[i], IPPROTO_TCP, TCP_INFO, &info, &len))
+			die("TCP_INFO");
+		sum += info.tcpi_bytes_received;
+	}
+	return sum;
+}
+
+#endif
