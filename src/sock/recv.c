@@ -501,7 +501,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 		return r;
 	}
 	waited = sr_guest_use(st, SR_NOTIFY_RX);
-	sr_upgrade_used(st);
+	sr_upgrade_moves(st, 0);
 	sr_hold();
 	r = recv_message(st, fd, msg, flags, waited);
 	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))

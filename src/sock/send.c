@@ -449,7 +449,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 		return r;
 	}
 	waited = sr_guest_use(st, SR_NOTIFY_TX);
-	sr_upgrade_used(st);
+	sr_upgrade_moves(st, src.iov.left);
 	waited |= sr_upgrade_hold(st);
 	sr_hold();
 	r = transmit(st, fd, &src, msg, flags, waited);
@@ -494,7 +494,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		pthread_setcanceltype(type, NULL);
 	/* As in sr_stream_send(): signals are held back behind what may sleep. */
 	waited = sr_guest_use(st, SR_NOTIFY_TX);
-	sr_upgrade_used(st);
+	sr_upgrade_moves(st, src.iov.left);
 	waited |= sr_upgrade_hold(st);
 	sr_hold();
 	r = transmit(st, fd, &src, NULL, 0, waited);

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
 
 #include "base/addr.h"
@@ -30,6 +31,10 @@
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
 #define SOON_MAX 4		/* pauses of AGAIN_LAZY_NS, doubled, after links never used */
 #define LISTENER_ASKS 2		/* times to ask again if nobody listened */
+/* A child's stream may be over behind so many calls, and an answer of so many bytes (a second
+ * request shows that it is not; an asker asks again in AGAIN_LAZY_NS). */
+#define BRIEF_CALLS 2
+#define BRIEF_BYTES 16384
 
 /* ---- when to ask: any thread ---- */
 
@@ -100,7 +105,22 @@ static void ask_now(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-void sr_upgrade_used(struct sr_stream *st)
+/* Policy eager, in a child that is perhaps there for one request only: the call finds the
+ * request, or is the answer.  Such a child would be over before its thread has begun.
+ * sent: bytes; 0: the call receives. */
+static bool is_brief(struct sr_stream *st, size_t sent)
+{
+	unsigned calls = atomic_load_explicit(&st->out.calls, memory_order_relaxed);
+	int unread = 0;
+
+	if (!(sr_st_flags(st) & SR_ST_HEIR) || st->policy->upgrade != SR_EAGER)
+		return false;
+	if (sent)
+		return calls < BRIEF_CALLS && sent <= BRIEF_BYTES;
+	return !calls && sr_sys_ioctl(st->anchor, SIOCINQ, &unread) == 0 && unread > 0;
+}
+
+static void upgrade_used(struct sr_stream *st, bool moves, size_t sent)
 {
 	unsigned f = sr_st_flags(st);
 
@@ -111,16 +131,26 @@ void sr_upgrade_used(struct sr_stream *st)
 		sr_st_set(st, SR_ST_USED);
 		if (f & SR_ST_ACCEPT)
 			sr_answer_look();
-		if ((f & (SR_ST_ACCEPT | SR_ST_ANSWERED)) == SR_ST_ACCEPT &&
-		    st->policy->upgrade != SR_LAZY)
-			sr_listener_worth(st);
 	}
+	if ((f & (SR_ST_ACCEPT | SR_ST_ANSWERED)) == SR_ST_ACCEPT &&
+	    st->policy->upgrade != SR_LAZY && !(moves && is_brief(st, sent)))
+		sr_listener_worth(st);
 	if (sr_conf.report[0])
 		sr_upgrade_connected(st);
 	if ((f & SR_ST_CONNECT) && sr_ask_is_due(st) &&
 	    (st->policy->upgrade == SR_EAGER || st->policy->upgrade == SR_WAIT))
 		ask_now(st);
 	sr_release();
+}
+
+void sr_upgrade_used(struct sr_stream *st)
+{
+	upgrade_used(st, false, 0);
+}
+
+void sr_upgrade_moves(struct sr_stream *st, size_t sent)
+{
+	upgrade_used(st, true, sent);
 }
 
 /* Returns the new value. */

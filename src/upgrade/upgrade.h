@@ -104,6 +104,8 @@ void sr_prove_ended(struct sr_stream *st);	/* so has the link */
 /* ---- upgrade.c ---- */
 /* A call has begun or ended: checks whether it is time to ask.  Any thread. */
 void sr_upgrade_used(struct sr_stream *st);
+/* The same, and the call sends so many bytes; 0: it receives. */
+void sr_upgrade_moves(struct sr_stream *st, size_t sent);
 /* Has connect(2) finished?  Once it has, the stream remembers that, and for the
  * report both addresses, which may be unknown at its end.  Any thread. */
 bool sr_upgrade_connected(struct sr_stream *st);

@@ -23,6 +23,11 @@ teardown() { stop_all; }
 	compare process fork-child -w some -l -s 3+ -c 3
 }
 
+@test "a child that answers one request has no thread of the library" {
+	compare process fork-brief -w plain -l -s 1+ -c 3 -m "lazy eager client server nodevice" \
+		-r 'short|not-asked|no-match|fork'
+}
+
 @test "parent and child use a stream in turn, and at once" {
 	compare process fork-both -w some -l -c 1+
 }

@@ -2,6 +2,7 @@
 /* process.c - descriptors that are copied, inherited, executed with, passed. */
 #include "case.h"
 
+#include <dirent.h>
 #include <spawn.h>
 #include <sys/resource.h>
 
@@ -158,6 +159,54 @@ static void fork_child_client(void)
 {
 	for (int i = 0; i < 3; i++)
 		talk_client();
+}
+
+static int threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = -2;	/* . and .. */
+
+	if (!d)
+		die("/proc/self/task");
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Each child answers one request, which is there when it looks, and ends. */
+static void fork_brief_server(int lfd)
+{
+	for (int i = 0; i < 3; i++) {
+		int fd = answer(lfd), unread = 0;
+		pid_t pid;
+
+		for (uint64_t end = 0; unread < 100 && patient(&end);)
+			if (ioctl(fd, FIONREAD, &unread))
+				die("FIONREAD");
+		pid = split();
+		if (!pid) {
+			if (recv(fd, buf, 1000, 0) != 100 || send(fd, buf, 500, 0) != 500)
+				die("answer");
+			say("threads: %d", threads());
+			exit(0);
+		}
+		close(fd);
+		reap(pid);
+	}
+}
+
+static void fork_brief_client(void)
+{
+	for (int i = 0; i < 3; i++) {
+		int fd = dial();
+
+		if (send(fd, buf, 100, 0) != 100 ||
+		    recv(fd, buf, 500, MSG_WAITALL) != 500)
+			die("answer");
+		say("then %zd", recv(fd, buf, 1, 0));
+		close(fd);
+	}
 }
 
 /* Both use a stream that has been in use, in turn; then the parent goes on. */
@@ -628,6 +677,7 @@ const struct tcp_case cases[] = {
 	{"dup", dup_server, dup_client},
 	{"close-all", close_all_server, close_all_client},
 	{"fork-child", fork_child_server, fork_child_client},
+	{"fork-brief", fork_brief_server, fork_brief_client},
 	{"fork-both", echo_server, fork_both_client},
 	{"inetd", inetd_server, inetd_client},
 	{"exec", exec_server, exec_client},
