@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The abstract name of a listening address, "sockrail-5/tcp4:*:80" and the like, with a
+/* The abstract name of a listening address, "sockrail-6/tcp4:*:80" and the like, with a
  * suffix.  wider: 1, the wildcard in place of the address; 2, that of IPv6.  Returns its
  * length, or -errno. */
 int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wider,

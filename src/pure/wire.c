@@ -358,35 +358,3 @@ int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a, uint64_t *m)
 	*m = resume.m;
 	return 0;
 }
-
-/* ---- credit in an immediate ---- */
-
-#define IMM_ACK_UNIT 64
-#define IMM_ACK_BITS 20
-#define IMM_SLOT_BITS 12
-
-/* How far the low `bits` of a counter have moved on from `known`; 0 if they are
- * behind, as `known` can be newer or finer than the packed value. */
-static uint32_t forward(uint64_t known, uint32_t low, unsigned bits)
-{
-	uint32_t mask = (1U << bits) - 1;
-	uint32_t step = (low - (uint32_t)known) & mask;
-
-	return step < 1U << (bits - 1) ? step : 0;
-}
-
-uint32_t sr_imm_pack(uint64_t ack, uint32_t slots)
-{
-	return (uint32_t)(ack / IMM_ACK_UNIT) << IMM_SLOT_BITS |
-	       (slots & ((1U << IMM_SLOT_BITS) - 1));
-}
-
-void sr_imm_unpack(uint32_t imm, uint64_t *ack, uint32_t *slots)
-{
-	uint64_t units = *ack / IMM_ACK_UNIT;
-	uint32_t step = forward(units, imm >> IMM_SLOT_BITS, IMM_ACK_BITS);
-
-	if (step)
-		*ack = (units + step) * IMM_ACK_UNIT;
-	*slots += forward(*slots, imm, IMM_SLOT_BITS);
-}

@@ -17,7 +17,7 @@
 #include "pure/pake.h"
 #include "pure/switch.h"
 
-#define SR_WIRE_VERSION 5
+#define SR_WIRE_VERSION 6
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
 #define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
 #define SR_NAME_LEN 44		/* encoded struct sr_name */
@@ -31,11 +31,11 @@ enum sr_msg_type {
 	SR_MSG_ACKEND,
 	SR_MSG_ACK,		/* header only: credit */
 	SR_MSG_PROBE,		/* header only: asks for an ACK */
-	SR_MSG_DATA,		/* iWARP: len bytes were written before this */
+	SR_MSG_DATA,		/* verbs: len bytes were written before this */
 	SR_MSG_RING,		/* a new receive ring for the sender to use */
 	SR_MSG_RING_USE,	/* the sender uses ring gen from offset on */
 	SR_MSG_SHARE,		/* of the key that PROOF is about */
-	SR_MSG_BYTES,		/* iWARP: bytes for the ring, in the message */
+	SR_MSG_BYTES,		/* verbs: bytes for the ring, in the message */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };
@@ -122,13 +122,5 @@ void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m);
 bool sr_resume_begins(const uint8_t *rec, size_t len);
 int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a,
 		    uint64_t *m);	/* 0 or -EPROTO */
-
-/* Write-with-immediate carries credit in its 32 bits: the receiver's program
- * has taken `ack` bytes (in units of 64, low 20 bits) and its end has received
- * `slots` messages (low 12 bits).  Unpacking restores full numbers from the
- * last known values; valid while less than 2^25 bytes and 2^11 messages passed
- * in between. */
-uint32_t sr_imm_pack(uint64_t ack, uint32_t slots);
-void sr_imm_unpack(uint32_t imm, uint64_t *ack, uint32_t *slots);
 
 #endif

@@ -167,8 +167,8 @@ static void replay(uint16_t sport)
 	free_end(&e);
 }
 
-/* Can e's queue pair write to the ring that the server told `of`?  (An RDMA WRITE without an
- * immediate takes no receive there, so the server does not hear of it.) */
+/* Can e's queue pair write to the ring that the server told `of`?  (An RDMA WRITE
+ * takes no receive there, so the server does not hear of it.) */
 static bool can_write(struct end *e, struct end *of)
 {
 	struct sr_ring_ref *ring = &of->said[SR_MSG_HELLO].hello.ring;

@@ -111,6 +111,10 @@ static void note(struct end *e, const struct sr_msg *msg)
 	got.tags += msg->type == SR_MSG_PROOF;
 	got.switches += msg->type == SR_MSG_SWITCH;
 	got.acks += msg->type == SR_MSG_ACKSW;
+	if (msg->type == SR_MSG_DATA)
+		got.bytes += msg->len;
+	if (msg->type == SR_MSG_BYTES)
+		got.bytes += msg->bytes.len;
 }
 
 static void completed(struct end *e, const struct ibv_wc *wc)
@@ -121,8 +125,6 @@ static void completed(struct end *e, const struct ibv_wc *wc)
 		e->over = true;
 	else if (wc->opcode == IBV_WC_SEND)
 		e->sent = true;
-	else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-		got.bytes += wc->byte_len;
 	else if (!sr_msg_decode(&msg, e->in[wc->wr_id], wc->byte_len))
 		note(e, &msg);
 }

@@ -108,7 +108,7 @@ kept = []
 
 
 def name():
-    return f"\0sockrail-5/tcp4:{address}:{port}"
+    return f"\0sockrail-6/tcp4:{address}:{port}"
 
 
 # ------------------------------------------------------------------- answer

@@ -141,11 +141,6 @@ static void complete_recv(struct qp *q, enum ibv_wc_status status,
 	fake_place_held(q, status == IBV_WC_SUCCESS);
 	e.wc.wr_id = q->recvs[q->recv_head++ % q->recv_cap].wr_id;
 	e.wc.opcode = IBV_WC_RECV;
-	if (s && s->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-		e.wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-		e.wc.wc_flags = IBV_WC_WITH_IMM;
-		e.wc.imm_data = s->imm;
-	}
 	e.wc.byte_len = s ? s->len : 0;
 	push(q->v.recv_cq, &e, s && s->solicited && !fake_is_iwarp(q));
 }

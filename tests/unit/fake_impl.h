@@ -55,7 +55,7 @@ struct cq {
 struct send {
 	uint64_t wr_id, due_ns, remote_addr;
 	uint8_t *from;
-	uint32_t len, key, rkey, imm;
+	uint32_t len, key, rkey;
 	enum ibv_wr_opcode opcode;
 	bool signaled, solicited;
 	enum ibv_wc_status status;

@@ -585,8 +585,7 @@ static void post_one(struct qp *q, const struct ibv_send_wr *wr)
 
 	if (q->posted++ - q->freed == q->send_cap)
 		fake_broke("a send queue overflows");
-	if (wr->num_sge != 1 || wr->opcode > IBV_WR_SEND ||
-	    (fake_is_iwarp(q) && wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) ||
+	if (wr->num_sge != 1 || (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_SEND) ||
 	    (q->v.state != IBV_QPS_RTS && q->v.state != IBV_QPS_ERR))
 		fake_broke("a send that cannot be");
 	fake_requests++;
@@ -595,7 +594,6 @@ static void post_one(struct qp *q, const struct ibv_send_wr *wr)
 	s->len = wr->sg_list->length;
 	s->key = wr->sg_list->lkey;
 	s->opcode = wr->opcode;
-	s->imm = wr->imm_data;
 	s->remote_addr = wr->wr.rdma.remote_addr;
 	s->rkey = wr->wr.rdma.rkey;
 	s->signaled = wr->send_flags & IBV_SEND_SIGNALED;

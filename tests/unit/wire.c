@@ -219,7 +219,7 @@ static void names(void)
 	b.link_no = 43;
 	CHECK(sr_name_equal(&a, &b));
 	sr_name_encode(&a, buf);
-	CHECK(!memcmp(buf, "SR\5\4\x9c\x40\0\x50\0\0\0\x2a\12\0\0\1", 16));
+	CHECK(!memcmp(buf, "SR\6\4\x9c\x40\0\x50\0\0\0\x2a\12\0\0\1", 16));
 	CHECK_EQ(sr_name_decode(&b, buf, SR_NAME_LEN - 1), -EPROTO);
 	CHECK_EQ(sr_name_decode(&b, buf, sizeof(buf)), 0); /* padded */
 	CHECK(!memcmp(&a, &b, sizeof(a)));
@@ -272,7 +272,7 @@ static void bad_names(void)
 	CHECK_EQ(sr_name_decode(&n, buf, sizeof(buf)), -EPROTO);
 }
 
-/* ---- records, immediate data ---- */
+/* ---- records ---- */
 
 static void records(void)
 {
@@ -295,34 +295,6 @@ static void records(void)
 	}
 	sr_resume_make(rec, 6, 5);
 	CHECK_EQ(sr_resume_parse(rec, &a, &m), -EPROTO);
-}
-
-/* Two counters run on for long; what is unpacked never goes back, never
- * exceeds the truth, and lags by less than a unit. */
-static void immediate(void)
-{
-	uint64_t ack = 0, known_ack = 0, state = 3;
-	uint32_t slots = UINT32_MAX - 5000, known_slots = slots;
-
-	for (unsigned i = 0; i < 20000; i++) {
-		uint64_t before = known_ack;
-
-		ack += check_random(&state) % (i % 3 ? 100 : (1 << 25) - 64);
-		slots += check_random(&state) % (1 << 11);
-		sr_imm_unpack(sr_imm_pack(ack, slots), &known_ack,
-			      &known_slots);
-		CHECK(known_ack >= before && known_ack <= ack);
-		CHECK(ack - known_ack < 64);
-		CHECK_EQ(known_slots, slots);
-	}
-	/* a message has said more, and more finely, in between */
-	known_ack = 1000;
-	known_slots = 7;
-	sr_imm_unpack(sr_imm_pack(1000, 7), &known_ack, &known_slots);
-	CHECK_EQ(known_ack, 1000);
-	sr_imm_unpack(sr_imm_pack(500, 5), &known_ack, &known_slots);
-	CHECK_EQ(known_ack, 1000);
-	CHECK_EQ(known_slots, 7);
 }
 
 /* ---- the page ---- */
@@ -443,7 +415,6 @@ int main(void)
 	names();
 	bad_names();
 	records();
-	immediate();
 	the_page();
 	return 0;
 }

@@ -6,7 +6,7 @@
  * only; it never blocks; no locks.
  *
  * A process that accepts connections on tcp4:127.0.0.1:80 listens on the
- * abstract name "\0sockrail-5/tcp4:127.0.0.1:80", or with "*" for any address;
+ * abstract name "\0sockrail-6/tcp4:127.0.0.1:80", or with "*" for any address;
  * the kernel keeps such names apart by network namespace.  Where several processes
  * accept, one of them has the name, and may send the asker to another one
  * (upgrade/keeper.c):

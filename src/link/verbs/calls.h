@@ -55,9 +55,8 @@ enum {
 	 * Of receive rings.  With relaxed ordering RDMA WRITEs may reach memory in any order, and
 	 * two that overlap leave anything; but "a completion still ensures that all data is
 	 * visible, including data from prior transfers" (ibv_reg_mr(3)).  We bear that, because
-	 * the program reads of a ring only what the completion of a receive has announced, of the
-	 * WRITE's own immediate or of a SEND behind it; and because no place is written again
-	 * before such a completion: the peer writes there when our program has taken the bytes,
+	 * the program reads of a ring only what the completion of a SEND behind the WRITE has
+	 * announced; and because no place is written again before such a completion: the peer writes there when our program has taken the bytes,
 	 * and the first time behind the ACKSW, which we send when SWITCH, behind the write
 	 * that tries the path (tx.c), has completed.
 	 */
@@ -110,8 +109,7 @@ void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
 /* What was completed, what the peer says.  Notify bits; locked. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed);
-int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
-		  unsigned *what);
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, uint32_t slots, unsigned *what);
 /* The reason of a link that ends: "path" if the write that tries the path did not get through,
  * else the caller's.  status: of the completion that ended it, or a success.  locked */
 const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason);

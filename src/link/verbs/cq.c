@@ -274,8 +274,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	struct sr_vlook *k = &l->look;
 	bool unsaid, unanswered, unheard;
 
-	/* An ACK to the byte, once the reader has paused: those that ride on
-	 * data are rounded down. */
+	/* An ACK to the byte, once the reader has paused. */
 	unsaid = (have & SR_LINK_SWITCH) && taken != l->tx.ack_said;
 	if (unsaid && taken == k->taken)
 		l->tx.ack_due = true;

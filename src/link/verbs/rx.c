@@ -108,10 +108,9 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 		l->tx.ack_due = true;
 		return 0;
 	case SR_MSG_DATA:
-		return l->iwarp ? data_came(l, NULL, msg->len, what) : -EPROTO;
+		return data_came(l, NULL, msg->len, what);
 	case SR_MSG_BYTES:
-		return l->iwarp ? data_came(l, msg->bytes.at, msg->bytes.len,
-					    what) : -EPROTO;
+		return data_came(l, msg->bytes.at, msg->bytes.len, what);
 	case SR_MSG_RING:
 		*what |= SR_NOTIFY_WORK;
 		return sr_vgrow_offered(l, &msg->ring);
@@ -134,22 +133,17 @@ static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
 {
 	uint32_t slots = l->tx.slots.back, buf = wc->wr_id & (SR_V_RECEIVE - 1);
 	struct sr_msg msg;
-	uint64_t ack;
 	int err;
 
 	l->rx.repost_n++;
-	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-		ack = atomic_load(&l->link.tx_acked);
-		sr_imm_unpack(ntohl(wc->imm_data), &ack, &slots);
-		err = sr_vtx_credit(l, ack, false, slots, what);
-		return err ? err : data_came(l, NULL, wc->byte_len, what);
-	}
+	if (wc->opcode != IBV_WC_RECV)	/* an immediate */
+		return -EPROTO;
 	err = sr_msg_decode(&msg, receive_buffer(l, buf), wc->byte_len);
 	if (err)
 		return err;
 	sr_trace("verbs: link %x: message %d", l->link.link_no, msg.type);
 	slots += (uint16_t)(msg.slots - (uint16_t)slots);
-	err = sr_vtx_credit(l, msg.ack, true, slots, what);
+	err = sr_vtx_credit(l, msg.ack, slots, what);
 	return err ? err : message_came(l, &msg, what);
 }
 

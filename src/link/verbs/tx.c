@@ -4,16 +4,16 @@
  *
  * Lock: the link's.  Functions without "locks" are called with it.
  *
- * Data is written straight into the peer's ring: on InfiniBand and RoCE with
- * an immediate that carries credit, on iWARP, which has none, followed by a
- * DATA message, or, if there is little of it, within a BYTES message.
+ * Data is written straight into the peer's ring, by RDMA WRITE, and a DATA message behind
+ * it says so.  If there is little of it, it travels within a BYTES message.  An immediate
+ * would be one request less, but iWARP has none, and its 32 bits name no stream.
  *
  * What is written while a small write is in flight is held back, and goes out as
  * one request when all has completed; the last request of each batch is signalled, so
  * that a completion does come.  A burst may begin with BURST writes at
  * once: many programs write a header and a body.
  *
- * Slots.  Each message (data with immediate, or a send) takes one of the receives
+ * Slots.  Each message takes one of the receives
  * that the peer has posted (iWARP has no way to say "not ready").  The receiver posts
  * it again at once.  Who may use how many of them: pure/credit.h.
  */
@@ -116,36 +116,24 @@ static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
 	size_t to = l->tx.sent & (l->tx.peer.size - 1);
 	struct ibv_send_wr *wr;
 	struct sr_msg msg;
-	uint64_t taken;
 
 	n = least_of(n, least_of(l->tx.ring.size - at, l->tx.peer.size - to));
 	n = least_of(n, least_of(WR_BYTES, l->tx.window / 4));
 	l->tx.sent += n;
 	l->tx.burst += is_small(l, n);
-	if (l->iwarp && n <= SR_MSG_BYTES_MAX) {
+	if (n <= SR_MSG_BYTES_MAX) {
 		msg.type = SR_MSG_BYTES;
 		msg.bytes.len = n;
 		memcpy(msg.bytes.at, l->tx.ring.buf + at, n);
 		add_msg(l, b, &msg);
 		return;
 	}
-	wr = vtx_add(l, b, l->iwarp ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM,
-		 l->tx.ring.buf + at, n, l->tx.ring.mr->lkey);
+	wr = vtx_add(l, b, IBV_WR_RDMA_WRITE, l->tx.ring.buf + at, n, l->tx.ring.mr->lkey);
 	wr->wr.rdma.remote_addr = l->tx.peer.addr + to;
 	wr->wr.rdma.rkey = l->tx.peer.rkey;
-	if (l->iwarp) {
-		msg.type = SR_MSG_DATA;
-		msg.len = n;
-		add_msg(l, b, &msg);
-		return;
-	}
-	taken = atomic_load(&l->link.rx_taken);
-	wr->imm_data = htonl(sr_imm_pack(taken, l->rx.msgs));
-	wr->send_flags |= IBV_SEND_SOLICITED;
-	atomic_store_explicit(&l->tx.ack_said, taken & ~63ull,
-			      memory_order_relaxed);
-	l->tx.slots.reported = l->rx.msgs;
-	l->tx.slots.sent++;
+	msg.type = SR_MSG_DATA;
+	msg.len = n;
+	add_msg(l, b, &msg);
 }
 
 /* ---- what may go ---- */
@@ -299,8 +287,7 @@ unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed)
 
 /* The peer says: its program has taken ack bytes, it has received slots
  * messages (as 32 bits).  0 or -EPROTO. */
-int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
-		  unsigned *what)
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, uint32_t slots, unsigned *what)
 {
 	uint64_t acked = atomic_load(&l->link.tx_acked);
 	int news;
@@ -309,8 +296,6 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, bool exact, uint32_t slots,
 		return -EPROTO;
 	if (!(sr_link_events(&l->link) & SR_LINK_ACKSW))
 		return 0;
-	if (ack < acked && !exact && acked - ack < 64)
-		return 0;	/* rounded down */
 	news = sr_credit_said(acked, atomic_load(&l->link.tx_w), ack);
 	if (news <= 0)
 		return news;

@@ -183,7 +183,7 @@ meanwhile() {
 	rm "$t/client.report"
 	kill "$keeper"
 	for _ in {1..100}; do
-		! grep -q "@sockrail-5/tcp4:$ADDR:$port\$" /proc/net/unix || break
+		! grep -q "@sockrail-6/tcp4:$ADDR:$port\$" /proc/net/unix || break
 		sleep 0.05
 	done
 	client
