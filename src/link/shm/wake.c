@@ -219,7 +219,7 @@ _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	unsigned others = 0, flags;
+	unsigned others = 0, flags, kept = 0;
 	bool open;
 
 	sr_lock(&l->arm_lock);
@@ -229,8 +229,11 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 	others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 	others |= l->armed_once;
-	flags = atomic_fetch_and(&l->own->asleep,
-				 others ? others | ~(uint32_t)WANTED : 0);
+	if (others)
+		kept = others | ~(uint32_t)WANTED;
+	if (!l->armed_rx && !l->armed_tx)	/* a set is left, and no thread on the futex */
+		kept &= ~(uint32_t)BY_FUTEX;
+	flags = atomic_fetch_and(&l->own->asleep, kept);
 	l->armed_once &= flags;
 	sr_unlock(&l->arm_lock);
 	if (others & ~flags)
