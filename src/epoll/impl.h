@@ -214,6 +214,7 @@ enum {
 	SR_EPOLL_POLL = 1,	/* what is quiet may stay in the queue, not armed */
 	SR_EPOLL_SPIN = 2,	/* a look of a busy wait, which has its own limit */
 	SR_EPOLL_ARMS = 4,	/* the set is nested: what is ready is armed, too */
+	SR_EPOLL_PEEKS = 8,	/* what the entry has is not reported by this call */
 };
 int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     unsigned how);

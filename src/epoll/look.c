@@ -61,23 +61,43 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
 }
 
+static __thread const struct sr_epoll_entry *looked_at
+	__attribute__((tls_model("initial-exec")));
+
+bool sr_epoll_looks_at(const struct sr_epoll_entry *e)
+{
+	return looked_at == e;
+}
+
+/* Will the nested set be ready for what the look has found, r?  An edge-triggered entry is
+ * ready for news only, and not behind the visit that reports them. */
+static bool makes_ready(struct sr_epoll_entry *e, uint32_t events, uint32_t r, uint32_t edge,
+			unsigned how)
+{
+	if (!(events & EPOLLET))
+		return r;
+	return (how & SR_EPOLL_PEEKS) && (r & (edge | atomic_load(&e->edge)));
+}
+
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
-		       bool may_stay, bool must)
+		       bool may_stay, unsigned how)
 {
 	struct sr_link *rx = NULL, *tx = NULL;	/* armed, to be compared only */
-	bool arms = false, full, late;
+	bool arms = false, must = how & SR_EPOLL_ARMS, full, late;
 	struct sr_stream *st = e->st;
 	int tries = LOOKS, err = errno;
 	struct sr_waitset_entry w = { 0 };
 	uint32_t r = 0;
 
+	looked_at = e;
 	do {
 		*edge |= sr_epoll_take_edge(e);
 		full = atomic_load(&st->out.full);
 		if (arms) {
 			rx = events & SR_EPOLL_IN ? w.link[0] : NULL;
 			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
-			if (must && r)	/* before the doorbell is drained */
+			/* before the doorbell is drained */
+			if (must && makes_ready(e, events, r, *edge, how))
 				sr_epoll_tell(e->set, false);
 			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends, w.pass))
 				break;
@@ -99,6 +119,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 		arms = !may_stay;
 	} while (--tries);
 	sr_waitset_drop_links(&w);
+	looked_at = NULL;
 	e->end.here = w.ended;
 	e->end.over = w.over;
 	e->end.switches = w.switches;

@@ -17,18 +17,21 @@ static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 		       atomic_exchange(&e->edge, 0) & ~SR_EPOLL_AGAIN : 0;
 }
 
+/* Does this thread look at the entry?  Then its visit tells the kernel what the set has. */
+bool sr_epoll_looks_at(const struct sr_epoll_entry *e);
+
 /*
  * What the entry has of the events.  *edge: what is news by now is added.
  *
- * may_stay: the entry may stay in the queue, not armed, unless it must be armed.  Otherwise it
- * is armed and looked at again, until nothing has come meanwhile.  Afterwards e->stays says
+ * may_stay: the entry may stay in the queue, not armed, unless it must be armed (how: ARMS).
+ * Otherwise it is armed and looked at again, until nothing has come meanwhile.  Afterwards e->stays says
  * whether it has to stay in the queue: it is not armed, or news came during each look.
  *
  * Looking at one direction may have moved on the other, and an edge is reported once,
  * with all that there is: so it looks again if there is news.  (The plan polls links.)
  */
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
-		       bool may_stay, bool must);
+		       bool may_stay, unsigned how);
 
 /* For an edge-triggered entry, after a look that has found the events r.  Returns what the
  * program is to be told: r if one of its events is new, else 0.  *edge: the new events.

@@ -14,9 +14,10 @@
  *   - A thread that takes bytes, or room, looks at the set behind that (sr_epoll_settle()):
  *     the kernel's own poll of a set asks its members anew.  So the incoming direction has
  *     no fast path.
- *   - A thread that sees bytes or room come makes the flag readable at once.  After a message,
- *     or a change of the way, the entry may have something to report or not, and the thread
- *     may hold any lock: so the service thread looks first.
+ *   - A thread that sees bytes or room come makes the flag readable at once, but not for the
+ *     entry that it visits: the visit does so, if the entry has something to report.
+ *   - After a message, or a change of the way, the entry may have something to report or not,
+ *     and the thread may hold any lock: so the service thread looks first.
  *   - Of the anchor the kernel's set has no more than the events that the kernel decides.  A
  *     mark is read by the service thread.
  *
@@ -35,6 +36,7 @@
 #include "epoll/epoll.h"
 #include "epoll/family.h"
 #include "epoll/impl.h"
+#include "epoll/look.h"
 #include "epoll/nest.h"
 
 atomic_bool sr_epolls_untidy;
@@ -110,6 +112,10 @@ void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge)
 
 	if ((atomic_load(&e->state) & may) != may)
 		return;		/* a change lists it */
+	if (sr_epoll_looks_at(e)) {
+		sr_epoll_enqueue(e, edge);
+		return;
+	}
 	if (sr_loop_here()) {
 		sr_epoll_list_nested(e, edge);
 		return;

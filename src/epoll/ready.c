@@ -218,7 +218,7 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	if (fast > 0 || (!fast && stays)) {
 		r = (uint32_t)fast;
 	} else {
-		r = sr_epoll_look(e, events, &edge, stays, how & SR_EPOLL_ARMS);
+		r = sr_epoll_look(e, events, &edge, stays, how);
 		stays = e->stays;
 	}
 	e->quiet = r ? 0 : e->quiet + !spins;
@@ -311,7 +311,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 		sr_epoll_silence(e);
 		return false;
 	}
-	r = sr_epoll_look(e, events, &edge, false, true);
+	r = sr_epoll_look(e, events, &edge, false, SR_EPOLL_ARMS | SR_EPOLL_PEEKS);
 	if (events & EPOLLET) {
 		r = sr_epoll_take_news(e, state, r, &edge);
 		if (edge)

@@ -175,6 +175,10 @@ teardown() { stop_all; }
 	compare epoll_nest changed -w mixed
 }
 
+@test "a set in a set: bytes and room by edges, and no call for room" {
+	compare epoll_nest edges -w mixed
+}
+
 @test "threads wait for a set, and for one that has it" {
 	compare epoll_nest crowd -n 3
 }

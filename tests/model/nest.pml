@@ -3,7 +3,7 @@
  * nest.pml - an epoll set that is itself waited for, in another set or by poll(2)
  * (src/epoll/nest.c; PROTOCOL.md, "A set that is waited for").
  *
- * The set has one entry, level-triggered, on a link.  The kernel's set holds its doorbell,
+ * The set has one entry, level-triggered (-DEDGE: edge-triggered), on a link.  The kernel's set holds its doorbell,
  * edge-triggered, and an eventfd: the waker while the set is ordinary (edge-triggered), the
  * flag once it is nested (level-triggered).  A message of the peer rings the doorbell if
  * the entry is armed; another one is found by a thread of ours, which lists the entry.
@@ -24,6 +24,8 @@
  *   M_BLIND	a set becomes nested, and what is listed is not looked at
  *   M_TAKEN	a thread that takes the bytes does not look at the set
  *   M_POLLED	an entry of a nested set may stay in the queue without being armed
+ *   M_UNNOTED	(EDGE) a look that is the first to see bytes does not note that they are new
+ *   M_LOWERED	(EDGE) a thread that takes some bytes drops an entry that has news
  */
 #ifndef NEWS
 #define NEWS 2			/* messages that a thread of ours finds */
@@ -41,6 +43,8 @@ bool listed = true, queued = true, again;	/* it has just been linked */
 byte ready = 1;
 bool looking, telling;		/* locks */
 byte taking;			/* threads that have taken bytes, and not looked yet */
+bool edge;			/* bytes have come that no wait has told of */
+byte noted;			/* bytes that somebody has noted as news */
 byte done, idle;
 
 #define READABLE ((bell && bell_queued) || waker_queued || (flag && flag_there))
@@ -79,6 +83,13 @@ inline wake()
 	fi
 }
 
+/* Whoever sees bytes first notes that they are news.  A look does so for the entry that it
+ * looks at, and leaves the flag alone: its visit changes that at its end. */
+inline note()
+{
+	atomic { edge = edge || noted != bytes + got; noted = bytes + got }
+}
+
 inline claim()
 {
 	again = true;
@@ -108,9 +119,24 @@ inline visit(sleeps)
 		armed = true
 	:: else
 	fi;
+#ifdef EDGE
+#ifdef M_UNNOTED
+	noted = bytes + got;
+#else
+	note();
+#endif
+	atomic { found = bytes && edge; edge = edge && (peeks || !found) };
+	if
+#ifndef M_LOWERED
+	:: (found && peeks) || !arms
+#else
+	:: !arms
+#endif
+#else
 	found = bytes > 0;
 	if
 	:: found || !arms	/* stays in the queue */
+#endif
 	:: else ->
 		atomic { ready--; queued = false };
 		listed = false;
@@ -148,6 +174,7 @@ inline collect(sleeps)
 inline tidy()
 {
 	lock(looking);
+	peeks = true;
 	do
 	:: queued -> visit(false);
 		if
@@ -158,6 +185,7 @@ inline tidy()
 	od;
 	wake();
 	found = false;
+	peeks = false;
 	looking = false
 }
 
@@ -229,6 +257,9 @@ more:	bytes++;
 	:: else -> claim(); wake()
 	fi;
 #else
+#ifdef EDGE
+	note();
+#endif
 	claim();
 	wake();
 #endif
@@ -243,7 +274,7 @@ more:	bytes++;
 #if defined(INNER) || defined(ONCE)
 active proctype inner()
 {
-	bool found, arms, want, token;
+	bool found, arms, want, token, peeks;
 
 #ifdef ONCE
 	wait_at_once();
@@ -284,7 +315,7 @@ end:				READABLE
 
 active proctype outer()
 {
-	bool found, arms, want, token;
+	bool found, arms, want, token, peeks;
 	byte before;
 
 	/* sr_epoll_nest() */

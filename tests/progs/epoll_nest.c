@@ -612,6 +612,50 @@ static void crowd_client(void)
 		close(fd[i]);
 }
 
+/* ---- edges ---- */
+
+/* A loop that has each stream in its set for bytes and room, as libev's and UCX's have, and
+ * answers.  There is room all the time, of which nobody need hear: neither a thread asleep in
+ * the outer set, nor the kernel, of which each change of the set is a write. */
+static void edges_server(int lfd)
+{
+	int inner = new_set(), outer = outer_set(inner, EPOLLIN), fd = answer(lfd);
+	struct epoll_event ev;
+	unsigned long n = 0;
+	int rounds = 0, vain = 0, r;
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	unblock(fd);
+	add(inner, fd, EPOLLIN | EPOLLOUT | EPOLLET, 1);
+	for (int i = 0; i < 2 * ROUNDS; rounds++) {
+		if (rounds == ROUNDS)
+			n = writes();
+		if (epoll_wait(outer, &ev, 1, 20000) != 1)
+			die("outer");
+		vain += epoll_wait(inner, &ev, 1, 0) != 1 && rounds >= ROUNDS;
+		for (r = 0; recv(fd, buf, 64, 0) > 0;)
+			r++;
+		for (; r; r--, i++)
+			put(fd, buf, 64);
+	}
+	n = writes() - n;
+	say("writes: %lu, in vain: %d", n < ROUNDS / 4 ? 0 : n, vain < ROUNDS / 4 ? 0 : vain);
+	close(fd);
+}
+
+static void edges_client(void)
+{
+	int fd = dial();
+
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		put(fd, buf, 64);
+		if (take(fd, buf, 64) != 64)
+			die("take");
+	}
+	close(fd);
+}
+
 const struct tcp_case cases[] = {
 	{"exchange", exchange_server, exchange_client},
 	{"taken", taken_server, obey_client},
@@ -626,5 +670,6 @@ const struct tcp_case cases[] = {
 	{"stopped", stopped_server, obey_client},
 	{"changed", changed_server, obey_client},
 	{"crowd", crowd_server, crowd_client},
+	{"edges", edges_server, edges_client},
 	{0},
 };
