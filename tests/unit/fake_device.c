@@ -48,6 +48,12 @@ void fake_wake(void)
 	pthread_cond_signal(&work);
 }
 
+void fake_wake_for_request(void)
+{
+	if (!paused)
+		fake_wake();
+}
+
 bool fake_is_iwarp(const struct qp *q)
 {
 	return ((const struct device *)q->v.context)->iwarp;

@@ -123,7 +123,8 @@ void fake_flush_qp(struct qp *q); /* to the error state: all comes back */
 /* About q, or its completion queue, or (NULL) the port of that number. */
 void fake_add_async(struct device *d, enum ibv_event_type type, struct qp *q, int port);
 void fake_start(void);	     /* the hardware, if it does not run yet */
-void fake_wake(void);	     /* there is a request */
+void fake_wake(void);	     /* there is something to do */
+void fake_wake_for_request(void); /* which is nothing to do in a pause */
 uint64_t fake_due_ns(void);  /* when a request that is posted now is executed */
 void fake_arm(struct cq *c, enum fake_level level);
 void fake_tell(struct cq *c);	     /* an event, now or late */

@@ -624,7 +624,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		post_one(q, wr);
 	if (q->v.state == IBV_QPS_ERR)
 		fake_flush_qp(q);
-	fake_wake();
+	fake_wake_for_request();
 	return 0;
 }
 
