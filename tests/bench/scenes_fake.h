@@ -16,6 +16,8 @@
 #include "upgrade/upgrade.h"
 
 #define CALL(name) sr_##name
+/* For which threads wait in futex(2) that would not with a real device. */
+#define DEVICE_HAS_LOCK true
 
 struct device_counts {
 	uint64_t requests, posts, events, arms, polls;

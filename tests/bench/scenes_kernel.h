@@ -12,6 +12,7 @@
 #include "scenes_watch.h"
 
 #define CALL(name) name
+#define DEVICE_HAS_LOCK false
 
 /* What the device counts. */
 struct device_counts {

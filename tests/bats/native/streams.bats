@@ -21,12 +21,15 @@ between() { awk -v a="$1" -v b="$2" -v v="$3" 'BEGIN { exit !(v ~ /^[0-9.]+$/ &&
 		for column in 3 4 5 6; do
 			between 0.01 3 "$(figure $scene fake $column)"
 		done
-		between 0 0 "$(figure $scene fake 12)" # all on links
-		between 0.9 1.1 "$(figure $scene tcp 12)"
+		between 0 0 "$(figure $scene fake 13)" # all on links
+		between 0.9 1.1 "$(figure $scene tcp 13)"
 	done
 	# One request under way: each message wakes a thread.
 	between 0.4 0.6 "$(figure loop-1 tcp 9)"
 	between 0.4 2 "$(figure loop-1 fake 9)"
+	# It is sent, received and waited for; where threads may be traced.
+	calls=$(figure loop-1 tcp 12)
+	[ "$calls" = - ] || between 2.5 3.5 "$calls"
 }
 
 @test "an idle stream has a descriptor over TCP, and more and a queue pair on the device" {
