@@ -2,14 +2,14 @@
 /*
  * scenes.c - what a message costs on many streams at a time; see tests/bench/streams.
  *
- *     scenes scenes                         the names of all scenes
+ *     scenes scenes                         the names of all scenes, and which can be counted
  *     scenes count ADDRESS SCENE ROUNDS     both ends in this process, on one processor
  *     scenes server ADDRESS PORT SCENE      answers, until it is killed
- *     scenes rate ADDRESS PORT SCENE SECONDS
+ *     scenes time ADDRESS PORT SCENE SECONDS PID    PID is the server's process
  *     scenes idle ADDRESS STREAMS           both ends here: what each of them takes
  *
- * Prints "name value" lines.  All but messages_per_s and the lines of idle are for a message,
- * of which a request and its answer are two.  It is built twice: as an ordinary TCP program,
+ * Prints "name value" lines.  Those of count are for a message, of which a request and its
+ * answer are two.  It is built twice: as an ordinary TCP program,
  * and (scenes_fake) with the library and an RDMA device in memory.
  */
 #ifdef FAKE_VERBS
@@ -21,18 +21,33 @@
 #include <arpa/inet.h>
 
 #include "scenes_ends.h"
+#ifndef FAKE_VERBS
+#include "scenes_apart.h"
+#endif
 #include "scenes_trace.h"
 
 enum { STANDSTILL_S = 20, TAKES = 12 };
 
 static const struct scene scenes[] = {
-	{"loop-1", 1, 1, false},      {"loop-10", 1, 10, false},
-	{"loop-50", 1, 50, false},    {"loop-200", 1, 200, false},
-	{"loops-4x4", 4, 64, false},  {"threads-1", 0, 1, false},
-	{"threads-4", 0, 4, false},   {"threads-16", 0, 16, false},
-	{"threads-200", 0, 200, false}, {"pool-1", 0, 1, true},
-	{"pool-4", 0, 4, true},	      {"pool-16", 0, 16, true},
-	{"pool-200", 0, 200, true},
+	{"loop-1", .loops = 1, .streams = 1},
+	{"loop-10", .loops = 1, .streams = 10},
+	{"loop-50", .loops = 1, .streams = 50},
+	{"loop-200", .loops = 1, .streams = 200},
+	{"loops-4x4", .loops = 4, .streams = 64},
+	{"threads-1", .streams = 1},
+	{"threads-4", .streams = 4},
+	{"threads-16", .streams = 16},
+	{"threads-200", .streams = 200},
+	{"pool-1", .streams = 1, .main_opens = true},
+	{"pool-4", .streams = 4, .main_opens = true},
+	{"pool-16", .streams = 16, .main_opens = true},
+	{"pool-200", .streams = 200, .main_opens = true},
+	{"processes-200", .loops = 1, .streams = 200, .timed = PROCESSES},
+	{"paced", .streams = 1, .timed = PACED},
+	{"beside-bulk", .streams = 2, .timed = BESIDE},
+	{"busy-open", .loops = 1, .streams = 1, .timed = OPENING, .ms = 30},
+	{"stopped-0.5", .loops = 1, .streams = 10, .timed = STOPPED, .ms = 500},
+	{"stopped-5", .loops = 1, .streams = 10, .timed = STOPPED, .ms = 5000},
 };
 enum { SCENES = sizeof(scenes) / sizeof(scenes[0]) };
 
@@ -169,35 +184,6 @@ static int count(unsigned rounds)
 	return 0;
 }
 
-/* ---- both ends in processes of their own ---- */
-
-static _Noreturn void serve(void)
-{
-	start_server();
-	for (;;)
-		pause();
-}
-
-static int rate(double seconds)
-{
-	uint64_t from, n, ns, tcp;
-
-	start_clients();
-	let_clients_go();
-	usleep(100000);
-	tcp = bytes_by_tcp();
-	n = atomic_load(&answers);
-	from = now_ns();
-	usleep((useconds_t)(seconds * 1e6));
-	n = atomic_load(&answers) - n;
-	ns = now_ns() - from;
-	tcp = bytes_by_tcp() - tcp;
-	printf("messages_per_s %.0f\n", 2 * (double)n * 1e9 / (double)ns);
-	printf("by_tcp %.3f\n", (double)tcp / MESSAGE / (double)n);
-	end_clients();
-	return 0;
-}
-
 /* ---- streams that do nothing ---- */
 
 struct memory {
@@ -235,7 +221,7 @@ static int idle(unsigned streams)
 	double s;
 	int set;
 
-	scene = &(struct scene){"idle", 1, streams, true};
+	scene = &(struct scene){.name = "idle", .loops = 1, .streams = streams};
 	start_server();
 	set = CALL(epoll_create1)(0);
 	/* The first stream pays for threads, libraries and devices. */
@@ -262,8 +248,8 @@ static int idle(unsigned streams)
 static int usage(void)
 {
 	fprintf(stderr, "usage: scenes scenes | count ADDRESS SCENE ROUNDS |\n"
-			"       server ADDRESS PORT SCENE | rate ADDRESS PORT SCENE SECONDS |\n"
-			"       idle ADDRESS STREAMS\n");
+			"       server ADDRESS PORT SCENE |\n"
+			"       time ADDRESS PORT SCENE SECONDS PID | idle ADDRESS STREAMS\n");
 	return 2;
 }
 
@@ -277,7 +263,8 @@ int main(int argc, char **argv)
 	}
 	if (argc == 2 && !strcmp(argv[1], "scenes")) {
 		for (unsigned i = 0; i < SCENES; i++)
-			puts(scenes[i].name);
+			printf("%s %s\n", scenes[i].name,
+			       scenes[i].timed == MESSAGES ? "counted" : "timed");
 		return 0;
 	}
 	if (argc < 4)
@@ -295,9 +282,11 @@ int main(int argc, char **argv)
 	}
 	address.sin_port = htons((uint16_t)atoi(argv[3]));
 	scene = scene_named(argv[4]);
+#ifndef FAKE_VERBS
 	if (!strcmp(argv[1], "server"))
 		serve();
-	if (!strcmp(argv[1], "rate") && argc > 5)
-		return rate(atof(argv[5]));
+	if (!strcmp(argv[1], "time") && argc > 6)
+		return timed(atof(argv[5]), atoi(argv[6]));
+#endif
 	return usage();
 }

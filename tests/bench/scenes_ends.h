@@ -20,13 +20,22 @@
 
 #include "bench.h"
 
-enum { MESSAGE = 64, EVENTS = 256, WARM = 8, MOST_LOOPS = 16, MOST_STREAMS = 20000 };
+enum { MESSAGE = 64, EVENTS = 256, WARM = 8, MOST_LOOPS = 16, MOST_STREAMS = 20000,
+       READ = 1 << 20 };
+
+/* The first byte of a message that is bulk and not answered. */
+#define SINK 'b'
+
+/* What is measured in time: messages, or something else. */
+enum timed { MESSAGES, PACED, BESIDE, OPENING, STOPPED, PROCESSES };
 
 struct scene {
 	const char *name;
 	unsigned loops;	     /* event loops at each end; 0: a thread for each stream */
 	unsigned streams;
 	bool main_opens;     /* the main thread opens the streams, other threads use them */
+	enum timed timed;
+	unsigned ms;	     /* for which the server computes after each look, or is stopped */
 };
 
 static const struct scene *scene;
@@ -76,13 +85,24 @@ static int take_stream(void)
 	return fd;
 }
 
+static void sink(int fd)
+{
+	char *buf = malloc(READ);
+
+	while (CALL(recv)(fd, buf, READ, 0) > 0)
+		;
+	free(buf);
+}
+
 /* False: the client has closed the stream. */
 static bool answer_one(int fd)
 {
 	char buf[MESSAGE];
 	ssize_t n = CALL(recv)(fd, buf, sizeof(buf), 0);
 
-	if (n > 0 && CALL(send)(fd, buf, (size_t)n, MSG_NOSIGNAL) == n)
+	if (n > 0 && buf[0] == SINK)
+		sink(fd);
+	else if (n > 0 && CALL(send)(fd, buf, (size_t)n, MSG_NOSIGNAL) == n)
 		return true;
 	CALL(close)(fd);
 	return false;
@@ -104,6 +124,8 @@ static void *server_loop(void *arg)
 	int set = server_sets[(uintptr_t)arg], n;
 	struct epoll_event e[EVENTS];
 	unsigned accepted = 0;
+	const uint64_t busy_ns = scene->timed == OPENING ? scene->ms * UINT64_C(1000000) : 0;
+	uint64_t until;
 
 	for (;;) {
 		n = wait_events(set, e);
@@ -113,6 +135,9 @@ static void *server_loop(void *arg)
 			else
 				answer_one(e[i].data.fd);
 		}
+		for (until = now_ns() + busy_ns;
+		     now_ns() < until;)
+			;
 	}
 	return NULL;
 }
@@ -183,14 +208,21 @@ static void take_answer(int fd)
 		die("recv");
 }
 
-/* The first messages make the stream's link. */
-static int open_stream(void)
+static int dial(void)
 {
 	int fd = CALL(socket)(AF_INET, SOCK_STREAM, 0);
 
 	if (fd < 0 || CALL(connect)(fd, (struct sockaddr *)&address, sizeof(address)))
 		die("connect");
 	no_delay(fd);
+	return fd;
+}
+
+/* The first messages make the stream's link. */
+static int open_stream(void)
+{
+	int fd = dial();
+
 	for (int i = 0; i < WARM; i++) {
 		ask(fd);
 		take_answer(fd);
