@@ -19,6 +19,7 @@ struct thread {
 	pid_t tid;
 	enum kind kind;
 	int status; /* its file in /proc */
+	uint64_t slept; /* when it was looked at last */
 };
 
 static struct thread *threads;
@@ -91,7 +92,9 @@ static struct thread_counts threads_look(void)
 
 	for (unsigned i = 0; i < n_threads; i++) {
 		thread_look(&threads[i], &n, NULL);
-		c.sleeps[threads[i].kind] += n;
+		if (n) /* it has not ended */
+			threads[i].slept = n;
+		c.sleeps[threads[i].kind] += threads[i].slept;
 	}
 	return c;
 }
