@@ -26,7 +26,7 @@
 #endif
 #include "scenes_trace.h"
 
-enum { STANDSTILL_S = 20, TAKES = 12 };
+enum { TAKES = 12 };
 
 static const struct scene scenes[] = {
 	{"loop-1", .loops = 1, .streams = 1},
@@ -150,16 +150,29 @@ static void count_calls(unsigned rounds, const struct look *before, const struct
 		print_calls(&a, &b, 2 * (double)(to.answers - from.answers));
 }
 
+/* One more take for the tool that counts them: tests/bench/streams divides by the messages. */
+static void count_instructions(unsigned rounds)
+{
+	uint64_t from = atomic_load(&answers);
+
+	atomic_store(&measuring, true);
+	await_answers(from + (uint64_t)rounds * scene->streams);
+	atomic_store(&measuring, false);
+	printf("measured_messages %llu\n", (unsigned long long)(2 * (atomic_load(&answers) - from)));
+}
+
 /* Begins when two takes in a row agree: how the library looks after a link depends on how
  * much it has been used in the last tenth of a second. */
 static int count(unsigned rounds)
 {
+	const bool measures = getenv("SR_BENCH_INSTRUCTIONS");
 	struct look at[TAKES + 1];
 	double last = -1, now;
 	unsigned n;
 
 	hold_still();
-	trace_prepare();
+	if (!measures)
+		trace_prepare();
 	start_server();
 	start_clients();
 	go_first();
@@ -178,7 +191,10 @@ static int count(unsigned rounds)
 	printf("takes %u\n", n);
 	n = n > TAKES ? TAKES : n;
 	print_count(&at[n - 1], &at[n]);
-	count_calls(rounds, &at[n - 1], &at[n]);
+	if (measures)
+		count_instructions(rounds);
+	else
+		count_calls(rounds, &at[n - 1], &at[n]);
 	device_release();
 	end_clients();
 	return 0;
@@ -218,15 +234,16 @@ static int idle(unsigned streams)
 	struct memory a, b;
 	double ends = 2.0 * streams;
 	uint64_t from;
-	double s;
-	int set;
+	double s, alone_us;
+	int set, first;
 
 	scene = &(struct scene){.name = "idle", .loops = 1, .streams = streams};
 	start_server();
 	set = CALL(epoll_create1)(0);
 	/* The first stream pays for threads, libraries and devices. */
-	watch(set, open_stream());
-	usleep(500000);
+	first = open_stream();
+	watch(set, first);
+	alone_us = round_trips(first, 0.5, 0);
 	a = memory_look();
 	from = now_ns();
 	for (unsigned i = 0; i < streams; i++) {
@@ -241,6 +258,8 @@ static int idle(unsigned streams)
 	printf("pinned_kb %.1f\n", ((double)b.pinned - (double)a.pinned) / ends / 1024);
 	printf("descriptors %.2f\n", ((double)b.descriptors - (double)a.descriptors) / ends);
 	printf("queue_pairs %.2f\n", ((double)b.queue_pairs - (double)a.queue_pairs) / ends);
+	printf("alone_us %.1f\n", alone_us);
+	printf("beside_us %.1f\n", round_trips(first, 0.5, 0));
 	fflush(stdout);
 	_exit(0);
 }

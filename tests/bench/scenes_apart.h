@@ -51,29 +51,6 @@ static int rate(double seconds)
 
 /* ---- round trips ---- */
 
-/* For so long: the median in us. */
-static double round_trips(int fd, double seconds, unsigned pause_us)
-{
-	uint64_t until = now_ns() + (uint64_t)(seconds * 1e9), from;
-	uint64_t *ns = NULL;
-	unsigned n = 0;
-	double us;
-
-	do {
-		if (pause_us)
-			usleep(pause_us);
-		if (!(n & (n - 1)))
-			ns = realloc(ns, 2 * (n + 1) * sizeof(*ns));
-		from = now_ns();
-		ask(fd);
-		take_answer(fd);
-		ns[n++] = now_ns() - from;
-	} while (now_ns() < until);
-	us = percentile_us(ns, n, 50);
-	free(ns);
-	return us;
-}
-
 static int paced(double seconds)
 {
 	fds[0] = open_stream();

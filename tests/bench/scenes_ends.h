@@ -118,36 +118,71 @@ static int wait_events(int set, struct epoll_event e[EVENTS])
 	return n;
 }
 
+/* One turn of a loop or a thread; false: it was the last. */
+typedef bool turn_fn(uintptr_t what);
+
+/* While instructions are counted, by a tool that knows functions by their names, turns
+ * are in measured_turn(). */
+static atomic_bool measuring;
+
+static __attribute__((noinline)) bool measured_turn(turn_fn *turn, uintptr_t what)
+{
+	bool more = turn(what);
+
+	__asm__ volatile("" ::: "memory"); /* no tail call */
+	return more;
+}
+
+static void take_turns(turn_fn *turn, uintptr_t what)
+{
+	bool more;
+
+	do
+		more = atomic_load_explicit(&measuring, memory_order_relaxed) ?
+			       measured_turn(turn, what) : turn(what);
+	while (more);
+}
+
+static void compute(unsigned ms)
+{
+	uint64_t until = now_ns() + ms * UINT64_C(1000000);
+
+	while (now_ns() < until)
+		;
+}
+
 /* The first loop accepts, and hands the streams out to all loops in turn. */
+static bool server_turn(uintptr_t loop)
+{
+	static unsigned accepted;
+	struct epoll_event e[EVENTS];
+	int n = wait_events(server_sets[loop], e);
+
+	for (int i = 0; i < n; i++) {
+		if (e[i].data.fd == listener)
+			watch(server_sets[accepted++ % scene->loops], take_stream());
+		else
+			answer_one(e[i].data.fd);
+	}
+	if (scene->timed == OPENING)
+		compute(scene->ms);
+	return true;
+}
+
 static void *server_loop(void *arg)
 {
-	int set = server_sets[(uintptr_t)arg], n;
-	struct epoll_event e[EVENTS];
-	unsigned accepted = 0;
-	const uint64_t busy_ns = scene->timed == OPENING ? scene->ms * UINT64_C(1000000) : 0;
-	uint64_t until;
-
-	for (;;) {
-		n = wait_events(set, e);
-		for (int i = 0; i < n; i++) {
-			if (e[i].data.fd == listener)
-				watch(server_sets[accepted++ % scene->loops], take_stream());
-			else
-				answer_one(e[i].data.fd);
-		}
-		for (until = now_ns() + busy_ns;
-		     now_ns() < until;)
-			;
-	}
+	take_turns(server_turn, (uintptr_t)arg);
 	return NULL;
+}
+
+static bool server_thread_turn(uintptr_t fd)
+{
+	return answer_one((int)fd);
 }
 
 static void *server_thread(void *arg)
 {
-	int fd = (int)(uintptr_t)arg;
-
-	while (answer_one(fd))
-		;
+	take_turns(server_thread_turn, (uintptr_t)arg);
 	return NULL;
 }
 
@@ -230,6 +265,29 @@ static int open_stream(void)
 	return fd;
 }
 
+/* Round trips for so long, so far apart: their median in us. */
+static double round_trips(int fd, double seconds, unsigned pause_us)
+{
+	uint64_t until = now_ns() + (uint64_t)(seconds * 1e9), from;
+	uint64_t *ns = NULL;
+	unsigned n = 0;
+	double us;
+
+	do {
+		if (pause_us)
+			usleep(pause_us);
+		if (!(n & (n - 1)))
+			ns = realloc(ns, 2 * (n + 1) * sizeof(*ns));
+		from = now_ns();
+		ask(fd);
+		take_answer(fd);
+		ns[n++] = now_ns() - from;
+	} while (now_ns() < until);
+	us = percentile_us(ns, n, 50);
+	free(ns);
+	return us;
+}
+
 static void await_go(void)
 {
 	sem_post(&ready);
@@ -237,48 +295,71 @@ static void await_go(void)
 		; /* EINTR */
 }
 
+static void take_answer_in(int fd)
+{
+	take_answer(fd);
+	atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
+}
+
+static bool is_stopping(void)
+{
+	return atomic_load_explicit(&stopping, memory_order_relaxed);
+}
+
+static struct client {
+	int set;
+	unsigned under_way;
+} client_loops[MOST_LOOPS];
+
+static bool client_turn(uintptr_t loop)
+{
+	struct client *c = &client_loops[loop];
+	struct epoll_event e[EVENTS];
+	int n = wait_events(c->set, e);
+
+	for (int i = 0; i < n; i++) {
+		take_answer_in(e[i].data.fd);
+		if (is_stopping())
+			c->under_way--;
+		else
+			ask(e[i].data.fd);
+	}
+	return c->under_way;
+}
+
 /* Loop i has the streams i, i + loops, i + 2 * loops... */
 static void *client_loop(void *arg)
 {
-	unsigned under_way = 0, first = (unsigned)(uintptr_t)arg;
-	int set = CALL(epoll_create1)(0), n;
-	struct epoll_event e[EVENTS];
+	struct client *c = &client_loops[(uintptr_t)arg];
+	unsigned first = (unsigned)(uintptr_t)arg;
 
+	c->set = CALL(epoll_create1)(0);
 	for (unsigned i = first; i < scene->streams; i += scene->loops) {
 		if (!scene->main_opens)
 			fds[i] = open_stream();
-		watch(set, fds[i]);
+		watch(c->set, fds[i]);
 	}
 	await_go();
-	for (unsigned i = first; i < scene->streams; i += scene->loops, under_way++)
+	for (unsigned i = first; i < scene->streams; i += scene->loops, c->under_way++)
 		ask(fds[i]);
-	while (under_way) {
-		n = wait_events(set, e);
-		for (int i = 0; i < n; i++) {
-			take_answer(e[i].data.fd);
-			atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
-			if (atomic_load_explicit(&stopping, memory_order_relaxed))
-				under_way--;
-			else
-				ask(e[i].data.fd);
-		}
-	}
+	take_turns(client_turn, first);
 	sem_post(&done);
 	return NULL;
 }
 
+static bool client_thread_turn(uintptr_t i)
+{
+	ask(fds[i]);
+	take_answer_in(fds[i]);
+	return !is_stopping();
+}
+
 static void *client_thread(void *arg)
 {
-	unsigned i = (unsigned)(uintptr_t)arg;
-
 	if (!scene->main_opens)
-		fds[i] = open_stream();
+		fds[(uintptr_t)arg] = open_stream();
 	await_go();
-	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
-		ask(fds[i]);
-		take_answer(fds[i]);
-		atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
-	}
+	take_turns(client_thread_turn, (uintptr_t)arg);
 	sem_post(&done);
 	return NULL;
 }

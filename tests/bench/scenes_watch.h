@@ -13,6 +13,7 @@
 
 #include "bench.h"
 
+enum { STANDSTILL_S = 20 };
 enum kind { CLIENT, SERVER, SERVICE, OTHER, KINDS };
 
 struct thread {
@@ -124,16 +125,20 @@ static inline long others_ran(void)
 	return all.ru_nvcsw + all.ru_nivcsw - mine.ru_nvcsw - mine.ru_nivcsw;
 }
 
-/* Until all other threads wait for something.  A thread that is about to run does so while
- * this one sleeps; only if none has is it worth while to look at each of them. */
-static inline void await_sleep(void)
+/* Until all other threads wait for something; false: they do not.  A thread that is about to
+ * run does so while this one sleeps; only if none has is it worth while to look at each. */
+static inline bool await_sleep(void)
 {
+	uint64_t until = now_ns() + STANDSTILL_S * UINT64_C(1000000000);
 	long before;
 
 	do {
 		before = others_ran();
 		usleep(20);
+		if (now_ns() > until)
+			return false;
 	} while (others_ran() != before || !all_sleep() || others_ran() != before);
+	return true;
 }
 
 /*

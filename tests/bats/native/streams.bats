@@ -21,8 +21,8 @@ between() { awk -v a="$1" -v b="$2" -v v="$3" 'BEGIN { exit !(v ~ /^[0-9.]+$/ &&
 		for column in 3 4 5 6; do
 			between 0.01 3 "$(figure $scene fake $column)"
 		done
-		between 0 0 "$(figure $scene fake 13)" # all on links
-		between 0.9 1.1 "$(figure $scene tcp 13)"
+		between 0 0 "$(figure $scene fake 14)" # all on links
+		between 0.9 1.1 "$(figure $scene tcp 14)"
 	done
 	# One request under way: each message wakes a thread.
 	between 0.4 0.6 "$(figure loop-1 tcp 9)"
@@ -37,11 +37,11 @@ between() { awk -v a="$1" -v b="$2" -v v="$3" 'BEGIN { exit !(v ~ /^[0-9.]+$/ &&
 	run -0 "$streams" --device fake --device tcp --rounds 1 --seconds 0 --streams 10 loop-1
 	echo "$output"
 	table=$(sed -n '/idle streams/,$p' <<<"$output")
-	read -r _ _ _ pinned fds qps <<<"$(grep '^fake' <<<"$table")"
+	read -r _ _ _ pinned fds qps _ <<<"$(grep '^fake' <<<"$table")"
 	between 0.01 1000 "$pinned"
 	between 1 4 "$fds"
 	between 0 2 "$qps"
-	read -r _ _ _ _ fds qps <<<"$(grep '^tcp' <<<"$table")"
+	read -r _ _ _ _ fds qps _ <<<"$(grep '^tcp' <<<"$table")"
 	[ "$fds $qps" = "1.00 0.00" ]
 }
 
