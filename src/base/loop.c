@@ -55,12 +55,22 @@ static struct sr_task *ready, **ready_end = &ready;	/* posted, in their order */
 static uint64_t turn_ns;	/* when this turn of the loop began */
 static __thread bool here __attribute__((tls_model("initial-exec")));
 
-uint64_t sr_now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	sr_clock(CLOCK_MONOTONIC, &ts);
+	sr_clock(clock, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t sr_now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t sr_now_coarse_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 uint64_t sr_deadline_ns(uint64_t sec, uint64_t ns)

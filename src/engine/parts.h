@@ -99,6 +99,7 @@ struct sr_waits {
 	_Atomic(struct sr_wait_node *) first;
 	struct sr_spin spin;
 	_Atomic uint64_t mode, mode_changes;
+	atomic_uint unlooked; /* polls to come that do not look first (wait/poll.c) */
 };
 
 /* What few streams need, in pages apart from those of the rest (stream.c).  Not cleared

@@ -76,7 +76,7 @@ static void ask_now(struct sr_stream *st)
 		return;
 	}
 	if (!sr_loop_may_start() ||
-	    (st->up.next_ask_ns && sr_now_ns() < st->up.next_ask_ns))
+	    (st->up.next_ask_ns && sr_now_coarse_ns() < st->up.next_ask_ns))
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || !sr_ask_move(st, SR_ASK_CLAIMED))
