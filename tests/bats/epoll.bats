@@ -51,7 +51,7 @@ teardown() { stop_all; }
 }
 
 @test "EEXIST, ENOENT, EPERM, EBADF, EINVAL, EFAULT, ELOOP" {
-	compare epoll_set errors -w mixed -r 'epoll|peer-dropped' # the set is polled
+	compare epoll_set errors -w mixed -r 'epoll|peer-dropped' # added with EPOLLEXCLUSIVE, too
 }
 
 @test "epoll_wait, epoll_pwait, epoll_pwait2: times, signals, masks" {
