@@ -2,7 +2,7 @@
 /*
  * scenes.c - what a message costs on many streams at a time; see tests/bench/streams.
  *
- *     scenes scenes                         the names of all scenes, and which can be counted
+ *     scenes scenes                         all scenes: which can be counted, and their ends
  *     scenes count ADDRESS SCENE ROUNDS     both ends in this process, on one processor
  *     scenes server ADDRESS PORT SCENE      answers, until it is killed
  *     scenes time ADDRESS PORT SCENE SECONDS PID    PID is the server's process
@@ -282,8 +282,9 @@ int main(int argc, char **argv)
 	}
 	if (argc == 2 && !strcmp(argv[1], "scenes")) {
 		for (unsigned i = 0; i < SCENES; i++)
-			printf("%s %s\n", scenes[i].name,
-			       scenes[i].timed == MESSAGES ? "counted" : "timed");
+			printf("%s %s %s\n", scenes[i].name,
+			       scenes[i].timed == MESSAGES ? "counted" : "timed",
+			       scenes[i].loops ? "loops" : "threads");
 		return 0;
 	}
 	if (argc < 4)

@@ -398,7 +398,7 @@ static void end_clients(void)
 		CALL(close)(fds[i]);
 }
 
-/* What TCP itself has brought to the clients. */
+/* What TCP itself has brought to the clients; nothing if they have no sockets of it. */
 static uint64_t bytes_by_tcp(void)
 {
 	socklen_t len = sizeof(struct tcp_info);
@@ -407,7 +407,7 @@ static uint64_t bytes_by_tcp(void)
 
 	for (unsigned i = 0; i < scene->streams; i++) {
 		if (getsockopt(fds[i], IPPROTO_TCP, TCP_INFO, &info, &len))
-			die("TCP_INFO");
+			return 0;
 		sum += info.tcpi_bytes_received;
 	}
 	return sum;
