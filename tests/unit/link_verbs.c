@@ -288,6 +288,20 @@ static void test_drop(void)
 	close_end(f);
 }
 
+/* All that it has to say has gone.  (On siw a request fails with an error of the device's that
+ * is sent when the peer has just died.) */
+static bool is_quiet(struct end *e)
+{
+	struct sr_vlink *l = sr_vlink(e->link);
+	bool is;
+
+	sr_lock(&l->lock);
+	is = l->tx.sq_posted == l->tx.sq_done &&
+	     l->tx.ack_said == atomic_load(&e->link->rx_taken);
+	sr_unlock(&l->lock);
+	return is;
+}
+
 static void test_kill(void)
 {
 	struct end *e = open_end(ECHO << 8 | 8), *f = open_end(DEAF << 8 | 9);
@@ -296,6 +310,8 @@ static void test_kill(void)
 
 	both_ways(e, 100000, 0);
 	put(f, 5000, true);
+	while (!is_quiet(e) && !dead(e))
+		usleep(1000);
 	kill_answerer();
 	t = ms();
 	CHECK(!await(e, SR_NOTIFY_RX, never));
