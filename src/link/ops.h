@@ -34,7 +34,7 @@ struct sr_link_ops {
 	 * connection: neither shows its history. */
 	bool vouched;
 
-	/* Fills in the ring and slots of our hello.  NULL: it has none.  loop. */
+	/* Fills in the ring of our hello.  NULL: it has none.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);
 
 	/* The link's identity, to be bound into the proof: the same at both
@@ -45,8 +45,7 @@ struct sr_link_ops {
 	/*
 	 * Sends one of HELLO, SHARE, PROOF, SWITCH, ACKSW, END, ACKEND, in
 	 * order with data committed before.  Never blocks and never lacks
-	 * credit: room is reserved, as each is sent once.  Fills in msg->ack
-	 * and ->slots.
+	 * credit: room is reserved, as each is sent once.  Fills in msg->ack.
 	 * SWITCH{N} also sets tx_w = tx_acked = N.  Returns 0 or -EPIPE (DEAD).
 	 * any.
 	 */

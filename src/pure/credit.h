@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * credit.h - how much may be sent, and when the receiver says what it has
- * taken.  There are two kinds of credit: bytes of a ring, and messages, of
- * which each takes a receive that the peer has posted (verbs only).
+ * taken.  There are two kinds of credit: bytes of a ring, and packets, of
+ * which each takes a receive buffer that the peer has posted (verbs only).
  *
  * Offsets: w, bytes put into rings; acked, those below which the receiver's
  * program has taken all, as the sender knows; come and taken, the same two as
@@ -89,75 +89,11 @@ static inline bool sr_credit_take(struct sr_credit_rx *c, size_t size,
 	return true;
 }
 
-/* ---- messages ---- */
-
-/*
- * An end posts `posted` receives and replaces each at once when a message has
- * come.  Each message says how many its sender has received so far.
- * Outstanding messages are those sent and not known to be received; some places
- * are kept for those that matter more:
- *
- *	data	        only while fewer than posted - 14 are outstanding
- *	control	        posted - 4: those sent once, and a few repeated ones (10)
- *	ACKs	        posted - 2
- *	ACKs for slots  posted: sent when half of our receives are unreported
- *
- * No deadlock: say A may not send data for lack of slots.  Then B has received,
- * or will, more than half of its receives from A without reporting them; so it
- * wants an ACK for slots.  Can B have no slot for it?  Each message from A
- * reports all that A had received.  After B's ACK number 1, at x messages
- * received, B wants the third at x + posted or later.  But A knew at most a
- * report of x - posted / 2 before it processed ACK 1, so it sent at most up to
- * x + posted / 2 before.  Hence B has by then received a message that A sent
- * after processing ACK 1, which reports ACK 1 and all before it.  So two slots
- * are enough.  Other ACKs wait when theirs are used up: then B has more than
- * half of its messages outstanding, and A's ACK for slots will come.
- *
- * No ping-pong: an ACK is itself a message, and posted / 2 of them make one
- * more.
- */
-enum sr_slot_use {
-	SR_SLOT_RETURN = 0,
-	SR_SLOT_ACK = 2,
-	SR_SLOT_CONTROL = 4,
-	SR_SLOT_DATA = 14,
-};
-
-struct sr_slots {
-	uint32_t posted;     /* by the peer */
-	uint32_t sent;	     /* messages to it, modulo 2^32 */
-	uint32_t back;	     /* of these, received by it */
-	uint32_t reported;   /* messages from it, as we last said */
-};
-
-static inline bool sr_slot_free(const struct sr_slots *s, enum sr_slot_use use)
-{
-	return s->sent - s->back + use < s->posted;
-}
-
-/* The peer says that it has received `back` messages.  0 or -EPROTO. */
-static inline int sr_slots_said(struct sr_slots *s, uint32_t back)
-{
-	if (back - s->back > s->sent - s->back)
-		return -EPROTO;
-	s->back = back;
-	return 0;
-}
-
-/* We have posted `posted` receives and received `got` messages: is it time for
- * an ACK? */
-static inline bool sr_slots_due(const struct sr_slots *s, uint32_t posted,
-				uint32_t got)
-{
-	return got - s->reported >= posted / 2;
-}
-
 /* ---- packets ---- */
 
 /*
- * What replaces the slots above when links speak packets (packet.h).  An end has some receive
- * buffers.  It posts each one again in the poll that takes its packet, and each packet says
- * how many buffers its sender has posted in all.  So `known`, the number of the peer's buffers
+ * Each packet (packet.h) takes one of the receive buffers of the end it goes to.  That end posts the
+ * buffer again in the poll that takes the packet, and each packet says how many buffers its sender has posted in all.  So `known`, the number of the peer's buffers
  * that are posted and empty as far as this end can tell, is never above the truth, and an
  * arriving packet finds a buffer, if
  *  - a buffer is counted in `posted` behind its posting, and

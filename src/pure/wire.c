@@ -91,9 +91,8 @@ static const struct {
 	[SR_MSG_RING] = {ring, 20},
 	[SR_MSG_RING_USE] = {ring_use, 12},
 	[SR_MSG_SHARE] = {share, SR_SHARE_LEN},
-	[SR_MSG_BYTES] = {none, SR_MSG_BYTES_MAX}, /* at most */
 };
-static_assert(BODY + SR_MSG_BYTES_MAX <= SR_MSG_MAX, "the longest one");
+static_assert(BODY + 64 <= SR_MSG_MAX, "the longest one, HELLO");
 
 static bool kind_known(unsigned type)
 {
@@ -120,12 +119,8 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
 	memset(buf, 0, BODY);
 	buf[0] = (uint8_t)msg->type;
 	put(buf, msg, header);
-	if (msg->type != SR_MSG_BYTES) {
-		sr_msg_body_encode(msg, buf + BODY);
-		return len;
-	}
-	memcpy(buf + BODY, msg->bytes.at, msg->bytes.len);
-	return BODY + msg->bytes.len;
+	sr_msg_body_encode(msg, buf + BODY);
+	return len;
 }
 
 static bool power_of_two(uint32_t n)
@@ -150,7 +145,7 @@ int sr_msg_body_decode(struct sr_msg *msg, unsigned type, const uint8_t *body, s
 	uint8_t again[SR_MSG_MAX];
 	struct sr_msg m;
 
-	if (!kind_known(type) || type == SR_MSG_BYTES || len != kinds[type].body)
+	if (!kind_known(type) || len != kinds[type].body)
 		return -EPROTO;
 	memset(&m, 0, sizeof(m));
 	m.type = type;
@@ -164,30 +159,13 @@ int sr_msg_body_decode(struct sr_msg *msg, unsigned type, const uint8_t *body, s
 	return 0;
 }
 
-static int bytes_decode(struct sr_msg *msg, const uint8_t *body, size_t len)
-{
-	if (!len || len > SR_MSG_BYTES_MAX)
-		return -EPROTO;
-	memset(msg, 0, sizeof(*msg));
-	msg->type = SR_MSG_BYTES;
-	msg->bytes.len = (uint32_t)len;
-	memcpy(msg->bytes.at, body, len);
-	return 0;
-}
-
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 {
 	struct sr_msg m;
-	int err;
 
-	if (len < BODY || buf[1])
+	if (len < BODY || buf[1] || buf[2] || buf[3] ||
+	    sr_msg_body_decode(&m, buf[0], buf + BODY, len - BODY))
 		return -EPROTO;
-	if (buf[0] == SR_MSG_BYTES)
-		err = bytes_decode(&m, buf + BODY, len - BODY);
-	else
-		err = sr_msg_body_decode(&m, buf[0], buf + BODY, len - BODY);
-	if (err)
-		return err;
 	get(&m, buf, header);
 	*msg = m;
 	return 0;

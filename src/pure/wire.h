@@ -19,7 +19,6 @@
 
 #define SR_WIRE_VERSION 6
 #define SR_MSG_MAX 128		/* an encoded message never exceeds this */
-#define SR_MSG_BYTES_MAX 112	/* in a BYTES message */
 #define SR_NAME_LEN 44		/* encoded struct sr_name */
 
 enum sr_msg_type {
@@ -35,7 +34,7 @@ enum sr_msg_type {
 	SR_MSG_RING,		/* a new receive ring for the sender to use */
 	SR_MSG_RING_USE,	/* the sender uses ring gen from offset on */
 	SR_MSG_SHARE,		/* of the key that PROOF is about */
-	SR_MSG_BYTES,		/* verbs: bytes for the ring, in the message */
+	SR_MSG_BYTES,		/* verbs: bytes of the stream, in a packet only (packet.h) */
 };
 
 enum sr_role { SR_ROLE_ASKER = 1, SR_ROLE_ANSWERER = 2 };
@@ -50,7 +49,6 @@ struct sr_ring_ref {
 
 struct sr_hello {
 	uint8_t version, role;
-	uint16_t slots;		/* receives posted: messages in flight at most */
 	uint32_t link_no;
 	uint8_t token[SR_TOKEN_LEN];	/* chosen by the hello's sender */
 	uint64_t tx_have, rx_have;	/* history.h: offsets that it can prove */
@@ -60,7 +58,6 @@ struct sr_hello {
 
 struct sr_msg {
 	enum sr_msg_type type;
-	uint16_t slots;		/* messages received so far, modulo 2^16 */
 	uint64_t ack;		/* bytes the sender's own program has taken */
 	union {
 		struct sr_hello hello;
@@ -74,10 +71,6 @@ struct sr_msg {
 			uint64_t offset;
 			uint32_t gen;
 		} use;				/* RING_USE */
-		struct {
-			uint32_t len;		/* 1 ... SR_MSG_BYTES_MAX */
-			uint8_t at[SR_MSG_BYTES_MAX];
-		} bytes;			/* BYTES */
 	};
 };
 
@@ -88,8 +81,8 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf);
  * is wrong, or a ring's size is not a power of two. */
 int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len);
 
-/* The same of a body alone, for packets (packet.h), and not of BYTES: its length; and what
- * sr_msg_decode() checks of it.  The decoded message has neither ack nor slots. */
+/* The same of a body alone, for packets (packet.h): its length; and what sr_msg_decode()
+ * checks of it.  The decoded message has no ack. */
 size_t sr_msg_body_len(enum sr_msg_type type);
 void sr_msg_body_encode(const struct sr_msg *msg, uint8_t *body);
 int sr_msg_body_decode(struct sr_msg *msg, unsigned type, const uint8_t *body, size_t len);

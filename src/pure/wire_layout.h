@@ -13,8 +13,7 @@
  */
 #define WIRE_HEADER(F, X)                                                      \
 	X(type, 0, 1)                                                          \
-	X(zero, 1, 1)                                                          \
-	F(slots, 2, 2)                                                         \
+	X(zero, 1, 3)                                                          \
 	F(ack, 4, 8)
 
 #define WIRE_RING(F)                                                           \
@@ -26,7 +25,7 @@
 #define WIRE_HELLO(F, X)                                                       \
 	F(version, 0, 1)                                                       \
 	F(role, 1, 1)                                                          \
-	F(slots, 2, 2)                                                         \
+	X(zero, 2, 2)                                                          \
 	F(link_no, 4, 4)                                                       \
 	F(token, 8, 16)                                                        \
 	F(tx_have, 24, 8)                                                      \

@@ -146,7 +146,7 @@ static void ask_counts(uint16_t sport, uint64_t most)
 		ask_once(sport, n[i][0], n[i][1], false);
 }
 
-/* The ring of the HELLO is his own one of now: the server tries the path by a write to it. */
+/* The ring of the HELLO is his own one of now. */
 static void replay(uint16_t sport)
 {
 	uint8_t buf[SR_MSG_MAX], len;
@@ -155,13 +155,12 @@ static void replay(uint16_t sport)
 
 	if (!ask(&e, sport))
 		return;
+	e.replays = true;
 	while (fread(&len, 1, 1, record) == 1 && fread(buf, len, 1, record) == 1) {
 		CHECK(!sr_msg_decode(&msg, buf, len));
-		if (msg.type == SR_MSG_HELLO) {
+		if (msg.type == SR_MSG_HELLO)
 			msg.hello.ring = ring_of(&e);
-			len = (uint8_t)sr_msg_encode(&msg, buf);
-		}
-		send_bytes(&e, buf, len);
+		send_msg(&e, &msg);
 	}
 	hear(&e, SR_MSG_PROOF, 1000);
 	free_end(&e);

@@ -21,10 +21,11 @@
 #include <unistd.h>
 
 #include "pure/history.h"
+#include "pure/packet.h"
 #include "pure/request.h"
 #include "pure/wire.h"
 
-enum { RECEIVES = 32, RING = 4096, UNTOUCHED = 0xee, FILE_MAX = 65536 };
+enum { RECEIVES = 32, RING = 4096, OUT = 128, UNTOUCHED = 0xee, FILE_MAX = 65536 };
 
 #define CHECK(what)                                                                        \
 	do {                                                                               \
@@ -44,13 +45,13 @@ struct end {
 	struct rdma_cm_id *id;
 	struct sr_name name;
 	unsigned heard;		/* messages, a bit for each type */
-	struct sr_msg said[SR_MSG_BYTES + 1];	/* by the other end */
+	struct sr_msg said[SR_MSG_SHARE + 1];	/* by the other end */
 	struct sr_hello hello;	/* our own */
 	struct sr_pake pake;
-	bool over, sent;
-	uint8_t out[SR_MSG_MAX];
+	bool over, sent, greeted, replays;
+	uint8_t out[OUT];
 	struct ibv_mr *mr;
-	uint8_t (*in)[SR_MSG_MAX];	/* and the ring behind them */
+	uint8_t (*in)[SR_PACKET_MAX];	/* and the ring behind them */
 };
 
 static unsigned now_ms(void)
@@ -65,17 +66,17 @@ static unsigned now_ms(void)
 
 static void post_receive(struct end *e, unsigned i)
 {
-	CHECK(!rdma_post_recv(e->id, (void *)(uintptr_t)i, e->in[i], SR_MSG_MAX, e->mr));
+	CHECK(!rdma_post_recv(e->id, (void *)(uintptr_t)i, e->in[i], SR_PACKET_MAX, e->mr));
 }
 
 static void make_end(struct end *e)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 16, .max_recv_wr = RECEIVES, .max_send_sge = 1,
-			 .max_recv_sge = 1, .max_inline_data = SR_MSG_MAX },
+			 .max_recv_sge = 1, .max_inline_data = OUT },
 		.qp_type = IBV_QPT_RC,
 	};
-	size_t size = RECEIVES * SR_MSG_MAX + RING;
+	size_t size = RECEIVES * SR_PACKET_MAX + RING;
 
 	CHECK(!rdma_create_qp(e->id, NULL, &attr));
 	CHECK(!posix_memalign((void **)&e->in, 4096, size));
@@ -90,10 +91,9 @@ static void free_end(struct end *e)
 {
 	uint8_t c;
 
-	/* Zeros say nothing: by these his peer tries whether the path carries long packets. */
 	for (unsigned i = 0; e->in && i < RING; i++) {
 		c = e->in[RECEIVES][i];
-		got.bytes += c && c != UNTOUCHED;
+		got.bytes += c != UNTOUCHED;
 	}
 	if (e->id->qp) {
 		rdma_destroy_qp(e->id);
@@ -103,7 +103,7 @@ static void free_end(struct end *e)
 	rdma_destroy_id(e->id);
 }
 
-static void note(struct end *e, const struct sr_msg *msg)
+static void note_message(struct end *e, const struct sr_msg *msg)
 {
 	e->said[msg->type] = *msg;
 	e->heard |= 1u << msg->type;
@@ -113,20 +113,30 @@ static void note(struct end *e, const struct sr_msg *msg)
 	got.acks += msg->type == SR_MSG_ACKSW;
 	if (msg->type == SR_MSG_DATA)
 		got.bytes += msg->len;
-	if (msg->type == SR_MSG_BYTES)
-		got.bytes += msg->bytes.len;
+}
+
+static void note_packet(struct end *e, const uint8_t *buf, size_t len)
+{
+	struct sr_packet_in in;
+	struct sr_record r;
+
+	if (sr_packet_open(&in, buf, len))
+		return;
+	while (sr_packet_next(&in, &r) > 0)
+		if (r.type == SR_MSG_BYTES)
+			got.bytes += (unsigned)r.len;
+		else if (r.type < SR_MSG_BYTES)
+			note_message(e, &r.msg);
 }
 
 static void completed(struct end *e, const struct ibv_wc *wc)
 {
-	struct sr_msg msg;
-
 	if (wc->status)
 		e->over = true;
 	else if (wc->opcode == IBV_WC_SEND)
 		e->sent = true;
-	else if (!sr_msg_decode(&msg, e->in[wc->wr_id], wc->byte_len))
-		note(e, &msg);
+	else
+		note_packet(e, e->in[wc->wr_id], wc->byte_len);
 }
 
 static bool has_heard(struct end *e, enum sr_msg_type type)
@@ -167,11 +177,19 @@ static FILE *record;	/* of what is sent: length, bytes */
 
 static void send_msg(struct end *e, const struct sr_msg *msg)
 {
-	uint8_t buf[SR_MSG_MAX], len = (uint8_t)sr_msg_encode(msg, buf);
+	const struct sr_process process = { .version = SR_WIRE_VERSION, .links = 1 };
+	uint8_t buf[SR_MSG_MAX], out[OUT + SR_MSG_MAX], len = (uint8_t)sr_msg_encode(msg, buf);
+	struct sr_packet_out p;
 
-	if (record)
+	if (record && !e->replays)
 		CHECK(fwrite(&len, 1, 1, record) == 1 && fwrite(buf, len, 1, record) == 1);
-	send_bytes(e, buf, len);
+	sr_packet_begin(&p, out, sizeof(out));
+	sr_packet_posted(&p, RECEIVES);
+	if (!e->greeted)
+		CHECK(sr_packet_put_process(&p, &process));
+	e->greeted = true;
+	CHECK(sr_packet_put(&p, 1, msg));
+	send_bytes(e, out, p.len);
 }
 
 static struct sr_ring_ref ring_of(const struct end *e)
@@ -185,7 +203,7 @@ static void send_hello(struct end *e, enum sr_role role, uint64_t tx_have, uint6
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
 
 	msg.hello = (struct sr_hello){
-		.version = SR_WIRE_VERSION, .role = role, .slots = RECEIVES,
+		.version = SR_WIRE_VERSION, .role = role,
 		.link_no = e->name.link_no, .tx_have = tx_have, .rx_have = rx_have,
 		.ring = ring_of(e), .proves = 1,
 	};

@@ -23,6 +23,7 @@ static struct ibv_cq cq;
 static struct ibv_qp qp;
 static struct sr_vdev dev;
 static uint32_t posted, completed;	/* work requests, all signalled or before one */
+static uint32_t sends;
 
 static bool inside(const struct sr_vring *r, const uint8_t *p, size_t n)
 {
@@ -38,12 +39,14 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		size_t n = wr->sg_list->length;
 
 		CHECK(inside(wr->opcode == IBV_WR_SEND ? &l->ctl : &l->tx.ring, p, n));
+		sends += wr->opcode == IBV_WR_SEND;
 		if (wr->opcode != IBV_WR_SEND)
 			CHECK(wr->wr.rdma.remote_addr >= l->tx.peer.addr &&
 			      wr->wr.rdma.remote_addr + n <= l->tx.peer.addr + l->tx.peer.size);
 		posted++;
 	}
 	CHECK(posted - completed <= SR_V_SQ);
+	CHECK(sends <= l->tx.credit.peer_posted);	/* the receiver is ready */
 	return 0;
 }
 
@@ -117,13 +120,12 @@ static struct sr_ring_ref ring(uint32_t gen)
 
 static void fill(struct sr_msg *msg)
 {
-	msg->slots = (uint16_t)(fuzz_below(&f, 8) ? l->tx.slots.sent : fuzz_bytes(&f, 2));
 	msg->ack = fuzz_below(&f, 8) ? fuzz_number(&f, l->link.tx_acked) : l->link.tx_acked;
 	switch (msg->type) {
 	case SR_MSG_HELLO:
 		msg->hello = (struct sr_hello){
 			.version = SR_WIRE_VERSION, .role = SR_ROLE_ANSWERER, .link_no = 1,
-			.slots = (uint16_t)fuzz_number(&f, SR_V_RQ), .ring = ring(0),
+			.ring = ring(0),
 		};
 		break;
 	case SR_MSG_SWITCH:
@@ -142,31 +144,58 @@ static void fill(struct sr_msg *msg)
 		msg->use.offset = fuzz_number(&f, l->link.rx_h);
 		msg->use.gen = (uint32_t)fuzz_number(&f, sr_gens_last(&l->rx.gens)->ring + 1);
 		break;
-	case SR_MSG_BYTES:
-		msg->bytes.len = 1 + fuzz_below(&f, SR_MSG_BYTES_MAX);
-		break;
 	default:
 		break;
 	}
 }
 
-/* An honest message with any numbers, or any bytes. */
-static void peer_says(void)
+/* Bytes of the stream, or an honest message with any numbers. */
+static void add_record(struct sr_packet_out *p)
 {
-	unsigned buf = fuzz_below(&f, SR_V_RQ);
-	uint8_t *at = l->ctl.buf + buf * SR_MSG_MAX;
-	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
-			    .wr_id = SR_V_RECEIVE | buf};
+	uint32_t number = fuzz_below(&f, 32) ? SR_V_NUMBER : (uint32_t)fuzz_bytes(&f, 2);
 	struct sr_msg msg;
+	size_t n;
 
 	memset(&msg, 0, sizeof(msg));
 	msg.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_BYTES);
-	if (fuzz_below(&f, 16)) {
+	if (msg.type != SR_MSG_BYTES) {
 		fill(&msg);
-		wc.byte_len = (uint32_t)sr_msg_encode(&msg, at);
-	} else {
-		wc.byte_len = (uint32_t)fuzz_copy(&f, at, fuzz_below(&f, SR_MSG_MAX + 1));
+		sr_packet_put(p, number, &msg);
+		return;
 	}
+	n = 1 + fuzz_bytes(&f, 2) % SR_RECORD_BYTES_MAX;
+	if (n <= sr_packet_room(p))
+		memset(sr_packet_put_raw(p, number, SR_MSG_BYTES, l->link.tx_acked, n), 'b', n);
+}
+
+static uint32_t make_packet(uint8_t *at)
+{
+	const struct sr_process process = {.version = SR_WIRE_VERSION, .links = 1};
+	struct sr_packet_out p;
+
+	sr_packet_begin(&p, at, SR_PACKET_MAX);
+	sr_packet_posted(&p, (uint32_t)(fuzz_below(&f, 16) ? l->tx.credit.sent + SR_V_RQ :
+							      fuzz_number(&f, l->tx.credit.sent)));
+	if (!l->rx.greeted)
+		sr_packet_put_process(&p, &process);
+	do
+		add_record(&p);
+	while (fuzz_below(&f, 4) == 3);	/* (behind the input are zeros) */
+	return (uint32_t)p.len;
+}
+
+/* Packets of records, or any bytes. */
+static void peer_says(void)
+{
+	unsigned buf = fuzz_below(&f, SR_V_RQ);
+	uint8_t *at = l->ctl.buf + buf * SR_PACKET_MAX;
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+			    .wr_id = SR_V_RECEIVE | buf};
+
+	if (fuzz_below(&f, 16))
+		wc.byte_len = make_packet(at);
+	else
+		wc.byte_len = (uint32_t)fuzz_copy(&f, at, fuzz_below(&f, SR_PACKET_MAX + 1));
 	completion(&wc);
 }
 
@@ -178,6 +207,7 @@ static void completes(void)
 
 	if (posted == completed)
 		return;
+	/* (Writes are not signalled, but a later completion says that they are over.) */
 	completed += 1 + fuzz_below(&f, posted - completed);
 	wc.wr_id = (uint16_t)(completed - 1);
 	completion(&wc);
@@ -262,7 +292,7 @@ static void begin(void)
 	sr_vlib.v_reg_mr = reg_mr;
 	sr_vlib.v_dereg_mr = dereg_mr;
 	dev.iwarp = fuzz_below(&f, 2);
-	posted = completed = 0;
+	posted = completed = sends = 0;
 	l = sr_vlink(sr_link_new(&sr_link_verbs, sizeof(*l), SR_ROLE_ASKER, 1, NULL, heard));
 	CHECK(l);
 	l->dev = &dev;
@@ -273,12 +303,12 @@ static void begin(void)
 	l->cq.fd = -1;
 	l->id = (void *)&context;
 	l->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
-	l->tx.slots.posted = SR_V_SLOTS_MIN;
+	sr_packets_init(&l->tx.credit);
 	atomic_init(&l->rx.window, 4096);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
 	CHECK(!sr_vring_make(l, &l->rx.ring[0], 4096, 0) &&
 	      !sr_vring_make(l, &l->tx.ring, 4096, 0) &&
-	      !sr_vring_make(l, &l->ctl, (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX, 0));
+	      !sr_vring_make(l, &l->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
 	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	sr_link_raise(&l->link, SR_LINK_UP);

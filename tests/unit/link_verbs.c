@@ -68,7 +68,7 @@ static void test_growth(void)
 	struct sr_vlink *l = sr_vlink(e->link);
 
 	say("at first %zu bytes\n", usage(e));
-	CHECK(usage(e) <= 65536);
+	CHECK(usage(e) <= 81920);
 	CHECK(put(e, 1, true) == 1);
 	CHECK(take(e, SIZE_MAX, true) == 20 << 20);
 	say("receiver %zu bytes, generation %u\n", usage(e), l->rx.gens.n - 1);
@@ -110,11 +110,11 @@ static void test_shrink(void)
 
 	both_ways(e, 10 << 20, 0);
 	say("grown %zu bytes\n", usage(e));
-	CHECK(usage(e) > 65536);
-	for (i = 0; i < 400 && usage(e) > 65536; i++)
+	CHECK(usage(e) > 81920);
+	for (i = 0; i < 400 && usage(e) > 81920; i++)
 		usleep(100 * 1000);
 	say("idle %zu bytes after %u ms\n", usage(e), i * 100);
-	CHECK(usage(e) <= 65536);
+	CHECK(usage(e) <= 81920);
 	both_ways(e, 1 << 20, 5);
 	close_end(e);
 }

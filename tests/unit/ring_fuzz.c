@@ -303,80 +303,6 @@ static void lie(void)
 	}
 }
 
-/* ---- messages ---- */
-
-#define POSTED 64
-
-/* An end, and the messages on their way to it: each says how many its sender
- * had received. */
-static struct end {
-	struct sr_slots slots;
-	uint32_t got, queue[POSTED], in, out;
-	unsigned data, control; /* to be sent */
-} ends[2];
-
-static void put(struct end *e, struct end *peer)
-{
-	CHECK(peer->in - peer->out < POSTED); /* a receive is there */
-	peer->queue[peer->in++ % POSTED] = e->got;
-	e->slots.sent++;
-	e->slots.reported = e->got;
-}
-
-static bool act(struct end *e, struct end *peer)
-{
-	if (e->data && sr_slot_free(&e->slots, SR_SLOT_DATA))
-		e->data--;
-	else if (e->control && sr_slot_free(&e->slots, SR_SLOT_CONTROL))
-		e->control--;
-	else if (!sr_slots_due(&e->slots, POSTED, e->got) ||
-		 !sr_slot_free(&e->slots, SR_SLOT_RETURN))
-		return false;
-	put(e, peer);
-	return true;
-}
-
-static bool receive(struct end *e)
-{
-	if (e->in == e->out)
-		return false;
-	e->got++;
-	CHECK(!sr_slots_said(&e->slots, e->queue[e->out++ % POSTED]));
-	return true;
-}
-
-static void slots(void)
-{
-	unsigned i, acks = 1 + (unsigned)below(8), lazy = 1 + (unsigned)below(40);
-	bool more = true;
-
-	memset(ends, 0, sizeof(ends));
-	for (i = 0; i < 2; i++) {
-		ends[i].slots.posted = POSTED;
-		ends[i].data = (unsigned)below(below(2) ? 1000 : 10);
-		ends[i].control = (unsigned)below(8);
-	}
-	for (i = 0; i < 2000; i++) {
-		struct end *e = &ends[below(2)];
-
-		/* Other ACKs: of bytes, or for a PROBE. */
-		if (!below(acks) && sr_slot_free(&e->slots, SR_SLOT_ACK))
-			put(e, &ends[e == ends]);
-		else if (below(lazy))
-			act(e, &ends[e == ends]);
-		else
-			receive(e);
-	}
-	while (more)
-		more = act(&ends[0], &ends[1]) | act(&ends[1], &ends[0]) |
-		       receive(&ends[0]) | receive(&ends[1]);
-	for (i = 0; i < 2; i++) {
-		CHECK(!ends[i].data && !ends[i].control);
-		CHECK(sr_slots_said(&ends[i].slots, ends[i].slots.sent + 1));
-		CHECK(sr_slots_said(&ends[i].slots, ends[i].slots.back - 1));
-	}
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
@@ -387,7 +313,6 @@ int main(int argc, char **argv)
 		state = seed + i;
 		honest();
 		lie();
-		slots();
 	}
 	return 0;
 }

@@ -22,10 +22,7 @@ static struct sr_msg message(enum sr_msg_type type)
 
 	memset(&msg, 0, sizeof(msg));
 	msg.type = type;
-	msg.slots = 0x1234;
 	msg.ack = UINT64_C(0x1122334455667788);
-	if (type == SR_MSG_BYTES)
-		msg.bytes.len = SR_MSG_BYTES_MAX;
 	return msg;
 }
 
@@ -36,7 +33,6 @@ static struct sr_msg hello(enum sr_role role)
 	msg.hello = (struct sr_hello){
 		.version = SR_WIRE_VERSION,
 		.role = role,
-		.slots = 512,
 		.link_no = 0xa1b2c3d4,
 		.token = "fifteen bytes..",
 		.tx_have = 256,
@@ -64,23 +60,20 @@ static void there_and_back(const struct sr_msg *msg)
 
 	CHECK_EQ(sr_msg_decode(&got, buf, len), 0);
 	CHECK_EQ(got.type, msg->type);
-	CHECK_EQ(got.slots, msg->slots);
 	CHECK(got.ack == msg->ack);
 	CHECK_EQ(sr_msg_encode(&got, again), len);
 	CHECK(!memcmp(buf, again, len));
 	memset(longer, 0, sizeof(longer));
 	memcpy(longer, buf, len);
 	for (size_t n = 0; n <= sizeof(longer); n++)
-		CHECK_EQ(sr_msg_decode(&got, longer, n),
-			 n == len || (msg->type == SR_MSG_BYTES &&
-				      n > HEADER && n < len) ? 0 : -EPROTO);
+		CHECK_EQ(sr_msg_decode(&got, longer, n), n == len ? 0 : -EPROTO);
 }
 
 static void all_messages(void)
 {
 	struct sr_msg msg;
 
-	for (int type = SR_MSG_PROOF; type <= SR_MSG_BYTES; type++) {
+	for (int type = SR_MSG_PROOF; type <= SR_MSG_SHARE; type++) {
 		msg = message((enum sr_msg_type)type);
 		if (type == SR_MSG_RING)
 			msg.ring = (struct sr_ring_ref){.size = 1, .gen = 1};
@@ -117,7 +110,7 @@ static void fields_arrive(void)
 	msg.end = UINT64_C(0x0102030405060708);
 	CHECK_EQ(sr_msg_encode(&msg, buf), HEADER + 8);
 	CHECK(!memcmp(buf,
-		      "\5\0\x12\x34\x11\x22\x33\x44\x55\x66\x77\x88"
+		      "\5\0\0\0\x11\x22\x33\x44\x55\x66\x77\x88"
 		      "\1\2\3\4\5\6\7\10",
 		      HEADER + 8));
 }
@@ -162,7 +155,7 @@ static void bad_messages(void)
 	CHECK_EQ(got.type, SR_MSG_PROBE); /* set only on success */
 	memset(buf, 0, sizeof(buf));
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
-	buf[0] = SR_MSG_BYTES + 1;
+	buf[0] = SR_MSG_BYTES;	/* in packets only */
 	CHECK_EQ(sr_msg_decode(&got, buf, HEADER), -EPROTO);
 }
 
@@ -370,7 +363,7 @@ static void check_named_table(FILE *page, const char *table, bool found[TABLES])
 /* The list of types: number, name and size of body. */
 static const char *const types_named[] = {
 	"HELLO", "PROOF", "SWITCH", "ACKSW",	"END",	 "ACKEND", "ACK",
-	"PROBE", "DATA",  "RING",   "RING_USE", "SHARE", "BYTES",
+	"PROBE", "DATA",  "RING",   "RING_USE", "SHARE",
 };
 
 static void check_type(const char *line, unsigned *types)
@@ -403,7 +396,7 @@ static void the_page(void)
 	}
 	for (size_t i = 0; i < TABLES; i++)
 		CHECK(found[i]);
-	CHECK_EQ(types, SR_MSG_BYTES);
+	CHECK_EQ(types, SR_MSG_SHARE);
 	fclose(page);
 }
 

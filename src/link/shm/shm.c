@@ -165,7 +165,6 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	int err;
 
 	msg->ack = atomic_load(&link->rx_taken);
-	msg->slots = 0;
 	sr_lock(&l->ctl_lock);
 	err = sr_link_say(link, msg);
 	if (!err) {

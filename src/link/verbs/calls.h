@@ -56,9 +56,8 @@ enum {
 	 * two that overlap leave anything; but "a completion still ensures that all data is
 	 * visible, including data from prior transfers" (ibv_reg_mr(3)).  We bear that, because
 	 * the program reads of a ring only what the completion of a SEND behind the WRITE has
-	 * announced; and because no place is written again before such a completion: the peer writes there when our program has taken the bytes,
-	 * and the first time behind the ACKSW, which we send when SWITCH, behind the write
-	 * that tries the path (tx.c), has completed.
+	 * announced; and because no place is written again before such a completion: the peer
+	 * writes there when our program has taken the bytes.
 	 */
 	SR_V_RX_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			 IBV_ACCESS_RELAXED_ORDERING,
@@ -109,11 +108,13 @@ void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
 /* What was completed, what the peer says.  Notify bits; locked. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed);
-int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, uint32_t slots, unsigned *what);
-/* The reason of a link that ends: "path" if the write that tries the path did not get through,
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what);
+/* The reason of a link that ends: "path" if the packet that tries the path did not get through,
  * else the caller's.  status: of the completion that ended it, or a success.  locked */
 const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason);
 bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
+/* Something is to be sent, and the peer has told of no buffer for it.  locked */
+bool sr_vtx_lacks_credit(struct sr_vlink *l);
 size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more);
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,

@@ -251,8 +251,8 @@ static void probe(struct sr_vlink *l, bool unanswered)
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
 	struct sr_vlook *k = &l->look;
 
-	if (!unanswered || l->rx.msgs != k->msgs) {
-		k->msgs = l->rx.msgs;
+	if (!unanswered || l->rx.packets != k->packets) {
+		k->packets = l->rx.packets;
 		k->quiet_ticks = 0;
 		return;
 	}
@@ -281,13 +281,14 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 
 	/* siw may leave an answerer's first message lying in its socket until
 	 * the next one comes (siw_accept() replies before it listens). */
-	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER && !l->rx.msgs;
-	if (unheard && l->tx.slots.sent)
+	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER && !l->rx.packets;
+	if (unheard && l->tx.credit.sent)
 		l->tx.ack_due = true;
 
 	unanswered = sr_link_said(&l->link, SR_MSG_SWITCH) &&
 		     (!(have & SR_LINK_ACKSW) || acked != w ||
 		      (sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
+	unanswered |= sr_vtx_lacks_credit(l);
 	probe(l, unanswered);
 	if (sum != k->sum)	/* none of them ever decreases */
 		k->moved_ns = now;
@@ -430,8 +431,8 @@ const char *sr_vcq_make(struct sr_vlink *l)
 	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
 	if (l->cq.fd < 0)	/* a program with very many: none is free where ours are */
 		return "descriptors";
-	l->cq.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ + SR_V_SQ, l, l->cq.chan,
-					next_vector(l->dev));
+	l->cq.cq = sr_vlib.v_create_cq(ctx, l->iwarp ? SR_V_IWARP_PLACES : SR_V_RQ + SR_V_SQ, l,
+					l->cq.chan, next_vector(l->dev));
 	if (!l->cq.cq)
 		return sr_vmem_refusal(errno);
 	sr_vdev_nonblock(l->cq.fd);

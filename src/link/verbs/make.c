@@ -40,7 +40,8 @@
 #include "base/log.h"
 
 enum {
-	CTL_BYTES = (SR_V_RQ + SR_V_SQ) * SR_MSG_MAX,
+	CTL_BYTES = (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX,
+	INLINE_MOST = 128,	/* a packet of 104 bytes of a stream */
 	INLINE_LEAST = 32,
 };
 
@@ -80,18 +81,18 @@ static const char *make_memory(struct sr_vlink *l)
 
 static const char *make_qp(struct sr_vlink *l)
 {
-	/* siw completes a work request before its place in the queue is free again. */
-	const unsigned spare = l->iwarp ? 2 : 1;
-	unsigned asked = SR_MSG_MAX;
+	const unsigned sends = l->iwarp ? SR_V_IWARP_PLACES : SR_V_SQ;
+	const unsigned receives = l->iwarp ? SR_V_IWARP_PLACES : SR_V_RQ;
+	unsigned asked = INLINE_MOST;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = l->cq.cq,
 		.recv_cq = l->cq.cq,
 		.cap = {
-			.max_send_wr = SR_V_SQ * spare,
-			.max_recv_wr = SR_V_RQ * spare,
+			.max_send_wr = sends,
+			.max_recv_wr = receives,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
-			.max_inline_data = SR_MSG_MAX,
+			.max_inline_data = INLINE_MOST,
 		},
 		.qp_type = IBV_QPT_RC,
 	};
@@ -105,8 +106,8 @@ static const char *make_qp(struct sr_vlink *l)
 			return sr_vmem_refusal(errno);
 		asked = asked / 2 >= INLINE_LEAST ? asked / 2 : 0;
 		attr.cap.max_inline_data = asked;
-		attr.cap.max_send_wr = SR_V_SQ * spare;
-		attr.cap.max_recv_wr = SR_V_RQ * spare;
+		attr.cap.max_send_wr = sends;
+		attr.cap.max_recv_wr = receives;
 	}
 	/* Some devices grant less than was asked for (hns: 32 bytes, rdmavt: none). */
 	l->max_inline = attr.cap.max_inline_data;
@@ -288,7 +289,8 @@ static const char *begin_use(struct sr_vlink *l)
 	l->rx.place[0].mem = l->rx.ring[0].buf;
 	l->rx.repost_n = SR_V_RQ;
 	failed = sr_vrx_repost(l);
-	l->rx.msgs = 0;		/* these were not received */
+	l->rx.packets = 0;	/* these were not received */
+	sr_packets_init(&l->tx.credit);
 	sr_unlock(&l->lock);
 	if (failed)
 		return "device-failed";
@@ -331,7 +333,6 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	sr_format(l->name, sizeof(l->name), "verbs:%s", dev->name);
 	l->link.name = l->name;
 	l->cm.event = sr_vcm_link_event;
-	l->tx.slots.posted = SR_V_SLOTS_MIN;
 	sr_vcq_init(l);
 	atomic_init(&l->rx.window, l->policy->ring_first);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);

@@ -97,7 +97,6 @@ static void verbs_hello(struct sr_link *link, struct sr_hello *hello)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
-	hello->slots = SR_V_RQ;
 	hello->ring = (struct sr_ring_ref){
 		.addr = (uintptr_t)l->rx.ring[0].buf,
 		.rkey = l->rx.ring[0].mr ? l->rx.ring[0].mr->rkey : 0,

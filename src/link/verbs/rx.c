@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rx.c - the receiving half of a verbs link: completions, messages, and the ring
+ * rx.c - the receiving half of a verbs link: completions, packets, and the ring
  * that the program reads.
  *
  * Locks: completions are handled under the link's lock, so in the order in which
@@ -18,7 +18,7 @@
 
 static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
 {
-	return l->ctl.buf + (i % SR_V_RQ) * SR_MSG_MAX;
+	return l->ctl.buf + (i % SR_V_RQ) * SR_PACKET_MAX;
 }
 
 #define POSTED 8		/* at a time: the caller may have a small stack */
@@ -31,9 +31,9 @@ int sr_vrx_repost(struct sr_vlink *l)
 
 	while (l->rx.repost_n && l->qp) {
 		for (k = 0; k < POSTED && k < l->rx.repost_n; k++) {
-			buf = (l->rx.msgs + k) % SR_V_RQ;	/* they complete in order */
+			buf = (l->rx.packets + k) % SR_V_RQ;	/* they complete in order */
 			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf),
-						   SR_MSG_MAX, l->ctl.mr->lkey };
+						   SR_PACKET_MAX, l->ctl.mr->lkey };
 			wr[k] = (struct ibv_recv_wr){
 				.wr_id = SR_V_RECEIVE | buf,
 				.next = &wr[k + 1],
@@ -44,17 +44,19 @@ int sr_vrx_repost(struct sr_vlink *l)
 		wr[k - 1].next = NULL;
 		if (ibv_post_recv(l->qp, wr, &bad))
 			return -EIO;
-		/* Only now may they be reported as slots: earlier the peer could send
-		 * to a receive that is not there. */
+		/* Only now may they be counted: earlier the peer could send to a buffer
+		 * that is not there. */
 		l->rx.repost_n -= k;
-		l->rx.msgs += k;
+		l->rx.packets += k;
+		l->tx.credit.posted += k;
 	}
 	return 0;
 }
 
 /* ---- what arrives ---- */
 
-/* len bytes were written behind rx_h; or are to be, from here. */
+/* len bytes were written behind rx_h; or they are here, in a packet, and are copied: taking a
+ * packet waits for nothing, and bytes have room by their own credit. */
 static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 		     unsigned *what)
 {
@@ -85,12 +87,9 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 
 static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 {
-	if (hello->slots < SR_V_SLOTS_MIN || hello->ring.gen ||
-	    hello->ring.size < 4096 || hello->ring.size > 1u << 30)
+	if (hello->ring.gen || hello->ring.size < 4096 || hello->ring.size > 1u << 30)
 		return -EPROTO;
-	l->tx.slots.posted = hello->slots;
 	l->tx.peer = hello->ring;
-	l->tx.path_due = !l->iwarp;
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	/* Its send ring, and so its window, is at first no larger than that. */
 	l->rx.window = least_of(l->rx.ring[0].size, l->tx.peer.size);
@@ -109,8 +108,6 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 		return 0;
 	case SR_MSG_DATA:
 		return data_came(l, NULL, msg->len, what);
-	case SR_MSG_BYTES:
-		return data_came(l, msg->bytes.at, msg->bytes.len, what);
 	case SR_MSG_RING:
 		*what |= SR_NOTIFY_WORK;
 		return sr_vgrow_offered(l, &msg->ring);
@@ -129,22 +126,45 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 	}
 }
 
-static int receive(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
+/* The first one says of which process the peer is; as long as there is one link on each queue
+ * pair, that is nobody's to know. */
+static int record_came(struct sr_vlink *l, const struct sr_record *r, unsigned *what)
 {
-	uint32_t slots = l->tx.slots.back, buf = wc->wr_id & (SR_V_RECEIVE - 1);
-	struct sr_msg msg;
 	int err;
 
-	l->rx.repost_n++;
-	if (wc->opcode != IBV_WC_RECV)	/* an immediate */
+	if (!l->rx.greeted) {
+		l->rx.greeted = true;
+		return r->type == SR_RECORD_PROCESS ? 0 : -EPROTO;
+	}
+	if (r->type == SR_RECORD_PAD)
+		return 0;
+	if (r->number != SR_V_NUMBER)
 		return -EPROTO;
-	err = sr_msg_decode(&msg, receive_buffer(l, buf), wc->byte_len);
+	sr_trace("verbs: link %x: record %d", l->link.link_no, r->type);
+	err = sr_vtx_credit(l, r->ack, what);
 	if (err)
 		return err;
-	sr_trace("verbs: link %x: message %d", l->link.link_no, msg.type);
-	slots += (uint16_t)(msg.slots - (uint16_t)slots);
-	err = sr_vtx_credit(l, msg.ack, slots, what);
-	return err ? err : message_came(l, &msg, what);
+	return r->type == SR_MSG_BYTES ? data_came(l, r->body, (uint32_t)r->len, what) :
+					 message_came(l, &r->msg, what);
+}
+
+static int packet_came(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
+{
+	const uint8_t *buf = receive_buffer(l, wc->wr_id & (SR_V_RECEIVE - 1));
+	struct sr_packet_in in;
+	struct sr_record r;
+	int err, more;
+
+	l->rx.repost_n++;
+	if (wc->opcode != IBV_WC_RECV || sr_packet_open(&in, buf, wc->byte_len) ||
+	    sr_packets_said(&l->tx.credit, in.posted))
+		return -EPROTO;
+	while ((more = sr_packet_next(&in, &r)) > 0) {
+		err = record_came(l, &r, what);
+		if (err)
+			return err;
+	}
+	return more;
 }
 
 /* The reason of a failed completion.  A process that ends takes its memory with it, perhaps
@@ -179,7 +199,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 		what = sr_vtx_completed(l, id, wc->status != IBV_WC_SUCCESS);
 	if (dead)
 		return 0;
-	if ((id & SR_V_RECEIVE) && receive(l, wc, &what)) {
+	if ((id & SR_V_RECEIVE) && packet_came(l, wc, &what)) {
 		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
 			 l->link.link_no, (int)wc->opcode, wc->byte_len);
 		sr_vlink_break(l, "protocol");

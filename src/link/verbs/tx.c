@@ -4,18 +4,20 @@
  *
  * Lock: the link's.  Functions without "locks" are called with it.
  *
- * Data is written straight into the peer's ring, by RDMA WRITE, and a DATA message behind
- * it says so.  If there is little of it, it travels within a BYTES message.  An immediate
- * would be one request less, but iWARP has none, and its 32 bits name no stream.
+ * All that goes to the peer is packets (pure/packet.h): records of what is due when the packet
+ * is built.  Nothing but messages is queued.  A few bytes of the stream travel in the packet,
+ * which the peer's end copies into its ring.  More is written straight into the peer's ring, by
+ * an RDMA WRITE that is posted before the packet whose DATA record announces it.
  *
- * What is written while a small write is in flight is held back, and goes out as
- * one request when all has completed; the last request of each batch is signalled, so
+ * What is written while a small write is in flight is held back, and goes out in
+ * one packet when all has completed; each packet is signalled, so
  * that a completion does come.  A burst may begin with BURST writes at
  * once: many programs write a header and a body.
  *
- * Slots.  Each message takes one of the receives
- * that the peer has posted (iWARP has no way to say "not ready").  The receiver posts
- * it again at once.  Who may use how many of them: pure/credit.h.
+ * A packet needs one of the receive buffers that the peer has posted, because "receiver not
+ * ready" costs 655 ms, and iWARP does not even have it: pure/credit.h.  It also needs a send
+ * buffer and a place in the send queue.  These two do not wait for the peer's program: each
+ * packet finds a buffer, so it completes.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -29,7 +31,7 @@ enum {
 	HOLD_BYTES = 8 << 10,	/* as much is not held back */
 	BURST = 2,		/* small writes that are not held back */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
-	PATH_BYTES = 4096,	/* IBV_MTU_4096, the largest; and the smallest ring */
+	BYTES_MOST = 1024,	/* in a record; a write of more costs less than two copies (a guess) */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
@@ -37,6 +39,7 @@ struct batch {
 	unsigned n;
 	struct ibv_send_wr wr[WR_BATCH];
 	struct ibv_sge sge[WR_BATCH];
+	struct sr_packet_out packet;	/* that is being built */
 };
 
 static unsigned sq_used(const struct sr_vlink *l)
@@ -56,7 +59,6 @@ static void flush(struct sr_vlink *l, struct batch *b)
 	for (i = 0; i + 1 < b->n; i++)
 		b->wr[i].next = &b->wr[i + 1];
 	b->wr[i].next = NULL;
-	b->wr[i].send_flags |= IBV_SEND_SIGNALED;
 	b->n = 0;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
 	if (!l->broken && ibv_post_send(l->qp, b->wr, &bad))
@@ -83,25 +85,56 @@ static struct ibv_send_wr *vtx_add(struct sr_vlink *l, struct batch *b,
 	wr->opcode = op;
 	if (len <= l->max_inline)
 		wr->send_flags = IBV_SEND_INLINE;
-	l->tx.off[l->tx.sq_posted++ % SR_V_SQ] = l->tx.sent;
+	l->tx.after[l->tx.sq_posted % SR_V_SQ].sent = l->tx.sent;
+	l->tx.after[l->tx.sq_posted++ % SR_V_SQ].packets = l->tx.credit.sent;
 	return wr;
 }
 
-static void add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
+/* ---- packets ---- */
+
+/* May a packet be sent: with records, or a count with ACKs? */
+static bool packet_may_go(const struct sr_vlink *l, bool records)
 {
-	uint8_t *buf = l->ctl.buf +
-		       (SR_V_RQ + l->tx.sq_posted % SR_V_SQ) * SR_MSG_MAX;
+	return sr_packets_may_send(&l->tx.credit, records) && sq_used(l) + 2 <= SR_V_SQ &&
+	       l->tx.credit.sent - l->tx.packets_done < SR_V_SENDS;
+}
+
+/* (Of the process nobody need know anything as long as a queue pair has one link.) */
+static void packet_begin(struct sr_vlink *l, struct batch *b)
+{
+	static const struct sr_process process = { .version = SR_WIRE_VERSION, .links = 1 };
+	size_t i = SR_V_RQ + l->tx.credit.sent % SR_V_SENDS;
+
+	sr_packet_begin(&b->packet, l->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
+	if (!l->tx.credit.sent)
+		sr_packet_put_process(&b->packet, &process);
+}
+
+static void packet_end(struct sr_vlink *l, struct batch *b)
+{
+	struct sr_packet_out *p = &b->packet;
 	struct ibv_send_wr *wr;
 
-	msg->ack = atomic_load(&l->link.rx_taken);
-	msg->slots = l->rx.msgs;
-	atomic_store_explicit(&l->tx.ack_said, msg->ack, memory_order_relaxed);
-	l->tx.slots.reported = l->rx.msgs;
+	sr_packets_spend(&l->tx.credit);
+	sr_packet_posted(p, l->tx.credit.posted);
+	wr = vtx_add(l, b, IBV_WR_SEND, p->buf, p->len, l->ctl.mr->lkey);
+	wr->send_flags |= IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+}
+
+/* A record says that our program has taken so many bytes. */
+static void ack_goes(struct sr_vlink *l, uint64_t taken)
+{
+	atomic_store_explicit(&l->tx.ack_said, taken, memory_order_relaxed);
 	l->tx.ack_due = false;
-	wr = vtx_add(l, b, IBV_WR_SEND, buf, sr_msg_encode(msg, buf),
-		 l->ctl.mr->lkey);
-	wr->send_flags |= IBV_SEND_SOLICITED;
-	l->tx.slots.sent++;
+}
+
+static bool add_msg(struct sr_vlink *l, struct batch *b, struct sr_msg *msg)
+{
+	msg->ack = atomic_load(&l->link.rx_taken);
+	if (!sr_packet_put(&b->packet, SR_V_NUMBER, msg))
+		return false;
+	ack_goes(l, msg->ack);
+	return true;
 }
 
 static bool is_small(const struct sr_vlink *l, size_t n)
@@ -109,39 +142,47 @@ static bool is_small(const struct sr_vlink *l, size_t n)
 	return n < least_of(HOLD_BYTES, l->tx.window / 8);
 }
 
-/* One write of at most n bytes, as far as both rings go without a wrap. */
-static void add_data(struct sr_vlink *l, struct batch *b, size_t n)
+/* Returns how many of n bytes fit. */
+static size_t add_bytes(struct sr_vlink *l, struct batch *b, size_t n)
+{
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+	struct iovec v[2];
+	uint8_t *body;
+
+	n = least_of(n, sr_packet_room(&b->packet));
+	if (!n)
+		return 0;
+	body = sr_packet_put_raw(&b->packet, SR_V_NUMBER, SR_MSG_BYTES, taken, n);
+	ack_goes(l, taken);
+	sr_vring_pieces(&l->tx.ring, l->tx.sent, n, v);
+	memcpy(body, v[0].iov_base, v[0].iov_len);
+	memcpy(body + v[0].iov_len, v[1].iov_base, v[1].iov_len);
+	return n;
+}
+
+/* One write of at most n bytes, as far as both rings go without a wrap.  Returns its length. */
+static size_t add_write(struct sr_vlink *l, struct batch *b, size_t n)
 {
 	size_t at = l->tx.sent & (l->tx.ring.size - 1);
 	size_t to = l->tx.sent & (l->tx.peer.size - 1);
+	struct sr_msg msg = { .type = SR_MSG_DATA };
 	struct ibv_send_wr *wr;
-	struct sr_msg msg;
 
 	n = least_of(n, least_of(l->tx.ring.size - at, l->tx.peer.size - to));
 	n = least_of(n, least_of(WR_BYTES, l->tx.window / 4));
-	l->tx.sent += n;
-	l->tx.burst += is_small(l, n);
-	if (n <= SR_MSG_BYTES_MAX) {
-		msg.type = SR_MSG_BYTES;
-		msg.bytes.len = n;
-		memcpy(msg.bytes.at, l->tx.ring.buf + at, n);
-		add_msg(l, b, &msg);
-		return;
-	}
+	msg.len = n;
+	if (!add_msg(l, b, &msg))
+		return 0;
 	wr = vtx_add(l, b, IBV_WR_RDMA_WRITE, l->tx.ring.buf + at, n, l->tx.ring.mr->lkey);
 	wr->wr.rdma.remote_addr = l->tx.peer.addr + to;
 	wr->wr.rdma.rkey = l->tx.peer.rkey;
-	msg.type = SR_MSG_DATA;
-	msg.len = n;
-	add_msg(l, b, &msg);
+	return n;
 }
 
 /* ---- what may go ---- */
 
 static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 {
-	if (!sr_slot_free(&l->tx.slots, SR_SLOT_DATA))
-		return false;
 	if (message_waits || !is_small(l, n))
 		return true;
 	if (l->tx.more)
@@ -149,45 +190,55 @@ static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 	return l->tx.sent == l->tx.done || l->tx.burst < BURST;
 }
 
-static bool ack_may_go(struct sr_vlink *l)
+static bool may_post(struct sr_vlink *l)
+{
+	return l->qp && !l->broken &&
+	       (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) ==
+		       SR_LINK_UP;
+}
+
+/* Of the bytes that our program has taken, or because a count is owed. */
+static bool ack_wanted(struct sr_vlink *l)
 {
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 
-	if (sr_slots_due(&l->tx.slots, SR_V_RQ, l->rx.msgs))
-		return sr_slot_free(&l->tx.slots, SR_SLOT_RETURN);
-	if (l->tx.ack_due || taken - l->tx.ack_said >= l->rx.window / 4)
-		return sr_slot_free(&l->tx.slots, SR_SLOT_ACK);
-	return false;
+	return l->tx.ack_due || taken - l->tx.ack_said >= l->rx.window / 4 ||
+	       sr_packets_owes(&l->tx.credit);
 }
 
 bool sr_vtx_waits(struct sr_vlink *l)
 {
+	/* An ACK waits for a send buffer, or for credit: a sender may wait for it. */
+	if (may_post(l) && ack_wanted(l))
+		return true;
 	return l->tx.sent != atomic_load(&l->link.tx_w) ||
 	       l->tx.pend_head != l->tx.pend_tail || l->tx.swap;
+}
+
+bool sr_vtx_lacks_credit(struct sr_vlink *l)
+{
+	return !sr_packets_may_send(&l->tx.credit, true) && sr_vtx_waits(l);
 }
 
 /* ---- the path ---- */
 
 /*
- * Our messages are short.  A network whose MTU is smaller than the device's lets them pass, and
- * loses the packets of data.  So each end writes as much as the longest packet carries into the
- * peer's ring, between its HELLO and its next message.  The ring is not in use yet, and what is
- * written there are the zeros of our own.  A queue pair delivers in order: if the write is lost
+ * Most packets are short.  A network whose MTU is smaller than the device's lets them pass, and
+ * loses longer ones.  So each end makes the packet behind HELLO as long as the longest of the
+ * network (IBV_MTU_4096), by a PAD.  A queue pair delivers in order: if that packet is lost
  * neither SWITCH nor ACKSW arrives, and no byte of the stream has left TCP.  Nobody waits for
- * it.  (On iWARP TCP finds the MTU of the path.)
+ * it.  HELLO goes before it, alone: if that gets through, and the long one does not, it is
+ * the path.  (On iWARP TCP finds the MTU of the path.)
  */
-static void try_path(struct sr_vlink *l, struct batch *b)
+static void add_pad(struct sr_vlink *l, struct batch *b)
 {
-	struct ibv_send_wr *wr;
+	size_t n = sr_packet_room(&b->packet);
 
-	/* With a completion of its own: HELLO got through, or it did not. */
-	flush(l, b);
-	l->tx.path_due = false;
+	l->tx.pad_due = false;
+	if (n)
+		sr_packet_put_raw(&b->packet, 0, SR_RECORD_PAD, 0, n);
 	l->tx.path_seq = l->tx.sq_posted;
 	l->tx.path_ns = sr_now_ns();
-	wr = vtx_add(l, b, IBV_WR_RDMA_WRITE, l->tx.ring.buf, PATH_BYTES, l->tx.ring.mr->lkey);
-	wr->wr.rdma.remote_addr = l->tx.peer.addr;
-	wr->wr.rdma.rkey = l->tx.peer.rkey;
 }
 
 const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason)
@@ -202,46 +253,64 @@ const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, cons
 	return reason;
 }
 
+/* The first of the messages that wait, and what it changes. */
 static bool pump_message(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_vpend *p = &l->tx.pend[l->tx.pend_head % SR_V_PEND];
-	bool hello = p->msg.type == SR_MSG_HELLO;
 
-	if (!sr_slot_free(&l->tx.slots, SR_SLOT_CONTROL))
+	if (!add_msg(l, b, &p->msg))
 		return false;
-	if (l->tx.path_due && !hello)
-		try_path(l, b);
-	add_msg(l, b, &p->msg);
-	if (l->tx.path_due)
-		try_path(l, b);
+	l->tx.pad_due |= p->msg.type == SR_MSG_HELLO && !l->iwarp;
 	l->tx.pend_head++;
 	return true;
 }
 
-/* Data and messages in their order. */
-static void pump_queue(struct sr_vlink *l, struct batch *b)
+/* Returns whether more may follow in the packet: no two writes are announced by one, so that
+ * the peer has the first one early. */
+static bool pump_data(struct sr_vlink *l, struct batch *b, size_t n)
 {
-	uint64_t w = atomic_load(&l->link.tx_w), until;
-	bool message;
+	bool writes = n > BYTES_MOST;
 
-	while (sq_used(l) + 2 <= SR_V_SQ) {
-		message = l->tx.pend_head != l->tx.pend_tail;
-		until = message ? l->tx.pend[l->tx.pend_head % SR_V_PEND].at : w;
-		if (l->tx.sent < until) {
-			if (!data_may_go(l, until - l->tx.sent, message))
-				break;
-			add_data(l, b, until - l->tx.sent);
-		} else if (!message || !pump_message(l, b)) {
-			break;
-		}
-	}
+	n = writes ? add_write(l, b, n) : add_bytes(l, b, n);
+	l->tx.sent += n;
+	if (n)
+		l->tx.burst += is_small(l, n);
+	return n && !writes;
 }
 
-static bool may_post(struct sr_vlink *l)
+/* Records of data and messages in their order.  HELLO is the last of its packet. */
+static void packet_fill(struct sr_vlink *l, struct batch *b)
 {
-	return l->qp && !l->broken &&
-	       (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) ==
-		       SR_LINK_UP;
+	const bool pads = l->tx.pad_due;
+	bool message, more = true;
+	uint64_t until;
+
+	while (more && l->tx.pad_due == pads) {
+		message = l->tx.pend_head != l->tx.pend_tail;
+		until = message ? l->tx.pend[l->tx.pend_head % SR_V_PEND].at :
+				  atomic_load(&l->link.tx_w);
+		if (l->tx.sent < until)
+			more = data_may_go(l, until - l->tx.sent, message) &&
+			       pump_data(l, b, until - l->tx.sent);
+		else
+			more = message && pump_message(l, b);
+	}
+	if (pads)
+		add_pad(l, b);
+}
+
+static void pump_queue(struct sr_vlink *l, struct batch *b)
+{
+	size_t empty;
+
+	while (packet_may_go(l, true)) {
+		packet_begin(l, b);
+		empty = b->packet.len;
+		packet_fill(l, b);
+		if (b->packet.len == empty)
+			break;
+		packet_end(l, b);
+	}
 }
 
 void sr_vtx_pump(struct sr_vlink *l)
@@ -253,16 +322,23 @@ void sr_vtx_pump(struct sr_vlink *l)
 		return;
 	b.n = 0;
 	pump_queue(l, &b);
-	if (ack_may_go(l) && sq_used(l) < SR_V_SQ)
+	if (ack_wanted(l) && packet_may_go(l, !sr_packets_owes(&l->tx.credit))) {
+		packet_begin(l, &b);
 		add_msg(l, &b, &ack);
+		packet_end(l, &b);
+	}
 	flush(l, &b);
 }
 
 void sr_vtx_kick(struct sr_vlink *l)
 {
+	unsigned what = 0;
+
 	sr_vlink_lock(l);
 	sr_vtx_pump(l);
-	sr_vlink_unlock(l, 0);
+	if (sr_vtx_waits(l))
+		what = sr_vcq_take(l);
+	sr_vlink_unlock(l, what);
 }
 
 /* ---- what comes back ---- */
@@ -278,22 +354,20 @@ unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed)
 	l->tx.sq_done += n;
 	if (flushed)
 		return 0;
-	l->tx.done = l->tx.off[(l->tx.sq_done - 1) % SR_V_SQ];
+	l->tx.done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].sent;
+	l->tx.packets_done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].packets;
 	if (l->tx.done != atomic_load(&l->link.tx_w))
 		return 0;
 	l->tx.burst = 0;
 	return l->tx.swap ? SR_NOTIFY_WORK : 0;
 }
 
-/* The peer says: its program has taken ack bytes, it has received slots
- * messages (as 32 bits).  0 or -EPROTO. */
-int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, uint32_t slots, unsigned *what)
+/* The peer says: its program has taken ack bytes.  0 or -EPROTO. */
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what)
 {
 	uint64_t acked = atomic_load(&l->link.tx_acked);
 	int news;
 
-	if (sr_slots_said(&l->tx.slots, slots))
-		return -EPROTO;
 	if (!(sr_link_events(&l->link) & SR_LINK_ACKSW))
 		return 0;
 	news = sr_credit_said(acked, atomic_load(&l->link.tx_w), ack);

@@ -31,13 +31,23 @@
 #include "link/rendezvous.h"
 #include "link/verbs/lib.h"
 #include "pure/credit.h"
+#include "pure/packet.h"
 #include "pure/ring.h"
 
 enum {
-	SR_V_RQ = 64,		/* receives posted: messages in flight to us */
-	SR_V_SQ = 64,		/* send queue */
-	SR_V_SLOTS_MIN = 16,	/* of the peer; also before its hello */
+	SR_V_RQ = SR_PACKETS_FIRST, /* receive buffers, all posted */
+	SR_V_SENDS = 4,		/* buffers for packets that are not complete */
+	SR_V_SQ = 16,		/* send queue: each packet has a write at most in front of it */
+	/*
+	 * Places of each queue on iWARP, more than are used: siw completes a request before its
+	 * place is free again.  And libsiw takes the offset 0x90000, by which the kernel
+	 * lets it map a queue, for a failure (SIW_INVAL_UOBJ_KEY); the next queue gets the same
+	 * one.  Queues of a page or two would all come by it; of this size none begins there
+	 * in a process that has no other ones.
+	 */
+	SR_V_IWARP_PLACES = 128,
 	SR_V_PEND = 16,		/* messages waiting for their turn */
+	SR_V_NUMBER = 1,	/* of the only link of a queue pair, in records */
 	SR_V_REGIONS = 5,	/* most of a link */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
 };
@@ -101,19 +111,23 @@ struct sr_vtx {
 	struct sr_ring_ref peer, peer_next;
 	uint64_t window;	/* most bytes un-acked */
 	uint64_t sent, done;	/* posted; completed */
-	uint64_t off[SR_V_SQ];	/* `sent` after each request */
+	struct {
+		uint64_t sent;
+		uint32_t packets;
+	} after[SR_V_SQ];	/* each request, by its number: `sent` and credit.sent */
 	uint32_t sq_posted, sq_done;
+	uint32_t packets_done;	/* of credit.sent, complete */
 	unsigned burst;		/* small writes since all was sent */
 	bool more;		/* the caller said more follows */
-	struct sr_slots slots;
+	struct sr_packets credit;
 	unsigned pend_head, pend_tail;
 	struct sr_vpend {
 		uint64_t at;	/* after the bytes below this */
 		struct sr_msg msg;
 	} pend[SR_V_PEND];
-	uint32_t path_seq;	/* the number of the write that tries the path, */
+	uint32_t path_seq;	/* the number of the packet that tries the path, */
 	uint64_t path_ns;	/* and when it was posted; 0: it was not */
-	bool path_due;		/* the peer's HELLO has come */
+	bool pad_due;		/* HELLO has gone: the next packet tries the path */
 	bool probe_out;		/* a PROBE is not answered yet */
 	bool ack_due;		/* the peer's PROBE, or the timer */
 	_Atomic uint64_t ack_said; /* rx_taken as we last said */
@@ -125,7 +139,8 @@ struct sr_vrx {
 	struct sr_ring place[2];	/* the same, for gens */
 	struct sr_gens gens;	/* the program reads by it, without the lock */
 	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
-	uint32_t msgs;		/* received, and their receives posted again; locked */
+	uint32_t packets;	/* received, and their buffers posted again; locked */
+	bool greeted;		/* the peer's PROCESS has come; locked */
 	unsigned repost_n;	/* of these, to be posted again; locked */
 	_Atomic size_t grow;	/* the loop is to offer such a ring */
 	bool offered;		/* RING sent, no RING_USE yet; locked */
@@ -138,7 +153,7 @@ struct sr_vlook {
 	uint64_t tick;		/* the number of the last whole look's */
 	unsigned used, soon_used, quiet_ticks;
 	bool busy;		/* so is the program, with this link */
-	uint32_t msgs;
+	uint32_t packets;
 	atomic_uint on;		/* SR_LOOK: the timer is set, or about to be.  any */
 	struct sr_task task;
 	struct sr_timer timer;
@@ -178,7 +193,7 @@ struct sr_vlink {
 	uint64_t end_ns;		/* dropped: time to close it at last; locked */
 	struct ibv_qp *qp;		/* NULL once closed; locked */
 	const char *broken;		/* to be failed, for this reason; locked */
-	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SQ send buffers */
+	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SENDS send buffers */
 	struct sr_vcq cq;
 	struct sr_vtx tx;
 	struct sr_vrx rx;
