@@ -479,7 +479,37 @@ static void test_steps(void)
 	run_case(step_case, 2, 0);
 }
 
+/* Who gives a link up says so on it, with his last word of what he has taken: the peer need
+ * not hear of it from the CM, nor from the queue pair's end. */
+static int last_case(unsigned a, unsigned b)
+{
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	fake_fail("cm_disconnect", 1, EIO);
+	fake_hold("v_destroy_qp", 1);
+	CHECK(put(e, 1000, true) == 1000);
+	while (atomic_load(&last_end->link->rx_taken) != START + 1000)
+		usleep(1000);
+	CHECK(!loop_call(drop_call, "option"));
+	CHECK(!await(e, SR_NOTIFY_RX, never));
+	CHECK(!strcmp(e->link->reason, "peer-dropped") && all_acked(e));
+	fake_hold(NULL, 0);
+	let_go(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_last(void)
+{
+	run_case(last_case, 0, 0);
+}
+
 static const struct test tests[] = {
+	{"last", test_last, false},
 	{"slow", test_slow, false},
 	{"small", test_small, false},
 	{"turns", test_turns, false},

@@ -106,6 +106,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
 int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
 void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
+void sr_vtx_drop(struct sr_vlink *l);	/* our last record is due; locked */
 /* What was completed, what the peer says.  Notify bits; locked. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed);
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what);

@@ -30,7 +30,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 	if (l->id->context != &l->cm)
 		return false;
 	sr_lock(&l->lock);
-	busy = l->tx.sq_posted != l->tx.sq_done && !l->broken &&
+	busy = (l->tx.sq_posted != l->tx.sq_done || l->tx.last == SR_V_DROP_DUE) && !l->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
 	sr_unlock(&l->lock);
 	if (busy)
@@ -73,16 +73,13 @@ void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 	sr_leave();
 }
 
-/* The last acknowledgement goes out first: the peer sends all bytes again that it does
- * not know to have been taken. */
+/* (What is still due, tick() sends, until END_MS have passed.) */
 static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
 	sr_vlink_lock(l);
-	l->tx.ack_due |= (sr_link_events(link) & SR_LINK_SWITCH) &&
-			 atomic_load(&link->rx_taken) != l->tx.ack_said;
-	sr_vtx_pump(l);
+	sr_vtx_drop(l);
 	if (!link->reason)
 		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
 	if (!strcmp(reason, "timeout"))

@@ -144,6 +144,10 @@ static int record_came(struct sr_vlink *l, const struct sr_record *r, unsigned *
 	err = sr_vtx_credit(l, r->ack, what);
 	if (err)
 		return err;
+	if (r->type == SR_RECORD_DROP) {
+		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "peer-dropped"));
+		return 0;
+	}
 	return r->type == SR_MSG_BYTES ? data_came(l, r->body, (uint32_t)r->len, what) :
 					 message_came(l, &r->msg, what);
 }
@@ -153,13 +157,13 @@ static int packet_came(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *wh
 	const uint8_t *buf = receive_buffer(l, wc->wr_id & (SR_V_RECEIVE - 1));
 	struct sr_packet_in in;
 	struct sr_record r;
-	int err, more;
+	int err, more = 0;
 
 	l->rx.repost_n++;
 	if (wc->opcode != IBV_WC_RECV || sr_packet_open(&in, buf, wc->byte_len) ||
 	    sr_packets_said(&l->tx.credit, in.posted))
 		return -EPROTO;
-	while ((more = sr_packet_next(&in, &r)) > 0) {
+	while (!l->broken && (more = sr_packet_next(&in, &r)) > 0) {
 		err = record_came(l, &r, what);
 		if (err)
 			return err;

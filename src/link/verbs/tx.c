@@ -190,11 +190,13 @@ static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 	return l->tx.sent == l->tx.done || l->tx.burst < BURST;
 }
 
+/* Of a link that we have given up only DROP goes; of one that broke, nothing. */
 static bool may_post(struct sr_vlink *l)
 {
-	return l->qp && !l->broken &&
-	       (sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) ==
-		       SR_LINK_UP;
+	unsigned have = sr_link_events(&l->link);
+
+	return l->qp && !l->broken && (have & SR_LINK_UP) && l->tx.last != SR_V_DROPPED &&
+	       (!(have & SR_LINK_DEAD) || l->tx.last == SR_V_DROP_DUE);
 }
 
 /* Of the bytes that our program has taken, or because a count is owed. */
@@ -313,6 +315,32 @@ static void pump_queue(struct sr_vlink *l, struct batch *b)
 	}
 }
 
+/* The last record of this end, with its last ack: the peer sends all bytes again that it does
+ * not know to have been taken. */
+static void pump_drop(struct sr_vlink *l, struct batch *b)
+{
+	uint64_t taken = atomic_load(&l->link.rx_taken);
+
+	if (!packet_may_go(l, true))
+		return;
+	packet_begin(l, b);
+	sr_packet_put_raw(&b->packet, SR_V_NUMBER, SR_RECORD_DROP, taken, 0);
+	packet_end(l, b);
+	l->tx.last = SR_V_DROPPED;
+}
+
+/* On iWARP the answerer may send nothing before the asker's HELLO; without one's own
+ * HELLO the peer has nothing that it could do with the record. */
+void sr_vtx_drop(struct sr_vlink *l)
+{
+	if (l->tx.last != SR_V_OPEN)
+		return;
+	sr_vtx_pump(l);
+	if (l->tx.credit.sent && may_post(l))
+		l->tx.last = SR_V_DROP_DUE;
+	sr_vtx_pump(l);
+}
+
 void sr_vtx_pump(struct sr_vlink *l)
 {
 	struct sr_msg ack = { .type = SR_MSG_ACK };
@@ -321,8 +349,11 @@ void sr_vtx_pump(struct sr_vlink *l)
 	if (!may_post(l))
 		return;
 	b.n = 0;
-	pump_queue(l, &b);
-	if (ack_wanted(l) && packet_may_go(l, !sr_packets_owes(&l->tx.credit))) {
+	if (l->tx.last == SR_V_OPEN)
+		pump_queue(l, &b);
+	if (l->tx.last == SR_V_DROP_DUE)
+		pump_drop(l, &b);
+	else if (ack_wanted(l) && packet_may_go(l, !sr_packets_owes(&l->tx.credit))) {
 		packet_begin(l, &b);
 		add_msg(l, &b, &ack);
 		packet_end(l, &b);

@@ -128,6 +128,7 @@ struct sr_vtx {
 	uint32_t path_seq;	/* the number of the packet that tries the path, */
 	uint64_t path_ns;	/* and when it was posted; 0: it was not */
 	bool pad_due;		/* HELLO has gone: the next packet tries the path */
+	enum { SR_V_OPEN, SR_V_DROP_DUE, SR_V_DROPPED } last; /* DROP, behind which nothing goes */
 	bool probe_out;		/* a PROBE is not answered yet */
 	bool ack_due;		/* the peer's PROBE, or the timer */
 	_Atomic uint64_t ack_said; /* rx_taken as we last said */
