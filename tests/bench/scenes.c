@@ -274,9 +274,9 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-	struct rlimit l;
+	struct rlimit l = {100000, 100000}; /* for root */
 
-	if (!getrlimit(RLIMIT_NOFILE, &l)) {
+	if (setrlimit(RLIMIT_NOFILE, &l) && !getrlimit(RLIMIT_NOFILE, &l)) {
 		l.rlim_cur = l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
