@@ -121,7 +121,9 @@ static int room_case(unsigned limit, unsigned links)
 	}
 	say("idle %zu, with busy ones %zu bytes\n", idle, fake_pinned());
 	CHECK(grown);
-	for (i = 0; i < links && i < limit / 2 / idle && i < MOST; i++)
+	/* (Where the busy ones take more than half already, there is less room for others.) */
+	for (i = 0; i < links && i < limit / 2 / idle && i < MOST &&
+		    idle * (BUSY_LINKS + i + 1) <= limit; i++)
 		e[n + i] = open_end(ECHO << 8 | (n + i));
 	n += i;
 	while (n-- > 0)
