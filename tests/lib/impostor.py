@@ -69,7 +69,7 @@ class Link:
     def await_drop(self):
         until(lambda: self.word(self.peer + DROPPED), "drop")
 
-    def hello(self, number, version=5, me=None):
+    def hello(self, number, version=6, me=None):
         self.say(HELLO, struct.pack(">BBHI16s40x", version, me or self.me, 0, number,
                                     self.token))
 
@@ -171,7 +171,7 @@ def take_requests(listener):
     link = Link(ANSWERER, line, memory)
     number = struct.unpack(">I", offer[12:16])[0]
     link.heard(HELLO)
-    link.hello(number, version=4 if how == "other-version" else 5)
+    link.hello(number, version=4 if how == "other-version" else 6)
     if how == "other-version":
         link.await_drop()
         return
@@ -226,8 +226,8 @@ def ask_for_link(conn, said):
     if how == "no-user":
         sport ^= 1
     here = socket.inet_aton(address)
-    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x4x", 4 if how == "other-offer" else 5, 14, 14, 0,
-                        b"SR", 5, 4, sport, dport, 1, here, here)
+    offer = struct.pack(">BBBB2sBBHHI4s12x4s12x4x", 4 if how == "other-offer" else 6, 14, 14, 0,
+                        b"SR", 6, 4, sport, dport, 1, here, here)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with as_other(FOREIGN or how in ("other-user", "no-user")):
         line.connect(name())

@@ -42,7 +42,7 @@ import termios
 import time
 
 role, how, address, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-VERSION = 5
+VERSION = 6
 NAME = f"\0sockrail-{VERSION}/tcp4:{address}:{port}"
 USER = 65533
 PLACE = "0123456789abcdef"
