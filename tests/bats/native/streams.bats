@@ -58,8 +58,8 @@ between() { awk -v a="$1" -v b="$2" -v v="$3" 'BEGIN { exit !(v ~ /^[0-9.]+$/ &&
 	run -0 "$streams" --device tcp --device shm --seconds 0.2 --streams 0 paced beside-bulk stopped-0.5
 	echo "$output"
 	for way in tcp shm; do
-		between 1 1000000 "$(figure paced $way 4)"
-		between 1 1000000 "$(figure beside-bulk $way 6)" # beside
+		between 0.001 1000000 "$(figure paced $way 4)"
+		between 0.001 1000000 "$(figure beside-bulk $way 6)" # beside
 		between 0.001 1000000 "$(figure beside-bulk $way 8)" # MB/s
 		between 0.001 60000 "$(figure stopped-0.5 $way 6)" # after
 	done
