@@ -27,6 +27,8 @@
  *
  * flood: N requests, each fourth one for a stream that is there.
  *
+ * ATTACK_PORT_OFFSET, in the environment: from TCP's port to that of RDMA's CM (iWARP).
+ *
  * Of the library this uses only src/pure, to write messages and to compute.
  */
 #include <arpa/inet.h>
@@ -37,7 +39,7 @@
 
 enum { CANDIDATES = 100 };
 
-static struct sockaddr_in server;
+static struct sockaddr_in server, door;		/* of TCP, and of RDMA's CM */
 static uint8_t all[FILE_MAX], known[FILE_MAX];	/* the stream; what he knows of it */
 static char refusal[64] = "none";
 
@@ -86,7 +88,7 @@ static bool ask(struct end *e, uint16_t sport)
 	memset(e, 0, sizeof(*e));
 	CHECK(steal(sport, 0, &e->name));
 	CHECK(!rdma_create_id(NULL, &e->id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_resolve_addr(e->id, (void *)&src, (void *)&server, 2000));
+	CHECK(!rdma_resolve_addr(e->id, (void *)&src, (void *)&door, 2000));
 	CHECK(!rdma_resolve_route(e->id, 2000));
 	make_end(e);
 	question.name = e->name;
@@ -166,21 +168,21 @@ static void replay(uint16_t sport)
 	free_end(&e);
 }
 
-/* Can e's queue pair write to the ring that the server told `of`?  (An RDMA WRITE
- * takes no receive there, so the server does not hear of it.) */
+/* Can e's queue pair write to the ring that the server told `of`?  (An RDMA WRITE takes no
+ * receive there, so the server does not hear of it; and iWARP completes it before it has got
+ * there.  A queue pair whose write is refused ends, and its probe finds no answer.) */
 static bool can_write(struct end *e, struct end *of)
 {
 	struct sr_ring_ref *ring = &of->said[SR_MSG_HELLO].hello.ring;
-	struct ibv_wc wc;
-	int n;
+	struct sr_msg probe = { .type = SR_MSG_PROBE };
 
 	CHECK(!rdma_post_write(e->id, NULL, e->in, 64, e->mr, IBV_SEND_SIGNALED, ring->addr,
 			       ring->rkey));
-	do
-		n = ibv_poll_cq(e->id->send_cq, 1, &wc);
-	while (!n && !usleep(100));
-	CHECK(n == 1);
-	return wc.status == IBV_WC_SUCCESS;
+	if (!is_sent(e))
+		return false;
+	e->heard &= ~(1u << SR_MSG_ACK);
+	send_msg(e, &probe);
+	return hear(e, SR_MSG_ACK, 2000);
 }
 
 static void ask_neighbour(uint16_t sport, uint16_t other)
@@ -317,7 +319,7 @@ static int be_answerer(const char *how, unsigned times)
 	unsigned start = now_ms();
 
 	CHECK(channel && !rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_bind_addr(listener, (void *)&server) && !rdma_listen(listener, 16));
+	CHECK(!rdma_bind_addr(listener, (void *)&door) && !rdma_listen(listener, 16));
 	printf("ready\n");
 	fflush(stdout);
 	fd.fd = channel->fd;
@@ -340,7 +342,7 @@ static void begin_request(void)
 
 	CHECK(!rdma_create_id(flood_channel, &id, NULL, RDMA_PS_TCP));
 	flying++;
-	if (rdma_resolve_addr(id, (void *)&src, (void *)&server, 2000)) {
+	if (rdma_resolve_addr(id, (void *)&src, (void *)&door, 2000)) {
 		flying--;
 		rdma_destroy_id(id);
 	}
@@ -421,6 +423,9 @@ int main(int argc, char **argv)
 	server = (struct sockaddr_in){ .sin_family = AF_INET,
 				       .sin_addr.s_addr = inet_addr(argv[3]),
 				       .sin_port = htons((uint16_t)atoi(argv[4])) };
+	door = server;
+	if (getenv("ATTACK_PORT_OFFSET"))	/* iWARP */
+		door.sin_port = htons((uint16_t)(atoi(argv[4]) + atoi(getenv("ATTACK_PORT_OFFSET"))));
 	na = sr_sodium();
 	CHECK(na);
 	if (argc == 5)

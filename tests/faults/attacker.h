@@ -49,9 +49,9 @@ struct end {
 	struct sr_hello hello;	/* our own */
 	struct sr_pake pake;
 	bool over, sent, greeted, replays;
-	uint8_t out[OUT];
 	struct ibv_mr *mr;
-	uint8_t (*in)[SR_PACKET_MAX];	/* and the ring behind them */
+	uint8_t (*in)[SR_PACKET_MAX];	/* and behind them the ring, and */
+	uint8_t *out;			/* what is sent */
 };
 
 static unsigned now_ms(void)
@@ -73,14 +73,15 @@ static void make_end(struct end *e)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 16, .max_recv_wr = RECEIVES, .max_send_sge = 1,
-			 .max_recv_sge = 1, .max_inline_data = OUT },
+			 .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
 	};
-	size_t size = RECEIVES * SR_PACKET_MAX + RING;
+	size_t size = RECEIVES * SR_PACKET_MAX + RING + OUT;
 
 	CHECK(!rdma_create_qp(e->id, NULL, &attr));
 	CHECK(!posix_memalign((void **)&e->in, 4096, size));
 	memset(e->in, UNTOUCHED, size);
+	e->out = (uint8_t *)e->in + size - OUT;
 	e->mr = rdma_reg_write(e->id, e->in, size);
 	CHECK(e->mr);
 	for (unsigned i = 0; i < RECEIVES; i++)
@@ -159,18 +160,27 @@ static bool hear(struct end *e, enum sr_msg_type type, unsigned ms)
 	return has_heard(e, type);
 }
 
-static void send_bytes(struct end *e, const void *bytes, size_t len)
+/* Waits for a completion of what was sent last.  False: it failed, or there is none. */
+static bool is_sent(struct end *e)
 {
+	unsigned start = now_ms();
 	struct ibv_wc wc;
 	int n;
 
-	memcpy(e->out, bytes, len);
-	if (rdma_post_send(e->id, NULL, e->out, len, NULL,
-			   IBV_SEND_INLINE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED))
-		return;
 	do
 		n = ibv_poll_cq(e->id->send_cq, 1, &wc);
-	while (!n && !usleep(100));
+	while (!n && now_ms() - start < 2000 && !usleep(100));
+	return n == 1 && !wc.status;
+}
+
+static void send_bytes(struct end *e, const void *bytes, size_t len)
+{
+
+	memcpy(e->out, bytes, len);
+	if (rdma_post_send(e->id, NULL, e->out, len, e->mr,
+			   IBV_SEND_SIGNALED | IBV_SEND_SOLICITED))
+		return;
+	is_sent(e);
 }
 
 static FILE *record;	/* of what is sent: length, bytes */
