@@ -35,8 +35,8 @@
 #define BITS 64
 #define CHUNK 48 /* numbers to be looked at with one call */
 
-/* The set: its words below LOW, which most processes need no others than, lie in the page
- * that the child of a fork writes anyway (apart.h). */
+/* The set.  Most processes use its words below LOW only; these lie in the page that the
+ * child of a fork writes anyway (apart.h). */
 static _Atomic uint64_t below[LOW / BITS];
 SR_APART static _Atomic uint64_t above[(TOP - LOW) / BITS];
 SR_APART static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */

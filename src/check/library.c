@@ -75,7 +75,6 @@ void check_libc(struct checked *c)
 	remedy("counters", "Install a newer Sockrail. Streams that are reset are named in the log, with the reason");
 }
 
-/* One line of --show-config: NAME=VALUE, blanks, where from. */
 /* Whoever sets it promises libmlx5 that one thread uses the device, which then takes no locks. */
 static void check_mlx5_locks(void)
 {
@@ -88,6 +87,7 @@ static void check_mlx5_locks(void)
 	remedy(NULL, "Unset it, or leave out verbs (SOCKRAIL_LINKS=shm)");
 }
 
+/* One line of --show-config: NAME=VALUE, blanks, where from. */
 void check_settings(struct checked *c)
 {
 	const char *const ask[] = { c->launcher, "--show-config", NULL };

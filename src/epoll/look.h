@@ -24,8 +24,9 @@ bool sr_epoll_looks_at(const struct sr_epoll_entry *e);
  * What the entry has of the events.  *edge: what is news by now is added.
  *
  * may_stay: the entry may stay in the queue, not armed, unless it must be armed (how: ARMS).
- * Otherwise it is armed and looked at again, until nothing has come meanwhile.  Afterwards e->stays says
- * whether it has to stay in the queue: it is not armed, or news came during each look.
+ * Otherwise it is armed and looked at again, until nothing has come meanwhile.  Afterwards
+ * e->stays says whether it has to stay in the queue: it is not armed, or news came during each
+ * look.
  *
  * Looking at one direction may have moved on the other, and an edge is reported once,
  * with all that there is: so it looks again if there is news.  (The plan polls links.)

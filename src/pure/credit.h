@@ -92,10 +92,11 @@ static inline bool sr_credit_take(struct sr_credit_rx *c, size_t size,
 /* ---- packets ---- */
 
 /*
- * Each packet (packet.h) takes one of the receive buffers of the end it goes to.  That end posts the
- * buffer again in the poll that takes the packet, and each packet says how many buffers its sender has posted in all.  So `known`, the number of the peer's buffers
- * that are posted and empty as far as this end can tell, is never above the truth, and an
- * arriving packet finds a buffer, if
+ * Each packet (packet.h) takes one of the receive buffers of the end it goes to.  That end
+ * posts the buffer again in the poll that takes the packet, and each packet says how many
+ * buffers its sender has posted in all.  So `known`, the number of the peer's buffers that are
+ * posted and empty as far as this end can tell, is never above the truth, and an arriving
+ * packet finds a buffer, if
  *  - a buffer is counted in `posted` behind its posting, and
  *  - a packet with records is sent only while known > SR_PACKETS_KEPT, and a count, a packet
  *    of nothing but `posted` and ACKs, only while known > 0.

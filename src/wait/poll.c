@@ -51,8 +51,8 @@ static int poll_plain(struct pollfd *fds, nfds_t n, const struct timespec *timeo
 /*
  * The short way for a poll on one stream that asks for a link, while nothing has switched: if
  * the kernel has bytes or room at once, and both gates are open still, that is the answer,
- * because no mark comes before a gate shuts.  Ends and errors take the long way, and so do
- * the next polls behind a look in vain, as it is a system call more.
+ * because no mark comes before a gate shuts.  Ends and errors take the long way.  A look that
+ * finds nothing is a system call for nothing: the next UNLOOKED polls go the long way at once.
  */
 static bool look_open(struct pollfd *p, struct sr_stream *st)
 {
