@@ -127,6 +127,12 @@ static inline void sr_packets_init(struct sr_packets *p)
 				 SR_PACKETS_FIRST};
 }
 
+/* Packets that have come, and whose buffers are posted again. */
+static inline uint32_t sr_packets_taken(const struct sr_packets *p)
+{
+	return p->posted - p->buffers;
+}
+
 static inline uint32_t sr_packets_known(const struct sr_packets *p)
 {
 	return p->peer_posted - p->sent;

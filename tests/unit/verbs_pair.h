@@ -68,7 +68,8 @@ static void dump(struct end *e, unsigned want)
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
 		(long long)e->link->rx_taken, (long long)l->tx.ack_said,
 		l->tx.sq_posted, l->tx.sq_done, l->tx.credit.sent,
-		l->tx.credit.peer_posted, l->tx.packets_done, l->rx.packets, l->tx.probe_out,
+		l->tx.credit.peer_posted, l->tx.packets_done,
+		sr_packets_taken(&l->tx.credit), l->tx.probe_out,
 		l->tx.ack_due, l->cq.armed, l->cq.fired,
 		l->cq.sleepers, l->cq.watched);
 }

@@ -249,10 +249,11 @@ static void probe(struct sr_vlink *l, bool unanswered)
 {
 	const struct sr_msg msg = { .type = SR_MSG_PROBE };
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
+	const uint32_t taken = sr_packets_taken(&l->tx.credit);
 	struct sr_vlook *k = &l->look;
 
-	if (!unanswered || l->rx.packets != k->packets) {
-		k->packets = l->rx.packets;
+	if (!unanswered || taken != k->packets) {
+		k->packets = taken;
 		k->quiet_ticks = 0;
 		return;
 	}
@@ -281,7 +282,8 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 
 	/* siw may leave an answerer's first message lying in its socket until
 	 * the next one comes (siw_accept() replies before it listens). */
-	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER && !l->rx.packets;
+	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER &&
+		  !sr_packets_taken(&l->tx.credit);
 	if (unheard && l->tx.credit.sent)
 		l->tx.ack_due = true;
 

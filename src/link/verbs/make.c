@@ -289,8 +289,7 @@ static const char *begin_use(struct sr_vlink *l)
 	l->rx.place[0].mem = l->rx.ring[0].buf;
 	l->rx.repost_n = SR_V_RQ;
 	failed = sr_vrx_repost(l);
-	l->rx.packets = 0;	/* these were not received */
-	sr_packets_init(&l->tx.credit);
+	sr_packets_init(&l->tx.credit);	/* it has these buffers, and the peer knows */
 	sr_unlock(&l->lock);
 	if (failed)
 		return "device-failed";

@@ -31,7 +31,7 @@ int sr_vrx_repost(struct sr_vlink *l)
 
 	while (l->rx.repost_n && l->qp) {
 		for (k = 0; k < POSTED && k < l->rx.repost_n; k++) {
-			buf = (l->rx.packets + k) % SR_V_RQ;	/* they complete in order */
+			buf = (l->tx.credit.posted + k) % SR_V_RQ; /* they complete in order */
 			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf),
 						   SR_PACKET_MAX, l->ctl.mr->lkey };
 			wr[k] = (struct ibv_recv_wr){
@@ -47,7 +47,6 @@ int sr_vrx_repost(struct sr_vlink *l)
 		/* Only now may they be counted: earlier the peer could send to a buffer
 		 * that is not there. */
 		l->rx.repost_n -= k;
-		l->rx.packets += k;
 		l->tx.credit.posted += k;
 	}
 	return 0;

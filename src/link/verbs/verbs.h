@@ -140,7 +140,6 @@ struct sr_vrx {
 	struct sr_ring place[2];	/* the same, for gens */
 	struct sr_gens gens;	/* the program reads by it, without the lock */
 	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
-	uint32_t packets;	/* received, and their buffers posted again; locked */
 	bool greeted;		/* the peer's PROCESS has come; locked */
 	unsigned repost_n;	/* of these, to be posted again; locked */
 	_Atomic size_t grow;	/* the loop is to offer such a ring */
