@@ -96,17 +96,25 @@ static void no_mark(void)
 	fake_end(&e);
 }
 
+/* A mark is due, and what comes has the first five bytes of it. */
+static struct fake_pair begin_almost(uint8_t mark[SR_RECORD_LEN])
+{
+	struct fake_pair e = fake_begin(true);
+
+	sr_mark_make(mark, 1, e.st->up.token);
+	CHECK(fake_rx_start(&e, 0));
+	by_tcp(&e, mark, 5);
+	return e;
+}
+
 /* Bytes that begin as the mark would are read before the program asks for them.  With the
  * read that takes them the direction is plain again, as such a read may be the last
  * before the program waits for an edge. */
 static void almost_a_mark(void)
 {
-	struct fake_pair e = fake_begin(true);
 	uint8_t mark[SR_RECORD_LEN];
+	struct fake_pair e = begin_almost(mark);
 
-	sr_mark_make(mark, 1, e.st->up.token);
-	CHECK(fake_rx_start(&e, 0));
-	by_tcp(&e, mark, 5);
 	for (int i = 0; i < 20000 && e.st->rx.part < 5; i++) {
 		fake_progress(&e);
 		usleep(1000);
@@ -126,12 +134,9 @@ static void almost_a_mark(void)
  * stream is to be plain: it gets them before the end all the same. */
 static void almost_a_mark_at_the_end(void)
 {
-	struct fake_pair e = fake_begin(true);
 	uint8_t mark[SR_RECORD_LEN];
+	struct fake_pair e = begin_almost(mark);
 
-	sr_mark_make(mark, 1, e.st->up.token);
-	CHECK(fake_rx_start(&e, 0));
-	by_tcp(&e, mark, 5);
 	shutdown(e.peer, SHUT_WR);
 	await_state(&e, SR_RX_EOF);
 	CHECK_EQ(e.st->in.pushback_len, 5);
