@@ -15,7 +15,6 @@
 #include "bench.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -82,7 +81,6 @@ static struct cost cost_now(void)
 	char line[256];
 	unsigned long kb;
 	FILE *f = fopen("/proc/self/status", "r");
-	DIR *d = opendir("/proc/self/fd");
 
 	c.cpu_us = cpu_us();
 	while (f && fgets(line, sizeof(line), f)) {
@@ -97,10 +95,7 @@ static struct cost cost_now(void)
 	}
 	if (f)
 		fclose(f);
-	while (d && readdir(d))
-		c.descriptors++;
-	if (d)
-		closedir(d);
+	c.descriptors = (uint64_t)count_entries("/proc/self/fd");
 	return c;
 }
 

@@ -210,7 +210,6 @@ static struct memory memory_look(void)
 {
 	struct memory m = {.queue_pairs = device_queue_pairs(), .pinned = device_pinned()};
 	FILE *f = fopen("/proc/self/status", "r");
-	DIR *d = opendir("/proc/self/fd");
 	unsigned long kb;
 	char line[256];
 
@@ -222,10 +221,7 @@ static struct memory memory_look(void)
 	}
 	if (f)
 		fclose(f);
-	while (d && readdir(d))
-		m.descriptors++;
-	if (d)
-		closedir(d);
+	m.descriptors = (uint64_t)count_entries("/proc/self/fd");
 	return m;
 }
 

@@ -18,6 +18,8 @@
 #include "driver.h"
 #include "sockets.h"
 
+#include "../progs/entries.h"
+
 enum { SLOTS = 50, SERVERS = SLOTS + 20, SETTLE_MS = 5000, HANG_MS = 15000 };
 enum { SERVER, CLIENT, HALVES };
 enum { MEMORY, FILES, THREADS, MAPS, FIGURES };
@@ -39,18 +41,6 @@ struct soak {
 static struct soak *k;
 
 /* ---- what a process has ---- */
-
-static long count_entries(const char *path)
-{
-	DIR *d = opendir(path);
-	long n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
 
 static void measure(long figure[FIGURES])
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* limit.c - numbers of descriptors: how many a program can have, and which are open. */
 #include "case.h"
+#include "entries.h"
 
-#include <dirent.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -10,15 +10,7 @@ static char buf[1 << 16];
 
 static int count_open(void)
 {
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	if (!d)
-		die("/proc/self/fd");
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
+	return count_entries("/proc/self/fd");
 }
 
 static int listen_anew(void)

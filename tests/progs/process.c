@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* process.c - descriptors that are copied, inherited, executed with, passed. */
 #include "case.h"
+#include "entries.h"
 
-#include <dirent.h>
 #include <spawn.h>
 #include <sys/resource.h>
 
@@ -161,19 +161,6 @@ static void fork_child_client(void)
 		talk_client();
 }
 
-static int threads(void)
-{
-	DIR *d = opendir("/proc/self/task");
-	int n = -2;	/* . and .. */
-
-	if (!d)
-		die("/proc/self/task");
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 /* Each child answers one request, which is there when it looks, and ends. */
 static void fork_brief_server(int lfd)
 {
@@ -188,7 +175,7 @@ static void fork_brief_server(int lfd)
 		if (!pid) {
 			if (recv(fd, buf, 1000, 0) != 100 || send(fd, buf, 500, 0) != 500)
 				die("answer");
-			say("threads: %d", threads());
+			say("threads: %d", count_entries("/proc/self/task") - 2);
 			exit(0);
 		}
 		close(fd);
