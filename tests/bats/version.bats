@@ -20,9 +20,6 @@ setup() {
 
 teardown() { stop_all; }
 
-# shellcheck disable=SC2034 # read by common.bash
-sr_answer_ms= # the old one does not know the knob
-
 # meet SERVER CLIENT POLICY: 4 MB and more there and back by a stream, a little by two
 meet() {
 	port
