@@ -299,7 +299,7 @@ static void begin(void)
 	l->policy = &sr_conf.policy;
 	l->iwarp = dev.iwarp;
 	l->qp = &qp;
-	l->cq.cq = &cq;
+	l->cq.in.cq = l->cq.out.cq = &cq;
 	l->cq.fd = -1;
 	l->id = (void *)&context;
 	l->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */

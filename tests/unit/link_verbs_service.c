@@ -76,7 +76,7 @@ static int unmade_case(unsigned how, unsigned n)
 	begin_case();
 	try_listen();
 	e = open_end(ECHO << 8 | 1);
-	fake_hold("v_create_cq", n);	/* one for each link, on every device */
+	fake_hold("v_alloc_pd", n);	/* one for each link */
 	f = ask_start(ECHO << 8 | 2, listen_port);
 	fake_await_held();
 	if (how == CANCELLED)

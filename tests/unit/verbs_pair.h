@@ -62,7 +62,7 @@ static void dump(struct end *e, unsigned want)
 		"link %x role %d waits for %u: w %llu sent %llu done %llu "
 		"acked %llu; h %llu taken %llu said %llu; sq %u/%u; "
 		"packets %u of %u, done %u, received %u; probe %d ack %d; "
-		"armed %d fired %d sleepers %u watched %d\n",
+		"CQs %d %d sleepers %u watched %d\n",
 		e->no, e->link->role, want, (long long)e->link->tx_w,
 		(long long)l->tx.sent, (long long)l->tx.done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
@@ -70,7 +70,7 @@ static void dump(struct end *e, unsigned want)
 		l->tx.sq_posted, l->tx.sq_done, l->tx.credit.sent,
 		l->tx.credit.peer_posted, l->tx.packets_done,
 		sr_packets_taken(&l->tx.credit), l->tx.probe_out,
-		l->tx.ack_due, l->cq.armed, l->cq.fired,
+		l->tx.ack_due, l->cq.in.state, l->cq.out.state,
 		l->cq.sleepers, l->cq.watched);
 }
 

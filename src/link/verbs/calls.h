@@ -92,6 +92,9 @@ void sr_vcq_free(struct sr_vlink *l);
 bool sr_vcq_watch(struct sr_vlink *l, bool on);
 /* Handles completions; returns what to notify of.  locked. */
 unsigned sr_vcq_take(struct sr_vlink *l);
+/* The same, for a caller that sr_vtx_waits(): the next completion of our own requests is taken
+ * too, by the service thread if that watches. */
+unsigned sr_vcq_await_out(struct sr_vlink *l);
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);

@@ -3,9 +3,13 @@
  * cq.c - taking completions, sleeping until some come, and what the service
  * thread does meanwhile.
  *
- * Each link has a CQ and a completion channel of its own.  A thread that sleeps
+ * Each link has two CQs, and a completion channel of its own for both.  A thread that sleeps
  * for the link polls the channel, and an epoll set that the stream is in watches
  * it: an arrival wakes the thread that waits for it, and no other one.
+ *
+ * `in` has what arrives: it is armed whenever somebody waits.  `out` has the completions of our
+ * own requests, which nobody waits for unless a request cannot be posted before they
+ * come: only then is it armed, too.
  *
  * The service thread sees to what arrives while the program does something else.
  *  - It watches the channels of links that the program does not use.
@@ -23,9 +27,12 @@
  *  - A thread that reads an event arms the CQ again if a sleeper, an epoll set or
  *    the service thread relies on it.  Then it polls, and calls notify() for what
  *    the others wait for.
- *  - An armed CQ is armed again when completions have been taken since (`fired`):
+ *  - An armed CQ is armed again when completions have been taken since (SR_CQ_FIRED):
  *    then its event has come, or is about to.  One that comes late, when the CQ
  *    has been armed again, wakes a sleeper in vain.
+ *  - A request that begins to wait for a completion of `out` is seen to by the timer; or, if
+ *    the service thread watches the channel, `out` is armed and then polled
+ *    (sr_vcq_await_out()).
  *
  * Locks: the link's.
  */
@@ -52,35 +59,39 @@ enum {
 
 /* ---- taking completions ---- */
 
-/* Does this completion make an event? */
-static bool fires(struct sr_vlink *l, const struct ibv_wc *wc)
-{
-	return l->cq.armed == SR_CQ_ALL ||
-	       (l->cq.armed && (wc->status != IBV_WC_SUCCESS ||
-				(uint32_t)wc->wr_id & SR_V_RECEIVE));
-}
-
-/* All of them: none is posted meanwhile. */
-unsigned sr_vcq_take(struct sr_vlink *l)
+/* Takes all that have come: none is posted meanwhile. */
+static bool half_take(struct sr_vlink *l, struct sr_vcq_half *h, unsigned *what)
 {
 	struct ibv_wc wc[BATCH];
-	unsigned what = 0;
 	bool any = false;
 	int i, n;
 
-	if (!l->qp)
-		return 0;
 	do {
-		n = ibv_poll_cq(l->cq.cq, BATCH, wc);
+		n = ibv_poll_cq(h->cq, BATCH, wc);
 		if (n < 0)
 			sr_vlink_break(l, "device-failed");
 		for (i = 0; i < n; i++) {
-			what |= sr_vrx_completion(l, &wc[i]);
-			l->cq.fired |= fires(l, &wc[i]);
+			/* A request that has failed ends the receives, too: it knows why. */
+			if (wc[i].status != IBV_WC_SUCCESS && h == &l->cq.in)
+				half_take(l, &l->cq.out, what);
+			*what |= sr_vrx_completion(l, &wc[i]);
 		}
 		any |= n > 0;
 	} while (n == BATCH);
-	if (!any)
+	if (any && h->state == SR_CQ_ARMED)
+		h->state = SR_CQ_FIRED;
+	return any;
+}
+
+unsigned sr_vcq_take(struct sr_vlink *l)
+{
+	unsigned what = 0;
+	bool any;
+
+	if (!l->qp)
+		return 0;
+	any = l->tx.sq_posted != l->tx.sq_done && half_take(l, &l->cq.out, &what);
+	if (!half_take(l, &l->cq.in, &what) && !any)
 		return 0;
 	if (sr_vrx_repost(l))
 		sr_vlink_break(l, "device-failed");
@@ -108,55 +119,60 @@ static bool next_event(struct sr_vlink *l)
 	if (sr_vlib.v_get_cq_event(l->cq.chan, &cq, &arg))
 		return false;
 	sr_vlib.v_ack_cq_events(cq, 1);
+	(cq == l->cq.in.cq ? &l->cq.in : &l->cq.out)->state = SR_CQ_UNARMED;
 	return true;
 }
 
-/* One that was not there yet the last time is read, too, or they would add up. */
-static void read_event(struct sr_vlink *l)
+/* An event that was not there yet the last time is read, too, or they would add up. */
+static void read_events(struct sr_vlink *l)
 {
-	bool found = next_event(l);
+	const unsigned fired = (l->cq.in.state == SR_CQ_FIRED) + (l->cq.out.state == SR_CQ_FIRED);
+	unsigned due = fired + l->cq.late;
 
-	if (found && l->cq.late)
-		next_event(l);
-	if (found)
-		l->cq.armed = SR_CQ_UNARMED;
-	l->cq.late = !found;
-	l->cq.fired = false;
+	for (due += !due; due && next_event(l); due--)
+		;
+	l->cq.late = (unsigned)least_of(due, fired);
+	if (l->cq.in.state == SR_CQ_FIRED)
+		l->cq.in.state = SR_CQ_UNARMED;
+	if (l->cq.out.state == SR_CQ_FIRED)
+		l->cq.out.state = SR_CQ_UNARMED;
 }
 
-/* MANA cannot arm for solicited completions only (EOPNOTSUPP). */
-static void cq_request(struct sr_vlink *l)
+static void arm_half(struct sr_vlink *l, struct sr_vcq_half *h)
 {
-	if (l->cq.armed == SR_CQ_SOLICITED && ibv_req_notify_cq(l->cq.cq, true)) {
-		l->cq.arms_all = true;
-		l->cq.armed = SR_CQ_ALL;
-	}
-	if (l->cq.armed == SR_CQ_ALL && ibv_req_notify_cq(l->cq.cq, false))
+	if (h->state == SR_CQ_ARMED)
+		return;
+	h->state = SR_CQ_ARMED;
+	if (ibv_req_notify_cq(h->cq, 0))
 		sr_vlink_break(l, "device-failed");
 }
 
-/* What comes from the peer is solicited.  Completions of our own matter to the program when
- * bytes wait for them. */
-static void arm_cq(struct sr_vlink *l)
+static void arm_cqs(struct sr_vlink *l)
 {
-	bool all = l->cq.arms_all || l->cq.watched || sr_vtx_waits(l);
-	unsigned level = all ? SR_CQ_ALL : SR_CQ_SOLICITED;
-
-	if (l->cq.fired)
-		read_event(l);
-	else if (l->cq.armed >= level)
-		return;
-	l->cq.armed = level;
-	cq_request(l);
+	if (l->cq.in.state == SR_CQ_FIRED || l->cq.out.state == SR_CQ_FIRED)
+		read_events(l);
+	arm_half(l, &l->cq.in);
+	if (sr_vtx_waits(l))
+		arm_half(l, &l->cq.out);
 }
 
 static void take_event(struct sr_vlink *l)
 {
 	if (!l->qp)
 		return;
-	read_event(l);
+	read_events(l);
 	if (l->cq.watched || l->cq.sleepers || l->cq.armed_once)
-		arm_cq(l);
+		arm_cqs(l);
+}
+
+unsigned sr_vcq_await_out(struct sr_vlink *l)
+{
+	unsigned what = sr_vcq_take(l);
+
+	if (!l->qp || !l->cq.watched || !sr_vtx_waits(l))
+		return what;
+	arm_cqs(l);
+	return what | sr_vcq_take(l);
 }
 
 /* ---- program threads ---- */
@@ -170,7 +186,7 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 	sr_vlink_lock(l);
 	l->cq.sleepers++;
 	if (l->qp) {
-		arm_cq(l);
+		arm_cqs(l);
 		fd = l->cq.fd;
 	}
 	sr_vlink_unlock(l, 0);
@@ -201,10 +217,10 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 		l->cq.armed_once |= want;
 		/* Nobody else reads an event that has come late; on siw it may have
 		 * disarmed what was armed before it came. */
-		if (want && l->cq.armed && !l->cq.fired && next_event(l))
-			l->cq.armed = SR_CQ_UNARMED;
+		if (want && l->cq.in.state == SR_CQ_ARMED)
+			next_event(l);
 		if (want)
-			arm_cq(l);
+			arm_cqs(l);
 	}
 	sr_vlink_unlock(l, 0);
 	return fd;
@@ -221,7 +237,7 @@ bool sr_vcq_watch(struct sr_vlink *l, bool on)
 	sr_vlink_lock(l);
 	l->cq.watched = on;
 	if (on)
-		arm_cq(l);
+		arm_cqs(l);
 	sr_vlink_unlock(l, 0);
 	if (on)
 		sr_verbs_poll(&l->link);	/* it is armed: the last look */
@@ -417,13 +433,13 @@ void sr_vcq_init(struct sr_vlink *l)
 	l->look.timer.fn = tick;
 	l->cq.fd = -1;
 	l->cq.watch.fn = on_cq_channel;
-	l->cq.arms_all = l->iwarp;	/* siw_rqe_complete() passes no such flag on */
 }
 
 /* On failure sr_vcq_close() destroys what there is. */
 const char *sr_vcq_make(struct sr_vlink *l)
 {
 	struct ibv_context *ctx = l->dev->ctx;
+	int vector;
 
 	if (!sr_fd_room(1))
 		return "descriptors";
@@ -433,9 +449,13 @@ const char *sr_vcq_make(struct sr_vlink *l)
 	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
 	if (l->cq.fd < 0)	/* a program with very many: none is free where ours are */
 		return "descriptors";
-	l->cq.cq = sr_vlib.v_create_cq(ctx, l->iwarp ? SR_V_IWARP_PLACES : SR_V_RQ + SR_V_SQ, l,
-					l->cq.chan, next_vector(l->dev));
-	if (!l->cq.cq)
+	vector = next_vector(l->dev);
+	l->cq.in.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ, l, l->cq.chan, vector);
+	if (!l->cq.in.cq)
+		return sr_vmem_refusal(errno);
+	sr_work_pause();
+	l->cq.out.cq = sr_vlib.v_create_cq(ctx, SR_V_SQ, l, l->cq.chan, vector);
+	if (!l->cq.out.cq)
 		return sr_vmem_refusal(errno);
 	sr_vdev_nonblock(l->cq.fd);
 	l->cq.watch.fd = l->cq.fd;
@@ -449,9 +469,11 @@ const char *sr_vcq_make(struct sr_vlink *l)
  */
 void sr_vcq_close(struct sr_vlink *l)
 {
-	if (l->cq.cq)
-		sr_vlib.v_destroy_cq(l->cq.cq);
-	l->cq.cq = NULL;
+	if (l->cq.in.cq)
+		sr_vlib.v_destroy_cq(l->cq.in.cq);
+	if (l->cq.out.cq)
+		sr_vlib.v_destroy_cq(l->cq.out.cq);
+	l->cq.in.cq = l->cq.out.cq = NULL;
 	if (!l->cq.chan)
 		return;
 	if (l->cq.fd >= 0)

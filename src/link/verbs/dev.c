@@ -35,7 +35,7 @@ static bool is_about(const struct ibv_async_event *e, const struct sr_vlink *l)
 	case IBV_EVENT_PORT_ERR:
 		return l->id->port_num == e->element.port_num;
 	case IBV_EVENT_CQ_ERR:
-		return l->qp && l->cq.cq == e->element.cq;
+		return l->qp && (l->cq.in.cq == e->element.cq || l->cq.out.cq == e->element.cq);
 	case IBV_EVENT_DEVICE_FATAL:
 		return true;
 	default:	/* a QP that fails flushes its queues, which its link sees */

@@ -81,12 +81,12 @@ static const char *make_memory(struct sr_vlink *l)
 
 static const char *make_qp(struct sr_vlink *l)
 {
-	const unsigned sends = l->iwarp ? SR_V_IWARP_PLACES : SR_V_SQ;
-	const unsigned receives = l->iwarp ? SR_V_IWARP_PLACES : SR_V_RQ;
+	const unsigned sends = l->iwarp ? SR_V_IWARP_SQ : SR_V_SQ;
+	const unsigned receives = l->iwarp ? SR_V_IWARP_RQ : SR_V_RQ;
 	unsigned asked = INLINE_MOST;
 	struct ibv_qp_init_attr attr = {
-		.send_cq = l->cq.cq,
-		.recv_cq = l->cq.cq,
+		.send_cq = l->cq.out.cq,
+		.recv_cq = l->cq.in.cq,
 		.cap = {
 			.max_send_wr = sends,
 			.max_recv_wr = receives,

@@ -167,7 +167,7 @@ static int packet_came(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *wh
 		if (err)
 			return err;
 	}
-	return more;
+	return more < 0 ? more : 0;	/* it may be over before the last record */
 }
 
 /* The reason of a failed completion.  A process that ends takes its memory with it, perhaps

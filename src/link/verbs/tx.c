@@ -118,7 +118,7 @@ static void packet_end(struct sr_vlink *l, struct batch *b)
 	sr_packets_spend(&l->tx.credit);
 	sr_packet_posted(p, l->tx.credit.posted);
 	wr = vtx_add(l, b, IBV_WR_SEND, p->buf, p->len, l->ctl.mr->lkey);
-	wr->send_flags |= IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+	wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
 /* A record says that our program has taken so many bytes. */
@@ -368,7 +368,7 @@ void sr_vtx_kick(struct sr_vlink *l)
 	sr_vlink_lock(l);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l))
-		what = sr_vcq_take(l);
+		what = sr_vcq_await_out(l);
 	sr_vlink_unlock(l, what);
 }
 
@@ -486,7 +486,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {
-		what = sr_vcq_take(l);
+		what = sr_vcq_await_out(l);
 		waits = !l->cq.watched && sr_vtx_waits(l);
 	}
 	sr_vlink_unlock(l, what);

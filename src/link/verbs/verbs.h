@@ -39,13 +39,15 @@ enum {
 	SR_V_SENDS = 4,		/* buffers for packets that are not complete */
 	SR_V_SQ = 16,		/* send queue: each packet has a write at most in front of it */
 	/*
-	 * Places of each queue on iWARP, more than are used: siw completes a request before its
+	 * Places of the queues on iWARP, more than are used: siw completes a request before its
 	 * place is free again.  And libsiw takes the offset 0x90000, by which the kernel
 	 * lets it map a queue, for a failure (SIW_INVAL_UOBJ_KEY); the next queue gets the same
-	 * one.  Queues of a page or two would all come by it; of this size none begins there
-	 * in a process that has no other ones.
+	 * one, as the kernel gives out the first that is free.  A link's two CQs, its send queue
+	 * and its receive queue are made in this order, and take 1, 1, 1 and 2 pages of 4 kB:
+	 * the offset, page 144, is never the first of one (in a process that has no others).
 	 */
-	SR_V_IWARP_PLACES = 128,
+	SR_V_IWARP_SQ = 32,	/* of 120 bytes */
+	SR_V_IWARP_RQ = 64,	/* of 112 bytes */
 	SR_V_PEND = 16,		/* messages waiting for their turn */
 	SR_V_NUMBER = 1,	/* of the only link of a queue pair, in records */
 	SR_V_REGIONS = 5,	/* most of a link */
@@ -89,13 +91,14 @@ struct sr_vcm {
 
 /* Completions, cq.c.  locked */
 struct sr_vcq {
-	struct ibv_cq *cq;
-	struct ibv_comp_channel *chan;
+	struct sr_vcq_half {
+		struct ibv_cq *cq;
+		/* Fired: it was armed, and its event may be in the channel. */
+		enum { SR_CQ_UNARMED, SR_CQ_ARMED, SR_CQ_FIRED } state;
+	} in, out;		/* of receives; of our own requests */
+	struct ibv_comp_channel *chan; /* of both */
 	int fd;			/* the channel's; ours until the link is freed */
-	enum { SR_CQ_UNARMED, SR_CQ_SOLICITED, SR_CQ_ALL } armed;
-	bool arms_all;		/* the device knows nothing of solicited completions */
-	bool fired;		/* its event may be in the channel, */
-	bool late;		/* and was not when it was looked for */
+	unsigned late;		/* events that were not there when they were looked for */
 	unsigned sleepers;	/* threads between arm() and awake() */
 	unsigned armed_once;	/* SR_NOTIFY_ bits that an epoll set waits for */
 	bool watched;		/* the service thread does */
