@@ -200,6 +200,23 @@ static bool may_have_link(struct sr_stream *st)
 	       (sr_ask_has_begun(st) || st->up.att);
 }
 
+/* A server that forks for each stream leaves the stream to its child, and moves no bytes itself.
+ * If this process did not call listen(2), but a parent of it did that has gone into the
+ * background and ended, it has no rendezvous yet.  It opens one now, for all its children:
+ * a child that has become another user is believed by nobody but the process that was told
+ * of it before (upgrade/claim.c). */
+static void note_left(struct sr_stream *st)
+{
+	const unsigned never = SR_ST_HEIR | SR_ST_BARRED | SR_ST_ANSWERED;
+
+	if ((sr_st_flags(st) & (SR_ST_ACCEPT | never)) != SR_ST_ACCEPT ||
+	    !sr_is_shared(st) || st->policy->upgrade == SR_NEVER)
+		return;
+	sr_hold();
+	sr_listener_worth(st);
+	sr_release();
+}
+
 /*
  * Closes the stream's last descriptor.  Whether the stream may have a link is looked at
  * without a lock first, because most streams never ask for one, and their close makes no
@@ -212,6 +229,7 @@ static void close_last(struct sr_stream *st, int fd)
 {
 	bool asked = may_have_link(st);
 
+	note_left(st);
 	/* The report needs the name, and the descriptor still has it. */
 	if (asked || sr_conf.report[0])
 		sr_stream_name(st);

@@ -216,6 +216,19 @@ heir() {
 	heir heir-setuid
 }
 
+@test "a daemon's child that becomes another user: its link" {
+	users
+	policy=lazy by=some case_steps=('go log link shm up')
+	dir=$BATS_TEST_TMPDIR/background
+	mkdir "$dir"
+	touch "$dir/server.log" "$dir/server.report" # for both users
+	beside held "$dir.tcp" none none reason background
+	beside held "$dir" lazy lazy reason background
+	joined
+	same "$dir" "$dir.tcp"
+	by_link
+}
+
 @test "user: a server's child becomes another user around the C library" {
 	users
 	dir=$BATS_TEST_TMPDIR/raw

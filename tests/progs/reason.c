@@ -371,6 +371,38 @@ static int by_setuid(void)
 	return setgid(65533) || setuid(65533);
 }
 
+/* As above, in the background: the process that called listen(2) no longer has the socket, and
+ * the one that accepts moves no bytes itself.  The first streams give its thread time. */
+#define FIRST_STREAMS 10
+
+static void background_server(int lfd)
+{
+	pid_t pid = fork();
+
+	if (pid) {
+		close(lfd);
+		say("%d", waitpid(pid, NULL, 0) == pid);
+		return;
+	}
+	for (int i = 0; i <= FIRST_STREAMS; i++)
+		heir(lfd, by_setuid);
+	exit(0);
+}
+
+static void background_client(void)
+{
+	for (int i = 0; i < FIRST_STREAMS; i++) {
+		int fd = dial();
+
+		put(fd, buf, 1);
+		take_whole(fd, 1);
+		nap(5);
+		end(fd);
+		close(fd);
+	}
+	heir_client();
+}
+
 static int by_seteuid(void)
 {
 	return seteuid(65533);
@@ -708,6 +740,7 @@ const struct tcp_case cases[] = {
 	{"heir-setreuid", heir_setreuid_server, heir_client},
 	{"heir-setresuid", heir_setresuid_server, heir_client},
 	{"heir-syscall", heir_syscall_server, heir_client},
+	{"background", background_server, background_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
