@@ -21,18 +21,20 @@
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
 
-/* The pause before a stream asks again if its peer had no listener (yet). */
-#define AGAIN_NS 1000000000ull
-/* The same in policy lazy: by then a peer has hardly just begun to listen, and a stream
- * that waits to ask costs more than a retired one.  In all policies it is
- * the first pause after "no-match", when no process of the peer had the stream yet. */
-#define AGAIN_LAZY_NS 50000000ull
+/* The pause before a stream asks again if its peer had no listener, or no process of the peer
+ * had the stream yet: a process that accepts opens its rendezvous with its first stream. */
+#define AGAIN_SOON_NS 50000000ull
+/* Without a listener the second pause, of which the third one is twice as long: a peer may just
+ * have begun to listen.  Not in policy lazy, where a peer has hardly just begun, and a stream
+ * that waits to ask costs more than a retired one. */
+#define AGAIN_LATE_NS 1000000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
-#define SOON_MAX 4		/* pauses of AGAIN_LAZY_NS, doubled, after links never used */
-#define LISTENER_ASKS 2		/* times to ask again if nobody listened */
+#define SOON_MAX 4		/* pauses of AGAIN_SOON_NS, doubled, after links never used */
+#define LISTENER_ASKS 3		/* times to ask again if nobody listened */
+#define LISTENER_ASKS_LAZY 2	/* in policy lazy */
 /* A child's stream may be over behind so many calls, and an answer of so many bytes (a second
- * request shows that it is not; an asker asks again in AGAIN_LAZY_NS). */
+ * request shows that it is not; an asker asks again in AGAIN_SOON_NS). */
 #define BRIEF_CALLS 2
 #define BRIEF_BYTES 16384
 
@@ -222,11 +224,6 @@ static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 	return NULL;
 }
 
-static uint64_t again_ns(struct sr_stream *st)
-{
-	return st->policy->upgrade == SR_LAZY ? AGAIN_LAZY_NS : AGAIN_NS;
-}
-
 /* Why this kind will not do; NONE: it may. */
 static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *peer)
@@ -241,7 +238,7 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 		return SR_REASON_PATH;
 	if (!why)
 		return sr_peer_refuses(ops, peer);
-	sr_peer_refused(peer, ops, sr_reason_find(why), again_ns(st));
+	sr_peer_refused(peer, ops, sr_reason_find(why), AGAIN_SOON_NS);
 	return sr_reason_find(why);
 }
 
@@ -379,7 +376,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			       (!strcmp(reason, "timeout") && !ask->heard) ||
 			       !strcmp(reason, "no-device")))
 			sr_peer_refused(&st->rare->peer, ask->ops, sr_reason_find(reason),
-					again_ns(st));
+					AGAIN_SOON_NS);
 		if (sr_st_flags(st) & SR_ST_CLOSING)
 			sr_ask_move(st, SR_ASK_OVER);
 		else if (!ask_next(st))
@@ -416,7 +413,18 @@ static uint64_t break_ns(struct sr_stream *st)
 	bool soon = (why == SR_REASON_PEER_DROPPED || why == SR_REASON_TIMEOUT) &&
 		    !st->out.had[0] && !st->in.had[0] && st->up.breaks < SOON_MAX;
 
-	return soon ? AGAIN_LAZY_NS : sr_conf.again_ms * UINT64_C(1000000);
+	return soon ? AGAIN_SOON_NS : sr_conf.again_ms * UINT64_C(1000000);
+}
+
+/* The pause after an answer that there is no listener, or after none.  0: that was the last time.
+ * (pause_asks() doubles it each time.) */
+static uint64_t silent_ns(struct sr_stream *st)
+{
+	bool lazy = st->policy->upgrade == SR_LAZY;
+
+	if (st->up.asks >= (lazy ? LISTENER_ASKS_LAZY : LISTENER_ASKS))
+		return 0;
+	return lazy || !st->up.asks ? AGAIN_SOON_NS : AGAIN_LATE_NS / 2;
 }
 
 /* RDMA's questions and answers may be lost. */
@@ -434,18 +442,16 @@ static bool was_by_datagrams(struct sr_stream *st)
  * may have its program in another mood a moment later. */
 static uint64_t pause_after(struct sr_stream *st)
 {
-	uint64_t silent_ns = st->up.asks < LISTENER_ASKS ? again_ns(st) : 0;
-
 	switch (atomic_load_explicit(&st->up.outcome, memory_order_relaxed)) {
 	case SR_REASON_USER:
 	case SR_REASON_TIMEOUT:
-		return st->up.heard ? AGAIN_LAZY_NS : was_by_datagrams(st) ? silent_ns : 0;
+		return st->up.heard ? AGAIN_SOON_NS : was_by_datagrams(st) ? silent_ns(st) : 0;
 	case SR_REASON_NO_MATCH:
 	case SR_REASON_DEFERRED:
 	case SR_REASON_FORK:
-		return AGAIN_LAZY_NS;
+		return AGAIN_SOON_NS;
 	case SR_REASON_NO_LISTENER:
-		return silent_ns;
+		return silent_ns(st);
 	case SR_REASON_PATH:
 		return SR_PATH_REST_NS;
 	}
@@ -459,6 +465,8 @@ static bool pause_if_worth(struct sr_stream *st, enum sr_ask_state until_due)
 
 	if (!ns)
 		return false;
+	sr_debug("%s: asks again in %llu ms", sr_stream_label(st, (char[128]){ 0 }),
+		 (unsigned long long)((ns << st->up.asks) / 1000000));
 	pause_asks(st, ns, &st->up.asks, ASKS_MAX);
 	sr_ask_move(st, until_due);
 	return true;

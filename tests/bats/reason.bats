@@ -169,6 +169,16 @@ either() {
 	reason_is "$dir" connect no-listener
 }
 
+# A process that did not call listen(2) itself, as its parent did, opens its rendezvous with its
+# first stream.
+@test "no-listener: the client asks again soon in policy eager, too" {
+	case_steps=('go log asks again in 50 ms')
+	dir=$BATS_TEST_TMPDIR/alone
+	held "$dir" none eager reason late-use
+	reason_is "$dir" connect no-listener
+	grep 'asks again in 50 ms' "$dir/client.log"
+}
+
 @test "memory: at the client, and at the server" {
 	ends not-asked memory any client:SOCKRAIL_MEMORY=4k
 	ends memory memory any server:SOCKRAIL_MEMORY=4k
