@@ -296,7 +296,7 @@ static bool is_quiet(struct end *e)
 	bool is;
 
 	sr_lock(&l->lock);
-	is = l->tx.sq_posted == l->tx.sq_done &&
+	is = !sr_vtx_completes(l) && l->tx.sent == atomic_load(&e->link->tx_acked) &&
 	     l->tx.ack_said == atomic_load(&e->link->rx_taken);
 	sr_unlock(&l->lock);
 	return is;

@@ -61,14 +61,14 @@ static void dump(struct end *e, unsigned want)
 	fprintf(stderr,
 		"link %x role %d waits for %u: w %llu sent %llu done %llu "
 		"acked %llu; h %llu taken %llu said %llu; sq %u/%u; "
-		"packets %u of %u, done %u, received %u; probe %d ack %d; "
+		"packets %u of %u, buffers %u/%u, received %u; probe %d ack %d; "
 		"CQs %d %d sleepers %u watched %d\n",
 		e->no, e->link->role, want, (long long)e->link->tx_w,
 		(long long)l->tx.sent, (long long)l->tx.done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
 		(long long)e->link->rx_taken, (long long)l->tx.ack_said,
 		l->tx.sq_posted, l->tx.sq_done, l->tx.credit.sent,
-		l->tx.credit.peer_posted, l->tx.packets_done,
+		l->tx.credit.peer_posted, l->tx.buffers, l->tx.buffers_done,
 		sr_packets_taken(&l->tx.credit), l->tx.probe_out,
 		l->tx.ack_due, l->cq.in.state, l->cq.out.state,
 		l->cq.sleepers, l->cq.watched);

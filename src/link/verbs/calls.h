@@ -117,6 +117,9 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what);
  * else the caller's.  status: of the completion that ended it, or a success.  locked */
 const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason);
 bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
+bool sr_vtx_completes(const struct sr_vlink *l); /* a request is yet to; locked */
+/* All is posted, and no request that is not complete reads the send ring; locked */
+bool sr_vtx_may_swap(const struct sr_vlink *l);
 /* Something is to be sent, and the peer has told of no buffer for it.  locked */
 bool sr_vtx_lacks_credit(struct sr_vlink *l);
 size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);

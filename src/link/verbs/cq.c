@@ -59,39 +59,54 @@ enum {
 
 /* ---- taking completions ---- */
 
-/* Takes all that have come: none is posted meanwhile. */
-static bool half_take(struct sr_vlink *l, struct sr_vcq_half *h, unsigned *what)
+static int half_poll(struct sr_vlink *l, struct sr_vcq_half *h, struct ibv_wc wc[BATCH])
+{
+	int n = ibv_poll_cq(h->cq, BATCH, wc);
+
+	if (n < 0)
+		sr_vlink_break(l, "device-failed");
+	if (n > 0 && h->state == SR_CQ_ARMED)
+		h->state = SR_CQ_FIRED;
+	return n;
+}
+
+__attribute__((noinline)) /* or the caller has two arrays */
+static bool take_out(struct sr_vlink *l, unsigned *what)
 {
 	struct ibv_wc wc[BATCH];
 	bool any = false;
 	int i, n;
 
 	do {
-		n = ibv_poll_cq(h->cq, BATCH, wc);
-		if (n < 0)
-			sr_vlink_break(l, "device-failed");
-		for (i = 0; i < n; i++) {
-			/* A request that has failed ends the receives, too: it knows why. */
-			if (wc[i].status != IBV_WC_SUCCESS && h == &l->cq.in)
-				half_take(l, &l->cq.out, what);
+		n = half_poll(l, &l->cq.out, wc);
+		for (i = 0; i < n; i++)
 			*what |= sr_vrx_completion(l, &wc[i]);
-		}
 		any |= n > 0;
 	} while (n == BATCH);
-	if (any && h->state == SR_CQ_ARMED)
-		h->state = SR_CQ_FIRED;
 	return any;
 }
 
+/* All that have come: none is posted meanwhile. */
 unsigned sr_vcq_take(struct sr_vlink *l)
 {
+	struct ibv_wc wc[BATCH];
 	unsigned what = 0;
 	bool any;
+	int i, n;
 
 	if (!l->qp)
 		return 0;
-	any = l->tx.sq_posted != l->tx.sq_done && half_take(l, &l->cq.out, &what);
-	if (!half_take(l, &l->cq.in, &what) && !any)
+	any = sr_vtx_completes(l) && take_out(l, &what);
+	do {
+		n = half_poll(l, &l->cq.in, wc);
+		/* A request that has failed ends the receives, too; it knows why. */
+		if (n > 0 && wc[n - 1].status != IBV_WC_SUCCESS)
+			take_out(l, &what);
+		for (i = 0; i < n; i++)
+			what |= sr_vrx_completion(l, &wc[i]);
+		any |= n > 0;
+	} while (n == BATCH);
+	if (!any)
 		return 0;
 	if (sr_vrx_repost(l))
 		sr_vlink_break(l, "device-failed");

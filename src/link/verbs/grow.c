@@ -199,7 +199,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	size_t size = l->tx.spare.buf ? l->tx.spare.size : l->tx.ring.size;
 	struct sr_vring old = l->tx.ring;
 
-	if (l->tx.done != w || (sr_link_events(&l->link) & SR_LINK_DEAD) ||
+	if (!sr_vtx_may_swap(l) || (sr_link_events(&l->link) & SR_LINK_DEAD) ||
 	    sr_link_said(&l->link, SR_MSG_END))
 		return false;
 	/* To shrink, nothing may have to be retained. */

@@ -30,7 +30,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 	if (l->id->context != &l->cm)
 		return false;
 	sr_lock(&l->lock);
-	busy = (l->tx.sq_posted != l->tx.sq_done || l->tx.last == SR_V_DROP_DUE) && !l->broken &&
+	busy = (sr_vtx_completes(l) || l->tx.last == SR_V_DROP_DUE) && !l->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
 	sr_unlock(&l->lock);
 	if (busy)

@@ -208,7 +208,7 @@ unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
 		sr_vlink_break(l, "protocol");
 	}
 	/* On InfiniBand the first message may overtake the CM's last. */
-	if (sr_link_raise(&l->link, SR_LINK_UP))
+	if (!(sr_link_events(&l->link) & SR_LINK_UP) && sr_link_raise(&l->link, SR_LINK_UP))
 		what |= SR_NOTIFY_CTL;
 	return what;
 }

@@ -10,9 +10,13 @@
  * an RDMA WRITE that is posted before the packet whose DATA record announces it.
  *
  * What is written while a small write is in flight is held back, and goes out in
- * one packet when all has completed; each packet is signalled, so
- * that a completion does come.  A burst may begin with BURST writes at
+ * one packet when all has completed.  A burst may begin with BURST writes at
  * once: many programs write a header and a body.
+ *
+ * A packet is signalled if something may wait for its completion: a place in the send queue
+ * (once every SIGNAL requests), its buffer, a ring that a WRITE in front of it reads, or bytes
+ * that are held back behind it.  So a short packet that is sent inline, as an answer that nothing
+ * else follows, costs no completion.
  *
  * A packet needs one of the receive buffers that the peer has posted, because "receiver not
  * ready" costs 655 ms, and iWARP does not even have it: pure/credit.h.  It also needs a send
@@ -30,6 +34,7 @@ enum {
 	WR_BYTES = 128 << 10,	/* a write's length: pipelined, not one lump */
 	HOLD_BYTES = 8 << 10,	/* as much is not held back */
 	BURST = 2,		/* small writes that are not held back */
+	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
 	BYTES_MOST = 1024,	/* in a record; a write of more costs less than two copies (a guess) */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
@@ -40,15 +45,25 @@ struct batch {
 	struct ibv_send_wr wr[WR_BATCH];
 	struct ibv_sge sge[WR_BATCH];
 	struct sr_packet_out packet;	/* that is being built */
+	bool quiet;		/* and nobody need know that it has completed */
+	unsigned copied;	/* the last so many packets are sent inline */
 };
+
+_Static_assert(2 * SR_V_SENDS <= WR_BATCH, "each packet has a write at most in front of it");
 
 static unsigned sq_used(const struct sr_vlink *l)
 {
 	return l->tx.sq_posted - l->tx.sq_done;
 }
 
+bool sr_vtx_completes(const struct sr_vlink *l)
+{
+	return (int32_t)(l->tx.sq_signalled - l->tx.sq_done) > 0;
+}
+
 /* ---- posting ---- */
 
+/* What is sent inline is copied by the device's library: its buffer is free then. */
 static void flush(struct sr_vlink *l, struct batch *b)
 {
 	struct ibv_send_wr *bad;
@@ -60,6 +75,8 @@ static void flush(struct sr_vlink *l, struct batch *b)
 		b->wr[i].next = &b->wr[i + 1];
 	b->wr[i].next = NULL;
 	b->n = 0;
+	l->tx.buffers -= b->copied;
+	b->copied = 0;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
 	if (!l->broken && ibv_post_send(l->qp, b->wr, &bad))
 		sr_vlink_break(l, "device-failed");
@@ -73,8 +90,6 @@ static struct ibv_send_wr *vtx_add(struct sr_vlink *l, struct batch *b,
 	struct ibv_send_wr *wr;
 	struct ibv_sge *sge;
 
-	if (b->n == WR_BATCH)
-		flush(l, b);
 	wr = &b->wr[b->n];
 	sge = &b->sge[b->n++];
 	*sge = (struct ibv_sge){ (uintptr_t)from, len, lkey };
@@ -86,25 +101,28 @@ static struct ibv_send_wr *vtx_add(struct sr_vlink *l, struct batch *b,
 	if (len <= l->max_inline)
 		wr->send_flags = IBV_SEND_INLINE;
 	l->tx.after[l->tx.sq_posted % SR_V_SQ].sent = l->tx.sent;
-	l->tx.after[l->tx.sq_posted++ % SR_V_SQ].packets = l->tx.credit.sent;
+	l->tx.after[l->tx.sq_posted++ % SR_V_SQ].buffers = l->tx.buffers - b->copied;
 	return wr;
 }
 
 /* ---- packets ---- */
 
 /* May a packet be sent: with records, or a count with ACKs? */
-static bool packet_may_go(const struct sr_vlink *l, bool records)
+static bool packet_may_go(struct sr_vlink *l, struct batch *b, bool records)
 {
+	if (b->n && l->tx.buffers - l->tx.buffers_done == SR_V_SENDS)
+		flush(l, b);
 	return sr_packets_may_send(&l->tx.credit, records) && sq_used(l) + 2 <= SR_V_SQ &&
-	       l->tx.credit.sent - l->tx.packets_done < SR_V_SENDS;
+	       l->tx.buffers - l->tx.buffers_done < SR_V_SENDS;
 }
 
 /* (Of the process nobody need know anything as long as a queue pair has one link.) */
 static void packet_begin(struct sr_vlink *l, struct batch *b)
 {
 	static const struct sr_process process = { .version = SR_WIRE_VERSION, .links = 1 };
-	size_t i = SR_V_RQ + l->tx.credit.sent % SR_V_SENDS;
+	size_t i = SR_V_RQ + l->tx.buffers % SR_V_SENDS;
 
+	b->quiet = true;
 	sr_packet_begin(&b->packet, l->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
 	if (!l->tx.credit.sent)
 		sr_packet_put_process(&b->packet, &process);
@@ -113,12 +131,18 @@ static void packet_begin(struct sr_vlink *l, struct batch *b)
 static void packet_end(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_packet_out *p = &b->packet;
+	bool copied = p->len <= l->max_inline;
 	struct ibv_send_wr *wr;
 
 	sr_packets_spend(&l->tx.credit);
 	sr_packet_posted(p, l->tx.credit.posted);
+	l->tx.buffers++;
+	b->copied = copied ? b->copied + 1 : 0;
 	wr = vtx_add(l, b, IBV_WR_SEND, p->buf, p->len, l->ctl.mr->lkey);
+	if (copied && b->quiet && !l->tx.swap && l->tx.sq_posted - l->tx.sq_signalled < SIGNAL)
+		return;
 	wr->send_flags |= IBV_SEND_SIGNALED;
+	l->tx.sq_signalled = l->tx.sq_posted;
 }
 
 /* A record says that our program has taken so many bytes. */
@@ -176,6 +200,8 @@ static size_t add_write(struct sr_vlink *l, struct batch *b, size_t n)
 	wr = vtx_add(l, b, IBV_WR_RDMA_WRITE, l->tx.ring.buf + at, n, l->tx.ring.mr->lkey);
 	wr->wr.rdma.remote_addr = l->tx.peer.addr + to;
 	wr->wr.rdma.rkey = l->tx.peer.rkey;
+	l->tx.written = l->tx.sent + n;
+	b->quiet = false;
 	return n;
 }
 
@@ -208,13 +234,16 @@ static bool ack_wanted(struct sr_vlink *l)
 	       sr_packets_owes(&l->tx.credit);
 }
 
+/* Are there bytes or messages that are not posted? */
+static bool queue_waits(const struct sr_vlink *l)
+{
+	return l->tx.sent != atomic_load(&l->link.tx_w) || l->tx.pend_head != l->tx.pend_tail;
+}
+
 bool sr_vtx_waits(struct sr_vlink *l)
 {
 	/* An ACK waits for a send buffer, or for credit: a sender may wait for it. */
-	if (may_post(l) && ack_wanted(l))
-		return true;
-	return l->tx.sent != atomic_load(&l->link.tx_w) ||
-	       l->tx.pend_head != l->tx.pend_tail || l->tx.swap;
+	return queue_waits(l) || l->tx.swap || (ack_wanted(l) && may_post(l));
 }
 
 bool sr_vtx_lacks_credit(struct sr_vlink *l)
@@ -237,6 +266,7 @@ static void add_pad(struct sr_vlink *l, struct batch *b)
 	size_t n = sr_packet_room(&b->packet);
 
 	l->tx.pad_due = false;
+	b->quiet = false;
 	if (n)
 		sr_packet_put_raw(&b->packet, 0, SR_RECORD_PAD, 0, n);
 	l->tx.path_seq = l->tx.sq_posted;
@@ -264,6 +294,7 @@ static bool pump_message(struct sr_vlink *l, struct batch *b)
 		return false;
 	l->tx.pad_due |= p->msg.type == SR_MSG_HELLO && !l->iwarp;
 	l->tx.pend_head++;
+	b->quiet = false;
 	return true;
 }
 
@@ -277,6 +308,7 @@ static bool pump_data(struct sr_vlink *l, struct batch *b, size_t n)
 	l->tx.sent += n;
 	if (n)
 		l->tx.burst += is_small(l, n);
+	b->quiet &= l->tx.burst < BURST;
 	return n && !writes;
 }
 
@@ -305,7 +337,7 @@ static void pump_queue(struct sr_vlink *l, struct batch *b)
 {
 	size_t empty;
 
-	while (packet_may_go(l, true)) {
+	while (queue_waits(l) && packet_may_go(l, b, true)) {
 		packet_begin(l, b);
 		empty = b->packet.len;
 		packet_fill(l, b);
@@ -321,9 +353,10 @@ static void pump_drop(struct sr_vlink *l, struct batch *b)
 {
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 
-	if (!packet_may_go(l, true))
+	if (!packet_may_go(l, b, true))
 		return;
 	packet_begin(l, b);
+	b->quiet = false;
 	sr_packet_put_raw(&b->packet, SR_V_NUMBER, SR_RECORD_DROP, taken, 0);
 	packet_end(l, b);
 	l->tx.last = SR_V_DROPPED;
@@ -341,24 +374,37 @@ void sr_vtx_drop(struct sr_vlink *l)
 	sr_vtx_pump(l);
 }
 
-void sr_vtx_pump(struct sr_vlink *l)
+static void pump_ack(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_msg ack = { .type = SR_MSG_ACK };
+
+	if (!packet_may_go(l, b, !sr_packets_owes(&l->tx.credit)))
+		return;
+	packet_begin(l, b);
+	b->quiet = l->tx.done == l->tx.sent;
+	add_msg(l, b, &ack);
+	packet_end(l, b);
+}
+
+static void pump_all(struct sr_vlink *l)
+{
 	struct batch b;
 
-	if (!may_post(l))
-		return;
-	b.n = 0;
+	b.n = b.copied = 0;
 	if (l->tx.last == SR_V_OPEN)
 		pump_queue(l, &b);
 	if (l->tx.last == SR_V_DROP_DUE)
 		pump_drop(l, &b);
-	else if (ack_wanted(l) && packet_may_go(l, !sr_packets_owes(&l->tx.credit))) {
-		packet_begin(l, &b);
-		add_msg(l, &b, &ack);
-		packet_end(l, &b);
-	}
+	else if (ack_wanted(l))
+		pump_ack(l, &b);
 	flush(l, &b);
+}
+
+/* Most calls find nothing to post. */
+void sr_vtx_pump(struct sr_vlink *l)
+{
+	if ((queue_waits(l) || ack_wanted(l) || l->tx.last == SR_V_DROP_DUE) && may_post(l))
+		pump_all(l);
 }
 
 void sr_vtx_kick(struct sr_vlink *l)
@@ -386,11 +432,15 @@ unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed)
 	if (flushed)
 		return 0;
 	l->tx.done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].sent;
-	l->tx.packets_done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].packets;
-	if (l->tx.done != atomic_load(&l->link.tx_w))
-		return 0;
-	l->tx.burst = 0;
-	return l->tx.swap ? SR_NOTIFY_WORK : 0;
+	l->tx.buffers_done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].buffers;
+	if (l->tx.done == atomic_load(&l->link.tx_w))
+		l->tx.burst = 0;
+	return l->tx.swap && sr_vtx_may_swap(l) ? SR_NOTIFY_WORK : 0;
+}
+
+bool sr_vtx_may_swap(const struct sr_vlink *l)
+{
+	return l->tx.sent == atomic_load(&l->link.tx_w) && l->tx.done >= l->tx.written;
 }
 
 /* The peer says: its program has taken ack bytes.  0 or -EPROTO. */
@@ -404,6 +454,8 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what)
 	news = sr_credit_said(acked, atomic_load(&l->link.tx_w), ack);
 	if (news <= 0)
 		return news;
+	if (ack == atomic_load(&l->link.tx_w))
+		l->tx.burst = 0;
 	sr_publish(&l->link.tx_acked, ack);
 	*what |= SR_NOTIFY_TX;
 	return 0;
@@ -510,14 +562,19 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
  * A request completes when the responder has acknowledged it, and then that has the
  * bytes (InfiniBand Architecture 1, 9.7, reliable service).  On iWARP it may complete
  * when its buffer is free (RFC 5040, 3.2): only the program's word counts there.
+ * If no completion is to come for the last bytes, an ACK behind them has one.
  */
 uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t done, acked = atomic_load(&link->tx_acked);
 
-	sr_lock(&l->lock);
+	sr_vlink_lock(l);
 	done = l->iwarp ? acked : l->tx.done;
-	sr_unlock(&l->lock);
+	if (done < l->tx.sent && acked < l->tx.sent && !l->iwarp && !sr_vtx_completes(l)) {
+		l->tx.ack_due = true;
+		sr_vtx_pump(l);
+	}
+	sr_vlink_unlock(l, 0);
 	return done > acked ? done : acked;
 }

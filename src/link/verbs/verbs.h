@@ -114,13 +114,15 @@ struct sr_vtx {
 	struct sr_ring_ref peer, peer_next;
 	uint64_t window;	/* most bytes un-acked */
 	uint64_t sent, done;	/* posted; completed */
+	uint64_t written;	/* `sent` behind the last RDMA WRITE */
 	struct {
 		uint64_t sent;
-		uint32_t packets;
-	} after[SR_V_SQ];	/* each request, by its number: `sent` and credit.sent */
+		uint32_t buffers;
+	} after[SR_V_SQ];	/* each request, by its number: `sent` and `buffers` */
 	uint32_t sq_posted, sq_done;
-	uint32_t packets_done;	/* of credit.sent, complete */
-	unsigned burst;		/* small writes since all was sent */
+	uint32_t sq_signalled;	/* sq_posted behind the last that is: no completion comes later */
+	uint32_t buffers, buffers_done;	/* send buffers used; of these, free again */
+	unsigned burst;		/* small writes since all had arrived */
 	bool more;		/* the caller said more follows */
 	struct sr_packets credit;
 	unsigned pend_head, pend_tail;
