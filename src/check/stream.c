@@ -135,6 +135,18 @@ static double connect_ms(const struct checked *c)
 	return err ? -1 : ms;
 }
 
+/* What else a link shows.  Over RDMA an end uses it only once a packet of the device's full
+ * length has come behind its peer's HELLO.  (On iWARP TCP finds the MTU of the path.) */
+static const char *shown_by(const char *link)
+{
+	char type[8];
+
+	if (strncmp(link, "verbs:", 6) != 0 ||
+	    *first_line(type, sizeof(type), "/sys/class/infiniband/%s/node_type", link + 6) == '4')
+		return "";
+	return "; packets of full length pass both ways";
+}
+
 static void say_link(const char *what, const char *link, const char *reason)
 {
 	if (!strcmp(link, "plain") && !strcmp(reason, "short")) {
@@ -144,7 +156,8 @@ static void say_link(const char *what, const char *link, const char *reason)
 		if (strcmp(reason, "-") != 0)
 			remedy(reason, "%s", advice(reason));
 	} else {
-		say(OK, what, "its Sockrail answers; the stream has a link by %s", link);
+		say(OK, what, "its Sockrail answers; the stream has a link by %s%s", link,
+		    shown_by(link));
 	}
 }
 

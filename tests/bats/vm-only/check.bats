@@ -33,6 +33,7 @@ told() {
 	listening "$port"
 	SOCKRAIL_LINKS=verbs run -0 "$SOCKRAIL" check "$RDMA_ADDR:$port"
 	told "has a link by verbs:$RDMA_DEV" "measured: TCP" "by verbs:$RDMA_DEV"
+	[[ $RDMA_DEV = siw* ]] || told "packets of full length pass both ways"
 	# Another host's address, and a device that is none of this host's
 	SOCKRAIL_DEVICE=nosuch run "$SOCKRAIL" check -n "${RDMA_ADDR%.*}.77:$port"
 	[ "$status" = 1 ]

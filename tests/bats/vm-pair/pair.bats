@@ -113,13 +113,18 @@ iperf3_bidir() {
 	[ "$(by_link)" = 0 ]
 }
 
-# The network's MTU is less than the devices' (4,096) at some place, and nobody says so.
-@test "long packets of RDMA are lost: the stream stays on TCP, and says path" {
-	need nc openssl tc
+# Those of RDMA, of 4,096 bytes or more
+lose_long_packets() {
 	tc qdisc replace dev "$RDMA_NETDEV" root handle 1: prio
 	tc filter add dev "$RDMA_NETDEV" parent 1: protocol ip u32 \
 		match ip protocol 17 0xff match ip dport 4791 0xffff \
-		match u16 0x1000 0x1000 at 2 action drop # of 4,096 bytes or more
+		match u16 0x1000 0x1000 at 2 action drop
+}
+
+# The network's MTU is less than the devices' (4,096) at some place, and nobody says so.
+@test "long packets of RDMA are lost: the stream stays on TCP, and says path" {
+	need nc openssl tc
+	lose_long_packets
 	SOCKRAIL_UPGRADE_WAIT_MS=20000 upload 5
 	arrived
 	tc -s filter show dev "$RDMA_NETDEV" parent 1: >"$t/dropped"
@@ -127,6 +132,20 @@ iperf3_bidir() {
 	grep -q 'dropped [1-9]' "$t/dropped" || { cat "$t/dropped"; false; }
 	grep '"reason": *"path"' "$t/client.report"
 	[ "$(by_link)" = 0 ]
+}
+
+@test "sockrail check to another host: packets of full length pass, or path" {
+	need tc
+	remote "$SOCKRAIL" check --serve "$port"
+	SOCKRAIL_LINKS=verbs run "$SOCKRAIL" check "$RDMA_PEER_ADDR:$port"
+	[[ $(tr -s ' \n' ' ' <<<"$output") = *"packets of full length pass both ways"* ]] || {
+		echo "$output"
+		false
+	}
+	lose_long_packets
+	SOCKRAIL_LINKS=verbs run "$SOCKRAIL" check "$RDMA_PEER_ADDR:$port"
+	tc qdisc del dev "$RDMA_NETDEV" root
+	[[ $status = 1 && $output = *"Reason in reports: path"* ]] || { echo "$output"; false; }
 }
 
 # on_the_way: waits until a good part has been sent
