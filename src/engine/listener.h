@@ -28,6 +28,7 @@ enum {
 	SR_LISTENER_ANSWERED = 2,	/* it is this process, or will be */
 	SR_LISTENER_WORTH = 4,		/* one of its streams is worth a link */
 	SR_LISTENER_UNAVAILABLE = 8,	/* it has no rendezvous */
+	SR_LISTENER_CLAIMED = 16,	/* this process was about to become another user */
 };
 
 struct sr_listener {

@@ -110,6 +110,7 @@ static bool claim_one(struct sr_stream *st, int fd)
 	    sr_sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len))
 		return false;
 	atomic_store(&st->up.claimed, true);
+	sr_listener_set(l, SR_LISTENER_CLAIMED);
 	line = line_to(l);
 	if (line >= 0 && sr_keeper_claim(line, &st->rare->name, cookie))
 		give_line(l, line);

@@ -101,6 +101,16 @@ static bool be_keeper(struct sr_listener *l)
 	return again;
 }
 
+/* A child that has become another user is believed of the streams that it claimed before that
+ * (claim.c), by a keeper, which it cannot be itself: no asker would believe it.  With the name it
+ * would stand in the way of its parent, and of all streams of the address.  A process that
+ * still listens may accept streams as the new user, too. */
+static bool may_keep(struct sr_listener *l)
+{
+	return !(sr_st_flags(l->socket) & SR_ST_CLOSING) ||
+	       !sr_listener_has(l, SR_LISTENER_CLAIMED);
+}
+
 static bool be_worker(struct sr_listener *l)
 {
 	struct sr_there there = { 0 };
@@ -111,8 +121,8 @@ static bool be_worker(struct sr_listener *l)
 	listener_unlisten(l);	/* so that it says where it listens */
 	why = listen_all(l, &there, &again);
 	r = why == SR_REASON_NONE ? sr_keeper_join(l, &there) : 0;
-	if (r == -ECONNREFUSED || r == -EPIPE || r == -EAGAIN)
-		return true;	/* the keeper is about to end, or busy */
+	if (r == -EAGAIN || ((r == -ECONNREFUSED || r == -EPIPE) && may_keep(l)))
+		return true;	/* the keeper is busy, or about to end */
 	if (r < 0)
 		why = sr_reason_of(r, SR_REASON_USER);
 	if (why != SR_REASON_NONE) {
@@ -131,7 +141,7 @@ static bool settle(struct sr_listener *l)
 		sr_keeper_close(l);
 	if (l->keeper)
 		return sr_keeper_keeps(l) && be_keeper(l);
-	r = sr_keeper_open(l);
+	r = may_keep(l) ? sr_keeper_open(l) : -EADDRINUSE;
 	if (r == 0) {
 		listener_unlisten(l);
 		return be_keeper(l);

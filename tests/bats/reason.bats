@@ -239,6 +239,19 @@ heir() {
 	by_link
 }
 
+@test "a server's child that is another user does not answer for its parent" {
+	users
+	dir=$BATS_TEST_TMPDIR/two
+	case_steps=('go log link shm up')
+	mkdir "$dir"
+	touch "$dir/server.log" "$dir/server.report" # for both users
+	beside held "$dir.tcp" none none reason heir-background
+	beside held "$dir" lazy lazy reason heir-background
+	joined
+	same "$dir" "$dir.tcp"
+	grep '"role":"connect".*"link":"shm"' "$dir/client.report"
+}
+
 @test "user: a server's child becomes another user around the C library" {
 	users
 	dir=$BATS_TEST_TMPDIR/raw

@@ -333,26 +333,31 @@ static bool echo(int fd)
 	return any;
 }
 
+/* The child for a stream. */
+static void heir_serves(int lfd, int fd, int (*change)(void))
+{
+	close(lfd);
+	say_result("another user", change());
+	echo(fd);
+	exit(0);
+}
+
 static void heir(int lfd, int (*change)(void))
 {
 	int fd = answer(lfd);
 	pid_t pid = fork();
 
-	if (!pid) {
-		close(lfd);
-		say_result("another user", change());
-		echo(fd);
-		exit(0);
-	}
+	if (!pid)
+		heir_serves(lfd, fd, change);
 	close(fd);
 	say("%d", waitpid(pid, NULL, 0) == pid);
 }
 
-static void heir_client(void)
+/* Messages there and back until the test says go. */
+static void echoes(int fd)
 {
 	const char *go = getenv("HOLD");
 	char path[4096];
-	int fd = dial();
 
 	if (!go)
 		die("HOLD");
@@ -362,6 +367,13 @@ static void heir_client(void)
 		put(fd, buf, SLIP);
 		take_whole(fd, SLIP);
 	}
+}
+
+static void heir_client(void)
+{
+	int fd = dial();
+
+	echoes(fd);
 	rounds(fd, true);
 	end(fd);
 }
@@ -411,6 +423,43 @@ static int by_seteuid(void)
 static int by_setreuid(void)
 {
 	return setreuid(65533, 65533);
+}
+
+/* It listens before it goes into the background.  It serves the second stream itself, while the
+ * child that serves the first one is another user. */
+static void heir_background_server(int lfd)
+{
+	pid_t pid = fork(), child;
+	int first, second;
+
+	if (pid) {
+		close(lfd);
+		say("%d", waitpid(pid, NULL, 0) == pid);
+		return;
+	}
+	nap(300); /* the first process has stopped to listen */
+	first = answer(lfd);
+	child = fork();
+	if (!child)
+		heir_serves(lfd, first, by_setuid);
+	second = answer(lfd);
+	close(first); /* not before: it would answer for its children then */
+	echo(second);
+	close(second);
+	say("%d", waitpid(child, NULL, 0) == child);
+	exit(0);
+}
+
+static void heir_background_client(void)
+{
+	int first = dial(), second;
+
+	rounds(first, true);
+	nap(300); /* the child has asked for what it would answer by */
+	second = dial();
+	echoes(second);
+	end(second);
+	end(first);
 }
 
 /* Back and forth, as for each request. */
@@ -741,6 +790,7 @@ const struct tcp_case cases[] = {
 	{"heir-setresuid", heir_setresuid_server, heir_client},
 	{"heir-syscall", heir_syscall_server, heir_client},
 	{"background", background_server, background_client},
+	{"heir-background", heir_background_server, heir_background_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
