@@ -99,7 +99,7 @@ each_way() {
 		eager:eager) bytes=$(((linked + plain) * eager_share / 100)) ;;
 		esac
 		[ "$linked" -ge "$bytes" ] || { complain "$p: fewer than $bytes bytes by link"; return 1; }
-		[ "$p" != wait:wait ] || [ "$plain" -le $((all * slack / 100)) ] ||
+		[ "$p" != wait:wait ] || [ "$plain" -le $(((linked + plain) * slack / 100)) ] ||
 			{ complain "$p: plain bytes"; return 1; }
 		# the path MTU of the devices is at most 4096 bytes, and a client's report may
 		# have both ends (MPI)
