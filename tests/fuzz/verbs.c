@@ -41,7 +41,8 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		CHECK(inside(wr->opcode == IBV_WR_SEND ? &l->ctl : &l->tx.ring, p, n));
 		sends += wr->opcode == IBV_WR_SEND;
 		if (wr->opcode != IBV_WR_SEND)
-			CHECK(wr->wr.rdma.remote_addr >= l->tx.peer.addr &&
+			CHECK(l->tx.peer.addr && l->tx.ring.mr &&
+			      wr->wr.rdma.remote_addr >= l->tx.peer.addr &&
 			      wr->wr.rdma.remote_addr + n <= l->tx.peer.addr + l->tx.peer.size);
 		posted++;
 	}
@@ -112,8 +113,10 @@ static uint32_t ring_size(void)
 
 static struct sr_ring_ref ring(uint32_t gen)
 {
+	const bool ordinary = fuzz_below(&f, 2);
+
 	return (struct sr_ring_ref){
-		.addr = 4096, .rkey = 1, .gen = gen,
+		.addr = ordinary ? 0 : 4096, .rkey = !ordinary, .gen = gen,
 		.size = fuzz_below(&f, 8) ? ring_size() : (uint32_t)fuzz_bytes(&f, 4),
 	};
 }
@@ -267,13 +270,14 @@ static void writes(void)
 
 static void step(void)
 {
-	switch (fuzz_below(&f, 12)) {
+	switch (fuzz_below(&f, 13)) {
 	case 0: case 1: case 2: case 3: case 4: peer_says(); break;
 	case 5: says(); break;
 	case 6: case 7: reads(); break;
 	case 8: writes(); break;
 	case 9: sr_verbs_work(&l->link); break;
 	case 10: sr_verbs_tx_work(&l->link); break;
+	case 11: sr_vgrow_idle(l, UINT64_MAX); break;
 	default: completes();
 	}
 }
@@ -306,9 +310,11 @@ static void begin(void)
 	sr_packets_init(&l->tx.credit);
 	atomic_init(&l->rx.window, 4096);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
-	CHECK(!sr_vring_make(l, &l->rx.ring[0], 4096, 0) &&
-	      !sr_vring_make(l, &l->tx.ring, 4096, 0) &&
-	      !sr_vring_make(l, &l->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
+	CHECK(!sr_vring_make(l, &l->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
+	l->rx.ring[0].size = l->tx.ring.size = 4096;
+	if (fuzz_below(&f, 2))	/* else they are ordinary */
+		CHECK(!sr_vring_make(l, &l->rx.ring[0], 4096, 0) &&
+		      !sr_vring_make(l, &l->tx.ring, 4096, 0));
 	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	sr_link_raise(&l->link, SR_LINK_UP);

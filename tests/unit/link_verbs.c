@@ -50,16 +50,47 @@ static void test_source(void)
 	close_end(e);
 }
 
-static size_t usage(struct end *e)
+/* Bytes of memory that an end's link has. */
+static size_t usage(struct end *e, bool pinned)
 {
 	struct sr_vlink *l = sr_vlink(e->link);
-	size_t bytes;
+	const struct sr_vring *all[] = { &l->ctl, &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring,
+					 &l->tx.spare };
+	size_t bytes = 0;
 
 	sr_lock(&l->lock);
-	bytes = l->ctl.size + l->rx.ring[0].size + l->rx.ring[1].size + l->tx.ring.size +
-		l->tx.spare.size;
+	for (unsigned i = 0; i < COUNT(all); i++)
+		if (pinned ? (void *)all[i]->mr : all[i]->buf)
+			bytes += all[i]->size;
 	sr_unlock(&l->lock);
 	return bytes;
+}
+
+enum { PACKETS = 48 << 10 };	/* pinned for these; nothing else of a link at first */
+
+static void idle_call(void *arg)
+{
+	sr_vgrow_idle(arg, UINT64_MAX);
+}
+
+/* A link has no rings before it has moved bytes, and has none of registered memory before they
+ * grow; when it is idle they go. */
+static void test_begins(void)
+{
+	struct end *e = open_end(ECHO << 8 | 1);
+	unsigned i, k;
+
+	for (k = 0; k < 3; k++) {
+		CHECK_EQ(usage(e, false), PACKETS);
+		both_ways(e, 3000, 0);
+		CHECK_EQ(usage(e, false), PACKETS + 2 * sr_conf.policy.ring_first);
+		CHECK_EQ(usage(e, true), PACKETS);
+		for (i = 0; i < 5000 && usage(e, false) > PACKETS; i++) {
+			CHECK(!loop_call(idle_call, sr_vlink(e->link)));
+			usleep(1000);
+		}
+	}
+	close_end(e);
 }
 
 static void test_growth(void)
@@ -67,11 +98,10 @@ static void test_growth(void)
 	struct end *e = open_end(SOURCE << 8 | 20);
 	struct sr_vlink *l = sr_vlink(e->link);
 
-	say("at first %zu bytes\n", usage(e));
-	CHECK(usage(e) <= 81920);
+	CHECK_EQ(usage(e, false), PACKETS);
 	CHECK(put(e, 1, true) == 1);
 	CHECK(take(e, SIZE_MAX, true) == 20 << 20);
-	say("receiver %zu bytes, generation %u\n", usage(e), l->rx.gens.n - 1);
+	say("receiver %zu bytes, generation %u\n", usage(e, false), l->rx.gens.n - 1);
 	CHECK(l->rx.gens.n > 1);
 	close_end(e);
 }
@@ -109,12 +139,12 @@ static void test_shrink(void)
 	unsigned i;
 
 	both_ways(e, 10 << 20, 0);
-	say("grown %zu bytes\n", usage(e));
-	CHECK(usage(e) > 81920);
-	for (i = 0; i < 400 && usage(e) > 81920; i++)
+	say("grown %zu bytes\n", usage(e, true));
+	CHECK(usage(e, true) > PACKETS);
+	for (i = 0; i < 400 && usage(e, false) > PACKETS; i++)
 		usleep(100 * 1000);
-	say("idle %zu bytes after %u ms\n", usage(e), i * 100);
-	CHECK(usage(e) <= 81920);
+	say("idle %zu bytes after %u ms\n", usage(e, false), i * 100);
+	CHECK_EQ(usage(e, false), PACKETS);
 	both_ways(e, 1 << 20, 5);
 	close_end(e);
 }
@@ -564,6 +594,7 @@ static const struct test tests[] = {
 	{ "sizes", test_sizes, false },
 	{ "pieces", test_pieces, false },
 	{ "source", test_source, false },
+	{ "begins", test_begins, false },
 	{ "growth", test_growth, false },
 	{ "policy", test_policy, false },
 	{ "unread", test_unread, false },

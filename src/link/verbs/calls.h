@@ -66,6 +66,12 @@ enum {
  * loop, and job. */
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access);
 void sr_vring_free(struct sr_vring *r);
+/* Ordinary memory for a ring, if it has none yet; false: there is none.  And the ring is without
+ * it again.  any */
+bool sr_vring_fill(struct sr_vring *r);
+void sr_vring_empty(struct sr_vring *r);
+/* How a ring is named to the peer: without an address it is ordinary. */
+struct sr_ring_ref sr_vring_ref(const struct sr_vring *r, uint32_t gen);
 /* May a ring grow to that size?  All of them together may lock half of what the process
  * may: the rest is for the first rings of links to come.  any */
 bool sr_vring_may_grow(size_t size);
@@ -147,7 +153,14 @@ int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring);
 int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 		 unsigned *what);
 bool sr_vgrow_tx_widens(struct sr_link *link);
-/* It has been idle so long; returns whether its ring may shrink later.  loop. */
+/* May the peer write to the receive ring that is in use?  locked */
+bool sr_vgrow_is_registered(struct sr_vlink *l);
+/* Bytes have come for it: it gets memory, if it has none.  locked */
+bool sr_vgrow_begin(struct sr_vlink *l);
+/* May the peer have named such a ring? */
+bool sr_vgrow_valid(const struct sr_ring_ref *ring);
+enum { SR_V_IDLE_MS = 30000 };	/* then memory is given back */
+/* It has been idle so long; returns whether there is memory to be given back later.  loop. */
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns);
 
 /* ---- cm.c ---- */

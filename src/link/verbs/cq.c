@@ -330,8 +330,9 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	return unsaid || unanswered || unheard || now - k->moved_ns < TICK_NS;
 }
 
-/* The whole look, each TICK_MS.  Returns whether there is to be another one. */
-static bool whole_look(struct sr_vlink *l, uint64_t now)
+/* The whole look, each TICK_MS.  Returns whether there is to be another one; if not, whether
+ * there is to be one when the link has been idle. */
+static bool whole_look(struct sr_vlink *l, uint64_t now, bool *idles)
 {
 	struct sr_vlook *k = &l->look;
 	bool busy, in_use, watched;
@@ -342,7 +343,7 @@ static bool whole_look(struct sr_vlink *l, uint64_t now)
 	in_use = l->cq.used - k->used > BUSY;
 	k->used = l->cq.used;
 	sr_vlink_unlock(l, 0);
-	busy |= sr_vgrow_idle(l, now - k->moved_ns);
+	*idles = sr_vgrow_idle(l, now - k->moved_ns);
 	watched = sr_vcq_watch(l, !in_use);
 	return busy || in_use || !watched || atomic_load(&k->on);
 }
@@ -373,7 +374,7 @@ static void tick(struct sr_timer *t)
 	struct sr_vlink *l = SR_OF(struct sr_vlink, look.timer, t);
 	struct sr_vlook *k = &l->look;
 	uint64_t now = sr_now_ns();
-	bool whole = now / TICK_NS != k->tick, again, soon;
+	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
 
 	sr_verbs_poll(&l->link);
 	/* A thread that moves the link after this starts the timer again. */
@@ -383,7 +384,7 @@ static void tick(struct sr_timer *t)
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
 		soon = again = k->busy = sr_vlink_end(l);
 	} else {
-		again = !whole || whole_look(l, now);
+		again = !whole || whole_look(l, now, &idles);
 		sr_lock(&l->lock);
 		soon = l->qp && sr_vtx_waits(l) && !l->cq.watched;
 		k->busy = is_busy(l);
@@ -392,6 +393,8 @@ static void tick(struct sr_timer *t)
 	if (again) {
 		atomic_fetch_or(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0));
 		set_timer(k);
+	} else if (idles) {
+		sr_timer_set(&k->timer, SR_V_IDLE_MS);
 	}
 }
 

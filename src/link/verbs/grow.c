@@ -2,17 +2,24 @@
 /*
  * grow.c - rings that grow with use and shrink when idle.
  *
+ * A link begins with small rings of ordinary memory, which each end has from its first byte
+ * on: what is sent by them travels in records, so that no idle stream pins memory.
+ *
  * The receiver decides.  It registers another ring and offers it: RING{addr,
- * rkey, size, gen}.  The sender registers a ring of that size, too; when nothing
+ * rkey, size, gen}.  The sender registers a ring of that size, too; when no write
  * is in flight it copies what it must retain, and says from which offset on it
  * writes to the new one: RING_USE{offset, gen}, in order with the data.  The
- * receiver's program reads the old ring up to there, then it is freed.
+ * receiver's program reads the old ring up to there, then it is freed.  A ring that has been
+ * idle is exchanged for an ordinary one in the same way, and its memory goes.
  *
  * Positions do not collide: bytes from offset on lie in a window of at most
  * the new size behind tx_acked, and bytes below offset are not in that ring.
  *
  * Locks: the link's, where said.  Only the loop changes the rings' memory, but
- * that the sender, locked, exchanges tx.ring and tx.spare.
+ * that the sender, locked, exchanges tx.ring and tx.spare; and that an ordinary ring gets
+ * its memory, locked, from whoever has the first bytes for it.  The program reads that of
+ * the receive ring without the lock, but only below an rx_h that was published behind it; and
+ * the memory goes, locked, when the program has taken all bytes up to rx_h.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -26,7 +33,7 @@
 #include "base/probe.h"
 
 #define ROOMY ((size_t)256 << 10)
-#define IDLE_NS UINT64_C(30000000000)
+#define IDLE_NS (SR_V_IDLE_MS * UINT64_C(1000000))
 #define TURNS 3
 #define QUICK_NS 60000000	/* for so many turns */
 #define FULL_PART 8		/* full: less than this part of it is free */
@@ -45,6 +52,35 @@ static size_t size_now(struct sr_vlink *l)
 static struct sr_vring *ring_other(struct sr_vlink *l)
 {
 	return &l->rx.ring[(generation(l) + 1) & 1];
+}
+
+static struct sr_vring *ring_now(struct sr_vlink *l)
+{
+	return &l->rx.ring[generation(l) & 1];
+}
+
+bool sr_vgrow_valid(const struct sr_ring_ref *ring)
+{
+	if (!ring->addr && (ring->rkey || ring->size > SR_V_ORDINARY))
+		return false;
+	return ring->size >= 4096 && ring->size <= 1u << 30;
+}
+
+bool sr_vgrow_is_registered(struct sr_vlink *l)
+{
+	return ring_now(l)->mr;
+}
+
+bool sr_vgrow_begin(struct sr_vlink *l)
+{
+	struct sr_vring *r = ring_now(l);
+
+	if (r->buf)
+		return true;
+	if (!sr_vring_fill(r))
+		return false;
+	l->rx.place[generation(l) & 1].mem = r->buf;
+	return true;
 }
 
 /* Does the peer write to our ring? */
@@ -92,6 +128,15 @@ unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 		       want(l, size, least_of(ROOMY, l->policy->ring_max)) : 0;
 }
 
+/* An ordinary one has no memory yet. */
+static const char *make_other(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
+{
+	if (size > SR_V_ORDINARY)
+		return sr_vring_make(l, r, size, access);
+	r->size = size;
+	return NULL;
+}
+
 /* loop */
 static void offer(struct sr_vlink *l, size_t size)
 {
@@ -99,21 +144,18 @@ static void offer(struct sr_vlink *l, size_t size)
 	struct sr_msg msg = { .type = SR_MSG_RING };
 	const char *reason;
 
-	if (r->buf)	/* offered, or still being read */
+	if (r->size)	/* offered, or still being read */
 		return;
 	/* Others may have grown since want(); only the loop makes rings. */
 	if (size > size_now(l) && !sr_vring_may_grow(size))
 		return;
-	reason = sr_vring_make(l, r, size, SR_V_RX_ACCESS);
+	reason = make_other(l, r, size, SR_V_RX_ACCESS);
 	sr_debug("verbs: link %x: receive ring of %zu bytes: %s", l->link.link_no,
 		 size, reason ? reason : "offered");
 	if (reason)
 		return;
 	sr_probe(grow, "verbs", size_now(l), size);
-	msg.ring.addr = (uintptr_t)r->buf;
-	msg.ring.rkey = r->mr->rkey;
-	msg.ring.size = size;
-	msg.ring.gen = generation(l) + 1;
+	msg.ring = sr_vring_ref(r, generation(l) + 1);
 	sr_vlink_lock(l);
 	l->rx.place[msg.ring.gen & 1] = (struct sr_ring){ r->buf, size };
 	l->rx.offered = true;
@@ -139,15 +181,38 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 	return 0;
 }
 
+static bool has_ordinary(const struct sr_vring *r)
+{
+	return r->buf && !r->mr;
+}
+
+/* The send ring is the sender's: tx_work() gives it back.  Returns notify bits.  locked */
+static unsigned give_back(struct sr_vlink *l)
+{
+	if (has_ordinary(ring_now(l)) &&
+	    atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken)) {
+		l->rx.place[generation(l) & 1].mem = NULL;
+		sr_vring_empty(ring_now(l));
+	}
+	l->tx.idle = has_ordinary(&l->tx.ring) &&
+		     atomic_load(&l->link.tx_acked) == atomic_load(&l->link.tx_w);
+	return l->tx.idle ? SR_NOTIFY_WORK : 0;
+}
+
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 {
 	bool large = size_now(l) > l->policy->ring_first && receives(l) &&
-		     !ring_other(l)->buf && !(sr_link_events(&l->link) & SR_LINK_DEAD);
+		     !ring_other(l)->size && !(sr_link_events(&l->link) & SR_LINK_DEAD);
+	bool all_taken = atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken);
+	bool some;
 
-	if (!large || ns < IDLE_NS ||
-	    atomic_load(&l->link.rx_h) != atomic_load(&l->link.rx_taken))
-		return large;
-	offer(l, l->policy->ring_first);
+	sr_vlink_lock(l);
+	some = has_ordinary(ring_now(l)) || has_ordinary(&l->tx.ring);
+	sr_vlink_unlock(l, ns < IDLE_NS ? 0 : give_back(l));
+	if (ns < IDLE_NS || !all_taken)
+		return large || some;
+	if (large)
+		offer(l, l->policy->ring_first);
 	return false;
 }
 
@@ -157,8 +222,7 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring)
 {
 	if (l->tx.peer_next.size || !l->tx.peer.size ||
-	    ring->gen != l->tx.peer.gen + 1 || ring->size < 4096 ||
-	    ring->size > 1u << 30)
+	    ring->gen != l->tx.peer.gen + 1 || !sr_vgrow_valid(ring))
 		return -EPROTO;
 	l->tx.peer_next = *ring;
 	return 0;
@@ -196,7 +260,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 {
 	uint64_t w = atomic_load(&l->link.tx_w);
 	struct sr_msg msg = { .type = SR_MSG_RING_USE };
-	size_t size = l->tx.spare.buf ? l->tx.spare.size : l->tx.ring.size;
+	size_t size = l->tx.spare.size ? l->tx.spare.size : l->tx.ring.size;
 	struct sr_vring old = l->tx.ring;
 
 	if (!sr_vtx_may_swap(l) || (sr_link_events(&l->link) & SR_LINK_DEAD) ||
@@ -206,11 +270,14 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	if ((size < old.size || l->tx.peer_next.size < l->tx.peer.size) &&
 	    atomic_load(&l->link.tx_acked) != w)
 		return false;
+	if (l->tx.spare.size && atomic_load(&l->link.tx_acked) != w &&
+	    !sr_vring_fill(&l->tx.spare))
+		return false;
 	msg.use.offset = w;
 	msg.use.gen = l->tx.peer_next.gen;
 	if (sr_vtx_queue(l, &msg))
 		return false;
-	if (l->tx.spare.buf) {
+	if (l->tx.spare.size) {
 		copy_retained(l);
 		l->tx.ring = l->tx.spare;
 		l->tx.spare = old;
@@ -241,8 +308,7 @@ static void vgrow_follow(struct sr_vlink *l)
 	if (!size || size > l->policy->ring_max ||
 	    (size > l->tx.ring.size && !sr_vring_may_grow(size)))
 		return;
-	if (size != l->tx.ring.size &&
-	    sr_vring_make(l, &r, size, IBV_ACCESS_LOCAL_WRITE))
+	if (size != l->tx.ring.size && make_other(l, &r, size, IBV_ACCESS_LOCAL_WRITE))
 		return;
 	sr_lock(&l->lock);
 	l->tx.spare = r;
@@ -288,13 +354,19 @@ void sr_verbs_work(struct sr_link *link)
 void sr_verbs_tx_work(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	bool wider;
+	bool wider, empty;
 
 	sr_vlink_lock(l);
 	wider = l->tx.swap && sr_vgrow_swap(l);
+	empty = l->tx.idle && !l->tx.ring.mr &&
+		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w);
+	if (empty)
+		sr_vring_empty(&l->tx.ring);
+	l->tx.idle = false;
 	sr_vlink_unlock(l, 0);
-	if (wider) {
+	if (wider || empty)
 		sr_link_offer_none(link);
+	if (wider) {
 		/* Whoever sleeps for room was woken too early, by the offer. */
 		l->link.notify(&l->link, SR_NOTIFY_TX | SR_NOTIFY_WORK);
 	}

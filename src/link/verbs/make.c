@@ -66,13 +66,14 @@ static const char *make_memory(struct sr_vlink *l)
 		size_t size;
 		int access;
 	} all[] = {
+		{ &l->ctl, CTL_BYTES, local },
 		{ &l->rx.ring[0], l->policy->ring_first, SR_V_RX_ACCESS },
 		{ &l->tx.ring, l->policy->ring_first, local },
-		{ &l->ctl, CTL_BYTES, local },
 	};
+	const unsigned n = l->policy->ring_first > SR_V_ORDINARY ? 3 : 1;
 	const char *reason = NULL;
 
-	for (unsigned i = 0; !reason && i < sizeof(all) / sizeof(all[0]); i++) {
+	for (unsigned i = 0; !reason && i < n; i++) {
 		sr_work_pause();
 		reason = sr_vring_make(l, all[i].ring, all[i].size, all[i].access);
 	}
@@ -336,6 +337,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	atomic_init(&l->rx.window, l->policy->ring_first);
 	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
 	l->rx.place[0].size = l->policy->ring_first;
+	l->rx.ring[0].size = l->tx.ring.size = l->policy->ring_first;
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	l->id = id;
 	id->context = &l->cm;

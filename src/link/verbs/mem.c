@@ -167,33 +167,60 @@ static struct ibv_mr *ring_register(struct sr_vlink *l, void *mem, size_t size, 
 	return sr_vlib.v_reg_mr(l->pd, mem, size, access & ~IBV_ACCESS_RELAXED_ORDERING);
 }
 
+bool sr_vring_fill(struct sr_vring *r)
+{
+	if (r->buf)
+		return true;
+	if (!sr_memory_take(r->size))
+		return false;
+	r->buf = ring_pages(r->size);
+	if (!r->buf) {
+		sr_memory_give(r->size);
+		return false;
+	}
+	/* A child's copy-on-write would give the parent other pages than the device has. */
+	sr_sys_madvise(r->buf, r->size, MADV_DONTFORK);
+	return true;
+}
+
+void sr_vring_empty(struct sr_vring *r)
+{
+	if (!r->buf)
+		return;
+	sr_pages_put(r->buf, r->size);
+	sr_memory_give(r->size);
+	r->buf = NULL;
+}
+
+struct sr_ring_ref sr_vring_ref(const struct sr_vring *r, uint32_t gen)
+{
+	return (struct sr_ring_ref){
+		.addr = r->mr ? (uintptr_t)r->buf : 0,
+		.rkey = r->mr ? r->mr->rkey : 0,
+		.size = r->size,
+		.gen = gen,
+	};
+}
+
 const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
 {
 	const char *reason;
-	void *mem;
 
 	if (!atomic_load(&grow_limit))
 		atomic_store(&grow_limit, lockable() / 2);
-	if (!sr_memory_take(size))
-		return "memory";
-	mem = ring_pages(size);
-	if (!mem) {
-		sr_memory_give(size);
+	r->size = size;
+	if (!sr_vring_fill(r)) {
+		r->size = 0;
 		return "memory";
 	}
-	/* A child's copy-on-write would give the parent other pages than the device has. */
-	sr_sys_madvise(mem, size, MADV_DONTFORK);
 	if (l->dev->node >= 0)
-		sr_vmem_place(mem, size, l->dev->node);
-	r->mr = ring_register(l, mem, size, access);
+		sr_vmem_place(r->buf, size, l->dev->node);
+	r->mr = ring_register(l, r->buf, size, access);
 	if (!r->mr) {
 		reason = sr_vmem_refusal(errno);
-		sr_pages_put(mem, size);
-		sr_memory_give(size);
+		sr_vring_free(r);
 		return reason;
 	}
-	r->buf = mem;
-	r->size = size;
 	atomic_fetch_add(&locked_memory, size);
 	return NULL;
 }
@@ -210,10 +237,6 @@ void sr_vring_close(struct sr_vring *r)
 void sr_vring_free(struct sr_vring *r)
 {
 	sr_vring_close(r);
-	if (!r->buf)
-		return;
-	sr_pages_put(r->buf, r->size);
-	sr_memory_give(r->size);
-	r->buf = NULL;
+	sr_vring_empty(r);
 	r->size = 0;
 }

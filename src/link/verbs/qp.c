@@ -94,11 +94,7 @@ static void verbs_hello(struct sr_link *link, struct sr_hello *hello)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
-	hello->ring = (struct sr_ring_ref){
-		.addr = (uintptr_t)l->rx.ring[0].buf,
-		.rkey = l->rx.ring[0].mr ? l->rx.ring[0].mr->rkey : 0,
-		.size = l->rx.ring[0].size,
-	};
+	hello->ring = sr_vring_ref(&l->rx.ring[0], 0);
 }
 
 /* Addresses and ports of the CM's connection, the asker's first.  On iWARP the asker's port

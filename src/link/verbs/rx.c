@@ -67,11 +67,15 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
 	    SR_LINK_SWITCH)
 		return -EPROTO;
-	if (!len || h + len - taken > ring->size) {
+	if (!len || h + len - taken > ring->size || (!here && !sr_vgrow_is_registered(l))) {
 		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu",
 			 l->link.link_no, len, (unsigned long long)h,
 			 (unsigned long long)taken, ring->size);
 		return -EPROTO;
+	}
+	if (!sr_vgrow_begin(l)) {
+		sr_vlink_break(l, "memory");
+		return 0;
 	}
 	if (here) {
 		sr_ring_span(ring, h, len, v);
@@ -86,7 +90,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 
 static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 {
-	if (hello->ring.gen || hello->ring.size < 4096 || hello->ring.size > 1u << 30)
+	if (hello->ring.gen || !sr_vgrow_valid(&hello->ring))
 		return -EPROTO;
 	l->tx.peer = hello->ring;
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);

@@ -302,7 +302,7 @@ static bool pump_message(struct sr_vlink *l, struct batch *b)
  * the peer has the first one early. */
 static bool pump_data(struct sr_vlink *l, struct batch *b, size_t n)
 {
-	bool writes = n > BYTES_MOST;
+	bool writes = n > BYTES_MOST && l->tx.peer.addr && l->tx.ring.mr;
 
 	n = writes ? add_write(l, b, n) : add_bytes(l, b, n);
 	l->tx.sent += n;
@@ -504,7 +504,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t w, room = 0;
-	bool swapped = false;
+	bool swapped = false, begins = false;
 
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
 		return 0;
@@ -515,6 +515,12 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 		if (!swapped && l->tx.spare.size > l->tx.ring.size)
 			goto unlock;
 	}
+	begins = !l->tx.ring.buf;
+	l->tx.idle = false;
+	if (begins && !sr_vring_fill(&l->tx.ring)) {
+		sr_vlink_break(l, "memory");
+		goto unlock;
+	}
 	w = atomic_load(&link->tx_w);
 	room = sr_credit_room(l->tx.window, w - atomic_load(&link->tx_acked),
 			      least_of(l->tx.window / 8, GAP_BYTES));
@@ -522,6 +528,8 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	sr_link_offer(link, v, true);
 unlock:
 	sr_vlink_unlock(l, swapped ? SR_NOTIFY_WORK : 0);
+	if (begins)
+		sr_vlook_start(l, SR_LOOK);	/* it goes when it is idle */
 	return room;
 }
 

@@ -49,6 +49,7 @@ enum {
 	SR_V_IWARP_SQ = 32,	/* of 120 bytes */
 	SR_V_IWARP_RQ = 64,	/* of 112 bytes */
 	SR_V_PEND = 16,		/* messages waiting for their turn */
+	SR_V_ORDINARY = 64 << 10, /* larger rings are registered */
 	SR_V_NUMBER = 1,	/* of the only link of a queue pair, in records */
 	SR_V_REGIONS = 5,	/* most of a link */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
@@ -77,10 +78,12 @@ struct sr_vdev {
 
 struct sr_vlink;
 
+/* Either registered, or ordinary memory, which is there only while the ring is used: its bytes
+ * travel in records. */
 struct sr_vring {
-	uint8_t *buf;
-	size_t size;		/* a power of two */
-	struct ibv_mr *mr;
+	uint8_t *buf;		/* NULL: there is no memory yet */
+	size_t size;		/* a power of two; 0: there is no such ring */
+	struct ibv_mr *mr;	/* NULL: ordinary */
 };
 
 /* Takes an id's events: id->context.  A listening id has none but requests. */
@@ -110,6 +113,7 @@ struct sr_vcq {
 struct sr_vtx {
 	struct sr_vring ring;
 	struct sr_vring spare;	/* to be used next, or, without swap, freed */
+	bool idle;		/* the ring's memory is to go, if it is ordinary */
 	bool swap;		/* a larger or smaller ring is to be used */
 	struct sr_ring_ref peer, peer_next;
 	uint64_t window;	/* most bytes un-acked */

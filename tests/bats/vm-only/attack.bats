@@ -105,7 +105,7 @@ got() {
 }
 
 @test "the ring of another stream of that server: no access, whoever knows its key" {
-	peace
+	SOCKRAIL_RING=128k:1m peace	# registered from the beginning
 	victims 2
 	ask 0 neighbour 1000 "${sport[1]}"
 	[ "$told" = "writes to his ring 1, to his neighbour's 0" ]
