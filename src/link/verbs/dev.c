@@ -22,6 +22,23 @@
 
 struct sr_vdev *sr_vdevs;
 
+/* The process's number is drawn before its first link is made, in the loop, and constant from
+ * then on. */
+static struct sr_process process = { .version = SR_WIRE_VERSION, .links = 1 };
+static bool drawn;
+
+static bool draw_process(void)
+{
+	if (!drawn)
+		drawn = sr_sys_getrandom(process.process, SR_PROCESS_LEN, 0) == SR_PROCESS_LEN;
+	return drawn;
+}
+
+const struct sr_process *sr_vdev_process(void)
+{
+	return &process;
+}
+
 void sr_vdev_nonblock(int fd)
 {
 	sr_sys_fcntl(fd, F_SETFL, sr_sys_fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
@@ -145,6 +162,7 @@ void sr_vdev_forget(void)
 {
 	sr_vdevs = NULL;
 	nodes.fd = -1;
+	drawn = false;
 }
 
 /* ---- making and ending ---- */
@@ -172,7 +190,7 @@ static struct sr_vdev *make_device(struct rdma_cm_id *id)
 	dev->node = sr_vmem_has_nodes() ? sr_vmem_node(ctx->device->ibdev_path) : -1;
 	dev->vector = (unsigned)sched_getcpu();	/* processes begin with different ones */
 	dev->spent = sr_fd_own(sr_sys_eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (dev->spent < 0 || !is_usable(dev))
+	if (dev->spent < 0 || !draw_process() || !is_usable(dev))
 		goto free_dev;
 	sr_vdev_hide(ctx);
 	sr_vdev_nonblock(ctx->async_fd);

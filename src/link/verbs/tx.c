@@ -116,16 +116,14 @@ static bool packet_may_go(struct sr_vlink *l, struct batch *b, bool records)
 	       l->tx.buffers - l->tx.buffers_done < SR_V_SENDS;
 }
 
-/* (Of the process nobody need know anything as long as a queue pair has one link.) */
 static void packet_begin(struct sr_vlink *l, struct batch *b)
 {
-	static const struct sr_process process = { .version = SR_WIRE_VERSION, .links = 1 };
 	size_t i = SR_V_RQ + l->tx.buffers % SR_V_SENDS;
 
 	b->quiet = true;
 	sr_packet_begin(&b->packet, l->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
 	if (!l->tx.credit.sent)
-		sr_packet_put_process(&b->packet, &process);
+		sr_packet_put_process(&b->packet, sr_vdev_process());
 }
 
 static void packet_end(struct sr_vlink *l, struct batch *b)
