@@ -383,7 +383,8 @@ static void test_speed(void)
 {
 	struct end *e = open_end(SINK << 8 | 2);
 	size_t sum = 256 << 20, n;
-	unsigned i, rounds = 3000;
+	static const size_t sizes[] = { 64, 256, 512, 1024, 2048, 4096, 16384 };
+	unsigned i, k, rounds = 3000;
 	uint64_t t, total;
 
 	put(e, 16 << 20, false);	/* rings grow */
@@ -404,14 +405,16 @@ static void test_speed(void)
 
 	e = open_end(FAST_ECHO);
 	e->spin = -1;
-	for (i = 0; i < 2 * rounds; i++) {
-		if (i == rounds)
-			t = sr_now_ns();
-		put(e, 64, false);
-		take(e, 64, false);
+	for (k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		for (i = 0; i < 2 * rounds; i++) {
+			if (i == rounds)
+				t = sr_now_ns();
+			put(e, sizes[k], false);
+			take(e, sizes[k], false);
+		}
+		printf(" %zu B round trip: %.1f us\n", sizes[k],
+		       (sr_now_ns() - t) / 1e3 / rounds);
 	}
-	printf(" 64 B round trip: %.1f us\n",
-	       (sr_now_ns() - t) / 1e3 / rounds);
 	close_end(e);
 }
 
