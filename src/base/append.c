@@ -12,6 +12,7 @@
 
 #include "base/fdpriv.h"
 #include "base/now.h"
+#include "base/order.h"
 #include "base/process.h"
 #include "base/signal.h"
 
@@ -52,7 +53,7 @@ ssize_t sr_append_write(int fd, const void *buf, size_t n)
 /* The file's descriptor, or -1 and errno. */
 static int append_fd(struct sr_append *file, bool create)
 {
-	int old = atomic_load(&file->kept), fd;
+	int old = sr_load(&file->kept), fd;
 
 	if (old)
 		return old - 1;
@@ -64,8 +65,9 @@ static int append_fd(struct sr_append *file, bool create)
 	do
 		fd = sr_fd_own(open_path(file->path, create));
 	while (fd < 0 && errno == EBADF);
-	if (fd >= 0 && !atomic_compare_exchange_strong(&file->kept, &old, fd + 1)) {
-		sr_fd_close(fd);	/* another thread was first */
+	/* Pairs with itself: another thread may be the first. */
+	if (fd >= 0 && !sr_replace(&file->kept, &old, fd + 1)) {
+		sr_fd_close(fd);
 		fd = old - 1;
 	}
 	return fd;
@@ -92,7 +94,7 @@ bool sr_append_text(struct sr_append *file, const char *text, size_t len)
 		return true;
 	if (errno != EBADF || !sr_process_ours())
 		return false;
-	atomic_store(&file->kept, 0);	/* closed behind our back */
+	sr_store(&file->kept, 0);	/* closed behind our back */
 	return append_all(file, text, len);
 }
 
@@ -106,5 +108,5 @@ void sr_append_open(struct sr_append *file, bool create)
 
 bool sr_append_has(const struct sr_append *file, int fd)
 {
-	return atomic_load(&file->kept) == fd + 1;
+	return sr_load(&file->kept) == fd + 1;
 }

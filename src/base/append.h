@@ -14,7 +14,7 @@
 
 struct sr_append {
 	const char *path;
-	atomic_int kept;	/* its descriptor + 1; 0: not open */
+	atomic_int kept;	/* its descriptor + 1; 0: not open.  The number is all it tells. */
 };
 
 /* Opens the file, unless it is open; create: if it is not there yet.  May fail,

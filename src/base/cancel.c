@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 
 #include "base/now.h"
+#include "base/order.h"
 #include "base/process.h"
 
 #define SIGCANCEL 32		/* glibc's; <signal.h> begins behind it */
@@ -37,8 +38,10 @@ struct action {
 	uint64_t mask;
 };
 
+/* Published before the kernel gets our entry, and observed by the entry. */
 static _Atomic(handler_fn *) libcs;
-static atomic_bool done;	/* our thread has cancelled itself */
+/* Our thread has cancelled itself: cancel_itself() publishes it, sr_cancel_before() observes. */
+static atomic_bool done;
 
 __thread void *volatile sr_cancel_asks __attribute__((tls_model("initial-exec")));
 void (*_Atomic sr_cancel_lost)(void *asks);
@@ -49,8 +52,8 @@ static void cancel_entry(int sig, siginfo_t *info, void *context)
 
 	if (!sr_held.count || !sr_signal_put_off(sig, info, context)) {
 		if (sr_cancel_asks && !sr_held.count)
-			atomic_load(&sr_cancel_lost)(sr_cancel_asks);
-		atomic_load(&libcs)(sig, info, context);
+			sr_load(&sr_cancel_lost)(sr_cancel_asks);
+		sr_observe(&libcs)(sig, info, context);
 	}
 	errno = err;
 }
@@ -68,7 +71,7 @@ static bool stand_in_front(void)
 	if (action(NULL, &sa) < 0 || !sa.handler)
 		return false;
 	if (sa.handler != cancel_entry) {
-		atomic_store(&libcs, sa.handler);
+		sr_publish(&libcs, sa.handler);
 		sa.handler = cancel_entry;
 		action(&sa, NULL);
 	}
@@ -79,7 +82,7 @@ static void cancel_itself(void)
 {
 	sr_inside = 1;
 	sr_real.pthread_cancel(pthread_self());
-	atomic_store(&done, true);
+	sr_publish(&done, true);
 }
 
 /* (If no thread can be had, sr_cancel_after() is a little late for the first one that the
@@ -88,11 +91,11 @@ void sr_cancel_before(void)
 {
 	uint64_t step = 0;
 
-	if (sr_inside || atomic_load(&libcs) || !sr_process_ours())
+	if (sr_inside || sr_observe(&libcs) || !sr_process_ours())
 		return;
 	sr_enter();
 	if (!stand_in_front() && sr_thread_start(cancel_itself) == 0) {
-		while (!atomic_load(&done))
+		while (!sr_observe(&done))
 			sr_now_sleep_longer(&step);
 		stand_in_front();
 	}

@@ -23,7 +23,7 @@ struct waiting {
 
 static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 static struct waiting *waiting;
-static atomic_int threads;
+static atomic_int threads;	/* changed under the lock; sr_closer_threads() is a hint */
 
 /* Of a thread: the next one to be closed; -1: the thread ends. */
 static int next(void)
@@ -36,7 +36,7 @@ static int next(void)
 	if (w)
 		waiting = w->next;
 	else
-		atomic_fetch_sub(&threads, 1);
+		atomic_fetch_sub_explicit(&threads, 1, memory_order_relaxed);
 	sr_unlock(&lock);
 	fd = w ? w->fd : -1;
 	free(w);
@@ -58,7 +58,7 @@ static void closer_run(void)
 
 int sr_closer_threads(void)
 {
-	return atomic_load(&threads);
+	return sr_load(&threads);
 }
 
 bool sr_closer_free(void)
@@ -80,7 +80,7 @@ void sr_closer_close(int fd)
 	*w = (struct waiting){ waiting, fd };
 	waiting = w;
 	starts = sr_closer_free();
-	atomic_fetch_add(&threads, starts);
+	sr_count(&threads, starts);
 	sr_unlock(&lock);
 	if (!starts || !sr_thread_start(closer_run))
 		return;
@@ -92,7 +92,7 @@ void sr_closer_forget(void)
 {
 	sr_mutex_init(&lock, SR_RANK_LEAF);
 	waiting = NULL;
-	atomic_store(&threads, 0);
+	sr_store(&threads, 0);
 }
 
 void sr_closer_inherit(void)

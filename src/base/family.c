@@ -12,6 +12,7 @@
 #include "base/fdpriv.h"
 #include "base/loop.h"
 #include "base/now.h"
+#include "base/order.h"
 
 /* Address space: a page that is never touched costs nothing. */
 #define SLOTS 65536
@@ -45,15 +46,16 @@ struct sr_slot *sr_slot_get(void)
 		return NULL;
 	}
 	for (i = 0; i < SLOTS; i++) {
-		struct sr_slot *s = &slots[atomic_fetch_add(&next, 1) % SLOTS];
+		struct sr_slot *s = &slots[sr_count(&next, 1) % SLOTS];
 
 		none = 0;
-		if (!atomic_compare_exchange_strong(&s->owners, &none, 1))
+		/* Pairs with the release of the last owner's sr_slot_put(). */
+		if (!sr_replace(&s->owners, &none, 1))
 			continue;
-		atomic_store(&s->asked, 0);
-		atomic_store(&s->given, 0);
-		atomic_store(&s->doorbell, -1);
-		atomic_store(&s->owed, 0);
+		sr_store(&s->asked, 0);
+		sr_store(&s->given, 0);
+		sr_store(&s->doorbell, -1);
+		sr_store(&s->owed, 0);
 		return s;
 	}
 	return NULL;
@@ -61,15 +63,16 @@ struct sr_slot *sr_slot_get(void)
 
 void sr_slot_put(struct sr_slot *slot)
 {
-	atomic_fetch_sub(&slot->owners, 1);
+	/* Pairs with the next sr_slot_get() of this slot. */
+	atomic_fetch_sub_explicit(&slot->owners, 1, memory_order_release);
 }
 
 bool sr_slot_put_unless_last(struct sr_slot *slot)
 {
-	unsigned n = slot ? atomic_load(&slot->owners) : 0;
+	unsigned n = slot ? sr_load(&slot->owners) : 0;
 
 	while (n > 1)
-		if (atomic_compare_exchange_weak(&slot->owners, &n, n - 1))
+		if (sr_replace(&slot->owners, &n, n - 1)) /* pairs as in sr_slot_put() */
 			return true;
 	return false;
 }

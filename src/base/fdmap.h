@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "base/apart.h"
+#include "base/order.h"
 
 #define SR_FDMAP_SIZE 65536	/* a greater number is never entered */
 
@@ -31,16 +32,17 @@ static inline sr_fdmap_entry *sr_fdmap_find(struct sr_fdmap *map, int fd)
 /* Enters value.  False: fd is beyond the table.  *old is what was there. */
 static inline bool sr_fdmap_set(struct sr_fdmap *map, int fd, void *value, void **old)
 {
-	int top = atomic_load(&map->top);
+	int top = sr_load(&map->top);
 
 	if ((unsigned)fd >= SR_FDMAP_SIZE)
 		return false;
-	/* First, so that a walk up to it misses no entry. */
+	/* First, so that a walk that sees the entry has seen the top, too: pairs with the
+	 * acquires of sr_swap() and of those who look an entry up. */
 	while (top <= fd &&
-	       !atomic_compare_exchange_weak(&map->top, &top, fd + 1))
+	       !sr_replace(&map->top, &top, fd + 1))
 		;
 	/* Pairs with the acquire of those who look an entry up, so that they see what it is. */
-	*old = atomic_exchange(&map->entry[fd], value);
+	*old = sr_swap(&map->entry[fd], value);
 	return true;
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/apart.h"
 #include "base/now.h"
+#include "base/order.h"
 #include "base/process.h"
 #include "base/signal.h"
 
@@ -36,7 +37,9 @@
 #define CHUNK 48 /* numbers to be looked at with one call */
 
 /* The set.  Most processes use its words below LOW only; these lie in the page that the
- * child of a fork writes anyway (apart.h). */
+ * child of a fork writes anyway (apart.h).
+ * Relaxed: a number comes to a thread from the kernel, whose lock of the descriptor table
+ * orders it.  A bit is set while its number is open, and cleared before it is closed. */
 static _Atomic uint64_t below[LOW / BITS];
 SR_APART static _Atomic uint64_t above[(TOP - LOW) / BITS];
 SR_APART static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
@@ -53,7 +56,7 @@ static uint64_t private_bit(int fd)
 
 bool sr_fd_is_private(int fd)
 {
-	return (unsigned)fd < TOP && (atomic_load(private_word((unsigned)fd)) & private_bit(fd));
+	return (unsigned)fd < TOP && (sr_load(private_word((unsigned)fd)) & private_bit(fd));
 }
 
 /*
@@ -116,27 +119,27 @@ void sr_fd_reserve(void)
 
 static int mark(int fd)
 {
-	if (atomic_load(&slow[fd / BITS]) & private_bit(fd))	/* else the page is not written */
-		atomic_fetch_and(&slow[fd / BITS], ~private_bit(fd));
-	atomic_fetch_or(private_word((unsigned)fd), private_bit(fd));
+	if (sr_load(&slow[fd / BITS]) & private_bit(fd))	/* else the page is not written */
+		atomic_fetch_and_explicit(&slow[fd / BITS], ~private_bit(fd), memory_order_relaxed);
+	atomic_fetch_or_explicit(private_word((unsigned)fd), private_bit(fd), memory_order_relaxed);
 	return fd;
 }
 
 void sr_fd_slow(int fd)
 {
 	if (sr_fd_is_private(fd))
-		atomic_fetch_or(&slow[fd / BITS], private_bit(fd));
+		atomic_fetch_or_explicit(&slow[fd / BITS], private_bit(fd), memory_order_relaxed);
 }
 
 bool sr_fd_is_slow(int fd)
 {
-	return sr_fd_is_private(fd) && (atomic_load(&slow[fd / BITS]) & private_bit(fd));
+	return sr_fd_is_private(fd) && (sr_load(&slow[fd / BITS]) & private_bit(fd));
 }
 
 int sr_fd_next_slow(int fd)
 {
 	while (++fd < TOP)
-		if (!atomic_load(&slow[fd / BITS]))
+		if (!sr_load(&slow[fd / BITS]))
 			fd |= BITS - 1;
 		else if (sr_fd_is_slow(fd))
 			return fd;
@@ -196,7 +199,7 @@ void sr_fd_close(int fd)
 
 	/* First the bit: once closed, the number may be another thread's. */
 	if (sr_fd_is_private(fd))
-		atomic_fetch_and(private_word((unsigned)fd), ~private_bit(fd));
+		atomic_fetch_and_explicit(private_word((unsigned)fd), ~private_bit(fd), memory_order_relaxed);
 	sr_now_close(fd);
 	errno = err;
 }
@@ -206,7 +209,7 @@ unsigned sr_fd_held(void)
 	unsigned n = 0;
 
 	for (int i = 0; i < TOP / BITS; i++)
-		n += (unsigned)__builtin_popcountll(atomic_load(private_word(i * BITS)));
+		n += (unsigned)__builtin_popcountll(sr_load(private_word(i * BITS)));
 	return n;
 }
 
@@ -257,7 +260,7 @@ static unsigned next_private(unsigned first)
 	uint64_t word;
 
 	for (; first < TOP; first = (first / BITS + 1) * BITS) {
-		word = atomic_load(private_word(first)) >> first % BITS;
+		word = sr_load(private_word(first)) >> first % BITS;
 		if (word)
 			return first + (unsigned)__builtin_ctzll(word);
 	}
@@ -289,7 +292,7 @@ static void private_close_run(unsigned first, unsigned last)
 	bool closed = last - first >= MANY && !sr_sys_close_range(first, last, 0);
 
 	for (unsigned fd = first; fd <= last; fd++) {
-		atomic_fetch_and(private_word(fd), ~private_bit((int)fd));
+		atomic_fetch_and_explicit(private_word(fd), ~private_bit((int)fd), memory_order_relaxed);
 		if (!closed)
 			sr_now_close((int)fd);
 	}

@@ -42,8 +42,9 @@
 static struct sr_append file = { .path = sr_conf.report };
 
 SR_APART static char buffer[BUFFER];
-static _Atomic uintptr_t taken_by;	/* a thread, by its sr_held; 0: nobody */
-static atomic_bool at_once;		/* the process is about to end */
+/* A lock: a thread, by its sr_held; 0: nobody.  gather_take() and gather_give() pair. */
+static _Atomic uintptr_t taken_by;
+static atomic_bool at_once;		/* the process is about to end; taken_by orders it */
 
 /* Of the thread that has taken the buffer. */
 static size_t buffered;			/* bytes */
@@ -67,7 +68,8 @@ static void gather_write(const char *text, size_t len)
 	static atomic_bool warned;
 
 	sr_enter();
-	if (!sr_append_text(&file, text, len) && !atomic_exchange(&warned, true))
+	if (!sr_append_text(&file, text, len) &&
+	    !atomic_exchange_explicit(&warned, true, memory_order_relaxed))
 		sr_warn("cannot write the report to %s: %s", sr_conf.report,
 			sr_errno_name(errno));
 	sr_leave();
@@ -86,7 +88,7 @@ static bool gather_take(void)
 	uintptr_t nobody = 0;
 
 	sr_hold();
-	if (atomic_compare_exchange_strong(&taken_by, &nobody, gather_thread()))
+	if (sr_replace(&taken_by, &nobody, gather_thread()))
 		return true;
 	sr_release();
 	return false;
@@ -94,7 +96,7 @@ static bool gather_take(void)
 
 static void gather_give(void)
 {
-	atomic_store(&taken_by, 0);
+	sr_publish(&taken_by, 0);
 	sr_release();
 }
 
@@ -147,7 +149,7 @@ static bool is_early(void)
 /* False: it is to be written at once. */
 static bool gather_add(const char *line, size_t len)
 {
-	if (atomic_load(&at_once) || len > BUFFER || is_early() || !sr_loop_runs())
+	if (sr_load(&at_once) || len > BUFFER || is_early() || !sr_loop_runs())
 		return false;
 	if (len > BUFFER - buffered)
 		gather_empty();
@@ -179,10 +181,10 @@ void sr_gather_end(void)
 	if (!sr_conf.report[0] || !sr_conf.report_ms)
 		return;
 	/* A thread that takes the buffer after us sees this, because we take it, too. */
-	atomic_store(&at_once, true);
+	sr_store(&at_once, true);
 	until = sr_now_ns() + END_NS;
 	while (!gather_take()) {
-		if (atomic_load(&taken_by) == gather_thread() || sr_now_ns() > until)
+		if (sr_load(&taken_by) == gather_thread() || sr_now_ns() > until)
 			return;
 		sr_now_sleep(50000);
 	}
@@ -192,15 +194,15 @@ void sr_gather_end(void)
 
 void sr_gather_go_on(void)
 {
-	atomic_store(&at_once, false);
+	sr_store(&at_once, false);
 }
 
 void sr_gather_forget(void)
 {
 	if (!sr_conf.report[0])
 		return;
-	atomic_store(&taken_by, 0);
-	atomic_store(&at_once, false);
+	sr_store(&taken_by, 0);
+	sr_store(&at_once, false);
 	buffered = few = 0;
 	timer.at_ns = 0;
 }

@@ -26,8 +26,10 @@
 
 static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_job *first, **end = &first;
-static atomic_int threads;
-static atomic_uint started;	/* counts jobs; the idle thread sleeps on it */
+static atomic_int threads;	/* changed under the lock; sr_jobs_threads() is a hint */
+/* Counts jobs; the idle thread sleeps on it.  sr_job_start() releases it behind the queue, and
+ * jobs_run() acquires it before it looks at the queue: so it takes each job that it counts. */
+static atomic_uint started;
 
 /* The next one, or NULL; then, if `ends', there is no thread any more. */
 static struct sr_job *job_take(bool ends)
@@ -39,7 +41,7 @@ static struct sr_job *job_take(bool ends)
 	if (job)
 		first = job->next;
 	else if (ends)
-		atomic_store(&threads, 0);
+		sr_store(&threads, 0);
 	if (!first)
 		end = &first;
 	sr_unlock(&lock);
@@ -74,7 +76,7 @@ static void jobs_run(void)
 	sr_inside = 1;
 	sr_sys_set_name("sockrail-jobs");
 	for (;;) {
-		seen = atomic_load(&started);
+		seen = sr_observe(&started);
 		job = job_take(idle);
 		if (job)
 			job_run(job);
@@ -101,9 +103,10 @@ void sr_job_start(struct sr_job *job)
 	sr_lock(&lock);
 	*end = job;
 	end = &job->next;
-	starts = !atomic_exchange(&threads, 1);
+	starts = !sr_load(&threads);
+	sr_store(&threads, 1);
 	sr_unlock(&lock);
-	atomic_fetch_add(&started, 1);
+	atomic_fetch_add_explicit(&started, 1, memory_order_release);
 	if (!starts)
 		SR_SYS(SYS_futex, &started, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL);
 	else if (sr_thread_start(jobs_run))
@@ -113,7 +116,7 @@ void sr_job_start(struct sr_job *job)
 
 int sr_jobs_threads(void)
 {
-	return atomic_load(&threads);
+	return sr_load(&threads);
 }
 
 void sr_jobs_forget(void)
@@ -121,5 +124,5 @@ void sr_jobs_forget(void)
 	sr_mutex_init(&lock, SR_RANK_LEAF);
 	first = NULL;
 	end = &first;
-	atomic_store(&threads, 0);
+	sr_store(&threads, 0);
 }

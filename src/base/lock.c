@@ -54,7 +54,7 @@ void sr_mutex_wait(struct sr_mutex *m)
 
 	for (unsigned slept = 0;; slept++) {
 		do {
-			word = atomic_load(&m->word);
+			word = sr_load(&m->word);
 			takes = word == FREE || (word == HANDED && slept);
 			if (word == HANDED && !slept)
 				next = HANDED;
@@ -62,7 +62,9 @@ void sr_mutex_wait(struct sr_mutex *m)
 				next = STARVED;
 			else
 				next = AWAITED;
-		} while (!atomic_compare_exchange_weak(&m->word, &word, next));
+			/* pair stop: as in sr_mutex_take() */
+		} while (!atomic_compare_exchange_weak_explicit(
+				 &m->word, &word, next, memory_order_seq_cst, memory_order_relaxed));
 		if (takes)
 			return;
 		futex(&m->word, FUTEX_WAIT, next, next == HANDED ? &shortly : NULL);
@@ -71,9 +73,10 @@ void sr_mutex_wait(struct sr_mutex *m)
 
 void sr_mutex_hand_on(struct sr_mutex *m)
 {
-	int word = atomic_load(&m->word);
+	int word = sr_load(&m->word);
 
-	while (!atomic_compare_exchange_weak(&m->word, &word, word == STARVED ? HANDED : FREE))
+	/* The release pairs with the next owner's sr_mutex_take() or sr_mutex_wait(). */
+	while (!sr_replace(&m->word, &word, word == STARVED ? HANDED : FREE))
 		;
 	if (word != TAKEN)
 		futex(&m->word, FUTEX_WAKE, 1, NULL);
@@ -91,11 +94,11 @@ static __thread bool works __attribute__((tls_model("initial-exec")));
 void sr_work_begin(void)
 {
 	for (;;) {
-		atomic_fetch_add(&sr_locks.working, 1);
-		works = true;
 		/* pair work: fork has changed `stopped' when sr_locks_await_work() looks at
 		 * `working'. */
-		if (!atomic_load(&sr_locks.stopped))
+		atomic_fetch_add_explicit(&sr_locks.working, 1, memory_order_seq_cst);
+		works = true;
+		if (!sr_look(&sr_locks.stopped))
 			return;
 		sr_work_end();
 		futex(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
@@ -105,14 +108,15 @@ void sr_work_begin(void)
 void sr_work_end(void)
 {
 	works = false;
-	atomic_fetch_sub(&sr_locks.working, 1);
-	if (atomic_load(&sr_locks.stopped))
+	/* pair work: sr_locks_await_work(), which may be asleep */
+	atomic_fetch_sub_explicit(&sr_locks.working, 1, memory_order_seq_cst);
+	if (sr_look(&sr_locks.stopped))
 		futex(&sr_locks.working, FUTEX_WAKE, 1, NULL);
 }
 
 void sr_work_pause(void)
 {
-	if (!atomic_load(&sr_locks.stopped))
+	if (!sr_load(&sr_locks.stopped)) /* a hint: the next pause looks again */
 		return;
 	sr_work_end();
 	sr_work_begin();
@@ -120,7 +124,8 @@ void sr_work_pause(void)
 
 void sr_work_expect(int threads)
 {
-	atomic_fetch_add(&sr_locks.working, threads);
+	/* pair work: as in sr_work_begin(); the caller lets no fork run before this */
+	atomic_fetch_add_explicit(&sr_locks.working, threads, memory_order_seq_cst);
 }
 
 void sr_work_started(void)
@@ -133,7 +138,8 @@ void sr_lock_stopped(struct sr_mutex *m)
 {
 	bool worked = works;
 
-	while (sr_held.count / SR_HELD_LOCK == 1 && atomic_load(&sr_locks.stopped)) {
+	/* pair stop: the lock has been taken */
+	while (sr_held.count / SR_HELD_LOCK == 1 && sr_look(&sr_locks.stopped)) {
 		sr_mutex_hand_on(m);
 		if (worked)
 			sr_work_end();
@@ -150,12 +156,12 @@ void sr_locks_stop(void)
 	sr_hold_lock();		/* of no rank: what fork takes then is in order */
 	if (!sr_mutex_take(&sr_locks.forking))
 		sr_mutex_wait(&sr_locks.forking);
-	atomic_store(&sr_locks.stopped, 1); /* pair stop: sr_lock() */
+	sr_change(&sr_locks.stopped, 1); /* pair stop: sr_lock() */
 }
 
 void sr_lock_await(struct sr_mutex *m)
 {
-	while (atomic_load(&m->word)) {
+	while (sr_look(&m->word)) {	/* pair stop: sr_lock() */
 		sr_lock_unordered(m);
 		sr_unlock(m);
 	}
@@ -163,7 +169,8 @@ void sr_lock_await(struct sr_mutex *m)
 
 void sr_locks_await_loading(void)
 {
-	for (int i = 0; i < 1000 && atomic_load(&sr_locks.loading.word); i++)
+	/* pair stop: sr_lock() */
+	for (int i = 0; i < 1000 && sr_look(&sr_locks.loading.word); i++)
 		sr_now_sleep(1000000);
 }
 
@@ -174,7 +181,7 @@ void sr_locks_await_work(void)
 
 	for (int i = 0; i < 1000; i++) {
 		/* pair work: sr_work_begin() changes `working', then looks at `stopped'. */
-		n = atomic_load(&sr_locks.working);
+		n = sr_look(&sr_locks.working);
 		if (n <= 0)
 			return;
 		futex(&sr_locks.working, FUTEX_WAIT, n, &shortly);
@@ -183,7 +190,8 @@ void sr_locks_await_work(void)
 
 void sr_locks_go(void)
 {
-	atomic_store(&sr_locks.stopped, 0);
+	/* Pairs with the looks at it: a thread that goes on sees what fork has done. */
+	sr_publish(&sr_locks.stopped, 0);
 	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX, NULL);
 	sr_mutex_hand_on(&sr_locks.forking);
 	sr_release_lock();
@@ -191,8 +199,8 @@ void sr_locks_go(void)
 
 void sr_locks_go_in_child(void)
 {
-	atomic_store(&sr_locks.stopped, 0);
-	atomic_store(&sr_locks.working, 0);
+	sr_store(&sr_locks.stopped, 0);
+	sr_store(&sr_locks.working, 0);
 	works = false;
 	sr_mutex_init(&sr_locks.forking, SR_RANK_LEAF);
 	sr_mutex_init(&sr_locks.loading, SR_RANK_LEAF);

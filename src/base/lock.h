@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/order.h"
 #include "base/signal.h"
 
 /*
@@ -150,7 +151,10 @@ static inline bool sr_mutex_take(struct sr_mutex *m)
 {
 	int none = 0;
 
-	return atomic_compare_exchange_strong(&m->word, &none, 1);
+	/* pair stop: a change, behind which sr_lock() looks.  It acquires, too, and pairs with
+	 * the release of sr_unlock() and of sr_mutex_hand_on(). */
+	return atomic_compare_exchange_strong_explicit(&m->word, &none, 1, memory_order_seq_cst,
+						       memory_order_relaxed);
 }
 
 /* For fork alone. */
@@ -159,7 +163,7 @@ static inline void sr_lock_unordered(struct sr_mutex *m)
 	sr_hold_lock();
 	if (__builtin_expect(!sr_mutex_take(m), 0))
 		sr_mutex_wait(m);
-	if (__builtin_expect(atomic_load(&sr_locks.stopped), 0))
+	if (__builtin_expect(sr_look(&sr_locks.stopped), 0)) /* pair stop: sr_locks_stop() */
 		sr_lock_stopped(m);
 	sr_lock_count(m, 1);
 }
@@ -188,7 +192,7 @@ static inline bool sr_trylock(struct sr_mutex *m)
 {
 	sr_hold_lock();
 	if (sr_mutex_take(m)) {
-		if (atomic_load(&sr_locks.stopped))
+		if (sr_look(&sr_locks.stopped))	/* pair stop: sr_locks_stop() */
 			sr_lock_stopped(m);
 		sr_lock_count(m, 1);
 		return true;

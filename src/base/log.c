@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/append.h"
+#include "base/order.h"
 
 #define LINE_MAX_LEN 512
 
@@ -66,7 +67,7 @@ static void emit(const char *line, size_t len)
 		if (sr_append_text(&file, line, len))
 			return;
 		/* (Logging this line calls emit() again, once.) */
-		if (!atomic_exchange(&warned, true))
+		if (!atomic_exchange_explicit(&warned, true, memory_order_relaxed))
 			sr_warn("SOCKRAIL_LOG_FILE: cannot write \"%s\" "
 				"(%s), using standard error",
 				sr_conf.log_file, sr_errno_name(errno));

@@ -30,13 +30,15 @@
 #define TURN_NS 2000000		/* then events are looked for again */
 
 static struct sr_mutex starting = SR_MUTEX(SR_RANK_LEAF);
+/* start_locked() publishes it; a thread that observes it, in sr_loop_runs() or
+ * sr_loop_start(), sees the two descriptors.  The loop's thread does from its start. */
 static atomic_bool running;
 static atomic_int epoll_fd = -1, wake_fd = -1;
 
 /* Counts forks.  Tasks and timers say in which epoch they were queued, so that
  * in a child what they say of the parent's loop is void without a walk over
  * structures that its thread may have been changing. */
-static atomic_uint epoch = 1;
+static atomic_uint epoch = 1;	/* changes while there is one thread only */
 
 static _Atomic(struct sr_task *) posted;	/* a stack, last first */
 static atomic_bool sleeping;
@@ -119,30 +121,33 @@ static void loop_wake(void)
 	int err = errno;
 	ssize_t n;
 
-	if (!atomic_load(&sleeping) || !atomic_exchange(&sleeping, false))
+	if (!sr_look(&sleeping) ||	/* C; pair loop */
+	    !atomic_exchange_explicit(&sleeping, false, memory_order_seq_cst))
 		return;
-	n = sr_now_write(atomic_load(&wake_fd), &one, sizeof(one));
+	n = sr_now_write(sr_load(&wake_fd), &one, sizeof(one));
 	if (n < 0)	/* we are a child of vfork that has closed it */
-		atomic_store(&sleeping, true);
+		sr_change(&sleeping, true);	/* pair loop: S once more, for the next poster */
 	errno = err;
 }
 
 /* (Held: a task that is queued and never pushed would not run any more.) */
 bool sr_loop_post(struct sr_task *t)
 {
-	unsigned now = atomic_load(&epoch);
+	unsigned now = sr_load(&epoch);
 	struct sr_task *head;
 	bool fresh;
 
 	sr_hold();
 	/* An exchange even when it is queued: it releases what was done before
-	 * to the exchange in run_tasks(). */
-	fresh = atomic_exchange(&t->queued, now) != now;
+	 * to the exchange in run_tasks(), with which it pairs. */
+	fresh = sr_swap(&t->queued, now) != now;
 	if (fresh) {
-		head = atomic_load(&posted);
+		head = sr_load(&posted);
 		do {
 			t->next = head;
-		} while (!atomic_compare_exchange_weak(&posted, &head, t));
+			/* P; pair loop: sleep_once() */
+		} while (!atomic_compare_exchange_weak_explicit(
+				 &posted, &head, t, memory_order_seq_cst, memory_order_relaxed));
 		loop_wake();
 	}
 	sr_release();
@@ -157,7 +162,8 @@ bool sr_loop_is_late(void)
 /* Takes what was posted, last first, and puts it behind what is ready. */
 static void take_posted(void)
 {
-	struct sr_task *t = atomic_exchange(&posted, NULL), *first = NULL, **end;
+	/* Pairs with the push in sr_loop_post(). */
+	struct sr_task *t = sr_swap(&posted, NULL), *first = NULL, **end;
 
 	if (!t)
 		return;
@@ -185,8 +191,8 @@ static void run_tasks(void)
 		if (!ready)
 			ready_end = &ready;
 		sr_work_pause();
-		/* From here on it may be posted again. */
-		atomic_exchange(&t->queued, 0);
+		/* From here on it may be posted again; pairs with sr_loop_post(). */
+		sr_swap(&t->queued, 0);
 		t->fn(t);
 		if (ready && sr_loop_is_late())
 			return;
@@ -239,7 +245,7 @@ static struct sr_timer *meld_all(struct sr_timer *t)
 
 void sr_timer_cancel(struct sr_timer *t)
 {
-	if (t->at_ns && t->epoch == atomic_load(&epoch)) {
+	if (t->at_ns && t->epoch == sr_load(&epoch)) {
 		if (t == first_timer) {
 			first_timer = meld_all(t->child);
 		} else {
@@ -256,7 +262,7 @@ static void timer_set_ns(struct sr_timer *t, uint64_t ns)
 {
 	sr_timer_cancel(t);
 	t->at_ns = sr_now_ns() + ns;
-	t->epoch = atomic_load(&epoch);
+	t->epoch = sr_load(&epoch);
 	t->child = NULL;
 	first_timer = meld(first_timer, t);
 }
@@ -296,7 +302,7 @@ static int loop_control(int op, struct sr_watch *w, uint32_t events)
 
 	/* Pairs with the loop's sr_observe() behind its wait: it sees what was written before. */
 	atomic_fetch_add_explicit(&handed, 1, memory_order_release);
-	if (sr_sys_epoll_ctl(atomic_load(&epoll_fd), op, w->fd, &ev))
+	if (sr_sys_epoll_ctl(sr_load(&epoll_fd), op, w->fd, &ev))
 		result = -errno;
 	errno = err;
 	return result;
@@ -309,7 +315,7 @@ int sr_loop_watch(struct sr_watch *w, uint32_t events)
 
 	if (!result)
 		result = loop_control(EPOLL_CTL_ADD, w, events);
-	if (result == -ENOSPC && !atomic_exchange(&warned, true))
+	if (result == -ENOSPC && !atomic_exchange_explicit(&warned, true, memory_order_relaxed))
 		sr_warn("fs.epoll.max_user_watches is reached: no new links");
 	return result;
 }
@@ -366,7 +372,7 @@ static uint64_t sleep_limit_ns(void)
  * ppoll() waits on the epoll descriptor. */
 static int wait_for_events(uint64_t ns)
 {
-	struct pollfd p = { atomic_load(&epoll_fd), POLLIN, 0 };
+	struct pollfd p = { sr_load(&epoll_fd), POLLIN, 0 };
 	struct timespec ts = sr_timespec(ns);
 	int ms = (int)((ns + 999999) / 1000000);
 
@@ -383,12 +389,12 @@ static void sleep_once(void)
 	int n;
 
 	if (ns)
-		atomic_store(&sleeping, true);	/* S; pair loop: loop_wake() */
-	if (atomic_load(&posted) || ready)	/* L */
+		sr_change(&sleeping, true);	/* S; pair loop: loop_wake() */
+	if (sr_look(&posted) || ready)	/* L */
 		ns = 0;
 	sr_work_end();
 	n = wait_for_events(ns);
-	atomic_store(&sleeping, false);
+	sr_change(&sleeping, false);	/* pair loop: loop_wake(); before the next L */
 	sr_work_begin();
 	sr_observe(&handed); /* pairs with loop_control() */
 	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
@@ -420,7 +426,7 @@ static int start_locked(void)
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
 	int ep, wk = -1, err = 0;
 
-	if (atomic_load(&running))
+	if (sr_load(&running))
 		return 0;
 	if (!sr_fd_spare(LOOP_FDS + SR_FD_LEFT))
 		return -EMFILE;
@@ -431,11 +437,11 @@ static int start_locked(void)
 	/* Edge-triggered: each write wakes, and no read is needed. */
 	if (wk < 0 || sr_sys_epoll_ctl(ep, EPOLL_CTL_ADD, wk, &ev))
 		err = -errno;
-	atomic_store(&epoll_fd, ep);
-	atomic_store(&wake_fd, wk);
+	sr_store(&epoll_fd, ep);
+	sr_store(&wake_fd, wk);
 	if (!err)
 		err = sr_thread_start(loop);
-	atomic_store(&running, !err);
+	sr_publish(&running, !err);	/* pairs as said above */
 	if (err && wk >= 0)
 		sr_fd_close(wk);
 	if (err && ep >= 0)
@@ -445,14 +451,14 @@ static int start_locked(void)
 
 bool sr_loop_runs(void)
 {
-	return atomic_load(&running);
+	return sr_observe(&running);
 }
 
 bool sr_loop_in_reach(void)
 {
 	int err = errno;
 	bool yes = sr_loop_runs() &&
-		   sr_sys_fcntl(atomic_load(&wake_fd), F_GETFD, 0) >= 0;
+		   sr_sys_fcntl(sr_load(&wake_fd), F_GETFD, 0) >= 0;
 
 	errno = err;
 	return yes;
@@ -467,7 +473,7 @@ int sr_loop_start(void)
 {
 	int saved = errno, err;
 
-	if (here || atomic_load(&running))
+	if (here || sr_observe(&running))
 		return 0;
 	if (!sr_process_ours())
 		return -ECHILD;
@@ -491,12 +497,12 @@ void sr_loop_forget(void)
 	static const struct sr_mutex fresh = SR_MUTEX(SR_RANK_LEAF);
 
 	starting = fresh;
-	atomic_fetch_add(&epoch, 1);
-	atomic_store(&running, false);
-	atomic_store(&sleeping, false);
-	atomic_store(&epoll_fd, -1);
-	atomic_store(&wake_fd, -1);
-	atomic_store(&posted, NULL);
+	sr_count(&epoch, 1);
+	sr_store(&running, false);
+	sr_store(&sleeping, false);
+	sr_store(&epoll_fd, -1);
+	sr_store(&wake_fd, -1);
+	sr_store(&posted, NULL);
 	batch_at = batch_end = 0;
 	first_timer = NULL;
 	ready = NULL;

@@ -1,37 +1,63 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * order.h - the shapes in which threads, and processes that share memory, tell each
- * other something without a lock.
+ * other something without a lock.  An access to an atomic word has one of these names, or
+ * C11's name that ends in _explicit: lint refuses an access whose order is not written down.
  *
- * Publish and observe.  A thread writes things and then publishes a word; a thread that
- * observes the word sees these things.
+ * Load, store and count: relaxed.  The word tells of nothing but itself.  A lock guards it,
+ * and threads without the lock take it as a hint; or it is only counted; or another word,
+ * or the kernel, tells when it may be read.
  *
- * Change, then look (a store-load pair).  Two threads each change a word and then look
- * at the word that the other one changes: a sleeper says that it sleeps and looks for
- * bytes; a sender says that there are bytes and looks for sleepers.  At least one of them
- * has to see the other's change, or a wake-up is lost.  But a processor lets a load pass
- * a store before it, unless it is told not to.  So each end has one of these:
+ * Publish and observe: release and acquire.  A thread writes things and then publishes a
+ * word; a thread that observes the word sees these things.
+ *
+ * Replace and swap: a compare-and-swap and an exchange that do both, so that the thread sees
+ * what those threads had done that changed the word before, and those that change it later
+ * see what this thread has done.
+ *
+ * Change, then look (a store-load pair): sequentially consistent.  Two threads each change
+ * a word and then look at the word that the other one changes: a sleeper says that it sleeps
+ * and looks for bytes; a sender says that there are bytes and looks for sleepers.  At least
+ * one of them has to see the other's change, or a wake-up is lost.  But a processor lets a
+ * load pass a store before it, unless it is told not to.  So each end has one of these:
  *
  *   - the change, sr_fence_look(), the look, both of any order; or
- *   - both of them sequentially consistent: atomic_store(), atomic_exchange(),
- *     atomic_fetch_or() and the like, and then atomic_load(), all without _explicit.
+ *   - both of them sequentially consistent: sr_change(), or a read-modify-write with
+ *     memory_order_seq_cst, and then sr_look().
  *
  * One end may do it one way and the other end the other way.  It is not enough if only
  * one of an end's two accesses is sequentially consistent: ARMv8.0 satisfies a relaxed
- * load before the store of an atomic_exchange() in front of it is visible.  (x86 does
+ * load before the store of an atomic exchange in front of it is visible.  (x86 does
  * not, so no test on x86 finds this.)
  *
  * Both ends of a pair carry its name: "pair NAME: ...", which says what the other end is.
  * tests/model/order.pml has a model of each, and `tests/check lint' compares the names.
+ *
+ * A comment at each access that is stronger than relaxed names the other end.  Where all
+ * accesses to a word have the same two ends, the comment is at the word's declaration.
  */
 #ifndef SR_ORDER_H
 #define SR_ORDER_H
 
 #include <stdatomic.h>
 
+#define sr_load(word) atomic_load_explicit(word, memory_order_relaxed)
+#define sr_store(word, value) atomic_store_explicit(word, value, memory_order_relaxed)
+/* Its value is what was there before, as of all read-modify-writes. */
+#define sr_count(word, n) atomic_fetch_add_explicit(word, n, memory_order_relaxed)
+
 #define sr_publish(word, value) \
 	atomic_store_explicit(word, value, memory_order_release)
 #define sr_observe(word) atomic_load_explicit(word, memory_order_acquire)
+
+/* True if the word was *was; else *was is what it is. */
+#define sr_replace(word, was, value) \
+	atomic_compare_exchange_strong_explicit(word, was, value, memory_order_acq_rel, \
+						memory_order_acquire)
+#define sr_swap(word, value) atomic_exchange_explicit(word, value, memory_order_acq_rel)
+
+#define sr_change(word, value) atomic_store_explicit(word, value, memory_order_seq_cst)
+#define sr_look(word) atomic_load_explicit(word, memory_order_seq_cst)
 
 /* Between a change and a look. */
 static inline void sr_fence_look(void)

@@ -91,8 +91,8 @@ static struct sr_page_slot *lowest(void)
 		k = (unsigned)__builtin_ctzll(~used[i]);
 		used[i] |= UINT64_C(1) << k;
 		k += i * BITS;
-		if (atomic_load(&page->high) <= k)
-			atomic_store(&page->high, k + 1);
+		if (sr_load(&page->high) <= k)
+			sr_store(&page->high, k + 1);
 		return &page->slot[k];
 	}
 	return NULL;
@@ -117,7 +117,7 @@ struct sr_page_slot *sr_page_take(void)
 
 uint64_t sr_page_id(void)
 {
-	return atomic_fetch_add(&page->made, 1) + 1;
+	return sr_count(&page->made, 1) + 1;
 }
 
 struct sr_page *sr_page_here(void)
@@ -129,7 +129,7 @@ void sr_page_give(struct sr_page_slot *slot)
 {
 	size_t k = (size_t)(slot - page->slot);
 
-	atomic_store(&slot->id, 0);
+	sr_store(&slot->id, 0);	/* before the next use of the slot: page_lock orders it */
 	sr_lock(&page_lock);
 	used[k / BITS] &= ~(UINT64_C(1) << k % BITS);
 	sr_unlock(&page_lock);

@@ -67,6 +67,7 @@ enum {	/* sr_page_slot.role */
 };
 
 struct sr_page_slot {
+	/* 0: the slot is free.  Published when the rest is there, and observed by sockrail-stat. */
 	_Alignas(64) _Atomic uint64_t id;
 	_Atomic uint64_t opened_ns;	/* CLOCK_MONOTONIC */
 	_Atomic int32_t fd;		/* its socket in this process, or -1 */
@@ -83,7 +84,7 @@ struct sr_page {
 	int32_t pid;			/* in its own namespace */
 	uint64_t start_ns;		/* CLOCK_REALTIME: the page was made */
 	char program[SR_PAGE_PROGRAM];
-	_Alignas(64) _Atomic uint32_t high; /* slots from here on were never used */
+	_Alignas(64) _Atomic uint32_t high; /* slots from here on were never used; page_lock */
 	_Atomic uint64_t made, ended, linked; /* streams; linked: ended, had a link */
 	_Atomic uint64_t total[SR_COUNTERS];  /* of ended streams */
 	_Atomic uint64_t reason[SR_PAGE_REASONS]; /* ended streams of each */

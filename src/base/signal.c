@@ -45,6 +45,7 @@
 #include <unistd.h>
 
 #include "base/apart.h"
+#include "base/order.h"
 #include "base/process.h"
 #include "base/signal.h"
 
@@ -66,7 +67,9 @@ __thread volatile struct sr_handled sr_handled
 static __thread uint64_t mask_kept;	/* sr_held.off: the thread's own */
 static __thread volatile uint64_t running;	/* signals whose handlers have begun */
 
-/* What the program has installed, where the kernel has signal_entry(). */
+/* What the program has installed, where the kernel has signal_entry().  Relaxed: it is stored
+ * before the system call by which the kernel gets signal_entry(), and the kernel's lock of
+ * the handlers orders it before the entry's first call. */
 SR_APART static struct {
 	_Atomic(handler_fn *) handler;
 	atomic_int flags;
@@ -201,7 +204,7 @@ static void reset(int sig)
 /* The handler's errno shall not be mistaken for that of a call of ours. */
 static void signal_entry(int sig, siginfo_t *info, void *context)
 {
-	int err = errno, flags = atomic_load(&table[sig].flags);
+	int err = errno, flags = sr_load(&table[sig].flags);
 	bool direct = sr_direct;	/* of what the handler interrupts */
 	uint64_t outer = running;
 
@@ -213,7 +216,7 @@ static void signal_entry(int sig, siginfo_t *info, void *context)
 		sr_handled.breaking += !(flags & SA_RESTART);
 		running = outer | BIT(sig);
 		atomic_signal_fence(memory_order_seq_cst);
-		atomic_load(&table[sig].handler)(sig, info, context);
+		sr_load(&table[sig].handler)(sig, info, context);
 		atomic_signal_fence(memory_order_seq_cst);
 		running = outer;
 	}
@@ -254,12 +257,12 @@ int sr_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 	if (sig < 1 || sig >= _NSIG)
 		return sr_real.sigaction(sig, act, old);
 	sr_hold();
-	was.sa_sigaction = atomic_load(&table[sig].handler);
-	was.sa_flags = atomic_load(&table[sig].flags);
+	was.sa_sigaction = sr_load(&table[sig].handler);
+	was.sa_flags = sr_load(&table[sig].flags);
 	if (takes_entry(act)) {
 		ours = *act;
-		atomic_store(&table[sig].handler, ours.sa_sigaction);
-		atomic_store(&table[sig].flags, ours.sa_flags);
+		sr_store(&table[sig].handler, ours.sa_sigaction);
+		sr_store(&table[sig].flags, ours.sa_flags);
 		ours.sa_sigaction = signal_entry;
 		ours.sa_flags = (int)((unsigned)ours.sa_flags & ~SA_RESETHAND) |
 				SA_SIGINFO;

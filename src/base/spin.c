@@ -4,6 +4,7 @@
  */
 #include "base/sys.h" /* before any system header */
 #include "base/spin.h"
+#include "base/order.h"
 
 #include <sched.h>
 #include <string.h>
@@ -19,26 +20,26 @@ enum { AWAKE, ASLEEP, NEITHER };
 static bool one_core(void)
 {
 	static atomic_int cores;
-	int n = atomic_load_explicit(&cores, memory_order_relaxed);
+	int n = sr_load(&cores);
 	cpu_set_t set;
 
 	if (!n) {
 		memset(&set, 0, sizeof(set));	/* the kernel writes fewer bytes */
 		n = SR_SYS(SYS_sched_getaffinity, 0, sizeof(set), &set) > 0 ?
 			    CPU_COUNT(&set) : 2;
-		atomic_store_explicit(&cores, n, memory_order_relaxed);
+		sr_store(&cores, n);
 	}
 	return n == 1;
 }
 
 static unsigned spin_get(atomic_uint *x)
 {
-	return atomic_load_explicit(x, memory_order_relaxed);
+	return sr_load(x);
 }
 
 static void spin_set(atomic_uint *x, unsigned value)
 {
-	atomic_store_explicit(x, value, memory_order_relaxed);
+	sr_store(x, value);
 }
 
 static void go(struct sr_spin *sp, unsigned way, bool by_need)

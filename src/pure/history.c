@@ -37,7 +37,7 @@ unsigned sr_history_kept(uint64_t n)
 
 void sr_history_copy(struct sr_history *to, const struct sr_history *from)
 {
-	to->n = sr_history_seen(from);
+	sr_store(&to->n, sr_history_seen(from)); /* the copy is the caller's own */
 	to->next = from->next;
 	to->kept = from->kept;
 	memcpy(to->bytes, from->bytes, from->kept);

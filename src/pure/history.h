@@ -42,8 +42,10 @@ static inline uint64_t sr_history_seen(const struct sr_history *h)
  * that a fork has shared is written only if it must be.) */
 static inline void sr_history_begin(struct sr_history *h)
 {
-	if (sr_history_seen(h))
-		h->n = h->next = h->kept = 0;
+	if (sr_history_seen(h)) {
+		sr_store(&h->n, 0);
+		h->next = h->kept = 0;
+	}
 }
 
 /* (from->n may grow meanwhile, by bytes that are not to be kept.) */

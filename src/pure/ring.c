@@ -10,28 +10,28 @@
 
 static uint64_t start_of(const struct sr_gen *gen)
 {
-	return atomic_load_explicit(&gen->start, memory_order_relaxed);
+	return sr_load(&gen->start);
 }
 
 static uint32_t ring_of(const struct sr_gen *gen)
 {
-	return atomic_load_explicit(&gen->ring, memory_order_relaxed);
+	return sr_load(&gen->ring);
 }
 
 void sr_gens_init(struct sr_gens *g, const struct sr_ring *rings)
 {
 	g->rings = rings;
-	atomic_store_explicit(&g->n, 0, memory_order_relaxed);
+	sr_store(&g->n, 0);
 	sr_gens_add(g, 0, 0);
 }
 
 void sr_gens_add(struct sr_gens *g, uint64_t start, uint32_t ring)
 {
-	uint32_t n = atomic_load_explicit(&g->n, memory_order_relaxed);
+	uint32_t n = sr_load(&g->n);
 	struct sr_gen *gen = &g->gen[n % SR_GENS];
 
-	atomic_store_explicit(&gen->start, start, memory_order_relaxed);
-	atomic_store_explicit(&gen->ring, ring, memory_order_relaxed);
+	sr_store(&gen->start, start);
+	sr_store(&gen->ring, ring);
 	sr_publish(&g->n, n + 1); /* pairs with gen_at() and sr_gens_last() */
 }
 

@@ -73,7 +73,7 @@ static inline const struct sr_gen *sr_gens_last(const struct sr_gens *g)
 /* The ring that new bytes go to. */
 static inline const struct sr_ring *sr_gens_ring(const struct sr_gens *g)
 {
-	return &g->rings[sr_gens_last(g)->ring];
+	return &g->rings[sr_load(&sr_gens_last(g)->ring)];
 }
 
 /* Finds bytes [from, to), in at most two pieces.  Returns their number, which
