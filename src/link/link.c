@@ -77,19 +77,20 @@ void sr_link_put(struct sr_link *link)
 		sr_loop_post(&link->unreferenced);
 }
 
-static _Atomic size_t memory_used;
+static _Atomic size_t memory_used;	/* only counted */
 
 void sr_link_forget(void)
 {
-	atomic_store(&memory_used, 0);
+	sr_store(&memory_used, 0);
 }
 
 /* ---- events ---- */
 
 bool sr_link_raise(struct sr_link *link, unsigned bits)
 {
-	/* pair look: of DEAD, sr_vlook_start() looks for the caller */
-	unsigned before = atomic_fetch_or(&link->events, bits);
+	/* pair look: of DEAD, sr_vlook_start() looks for the caller.  The release in it pairs with
+	 * sr_link_events(): a thread that sees the bit sees what the message brought. */
+	unsigned before = atomic_fetch_or_explicit(&link->events, bits, memory_order_seq_cst);
 
 	return (before & bits) != bits;
 }
@@ -98,7 +99,8 @@ bool sr_link_set_reason(struct sr_link *link, const char *reason)
 {
 	const char *none = NULL;
 
-	return atomic_compare_exchange_strong(&link->reason, &none, reason);
+	/* Pairs with itself.  (The words are constants, so nobody has to acquire one.) */
+	return sr_replace(&link->reason, &none, reason);
 }
 
 int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
@@ -108,10 +110,12 @@ int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 	if (sr_link_events(link) & SR_LINK_DEAD)
 		return -EPIPE;
 	if (msg->type == SR_MSG_SWITCH && !sr_link_said(link, SR_MSG_SWITCH)) {
-		atomic_store(&link->tx_w, msg->sw.n);
-		atomic_store(&link->tx_acked, msg->sw.n);
+		/* They pair as link.h says. */
+		sr_publish(&link->tx_w, msg->sw.n);
+		sr_publish(&link->tx_acked, msg->sw.n);
 	}
-	if (atomic_fetch_or(&link->said, bit) & bit)
+	/* The release pairs with sr_link_said() and sr_link_take(). */
+	if (atomic_fetch_or_explicit(&link->said, bit, memory_order_acq_rel) & bit)
 		return -EINVAL;
 	return 0;
 }
@@ -140,7 +144,7 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 		return -EPROTO;
 	bit = order[msg->type].bit;
 	if ((have & bit) || (order[msg->type].after & ~have) ||
-	    (order[msg->type].said & ~atomic_load(&link->said)))
+	    (order[msg->type].said & ~sr_observe(&link->said))) /* pairs with sr_link_say() */
 		return -EPROTO;
 	switch (msg->type) {
 	case SR_MSG_HELLO:
@@ -158,11 +162,11 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 		if (msg->sw.link_no != link->link_no || msg->sw.n > INT64_MAX)
 			return -EPROTO;
 		link->peer_switch = msg->sw;
-		atomic_store(&link->rx_h, msg->sw.n);
-		atomic_store(&link->rx_taken, msg->sw.n);
+		sr_store(&link->rx_h, msg->sw.n); /* sr_link_raise() publishes both */
+		sr_store(&link->rx_taken, msg->sw.n);
 		break;
 	case SR_MSG_END:
-		if (msg->end < atomic_load(&link->rx_h))
+		if (msg->end < sr_load(&link->rx_h))
 			return -EPROTO;
 		link->peer_end = msg->end;
 		break;
@@ -177,22 +181,21 @@ int sr_link_take(struct sr_link *link, const struct sr_msg *msg)
 
 bool sr_memory_take(size_t bytes)
 {
-	size_t used = atomic_load(&memory_used);
+	size_t used = sr_load(&memory_used);
 
 	do {
 		if (bytes > sr_conf.memory || used > sr_conf.memory - bytes)
 			return false;
-	} while (!atomic_compare_exchange_weak(&memory_used, &used,
-					       used + bytes));
+	} while (!sr_replace(&memory_used, &used, used + bytes)); /* pairs with nothing */
 	return true;
 }
 
 void sr_memory_give(size_t bytes)
 {
-	atomic_fetch_sub(&memory_used, bytes);
+	atomic_fetch_sub_explicit(&memory_used, bytes, memory_order_relaxed);
 }
 
 size_t sr_memory_used(void)
 {
-	return atomic_load(&memory_used);
+	return sr_load(&memory_used);
 }

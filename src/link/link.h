@@ -85,6 +85,9 @@ struct sr_link {
 	struct sr_piece tx_piece;
 	bool tx_ready;
 
+	/* A thread publishes rx_h and tx_acked when it has heard from the peer, and tx_w and
+	 * rx_taken when the program's call has moved bytes; a thread without the lock under
+	 * which that was done observes them. */
 	_Atomic uint64_t rx_h;	/* received so far, including bytes in the ring; may
 				 * lag behind rx_taken if rx_look() is used */
 	_Atomic uint64_t rx_taken; /* taken by our program (rx_free) */

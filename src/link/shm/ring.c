@@ -72,34 +72,34 @@ void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
 /* Bytes of the current generation that the peer's program has not taken yet. */
 static uint64_t outstanding(struct sr_shm *l)
 {
-	uint64_t w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
+	uint64_t w = sr_load(&l->link.tx_w);
 	uint64_t acked = sr_observe(&l->link.tx_acked); /* pairs with sr_shm_credit() */
 
-	return sr_credit_used(w, acked, sr_gens_last(&l->tx.gens)->start);
+	return sr_credit_used(w, acked, sr_load(&sr_gens_last(&l->tx.gens)->start));
 }
 
 /* Starts a new generation at tx_w.  tx_lock held. */
 static void turn(struct sr_shm *l, uint32_t area)
 {
-	uint32_t n = atomic_load_explicit(&l->tx.gens.n, memory_order_relaxed);
-	uint64_t w = atomic_load_explicit(&l->link.tx_w, memory_order_relaxed);
+	uint32_t n = sr_load(&l->tx.gens.n);
+	uint64_t w = sr_load(&l->link.tx_w);
 	struct sr_gen *g = &l->own->gen[n % SR_GENS];
 
 	sr_gens_add(&l->tx.gens, w, area);
-	atomic_store_explicit(&g->start, w, memory_order_relaxed);
-	atomic_store_explicit(&g->ring, area, memory_order_relaxed);
+	sr_store(&g->start, w);
+	sr_store(&g->ring, area);
 	sr_publish(&l->own->gens, n + 1); /* pairs with the peer's take_gens() */
 }
 
 /* The ring is full. */
 static bool grow(struct sr_shm *l)
 {
-	uint32_t area = sr_gens_last(&l->tx.gens)->ring + 1;
+	uint32_t area = sr_load(&sr_gens_last(&l->tx.gens)->ring) + 1;
 
 	if (area == l->plan.areas || l->plan.size[area] > l->tx_most ||
 	    !sr_memory_take(l->plan.size[area]))
 		return false;
-	atomic_fetch_add(&l->taken_memory, l->plan.size[area]);
+	sr_count(&l->taken_memory, l->plan.size[area]);
 	sr_probe(grow, "shm", l->plan.size[area - 1], l->plan.size[area]);
 	turn(l, area);
 	return true;
@@ -132,7 +132,7 @@ size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 		ring = sr_gens_ring(&l->tx.gens);
 		room = ring->size;
 	}
-	w = atomic_load_explicit(&link->tx_w, memory_order_relaxed);
+	w = sr_load(&link->tx_w);
 	sr_ring_span(ring, w, room, v);
 	sr_link_offer(link, v, true);
 	if (room)
@@ -152,7 +152,7 @@ size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
 {
 	struct sr_shm *l = sr_shm_of(link);
 	const struct sr_ring *ring = sr_gens_ring(&l->tx.gens);
-	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed);
+	uint64_t w = sr_load(&link->tx_w);
 	size_t room = sr_credit_room(ring->size, outstanding(l), 0);
 
 	if (sr_link_events(link) & SR_LINK_DEAD)
@@ -188,23 +188,19 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 	/* The generations are read after tx_w, see the top of this file.  It pairs with the peer's
 	 * tx_commit(). */
 	uint64_t w = sr_observe(&p->tx_w);
-	uint64_t taken =
-		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
+	uint64_t taken = sr_load(&link->rx_taken);
 	const struct sr_gen *g;
 	const struct sr_ring *ring;
 	struct iovec v[2];
 
-	if ((atomic_load_explicit(&p->ctl, memory_order_relaxed) &
-	     ~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed)) ||
-	    atomic_load_explicit(&p->dropped, memory_order_relaxed) ||
-	    atomic_load_explicit(&p->gens, memory_order_relaxed) !=
-		    sr_observe(&l->rx.gens.n)) /* pairs with sr_gens_add() */
+	if ((sr_load(&p->ctl) & ~sr_load(&l->ctl_seen)) || sr_load(&p->dropped) ||
+	    sr_load(&p->gens) != sr_observe(&l->rx.gens.n)) /* pairs with sr_gens_add() */
 		return -1;
 	if (w == taken)
 		return 0;
 	g = sr_gens_last(&l->rx.gens);
-	ring = &l->rx.area[g->ring];
-	if (w < taken || w > INT64_MAX || g->start > taken ||
+	ring = &l->rx.area[sr_load(&g->ring)];
+	if (w < taken || w > INT64_MAX || sr_load(&g->start) > taken ||
 	    w - taken > ring->size)
 		return -1;
 	l->rx_seen = w;
@@ -241,17 +237,16 @@ static bool sender_has_room(struct sr_shm *l, uint64_t taken)
 {
 	uint64_t h = known(l);
 	const struct sr_gen *g = sr_gens_last(&l->rx.gens);
-	size_t size = l->plan.size[g->ring];
+	size_t size = l->plan.size[sr_load(&g->ring)];
 
-	return h <= taken || !sr_ring_full(size, sr_credit_used(h, taken, g->start),
+	return h <= taken || !sr_ring_full(size, sr_credit_used(h, taken, sr_load(&g->start)),
 					   SR_CREDIT_ROOM);
 }
 
 void sr_shm_rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t taken =
-		atomic_load_explicit(&link->rx_taken, memory_order_relaxed) + n;
+	uint64_t taken = sr_load(&link->rx_taken) + n;
 
 	/* Stored before the peer's copy, as in tx_commit().  It pairs with sr_shm_absorb(). */
 	sr_publish(&link->rx_taken, taken);
@@ -265,16 +260,14 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 {
 	uint32_t n = sr_observe(&l->peer->gens); /* pairs with the peer's turn() */
-	uint32_t have = l->rx.gens.n;
+	uint32_t have = sr_load(&l->rx.gens.n);
 
 	if (n - have > SR_SHM_AREAS + 1)
 		return "protocol";
 	for (; have != n; have++) {
 		struct sr_gen *in = &l->peer->gen[have % SR_GENS];
-		uint64_t start =
-			atomic_load_explicit(&in->start, memory_order_relaxed);
-		uint32_t area =
-			atomic_load_explicit(&in->ring, memory_order_relaxed);
+		uint64_t start = sr_load(&in->start);
+		uint32_t area = sr_load(&in->ring);
 
 		if (area >= l->plan.areas ||
 		    !sr_gens_may_add(&l->rx.gens, start, area, h, taken))
@@ -290,7 +283,7 @@ const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 	struct sr_link *k = &l->link;
 	uint64_t w = sr_observe(&l->peer->tx_w); /* both pair with the peer's tx_commit() */
 	uint64_t kept = sr_observe(&l->peer->tx_kept);
-	uint64_t h = atomic_load_explicit(&k->rx_h, memory_order_relaxed);
+	uint64_t h = sr_load(&k->rx_h);
 	/* The sender used an older value of this, which was smaller.  It pairs with
 	 * sr_shm_rx_free(). */
 	uint64_t taken = sr_observe(&k->rx_taken);
@@ -321,7 +314,7 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 	if (!(sr_link_events(k) & SR_LINK_ACKSW))
 		return NULL;
 	a = sr_observe(&l->peer->rx_taken); /* pairs with the peer's return_credit() */
-	have = atomic_load_explicit(&k->tx_acked, memory_order_relaxed);
+	have = sr_load(&k->tx_acked);
 	/* Loaded after a: we see at least the tx_w that the peer has seen.  It pairs with
 	 * tx_commit(). */
 	w = sr_observe(&k->tx_w);
@@ -338,11 +331,11 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 static void sweep_due(struct sr_timer *t)
 {
 	struct sr_shm *l = SR_OF(struct sr_shm, sweep, t);
-	uint64_t w = atomic_load(&l->link.tx_w);
+	uint64_t w = sr_load(&l->link.tx_w);
 
 	if (w == l->swept_w)
 		l->link.notify(&l->link, SR_NOTIFY_WORK);
-	else if (!l->link.reason)
+	else if (!sr_load(&l->link.reason))
 		sr_timer_set(t, SWEEP_MS);
 	l->swept_w = w;
 }
@@ -352,36 +345,37 @@ static void sweep_due(struct sr_timer *t)
 void sr_shm_sweep(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t w = atomic_load(&link->tx_w);
+	uint64_t w = sr_load(&link->tx_w);
 	bool idle = w == l->swept_w;
 	size_t give;
 
-	if (!atomic_load(&l->dirty) || link->reason || l->sweep.at_ns)
+	if (!sr_load(&l->dirty) || sr_load(&link->reason) || l->sweep.at_ns)
 		return;
 	if (idle)
 		refresh_credit(l);
-	if (!idle || atomic_load(&link->tx_acked) != w) {
+	/* Pairs with sr_shm_credit(): the peer has read what is about to be freed. */
+	if (!idle || sr_observe(&link->tx_acked) != w) {
 		l->swept_w = w;
 		l->sweep.fn = sweep_due;
 		sr_timer_set(&l->sweep, SWEEP_MS);
 		return;
 	}
 	sr_sys_madvise(l->tx.area[0].mem, l->plan.ring, MADV_REMOVE);
-	if (sr_gens_last(&l->tx.gens)->ring != 0) {
+	if (sr_load(&sr_gens_last(&l->tx.gens)->ring) != 0) {
 		turn(l, 0);
-		give = atomic_load(&l->taken_memory) -
+		give = sr_load(&l->taken_memory) -
 		       (2 * l->plan.page + l->plan.size[0]);
-		atomic_fetch_sub(&l->taken_memory, give);
+		atomic_fetch_sub_explicit(&l->taken_memory, give, memory_order_relaxed);
 		sr_memory_give(give);
 	}
 	sr_link_offer_none(link);
-	atomic_store(&l->dirty, false);
+	sr_store(&l->dirty, false);
 }
 
 void sr_shm_dirty(struct sr_shm *l)
 {
-	if (!atomic_load_explicit(&l->dirty, memory_order_relaxed)) {
-		atomic_store(&l->dirty, true);
+	if (!sr_load(&l->dirty)) {
+		sr_store(&l->dirty, true);
 		l->link.notify(&l->link, SR_NOTIFY_WORK);
 	}
 }

@@ -31,18 +31,15 @@ static bool news(struct sr_shm *l, unsigned have)
 	struct sr_shm_page *p = l->peer;
 	struct sr_link *k = &l->link;
 
-	if (atomic_load_explicit(&p->ctl, memory_order_relaxed) &
-	    ~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed))
+	if (sr_load(&p->ctl) & ~sr_load(&l->ctl_seen))
 		return true;
-	if (atomic_load_explicit(&p->dropped, memory_order_relaxed))
+	if (sr_load(&p->dropped))
 		return true;
 	if ((have & SR_LINK_SWITCH) &&
-	    atomic_load_explicit(&p->tx_w, memory_order_relaxed) !=
-		    atomic_load_explicit(&k->rx_h, memory_order_relaxed))
+	    sr_load(&p->tx_w) != sr_load(&k->rx_h))
 		return true;
 	return (have & SR_LINK_ACKSW) &&
-	       atomic_load_explicit(&p->rx_taken, memory_order_relaxed) !=
-		       atomic_load_explicit(&k->tx_acked, memory_order_relaxed);
+	       sr_load(&p->rx_taken) != sr_load(&k->tx_acked);
 }
 
 static const char *take_message(struct sr_shm *l, unsigned type)
@@ -54,7 +51,7 @@ static const char *take_message(struct sr_shm *l, unsigned type)
 
 	atomic_fetch_or_explicit(&l->ctl_seen, 1u << type,
 				 memory_order_relaxed);
-	len = atomic_load_explicit(&slot->len, memory_order_relaxed);
+	len = sr_load(&slot->len);
 	if (len > sizeof(buf))
 		return "protocol";
 	memcpy(buf, slot->msg, len);
@@ -89,7 +86,7 @@ static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 	const uint32_t end = 1u << SR_MSG_END;
 	bool dropped = sr_observe(&l->peer->dropped); /* pairs with say_dropped() */
 	uint32_t ctl = sr_observe(&l->peer->ctl) & /* pairs with the peer's ctl() */
-		~atomic_load_explicit(&l->ctl_seen, memory_order_relaxed);
+		~sr_load(&l->ctl_seen);
 	bool rx = false, tx = false;
 	const char *bad = NULL;
 
@@ -142,7 +139,7 @@ static bool rx_last(struct sr_link *link)
 	sr_unlock(&l->look_lock);
 	return (!over || strcmp(over, "protocol") != 0) &&
 	       (!(sr_link_events(link) & SR_LINK_ACKSW) ||
-		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w));
+		sr_load(&link->tx_acked) == sr_load(&link->tx_w));
 }
 
 /* ---- messages ---- */
@@ -151,11 +148,11 @@ static bool rx_last(struct sr_link *link)
  * publishing credit in rx_free() now: its value is newer, and must stay. */
 static void give_rest(struct sr_shm *l)
 {
-	uint64_t was = atomic_load(&l->own->rx_taken);
-	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint64_t was = sr_load(&l->own->rx_taken);
+	uint64_t taken = sr_observe(&l->link.rx_taken); /* pairs with sr_shm_rx_free() */
 
-	if (was < taken)
-		atomic_compare_exchange_strong(&l->own->rx_taken, &was, taken);
+	if (was < taken)	/* pairs with the peer's sr_shm_credit() */
+		sr_replace(&l->own->rx_taken, &was, taken);
 }
 
 static int ctl(struct sr_link *link, struct sr_msg *msg)
@@ -164,7 +161,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	struct sr_shm_slot *slot = &l->own->slot[msg->type];
 	int err;
 
-	msg->ack = atomic_load(&link->rx_taken);
+	msg->ack = sr_observe(&link->rx_taken);	/* pairs with sr_shm_rx_free() */
 	sr_lock(&l->ctl_lock);
 	err = sr_link_say(link, msg);
 	if (!err) {
@@ -175,9 +172,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 		}
 		if (msg->type == SR_MSG_END)
 			give_rest(l);	/* the process may end now */
-		atomic_store_explicit(&slot->len,
-				      (uint32_t)sr_msg_encode(msg, slot->msg),
-				      memory_order_relaxed);
+		sr_store(&slot->len, (uint32_t)sr_msg_encode(msg, slot->msg));
 		/* Pairs with the peer's look_locked(). */
 		atomic_fetch_or_explicit(&l->own->ctl, 1u << msg->type,
 					 memory_order_release);
@@ -188,18 +183,19 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	return err;
 }
 
-/* The first reason stays. */
+/* The first reason stays.  pair leave: leave() and sr_shm_drop(), our callers, look next. */
 static void say_dropped(struct sr_shm *l, uint32_t why)
 {
 	uint32_t none = 0;
 
-	atomic_compare_exchange_strong(&l->own->dropped, &none, why);
+	atomic_compare_exchange_strong_explicit(&l->own->dropped, &none, why, memory_order_seq_cst,
+						memory_order_relaxed);
 	sr_shm_ring_all(l);
 }
 
 static bool peer_leaves(struct sr_shm *l)
 {
-	uint32_t why = atomic_load(&l->peer->dropped);
+	uint32_t why = sr_look(&l->peer->dropped); /* pair leave: the caller has changed ours */
 
 	return why == SR_SHM_LEAVES || why == SR_SHM_RESENT;
 }
@@ -213,26 +209,26 @@ static bool leave(struct sr_link *link, bool resent)
 
 	give_rest(l);
 	say_dropped(l, SR_SHM_LEAVES);
-	if (resent)
-		atomic_compare_exchange_strong(&l->own->dropped, &leaves,
-					       SR_SHM_RESENT);
-	peer = atomic_load(&l->peer->dropped);
+	if (resent)	/* pairs with the other end's rx_resent(): TCP has the bytes */
+		sr_replace(&l->own->dropped, &leaves, SR_SHM_RESENT);
+	peer = sr_look(&l->peer->dropped);
 	return !peer || peer == SR_SHM_FOLLOWED;
 }
 
 static bool rx_resent(struct sr_link *link)
 {
-	return atomic_load(&sr_shm_of(link)->peer->dropped) == SR_SHM_RESENT;
+	/* Pairs with the other end's leave(). */
+	return sr_observe(&sr_shm_of(link)->peer->dropped) == SR_SHM_RESENT;
 }
 
 static void tx_unmarked(struct sr_link *link)
 {
-	atomic_store(&sr_shm_of(link)->own->unmarked, 1);
+	sr_publish(&sr_shm_of(link)->own->unmarked, 1); /* pairs with rx_unmarked() */
 }
 
 static bool rx_unmarked(struct sr_link *link)
 {
-	return atomic_load(&sr_shm_of(link)->peer->unmarked);
+	return sr_observe(&sr_shm_of(link)->peer->unmarked); /* pairs with tx_unmarked() */
 }
 
 /* pair over: tx_over() of the other end, which has changed its tx_w; our caller then looks
@@ -240,9 +236,10 @@ static bool rx_unmarked(struct sr_link *link)
 static void rx_over(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t none = 0, come = atomic_load(&l->peer->tx_w);
+	uint64_t none = 0, come = sr_load(&l->peer->tx_w);
 
-	atomic_compare_exchange_strong(&l->own->over, &none, come + 1);
+	atomic_compare_exchange_strong_explicit(&l->own->over, &none, come + 1,
+						memory_order_relaxed, memory_order_relaxed);
 	sr_fence_look(); /* pair over: tx_over() */
 }
 
@@ -250,7 +247,7 @@ static void rx_over(struct sr_link *link)
 static bool tx_over(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t over = atomic_load(&l->peer->over);
+	uint64_t over = sr_look(&l->peer->over);
 
 	return over && l->tx_shown >= over;
 }
@@ -276,7 +273,7 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 static void tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_shm *l = sr_shm_of(link);
-	uint64_t w = atomic_load_explicit(&link->tx_w, memory_order_relaxed) + n;
+	uint64_t w = sr_load(&link->tx_w) + n;
 
 	if (n) {
 		/* Stored before the peer's copy, as the peer's credit is
@@ -290,7 +287,9 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	if (more || w == l->tx_shown)
 		return;
 	l->tx_shown = w;
-	atomic_exchange(&l->own->tx_w, w); /* pair doorbell: arm(), arm_once() */
+	/* pair doorbell: arm(), arm_once().  pair over: rx_over().  The release in it pairs with
+	 * the other end's sr_shm_rx_look() and sr_shm_absorb(). */
+	atomic_exchange_explicit(&l->own->tx_w, w, memory_order_seq_cst);
 	sr_shm_ring(l, SR_NOTIFY_RX);
 }
 
@@ -299,7 +298,7 @@ static size_t tx_retained(struct sr_link *link, uint64_t from,
 {
 	struct sr_shm *l = sr_shm_of(link);
 
-	return sr_gens_span(&l->tx.gens, from, atomic_load(&link->tx_w), v);
+	return sr_gens_span(&l->tx.gens, from, sr_load(&link->tx_w), v);
 }
 
 /* The peer's memory has all published bytes. */
@@ -312,8 +311,7 @@ static size_t rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_shm *l = sr_shm_of(link);
 	uint64_t h = sr_observe(&link->rx_h); /* pairs with sr_shm_absorb() */
-	uint64_t taken =
-		atomic_load_explicit(&link->rx_taken, memory_order_relaxed);
+	uint64_t taken = sr_load(&link->rx_taken);
 
 	return sr_gens_span(&l->rx.gens, taken + skip, h, v);
 }
@@ -339,7 +337,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 	l = sr_shm_of(link);
 	l->plan = *plan;
 	l->tx_most = policy->ring_max;
-	atomic_store(&l->taken_memory, bytes);
+	sr_store(&l->taken_memory, bytes);
 	l->doorbell = l->line.fd = -1;
 	sr_mutex_init(&l->look_lock, SR_RANK_LINK_SECOND);
 	sr_mutex_init(&l->ctl_lock, SR_RANK_LINK_THIRD);
@@ -365,7 +363,7 @@ int sr_shm_map(struct sr_shm *l, int memfd)
 	rings = l->map + 2 * plan->page;
 	sr_shm_ring_init(&l->tx, plan, rings + (asker ? 0 : plan->ring));
 	sr_shm_ring_init(&l->rx, plan, rings + (asker ? plan->ring : 0));
-	atomic_store(&l->own->gens, 1);
+	sr_publish(&l->own->gens, 1);	/* pairs with the peer's take_gens() */
 	return 0;
 }
 
@@ -391,11 +389,11 @@ static void shm_free_link(struct sr_link *link)
 
 	sr_timer_cancel(&l->sweep);
 	if (l->map) {
-		if (!link->reason)
+		if (!sr_load(&link->reason))
 			say_dropped(l, SR_SHM_DROPPED);
 		sr_sys_munmap(l->map, l->plan.total);
 	}
-	sr_memory_give(atomic_load(&l->taken_memory));
+	sr_memory_give(sr_load(&l->taken_memory));
 	if (l->doorbell >= 0 && l->doorbell != l->line.fd)
 		sr_local_close(l->doorbell);
 	if (l->line.fd >= 0) {

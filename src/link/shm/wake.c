@@ -92,8 +92,8 @@ static uint32_t tell_core(struct sr_shm *l)
 {
 	uint32_t core = (uint32_t)sched_getcpu() + 1;
 
-	if (atomic_load_explicit(&l->own->core, memory_order_relaxed) != core)
-		atomic_store_explicit(&l->own->core, core, memory_order_relaxed);
+	if (sr_load(&l->own->core) != core)
+		sr_store(&l->own->core, core);
 	return core;
 }
 
@@ -103,8 +103,7 @@ bool sr_shm_same_core(struct sr_link *link)
 	struct sr_shm *l = sr_shm_of(link);
 	uint32_t own = tell_core(l);
 
-	return own && own == atomic_load_explicit(&l->peer->core,
-						  memory_order_relaxed);
+	return own && own == sr_load(&l->peer->core);
 }
 
 /* pair doorbell: the caller has changed an offset; arm() and arm_once() change `asleep'. */
@@ -113,9 +112,10 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit)
 	_Atomic uint32_t *asleep = &l->peer->asleep;
 	uint32_t was;
 
-	if (!(atomic_load(asleep) & bit))
+	if (!(sr_look(asleep) & bit))
 		return;
-	was = atomic_fetch_and(asleep, ~bit);
+	/* Pairs with arm_once() and awake(): a thread that finds the bit gone sees the change. */
+	was = atomic_fetch_and_explicit(asleep, ~bit, memory_order_acq_rel);
 	if (!(was & bit))
 		return;
 	tell_core(l);
@@ -128,7 +128,7 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit)
 void sr_shm_ring_all(struct sr_shm *l)
 {
 	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
-	if (!(atomic_load(&l->peer->asleep) & BY_LINE))
+	if (!(sr_look(&l->peer->asleep) & BY_LINE))
 		sr_shm_ring(l, WANTED);
 	ping(l->line.fd);
 }
@@ -138,7 +138,7 @@ void sr_shm_ring_all(struct sr_shm *l)
 static void line_lost(struct sr_shm *l)
 {
 	sr_shm_look(&l->link);
-	if (!atomic_load(&l->peer->dropped))
+	if (!sr_observe(&l->peer->dropped)) /* pairs with the peer's say_dropped() */
 		sr_link_raise(&l->link, SR_LINK_LOST);
 	sr_shm_drop(&l->link, "peer-dropped");
 }
@@ -153,7 +153,7 @@ int sr_shm_arm(struct sr_link *link, unsigned want)
 	sr_lock(&l->arm_lock);
 	l->armed_rx += (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx += (want & SR_NOTIFY_TX) != 0;
-	atomic_fetch_or(&l->own->asleep, (want & WANTED) | BY_DOORBELL);
+	atomic_fetch_or_explicit(&l->own->asleep, (want & WANTED) | BY_DOORBELL, memory_order_relaxed);
 	sr_unlock(&l->arm_lock);
 	sr_fence_look(); /* pair doorbell: sr_shm_ring() */
 	return l->doorbell;
@@ -173,15 +173,15 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 		return l->doorbell;
 	tell_core(l);
 	sr_lock(&l->arm_lock);
-	flags = atomic_load(&l->own->asleep);
+	flags = sr_observe(&l->own->asleep); /* pairs with the peer's sr_shm_ring() */
 	if (l->armed_once & ~flags) {
 		open = drain(l, l->doorbell);
 		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
-		flags = atomic_load(&l->own->asleep);
+		flags = sr_observe(&l->own->asleep); /* as above */
 	}
 	l->armed_once |= want;
-	atomic_fetch_or(&l->own->asleep, want | how);
+	atomic_fetch_or_explicit(&l->own->asleep, want | how, memory_order_relaxed);
 	sr_unlock(&l->arm_lock);
 	sr_fence_look(); /* pair doorbell: sr_shm_ring() */
 	if (others & ~flags)
@@ -204,10 +204,10 @@ _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 	if (l->stranger)
 		return NULL;
 	sr_lock(&l->arm_lock);
-	atomic_fetch_or(&l->own->asleep, BY_FUTEX);
+	atomic_fetch_or_explicit(&l->own->asleep, BY_FUTEX, memory_order_relaxed);
 	/* nobody but the caller waits */
 	if (l->armed_rx + l->armed_tx == 1 && !l->armed_once)
-		atomic_fetch_and(&l->own->asleep, ~BY_DOORBELL);
+		atomic_fetch_and_explicit(&l->own->asleep, ~BY_DOORBELL, memory_order_relaxed);
 	sr_unlock(&l->arm_lock);
 	return &l->own->asleep;
 }
@@ -233,7 +233,8 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 		kept = others | ~(uint32_t)WANTED;
 	if (!l->armed_rx && !l->armed_tx)	/* a set is left, and no thread on the futex */
 		kept &= ~(uint32_t)BY_FUTEX;
-	flags = atomic_fetch_and(&l->own->asleep, kept);
+	/* Acquires: pairs with the peer's sr_shm_ring(), as in arm_once(). */
+	flags = atomic_fetch_and_explicit(&l->own->asleep, kept, memory_order_acq_rel);
 	l->armed_once &= flags;
 	sr_unlock(&l->arm_lock);
 	if (others & ~flags)
