@@ -39,7 +39,7 @@ int sr_reset_error(struct sr_stream *st)
 static int known_as(struct sr_stream *st, int err)
 {
 	if (err == EPIPE &&
-	    (atomic_load(&st->err.ended) || atomic_load(&st->err.reported)))
+	    (sr_load(&st->err.ended) || sr_load(&st->err.reported)))
 		return 0;
 	if (err == EPIPE && !sr_gate_shut(&st->in.gate))
 		return EPIPE;
@@ -50,14 +50,11 @@ static int known_as(struct sr_stream *st, int err)
  * made that call, it keeps the error for the program. */
 static ssize_t keep_error(struct sr_stream *st, ssize_t r)
 {
-	int none = 0;
-
 	if (r >= 0)
 		return r;
 	r = -errno;
-	if (r != -EAGAIN && r != -EINTR && !st->out.broken)
-		atomic_compare_exchange_strong(&st->err.pending, &none,
-			known_as(st, (int)-r));
+	if (r != -EAGAIN && r != -EINTR && !sr_load(&st->out.broken))
+		sr_error_keep(st, known_as(st, (int)-r));
 	sr_stream_failed(st, r);
 	return r;
 }
@@ -70,13 +67,13 @@ int sr_anchor_kept(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_unlock(&st->tx_lock);
-	return atomic_load(&st->err.pending);
+	return sr_load(&st->err.pending);
 }
 
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more)
 {
 	int flags = more ? MSG_MORE : 0;
-	ssize_t r = keep_error(st, sr_now_send_flags(st->anchor, buf, len, flags));
+	ssize_t r = keep_error(st, sr_now_send_flags(sr_load(&st->anchor), buf, len, flags));
 
 	if (r > 0)
 		sr_tcp_sent(st, r);
@@ -85,7 +82,7 @@ ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool 
 
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 {
-	ssize_t r = keep_error(st, sr_now_recv(st->anchor, buf, len, flags));
+	ssize_t r = keep_error(st, sr_now_recv(sr_load(&st->anchor), buf, len, flags));
 
 	if (r > 0 && !(flags & MSG_PEEK))
 		sr_tcp_received(st, r);
@@ -94,7 +91,7 @@ ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 
 bool sr_anchor_writable(struct sr_stream *st)
 {
-	struct pollfd p = { .fd = st->anchor, .events = POLLOUT };
+	struct pollfd p = { .fd = sr_load(&st->anchor), .events = POLLOUT };
 
 	return sr_now_poll(&p, 1) == 1 && (p.revents & (POLLOUT | POLLERR | POLLHUP));
 }
@@ -106,8 +103,8 @@ bool sr_anchor_connected(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->rx_lock);
-	yes = st->anchor >= 0 &&
-	      sr_sys_getpeername(st->anchor, (struct sockaddr *)&peer, &len) == 0;
+	yes = sr_load(&st->anchor) >= 0 &&
+	      sr_sys_getpeername(sr_load(&st->anchor), (struct sockaddr *)&peer, &len) == 0;
 	sr_unlock(&st->rx_lock);
 	return yes;
 }
@@ -116,9 +113,11 @@ uint64_t sr_anchor_inode(struct sr_stream *st)
 {
 	struct stat s;
 	bool is_socket;
+	int fd;
 
 	sr_lock(&st->rx_lock);
-	is_socket = st->anchor >= 0 && sr_sys_fstat(st->anchor, &s) == 0 && S_ISSOCK(s.st_mode);
+	fd = sr_load(&st->anchor);
+	is_socket = fd >= 0 && sr_sys_fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode);
 	sr_unlock(&st->rx_lock);
 	return is_socket ? s.st_ino : 0;
 }
@@ -129,10 +128,10 @@ unsigned sr_anchor_backlog(struct sr_stream *listener)
 	socklen_t len = sizeof(ti);
 
 	sr_lock(&listener->rx_lock);
-	if (listener->anchor < 0)
+	if (sr_load(&listener->anchor) < 0)
 		ti.tcpi_unacked = 0;
 	else
-		sr_sys_getsockopt(listener->anchor, IPPROTO_TCP, TCP_INFO, &ti, &len);
+		sr_sys_getsockopt(sr_load(&listener->anchor), IPPROTO_TCP, TCP_INFO, &ti, &len);
 	sr_unlock(&listener->rx_lock);
 	return ti.tcpi_unacked;
 }
@@ -143,8 +142,8 @@ bool sr_anchor_defers(struct sr_stream *listener)
 	int seconds = 0;
 
 	sr_lock(&listener->rx_lock);
-	if (listener->anchor >= 0)
-		sr_sys_getsockopt(listener->anchor, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, &len);
+	if (sr_load(&listener->anchor) >= 0)
+		sr_sys_getsockopt(sr_load(&listener->anchor), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, &len);
 	sr_unlock(&listener->rx_lock);
 	return seconds;
 }
@@ -155,7 +154,7 @@ static bool anchor_info(struct sr_stream *st, struct tcp_info *ti)
 	socklen_t len = sizeof(*ti);
 
 	memset(ti, 0, sizeof(*ti));
-	return sr_sys_getsockopt(st->anchor, IPPROTO_TCP, TCP_INFO, ti,
+	return sr_sys_getsockopt(sr_load(&st->anchor), IPPROTO_TCP, TCP_INFO, ti,
 				  &len) == 0 &&
 	       len >= offsetof(struct tcp_info, tcpi_bytes_received) + 8;
 }
@@ -191,9 +190,9 @@ static bool sample(struct sr_stream *st, bool tx, uint64_t *sum)
 	int before, after, tries;
 
 	for (tries = 0; tries < 8; tries++) {
-		if (sr_sys_ioctl(st->anchor, req, &before) < 0 ||
+		if (sr_sys_ioctl(sr_load(&st->anchor), req, &before) < 0 ||
 		    !anchor_info(st, &ti) ||
-		    sr_sys_ioctl(st->anchor, req, &after) < 0)
+		    sr_sys_ioctl(sr_load(&st->anchor), req, &after) < 0)
 			return false;
 		if (before != after)
 			continue;
@@ -238,14 +237,14 @@ uint64_t sr_anchor_acked(struct sr_stream *st)
 
 bool sr_anchor_fin(struct sr_stream *st)
 {
-	return sr_anchor_received(st) == atomic_load(&st->in.tcp) + 1;
+	return sr_anchor_received(st) == sr_load(&st->in.tcp) + 1;
 }
 
 bool sr_anchor_tx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel;
 
-	return sample(st, true, &kernel) && agree("tx", kernel, atomic_load(&st->out.tcp));
+	return sample(st, true, &kernel) && agree("tx", kernel, sr_load(&st->out.tcp));
 }
 
 /* (A socket that is closed does not tell whether a FIN of ours counts, and has no bytes to
@@ -255,13 +254,13 @@ bool sr_anchor_is_strange(struct sr_stream *st)
 	struct tcp_info ti;
 	uint64_t kernel;
 
-	return sample(st, true, &kernel) && kernel > atomic_load(&st->out.tcp) &&
+	return sample(st, true, &kernel) && kernel > sr_load(&st->out.tcp) &&
 	       anchor_info(st, &ti) && ti.tcpi_state != SR_TCP_CLOSE;
 }
 
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 {
-	if (st->anchor < 0) {
+	if (sr_load(&st->anchor) < 0) {
 		link->ops->drop(link, "short");
 		return;
 	}
@@ -271,8 +270,8 @@ void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link)
 
 size_t sr_anchor_unbooked_tx(struct sr_stream *st)
 {
-	uint64_t kernel, ours = atomic_load(&st->out.tcp);
-	bool ok = (atomic_load(&st->out.gate) & SR_GATE_COUNT) == 1 &&
+	uint64_t kernel, ours = sr_load(&st->out.tcp);
+	bool ok = sr_gate_calls(&st->out.gate) == 1 &&
 		  sample(st, true, &kernel);
 
 	return ok && kernel > ours ? kernel - ours : 0;
@@ -280,8 +279,8 @@ size_t sr_anchor_unbooked_tx(struct sr_stream *st)
 
 size_t sr_anchor_unbooked_rx(struct sr_stream *st)
 {
-	uint64_t kernel, ours = atomic_load(&st->in.tcp);
-	bool ok = (atomic_load(&st->in.gate) & SR_GATE_COUNT) == 1 &&
+	uint64_t kernel, ours = sr_load(&st->in.tcp);
+	bool ok = sr_gate_calls(&st->in.gate) == 1 &&
 		  sample(st, false, &kernel);
 
 	if (ok && sr_anchor_ended(st))
@@ -291,7 +290,7 @@ size_t sr_anchor_unbooked_rx(struct sr_stream *st)
 
 bool sr_anchor_rx_agrees(struct sr_stream *st)
 {
-	uint64_t kernel, ours = atomic_load(&st->in.tcp);
+	uint64_t kernel, ours = sr_load(&st->in.tcp);
 
 	if (!sample(st, false, &kernel))
 		return false;
@@ -309,11 +308,11 @@ void sr_anchor_keepalive(struct sr_stream *st)
 	int on = 0;
 	socklen_t len = sizeof(on);
 
-	sr_sys_getsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, &len);
+	sr_sys_getsockopt(sr_load(&st->anchor), SOL_SOCKET, SO_KEEPALIVE, &on, &len);
 	if (on)
 		return;
 	on = 1;
-	sr_sys_setsockopt(st->anchor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	sr_sys_setsockopt(sr_load(&st->anchor), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	sr_st_set(st, SR_ST_KEEPALIVE);
 }
 
@@ -324,7 +323,7 @@ static int tcp_option(struct sr_stream *st, int name)
 	int value = 0;
 	socklen_t len = sizeof(value);
 
-	sr_sys_getsockopt(st->anchor, IPPROTO_TCP, name, &value, &len);
+	sr_sys_getsockopt(sr_load(&st->anchor), IPPROTO_TCP, name, &value, &len);
 	return value;
 }
 
@@ -339,6 +338,6 @@ void sr_anchor_resumed(struct sr_stream *st)
 	unsigned limit = (unsigned)ms;
 
 	if (ms > 0 && ms < QUARTER_HOUR_MS && !tcp_option(st, TCP_USER_TIMEOUT))
-		sr_sys_setsockopt(st->anchor, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
+		sr_sys_setsockopt(sr_load(&st->anchor), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
 				   sizeof(limit));
 }

@@ -32,12 +32,16 @@ static int answer_in(enum sr_ask_state state)
 
 bool sr_ask_move(struct sr_stream *st, enum sr_ask_state to)
 {
-	int from = atomic_load(&st->up.state);
+	int from = sr_load(&st->up.state);
 
 	do {
 		if (!(successors[from] >> to & 1))
 			return false;
-	} while (!atomic_compare_exchange_weak(&st->up.state, &from, (int)to));
+		/* Pairs with the acquires of asker.h.  pair barred: sr_ask_has_begun(); the service
+		 * thread looks at the flags before each step. */
+	} while (!atomic_compare_exchange_strong_explicit(&st->up.state, &from, (int)to,
+							  memory_order_seq_cst,
+							  memory_order_relaxed));
 	if (answer_in(to) && answer_in(to) != answer_in((enum sr_ask_state)from))
 		sr_stream_notify(st, SR_NOTIFY_CHANGE | SR_NOTIFY_VERDICT);
 	sr_stat_note(st);

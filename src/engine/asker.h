@@ -50,14 +50,15 @@ bool sr_ask_move(struct sr_stream *st, enum sr_ask_state to);
 /* May the next call ask for a link? */
 static inline bool sr_ask_is_due(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->up.state, memory_order_relaxed) <= SR_ASK_PAUSED;
+	/* Pairs with sr_ask_move(): the time until which it is paused comes before. */
+	return sr_observe(&st->up.state) <= SR_ASK_PAUSED;
 }
 
 /* Is it still open what becomes of the request for a link, or of the handshake on it?  Of an
  * accepted stream: of the handshake. */
 static inline bool sr_ask_is_pending(struct sr_stream *st)
 {
-	int state = atomic_load(&st->up.state);
+	int state = sr_observe(&st->up.state);	/* pairs with sr_ask_move() */
 
 	return state >= SR_ASK_CLAIMED && state <= SR_ASK_SHAKING;
 }
@@ -65,14 +66,14 @@ static inline bool sr_ask_is_pending(struct sr_stream *st)
 /* Has the stream ever come so far as to ask, or be asked? */
 static inline bool sr_ask_has_begun(struct sr_stream *st)
 {
-	return atomic_load(&st->up.state) != SR_ASK_IDLE;
+	return sr_look(&st->up.state) != SR_ASK_IDLE;	/* pair barred: sr_ask_move() */
 }
 
 /* What the last request or link has come to: it decides when the stream asks again.  The
  * report says the same. */
 static inline void sr_ask_ended(struct sr_stream *st, enum sr_reason why)
 {
-	atomic_store_explicit(&st->up.outcome, (int)why, memory_order_relaxed);
+	sr_store(&st->up.outcome, (int)why);
 	sr_stream_reason(st, why);
 }
 

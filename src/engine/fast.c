@@ -32,12 +32,12 @@ void sr_fast_update_tx(struct sr_stream *st)
 {
 	const unsigned unusual = SR_ST_CORK | SR_ST_HALF | SR_ST_CLOSING;
 	bool fast = sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK &&
-		    st->out.link && !st->tx.ended && !st->out.broken && !st->out.held &&
-		    !st->out.lost_ns && !(sr_st_flags(st) & unusual) &&
-		    !atomic_load(&st->want_tcp) &&
+		    st->out.link && !st->tx.ended && !sr_load(&st->out.broken) && !sr_load(&st->out.held) &&
+		    !sr_load(&st->out.lost_ns) && !(sr_st_flags(st) & unusual) &&
+		    !sr_load(&st->want_tcp) &&
 		    !(sr_link_events(st->out.link) & (SR_LINK_DEAD | SR_LINK_END));
 
-	atomic_store_explicit(&st->head.tx_fast, fast, memory_order_relaxed);
+	sr_store(&st->head.tx_fast, fast);
 	if (st->stat)
 		sr_stat_tx(st);
 }
@@ -49,12 +49,11 @@ void sr_fast_update_rx(struct sr_stream *st)
 	bool fast = sr_gate_shut(&st->in.gate) && st->rx.state == SR_RX_LINK &&
 		    st->in.link && st->in.link->ops->rx_look && !st->in.pushback_len &&
 		    !st->rx.end && !st->rx.tcp_over && !st->in.fin_seen &&
-		    !atomic_load_explicit(&st->sets.nested, memory_order_relaxed) &&
-		    !(sr_st_flags(st) & unusual) && !atomic_load(&st->want_tcp) &&
+		    !sr_load(&st->sets.nested) &&
+		    !(sr_st_flags(st) & unusual) && !sr_load(&st->want_tcp) &&
 		    !(sr_link_events(st->in.link) & (SR_LINK_DEAD | SR_LINK_END));
 
-	atomic_store_explicit(&st->head.rx_fast, fast ? how : SR_RX_SLOW,
-			      memory_order_relaxed);
+	sr_store(&st->head.rx_fast, fast ? how : SR_RX_SLOW);
 	if (st->stat)
 		sr_stat_rx(st);
 }

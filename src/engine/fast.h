@@ -31,21 +31,21 @@ static inline bool sr_is_retired(struct sr_stream *st)
 {
 	struct sr_stream_head *head = (struct sr_stream_head *)st;
 
-	return atomic_load_explicit(&head->retired, memory_order_relaxed);
+	return sr_load(&head->retired);
 }
 
 static inline bool sr_tx_is_fast(struct sr_stream *st)
 {
 	struct sr_stream_head *head = (struct sr_stream_head *)st;
 
-	return atomic_load_explicit(&head->tx_fast, memory_order_relaxed);
+	return sr_load(&head->tx_fast);
 }
 
 static inline bool sr_rx_is_fast(struct sr_stream *st)
 {
 	struct sr_stream_head *head = (struct sr_stream_head *)st;
 
-	return atomic_load_explicit(&head->rx_fast, memory_order_relaxed);
+	return sr_load(&head->rx_fast);
 }
 
 /* The same for recvmsg(2). */
@@ -53,7 +53,7 @@ static inline bool sr_rx_msg_is_fast(struct sr_stream *st)
 {
 	struct sr_stream_head *head = (struct sr_stream_head *)st;
 
-	return atomic_load_explicit(&head->rx_fast, memory_order_relaxed) == SR_RX_FAST;
+	return sr_load(&head->rx_fast) == SR_RX_FAST;
 }
 
 /* Does fd have a stream that may be on a link?  A hint. */

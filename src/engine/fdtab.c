@@ -22,14 +22,15 @@ struct sr_stream *sr_fdtab_get(int fd)
 			return NULL;
 		st = sr_stream_inherit(entry);
 		if (st != entry) {
-			atomic_compare_exchange_strong(e, &entry, st);
+			sr_replace(e, &entry, st);	/* pairs with the acquires of e */
 			continue;
 		}
 		/* Between the load and tryget the entry may be cleared and the
 		 * memory become another stream.  But an entry owns a reference:
-		 * if it still holds st, ours is on the right stream. */
+		 * if it still holds st, ours is on the right stream.  (tryget acquires what the
+		 * stream's new life publishes: then this load sees the entry cleared.) */
 		if (sr_stream_tryget(entry)) {
-			if (atomic_load(e) == entry)
+			if (sr_load(e) == entry)
 				return entry;
 			sr_stream_put(entry);
 		}
@@ -48,7 +49,7 @@ struct sr_stream *sr_fdtab_take(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 
-	return e ? sr_stream_inherit(atomic_exchange(e, NULL)) : NULL;
+	return e ? sr_stream_inherit(sr_swap(e, NULL)) : NULL; /* pairs with sr_fdmap_set() */
 }
 
 bool sr_fdtab_drop(int fd, struct sr_stream *st)
@@ -56,16 +57,16 @@ bool sr_fdtab_drop(int fd, struct sr_stream *st)
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
 	void *expected = st;
 
-	return e && atomic_compare_exchange_strong(e, &expected, NULL);
+	return e && sr_replace(e, &expected, NULL); /* pairs with sr_fdmap_set() */
 }
 
 void sr_fdtab_inherit(void)
 {
 	for (int fd = 0; fd <= sr_fdtab_max(); fd++) {
 		sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);
-		void *entry = atomic_load_explicit(e, memory_order_relaxed);
+		void *entry = sr_load(e);
 
 		if (entry)
-			atomic_store_explicit(e, sr_stream_heir(entry), memory_order_relaxed);
+			sr_store(e, sr_stream_heir(entry));
 	}
 }

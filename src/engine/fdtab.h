@@ -42,7 +42,7 @@ void sr_fdtab_inherit(void);
 /* The greatest descriptor ever entered, -1 if none: the limit for a walk. */
 static inline int sr_fdtab_max(void)
 {
-	return atomic_load_explicit(&sr_fdtab.top, memory_order_relaxed) - 1;
+	return sr_load(&sr_fdtab.top) - 1;
 }
 
 #endif

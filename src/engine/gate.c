@@ -12,15 +12,16 @@
  * in flight for an instant, and other threads would wait for it.
  * With two calls in flight the order of their bytes is unknown, so the history
  * ends.  The second to enter sets the flag before it enters the kernel; the
- * first checks the flag after its return. */
+ * first checks the flag after its return.  The kernel's lock of the socket orders that. */
 static bool enter(struct sr_stream *st, atomic_uint *gate, bool crowd, unsigned stopped)
 {
-	unsigned g = atomic_load_explicit(gate, memory_order_relaxed);
+	unsigned g = sr_load(gate);
 
 	do {
 		if ((g & SR_GATE_SHUT) || (!crowd && (g & SR_GATE_COUNT)))
 			return false;
-	} while (!atomic_compare_exchange_weak(gate, &g, g + 1));
+		/* Pairs with the release of an open gate: the call sees `delta'. */
+	} while (!sr_replace(gate, &g, g + 1));
 	if (g & SR_GATE_COUNT)
 		sr_st_set(st, stopped);
 	return true;
@@ -38,25 +39,28 @@ bool sr_tx_gate_enter(struct sr_stream *st)
 
 bool sr_rx_gate_leave(struct sr_stream *st)
 {
-	unsigned g = atomic_load_explicit(&st->in.gate, memory_order_relaxed);
+	unsigned g = sr_load(&st->in.gate);
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return false;
-	} while (!atomic_compare_exchange_weak(&st->in.gate, &g, g - 1));
+		/* Pairs with sr_rx_gate_shut(), which sees the bytes counted. */
+	} while (!sr_replace(&st->in.gate, &g, g - 1));
 	return true;
 }
 
 void sr_rx_gate_leave_shut(struct sr_stream *st)
 {
-	atomic_fetch_sub(&st->in.gate, 1);
+	/* Pairs with sr_gate_calls(): the bytes are counted. */
+	atomic_fetch_sub_explicit(&st->in.gate, 1, memory_order_release);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
 }
 
 void sr_tx_gate_leave(struct sr_stream *st)
 {
-	unsigned g = atomic_fetch_sub(&st->out.gate, 1);
+	/* Pairs with sr_tx_gate_shut(), which sees the bytes counted. */
+	unsigned g = atomic_fetch_sub_explicit(&st->out.gate, 1, memory_order_release);
 
 	if (g != (SR_GATE_WANT | 1))
 		return;
@@ -69,29 +73,30 @@ void sr_tx_gate_leave(struct sr_stream *st)
 
 bool sr_tx_gate_shut(struct sr_stream *st)
 {
-	unsigned g = atomic_load(&st->out.gate), next;
+	unsigned g = sr_load(&st->out.gate), next;
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return true;
 		next = g & SR_GATE_COUNT ? g | SR_GATE_WANT : SR_GATE_SHUT;
 	} while (next != g &&
-		 !atomic_compare_exchange_weak(&st->out.gate, &g, next));
+		 /* Pairs with sr_tx_gate_leave(), and with sr_gate_shut(). */
+		 !sr_replace(&st->out.gate, &g, next));
 	if (next != SR_GATE_SHUT)
 		return false;
 	if (!sr_sets.gate_shut(st)) {
-		atomic_store(&st->out.gate, 0);
+		sr_publish(&st->out.gate, 0);	/* pairs with enter() */
 		sr_sets.gate_opened(st);	/* entries that it has linked */
 		return false;
 	}
-	st->tx.w = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
+	st->tx.w = sr_load(&st->out.tcp) + (uint64_t)st->out.delta;
 	return true;
 }
 
 void sr_tx_gate_open(struct sr_stream *st)
 {
-	st->out.delta = (int64_t)(st->tx.w - atomic_load(&st->out.tcp));
-	atomic_store(&st->out.gate, 0);
+	st->out.delta = (int64_t)(st->tx.w - sr_load(&st->out.tcp));
+	sr_publish(&st->out.gate, 0);	/* pairs with enter() */
 	sr_sets.gate_opened(st);
 }
 
@@ -100,16 +105,16 @@ void sr_tx_gate_open(struct sr_stream *st)
  * corrects rx under the lock before it leaves (sock/recv.c). */
 bool sr_rx_gate_shut(struct sr_stream *st)
 {
-	unsigned g = atomic_load(&st->in.gate);
+	unsigned g = sr_load(&st->in.gate);
 
 	do {
 		if (g & SR_GATE_SHUT)
 			return true;
 		if ((g & SR_GATE_COUNT) > 1)
 			return false;
-	} while (!atomic_compare_exchange_weak(&st->in.gate, &g,
-					       g | SR_GATE_SHUT));
-	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
+		/* Pairs with sr_rx_gate_leave(), and with sr_gate_shut(). */
+	} while (!sr_replace(&st->in.gate, &g, g | SR_GATE_SHUT));
+	st->rx.rx = sr_load(&st->in.tcp) + (uint64_t)st->in.delta;
 	if (sr_sets.gate_shut(st))
 		return true;
 	sr_rx_gate_reopen(st);	/* and entries that it has linked */
@@ -120,14 +125,16 @@ bool sr_rx_gate_shut(struct sr_stream *st)
  * not be recomputed: a call in flight may be adding its bytes right now.) */
 void sr_rx_gate_reopen(struct sr_stream *st)
 {
-	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
+	/* Pairs with enter(). */
+	atomic_fetch_and_explicit(&st->in.gate, ~SR_GATE_SHUT, memory_order_release);
 	sr_sets.gate_opened(st);
 }
 
 /* No call is in flight, so rx.rx is exact. */
 void sr_rx_gate_open(struct sr_stream *st)
 {
-	st->in.delta = (int64_t)(st->rx.rx - atomic_load(&st->in.tcp));
-	atomic_fetch_and(&st->in.gate, ~SR_GATE_SHUT);
+	st->in.delta = (int64_t)(st->rx.rx - sr_load(&st->in.tcp));
+	/* Pairs with enter(). */
+	atomic_fetch_and_explicit(&st->in.gate, ~SR_GATE_SHUT, memory_order_release);
 	sr_sets.gate_opened(st);
 }

@@ -15,16 +15,17 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 
+/* A lock: its acquire and its release pair. */
 void sr_stream_history_lock(struct sr_stream *st)
 {
 	sr_hold();
-	while (atomic_flag_test_and_set(&st->history_busy))
+	while (atomic_flag_test_and_set_explicit(&st->history_busy, memory_order_acquire))
 		;
 }
 
 void sr_stream_history_unlock(struct sr_stream *st)
 {
-	atomic_flag_clear(&st->history_busy);
+	atomic_flag_clear_explicit(&st->history_busy, memory_order_release);
 	sr_release();
 }
 

@@ -18,7 +18,8 @@ struct sr_indexed {
 };
 
 struct sr_hold_state {
-	atomic_int first;	/* enum sr_first */
+	/* enum sr_first.  The service thread publishes it behind `sent_ns'; first_of() observes. */
+	atomic_int first;
 	_Atomic uint64_t sent_ns; /* ns: when it became SR_FIRST_SENT */
 	uintptr_t held;		/* the thread whose send waits, or 0; and index.c's list of such */
 	struct sr_indexed node;

@@ -95,17 +95,19 @@ struct sr_stream {
 
 static inline unsigned sr_st_flags(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->flags, memory_order_relaxed);
+	return sr_load(&st->flags);
 }
 
 static inline unsigned sr_st_set(struct sr_stream *st, unsigned bits)
 {
-	return atomic_fetch_or(&st->flags, bits);
+	/* The release in it pairs with sr_stream_name() and sr_stream_label().  It is a change of
+	 * pair children (SR_ST_CLOSING) and pair barred (SR_ST_BARRED). */
+	return atomic_fetch_or_explicit(&st->flags, bits, memory_order_seq_cst);
 }
 
 static inline void sr_st_clear(struct sr_stream *st, unsigned bits)
 {
-	atomic_fetch_and(&st->flags, ~bits);
+	atomic_fetch_and_explicit(&st->flags, ~bits, memory_order_relaxed);
 }
 
 /* May another process hold its descriptor?  Then nothing is done to the anchor that
@@ -115,7 +117,23 @@ static inline bool sr_is_shared(struct sr_stream *st)
 	struct sr_slot *slot = sr_observe(&st->owned.slot); /* pairs with sr_owners_share() */
 
 	return (sr_st_flags(st) & SR_ST_SHARED) ||
-	       (slot && atomic_load(&slot->owners) > 1);
+	       (slot && sr_observe(&slot->owners) > 1);	/* pairs with sr_slot_put() */
+}
+
+/* Keeps an error for the program, unless there is one already.  Relaxed, as all of st->err:
+ * these numbers tell of nothing but themselves. */
+static inline void sr_error_keep(struct sr_stream *st, int err)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong_explicit(&st->err.pending, &none, err,
+						memory_order_relaxed, memory_order_relaxed);
+}
+
+/* The error that is reported to the program now, or 0. */
+static inline int sr_error_take(struct sr_stream *st)
+{
+	return atomic_exchange_explicit(&st->err.pending, 0, memory_order_relaxed);
 }
 
 /* ---- listeners ---- */
@@ -128,17 +146,18 @@ static inline struct sr_listener *sr_listener_of(struct sr_stream *socket)
 
 static inline bool sr_listener_has(struct sr_listener *l, unsigned flag)
 {
-	return atomic_load(&l->flags) & flag;
+	return sr_observe(&l->flags) & flag;	/* pairs with sr_listener_set() */
 }
 
 static inline unsigned sr_listener_set(struct sr_listener *l, unsigned flag)
 {
-	return atomic_fetch_or(&l->flags, flag);
+	/* Pairs with sr_listener_has(): who answers has been settled before. */
+	return atomic_fetch_or_explicit(&l->flags, flag, memory_order_acq_rel);
 }
 
 static inline void sr_listener_clear(struct sr_listener *l, unsigned flags)
 {
-	atomic_fetch_and(&l->flags, ~flags);
+	atomic_fetch_and_explicit(&l->flags, ~flags, memory_order_relaxed);
 }
 
 static inline const struct sockaddr *sr_listener_addr(struct sr_listener *l)
@@ -153,29 +172,40 @@ static inline bool sr_waits(struct sr_stream *st)
 	return st->policy->upgrade == SR_WAIT && !(sr_st_flags(st) & SR_ST_UNHELD);
 }
 
+/* The link that is being made, or in use.  Only the service thread uses what it points to, and
+ * changes it. */
+static inline struct sr_link *sr_stream_att(struct sr_stream *st)
+{
+	return sr_load(&st->up.att);
+}
+
 /* ---- counting ---- */
 
-/* n bytes went to TCP, or came from it.  Returns all so far. */
+/* n bytes went to TCP, or came from it.  Returns all so far.  A call counts before it leaves the
+ * gate, and who shuts the gate then sees the count. */
 static inline uint64_t sr_tcp_sent(struct sr_stream *st, ssize_t n)
 {
-	uint64_t sum = atomic_fetch_add(&st->out.tcp, (uint64_t)n) + (uint64_t)n;
+	uint64_t sum = sr_count(&st->out.tcp, (uint64_t)n) + (uint64_t)n;
 
-	atomic_store_explicit(&st->tx_hot->tcp, sum, memory_order_relaxed);
+	sr_store(&st->tx_hot->tcp, sum);
 	return sum;
 }
 
 static inline uint64_t sr_tcp_received(struct sr_stream *st, ssize_t n)
 {
-	uint64_t sum = atomic_fetch_add(&st->in.tcp, (uint64_t)n) + (uint64_t)n;
+	/* pair due: note_due() looks next */
+	uint64_t sum = (uint64_t)n + atomic_fetch_add_explicit(&st->in.tcp, (uint64_t)n,
+							       memory_order_seq_cst);
 
-	atomic_store_explicit(&st->rx_hot->tcp, sum, memory_order_relaxed);
+	sr_store(&st->rx_hot->tcp, sum);
 	return sum;
 }
 
-/* The bytes of the ring that the program may have.  rx_lock. */
+/* The bytes of the ring that the program may have.  rx_lock.  Pairs with the kind's publish of
+ * rx_h. */
 static inline size_t sr_ring_bytes(struct sr_stream *st)
 {
-	return st->in.link ? sr_rx_ready(&st->rx, atomic_load(&st->in.link->rx_h)) : 0;
+	return st->in.link ? sr_rx_ready(&st->rx, sr_observe(&st->in.link->rx_h)) : 0;
 }
 
 /* The program took n bytes from the link.  rx_lock. */
@@ -202,9 +232,16 @@ static inline void sr_stream_unlock(struct sr_stream *st)
 
 /* ---- gates ---- */
 
+/* gate.c has the other ends of both acquires: who sees a gate shut sees what was done before
+ * that, and who sees that no call is in flight sees the bytes that the calls have counted. */
 static inline bool sr_gate_shut(atomic_uint *gate)
 {
-	return atomic_load(gate) & SR_GATE_SHUT;
+	return sr_observe(gate) & SR_GATE_SHUT;
+}
+
+static inline unsigned sr_gate_calls(atomic_uint *gate)
+{
+	return sr_observe(gate) & SR_GATE_COUNT;
 }
 
 static inline bool sr_any_gate_shut(struct sr_stream *st)

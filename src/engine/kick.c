@@ -43,7 +43,7 @@ static uint32_t anchor_events_wanted(struct sr_stream *st)
 	uint32_t ev = 0;
 
 	if (sr_gate_shut(&st->in.gate) && !st->in.fin_seen &&
-	    !(atomic_load(&st->in.gate) & SR_GATE_COUNT) &&
+	    !sr_gate_calls(&st->in.gate) &&
 	    (sr_rx_at_mark(&st->rx) || st->rx.dup ||
 	     st->rx.state == SR_RX_EOF))
 		ev |= EPOLLIN;
@@ -59,7 +59,7 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.watch, w);
 
 	(void)events;
-	st->loop.watched = 0;	/* EPOLLONESHOT */
+	sr_store(&st->loop.watched, 0);	/* EPOLLONESHOT */
 	sr_stream_kick(st);
 }
 
@@ -68,12 +68,12 @@ static void on_anchor(struct sr_watch *w, uint32_t events)
  * alive until then, because the loop runs tasks after events. */
 void sr_stream_unwatch(struct sr_stream *st)
 {
-	if (st->loop.watching && sr_loop_here())
+	if (sr_load(&st->loop.watching) && sr_loop_here())
 		sr_loop_unwatch(&st->loop.watch);
-	else if (st->loop.watching)
+	else if (sr_load(&st->loop.watching))
 		sr_loop_release(&st->loop.watch);
-	st->loop.watching = false;
-	st->loop.watched = 0;
+	sr_store(&st->loop.watching, false);
+	sr_store(&st->loop.watched, 0);
 }
 
 void sr_stream_rewatch(struct sr_stream *st)
@@ -83,18 +83,18 @@ void sr_stream_rewatch(struct sr_stream *st)
 
 	sr_stream_lock(st);
 	ev = anchor_events_wanted(st);
-	if (st->anchor < 0 || ev == st->loop.watched)
+	if (sr_load(&st->anchor) < 0 || ev == sr_load(&st->loop.watched))
 		goto out;
-	st->loop.watch.fd = st->anchor;
+	st->loop.watch.fd = sr_load(&st->anchor);
 	st->loop.watch.fn = on_anchor;
-	if (!st->loop.watching)
+	if (!sr_load(&st->loop.watching))
 		r = sr_loop_watch(&st->loop.watch, ev | EPOLLONESHOT);
 	else
 		r = sr_loop_rearm(&st->loop.watch, ev | EPOLLONESHOT);
 	if (r < 0)
 		goto out; /* program threads read the anchor themselves */
-	st->loop.watching = true;
-	st->loop.watched = ev;
+	sr_store(&st->loop.watching, true);
+	sr_store(&st->loop.watched, ev);
 out:
 	sr_stream_unlock(st);
 }

@@ -31,19 +31,19 @@ unsigned sr_owners_tcp_dirs(struct sr_stream *st)
  * of bytes, since only that is the same in both processes. */
 void sr_owners_give(struct sr_stream *st, unsigned given)
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 	uint64_t owed = st->rx.m ? st->rx.m - (uint64_t)st->in.delta : 0;
 
 	if (!slot)	/* a close has left it */
 		return;
 	if (given & SR_NOTIFY_RX)
-		atomic_store(&slot->owed, owed);
-	atomic_store(&slot->given, given);
+		sr_store(&slot->owed, owed);
+	sr_publish(&slot->given, given); /* pairs with the guest's look at it (upgrade/guest.c) */
 }
 
 void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 	unsigned given = sr_owners_tcp_dirs(st);
 
 	if (sr_is_retired(st) || (sr_st_flags(st) & SR_ST_CLOSING))
@@ -54,23 +54,23 @@ void sr_owners_share(struct sr_stream *st, void (*rang)(void))
 			sr_st_set(st, SR_ST_SHARED);
 			return;
 		}
-		atomic_store(&st->owned.slot, slot);
+		sr_publish(&st->owned.slot, slot);
 	}
-	if (atomic_fetch_add(&slot->owners, 1) == 1)
-		atomic_store(&slot->asked, 0);
-	if (atomic_load(&st->owned.guest))
+	if (sr_count(&slot->owners, 1) == 1)	/* the child has it by fork */
+		sr_store(&slot->asked, 0);
+	if (sr_load(&st->owned.guest))
 		return;
 	sr_owners_give(st, given);
 	if (given != SR_OWNERS_BOTH)
-		atomic_store(&slot->doorbell, sr_doorbell_open(rang));
+		sr_store(&slot->doorbell, sr_doorbell_open(rang));
 }
 
 void sr_owners_share_heir(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 
 	if (slot)
-		atomic_fetch_add(&slot->owners, 1);
+		sr_count(&slot->owners, 1);
 }
 
 /* The last word on what guests may have. */
@@ -78,7 +78,7 @@ static void owners_settle(struct sr_stream *st)
 {
 	unsigned given = sr_owners_tcp_dirs(st);
 
-	if (sr_is_shared(st) && !atomic_load(&st->owned.guest))
+	if (sr_is_shared(st) && !sr_load(&st->owned.guest))
 		sr_owners_give(st, given == SR_OWNERS_BOTH ? given : SR_OWNERS_LOST);
 }
 
@@ -87,7 +87,7 @@ void sr_owners_leave(struct sr_stream *st)
 	struct sr_slot *slot;
 
 	owners_settle(st);
-	slot = atomic_exchange(&st->owned.slot, NULL);
+	slot = sr_swap(&st->owned.slot, NULL);	/* pairs with sr_owners_share() */
 	if (slot && !(sr_st_flags(st) & SR_ST_PAUSED))
 		sr_slot_put(slot);
 }
@@ -99,14 +99,14 @@ void sr_owners_pause(struct sr_stream *st, void *unused)
 	sr_stream_lock(st);
 	owners_settle(st);
 	if (!(sr_st_flags(st) & SR_ST_SHARED) &&
-	    sr_slot_put_unless_last(atomic_load(&st->owned.slot)))
+	    sr_slot_put_unless_last(sr_observe(&st->owned.slot)))
 		sr_st_set(st, SR_ST_PAUSED);
 	sr_stream_unlock(st);
 }
 
 void sr_owners_leave_heir(struct sr_stream *st, bool ends)
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 
 	if (slot && ends)
 		sr_slot_put(slot);
@@ -116,11 +116,11 @@ void sr_owners_leave_heir(struct sr_stream *st, bool ends)
 
 void sr_owners_resume(struct sr_stream *st, void *unused)
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 
 	(void)unused;
 	if (slot && (sr_st_flags(st) & SR_ST_PAUSED))
-		atomic_fetch_add(&slot->owners, 1);
+		sr_count(&slot->owners, 1);
 	sr_st_clear(st, SR_ST_PAUSED);
 }
 
@@ -140,18 +140,21 @@ void sr_owners_recount(struct sr_stream *st, unsigned dirs)
 	}
 }
 
-/* Nothing of the way to a link is ours. */
+/* Nothing of the way to a link is ours.  (Relaxed, as all that is inherited: other threads see
+ * it when they see its generation, in stream.c.) */
 static void forget_attempts(struct sr_stream *st)
 {
-	st->up.att = NULL;
-	st->up.state = SR_ASK_IDLE;
+	sr_store(&st->up.att, NULL);
+	sr_store(&st->up.state, SR_ASK_IDLE);
 	st->up.asks = 0;
-	st->up.next_ask_ns = st->up.asked_ns = 0;
-	st->out.next = NULL;
-	st->out.on_send = false;
-	st->want_tcp = st->exiting = false;
-	atomic_flag_clear(&st->history_busy);
-	st->up.claimed = false;
+	sr_store(&st->up.next_ask_ns, 0);
+	sr_store(&st->up.asked_ns, 0);
+	sr_store(&st->out.next, NULL);
+	sr_store(&st->out.on_send, false);
+	sr_store(&st->want_tcp, false);
+	st->exiting = false;
+	atomic_flag_clear_explicit(&st->history_busy, memory_order_relaxed);
+	sr_store(&st->up.claimed, false);
 	sr_st_clear(st, SR_ST_WAITED | SR_ST_ANSWERED);
 }
 
@@ -161,24 +164,27 @@ static void forget_listener(struct sr_listener *l)
 {
 	const unsigned kept = SR_LISTENER_UNAVAILABLE;
 
-	if (!(atomic_load(&l->flags) & ~kept) && !l->keeper && !l->claims && !l->awaiting)
+	if (!(sr_load(&l->flags) & ~kept) && !l->keeper && !sr_load(&l->claims) &&
+	    !sr_load(&l->awaiting))
 		return;
-	*l = (struct sr_listener){ .socket = l->socket, .flags = l->flags & kept,
-				   .children = l->children, .acceptor = l->acceptor };
+	*l = (struct sr_listener){ .socket = l->socket, .flags = sr_load(&l->flags) & kept,
+				   .children = sr_load(&l->children),
+				   .acceptor = sr_load(&l->acceptor) };
 }
 
 /* A call in flight is a thread's of the parent. */
 static void settle_gate(atomic_uint *gate)
 {
-	*gate &= SR_GATE_SHUT;
+	sr_store(gate, sr_load(gate) & SR_GATE_SHUT);
 }
 
 void sr_owners_inherit(struct sr_stream *st)
 {
 	unsigned guest = SR_OWNERS_BOTH & ~sr_owners_tcp_dirs(st);
+	struct sr_slot *slot;
 
 	sr_st_set(st, SR_ST_HEIR);
-	if (!st->owned.slot && !sr_is_retired(st)) /* another thread was opening it, uncounted */
+	if (!sr_load(&st->owned.slot) && !sr_is_retired(st)) /* another thread was opening it, uncounted */
 		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	forget_attempts(st);
 	forget_listener(sr_listener_of(st));
@@ -189,22 +195,23 @@ void sr_owners_inherit(struct sr_stream *st)
 		return;
 	}
 	st->head = (struct sr_stream_head){ 0 };
-	st->owned.guest = guest;
+	sr_store(&st->owned.guest, guest);
 	if (guest & SR_NOTIFY_RX) {
-		st->in.gate = SR_GATE_SHUT;
+		sr_store(&st->in.gate, SR_GATE_SHUT);
 		st->in.link = NULL;
 		st->in.pushback_len = 0;
 		st->rx.state = SR_RX_RESET;
 	}
 	if (guest & SR_NOTIFY_TX) {
 		st->out.link = NULL;
-		st->out.held = 0;
+		sr_store(&st->out.held, 0);
 		st->tx.state = SR_TX_DONE;
 	}
 	sr_owners_recount(st, SR_OWNERS_BOTH);
-	if (st->owned.slot && st->owned.slot->doorbell >= 0)
+	slot = sr_load(&st->owned.slot);
+	if (slot && sr_load(&slot->doorbell) >= 0)
 		return;
-	st->owned.guest = 0;
-	st->err.pending = ECONNRESET;
-	st->out.broken = true;
+	sr_store(&st->owned.guest, 0);
+	sr_store(&st->err.pending, ECONNRESET);
+	sr_store(&st->out.broken, true);
 }

@@ -114,8 +114,12 @@ struct sr_rare {
 
 /* The other processes that hold it (owners.h). */
 struct sr_owned {
-	_Atomic(struct sr_slot *) slot; /* NULL: this process alone holds it */
-	atomic_uint guest;	/* directions that are another process's */
+	/* NULL: this process alone holds it.  sr_owners_share() publishes it to the other threads
+	 * of the process that forks; they observe it. */
+	_Atomic(struct sr_slot *) slot;
+	/* Directions that are another process's.  upgrade/guest.c releases one behind what it has
+	 * made of the direction; a thread that observes the word sees that. */
+	atomic_uint guest;
 };
 
 /* The proof that a link is the stream's (upgrade/prove.c).  loop. */

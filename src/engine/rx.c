@@ -25,14 +25,12 @@ atomic_int sr_streams_ending;
 
 void sr_stream_broke(struct sr_stream *st, int err)
 {
-	int none = 0;
-
 	/* (A call on the anchor may have met the end before: its error is kept, or returned.) */
-	if (!atomic_load(&st->err.reported) && !atomic_load(&st->err.ended))
-		atomic_compare_exchange_strong(&st->err.pending, &none, err);
+	if (!sr_load(&st->err.reported) && !sr_load(&st->err.ended))
+		sr_error_keep(st, err);
 	sr_stream_failed(st, -err);
 	sr_lock(&st->tx_lock);
-	st->out.broken = true;
+	sr_store(&st->out.broken, true);
 	sr_fast_update_tx(st);
 	sr_unlock(&st->tx_lock);
 	sr_stream_notify(st, SR_NOTIFY_CHANGE);
@@ -42,7 +40,8 @@ void sr_stream_broke(struct sr_stream *st, int err)
 /* rx_h may lag behind what the program has taken (link.h). */
 static uint64_t rx_head(struct sr_stream *st)
 {
-	uint64_t h = st->in.link ? atomic_load(&st->in.link->rx_h) : 0;
+	/* Pairs with the kind's publish of rx_h. */
+	uint64_t h = st->in.link ? sr_observe(&st->in.link->rx_h) : 0;
 
 	return h > st->rx.rx ? h : st->rx.rx;
 }
@@ -124,12 +123,12 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, rx_head(st), out));
 	if (raw && st->rx.state == SR_RX_LINK)	/* the ring has the rest */
 		st->in.link->ops->rx_free(st->in.link,
-			st->rx.rx - atomic_load(&st->in.link->rx_taken));
+			st->rx.rx - sr_load(&st->in.link->rx_taken));
 	cut = reset && st->rx.state == SR_RX_LINK;
 	if (cut || st->rx.state == SR_RX_RESET)
 		sr_stream_broke(st, sr_reset_error(st));
 	if (cut)	/* Unread bytes come first, but SO_ERROR shows it now. */
-		atomic_store(&st->err.reported, true);
+		sr_store(&st->err.reported, true);
 	rx_handle_end(st);
 	sr_fast_update_rx(st);
 	if (!ended)	/* otherwise nothing has changed */
@@ -147,8 +146,8 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_LINK) {
 		st->in.switches++;
 		sr_probe(switch, st, "in", "link", st->rx.rx);
-		if (st->out.next)
-			st->out.on_send = true;
+		if (sr_load(&st->out.next))
+			sr_store(&st->out.on_send, true);
 		if (st->in.link)
 			sr_stream_had(st, st->in.link, st->in.had);
 	}
@@ -169,7 +168,7 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
  */
 static void met_stranger(struct sr_stream *st)
 {
-	if (!atomic_load(&sr_streams_ending))
+	if (!sr_load(&sr_streams_ending))
 		sr_warn("%s: reset, because bytes came by TCP that are no record of a stream "
 			"on a link: the peer's program, or a process that has its socket, writes "
 			"around the C library",
@@ -218,7 +217,7 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 static bool loop_watches(struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_LINK &&
-	       (atomic_load(&st->loop.watched) & EPOLLIN);
+	       (sr_load(&st->loop.watched) & EPOLLIN);
 }
 
 /* The next bytes on TCP are a mark or a record: reads them, and never beyond.
@@ -266,12 +265,12 @@ static void read_record(struct sr_stream *st)
  * record or resets. */
 static void await_record(struct sr_stream *st)
 {
-	uint64_t since = atomic_load(&st->in.part_ns);
+	uint64_t since = sr_load(&st->in.part_ns);
 
 	if (!st->rx.part || !sr_rx_at_mark(&st->rx) || st->rx.state == SR_RX_EXPECT)
-		atomic_store(&st->in.part_ns, 0);
+		sr_store(&st->in.part_ns, 0);
 	else if (!since)
-		atomic_store(&st->in.part_ns, sr_now_ns());
+		sr_store(&st->in.part_ns, sr_now_ns());
 	else if (st->in.link && sr_now_ns() - since > PART_NS)
 		st->in.link->ops->drop(st->in.link, "protocol");
 }
@@ -328,7 +327,7 @@ static void catch_up(struct sr_stream *st)
 		}
 	}
 	if (st->rx.rx < st->rx.m &&
-	    sr_sys_ioctl(st->anchor, SIOCINQ, &queued) == 0 &&
+	    sr_sys_ioctl(sr_load(&st->anchor), SIOCINQ, &queued) == 0 &&
 	    (uint64_t)queued >= st->rx.m - st->rx.rx)
 		st->rx.m = st->rx.rx;
 }
@@ -344,7 +343,7 @@ static void rx_raw_again(struct sr_stream *st)
 		 sr_stream_label(st, (char[128]){ 0 }),
 		 (unsigned long long)st->rx.rx);
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
-		sr_sys_shutdown(st->anchor, SHUT_RD);
+		sr_sys_shutdown(sr_load(&st->anchor), SHUT_RD);
 	sr_rx_gate_open(st);
 	sr_stream_notify(st, SR_NOTIFY_RX);
 	sr_stream_kick(st);
@@ -356,7 +355,7 @@ static bool comes_by_tcp(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
 
-	return atomic_load(&st->want_tcp) &&
+	return sr_load(&st->want_tcp) &&
 	       (!link || !(sr_link_events(link) & (SR_LINK_LEFT | SR_LINK_LOST)) ||
 		(link->ops->rx_resent && link->ops->rx_resent(link)));
 }
@@ -369,7 +368,7 @@ bool sr_rx_short(struct sr_stream *st)
 	sr_lock(&st->rx_lock);
 	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
 		/* A FIN counts 1; behind an error there is none. */
-		fin = !atomic_load(&st->err.ended);
+		fin = !sr_load(&st->err.ended);
 		received = sr_anchor_received(st);
 		yes = received && received - fin + (uint64_t)st->in.delta < st->rx.m;
 	}
@@ -394,7 +393,7 @@ static bool kernel_may_serve(struct sr_stream *st)
 		       !st->in.fin_seen;
 	case SR_RX_EOF:
 		/* The peer half-closed, and its end has reached the kernel, too. */
-		return st->in.fin_seen && atomic_load(&st->want_tcp) && !st->out.broken &&
+		return st->in.fin_seen && sr_load(&st->want_tcp) && !sr_load(&st->out.broken) &&
 		       !st->in.disconnected;
 	default:
 		return false;
@@ -405,19 +404,19 @@ static void rx_progress(struct sr_stream *st)
 {
 	bool alone;
 
-	if (!sr_gate_shut(&st->in.gate) || st->anchor < 0)
+	if (!sr_gate_shut(&st->in.gate) || sr_load(&st->anchor) < 0)
 		return;
 	if (st->in.link)
 		st->in.link->ops->poll(st->in.link);
-	alone = !(atomic_load(&st->in.gate) & SR_GATE_COUNT);
+	alone = !sr_gate_calls(&st->in.gate);
 	if (alone && !loop_watches(st))
 		read_record(st);
 	if (alone)
 		expect_no_more(st);
-	if (st->rx.part || atomic_load(&st->in.part_ns))
+	if (st->rx.part || sr_load(&st->in.part_ns))
 		await_record(st);
 	rx_handle_end(st);
-	if (atomic_load(&st->want_tcp) && st->in.link)
+	if (sr_load(&st->want_tcp) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
 	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
 		catch_up(st);
@@ -441,8 +440,8 @@ static bool unread_before(struct sr_stream *st, uint64_t n)
 	if (!sr_gate_shut(&st->in.gate)) {
 		uint64_t due = n - (uint64_t)st->in.delta;
 
-		atomic_store(&st->in.due, due);	/* pair due: note_due() */
-		return atomic_load(&st->in.tcp) < due;
+		sr_change(&st->in.due, due);	/* pair due: note_due() */
+		return sr_look(&st->in.tcp) < due;
 	}
 	return n > st->rx.rx + st->rx.part || st->in.pushback_len || st->rx.dup;
 }
@@ -479,7 +478,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		return false; /* several calls are asleep in the kernel */
 	if (was_open && !sr_anchor_rx_agrees(st)) {
 		/* A call in flight may not have added its bytes yet: retry. */
-		bool busy = atomic_load(&st->in.gate) & SR_GATE_COUNT;
+		bool busy = sr_gate_calls(&st->in.gate);
 
 		if (!busy)
 			sr_anchor_disagrees(st, link);

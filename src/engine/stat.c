@@ -35,21 +35,18 @@ void sr_stat_note(struct sr_stream *st)
 	role |= f & SR_ST_CLOSING ? SR_PAGE_CLOSING : 0;
 	if ((f & SR_ST_CONNECT) && sr_ask_is_pending(st))
 		role |= SR_PAGE_ASKING;
-	role |= atomic_load(&slot->role) & SR_PAGE_ENDED;
+	role |= sr_load(&slot->role) & SR_PAGE_ENDED;
 	/* Each is a fact of its own, so nothing orders them. */
-	atomic_store_explicit(&slot->fd, atomic_load(&st->anchor), memory_order_relaxed);
-	atomic_store_explicit(&slot->role, role, memory_order_relaxed);
-	atomic_store_explicit(&slot->reason, (uint32_t)atomic_load(&st->reason),
-			      memory_order_relaxed);
-	atomic_store_explicit(&slot->error, atomic_load(&st->err.ended),
-			      memory_order_relaxed);
-	atomic_store_explicit(&slot->guesses, atomic_load(&st->up.guesses),
-			      memory_order_relaxed);
+	sr_store(&slot->fd, sr_load(&st->anchor));
+	sr_store(&slot->role, role);
+	sr_store(&slot->reason, (uint32_t)sr_load(&st->reason));
+	sr_store(&slot->error, sr_load(&st->err.ended));
+	sr_store(&slot->guesses, sr_load(&st->up.guesses));
 }
 
 static void stat_dir_begin(struct sr_page_dir *d, enum sr_state state)
 {
-	atomic_store_explicit(&d->seq, d->seq + 1, memory_order_relaxed);
+	sr_store(&d->seq, sr_load(&d->seq) + 1);
 	/* Pairs with the acquire fence in copy_dir() (stat/page.c): a reader that has copied any
 	 * of what follows sees that the number is odd, or has changed. */
 	atomic_thread_fence(memory_order_release);
@@ -61,7 +58,7 @@ static void stat_dir_begin(struct sr_page_dir *d, enum sr_state state)
 
 static void stat_dir_finish(struct sr_page_dir *d)
 {
-	sr_publish(&d->seq, d->seq + 1); /* pairs with copy_dir() (stat/page.c) */
+	sr_publish(&d->seq, sr_load(&d->seq) + 1); /* pairs with copy_dir() (stat/page.c) */
 }
 
 /* What the way of the link in use, and the others, have carried; by TCP it is the rest. */
@@ -81,16 +78,16 @@ void sr_stat_tx(struct sr_stream *st)
 {
 	struct sr_page_dir *d = &st->stat->tx;
 	struct sr_link *link = st->out.link;
-	uint64_t way[SR_WAYS], tcp = atomic_load(&st->out.tcp);
+	uint64_t way[SR_WAYS], tcp = sr_load(&st->out.tcp);
 	uint64_t base = sr_gate_shut(&st->out.gate) ? st->tx.w - tcp :
 						      (uint64_t)st->out.delta;
 
 	sr_stream_tx_ways(st, way);
 	stat_dir_begin(d, sr_stream_tx_state(st));
-	ways(d, way, link, base + st->tx_own.plain - st->out.before, st->out.had);
+	ways(d, way, link, base + sr_load(&st->tx_own.plain) - st->out.before, st->out.had);
 	d->unread = d->room = d->ring = 0;
 	if (link && st->tx.state == SR_TX_LINK) {
-		d->unread = st->tx.w - atomic_load(&link->tx_acked);
+		d->unread = st->tx.w - sr_load(&link->tx_acked);
 		d->room = link->tx_piece.left;
 		d->ring = link->ops->ring(link, true);
 	}
@@ -105,16 +102,16 @@ void sr_stat_rx(struct sr_stream *st)
 {
 	struct sr_page_dir *d = &st->stat->rx;
 	struct sr_link *link = st->in.link;
-	uint64_t tcp = atomic_load(&st->in.tcp), there = 0, ring = 0;
+	uint64_t tcp = sr_load(&st->in.tcp), there = 0, ring = 0;
 	uint64_t base = sr_gate_shut(&st->in.gate) ? st->rx.rx - tcp :
 						     (uint64_t)st->in.delta;
 
 	if (link && st->rx.state == SR_RX_LINK) {
-		there = atomic_load(&link->rx_h);
+		there = sr_load(&link->rx_h);
 		ring = link->ops->ring(link, false);
 	}
 	stat_dir_begin(d, sr_stream_rx_state(st));
-	ways(d, st->in.way, link, base + st->rx_own.plain - st->in.before, st->in.had);
+	ways(d, st->in.way, link, base + sr_load(&st->rx_own.plain) - st->in.before, st->in.had);
 	/* (rx_h may lag behind.) */
 	d->unread = there > st->rx.rx ? there - st->rx.rx : 0;
 	d->ring = ring;
@@ -129,12 +126,13 @@ void sr_stat_open(struct sr_stream *st)
 
 	if (!slot)
 		return;
-	slot->opened_ns = slot->tx.since_ns = slot->rx.since_ns = sr_now_ns();
+	slot->tx.since_ns = slot->rx.since_ns = sr_now_ns();
+	sr_store(&slot->opened_ns, slot->tx.since_ns);
 	st->stat = slot;
 	sr_stat_note(st);
 	st->tx_hot = &slot->tx.hot;
 	st->rx_hot = &slot->rx.hot;
-	atomic_store(&slot->id, sr_page_id());
+	sr_publish(&slot->id, sr_page_id());	/* pairs with stat_page_slot() */
 }
 
 void sr_stat_close(struct sr_stream *st)
@@ -163,17 +161,19 @@ void sr_stat_end(struct sr_stream *st, const struct sr_report *r)
 		[SR_COUNTER_SWITCHES] = r->switches,
 		[SR_COUNTER_STALLS] = st->out.stalls,
 		[SR_COUNTER_FAILOVERS] = st->out.failovers,
-		[SR_COUNTER_GUESSES] = atomic_load(&st->up.guesses),
+		[SR_COUNTER_GUESSES] = sr_load(&st->up.guesses),
 	};
 
-	atomic_fetch_or(&st->stat->role, SR_PAGE_ENDED);
+	/* First: sockrail-stat, which takes the totals before the slots, then counts no stream in
+	 * both.  The releases below pair with the acquires of stat_take_page(). */
+	atomic_fetch_or_explicit(&st->stat->role, SR_PAGE_ENDED, memory_order_relaxed);
 	for (int i = 0; i < SR_COUNTERS; i++)
 		if (add[i])
-			atomic_fetch_add(&page->total[i], add[i]);
-	atomic_fetch_add(&page->ended, 1);
+			atomic_fetch_add_explicit(&page->total[i], add[i], memory_order_release);
+	atomic_fetch_add_explicit(&page->ended, 1, memory_order_release);
 	if (strcmp(r->link, "plain"))
-		atomic_fetch_add(&page->linked, 1);
-	atomic_fetch_add(&page->reason[r->reason], 1);
+		atomic_fetch_add_explicit(&page->linked, 1, memory_order_release);
+	atomic_fetch_add_explicit(&page->reason[r->reason], 1, memory_order_release);
 }
 
 /* ---- child of fork ---- */
@@ -189,7 +189,7 @@ void sr_stat_inherit(struct sr_stream *st)
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
 	if (!sr_stat_orphans)
-		atomic_store(&calls, 0);
+		sr_store(&calls, 0);
 	sr_stat_orphans = sr_stat_notes = true;
 }
 
@@ -200,8 +200,8 @@ static void adopt_one(struct sr_stream *st, void *arg)
 	if (!st->stat && !(sr_st_flags(st) & SR_ST_ENDED)) {
 		sr_stat_open(st);
 		if (st->stat) {
-			st->stat->tx.hot.tcp = atomic_load(&st->out.tcp);
-			st->stat->rx.hot.tcp = atomic_load(&st->in.tcp);
+			sr_store(&st->stat->tx.hot.tcp, sr_load(&st->out.tcp));
+			sr_store(&st->stat->rx.hot.tcp, sr_load(&st->in.tcp));
 			sr_stat_tx(st);
 			sr_stat_rx(st);
 		}
@@ -211,7 +211,7 @@ static void adopt_one(struct sr_stream *st, void *arg)
 
 void sr_stat_adopt_later(void)
 {
-	if (atomic_fetch_add(&calls, 1) >= SHORT_LIFE)
+	if (sr_count(&calls, 1) >= SHORT_LIFE)
 		sr_stat_adopt();
 }
 

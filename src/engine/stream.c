@@ -44,14 +44,16 @@ _Static_assert(sizeof(struct sr_stream) % 1024, "spread over the sets");
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 SR_APART static _Atomic(struct slab *) slabs[SLABS];
-static atomic_uint made;	/* streams that there have been at one time */
+/* Streams that there have been at one time.  stream_make() publishes it behind the slab; a walk
+ * observes it. */
+static atomic_uint made;
 static atomic_int barred;	/* the reason for all new streams, + 1 */
 static struct sr_stream *free_list;
 static unsigned generation = 1;	/* a process that is forked counts on */
 
 static struct sr_stream *made_as(unsigned i)
 {
-	return &atomic_load(&slabs[i / SLAB])->stream[i % SLAB];
+	return &sr_load(&slabs[i / SLAB])->stream[i % SLAB];
 }
 
 /* The parent process made it, and this one has not looked at it; or nobody has.  The caller
@@ -73,7 +75,7 @@ static void init_locks(struct sr_stream *st)
 /* A stream that has not been one before, or NULL.  pool_lock held. */
 static struct sr_stream *stream_make(void)
 {
-	unsigned n = atomic_load(&made);
+	unsigned n = sr_load(&made);
 	struct sr_stream *st;
 	struct slab *slab;
 
@@ -83,11 +85,11 @@ static struct sr_stream *stream_make(void)
 		slab = sr_pages_get_root(sizeof(*slab));
 		if (!slab)
 			return NULL;
-		atomic_store(&slabs[n / SLAB], slab);
+		sr_store(&slabs[n / SLAB], slab);
 	}
 	st = made_as(n);
-	st->rare = &atomic_load(&slabs[n / SLAB])->rare[n % SLAB];
-	atomic_store(&made, n + 1);
+	st->rare = &sr_load(&slabs[n / SLAB])->rare[n % SLAB];
+	sr_publish(&made, n + 1);	/* pairs with the walks */
 	return st;
 }
 
@@ -103,9 +105,9 @@ static void stream_clear(struct sr_stream *st)
 		init_locks(st);
 	w = st->waits.lock;
 	ep = st->sets.lock;
-	atomic_store(&st->head.tx_fast, false);
-	atomic_store(&st->head.rx_fast, false);
-	atomic_store(&st->head.retired, false);
+	sr_store(&st->head.tx_fast, false);
+	sr_store(&st->head.rx_fast, false);
+	sr_store(&st->head.retired, false);
 	memset((char *)st + offsetof(struct sr_stream, flags), 0,
 	       sizeof(*st) - offsetof(struct sr_stream, flags));
 	st->listener.socket = st;
@@ -117,10 +119,10 @@ static void stream_clear(struct sr_stream *st)
 	st->tx_own = st->rx_own = (struct sr_hot){ 0 };
 	st->tx_hot = &st->tx_own;
 	st->rx_hot = &st->rx_own;
-	st->anchor = -1;
+	sr_store(&st->anchor, -1);
 	sr_tx_init(&st->tx);
 	sr_rx_init(&st->rx);
-	atomic_flag_clear(&st->history_busy);
+	atomic_flag_clear_explicit(&st->history_busy, memory_order_relaxed);
 }
 
 static struct sr_stream *take_free(void)
@@ -141,10 +143,11 @@ static struct sr_stream *take_free(void)
 
 bool sr_stream_tryget(struct sr_stream *st)
 {
-	int n = atomic_load(&st->refs);
+	int n = sr_load(&st->refs);
 
 	while (n > 0)
-		if (atomic_compare_exchange_weak(&st->refs, &n, n + 1))
+		/* Pairs with sr_stream_open(), and with the reference that is given back. */
+		if (sr_replace(&st->refs, &n, n + 1))
 			return true;
 	return false;
 }
@@ -171,7 +174,7 @@ enum sr_rx_state sr_stream_rx(struct sr_stream *st)
 
 struct sr_stream *sr_stream_ref(struct sr_stream *st)
 {
-	atomic_fetch_add(&st->refs, 1);
+	sr_count(&st->refs, 1);	/* the caller has one */
 	return st;
 }
 
@@ -185,8 +188,9 @@ void sr_stream_over(struct sr_stream *st)
 
 	if (!l || (sr_st_set(st, SR_ST_OVER) & SR_ST_OVER))
 		return;
-	if (atomic_fetch_sub(&l->children, 1) == 1 &&
-	    (sr_st_flags(l->socket) & SR_ST_CLOSING))
+	/* pair children: sr_listener_progress() */
+	if (atomic_fetch_sub_explicit(&l->children, 1, memory_order_seq_cst) == 1 &&
+	    (sr_look(&l->socket->flags) & SR_ST_CLOSING))
 		sr_stream_kick(l->socket);
 }
 
@@ -202,7 +206,7 @@ static void leave_listener(struct sr_stream *st)
 /* The socket ends, and its listener with it. */
 static void listener_end(struct sr_listener *l)
 {
-	int line = atomic_load(&l->claims) - 1;
+	int line = sr_load(&l->claims) - 1;
 
 	if (line >= 0)	/* nothing lies unread there */
 		sr_fd_close(line);
@@ -211,7 +215,8 @@ static void listener_end(struct sr_listener *l)
 void sr_stream_put(struct sr_stream *st)
 {
 	sr_hold();
-	if (atomic_fetch_sub(&st->refs, 1) == 1) {
+	/* Pairs with itself: the last one sees what all others did with the stream. */
+	if (atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) == 1) {
 		if (st->up.listener)
 			leave_listener(st);
 		listener_end(sr_listener_of(st));
@@ -227,7 +232,7 @@ void sr_stream_put(struct sr_stream *st)
 
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg)
 {
-	unsigned n = atomic_load(&made);
+	unsigned n = sr_observe(&made);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct sr_stream *st = made_as(i);
@@ -251,19 +256,19 @@ struct sr_stream *sr_stream_open(int fd)
 	if (sr_conf.report[0])
 		sr_gather_open(true);
 	st->policy = &sr_conf.policy;
-	st->generation = generation;
-	st->anchor = fd;
-	atomic_store(&st->fds, 1);
+	sr_publish(&st->generation, generation); /* pairs with is_inherited() */
+	sr_store(&st->anchor, fd);
+	sr_store(&st->fds, 1);
 	if (sr_conf.never)
 		sr_stream_bar(st, SR_REASON_NEVER);
 	else if (fd <= 2)
 		sr_stream_bar(st, SR_REASON_STDIO);
-	else if (atomic_load(&barred))
-		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
+	else if (sr_load(&barred))
+		sr_stream_bar(st, (enum sr_reason)(sr_load(&barred) - 1));
 	if (sr_stat_orphans)
 		sr_stat_adopt();
 	sr_stat_open(st);
-	atomic_store(&st->refs, 1);
+	sr_publish(&st->refs, 1);	/* pairs with sr_stream_tryget() */
 	return st;
 }
 
@@ -289,7 +294,7 @@ static void inherit(struct sr_stream *st, struct sr_stream *socket)
 
 	if (options)
 		sr_st_set(st, options);
-	atomic_store(&st->up.promises, atomic_load(&socket->up.promises));
+	sr_store(&st->up.promises, sr_load(&socket->up.promises));
 }
 
 struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd)
@@ -302,7 +307,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd)
 	inherit(st, socket);
 	sr_stream_ref(socket);
 	st->up.listener = l;
-	atomic_fetch_add(&l->children, 1);
+	sr_count(&l->children, 1);
 	sr_st_set(st, SR_ST_ACCEPT);
 	sr_index_accepted(st);	/* now the service thread finds it: upgrade/answer.c */
 	if (sr_conf.report[0] || sr_has_rules())
@@ -310,28 +315,29 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd)
 	sr_stream_policy(st, false, &st->rare->local);
 	/* A listener's epoll set says nothing of its streams. */
 	if ((sr_st_flags(socket) & SR_ST_BARRED) &&
-	    atomic_load(&socket->reason) != SR_REASON_EPOLL)
-		sr_stream_bar(st, atomic_load(&socket->reason));
+	    sr_load(&socket->reason) != SR_REASON_EPOLL)
+		sr_stream_bar(st, sr_load(&socket->reason));
 	if (sr_listener_has(l, SR_LISTENER_ANSWERED))
 		sr_st_set(st, SR_ST_ANSWERED);
 	if (sr_listener_has(l, SR_LISTENER_UNAVAILABLE)) {
-		sr_stream_reason(st, atomic_load(&socket->reason));
-		atomic_store(&st->head.retired, true);
+		sr_stream_reason(st, sr_load(&socket->reason));
+		sr_store(&st->head.retired, true);
 	}
 	sr_stat_note(st);
 	return st;
 }
 
 /* Once a stream is barred its reason is final, even for a caller that was about
- * to store another one. */
+ * to store another one: a thread that acquires the reason that sr_stream_bar() has published
+ * sees BARRED. */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason)
 {
-	int old = atomic_load(&st->reason);
+	int old = sr_observe(&st->reason);	/* pairs with sr_stream_bar() */
 
 	do {
 		if (sr_st_flags(st) & SR_ST_BARRED)
 			return;
-	} while (!atomic_compare_exchange_weak(&st->reason, &old, (int)reason));
+	} while (!sr_replace(&st->reason, &old, (int)reason)); /* the same */
 	sr_stat_note(st);
 	sr_probe(reason, st, sr_reason_word(reason));
 }
@@ -343,7 +349,7 @@ static void bar_one(struct sr_stream *st, void *arg)
 
 void sr_streams_bar(enum sr_reason reason)
 {
-	atomic_store(&barred, (int)reason + 1);
+	sr_store(&barred, (int)reason + 1);
 	sr_streams_walk(bar_one, &reason);
 }
 
@@ -351,7 +357,7 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 {
 	sr_hold();
 	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED)) {
-		atomic_store(&st->reason, (int)reason);
+		sr_publish(&st->reason, (int)reason); /* pairs with sr_stream_reason() */
 		sr_stat_note(st);
 		sr_probe(reason, st, sr_reason_word(reason));
 		if (reason != SR_REASON_NEVER)	/* which is no news */
@@ -365,7 +371,7 @@ void sr_stream_failed(struct sr_stream *st, ssize_t r)
 {
 	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH ||
 	    r == -ENETUNREACH || r == -ENETDOWN)
-		atomic_store(&st->err.ended, (int)-r);
+		sr_store(&st->err.ended, (int)-r);
 }
 
 /* Finds the addresses, and the name that both ends give the connection.  Takes rx_lock. */
@@ -378,14 +384,14 @@ bool sr_stream_name(struct sr_stream *st)
 	int err = errno;
 	bool ok;
 
-	if (atomic_load(&st->flags) & SR_ST_NAMED)
+	if (sr_observe(&st->flags) & SR_ST_NAMED) /* pairs with sr_st_set() below */
 		return true;
 	sr_lock(&st->rx_lock);
 	ok = (sr_st_flags(st) & SR_ST_NAMED) ||
-	     (st->anchor >= 0 &&
-	      sr_sys_getsockname(st->anchor, (struct sockaddr *)&st->rare->local,
+	     (sr_load(&st->anchor) >= 0 &&
+	      sr_sys_getsockname(sr_load(&st->anchor), (struct sockaddr *)&st->rare->local,
 			  &a) == 0 &&
-	      sr_sys_getpeername(st->anchor, (struct sockaddr *)&st->rare->peer, &b) == 0 &&
+	      sr_sys_getpeername(sr_load(&st->anchor), (struct sockaddr *)&st->rare->peer, &b) == 0 &&
 	      sr_name_make(&st->rare->name, connected ? local : peer,
 			   connected ? peer : local, 0) == 0);
 	if (ok)
@@ -399,8 +405,8 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 {
 	int n;
 
-	if (!(atomic_load(&st->flags) & SR_ST_NAMED)) {
-		sr_format(buf, 128, "stream of descriptor %d", atomic_load(&st->anchor));
+	if (!(sr_observe(&st->flags) & SR_ST_NAMED)) { /* pairs with sr_stream_name() */
+		sr_format(buf, 128, "stream of descriptor %d", sr_load(&st->anchor));
 		return buf;
 	}
 	n = sr_addr_format(buf, 60, &st->rare->local);
@@ -414,14 +420,14 @@ const char *sr_stream_label(struct sr_stream *st, char buf[128])
 
 static bool is_live(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->refs, memory_order_relaxed) > 0;
+	return sr_load(&st->refs) > 0;
 }
 
 /* Reads, for the most part: a page that is written is copied, now and after the fork.
  * No thread holds the locks of two streams, so each can be awaited by itself. */
 void sr_streams_before_fork(void (*rang)(void))
 {
-	unsigned n = atomic_load(&made);
+	unsigned n = sr_observe(&made);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct sr_stream *st = made_as(i);
@@ -470,10 +476,10 @@ SR_SELDOM static void inherit_one(struct sr_stream *st)
 
 	sr_stat_inherit(st);
 	init_locks(st);
-	atomic_store(&st->waits.first, NULL);
+	sr_store(&st->waits.first, NULL);
 	sr_index_inherit(st);
-	st->loop.watching = false;
-	st->loop.watched = 0;
+	sr_store(&st->loop.watching, false);
+	sr_store(&st->loop.watched, 0);
 	st->loop.timed = false;
 	in_sets = sr_sets.inherited(st);
 	sr_owners_inherit(st);
@@ -481,9 +487,9 @@ SR_SELDOM static void inherit_one(struct sr_stream *st)
 		sr_stream_bar(st, SR_REASON_EPOLL);
 	if (heirs_left)
 		sr_st_set(st, SR_ST_SHARED | SR_ST_PAUSED);
-	if (atomic_load(&barred))
-		sr_stream_bar(st, (enum sr_reason)(atomic_load(&barred) - 1));
-	atomic_store(&st->generation, generation);
+	if (sr_load(&barred))
+		sr_stream_bar(st, (enum sr_reason)(sr_load(&barred) - 1));
+	sr_publish(&st->generation, generation); /* pairs with is_inherited() */
 }
 
 struct sr_stream *sr_stream_inherit(void *entry)
@@ -505,7 +511,7 @@ struct sr_stream *sr_stream_inherit(void *entry)
 
 void sr_streams_leave_heirs(bool ends)
 {
-	unsigned n = atomic_load(&made);
+	unsigned n = sr_observe(&made);
 
 	sr_lock(&heirs_lock);
 	for (unsigned i = 0; i < n && !heirs_left; i++) {

@@ -16,8 +16,8 @@
 /* Why the stream was plain at its end, if no reason was stored. */
 static enum sr_reason plain_reason(struct sr_stream *st)
 {
-	enum sr_reason r = (enum sr_reason)atomic_load(&st->reason);
-	uint64_t asked = atomic_load(&st->up.asked_ns);
+	enum sr_reason r = (enum sr_reason)sr_load(&st->reason);
+	uint64_t asked = sr_load(&st->up.asked_ns);
 
 	if (r != SR_REASON_NONE)
 		return r;
@@ -36,15 +36,15 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 /* Since it was retired, before and after it got a slot. */
 static uint64_t plain_bytes(struct sr_hot *hot, struct sr_hot *own)
 {
-	uint64_t n = atomic_load(&own->plain);
+	uint64_t n = sr_load(&own->plain);
 
-	return hot == own ? n : n + atomic_load(&hot->plain);
+	return hot == own ? n : n + sr_load(&hot->plain);
 }
 
 uint64_t sr_stream_sent(struct sr_stream *st)
 {
 	uint64_t n = sr_gate_shut(&st->out.gate) ? st->tx.w :
-			     atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
+			     sr_load(&st->out.tcp) + (uint64_t)st->out.delta;
 
 	return n + plain_bytes(st->tx_hot, &st->tx_own);
 }
@@ -52,7 +52,7 @@ uint64_t sr_stream_sent(struct sr_stream *st)
 uint64_t sr_stream_received(struct sr_stream *st)
 {
 	uint64_t n = sr_gate_shut(&st->in.gate) ? st->rx.rx :
-			     atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
+			     sr_load(&st->in.tcp) + (uint64_t)st->in.delta;
 
 	return n + plain_bytes(st->rx_hot, &st->rx_own);
 }
@@ -97,8 +97,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	r->switches = st->out.switches + st->in.switches;
 	had = st->out.had[0] ? st->out.had : st->in.had;
 	strcpy(r->link, had[0] ? had : "plain");
-	r->error = atomic_load(&st->err.ended);
-	r->reason = had[0] ? (enum sr_reason)atomic_load(&st->reason) :
+	r->error = sr_load(&st->err.ended);
+	r->reason = had[0] ? (enum sr_reason)sr_load(&st->reason) :
 				  plain_reason(st);
 	sr_stream_unlock(st);
 }
@@ -112,7 +112,7 @@ enum sr_state sr_stream_tx_state(struct sr_stream *st)
 		[SR_TX_DONE] = SR_STATE_ENDED,
 	};
 
-	return st->out.broken ? SR_STATE_BROKEN : of[st->tx.state];
+	return sr_load(&st->out.broken) ? SR_STATE_BROKEN : of[st->tx.state];
 }
 
 enum sr_state sr_stream_rx_state(struct sr_stream *st)

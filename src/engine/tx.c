@@ -20,17 +20,17 @@
 
 static void fin(struct sr_stream *st)
 {
-	sr_sys_shutdown(st->anchor, SHUT_WR);
+	sr_sys_shutdown(sr_load(&st->anchor), SHUT_WR);
 	sr_stream_notify(st, SR_NOTIFY_CHANGE);
 }
 
 /* Lets the link show the peer the bytes that it holds back. */
 void sr_tx_flush(struct sr_stream *st)
 {
-	if (!st->out.held)
+	if (!sr_load(&st->out.held))
 		return;
 	st->out.link->ops->tx_commit(st->out.link, 0, false);
-	st->out.held = 0;
+	sr_store(&st->out.held, 0);
 	st->out.held_ns = 0;
 	sr_fast_update_tx(st);
 }
@@ -45,7 +45,7 @@ void sr_tx_flush(struct sr_stream *st)
 bool sr_tx_is_second(struct sr_stream *st)
 {
 	return (sr_st_flags(st) & SR_ST_SECOND) && !st->in.fin_seen &&
-	       st->rx.state == SR_RX_EOF && !st->out.broken;
+	       st->rx.state == SR_RX_EOF && !sr_load(&st->out.broken);
 }
 
 /* Takes over the link's count of bytes that the peer's program has taken. */
@@ -55,7 +55,7 @@ static void sync_ack(struct sr_stream *st)
 
 	if (st->tx.state != SR_TX_LINK)
 		return;
-	acked = atomic_load(&st->out.link->tx_acked);
+	acked = sr_observe(&st->out.link->tx_acked); /* pairs with the kind's publish of it */
 	if (sr_tx_ack(&st->tx, acked) < 0)
 		st->out.link->ops->drop(st->out.link, "protocol");
 }
@@ -65,8 +65,8 @@ static void unlink_tx(struct sr_stream *st)
 	struct sr_link *link = st->out.link;
 
 	st->out.link = NULL;
-	st->out.held = 0;
-	st->out.lost_ns = 0;
+	sr_store(&st->out.held, 0);
+	sr_store(&st->out.lost_ns, 0);
 	sr_link_put(link);
 }
 
@@ -97,9 +97,9 @@ static void tx_leave_link(struct sr_stream *st)
 		st->out.way[st->out.link->ops->way] += st->tx.base - st->tx.n;
 		st->out.record_at = 0;
 		st->out.switches++;
-		st->out.failovers += !atomic_load(&st->want_tcp);
+		st->out.failovers += !sr_load(&st->want_tcp);
 		sr_probe(switch, st, "out", "tcp", st->tx.base);
-		sr_probe(fallback, st, sr_reason_word(atomic_load(&st->reason)));
+		sr_probe(fallback, st, sr_reason_word(sr_load(&st->reason)));
 		return;
 	}
 	if (todo & SR_DO_FIN)
@@ -113,7 +113,7 @@ static void tx_failed(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
 		st->out.way[st->out.link->ops->way] += st->tx.w - st->tx.at;
-	st->out.broken = true;
+	sr_store(&st->out.broken, true);
 	st->tx.state = SR_TX_DONE;
 	if (st->out.link)
 		unlink_tx(st);
@@ -128,19 +128,17 @@ static void tx_failed(struct sr_stream *st)
  */
 static bool ended_by_stranger(struct sr_stream *st)
 {
-	int none = 0;
-
 	if (!sr_anchor_is_strange(st))
 		return false;
 	sr_warn("%s: reset, because while it was on a link bytes were written to its socket "
 		"around the C library",
 		sr_stream_label(st, (char[128]){ 0 }));
 	sr_anchor_disagrees(st, st->out.link);
-	if (!atomic_load(&st->err.reported) && !atomic_load(&st->err.ended))
-		atomic_compare_exchange_strong(&st->err.pending, &none, ECONNRESET);
+	if (!sr_load(&st->err.reported) && !sr_load(&st->err.ended))
+		sr_error_keep(st, ECONNRESET);
 	sr_stream_failed(st, -ECONNRESET);
-	sr_now_disconnect(st->anchor);
-	sr_sys_shutdown(st->anchor, SHUT_RDWR);	/* then its end follows the reset, as over TCP */
+	sr_now_disconnect(sr_load(&st->anchor));
+	sr_sys_shutdown(sr_load(&st->anchor), SHUT_RDWR);	/* then its end follows the reset, as over TCP */
 	tx_failed(st);
 	sr_stream_kick(st);	/* the other direction meets the reset */
 	return true;
@@ -200,7 +198,7 @@ static bool has_unread(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->rx_lock);
-	p.fd = st->anchor;
+	p.fd = sr_load(&st->anchor);
 	yes = sr_gate_shut(&st->in.gate) ? sr_ring_bytes(st) > 0 :
 					   p.fd >= 0 && sr_now_poll(&p, 1) == 1;
 	sr_unlock(&st->rx_lock);
@@ -250,7 +248,7 @@ static bool progress_wait(struct sr_stream *st)
 
 	if (!st->out.record_at &&
 	    (((ev & SR_LINK_DEAD) && !owes_mark(st, ev)) ||
-	     atomic_load(&st->want_tcp))) {
+	     sr_load(&st->want_tcp))) {
 		tx_leave_link(st);
 		return false;
 	}
@@ -310,12 +308,12 @@ static bool peer_process_ended(struct sr_stream *st, unsigned ev)
 		reader_is_gone(st);
 		return true;
 	}
-	if (!(ev & SR_LINK_LOST) || atomic_load(&st->want_tcp))
+	if (!(ev & SR_LINK_LOST) || sr_load(&st->want_tcp))
 		return false;
 	now = sr_now_ns();
-	if (!st->out.lost_ns)
-		st->out.lost_ns = now;
-	return now - st->out.lost_ns < LOST_NS;
+	if (!sr_load(&st->out.lost_ns))
+		sr_store(&st->out.lost_ns, now);
+	return now - sr_load(&st->out.lost_ns) < LOST_NS;
 }
 
 static bool progress_link(struct sr_stream *st)
@@ -331,7 +329,7 @@ static bool progress_link(struct sr_stream *st)
 	}
 	if (peer_process_ended(st, ev))
 		return false;
-	if (!(ev & SR_LINK_DEAD) && !atomic_load(&st->want_tcp))
+	if (!(ev & SR_LINK_DEAD) && !sr_load(&st->want_tcp))
 		return false;
 	if (ended_by_stranger(st))
 		return false;
@@ -386,7 +384,7 @@ static void tx_progress(struct sr_stream *st)
 {
 	bool again = true;
 
-	if (!sr_gate_shut(&st->out.gate) || st->anchor < 0)
+	if (!sr_gate_shut(&st->out.gate) || sr_load(&st->anchor) < 0)
 		return;
 	if (st->out.link)
 		st->out.link->ops->poll(st->out.link);
@@ -404,7 +402,7 @@ static void tx_progress(struct sr_stream *st)
 			break;
 		case SR_TX_DONE:
 			/* Half closed: our end has reached the kernel. */
-			if (atomic_load(&st->want_tcp) && !st->out.broken)
+			if (sr_load(&st->want_tcp) && !sr_load(&st->out.broken))
 				raw_again(st);
 			again = false;
 			break;
@@ -433,9 +431,9 @@ void sr_stream_lock_and_progress(struct sr_stream *st)
 void sr_tx_start(struct sr_stream *st)
 {
 	struct sr_msg msg = { .type = SR_MSG_SWITCH };
-	struct sr_link *link = st->out.next;
+	struct sr_link *link = sr_load(&st->out.next);
 
-	st->out.next = NULL;
+	sr_store(&st->out.next, NULL);
 	if ((sr_st_flags(st) & SR_ST_HALF) || sr_anchor_shut(st))
 		goto out;	/* no mark can follow */
 	if (!sr_anchor_tx_agrees(st)) {
@@ -452,7 +450,7 @@ void sr_tx_start(struct sr_stream *st)
 	st->out.link = link;
 	st->out.record_at = 0;
 	st->out.widen_by = 0;
-	st->out.lost_ns = 0;
+	sr_store(&st->out.lost_ns, 0);
 	st->out.wait_since = sr_now_ns();
 	sr_debug("%s: tx is to switch at byte %llu",
 		 sr_stream_label(st, (char[128]){ 0 }), (unsigned long long)st->tx.w);
@@ -466,30 +464,30 @@ out:
 
 void sr_tx_on_send(struct sr_stream *st)
 {
-	if (!atomic_load_explicit(&st->out.on_send, memory_order_relaxed))
+	if (!sr_load(&st->out.on_send))
 		return;
 	sr_lock(&st->tx_lock);
-	if (st->out.on_send)
+	if (sr_load(&st->out.on_send))
 		sr_tx_try_start(st);
 	sr_unlock(&st->tx_lock);
 }
 
 void sr_tx_try_start(struct sr_stream *st)
 {
-	st->out.on_send = false;
-	if (!st->out.next) {
-		atomic_fetch_and(&st->out.gate, ~SR_GATE_WANT);
+	sr_store(&st->out.on_send, false);
+	if (!sr_load(&st->out.next)) {
+		atomic_fetch_and_explicit(&st->out.gate, ~SR_GATE_WANT, memory_order_relaxed);
 		return;
 	}
 	if (sr_gate_shut(&st->out.gate))
 		return;
 	if (sr_is_shared(st))
-		st->out.next->ops->drop(st->out.next, "fork");
-	if ((sr_link_events(st->out.next) & SR_LINK_DEAD) ||
+		sr_load(&st->out.next)->ops->drop(sr_load(&st->out.next), "fork");
+	if ((sr_link_events(sr_load(&st->out.next)) & SR_LINK_DEAD) ||
 	    (sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED))) {
-		sr_link_put(st->out.next);
-		st->out.next = NULL;
-		atomic_fetch_and(&st->out.gate, ~SR_GATE_WANT);
+		sr_link_put(sr_load(&st->out.next));
+		sr_store(&st->out.next, NULL);
+		atomic_fetch_and_explicit(&st->out.gate, ~SR_GATE_WANT, memory_order_relaxed);
 		return;
 	}
 	if (sr_tx_gate_shut(st))

@@ -60,7 +60,7 @@ static bool sleeps(struct sr_waiter *w, int how)
 {
 	int awake = AWAKE;
 
-	return atomic_compare_exchange_strong(&w->state, &awake, how);
+	return sr_replace(&w->state, &awake, how); /* pairs with waiter_call(): w->word is set */
 }
 
 bool sr_waiter_sleeping(struct sr_waiter *w)
@@ -70,7 +70,8 @@ bool sr_waiter_sleeping(struct sr_waiter *w)
 
 /* waiter_call() changes the state, then the word, then wakes.  Here the order is
  * reversed: if the state is not CALLED after the word was read, the word
- * changes before the kernel compares it, or the wake is still to come.
+ * changes before the kernel compares it, or the wake is still to come.  So the word is
+ * acquired before the state is loaded, and pairs with the release in waiter_call().
  *
  * The sleep always has a timeout, even centuries away: futex(2) without one is restarted
  * after a handler with SA_RESTART (signal(7)), and poll(2) must not be. */
@@ -85,8 +86,8 @@ int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 	w->word = word = word ?: &w->own;
 	if (!sleeps(w, AT_WORD))
 		return 0;
-	seen = atomic_load(word);
-	if ((seen & want) != want || atomic_load(&w->state) != AT_WORD)
+	seen = sr_observe(word);
+	if ((seen & want) != want || sr_load(&w->state) != AT_WORD)
 		return 0;
 	/* This is a cancellation point, made as the C library makes its own. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
@@ -104,18 +105,19 @@ void sr_waiter_awake(struct sr_waiter *w, bool readable)
 
 	if (readable)
 		(void)!sr_now_read(w->efd, &n, sizeof(n));
-	atomic_store(&w->state, AWAKE);
+	sr_store(&w->state, AWAKE);	/* relaxed: the thread attaches again before it looks */
 }
 
 static void waiter_call(struct sr_waiter *w)
 {
 	const uint64_t one = 1;
-	int was = atomic_exchange(&w->state, CALLED);
+	int was = sr_swap(&w->state, CALLED);	/* pairs with sr_waiter_wait() */
 
 	if (was == AT_EVENTFD)
 		(void)!sr_now_write(w->efd, &one, sizeof(one));
 	else if (was == AT_WORD) {
-		atomic_fetch_add(w->word, CALL);
+		/* Pairs with sr_waiter_wait(). */
+		atomic_fetch_add_explicit(w->word, CALL, memory_order_release);
 		SR_SYS(SYS_futex, w->word, FUTEX_WAKE, INT_MAX);
 	}
 }
@@ -125,12 +127,12 @@ void sr_wait_attach(struct sr_stream *st, struct sr_wait_node *node)
 	struct sr_wait_node *first;
 
 	sr_lock(&st->waits.lock);
-	first = atomic_load_explicit(&st->waits.first, memory_order_relaxed);
+	first = sr_load(&st->waits.first);
 	node->next = first;
 	node->link = NULL;
 	if (first)
 		first->link = &node->next;
-	atomic_store_explicit(&st->waits.first, node, memory_order_relaxed);
+	sr_store(&st->waits.first, node);
 	sr_unlock(&st->waits.lock);
 	sr_fence_look(); /* pair waiters: sr_stream_notify() */
 }
@@ -143,8 +145,7 @@ void sr_wait_detach(struct sr_stream *st, struct sr_wait_node *node)
 	if (node->link)
 		*node->link = node->next;
 	else
-		atomic_store_explicit(&st->waits.first, node->next,
-				      memory_order_relaxed);
+		sr_store(&st->waits.first, node->next);
 	sr_unlock(&st->waits.lock);
 }
 
@@ -160,8 +161,8 @@ static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 		return what;
 	/* pair full: the caller has changed the credit; plan_tx() and room_after_all() change
 	 * `full' and look at that. */
-	full = atomic_exchange(&st->out.full, false);
-	held = atomic_exchange(&st->out.held_off, false);
+	full = atomic_exchange_explicit(&st->out.full, false, memory_order_seq_cst);
+	held = atomic_exchange_explicit(&st->out.held_off, false, memory_order_seq_cst);
 	if (!full)
 		*news &= ~(unsigned)SR_NOTIFY_TX;
 	return full || held || what != SR_NOTIFY_TX ? what : 0;
@@ -175,11 +176,11 @@ void sr_stream_notify(struct sr_stream *st, unsigned what)
 
 	sr_fence_look(); /* pair waiters: the caller has changed what sr_wait_attach()'s
 			  * caller looks at */
-	if (!atomic_load_explicit(&st->waits.first, memory_order_relaxed))
+	if (!sr_load(&st->waits.first))
 		return;
 	sr_lock(&st->waits.lock);
-	n = atomic_load_explicit(&st->waits.first, memory_order_relaxed);
-	sets = atomic_load(&st->sets.first) ? for_sets(st, what, &news) : 0;
+	n = sr_load(&st->waits.first);
+	sets = sr_load(&st->sets.first) ? for_sets(st, what, &news) : 0;
 	for (; n; n = n->next) {
 		if (n->entry && sets)
 			sr_sets.notified(n->entry, sets, news);
@@ -196,10 +197,10 @@ void sr_waiters_wake(struct sr_stream *st)
 	int err = errno;
 
 	sr_fence_look(); /* pair waiters: the caller has changed the anchor; sr_wait_attach() */
-	if (!atomic_load_explicit(&st->waits.first, memory_order_relaxed))
+	if (!sr_load(&st->waits.first))
 		return;
 	sr_lock(&st->waits.lock);
-	n = atomic_load_explicit(&st->waits.first, memory_order_relaxed);
+	n = sr_load(&st->waits.first);
 	for (; n; n = n->next)
 		if (!n->entry)
 			waiter_call(n->waiter);
@@ -240,7 +241,7 @@ void sr_stream_await(struct sr_stream *st, unsigned what,
 	node->waiter = w;
 	node->want = what;
 	for (;;) {
-		atomic_store(&w->state, AWAKE);
+		sr_store(&w->state, AWAKE);
 		sr_wait_attach(st, node);
 		if (done(st) || sr_now_ns() >= end_ns) {
 			sr_wait_detach(st, node);

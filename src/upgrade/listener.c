@@ -190,7 +190,8 @@ bool sr_listener_progress(struct sr_listener *l)
 	bool again;
 
 	if (!(f & SR_ST_LISTEN) ||
-	    ((f & SR_ST_CLOSING) && !atomic_load(&l->children))) {
+	    /* pair children: sr_stream_over(); the socket's CLOSING has been set before */
+	    ((f & SR_ST_CLOSING) && !sr_look(&l->children))) {
 		stop(l);
 		return false;
 	}
@@ -253,7 +254,7 @@ void sr_listener_open(struct sr_listener *l, int fd, bool wait)
 
 	if (sr_sys_getsockname(fd, (struct sockaddr *)&st->rare->local, &len) < 0)
 		return;
-	atomic_store(&l->acceptor, sr_hold_thread());
+	sr_store(&l->acceptor, sr_hold_thread());
 	sr_st_set(st, SR_ST_LISTEN);
 	sr_stat_note(st);
 	sr_stream_kick(st);
@@ -291,14 +292,14 @@ void sr_listener_enter(struct sr_stream *socket)
 {
 	struct sr_listener *l = sr_listener_of(socket);
 
-	atomic_store(&l->acceptor, sr_hold_thread());
-	atomic_fetch_add(&l->awaiting, 1);
+	sr_store(&l->acceptor, sr_hold_thread());
+	sr_count(&l->awaiting, 1);
 	sr_answer_look();
 }
 
 void sr_listener_leave(struct sr_stream *socket)
 {
-	atomic_fetch_sub(&sr_listener_of(socket)->awaiting, 1);
+	atomic_fetch_sub_explicit(&sr_listener_of(socket)->awaiting, 1, memory_order_relaxed);
 }
 
 void sr_listener_stop(struct sr_listener *l)
