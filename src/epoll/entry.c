@@ -40,7 +40,7 @@
 void sr_epoll_go_plain(struct sr_stream *st)
 {
 	sr_stream_bar(st, SR_REASON_EPOLL);
-	atomic_store(&st->want_tcp, true);
+	sr_store(&st->want_tcp, true);
 	sr_stream_kick(st);
 }
 
@@ -50,7 +50,8 @@ void sr_epoll_go_plain(struct sr_stream *st)
  * not see it. */
 static void note_since(struct sr_epoll_entry *e)
 {
-	e->since = atomic_load(&e->set->sleepers) / SR_EPOLL_CALL;
+	/* pair since: add_timeout(); the caller has changed the kernel's set */
+	e->since = sr_look(&sr_epoll_set_of(e)->sleepers) / SR_EPOLL_CALL;
 }
 
 /* The program has put a plain entry into the kernel's set, or changed it.  If the stream has
@@ -60,9 +61,9 @@ static void note_changed(struct sr_epoll_entry *e)
 	struct sr_stream *st = e->st;
 
 	note_since(e);
-	if ((e->events & EPOLLET) && (e->events & SR_EPOLL_OUT) &&
-	    atomic_load_explicit(&st->out.tcp, memory_order_relaxed) && !sr_anchor_writable(st))
-		atomic_store(&st->out.full, true);	/* pair full: news_of_link() */
+	if ((sr_load(&e->events) & EPOLLET) && (sr_load(&e->events) & SR_EPOLL_OUT) &&
+	    sr_load(&st->out.tcp) && !sr_anchor_writable(st))
+		sr_store(&st->out.full, true);	/* for news_of_link(), under sets.lock as well */
 }
 
 /*
@@ -80,14 +81,14 @@ static void note_changed(struct sr_epoll_entry *e)
 static bool is_room_told(struct sr_epoll_entry *e)
 {
 	struct sr_out *out = &e->st->out;
-	uint64_t sent = atomic_load(&out->tcp);
+	uint64_t sent = sr_load(&out->tcp);
 
-	if (atomic_load_explicit(&e->set->drained, memory_order_relaxed) / SR_EPOLL_CALL >
+	if (sr_load(&sr_epoll_set_of(e)->drained) / SR_EPOLL_CALL >
 	    e->since)
 		return true;
-	return (e->events & EPOLLET) && (e->events & SR_EPOLL_OUT) &&
-	       sr_anchor_writable(e->st) && sr_epoll_is_kernel_quiet(e->set) &&
-	       !(atomic_load(&out->gate) & SR_GATE_COUNT) && atomic_load(&out->tcp) == sent;
+	return (sr_load(&e->events) & EPOLLET) && (sr_load(&e->events) & SR_EPOLL_OUT) &&
+	       sr_anchor_writable(e->st) && sr_epoll_is_kernel_quiet(sr_epoll_set_of(e)) &&
+	       !sr_gate_calls(&out->gate) && sr_load(&out->tcp) == sent;
 }
 
 /*
@@ -101,8 +102,8 @@ static bool is_room_told(struct sr_epoll_entry *e)
  */
 static uint32_t news_of_link(struct sr_epoll_entry *e, bool told)
 {
-	/* pair full: note_full() */
-	return told && !atomic_load(&e->st->out.full) && !atomic_load(&e->st->out.held_off) ?
+	sr_fence_look();	/* pair full: note_full(); the caller's caller has shut a gate */
+	return told && !sr_load(&e->st->out.full) && !sr_load(&e->st->out.held_off) ?
 		       SR_EPOLL_ALL & ~(uint32_t)SR_EPOLL_OUT : SR_EPOLL_ALL;
 }
 
@@ -114,7 +115,7 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 	if (e->linked)
 		return true;
 	told = !added && is_room_told(e);	/* before the waker is in the kernel's set */
-	if (!sr_epoll_install(e->set))
+	if (!sr_epoll_install(sr_epoll_set_of(e)))
 		return false;
 	e->linked = true;
 	e->asked = added ? 0 : sr_epoll_anchor_events(e);
@@ -123,8 +124,8 @@ static bool entry_link(struct sr_epoll_entry *e, bool added)
 		e->linked = false;
 		return false;
 	}
-	atomic_fetch_add(&e->set->linked, 1);
-	atomic_fetch_sub(&e->set->plain, 1);
+	sr_count(&sr_epoll_set_of(e)->linked, 1);
+	atomic_fetch_sub_explicit(&sr_epoll_set_of(e)->plain, 1, memory_order_relaxed);
 	e->node.entry = e;
 	sr_wait_attach(e->st, &e->node);
 	sr_epoll_note_nested(e);
@@ -137,8 +138,8 @@ static void entry_unlink(struct sr_epoll_entry *e)
 	sr_wait_detach(e->st, &e->node);
 	sr_epoll_doors_drop(e);
 	e->linked = false;
-	atomic_fetch_sub(&e->set->linked, 1);
-	atomic_fetch_add(&e->set->plain, 1);
+	atomic_fetch_sub_explicit(&sr_epoll_set_of(e)->linked, 1, memory_order_relaxed);
+	sr_count(&sr_epoll_set_of(e)->plain, 1);
 }
 
 static void make_plain(struct sr_epoll_entry *e)
@@ -150,14 +151,14 @@ static void make_plain(struct sr_epoll_entry *e)
 	sr_epoll_kernels(e, op);
 	note_since(e);
 	sr_epoll_note_nested(e);
-	if (sr_epoll_is_nested(e->set))
+	if (sr_epoll_is_nested(sr_epoll_set_of(e)))
 		sr_epoll_list(e, 0);	/* it leaves the queue if it is there */
 }
 
 void sr_epoll_remove(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
-	struct sr_epoll *set = e->set;
+	struct sr_epoll *set = sr_epoll_set_of(e);
 	struct sr_epoll_entry *p = sr_epoll_entries(st);
 
 	if (e->linked)
@@ -165,7 +166,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	if (e->asked)
 		sr_epoll_kernels(e, EPOLL_CTL_DEL);
 	if (p == e) {
-		atomic_store(&st->sets.first, e->next_of_stream);
+		sr_store(&st->sets.first, e->next_of_stream);
 	} else {
 		while (p->next_of_stream != e)
 			p = p->next_of_stream;
@@ -174,12 +175,12 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	sr_lock(&set->lock);
 	SR_LIST_DROP(e);
 	sr_unlock(&set->lock);
-	atomic_fetch_sub(&set->plain, 1);
-	atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) |
-					SR_EPOLL_DEAD);
+	atomic_fetch_sub_explicit(&set->plain, 1, memory_order_relaxed);
+	/* Pairs with drop(). */
+	sr_publish(&e->state, (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) | SR_EPOLL_DEAD);
 	sr_epoll_note_nested(e);
 	sr_epoll_list(e, 0);
-	atomic_fetch_add(&set->dead, 1);
+	atomic_fetch_add_explicit(&set->dead, 1, memory_order_release);	/* pairs with is_any_listed() */
 	if (sr_epoll_is_nested(set))
 		sr_epoll_tell(set, false);
 }
@@ -187,7 +188,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 /* A thread that has received the event already, with a token, leaves it to the next. */
 void sr_epoll_release_now(struct sr_epoll_entry *e)
 {
-	unsigned state = atomic_load(&e->state);
+	unsigned state = sr_load(&e->state);
 
 	if (sr_epoll_is_deleted(e)) {
 		sr_epoll_remove(e);
@@ -195,10 +196,11 @@ void sr_epoll_release_now(struct sr_epoll_entry *e)
 	}
 	if (e->linked)
 		make_plain(e);
-	if ((e->events & EPOLLONESHOT) && (state & SR_EPOLL_ARMED) &&
-	    atomic_compare_exchange_strong(&e->state, &state, state + SR_EPOLL_STEP))
-		sr_epoll_control(e->set, EPOLL_CTL_MOD, e->number, e->events, e->data);
-	atomic_store(&e->set->others, true);
+	if ((sr_load(&e->events) & EPOLLONESHOT) && (state & SR_EPOLL_ARMED) &&
+	    sr_replace(&e->state, &state, state + SR_EPOLL_STEP)) /* pairs with take_oneshot() */
+		sr_epoll_control(sr_epoll_set_of(e), EPOLL_CTL_MOD, e->number,
+				 sr_load(&e->events), sr_load(&e->data));
+	sr_store(&sr_epoll_set_of(e)->others, true);
 	sr_epoll_remove(e);
 }
 
@@ -206,7 +208,7 @@ void sr_epoll_release_now(struct sr_epoll_entry *e)
 void sr_epoll_release(struct sr_epoll_entry *e)
 {
 	if (sr_epoll_is_deleted(e) || !e->linked || !sr_any_gate_shut(e->st) ||
-	    e->st->out.broken)
+	    sr_load(&e->st->out.broken))
 		sr_epoll_release_now(e);
 }
 
@@ -241,7 +243,7 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 			continue;
 		if (linked)
 			sr_epoll_list(e, 0); /* the kernel has a say now */
-		else if (sr_epoll_is_deleted(e) || atomic_load(&e->set->foreign))
+		else if (sr_epoll_is_deleted(e) || sr_load(&sr_epoll_set_of(e)->foreign))
 			sr_epoll_release(e);
 		else
 			make_plain(e);
@@ -251,14 +253,15 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 
 /* ---- epoll_ctl(2): sets.lock held ---- */
 
+/* Pairs with a visit, as impl.h says. */
 static void set_events(struct sr_epoll_entry *e, uint32_t events, uint64_t data)
 {
-	unsigned state = (e->state & ~(SR_EPOLL_STEP - 1u)) + SR_EPOLL_STEP;
+	unsigned state = (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) + SR_EPOLL_STEP;
 
-	atomic_store(&e->state, state);
-	atomic_store(&e->events, events);
-	atomic_store(&e->data, data);
-	atomic_store(&e->state, state | SR_EPOLL_LIVE | SR_EPOLL_ARMED);
+	sr_publish(&e->state, state);
+	sr_publish(&e->events, events);
+	sr_publish(&e->data, data);
+	sr_publish(&e->state, state | SR_EPOLL_LIVE | SR_EPOLL_ARMED);
 }
 
 static int kernel_ctl(int epfd, int op, int fd, struct epoll_event *ev)
@@ -282,12 +285,12 @@ static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int f
 	e = sr_epoll_entry_new(set, epfd, st);
 	if (!e)
 		return -ENOMEM;
-	if (atomic_load(&set->foreign)) /* since control_locked() has looked */
+	if (sr_load(&set->foreign)) /* since control_locked() has looked */
 		sr_epoll_go_plain(st);
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
 	e->next_of_stream = sr_epoll_entries(st);
-	atomic_store(&st->sets.first, e); /* pair foreign: sr_epoll_lose(); entry_link() looks */
+	sr_change(&st->sets.first, e); /* pair foreign: sr_epoll_lose(); entry_link() looks */
 	if (shut && entry_link(e, true))
 		return 0;
 	if (shut)
@@ -311,7 +314,7 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 		note_changed(e);
 		return r;
 	}
-	r = e->asked && !sr_epoll_is_nested(e->set) ? sr_epoll_ask_anchor(e, true, 0) : 0;
+	r = e->asked && !sr_epoll_is_nested(sr_epoll_set_of(e)) ? sr_epoll_ask_anchor(e, true, 0) : 0;
 	sr_epoll_list_changed(e);
 	return r;
 }
@@ -337,15 +340,15 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 		sr_epoll_remove(e);
 		e = NULL;
 	}
-	if (op == EPOLL_CTL_ADD && !e && !atomic_load(&set->foreign) && !sr_is_retired(st) &&
-	    !st->out.broken && !(ev->events & EPOLLEXCLUSIVE))
+	if (op == EPOLL_CTL_ADD && !e && !sr_load(&set->foreign) && !sr_is_retired(st) &&
+	    !sr_load(&st->out.broken) && !(ev->events & EPOLLEXCLUSIVE))
 		return entry_add(set, st, epfd, fd, ev);
 	if (op == EPOLL_CTL_MOD && e)
 		return modify(e, ev);
 	if (e && e->linked) {
 		if (op == EPOLL_CTL_DEL)
-			atomic_store(&e->state, (e->state & ~(SR_EPOLL_STEP - 1u)) +
-							SR_EPOLL_STEP);
+			sr_publish(&e->state, (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) +
+						      SR_EPOLL_STEP); /* as in set_events() */
 		return op == EPOLL_CTL_DEL ? 0 :
 		       op == EPOLL_CTL_ADD ? -EEXIST : -EINVAL;
 	}
@@ -353,7 +356,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	if (!r && op == EPOLL_CTL_ADD) {
 		if (e) /* closed behind our back, and back */
 			return modify(e, ev);
-		atomic_store(&set->others, true);
+		sr_store(&set->others, true);
 	}
 	if (!r && op == EPOLL_CTL_DEL && e)
 		sr_epoll_remove(e);
@@ -374,11 +377,11 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_epoll_use_inherited(set);
 	if (adds)
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
-	if (adds && !listens && (!set || atomic_load(&set->foreign) ||
+	if (adds && !listens && (!set || sr_load(&set->foreign) ||
 				 (ev->events & EPOLLEXCLUSIVE)))
 		sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 	if (adds && listens && set) {
-		atomic_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
+		sr_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
 		sr_epoll_listens(set, st);
 	}
 	if (adds)	/* last, because a stream that was just barred need not ask for a link */

@@ -50,7 +50,7 @@ static inline bool sr_epoll_has(int fd)
 /* The greatest descriptor ever entered, or -1. */
 static inline int sr_epoll_max(void)
 {
-	return atomic_load_explicit(&sr_epoll_map.top, memory_order_relaxed) - 1;
+	return sr_load(&sr_epoll_map.top) - 1;
 }
 
 /* ---- calls ---- */
@@ -76,7 +76,7 @@ void sr_epolls_tidy_all(void);
 extern atomic_bool sr_epolls_untidy;
 static inline void sr_epolls_tidy(void)
 {
-	if (__builtin_expect(atomic_load_explicit(&sr_epolls_untidy, memory_order_relaxed), 0))
+	if (__builtin_expect(sr_load(&sr_epolls_untidy), 0))
 		sr_epolls_tidy_all();
 }
 

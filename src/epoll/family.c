@@ -60,7 +60,7 @@ bool sr_epoll_family_watch(void)
 	uint64_t n;
 	int r;
 
-	if (atomic_load(&watched))
+	if (sr_load(&watched))
 		return true;
 	if (!sr_epoll_family_make())
 		return false;
@@ -68,7 +68,7 @@ bool sr_epoll_family_watch(void)
 	r = sr_loop_watch(&family, EPOLLIN | EPOLLET);
 	if (r && r != -EEXIST)	/* another thread was first */
 		return false;
-	atomic_store(&watched, true);
+	sr_store(&watched, true);
 	return true;
 }
 
@@ -88,11 +88,11 @@ void sr_epoll_use_inherited(struct sr_epoll *set)
 	bool alone;
 
 	sr_lock(&set->lock);
-	alone = set->slot && atomic_load(&set->slot->owners) == 1;
+	alone = set->slot && sr_observe(&set->slot->owners) == 1; /* pairs with sr_slot_put() */
 	if (alone)
 		sr_epoll_make_own(set);
 	sr_unlock(&set->lock);
-	if (!alone && !atomic_exchange(&used_inherited, true))
+	if (!alone && !atomic_exchange_explicit(&used_inherited, true, memory_order_relaxed))
 		sr_epoll_return_wakeup();
 }
 
@@ -100,9 +100,9 @@ void sr_epoll_make_own(struct sr_epoll *set)
 {
 	if (!sr_epoll_is_shared(set))
 		return;
-	atomic_store(&set->foreign, false);
-	atomic_fetch_sub(&set->linked, 1);
-	atomic_store(&set->inherited, SR_EPOLL_LEFT);
+	sr_store(&set->foreign, false);
+	atomic_fetch_sub_explicit(&set->linked, 1, memory_order_relaxed);
+	sr_store(&set->inherited, SR_EPOLL_LEFT);
 }
 
 static void release_one(struct sr_stream *st, void *set)
@@ -112,7 +112,7 @@ static void release_one(struct sr_stream *st, void *set)
 
 void sr_epoll_hand_down(struct sr_epoll *set)
 {
-	if (set->entries && set->slot && atomic_load(&set->slot->owners) > 1)
+	if (set->entries && set->slot && sr_load(&set->slot->owners) > 1)
 		sr_streams_walk(release_one, set);
 }
 

@@ -17,7 +17,7 @@ enum sr_epoll_inherited {
 
 static inline bool sr_epoll_is_shared(struct sr_epoll *set)
 {
-	return atomic_load_explicit(&set->inherited, memory_order_relaxed) == SR_EPOLL_SHARED;
+	return sr_load(&set->inherited) == SR_EPOLL_SHARED;
 }
 
 /* ---- set.c ---- */

@@ -21,7 +21,7 @@ int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
 	struct sr_epoll_entry *e, *next;
 	int n = 0;
 
-	if (!atomic_load(&st->sets.first))
+	if (!sr_look(&st->sets.first))	/* pair foreign: entry_add() */
 		return 0;
 	sr_lock(&st->sets.lock);
 	for (e = sr_epoll_entries(st); e; e = next) {
@@ -50,7 +50,7 @@ static bool has_ended_both(struct sr_stream *st)
 	bool over;
 
 	sr_stream_lock(st);
-	over = st->anchor >= 0 && st->tx.ended && !st->in.pushback_len && !sr_ring_bytes(st);
+	over = sr_load(&st->anchor) >= 0 && st->tx.ended && !st->in.pushback_len && !sr_ring_bytes(st);
 	if (over && sr_gate_shut(&st->in.gate) && st->rx.state >= SR_RX_LINK)
 		over = st->rx.state == SR_RX_EOF || st->rx.end;
 	else if (over)
@@ -86,10 +86,11 @@ void sr_epoll_stream_retired(struct sr_stream *st)
  * link here, of which that set would not hear. */
 SR_SELDOM bool sr_epoll_stream_inherited(struct sr_stream *st)
 {
-	struct sr_epoll_entry *e = atomic_exchange(&st->sets.first, NULL);
+	struct sr_epoll_entry *e = sr_load(&st->sets.first);
 	bool any = false;
 
-	atomic_store(&st->sets.nested, 0);
+	sr_store(&st->sets.first, NULL);
+	sr_store(&st->sets.nested, 0);
 	for (; e; e = e->next_of_stream) {
 		any |= !sr_epoll_is_deleted(e);
 		sr_stream_put(st);

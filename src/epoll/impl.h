@@ -61,16 +61,20 @@ enum { /* of an entry's state */
 
 /* Type-stable, and its set's for as long as it is on one of its lists. */
 struct sr_epoll_entry {
-	_Alignas(256) _Atomic(struct sr_epoll *) set;
+	_Alignas(256) _Atomic(struct sr_epoll *) set; /* sr_epoll_set_of() */
 	struct sr_stream *st;	/* with a reference */
 
-	/* What a visit reads; written under sets.lock. */
+	/* What a visit reads; written under sets.lock.  set_events() publishes a state without LIVE,
+	 * then events and data, then the new state.  A visit observes the state, then the other two,
+	 * and then the state again: if it is the same, they belong together. */
 	atomic_uint state;
 	_Atomic uint32_t events;
 	_Atomic uint64_t data;
 
-	_Atomic uint32_t edge;	/* news that have not been reported, AGAIN */
-	atomic_bool listed;
+	/* News that have not been reported, AGAIN.  enqueue() releases them behind what has
+	 * happened, and a visit takes them before it looks. */
+	_Atomic uint32_t edge;
+	atomic_bool listed;	/* pair listed: ready.c */
 	struct sr_epoll_entry *next_listed;
 	unsigned quiet;		/* visits in a row that found nothing */
 	bool stays;		/* look_lock; what the last look says: look.h */
@@ -106,8 +110,9 @@ struct sr_epoll {
 	struct sr_mutex lock;
 	int epfd;		/* a descriptor of the program's, -1: closed */
 	atomic_int waker;	/* private, -1: none; outlives the set */
-	atomic_bool installed;	/* it is in the kernel's set */
-	atomic_bool foreign;
+	/* It is in the kernel's set.  Published under `lock', observed by sr_epoll_install(). */
+	atomic_bool installed;
+	atomic_bool foreign;	/* pair foreign: entry_add(); elsewhere a hint */
 	atomic_uchar inherited;	/* enum sr_epoll_inherited, family.h */
 	atomic_bool nested;	/* it is waited for itself (nest.c) */
 	atomic_bool untidy;	/* an entry was listed since the queue was looked at */
@@ -118,8 +123,10 @@ struct sr_epoll {
 	_Alignas(64) struct sr_mutex look_lock;
 	struct sr_epoll_entry *first, *last;	/* the queue */
 	_Atomic(struct sr_epoll_entry *) news;
-	atomic_int ready;	/* entries that are listed */
+	/* Both are released behind a change, and is_any_listed() of nest.c acquires them. */
+	atomic_int ready;	/* entries that are listed; pair sleepers, pair woken */
 	atomic_int dead;	/* how many of them have gone from the set */
+	/* Counted by calls of the program, whose order is its own. */
 	atomic_int linked;	/* entries that are linked */
 	atomic_int plain;	/* entries that are not */
 	/* One that is in the kernel's set; SR_EPOLL_LISTENERS: several have been.  No
@@ -148,20 +155,27 @@ struct sr_epoll {
 /* The stream's; sets.lock. */
 static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->sets.first, memory_order_relaxed);
+	return sr_load(&st->sets.first);
+}
+
+/* An entry is found by a token of the kernel's without a lock, and may be free or another set's.
+ * Pairs with sr_epoll_entry_new(). */
+static inline struct sr_epoll *sr_epoll_set_of(const struct sr_epoll_entry *e)
+{
+	return sr_observe(&e->set);
 }
 
 /* Is it one in the set (NULL: any) under the number (-1: any)? */
 static inline bool sr_epoll_is_of(const struct sr_epoll_entry *e, const struct sr_epoll *set,
 				  int number)
 {
-	return (!set || e->set == set) && (number < 0 || e->number == number);
+	return (!set || sr_epoll_set_of(e) == set) && (number < 0 || e->number == number);
 }
 
 /* By the program; it may still be linked. */
 static inline bool sr_epoll_is_deleted(const struct sr_epoll_entry *e)
 {
-	return !(atomic_load(&e->state) & SR_EPOLL_LIVE);
+	return !(sr_observe(&e->state) & SR_EPOLL_LIVE);	/* pairs with set_events() */
 }
 
 /* ---- set.c ---- */

@@ -57,7 +57,7 @@ void sr_epolls_return(void)
 	for (set = sr_epoll_first(); set; set = set->next_set) {
 		if (!set->paused)
 			continue;
-		atomic_fetch_add(&set->paused->owners, 1);
+		sr_count(&set->paused->owners, 1);
 		set->slot = set->paused;
 		set->paused = NULL;
 	}

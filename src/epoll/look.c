@@ -32,6 +32,15 @@
 #define LOOKS 8
 
 /* Fills w, with references to the links to arm. */
+/* True: nobody has found the stream full before, so room has to be looked for once more. */
+static bool note_no_room(struct sr_stream *st)
+{
+	bool was = atomic_exchange_explicit(&st->out.full, true, memory_order_relaxed);
+
+	sr_fence_look();	/* pair full: for_sets(), take_token() */
+	return !was;
+}
+
 static uint32_t level(struct sr_stream *st, uint32_t events,
 		      struct sr_waitset_entry *w)
 {
@@ -48,14 +57,14 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		sr_waitset_plan(w);
 		if (!w->shut)
 			return 0; /* the kernel says it, with the program's data */
-		p.fd = w->pass || w->ends ? st->anchor : -1;
+		p.fd = w->pass || w->ends ? sr_load(&st->anchor) : -1;
 		p.events = sr_waitset_asks(w) | (w->open ? POLLRDHUP : 0);
 		p.revents = 0;
 		if (p.fd >= 0 && sr_now_poll(&p, 1) < 0)
 			p.revents = 0;
 		full = w->pass & ~p.revents & SR_EPOLL_OUT;
 	} while ((open && sr_gate_shut(&st->in.gate)) ||
-		 (full && !atomic_exchange(&st->out.full, true)));
+		 (full && note_no_room(st)));
 	if (w->open && (p.revents & POLLRDHUP) && !(sr_st_flags(st) & SR_ST_RDSHUT))
 		w->ended = w->over = true;
 	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
@@ -76,7 +85,7 @@ static bool makes_ready(struct sr_epoll_entry *e, uint32_t events, uint32_t r, u
 {
 	if (!(events & EPOLLET))
 		return r;
-	return (how & SR_EPOLL_PEEKS) && (r & (edge | atomic_load(&e->edge)));
+	return (how & SR_EPOLL_PEEKS) && (r & (edge | sr_load(&e->edge)));
 }
 
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
@@ -92,13 +101,13 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 	looked_at = e;
 	do {
 		*edge |= sr_epoll_take_edge(e);
-		full = atomic_load(&st->out.full);
+		full = sr_load(&st->out.full);	/* (a call that sets it later arms for itself) */
 		if (arms) {
 			rx = events & SR_EPOLL_IN ? w.link[0] : NULL;
 			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
 			/* before the doorbell is drained */
 			if (must && makes_ready(e, events, r, *edge, how))
-				sr_epoll_tell(e->set, false);
+				sr_epoll_tell(sr_epoll_set_of(e), false);
 			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends, w.pass))
 				break;
 		}
@@ -112,7 +121,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 			late |= ((events & SR_EPOLL_IN) && w.link[0] && w.link[0] != rx) ||
 				((events & SR_EPOLL_OUT) && w.link[1] && w.link[1] != tx) ||
 				((events & SR_EPOLL_OUT) && !full &&
-				 atomic_load(&st->out.full));
+				 sr_load(&st->out.full));
 		if ((r && !(events & EPOLLET) && (arms || !must)) ||
 		    (!late && (may_stay || arms)))
 			break;
@@ -134,10 +143,11 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
  * and AGAIN with them: the look may have been too early for that. */
 static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
 {
-	uint32_t seen = atomic_load(&e->edge) & r & SR_EPOLL_ALL;
+	/* Both acquires pair with enqueue(). */
+	uint32_t seen = sr_observe(&e->edge) & r & SR_EPOLL_ALL;
 
 	if (seen)
-		atomic_fetch_and(&e->edge, ~seen);
+		atomic_fetch_and_explicit(&e->edge, ~seen, memory_order_acq_rel);
 	return seen;
 }
 
@@ -166,7 +176,7 @@ void sr_epoll_keep_news(struct sr_epoll_entry *e, unsigned state, uint32_t event
 
 	edge &= r ? events & ~r & SR_EPOLL_OUT : SR_EPOLL_ALL;
 	if (edge)
-		atomic_fetch_or(&e->edge, edge);
+		atomic_fetch_or_explicit(&e->edge, edge, memory_order_relaxed);
 	if (!r || !end->here)
 		return;
 	end->told_in = state;

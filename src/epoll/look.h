@@ -7,14 +7,18 @@
 
 static inline bool sr_epoll_has_news(struct sr_epoll_entry *e)
 {
-	return atomic_load(&e->edge) & SR_EPOLL_AGAIN;
+	/* pair listed: enqueue(); drop(), which calls this, has changed `listed' */
+	return sr_look(&e->edge) & SR_EPOLL_AGAIN;
 }
 
 /* Takes note of what is news by now. */
 static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 {
-	return atomic_load_explicit(&e->edge, memory_order_relaxed) ?
-		       atomic_exchange(&e->edge, 0) & ~SR_EPOLL_AGAIN : 0;
+	uint32_t edge = 0;
+
+	if (sr_load(&e->edge))
+		edge = sr_swap(&e->edge, 0);	/* pairs with enqueue() */
+	return edge & ~SR_EPOLL_AGAIN;
 }
 
 /* Does this thread look at the entry?  Then its visit tells the kernel what the set has. */

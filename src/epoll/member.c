@@ -30,21 +30,21 @@ uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e)
 
 int sr_epoll_kernels(struct sr_epoll_entry *e, int op)
 {
-	unsigned state = atomic_load(&e->state);
-	uint32_t events = e->linked ? e->asked | EPOLLET : e->events;
-	uint64_t data = e->linked ? token_of(e, SR_EPOLL_ANCHOR) : e->data;
+	unsigned state = sr_load(&e->state);
+	uint32_t events = e->linked ? e->asked | EPOLLET : sr_load(&e->events);
+	uint64_t data = e->linked ? token_of(e, SR_EPOLL_ANCHOR) : sr_load(&e->data);
 
 	if (events & EPOLLONESHOT) {
 		data = sr_epoll_oneshot(state, e);
 		if (!(state & SR_EPOLL_ARMED))
 			events = EPOLLET; /* none, until the program says more */
 	}
-	return sr_epoll_control(e->set, op, e->number, events, data);
+	return sr_epoll_control(sr_epoll_set_of(e), op, e->number, events, data);
 }
 
 static uint32_t anchor_events(struct sr_epoll_entry *e)
 {
-	return (e->events & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLRDHUP; /* never 0 */
+	return (sr_load(&e->events) & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLRDHUP; /* never 0 */
 }
 
 /* The same at a switch.  In a nested set only the directions whose gates are open: behind
@@ -53,7 +53,7 @@ uint32_t sr_epoll_anchor_events(struct sr_epoll_entry *e)
 {
 	uint32_t ours = 0;
 
-	if (sr_epoll_is_nested(e->set)) {
+	if (sr_epoll_is_nested(sr_epoll_set_of(e))) {
 		ours |= sr_gate_shut(&e->st->in.gate) ? SR_EPOLL_IN & ~EPOLLRDHUP : 0;
 		ours |= sr_gate_shut(&e->st->out.gate) ? SR_EPOLL_OUT : 0;
 	}
@@ -66,7 +66,7 @@ int sr_epoll_ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
 	uint32_t events = e->asked | anchor_events(e);
 	bool asked = e->asked;
 
-	if (sr_epoll_is_nested(e->set))
+	if (sr_epoll_is_nested(sr_epoll_set_of(e)))
 		events = ((unsigned short)asks & some & anchor_events(e)) | EPOLLRDHUP;
 	else if (!anchor)
 		return 0;
@@ -83,7 +83,7 @@ static void door_drop(struct sr_epoll_entry *e, struct sr_epoll_doorbell *d)
 	if (!d->link)
 		return;
 	if (d->fd >= 0)
-		sr_epoll_control(e->set, EPOLL_CTL_DEL, d->fd, 0, 0);
+		sr_epoll_control(sr_epoll_set_of(e), EPOLL_CTL_DEL, d->fd, 0, 0);
 	sr_link_put(d->link);
 	*d = (struct sr_epoll_doorbell){ 0 };
 }
@@ -105,13 +105,13 @@ static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 		return true;
 	if (d->link != link && (e->door[1].link == link || d->link))
 		d++;
-	if (want && sr_epoll_is_nested(e->set))
+	if (want && sr_epoll_is_nested(sr_epoll_set_of(e)))
 		want |= SR_ARM_DATA;
 	fd = link->ops->arm_once(link, want);
 	if (d->link == link)
 		return true;
 	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
-	if (fd < 0 || !sr_epoll_control(e->set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
+	if (fd < 0 || !sr_epoll_control(sr_epoll_set_of(e), EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
 					token_of(e, SR_EPOLL_DOORBELL)))
 		return true;
 	d->fd = -1;
@@ -146,7 +146,7 @@ void sr_epoll_silence(struct sr_epoll_entry *e)
 	const unsigned may = SR_EPOLL_LIVE | SR_EPOLL_ARMED;
 
 	sr_lock(&e->st->sets.lock);
-	if (e->linked && (atomic_load(&e->state) & may) != may) {
+	if (e->linked && (sr_load(&e->state) & may) != may) {
 		sr_epoll_doors_drop(e);
 		if (e->asked)
 			sr_epoll_kernels(e, EPOLL_CTL_DEL);

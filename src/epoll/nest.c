@@ -49,10 +49,10 @@ static bool is_any_listed(struct sr_epoll *set)
 	bool listed;
 	int dead;
 
-	do {
-		dead = atomic_load(&set->dead);
-		listed = atomic_load(&set->ready) > dead;
-	} while (atomic_load(&set->dead) != dead);
+	do {		/* the acquires pair as impl.h says */
+		dead = sr_observe(&set->dead);
+		listed = sr_observe(&set->ready) > dead;
+	} while (sr_load(&set->dead) != dead);
 	return listed;
 }
 
@@ -66,11 +66,11 @@ void sr_epoll_tell(struct sr_epoll *set, bool news)
 
 	sr_lock(&set->flag_lock);
 	listed = is_any_listed(set);
-	if (set->flag >= 0 && (listed != set->raised || (listed && news))) {
+	if (sr_load(&set->flag) >= 0 && (listed != set->raised || (listed && news))) {
 		if (listed)
-			(void)!sr_now_write(set->flag, &n, sizeof(n));
+			(void)!sr_now_write(sr_load(&set->flag), &n, sizeof(n));
 		else
-			(void)!sr_now_read(set->flag, &n, sizeof(n));
+			(void)!sr_now_read(sr_load(&set->flag), &n, sizeof(n));
 		set->raised = listed;
 	}
 	sr_unlock(&set->flag_lock);
@@ -79,17 +79,19 @@ void sr_epoll_tell(struct sr_epoll *set, bool news)
 
 static void note_untidy(struct sr_epoll *set)
 {
-	atomic_store(&set->untidy, true);
-	atomic_store(&sr_epolls_untidy, true);
+	/* pair untidy: sr_epolls_tidy_all() clears the second one and looks at the first;
+	 * sr_epoll_tidy() clears the first and looks at `edge', which note_change() has changed. */
+	sr_change(&set->untidy, true);
+	sr_change(&sr_epolls_untidy, true);
 }
 
 static void note_change(struct sr_epoll_entry *e, uint32_t edge)
 {
-	if (atomic_load(&e->state) & SR_EPOLL_DEAD)
+	if (sr_load(&e->state) & SR_EPOLL_DEAD)
 		sr_epoll_enqueue(e, edge);
-	else
-		atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
-	note_untidy(e->set);
+	else	/* pair untidy: sr_epoll_tidy() */
+		atomic_fetch_or_explicit(&e->edge, edge | SR_EPOLL_AGAIN, memory_order_seq_cst);
+	note_untidy(sr_epoll_set_of(e));
 }
 
 void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge)
@@ -100,7 +102,7 @@ void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge)
 
 void sr_epoll_list_changed(struct sr_epoll_entry *e)
 {
-	if (sr_epoll_is_nested(e->set))
+	if (sr_epoll_is_nested(sr_epoll_set_of(e)))
 		note_change(e, SR_EPOLL_ALL);
 	else
 		sr_epoll_list(e, SR_EPOLL_ALL);
@@ -110,7 +112,7 @@ void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge)
 {
 	const unsigned may = SR_EPOLL_LIVE | SR_EPOLL_ARMED;
 
-	if ((atomic_load(&e->state) & may) != may)
+	if ((sr_load(&e->state) & may) != may)
 		return;		/* a change lists it */
 	if (sr_epoll_looks_at(e)) {
 		sr_epoll_enqueue(e, edge);
@@ -121,7 +123,7 @@ void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge)
 		return;
 	}
 	sr_epoll_enqueue(e, edge);
-	sr_epoll_tell(e->set, edge);
+	sr_epoll_tell(sr_epoll_set_of(e), edge);
 }
 
 /* ---- looking ---- */
@@ -130,9 +132,9 @@ void sr_epolls_tidy_all(void)
 {
 	struct sr_epoll *set;
 
-	atomic_store(&sr_epolls_untidy, false);
+	sr_change(&sr_epolls_untidy, false);	/* pair untidy: note_untidy() */
 	for (set = sr_epoll_first(); set; set = set->next_set)
-		if (atomic_load(&set->untidy) && sr_epoll_is_nested(set))
+		if (sr_look(&set->untidy) && sr_epoll_is_nested(set))
 			sr_epoll_tidy(set, false, NULL);
 }
 
@@ -142,15 +144,15 @@ void sr_epoll_settle(struct sr_stream *st)
 	struct sr_epoll *set = NULL;
 
 	sr_lock(&st->sets.lock);
-	e = atomic_load_explicit(&st->sets.first, memory_order_relaxed);
+	e = sr_load(&st->sets.first);
 	for (; e; e = e->next_of_stream) {
-		if (!e->linked || !sr_epoll_is_nested(e->set))
+		if (!e->linked || !sr_epoll_is_nested(sr_epoll_set_of(e)))
 			continue;
-		if (set && set != e->set) {
+		if (set && set != sr_epoll_set_of(e)) {
 			sr_epoll_enqueue(e, 0);
-			note_untidy(e->set);
+			note_untidy(sr_epoll_set_of(e));
 		}
-		set = set ?: e->set;
+		set = set ?: sr_epoll_set_of(e);
 	}
 	sr_unlock(&st->sets.lock);
 	if (set)
@@ -165,14 +167,14 @@ static int count_nested(struct sr_stream *st)
 	int n = 0;
 
 	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
-		n += e->linked && sr_epoll_is_nested(e->set);
-	atomic_store_explicit(&st->sets.nested, n, memory_order_relaxed);
+		n += e->linked && sr_epoll_is_nested(sr_epoll_set_of(e));
+	sr_store(&st->sets.nested, n);
 	return n;
 }
 
 void sr_epoll_note_nested(struct sr_epoll_entry *e)
 {
-	if (sr_epoll_is_nested(e->set))
+	if (sr_epoll_is_nested(sr_epoll_set_of(e)))
 		count_nested(e->st);
 }
 
@@ -220,12 +222,13 @@ void sr_epoll_nest(int epfd)
 	if (!set || sr_epoll_is_nested(set))
 		return;
 	sr_lock(&set->lock);
-	first = !sr_epoll_is_nested(set) && !atomic_load(&set->foreign);
+	first = !sr_epoll_is_nested(set) && !sr_load(&set->foreign);
 	if (first) {
-		was = set->installed;
+		was = sr_load(&set->installed);
 		sr_epoll_uninstall(set);
-		atomic_store(&set->nested, true);
-		atomic_fetch_add(&set->sleepers, 1); /* pair sleepers: has_sleepers() */
+		sr_store(&set->nested, true);	/* whoever sees the sleeper sees it */
+		/* pair sleepers: has_sleepers(); sr_epoll_tidy() looks */
+		atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
 	}
 	sr_unlock(&set->lock);
 	if (!first || (was && !sr_epoll_install(set))) {
@@ -242,6 +245,6 @@ void sr_epoll_unnest(struct sr_epoll *set)
 	if (!sr_epoll_is_nested(set))
 		return;
 	sr_epoll_tell(set, false);	/* nothing is listed any more */
-	atomic_store(&set->nested, false);
-	atomic_fetch_sub(&set->sleepers, 1);
+	sr_store(&set->nested, false);
+	atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
 }

@@ -7,7 +7,7 @@
 
 static inline bool sr_epoll_is_nested(struct sr_epoll *set)
 {
-	return atomic_load_explicit(&set->nested, memory_order_relaxed);
+	return sr_load(&set->nested);
 }
 
 /* ---- nest.c ---- */

@@ -20,6 +20,7 @@
 
 static struct sr_mutex pool_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_epoll_entry *free_entries;
+/* Changed under pool_lock.  Relaxed: a token comes by way of the kernel, which got it later. */
 static atomic_size_t pool_used;
 _Atomic uintptr_t sr_epoll_pool;
 
@@ -55,14 +56,14 @@ static bool reserve(void)
 		sr_sys_munmap(p, SR_EPOLL_POOL);
 		return false;
 	}
-	atomic_store(&sr_epoll_pool, (uintptr_t)p);
+	sr_store(&sr_epoll_pool, (uintptr_t)p);
 	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
 	return true;
 }
 
 bool sr_epoll_known(uint64_t token)
 {
-	return token - sr_epoll_pool < pool_used;
+	return token - sr_load(&sr_epoll_pool) < sr_load(&pool_used);
 }
 
 /* pool_lock held. */
@@ -71,9 +72,9 @@ static bool pool_grow(void)
 	struct sr_epoll_entry *e;
 	unsigned i;
 
-	if ((!pool_used && !reserve()) || pool_used == SR_EPOLL_POOL)
+	if ((!sr_load(&pool_used) && !reserve()) || sr_load(&pool_used) == SR_EPOLL_POOL)
 		return false;
-	e = (struct sr_epoll_entry *)(sr_epoll_pool + pool_used);
+	e = (struct sr_epoll_entry *)(sr_load(&sr_epoll_pool) + sr_load(&pool_used));
 	if (sr_sys_mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
 		return false;
 	pool_used += CHUNK;
@@ -99,17 +100,17 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 		goto out;
 	/* The count of changes goes on, so that a token of the last entry here does not
 	 * fit this one. */
-	atomic_store(&e->state, e->state & ~(SR_EPOLL_STEP - 1u));
-	atomic_store(&e->edge, 0);
-	atomic_store(&e->set, set);
-	atomic_store(&e->listed, false);
+	sr_store(&e->state, sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u));
+	sr_store(&e->edge, 0);
+	sr_publish(&e->set, set);	/* pairs with sr_epoll_set_of() */
+	sr_store(&e->listed, false);
 	e->st = sr_stream_ref(st);
 	e->quiet = 0;
 	e->end.told_in = 0;
 	e->linked = false;
 	e->asked = 0;
 	SR_LIST_ADD(set->entries, e);
-	atomic_fetch_add(&set->plain, 1);
+	sr_count(&set->plain, 1);
 out:
 	sr_unlock(&set->lock);
 	return e;
@@ -131,7 +132,7 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e)
 void sr_epoll_pool_before_fork(void)
 {
 	sr_lock_unordered(&pool_lock);
-	if (!pool_used)
+	if (!sr_load(&pool_used))
 		reserve();
 	sr_unlock(&pool_lock);
 }
@@ -140,11 +141,11 @@ void sr_epoll_pool_before_fork(void)
  * memory for the sake of their tokens, and the child makes its own elsewhere. */
 void sr_epoll_pool_forget(void)
 {
-	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_epoll_pool + CHUNK);
+	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_load(&sr_epoll_pool) + CHUNK);
 
 	sr_mutex_init(&pool_lock, SR_RANK_LEAF);
 	free_entries = NULL;
 	for (; sr_epoll_known((uintptr_t)e); e++)
 		if (e->st)
-			e->set = &sr_epoll_parents;
+			sr_store(&e->set, &sr_epoll_parents);
 }

@@ -20,7 +20,7 @@ extern _Atomic uintptr_t sr_epoll_pool;
 
 static inline bool sr_epoll_is_token(uint64_t data)
 {
-	uint64_t pool = atomic_load_explicit(&sr_epoll_pool, memory_order_relaxed);
+	uint64_t pool = sr_load(&sr_epoll_pool);
 
 	return data - pool < SR_EPOLL_POOL && pool;
 }

@@ -44,20 +44,22 @@
 
 static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
-	struct sr_epoll_entry *first = atomic_load(&set->news);
+	struct sr_epoll_entry *first = sr_load(&set->news);
 
 	do {
 		e->next_listed = first;
-	} while (!atomic_compare_exchange_weak(&set->news, &first, e));
+	} while (!sr_replace(&set->news, &first, e));	/* pairs with queue_news() */
 }
 
 /* The entry is ours to put somewhere if it was on no list.
  * pair listed: the caller has changed `edge'; drop() changes `listed' and looks at `edge'. */
 static bool claim_entry(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
-	if (atomic_load(&e->listed) || atomic_exchange(&e->listed, true))
+	if (sr_look(&e->listed) ||
+	    atomic_exchange_explicit(&e->listed, true, memory_order_seq_cst))
 		return false;
-	atomic_fetch_add(&set->ready, 1);
+	/* pair sleepers: has_sleepers() looks next.  pair woken: wake_sleeper() does. */
+	atomic_fetch_add_explicit(&set->ready, 1, memory_order_seq_cst);
 	return true;
 }
 
@@ -65,7 +67,7 @@ static bool claim_entry(struct sr_epoll *set, struct sr_epoll_entry *e)
  * `sleepers'. */
 static bool has_sleepers(struct sr_epoll *set)
 {
-	return atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS;
+	return sr_look(&set->sleepers) & SR_EPOLL_SLEEPERS;
 }
 
 /* A thread sleeps: it is woken if something is listed. */
@@ -74,10 +76,12 @@ static void wake_sleeper(struct sr_epoll *set)
 	const uint64_t one = 1;
 	int err = errno;
 
-	if (!atomic_load(&set->ready) || atomic_exchange(&set->woken, true))
+	/* pair woken: resolve_wait() clears it, and then looks at `ready' */
+	if (!sr_look(&set->ready) ||
+	    atomic_exchange_explicit(&set->woken, true, memory_order_seq_cst))
 		return;
-	if (sr_now_write(set->waker, &one, sizeof(one)) < 0)
-		atomic_store(&set->woken, false); /* as in loop.c */
+	if (sr_now_write(sr_load(&set->waker), &one, sizeof(one)) < 0)
+		sr_store(&set->woken, false); /* as in loop.c */
 	errno = err;
 }
 
@@ -93,26 +97,27 @@ static void wake(struct sr_epoll *set)
 
 static void enqueue(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
 {
-	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
+	/* pair listed: drop(); claim_entry() looks */
+	atomic_fetch_or_explicit(&e->edge, edge | SR_EPOLL_AGAIN, memory_order_seq_cst);
 	if (claim_entry(set, e))
 		push(set, e);
 }
 
 void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge)
 {
-	enqueue(e->set, e, edge);
+	enqueue(sr_epoll_set_of(e), e, edge);
 }
 
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 {
-	struct sr_epoll *set = e->set;
+	struct sr_epoll *set = sr_epoll_set_of(e);
 
 	if (sr_epoll_is_nested(set)) {
 		sr_epoll_list_nested(e, edge);
 		return;
 	}
 	enqueue(set, e, edge);
-	if (!(atomic_load(&e->state) & SR_EPOLL_DEAD))
+	if (!(sr_load(&e->state) & SR_EPOLL_DEAD))
 		wake(set);
 }
 
@@ -120,7 +125,7 @@ void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
  * always reported. */
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 {
-	uint32_t wanted = e->events, edge;
+	uint32_t wanted = sr_load(&e->events), edge; /* a change lists the entry */
 
 	if ((what == SR_NOTIFY_RX && !(wanted & SR_EPOLL_IN)) ||
 	    (what == SR_NOTIFY_TX && !(wanted & SR_EPOLL_OUT)))
@@ -128,7 +133,7 @@ void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 	edge = (news & SR_NOTIFY_RX ? SR_EPOLL_IN : 0) |
 	       (news & SR_NOTIFY_TX ? SR_EPOLL_OUT : 0) |
 	       (news ? EPOLLERR | EPOLLHUP : 0);
-	if (sr_epoll_is_nested(e->set) && !(what & SR_NOTIFY_CTL))
+	if (sr_epoll_is_nested(sr_epoll_set_of(e)) && !(what & SR_NOTIFY_CTL))
 		sr_epoll_list_arrival(e, edge);
 	else
 		sr_epoll_list(e, edge);
@@ -161,9 +166,9 @@ static void queue_news(struct sr_epoll *set)
 {
 	struct sr_epoll_entry *e, *next, *oldest = NULL;
 
-	if (!atomic_load_explicit(&set->news, memory_order_relaxed))
+	if (!sr_load(&set->news))
 		return;
-	for (e = atomic_exchange(&set->news, NULL); e; e = next) {
+	for (e = sr_swap(&set->news, NULL); e; e = next) {	/* pairs with push() */
 		next = e->next_listed;
 		e->next_listed = oldest;
 		oldest = e;
@@ -178,18 +183,19 @@ static void queue_news(struct sr_epoll *set)
  * listed: it is ours again. */
 static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
-	if (atomic_load(&e->state) & SR_EPOLL_DEAD) {
+	if (sr_observe(&e->state) & SR_EPOLL_DEAD) {	/* pairs with sr_epoll_remove() */
 		/* The thread that has made it so lists it under this lock, and has done
 		 * so then: it is on no list any more, and on none of another set's. */
 		sr_lock(&e->st->sets.lock);
 		sr_unlock(&e->st->sets.lock);
-		atomic_fetch_sub(&set->dead, 1);
-		atomic_fetch_sub(&set->ready, 1);
+		/* Both pair with is_any_listed(). */
+		atomic_fetch_sub_explicit(&set->dead, 1, memory_order_release);
+		atomic_fetch_sub_explicit(&set->ready, 1, memory_order_release);
 		sr_epoll_entry_free(e);
 		return;
 	}
-	atomic_fetch_sub(&set->ready, 1);
-	atomic_store(&e->listed, false); /* pair listed: claim() */
+	atomic_fetch_sub_explicit(&set->ready, 1, memory_order_release); /* the same */
+	sr_change(&e->listed, false); /* pair listed: claim_entry() */
 	if (sr_epoll_has_news(e) && claim_entry(set, e))
 		append(set, e);
 }
@@ -199,13 +205,13 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 		  bool *keep)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state: set_events() */
-	unsigned state = atomic_load(&e->state);
+	unsigned state = sr_observe(&e->state);	/* pairs with that, as do the next ones */
 	bool spins = how & SR_EPOLL_SPIN;
 	bool stays = (how & SR_EPOLL_POLL) && (spins || e->quiet < QUIET);
 	int fast;
 
 	*keep = false;
-	events = e->events;
+	events = sr_observe(&e->events);
 	if (!(state & SR_EPOLL_LIVE) ||
 	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))) {
 		if (how & SR_EPOLL_ARMS)
@@ -224,17 +230,17 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 	e->quiet = r ? 0 : e->quiet + !spins;
 	if (events & EPOLLET)
 		r = sr_epoll_take_news(e, state, r, &edge);
-	*ev = (struct epoll_event){ .events = r, .data.u64 = e->data };
+	*ev = (struct epoll_event){ .events = r, .data.u64 = sr_observe(&e->data) };
 	if (r && (events & EPOLLONESHOT) &&
-	    atomic_compare_exchange_strong(&e->state, &state,
-					   state & ~SR_EPOLL_ARMED)) {
+	    sr_replace(&e->state, &state, state & ~SR_EPOLL_ARMED)) { /* pairs with set_events() */
 		if (how & SR_EPOLL_ARMS)
 			sr_epoll_silence(e);
 		return true;
 	}
-	if (atomic_load(&e->state) != state ||
+	if (sr_observe(&e->state) != state ||
 	    (r && (events & EPOLLONESHOT))) { /* changed meanwhile, and all is news */
-		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
+		atomic_fetch_or_explicit(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN,
+					 memory_order_relaxed); /* for drop(), our caller's */
 		return false;
 	}
 	if (events & EPOLLET)
@@ -273,7 +279,7 @@ static unsigned how_now(struct sr_epoll *set, unsigned how)
 {
 	bool polls = sr_conf.spin_us && !has_sleepers(set) &&
 		     ((how & SR_EPOLL_SPIN) ||
-		      !atomic_load_explicit(&set->slow, memory_order_relaxed));
+		      !sr_load(&set->slow));
 
 	return polls ? how :
 	       (how & ~(unsigned)SR_EPOLL_POLL) |
@@ -285,7 +291,8 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 {
 	int n = 0;
 
-	if (!atomic_load(&set->ready))
+	/* pair woken: wake_sleeper(); resolve_wait() may have cleared `woken' */
+	if (!sr_look(&set->ready))
 		return 0;
 	how = how_now(set, how);
 	sr_lock(&set->look_lock);
@@ -303,9 +310,9 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 static bool entry_peek(struct sr_epoll_entry *e)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit() */
-	unsigned state = atomic_load(&e->state);
+	unsigned state = sr_observe(&e->state);	/* pairs as there */
 
-	events = e->events;
+	events = sr_observe(&e->events);
 	if (!(state & SR_EPOLL_LIVE) ||
 	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))) {
 		sr_epoll_silence(e);
@@ -315,10 +322,11 @@ static bool entry_peek(struct sr_epoll_entry *e)
 	if (events & EPOLLET) {
 		r = sr_epoll_take_news(e, state, r, &edge);
 		if (edge)
-			atomic_fetch_or(&e->edge, edge);
+			atomic_fetch_or_explicit(&e->edge, edge, memory_order_relaxed);
 	}
-	if (atomic_load(&e->state) != state) {
-		atomic_fetch_or(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN);
+	if (sr_observe(&e->state) != state) {
+		atomic_fetch_or_explicit(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN,
+					 memory_order_relaxed); /* for drop(), our caller's */
 		return false;
 	}
 	return r || e->stays;
@@ -327,7 +335,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 void sr_epoll_enqueue_linked(struct sr_epoll_entry *e)
 {
 	if (e->linked)
-		enqueue(e->set, e, 0);
+		enqueue(sr_epoll_set_of(e), e, 0);
 }
 
 void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st)
@@ -335,7 +343,8 @@ void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st)
 	struct sr_epoll_entry *e = NULL, *end;
 
 	sr_lock(&set->look_lock);
-	atomic_store(&set->untidy, false);
+	sr_store(&set->untidy, false);
+	sr_fence_look();	/* pair untidy: note_change(); entry_peek() looks at `edge' */
 	if (st)
 		sr_epoll_each(st, set, -1, sr_epoll_enqueue_linked);
 	queue_news(set);
@@ -364,19 +373,21 @@ static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 	bool anchor = (ev->data.u64 & SR_EPOLL_KIND) != SR_EPOLL_DOORBELL;
 	uint32_t edge = anchor ? ev->events & SR_EPOLL_ALL : 0;
 
-	if (!(atomic_load(&e->state) & SR_EPOLL_LIVE) || e->set != set)
+	if (!(sr_load(&e->state) & SR_EPOLL_LIVE) || sr_epoll_set_of(e) != set)
 		return false;
-	/* The kernel tells of room also when the anchor comes into its set, or changes there. */
-	if (!atomic_load(&e->st->out.full))
+	/* The kernel tells of room also when the anchor comes into its set, or changes there.
+	 * (A thread that sets `full' after this asks the kernel then: note_no_room().) */
+	if (!sr_load(&e->st->out.full))
 		edge &= ~(uint32_t)SR_EPOLL_OUT;
-	atomic_fetch_or(&e->edge, edge | SR_EPOLL_AGAIN);
+	/* pair listed: drop(); claim_entry() looks */
+	atomic_fetch_or_explicit(&e->edge, edge | SR_EPOLL_AGAIN, memory_order_seq_cst);
 	return claim_entry(set, e);
 }
 
 /* The token is of an entry in another set, which has its number, or had it. */
 static void pass_on(struct sr_epoll *set, const struct epoll_event *ev)
 {
-	if (!set || !atomic_load(&set->linked))
+	if (!set || !sr_load(&set->linked))
 		return;
 	sr_lock(&set->look_lock);
 	if (take_token(set, ev))
@@ -388,7 +399,7 @@ static void pass_on(struct sr_epoll *set, const struct epoll_event *ev)
 /* The entry that the event's token names; NULL: it is the program's, or void. */
 static struct sr_epoll_entry *named(const struct epoll_event *ev)
 {
-	bool is_void = ev->data.u64 == sr_epoll_pool;
+	bool is_void = ev->data.u64 == sr_load(&sr_epoll_pool);
 
 	return sr_epoll_is_token(ev->data.u64) && !is_void ?
 		       sr_epoll_of_token(ev->data.u64) : NULL;
@@ -398,7 +409,7 @@ static struct sr_epoll_entry *named(const struct epoll_event *ev)
  * entry has the same, the answer comes a call later.) */
 static bool is_told(const struct sr_epoll_entry *e, const struct epoll_event *ev, int before)
 {
-	while (before && ev[-before].data.u64 != e->data)
+	while (before && ev[-before].data.u64 != sr_load(&e->data))
 		before--;
 	return before;
 }
@@ -410,7 +421,7 @@ static bool is_told(const struct sr_epoll_entry *e, const struct epoll_event *ev
 int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 		     int n)
 {
-	const uint64_t none = sr_epoll_pool;
+	const uint64_t none = sr_load(&sr_epoll_pool);
 	unsigned how = how_now(set, SR_EPOLL_POLL);
 	struct sr_epoll_entry *e;
 	bool keep, ours, now;
@@ -418,8 +429,8 @@ int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 	for (i = 0; i < n; i++) {
 		e = named(&ev[i]);
-		if (e && e->set != set) {
-			pass_on(e->set, &ev[i]);
+		if (e && sr_epoll_set_of(e) != set) {
+			pass_on(sr_epoll_set_of(e), &ev[i]);
 			ev[i].data.u64 = none;
 		}
 	}
@@ -456,7 +467,7 @@ bool sr_epoll_same_core(struct sr_epoll *set, int epfd)
 
 	sr_lock(&set->look_lock);
 	if (sr_epoll_peek(epfd) == set && set->first &&
-	    (atomic_load(&set->first->state) & SR_EPOLL_LIVE))
+	    (sr_load(&set->first->state) & SR_EPOLL_LIVE))
 		st = sr_stream_ref(set->first->st);
 	sr_unlock(&set->look_lock);
 	if (!st)

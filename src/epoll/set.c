@@ -59,11 +59,11 @@ static void lost(void *asks)
 		sr_epoll_return_wakeup();
 		return;
 	}
-	atomic_store(&set->woken, false);
+	sr_store(&set->woken, false);	/* the lists below wake again */
 	sr_lock(&set->look_lock);
 	sr_lock(&set->lock);
 	for (e = set->entries; e; e = e->next)
-		if (atomic_load(&e->state) & SR_EPOLL_LIVE)
+		if (sr_load(&e->state) & SR_EPOLL_LIVE)
 			sr_epoll_list(e, 0);
 	sr_unlock(&set->lock);
 	sr_unlock(&set->look_lock);
@@ -110,7 +110,7 @@ void sr_epoll_opened(int fd)
 	struct sr_epoll *set;
 	void *old;
 
-	atomic_store(&sr_cancel_lost, lost);
+	sr_store(&sr_cancel_lost, lost);
 	sr_epoll_gone(fd);
 	sr_lock(&sets_lock);
 	set = find_free();
@@ -118,7 +118,7 @@ void sr_epoll_opened(int fd)
 		goto out;	/* foreign, then */
 	set->epfd = fd;
 	set->installed = set->foreign = set->others = set->woken = false;
-	set->listener = NULL;
+	sr_store(&set->listener, NULL);
 	set->inherited = SR_EPOLL_MADE;
 	set->slot = set->paused = NULL;
 	memset(&set->spin, 0, sizeof(set->spin));
@@ -145,20 +145,23 @@ void sr_epoll_other(int epfd)
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 
 	if (set)
-		atomic_store(&set->others, true);
+		sr_store(&set->others, true);
 }
 
 void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener)
 {
 	struct sr_stream *was = NULL;
 
-	if (!atomic_compare_exchange_strong(&set->listener, &was, listener) && was != listener)
-		atomic_store(&set->listener, SR_EPOLL_LISTENERS);
+	if (!atomic_compare_exchange_strong_explicit(&set->listener, &was, listener,
+						     memory_order_relaxed,
+						     memory_order_relaxed) &&
+	    was != listener)
+		sr_store(&set->listener, SR_EPOLL_LISTENERS);
 }
 
 static bool has_listener(struct sr_epoll *set, struct sr_stream *listener)
 {
-	struct sr_stream *has = atomic_load(&set->listener);
+	struct sr_stream *has = sr_load(&set->listener);
 
 	return set->fds && (has == listener || has == SR_EPOLL_LISTENERS);
 }
@@ -171,7 +174,7 @@ static bool epoll_awaits(struct sr_stream *listener)
 	sr_lock(&sets_lock);
 	for (set = sets; set; set = set->next_set)
 		if (has_listener(set, listener) &&
-		    (atomic_load(&set->sleepers) & SR_EPOLL_SLEEPERS) >
+		    (sr_load(&set->sleepers) & SR_EPOLL_SLEEPERS) >
 			    sr_epoll_is_nested(set))
 			break;
 	sr_unlock(&sets_lock);
@@ -204,9 +207,9 @@ static int control(struct sr_epoll *set, int op, int fd, uint32_t events,
 /* The waker, or the flag, leaves the kernel's set; set->lock held. */
 void sr_epoll_uninstall(struct sr_epoll *set)
 {
-	if (set->installed)
+	if (sr_load(&set->installed))
 		control(set, EPOLL_CTL_DEL,
-			sr_epoll_is_nested(set) ? set->flag : set->waker, 0, 0);
+			sr_epoll_is_nested(set) ? sr_load(&set->flag) : sr_load(&set->waker), 0, 0);
 	set->installed = false;
 }
 
@@ -252,10 +255,10 @@ void sr_epoll_gone(int fd)
 	struct sr_epoll *set;
 	bool last;
 
-	if (!e || !atomic_load(e))
+	if (!e || !sr_load(e))
 		return;
 	sr_lock(&sets_lock);
-	set = atomic_exchange(e, NULL);
+	set = sr_swap(e, NULL);	/* pairs with sr_fdmap_set() */
 	last = set && set->fds == 1;
 	if (set && !last)
 		set->fds--;
@@ -290,12 +293,12 @@ void sr_epoll_lose(struct sr_epoll *set, bool must)
 
 	/* pair foreign: sr_epoll_each() looks for the stream's first entry; add() in entry.c
 	 * changes that and looks at `foreign'. */
-	if (atomic_exchange(&set->foreign, true) && !must)
+	if (atomic_exchange_explicit(&set->foreign, true, memory_order_seq_cst) && !must)
 		return;
 	sr_streams_walk(give_one, &g);
 	/* A waker that has rung would make the set ready. */
 	sr_lock(&set->lock);
-	if (must || !atomic_load(&set->linked))
+	if (must || !sr_load(&set->linked))
 		sr_epoll_uninstall(set);
 	sr_unlock(&set->lock);
 	errno = err;
@@ -345,18 +348,20 @@ bool sr_epoll_install(struct sr_epoll *set)
 	atomic_int *fd;
 	bool ok;
 
-	if (atomic_load(&set->installed))
-		return !atomic_load(&set->foreign);
+	/* pair foreign: sr_epoll_lose(); entry_add() has changed the list of entries */
+	if (sr_observe(&set->installed))	/* pairs with the publish below */
+		return !sr_look(&set->foreign);
 	if (!sr_epoll_family_watch())
 		return false;
 	sr_lock(&set->lock);
 	fd = sr_epoll_is_nested(set) ? &set->flag : &set->waker;
 	events |= sr_epoll_is_nested(set) ? 0 : EPOLLET;
-	if (*fd < 0)
+	if (sr_load(&*fd) < 0)
 		*fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (!set->installed && set->epfd >= 0 && !atomic_load(&set->foreign))
-		set->installed = !control(set, EPOLL_CTL_ADD, *fd, events, sr_epoll_pool);
-	ok = set->installed;
+	if (!sr_load(&set->installed) && set->epfd >= 0 && !sr_look(&set->foreign))
+		sr_publish(&set->installed, !control(set, EPOLL_CTL_ADD, sr_load(fd), events,
+						     sr_load(&sr_epoll_pool)));
+	ok = sr_load(&set->installed);
 	sr_unlock(&set->lock);
 	return ok;
 }
@@ -379,10 +384,10 @@ void sr_epolls_await(void)
 /* A set that is neither counted nor foreign is this process's alone so far. */
 static void set_share(struct sr_epoll *set)
 {
-	if (!set->slot && !atomic_load(&set->foreign))
+	if (!set->slot && !sr_load(&set->foreign))
 		set->slot = sr_slot_get();
 	if (set->slot)
-		atomic_fetch_add(&set->slot->owners, 1);
+		sr_count(&set->slot->owners, 1);
 }
 
 void sr_epolls_before_fork(void)
@@ -414,13 +419,13 @@ static void set_inherit(struct sr_epoll *set)
 	set->waker = set->flag = -1;
 	set->raised = false;
 	set->untidy = false;
-	set->listener = NULL;
+	sr_store(&set->listener, NULL);
 	set->installed = set->woken = set->spinning = false;
 	set->entries = set->first = set->last = NULL;
-	set->news = NULL;
+	sr_store(&set->news, NULL);
 	set->ready = set->dead = set->plain = 0;
-	set->drained = 0;
-	set->sleepers = set->nested;
+	sr_store(&set->drained, 0);
+	sr_store(&set->sleepers, sr_load(&set->nested));
 	set->inherited = set->fds ? SR_EPOLL_SHARED : SR_EPOLL_MADE;
 	set->foreign = set->fds;
 	set->linked = set->fds ? 1 : 0;

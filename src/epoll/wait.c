@@ -84,14 +84,14 @@ static long coarse_now(void)
 /* Was the program away for a tick since its last call?  Returns the time. */
 static long note_pace(struct sr_epoll *set)
 {
-	unsigned slow = atomic_load_explicit(&set->slow, memory_order_relaxed);
+	unsigned slow = sr_load(&set->slow);
 	long now = coarse_now();
 
-	if (now != atomic_load_explicit(&set->left, memory_order_relaxed)) {
-		atomic_store_explicit(&set->slow, SLOW, memory_order_relaxed);
-		atomic_store_explicit(&set->left, now, memory_order_relaxed);
+	if (now != sr_load(&set->left)) {
+		sr_store(&set->slow, SLOW);
+		sr_store(&set->left, now);
 	} else if (slow) {
-		atomic_store_explicit(&set->slow, slow - 1, memory_order_relaxed);
+		sr_store(&set->slow, slow - 1);
 	}
 	return now;
 }
@@ -99,14 +99,14 @@ static long note_pace(struct sr_epoll *set)
 /* (Two threads that count at once ask once too often, or a call later.) */
 static bool is_due(struct sr_epoll *set, long now)
 {
-	unsigned calls = atomic_load_explicit(&set->unasked, memory_order_relaxed);
+	unsigned calls = sr_load(&set->unasked);
 
-	if (calls < ASK && now == atomic_load_explicit(&set->tick, memory_order_relaxed)) {
-		atomic_store_explicit(&set->unasked, calls + 1, memory_order_relaxed);
+	if (calls < ASK && now == sr_load(&set->tick)) {
+		sr_store(&set->unasked, calls + 1);
 		return false;
 	}
-	atomic_store_explicit(&set->unasked, 0, memory_order_relaxed);
-	atomic_store_explicit(&set->tick, now, memory_order_relaxed);
+	sr_store(&set->unasked, 0);
+	sr_store(&set->tick, now);
 	return true;
 }
 
@@ -133,15 +133,16 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,
  * and a process of one thread needs none: a signal handler leaves the sleepers as it
- * found them, and a thread that is created counts after its creator.  The new value. */
+ * found them, and a thread that is created counts after its creator.  The new value.
+ * pair since: note_since() looks at the number; the caller asks the kernel next. */
 static uint64_t add_timeout(_Atomic uint64_t *number, uint64_t by)
 {
 	uint64_t n;
 
 	if (!__libc_single_threaded)
-		return atomic_fetch_add(number, by) + by;
-	n = atomic_load_explicit(number, memory_order_relaxed) + by;
-	atomic_store_explicit(number, n, memory_order_relaxed);
+		return atomic_fetch_add_explicit(number, by, memory_order_seq_cst) + by;
+	n = sr_load(number) + by;
+	sr_store(number, n);
 	return n;
 }
 
@@ -150,7 +151,7 @@ static uint64_t add_timeout(_Atomic uint64_t *number, uint64_t by)
 static inline void note_drained(struct sr_epoll *set, uint64_t begun, int r, int max)
 {
 	if ((unsigned)r < (unsigned)max)
-		atomic_store_explicit(&set->drained, begun, memory_order_relaxed);
+		sr_store(&set->drained, begun);
 }
 
 /* A plain one-shot entry.  Whose is the event?  True: the caller's. */
@@ -162,12 +163,11 @@ static bool take_oneshot(struct sr_epoll *set, struct epoll_event *ev)
 
 	if (!sr_epoll_known(ev->data.u64)) /* our parent's, made after the fork */
 		return false;
-	state = atomic_load(&e->state);
-	data = e->data;
-	if (e->set != set || !(state & SR_EPOLL_ARMED) ||
+	state = sr_observe(&e->state);	/* all three pair with set_events() */
+	data = sr_observe(&e->data);
+	if (sr_epoll_set_of(e) != set || !(state & SR_EPOLL_ARMED) ||
 	    sr_epoll_oneshot(state, e) != ev->data.u64 ||
-	    !atomic_compare_exchange_strong(&e->state, &state,
-					    state & ~SR_EPOLL_ARMED))
+	    !sr_replace(&e->state, &state, state & ~SR_EPOLL_ARMED))
 		return false;
 	ev->data.u64 = data;
 	return true;
@@ -198,10 +198,10 @@ resolve_wait(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 
 		if (!sr_epoll_is_token(data) || (once && take_oneshot(set, &ev[i]))) {
 			ev[kept++] = ev[i];
-		} else if (set->inherited && is_strange(set, data)) {
+		} else if (sr_load(&set->inherited) && is_strange(set, data)) {
 			;
-		} else if (data == sr_epoll_pool) {
-			atomic_store(&set->woken, false);
+		} else if (data == sr_load(&sr_epoll_pool)) {
+			sr_change(&set->woken, false);	/* pair woken: wake_sleeper() */
 			woken = true;
 		} else if (!once) {
 			ev[kept++] = ev[i];
@@ -248,8 +248,9 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	if (sr_epoll_is_shared(set))
 		sr_epoll_use_inherited(set);
 	sr_cancel_asks = set;
-	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
-	r = sleep && !atomic_load(&set->ready) ?
+	/* pair sleepers: wake() in ready.c */
+	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);
+	r = sleep && !sr_look(&set->ready) ?
 		    call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
 	add_timeout(&set->sleepers, -1ull);
@@ -265,8 +266,8 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 /* May the kernel's set have something that is not listed? */
 static bool kernel_may_know(struct sr_epoll *set)
 {
-	return atomic_load(&set->others) || atomic_load(&set->plain) ||
-	       atomic_load(&set->linked) > atomic_load(&set->ready);
+	return sr_load(&set->others) || sr_load(&set->plain) ||
+	       sr_load(&set->linked) > sr_load(&set->ready);
 }
 
 /* Events, 0: time to sleep, or -errno. */
@@ -277,7 +278,7 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 	int i, n;
 
 	for (i = 1;; i++) {
-		if (!atomic_load(&set->ready))
+		if (!sr_load(&set->ready))
 			return 0;	/* all are armed by now */
 		n = sr_epoll_collect(set, w->epfd, ev, max,
 				     SR_EPOLL_POLL | SR_EPOLL_SPIN);
@@ -305,7 +306,7 @@ static int spin(struct wait *w, struct epoll_event *ev, int max)
 	struct sr_epoll *set = w->set;
 	int n;
 
-	if (w->start || !atomic_load(&set->linked))
+	if (w->start || !sr_load(&set->linked))
 		return 0;
 	w->start = sr_now_ns();
 	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull,
@@ -313,9 +314,9 @@ static int spin(struct wait *w, struct epoll_event *ev, int max)
 		return 0;
 	sr_hold();	/* for the sake of set->spinning */
 	n = 0;
-	if (!atomic_exchange(&set->spinning, true)) {
+	if (!atomic_exchange_explicit(&set->spinning, true, memory_order_relaxed)) {
 		n = spin_on(w, ev, max);
-		atomic_store(&set->spinning, false);
+		sr_store(&set->spinning, false);
 	}
 	sr_release();
 	return n;
@@ -371,12 +372,12 @@ static int without_twice(struct epoll_event *ev, int n, int r)
 static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 {
 	int n, r, room = (max + (int)(add_timeout(&w->set->turns, 1) & 1)) / 2;
-	int linked = atomic_load(&w->set->linked);
+	int linked = sr_load(&w->set->linked);
 
 	n = sr_epoll_collect(w->set, w->epfd, ev, room, SR_EPOLL_POLL);
 	r = ask_kernel(w, ev + n, n, max - n, false);
 	/* A stream that returned to TCP in between is in both. */
-	if (n && r > 0 && atomic_load(&w->set->linked) < linked)
+	if (n && r > 0 && sr_load(&w->set->linked) < linked)
 		r = without_twice(ev, n, r);
 	return r > 0 || !n ? n + r : n;
 }
@@ -392,7 +393,7 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 	if (!n && (w->ms || kernel_may_know(w->set)))
 		n = wait_on(w, ev, max);
 	if (w->ms)	/* it may have slept */
-		atomic_store_explicit(&w->set->left, coarse_now(), memory_order_relaxed);
+		sr_store(&w->set->left, coarse_now());
 	errno = n < 0 ? -n : err;
 	return n < 0 ? -1 : n;
 }
@@ -401,7 +402,7 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event *ev,
 			     int max, bool *due)
 {
-	int ready = atomic_load_explicit(&set->ready, memory_order_relaxed);
+	int ready = sr_load(&set->ready);
 	bool knows;
 	long now;
 
@@ -426,8 +427,8 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	bool due = false;
 	int r;
 
-	if (atomic_load_explicit(&set->ready, memory_order_relaxed) ||
-	    (atomic_load_explicit(&set->linked, memory_order_relaxed) &&
+	if (sr_load(&set->ready) ||
+	    (sr_load(&set->linked) &&
 	     (ms || sr_epoll_is_shared(set) || sr_epoll_is_nested(set)))) {
 		r = wait_ready(set, epfd, ev, max, &due);
 		if (r)
@@ -436,8 +437,9 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	}
 	if (ms > 0)
 		deadline = deadline_ms(ms);
-	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);	/* pair sleepers: wake() in ready.c */
-	if (atomic_load(&set->ready)) {
+	/* pair sleepers: wake() in ready.c */
+	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);
+	if (sr_look(&set->ready)) {
 		add_timeout(&set->sleepers, -1ull);
 		goto slow;
 	}
