@@ -28,9 +28,9 @@ static bool in_transition(struct sr_stream *st)
 	enum sr_tx_state tx = sr_stream_tx(st);
 
 	return sr_attach_busy(st) || tx == SR_TX_WAIT || tx == SR_TX_RESEND ||
-	       (st->out.next && !st->out.on_send) || st->out.lost_ns ||
-	       (sr_st_flags(st) & SR_ST_CLOSING) || st->out.held || st->in.part_ns ||
-	       atomic_load(&st->want_tcp);
+	       (sr_load(&st->out.next) && !sr_load(&st->out.on_send)) ||
+	       sr_load(&st->out.lost_ns) || (sr_st_flags(st) & SR_ST_CLOSING) ||
+	       sr_load(&st->out.held) || sr_load(&st->in.part_ns) || sr_load(&st->want_tcp);
 }
 
 static void stream_on_timer(struct sr_timer *t)
@@ -60,7 +60,7 @@ static void retime(struct sr_stream *st)
 
 static void work_links(struct sr_stream *st)
 {
-	struct sr_link *link = st->up.att;
+	struct sr_link *link = sr_stream_att(st);
 
 	if (!link || !(sr_link_events(link) & SR_LINK_UP))
 		return;
@@ -76,6 +76,7 @@ static void work_links(struct sr_stream *st)
 static void service_work(struct sr_task *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
+	struct sr_link *link;
 
 	/* A keeper without SR_ST_LISTEN is to be closed, because listen(2) has failed. */
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || sr_listener_of(st)->keeper) {
@@ -92,17 +93,18 @@ static void service_work(struct sr_task *t)
 	sr_unlock(&st->rx_lock);
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
-	if (st->out.held && sr_now_ns() - st->out.held_ns >= SR_HOLD_NS)
+	if (sr_load(&st->out.held) && sr_now_ns() - st->out.held_ns >= SR_HOLD_NS)
 		sr_tx_flush(st);
 	sr_unlock(&st->tx_lock);
 	sr_attach_progress(st);
-	if (atomic_load(&st->want_tcp) && st->up.att)
-		st->up.att->ops->drop(st->up.att, "peer-dropped");
+	link = sr_stream_att(st);
+	if (sr_load(&st->want_tcp) && link)
+		link->ops->drop(link, "peer-dropped");
 	sr_guest_progress(st);
 	sr_close_progress(st);
 	sr_stream_rewatch(st);
 	retime(st);
-	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+	if (sr_load(&st->sets.nested))
 		sr_epoll_settle(st);
 	sr_epolls_tidy();
 	sr_stream_put(st);

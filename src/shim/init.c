@@ -25,13 +25,13 @@ bool sr_shim_takes_handlers(int sig)
 	if (sr_observe(&state) == LOADED) /* pairs with the store in sr_shim_ready() */
 		return sr_shim_ready();
 	if (sig > 0 && sig < _NSIG)
-		atomic_fetch_or(&early, 1ull << (sig - 1));
+		atomic_fetch_or_explicit(&early, 1ull << (sig - 1), memory_order_relaxed);
 	return false;
 }
 
 static void take_handlers(void)
 {
-	uint64_t sigs = atomic_exchange(&early, 0);
+	uint64_t sigs = atomic_exchange_explicit(&early, 0, memory_order_relaxed);
 	struct sigaction sa;
 
 	for (int sig = 1; sigs; sig++, sigs >>= 1)
@@ -44,12 +44,12 @@ bool sr_shim_ready(void)
 	int old = NEW;
 
 	if (sr_observe(&state) != LOADED) { /* pairs with the store below */
-		if (!atomic_compare_exchange_strong(&state, &old, LOADING))
+		if (!sr_replace(&state, &old, LOADING))	/* pairs with the publish below */
 			return false;
 		sr_service_begin();
 		sr_conf_load();
 		sr_stat_notes = sr_conf.report[0];
-		atomic_store(&state, LOADED); /* pairs with both sr_observe(&state) */
+		sr_publish(&state, LOADED); /* pairs with both sr_observe(&state) */
 		if (sr_shim_ready())
 			take_handlers();
 	}

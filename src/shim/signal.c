@@ -40,7 +40,7 @@ static __sighandler_t install(int sig, __sighandler_t handler, unsigned flags,
 
 __sighandler_t sr_signal(int sig, __sighandler_t handler)
 {
-	bool interrupt = atomic_load(&interrupts) & signal_bit(sig);
+	bool interrupt = sr_load(&interrupts) & signal_bit(sig);
 
 	return install(sig, handler, interrupt ? 0 : SA_RESTART, true);
 }
@@ -57,10 +57,10 @@ int sr_siginterrupt(int sig, int interrupt)
 	if (sr_sigaction(sig, NULL, &sa) < 0)
 		return -1;
 	if (interrupt) {
-		atomic_fetch_or(&interrupts, signal_bit(sig));
+		atomic_fetch_or_explicit(&interrupts, signal_bit(sig), memory_order_relaxed);
 		sa.sa_flags &= ~SA_RESTART;
 	} else {
-		atomic_fetch_and(&interrupts, ~signal_bit(sig));
+		atomic_fetch_and_explicit(&interrupts, ~signal_bit(sig), memory_order_relaxed);
 		sa.sa_flags |= SA_RESTART;
 	}
 	return sr_sigaction(sig, &sa, NULL);

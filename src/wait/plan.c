@@ -37,7 +37,7 @@ static void plan_rx_tcp(struct sr_waitset_entry *e)
 	struct sr_stream *st = e->st;
 
 	/* A reader that entered before the gate shut still owns the anchor. */
-	if (atomic_load(&st->in.gate) & SR_GATE_COUNT)
+	if (sr_gate_calls(&st->in.gate))
 		return;
 	if (sr_rx_at_mark(&st->rx))
 		e->kernel |= POLLIN;	/* wakes us, to move on */
@@ -58,8 +58,8 @@ static void plan_rx_link(struct sr_waitset_entry *e)
 	e->ended = ended;
 	if (st->in.fin_seen || !link || ended)
 		e->ours |= PLAN_IN | POLLRDHUP;
-	if (st->in.fin_seen && st->out.broken)
-		e->ours |= POLLHUP | PLAN_OUT | (atomic_load(&st->err.pending) ? POLLERR : 0);
+	if (st->in.fin_seen && sr_load(&st->out.broken))
+		e->ours |= POLLHUP | PLAN_OUT | (sr_load(&st->err.pending) ? POLLERR : 0);
 	if (sr_ring_bytes(st))
 		e->ours |= PLAN_IN;
 	if (link && !e->link[0])
@@ -90,7 +90,7 @@ static void plan_rx_shut(struct sr_waitset_entry *e)
 		break;
 	default:
 		e->ours |= PLAN_IN | POLLRDHUP | POLLHUP | PLAN_OUT;
-		if (atomic_load(&st->err.pending))
+		if (sr_load(&st->err.pending))
 			e->ours |= POLLERR;
 	}
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
@@ -138,12 +138,13 @@ static void plan_tx_link(struct sr_waitset_entry *e)
 	struct iovec v[2];
 	size_t room = link->ops->tx_room(link, v);
 
-	link->ops->tx_commit(link, 0, st->out.held != 0);
+	link->ops->tx_commit(link, 0, sr_load(&st->out.held) != 0);
 	if (room)
 		e->ours |= PLAN_OUT;
 	/* Credit that came after sr_tx_progress() is found by tx_room(), which tells nobody:
-	 * and it may be the last. */
-	if (room && atomic_load(&st->out.full))
+	 * and it may be the last.  pair full: a thread that sets it has a fence between that and
+	 * its look at the credit. */
+	if (room && sr_look(&st->out.full))
 		sr_stream_notify(st, SR_NOTIFY_TX);
 	if (!e->link[1])
 		e->link[1] = sr_link_get(link);
@@ -155,7 +156,7 @@ static void plan_tx_shut(struct sr_waitset_entry *e, short out)
 	struct sr_stream *st = e->st;
 
 	e->shut = true;
-	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+	if (sr_load(&st->out.broken) || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		e->ours |= PLAN_OUT;
 		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
 			e->ours |= POLLHUP;
@@ -185,10 +186,10 @@ static void plan_tx(struct sr_waitset_entry *e)
 		plan_tx_shut(e, out);
 	else
 		plain_tx(e, out);
-	/* pair full: for_sets().  What is behind this looks at the credit once more. */
-	if (e->shut && out && !(e->ours & POLLOUT))
-		atomic_store(st->tx.state == SR_TX_LINK ? &st->out.full : &st->out.held_off,
-			     true);
+	if (e->shut && out && !(e->ours & POLLOUT)) {
+		sr_store(st->tx.state == SR_TX_LINK ? &st->out.full : &st->out.held_off, true);
+		sr_fence_look(); /* pair full: for_sets().  The next plan looks at the credit. */
+	}
 	sr_unlock(&st->tx_lock);
 }
 
@@ -215,7 +216,7 @@ bool sr_waitset_plan(struct sr_waitset_entry *e)
 	plan_rx(e);
 	plan_tx(e);
 	/* The program has closed it while it was plain. */
-	if (!e->shut && atomic_load(&e->st->anchor) < 0)
+	if (!e->shut && sr_load(&e->st->anchor) < 0)
 		e->ours |= POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
 	e->ours &= e->events | POLLERR | POLLHUP;
 	return e->ours;

@@ -58,18 +58,18 @@ static bool look_open(struct pollfd *p, struct sr_stream *st)
 {
 	const short bits = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
 	const unsigned odd = SR_ST_LISTEN | SR_ST_RDSHUT | SR_ST_HALF;
-	unsigned n = atomic_load_explicit(&st->waits.unlooked, memory_order_relaxed);
+	unsigned n = sr_load(&st->waits.unlooked);
 	struct pollfd k = { p->fd, p->events, 0 };
 	bool ready;
 
 	if (n)
-		atomic_store_explicit(&st->waits.unlooked, n - 1, memory_order_relaxed);
+		sr_store(&st->waits.unlooked, n - 1);
 	if (n || sr_any_gate_shut(st) || (sr_st_flags(st) & odd) ||
-	    atomic_load(&st->err.pending))
+	    sr_load(&st->err.pending))
 		return false;
 	ready = sr_now_poll(&k, 1) > 0;
 	if (!ready)
-		atomic_store_explicit(&st->waits.unlooked, UNLOOKED, memory_order_relaxed);
+		sr_store(&st->waits.unlooked, UNLOOKED);
 	if (!ready || (k.revents & ~bits) || sr_any_gate_shut(st))
 		return false;
 	p->revents = k.revents;

@@ -60,25 +60,27 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
  */
 static unsigned mode(struct sr_stream *st, int fd)
 {
-	uint64_t now = atomic_load(&st->waits.mode_changes) + 1;
-	uint64_t kept = atomic_load(&st->waits.mode);
+	/* Pairs with sr_stream_mode_changed(): the kernel is asked after the change. */
+	uint64_t now = sr_observe(&st->waits.mode_changes) + 1;
+	uint64_t kept = sr_load(&st->waits.mode);
 
 	bool sure;
 
-	if (!sr_any_gate_shut(st) || atomic_load(&st->owned.slot) ||
+	if (!sr_any_gate_shut(st) || sr_load(&st->owned.slot) ||
 	    (sr_st_flags(st) & SR_ST_SHARED))
 		return ask_mode(st, fd, &sure);
 	if (kept >> MODE_BITS != now) {
 		kept = now << MODE_BITS | ask_mode(st, fd, &sure);
 		if (sure)
-			atomic_store(&st->waits.mode, kept);
+			sr_store(&st->waits.mode, kept);
 	}
 	return kept & ((1u << MODE_BITS) - 1);
 }
 
 void sr_stream_mode_changed(struct sr_stream *st)
 {
-	atomic_fetch_add(&st->waits.mode_changes, 1);
+	/* Pairs with mode(). */
+	atomic_fetch_add_explicit(&st->waits.mode_changes, 1, memory_order_release);
 }
 
 /* Returns the time at which the call times out; 0: never. */
@@ -170,7 +172,7 @@ static bool sleep_spin(struct sr_stream *st, int fd, uint64_t *start)
  * not the caller's stream.) */
 static bool is_descriptor_lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 {
-	return atomic_load(&st->anchor) < 0 ||
+	return sr_load(&st->anchor) < 0 ||
 	       (sr_handled.all != handled && sr_fdtab_peek(p->fd) != st);
 }
 
@@ -178,7 +180,7 @@ static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
 		  uint64_t start)
 {
 	unsigned handled = p->since.all;
-	struct sr_waitset_entry e = { .st = st, .fd = atomic_load(&st->anchor), .events = events };
+	struct sr_waitset_entry e = { .st = st, .fd = sr_load(&st->anchor), .events = events };
 	struct pollfd k[4];
 	struct sr_waitset s = { .e = &e, .n = 1, .k = k, .start = start,
 				.one_call = true, .deadline = UINT64_MAX };

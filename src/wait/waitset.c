@@ -124,7 +124,7 @@ static void await_listeners(struct sr_waitset *s, bool awaits)
 {
 	for (size_t i = 0; s->awaits != awaits && i < s->n; i++)
 		if (s->e[i].st && (sr_st_flags(s->e[i].st) & SR_ST_LISTEN))
-			atomic_fetch_add(&sr_listener_of(s->e[i].st)->awaiting, awaits ? 1 : -1);
+			sr_count(&sr_listener_of(s->e[i].st)->awaiting, awaits ? 1 : -1);
 	s->awaits = awaits;
 }
 
@@ -265,10 +265,10 @@ static int sleep_armed(struct sr_waitset *s)
 		waitset_fill(s);
 		return sleep_until(s, true, sooner(s->deadline));
 	}
-	atomic_store(&s->waiter->state, 0);
+	sr_store(&s->waiter->state, 0);
 	sr_waitset_arm(s);
 	if (s->one_call)
-		s->e->fd = atomic_load(&s->e->st->anchor);
+		s->e->fd = sr_load(&s->e->st->anchor);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
 	if (plan_all(s, &shut) || sr_waitset_has_unarmed(s)) {
 		waitset_fill(s);
