@@ -37,7 +37,7 @@ static void put_links(struct sr_stream *st)
 	struct sr_link *rx = st->in.link, *tx = st->out.link;
 
 	st->in.link = st->out.link = NULL;
-	st->out.held = 0;
+	sr_store(&st->out.held, 0);
 	if (rx) {
 		rx->ops->drop(rx, "short");
 		sr_link_put(rx);
@@ -76,9 +76,9 @@ static void move_anchor(struct sr_stream *st, int fd)
 			sr_stream_put(s);
 	}
 	sr_stream_lock(st);
-	if (st->anchor == fd || fd < 0) {
+	if (sr_load(&st->anchor) == fd || fd < 0) {
 		sr_stream_unwatch(st);
-		st->anchor = other;
+		sr_store(&st->anchor, other);
 	}
 	sr_stream_unlock(st);
 	sr_stream_kick(st);
@@ -155,7 +155,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	sr_stream_unwatch(st);
 	sr_epoll_stream_gone(st);
 	if (!sr_any_gate_shut(st)) {
-		st->anchor = -1;
+		sr_store(&st->anchor, -1);
 		close_end(st);
 		return;
 	}
@@ -164,10 +164,10 @@ static void detach_last(struct sr_stream *st, int fd)
 	if (!shared)
 		sr_rx_over(st);
 	if (shared)
-		reset = st->out.broken;
+		reset = sr_load(&st->out.broken);
 	else
-		reset = (l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st) || st->out.broken;
-	st->anchor = -1;
+		reset = (l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st) || sr_load(&st->out.broken);
+	sr_store(&st->anchor, -1);
 	if (reset && !shared)
 		reset_now(fd);
 	else if (!reset && dup < 0)
@@ -181,10 +181,10 @@ static void detach_last(struct sr_stream *st, int fd)
 		return;
 	}
 	sr_stream_ref(st);		/* close_finish() drops it */
-	st->anchor = dup;
+	sr_store(&st->anchor, dup);
 	st->close_since = sr_now_ns();
 	if (shared)
-		atomic_store(&st->want_tcp, true);
+		sr_store(&st->want_tcp, true);
 	else
 		sr_ends_finish(st);
 	sr_stream_unlock(st);
@@ -196,8 +196,8 @@ static void detach_last(struct sr_stream *st, int fd)
 static bool may_have_link(struct sr_stream *st)
 {
 	return !(sr_st_flags(st) & SR_ST_LISTEN) && !sr_is_retired(st) &&
-	       !atomic_load(&st->owned.guest) &&
-	       (sr_ask_has_begun(st) || st->up.att);
+	       !sr_observe(&st->owned.guest) &&
+	       (sr_ask_has_begun(st) || sr_stream_att(st));
 }
 
 /* A server that forks for each stream leaves the stream to its child, and moves no bytes itself.
@@ -245,26 +245,27 @@ static void close_last(struct sr_stream *st, int fd)
 	}
 	sr_st_set(st, SR_ST_CLOSING);
 	sr_epoll_stream_gone(st);
-	st->anchor = -1;
+	sr_store(&st->anchor, -1);
 	sr_owners_leave(st);
 	sr_stream_unlock(st);
 	sr_stream_end_report(st);
 	sr_stream_over(st);
-	if ((sr_st_flags(st) & SR_ST_LISTEN) || st->up.att)
+	if ((sr_st_flags(st) & SR_ST_LISTEN) || sr_stream_att(st))
 		sr_stream_kick(st);
 }
 
 struct sr_stream *sr_stream_attach(struct sr_stream *st)
 {
-	atomic_fetch_add(&st->fds, 1);
+	sr_count(&st->fds, 1);
 	return sr_stream_ref(st);
 }
 
 void sr_stream_detach(struct sr_stream *st, int fd)
 {
-	if (atomic_fetch_sub(&st->fds, 1) > 1) {
+	/* Pairs with itself: the last one sees what was done by way of the others. */
+	if (atomic_fetch_sub_explicit(&st->fds, 1, memory_order_acq_rel) > 1) {
 		sr_epoll_number_gone(st, fd);
-		if (st->anchor == fd || fd < 0)
+		if (sr_load(&st->anchor) == fd || fd < 0)
 			move_anchor(st, fd);
 	} else {
 		close_last(st, fd);
@@ -284,12 +285,12 @@ void sr_close_at_exit(struct sr_stream *st)
 	socklen_t len = sizeof(l);
 
 	sr_stream_lock_and_progress(st);
-	if (st->anchor >= 0 && sr_any_gate_shut(st) &&
+	if (sr_load(&st->anchor) >= 0 && sr_any_gate_shut(st) &&
 	    !(sr_st_flags(st) & SR_ST_CLOSING) && !sr_is_shared(st)) {
-		sr_sys_getsockopt(st->anchor, SOL_SOCKET, SO_LINGER, &l, &len);
+		sr_sys_getsockopt(sr_load(&st->anchor), SOL_SOCKET, SO_LINGER, &l, &len);
 		sr_rx_over(st);
 		if ((l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st))
-			sr_ends_reset_on_close(st->anchor);
+			sr_ends_reset_on_close(sr_load(&st->anchor));
 		else if (sr_gate_shut(&st->out.gate))
 			sr_ends_finish(st);
 	}
@@ -321,7 +322,7 @@ bool sr_close_leave(struct sr_stream *st)
 	sr_link_get(link);
 	done = link->ops->leave(link, false);
 	if (st->tx.ended && st->tx.base < st->tx.w)
-		atomic_store(&st->want_tcp, true);
+		sr_store(&st->want_tcp, true);
 	sr_tx_progress(st);
 	if (st->tx.state != SR_TX_RESEND && st->tx.state != SR_TX_LINK)
 		link->ops->leave(link, true);
@@ -339,10 +340,10 @@ static void close_finish(struct sr_stream *st, bool reset)
 	sr_stream_lock(st);
 	sr_stream_unwatch(st);
 	if (reset)
-		reset_now(st->anchor);
+		reset_now(sr_load(&st->anchor));
 	put_links(st);
-	sr_fd_close(st->anchor);
-	st->anchor = -1;
+	sr_fd_close(sr_load(&st->anchor));
+	sr_store(&st->anchor, -1);
 	sr_owners_leave(st);
 	sr_stream_unlock(st);
 	/* Wakes the threads that still sleep on the stream: nothing more will
@@ -378,21 +379,23 @@ static bool still_coming(struct sr_stream *st)
 void sr_close_progress(struct sr_stream *st)
 {
 	bool data = false, over = false, late;
+	struct sr_link *link;
 
 	if (!(sr_st_flags(st) & SR_ST_CLOSING))
 		return;
 	sr_stream_lock_and_progress(st);
 	late = sr_now_ns() - st->close_since > SR_ORPHAN_NS;
-	if (!st->close_since || st->anchor < 0) {
-		if (st->up.att)
-			st->up.att->ops->drop(st->up.att, "short");
+	if (!st->close_since || sr_load(&st->anchor) < 0) {
+		link = sr_stream_att(st);
+		if (link)
+			link->ops->drop(link, "short");
 	} else if (sr_st_flags(st) & SR_ST_SHARED) {
-		over = st->out.broken || !sr_any_gate_shut(st) || late;
+		over = sr_load(&st->out.broken) || !sr_any_gate_shut(st) || late;
 	} else {
 		data = still_coming(st);
 		if (!sr_gate_shut(&st->out.gate))
 			st->tx.state = SR_TX_DONE; /* the kernel sends the FIN */
-		over = st->out.broken ||
+		over = sr_load(&st->out.broken) ||
 		       (st->tx.state == SR_TX_DONE &&
 			(st->in.fin_seen || st->rx.state == SR_RX_RESET || late));
 	}

@@ -60,7 +60,7 @@ static bool rest_collect(struct sr_stream *st, struct rest *r)
 	size_t n;
 
 	/* Behind plain bytes the kernel sends no FIN as long as there is another process. */
-	*r = (struct rest){ .fd = st->anchor,
+	*r = (struct rest){ .fd = sr_load(&st->anchor),
 			    .end = st->tx.ended || !sr_gate_shut(&st->out.gate),
 			    .reads = sr_gate_shut(&st->in.gate),
 			    .rx = st->rx };
@@ -97,11 +97,11 @@ static void rest_leave(struct sr_stream *st, void *arg)
 	if (st->exiting || sr_is_shared(st) || !sr_back_concerns(st))
 		return;
 	sr_stream_lock_and_progress(st);
-	if (st->anchor >= 0 && sr_any_gate_shut(st) && !st->out.broken &&
+	if (sr_load(&st->anchor) >= 0 && sr_any_gate_shut(st) && !sr_load(&st->out.broken) &&
 	    list->n < list->most && rest_collect(st, &r)) {
 		insert(list, &r);
 		sr_stream_unwatch(st);
-		st->anchor = -1;
+		sr_store(&st->anchor, -1);
 	}
 	sr_stream_unlock(st);
 }

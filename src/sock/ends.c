@@ -28,7 +28,7 @@ bool sr_ends_arrived(struct sr_stream *st)
 	struct sr_link *link = st->out.link;
 	int n = 0;
 
-	if (st->anchor < 0 || st->out.broken)
+	if (sr_load(&st->anchor) < 0 || sr_load(&st->out.broken))
 		return true;
 	if (st->tx.state == SR_TX_LINK) {
 		link->ops->poll(link);
@@ -37,7 +37,7 @@ bool sr_ends_arrived(struct sr_stream *st)
 	if (st->tx.state == SR_TX_DONE && link && (sr_link_events(link) & SR_LINK_ACKEND))
 		return true;	/* and FIN follows */
 	if (st->tx.state == SR_TX_DONE || !sr_gate_shut(&st->out.gate))
-		return sr_sys_ioctl(st->anchor, SIOCOUTQ, &n) < 0 || !n;
+		return sr_sys_ioctl(sr_load(&st->anchor), SIOCOUTQ, &n) < 0 || !n;
 	return false;
 }
 
@@ -69,9 +69,9 @@ void sr_ends_reset_early(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
 	sr_stream_broke(st, EPIPE);	/* the peer's end came first */
-	atomic_store(&st->err.reported, true);
-	if (st->anchor >= 0 && !sr_is_shared(st))
-		sr_sys_shutdown(st->anchor, SHUT_RDWR);
+	sr_store(&st->err.reported, true);
+	if (sr_load(&st->anchor) >= 0 && !sr_is_shared(st))
+		sr_sys_shutdown(sr_load(&st->anchor), SHUT_RDWR);
 	sr_unlock(&st->rx_lock);
 }
 
@@ -80,7 +80,8 @@ static bool plain_unread(struct sr_stream *st)
 {
 	int n = 0;
 
-	return !sr_gate_shut(&st->in.gate) && sr_sys_ioctl(st->anchor, SIOCINQ, &n) == 0 && n > 0;
+	return !sr_gate_shut(&st->in.gate) &&
+	       sr_sys_ioctl(sr_load(&st->anchor), SIOCINQ, &n) == 0 && n > 0;
 }
 
 bool sr_ends_leave_unread(struct sr_stream *st)
@@ -90,16 +91,16 @@ bool sr_ends_leave_unread(struct sr_stream *st)
 	char c[384];	/* (a small stack) */
 	size_t n;
 
-	if (st->out.broken || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
+	if (sr_load(&st->out.broken) || !both_ended(st, sr_st_flags(st) & SR_ST_HALF))
 		return sr_ends_unread(st) || plain_unread(st);
 	st->in.pushback_len = 0;
 	while (sr_ring_bytes(st) && (n = link->ops->rx_data(link, 0, v))) {
-		st->in.dropped = true;
+		sr_store(&st->in.dropped, true);
 		sr_link_received(st, n);
 		link->ops->rx_free(link, n);
 	}
 	while (sr_anchor_read(st, c, sizeof(c), 0) > 0)
-		st->in.dropped = true;
+		sr_store(&st->in.dropped, true);
 	return false;
 }
 
@@ -110,12 +111,12 @@ void sr_ends_finish(struct sr_stream *st)
 
 	if (!sr_gate_shut(&st->out.gate)) {
 		if (!sr_tx_is_second(st))
-			sr_sys_shutdown(st->anchor, SHUT_WR);
+			sr_sys_shutdown(sr_load(&st->anchor), SHUT_WR);
 		return;
 	}
 	todo = sr_tx_end(&st->tx);
 	if (todo & SR_DO_FIN)
-		sr_sys_shutdown(st->anchor, SHUT_WR);
+		sr_sys_shutdown(sr_load(&st->anchor), SHUT_WR);
 	if (todo & SR_DO_END) {
 		end.end = st->tx.w;
 		sr_tx_flush(st);
@@ -145,7 +146,7 @@ static int shut_down(struct sr_stream *st, int fd, int how, bool half)
 	int r = 0;
 
 	/* The two ways into TCP's state CLOSE. */
-	if (st->out.broken || both_ended(st, half))
+	if (sr_load(&st->out.broken) || both_ended(st, half))
 		return -ENOTCONN;
 	/* A direction that has ended is the kernel's again: if the other one
 	 * never was on a link, only the kernel knows when both are over. */
@@ -187,7 +188,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 	sr_stream_unlock(st);
 	sr_stream_notify(st, SR_NOTIFY_CHANGE);
 	sr_stream_kick(st);
-	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+	if (sr_load(&st->sets.nested))
 		sr_epoll_settle(st);
 	return r;
 }

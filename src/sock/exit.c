@@ -36,16 +36,17 @@ static atomic_int last_thread;
 
 static void send_last(void)
 {
-	atomic_store(&last_thread, sr_sys_gettid());
-	atomic_store(&sr_streams_ending, sr_sys_getpid());
+	sr_store(&last_thread, sr_sys_gettid());
+	sr_publish(&sr_streams_ending, sr_sys_getpid()); /* pairs with sr_exit_await() */
 }
 
 /* On TCP, other threads could send until the process is gone, so one that gets
  * EPIPE because of our exit waits for that. */
 void sr_exit_await(void)
 {
-	while (atomic_load(&sr_streams_ending) == sr_sys_getpid() &&
-	       atomic_load(&last_thread) != sr_sys_gettid())
+	/* Pairs with send_last(). */
+	while (sr_observe(&sr_streams_ending) == sr_sys_getpid() &&
+	       sr_load(&last_thread) != sr_sys_gettid())
 		sr_now_sleep(1000000000);
 }
 
@@ -73,7 +74,7 @@ static bool is_read_on(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->tx_lock);
-	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !st->out.broken &&
+	yes = st->tx.state == SR_TX_LINK && st->tx.ended && !sr_load(&st->out.broken) &&
 	      !(sr_link_events(st->out.link) & SR_LINK_DEAD);
 	sr_unlock(&st->tx_lock);
 	return yes;

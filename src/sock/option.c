@@ -188,15 +188,15 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 /* What SO_ERROR returns if the kernel says err. */
 static int next_error(struct sr_stream *st, int err)
 {
-	int ours = atomic_exchange(&st->err.pending, 0);
+	int ours = sr_error_take(st);
 
 	/* A link told of the reset before TCP did, and the program knows it. */
-	if (!ours && err && st->out.broken && atomic_load(&st->err.reported))
+	if (!ours && err && sr_load(&st->out.broken) && sr_load(&st->err.reported))
 		return 0;
 	/* The kernel and the link may both have seen the same reset, but only
 	 * the link the end before it. */
 	if (ours || (err && sr_any_gate_shut(st)))
-		atomic_store(&st->err.reported, true);
+		sr_store(&st->err.reported, true);
 	if (ours)
 		return ours;
 	sr_stream_failed(st, -err);
@@ -248,7 +248,7 @@ static void set_keepalive(struct sr_stream *st, bool on)
 {
 	sr_lock(&st->rx_lock);
 	sr_st_clear(st, SR_ST_KEEPALIVE);
-	if (!on && st->anchor >= 0 && sr_any_gate_shut(st))
+	if (!on && sr_load(&st->anchor) >= 0 && sr_any_gate_shut(st))
 		sr_anchor_keepalive(st);
 	sr_unlock(&st->rx_lock);
 }
@@ -269,7 +269,8 @@ static void set_inq(struct sr_stream *st, bool on)
  * option was set.  (To a link that is being made, upgrade/attach.c says so.) */
 static void go_plain(struct sr_stream *st)
 {
-	if (st->up.att || sr_any_gate_shut(st) || atomic_load(&st->owned.guest))
+	/* pair option: sr_attach_begin(); sr_promise_note() has changed up.promises */
+	if (sr_look(&st->up.att) || sr_any_gate_shut(st) || sr_observe(&st->owned.guest))
 		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 }
 

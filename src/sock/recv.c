@@ -48,9 +48,11 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 static ssize_t anchor_recv(struct sr_stream *st, struct msghdr *msg, int flags)
 {
 	ssize_t r;
+	int fd;
 
 	sr_lock(&st->rx_lock);
-	r = st->anchor < 0 ? -EBADF : kernel_recv(st->anchor, msg, flags | MSG_DONTWAIT);
+	fd = sr_load(&st->anchor);
+	r = fd < 0 ? -EBADF : kernel_recv(fd, msg, flags | MSG_DONTWAIT);
 	sr_unlock(&st->rx_lock);
 	return r;
 }
@@ -68,14 +70,14 @@ static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg, ssiz
 	if (r == -ECONNRESET) {
 		if (sr_gate_shut(&st->out.gate))
 			sr_stream_broke(st, ECONNRESET);
-		atomic_store(&st->err.pending, 0);
+		sr_store(&st->err.pending, 0);
 	}
 	if (r == 0 && sr_iov_make(msg->msg_iov, msg->msg_iovlen).left &&
-	    (sr_rx_short(st) || st->in.dropped))
+	    (sr_rx_short(st) || sr_load(&st->in.dropped)))
 		return -ECONNRESET;
 	if (r != 0 || (err = sr_anchor_kept(st)) == 0 || err == EPIPE)
 		return r;
-	err = atomic_exchange(&st->err.pending, 0);
+	err = sr_error_take(st);
 	return err ? -err : 0;
 }
 
@@ -99,7 +101,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags
 	struct sr_rx copy, *rx = peek ? &copy : &st->rx;
 
 	sr_lock(&st->rx_lock);
-	st->rx.rx = atomic_load(&st->in.tcp) + (uint64_t)st->in.delta;
+	st->rx.rx = sr_load(&st->in.tcp) + (uint64_t)st->in.delta;
 	if (!booked && r > 0) {
 		if (!peek)
 			sr_tcp_received(st, r);
@@ -109,7 +111,8 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags
 		if (!peek)
 			add_slow(st, msg, r);
 	}
-	atomic_fetch_sub(&st->in.gate, 1);
+	/* Pairs with sr_gate_calls(). */
+	atomic_fetch_sub_explicit(&st->in.gate, 1, memory_order_release);
 	sr_rx_progress(st);
 	sr_unlock(&st->rx_lock);
 	sr_stream_notify(st, SR_NOTIFY_RX);
@@ -121,7 +124,7 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags
  * pair due: the caller has changed in.tcp; unread_before() changes `due'. */
 static void note_due(struct sr_stream *st, uint64_t now)
 {
-	uint64_t due = atomic_load(&st->in.due);
+	uint64_t due = sr_look(&st->in.due);	/* pair due: unread_before() */
 
 	if (due && now >= due)
 		sr_stream_kick(st);
@@ -147,7 +150,7 @@ static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 		booked = true;
 		if (r > 0 && !(flags & MSG_PEEK)) {
 			sr_stream_history_add(st, &st->rare->in, SR_ST_RX_HISTORY,
-					      atomic_load(&st->in.tcp) +
+					      sr_load(&st->in.tcp) +
 						      (uint64_t)st->in.delta,
 					      msg, (size_t)r);
 			note_due(st, sr_tcp_received(st, r));
@@ -242,13 +245,13 @@ static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *t
 	size_t bytes;
 	ssize_t r;
 
-	if ((atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->in.fin_seen ||
+	if (sr_gate_calls(&st->in.gate) || st->in.fin_seen ||
 	    sr_rx_at_mark(rx))
 		return -EAGAIN;
 	msg.msg_iovlen = sr_iov_rest(*to, sr_rx_limit(rx), v, 16, &bytes);
 	if (!bytes)
 		return -EAGAIN;
-	r = kernel_recv(st->anchor, &msg, (peek ? MSG_PEEK : 0) | MSG_DONTWAIT);
+	r = kernel_recv(sr_load(&st->anchor), &msg, (peek ? MSG_PEEK : 0) | MSG_DONTWAIT);
 	if (r < 0)
 		return r;
 	if (r == 0) {
@@ -308,11 +311,11 @@ static ssize_t recv_locked(struct sr_stream *st, struct sr_iov *to, bool peek)
 	if (r != -EAGAIN)
 		return r;
 	if (st->rx.state == SR_RX_RESET)
-		return -atomic_exchange(&st->err.pending, 0);
+		return -sr_error_take(st);
 	if (st->rx.state == SR_RX_EOF) /* exit() drops bytes under a thread that still reads */
-		return st->in.dropped ? -ECONNRESET : 0;
+		return sr_load(&st->in.dropped) ? -ECONNRESET : 0;
 	/* After shutdown(SHUT_RD) an empty stream is at its end, but an error comes first. */
-	return sr_st_flags(st) & SR_ST_RDSHUT ? -atomic_exchange(&st->err.pending, 0) : -EAGAIN;
+	return sr_st_flags(st) & SR_ST_RDSHUT ? -sr_error_take(st) : -EAGAIN;
 }
 
 /* (A frame of its own is smaller than one for all of a receive.) */
@@ -348,7 +351,7 @@ void sr_stream_keep(struct sr_stream *st, ssize_t r)
 {
 	/* EBADF is about the descriptor of this call; the stream may have others. */
 	if (r != -EAGAIN && r != -EINTR && r != -EBADF)
-		atomic_store(&st->err.pending, (int)-r);
+		sr_store(&st->err.pending, (int)-r);
 }
 
 /* got: bytes that the call has received already. */
@@ -504,7 +507,7 @@ ssize_t sr_stream_recv(struct sr_stream *st, int fd, struct msghdr *msg, int fla
 	sr_upgrade_moves(st, 0);
 	sr_hold();
 	r = recv_message(st, fd, msg, flags, waited);
-	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+	if (sr_load(&st->sets.nested))
 		sr_epoll_settle(st);
 	sr_release();
 	return r;

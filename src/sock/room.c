@@ -22,10 +22,11 @@ static bool room_after_all(struct sr_stream *st)
 {
 	bool room = false;
 
-	if (!atomic_load(&st->sets.first))
+	if (!sr_load(&st->sets.first))
 		return false;
 	sr_lock(&st->tx_lock);
-	atomic_store(&st->out.full, true);	/* pair full: for_sets() */
+	sr_store(&st->out.full, true);
+	sr_fence_look(); /* pair full: for_sets(); tx_room() looks at the credit */
 	if (sr_gate_shut(&st->out.gate) && st->tx.state == SR_TX_LINK) {
 		struct sr_link *link = st->out.link;
 		struct iovec v[2];
@@ -33,7 +34,7 @@ static bool room_after_all(struct sr_stream *st)
 		link->ops->arm_once(link, SR_NOTIFY_TX);
 		link->ops->poll(link);
 		room = link->ops->tx_room(link, v);
-		link->ops->tx_commit(link, 0, st->out.held != 0);
+		link->ops->tx_commit(link, 0, sr_load(&st->out.held) != 0);
 	}
 	sr_unlock(&st->tx_lock);
 	return room;

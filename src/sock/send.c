@@ -62,9 +62,11 @@ static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 static ssize_t anchor_send(struct sr_stream *st, const struct msghdr *msg, int flags)
 {
 	ssize_t r;
+	int fd;
 
 	sr_lock(&st->tx_lock);
-	r = st->anchor < 0 ? -EBADF : kernel_send(st->anchor, msg, flags | MSG_DONTWAIT);
+	fd = sr_load(&st->anchor);
+	r = fd < 0 ? -EBADF : kernel_send(fd, msg, flags | MSG_DONTWAIT);
 	sr_unlock(&st->tx_lock);
 	return r;
 }
@@ -86,7 +88,8 @@ static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
 	if (r != -EAGAIN && (r <= 0 || (size_t)r == asked))
 		return;
-	atomic_store(&st->out.full, true); /* pair full: news_of_link() in epoll/entry.c */
+	sr_store(&st->out.full, true);
+	sr_fence_look(); /* pair full: for_sets(), and news_of_link() behind a gate that shuts */
 	if (sr_gate_shut(&st->in.gate) && sr_anchor_writable(st))
 		sr_stream_notify(st, SR_NOTIFY_TX);
 }
@@ -94,7 +97,7 @@ static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 /* The error of a send on a direction that has ended. */
 static ssize_t over(struct sr_stream *st)
 {
-	int err = atomic_exchange(&st->err.pending, 0);
+	int err = sr_error_take(st);
 
 	return err ? -err : -EPIPE;
 }
@@ -103,8 +106,8 @@ static ssize_t over(struct sr_stream *st)
  * kernel would then have only EPIPE, and a signal, for the program. */
 static bool is_send_over(struct sr_stream *st)
 {
-	return atomic_load_explicit(&st->out.broken, memory_order_relaxed) ||
-	       atomic_load_explicit(&st->err.pending, memory_order_relaxed);
+	return sr_load(&st->out.broken) ||
+	       sr_load(&st->err.pending);
 }
 
 static ssize_t pipe_error(ssize_t r, int flags)
@@ -123,7 +126,7 @@ static ssize_t error_first(struct sr_stream *st, ssize_t r)
 	int err = 0;
 
 	if (r == -EPIPE && sr_anchor_kept(st))
-		err = atomic_exchange(&st->err.pending, 0);
+		err = sr_error_take(st);
 	return err ? -err : r;
 }
 
@@ -131,7 +134,7 @@ static ssize_t error_first(struct sr_stream *st, ssize_t r)
 static void keep(struct sr_stream *st, const struct source *src, const struct msghdr *msg,
 		 size_t n)
 {
-	uint64_t at = atomic_load(&st->out.tcp) + (uint64_t)st->out.delta;
+	uint64_t at = sr_load(&st->out.tcp) + (uint64_t)st->out.delta;
 
 	if (msg)
 		sr_stream_history_add(st, &st->rare->out, SR_ST_TX_HISTORY, at, msg, n);
@@ -200,7 +203,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 		book(&here, (size_t)r);
 	else if (r < 0)
 		sr_stream_failed(st, r);
-	if (atomic_load_explicit(&st->sets.first, memory_order_relaxed))
+	if (sr_load(&st->sets.first))
 		note_full(st, r, msg ? sr_iov_make(msg->msg_iov, msg->msg_iovlen).left :
 				       src->iov.left);
 	sr_tx_gate_leave(st);
@@ -214,9 +217,13 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
  * short. */
 static void commit(struct sr_stream *st, size_t n, bool more)
 {
-	st->out.held = more && st->out.held + n < HOLD ? st->out.held + n : 0;
-	st->out.link->ops->tx_commit(st->out.link, n, st->out.held != 0);
-	if (!st->out.held) {
+	size_t held = sr_load(&st->out.held) + n;
+
+	if (!more || held >= HOLD)
+		held = 0;
+	sr_store(&st->out.held, held);
+	st->out.link->ops->tx_commit(st->out.link, n, held != 0);
+	if (!held) {
 		st->out.held_ns = 0;
 	} else if (!st->out.held_ns) {
 		st->out.held_ns = sr_now_ns();
@@ -300,7 +307,7 @@ static ssize_t send_locked(struct sr_stream *st, struct sr_sleep *sleep, struct 
 	*open = !sr_gate_shut(&st->out.gate);
 	if (*open)
 		goto out;
-	if (st->out.broken || st->tx.ended || st->tx.state == SR_TX_DONE) {
+	if (sr_load(&st->out.broken) || st->tx.ended || st->tx.state == SR_TX_DONE) {
 		r = over(st);
 	} else if (st->tx.state == SR_TX_LINK) {
 		r = put_ring(st, sleep, src, (flags & MSG_MORE) ||
@@ -323,7 +330,7 @@ static bool error_waits(struct sr_stream *st)
 	bool yes;
 
 	sr_lock(&st->tx_lock);
-	p.fd = st->anchor;
+	p.fd = sr_load(&st->anchor);
 	yes = p.fd >= 0 && sr_now_poll(&p, 1) > 0;
 	sr_unlock(&st->tx_lock);
 	return yes;
@@ -334,10 +341,11 @@ static bool error_waits(struct sr_stream *st)
 static ssize_t send_file(struct sr_stream *st, struct source *src, bool *shut)
 {
 	ssize_t r;
-	int own;
+	int fd, own;
 
 	sr_lock(&st->tx_lock);
-	own = st->anchor < 0 ? -EBADF : sr_fd_dup(st->anchor);
+	fd = sr_load(&st->anchor);
+	own = fd < 0 ? -EBADF : sr_fd_dup(fd);
 	sr_unlock(&st->tx_lock);
 	if (own < 0)
 		return own;
@@ -427,7 +435,7 @@ static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
 		r = -EINVAL;
 	else if (shut)
 		r = send_slow(st, &sleep, src, flags);
-	if (atomic_load_explicit(&st->sets.nested, memory_order_relaxed))
+	if (sr_load(&st->sets.nested))
 		sr_epoll_settle(st);
 	return pipe_error(r, src->signalled ? MSG_NOSIGNAL : flags);
 }

@@ -41,7 +41,7 @@ static unsigned joined_state(struct sr_stream *st, unsigned anchor)
 
 	if (!(state_bit(anchor) & (ours | peers | state_bit(SR_TCP_ESTABLISHED))))
 		return anchor;
-	if (st->out.broken)
+	if (sr_load(&st->out.broken))
 		return SR_TCP_CLOSE;
 	we_ended = (state_bit(anchor) & ours) || (sr_st_flags(st) & SR_ST_HALF);
 	peer_ended = (state_bit(anchor) & peers) || sr_ends_came(st);
@@ -62,7 +62,7 @@ static unsigned not_sent(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
 		return (unsigned)(st->tx.w - st->tx.at);
-	return st->tx.state == SR_TX_LINK ? (unsigned)st->out.held : 0;
+	return st->tx.state == SR_TX_LINK ? (unsigned)sr_load(&st->out.held) : 0;
 }
 
 /* Bytes on the link that the peer's host does not have yet.  tx_lock held. */
@@ -95,7 +95,7 @@ int sr_state_inq(struct sr_stream *st)
 	int n = 0;
 
 	sr_lock(&st->rx_lock);
-	unread(st, st->anchor, &n);
+	unread(st, sr_load(&st->anchor), &n);
 	n += sr_ends_came(st);
 	sr_unlock(&st->rx_lock);
 	return n;
@@ -127,7 +127,7 @@ void sr_state_info(struct sr_stream *st, void *val, size_t len)
 	uint32_t bytes;
 
 	_Static_assert(offsetof(struct tcp_info, tcpi_state) == 0, "the first byte");
-	if (!len || atomic_load(&st->owned.guest))
+	if (!len || sr_observe(&st->owned.guest))
 		return;
 	sr_stream_lock_and_progress(st);
 	memcpy(&state, val, sizeof(state));
