@@ -78,7 +78,7 @@ static bool serves_port(struct sr_listener *l, unsigned port)
 
 static void look_at_listener(struct sr_listener *l, void *arg)
 {
-	uintptr_t acceptor = atomic_load(&l->acceptor);
+	uintptr_t acceptor = sr_load(&l->acceptor);
 	struct sr_stream *st = l->socket;
 	struct search *s = arg;
 
@@ -89,7 +89,7 @@ static void look_at_listener(struct sr_listener *l, void *arg)
 	if (!s->holds)
 		return;
 	s->defers |= sr_anchor_defers(st);
-	s->awaited |= atomic_load(&l->awaiting) > 0 || sr_sets.awaits(st);
+	s->awaited |= sr_load(&l->awaiting) > 0 || sr_sets.awaits(st);
 	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
 
@@ -170,7 +170,7 @@ static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 static bool is_held(struct search *s)
 {
 	if (s->found)
-		s->acceptor = atomic_load(&s->found->up.listener->acceptor);
+		s->acceptor = sr_load(&s->found->up.listener->acceptor);
 	return s->acceptor && sr_index_is_held(s->acceptor);
 }
 
@@ -217,7 +217,7 @@ static bool tell_asker_first(struct sr_request *req, struct search *s, uint64_t 
 static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 {
 	if ((sr_st_flags(st) & SR_ST_BARRED) || sr_is_retired(st))
-		return sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?: "refused";
+		return sr_reason_word((enum sr_reason)sr_load(&st->reason)) ?: "refused";
 	if (req->ops == &sr_rendezvous_verbs && sr_stream_name(st) &&
 	    sr_path_rests(&st->rare->peer, sr_now_ns())) {
 		sr_stream_reason(st, SR_REASON_PATH);
@@ -231,7 +231,7 @@ static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 
 static bool is_ready(struct sr_stream *st)
 {
-	return (sr_st_flags(st) & SR_ST_USED) && !st->up.att && is_done_with_links(st);
+	return (sr_st_flags(st) & SR_ST_USED) && !sr_stream_att(st) && is_done_with_links(st);
 }
 
 static void answer_accept(struct sr_request *req, struct sr_stream *st)
@@ -267,8 +267,8 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign
 	if (!s.found)
 		return not_found(req, &s, age, shared) ||
 		       tell_asker_first(req, &s, age, shared);
-	if (!atomic_load(&s.found->up.asked_ns))
-		atomic_store(&s.found->up.asked_ns, sr_now_ns());
+	if (!sr_load(&s.found->up.asked_ns))
+		sr_store(&s.found->up.asked_ns, sr_now_ns());
 	sr_promise_bars(s.found);
 	refusal = refusal_of(s.found, req);
 	if (!refusal && !is_ready(s.found)) {
@@ -291,7 +291,7 @@ static void forget_pending(struct pending **p)
 
 	*p = gone->next;
 	free(gone);
-	atomic_fetch_sub(&pending_count, 1);
+	atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
 }
 
 /* The keeper's question.  True: it needs not be looked at again. */
@@ -356,7 +356,7 @@ static void on_task(struct sr_task *t)
 
 void sr_answer_look(void)
 {
-	if (atomic_load(&pending_count))
+	if (sr_load(&pending_count))
 		sr_loop_post(&look_task);
 }
 
@@ -364,14 +364,14 @@ static bool put_off(struct sr_request *req, const struct sr_name *name, bool sha
 {
 	struct pending *p;
 
-	if (atomic_load(&pending_count) >= PENDING_MAX)
+	if (sr_load(&pending_count) >= PENDING_MAX)
 		return false;
 	p = malloc(sizeof(*p));
 	if (!p)
 		return false;
 	*p = (struct pending){ pending, req, *name, sr_now_ns(), shared, false };
 	pending = p;
-	atomic_fetch_add(&pending_count, 1);
+	sr_count(&pending_count, 1);
 	set_sweep();
 	return true;
 }
@@ -450,7 +450,7 @@ void sr_answer_init(void)
 void sr_answer_forget(void)
 {
 	pending = NULL;
-	atomic_store(&pending_count, 0);
+	sr_store(&pending_count, 0);
 	memset(&sweep_timer, 0, sizeof(sweep_timer));
 	memset(&look_task, 0, sizeof(look_task));
 	sr_keeper_forget();

@@ -41,22 +41,24 @@
 
 bool sr_attach_busy(struct sr_stream *st)
 {
-	return st->up.att && (!st->up.started ||
+	return sr_stream_att(st) && (!st->up.started ||
 			   (!st->up.took &&
-			    (st->up.att->role == SR_ROLE_ANSWERER ||
-			     (sr_link_events(st->up.att) & SR_LINK_SWITCH))) ||
-			   (st->up.state == SR_ASK_SHAKING &&
-			    st->up.att->role == SR_ROLE_ASKER));
+			    (sr_stream_att(st)->role == SR_ROLE_ANSWERER ||
+			     (sr_link_events(sr_stream_att(st)) & SR_LINK_SWITCH))) ||
+			   (sr_load(&st->up.state) == SR_ASK_SHAKING &&
+			    sr_stream_att(st)->role == SR_ROLE_ASKER));
 }
 
 void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 {
 	sr_inform("%s: link %s %s", sr_stream_label(st, (char[128]){ 0 }), link->name,
 		  link->role == SR_ROLE_ASKER ? "up" : "accepted");
-	st->up.att = link;
+	/* pair option: go_plain() of sock/option.c; sr_promise_bars() looks before our hello.
+	 * pair barred: involved() of back.c; sr_attach_progress() looks. */
+	sr_change(&st->up.att, link);
 	sr_ask_move(st, SR_ASK_SHAKING);
 	st->link_no = link->link_no;
-	atomic_store(&st->up.asked_ns, SR_ANSWERED);
+	sr_store(&st->up.asked_ns, SR_ANSWERED);
 	st->up.checked = st->up.proven = st->up.started = st->up.took = false;
 	st->up.since = sr_now_ns();
 	st->out.started = 0;
@@ -70,13 +72,13 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 
 void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason)
 {
-	st->up.att->ops->drop(st->up.att, sr_reason_word(reason));
+	sr_stream_att(st)->ops->drop(sr_stream_att(st), sr_reason_word(reason));
 	sr_ask_ended(st, reason);
 }
 
 static void send_hello(struct sr_stream *st)
 {
-	struct sr_link *l = st->up.att;
+	struct sr_link *l = sr_stream_att(st);
 	struct sr_msg msg = { .type = SR_MSG_HELLO };
 
 	msg.hello.version = SR_WIRE_VERSION;
@@ -94,10 +96,10 @@ static void send_hello(struct sr_stream *st)
 /* True, once: the peer has said hello, and proven that the stream is its own. */
 static bool check(struct sr_stream *st, unsigned ev)
 {
-	if (!(ev & SR_LINK_HELLO) || !sr_link_said(st->up.att, SR_MSG_HELLO) ||
+	if (!(ev & SR_LINK_HELLO) || !sr_link_said(sr_stream_att(st), SR_MSG_HELLO) ||
 	    st->up.checked)
 		return false;
-	if (st->up.att->ops->vouched)
+	if (sr_stream_att(st)->ops->vouched)
 		st->up.proven = true;
 	else if (!sr_prove_progress(st, ev))
 		return false;
@@ -112,9 +114,9 @@ static bool check(struct sr_stream *st, unsigned ev)
 static void arm_tx(struct sr_stream *st)
 {
 	sr_lock(&st->tx_lock);
-	if (!st->out.next && st->tx.state == SR_TX_RAW &&
+	if (!sr_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
 	    !(sr_st_flags(st) & (SR_ST_HALF | SR_ST_BARRED | SR_ST_CLOSING)))
-		st->out.next = sr_link_get(st->up.att);
+		sr_store(&st->out.next, sr_link_get(sr_stream_att(st)));
 	sr_unlock(&st->tx_lock);
 }
 
@@ -129,15 +131,15 @@ static void start_tx(struct sr_stream *st)
 /* Hellos and proofs; the asker's direction is the first to switch. */
 static void shake_hands(struct sr_stream *st, unsigned ev)
 {
-	bool asker = st->up.att->role == SR_ROLE_ASKER;
+	bool asker = sr_stream_att(st)->role == SR_ROLE_ASKER;
 
 	/* An option may have been set since the link was asked for.  (Whoever sets one
 	 * now sees up.att.) */
-	if (!sr_link_said(st->up.att, SR_MSG_HELLO) && sr_promise_bars(st)) {
-		st->up.att->ops->drop(st->up.att, "option");
+	if (!sr_link_said(sr_stream_att(st), SR_MSG_HELLO) && sr_promise_bars(st)) {
+		sr_stream_att(st)->ops->drop(sr_stream_att(st), "option");
 		return;
 	}
-	if (!sr_link_said(st->up.att, SR_MSG_HELLO) &&
+	if (!sr_link_said(sr_stream_att(st), SR_MSG_HELLO) &&
 	    (asker || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
 		send_hello(st);
 	if (check(st, ev) && asker) {
@@ -150,13 +152,13 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
  * True: go on waiting, as it reads; the peer limits that (sr_tx_decide()). */
 static bool in_time(struct sr_stream *st)
 {
-	uint64_t now = sr_now_ns(), rx = atomic_load(&st->in.tcp), ms = STILL_MS;
+	uint64_t now = sr_now_ns(), rx = sr_load(&st->in.tcp), ms = STILL_MS;
 
 	if (!st->up.due_seen_ns || rx != st->up.due_seen) {
 		st->up.due_seen = rx;
 		st->up.due_seen_ns = now;
 	}
-	if (st->up.att->peer_switch.n >= SR_TX_MUCH)
+	if (sr_stream_att(st)->peer_switch.n >= SR_TX_MUCH)
 		ms *= 4;
 	return now - st->up.due_seen_ns < ms * 1000000ull;
 }
@@ -167,7 +169,7 @@ static bool read_around(struct sr_stream *st)
 	bool agrees;
 
 	sr_lock(&st->rx_lock);
-	agrees = (atomic_load(&st->in.gate) & SR_GATE_COUNT) || st->anchor < 0 ||
+	agrees = sr_gate_calls(&st->in.gate) || sr_load(&st->anchor) < 0 ||
 		 sr_anchor_rx_agrees(st);
 	sr_unlock(&st->rx_lock);
 	if (agrees)
@@ -178,14 +180,14 @@ static bool read_around(struct sr_stream *st)
 
 static void take_switch(struct sr_stream *st)
 {
-	if (st->up.att->role == SR_ROLE_ANSWERER)
+	if (sr_stream_att(st)->role == SR_ROLE_ANSWERER)
 		arm_tx(st);		/* before the mark can arrive */
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	st->up.took = sr_rx_take_switch(st, st->up.att, st->up.proven);
+	st->up.took = sr_rx_take_switch(st, sr_stream_att(st), st->up.proven);
 	sr_unlock(&st->rx_lock);
 	if (st->up.took) {
-		atomic_store(&st->in.due, 0);
+		sr_store(&st->in.due, 0);
 		sr_stream_kick(st);
 	} else if (!in_time(st)) {
 		sr_attach_give_up(st, read_around(st) ? SR_REASON_COUNTERS :
@@ -205,11 +207,11 @@ static void follow(struct sr_stream *st)
 	bool verified;
 
 	sr_lock(&st->rx_lock);
-	verified = st->rx.state == SR_RX_LINK && st->in.link == st->up.att;
+	verified = st->rx.state == SR_RX_LINK && st->in.link == sr_stream_att(st);
 	sr_unlock(&st->rx_lock);
 	if (!verified)
 		return;
-	if (st->policy->upgrade == SR_WAIT && !atomic_load(&st->out.tcp))
+	if (st->policy->upgrade == SR_WAIT && !sr_load(&st->out.tcp))
 		start_tx(st);
 	else
 		st->up.started = true;
@@ -226,10 +228,11 @@ static bool at_end(struct sr_stream *st)
 /* Did an end finish with the link, rather than give it up? */
 static bool closed(struct sr_stream *st, struct sr_link *l)
 {
-	return !st->out.broken &&
+	const char *reason = sr_load(&l->reason);
+
+	return !sr_load(&st->out.broken) &&
 	       (at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
-	       (!strcmp(l->reason, "short") ||
-		!strcmp(l->reason, "peer-dropped"));
+	       (!strcmp(reason, "short") || !strcmp(reason, "peer-dropped"));
 }
 
 static void log_end(struct sr_stream *st, struct sr_link *l)
@@ -241,7 +244,7 @@ static void log_end(struct sr_stream *st, struct sr_link *l)
 		sr_inform("%s: link %s is closed", label, l->ops->name);
 	else
 		sr_inform("%s: link %s is over: %s", label, l->ops->name,
-			l->reason);
+			sr_load(&l->reason));
 }
 
 /* Has the peer's process ended, in order or killed, and TCP with it? */
@@ -252,7 +255,7 @@ static bool peer_ended(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_LOST))
 		return ev & SR_LINK_LEFT;
 	sr_lock(&st->rx_lock);
-	yes = st->anchor >= 0 && sr_anchor_ended(st);
+	yes = sr_load(&st->anchor) >= 0 && sr_anchor_ended(st);
 	sr_unlock(&st->rx_lock);
 	return yes;
 }
@@ -271,29 +274,29 @@ static void path_failed(struct sr_stream *st)
 
 static void died(struct sr_stream *st, unsigned ev)
 {
-	struct sr_link *l = st->up.att;
+	struct sr_link *l = sr_stream_att(st);
 	bool late = !(ev & SR_LINK_DEAD);
 
 	if (late)
 		l->ops->drop(l, "timeout");
 	log_end(st, l);
-	if (sr_reason_find(l->reason) == SR_REASON_PATH && sr_stream_name(st))
+	if (sr_reason_find(sr_load(&l->reason)) == SR_REASON_PATH && sr_stream_name(st))
 		path_failed(st);
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
-	    strcmp(l->reason, "protocol")) {
+	    strcmp(sr_load(&l->reason), "protocol")) {
 		/* Some other program may answer on that RDMA port. */
 		sr_ask_ended(st, SR_REASON_NO_LISTENER);
 	} else if (!at_end(st) && !peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
-		sr_ask_ended(st, sr_reason_find(l->reason));
+		sr_ask_ended(st, sr_reason_find(sr_load(&l->reason)));
 	}
 	if (sr_now_ns() - st->up.since > HELD_NS)
 		st->up.breaks = 0;
 	sr_prove_ended(st);
-	st->up.att = NULL;
+	sr_store(&st->up.att, NULL);
 	sr_lock(&st->tx_lock);
-	if (st->out.next == l) {
+	if (sr_load(&st->out.next) == l) {
 		sr_tx_try_start(st);		/* drops the link */
 	}
 	sr_unlock(&st->tx_lock);
@@ -328,24 +331,25 @@ void sr_attach_progress(struct sr_stream *st)
 {
 	unsigned ev;
 
-	if (!st->up.att)
+	if (!sr_stream_att(st))
 		return;
-	/* The stream was barred while the link was being made. */
-	if (sr_st_flags(st) & SR_ST_BARRED)
-		st->up.att->ops->drop(st->up.att, "refused");
+	/* The stream was barred while the link was being made.  pair barred:
+	 * sr_stream_make_plain() */
+	if (sr_look(&st->flags) & SR_ST_BARRED)
+		sr_stream_att(st)->ops->drop(sr_stream_att(st), "refused");
 	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
-		st->up.att->ops->drop(st->up.att, "fork");
-	if (st->up.att->ops == &sr_link_verbs && sr_tclass_changed(st))
-		st->up.att->ops->drop(st->up.att, "option");
-	ev = sr_link_events(st->up.att);
+		sr_stream_att(st)->ops->drop(sr_stream_att(st), "fork");
+	if (sr_stream_att(st)->ops == &sr_link_verbs && sr_tclass_changed(st))
+		sr_stream_att(st)->ops->drop(sr_stream_att(st), "option");
+	ev = sr_link_events(sr_stream_att(st));
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
 		shake_hands(st, ev);
-		ev = sr_link_events(st->up.att);
+		ev = sr_link_events(sr_stream_att(st));
 	}
 	if ((ev & SR_LINK_SWITCH) && !st->up.took && st->up.checked &&
 	    !(ev & SR_LINK_DEAD))
 		take_switch(st);
-	if (st->up.att->role == SR_ROLE_ANSWERER && !st->up.started &&
+	if (sr_stream_att(st)->role == SR_ROLE_ANSWERER && !st->up.started &&
 	    st->up.took)
 		follow(st);
 	if ((ev & SR_LINK_DEAD) ||
@@ -354,13 +358,13 @@ void sr_attach_progress(struct sr_stream *st)
 		died(st, ev);
 		return;
 	}
-	if (st->up.state == SR_ASK_SHAKING &&
+	if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_ask_ended(st, SR_REASON_NONE);
 		st->up.asks = 0;
-		if (st->up.att->ops == &sr_link_verbs && sr_stream_name(st))
+		if (sr_stream_att(st)->ops == &sr_link_verbs && sr_stream_name(st))
 			sr_path_works(&st->rare->peer);
-		sr_probe(upgrade, st, st->up.att->ops->name, st->up.since);
+		sr_probe(upgrade, st, sr_stream_att(st)->ops->name, st->up.since);
 		sr_ask_move(st, SR_ASK_LINKED);
 	}
 }

@@ -30,7 +30,7 @@
 
 bool sr_back_is_plain(struct sr_stream *st)
 {
-	return !st->up.att && !sr_gate_shut(&st->out.gate) &&
+	return !sr_stream_att(st) && !sr_gate_shut(&st->out.gate) &&
 	       !sr_gate_shut(&st->in.gate);
 }
 
@@ -64,7 +64,7 @@ static bool both_have_ended(struct sr_stream *st)
 /* The stream has ended or is about to: nothing is left to make plain. */
 static bool is_over(struct sr_stream *st)
 {
-	return st->out.broken || st->anchor < 0 || both_have_ended(st);
+	return sr_load(&st->out.broken) || sr_load(&st->anchor) < 0 || both_have_ended(st);
 }
 
 static bool is_resending(struct sr_stream *st)
@@ -104,13 +104,14 @@ bool sr_back_is_orphaned(struct sr_stream *st)
 void sr_back_disconnect(struct sr_stream *st)
 {
 	if (!st->in.disconnected)
-		sr_now_disconnect(st->anchor);
+		sr_now_disconnect(sr_load(&st->anchor));
 	st->in.disconnected = true;
 }
 
 static bool involved(struct sr_stream *st)
 {
-	return sr_ask_has_begun(st) || st->up.att || !sr_back_is_plain(st);
+	/* pair barred: the caller has set SR_ST_BARRED; sr_ask_move() and sr_attach_begin() */
+	return sr_ask_has_begun(st) || sr_look(&st->up.att) || !sr_back_is_plain(st);
 }
 
 /* The child of vfork, on its way to exec, has our memory, but not the descriptors that
@@ -121,7 +122,7 @@ void sr_back_begin(struct sr_stream *st)
 	struct sr_link *l;
 
 	sr_hold();
-	atomic_store(&st->want_tcp, true);
+	sr_store(&st->want_tcp, true);
 	if (sr_process_ours() || !sr_loop_in_reach()) {
 		sr_lock(&st->tx_lock);
 		sr_tx_progress(st);
@@ -219,7 +220,7 @@ static void move(struct sr_stream *st, struct sweep *s,
 bool sr_back_concerns(struct sr_stream *st)
 {
 	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN) &&
-	       !atomic_load(&st->owned.guest);
+	       !sr_observe(&st->owned.guest);
 }
 
 static void back_one(struct sr_stream *st, void *arg)
@@ -283,7 +284,7 @@ static void back_release(struct sr_stream *st, void *arg)
 {
 	(void)arg;
 	if (!(sr_st_flags(st) & SR_ST_BARRED))
-		atomic_store(&st->want_tcp, false);
+		sr_store(&st->want_tcp, false);
 }
 
 static void disconnect_one(struct sr_stream *st, void *arg)

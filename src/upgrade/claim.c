@@ -50,19 +50,19 @@ static void close_line(int line)
 
 int sr_claims_take_line(struct sr_listener *l)
 {
-	return atomic_exchange(&l->claims, 0) - 1;
+	return atomic_exchange_explicit(&l->claims, 0, memory_order_relaxed) - 1;
 }
 
 bool sr_claims_wait(struct sr_listener *l)
 {
-	return atomic_load(&l->claims);
+	return sr_load(&l->claims);
 }
 
 /* Another thread may have made one meanwhile, whose claims are lost: these streams stay on
  * TCP. */
 static void give_line(struct sr_listener *l, int line)
 {
-	close_line(atomic_exchange(&l->claims, line + 1) - 1);
+	close_line(atomic_exchange_explicit(&l->claims, line + 1, memory_order_relaxed) - 1);
 	if (sr_loop_runs())
 		sr_stream_kick(l->socket);
 }
@@ -94,7 +94,7 @@ static bool is_claimable(struct sr_stream *st, int fd)
 
 	return l && (sr_st_flags(st) & (SR_ST_ACCEPT | never)) == SR_ST_ACCEPT &&
 	       !sr_is_retired(st) && !sr_listener_has(l, SR_LISTENER_UNAVAILABLE) &&
-	       !atomic_load(&st->up.claimed) && sr_sys_fstat(fd, &socket) == 0 &&
+	       !sr_load(&st->up.claimed) && sr_sys_fstat(fd, &socket) == 0 &&
 	       (user == 0 || user == socket.st_uid) && sr_stream_name(st);
 }
 
@@ -109,7 +109,7 @@ static bool claim_one(struct sr_stream *st, int fd)
 	if (!is_claimable(st, fd) ||
 	    sr_sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len))
 		return false;
-	atomic_store(&st->up.claimed, true);
+	sr_store(&st->up.claimed, true);
 	sr_listener_set(l, SR_LISTENER_CLAIMED);
 	line = line_to(l);
 	if (line >= 0 && sr_keeper_claim(line, &st->rare->name, cookie))

@@ -27,8 +27,8 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 	bool there;
 
 	for (;;) {
-		there = sr_doorbell_ring(atomic_load(&slot->doorbell));
-		given = atomic_load(&slot->given);
+		there = sr_doorbell_ring(sr_load(&slot->doorbell));
+		given = sr_observe(&slot->given);	/* pairs with sr_owners_give(): `owed' */
 		if ((given & dirs) == dirs)
 			return true;
 		limit = given & SR_OWNERS_SENDS ? SR_ORPHAN_NS : ASK_NS;
@@ -49,7 +49,7 @@ static void lose(struct sr_stream *st)
 	st->tx.state = SR_TX_DONE;
 	st->err.pending = ECONNRESET;
 	st->out.broken = true;
-	atomic_store(&st->owned.guest, 0);
+	sr_publish(&st->owned.guest, 0); /* pairs as parts.h says */
 }
 
 static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
@@ -61,28 +61,30 @@ static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
 	if (dirs & SR_NOTIFY_RX) {
 		/* From now on rx counts as the kernel does. */
 		sr_rx_init(&st->rx);
-		st->rx.rx = atomic_load(&st->in.tcp);
-		st->rx.m = atomic_load(&slot->owed);
+		st->rx.rx = sr_load(&st->in.tcp);
+		st->rx.m = sr_load(&slot->owed);
 		st->in.fin_seen = false;
 		sr_rx_gate_open(st);
 	}
 	sr_owners_recount(st, dirs);
-	atomic_fetch_and(&st->owned.guest, ~dirs);
+	/* Pairs as parts.h says. */
+	atomic_fetch_and_explicit(&st->owned.guest, ~dirs, memory_order_release);
 }
 
 bool sr_guest_use(struct sr_stream *st, unsigned dirs)
 {
-	struct sr_slot *slot = atomic_load_explicit(&st->owned.slot, memory_order_relaxed);
+	struct sr_slot *slot = sr_load(&st->owned.slot);
 	bool ok;
 
-	dirs &= atomic_load_explicit(&st->owned.guest, memory_order_relaxed);
+	dirs &= sr_load(&st->owned.guest);
 	if (!dirs || !slot)
 		return false;
-	atomic_fetch_or(&slot->asked, dirs);
+	/* Relaxed: the doorbell rings behind it, by the kernel. */
+	atomic_fetch_or_explicit(&slot->asked, dirs, memory_order_relaxed);
 	ok = await(slot, dirs);
 	sr_hold();
 	sr_stream_lock(st);
-	dirs &= atomic_load(&st->owned.guest);	/* another thread may have them */
+	dirs &= sr_load(&st->owned.guest);	/* another thread may have them */
 	if (dirs && ok)
 		take(st, slot, dirs);
 	else if (dirs)
@@ -99,10 +101,10 @@ bool sr_guest_use(struct sr_stream *st, unsigned dirs)
 /* Do guests wait for a direction? */
 static bool is_asked(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 
-	return slot && !atomic_load(&st->owned.guest) &&
-	       (atomic_load(&slot->asked) & ~atomic_load(&slot->given) &
+	return slot && !sr_observe(&st->owned.guest) &&
+	       (sr_load(&slot->asked) & ~sr_load(&slot->given) &
 		SR_OWNERS_BOTH);
 }
 
@@ -111,8 +113,8 @@ static void guest_begin(struct sr_stream *st, void *arg)
 	(void)arg;
 	if (!is_asked(st))
 		return;
-	if (st->up.att)
-		st->up.att->ops->drop(st->up.att, sr_reason_word(SR_REASON_FORK));
+	if (sr_stream_att(st))
+		sr_stream_att(st)->ops->drop(sr_stream_att(st), sr_reason_word(SR_REASON_FORK));
 	sr_back_begin(st);
 }
 
@@ -125,23 +127,23 @@ void sr_guest_rang(void)
  * they can have it. */
 void sr_guest_progress(struct sr_stream *st)
 {
-	struct sr_slot *slot = atomic_load(&st->owned.slot);
+	struct sr_slot *slot = sr_observe(&st->owned.slot);
 	bool lost;
 	unsigned given;
 
-	if (!slot || atomic_load(&st->owned.guest) || !sr_is_shared(st) ||
-	    (atomic_load(&slot->given) & SR_OWNERS_BOTH) == SR_OWNERS_BOTH)
+	if (!slot || sr_observe(&st->owned.guest) || !sr_is_shared(st) ||
+	    (sr_load(&slot->given) & SR_OWNERS_BOTH) == SR_OWNERS_BOTH)
 		return;
 	lost = sr_back_is_orphaned(st);
 	sr_stream_lock(st);
 	given = sr_owners_tcp_dirs(st);
 	if (st->tx.state == SR_TX_RESEND)
 		given |= SR_OWNERS_SENDS;
-	if (lost || st->out.broken || st->rx.state == SR_RX_RESET)
+	if (lost || sr_load(&st->out.broken) || st->rx.state == SR_RX_RESET)
 		given |= SR_OWNERS_LOST;
 	sr_owners_give(st, given);
 	sr_stream_unlock(st);
-	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH && atomic_load(&slot->asked) &&
+	if ((given & SR_OWNERS_BOTH) == SR_OWNERS_BOTH && sr_load(&slot->asked) &&
 	    !(sr_st_flags(st) & SR_ST_BARRED))
-		atomic_store(&st->want_tcp, false);
+		sr_store(&st->want_tcp, false);
 }

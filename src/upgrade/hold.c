@@ -26,17 +26,17 @@ void sr_hold_told(struct sr_ask *ask, enum sr_first first)
 	struct sr_stream *st = ask->owner;
 
 	if (first == SR_FIRST_SENT)
-		atomic_store(&st->hold.sent_ns, sr_now_ns());
+		sr_store(&st->hold.sent_ns, sr_now_ns());
 	else
 		sr_debug("%s: first answer: %s", sr_stream_label(st, (char[128]){ 0 }),
 			 sr_first_word(first));
-	atomic_store(&st->hold.first, (int)first);
+	sr_publish(&st->hold.first, (int)first);
 	sr_stream_notify(st, SR_NOTIFY_VERDICT);
 }
 
 static int first_of(struct sr_stream *st)
 {
-	return atomic_load(&st->hold.first);
+	return sr_observe(&st->hold.first);
 }
 
 /* Is there nothing to wait for? */
@@ -70,7 +70,7 @@ static bool (*const is_over[])(struct sr_stream *) = {
 
 static uint64_t end_of(struct sr_stream *st, int first, uint64_t limit)
 {
-	uint64_t end = atomic_load(&st->hold.sent_ns) + sr_conf.answer_ms * MS;
+	uint64_t end = sr_load(&st->hold.sent_ns) + sr_conf.answer_ms * MS;
 
 	return first == SR_FIRST_SENT && end < limit ? end : limit;
 }
@@ -95,7 +95,7 @@ static void await_link(struct sr_stream *st)
 
 static bool is_linked(struct sr_stream *st)
 {
-	return atomic_load(&st->up.state) == SR_ASK_LINKED;
+	return sr_observe(&st->up.state) == SR_ASK_LINKED;	/* pairs with sr_ask_move() */
 }
 
 static const char *outcome(struct sr_stream *st)

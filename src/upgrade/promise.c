@@ -127,10 +127,10 @@ bool sr_promise_made(int i, const void *val, socklen_t len)
 
 void sr_promise_note(struct sr_stream *st, int i, bool made)
 {
-	if (made)
-		atomic_fetch_or(&st->up.promises, UINT64_C(1) << i);
+	if (made)		/* pair option: sr_attach_begin(); go_plain() of sock/option.c looks */
+		atomic_fetch_or_explicit(&st->up.promises, UINT64_C(1) << i, memory_order_seq_cst);
 	else if (promises[i].form != KEY)	/* there may be keys for others */
-		atomic_fetch_and(&st->up.promises, ~(UINT64_C(1) << i));
+		atomic_fetch_and_explicit(&st->up.promises, ~(UINT64_C(1) << i), memory_order_relaxed);
 }
 
 void sr_promise_foreign(struct sr_stream *st)
@@ -138,8 +138,9 @@ void sr_promise_foreign(struct sr_stream *st)
 	socklen_t len = sizeof(int);
 	int inq = 0;
 
-	atomic_fetch_or(&st->up.promises, FOREIGN);
-	if (!sr_sys_getsockopt(st->anchor, IPPROTO_TCP, TCP_INQ, &inq, &len) && inq)
+	/* (The stream has just been accepted, and has no link.) */
+	atomic_fetch_or_explicit(&st->up.promises, FOREIGN, memory_order_relaxed);
+	if (!sr_sys_getsockopt(sr_load(&st->anchor), IPPROTO_TCP, TCP_INQ, &inq, &len) && inq)
 		sr_st_set(st, SR_ST_INQ);
 }
 
@@ -200,8 +201,8 @@ bool sr_promise_leads_away(struct sr_stream *st)
 	bool does;
 
 	sr_lock(&st->rx_lock);
-	does = st->anchor >= 0 && (is_bound_elsewhere(st->anchor) ||
-				   option_of(st->anchor, SOL_SOCKET, SO_MARK));
+	does = sr_load(&st->anchor) >= 0 && (is_bound_elsewhere(sr_load(&st->anchor)) ||
+				   option_of(sr_load(&st->anchor), SOL_SOCKET, SO_MARK));
 	sr_unlock(&st->rx_lock);
 	errno = err;
 	return does;
@@ -239,7 +240,7 @@ static bool has_any(struct sr_stream *st, uint64_t noted)
 		const struct promise *p = &promises[i];
 		bool own = noted >> i & 1;
 
-		if (p->read ? (own || (noted & FOREIGN)) && is_kept(st->anchor, p) : own)
+		if (p->read ? (own || (noted & FOREIGN)) && is_kept(sr_load(&st->anchor), p) : own)
 			return true;
 	}
 	return false;
@@ -247,14 +248,15 @@ static bool has_any(struct sr_stream *st, uint64_t noted)
 
 bool sr_promise_bars(struct sr_stream *st)
 {
-	uint64_t noted = atomic_load(&st->up.promises);
+	/* pair option: sr_promise_note(); the service thread has changed up.att */
+	uint64_t noted = sr_look(&st->up.promises);
 	int err = errno;
 	bool bars;
 
 	if (!noted)
 		return false;
 	sr_lock(&st->rx_lock);
-	bars = st->anchor >= 0 && has_any(st, noted);
+	bars = sr_load(&st->anchor) >= 0 && has_any(st, noted);
 	sr_unlock(&st->rx_lock);
 	errno = err;
 	if (bars)

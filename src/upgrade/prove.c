@@ -57,7 +57,7 @@ void sr_prove_begin(struct sr_stream *st)
 	struct sr_proving *p = &st->up.proving;
 
 	*p = (struct sr_proving){ .known_tx = p->known_tx, .known_rx = p->known_rx };
-	p->able = !st->up.att->ops->vouched && sr_sodium();
+	p->able = !sr_stream_att(st)->ops->vouched && sr_sodium();
 }
 
 /* What TCP has carried by now: the peer may require all of that. */
@@ -81,7 +81,7 @@ static bool peek(struct sr_stream *st, uint8_t *buf, size_t n)
 	bool all;
 
 	sr_lock(&st->rx_lock);
-	all = st->anchor >= 0 && sr_anchor_read(st, buf, n, MSG_PEEK) == (ssize_t)n;
+	all = sr_load(&st->anchor) >= 0 && sr_anchor_read(st, buf, n, MSG_PEEK) == (ssize_t)n;
 	sr_unlock(&st->rx_lock);
 	return all;
 }
@@ -93,11 +93,12 @@ static void look_ahead(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
 	struct sr_history *ahead = &st->rare->ahead;
-	uint64_t at = atomic_load(&st->in.tcp);
+	uint64_t at = sr_load(&st->in.tcp);
 	size_t n = p->stock_rx - p->hello_rx;
 	uint8_t *buf;
 
-	if (n > AHEAD_MAX || atomic_load(&st->in.gate) ||
+	/* Both acquires pair with sr_rx_gate_leave(): in.tcp counts what the calls have read. */
+	if (n > AHEAD_MAX || sr_observe(&st->in.gate) ||
 	    (sr_st_flags(st) & SR_ST_RX_HISTORY))
 		return;
 	buf = malloc(n);
@@ -105,7 +106,7 @@ static void look_ahead(struct sr_stream *st)
 		sr_stream_history_lock(st);
 		sr_history_copy(ahead, &st->rare->in);
 		sr_stream_history_unlock(st);
-		p->ahead = !atomic_load(&st->in.gate) && atomic_load(&st->in.tcp) == at &&
+		p->ahead = !sr_observe(&st->in.gate) && sr_load(&st->in.tcp) == at &&
 			   sr_history_seen(ahead) == p->hello_rx;
 	}
 	if (p->ahead) {
@@ -124,7 +125,7 @@ bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
 
-	if (st->up.att->ops->vouched)
+	if (sr_stream_att(st)->ops->vouched)
 		return true;
 	if (!p->stock_ns)
 		order_stock(st);
@@ -145,7 +146,7 @@ struct cover {
 
 static struct cover covered(struct sr_stream *st)
 {
-	struct sr_hello *peer = &st->up.att->peer_hello;
+	struct sr_hello *peer = &sr_stream_att(st)->peer_hello;
 
 	return (struct cover){ least(peer->rx_have, st->up.proving.hello_tx),
 			       least(peer->tx_have, st->up.proving.hello_rx) };
@@ -190,7 +191,7 @@ _Static_assert(SR_ID_MAX + SR_NAME_LEN < 128, "pake.h");
 
 static void make_terms(struct sr_stream *st, struct terms *t)
 {
-	struct sr_link *l = st->up.att;
+	struct sr_link *l = sr_stream_att(st);
 	bool asker = l->role == SR_ROLE_ASKER;
 	const struct sr_history *out = &st->rare->out, *in = history_in(st);
 	struct cover n = covered(st);
@@ -223,14 +224,14 @@ static void send_share(struct sr_stream *st)
 	make_terms(st, &t);
 	sr_pake_begin(sr_sodium(), &p->pake, &t.of);
 	memcpy(msg.share, p->pake.share, SR_SHARE_LEN);
-	st->up.att->ops->ctl(st->up.att, &msg);
+	sr_stream_att(st)->ops->ctl(sr_stream_att(st), &msg);
 }
 
 /* The peer's share has come: makes the key, and of it both tags. */
 static bool make_tags(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
-	struct sr_link *l = st->up.att;
+	struct sr_link *l = sr_stream_att(st);
 	int us = l->role == SR_ROLE_ANSWERER;
 	uint64_t counts[2][2];
 	uint8_t key[SR_SHA512_LEN];
@@ -260,14 +261,14 @@ static void send_tag(struct sr_stream *st)
 {
 	struct sr_msg msg = { .type = SR_MSG_PROOF };
 
-	memcpy(msg.tag, st->up.proving.tag[st->up.att->role == SR_ROLE_ANSWERER], SR_TAG_LEN);
-	st->up.att->ops->ctl(st->up.att, &msg);
+	memcpy(msg.tag, st->up.proving.tag[sr_stream_att(st)->role == SR_ROLE_ANSWERER], SR_TAG_LEN);
+	sr_stream_att(st)->ops->ctl(sr_stream_att(st), &msg);
 }
 
 /* The other side may have guessed, and may go on. */
 static void guessed(struct sr_stream *st)
 {
-	unsigned n = atomic_fetch_add(&st->up.guesses, 1) + 1;
+	unsigned n = sr_count(&st->up.guesses, 1) + 1;
 
 	sr_inform("%s: the peer did not prove the stream's history (%u)",
 		  sr_stream_label(st, (char[128]){ 0 }), n);
@@ -282,7 +283,7 @@ static void guessed(struct sr_stream *st)
 /* The asker's tag was shown, and nothing came of it. */
 void sr_prove_ended(struct sr_stream *st)
 {
-	struct sr_link *l = st->up.att;
+	struct sr_link *l = sr_stream_att(st);
 
 	if (l->role == SR_ROLE_ASKER && sr_link_said(l, SR_MSG_PROOF) && !st->up.checked)
 		guessed(st);
@@ -300,7 +301,7 @@ static bool trusts(struct sr_stream *st)
 bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 {
 	struct sr_proving *p = &st->up.proving;
-	struct sr_link *l = st->up.att;
+	struct sr_link *l = sr_stream_att(st);
 	bool asker = l->role == SR_ROLE_ASKER;
 	enum sr_reason lacks;
 

@@ -32,16 +32,16 @@
 
 static bool may_retire(struct sr_stream *st)
 {
-	return !st->up.att && st->up.state != SR_ASK_ASKING && !sr_any_gate_shut(st) &&
-	       !atomic_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
-	       st->rx.state == SR_RX_RAW && !st->rx.m && !st->out.broken &&
-	       !atomic_load(&st->err.pending);
+	return !sr_stream_att(st) && sr_load(&st->up.state) != SR_ASK_ASKING &&
+	       !sr_any_gate_shut(st) && !sr_load(&st->out.next) && st->tx.state == SR_TX_RAW &&
+	       st->rx.state == SR_RX_RAW && !st->rx.m && !sr_load(&st->out.broken) &&
+	       !sr_load(&st->err.pending);
 }
 
 /* Stops the loop's watch, because the stream's close will not. */
 static bool unwatch(struct sr_stream *st)
 {
-	if (st->loop.watching && !sr_loop_here())
+	if (sr_load(&st->loop.watching) && !sr_loop_here())
 		return false;
 	sr_stream_unwatch(st);
 	return true;
@@ -51,14 +51,14 @@ void sr_stream_retire(struct sr_stream *st)
 {
 	if (sr_is_retired(st) ||
 	    (sr_st_flags(st) & (SR_ST_LISTEN | SR_ST_CLOSING | SR_ST_FRESH)) ||
-	    atomic_load(&st->err.pending))	/* SO_ERROR must show it */
+	    sr_load(&st->err.pending))	/* SO_ERROR must show it */
 		return;
 	sr_stream_lock(st);
 	sr_lock(&st->sets.lock);
 	if (may_retire(st) && unwatch(st)) {
 		sr_sets.retired(st);
-		atomic_store(&st->want_tcp, false);
-		atomic_store(&st->head.retired, true);
+		sr_store(&st->want_tcp, false);
+		sr_store(&st->head.retired, true);
 	}
 	sr_unlock(&st->sets.lock);
 	sr_stream_unlock(st);

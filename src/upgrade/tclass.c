@@ -55,16 +55,19 @@ static unsigned of_socket(int fd, bool ipv6)
 	return v ? (unsigned)v : of_priority(option(fd, SOL_SOCKET, SO_PRIORITY));
 }
 
-/* What the program has set. */
+/* What the program has set, which is no news any more. */
 static unsigned own(struct sr_stream *st)
 {
 	bool ipv6 = st->rare->name.family == AF_INET6;
 	int err = errno;
 	unsigned class = 0;
 
+	/* An exchange, which pairs with sr_tclass_set(): what it takes back is seen below; what
+	 * comes later stays noted. */
+	sr_swap(&st->up.tclass_set, false);
 	sr_lock(&st->rx_lock);
-	if (st->anchor >= 0)
-		class = of_socket(st->anchor, ipv6);
+	if (sr_load(&st->anchor) >= 0)
+		class = of_socket(sr_load(&st->anchor), ipv6);
 	sr_unlock(&st->rx_lock);
 	errno = err;
 	return class;
@@ -79,7 +82,7 @@ bool sr_tclass_is(int level, int name)
 
 void sr_tclass_set(struct sr_stream *st)
 {
-	atomic_store(&st->up.tclass_set, true);
+	sr_publish(&st->up.tclass_set, true);	/* pairs with own() */
 	if (sr_loop_runs())
 		sr_stream_kick(st);
 }
@@ -88,7 +91,6 @@ uint8_t sr_tclass_ask(struct sr_stream *st)
 {
 	unsigned class;
 
-	atomic_store(&st->up.tclass_set, false);
 	class = own(st);
 	st->up.tclass = (uint8_t)(class ? class : st->policy->tos);
 	return st->up.tclass;
@@ -98,7 +100,6 @@ bool sr_tclass_takes(struct sr_stream *st, uint8_t asked)
 {
 	unsigned class;
 
-	atomic_store(&st->up.tclass_set, false);
 	class = own(st);
 	st->up.tclass = asked;
 	return !class || class == asked;
@@ -108,9 +109,9 @@ bool sr_tclass_changed(struct sr_stream *st)
 {
 	uint8_t now = st->up.tclass;
 
-	if (!atomic_load(&st->up.tclass_set))
+	if (!sr_load(&st->up.tclass_set))
 		return false;
-	if (st->up.att->role == SR_ROLE_ANSWERER)
+	if (sr_stream_att(st)->role == SR_ROLE_ANSWERER)
 		return !sr_tclass_takes(st, now);
 	return sr_tclass_ask(st) != now;
 }

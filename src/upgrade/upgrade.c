@@ -71,19 +71,19 @@ static void end_asking(struct sr_stream *st)
 
 static void ask_now(struct sr_stream *st)
 {
+	uint64_t next_ns = sr_load(&st->up.next_ask_ns);
 	int r;
 
 	if (sr_is_shared(st)) {
 		first_reason(st, SR_REASON_FORK);
 		return;
 	}
-	if (!sr_loop_may_start() ||
-	    (st->up.next_ask_ns && sr_now_coarse_ns() < st->up.next_ask_ns))
+	if (!sr_loop_may_start() || (next_ns && sr_now_coarse_ns() < next_ns))
 		return;
 	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || !sr_ask_move(st, SR_ASK_CLAIMED))
 		return;
-	if (!atomic_load(&st->up.asked_ns) && atomic_load(&st->reason) == SR_REASON_FORK)
+	if (!sr_load(&st->up.asked_ns) && sr_load(&st->reason) == SR_REASON_FORK)
 		sr_stream_reason(st, SR_REASON_NONE);	/* that is over */
 	if (sr_promise_bars(st)) {
 		end_asking(st);
@@ -96,7 +96,7 @@ static void ask_now(struct sr_stream *st)
 			end_asking(st);
 		return;
 	}
-	atomic_store(&st->up.asked_ns, sr_now_ns());
+	sr_store(&st->up.asked_ns, sr_now_ns());
 	r = sr_loop_start();
 	if (r < 0) {
 		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
@@ -112,14 +112,14 @@ static void ask_now(struct sr_stream *st)
  * sent: bytes; 0: the call receives. */
 static bool is_brief(struct sr_stream *st, size_t sent)
 {
-	unsigned calls = atomic_load_explicit(&st->out.calls, memory_order_relaxed);
+	unsigned calls = sr_load(&st->out.calls);
 	int unread = 0;
 
 	if (!(sr_st_flags(st) & SR_ST_HEIR) || st->policy->upgrade != SR_EAGER)
 		return false;
 	if (sent)
 		return calls < BRIEF_CALLS && sent <= BRIEF_BYTES;
-	return !calls && sr_sys_ioctl(st->anchor, SIOCINQ, &unread) == 0 && unread > 0;
+	return !calls && sr_sys_ioctl(sr_load(&st->anchor), SIOCINQ, &unread) == 0 && unread > 0;
 }
 
 static void upgrade_used(struct sr_stream *st, bool moves, size_t sent)
@@ -158,9 +158,9 @@ void sr_upgrade_moves(struct sr_stream *st, size_t sent)
 /* Returns the new value. */
 static unsigned bump(atomic_uint *number)
 {
-	unsigned n = atomic_load_explicit(number, memory_order_relaxed) + 1;
+	unsigned n = sr_load(number) + 1;
 
-	atomic_store_explicit(number, n, memory_order_relaxed);
+	sr_store(number, n);
 	return n;
 }
 
@@ -175,8 +175,8 @@ void sr_upgrade_count(struct sr_stream *st)
 
 	if (!accepts && (f & (SR_ST_CONNECT | SR_ST_BARRED)) != SR_ST_CONNECT)
 		return;
-	bytes = atomic_load_explicit(&st->out.tcp, memory_order_relaxed) +
-		atomic_load_explicit(&st->in.tcp, memory_order_relaxed);
+	bytes = sr_load(&st->out.tcp) +
+		sr_load(&st->in.tcp);
 	if (calls << accepts < SR_UPGRADE_MSGS &&
 	    bytes << accepts < st->policy->upgrade_bytes)
 		return;
@@ -246,14 +246,14 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
 
 static void first_reason(struct sr_stream *st, enum sr_reason reason)
 {
-	if (atomic_load(&st->reason) == SR_REASON_NONE)
+	if (sr_load(&st->reason) == SR_REASON_NONE)
 		sr_stream_reason(st, reason);
 }
 
 /* If several kinds are impossible, the preferred kind's outcome counts, and its reason. */
 static void first_outcome(struct sr_stream *st, enum sr_reason why)
 {
-	if (st->up.outcome == SR_REASON_NONE)
+	if (sr_load(&st->up.outcome) == SR_REASON_NONE)
 		st->up.outcome = (int)why;
 	first_reason(st, why);
 }
@@ -284,7 +284,7 @@ static bool hopeless(struct sr_stream *st)
 static void say_plain(struct sr_stream *st)
 {
 	sr_inform("%s: plain: %s", sr_stream_label(st, (char[128]){ 0 }),
-		sr_reason_word((enum sr_reason)atomic_load(&st->reason)) ?:
+		sr_reason_word((enum sr_reason)sr_load(&st->reason)) ?:
 			"no kind of link");
 }
 
@@ -313,7 +313,7 @@ static bool ask_next(struct sr_stream *st)
 					.owner = st, .notify = sr_stream_on_link,
 					.done = done, .told = sr_hold_told,
 					.holds = sr_waits(st) };
-		atomic_store(&st->hold.first, SR_FIRST_NONE);
+		sr_publish(&st->hold.first, SR_FIRST_NONE); /* pairs as hold.h says */
 		ask->name.link_no = st->link_no + 1;
 		ask->tclass = ops == &sr_rendezvous_verbs ? sr_tclass_ask(st) : 0;
 		/* The rendezvous uses the addresses on the wire. */
@@ -339,7 +339,7 @@ static void note_answer(struct sr_stream *st, enum sr_reason why)
 	bool clear = why == SR_REASON_FORK || why == SR_REASON_USER ||
 		     why == SR_REASON_DEFERRED || why == SR_REASON_OPTION;
 
-	if (clear || st->up.outcome == SR_REASON_DEFERRED)
+	if (clear || sr_load(&st->up.outcome) == SR_REASON_DEFERRED)
 		sr_ask_ended(st, why);
 	else
 		first_outcome(st, why);
@@ -367,7 +367,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		sr_ask_move(st, SR_ASK_OVER);
 	} else if (link) {
 		sr_peer_answered(&st->rare->peer, ask->ops);
-		atomic_store(&st->hold.first, SR_FIRST_TAKEN);
+		sr_publish(&st->hold.first, SR_FIRST_TAKEN); /* pairs as hold.h says */
 		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
@@ -389,7 +389,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 /* The next call after a pause asks, which doubles each time. */
 static void pause_asks(struct sr_stream *st, uint64_t pause_ns, unsigned *times, unsigned most)
 {
-	st->up.next_ask_ns = sr_now_ns() + (pause_ns << *times);
+	sr_store(&st->up.next_ask_ns, sr_now_ns() + (pause_ns << *times));
 	if (*times < most)
 		++*times;
 }
@@ -409,7 +409,7 @@ static bool may_ask_again(struct sr_stream *st)
  * switch. */
 static uint64_t break_ns(struct sr_stream *st)
 {
-	int why = st->up.outcome;
+	int why = sr_load(&st->up.outcome);
 	bool soon = (why == SR_REASON_PEER_DROPPED || why == SR_REASON_TIMEOUT) &&
 		    !st->out.had[0] && !st->in.had[0] && st->up.breaks < SOON_MAX;
 
@@ -442,7 +442,7 @@ static bool was_by_datagrams(struct sr_stream *st)
  * may have its program in another mood a moment later. */
 static uint64_t pause_after(struct sr_stream *st)
 {
-	switch (atomic_load_explicit(&st->up.outcome, memory_order_relaxed)) {
+	switch (sr_load(&st->up.outcome)) {
 	case SR_REASON_USER:
 	case SR_REASON_TIMEOUT:
 		return st->up.heard ? AGAIN_SOON_NS : was_by_datagrams(st) ? silent_ns(st) : 0;
@@ -489,31 +489,33 @@ static void begin_to_ask(struct sr_stream *st)
 
 static void ask_on(struct sr_stream *st)
 {
-	if (st->up.state == SR_ASK_WANTED)
+	if (sr_load(&st->up.state) == SR_ASK_WANTED)
 		begin_to_ask(st);
-	if (st->up.state == SR_ASK_BROKEN && may_ask_again(st)) {
+	if (sr_load(&st->up.state) == SR_ASK_BROKEN && may_ask_again(st)) {
 		pause_asks(st, break_ns(st), &st->up.breaks, BREAKS_MAX);
 		sr_ask_move(st, SR_ASK_PAUSED);
 	}
-	if (st->up.state == SR_ASK_OVER)
+	if (sr_load(&st->up.state) == SR_ASK_OVER)
 		sr_stream_retire(st);
 }
 
 void sr_ask_progress(struct sr_stream *st)
 {
-	unsigned ends = sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED);
+	/* pair barred: sr_stream_make_plain(); the state was changed before */
+	unsigned ends = sr_look(&st->flags) & (SR_ST_CLOSING | SR_ST_BARRED);
+	int state = sr_load(&st->up.state);
 
-	if (st->up.state == SR_ASK_ASKING && ends) {
+	if (state == SR_ASK_ASKING && ends) {
 		withdraw(st);
 		return;
 	}
-	if (st->up.state == SR_ASK_ASKING || st->up.att || (ends & SR_ST_CLOSING))
+	if (state == SR_ASK_ASKING || sr_stream_att(st) || (ends & SR_ST_CLOSING))
 		return;
 	if (!ends && !sr_is_retired(st)) {
 		ask_on(st);
 		return;
 	}
-	if (st->up.state == SR_ASK_WANTED)	/* a call was about to ask */
+	if (sr_load(&st->up.state) == SR_ASK_WANTED)	/* a call was about to ask */
 		sr_ask_move(st, SR_ASK_OVER);
 	sr_stream_retire(st);
 }
