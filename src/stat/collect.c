@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/order.h"
 #include "sockrail.h"
 
 const char *const stat_words[STAT_STATES] = {
@@ -91,7 +92,7 @@ static enum stat_state state_of(const struct sr_page_slot *slot, unsigned role)
 
 static void ways_fill(uint64_t way[SR_WAYS], const struct sr_page_dir *d)
 {
-	way[SR_WAY_PLAIN] = atomic_load(&d->hot.tcp) + atomic_load(&d->hot.plain) + d->base;
+	way[SR_WAY_PLAIN] = sr_load(&d->hot.tcp) + sr_load(&d->hot.plain) + d->base;
 	way[SR_WAY_SHM] = d->way[SR_WAY_SHM];
 	way[SR_WAY_VERBS] = d->way[SR_WAY_VERBS];
 	if (d->on < SR_WAYS)
@@ -113,27 +114,27 @@ static void stream_fill(struct stat_stream *s, const struct sr_page_slot *slot,
 {
 	const struct sr_page_dir *tx = &slot->tx, *rx = &slot->rx;
 	const char *link = tx->link[0] ? tx->link : rx->link;
-	unsigned role = atomic_load(&slot->role);
+	unsigned role = sr_load(&slot->role);
 
 	memset(s, 0, sizeof(*s));
 	s->pid = p->pid;
-	s->id = slot->id;
-	s->fd = atomic_load(&slot->fd);
+	s->id = sr_load(&slot->id);	/* of a copy */
+	s->fd = sr_load(&slot->fd);
 	s->connected = role & SR_PAGE_CONNECT;
 	s->accepted = role & SR_PAGE_ACCEPT;
 	s->ended = role & SR_PAGE_ENDED;
 	s->state = state_of(slot, role);
 	copy_text(s->link, sizeof(s->link), link, sizeof(tx->link));
-	s->reason = reason_of(s, atomic_load(&slot->reason));
-	s->error = atomic_load(&slot->error);
-	s->opened_ns = slot->opened_ns;
+	s->reason = reason_of(s, sr_load(&slot->reason));
+	s->error = sr_load(&slot->error);
+	s->opened_ns = sr_load(&slot->opened_ns);
 	s->since_ns = tx->since_ns > rx->since_ns ? tx->since_ns : rx->since_ns;
 	ways_fill(&s->value[SR_COUNTER_TX_PLAIN], tx);
 	ways_fill(&s->value[SR_COUNTER_RX_PLAIN], rx);
 	s->value[SR_COUNTER_SWITCHES] = (uint64_t)tx->switches + rx->switches;
 	s->value[SR_COUNTER_STALLS] = tx->stalls;
 	s->value[SR_COUNTER_FAILOVERS] = tx->failovers;
-	s->value[SR_COUNTER_GUESSES] = atomic_load(&slot->guesses);
+	s->value[SR_COUNTER_GUESSES] = sr_load(&slot->guesses);
 	s->value[SR_COUNTER_TX_UNREAD] = tx->unread;
 	s->value[SR_COUNTER_TX_ROOM] = tx->room;
 	s->value[SR_COUNTER_TX_RING] = tx->ring;
@@ -162,7 +163,7 @@ void *stat_grow(void *array, size_t n, size_t size)
 void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 {
 	struct stat_process *p;
-	uint32_t i, high = atomic_load(&page->high);
+	uint32_t i, high = sr_load(&page->high);
 
 	all->process = stat_grow(all->process, all->processes, sizeof(*p));
 	p = &all->process[all->processes++];
@@ -170,13 +171,15 @@ void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 	p->pid = pid;
 	copy_text(p->program, sizeof(p->program), page->program, sizeof(page->program));
 	p->start_ns = page->start_ns;
-	p->made = page->made;
-	p->ended = page->ended;
-	p->linked = page->linked;
+	p->made = sr_load(&page->made);
+	/* The acquires pair with sr_stat_end(): a stream that is counted here shows in its slot,
+	 * below, that it has ended. */
+	p->ended = sr_observe(&page->ended);
+	p->linked = sr_observe(&page->linked);
 	for (i = 0; i < SR_COUNTERS; i++)
-		p->total[i] = page->total[i];
+		p->total[i] = sr_observe(&page->total[i]);
 	for (i = 0; i < SR_REASONS; i++)
-		p->reason[i] = page->reason[i];
+		p->reason[i] = sr_observe(&page->reason[i]);
 	for (i = 0; i < high && i < SR_PAGE_SLOTS; i++) {
 		struct sr_page_slot slot;
 

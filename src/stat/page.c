@@ -144,7 +144,7 @@ static void copy_dir(struct sr_page_dir *to, struct sr_page_dir *from)
 		memcpy(to, from, sizeof(*to));
 		/* Pairs with the release fence in stat_dir_begin(). */
 		atomic_thread_fence(memory_order_acquire);
-		after = atomic_load_explicit(&from->seq, memory_order_relaxed);
+		after = sr_load(&from->seq);
 		if (seq == after && !(seq & 1))
 			break;
 	}
@@ -152,7 +152,7 @@ static void copy_dir(struct sr_page_dir *to, struct sr_page_dir *from)
 
 bool stat_page_slot(struct sr_page_slot *to, struct sr_page_slot *from)
 {
-	uint64_t id = atomic_load(&from->id);
+	uint64_t id = sr_observe(&from->id);	/* pairs with sr_stat_open() */
 
 	if (!id)
 		return false;
@@ -162,5 +162,5 @@ bool stat_page_slot(struct sr_page_slot *to, struct sr_page_slot *from)
 	/* Orders the copies before the second look at the identity, which pairs with the store
 	 * of 0 when the slot is given back (base/page.c). */
 	atomic_thread_fence(memory_order_acquire);
-	return atomic_load(&from->id) == id;
+	return sr_load(&from->id) == id;
 }
