@@ -349,6 +349,66 @@ static void test_lost(void)
 	run_case(lost_case, IBV_WC_REM_ACCESS_ERR, true);
 }
 
+/* A peer that takes no packets: its lock is held. */
+struct stopped {
+	struct sr_vlink *l;
+	atomic_int stage;	/* 1: it stands still; 2: it may go on */
+	pthread_t thread;
+};
+
+static void *stop_peer(void *arg)
+{
+	struct stopped *s = arg;
+
+	sr_lock(&s->l->lock);
+	atomic_store(&s->stage, 1);
+	while (atomic_load(&s->stage) == 1)
+		usleep(1000);
+	sr_unlock(&s->l->lock);
+	return NULL;
+}
+
+static bool is_spent(struct end *e)
+{
+	return sr_packets_known(&sr_vlink(e->link)->tx.credit) == SR_PACKETS_KEPT;
+}
+
+/* The last record goes although the peer has no buffer left but those for counts. */
+static int last_case(unsigned a, unsigned b)
+{
+	struct stopped s = { 0 };
+	struct end *e;
+	size_t n;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(SINK << 8 | 1);
+	CHECK(put(e, 1000, true) == 1000 && await(e, SR_NOTIFY_TX, all_acked));
+	s.l = sr_vlink(last_end->link);
+	CHECK(!pthread_create(&s.thread, NULL, stop_peer, &s));
+	while (!atomic_load(&s.stage))
+		usleep(1000);
+	for (n = 0; !is_spent(e); n++) {
+		CHECK(n < 1000);
+		CHECK(put(e, 1, true) == 1);
+		usleep(1000);	/* it completes, and the next one is a packet of its own */
+		e->link->ops->poll(e->link);
+	}
+	e->link->ops->drop(e->link, "short");
+	CHECK_EQ(sr_vlink(e->link)->tx.last, SR_V_DROPPED);
+	atomic_store(&s.stage, 2);
+	pthread_join(s.thread, NULL);
+	put_link(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_last(void)
+{
+	run_case(last_case, 0, 0);
+}
+
 /* ---- anything, for a while ---- */
 
 struct soak {
@@ -445,6 +505,7 @@ static const struct test tests[] = {
 	{"numbers", test_numbers, false},
 	{"batch", test_batch, false},
 	{"lost", test_lost, false},
+	{"last", test_last, false},
 	{"soak", test_soak, false},
 	{"long_soak", test_long_soak, true},
 };
