@@ -142,11 +142,12 @@ static bool next_event(struct sr_vlink *l)
 static void read_events(struct sr_vlink *l)
 {
 	const unsigned fired = (l->cq.in.state == SR_CQ_FIRED) + (l->cq.out.state == SR_CQ_FIRED);
-	unsigned due = fired + l->cq.late;
+	const unsigned due = fired + l->cq.late;
+	unsigned found = 0;
 
-	for (due += !due; due && next_event(l); due--)
-		;
-	l->cq.late = (unsigned)least_of(due, fired);
+	while (found < (due ? due : 1) && next_event(l))
+		found++;
+	l->cq.late = fired > found ? fired - found : 0;
 	if (l->cq.in.state == SR_CQ_FIRED)
 		l->cq.in.state = SR_CQ_UNARMED;
 	if (l->cq.out.state == SR_CQ_FIRED)
