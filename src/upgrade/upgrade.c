@@ -24,9 +24,10 @@
 /* The pause before a stream asks again if its peer had no listener, or no process of the peer
  * had the stream yet: a process that accepts opens its rendezvous with its first stream. */
 #define AGAIN_SOON_NS 50000000ull
-/* Without a listener the second pause, of which the third one is twice as long: a peer may just
- * have begun to listen.  Not in policy lazy, where a peer has hardly just begun, and a stream
- * that waits to ask costs more than a retired one. */
+/* The second pause without a listener, of which the third one is twice as long: a peer may just
+ * have begun to listen.  Also how long a peer that does not answer at all is left alone.  Not in
+ * policy lazy, where a peer has hardly just begun to listen, and a stream that waits to ask
+ * costs more than a retired one. */
 #define AGAIN_LATE_NS 1000000000ull
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
@@ -224,6 +225,13 @@ static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 	return NULL;
 }
 
+/* How long nobody asks the peer, at first.  That it has no listener is a quick answer. */
+static uint64_t left_alone_ns(struct sr_stream *st, const char *why)
+{
+	return st->policy->upgrade == SR_LAZY || !strcmp(why, "no-listener") ? AGAIN_SOON_NS :
+									       AGAIN_LATE_NS;
+}
+
 /* Why this kind will not do; NONE: it may. */
 static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *peer)
@@ -238,7 +246,7 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 		return SR_REASON_PATH;
 	if (!why)
 		return sr_peer_refuses(ops, peer);
-	sr_peer_refused(peer, ops, sr_reason_find(why), AGAIN_SOON_NS);
+	sr_peer_refused(peer, ops, sr_reason_find(why), left_alone_ns(st, why));
 	return sr_reason_find(why);
 }
 
@@ -376,7 +384,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 			       (!strcmp(reason, "timeout") && !ask->heard) ||
 			       !strcmp(reason, "no-device")))
 			sr_peer_refused(&st->rare->peer, ask->ops, sr_reason_find(reason),
-					AGAIN_SOON_NS);
+					left_alone_ns(st, reason));
 		if (sr_st_flags(st) & SR_ST_CLOSING)
 			sr_ask_move(st, SR_ASK_OVER);
 		else if (!ask_next(st))
