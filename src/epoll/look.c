@@ -55,18 +55,18 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 		sr_waitset_drop_links(w);
 		open = !sr_gate_shut(&st->in.gate);
 		sr_waitset_plan(w);
-		if (!w->shut)
+		if (!w->plan.shut)
 			return 0; /* the kernel says it, with the program's data */
-		p.fd = w->pass || w->ends ? sr_load(&st->anchor) : -1;
-		p.events = sr_waitset_asks(w) | (w->open ? POLLRDHUP : 0);
+		p.fd = w->plan.pass || w->plan.ends ? sr_load(&st->anchor) : -1;
+		p.events = sr_waitset_asks(w) | (w->plan.in.open ? POLLRDHUP : 0);
 		p.revents = 0;
 		if (p.fd >= 0 && sr_now_poll(&p, 1) < 0)
 			p.revents = 0;
-		full = w->pass & ~p.revents & SR_EPOLL_OUT;
+		full = w->plan.pass & ~p.revents & SR_EPOLL_OUT;
 	} while ((open && sr_gate_shut(&st->in.gate)) ||
 		 (full && note_no_room(st)));
-	if (w->open && (p.revents & POLLRDHUP) && !(sr_st_flags(st) & SR_ST_RDSHUT))
-		w->ended = w->over = true;
+	if (w->plan.in.open && (p.revents & POLLRDHUP) && !(sr_st_flags(st) & SR_ST_RDSHUT))
+		w->plan.in.ended = w->plan.in.over = true;
 	return (unsigned short)(sr_waitset_answer(w, p.revents) & ~POLLNVAL);
 }
 
@@ -108,13 +108,13 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 			/* before the doorbell is drained */
 			if (must && makes_ready(e, events, r, *edge, how))
 				sr_epoll_tell(sr_epoll_set_of(e), false);
-			if (!sr_epoll_arm(e, rx, tx, full, w.kernel || w.ends, w.pass))
+			if (!sr_epoll_arm(e, rx, tx, full, w.plan.kernel || w.plan.ends, w.plan.pass))
 				break;
 		}
 		sr_waitset_drop_links(&w);
 		r = level(st, events, &w);
 		/* Its polls would see what has come by TCP, but not that it is news. */
-		if ((events & EPOLLET) && (w.kernel || w.ends))
+		if ((events & EPOLLET) && (w.plan.kernel || w.plan.ends))
 			may_stay = false;
 		late = sr_epoll_has_news(e);
 		if (arms)
@@ -129,9 +129,9 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 	} while (--tries);
 	sr_waitset_drop_links(&w);
 	looked_at = NULL;
-	e->end.here = w.ended;
-	e->end.over = w.over;
-	e->end.switches = w.switches;
+	e->end.here = w.plan.in.ended;
+	e->end.over = w.plan.in.over;
+	e->end.switches = w.plan.in.switches;
 	e->stays = arms ? !tries : may_stay; /* !tries: news came during each look */
 	errno = err;
 	return r;

@@ -3,10 +3,10 @@
  * plan.c - what each stream of a waitset can do now.  It knows no threads and
  * no sleeping.
  *
- * Each direction of a stream is either the kernel's to report (the gate is
- * open, or raw bytes are still due: poll the anchor) or ours (look at the link
- * and the state).  A plan works that out and moves the direction on at the same
- * time.
+ * Each direction of a stream is either the kernel's to report (its gate is open, or bytes are
+ * still due by TCP: poll the anchor) or ours (look at the link and the state).  To work that
+ * out, the direction is first moved on as far as it can be.  Each function below adds to the
+ * plan (struct sr_plan).
  *
  * Locks: the direction's lock, one at a time.
  */
@@ -16,104 +16,106 @@
 #include "wait/waitset.h"
 
 /* The program gets what the kernel reports of these events. */
-static void plan_ask_kernel(struct sr_waitset_entry *e, short events)
+static void plan_ask_kernel(struct sr_plan *p, short events)
 {
-	e->kernel |= events;
-	e->pass |= events;
+	p->kernel |= events;
+	p->pass |= events;
 }
 
-static void plain_rx(struct sr_waitset_entry *e)
+/* The next bytes come by TCP.  Returns true, as do the functions below in that case. */
+static bool plain_rx(struct sr_waitset_entry *e)
 {
-	plan_ask_kernel(e, e->events & SR_IN_EVENTS);
-	e->raw = true;
+	plan_ask_kernel(&e->plan, e->events & SR_IN_EVENTS);
+	return true;
 }
 
 #define PLAN_IN (POLLIN | POLLRDNORM)
 #define PLAN_OUT (POLLOUT | POLLWRNORM)
 
 /* The bytes that come next, if there are any, are on TCP. */
-static void plan_rx_tcp(struct sr_waitset_entry *e)
+static bool plan_rx_tcp(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 
 	/* A reader that entered before the gate shut still owns the anchor. */
 	if (sr_gate_calls(&st->in.gate))
-		return;
-	if (sr_rx_at_mark(&st->rx))
-		e->kernel |= POLLIN;	/* wakes us, to move on */
-	else
-		plain_rx(e);
+		return false;
+	if (!sr_rx_at_mark(&st->rx))
+		return plain_rx(e);
+	e->plan.kernel |= POLLIN;	/* wakes us, to move on */
+	return false;
 }
 
 /* (The link is NULL if the stream was closed and is over while we slept.) */
 static void plan_rx_link(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
+	struct sr_plan *p = &e->plan;
 	struct sr_link *link = st->in.link;
 	bool ended = link && (sr_link_events(link) & SR_LINK_END);
 
 	/* A later reset is another error if the program has seen this end. */
 	if (ended && !(sr_st_flags(st) & SR_ST_PEER_END))
 		sr_st_set(st, SR_ST_PEER_END);
-	e->ended = ended;
+	p->in.ended = ended;
 	if (st->in.fin_seen || !link || ended)
-		e->ours |= PLAN_IN | POLLRDHUP;
+		p->ours |= PLAN_IN | POLLRDHUP;
 	if (st->in.fin_seen && sr_load(&st->out.broken))
-		e->ours |= POLLHUP | PLAN_OUT | (sr_load(&st->err.pending) ? POLLERR : 0);
+		p->ours |= POLLHUP | PLAN_OUT | (sr_load(&st->err.pending) ? POLLERR : 0);
 	if (sr_ring_bytes(st))
-		e->ours |= PLAN_IN;
+		p->ours |= PLAN_IN;
 	if (link && !e->link[0])
 		e->link[0] = sr_link_get(link);
 }
 
 /* rx_lock held, gate shut. */
-static void plan_rx_shut(struct sr_waitset_entry *e)
+static bool plan_rx_shut(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
+	struct sr_plan *p = &e->plan;
+	bool by_tcp = false;
 
-	e->shut = true;
-	e->switches = st->in.switches;
+	p->shut = true;
+	p->in.switches = st->in.switches;
 	if (st->in.pushback_len)
-		e->ours |= PLAN_IN;
+		p->ours |= PLAN_IN;
 	switch (st->rx.state) {
 	case SR_RX_RAW:
 	case SR_RX_EXPECT:
-		plan_rx_tcp(e);
+		by_tcp = plan_rx_tcp(e);
 		break;
 	case SR_RX_LINK:
 		plan_rx_link(e);
 		break;
 	case SR_RX_EOF:
-		e->ours |= PLAN_IN | POLLRDHUP;
-		e->ended = true;
-		e->over = !st->in.pushback_len;
+		p->ours |= PLAN_IN | POLLRDHUP;
+		p->in.ended = true;
+		p->in.over = !st->in.pushback_len;
 		break;
 	default:
-		e->ours |= PLAN_IN | POLLRDHUP | POLLHUP | PLAN_OUT;
+		p->ours |= PLAN_IN | POLLRDHUP | POLLHUP | PLAN_OUT;
 		if (sr_load(&st->err.pending))
-			e->ours |= POLLERR;
+			p->ours |= POLLERR;
 	}
 	if (sr_st_flags(st) & SR_ST_RDSHUT)
-		e->ours |= PLAN_IN | POLLRDHUP;
+		p->ours |= PLAN_IN | POLLRDHUP;
+	return by_tcp;
 }
 
-static void plan_rx(struct sr_waitset_entry *e)
+static bool plan_rx(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
+	bool by_tcp;
 
-	e->open = !sr_gate_shut(&st->in.gate);
-	if (e->open) {
-		plain_rx(e);
-		return;
-	}
+	e->plan.in.open = !sr_gate_shut(&st->in.gate);
+	if (e->plan.in.open)
+		return plain_rx(e);
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	e->open = !sr_gate_shut(&st->in.gate);
-	if (e->open)
-		plain_rx(e);
-	else
-		plan_rx_shut(e);
+	e->plan.in.open = !sr_gate_shut(&st->in.gate);
+	by_tcp = e->plan.in.open ? plain_rx(e) : plan_rx_shut(e);
 	sr_unlock(&st->rx_lock);
+	return by_tcp;
 }
 
 /* Once the peer's end has been read, nobody reads the anchor any more, and only
@@ -122,13 +124,14 @@ static void plan_rx(struct sr_waitset_entry *e)
 static void plain_tx(struct sr_waitset_entry *e, short out)
 {
 	unsigned both = SR_ST_RDSHUT | SR_ST_HALF;
+	struct sr_plan *p = &e->plan;
 
-	plan_ask_kernel(e, out);
-	e->ends = e->ours & POLLRDHUP;
+	plan_ask_kernel(p, out);
+	p->ends = p->ours & POLLRDHUP;
 	/* The kernel may not know that the other direction ended on a link. */
 	if ((sr_st_flags(e->st) & both) == both ||
-	    (e->ends && (sr_st_flags(e->st) & SR_ST_HALF)))
-		e->ours |= POLLHUP;
+	    (p->ends && (sr_st_flags(e->st) & SR_ST_HALF)))
+		p->ours |= POLLHUP;
 }
 
 static void plan_tx_link(struct sr_waitset_entry *e)
@@ -140,7 +143,7 @@ static void plan_tx_link(struct sr_waitset_entry *e)
 
 	link->ops->tx_commit(link, 0, sr_load(&st->out.held) != 0);
 	if (room)
-		e->ours |= PLAN_OUT;
+		e->plan.ours |= PLAN_OUT;
 	/* Credit that came after sr_tx_progress() is found by tx_room(), which tells nobody:
 	 * and it may be the last.  pair full: a thread that sets it has a fence between that and
 	 * its look at the credit. */
@@ -150,28 +153,29 @@ static void plan_tx_link(struct sr_waitset_entry *e)
 		e->link[1] = sr_link_get(link);
 }
 
-/* tx_lock held, gate shut. */
-static void plan_tx_shut(struct sr_waitset_entry *e, short out)
+/* rx_by_tcp: what plan_rx() has returned.  tx_lock held, gate shut. */
+static void plan_tx_shut(struct sr_waitset_entry *e, short out, bool rx_by_tcp)
 {
 	struct sr_stream *st = e->st;
+	struct sr_plan *p = &e->plan;
 
-	e->shut = true;
+	p->shut = true;
 	if (sr_load(&st->out.broken) || st->tx.ended || st->tx.state == SR_TX_DONE) {
-		e->ours |= PLAN_OUT;
-		if ((e->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
-			e->ours |= POLLHUP;
+		p->ours |= PLAN_OUT;
+		if ((p->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
+			p->ours |= POLLHUP;
 		/* TCP has our end, or gets it; it knows the peer's end, too. */
-		e->ends = e->hup = e->raw;
+		p->ends = p->hup = rx_by_tcp;
 	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w) {
 		/* Programs poll for this to learn whether they are connected (Java), and from
 		 * then on they are writable.  The first send decides. */
-		e->ours |= PLAN_OUT;
+		p->ours |= PLAN_OUT;
 	} else if (st->tx.state == SR_TX_LINK && out) {
 		plan_tx_link(e);
 	}
 }
 
-static void plan_tx(struct sr_waitset_entry *e)
+static void plan_tx(struct sr_waitset_entry *e, bool rx_by_tcp)
 {
 	struct sr_stream *st = e->st;
 	short out = e->events & SR_OUT_EVENTS;
@@ -183,10 +187,10 @@ static void plan_tx(struct sr_waitset_entry *e)
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (sr_gate_shut(&st->out.gate))
-		plan_tx_shut(e, out);
+		plan_tx_shut(e, out, rx_by_tcp);
 	else
 		plain_tx(e, out);
-	if (e->shut && out && !(e->ours & POLLOUT)) {
+	if (e->plan.shut && out && !(e->plan.ours & POLLOUT)) {
 		sr_store(st->tx.state == SR_TX_LINK ? &st->out.full : &st->out.held_off, true);
 		sr_fence_look(); /* pair full: for_sets().  The next plan looks at the credit. */
 	}
@@ -205,40 +209,39 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e)
 /* Returns true if there is something for the program already. */
 bool sr_waitset_plan(struct sr_waitset_entry *e)
 {
-	e->ours = e->kernel = e->pass = 0;
-	e->shut = e->ends = e->raw = e->hup = false;
-	e->open = e->ended = e->over = false;
-	e->switches = 0;
+	struct sr_plan *p = &e->plan;
+
+	*p = (struct sr_plan){ 0 };
 	if (!e->st) {
-		e->kernel = e->pass = e->events;
+		p->kernel = p->pass = e->events;
 		return false;
 	}
-	plan_rx(e);
-	plan_tx(e);
+	plan_tx(e, plan_rx(e));
 	/* The program has closed it while it was plain. */
-	if (!e->shut && sr_load(&e->st->anchor) < 0)
-		e->ours |= POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
-	e->ours &= e->events | POLLERR | POLLHUP;
-	return e->ours;
+	if (!p->shut && sr_load(&e->st->anchor) < 0)
+		p->ours |= POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+	p->ours &= e->events | POLLERR | POLLHUP;
+	return p->ours;
 }
 
 short sr_waitset_asks(const struct sr_waitset_entry *e)
 {
-	return (short)(e->kernel | (e->hup ? POLLRDHUP : 0));
+	return (short)(e->plan.kernel | (e->plan.hup ? POLLRDHUP : 0));
 }
 
 short sr_waitset_answer(const struct sr_waitset_entry *e, short r)
 {
-	short always = e->pass || e->ends ? POLLERR | POLLHUP | POLLNVAL : POLLNVAL;
+	const struct sr_plan *p = &e->plan;
+	short always = p->pass || p->ends ? POLLERR | POLLHUP | POLLNVAL : POLLNVAL;
 
 	if (!e->st)
 		return r;
-	if (e->shut) {
-		if (e->hup && (r & POLLRDHUP))
+	if (p->shut) {
+		if (p->hup && (r & POLLRDHUP))
 			r |= POLLHUP;
-		r &= e->pass | always;
+		r &= p->pass | always;
 	}
-	r |= e->ours;
+	r |= p->ours;
 	if ((r & POLLHUP) && !(r & POLLERR) && sr_anchor_kept(e->st))
 		r |= POLLERR;
 	return r;

@@ -28,7 +28,7 @@ static size_t plan_all(struct sr_waitset *s, bool *shut)
 	*shut = false;
 	for (size_t i = 0; i < s->n; i++) {
 		ready += sr_waitset_plan(&s->e[i]);
-		*shut |= s->e[i].shut;
+		*shut |= s->e[i].plan.shut;
 	}
 	return ready;
 }
@@ -60,7 +60,7 @@ void sr_waitset_free(struct sr_waitset *s)
 
 static bool asked(const struct sr_waitset_entry *e)
 {
-	return !e->st || !e->shut || e->kernel || e->ends;
+	return !e->st || !e->plan.shut || e->plan.kernel || e->plan.ends;
 }
 
 /* Is the kernel to be asked for any entry? */

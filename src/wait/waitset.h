@@ -12,24 +12,29 @@
 #define SR_IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
 #define SR_OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
+/* What a plan says of an entry.  The program gets `ours', and of what the kernel reports `pass';
+ * sr_waitset_asks() and sr_waitset_answer() put that together. */
+struct sr_plan {
+	short ours;		/* events that are known without the kernel */
+	short kernel;		/* events to ask the kernel for; POLLIN may only wake us */
+	short pass;		/* the kernel's events that the program gets */
+	bool shut;		/* one of the gates is shut; else the kernel decides alone */
+	bool ends;		/* the kernel must report a reset, even if asked for no event */
+	bool hup;		/* our end went by a link, so the kernel's POLLRDHUP means POLLHUP */
+	struct sr_plan_in {	/* the incoming direction, for edges (epoll/look.c) */
+		bool open;	/* its gate is open */
+		bool ended;	/* its end has come by a link, with all bytes before it, */
+		bool over;	/* and the program has taken all of them */
+		unsigned switches; /* in.switches; 0: the gate is open */
+	} in;
+};
+
 struct sr_waitset_entry {
 	struct sr_stream *st;	/* NULL: not a stream */
 	int fd;
 	short events;		/* asked for by the program */
-	short ours;		/* known without the kernel */
-	short kernel;		/* to ask the kernel for */
-	short pass;		/* the kernel's events that the program gets */
 	bool counted;		/* in flight at the rx gate */
-	bool shut;		/* one of the gates is shut */
-	bool ends;		/* the kernel must report a reset */
-	bool raw;		/* the incoming bytes, and their end, come by TCP */
-	bool hup;		/* our end went by a link: POLLRDHUP of the kernel
-				 * means POLLHUP */
-	/* Of the incoming direction, for edges: */
-	bool open;		/* its gate is open */
-	bool ended;		/* its end has come by a link, with all bytes before it, */
-	bool over;		/* and the program has taken all of them */
-	unsigned switches;	/* in.switches; 0: the gate is open */
+	struct sr_plan plan;
 	/* Of the incoming direction, and of the outgoing one: */
 	struct sr_link *link[2];	/* to sleep on */
 	struct sr_link *armed[2];
@@ -60,8 +65,8 @@ struct sr_waitset {
 	void *memory;		/* of e, nodes and k if it was allocated, or NULL */
 };
 
-/* Fills ours, kernel, pass, shut, and the links on which events of the entry may
- * arrive, with references.  Returns true if there is something for the program. */
+/* Moves the stream on as far as it can, and fills the plan, and the links on which events of the
+ * entry may arrive, with references.  Returns true if there is something for the program. */
 bool sr_waitset_plan(struct sr_waitset_entry *e);
 void sr_waitset_drop_links(struct sr_waitset_entry *e);
 /* After a plan: the events to ask the kernel for; and what the program gets, our
