@@ -16,10 +16,10 @@
 #include "base/process.h"
 #include "base/signal.h"
 
-/* A regular file, made if it is not there (create), or a character device: a descriptor with
- * any number, or -1 and errno.  ELOOP: the last component is a symbolic link, which
- * somebody else may have put there; EINVAL: it is something else, which may have no
- * reader. */
+/* Opens a regular file, which is made if `create' is set and there is none, or a character
+ * device.  Returns the descriptor, or -1 and errno: ELOOP if the last component of the path is
+ * a symbolic link, because another user may have put it there; EINVAL if it is of another type,
+ * because a FIFO, say, may have no reader. */
 static int open_path(const char *path, bool create)
 {
 	/* Without O_NONBLOCK a FIFO would be waited for. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * lock.c - owns the flag that a thread is the library's for now, sleeping for a lock,
- * the stop of all locks during fork and, in debug builds, the check of their order.
+ * lock.c - owns sr_inside, by which a thread says that it runs the library's code; the slow
+ * path of a mutex, where a thread sleeps until it is free; the stop of all mutexes during fork;
+ * and, in debug builds, the check of their order.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/lock.h"

@@ -87,15 +87,16 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
 }
 
 /*
- * fork wants to copy the process while no thread holds a lock of a set or of a stream,
- * and takes none of them, as that would cost two copied pages a stream.  It stops them:
- * a thread that takes a lock then, and holds no other, gives it back and waits until
- * fork is done.  One that holds another goes on: fork waits for that one.
+ * fork has to copy the process while no thread holds a lock of a set or of a stream.  The
+ * thread that forks does not take these locks, because that would write, and so copy, two
+ * pages for each stream.  Instead it sets `stopped'.  A thread that takes a lock while
+ * `stopped' is set, and holds no other lock, gives the lock back and waits until fork is
+ * done.  A thread that holds another lock already goes on, and fork waits for that lock.
  *
- * The locks are looked at in the order of their ranks, each until it is free, if only
- * for an instant.  Then no thread is at work under it any more: a thread that takes it
- * later sees the stop, and gives it back at once, unless it holds another lock.  That
- * would be of an earlier rank, and of these none is held any more.
+ * fork looks at the locks in the order of their ranks, at each until it has seen it free
+ * once.  From then on no thread works under that lock: a thread that takes it sees
+ * `stopped' and gives it back, unless it holds a lock of an earlier rank; and those are
+ * all free, because fork has looked at them before.
  *
  * pair stop: sr_lock() changes a lock's word and looks at `stopped'; sr_locks_stop() changes
  * that, and sr_lock_await() looks at the word.  One of the two threads sees the other.

@@ -14,9 +14,10 @@ void sr_process_begin(void);
 pid_t sr_process_owner(void);
 
 /*
- * False in a child that shares our memory (vfork, clone) or has a copy of it (_Fork),
- * and has not begun to be a process of its own: it must not write any table of ours.
- * A system call: ask where a table is written, not where bytes move.
+ * Is the calling process the one that owns the library's tables?  It is not in a child that
+ * shares its parent's memory (vfork, clone), nor in one that has a copy of it and has not
+ * called sr_process_begin() (_Fork): such a child must not write a table.  The answer takes
+ * a system call, so ask before a table is written, and not where bytes move.
  * async-signal-safe.
  */
 bool sr_process_ours(void);

@@ -6,11 +6,12 @@
  * which may have been to wake the parent, it writes to an eventfd that the service threads of
  * all processes of the family watch, and they give their sets up.
  *
- * A slot (base/family.h) counts the processes that have a set.  A process that ends, executes
- * another program or closes the set counts itself out, when nothing in the kernel's set needs
- * that process any more to be understood.  Its tokens vanish with its descriptors a moment
- * later.  The last one finds, when it uses the set next, that it is alone: the set is an
- * ordinary one then (a daemon makes its set and forks into the background).  A process that
+ * A slot (base/family.h) counts the processes that have a set.  A process counts itself out
+ * when it ends, executes another program or closes the set.  Before that it makes its entries
+ * in the kernel's set the program's own again, because no other process understands its tokens.
+ * (Those of its doorbells vanish with its descriptors, a moment later.)  When the last process
+ * uses the set next, it finds that it is alone, and the set is an ordinary one from then on.
+ * So it is with a daemon that makes its set and then forks into the background.  A process that
  * is killed never counts itself out, and the set stays foreign.
  *
  * Locks: family_lock, a leaf; set->lock.

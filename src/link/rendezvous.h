@@ -42,11 +42,12 @@ struct sr_rendezvous {
 	void (*cancel)(struct sr_ask *ask);
 
 	/*
-	 * Answers requests for connections accepted on this local address
-	 * (0.0.0.0 or :: for any).  there: not where an asker looks first, but at a
-	 * place of this process's own, which is stored in there[SR_THERE_LEN] as a
-	 * text: refuse(req, SR_THERE " " text) by any process sends the asker of req
-	 * there.  *out is for unlisten().  Returns 0 or -errno, as ask() does.
+	 * Begins to answer requests for connections that were accepted on this local address
+	 * (0.0.0.0 or ::: any).  With there == NULL it listens where askers look first.
+	 * Otherwise it listens at a place of this process's own, and writes the name of that
+	 * place to there[SR_THERE_LEN].  Any process sends an asker to that place by
+	 * refuse(req, SR_THERE " " name).  *out is for unlisten().  Returns 0 or -errno, as
+	 * ask() does.
 	 */
 	int (*listen)(const struct sockaddr *addr, char *there, void **out);
 	void (*unlisten)(void *listener);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll.c - epoll(7).  A set is known from when it is made; calls on other
- * sets and descriptors are passed to the kernel.
+ * epoll.c - epoll(7).  The library knows the sets that the program has made by calls that it
+ * intercepts.  Calls on other sets, and on descriptors that are no streams, go to the kernel.
  */
 #include "shim/shim.h"
 

@@ -114,9 +114,10 @@ static bool answers(const struct pollfd *p, int k)
 }
 
 /*
- * How many bits the answers set; -EBADF.  poll() also returns for what select()
- * does not ask about (POLLHUP, when only writing counts): such a descriptor is
- * taken out, for it would keep poll() from sleeping.
+ * Returns how many bits poll()'s answers set in the sets of select(2); -EBADF if a descriptor
+ * is not open.  poll() also returns for events that select() does not report: for POLLHUP of
+ * a descriptor that is in the set for writing only, say.  If there are no other answers, such
+ * descriptors are taken out, because otherwise the next poll() would not sleep.
  */
 static int select_judge(struct pollfd *p, int n)
 {

@@ -372,10 +372,10 @@ static bool still_coming(struct sr_stream *st)
 	return r > 0;
 }
 
-/* SR_ST_CLOSING is set under the locks under which it is decided whether the stream lives
- * on.  One that is shared belongs to the other process once it is plain, and no earlier:
- * first we must bring to TCP what is on the way there, and read the peer's RESUME from
- * there. */
+/* The thread that sets SR_ST_CLOSING holds both locks until it has decided whether the stream
+ * lives on.  If another process has the stream, too, this process is done with it when both
+ * directions are plain: until then only this process can resend to TCP what was sent on the
+ * link, and read the peer's RESUME. */
 void sr_close_progress(struct sr_stream *st)
 {
 	bool data = false, over = false, late;

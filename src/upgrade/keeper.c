@@ -13,15 +13,17 @@
  * bind(2) decides who is the keeper.  Its end shows on every line; the workers then
  * try to take the name, and those who fail join the one that has it.
  *
- * Any process may connect.  One that has a stream, it says, is believed if the user who
- * says it is trusted or owns the server's end of that stream (sr_local_owns()), so
- * no user can draw the askers of others to its own process.  That is the user of the packet,
- * not the one who made the line, because a process may since have become another user.  Such
- * a process is believed of the streams that it claimed on this line before that, as long as
- * their sockets live, and of no others.  A worker joins whichever
- * process has the name, to take its place when it ends.  If that is a stranger's, the
- * address's streams stay on TCP, and the stranger learns which of them each worker has.
- * It also learns where the worker answers, which it could ask like anybody, in vain.
+ * Any process may connect and say HAVE.  The keeper believes it if the sender is a trusted user,
+ * or the user who owns the server's end of that stream (sr_local_owns()).  So no user can draw
+ * the askers of others to its own process.  The sender is the user of the packet, not the user
+ * who made the line, because the process may have become another user since.  Such a process
+ * is believed of the streams that it claimed on this line before that, as long as their
+ * sockets live, and of no others.
+ *
+ * A worker joins whichever process has the name, so that it can take that process's place when
+ * it ends.  If a stranger has the name, the streams of the address stay on TCP, and the stranger
+ * learns which of them each worker has.  It also learns where the worker answers; but any
+ * process may ask there, and the worker refuses those that do not have the stream.
  */
 #include "base/real.h"
 
