@@ -175,10 +175,8 @@ static bool is_sent(struct end *e)
 
 static void send_bytes(struct end *e, const void *bytes, size_t len)
 {
-
 	memcpy(e->out, bytes, len);
-	if (rdma_post_send(e->id, NULL, e->out, len, e->mr,
-			   IBV_SEND_SIGNALED | IBV_SEND_SOLICITED))
+	if (rdma_post_send(e->id, NULL, e->out, len, e->mr, IBV_SEND_SIGNALED))
 		return;
 	is_sent(e);
 }

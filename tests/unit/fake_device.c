@@ -78,22 +78,19 @@ static bool may_access(struct qp *q, uint32_t key, const void *at, uint32_t len,
 	       (uintptr_t)at + len <= (uintptr_t)m->v.addr + m->v.length;
 }
 
-static void push(struct ibv_cq *cq, const struct cqe *e, bool solicited)
+static void push(struct ibv_cq *cq, const struct cqe *e)
 {
 	struct cq *c = (struct cq *)cq;
 
 	if (c->tail - c->head == (uint32_t)c->v.cqe)
 		fake_broke("a completion queue overflows");
 	c->ring[c->tail++ % c->v.cqe] = *e;
-	solicited |= e->wc.status != IBV_WC_SUCCESS;
-	if (c->armed == NOT_ARMED ||
-	    (c->armed == ARMED_SOLICITED && !solicited))
+	if (c->armed == NOT_ARMED)
 		return;
 	c->armed = NOT_ARMED;
 	fake_tell(c);
 }
 
-/* As on siw, whose receives are never solicited, and whose sends are. */
 static void complete_send(struct qp *q, enum ibv_wc_status status)
 {
 	struct send *s = &q->sends[q->completed++ % q->send_cap];
@@ -105,7 +102,7 @@ static void complete_send(struct qp *q, enum ibv_wc_status status)
 	e.wc.opcode =
 		s->opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
 	if (s->signaled || status != IBV_WC_SUCCESS)
-		push(q->v.send_cq, &e, fake_is_iwarp(q) && s->solicited);
+		push(q->v.send_cq, &e);
 }
 
 /* Relaxed ordering: what was written arrives by the next completion of a receive, which shows
@@ -148,7 +145,7 @@ static void complete_recv(struct qp *q, enum ibv_wc_status status,
 	e.wc.wr_id = q->recvs[q->recv_head++ % q->recv_cap].wr_id;
 	e.wc.opcode = IBV_WC_RECV;
 	e.wc.byte_len = s ? s->len : 0;
-	push(q->v.recv_cq, &e, s && s->solicited && !fake_is_iwarp(q));
+	push(q->v.recv_cq, &e);
 }
 
 void fake_flush_qp(struct qp *q)

@@ -36,7 +36,7 @@ struct cqe {
 	bool send;
 };
 
-enum fake_level { NOT_ARMED, ARMED_SOLICITED, ARMED };
+enum fake_level { NOT_ARMED, ARMED };
 
 struct cq {
 	struct ibv_cq v;
@@ -57,7 +57,7 @@ struct send {
 	uint8_t *from;
 	uint32_t len, key, rkey;
 	enum ibv_wr_opcode opcode;
-	bool signaled, solicited;
+	bool signaled;
 	enum ibv_wc_status status;
 	uint8_t copy[FAKE_INLINE]; /* what is sent inline */
 };

@@ -23,13 +23,11 @@ static const struct fake_profile profiles[] = {
 	 .arming = ARM_BY_NUMBER, .ports = 1, .vectors = 4},
 	{.name = "rdmavt", .kinds = FAKE_IB, .max_inline = 0, .grants_less = true,
 	 .ignores_inline = true, .ports = 1, .vectors = 1},
-	{.name = "mana", .kinds = FAKE_IB, .max_inline = FAKE_INLINE, .no_solicited = true,
-	 .ports = 1, .vectors = 4},
 	/* A device of no vendor's, in a network that has its days. */
 	{.name = "fabric", .kinds = FAKE_BOTH, .max_inline = FAKE_INLINE, .maps_ports = true,
 	 .late_us = 300, .lost = 50, .rejected = 7, .ports = 2, .vectors = 4},
 	{.name = "all", .kinds = FAKE_BOTH, .max_inline = 32, .grants_less = true,
-	 .no_solicited = true, .destroys_fail = true, .pins = true, .old_kernel = true,
+	 .destroys_fail = true, .pins = true, .old_kernel = true,
 	 .slow_us = 300,
 	 .arming = ARM_IN_TURN, .ports = 2, .vectors = 8},
 };

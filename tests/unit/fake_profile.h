@@ -28,7 +28,6 @@ struct fake_profile {
 	unsigned max_inline;
 	bool grants_less;     /* inline, where more is asked; else that is EINVAL */
 	bool ignores_inline;  /* the buffer is read later */
-	bool no_solicited;    /* arming for solicited completions is EOPNOTSUPP */
 	bool destroys_fail;   /* once the device is gone: EIO */
 	bool pins;	      /* queues, as RLIMIT_MEMLOCK counts */
 	bool old_kernel;      /* a child's copy-on-write takes pinned pages: before Linux 5.9 */

@@ -513,9 +513,9 @@ static int fake_req_notify(struct ibv_cq *cq, int solicited)
 	LOCKED;
 	if (fake_fails("req_notify_cq"))
 		return errno;
-	if (solicited && fake_profile()->no_solicited)
-		return EOPNOTSUPP;
-	fake_arm(c, solicited ? ARMED_SOLICITED : ARMED);
+	if (solicited)	/* nor can each device do that (MANA, siw) */
+		fake_broke("nothing that is sent asks for an event");
+	fake_arm(c, ARMED);
 	return 0;
 }
 
@@ -597,7 +597,6 @@ static void post_one(struct qp *q, const struct ibv_send_wr *wr)
 	s->remote_addr = wr->wr.rdma.remote_addr;
 	s->rkey = wr->wr.rdma.rkey;
 	s->signaled = wr->send_flags & IBV_SEND_SIGNALED;
-	s->solicited = wr->send_flags & IBV_SEND_SOLICITED;
 	s->status = IBV_WC_SUCCESS;
 	s->due_ns = fake_due_ns();
 	/* RFC 5044, 7.1: the answerer's stack may not be in RDMA mode before. */
