@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* fake_impl.h - what the parts of the fake RDMA device share: fake_verbs.c (memory,
- * queues), fake_device.c (the hardware) and fake_cm.c (the connection manager). */
+ * queues), fake_faults.c (verbs that fail or take long), fake_device.c (the hardware) and
+ * fake_cm.c (the connection manager). */
 #ifndef FAKE_IMPL_H
 #define FAKE_IMPL_H
 
@@ -114,6 +115,8 @@ extern struct mr *fake_mrs;
 extern struct id *fake_ids;
 struct device *fake_device(void);  /* that is plugged in, or NULL */
 bool fake_fails(const char *verb); /* counts the call; with errno */
+/* What makes or destroys something takes its time.  Not locked. */
+void fake_take_time(const char *verb);
 _Noreturn void
 fake_broke(const char *rule);	  /* the caller did something wrong */
 void fake_may_begin(void); /* something is made for the first time, perhaps */

@@ -45,41 +45,7 @@ void fake_broke(const char *rule)
 	abort();
 }
 
-/* ---- failing on demand ---- */
-
-/* Destroyers without a result, and such as cannot fail, are not in here. */
-#define SKIP(name)                                                             \
-	(!strcmp(name, "v_destroy_qp") || strstr(name, "v_ack_"))
-#define NAME(lib, prefix, name) #lib "_" #name,
-static const char *const verbs[] = {"post_send", "post_recv", "poll_cq",
-				    "req_notify_cq", SR_VERBS_CALLS(NAME)};
-enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
-static unsigned calls[VERBS];
-static struct {
-	unsigned verb, left;
-	int err;
-} fault;
-
-static unsigned number_of(const char *verb)
-{
-	unsigned i;
-
-	for (i = 0; i < VERBS; i++)
-		if (!strcmp(verbs[i], verb))
-			return i;
-	fake_broke("no such verb");
-}
-
-bool fake_fails(const char *verb)
-{
-	unsigned i = number_of(verb);
-
-	calls[i]++;
-	if (fault.verb != i || !fault.left || --fault.left)
-		return false;
-	errno = fault.err;
-	return true;
-}
+/* ---- devices that are gone ---- */
 
 /* Unplugged; or its context is of no use, as the library has closed its descriptor. */
 static bool gone(struct ibv_context *ctx)
@@ -92,34 +58,11 @@ static bool gone(struct ibv_context *ctx)
 	return ((struct device *)ctx)->gone;
 }
 
-void fake_fail(const char *verb, unsigned n, int err)
+static int destroyed(struct ibv_context *ctx, const char *verb)
 {
-	LOCKED;
-	fault.verb = n ? number_of(verb) : 0;
-	fault.left = n;
-	fault.err = err;
-}
-
-bool fake_struck(void)
-{
-	LOCKED;
-	return !fault.left;
-}
-
-unsigned fake_calls(const char *verb)
-{
-	LOCKED;
-	return calls[number_of(verb)];
-}
-
-const char *fake_verb(unsigned i)
-{
-	unsigned k;
-
-	for (k = 0; k < VERBS; k++)
-		if (!SKIP(verbs[k]) && !i--)
-			return verbs[k];
-	return NULL;
+	if (fake_fails(verb))
+		return errno;
+	return fake_profile()->destroys_fail && ((struct device *)ctx)->gone ? EIO : 0;
 }
 
 /* ---- objects ---- */
@@ -180,58 +123,6 @@ bool fake_next_ring(int fd)
 	uint64_t one;
 
 	return read(fd, &one, sizeof(one)) == sizeof(one);
-}
-
-/* ---- slow verbs ---- */
-
-static const char *held_verb;
-static unsigned held_left;
-static bool is_held;
-static unsigned slow_in_loop;
-static pthread_cond_t held = PTHREAD_COND_INITIALIZER;
-
-/* What makes or destroys something takes its time; not locked. */
-static void take_time(const char *verb)
-{
-	if (fake_profile()->slow_us)
-		usleep(fake_profile()->slow_us);
-	LOCKED;
-	slow_in_loop += sr_loop_here();
-	if (!held_verb || strcmp(held_verb, verb) || !held_left || --held_left)
-		return;
-	is_held = true;
-	pthread_cond_broadcast(&held);
-	while (is_held)
-		pthread_cond_wait(&held, &fake_lock);
-}
-
-void fake_hold(const char *verb, unsigned n)
-{
-	LOCKED;
-	held_verb = verb;
-	held_left = n;
-	is_held = false;
-	pthread_cond_broadcast(&held);
-}
-
-unsigned fake_slow_in_loop(void)
-{
-	LOCKED;
-	return slow_in_loop;
-}
-
-void fake_await_held(void)
-{
-	LOCKED;
-	while (!is_held)
-		pthread_cond_wait(&held, &fake_lock);
-}
-
-static int destroyed(struct ibv_context *ctx, const char *verb)
-{
-	if (fake_fails(verb))
-		return errno;
-	return fake_profile()->destroys_fail && ((struct device *)ctx)->gone ? EIO : 0;
 }
 
 /* ---- fork ---- */
@@ -315,7 +206,7 @@ static struct ibv_pd *fake_alloc_pd(struct ibv_context *ctx)
 {
 	struct ibv_pd *pd;
 
-	take_time("v_alloc_pd");
+	fake_take_time("v_alloc_pd");
 	LOCKED;
 	if (fake_fails("v_alloc_pd") || gone(ctx))
 		return NULL;
@@ -330,7 +221,7 @@ static int fake_dealloc_pd(struct ibv_pd *pd)
 	struct mr *m;
 	struct qp *q;
 
-	take_time("v_dealloc_pd");
+	fake_take_time("v_dealloc_pd");
 	LOCKED;
 	for (m = fake_mrs; m; m = m->next)
 		if (m->v.pd == pd)
@@ -351,7 +242,7 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 	if (access & ~(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | RELAXED))
 		fake_broke("access that is not asked for by anybody");
 
-	take_time("v_reg_mr");
+	fake_take_time("v_reg_mr");
 	LOCKED;
 	if (fake_fails("v_reg_mr") || gone(pd->context) || !pin(len, false))
 		return NULL;
@@ -381,7 +272,7 @@ static int fake_dereg_mr(struct ibv_mr *mr)
 {
 	struct ibv_context *ctx = mr->context;
 
-	take_time("v_dereg_mr");
+	fake_take_time("v_dereg_mr");
 	LOCKED;
 	unpin(mr->length, false);
 	DROP(fake_mrs, (struct mr *)mr);
@@ -422,7 +313,7 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *ctx, int n, void *arg,
 {
 	struct cq *c;
 
-	take_time("v_create_cq");
+	fake_take_time("v_create_cq");
 	LOCKED;
 	if (fake_fails("v_create_cq") || gone(ctx))
 		return NULL;
@@ -467,7 +358,7 @@ static int fake_destroy_cq(struct ibv_cq *cq)
 	struct cq *c = (struct cq *)cq;
 	unsigned i;
 
-	take_time("v_destroy_cq");
+	fake_take_time("v_destroy_cq");
 	LOCKED;
 	if (c->users)
 		fake_broke("a completion queue in use is destroyed");
@@ -657,7 +548,7 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	const struct fake_profile *profile = fake_profile();
 	struct qp *q;
 
-	take_time("cm_create_qp");
+	fake_take_time("cm_create_qp");
 	LOCKED;
 	if (fake_fails("cm_create_qp") || gone(pd->context))
 		return -1;
@@ -712,7 +603,7 @@ static int fake_destroy_qp(struct ibv_qp *qp)
 	struct qp *q = (struct qp *)qp;
 	unsigned i;
 
-	take_time("v_destroy_qp");
+	fake_take_time("v_destroy_qp");
 	LOCKED;
 	unpin(qp_bytes(q), true);
 	for (i = 0; i < d->n_async; i++)
