@@ -29,7 +29,8 @@
 #define PROOF_BYTES 16		/* shared history that proves something */
 #define GUESSES 3		/* that a stream allows */
 #define STOCK_MS 250 /* time for the program to read what history shows */
-#define AHEAD_MAX ((size_t)256 << 10) /* unread bytes that are looked at instead */
+/* Unread bytes that are looked at instead: more than TCP's buffer has by default (tcp_rmem). */
+#define AHEAD_MAX ((size_t)8 << 20)
 
 static uint64_t least(uint64_t a, uint64_t b)
 {

@@ -7,6 +7,8 @@
 
 #include <net/if.h>
 
+#include "base/sodium.h"
+
 /* All requests are lost, until the asker has given up: it asks again later. */
 static void unheard(const struct fault *f)
 {
@@ -230,7 +232,75 @@ static void other_devices(const struct fault *f)
 	sr_close(l);
 }
 
+/* ---- bytes that are not read yet ---- */
+
+enum { UNREAD_BYTES = 1 << 20, UNREAD_CHUNK = 1 << 16 };
+
+/* The answerer has shown that it has the stream, so the asker's direction is to switch. */
+static bool asker_switches(struct pair *p)
+{
+	struct sr_stream *st = sr_fdtab_get(p->fd[ASKER]);
+	bool yes;
+
+	CHECK(st);
+	yes = sr_stream_tx(st) == SR_TX_WAIT || sr_stream_tx(st) == SR_TX_LINK;
+	sr_stream_put(st);
+	return yes;
+}
+
+/* Sends a megabyte, of which the last call makes the stream worth a link. */
+static bool send_unread(struct pair *p)
+{
+	static uint8_t buf[UNREAD_CHUNK];
+	ssize_t n = UNREAD_CHUNK;
+
+	for (int i = 0; i < UNREAD_BYTES / UNREAD_CHUNK && n == UNREAD_CHUNK; i++) {
+		for (size_t k = 0; k < sizeof(buf); k++)
+			buf[k] = pattern(ASKER, p->sent[ASKER] + k);
+		n = sr_send(p->fd[ASKER], buf, sizeof(buf), MSG_DONTWAIT);
+		p->sent[ASKER] += n > 0 ? (uint64_t)n : 0;
+	}
+	return n == UNREAD_CHUNK;
+}
+
+/* The answerer has to show all that TCP has acknowledged, and its program has read none of a
+ * megabyte. */
+static void unread(const struct fault *f)
+{
+	const int room = 8 << 20;
+	struct sockaddr_in a;
+	uint64_t from;
+	int l;
+
+	(void)f;
+	if (!sr_sodium())
+		return;
+	fake_plug(iwarp);
+	sr_conf.policy.upgrade = SR_LAZY;
+	sr_conf.policy.upgrade_bytes = UNREAD_BYTES;
+	l = listener(&a);
+	if (setsockopt(l, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room))) {
+		printf(" needs privilege\n");
+		return;
+	}
+	connect_pair(pairs, l, &a, 0);
+	talk(pairs);
+	CHECK(send_unread(pairs));
+	from = sr_now_ns();
+	while (!asker_switches(pairs)) {
+		CHECK(reason_of(pairs, ASKER) != SR_REASON_UNREAD);
+		CHECK(sr_now_ns() - from < UINT64_C(60000000000));
+		usleep(1000);
+	}
+	printf(" %u ms\n", (unsigned)((sr_now_ns() - from) / 1000000));
+	hear_all(pairs);
+	talk_until(pairs, linked);
+	close_pair(pairs);
+	sr_close(l);
+}
+
 static const struct fault faults[] = {
+	{.name = "unread", .run = unread},
 	{.name = "classes", .run = classes},
 	{.name = "unheard", .run = unheard},
 	{.name = "narrow", .run = narrow},
