@@ -65,7 +65,7 @@ half() {
 	shift 3
 	if [ "$policy" != none ]; then
 		local -x SOCKRAIL_LINKS=$SR_TEST_LINK SOCKRAIL_UPGRADE=$policy \
-			SOCKRAIL_UPGRADE_BYTES=2000 SOCKRAIL_UPGRADE_WAIT_MS=5000 \
+			SOCKRAIL_UPGRADE_BYTES=2000 SOCKRAIL_UPGRADE_WAIT_MS=15000 \
 			SOCKRAIL_ANSWER_MS=$sr_answer_ms \
 			SOCKRAIL_LOG=debug SOCKRAIL_LOG_FILE=$dir/$role.log \
 			SOCKRAIL_REPORT=$dir/$role.report

@@ -36,7 +36,7 @@ need() {
 }
 
 # The machine may be busy, and a first answer late: policy wait would let bytes go by TCP.
-sr_answer_ms=5000
+sr_answer_ms=15000
 
 # rail COMMAND...: runs it under Sockrail, over the link under test, upgraded
 # from the first byte on unless SOCKRAIL_UPGRADE says otherwise.  The report of

@@ -37,7 +37,7 @@ there() {
 # remote COMMAND...: in the background on node b, under Sockrail unless $server
 # is none
 remote() {
-	local under="env SOCKRAIL_LINKS=verbs SOCKRAIL_UPGRADE=$server SOCKRAIL_UPGRADE_WAIT_MS=5000 SOCKRAIL_REPORT=$t/server.report $SOCKRAIL"
+	local under="env SOCKRAIL_LINKS=verbs SOCKRAIL_UPGRADE=$server SOCKRAIL_UPGRADE_WAIT_MS=15000 SOCKRAIL_REPORT=$t/server.report $SOCKRAIL"
 	[ "$server" != none ] || under=
 	peer "mkdir -p $t; $under timeout 100 $*; s=\$?; cp $t/server.report $shared/report.$port 2>/dev/null; exit \$s" 3>&- &
 	pid=$!

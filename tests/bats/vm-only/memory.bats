@@ -19,7 +19,7 @@ teardown() { stop_all; }
 limited() {
 	local name=$1
 	shift
-	SOCKRAIL_UPGRADE_WAIT_MS=5000 REPORT=$t/$name.report \
+	SOCKRAIL_UPGRADE_WAIT_MS=15000 REPORT=$t/$name.report \
 		rail setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock prlimit --memlock=8388608 "$@"
 }
 
