@@ -263,12 +263,13 @@ struct sr_stream *sr_stream_open(int fd)
 		sr_stream_bar(st, SR_REASON_NEVER);
 	else if (fd <= 2)
 		sr_stream_bar(st, SR_REASON_STDIO);
-	else if (sr_load(&barred))
-		sr_stream_bar(st, (enum sr_reason)(sr_load(&barred) - 1));
 	if (sr_stat_orphans)
 		sr_stat_adopt();
 	sr_stat_open(st);
 	sr_publish(&st->refs, 1);	/* pairs with sr_stream_tryget() */
+	sr_fence_look();	/* pair opened: sr_streams_bar() walks over streams with references */
+	if (sr_load(&barred))
+		sr_stream_bar(st, (enum sr_reason)(sr_load(&barred) - 1));
 	return st;
 }
 
@@ -350,6 +351,7 @@ static void bar_one(struct sr_stream *st, void *arg)
 void sr_streams_bar(enum sr_reason reason)
 {
 	sr_store(&barred, (int)reason + 1);
+	sr_fence_look();	/* pair opened: sr_stream_open() looks when it has a reference */
 	sr_streams_walk(bar_one, &reason);
 }
 
