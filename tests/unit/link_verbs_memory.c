@@ -164,7 +164,7 @@ static int neighbour_case(unsigned a, unsigned b)
 	sr_vlink(e->link)->tx.peer = (struct sr_ring_ref){
 		.addr = other.addr, .rkey = other.rkey, .size = own.size, .gen = own.gen };
 	sr_unlock(&sr_vlink(e->link)->lock);
-	CHECK(put(e, 4000, true) == 4000);	/* too much for a record */
+	CHECK(put(e, 2 * SR_PACKET_MAX, true) == 2 * SR_PACKET_MAX);	/* too much for a record */
 	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
 	say("%s\n", e->link->reason);
 	CHECK(!strcmp(e->link->reason, "peer-dropped"));

@@ -5,8 +5,9 @@
  * Lock: the link's.  Functions without "locks" are called with it.
  *
  * All that goes to the peer is packets (pure/packet.h): records of what is due when the packet
- * is built.  Nothing but messages is queued.  A few bytes of the stream travel in the packet,
- * which the peer's end copies into its ring.  More is written straight into the peer's ring, by
+ * is built.  Nothing but messages is queued.  As many bytes of the stream as a packet has room for
+ * travel in it, and the peer's end copies them into its ring: to copy them twice costs less than
+ * a second request does at both devices.  More is written straight into the peer's ring, by
  * an RDMA WRITE that is posted before the packet whose DATA record announces it.
  *
  * What is written while a small write is in flight is held back, and goes out in
@@ -36,7 +37,6 @@ enum {
 	BURST = 2,		/* small writes that are not held back */
 	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
-	BYTES_MOST = 1024,	/* in a record; a write of more costs less than two copies (a guess) */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
@@ -300,7 +300,7 @@ static bool pump_message(struct sr_vlink *l, struct batch *b)
  * the peer has the first one early. */
 static bool pump_data(struct sr_vlink *l, struct batch *b, size_t n)
 {
-	bool writes = n > BYTES_MOST && l->tx.peer.addr && l->tx.ring.mr;
+	bool writes = n > sr_packet_room(&b->packet) && l->tx.peer.addr && l->tx.ring.mr;
 
 	n = writes ? add_write(l, b, n) : add_bytes(l, b, n);
 	l->tx.sent += n;
