@@ -318,8 +318,7 @@ static void test_drop(void)
 	close_end(f);
 }
 
-/* All that it has to say has gone.  (On siw a request fails with an error of the device's that
- * is sent when the peer has just died.) */
+/* All that it has to say has been posted, and has arrived but for the last ACK. */
 static bool is_quiet(struct end *e)
 {
 	struct sr_vlink *l = sr_vlink(e->link);
@@ -347,7 +346,10 @@ static void test_kill(void)
 	CHECK(!await(e, SR_NOTIFY_RX, never));
 	CHECK(!await(f, SR_NOTIFY_RX, never));
 	say("killed: %s after %d ms\n", e->link->reason, (int)(ms() - t));
-	CHECK(!strcmp(e->link->reason, "peer-dropped"));
+	/* On siw a request that is sent when the peer has just died fails with an error of the
+	 * device's.  The last ACK may be one, because nothing tells when it has been sent. */
+	CHECK(!strcmp(e->link->reason, "peer-dropped") ||
+	      (sr_vlink(e->link)->iwarp && !strcmp(e->link->reason, "device-failed")));
 	CHECK(f->link->ops->tx_retained(f->link, START, v) == 5000);
 	CHECK(*(uint8_t *)v[0].iov_base == pattern(f->no, true, START));
 	put_link(e);
