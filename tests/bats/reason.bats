@@ -200,15 +200,21 @@ either() {
 	ends null null demoted
 }
 
-# heir CASE: the server's child, which becomes another user, has its link
-heir() {
+# changed CASE STEP: a server whose child becomes another user, held until STEP; over TCP, too
+changed() {
 	dir=$BATS_TEST_TMPDIR/$1.$policy
-	by=some case_steps=('go log link shm up')
+	case_steps=("$2")
 	mkdir "$dir"
 	touch "$dir/server.log" "$dir/server.report" # for both users
 	beside held "$dir.tcp" none none reason "$1"
 	beside held "$dir" "$policy" "$policy" reason "$1"
-	joined && same "$dir" "$dir.tcp" && way "$dir" "$policy" any 1+ 1 none &&
+	joined && same "$dir" "$dir.tcp"
+}
+
+# heir CASE: the server's child, which becomes another user, has its link
+heir() {
+	by=some
+	changed "$1" 'go log link shm up' && way "$dir" "$policy" any 1+ 1 none &&
 		reason_is "$dir" connect null && by_link && return 0
 	tail -n 20 "$dir"/*.report "$dir"/*.log
 	return 1
@@ -228,40 +234,22 @@ heir() {
 
 @test "a daemon's child that becomes another user: its link" {
 	users
-	policy=lazy by=some case_steps=('go log link shm up')
-	dir=$BATS_TEST_TMPDIR/background
-	mkdir "$dir"
-	touch "$dir/server.log" "$dir/server.report" # for both users
-	beside held "$dir.tcp" none none reason background
-	beside held "$dir" lazy lazy reason background
-	joined
-	same "$dir" "$dir.tcp"
+	policy=lazy by=some
+	changed background 'go log link shm up'
 	by_link
 }
 
 @test "a server's child that is another user does not answer for its parent" {
 	users
-	dir=$BATS_TEST_TMPDIR/two
-	case_steps=('go log link shm up')
-	mkdir "$dir"
-	touch "$dir/server.log" "$dir/server.report" # for both users
-	beside held "$dir.tcp" none none reason heir-background
-	beside held "$dir" lazy lazy reason heir-background
-	joined
-	same "$dir" "$dir.tcp"
+	policy=lazy
+	changed parent-serves 'go log link shm up'
 	grep '"role":"connect".*"link":"shm"' "$dir/client.report"
 }
 
 @test "user: a server's child becomes another user around the C library" {
 	users
-	dir=$BATS_TEST_TMPDIR/raw
-	case_steps=('go log plain: user')
-	mkdir "$dir"
-	touch "$dir/server.log" "$dir/server.report" # for both users
-	beside held "$dir.tcp" none none reason heir-raw
-	beside held "$dir" lazy lazy reason heir-raw
-	joined
-	same "$dir" "$dir.tcp"
+	policy=lazy
+	changed heir-raw 'go log plain: user'
 	reason_is "$dir" connect user
 	[ "$(went tx_shm "$dir"/*.report)" = 0 ]
 }

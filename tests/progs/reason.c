@@ -383,19 +383,26 @@ static int by_setuid(void)
 	return setgid(65533) || setuid(65533);
 }
 
-/* As above, in the background: the process that called listen(2) no longer has the socket, and
- * the one that accepts moves no bytes itself.  The first streams give its thread time. */
+/* As a daemon does it that listens before it goes into the background: the process that called
+ * listen(2) no longer has the socket.  True in the child, which goes on. */
+static bool in_background(int lfd)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		return true;
+	close(lfd);
+	say("%d", waitpid(pid, NULL, 0) == pid);
+	return false;
+}
+
+/* The process that accepts moves no bytes itself.  The first streams give its thread time. */
 #define FIRST_STREAMS 10
 
 static void background_server(int lfd)
 {
-	pid_t pid = fork();
-
-	if (pid) {
-		close(lfd);
-		say("%d", waitpid(pid, NULL, 0) == pid);
+	if (!in_background(lfd))
 		return;
-	}
 	for (int i = 0; i <= FIRST_STREAMS; i++)
 		heir(lfd, by_setuid);
 	exit(0);
@@ -425,18 +432,15 @@ static int by_setreuid(void)
 	return setreuid(65533, 65533);
 }
 
-/* It listens before it goes into the background.  It serves the second stream itself, while the
- * child that serves the first one is another user. */
-static void heir_background_server(int lfd)
+/* It serves the second stream itself, while the child that serves the first one is another
+ * user. */
+static void parent_serves_server(int lfd)
 {
-	pid_t pid = fork(), child;
 	int first, second;
+	pid_t child;
 
-	if (pid) {
-		close(lfd);
-		say("%d", waitpid(pid, NULL, 0) == pid);
+	if (!in_background(lfd))
 		return;
-	}
 	nap(300); /* the first process has stopped to listen */
 	first = answer(lfd);
 	child = fork();
@@ -450,7 +454,7 @@ static void heir_background_server(int lfd)
 	exit(0);
 }
 
-static void heir_background_client(void)
+static void parent_serves_client(void)
 {
 	int first = dial(), second;
 
@@ -790,7 +794,7 @@ const struct tcp_case cases[] = {
 	{"heir-setresuid", heir_setresuid_server, heir_client},
 	{"heir-syscall", heir_syscall_server, heir_client},
 	{"background", background_server, background_client},
-	{"heir-background", heir_background_server, heir_background_client},
+	{"parent-serves", parent_serves_server, parent_serves_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},
