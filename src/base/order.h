@@ -18,8 +18,9 @@
  * Change, then look (a store-load pair): sequentially consistent.  Two threads each change
  * a word and then look at the word that the other one changes: a sleeper says that it sleeps
  * and looks for bytes; a sender says that there are bytes and looks for sleepers.  At least
- * one of them has to see the other's change, or a wake-up is lost.  But a processor lets a
- * load pass a store before it, unless it is told not to.  So each end has one of these:
+ * one of them has to see the other's change, or a wake-up is lost.  But a processor may carry
+ * out the load before other threads see the store in front of it.  To forbid that, each end has
+ * one of these:
  *
  *   - the change, sr_fence_look(), the look, both of any order; or
  *   - both of them sequentially consistent: sr_change(), or a read-modify-write with

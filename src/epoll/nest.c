@@ -226,7 +226,7 @@ void sr_epoll_nest(int epfd)
 	if (first) {
 		was = sr_load(&set->installed);
 		sr_epoll_uninstall(set);
-		sr_store(&set->nested, true);	/* whoever sees the sleeper sees it */
+		sr_store(&set->nested, true);	/* a thread that sees the sleeper sees it */
 		/* pair sleepers: has_sleepers(); sr_epoll_tidy() looks */
 		atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
 	}

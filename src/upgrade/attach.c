@@ -72,7 +72,9 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 
 void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason)
 {
-	sr_stream_att(st)->ops->drop(sr_stream_att(st), sr_reason_word(reason));
+	struct sr_link *link = sr_stream_att(st);
+
+	link->ops->drop(link, sr_reason_word(reason));
 	sr_ask_ended(st, reason);
 }
 
@@ -329,27 +331,28 @@ static bool too_long(struct sr_stream *st)
 
 void sr_attach_progress(struct sr_stream *st)
 {
+	struct sr_link *link = sr_stream_att(st);
 	unsigned ev;
 
-	if (!sr_stream_att(st))
+	if (!link)
 		return;
 	/* The stream was barred while the link was being made.  pair barred:
 	 * sr_stream_make_plain() */
 	if (sr_look(&st->flags) & SR_ST_BARRED)
-		sr_stream_att(st)->ops->drop(sr_stream_att(st), "refused");
+		link->ops->drop(link, "refused");
 	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
-		sr_stream_att(st)->ops->drop(sr_stream_att(st), "fork");
-	if (sr_stream_att(st)->ops == &sr_link_verbs && sr_tclass_changed(st))
-		sr_stream_att(st)->ops->drop(sr_stream_att(st), "option");
-	ev = sr_link_events(sr_stream_att(st));
+		link->ops->drop(link, "fork");
+	if (link->ops == &sr_link_verbs && sr_tclass_changed(st))
+		link->ops->drop(link, "option");
+	ev = sr_link_events(link);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
 		shake_hands(st, ev);
-		ev = sr_link_events(sr_stream_att(st));
+		ev = sr_link_events(link);
 	}
 	if ((ev & SR_LINK_SWITCH) && !st->up.took && st->up.checked &&
 	    !(ev & SR_LINK_DEAD))
 		take_switch(st);
-	if (sr_stream_att(st)->role == SR_ROLE_ANSWERER && !st->up.started &&
+	if (link->role == SR_ROLE_ANSWERER && !st->up.started &&
 	    st->up.took)
 		follow(st);
 	if ((ev & SR_LINK_DEAD) ||
@@ -362,9 +365,9 @@ void sr_attach_progress(struct sr_stream *st)
 	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
 		sr_ask_ended(st, SR_REASON_NONE);
 		st->up.asks = 0;
-		if (sr_stream_att(st)->ops == &sr_link_verbs && sr_stream_name(st))
+		if (link->ops == &sr_link_verbs && sr_stream_name(st))
 			sr_path_works(&st->rare->peer);
-		sr_probe(upgrade, st, sr_stream_att(st)->ops->name, st->up.since);
+		sr_probe(upgrade, st, link->ops->name, st->up.since);
 		sr_ask_move(st, SR_ASK_LINKED);
 	}
 }

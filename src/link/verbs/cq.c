@@ -7,9 +7,9 @@
  * for the link polls the channel, and an epoll set that the stream is in watches
  * it: an arrival wakes the thread that waits for it, and no other one.
  *
- * `in` has what arrives: it is armed whenever somebody waits.  `out` has the completions of our
- * own requests, which nobody waits for unless a request cannot be posted before they
- * come: only then is it armed, too.
+ * The CQ `in` has the completions of receives: it is armed whenever a thread, an epoll set or
+ * the service thread waits for the link.  The CQ `out` has those of our own requests.  It is
+ * armed, too, only while something cannot be posted before a request has completed.
  *
  * The service thread sees to what arrives while the program does something else.
  *  - It watches the channels of links that the program does not use.
@@ -231,12 +231,13 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 	if (l->qp) {
 		fd = l->cq.fd;
 		l->cq.armed_once |= want;
+	}
+	if (l->qp && want) {
 		/* Nobody else reads an event that has come late; on siw it may have
 		 * disarmed what was armed before it came. */
-		if (want && l->cq.in.state == SR_CQ_ARMED)
+		if (l->cq.in.state == SR_CQ_ARMED)
 			next_event(l);
-		if (want)
-			arm_cqs(l);
+		arm_cqs(l);
 	}
 	sr_vlink_unlock(l, 0);
 	return fd;

@@ -16,10 +16,10 @@
  * the new size behind tx_acked, and bytes below offset are not in that ring.
  *
  * Locks: the link's, where said.  Only the loop changes the rings' memory, but
- * that the sender, locked, exchanges tx.ring and tx.spare; and that an ordinary ring gets
- * its memory, locked, from whoever has the first bytes for it.  The program reads that of
- * the receive ring without the lock, but only below an rx_h that was published behind it; and
- * the memory goes, locked, when the program has taken all bytes up to rx_h.
+ * that the sender, locked, exchanges tx.ring and tx.spare; and that any thread with the first
+ * bytes for an ordinary ring allocates its memory, locked.  The program reads the receive ring
+ * without the lock, but only bytes below rx_h, which is published after the memory is there;
+ * and the memory is freed, locked, when the program has taken all bytes up to rx_h.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -186,6 +186,13 @@ static bool has_ordinary(const struct sr_vring *r)
 	return r->buf && !r->mr;
 }
 
+/* Is it ordinary, and has the peer's program taken all that was sent by it?  locked */
+static bool send_ring_rests(struct sr_vlink *l)
+{
+	return has_ordinary(&l->tx.ring) &&
+	       atomic_load(&l->link.tx_acked) == atomic_load(&l->link.tx_w);
+}
+
 /* The send ring is the sender's: tx_work() gives it back.  Returns notify bits.  locked */
 static unsigned give_back(struct sr_vlink *l)
 {
@@ -194,8 +201,7 @@ static unsigned give_back(struct sr_vlink *l)
 		l->rx.place[generation(l) & 1].mem = NULL;
 		sr_vring_empty(ring_now(l));
 	}
-	l->tx.idle = has_ordinary(&l->tx.ring) &&
-		     atomic_load(&l->link.tx_acked) == atomic_load(&l->link.tx_w);
+	l->tx.idle = send_ring_rests(l);
 	return l->tx.idle ? SR_NOTIFY_WORK : 0;
 }
 
@@ -358,8 +364,7 @@ void sr_verbs_tx_work(struct sr_link *link)
 
 	sr_vlink_lock(l);
 	wider = l->tx.swap && sr_vgrow_swap(l);
-	empty = l->tx.idle && !l->tx.ring.mr &&
-		atomic_load(&link->tx_acked) == atomic_load(&link->tx_w);
+	empty = l->tx.idle && send_ring_rests(l);
 	if (empty)
 		sr_vring_empty(&l->tx.ring);
 	l->tx.idle = false;
