@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * link.c - what all kinds of link share: references, events, the check of
- * incoming messages, the process-wide memory account; and where an asker goes on that an
- * answer has sent elsewhere.  It knows no kind and no stream.  No locks.
+ * incoming messages, the process-wide memory account; and whom an asker asks next if
+ * an answer has sent it elsewhere.  It knows no kind and no stream.  No locks.
  */
 #include "base/real.h" /* before any system header */
 #include "link/link.h"
@@ -72,7 +72,7 @@ struct sr_link *sr_link_get(struct sr_link *link)
 
 void sr_link_put(struct sr_link *link)
 {
-	/* Pairs with itself: the last one sees what all others did with the link. */
+	/* Pairs with itself: who drops the last reference sees what all others did. */
 	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) == 1)
 		sr_loop_post(&link->unreferenced);
 }
@@ -99,7 +99,7 @@ bool sr_link_set_reason(struct sr_link *link, const char *reason)
 {
 	const char *none = NULL;
 
-	/* Pairs with itself.  (The words are constants, so nobody has to acquire one.) */
+	/* Pairs with itself.  (The words are constants, so readers need no acquire.) */
 	return sr_replace(&link->reason, &none, reason);
 }
 

@@ -2,22 +2,22 @@
 /*
  * link.h - a link carries a stream beside its anchor: two rings (one for each
  * direction), credit, and small messages.  How bytes get there is left to the
- * kind of link (ops.h; shm/, verbs/).  The engine knows only these two headers.
+ * kind of link (ops.h; shm/, verbs/).  The engine knows only link.h and ops.h.
  *
  * Offsets are absolute and count the program's bytes of a direction; byte k of
  * a direction is at ring[k & (size - 1)].
  *
  * A link is made, becomes UP, carries messages and data, becomes DEAD, and is
- * freed.  Both directions live and die together; a dead link never comes back,
+ * freed.  Both directions live and die together.  A dead link never comes back,
  * but its memory (received bytes, retained bytes) stays readable until it is
  * freed.
  *
- * Threads.  "loop": only the service thread (loop.h).  "tx": the caller holds
- * the stream's tx_lock.  "rx": the rx_lock.  "any": no lock needed.  The kind
- * calls notify() from whatever thread moved the link forward (also from inside
- * poll(), tx_commit(), rx_free(), ctl()), so notify() takes no stream lock.
- * The kind calls it with none of its own locks held that tx_, rx_ or ctl()
- * functions need.
+ * Threads.  One of these words ends the comment of each function: "loop": only
+ * the service thread (loop.h) calls it; "tx": the caller holds the stream's
+ * tx_lock; "rx": the rx_lock; "any": no lock is needed.  The kind calls notify()
+ * from any thread that moved the link forward (also from inside poll(),
+ * tx_commit(), rx_free(), ctl()), so notify() takes no lock of the stream.  The
+ * kind holds none of its own locks then.
  */
 #ifndef SR_LINK_H
 #define SR_LINK_H
@@ -55,7 +55,7 @@ enum {
 	SR_NOTIFY_CTL = 1 << 2,	/* a bit in events was set */
 	SR_NOTIFY_WORK = 1 << 3, /* work() must be called in the loop */
 	SR_NOTIFY_VERDICT = 1 << 4, /* of a stream only: the link exists, or is refused */
-	/* of a stream only: its way or its end has changed; perhaps nothing has come */
+	/* of a stream only: its way or its end has changed; there may be no new bytes */
 	SR_NOTIFY_CHANGE = SR_NOTIFY_RX | SR_NOTIFY_TX | SR_NOTIFY_CTL,
 	SR_ARM_DATA = 1 << 5,	/* to arm_once() only (ops.h) */
 };
@@ -78,16 +78,16 @@ struct sr_link {
 	struct sr_switch peer_switch;
 	uint64_t peer_end;
 
-	/* The free bytes from tx_w on that may be filled and committed without
-	 * a call of tx_room().  The kind sets this and moves it on.
-	 * tx_ready: there are some, and tx_room() has found them, so poll(2) may
-	 * report room.  tx */
+	/* tx_piece: free bytes from tx_w on, which the fast path may fill and commit
+	 * without calling tx_room().  The kind sets it and moves it on.  tx_ready:
+	 * tx_piece is not empty, and comes from tx_room(), not tx_rest(); so poll(2)
+	 * may report room.  tx. */
 	struct sr_piece tx_piece;
 	bool tx_ready;
 
-	/* A thread publishes rx_h and tx_acked when it has heard from the peer, and tx_w and
-	 * rx_taken when the program's call has moved bytes; a thread without the lock under
-	 * which that was done observes them. */
+	/* rx_h and tx_acked are published by a thread that has heard from the peer, tx_w and
+	 * rx_taken by a thread whose call has moved bytes.  A thread that does not hold the lock
+	 * under which that was done observes them. */
 	_Atomic uint64_t rx_h;	/* received so far, including bytes in the ring; may
 				 * lag behind rx_taken if rx_look() is used */
 	_Atomic uint64_t rx_taken; /* taken by our program (rx_free) */
@@ -113,8 +113,9 @@ static inline bool sr_link_said(struct sr_link *link, enum sr_msg_type type)
 	return sr_observe(&link->said) & (1u << type); /* pairs with sr_link_say() */
 }
 
-/* For the kinds.  Lets the fast path fill the first of the pieces that tx_room() (ready) or
- * tx_rest() has found; takes that back; and moves it on, for tx_commit() of n bytes. */
+/* For the kinds: sr_link_offer() lets the fast path fill the first piece that tx_room()
+ * (ready) or tx_rest() (not ready) has found; sr_link_offer_none() takes that back;
+ * sr_link_offer_moves() moves the piece on in tx_commit() of n bytes. */
 static inline void sr_link_offer(struct sr_link *link, const struct iovec *first, bool ready)
 {
 	link->tx_piece = (struct sr_piece){ first->iov_base, first->iov_len };
@@ -145,8 +146,8 @@ static inline bool sr_link_same_core(struct sr_link *link)
 /* Sets bits; true if one was not set before.  For the kinds. */
 bool sr_link_raise(struct sr_link *link, unsigned bits);
 
-/* Why it is about to be DEAD.  False: it has a reason already, which stays.  For the
- * kinds. */
+/* For the kinds: says why the link is about to be DEAD.  False: it has a reason already, and
+ * keeps that. */
 bool sr_link_set_reason(struct sr_link *link, const char *reason);
 
 /*

@@ -67,12 +67,13 @@ socklen_t sr_local_there(struct sockaddr_un *un, const char *place)
 /* ---- whose process is at the other end, and what it may send ---- */
 
 /*
- * A packet may carry descriptors.  The process that reads the packet, or closes the
- * socket on which it lies unread, closes them, and that may block for as long as the
- * sender likes (closer.h).  So each packet is looked at before it is read, and a socket
- * on which a packet with descriptors lies unread is closed by a thread of its own.
- * A socket that connects drops all packets by a filter, until the user of the process
- * that accepted it is known.  Descriptors in dropped packets are closed by their sender.
+ * A packet may carry descriptors.  They are closed by the process that reads the packet, or
+ * that closes the socket on which it lies unread; and the sender can make close(2) block for
+ * as long as it likes (closer.h).  So we peek at each packet before we read it, and a thread
+ * of its own closes a socket on which a packet with descriptors lies unread.
+ * A connecting socket has a filter that drops all packets until we know the user of the
+ * process that accepted the connection.  Descriptors in dropped packets are closed by their
+ * sender.
  */
 int sr_local_socket(void)
 {
@@ -118,8 +119,8 @@ int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
 
 	if (sr_local_trusts(uid))
 		return 1;
-	/* Twice: what the kernel says while it is being accepted may be of two moments,
-	 * the user of before and the inode of after. */
+	/* Twice: while the socket is being accepted, the kernel may combine the user from before
+	 * with the inode from after, and so no owner is found. */
 	for (int i = 0; i < 2 && !found; i++) {
 		found = sr_owner_of_peer(local, peer, &owner);
 		if (found >= 0 && owner == uid)
@@ -129,10 +130,10 @@ int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
 }
 
 /*
- * A socket tells who connected (SO_PEERCRED), and a process may since have become another
- * user.  So a listener that has SO_PASSCRED, which its connections inherit, has the sender of
- * each packet with it.  The kernel adds the sender's real user; our sender names its effective
- * one, as SO_PEERCRED does, and the kernel has looked whether it may.
+ * SO_PEERCRED tells which user connected, but the process may since have become another
+ * user.  With SO_PASSCRED, which connections inherit from their listener, each packet comes
+ * with its sender's credentials.  By default the kernel fills in the sender's real user.  Our
+ * sender names its effective user instead, as SO_PEERCRED does; the kernel checks that it may.
  */
 union credentials {
 	char buf[CMSG_SPACE(sizeof(struct ucred))];
@@ -200,7 +201,8 @@ void sr_local_close(int fd)
 	sr_sys_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
 	while (sr_local_recv(fd, &c, 1) > 0 && i++ < UNREAD_MAX)
 		;
-	/* Now any packet, even an empty one, brings more than its bytes. */
+	/* With SO_PASSCRED any packet, even an empty one, has a control message, which
+	 * sr_local_recv() refuses: so it returns 0 only if no packet is left. */
 	sr_sys_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	if (sr_local_recv(fd, &c, 1))
 		sr_closer_close(fd);

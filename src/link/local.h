@@ -18,7 +18,8 @@
  * length, or -errno. */
 int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wider,
 		  const char *suffix);
-/* That of a worker: the first 16 characters of its place.  Returns its length. */
+/* The abstract name of a worker, from the first 16 characters of its place.  Returns its
+ * length. */
 socklen_t sr_local_there(struct sockaddr_un *un, const char *place);
 
 /* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_peer();
@@ -26,24 +27,25 @@ socklen_t sr_local_there(struct sockaddr_un *un, const char *place);
 int sr_local_socket(void);
 /* The user of the process at the other end (SO_PEERCRED), whose packets are let in. */
 uint32_t sr_local_peer(int fd);
-/* Is it root or this user?  Their processes may send descriptors that take long to close:
- * they can do worse. */
+/* Is the user root, or this process's own?  We let their processes send descriptors that take
+ * long to close, because they could do worse to us in other ways. */
 bool sr_local_trusts(uint32_t uid);
-/* May it link to this end of the connection: is it trusted, or does it own the socket at
- * the other end?  1: yes; 0: no; -EAGAIN: no, but no process has accepted that yet. */
+/* May the user's process link to this end of the connection: is the user trusted, or does he
+ * own the socket at the other end?  1: yes; 0: no; -EAGAIN: not yet, because no process has
+ * accepted that socket. */
 int sr_local_owns(uint32_t uid, const struct sockaddr_storage *local,
 		  const struct sockaddr_storage *peer);
-/* A packet, as by recv() with MSG_TRUNC.  EBADMSG: it has descriptors with it, and stays
- * in the queue.  One thread at a time, and one process. */
+/* Receives a packet, as recv() does with MSG_TRUNC.  EBADMSG: the packet carries descriptors,
+ * and stays in the queue.  Only one thread at a time may call it, and only one process. */
 ssize_t sr_local_recv(int fd, void *buf, size_t n);
-/* The same of a listener's connections that tell who sends (SO_PASSCRED), with the user
- * whom the kernel has seen to send it, or UINT32_MAX.  uid may be NULL. */
+/* The same for a connection with SO_PASSCRED.  *uid: the user who sent the packet, as the
+ * kernel has checked; UINT32_MAX: not known.  uid may be NULL. */
 ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid);
-/* Sends a packet as the user who this thread is now.  False: it was not taken. */
+/* Sends a packet with this thread's effective user as its sender.  False: it was not sent. */
 bool sr_local_send_as(int fd, const void *buf, size_t n);
 void sr_local_close(int fd);	/* never blocks, whatever lies unread */
-/* The next connection; -EBUSY: so many are being closed that it has to wait; or another
- * -errno.  Service thread. */
+/* Accepts the next connection.  -EBUSY: too many descriptors are being closed, so it has to
+ * wait in the backlog; or another -errno.  Service thread. */
 int sr_local_accept(int listener, uint32_t *uid);
 
 #endif

@@ -30,15 +30,15 @@ struct sr_piece {
 struct sr_link_ops {
 	const char *name;	/* "shm", "verbs" */
 	enum sr_way way;	/* the same, for counting */
-	/* The kernel has said that both ends of the link have the two ends of one TCP
-	 * connection: neither shows its history. */
+	/* The kernel vouches that the two ends of a link hold the two ends of one TCP
+	 * connection, so neither has to prove its history. */
 	bool vouched;
 
 	/* Fills in the ring of our hello.  NULL: it has none.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);
 
-	/* The link's identity, to be bound into the proof: the same at both
-	 * ends and unlike that of any other link (QPNs and GIDs).  Returns its
+	/* The link's identity (QPNs and GIDs), which the proof includes: the same at both
+	 * ends, and different from that of any other link.  Returns its
 	 * length.  NULL if vouched.  loop, UP. */
 	size_t (*identity)(struct sr_link *link, uint8_t id[SR_ID_MAX]);
 
@@ -58,13 +58,13 @@ struct sr_link_ops {
 	size_t (*tx_room)(struct sr_link *link, struct iovec v[2]);
 
 	/*
-	 * Called when tx_room() has found nothing, for a send that may not wait: less
-	 * space is enough, because over TCP such a send takes what fits.  It
-	 * finds the space that is free at the first of these calls; what is freed later it
-	 * leaves to tx_room(), which needs more.  Otherwise a sender that tries again and
-	 * again would fill each piece that the reader frees, however small.  This space is no
-	 * room for poll(2), nor for a thread that sleeps.  NULL: tx_room() leaves too little
-	 * to be worth it.  tx.
+	 * For a non-blocking send, when tx_room() has found nothing: a smaller space is
+	 * enough, because over TCP such a send takes what fits.  Returns as tx_room() does.
+	 * Until tx_room() finds room again, further calls find only what is left of the
+	 * space that was free at the first call.  Otherwise a sender that tries again and
+	 * again would fill each piece that the reader frees, however small.  poll(2) does
+	 * not report this space as room, and no thread is woken for it.  NULL: what
+	 * tx_room() leaves is never worth it.  tx.
 	 */
 	size_t (*tx_rest)(struct sr_link *link, struct iovec v[2]);
 
@@ -72,14 +72,14 @@ struct sr_link_ops {
 	 * probably offer a larger one at once?  NULL: no.  tx. */
 	bool (*tx_widens)(struct sr_link *link);
 
-	/* Sends n bytes that were put into the free space.  more: others follow
-	 * at once, so small ones may be held back (a commit of 0 without more
-	 * sends them).  tx. */
+	/* Sends the n bytes that were put into the free space.  more: further bytes
+	 * follow at once, so these may be held back; a commit without more, even of
+	 * 0 bytes, sends them.  tx. */
 	void (*tx_commit)(struct sr_link *link, size_t n, bool more);
 
 	/* Finds the bytes [from, tx_w), from >= tx_acked, which a switch back
-	 * sends again.  Also when DEAD.  Returns their number, which may be
-	 * less than all (two pieces): call again from there.  tx. */
+	 * sends again.  Also when DEAD.  Returns how many bytes the two pieces
+	 * have; if these are not all, call again for the rest.  tx. */
 	size_t (*tx_retained)(struct sr_link *link, uint64_t from,
 			      struct iovec v[2]);
 
@@ -92,10 +92,10 @@ struct sr_link_ops {
 	size_t (*rx_data)(struct sr_link *link, size_t skip,
 			  struct iovec v[2]);
 
-	/* The look of the fast path.  Returns how many received bytes there are
-	 * from rx_taken on, of which `piece` is the beginning; 0 if there are
-	 * none and the reader has nothing else to learn; -1 for something
-	 * unusual, which poll() and rx_data() have to examine.  Changes no
+	/* For the fast path.  Returns how many received bytes there are
+	 * from rx_taken on, of which `piece` is the beginning; 0 if there are no
+	 * bytes and nothing else has come; -1 if something else may have come, so
+	 * that the caller has to call poll() and rx_data().  Changes no
 	 * state and calls no notify().  NULL: always -1.  rx. */
 	ssize_t (*rx_look)(struct sr_link *link, struct sr_piece *piece);
 
@@ -103,73 +103,76 @@ struct sr_link_ops {
 	 * peer, in batches.  rx. */
 	void (*rx_free)(struct sr_link *link, size_t n);
 
-	/* Our program takes none of the bytes that come from now on: says so, as a reset
-	 * will answer them.  Has the peer's program said so before the last commit?
-	 * A pair: tx_over() is true behind a tx_commit(), or else a look behind rx_over()
-	 * finds its bytes.  NULL: only the reset tells.  rx, tx. */
+	/* rx_over() tells the peer that our program takes no more bytes (TCP would answer
+	 * them with a reset).  tx_over(): had the peer's program said so before the last
+	 * commit?  The two are a store-load pair: either tx_over() after a tx_commit() is
+	 * true, or a look for bytes after rx_over() finds those of that commit.  NULL: the
+	 * peer learns it only by the reset.  rx, tx. */
 	void (*rx_over)(struct sr_link *link);
 	bool (*tx_over)(struct sr_link *link);
 
-	/* TCP has ended.  Takes in what the peer has put on the link until
-	 * then, also when DEAD.  Returns true if that is all that the peer's
-	 * program had sent.  NULL: unknown.  rx. */
+	/* Called when TCP has ended.  Takes in all that the peer has put on the link by
+	 * then, also when DEAD.  Returns true if the peer's program has sent no more
+	 * than that.  NULL: unknown.  rx. */
 	bool (*rx_last)(struct sr_link *link);
 
-	/* This process ends; committed bytes and END outlive it, and the peer
-	 * can still read them, but sends nothing back.  Returns false if the
-	 * peer has given the link up and relies on TCP.  resent: TCP has all of
-	 * the bytes too.  NULL: they do not outlive the process.  any. */
+	/* Called when this process ends.  Bytes that were committed, and END, outlive it:
+	 * the peer can still read them, but sends nothing back.  resent: TCP has all of
+	 * these bytes, too.  Returns false if the peer has given the link up and relies
+	 * on TCP.  NULL: the bytes do not outlive the process.  any. */
 	bool (*leave)(struct sr_link *link, bool resent);
 
-	/* LEFT: does TCP have all that the peer sent?  rx. */
+	/* After LEFT: has the peer put all that it sent into TCP, too?  rx. */
 	bool (*rx_resent)(struct sr_link *link);
 
-	/* The switch to this link was given up, and no mark is in TCP, nor will be: says
-	 * so, also when DEAD; did the peer say so?  NULL: it cannot.  tx, rx. */
+	/* tx_unmarked() tells the peer that we have given up the switch to this link, and
+	 * that no mark is in TCP, nor will be; also when DEAD.  rx_unmarked(): has the
+	 * peer said so?  NULL: it cannot be told.  tx, rx. */
 	void (*tx_unmarked)(struct sr_link *link);
 	bool (*rx_unmarked)(struct sr_link *link);
 
 	/* Looks for arrivals and completions; never sleeps.  any. */
 	void (*poll)(struct sr_link *link);
 
-	/* Called before a sleep.  want: SR_NOTIFY_RX and/or _TX.  From now on,
-	 * an arrival of that sort makes the returned fd readable, or calls
+	/* Called before a sleep.  want: SR_NOTIFY_RX and/or _TX.  From now on
+	 * what is wanted makes the returned fd readable when it arrives, or calls
 	 * notify() if there is no fd to watch (-1).  The caller calls poll()
 	 * before it sleeps, and awake() afterwards, whether it slept or not.
-	 * any; several threads may be between arm() and awake() on one link. */
+	 * Several threads may be between arm() and awake() on one link.  any. */
 	int (*arm)(struct sr_link *link, unsigned want);
 
-	/* Called between arm() and the sleep, by a caller that watches nothing
-	 * else.  Returns a word to sleep on instead of the fd (futex(2),
-	 * shared), as long as the word holds all bits of want; NULL: the peer is not
-	 * trusted with it.  May be NULL.  any. */
+	/* Called between arm() and the sleep by a caller that watches nothing
+	 * else.  Returns a word of shared memory on which the caller may sleep by
+	 * futex(2), instead of on the fd, as long as the word has all bits of want.
+	 * Returns NULL if the peer is not trusted with it.  The pointer may be NULL.
+	 * any. */
 	_Atomic uint32_t *(*futex)(struct sr_link *link, unsigned want);
 
-	/* Called after a sleep: disarms, and looks for arrivals.  slept: the fd
-	 * was readable, and is drained.  any. */
+	/* Called after arm(): disarms, and looks for arrivals.  slept: the fd has
+	 * become readable, so awake() drains it.  any. */
 	void (*awake)(struct sr_link *link, unsigned want, bool slept);
 
 	/*
-	 * Before a busy wait: does the peer's thread run on this core, as far as
-	 * is known?  Then it cannot run while we look.  May be NULL: not known.
+	 * Called before a busy wait: does the peer's thread run on this core, as far
+	 * as is known?  Then it cannot run while this thread spins.  NULL: not known.
 	 * any.
 	 */
 	bool (*same_core)(struct sr_link *link);
 
 	/*
-	 * Arms the link once for a sleeper that is not a thread, an epoll set.
-	 * The next arrival of what is wanted makes the returned fd readable (an
-	 * edge: nobody drains it), or calls notify() if there is no fd (-1).
-	 * The caller calls poll() afterwards.  Later arrivals are not reported
-	 * before the next arm_once(); there is nothing to disarm.  want 0: only
-	 * returns the fd.  With SR_ARM_DATA in want the peer's messages, which are no bytes
-	 * and no room, need not make the fd readable, because the service thread hears
-	 * of them anyway and calls notify(); a kind may ignore it.  any.
+	 * Arms the link once for an epoll set, which is a sleeper but no thread.
+	 * The next arrival of what is wanted makes the returned fd readable
+	 * (edge-triggered: the set does not drain it), or calls notify() if there is no
+	 * fd (-1).  The caller calls poll() afterwards.  Later arrivals are not reported
+	 * before the next arm_once(); there is nothing to disarm.  want 0: only returns
+	 * the fd.  SR_ARM_DATA in want: only bytes and room have to make the fd readable.
+	 * Messages need not, because the service thread hears of them anyway and calls
+	 * notify().  A kind may ignore that bit.  any.
 	 */
 	int (*arm_once)(struct sr_link *link, unsigned want);
 
-	/* Maintenance that the kind asked for with SR_NOTIFY_WORK: work() grows
-	 * rings (loop); tx_work() does what needs a ring that nobody is filling
+	/* Maintenance that the kind asks for by SR_NOTIFY_WORK.  work() grows rings
+	 * (loop).  tx_work() does what must not happen while a thread fills the ring
 	 * (loop and tx).  Both may be NULL. */
 	void (*work)(struct sr_link *link);
 	void (*tx_work)(struct sr_link *link);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * rendezvous.h - how the two ends of a stream find each other and make a link: the
- * connecting side asks, the accepting side answers.  One table for each kind of link.
- * All in the loop, but for usable(), absent() and forget().
+ * connecting side asks, the accepting side answers.  Each kind of link has a table of
+ * these functions.  They run in the service thread, except usable(), absent() and forget().
  */
 #ifndef SR_RENDEZVOUS_H
 #define SR_RENDEZVOUS_H
@@ -25,18 +25,18 @@ struct sr_rendezvous {
 	 * word ("no-device", "no-library", "off").  Cheap; loads nothing. */
 	const char *(*usable)(void);
 
-	/* True if it is certain, and found out quickly, that nobody would
-	 * answer a request for a link to this address now.  NULL: never.
-	 * any. */
+	/* True if no process would answer a request for a link to this address
+	 * now.  False if that is uncertain, or cannot be found out quickly.
+	 * NULL: always false.  any. */
 	bool (*absent)(const struct sockaddr *to);
 
 	/*
-	 * Asks the accepting side of the connection for a link.  done() is
-	 * called once, later, unless cancelled: with a link that is UP, or with
-	 * NULL and a reason, which may be for sr_ask_again().  Returns 0; or
-	 * -ENODEV, -ELIBACC (the library cannot be loaded) or -ENOMEM, and
-	 * done() is not called.  The peer of the rendezvous must have the TCP
-	 * peer's own address, or be on this host.
+	 * Asks the accepting side of the connection for a link.  Unless cancelled,
+	 * the kind calls done() once, later: with a link that is UP, or with
+	 * NULL and a reason, which done() passes to sr_ask_again() first.  Returns 0;
+	 * or -ENODEV, -ELIBACC (the library cannot be loaded) or -ENOMEM, and
+	 * done() is not called.  The process that answers must have the TCP
+	 * peer's address, or be on this host.
 	 */
 	int (*ask)(struct sr_ask *ask);
 	void (*cancel)(struct sr_ask *ask);
@@ -53,16 +53,16 @@ struct sr_rendezvous {
 	void (*unlisten)(void *listener);
 
 	/*
-	 * Tells the asker of a request how things are, for it to go on waiting or not, and
-	 * changes `holds'.  True: the request has ended, and the asker comes with another
-	 * one.
+	 * Sends the asker a first answer, by which the asker decides whether to wait on, and
+	 * changes `holds'.  True: that has ended the request, and the asker will make
+	 * another one.
 	 */
 	bool (*tell)(struct sr_request *req, enum sr_first first);
 
-	/* Answers a request, whose `inode` and `policy` the caller has set.  Returns a new
-	 * link, UP now or later; or NULL and a reason if none could be made,
-	 * after refusing the asker.  The reason that refuse() sends goes to the
-	 * peer's log. */
+	/* accept() answers a request, whose `inode` and `policy` the caller has set.
+	 * It returns a new link, which is UP now or later.  If it can make none, it refuses
+	 * the request and returns NULL and a reason.  The peer logs the reason that
+	 * refuse() sends. */
 	struct sr_link *(*accept)(struct sr_request *req, void *owner,
 				  void (*notify)(struct sr_link *, unsigned),
 				  const char **reason);
@@ -86,8 +86,8 @@ struct sr_ask {
 	void (*notify)(struct sr_link *link, unsigned what); /* for the link */
 	void (*done)(struct sr_ask *ask, struct sr_link *link,
 		     const char *reason);
-	/* The question has gone out, by which the kind calls it each time, or a first answer
-	 * has come. */
+	/* The kind calls this each time it has sent the question (SR_FIRST_SENT), and when a
+	 * first answer has come. */
 	void (*told)(struct sr_ask *ask, enum sr_first first);
 	uint8_t tclass;			/* of the link's packets; 0: none */
 	bool holds;			/* wants a first answer */
@@ -95,18 +95,18 @@ struct sr_ask {
 	void *kind;			/* the kind's own */
 };
 
-#define SR_THERE_MOST 3		/* so often an asker lets itself be sent elsewhere */
+#define SR_THERE_MOST 3		/* how often an asker lets itself be sent elsewhere */
 
-/* For done(), first.  Another process has the stream (the reason is SR_THERE), or the one
- * that was said to have it has ended: the keeper, or another one after it, is asked again.
- * True: done() will be called once more. */
+/* done() calls this first.  If another process has the stream (the reason is SR_THERE), asks
+ * that process.  If the process that was said to have it has ended, asks by the address again.
+ * True: it has asked, and done() will be called once more. */
 bool sr_ask_again(struct sr_ask *ask, const char **reason);
 
 /* An asker's request, in the kind's memory until accept() or refuse(). */
 struct sr_request {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
-	enum sr_holds holds;		/* its asker waits for tell() */
+	enum sr_holds holds;		/* the asker's: does it wait for tell()? */
 	uint8_t tclass;			/* its asker's */
 	/* The upgrade room's, for accept(): */
 	uint64_t inode;			/* of our socket */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * credit.h - how much may be sent, and when the receiver says what it has
- * taken.  There are two kinds of credit: bytes of a ring, and packets, of
- * which each takes a receive buffer that the peer has posted (verbs only).
+ * credit.h - how much may be sent, and when the receiver returns credit.
+ * There are two kinds of credit: bytes of a ring, and packets, because each
+ * packet uses up one receive buffer that the peer has posted (verbs only).
  *
- * Offsets: w, bytes put into rings; acked, those below which the receiver's
- * program has taken all, as the sender knows; come and taken, the same two as
- * the receiver knows; returned, the credit that the receiver has published.
+ * Offsets in a direction:
+ *     w         end of the bytes that the sender has put into rings
+ *     come      end of the bytes that the receiver knows have arrived
+ *     taken     end of the bytes that the receiver's program has taken
+ *     returned  the value of `taken` that the receiver has last published
+ *     acked     the last `returned` that the sender has seen
  *
  *     acked <= returned <= taken <= come <= w
  *
@@ -29,9 +32,9 @@ static inline uint64_t sr_credit_used(uint64_t w, uint64_t acked, uint64_t start
 }
 
 /*
- * How much may be put into a ring of `size` bytes.  Less than `least` is not
- * worth a piece: credit and writes must not shrink to crumbs (silly window).
- * An empty ring is offered whole.
+ * How many bytes may be put into a ring of `size` bytes of which `used` are
+ * outstanding.  Returns 0 if that is less than `least`, so that writes do not
+ * become ever smaller (silly window syndrome).  An empty ring is offered whole.
  */
 static inline size_t sr_credit_room(size_t size, uint64_t used, size_t least)
 {
@@ -40,17 +43,17 @@ static inline size_t sr_credit_room(size_t size, uint64_t used, size_t least)
 	return room < least && used ? 0 : room;
 }
 
-/* The peer says that its program has taken all below `said`.  Returns 1 if that
- * is news, 0 if not, -EPROTO if it cannot be. */
+/* The peer says that its program has taken all bytes below `said`.  Returns 1 if
+ * that is new credit, 0 if it is known already, -EPROTO if it is impossible. */
 static inline int sr_credit_said(uint64_t acked, uint64_t w, uint64_t said)
 {
 	return said < acked || said > w ? -EPROTO : said > acked;
 }
 
 /*
- * Returning credit through shared memory costs nothing, but to find out whether
- * the sender sleeps for want of it takes a full fence, which a reader of small
- * messages should be spared.
+ * Returning credit through shared memory costs one store.  To find out whether
+ * the sender sleeps for want of credit takes a full fence as well; a reader of
+ * small messages does that only for each eighth of the ring.
  */
 struct sr_credit_rx {
 	uint64_t returned;
@@ -60,22 +63,24 @@ struct sr_credit_rx {
 enum {
 	SR_CREDIT_PART = 8, /* credit is returned for 1/8 of the ring, or when all is taken */
 	SR_CREDIT_ROOM = 4, /* a sender is offered 1/4 of the ring, or nothing */
-	SR_CREDIT_REST = 64, /* the same of one that may not wait, before it gets EAGAIN */
+	SR_CREDIT_REST = 64, /* a non-blocking sender gets even 1/64, before it gets EAGAIN */
 };
 
 /*
- * The program has taken all below `taken`.  Returns true if `returned` has
- * changed and is to be published: while bytes are left to take, an eighth of
- * the ring may be kept back.  *check: and then a full fence, and a look for a
- * sleeping sender.
+ * The program has taken all bytes below `taken`.  Returns true if `returned` has
+ * changed and the caller has to publish it.  While there are bytes left to take,
+ * credit of up to an eighth of the ring may be kept back.  If *check is set, the
+ * caller issues a full fence after that and looks for a sleeping sender.
  *
- * No sleeper is overlooked.  A sender sleeps with more than three quarters of
- * the ring outstanding, counted from the credit that it knows.  That credit is
- * not less than `checked`: either the sender slept before the fence at
- * `checked`, and was woken if it had room, or it has seen that credit.  The
- * reader does without a look only if it has taken all that has come, and that
- * is less than an eighth of the ring from `checked` on.  Then most of what such
- * a sender has sent is yet to come, and credit is returned again.
+ * No sleeping sender is overlooked:
+ *  - A sender sleeps only if more than 3/4 of the ring are outstanding, counted
+ *    from `acked`.  So w > checked + 3/4 of the ring, because either the sender
+ *    had seen the credit `checked` before it slept, or it slept before the fence
+ *    that followed, and would have been woken if that credit had made room.
+ *  - The reader omits the look only if it has taken all bytes that have come,
+ *    and taken < checked + 1/8 of the ring.
+ * Both together mean that more than half of the ring's bytes are yet to come.
+ * When the program has taken them, credit is returned again, with a look.
  */
 static inline bool sr_credit_take(struct sr_credit_rx *c, size_t size,
 				  uint64_t taken, uint64_t come, bool *check)
@@ -92,12 +97,12 @@ static inline bool sr_credit_take(struct sr_credit_rx *c, size_t size,
 /* ---- packets ---- */
 
 /*
- * Each packet (packet.h) takes one of the receive buffers of the end it goes to.  That end
+ * Each packet (packet.h) uses up one receive buffer of the end that it goes to.  That end
  * posts the buffer again in the poll that takes the packet, and each packet says how many
- * buffers its sender has posted in all.  So `known`, the number of the peer's buffers that are
- * posted and empty as far as this end can tell, is never above the truth, and an arriving
- * packet finds a buffer, if
- *  - a buffer is counted in `posted` behind its posting, and
+ * buffers its sender has posted in all.  `known` is the number of the peer's buffers that are
+ * posted and empty as far as this end can tell.  It is never above the truth, and an arriving
+ * packet always finds a buffer, if
+ *  - a buffer is counted in `posted` only after it has been posted, and
  *  - a packet with records is sent only while known > SR_PACKETS_KEPT, and a count, a packet
  *    of nothing but `posted` and ACKs, only while known > 0.
  * An end owes a count while it has posted half of its buffers since it last said so.
@@ -108,10 +113,10 @@ enum {
 	SR_PACKETS_FIRST = 8,	/* buffers that each end has posted before the first packet */
 	SR_PACKETS_LEAST = 4,	/* with fewer, counts would answer counts */
 	SR_PACKETS_KEPT = 2,	/* for counts */
-	SR_PACKETS_MOST = 4096,	/* more than so many empty ones no end has */
+	SR_PACKETS_MOST = 4096,	/* no end has more empty buffers than this */
 };
 
-/* All but `buffers` modulo 2^32. */
+/* All members but `buffers` count modulo 2^32. */
 struct sr_packets {
 	uint32_t buffers;	/* our receive buffers */
 	uint32_t posted;	/* by us, in all */
@@ -120,7 +125,7 @@ struct sr_packets {
 	uint32_t peer_posted;	/* by the peer, as it last said */
 };
 
-/* Both ends know without a word that each has posted SR_PACKETS_FIRST. */
+/* Both ends know without a message that each has posted SR_PACKETS_FIRST buffers. */
 static inline void sr_packets_init(struct sr_packets *p)
 {
 	*p = (struct sr_packets){SR_PACKETS_FIRST, SR_PACKETS_FIRST, SR_PACKETS_FIRST, 0,

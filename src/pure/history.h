@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.h - what a direction has carried, by which two ends of a link prove to each
- * other that they hold the two ends of one TCP stream.  An impostor does not know it: it
- * is the password of a key exchange (pake.h).  Pure; the caller serialises.
+ * history.h - some of the bytes that a direction has carried.  By them two ends of a link
+ * prove to each other that they hold the two ends of one TCP stream: an impostor does not
+ * know these bytes, and they are the password of a key exchange (pake.h).  Pure; the caller
+ * serialises.
  *
- * Kept are the first 512 bytes, and from then on 8 bytes in every eighth of an octave: at
- * 512, 576, ... 960, 1024, 1152, ...  So the two ends, of which one has seen more than the
- * other, have the same of what both have seen, to the byte and at any distance; the last
- * that is kept of n bytes is within the last ninth of them; and a long stream costs no more
- * than a short one.
+ * The first 512 bytes are kept, and after them 8 bytes in every eighth of an octave: at the
+ * offsets 512, 576, ... 960, 1024, 1152, ...  The offsets do not depend on how far an end has
+ * got.  So if one end has seen more bytes than the other, both have kept the same of those
+ * that both have seen.  The last sample of n bytes lies within the last ninth of them, and a
+ * long stream costs no more memory than a short one.
  */
 #ifndef SR_HISTORY_H
 #define SR_HISTORY_H
@@ -25,21 +26,21 @@
 #define SR_HISTORY_MAX 2048	/* up to offset 2^33 */
 
 struct sr_history {
-	_Atomic uint64_t n;	/* bytes seen; kept are those of them that are to be */
+	_Atomic uint64_t n;	/* bytes seen; of these the samples are in `bytes` */
 	uint64_t next;		/* offset of the next byte to be kept */
 	unsigned kept;
 	uint8_t bytes[SR_HISTORY_MAX];
 };
 
-/* The number of bytes seen.  It pairs with sr_history_add() and sr_stream_history_add(), so
- * that those of them that are kept may be read. */
+/* The number of bytes seen.  Pairs with sr_history_add() and sr_stream_history_add(), so that
+ * the caller may read those of these bytes that are kept. */
 static inline uint64_t sr_history_seen(const struct sr_history *h)
 {
 	return sr_observe(&h->n);
 }
 
-/* Of a direction that has carried nothing; h has been a history, or is all zero.  (A page
- * that a fork has shared is written only if it must be.) */
+/* Empties the history, for a direction that has carried nothing.  h was a history before, or
+ * is all zero; it is not written if it is empty, because fork may share its page. */
 static inline void sr_history_begin(struct sr_history *h)
 {
 	if (sr_history_seen(h)) {
@@ -48,7 +49,7 @@ static inline void sr_history_begin(struct sr_history *h)
 	}
 }
 
-/* (from->n may grow meanwhile, by bytes that are not to be kept.) */
+/* Meanwhile another thread may raise from->n for bytes of which none is kept. */
 void sr_history_copy(struct sr_history *to, const struct sr_history *from);
 
 /* Adds the next len bytes of the direction. */

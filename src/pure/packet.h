@@ -4,7 +4,7 @@
  * buffers its sender has posted, and records, each a message of a link or a few bytes of its
  * stream.  The form is that of tests/model/PROTOCOL.md, "Packet".
  *
- * A packet is built and read in place, in the buffer that the device has.  The reader checks
+ * A packet is built and read in place, in the device's buffer.  The reading functions check
  * everything that can be checked without knowing the link; the caller checks the rest.
  *
  * Pure: no I/O, no locks, no globals.
@@ -64,7 +64,7 @@ struct sr_packet_out {
 void sr_packet_begin(struct sr_packet_out *p, uint8_t *buf, size_t size);
 /* The header's number, which may be set at any time before the packet is sent. */
 void sr_packet_posted(struct sr_packet_out *p, uint32_t posted);
-/* Bytes that a record's body may have which is put next; 0 also if there is no room at all. */
+/* How many bytes the body of the next record may have; 0 also if there is no room for one. */
 size_t sr_packet_room(const struct sr_packet_out *p);
 /* A message, but not BYTES.  False: there is no room. */
 bool sr_packet_put(struct sr_packet_out *p, uint32_t number, const struct sr_msg *msg);
@@ -84,8 +84,8 @@ struct sr_packet_in {
 
 /* 0 or -EPROTO. */
 int sr_packet_open(struct sr_packet_in *p, const uint8_t *buf, size_t len);
-/* 1: the next record; 0: there is none left; -EPROTO: this is no packet, whatever has been
- * read of it before. */
+/* Returns 1: the next record; 0: there is none left; -EPROTO: this is no valid packet, even if
+ * records of it were read before. */
 int sr_packet_next(struct sr_packet_in *p, struct sr_record *record);
 
 #endif

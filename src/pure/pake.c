@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * pake.c - CPace.  Names of the draft are in parentheses.  Pure: libsodium's functions
- * come with the call.
+ * pake.c - CPace.  Names that the draft uses are in parentheses.  Pure: the caller passes
+ * libsodium's functions.
  */
 #include "pure/pake.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * pake.h - CPace (draft-irtf-cfrg-cpace-21, initiator and responder, ristretto255 and
- * SHA-512): two ends that know the same password agree on a key.  Who does not know it can
- * test one guess in each exchange in which he takes part, and none by looking on or
- * afterwards.  Pure.
+ * SHA-512): two ends that know the same password agree on a key.  An attacker who does not
+ * know the password can test one guess in each exchange in which he takes part.  He can test
+ * none by listening, nor after the exchange.  Pure.
  */
 #ifndef SR_PAKE_H
 #define SR_PAKE_H
@@ -18,8 +18,8 @@ struct sr_octets {	/* less than 128 */
 	size_t len;
 };
 
-/* What both ends have to say, and have to agree on, but the associated data, which each
- * chooses: its own is in the place of its role. */
+/* What both ends must agree on to get the same key.  The associated data, which each end
+ * chooses for itself, are in struct sr_pake_end. */
 struct sr_pake_terms {
 	struct sr_octets password;	/* PRS: known to nobody else */
 	struct sr_octets channel;	/* CI: the ends, and what the key is for */

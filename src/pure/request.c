@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* request.c - encodes and decodes what is said before there is a link; see request.h. */
+/* request.c - encodes and decodes what processes send before there is a link; see request.h. */
 #include "pure/request.h"
 
 #include <errno.h>
@@ -91,7 +91,7 @@ void sr_place_shm(char place[SR_THERE_LEN], uint64_t random, uint32_t uid)
 	snprintf(place, SR_THERE_LEN, "%016" PRIx64 " %" PRIu32, random, uid);
 }
 
-/* Only as it would be written. */
+/* Accepts only the text that sr_place_shm() writes. */
 static bool is_shm_place(const char *s, uint32_t *uid)
 {
 	char again[SR_THERE_LEN];
@@ -103,7 +103,7 @@ static bool is_shm_place(const char *s, uint32_t *uid)
 	return !strcmp(again, s);
 }
 
-/* Only as it would be written. */
+/* Accepts only the text that a listener of this kind writes. */
 static bool is_verbs_place(const char *s, uint16_t port[2])
 {
 	char again[SR_THERE_LEN];

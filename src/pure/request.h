@@ -3,8 +3,7 @@
  * request.h - what processes say to each other before there is a link: the asker's
  * question and its offer of shared memory, the first answer, the word that sends an asker
  * elsewhere, and the packets between a keeper and its workers.  sockrail-protocol(7) shows
- * each.  Pure: no I/O, no state.
- * Decoders take nothing that an honest process would not send.
+ * each.  Decoders refuse what the encoders would not write.  Pure: no I/O, no state.
  */
 #ifndef SR_PURE_REQUEST_H
 #define SR_PURE_REQUEST_H
@@ -15,11 +14,11 @@
 
 #define SR_QUESTION_LEN 48	/* the CM leaves 56 for it */
 
-/* A call of the asker's program may wait. */
+/* Does a call of the asker's program wait for the link (policy wait)? */
 enum sr_holds {
 	SR_HOLDS_NOT,
-	SR_HOLDS_FIRST,		/* it needs a first answer */
-	SR_HOLDS_ON,		/* it has had one by which it waits on: SR_FIRST_LATER ends that */
+	SR_HOLDS_FIRST,		/* yes, and it needs a first answer */
+	SR_HOLDS_ON,		/* yes, because of a first answer; SR_FIRST_LATER ends the wait */
 };
 
 struct sr_question {
@@ -38,7 +37,7 @@ int sr_question_decode(struct sr_question *question, const uint8_t *buf, size_t 
 
 struct sr_offer {
 	uint8_t first, max;	/* log2 of ring sizes, first <= max <= 30 */
-	bool alone;		/* no doorbell but the line */
+	bool alone;		/* the line is the only doorbell */
 	struct sr_question question;
 };
 
@@ -47,25 +46,25 @@ int sr_offer_decode(struct sr_offer *offer, const uint8_t *buf, size_t len);
 
 /* ---- the first answer ---- */
 
-/* How far an asker is, whose program waits.  The answerer's words begin with TAKEN; the
- * wait goes on after TAKEN and COMING. */
+/* How far the question of a waiting asker has got.  The answerer sends those from TAKEN on;
+ * the asker waits on after TAKEN and COMING, and no longer after the others. */
 enum sr_first {
 	SR_FIRST_NONE,
 	SR_FIRST_SENT,		/* the question is on its way */
 	SR_FIRST_TAKEN,		/* the server's program has accepted the stream */
-	SR_FIRST_COMING,	/* a thread of it waits for the listener */
+	SR_FIRST_COMING,	/* a thread of it waits in accept(), or for the listener in poll() */
 	SR_FIRST_BYTES,		/* not before the client's bytes: TCP_DEFER_ACCEPT */
 	SR_FIRST_LATER,		/* none of these */
 };
 
-/* What an asker is like that has heard this. */
+/* Does an asker that has heard this answer wait on? */
 static inline enum sr_holds sr_first_holds(enum sr_first first)
 {
 	return first == SR_FIRST_TAKEN || first == SR_FIRST_COMING ? SR_HOLDS_ON : SR_HOLDS_NOT;
 }
 
 const char *sr_first_word(enum sr_first first);
-/* SR_FIRST_NONE: the word is no first answer for an asker that is like this. */
+/* SR_FIRST_NONE: the word is no first answer, or not one for an asker in this state. */
 enum sr_first sr_first_find(const char *word, enum sr_holds holds);
 
 /* ---- elsewhere ---- */

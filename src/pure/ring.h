@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ring.h - where the bytes of a direction are while they are on a link.  Both kinds of
- * link use it; when a ring grows, how it gets its memory, and what the ends say to each
- * other about it, is the kind's.
+ * link use it.  Each kind decides when a ring grows, how the ring gets its memory, and what
+ * the ends say to each other about that.
  *
  * Byte k of a direction is at ring[k & (size - 1)].  A direction changes to
- * another ring at an offset: bytes from `start` on are in the new one, bytes
- * below stay where they are until they are taken.  That is a generation.  So
- * nobody has to wait for a ring to be empty before a larger one can be used.
+ * another ring at an offset, `start`: bytes from `start` on are in the new ring,
+ * bytes below it stay in the old one until they are taken.  The bytes from one
+ * such offset to the next are a generation.  So a larger ring can be used before
+ * the smaller one is empty.
  *
  * Two threads may use one struct sr_gens without a lock: one adds generations,
- * the other one looks up bytes that it knows of.  Those are in fewer than
- * SR_GENS generations, so none is overwritten that it needs.  If a peer lies
- * about that, the wrong bytes are found, but within the rings.
+ * the other looks up bytes that it knows of.  These bytes are in fewer than
+ * SR_GENS generations, so no entry that the second thread needs is overwritten.
+ * If the peer lies about its generations, the second thread finds wrong bytes,
+ * but never outside the rings.
  *
  * Pure: no I/O, no locks, no globals.
  */
@@ -76,8 +78,8 @@ static inline const struct sr_ring *sr_gens_ring(const struct sr_gens *g)
 	return &g->rings[sr_load(&sr_gens_last(g)->ring)];
 }
 
-/* Finds bytes [from, to), in at most two pieces.  Returns their number, which
- * may be less than all: call again from there. */
+/* Finds bytes [from, to), in at most two pieces.  Returns how many bytes the
+ * pieces have; if these are not all, call again for the rest. */
 size_t sr_gens_span(const struct sr_gens *g, uint64_t from, uint64_t to,
 		    struct iovec v[2]);
 
@@ -85,7 +87,8 @@ size_t sr_gens_span(const struct sr_gens *g, uint64_t from, uint64_t to,
  * The sender says that bytes from `start` on are in ring number `ring`; the
  * receiver knows of bytes up to `come`, and its program has taken those below
  * `taken`.  Can that be true?  A ring that is not larger than the one before
- * may be chosen only when all bytes are taken: so all rings in use differ.
+ * may be chosen only when all bytes are taken.  So no two generations with
+ * unread bytes have the same ring.
  */
 bool sr_gens_may_add(const struct sr_gens *g, uint64_t start, uint32_t ring,
 		     uint64_t come, uint64_t taken);

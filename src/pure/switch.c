@@ -67,7 +67,7 @@ unsigned sr_tx_marked(struct sr_tx *tx)
 unsigned sr_tx_leave(struct sr_tx *tx)
 {
 	if (tx->state == SR_TX_WAIT) {
-		/* This mark must never be written now (hole 3). */
+		/* From now on this mark must never be written (tests/model/PROTOCOL.md, hole 3). */
 		tx->acked = false;
 		memset(tx->record, 0, sizeof(tx->record));
 		return SR_DO_DROP | be_raw(tx);
@@ -210,7 +210,7 @@ static size_t release(struct sr_rx *rx, uint8_t *out)
 	return n;
 }
 
-/* The sender has gone on raw. */
+/* The sender has gone on by TCP and will write no mark. */
 static unsigned miss(struct sr_rx *rx)
 {
 	rx->state = SR_RX_RAW;
@@ -278,7 +278,7 @@ static int feed_record(struct sr_rx *rx, struct feed *f)
 	memcpy(rx->held + rx->part, f->in, n);
 	rx->part += (unsigned)n;
 	skip(f, n);
-	/* A stranger's bytes may be fewer than a record, and others may never come. */
+	/* Checked at once: bytes that are no record may be fewer than 32, and no more may come. */
 	if (!sr_resume_begins(rx->held, rx->part)) {
 		rx->part = 0;
 		return -EPROTO;
@@ -367,9 +367,9 @@ size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *
 	return n;
 }
 
-/* Only links that have proven the history are ordered by number and displace
- * one another, as an impostor may claim any number.  An impostor's claim while
- * nothing else is expected costs the first mismatch and no more. */
+/* An impostor may claim any link number.  So a SWITCH displaces a pending one only
+ * if its link has proven the history.  In RAW a SWITCH without a proof is accepted:
+ * if it was an impostor's, the first byte that does not match the mark ends it. */
 static unsigned judge_switch(const struct sr_rx *rx, const struct sr_switch *sw,
 			     bool proven)
 {
@@ -401,8 +401,8 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 		*n = release(rx, out);
 	if (proven)
 		rx->next_link = (uint64_t)sw->link_no + 1;
-	/* The held bytes were sent after this N, so its sender gave this link
-	 * up, too. */
+	/* The bytes that were held lie behind this N, so the sender has sent
+	 * them by TCP: it has given this link up, too. */
 	if (sw->n < rx->rx) {
 		rx->state = SR_RX_RAW;
 		return SR_DO_DROP;

@@ -21,9 +21,9 @@
 #define SR_RECORD_LEN 32	/* length of a mark or a RESUME record */
 #define SR_TOKEN_LEN 16
 
-/* The first byte of a mark.  It does not occur in UTF-8 and is rare in other data: a
- * byte that a program sends at N after an attempt came to nothing is held back only if
- * it looks like the mark's first. */
+/* The first byte of a mark.  It does not occur in UTF-8 and is rare in other data.  If a
+ * switch fails, and the program's next byte happens to be this one, the receiver has to hold
+ * it back until it can tell that no mark follows. */
 #define SR_MARK_FIRST 0xf5
 
 /* What the caller has to do after an event. */
@@ -51,7 +51,7 @@ struct sr_tx {
 	bool end_sent;		/* END went by the link */
 	uint32_t marks;		/* marks written to TCP */
 	uint64_t w;		/* bytes taken from the program: the caller counts */
-	uint64_t n;		/* WAIT, LINK: N of this link */
+	uint64_t n;		/* WAIT, LINK: the offset N at which this link begins */
 	uint64_t base;		/* taken by the peer's program, as far as known */
 	uint64_t at;		/* RESEND: the next byte for TCP */
 	uint8_t record[SR_RECORD_LEN]; /* WAIT: the mark; RESEND: RESUME */
@@ -72,40 +72,42 @@ void sr_tx_init(struct sr_tx *tx);
 int sr_tx_want(struct sr_tx *tx, uint32_t link_no, const uint8_t token[SR_TOKEN_LEN],
 	       struct sr_switch *out);
 
-/* ACKSW arrived.  From now on tx->record may be written; a late one is void. */
+/* ACKSW arrived.  In WAIT tx->record may be written from now on; else it is ignored. */
 void sr_tx_acksw(struct sr_tx *tx);
 
 /* The whole mark is in TCP: WAIT -> LINK.  Returns SR_DO_END if due. */
 unsigned sr_tx_marked(struct sr_tx *tx);
 
-/* The link is dead, refused, too late, or the sender switches back.
- * WAIT -> RAW: SR_DO_DROP, with SR_DO_FIN if the program had ended.
- * LINK -> RESEND: SR_DO_DROP; write tx->record to TCP, whole, then resend.
- * Other states: 0.
- * Never called between "ACKSW" and "mark partly written": a mark is written in
- * one piece or not at all. */
+/* The sender gives the link up: it is dead, refused or too late, or the sender
+ * switches back.
+ * WAIT -> RAW: returns SR_DO_DROP, with SR_DO_FIN if the program has ended the direction.
+ * LINK -> RESEND: returns SR_DO_DROP.  The caller writes all of tx->record to TCP, and
+ * then sends the bytes [at, w) again.
+ * Other states: returns 0.
+ * Never called while a mark is partly written: a mark is written in one piece or
+ * not at all. */
 unsigned sr_tx_leave(struct sr_tx *tx);
 
-/* ACK{n}.  Returns 0, or -EPROTO unless base <= n <= w (LINK; otherwise
- * ignored).  Also ignores n below the link's N: a peer that has not read all
- * raw bytes yet has such an n in the header of every message. */
+/* ACK{n}: the peer's program has taken n bytes.  Ignored in states other than LINK,
+ * and below the link's N: a peer that has yet to read bytes from TCP has such an n
+ * in the header of each message.  Returns 0, or -EPROTO if n is not in [base, w]. */
 int sr_tx_ack(struct sr_tx *tx, uint64_t n);
 
 /* The program ends its direction.  RAW: SR_DO_FIN -> DONE.  LINK: SR_DO_END
  * once.  WAIT, RESEND: remembered.  Second call: 0. */
 unsigned sr_tx_end(struct sr_tx *tx);
 
-/* The process that received by this link has ended, and TCP with it: nobody
- * reads a RESUME, and bytes that its program had not taken are lost as in a
- * socket's queue.  LINK -> RAW, or DONE with SR_DO_FIN. */
+/* The receiving process has ended, and its end of TCP with it.  Nobody would read
+ * a RESUME, and the bytes that its program had not taken are lost, as those in a
+ * socket's queue are.  LINK -> RAW, or DONE with SR_DO_FIN. */
 unsigned sr_tx_gone(struct sr_tx *tx);
 
 /* ACKEND arrived, after END: LINK -> DONE with SR_DO_FIN. */
 unsigned sr_tx_ackend(struct sr_tx *tx);
 
 /*
- * RESUME and n more bytes from `at` on are in TCP.  When `at` reaches w: RESEND
- * -> RAW, or DONE with SR_DO_FIN.
+ * RESUME, and n more bytes from `at` on, have been written to TCP.  When `at`
+ * reaches w: RESEND -> RAW, or DONE with SR_DO_FIN.
  */
 unsigned sr_tx_resent(struct sr_tx *tx, uint64_t n);
 

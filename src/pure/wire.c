@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * wire.c - encodes and decodes messages, records and names, all by tables of the
- * fields in wire_layout.h.  What is decoded is encoded once more and compared: so
- * no magic, no reserved byte and no other form of the same gets through.  Pure: no
- * I/O, no locks, no knowledge of streams or links.
+ * fields in wire_layout.h.  A decoder encodes its result again and compares: so it
+ * refuses a wrong magic, a reserved byte that is set, and any second way to say the
+ * same.  Pure: no I/O, no locks, no knowledge of streams or links.
  */
 #include <assert.h>
 #include <endian.h>
@@ -22,13 +22,13 @@ struct field {
 	uint16_t host;		/* in the decoded struct, where it has the same size */
 };
 
-/* Of an element of a table.  The size is an error if the member has another one. */
+/* An element of a table.  Does not compile if the member has another size. */
 #define FIELD(type, member, at, size)                                          \
 	{(at), SAME(sizeof(((type *)0)->member), size), offsetof(type, member)},
 #define SAME(a, b) ((a) / ((a) == (b)))
 #define NONE(field, at, size) /* set elsewhere, or zero */
 
-/* Numbers of up to 8 bytes change their byte order, here and back. */
+/* Copies a field in either direction; changes the byte order of numbers (up to 8 bytes). */
 static void copy(uint8_t *to, const uint8_t *from, size_t size)
 {
 	if (size > 8 || BYTE_ORDER == BIG_ENDIAN)
@@ -38,7 +38,7 @@ static void copy(uint8_t *to, const uint8_t *from, size_t size)
 			to[i] = from[size - 1 - i];
 }
 
-/* Both: the fields up to one without a size. */
+/* put() and get(): all fields up to the one without a size, which ends the table. */
 static void put(uint8_t *wire, const void *host, const struct field *f)
 {
 	for (; f->size; f++)
@@ -239,8 +239,8 @@ void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN])
 	put(buf, name, named);
 }
 
-/* A connection has one name only, so an address is refused that name_end()
- * would not make. */
+/* Refuses an address that name_end() would not write, because a connection has only
+ * one name. */
 static bool addr_valid(uint8_t family, const uint8_t addr[16])
 {
 	static const uint8_t zero[12];

@@ -8,8 +8,9 @@
 #define SR_WIRE_LAYOUT_H
 
 /*
- * F(field, offset, size in bytes); X for those that are no field of the decoded
- * struct.  A field of up to 8 bytes is a number, a longer one is bytes.
+ * F(field, offset, size in bytes).  X is the same for what is on the wire but is not
+ * a member of the decoded struct.  A field of up to 8 bytes is a number, a longer one
+ * is a string of bytes.
  */
 #define WIRE_HEADER(F, X)                                                      \
 	X(type, 0, 1)                                                          \

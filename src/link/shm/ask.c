@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ask.c - the asking side of the rendezvous (rendezvous.c): goes through the
- * names that the accepting process may have, offers a link, waits for the
+ * ask.c - the asking side of the rendezvous (rendezvous.c): tries the names
+ * under which the accepting process may listen, offers a link, and waits for the
  * answer.  It owns requests until they are answered.  Service thread only, no
  * locks.
  */
@@ -32,8 +32,9 @@
 
 #define ANSWER_MS 2000 /* for each that is asked */
 #define AGAIN_MS 5 /* before the address is asked again */
-/* No longer than that: with TCP_DEFER_ACCEPT nobody accepts it before the program
- * sends, for which policy wait waits. */
+/* How long to ask again because no process has accepted the connection yet.  Not longer,
+ * because with TCP_DEFER_ACCEPT the connection is accepted only after the client's first
+ * bytes, and in policy wait these wait for us. */
 #define EARLY_MS UINT64_C(40)
 #define ASK_FDS 4 /* descriptors in use at most: line, doorbell, memory, and a copy */
 
@@ -51,7 +52,8 @@ struct asking {
 	const char *reason; /* the most informative one so far */
 };
 
-/* Of these each may get a doorbell yet. */
+/* Number of requests in progress.  Each of them may still get a doorbell, so the limit on
+ * doorbells counts them. */
 unsigned sr_shm_asking;
 
 #define ATTEMPTS 3 /* exact address, any IPv4, any IPv6 */
@@ -119,8 +121,9 @@ static int call(int sock, const struct sockaddr *to, unsigned attempt, const cha
 	return sr_now_connect(sock, (struct sockaddr *)&un, (socklen_t)len);
 }
 
-/* Takes the descriptors that came with the word; -1: not that many.  What they are
- * is not known, so they keep their numbers: to give one up may take long. */
+/* Takes the descriptors that came with the word; -1 for each that did not come.  They keep
+ * their numbers for now: to move a descriptor closes the old number, and we do not know yet
+ * whether closing it may take long (closer.h). */
 static void take_descriptors(struct msghdr *msg, int fds[SR_SHM_FDS])
 {
 	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
@@ -141,10 +144,10 @@ static void give_up(struct asking *a, int fds[SR_SHM_FDS])
 	}
 }
 
-/* Reads the answerer's word, "" if there is none any more.  False: none yet.  If the
- * answerer hung up before it read what we had sent, recvmsg() returns that error
- * before the word.  If more came with the word than there is room for, the packet
- * stays in the queue (local.h). */
+/* Reads the answerer's word; "" if the answerer has hung up.  False: no word has come
+ * yet.  If the answerer hung up before it had read what we sent, the first recvmsg()
+ * returns ECONNRESET and the second one the word.  If more descriptors came with the
+ * word than there is room for, the packet stays in the queue (local.h). */
 static bool read_word(struct asking *a, int line, int fds[SR_SHM_FDS])
 {
 	struct iovec v = {a->word, sizeof(a->word) - 1};
@@ -176,7 +179,7 @@ static bool read_word(struct asking *a, int line, int fds[SR_SHM_FDS])
 	return true;
 }
 
-/* The reason that the word is; NULL if it is none. */
+/* The answerer's word, if it is one of reasons.def; else NULL. */
 static const char *reason_in(struct asking *a)
 {
 	return sr_reason_word(sr_reason_find(a->word));
@@ -246,7 +249,7 @@ static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 
 static void next_name(struct asking *a);
 
-/* Is the word a first answer, behind which the real one comes? */
+/* Is the word a first answer, after which the final one comes? */
 static bool is_first_answer(struct asking *a)
 {
 	enum sr_first first = sr_first_find(a->word, a->holds);

@@ -11,39 +11,40 @@
  * accept, one of them has the name, and may send the asker to another one
  * (upgrade/keeper.c):
  *
- *     asker     connects a socket, the line, and sends an offer: version, ring
- *               sizes, the connection's name, whether its program waits
- *     answerer  if so, and if that is not known at once, a first answer
- *               (upgrade/answer.c)
- *     answerer  "ok", with the memfd and one end of the doorbell, a pair of sockets;
- *               or a word of reasons.def
+ *     asker     connects a socket, which is called the line, and sends an offer: version,
+ *               ring sizes, the connection's name, whether its program waits
+ *     answerer  if the asker's program waits, and accept or refuse is not decided at
+ *               once, sends a first answer (upgrade/answer.c)
+ *     answerer  sends "ok", with the memfd and one end of the doorbell, a pair of
+ *               sockets; or a word of reasons.def
  *
  * Each end must be a process of root, of the other's user, or of the user who owns the
- * TCP socket at its end (sr_local_owns()): before it knows that, the asker sends
+ * TCP socket at its end (sr_local_owns()).  Before it knows that, the asker sends
  * nothing, and the answerer nothing but a word.  Each link has a memfd of its own.
  *
- * What a stranger sends may take long to close (local.h).  Nobody else can read
- * where an end looks before it reads: on the line, and on the answerer's end of the
- * doorbell, which were never sent.  An asker that does not trust the answerer has the
- * line alone.
+ * A stranger may send descriptors that take long to close, so an end peeks before it reads
+ * (local.h).  This is safe only on a socket of which no other process has a copy, which
+ * could read in between: the line, and the answerer's end of the doorbell, which are never
+ * sent.  The asker's end of the doorbell was sent by the answerer.  So an asker that does
+ * not trust the answerer has no doorbell but the line.
  *
  * Each end also makes sure that its own socket is the one that has the connection
  * in this network namespace (sr_owner_is_here()): the asker before it asks, the
- * answerer when it accepts.  Hence the two streams are the two ends of one
- * connection, and neither shows its history:
+ * answerer when it accepts.  Therefore the two streams are the two ends of one
+ * connection, and neither end has to prove its history:
  *
- *   - Both processes asked the kernel in the namespace of the abstract name, where
- *     they met.  A socket never changes its namespace, and in one of them only one
- *     socket has a connection's addresses and ports at a time.
- *   - So the answerer's socket, when it accepts, is the peer of the one that then has
- *     the asker's addresses and ports.  If that is not the asker's any more, that was
- *     reset or closed, and no mark can be written to it: nothing gets out of the
- *     link.
- *   - A process that lies about its socket has a user who could as well read and write
- *     the stream.  It is the same for a descriptor that two processes share.
+ *   - Both processes ask the kernel in the namespace of the abstract name by which
+ *     they met.  A socket never changes its namespace, and in a namespace only one
+ *     socket at a time has a connection's addresses and ports.
+ *   - So the answerer's socket, when the answerer accepts, is the peer of the socket that
+ *     then has the asker's addresses and ports.  If the asker's socket does not have them
+ *     any more, it was reset or closed.  Then no mark can be written to it, and no byte
+ *     leaves the link.
+ *   - A process that lies about its socket runs as a user who could read and write the
+ *     stream anyway.  The same holds for a descriptor that two processes share.
  *
- * A socket that is not accepted yet needs no exception: its process will have it when
- * it accepts the link.  Where the kernel does not say (no sock_diag, no /proc, a
+ * A socket that is not accepted yet needs no exception, because its process has it by the
+ * time that it accepts the link.  If the kernel cannot tell (no sock_diag, no /proc, a
  * socket bound to a device), there is no link.
  */
 #include "base/real.h"
@@ -70,7 +71,7 @@
 #define BACKLOG 1024 /* an asker that finds it full does not wait */
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define PENDING_MAX 2048 /* requests that a process may have waiting */
-#define FULL_MAX 4 /* the same if it has no descriptors left but for a word */
+#define FULL_MAX 4 /* the same if its descriptors are enough for a word only */
 /* In use at most, besides the lines and a doorbell for each that waits: doorbell, the
  * asker's end, the memory, and a copy. */
 #define ACCEPT_FDS 4
@@ -193,11 +194,12 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 static void line_new(int fd, uint32_t uid)
 {
 	bool stranger = !sr_local_trusts(uid);
-	/* (Strangers have a fifth of the descriptors that may be held, at most.) */
+	/* Strangers hold at most a fifth of the descriptors: for each that waits, four more have
+	 * to be free (pending_count has strangers in it, too). */
 	bool full = !sr_fd_room(ACCEPT_FDS + pending_count + (stranger ? 3 * strangers : 0));
 	struct pending *p = NULL;
 
-	/* A word that comes before the offer may meet the filter of sr_local_socket(). */
+	/* Closed without a word: the asker's filter may still drop it (sr_local_socket()). */
 	if (full && pending_count >= FULL_MAX)
 		goto close;
 	if (stranger ? strangers < PENDING_MAX / 2 : pending_count < PENDING_MAX)
@@ -223,8 +225,8 @@ close:
 
 /* ---- the names that askers connect to ---- */
 
-/* -EBUSY, -EMFILE, -ENFILE: what is left has to wait in the backlog, for the next one to
- * come.  (An asker does not wait for long.) */
+/* Accepts all connections in the backlog.  -EBUSY, -EMFILE, -ENFILE: the others stay there
+ * until the next connection comes.  (An asker does not wait for long.) */
 static int take_lines(int listener)
 {
 	uint32_t uid;
@@ -244,8 +246,8 @@ static void listener_readable(struct sr_watch *w, uint32_t events)
 	take_lines(w->fd);
 }
 
-/* The name that askers derive from the address; or one that nobody can guess, nor
- * have taken.  Its length, or -errno. */
+/* Without `there', makes the name that askers derive from the address; with it, a random
+ * name, which nobody can guess or have taken before.  Returns its length, or -errno. */
 static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_un *un)
 {
 	uint64_t random;
@@ -276,7 +278,7 @@ static int listen_at(const struct sockaddr *addr, char *there, void **out)
 	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
 	err = sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) ||
 	      sr_sys_listen(fd, BACKLOG) ? -errno : 0;
-	/* Edge-triggered: one that has to wait must not keep the thread busy. */
+	/* Edge-triggered: a connection that stays in the backlog must not keep the thread busy. */
 	if (!err)
 		err = sr_loop_watch(listener, EPOLLIN | EPOLLET);
 	if (err)
@@ -290,7 +292,8 @@ close:
 	return err;
 }
 
-/* Empties the backlog first, because of what strangers have sent there. */
+/* Empties the backlog first: to close the listener closes the connections in it, and the
+ * descriptors that strangers may have sent on these. */
 static void unlisten(void *handle)
 {
 	struct sr_watch *listener = handle;
@@ -342,7 +345,7 @@ static int send_ok(int line, const int *fds, size_t n)
 	return sr_now_sendmsg(line, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Makes the memory and the doorbell, and sends the asker its part.  NULL, or a reason. */
+/* Makes the memory and the doorbell, and sends them to the asker.  NULL, or a reason. */
 static const char *hand_over(struct sr_shm *l, struct pending *p)
 {
 	const char *reason = "memory";

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ring.c - the rings of a shared memory link: what one end may put into them
- * and what the other one finds, how they grow, and how idle ones return their
+ * and what the other end finds, how rings grow, and how idle rings return their
  * memory.  It knows no descriptors and no messages.  pure/ring.h says where a byte
  * is.
  *
  * Growth.  A ring consists of areas of virtual memory, one for each size; only
- * pages that were touched cost memory.  The sender alone changes the size, at
- * any tx_w, so a receiver whose program does not read never keeps it from
- * growing.  It announces a generation before tx_w passes its start, and the
+ * pages that were touched cost memory.  Only the sender changes the size, at
+ * any tx_w, so a ring can grow even if the receiver's program does not read.
+ * The sender announces a generation before tx_w passes its start.  The
  * receiver reads tx_w first and the generations afterwards, so it always knows
- * the generations of the bytes it knows of.
+ * the generations of the bytes that it knows of.
  *
- * Each later generation is larger, until the ring is empty and idle: then the
- * sweep frees all pages and starts a small generation again.  So areas in use
- * at one time differ.
+ * Each generation is larger than the one before, until the ring is empty and idle:
+ * then the sweep frees all pages and starts a small generation again.  So no two
+ * generations in use at one time have the same area.
  *
  * Locks: the sweep frees pages under the stream's tx_lock (tx_work()), which
- * every sender holds while it copies into the ring.  look_lock as noted below.
+ * every sender holds while it copies into the ring.  Functions that need
+ * look_lock say so.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/shm/shm.h"
@@ -141,12 +142,12 @@ size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 }
 
 /*
- * The caller has just been told by tx_room() that there is no room, so the credit is up to date.
+ * tx_room() has just returned 0 to the caller, so the credit is up to date.
  *
- * Up to a 64th of the ring stays free.  When sends filled the ring to the last byte, a sender
- * that shared a CPU with its reader was woken for each quarter that became free, and not once
- * for the whole ring: it slept 2,100 times for a GB, not 1,000 times, and both ends used 9 %
- * more CPU time.
+ * Less than a 64th of the ring is left free.  If sends filled the ring to the last byte, a
+ * sender that shares a CPU with its reader was woken for each quarter that became free, and
+ * not once for the whole ring: it slept 2,100 times for a GB instead of 1,000 times, and both
+ * ends used 9 % more CPU time.
  */
 size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
 {
@@ -170,7 +171,7 @@ size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
 
 /* ---- receiving ---- */
 
-/* All bytes known to have come; rx_h lags behind while rx_look() is used. */
+/* The end of the bytes known to have come.  (rx_look() does not move rx_h on.) */
 static uint64_t known(struct sr_shm *l)
 {
 	uint64_t h = sr_observe(&l->link.rx_h); /* pairs with sr_shm_absorb() */
@@ -178,9 +179,9 @@ static uint64_t known(struct sr_shm *l)
 	return h > l->rx_seen ? h : l->rx_seen;
 }
 
-/* The fast path's look, under no lock but the reader's own.  Checks values that
- * a lying peer could have written, as sr_shm_absorb() does, and leaves to it
- * everything but bytes of the newest generation. */
+/* For the fast path; the caller holds the rx_lock only.  Checks the values, because a
+ * lying peer may have written them, as sr_shm_absorb() does.  Handles only bytes of the
+ * newest generation, and leaves everything else to sr_shm_absorb(). */
 ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -209,8 +210,8 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 	return (ssize_t)(w - taken);
 }
 
-/* The program has taken all below `taken`: returns credit to the sender when it
- * is time.  Returns true if a sender may be asleep for want of it. */
+/* The program has taken all bytes below `taken`: returns credit to the sender if enough
+ * has gathered.  Returns true if a sender may be asleep for want of credit. */
 static bool return_credit(struct sr_shm *l, uint64_t taken)
 {
 	bool check = false;
@@ -223,15 +224,15 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 }
 
 /*
- * Would tx_room() offer the sender room now?  It needs a quarter of the newest
- * generation's ring that it has.  If that generation is newer than ours, none of its bytes
- * has come, so no sender waits for the bytes that we free here.  So whenever
- * a sleeping sender has room again, this returns true as well.
+ * Would tx_room() offer the sender room now?  tx_room() needs a quarter of the ring of the
+ * newest generation that the sender knows.  If that generation is newer than the newest that
+ * we know, none of its bytes has come, so no sender waits for the bytes that we free here.
+ * So this returns true whenever a sleeping sender has room again.
  *
- * A thread may sleep for room while another one, whose send may not wait, fills the rest of
- * the ring (tx_rest()).  The sleeper needs a quarter all the same, and has to wait for longer,
- * because more bytes are outstanding.  We know of these bytes, or count fewer than
- * there are and wake the sleeper too early: it finds no room, and sleeps again.
+ * A thread may sleep for room while another thread's non-blocking send fills the rest of
+ * the ring (tx_rest()).  The sleeper still needs a quarter, and has to wait for longer,
+ * because more bytes are outstanding.  If we do not know of all of these bytes yet, we wake
+ * the sleeper too early: it finds no room, and sleeps again.
  */
 static bool sender_has_room(struct sr_shm *l, uint64_t taken)
 {

@@ -5,9 +5,9 @@
  * each other, to ring.c where bytes are in a ring, and to wake.c how an end sleeps.
  * It knows no stream.  Locks: shm.h.
  *
- * Each byte is copied once in and once out: tx_room() offers the very memory
- * that the peer's program copies from.  The ring is the retention too, since
- * credit frees only what that program has taken.
+ * Each byte is copied once into the ring and once out of it: tx_room() offers the
+ * memory from which the peer's recv() copies.  The ring also retains bytes for a
+ * resend, because credit frees only what the peer's program has taken.
  */
 #include "base/real.h"
 
@@ -79,8 +79,9 @@ static const char *take_messages(struct sr_shm *l, uint32_t bits)
 	return bad;
 }
 
-/* Holds look_lock.  Reads the drop first, so that everything before it is seen;
- * END after the bytes before it; bytes after the SWITCH before them. */
+/* The caller holds look_lock.  The order of reading: `dropped' first, so that what the peer
+ * wrote before it dropped the link is seen; then SWITCH before the bytes that follow it, and
+ * END after the bytes that come before it. */
 static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
@@ -124,10 +125,10 @@ void sr_shm_look(struct sr_link *link)
 		sr_shm_drop(link, over);
 }
 
-/* The memory holds all that the peer's program has sent, even if that was
- * killed: the peer published it before TCP ended, including what it held back.
- * But if the peer left bytes of ours unread (then credit is missing), TCP would
- * have reset the stream. */
+/* The shared memory has all that the peer's program has sent, even if that was
+ * killed: the peer published tx_w, and tx_kept for bytes held back, before TCP
+ * ended.  Returns false if the peer has left bytes of ours unread (credit is
+ * missing), because TCP would have reset the stream then. */
 static bool rx_last(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -144,8 +145,8 @@ static bool rx_last(struct sr_link *link)
 
 /* ---- messages ---- */
 
-/* Publishes the credit that rx_free() keeps back.  Another thread may be
- * publishing credit in rx_free() now: its value is newer, and must stay. */
+/* Publishes the credit that rx_free() has kept back.  If another thread publishes
+ * credit in rx_free() at the same time, its value is newer and stays. */
 static void give_rest(struct sr_shm *l)
 {
 	uint64_t was = sr_load(&l->own->rx_taken);
@@ -232,7 +233,8 @@ static bool rx_unmarked(struct sr_link *link)
 }
 
 /* pair over: tx_over() of the other end, which has changed its tx_w; our caller then looks
- * for bytes.  (If neither saw the other, the reset would come at the next tick.) */
+ * for bytes.  (If neither end saw the other's change, the reset would come at the next
+ * tick.) */
 static void rx_over(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);

@@ -7,11 +7,11 @@
  *     page of the asker | page of the answerer | ring to the answerer
  *                                              | ring to the asker
  *
- * An end writes only its own page and the ring that it sends by.  (One
- * exception: the end that rings a doorbell clears the sleeper's flag.)  The
- * other end can overwrite all of it at any moment.  So no end reads back from
- * it what it can know itself, and each value of the peer is loaded once,
- * checked, and used.
+ * An end writes only its own page and the ring by which it sends.  (One
+ * exception: the end that rings a doorbell clears the sleeper's flag.)  But a
+ * malicious peer can overwrite all of the memory at any moment.  So an end never
+ * reads back what it has written there, and it loads each value of the peer once,
+ * checks it, and uses what it has loaded.
  *
  * Locks, in this order: arm_lock, look_lock, ctl_lock.  None is held when
  * notify() is called.
@@ -36,10 +36,14 @@ static_assert(SR_SHM_AREAS + 2 <= SR_GENS, "none is overwritten in use");
 #define SR_SHM_SLOTS 16 /* indexed by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
-/* Why the link was given up: its process dropped it; its process ends; the
- * same, and TCP has all that was sent; its process dropped it since it saw one
- * of these two at the other end, whose bytes in the ring it goes on reading. */
-enum { SR_SHM_DROPPED = 1, SR_SHM_LEAVES, SR_SHM_RESENT, SR_SHM_FOLLOWED };
+/* Why an end has given the link up (`dropped' in its page). */
+enum {
+	SR_SHM_DROPPED = 1,	/* it dropped the link */
+	SR_SHM_LEAVES,		/* its process ends */
+	SR_SHM_RESENT,		/* its process ends, and TCP has all that it sent */
+	SR_SHM_FOLLOWED,	/* the other end leaves (one of the last two), and this end
+				 * goes on reading that end's bytes in the ring */
+};
 
 struct sr_shm_slot {
 	_Atomic uint32_t len;
@@ -55,7 +59,8 @@ struct sr_shm_page {
 	_Atomic uint32_t gens;		      /* generations announced so far */
 	_Atomic uint32_t unmarked;	      /* gave a switch up: no mark will come */
 	_Atomic uint64_t tx_kept; /* tx_w and bytes held back (MSG_MORE) */
-	/* Its program takes no more bytes: 1 + those that had come by then; 0: it does. */
+	/* 0: its program takes bytes; else it takes no more, and this is 1 + the offset up to
+	 * which they had come then. */
 	_Atomic uint64_t over;
 	_Alignas(64) _Atomic uint32_t asleep; /* see arm() */
 	_Atomic uint32_t core; /* 1 + where its thread was seen; 0: nowhere yet */
@@ -83,15 +88,15 @@ struct sr_shm {
 	uint8_t *map;
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx: the value of own->tx_w */
-	int doorbell;	      /* our end of the socket pair that wakes sleepers, or the line */
+	int doorbell;	      /* our end of the socket pair that wakes sleepers, or line.fd */
 	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
-	bool stranger;	      /* what the peer sends may bring descriptors: local.h */
+	bool stranger;	      /* the peer is not trusted: it may send descriptors (local.h) */
 
 	_Atomic size_t taken_memory;
 
 	/* tx */
 	struct sr_shm_ring tx;
-	size_t tx_most;	   /* our own limit of its size; the plan is of the asker's */
+	size_t tx_most;	   /* our limit on the ring's size; the plan follows the asker's */
 	atomic_bool dirty; /* bytes were put into the ring since it was emptied */
 	struct sr_timer sweep;
 	uint64_t swept_w; /* loop: tx_w at the last sweep */
@@ -129,8 +134,8 @@ void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
 
 /* wake.c */
-/* Wakes the peer's threads that sleep for want of `bit`.  It looks at a word of a
- * store-load pair (base/order.h) for the caller. */
+/* Wakes the peer's threads that sleep for want of `bit`.  Its first load is the second half
+ * of a store-load pair (base/order.h); the caller has done the first half. */
 void sr_shm_ring(struct sr_shm *l, unsigned bit);
 void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
 void sr_shm_line_readable(struct sr_watch *w, uint32_t events);

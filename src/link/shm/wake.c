@@ -6,25 +6,27 @@
  * No wake-up is lost.  A sleeper sets a flag in its own page, and looks again.
  * An end that moves an offset stores it, and then reads the sleeper's flag.
  * This is a store-load pair (base/order.h), so at least one of them sees what the
- * other stored: the sleeper does not sleep, or the doorbell rings.  The ringing end clears the flag before it writes to the
- * doorbell.  So a flag that is clear while its owner sleeps means that a packet
- * is on its way, or that another thread of the owner has drained it, which then
- * notifies the others (see awake()).
+ * other stored: either the sleeper does not sleep, or the other end rings the
+ * doorbell.  It clears the flag before it writes a packet to the doorbell.  So if
+ * a flag is clear while a thread sleeps that has set it, then a packet is on its
+ * way, or another thread of the sleeper's process has drained it, and that thread
+ * notifies the sleeper (see awake()).
  *
  * The doorbell is a pair of connected sockets, an end for each process: a
  * packet wakes the other end's sleepers, and one descriptor serves both
  * directions.
  *
- * Messages and a drop ring the doorbell if the other end sleeps, unless a sleeper there is an
- * epoll set that is itself waited for: a ring makes that set readable, and a message
- * is nothing to report (BY_LINE).  They always wake the other end's service thread, by a
- * packet on the line, which is the connection of the rendezvous.  The line is a descriptor of its own, so that data wake one
- * thread and not the service thread as well (4 us of a sleeping round trip of
- * 10).  The line's end of file says that the peer is gone.
+ * A message or a drop always wakes the other end's service thread, by a packet on the
+ * line, which is the connection of the rendezvous.  It rings the doorbell, too, if the
+ * other end sleeps; but not if a sleeper there is an epoll set that the program itself
+ * waits for (BY_LINE), because the doorbell would make that set readable, and a message is
+ * nothing that the set could report.  The line and the doorbell are two descriptors, so
+ * that data do not wake the service thread as well (that took 4 us of a sleeping round
+ * trip of 10).  The line's end of file says that the peer is gone.
  *
  * The asker has its end of the doorbell from the answerer, which may have kept a copy
- * of it and read there, too.  If it does not trust the answerer, the line is the
- * doorbell as well.
+ * of that end, and may read from it.  If the asker does not trust the answerer, the line
+ * is the doorbell as well.
  */
 #include "base/real.h"
 
@@ -159,9 +161,9 @@ int sr_shm_arm(struct sr_link *link, unsigned want)
 	return l->doorbell;
 }
 
-/* A wake-up that has come is noticed by its cleared flag.  Then the doorbell is
- * drained, since a full one would make no edge, and other waiters for whom
- * these packets were meant are notified. */
+/* If a flag that an earlier call set is clear, its wake-up has come.  Then the doorbell
+ * is drained, because a doorbell that is readable already would cause no edge, and the
+ * other waiters, for whom these packets may have been meant, are notified. */
 int sr_shm_arm_once(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -192,10 +194,11 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 }
 
 /* The peer first clears a wanted bit, which changes the word, and then wakes
- * sleepers if BY_FUTEX is set.  So a thread that waits on the word with the bit
- * still set either does not fall asleep, or is woken.  The caller must check
- * for a bit that was cleared before.  (A stranger could have it sleep elsewhere in
- * the memory, by FUTEX_CMP_REQUEUE, where nobody wakes it once that process is gone.) */
+ * sleepers if BY_FUTEX is set.  So a thread that calls futex(2) with a value that has
+ * the bit set either does not fall asleep, or is woken.  The caller must check whether
+ * the bit is clear already.  (Not for a stranger: by FUTEX_CMP_REQUEUE it could move our
+ * sleeping thread to another word, where no process would wake it after the stranger
+ * has ended.) */
 _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 {
 	struct sr_shm *l = sr_shm_of(link);
@@ -205,17 +208,17 @@ _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
 		return NULL;
 	sr_lock(&l->arm_lock);
 	atomic_fetch_or_explicit(&l->own->asleep, BY_FUTEX, memory_order_relaxed);
-	/* nobody but the caller waits */
+	/* no waiter but the caller */
 	if (l->armed_rx + l->armed_tx == 1 && !l->armed_once)
 		atomic_fetch_and_explicit(&l->own->asleep, ~BY_DOORBELL, memory_order_relaxed);
 	sr_unlock(&l->arm_lock);
 	return &l->own->asleep;
 }
 
-/* All armed threads sleep on one doorbell, and the first one awake drains it.
- * If a flag is clear that another thread waits for, the packet was meant for
- * that thread as well, and it is notified.  A set armed by arm_once() is notified
- * once. */
+/* All armed threads sleep on one doorbell, and the first thread that wakes drains it.
+ * If a flag that another thread waits for is clear, the packet was meant for
+ * that thread as well, and it is notified.  An epoll set armed by arm_once() is
+ * notified once. */
 void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 {
 	struct sr_shm *l = sr_shm_of(link);
