@@ -40,6 +40,7 @@ struct sr_conf {
 	unsigned retry_ms;	/* verbs: without an answer a link is given up */
 	size_t memory;		/* bytes, process-wide */
 	unsigned spin_us;
+	unsigned unasked_us;
 	bool io_uring;
 	enum sr_level log;
 	char log_file[256];	/* "" stderr */

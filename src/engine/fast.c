@@ -23,6 +23,7 @@
 
 #include <pthread.h>
 
+#include "base/conf.h"
 #include "base/copy.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
@@ -218,9 +219,46 @@ int sr_fast_poll(struct sr_stream *st, int fd, short events)
 	return tx < 0 ? -1 : rx | tx;
 }
 
+/* ---- descriptors for which the kernel is not asked (SOCKRAIL_UNASKED_US) ---- */
+
+/* The descriptors of this thread's last poll that are the kernel's, as a sum that others hardly
+ * have (0: none may be left unasked), and when the kernel was asked for them.  A signal
+ * handler that polls in between may change both: then they may wait for as long once more. */
+static __thread struct {
+	uint64_t sum, ns;
+} unasked;
+
+bool sr_may_leave_unasked(void)
+{
+	return unasked.sum && sr_now_ns() - unasked.ns < sr_conf.unasked_us * 1000ull;
+}
+
+void sr_kernel_asked(void)
+{
+	unasked.ns = sr_now_ns();
+}
+
+/* Does the kernel alone decide on the descriptor?  A hint: a switch may be about to begin. */
+static bool is_kernels(struct sr_stream *st)
+{
+	return !st || sr_is_retired(st) || !sr_any_gate_shut(st);
+}
+
+#define FACTOR 0x9e3779b97f4a7c15u	/* spreads the bits of a sum */
+
+static bool begin_unasked(uint64_t sum)
+{
+	if (unasked.sum == sum)
+		return sr_may_leave_unasked();
+	unasked.sum = sum;
+	unasked.ns = 0;
+	return false;
+}
+
 int sr_fast_poll_all(struct pollfd *fds, size_t n)
 {
 	struct sr_stream *st;
+	uint64_t sum = 0;
 	int r, count = 0;
 	size_t i;
 
@@ -228,10 +266,18 @@ int sr_fast_poll_all(struct pollfd *fds, size_t n)
 	for (i = 0; i < n; i++) {
 		st = sr_fdtab_peek(fds[i].fd);
 		r = st ? sr_fast_poll(st, fds[i].fd, fds[i].events) : -1;
-		if (r < 0)
-			return -1;
+		if (r < 0) {
+			if (!sr_conf.unasked_us)
+				return -1;
+			if (!is_kernels(st)) {
+				unasked.sum = 0;
+				return -1;
+			}
+			sum = (sum ^ (uint32_t)fds[i].fd ^ (uint64_t)fds[i].events << 32) * FACTOR + 1;
+			r = 0;
+		}
 		fds[i].revents = (short)r;
 		count += r != 0;
 	}
-	return count;
+	return sum && (!begin_unasked(sum) || !count) ? -1 : count;
 }

@@ -84,7 +84,16 @@ ssize_t sr_fast_look(struct sr_stream *st, int fd);
  * takes the slow path (sr_waitset_plan()). */
 int sr_fast_poll(struct sr_stream *st, int fd, short events);
 /* poll(2) of n descriptors without waiting: sets revents and returns how many
- * are ready; -1: one of them is not fast, or not a stream. */
+ * are ready; -1: the kernel has to be asked for one of them, or takes part in a switch. */
 int sr_fast_poll_all(struct pollfd *fds, size_t n);
+
+/*
+ * SOCKRAIL_UNASKED_US.  If something in a set is ready, a poll may leave descriptors unasked on
+ * which the kernel decides, and for which this thread has asked it so short a while ago, in a
+ * set that had the same ones.  sr_fast_poll_all() begins with a set; these two go on with
+ * the one that it was last given, if the slow path takes over.
+ */
+bool sr_may_leave_unasked(void);
+void sr_kernel_asked(void);
 
 #endif

@@ -81,10 +81,13 @@ int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	     const sigset_t *mask)
 {
-	int saved = errno;
+	int saved = errno, fast;
 
 	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
 		return sr_real.ppoll(fds, n, timeout, mask);
+	fast = mask ? -1 : sr_fast_poll_all(fds, n);
+	if (fast > 0)
+		return fast;
 	sr_shim_poll_sets(fds, n);
 	return (int)sr_outcome(saved, sr_streams_poll(fds, n, timeout, mask, NULL));
 }

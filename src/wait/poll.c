@@ -76,14 +76,31 @@ static bool look_open(struct pollfd *p, struct sr_stream *st)
 	return true;
 }
 
+static void find_streams(struct sr_waitset *s, const struct pollfd *fds)
+{
+	struct sr_waitset_entry *e;
+
+	for (size_t i = 0; i < s->n; i++) {
+		e = &s->e[i];
+		e->fd = fds[i].fd;
+		e->events = fds[i].events;
+		e->st = sr_active_stream_get(e->fd);
+		if (!e->st)
+			continue;
+		sr_guest_use(e->st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+		sr_upgrade_used(e->st);
+		s->listens |= !!(sr_st_flags(e->st) & SR_ST_LISTEN);
+	}
+}
+
 int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 		    const sigset_t *sigmask, uint64_t *deadline)
 {
 	struct sr_waitset s = { .n = n, .sigmask = sigmask, .deadline = UINT64_MAX,
-				.program_polls = true, .handled = sr_handled.all };
+				.program_polls = true, .handled = sr_handled.all,
+				.may_leave = !sigmask && sr_conf.unasked_us };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
-	size_t i;
 	int r;
 
 	pthread_testcancel(); /* as in sr_stream_recv() */
@@ -101,16 +118,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 		sr_release();
 		return poll_plain(fds, n, timeout, sigmask);
 	}
-	for (i = 0; i < n; i++) {
-		s.e[i].fd = fds[i].fd;
-		s.e[i].events = fds[i].events;
-		s.e[i].st = sr_active_stream_get(fds[i].fd);
-		if (s.e[i].st) {
-			sr_guest_use(s.e[i].st, SR_NOTIFY_RX | SR_NOTIFY_TX);
-			sr_upgrade_used(s.e[i].st);
-			s.listens |= !!(sr_st_flags(s.e[i].st) & SR_ST_LISTEN);
-		}
-	}
+	find_streams(&s, fds);
 	if (n == 1 && !sigmask && s.e->st && look_open(fds, s.e->st))
 		r = 1;
 	else

@@ -157,6 +157,8 @@ static int call_ppoll(struct sr_waitset *s, const struct timespec *limit)
 	const struct sr_real *libc = s->program_polls ? &sr_real : &sr_libc;
 	int r = libc->ppoll(s->k, s->kn, limit, s->sigmask);
 
+	if (s->may_leave)
+		sr_kernel_asked();
 	return r < 0 ? -errno : r;
 }
 
@@ -194,7 +196,15 @@ static int waitset_look(struct sr_waitset *s)
 {
 	int r = sr_now_poll(s->k, s->n);
 
+	if (s->may_leave)
+		sr_kernel_asked();
 	return r < 0 ? -errno : r;
+}
+
+/* May the kernel's descriptors stay unasked, if others are ready? */
+static bool may_leave(struct sr_waitset *s)
+{
+	return s->may_leave && sr_may_leave_unasked();
 }
 
 /* Does not sleep, but lets in the signals that the mask does. */
@@ -344,7 +354,7 @@ static int waitset_spin(struct sr_waitset *s)
 			return -EINTR;
 		if (sr_held.off)
 			return 0;	/* the sleep lets it in */
-		if (kernel || s->sigmask) {
+		if ((kernel && !may_leave(s)) || s->sigmask) {
 			waitset_fill(s);
 			r = poll_now(s);
 			if (r)
@@ -419,7 +429,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			learn(s);
 		if (ready || !s->deadline) {
 			drop_all(s);
-			asks = waitset_fill(s);
+			asks = waitset_fill(s) && !may_leave(s);
 			/* A signal that the mask would let in stays pending if there
 			 * is something to return. */
 			r = !ready ? poll_now(s) : asks ? waitset_look(s) : 0;

@@ -35,6 +35,10 @@ teardown() { stop_all; }
 	compare poll_loop busy -l -w mixed -r peer-dropped
 }
 
+@test "a busy stream and a pipe in one poll set, which is asked now and then" {
+	compare poll_loop busy -l -w mixed -r peer-dropped SOCKRAIL_UNASKED_US=20
+}
+
 @test "sixteen streams in one poll set" {
 	compare poll_loop many -n 16
 }
