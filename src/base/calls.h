@@ -13,6 +13,12 @@
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 
+/* ... and what <features.h> has made of them, which base/glibc.h includes before. */
+#include <features.h>
+#undef __USE_FORTIFY_LEVEL
+#undef __USE_FILE_OFFSET64
+#define __USE_FORTIFY_LEVEL 0
+
 #include <aio.h>
 #include <dlfcn.h>
 #include <fcntl.h>

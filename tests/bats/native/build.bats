@@ -21,6 +21,25 @@ names() {
 	run -1 grep -E 'NEEDED.*(ibverbs|rdmacm)' < <(readelf -d "$library")
 }
 
+# One package serves all systems from RHEL 9 (glibc 2.34) on, wherever it was built.  (LoongArch
+# has had glibc since 2.36.)
+@test "what was built needs no newer C library than glibc 2.34" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library needs what it needs"
+	need readelf
+	local most=2.34 file newer
+	[ "$(uname -m)" != loongarch64 ] || most=2.36
+	for file in "$library" "$SR_BUILD"/sockrail{,-check,-stat}; do
+		readelf -VW "$file" | grep -oE 'Name: GLIBC_[A-Z0-9_.]+' | sed 's/.*GLIBC_//' |
+			sort -Vu >"$BATS_TEST_TMPDIR/versions"
+		[ -s "$BATS_TEST_TMPDIR/versions" ]
+		newer=$(sort -Vu "$BATS_TEST_TMPDIR/versions" - <<<"$most" | sed "1,/^$most\$/d")
+		[ -z "$newer" ] && continue
+		echo "${file##*/} needs glibc" "${newer//$'\n'/ }"
+		for v in $newer; do readelf --dyn-syms -W "$file" | grep "@GLIBC_$v"; done
+		return 1
+	done
+}
+
 @test "it is bound at start, stays loaded, and uses initial-exec TLS" {
 	readelf -d "$library" | grep -q 'FLAGS_1.*NOW.*NODELETE'
 	run -1 grep -E 'TLSDESC|DTPMOD' < <(readelf -r "$library")
