@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * addr.h - internet addresses.  IPv4 in IPv6 (RFC 4291, 2.5.5.2) is IPv4: that is
- * what goes over the wire, and both ends must name a connection alike.
+ * addr.h - internet addresses.  An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) is
+ * treated as IPv4, because IPv4 is what goes over the wire, and both ends must give a
+ * connection the same name.
  *
- * No locks, no memory of its own; all is async-signal-safe.
+ * No locks, no memory of its own; all functions are async-signal-safe.
  */
 #ifndef SR_ADDR_H
 #define SR_ADDR_H
@@ -13,7 +14,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* A copy, IPv4 in IPv6 made IPv4.  Other families: all zero. */
+/* Copies the address; makes an IPv4-mapped one IPv4.  Other families: all zero. */
 void sr_addr_unmap(struct sockaddr_storage *to, const struct sockaddr *from);
 /* The port of AF_INET or AF_INET6, in host order. */
 static inline uint16_t sr_addr_port(const struct sockaddr *a)
@@ -30,9 +31,9 @@ static inline const void *sr_addr_bytes(const struct sockaddr_storage *a, size_t
 		return &((const struct sockaddr_in6 *)a)->sin6_addr;
 	return &((const struct sockaddr_in *)a)->sin_addr;
 }
-/* A place for the host in a small table.  first: what else the place depends on, or 0. */
+/* A hash of the host, for a small table.  first: what else the hash depends on, or 0. */
 unsigned sr_addr_hash(const struct sockaddr_storage *a, unsigned first);
-/* The families, too: IPv4 in IPv6 is not the same here. */
+/* Compares the families, too: an IPv4-mapped address is not the IPv4 address here. */
 bool sr_addr_same_host(const struct sockaddr_storage *a,
 		       const struct sockaddr_storage *b);
 bool sr_addr_is_any(const struct sockaddr_storage *a);

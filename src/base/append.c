@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * append.c - owns the descriptors of the log and the report, files that the user has
- * named.  No locks: a signal handler may write a line while the same thread does.
+ * named.  No locks, because a signal handler may write a line while it interrupts its
+ * thread in these functions.
  */
 #include "base/real.h" /* before any system header */
 #include "base/append.h"
@@ -16,10 +17,10 @@
 #include "base/process.h"
 #include "base/signal.h"
 
-/* Opens a regular file, which is made if `create' is set and there is none, or a character
- * device.  Returns the descriptor, or -1 and errno: ELOOP if the last component of the path is
- * a symbolic link, because another user may have put it there; EINVAL if it is of another type,
- * because a FIFO, say, may have no reader. */
+/* Opens a regular file or a character device; with `create' makes a regular file if there is
+ * none.  Returns the descriptor, or -1 and errno: ELOOP if the last component of the path is a
+ * symbolic link, because another user may have put it there; EINVAL for files of other types,
+ * because to write to them may block (a FIFO without a reader). */
 static int open_path(const char *path, bool create)
 {
 	/* Without O_NONBLOCK a FIFO would be waited for. */
@@ -57,11 +58,11 @@ static int append_fd(struct sr_append *file, bool create)
 
 	if (old)
 		return old - 1;
-	if (!sr_process_ours()) {	/* vfork's child writes no table of its parent */
+	if (!sr_process_ours()) {	/* vfork's child must not write its parent's tables */
 		errno = ECHILD;
 		return -1;
 	}
-	/* EBADF: the program closes numbers that it does not have (fdpriv.h). */
+	/* EBADF: the program has closed the number, which it did not open (fdpriv.h). */
 	do
 		fd = sr_fd_own(open_path(file->path, create));
 	while (fd < 0 && errno == EBADF);

@@ -14,21 +14,21 @@
 
 struct sr_append {
 	const char *path;
-	atomic_int kept;	/* its descriptor + 1; 0: not open.  The number is all it tells. */
+	atomic_int kept;	/* its descriptor + 1; 0: not open.  Publishes nothing else. */
 };
 
-/* Opens the file, unless it is open; create: if it is not there yet.  May fail,
+/* Opens the file, unless it is open; create: makes it if there is none.  If this fails,
  * sr_append_text() tries again.  Both are async-signal-safe. */
 void sr_append_open(struct sr_append *file, bool create);
 
-/* Whole lines, in one write(2) but where the file takes less.  False, and errno: they are
- * not, or not all of them, in the file. */
+/* Appends whole lines, by one write(2) unless the file takes less.  False, and errno: not all
+ * of the lines are in the file. */
 bool sr_append_text(struct sr_append *file, const char *text, size_t len);
 
-/* For the child of fork, which keeps it. */
+/* Is fd the file's?  The child of fork keeps that descriptor. */
 bool sr_append_has(const struct sr_append *file, int fd);
 
-/* As write(2), but for SIGXFSZ and SIGPIPE, which the program does not get. */
+/* As write(2), but sends the program no SIGXFSZ and no SIGPIPE. */
 ssize_t sr_append_write(int fd, const void *buf, size_t n);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * calls.h - the system headers that declare what include/calls.def lists.
  *
- * A file that includes this, or real.h, includes it before any system header:
- * a redirected name (_FILE_OFFSET_BITS) or a fortified one is not the name it
- * says.
+ * A file that includes calls.h or real.h does so before any system header.
+ * Otherwise _FILE_OFFSET_BITS or _FORTIFY_SOURCE could redirect a name: to write
+ * fcntl, say, would then call fcntl64.
  */
 #ifndef SR_CALLS_H
 #define SR_CALLS_H

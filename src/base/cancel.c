@@ -3,17 +3,17 @@
  * cancel.c - owns the signal by which the C library cancels threads.  No locks.
  *
  * A thread with PTHREAD_CANCEL_ASYNCHRONOUS may end at any instruction: pthread_cancel(3)
- * sends it a signal whose handler does not return.  Inside the library it would leave a lock
- * taken, a call counted in a gate, or a table half changed.  So our entry stands in front of
- * the C library's handler and puts the signal off as long as the thread holds something, as
- * it is done with the program's signals (signal.c).  The call on a stream then ends, or comes
- * to a window; in both places the thread may be cancelled.  Only threads that get this signal
- * pay for that.
+ * sends it a signal whose handler does not return.  A thread that ended so inside the library
+ * would leave a lock taken, a call counted in a gate, or a table half changed.  So we put
+ * cancel_entry() in front of the C library's handler.  It puts the signal off as long as the
+ * thread holds something, as signal.c does with the program's signals.  The thread's call on
+ * a stream then returns or comes to a window (signal.h), and in both places the thread may be
+ * cancelled.  Threads that never get this signal pay nothing for that.
  *
  * The C library installs its handler when it starts, or, since 2.34, within the first
- * pthread_cancel(3), which then sends the signal at once.  So a thread of ours cancels
- * itself before the program's first one.  (That thread ends before it comes to a cancellation
- * point.)
+ * pthread_cancel(3), which then sends the signal at once.  So before the program's first
+ * pthread_cancel() we start a thread that cancels itself, only to have that handler
+ * installed.  (The thread ends before it comes to a cancellation point.)
  */
 #include "base/real.h"
 #include "base/cancel.h"
@@ -85,8 +85,8 @@ static void cancel_itself(void)
 	sr_publish(&done, true);
 }
 
-/* (If no thread can be had, sr_cancel_after() is a little late for the first one that the
- * program cancels.) */
+/* (If no thread can be started, sr_cancel_after() does it, a little too late for the first
+ * thread that the program cancels.) */
 void sr_cancel_before(void)
 {
 	uint64_t step = 0;
@@ -102,7 +102,8 @@ void sr_cancel_before(void)
 	sr_leave();
 }
 
-/* The C library may have installed its handler once more, if two threads were the first. */
+/* If two threads made the first pthread_cancel() at once, the C library may have installed
+ * its handler a second time, over ours. */
 void sr_cancel_after(void)
 {
 	int err = errno;

@@ -7,9 +7,9 @@
 void sr_cancel_before(void);
 void sr_cancel_after(void);
 
-/* What the thread asks the kernel for: an answer that is on its way is lost if the thread is
- * cancelled.  Then the function is called, perhaps although no answer was lost.  The thread
- * holds nothing at that moment. */
+/* Non-NULL while the thread sleeps in a call whose result would be lost if the thread were
+ * cancelled.  If it is cancelled then, sr_cancel_lost() is called with the pointer, even if no
+ * result was lost.  The thread holds nothing at that moment. */
 extern __thread void *volatile sr_cancel_asks
 	__attribute__((tls_model("initial-exec")));
 extern void (*_Atomic sr_cancel_lost)(void *asks);

@@ -13,7 +13,7 @@
 #include "base/now.h"
 #include "base/process.h"
 
-/* At most: other users must not use up the program's limit (RLIMIT_NPROC). */
+/* The most there may be: other users must not use up the program's limit (RLIMIT_NPROC). */
 #define THREADS 8
 
 struct waiting {
@@ -25,7 +25,7 @@ static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 static struct waiting *waiting;
 static atomic_int threads;	/* changed under the lock; sr_closer_threads() is a hint */
 
-/* Of a thread: the next one to be closed; -1: the thread ends. */
+/* The next descriptor that a thread has to close; -1: none is left, and the thread ends. */
 static int next(void)
 {
 	struct waiting *w;
@@ -66,7 +66,7 @@ bool sr_closer_free(void)
 	return sr_closer_threads() < THREADS;
 }
 
-/* Where there is no thread or memory to be had: to wait is better than to lose one more. */
+/* If no thread or memory can be had, closes it here: to block is better than to leak it. */
 void sr_closer_close(int fd)
 {
 	struct waiting *w = malloc(sizeof(*w));

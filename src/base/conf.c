@@ -299,7 +299,7 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
-/* Set to nothing is not set. */
+/* A variable that is empty counts as not set. */
 static void load_knob(const struct knob *k)
 {
 	char name[64];
@@ -309,7 +309,7 @@ static void load_knob(const struct knob *k)
 	value = getenv(name);
 	if (!value || !*value)
 		return;
-	is_set[k - knobs] = true;	/* a bad one, too: no file has a say then */
+	is_set[k - knobs] = true;	/* even if the value is bad: no file sets the knob then */
 	if (k->parse(value, k->field, k->size))
 		sr_warn("%s: bad value \"%.64s\", using \"%s\"", name, value, k->def);
 	else
@@ -317,7 +317,7 @@ static void load_knob(const struct knob *k)
 								     "environment");
 }
 
-/* Those that the launcher reads count. */
+/* Knobs that only the launcher reads are known, too. */
 static bool is_knob_known(const char *name, size_t len)
 {
 	static const char *const names[] = {

@@ -19,14 +19,15 @@ struct sr_policy {
 	char links[4];		/* order of preference: 'v', 's'; "" is none.
 				 * Default "vs": the address decides, see man */
 	enum sr_upgrade upgrade;
-	size_t upgrade_bytes;	/* lazy: so many bytes both ways */
+	size_t upgrade_bytes;	/* lazy asks after this many bytes, both ways together */
 	unsigned upgrade_wait_ms;
 	size_t ring_first, ring_max;	/* bytes, powers of two */
 	unsigned tos;		/* verbs: DSCP and ECN bits; 0: the device's */
 };
 
-/* Policy lazy: ask after so many calls, too.  A dialogue of short messages that gets
- * this far is likely to go on; a link costs about as much as 64 of them. */
+/* Policy lazy asks for a link after this many calls, even if these were of few bytes.  A
+ * dialogue of short messages that gets this far is likely to go on; a link costs about as much
+ * as 64 of them. */
 #define SR_UPGRADE_MSGS 64
 
 struct sr_conf {
@@ -45,7 +46,7 @@ struct sr_conf {
 	enum sr_level log;
 	char log_file[256];	/* "" stderr */
 	char report[256];	/* "" none */
-	unsigned report_ms;	/* lines are gathered for so long; 0: written at once */
+	unsigned report_ms;	/* how long lines are gathered; 0: written at once */
 	char rules[256], profile[256], config_dir[256];	/* settings.h; "" none */
 };
 extern struct sr_conf sr_conf;

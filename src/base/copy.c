@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * copy.c - copies long pieces past a slow instruction.
+ * copy.c - copies long pieces without an instruction that may be slow.
  *
- * Before glibc 2.39, memcpy(3) copies more than 2,112 bytes by "rep movsb" where the CPU
- * calls that fast.  Zen 3 and Zen 4 call it so, but copy at a twentieth of their speed (2
+ * Before glibc 2.39, memcpy(3) copies more than 2,112 bytes by "rep movsb" if the CPU says
+ * that it is fast.  Zen 3 and Zen 4 say so, but copy at a twentieth of their speed (2
  * GB/s, not 40) if the destination is 1 to 31 bytes above the source, modulo 4096 (glibc
- * bug 30994).  Streams stay in that state: a program that moves whole pages by a buffer that
- * begins with a page keeps the distance from call to call, because the size of a ring is a
- * multiple of 4096; and a slow reader always finds a full ring, so it has no short read
- * that would change the distance.  memcpy() makes shorter copies without "rep movsb".
+ * bug 30994).  A stream that gets into this state stays there.  If a program moves whole
+ * pages by a buffer that begins at a page, the distance is the same in each call, because the
+ * size of a ring is a multiple of 4096.  And a slow reader always finds a full ring, so there
+ * is no short read that would change the distance.  So we copy in pieces that are short
+ * enough for memcpy() not to use "rep movsb".
  */
 #include "base/copy.h"
 

@@ -14,7 +14,7 @@
 #include "base/now.h"
 #include "base/order.h"
 
-/* Address space: a page that is never touched costs nothing. */
+/* Costs address space only: a page that is never touched takes no memory. */
 #define SLOTS 65536
 
 static struct sr_slot *slots;

@@ -2,11 +2,12 @@
 /*
  * family.h - what processes that are related by fork(2) tell each other.
  *
- * A slot, in memory that they share, counts the processes that hold an object, and
- * says which part of it only one of them, its owner, can use.  The others are guests:
- * they ask for a part in the slot and ring the owner's doorbell.  A doorbell is a pair of
- * connected sockets: the owner has one end, each process that it has forked a copy
- * of the other, which also shows that the owner has ended.
+ * A slot lies in memory that these processes share.  It counts the processes that hold an
+ * object (its owners).  One of them may have parts of the object that the others cannot use;
+ * to it the others are guests.  A guest says in the slot which part it asks for, and rings
+ * that process's doorbell.  A doorbell is a pair of connected sockets: the process that rings
+ * wakes has one end, and each process that it has forked has a copy of the other end, by
+ * which it also notices that the first process has ended.
  */
 #ifndef SR_FAMILY_H
 #define SR_FAMILY_H
@@ -25,21 +26,22 @@ struct sr_slot {
 
 /* A slot with one owner; NULL: none is left.  Any thread. */
 struct sr_slot *sr_slot_get(void);
-/* This process holds the object no more.  A process that is killed never says so:
- * then the count stays too great, and the slot in use. */
+/* This process no longer holds the object.  If a process is killed before it says so,
+ * the count stays too great and the slot stays in use. */
 void sr_slot_put(struct sr_slot *slot);
-/* The same if another process is counted, too.  Returns true if this process does not count any
- * more; false if it is the last one, and still counts, or if slot is NULL. */
+/* The same, unless this process is the last owner.  Returns true if it no longer counts; false
+ * if it is the last one, and so still counts, or if slot is NULL. */
 bool sr_slot_put_unless_last(struct sr_slot *slot);
 
-/* The number of the end that children get of this process's doorbell, which is made now
- * if need be; -1: no descriptor.  `rang` is called in the loop for each ring.  One
- * thread. */
+/* Makes this process's doorbell, unless it has one.  Returns the number of the end that
+ * children inherit; -1: no descriptor.  `rang` is called in the loop for each ring.  Only one
+ * thread at a time. */
 int sr_doorbell_open(void (*rang)(void));
 /* False: the owner has ended, or there never was a doorbell.  Any thread. */
 bool sr_doorbell_ring(int doorbell);
 
-/* In the child of fork: our doorbell was the parent's.  The number that it has here. */
+/* In the child of fork: what was our doorbell is the parent's.  Returns the number by which
+ * this process can ring it. */
 int sr_doorbell_forget(void);
 
 #endif

@@ -36,12 +36,12 @@ static inline bool sr_fdmap_set(struct sr_fdmap *map, int fd, void *value, void 
 
 	if ((unsigned)fd >= SR_FDMAP_SIZE)
 		return false;
-	/* First, so that a walk that sees the entry has seen the top, too: pairs with the
-	 * acquires of sr_swap() and of those who look an entry up. */
+	/* `top' before the entry, so that a walk that finds the entry has the new top: pairs with
+	 * the acquires of sr_swap() and of those who look an entry up. */
 	while (top <= fd &&
 	       !sr_replace(&map->top, &top, fd + 1))
 		;
-	/* Pairs with the acquire of those who look an entry up, so that they see what it is. */
+	/* Pairs with the acquire of those who look an entry up: they see what it points at. */
 	*old = sr_swap(&map->entry[fd], value);
 	return true;
 }

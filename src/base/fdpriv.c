@@ -24,22 +24,25 @@
 #include "base/signal.h"
 
 /*
- * fork looks at each number up to the greatest in use, and copies 8 bytes: 1.7 ns, which
- * is 28 us with a descriptor at TOP.  So ours are no higher than need be.  They fill the
- * ends of blocks, each as large as all numbers below it: of a block below LOW the last
- * eighth, as the program may need numbers that select(2) knows, of one above LOW all.
+ * Where our descriptors go.  fork(2) takes 1.7 ns for each number up to the greatest that is
+ * open: 28 us if there is a descriptor at TOP.  So ours are no higher than they need be.  The
+ * numbers from FIRST / 2 on are divided into blocks, of which each ends at a power of two.  Our
+ * descriptors fill the blocks from the lowest on, and each block from its end.  Below LOW they
+ * take only the last eighth of a block, because the program may need numbers for select(2);
+ * above LOW they take all of it.
  */
 #define FIRST 256
 #define LOW 1024
 #define TOP 16384
-#define MANY 32	/* to be closed at a time */
+#define MANY 32	/* from so many on one close_range(2) closes them */
 #define BITS 64
 #define CHUNK 48 /* numbers to be looked at with one call */
 
-/* The set.  Most processes use its words below LOW only; these lie in the page that the
+/* The set.  Most processes use only the words below LOW; these lie in the page that the
  * child of a fork writes anyway (apart.h).
- * Relaxed: a number comes to a thread from the kernel, whose lock of the descriptor table
- * orders it.  A bit is set while its number is open, and cleared before it is closed. */
+ * Accesses are relaxed, because a thread gets a number from the kernel, whose lock of the
+ * descriptor table orders them.  A bit is set after its number was opened, and cleared before
+ * it is closed. */
 static _Atomic uint64_t below[LOW / BITS];
 SR_APART static _Atomic uint64_t above[(TOP - LOW) / BITS];
 SR_APART static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
@@ -60,11 +63,11 @@ bool sr_fd_is_private(int fd)
 }
 
 /*
- * A copy of fd with a number in [first, end), as high as possible; -errno.  F_DUPFD
- * yields the least free number from a base on: the base goes down from the end, over
- * those that are ours, and in growing steps where others are in the way.  A base is tried
- * only if it is free, or the last one: a copy behind the end may make the kernel's table
- * grow, and that takes long (sr_fd_reserve()).
+ * Duplicates fd to a number in [first, end), as high as possible; -errno.  F_DUPFD yields
+ * the least free number from a base on.  The search for a base goes down from the end: one by
+ * one over our descriptors, and in growing steps over the program's.  F_DUPFD is called only
+ * with a base that is free, or with `first`, because a duplicate behind the end may make the
+ * kernel's table grow, and that takes long (sr_fd_reserve()).
  */
 static int dup_into(int fd, int first, int end)
 {
@@ -197,7 +200,7 @@ void sr_fd_close(int fd)
 {
 	int err = errno;
 
-	/* First the bit: once closed, the number may be another thread's. */
+	/* The bit first: once the number is closed, another thread may get it. */
 	if (sr_fd_is_private(fd))
 		atomic_fetch_and_explicit(private_word((unsigned)fd), ~private_bit(fd), memory_order_relaxed);
 	sr_now_close(fd);
@@ -237,8 +240,8 @@ static unsigned free_among(int first, int end)
 	return n;
 }
 
-/* The program has the lowest numbers, so the search begins at the other end, where most
- * often it ends at once. */
+/* The program has the lowest numbers, so the search begins at the highest, and mostly ends
+ * there at once. */
 bool sr_fd_spare(unsigned n)
 {
 	struct rlimit rl;
@@ -285,8 +288,9 @@ int sr_fd_gaps(unsigned first, unsigned last,
 	return 0;
 }
 
-/* Descriptors that lie side by side.  One system call for the many of a process with a
- * thousand links; the few of most processes need none that a seccomp filter may not know. */
+/* Closes descriptors that lie side by side.  If they are many, as in a process with a thousand
+ * links, by one close_range(2).  The few of most processes are closed one by one, because a
+ * seccomp filter may not know close_range(2). */
 static void private_close_run(unsigned first, unsigned last)
 {
 	bool closed = last - first >= MANY && !sr_sys_close_range(first, last, 0);

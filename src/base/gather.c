@@ -3,19 +3,22 @@
  * gather.c - owns the file of SOCKRAIL_REPORT, and the lines that wait to be written to it.
  * Does not know what is in a line.
  *
- * To write one line takes four system calls, as two hold back the signals of a failed write(2)
- * and one lets them in, and short connections were a quarter slower for it.  So lines are
- * copied into a buffer, and the service thread writes the buffer after SOCKRAIL_REPORT_MS.
- * Where there is no service thread each line is written at once: to start one would make all
- * system calls of the process slower.  So are the first FEW lines after a pause.
+ * To write one line takes four system calls, because the signals of a failed write(2) have to
+ * be held back (sr_filesig_block()), and that made short connections a quarter slower.  So
+ * lines are copied into a buffer, which the service thread writes after SOCKRAIL_REPORT_MS.
+ * If there is no service thread, each line is written at once, because to start a thread would
+ * make all system calls of the process slower.  The first FEW lines after a pause are also
+ * written at once.
  *
- * No lock that is waited for: a thread that finds the buffer taken writes its line at once.
- * That may be the thread that has taken it, in a signal handler that we could not put off
- * (base/signal.c).  Only the end of the process waits, and not for its own thread.
+ * `taken_by` is a lock for which no thread waits: a thread that finds the buffer taken writes
+ * its line at once.  The thread may even have taken the buffer itself, if it runs a signal
+ * handler that we could not put off (base/signal.c).  Only the end of the process waits for
+ * the buffer, unless its own thread has taken it.
  *
- * Processes.  The buffer is that of sr_process_owner().  The child of fork has a copy, which
- * it forgets.  A child that shares our memory (vfork), or has not begun to be a process of its
- * own (_Fork), has another number, writes its own lines at once and leaves the buffer alone.
+ * Processes.  The buffer belongs to sr_process_owner().  The child of fork has a copy, which
+ * it forgets.  A child that shares our memory (vfork), or that has not called
+ * sr_process_begin() yet (_Fork), is not the owner: it writes its lines at once and does not
+ * touch the buffer.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/gather.h"
@@ -36,17 +39,17 @@
 
 #define FEW 8
 #define BUFFER 65536		/* some 150 lines */
-#define AGAIN_MS 1		/* until another thread has done with the buffer */
-#define END_NS 3000000000ull	/* for another thread's write(2), to a file that is slow */
+#define AGAIN_MS 1		/* tries again after that, if another thread has the buffer */
+#define END_NS 3000000000ull	/* waits so long for another thread's write(2) to a slow file */
 
 static struct sr_append file = { .path = sr_conf.report };
 
 SR_APART static char buffer[BUFFER];
-/* A lock: a thread, by its sr_held; 0: nobody.  gather_take() and gather_give() pair. */
+/* A lock: the address of the thread's sr_held; 0: free.  gather_take() and gather_give() pair. */
 static _Atomic uintptr_t taken_by;
 static atomic_bool at_once;		/* the process is about to end; taken_by orders it */
 
-/* Of the thread that has taken the buffer. */
+/* Only the thread that has taken the buffer uses these. */
 static size_t buffered;			/* bytes */
 static unsigned few;			/* lines since the last pause, up to FEW */
 static uint64_t last_ms;		/* the last line's time */
@@ -146,7 +149,7 @@ static bool is_early(void)
 	return few < FEW && ++few;
 }
 
-/* False: it is to be written at once. */
+/* False: the caller has to write the line at once. */
 static bool gather_add(const char *line, size_t len)
 {
 	if (sr_load(&at_once) || len > BUFFER || is_early() || !sr_loop_runs())

@@ -2,14 +2,15 @@
 /*
  * jobs.c - owns the thread of jobs and their queue.  Lock: a leaf.
  *
- * The first job starts the thread.  It ends when there has been no job for IDLE_MS, so that a
- * program that has no more to do for it has one thread fewer.  At the end of the process
- * nobody waits for it: what the kernel holds for a job ends with the process.  It has the
- * signal mask and the stack of the service thread, which did this work before.
+ * The first job starts the thread.  The thread ends when there has been no job for IDLE_MS, so
+ * that a program without jobs has one thread fewer.  exit(3) does not wait for it, because
+ * whatever the kernel holds for a job ends with the process.  Its signal mask and stack are
+ * those of the service thread.
  *
- * fork waits for a job, or for its next sr_work_pause(), as it does for the service thread
- * (base/lock.h): no lock of malloc(3) or of a driver's library is held in the child, and no
- * descriptor of ours is unmarked.  The child forgets the queue and what its jobs were about.
+ * fork waits until the job has ended or comes to sr_work_pause(), as it does for the service
+ * thread (base/lock.h).  So no lock of malloc(3) or of a driver's library is taken in the
+ * child for ever, and no descriptor is between its opening and sr_fd_own().  The child forgets
+ * the queue, and the objects that its jobs worked on.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/jobs.h"
@@ -27,11 +28,12 @@
 static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_job *first, **end = &first;
 static atomic_int threads;	/* changed under the lock; sr_jobs_threads() is a hint */
-/* Counts jobs; the idle thread sleeps on it.  sr_job_start() releases it behind the queue, and
- * jobs_run() acquires it before it looks at the queue: so it takes each job that it counts. */
+/* Counts jobs; the idle thread sleeps on it.  sr_job_start() releases it after it has changed
+ * the queue, and jobs_run() acquires it before it looks at the queue.  So jobs_run() finds each
+ * job that the count includes. */
 static atomic_uint started;
 
-/* The next one, or NULL; then, if `ends', there is no thread any more. */
+/* Takes the next job, or returns NULL.  In that case the calling thread ends, if `ends'. */
 static struct sr_job *job_take(bool ends)
 {
 	struct sr_job *job;
@@ -48,7 +50,7 @@ static struct sr_job *job_take(bool ends)
 	return job;
 }
 
-/* Until there is another job than the `seen' ones.  False: it has taken too long. */
+/* Sleeps until `started' is no longer `seen'.  False: there was no job for IDLE_MS. */
 static bool job_await(unsigned seen)
 {
 	const struct timespec limit = { .tv_sec = IDLE_MS / 1000 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * jobs.h - work of the service thread that may block for long, and needs nothing of the loop:
- * a second thread does it, one job after the other, and the loop hears when each is done.
+ * jobs.h - work that may block for long, and needs nothing of the loop: the service thread
+ * hands it to a second thread, which does one job after the other.  When a job is done, the
+ * loop calls its done().
  */
 #ifndef SR_JOBS_H
 #define SR_JOBS_H

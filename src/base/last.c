@@ -4,18 +4,19 @@
  * (pthread_exit(3) in main(), say).  No locks.
  *
  * Such a process ends when its last thread does: the C library counts the threads, and the
- * last one calls exit(0).  But it counts the service thread, too, which never ends.  So from
- * the end of the first thread on, and not before, the service thread looks every now and
- * then whether all other threads of the process are the library's.  Then it starts an ordinary
- * thread that calls exit(0) in the last one's stead.  The service thread goes on, so that
- * streams serve the program's exit handlers.
+ * last one calls exit(0).  But the C library also counts the service thread, which never ends.
+ * So once the first thread has ended, the service thread looks every now and then whether only
+ * threads of the library are left.  If so, it starts an ordinary thread that calls exit(0) in
+ * place of the program's last thread.  The service thread goes on, so that streams still work
+ * in the program's exit handlers.
  *
- * The library's threads start no thread of the program's: if only they are left, that is
- * so for good.  The kernel counts the first thread until the process ends.
+ * The library's threads start no thread of the program.  So if only they are left, no thread
+ * of the program can appear again.  (The kernel counts the first thread until the process
+ * ends.)
  *
- * How the first thread ends makes no difference (pthread_exit(3), thrd_exit(3),
- * pthread_cancel(3); in the child of fork its function may also return): the C library calls
- * the destructor of its thread-specific data.  At the end of the process it does not.
+ * We notice the end of the first thread by the destructor of its thread-specific data.  The C
+ * library calls it however that thread ends: pthread_exit(3), thrd_exit(3), pthread_cancel(3),
+ * or in the child of fork a return from its function.  It does not call it in exit(3).
  */
 #include "base/sys.h" /* before any system header */
 #include "base/last.h"
@@ -33,8 +34,8 @@
 #include "base/now.h"
 #include "base/process.h"
 
-/* Between two looks, each twice the last.  By so much may the process end later than without
- * us. */
+/* The time between two looks; it doubles each time.  The process may end by this much later
+ * than without the library. */
 #define FIRST_MS 10
 #define LONGEST_MS 100
 
@@ -50,8 +51,9 @@ static uint64_t last_set_mask(const uint64_t *set)
 	return old;
 }
 
-/* Have all threads ended but the library's?  The state of the first one, and the number of
- * threads, are the first and the 18th field behind the program's name: proc(5). */
+/* Have all threads but the library's ended?  In /proc/self/stat, the first field after the
+ * program's name is the state of the first thread, and the 18th is the number of threads:
+ * proc(5). */
 static bool all_ended(void)
 {
 	char line[1024], *at;
@@ -80,8 +82,8 @@ static void *last_exit(void *arg)
 	exit(0);
 }
 
-/* True: the process is about to end.  The thread is one of the program's, with a stack of the
- * default size; it has this thread's mask until it has run. */
+/* True: the process is about to end.  The new thread counts as the program's and has a stack of
+ * the default size; signals are blocked in it until last_exit() runs. */
 static bool end_all(void)
 {
 	pthread_t thread;

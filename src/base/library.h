@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * library.h - the libraries that are loaded by name when they are needed, and their names.
- * A library whose interface changes gets another number; where several will do they are
- * all here, the latest first.
+ * A library whose interface changes gets another number; if we can use several of them, all
+ * are listed, the latest first.
  */
 #ifndef SR_LIBRARY_H
 #define SR_LIBRARY_H
@@ -18,13 +18,13 @@ struct sr_library {
 
 static const struct sr_library sr_library_verbs = { "libibverbs", { "libibverbs.so.1" } };
 static const struct sr_library sr_library_cm = { "librdmacm", { "librdmacm.so.1" } };
-/* 26 since libsodium 1.0.19; of what we call, both are the same. */
+/* 26 since libsodium 1.0.19; the functions that we call are the same in both. */
 static const struct sr_library sr_library_sodium = {
 	"libsodium", { "libsodium.so.26", "libsodium.so.23" }
 };
 
-/* load: dlopen(3), which in the library itself is sr_real's.  NULL: none could be loaded, and
- * why has a sentence about it. */
+/* load: dlopen(3), or sr_real.dlopen inside the library.  NULL: none could be loaded, and a
+ * sentence in `why' says why. */
 static inline void *sr_library_open(const struct sr_library *library,
 				    void *(*load)(const char *file, int mode), char *why,
 				    size_t size)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* list.h - lists of structs with the members next and pprev, and a struct by its member. */
+/* list.h - lists of structs with the members next and pprev; and SR_OF, which finds a struct
+ * by the address of its member. */
 #ifndef SR_LIST_H
 #define SR_LIST_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * lock.c - owns sr_inside, by which a thread says that it runs the library's code; the slow
- * path of a mutex, where a thread sleeps until it is free; the stop of all mutexes during fork;
- * and, in debug builds, the check of their order.
+ * path of a mutex, in which a thread sleeps until the mutex is free; the stop of all mutexes
+ * during fork; and, in debug builds, the check of their order.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/lock.h"
@@ -29,10 +29,10 @@ static void futex(atomic_int *word, int op, int value, const struct timespec *li
 }
 
 /*
- * The word of a lock.  A thread that gives it back and takes it again at once is faster
- * than one that has to wake up for it: a sender kept the thread that wanted to exit waiting
- * for most of a minute.  So a thread that has waited in vain for a few times is handed the
- * lock, and one that has not slept for it does not take it then.
+ * The values of a lock's word.  A thread that gives the lock back and takes it again at once
+ * is faster than a thread that has to wake up first: a sender once kept the thread that wanted
+ * to exit waiting for most of a minute.  So after a thread has slept IN_VAIN times, the lock
+ * is handed on: it is free only for threads that have slept for it.
  */
 enum {
 	FREE,
@@ -44,9 +44,9 @@ enum {
 
 #define IN_VAIN 4
 
-/* A thread that has waited leaves it AWAITED, as others may be waiting still.  (The thread
- * that is handed the lock may be gone, or in a signal handler that we could not put off.
- * So nobody sleeps for long while it is HANDED.) */
+/* A thread that has slept sets AWAITED when it takes the lock, because others may still be
+ * asleep.  (The thread to which the lock is handed may have ended, or be in a signal handler
+ * that we could not put off.  So no thread sleeps for long while the word is HANDED.) */
 void sr_mutex_wait(struct sr_mutex *m)
 {
 	static const struct timespec shortly = { .tv_nsec = 100000000 };
@@ -154,7 +154,7 @@ void sr_lock_stopped(struct sr_mutex *m)
 
 void sr_locks_stop(void)
 {
-	sr_hold_lock();		/* of no rank: what fork takes then is in order */
+	sr_hold_lock();		/* counted without a rank: fork may take all ranks then */
 	if (!sr_mutex_take(&sr_locks.forking))
 		sr_mutex_wait(&sr_locks.forking);
 	sr_change(&sr_locks.stopped, 1); /* pair stop: sr_lock() */
@@ -191,7 +191,7 @@ void sr_locks_await_work(void)
 
 void sr_locks_go(void)
 {
-	/* Pairs with the looks at it: a thread that goes on sees what fork has done. */
+	/* Pairs with the looks at `stopped': a thread that goes on sees what fork has done. */
 	sr_publish(&sr_locks.stopped, 0);
 	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX, NULL);
 	sr_mutex_hand_on(&sr_locks.forking);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * lock.h - the library's mutexes, and what else no signal handler of the program
- * interrupts (signal.h).
+ * lock.h - the library's mutexes, and how fork(2) stops them.
  *
- * A handler may call us at any moment, and need what its thread holds already: so
- * none runs while a lock is held.  The count is raised before a lock is asked for,
- * and lowered after it is let go.
+ * A signal handler of the program may call us at any moment, and need a lock that its
+ * thread already holds.  So no handler runs while a lock is held (signal.h): sr_held.count
+ * is raised before a lock is asked for, and lowered after it is given back.
  */
 #ifndef SR_LOCK_H
 #define SR_LOCK_H
@@ -17,14 +16,14 @@
 #include "base/signal.h"
 
 /*
- * Set while the library itself (and what it calls: librdmacm, dlsym, malloc)
- * runs in this thread: calls that come in go straight to libc, and descriptors
- * made are not the program's.  Nests.
+ * Not 0 while this thread runs the library's own code, or what that calls
+ * (librdmacm, dlsym, malloc).  Intercepted calls then go straight to libc, and
+ * descriptors that are made are not the program's.  Nests.
  */
 extern __thread volatile int sr_inside __attribute__((tls_model("initial-exec")));
 
-/* A compiler that knows malloc() knows that it does not look at sr_inside: hence
- * volatile, and the fences of hold and release. */
+/* sr_inside is volatile, and sr_hold() and sr_release() have fences, because the compiler
+ * would otherwise move it across malloc(), of which it knows that it reads no sr_inside. */
 static inline void sr_enter(void)
 {
 	sr_inside++;
@@ -53,8 +52,8 @@ enum sr_rank {
 	SR_RANKS
 };
 
-/* A word that threads sleep on (futex(2)): a tenth of the C library's mutex, and a
- * quarter of its instructions. */
+/* A word on which threads sleep (futex(2)): a tenth of the size of the C library's mutex,
+ * and a quarter of its instructions. */
 struct sr_mutex {
 	atomic_int word;	/* 0: free; 1: taken; others: lock.c */
 #ifdef SR_LOCK_CHECK
@@ -93,39 +92,39 @@ static inline void sr_mutex_init(struct sr_mutex *m, enum sr_rank rank)
  * `stopped' is set, and holds no other lock, gives the lock back and waits until fork is
  * done.  A thread that holds another lock already goes on, and fork waits for that lock.
  *
- * fork looks at the locks in the order of their ranks, at each until it has seen it free
- * once.  From then on no thread works under that lock: a thread that takes it sees
- * `stopped' and gives it back, unless it holds a lock of an earlier rank; and those are
- * all free, because fork has looked at them before.
+ * fork goes through the locks in the order of their ranks, and waits at each lock until it
+ * has seen it free once.  From then on no thread works under that lock: a thread that takes
+ * it sees `stopped' and gives it back, unless that thread holds a lock of an earlier rank;
+ * but no thread works under those, because fork has been through them before.
  *
  * pair stop: sr_lock() changes a lock's word and looks at `stopped'; sr_locks_stop() changes
- * that, and sr_lock_await() looks at the word.  One of the two threads sees the other.
+ * `stopped', and sr_lock_await() looks at the word.  One of the two threads sees the other.
  */
 extern struct sr_locks {
 	atomic_int stopped;
-	struct sr_mutex forking; /* of the thread that forks; on the same page */
-	struct sr_mutex loading; /* of one that loads a library, or has one load others */
+	struct sr_mutex forking; /* taken by the thread that forks; on the same page */
+	struct sr_mutex loading; /* held while a library is loaded, also by another library */
 	atomic_int working;	/* how many threads of the library's own */
 } sr_locks;
 void sr_lock_stopped(struct sr_mutex *m);
 void sr_locks_stop(void);
 void sr_lock_await(struct sr_mutex *m);	/* until it is free */
-/* Until no library is being loaded, the last thing that fork waits for: in the child, the
- * lists of ld.so would be half changed for ever, and the next dlopen(3) abort.  A second at
- * most, as the thread that forks may be in ld.so itself (in a constructor). */
+/* Waits until no library is being loaded; fork waits for this last.  Otherwise the lists of
+ * ld.so would be half changed in the child, and its next dlopen(3) would abort.  Waits a second
+ * at most, because the thread that forks may be in ld.so itself (in a constructor). */
 void sr_locks_await_loading(void);
 
 /*
- * A thread of the library's own works from its start, or sr_work_begin(), to sr_work_end().
- * It may then be in malloc(3).  A program that does not know of the thread may have a
- * malloc() that does nothing about fork (AddressSanitizer's in GCC 12): the child would find
- * that locked for ever.  So fork waits until no such thread works; a second at most,
- * because the thread that forks may hold what the other one waits for.
+ * One of the library's threads `works' from its start, or from sr_work_begin(), to
+ * sr_work_end().  While it works it may be in malloc(3), and some allocators do not care for
+ * fork (AddressSanitizer's in GCC 12): their lock would stay taken in the child for ever.  So
+ * fork waits until no such thread works; a second at most, because the thread that forks may
+ * hold what the other thread waits for.
  */
 void sr_work_begin(void);	/* waits until no fork is under way */
 void sr_work_end(void);
 void sr_work_pause(void);	/* between two pieces of work, with no lock held */
-void sr_work_expect(int threads); /* that are about to start; negative: could not */
+void sr_work_expect(int threads); /* so many are about to start; negative: they did not */
 void sr_work_started(void);	/* an expected thread runs: it works */
 void sr_locks_await_work(void);
 void sr_locks_go(void);
@@ -152,8 +151,8 @@ static inline bool sr_mutex_take(struct sr_mutex *m)
 {
 	int none = 0;
 
-	/* pair stop: a change, behind which sr_lock() looks.  It acquires, too, and pairs with
-	 * the release of sr_unlock() and of sr_mutex_hand_on(). */
+	/* pair stop: the change after which sr_lock() looks.  Its acquire pairs with the release
+	 * of sr_unlock() and of sr_mutex_hand_on(). */
 	return atomic_compare_exchange_strong_explicit(&m->word, &none, 1, memory_order_seq_cst,
 						       memory_order_relaxed);
 }
@@ -188,7 +187,7 @@ static inline void sr_unlock(struct sr_mutex *m)
 	sr_release_lock();
 }
 
-/* It does not wait, so any order will do. */
+/* Not checked for its rank: it does not wait, so it cannot deadlock. */
 static inline bool sr_trylock(struct sr_mutex *m)
 {
 	sr_hold_lock();

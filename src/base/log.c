@@ -39,8 +39,9 @@ void sr_log_init(void)
 }
 
 /*
- * A program that closed its standard error may get number 2 again for a connection or
- * a database.  Where 2 is no longer what it was, lines go nowhere.
+ * A program that has closed its standard error may get number 2 again for a connection
+ * or a database.  So if descriptor 2 is not the file that it was at the start, the line
+ * is not written.
  */
 static void stderr_write(const char *line, size_t len)
 {

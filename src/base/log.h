@@ -13,14 +13,14 @@
 
 extern const char *const sr_level_words[];	/* "error" ..., NULL */
 void sr_log_init(void);	/* by sr_conf_load(): remembers what standard error is */
-bool sr_log_keeps(int fd);	/* of the child of fork: it goes on to use it */
+bool sr_log_keeps(int fd);	/* is it the log's?  The child of fork keeps it */
 void sr_log_write(enum sr_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * The C library's takes no lock and no memory, and looks at no locale, for %s %d %u %x
- * %c %p with their lengths, and a width or precision below a thousand.  Nothing else is
- * to be used, %m least of all: sr_errno_name(errno).
+ * The C library's snprintf() takes no lock, allocates nothing and looks at no locale for %s
+ * %d %u %x %c %p with their lengths, and a width or precision below a thousand.  Use nothing
+ * else; in place of %m use sr_errno_name(errno).
  */
 #define sr_format snprintf
 

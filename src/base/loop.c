@@ -27,26 +27,26 @@
 #define SLEEP_MS 5000		/* at most: if our descriptors are lost meanwhile,
 				 * nothing can wake the thread */
 #define BROKEN_TICK_MS 10	/* without a working epoll descriptor */
-#define TURN_NS 2000000		/* then events are looked for again */
+#define TURN_NS 2000000		/* a turn that lasts longer leaves tasks to the next one */
 
 static struct sr_mutex starting = SR_MUTEX(SR_RANK_LEAF);
-/* start_locked() publishes it; a thread that observes it, in sr_loop_runs() or
- * sr_loop_start(), sees the two descriptors.  The loop's thread does from its start. */
+/* start_locked() publishes `running'; a thread that observes it, in sr_loop_runs() or
+ * sr_loop_start(), sees the two descriptors.  The loop's thread sees them from its start. */
 static atomic_bool running;
 static atomic_int epoll_fd = -1, wake_fd = -1;
 
-/* Counts forks.  Tasks and timers say in which epoch they were queued, so that
- * in a child what they say of the parent's loop is void without a walk over
- * structures that its thread may have been changing. */
+/* Counts forks.  Tasks and timers have the epoch in which they were queued.  So in
+ * a child those that were queued in the parent are no longer queued, and the child
+ * need not walk over structures that the parent's loop may have been changing. */
 static atomic_uint epoch = 1;	/* changes while there is one thread only */
 
 static _Atomic(struct sr_task *) posted;	/* a stack, last first */
 static atomic_bool sleeping;
 
-/* What was written to a watch before it was given to the kernel is seen by the
- * loop after the kernel gives it back: loop_control() releases, sleep_once()
- * acquires.  The system calls order it, too, but the compiler and
- * ThreadSanitizer do not know. */
+/* The loop has to see what a thread wrote to a watch before it handed the watch to
+ * epoll_ctl(2): loop_control() releases `handed', and sleep_once() acquires it.  The
+ * system calls order these accesses, too, but the compiler and ThreadSanitizer do
+ * not know that. */
 static atomic_uint handed;
 
 /* The loop thread's own. */
@@ -108,12 +108,12 @@ bool sr_loop_here(void)
  * P: push; C: load sleeping, and write to wake_fd if it is true.  All four are
  * sequentially consistent, so they have one order.
  * pair loop: sleep_once(), which is the other end of sr_loop_post() and loop_wake().
- * If L misses P, then S < L < P < C.  So C sees S's true and writes, or it sees
- * a false put there after S: by another poster, who writes instead; or by the
- * loop, which is then awake and comes to L again before it sleeps.
+ * If L misses P, then S < L < P < C.  So C sees the true of S and writes; or it sees
+ * a false that was stored after S, either by another poster, who writes to wake_fd
+ * itself, or by the loop, which is then awake and comes to L again before it sleeps.
  * If C comes before S, then P < C < S < L, and L sees P.
- * A write to wake_fd before epoll_wait() is entered is not lost: it is an edge
- * that epoll_wait() then finds.
+ * A write to wake_fd before the loop enters epoll_wait() is not lost: epoll_wait()
+ * finds the edge.
  */
 static void loop_wake(void)
 {
@@ -130,7 +130,8 @@ static void loop_wake(void)
 	errno = err;
 }
 
-/* (Held: a task that is queued and never pushed would not run any more.) */
+/* Signals are held off, because a handler that leaves by siglongjmp(3) between the two steps
+ * would leave the task queued but not pushed, and it would never run again. */
 bool sr_loop_post(struct sr_task *t)
 {
 	unsigned now = sr_load(&epoch);
@@ -138,8 +139,8 @@ bool sr_loop_post(struct sr_task *t)
 	bool fresh;
 
 	sr_hold();
-	/* An exchange even when it is queued: it releases what was done before
-	 * to the exchange in run_tasks(), with which it pairs. */
+	/* An exchange even if the task is queued already, because it releases what the
+	 * caller has done to the exchange in run_tasks(), with which it pairs. */
 	fresh = sr_swap(&t->queued, now) != now;
 	if (fresh) {
 		head = sr_load(&posted);
@@ -179,7 +180,7 @@ static void take_posted(void)
 	ready_end = end;
 }
 
-/* At least one; the rest in the next turn, if they take long. */
+/* Runs at least one task; leaves the others to the next turn if this one is late. */
 static void run_tasks(void)
 {
 	struct sr_task *t;
@@ -199,10 +200,10 @@ static void run_tasks(void)
 	}
 }
 
-/* ---- timers: a pairing heap.  There may be one for each link, of few lengths: to set
- * one takes a comparison, however many there are. ---- */
+/* ---- timers: a pairing heap, because to set a timer takes only one comparison, and there
+ * may be a timer for each link. ---- */
 
-/* Two heaps, neither part of another: the one whose root is due first, or NULL. */
+/* Melds two heaps, which are no parts of others; returns the root, or NULL. */
 static struct sr_timer *meld(struct sr_timer *a, struct sr_timer *b)
 {
 	struct sr_timer *t;
@@ -222,8 +223,8 @@ static struct sr_timer *meld(struct sr_timer *a, struct sr_timer *b)
 	return a;
 }
 
-/* The children of a root that goes: pairs are melded from the first to the last, then
- * these from the last to the first. */
+/* Melds the children of a root that is removed: first each pair, from the first to the last;
+ * then the pairs, from the last to the first. */
 static struct sr_timer *meld_all(struct sr_timer *t)
 {
 	struct sr_timer *pairs = NULL, *heap = NULL, *pair, *next;
@@ -279,7 +280,7 @@ void sr_timer_set_us(struct sr_timer *t, unsigned us)
 
 static void run_timers(void)
 {
-	/* Not asked again: a timer that sets itself must not hold the loop. */
+	/* Read once, because a timer that sets itself again must not keep the loop here. */
 	uint64_t now = first_timer ? sr_now_ns() : 0;
 
 	while (first_timer && first_timer->at_ns <= now) {
@@ -328,7 +329,7 @@ int sr_loop_rearm(struct sr_watch *w, uint32_t events)
 void sr_loop_unwatch(struct sr_watch *w)
 {
 	loop_control(EPOLL_CTL_DEL, w, 0);
-	/* What was taken from the kernel, but not yet given to w. */
+	/* Events for w that the kernel has reported, and that fn has not been called for yet. */
 	for (int i = batch_at; i < batch_end; i++)
 		if (batch[i].data.ptr == w)
 			batch[i].data.ptr = NULL;
@@ -353,7 +354,7 @@ static void run_events(void)
 
 /* ---- the thread ---- */
 
-/* Until the first timer is due. */
+/* The time until the first timer is due. */
 static uint64_t sleep_limit_ns(void)
 {
 	const uint64_t most = SLEEP_MS * UINT64_C(1000000);
@@ -367,9 +368,9 @@ static uint64_t sleep_limit_ns(void)
 	return at - now < most ? at - now : most;
 }
 
-/* The limit of epoll_wait() is a number of milliseconds.  ns is rounded up to it, because a
- * thread that wakes before its timer is due has to sleep again.  For less than a millisecond
- * ppoll() waits on the epoll descriptor. */
+/* epoll_wait() takes a number of milliseconds.  ns is rounded up, because a thread that wakes
+ * before its timer is due would have to sleep again.  For less than a millisecond ppoll() waits
+ * on the epoll descriptor. */
 static int wait_for_events(uint64_t ns)
 {
 	struct pollfd p = { sr_load(&epoll_fd), POLLIN, 0 };
@@ -397,8 +398,8 @@ static void sleep_once(void)
 	sr_change(&sleeping, false);	/* pair loop: loop_wake(); before the next L */
 	sr_work_begin();
 	sr_observe(&handed); /* pairs with loop_control() */
-	/* Our descriptors were closed behind our back.  The watches are lost; tasks and
-	 * timers, on which switches back to TCP rest, go on. */
+	/* The program has closed our descriptors.  The watches are lost, but tasks and
+	 * timers go on, because switching back to TCP depends on them. */
 	if (n < 0 && errno != EINTR)
 		sr_now_sleep(BROKEN_TICK_MS * 1000000);
 	batch_at = 0;
@@ -430,7 +431,7 @@ static int start_locked(void)
 		return 0;
 	if (!sr_fd_spare(LOOP_FDS + SR_FD_LEFT))
 		return -EMFILE;
-	sr_fd_reserve();	/* fork has copied no more of the table than was in use */
+	sr_fd_reserve();	/* again: a child's table is only as large as it has to be */
 	ep = sr_fd_own(sr_sys_epoll_create1(EPOLL_CLOEXEC));
 	if (ep >= 0)
 		wk = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

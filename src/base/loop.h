@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * loop.h - the service thread: an epoll loop for everything slow or in the
- * background.  Started when there is something to do, restarted after fork; all
- * signals are blocked in it; its descriptors are private (fdpriv.h).
+ * loop.h - the service thread: an epoll loop for everything that is slow or runs in
+ * the background.  It is started when there is something to do, and again after fork.
+ * All signals are blocked in it; its descriptors are private (fdpriv.h).
  */
 #ifndef SR_LOOP_H
 #define SR_LOOP_H
@@ -13,22 +13,22 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-/* Starts the thread unless it runs.  0 or -errno.  Any thread, but not in a signal handler:
- * then it is -EAGAIN, because pthread_create(3) allocates memory. */
+/* Starts the thread unless it runs.  Returns 0 or -errno; -EAGAIN in a signal handler, because
+ * pthread_create(3) allocates memory.  Any thread. */
 int sr_loop_start(void);
 
-/* It runs, or may be started now.  Else the caller leaves what it wants to the next call
- * outside a signal handler. */
+/* Does the thread run, or may it be started now?  If not, this is a signal handler, and the
+ * caller leaves its work to the next call outside one. */
 bool sr_loop_may_start(void);
 
 /* Has it been started? */
 bool sr_loop_runs(void);
 
-/* For a child of vfork: can it wake the parent's? */
+/* In a child of vfork: can it wake the parent's service thread? */
 bool sr_loop_in_reach(void);
 
-/* This turn of the loop has lasted for long: a function that has more to do leaves that to
- * the next turn.  loop */
+/* Has this turn of the loop lasted too long?  Then a function that has more to do leaves that
+ * to the next turn.  loop */
 bool sr_loop_is_late(void);
 
 /* True in the service thread. */
@@ -43,26 +43,26 @@ struct sr_watch {
 };
 int sr_loop_watch(struct sr_watch *w, uint32_t events);	/* starts the loop */
 int sr_loop_rearm(struct sr_watch *w, uint32_t events);	/* EPOLL_CTL_MOD */
-/* Any thread, fd still open: takes the registration down, as before the number
- * is given back.  fn may be under way and may be called once more, so w must
- * stay valid. */
+/* As unwatch(), from any thread, while fd is still open: for a caller that is about
+ * to give the number back.  fn may be running, and may be called once more, so w
+ * must stay valid. */
 void sr_loop_release(struct sr_watch *w);
 void sr_loop_unwatch(struct sr_watch *w);	/* fd still open */
 
-/* Work handed to the loop, first in first out.  Posting one that is already
- * queued does nothing, and returns false: fn will see all that was done before the post.
- * Once fn has begun it may be posted again, and the loop does not touch it (fn may free it).
- * Any thread, async-signal-safe, allocates nothing; does not start the loop: it
- * runs, or what is posted waits for sr_loop_start().  Zeroed but for fn. */
+/* Work handed to the loop, first in first out.  To post a task that is already queued does
+ * nothing and returns false: fn has yet to run, and will see all that the caller did before.
+ * Once fn has begun, the task may be posted again, and the loop does not touch it any more (fn
+ * may free it).  Any thread; async-signal-safe; allocates nothing.  Posting does not start the
+ * loop: a task waits for sr_loop_start().  All members but fn begin as zero. */
 struct sr_task {
 	void (*fn)(struct sr_task *t);
 	struct sr_task *next;
-	atomic_uint queued;	/* the loop's epoch in which it is, or 0 */
+	atomic_uint queued;	/* the loop's epoch in which it was queued, or 0 */
 };
 bool sr_loop_post(struct sr_task *t);
 
-/* One-shot timers; those due at once run in the order of
- * their times.  loop thread only.  Zeroed but for fn; fn may set or free it. */
+/* One-shot timers; they run in the order in which they are due.  Loop thread only.  All
+ * members but fn begin as zero; fn may set the timer again, or free it. */
 struct sr_timer {
 	void (*fn)(struct sr_timer *t);
 	uint64_t at_ns;		/* CLOCK_MONOTONIC; 0: not set */
@@ -74,17 +74,17 @@ void sr_timer_set_us(struct sr_timer *t, unsigned us);
 void sr_timer_cancel(struct sr_timer *t);
 
 /* In the child of fork: forget the thread and all its watches, timers, tasks
- * and descriptors (sr_fd_forget_all() closes those).  It may be started again, and
- * the same objects be used again. */
+ * and descriptors (sr_fd_forget_all() closes these).  The thread may be started again, and
+ * the same watches, timers and tasks be used again. */
 void sr_loop_forget(void);
 
 uint64_t sr_now_ns(void);	/* CLOCK_MONOTONIC */
 uint64_t sr_now_coarse_ns(void); /* the same, some milliseconds late, at a third of the cost */
-/* So much later, as sr_now_ns(); 0 if it is no time at all, UINT64_MAX (for ever) if it
- * is centuries. */
+/* The time sr_now_ns() + sec, ns; 0 if both are 0; UINT64_MAX (for ever) if that is centuries
+ * away. */
 uint64_t sr_deadline_ns(uint64_t sec, uint64_t ns);
 struct timespec sr_timespec(uint64_t ns);
-/* Would the kernel take it?  Else it says EINVAL. */
+/* Would the kernel accept this time, rather than fail with EINVAL? */
 bool sr_is_time(const struct timespec *t);
 
 #endif

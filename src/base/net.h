@@ -19,7 +19,7 @@ struct sr_net {
 
 /* False: text is none.  *net is then undefined. */
 bool sr_net_parse(const char *text, struct sr_net *net);
-/* IPv4 in IPv6 has to be IPv4 (sr_addr_unmap()). */
+/* An IPv4-mapped address has to be IPv4 already (sr_addr_unmap()). */
 bool sr_net_has(const struct sr_net *net, const struct sockaddr_storage *addr);
 
 #endif

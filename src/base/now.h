@@ -2,10 +2,10 @@
 /*
  * now.h - I/O that does not sleep, for callers that hold a lock; and a sleep.
  *
- * The C library's functions are cancellation points (pthreads(7)) even if they are
- * not going to wait: a thread with a cancellation pending would leave from within our
- * locks, or from within a call that promises to be no cancellation point (close, dup2).
- * These are the system calls alone (sys.h).
+ * The C library's functions are cancellation points (pthreads(7)) even if they do not
+ * wait: a thread that is being cancelled would end while it holds our locks, or inside a
+ * call that is no cancellation point (dup2).  These functions are the bare system
+ * calls (sys.h).
  */
 #ifndef SR_NOW_H
 #define SR_NOW_H

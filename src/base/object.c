@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * object.c - reads the symbol tables of mapped objects (System V ABI, Dynamic Linking; the GNU
- * hash table is described in binutils' documentation of --hash-style).  Allocates nothing, and
- * calls nothing but dladdr1(3).
+ * hash table is described in binutils' documentation of --hash-style).  It allocates nothing,
+ * and calls no function but dladdr1(3).
  */
 #include "base/object.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * object.h - the objects (program and libraries) that the loader has mapped, and the names
- * that each of them defines.  This asks no dlsym(3), so dlsym(3) itself can be found by it.
+ * that each of them defines.  It works without dlsym(3), so dlsym(3) itself can be found by it.
  */
 #ifndef SR_OBJECT_H
 #define SR_OBJECT_H

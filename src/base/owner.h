@@ -11,21 +11,21 @@
 #include <sys/socket.h>
 
 /*
- * local and peer are the addresses as this end has them, IPv4 in IPv6 as IPv4
- * (addr.h).
+ * local and peer are the addresses as this end has them, IPv4-mapped ones as IPv4
+ * (addr.h).  Returns
  *
  *   0         *uid is the user whose process made or accepted the peer's socket
- *   1         it has not been accepted yet; *uid is the user of the socket that listens,
- *             or 0 before Linux 6.17
+ *   1         the peer's socket has not been accepted yet; *uid is the user of the listening
+ *             socket, or 0 before Linux 6.17
  *   -ENOENT   there is no such socket in this network namespace, or it is closed, or
- *             its number is no user's (below), or its address is link-local, or the
+ *             its user is "nobody" (below), or its address is link-local, or the
  *             kernel cannot be asked
  */
 int sr_owner_of_peer(const struct sockaddr_storage *local,
 		     const struct sockaddr_storage *peer, uint32_t *uid);
 
-/* Tells the peer's socket from all that had its connection's addresses and ports before it,
- * or will.  0, or -ENOENT as above. */
+/* The kernel's cookie of the peer's socket, which no other socket ever has, even with the same
+ * addresses and ports.  0, or -ENOENT as above. */
 int sr_owner_cookie(const struct sockaddr_storage *local,
 		    const struct sockaddr_storage *peer, uint64_t *cookie);
 
@@ -34,8 +34,8 @@ int sr_owner_cookie(const struct sockaddr_storage *local,
 bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer);
 
-/* False: "nobody", which stands for every user that this user namespace does not map
- * (user_namespaces(7)), and so says nothing. */
+/* False for "nobody": that number stands for every user whom this user namespace does not map
+ * (user_namespaces(7)), and so identifies none of them. */
 bool sr_owner_is_user(uint32_t uid);
 
 #endif

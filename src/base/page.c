@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * page.c - owns the page of statistics and knows which of its slots are taken; must not
- * know what is in them.  page_lock is a leaf, and no byte waits for it.
+ * know what is in them.  page_lock is a leaf, and no call that moves bytes takes it.
  *
- * The page is sparse: what no stream has used takes no memory.  Where it can't be had
- * (descriptors, memory, a seccomp filter), everything works but sockrail-stat, and it is
- * not tried again.
+ * The page is sparse: slots that no stream has used take no memory.  If the page can't be
+ * made (no descriptors, no memory, a seccomp filter), everything but sockrail-stat works,
+ * and the process does not try again.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/page.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * page.h - the page of statistics that a process with streams keeps for sockrail-stat:
- * a sealed memfd of this name, found under /proc/PID/fd.  The layout, and who may have a
- * slot of it.
+ * page.h - the page of statistics that a process with streams keeps for sockrail-stat: a
+ * sealed memfd named SR_PAGE_NAME, which sockrail-stat finds under /proc/PID/fd.  The layout
+ * of the page, and the functions that hand out its slots.
  *
- * One process writes, any number read, and nobody waits for anybody: a stopped or killed
- * writer leaves words that are whole, at worst one direction that says it is being
- * rewritten (seq is odd).  A slot is a stream's as long as its id is not 0 and the same;
- * an id is never used twice.
+ * One process writes, any number of processes read, and none waits for another.  If the writer
+ * is stopped or killed, each word has a whole value; at worst the `seq` of one direction is
+ * odd, which says that the rest of the direction is being rewritten.  A slot belongs to one
+ * stream as long as its id is not 0 and stays the same; an id is never used twice.
  *
- * A reader believes nothing: the writer may be a program of another user that only
- * claims to be us.
+ * A reader trusts nothing in the page: it may have been written by another user's program that
+ * only pretends to run Sockrail.
  */
 #ifndef SR_PAGE_H
 #define SR_PAGE_H
@@ -43,7 +43,7 @@ struct sr_hot {
 				 * direction's lock guards it */
 };
 
-/* One direction.  Behind seq: odd while the rest is rewritten. */
+/* One direction.  seq is odd while the members behind it are being rewritten. */
 struct sr_page_dir {
 	_Alignas(64) struct sr_hot hot;
 	_Atomic uint32_t seq;
@@ -93,8 +93,9 @@ struct sr_page {
 
 _Static_assert(SR_REASONS <= SR_PAGE_REASONS, "a count for each reason");
 
-/* A slot with all but id 0, which the caller shows by storing the result of
- * sr_page_id() there.  NULL: there is none.  The first makes the page.  Any thread. */
+/* Takes a slot, all of whose members are 0.  The caller shows it to readers by storing the
+ * result of sr_page_id() in its id.  NULL: there is none.  The first call makes the page.  Any
+ * thread. */
 struct sr_page_slot *sr_page_take(void);
 uint64_t sr_page_id(void);
 void sr_page_give(struct sr_page_slot *slot);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * pages.h - memory that is not malloc(3)'s: for streams, and for the few objects that a
- * listening process has in its service thread.  With malloc the thread would get an arena:
- * two mappings for each fork to copy, and a lock in it that the C library writes in parent
- * and child.
+ * pages.h - memory that does not come from malloc(3): for streams, and for the few objects
+ * that the service thread of a listening process has.  If that thread called malloc(3), the
+ * C library would make an arena for it: two more mappings that each fork has to copy, and a
+ * lock that each fork writes in parent and child.
  */
 #ifndef SR_PAGES_H
 #define SR_PAGES_H
@@ -31,9 +31,9 @@ void __lsan_register_root_region(const void *p, size_t size) __attribute__((weak
 void __lsan_unregister_root_region(const void *p, size_t size) __attribute__((weak));
 
 /*
- * Pages that lead to memory of malloc(3)'s.  LeakSanitizer does not look into pages that it
- * has not been told of, and would say that the program has lost that memory.  Not in a
- * signal handler, because LeakSanitizer has a lock.
+ * Pages that contain pointers to memory of malloc(3).  LeakSanitizer looks only into pages that
+ * it has been told of, and would otherwise report that memory as lost.  Not in a signal
+ * handler, because LeakSanitizer takes a lock.
  */
 static inline void *sr_pages_get_root(size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * pool.h - pieces of memory that have been used, kept for the next use.  Each piece begins
+ * pool.h - free lists: pieces of memory that are kept for the next use.  Each piece begins
  * with a struct sr_pooled while it is in the pool.  Lock: a leaf.
  */
 #ifndef SR_POOL_H
@@ -41,8 +41,8 @@ static inline void sr_pool_keep(struct sr_pool *pool, struct sr_pooled *p)
 	sr_unlock(&pool->lock);
 }
 
-/* In the child of fork: the pieces are left where they are, because a page that is written
- * would have to be copied. */
+/* In the child of fork: the pieces are abandoned, because to use one would write a page, which
+ * would have to be copied first. */
 static inline void sr_pool_forget(struct sr_pool *pool)
 {
 	sr_mutex_init(&pool->lock, SR_RANK_LEAF);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * probe.h - static probes for SystemTap and bpftrace, a no-operation each while nobody
- * listens.  sockrail(7) lists them and their arguments; `st` tells streams apart.
- * Arguments are evaluated always: let them be at hand.
+ * probe.h - static probes for SystemTap and bpftrace; each is one no-op instruction while no
+ * tracer uses it.  sockrail(7) lists them and their arguments; `st` identifies the stream.
+ * Arguments are always evaluated, so they must cost nothing.
  */
 #ifndef SR_PROBE_H
 #define SR_PROBE_H

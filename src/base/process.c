@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * process.c - owns the number of the process that the tables are of, and starts the
- * library's threads.  No locks.
+ * process.c - owns the number of the process that owns the tables, and starts the library's
+ * threads.  No locks.
  */
 #include "base/real.h" /* before any system header */
 #include "base/sys.h"
@@ -20,8 +20,9 @@
 
 /*
  * The C library puts the thread-local data of all libraries onto the stack of each thread, and
- * that may be more than STACK.  It tells how much, and the least stack besides, by a function
- * of its own that language runtimes ask, too.  Where there is none, the default size has to do.
+ * these may be larger than STACK.  __pthread_get_minstack(), a private function of glibc that
+ * language runtimes call, too, returns their size with the least stack added.  Without it the
+ * thread gets a stack of the default size.
  */
 static size_t (*min_stack)(const pthread_attr_t *attr);
 
@@ -49,7 +50,8 @@ bool sr_process_ours(void)
 	return !owner || owner == sr_sys_getpid();
 }
 
-/* The C library and a sanitizer have locks of their own in a thread that begins. */
+/* The thread works from its start, because the C library or a sanitizer may take locks of its
+ * own when a thread begins. */
 static void *thread_begin(void *run)
 {
 	sr_work_started();

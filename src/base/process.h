@@ -8,17 +8,16 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* This process owns the tables: at the start, and in the child of fork once they are
- * new.  One thread. */
+/* Makes this process the owner of the tables: at the start, and in the child of fork when
+ * the tables have been emptied.  One thread. */
 void sr_process_begin(void);
 pid_t sr_process_owner(void);
 
 /*
- * Is the calling process the one that owns the library's tables?  It is not in a child that
- * shares its parent's memory (vfork, clone), nor in one that has a copy of it and has not
- * called sr_process_begin() (_Fork): such a child must not write a table.  The answer takes
- * a system call, so ask before a table is written, and not where bytes move.
- * async-signal-safe.
+ * Does the calling process own the library's tables?  A child that shares its parent's memory
+ * (vfork, clone) does not, nor does one that has a copy and has not called sr_process_begin()
+ * (_Fork): such a child must not write a table.  Costs a system call, so it is asked before a
+ * table is written, and not where bytes move.  async-signal-safe.
  */
 bool sr_process_ours(void);
 

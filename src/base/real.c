@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * real.c - owns sr_real and sr_libc: finds the functions behind those that we intercept,
- * libc's own, or those of a library that was preloaded behind us.  Knows nothing of what
- * they are for.  No locks: any thread may find a function, and all find the same.
+ * which are libc's own or those of a library that was preloaded behind us.  Does not know what
+ * the functions do.  No locks: any thread may look a function up, and all find the same one.
  */
 #include "base/real.h"
 
@@ -14,8 +14,9 @@
 #include "base/apart.h"
 #include "base/object.h"
 
-/* The first one behind us, in the order in which the loader searches.  Where we were opened at
- * run time, behind the C library, it is the first of all but ours. */
+/* Finds the first function of this name behind us, in the order in which the loader searches.
+ * If there is none, because we were opened at run time and come behind the C library, finds
+ * the first one of all that is not ours. */
 SR_EARLY static void *find_next(const char *name)
 {
 	const struct link_map *own = sr_object_own(), *object = own;
@@ -71,9 +72,10 @@ static void *libc_handle(void)
 	return h;
 }
 
-/* Takes the place of a function that this libc does not have.  It returns a long, as
- * each listed function returns that or less, and -1 is failure; those that return pointers
- * are older than any libc we run on, and those that return error numbers see to it. */
+/* Takes the place of a function that this libc does not have.  Returns a long, because each
+ * listed function returns a long or something smaller, and -1 means failure.  Functions that
+ * return pointers are in every libc that we run on; callers of those that return error
+ * numbers check for -1. */
 static long missing(void)
 {
 	errno = ENOSYS;
@@ -103,10 +105,10 @@ static void real_find(void *slot, const char *name)
 }
 
 /*
- * Declares arg, the variable argument behind `last'.  One variable argument is always
- * passed on as a pointer, given or not: on x86-64 and aarch64 Linux it is in
- * the same register whatever its type, and libc looks at it only if the
- * command calls for one.
+ * Declares arg, the variable argument behind `last'.  It is passed on as a pointer,
+ * whatever its type, and even if the caller gave none: on x86-64 and aarch64 Linux
+ * an argument of any of these types is in the same register, and libc looks at it
+ * only if the command takes an argument.
  */
 #define VARIABLE_ARG(last) \
 	va_list ap; \
@@ -141,7 +143,7 @@ static void real_find(void *slot, const char *name)
 struct sr_real sr_real = {
 #include "calls.def"
 };
-/* Until find_all() has run they lead to sr_real's. */
+/* Until find_all() has run these pointers lead to sr_real's functions. */
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_BY_HAND(family, ret, name, params)
 struct sr_real sr_libc = {
@@ -150,10 +152,10 @@ struct sr_real sr_libc = {
 #undef SR_CALL
 
 /*
- * The functions of a library that was preloaded behind us.  sr_real leads to them by way
- * of these, so that a process without such a library pays nothing for the question who
- * is calling.  While a lock of ours is held no such function is called, because it may
- * come back to us.
+ * The functions of a library that was preloaded behind us.  If there is such a function,
+ * sr_real points at chained_NAME(), which calls either it or libc's own; so a process
+ * without such a library pays nothing for the choice.  While this thread holds a lock of
+ * ours, libc's own is called, because another library's function may call us again.
  */
 SR_APART static struct sr_real next;
 __thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
@@ -186,13 +188,13 @@ static int clock_early(clockid_t clock, struct timespec *now)
 	return (int)sr_libc.syscall(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
 }
 
-/* (It asks the vDSO, which is why it is not the system call.) */
+/* libc's function, not the system call, because it uses the vDSO. */
 int (*sr_clock)(clockid_t clock, struct timespec *now) = clock_early;
 
 /*
- * All at once, while the process is young and has one thread: later a signal
- * handler or the child of a fork may be the first to call, and dlsym() takes
- * the loader's lock.
+ * Resolves all functions while the process still has one thread.  Otherwise the
+ * first call of a function might come from a signal handler or from the child of
+ * a fork, and dlsym() takes the loader's lock.
  */
 __attribute__((constructor(101))) static void find_all(void)
 {

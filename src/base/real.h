@@ -20,33 +20,33 @@ struct sr_real {
 };
 #undef SR_CALL
 
-/* For calls of the program's: the next function of the name, which is libc's own or that
- * of a library which was preloaded behind us.  What runs under sr_inside gets libc's own. */
+/* For calls of the program: the next function of that name, which is libc's own or that of
+ * a library that was preloaded behind us.  Under sr_inside it is libc's own. */
 extern struct sr_real sr_real;
 
-/* libc's own, which bypass all preloaded libraries.  For the library's own calls there is
- * sys.h; these are for its sleeps, which are cancellation points. */
+/* libc's own functions, which bypass all preloaded libraries.  For the library's own calls
+ * there is sys.h; these are for calls that sleep, which must be cancellation points. */
 extern struct sr_real sr_libc;
 
 /* clock_gettime(2), libc's own: a library that shows the program another time must not
  * stop our clocks. */
 extern int (*sr_clock)(clockid_t clock, struct timespec *now);
 
-/* Set around a syscall(2) of the program's that we carry out by one of the functions that
- * we intercept: it bypasses all preloaded libraries, as they may have made that function
- * of this system call. */
+/* Set while we carry out a syscall(2) of the program by a function that we intercept.
+ * sr_real then leads to libc's own functions, because a library that was preloaded behind us
+ * may implement that function by this very system call. */
 extern __thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
 
-/* The next dlsym(3) and dlvsym(3), for those who jump there, and before any constructor. */
+/* The next dlsym(3) and dlvsym(3), to which our own jump; also before any constructor. */
 __typeof__(&dlsym) sr_next_dlsym(void);
 __typeof__(&dlvsym) sr_next_dlvsym(void);
 
 /* libc's own function of this name, as dlsym(3) finds it; NULL: it has none. */
 void *sr_real_libc(const char *name);
 
-/* Is the caller (an address in its code) in a library between us and libc that has a function of
- * calls.def itself?  sr_real may lead to such a library, so it must not be led back to us.
- * fn: a function of libc's. */
+/* Is `caller', an address in code, in a library between us and libc that defines a function of
+ * calls.def itself?  sr_real may lead to that library, so its own dlsym() must not find our
+ * function.  fn: a function of libc. */
 bool sr_real_is_chained(const void *caller, const void *fn);
 
 #endif

@@ -12,8 +12,8 @@
 
 enum sr_way { SR_WAY_PLAIN, SR_WAY_SHM, SR_WAY_VERBS, SR_WAYS };
 
-/* Why a stream stayed or became plain: include/reasons.def.  Words, in the
- * order of the list; SR_REASON_NONE is null. */
+/* Why a stream stayed or became plain, in the order of include/reasons.def.
+ * SR_REASON_NONE is null in the report. */
 #define SR_REASON(id, word, text, remedy) SR_REASON_##id,
 enum sr_reason {
 	SR_REASON_NONE,
@@ -23,7 +23,7 @@ enum sr_reason {
 #undef SR_REASON
 const char *sr_reason_word(enum sr_reason r);	/* NULL for NONE */
 enum sr_reason sr_reason_find(const char *word);
-/* What a call of ours failed with, -errno; other: if that says nothing. */
+/* The reason for the -errno with which a call of ours failed; `other' if there is none. */
 enum sr_reason sr_reason_of(int err, enum sr_reason other);
 
 #define SR_REPORT_LINK 80	/* a link's name, with its device's */
@@ -39,7 +39,7 @@ struct sr_report {
 };
 void sr_report_init(void);	/* by sr_conf_load(): remembers the program's name */
 const char *sr_report_program(void); /* printable, escaped for JSON */
-/* Async-signal-safe.  (gather.h has when it is in the file.) */
+/* Async-signal-safe.  gather.h says when the line is in the file. */
 void sr_report_write(const struct sr_report *r);
 
 #endif

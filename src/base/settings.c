@@ -6,9 +6,10 @@
  *	connect ADDRESS WORD...			a rule for streams that connect to it
  *	listen ADDRESS WORD...			a rule for streams accepted there
  *
- * In all of this what comes first counts: the environment, then SOCKRAIL_RULES, the
- * profile, and the files in the directory by their names.  A file is read twice, as a rule
- * begins as a copy of the knobs.  Runs once, before there is a second thread; no locks.
+ * The first setting of a knob counts, and the first rule that fits a stream.  The order is: the
+ * environment, SOCKRAIL_RULES, the profile, the files in the directory in the order of their
+ * names.  Each file is read twice, first for knobs and then for rules, because a rule begins as
+ * a copy of the knobs.  Runs once, before there is a second thread; no locks.
  */
 #include "base/real.h" /* before any system header */
 #include "base/settings.h"
@@ -51,7 +52,7 @@ struct place {
 
 /* ---- lines ---- */
 
-/* Words of a rule: a knob of streams with its value, or a policy by itself. */
+/* One word of a rule: a knob of streams with its value, or a policy alone. */
 static bool rule_word(const struct place *at, char *word, struct sr_policy *policy)
 {
 	char *value = strchr(word, '=');
@@ -141,7 +142,7 @@ static void one_line(const struct place *at, char *line)
 
 /* ---- files ---- */
 
-/* text[n] is a 0, and so is what else must not be in a line. */
+/* text[n] is 0; the text is changed. */
 void sr_settings_text(const char *path, char *text, size_t n, bool knobs)
 {
 	struct place at = { path, 0, knobs };
@@ -234,7 +235,8 @@ void sr_settings_load(void)
 	free(names);
 }
 
-/* A wildcard listener is at every address: it is open if a rule opens one of them. */
+/* A wildcard listener listens at every address, so a rule that allows links at any address
+ * with its port counts for it. */
 static const struct sr_policy *opened_by(const struct sockaddr_storage *wildcard)
 {
 	uint16_t port = sr_addr_port((const struct sockaddr *)wildcard);

@@ -23,8 +23,8 @@ void sr_settings_load(void);
  * or of its rules. */
 void sr_settings_text(const char *path, char *text, size_t n, bool knobs);
 
-/* The policy of a stream that connects to addr, or is accepted at it; addr is IPv4
- * where it is IPv4 in IPv6.  Without a rule for it sr_conf.policy; never NULL. */
+/* The policy of a stream that connects to addr, or is accepted at it; an IPv4-mapped addr has
+ * to be IPv4 already.  Without a rule for it returns &sr_conf.policy; never NULL. */
 const struct sr_policy *sr_policy_of(bool connects, const struct sockaddr_storage *addr);
 bool sr_has_rules(void);
 

@@ -3,37 +3,38 @@
  * signal.c - owns the program's signal handlers, as far as they were installed by
  * functions that we intercept, and the signals of our own calls on files.  No locks.
  *
- * A handler may call us, exit(), or siglongjmp(), at any moment, and so also where its
- * thread holds a lock of ours.  Blocking signals around every lock would cost two
- * system calls each.
+ * A handler may call us, exit() or siglongjmp() at any moment, even while its thread holds
+ * a lock of ours.  To block signals around every lock would cost two system calls for each.
  *
- * Putting off.  So the kernel gets signal_entry() for each handler.  If it finds that its
- * thread holds something (sr_held), it sends the very same signal to its own thread
- * once more, and blocks all signals in the mask that the kernel is going to restore
- * when signal_entry() returns.  The thread goes on, lets go, finds sr_held.off and puts the
- * old mask back: the kernel delivers, with the right siginfo, mask, stack and context.
- * The thread sleeps for no longer than some milliseconds while it holds something, so this
- * takes no longer.
+ * Putting off.  Instead, whenever the program installs a handler, the kernel gets
+ * signal_entry().  If signal_entry() finds that its thread holds something (sr_held), it
+ * sends the same signal to its own thread once more, and blocks all signals in the mask that
+ * the kernel restores when signal_entry() returns.  The thread goes on.  When it holds nothing
+ * any more, it finds sr_held.off and puts the old mask back.  Then the kernel delivers the
+ * signal, with the right siginfo, mask, stack and context.  A thread that holds something
+ * sleeps for some milliseconds at most, so the signal is not late by more than that.
  *
- * Two at once: the kernel may have stacked a second signal's frame upon the first
- * one's before either has run.  The second then runs first, and the mask it finds is
- * the first one's; the first, below it, finds the thread's and has the last word.
- * signal_entry() blocks all signals before it writes anything, so none comes in between.
+ * Two signals at once.  The kernel may have stacked a second signal's frame upon the first
+ * one's before either handler has run.  Then the second handler runs first, and saves the mask
+ * of the first one as the one to put back.  The first handler runs afterwards and saves the
+ * thread's own mask instead, which is right.  signal_entry() blocks all signals before it
+ * writes anything, so no third signal comes in between.
  *
- * Not put off: faults of the thread itself, which would come again at once (and the
- * same signals if somebody sends them, for a thread that blocks them dies of a fault),
- * and abort(), whose raise() must not return.  They run above our locks; a program
- * that goes on from there by siglongjmp() is lost if it was us that faulted.  If the
- * signal cannot be queued (RLIMIT_SIGPENDING) the handler runs at once as well.
+ * Not put off are faults of the thread itself, because they would come again at once; the same
+ * signals if another process sends them, because a thread that blocks them dies of a fault;
+ * and abort(), because its raise() must not return.  Their handlers run while the thread holds
+ * our locks.  If such a handler leaves by siglongjmp(), and the fault was in our code, the
+ * program cannot go on.  If a signal cannot be queued (RLIMIT_SIGPENDING), its handler also
+ * runs at once.
  *
- * Out of a handler.  Calls on streams hold all the way but for windows around the
- * calls that sleep: nowhere else can a handler leave them by siglongjmp(), and there
- * glibc's longjmp() runs the cleanup that was pushed in the frames it leaves, as
- * cancellation does.  (Not if the handler was on an alternate stack of a thread that
- * is not the first: glibc then takes the frames for dead.)
+ * Leaving a handler by siglongjmp().  A call on a stream holds something all the time, except
+ * in the windows around calls that sleep (signal.h).  So a handler can leave a call of ours
+ * only from a window.  There glibc's longjmp() runs the cleanup functions that were pushed in
+ * the frames that it leaves, as cancellation does.  (It does not if the handler was on an
+ * alternate stack, in a thread other than the first: glibc then takes the frames for dead.)
  *
- * Handlers that are installed by the system call itself (Go), or before we were
- * there, run at once, and may find a lock of ours held.
+ * Handlers that were installed by the bare system call (Go), or before the library was loaded,
+ * run at once, and may find a lock of ours held.
  */
 #include "base/sys.h"
 
@@ -64,12 +65,12 @@ __thread volatile struct sr_held sr_held
 	__attribute__((tls_model("initial-exec")));
 __thread volatile struct sr_handled sr_handled
 	__attribute__((tls_model("initial-exec")));
-static __thread uint64_t mask_kept;	/* sr_held.off: the thread's own */
+static __thread uint64_t mask_kept;	/* while sr_held.off: the mask to be put back */
 static __thread volatile uint64_t running;	/* signals whose handlers have begun */
 
-/* What the program has installed, where the kernel has signal_entry().  Relaxed: it is stored
- * before the system call by which the kernel gets signal_entry(), and the kernel's lock of
- * the handlers orders it before the entry's first call. */
+/* The program's handlers, in place of which the kernel has signal_entry().  Relaxed: they are
+ * stored before the system call by which the kernel gets signal_entry(), and the kernel's lock
+ * of the handlers orders them before the entry's first call. */
 SR_APART static struct {
 	_Atomic(handler_fn *) handler;
 	atomic_int flags;
@@ -80,8 +81,8 @@ static long signal_set_mask(const uint64_t *set, uint64_t *old)
 	return SR_SYS(SYS_rt_sigprocmask, SIG_SETMASK, set, old, MASK_BYTES);
 }
 
-/* All but the thread's own faults, and libc's signal for setuid(2) and its like, for which
- * all threads are waited for.  (The one for cancellation waits, too: cancel.c.) */
+/* All signals except faults of the thread itself, and libc's signal for setuid(2) and its like,
+ * whose sender waits for all threads.  (The signal for cancellation is put off: cancel.c.) */
 static uint64_t all_signals(void)
 {
 	return ~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) |
@@ -189,8 +190,8 @@ void sr_signals_breathe(void)
 
 /* ---- handlers ---- */
 
-/* SA_RESETHAND is left to us, as the kernel would not know whether the handler was put
- * off.  The flags and the mask stay. */
+/* Carries out SA_RESETHAND in place of the kernel, which does not know whether the handler was
+ * put off.  The flags and the mask stay. */
 static void reset(int sig)
 {
 	struct sigaction sa;
@@ -201,7 +202,7 @@ static void reset(int sig)
 	sr_real.sigaction(sig, &sa, NULL);
 }
 
-/* The handler's errno shall not be mistaken for that of a call of ours. */
+/* Restores errno, because a handler that changes it may have interrupted a call of ours. */
 static void signal_entry(int sig, siginfo_t *info, void *context)
 {
 	int err = errno, flags = sr_load(&table[sig].flags);
@@ -239,9 +240,9 @@ bool sr_signal_in_handler(void)
 	return running;
 }
 
-/* Handlers of what we call ourselves stay as they are, and so do those of a child of
- * vfork(), which must change nothing of its parent's.  signal_entry() was read from the kernel
- * around us. */
+/* Is signal_entry() to stand in for this handler?  Not for handlers that libraries install while
+ * we call them, nor in a child of vfork(), which must not change its parent's table.  Not if it
+ * is signal_entry() itself: the program has read it by the bare system call. */
 static bool takes_entry(const struct sigaction *act)
 {
 	return act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN &&

@@ -22,8 +22,9 @@ extern __thread volatile struct sr_held sr_held
 	__attribute__((tls_model("initial-exec")));
 
 /* From here to sr_release() no handler of the program runs in this thread.  Nests.
- * Never to be held in a call that sleeps, or that is given a signal mask: that takes
- * a window, or, between sleeps of some milliseconds, sr_signals_breathe(). */
+ * Not held during a call that sleeps or takes a signal mask: such a call has a window
+ * around it, or sleeps for some milliseconds at a time, with sr_signals_breathe() in
+ * between. */
 static inline void sr_hold(void)
 {
 	sr_held.count++;
@@ -31,8 +32,8 @@ static inline void sr_hold(void)
 }
 
 void sr_signals_let_in(void);
-/* For a handler whose thread holds something: the signal comes again when it holds nothing.
- * False: it cannot wait. */
+/* Called in a handler whose thread holds something: the signal will come again when the thread
+ * holds nothing.  False: the signal cannot be put off. */
 bool sr_signal_put_off(int sig, siginfo_t *info, void *ucontext);
 /* The child of fork holds nothing.  What was put off is its parent's. */
 void sr_hold_none(void);
@@ -46,14 +47,15 @@ static inline void sr_release(void)
 }
 
 /*
- * A window: nothing is held, and handlers run, while a call of the C library's that
- * may sleep, or is given a mask, is under way.  No lock may be held around it.  A
- * handler may leave by siglongjmp(3), and the thread be cancelled: then abandoned(arg)
- * undoes what the thread has registered, and gives back the references of its call.  (The child of a handler that forks must do
- * neither, nor return: sockrail(7).)  A frame with a window is marked SR_WINDOW_FRAME:
- * AddressSanitizer would go on watching it when it has been unwound.
- * (None has a cleanup attribute: that would need libgcc_s, whose mappings each fork
- * copies, and whose destructors write a page of each child.)
+ * A window is open around a call of the C library that may sleep or takes a signal mask: the
+ * thread holds nothing, and handlers run.  The caller holds no lock.  A handler may leave by
+ * siglongjmp(3), and the thread may be cancelled.  Then abandoned(arg) undoes what the thread
+ * has registered, and gives back the references of its call.  (If a handler forks, its child
+ * must not leave by siglongjmp(3), be cancelled or return: sockrail(7).)
+ * A function with a window is marked SR_WINDOW_FRAME, because AddressSanitizer would go on
+ * watching its frame after it has been unwound.  No such function uses the cleanup attribute:
+ * that would need libgcc_s, whose mappings each fork copies, and whose destructors write a
+ * page in each child.
  */
 #define SR_WINDOW_FRAME __attribute__((no_sanitize("address")))
 struct sr_window {
@@ -63,9 +65,9 @@ struct sr_window {
 void sr_window_open(struct sr_window *w, void (*abandoned)(void *arg), void *arg);
 void sr_window_close(struct sr_window *w);
 
-/* For a call that sleeps again and again while it holds, with no lock: lets in what has been
- * put off since.  A handler that leaves by siglongjmp(3) leaves the call half done: its
- * references stay, and a descriptor that it was to close stays open. */
+/* For a call that sleeps again and again while it holds signals off, but no lock: lets in the
+ * signals that were put off.  If a handler leaves by siglongjmp(3), the call stays half done:
+ * its references are never given back, and a descriptor that it was to close stays open. */
 void sr_signals_breathe(void);
 
 /* How many handlers have run in this thread, and how many of them had been installed
@@ -76,14 +78,15 @@ struct sr_handled {
 extern __thread volatile struct sr_handled sr_handled
 	__attribute__((tls_model("initial-exec")));
 
-/* Does a handler run in this thread?  It may have interrupted malloc(3), or the C library with
- * another lock, so what allocates, or starts a thread, is left to a later call.  (A handler
- * that was installed with SA_NODEFER, or unblocks its own signal, is not known.) */
+/* Does a handler run in this thread?  The handler may have interrupted malloc(3), or the C
+ * library with another lock taken, so we leave what allocates memory or starts a thread to a
+ * later call.  (False if the handler was installed with SA_NODEFER, or has unblocked its own
+ * signal.) */
 bool sr_signal_in_handler(void);
 
-/* Blocks the signals that the kernel sends to a thread whose call on a file fails:
- * SIGXFSZ (RLIMIT_FSIZE) and SIGPIPE, for a call of ours.  The program does not get these;
- * it keeps those that were pending before.  Async-signal-safe. */
+/* Around a call of ours on a file: blocks SIGXFSZ (RLIMIT_FSIZE) and SIGPIPE, which the kernel
+ * sends to a thread whose call fails, and takes them back afterwards.  So the program does not
+ * get them; those that were pending before stay pending.  Async-signal-safe. */
 struct sr_filesig {
 	uint64_t before, mask;	/* the kernel's sigset_t: what was pending, and blocked */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * sodium.c - loads libsodium, as late as the RDMA libraries (link/verbs/lib.c), and
- * never unloads it.  It has no state that a fork would have to care for.  The loop's; its
- * lock is that for loading.
+ * never unloads it.  libsodium has no state that matters for fork.  Service thread only; it
+ * loads under sr_locks.loading.
  */
 #include "base/real.h" /* before any system header */
 #include "base/sodium.h"

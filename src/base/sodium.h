@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sodium.h - libsodium, loaded when the first link has to prove whose it is: the table
- * of the functions that the library calls.  Its header is not needed to build.
+ * sodium.h - the table of the functions of libsodium that we call.  libsodium is loaded when
+ * the first link has to prove its history.  Its header is not needed to build.
  */
 #ifndef SR_SODIUM_H
 #define SR_SODIUM_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * spin.c - owns the guess whether to spin (spin.h).  No locks.
+ * spin.c - decides whether a thread spins or sleeps (spin.h).  No locks.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/spin.h"

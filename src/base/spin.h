@@ -2,15 +2,17 @@
 /*
  * spin.h - when a busy wait on a stream is worth its processor time.
  *
- * Two averages are kept of how long waits last: of those spun through, and of
- * those slept through.  Spinning goes on while its average is below
- * SOCKRAIL_SPIN_US, and clearly below the other: where waking a thread on another
- * core is slow, letting it have ours may be the quicker way.  Now and then a trial takes
- * the other of the two ways for some waits in a row; if it changes nothing, the time to
- * the next trial doubles.  The two ends of a connection wait equally often, so their
- * trials coincide: otherwise two sleeping ends would each find the other slow to wake,
- * and never try again.  When waits become too long for spinning it stops at once, and
- * when they become short again it is resumed at once.
+ * There are two ways to wait: to spin (AWAKE) and to sleep (ASLEEP).  Each has an average of
+ * how long its waits last.  Threads spin while the average of spinning is below
+ * SOCKRAIL_SPIN_US, and clearly below that of sleeping.  (Sleeping may be faster, because the
+ * peer can then run on this core, and to wake a thread on another core is slow.)
+ *
+ * Now and then a trial takes the other way for some waits in a row.  If that changes nothing,
+ * the number of waits to the next trial doubles.  The two ends of a connection wait equally
+ * often, so their trials coincide.  Otherwise each of two sleeping ends would find that
+ * spinning does not help, because the other end is slow to wake, and both would go on
+ * sleeping.  When waits become too long for spinning, spinning stops at once; when they become
+ * short again, it begins again at once.
  */
 #ifndef SR_SPIN_H
 #define SR_SPIN_H

@@ -2,12 +2,12 @@
 /*
  * sys.h - the system calls that the library makes for itself.
  *
- * Calls of the program's pass all preloaded libraries in their order (sr_real), and
- * may do there what these libraries are for.  The library's own calls must not: another
- * library may hold a lock around the call that brought us here, may not be initialized
- * yet, or may make a function of a system call that comes back to us.  So they are the
- * system call itself.  (malloc, pthread and dl functions are called as by any library:
- * allocators and sanitizers must see all of these.)
+ * Calls of the program pass through all preloaded libraries in their order (sr_real).  The
+ * library's own calls must not pass through other libraries: another library may hold a lock
+ * around the call that brought us here, may not be initialized yet, or may call an intercepted
+ * function itself and so come back to us.  So they are the system calls themselves.  (We call
+ * malloc, pthread and dl functions as any library does, because allocators and sanitizers must
+ * see all of these calls.)
  *
  * None is a cancellation point.  Results and errno are those of the C library's
  * functions of these names, unless a comment says otherwise.
@@ -98,9 +98,9 @@ static inline long sr_sys(long number, long a, long b, long c, long d, long e, l
 	}
 
 /*
- * The same for a call that needs memory, descriptors or processes, of which there may be
- * none.  A program that defines sr_sys_fails(), as tests do, sees each of these calls
- * before it is made: it returns 0, or the error with which the call fails instead.
+ * SR_SYS_SCARCE: the same for a call that needs memory, descriptors or processes, and so may
+ * fail for want of them.  If the program defines sr_sys_fails(), as tests do, it is called
+ * before each of these calls: it returns 0, or the error with which the call fails instead.
  */
 __attribute__((weak, visibility("default"))) int sr_sys_fails(long number);
 
@@ -191,7 +191,7 @@ static inline int sr_sys_dup2(int fd, int to)
 	return fd == to ? fd : sr_sys_dup3(fd, to, 0);
 }
 
-/* Handlers of the program may run, but must not leave it. */
+/* Handlers of the program may run in it, but must not leave it by siglongjmp(3). */
 static inline int sr_sys_poll(struct pollfd *fds, size_t n, uint64_t ns)
 {
 	struct timespec t = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * text.h - short texts from words and numbers, at a tenth of what snprintf(3) takes, where
- * one is made for each connection.
+ * text.h - makes short texts of words and numbers, at a tenth of the cost of snprintf(3), for
+ * places where a text is made for each connection.
  */
 #ifndef SR_TEXT_H
 #define SR_TEXT_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What has no room is cut.  The caller ends it: *at = '\0'. */
+/* What does not fit is cut off.  The caller ends the text: *at = '\0'. */
 struct sr_text {
 	char *at, *end;		/* end: where a '\0' still has room */
 };

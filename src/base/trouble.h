@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * trouble.h - the counters of RDMA devices that tell of trouble (trouble.def), for the tools.
- * They read sysfs, which anybody may.
+ * They are read from sysfs, which needs no privilege.
  */
 #ifndef SR_TROUBLE_H
 #define SR_TROUBLE_H

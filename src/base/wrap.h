@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* wrap.h - what the tools tell, in lines of 79 columns: one of 80 is two in some terminals. */
+/* wrap.h - breaks the tools' output into lines of 79 columns: some terminals break a line of 80
+ * columns into two. */
 #ifndef SR_WRAP_H
 #define SR_WRAP_H
 
 #include <stdio.h>
 #include <string.h>
 
-/* Prints the text from a column on, broken between words, and a newline; a newline in it
- * begins a new line.  Words that are too long stay whole, and the lines of a unit's file. */
+/* Prints the text from `column' on, broken between words and indented, and a newline.  A newline
+ * in the text begins a new line.  Words that are too long are not broken, nor are the lines of a
+ * text that begins with '[', a unit's file. */
 static inline void sr_wrap(const char *text, int column, int indent)
 {
 	int file = *text == '[';
