@@ -38,7 +38,7 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		const uint8_t *p = (const uint8_t *)(uintptr_t)wr->sg_list->addr;
 		size_t n = wr->sg_list->length;
 
-		CHECK(inside(wr->opcode == IBV_WR_SEND ? &l->ctl : &l->tx.ring, p, n));
+		CHECK(inside(wr->opcode == IBV_WR_SEND ? &l->c->ctl : &l->tx.ring, p, n));
 		sends += wr->opcode == IBV_WR_SEND;
 		if (wr->opcode != IBV_WR_SEND)
 			CHECK(l->tx.peer.addr && l->tx.ring.mr &&
@@ -47,7 +47,7 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		posted++;
 	}
 	CHECK(posted - completed <= SR_V_SQ);
-	CHECK(sends <= l->tx.credit.peer_posted);	/* the receiver is ready */
+	CHECK(sends <= l->c->out.credit.peer_posted);	/* the receiver is ready */
 	return 0;
 }
 
@@ -56,7 +56,7 @@ static int post_recv(struct ibv_qp *q, struct ibv_recv_wr *wr, struct ibv_recv_w
 	(void)q;
 	(void)bad;
 	for (; wr; wr = wr->next)
-		CHECK(inside(&l->ctl, (const uint8_t *)(uintptr_t)wr->sg_list->addr,
+		CHECK(inside(&l->c->ctl, (const uint8_t *)(uintptr_t)wr->sg_list->addr,
 			     wr->sg_list->length));
 	return 0;
 }
@@ -177,9 +177,9 @@ static uint32_t make_packet(uint8_t *at)
 	struct sr_packet_out p;
 
 	sr_packet_begin(&p, at, SR_PACKET_MAX);
-	sr_packet_posted(&p, (uint32_t)(fuzz_below(&f, 16) ? l->tx.credit.sent + SR_V_RQ :
-							      fuzz_number(&f, l->tx.credit.sent)));
-	if (!l->rx.greeted)
+	sr_packet_posted(&p, (uint32_t)(fuzz_below(&f, 16) ? l->c->out.credit.sent + SR_V_RQ :
+							      fuzz_number(&f, l->c->out.credit.sent)));
+	if (!l->c->in.greeted)
 		sr_packet_put_process(&p, &process);
 	do
 		add_record(&p);
@@ -191,7 +191,7 @@ static uint32_t make_packet(uint8_t *at)
 static void peer_says(void)
 {
 	unsigned buf = fuzz_below(&f, SR_V_RQ);
-	uint8_t *at = l->ctl.buf + buf * SR_PACKET_MAX;
+	uint8_t *at = l->c->ctl.buf + buf * SR_PACKET_MAX;
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			    .wr_id = SR_V_RECEIVE | buf};
 
@@ -299,18 +299,21 @@ static void begin(void)
 	posted = completed = sends = 0;
 	l = sr_vlink(sr_link_new(&sr_link_verbs, sizeof(*l), SR_ROLE_ASKER, 1, NULL, heard));
 	CHECK(l);
-	l->dev = &dev;
+	l->c = calloc(1, sizeof(*l->c));
+	CHECK(l->c);
+	l->c->link = l;
+	l->c->dev = &dev;
 	l->policy = &sr_conf.policy;
-	l->iwarp = dev.iwarp;
-	l->qp = &qp;
-	l->cq.in.cq = l->cq.out.cq = &cq;
-	l->cq.fd = -1;
-	l->id = (void *)&context;
-	l->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
-	sr_packets_init(&l->tx.credit);
+	l->c->iwarp = dev.iwarp;
+	l->c->qp = &qp;
+	l->c->cq.in.cq = l->c->cq.out.cq = &cq;
+	l->c->cq.fd = -1;
+	l->c->id = (void *)&context;
+	l->c->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
+	sr_packets_init(&l->c->out.credit);
 	atomic_init(&l->rx.window, 4096);
-	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
-	CHECK(!sr_vring_make(l, &l->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
+	sr_mutex_init(&l->c->lock, SR_RANK_LINK_FIRST);
+	CHECK(!sr_vring_make(l, &l->c->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
 	l->rx.ring[0].size = l->tx.ring.size = 4096;
 	if (fuzz_below(&f, 2))	/* else they are ordinary */
 		CHECK(!sr_vring_make(l, &l->rx.ring[0], 4096, 0) &&
@@ -326,7 +329,8 @@ static void end(void)
 	sr_vring_free(&l->rx.ring[1]);
 	sr_vring_free(&l->tx.ring);
 	sr_vring_free(&l->tx.spare);
-	sr_vring_free(&l->ctl);
+	sr_vring_free(&l->c->ctl);
+	free(l->c);
 	free(l);
 }
 

@@ -14,7 +14,7 @@ static void test_byte(void)
 	CHECK(put(e, 1, true) == 1);
 	CHECK(take(e, 1, true) == 1);
 	say("%s, inline %u\n", e->link->name,
-	    sr_vlink(e->link)->max_inline);
+	    sr_vlink(e->link)->c->max_inline);
 	close_end(e);
 }
 
@@ -54,15 +54,15 @@ static void test_source(void)
 static size_t usage(struct end *e, bool pinned)
 {
 	struct sr_vlink *l = sr_vlink(e->link);
-	const struct sr_vring *all[] = { &l->ctl, &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring,
+	const struct sr_vring *all[] = { &l->c->ctl, &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring,
 					 &l->tx.spare };
 	size_t bytes = 0;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	for (unsigned i = 0; i < COUNT(all); i++)
 		if (pinned ? (void *)all[i]->mr : all[i]->buf)
 			bytes += all[i]->size;
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	return bytes;
 }
 
@@ -324,10 +324,10 @@ static bool is_quiet(struct end *e)
 	struct sr_vlink *l = sr_vlink(e->link);
 	bool is;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	is = !sr_vtx_completes(l) && l->tx.sent == atomic_load(&e->link->tx_acked) &&
 	     l->tx.ack_said == atomic_load(&e->link->rx_taken);
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	return is;
 }
 
@@ -349,7 +349,7 @@ static void test_kill(void)
 	/* On siw a request that is sent when the peer has just died fails with an error of the
 	 * device's.  The last ACK may be one, because nothing tells when it has been sent. */
 	CHECK(!strcmp(e->link->reason, "peer-dropped") ||
-	      (sr_vlink(e->link)->iwarp && !strcmp(e->link->reason, "device-failed")));
+	      (sr_vlink(e->link)->c->iwarp && !strcmp(e->link->reason, "device-failed")));
 	CHECK(f->link->ops->tx_retained(f->link, START, v) == 5000);
 	CHECK(*(uint8_t *)v[0].iov_base == pattern(f->no, true, START));
 	put_link(e);
@@ -537,7 +537,7 @@ static void test_own(void)
 	CHECK(maps);
 	e = open_end(ECHO << 8 | 1);
 	both_ways(e, 1000, 0);
-	CHECK(sr_vlink(e->link)->dev->ctx != ctx);
+	CHECK(sr_vlink(e->link)->c->dev->ctx != ctx);
 	CHECK(ctx->cmd_fd == before.cmd_fd && ctx->async_fd == before.async_fd);
 	CHECK(!(fcntl(ctx->async_fd, F_GETFL) & O_NONBLOCK));
 	maps_of_child(maps, UINT_MAX);

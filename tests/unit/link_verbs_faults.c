@@ -155,13 +155,13 @@ static int event_of_one_case(unsigned type, unsigned unused)
 	try_listen();
 	e = open_end(ECHO << 8 | 2);
 	f = open_end(ECHO << 8 | 3);
-	port = sr_vlink(e->link)->id->port_num;
+	port = sr_vlink(e->link)->c->id->port_num;
 	if (type == IBV_EVENT_PORT_ERR) {
 		if (fake_profile()->ports > 1)
-			CHECK(port != sr_vlink(f->link)->id->port_num);
+			CHECK(port != sr_vlink(f->link)->c->id->port_num);
 		fake_async_one(type, NULL, port);
 	} else {
-		fake_async_one(type, sr_vlink(e->link)->qp, 0);
+		fake_async_one(type, sr_vlink(e->link)->c->qp, 0);
 	}
 	CHECK(!await(e, SR_NOTIFY_RX, never));
 	CHECK(!strcmp(e->link->reason, "device-failed"));
@@ -331,9 +331,9 @@ static int lost_case(unsigned status, unsigned peer)
 	CHECK(put(e, 1000, true) == 1000);
 	CHECK(await(e, SR_NOTIFY_TX, all_acked));
 	fake_pause(true);
-	fake_fail_send(sr_vlink(e->link)->qp, 1, status);
+	fake_fail_send(sr_vlink(e->link)->c->qp, 1, status);
 	CHECK(put(e, 4000, true) == 4000 && put(e, 4000, true) == 4000);
-	CHECK(sr_vlink(e->link)->tx.sq_posted - sr_vlink(e->link)->tx.sq_done >= 2);
+	CHECK(sr_vlink(e->link)->c->out.sq_posted - sr_vlink(e->link)->c->out.sq_done >= 2);
 	fake_pause(false);
 	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
 	CHECK(e->link->ops->tx_arrived(e->link) == atomic_load(&e->link->tx_acked));
@@ -360,17 +360,17 @@ static void *stop_peer(void *arg)
 {
 	struct stopped *s = arg;
 
-	sr_lock(&s->l->lock);
+	sr_lock(&s->l->c->lock);
 	atomic_store(&s->stage, 1);
 	while (atomic_load(&s->stage) == 1)
 		usleep(1000);
-	sr_unlock(&s->l->lock);
+	sr_unlock(&s->l->c->lock);
 	return NULL;
 }
 
 static bool is_spent(struct end *e)
 {
-	return sr_packets_known(&sr_vlink(e->link)->tx.credit) == SR_PACKETS_KEPT;
+	return sr_packets_known(&sr_vlink(e->link)->c->out.credit) == SR_PACKETS_KEPT;
 }
 
 /* The last record goes although the peer has no buffer left but those for counts. */

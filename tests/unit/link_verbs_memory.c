@@ -155,15 +155,15 @@ static int neighbour_case(unsigned a, unsigned b)
 	e = open_end(SINK << 8 | 2);
 	f = open_end(ECHO << 8 | 2);
 	both_ways(f, 5000, 1);
-	sr_lock(&sr_vlink(f->link)->lock);
+	sr_lock(&sr_vlink(f->link)->c->lock);
 	other = sr_vlink(f->link)->tx.peer;
-	sr_unlock(&sr_vlink(f->link)->lock);
-	sr_lock(&sr_vlink(e->link)->lock);
+	sr_unlock(&sr_vlink(f->link)->c->lock);
+	sr_lock(&sr_vlink(e->link)->c->lock);
 	own = sr_vlink(e->link)->tx.peer;
 	CHECK(own.rkey != other.rkey);
 	sr_vlink(e->link)->tx.peer = (struct sr_ring_ref){
 		.addr = other.addr, .rkey = other.rkey, .size = own.size, .gen = own.gen };
-	sr_unlock(&sr_vlink(e->link)->lock);
+	sr_unlock(&sr_vlink(e->link)->c->lock);
 	CHECK(put(e, 2 * SR_PACKET_MAX, true) == 2 * SR_PACKET_MAX);	/* too much for a record */
 	CHECK(!await(e, SR_NOTIFY_TX, all_acked));
 	say("%s\n", e->link->reason);
@@ -220,7 +220,7 @@ static int memory_case(unsigned kb, unsigned huge)
 	e = open_end(ECHO << 8 | 2);
 	l = sr_vlink(e->link);
 	CHECK_EQ(!!(access_of(&l->rx.ring[0]) & IBV_ACCESS_RELAXED_ORDERING), relaxed);
-	CHECK(!((access_of(&l->tx.ring) | access_of(&l->ctl)) & IBV_ACCESS_RELAXED_ORDERING));
+	CHECK(!((access_of(&l->tx.ring) | access_of(&l->c->ctl)) & IBV_ACCESS_RELAXED_ORDERING));
 	CHECK_EQ(!has_flag(l->rx.ring[0].buf, " hg"), !huge);
 	CHECK_EQ(!has_flag(l->tx.ring.buf, " hg"), !huge);
 	CHECK(has_flag(l->rx.ring[0].buf, " dc"));	/* not for children of fork */

@@ -122,9 +122,9 @@ static bool is_watched(struct end *e)
 	struct sr_vlink *l = sr_vlink(e->link);
 	bool is;
 
-	sr_lock(&l->lock);
-	is = l->cq.watched;
-	sr_unlock(&l->lock);
+	sr_lock(&l->c->lock);
+	is = l->c->cq.watched;
+	sr_unlock(&l->c->lock);
 	return is;
 }
 
@@ -145,9 +145,9 @@ static uint64_t held_back(struct end *e)
 	struct sr_vlink *l = sr_vlink(e->link);
 	uint64_t n;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	n = atomic_load(&e->link->tx_w) - l->tx.sent;
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	return n;
 }
 
@@ -156,7 +156,7 @@ static uint64_t next_look_ns;
 
 static void look_call(void *arg)
 {
-	struct sr_vlook *k = &sr_vlink(((struct end *)arg)->link)->look;
+	struct sr_vlook *k = &sr_vlink(((struct end *)arg)->link)->c->look;
 	uint64_t now = sr_now_ns();
 
 	next_look_ns = k->busy || k->timer.at_ns <= now ? 0 : k->timer.at_ns - now;

@@ -67,11 +67,11 @@ static void dump(struct end *e, unsigned want)
 		(long long)l->tx.sent, (long long)l->tx.done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
 		(long long)e->link->rx_taken, (long long)l->tx.ack_said,
-		l->tx.sq_posted, l->tx.sq_done, l->tx.credit.sent,
-		l->tx.credit.peer_posted, l->tx.buffers, l->tx.buffers_done,
-		sr_packets_taken(&l->tx.credit), l->tx.probe_out,
-		l->tx.ack_due, l->cq.in.state, l->cq.out.state,
-		l->cq.sleepers, l->cq.watched);
+		l->c->out.sq_posted, l->c->out.sq_done, l->c->out.credit.sent,
+		l->c->out.credit.peer_posted, l->c->out.buffers, l->c->out.buffers_done,
+		sr_packets_taken(&l->c->out.credit), l->c->out.probe_out,
+		l->tx.ack_due, l->c->cq.in.state, l->c->cq.out.state,
+		l->c->cq.sleepers, l->c->cq.watched);
 }
 
 static void hung(struct end *e, unsigned want)

@@ -54,7 +54,7 @@ static void ask_release(struct ask *a)
 		struct sr_vlink *l = a->link;
 
 		a->link = NULL;
-		l->make.made = NULL;
+		l->c->make.made = NULL;
 		sr_vlink_close(l, false);
 		sr_link_put(&l->link);
 	} else if (a->id) {
@@ -196,7 +196,7 @@ static void no_more(struct ask *a, const char *reason);
 
 static void ask_made(struct sr_vlink *l, const char *reason)
 {
-	struct ask *a = l->make.maker;
+	struct ask *a = l->c->make.maker;
 
 	if (!reason)
 		reason = send_request(a);
@@ -227,7 +227,7 @@ static void established(struct ask *a)
 	struct sr_ask *ask = a->ask;
 	struct sr_vlink *l = a->link;
 
-	l->id->context = &l->cm;
+	l->c->id->context = &l->c->cm;
 	a->link = NULL;
 	a->id = NULL;
 	free_ask(a);

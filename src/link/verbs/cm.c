@@ -235,13 +235,13 @@ static void accept_made(struct sr_vlink *l, const char *reason)
 	struct rdma_conn_param p;
 
 	sr_vcm_param(&p);
-	if (!reason && sr_vlib.cm_accept(l->id, &p)) {
+	if (!reason && sr_vlib.cm_accept(l->c->id, &p)) {
 		sr_debug("verbs: accept: %s", sr_errno_name(errno));
 		reason = "device-failed";
 	}
 	if (!reason)
 		return;
-	reject(l->id, reason);
+	reject(l->c->id, reason);
 	sr_vlink_fail(l, reason);
 }
 
@@ -289,7 +289,7 @@ bool sr_verbs_tell(struct sr_request *req, enum sr_first first)
 
 void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, cm, cm);
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, cm, cm)->link;
 
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:

@@ -78,7 +78,7 @@ static bool take_out(struct sr_vlink *l, unsigned *what)
 	int i, n;
 
 	do {
-		n = half_poll(l, &l->cq.out, wc);
+		n = half_poll(l, &l->c->cq.out, wc);
 		for (i = 0; i < n; i++)
 			*what |= sr_vrx_completion(l, &wc[i]);
 		any |= n > 0;
@@ -94,11 +94,11 @@ unsigned sr_vcq_take(struct sr_vlink *l)
 	bool any;
 	int i, n;
 
-	if (!l->qp)
+	if (!l->c->qp)
 		return 0;
 	any = sr_vtx_completes(l) && take_out(l, &what);
 	do {
-		n = half_poll(l, &l->cq.in, wc);
+		n = half_poll(l, &l->c->cq.in, wc);
 		/* A request that has failed ends the receives, too; it knows why. */
 		if (n > 0 && wc[n - 1].status != IBV_WC_SUCCESS)
 			take_out(l, &what);
@@ -111,7 +111,7 @@ unsigned sr_vcq_take(struct sr_vlink *l)
 	if (sr_vrx_repost(l))
 		sr_vlink_break(l, "device-failed");
 	sr_vtx_pump(l);
-	l->cq.armed_once &= ~what;
+	l->c->cq.armed_once &= ~what;
 	return what;
 }
 
@@ -120,7 +120,7 @@ void sr_verbs_poll(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 
 	sr_vlink_lock(l);
-	l->cq.used += !sr_loop_here();
+	l->c->cq.used += !sr_loop_here();
 	sr_vlink_unlock(l, sr_vcq_take(l));
 }
 
@@ -131,27 +131,27 @@ static bool next_event(struct sr_vlink *l)
 	struct ibv_cq *cq;
 	void *arg;
 
-	if (sr_vlib.v_get_cq_event(l->cq.chan, &cq, &arg))
+	if (sr_vlib.v_get_cq_event(l->c->cq.chan, &cq, &arg))
 		return false;
 	sr_vlib.v_ack_cq_events(cq, 1);
-	(cq == l->cq.in.cq ? &l->cq.in : &l->cq.out)->state = SR_CQ_UNARMED;
+	(cq == l->c->cq.in.cq ? &l->c->cq.in : &l->c->cq.out)->state = SR_CQ_UNARMED;
 	return true;
 }
 
 /* An event that was not there yet the last time is read, too, or they would add up. */
 static void read_events(struct sr_vlink *l)
 {
-	const unsigned fired = (l->cq.in.state == SR_CQ_FIRED) + (l->cq.out.state == SR_CQ_FIRED);
-	const unsigned due = fired + l->cq.late;
+	const unsigned fired = (l->c->cq.in.state == SR_CQ_FIRED) + (l->c->cq.out.state == SR_CQ_FIRED);
+	const unsigned due = fired + l->c->cq.late;
 	unsigned found = 0;
 
 	while (found < (due ? due : 1) && next_event(l))
 		found++;
-	l->cq.late = fired > found ? fired - found : 0;
-	if (l->cq.in.state == SR_CQ_FIRED)
-		l->cq.in.state = SR_CQ_UNARMED;
-	if (l->cq.out.state == SR_CQ_FIRED)
-		l->cq.out.state = SR_CQ_UNARMED;
+	l->c->cq.late = fired > found ? fired - found : 0;
+	if (l->c->cq.in.state == SR_CQ_FIRED)
+		l->c->cq.in.state = SR_CQ_UNARMED;
+	if (l->c->cq.out.state == SR_CQ_FIRED)
+		l->c->cq.out.state = SR_CQ_UNARMED;
 }
 
 static void arm_half(struct sr_vlink *l, struct sr_vcq_half *h)
@@ -165,19 +165,19 @@ static void arm_half(struct sr_vlink *l, struct sr_vcq_half *h)
 
 static void arm_cqs(struct sr_vlink *l)
 {
-	if (l->cq.in.state == SR_CQ_FIRED || l->cq.out.state == SR_CQ_FIRED)
+	if (l->c->cq.in.state == SR_CQ_FIRED || l->c->cq.out.state == SR_CQ_FIRED)
 		read_events(l);
-	arm_half(l, &l->cq.in);
+	arm_half(l, &l->c->cq.in);
 	if (sr_vtx_waits(l))
-		arm_half(l, &l->cq.out);
+		arm_half(l, &l->c->cq.out);
 }
 
 static void take_event(struct sr_vlink *l)
 {
-	if (!l->qp)
+	if (!l->c->qp)
 		return;
 	read_events(l);
-	if (l->cq.watched || l->cq.sleepers || l->cq.armed_once)
+	if (l->c->cq.watched || l->c->cq.sleepers || l->c->cq.armed_once)
 		arm_cqs(l);
 }
 
@@ -185,7 +185,7 @@ unsigned sr_vcq_await_out(struct sr_vlink *l)
 {
 	unsigned what = sr_vcq_take(l);
 
-	if (!l->qp || !l->cq.watched || !sr_vtx_waits(l))
+	if (!l->c->qp || !l->c->cq.watched || !sr_vtx_waits(l))
 		return what;
 	arm_cqs(l);
 	return what | sr_vcq_take(l);
@@ -200,10 +200,10 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 
 	(void)want;
 	sr_vlink_lock(l);
-	l->cq.sleepers++;
-	if (l->qp) {
+	l->c->cq.sleepers++;
+	if (l->c->qp) {
 		arm_cqs(l);
-		fd = l->cq.fd;
+		fd = l->c->cq.fd;
 	}
 	sr_vlink_unlock(l, 0);
 	return fd;
@@ -215,7 +215,7 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 
 	(void)want;
 	sr_vlink_lock(l);
-	l->cq.sleepers--;
+	l->c->cq.sleepers--;
 	if (slept)
 		take_event(l);
 	sr_vlink_unlock(l, sr_vcq_take(l));
@@ -228,14 +228,14 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 
 	want &= ~(unsigned)SR_ARM_DATA;
 	sr_vlink_lock(l);
-	if (l->qp) {
-		fd = l->cq.fd;
-		l->cq.armed_once |= want;
+	if (l->c->qp) {
+		fd = l->c->cq.fd;
+		l->c->cq.armed_once |= want;
 	}
-	if (l->qp && want) {
+	if (l->c->qp && want) {
 		/* Nobody else reads an event that has come late; on siw it may have
 		 * disarmed what was armed before it came. */
-		if (l->cq.in.state == SR_CQ_ARMED)
+		if (l->c->cq.in.state == SR_CQ_ARMED)
 			next_event(l);
 		arm_cqs(l);
 	}
@@ -247,25 +247,25 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 
 bool sr_vcq_watch(struct sr_vlink *l, bool on)
 {
-	if (l->cq.watched == on || !l->qp)
+	if (l->c->cq.watched == on || !l->c->qp)
 		return true;
-	if (on && sr_loop_watch(&l->cq.watch, EPOLLIN))
+	if (on && sr_loop_watch(&l->c->cq.watch, EPOLLIN))
 		return false;
 	sr_vlink_lock(l);
-	l->cq.watched = on;
+	l->c->cq.watched = on;
 	if (on)
 		arm_cqs(l);
 	sr_vlink_unlock(l, 0);
 	if (on)
 		sr_verbs_poll(&l->link);	/* it is armed: the last look */
 	else
-		sr_loop_unwatch(&l->cq.watch);
+		sr_loop_unwatch(&l->c->cq.watch);
 	return true;
 }
 
 static void on_cq_channel(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, cq.watch, w);
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, cq.watch, w)->link;
 
 	(void)events;
 	sr_vlink_lock(l);
@@ -282,18 +282,18 @@ static void probe(struct sr_vlink *l, bool unanswered)
 {
 	const struct sr_msg msg = { .type = SR_MSG_PROBE };
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
-	const uint32_t taken = sr_packets_taken(&l->tx.credit);
-	struct sr_vlook *k = &l->look;
+	const uint32_t taken = sr_packets_taken(&l->c->out.credit);
+	struct sr_vlook *k = &l->c->look;
 
 	if (!unanswered || taken != k->packets) {
 		k->packets = taken;
 		k->quiet_ticks = 0;
 		return;
 	}
-	if (++k->quiet_ticks >= limit && l->tx.probe_out)
+	if (++k->quiet_ticks >= limit && l->c->out.probe_out)
 		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "timeout"));
-	else if (k->quiet_ticks >= limit / 4 && !l->tx.probe_out)
-		l->tx.probe_out = !sr_vtx_queue(l, &msg);
+	else if (k->quiet_ticks >= limit / 4 && !l->c->out.probe_out)
+		l->c->out.probe_out = !sr_vtx_queue(l, &msg);
 }
 
 /* Is there something to look after?  Traffic does that by itself; here is for
@@ -305,19 +305,18 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	uint64_t w = atomic_load(&l->link.tx_w);
 	uint64_t sum = taken + acked + w + atomic_load(&l->link.rx_h);
 	unsigned have = sr_link_events(&l->link);
-	struct sr_vlook *k = &l->look;
 	bool unsaid, unanswered, unheard;
 
 	/* An ACK to the byte, once the reader has paused. */
 	unsaid = (have & SR_LINK_SWITCH) && taken != l->tx.ack_said;
-	if (unsaid && taken == k->taken)
+	if (unsaid && taken == l->seen.taken)
 		l->tx.ack_due = true;
 
 	/* siw may leave an answerer's first message lying in its socket until
 	 * the next one comes (siw_accept() replies before it listens). */
-	unheard = l->iwarp && l->link.role == SR_ROLE_ASKER &&
-		  !sr_packets_taken(&l->tx.credit);
-	if (unheard && l->tx.credit.sent)
+	unheard = l->c->iwarp && l->link.role == SR_ROLE_ASKER &&
+		  !sr_packets_taken(&l->c->out.credit);
+	if (unheard && l->c->out.credit.sent)
 		l->tx.ack_due = true;
 
 	unanswered = sr_link_said(&l->link, SR_MSG_SWITCH) &&
@@ -325,27 +324,27 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 		      (sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 	unanswered |= sr_vtx_lacks_credit(l);
 	probe(l, unanswered);
-	if (sum != k->sum)	/* none of them ever decreases */
-		k->moved_ns = now;
-	k->taken = taken;
-	k->sum = sum;
-	return unsaid || unanswered || unheard || now - k->moved_ns < TICK_NS;
+	if (sum != l->seen.sum)	/* none of them ever decreases */
+		l->seen.moved_ns = now;
+	l->seen.taken = taken;
+	l->seen.sum = sum;
+	return unsaid || unanswered || unheard || now - l->seen.moved_ns < TICK_NS;
 }
 
 /* The whole look, each TICK_MS.  Returns whether there is to be another one; if not, whether
  * there is to be one when the link has been idle. */
 static bool whole_look(struct sr_vlink *l, uint64_t now, bool *idles)
 {
-	struct sr_vlook *k = &l->look;
+	struct sr_vlook *k = &l->c->look;
 	bool busy, in_use, watched;
 
 	sr_vlink_lock(l);
 	busy = unfinished(l, now);
 	sr_vtx_pump(l);
-	in_use = l->cq.used - k->used > BUSY;
-	k->used = l->cq.used;
+	in_use = l->c->cq.used - k->used > BUSY;
+	k->used = l->c->cq.used;
 	sr_vlink_unlock(l, 0);
-	*idles = sr_vgrow_idle(l, now - k->moved_ns);
+	*idles = sr_vgrow_idle(l, now - l->seen.moved_ns);
 	watched = sr_vcq_watch(l, !in_use);
 	return busy || in_use || !watched || atomic_load(&k->on);
 }
@@ -363,9 +362,9 @@ static void set_timer(struct sr_vlook *k)
  * itself for which bytes wait.  locked */
 static bool is_busy(struct sr_vlink *l)
 {
-	bool yes = l->cq.used != l->look.soon_used;
+	bool yes = l->c->cq.used != l->c->look.soon_used;
 
-	l->look.soon_used = l->cq.used;
+	l->c->look.soon_used = l->c->cq.used;
 	return yes;
 }
 
@@ -373,8 +372,8 @@ static bool is_busy(struct sr_vlink *l)
  * if the link is ending. */
 static void tick(struct sr_timer *t)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, look.timer, t);
-	struct sr_vlook *k = &l->look;
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, look.timer, t)->link;
+	struct sr_vlook *k = &l->c->look;
 	uint64_t now = sr_now_ns();
 	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
 
@@ -387,10 +386,10 @@ static void tick(struct sr_timer *t)
 		soon = again = k->busy = sr_vlink_end(l);
 	} else {
 		again = !whole || whole_look(l, now, &idles);
-		sr_lock(&l->lock);
-		soon = l->qp && sr_vtx_waits(l) && !l->cq.watched;
+		sr_lock(&l->c->lock);
+		soon = l->c->qp && sr_vtx_waits(l) && !l->c->cq.watched;
 		k->busy = is_busy(l);
-		sr_unlock(&l->lock);
+		sr_unlock(&l->c->lock);
 	}
 	if (again) {
 		atomic_fetch_or(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0));
@@ -402,11 +401,11 @@ static void tick(struct sr_timer *t)
 
 static void start(struct sr_task *t)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, look.task, t);
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, look.task, t)->link;
 
-	l->look.busy = false;
-	if (l->id)
-		set_timer(&l->look);
+	l->c->look.busy = false;
+	if (l->c->id)
+		set_timer(&l->c->look);
 	sr_link_put(&l->link);
 }
 
@@ -425,7 +424,7 @@ static bool vlink_tryget(struct sr_link *link)
  * under its lock, which tick() takes before it looks at what moved. */
 void sr_vlook_start(struct sr_vlink *l, unsigned how)
 {
-	struct sr_vlook *k = &l->look;
+	struct sr_vlook *k = &l->c->look;
 
 	if (!(how & ~atomic_load(&k->on)) ||
 	    !(how & ~atomic_fetch_or(&k->on, how)) || !vlink_tryget(&l->link))
@@ -449,36 +448,36 @@ static int next_vector(struct sr_vdev *dev)
 /* In the loop: two threads may post the task at once. */
 void sr_vcq_init(struct sr_vlink *l)
 {
-	l->look.task.fn = start;
-	l->look.timer.fn = tick;
-	l->cq.fd = -1;
-	l->cq.watch.fn = on_cq_channel;
+	l->c->look.task.fn = start;
+	l->c->look.timer.fn = tick;
+	l->c->cq.fd = -1;
+	l->c->cq.watch.fn = on_cq_channel;
 }
 
 /* On failure sr_vcq_close() destroys what there is. */
 const char *sr_vcq_make(struct sr_vlink *l)
 {
-	struct ibv_context *ctx = l->dev->ctx;
+	struct ibv_context *ctx = l->c->dev->ctx;
 	int vector;
 
 	if (!sr_fd_room(1))
 		return "descriptors";
-	l->cq.chan = sr_vlib.v_create_comp_channel(ctx);
-	if (!l->cq.chan)
+	l->c->cq.chan = sr_vlib.v_create_comp_channel(ctx);
+	if (!l->c->cq.chan)
 		return "device-failed";
-	l->cq.fd = l->cq.chan->fd = sr_fd_own(l->cq.chan->fd);
-	if (l->cq.fd < 0)	/* a program with very many: none is free where ours are */
+	l->c->cq.fd = l->c->cq.chan->fd = sr_fd_own(l->c->cq.chan->fd);
+	if (l->c->cq.fd < 0)	/* a program with very many: none is free where ours are */
 		return "descriptors";
-	vector = next_vector(l->dev);
-	l->cq.in.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ, l, l->cq.chan, vector);
-	if (!l->cq.in.cq)
+	vector = next_vector(l->c->dev);
+	l->c->cq.in.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ, l, l->c->cq.chan, vector);
+	if (!l->c->cq.in.cq)
 		return sr_vmem_refusal(errno);
 	sr_work_pause();
-	l->cq.out.cq = sr_vlib.v_create_cq(ctx, SR_V_SQ, l, l->cq.chan, vector);
-	if (!l->cq.out.cq)
+	l->c->cq.out.cq = sr_vlib.v_create_cq(ctx, SR_V_SQ, l, l->c->cq.chan, vector);
+	if (!l->c->cq.out.cq)
 		return sr_vmem_refusal(errno);
-	sr_vdev_nonblock(l->cq.fd);
-	l->cq.watch.fd = l->cq.fd;
+	sr_vdev_nonblock(l->c->cq.fd);
+	l->c->cq.watch.fd = l->c->cq.fd;
 	return NULL;
 }
 
@@ -489,22 +488,22 @@ const char *sr_vcq_make(struct sr_vlink *l)
  */
 void sr_vcq_close(struct sr_vlink *l)
 {
-	if (l->cq.in.cq)
-		sr_vlib.v_destroy_cq(l->cq.in.cq);
-	if (l->cq.out.cq)
-		sr_vlib.v_destroy_cq(l->cq.out.cq);
-	l->cq.in.cq = l->cq.out.cq = NULL;
-	if (!l->cq.chan)
+	if (l->c->cq.in.cq)
+		sr_vlib.v_destroy_cq(l->c->cq.in.cq);
+	if (l->c->cq.out.cq)
+		sr_vlib.v_destroy_cq(l->c->cq.out.cq);
+	l->c->cq.in.cq = l->c->cq.out.cq = NULL;
+	if (!l->c->cq.chan)
 		return;
-	if (l->cq.fd >= 0)
-		sr_sys_dup3(l->dev->spent, l->cq.fd, O_CLOEXEC);
-	l->cq.chan->fd = -1;
-	sr_vlib.v_destroy_comp_channel(l->cq.chan);
-	l->cq.chan = NULL;
+	if (l->c->cq.fd >= 0)
+		sr_sys_dup3(l->c->dev->spent, l->c->cq.fd, O_CLOEXEC);
+	l->c->cq.chan->fd = -1;
+	sr_vlib.v_destroy_comp_channel(l->c->cq.chan);
+	l->c->cq.chan = NULL;
 }
 
 void sr_vcq_free(struct sr_vlink *l)
 {
-	if (l->cq.fd >= 0)
-		sr_fd_close(l->cq.fd);
+	if (l->c->cq.fd >= 0)
+		sr_fd_close(l->c->cq.fd);
 }

@@ -46,13 +46,13 @@ void sr_vdev_nonblock(int fd)
 
 /* ---- asynchronous events ---- */
 
-static bool is_about(const struct ibv_async_event *e, const struct sr_vlink *l)
+static bool is_about(const struct ibv_async_event *e, const struct sr_vcarrier *c)
 {
 	switch (e->event_type) {
 	case IBV_EVENT_PORT_ERR:
-		return l->id->port_num == e->element.port_num;
+		return c->id->port_num == e->element.port_num;
 	case IBV_EVENT_CQ_ERR:
-		return l->qp && (l->cq.in.cq == e->element.cq || l->cq.out.cq == e->element.cq);
+		return c->qp && (c->cq.in.cq == e->element.cq || c->cq.out.cq == e->element.cq);
 	case IBV_EVENT_DEVICE_FATAL:
 		return true;
 	default:	/* a QP that fails flushes its queues, which its link sees */
@@ -75,7 +75,7 @@ static void on_async(struct sr_watch *w, uint32_t events)
 {
 	struct sr_vdev *dev = SR_OF(struct sr_vdev, async_watch, w);
 	struct ibv_async_event e;
-	struct sr_vlink *l;
+	struct sr_vcarrier *c;
 	bool fatal = false;
 
 	(void)events;
@@ -83,9 +83,9 @@ static void on_async(struct sr_watch *w, uint32_t events)
 		sr_debug("verbs: %s: asynchronous event %d", dev->name,
 			 (int)e.event_type);
 		fatal |= e.event_type == IBV_EVENT_DEVICE_FATAL;
-		for (l = dev->links; l; l = l->next)
-			if (is_about(&e, l))
-				sr_vlink_fail(l, "device-failed");
+		for (c = dev->carriers; c; c = c->next)
+			if (is_about(&e, c))
+				sr_vlink_fail(c->link, "device-failed");
 		sr_vlib.v_ack_async_event(&e);
 	}
 	if (fatal && !is_usable(dev))
@@ -258,7 +258,7 @@ void sr_vdev_idle(struct sr_vdev *dev)
 /* Other threads may still have links of the device: the memory of these lives on. */
 void sr_vdev_remove(struct ibv_context *ctx)
 {
-	struct sr_vlink *l, *next;
+	struct sr_vcarrier *c, *next;
 	struct sr_vdev *dev;
 
 	for (dev = sr_vdevs; dev && dev->ctx != ctx; dev = dev->next)
@@ -268,11 +268,11 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	sr_inform("verbs: device %s is gone", dev->name);
 	dev->gone = true;
 	sr_vdev_busy(dev);
-	for (l = dev->links; l; l = l->next)
-		sr_vlink_fail(l, "device-failed");
-	for (l = dev->links; l; l = next) {
-		next = l->next;
-		sr_vlink_close(l, false);
+	for (c = dev->carriers; c; c = c->next)
+		sr_vlink_fail(c->link, "device-failed");
+	for (c = dev->carriers; c; c = next) {
+		next = c->next;
+		sr_vlink_close(c->link, false);
 	}
 	sr_vcm_removed(ctx);
 	sr_loop_unwatch(&dev->async_watch);

@@ -239,9 +239,9 @@ bool sr_vgrow_tx_widens(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 	bool yes;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	yes = l->tx.window < ROOMY && !(sr_link_events(link) & SR_LINK_DEAD);
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	return yes;
 }
 
@@ -308,18 +308,18 @@ static void vgrow_follow(struct sr_vlink *l)
 	struct sr_vring r = { 0 };
 	size_t size;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	size = l->tx.swap ? 0 : l->tx.peer_next.size;
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	if (!size || size > l->policy->ring_max ||
 	    (size > l->tx.ring.size && !sr_vring_may_grow(size)))
 		return;
 	if (size != l->tx.ring.size && make_other(l, &r, size, IBV_ACCESS_LOCAL_WRITE))
 		return;
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	l->tx.spare = r;
 	l->tx.swap = true;
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	sr_vlook_start(l, SR_LOOK_SOON);	/* for the completion of what is in flight */
 }
 
@@ -327,7 +327,7 @@ static void free_old(struct sr_vlink *l)
 {
 	struct sr_vring tx = { 0 }, rx = { 0 }, *other;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	other = ring_other(l);	/* RING_USE changes it */
 	if (!l->tx.swap) {
 		tx = l->tx.spare;
@@ -338,7 +338,7 @@ static void free_old(struct sr_vlink *l)
 		rx = *other;
 		*other = (struct sr_vring){ 0 };
 	}
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	sr_vring_free(&tx);
 	sr_vring_free(&rx);
 }
@@ -348,7 +348,7 @@ void sr_verbs_work(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 	size_t size;
 
-	if (!l->id || (sr_link_events(link) & SR_LINK_DEAD))
+	if (!l->c->id || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
 	free_old(l);
 	size = least_of(atomic_exchange(&l->rx.grow, 0), l->policy->ring_max);

@@ -9,15 +9,15 @@
  *   sr_vlink_make()  loop   the link is in its device's list, without a queue pair
  *   make_job()       job    domain, memory, queues; all of them or none
  *   link_made()      loop   the queue pair is the link's; receives are posted; the CM goes on
- *   sr_vlink_close() loop   the queue pair is nobody's; l->id is NULL
+ *   sr_vlink_close() loop   the queue pair is nobody's; l->c->id is NULL
  *   unmake_job()     job    queues, memory, domain go
  *   link_unmade()    loop   the id goes; the link is freed, if it was to be
  *
  * What the two threads share:
  *  - A job is handed over by the lock of its queue, and back by sr_loop_post().  Between
  *    these the thread of jobs alone has what it makes or destroys.
- *  - Other threads look at l->qp under the link's lock before they touch queues or regions,
- *    and it is NULL before link_made() and since sr_vlink_close().  sr_verbs_work() looks at l->id.
+ *  - Other threads look at l->c->qp under the link's lock before they touch queues or regions,
+ *    and it is NULL before link_made() and since sr_vlink_close().  sr_verbs_work() looks at l->c->id.
  *  - librdmacm changes the queue pair of an id when it reads the id's events, in the loop,
  *    and it destroys none that it does not see: sr_vlink_close() takes it from the id first.
  *  - The id's events come to us until link_unmade(): those of a closed link come to no function.
@@ -54,8 +54,8 @@ enum {
  */
 static const char *make_domain(struct sr_vlink *l)
 {
-	l->pd = sr_vlib.v_alloc_pd(l->dev->ctx);
-	return l->pd ? NULL : sr_vmem_refusal(errno);
+	l->c->pd = sr_vlib.v_alloc_pd(l->c->dev->ctx);
+	return l->c->pd ? NULL : sr_vmem_refusal(errno);
 }
 
 static const char *make_memory(struct sr_vlink *l)
@@ -66,7 +66,7 @@ static const char *make_memory(struct sr_vlink *l)
 		size_t size;
 		int access;
 	} all[] = {
-		{ &l->ctl, CTL_BYTES, local },
+		{ &l->c->ctl, CTL_BYTES, local },
 		{ &l->rx.ring[0], l->policy->ring_first, SR_V_RX_ACCESS },
 		{ &l->tx.ring, l->policy->ring_first, local },
 	};
@@ -82,12 +82,12 @@ static const char *make_memory(struct sr_vlink *l)
 
 static const char *make_qp(struct sr_vlink *l)
 {
-	const unsigned sends = l->iwarp ? SR_V_IWARP_SQ : SR_V_SQ;
-	const unsigned receives = l->iwarp ? SR_V_IWARP_RQ : SR_V_RQ;
+	const unsigned sends = l->c->iwarp ? SR_V_IWARP_SQ : SR_V_SQ;
+	const unsigned receives = l->c->iwarp ? SR_V_IWARP_RQ : SR_V_RQ;
 	unsigned asked = INLINE_MOST;
 	struct ibv_qp_init_attr attr = {
-		.send_cq = l->cq.out.cq,
-		.recv_cq = l->cq.in.cq,
+		.send_cq = l->c->cq.out.cq,
+		.recv_cq = l->c->cq.in.cq,
 		.cap = {
 			.max_send_wr = sends,
 			.max_recv_wr = receives,
@@ -101,7 +101,7 @@ static const char *make_qp(struct sr_vlink *l)
 	/* As much inline as the device gives.  On siw it is needed: what is small and not
 	 * inline it may copy from the memory of whatever process ran last on that CPU
 	 * (siw_try_1seg(): copy_from_user() in its thread, while in_syscall still stands). */
-	while (sr_vlib.cm_create_qp(l->id, l->pd, &attr)) {
+	while (sr_vlib.cm_create_qp(l->c->id, l->c->pd, &attr)) {
 		/* Not by attr.cap: a failure may have written to it. */
 		if (!asked)
 			return sr_vmem_refusal(errno);
@@ -111,7 +111,7 @@ static const char *make_qp(struct sr_vlink *l)
 		attr.cap.max_recv_wr = receives;
 	}
 	/* Some devices grant less than was asked for (hns: 32 bytes, rdmavt: none). */
-	l->max_inline = attr.cap.max_inline_data;
+	l->c->max_inline = attr.cap.max_inline_data;
 	return NULL;
 }
 
@@ -119,7 +119,7 @@ static const char *make_qp(struct sr_vlink *l)
  * is seen at the first link. */
 static const char *make_queues(struct sr_vlink *l)
 {
-	struct sr_vdev *dev = l->dev;
+	struct sr_vdev *dev = l->c->dev;
 	size_t before = dev->weighed ? 0 : sr_verbs_pinned(), after;
 	const char *reason;
 
@@ -137,8 +137,8 @@ static const char *make_queues(struct sr_vlink *l)
 		sr_debug("verbs: %s: %zu bytes are pinned for a link's queues", dev->name,
 			 dev->queue_bytes);
 	}
-	l->queue_bytes = dev->queue_bytes;
-	sr_vmem_count((ssize_t)l->queue_bytes);
+	l->c->queue_bytes = dev->queue_bytes;
+	sr_vmem_count((ssize_t)l->c->queue_bytes);
 	return NULL;
 }
 
@@ -146,7 +146,7 @@ static const char *make_queues(struct sr_vlink *l)
 
 static void unmake(struct sr_vlink *l)
 {
-	struct sr_vmake *m = &l->make;
+	struct sr_vmake *m = &l->c->make;
 
 	if (m->disconnects)
 		sr_vlib.cm_disconnect(m->id);
@@ -156,46 +156,46 @@ static void unmake(struct sr_vlink *l)
 	m->qp = NULL;
 	sr_work_pause();
 	sr_vcq_close(l);
-	sr_vmem_count(-(ssize_t)l->queue_bytes);
-	l->queue_bytes = 0;
+	sr_vmem_count(-(ssize_t)l->c->queue_bytes);
+	l->c->queue_bytes = 0;
 	for (; m->regions; m->regions--) {
 		sr_work_pause();
 		sr_vring_close(&m->region[m->regions - 1]);
 	}
-	if (l->pd)
-		sr_vlib.v_dealloc_pd(l->pd);
-	l->pd = NULL;
+	if (l->c->pd)
+		sr_vlib.v_dealloc_pd(l->c->pd);
+	l->c->pd = NULL;
 }
 
 static void unmake_job(struct sr_job *job)
 {
-	unmake(SR_OF(struct sr_vlink, make.job, job));
+	unmake(SR_OF(struct sr_vcarrier, make.job, job)->link);
 }
 
 /* The regions are the job's; the memory stays with the link. */
 static void take_regions(struct sr_vlink *l)
 {
-	struct sr_vring *all[] = { &l->ctl, &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring,
+	struct sr_vring *all[] = { &l->c->ctl, &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring,
 				   &l->tx.spare };
 
 	_Static_assert(sizeof(all) / sizeof(all[0]) == SR_V_REGIONS, "one each");
 	for (unsigned i = 0; i < SR_V_REGIONS; i++) {
 		if (all[i]->mr)
-			l->make.region[l->make.regions++] = *all[i];
+			l->c->make.region[l->c->make.regions++] = *all[i];
 		all[i]->mr = NULL;
 	}
 }
 
 static void make_job(struct sr_job *job)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, make.job, job);
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, make.job, job)->link;
 	const char *reason = make_domain(l);
 
 	if (!reason)
 		reason = make_memory(l);
 	if (!reason)
 		reason = make_queues(l);
-	l->make.reason = reason;
+	l->c->make.reason = reason;
 	if (!reason)
 		return;
 	take_regions(l);
@@ -206,7 +206,7 @@ static void make_job(struct sr_job *job)
 
 static void free_rings(struct sr_vlink *l)
 {
-	sr_vring_free(&l->ctl);
+	sr_vring_free(&l->c->ctl);
 	sr_vring_free(&l->rx.ring[0]);
 	sr_vring_free(&l->rx.ring[1]);
 	sr_vring_free(&l->tx.ring);
@@ -217,6 +217,7 @@ static void free_link(struct sr_vlink *l)
 {
 	sr_vcq_free(l);
 	free_rings(l);
+	free(l->c);
 	free(l);
 }
 
@@ -224,50 +225,50 @@ static void free_link(struct sr_vlink *l)
 static void start_job(struct sr_vlink *l, void (*run)(struct sr_job *),
 		      void (*done)(struct sr_job *))
 {
-	l->make.busy = true;
-	l->make.job.run = run;
-	l->make.job.done = done;
-	sr_vdev_busy(l->dev);
-	sr_job_start(&l->make.job);
+	l->c->make.busy = true;
+	l->c->make.job.run = run;
+	l->c->make.job.done = done;
+	sr_vdev_busy(l->c->dev);
+	sr_job_start(&l->c->make.job);
 }
 
 static void link_unmade(struct sr_job *job)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, make.job, job);
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, make.job, job)->link;
 
-	l->make.busy = false;
-	sr_vlib.cm_destroy_id(l->make.id);
-	sr_vdev_idle(l->dev);
-	if (l->make.freed)
+	l->c->make.busy = false;
+	sr_vlib.cm_destroy_id(l->c->make.id);
+	sr_vdev_idle(l->c->dev);
+	if (l->c->make.freed)
 		free_link(l);
 }
 
 /* Everything that the device knows of goes; the rings' memory stays. */
 void sr_vlink_close(struct sr_vlink *l, bool disconnects)
 {
-	if (!l->id)
+	if (!l->c->id)
 		return;
-	l->cm.event = NULL;
-	l->id->context = &l->cm;
-	if (l->make.busy) {
-		l->make.doomed = true;
+	l->c->cm.event = NULL;
+	l->c->id->context = &l->c->cm;
+	if (l->c->make.busy) {
+		l->c->make.doomed = true;
 		/* Its owner may go before it: sr_vlink_fail() tells it nothing more. */
 		sr_link_set_reason(&l->link, "short");
 		return;
 	}
-	l->make.disconnects = disconnects;
-	l->make.id = l->id;
-	sr_lock(&l->lock);	/* nobody polls, arms or posts any more */
-	l->make.qp = l->qp;
-	l->qp = NULL;
+	l->c->make.disconnects = disconnects;
+	l->c->make.id = l->c->id;
+	sr_lock(&l->c->lock);	/* nobody polls, arms or posts any more */
+	l->c->make.qp = l->c->qp;
+	l->c->qp = NULL;
 	take_regions(l);
-	sr_unlock(&l->lock);
-	l->id->qp = NULL;
-	if (l->cq.watched)
-		sr_loop_unwatch(&l->cq.watch);
-	SR_LIST_DROP(l);
-	sr_timer_cancel(&l->look.timer);
-	l->id = NULL;
+	sr_unlock(&l->c->lock);
+	l->c->id->qp = NULL;
+	if (l->c->cq.watched)
+		sr_loop_unwatch(&l->c->cq.watch);
+	SR_LIST_DROP(l->c);
+	sr_timer_cancel(&l->c->look.timer);
+	l->c->id = NULL;
 	start_job(l, unmake_job, link_unmade);
 }
 
@@ -276,8 +277,8 @@ void sr_vlink_free(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 
 	sr_vlink_close(l, true);
-	l->make.freed = l->make.busy;
-	if (!l->make.busy)
+	l->c->make.freed = l->c->make.busy;
+	if (!l->c->make.busy)
 		free_link(l);
 }
 
@@ -285,33 +286,33 @@ static const char *begin_use(struct sr_vlink *l)
 {
 	bool failed;
 
-	sr_lock(&l->lock);
-	l->qp = l->id->qp;
+	sr_lock(&l->c->lock);
+	l->c->qp = l->c->id->qp;
 	l->rx.place[0].mem = l->rx.ring[0].buf;
-	l->rx.repost_n = SR_V_RQ;
+	l->c->in.repost_n = SR_V_RQ;
 	failed = sr_vrx_repost(l);
-	sr_packets_init(&l->tx.credit);	/* it has these buffers, and the peer knows */
-	sr_unlock(&l->lock);
+	sr_packets_init(&l->c->out.credit);	/* it has these buffers, and the peer knows */
+	sr_unlock(&l->c->lock);
 	if (failed)
 		return "device-failed";
-	if (!l->make.doomed && !sr_vcq_watch(l, true))
+	if (!l->c->make.doomed && !sr_vcq_watch(l, true))
 		sr_vlook_start(l, SR_LOOK);
 	return NULL;
 }
 
 static void link_made(struct sr_job *job)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vlink, make.job, job);
-	const char *reason = l->make.reason;
-	struct sr_vdev *dev = l->dev;
+	struct sr_vlink *l = SR_OF(struct sr_vcarrier, make.job, job)->link;
+	const char *reason = l->c->make.reason;
+	struct sr_vdev *dev = l->c->dev;
 
-	l->make.busy = false;
+	l->c->make.busy = false;
 	if (!reason)
 		reason = begin_use(l);
-	if (l->make.doomed)
+	if (l->c->make.doomed)
 		reason = l->link.reason;
-	if (l->make.made)
-		l->make.made(l, reason);
+	if (l->c->make.made)
+		l->c->make.made(l, reason);
 	if (reason)
 		sr_vlink_close(l, false);
 	sr_vdev_idle(dev);
@@ -327,23 +328,29 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 					   f->owner, f->notify);
 	if (!l)
 		return NULL;
-	l->dev = dev;
+	l->c = calloc(1, sizeof(*l->c));
+	if (!l->c) {
+		free(l);
+		return NULL;
+	}
+	l->c->link = l;
+	l->c->dev = dev;
 	l->policy = f->policy;
-	l->iwarp = dev->iwarp;
-	sr_format(l->name, sizeof(l->name), "verbs:%s", dev->name);
-	l->link.name = l->name;
-	l->cm.event = sr_vcm_link_event;
+	l->c->iwarp = dev->iwarp;
+	sr_format(l->c->name, sizeof(l->c->name), "verbs:%s", dev->name);
+	l->link.name = l->c->name;
+	l->c->cm.event = sr_vcm_link_event;
 	sr_vcq_init(l);
 	atomic_init(&l->rx.window, l->policy->ring_first);
-	sr_mutex_init(&l->lock, SR_RANK_LINK_FIRST);
+	sr_mutex_init(&l->c->lock, SR_RANK_LINK_FIRST);
 	l->rx.place[0].size = l->policy->ring_first;
 	l->rx.ring[0].size = l->tx.ring.size = l->policy->ring_first;
 	sr_gens_init(&l->rx.gens, l->rx.place);
-	l->id = id;
-	id->context = &l->cm;
-	SR_LIST_ADD(dev->links, l);
-	l->make.made = made_fn;
-	l->make.maker = maker;
+	l->c->id = id;
+	id->context = &l->c->cm;
+	SR_LIST_ADD(dev->carriers, l->c);
+	l->c->make.made = made_fn;
+	l->c->make.maker = maker;
 	start_job(l, make_job, link_made);
 	return l;
 }

@@ -160,11 +160,11 @@ static struct ibv_mr *ring_register(struct sr_vlink *l, void *mem, size_t size, 
 	struct ibv_mr *mr;
 
 	if ((access & IBV_ACCESS_RELAXED_ORDERING) && sr_vlib.v_reg_mr_iova2) {
-		mr = sr_vlib.v_reg_mr_iova2(l->pd, mem, size, (uintptr_t)mem, access);
+		mr = sr_vlib.v_reg_mr_iova2(l->c->pd, mem, size, (uintptr_t)mem, access);
 		if (mr || (errno != EINVAL && errno != EOPNOTSUPP))
 			return mr;
 	}
-	return sr_vlib.v_reg_mr(l->pd, mem, size, access & ~IBV_ACCESS_RELAXED_ORDERING);
+	return sr_vlib.v_reg_mr(l->c->pd, mem, size, access & ~IBV_ACCESS_RELAXED_ORDERING);
 }
 
 bool sr_vring_fill(struct sr_vring *r)
@@ -213,8 +213,8 @@ const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, i
 		r->size = 0;
 		return "memory";
 	}
-	if (l->dev->node >= 0)
-		sr_vmem_place(r->buf, size, l->dev->node);
+	if (l->c->dev->node >= 0)
+		sr_vmem_place(r->buf, size, l->c->dev->node);
 	r->mr = ring_register(l, r->buf, size, access);
 	if (!r->mr) {
 		reason = sr_vmem_refusal(errno);

@@ -27,12 +27,12 @@ bool sr_vlink_end(struct sr_vlink *l)
 
 	/* The CM's answer is still to come, with the peer's word in it: without the id there
 	 * would be none.  ask.c closes the link. */
-	if (l->id->context != &l->cm)
+	if (l->c->id->context != &l->c->cm)
 		return false;
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	busy = (sr_vtx_completes(l) || l->tx.last == SR_V_DROP_DUE) && !l->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	if (busy)
 		return true;
 	sr_vlink_close(l, true);
@@ -58,14 +58,14 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason)
 void sr_vlink_lock(struct sr_vlink *l)
 {
 	sr_enter();
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 }
 
 void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
 {
 	const char *broken = l->broken;
 
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	if (broken)
 		sr_vlink_fail(l, broken);
 	if (what)
@@ -104,7 +104,7 @@ static void verbs_hello(struct sr_link *link, struct sr_hello *hello)
 static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 {
 	struct sr_vlink *l = sr_vlink(link);
-	struct rdma_addr *a = l->id ? &l->id->route.addr : NULL;
+	struct rdma_addr *a = l->c->id ? &l->c->id->route.addr : NULL;
 	struct sockaddr_storage s;
 	struct sockaddr *sa;
 	const void *bytes;
@@ -121,7 +121,7 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 		sr_addr_unmap(&s, sa);
 		bytes = sr_addr_bytes(&s, &len);
 		memcpy(id + 18 * i, bytes, len);
-		port = l->iwarp && !i ? 0 : htons(sr_addr_port(sa));
+		port = l->c->iwarp && !i ? 0 : htons(sr_addr_port(sa));
 		memcpy(id + 18 * i + 16, &port, sizeof(port));
 	}
 	return 36;

@@ -18,7 +18,7 @@
 
 static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
 {
-	return l->ctl.buf + (i % SR_V_RQ) * SR_PACKET_MAX;
+	return l->c->ctl.buf + (i % SR_V_RQ) * SR_PACKET_MAX;
 }
 
 #define POSTED 8		/* at a time: the caller may have a small stack */
@@ -29,11 +29,11 @@ int sr_vrx_repost(struct sr_vlink *l)
 	struct ibv_sge sge[POSTED];
 	unsigned k, buf;
 
-	while (l->rx.repost_n && l->qp) {
-		for (k = 0; k < POSTED && k < l->rx.repost_n; k++) {
-			buf = (l->tx.credit.posted + k) % SR_V_RQ; /* they complete in order */
+	while (l->c->in.repost_n && l->c->qp) {
+		for (k = 0; k < POSTED && k < l->c->in.repost_n; k++) {
+			buf = (l->c->out.credit.posted + k) % SR_V_RQ; /* they complete in order */
 			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf),
-						   SR_PACKET_MAX, l->ctl.mr->lkey };
+						   SR_PACKET_MAX, l->c->ctl.mr->lkey };
 			wr[k] = (struct ibv_recv_wr){
 				.wr_id = SR_V_RECEIVE | buf,
 				.next = &wr[k + 1],
@@ -42,12 +42,12 @@ int sr_vrx_repost(struct sr_vlink *l)
 			};
 		}
 		wr[k - 1].next = NULL;
-		if (ibv_post_recv(l->qp, wr, &bad))
+		if (ibv_post_recv(l->c->qp, wr, &bad))
 			return -EIO;
 		/* Only now may they be counted: earlier the peer could send to a buffer
 		 * that is not there. */
-		l->rx.repost_n -= k;
-		l->tx.credit.posted += k;
+		l->c->in.repost_n -= k;
+		l->c->out.credit.posted += k;
 	}
 	return 0;
 }
@@ -104,7 +104,7 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 {
 	switch (msg->type) {
 	case SR_MSG_ACK:
-		l->tx.probe_out = false;
+		l->c->out.probe_out = false;
 		return 0;
 	case SR_MSG_PROBE:
 		l->tx.ack_due = true;
@@ -135,8 +135,8 @@ static int record_came(struct sr_vlink *l, const struct sr_record *r, unsigned *
 {
 	int err;
 
-	if (!l->rx.greeted) {
-		l->rx.greeted = true;
+	if (!l->c->in.greeted) {
+		l->c->in.greeted = true;
 		return r->type == SR_RECORD_PROCESS ? 0 : -EPROTO;
 	}
 	if (r->type == SR_RECORD_PAD)
@@ -162,9 +162,9 @@ static int packet_came(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *wh
 	struct sr_record r;
 	int err, more = 0;
 
-	l->rx.repost_n++;
+	l->c->in.repost_n++;
 	if (wc->opcode != IBV_WC_RECV || sr_packet_open(&in, buf, wc->byte_len) ||
-	    sr_packets_said(&l->tx.credit, in.posted))
+	    sr_packets_said(&l->c->out.credit, in.posted))
 		return -EPROTO;
 	while (!l->broken && (more = sr_packet_next(&in, &r)) > 0) {
 		err = record_came(l, &r, what);

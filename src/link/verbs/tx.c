@@ -53,12 +53,12 @@ _Static_assert(2 * SR_V_SENDS <= WR_BATCH, "each packet has a write at most in f
 
 static unsigned sq_used(const struct sr_vlink *l)
 {
-	return l->tx.sq_posted - l->tx.sq_done;
+	return l->c->out.sq_posted - l->c->out.sq_done;
 }
 
 bool sr_vtx_completes(const struct sr_vlink *l)
 {
-	return (int32_t)(l->tx.sq_signalled - l->tx.sq_done) > 0;
+	return (int32_t)(l->c->out.sq_signalled - l->c->out.sq_done) > 0;
 }
 
 /* ---- posting ---- */
@@ -75,10 +75,10 @@ static void flush(struct sr_vlink *l, struct batch *b)
 		b->wr[i].next = &b->wr[i + 1];
 	b->wr[i].next = NULL;
 	b->n = 0;
-	l->tx.buffers -= b->copied;
+	l->c->out.buffers -= b->copied;
 	b->copied = 0;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
-	if (!l->broken && ibv_post_send(l->qp, b->wr, &bad))
+	if (!l->broken && ibv_post_send(l->c->qp, b->wr, &bad))
 		sr_vlink_break(l, "device-failed");
 }
 
@@ -94,14 +94,14 @@ static struct ibv_send_wr *vtx_add(struct sr_vlink *l, struct batch *b,
 	sge = &b->sge[b->n++];
 	*sge = (struct ibv_sge){ (uintptr_t)from, len, lkey };
 	memset(wr, 0, sizeof(*wr));
-	wr->wr_id = l->tx.sq_posted & 0xffff;
+	wr->wr_id = l->c->out.sq_posted & 0xffff;
 	wr->sg_list = sge;
 	wr->num_sge = 1;
 	wr->opcode = op;
-	if (len <= l->max_inline)
+	if (len <= l->c->max_inline)
 		wr->send_flags = IBV_SEND_INLINE;
-	l->tx.after[l->tx.sq_posted % SR_V_SQ].sent = l->tx.sent;
-	l->tx.after[l->tx.sq_posted++ % SR_V_SQ].buffers = l->tx.buffers - b->copied;
+	l->c->out.after[l->c->out.sq_posted % SR_V_SQ].sent = l->tx.sent;
+	l->c->out.after[l->c->out.sq_posted++ % SR_V_SQ].buffers = l->c->out.buffers - b->copied;
 	return wr;
 }
 
@@ -110,37 +110,37 @@ static struct ibv_send_wr *vtx_add(struct sr_vlink *l, struct batch *b,
 /* May a packet be sent: with records, or a count with ACKs? */
 static bool packet_may_go(struct sr_vlink *l, struct batch *b, bool records)
 {
-	if (b->n && l->tx.buffers - l->tx.buffers_done == SR_V_SENDS)
+	if (b->n && l->c->out.buffers - l->c->out.buffers_done == SR_V_SENDS)
 		flush(l, b);
-	return sr_packets_may_send(&l->tx.credit, records) && sq_used(l) + 2 <= SR_V_SQ &&
-	       l->tx.buffers - l->tx.buffers_done < SR_V_SENDS;
+	return sr_packets_may_send(&l->c->out.credit, records) && sq_used(l) + 2 <= SR_V_SQ &&
+	       l->c->out.buffers - l->c->out.buffers_done < SR_V_SENDS;
 }
 
 static void packet_begin(struct sr_vlink *l, struct batch *b)
 {
-	size_t i = SR_V_RQ + l->tx.buffers % SR_V_SENDS;
+	size_t i = SR_V_RQ + l->c->out.buffers % SR_V_SENDS;
 
 	b->quiet = true;
-	sr_packet_begin(&b->packet, l->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
-	if (!l->tx.credit.sent)
+	sr_packet_begin(&b->packet, l->c->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
+	if (!l->c->out.credit.sent)
 		sr_packet_put_process(&b->packet, sr_vdev_process());
 }
 
 static void packet_end(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_packet_out *p = &b->packet;
-	bool copied = p->len <= l->max_inline;
+	bool copied = p->len <= l->c->max_inline;
 	struct ibv_send_wr *wr;
 
-	sr_packets_spend(&l->tx.credit);
-	sr_packet_posted(p, l->tx.credit.posted);
-	l->tx.buffers++;
+	sr_packets_spend(&l->c->out.credit);
+	sr_packet_posted(p, l->c->out.credit.posted);
+	l->c->out.buffers++;
 	b->copied = copied ? b->copied + 1 : 0;
-	wr = vtx_add(l, b, IBV_WR_SEND, p->buf, p->len, l->ctl.mr->lkey);
-	if (copied && b->quiet && !l->tx.swap && l->tx.sq_posted - l->tx.sq_signalled < SIGNAL)
+	wr = vtx_add(l, b, IBV_WR_SEND, p->buf, p->len, l->c->ctl.mr->lkey);
+	if (copied && b->quiet && !l->tx.swap && l->c->out.sq_posted - l->c->out.sq_signalled < SIGNAL)
 		return;
 	wr->send_flags |= IBV_SEND_SIGNALED;
-	l->tx.sq_signalled = l->tx.sq_posted;
+	l->c->out.sq_signalled = l->c->out.sq_posted;
 }
 
 /* A record says that our program has taken so many bytes. */
@@ -219,7 +219,7 @@ static bool may_post(struct sr_vlink *l)
 {
 	unsigned have = sr_link_events(&l->link);
 
-	return l->qp && !l->broken && (have & SR_LINK_UP) && l->tx.last != SR_V_DROPPED &&
+	return l->c->qp && !l->broken && (have & SR_LINK_UP) && l->tx.last != SR_V_DROPPED &&
 	       (!(have & SR_LINK_DEAD) || l->tx.last == SR_V_DROP_DUE);
 }
 
@@ -229,7 +229,7 @@ static bool ack_wanted(struct sr_vlink *l)
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 
 	return l->tx.ack_due || taken - l->tx.ack_said >= l->rx.window / 4 ||
-	       sr_packets_owes(&l->tx.credit);
+	       sr_packets_owes(&l->c->out.credit);
 }
 
 /* Are there bytes or messages that are not posted? */
@@ -246,7 +246,7 @@ bool sr_vtx_waits(struct sr_vlink *l)
 
 bool sr_vtx_lacks_credit(struct sr_vlink *l)
 {
-	return !sr_packets_may_send(&l->tx.credit, true) && sr_vtx_waits(l);
+	return !sr_packets_may_send(&l->c->out.credit, true) && sr_vtx_waits(l);
 }
 
 /* ---- the path ---- */
@@ -263,22 +263,22 @@ static void add_pad(struct sr_vlink *l, struct batch *b)
 {
 	size_t n = sr_packet_room(&b->packet);
 
-	l->tx.pad_due = false;
+	l->c->out.pad_due = false;
 	b->quiet = false;
 	if (n)
 		sr_packet_put_raw(&b->packet, 0, SR_RECORD_PAD, 0, n);
-	l->tx.path_seq = l->tx.sq_posted;
-	l->tx.path_ns = sr_now_ns();
+	l->c->out.path_seq = l->c->out.sq_posted;
+	l->c->out.path_ns = sr_now_ns();
 }
 
 const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason)
 {
 	/* All before it has arrived, and it has not. */
-	if (!l->tx.path_ns || l->tx.sq_done != l->tx.path_seq)
+	if (!l->c->out.path_ns || l->c->out.sq_done != l->c->out.path_seq)
 		return reason;
 	/* The peer may have noticed first, and left. */
 	if (status == IBV_WC_RETRY_EXC_ERR ||
-	    sr_now_ns() - l->tx.path_ns > PATH_MS * UINT64_C(1000000))
+	    sr_now_ns() - l->c->out.path_ns > PATH_MS * UINT64_C(1000000))
 		return "path";
 	return reason;
 }
@@ -290,7 +290,7 @@ static bool pump_message(struct sr_vlink *l, struct batch *b)
 
 	if (!add_msg(l, b, &p->msg))
 		return false;
-	l->tx.pad_due |= p->msg.type == SR_MSG_HELLO && !l->iwarp;
+	l->c->out.pad_due |= p->msg.type == SR_MSG_HELLO && !l->c->iwarp;
 	l->tx.pend_head++;
 	b->quiet = false;
 	return true;
@@ -313,11 +313,11 @@ static bool pump_data(struct sr_vlink *l, struct batch *b, size_t n)
 /* Records of data and messages in their order.  HELLO is the last of its packet. */
 static void packet_fill(struct sr_vlink *l, struct batch *b)
 {
-	const bool pads = l->tx.pad_due;
+	const bool pads = l->c->out.pad_due;
 	bool message, more = true;
 	uint64_t until;
 
-	while (more && l->tx.pad_due == pads) {
+	while (more && l->c->out.pad_due == pads) {
 		message = l->tx.pend_head != l->tx.pend_tail;
 		until = message ? l->tx.pend[l->tx.pend_head % SR_V_PEND].at :
 				  atomic_load(&l->link.tx_w);
@@ -368,7 +368,7 @@ void sr_vtx_drop(struct sr_vlink *l)
 	if (l->tx.last != SR_V_OPEN)
 		return;
 	sr_vtx_pump(l);
-	if (l->tx.credit.sent && may_post(l))
+	if (l->c->out.credit.sent && may_post(l))
 		l->tx.last = SR_V_DROP_DUE;
 	sr_vtx_pump(l);
 }
@@ -377,7 +377,7 @@ static void pump_ack(struct sr_vlink *l, struct batch *b)
 {
 	struct sr_msg ack = { .type = SR_MSG_ACK };
 
-	if (!packet_may_go(l, b, !sr_packets_owes(&l->tx.credit)))
+	if (!packet_may_go(l, b, !sr_packets_owes(&l->c->out.credit)))
 		return;
 	packet_begin(l, b);
 	b->quiet = l->tx.done == l->tx.sent;
@@ -423,15 +423,15 @@ void sr_vtx_kick(struct sr_vlink *l)
  * did on, they have come to nothing. */
 unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed)
 {
-	uint16_t n = (uint16_t)(seq - (uint16_t)l->tx.sq_done) + 1;
+	uint16_t n = (uint16_t)(seq - (uint16_t)l->c->out.sq_done) + 1;
 
 	if (n > sq_used(l))
 		return 0;
-	l->tx.sq_done += n;
+	l->c->out.sq_done += n;
 	if (flushed)
 		return 0;
-	l->tx.done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].sent;
-	l->tx.buffers_done = l->tx.after[(l->tx.sq_done - 1) % SR_V_SQ].buffers;
+	l->tx.done = l->c->out.after[(l->c->out.sq_done - 1) % SR_V_SQ].sent;
+	l->c->out.buffers_done = l->c->out.after[(l->c->out.sq_done - 1) % SR_V_SQ].buffers;
 	if (l->tx.done == atomic_load(&l->link.tx_w))
 		l->tx.burst = 0;
 	return l->tx.swap && sr_vtx_may_swap(l) ? SR_NOTIFY_WORK : 0;
@@ -541,12 +541,12 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_link_offer_moves(link, n);
 	sr_vlink_lock(l);
 	l->tx.more = more;
-	l->cq.used++;	/* a program that only sends takes the completions here */
+	l->c->cq.used++;	/* a program that only sends takes the completions here */
 	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {
 		what = sr_vcq_await_out(l);
-		waits = !l->cq.watched && sr_vtx_waits(l);
+		waits = !l->c->cq.watched && sr_vtx_waits(l);
 	}
 	sr_vlink_unlock(l, what);
 	/* The peer owes an answer. */
@@ -559,9 +559,9 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
 	struct sr_vlink *l = sr_vlink(link);
 	size_t n;
 
-	sr_lock(&l->lock);
+	sr_lock(&l->c->lock);
 	n = sr_vring_pieces(&l->tx.ring, from, atomic_load(&link->tx_w) - from, v);
-	sr_unlock(&l->lock);
+	sr_unlock(&l->c->lock);
 	return n;
 }
 
@@ -577,8 +577,8 @@ uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 	uint64_t done, acked = atomic_load(&link->tx_acked);
 
 	sr_vlink_lock(l);
-	done = l->iwarp ? acked : l->tx.done;
-	if (done < l->tx.sent && acked < l->tx.sent && !l->iwarp && !sr_vtx_completes(l)) {
+	done = l->c->iwarp ? acked : l->tx.done;
+	if (done < l->tx.sent && acked < l->tx.sent && !l->c->iwarp && !sr_vtx_completes(l)) {
 		l->tx.ack_due = true;
 		sr_vtx_pump(l);
 	}

@@ -16,9 +16,10 @@
  *   rx.c    what arrives: completions, messages, the receive ring
  *   grow.c  rings that grow and shrink
  *
- * Each link has one lock, which guards its queues: completions are handled under
- * it, which keeps their order, and requests are posted under it.  notify() is
- * called without it.  "locked" below: the caller holds it.
+ * A carrier is a queue pair and what belongs to it; a link is a stream's two rings.  Each carrier
+ * has one link, whose number is SR_V_NUMBER.  The carrier's one lock guards the queues and the
+ * rings: completions are handled under it, which keeps their order, and requests are posted
+ * under it.  notify() is called without it.  "locked" below: the caller holds it.
  */
 #ifndef SR_VERBS_H
 #define SR_VERBS_H
@@ -51,7 +52,7 @@ enum {
 	SR_V_PEND = 16,		/* messages waiting for their turn */
 	SR_V_ORDINARY = 64 << 10, /* larger rings are registered */
 	SR_V_NUMBER = 1,	/* of the only link of a queue pair, in records */
-	SR_V_REGIONS = 5,	/* most of a link */
+	SR_V_REGIONS = 5,	/* most of a carrier and its link */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
 };
 
@@ -62,7 +63,7 @@ struct sr_vdev {
 	struct ibv_context *ctx;
 	struct sr_watch async_watch;
 	int spent;		/* an eventfd in the place of closed descriptors */
-	struct sr_vlink *links;
+	struct sr_vcarrier *carriers;
 	const char *name;
 	bool iwarp;
 	int node;		/* its NUMA node, if there are others; else -1 */
@@ -74,8 +75,9 @@ struct sr_vdev {
 	size_t queue_bytes;	/* are pinned for its queues */
 };
 
-/* ---- links ---- */
+/* ---- carriers ---- */
 
+struct sr_vcarrier;
 struct sr_vlink;
 
 /* Either registered, or ordinary memory, which is there only while the ring is used: its bytes
@@ -100,7 +102,7 @@ struct sr_vcq {
 		enum { SR_CQ_UNARMED, SR_CQ_ARMED, SR_CQ_FIRED } state;
 	} in, out;		/* of receives; of our own requests */
 	struct ibv_comp_channel *chan; /* of both */
-	int fd;			/* the channel's; ours until the link is freed */
+	int fd;			/* the channel's; ours until the carrier is freed */
 	unsigned late;		/* events that were not there when they were looked for */
 	unsigned sleepers;	/* threads between arm() and awake() */
 	unsigned armed_once;	/* SR_NOTIFY_ bits that an epoll set waits for */
@@ -109,69 +111,43 @@ struct sr_vcq {
 	struct sr_watch watch;
 };
 
-/* Sending, tx.c.  locked */
-struct sr_vtx {
-	struct sr_vring ring;
-	struct sr_vring spare;	/* to be used next, or, without swap, freed */
-	bool idle;		/* the ring's memory is to go, if it is ordinary */
-	bool swap;		/* a larger or smaller ring is to be used */
-	struct sr_ring_ref peer, peer_next;
-	uint64_t window;	/* most bytes un-acked */
-	uint64_t sent, done;	/* posted; completed */
-	uint64_t written;	/* `sent` behind the last RDMA WRITE */
+/* Packets that go out, tx.c.  locked */
+struct sr_vout {
 	struct {
 		uint64_t sent;
 		uint32_t buffers;
-	} after[SR_V_SQ];	/* each request, by its number: `sent` and `buffers` */
+	} after[SR_V_SQ];	/* each request, by its number: the link's `sent', and `buffers' */
 	uint32_t sq_posted, sq_done;
 	uint32_t sq_signalled;	/* sq_posted behind the last that is: no completion comes later */
 	uint32_t buffers, buffers_done;	/* send buffers used; of these, free again */
-	unsigned burst;		/* small writes since all had arrived */
-	bool more;		/* the caller said more follows */
 	struct sr_packets credit;
-	unsigned pend_head, pend_tail;
-	struct sr_vpend {
-		uint64_t at;	/* after the bytes below this */
-		struct sr_msg msg;
-	} pend[SR_V_PEND];
 	uint32_t path_seq;	/* the number of the packet that tries the path, */
 	uint64_t path_ns;	/* and when it was posted; 0: it was not */
 	bool pad_due;		/* HELLO has gone: the next packet tries the path */
-	enum { SR_V_OPEN, SR_V_DROP_DUE, SR_V_DROPPED } last; /* DROP, behind which nothing goes */
 	bool probe_out;		/* a PROBE is not answered yet */
-	bool ack_due;		/* the peer's PROBE, or the timer */
-	_Atomic uint64_t ack_said; /* rx_taken as we last said */
 };
 
-/* Receiving, rx.c and grow.c.  Generation n is in ring[n & 1]. */
-struct sr_vrx {
-	struct sr_vring ring[2];
-	struct sr_ring place[2];	/* the same, for gens */
-	struct sr_gens gens;	/* the program reads by it, without the lock */
-	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
-	bool greeted;		/* the peer's PROCESS has come; locked */
-	unsigned repost_n;	/* of these, to be posted again; locked */
-	_Atomic size_t grow;	/* the loop is to offer such a ring */
-	bool offered;		/* RING sent, no RING_USE yet; locked */
-	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
+/* Packets that come in, rx.c.  locked */
+struct sr_vin {
+	bool greeted;		/* the peer's PROCESS has come */
+	unsigned repost_n;	/* receive buffers to be posted again */
 };
 
 /* The timer, and what it remembers of its last look (cq.c).  loop */
 struct sr_vlook {
-	uint64_t taken, sum, moved_ns;
 	uint64_t tick;		/* the number of the last whole look's */
 	unsigned used, soon_used, quiet_ticks;
-	bool busy;		/* so is the program, with this link */
+	bool busy;		/* so is the program, with this carrier */
 	uint32_t packets;
 	atomic_uint on;		/* SR_LOOK: the timer is set, or about to be.  any */
 	struct sr_task task;
 	struct sr_timer timer;
 };
 
-/* A link's job, make.c.  loop, and the job's own while it runs. */
+/* A carrier's job, make.c.  loop, and the job's own while it runs. */
 struct sr_vmake {
 	struct sr_job job;
-	bool busy;			/* makes the link or, without l->id, destroys */
+	bool busy;			/* makes the carrier or, without c->id, destroys */
 	bool doomed, freed;		/* to be closed, or freed, when that is done */
 	const char *reason;		/* why it could not be made */
 	void (*made)(struct sr_vlink *l, const char *reason);
@@ -184,29 +160,77 @@ struct sr_vmake {
 	unsigned regions;
 };
 
-struct sr_vlink {
-	struct sr_link link;
+struct sr_vcarrier {
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
-	struct ibv_pd *pd;		/* this link's alone (make.c); NULL once closed */
-	struct sr_vlink *next, **pprev;	/* loop */
+	struct ibv_pd *pd;		/* this carrier's alone (make.c); NULL once closed */
+	struct sr_vcarrier *next, **pprev; /* loop */
+	struct sr_vlink *link;		/* its only one */
 	bool iwarp;
 	char name[SR_REPORT_LINK];
-	const struct sr_policy *policy;	/* sizes of rings */
 	uint32_t max_inline;
 	size_t queue_bytes;		/* pinned, beside the rings; job */
 	struct sr_vmake make;
 
 	struct sr_mutex lock;
-	uint64_t end_ns;		/* dropped: time to close it at last; locked */
 	struct ibv_qp *qp;		/* NULL once closed; locked */
-	const char *broken;		/* to be failed, for this reason; locked */
 	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SENDS send buffers */
 	struct sr_vcq cq;
+	struct sr_vout out;
+	struct sr_vin in;
+	struct sr_vlook look;
+};
+
+/* ---- links ---- */
+
+/* Sending, tx.c.  locked */
+struct sr_vtx {
+	struct sr_vring ring;
+	struct sr_vring spare;	/* to be used next, or, without swap, freed */
+	bool idle;		/* the ring's memory is to go, if it is ordinary */
+	bool swap;		/* a larger or smaller ring is to be used */
+	struct sr_ring_ref peer, peer_next;
+	uint64_t window;	/* most bytes un-acked */
+	uint64_t sent, done;	/* posted; completed */
+	uint64_t written;	/* `sent` behind the last RDMA WRITE */
+	unsigned burst;		/* small writes since all had arrived */
+	bool more;		/* the caller said more follows */
+	unsigned pend_head, pend_tail;
+	struct sr_vpend {
+		uint64_t at;	/* after the bytes below this */
+		struct sr_msg msg;
+	} pend[SR_V_PEND];
+	enum { SR_V_OPEN, SR_V_DROP_DUE, SR_V_DROPPED } last; /* DROP, behind which nothing goes */
+	bool ack_due;		/* the peer's PROBE, or the timer */
+	_Atomic uint64_t ack_said; /* rx_taken as we last said */
+};
+
+/* Receiving, rx.c and grow.c.  Generation n is in ring[n & 1]. */
+struct sr_vrx {
+	struct sr_vring ring[2];
+	struct sr_ring place[2];	/* the same, for gens */
+	struct sr_gens gens;	/* the program reads by it, without the lock */
+	_Atomic size_t window;	/* the peer's: our ring, at first perhaps less */
+	_Atomic size_t grow;	/* the loop is to offer such a ring */
+	bool offered;		/* RING sent, no RING_USE yet; locked */
+	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
+};
+
+/* How far the link had come when the timer last looked (cq.c).  loop */
+struct sr_vseen {
+	uint64_t taken, sum, moved_ns;
+};
+
+struct sr_vlink {
+	struct sr_link link;
+	struct sr_vcarrier *c;
+	const struct sr_policy *policy;	/* sizes of rings */
+	uint64_t end_ns;		/* dropped: time to close it at last; locked */
+	const char *broken;		/* to be failed, for this reason; locked */
 	struct sr_vtx tx;
 	struct sr_vrx rx;
-	struct sr_vlook look;
+	struct sr_vseen seen;
 };
 
 static inline size_t least_of(size_t a, size_t b)
