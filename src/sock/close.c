@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * close.c - attaches and detaches descriptors, closes.  It owns a stream's life
- * after close(2), and knows no kind of link.
+ * close.c - counts the descriptors of a stream, and closes it.  It owns a stream's
+ * life after close(2), and knows no kind of link.
  *
  * close(2) returns at once, and queued bytes still arrive.  A stream on a link
  * lives on under a private duplicate of the anchor until END is acknowledged
- * and TCP's FINs are exchanged: an anchor closed earlier would answer the
- * peer's resend with a RST (hole 13 of PROTOCOL.md).  As in tcp(7), the
- * connection is reset by a close with unread bytes, and by bytes that arrive
- * after close.
+ * and TCP's FINs are exchanged.  If the anchor were closed earlier, the kernel
+ * would answer the peer's resend with a RST (hole 13 of tests/model/PROTOCOL.md).
+ * As over TCP, the connection is reset if there are unread bytes at close, or if
+ * bytes arrive after it.
  *
  * Locks: rx_lock, then tx_lock.  "loop" is the service thread.
  */
@@ -54,7 +54,8 @@ static void put_links(struct sr_stream *st)
 	sr_fast_update_tx(st);
 }
 
-/* Before the link is dropped: the peer would resend over TCP what nobody will read. */
+/* Called before the link is dropped: otherwise the peer would resend bytes over TCP that no
+ * program will read. */
 static void reset_now(int fd)
 {
 	sr_ends_reset_on_close(fd);
@@ -85,8 +86,8 @@ static void move_anchor(struct sr_stream *st, int fd)
 }
 
 /* SO_LINGER: waits until the peer's host has acknowledged everything, l_linger
- * is over, or a signal comes; on Linux close() returns no error for the latter
- * two. */
+ * is over, or a signal comes.  In none of these cases does Linux's close() return
+ * an error. */
 static void await_arrival(struct sr_stream *st, int seconds)
 {
 	uint64_t end = sr_now_ns() + (uint64_t)seconds * 1000000000u;
@@ -135,12 +136,13 @@ static void close_end(struct sr_stream *st)
 
 /*
  * Closes the last descriptor of a stream that is, or may soon be, on a link.
- * Sets forget the stream under the same locks that decide what becomes of it:
- * with open gates the kernel removes its entries with the descriptor; otherwise
- * we must remove them, as the anchor lives on.
+ * The same locks are held while it is decided what becomes of the stream and while
+ * the epoll sets forget it: if both gates are open, the kernel removes the entries
+ * together with the descriptor; otherwise we must remove them, because the anchor
+ * lives on.
  *
- * A stream that another process holds too is on its way back to TCP.  We stay
- * only to deliver what the program has sent, and end no direction.
+ * If another process holds the stream, too, it is on its way back to TCP.  We keep it
+ * only until the bytes that the program has sent are in TCP, and end no direction.
  */
 static void detach_last(struct sr_stream *st, int fd)
 {
@@ -201,10 +203,10 @@ static bool may_have_link(struct sr_stream *st)
 }
 
 /* A server that forks for each stream leaves the stream to its child, and moves no bytes itself.
- * If this process did not call listen(2), but a parent of it did that has gone into the
- * background and ended, it has no rendezvous yet.  It opens one now, for all its children:
- * a child that has become another user is believed by nobody but the process that was told
- * of it before (upgrade/claim.c). */
+ * So it has no rendezvous yet if not this process but its parent called listen(2), before it
+ * went into the background.  This process opens the rendezvous now, for all its children.  It
+ * must be this process, because a child that becomes another user can answer only through a
+ * keeper to which it has sent a claim before (upgrade/claim.c). */
 static void note_left(struct sr_stream *st)
 {
 	const unsigned never = SR_ST_HEIR | SR_ST_BARRED | SR_ST_ANSWERED;
@@ -218,12 +220,12 @@ static void note_left(struct sr_stream *st)
 }
 
 /*
- * Closes the stream's last descriptor.  Whether the stream may have a link is looked at
- * without a lock first, because most streams never ask for one, and their close makes no
+ * Closes the stream's last descriptor.  The first look whether the stream may have a link is
+ * without a lock, because most streams never ask for one, and their close shall make no
  * system call but close(2).  The service thread may put the stream onto a link right after
- * that look, so both locks are taken before the next one.  A link that is made even later
- * finds the anchor gone, and is dropped by the service thread: either that thread finds
- * CLOSING, or we find the link and kick.
+ * the first look, so there is a second look with both locks held.  If a link is made even
+ * later, it finds the anchor gone, and the service thread drops it: either that thread finds
+ * SR_ST_CLOSING, or this one finds the link and kicks.
  */
 static void close_last(struct sr_stream *st, int fd)
 {
@@ -262,7 +264,7 @@ struct sr_stream *sr_stream_attach(struct sr_stream *st)
 
 void sr_stream_detach(struct sr_stream *st, int fd)
 {
-	/* Pairs with itself: the last one sees what was done by way of the others. */
+	/* Pairs with itself: who closes the last descriptor sees what was done by the others. */
 	if (atomic_fetch_sub_explicit(&st->fds, 1, memory_order_acq_rel) > 1) {
 		sr_epoll_number_gone(st, fd);
 		if (sr_load(&st->anchor) == fd || fd < 0)
@@ -275,10 +277,9 @@ void sr_stream_detach(struct sr_stream *st, int fd)
 	sr_stream_put(st);
 }
 
-/* The process ends while the stream is open, or closed but not over.  Does what
- * close does, but for the descriptor, which the kernel closes a moment later.
- * A plain stream needs nothing else, nor does one that another process may
- * hold. */
+/* The process ends while the stream is open, or is closed but not over.  Does what
+ * close does, except for the descriptor, which the kernel closes a moment later.
+ * For a plain stream, and for one that another process may hold, that is all. */
 void sr_close_at_exit(struct sr_stream *st)
 {
 	struct linger l = { 0, 0 };
@@ -295,17 +296,17 @@ void sr_close_at_exit(struct sr_stream *st)
 			sr_ends_finish(st);
 	}
 	sr_unlock(&st->tx_lock);
-	sr_rx_progress(st);	/* to what was dropped there may be an answer */
+	sr_rx_progress(st);	/* after the unread bytes were dropped END may be due an ACKEND */
 	sr_unlock(&st->rx_lock);
 	sr_stream_kick(st);
 }
 
 /*
  * The last step on a stream at exit.  A link of shared memory outlives the
- * process, and END is already there.  Even so, bytes that the peer's program
- * has not taken go to TCP as far as TCP has room: the peer may need them there
- * later (fork, splice), when no process is left to send them.  It finds the
- * rest in the ring.
+ * process, and END is already in it.  Even so, bytes that the peer's program has
+ * not taken are also written to TCP, as far as TCP has room: the peer may have to
+ * go back to TCP later (fork, splice), when no process is left to resend them.
+ * The peer finds the rest in the ring.
  *
  * Returns false if the peer does not read the ring because it is going back to
  * TCP itself; then our process must live until the peer's RESUME has come.
@@ -372,10 +373,10 @@ static bool still_coming(struct sr_stream *st)
 	return r > 0;
 }
 
-/* The thread that sets SR_ST_CLOSING holds both locks until it has decided whether the stream
- * lives on.  If another process has the stream, too, this process is done with it when both
- * directions are plain: until then only this process can resend to TCP what was sent on the
- * link, and read the peer's RESUME. */
+/* Advances a stream that is closed but not over.  (The thread that sets SR_ST_CLOSING holds
+ * both locks until it has decided whether the stream lives on.)  If another process has the
+ * stream, too, this process is done with it when both directions are plain: until then only
+ * this process can write to TCP what it sent on the link, and read the peer's RESUME. */
 void sr_close_progress(struct sr_stream *st)
 {
 	bool data = false, over = false, late;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * deliver.c - owns the process that an ending process leaves behind when TCP has yet
- * to take bytes that send(2) accepted, or the peer's mark or RESUME has yet to come,
- * which must not meet a closed socket.  The kernel would do that for a socket of its own,
- * for tcp_fin_timeout.
+ * deliver.c - owns the process that an ending process leaves behind if TCP has yet to take
+ * bytes that send(2) accepted, or if the peer's mark or RESUME has yet to come, which must not
+ * find the socket closed.  (Bytes that are in the kernel's socket the kernel delivers after the
+ * process has ended, too, for tcp_fin_timeout.)
  *
- * It is made by clone(2) itself: no handler of fork runs, and there is no SIGCHLD and
- * nothing to wait for.  It has one thread, which makes system calls and nothing else, as
- * any lock may be held by a thread that it does not have; it keeps no descriptor but
- * the sockets, so that nobody waits for it at the end of a pipe.
+ * The process is made by the bare clone(2): no handler of fork runs, there is no SIGCHLD, and
+ * its parent need not wait for it.  It has one thread, which only makes system calls, because
+ * any lock may be held by a thread that this process does not have.  It keeps no descriptors
+ * but the sockets, so that no program waits for it at the other end of a pipe.
  *
- * The streams are its own from the moment it is made: here they lose their anchor.
- * Where it can't be made this process delivers itself before it ends.
+ * The streams belong to that process from the moment it is made; in the ending process they
+ * have no anchor any more.  If the process can't be made, the ending process delivers the bytes
+ * itself before it ends.
  */
 #include "base/real.h"
 
@@ -59,7 +60,7 @@ static bool rest_collect(struct sr_stream *st, struct rest *r)
 	struct iovec v[2];
 	size_t n;
 
-	/* Behind plain bytes the kernel sends no FIN as long as there is another process. */
+	/* Also for a plain direction: the kernel sends no FIN while that process has the socket. */
 	*r = (struct rest){ .fd = sr_load(&st->anchor),
 			    .end = st->tx.ended || !sr_gate_shut(&st->out.gate),
 			    .reads = sr_gate_shut(&st->in.gate),
@@ -120,8 +121,8 @@ static bool is_later(ssize_t r)
 	return r < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* Reads what the peer may still send: its RESUME, and bytes that our program had received
- * before.  Others are new, and a reset answers them, as at any closed socket. */
+/* Reads what the peer may still send: its RESUME, and bytes that our program has received
+ * before.  New bytes are answered by a reset, as at any closed socket. */
 static void read_rest(struct rest *r)
 {
 	uint8_t in[160], out[sizeof(in) + SR_RECORD_LEN];	/* (a small stack) */
@@ -142,7 +143,7 @@ static void read_rest(struct rest *r)
 	}
 }
 
-/* True: it is not over. */
+/* True: there is more to do. */
 static bool step(struct rest *r)
 {
 	ssize_t n;
@@ -210,17 +211,17 @@ static __attribute__((noreturn)) void deliver_and_end(struct list *list, struct 
 		SR_SYS(SYS_exit_group, 0);
 }
 
-/* ---- where it can't be made ---- */
+/* ---- if that process can't be made ---- */
 
-/* Those which could not be handed over, if there are any, have kept their anchor. */
+/* A stream that could not be handed over has kept its anchor. */
 static void await_delivery(struct sr_stream *st, void *since)
 {
 	if (!st->exiting && !sr_is_shared(st) && sr_back_concerns(st))
 		sr_back_wait(st, sr_back_is_plain, *(uint64_t *)since, SR_ORPHAN_NS);
 }
 
-/* The program's end takes as long as the delivery if there is no memory or no process
- * for it: rather late than without these bytes. */
+/* If there is no memory or no process for the delivery, this process ends only after it: better
+ * late than without these bytes. */
 void sr_streams_deliver(void)
 {
 	struct list list = { 0 };
@@ -231,7 +232,7 @@ void sr_streams_deliver(void)
 	sr_streams_walk(rest_count, &list);
 	if (!list.most)
 		return;
-	/* given back by the end of the process, as are their bytes */
+	/* this memory, and that of the bytes, is freed by the end of the process */
 	list.rest = sr_pages_get(list.most * (sizeof(struct rest) + sizeof(struct pollfd)));
 	if (list.rest) {
 		p = (struct pollfd *)(list.rest + list.most);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ends.c - the ends of a stream's two directions: what has come of the peer's end, how
- * ours goes out, and shutdown(2).
+ * ends.c - the ends of a stream's two directions: whether the peer's end has come, how ours
+ * goes out, and shutdown(2).
  *
  * Locks: rx_lock, then tx_lock.
  */
@@ -48,8 +48,8 @@ bool sr_ends_came(struct sr_stream *st)
 	return sr_anchor_ended(st);
 }
 
-/* Have both directions ended?  Our end may have yet to arrive, which TCP would call
- * another state.  half: the program had ended our direction.  Both locks held. */
+/* Have both directions ended?  Our end need not have arrived, although TCP's state would be
+ * another one then.  half: the program had ended our direction.  Both locks held. */
 static bool both_ended(struct sr_stream *st, bool half)
 {
 	return (st->tx.ended || half) && sr_ends_came(st);
@@ -62,9 +62,9 @@ bool sr_ends_took_none(struct sr_stream *st)
 	return link->ops->tx_over && link->ops->tx_over(link);
 }
 
-/* TCP has the reset before the next call; by a link it takes some milliseconds.  The kernel's
- * socket is shut down meanwhile, so that those whom the kernel tells of it hear of the hang-up,
- * too: epoll sets into which it comes from now on. */
+/* Over TCP the reset would be there before the program's next call; on a link it takes some
+ * milliseconds.  So the stream is broken at once, and the kernel's socket is shut down, so that
+ * epoll sets to which the socket is added from now on report the hang-up, too. */
 void sr_ends_reset_early(struct sr_stream *st)
 {
 	sr_lock(&st->rx_lock);
@@ -75,7 +75,7 @@ void sr_ends_reset_early(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 }
 
-/* Has TCP bytes for the program, of a direction that is plain? */
+/* Is the receiving direction plain, with unread bytes in the kernel's socket? */
 static bool plain_unread(struct sr_stream *st)
 {
 	int n = 0;
@@ -180,7 +180,7 @@ int sr_stream_shutdown(struct sr_stream *st, int fd, int how)
 		sr_stream_unlock(st);
 		return kernel_shutdown(fd, how);
 	}
-	/* (It is said before the end is, so that whoever sees that sees this.) */
+	/* Before END is sent, so that a peer that sees END sees this, too. */
 	if ((sr_st_flags(st) & (SR_ST_RDSHUT | SR_ST_HALF)) == (SR_ST_RDSHUT | SR_ST_HALF))
 		sr_rx_over(st);
 	r = shut_down(st, fd, how, half);

@@ -5,16 +5,17 @@
  * stream at a time.
  *
  * What the program has sent must outlive the process.  So every direction ends
- * as at close, and exit() waits a moment for the peer's program to read on,
- * which is the usual case.  After that, shared memory holds the rest until the
+ * as at close, and exit() waits a moment for the peer's program to take all bytes,
+ * which it usually does.  After that, shared memory holds the rest until the
  * peer has read it, and the process ends.  Queue pairs end with the process: on
  * those links both directions go back to TCP, which delivers after the process
- * is gone, and the peer's RESUME must not find the socket closed.  If TCP
- * does not take all of it in time, a process that deliver.c makes writes the rest.
+ * is gone; and the process must not end before the peer's RESUME has come.  If TCP
+ * does not take all bytes in time, a process that deliver.c makes writes the rest.
  *
- * None of this happens in a handler that interrupted a holder of our locks (one
- * of a fault, or one installed around us), as it would wait for itself.  Then
- * streams end as in a program that is killed.
+ * Nothing of this is done if exit() is called in a signal handler that has interrupted
+ * a holder of our locks, because the thread would wait for itself.  (Only the handler
+ * of a fault, or one that was installed without us, can do that.)  Then the streams end
+ * as in a program that is killed.
  */
 #include "base/sys.h"
 
@@ -25,8 +26,9 @@
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
-#define LEAVE_NS 10000000ull	/* for the peer to read on, and for TCP after that */
-/* The same, if every byte must go by the link, and if the link does not outlive us. */
+#define LEAVE_NS 10000000ull	/* for the peer to read, and for TCP after that */
+/* For the peer to read, if every byte must go by the link (policy wait); and if, besides, the
+ * link does not outlive the process. */
 #define LEAVE_WAIT_NS 100000000ull
 #define END_WAIT_NS 1000000000ull
 #define REPORT_NS 250000000ull	/* for a report line that is being written */
@@ -40,8 +42,8 @@ static void send_last(void)
 	sr_publish(&sr_streams_ending, sr_sys_getpid()); /* pairs with sr_exit_await() */
 }
 
-/* On TCP, other threads could send until the process is gone, so one that gets
- * EPIPE because of our exit waits for that. */
+/* Over TCP the other threads could send until the process is gone.  So a thread that
+ * gets EPIPE because the process is ending sleeps until it has ended. */
 void sr_exit_await(void)
 {
 	/* Pairs with send_last(). */
@@ -57,7 +59,7 @@ static void end_one(struct sr_stream *st, void *arg)
 		sr_close_at_exit(st);
 }
 
-/* The last close of this stream will be a reset, which needs nothing more. */
+/* Will the last close of this stream be a reset?  Then nothing more is to be done. */
 static bool is_reset(struct sr_stream *st)
 {
 	bool yes;
@@ -85,7 +87,7 @@ struct leaving {
 	bool all;		/* policy wait: every byte must go by the link */
 };
 
-/* A process without streams, such as a child, does not ask for the time. */
+/* When the first wait began.  So a process without streams never asks for the time. */
 static uint64_t since(struct leaving *l)
 {
 	if (!l->began)
@@ -105,8 +107,8 @@ static __attribute__((noinline)) void pause_shortly(void)
 	sr_now_sleep(50000);
 }
 
-/* Waits for the peer's program to read on; and before that for a mark, if one is on its
- * way, as it decides whether the link outlives us. */
+/* Waits for the peer's program to read; and before that for a mark that is due, because the
+ * mark decides whether the link outlives this process. */
 static void wait_read(struct sr_stream *st, void *arg)
 {
 	struct leaving *l = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * option.c - connect, listen, socket options and ioctls.  The anchor keeps all
- * options; this file adds what changes the program's view of the bytes.  It
- * knows no kind of link.
+ * option.c - connect, listen, socket options and ioctls.  All options are set on
+ * the anchor; this file does what else an option needs while bytes travel by a
+ * link.  It knows no kind of link.
  *
  * Locks: the lock of the direction that an option or ioctl concerns.
  */
@@ -24,8 +24,8 @@
 #include "wait/sleep.h"
 #include "sock/sock.h"
 
-/* The connection goes on if its thread is cancelled in connect(), or a handler
- * never returns (longjmp). */
+/* If the thread is cancelled in connect(), or a handler leaves it by longjmp(), the
+ * connection is still being made. */
 static void left_connecting(void *st)
 {
 	sr_st_set(st, SR_ST_CONNECT | SR_ST_FRESH);
@@ -63,8 +63,8 @@ static bool dissolves(const struct sockaddr *addr, socklen_t len)
 	return addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC;
 }
 
-/* A new socket of the family of fd, or -1: the kernel judges an argument of the program's by
- * it, before the call is made in earnest. */
+/* A new socket of the family of fd, or -1.  By it we let the kernel check an argument of the
+ * program before the real call is made. */
 static int trial_socket(int fd)
 {
 	socklen_t len = sizeof(int);
@@ -75,8 +75,9 @@ static int trial_socket(int fd)
 	return sr_fd_own(sr_sys_socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
 }
 
-/* The address may be no memory of the program's, so the kernel reads it.  It takes a family
- * without an address if that is AF_UNSPEC. */
+/* Would connect(2) with this address dissolve the connection?  The kernel reads the address,
+ * because the pointer may be invalid: it accepts a length of only the family if the family is
+ * AF_UNSPEC. */
 static bool would_dissolve(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	bool taken;
@@ -113,7 +114,7 @@ static int connect_held(struct sr_stream *st, int fd,
 		sr_st_set(st, how);
 		sr_stat_note(st);
 	}
-	/* Names the stream for the report, as its end no longer shows the peer. */
+	/* Names the stream for the report now, because at its end the peer is no longer known. */
 	if (sr_conf.report[0] && !(how & SR_ST_FRESH))
 		sr_stream_name(st);
 	return r;
@@ -141,11 +142,11 @@ static bool bound(int fd)
 	       sr_addr_port((struct sockaddr *)&ss);
 }
 
-/* With policy wait, the rendezvous opens before the port does, or a client that
- * connects at once would find no listener there.  (An unbound socket gets its
- * port from listen(), so no peer can know the port before.)  With the other
- * policies, listen(2) takes no longer than without us: some programs name a
- * port to their peer and open it a moment later (iperf -d). */
+/* In policy wait the rendezvous opens before the port does, because a client that
+ * connects at once would otherwise find no rendezvous.  (If the socket is unbound,
+ * listen() chooses the port, so no peer can know it before.)  In the other
+ * policies listen(2) must not take longer than without us: some programs tell their
+ * peer a port and open it a moment later (iperf -d). */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
 	enum sr_reason why = SR_REASON_NONE;
@@ -159,7 +160,8 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
 	if (want && !sr_loop_runs())
 		why = sr_listener_never(sr_listener_of(st));
-	/* In a signal handler: a stream that it accepts starts the thread (sr_listener_worth()). */
+	/* In a signal handler the service thread cannot be started; the first accepted stream
+	 * starts it (sr_listener_worth()). */
 	waits = st->policy->upgrade == SR_WAIT && sr_loop_may_start();
 	if (want && why == SR_REASON_NONE && sr_loop_may_start()) {
 		r = sr_loop_start();
@@ -190,11 +192,11 @@ static int next_error(struct sr_stream *st, int err)
 {
 	int ours = sr_error_take(st);
 
-	/* A link told of the reset before TCP did, and the program knows it. */
+	/* The link reported the reset before TCP did, and the program has been told. */
 	if (!ours && err && sr_load(&st->out.broken) && sr_load(&st->err.reported))
 		return 0;
-	/* The kernel and the link may both have seen the same reset, but only
-	 * the link the end before it. */
+	/* The kernel and the link may both have seen the same reset, but only the
+	 * link has seen the peer's end that came before it. */
 	if (ours || (err && sr_any_gate_shut(st)))
 		sr_store(&st->err.reported, true);
 	if (ours)
@@ -208,7 +210,7 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 {
 	int v = 0;
 
-	/* Its bytes go around the library's. */
+	/* This option reads bytes past the library. */
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE)
 		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 	if (sr_real.getsockopt(fd, level, name, val, len) < 0)
@@ -229,7 +231,7 @@ int sr_stream_getsockopt(struct sr_stream *st, int fd, int level, int name,
 	return 0;
 }
 
-/* Handles TCP_CORK and TCP_NODELAY, which by tcp(7) also sends what is corked. */
+/* Handles TCP_CORK, and TCP_NODELAY, which also sends what is corked: tcp(7). */
 static void set_push(struct sr_stream *st, int name, bool on)
 {
 	sr_lock(&st->tx_lock);
@@ -243,7 +245,8 @@ static void set_push(struct sr_stream *st, int name, bool on)
 	sr_unlock(&st->tx_lock);
 }
 
-/* The program has set SO_KEEPALIVE, which stays on while a stream is on a link. */
+/* The program has set SO_KEEPALIVE.  While the stream is on a link, it stays on for the
+ * anchor. */
 static void set_keepalive(struct sr_stream *st, bool on)
 {
 	sr_lock(&st->rx_lock);
@@ -265,8 +268,8 @@ static void set_inq(struct sr_stream *st, bool on)
 	sr_unlock(&st->rx_lock);
 }
 
-/* A link cannot carry what the option promises: once more for one that was made while the
- * option was set.  (To a link that is being made, upgrade/attach.c says so.) */
+/* A link cannot carry what the option promises: ends a link, even one that was made while the
+ * option was being set.  (A link that is still being made is refused by upgrade/attach.c.) */
 static void go_plain(struct sr_stream *st)
 {
 	/* pair option: sr_attach_begin(); sr_promise_note() has changed up.promises */
@@ -274,8 +277,8 @@ static void go_plain(struct sr_stream *st)
 		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 }
 
-/* Would the kernel refuse the option?  A new socket answers for the stream's.  Where the kernel
- * takes it there and refuses it here, the stream goes back to TCP although it need not. */
+/* Would the kernel refuse the option?  Tried on a new socket.  If the kernel accepts the option
+ * there but refuses it for the stream, the stream goes back to TCP although it need not. */
 static bool is_refused(int fd, int level, int name, const void *val, socklen_t len)
 {
 	bool refused;
@@ -290,8 +293,8 @@ static bool is_refused(int fd, int level, int name, const void *val, socklen_t l
 	return refused;
 }
 
-/* The program's value is read behind a call of the kernel's, which checks the pointer.  What
- * could spoil a return to TCP is set behind that. */
+/* The program's value is read only after a system call has checked the pointer.  An option that
+ * could disturb the return to TCP is set after the return. */
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {

@@ -4,10 +4,10 @@
  * relatives on one stream, and knows no kind of link but through link.h.
  *
  * While the rx gate is open, a call is the kernel's own recvmsg() and may sleep
- * in the kernel; recv_plain() strips what a switch has put into the buffer
- * meanwhile.  While the gate is shut, and for what is missing where the program wants all
- * (MSG_WAITALL, with which the kernel would sleep over a mark), recv_slow() loops over
- * tries and waits.
+ * in the kernel.  If a switch happens meanwhile, recv_plain() strips the mark and the
+ * records from the buffer.  While the gate is shut, recv_slow() loops over tries and
+ * waits.  It also does so for the rest of a MSG_WAITALL: the kernel does not get that flag,
+ * because it would go on sleeping after a mark.
  *
  * Locks: rx_lock for everything behind a shut gate; none while the gate is open.
  */
@@ -25,10 +25,11 @@
 #include "wait/sleep.h"
 #include "sock/sock.h"
 
-/* A call that does not block is made while signals are held off, and must be no
- * cancellation point.  EPIPE, which the kernel keeps for a reset behind the peer's end, reaches
- * a receiver only if the library has disconnected the socket since: that takes the end back
- * (SOCK_DONE in Linux's tcp_disconnect()), which otherwise comes before the error. */
+/* A call that does not block is made while signals are held off, and must not be a
+ * cancellation point.  If a reset comes after the peer's end, the kernel keeps the error EPIPE.
+ * A receiver sees it only if the library has disconnected the socket since: otherwise the end
+ * is reported first, but Linux's tcp_disconnect() forgets it (SOCK_DONE).  Over TCP alone the
+ * error of a receive is ECONNRESET. */
 static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 {
 	ssize_t r = flags & MSG_DONTWAIT ? sr_now_recvmsg(fd, msg, flags) :
@@ -41,9 +42,9 @@ static ssize_t kernel_recv(int fd, struct msghdr *msg, int flags)
 
 /*
  * Receives without blocking, by the anchor.  Once a call has slept, the program's number may
- * be another socket's, because another thread may have closed it and got it back from
- * accept(2).  The anchor cannot be another socket: close(2) and dup2(2) take rx_lock before
- * they give a number of the stream back.
+ * name another socket, because another thread may have closed it and got it back from
+ * accept(2).  The anchor cannot name another socket under rx_lock: close(2) and dup2(2) take
+ * that lock before they give a number of the stream back.
  */
 static ssize_t anchor_recv(struct sr_stream *st, struct msghdr *msg, int flags)
 {
@@ -57,16 +58,16 @@ static ssize_t anchor_recv(struct sr_stream *st, struct msghdr *msg, int flags)
 	return r;
 }
 
-/* Turns the result of a plain receive into what the program gets.  A result
- * of 0 is TCP's end, or means an error that a write of ours took from the
- * socket (EPIPE: behind that end); for an empty buffer it means nothing. */
+/* Turns the result of a plain receive into what the program gets.  A result of 0 is
+ * TCP's end; or there was an error, which a write of ours has taken from the socket
+ * (EPIPE: an error after that end).  For an empty buffer 0 means nothing. */
 static ssize_t end_or_error(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
 {
 	int err;
 
 	if (r < 0)
 		sr_stream_failed(st, r);
-	/* The program gets this reset now: no copy of it is due any more. */
+	/* The program gets this reset now, so an error that was kept for it is void. */
 	if (r == -ECONNRESET) {
 		if (sr_gate_shut(&st->out.gate))
 			sr_stream_broke(st, ECONNRESET);
@@ -90,10 +91,10 @@ static void add_slow(struct sr_stream *st, const struct msghdr *msg, ssize_t r)
 }
 
 /* The gate was shut during this call, which was the only one in flight.  So
- * this call updates rx under the lock before it leaves the gate.  booked: the
- * bytes are raw and already counted, because the gate was still open when the
- * kernel returned, and no mark comes before the ACKSW that follows the
- * shutting. */
+ * this call updates rx under the lock before it leaves the gate.  booked: the gate
+ * was still open when the kernel returned, so the bytes are counted already and
+ * contain no mark, because a mark comes only after ACKSW, which is sent after the gate
+ * was shut. */
 static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags, ssize_t r,
 			     bool booked)
 {
@@ -182,10 +183,10 @@ static void recv_abandoned(void *passage)
 	sr_stream_put(p->st);
 }
 
-/* Receives through the open gate.  Sets *again if the gate is shut, or was shut meanwhile and
- * there is nothing to return yet: the slow path must go on.  fd: the number that
- * the program has just passed; -1: the call may have slept since, and MSG_DONTWAIT is set.
- * A window lets signal handlers run where the call may sleep. */
+/* Receives through the open gate.  Sets *again if the slow path must go on: the gate is shut, or
+ * was shut meanwhile and there is nothing to return yet.  fd: the number that the program has
+ * just passed; -1: the call may have slept since (then MSG_DONTWAIT is set), and the anchor is
+ * used.  If the call may sleep, a window lets signal handlers run. */
 SR_WINDOW_FRAME
 static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			  bool *again)
@@ -232,10 +233,10 @@ static size_t take_ring(struct sr_stream *st, struct sr_iov *to, bool peek)
 	return total;
 }
 
-/* Reads raw bytes from the anchor while the gate is shut.  No mark can follow them yet,
- * as a switch waits until the program has read what comes before it.  So a peek, for
- * which rx is a copy, needs to look no further.  -EAGAIN: none, or the state has changed.
- * rx_lock held. */
+/* Reads plain bytes from the anchor while the gate is shut.  No mark can follow them yet,
+ * because ACKSW waits until the program has read what comes before the mark.  So a peek, for
+ * which rx is a copy of st->rx, need not look beyond them.  -EAGAIN: there are none, or the
+ * state has changed.  rx_lock held. */
 __attribute__((noinline))
 static ssize_t take_raw(struct sr_stream *st, struct sr_rx *rx, struct sr_iov *to)
 {
@@ -278,8 +279,8 @@ static size_t copy_pushback(struct sr_stream *st, struct sr_iov *to, bool peek)
 	return k;
 }
 
-/* Copies what there is, or, to peek, shows it as one buffer.  (Behind what was pushed back
- * the gate opens, and sets get an edge.)  rx_lock held. */
+/* Copies what there is; a peek shows all of it, as if it were in one queue.  (When the bytes
+ * that were pushed back have been read, the gate opens and sets get an edge.)  rx_lock held. */
 static ssize_t recv_copy(struct sr_stream *st, struct sr_iov *to, bool peek)
 {
 	size_t done = copy_pushback(st, to, peek);
@@ -312,7 +313,7 @@ static ssize_t recv_locked(struct sr_stream *st, struct sr_iov *to, bool peek)
 		return r;
 	if (st->rx.state == SR_RX_RESET)
 		return -sr_error_take(st);
-	if (st->rx.state == SR_RX_EOF) /* exit() drops bytes under a thread that still reads */
+	if (st->rx.state == SR_RX_EOF) /* dropped: exit() in another thread has dropped bytes */
 		return sr_load(&st->in.dropped) ? -ECONNRESET : 0;
 	/* After shutdown(SHUT_RD) an empty stream is at its end, but an error comes first. */
 	return sr_st_flags(st) & SR_ST_RDSHUT ? -sr_error_take(st) : -EAGAIN;
@@ -435,7 +436,7 @@ static bool wants_more(const struct msghdr *msg, int flags, ssize_t r)
 	       (size_t)r < sr_iov_make(msg->msg_iov, msg->msg_iovlen).left;
 }
 
-/* waited: since the program passed fd. */
+/* waited: the call has slept since the program passed fd. */
 static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			    bool waited)
 {
@@ -476,9 +477,9 @@ static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, in
 	return r;
 }
 
-/* What a link does not serve: bytes beside the stream, discarding, waiting without a
- * buffer, or for more bytes than poll() can tell (peeked ones stay in the queue), and
- * control messages. */
+/* Does a link not serve this call?  These are urgent data and the error queue, discarding
+ * (MSG_TRUNC), waiting with an empty buffer, time stamps, and MSG_PEEK with MSG_WAITALL: that
+ * waits for more bytes while some stay in the queue, and poll() cannot tell when they come. */
 static bool is_special(struct sr_stream *st, int fd, const struct msghdr *msg, int flags)
 {
 	const int peek_all = MSG_PEEK | MSG_WAITALL;

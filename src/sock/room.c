@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * room.c - how a send that has found no room waits for it, or learns that it may not.
+ * room.c - how a send that has found no room waits for it, or finds that it may not wait.
  *
  * Locks: tx_lock, for a look at the link.
  */
@@ -40,11 +40,10 @@ static bool room_after_all(struct sr_stream *st)
 	return room;
 }
 
-/* A send that must not block has filled the link's first ring.  TCP takes some
- * 50 kB of a first write, and there are programs that rely on it; the peer
- * offers a larger ring as soon as it sees a full one.  So the send waits for
- * that ring, for at most WIDEN_NS over the stream's life.  Returns true if
- * there is room. */
+/* Called when a non-blocking send has filled the link's first ring.  TCP takes some
+ * 50 kB of a first write, and some programs rely on that.  The peer offers a larger
+ * ring as soon as it sees a full one.  So the send waits for that ring, for WIDEN_NS
+ * at most over the stream's life.  Returns true if there is room. */
 static bool room_soon(struct sr_stream *st, int fd)
 {
 	const struct sr_link_ops *ops;

@@ -33,8 +33,8 @@
 #define PIECE 65536
 #define HOLD 16384
 
-/* Bytes.  A send of more gives the kernel this much at once, and never sleeps in it: see
- * is_long(). */
+/* Bytes.  A longer send passes them to the kernel in pieces of this size, and never sleeps in
+ * the kernel: see is_long(). */
 #define LONG ((size_t)1 << 20)
 
 /* What a call sends: the program's buffers, or iov.left bytes of a file (iov.v is NULL). */
@@ -44,10 +44,10 @@ struct source {
 	off_t *off;		/* may be NULL, as for sendfile(2) */
 	int own;		/* send_file()'s duplicate of the anchor, or 0 */
 	bool signalled;		/* the kernel has raised SIGPIPE */
-	bool switching;		/* it was not taken because the direction is about to switch */
+	bool switching;		/* nothing was taken because the direction is about to switch */
 };
 
-/* A call that does not block is made while signals are held off, and must be no
+/* A call that does not block is made while signals are held off, and must not be a
  * cancellation point. */
 static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 {
@@ -57,8 +57,8 @@ static ssize_t kernel_send(int fd, const struct msghdr *msg, int flags)
 	return r < 0 ? -errno : r;
 }
 
-/* Sends without blocking, by the anchor: see anchor_recv() in recv.c.  tx_lock is the one
- * that close(2) waits for. */
+/* Sends without blocking, by the anchor, for the reason of anchor_recv() in recv.c; here it is
+ * tx_lock that close(2) takes, too. */
 static ssize_t anchor_send(struct sr_stream *st, const struct msghdr *msg, int flags)
 {
 	ssize_t r;
@@ -81,9 +81,9 @@ static ssize_t kernel_sendfile(int fd, struct source *src)
 	return r;
 }
 
-/* Records that the kernel took less than all, so that room is an edge for sets from now on.
- * If a set has the stream as linked, because the other direction is on a link, that edge may
- * have come before it was one: then it is made here. */
+/* Records that the kernel took less than all bytes, so that sets report the next room as an
+ * edge.  If sets have the stream as linked, because the other direction is on a link, the room
+ * may have come before this was recorded: then the edge is made here. */
 static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 {
 	if (r != -EAGAIN && (r <= 0 || (size_t)r == asked))
@@ -102,8 +102,8 @@ static ssize_t over(struct sr_stream *st)
 	return err ? -err : -EPIPE;
 }
 
-/* Is an error due?  A call of ours may have taken it from the socket; the
- * kernel would then have only EPIPE, and a signal, for the program. */
+/* Is an error due?  If a call of ours has taken the error from the socket, the
+ * kernel would give the program only EPIPE and a signal. */
 static bool is_send_over(struct sr_stream *st)
 {
 	return sr_load(&st->out.broken) ||
@@ -155,8 +155,8 @@ static void book(const struct passage *p, size_t n)
 	sr_tcp_sent(p->st, (ssize_t)n);
 }
 
-/* A signal handler has left the call by siglongjmp(3), or the thread is cancelled.  (How far
- * a file was read by then is not known: if bytes of it went, the counters differ.) */
+/* A signal handler has left the call by siglongjmp(3), or the thread is cancelled.  (How much
+ * of a file was sent by then is not known; the counters may be too small by that.) */
 static void send_abandoned(void *passage)
 {
 	const struct passage *p = passage;
@@ -170,10 +170,10 @@ static void send_abandoned(void *passage)
 	sr_stream_put(p->st);
 }
 
-/* Sends through the open gate: msg, or the file of src if that is NULL.  Sets *shut if
- * the gate is shut.  SIGPIPE is the caller's.  fd: the number that the program has just
- * passed, or for a file a duplicate; -1: the call may have slept since, and MSG_DONTWAIT is
- * set.  A window lets signal handlers run where the call may sleep. */
+/* Sends msg through the open gate, or the file of src if msg is NULL.  Sets *shut if the gate
+ * is shut.  The caller raises SIGPIPE.  fd: the number that the program has just passed, or
+ * for a file a duplicate; -1: the call may have slept since (then MSG_DONTWAIT is set), and the
+ * anchor is used.  If the call may sleep, a window lets signal handlers run. */
 SR_WINDOW_FRAME
 static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 			  const struct msghdr *msg, int flags, bool *shut)
@@ -267,8 +267,8 @@ static size_t room_for_call(struct sr_stream *st, struct sr_sleep *sleep, struct
 	return room;
 }
 
-/* Copies as much as the link has room for, but of a file, which may have to come from a
- * disk, one piece.  0: the end of the file.  tx_lock held. */
+/* Copies as much as the link has room for; of a file only one piece, because the file may have
+ * to be read from a disk.  0: the end of the file.  tx_lock held. */
 static ssize_t put_ring(struct sr_stream *st, struct sr_sleep *sleep, struct source *src,
 			bool more)
 {
@@ -323,7 +323,7 @@ out:
 	return r;
 }
 
-/* Does the socket have an error?  It is for the program's next call. */
+/* Does the socket have an error?  Asked without taking it: it is for the program's next call. */
 static bool error_waits(struct sr_stream *st)
 {
 	struct pollfd p = { .events = 0 };
@@ -336,8 +336,8 @@ static bool error_waits(struct sr_stream *st)
 	return yes;
 }
 
-/* sendfile(2) has no flag by which it does not block, so it gets a number that is nobody
- * else's for as long as it sleeps. */
+/* sendfile(2) has no flag against blocking, so it gets a duplicate of the anchor, whose number
+ * no other thread can close and reuse while it sleeps. */
 static ssize_t send_file(struct sr_stream *st, struct source *src, bool *shut)
 {
 	ssize_t r;
@@ -371,8 +371,8 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		r = send_locked(st, sleep, src, flags, &open);
 		if (!open)
 			return r;
-		/* The direction is plain again.  The call may have slept, and goes on as one
-		 * that does not block, but for a file's. */
+		/* The direction is plain again.  The call may have slept, so it goes on without
+		 * blocking in the kernel, unless it sends a file. */
 		if (sleep->partial && (file || error_waits(st)))
 			return -EPIPE;
 		if (file) {
@@ -415,15 +415,15 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 	return done || (!src->iov.left && r == -EAGAIN) ? done : r;
 }
 
-/* A call that sleeps in the kernel's send holds its direction on TCP until it returns, so a
- * link that is made meanwhile would carry none of its bytes.  A long call of a stream that
- * may get a link sleeps outside of the kernel's send, where the direction can switch. */
+/* A call that sleeps in the kernel's send keeps its direction on TCP until it returns, so a
+ * link that is made meanwhile would carry none of its bytes.  Therefore, if the stream may get a
+ * link, a long call sleeps outside of the kernel's send, where the direction can switch. */
 static bool is_long(struct sr_stream *st, const struct source *src, const struct msghdr *msg)
 {
 	return src->iov.left > LONG && msg && !(sr_st_flags(st) & SR_ST_BARRED);
 }
 
-/* waited: since the program passed fd. */
+/* waited: the call has slept since the program passed fd. */
 static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
 			const struct msghdr *msg, int flags, bool waited)
 {
@@ -452,7 +452,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	    msg->msg_controllen) {
 		sr_stream_make_plain(st, SR_REASON_OPTION, true);
 		r = kernel_send(fd, msg, flags);
-		if (r > 0)	/* of urgent data the last byte is beside the stream */
+		if (r > 0)	/* the last byte of urgent data is not in the stream */
 			sr_tcp_sent(st, r - !!(flags & MSG_OOB));
 		return r;
 	}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * state.c - what getsockopt(2) and ioctl(2) say of a stream's state and of its bytes: the
- * same as its calls have said.  A link has the ends of the directions before the anchor
- * has them, and bytes that the anchor never sees.  Everything else in TCP_INFO (round
- * trip time, window, counts of segments) stays the anchor's.
+ * state.c - what getsockopt(2) and ioctl(2) say of a stream's state and of its bytes.  It has
+ * to agree with what other calls have told the program, and the anchor does not know that: the
+ * end of a direction comes by the link before it comes by TCP, and the anchor never sees the
+ * link's bytes.  Everything else in TCP_INFO (round trip time, window, counts of segments) is
+ * the anchor's.
  *
  * Locks: rx_lock, then tx_lock.
  */
@@ -27,9 +28,9 @@ static unsigned state_bit(unsigned state)
 }
 
 /*
- * The anchor's state, with the ends that have come or gone by a link.  A direction's END
- * takes the place of its FIN.  (Linux says CLOSE in place of TIME_WAIT, as no program has
- * the socket that waits.)  Both locks held.
+ * The state that TCP would have if a direction's END on a link were its FIN; anchor is the
+ * state of the anchor.  (Linux says CLOSE in place of TIME_WAIT, because a socket in TIME_WAIT
+ * is no longer the program's.)  Both locks held.
  */
 static unsigned joined_state(struct sr_stream *st, unsigned anchor)
 {
@@ -56,8 +57,8 @@ static unsigned joined_state(struct sr_stream *st, unsigned anchor)
 
 /* ---- bytes ---- */
 
-/* Bytes that the link holds back (MSG_MORE, TCP_CORK), or that a return to TCP has yet to
- * write there.  tx_lock held. */
+/* Bytes that the link holds back (MSG_MORE, TCP_CORK), or that the return to TCP has yet to
+ * write to TCP.  tx_lock held. */
 static unsigned not_sent(struct sr_stream *st)
 {
 	if (st->tx.state == SR_TX_RESEND)
