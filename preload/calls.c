@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * calls.c - the interposers: for each entry of include/calls.def a function of
- * that name, which calls the engine's.  Those that take variable arguments are
- * in variadic.c.
+ * that name, which calls sr_NAME().  Those with variable arguments are in
+ * variadic.c.
  */
 #include "base/calls.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tail.c - the interposers of functions that look at their caller: dlopen(3) takes the
- * RUNPATH and the namespace of the object that its return address is in.  So libc's function
- * must find the program's return address: the interposer does its work first, and then
- * jumps.  C compilers do that only if they optimise.
+ * tail.c - the interposers of functions that look at their caller: dlopen(3) uses the RUNPATH
+ * and the namespace of the object that contains its return address.  So libc's function must
+ * find the program's return address there.  The interposer does its work first and then jumps
+ * to libc's function.  C compilers make a jump of a call only if they optimise, so these
+ * interposers are in assembler.
  *
- * NAME calls `before`, which returns the function to jump to, with the program's
- * arguments, three at most.  The fourth argument of `before` is the return address.
+ * NAME calls `before` with the program's arguments, three at most, and the return address as
+ * the fourth; `before` returns the function to jump to.
  */
 #if defined(__x86_64__)
 /* The stack is a multiple of 16 at a call (System V ABI): 8 bytes of it are the return address. */

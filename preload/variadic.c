@@ -18,9 +18,9 @@
 #include "calls.def"
 
 /*
- * The argument after `last`, given or not, is passed on as a pointer: on x86-64
- * and aarch64 Linux it is in the same register whatever its type, and it is ignored
- * unless the command, request or flag calls for one.
+ * The argument after `last` is passed on as a pointer, even if the caller gave none:
+ * on x86-64 and aarch64 Linux an argument of any of these types is in the same
+ * register, and it is ignored if the command, request or flag takes none.
  */
 #define WITH_ARGUMENT(name, ours, type) \
 	int name(int fd, type last, ...) \
@@ -93,8 +93,8 @@ static void arguments_collect(char **argv, int n, const char *arg, va_list ap)
 }
 
 /*
- * The arguments from arg on, to the null pointer and `more` behind it.  On the stack:
- * execl() may be called after fork() in a program with threads, where malloc() may not.
+ * The arguments from arg to the null pointer, and `more` after it.  They are on the stack,
+ * because a program with threads may call execl() after fork(), but not malloc().
  */
 #define ARGV(argv, arg, more) \
 	char **argv; \

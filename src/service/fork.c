@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fork.c - owns what fork(2) does to streams, and what precedes the first one.
+ * fork.c - owns the handlers of fork(2), in the order in which the rooms need them.
  * Each room resets its own state.
  */
 #include "base/real.h"
@@ -29,14 +29,14 @@
 #include "epoll/epoll.h"
 
 /*
- * During fork no thread holds a lock of a set or of a stream (base/lock.h), so that the
- * child finds no change half done, and no thread of the library's own is in malloc(3).  A
- * link stays with the parent; the child starts with no service thread and no links, and
- * makes a stream its own when it looks it up (engine/owners.h).
+ * During fork no thread holds a lock of a set or of a stream (base/lock.h), so the child
+ * finds no change half done; and no thread of the library is in malloc(3).  The links stay
+ * with the parent.  The child starts with no service thread and no links, and makes a stream
+ * its own when it looks the stream up (engine/owners.h).
  */
 
-/* There has been nothing so far that fork could disturb, and no other thread makes
- * something of that now.  Written by the only thread. */
+/* There is nothing that fork could disturb, and no other thread that could make such a thing
+ * meanwhile.  Written while the process has one thread. */
 static bool nothing_yet;
 
 static bool is_fork_left_alone(void)

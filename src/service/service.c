@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * service.c - owns the service thread's part in a stream: whenever the stream was kicked
- * (kick.c), it advances whatever can advance, by the functions of the rooms below.  Takes
+ * service.c - owns the service thread's part in a stream: after a kick (engine/kick.c) it
+ * advances all of the stream that can advance, by the functions of the rooms below.  Takes
  * rx_lock and tx_lock, one at a time.
  */
 #include "base/real.h"
@@ -21,7 +21,7 @@
 #include "sock/sock.h"
 
 #define TICK_MS 5		/* period while something is in transition */
-#define AGAIN_MS 10		/* until a rendezvous may be free */
+#define AGAIN_MS 10		/* between tries to open a rendezvous that is taken */
 
 static bool in_transition(struct sr_stream *st)
 {
@@ -78,7 +78,7 @@ static void service_work(struct sr_task *t)
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 	struct sr_link *link;
 
-	/* A keeper without SR_ST_LISTEN is to be closed, because listen(2) has failed. */
+	/* A keeper without SR_ST_LISTEN has to be closed, because listen(2) has failed. */
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || sr_listener_of(st)->keeper) {
 		if (sr_listener_progress(sr_listener_of(st)))
 			call_again(st, AGAIN_MS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* service.h - how the rooms above the engine become known to it. */
+/* service.h - tells the engine about the rooms above it. */
 #ifndef SR_SERVICE_H
 #define SR_SERVICE_H
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * around.c - the calls that include/calls.def describes whole, and what they have around
- * libc's: for what no link carries, and for stdio and aio(7), which read and write without
- * us, so that their streams are made plain; and for other programs and the end of this one.
- * (The C library runs programs by its own clone(2) and execve(2), so each of its functions
- * that does is in the list.)
+ * around.c - the calls whose functions are generated from include/calls.def, and what they
+ * do before and after libc's call: they make streams plain for calls that no link can serve,
+ * and for stdio and aio(7), which read and write without us; and they prepare streams for
+ * other programs and for the end of this one.  (The C library runs programs by its own
+ * clone(2) and execve(2), which we do not see, so each of its functions that does is in the
+ * list.)
  */
 #include "shim/shim.h"
 
@@ -17,8 +18,8 @@
 #include "base/gather.h"
 #include "base/now.h"
 
-/* The C library is about to close the descriptor of file, without us.  What is
- * buffered is written first, as long as the stream is there. */
+/* The C library is about to close the descriptor of file without our seeing it.  The
+ * buffer is written out first, while the stream still exists. */
 static void file_release(FILE *file)
 {
 	int saved = errno, fd;
@@ -51,10 +52,10 @@ static void before_spawn(void)
 }
 
 /*
- * This process becomes another program: links and the service thread die, with
- * the streams that are close-on-exec or closed and not yet done as well, and
- * their bytes still have to arrive.  The child of vfork() takes nothing with
- * it but what before_spawn() sees to.
+ * This process becomes another program: its links and the service thread end, and
+ * with them the streams that are close-on-exec, or closed but not over.  The bytes
+ * that were sent on these still have to arrive.  In the child of vfork() only
+ * before_spawn() is needed, because the parent keeps all streams.
  */
 static void before_exec(void)
 {
@@ -72,7 +73,7 @@ static void before_exec(void)
 	errno = saved;
 }
 
-/* It has failed. */
+/* exec has failed. */
 static void after_exec(void)
 {
 	if (has_streams())
@@ -118,7 +119,7 @@ int sr_lio_listio(int mode, struct aiocb *const *list, int n,
 	return sr_real.lio_listio(mode, list, n, done);
 }
 
-/* Last bytes are sent.  The child of vfork() ends without an end for its parent's streams. */
+/* Sends the last bytes.  The child of vfork() must not end its parent's streams. */
 static void before_exit(void)
 {
 	if (!sr_process_ours())
@@ -136,9 +137,9 @@ static void behind_destructors(int status, void *arg)
 	before_exit();
 }
 
-/* exit() and return from main().  Destructors of the program's libraries may run behind this
- * one, and use streams.  The loader runs all destructors within one exit handler, the last
- * one; a handler that is registered meanwhile runs when that has returned. */
+/* For exit() and return from main().  Destructors of the program's libraries may run after this
+ * one, and use streams.  The loader runs all destructors in one exit handler, the last one; an
+ * exit handler that is registered meanwhile runs after them. */
 __attribute__((destructor)) static void at_exit(void)
 {
 	if (sr_process_ours() && on_exit(behind_destructors, NULL))
@@ -152,7 +153,7 @@ void sr__exit(int status)
 	__builtin_unreachable();
 }
 
-/* Its handlers may still use the streams, as plain ones. */
+/* The handlers of quick_exit(3) may still use the streams, which are plain by then. */
 void sr_quick_exit(int status)
 {
 	before_exit();
@@ -203,11 +204,11 @@ static int leave_stdio(void)
 }
 
 /*
- * The C library's daemon() forks, and its parent half ends by an _exit() that we do not see:
- * as if it had been killed, with the links of the streams that the child goes on with.  So
- * this is daemon() by the functions that we see.  The streams return to TCP before the
- * fork, so that the parent half has nothing to wait for when it ends, and the child
- * has plain streams of which it is the only owner.  They can get links again.
+ * The C library's daemon() forks, and its parent ends by an _exit() that we do not see.  That
+ * would be as if it had been killed, and it has the links of the streams that the child goes
+ * on using.  So this is daemon() made of functions that we see.  The streams return to TCP
+ * before the fork.  Then the parent has nothing to wait for when it ends, and the child has
+ * plain streams of which it is the only owner, and which can get links again.
  */
 int sr_daemon(int nochdir, int noclose)
 {

@@ -44,8 +44,8 @@ static struct sr_stream *adopt(int fd)
 	return st ? sr_fdtab_get(fd) : NULL;
 }
 
-/* The listener is looked up when there is a connection: accept() may sleep
- * for long, and be cancelled. */
+/* Enters the accepted connection fd.  The listener is looked up only now, because
+ * accept() may have slept for long, and may be cancelled. */
 static int accepted(int listener, int fd)
 {
 	struct sr_stream *st;
@@ -82,7 +82,8 @@ static int call_accept(int fd, struct sockaddr *addr, socklen_t *len, const int 
 	return flags ? sr_real.accept4(fd, addr, len, *flags) : sr_real.accept(fd, addr, len);
 }
 
-/* The peer of a connection that comes learns that a thread is here (upgrade/hold.c). */
+/* While this thread waits, the asker of a connection that comes is told that a thread is in
+ * accept() (upgrade/hold.c). */
 SR_WINDOW_FRAME
 static int wait_in_accept(struct sr_stream *st, int fd, struct sockaddr *addr,
 			  socklen_t *len, const int *flags)
@@ -132,7 +133,7 @@ int sr_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!st)
 		return sr_real.connect(fd, addr, len);
 	r = sr_stream_connect(st, fd, addr, len);
-	/* It was dissolved (AF_UNSPEC): if it is connected again, it stays plain. */
+	/* The connection was dissolved (AF_UNSPEC): a new one of this socket stays plain. */
 	if (r == 1 && sr_process_ours())
 		sr_shim_release(fd);
 	return (int)sr_result(st, saved, r == 1 ? 0 : r);

@@ -11,9 +11,9 @@
 
 /* ---- dlopen(3), dlmopen(3) ---- */
 
-/* The calls of a library that looks into its own dependences first (RTLD_DEEPBIND, as each
- * extension of PHP), or that has a C library of its own (dlmopen), go past us.  Any
- * stream may be used by it, so there are no links in this process from now on. */
+/* We do not see the calls of a library that resolves symbols in its own dependences first
+ * (RTLD_DEEPBIND, as each extension of PHP), or that has a C library of its own (dlmopen).  It
+ * may use any stream, so there are no links in this process from now on. */
 static void *before_foreign(bool foreign, void *real)
 {
 	int saved = errno;
@@ -40,13 +40,13 @@ void *sr_before_dlmopen(Lmid_t ns)
 /* ---- dlsym(3), dlvsym(3) ---- */
 
 /*
+ * Is the caller looking up the C library's own function, so that it should get ours instead?
  * A foreign-function interface (ctypes of Python, JNA) opens the C library by its name and
- * looks functions up there, past all that is preloaded.  It gets ours for those that we
- * intercept.
+ * looks functions up there, which bypasses all preloaded libraries.
  *
- * A library that is preloaded behind us may look for the next function so, too, because the
- * C library's is the next one.  sr_real leads to such a library, so with ours it would call
- * itself for ever.
+ * A library that was preloaded behind us may do the same to find the next function, because
+ * for it the C library's is the next one.  It must not get ours: sr_real leads to that
+ * library, so the two would call each other for ever.
  */
 static bool is_libc(void *handle, const char *name, const char *version, const void *caller)
 {
@@ -63,8 +63,9 @@ SR_EARLY static void *find_ours(void *handle, const char *name)
 	return sr_object_find(sr_object_own(), name);
 }
 
-/* By RTLD_DEFAULT and RTLD_NEXT the loader finds ours itself, unless it is asked for a version
- * of the C library's, because ours have none.  RTLD_NEXT skips ours for those behind us. */
+/* Does the loader find the right function itself?  For RTLD_DEFAULT and RTLD_NEXT it finds ours,
+ * unless it is asked for one of the C library's versions, because ours have none.  For callers
+ * behind us RTLD_NEXT rightly skips ours. */
 SR_EARLY static bool is_found(void *handle, const char *version, const void *caller)
 {
 	if (handle == RTLD_NEXT)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * entry.c - how streams get into the table of descriptors and out of it.  The
- * only writer of the table; does nothing to it in the child of vfork().
+ * entry.c - enters streams into the table of descriptors and removes them.  The
+ * only writer of the table; in the child of vfork() it does not write.
  */
 #include "shim/shim.h"
 
@@ -14,7 +14,7 @@ void sr_shim_enter(int fd, struct sr_stream *st)
 	if (sr_epoll_has(fd))
 		sr_epoll_gone(fd);
 	old = st ? sr_fdtab_set(fd, st) : sr_fdtab_take(fd);
-	/* Not ours, or not entered: fd is not what it was. */
+	/* If st is not what was there before, fd is no descriptor of `old' any more. */
 	if (old)
 		sr_stream_detach(old, old == st ? fd : -1);
 	sr_release();
@@ -83,7 +83,7 @@ int sr_shim_settle(int fd, int got)
 {
 	if (got < 0 || sr_inside || !sr_fdtab_has(fd))
 		return got;
-	/* For the program that the child of vfork is going to execute. */
+	/* In the child of vfork the duplicate is meant for the program that it will execute. */
 	if (!sr_process_ours())
 		sr_shim_make_plain(fd, SR_REASON_EXEC);
 	else if (got <= STDERR_FILENO || got >= SR_FDMAP_SIZE)

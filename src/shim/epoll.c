@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epoll.c - epoll(7).  The library knows the sets that the program has made by calls that it
- * intercepts.  Calls on other sets, and on descriptors that are no streams, go to the kernel.
+ * epoll.c - epoll(7).  The library knows the sets that were made by calls that it intercepts.
+ * Calls on other sets, and on descriptors that are no streams, go to the kernel.
  */
 #include "shim/shim.h"
 
@@ -48,7 +48,7 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (sr_shim_hides(fd))
 		return sr_shim_not_open();
 	if (!sr_inside && op == EPOLL_CTL_ADD) {
-		/* A set in another one: that one sleeps on its readiness. */
+		/* fd may be a set: the other set then sleeps until this one is readable. */
 		if (fd != epfd)
 			sr_epoll_nest(fd);
 		sr_epoll_other(epfd);
@@ -56,7 +56,7 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	return sr_real.epoll_ctl(epfd, op, fd, event);
 }
 
-/* NULL also where the kernel has an error to give. */
+/* NULL also if the arguments are wrong, so that the kernel returns the error. */
 static inline struct sr_epoll *set_of(int epfd, int max)
 {
 	const int most = INT_MAX / sizeof(struct epoll_event);

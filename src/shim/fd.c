@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fd.c - closing and duplicating descriptors; the library's own are protected from
- * both.
+ * fd.c - closes and duplicates descriptors; protects the library's own from both.
  */
 #include "shim/shim.h"
 
@@ -23,12 +22,12 @@ int sr_close(int fd)
 	if (sr_shim_hides(fd))
 		return sr_shim_not_open();
 	if (sr_inside && sr_fd_is_private(fd) && sr_process_ours()) {
-		sr_fd_close(fd);	/* a library does so that has opened it (verbs/dev.c) */
+		sr_fd_close(fd);	/* by the library that has opened it (verbs/dev.c) */
 		return 0;
 	}
 	if (!is_fd_known(fd) || !sr_process_ours())
 		return sr_real.close(fd);
-	/* A thread that is cancelled closes nothing; from here on it is not. */
+	/* A thread that is cancelled here closes nothing; after this it can't be cancelled. */
 	pthread_testcancel();
 	sr_hold();
 	sr_shim_release(fd);
@@ -59,8 +58,8 @@ int sr_close_range(unsigned first, unsigned last, int flags)
 {
 	int saved = errno, r;
 
-	/* Nothing is released if the call is going to fail.  With CLOSE_RANGE_CLOEXEC it
-	 * closes nothing, and ours are close-on-exec anyway. */
+	/* No stream is released if the call is going to fail, or has CLOSE_RANGE_CLOEXEC and so
+	 * closes nothing.  (Our own descriptors are close-on-exec anyway.) */
 	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || sr_inside || !sr_process_ours() ||
 	    sr_real.close_range(UINT_MAX, UINT_MAX, 0))
 		return sr_real.close_range(first, last, flags);
@@ -87,8 +86,8 @@ void sr_closefrom(int first)
 }
 
 /*
- * Gets descriptor `to` out of the way of dup2() and dup3().  Nothing is done if
- * the call is going to fail or is void.  0, or -1 with errno: it is ours.
+ * Releases descriptor `to` before dup2() or dup3() replaces it, unless the call is
+ * going to fail or changes nothing.  0, or -1 with errno if `to` is the library's.
  */
 static int make_way(int fd, int to)
 {

@@ -16,9 +16,10 @@ static atomic_int state;
 static _Atomic uint64_t early;	/* signals */
 
 /*
- * A sanitizer installs its handlers while it initializes itself, before any constructor,
- * and cannot bear that we call the functions which it intercepts (strncpy).  So these
- * calls do not start us, and their handlers are taken over as soon as something does.
+ * A sanitizer installs its signal handlers while it initializes itself, before any
+ * constructor.  At that time we must not call functions that the sanitizer intercepts
+ * (strncpy).  So to install a handler does not start the library; handlers that are
+ * installed before it starts are taken over when it does.
  */
 bool sr_shim_takes_handlers(int sig)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * io.c - the calls that move bytes.  The fast path comes first in each; the slow one
- * turns the call into recvmsg() or sendmsg() on the stream.
+ * io.c - the calls that move bytes.  In each the fast path comes first; the slow path
+ * turns the call into a recvmsg() or sendmsg() on the stream.
  */
 #include "shim/shim.h"
 
@@ -42,7 +42,7 @@ static void each_passed(const struct msghdr *msg, void (*fn)(int fd))
 	}
 }
 
-/* The process that gets a stream's descriptor may run without us. */
+/* The process that receives a stream's descriptor may run without the library. */
 static void passed_leave(int fd)
 {
 	sr_shim_make_plain(fd, SR_REASON_PASSED);
@@ -55,8 +55,8 @@ static void passed_arrive(int fd)
 
 /* ---- plain streams ---- */
 
-/* The C library's call on a retired stream, or on none: counts its bytes.
- * What is only looked at, and what is beside the stream, does not count. */
+/* After the C library's call on a retired stream, or on no stream (NULL): counts its
+ * bytes.  Bytes that were only peeked, or are not in the stream, do not count. */
 static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 {
 	if (st && (r < 0 || !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))))
@@ -64,7 +64,7 @@ static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 	return r;
 }
 
-/* Of urgent data the last byte is beside the stream. */
+/* The last byte of urgent data is not in the stream. */
 static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
 {
 	if (st)
@@ -72,7 +72,7 @@ static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
 	return r;
 }
 
-/* For calls that no stream on a link serves: the stream of fd, which is plain now, or
+/* For calls that a link cannot serve: makes the stream of fd plain, and returns it, or
  * NULL. */
 static struct sr_stream *made_plain(int fd)
 {
@@ -83,8 +83,8 @@ static struct sr_stream *made_plain(int fd)
 
 /* ---- the slow path ---- */
 
-/* A stream says -ENOTSOCK where its descriptor was closed behind our back and the number is
- * a file's by now: then its entry goes. */
+/* Has the program closed the stream's descriptor without our seeing it, and opened a file with
+ * the same number?  Then the call returns -ENOTSOCK, and the stream's entry is removed. */
 static bool is_stale(struct sr_stream *st, int fd, int saved, ssize_t r)
 {
 	if (r != -ENOTSOCK)
@@ -94,7 +94,7 @@ static bool is_stale(struct sr_stream *st, int fd, int saved, ssize_t r)
 	return true;
 }
 
-/* False: there is no stream, and the call is the C library's. */
+/* False: there is no stream, and the caller calls the C library. */
 static bool slow(int fd, struct msghdr *msg, int flags, bool sends, ssize_t *result)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
@@ -115,9 +115,9 @@ static bool slow(int fd, struct msghdr *msg, int flags, bool sends, ssize_t *res
 
 /* ---- as with files ---- */
 
-/* The kernel answers what moves no byte: a count that it refuses (EINVAL, where
- * sendmsg() says EMSGSIZE), and no bytes at all, for which it does not even ask the
- * socket. */
+/* Does this call move bytes?  If not, the kernel answers it: a count that it refuses
+ * (with EINVAL, where sendmsg() has EMSGSIZE), or no bytes at all, for which it does not
+ * even ask the socket. */
 static bool is_vec(const struct iovec *iov, int cnt)
 {
 	if (cnt < 0 || cnt > IOV_MAX)
@@ -185,7 +185,7 @@ ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 
 /* ---- as with sockets ---- */
 
-/* Flags that change nothing for what is there, or is taken, at once. */
+/* Are there only flags that do not matter if the call need not wait? */
 static bool is_fast(int flags)
 {
 	return !(flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
@@ -215,8 +215,8 @@ static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
 	return r;
 }
 
-/* Each of the two ways has a function of its own, so that a call on a plain stream does not
- * save the registers that only a call on a link needs. */
+/* The C library's call and the link's have a function each, so that a call on a plain stream
+ * does not save the registers that only a call on a link needs. */
 static __attribute__((noinline)) ssize_t recv_by_libc(int fd, void *buf, size_t n, int flags,
 						      struct sr_stream *st)
 {

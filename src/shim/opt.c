@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * opt.c - options and controls.  Of the one variable argument of ioctl() and
- * fcntl() see real.c.
+ * opt.c - options and controls.  base/real.c explains how the variable argument of
+ * ioctl() and fcntl() is passed on.
  */
 #include "shim/shim.h"
 
@@ -49,8 +49,8 @@ int sr_fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	/* (F_GETFD tells a program, such as bash, which numbers it may take by dup2(), and ours
-	 * it may not.) */
+	/* F_GETFD says that our descriptors are open: programs such as bash use it to find a
+	 * free number for dup2(), and must not find ours. */
 	if (cmd != F_GETFD && sr_shim_hides(fd))
 		return sr_shim_not_open();
 	switch (cmd) {

@@ -19,8 +19,8 @@ void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n)
 
 #define FEW 64			/* no program's limit is lower */
 
-/* The kernel refuses these before it looks at any.  (Out of line, as the system call
- * would cost the fast path registers.) */
+/* The kernel refuses more descriptors than RLIMIT_NOFILE.  (Out of line, because the
+ * system call would cost the fast path registers.) */
 static __attribute__((noinline)) bool is_above_limit(nfds_t n)
 {
 	struct rlimit most;
@@ -33,8 +33,7 @@ static inline bool too_many(nfds_t n)
 	return n > FEW && is_above_limit(n);
 }
 
-/* Is there a stream that may be on a link, and is it a question that the kernel would
- * look at? */
+/* Is there a stream that may be on a link, in a call that the kernel would not refuse? */
 static inline bool is_ours(const struct pollfd *fds, nfds_t n)
 {
 	if (sr_shim_unused() || sr_inside || too_many(n))

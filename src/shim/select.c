@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * select.c - select() and pselect() over poll().  Semantics of Linux: whole words of
- * the sets are written, on failure none is; select() writes back the time that is left,
- * also after a failure.
+ * select.c - select() and pselect() by way of poll().  As on Linux, whole words of the
+ * sets are written, but none on failure; select() writes back the time that is left,
+ * also on failure.
  */
 #include "shim/shim.h"
 
@@ -13,8 +13,9 @@
 #define WORD (8 * (int)sizeof(fd_mask))
 #define US_PER_S 1000000
 
-/* Of each set: what it asks for, and what puts a descriptor into its answer, as in the
- * kernel's fs/select.c.  poll() reports POLLHUP and POLLERR without being asked. */
+/* For each of the three sets: the events that a descriptor in it asks for, and those that put
+ * it into the answer, as in the kernel's fs/select.c.  poll() reports POLLHUP and POLLERR
+ * without being asked. */
 #define ASK_RD (POLLIN | POLLRDNORM | POLLRDBAND)
 #define ASK_WR (POLLOUT | POLLWRNORM | POLLWRBAND)
 #define KINDS 3
@@ -36,7 +37,7 @@ static struct sets sets_of(int n, fd_set *rd, fd_set *wr, fd_set *ex)
 	return (struct sets){n, {(fd_mask *)rd, (fd_mask *)wr, (fd_mask *)ex}};
 }
 
-/* The bits of word i that count. */
+/* The bits of word i in any of the sets, without those from n on. */
 static fd_mask any_word(const struct sets *s, int i)
 {
 	int left = s->n - i * WORD;
@@ -65,9 +66,10 @@ static int select_ask(const struct sets *s, struct pollfd *p)
 }
 
 /*
- * Sets that are larger than FD_SETSIZE are the kernel's, and the streams in them become
- * plain.  The number may also be larger than the sets (getdtablesize()): the kernel
- * looks no further than the process has descriptors.
+ * Sets that are larger than FD_SETSIZE are left to the kernel, so the streams in them are
+ * made plain.  A program may pass a number that is larger than its sets (getdtablesize()), so
+ * we look no further than there are streams and sets, as the kernel looks no further than the
+ * process has descriptors.
  */
 static void select_make_plain(const struct sets *s)
 {
@@ -103,8 +105,8 @@ static int room(const struct sets *s)
 	return n;
 }
 
-/* The entries are on the caller's stack, of which a thread may have little: an array of FEW
- * does for most programs; where there may be more, they take as much as they need. */
+/* The entries are on the stack, of which a thread may have little.  For most programs FEW
+ * entries are enough; for more, the stack is taken as needed. */
 #define FEW 32
 #define MANY(s) __builtin_alloca((size_t)room(s) * sizeof(struct pollfd))
 
@@ -115,8 +117,8 @@ static bool answers(const struct pollfd *p, int k)
 
 /*
  * Returns how many bits poll()'s answers set in the sets of select(2); -EBADF if a descriptor
- * is not open.  poll() also returns for events that select() does not report: for POLLHUP of
- * a descriptor that is in the set for writing only, say.  If there are no other answers, such
+ * is not open.  poll() also returns for events that select() does not report, such as POLLHUP
+ * of a descriptor that is only in the set for writing.  If there are no other answers, such
  * descriptors are taken out, because otherwise the next poll() would not sleep.
  */
 static int select_judge(struct pollfd *p, int n)
@@ -176,8 +178,8 @@ out:
 	return r;
 }
 
-/* False: it is no time.  select() takes microseconds of more than a second; a sum
- * that overflows is never. */
+/* False: tv is invalid.  select() accepts a million microseconds and more; if the sum
+ * overflows, the call never times out. */
 static bool to_timespec(struct timespec *t, const struct timeval *tv)
 {
 	if (tv->tv_sec < 0 || tv->tv_usec < 0)

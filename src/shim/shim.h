@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * shim.h - what the adapters (io.c, conn.c, opt.c ...) share.  An adapter looks
- * the descriptor up; without a stream it is the C library's call, untouched;
- * with one it turns the call into one of sock/sock.h's.
+ * the descriptor up.  If there is no stream, it makes the C library's call; if
+ * there is one, it calls a function of sock/sock.h.
  *
- * A thread that is cancelled while it sleeps in a stream's call gives the call's reference
- * back (base/signal.h, windows).  One that is cancelled asynchronously (base/cancel.c)
- * outside these sleeps may leave it behind: the stream's memory is then never used again.
- * What changes the table, or must not be left half done, is held (sr_hold()).
+ * A thread that is cancelled while it sleeps in a call on a stream gives the call's reference
+ * back (windows, base/signal.h).  A thread that is cancelled asynchronously (base/cancel.c)
+ * outside these sleeps may not: then the stream's memory is never used again.  Code that
+ * changes the table, or must not be left half done, runs between sr_hold() and sr_release().
  */
 #ifndef SR_SHIM_H
 #define SR_SHIM_H
@@ -29,8 +29,8 @@
 #include "wait/sleep.h"
 #include "epoll/epoll.h"
 
-/* The one edge where a value or -errno becomes what the program gets.  saved:
- * errno as the program left it. */
+/* The only place where a value or -errno becomes the result and errno that the
+ * program gets.  saved: errno as the program left it. */
 static inline ssize_t sr_outcome(int saved, ssize_t r)
 {
 	errno = r < 0 ? (int)-r : saved;
@@ -44,7 +44,7 @@ static inline ssize_t sr_result(struct sr_stream *st, int saved, ssize_t r)
 	return sr_outcome(saved, r);
 }
 
-/* ---- the library's descriptors, which are, to the program, not open ---- */
+/* ---- the library's descriptors, which the program is told are not open ---- */
 
 static inline bool sr_shim_hides(int fd)
 {
@@ -59,18 +59,19 @@ static inline int sr_shim_not_open(void)
 
 /* ---- init.c ---- */
 
-/* Reads the knobs, once; true: there may be streams. */
+/* Starts the library, which reads the knobs, once.  True: there may be streams. */
 bool sr_shim_ready(void);
 
-/* The same for a handler of this signal, but does not read them: if that has not been done
- * yet, the handler is taken over when it is. */
+/* Does the library take over handlers of this signal?  Does not start the library: a handler
+ * that is installed before is taken over when the library starts. */
 bool sr_shim_takes_handlers(int sig);
 
 /* ---- sys.c ----
  *
- * A library that was preloaded behind us may make a function of syscall(2), which is ours:
- * then the descriptor has been entered when that function returns.  A call that makes one
- * says so before it calls the function, and asks behind it. */
+ * A library that was preloaded behind us may implement a function by syscall(2), which we
+ * intercept: then the descriptor has already been entered when that function returns.  So a
+ * call that makes descriptors calls sr_shim_makes() before it calls the next function, and
+ * asks sr_shim_has_made() after it. */
 extern __thread volatile int sr_made __attribute__((tls_model("initial-exec")));
 
 static inline void sr_shim_makes(void)
@@ -85,37 +86,37 @@ static inline bool sr_shim_has_made(int fd)
 
 /* ---- entry.c ----
  *
- * In the child of vfork() the descriptors are its own and the table is its
- * parent's (sr_process_ours() is false): nothing is written, and what closes
- * or makes descriptors goes to the kernel alone. */
+ * The child of vfork() has descriptors of its own, but the table is its parent's
+ * (sr_process_ours() is false).  So nothing is written there, and calls that close
+ * or make descriptors go to the kernel alone. */
 
-/* fd has just been made: enters st, whose reference moves; NULL: no stream.
- * Whatever was there is stale: its descriptor was closed behind our back, and
- * is -1 to sr_stream_detach(). */
+/* fd has just been made: enters st, and takes over the caller's reference; NULL: fd is
+ * no stream.  A stream that is still entered there is stale, because its descriptor was
+ * closed without our seeing it; it is detached with fd -1. */
 void sr_shim_enter(int fd, struct sr_stream *st);
 
 /* fd has just been made and is neither stream nor set. */
 void sr_shim_forget(int fd);
 
-/* fd is no descriptor of st any more, somebody closed it behind our back.
- * Puts the caller's reference of st. */
+/* fd is no descriptor of st any more, because the program closed it without our seeing
+ * it.  Drops the caller's reference of st. */
 void sr_shim_stale(int fd, struct sr_stream *st);
 
 /* fd is about to be closed or replaced: takes its stream out of the table. */
 void sr_shim_release(int fd);
 
-/* got is a fresh duplicate of fd, or -1: enters it.  The caller has held since before the
- * C library's call, lets go, and returns sr_shim_settle(), which may sleep: the stream is made
- * plain where a link cannot serve the duplicate. */
+/* got is a fresh duplicate of fd, or -1: enters it.  The caller has called sr_hold() before the
+ * C library's call.  It calls sr_release() next, and returns sr_shim_settle(), which makes the
+ * stream plain if a link cannot serve the duplicate, and so may sleep. */
 void sr_shim_duplicated(int fd, int got);
 int sr_shim_settle(int fd, int got);
 
 /*
- * Makes the stream of fd, if there is one, plain and waits until it is: I/O that
- * goes around the library would read our records as data.
+ * Makes the stream of fd, if there is one, plain, and waits until it is.  Otherwise
+ * I/O that bypasses the library would read our records as data.
  */
 void sr_shim_make_plain(int fd, enum sr_reason reason);
-/* This thread is about to become another user, perhaps. */
+/* This thread may be about to become another user. */
 void sr_shim_user(void);
 
 /* A new descriptor that is no stream, or -1.  Returns it. */
@@ -137,11 +138,11 @@ void *sr_before_dlvsym(void *handle, const char *name, const char *version,
 
 /* ---- poll.c ---- */
 
-/* Is there a stream that may be on a link among these?  If not, sr_shim_poll_sets() has
- * been called. */
+/* Is there a stream that may be on a link among these?  If not, calls
+ * sr_shim_poll_sets(). */
 bool sr_shim_polled(const struct pollfd *fds, nfds_t n);
-/* Epoll sets among these give their streams up.  (All that is on the fast path is no
- * set.) */
+/* Epoll sets among these give up their streams on links, because only the kernel will look at
+ * the sets.  (Descriptors that the fast path answers are no sets.) */
 void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n);
 
 /* Has there never been a stream?  For calls that walk over many descriptors. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * signal.c - installing signal handlers: the kernel gets ours (base/signal.c), and the
- * program reads back its own.  The functions older than sigaction(2) are made of
- * it as glibc makes them.
+ * signal.c - installs signal handlers: the kernel gets signal_entry() of base/signal.c, and
+ * the program reads back its own handler.  The functions older than sigaction(2) are
+ * implemented by it, as in glibc.
  */
 #include "shim/shim.h"
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sys.c - syscall(2): the numbers that make, close and replace descriptors (libuv
- * closes its so), that make and use epoll sets, and that execute another program or end
- * this one, are the calls that we intercept, and those that change the user are noticed.
- * The rest is the kernel's; a program that
- * moves the bytes of a stream so goes around the library.
+ * sys.c - syscall(2).  Some system calls are passed to the functions that we intercept:
+ * those that make, close and replace descriptors (libuv closes by syscall(2)), that make and
+ * use epoll sets, and that execute another program or end this one.  Those that change the
+ * user are noticed.  All others go to the kernel: a program that moves the bytes of a stream
+ * by syscall(2) bypasses the library.
  */
 #include "shim/shim.h"
 
 #include <sys/syscall.h>
 
 /*
- * Each argument of a system call is a register, whatever its type, and so it is with
- * these functions on x86-64 and aarch64: they may all be called with six.
+ * Each argument of a system call is in a register, whatever its type.  On x86-64 and
+ * aarch64 that is also so for these functions, so each may be called with six arguments.
  */
 typedef int any_call(long a, long b, long c, long d, long e, long f);
 
@@ -42,7 +42,7 @@ static any_call *const calls[] = {
 	[SYS_exit_group] = CALL(sr__exit),
 };
 
-/* What goes through a ring does not pass us. */
+/* We do not see I/O that goes through io_uring.  True: the call fails. */
 static bool no_io_uring(void)
 {
 	int saved = errno;
@@ -69,7 +69,7 @@ long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 		sr_direct = true;
 		r = calls[n](a, b, c, d, e, f);
 		sr_direct = was;
-		sr_made = (int)r;	/* if it has made one; otherwise nobody asks */
+		sr_made = (int)r;	/* used only if the call has made a descriptor */
 		return r;
 	}
 	if (number == SYS_io_uring_setup && no_io_uring())

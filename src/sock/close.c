@@ -296,7 +296,7 @@ void sr_close_at_exit(struct sr_stream *st)
 			sr_ends_finish(st);
 	}
 	sr_unlock(&st->tx_lock);
-	sr_rx_progress(st);	/* after the unread bytes were dropped END may be due an ACKEND */
+	sr_rx_progress(st);	/* ACKEND may be due, if unread bytes were dropped */
 	sr_unlock(&st->rx_lock);
 	sr_stream_kick(st);
 }

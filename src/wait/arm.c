@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * arm.c - owns what a wait registers while it sleeps: its nodes at the streams, and its
- * interest in their links.  Must not know how the wait sleeps.  Locks: none of its own; a
- * link is armed with none held.
+ * arm.c - owns what a wait registers while it sleeps: its nodes at the streams, and the
+ * arming of their links.  Must not know how the wait sleeps.  It has no locks of its own, and
+ * holds none when it arms a link.
  */
 #include "engine/engine.h"
 #include "engine/waiters.h"
 #include "wait/waitset.h"
 
-/* Returns the place of fd in the kernel's array.  Neighbours may share one: the
- * directions of a link, or the links of a device. */
+/* Returns the place of fd in the kernel's array, or -1.  Neighbours with the same fd share
+ * one: both directions of a link, or links of one device. */
 static int slot(struct sr_waitset *s, int fd)
 {
 	if (fd < 0)
@@ -19,7 +19,8 @@ static int slot(struct sr_waitset *s, int fd)
 	return (int)s->kn - 1;
 }
 
-/* Even an entry that asks for no events is woken by the stream's end. */
+/* An entry that asks for no events wants all notices, because poll(2) also returns for the
+ * stream's end. */
 static unsigned notices_wanted(const struct sr_waitset_entry *e)
 {
 	unsigned want = (e->events & SR_IN_EVENTS ? SR_NOTIFY_RX : 0) |

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * plan.c - what each stream of a waitset can do now.  It knows no threads and
- * no sleeping.
+ * plan.c - works out what each stream of a waitset can do now.  It knows no threads
+ * and no sleeping.
  *
- * Each direction of a stream is either the kernel's to report (its gate is open, or bytes are
- * still due by TCP: poll the anchor) or ours (look at the link and the state).  To work that
- * out, the direction is first moved on as far as it can be.  Each function below adds to the
- * plan (struct sr_plan).
+ * Events of a direction come from the kernel, which has to be asked by polling the anchor, if
+ * its gate is open or bytes are still due by TCP; otherwise we know them, from the link and the
+ * state.  Before that is decided the direction is moved on as far as possible.  Each function
+ * below adds to the plan (struct sr_plan).
  *
  * Locks: the direction's lock, one at a time.
  */
@@ -15,14 +15,15 @@
 #include "engine/engine.h"
 #include "wait/waitset.h"
 
-/* The program gets what the kernel reports of these events. */
+/* Asks the kernel for these events, and passes its answer to the program. */
 static void plan_ask_kernel(struct sr_plan *p, short events)
 {
 	p->kernel |= events;
 	p->pass |= events;
 }
 
-/* The next bytes come by TCP.  Returns true, as do the functions below in that case. */
+/* The next bytes come by TCP.  Returns true; the plan_rx functions below also return true in
+ * that case. */
 static bool plain_rx(struct sr_waitset_entry *e)
 {
 	plan_ask_kernel(&e->plan, e->events & SR_IN_EVENTS);
@@ -32,7 +33,7 @@ static bool plain_rx(struct sr_waitset_entry *e)
 #define PLAN_IN (POLLIN | POLLRDNORM)
 #define PLAN_OUT (POLLOUT | POLLWRNORM)
 
-/* The bytes that come next, if there are any, are on TCP. */
+/* The gate is shut, but the next bytes still come by TCP. */
 static bool plan_rx_tcp(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
@@ -46,7 +47,7 @@ static bool plan_rx_tcp(struct sr_waitset_entry *e)
 	return false;
 }
 
-/* (The link is NULL if the stream was closed and is over while we slept.) */
+/* (The link is NULL if the stream was closed and its life ended while this thread slept.) */
 static void plan_rx_link(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
@@ -54,7 +55,7 @@ static void plan_rx_link(struct sr_waitset_entry *e)
 	struct sr_link *link = st->in.link;
 	bool ended = link && (sr_link_events(link) & SR_LINK_END);
 
-	/* A later reset is another error if the program has seen this end. */
+	/* Noted because the error of a reset depends on whether the program saw the end before. */
 	if (ended && !(sr_st_flags(st) & SR_ST_PEER_END))
 		sr_st_set(st, SR_ST_PEER_END);
 	p->in.ended = ended;
@@ -118,9 +119,9 @@ static bool plan_rx(struct sr_waitset_entry *e)
 	return by_tcp;
 }
 
-/* Once the peer's end has been read, nobody reads the anchor any more, and only
- * the kernel knows of a reset.  So it is asked for that even if for nothing
- * else.  (Until then the service thread reads a reset.) */
+/* Once the peer's end has been read, no thread reads the anchor any more, and only
+ * the kernel knows of a reset.  So the kernel is then asked for a reset, even if for
+ * nothing else.  (Until then the service thread reads the anchor and finds a reset.) */
 static void plain_tx(struct sr_waitset_entry *e, short out)
 {
 	unsigned both = SR_ST_RDSHUT | SR_ST_HALF;
@@ -144,9 +145,9 @@ static void plan_tx_link(struct sr_waitset_entry *e)
 	link->ops->tx_commit(link, 0, sr_load(&st->out.held) != 0);
 	if (room)
 		e->plan.ours |= PLAN_OUT;
-	/* Credit that came after sr_tx_progress() is found by tx_room(), which tells nobody:
-	 * and it may be the last.  pair full: a thread that sets it has a fence between that and
-	 * its look at the credit. */
+	/* tx_room() may have taken in credit that came after sr_tx_progress(), without notify(),
+	 * and no more credit may follow.  So the waiters are notified here.  pair full: a thread
+	 * that sets `full' has a fence between that and its look at the credit. */
 	if (room && sr_look(&st->out.full))
 		sr_stream_notify(st, SR_NOTIFY_TX);
 	if (!e->link[1])
@@ -164,11 +165,12 @@ static void plan_tx_shut(struct sr_waitset_entry *e, short out, bool rx_by_tcp)
 		p->ours |= PLAN_OUT;
 		if ((p->ours & POLLRDHUP) || (sr_st_flags(st) & SR_ST_RDSHUT))
 			p->ours |= POLLHUP;
-		/* TCP has our end, or gets it; it knows the peer's end, too. */
+		/* Our end is in TCP or will be.  If the other direction is plain, the kernel
+		 * also knows the peer's end. */
 		p->ends = p->hup = rx_by_tcp;
 	} else if (st->tx.state == SR_TX_WAIT && !st->tx.w) {
-		/* Programs poll for this to learn whether they are connected (Java), and from
-		 * then on they are writable.  The first send decides. */
+		/* Writable although the switch is pending: programs poll for that to learn that
+		 * they are connected (Java), and the first send decides whether it waits. */
 		p->ours |= PLAN_OUT;
 	} else if (st->tx.state == SR_TX_LINK && out) {
 		plan_tx_link(e);
@@ -192,7 +194,7 @@ static void plan_tx(struct sr_waitset_entry *e, bool rx_by_tcp)
 		plain_tx(e, out);
 	if (e->plan.shut && out && !(e->plan.ours & POLLOUT)) {
 		sr_store(st->tx.state == SR_TX_LINK ? &st->out.full : &st->out.held_off, true);
-		sr_fence_look(); /* pair full: for_sets().  The next plan looks at the credit. */
+		sr_fence_look(); /* pair full: for_sets(); the next plan looks at the credit */
 	}
 	sr_unlock(&st->tx_lock);
 }

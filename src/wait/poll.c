@@ -17,9 +17,9 @@
 #include "wait/waitset.h"
 
 #define FEW SR_WAITER_NODES	/* a set of this size needs no allocation */
-#define UNLOOKED 8		/* polls behind a look that has found nothing */
+#define UNLOOKED 8		/* polls without a look, after a look that found nothing */
 
-/* One piece of memory, which begins with the entries. */
+/* Allocates one piece of memory for the entries, the nodes and the kernel's array. */
 static bool allocate(struct sr_waitset *s)
 {
 	s->memory = sr_waitset_space_get((s->n + 1) * (sizeof(*s->e) + sizeof(*s->nodes) +
@@ -49,10 +49,10 @@ static int poll_plain(struct pollfd *fds, nfds_t n, const struct timespec *timeo
 }
 
 /*
- * The short way for a poll on one stream that asks for a link, while nothing has switched: if
- * the kernel has bytes or room at once, and both gates are open still, that is the answer,
- * because no mark comes before a gate shuts.  Ends and errors take the long way.  A look that
- * finds nothing is a system call for nothing: the next UNLOOKED polls go the long way at once.
+ * A shortcut for a poll on one stream that may get a link but has not switched yet: if the
+ * kernel has bytes or room now, and both gates are still open, that is the answer, because no
+ * mark comes before a gate shuts.  Ends and errors do not take the shortcut.  A look that finds
+ * nothing is a wasted system call, so the next UNLOOKED polls do not try it.
  */
 static bool look_open(struct pollfd *p, struct sr_stream *st)
 {

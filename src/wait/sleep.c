@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * sleep.c - the wait of a blocking call that finds nothing to do: whether it
- * may wait, how long, and the wait itself, which spins first where that pays
- * (spin.h).  It knows a link only through link.h.
+ * may wait, how long, and the wait itself, which spins first if that pays
+ * (base/spin.h).  It knows a link only through link.h.
  *
- * Locks: rx_lock, for a look at the link to spin on; none during a sleep.
+ * Locks: rx_lock, to look at the link before it spins; none during a sleep.
  */
 #include "base/sys.h"
 
@@ -38,8 +38,8 @@ static bool is_set(struct timeval tv)
 	return tv.tv_sec || tv.tv_usec;
 }
 
-/* Sets *sure if fd was st's all the time.  Another thread may have closed it,
- * if the caller holds st by another of its descriptors. */
+/* Sets *sure if fd was st's all the time.  Otherwise another thread has closed fd, while
+ * st lives on by another of its descriptors. */
 static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 {
 	int flags = sr_sys_fcntl(fd, F_GETFL, 0);
@@ -51,12 +51,13 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 }
 
 /*
- * Does a call block, and does it have a timeout?  Asking the kernel each time
- * costs a program that sleeps for each message a quarter of the message's time.
- * So the answer is kept until somebody changes it through us, by any
- * descriptor: mode_changes counts these changes, after each is made, and an
- * answer that carries another count is void.  It is kept only while a direction
- * is on a link, and no other process has had the socket: it might change it.
+ * Does a call block, and does it have a timeout?  If a program sleeps for each
+ * message, to ask the kernel each time takes a quarter of the message's time.
+ * So the answer is kept until the program changes the mode by an intercepted call,
+ * by any descriptor of the stream: mode_changes counts the changes, after each was
+ * made, and a kept answer is valid only with the present count.  It is kept only
+ * while a direction is on a link and no other process has had the socket, because
+ * another process could change the mode without our seeing it.
  */
 static unsigned mode(struct sr_stream *st, int fd)
 {
@@ -121,10 +122,10 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 	return s->blocks;
 }
 
-/* A sleep was interrupted: may the call go on?  By signal(7) it may if the
- * handlers that ran have SA_RESTART, unless the call has a timeout or something
- * to return.  If no handler ran, the process was stopped, or we do not know of
- * the handler. */
+/* A sleep was interrupted: may the call go on?  By signal(7) it may if all
+ * handlers that ran have SA_RESTART, unless the call has a timeout or bytes to
+ * return.  If no handler has run, it goes on: the process was stopped, or the handler
+ * was installed without our seeing it. */
 static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 {
 	struct sr_handled was = p->since;
@@ -137,8 +138,8 @@ static bool restarts(struct sr_stream *st, struct sr_sleep *p)
 
 #define POLLS 32		/* between two reads of the clock, which may be slow */
 
-/* Looks for bytes on the link until some arrive, the fast path has to be left, the
- * limit is reached, or a signal is pending.  True: bytes have arrived. */
+/* Spins on the link until bytes arrive, the fast path has to be left, the limit is
+ * reached, or a signal is pending.  True: bytes have arrived. */
 static bool sleep_spin(struct sr_stream *st, int fd, uint64_t *start)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, now = 0, last = 0;
@@ -167,9 +168,9 @@ static bool sleep_spin(struct sr_stream *st, int fd, uint64_t *start)
 	return there > 0;
 }
 
-/* Has the stream lost its last descriptor?  Or has a handler closed this one, or put another
- * file in its place?  A call that restarts looks the number up again.  (Another file there is
- * not the caller's stream.) */
+/* Has the stream lost its last descriptor?  Or has a handler closed the call's descriptor, or
+ * put another file in its place?  Over TCP a call that restarts after a handler looks its number
+ * up again, and would find that. */
 static bool is_descriptor_lost(struct sr_stream *st, struct sr_sleep *p, unsigned handled)
 {
 	return sr_load(&st->anchor) < 0 ||

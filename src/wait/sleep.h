@@ -17,7 +17,7 @@ struct sr_sleep {
 	bool asked, blocks;
 	bool partial;		/* bytes were transferred, so a signal ends the call */
 	bool timed;
-	uint64_t begun;		/* ns: it has slept in the kernel since; 0: it has not */
+	uint64_t begun;		/* ns: when it began to wait in the kernel; 0: it did not */
 	struct sr_handled since; /* handlers that run later interrupt the call */
 	uint64_t deadline;	/* ns; 0: none */
 };
@@ -29,7 +29,7 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s);
  * Returns 0; -EAGAIN if the call does not block or its time is over; or
  * -EINTR. */
 int sr_sleep(struct sr_stream *st, struct sr_sleep *s, short events);
-/* The same for a call that does not block: at most ns, whatever its timeout. */
+/* The same, even for a call that does not block: sleeps ns at most, whatever its timeout. */
 int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns);
 
 /* poll(2) on any set.  timeout NULL: none.  sigmask and revents as in ppoll(2).  *deadline

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * space.c - owns the memory of polls that ask for more than a few descriptors.  It is not
- * malloc(3)'s, because poll(2) is async-signal-safe: a handler may have interrupted malloc().
- * Pieces of PIECE bytes are kept for the next poll.  Lock: a leaf.
+ * space.c - owns the memory of polls that ask for more than a few descriptors.  The memory
+ * does not come from malloc(3), because poll(2) is async-signal-safe, and a handler that calls
+ * it may have interrupted malloc().  Pieces of PIECE bytes are kept for the next poll.  Lock: a
+ * leaf.
  */
 #include "base/real.h"
 

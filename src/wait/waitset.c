@@ -4,9 +4,10 @@
  * streams, and leaves to plan.c what each stream can do and whether the kernel
  * must be asked.
  *
- * A set whose gates are all open sleeps in the kernel's poll as it is.  It is
- * counted at the rx gates, so that a switch finds at most one sleeper, and the
- * mark wakes that one.
+ * A set whose gates are all open sleeps in the kernel's poll(2) on the program's
+ * descriptors.  It enters the rx gates, each of which lets in one sleeper.  So when
+ * a direction switches, one thread at most sleeps on its anchor, and the mark wakes
+ * that thread.
  *
  * Locks: none of its own; none is held during a sleep.
  */
@@ -19,7 +20,7 @@
 #include "engine/waiters.h"
 #include "wait/waitset.h"
 
-#define NAP_NS 10000000u	/* a sleep of a wait that nobody can wake */
+#define NAP_NS 10000000u	/* a sleep of a wait that cannot be woken */
 
 static size_t plan_all(struct sr_waitset *s, bool *shut)
 {
@@ -119,7 +120,7 @@ static bool enter_gates(struct sr_waitset *s)
 
 /* ---- sleeping ---- */
 
-/* The listeners of the set know that the thread waits for them, or no longer. */
+/* Tells the listeners of the set that this thread waits for them, or no longer does. */
 static void await_listeners(struct sr_waitset *s, bool awaits)
 {
 	for (size_t i = 0; s->awaits != awaits && i < s->n; i++)
@@ -150,8 +151,8 @@ static bool is_waitset_signalled(const struct sr_waitset *s)
 	return sr_handled.all != s->handled;
 }
 
-/* A poll(2) of the program's sleeps in the function of the next library, which may count
- * its time in another way (libfaketime).  Other calls have the kernel's time. */
+/* A poll(2) of the program sleeps in the next library's function, which may change its timeout
+ * (libfaketime).  Other calls sleep in the C library's. */
 static int call_ppoll(struct sr_waitset *s, const struct timespec *limit)
 {
 	const struct sr_real *libc = s->program_polls ? &sr_real : &sr_libc;
@@ -162,8 +163,8 @@ static int call_ppoll(struct sr_waitset *s, const struct timespec *limit)
 	return r < 0 ? -errno : r;
 }
 
-/* Sleeps until `until` (ns; 0: not at all).  A handler that was put off during the call
- * runs when the window opens, and then ends the sleep. */
+/* Sleeps until `until` (ns; 0: not at all).  If a handler was put off during the call, it runs
+ * when the window opens, and the call does not sleep. */
 SR_WINDOW_FRAME
 static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 {
@@ -191,7 +192,8 @@ static int sleep_until(struct sr_waitset *s, bool in_poll, uint64_t until)
 	return r;
 }
 
-/* At the program's own entries: with others they may be more than RLIMIT_NOFILE allows. */
+/* Polls the program's own entries only: with the links' descriptors there may be more entries
+ * than RLIMIT_NOFILE allows. */
 static int waitset_look(struct sr_waitset *s)
 {
 	int r = sr_now_poll(s->k, s->n);
@@ -207,14 +209,14 @@ static bool may_leave(struct sr_waitset *s)
 	return s->may_leave && sr_may_leave_unasked();
 }
 
-/* Does not sleep, but lets in the signals that the mask does. */
+/* Polls without sleeping, but lets in the signals that sigmask allows. */
 static int poll_now(struct sr_waitset *s)
 {
 	return s->sigmask ? sleep_until(s, true, 0) : waitset_look(s);
 }
 
-/* True: the set sleeps in poll(2).  If it has one stream that waits for one link, which has
- * a futex word, it sleeps on that. */
+/* True: the set has to sleep in poll(2).  False: it has one stream, which waits for one link
+ * with a futex word, and sleeps on that word. */
 static bool needs_poll(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e = s->e;
@@ -238,8 +240,8 @@ static uint64_t sooner(uint64_t deadline)
 	return soon < deadline ? soon : deadline;
 }
 
-/* Notifications come by the waiter's eventfd.  Where none can be made, or where it and the
- * links' descriptors are too many (see waitset_look()), the sleep is short and repeated. */
+/* Notifications come by the waiter's eventfd.  If no eventfd can be made, or if it and the
+ * links' descriptors are too many (waitset_look()), the sleep is short and repeated. */
 static int sleep_in_poll(struct sr_waitset *s)
 {
 	int r, fd = sr_waiter_fd(s->waiter);
@@ -258,9 +260,10 @@ static int sleep_in_poll(struct sr_waitset *s)
 /*
  * Arms the links, looks again, sleeps, disarms.
  *
- * A call on one stream does not sleep on the program's number, although nothing is linked:
- * another thread may close the number and get it back for another stream.  poll(2) looks
- * the number up again when it wakes, so what came for the call would not end its sleep.
+ * A call on one stream (one_call) sleeps on the anchor, and not on the program's descriptor,
+ * even if the stream is plain: another thread may close that number and get it back for
+ * another socket.  When poll(2) wakes, it looks the number up again, so an event of the old
+ * socket would not end the sleep.
  */
 static int sleep_armed(struct sr_waitset *s)
 {
@@ -270,7 +273,7 @@ static int sleep_armed(struct sr_waitset *s)
 
 	if (!s->waiter)
 		s->waiter = sr_waiter_get();
-	if (!s->waiter) {	/* there is no memory: nobody can wake us */
+	if (!s->waiter) {	/* there is no memory: this thread cannot be woken */
 		drop_all(s);
 		waitset_fill(s);
 		return sleep_until(s, true, sooner(s->deadline));
@@ -284,7 +287,7 @@ static int sleep_armed(struct sr_waitset *s)
 		waitset_fill(s);
 		r = waitset_look(s);
 	} else {
-		r = needs_poll(s) ? sleep_in_poll(s) :	/* it fills */
+		r = needs_poll(s) ? sleep_in_poll(s) :	/* needs_poll() fills s->k */
 				    sleep_until(s, false, s->deadline);
 	}
 	if (s->armed) {
@@ -296,8 +299,8 @@ static int sleep_armed(struct sr_waitset *s)
 
 /* ---- spinning ---- */
 
-/* The spin state of a wait on several descriptors belongs to the thread, as
- * such a wait is an event loop's. */
+/* A wait on one stream uses the stream's averages, a wait on several descriptors the
+ * thread's, because an event loop is likely to be waiting. */
 static struct sr_spin *spin_of(struct sr_waitset *s)
 {
 	static __thread struct sr_spin several;
@@ -305,8 +308,8 @@ static struct sr_spin *spin_of(struct sr_waitset *s)
 	return s->n == 1 ? &s->e[0].st->waits.spin : &several;
 }
 
-/* Polls all links of the set; returns false if there is none.  *kernel: the
- * kernel has to be asked for some of the rest. */
+/* Polls all links of the set; returns false if there is none.  *kernel: there are
+ * entries for which the kernel has to be asked. */
 static bool poll_links(struct sr_waitset *s, bool *kernel)
 {
 	struct sr_waitset_entry *e;
@@ -324,7 +327,7 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 	return links;
 }
 
-/* Do the peers of all links of the set run on this core?  There is a link. */
+/* Do the peers of all links of the set run on this core?  The set has a link. */
 static bool same_core(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e;
@@ -353,7 +356,7 @@ static int waitset_spin(struct sr_waitset *s)
 		if (is_waitset_signalled(s))
 			return -EINTR;
 		if (sr_held.off)
-			return 0;	/* the sleep lets it in */
+			return 0;	/* the sleep lets the signal in */
 		if ((kernel && !may_leave(s)) || s->sigmask) {
 			waitset_fill(s);
 			r = poll_now(s);
@@ -389,7 +392,7 @@ static int result(struct sr_waitset *s, struct pollfd *fds)
 	return count;
 }
 
-/* All gates were open.  *again: one shut meanwhile. */
+/* Waits while all gates are open.  *again: one was shut meanwhile, plan again. */
 static int wait_in_kernel(struct sr_waitset *s, bool *again)
 {
 	int r;
@@ -438,7 +441,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 		r = sleep_armed(s);
 		if (r < 0)
 			return r;
-		/* Our events may have changed: looks again, and keeps the
+		/* The links may have events now: plans again, and keeps the
 		 * kernel's answer. */
 		plan_all(s, &shut);
 		drop_all(s);

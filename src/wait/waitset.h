@@ -12,8 +12,8 @@
 #define SR_IN_EVENTS (POLLIN | POLLRDNORM | POLLRDHUP | POLLRDBAND | POLLPRI)
 #define SR_OUT_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
-/* What a plan says of an entry.  The program gets `ours', and of what the kernel reports `pass';
- * sr_waitset_asks() and sr_waitset_answer() put that together. */
+/* What a plan says of an entry.  The program gets the events in `ours', and those of the
+ * kernel's events that are in `pass'; sr_waitset_asks() and sr_waitset_answer() work that out. */
 struct sr_plan {
 	short ours;		/* events that are known without the kernel */
 	short kernel;		/* events to ask the kernel for; POLLIN may only wake us */
@@ -53,32 +53,32 @@ struct sr_waitset {
 	bool awaits;		/* they count this thread (engine/listener.h) */
 	bool program_polls;	/* the program has called poll(2) or the like */
 	bool one_call;		/* a call on one stream: it sleeps on the anchor, and wakes
-				 * if that becomes another one */
+				 * if the anchor changes */
 	bool may_leave;		/* see sr_may_leave_unasked() */
 	const sigset_t *sigmask;
 	unsigned handled;	/* sr_handled.all when the call began */
 	struct pollfd *k;	/* n entries, then waiter, then links */
 	size_t kn;
 	bool armed;
-	_Atomic uint32_t *word;	/* a link's, to sleep on, and the bits (link.h) */
+	_Atomic uint32_t *word;	/* a link's futex to sleep on, and its bits (link/ops.h) */
 	unsigned word_want;
 	uint64_t start;		/* ns: when the wait on a link began */
 	void *memory;		/* of e, nodes and k if it was allocated, or NULL */
 };
 
-/* Moves the stream on as far as it can, and fills the plan, and the links on which events of the
- * entry may arrive, with references.  Returns true if there is something for the program. */
+/* Moves the stream on as far as possible.  Fills in the plan, and the links by which events of
+ * the entry may arrive (with references).  Returns true if there is something for the program. */
 bool sr_waitset_plan(struct sr_waitset_entry *e);
 void sr_waitset_drop_links(struct sr_waitset_entry *e);
-/* After a plan: the events to ask the kernel for; and what the program gets, our
- * events and those of the kernel's that count. */
+/* After a plan: the events to ask the kernel for; and what the program gets, which are
+ * our events and those of the kernel that count. */
 short sr_waitset_asks(const struct sr_waitset_entry *e);
 short sr_waitset_answer(const struct sr_waitset_entry *e, short revents);
-/* The wait has a waiter.  Once armed it is woken by what arrives at its streams and their
- * links; what arrived before, the plan that follows finds. */
+/* Arms a wait that has a waiter.  From then on it is woken by whatever arrives at its streams
+ * and their links; the plan that follows finds what arrived before. */
 void sr_waitset_arm(struct sr_waitset *s);
 void sr_waitset_disarm(struct sr_waitset *s);
-/* After that plan: is a direction on another link by now, which is not armed? */
+/* After that plan: is a direction on another link now, which is not armed? */
 bool sr_waitset_has_unarmed(struct sr_waitset *s);
 /* Does the peer's thread run on this core, as far as is known?  Then it cannot run
  * during a busy wait. */
@@ -90,8 +90,8 @@ bool sr_stream_same_core(struct sr_stream *st);
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds);
 /* Releases what the wait still holds. */
 void sr_waitset_done(struct sr_waitset *s);
-/* Gives back the references of its streams, and its memory: at the end of poll(2), or when
- * the thread never returns from its sleep. */
+/* Drops the references of its streams and frees its memory: at the end of poll(2), or if the
+ * thread never returns from its sleep. */
 void sr_waitset_free(struct sr_waitset *s);
 
 /* The memory of a waitset (space.c): all zero, or NULL. */
