@@ -53,7 +53,7 @@ enum sr_first {
 	SR_FIRST_SENT,		/* the question is on its way */
 	SR_FIRST_TAKEN,		/* the server's program has accepted the stream */
 	SR_FIRST_COMING,	/* a thread of it waits in accept(), or for the listener in poll() */
-	SR_FIRST_BYTES,		/* not before the client's bytes: TCP_DEFER_ACCEPT */
+	SR_FIRST_BYTES,		/* not before the client's bytes: TCP_DEFER_ACCEPT, policy lazy */
 	SR_FIRST_LATER,		/* none of these */
 };
 

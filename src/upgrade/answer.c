@@ -9,8 +9,9 @@
  * that has the stream.
  *
  * An asker whose program waits (hold.c) gets a first answer as soon as it is known whether
- * that is worth while: the stream is taken; a thread waits for the listener; the kernel
- * waits for the client's bytes; or the thread that accepts is itself held by policy wait.
+ * that is worth while: the stream is taken; a thread waits for the listener; the kernel, or
+ * our own policy, waits for the client's bytes; or the thread that accepts is itself held by
+ * policy wait.
  * If none of these becomes true in a third of SOCKRAIL_ANSWER_MS the answer is "later".
  * "later" also follows one of the first two when policy wait comes to hold that thread.
  *
@@ -64,6 +65,8 @@ struct search {
 	bool foreign;		/* as in struct pending */
 	/* For a first answer: */
 	enum sr_holds holds;
+	bool proves;		/* policy lazy wants this asker to prove the stream's history */
+	bool unproven;		/* the policy is lazy, and there is too little history for that */
 	bool defers;		/* a listener waits for the client's bytes */
 	bool awaited;		/* a thread waits for a listener */
 	uintptr_t acceptor;	/* the thread that uses the listeners, 0: several */
@@ -89,6 +92,7 @@ static void look_at_listener(struct sr_listener *l, void *arg)
 	if (!s->holds)
 		return;
 	s->defers |= sr_anchor_defers(st);
+	s->unproven |= s->proves && st->policy->upgrade == SR_LAZY;
 	s->awaited |= sr_load(&l->awaiting) > 0 || sr_sets.awaits(st);
 	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
@@ -183,6 +187,12 @@ static enum sr_first next_answer(bool others, bool held, uint64_t age)
 	return held || taken_away ? SR_FIRST_LATER : SR_FIRST_NONE;
 }
 
+/* Does the client have to send before there can be a link? */
+static bool wants_bytes(struct search *s)
+{
+	return s->unproven || (s->defers && !s->found && !s->shared);
+}
+
 /* (The workers have been asked, or others have the listener: they come by their own words,
  * soon.) */
 static enum sr_first first_answer(struct search *s, uint64_t age, bool shared)
@@ -191,11 +201,11 @@ static enum sr_first first_answer(struct search *s, uint64_t age, bool shared)
 	bool held = !others && is_held(s);
 
 	if (s->holds == SR_HOLDS_ON)
-		return next_answer(others, held, age);
+		return next_answer(others, held || s->unproven, age);
+	if (wants_bytes(s))
+		return SR_FIRST_BYTES;
 	if (s->found || s->shared)
 		return held ? SR_FIRST_LATER : SR_FIRST_TAKEN;
-	if (s->defers)
-		return SR_FIRST_BYTES;
 	if (s->awaited)
 		return SR_FIRST_COMING;
 	if (others)
@@ -259,7 +269,8 @@ static void answer_accept(struct sr_request *req, struct sr_stream *st)
  * request is finished. */
 static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign)
 {
-	struct search s = { .name = &req->name, .holds = req->holds, .foreign = foreign };
+	struct search s = { .name = &req->name, .holds = req->holds, .foreign = foreign,
+			    .proves = req->ops == &sr_rendezvous_verbs };
 	bool finished = true;
 	const char *refusal;
 
@@ -270,8 +281,9 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign
 	if (!sr_load(&s.found->up.asked_ns))
 		sr_store(&s.found->up.asked_ns, sr_now_ns());
 	sr_promise_bars(s.found);
+	s.unproven = !sr_prove_may(s.found, req->ops);
 	refusal = refusal_of(s.found, req);
-	if (!refusal && !is_ready(s.found)) {
+	if (!refusal && (s.unproven || !is_ready(s.found))) {
 		if (age > ACCEPT_NS)
 			refusal = "timeout";
 		else

@@ -53,6 +53,21 @@ bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops)
 	return ops != &sr_rendezvous_verbs || st->policy->upgrade != SR_LAZY || sr_sodium();
 }
 
+bool sr_prove_may(struct sr_stream *st, const struct sr_rendezvous *ops)
+{
+	uint64_t carried;
+
+	if (ops != &sr_rendezvous_verbs || st->policy->upgrade != SR_LAZY)
+		return true;
+	sr_lock(&st->tx_lock);
+	carried = sr_anchor_acked(st);
+	sr_unlock(&st->tx_lock);
+	sr_lock(&st->rx_lock);
+	carried += sr_anchor_received(st);
+	sr_unlock(&st->rx_lock);
+	return carried >= PROOF_BYTES;
+}
+
 void sr_prove_begin(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;

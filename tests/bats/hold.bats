@@ -5,6 +5,7 @@
 # first answer is over before the peer gives all up, which the log would show.
 
 # shellcheck disable=SC2154,SC2034 # set by bats and by what is loaded; read by case.bash
+bats_require_minimum_version 1.5.0
 load ../lib/common
 load ../lib/case
 
@@ -70,6 +71,22 @@ coming() {
 
 @test "a thread of the server waits for the listener in select: the send is held" {
 	coming select
+}
+
+# Over verbs policy lazy makes no link before the stream has carried something that the
+# client can prove.  The held send would wait for one in vain.
+@test "a server of policy lazy wants to see bytes: the send is not held, and no link made in vain" {
+	local dir=$BATS_TEST_TMPDIR/accept.wait case_lossy=0 case_lazy=0
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || skip "for policy wait"
+	[ "$SR_TEST_LINK" = verbs ] || skip "the kernel vouches for the client"
+	case_steps=('go log first send goes on')
+	beside held "$BATS_TEST_TMPDIR/accept.tcp" none none hold accept
+	beside held "$dir" lazy wait hold accept
+	joined
+	same "$dir" "$BATS_TEST_TMPDIR/accept.tcp"
+	way "$dir" wait mixed 1 1 none
+	went_on accept bytes
+	run -1 grep 'is over: history' "$dir"/*.log
 }
 
 # The sender is told "coming", and then that this has come to nothing, before the server

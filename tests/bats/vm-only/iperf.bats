@@ -54,6 +54,16 @@ iperf3_run() {
 	each_way 33554432 iperf3_run
 }
 
+# Its last command, with time for the device of an emulated machine.
+@test "the first hour on hardware ends with status 0" {
+	iperf_setup iperf3
+	local -x SOCKRAIL_LINKS=verbs SOCKRAIL_UPGRADE_WAIT_MS=60000 SOCKRAIL_ANSWER_MS=60000
+	start server "$SOCKRAIL" -s upgrade=wait iperf3 -s -1 -B "$ADDR" -p "$port"
+	listening "$port"
+	"$SOCKRAIL" --require=verbs iperf3 -R -c "$ADDR" -p "$port" -t 2
+	await
+}
+
 @test "iperf3 --bidir" {
 	iperf_setup iperf3
 	options=(--bidir -n 16M)
