@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Offsets, and so the whole form: of a packet, of a record, of the body of PROCESS. */
@@ -22,6 +23,7 @@ enum {
 	LINKS = 2,
 	PROCESS = 8,
 	PROCESS_BODY = 24,
+	SHORT_BODY = 4,		/* of ACCEPT and WORD: a byte, and zeros */
 };
 
 _Static_assert(PROCESS + SR_PROCESS_LEN == PROCESS_BODY, "it ends there");
@@ -141,6 +143,62 @@ bool sr_packet_put_process(struct sr_packet_out *p, const struct sr_process *pro
 	return body;
 }
 
+bool sr_packet_put_open(struct sr_packet_out *p, uint32_t number,
+			const struct sr_question *question)
+{
+	uint8_t *body = record_begin(p, number, SR_RECORD_OPEN, 0, SR_QUESTION_LEN);
+
+	if (body)
+		sr_question_encode(question, body);
+	return body;
+}
+
+static bool put_short(struct sr_packet_out *p, uint32_t number, uint8_t type, uint8_t value)
+{
+	const uint8_t bytes[SHORT_BODY] = {value};
+	uint8_t *body = record_begin(p, number, type, 0, SHORT_BODY);
+
+	if (body)
+		memcpy(body, bytes, SHORT_BODY);
+	return body;
+}
+
+bool sr_packet_put_accept(struct sr_packet_out *p, uint32_t number, bool brief)
+{
+	return put_short(p, number, SR_RECORD_ACCEPT, brief);
+}
+
+/* WORD counts from 1. */
+enum { FIRST_LEAST = SR_FIRST_TAKEN - 1, FIRSTS = SR_FIRST_LATER - FIRST_LEAST };
+
+bool sr_packet_put_first(struct sr_packet_out *p, uint32_t number, enum sr_first first)
+{
+	return put_short(p, number, SR_RECORD_WORD, (uint8_t)(first - FIRST_LEAST));
+}
+
+static bool put_record_text(struct sr_packet_out *p, uint32_t number, uint8_t type, const char *text)
+{
+	size_t n = strlen(text);
+	uint8_t *body = record_begin(p, number, type, 0, n);
+
+	if (body)
+		memcpy(body, text, n);
+	return body;
+}
+
+bool sr_packet_put_refuse(struct sr_packet_out *p, uint32_t number, const char *word)
+{
+	return put_record_text(p, number, SR_RECORD_REFUSE, word);
+}
+
+bool sr_packet_put_there(struct sr_packet_out *p, uint32_t number, const uint16_t there[2])
+{
+	char place[SR_THERE_LEN];
+
+	snprintf(place, sizeof(place), "%u %u", there[0], there[1]);
+	return put_record_text(p, number, SR_RECORD_THERE, place);
+}
+
 uint8_t *sr_packet_put_raw(struct sr_packet_out *p, uint32_t number, uint8_t type, uint64_t ack,
 			   size_t n)
 {
@@ -183,11 +241,64 @@ static bool process_decode(struct sr_record *r)
 	       r->process.version == SR_WIRE_VERSION;
 }
 
+/* The byte of a short body, from `least` to `most`. */
+static bool short_decode(const struct sr_record *r, uint8_t least, uint8_t most)
+{
+	return r->len == SHORT_BODY && r->body[0] >= least && r->body[0] <= most &&
+	       is_zero(r->body + 1, SHORT_BODY - 1);
+}
+
+static bool word_decode(struct sr_record *r)
+{
+	static const char known[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+
+	if (!r->len || r->len > SR_WORD_MAX)
+		return false;
+	memcpy(r->word, r->body, r->len);
+	r->word[r->len] = 0;
+	return strspn(r->word, known) == r->len;
+}
+
+static bool there_decode(struct sr_record *r)
+{
+	char word[sizeof(SR_THERE) + SR_THERE_LEN] = SR_THERE " ";
+	size_t before = strlen(word);
+
+	if (r->len >= sizeof(word) - before)
+		return false;
+	memcpy(word + before, r->body, r->len);
+	return strlen(word) == before + r->len && sr_there_verbs(r->there, word);
+}
+
+/* What is said before there is a link, which has taken no bytes yet. */
+static bool answer_valid(struct sr_record *r)
+{
+	if (r->ack)
+		return false;
+	switch (r->type) {
+	case SR_RECORD_OPEN:
+		return r->len == SR_QUESTION_LEN &&
+		       !sr_question_decode(&r->question, r->body, r->len);
+	case SR_RECORD_ACCEPT:
+		r->brief = r->len && r->body[0];
+		return short_decode(r, 0, 1);
+	case SR_RECORD_WORD:
+		r->first = r->len ? r->body[0] + FIRST_LEAST : 0;
+		return short_decode(r, 1, FIRSTS);
+	case SR_RECORD_REFUSE:
+		return word_decode(r);
+	default:
+		return there_decode(r);
+	}
+}
+
 /* Of the queue pair itself, or of a link. */
 static bool body_valid(struct sr_record *r)
 {
 	if (!r->number && r->ack)
 		return false;
+	if (r->type >= SR_RECORD_OPEN && r->type <= SR_RECORD_THERE)
+		return r->number && answer_valid(r);
 	switch (r->type) {
 	case SR_RECORD_PROCESS:
 		return !r->number && process_decode(r);

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pure/request.h"
 #include "pure/wire.h"
 
 enum {
@@ -26,11 +27,17 @@ enum {
 	SR_RECORD_BYTES_MAX = SR_PACKET_MAX - SR_PACKET_HEAD - SR_RECORD_HEAD,
 	SR_RECORD_NUMBER_MAX = 65535,
 	SR_PROCESS_LEN = 16,	/* bytes of a process's number */
+	SR_WORD_MAX = 32,	/* bytes of REFUSE's and THERE's body */
 };
 
 /* Types of records that are no messages (enum sr_msg_type). */
 enum {
-	SR_RECORD_DROP = 21,	/* the link is over: its sender's last record */
+	SR_RECORD_OPEN = 16,	/* the asker's question: a link for this stream, with this number */
+	SR_RECORD_ACCEPT,	/* from here to THERE the answerer's */
+	SR_RECORD_WORD,		/* a first answer; more may follow */
+	SR_RECORD_REFUSE,	/* no link: its last record */
+	SR_RECORD_THERE,	/* ask another process: its last record */
+	SR_RECORD_DROP,		/* the link is over: its sender's last record */
 	SR_RECORD_PROCESS,	/* the first record of a queue pair */
 	SR_RECORD_PAD,		/* makes a packet longer, and says nothing */
 };
@@ -50,6 +57,11 @@ struct sr_record {
 	union {
 		struct sr_msg msg;	/* a message, but not BYTES; its ack is set, too */
 		struct sr_process process;
+		struct sr_question question; /* OPEN */
+		bool brief;		/* ACCEPT: HELLO and SWITCH behind OPEN count */
+		enum sr_first first;	/* WORD: SR_FIRST_TAKEN and later ones */
+		char word[SR_WORD_MAX + 1]; /* REFUSE: a reason's, perhaps an unknown one */
+		uint16_t there[2];	/* THERE: as sr_there_verbs() says */
 	};
 };
 
@@ -69,6 +81,13 @@ size_t sr_packet_room(const struct sr_packet_out *p);
 /* A message, but not BYTES.  False: there is no room. */
 bool sr_packet_put(struct sr_packet_out *p, uint32_t number, const struct sr_msg *msg);
 bool sr_packet_put_process(struct sr_packet_out *p, const struct sr_process *process);
+bool sr_packet_put_open(struct sr_packet_out *p, uint32_t number,
+			const struct sr_question *question);
+bool sr_packet_put_accept(struct sr_packet_out *p, uint32_t number, bool brief);
+bool sr_packet_put_first(struct sr_packet_out *p, uint32_t number, enum sr_first first);
+/* word: of small letters, digits and hyphens, at most SR_WORD_MAX bytes. */
+bool sr_packet_put_refuse(struct sr_packet_out *p, uint32_t number, const char *word);
+bool sr_packet_put_there(struct sr_packet_out *p, uint32_t number, const uint16_t there[2]);
 /* DROP, BYTES or PAD with a body of n bytes, which the caller fills in; of PAD it is zero.
  * NULL: there is no room. */
 uint8_t *sr_packet_put_raw(struct sr_packet_out *p, uint32_t number, uint8_t type, uint64_t ack,

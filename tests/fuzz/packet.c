@@ -16,6 +16,16 @@ static bool put_again(struct sr_packet_out *out, const struct sr_record *r)
 	switch (r->type) {
 	case SR_RECORD_PROCESS:
 		return sr_packet_put_process(out, &r->process);
+	case SR_RECORD_OPEN:
+		return sr_packet_put_open(out, r->number, &r->question);
+	case SR_RECORD_ACCEPT:
+		return sr_packet_put_accept(out, r->number, r->brief);
+	case SR_RECORD_WORD:
+		return sr_packet_put_first(out, r->number, r->first);
+	case SR_RECORD_REFUSE:
+		return sr_packet_put_refuse(out, r->number, r->word);
+	case SR_RECORD_THERE:
+		return sr_packet_put_there(out, r->number, r->there);
 	case SR_RECORD_PAD:
 	case SR_RECORD_DROP:
 	case SR_MSG_BYTES:

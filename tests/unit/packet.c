@@ -82,6 +82,49 @@ static void all_types(void)
 	CHECK_EQ(sr_packet_next(&in, &r), 0);
 }
 
+/* A link's beginning and end. */
+static void all_answers(void)
+{
+	static const char longest[] = "thirty-two-letters-and-no-more-x";
+	struct sr_question question = {.holds = SR_HOLDS_ON, .tclass = 8};
+	const uint16_t there[2] = {65535, 0};
+	struct sr_packet_out p = begin(sizeof(buf));
+	struct sr_packet_in in;
+	struct sr_record r;
+
+	question.name = (struct sr_name){.link_no = 7, .family = AF_INET, .sport = 1, .dport = 2};
+	CHECK(sr_packet_put_open(&p, 1, &question));
+	CHECK(sr_packet_put_accept(&p, 2, true));
+	CHECK(sr_packet_put_accept(&p, 3, false));
+	for (int i = SR_FIRST_TAKEN; i <= SR_FIRST_LATER; i++)
+		CHECK(sr_packet_put_first(&p, 4, (enum sr_first)i));
+	CHECK_EQ(strlen(longest), SR_WORD_MAX);
+	CHECK(sr_packet_put_refuse(&p, 5, longest));
+	CHECK(sr_packet_put_refuse(&p, 5, "busy"));
+	CHECK(sr_packet_put_there(&p, 6, there));
+
+	CHECK_EQ(sr_packet_open(&in, buf, p.len), 0);
+	CHECK_EQ(sr_packet_next(&in, &r), 1);
+	CHECK(r.type == SR_RECORD_OPEN && r.number == 1 && r.len == SR_QUESTION_LEN);
+	CHECK(sr_name_equal(&r.question.name, &question.name));
+	CHECK(r.question.holds == SR_HOLDS_ON && r.question.tclass == 8);
+	CHECK_EQ(sr_packet_next(&in, &r), 1);
+	CHECK(r.type == SR_RECORD_ACCEPT && r.number == 2 && r.brief);
+	CHECK_EQ(sr_packet_next(&in, &r), 1);
+	CHECK(r.type == SR_RECORD_ACCEPT && r.number == 3 && !r.brief);
+	for (int i = SR_FIRST_TAKEN; i <= SR_FIRST_LATER; i++) {
+		CHECK_EQ(sr_packet_next(&in, &r), 1);
+		CHECK(r.type == SR_RECORD_WORD && r.first == (enum sr_first)i);
+	}
+	CHECK_EQ(sr_packet_next(&in, &r), 1);
+	CHECK(r.type == SR_RECORD_REFUSE && !strcmp(r.word, longest));
+	CHECK_EQ(sr_packet_next(&in, &r), 1);
+	CHECK(r.type == SR_RECORD_REFUSE && !strcmp(r.word, "busy"));
+	CHECK_EQ(sr_packet_next(&in, &r), 1);
+	CHECK(r.type == SR_RECORD_THERE && r.there[0] == there[0] && !r.there[1]);
+	CHECK_EQ(sr_packet_next(&in, &r), 0);
+}
+
 /* As PROTOCOL.md shows it. */
 static void layout(void)
 {
@@ -165,6 +208,42 @@ static void wrong_records(void)
 		if (!type || (type > SR_MSG_BYTES && type < SR_RECORD_DROP) ||
 		    type > SR_RECORD_PAD)
 			CHECK_EQ(one(1, (uint8_t)type, 1, 0), -EPROTO);
+}
+
+static int one_text(uint8_t type, uint32_t number, uint64_t ack, const char *text, size_t n)
+{
+	struct sr_packet_out p = begin(sizeof(buf));
+
+	memcpy(sr_packet_put_raw(&p, number, type, ack, n), text, n);
+	return read_all(buf, p.len);
+}
+
+#define TEXT(type, text) one_text(type, 1, 0, text, sizeof(text) - 1)
+
+static void wrong_answers(void)
+{
+	CHECK_EQ(TEXT(SR_RECORD_ACCEPT, "\1\0\0\0"), 0);
+	CHECK_EQ(TEXT(SR_RECORD_ACCEPT, "\2\0\0\0"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_ACCEPT, "\1\0\0\1"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_ACCEPT, "\1\0\0"), -EPROTO);
+	CHECK_EQ(one_text(SR_RECORD_ACCEPT, 0, 0, "\1\0\0", 4), -EPROTO);
+	CHECK_EQ(one_text(SR_RECORD_ACCEPT, 1, 1, "\1\0\0", 4), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_WORD, "\4\0\0\0"), 0);
+	CHECK_EQ(TEXT(SR_RECORD_WORD, "\0\0\0\0"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_WORD, "\5\0\0\0"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_REFUSE, ""), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_REFUSE, "no-match"), 0);
+	CHECK_EQ(TEXT(SR_RECORD_REFUSE, "no match"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_REFUSE, "no\0match"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_REFUSE, "thirty-three-letters-are-too-many"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, "1 2"), 0);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, "0 0"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, "1 65536"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, "1 2 "), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, "1 2\0"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, ""), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_THERE, "1                              2"), -EPROTO);
+	CHECK_EQ(TEXT(SR_RECORD_OPEN, "a question"), -EPROTO);
 }
 
 /* Each byte that has one right value only. */
@@ -296,9 +375,11 @@ static void ends_talk(uint64_t seed)
 int main(void)
 {
 	all_types();
+	all_answers();
 	layout();
 	full();
 	wrong_records();
+	wrong_answers();
 	wrong_bytes();
 	counts();
 	for (uint64_t seed = 1; seed <= 300; seed++) {

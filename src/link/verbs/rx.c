@@ -141,8 +141,8 @@ static int record_came(struct sr_vlink *l, const struct sr_record *r, unsigned *
 	}
 	if (r->type == SR_RECORD_PAD)
 		return 0;
-	if (r->number != SR_V_NUMBER)
-		return -EPROTO;
+	if (r->number != SR_V_NUMBER || (r->type >= SR_RECORD_OPEN && r->type < SR_RECORD_DROP))
+		return -EPROTO;	/* the connection manager opens the only link */
 	sr_trace("verbs: link %x: record %d", l->link.link_no, r->type);
 	err = sr_vtx_credit(l, r->ack, what);
 	if (err)
