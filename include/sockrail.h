@@ -2,29 +2,29 @@
 /*
  * sockrail.h - TCP streams over RDMA or shared memory, called by name.
  *
- * A program that is run by sockrail(1) needs nothing of this.  A program that is
- * linked to the library has the same without the command: its calls of the C
- * library are taken as if the library were preloaded.  These functions are for
- * what opens the library at run time (dlopen(3)), and for those who want to see
- * in their source which calls go this way.
+ * A program that is run by sockrail(1) does not need this header.  Nor does a program
+ * that is linked to the library: its calls of the C library are intercepted as if the
+ * library were preloaded.  These functions are for programs that open the library at
+ * run time (dlopen(3)), and for those whose source shall show which calls go this way.
  *
  * sr_NAME takes what the C library's NAME takes and does what NAME does: same
  * results, same errno, same signals, same blocking, same cancellation points.
- * A descriptor is always the kernel's.  One that sr_socket() or sr_accept()
- * made for TCP may have its bytes travel another way; any other goes to the C
- * library as it is, so that mixing them is safe.  What is said below is only
- * what is to be known beyond the manual page of NAME.
+ * A descriptor is always the kernel's.  If sr_socket() or sr_accept() has made it
+ * for TCP, it is a stream, whose bytes may travel another way; calls on any other
+ * descriptor go to the C library unchanged, so both may be mixed.  The comments
+ * below say only what is not in the manual page of NAME.
  *
- * Where the library was opened at run time, use these functions alone on the
- * descriptor of a stream.  read(2) and its like on one may be handed bytes that
- * are not the peer program's, once the stream has left plain TCP.  sr_fdopen()
- * and what starts other programs put it back to plain TCP first.  An epoll set
- * that holds one is to be made, changed and waited for by these functions, too.
+ * If the library was opened at run time, use only these functions on the
+ * descriptor of a stream.  Once the stream has left plain TCP, read(2) and its
+ * like on that descriptor may return bytes that the peer's program has not sent.
+ * sr_fdopen(), and functions that start other programs, put the stream back to
+ * plain TCP first.  An epoll set that holds a stream has to be made, changed and
+ * waited for by these functions, too.
  *
- * Threads: all may be called by any thread at any time, on the same descriptor
- * too.  Async-signal-safe are those whose model is, on a stream in handlers that
- * were installed by the functions below.
- * fork(2) needs no call of ours.
+ * Threads: any thread may call these functions at any time, also on the same
+ * descriptor.  A function is async-signal-safe if NAME is; on a stream, only in
+ * handlers that were installed by the functions below.
+ * fork(2) may be called as usual.
  *
  * Link with -lsockrail (pkg-config sockrail).
  */
@@ -140,9 +140,9 @@ SR_API int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 /* ---- descriptors ---- */
 
 /*
- * The library has descriptors of its own, with high numbers.  To sr_close() and
- * sr_dup2() they are not open and cannot be (EBADF); sr_close_range() and
- * sr_closefrom() leave them out.
+ * The library has descriptors of its own, with high numbers.  sr_close() and
+ * sr_dup2() treat them as not open and impossible to open (EBADF);
+ * sr_close_range() and sr_closefrom() leave them open.
  */
 SR_API int sr_close(int fd);
 SR_API int sr_close_range(unsigned first, unsigned last, int flags);
@@ -157,12 +157,12 @@ SR_API int sr_dup3(int fd, int to, int flags);
 /*
  * ---- signal handlers ----
  *
- * A handler that is installed by these never runs while its thread is within the
- * library with something half done: the signal is blocked until that is over, which
- * takes no sleep.  So the handler may use any stream, end the program, or
- * siglongjmp(3).  The C library keeps the handlers: if a program calls these
- * and the C library's functions, too, the latter return the library's own handlers,
- * which the program may install again.
+ * A handler that is installed by these functions never runs while its thread is inside
+ * the library with something half done: the signal is blocked until that is finished,
+ * for some milliseconds at most.  So the handler may use any stream, end the program, or
+ * call siglongjmp(3).  If a program also calls the C library's functions, these return
+ * the library's own handler in place of the program's; the program may install that
+ * again.
  */
 struct sigaction;
 SR_API int sr_sigaction(int sig, const struct sigaction *act,
@@ -173,8 +173,8 @@ SR_API int sr_siginterrupt(int sig, int interrupt);
 
 /* ---- threads ---- */
 
-/* Before the first one the library sees to it that no thread is cancelled while it is
- * within the library with something half done.  th: a pthread_t. */
+/* Its first call makes sure that no thread is cancelled while it is inside the library with
+ * something half done.  th: a pthread_t. */
 SR_API int sr_pthread_cancel(unsigned long th);
 
 /* ---- stdio over a stream: it goes back to plain TCP and stays there ---- */
@@ -192,9 +192,9 @@ SR_API int sr_vdprintf(int fd, const char *fmt, va_list ap)
 /*
  * ---- other programs, and the end of this one ----
  *
- * Streams that the other program inherits go back to plain TCP first; at the
- * end of the program the last bytes of all are seen to, and arrive.  This takes
- * a bounded time.  exit(3) and return from main() do it by themselves.
+ * Streams that the other program inherits go back to plain TCP first.  At the end
+ * of this program the last bytes of all streams still arrive.  Both take a bounded
+ * time.  exit(3) and a return from main() need no call of ours.
  */
 
 SR_API int sr_execve(const char *path, char *const argv[], char *const envp[]);
@@ -234,9 +234,9 @@ SR_API int sr_setresuid(uid_t ruid, uid_t euid, uid_t suid);
 SR_API void sr__exit(int status) __attribute__((noreturn));
 SR_API void sr_quick_exit(int status) __attribute__((noreturn));
 
-/* syscall(2).  Numbers that make, replace or close descriptors, that are about epoll
- * sets, or that execute a program or end this one, go to the calls above; others to
- * the kernel.  io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
+/* syscall(2).  System calls that make, replace or close descriptors, that concern epoll
+ * sets, or that execute a program or end this one, become the calls above; all others go
+ * to the kernel.  io_uring_setup fails with ENOSYS unless SOCKRAIL_IO_URING allows it. */
 SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,
 		       long f);
 
@@ -249,14 +249,14 @@ SR_API int sr___vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 /* One direction of a stream. */
 enum sr_state {
 	SR_STATE_PLAIN,		/* bytes go by TCP */
-	SR_STATE_SWITCHING,	/* to the link, from an agreed byte on */
+	SR_STATE_SWITCHING,	/* about to go by the link, from an agreed byte on */
 	SR_STATE_LINK,		/* bytes go by the link */
-	SR_STATE_RETURNING,	/* to TCP: what the link owes is sent again */
+	SR_STATE_RETURNING,	/* back to TCP: bytes that the link still owes are resent */
 	SR_STATE_ENDED,		/* end of file is sent, or received */
 	SR_STATE_BROKEN,	/* reset */
 };
 
-/* Program bytes by the way they went. */
+/* The program's bytes, by the way they went. */
 struct sr_bytes {
 	uint64_t plain, shm, verbs;
 };
@@ -274,12 +274,12 @@ struct sr_info {
 };
 
 /*
- * Fills *info about the stream of descriptor fd.  size is sizeof(*info): later
- * versions append members, and write no more than size bytes.  The numbers are
- * of one moment for each direction, not for both together.
+ * Fills in *info about the stream of descriptor fd.  size is sizeof(*info): later
+ * versions append members, and write no more than size bytes.  The numbers of one
+ * direction are of one moment, but those of the two directions may not be.
  *
- * 0, or -1 with errno EBADF (fd is not open), ENOTSOCK (not a stream of this
- * library: it never was, or was inherited), EINVAL (size is 0).
+ * Returns 0, or -1 with errno EBADF (fd is not open), ENOTSOCK (fd is no stream of
+ * this library; or was one only before it was inherited), EINVAL (size is 0).
  */
 SR_API int sr_info(int fd, struct sr_info *info, size_t size);
 

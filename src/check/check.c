@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * check.c - sockrail check: looks at what streams need to leave TCP, and says what is
- * in the way, and what to do about it.
+ * check.c - sockrail check: looks at what streams need to get a link, and says what is
+ * missing, and what to do about it.
  */
 #include "config.h"
 
@@ -71,7 +71,7 @@ static void find_peer(struct checked *c, char *text)
 		colon[-1] = '\0';
 		c->host++;
 	}
-	if (strtoul(c->port, NULL, 10) > 65535) /* of which getaddrinfo() takes 16 bits */
+	if (strtoul(c->port, NULL, 10) > 65535) /* getaddrinfo() would cut it to 16 bits */
 		refuse("%s: there is no such port", c->port);
 	err = getaddrinfo(c->host, c->port, &hints, &found);
 	if (err)
@@ -106,7 +106,8 @@ static void serve(const struct checked *c, const char *port)
 	refuse("%s cannot be run", c->launcher);
 }
 
-/* The two ends of a measurement are this program, too; and what shows its library. */
+/* This program is also the two ends of a measurement, and the program that shows which library
+ * it has. */
 static int echo_end(int argc, char **argv)
 {
 	const char *end = argc > 1 ? argv[1] : "";
@@ -135,8 +136,8 @@ static const struct option options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-/* Takes the options, a port to serve at if that is asked for, and what is left but
- * the command, which is cut off before.  Returns -1, or the exit status. */
+/* Takes the options, the port of --serve, and HOST:PORT.  (The caller has cut off the
+ * command.)  Returns -1, or the exit status. */
 static int take_options(struct checked *c, int argc, char **argv, const char **port)
 {
 	int o;
@@ -201,7 +202,7 @@ int main(int argc, char **argv)
 		serve(&c, port);
 	find_program(&c);
 	load_unit(&c);
-	/* What is run here is no stream of the user's. */
+	/* The programs that are run below are not the user's: they must not be in his report. */
 	unsetenv("SOCKRAIL_REQUIRE");
 	unsetenv("SOCKRAIL_REPORT");
 	signal(SIGPIPE, SIG_IGN);

@@ -19,9 +19,9 @@ struct checked {
 	const char *self;		/* this program, and the launcher beside it */
 	const char *launcher;
 	char library[PATH_MAX];		/* the path by which it is loaded; "" if it is not */
-	bool never;			/* the user's policy, but for rules */
+	bool never;			/* the policy is never, except where a rule has another */
 	unsigned tos;			/* SOCKRAIL_TOS */
-	const char *host, *port;	/* NULL: this host is checked by itself */
+	const char *host, *port;	/* of the peer; NULL: only this host is checked */
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
 	socklen_t peer_len;
 	bool local;			/* the peer is this host */
@@ -39,7 +39,7 @@ void say(enum verdict verdict, const char *what, const char *found, ...)
 /* What to do about the line; reason: the word that streams report, or NULL. */
 void remedy(const char *reason, const char *what_to_do, ...)
 	__attribute__((format(printf, 2, 3)));
-/* What to do about a reason word itself. */
+/* What reasons.def says to do about a reason word. */
 const char *advice(const char *reason);
 /* Prints the last line.  Returns the worst verdict. */
 enum verdict said(void);
@@ -47,7 +47,7 @@ enum verdict said(void);
 void refuse(const char *text, ...)
 	__attribute__((format(printf, 1, 2), noreturn));
 
-/* ---- system.c: small looks at it ---- */
+/* ---- system.c: asks the system ---- */
 
 /* The first line of a file, or of a link's target; "" if there is none. */
 const char *first_line(char *buf, size_t size, const char *path, ...)
@@ -56,12 +56,12 @@ const char *first_line(char *buf, size_t size, const char *path, ...)
 unsigned long long status_number(const char *key, int base);
 /* 65536 as "64 kB", RLIM_INFINITY as "unlimited". */
 const char *bytes_text(char buf[32], unsigned long long n);
-/* Runs a program with what it prints (both: also its errors) in buf.  Returns the exit
- * status, or 128 and more. */
+/* Runs a program.  buf gets its standard output (both: its standard error, too).  Returns its
+ * exit status; or 128 and more if it was killed or could not be run. */
 int run_program(char *buf, size_t size, bool both, const char *const argv[]);
 bool is_executable(const char *path);
-/* The path of a command, as execvp(3) would find it; false: there is none, but maybe a
- * file at that path. */
+/* The path of a command, as execvp(3) would find it; false: there is no executable file, but
+ * there may be another file at that path. */
 bool find_command(char path[PATH_MAX], const char *command);
 /* Is path in directory dir, or dir itself? */
 bool is_below(const char *path, const char *dir);
@@ -83,16 +83,16 @@ void check_command(struct checked *c);		/* program.c */
 void check_unit(struct checked *c);		/* unit.c; after load_unit() */
 void check_streams(struct checked *c);		/* stream.c */
 
-/* Both end the program if there is no such thing. */
+/* These two end the program if there is no such command or unit. */
 void find_program(struct checked *c);		/* program.c */
 void load_unit(const struct checked *c);	/* unit.c */
 
-/* limits.c: a limit that holds here, in this shell, or in a unit. */
+/* limits.c: about a limit of this process (here), or of a unit. */
 void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
 		   bool here);
 void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
 		  bool here);
-/* program.c: of a command, and the interpreters of its scripts. */
+/* program.c: about a command, or the interpreter of a script. */
 void judge_program(const char *what, const char *path);
 /* device.c: is an RDMA device on this host? */
 bool have_device(void);
@@ -110,7 +110,8 @@ void judge_counters(void);
 uint64_t now_ns(void);	/* CLOCK_MONOTONIC */
 int echo_serve(const char *host, const char *port);	/* host: NULL for all addresses */
 int echo_client(const char *host, const char *port, bool measure);
-/* Both at an address of this host, the server in a child, which ends with the client. */
+/* Both ends at an address of this host.  The server is a child, which ends when the client
+ * does. */
 int echo_here(const char *host);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * counters.c - what the counters of RDMA devices say of a measurement: those that tell of
- * trouble, before it and after it.
+ * counters.c - reads the counters of RDMA devices that tell of trouble before and after a
+ * measurement, and says which of them have grown.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ void note_counters(void)
 	n_before = sr_trouble_read(before);
 }
 
-/* One kind of trouble at a port: a line, if a counter of that kind has grown. */
+/* Prints a line about a kind of trouble at a port, if a counter of that kind has grown. */
 static bool kind_grew(const struct sr_trouble_port *p, enum sr_trouble_kind kind)
 {
 	const struct sr_trouble_kind_text *k = &sr_trouble_kinds[kind];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * dcb.c - asks the kernel by netlink (linux/dcbnl.h) for PFC and the table of priorities.
- * Everybody may ask.
+ * This needs no privilege.
  */
 #include "dcb.h"
 
@@ -16,13 +16,14 @@
 #define REPLY_MAX 16384
 #define WAIT_SECONDS 2
 
-/* The attributes in memory, one after another. */
+/* Netlink attributes that lie in memory one after another. */
 struct attributes {
 	const char *at;
 	size_t left;
 };
 
-/* The next one: its kind, with *value and *len; 0: there is none, or it does not fit. */
+/* Takes the next attribute: returns its kind, and sets *value and *len.  0: there is none, or
+ * it does not fit. */
 static unsigned attribute_next(struct attributes *a, const void **value, size_t *len)
 {
 	struct nlattr head;

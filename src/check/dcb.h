@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * dcb.h - data center bridging of a network device: which priorities are without loss, and
- * which one a DSCP has.
+ * dcb.h - data center bridging of a network device: which priorities are lossless (PFC), and
+ * which priority a DSCP has.
  */
 #ifndef SR_CHECK_DCB_H
 #define SR_CHECK_DCB_H
@@ -21,13 +21,13 @@ struct dcb {
 	uint8_t priority[DCB_DSCPS];	/* of a DSCP; DCB_NONE: no rule */
 };
 
-/* Asks the kernel, which asks the driver, and changes nothing.  False: it has none, or does
- * not say. */
+/* Asks the kernel, which asks the driver; changes nothing.  False: the device has no data center
+ * bridging, or the driver does not report it. */
 bool dcb_read(struct dcb *d, const char *netdev);
 /* The same from the kernel's answer. */
 bool dcb_parse(struct dcb *d, const void *reply, size_t len);
-/* What packets of the traffic class meet.  *better: a class whose priority is without loss,
- * or 0. */
+/* Says what happens to packets of the traffic class.  *better: a class whose priority is
+ * lossless, or 0. */
 enum verdict dcb_judge(const struct dcb *d, unsigned tclass, char *found, size_t size,
 		       unsigned *better);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * device.c - RDMA devices as sysfs shows them, and the way to the peer.
+ * device.c - RDMA devices as sysfs shows them, and the route to the peer.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,8 +26,8 @@
 static struct port ports[PORTS_MAX];
 static unsigned n_ports;	/* read by check_devices() */
 
-/* "1: CA" or "4: RNIC".  EFA and usNIC, say, have no reliable connections, and no connection
- * manager (cma_supported() of the kernel). */
+/* Is the device's type "1: CA" or "4: RNIC"?  Others, such as EFA and usNIC, have no reliable
+ * connections and no connection manager (cma_supported() of the kernel). */
 static bool is_of_use(const char *device)
 {
 	char type[32];
@@ -36,7 +36,7 @@ static bool is_of_use(const char *device)
 	return *type == '1' || *type == '4';
 }
 
-/* below: what it has to have, too. */
+/* below: a file that the device must have in its directory of sysfs. */
 static bool have_device_with(const char *below)
 {
 	char path[PATH_MAX];
@@ -121,7 +121,8 @@ static bool netdev_at(const struct sockaddr_storage *addr, char name[IF_NAMESIZE
 	return found;
 }
 
-/* The address from which packets to the peer leave, and whether the peer is here. */
+/* Finds the network device by which packets to the peer leave, and whether the peer is on this
+ * host.  False: there is no route. */
 static bool route(struct checked *c, char name[IF_NAMESIZE])
 {
 	struct sockaddr_storage own = { .ss_family = AF_UNSPEC };
@@ -165,10 +166,10 @@ static const char *digits_of(const char *text, char digits[64])
 }
 
 /*
- * InfiniBand and iWARP: no GID names its netdev, or only those of newer kernels do.  The
- * connection manager takes the device that has a GID which is in the hardware address of
- * the netdev (cma_acquire_dev_by_src_ip() of the kernel): the last 16 bytes of the 20 that
- * IPoIB has, its children and bonds included, or the 6 of Ethernet.
+ * For InfiniBand and iWARP: sysfs does not tell a GID's netdev, or only newer kernels do.
+ * So this does as the connection manager (cma_acquire_dev_by_src_ip() of the kernel): a netdev
+ * belongs to the device that has its hardware address as a GID.  Of the 20 bytes of an IPoIB
+ * address (also of its children and bonds) these are the last 16, of Ethernet all 6.
  */
 static void add_netdevs_of_gid(struct port *p, const char *gid)
 {
@@ -190,7 +191,7 @@ static void add_netdevs_of_gid(struct port *p, const char *gid)
 	}
 }
 
-/* The port below this directory of sysfs.  False: its device is of no use. */
+/* Reads the port in this directory of sysfs.  False: its device cannot be used. */
 static bool read_port(struct port *p, const char *base)
 {
 	char buf[128], gid[64];
@@ -282,7 +283,8 @@ static void read_ports(const struct checked *c)
 	globfree(&all);
 }
 
-/* The device that has the netdev; excluded: SOCKRAIL_DEVICE names another. */
+/* The device to which the netdev belongs; NULL: none.  *excluded: there is one, but
+ * SOCKRAIL_DEVICE names another. */
 static const char *device_of(const char *netdev, bool *excluded)
 {
 	const char *only = getenv("SOCKRAIL_DEVICE");

@@ -24,11 +24,11 @@ struct port {
 };
 
 /* ---- fabric.c ---- */
-/* Behind the line about the port.  first: of its device. */
+/* Called after the line about the port.  first: it is the first port of its device. */
 void judge_fabric(const struct checked *c, const struct port *p, bool first);
 /* ", 100 Gb/sec (4X EDR), MTU 4096", as far as is known. */
 const char *speed_text(const struct port *p, char *buf, size_t size);
-/* What is wrong with the port's state; NULL: nothing. */
+/* What to do about the port's state; NULL: nothing is wrong. */
 const char *state_remedy(const struct port *p);
 
 /* ---- verbs.c ---- */
@@ -40,7 +40,7 @@ struct verbs_found {
 };
 /* What libibverbs says of the port; it is loaded if it is there. */
 void verbs_look(struct verbs_found *f, const char *device, unsigned port);
-/* "" if a child of fork cannot harm links on this kernel, else what is done about it. */
+/* "" if forks cannot harm links on this kernel; else a text that says what is done instead. */
 const char *verbs_fork(void);
 
 #endif

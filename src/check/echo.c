@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * echo.c - the two ends of a measurement, ordinary TCP programs.  Where the library is
- * preloaded, they ask it which way their bytes went (sr_info()).
+ * echo.c - the two ends of a measurement, which are ordinary TCP programs.  If the library is
+ * preloaded, the client asks it which way its bytes went (sr_info()).
  *
- * The server greets.  The client answers with a byte that says what it wants: 'e',
- * messages of ECHO_BYTES back; or 's', whatever it sends taken, and at its end of file
- * the number of bytes back.
+ * The server sends a greeting.  The client answers with a byte that says what it wants: 'e',
+ * the server sends back each message of ECHO_BYTES; or 's', the server takes all bytes until
+ * the client's end of file, and then sends back how many they were.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -30,10 +30,10 @@
 #define ECHO_BYTES 64
 #define ROUNDS_MAX 10000
 #define WARM_UP 100
-#define ROUNDS_NS 400000000ull		/* so long for each of the two figures */
+#define ROUNDS_NS 400000000ull		/* how long each of the two figures is measured */
 #define CHUNK (256 << 10)
 #define LOOK_MS 4000			/* the library asks three times in 3 seconds */
-#define GREETING_MS 300			/* until a server has greeted that does so */
+#define GREETING_MS 300			/* how long to wait for the greeting */
 #define CLIENT_SECONDS 20
 
 static const char greeting[] = "sockrail check 1\n";
@@ -164,7 +164,7 @@ static int connect_to(const char *host, const char *port)
 	return fd;
 }
 
-/* The library knows of no stream where no stream can have a link. */
+/* If the policy is never, the library does not know the stream. */
 static void echo_info(int fd, struct sr_info *i)
 {
 	memset(i, 0, sizeof(*i));
@@ -255,7 +255,8 @@ static int echo_measure(const char *host, const char *port)
 	return 0;
 }
 
-/* "short" and "timeout" are what a stream would say if it ended now. */
+/* Is it decided whether the stream gets a link?  Not by the reasons "short" and "timeout", which
+ * a stream would have if it ended now. */
 static bool is_link_decided(const struct sr_info *i)
 {
 	return i->tx_state == SR_STATE_LINK ||

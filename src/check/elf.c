@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * elf.c - what a program's file says of how it will be loaded.  The file may be anybody's:
- * nothing is read beyond its end, and each byte a few times at most.
+ * elf.c - tells from a program's file how the program will be loaded.  The file is not
+ * trusted: nothing is read beyond its end, and no byte more than a few times.
  */
 #include <elf.h>
 #include <link.h>
@@ -24,7 +24,8 @@ static const void *at(const struct image *f, uint64_t offset, uint64_t n)
 	return offset <= f->size && n <= f->size - offset ? f->bytes + offset : NULL;
 }
 
-/* Is that the string, with its end or only its beginning, at an offset? */
+/* Is the string at this offset?  whole: with its final 0, so that it is not the beginning of a
+ * longer one. */
 static bool is_at(const struct image *f, uint64_t offset, const char *s, bool whole)
 {
 	size_t n = strlen(s) + whole;
@@ -71,10 +72,11 @@ static bool is_go(const struct image *f, const ElfW(Ehdr) *e)
 	return false;
 }
 
-/* A program that has one of these names among its dynamic symbols or its libraries */
+/* A program is of this kind if it has one of these names among its dynamic symbols or its
+ * libraries. */
 static const struct {
 	const char *name;
-	bool whole;		/* or only the beginning of it */
+	bool whole;		/* false: the name begins with this */
 	enum elf_kind kind;
 } telling[] = {
 	{ "io_uring_", false, ELF_IO_URING },
@@ -102,7 +104,7 @@ static enum elf_kind dynamic_kind(const struct image *f, const ElfW(Ehdr) *e)
 
 		if (!s || s->sh_type != SHT_DYNSYM)
 			continue;
-		names = section(f, e, s->sh_link);	/* of the only one */
+		names = section(f, e, s->sh_link);	/* a file has one SHT_DYNSYM at most */
 		return names ? kind_by_names(f, names->sh_offset, names->sh_size) : ELF_DYNAMIC;
 	}
 	return ELF_DYNAMIC;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* elf.h - what a program's file says of how it will be loaded. */
+/* elf.h - tells from a program's file how the program will be loaded. */
 #ifndef SR_CHECK_ELF_H
 #define SR_CHECK_ELF_H
 

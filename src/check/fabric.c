@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * fabric.c - what an administrator of an RDMA network looks at: rate and MTU, firmware, the
- * traffic class and what it meets, the port mapper of iWARP.
+ * traffic class and whether it is lossless, the port mapper of iWARP.
  */
 #include <glob.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ const char *speed_text(const struct port *p, char *buf, size_t size)
 	int n = 0;
 
 	buf[0] = '\0';
-	/* Software has the rate of its network, whatever it says. */
+	/* The rate that a software device reports is not that of its network. */
 	if (p->hardware && *first_line(rate, sizeof(rate), SR_SYS_RDMA "/%s/ports/%s/rate",
 				       p->device, p->number))
 		n = snprintf(buf, size, ", %s", rate);
@@ -93,8 +93,8 @@ static void judge_device(const struct port *p)
 		remedy("no-device", "Let this user read and write its /dev/infiniband/uverbs*");
 }
 
-/* Without iwpmd a device of iWARP takes the connections of a port that an ordinary service
- * may have, too.  siw binds a socket, and needs none. */
+/* Without iwpmd an iWARP device takes TCP ports without reserving them, even a port at which an
+ * ordinary service listens.  siw needs no iwpmd, because it binds a socket. */
 static void judge_port_mapper(void)
 {
 	char name[32];
@@ -112,7 +112,7 @@ static void judge_port_mapper(void)
 		remedy(NULL, "At both ends, systemctl enable --now iwpmd (Debian: rdma-core)");
 }
 
-/* The network device itself, or what it is made of (a bond, a VLAN). */
+/* Asks the port's network devices, or those below them (of a bond, a VLAN). */
 static bool dcb_of_port(struct dcb *d, const struct port *p)
 {
 	bool found = false;

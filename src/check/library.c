@@ -29,7 +29,7 @@ int print_library(void)
 	return 0;
 }
 
-/* A program that the launcher runs shows whether it has the library. */
+/* Lets the launcher run this program, which then says which library it has. */
 void check_library(struct checked *c)
 {
 	const char *const look[] = { c->launcher, c->self, "--echo-library", NULL };
@@ -60,7 +60,7 @@ void check_library(struct checked *c)
 	say(OK, "library", "%s is loaded, version " PACKAGE_VERSION, c->library);
 }
 
-/* A younger C library may have calls that the list does not know. */
+/* A newer C library may have calls that calls.def does not list. */
 void check_libc(struct checked *c)
 {
 	const char *version = gnu_get_libc_version();
@@ -75,7 +75,8 @@ void check_libc(struct checked *c)
 	remedy("counters", "Install a newer Sockrail. Streams that are reset are named in the log, with the reason");
 }
 
-/* Whoever sets it promises libmlx5 that one thread uses the device, which then takes no locks. */
+/* MLX5_SINGLE_THREADED promises libmlx5 that only one thread uses the device, so that it takes no
+ * locks. */
 static void check_mlx5_locks(void)
 {
 	const char *value = getenv("MLX5_SINGLE_THREADED");
@@ -87,7 +88,7 @@ static void check_mlx5_locks(void)
 	remedy(NULL, "Unset it, or leave out verbs (SOCKRAIL_LINKS=shm)");
 }
 
-/* One line of --show-config: NAME=VALUE, blanks, where from. */
+/* Each line of --show-config is NAME=VALUE, blanks, and where that was set. */
 void check_settings(struct checked *c)
 {
 	const char *const ask[] = { c->launcher, "--show-config", NULL };
@@ -95,7 +96,7 @@ void check_settings(struct checked *c)
 	bool none = false;
 	size_t n = 0;
 
-	/* (1: there are mistakes, which it says.) */
+	/* Status 1: there are mistakes, which are in its output. */
 	if (!*c->library || run_program(text, sizeof(text), true, ask) > 1)
 		return;
 	for (l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {

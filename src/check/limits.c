@@ -8,17 +8,17 @@
 
 #include "check.h"
 
-/* What a link over RDMA locks while it is idle, with the default rings: two of 16 kB, and
- * messages.  Rings of busy ones grow into half of what may be locked, all together, so the
- * other half is there for idle ones (src/link/verbs/mem.c). */
+/* What an idle link over RDMA locks with the default rings: two rings of 16 kB, and messages.
+ * The rings of busy links grow, all together, into half of what may be locked, so the other half
+ * is left for idle links (src/link/verbs/mem.c). */
 #define IDLE_BYTES (48ull << 10)
-/* What hardware locks for a link's queues; this is mlx5's (providers/mlx5 of rdma-core 65).
- * The kernel's software devices lock nothing. */
+/* What hardware locks for a link's queues: the figure of mlx5 (providers/mlx5 of rdma-core 65).
+ * The kernel's software devices lock nothing for them. */
 #define QUEUE_BYTES (52ull << 10)
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
 #define FIRST_USER_NAMESPACE 0xEFFFFFFDu /* PROC_USER_INIT_INO of linux/proc_ns.h */
 
-/* The kernel asks for the capability in the first user namespace (ib_umem_get()). */
+/* The kernel requires the capability in the first user namespace (ib_umem_get()). */
 static bool no_limit_applies(void)
 {
 	struct stat st;
@@ -48,7 +48,7 @@ void judge_memlock(const char *what, unsigned long long soft, unsigned long long
 				  "profile memory. Shared memory needs none");
 }
 
-/* Shared memory takes two descriptors for each link, of half of them. */
+/* A link over shared memory takes two descriptors, and links may take half of the limit. */
 void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
 		  bool here)
 {

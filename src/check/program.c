@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * program.c - can a program be accelerated?  It must be loaded by glibc's dynamic
+ * program.c - can a program be accelerated?  The program must be loaded by glibc's dynamic
  * linker, must gain no privileges, and must make its calls through the C library.
  */
 #include <elf.h>
@@ -74,7 +74,7 @@ static bool privileged(const char *what, const char *path)
 	return true;
 }
 
-/* The interpreter of a script, in path; with env(1), the program that it names. */
+/* Sets path to the interpreter of a script; if that is env(1), to the program that env runs. */
 static bool script_follow(const char *script, size_t size, char path[PATH_MAX])
 {
 	char line[512], *word, *save;
@@ -94,7 +94,7 @@ static void no_format(const char *what, const char *path)
 	say(PROBLEM, what, "%s has no program format: neither ELF nor a script with #!", path);
 }
 
-/* The file in memory; NULL, and a line: it cannot be a program. */
+/* Maps the file.  NULL: it cannot be a program, and a line says so. */
 static const char *map_program(const char *what, const char *path, size_t *size)
 {
 	const char *bytes = MAP_FAILED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * say.c - the lines of sockrail check: for people, 80 columns wide, or as JSON.
+ * say.c - prints the lines of sockrail check: as text of at most 80 columns, or as JSON.
  */
 #include <stdarg.h>
 #include <stdio.h>

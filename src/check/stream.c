@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stream.c - real connections: to the peer, or inside this host.
+ * stream.c - makes real connections, to the peer or inside this host, and measures them.
  */
 #include <errno.h>
 #include <poll.h>
@@ -11,15 +11,15 @@
 #include "check.h"
 
 #define CONNECT_MS 3000
-#define STRAY_BYTES 4096 /* the greetings, and what TCP carries until the link is there */
+#define STRAY_BYTES 4096 /* what TCP may carry before the link is there, the greetings included */
 
 struct figures {
 	char link[80], reason[32];
 	unsigned long long ns, rate, plain, linked;
 };
 
-/* Runs one end of the measurement, or, without a port, both; links: which kinds, "" as the
- * user has them; NULL: without the library. */
+/* Runs one end of the measurement, or both if there is no port.  links: the kinds of link, ""
+ * for those that the user has set; NULL: without links. */
 static int run_end(char *out, size_t size, const struct checked *c, const char *mode,
 		   const char *links, const char *host, const char *port)
 {
@@ -28,17 +28,17 @@ static int run_end(char *out, size_t size, const struct checked *c, const char *
 	int n = 0;
 
 	if (!links) {
-		/* Even where the library is preloaded for everybody. */
+		/* Set even here, because the library may be preloaded for all programs. */
 		argv[n++] = "env";
 		argv[n++] = "SOCKRAIL_LINKS=none";
 	} else {
 		argv[n++] = c->launcher;
-		/* (A server that waits has its rendezvous when listen(2) returns.) */
+		/* In policy wait the server's rendezvous is open when its listen(2) returns. */
 		if (port || !c->never) {
 			argv[n++] = "-s";
 			argv[n++] = strcmp(mode, "--echo-look") ? "upgrade=wait" :
 								  "upgrade=eager";
-			/* What is measured is the link, also between busy hosts. */
+			/* Long, so that also between busy hosts the link is measured. */
 			argv[n++] = "-s";
 			argv[n++] = "answer_ms=2000";
 		}
@@ -135,8 +135,9 @@ static double connect_ms(const struct checked *c)
 	return err ? -1 : ms;
 }
 
-/* What else a link shows.  Over RDMA an end uses it only once a packet of the device's full
- * length has come behind its peer's HELLO.  (On iWARP TCP finds the MTU of the path.) */
+/* What else the existence of a link proves.  Over RDMA an end uses a link only after a packet of
+ * the device's full length has come behind the peer's HELLO.  (With iWARP, TCP finds the MTU of
+ * the path.) */
 static const char *shown_by(const char *link)
 {
 	char type[8];
@@ -200,7 +201,7 @@ static void check_there(const struct checked *c)
 
 void check_streams(struct checked *c)
 {
-	said(); /* what comes takes a second or more */
+	said(); /* prints the last line now, because the measurement takes a second or more */
 	if (c->no_streams)
 		return;
 	note_counters();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * system.c - small looks at the system, and other programs run.
+ * system.c - small functions that ask the system, and one that runs other programs.
  */
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unit.c - the directives of a systemd unit that are in the way, and a drop-in that
- * takes them out of it.
+ * unit.c - the directives of a systemd unit that prevent links, and a drop-in that
+ * changes them.
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ struct looking {
 	char dropin[2000];
 };
 
-/* A line for the drop-in that cures what is said next. */
+/* What to do about the line, as remedy() does, by a line for the drop-in. */
 static void cure(struct looking *l, const char *reason, const char *fmt, ...)
 {
 	size_t n = strlen(l->dropin);
@@ -100,8 +100,8 @@ static void judge_families(struct looking *l)
 	}
 }
 
-/* System calls of the library that not every program makes, and the groups of
- * systemd.exec(5) that they are in (systemd-analyze syscall-filter). */
+/* System calls that the library makes and that not every program makes, each with the groups
+ * of systemd.exec(5) that include it (systemd-analyze syscall-filter). */
 static const char *const calls[] = {
 	"memfd_create @ipc @system-service @known",
 	"ftruncate @file-system @system-service @known",
@@ -177,7 +177,7 @@ static void judge_library(struct looking *l)
 	}
 }
 
-/* Can the unit write to path, as far as the directives say? */
+/* Do the directives let the unit write to path? */
 static bool writable(const struct unit *u, const char *path)
 {
 	const char *system = unit_value(u, "ProtectSystem"), *home = unit_value(u, "ProtectHome");
@@ -220,7 +220,7 @@ static void judge_files(struct looking *l)
 
 /* ---- limits ---- */
 
-/* A number with a suffix, or the first of two of them. */
+/* Parses a limit: a number with a suffix, or two with a colon, of which the first counts. */
 static unsigned long long limit_parse(const char *text, unsigned long long none)
 {
 	static const char suffixes[] = "KMGTPE";
@@ -237,7 +237,7 @@ static unsigned long long limit_parse(const char *text, unsigned long long none)
 	return suffix ? n << 10 * (suffix - suffixes + 1) : n;
 }
 
-/* As the unit has it, or else as a systemd that runs has it. */
+/* The limit in the unit, or else that of the running systemd. */
 static unsigned long long find_limit(const struct looking *l, const char *name,
 				     unsigned long long none)
 {

@@ -18,16 +18,17 @@ struct unit {
 	unsigned n;
 };
 
-/* path: where to look, "DIR:DIR"; NULL: ask systemctl if systemd runs, else where
- * systemd looks.  Ends the program if there is no such unit. */
+/* path: the directories in which to look, "DIR:DIR"; NULL: asks systemctl if systemd runs, else
+ * looks where systemd would.  Ends the program if there is no such unit. */
 void unit_load(struct unit *u, const char *name, const char *path);
 /* The last value of a directive; "" if it is not set. */
 const char *unit_value(const struct unit *u, const char *name);
 bool unit_yes(const struct unit *u, const char *name);
-/* Does a filter such as SystemCallFilter= let one of these words pass?  words: the item
- * and the groups that it is in, with a blank after each. */
+/* Does a filter such as SystemCallFilter= allow an item?  words: the item and the groups that
+ * include it, separated by blanks. */
 bool unit_allows(const struct unit *u, const char *name, const char *words);
-/* The length of the longest path in these lists that path is below, or -1. */
+/* The length of the longest path in the directive's lists that is path or a directory above it;
+ * -1: there is none. */
 int unit_covers(const struct unit *u, const char *name, const char *path);
 /* The value of a variable that Environment= or EnvironmentFile= sets. */
 bool unit_variable(const struct unit *u, const char *name, char value[PATH_MAX]);

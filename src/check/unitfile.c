@@ -82,7 +82,7 @@ static void unit_read_file(struct unit *u, const char *path)
 	fclose(f);
 }
 
-/* "a@b.service" is of "a@.service"; false if it is no instance. */
+/* The template of an instance: "a@.service" of "a@b.service".  False: it is no instance. */
 static bool template_of(const char *name, char buf[256])
 {
 	const char *at = strchr(name, '@'), *dot = strrchr(name, '.');
@@ -93,7 +93,7 @@ static bool template_of(const char *name, char buf[256])
 	return true;
 }
 
-/* Adds the files DIR/NAMEPATTERN of the directories of the path, in their order. */
+/* Adds the files DIR/NAMEPATTERN of all directories of the path, in the path's order. */
 static void unit_find_files(glob_t *files, const char *path, const char *name,
 			    const char *pattern)
 {
@@ -115,7 +115,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(base(*(char *const *)a), base(*(char *const *)b));
 }
 
-/* Of those with one name the first counts; they are read by their names. */
+/* Reads the drop-ins in the order of their names.  If several have one name, only the first
+ * counts. */
 static void read_dropins(struct unit *u, const glob_t *found)
 {
 	char **file = found->gl_pathv;
@@ -194,8 +195,8 @@ const char *unit_value(const struct unit *u, const char *name)
 	return "";
 }
 
-/* The next value of a list, behind the last empty one, which empties the list; NULL: none
- * is left.  *i begins as 0. */
+/* The next value of a directive that is a list; NULL: there is none left.  An empty value empties
+ * the list, so the values before the last empty one do not count.  *i begins as 0. */
 static const char *next_value(const struct unit *u, const char *name, unsigned *i)
 {
 	for (unsigned k = u->n; !*i && k > 0; k--)
@@ -280,7 +281,7 @@ int unit_covers(const struct unit *u, const char *name, const char *path)
 	return best;
 }
 
-/* NAME=VALUE: its value */
+/* If the word is NAME=VALUE, copies the value. */
 static bool take_variable(const char *word, const char *name, char value[PATH_MAX])
 {
 	size_t len = strlen(name);
@@ -308,7 +309,7 @@ static bool variable_in_file(const char *path, const char *name, char value[PATH
 	return found;
 }
 
-/* What files set counts more (systemd.exec(5)). */
+/* EnvironmentFile= overrides Environment= (systemd.exec(5)). */
 bool unit_variable(const struct unit *u, const char *name, char value[PATH_MAX])
 {
 	char word[PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * verbs.c - what only libibverbs knows of a device.  It is loaded by name, as the library
- * does it, because the command works without it.
+ * verbs.c - what only libibverbs knows of a device.  libibverbs is loaded by name, as by the
+ * library, because the command has to work without it.
  */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 #ifdef HAVE_VERBS
 #include <infiniband/verbs.h>
-#undef ibv_query_port /* a macro, for what is linked */
+#undef ibv_query_port /* a macro, for programs that are linked to libibverbs */
 
 static struct {
 	struct ibv_device **(*get_device_list)(int *n);
@@ -21,7 +21,7 @@ static struct {
 	const char *(*get_device_name)(struct ibv_device *device);
 	struct ibv_context *(*open_device)(struct ibv_device *device);
 	int (*close_device)(struct ibv_context *context);
-	/* (It fills in less than the structure has today.) */
+	/* (This function fills in only the older members of the structure.) */
 	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
 	int (*is_fork_initialized)(void);	/* NULL before rdma-core 35 */
 } verbs;

@@ -12,10 +12,10 @@ enum { EXIT_MISTAKE = 1, EXIT_REFUSED = 3, EXIT_SELF = 125, EXIT_NOT_RUN = 126,
 /* Becomes the program, or prints why not and returns the exit status. */
 int launcher_exec(char **command);
 
-/* Is kind one that --require takes? */
+/* Does --require take this kind? */
 bool require_known(const char *kind);
-/* Runs the command, with the environment as it is to be but for the report, and
- * judges its streams.  Returns the exit status. */
+/* Runs the command and judges its streams.  Sets the environment for the report; the caller has
+ * set all else.  Returns the exit status. */
 int require_run(const char *kind, char **command);
 
 #endif

@@ -47,7 +47,7 @@ static unsigned long long report_number(const char *line, const char *key)
 	return strtoull(value_of(line, key), NULL, 10);
 }
 
-/* A string, as it is in the line, to the quote that ends it; null: "". */
+/* Copies the string of a key, still escaped, without its quotes; null: "". */
 static const char *text(const char *line, const char *key, char buf[300])
 {
 	const char *s = value_of(line, key);
@@ -78,7 +78,7 @@ static const char *explain(const char *word)
 	return "only its first bytes, before the link was made";
 }
 
-enum { NAMED = 10 };	/* streams; of the others only the number is said */
+enum { NAMED = 10 };	/* streams that are named; the others are only counted */
 
 struct verdict {
 	unsigned streams, failed, exempt;
@@ -94,7 +94,7 @@ static void report_judge(const char *kind, const char *line, struct verdict *v)
 		return;
 	text(line, "reason", reason);
 	if (!strcmp(reason, "never") && !(shm + verbs)) {
-		v->exempt++;	/* a rule or the user wants it so */
+		v->exempt++;	/* a rule or a knob says so */
 		return;
 	}
 	v->streams++;
@@ -142,7 +142,8 @@ static void signal_pass_on(int sig)
 		kill((pid_t)child, sig);
 }
 
-/* The terminal sends its signals to the program as well; others come to us alone. */
+/* Signals of the terminal go to the program as well; others come only to this process, which
+ * passes them on. */
 static int command_run(char **command)
 {
 	const struct sigaction passing = { .sa_handler = signal_pass_on };
@@ -165,7 +166,7 @@ static int command_run(char **command)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* The user's report file, from its end, or one of our own, which is removed. */
+/* Uses the user's report file, from its end on, or a temporary one. */
 int require_run(const char *kind, char **command)
 {
 	const char *given = getenv("SOCKRAIL_REPORT"), *dir = getenv("TMPDIR");
@@ -183,7 +184,7 @@ int require_run(const char *kind, char **command)
 		snprintf(path, sizeof(path), "%s", given);
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	}
-	setenv("SOCKRAIL_REPORT_MS", "0", 1);	/* what is killed has reported, too */
+	setenv("SOCKRAIL_REPORT_MS", "0", 1);	/* so that a killed process has reported, too */
 	if (fd >= 0)
 		report = fdopen(fd, "r");
 	if (!report || fseek(report, 0, SEEK_END))

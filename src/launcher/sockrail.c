@@ -2,8 +2,9 @@
 /*
  * sockrail.c - the command: runs a program with the library preloaded.
  *
- * It sets environment variables and becomes the program, or with --require its
- * parent.  It links none of the libraries and knows nothing of what they do.
+ * It sets environment variables and becomes the program; with --require it becomes
+ * the program's parent.  It is not linked to the library, and knows nothing of what
+ * the library does.
  */
 #include "config.h"
 
@@ -21,7 +22,8 @@
 
 #define LIBRARY "libsockrail.so.0"
 
-/* The programs are not built with the sanitizer that the library may be. */
+/* If the library was built with a sanitizer, its runtime has to be preloaded, too, because the
+ * programs were not. */
 #ifdef SANITIZER_RUNTIME
 #define ALSO ":" SANITIZER_RUNTIME
 #else
@@ -57,11 +59,11 @@ static void launcher_usage(FILE *to)
 			knobs[i].name, knobs[i].text, knobs[i].def);
 }
 
-/* Those of -s, for --show-config. */
+/* The names of the knobs that -s has set, for --show-config. */
 static char names_set[512];
 
-/* knob=value, in either case, into the environment.  A name that the library
- * does not know is refused: it is probably misspelt. */
+/* Puts knob=value, in either case, into the environment.  Refuses a name that the
+ * library does not know, because it is probably misspelt. */
 static bool set_knob(const char *arg)
 {
 	const char *eq = strchr(arg, '=');
@@ -85,7 +87,7 @@ static bool set_knob(const char *arg)
 	return false;
 }
 
-/* The path of a file in this program's directory; "" if /proc does not say which. */
+/* The path of a file in this program's directory; "" if /proc does not tell that directory. */
 static void beside(char path[PATH_MAX], const char *name)
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
@@ -98,8 +100,8 @@ static void beside(char path[PATH_MAX], const char *name)
 		strcpy(path + n, name);
 }
 
-/* The library of the build tree when this is the command of a build tree, else
- * the installed one. */
+/* The library of the build tree if this is the command of a build tree; else the
+ * installed one. */
 static const char *find_library(char buf[PATH_MAX])
 {
 	const char *given = getenv("SOCKRAIL_PRELOAD_LIBRARY");
@@ -110,8 +112,8 @@ static const char *find_library(char buf[PATH_MAX])
 	return !access(buf, F_OK) ? buf : LIBRARY_DIR "/" LIBRARY;
 }
 
-/* ThreadSanitizer sees some of our accesses (those by memcpy(3)), and not our locks.  So it
- * is to heed only what it has instrumented, unless the user has said something else. */
+/* ThreadSanitizer sees some accesses of the library (those by memcpy(3)), but not its locks.  So
+ * it is told to ignore code that it has not instrumented, unless the user has set that option. */
 static bool quiet_tsan(void)
 {
 	const char *old = getenv("TSAN_OPTIONS"), *flag = "ignore_noninstrumented_modules";
@@ -136,7 +138,8 @@ static bool preload(const char *library)
 
 	if (!old)
 		old = "";
-	/* A sockrail runs a sockrail.  (strchr() also finds the end of old.) */
+	/* The library is there already if a sockrail has run this one.  (strchr() also finds the
+	 * final 0 of old.) */
 	if (!strncmp(old, library, len) && strchr(": ", old[len]))
 		return true;
 	if (*ALSO)
@@ -150,7 +153,8 @@ static bool preload(const char *library)
 	return ok;
 }
 
-/* A profile of the build tree when this is its command, else the library finds it. */
+/* Sets the profile: that of the build tree if this is the command of a build tree; else the
+ * library finds it by its name. */
 static bool set_profile(const char *name)
 {
 	char path[PATH_MAX] = "", file[64], arg[PATH_MAX + 16];
@@ -183,7 +187,8 @@ int launcher_exec(char **command)
 	return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
 }
 
-/* The library prints it, in a program that does nothing; mistakes are its warnings. */
+/* Runs a program that does nothing, in which the library prints the settings.  Mistakes are the
+ * warnings that the library logs. */
 static int show_config(void)
 {
 	char name[] = "true", *command[] = { name, NULL }, *line = NULL;
@@ -271,7 +276,7 @@ static int take_launcher_options(int argc, char **argv, const char **require, bo
 	return -1;
 }
 
-/* False: it has said why. */
+/* False: it failed, and a message says why. */
 static bool load_library(void)
 {
 	char buf[PATH_MAX];
@@ -320,7 +325,7 @@ int main(int argc, char **argv)
 		return show_config();
 	if (!require)
 		return launcher_exec(argv + optind);
-	/* With the other policies each stream's first bytes go by TCP. */
+	/* In the other policies each stream's first bytes go by TCP. */
 	setenv("SOCKRAIL_UPGRADE", "wait", 0);
 	return require_run(require, argv + optind);
 }

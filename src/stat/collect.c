@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * collect.c - looks at all processes and makes streams and sums of their pages.
+ * collect.c - reads the pages of all processes, and makes a list of streams and the sums.
  */
 #include "stat/stat.h"
 
@@ -55,7 +55,7 @@ void stat_process_sum(const struct stat_all *all, const struct stat_process *p,
 				sum[k] += all->stream[i].value[k];
 }
 
-/* Text of another process on our terminal, and in JSON. */
+/* Copies text of another process, so that it can do no harm on a terminal or in JSON. */
 static void copy_text(char *to, size_t size, const char *from, size_t len)
 {
 	size_t i;
@@ -99,7 +99,7 @@ static void ways_fill(uint64_t way[SR_WAYS], const struct sr_page_dir *d)
 		way[d->on] += d->hot.link;
 }
 
-/* As the report would say if the stream ended now. */
+/* The reason that would be in the report if the stream ended now. */
 static enum sr_reason reason_of(const struct stat_stream *s, uint32_t stored)
 {
 	if (stored && stored < SR_REASONS)
@@ -190,8 +190,7 @@ void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid)
 	}
 }
 
-/* Kernel threads, and a process that has ended and not been waited for, have no memory to
- * look at, and no command line. */
+/* Kernel threads and zombies have no memory, and so no command line. */
 static bool is_program(pid_t pid)
 {
 	char path[64], first;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * devices.c - the counters of this host's RDMA devices that tell of trouble, live.
+ * devices.c - shows the counters of this host's RDMA devices that tell of trouble, live.
  */
 #include "base/trouble.h"
 #include "base/wrap.h"

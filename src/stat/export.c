@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * export.c - the same for programs: JSON, and metrics in the text format of OpenMetrics 1.0
- * or the older one of Prometheus, which node_exporter reads.  They differ in whether the
- * name of a counter's family ends in _total, too.
+ * export.c - output for programs: JSON, and metrics in the text format of OpenMetrics 1.0 or
+ * the older one of Prometheus, which node_exporter reads.  One difference between the two is
+ * whether the name of a counter's family ends in _total.
  *
- * A metric has a series for each process, not for each stream: a label that names a port
- * would make a new one for every connection.  What must go down when a process ends,
- * ends with its series.
+ * A metric has a series for each process, not for each stream, because a label with a port
+ * would make a new series for every connection.  When a process ends, its series ends; so no
+ * counter has to go down.
  */
 #include "stat/stat.h"
 

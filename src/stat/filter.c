@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * filter.c - which streams are meant, in words of ss(8).  All terms must hold.
+ * filter.c - selects streams by the words of ss(8).  All terms must hold.
  */
 #include "stat/stat.h"
 
@@ -78,7 +78,7 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 	return true;
 }
 
-/* An address that is not known has no port either. */
+/* If an address is not known, its port is not known either. */
 static bool matches(const struct sr_net *net, const struct sockaddr_storage *a)
 {
 	return (a->ss_family != AF_UNSPEC || net->port_last == UINT16_MAX) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * list.c - streams line by line, as ss(8) shows sockets, once or again and again.
+ * list.c - prints streams line by line, as ss(8) does with sockets, once or repeatedly.
  */
 #include "base/addr.h"
 #include "stat/stat.h"
@@ -79,7 +79,7 @@ static void header(const struct stat_options *o)
 		       per, "Local Address:Port", "Peer Address:Port", "Link,Reason");
 }
 
-/* Which link, and why it is not in use. */
+/* The stream's link, and the reason why it is not in use. */
 static const char *why(char buf[128], const struct stat_stream *s)
 {
 	const char *word = stat_reasons[s->reason].word;
@@ -102,7 +102,7 @@ static void share(const char *what, const uint64_t way[SR_WAYS])
 	       stat_amount(buf[2], way[2]));
 }
 
-/* In lines of at most 80 columns. */
+/* Prints all counters, in lines of at most 80 columns. */
 static void list_info(const struct stat_stream *s, uint64_t now_ns)
 {
 	char a[16], b[16];

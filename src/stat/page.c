@@ -2,9 +2,9 @@
 /*
  * page.c - finds and maps the page of a process, and copies slots out of it.
  *
- * Its writer may be anybody's program.  What is mapped is a sealed memfd, so that it
- * cannot become shorter under us (SIGBUS); all numbers and texts in it are checked where
- * they are used.
+ * The page is not trusted, because any program may have written it.  It is mapped only if it
+ * is a sealed memfd, which cannot be shortened while it is mapped (that would raise SIGBUS).
+ * All numbers and texts in it are checked where they are used.
  */
 #include "base/order.h"
 #include "stat/stat.h"
@@ -23,8 +23,8 @@
 #define TRIES 100
 #define LINK "/memfd:" SR_PAGE_NAME " (deleted)"
 
-/* Is it mapped there?  0, -ENOENT or -errno.  Programs may have far more descriptors than
- * mappings. */
+/* Has the process mapped a page?  Looked at first, because a program may have far more
+ * descriptors than mappings.  0, -ENOENT or -errno. */
 static int is_mapped(pid_t pid)
 {
 	char path[64], *line = NULL;
@@ -82,8 +82,8 @@ int stat_page_open(pid_t pid)
 	return r;
 }
 
-/* The process as it counts itself: a child that shares its parent's memory (vfork) has
- * its parent's page. */
+/* Is the page this process's own?  Compares the process's number in its own namespace with the
+ * page's, because a child that shares its parent's memory (vfork) has its parent's page. */
 static bool is_owner(const struct sr_page *page, pid_t pid)
 {
 	char path[64], line[256], *last;
@@ -132,8 +132,8 @@ struct sr_page *stat_page_map(int fd, pid_t pid, uint32_t *version)
 	return NULL;
 }
 
-/* After TRIES its writer was stopped or killed in the middle, and what is there is all
- * that there is. */
+/* If it is still being rewritten after TRIES, the writer was stopped or killed meanwhile, and
+ * the copy is taken as it is. */
 static void copy_dir(struct sr_page_dir *to, struct sr_page_dir *from)
 {
 	uint32_t seq, after;

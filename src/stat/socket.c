@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * socket.c - the addresses of a socket, from /proc/PID/net/tcp and tcp6 of the process's
- * network namespace, by the socket's inode: so a process that has streams need not ask
- * for them.
+ * socket.c - finds the addresses of a socket by its inode, in /proc/PID/net/tcp and tcp6 of
+ * the process's network namespace.  So the process need not put them into its page, which
+ * would cost it system calls.
  */
 #include "base/addr.h"
 #include "stat/stat.h"
@@ -21,7 +21,7 @@ struct entry {
 	struct sockaddr_storage local, peer;
 };
 
-/* The sockets of the network namespace that was looked at last. */
+/* The sockets of the network namespace that was read last. */
 static char space[32];		/* "net:[4026531840]" */
 static struct entry *entries;
 static size_t n_entries;

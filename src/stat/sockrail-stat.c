@@ -181,7 +181,7 @@ static void print(FILE *to, struct stat_all *all, const struct settings *s)
 			all->hidden, all->hidden == 1 ? "" : "es");
 }
 
-/* A reader of the file finds the old one or the new one, whole. */
+/* Replaces the file atomically: a reader finds the old one or the new one, complete. */
 static bool print_to_file(struct stat_all *all, const struct settings *s)
 {
 	char name[4096];
@@ -217,7 +217,7 @@ static void terminal(struct stat_options *o)
 	o->lines = size.ws_row;
 }
 
-/* filter: the first word of one, or NULL. */
+/* filter: the filter's first word, or NULL. */
 static bool options_fit(const struct settings *s, const char *filter)
 {
 	const char *devices = s->list.devices ? "--devices" : NULL;

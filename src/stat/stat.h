@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stat.h - what the parts of sockrail-stat share.  It reads the pages of base/page.h and
- * links none of the libraries.
+ * stat.h - what the parts of sockrail-stat share.  The command reads the pages of base/page.h,
+ * and is not linked to the library.
  */
 #ifndef SR_STAT_H
 #define SR_STAT_H
@@ -22,7 +22,7 @@ enum stat_state {	/* words: stat_words (collect.c) */
 };
 extern const char *const stat_words[STAT_STATES];
 
-/* A stream.  Text is printable and short, whatever the page said. */
+/* A stream.  All text in it is printable and short, whatever the page has. */
 struct stat_stream {
 	pid_t pid;
 	const char *program;	/* its process's */
@@ -51,8 +51,8 @@ struct stat_all {
 	struct stat_process *process;
 	struct stat_stream *stream;
 	size_t processes, streams;
-	unsigned hidden;	/* processes that we may not look at */
-	unsigned foreign;	/* pages that are none of ours */
+	unsigned hidden;	/* processes that we are not allowed to read */
+	unsigned foreign;	/* pages that are not valid, or of another version */
 	uint64_t now_ns;	/* CLOCK_MONOTONIC */
 };
 
@@ -67,31 +67,32 @@ struct stat_reason {
 extern const struct stat_reason stat_reasons[SR_REASONS];
 
 /* ---- collect.c ---- */
-/* All processes, or one.  False, and a message: that one cannot be looked at, or there
+/* Reads all processes, or one.  False, and a message: that one cannot be read, or there
  * is no memory. */
 bool stat_collect(struct stat_all *all, pid_t only);
 void stat_free(struct stat_all *all);
-/* Makes room for one more behind the n, or ends the program. */
+/* Makes room for one more element after the n, or ends the program. */
 void *stat_grow(void *array, size_t n, size_t size);
-/* Adds a process and its streams.  pid: not what the page says, which may be a lie. */
+/* Adds a process and its streams.  pid: the real one; that of the page may be a lie. */
 void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid);
 /* The sums over all ways, of a stream's or of a process's counters. */
 uint64_t stat_sent(const uint64_t value[SR_COUNTERS]);
 uint64_t stat_received(const uint64_t value[SR_COUNTERS]);
-/* Adds the streams that live to what the ended ones have counted. */
+/* The process's counters: those of its ended streams, and of its live ones. */
 void stat_process_sum(const struct stat_all *all, const struct stat_process *p,
 		      uint64_t sum[SR_COUNTERS]);
 
 /* ---- page.c ---- */
-/* Opens the page of a process: >= 0 a descriptor, -ENOENT: it has none, -errno. */
+/* Opens the page of a process.  Returns a descriptor; -ENOENT: the process has no page; or
+ * another -errno. */
 int stat_page_open(pid_t pid);
-/* NULL: it is no page, *version: or one of another version. */
+/* NULL: it is no page; or *version is set, and it is a page of that other version. */
 struct sr_page *stat_page_map(int fd, pid_t pid, uint32_t *version);
 bool stat_page_slot(struct sr_page_slot *to, struct sr_page_slot *from);
 
 /* ---- socket.c ---- */
-/* The addresses of a process's descriptor; AF_UNSPEC if they cannot be found.  Does it
- * listen? */
+/* Finds the addresses of a process's descriptor; AF_UNSPEC if they cannot be found.  True: the
+ * socket listens. */
 bool stat_socket_find(pid_t pid, int fd, struct sockaddr_storage *local,
 		      struct sockaddr_storage *peer);
 void stat_socket_forget(void);
@@ -106,9 +107,10 @@ struct stat_filter {
 		enum stat_state state;
 	} term[16];
 };
-/* "src 10.0.0.0/8:80", "dport = :22", "state shm", "and".  False, and a message. */
+/* Terms are "src 10.0.0.0/8:80", "dport = :22", "state shm", with or without "and" between them.
+ * False, and a message: a term is wrong. */
 bool stat_filter_parse(struct stat_filter *f, int words, char **word);
-/* Drops the streams that are not meant. */
+/* Drops the streams that the filter does not select. */
 void stat_filter_keep(const struct stat_filter *f, struct stat_all *all);
 
 /* ---- list.c ---- */
@@ -119,7 +121,7 @@ struct stat_options {
 	int width, lines;	/* of the terminal; 0: no terminal */
 };
 void stat_list(const struct stat_all *all, const struct stat_options *o);
-/* What each stream has moved a second since `old`, so long ago. */
+/* Sets the bytes per second that each stream has moved since `old`, which is `seconds` old. */
 void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds);
 int stat_watch(const struct stat_options *o, const struct stat_filter *f);
 void stat_pause(double seconds);
@@ -129,7 +131,7 @@ const char *stat_amount(char buf[16], uint64_t n);
 const char *stat_address(char buf[64], const struct sockaddr_storage *a);
 
 /* ---- devices.c ---- */
-/* Once, or for ever; returns the exit status. */
+/* Prints once, or repeatedly; returns the exit status. */
 int stat_devices(const struct stat_options *o);
 
 /* ---- summary.c, export.c ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * summary.c - one screen: how much goes which way, and what to do about the rest.
+ * summary.c - one screen: how many bytes went which way, and what to do about plain streams.
  */
 #include "base/wrap.h"
 #include "stat/stat.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sum of what pages claim may have gone round. */
+/* Limited to 100, because a sum of numbers from pages that are not trusted may overflow. */
 static int percent(uint64_t part, uint64_t whole)
 {
 	double p = whole ? (double)part * 100 / (double)whole + 0.5 : 0;
