@@ -96,14 +96,12 @@ static void heard(struct sr_link *link, unsigned what)
 
 static void completion(const struct ibv_wc *wc)
 {
-	unsigned what;
-
-	sr_vlink_lock(l);
-	what = sr_vrx_completion(l, wc);
-	if (sr_vrx_repost(l))
-		sr_vlink_break(l, "device-failed");
+	sr_vcarrier_lock(l->c);
+	sr_vrx_completion(l->c, wc);
+	if (sr_vrx_repost(l->c))
+		sr_vcarrier_break(l->c, "device-failed");
 	sr_vtx_pump(l);
-	sr_vlink_unlock(l, what);
+	sr_vcarrier_unlock(l->c);
 }
 
 static uint32_t ring_size(void)
@@ -313,11 +311,11 @@ static void begin(void)
 	sr_packets_init(&l->c->out.credit);
 	atomic_init(&l->rx.window, 4096);
 	sr_mutex_init(&l->c->lock, SR_RANK_LINK_FIRST);
-	CHECK(!sr_vring_make(l, &l->c->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
+	CHECK(!sr_vring_make(l->c, &l->c->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
 	l->rx.ring[0].size = l->tx.ring.size = 4096;
 	if (fuzz_below(&f, 2))	/* else they are ordinary */
-		CHECK(!sr_vring_make(l, &l->rx.ring[0], 4096, 0) &&
-		      !sr_vring_make(l, &l->tx.ring, 4096, 0));
+		CHECK(!sr_vring_make(l->c, &l->rx.ring[0], 4096, 0) &&
+		      !sr_vring_make(l->c, &l->tx.ring, 4096, 0));
 	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	sr_link_raise(&l->link, SR_LINK_UP);

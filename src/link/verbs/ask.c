@@ -232,7 +232,7 @@ static void established(struct ask *a)
 	a->id = NULL;
 	free_ask(a);
 	if (sr_link_events(&l->link) & SR_LINK_DEAD)
-		sr_vlook_start(l, SR_LOOK_SOON);	/* which left it to us, sr_vlink_end() */
+		sr_vlook_start(l->c, SR_LOOK_SOON);	/* which left it to us, sr_vlink_end() */
 	sr_link_raise(&l->link, SR_LINK_UP);
 	ask->done(ask, &l->link, NULL);
 }

@@ -49,9 +49,12 @@ bool sr_vlink_end(struct sr_vlink *l);
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* The same, once it is unlocked.  locked. */
 void sr_vlink_break(struct sr_vlink *l, const char *reason);
-/* For calls of the libraries.  Unlocked, it is failed if it broke; and notify(). */
-void sr_vlink_lock(struct sr_vlink *l);
-void sr_vlink_unlock(struct sr_vlink *l, unsigned what);
+/* The carrier broke, and its link with it.  locked. */
+void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason);
+/* For calls of the libraries.  When it is unlocked, the link is failed if it broke; and notify()
+ * is called of what the link has heard. */
+void sr_vcarrier_lock(struct sr_vcarrier *c);
+void sr_vcarrier_unlock(struct sr_vcarrier *c);
 /* ---- mem.c ---- */
 enum {
 	/*
@@ -65,9 +68,9 @@ enum {
 	SR_V_RX_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			 IBV_ACCESS_RELAXED_ORDERING,
 };
-/* Memory that the link's queue pair has access to, and no other one.  NULL or a reason.
+/* Memory that the carrier's queue pair has access to, and no other one.  NULL or a reason.
  * loop, and job. */
-const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access);
+const char *sr_vring_make(struct sr_vcarrier *c, struct sr_vring *r, size_t size, int access);
 void sr_vring_free(struct sr_vring *r);
 /* Ordinary memory for a ring, if it has none yet; false: there is none.  And the ring is without
  * it again.  any */
@@ -92,26 +95,26 @@ const char *sr_vmem_refusal(int err);
 void sr_vmem_count(ssize_t bytes);
 
 /* ---- cq.c ---- */
-void sr_vcq_init(struct sr_vlink *l);
-const char *sr_vcq_make(struct sr_vlink *l);	/* NULL or a reason; job */
-void sr_vcq_close(struct sr_vlink *l);		/* the QP is gone; job */
-void sr_vcq_free(struct sr_vlink *l);
+void sr_vcq_init(struct sr_vcarrier *c);
+const char *sr_vcq_make(struct sr_vcarrier *c);	/* NULL or a reason; job */
+void sr_vcq_close(struct sr_vcarrier *c);	/* the QP is gone; job */
+void sr_vcq_free(struct sr_vcarrier *c);
 /* The service thread watches the channel, or no longer.  False: it cannot be watched
- * (epoll(7), max_user_watches), and the timer has to look at the link.  loop. */
-bool sr_vcq_watch(struct sr_vlink *l, bool on);
-/* Handles completions; returns what to notify of.  locked. */
-unsigned sr_vcq_take(struct sr_vlink *l);
+ * (epoll(7), max_user_watches), and the timer has to look at the carrier.  loop. */
+bool sr_vcq_watch(struct sr_vcarrier *c, bool on);
+/* Handles completions.  locked. */
+void sr_vcq_take(struct sr_vcarrier *c);
 /* The same, for a caller that sr_vtx_waits(): the next completion of our own requests is taken
  * too, by the service thread if that watches. */
-unsigned sr_vcq_await_out(struct sr_vlink *l);
+void sr_vcq_await_out(struct sr_vcarrier *c);
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
 int sr_verbs_arm_once(struct sr_link *link, unsigned want);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
-/* The timer looks after the link, while something is unfinished or it is dead and not
+/* The timer looks after the carrier, while something is unfinished or its link is dead and not
  * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both.  any. */
-void sr_vlook_start(struct sr_vlink *l, unsigned how);
+void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
 /* ---- tx.c ---- */
 int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
@@ -119,14 +122,14 @@ int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
 void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
 void sr_vtx_drop(struct sr_vlink *l);	/* our last record is due; locked */
-/* What was completed, what the peer says.  Notify bits; locked. */
-unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed);
-int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what);
-/* The reason of a link that ends: "path" if the packet that tries the path did not get through,
+/* What was completed, what the peer says; locked. */
+void sr_vtx_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed);
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack);
+/* The reason of a carrier that ends: "path" if the packet that tries the path did not get through,
  * else the caller's.  status: of the completion that ended it, or a success.  locked */
-const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason);
+const char *sr_vtx_why(const struct sr_vcarrier *c, enum ibv_wc_status status, const char *reason);
 bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
-bool sr_vtx_completes(const struct sr_vlink *l); /* a request is yet to; locked */
+bool sr_vtx_completes(const struct sr_vcarrier *c); /* a request is yet to; locked */
 /* All is posted, and no request that is not complete reads the send ring; locked */
 bool sr_vtx_may_swap(const struct sr_vlink *l);
 /* Something is to be sent, and the peer has told of no buffer for it.  locked */
@@ -140,8 +143,8 @@ size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
 		       struct iovec v[2]);
 
 /* ---- rx.c ---- */
-unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc);
-int sr_vrx_repost(struct sr_vlink *l);	/* locked */
+void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc); /* locked */
+int sr_vrx_repost(struct sr_vcarrier *c);	/* locked */
 ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece);
 size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2]);
 void sr_verbs_rx_free(struct sr_link *link, size_t n);
@@ -151,10 +154,9 @@ void sr_verbs_work(struct sr_link *link);
 void sr_verbs_tx_work(struct sr_link *link);
 bool sr_vgrow_swap(struct sr_vlink *l);	/* tx, locked */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken);	/* rx */
-unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread); /* locked */
+void sr_vgrow_full(struct sr_vlink *l, uint64_t unread); /* locked */
 int sr_vgrow_offered(struct sr_vlink *l, const struct sr_ring_ref *ring);
-int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
-		 unsigned *what);
+int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen);
 bool sr_vgrow_tx_widens(struct sr_link *link);
 /* May the peer write to the receive ring that is in use?  locked */
 bool sr_vgrow_is_registered(struct sr_vlink *l);

@@ -289,7 +289,8 @@ bool sr_verbs_tell(struct sr_request *req, enum sr_first first)
 
 void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vcarrier, cm, cm)->link;
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, cm, cm);
+	struct sr_vlink *l = c->link;
 
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
@@ -301,9 +302,9 @@ void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 		sr_verbs_poll(&l->link);	/* what came before it counts */
-		sr_vlink_lock(l);
-		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "peer-dropped"));
-		sr_vlink_unlock(l, 0);
+		sr_vcarrier_lock(c);
+		sr_vcarrier_break(c, sr_vtx_why(c, IBV_WC_SUCCESS, "peer-dropped"));
+		sr_vcarrier_unlock(c);
 		break;
 	default:
 		break;

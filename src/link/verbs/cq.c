@@ -3,21 +3,21 @@
  * cq.c - taking completions, sleeping until some come, and what the service
  * thread does meanwhile.
  *
- * Each link has two CQs, and a completion channel of its own for both.  A thread that sleeps
- * for the link polls the channel, and an epoll set that the stream is in watches
+ * Each carrier has two CQs, and a completion channel of its own for both.  A thread that sleeps
+ * for its link polls the channel, and an epoll set that the stream is in watches
  * it: an arrival wakes the thread that waits for it, and no other one.
  *
  * The CQ `in` has the completions of receives: it is armed whenever a thread, an epoll set or
- * the service thread waits for the link.  The CQ `out` has those of our own requests.  It is
+ * the service thread waits for the carrier.  The CQ `out` has those of our own requests.  It is
  * armed, too, only while something cannot be posted before a request has completed.
  *
  * The service thread sees to what arrives while the program does something else.
- *  - It watches the channels of links that the program does not use.
- *  - While the program uses a link, it does not watch the channel, but looks at
- *    the link in every tick of a timer.  Program use is what counts: a thread
+ *  - It watches the channels of carriers that the program does not use.
+ *  - While the program uses a carrier, it does not watch the channel, but looks at
+ *    the carrier in every tick of a timer.  Program use is what counts: a thread
  *    that sleeps or polls takes the completions itself.
- * The timer looks after the link while it is busy, and decides which of the two it is.
- * A link that is not busy is watched.
+ * The timer looks after the carrier while it is busy, and decides which of the two it is.
+ * A carrier that is not busy is watched.
  *
  * No wake-up is lost: a CQ, once armed, puts an event into the channel with its
  * next completion, and the channel is readable until somebody reads the event.
@@ -34,7 +34,7 @@
  *    the service thread watches the channel, `out` is armed and then polled
  *    (sr_vcq_await_out()).
  *
- * Locks: the link's.
+ * Locks: the carrier's.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -59,247 +59,248 @@ enum {
 
 /* ---- taking completions ---- */
 
-static int half_poll(struct sr_vlink *l, struct sr_vcq_half *h, struct ibv_wc wc[BATCH])
+static int half_poll(struct sr_vcarrier *c, struct sr_vcq_half *h, struct ibv_wc wc[BATCH])
 {
 	int n = ibv_poll_cq(h->cq, BATCH, wc);
 
 	if (n < 0)
-		sr_vlink_break(l, "device-failed");
+		sr_vcarrier_break(c, "device-failed");
 	if (n > 0 && h->state == SR_CQ_ARMED)
 		h->state = SR_CQ_FIRED;
 	return n;
 }
 
 __attribute__((noinline)) /* or the caller has two arrays */
-static bool take_out(struct sr_vlink *l, unsigned *what)
+static bool take_out(struct sr_vcarrier *c)
 {
 	struct ibv_wc wc[BATCH];
 	bool any = false;
 	int i, n;
 
 	do {
-		n = half_poll(l, &l->c->cq.out, wc);
+		n = half_poll(c, &c->cq.out, wc);
 		for (i = 0; i < n; i++)
-			*what |= sr_vrx_completion(l, &wc[i]);
+			sr_vrx_completion(c, &wc[i]);
 		any |= n > 0;
 	} while (n == BATCH);
 	return any;
 }
 
 /* All that have come: none is posted meanwhile. */
-unsigned sr_vcq_take(struct sr_vlink *l)
+void sr_vcq_take(struct sr_vcarrier *c)
 {
 	struct ibv_wc wc[BATCH];
-	unsigned what = 0;
 	bool any;
 	int i, n;
 
-	if (!l->c->qp)
-		return 0;
-	any = sr_vtx_completes(l) && take_out(l, &what);
+	if (!c->qp)
+		return;
+	any = sr_vtx_completes(c) && take_out(c);
 	do {
-		n = half_poll(l, &l->c->cq.in, wc);
+		n = half_poll(c, &c->cq.in, wc);
 		/* A request that has failed ends the receives, too; it knows why. */
 		if (n > 0 && wc[n - 1].status != IBV_WC_SUCCESS)
-			take_out(l, &what);
+			take_out(c);
 		for (i = 0; i < n; i++)
-			what |= sr_vrx_completion(l, &wc[i]);
+			sr_vrx_completion(c, &wc[i]);
 		any |= n > 0;
 	} while (n == BATCH);
 	if (!any)
-		return 0;
-	if (sr_vrx_repost(l))
-		sr_vlink_break(l, "device-failed");
-	sr_vtx_pump(l);
-	l->c->cq.armed_once &= ~what;
-	return what;
+		return;
+	if (sr_vrx_repost(c))
+		sr_vcarrier_break(c, "device-failed");
+	c->cq.armed_once &= ~c->link->heard;
+	sr_vtx_pump(c->link);
 }
 
 void sr_verbs_poll(struct sr_link *link)
 {
-	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = sr_vlink(link)->c;
 
-	sr_vlink_lock(l);
-	l->c->cq.used += !sr_loop_here();
-	sr_vlink_unlock(l, sr_vcq_take(l));
+	sr_vcarrier_lock(c);
+	c->cq.used += !sr_loop_here();
+	sr_vcq_take(c);
+	sr_vcarrier_unlock(c);
 }
 
 /* ---- arming: locked ---- */
 
-static bool next_event(struct sr_vlink *l)
+static bool next_event(struct sr_vcarrier *c)
 {
 	struct ibv_cq *cq;
 	void *arg;
 
-	if (sr_vlib.v_get_cq_event(l->c->cq.chan, &cq, &arg))
+	if (sr_vlib.v_get_cq_event(c->cq.chan, &cq, &arg))
 		return false;
 	sr_vlib.v_ack_cq_events(cq, 1);
-	(cq == l->c->cq.in.cq ? &l->c->cq.in : &l->c->cq.out)->state = SR_CQ_UNARMED;
+	(cq == c->cq.in.cq ? &c->cq.in : &c->cq.out)->state = SR_CQ_UNARMED;
 	return true;
 }
 
 /* An event that was not there yet the last time is read, too, or they would add up. */
-static void read_events(struct sr_vlink *l)
+static void read_events(struct sr_vcarrier *c)
 {
-	const unsigned fired = (l->c->cq.in.state == SR_CQ_FIRED) + (l->c->cq.out.state == SR_CQ_FIRED);
-	const unsigned due = fired + l->c->cq.late;
+	const unsigned fired = (c->cq.in.state == SR_CQ_FIRED) + (c->cq.out.state == SR_CQ_FIRED);
+	const unsigned due = fired + c->cq.late;
 	unsigned found = 0;
 
-	while (found < (due ? due : 1) && next_event(l))
+	while (found < (due ? due : 1) && next_event(c))
 		found++;
-	l->c->cq.late = fired > found ? fired - found : 0;
-	if (l->c->cq.in.state == SR_CQ_FIRED)
-		l->c->cq.in.state = SR_CQ_UNARMED;
-	if (l->c->cq.out.state == SR_CQ_FIRED)
-		l->c->cq.out.state = SR_CQ_UNARMED;
+	c->cq.late = fired > found ? fired - found : 0;
+	if (c->cq.in.state == SR_CQ_FIRED)
+		c->cq.in.state = SR_CQ_UNARMED;
+	if (c->cq.out.state == SR_CQ_FIRED)
+		c->cq.out.state = SR_CQ_UNARMED;
 }
 
-static void arm_half(struct sr_vlink *l, struct sr_vcq_half *h)
+static void arm_half(struct sr_vcarrier *c, struct sr_vcq_half *h)
 {
 	if (h->state == SR_CQ_ARMED)
 		return;
 	h->state = SR_CQ_ARMED;
 	if (ibv_req_notify_cq(h->cq, 0))
-		sr_vlink_break(l, "device-failed");
+		sr_vcarrier_break(c, "device-failed");
 }
 
-static void arm_cqs(struct sr_vlink *l)
+static void arm_cqs(struct sr_vcarrier *c)
 {
-	if (l->c->cq.in.state == SR_CQ_FIRED || l->c->cq.out.state == SR_CQ_FIRED)
-		read_events(l);
-	arm_half(l, &l->c->cq.in);
-	if (sr_vtx_waits(l))
-		arm_half(l, &l->c->cq.out);
+	if (c->cq.in.state == SR_CQ_FIRED || c->cq.out.state == SR_CQ_FIRED)
+		read_events(c);
+	arm_half(c, &c->cq.in);
+	if (sr_vtx_waits(c->link))
+		arm_half(c, &c->cq.out);
 }
 
-static void take_event(struct sr_vlink *l)
+static void take_event(struct sr_vcarrier *c)
 {
-	if (!l->c->qp)
+	if (!c->qp)
 		return;
-	read_events(l);
-	if (l->c->cq.watched || l->c->cq.sleepers || l->c->cq.armed_once)
-		arm_cqs(l);
+	read_events(c);
+	if (c->cq.watched || c->cq.sleepers || c->cq.armed_once)
+		arm_cqs(c);
 }
 
-unsigned sr_vcq_await_out(struct sr_vlink *l)
+void sr_vcq_await_out(struct sr_vcarrier *c)
 {
-	unsigned what = sr_vcq_take(l);
-
-	if (!l->c->qp || !l->c->cq.watched || !sr_vtx_waits(l))
-		return what;
-	arm_cqs(l);
-	return what | sr_vcq_take(l);
+	sr_vcq_take(c);
+	if (!c->qp || !c->cq.watched || !sr_vtx_waits(c->link))
+		return;
+	arm_cqs(c);
+	sr_vcq_take(c);
 }
 
 /* ---- program threads ---- */
 
 int sr_verbs_arm(struct sr_link *link, unsigned want)
 {
-	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = sr_vlink(link)->c;
 	int fd = -1;
 
 	(void)want;
-	sr_vlink_lock(l);
-	l->c->cq.sleepers++;
-	if (l->c->qp) {
-		arm_cqs(l);
-		fd = l->c->cq.fd;
+	sr_vcarrier_lock(c);
+	c->cq.sleepers++;
+	if (c->qp) {
+		arm_cqs(c);
+		fd = c->cq.fd;
 	}
-	sr_vlink_unlock(l, 0);
+	sr_vcarrier_unlock(c);
 	return fd;
 }
 
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
 {
-	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = sr_vlink(link)->c;
 
 	(void)want;
-	sr_vlink_lock(l);
-	l->c->cq.sleepers--;
+	sr_vcarrier_lock(c);
+	c->cq.sleepers--;
 	if (slept)
-		take_event(l);
-	sr_vlink_unlock(l, sr_vcq_take(l));
+		take_event(c);
+	sr_vcq_take(c);
+	sr_vcarrier_unlock(c);
 }
 
 int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 {
-	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = sr_vlink(link)->c;
 	int fd = -1;
 
 	want &= ~(unsigned)SR_ARM_DATA;
-	sr_vlink_lock(l);
-	if (l->c->qp) {
-		fd = l->c->cq.fd;
-		l->c->cq.armed_once |= want;
+	sr_vcarrier_lock(c);
+	if (c->qp) {
+		fd = c->cq.fd;
+		c->cq.armed_once |= want;
 	}
-	if (l->c->qp && want) {
+	if (c->qp && want) {
 		/* Nobody else reads an event that has come late; on siw it may have
 		 * disarmed what was armed before it came. */
-		if (l->c->cq.in.state == SR_CQ_ARMED)
-			next_event(l);
-		arm_cqs(l);
+		if (c->cq.in.state == SR_CQ_ARMED)
+			next_event(c);
+		arm_cqs(c);
 	}
-	sr_vlink_unlock(l, 0);
+	sr_vcarrier_unlock(c);
 	return fd;
 }
 
 /* ---- the service thread: what is below is the loop's ---- */
 
-bool sr_vcq_watch(struct sr_vlink *l, bool on)
+bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
 {
-	if (l->c->cq.watched == on || !l->c->qp)
+	if (c->cq.watched == on || !c->qp)
 		return true;
-	if (on && sr_loop_watch(&l->c->cq.watch, EPOLLIN))
+	if (on && sr_loop_watch(&c->cq.watch, EPOLLIN))
 		return false;
-	sr_vlink_lock(l);
-	l->c->cq.watched = on;
+	sr_vcarrier_lock(c);
+	c->cq.watched = on;
 	if (on)
-		arm_cqs(l);
-	sr_vlink_unlock(l, 0);
+		arm_cqs(c);
+	sr_vcarrier_unlock(c);
 	if (on)
-		sr_verbs_poll(&l->link);	/* it is armed: the last look */
+		sr_verbs_poll(&c->link->link);	/* it is armed: the last look */
 	else
-		sr_loop_unwatch(&l->c->cq.watch);
+		sr_loop_unwatch(&c->cq.watch);
 	return true;
 }
 
 static void on_cq_channel(struct sr_watch *w, uint32_t events)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vcarrier, cq.watch, w)->link;
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, cq.watch, w);
 
 	(void)events;
-	sr_vlink_lock(l);
-	take_event(l);
-	sr_vlink_unlock(l, sr_vcq_take(l));
-	sr_vlook_start(l, SR_LOOK);
+	sr_vcarrier_lock(c);
+	take_event(c);
+	sr_vcq_take(c);
+	sr_vcarrier_unlock(c);
+	sr_vlook_start(c, SR_LOOK);
 }
 
 /* The peer has not answered what it has to answer at once, or while its program reads.
  * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
- * a quarter of retry_ms it is asked, and after the rest the link is given up.  (Time in
+ * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (Time in
  * which this process stood still makes no ticks.) */
-static void probe(struct sr_vlink *l, bool unanswered)
+static void probe(struct sr_vcarrier *c, bool unanswered)
 {
 	const struct sr_msg msg = { .type = SR_MSG_PROBE };
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
-	const uint32_t taken = sr_packets_taken(&l->c->out.credit);
-	struct sr_vlook *k = &l->c->look;
+	const uint32_t taken = sr_packets_taken(&c->out.credit);
+	struct sr_vlook *k = &c->look;
 
 	if (!unanswered || taken != k->packets) {
 		k->packets = taken;
 		k->quiet_ticks = 0;
 		return;
 	}
-	if (++k->quiet_ticks >= limit && l->c->out.probe_out)
-		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "timeout"));
-	else if (k->quiet_ticks >= limit / 4 && !l->c->out.probe_out)
-		l->c->out.probe_out = !sr_vtx_queue(l, &msg);
+	if (++k->quiet_ticks >= limit && c->out.probe_out)
+		sr_vcarrier_break(c, sr_vtx_why(c, IBV_WC_SUCCESS, "timeout"));
+	else if (k->quiet_ticks >= limit / 4 && !c->out.probe_out)
+		c->out.probe_out = !sr_vtx_queue(c->link, &msg);
 }
 
 /* Is there something to look after?  Traffic does that by itself; here is for
- * what is left when it stops. */
+ * what is left when it stops.  locked */
 static bool unfinished(struct sr_vlink *l, uint64_t now)
 {
+	struct sr_vcarrier *c = l->c;
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 	uint64_t acked = atomic_load(&l->link.tx_acked);
 	uint64_t w = atomic_load(&l->link.tx_w);
@@ -314,16 +315,16 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 
 	/* siw may leave an answerer's first message lying in its socket until
 	 * the next one comes (siw_accept() replies before it listens). */
-	unheard = l->c->iwarp && l->link.role == SR_ROLE_ASKER &&
-		  !sr_packets_taken(&l->c->out.credit);
-	if (unheard && l->c->out.credit.sent)
+	unheard = c->iwarp && l->link.role == SR_ROLE_ASKER &&
+		  !sr_packets_taken(&c->out.credit);
+	if (unheard && c->out.credit.sent)
 		l->tx.ack_due = true;
 
 	unanswered = sr_link_said(&l->link, SR_MSG_SWITCH) &&
 		     (!(have & SR_LINK_ACKSW) || acked != w ||
 		      (sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 	unanswered |= sr_vtx_lacks_credit(l);
-	probe(l, unanswered);
+	probe(c, unanswered);
 	if (sum != l->seen.sum)	/* none of them ever decreases */
 		l->seen.moved_ns = now;
 	l->seen.taken = taken;
@@ -333,23 +334,24 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 
 /* The whole look, each TICK_MS.  Returns whether there is to be another one; if not, whether
  * there is to be one when the link has been idle. */
-static bool whole_look(struct sr_vlink *l, uint64_t now, bool *idles)
+static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 {
-	struct sr_vlook *k = &l->c->look;
+	struct sr_vlook *k = &c->look;
+	struct sr_vlink *l = c->link;
 	bool busy, in_use, watched;
 
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(c);
 	busy = unfinished(l, now);
 	sr_vtx_pump(l);
-	in_use = l->c->cq.used - k->used > BUSY;
-	k->used = l->c->cq.used;
-	sr_vlink_unlock(l, 0);
+	in_use = c->cq.used - k->used > BUSY;
+	k->used = c->cq.used;
+	sr_vcarrier_unlock(c);
 	*idles = sr_vgrow_idle(l, now - l->seen.moved_ns);
-	watched = sr_vcq_watch(l, !in_use);
+	watched = sr_vcq_watch(c, !in_use);
 	return busy || in_use || !watched || atomic_load(&k->on);
 }
 
-/* The whole looks of all links come at one time, and wake the thread once. */
+/* The whole looks of all carriers come at one time, and wake the thread once. */
 static void set_timer(struct sr_vlook *k)
 {
 	if (!(atomic_load(&k->on) & SR_LOOK_SOON))
@@ -360,11 +362,11 @@ static void set_timer(struct sr_vlook *k)
 
 /* Has the program looked since the last tick?  Then it will probably take the completions
  * itself for which bytes wait.  locked */
-static bool is_busy(struct sr_vlink *l)
+static bool is_busy(struct sr_vcarrier *c)
 {
-	bool yes = l->c->cq.used != l->c->look.soon_used;
+	bool yes = c->cq.used != c->look.soon_used;
 
-	l->c->look.soon_used = l->c->cq.used;
+	c->look.soon_used = c->cq.used;
 	return yes;
 }
 
@@ -372,8 +374,9 @@ static bool is_busy(struct sr_vlink *l)
  * if the link is ending. */
 static void tick(struct sr_timer *t)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vcarrier, look.timer, t)->link;
-	struct sr_vlook *k = &l->c->look;
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
+	struct sr_vlink *l = c->link;
+	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
 	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
 
@@ -385,11 +388,11 @@ static void tick(struct sr_timer *t)
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
 		soon = again = k->busy = sr_vlink_end(l);
 	} else {
-		again = !whole || whole_look(l, now, &idles);
-		sr_lock(&l->c->lock);
-		soon = l->c->qp && sr_vtx_waits(l) && !l->c->cq.watched;
-		k->busy = is_busy(l);
-		sr_unlock(&l->c->lock);
+		again = !whole || whole_look(c, now, &idles);
+		sr_lock(&c->lock);
+		soon = c->qp && sr_vtx_waits(l) && !c->cq.watched;
+		k->busy = is_busy(c);
+		sr_unlock(&c->lock);
 	}
 	if (again) {
 		atomic_fetch_or(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0));
@@ -401,12 +404,12 @@ static void tick(struct sr_timer *t)
 
 static void start(struct sr_task *t)
 {
-	struct sr_vlink *l = SR_OF(struct sr_vcarrier, look.task, t)->link;
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.task, t);
 
-	l->c->look.busy = false;
-	if (l->c->id)
-		set_timer(&l->c->look);
-	sr_link_put(&l->link);
+	c->look.busy = false;
+	if (c->id)
+		set_timer(&c->look);
+	sr_link_put(&c->link->link);
 }
 
 /* Unless the link is about to be freed. */
@@ -422,15 +425,15 @@ static bool vlink_tryget(struct sr_link *link)
 
 /* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
  * under its lock, which tick() takes before it looks at what moved. */
-void sr_vlook_start(struct sr_vlink *l, unsigned how)
+void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
-	struct sr_vlook *k = &l->c->look;
+	struct sr_vlook *k = &c->look;
 
 	if (!(how & ~atomic_load(&k->on)) ||
-	    !(how & ~atomic_fetch_or(&k->on, how)) || !vlink_tryget(&l->link))
+	    !(how & ~atomic_fetch_or(&k->on, how)) || !vlink_tryget(&c->link->link))
 		return;
 	if (!sr_loop_post(&k->task))
-		sr_link_put(&l->link);	/* it is posted, and has a reference */
+		sr_link_put(&c->link->link);	/* it is posted, and has a reference */
 }
 
 /* ---- making and ending ---- */
@@ -446,64 +449,64 @@ static int next_vector(struct sr_vdev *dev)
 }
 
 /* In the loop: two threads may post the task at once. */
-void sr_vcq_init(struct sr_vlink *l)
+void sr_vcq_init(struct sr_vcarrier *c)
 {
-	l->c->look.task.fn = start;
-	l->c->look.timer.fn = tick;
-	l->c->cq.fd = -1;
-	l->c->cq.watch.fn = on_cq_channel;
+	c->look.task.fn = start;
+	c->look.timer.fn = tick;
+	c->cq.fd = -1;
+	c->cq.watch.fn = on_cq_channel;
 }
 
 /* On failure sr_vcq_close() destroys what there is. */
-const char *sr_vcq_make(struct sr_vlink *l)
+const char *sr_vcq_make(struct sr_vcarrier *c)
 {
-	struct ibv_context *ctx = l->c->dev->ctx;
+	struct ibv_context *ctx = c->dev->ctx;
 	int vector;
 
 	if (!sr_fd_room(1))
 		return "descriptors";
-	l->c->cq.chan = sr_vlib.v_create_comp_channel(ctx);
-	if (!l->c->cq.chan)
+	c->cq.chan = sr_vlib.v_create_comp_channel(ctx);
+	if (!c->cq.chan)
 		return "device-failed";
-	l->c->cq.fd = l->c->cq.chan->fd = sr_fd_own(l->c->cq.chan->fd);
-	if (l->c->cq.fd < 0)	/* a program with very many: none is free where ours are */
+	c->cq.fd = c->cq.chan->fd = sr_fd_own(c->cq.chan->fd);
+	if (c->cq.fd < 0)	/* a program with very many: none is free where ours are */
 		return "descriptors";
-	vector = next_vector(l->c->dev);
-	l->c->cq.in.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ, l, l->c->cq.chan, vector);
-	if (!l->c->cq.in.cq)
+	vector = next_vector(c->dev);
+	c->cq.in.cq = sr_vlib.v_create_cq(ctx, SR_V_RQ, c, c->cq.chan, vector);
+	if (!c->cq.in.cq)
 		return sr_vmem_refusal(errno);
 	sr_work_pause();
-	l->c->cq.out.cq = sr_vlib.v_create_cq(ctx, SR_V_SQ, l, l->c->cq.chan, vector);
-	if (!l->c->cq.out.cq)
+	c->cq.out.cq = sr_vlib.v_create_cq(ctx, SR_V_SQ, c, c->cq.chan, vector);
+	if (!c->cq.out.cq)
 		return sr_vmem_refusal(errno);
-	sr_vdev_nonblock(l->c->cq.fd);
-	l->c->cq.watch.fd = l->c->cq.fd;
+	sr_vdev_nonblock(c->cq.fd);
+	c->cq.watch.fd = c->cq.fd;
 	return NULL;
 }
 
 /*
  * Epoll sets may have the channel's descriptor, and threads be asleep on it: its
- * number stays ours until the link is freed, and an eventfd takes the place of the
+ * number stays ours until the carrier is freed, and an eventfd takes the place of the
  * channel, which must not keep the device open.  It is readable, so it wakes.
  */
-void sr_vcq_close(struct sr_vlink *l)
+void sr_vcq_close(struct sr_vcarrier *c)
 {
-	if (l->c->cq.in.cq)
-		sr_vlib.v_destroy_cq(l->c->cq.in.cq);
-	if (l->c->cq.out.cq)
-		sr_vlib.v_destroy_cq(l->c->cq.out.cq);
-	l->c->cq.in.cq = l->c->cq.out.cq = NULL;
-	if (!l->c->cq.chan)
+	if (c->cq.in.cq)
+		sr_vlib.v_destroy_cq(c->cq.in.cq);
+	if (c->cq.out.cq)
+		sr_vlib.v_destroy_cq(c->cq.out.cq);
+	c->cq.in.cq = c->cq.out.cq = NULL;
+	if (!c->cq.chan)
 		return;
-	if (l->c->cq.fd >= 0)
-		sr_sys_dup3(l->c->dev->spent, l->c->cq.fd, O_CLOEXEC);
-	l->c->cq.chan->fd = -1;
-	sr_vlib.v_destroy_comp_channel(l->c->cq.chan);
-	l->c->cq.chan = NULL;
+	if (c->cq.fd >= 0)
+		sr_sys_dup3(c->dev->spent, c->cq.fd, O_CLOEXEC);
+	c->cq.chan->fd = -1;
+	sr_vlib.v_destroy_comp_channel(c->cq.chan);
+	c->cq.chan = NULL;
 }
 
-void sr_vcq_free(struct sr_vlink *l)
+void sr_vcq_free(struct sr_vcarrier *c)
 {
-	if (l->c->cq.fd >= 0)
-		sr_fd_close(l->c->cq.fd);
+	if (c->cq.fd >= 0)
+		sr_fd_close(c->cq.fd);
 }

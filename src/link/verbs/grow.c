@@ -15,7 +15,7 @@
  * Positions do not collide: bytes from offset on lie in a window of at most
  * the new size behind tx_acked, and bytes below offset are not in that ring.
  *
- * Locks: the link's, where said.  Only the loop changes the rings' memory, but
+ * Locks: the carrier's, where said.  Only the loop changes the rings' memory, but
  * that the sender, locked, exchanges tx.ring and tx.spare; and that any thread with the first
  * bytes for an ordinary ring allocates its memory, locked.  The program reads the receive ring
  * without the lock, but only bytes below rx_h, which is published after the memory is there;
@@ -120,19 +120,19 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
  * write a good deal before they read.  At once to ROOMY, as a ring that is read from
  * cannot be replaced again before it is empty.
  */
-unsigned sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
+void sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
 	size_t size = size_now(l);
 
-	return sr_ring_full(size, unread, FULL_PART) ?
-		       want(l, size, least_of(ROOMY, l->policy->ring_max)) : 0;
+	if (sr_ring_full(size, unread, FULL_PART))
+		l->heard |= want(l, size, least_of(ROOMY, l->policy->ring_max));
 }
 
 /* An ordinary one has no memory yet. */
 static const char *make_other(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
 {
 	if (size > SR_V_ORDINARY)
-		return sr_vring_make(l, r, size, access);
+		return sr_vring_make(l->c, r, size, access);
 	r->size = size;
 	return NULL;
 }
@@ -156,18 +156,17 @@ static void offer(struct sr_vlink *l, size_t size)
 		return;
 	sr_probe(grow, "verbs", size_now(l), size);
 	msg.ring = sr_vring_ref(r, generation(l) + 1);
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	l->rx.place[msg.ring.gen & 1] = (struct sr_ring){ r->buf, size };
 	l->rx.offered = true;
 	if (sr_vtx_queue(l, &msg))
 		sr_vlink_break(l, "protocol");
 	sr_vtx_pump(l);
-	sr_vlink_unlock(l, 0);
+	sr_vcarrier_unlock(l->c);
 }
 
 /* RING_USE.  locked. */
-int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
-		 unsigned *what)
+int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen)
 {
 	if (!l->rx.offered || gen != generation(l) + 1 ||
 	    !receives(l) || offset != atomic_load(&l->link.rx_h))
@@ -177,7 +176,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen,
 	sr_gens_add(&l->rx.gens, offset, gen & 1);
 	sr_fence_look();	/* pair grown: sr_verbs_rx_free() */
 	if (atomic_load(&l->link.rx_taken) >= offset)
-		*what |= SR_NOTIFY_WORK;	/* the old one is empty */
+		l->heard |= SR_NOTIFY_WORK;	/* the old one is empty */
 	return 0;
 }
 
@@ -193,8 +192,8 @@ static bool send_ring_rests(struct sr_vlink *l)
 	       atomic_load(&l->link.tx_acked) == atomic_load(&l->link.tx_w);
 }
 
-/* The send ring is the sender's: tx_work() gives it back.  Returns notify bits.  locked */
-static unsigned give_back(struct sr_vlink *l)
+/* The send ring is the sender's: tx_work() gives it back.  locked */
+static void give_back(struct sr_vlink *l)
 {
 	if (has_ordinary(ring_now(l)) &&
 	    atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken)) {
@@ -202,7 +201,8 @@ static unsigned give_back(struct sr_vlink *l)
 		sr_vring_empty(ring_now(l));
 	}
 	l->tx.idle = send_ring_rests(l);
-	return l->tx.idle ? SR_NOTIFY_WORK : 0;
+	if (l->tx.idle)
+		l->heard |= SR_NOTIFY_WORK;
 }
 
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
@@ -212,9 +212,11 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 	bool all_taken = atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken);
 	bool some;
 
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	some = has_ordinary(ring_now(l)) || has_ordinary(&l->tx.ring);
-	sr_vlink_unlock(l, ns < IDLE_NS ? 0 : give_back(l));
+	if (ns >= IDLE_NS)
+		give_back(l);
+	sr_vcarrier_unlock(l->c);
 	if (ns < IDLE_NS || !all_taken)
 		return large || some;
 	if (large)
@@ -320,7 +322,7 @@ static void vgrow_follow(struct sr_vlink *l)
 	l->tx.spare = r;
 	l->tx.swap = true;
 	sr_unlock(&l->c->lock);
-	sr_vlook_start(l, SR_LOOK_SOON);	/* for the completion of what is in flight */
+	sr_vlook_start(l->c, SR_LOOK_SOON);	/* for the completion of what is in flight */
 }
 
 static void free_old(struct sr_vlink *l)
@@ -362,13 +364,13 @@ void sr_verbs_tx_work(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 	bool wider, empty;
 
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	wider = l->tx.swap && sr_vgrow_swap(l);
 	empty = l->tx.idle && send_ring_rests(l);
 	if (empty)
 		sr_vring_empty(&l->tx.ring);
 	l->tx.idle = false;
-	sr_vlink_unlock(l, 0);
+	sr_vcarrier_unlock(l->c);
 	if (wider || empty)
 		sr_link_offer_none(link);
 	if (wider) {

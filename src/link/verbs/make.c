@@ -75,7 +75,7 @@ static const char *make_memory(struct sr_vlink *l)
 
 	for (unsigned i = 0; !reason && i < n; i++) {
 		sr_work_pause();
-		reason = sr_vring_make(l, all[i].ring, all[i].size, all[i].access);
+		reason = sr_vring_make(l->c, all[i].ring, all[i].size, all[i].access);
 	}
 	return reason;
 }
@@ -124,7 +124,7 @@ static const char *make_queues(struct sr_vlink *l)
 	const char *reason;
 
 	sr_work_pause();
-	reason = sr_vcq_make(l);
+	reason = sr_vcq_make(l->c);
 	sr_work_pause();
 	if (!reason)
 		reason = make_qp(l);
@@ -155,7 +155,7 @@ static void unmake(struct sr_vlink *l)
 		sr_vlib.v_destroy_qp(m->qp);
 	m->qp = NULL;
 	sr_work_pause();
-	sr_vcq_close(l);
+	sr_vcq_close(l->c);
 	sr_vmem_count(-(ssize_t)l->c->queue_bytes);
 	l->c->queue_bytes = 0;
 	for (; m->regions; m->regions--) {
@@ -215,7 +215,7 @@ static void free_rings(struct sr_vlink *l)
 
 static void free_link(struct sr_vlink *l)
 {
-	sr_vcq_free(l);
+	sr_vcq_free(l->c);
 	free_rings(l);
 	free(l->c);
 	free(l);
@@ -290,13 +290,13 @@ static const char *begin_use(struct sr_vlink *l)
 	l->c->qp = l->c->id->qp;
 	l->rx.place[0].mem = l->rx.ring[0].buf;
 	l->c->in.repost_n = SR_V_RQ;
-	failed = sr_vrx_repost(l);
+	failed = sr_vrx_repost(l->c);
 	sr_packets_init(&l->c->out.credit);	/* it has these buffers, and the peer knows */
 	sr_unlock(&l->c->lock);
 	if (failed)
 		return "device-failed";
-	if (!l->c->make.doomed && !sr_vcq_watch(l, true))
-		sr_vlook_start(l, SR_LOOK);
+	if (!l->c->make.doomed && !sr_vcq_watch(l->c, true))
+		sr_vlook_start(l->c, SR_LOOK);
 	return NULL;
 }
 
@@ -340,7 +340,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	sr_format(l->c->name, sizeof(l->c->name), "verbs:%s", dev->name);
 	l->link.name = l->c->name;
 	l->c->cm.event = sr_vcm_link_event;
-	sr_vcq_init(l);
+	sr_vcq_init(l->c);
 	atomic_init(&l->rx.window, l->policy->ring_first);
 	sr_mutex_init(&l->c->lock, SR_RANK_LINK_FIRST);
 	l->rx.place[0].size = l->policy->ring_first;

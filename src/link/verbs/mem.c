@@ -155,16 +155,16 @@ static void *ring_pages(size_t size)
 	return at;
 }
 
-static struct ibv_mr *ring_register(struct sr_vlink *l, void *mem, size_t size, int access)
+static struct ibv_mr *ring_register(struct sr_vcarrier *c, void *mem, size_t size, int access)
 {
 	struct ibv_mr *mr;
 
 	if ((access & IBV_ACCESS_RELAXED_ORDERING) && sr_vlib.v_reg_mr_iova2) {
-		mr = sr_vlib.v_reg_mr_iova2(l->c->pd, mem, size, (uintptr_t)mem, access);
+		mr = sr_vlib.v_reg_mr_iova2(c->pd, mem, size, (uintptr_t)mem, access);
 		if (mr || (errno != EINVAL && errno != EOPNOTSUPP))
 			return mr;
 	}
-	return sr_vlib.v_reg_mr(l->c->pd, mem, size, access & ~IBV_ACCESS_RELAXED_ORDERING);
+	return sr_vlib.v_reg_mr(c->pd, mem, size, access & ~IBV_ACCESS_RELAXED_ORDERING);
 }
 
 bool sr_vring_fill(struct sr_vring *r)
@@ -202,7 +202,7 @@ struct sr_ring_ref sr_vring_ref(const struct sr_vring *r, uint32_t gen)
 	};
 }
 
-const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
+const char *sr_vring_make(struct sr_vcarrier *c, struct sr_vring *r, size_t size, int access)
 {
 	const char *reason;
 
@@ -213,9 +213,9 @@ const char *sr_vring_make(struct sr_vlink *l, struct sr_vring *r, size_t size, i
 		r->size = 0;
 		return "memory";
 	}
-	if (l->c->dev->node >= 0)
-		sr_vmem_place(r->buf, size, l->c->dev->node);
-	r->mr = ring_register(l, r->buf, size, access);
+	if (c->dev->node >= 0)
+		sr_vmem_place(r->buf, size, c->dev->node);
+	r->mr = ring_register(c, r->buf, size, access);
 	if (!r->mr) {
 		reason = sr_vmem_refusal(errno);
 		sr_vring_free(r);

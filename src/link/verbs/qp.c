@@ -2,7 +2,7 @@
 /*
  * qp.c - a verbs link as the engine sees it, and its failure.  The loop's, except where said.
  *
- * Locks: the link's, where another thread may use what is changed.
+ * Locks: the carrier's, where another thread may use what is changed.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -23,16 +23,17 @@ enum {
 
 bool sr_vlink_end(struct sr_vlink *l)
 {
+	struct sr_vcarrier *c = l->c;
 	bool busy;
 
 	/* The CM's answer is still to come, with the peer's word in it: without the id there
 	 * would be none.  ask.c closes the link. */
-	if (l->c->id->context != &l->c->cm)
+	if (c->id->context != &c->cm)
 		return false;
-	sr_lock(&l->c->lock);
-	busy = (sr_vtx_completes(l) || l->tx.last == SR_V_DROP_DUE) && !l->broken &&
+	sr_lock(&c->lock);
+	busy = (sr_vtx_completes(c) || l->tx.last == SR_V_DROP_DUE) && !l->broken && !c->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
-	sr_unlock(&l->c->lock);
+	sr_unlock(&c->lock);
 	if (busy)
 		return true;
 	sr_vlink_close(l, true);
@@ -45,7 +46,7 @@ void sr_vlink_fail(struct sr_vlink *l, const char *reason)
 		return;
 	sr_link_raise(&l->link, SR_LINK_DEAD);
 	sr_debug("verbs: link %x given up: %s", l->link.link_no, reason);
-	sr_vlook_start(l, SR_LOOK_SOON);
+	sr_vlook_start(l->c, SR_LOOK_SOON);
 	l->link.notify(&l->link, SR_NOTIFY_CTL);
 }
 
@@ -55,21 +56,30 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason)
 		l->broken = reason;
 }
 
-void sr_vlink_lock(struct sr_vlink *l)
+void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason)
 {
-	sr_enter();
-	sr_lock(&l->c->lock);
+	if (!c->broken)
+		c->broken = reason;
 }
 
-void sr_vlink_unlock(struct sr_vlink *l, unsigned what)
+void sr_vcarrier_lock(struct sr_vcarrier *c)
 {
-	const char *broken = l->broken;
+	sr_enter();
+	sr_lock(&c->lock);
+}
 
-	sr_unlock(&l->c->lock);
+void sr_vcarrier_unlock(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l = c->link;
+	const char *broken = l->broken ? l->broken : c->broken;
+	const unsigned heard = l->heard;
+
+	l->heard = 0;
+	sr_unlock(&c->lock);
 	if (broken)
 		sr_vlink_fail(l, broken);
-	if (what)
-		l->link.notify(&l->link, what);
+	if (heard)
+		l->link.notify(&l->link, heard);
 	sr_leave();
 }
 
@@ -78,13 +88,13 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);
 
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	sr_vtx_drop(l);
 	if (!link->reason)
 		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
 	if (!strcmp(reason, "timeout"))
-		reason = sr_vtx_why(l, IBV_WC_SUCCESS, reason);
-	sr_vlink_unlock(l, 0);
+		reason = sr_vtx_why(l->c, IBV_WC_SUCCESS, reason);
+	sr_vcarrier_unlock(l->c);
 	sr_vlink_fail(l, reason);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rx.c - the receiving half of a verbs link: completions, packets, and the ring
+ * rx.c - the receiving half of a carrier and its link: completions, packets, and the ring
  * that the program reads.
  *
- * Locks: completions are handled under the link's lock, so in the order in which
+ * Locks: completions are handled under the carrier's lock, so in the order in which
  * they came.  The ring is read under the stream's rx_lock, in another thread
  * perhaps: the two share only rx_h, rx_taken and rx.gens.
  */
@@ -16,24 +16,24 @@
 #include "base/log.h"
 #include "base/order.h"
 
-static uint8_t *receive_buffer(struct sr_vlink *l, unsigned i)
+static uint8_t *receive_buffer(struct sr_vcarrier *c, unsigned i)
 {
-	return l->c->ctl.buf + (i % SR_V_RQ) * SR_PACKET_MAX;
+	return c->ctl.buf + (i % SR_V_RQ) * SR_PACKET_MAX;
 }
 
 #define POSTED 8		/* at a time: the caller may have a small stack */
 
-int sr_vrx_repost(struct sr_vlink *l)
+int sr_vrx_repost(struct sr_vcarrier *c)
 {
 	struct ibv_recv_wr wr[POSTED], *bad;
 	struct ibv_sge sge[POSTED];
 	unsigned k, buf;
 
-	while (l->c->in.repost_n && l->c->qp) {
-		for (k = 0; k < POSTED && k < l->c->in.repost_n; k++) {
-			buf = (l->c->out.credit.posted + k) % SR_V_RQ; /* they complete in order */
-			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(l, buf),
-						   SR_PACKET_MAX, l->c->ctl.mr->lkey };
+	while (c->in.repost_n && c->qp) {
+		for (k = 0; k < POSTED && k < c->in.repost_n; k++) {
+			buf = (c->out.credit.posted + k) % SR_V_RQ; /* they complete in order */
+			sge[k] = (struct ibv_sge){ (uintptr_t)receive_buffer(c, buf),
+						   SR_PACKET_MAX, c->ctl.mr->lkey };
 			wr[k] = (struct ibv_recv_wr){
 				.wr_id = SR_V_RECEIVE | buf,
 				.next = &wr[k + 1],
@@ -42,12 +42,12 @@ int sr_vrx_repost(struct sr_vlink *l)
 			};
 		}
 		wr[k - 1].next = NULL;
-		if (ibv_post_recv(l->c->qp, wr, &bad))
+		if (ibv_post_recv(c->qp, wr, &bad))
 			return -EIO;
 		/* Only now may they be counted: earlier the peer could send to a buffer
 		 * that is not there. */
-		l->c->in.repost_n -= k;
-		l->c->out.credit.posted += k;
+		c->in.repost_n -= k;
+		c->out.credit.posted += k;
 	}
 	return 0;
 }
@@ -56,8 +56,7 @@ int sr_vrx_repost(struct sr_vlink *l)
 
 /* len bytes were written behind rx_h; or they are here, in a packet, and are copied: taking a
  * packet waits for nothing, and bytes have room by their own credit. */
-static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
-		     unsigned *what)
+static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len)
 {
 	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_relaxed);
 	uint64_t taken = atomic_load(&l->link.rx_taken);
@@ -83,8 +82,8 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len,
 		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
 	}
 	sr_publish(&l->link.rx_h, h + len);
-	*what |= SR_NOTIFY_RX;
-	*what |= sr_vgrow_full(l, h + len - taken);
+	l->heard |= SR_NOTIFY_RX;
+	sr_vgrow_full(l, h + len - taken);
 	return 0;
 }
 
@@ -99,8 +98,7 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 	return 0;
 }
 
-static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
-			unsigned *what)
+static int message_came(struct sr_vlink *l, const struct sr_msg *msg)
 {
 	switch (msg->type) {
 	case SR_MSG_ACK:
@@ -110,33 +108,33 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg,
 		l->tx.ack_due = true;
 		return 0;
 	case SR_MSG_DATA:
-		return data_came(l, NULL, msg->len, what);
+		return data_came(l, NULL, msg->len);
 	case SR_MSG_RING:
-		*what |= SR_NOTIFY_WORK;
+		l->heard |= SR_NOTIFY_WORK;
 		return sr_vgrow_offered(l, &msg->ring);
 	case SR_MSG_RING_USE:
-		return sr_vgrow_use(l, msg->use.offset, msg->use.gen,
-				    what);
+		return sr_vgrow_use(l, msg->use.offset, msg->use.gen);
 	case SR_MSG_HELLO:
-		*what |= SR_NOTIFY_CTL;
+		l->heard |= SR_NOTIFY_CTL;
 		return sr_link_take(&l->link, msg) ? -EPROTO :
 						     hello_came(l, &msg->hello);
 	default:
-		*what |= SR_NOTIFY_CTL;
+		l->heard |= SR_NOTIFY_CTL;
 		if (msg->type == SR_MSG_END)
-			*what |= SR_NOTIFY_RX;
+			l->heard |= SR_NOTIFY_RX;
 		return sr_link_take(&l->link, msg);
 	}
 }
 
-/* The first one says of which process the peer is; as long as there is one link on each queue
- * pair, that is nobody's to know. */
-static int record_came(struct sr_vlink *l, const struct sr_record *r, unsigned *what)
+/* The first one says of which process the peer is; as long as there is one link on each
+ * carrier, that is nobody's to know. */
+static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
 {
+	struct sr_vlink *l = c->link;
 	int err;
 
-	if (!l->c->in.greeted) {
-		l->c->in.greeted = true;
+	if (!c->in.greeted) {
+		c->in.greeted = true;
 		return r->type == SR_RECORD_PROCESS ? 0 : -EPROTO;
 	}
 	if (r->type == SR_RECORD_PAD)
@@ -144,30 +142,36 @@ static int record_came(struct sr_vlink *l, const struct sr_record *r, unsigned *
 	if (r->number != SR_V_NUMBER || (r->type >= SR_RECORD_OPEN && r->type < SR_RECORD_DROP))
 		return -EPROTO;	/* the connection manager opens the only link */
 	sr_trace("verbs: link %x: record %d", l->link.link_no, r->type);
-	err = sr_vtx_credit(l, r->ack, what);
+	err = sr_vtx_credit(l, r->ack);
 	if (err)
 		return err;
 	if (r->type == SR_RECORD_DROP) {
-		sr_vlink_break(l, sr_vtx_why(l, IBV_WC_SUCCESS, "peer-dropped"));
+		sr_vlink_break(l, sr_vtx_why(c, IBV_WC_SUCCESS, "peer-dropped"));
 		return 0;
 	}
-	return r->type == SR_MSG_BYTES ? data_came(l, r->body, (uint32_t)r->len, what) :
-					 message_came(l, &r->msg, what);
+	return r->type == SR_MSG_BYTES ? data_came(l, r->body, (uint32_t)r->len) :
+					 message_came(l, &r->msg);
 }
 
-static int packet_came(struct sr_vlink *l, const struct ibv_wc *wc, unsigned *what)
+/* The carrier, or the only link that it has. */
+static bool is_broken(const struct sr_vcarrier *c)
 {
-	const uint8_t *buf = receive_buffer(l, wc->wr_id & (SR_V_RECEIVE - 1));
+	return c->broken || c->link->broken;
+}
+
+static int packet_came(struct sr_vcarrier *c, const struct ibv_wc *wc)
+{
+	const uint8_t *buf = receive_buffer(c, wc->wr_id & (SR_V_RECEIVE - 1));
 	struct sr_packet_in in;
 	struct sr_record r;
 	int err, more = 0;
 
-	l->c->in.repost_n++;
+	c->in.repost_n++;
 	if (wc->opcode != IBV_WC_RECV || sr_packet_open(&in, buf, wc->byte_len) ||
-	    sr_packets_said(&l->c->out.credit, in.posted))
+	    sr_packets_said(&c->out.credit, in.posted))
 		return -EPROTO;
-	while (!l->broken && (more = sr_packet_next(&in, &r)) > 0) {
-		err = record_came(l, &r, what);
+	while (!is_broken(c) && (more = sr_packet_next(&in, &r)) > 0) {
+		err = record_came(c, &r);
 		if (err)
 			return err;
 	}
@@ -189,32 +193,30 @@ static const char *failure(enum ibv_wc_status status)
 	}
 }
 
-/* One completion; locked.  Returns SR_NOTIFY_ bits. */
-unsigned sr_vrx_completion(struct sr_vlink *l, const struct ibv_wc *wc)
+void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 {
-	bool dead = l->broken || (sr_link_events(&l->link) & SR_LINK_DEAD);
+	struct sr_vlink *l = c->link;
+	bool dead = is_broken(c) || (sr_link_events(&l->link) & SR_LINK_DEAD);
 	uint32_t id = wc->wr_id;
-	unsigned what = 0;
 
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("verbs: link %x: completion status %d",
 			 l->link.link_no, (int)wc->status);
-		sr_vlink_break(l, sr_vtx_why(l, wc->status, failure(wc->status)));
-		return 0;
+		sr_vcarrier_break(c, sr_vtx_why(c, wc->status, failure(wc->status)));
+		return;
 	}
 	if (!(id & SR_V_RECEIVE))
-		what = sr_vtx_completed(l, id, wc->status != IBV_WC_SUCCESS);
+		sr_vtx_completed(c, id, wc->status != IBV_WC_SUCCESS);
 	if (dead)
-		return 0;
-	if ((id & SR_V_RECEIVE) && packet_came(l, wc, &what)) {
+		return;
+	if ((id & SR_V_RECEIVE) && packet_came(c, wc)) {
 		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
 			 l->link.link_no, (int)wc->opcode, wc->byte_len);
-		sr_vlink_break(l, "protocol");
+		sr_vcarrier_break(c, "protocol");
 	}
 	/* On InfiniBand the first message may overtake the CM's last. */
 	if (!(sr_link_events(&l->link) & SR_LINK_UP) && sr_link_raise(&l->link, SR_LINK_UP))
-		what |= SR_NOTIFY_CTL;
-	return what;
+		l->heard |= SR_NOTIFY_CTL;
 }
 
 /* ---- the contract ---- */
@@ -262,5 +264,5 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	if (taken - atomic_load_explicit(&l->tx.ack_said, memory_order_relaxed) >=
 	    atomic_load_explicit(&l->rx.window, memory_order_relaxed) / 4)
 		sr_vtx_kick(l);
-	sr_vlook_start(l, SR_LOOK);
+	sr_vlook_start(l->c, SR_LOOK);
 }

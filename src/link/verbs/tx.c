@@ -2,7 +2,7 @@
 /*
  * tx.c - the sending half of a verbs link.  The only file that posts sends.
  *
- * Lock: the link's.  Functions without "locks" are called with it.
+ * Lock: the carrier's.  Functions without "locks" are called with it.
  *
  * All that goes to the peer is packets (pure/packet.h): records of what is due when the packet
  * is built.  Nothing but messages is queued.  As many bytes of the stream as a packet has room for
@@ -51,14 +51,14 @@ struct batch {
 
 _Static_assert(2 * SR_V_SENDS <= WR_BATCH, "each packet has a write at most in front of it");
 
-static unsigned sq_used(const struct sr_vlink *l)
+static unsigned sq_used(const struct sr_vcarrier *c)
 {
-	return l->c->out.sq_posted - l->c->out.sq_done;
+	return c->out.sq_posted - c->out.sq_done;
 }
 
-bool sr_vtx_completes(const struct sr_vlink *l)
+bool sr_vtx_completes(const struct sr_vcarrier *c)
 {
-	return (int32_t)(l->c->out.sq_signalled - l->c->out.sq_done) > 0;
+	return (int32_t)(c->out.sq_signalled - c->out.sq_done) > 0;
 }
 
 /* ---- posting ---- */
@@ -78,8 +78,8 @@ static void flush(struct sr_vlink *l, struct batch *b)
 	l->c->out.buffers -= b->copied;
 	b->copied = 0;
 	/* Nothing goes out behind what did not: the peer would take it for that. */
-	if (!l->broken && ibv_post_send(l->c->qp, b->wr, &bad))
-		sr_vlink_break(l, "device-failed");
+	if (!l->broken && !l->c->broken && ibv_post_send(l->c->qp, b->wr, &bad))
+		sr_vcarrier_break(l->c, "device-failed");
 }
 
 /* The next work request; the caller has seen that the queue has room. */
@@ -112,7 +112,7 @@ static bool packet_may_go(struct sr_vlink *l, struct batch *b, bool records)
 {
 	if (b->n && l->c->out.buffers - l->c->out.buffers_done == SR_V_SENDS)
 		flush(l, b);
-	return sr_packets_may_send(&l->c->out.credit, records) && sq_used(l) + 2 <= SR_V_SQ &&
+	return sr_packets_may_send(&l->c->out.credit, records) && sq_used(l->c) + 2 <= SR_V_SQ &&
 	       l->c->out.buffers - l->c->out.buffers_done < SR_V_SENDS;
 }
 
@@ -219,7 +219,7 @@ static bool may_post(struct sr_vlink *l)
 {
 	unsigned have = sr_link_events(&l->link);
 
-	return l->c->qp && !l->broken && (have & SR_LINK_UP) && l->tx.last != SR_V_DROPPED &&
+	return l->c->qp && !l->c->broken && !l->broken && (have & SR_LINK_UP) && l->tx.last != SR_V_DROPPED &&
 	       (!(have & SR_LINK_DEAD) || l->tx.last == SR_V_DROP_DUE);
 }
 
@@ -271,14 +271,14 @@ static void add_pad(struct sr_vlink *l, struct batch *b)
 	l->c->out.path_ns = sr_now_ns();
 }
 
-const char *sr_vtx_why(const struct sr_vlink *l, enum ibv_wc_status status, const char *reason)
+const char *sr_vtx_why(const struct sr_vcarrier *c, enum ibv_wc_status status, const char *reason)
 {
 	/* All before it has arrived, and it has not. */
-	if (!l->c->out.path_ns || l->c->out.sq_done != l->c->out.path_seq)
+	if (!c->out.path_ns || c->out.sq_done != c->out.path_seq)
 		return reason;
 	/* The peer may have noticed first, and left. */
 	if (status == IBV_WC_RETRY_EXC_ERR ||
-	    sr_now_ns() - l->c->out.path_ns > PATH_MS * UINT64_C(1000000))
+	    sr_now_ns() - c->out.path_ns > PATH_MS * UINT64_C(1000000))
 		return "path";
 	return reason;
 }
@@ -408,33 +408,33 @@ void sr_vtx_pump(struct sr_vlink *l)
 
 void sr_vtx_kick(struct sr_vlink *l)
 {
-	unsigned what = 0;
-
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	sr_vtx_pump(l);
 	if (sr_vtx_waits(l))
-		what = sr_vcq_await_out(l);
-	sr_vlink_unlock(l, what);
+		sr_vcq_await_out(l->c);
+	sr_vcarrier_unlock(l->c);
 }
 
 /* ---- what comes back ---- */
 
 /* All work requests up to number seq have completed.  flushed: from the last one that
  * did on, they have come to nothing. */
-unsigned sr_vtx_completed(struct sr_vlink *l, uint16_t seq, bool flushed)
+void sr_vtx_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 {
-	uint16_t n = (uint16_t)(seq - (uint16_t)l->c->out.sq_done) + 1;
+	uint16_t n = (uint16_t)(seq - (uint16_t)c->out.sq_done) + 1;
+	struct sr_vlink *l = c->link;
 
-	if (n > sq_used(l))
-		return 0;
-	l->c->out.sq_done += n;
+	if (n > sq_used(c))
+		return;
+	c->out.sq_done += n;
 	if (flushed)
-		return 0;
-	l->tx.done = l->c->out.after[(l->c->out.sq_done - 1) % SR_V_SQ].sent;
-	l->c->out.buffers_done = l->c->out.after[(l->c->out.sq_done - 1) % SR_V_SQ].buffers;
+		return;
+	l->tx.done = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].sent;
+	c->out.buffers_done = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].buffers;
 	if (l->tx.done == atomic_load(&l->link.tx_w))
 		l->tx.burst = 0;
-	return l->tx.swap && sr_vtx_may_swap(l) ? SR_NOTIFY_WORK : 0;
+	if (l->tx.swap && sr_vtx_may_swap(l))
+		l->heard |= SR_NOTIFY_WORK;
 }
 
 bool sr_vtx_may_swap(const struct sr_vlink *l)
@@ -443,7 +443,7 @@ bool sr_vtx_may_swap(const struct sr_vlink *l)
 }
 
 /* The peer says: its program has taken ack bytes.  0 or -EPROTO. */
-int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what)
+int sr_vtx_credit(struct sr_vlink *l, uint64_t ack)
 {
 	uint64_t acked = atomic_load(&l->link.tx_acked);
 	int news;
@@ -456,7 +456,7 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack, unsigned *what)
 	if (ack == atomic_load(&l->link.tx_w))
 		l->tx.burst = 0;
 	sr_publish(&l->link.tx_acked, ack);
-	*what |= SR_NOTIFY_TX;
+	l->heard |= SR_NOTIFY_TX;
 	return 0;
 }
 
@@ -479,15 +479,15 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	struct sr_vlink *l = sr_vlink(link);
 	int err;
 
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	err = sr_link_say(link, msg);
 	if (!err && msg->type == SR_MSG_SWITCH)
 		l->tx.sent = l->tx.done = msg->sw.n;
 	if (!err)
 		err = sr_vtx_queue(l, msg);
 	sr_vtx_pump(l);
-	sr_vlink_unlock(l, 0);
-	sr_vlook_start(l, SR_LOOK);	/* the peer may owe an answer */
+	sr_vcarrier_unlock(l->c);
+	sr_vlook_start(l->c, SR_LOOK);	/* the peer may owe an answer */
 	return err;
 }
 
@@ -507,7 +507,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 
 	if (!(sr_link_events(link) & SR_LINK_ACKSW))
 		return 0;
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	/* A larger ring is on its way: what is in flight is let run out for it. */
 	if (l->tx.swap) {
 		swapped = sr_vgrow_swap(l);
@@ -526,31 +526,32 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	sr_vring_pieces(&l->tx.ring, w, room, v);
 	sr_link_offer(link, v, true);
 unlock:
-	sr_vlink_unlock(l, swapped ? SR_NOTIFY_WORK : 0);
+	if (swapped)
+		l->heard |= SR_NOTIFY_WORK;
+	sr_vcarrier_unlock(l->c);
 	if (begins)
-		sr_vlook_start(l, SR_LOOK);	/* it goes when it is idle */
+		sr_vlook_start(l->c, SR_LOOK);	/* it goes when it is idle */
 	return room;
 }
 
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	unsigned what = 0;
 	bool waits = false;
 
 	sr_link_offer_moves(link, n);
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	l->tx.more = more;
 	l->c->cq.used++;	/* a program that only sends takes the completions here */
 	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
 	sr_vtx_pump(l);
-	if (sr_vtx_waits(l) || sq_used(l) > SR_V_SQ / 2) {
-		what = sr_vcq_await_out(l);
+	if (sr_vtx_waits(l) || sq_used(l->c) > SR_V_SQ / 2) {
+		sr_vcq_await_out(l->c);
 		waits = !l->c->cq.watched && sr_vtx_waits(l);
 	}
-	sr_vlink_unlock(l, what);
+	sr_vcarrier_unlock(l->c);
 	/* The peer owes an answer. */
-	sr_vlook_start(l, waits ? SR_LOOK | SR_LOOK_SOON : SR_LOOK);
+	sr_vlook_start(l->c, waits ? SR_LOOK | SR_LOOK_SOON : SR_LOOK);
 }
 
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
@@ -576,12 +577,12 @@ uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 	struct sr_vlink *l = sr_vlink(link);
 	uint64_t done, acked = atomic_load(&link->tx_acked);
 
-	sr_vlink_lock(l);
+	sr_vcarrier_lock(l->c);
 	done = l->c->iwarp ? acked : l->tx.done;
-	if (done < l->tx.sent && acked < l->tx.sent && !l->c->iwarp && !sr_vtx_completes(l)) {
+	if (done < l->tx.sent && acked < l->tx.sent && !l->c->iwarp && !sr_vtx_completes(l->c)) {
 		l->tx.ack_due = true;
 		sr_vtx_pump(l);
 	}
-	sr_vlink_unlock(l, 0);
+	sr_vcarrier_unlock(l->c);
 	return done > acked ? done : acked;
 }

@@ -175,6 +175,7 @@ struct sr_vcarrier {
 
 	struct sr_mutex lock;
 	struct ibv_qp *qp;		/* NULL once closed; locked */
+	const char *broken;		/* its link is to be failed, for this reason; locked */
 	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SENDS send buffers */
 	struct sr_vcq cq;
 	struct sr_vout out;
@@ -228,6 +229,7 @@ struct sr_vlink {
 	const struct sr_policy *policy;	/* sizes of rings */
 	uint64_t end_ns;		/* dropped: time to close it at last; locked */
 	const char *broken;		/* to be failed, for this reason; locked */
+	unsigned heard;			/* SR_NOTIFY_ bits to be notified of; locked */
 	struct sr_vtx tx;
 	struct sr_vrx rx;
 	struct sr_vseen seen;
