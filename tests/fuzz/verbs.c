@@ -100,7 +100,7 @@ static void completion(const struct ibv_wc *wc)
 	sr_vrx_completion(l->c, wc);
 	if (sr_vrx_repost(l->c))
 		sr_vcarrier_break(l->c, "device-failed");
-	sr_vtx_pump(l);
+	sr_vpost_due(l->c);
 	sr_vcarrier_unlock(l->c);
 }
 

@@ -116,20 +116,31 @@ enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
  * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both.  any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
+/* ---- post.c: locked ---- */
+void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */
+/* All work requests up to number seq have completed. */
+void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed);
+bool sr_vpost_completes(const struct sr_vcarrier *c); /* a request is yet to */
+bool sr_vpost_presses(const struct sr_vcarrier *c); /* the send queue is half full */
+/* An RDMA WRITE in front of the packet that is being built. */
+void sr_vpost_write(struct sr_vlink *l, struct sr_vpacket *p, const void *from, size_t n,
+		    uint64_t to);
+/* The reason of a carrier that ends: "path" if the packet that tries the path did not get through,
+ * else the caller's.  status: of the completion that ended it, or a success. */
+const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status, const char *reason);
+
 /* ---- tx.c ---- */
 int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
 int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
-void sr_vtx_pump(struct sr_vlink *l);	/* posts what may go; locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
 void sr_vtx_drop(struct sr_vlink *l);	/* our last record is due; locked */
-/* What was completed, what the peer says; locked. */
-void sr_vtx_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed);
+/* Has the link a record for a packet?  locked */
+bool sr_vtx_is_due(struct sr_vlink *l);
+/* Adds what is due; records: not only a count with ACKs.  False: nothing.  locked */
+bool sr_vtx_fill(struct sr_vlink *l, struct sr_vpacket *p, bool records);
+/* The peer says: its program has taken ack bytes.  0 or -EPROTO.  locked */
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack);
-/* The reason of a carrier that ends: "path" if the packet that tries the path did not get through,
- * else the caller's.  status: of the completion that ended it, or a success.  locked */
-const char *sr_vtx_why(const struct sr_vcarrier *c, enum ibv_wc_status status, const char *reason);
 bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
-bool sr_vtx_completes(const struct sr_vcarrier *c); /* a request is yet to; locked */
 /* All is posted, and no request that is not complete reads the send ring; locked */
 bool sr_vtx_may_swap(const struct sr_vlink *l);
 /* Something is to be sent, and the peer has told of no buffer for it.  locked */

@@ -303,7 +303,7 @@ void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 		sr_verbs_poll(&l->link);	/* what came before it counts */
 		sr_vcarrier_lock(c);
-		sr_vcarrier_break(c, sr_vtx_why(c, IBV_WC_SUCCESS, "peer-dropped"));
+		sr_vcarrier_break(c, sr_vpost_why(c, IBV_WC_SUCCESS, "peer-dropped"));
 		sr_vcarrier_unlock(c);
 		break;
 	default:

@@ -95,7 +95,7 @@ void sr_vcq_take(struct sr_vcarrier *c)
 
 	if (!c->qp)
 		return;
-	any = sr_vtx_completes(c) && take_out(c);
+	any = sr_vpost_completes(c) && take_out(c);
 	do {
 		n = half_poll(c, &c->cq.in, wc);
 		/* A request that has failed ends the receives, too; it knows why. */
@@ -110,7 +110,7 @@ void sr_vcq_take(struct sr_vcarrier *c)
 	if (sr_vrx_repost(c))
 		sr_vcarrier_break(c, "device-failed");
 	c->cq.armed_once &= ~c->link->heard;
-	sr_vtx_pump(c->link);
+	sr_vpost_due(c);
 }
 
 void sr_verbs_poll(struct sr_link *link)
@@ -291,7 +291,7 @@ static void probe(struct sr_vcarrier *c, bool unanswered)
 		return;
 	}
 	if (++k->quiet_ticks >= limit && c->out.probe_out)
-		sr_vcarrier_break(c, sr_vtx_why(c, IBV_WC_SUCCESS, "timeout"));
+		sr_vcarrier_break(c, sr_vpost_why(c, IBV_WC_SUCCESS, "timeout"));
 	else if (k->quiet_ticks >= limit / 4 && !c->out.probe_out)
 		c->out.probe_out = !sr_vtx_queue(c->link, &msg);
 }
@@ -342,7 +342,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 
 	sr_vcarrier_lock(c);
 	busy = unfinished(l, now);
-	sr_vtx_pump(l);
+	sr_vpost_due(c);
 	in_use = c->cq.used - k->used > BUSY;
 	k->used = c->cq.used;
 	sr_vcarrier_unlock(c);

@@ -161,7 +161,7 @@ static void offer(struct sr_vlink *l, size_t size)
 	l->rx.offered = true;
 	if (sr_vtx_queue(l, &msg))
 		sr_vlink_break(l, "protocol");
-	sr_vtx_pump(l);
+	sr_vpost_due(l->c);
 	sr_vcarrier_unlock(l->c);
 }
 
@@ -296,7 +296,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	sr_debug("verbs: link %x: window of %zu bytes", l->link.link_no,
 		 (size_t)l->tx.window);
 	l->tx.swap = false;
-	sr_vtx_pump(l);
+	sr_vpost_due(l->c);
 	return true;
 }
 

@@ -31,7 +31,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 	if (c->id->context != &c->cm)
 		return false;
 	sr_lock(&c->lock);
-	busy = (sr_vtx_completes(c) || l->tx.last == SR_V_DROP_DUE) && !l->broken && !c->broken &&
+	busy = (sr_vpost_completes(c) || l->tx.last == SR_V_DROP_DUE) && !l->broken && !c->broken &&
 	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
 	sr_unlock(&c->lock);
 	if (busy)
@@ -93,7 +93,7 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 	if (!link->reason)
 		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
 	if (!strcmp(reason, "timeout"))
-		reason = sr_vtx_why(l->c, IBV_WC_SUCCESS, reason);
+		reason = sr_vpost_why(l->c, IBV_WC_SUCCESS, reason);
 	sr_vcarrier_unlock(l->c);
 	sr_vlink_fail(l, reason);
 }

@@ -146,7 +146,7 @@ static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
 	if (err)
 		return err;
 	if (r->type == SR_RECORD_DROP) {
-		sr_vlink_break(l, sr_vtx_why(c, IBV_WC_SUCCESS, "peer-dropped"));
+		sr_vlink_break(l, sr_vpost_why(c, IBV_WC_SUCCESS, "peer-dropped"));
 		return 0;
 	}
 	return r->type == SR_MSG_BYTES ? data_came(l, r->body, (uint32_t)r->len) :
@@ -202,11 +202,11 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("verbs: link %x: completion status %d",
 			 l->link.link_no, (int)wc->status);
-		sr_vcarrier_break(c, sr_vtx_why(c, wc->status, failure(wc->status)));
+		sr_vcarrier_break(c, sr_vpost_why(c, wc->status, failure(wc->status)));
 		return;
 	}
 	if (!(id & SR_V_RECEIVE))
-		sr_vtx_completed(c, id, wc->status != IBV_WC_SUCCESS);
+		sr_vpost_completed(c, id, wc->status != IBV_WC_SUCCESS);
 	if (dead)
 		return;
 	if ((id & SR_V_RECEIVE) && packet_came(c, wc)) {

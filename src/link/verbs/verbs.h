@@ -12,7 +12,8 @@
  *   qp.c    a link as the engine sees it
  *   mem.c   pinned memory
  *   cq.c    completions, sleeping, and the service thread's share of both
- *   tx.c    posting: data, messages, credit.  Only this file posts sends
+ *   post.c  packets that go out.  Only this file posts sends
+ *   tx.c    what a link has for them: data, messages, credit
  *   rx.c    what arrives: completions, messages, the receive ring
  *   grow.c  rings that grow and shrink
  *
@@ -111,20 +112,28 @@ struct sr_vcq {
 	struct sr_watch watch;
 };
 
-/* Packets that go out, tx.c.  locked */
+/* Packets that go out, post.c.  locked */
 struct sr_vout {
 	struct {
-		uint64_t sent;
+		uint64_t packets;
 		uint32_t buffers;
-	} after[SR_V_SQ];	/* each request, by its number: the link's `sent', and `buffers' */
+	} after[SR_V_SQ];	/* each request, by its number: `packets' and `buffers' */
+	uint64_t packets;	/* posted; they are numbered from 1 on, and */
+	uint64_t arrived;	/* those up to this one have completed */
 	uint32_t sq_posted, sq_done;
 	uint32_t sq_signalled;	/* sq_posted behind the last that is: no completion comes later */
 	uint32_t buffers, buffers_done;	/* send buffers used; of these, free again */
 	struct sr_packets credit;
-	uint32_t path_seq;	/* the number of the packet that tries the path, */
+	uint64_t path_packet;	/* the packet that tries the path, */
 	uint64_t path_ns;	/* and when it was posted; 0: it was not */
 	bool pad_due;		/* HELLO has gone: the next packet tries the path */
 	bool probe_out;		/* a PROBE is not answered yet */
+};
+
+/* A packet that is being built, post.c. */
+struct sr_vpacket {
+	struct sr_packet_out out;
+	bool quiet;		/* nobody need know that it has completed */
 };
 
 /* Packets that come in, rx.c.  locked */
@@ -193,8 +202,9 @@ struct sr_vtx {
 	bool swap;		/* a larger or smaller ring is to be used */
 	struct sr_ring_ref peer, peer_next;
 	uint64_t window;	/* most bytes un-acked */
-	uint64_t sent, done;	/* posted; completed */
-	uint64_t written;	/* `sent` behind the last RDMA WRITE */
+	uint64_t sent, done;	/* posted; of these, known to have arrived */
+	uint64_t last_packet;	/* the number of the last packet with bytes of the stream, */
+	uint64_t last_write;	/* and of the last with an RDMA WRITE in front of it */
 	unsigned burst;		/* small writes since all had arrived */
 	bool more;		/* the caller said more follows */
 	unsigned pend_head, pend_tail;

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * post.c - packets of a carrier that go out, and their completions.  The only file that posts
+ * sends.  What is in them is tx.c's to say.
+ *
+ * Lock: the carrier's, which all callers hold.
+ *
+ * A packet (pure/packet.h) is records of what is due when the packet is built: nothing but
+ * messages is queued.  A link may have an RDMA WRITE posted in front of the packet that
+ * announces it.
+ *
+ * A packet is signalled if something may wait for its completion: a place in the send queue
+ * (once every SIGNAL requests), its buffer, or its link, which then says so (`quiet').  So a
+ * short packet that is sent inline, as an answer that nothing else follows, costs no completion.
+ *
+ * A packet needs one of the receive buffers that the peer has posted, because "receiver not
+ * ready" costs 655 ms, and iWARP does not even have it: pure/credit.h.  It also needs a send
+ * buffer and a place in the send queue.  These two do not wait for the peer's program: each
+ * packet finds a buffer, so it completes.
+ */
+#include "base/real.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include <string.h>
+
+enum {
+	WR_BATCH = 8,		/* posted with one doorbell */
+	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
+	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
+};
+
+struct batch {
+	unsigned n;
+	struct ibv_send_wr wr[WR_BATCH];
+	struct ibv_sge sge[WR_BATCH];
+	struct sr_vpacket packet;	/* that is being built */
+	unsigned copied;	/* the last so many packets are sent inline */
+};
+
+_Static_assert(2 * SR_V_SENDS <= WR_BATCH, "each packet has a write at most in front of it");
+
+static unsigned sq_used(const struct sr_vcarrier *c)
+{
+	return c->out.sq_posted - c->out.sq_done;
+}
+
+bool sr_vpost_presses(const struct sr_vcarrier *c)
+{
+	return sq_used(c) > SR_V_SQ / 2;
+}
+
+bool sr_vpost_completes(const struct sr_vcarrier *c)
+{
+	return (int32_t)(c->out.sq_signalled - c->out.sq_done) > 0;
+}
+
+/* ---- requests ---- */
+
+/* What is sent inline is copied by the device's library: its buffer is free then. */
+static void batch_flush(struct sr_vcarrier *c, struct batch *b)
+{
+	struct ibv_send_wr *bad;
+	unsigned i;
+
+	if (!b->n)
+		return;
+	for (i = 0; i + 1 < b->n; i++)
+		b->wr[i].next = &b->wr[i + 1];
+	b->wr[i].next = NULL;
+	b->n = 0;
+	c->out.buffers -= b->copied;
+	b->copied = 0;
+	/* Nothing goes out behind what did not: the peer would take it for that. */
+	if (!c->broken && ibv_post_send(c->qp, b->wr, &bad))
+		sr_vcarrier_break(c, "device-failed");
+}
+
+/* The next work request; the caller has seen that the queue has room. */
+static struct ibv_send_wr *batch_add(struct sr_vcarrier *c, struct batch *b, enum ibv_wr_opcode op,
+				     const void *from, size_t len, uint32_t lkey)
+{
+	struct ibv_send_wr *wr;
+	struct ibv_sge *sge;
+
+	wr = &b->wr[b->n];
+	sge = &b->sge[b->n++];
+	*sge = (struct ibv_sge){ (uintptr_t)from, len, lkey };
+	memset(wr, 0, sizeof(*wr));
+	wr->wr_id = c->out.sq_posted & 0xffff;
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+	wr->opcode = op;
+	if (len <= c->max_inline)
+		wr->send_flags = IBV_SEND_INLINE;
+	c->out.after[c->out.sq_posted % SR_V_SQ].packets = c->out.packets;
+	c->out.after[c->out.sq_posted++ % SR_V_SQ].buffers = c->out.buffers - b->copied;
+	return wr;
+}
+
+void sr_vpost_write(struct sr_vlink *l, struct sr_vpacket *p, const void *from, size_t n,
+		    uint64_t to)
+{
+	struct batch *b = SR_OF(struct batch, packet, p);
+	struct ibv_send_wr *wr;
+
+	wr = batch_add(l->c, b, IBV_WR_RDMA_WRITE, from, n, l->tx.ring.mr->lkey);
+	wr->wr.rdma.remote_addr = to;
+	wr->wr.rdma.rkey = l->tx.peer.rkey;
+	p->quiet = false;
+}
+
+/* ---- the path ---- */
+
+/*
+ * Most packets are short.  A network whose MTU is smaller than the device's lets them pass, and
+ * loses longer ones.  So each end makes the packet behind HELLO as long as the longest of the
+ * network (IBV_MTU_4096), by a PAD.  A queue pair delivers in order: if that packet is lost
+ * neither SWITCH nor ACKSW arrives, and no byte of the stream has left TCP.  Nobody waits for
+ * it.  HELLO goes before it, alone: if that gets through, and the long one does not, it is
+ * the path.  (On iWARP TCP finds the MTU of the path.)
+ */
+static void add_pad(struct sr_vcarrier *c, struct sr_vpacket *p)
+{
+	size_t n = sr_packet_room(&p->out);
+
+	c->out.pad_due = false;
+	p->quiet = false;
+	if (n)
+		sr_packet_put_raw(&p->out, 0, SR_RECORD_PAD, 0, n);
+	c->out.path_packet = c->out.packets + 1;
+	c->out.path_ns = sr_now_ns();
+}
+
+const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status, const char *reason)
+{
+	/* All before it have arrived, and it has not. */
+	if (!c->out.path_ns || c->out.arrived + 1 != c->out.path_packet)
+		return reason;
+	/* The peer may have noticed first, and left. */
+	if (status == IBV_WC_RETRY_EXC_ERR ||
+	    sr_now_ns() - c->out.path_ns > PATH_MS * UINT64_C(1000000))
+		return "path";
+	return reason;
+}
+
+/* ---- packets ---- */
+
+/* May a packet be sent: with records, or a count with ACKs? */
+static bool packet_may_go(struct sr_vcarrier *c, struct batch *b, bool records)
+{
+	if (b->n && c->out.buffers - c->out.buffers_done == SR_V_SENDS)
+		batch_flush(c, b);
+	return sr_packets_may_send(&c->out.credit, records) && sq_used(c) + 2 <= SR_V_SQ &&
+	       c->out.buffers - c->out.buffers_done < SR_V_SENDS;
+}
+
+static void packet_begin(struct sr_vcarrier *c, struct sr_vpacket *p)
+{
+	size_t i = SR_V_RQ + c->out.buffers % SR_V_SENDS;
+
+	p->quiet = true;
+	sr_packet_begin(&p->out, c->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
+	if (!c->out.credit.sent)
+		sr_packet_put_process(&p->out, sr_vdev_process());
+}
+
+static void packet_end(struct sr_vcarrier *c, struct batch *b)
+{
+	struct sr_packet_out *p = &b->packet.out;
+	bool copied = p->len <= c->max_inline;
+	struct ibv_send_wr *wr;
+
+	sr_packets_spend(&c->out.credit);
+	sr_packet_posted(p, c->out.credit.posted);
+	c->out.buffers++;
+	c->out.packets++;
+	b->copied = copied ? b->copied + 1 : 0;
+	wr = batch_add(c, b, IBV_WR_SEND, p->buf, p->len, c->ctl.mr->lkey);
+	if (copied && b->packet.quiet && c->out.sq_posted - c->out.sq_signalled < SIGNAL)
+		return;
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	c->out.sq_signalled = c->out.sq_posted;
+}
+
+/* One packet.  False: there is nothing for it, or it may not go.  (DROP may take a buffer that is
+ * kept for counts, too: no count comes behind it.) */
+static bool post_packet(struct sr_vcarrier *c, struct batch *b)
+{
+	const bool kept = sr_packets_owes(&c->out.credit) || c->link->tx.last == SR_V_DROP_DUE;
+	const bool pads = c->out.pad_due;
+
+	if (!packet_may_go(c, b, !kept))
+		return false;
+	packet_begin(c, &b->packet);
+	if (!sr_vtx_fill(c->link, &b->packet, sr_packets_may_send(&c->out.credit, true)))
+		return false;
+	if (pads)
+		add_pad(c, &b->packet);
+	packet_end(c, b);
+	return true;
+}
+
+static void post_packets(struct sr_vcarrier *c)
+{
+	struct batch b;
+
+	b.n = b.copied = 0;
+	while (sr_vtx_is_due(c->link) && post_packet(c, &b))
+		;
+	batch_flush(c, &b);
+}
+
+/* Most calls find nothing to post. */
+void sr_vpost_due(struct sr_vcarrier *c)
+{
+	if (sr_vtx_is_due(c->link))
+		post_packets(c);
+}
+
+/* flushed: from the last request that has arrived on, they have come to nothing. */
+void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
+{
+	uint16_t n = (uint16_t)(seq - (uint16_t)c->out.sq_done) + 1;
+
+	if (n > sq_used(c))
+		return;
+	c->out.sq_done += n;
+	if (flushed)
+		return;
+	c->out.arrived = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].packets;
+	c->out.buffers_done = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].buffers;
+	if (c->link->tx.swap && sr_vtx_may_swap(c->link))
+		c->link->heard |= SR_NOTIFY_WORK;
+}
