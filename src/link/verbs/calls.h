@@ -147,11 +147,9 @@ bool sr_vtx_may_swap(const struct sr_vlink *l);
 bool sr_vtx_lacks_credit(struct sr_vlink *l);
 size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more);
-size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
-			    struct iovec v[2]);
+size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from, struct iovec v[2]);
 uint64_t sr_verbs_tx_arrived(struct sr_link *link);
-size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
-		       struct iovec v[2]);
+size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n, struct iovec v[2]);
 
 /* ---- rx.c ---- */
 void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc); /* locked */
@@ -194,8 +192,7 @@ struct sr_vcm_event {
 
 int sr_vcm_open(void);	/* the libraries, the channel; 0 or -errno */
 struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm);	/* NULL and errno */
-void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
-		 uint16_t port);
+void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from, uint16_t port);
 uint16_t sr_vcm_iwarp_port(uint16_t port);
 void sr_vcm_param(struct rdma_conn_param *p);
 void sr_vcm_ack_timeout(struct rdma_cm_id *id);

@@ -40,8 +40,7 @@ static struct request *requests;
 
 /* ---- addresses ---- */
 
-void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from,
-		 uint16_t port)
+void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from, uint16_t port)
 {
 	sr_addr_unmap(to, from);
 	sr_addr_set_port(to, port);
@@ -155,8 +154,7 @@ void sr_vcm_ack_timeout(struct rdma_cm_id *id)
 
 	while (UINT64_C(4096) << (t + 1) <= ns)
 		t++;
-	sr_vlib.cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
-			      &t, sizeof(t));
+	sr_vlib.cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &t, sizeof(t));
 }
 
 /* ---- answering ---- */
@@ -355,15 +353,13 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 		e.type = ev->event;
 		e.status = ev->status;
 		e.id = ev->id;
-		e.len = least_of(ev->param.conn.private_data_len,
-				 sizeof(e.data) - 1);
+		e.len = least_of(ev->param.conn.private_data_len, sizeof(e.data) - 1);
 		if (!ev->param.conn.private_data)
 			e.len = 0;
 		if (e.len)
 			memcpy(e.data, ev->param.conn.private_data, e.len);
 		sr_vlib.cm_ack_cm_event(ev);
-		sr_debug("verbs: CM event %d, status %d", (int)e.type,
-			 e.status);
+		sr_debug("verbs: CM event %d, status %d", (int)e.type, e.status);
 		handle(&e);
 		/* The channel is readable still. */
 		if (sr_loop_is_late())

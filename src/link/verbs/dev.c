@@ -80,8 +80,7 @@ static void on_async(struct sr_watch *w, uint32_t events)
 
 	(void)events;
 	while (!sr_vlib.v_get_async_event(dev->ctx, &e)) {
-		sr_debug("verbs: %s: asynchronous event %d", dev->name,
-			 (int)e.event_type);
+		sr_debug("verbs: %s: asynchronous event %d", dev->name, (int)e.event_type);
 		fatal |= e.event_type == IBV_EVENT_DEVICE_FATAL;
 		for (c = dev->carriers; c; c = c->next)
 			if (is_about(&e, c))
@@ -112,8 +111,7 @@ static bool node_gone(const struct sr_vdev *dev, const char *name)
 	if (strcmp(name, dev->ctx->device->dev_name) != 0)
 		return false;
 	/* Not sysfs: its entry goes a little later. */
-	sr_format(path, sizeof(path), NODES "/%s",
-		  dev->ctx->device->dev_name);
+	sr_format(path, sizeof(path), NODES "/%s", dev->ctx->device->dev_name);
 	return sr_sys_access(path, F_OK) && errno == ENOENT;
 }
 

@@ -278,8 +278,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	if ((size < old.size || l->tx.peer_next.size < l->tx.peer.size) &&
 	    atomic_load(&l->link.tx_acked) != w)
 		return false;
-	if (l->tx.spare.size && atomic_load(&l->link.tx_acked) != w &&
-	    !sr_vring_fill(&l->tx.spare))
+	if (l->tx.spare.size && atomic_load(&l->link.tx_acked) != w && !sr_vring_fill(&l->tx.spare))
 		return false;
 	msg.use.offset = w;
 	msg.use.gen = l->tx.peer_next.gen;
@@ -293,8 +292,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	l->tx.peer = l->tx.peer_next;	/* RING_USE goes before all data */
 	l->tx.peer_next.size = 0;
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
-	sr_debug("verbs: link %x: window of %zu bytes", l->link.link_no,
-		 (size_t)l->tx.window);
+	sr_debug("verbs: link %x: window of %zu bytes", l->link.link_no, (size_t)l->tx.window);
 	l->tx.swap = false;
 	sr_vpost_due(l->c);
 	return true;
@@ -335,8 +333,7 @@ static void free_old(struct sr_vlink *l)
 		tx = l->tx.spare;
 		l->tx.spare = (struct sr_vring){ 0 };
 	}
-	if (!l->rx.offered && atomic_load(&l->link.rx_taken) >=
-				      sr_gens_last(&l->rx.gens)->start) {
+	if (!l->rx.offered && atomic_load(&l->link.rx_taken) >= sr_gens_last(&l->rx.gens)->start) {
 		rx = *other;
 		*other = (struct sr_vring){ 0 };
 	}

@@ -70,8 +70,7 @@ static unsigned kinds_among(const char *entries, const char *end)
 
 	for (; entries < end; entries += e->length) {
 		e = (const struct entry *)entries;
-		if (e->name[0] != '.' &&
-		    (!sr_conf.device[0] || !strcmp(sr_conf.device, e->name)))
+		if (e->name[0] != '.' && (!sr_conf.device[0] || !strcmp(sr_conf.device, e->name)))
 			kinds |= device_kind(e->name);
 	}
 	return kinds;

@@ -63,8 +63,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len)
 	const struct sr_ring *ring = sr_gens_ring(&l->rx.gens);
 	struct iovec v[2];
 
-	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) !=
-	    SR_LINK_SWITCH)
+	if ((sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) != SR_LINK_SWITCH)
 		return -EPROTO;
 	if (!len || h + len - taken > ring->size || (!here && !sr_vgrow_is_registered(l))) {
 		sr_debug("verbs: link %x: %u bytes at %llu, %llu taken, ring %zu",
@@ -200,8 +199,7 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 	uint32_t id = wc->wr_id;
 
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
-		sr_debug("verbs: link %x: completion status %d",
-			 l->link.link_no, (int)wc->status);
+		sr_debug("verbs: link %x: completion status %d", l->link.link_no, (int)wc->status);
 		sr_vcarrier_break(c, sr_vpost_why(c, wc->status, failure(wc->status)));
 		return;
 	}

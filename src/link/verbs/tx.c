@@ -302,8 +302,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 	return err;
 }
 
-size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n,
-		       struct iovec v[2])
+size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n, struct iovec v[2])
 {
 	const struct sr_ring ring = { r->buf, r->size };
 
@@ -366,8 +365,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_vlook_start(l->c, waits ? SR_LOOK | SR_LOOK_SOON : SR_LOOK);
 }
 
-size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from,
-			    struct iovec v[2])
+size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
 	size_t n;
