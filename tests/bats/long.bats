@@ -12,14 +12,17 @@ load ../lib/case
 
 teardown() { stop_all; }
 
-# moves CASE DIRECTION: of 24 MB, TCP's buffers have some 10
+# moves CASE DIRECTION: of 24 MB, TCP's buffers have some 10.  Over verbs the devices are those
+# of an emulated machine, in which a link may be made for a second while the call moves on by
+# TCP: there it counts that the direction has switched inside the call.
 moves() {
-	local dir=$BATS_TEST_TMPDIR/$1.lazy case_steps=('go log handshake done')
+	local dir=$BATS_TEST_TMPDIR/$1.lazy case_steps=('go log handshake done') least=4000000
+	[ "$SR_TEST_LINK" = shm ] || least=1
 	held "$BATS_TEST_TMPDIR/$1.tcp" none none long_call "$1"
 	held "$dir" lazy lazy long_call "$1"
 	same "$dir" "$BATS_TEST_TMPDIR/$1.tcp"
 	way "$dir" lazy any 1 1 none
-	[ "$(went "$2_$SR_TEST_LINK" "$dir/client.report")" -ge 4000000 ] && return
+	[ "$(went "$2_$SR_TEST_LINK" "$dir/client.report")" -ge "$least" ] && return
 	tail -n 20 "$dir"/*.report "$dir"/*.log
 	return 1
 }
