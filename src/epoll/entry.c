@@ -319,48 +319,89 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 	return r;
 }
 
-static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
-			  int op, int fd, struct epoll_event *ev)
+/* The program has deleted the entry, which is linked still. */
+static int control_deleted(struct sr_epoll_entry *e, int op, struct epoll_event *ev)
+{
+	if (op != EPOLL_CTL_ADD)
+		return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
+	set_events(e, ev->events, ev->data.u64);
+	sr_epoll_list_changed(e);
+	return 0;
+}
+
+/* What the kernel's set has of a linked entry is ours, so the program's call does not reach it. */
+static int control_linked(struct sr_epoll_entry *e, int op, struct epoll_event *ev)
+{
+	switch (op) {
+	case EPOLL_CTL_MOD:
+		return modify(e, ev);
+	case EPOLL_CTL_DEL:
+		sr_publish(&e->state, (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) +
+					      SR_EPOLL_STEP); /* as in set_events() */
+		return 0;
+	case EPOLL_CTL_ADD:
+		return -EEXIST;
+	}
+	return -EINVAL;
+}
+
+/* e: a plain entry, or NULL. */
+static int control_kernel(struct sr_epoll *set, struct sr_epoll_entry *e, int epfd, int op,
+			  int fd, struct epoll_event *ev)
+{
+	int r = kernel_ctl(epfd, op, fd, ev);
+
+	if (r)
+		return r;
+	if (op == EPOLL_CTL_ADD && e)	/* closed behind our back, and back */
+		return modify(e, ev);
+	if (op == EPOLL_CTL_ADD)
+		sr_store(&set->others, true);
+	if (op == EPOLL_CTL_DEL && e)
+		sr_epoll_remove(e);
+	return 0;
+}
+
+/* May the stream get an entry of ours in the set? */
+static bool may_enter(struct sr_epoll *set, struct sr_stream *st, uint32_t events)
+{
+	return !sr_load(&set->foreign) && !sr_is_retired(st) && !sr_load(&st->out.broken) &&
+	       !(events & EPOLLEXCLUSIVE);
+}
+
+/* The entry that a call on the stream's descriptor fd is about; NULL: there is none.  exclusive:
+ * the call adds the stream with EPOLLEXCLUSIVE, for which a deleted entry cannot be used again. */
+static struct sr_epoll_entry *entry_of_call(struct sr_epoll *set, struct sr_stream *st, int fd,
+					    bool exclusive)
 {
 	struct sr_epoll_entry *e = sr_epoll_entries(st);
-	int r;
 
 	while (e && !sr_epoll_is_of(e, set, fd))
 		e = e->next_of_stream;
-	if (op == EPOLL_CTL_MOD && (ev->events & EPOLLEXCLUSIVE))
-		return -EINVAL;
-	if (e && sr_epoll_is_deleted(e)) {
-		if (op != EPOLL_CTL_ADD)
-			return op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL ? -ENOENT : -EINVAL;
-		if (!(ev->events & EPOLLEXCLUSIVE)) {
-			set_events(e, ev->events, ev->data.u64);
-			sr_epoll_list_changed(e);
-			return 0;
-		}
+	if (e && exclusive && sr_epoll_is_deleted(e)) {
 		sr_epoll_remove(e);
 		e = NULL;
 	}
-	if (op == EPOLL_CTL_ADD && !e && !sr_load(&set->foreign) && !sr_is_retired(st) &&
-	    !sr_load(&st->out.broken) && !(ev->events & EPOLLEXCLUSIVE))
-		return entry_add(set, st, epfd, fd, ev);
-	if (op == EPOLL_CTL_MOD && e)
+	return e;
+}
+
+static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
+			  int op, int fd, struct epoll_event *ev)
+{
+	bool exclusive = op != EPOLL_CTL_DEL && (ev->events & EPOLLEXCLUSIVE);
+	struct sr_epoll_entry *e = entry_of_call(set, st, fd, exclusive && op == EPOLL_CTL_ADD);
+
+	if (op == EPOLL_CTL_MOD && exclusive)
+		return -EINVAL;
+	if (e && sr_epoll_is_deleted(e))
+		return control_deleted(e, op, ev);
+	if (e && e->linked)
+		return control_linked(e, op, ev);
+	if (e && op == EPOLL_CTL_MOD)
 		return modify(e, ev);
-	if (e && e->linked) {
-		if (op == EPOLL_CTL_DEL)
-			sr_publish(&e->state, (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) +
-						      SR_EPOLL_STEP); /* as in set_events() */
-		return op == EPOLL_CTL_DEL ? 0 :
-		       op == EPOLL_CTL_ADD ? -EEXIST : -EINVAL;
-	}
-	r = kernel_ctl(epfd, op, fd, ev);
-	if (!r && op == EPOLL_CTL_ADD) {
-		if (e) /* closed behind our back, and back */
-			return modify(e, ev);
-		sr_store(&set->others, true);
-	}
-	if (!r && op == EPOLL_CTL_DEL && e)
-		sr_epoll_remove(e);
-	return r;
+	if (!e && op == EPOLL_CTL_ADD && may_enter(set, st, ev->events))
+		return entry_add(set, st, epfd, fd, ev);
+	return control_kernel(set, e, epfd, op, fd, ev);
 }
 
 int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
