@@ -129,7 +129,7 @@ void sr_owners_recount(struct sr_stream *st, unsigned dirs)
 	if (dirs & SR_NOTIFY_TX) {
 		memset(st->out.way, 0, sizeof(st->out.way));
 		st->out.had[0] = 0;
-		st->out.switches = 0;
+		st->out.switches = st->out.stalls = st->out.failovers = 0;
 		st->out.before = sr_stream_sent(st);
 	}
 	if (dirs & SR_NOTIFY_RX) {

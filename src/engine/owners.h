@@ -54,7 +54,7 @@ unsigned sr_owners_tcp_dirs(struct sr_stream *st);
 /* Tells the guests which directions they may have.  Both locks held. */
 void sr_owners_give(struct sr_stream *st, unsigned given);
 
-/* Reports count from here on.  Both locks held. */
+/* The report and the counters begin anew.  Both locks held. */
 void sr_owners_recount(struct sr_stream *st, unsigned dirs);
 
 #endif

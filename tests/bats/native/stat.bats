@@ -131,6 +131,52 @@ time.sleep(60)'
 	kill "$child"
 }
 
+@test "a child of fork has none of its parent's stalls" {
+	start streams env SOCKRAIL_LINKS=shm SOCKRAIL_UPGRADE=wait \
+		SOCKRAIL_ANSWER_MS="$sr_answer_ms" "$SOCKRAIL" python3 -uc '
+import os, socket, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+ends = []
+def take():
+    ends.append(listener.accept()[0])
+    ends[0].recv(1)
+taker = threading.Thread(target=take)
+taker.start()
+client = socket.create_connection(listener.getsockname())
+client.sendall(b"x")
+taker.join()
+client.setblocking(False)
+try:
+    while client.send(b"x" * 100000):
+        pass
+except BlockingIOError:
+    pass
+while True:
+    try:
+        ends[0].recv(1 << 20, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        break
+client.setblocking(True)
+if os.fork() == 0:
+    for i in range(20):
+        client.send(b"x")
+    print("ready", os.getpid())
+else:
+    client.close()
+    ends[0].recv(1)
+time.sleep(60)'
+	until grep -q ready "$BATS_TEST_TMPDIR/streams.out"; do sleep 0.05; done
+	until [[ $("$STAT" --json --pid="$pid") =~ \"ended\":1,[^{]*\"stalls\":([0-9]+) ]]; do
+		sleep 0.05
+	done
+	[ "${BASH_REMATCH[1]}" -ge 1 ]
+	child=$(awk '/ready/ { print $2 }' "$BATS_TEST_TMPDIR/streams.out")
+	run -0 --separate-stderr "$STAT" --json --pid="$child"
+	[[ $output = *'"tx_plain":20,'* ]]
+	[ "$(grep -c '"stalls":[1-9]' <<<"$output")" = 0 ]
+	kill "$child"
+}
+
 @test "users, filters and the listening socket in ss's words" {
 	running
 	port=$(awk '/ready/ { print $2 }' "$BATS_TEST_TMPDIR/streams.out")
