@@ -4,9 +4,9 @@
 # Sourced by tests/check and tests/demo: builds the tree somewhere else, so that
 # a tree that is itself configured, read or edited meanwhile does not matter.
 
-# copy_sources TOP DIR: the sources of TOP into DIR; times are kept, so that a
-# second build there compiles only what changed
-copy_sources() {
+# copy_tree TOP DIR: the sources of TOP into DIR; times are kept, so that a second build there
+# compiles only what changed
+copy_tree() {
 	local f built=()
 	# What was built in place, make would take for up to date.
 	while read -r f; do
@@ -22,7 +22,13 @@ copy_sources() {
 		--exclude=./sockrail.pc --exclude='*.map' \
 		--exclude='*.o' --exclude='*.lo' --exclude='*.la' \
 		--exclude=.libs --exclude=.deps --exclude=.dirstamp \
-		-cf - . | tar -C "$2" -xf - || return
+		-cf - . | tar -C "$2" -xf -
+}
+
+# copy_sources TOP DIR: the same, ready for configure
+copy_sources() {
+	local f
+	copy_tree "$1" "$2" || return
 	# As newly made as the files they come from, or newer
 	for f in configure.ac Makefile.am; do
 		[ "$2/configure" -nt "$2/$f" ] || { (cd "$2" && autoreconf -i); return; }
