@@ -24,6 +24,7 @@ struct looking {
 };
 
 /* What to do about the line, as remedy() does, by a line for the drop-in. */
+__attribute__((format(printf, 3, 4)))
 static void cure(struct looking *l, const char *reason, const char *fmt, ...)
 {
 	size_t n = strlen(l->dropin);
@@ -149,7 +150,9 @@ static void judge_library(struct looking *l)
 {
 	const char *path = l->c->library;
 	const char *home = unit_value(&l->u, "ProtectHome");
-	bool hidden = unit_yes(&l->u, "ProtectHome") || !strcmp(home, "tmpfs");
+	bool bound = unit_covers(&l->u, "BindReadOnlyPaths", path) >= 0 ||
+		     unit_covers(&l->u, "BindPaths", path) >= 0;
+	bool hidden = !bound && (unit_yes(&l->u, "ProtectHome") || !strcmp(home, "tmpfs"));
 	int covered = unit_covers(&l->u, "NoExecPaths", path);
 
 	if (!*path)

@@ -305,6 +305,21 @@ for l in map(json.loads, sys.stdin):
 	told ok LimitMEMLOCK= unlimited
 }
 
+@test "ProtectHome= hides a library there, unless it is bound" {
+	local home=${HOME:-/root} dir bind
+	[[ $home/ = /@(home|root)/* ]] && dir=$(mktemp -d "$home/sockrail.XXXXXX") ||
+		skip "$home is not below /home or /root"
+	cp "$SR_BUILD/.libs/libsockrail.so.0" "$dir/"
+	export SOCKRAIL_PRELOAD_LIBRARY=$dir/libsockrail.so.0
+	check_unit 1 ProtectHome=yes
+	told problem ProtectHome= "BindReadOnlyPaths=$dir/libsockrail.so.0"
+	for bind in "BindReadOnlyPaths=$dir/libsockrail.so.0" "BindPaths=-$dir"; do
+		check_unit 0 ProtectHome=tmpfs "$bind"
+		run ! told problem ProtectHome= ""
+	done
+	rm -r "$dir"
+}
+
 @test "units: calls, devices, files, limits; drop-ins, templates, resets" {
 	check_unit 0
 	told warning LD_PRELOAD "does not have"
