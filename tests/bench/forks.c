@@ -57,7 +57,7 @@ static int echo(int port, int n)
 
 	for (int i = 0; i < n; i++)
 		fd[i] = dial(port);
-	for (int turn = 0;; turn++)
+	for (;;)
 		for (int i = 0; i < n; i++) {
 			r = recv(fd[i], buf, sizeof(buf), 0);
 			if (r <= 0)

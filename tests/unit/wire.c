@@ -269,7 +269,7 @@ static void bad_names(void)
 
 static void records(void)
 {
-	static const uint8_t token[SR_TOKEN_LEN] = "token of sixteen";
+	static const uint8_t token[SR_TOKEN_LEN + 1] = "token of sixteen";
 	uint8_t rec[SR_RECORD_LEN];
 	uint64_t a, m;
 
