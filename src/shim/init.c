@@ -4,9 +4,12 @@
  */
 #include "shim/shim.h"
 
+#include <gnu/libc-version.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/gather.h"
+#include "base/log.h"
 #include "base/order.h"
 #include "engine/engine.h"
 #include "service/service.h"
@@ -58,10 +61,22 @@ bool sr_shim_ready(void)
 	       (!sr_conf.never || sr_conf.report[0]);
 }
 
+/* A younger C library may have calls that go around us (sockrail(7), Limits). */
+static void newer_libc_say(void)
+{
+	const char *version = gnu_get_libc_version();
+
+	if (strverscmp(version, SR_CALLS_GLIBC) > 0)
+		sr_inform("glibc %s is newer than " SR_CALLS_GLIBC ", up to which its calls are known",
+			  version);
+}
+
 __attribute__((constructor)) static void shim_begin(void)
 {
 	if (!sr_shim_ready())
 		return;
+	if (sr_conf.log >= SR_INFO)
+		newer_libc_say();
 	if (!sr_conf.never)
 		sr_fd_reserve();
 	if (sr_conf.report[0])

@@ -63,6 +63,15 @@ look() { check "$1" --no-streams "${@:2}"; }
 	gcc -shared -fPIC -o "$BATS_TEST_TMPDIR/newer_libc.so" "$SR_TOP/tests/lib/newer_libc.c"
 	LD_PRELOAD=$BATS_TEST_TMPDIR/newer_libc.so check 0
 	told warning libc "glibc 9.99 is newer" counters
+	# The library says so, too: to those who want to know what it does, once.
+	export LD_PRELOAD=$BATS_TEST_TMPDIR/newer_libc.so
+	run -0 "$SOCKRAIL" -s log=info true
+	[ "$(grep -c "info: glibc 9.99 is newer than 2\." <<<"$output")" = 1 ]
+	run -0 "$SOCKRAIL" true
+	[ "$output" = "" ]
+	unset LD_PRELOAD
+	run -0 "$SOCKRAIL" -s log=info true
+	[ "$output" = "" ]
 }
 
 @test "settings: what is set, what is wrong, what says never" {
