@@ -317,7 +317,7 @@ int sr_loop_watch(struct sr_watch *w, uint32_t events)
 	if (!result)
 		result = loop_control(EPOLL_CTL_ADD, w, events);
 	if (result == -ENOSPC && !atomic_exchange_explicit(&warned, true, memory_order_relaxed))
-		sr_warn("fs.epoll.max_user_watches is reached: no new links");
+		sr_warn("the sysctl fs.epoll.max_user_watches is reached: streams get no new links");
 	return result;
 }
 
@@ -486,9 +486,11 @@ int sr_loop_start(void)
 	sr_unlock(&starting);
 	sr_leave();
 	if (err == -EMFILE)
-		sr_inform("no service thread: %s", sr_errno_name(-err));
+		sr_inform("cannot start the service thread (%s): streams stay on TCP",
+			  sr_errno_name(-err));
 	else if (err)
-		sr_warn("no service thread: %s", sr_errno_name(err));
+		sr_warn("cannot start the service thread (%s): streams stay on TCP",
+			sr_errno_name(err));
 	errno = saved;
 	return err;
 }

@@ -67,13 +67,13 @@ static bool rule_word(const struct place *at, char *word, struct sr_policy *poli
 	if (!r)
 		return true;
 	if (r == -ENOENT)
-		complain(at, "\"%.64s\" is no knob", word);
+		complain(at, "\"%.64s\" is not a knob", word);
 	else if (r == -EPERM)
 		complain(at, "%.64s is a knob of the process, not of a stream", word);
 	else if (value)
-		complain(at, "\"%.64s\" is no value of %.64s", value, word);
+		complain(at, "\"%.64s\" is not a valid value of %.64s", value, word);
 	else
-		complain(at, "\"%.64s\" is no word of a rule", word);
+		complain(at, "\"%.64s\" is neither a policy nor KNOB=VALUE", word);
 	return false;
 }
 
@@ -89,7 +89,7 @@ static void rule_line(const struct place *at, char *word, char *rest)
 		return;
 	}
 	if (!address || !sr_net_parse(address, &r.net)) {
-		complain(at, "\"%.64s\" is no address like 10.0.0.0/8:80, :80 or [fd00::/8]:80",
+		complain(at, "\"%.64s\" is not an address like 10.0.0.0/8:80, :80 or [fd00::/8]:80",
 			 address ? address : "");
 		return;
 	}
@@ -97,7 +97,7 @@ static void rule_line(const struct place *at, char *word, char *rest)
 		if (!rule_word(at, word, &r.policy))
 			return;
 	if (!words)
-		complain(at, "the rule for %.64s says nothing", address);
+		complain(at, "the rule for %.64s sets nothing", address);
 	else if (n_rules == RULES_MAX)
 		complain(at, "there are more than %d rules", RULES_MAX);
 	else
@@ -111,9 +111,9 @@ static void knob_line(const struct place *at, const char *origin, char *name, ch
 	*value++ = '\0';
 	r = sr_conf_set_first(name, value, origin);
 	if (r == -ENOENT)
-		complain(at, "\"%.64s\" is no knob", name);
+		complain(at, "\"%.64s\" is not a knob", name);
 	else if (r)
-		complain(at, "\"%.64s\" is no value of %.64s", value, name);
+		complain(at, "\"%.64s\" is not a valid value of %.64s", value, name);
 }
 
 static void one_line(const struct place *at, char *line)
@@ -130,7 +130,7 @@ static void one_line(const struct place *at, char *line)
 	value = strchr(word, '=');
 	if (value && at->knobs) {
 		if (strtok_r(NULL, " \t", &rest))
-			complain(at, "something follows %.64s", word);
+			complain(at, "there is more text after %.64s", word);
 		else
 			knob_line(at, origin, word, value);
 	} else if (!value && !at->knobs) {
@@ -163,7 +163,7 @@ static void settings_read_file(const char *path, bool knobs)
 	int fd = sr_now_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 	ssize_t n = fd < 0 ? -1 : sr_now_read(fd, text, sizeof(text));
 	const char *wrong = n < 0 ? sr_errno_name(errno) : n > FILE_SIZE ? "more than 16 kB" :
-			    memchr(text, 0, (size_t)n) ? "no text, there is a byte 0" : NULL;
+			    memchr(text, 0, (size_t)n) ? "not a text file (it has a zero byte)" : NULL;
 	struct stat st;
 
 	if (fd >= 0 && !sr_sys_fstat(fd, &st) && S_ISFIFO(st.st_mode))
@@ -193,7 +193,7 @@ static int list_directory(const char *dir, struct dirent ***names)
 
 	/* The default one need not be there. */
 	if (n < 0 && ((errno != ENOENT && errno != EACCES) || sr_conf_is_set("CONFIG_DIR")))
-		sr_warn("%s: %s; no files of settings are read from there", dir,
+		sr_warn("%s: %s; no settings are read from this directory", dir,
 			sr_errno_name(errno));
 	return n;
 }

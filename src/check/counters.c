@@ -54,5 +54,5 @@ void judge_counters(void)
 			have |= after[p].has[i];
 	}
 	if (have && !grew)
-		say(OK, "counters", "none that tells of trouble has grown while this measured");
+		say(OK, "counters", "none that tells of trouble has grown during the measurement");
 }

@@ -161,7 +161,7 @@ enum verdict dcb_judge(const struct dcb *d, unsigned tclass, char *found, size_t
 	priorities_text(d->pfc, set);
 	if (!d->trusts_dscp) {
 		snprintf(found, size, "%u (DSCP %u); PFC is on for priority %s, and the VLAN tag says "
-			 "which a packet has", tclass, dscp, set);
+			 "which priority a packet has", tclass, dscp, set);
 		return OK;
 	}
 	if (priority == DCB_NONE)

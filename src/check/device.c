@@ -85,7 +85,7 @@ void check_modules(struct checked *c)
 		return;
 	if (*verbs_fork()) {
 		say(WARNING, "fork", "%s", verbs_fork());
-		remedy(NULL, "A newer kernel, if the program forks often");
+		remedy(NULL, "Use a newer kernel if the program forks often");
 	}
 	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK)) {
 		say(PROBLEM, "connection manager", "/dev/infiniband/rdma_cm: %s",
@@ -322,7 +322,7 @@ void check_devices(struct checked *c)
 		say(OK, "route", "to %s by %s, a network device of %s", c->host, netdev,
 		    device);
 	} else {
-		say(PROBLEM, "route", "to %s by %s, which is of no RDMA device%s", c->host, netdev,
+		say(PROBLEM, "route", "to %s by %s, which belongs to no RDMA device%s", c->host, netdev,
 		    excluded ? " that SOCKRAIL_DEVICE allows" : "");
 		remedy("no-device", "%s", advice("no-device"));
 	}

@@ -107,7 +107,7 @@ static void judge_port_mapper(void)
 		globfree(&all);
 	}
 	say(runs ? OK : WARNING, "port mapper", runs ? "iwpmd runs" :
-	    "no iwpmd is seen: the device does not reserve the ports that it takes from TCP");
+	    "iwpmd does not run: the device does not reserve the TCP ports that it uses");
 	if (!runs)
 		remedy(NULL, "At both ends, systemctl enable --now iwpmd (Debian: rdma-core)");
 }
@@ -145,7 +145,7 @@ static void judge_class(const struct checked *c, const struct port *p)
 	if (dcb_of_port(&d, p))
 		verdict = dcb_judge(&d, tclass, found, sizeof(found), &better);
 	else
-		snprintf(found, sizeof(found), "%u (DSCP %u); the driver does not tell of PFC", tclass,
+		snprintf(found, sizeof(found), "%u (DSCP %u); the driver does not report PFC", tclass,
 			 tclass >> 2);
 	say(verdict, what, "%s", found);
 	if (better)
@@ -163,12 +163,12 @@ static void judge_mode(const struct port *p)
 	snprintf(what, sizeof(what), "device %s, port %s", p->device, p->number);
 	if (!p->v2 && p->v1) {
 		say(WARNING, what, "has addresses of RoCE v1 only");
-		remedy("timeout", "Peers ask by RoCE v2, where they have it: give its network device an "
-				  "IP address, or let them ask by v1 (default_roce_mode)");
+		remedy("timeout", "Peers that have RoCE v2 ask by it: give the network device an IP "
+				  "address, or let them ask by v1 (default_roce_mode)");
 	}
 	if (p->v2 && strstr(first_line(buf, sizeof(buf), CONFIGFS "default_roce_mode", p->device,
 				       p->number), "v1")) {
-		say(WARNING, what, "asks by RoCE v1, which no router forwards and no IP address has");
+		say(WARNING, what, "asks by RoCE v1, which no router forwards and which uses no IP addresses");
 		remedy("timeout", "echo 'RoCE v2' >" CONFIGFS "default_roce_mode", p->device, p->number);
 	}
 }

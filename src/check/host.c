@@ -107,8 +107,8 @@ void check_namespaces(struct checked *c)
 		say(PROBLEM, "user", "nobody (65534) cannot use shared memory");
 		remedy("user", "Run it as a user of its own; in a container, map that user");
 	} else if (n && n != UINT32_MAX) {
-		say(WARNING, "user", "%u of a user namespace of %u users: others appear as nobody, "
-			"and cannot share memory with it", (unsigned)geteuid(), n);
+		say(WARNING, "user", "%u of a user namespace of %u users: all other users appear as "
+			"nobody, and cannot share memory with it", (unsigned)geteuid(), n);
 		remedy("user", "Run both ends in one user namespace");
 	} else {
 		say(OK, "user", "%u, in the first user namespace", (unsigned)geteuid());
@@ -117,8 +117,8 @@ void check_namespaces(struct checked *c)
 	first_line(first, sizeof(first), "/proc/1/ns/net");
 	if (*own && *first && strcmp(own, first) != 0)
 		say(WARNING, "network namespace", "not that of process 1 (a container?): shared "
-			"memory inside it only; RDMA if a device belongs to it or all share "
-			"(rdma system)");
+			"memory works inside it only; RDMA works if a device belongs to it, or "
+			"namespaces share devices (rdma system)");
 	else
 		say(OK, "network namespace", "%s", *first ? "that of process 1" : own);
 }

@@ -52,7 +52,7 @@ void check_library(struct checked *c)
 	run_program(text, sizeof(text), false, ask);
 	text[strcspn(text, "\n")] = '\0';
 	if (strcmp(version, PACKAGE_VERSION) != 0 || strcmp(text, PACKAGE_STRING) != 0) {
-		say(PROBLEM, "library", "%s is %s, %s is %s, and this is " PACKAGE_VERSION,
+		say(PROBLEM, "library", "versions differ: %s is %s, %s is %s, and this is " PACKAGE_VERSION,
 		    c->library, version, c->launcher, text);
 		remedy("protocol", "Install one version, and remove the other");
 		return;
@@ -70,8 +70,8 @@ void check_libc(struct checked *c)
 		say(OK, "libc", "glibc %s; its calls are known up to " SR_CALLS_GLIBC, version);
 		return;
 	}
-	say(WARNING, "libc", "glibc %s is newer than " SR_CALLS_GLIBC ", up to which its calls are "
-			     "known: a program that uses a newer one on a stream may lose it", version);
+	say(WARNING, "libc", "glibc %s is newer than " SR_CALLS_GLIBC ", the last version whose calls are "
+			     "known: a stream on which a program makes a newer call may be reset", version);
 	remedy("counters", "Install a newer Sockrail. Streams that are reset are named in the log, with the reason");
 }
 
@@ -118,7 +118,7 @@ void check_settings(struct checked *c)
 	}
 	if (n > 2)
 		list[n - 2] = '\0';
-	say(c->never || none ? WARNING : OK, "settings", "%s", *list ? list : "all are the defaults");
+	say(c->never || none ? WARNING : OK, "settings", "%s", *list ? list : "all knobs have their defaults");
 	if (c->never || none)
 		remedy("never", "Streams stay plain, except those that rules name: %s", advice("never"));
 	check_mlx5_locks();

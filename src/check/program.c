@@ -37,7 +37,7 @@ static void judge_elf(const char *what, const char *path, const void *bytes, siz
 		[ELF_IO_URING] = { WARNING, "uses io_uring, which fails with ENOSYS under "
 				   "Sockrail", "If it needs io_uring, set SOCKRAIL_IO_URING=1; "
 				   "its streams then stay on TCP" },
-		[ELF_FOREIGN] = { WARNING, "may load libraries whose calls go past Sockrail "
+		[ELF_FOREIGN] = { WARNING, "may load libraries whose calls bypass Sockrail "
 				  "(RTLD_DEEPBIND, dlmopen)", NULL },
 		[ELF_OTHER_CLASS] = { PROBLEM, "is built for another word size than the library",
 				      "Use a build of it for 64 bits" },

@@ -157,7 +157,7 @@ static void say_link(const char *what, const char *link, const char *reason)
 		if (strcmp(reason, "-") != 0)
 			remedy(reason, "%s", advice(reason));
 	} else {
-		say(OK, what, "its Sockrail answers; the stream has a link by %s%s", link,
+		say(OK, what, "Sockrail answers there; the stream has a link by %s%s", link,
 		    shown_by(link));
 	}
 }

@@ -57,7 +57,7 @@ static void judge_devices(struct looking *l)
 	}
 	if (closed && unit_covers(&l->u, "DeviceAllow", "/dev/infiniband/rdma_cm") < 0) {
 		say(without_rdma(), "DevicePolicy=, DeviceAllow=",
-		    "RDMA devices are not among those allowed");
+		    "RDMA devices are not among the allowed ones");
 		cure(l, "no-device", "DeviceAllow=char-infiniband_verbs rw\n"
 				     "DeviceAllow=/dev/infiniband/rdma_cm rw");
 	}
@@ -68,7 +68,7 @@ static void judge_namespaces(struct looking *l)
 	const char *user = unit_value(&l->u, "User");
 
 	if (unit_yes(&l->u, "PrivateUsers")) {
-		say(PROBLEM, "PrivateUsers=", "other users appear as nobody to it: no shared "
+		say(PROBLEM, "PrivateUsers=", "the unit sees other users as nobody: no shared "
 			"memory with their programs");
 		cure(l, "user", "PrivateUsers=no");
 	}
@@ -165,7 +165,8 @@ static void judge_library(struct looking *l)
 		say(OK, "NoExecPaths=", "ExecPaths= lets the library be loaded");
 	}
 	if (unit_yes(&l->u, "MemoryDenyWriteExecute"))
-		say(OK, "MemoryDenyWriteExecute=", "the library needs no memory that is both");
+		say(OK, "MemoryDenyWriteExecute=", "the library needs no memory that is writable and "
+						   "executable");
 	if (*unit_value(&l->u, "ProtectProc") || *unit_value(&l->u, "ProcSubset"))
 		say(OK, "ProtectProc=, ProcSubset=", "the process sees its own entries in /proc, "
 		    "which is enough");
@@ -285,7 +286,7 @@ static void judge_start(struct looking *l)
 
 	line += strspn(line, "@-:+!|");
 	if (!unit_word(&line, program, sizeof(program))) {
-		say(WARNING, "ExecStart=", "%s has none", l->u.name);
+		say(WARNING, "ExecStart=", "%s does not set it", l->u.name);
 		return;
 	}
 	if (find_command(found, program) || !access(found, F_OK))

@@ -94,8 +94,8 @@ const char *verbs_fork(void)
 	if (!verbs_load() ||
 	    (verbs.is_fork_initialized && verbs.is_fork_initialized() == UNNEEDED))
 		return "";
-	return "the kernel does not say that a child has copies of what a device has pinned (Linux "
-	       "5.9): it is kept out of children (ibv_fork_init), and forks take longer";
+	return "the kernel does not report that fork copies memory which a device has pinned (Linux "
+	       "5.9 does): such memory is kept out of children (ibv_fork_init), and forks take longer";
 }
 
 #else

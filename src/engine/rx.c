@@ -169,9 +169,9 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 static void met_stranger(struct sr_stream *st)
 {
 	if (!sr_load(&sr_streams_ending))
-		sr_warn("%s: reset, because bytes came by TCP that are no record of a stream "
-			"on a link: the peer's program, or a process that has its socket, writes "
-			"around the C library",
+		sr_warn("%s: reset, because while it was on a link bytes came by TCP that Sockrail did "
+			"not write: the peer's program, or a process that has its socket, writes by "
+			"calls that bypass the C library",
 			sr_stream_label(st, (char[128]){ 0 }));
 	if (st->in.link)
 		st->in.link->ops->drop(st->in.link, "protocol");

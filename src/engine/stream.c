@@ -363,7 +363,7 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 		sr_stat_note(st);
 		sr_probe(reason, st, sr_reason_word(reason));
 		if (reason != SR_REASON_NEVER)	/* which is no news */
-			sr_inform("%s: no link any more: %s",
+			sr_inform("%s: gets no link any more: %s",
 				  sr_stream_label(st, (char[128]){ 0 }), sr_reason_word(reason));
 	}
 	sr_release();

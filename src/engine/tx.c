@@ -130,8 +130,8 @@ static bool ended_by_stranger(struct sr_stream *st)
 {
 	if (!sr_anchor_is_strange(st))
 		return false;
-	sr_warn("%s: reset, because while it was on a link bytes were written to its socket "
-		"around the C library",
+	sr_warn("%s: reset, because while it was on a link bytes were written to its socket by "
+		"calls that bypass the C library",
 		sr_stream_label(st, (char[128]){ 0 }));
 	sr_anchor_disagrees(st, st->out.link);
 	if (!sr_load(&st->err.reported) && !sr_load(&st->err.ended))

@@ -121,14 +121,14 @@ static int judge_all(const char *kind, FILE *report, int status)
 		report_judge(kind, line, &v);
 	free(line);
 	if (v.failed > NAMED)
-		fprintf(stderr, "sockrail: and %u more: -s report=FILE lists all\n",
+		fprintf(stderr, "sockrail: and %u more streams: -s report=FILE lists all\n",
 			v.failed - NAMED);
 	if (v.failed)
 		fprintf(stderr, "sockrail: --require=%s: %u of %u streams moved bytes "
 				"another way\n", kind, v.failed, v.streams);
 	else if (!v.streams)
 		fprintf(stderr, "sockrail: --require=%s: no stream has moved a byte%s\n",
-			kind, v.exempt ? " but those with \"never\"" : "");
+			kind, v.exempt ? ", except those with the reason \"never\"" : "");
 	return v.failed || (!v.streams && !status) ? EXIT_REFUSED : status;
 }
 

@@ -124,6 +124,13 @@ static int lock_and_keep(struct sr_stream *st, int fd)
 	}
 }
 
+/* (A function of its own, because detach_last() shall not have the label in its frame.) */
+static __attribute__((noinline)) void warn_lost(struct sr_stream *st, int err)
+{
+	sr_warn("%s: closed, but its socket cannot be duplicated (%s): bytes may be lost",
+		sr_stream_label(st, (char[128]){ 0 }), sr_errno_name(err));
+}
+
 /* The stream is closed, and nothing of it remains to be done.  Gives the locks back. */
 static void close_end(struct sr_stream *st)
 {
@@ -173,8 +180,7 @@ static void detach_last(struct sr_stream *st, int fd)
 	if (reset && !shared)
 		reset_now(fd);
 	else if (!reset && dup < 0)
-		sr_warn("close: %s: no duplicate of the socket, data may be lost",
-			sr_errno_name(-dup));
+		warn_lost(st, -dup);
 	if (reset || dup < 0) {
 		if (dup >= 0)
 			sr_fd_close(dup);

@@ -52,9 +52,9 @@ static void stat_usage(FILE *to)
 	      "  -p, --processes        program, pid and descriptor of each\n"
 	      "  -i, --info             all counters of each\n"
 	      "  -H, --no-header        no header line\n"
-	      "  -n, -t                 ignored: addresses are numbers, and sockets TCP, anyhow\n"
+	      "  -n, -t                 ignored: addresses are numbers anyway, and sockets TCP\n"
 	      "      --pid=PID          one process\n"
-	      "      --watch[=SECONDS]  again and again, with bytes per second\n"
+	      "      --watch[=SECONDS]  repeat the list, with bytes per second\n"
 	      "      --summary          totals, and what to do about plain streams\n"
 	      "      --json             one JSON document\n"
 	      "      --openmetrics      metrics in OpenMetrics' format\n"
@@ -109,7 +109,7 @@ static bool set_format(struct settings *s, enum format format, int *status)
 
 static bool number_bad(const char *what, const char *value)
 {
-	fprintf(stderr, "sockrail-stat: %s %s: not a number that makes sense\n", what, value);
+	fprintf(stderr, "sockrail-stat: %s %s: not a valid number\n", what, value);
 	return false;
 }
 

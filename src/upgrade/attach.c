@@ -245,7 +245,7 @@ static void log_end(struct sr_stream *st, struct sr_link *l)
 	if (closed(st, l))
 		sr_inform("%s: link %s is closed", label, l->ops->name);
 	else
-		sr_inform("%s: link %s is over: %s", label, l->ops->name,
+		sr_inform("%s: link %s has ended: %s", label, l->ops->name,
 			sr_load(&l->reason));
 }
 

@@ -193,7 +193,7 @@ void sr_stream_make_plain(struct sr_stream *st, enum sr_reason reason, bool must
 			sr_unlock(&st->rx_lock);
 		}
 		if (!ok)
-			sr_inform("%s: not back on TCP yet (%s)",
+			sr_inform("%s: the peer has not answered, so it is not back on TCP yet (%s)",
 				sr_stream_label(st, (char[128]){ 0 }),
 				sr_reason_word(reason));
 	} while (!ok && must);

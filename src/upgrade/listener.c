@@ -94,7 +94,8 @@ static bool be_keeper(struct sr_listener *l)
 	enum sr_reason why = listen_all(l, NULL, &again);
 
 	if (why != SR_REASON_NONE && !again) {
-		sr_inform("no rendezvous: %s", sr_reason_word(why));
+		sr_inform("a listening socket cannot answer requests for links: %s",
+			  sr_reason_word(why));
 		sr_listener_unavailable(l, why);
 		sr_keeper_close(l);
 	}

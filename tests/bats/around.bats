@@ -109,7 +109,7 @@ stranger() {
 	# (The child's server looks at its stream when the peer has reset that, perhaps.)
 	[ "$1" = stranger-child ] ||
 		grep -q 'warn: .* while it was on a link bytes were written to its socket' "$dir/$2.log"
-	[ "$1" = stranger ] || grep -q 'warn: .* bytes came by TCP that are no record' "$dir"/*.log
+	[ "$1" = stranger ] || grep -q 'warn: .* bytes came by TCP that Sockrail did not write' "$dir"/*.log
 }
 
 @test "a byte written around the library while the stream is on a link" {

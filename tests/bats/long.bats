@@ -48,6 +48,6 @@ moves() {
 	held "$dir" lazy lazy long_call ahead SOCKRAIL_AGAIN_MS=3600000
 	same "$dir" "$BATS_TEST_TMPDIR/tcp"
 	way "$dir" lazy any 1 1 none
-	grep -E 'is over: (timeout|peer-dropped)' "$dir/client.log"
+	grep -E 'has ended: (timeout|peer-dropped)' "$dir/client.log"
 	grep 'tx on the link' "$dir/client.log"
 }

@@ -181,7 +181,7 @@ static void mistakes(void)
 	wrong("upgrade=maybe\n", ":1:", "\"maybe\"");
 	wrong("connect host:80 never\n", ":1:", "\"host:80\"");
 	wrong("connect\n", ":1:", "address");
-	wrong("connect :80\n", ":1:", "says nothing");
+	wrong("connect :80\n", ":1:", "sets nothing");
 	wrong("connect :80 sometimes\n", ":1:", "\"sometimes\"");
 	wrong("connect :80 spin_us=1\n", ":1:", "spin_us");
 	wrong("connect :80 ring=1:2\n", ":1:", "\"1:2\"");

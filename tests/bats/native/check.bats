@@ -177,7 +177,7 @@ fake_device() {
 	told problem "device rxe0, port 1" "RoCE, network device unknown, 0 addresses|Give its network" no-device
 	told ok route "by rail9, a network device of siw0"
 	SOCKRAIL_DEVICE=rxe0 seen
-	told problem route "by rail9, which is of no RDMA device that SOCKRAIL_DEVICE allows"
+	told problem route "by rail9, which belongs to no RDMA device that SOCKRAIL_DEVICE allows"
 }
 
 @test "programs: static, setuid, Go, script, io_uring, foreign libraries" {

@@ -66,7 +66,7 @@ in_fabric() {
 	for way in $WAYS; do
 		IFS=, read -r name address device <<<"$way"
 		if [ "$device" = none ]; then
-			told problem route "to ${address%.*}.9 by $name, which is of no RDMA device"
+			told problem route "to ${address%.*}.9 by $name, which belongs to no RDMA device"
 		else
 			told ok route "to ${address%.*}.9 by $name, a network device of $device"
 		fi
@@ -103,7 +103,7 @@ in_fabric() {
 	told ok "device roce, port 1" \
 		"4: ACTIVE, RoCE v1 and v2, network device eth0, 2 addresses, 100 Gb/sec (4X EDR)"
 	told problem "device roce" "MT4129, firmware 28.39.3004, NUMA node 1, libibverbs has no driver"
-	told ok "traffic class, roce port 1" "106 (DSCP 26); the driver does not tell of PFC"
+	told ok "traffic class, roce port 1" "106 (DSCP 26); the driver does not report PFC"
 	told warning "device roce, port 1" "asks by RoCE v1" timeout
 	told problem "device v1" "MT4099, firmware 2.42.5000, libibverbs"
 	told warning "device v1, port 1" "addresses of RoCE v1 only" timeout
