@@ -37,8 +37,9 @@ unsigned sr_addr_hash(const struct sockaddr_storage *a, unsigned first);
 bool sr_addr_same_host(const struct sockaddr_storage *a,
 		       const struct sockaddr_storage *b);
 bool sr_addr_is_any(const struct sockaddr_storage *a);
-/* May a socket of this network namespace be bound to it?  (With ip_nonlocal_bind to
- * any.)  1, 0, or -1: no socket to try with.  No cancellation point. */
+/* Can a socket of this network namespace be bound to the address?  (With ip_nonlocal_bind,
+ * to any address.)  1: yes; 0: no; -1: there is no socket to try with.  No cancellation
+ * point. */
 int sr_addr_is_local(const struct sockaddr_storage *a);
 /* "1.2.3.4:80", "[::1]:80", "" for other families; its length. */
 int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a);

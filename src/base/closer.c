@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* closer.c - owns the threads that close, and what waits for one.  Lock: a leaf. */
+/* closer.c - owns the closing threads, and the descriptors that wait for one.  Lock: a leaf. */
 #include "base/real.h" /* before any system header */
 #include "base/closer.h"
 

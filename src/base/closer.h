@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-int sr_closer_threads(void);	/* how many there are; each may still live for an instant */
+int sr_closer_threads(void);	/* how many; one that is not counted any more may still be ending */
 /* May another thread be started?  Asked before a connection is accepted, because afterwards
  * its close may have to wait for a thread. */
 bool sr_closer_free(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * conf.c - owns sr_conf.  include/knobs.def is the list; here are the parsers of
- * its kinds.  Runs once, before there is a second thread; no locks.
+ * conf.c - owns sr_conf.  include/knobs.def lists the knobs; this file has a parser
+ * for each kind.  Runs once, before there is a second thread; no locks.
  */
 #include "base/sys.h" /* before any system header */
 #include "base/conf.h"
@@ -107,7 +107,7 @@ static int parse_integer(const char *value, int min, int max, void *field)
 		return parse_integer(value, min, max, field); \
 	}
 PARSE_INTEGER(milliseconds, 0, 3600 * 1000)
-/* Less than some ticks of the service thread would show nothing (link/verbs/cq.c). */
+/* At least some ticks of the service thread, which looks for answers (link/verbs/cq.c). */
 PARSE_INTEGER(retry, 200, 60 * 1000)
 PARSE_INTEGER(microseconds, 0, 1000 * 1000)
 PARSE_INTEGER(port_offset, -65535, 65535)
@@ -153,7 +153,7 @@ static int parse_level(const char *value, void *field, size_t size)
 	return parse_word(sr_level_words, value, field);
 }
 
-/* A kind is known by its first letter. */
+/* The field has the first letter of each kind. */
 static int parse_links(const char *value, void *field, size_t size)
 {
 	static const char *const words[] = {

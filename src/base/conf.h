@@ -36,9 +36,9 @@ struct sr_conf {
 	struct sr_policy policy;
 	char device[64];	/* "" any */
 	int cm_port_offset;	/* iWARP */
-	unsigned answer_ms;	/* policy wait: to the peer's first answer */
-	unsigned again_ms;	/* after a link broke; doubles */
-	unsigned retry_ms;	/* verbs: without an answer a link is given up */
+	unsigned answer_ms;	/* policy wait: the longest wait for the peer's first answer */
+	unsigned again_ms;	/* pause before asking again after a link broke; it doubles */
+	unsigned retry_ms;	/* verbs: a link without an answer for this long is given up */
 	size_t memory;		/* bytes, process-wide */
 	unsigned spin_us;
 	unsigned unasked_us;
@@ -56,13 +56,14 @@ void sr_conf_load(void);
 
 /* ---- for settings.c: 0, -ENOENT: no such knob, -EINVAL: no value of it ---- */
 
-/* Sets a knob of a rule; -EPERM: it is one of the process.  Names in either case. */
+/* Sets a knob in a rule's policy; -EPERM: it is a knob of the process.  The name may be in
+ * either case. */
 int sr_conf_set(const char *name, const char *value, struct sr_policy *policy);
 /* Sets a knob of the process, unless it is set.  origin: for sr_conf_show(). */
 int sr_conf_set_first(const char *name, const char *value, const char *origin);
 /* Does the environment or a file set the knob? */
 bool sr_conf_is_set(const char *name);
-/* sockrail --show-config: one setting that counts, and where it comes from. */
+/* For sockrail --show-config: prints a setting that has effect, and where it was set. */
 void sr_conf_show(const char *setting, const char *origin);
 
 #endif

@@ -20,7 +20,7 @@ struct sr_slot {
 	atomic_uint owners;	/* processes; 0: the slot is free */
 	atomic_uint asked;	/* bits that guests ask for */
 	atomic_uint given;	/* bits that they may have */
-	atomic_int doorbell;	/* the owner's, by its number in all processes */
+	atomic_int doorbell;	/* its number, which is the same in all these processes; -1: none */
 	_Atomic uint64_t owed;	/* the object's own */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fdmap.h - descriptor number -> pointer: a table of atomic words, which takes no
- * memory where nothing was ever entered.  Lock-free and async-signal-safe.  The caller
- * decides what the pointers are, and whether an entry owns a reference.
+ * fdmap.h - a table from descriptor numbers to pointers.  It consists of atomic words, and
+ * its pages take no memory until something is entered.  Lock-free and async-signal-safe.
+ * The caller decides what the pointers are, and whether an entry owns a reference.
  */
 #ifndef SR_FDMAP_H
 #define SR_FDMAP_H

@@ -34,7 +34,7 @@
 #define FIRST 256
 #define LOW 1024
 #define TOP 16384
-#define MANY 32	/* from so many on one close_range(2) closes them */
+#define MANY 32	/* this many are closed by one close_range(2) */
 #define BITS 64
 #define CHUNK 48 /* numbers to be looked at with one call */
 
@@ -45,7 +45,7 @@
  * it is closed. */
 static _Atomic uint64_t below[LOW / BITS];
 SR_APART static _Atomic uint64_t above[(TOP - LOW) / BITS];
-SR_APART static _Atomic uint64_t slow[TOP / BITS]; /* of these: sr_fd_is_slow() */
+SR_APART static _Atomic uint64_t slow[TOP / BITS]; /* a subset: sr_fd_is_slow() */
 
 static _Atomic uint64_t *private_word(unsigned fd)
 {

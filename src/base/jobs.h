@@ -9,7 +9,7 @@
 
 #include "base/loop.h"
 
-/* Zeroed but for run and done. */
+/* All members but run and done begin as zero. */
 struct sr_job {
 	/* In the thread of jobs.  It calls sr_work_pause() where fork may copy the process. */
 	void (*run)(struct sr_job *job);

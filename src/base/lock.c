@@ -38,7 +38,7 @@ enum {
 	FREE,
 	TAKEN,
 	AWAITED,		/* taken, and threads may be asleep */
-	STARVED,		/* the same, and it is to be handed on */
+	STARVED,		/* the same, and the holder must hand it on */
 	HANDED,			/* free for a thread that has slept */
 };
 

@@ -124,13 +124,14 @@ void sr_locks_await_loading(void);
 void sr_work_begin(void);	/* waits until no fork is under way */
 void sr_work_end(void);
 void sr_work_pause(void);	/* between two pieces of work, with no lock held */
-void sr_work_expect(int threads); /* so many are about to start; negative: they did not */
+void sr_work_expect(int threads); /* this many are about to start; negative: they did not */
 void sr_work_started(void);	/* an expected thread runs: it works */
 void sr_locks_await_work(void);
 void sr_locks_go(void);
 void sr_locks_go_in_child(void);
 
-/* A lock is a reason why no handler may run, and is counted by itself as well. */
+/* In sr_held.count a lock counts as one reason why no handler may run, and this much more, so
+ * that locks can be counted alone. */
 #define SR_HELD_LOCK 0x10000
 
 static inline void sr_hold_lock(void)

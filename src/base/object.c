@@ -45,8 +45,8 @@ SR_EARLY bool sr_object_is_before(const struct link_map *first, const struct lin
 	return first;
 }
 
-/* The loader has relocated the pointers of the dynamic section, but for objects whose section
- * is read-only (the vDSO's). */
+/* The loader has relocated the pointers in an object's dynamic section, unless that is
+ * read-only, as the vDSO's. */
 SR_EARLY static const void *table_at(const struct link_map *object, uintptr_t pointer)
 {
 	return (const void *)(pointer < object->l_addr ? object->l_addr + pointer : pointer);
@@ -85,7 +85,7 @@ SR_EARLY static bool is_defined(const struct tables *t, uint32_t i, const char *
 	       is_same_symbol(t->strings + s->st_name, name);
 }
 
-/* Both return the index of a symbol; 0, which never is one: there is none. */
+/* Both functions return the index of a symbol; 0, which is never a symbol's: there is none. */
 SR_EARLY static uint32_t gnu_find(const struct tables *t, const char *name)
 {
 	const uint32_t buckets = t->gnu_hash[0], first = t->gnu_hash[1];

@@ -13,14 +13,13 @@
  * such a call is not instrumented. */
 #define SR_EARLY __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
-/* The object that has this address; NULL: none.  No function of the object has run yet
- * necessarily. */
+/* The object that contains this address; NULL: none.  (The object may not be initialized yet.) */
 const struct link_map *sr_object_at(const void *address);
 
 /* Our own. */
 const struct link_map *sr_object_own(void);
 
-/* Does the loader look into the second after the first, or are they one? */
+/* Does the loader search `first' before `second', or are they the same object? */
 bool sr_object_is_before(const struct link_map *first, const struct link_map *second);
 
 /* The address of the function or variable that the object defines by this name, in whichever

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * order.h - the shapes in which threads, and processes that share memory, tell each
+ * order.h - names for the ways in which threads, and processes that share memory, tell each
  * other something without a lock.  An access to an atomic word has one of these names, or
  * C11's name that ends in _explicit: lint refuses an access whose order is not written down.
  *
- * Load, store and count: relaxed.  The word tells of nothing but itself.  A lock guards it,
- * and threads without the lock take it as a hint; or it is only counted; or another word,
- * or the kernel, tells when it may be read.
+ * Load, store and count: relaxed.  The word publishes no other memory.  Either a lock guards
+ * the word, and threads without the lock take it as a hint; or it is only counted; or another
+ * word, or the kernel, orders the accesses.
  *
  * Publish and observe: release and acquire.  A thread writes things and then publishes a
  * word; a thread that observes the word sees these things.
  *
- * Replace and swap: a compare-and-swap and an exchange that do both, so that the thread sees
- * what those threads had done that changed the word before, and those that change it later
- * see what this thread has done.
+ * Replace and swap: a compare-and-swap and an exchange that do both.  The thread sees what was
+ * done before by the threads that have changed the word, and threads that change the word
+ * later see what this thread has done.
  *
  * Change, then look (a store-load pair): sequentially consistent.  Two threads each change
  * a word and then look at the word that the other one changes: a sleeper says that it sleeps
@@ -44,14 +44,14 @@
 
 #define sr_load(word) atomic_load_explicit(word, memory_order_relaxed)
 #define sr_store(word, value) atomic_store_explicit(word, value, memory_order_relaxed)
-/* Its value is what was there before, as of all read-modify-writes. */
+/* Returns the value before, as all read-modify-writes do. */
 #define sr_count(word, n) atomic_fetch_add_explicit(word, n, memory_order_relaxed)
 
 #define sr_publish(word, value) \
 	atomic_store_explicit(word, value, memory_order_release)
 #define sr_observe(word) atomic_load_explicit(word, memory_order_acquire)
 
-/* True if the word was *was; else *was is what it is. */
+/* True if the word was *was, and has been replaced; else *was is set to the word's value. */
 #define sr_replace(word, was, value) \
 	atomic_compare_exchange_strong_explicit(word, was, value, memory_order_acq_rel, \
 						memory_order_acquire)
@@ -60,7 +60,7 @@
 #define sr_change(word, value) atomic_store_explicit(word, value, memory_order_seq_cst)
 #define sr_look(word) atomic_load_explicit(word, memory_order_seq_cst)
 
-/* Between a change and a look. */
+/* Goes between a change and a look. */
 static inline void sr_fence_look(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);

@@ -49,7 +49,7 @@ static void question_fill(struct question *q, const struct sockaddr_storage *own
 	memcpy(id->idiag_dst, bytes, len);
 }
 
-/* A socket that IPv4 reaches is found as IPv4, also if it is of AF_INET6. */
+/* A socket with an IPv4 connection is found by IPv4 addresses, even if it is of AF_INET6. */
 static bool owner_find(const struct sockaddr_storage *own,
 		       const struct sockaddr_storage *other, struct inet_diag_msg *found)
 {
@@ -85,8 +85,8 @@ int sr_owner_of_peer(const struct sockaddr_storage *local,
 
 	if (!owner_find(peer, local, &f) || !sr_owner_is_user(f.idiag_uid))
 		return -ENOENT;
-	/* Without an inode no process has it: it is closed, or, in these states, has
-	 * not been accepted. */
+	/* A socket without an inode belongs to no process: it is closed, or, if it is in
+	 * one of these states, it has not been accepted. */
 	if (!f.idiag_inode && f.idiag_state != TCP_ESTABLISHED &&
 	    f.idiag_state != TCP_SYN_RECV)
 		return -ENOENT;

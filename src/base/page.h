@@ -34,8 +34,8 @@ enum sr_counter {
 };
 #undef SR_COUNTER
 
-/* Words that move with the program's bytes, without a system call or lock of their own.
- * A stream that has no slot has its own (engine/impl.h). */
+/* Counters that are written with each call that moves bytes, without a system call or lock for
+ * it.  A stream without a slot has such a struct of its own (engine/impl.h). */
 struct sr_hot {
 	_Atomic uint64_t tcp;	/* bytes through the open gate, and all to or from TCP */
 	_Atomic uint64_t plain;	/* bytes while retired */
@@ -49,8 +49,8 @@ struct sr_page_dir {
 	_Atomic uint32_t seq;
 	uint8_t state;		/* enum sr_state of sockrail.h */
 	uint8_t on;		/* enum sr_way of hot.link */
-	uint64_t base;		/* bytes by TCP are hot.tcp + hot.plain + base */
-	uint64_t way[SR_WAYS];	/* bytes by a link, and hot.link those of the present one */
+	uint64_t base;		/* hot.tcp + hot.plain + base bytes went by TCP */
+	uint64_t way[SR_WAYS];	/* bytes by earlier links; hot.link has those of the present one */
 	uint64_t since_ns;	/* CLOCK_MONOTONIC: has this state since */
 	uint64_t unread, room, ring;
 	uint32_t switches, stalls, failovers;

@@ -64,7 +64,7 @@ int sr_thread_start(void (*run)(void))
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	const uint64_t all = ~(3ull << 31);	/* but the C library's: 32 and 33 */
+	const uint64_t all = ~(3ull << 31);	/* except the C library's: 32 and 33 */
 	uint64_t old;
 	int err;
 

@@ -58,8 +58,8 @@ SR_EARLY __typeof__(&dlvsym) sr_next_dlvsym(void)
 	return (__typeof__(&dlvsym))find_once(&found, "dlvsym");
 }
 
-/* RTLD_NEXT searches what comes after us in the loader's order; a library that others pull
- * in or open may come behind libc. */
+/* RTLD_NEXT searches only the libraries behind us in the loader's order.  If we were opened at
+ * run time or are another library's dependency, we may come behind libc. */
 static void *libc_handle(void)
 {
 	static void *handle;

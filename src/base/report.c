@@ -63,8 +63,8 @@ enum sr_reason sr_reason_of(int err, enum sr_reason other)
 
 /* ---- JSON ---- */
 
-/* The inside of a string: what is not printable ASCII is shown as '?'.  buf has twice
- * the room of the text at least, of which the rest is cut. */
+/* Copies text as the inside of a JSON string.  Bytes that are not printable ASCII become '?'.
+ * What does not fit is cut off; buf should be twice as long as the text. */
 static void escape(char *buf, size_t size, const char *text)
 {
 	for (; *text && size > 2; text++, size--) {

@@ -186,12 +186,12 @@ static int is_file_of_settings(const struct dirent *d)
 	return d->d_name[0] != '.' && len > 5 && !strcmp(d->d_name + len - 5, ".conf");
 }
 
-/* By their names.  How many? */
+/* Lists the files of settings in the order of their names.  Returns how many there are. */
 static int list_directory(const char *dir, struct dirent ***names)
 {
 	int n = scandir(dir, names, is_file_of_settings, alphasort);
 
-	/* The default one need not be there. */
+	/* The default directory need not exist. */
 	if (n < 0 && ((errno != ENOENT && errno != EACCES) || sr_conf_is_set("CONFIG_DIR")))
 		sr_warn("%s: %s; no settings are read from this directory", dir,
 			sr_errno_name(errno));

@@ -15,12 +15,12 @@
 #include "base/conf.h"
 
 /* Reads SOCKRAIL_RULES, the profile, and the files of SOCKRAIL_CONFIG_DIR, once the
- * environment has been read (sr_conf_load()).  What is wrong in them costs a warning
- * with file, line and word, and the line is ignored. */
+ * environment has been read (sr_conf_load()).  A line with a mistake is ignored, with a
+ * warning that has file, line and word. */
 void sr_settings_load(void);
 
-/* One reading of one file, whose text it changes and whose text[n] is a 0: of its knobs,
- * or of its rules. */
+/* Reads the knobs, or the rules, in the text of one file.  text[n] must be 0; the text is
+ * changed. */
 void sr_settings_text(const char *path, char *text, size_t n, bool knobs);
 
 /* The policy of a stream that connects to addr, or is accepted at it; an IPv4-mapped addr has

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of each thread.  Only the thread itself, and handlers above it, which leave the
- * count as they found it, write these. */
+/* Each thread has one.  Only the thread itself writes it, and the handlers that interrupt
+ * it, which leave the count as they found it. */
 struct sr_held {
 	int count;	/* of reasons why no handler may run now */
 	bool off;	/* a signal is put off, and all others are blocked */
@@ -35,7 +35,7 @@ void sr_signals_let_in(void);
 /* Called in a handler whose thread holds something: the signal will come again when the thread
  * holds nothing.  False: the signal cannot be put off. */
 bool sr_signal_put_off(int sig, siginfo_t *info, void *ucontext);
-/* The child of fork holds nothing.  What was put off is its parent's. */
+/* In the child of fork: this thread holds nothing.  A signal that was put off is its parent's. */
 void sr_hold_none(void);
 
 static inline void sr_release(void)

@@ -30,11 +30,11 @@ struct sr_sha512 {
 	  (uint8_t[SR_POINT_LEN]))                                                         \
 	S(int, from_hash, crypto_core_ristretto255_from_hash,                              \
 	  (uint8_t[SR_POINT_LEN], const uint8_t[SR_SHA512_LEN]))                           \
-	/* -1: the point is none, or the product is the identity element. */               \
+	/* -1: point is no valid point, or the product is the identity element. */         \
 	S(int, multiply, crypto_scalarmult_ristretto255,                                   \
 	  (uint8_t[SR_POINT_LEN], const uint8_t scalar[SR_POINT_LEN],                      \
 	   const uint8_t point[SR_POINT_LEN]))                                             \
-	/* In a time that does not depend on the contents. */                              \
+	/* Takes a time that does not depend on the contents. */                           \
 	S(int, compare, sodium_memcmp, (const void *, const void *, size_t))
 
 #define SR_SODIUM_FIELD(result, member, name, parameters) result(*member) parameters;
@@ -43,7 +43,7 @@ struct sr_sodium {
 };
 #undef SR_SODIUM_FIELD
 
-/* The table, once the library is loaded.  NULL: it cannot be; the log says so, once.
+/* Loads libsodium and returns the table.  NULL: it cannot be loaded; that is logged once.
  * loop. */
 const struct sr_sodium *sr_sodium(void);
 

@@ -21,26 +21,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Per stream.  Two threads that wait on one stream may both count here; what is
- * lost by that is a guess's quality. */
+/* One for each stream.  If two threads wait on one stream and both count here, only the
+ * guess gets worse. */
 struct sr_spin {
 	atomic_uint average[2];	/* ns; by way: awake, asleep */
 	atomic_uint way;	/* the usual one; awake at first */
-	atomic_uint by_need;	/* asleep, as waits were too long */
-	atomic_uint took_way;	/* of the wait that goes on */
+	atomic_uint by_need;	/* way is ASLEEP because waits were too long for spinning */
+	atomic_uint took_way;	/* the way of the present wait */
 	atomic_uint gap;	/* waits between trials; 0: none yet */
 	atomic_uint waits;	/* since the last trial */
-	atomic_uint trial, trial_ns; /* waits of this one, and their sum */
+	atomic_uint trial, trial_ns; /* waits of the present trial, and the sum of their times */
 };
 
-/* Is this wait to be spun through?  limit_ns: the longest busy wait.  same_core: the peer
- * would have to run on this core; such a wait is slept through and does not
+/* Should this wait begin by spinning?  limit_ns: the longest busy wait.  same_core: the peer
+ * would have to run on this core; then the thread should sleep, and the wait does not
  * count. */
 bool sr_spin_pays(struct sr_spin *sp, uint64_t limit_ns, bool same_core);
-/* Was the core taken away between two looks at the clock of a busy wait?  Then it
- * is wanted elsewhere, perhaps by the peer: the busy wait is over and has failed. */
+/* Was the core taken away between two looks at the clock of a busy wait?  Then another
+ * thread needs it, perhaps the peer's: the busy wait should end, and counts as too long. */
 bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns);
-/* A wait is over: it took that long, asleep or awake. */
+/* A wait has ended; took_ns is how long it took. */
 void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns);
 
 static inline void sr_relax(void)

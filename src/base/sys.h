@@ -156,7 +156,7 @@ SR_SYS_CALL(int, epoll_create1, (int flags), SYS_epoll_create1, flags)
 SR_SYS_SCARCE(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *ev), SYS_epoll_ctl, epfd, op, fd, ev)
 
 /* memory */
-#ifdef __SANITIZE_THREAD__ /* it must see where memory is new, or compares it with what was there */
+#ifdef __SANITIZE_THREAD__ /* ThreadSanitizer must see mmap(), or takes new memory for the old */
 static inline void *sr_sys_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off)
 {
 	return sr_sys_starves(SYS_mmap) ? MAP_FAILED : mmap(at, n, prot, flags, fd, off);

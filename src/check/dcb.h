@@ -24,7 +24,7 @@ struct dcb {
 /* Asks the kernel, which asks the driver; changes nothing.  False: the device has no data center
  * bridging, or the driver does not report it. */
 bool dcb_read(struct dcb *d, const char *netdev);
-/* The same from the kernel's answer. */
+/* Parses the kernel's answer; the result is that of dcb_read(). */
 bool dcb_parse(struct dcb *d, const void *reply, size_t len);
 /* Says what happens to packets of the traffic class.  *better: a class whose priority is
  * lossless, or 0. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * host.c - what shared memory needs of the kernel, and what confines this process.
+ * host.c - checks what shared memory needs from the kernel, and what confines this process.
  */
 #include <errno.h>
 #include <linux/inet_diag.h>

@@ -13,9 +13,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The abstract name of a listening address, "sockrail-6/tcp4:*:80" and the like, with a
- * suffix.  wider: 1, the wildcard in place of the address; 2, that of IPv6.  Returns its
- * length, or -errno. */
+/* The abstract name of a listening address with a suffix, such as "sockrail-6/tcp4:*:80".
+ * wider: 1, with the wildcard in place of the address; 2, with the wildcard of IPv6.  Returns
+ * the length, or -errno. */
 int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wider,
 		  const char *suffix);
 /* The abstract name of a worker, from the first 16 characters of its place.  Returns its
@@ -25,7 +25,8 @@ socklen_t sr_local_there(struct sockaddr_un *un, const char *place);
 /* A non-blocking SOCK_SEQPACKET socket, which receives nothing before sr_local_peer();
  * or -errno. */
 int sr_local_socket(void);
-/* The user of the process at the other end (SO_PEERCRED), whose packets are let in. */
+/* Returns the user of the process at the other end (SO_PEERCRED); from now on its packets are
+ * let in. */
 uint32_t sr_local_peer(int fd);
 /* Is the user root, or this process's own?  We let their processes send descriptors that take
  * long to close, because they could do worse to us in other ways. */

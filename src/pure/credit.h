@@ -132,7 +132,7 @@ static inline void sr_packets_init(struct sr_packets *p)
 				 SR_PACKETS_FIRST};
 }
 
-/* Packets that have come, and whose buffers are posted again. */
+/* How many packets have come whose buffers are posted again. */
 static inline uint32_t sr_packets_taken(const struct sr_packets *p)
 {
 	return p->posted - p->buffers;
@@ -154,15 +154,15 @@ static inline bool sr_packets_owes(const struct sr_packets *p)
 	return p->posted - p->reported >= p->buffers / 2;
 }
 
-/* A packet goes; its header is to say `posted`. */
+/* Counts a packet that is about to be sent; its header must say `posted`. */
 static inline void sr_packets_spend(struct sr_packets *p)
 {
 	p->sent++;
 	p->reported = p->posted;
 }
 
-/* The peer says that it has posted so many in all.  0, or -EPROTO if that cannot be: fewer
- * than it has said before, or more than any end has. */
+/* The peer says that it has posted `posted` buffers in all.  0, or -EPROTO if that is impossible:
+ * fewer than it has said before, or more than any end has. */
 static inline int sr_packets_said(struct sr_packets *p, uint32_t posted)
 {
 	uint32_t now = posted - p->sent;

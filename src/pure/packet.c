@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Offsets, and so the whole form: of a packet, of a record, of the body of PROCESS. */
+/* The offsets of all fields: of a packet, of a record, of the body of PROCESS. */
 enum {
 	POSTED = 0,
 	ZERO = 4,
@@ -97,7 +97,7 @@ size_t sr_packet_room(const struct sr_packet_out *p)
 	return left > SR_RECORD_HEAD ? left - SR_RECORD_HEAD : 0;
 }
 
-/* The header, and the zeros behind the body.  Returns where the body belongs, or NULL. */
+/* Writes the header, and the zeros behind the body.  Returns where the body goes, or NULL. */
 static uint8_t *record_begin(struct sr_packet_out *p, uint32_t number, uint8_t type,
 			     uint64_t ack, size_t n)
 {
@@ -241,7 +241,7 @@ static bool process_decode(struct sr_record *r)
 	       r->process.version == SR_WIRE_VERSION;
 }
 
-/* The byte of a short body, from `least` to `most`. */
+/* Is this a short body, whose byte is from `least` to `most`? */
 static bool short_decode(const struct sr_record *r, uint8_t least, uint8_t most)
 {
 	return r->len == SHORT_BODY && r->body[0] >= least && r->body[0] <= most &&
@@ -270,7 +270,7 @@ static bool there_decode(struct sr_record *r)
 	return strlen(word) == before + r->len && sr_there_verbs(r->there, word);
 }
 
-/* What is said before there is a link, which has taken no bytes yet. */
+/* Is the body valid for a record that comes before there is a link?  Its ack must be 0. */
 static bool answer_valid(struct sr_record *r)
 {
 	if (r->ack)
@@ -292,7 +292,7 @@ static bool answer_valid(struct sr_record *r)
 	}
 }
 
-/* Of the queue pair itself, or of a link. */
+/* Is the body valid for a record of the queue pair itself (number 0), or of a link? */
 static bool body_valid(struct sr_record *r)
 {
 	if (!r->number && r->ack)

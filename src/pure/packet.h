@@ -74,11 +74,11 @@ struct sr_packet_out {
 
 /* size: at most SR_PACKET_MAX, and at least SR_PACKET_HEAD. */
 void sr_packet_begin(struct sr_packet_out *p, uint8_t *buf, size_t size);
-/* The header's number, which may be set at any time before the packet is sent. */
+/* Sets `posted` in the header, at any time before the packet is sent. */
 void sr_packet_posted(struct sr_packet_out *p, uint32_t posted);
 /* How many bytes the body of the next record may have; 0 also if there is no room for one. */
 size_t sr_packet_room(const struct sr_packet_out *p);
-/* A message, but not BYTES.  False: there is no room. */
+/* Adds a message other than BYTES.  False: there is no room. */
 bool sr_packet_put(struct sr_packet_out *p, uint32_t number, const struct sr_msg *msg);
 bool sr_packet_put_process(struct sr_packet_out *p, const struct sr_process *process);
 bool sr_packet_put_open(struct sr_packet_out *p, uint32_t number,
@@ -88,8 +88,8 @@ bool sr_packet_put_first(struct sr_packet_out *p, uint32_t number, enum sr_first
 /* word: of small letters, digits and hyphens, at most SR_WORD_MAX bytes. */
 bool sr_packet_put_refuse(struct sr_packet_out *p, uint32_t number, const char *word);
 bool sr_packet_put_there(struct sr_packet_out *p, uint32_t number, const uint16_t there[2]);
-/* DROP, BYTES or PAD with a body of n bytes, which the caller fills in; of PAD it is zero.
- * NULL: there is no room. */
+/* Adds DROP, BYTES or PAD and returns its body of n bytes, which the caller fills in; that of PAD
+ * is zero already.  NULL: there is no room. */
 uint8_t *sr_packet_put_raw(struct sr_packet_out *p, uint32_t number, uint8_t type, uint64_t ack,
 			   size_t n);
 

@@ -23,7 +23,8 @@ static void add(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_octet
 	na->hash_update(h, b.at, b.len);
 }
 
-/* Hashes the password in the second block at the earliest (generator_string). */
+/* Zeros fill up the first block of the hash, which has the password; the channel and the session
+ * come after it (generator_string). */
 static void make_generator(const struct sr_sodium *na, uint8_t g[SR_POINT_LEN],
 			   const struct sr_pake_terms *t)
 {

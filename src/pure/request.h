@@ -52,7 +52,7 @@ enum sr_first {
 	SR_FIRST_NONE,
 	SR_FIRST_SENT,		/* the question is on its way */
 	SR_FIRST_TAKEN,		/* the server's program has accepted the stream */
-	SR_FIRST_COMING,	/* a thread of it waits in accept(), or for the listener in poll() */
+	SR_FIRST_COMING,	/* a thread of it waits in accept(), or polls the listener */
 	SR_FIRST_BYTES,		/* not before the client's bytes: TCP_DEFER_ACCEPT, policy lazy */
 	SR_FIRST_LATER,		/* none of these */
 };
@@ -73,7 +73,7 @@ enum sr_first sr_first_find(const char *word, enum sr_holds holds);
 #define SR_THERE_LEN 28		/* of a place, with the final 0 */
 #define SR_THERE_NAME_LEN 17	/* of the name that a place of shared memory begins with */
 
-/* A place of shared memory: that name, of random bits, and the user who listens there. */
+/* Makes a place of shared memory: a name of random bits, and the user who listens there. */
 void sr_place_shm(char place[SR_THERE_LEN], uint64_t random, uint32_t uid);
 
 /* Is the word SR_THERE and a place for this kind of link?  shm: 16 hexadecimal digits, the
@@ -86,8 +86,8 @@ bool sr_there_verbs(uint16_t port[2], const char *word);
 
 enum { SR_KINDS = 2 };		/* of link: 0 shm, 1 verbs */
 
-/* What an asker is to be told to reach a worker, for each kind of link; "": not by
- * this one. */
+/* The places at which a worker can be reached, one for each kind of link; "": not by this
+ * kind. */
 struct sr_there {
 	char kind[SR_KINDS][SR_THERE_LEN];
 };

@@ -93,8 +93,8 @@ size_t sr_gens_span(const struct sr_gens *g, uint64_t from, uint64_t to,
 bool sr_gens_may_add(const struct sr_gens *g, uint64_t start, uint32_t ring,
 		     uint64_t come, uint64_t taken);
 
-/* The sender says that there are bytes up to w.  Can there be so many, after
- * `taken`?  (A ring's worth at most in each generation.) */
+/* The sender says that there are bytes up to w.  Can that be true, if those below `taken`
+ * are taken?  (No generation has more bytes than its ring.) */
 bool sr_gens_fit(const struct sr_gens *g, uint64_t taken, uint64_t w);
 
 /* ---- size ---- */

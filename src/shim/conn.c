@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * conn.c - sockets, and their connections.
+ * conn.c - socket(2), accept(2) and connect(2).
  */
 #include "shim/shim.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * dl.c - what is done before dlopen(3), dlmopen(3), dlsym(3) and dlvsym(3).  preload/tail.c
- * calls these, and then jumps to the function that they return.
+ * dl.c - the functions that preload/tail.c calls before dlopen(3), dlmopen(3), dlsym(3) and
+ * dlvsym(3).  It then jumps to the function that they return.
  */
 #include "shim/shim.h"
 

@@ -208,7 +208,7 @@ static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
 		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
 	if (r < 0 || !addr)
 		return r;
-	/* The kernel looks at the length when it has the bytes.  TCP names no sender. */
+	/* The kernel checks the length only after it has the bytes.  TCP reports no sender. */
 	if ((int)*len < 0)
 		return sr_outcome(0, -EINVAL);
 	*len = 0;
@@ -304,7 +304,7 @@ static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t
 	};
 	ssize_t r;
 
-	/* sendmsg(2) cuts a length that is refused here. */
+	/* sendto(2) refuses this length; sendmsg(2) would shorten it. */
 	if (addr && len > sizeof(struct sockaddr_storage))
 		return sr_outcome(0, -EINVAL);
 	return slow(fd, &msg, flags, true, &r) ?

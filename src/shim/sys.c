@@ -75,6 +75,6 @@ long sr_syscall(long number, long a, long b, long c, long d, long e, long f)
 	if (number == SYS_io_uring_setup && no_io_uring())
 		return -1;
 	if (number == SYS_setuid || number == SYS_setreuid || number == SYS_setresuid)
-		sr_shim_user();	/* and not the C library's, which is for all threads */
+		sr_shim_user();	/* but not the C library's call, which changes all threads */
 	return sr_real.syscall(number, a, b, c, d, e, f);
 }

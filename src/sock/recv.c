@@ -131,14 +131,14 @@ static void note_due(struct sr_stream *st, uint64_t now)
 		sr_stream_kick(st);
 }
 
-/* A call that is within the gate. */
+/* A call that has entered the gate. */
 struct passage {
 	struct sr_stream *st;
 	struct msghdr *msg;
 	int flags;
 };
 
-/* Books what the kernel has returned, r, and leaves the gate.  The result, and
+/* Counts the bytes that the kernel has returned, r, and leaves the gate.  The result, and
  * *again, are those of recv_plain(). */
 static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
 {
@@ -393,7 +393,7 @@ static ssize_t recv_slow(struct sr_stream *st, struct sr_sleep *sleep, struct ms
 	return got ? got : r;
 }
 
-/* Gives the control message of TCP_INQ, in `room' bytes, in the kernel's way (put_cmsg()). */
+/* Writes the control message of TCP_INQ into `room' bytes, as the kernel's put_cmsg() does. */
 static void put_inq(struct sr_stream *st, struct msghdr *msg, size_t room)
 {
 	struct cmsghdr head = {

@@ -16,8 +16,8 @@
 
 #define WIDEN_NS (50 * 1000000ull)
 
-/* The program gets EAGAIN and may now wait for an edge from a set.  Returns
- * true if there is room after all. */
+/* The program is about to get EAGAIN, and may then wait for an edge from an epoll set.
+ * Prepares that edge.  Returns true if there is room after all. */
 static bool room_after_all(struct sr_stream *st)
 {
 	bool room = false;

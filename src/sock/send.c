@@ -142,7 +142,7 @@ static void keep(struct sr_stream *st, const struct source *src, const struct ms
 		sr_stream_history_file(st, at, src->in_fd, src->off, n);
 }
 
-/* A call that is within the gate. */
+/* A call that has entered the gate. */
 struct passage {
 	struct sr_stream *st;
 	const struct source *src;
@@ -474,8 +474,8 @@ static bool is_odd(int fd)
 	return sr_sys_fstat(fd, &file) == 0 && !(S_ISREG(file.st_mode) && file.st_size > 0);
 }
 
-/* In the C library sendfile(2) is no cancellation point, but a thread that may be cancelled at
- * any instruction may be in it, too. */
+/* The C library's sendfile(2) is no cancellation point, so cancellation is disabled; but not for
+ * a thread that may be cancelled at any instruction, because that includes this call. */
 ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 			   size_t count)
 {
@@ -500,7 +500,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	else
 		pthread_setcanceltype(type, NULL);
-	/* As in sr_stream_send(): signals are held back behind what may sleep. */
+	/* As in sr_stream_send(): signals are held off only after the calls that may sleep. */
 	waited = sr_guest_use(st, SR_NOTIFY_TX);
 	sr_upgrade_moves(st, src.iov.left);
 	waited |= sr_upgrade_hold(st);

@@ -140,7 +140,7 @@ static void stream_fill(struct stat_stream *s, const struct sr_page_slot *slot,
 	s->value[SR_COUNTER_TX_RING] = tx->ring;
 	s->value[SR_COUNTER_RX_UNREAD] = rx->unread;
 	s->value[SR_COUNTER_RX_RING] = rx->ring;
-	/* (With SOCKRAIL_UPGRADE=never the library does not care.) */
+	/* (With SOCKRAIL_UPGRADE=never the library does not note that a socket listens.) */
 	if (stat_socket_find(p->pid, s->fd, &s->local, &s->peer) &&
 	    s->state == STAT_UNCONNECTED)
 		s->state = STAT_LISTEN;

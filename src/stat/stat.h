@@ -75,7 +75,8 @@ void stat_free(struct stat_all *all);
 void *stat_grow(void *array, size_t n, size_t size);
 /* Adds a process and its streams.  pid: the real one; that of the page may be a lie. */
 void stat_take_page(struct stat_all *all, struct sr_page *page, pid_t pid);
-/* The sums over all ways, of a stream's or of a process's counters. */
+/* How many bytes were sent, or received, by all ways; from the counters of a stream or of a
+ * process. */
 uint64_t stat_sent(const uint64_t value[SR_COUNTERS]);
 uint64_t stat_received(const uint64_t value[SR_COUNTERS]);
 /* The process's counters: those of its ended streams, and of its live ones. */

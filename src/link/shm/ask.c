@@ -104,8 +104,8 @@ static void succeed(struct asking *a)
 	ask->done(ask, &l->link, NULL);
 }
 
-/* Connects to the name of an attempt, or to the place of that word, if any.  0, or -1 and
- * errno. */
+/* Connects to the name of this attempt; or to the place that the word `there' names, if any.
+ * 0, or -1 and errno. */
 static int call(int sock, const struct sockaddr *to, unsigned attempt, const char *there)
 {
 	char name[SR_THERE_NAME_LEN];
@@ -208,9 +208,9 @@ static const char *send_offer(struct asking *a, int line)
 	return reason_in(a) ?: "refused";
 }
 
-/* Accepts only memory that nobody can shrink beneath us, of the right size, and
- * without huge pages, which might be lacking.  The kernel may also have sealed
- * its mode (sysctl vm.memfd_noexec), which does not matter. */
+/* Accepts only memory that no process can shrink, that has the right size, and that
+ * has no huge pages, because the system may have none left.  The kernel may also
+ * have sealed its mode (sysctl vm.memfd_noexec), which does not matter. */
 static bool is_memory(int fd, const struct sr_shm_plan *plan)
 {
 	struct statfs fs;
@@ -293,18 +293,18 @@ static void answered(struct sr_watch *w, uint32_t events)
 		fail(a, SR_THERE);
 		return;
 	}
-	/* A keeper that has ended without a word is followed by another one, which is
-	 * asked later. */
+	/* If a keeper has ended without a word, another process takes its place, and is asked
+	 * later. */
 	a->reason = reason_in(a) ?: a->word[0] ? "refused" : "no-match";
-	/* Another process may listen at an address that is less exact. */
+	/* Another process may listen at the wildcard address. */
 	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0)
 		fail(a, a->reason);
 	else
 		next_name(a);
 }
 
-/* A process that may have the peer's end has said that another one of this user, at this
- * place, has it: it has become that user since (upgrade/claim.c). */
+/* Was the asker sent to a process of this user?  A process that may hold the peer's end has said
+ * so, and is believed: the other process has become this user since (upgrade/claim.c). */
 static bool is_sent_to(struct asking *a, uint32_t uid)
 {
 	char name[SR_THERE_NAME_LEN];
@@ -367,9 +367,9 @@ static void next_name(struct asking *a)
 			break;
 		}
 		if (call(sock, dst, a->attempt++, a->ask->there)) {
-			/* The backlog is full.  We do not wait for room: the
-			 * process with this name may never accept anybody.  Of a
-			 * worker it is as if that had ended: sr_ask_again(). */
+			/* The backlog is full.  We do not wait for room, because the
+			 * process with this name may never accept.  A worker with a
+			 * full backlog is treated as if it had ended (sr_ask_again()). */
 			if (errno == EAGAIN && !a->ask->there[0])
 				a->reason = "refused";
 		} else if (!connected(a, sock)) {

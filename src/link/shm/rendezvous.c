@@ -72,8 +72,8 @@
 #define REQUEST_MS 3000 /* longer than an asker waits */
 #define PENDING_MAX 2048 /* requests that a process may have waiting */
 #define FULL_MAX 4 /* the same if its descriptors are enough for a word only */
-/* In use at most, besides the lines and a doorbell for each that waits: doorbell, the
- * asker's end, the memory, and a copy. */
+/* The most descriptors in use at a time, besides the lines and a doorbell for each asker in
+ * progress: our end and the asker's end of a doorbell, the memory, and a copy. */
 #define ACCEPT_FDS 4
 
 struct pending {
@@ -140,7 +140,7 @@ static void refuse_request(struct sr_request *req, const char *reason)
 	pending_free(p);
 }
 
-/* The line stays, and has the answer later. */
+/* The request goes on: the final answer will come by the same line. */
 static bool tell_asker(struct sr_request *req, enum sr_first first)
 {
 	struct pending *p = (struct pending *)req;
@@ -184,7 +184,7 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 	struct pending *p = SR_OF(struct pending, watch, w);
 
 	(void)events;
-	if (p->known)	/* nothing but the connection's end can come */
+	if (p->known)	/* after the offer only the connection's end can come */
 		pending_gone(p);
 	else
 		offer_readable(p);
@@ -300,7 +300,7 @@ static void unlisten(void *handle)
 	int err;
 
 	sr_loop_unwatch(listener);
-	sr_sys_shutdown(listener->fd, SHUT_RD); /* nobody else can connect now */
+	sr_sys_shutdown(listener->fd, SHUT_RD); /* no process can connect any more */
 	err = take_lines(listener->fd);
 	if (err == -EBUSY || err == -EMFILE || err == -ENFILE)
 		sr_closer_close(listener->fd);	/* with what is left */

@@ -111,7 +111,7 @@ static void refresh_credit(struct sr_shm *l)
 	bool grew = false;
 
 	sr_lock(&l->look_lock);
-	sr_shm_credit(l, &grew); /* the next look finds a violation again */
+	sr_shm_credit(l, &grew); /* ignores an error, because the next look finds it again */
 	sr_unlock(&l->look_lock);
 }
 
@@ -341,8 +341,8 @@ static void sweep_due(struct sr_timer *t)
 	l->swept_w = w;
 }
 
-/* The first call after the ring was empty starts the timer, which has it called again
- * until nothing was sent since the last call, and all is taken. */
+/* The first call after the ring was empty starts a timer, which causes further calls until
+ * all bytes are taken and none was sent since the call before. */
 void sr_shm_sweep(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);

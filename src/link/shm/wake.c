@@ -55,8 +55,8 @@ static void ping(int fd)
 	errno = err;
 }
 
-/* More packets than a peer sends that keeps to the protocol: one for each bit
- * of `asleep`, and one for each message. */
+/* More packets than an honest peer sends: one for each bit of `asleep`, and one for each
+ * message. */
 #define DRAIN_MAX 64
 
 /* Returns false if the other end is closed, or lies.  arm_lock, for sr_local_recv(). */
@@ -257,12 +257,12 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 	open = drain(l, w->fd);
 	sr_unlock(&l->arm_lock);
 	if (open) {
-		if (l->doorbell == w->fd)	/* drained for those who sleep, too */
+		if (l->doorbell == w->fd)	/* the sleepers' packets were drained, too */
 			sr_shm_awake(&l->link, 0, false);
 		else
 			sr_shm_look(&l->link);
 		return;
 	}
-	sr_loop_unwatch(w); /* the fd is closed later, when nobody can write to it */
+	sr_loop_unwatch(w); /* the fd is closed later, when no thread can write to it */
 	line_lost(l);
 }
