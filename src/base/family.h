@@ -5,9 +5,9 @@
  * A slot lies in memory that these processes share.  It counts the processes that hold an
  * object (its owners).  One of them may have parts of the object that the others cannot use;
  * to it the others are guests.  A guest says in the slot which part it asks for, and rings
- * that process's doorbell.  A doorbell is a pair of connected sockets: the process that rings
- * wakes has one end, and each process that it has forked has a copy of the other end, by
- * which it also notices that the first process has ended.
+ * that process's doorbell.  A doorbell is a pair of connected sockets: the process that is to
+ * be woken has one end; each process that it has forked has a copy of the other end, by which
+ * it also notices that the first process has ended.
  */
 #ifndef SR_FAMILY_H
 #define SR_FAMILY_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * glibc.h - lets what is built run with glibc 2.34, although it is built with a later one.
- * The compiler includes it in front of each file (Makefile.am).
+ * glibc.h - lets programs and libraries that are built with a later glibc run with glibc 2.34.
+ * The compiler includes this file before each source file (Makefile.am).
  *
- * From 2.38 on, with _GNU_SOURCE, strtol(3), scanf(3) and their relatives are functions of
- * other names (__isoc23_strtol), which also read binary numbers ("0b1") and which an older
- * glibc does not have.  The macro that makes it so is glibc's own, for building just these;
- * it has had two names.  tests/bats/native/build.bats looks at what is built.
+ * From 2.38 on, with _GNU_SOURCE, calls of strtol(3), scanf(3) and their relatives become calls
+ * of other functions (__isoc23_strtol), which also read binary numbers ("0b1").  An older glibc
+ * does not have these.  Two internal macros of glibc, an old and a new name of the same, decide
+ * that; here they are 0.  tests/bats/native/build.bats checks the result.
  */
 #ifndef SR_GLIBC_H
 #define SR_GLIBC_H
