@@ -302,8 +302,10 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	bool time = promise >= 0 && sr_promise_limits_time(promise), made;
 
 	if (promise >= 0 && !time && sr_any_gate_shut(st) &&
-	    !is_refused(fd, level, name, val, len) && sr_promise_made(promise, val, len))
+	    !is_refused(fd, level, name, val, len) && sr_promise_made(promise, val, len)) {
+		sr_promise_say(st, promise);
 		sr_stream_make_plain(st, SR_REASON_OPTION, true);
+	}
 	if (sr_real.setsockopt(fd, level, name, val, len) < 0)
 		return -errno;
 	if (promise >= 0) {

@@ -22,6 +22,7 @@
 #include <sys/ioctl.h>
 
 #include "base/addr.h"
+#include "base/log.h"
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/impl.h"
@@ -41,10 +42,11 @@ static const struct promise {
 	enum form form;
 	bool read;		/* getsockopt(2) shows it */
 	int least, most;	/* INT: the neutral values */
+	const char *word, *text; /* for the log */
 } promises[] = {
 #define SR_OPTION(level, name, text)
 #define SR_PROMISE(level, name, form, read, least, most, text) \
-	{ level, name, form, read, least, most },
+	{ level, name, form, read, least, most, #name, text },
 #include "options.def"
 };
 
@@ -131,6 +133,14 @@ void sr_promise_note(struct sr_stream *st, int i, bool made)
 		atomic_fetch_or_explicit(&st->up.promises, UINT64_C(1) << i, memory_order_seq_cst);
 	else if (promises[i].form != KEY)	/* there may be keys for others */
 		atomic_fetch_and_explicit(&st->up.promises, ~(UINT64_C(1) << i), memory_order_relaxed);
+}
+
+void sr_promise_say(struct sr_stream *st, int i)
+{
+	sr_hold();
+	sr_inform("%s: a link cannot carry the option %s (%s)",
+		  sr_stream_label(st, (char[128]){ 0 }), promises[i].word, promises[i].text);
+	sr_release();
 }
 
 void sr_promise_foreign(struct sr_stream *st)
@@ -234,32 +244,36 @@ static bool is_kept(int fd, const struct promise *p)
 	return sr_promise_made((int)(p - promises), val, len);
 }
 
-static bool has_any(struct sr_stream *st, uint64_t noted)
+/* The first option that the socket has, or -1. */
+static int promise_of(struct sr_stream *st, uint64_t noted)
 {
 	for (size_t i = 0; i < COUNT; i++) {
 		const struct promise *p = &promises[i];
 		bool own = noted >> i & 1;
 
 		if (p->read ? (own || (noted & FOREIGN)) && is_kept(sr_load(&st->anchor), p) : own)
-			return true;
+			return (int)i;
 	}
-	return false;
+	return -1;
 }
 
 bool sr_promise_bars(struct sr_stream *st)
 {
 	/* pair option: sr_promise_note(); the service thread has changed up.att */
 	uint64_t noted = sr_look(&st->up.promises);
-	int err = errno;
-	bool bars;
+	int err = errno, i = -1;
 
 	if (!noted)
 		return false;
 	sr_lock(&st->rx_lock);
-	bars = sr_load(&st->anchor) >= 0 && has_any(st, noted);
+	if (sr_load(&st->anchor) >= 0)
+		i = promise_of(st, noted);
 	sr_unlock(&st->rx_lock);
 	errno = err;
-	if (bars)
-		sr_stream_bar(st, SR_REASON_OPTION);
-	return bars;
+	if (i < 0)
+		return false;
+	if (!(sr_st_flags(st) & SR_ST_BARRED))
+		sr_promise_say(st, i);
+	sr_stream_bar(st, SR_REASON_OPTION);
+	return true;
 }

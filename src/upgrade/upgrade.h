@@ -128,6 +128,8 @@ bool sr_promise_limits_time(int i);	/* SO_RCVTIMEO and the like */
 /* Is the value, which getsockopt(2) or setsockopt(2) has taken, not neutral? */
 bool sr_promise_made(int i, const void *val, socklen_t len);
 void sr_promise_note(struct sr_stream *st, int i, bool made);
+/* Logs which option keeps the stream on TCP. */
+void sr_promise_say(struct sr_stream *st, int i);
 /* Another program has set the listener up. */
 void sr_promise_foreign(struct sr_stream *st);
 /* A link is asked for, or made: does the socket have such an option?  Then the stream is

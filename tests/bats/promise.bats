@@ -12,6 +12,11 @@ teardown() { stop_all; }
 	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0
 	for role in server client; do
 		[ "$(grep -c '"reason":"option"' "$BATS_TEST_TMPDIR/each.wait/$role.report")" -ge 9 ]
+		for option in SO_MAX_PACING_RATE TCP_NOTSENT_LOWAT TCP_WINDOW_CLAMP IP_MINTTL IP_OPTIONS \
+			SO_ATTACH_FILTER SO_RCVBUF TCP_TX_DELAY; do
+			grep -q "a link cannot carry the option $option (" \
+				"$BATS_TEST_TMPDIR/each.wait/$role.log"
+		done
 	done
 }
 
@@ -21,6 +26,8 @@ teardown() { stop_all; }
 
 @test "an option that a link cannot carry, set on a link" {
 	compare promise later -w mixed -r 'option|peer-dropped'
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || return 0
+	grep -q "a link cannot carry the option SO_[A-Z_]* (" "$BATS_TEST_TMPDIR/later.wait"/*.log
 }
 
 @test "an option that the kernel refuses leaves a stream on its link" {
