@@ -17,7 +17,7 @@ static struct sr_number *number_at(struct sr_numbers *s, unsigned number)
 	return &s->table[number - 1];
 }
 
-/* ---- in use, free; proven, unproven ---- */
+/* ---- numbers in use, links unproven ---- */
 
 static bool may_be_unproven(const struct sr_numbers *s)
 {
@@ -47,7 +47,7 @@ static void count_no_more(struct sr_numbers *s, struct sr_number *n)
 	n->unproven = false;
 }
 
-/* ---- this end's ---- */
+/* ---- what this end sends ---- */
 
 unsigned sr_number_open(struct sr_numbers *s)
 {
@@ -70,8 +70,10 @@ void sr_number_accept(struct sr_numbers *s, unsigned number)
 	n->state = SR_NUMBER_OPEN;
 }
 
-/* The asker counts a link until its own DROP has gone, the answerer until that has come: so the
- * answerer never counts more of them. */
+/* The asker counts a link as unproven until it sends its DROP, the answerer until that DROP
+ * arrives.  When an OPEN arrives, all DROPs that the asker has sent before it have arrived, too,
+ * and the answerer has verified each proof before the asker learns of it.  So at that moment the
+ * answerer counts no more links than the asker did, and never refuses an honest asker as busy. */
 bool sr_number_leave(struct sr_numbers *s, unsigned number)
 {
 	struct sr_number *n = number_at(s, number);
@@ -93,7 +95,7 @@ void sr_number_prove(struct sr_numbers *s, unsigned number)
 	s->proven = true;
 }
 
-/* ---- what comes ---- */
+/* ---- what arrives ---- */
 
 static enum sr_number_news open_comes(struct sr_numbers *s, struct sr_number *n)
 {
@@ -117,8 +119,8 @@ static enum sr_number_news last_comes(struct sr_numbers *s, struct sr_number *n)
 	return SR_NUMBER_ENDS;
 }
 
-/* May a link that is asked for have such a record?  The asker may send HELLO and SWITCH behind
- * its OPEN, the answerer says only how far it has got. */
+/* May such a record arrive for a link that was asked for and is not accepted yet?  The asker may
+ * send HELLO and SWITCH behind its OPEN; the answerer sends first answers (WORD) and ACCEPT. */
 static bool suits_asked(const struct sr_numbers *s, unsigned type)
 {
 	return s->asks ? type == SR_RECORD_WORD || type == SR_RECORD_ACCEPT :
@@ -149,8 +151,8 @@ static bool is_answerers(unsigned type)
 	return type >= SR_RECORD_ACCEPT && type <= SR_RECORD_THERE;
 }
 
-/* A refusal is the answer to an OPEN that has not been accepted.  (Once we have left the link,
- * either may still come.) */
+/* May the peer end the link by such a record?  REFUSE and THERE answer an OPEN, and so do not
+ * follow ACCEPT; in state LEFT we do not know whether the peer has sent ACCEPT. */
 static bool may_end(const struct sr_number *n, unsigned type)
 {
 	return n->state == SR_NUMBER_LEFT || n->state == SR_NUMBER_ASKED ||
