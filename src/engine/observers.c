@@ -29,6 +29,7 @@ struct sr_sets_observer sr_sets = {
 	.gate_opened = no_set_is_told,
 	.retired = no_set_is_told,
 	.inherited = no_set_has,
+	.lent = no_set_has,
 	.awaits = no_set_has,
 };
 

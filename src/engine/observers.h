@@ -21,6 +21,9 @@ struct sr_sets_observer {
 	void (*retired)(struct sr_stream *st);
 	/* The parent's sets have the stream, the child's have not.  Are there any? */
 	bool (*inherited)(struct sr_stream *st);
+	/* Do other processes have one of the stream's sets?  Then it gets no link now: it does later
+	 * if they go away, or is barred. */
+	bool (*lent)(struct sr_stream *st);
 	/* Does a thread wait in a set for this listener, or perhaps for another one? */
 	bool (*awaits)(struct sr_stream *socket);
 };

@@ -285,7 +285,7 @@ static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int f
 	e = sr_epoll_entry_new(set, epfd, st);
 	if (!e)
 		return -ENOMEM;
-	if (sr_load(&set->foreign)) /* since control_locked() has looked */
+	if (sr_load(&set->foreign) && !sr_epoll_is_lent(set)) /* since control_locked() has looked */
 		sr_epoll_go_plain(st);
 	e->number = fd;
 	set_events(e, ev->events, ev->data.u64);
@@ -362,25 +362,68 @@ static int control_kernel(struct sr_epoll *set, struct sr_epoll_entry *e, int ep
 	return 0;
 }
 
+/* Would an entry with these events do without a token, where a token may reach other processes?
+ * A lent set is this process's own later (family.c). */
+static bool may_stay(struct sr_epoll *set, uint32_t events)
+{
+	return !sr_load(&set->foreign) || (!(events & EPOLLONESHOT) && sr_epoll_is_lent(set));
+}
+
 /* May the stream get an entry of ours in the set? */
 static bool may_enter(struct sr_epoll *set, struct sr_stream *st, uint32_t events)
 {
-	return !sr_load(&set->foreign) && !sr_is_retired(st) && !sr_load(&st->out.broken) &&
+	return may_stay(set, events) && !sr_is_retired(st) && !sr_load(&st->out.broken) &&
 	       !(events & EPOLLEXCLUSIVE);
 }
 
-/* The entry that a call on the stream's descriptor fd is about; NULL: there is none.  exclusive:
- * the call adds the stream with EPOLLEXCLUSIVE, for which a deleted entry cannot be used again. */
-static struct sr_epoll_entry *entry_of_call(struct sr_epoll *set, struct sr_stream *st, int fd,
-					    bool exclusive)
+/* May the stream that the program adds keep, or get, a link? */
+static bool may_be_linked(struct sr_epoll *set, struct sr_stream *st, uint32_t events)
+{
+	if (!set || (events & EPOLLEXCLUSIVE) || !may_stay(set, events))
+		return false;
+	return !sr_load(&set->foreign) || (!sr_any_gate_shut(st) && !sr_stream_att(st));
+}
+
+bool sr_epoll_stream_lent(struct sr_stream *st)
+{
+	bool lent = false, for_good = false;
+	struct sr_epoll_entry *e;
+
+	if (!sr_load(&st->sets.first))
+		return false;
+	sr_lock(&st->sets.lock);
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream) {
+		if (!sr_load(&sr_epoll_set_of(e)->foreign))
+			continue;
+		lent = true;
+		for_good |= !sr_epoll_is_lent(sr_epoll_set_of(e));
+	}
+	sr_unlock(&st->sets.lock);
+	if (for_good)
+		sr_stream_bar(st, SR_REASON_EPOLL);
+	return lent;
+}
+
+/* The entry that a call on the stream's descriptor fd is about; NULL: there is none.  One with
+ * which the call cannot go on leaves the set first: deleted, when the call adds the stream with
+ * EPOLLEXCLUSIVE; or in a lent set, when the call makes it one-shot. */
+static struct sr_epoll_entry *entry_of_call(struct sr_epoll *set, struct sr_stream *st, int op,
+					    int fd, struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_entries(st);
 
 	while (e && !sr_epoll_is_of(e, set, fd))
 		e = e->next_of_stream;
-	if (e && exclusive && sr_epoll_is_deleted(e)) {
+	if (!e || op == EPOLL_CTL_DEL)
+		return e;
+	if (op == EPOLL_CTL_ADD && (ev->events & EPOLLEXCLUSIVE) && sr_epoll_is_deleted(e)) {
 		sr_epoll_remove(e);
-		e = NULL;
+		return NULL;
+	}
+	if (op == EPOLL_CTL_MOD && !e->linked && !may_stay(set, ev->events)) {
+		sr_epoll_release_now(e);
+		sr_epoll_go_plain(st);
+		return NULL;
 	}
 	return e;
 }
@@ -388,11 +431,11 @@ static struct sr_epoll_entry *entry_of_call(struct sr_epoll *set, struct sr_stre
 static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 			  int op, int fd, struct epoll_event *ev)
 {
-	bool exclusive = op != EPOLL_CTL_DEL && (ev->events & EPOLLEXCLUSIVE);
-	struct sr_epoll_entry *e = entry_of_call(set, st, fd, exclusive && op == EPOLL_CTL_ADD);
+	struct sr_epoll_entry *e;
 
-	if (op == EPOLL_CTL_MOD && exclusive)
+	if (op == EPOLL_CTL_MOD && (ev->events & EPOLLEXCLUSIVE))
 		return -EINVAL;
+	e = entry_of_call(set, st, op, fd, ev);
 	if (e && sr_epoll_is_deleted(e))
 		return control_deleted(e, op, ev);
 	if (e && e->linked)
@@ -418,15 +461,12 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		sr_epoll_use_inherited(set);
 	if (adds)
 		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
-	if (adds && !listens && (!set || sr_load(&set->foreign) ||
-				 (ev->events & EPOLLEXCLUSIVE)))
+	if (adds && !listens && !may_be_linked(set, st, ev->events))
 		sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 	if (adds && listens && set) {
 		sr_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
 		sr_epoll_listens(set, st);
 	}
-	if (adds)	/* last, because a stream that was just barred need not ask for a link */
-		sr_upgrade_used(st);
 	if (!plain) {
 		sr_lock(&st->sets.lock);
 		r = control_locked(set, st, epfd, op, fd, ev);
@@ -443,5 +483,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			sr_epoll_other(epfd);
 		r = kernel_ctl(epfd, op, fd, ev);
 	}
+	if (adds)	/* a stream that has just been barred, or is in a lent set, does not ask */
+		sr_upgrade_used(st);
 	return r;
 }

@@ -14,6 +14,10 @@
  * So it is with a daemon that makes its set and then forks into the background.  A process that
  * is killed never counts itself out, and the set stays foreign.
  *
+ * A stream that is added before that has a plain entry, and gets no link while the set is lent
+ * (sr_epoll_is_lent()); an entry needs no token in the kernel's set as long as it is plain, unless
+ * it is one-shot.
+ *
  * Locks: family_lock, a leaf; set->lock.
  */
 #include "base/sys.h"
@@ -95,6 +99,16 @@ void sr_epoll_use_inherited(struct sr_epoll *set)
 	sr_unlock(&set->lock);
 	if (!alone && !atomic_exchange_explicit(&used_inherited, true, memory_order_relaxed))
 		sr_epoll_return_wakeup();
+}
+
+bool sr_epoll_is_lent(struct sr_epoll *set)
+{
+	bool lent;
+
+	sr_lock(&set->lock);
+	lent = sr_epoll_is_shared(set) && set->slot;
+	sr_unlock(&set->lock);
+	return lent;
 }
 
 void sr_epoll_make_own(struct sr_epoll *set)

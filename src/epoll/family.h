@@ -33,6 +33,9 @@ void sr_epoll_lose(struct sr_epoll *set, bool must);
 void sr_epoll_use_inherited(struct sr_epoll *set);
 void sr_epoll_return_wakeup(void);
 
+/* Do other processes have the set, and does it become this one's own when they have gone?  Takes
+ * set->lock. */
+bool sr_epoll_is_lent(struct sr_epoll *set);
 /* Makes a set that others had this process's own; set->lock held. */
 void sr_epoll_make_own(struct sr_epoll *set);
 /* Another process may go on with the set: what is plain is in the kernel's set as the

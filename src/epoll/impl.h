@@ -198,6 +198,7 @@ void sr_epoll_gate_opened(struct sr_stream *st);		/* entry.c */
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news); /* ready.c */
 void sr_epoll_stream_retired(struct sr_stream *st);		/* gone.c */
 bool sr_epoll_stream_inherited(struct sr_stream *st);		/* gone.c */
+bool sr_epoll_stream_lent(struct sr_stream *st);		/* entry.c */
 
 /* ---- entry.c ---- */
 /* The stream goes back to TCP, in the background. */

@@ -453,6 +453,7 @@ void sr_epolls_observe(void)
 		.notified = sr_epoll_notified,
 		.retired = sr_epoll_stream_retired,
 		.inherited = sr_epoll_stream_inherited,
+		.lent = sr_epoll_stream_lent,
 		.awaits = epoll_awaits,
 	};
 }

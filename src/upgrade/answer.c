@@ -226,6 +226,10 @@ static bool tell_asker_first(struct sr_request *req, struct search *s, uint64_t 
 /* Why the stream, however ready it is, gets no link; NULL: it may. */
 static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 {
+	if (sr_sets.lent(st)) {
+		sr_stream_reason(st, SR_REASON_EPOLL);
+		return sr_reason_word(SR_REASON_EPOLL);
+	}
 	if ((sr_st_flags(st) & SR_ST_BARRED) || sr_is_retired(st))
 		return sr_reason_word((enum sr_reason)sr_load(&st->reason)) ?: "refused";
 	if (req->ops == &sr_rendezvous_verbs && sr_stream_name(st) &&

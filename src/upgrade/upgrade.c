@@ -17,6 +17,7 @@
 #include "engine/asker.h"
 #include "engine/engine.h"
 #include "engine/fast.h"
+#include "engine/observers.h"
 #include "engine/stream.h"
 #include "engine/waiters.h"
 #include "upgrade/upgrade.h"
@@ -32,6 +33,7 @@
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
 #define SOON_MAX 4		/* pauses of AGAIN_SOON_NS, doubled, after links never used */
+#define LENT_ASKS 6		/* times to ask again if the peer's epoll set is another's, too */
 #define LISTENER_ASKS 3		/* times to ask again if nobody listened */
 #define LISTENER_ASKS_LAZY 2	/* in policy lazy */
 /* A child's stream may be over behind so many calls, and an answer of so many bytes (a second
@@ -70,22 +72,41 @@ static void end_asking(struct sr_stream *st)
 	sr_stream_retire(st);
 }
 
-static void ask_now(struct sr_stream *st)
+/* Others have the stream, or a set that it is in, and may go away. */
+static bool is_others_too(struct sr_stream *st)
 {
-	uint64_t next_ns = sr_load(&st->up.next_ask_ns);
-	int r;
-
 	if (sr_is_shared(st)) {
 		first_reason(st, SR_REASON_FORK);
-		return;
+		return true;
 	}
-	if (!sr_loop_may_start() || (next_ns && sr_now_coarse_ns() < next_ns))
-		return;
-	if ((sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
+	if (!sr_sets.lent(st))
+		return false;
+	first_reason(st, SR_REASON_EPOLL);
+	sr_store(&st->up.next_ask_ns, sr_now_ns() + AGAIN_SOON_NS);	/* to look costs a lock */
+	return true;
+}
+
+/* True: the stream is CLAIMED. */
+static bool claim_ask(struct sr_stream *st)
+{
+	uint64_t next_ns = sr_load(&st->up.next_ask_ns);
+	int why = sr_load(&st->reason);
+
+	if ((next_ns && sr_now_coarse_ns() < next_ns) || is_others_too(st) || !sr_loop_may_start() ||
+	    (sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || !sr_ask_move(st, SR_ASK_CLAIMED))
-		return;
-	if (!sr_load(&st->up.asked_ns) && sr_load(&st->reason) == SR_REASON_FORK)
+		return false;
+	if (!sr_load(&st->up.asked_ns) && (why == SR_REASON_FORK || why == SR_REASON_EPOLL))
 		sr_stream_reason(st, SR_REASON_NONE);	/* that is over */
+	return true;
+}
+
+static void ask_now(struct sr_stream *st)
+{
+	int r;
+
+	if (!claim_ask(st))
+		return;
 	if (sr_promise_bars(st)) {
 		end_asking(st);
 		return;
@@ -447,7 +468,8 @@ static bool was_by_datagrams(struct sr_stream *st)
  * something else first.  A peer without a listener may just have begun to listen, or its
  * keeper have ended, whom another follows.  The keeper says "user" if any worker lies to it,
  * and may hear of the right one later.  A peer whose process has answered, but not in time,
- * may have its program in another mood a moment later. */
+ * may have its program in another mood a moment later.  The epoll set of the peer's process may
+ * be another's, too, for ever, or until a daemon's first process has ended. */
 static uint64_t pause_after(struct sr_stream *st)
 {
 	switch (sr_load(&st->up.outcome)) {
@@ -458,6 +480,8 @@ static uint64_t pause_after(struct sr_stream *st)
 	case SR_REASON_DEFERRED:
 	case SR_REASON_FORK:
 		return AGAIN_SOON_NS;
+	case SR_REASON_EPOLL:
+		return st->up.asks < LENT_ASKS ? AGAIN_SOON_NS : 0;
 	case SR_REASON_NO_LISTENER:
 		return silent_ns(st);
 	case SR_REASON_PATH:

@@ -256,6 +256,24 @@ teardown() { stop_all; }
 	compare epoll_process background-early -n 2 -w some -r 'epoll|not-asked|fork|short|peer-dropped'
 }
 
+# late CASE: bytes go by TCP as long as two processes have the set, and by a link then
+late() {
+	local mode=lazy dir=$BATS_TEST_TMPDIR/$1.lazy case_steps=('linked log tx on the link')
+	[[ " $SR_TEST_MODES " = *" $mode "* ]] || skip "for policy lazy"
+	held "$BATS_TEST_TMPDIR/$1.tcp" none none epoll_process "$1"
+	held "$dir" lazy lazy epoll_process "$1"
+	same "$dir" "$BATS_TEST_TMPDIR/$1.tcp"
+	case_lossy=0 case_lazy=1 way "$dir" lazy mixed 1 1 null
+}
+
+@test "a stream comes into the set before the parent process has ended: it has a link later" {
+	late late
+}
+
+@test "the same at the end that accepts" {
+	late late-server
+}
+
 @test "the other end goes back to TCP" {
 	compare epoll_loop back -w mixed -r 'fork|peer-dropped'
 }

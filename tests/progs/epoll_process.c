@@ -357,6 +357,114 @@ static void background_nested_client(void)
 	background(false, true);
 }
 
+/* ---- a stream comes into the set before the process that made it has ended ---- */
+
+/* Makes the set, and lets a child of a child go on with it, while that one's parent stays until
+ * the child calls await_parent(): the main process returns -1, behind their end. */
+static int set_of_two(int gate[2])
+{
+	int over[2], ends[2], go[2], ep;
+	char c;
+
+	if (pipe(over) || pipe(ends) || pipe(go))
+		die("pipe");
+	if (split()) {
+		close(over[1]);
+		close(ends[1]);
+		close(go[1]);
+		say_result("all have ended", read(over[0], &c, 1));
+		return -1;
+	}
+	ep = new_set();
+	if (split()) {
+		close(go[1]);
+		(void)!read(go[0], &c, 1);
+		_exit(0);
+	}
+	close(ends[1]);
+	gate[0] = ends[0];
+	gate[1] = go[1];
+	return ep;
+}
+
+static void await_parent(int gate[2])
+{
+	char c;
+
+	close(gate[1]);
+	say_result("its parent has ended", read(gate[0], &c, 1));
+}
+
+static void late_client(void)
+{
+	int gate[2], ep = set_of_two(gate), fd;
+
+	if (ep < 0)
+		return;
+	fd = dial();
+	add(ep, fd, EPOLLIN, 1);
+	exchange(-1, ep, fd, ROUNDS);
+	await_parent(gate);
+	/* until the test sees the link */
+	for (int i = 0; !is_posted("linked") && i < 20000; i++) {
+		exchange(-1, ep, fd, 1);
+		nap(1);
+	}
+	exchange(-1, ep, fd, ROUNDS);
+	close(fd);
+	fflush(stdout);
+	_exit(0);
+}
+
+static void once_server(int lfd)
+{
+	int fd = answer(lfd);
+	ssize_t r;
+
+	while ((r = recv(fd, buf, sizeof(buf), 0)) > 0)
+		put(fd, buf, (size_t)r);
+	say_result("end", r);
+	close(fd);
+}
+
+static void late_server(int lfd)
+{
+	int gate[2], ep = set_of_two(gate), fd;
+	struct epoll_event ev;
+	size_t got = 0, n;
+
+	if (ep < 0)
+		return;
+	fd = answer(lfd);
+	close(lfd);
+	add(ep, fd, EPOLLIN, 1);
+	do {
+		if (epoll_wait(ep, &ev, 1, 20000) != 1)
+			die("epoll_wait");
+		n = take(fd, buf, 1000);
+		put(fd, buf, n);
+		got += n;
+		if (got == ROUNDS * 1000)
+			await_parent(gate);
+	} while (n);
+	close(fd);
+	fflush(stdout);
+	_exit(0);
+}
+
+static void once_client(void)
+{
+	int fd = dial();
+
+	for (int i = 0; i < 2 * ROUNDS || (!is_posted("linked") && i < 20000); i++) {
+		put(fd, buf, 1000);
+		if (take(fd, buf, 1000) != 1000)
+			die("take");
+		nap(i > ROUNDS);
+	}
+	close(fd);
+}
+
 const struct tcp_case cases[] = {
 	{"passed", passed_server, two_clients},
 	{"fork", fork_server, two_clients},
@@ -368,5 +476,7 @@ const struct tcp_case cases[] = {
 	{"background", repeat_server, background_client},
 	{"background-early", repeat_server, background_early_client},
 	{"background-nested", repeat_server, background_nested_client},
+	{"late", once_server, late_client},
+	{"late-server", late_server, once_client},
 	{0},
 };

@@ -136,7 +136,7 @@ refused() { ! way "$dir" "$1" "$2" 1 1 "${3:-none}"; }
 		grep -q "struct tcp_case cases" "$p" || continue # not a program of cases
 		p=$(basename "$p" .c)
 		while read -r c; do
-			grep -qrE "(((compare|pair .*|beside .*|held .*) $p|ends [^ ]+ [^ ]+|between|library|stranger|heir|changed|moves|all_said|coming|PROGS/$p\" server) $c|either ${c%-*})( |\$)" \
+			grep -qrE "(((compare|pair .*|beside .*|held .*) $p|ends [^ ]+ [^ ]+|between|library|stranger|heir|changed|moves|late|all_said|coming|PROGS/$p\" server) $c|either ${c%-*})( |\$)" \
 				--include=*.bats "$SR_TOP/tests/bats" ||
 				{ echo "$p $c is nowhere"; rc=1; }
 		done < <("$PROGS/$p" list)
