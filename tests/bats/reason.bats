@@ -206,8 +206,8 @@ changed() {
 	case_steps=("$2")
 	mkdir "$dir"
 	touch "$dir/server.log" "$dir/server.report" # for both users
-	beside held "$dir.tcp" none none reason "$1"
-	beside held "$dir" "$policy" "$policy" reason "$1"
+	beside held "$dir.tcp" none none reason_heir "$1"
+	beside held "$dir" "$policy" "$policy" reason_heir "$1"
 	joined && same "$dir" "$dir.tcp"
 }
 

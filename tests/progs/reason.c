@@ -3,64 +3,12 @@
  * reason.c - what makes a stream plain, or keeps it so, one thing at a time; and
  * moments that are hard to meet, held open until the test lets go.
  */
-#include "case.h"
+#include "reason.h"
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
-
-static char buf[1 << 16];
-
-/* Waits until the file of that name is in the directory $HOLD.  Nothing is called
- * on a stream meanwhile. */
-static void hold(const char *name)
-{
-	const char *dir = getenv("HOLD");
-	char path[4096];
-
-	if (!dir)
-		die("HOLD");
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	while (access(path, F_OK))
-		nap(10);
-}
-
-/* n bytes in one call, whatever the segments: a lazy stream counts calls */
-static void take_whole(int fd, size_t n)
-{
-	if (recv(fd, buf, n, MSG_WAITALL) != (ssize_t)n)
-		die("recv");
-}
-
-#define ROUND 10000
-
-/* 70 kB each way: more than the history that the ends show each other.  sleeps: a receive may
- * be asleep in the kernel; while one is, the counters are not judged. */
-static void exchange(int fd, bool first, bool sleeps)
-{
-	memset(buf, 'r', sizeof(buf));
-	for (int i = 0; i < 7; i++) {
-		if (first)
-			put(fd, buf, ROUND);
-		if (!sleeps)
-			await_readable(fd, ROUND);
-		take_whole(fd, ROUND);
-		if (!first)
-			put(fd, buf, ROUND);
-	}
-}
-
-static void rounds(int fd, bool first)
-{
-	exchange(fd, first, true);
-}
-
-static void end(int fd)
-{
-	shutdown(fd, SHUT_WR);
-	await_end(fd);
-}
 
 /* ------------------------------------ done to a stream that is in use */
 
@@ -322,188 +270,6 @@ static void demoted_server(int lfd)
 	any_server(lfd);
 }
 
-/* As file servers do it: a child for each stream, which becomes the user that it serves. */
-static bool echo(int fd)
-{
-	bool any = false;
-	ssize_t n;
-
-	for (; (n = recv(fd, buf, sizeof(buf), 0)) > 0; any = true)
-		put(fd, buf, (size_t)n);
-	return any;
-}
-
-/* The child for a stream. */
-static void heir_serves(int lfd, int fd, int (*change)(void))
-{
-	close(lfd);
-	say_result("another user", change());
-	echo(fd);
-	exit(0);
-}
-
-static void heir(int lfd, int (*change)(void))
-{
-	int fd = answer(lfd);
-	pid_t pid = fork();
-
-	if (!pid)
-		heir_serves(lfd, fd, change);
-	close(fd);
-	say("%d", waitpid(pid, NULL, 0) == pid);
-}
-
-/* Messages there and back until the test says go. */
-static void echoes(int fd)
-{
-	const char *go = getenv("HOLD");
-	char path[4096];
-
-	if (!go)
-		die("HOLD");
-	snprintf(path, sizeof(path), "%s/go", go);
-	for (int i = 0; i < 5000 && access(path, F_OK); i++) {
-		nap(5);
-		put(fd, buf, SLIP);
-		take_whole(fd, SLIP);
-	}
-}
-
-static void heir_client(void)
-{
-	int fd = dial();
-
-	echoes(fd);
-	rounds(fd, true);
-	end(fd);
-}
-
-static int by_setuid(void)
-{
-	return setgid(65533) || setuid(65533);
-}
-
-/* As a daemon does it that listens before it goes into the background: the process that called
- * listen(2) no longer has the socket.  True in the child, which goes on. */
-static bool in_background(int lfd)
-{
-	pid_t pid = fork();
-
-	if (!pid)
-		return true;
-	close(lfd);
-	say("%d", waitpid(pid, NULL, 0) == pid);
-	return false;
-}
-
-/* The process that accepts moves no bytes itself.  The first streams give its thread time. */
-#define FIRST_STREAMS 10
-
-static void background_server(int lfd)
-{
-	if (!in_background(lfd))
-		return;
-	for (int i = 0; i <= FIRST_STREAMS; i++)
-		heir(lfd, by_setuid);
-	exit(0);
-}
-
-static void background_client(void)
-{
-	for (int i = 0; i < FIRST_STREAMS; i++) {
-		int fd = dial();
-
-		put(fd, buf, 1);
-		take_whole(fd, 1);
-		nap(5);
-		end(fd);
-		close(fd);
-	}
-	heir_client();
-}
-
-static int by_seteuid(void)
-{
-	return seteuid(65533);
-}
-
-static int by_setreuid(void)
-{
-	return setreuid(65533, 65533);
-}
-
-/* It serves the second stream itself, while the child that serves the first one is another
- * user. */
-static void parent_serves_server(int lfd)
-{
-	int first, second;
-	pid_t child;
-
-	if (!in_background(lfd))
-		return;
-	nap(300); /* the first process has stopped to listen */
-	first = answer(lfd);
-	child = fork();
-	if (!child)
-		heir_serves(lfd, first, by_setuid);
-	second = answer(lfd);
-	close(first); /* not before: it would answer for its children then */
-	echo(second);
-	close(second);
-	say("%d", waitpid(child, NULL, 0) == child);
-	exit(0);
-}
-
-static void parent_serves_client(void)
-{
-	int first = dial(), second;
-
-	rounds(first, true);
-	nap(300); /* the child has asked for what it would answer by */
-	second = dial();
-	echoes(second);
-	end(second);
-	end(first);
-}
-
-/* Back and forth, as for each request. */
-static int by_setresuid(void)
-{
-	return setresuid((uid_t)-1, 65532, 0) || setresuid((uid_t)-1, 0, 0) ||
-	       setresuid((uid_t)-1, 65533, 0);
-}
-
-/* Of this thread alone. */
-static int by_syscall(void)
-{
-	return (int)syscall(SYS_setresuid, 65533L, 65533L, 65533L);
-}
-
-static void late_echo_server(int lfd)
-{
-	hold("accept");
-	while (!echo(answer(lfd))) /* was reset before */
-		;
-}
-
-/* Around the C library. */
-static int by_raw(void)
-{
-#if defined(__x86_64__)
-	long r = SYS_setuid;
-
-	__asm__ volatile("syscall" : "+a"(r) : "D"(65533L) : "rcx", "r11", "memory");
-#elif defined(__aarch64__)
-	register long r __asm__("x0") = 65533;
-	register long n __asm__("x8") = SYS_setuid;
-
-	__asm__ volatile("svc #0" : "+r"(r) : "r"(n) : "memory");
-#else
-#error "no system call here"
-#endif
-	return (int)r;
-}
-
 /* The kernel lets accept(2) have the stream when the client sends, which it does late. */
 static void deferred_server(int lfd)
 {
@@ -565,19 +331,6 @@ static void epoll_server(int lfd)
 	say_result("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &e));
 	done_to(fd, false, NULL);
 }
-
-#define HEIR(name)                                                            \
-	static void heir_##name##_server(int lfd)                             \
-	{                                                                     \
-		heir(lfd, by_##name);                                         \
-	}
-
-HEIR(setuid)
-HEIR(seteuid)
-HEIR(setreuid)
-HEIR(setresuid)
-HEIR(syscall)
-HEIR(raw)
 
 /* --------------------------------- between the handshake and the switch */
 
@@ -783,18 +536,9 @@ const struct tcp_case cases[] = {
 	{"late-accept", late_accept_server, any_client},
 	{"late-use", late_use_server, any_client},
 	{"demoted", demoted_server, any_client},
-	{"heir-raw", heir_raw_server, heir_client},
 	{"deferred", deferred_server, deferred_client},
 	{"held-by-two", held_by_two_server, held_by_two_client},
 	{"epoll", epoll_server, any_client},
-	{"late-echo", late_echo_server, heir_client},
-	{"heir-setuid", heir_setuid_server, heir_client},
-	{"heir-seteuid", heir_seteuid_server, heir_client},
-	{"heir-setreuid", heir_setreuid_server, heir_client},
-	{"heir-setresuid", heir_setresuid_server, heir_client},
-	{"heir-syscall", heir_syscall_server, heir_client},
-	{"background", background_server, background_client},
-	{"parent-serves", parent_serves_server, parent_serves_client},
 	{"asleep", read_late_server, asleep_client},
 	{"asleep-stdio", read_late_stdio_server, asleep_client},
 	{"interrupted-stdio", read_late_server, interrupted_stdio_client},

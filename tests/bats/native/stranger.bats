@@ -227,7 +227,7 @@ with socket.socket() as stream:
 	export HOLD=$t
 	mkfifo "$t/port"
 	SOCKRAIL_UPGRADE=wait REPORT=$t/server.report start server rail timeout 100 \
-		"$PROGS/reason" server late-echo "$ADDR" "$t/port"
+		"$PROGS/reason_heir" server late-echo "$ADDR" "$t/port"
 	read -r port <"$t/port"
 	[ "$1" != unread ] || keeper STOP
 	stranger heir "$1"
