@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * gate.c - owns the gates of a plain direction (impl.h has the argument).
- * Calls pass without a lock; a gate is shut and opened under the direction's
- * lock.  Must not know why a gate is shut.
+ * gate.c - owns the gates: one atomic word for each direction, which counts the plain calls that
+ * are in the kernel, and has a bit that says that the gate is shut (impl.h has the argument why a
+ * switch needs that).  A plain call enters and leaves the gate without a lock.  Only a holder of the
+ * direction's lock shuts or opens it.  Must not know why a gate is shut.
  */
 #include "engine/engine.h"
 #include "engine/observers.h"

@@ -3,10 +3,10 @@
  * owners.c - owns a stream's slot, and what a fork makes of the stream in the child
  * (owners.h).  Must not know how a direction returns to TCP.
  *
- * During fork nobody holds the lock of a stream (base/lock.h), so each direction is plain
- * or is not at that moment, in both processes alike: a switch that had begun, even if only its
- * SWITCH was sent, is the parent's to complete; one that had not begun finds, under
- * its direction's lock, that the stream is shared.
+ * During fork no thread holds the lock of a stream (base/lock.h), so parent and child agree on
+ * which directions are plain.  If a switch had begun, even if only its SWITCH had been sent, the
+ * parent completes it.  If it had not begun, the thread that begins it later finds, under the
+ * direction's lock, that the stream is shared, and does not begin.
  */
 #include "base/real.h"
 

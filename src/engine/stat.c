@@ -5,9 +5,9 @@
  * report.
  *
  * The bytes of the fast path and of plain calls are counted where they move (struct
- * sr_hot).  All else is written at the end of the slow path, under the direction's lock.
- * Two plain calls of one direction at one time may leave hot.tcp one call short, until
- * the next.
+ * sr_hot).  Everything else is written at the end of the slow path, under the direction's lock.
+ * If two threads make plain calls in one direction at the same time, hot.tcp may miss the bytes of
+ * one of them until the next call in that direction.
  */
 #include "base/real.h"
 

@@ -3,19 +3,19 @@
  * entry.c - entries of sets, and what they are in the kernel's set: epoll_ctl(2), and
  * what a gate's shutting and opening does to them.
  *
- * `state' counts the program's changes of an entry; a change makes it not LIVE first
- * and LIVE last, so a visit that finds the same LIVE state before and behind has read
- * events and data of one change, and none that was over before the visit began.  A
- * removed entry is DEAD and listed; the next visit frees it.
+ * `state' is a sequence count over events and data.  epoll_ctl(2) clears LIVE, writes the two,
+ * and stores a new count with LIVE set.  A visit (ready.c) reads the state, events and data, and
+ * the state again: if it reads the same state twice, with LIVE set, events and data belong to one
+ * change.  Removing an entry sets DEAD and lists the entry, and the next visit frees it.
  *
- * An entry that the program deletes while it is linked is only made not LIVE: programs
- * delete and add a stream for every message (redis-benchmark), and that costs neither
- * a system call nor memory as long as its doorbells stay where they are.
+ * If the program deletes an entry that is linked, the entry stays, without LIVE, and so do its
+ * doorbells in the kernel's set.  Some programs delete and add a stream for every message
+ * (redis-benchmark); in this way that costs neither a system call nor memory.
  *
- * Which thread gets a one-shot event must be decided once, and the kernel does not say
- * whether it has disabled an entry.  So plain one-shot entries carry a token with the
- * count of changes, and a thread that returns with it, or that finds the entry ready,
- * must clear ARMED.
+ * A one-shot event must go to exactly one thread, but the kernel's set does not tell us whether
+ * it has disabled an entry.  So a plain one-shot entry has a token in the kernel's set instead of
+ * the program's data, with the count of changes in it.  The thread that receives the token, or
+ * that finds the entry ready on a link, gets the event only if it is the one that clears ARMED.
  *
  * Lock: the stream's sets.lock.
  */

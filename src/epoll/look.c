@@ -31,8 +31,8 @@
 
 #define LOOKS 8
 
-/* Fills w, with references to the links to arm. */
-/* True: nobody has found the stream full before, so room has to be looked for once more. */
+/* The caller has found no room.  Returns true if no thread had noted that before; then the caller
+ * looks for room once more, because room that came before the note made no edge. */
 static bool note_no_room(struct sr_stream *st)
 {
 	bool was = atomic_exchange_explicit(&st->out.full, true, memory_order_relaxed);
@@ -41,6 +41,8 @@ static bool note_no_room(struct sr_stream *st)
 	return !was;
 }
 
+/* What the stream has of `events'.  Fills w, with references to the links that the entry is to be
+ * armed on. */
 static uint32_t level(struct sr_stream *st, uint32_t events,
 		      struct sr_waitset_entry *w)
 {

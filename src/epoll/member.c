@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * member.c - what an entry has in the kernel's set: its anchor, with the program's data or a
- * token, and the doorbells of its links.
+ * member.c - owns what the kernel's epoll set holds for an entry: the anchor, registered with the
+ * program's data while the entry is plain and with a token while it is linked, and the doorbells
+ * of the links that the entry has been armed on.
  *
  * Lock: the stream's sets.lock.
  */

@@ -2,11 +2,11 @@
 /*
  * ready.c - the list of a set, what its entries have, and taking from it.
  *
- * An entry that may have something is listed: by notify(), by an event of
- * its anchor or doorbell, by epoll_ctl(2).  `listed' is the right to have the entry on
- * a list: the thread that sets it pushes the entry onto `news', without a lock.  A
- * wait, under look_lock, moves the news to the end of `queue' and visits what is
- * there: it asks each entry for its level by the rules of poll (wait/plan.c).
+ * An entry that may have something to report is listed: by notify(), by an event of
+ * its anchor or doorbell, by epoll_ctl(2).  The thread that changes `listed' from false to true
+ * pushes the entry onto `news', without a lock; as long as it is true, no other thread puts the
+ * entry on a list.  A wait, under look_lock, moves the news to the end of `queue' and visits the
+ * entries there: it asks each one for its level by the rules of poll (wait/plan.c).
  *   - A level-triggered entry that is ready stays in the queue.
  *   - An entry that was quiet a few times is armed on its links, looked at once more, so
  *     that no arrival is missed, and leaves the queue.

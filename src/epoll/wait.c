@@ -4,14 +4,14 @@
  * sleeping.
  *
  * Sleeping is the kernel's epoll_wait on the program's set, so signals, masks and time
- * are exact.  All of the above is edge-triggered there, so one arrival wakes one
- * thread; a thread that leaves something on the list wakes the next.  `sleepers' and
+ * are exact.  What the library has in that set (impl.h) is edge-triggered, so one arrival wakes
+ * one thread; a thread that leaves something on the list wakes the next.  `sleepers' and
  * `ready' are a Dekker pair: a sleeper counts itself and then looks at ready (how
  * many are listed); a thread that lists counts ready up and then looks at sleepers.
  *
  * What the kernel's set may have that is not listed: plain streams, other descriptors,
- * doorbells of entries that are armed.  If nothing else is ready, it is asked.  While
- * linked entries are ready it is asked every ASK calls, and in the first call of each
+ * doorbells of entries that are armed.  If nothing is listed, the kernel is asked.  While
+ * linked entries are ready the kernel is asked every ASK calls, and in the first call of each
  * tick of the kernel's coarse clock, so that nothing waits for longer than a tick of a
  * thread that always finds something else.
  *

@@ -155,8 +155,10 @@ static enum sr_reason missing_reason(struct search *s)
 	       is_deferred(s) ? SR_REASON_DEFERRED : SR_REASON_NO_MATCH;
 }
 
-/* Not accepted yet, or by another process, which may have been started for it just now and
- * then has yet to open its device before it joins.  True: the request is finished. */
+/* The program has not accepted the stream yet, or another process has.  That process may have been
+ * started for the stream a moment ago, and opens its device before it joins the keeper.  So the
+ * request waits for a while, for longer if there is a sign that somebody will come.  Returns true
+ * if the request is finished. */
 static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 		      bool shared)
 {
@@ -193,8 +195,8 @@ static bool wants_bytes(struct search *s)
 	return s->unproven || (s->defers && !s->found && !s->shared);
 }
 
-/* (The workers have been asked, or others have the listener: they come by their own words,
- * soon.) */
+/* If other processes may have the stream, this one says nothing for them: the one that has it says
+ * so when the asker has been sent there, which takes milliseconds. */
 static enum sr_first first_answer(struct search *s, uint64_t age, bool shared)
 {
 	bool others = !s->found && (shared || s->forked || s->shared);

@@ -150,8 +150,9 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 	}
 }
 
-/* The SWITCH, and the peer, wait for our program to read what came before it.
- * True: go on waiting, as it reads; the peer limits that (sr_tx_decide()). */
+/* The peer has sent SWITCH, and waits until our program has read the bytes that come before the
+ * switch.  Returns true if the program goes on reading, so that this end waits on; how long the
+ * peer does is the peer's decision (sr_tx_decide()). */
 static bool in_time(struct sr_stream *st)
 {
 	uint64_t now = sr_now_ns(), rx = sr_load(&st->in.tcp), ms = STILL_MS;

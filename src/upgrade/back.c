@@ -5,9 +5,10 @@
  * fork asks for the stream (guest.c).  Must not know the kind of link.  Waits without a
  * lock.
  *
- * Our direction needs nobody's consent (RESUME and resend).  For the other one
- * we drop the link, and the peer resumes; that takes its service thread a
- * moment, so the wait is bounded.
+ * The direction that this end sends returns without the peer's consent: RESUME, and what the peer's
+ * program has not taken is sent again.  For the other direction this end drops the link, and the
+ * peer's service thread resumes; that takes a moment, or for ever if the peer is stopped, so the
+ * wait for it is bounded.
  */
 #include "base/real.h"
 

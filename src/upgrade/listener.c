@@ -31,8 +31,9 @@ static enum sr_reason impossible(struct sr_listener *l, const struct sr_rendezvo
 							 SR_REASON_OFF;
 }
 
-/* NONE: the rendezvous is open.  there: not the address's own, and where it is.
- * *again: the address's is in use, by a process that is about to end perhaps. */
+/* Opens the rendezvous of one kind; SR_REASON_NONE: it is open.  there == NULL: at the address that
+ * askers try first.  Otherwise at a place of this process's own, whose name goes to *there.  Sets
+ * *again if another process has the address; it may be about to end, so the caller tries again. */
 static enum sr_reason listener_listen(struct sr_listener *l, const struct sr_rendezvous *ops,
 				struct sr_there *there, bool *again)
 {
@@ -153,8 +154,9 @@ static bool settle(struct sr_listener *l)
 	return false;
 }
 
-/* It has waited for the address, which was a closed listener's of this process: iperf3
- * and others open theirs anew for each client, and the old one's streams may be there. */
+/* The listener `closed' has given its address up.  If l waits for the same address, it can have it
+ * now.  (iperf3 and others close their listener and open a new one for each client; the old one
+ * keeps the address as long as streams that it accepted are left.) */
 static void kick_waiting(struct sr_listener *l, void *closed)
 {
 	if ((sr_st_flags(l->socket) & (SR_ST_LISTEN | SR_ST_CLOSING)) == SR_ST_LISTEN &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * promise.c - owns the options of options.def that promise what a link cannot carry, and
- * which of them a stream's socket has.  What counts is the socket when a link is asked
- * for: so a set of options is kept that the program has set, or inherited from its
- * listener, and only these are read then.
+ * which of them a stream's socket has.  It keeps a set of the options that the program has set on
+ * the stream, or that the stream inherited from its listener.  When a link is asked for, only the
+ * options in this set are read from the socket, and their values at that moment count.
  *
- * Where another program set the listener up, all of them are read, and so is TCP_INQ, which
- * a link carries.  (What another process
- * sets later, at a socket that both have, is not seen.)
+ * If another program has set the listener up, the set is not known, and all options are read, and
+ * TCP_INQ as well, which a link can carry.  An option that another process sets later, on a
+ * socket that both processes hold, is not noticed.
  *
  * Locks: rx_lock, under which the anchor is not closed.
  */

@@ -361,8 +361,8 @@ static bool ask_next(struct sr_stream *st)
 	return false;
 }
 
-/* The first outcome counts, but a stream asks again for some of them, and then hears what it
- * is about, or that this has changed. */
+/* The outcome of the first kind of link counts.  But for some reasons a stream asks again, and then
+ * the last answer counts: it says what the peer waits for now, or that it waits no more. */
 static void note_answer(struct sr_stream *st, enum sr_reason why)
 {
 	bool clear = why == SR_REASON_FORK || why == SR_REASON_USER ||
@@ -462,14 +462,18 @@ static bool was_by_datagrams(struct sr_stream *st)
 	return st->rare->ask.ops == &sr_rendezvous_verbs;
 }
 
-/* Is the peer worth being asked again, and if so, after which pause?  0: never again.  That
- * several processes hold the peer's end may be over at any time.  The process that has it may
- * not have joined the others yet: a forked child on a busy machine, a worker that does
- * something else first.  A peer without a listener may just have begun to listen, or its
- * keeper have ended, whom another follows.  The keeper says "user" if any worker lies to it,
- * and may hear of the right one later.  A peer whose process has answered, but not in time,
- * may have its program in another mood a moment later.  The epoll set of the peer's process may
- * be another's, too, for ever, or until a daemon's first process has ended. */
+/*
+ * The pause after which the peer is asked again; 0: never.  By what the last answer was:
+ *   fork         several processes hold the peer's end; all but one may close it at any time
+ *   no-match     the process that has the stream may not have joined its keeper yet: a forked
+ *                child on a busy machine, a worker that does something else first
+ *   no-listener  the peer may just have begun to listen; or its keeper has ended, and another
+ *                process is about to take its place
+ *   user         the keeper says so if any worker lies to it; the right one may come later
+ *   timeout      the peer's process has answered, but its program did not use the stream in time
+ *   epoll        another process has the peer's epoll set, too: for ever, or until a daemon's
+ *                first process has ended
+ */
 static uint64_t pause_after(struct sr_stream *st)
 {
 	switch (sr_load(&st->up.outcome)) {
