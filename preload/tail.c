@@ -41,6 +41,55 @@
 		"\tldp x29, x30, [sp], #48\n\t.cfi_adjust_cfa_offset -48\n" \
 		"\t.cfi_restore x30\n" \
 		"\tbr x16\n\t.cfi_endproc\n.size " #name ", .-" #name "\n")
+#elif defined(__riscv) && __riscv_xlen == 64
+#define TAIL(name, before) \
+	__asm__(".text\n.globl " #name "\n.type " #name ", @function\n" \
+		#name ":\n" \
+		"\t.cfi_startproc\n" \
+		"\taddi sp, sp, -32\n\t.cfi_adjust_cfa_offset 32\n" \
+		"\tsd ra, 24(sp)\n\t.cfi_rel_offset ra, 24\n" \
+		"\tsd a0, 0(sp)\n\tsd a1, 8(sp)\n\tsd a2, 16(sp)\n" \
+		"\tmv a3, ra\n" \
+		"\tcall " #before "\n" \
+		"\tmv t1, a0\n" \
+		"\tld a0, 0(sp)\n\tld a1, 8(sp)\n\tld a2, 16(sp)\n" \
+		"\tld ra, 24(sp)\n\t.cfi_restore ra\n" \
+		"\taddi sp, sp, 32\n\t.cfi_adjust_cfa_offset -32\n" \
+		"\tjr t1\n\t.cfi_endproc\n.size " #name ", .-" #name "\n")
+#elif defined(__s390x__)
+/* The caller's frame has room for the arguments and the return address (ELF ABI, 160 bytes). */
+#define TAIL(name, before) \
+	__asm__(".text\n.globl " #name "\n.type " #name ", @function\n" \
+		#name ":\n" \
+		"\t.cfi_startproc\n" \
+		"\tstmg %r2, %r4, 16(%r15)\n" \
+		"\tstg %r14, 112(%r15)\n\t.cfi_offset %r14, -48\n" \
+		"\tlgr %r5, %r14\n" \
+		"\taghi %r15, -160\n\t.cfi_adjust_cfa_offset 160\n" \
+		"\tbrasl %r14, " #before "\n" \
+		"\tlgr %r1, %r2\n" \
+		"\taghi %r15, 160\n\t.cfi_adjust_cfa_offset -160\n" \
+		"\tlg %r14, 112(%r15)\n\t.cfi_restore %r14\n" \
+		"\tlmg %r2, %r4, 16(%r15)\n" \
+		"\tbr %r1\n\t.cfi_endproc\n.size " #name ", .-" #name "\n")
+#elif defined(__powerpc64__) && _CALL_ELF == 2
+/* A function finds its table of contents (r2) by its own address, which is in r12. */
+#define TAIL(name, before) \
+	__asm__(".text\n.globl " #name "\n.type " #name ", @function\n" \
+		#name ":\n" \
+		"\t.cfi_startproc\n" \
+		"0:\taddis 2, 12, (.TOC.-0b)@ha\n\taddi 2, 2, (.TOC.-0b)@l\n" \
+		"\t.localentry " #name ", .-" #name "\n" \
+		"\tmflr 0\n\tstd 0, 16(1)\n\t.cfi_offset 65, 16\n" \
+		"\tstdu 1, -64(1)\n\t.cfi_adjust_cfa_offset 64\n" \
+		"\tstd 3, 32(1)\n\tstd 4, 40(1)\n\tstd 5, 48(1)\n" \
+		"\tmr 6, 0\n" \
+		"\tbl " #before "\n\tnop\n" \
+		"\tmr 12, 3\n\tmtctr 12\n" \
+		"\tld 3, 32(1)\n\tld 4, 40(1)\n\tld 5, 48(1)\n" \
+		"\taddi 1, 1, 64\n\t.cfi_adjust_cfa_offset -64\n" \
+		"\tld 0, 16(1)\n\tmtlr 0\n\t.cfi_restore 65\n" \
+		"\tbctr\n\t.cfi_endproc\n.size " #name ", .-" #name "\n")
 #else
 #error "a jump to libc's function in the place of ours"
 #endif

@@ -22,7 +22,9 @@ __thread volatile int sr_made __attribute__((tls_model("initial-exec")));
 
 static any_call *const calls[] = {
 	[SYS_socket] = CALL(sr_socket),
+#ifdef SYS_accept		/* not on s390x */
 	[SYS_accept] = CALL(sr_accept),
+#endif
 	[SYS_accept4] = CALL(sr_accept4),
 	[SYS_close] = CALL(sr_close),
 	[SYS_close_range] = CALL(sr_close_range),

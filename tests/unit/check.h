@@ -7,10 +7,14 @@
 #define SR_CHECK_H
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #define CHECK(cond) check_true((cond), #cond, __FILE__, __LINE__)
 #define CHECK_EQ(got, want)                                                    \
@@ -43,6 +47,16 @@ static inline void check_equal(int64_t got, int64_t want, const char *what,
 	fprintf(stderr, "%s:%d: %s is %" PRId64 ", wanted %" PRId64 "\n", file,
 		line, what, got, want);
 	check_fail(file, line);
+}
+
+/* fork(2) by the system call: no handler of pthread_atfork(3) runs. */
+static inline pid_t check_bare_fork(void)
+{
+#ifdef __s390x__
+	return (pid_t)syscall(SYS_clone, 0, SIGCHLD, 0, 0, 0);
+#else
+	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#endif
 }
 
 /* The stage valgrind of tests/check says so. */

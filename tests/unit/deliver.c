@@ -89,7 +89,7 @@ static int end(void *how)
 	stuffed = stuff(e.fd);
 	sr_tcp_sent(e.st, (ssize_t)stuffed);	/* or they were a stranger's */
 	CHECK(!pipe(ended));
-	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);	/* no handler of fork runs */
+	pid = check_bare_fork();	/* no handler of fork runs */
 	CHECK(pid >= 0);
 	if (!pid) {
 		close(e.fd);
@@ -112,7 +112,7 @@ static int end(void *how)
 static void end_beside(struct fake_pair *e, int (*peer)(struct fake_pair *, uint64_t),
 		       uint64_t arg)
 {
-	long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	long pid = check_bare_fork();
 	int status;
 
 	CHECK(pid >= 0);

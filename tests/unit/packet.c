@@ -2,6 +2,9 @@
 /*
  * packet.c - packets of records survive the way, and are refused when wrong; and packet credit:
  * every packet finds a buffer, and two ends never wait for each other for ever.
+ *
+ * packet write FILE | packet read FILE: a packet with a record of each type, for an end on
+ * another kind of processor (tests/cross).
  */
 #include "pure/packet.h"
 
@@ -39,16 +42,15 @@ static struct sr_msg message(enum sr_msg_type type)
 
 /* ---- what is said arrives ---- */
 
-static void all_types(void)
+static const struct sr_process sample = {SR_WIRE_VERSION, 1, "fifteen bytes.."};
+
+static size_t put_all_types(void)
 {
-	struct sr_process process = {SR_WIRE_VERSION, 1, "fifteen bytes.."};
 	struct sr_packet_out p = begin(sizeof(buf));
-	struct sr_packet_in in;
-	struct sr_record r;
 	struct sr_msg msg;
 	uint8_t *bytes;
 
-	CHECK(sr_packet_put_process(&p, &process));
+	CHECK(sr_packet_put_process(&p, &sample));
 	for (int type = SR_MSG_HELLO; type < SR_MSG_BYTES; type++) {
 		msg = message((enum sr_msg_type)type);
 		CHECK(sr_packet_put(&p, (uint32_t)type, &msg));
@@ -59,13 +61,21 @@ static void all_types(void)
 	CHECK(sr_packet_put_raw(&p, 0, SR_RECORD_PAD, 0, 9));
 	CHECK(sr_packet_put_raw(&p, 1, SR_RECORD_DROP, 8, 0));
 	sr_packet_posted(&p, UINT32_MAX - 1);
+	return p.len;
+}
 
-	CHECK_EQ(sr_packet_open(&in, buf, p.len), 0);
+static void take_all_types(size_t len)
+{
+	struct sr_packet_in in;
+	struct sr_record r;
+	struct sr_msg msg;
+
+	CHECK_EQ(sr_packet_open(&in, buf, len), 0);
 	CHECK(in.posted == UINT32_MAX - 1);
 	CHECK_EQ(sr_packet_next(&in, &r), 1);
 	CHECK(r.type == SR_RECORD_PROCESS && !r.number);
-	CHECK(r.process.version == process.version && r.process.links == process.links);
-	CHECK(!memcmp(r.process.process, process.process, SR_PROCESS_LEN));
+	CHECK(r.process.version == sample.version && r.process.links == sample.links);
+	CHECK(!memcmp(r.process.process, sample.process, SR_PROCESS_LEN));
 	for (int type = SR_MSG_HELLO; type < SR_MSG_BYTES; type++) {
 		msg = message((enum sr_msg_type)type);
 		CHECK_EQ(sr_packet_next(&in, &r), 1);
@@ -123,6 +133,21 @@ static void all_answers(void)
 	CHECK_EQ(sr_packet_next(&in, &r), 1);
 	CHECK(r.type == SR_RECORD_THERE && r.there[0] == there[0] && !r.there[1]);
 	CHECK_EQ(sr_packet_next(&in, &r), 0);
+}
+
+static int file(const char *how, const char *path)
+{
+	FILE *f = fopen(path, *how == 'w' ? "w" : "r");
+
+	CHECK(f);
+	if (*how == 'w') {
+		size_t len = put_all_types();
+
+		CHECK_EQ(fwrite(buf, 1, len, f), len);
+	} else {
+		take_all_types(fread(buf, 1, sizeof(buf), f));
+	}
+	return fclose(f);
 }
 
 /* As PROTOCOL.md shows it. */
@@ -372,9 +397,11 @@ static void ends_talk(uint64_t seed)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	all_types();
+	if (argc == 3)
+		return file(argv[1], argv[2]);
+	take_all_types(put_all_types());
 	all_answers();
 	layout();
 	full();

@@ -24,7 +24,7 @@ int main(void)
 	sr_process_begin();
 	CHECK(sr_process_ours());
 	/* Without the handlers of pthread_atfork(3): the child does not know. */
-	child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	child = check_bare_fork();
 	if (child == 0) {
 		CHECK(!sr_process_ours());
 		sr_process_begin();

@@ -21,13 +21,11 @@ names() {
 	run -1 grep -E 'NEEDED.*(ibverbs|rdmacm)' < <(readelf -d "$library")
 }
 
-# One package serves all systems from RHEL 9 (glibc 2.34) on, wherever it was built.  (LoongArch
-# has had glibc since 2.36.)
+# One package serves all systems from RHEL 9 (glibc 2.34) on, wherever it was built.
 @test "what was built needs no newer C library than glibc 2.34" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library needs what it needs"
 	need readelf
 	local most=2.34 file newer
-	[ "$(uname -m)" != loongarch64 ] || most=2.36
 	for file in "$library" "$SR_BUILD"/sockrail{,-check,-stat}; do
 		readelf -VW "$file" | grep -oE 'Name: GLIBC_[A-Z0-9_.]+' | sed 's/.*GLIBC_//' |
 			sort -Vu >"$BATS_TEST_TMPDIR/versions"
@@ -38,6 +36,14 @@ names() {
 		for v in $newer; do readelf --dyn-syms -W "$file" | grep "@GLIBC_$v"; done
 		return 1
 	done
+}
+
+@test "configure says in one line what a system lacks" {
+	local configure
+	configure=$(sed -n "s/^srcdir = //p" "$SR_BUILD/Makefile")/configure
+	cd "$SR_BUILD" && configure=$(realpath "$configure") && cd "$BATS_TEST_TMPDIR"
+	run -1 "$configure" -q CPPFLAGS=-U__LP64__
+	[ "$output" = "configure: error: Sockrail needs glibc 2.34 or later, and a 64-bit (LP64) system" ]
 }
 
 @test "it is bound at start, stays loaded, and uses initial-exec TLS" {
