@@ -64,6 +64,7 @@ struct sr_link {
 	const struct sr_link_ops *ops;
 	atomic_int refs;
 	enum sr_role role;
+	enum sr_proof proof;	/* that of policy, unless the kind sets another one */
 	uint32_t link_no;
 	const char *name;	/* the kind's, and its device: "shm", "verbs:rxe0" */
 	void (*notify)(struct sr_link *link, unsigned what);

@@ -27,19 +27,23 @@ struct sr_piece {
 
 #define SR_ID_MAX 64		/* bytes of a link's identity */
 
+/* Whether a link's peer must prove that it has the other end of the stream, by the stream's
+ * history. */
+enum sr_proof {
+	SR_PROOF_POLICY,	/* in policy lazy; the others trust the two hosts */
+	SR_PROOF_NONE,		/* the kernel has said that it has */
+};
+
 struct sr_link_ops {
 	const char *name;	/* "shm", "verbs" */
 	enum sr_way way;	/* the same, for counting */
-	/* The kernel vouches that the two ends of a link hold the two ends of one TCP
-	 * connection, so neither has to prove its history. */
-	bool vouched;
 
 	/* Fills in the ring of our hello.  NULL: it has none.  loop. */
 	void (*hello)(struct sr_link *link, struct sr_hello *hello);
 
 	/* The link's identity (QPNs and GIDs), which the proof includes: the same at both
 	 * ends, and different from that of any other link.  Returns its
-	 * length.  NULL if vouched.  loop, UP. */
+	 * length.  NULL if no link of the kind needs a proof.  loop, UP. */
 	size_t (*identity)(struct sr_link *link, uint8_t id[SR_ID_MAX]);
 
 	/*

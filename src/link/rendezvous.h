@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "base/conf.h"
+#include "link/ops.h"
 #include "pure/request.h"
 
 struct sr_ask;
@@ -76,6 +77,7 @@ struct sr_rendezvous {
 struct sr_ask {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
+	enum sr_proof proof;		/* of the link */
 	struct sockaddr_storage src, dst; /* our and the peer's TCP address */
 	/* The last word that has sent us elsewhere; "": asks by the address. */
 	char there[sizeof(SR_THERE) + SR_THERE_LEN];
@@ -107,6 +109,7 @@ struct sr_request {
 	const struct sr_rendezvous *ops;
 	struct sr_name name;
 	enum sr_holds holds;		/* the asker's: does it wait for tell()? */
+	enum sr_proof proof;		/* of the link, if there is one */
 	uint8_t tclass;			/* its asker's */
 	/* The upgrade room's, for accept(): */
 	uint64_t inode;			/* of our socket */

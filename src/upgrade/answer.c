@@ -239,7 +239,7 @@ static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 		sr_stream_reason(st, SR_REASON_PATH);
 		return sr_reason_word(SR_REASON_PATH);
 	}
-	if (sr_prove_can(st, req->ops))
+	if (sr_prove_can(st, req->proof))
 		return NULL;
 	sr_stream_reason(st, SR_REASON_NO_LIBSODIUM);
 	return sr_reason_word(SR_REASON_NO_LIBSODIUM);
@@ -287,7 +287,7 @@ static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign
 	if (!sr_load(&s.found->up.asked_ns))
 		sr_store(&s.found->up.asked_ns, sr_now_ns());
 	sr_promise_bars(s.found);
-	s.unproven = !sr_prove_may(s.found, req->ops);
+	s.unproven = !sr_prove_may(s.found, req->proof);
 	refusal = refusal_of(s.found, req);
 	if (!refusal && (s.unproven || !is_ready(s.found))) {
 		if (age > ACCEPT_NS)

@@ -101,7 +101,7 @@ static bool check(struct sr_stream *st, unsigned ev)
 	if (!(ev & SR_LINK_HELLO) || !sr_link_said(sr_stream_att(st), SR_MSG_HELLO) ||
 	    st->up.checked)
 		return false;
-	if (sr_stream_att(st)->ops->vouched)
+	if (sr_stream_att(st)->proof == SR_PROOF_NONE)
 		st->up.proven = true;
 	else if (!sr_prove_progress(st, ev))
 		return false;

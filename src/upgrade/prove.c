@@ -48,16 +48,21 @@ void sr_prove_know(struct sr_stream *st)
 	st->up.proving.known_rx = sr_history_seen(&st->rare->in);
 }
 
-bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops)
+static bool is_needed(struct sr_stream *st, enum sr_proof proof)
 {
-	return ops != &sr_rendezvous_verbs || st->policy->upgrade != SR_LAZY || sr_sodium();
+	return proof == SR_PROOF_POLICY && st->policy->upgrade == SR_LAZY;
 }
 
-bool sr_prove_may(struct sr_stream *st, const struct sr_rendezvous *ops)
+bool sr_prove_can(struct sr_stream *st, enum sr_proof proof)
+{
+	return !is_needed(st, proof) || sr_sodium();
+}
+
+bool sr_prove_may(struct sr_stream *st, enum sr_proof proof)
 {
 	uint64_t carried;
 
-	if (ops != &sr_rendezvous_verbs || st->policy->upgrade != SR_LAZY)
+	if (!is_needed(st, proof))
 		return true;
 	sr_lock(&st->tx_lock);
 	carried = sr_anchor_acked(st);
@@ -73,7 +78,7 @@ void sr_prove_begin(struct sr_stream *st)
 	struct sr_proving *p = &st->up.proving;
 
 	*p = (struct sr_proving){ .known_tx = p->known_tx, .known_rx = p->known_rx };
-	p->able = !sr_stream_att(st)->ops->vouched && sr_sodium();
+	p->able = sr_stream_att(st)->proof != SR_PROOF_NONE && sr_sodium();
 }
 
 /* What TCP has carried by now: the peer may require all of that. */
@@ -141,7 +146,7 @@ bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
 
-	if (sr_stream_att(st)->ops->vouched)
+	if (sr_stream_att(st)->proof == SR_PROOF_NONE)
 		return true;
 	if (!p->stock_ns)
 		order_stock(st);
@@ -187,8 +192,8 @@ static enum sr_reason shows_too_little(struct sr_stream *st)
 			 (unsigned long long)p->known_tx, (unsigned long long)p->known_rx);
 		return SR_REASON_UNREAD;
 	}
-	return is_something(n) || st->policy->upgrade != SR_LAZY ? SR_REASON_NONE :
-								   SR_REASON_HISTORY;
+	return is_something(n) || !is_needed(st, sr_stream_att(st)->proof) ? SR_REASON_NONE :
+									     SR_REASON_HISTORY;
 }
 
 static uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t len)
@@ -308,7 +313,7 @@ void sr_prove_ended(struct sr_stream *st)
 /* Without libsodium at both ends nothing is shown; eager and wait trust the hosts. */
 static bool trusts(struct sr_stream *st)
 {
-	if (st->policy->upgrade != SR_LAZY)
+	if (!is_needed(st, sr_stream_att(st)->proof))
 		return true;
 	sr_attach_give_up(st, SR_REASON_NO_LIBSODIUM);
 	return false;

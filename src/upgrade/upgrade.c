@@ -271,6 +271,11 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 	return sr_reason_find(why);
 }
 
+static enum sr_proof proof_of(const struct sr_rendezvous *ops)
+{
+	return ops == &sr_rendezvous_shm ? SR_PROOF_NONE : SR_PROOF_POLICY;
+}
+
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
 
 static void first_reason(struct sr_stream *st, enum sr_reason reason)
@@ -328,7 +333,7 @@ static bool ask_next(struct sr_stream *st)
 	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
 		why = unlikely(st, ops, &st->rare->peer);
-		if (why == SR_REASON_NONE && !sr_prove_can(st, ops))
+		if (why == SR_REASON_NONE && !sr_prove_can(st, proof_of(ops)))
 			why = SR_REASON_NO_LIBSODIUM;
 		if (why == SR_REASON_NONE && ops == &sr_rendezvous_verbs &&
 		    sr_promise_leads_away(st))
@@ -338,6 +343,7 @@ static bool ask_next(struct sr_stream *st)
 			continue;
 		}
 		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
+					.proof = proof_of(ops),
 					.policy = st->policy, .inode = sr_anchor_inode(st),
 					.owner = st, .notify = sr_stream_on_link,
 					.done = done, .told = sr_hold_told,

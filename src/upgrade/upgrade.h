@@ -85,11 +85,11 @@ bool sr_attach_busy(struct sr_stream *st);
 void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason);
 
 /* ---- prove.c: the proof of a peer that the kernel does not vouch for, loop only ---- */
-/* Can there be a link of this kind, or is a proof needed, and libsodium missing? */
-bool sr_prove_can(struct sr_stream *st, const struct sr_rendezvous *ops);
-/* Has the stream carried enough for the proof that the policy asks for?  A link that is made
+/* Can there be a link with this proof, or is libsodium needed, and missing? */
+bool sr_prove_can(struct sr_stream *st, enum sr_proof proof);
+/* Has the stream carried enough for the proof that the link needs?  A link that is made
  * before that would be given up. */
-bool sr_prove_may(struct sr_stream *st, const struct sr_rendezvous *ops);
+bool sr_prove_may(struct sr_stream *st, enum sr_proof proof);
 /* Notes what the peer must be able to show.  Called before the peer can say hello: as it
  * does later, it has what we have by now. */
 void sr_prove_know(struct sr_stream *st);

@@ -77,7 +77,6 @@ static const struct sr_link_ops to_show = {
 };
 static const struct sr_link_ops vouched = {
 	.name = "fake",
-	.vouched = true,
 	.ctl = ctl,
 	.poll = nothing,
 	.drop = drop,
@@ -158,6 +157,7 @@ static void attach(const struct sr_link_ops *ops, enum sr_role role)
 
 	f = (struct fake *)link;
 	CHECK(f);
+	link->proof = ops == &vouched ? SR_PROOF_NONE : SR_PROOF_POLICY;
 	sr_link_get(link); /* ours, to look at it when it is dropped */
 	sr_prove_know(st);
 	st->up.state = role == SR_ROLE_ASKER ? SR_ASK_ASKING : SR_ASK_IDLE;

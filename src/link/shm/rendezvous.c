@@ -207,6 +207,7 @@ static void line_new(int fd, uint32_t uid)
 	if (!p)
 		goto close;
 	p->req.ops = &sr_rendezvous_shm;
+	p->req.proof = SR_PROOF_NONE;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
 	p->stranger = stranger;

@@ -337,6 +337,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 		return NULL;
 	}
 	l = sr_shm_of(link);
+	link->proof = SR_PROOF_NONE;
 	l->plan = *plan;
 	l->tx_most = policy->ring_max;
 	sr_store(&l->taken_memory, bytes);
@@ -415,7 +416,6 @@ static size_t ring(struct sr_link *link, bool tx)
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.way = SR_WAY_SHM,
-	.vouched = true,
 	.ctl = ctl,
 	.tx_room = sr_shm_tx_room,
 	.tx_rest = sr_shm_tx_rest,
