@@ -169,6 +169,63 @@ ssize_t sr_local_recv(int fd, void *buf, size_t n)
 	return sr_local_recv_from(fd, buf, n, NULL);
 }
 
+union descriptors {
+	char buf[CMSG_SPACE(SR_LOCAL_FDS * sizeof(int))];
+	struct cmsghdr align;
+};
+
+int sr_local_send_fds(int fd, const void *buf, size_t n, const int *fds, unsigned count)
+{
+	struct iovec v = {(void *)buf, n};
+	union descriptors control = {0};
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = CMSG_SPACE(count * sizeof(int)),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	return sr_now_sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* If the peer hung up before it had read what we sent, the first recvmsg() returns ECONNRESET
+ * and the second one the packet.  The peek makes descriptors of our own, so that reading the
+ * packet, which drops its descriptors, is never the last close of one. */
+ssize_t sr_local_recv_fds(int fd, void *buf, size_t n, int fds[SR_LOCAL_FDS], unsigned most)
+{
+	struct iovec v = {buf, n};
+	union descriptors control;
+	struct msghdr msg = {
+		.msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		/* not CMSG_SPACE(), which may have room for one more */
+		.msg_controllen = CMSG_LEN(most * sizeof(int)),
+	};
+	const int flags = MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC;
+	ssize_t got = sr_now_recvmsg(fd, &msg, flags);
+	struct cmsghdr *c;
+
+	memset(fds, -1, SR_LOCAL_FDS * sizeof(int));
+	if (got < 0 && errno == ECONNRESET)
+		got = sr_now_recvmsg(fd, &msg, flags);
+	if (got < 0)
+		return got;
+	c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	if (msg.msg_flags & MSG_CTRUNC) {
+		errno = EBADMSG;
+		return -1;
+	}
+	return got > 0 ? sr_now_recv(fd, buf, n, MSG_TRUNC) : got;
+}
+
 bool sr_local_send_as(int fd, const void *buf, size_t n)
 {
 	const struct ucred self = {sr_sys_getpid(), sr_sys_geteuid(), sr_sys_getegid()};

@@ -42,6 +42,14 @@ ssize_t sr_local_recv(int fd, void *buf, size_t n);
 /* The same for a connection with SO_PASSCRED.  *uid: the user who sent the packet, as the
  * kernel has checked; UINT32_MAX: not known.  uid may be NULL. */
 ssize_t sr_local_recv_from(int fd, void *buf, size_t n, uint32_t *uid);
+/* Sends, or receives, a packet that carries descriptors.  The receiver allows `most` of them:
+ * fds has those that came, close-on-exec, and -1 where none did.  They keep their numbers for
+ * now: to move a descriptor closes the old number, and we do not know yet whether closing it
+ * may take long (closer.h).  EBADMSG: the packet carries more; fds has the first of them, buf
+ * has the packet's bytes, and the packet stays in the queue. */
+#define SR_LOCAL_FDS 2
+int sr_local_send_fds(int fd, const void *buf, size_t n, const int *fds, unsigned count);
+ssize_t sr_local_recv_fds(int fd, void *buf, size_t n, int fds[SR_LOCAL_FDS], unsigned most);
 /* Sends a packet with this thread's effective user as its sender.  False: it was not sent. */
 bool sr_local_send_as(int fd, const void *buf, size_t n);
 void sr_local_close(int fd);	/* never blocks, whatever lies unread */

@@ -10,14 +10,10 @@
 #include "link/shm/shm.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/vfs.h>
 
 #include "base/addr.h"
 #include "base/closer.h"
@@ -25,10 +21,6 @@
 #include "base/now.h"
 #include "base/owner.h"
 #include "base/report.h"
-
-#ifndef F_SEAL_EXEC
-#define F_SEAL_EXEC 0x0020 /* of <linux/fcntl.h> */
-#endif
 
 #define ANSWER_MS 2000 /* for each that is asked */
 #define AGAIN_MS 5 /* before the address is asked again */
@@ -121,18 +113,6 @@ static int call(int sock, const struct sockaddr *to, unsigned attempt, const cha
 	return sr_now_connect(sock, (struct sockaddr *)&un, (socklen_t)len);
 }
 
-/* Takes the descriptors that came with the word; -1 for each that did not come.  They keep
- * their numbers for now: to move a descriptor closes the old number, and we do not know yet
- * whether closing it may take long (closer.h). */
-static void take_descriptors(struct msghdr *msg, int fds[SR_SHM_FDS])
-{
-	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
-
-	fds[0] = fds[1] = -1;
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-}
-
 static void give_up(struct asking *a, int fds[SR_SHM_FDS])
 {
 	for (int i = 0; i < SR_SHM_FDS; i++) {
@@ -145,38 +125,17 @@ static void give_up(struct asking *a, int fds[SR_SHM_FDS])
 }
 
 /* Reads the answerer's word; "" if the answerer has hung up.  False: no word has come
- * yet.  If the answerer hung up before it had read what we sent, the first recvmsg()
- * returns ECONNRESET and the second one the word.  If more descriptors came with the
- * word than there is room for, the packet stays in the queue (local.h). */
+ * yet.  A word that came with more descriptors than it may is taken as one without any. */
 static bool read_word(struct asking *a, int line, int fds[SR_SHM_FDS])
 {
-	struct iovec v = {a->word, sizeof(a->word) - 1};
-	union {
-		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct msghdr msg = {
-		.msg_iov = &v,
-		.msg_iovlen = 1,
-		.msg_control = control.buf,
-		/* not CMSG_SPACE(), which may have room for one more */
-		.msg_controllen = CMSG_LEN((a->stranger ? 1 : SR_SHM_FDS) * sizeof(int)),
-	};
-	ssize_t n = sr_now_recvmsg(line, &msg, MSG_PEEK | MSG_CMSG_CLOEXEC);
+	ssize_t n;
 
-	if (n < 0 && errno == ECONNRESET)
-		n = sr_now_recvmsg(line, &msg, MSG_PEEK | MSG_CMSG_CLOEXEC);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	if (n < 0)
-		msg.msg_controllen = 0;
-	take_descriptors(&msg, fds);
-	a->word[n > 0 ? n : 0] = '\0';
-	if (n >= 0 && (msg.msg_flags & MSG_CTRUNC))
+	memset(a->word, 0, sizeof(a->word));
+	n = sr_local_recv_fds(line, a->word, sizeof(a->word) - 1, fds,
+			      a->stranger ? 1 : SR_SHM_FDS);
+	if (n < 0 && errno == EBADMSG)
 		give_up(a, fds);
-	else if (n > 0)
-		sr_now_recv(line, a->word, (size_t)n, 0);
-	return true;
+	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 /* The answerer's word, if it is one of reasons.def; else NULL. */
@@ -208,39 +167,16 @@ static const char *send_offer(struct asking *a, int line)
 	return reason_in(a) ?: "refused";
 }
 
-/* Accepts only memory that no process can shrink, that has the right size, and that
- * has no huge pages, because the system may have none left.  The kernel may also
- * have sealed its mode (sysctl vm.memfd_noexec), which does not matter. */
-static bool is_memory(int fd, const struct sr_shm_plan *plan)
-{
-	struct statfs fs;
-	struct stat st;
-	int seals = sr_sys_fcntl(fd, F_GET_SEALS, 0);
-
-	return (seals & ~F_SEAL_EXEC) == SR_SHM_SEALS && !sr_sys_fstatfs(fd, &fs) &&
-	       fs.f_type == TMPFS_MAGIC && !sr_sys_fstat(fd, &st) &&
-	       S_ISREG(st.st_mode) && (uint64_t)st.st_size == plan->total;
-}
-
 /* Returns NULL, or a reason. */
 static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 {
 	struct sr_shm *l = a->link;
-	int err, memory;
+	const char *reason = sr_shm_take_memory(l, &fds[0]);
 
-	if (fds[0] < 0)
-		return "descriptors";
-	if (!is_memory(fds[0], &l->plan))
-		return "protocol";
-	memory = sr_fd_own(fds[0]);
+	if (reason)
+		return reason;
 	l->doorbell = sr_fd_own(fds[1]);
-	fds[0] = fds[1] = -1;
-	if (memory < 0)
-		return "descriptors";
-	err = sr_shm_map(l, memory);
-	sr_fd_close(memory);
-	if (err)
-		return "memory";
+	fds[1] = -1;
 	l->stranger = a->stranger;
 	if (a->stranger)
 		l->doorbell = a->watch.fd;

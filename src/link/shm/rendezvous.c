@@ -312,45 +312,11 @@ static void unlisten(void *handle)
 
 /* ---- accept ---- */
 
-static int shm_make_memory(size_t size)
-{
-	int fd = sr_fd_memory("sockrail", size);
-
-	if (fd >= 0 && sr_sys_fcntl(fd, F_ADD_SEALS, SR_SHM_SEALS)) {
-		sr_fd_close(fd);
-		fd = -1;
-	}
-	return fd;
-}
-
-static int send_ok(int line, const int *fds, size_t n)
-{
-	char word[] = "ok";
-	struct iovec v = {word, sizeof(word) - 1};
-	union {
-		char buf[CMSG_SPACE(SR_SHM_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
-	struct msghdr msg = {
-		.msg_iov = &v,
-		.msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	return sr_now_sendmsg(line, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* Makes the memory and the doorbell, and sends them to the asker.  NULL, or a reason. */
+/* Makes the memory and the doorbell, and sends the asker its part.  NULL, or a reason. */
 static const char *hand_over(struct sr_shm *l, struct pending *p)
 {
 	const char *reason = "memory";
-	int fds[SR_SHM_FDS] = {shm_make_memory(p->plan.total), -1}, pair[2] = {-1, -1};
+	int fds[SR_SHM_FDS] = {sr_shm_memory(p->plan.total), -1}, pair[2] = {-1, -1};
 
 	if (fds[0] < 0 ||
 	    (!p->alone && sr_sys_socketpair(AF_UNIX,
@@ -367,7 +333,7 @@ static const char *hand_over(struct sr_shm *l, struct pending *p)
 	if (!p->alone && (l->doorbell < 0 || fds[1] < 0))
 		reason = "descriptors";
 	else if (!sr_shm_map(l, fds[0]))
-		reason = send_ok(p->watch.fd, fds, p->alone ? 1 : SR_SHM_FDS) ?
+		reason = sr_local_send_fds(p->watch.fd, "ok", 2, fds, p->alone ? 1 : SR_SHM_FDS) ?
 				 "peer-dropped" : NULL;
 	if (!reason && p->alone)
 		l->doorbell = p->watch.fd;

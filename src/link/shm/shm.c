@@ -348,28 +348,6 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 	return l;
 }
 
-int sr_shm_map(struct sr_shm *l, int memfd)
-{
-	bool asker = l->link.role == SR_ROLE_ASKER;
-	const struct sr_shm_plan *plan = &l->plan;
-	uint8_t *rings;
-	void *map;
-
-	map = sr_sys_mmap(NULL, plan->total, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
-		   0);
-	if (map == MAP_FAILED)
-		return -errno;
-	sr_sys_madvise(map, plan->total, MADV_DONTFORK);
-	l->map = map;
-	l->own = (void *)(l->map + (asker ? 0 : plan->page));
-	l->peer = (void *)(l->map + (asker ? plan->page : 0));
-	rings = l->map + 2 * plan->page;
-	sr_shm_ring_init(&l->tx, plan, rings + (asker ? 0 : plan->ring));
-	sr_shm_ring_init(&l->rx, plan, rings + (asker ? plan->ring : 0));
-	sr_publish(&l->own->gens, 1);	/* pairs with the peer's take_gens() */
-	return 0;
-}
-
 int sr_shm_start(struct sr_shm *l, int line)
 {
 	int err;

@@ -128,10 +128,17 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 			  void (*notify)(struct sr_link *, unsigned),
 			  const struct sr_policy *policy,
 			  const struct sr_shm_plan *plan);
-int sr_shm_map(struct sr_shm *l, int memfd);
 int sr_shm_start(struct sr_shm *l, int line); /* takes over line; then it is UP */
 void sr_shm_look(struct sr_link *link);
 void sr_shm_drop(struct sr_link *link, const char *reason);
+
+/* memory.c */
+/* A sealed memfd of that size; -1 and errno. */
+int sr_shm_memory(size_t size);
+int sr_shm_map(struct sr_shm *l, int memfd);
+/* Checks and maps the peer's memfd, if *fd is one: then it is closed, and *fd is -1.  Returns
+ * NULL, or a reason. */
+const char *sr_shm_take_memory(struct sr_shm *l, int *fd);
 
 /* wake.c */
 /* Wakes the peer's threads that sleep for want of `bit`.  Its first load is the second half
@@ -160,7 +167,7 @@ void sr_shm_sweep(struct sr_link *link); /* loop, tx */
 
 /* ask.c: the rendezvous; the answering side is in rendezvous.c */
 #define SR_SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-#define SR_SHM_FDS 2 /* in the answer: the memfd, an end of the doorbell if there is one */
+#define SR_SHM_FDS SR_LOCAL_FDS /* in the answer: the memfd, an end of the doorbell if there is one */
 bool sr_shm_absent(const struct sockaddr *to);
 int sr_shm_ask(struct sr_ask *ask);
 void sr_shm_cancel(struct sr_ask *ask);
