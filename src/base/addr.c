@@ -5,11 +5,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/fdpriv.h"
 #include "base/log.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "base/text.h"
 
 void sr_addr_unmap(struct sockaddr_storage *to, const struct sockaddr *from)
@@ -122,4 +125,72 @@ int sr_addr_is_local(const struct sockaddr_storage *a)
 		sr_now_close(fd);
 	}
 	return r;
+}
+
+/* ---- the addresses of the interfaces ---- */
+
+struct address_dump {
+	void (*fn)(const struct sockaddr_storage *a, void *arg);
+	void *arg;
+};
+
+/* IFA_LOCAL is the interface's own where IFA_ADDRESS is the peer's (rtnetlink(7)). */
+static void look_at_address(const struct address_dump *d, const struct nlmsghdr *head)
+{
+	const struct ifaddrmsg *ifa = NLMSG_DATA(head);
+	int len = (int)IFA_PAYLOAD(head);
+	struct sockaddr_storage a = { .ss_family = ifa->ifa_family };
+	size_t size;
+	void *to = (void *)(uintptr_t)sr_addr_bytes(&a, &size);
+	bool found = false;
+
+	if ((ifa->ifa_family != AF_INET && ifa->ifa_family != AF_INET6) ||
+	    ifa->ifa_scope >= RT_SCOPE_LINK)
+		return;
+	for (const struct rtattr *r = IFA_RTA(ifa); RTA_OK(r, len); r = RTA_NEXT(r, len)) {
+		if ((r->rta_type == IFA_LOCAL || (r->rta_type == IFA_ADDRESS && !found)) &&
+		    RTA_PAYLOAD(r) == size) {
+			memcpy(to, RTA_DATA(r), size);
+			found = true;
+		}
+	}
+	if (found)
+		d->fn(&a, d->arg);
+}
+
+/* True: more will come. */
+static bool look_at_addresses(const struct address_dump *d, const struct nlmsghdr *head, size_t n)
+{
+	for (; NLMSG_OK(head, n); head = NLMSG_NEXT(head, n)) {
+		if (head->nlmsg_type != RTM_NEWADDR)
+			return false;
+		if (head->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifaddrmsg)))
+			look_at_address(d, head);
+	}
+	return true;
+}
+
+void sr_addr_each(void (*fn)(const struct sockaddr_storage *a, void *arg), void *arg)
+{
+	const struct address_dump d = { fn, arg };
+	struct {
+		struct nlmsghdr head;
+		struct ifaddrmsg body;
+	} q = { .head = { .nlmsg_len = sizeof(q),
+			  .nlmsg_type = RTM_GETADDR,
+			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP } };
+	size_t size = 32768;	/* what the kernel puts into one answer (netlink(7)) */
+	struct nlmsghdr *answer = sr_pages_get(size);
+	int fd = sr_fd_own(sr_sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+	ssize_t n;
+
+	if (answer && sr_now_send(fd, &q, sizeof(q)) > 0) {
+		do
+			n = sr_now_recv(fd, answer, size, 0);
+		while (n > 0 && look_at_addresses(&d, answer, (size_t)n));
+	}
+	if (fd >= 0)
+		sr_fd_close(fd);
+	if (answer)
+		sr_pages_put(answer, size);
 }

@@ -4,7 +4,7 @@
  * treated as IPv4, because IPv4 is what goes over the wire, and both ends must give a
  * connection the same name.
  *
- * No locks, no memory of its own; all functions are async-signal-safe.
+ * No locks, no memory of its own; all functions but sr_addr_each() are async-signal-safe.
  */
 #ifndef SR_ADDR_H
 #define SR_ADDR_H
@@ -41,6 +41,9 @@ bool sr_addr_is_any(const struct sockaddr_storage *a);
  * to any address.)  1: yes; 0: no; -1: there is no socket to try with.  No cancellation
  * point. */
 int sr_addr_is_local(const struct sockaddr_storage *a);
+/* Calls fn for each address of an interface here, but the loopback's and link-local ones,
+ * with port 0.  Loop. */
+void sr_addr_each(void (*fn)(const struct sockaddr_storage *a, void *arg), void *arg);
 /* "1.2.3.4:80", "[::1]:80", "" for other families; its length. */
 int sr_addr_format(char *buf, size_t size, const struct sockaddr_storage *a);
 

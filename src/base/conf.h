@@ -34,6 +34,7 @@ struct sr_conf {
 	bool inert;		/* setuid program, or it cannot work: do nothing */
 	bool never;		/* no stream gets a link */
 	struct sr_policy policy;
+	char dir[38];		/* "" none; the longest name in it is one of 70 (sockaddr_un) */
 	char device[64];	/* "" any */
 	int cm_port_offset;	/* iWARP */
 	unsigned answer_ms;	/* policy wait: the longest wait for the peer's first answer */

@@ -10,9 +10,12 @@
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/addr.h"
 #include "base/fdpriv.h"
@@ -49,6 +52,20 @@ static void question_fill(struct question *q, const struct sockaddr_storage *own
 	memcpy(id->idiag_dst, bytes, len);
 }
 
+/* Returns the length of the answer, which the kernel has given when the first call returns. */
+static ssize_t owner_ask(const void *q, size_t len, void *a, size_t size)
+{
+	int fd = sr_fd_own(sr_sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
+					  NETLINK_SOCK_DIAG));
+	ssize_t n = sr_now_send(fd, q, len);
+
+	if (n > 0)
+		n = sr_now_recv(fd, a, size, 0);
+	if (fd >= 0)
+		sr_fd_close(fd);
+	return n;
+}
+
 /* A socket with an IPv4 connection is found by IPv4 addresses, even if it is of AF_INET6. */
 static bool owner_find(const struct sockaddr_storage *own,
 		       const struct sockaddr_storage *other, struct inet_diag_msg *found)
@@ -58,18 +75,10 @@ static bool owner_find(const struct sockaddr_storage *own,
 		struct nlmsghdr head;
 		struct inet_diag_msg socket;
 	} a;			/* the attributes behind are cut off */
-	int fd;
 	ssize_t n;
 
 	question_fill(&q, own, other);
-	fd = sr_fd_own(sr_sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
-				      NETLINK_SOCK_DIAG));
-	/* The kernel has answered when the first call returns. */
-	n = sr_now_send(fd, &q, sizeof(q));
-	if (n > 0)
-		n = sr_now_recv(fd, &a, sizeof(a), 0);
-	if (fd >= 0)
-		sr_fd_close(fd);
+	n = owner_ask(&q, sizeof(q), &a, sizeof(a));
 	if (n < (ssize_t)NLMSG_LENGTH(sizeof(a.socket)) ||
 	    a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return false;
@@ -111,6 +120,60 @@ bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 	struct inet_diag_msg f;
 
 	return inode && owner_find(local, peer, &f) && f.idiag_inode == inode;
+}
+
+/* Of unix_diag, whose answer has attributes. */
+struct line_answer {
+	struct nlmsghdr head;
+	struct unix_diag_msg socket;
+	struct nlattr attributes[16];
+};
+
+static int read_peer(const struct line_answer *a, size_t n, uint32_t *inode)
+{
+	const char *at = (const char *)a->attributes, *end = (const char *)a + n;
+	struct nlattr attr;
+
+	while ((size_t)(end - at) >= sizeof(attr)) {
+		memcpy(&attr, at, sizeof(attr));
+		if (attr.nla_len < sizeof(attr) || attr.nla_len > end - at)
+			break;
+		if (attr.nla_type == UNIX_DIAG_PEER && attr.nla_len == sizeof(attr) + 4) {
+			memcpy(inode, at + sizeof(attr), 4);
+			return *inode ? 0 : -ENOENT;
+		}
+		at += NLA_ALIGN(attr.nla_len);
+	}
+	return -ENOENT;
+}
+
+int sr_owner_line_peer(int fd, uint32_t *inode)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req body;
+	} q = {
+		.head = {.nlmsg_len = sizeof(q),
+			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			 .nlmsg_flags = NLM_F_REQUEST},
+		.body = {.sdiag_family = AF_UNIX,
+			 .udiag_states = UINT32_MAX,
+			 .udiag_show = UDIAG_SHOW_PEER,
+			 .udiag_cookie = {UINT32_MAX, UINT32_MAX}},
+	};
+	struct line_answer a;
+	struct stat st;
+	ssize_t n;
+
+	if (sr_sys_fstat(fd, &st))
+		return -ENOENT;
+	q.body.udiag_ino = (uint32_t)st.st_ino;
+	n = owner_ask(&q, sizeof(q), &a, sizeof(a));
+	if (n < (ssize_t)offsetof(struct line_answer, attributes) ||
+	    a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY || a.head.nlmsg_len > (size_t)n ||
+	    a.socket.udiag_ino != q.body.udiag_ino)
+		return -ENOENT;
+	return read_peer(&a, a.head.nlmsg_len, inode);
 }
 
 bool sr_owner_is_user(uint32_t uid)

@@ -34,6 +34,10 @@ int sr_owner_cookie(const struct sockaddr_storage *local,
 bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 		      const struct sockaddr_storage *peer);
 
+/* *inode: of the socket to which this AF_UNIX socket is connected, once a process has accepted
+ * that connection.  0, or -ENOENT. */
+int sr_owner_line_peer(int fd, uint32_t *inode);
+
 /* False for "nobody": that number stands for every user whom this user namespace does not map
  * (user_namespaces(7)), and so identifies none of them. */
 bool sr_owner_is_user(uint32_t uid);

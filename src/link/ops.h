@@ -32,6 +32,7 @@ struct sr_piece {
 enum sr_proof {
 	SR_PROOF_POLICY,	/* in policy lazy; the others trust the two hosts */
 	SR_PROOF_NONE,		/* the kernel has said that it has */
+	SR_PROOF_ALWAYS,
 };
 
 struct sr_link_ops {

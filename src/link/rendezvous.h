@@ -69,6 +69,9 @@ struct sr_rendezvous {
 				  const char **reason);
 	void (*refuse)(struct sr_request *req, const char *reason);
 
+	/* The process ends: takes away what would outlive it.  May be NULL.  any. */
+	void (*leave)(void);
+
 	/* In the child of fork: forgets the parent's links, listeners and
 	 * requests.  May be NULL. */
 	void (*forget)(void);

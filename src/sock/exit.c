@@ -23,6 +23,7 @@
 #include "engine/engine.h"
 #include "engine/impl.h"
 #include "engine/owners.h"
+#include "link/rendezvous.h"
 #include "upgrade/upgrade.h"
 #include "sock/sock.h"
 
@@ -175,6 +176,7 @@ void sr_streams_exit(void)
 	if (sr_held.count)
 		return;
 	send_last();
+	sr_rendezvous_shm.leave();
 	sr_streams_walk(end_one, NULL);
 	sr_streams_walk(wait_read, &l);
 	sr_streams_walk(exit_leave_link, NULL);

@@ -175,13 +175,13 @@ static void stop(struct sr_listener *l)
 		sr_index_each_listener(kick_waiting, l);
 }
 
-/* Without a rendezvous of RDMA no asker has to prove itself by what a stream has carried
+/* Without a rendezvous of RDMA, and without one in a directory, no asker has to prove itself by what a stream has carried
  * (prove.c), which a child of fork would keep in a page of its own. */
 static void note_proofs(struct sr_listener *l)
 {
 	const unsigned none = SR_ST_TX_HISTORY | SR_ST_RX_HISTORY;
 
-	if (l->rendezvous[1])
+	if (l->rendezvous[1] || sr_conf.dir[0])
 		sr_st_clear(l->socket, none);
 	else
 		sr_st_set(l->socket, none);

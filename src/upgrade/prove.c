@@ -50,7 +50,8 @@ void sr_prove_know(struct sr_stream *st)
 
 static bool is_needed(struct sr_stream *st, enum sr_proof proof)
 {
-	return proof == SR_PROOF_POLICY && st->policy->upgrade == SR_LAZY;
+	return proof == SR_PROOF_ALWAYS ||
+	       (proof == SR_PROOF_POLICY && st->policy->upgrade == SR_LAZY);
 }
 
 bool sr_prove_can(struct sr_stream *st, enum sr_proof proof)

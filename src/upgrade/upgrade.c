@@ -228,12 +228,20 @@ static bool on_this_host(const struct sockaddr_storage *local,
 	return sr_addr_is_local(&plain) != 0;
 }
 
+/* May the peer be in another network namespace of this host?  It has to prove itself by the
+ * history, which only policy lazy waits for. */
+static bool may_be_next_door(struct sr_stream *st)
+{
+	return sr_conf.dir[0] && st->policy->upgrade == SR_LAZY;
+}
+
 /* The k-th kind to try: shm only for this host, and there first.  NULL: there
  * is no such kind.  Any thread. */
 static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 {
 	const char *links = st->policy->links;
-	bool here = strchr(links, 's') && on_this_host(&st->rare->local, &st->rare->peer);
+	bool here = strchr(links, 's') && (may_be_next_door(st) ||
+					   on_this_host(&st->rare->local, &st->rare->peer));
 
 	if (here && strcmp(links, "vs") == 0)
 		links = "sv";
@@ -271,9 +279,12 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 	return sr_reason_find(why);
 }
 
-static enum sr_proof proof_of(const struct sr_rendezvous *ops)
+static enum sr_proof proof_of(struct sr_stream *st, const struct sr_rendezvous *ops)
 {
-	return ops == &sr_rendezvous_shm ? SR_PROOF_NONE : SR_PROOF_POLICY;
+	if (ops != &sr_rendezvous_shm)
+		return SR_PROOF_POLICY;
+	return !sr_conf.dir[0] || on_this_host(&st->rare->local, &st->rare->peer) ?
+		       SR_PROOF_NONE : SR_PROOF_ALWAYS;
 }
 
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
@@ -333,7 +344,7 @@ static bool ask_next(struct sr_stream *st)
 	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
 		why = unlikely(st, ops, &st->rare->peer);
-		if (why == SR_REASON_NONE && !sr_prove_can(st, proof_of(ops)))
+		if (why == SR_REASON_NONE && !sr_prove_can(st, proof_of(st, ops)))
 			why = SR_REASON_NO_LIBSODIUM;
 		if (why == SR_REASON_NONE && ops == &sr_rendezvous_verbs &&
 		    sr_promise_leads_away(st))
@@ -343,7 +354,7 @@ static bool ask_next(struct sr_stream *st)
 			continue;
 		}
 		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
-					.proof = proof_of(ops),
+					.proof = proof_of(st, ops),
 					.policy = st->policy, .inode = sr_anchor_inode(st),
 					.owner = st, .notify = sr_stream_on_link,
 					.done = done, .told = sr_hold_told,

@@ -7,6 +7,7 @@
  */
 #include "base/real.h"
 
+#include "link/shm/dir.h"
 #include "link/shm/shm.h"
 
 #include <errno.h>
@@ -38,6 +39,9 @@ struct asking {
 	unsigned attempt; /* the next name */
 	bool stranger;	/* the process that is asked */
 	enum sr_holds holds;
+	/* Where to ask for a proof, in the directory; NULL: the kernel vouches, or not. */
+	struct sr_dir_places *places;
+	unsigned called; /* of them to which there was a line */
 	bool early;	/* a user who listens may be about to accept the connection */
 	uint64_t since_ns; /* 0: not yet */
 	char word[sizeof(SR_THERE) + SR_THERE_LEN]; /* the answerer's last one */
@@ -48,6 +52,7 @@ struct asking {
  * doorbells counts them. */
 unsigned sr_shm_asking;
 
+#define CALLED_MAX 8 /* processes of the directory that are asked for one stream */
 #define ATTEMPTS 3 /* exact address, any IPv4, any IPv6 */
 
 static void hang_up(struct asking *a)
@@ -67,6 +72,7 @@ static void ask_end(struct asking *a)
 	if (a->link)
 		sr_link_put(&a->link->link);
 	a->ask->kind = NULL;
+	free(a->places);
 	free(a);
 }
 
@@ -78,7 +84,7 @@ static void fail(struct asking *a, const char *reason)
 	ask->done(ask, NULL, reason);
 }
 
-/* The link has its memory and its doorbell. */
+/* The link has its memory and its doorbell, or will by the line. */
 static void succeed(struct asking *a)
 {
 	struct sr_ask *ask = a->ask;
@@ -111,6 +117,19 @@ static int call(int sock, const struct sockaddr *to, unsigned attempt, const cha
 		return -1;
 	}
 	return sr_now_connect(sock, (struct sockaddr *)&un, (socklen_t)len);
+}
+
+/* Connects to the next place of the directory, or to that to which we are sent. */
+static int call_in_dir(int sock, struct asking *a)
+{
+	struct sr_dir_places *p = a->places;
+	unsigned i = (p->first + a->attempt++) % (p->count ?: 1);
+	char there[SR_THERE_NAME_LEN];
+	uint32_t user;
+
+	if (sr_there_shm(there, &user, a->ask->there))
+		return sr_dir_call(sock, NULL, there);
+	return sr_dir_call(sock, &a->ask->dst, p->place[i]);
 }
 
 static void give_up(struct asking *a, int fds[SR_SHM_FDS])
@@ -183,6 +202,15 @@ static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 	return l->doorbell < 0 ? "descriptors" : NULL;
 }
 
+/* The answerer has the stream, and both have to prove that.  Returns NULL, or a reason. */
+static const char *begin_proof(struct asking *a)
+{
+	struct sr_shm *l = a->link;
+
+	l->stranger = true;
+	return sr_shm_map(l, -1) ? "memory" : sr_shm_by_line(l, a->watch.fd);
+}
+
 static void next_name(struct asking *a);
 
 /* Is the word a first answer, after which the final one comes? */
@@ -213,8 +241,8 @@ static void answered(struct sr_watch *w, uint32_t events)
 		give_up(a, fds);
 		return;
 	}
-	if (!strcmp(a->word, "ok")) {
-		reason = take_over(a, fds);
+	if (!strcmp(a->word, a->places ? "prove" : "ok")) {
+		reason = a->places ? begin_proof(a) : take_over(a, fds);
 		give_up(a, fds);
 		if (reason)
 			fail(a, reason);
@@ -250,16 +278,26 @@ static bool is_sent_to(struct asking *a, uint32_t uid)
 	       sr_owner_is_user(uid);
 }
 
+/* May the process at the other end have the link?  1; 0; -EAGAIN: not yet. */
+static int is_peer(struct asking *a, uint32_t uid)
+{
+	if (a->places || is_sent_to(a, uid))
+		return 1;
+	return sr_local_owns(uid, &a->ask->src, &a->ask->dst);
+}
+
 /* Returns true if the caller must try the next name. */
 static bool connected(struct asking *a, int sock)
 {
 	const char *reason = "user";
 	uint32_t uid = sr_local_peer(sock);
-	int owns = is_sent_to(a, uid) ? 1 : sr_local_owns(uid, &a->ask->src, &a->ask->dst);
+	int owns = is_peer(a, uid);
 
 	a->early |= owns == -EAGAIN;
+	if (a->places)
+		sr_fd_slow(sock);
 	if (owns > 0) {
-		a->stranger = !sr_local_trusts(uid);
+		a->stranger = a->places || !sr_local_trusts(uid);
 		a->holds = a->ask->holds ? SR_HOLDS_FIRST : SR_HOLDS_NOT;
 		reason = a->stranger && !sr_closer_free() ? "refused" :
 							     send_offer(a, sock);
@@ -278,8 +316,15 @@ static bool connected(struct asking *a, int sock)
 
 bool sr_shm_absent(const struct sockaddr *to)
 {
-	int sock = sr_local_socket();
-	bool refused = sock >= 0;
+	struct sockaddr_storage plain;
+	bool refused;
+	int sock;
+
+	sr_addr_unmap(&plain, to);
+	if (sr_conf.dir[0] && !sr_addr_is_local(&plain))
+		return !sr_dir_has(&plain);
+	sock = sr_local_socket();
+	refused = sock >= 0;
 
 	for (unsigned i = 0; i < ATTEMPTS && refused; i++)
 		refused = call(sock, to, i, "") && errno == ECONNREFUSED;
@@ -288,21 +333,40 @@ bool sr_shm_absent(const struct sockaddr *to)
 	return refused;
 }
 
+static unsigned attempts_of(const struct asking *a)
+{
+	if (a->ask->there[0])
+		return 1;
+	if (!a->places)
+		return ATTEMPTS;
+	return a->called < CALLED_MAX ? a->places->count : 0;
+}
+
+static int call_next(struct asking *a, int sock)
+{
+	int r;
+
+	if (!a->places)
+		return call(sock, (const struct sockaddr *)&a->ask->dst, a->attempt++,
+			    a->ask->there);
+	r = call_in_dir(sock, a);
+	a->called += r == 0;
+	return r;
+}
+
 /* Tries names from a->attempt on, until a process answers or none is left. */
 static void next_name(struct asking *a)
 {
-	const struct sockaddr *dst = (const struct sockaddr *)&a->ask->dst;
-	unsigned attempts = a->ask->there[0] ? 1 : ATTEMPTS;
 	int sock = -1;
 
-	while (a->attempt < attempts) {
+	while (a->attempt < attempts_of(a)) {
 		if (sock < 0)
 			sock = sr_local_socket();
 		if (sock < 0) {
 			a->reason = sock == -EMFILE ? "descriptors" : "memory";
 			break;
 		}
-		if (call(sock, dst, a->attempt++, a->ask->there)) {
+		if (call_next(a, sock)) {
 			/* The backlog is full.  We do not wait for room, because the
 			 * process with this name may never accept.  A worker with a
 			 * full backlog is treated as if it had ended (sr_ask_again()). */
@@ -339,8 +403,14 @@ static const char *ask_begin(struct asking *a)
 	if (ask->holds)
 		ask->told(ask, SR_FIRST_SENT);
 	/* (If there is no socket for this, asking finds it out, too.) */
-	if (!sr_addr_is_local(&ask->dst))
+	if (ask->proof != SR_PROOF_ALWAYS && !sr_addr_is_local(&ask->dst))
 		return "no-listener";
+	if (ask->proof == SR_PROOF_ALWAYS) {
+		a->places = malloc(sizeof(*a->places));
+		if (!a->places)
+			return "memory";
+		sr_dir_find(&ask->dst, a->places);
+	}
 	if (!sr_fd_room(ASK_FDS + sr_shm_asking - 1))
 		return "descriptors";
 	if (!sr_owner_is_here(ask->inode, &ask->src, &ask->dst))
@@ -357,6 +427,11 @@ static void due(struct sr_timer *t)
 	struct asking *a = SR_OF(struct asking, timer, t);
 	const char *reason = a->watch.fd >= 0 ? "timeout" : NULL;
 
+	if (reason && a->places) {	/* it may be a stranger, in the way of the next one */
+		hang_up(a);
+		a->reason = reason;
+		reason = NULL;
+	}
 	if (!a->since_ns)
 		reason = ask_begin(a);
 	if (reason)

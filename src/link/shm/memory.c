@@ -34,10 +34,12 @@ int sr_shm_map(struct sr_shm *l, int memfd)
 	bool asker = l->link.role == SR_ROLE_ASKER;
 	const struct sr_shm_plan *plan = &l->plan;
 	uint8_t *rings;
+	int flags = memfd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
 	void *map;
 
-	map = sr_sys_mmap(NULL, plan->total, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
-		   0);
+	if (l->map)
+		flags |= MAP_FIXED;
+	map = sr_sys_mmap(l->map, plan->total, PROT_READ | PROT_WRITE, flags, memfd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	sr_sys_madvise(map, plan->total, MADV_DONTFORK);

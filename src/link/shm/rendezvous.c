@@ -49,6 +49,7 @@
  */
 #include "base/real.h"
 
+#include "link/shm/dir.h"
 #include "link/shm/shm.h"
 
 #include <errno.h>
@@ -154,6 +155,8 @@ static bool may_ask(const struct pending *p)
 {
 	struct sockaddr_storage ours, theirs;
 
+	if (p->req.proof == SR_PROOF_ALWAYS)
+		return p->alone;
 	sr_name_addresses(&p->req.name, &theirs, &ours);
 	return sr_local_owns(p->uid, &ours, &theirs) > 0;
 }
@@ -191,14 +194,16 @@ static void pending_readable(struct sr_watch *w, uint32_t events)
 }
 
 /* A new connection to a listener. */
-static void line_new(int fd, uint32_t uid)
+static void line_new(int fd, uint32_t uid, enum sr_proof proof)
 {
-	bool stranger = !sr_local_trusts(uid);
+	bool stranger = proof == SR_PROOF_ALWAYS || !sr_local_trusts(uid);
 	/* Strangers hold at most a fifth of the descriptors: for each that waits, four more have
 	 * to be free (pending_count has strangers in it, too). */
 	bool full = !sr_fd_room(ACCEPT_FDS + pending_count + (stranger ? 3 * strangers : 0));
 	struct pending *p = NULL;
 
+	if (stranger)
+		sr_fd_slow(fd);
 	/* Closed without a word: the asker's filter may still drop it (sr_local_socket()). */
 	if (full && pending_count >= FULL_MAX)
 		goto close;
@@ -207,7 +212,7 @@ static void line_new(int fd, uint32_t uid)
 	if (!p)
 		goto close;
 	p->req.ops = &sr_rendezvous_shm;
-	p->req.proof = SR_PROOF_NONE;
+	p->req.proof = proof;
 	p->watch = (struct sr_watch){.fd = fd, .fn = pending_readable};
 	p->timer.fn = pending_due;
 	p->stranger = stranger;
@@ -228,7 +233,7 @@ close:
 
 /* Accepts all connections in the backlog.  -EBUSY, -EMFILE, -ENFILE: the others stay there
  * until the next connection comes.  (An asker does not wait for long.) */
-static int take_lines(int listener)
+static int take_lines(int listener, enum sr_proof proof)
 {
 	uint32_t uid;
 	int fd;
@@ -236,7 +241,7 @@ static int take_lines(int listener)
 	do {
 		fd = sr_local_accept(listener, &uid);
 		if (fd >= 0)
-			line_new(fd, uid);
+			line_new(fd, uid, proof);
 	} while (fd >= 0);
 	return fd;
 }
@@ -244,7 +249,13 @@ static int take_lines(int listener)
 static void listener_readable(struct sr_watch *w, uint32_t events)
 {
 	(void)events;
-	take_lines(w->fd);
+	take_lines(w->fd, SR_PROOF_NONE);
+}
+
+static void door_readable(struct sr_watch *w, uint32_t events)
+{
+	(void)events;
+	take_lines(w->fd, SR_PROOF_ALWAYS);
 }
 
 /* Without `there', makes the name that askers derive from the address; with it, a random
@@ -261,9 +272,14 @@ static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_u
 	return (int)sr_local_there(un, there);
 }
 
+struct listener {
+	struct sr_watch watch;	/* for askers of this network namespace */
+	struct sr_dir_door door;	/* for those of others, if there is a directory for them */
+};
+
 static int listen_at(const struct sockaddr *addr, char *there, void **out)
 {
-	struct sr_watch *listener;
+	struct listener *listener;
 	struct sockaddr_un un;
 	int fd, err, len = make_name(addr, there, &un);
 
@@ -276,14 +292,15 @@ static int listen_at(const struct sockaddr *addr, char *there, void **out)
 	listener = sr_pages_get(sizeof(*listener));
 	if (!listener)
 		goto close;
-	*listener = (struct sr_watch){.fd = fd, .fn = listener_readable};
+	listener->watch = (struct sr_watch){.fd = fd, .fn = listener_readable};
 	err = sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) ||
 	      sr_sys_listen(fd, BACKLOG) ? -errno : 0;
 	/* Edge-triggered: a connection that stays in the backlog must not keep the thread busy. */
 	if (!err)
-		err = sr_loop_watch(listener, EPOLLIN | EPOLLET);
+		err = sr_loop_watch(&listener->watch, EPOLLIN | EPOLLET);
 	if (err)
 		goto free;
+	sr_dir_open(&listener->door, addr, there, door_readable);
 	*out = listener;
 	return 0;
 free:
@@ -295,24 +312,34 @@ close:
 
 /* Empties the backlog first: to close the listener closes the connections in it, and the
  * descriptors that strangers may have sent on these. */
-static void unlisten(void *handle)
+static void close_listener(struct sr_watch *w, enum sr_proof proof)
 {
-	struct sr_watch *listener = handle;
 	int err;
 
-	sr_loop_unwatch(listener);
-	sr_sys_shutdown(listener->fd, SHUT_RD); /* no process can connect any more */
-	err = take_lines(listener->fd);
+	sr_loop_unwatch(w);
+	sr_sys_shutdown(w->fd, SHUT_RD); /* no process can connect any more */
+	err = take_lines(w->fd, proof);
 	if (err == -EBUSY || err == -EMFILE || err == -ENFILE)
-		sr_closer_close(listener->fd);	/* with what is left */
+		sr_closer_close(w->fd);	/* with what is left */
 	else
-		sr_fd_close(listener->fd);
+		sr_fd_close(w->fd);
+}
+
+static void unlisten(void *handle)
+{
+	struct listener *listener = handle;
+
+	close_listener(&listener->watch, SR_PROOF_NONE);
+	if (listener->door.watch.fd >= 0) {
+		sr_dir_close(&listener->door);
+		close_listener(&listener->door.watch, SR_PROOF_ALWAYS);
+	}
 	sr_pages_put(listener, sizeof(*listener));
 }
 
 /* ---- accept ---- */
 
-/* Makes the memory and the doorbell, and sends the asker its part.  NULL, or a reason. */
+/* Makes the memory and the doorbell, and sends them to the asker.  NULL, or a reason. */
 static const char *hand_over(struct sr_shm *l, struct pending *p)
 {
 	const char *reason = "memory";
@@ -344,6 +371,22 @@ close:
 	return reason;
 }
 
+/* Makes the memory, which the asker gets when it has proven itself.  NULL, or a reason. */
+static const char *ask_for_proof(struct sr_shm *l, struct pending *p)
+{
+	const char *reason;
+
+	l->memory = sr_shm_memory(p->plan.total);
+	if (l->memory < 0)
+		return errno == EMFILE ? "descriptors" : "memory";
+	if (sr_shm_map(l, l->memory))
+		return "memory";
+	reason = sr_shm_by_line(l, p->watch.fd);
+	if (!reason)
+		say_to_asker(p->watch.fd, "prove");
+	return reason;
+}
+
 static struct sr_link *accept_request(struct sr_request *req, void *owner,
 			      void (*notify)(struct sr_link *, unsigned),
 			      const char **reason)
@@ -364,7 +407,7 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 	if (!l)
 		goto refuse;
 	l->stranger = p->stranger;
-	*reason = hand_over(l, p);
+	*reason = req->proof == SR_PROOF_ALWAYS ? ask_for_proof(l, p) : hand_over(l, p);
 	if (*reason)
 		goto refuse;
 	*reason = "memory";
@@ -387,6 +430,7 @@ refuse:
 SR_SELDOM static void forget(void)
 {
 	pending_count = strangers = sr_shm_asking = 0;
+	sr_dir_forget();
 }
 
 static const char *shm_usable(void)
@@ -406,5 +450,6 @@ const struct sr_rendezvous sr_rendezvous_shm = {
 	.tell = tell_asker,
 	.accept = accept_request,
 	.refuse = refuse_request,
+	.leave = sr_dir_leave,
 	.forget = forget,
 };

@@ -160,12 +160,16 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	struct sr_shm_slot *slot = &l->own->slot[msg->type];
+	bool lost = false;
 	int err;
 
 	msg->ack = sr_observe(&link->rx_taken);	/* pairs with sr_shm_rx_free() */
 	sr_lock(&l->ctl_lock);
 	err = sr_link_say(link, msg);
-	if (!err) {
+	if (!err && sr_observe(&l->by_line)) { /* pairs with go_to_memory() */
+		err = sr_shm_line_say(l, msg);
+		lost = err;
+	} else if (!err) {
 		if (msg->type == SR_MSG_SWITCH) {
 			l->tx_shown = msg->sw.n;
 			/* Pairs with the peer's sr_shm_absorb(). */
@@ -181,6 +185,8 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	sr_unlock(&l->ctl_lock);
 	if (!err)
 		sr_shm_ring_all(l);
+	if (lost)
+		sr_shm_drop(link, "peer-dropped");
 	return err;
 }
 
@@ -266,6 +272,8 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 	if (peer_leaves(l))
 		sr_link_raise(link, SR_LINK_LEFT);
 	sr_link_raise(link, SR_LINK_DEAD);
+	if (sr_observe(&l->by_line)) /* pairs with go_to_memory() */
+		sr_sys_shutdown(l->line.fd, SHUT_RDWR);
 	link->notify(link, SR_NOTIFY_CTL | SR_NOTIFY_RX | SR_NOTIFY_TX);
 }
 
@@ -341,7 +349,7 @@ struct sr_shm *sr_shm_new(enum sr_role role, uint32_t link_no, void *owner,
 	l->plan = *plan;
 	l->tx_most = policy->ring_max;
 	sr_store(&l->taken_memory, bytes);
-	l->doorbell = l->line.fd = -1;
+	l->doorbell = l->line.fd = l->memory = -1;
 	sr_mutex_init(&l->look_lock, SR_RANK_LINK_SECOND);
 	sr_mutex_init(&l->ctl_lock, SR_RANK_LINK_THIRD);
 	sr_mutex_init(&l->arm_lock, SR_RANK_LINK_FIRST);
@@ -352,7 +360,9 @@ int sr_shm_start(struct sr_shm *l, int line)
 {
 	int err;
 
-	l->line = (struct sr_watch){.fd = line, .fn = sr_shm_line_readable};
+	l->line = (struct sr_watch){.fd = line,
+				    .fn = sr_load(&l->by_line) ? sr_shm_line_heard :
+								 sr_shm_line_readable};
 	err = sr_loop_watch(&l->line, EPOLLIN);
 	if (!err) {
 		sr_link_raise(&l->link, SR_LINK_UP);
@@ -377,6 +387,8 @@ static void shm_free_link(struct sr_link *link)
 	sr_memory_give(sr_load(&l->taken_memory));
 	if (l->doorbell >= 0 && l->doorbell != l->line.fd)
 		sr_local_close(l->doorbell);
+	if (l->memory >= 0)
+		sr_fd_close(l->memory);
 	if (l->line.fd >= 0) {
 		sr_loop_unwatch(&l->line);
 		sr_local_close(l->line.fd);
@@ -394,6 +406,7 @@ static size_t ring(struct sr_link *link, bool tx)
 const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.way = SR_WAY_SHM,
+	.identity = sr_shm_identity,
 	.ctl = ctl,
 	.tx_room = sr_shm_tx_room,
 	.tx_rest = sr_shm_tx_rest,

@@ -36,6 +36,10 @@ static_assert(SR_SHM_AREAS + 2 <= SR_GENS, "none is overwritten in use");
 #define SR_SHM_SLOTS 16 /* indexed by enum sr_msg_type */
 #define SR_SHM_RING_MAX (1u << 30)
 
+/* line.c: the line's identity. */
+#define SR_SHM_BOOT_LEN 36	/* a UUID as text */
+#define SR_SHM_ID_LEN (SR_SHM_BOOT_LEN + 4)
+
 /* Why an end has given the link up (`dropped' in its page). */
 enum {
 	SR_SHM_DROPPED = 1,	/* it dropped the link */
@@ -91,6 +95,10 @@ struct sr_shm {
 	int doorbell;	      /* our end of the socket pair that wakes sleepers, or line.fd */
 	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
 	bool stranger;	      /* the peer is not trusted: it may send descriptors (local.h) */
+	/* Messages go by the line, because the ends have no memory in common yet (line.c). */
+	atomic_bool by_line;
+	int memory;	      /* answerer: the memfd that its PROOF will bring; else -1 */
+	uint8_t id[SR_SHM_ID_LEN]; /* of the line */
 
 	_Atomic size_t taken_memory;
 
@@ -135,16 +143,27 @@ void sr_shm_drop(struct sr_link *link, const char *reason);
 /* memory.c */
 /* A sealed memfd of that size; -1 and errno. */
 int sr_shm_memory(size_t size);
+/* -1: memory of this process's own, in the place of the memfd's to come.  Other threads may
+ * drop the link, so its pointers do not change when that comes. */
 int sr_shm_map(struct sr_shm *l, int memfd);
 /* Checks and maps the peer's memfd, if *fd is one: then it is closed, and *fd is -1.  Returns
  * NULL, or a reason. */
 const char *sr_shm_take_memory(struct sr_shm *l, int *fd);
+
+/* line.c: an answerer has its memory by now, and keeps the memfd in `memory' */
+/* The peer will have to prove itself by this line.  Returns NULL, or a reason. */
+const char *sr_shm_by_line(struct sr_shm *l, int line);
+size_t sr_shm_identity(struct sr_link *link, uint8_t id[SR_ID_MAX]);
+int sr_shm_line_say(struct sr_shm *l, const struct sr_msg *msg); /* 0 or -EPIPE; ctl_lock */
+void sr_shm_line_heard(struct sr_watch *w, uint32_t events);
 
 /* wake.c */
 /* Wakes the peer's threads that sleep for want of `bit`.  Its first load is the second half
  * of a store-load pair (base/order.h); the caller has done the first half. */
 void sr_shm_ring(struct sr_shm *l, unsigned bit);
 void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
+/* The other end of the line or doorbell is closed. */
+void sr_shm_line_lost(struct sr_shm *l);
 void sr_shm_line_readable(struct sr_watch *w, uint32_t events);
 int sr_shm_arm(struct sr_link *link, unsigned want);
 int sr_shm_arm_once(struct sr_link *link, unsigned want);

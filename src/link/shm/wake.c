@@ -129,6 +129,8 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit)
 
 void sr_shm_ring_all(struct sr_shm *l)
 {
+	if (sr_observe(&l->by_line)) /* pairs with go_to_memory(): nothing there but messages */
+		return;
 	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
 	if (!(sr_look(&l->peer->asleep) & BY_LINE))
 		sr_shm_ring(l, WANTED);
@@ -137,7 +139,7 @@ void sr_shm_ring_all(struct sr_shm *l)
 
 /* The other end of the line or doorbell is closed.  The peer has dropped the
  * link, and recorded that before, or it was killed. */
-static void line_lost(struct sr_shm *l)
+void sr_shm_line_lost(struct sr_shm *l)
 {
 	sr_shm_look(&l->link);
 	if (!sr_observe(&l->peer->dropped)) /* pairs with the peer's say_dropped() */
@@ -189,7 +191,7 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	if (!open)
-		line_lost(l);
+		sr_shm_line_lost(l);
 	return l->doorbell;
 }
 
@@ -243,7 +245,7 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
 	if (others & ~flags)
 		link->notify(link, others & ~flags);
 	if (!open)
-		line_lost(l);
+		sr_shm_line_lost(l);
 	sr_shm_look(&l->link);
 }
 
@@ -264,5 +266,5 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 		return;
 	}
 	sr_loop_unwatch(w); /* the fd is closed later, when no thread can write to it */
-	line_lost(l);
+	sr_shm_line_lost(l);
 }

@@ -1,0 +1,349 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Two pods of one host, which are network namespaces on a bridge, and have a directory in
+# common: shared memory between them.  And another user who may write to the directory.
+
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # read by what is loaded, set there
+load ../../lib/common
+load ../../lib/case
+
+SR_TEST_LINK=shm
+
+setup() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	need ip unshare python3
+	t=$BATS_TEST_TMPDIR
+	port
+	bridge=srb$$ names=()
+	ip link add "$bridge" type bridge || skip "no bridge here"
+	ip link set "$bridge" up
+	pod 1
+	pod 2
+	dir=$(mktemp -d /tmp/sr.XXXXXX)
+	chmod 1777 "$dir"
+	export SOCKRAIL_DIR=$dir SOCKRAIL_UPGRADE=lazy SOCKRAIL_AGAIN_MS=50
+	server=(ip netns exec "sr1-$$" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
+	client=(ip netns exec "sr2-$$" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
+	host=10.213.99.1
+}
+
+teardown() {
+	local n
+	stop_all
+	for n in "${names[@]}"; do ip netns del "$n"; done
+	[ -z "${bridge:-}" ] || ip link del "$bridge" 2>/dev/null || true
+	rm -rf "${dir:-/nonexistent}" "${other:-/nonexistent}"
+}
+
+# pod N: a network namespace with the address 10.213.99.N
+pod() {
+	local n=sr$1-$$
+	ip netns add "$n"
+	names+=("$n")
+	ip link add "sr$1.$$" type veth peer name eth0 netns "$n" || skip "no veth here"
+	ip link set "sr$1.$$" master "$bridge" up
+	ip -n "$n" addr add "10.213.99.$1/24" dev eth0
+	ip -n "$n" link set eth0 up
+	ip -n "$n" link set lo up
+}
+
+serves() { ip netns exec "sr1-$$" ss -Hltn "sport = :$port" | grep .; }
+
+# serve [COMMAND...]: in the first pod; an echo server of one process
+serve() {
+	[ $# -gt 0 ] || set -- python3 "$SR_TOP/tests/lib/honest.py" server 0.0.0.0 "$port"
+	REPORT=$t/server.report SOCKRAIL_LOG=info start server rail "${server[@]}" timeout 100 "$@"
+	holds 60 serves
+}
+
+# echo.py is over too soon, so this talks on until there is "$t/over", and ten times more
+talk='
+import os, socket, sys, time
+left = 10
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:
+    while left:
+        left -= os.path.exists(sys.argv[3])
+        data = os.urandom(5000)
+        s.sendall(data)
+        if s.recv(5000, socket.MSG_WAITALL) != data:
+            sys.exit("other bytes")
+        time.sleep(0.005)
+'
+
+# talk: a client in the second pod
+talk() {
+	rm -f "$t/over" "$t/client.report"
+	REPORT=$t/client.report SOCKRAIL_LOG=debug start client rail "${client[@]}" timeout 100 \
+		python3 -c "$talk" "$host" "$port" "$t/over"
+	talker=$pid
+}
+
+# until_true COMMAND...: the client talks on until it is
+until_true() {
+	holds 60 "$@" || { tail "$t"/*.err "$t"/*.out; return 1; }
+	: >"$t/over"
+	pid=$talker
+	await || { tail "$t"/*.err "$t"/*.out; return 1; }
+}
+
+# for_good: the client has no link, and will not ask again
+for_good() { grep 'plain: ' "$t/client.err" | tail -n 1 | grep -v 'asks again'; }
+
+# lines N TEXT FILE: are there so many?
+lines() { [ "$(grep -c -- "$2" "$3")" -ge "$1" ]; }
+
+# on_links N: the client's streams, all of them
+on_links() {
+	[ "$(grep -c '"link": *"shm' "$t/client.report")" = "$1" ] &&
+		[ "$(went tx_shm "$t/client.report")" -gt 0 ] &&
+		[ "$(went rx_shm "$t/client.report")" -gt 0 ] && return 0
+	cat "$t/client.report"
+	return 1
+}
+
+# on_tcp REASON: no byte of the client went by a link
+on_tcp() {
+	[ "$(went '[rt]x_shm' "$t/client.report")" = 0 ] && reason_is "$t" connect "$1" && return 0
+	cat "$t/client.report" "$t/client.err"
+	return 1
+}
+
+# no_names: has nobody a name in the directory any more?
+no_names() { [ -z "$(ls "$dir")" ]; }
+
+# linked: the client's bytes go by shared memory
+linked() {
+	until_true grep 'tx on the link' "$t/client.err"
+	on_links 1
+}
+
+@test "two pods: shared memory, by the directory" {
+	serve
+	talk
+	linked
+	grep -q 'has proven the stream' "$t/client.err"
+}
+
+@test "two pods: a directory at one end is none" {
+	serve
+	SOCKRAIL_DIR='' talk
+	until_true grep 'plain: off' "$t/client.err"
+	on_tcp off
+	stop_all
+	port
+	SOCKRAIL_DIR='' serve
+	talk
+	until_true grep 'plain: no-listener' "$t/client.err"
+	on_tcp no-listener
+}
+
+@test "two pods: the policies eager and wait do not ask by the directory" {
+	local policy
+	serve
+	for policy in eager wait; do
+		SOCKRAIL_UPGRADE=$policy talk
+		until_true grep 'plain: off' "$t/client.err"
+		on_tcp off
+	done
+}
+
+@test "several processes accept at one address: the keeper sends askers to them" {
+	local i
+	serve python3 "$SR_TOP/tests/lib/workers.py" fork 4 0.0.0.0 "$port"
+	mkfifo "$t/again"
+	exec 7<>"$t/again"
+	REPORT=$t/client.report SOCKRAIL_LOG=debug rail "${client[@]}" timeout 100 \
+		python3 "$SR_TOP/tests/lib/workers.py" client 12 "$host" "$port" \
+		<&7 >"$t/client.out" 2>"$t/client.err" 3>&- &
+	pid=$!
+	sr_started+=("$pid")
+	for ((i = 0; i < 300; i++)); do
+		! lines 12 'tx on the link' "$t/client.err" || break
+		echo again >&7
+		sleep 0.1
+	done
+	echo again >&7
+	echo end >&7
+	await
+	exec 7>&-
+	on_links 12
+}
+
+@test "the server's address is one of IPv6" {
+	ip -n "sr1-$$" addr add fd99::1/64 dev eth0 nodad || skip "no IPv6 here"
+	ip -n "sr2-$$" addr add fd99::2/64 dev eth0 nodad
+	host=fd99::1
+	serve python3 -c '
+import socket, sys
+with socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6) as listener:
+    conn, _ = listener.accept()
+    while data := conn.recv(65536):
+        conn.sendall(data)
+' "$port"
+	talk
+	linked
+}
+
+# A process that ends takes its names along; one that is killed leaves them to the next.
+deserted() { [ -z "$(ip netns pids "sr1-$$")" ]; }
+
+@test "names: an orderly end removes them, and the next process those of one that was killed" {
+	local old
+	serve python3 "$SR_TOP/tests/lib/echo.py" server 0.0.0.0 "$port" 1
+	talk
+	holds 60 grep 'tx on the link' "$t/client.err"
+	[ "$(find "$dir" -type s | wc -l)" = 2 ]
+	: >"$t/over"
+	holds 60 no_names
+
+	serve
+	talk
+	linked
+	ip netns pids "sr1-$$" | xargs kill -KILL
+	old=$(cd "$dir" && echo *)
+	[ "$old" != '*' ]
+	touch -h -d '1 minute ago' "$dir"/*
+	holds 60 deserted
+	serve
+	talk
+	linked
+	for name in $old; do [ ! -e "$dir/$name" ]; done
+}
+
+@test "other processes have names of that address: each is asked, until one has the stream" {
+	local i places
+	pod 3
+	serve
+	SOCKRAIL_LOG=info start second rail ip netns exec "sr3-$$" timeout 100 \
+		python3 "$SR_TOP/tests/lib/honest.py" server 0.0.0.0 "$port"
+	# It has a rendezvous when it has a stream
+	SOCKRAIL_LOG=info start other rail "${client[@]}" timeout 100 \
+		python3 -c "$talk" 10.213.99.3 "$port" "$t/over"
+	holds 60 grep 'link shm up' "$t/other.err"
+	places=("$dir"/6.there.*)
+	for i in {1..5}; do ln "${places[0]}" "$dir/6.tcp4:$host:$port.000000000000000$i"; done
+	talk
+	linked
+}
+
+@test "no libsodium, at either end: TCP, and the reason" {
+	local path hide end plain=("${server[@]}" : "${client[@]}")
+	path=$(realpath "$(ldconfig -p | awk '$1 == "libsodium.so.23" { print $NF; exit }')")
+	# shellcheck disable=SC2016 # for the shell in there
+	hide=(sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$path")
+	for end in server client; do
+		declare -n hidden=$end
+		local kept=("${hidden[@]}")
+		hidden+=("${hide[@]}")
+		port
+		serve
+		talk
+		until_true grep 'no-libsodium' "$t/client.err"
+		on_tcp no-libsodium
+		hidden=("${kept[@]}")
+	done
+}
+
+# --------------------------------------------------------- another user
+
+# neighbour ROLE HOW: in a pod of his own
+neighbour() {
+	pod 9
+	other=$(mktemp -d /tmp/sr.XXXXXX)
+	chmod 1777 "$other"
+	start neighbour ip netns exec "sr9-$$" timeout 100 python3 "$SR_TOP/tests/lib/neighbour.py" \
+		"$1" "$2" "$other" "$host" "$port"
+	said neighbour ready
+}
+
+# in_the_way HOW REASON PATTERN: the client finds nobody but the neighbour, until it has heard that
+in_the_way() {
+	neighbour squat "$1"
+	serve
+	SOCKRAIL_DIR=$other talk
+	until_true grep -x "$3" "$t/neighbour.out"
+	on_tcp "$2"
+	run -1 grep 'with [1-9]' "$t/neighbour.out"
+	run -1 grep Traceback "$t/neighbour.err"
+}
+
+@test "a neighbour has the server's names, and says nothing: TCP, and the next one is asked" {
+	neighbour squat silent
+	ln -s "$other" "$t/other"
+	serve
+	SOCKRAIL_DIR=$other talk
+	until_true lines 3 '^offer' "$t/neighbour.out"
+	on_tcp 'timeout|short'
+}
+
+@test "a neighbour has the server's names, and gives memory at once: TCP" {
+	in_the_way ok 'refused' '^gone.*'
+}
+
+@test "a neighbour has the server's names, and guesses: TCP for good after three" {
+	neighbour squat guess
+	serve
+	SOCKRAIL_DIR=$other talk
+	until_true grep 'it stays on TCP' "$t/client.err"
+	on_tcp history
+	[ "$(grep -c 'heard 2' "$t/neighbour.out")" = 3 ]
+	run -1 grep 'with [1-9]' "$t/neighbour.out"
+}
+
+@test "a neighbour has the server's names, hears the client's proof, and goes: TCP" {
+	neighbour squat go
+	serve
+	SOCKRAIL_DIR=$other talk
+	until_true grep 'it stays on TCP' "$t/client.err"
+	on_tcp history
+	run -1 grep 'with [1-9]' "$t/neighbour.out"
+}
+
+@test "a neighbour in the middle, who passes on all packets: no memory goes to him, and TCP" {
+	pod 9
+	other=$(mktemp -d /tmp/sr.XXXXXX)
+	chmod 1777 "$other"
+	serve
+	start neighbour ip netns exec "sr9-$$" timeout 100 python3 "$SR_TOP/tests/lib/neighbour.py" \
+		relay "$dir" "$other" "$host" "$port"
+	said neighbour ready
+	SOCKRAIL_DIR=$other talk
+	until_true grep 'it stays on TCP' "$t/client.err"
+	on_tcp history
+	grep -x 'passes on prove' "$t/neighbour.out"
+	grep -x 'passes on 2 with 0' "$t/neighbour.out"
+	run -1 grep 'with [1-9]' "$t/neighbour.out"
+}
+
+# asked HOW: the neighbour asks for the client's stream, which then has a link all the same
+asked() {
+	local own
+	serve
+	mkfifo "$t/ask"
+	pod 9
+	ip netns exec "sr9-$$" timeout 100 python3 "$SR_TOP/tests/lib/neighbour.py" ask "$1" \
+		"$dir" "$host" "$port" <"$t/ask" >"$t/neighbour.out" 2>"$t/neighbour.err" 3>&- &
+	sr_started+=("$!")
+	exec 8>"$t/ask"
+	said neighbour ready
+	SOCKRAIL_DIR=$t talk # it finds no names
+	holds 60 grep 'plain: no-listener' "$t/client.err"
+	own=$(ip netns exec "sr2-$$" ss -Htn dst "$host:$port" | awk '{ print $4; exit }')
+	for _ in 1 2 3; do echo "$own" >&8; done
+	until_true lines 3 'gone' "$t/neighbour.out"
+	exec 8>&-
+	run -1 grep 'with [1-9]' "$t/neighbour.out"
+	run -1 grep Traceback "$t/neighbour.err"
+	[ "$(went '[rt]x_shm' "$t/client.report")" = 0 ]
+}
+
+@test "a neighbour asks for a stream, and guesses: he gets nothing, and after three nobody does" {
+	asked guess
+	[ "$(grep -c 'answer prove' "$t/neighbour.out")" = 3 ]
+	grep -q 'it stays on TCP' "$t/server.err"
+}
+
+@test "a neighbour asks for a stream, and sends descriptors with his question" {
+	asked descriptors
+	[ "$(grep -c 'answer none' "$t/neighbour.out")" = 3 ]
+}
