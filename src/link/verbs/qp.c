@@ -40,14 +40,19 @@ bool sr_vlink_end(struct sr_vlink *l)
 	return false;
 }
 
-void sr_vlink_fail(struct sr_vlink *l, const char *reason)
+/* Its reason is set. */
+static void vlink_dies(struct sr_vlink *l)
 {
-	if (!sr_link_set_reason(&l->link, reason))
-		return;
 	sr_link_raise(&l->link, SR_LINK_DEAD);
-	sr_debug("verbs: link %x given up: %s", l->link.link_no, reason);
+	sr_debug("verbs: link %x given up: %s", l->link.link_no, l->link.reason);
 	sr_vlook_start(l->c, SR_LOOK_SOON);
 	l->link.notify(&l->link, SR_NOTIFY_CTL);
+}
+
+void sr_vlink_fail(struct sr_vlink *l, const char *reason)
+{
+	if (sr_link_set_reason(&l->link, reason))
+		vlink_dies(l);
 }
 
 void sr_vlink_break(struct sr_vlink *l, const char *reason)
@@ -87,15 +92,19 @@ void sr_vcarrier_unlock(struct sr_vcarrier *c)
 static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);
+	bool first;
 
 	sr_vcarrier_lock(l->c);
-	sr_vtx_drop(l);
-	if (!link->reason)
-		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
 	if (!strcmp(reason, "timeout"))
 		reason = sr_vpost_why(l->c, IBV_WC_SUCCESS, reason);
+	/* Before the peer hears of it: the CM may tell at once that the peer has gone, too. */
+	first = sr_link_set_reason(link, reason);
+	if (first)
+		l->end_ns = sr_now_ns() + END_MS * UINT64_C(1000000);
+	sr_vtx_drop(l);
 	sr_vcarrier_unlock(l->c);
-	sr_vlink_fail(l, reason);
+	if (first)
+		vlink_dies(l);
 }
 
 /* ---- the rest of the contract ---- */
