@@ -17,6 +17,7 @@
 #define STEPS 300
 
 static struct fuzz f;
+static struct sr_vcarrier *c;
 static struct sr_vlink *l;
 static struct ibv_context context;
 static struct ibv_cq cq;
@@ -38,7 +39,7 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		const uint8_t *p = (const uint8_t *)(uintptr_t)wr->sg_list->addr;
 		size_t n = wr->sg_list->length;
 
-		CHECK(inside(wr->opcode == IBV_WR_SEND ? &l->c->ctl : &l->tx.ring, p, n));
+		CHECK(inside(wr->opcode == IBV_WR_SEND ? &c->ctl : &l->tx.ring, p, n));
 		sends += wr->opcode == IBV_WR_SEND;
 		if (wr->opcode != IBV_WR_SEND)
 			CHECK(l->tx.peer.addr && l->tx.ring.mr &&
@@ -47,7 +48,7 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		posted++;
 	}
 	CHECK(posted - completed <= SR_V_SQ);
-	CHECK(sends <= l->c->out.credit.peer_posted);	/* the receiver is ready */
+	CHECK(sends <= c->out.credit.peer_posted);	/* the receiver is ready */
 	return 0;
 }
 
@@ -56,14 +57,14 @@ static int post_recv(struct ibv_qp *q, struct ibv_recv_wr *wr, struct ibv_recv_w
 	(void)q;
 	(void)bad;
 	for (; wr; wr = wr->next)
-		CHECK(inside(&l->c->ctl, (const uint8_t *)(uintptr_t)wr->sg_list->addr,
+		CHECK(inside(&c->ctl, (const uint8_t *)(uintptr_t)wr->sg_list->addr,
 			     wr->sg_list->length));
 	return 0;
 }
 
-static int poll_cq(struct ibv_cq *c, int n, struct ibv_wc *wc)
+static int poll_cq(struct ibv_cq *q, int n, struct ibv_wc *wc)
 {
-	(void)c;
+	(void)q;
 	(void)n;
 	(void)wc;
 	return 0;
@@ -96,12 +97,12 @@ static void heard(struct sr_link *link, unsigned what)
 
 static void completion(const struct ibv_wc *wc)
 {
-	sr_vcarrier_lock(l->c);
-	sr_vrx_completion(l->c, wc);
-	if (sr_vrx_repost(l->c))
-		sr_vcarrier_break(l->c, "device-failed");
-	sr_vpost_due(l->c);
-	sr_vcarrier_unlock(l->c);
+	sr_vcarrier_lock(c);
+	sr_vrx_completion(c, wc);
+	if (sr_vrx_repost(c))
+		sr_vcarrier_break(c, "device-failed");
+	sr_vpost_due(c);
+	sr_vcarrier_unlock(c);
 }
 
 static uint32_t ring_size(void)
@@ -175,9 +176,9 @@ static uint32_t make_packet(uint8_t *at)
 	struct sr_packet_out p;
 
 	sr_packet_begin(&p, at, SR_PACKET_MAX);
-	sr_packet_posted(&p, (uint32_t)(fuzz_below(&f, 16) ? l->c->out.credit.sent + SR_V_RQ :
-							      fuzz_number(&f, l->c->out.credit.sent)));
-	if (!l->c->in.greeted)
+	sr_packet_posted(&p, (uint32_t)(fuzz_below(&f, 16) ? c->out.credit.sent + SR_V_RQ :
+							      fuzz_number(&f, c->out.credit.sent)));
+	if (!c->in.greeted)
 		sr_packet_put_process(&p, &process);
 	do
 		add_record(&p);
@@ -189,7 +190,7 @@ static uint32_t make_packet(uint8_t *at)
 static void peer_says(void)
 {
 	unsigned buf = fuzz_below(&f, SR_V_RQ);
-	uint8_t *at = l->c->ctl.buf + buf * SR_PACKET_MAX;
+	uint8_t *at = c->ctl.buf + buf * SR_PACKET_MAX;
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			    .wr_id = SR_V_RECEIVE | buf};
 
@@ -297,25 +298,26 @@ static void begin(void)
 	posted = completed = sends = 0;
 	l = sr_vlink(sr_link_new(&sr_link_verbs, sizeof(*l), SR_ROLE_ASKER, 1, NULL, heard));
 	CHECK(l);
-	l->c = calloc(1, sizeof(*l->c));
-	CHECK(l->c);
-	l->c->link = l;
-	l->c->dev = &dev;
+	c = calloc(1, sizeof(*c));
+	CHECK(c);
+	sr_mutex_init(&c->lock, SR_RANK_LINK_FIRST);
+	sr_vcarrier_join(c, l);
+	l->number = SR_V_NUMBER;
+	c->dev = &dev;
 	l->policy = &sr_conf.policy;
-	l->c->iwarp = dev.iwarp;
-	l->c->qp = &qp;
-	l->c->cq.in.cq = l->c->cq.out.cq = &cq;
-	l->c->cq.fd = -1;
-	l->c->id = (void *)&context;
-	l->c->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
-	sr_packets_init(&l->c->out.credit);
+	c->iwarp = dev.iwarp;
+	c->qp = &qp;
+	c->cq.in.cq = c->cq.out.cq = &cq;
+	c->cq.fd = -1;
+	c->id = (void *)&context;
+	c->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
+	sr_packets_init(&c->out.credit);
 	atomic_init(&l->rx.window, 4096);
-	sr_mutex_init(&l->c->lock, SR_RANK_LINK_FIRST);
-	CHECK(!sr_vring_make(l->c, &l->c->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
+	CHECK(!sr_vring_make(c, &c->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
 	l->rx.ring[0].size = l->tx.ring.size = 4096;
 	if (fuzz_below(&f, 2))	/* else they are ordinary */
-		CHECK(!sr_vring_make(l->c, &l->rx.ring[0], 4096, 0) &&
-		      !sr_vring_make(l->c, &l->tx.ring, 4096, 0));
+		CHECK(!sr_vring_make(c, &l->rx.ring[0], 4096, 0) &&
+		      !sr_vring_make(c, &l->tx.ring, 4096, 0));
 	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	sr_link_raise(&l->link, SR_LINK_UP);
@@ -327,8 +329,8 @@ static void end(void)
 	sr_vring_free(&l->rx.ring[1]);
 	sr_vring_free(&l->tx.ring);
 	sr_vring_free(&l->tx.spare);
-	sr_vring_free(&l->c->ctl);
-	free(l->c);
+	sr_vring_free(&c->ctl);
+	free(c);
 	free(l);
 }
 

@@ -68,6 +68,8 @@ static void drop_call(void *arg)
 	last_end->link->ops->drop(last_end->link, arg);
 }
 
+static const char *unmade_at = "v_alloc_pd"; /* one for each link */
+
 /* A link goes while it is being made: the asker's, or (n is 2) the answerer's. */
 static int unmade_case(unsigned how, unsigned n)
 {
@@ -76,7 +78,7 @@ static int unmade_case(unsigned how, unsigned n)
 	begin_case();
 	try_listen();
 	e = open_end(ECHO << 8 | 1);
-	fake_hold("v_alloc_pd", n);	/* one for each link */
+	fake_hold(unmade_at, n);
 	f = ask_start(ECHO << 8 | 2, listen_port);
 	fake_await_held();
 	if (how == CANCELLED)
@@ -113,6 +115,21 @@ static void test_slow(void)
 	run_case(unmade_case, DROPPED, 2);
 	run_case(unmade_case, UNPLUGGED, 1);
 	run_case(unmade_case, UNPLUGGED, 2);
+}
+
+/* The job has made the first rings of a link that has gone. */
+static void test_outlived(void)
+{
+	const struct sr_policy small = sr_conf.policy;
+	unsigned how, n;
+
+	sr_conf.policy.ring_first = 128 << 10;
+	unmade_at = "cm_create_qp";
+	for (how = CANCELLED; how <= UNPLUGGED; how++)
+		for (n = 1 + (how == DROPPED); n <= 2; n++)
+			run_case(unmade_case, how, n);
+	sr_conf.policy = small;
+	unmade_at = "v_alloc_pd";
 }
 
 /* ---- small writes of a program that computes ---- */
@@ -511,6 +528,7 @@ static void test_last(void)
 static const struct test tests[] = {
 	{"last", test_last, false},
 	{"slow", test_slow, false},
+	{"outlived", test_outlived, false},
 	{"small", test_small, false},
 	{"turns", test_turns, false},
 	{"unwatched", test_unwatched, false},

@@ -55,7 +55,7 @@ static void ask_release(struct ask *a)
 
 		a->link = NULL;
 		l->c->make.made = NULL;
-		sr_vlink_close(l, false);
+		sr_vcarrier_close(l->c, false);
 		sr_link_put(&l->link);
 	} else if (a->id) {
 		sr_vlib.cm_destroy_id(a->id);
@@ -194,9 +194,9 @@ static const char *send_request(struct ask *a)
 
 static void no_more(struct ask *a, const char *reason);
 
-static void ask_made(struct sr_vlink *l, const char *reason)
+static void ask_made(struct sr_vcarrier *c, const char *reason)
 {
-	struct ask *a = l->c->make.maker;
+	struct ask *a = c->make.maker;
 
 	if (!reason)
 		reason = send_request(a);

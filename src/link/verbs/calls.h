@@ -31,15 +31,16 @@ struct sr_vlink_for {
 	void *owner;
 	void (*notify)(struct sr_link *link, unsigned what);
 };
-/* Begins to make a link on a resolved or requested id, which becomes its own; NULL: no memory.
- * made() is called later, unless l->make.made was set to NULL meanwhile: the link has its queue
- * pair, and receives are posted; or there is a reason, and the link is closed afterwards.  loop. */
+/* Begins to make a link and its carrier on a resolved or requested id, which becomes the carrier's;
+ * NULL: no memory.  made() is called later, unless c->make.made was set to NULL meanwhile: the
+ * carrier has its queue pair, and receives are posted; or there is a reason, and the carrier is
+ * closed afterwards.  Then its link may be gone.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       const struct sr_vlink_for *f,
-			       void (*made)(struct sr_vlink *, const char *reason),
+			       void (*made)(struct sr_vcarrier *, const char *reason),
 			       void *maker);
-/* Nothing of the device is the link's any more: it goes, now or soon.  loop, idempotent */
-void sr_vlink_close(struct sr_vlink *l, bool disconnects);
+/* Nothing of the device is the carrier's any more: it goes, now or soon.  loop, idempotent */
+void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
 void sr_vlink_free(struct sr_link *link);
 /* ---- qp.c ---- */
 /* It is dead.  Returns true if it is not closed yet: what has been posted may still go
@@ -47,14 +48,23 @@ void sr_vlink_free(struct sr_link *link);
 bool sr_vlink_end(struct sr_vlink *l);
 /* The link broke, or the peer broke it.  any, not locked. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
-/* The same, once it is unlocked.  locked. */
-void sr_vlink_break(struct sr_vlink *l, const char *reason);
-/* The carrier broke, and its link with it.  locked. */
-void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason);
-/* For calls of the libraries.  When it is unlocked, the link is failed if it broke; and notify()
- * is called of what the link has heard. */
+/* ---- carrier.c ---- */
+void sr_vcarrier_get(struct sr_vcarrier *c);	/* any, that has a link of it */
+void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
+/* The link has a reference to its carrier.  It leaves its rings' memory there.  loop. */
+void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l);
+void sr_vcarrier_leave(struct sr_vlink *l);
+struct sr_vlink *sr_vcarrier_find(struct sr_vcarrier *c, uint32_t number); /* NULL; locked */
+bool sr_vcarrier_waits(struct sr_vcarrier *c);	/* sr_vtx_waits() of any link; locked */
+void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason); /* all its links; loop */
+/* For calls of the libraries.  When the lock is given back, links that broke are failed; and
+ * notify() is called for what links have heard. */
 void sr_vcarrier_lock(struct sr_vcarrier *c);
 void sr_vcarrier_unlock(struct sr_vcarrier *c);
+/* locked: */
+void sr_vlink_hear(struct sr_vlink *l, unsigned what);
+void sr_vlink_break(struct sr_vlink *l, const char *reason);
+void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason); /* and its links */
 /* ---- mem.c ---- */
 enum {
 	/*

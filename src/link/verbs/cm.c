@@ -228,19 +228,19 @@ static void connect_request(const struct sr_vcm_event *e)
 }
 
 /* The stream has the link already. */
-static void accept_made(struct sr_vlink *l, const char *reason)
+static void accept_made(struct sr_vcarrier *c, const char *reason)
 {
 	struct rdma_conn_param p;
 
 	sr_vcm_param(&p);
-	if (!reason && sr_vlib.cm_accept(l->c->id, &p)) {
+	if (!reason && sr_vlib.cm_accept(c->id, &p)) {
 		sr_debug("verbs: accept: %s", sr_errno_name(errno));
 		reason = "device-failed";
 	}
 	if (!reason)
 		return;
-	reject(l->c->id, reason);
-	sr_vlink_fail(l, reason);
+	reject(c->id, reason);
+	sr_vcarrier_fail(c, reason);
 }
 
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
@@ -288,7 +288,7 @@ bool sr_verbs_tell(struct sr_request *req, enum sr_first first)
 void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, cm, cm);
-	struct sr_vlink *l = c->link;
+	struct sr_vlink *l = c->links;
 
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:

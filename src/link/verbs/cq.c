@@ -109,18 +109,20 @@ void sr_vcq_take(struct sr_vcarrier *c)
 		return;
 	if (sr_vrx_repost(c))
 		sr_vcarrier_break(c, "device-failed");
-	c->cq.armed_once &= ~c->link->heard;
 	sr_vpost_due(c);
 }
 
-void sr_verbs_poll(struct sr_link *link)
+static void vcq_look(struct sr_vcarrier *c)
 {
-	struct sr_vcarrier *c = sr_vlink(link)->c;
-
 	sr_vcarrier_lock(c);
 	c->cq.used += !sr_loop_here();
 	sr_vcq_take(c);
 	sr_vcarrier_unlock(c);
+}
+
+void sr_verbs_poll(struct sr_link *link)
+{
+	vcq_look(sr_vlink(link)->c);
 }
 
 /* ---- arming: locked ---- */
@@ -167,7 +169,7 @@ static void arm_cqs(struct sr_vcarrier *c)
 	if (c->cq.in.state == SR_CQ_FIRED || c->cq.out.state == SR_CQ_FIRED)
 		read_events(c);
 	arm_half(c, &c->cq.in);
-	if (sr_vtx_waits(c->link))
+	if (sr_vcarrier_waits(c))
 		arm_half(c, &c->cq.out);
 }
 
@@ -183,7 +185,7 @@ static void take_event(struct sr_vcarrier *c)
 void sr_vcq_await_out(struct sr_vcarrier *c)
 {
 	sr_vcq_take(c);
-	if (!c->qp || !c->cq.watched || !sr_vtx_waits(c->link))
+	if (!c->qp || !c->cq.watched || !sr_vcarrier_waits(c))
 		return;
 	arm_cqs(c);
 	sr_vcq_take(c);
@@ -256,7 +258,7 @@ bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
 		arm_cqs(c);
 	sr_vcarrier_unlock(c);
 	if (on)
-		sr_verbs_poll(&c->link->link);	/* it is armed: the last look */
+		vcq_look(c);	/* it is armed: the last look */
 	else
 		sr_loop_unwatch(&c->cq.watch);
 	return true;
@@ -293,7 +295,7 @@ static void probe(struct sr_vcarrier *c, bool unanswered)
 	if (++k->quiet_ticks >= limit && c->out.probe_out)
 		sr_vcarrier_break(c, sr_vpost_why(c, IBV_WC_SUCCESS, "timeout"));
 	else if (k->quiet_ticks >= limit / 4 && !c->out.probe_out)
-		c->out.probe_out = !sr_vtx_queue(c->link, &msg);
+		c->out.probe_out = !sr_vtx_queue(c->links, &msg);
 }
 
 /* Is there something to look after?  Traffic does that by itself; here is for
@@ -337,7 +339,7 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 {
 	struct sr_vlook *k = &c->look;
-	struct sr_vlink *l = c->link;
+	struct sr_vlink *l = c->links;
 	bool busy, in_use, watched;
 
 	sr_vcarrier_lock(c);
@@ -375,12 +377,14 @@ static bool is_busy(struct sr_vcarrier *c)
 static void tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
-	struct sr_vlink *l = c->link;
+	struct sr_vlink *l = c->links;
 	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
 	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
 
-	sr_verbs_poll(&l->link);
+	if (!l)		/* it is closed when it has been made */
+		return;
+	vcq_look(c);
 	/* A thread that moves the link after this starts the timer again. */
 	atomic_fetch_and(&k->on, whole ? 0 : SR_LOOK);
 	sr_fence_look();	/* pair look: sr_vlook_start() */
@@ -390,7 +394,7 @@ static void tick(struct sr_timer *t)
 	} else {
 		again = !whole || whole_look(c, now, &idles);
 		sr_lock(&c->lock);
-		soon = c->qp && sr_vtx_waits(l) && !c->cq.watched;
+		soon = c->qp && sr_vcarrier_waits(c) && !c->cq.watched;
 		k->busy = is_busy(c);
 		sr_unlock(&c->lock);
 	}
@@ -409,18 +413,7 @@ static void start(struct sr_task *t)
 	c->look.busy = false;
 	if (c->id)
 		set_timer(&c->look);
-	sr_link_put(&c->link->link);
-}
-
-/* Unless the link is about to be freed. */
-static bool vlink_tryget(struct sr_link *link)
-{
-	int refs = atomic_load(&link->refs);
-
-	while (refs > 0)
-		if (atomic_compare_exchange_weak(&link->refs, &refs, refs + 1))
-			return true;
-	return false;
+	sr_vcarrier_put(c);
 }
 
 /* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
@@ -429,11 +422,11 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
 	struct sr_vlook *k = &c->look;
 
-	if (!(how & ~atomic_load(&k->on)) ||
-	    !(how & ~atomic_fetch_or(&k->on, how)) || !vlink_tryget(&c->link->link))
+	if (!(how & ~atomic_load(&k->on)) || !(how & ~atomic_fetch_or(&k->on, how)))
 		return;
+	sr_vcarrier_get(c);
 	if (!sr_loop_post(&k->task))
-		sr_link_put(&c->link->link);	/* it is posted, and has a reference */
+		sr_vcarrier_put(c);	/* it is posted, and has a reference */
 }
 
 /* ---- making and ending ---- */

@@ -84,7 +84,7 @@ static void on_async(struct sr_watch *w, uint32_t events)
 		fatal |= e.event_type == IBV_EVENT_DEVICE_FATAL;
 		for (c = dev->carriers; c; c = c->next)
 			if (is_about(&e, c))
-				sr_vlink_fail(c->link, "device-failed");
+				sr_vcarrier_fail(c, "device-failed");
 		sr_vlib.v_ack_async_event(&e);
 	}
 	if (fatal && !is_usable(dev))
@@ -267,10 +267,10 @@ void sr_vdev_remove(struct ibv_context *ctx)
 	dev->gone = true;
 	sr_vdev_busy(dev);
 	for (c = dev->carriers; c; c = c->next)
-		sr_vlink_fail(c->link, "device-failed");
+		sr_vcarrier_fail(c, "device-failed");
 	for (c = dev->carriers; c; c = next) {
 		next = c->next;
-		sr_vlink_close(c->link, false);
+		sr_vcarrier_close(c, false);
 	}
 	sr_vcm_removed(ctx);
 	sr_loop_unwatch(&dev->async_watch);

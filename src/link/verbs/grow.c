@@ -125,7 +125,7 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 	size_t size = size_now(l);
 
 	if (sr_ring_full(size, unread, FULL_PART))
-		l->heard |= want(l, size, least_of(ROOMY, l->policy->ring_max));
+		sr_vlink_hear(l, want(l, size, least_of(ROOMY, l->policy->ring_max)));
 }
 
 /* An ordinary one has no memory yet. */
@@ -176,7 +176,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen)
 	sr_gens_add(&l->rx.gens, offset, gen & 1);
 	sr_fence_look();	/* pair grown: sr_verbs_rx_free() */
 	if (atomic_load(&l->link.rx_taken) >= offset)
-		l->heard |= SR_NOTIFY_WORK;	/* the old one is empty */
+		sr_vlink_hear(l, SR_NOTIFY_WORK);	/* the old one is empty */
 	return 0;
 }
 
@@ -202,7 +202,7 @@ static void give_back(struct sr_vlink *l)
 	}
 	l->tx.idle = send_ring_rests(l);
 	if (l->tx.idle)
-		l->heard |= SR_NOTIFY_WORK;
+		sr_vlink_hear(l, SR_NOTIFY_WORK);
 }
 
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)

@@ -184,15 +184,15 @@ static void packet_end(struct sr_vcarrier *c, struct batch *b)
 
 /* One packet.  False: there is nothing for it, or it may not go.  (DROP may take a buffer that is
  * kept for counts, too: no count comes behind it.) */
-static bool post_packet(struct sr_vcarrier *c, struct batch *b)
+static bool post_packet(struct sr_vcarrier *c, struct batch *b, struct sr_vlink *l)
 {
-	const bool kept = sr_packets_owes(&c->out.credit) || c->link->tx.last == SR_V_DROP_DUE;
+	const bool kept = sr_packets_owes(&c->out.credit) || l->tx.last == SR_V_DROP_DUE;
 	const bool pads = c->out.pad_due;
 
 	if (!packet_may_go(c, b, !kept))
 		return false;
 	packet_begin(c, &b->packet);
-	if (!sr_vtx_fill(c->link, &b->packet, sr_packets_may_send(&c->out.credit, true)))
+	if (!sr_vtx_fill(l, &b->packet, sr_packets_may_send(&c->out.credit, true)))
 		return false;
 	if (pads)
 		add_pad(c, &b->packet);
@@ -200,12 +200,12 @@ static bool post_packet(struct sr_vcarrier *c, struct batch *b)
 	return true;
 }
 
-static void post_packets(struct sr_vcarrier *c)
+static void post_packets(struct sr_vcarrier *c, struct sr_vlink *l)
 {
 	struct batch b;
 
 	b.n = b.copied = 0;
-	while (sr_vtx_is_due(c->link) && post_packet(c, &b))
+	while (sr_vtx_is_due(l) && post_packet(c, &b, l))
 		;
 	batch_flush(c, &b);
 }
@@ -213,14 +213,18 @@ static void post_packets(struct sr_vcarrier *c)
 /* Most calls find nothing to post. */
 void sr_vpost_due(struct sr_vcarrier *c)
 {
-	if (sr_vtx_is_due(c->link))
-		post_packets(c);
+	struct sr_vlink *l;
+
+	for (l = c->links; l; l = l->next)
+		if (sr_vtx_is_due(l))
+			post_packets(c, l);
 }
 
 /* flushed: from the last request that has arrived on, they have come to nothing. */
 void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 {
 	uint16_t n = (uint16_t)(seq - (uint16_t)c->out.sq_done) + 1;
+	struct sr_vlink *l;
 
 	if (n > sq_used(c))
 		return;
@@ -229,6 +233,7 @@ void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 		return;
 	c->out.arrived = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].packets;
 	c->out.buffers_done = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].buffers;
-	if (c->link->tx.swap && sr_vtx_may_swap(c->link))
-		c->link->heard |= SR_NOTIFY_WORK;
+	for (l = c->links; l; l = l->next)
+		if (l->tx.swap && sr_vtx_may_swap(l))
+			sr_vlink_hear(l, SR_NOTIFY_WORK);
 }

@@ -36,7 +36,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 	sr_unlock(&c->lock);
 	if (busy)
 		return true;
-	sr_vlink_close(l, true);
+	sr_vcarrier_close(c, true);
 	return false;
 }
 
@@ -53,39 +53,6 @@ void sr_vlink_fail(struct sr_vlink *l, const char *reason)
 {
 	if (sr_link_set_reason(&l->link, reason))
 		vlink_dies(l);
-}
-
-void sr_vlink_break(struct sr_vlink *l, const char *reason)
-{
-	if (!l->broken)
-		l->broken = reason;
-}
-
-void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason)
-{
-	if (!c->broken)
-		c->broken = reason;
-}
-
-void sr_vcarrier_lock(struct sr_vcarrier *c)
-{
-	sr_enter();
-	sr_lock(&c->lock);
-}
-
-void sr_vcarrier_unlock(struct sr_vcarrier *c)
-{
-	struct sr_vlink *l = c->link;
-	const char *broken = l->broken ? l->broken : c->broken;
-	const unsigned heard = l->heard;
-
-	l->heard = 0;
-	sr_unlock(&c->lock);
-	if (broken)
-		sr_vlink_fail(l, broken);
-	if (heard)
-		l->link.notify(&l->link, heard);
-	sr_leave();
 }
 
 /* (What is still due, tick() sends, until END_MS have passed.) */

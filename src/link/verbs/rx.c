@@ -81,7 +81,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len)
 		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
 	}
 	sr_publish(&l->link.rx_h, h + len);
-	l->heard |= SR_NOTIFY_RX;
+	sr_vlink_hear(l, SR_NOTIFY_RX);
 	sr_vgrow_full(l, h + len - taken);
 	return 0;
 }
@@ -109,18 +109,17 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg)
 	case SR_MSG_DATA:
 		return data_came(l, NULL, msg->len);
 	case SR_MSG_RING:
-		l->heard |= SR_NOTIFY_WORK;
+		sr_vlink_hear(l, SR_NOTIFY_WORK);
 		return sr_vgrow_offered(l, &msg->ring);
 	case SR_MSG_RING_USE:
 		return sr_vgrow_use(l, msg->use.offset, msg->use.gen);
 	case SR_MSG_HELLO:
-		l->heard |= SR_NOTIFY_CTL;
+		sr_vlink_hear(l, SR_NOTIFY_CTL);
 		return sr_link_take(&l->link, msg) ? -EPROTO :
 						     hello_came(l, &msg->hello);
 	default:
-		l->heard |= SR_NOTIFY_CTL;
-		if (msg->type == SR_MSG_END)
-			l->heard |= SR_NOTIFY_RX;
+		sr_vlink_hear(l, msg->type == SR_MSG_END ? SR_NOTIFY_CTL | SR_NOTIFY_RX :
+							   SR_NOTIFY_CTL);
 		return sr_link_take(&l->link, msg);
 	}
 }
@@ -129,7 +128,7 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg)
  * carrier, that is nobody's to know. */
 static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
 {
-	struct sr_vlink *l = c->link;
+	struct sr_vlink *l;
 	int err;
 
 	if (!c->in.greeted) {
@@ -138,7 +137,8 @@ static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
 	}
 	if (r->type == SR_RECORD_PAD)
 		return 0;
-	if (r->number != SR_V_NUMBER || (r->type >= SR_RECORD_OPEN && r->type < SR_RECORD_DROP))
+	l = sr_vcarrier_find(c, r->number);
+	if (!l || (r->type >= SR_RECORD_OPEN && r->type < SR_RECORD_DROP))
 		return -EPROTO;	/* the connection manager opens the only link */
 	sr_trace("verbs: link %x: record %d", l->link.link_no, r->type);
 	err = sr_vtx_credit(l, r->ack);
@@ -152,10 +152,15 @@ static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
 					 message_came(l, &r->msg);
 }
 
-/* The carrier, or the only link that it has. */
-static bool is_broken(const struct sr_vcarrier *c)
+/* Does no link take anything any more? */
+static bool carrier_is_over(const struct sr_vcarrier *c)
 {
-	return c->broken || c->link->broken;
+	struct sr_vlink *l;
+
+	for (l = c->links; l && !c->broken; l = l->next)
+		if (!l->broken && !(sr_link_events(&l->link) & SR_LINK_DEAD))
+			return false;
+	return true;
 }
 
 static int packet_came(struct sr_vcarrier *c, const struct ibv_wc *wc)
@@ -169,7 +174,7 @@ static int packet_came(struct sr_vcarrier *c, const struct ibv_wc *wc)
 	if (wc->opcode != IBV_WC_RECV || sr_packet_open(&in, buf, wc->byte_len) ||
 	    sr_packets_said(&c->out.credit, in.posted))
 		return -EPROTO;
-	while (!is_broken(c) && (more = sr_packet_next(&in, &r)) > 0) {
+	while (!carrier_is_over(c) && (more = sr_packet_next(&in, &r)) > 0) {
 		err = record_came(c, &r);
 		if (err)
 			return err;
@@ -194,12 +199,12 @@ static const char *failure(enum ibv_wc_status status)
 
 void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 {
-	struct sr_vlink *l = c->link;
-	bool dead = is_broken(c) || (sr_link_events(&l->link) & SR_LINK_DEAD);
+	bool dead = carrier_is_over(c);
 	uint32_t id = wc->wr_id;
+	struct sr_vlink *l;
 
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
-		sr_debug("verbs: link %x: completion status %d", l->link.link_no, (int)wc->status);
+		sr_debug("%s: completion status %d", c->name, (int)wc->status);
 		sr_vcarrier_break(c, sr_vpost_why(c, wc->status, failure(wc->status)));
 		return;
 	}
@@ -208,13 +213,14 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 	if (dead)
 		return;
 	if ((id & SR_V_RECEIVE) && packet_came(c, wc)) {
-		sr_debug("verbs: link %x: protocol, opcode %d, length %u",
-			 l->link.link_no, (int)wc->opcode, wc->byte_len);
+		sr_debug("%s: protocol, opcode %d, length %u", c->name, (int)wc->opcode,
+			 wc->byte_len);
 		sr_vcarrier_break(c, "protocol");
 	}
 	/* On InfiniBand the first message may overtake the CM's last. */
-	if (!(sr_link_events(&l->link) & SR_LINK_UP) && sr_link_raise(&l->link, SR_LINK_UP))
-		l->heard |= SR_NOTIFY_CTL;
+	for (l = c->links; l; l = l->next)
+		if (!(sr_link_events(&l->link) & SR_LINK_UP) && sr_link_raise(&l->link, SR_LINK_UP))
+			sr_vlink_hear(l, SR_NOTIFY_CTL);
 }
 
 /* ---- the contract ---- */

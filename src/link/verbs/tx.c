@@ -108,7 +108,7 @@ static void ack_goes(struct sr_vlink *l, uint64_t taken)
 static bool add_msg(struct sr_vlink *l, struct sr_vpacket *p, struct sr_msg *msg)
 {
 	msg->ack = atomic_load(&l->link.rx_taken);
-	if (!sr_packet_put(&p->out, SR_V_NUMBER, msg))
+	if (!sr_packet_put(&p->out, l->number, msg))
 		return false;
 	ack_goes(l, msg->ack);
 	return true;
@@ -124,7 +124,7 @@ static size_t add_bytes(struct sr_vlink *l, struct sr_vpacket *p, size_t n)
 	n = least_of(n, sr_packet_room(&p->out));
 	if (!n)
 		return 0;
-	body = sr_packet_put_raw(&p->out, SR_V_NUMBER, SR_MSG_BYTES, taken, n);
+	body = sr_packet_put_raw(&p->out, l->number, SR_MSG_BYTES, taken, n);
 	ack_goes(l, taken);
 	sr_vring_pieces(&l->tx.ring, l->tx.sent, n, v);
 	memcpy(body, v[0].iov_base, v[0].iov_len);
@@ -207,7 +207,7 @@ static bool add_drop(struct sr_vlink *l, struct sr_vpacket *p)
 	uint64_t taken = atomic_load(&l->link.rx_taken);
 
 	p->quiet = false;
-	sr_packet_put_raw(&p->out, SR_V_NUMBER, SR_RECORD_DROP, taken, 0);
+	sr_packet_put_raw(&p->out, l->number, SR_RECORD_DROP, taken, 0);
 	l->tx.last = SR_V_DROPPED;
 	return true;
 }
@@ -267,7 +267,7 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack)
 	if (ack == atomic_load(&l->link.tx_w))
 		l->tx.burst = 0;
 	sr_publish(&l->link.tx_acked, ack);
-	l->heard |= SR_NOTIFY_TX;
+	sr_vlink_hear(l, SR_NOTIFY_TX);
 	return 0;
 }
 
@@ -337,7 +337,7 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 	sr_link_offer(link, v, true);
 unlock:
 	if (swapped)
-		l->heard |= SR_NOTIFY_WORK;
+		sr_vlink_hear(l, SR_NOTIFY_WORK);
 	sr_vcarrier_unlock(l->c);
 	if (begins)
 		sr_vlook_start(l->c, SR_LOOK);	/* it goes when it is idle */

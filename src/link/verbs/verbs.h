@@ -8,7 +8,8 @@
  *   cm.c    rendezvous: answering, and the CM's events
  *   listen.c  rendezvous: listening
  *   ask.c   rendezvous: asking
- *   make.c  making what the device has of a link, and destroying it
+ *   carrier.c  lives of carriers and links, and what links hear
+ *   make.c  making what the device has of a carrier, and destroying it
  *   qp.c    a link as the engine sees it
  *   mem.c   pinned memory
  *   cq.c    completions, sleeping, and the service thread's share of both
@@ -52,8 +53,9 @@ enum {
 	SR_V_IWARP_RQ = 64,	/* of 112 bytes */
 	SR_V_PEND = 16,		/* messages waiting for their turn */
 	SR_V_ORDINARY = 64 << 10, /* larger rings are registered */
-	SR_V_NUMBER = 1,	/* of the only link of a queue pair, in records */
-	SR_V_REGIONS = 5,	/* most of a carrier and its link */
+	SR_V_NUMBER = 1,	/* of the only link of a carrier, in records */
+	SR_V_RINGS = 4,		/* of a link, at most */
+	SR_V_REGIONS = 1 + SR_V_RINGS, /* most of a carrier with one link */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
 };
 
@@ -157,10 +159,11 @@ struct sr_vlook {
 struct sr_vmake {
 	struct sr_job job;
 	bool busy;			/* makes the carrier or, without c->id, destroys */
-	bool doomed, freed;		/* to be closed, or freed, when that is done */
+	const char *doomed;		/* to be closed when that is done, for this reason */
 	const char *reason;		/* why it could not be made */
-	void (*made)(struct sr_vlink *l, const char *reason);
+	void (*made)(struct sr_vcarrier *c, const char *reason);
 	void *maker;
+	size_t ring_first;		/* of the link for which it is made */
 	/* To be destroyed: */
 	bool disconnects;
 	struct rdma_cm_id *id;
@@ -170,12 +173,12 @@ struct sr_vmake {
 };
 
 struct sr_vcarrier {
+	atomic_uint refs;		/* carrier.c */
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
 	struct ibv_pd *pd;		/* this carrier's alone (make.c); NULL once closed */
 	struct sr_vcarrier *next, **pprev; /* loop */
-	struct sr_vlink *link;		/* its only one */
 	bool iwarp;
 	char name[SR_REPORT_LINK];
 	uint32_t max_inline;
@@ -184,7 +187,10 @@ struct sr_vcarrier {
 
 	struct sr_mutex lock;
 	struct ibv_qp *qp;		/* NULL once closed; locked */
-	const char *broken;		/* its link is to be failed, for this reason; locked */
+	const char *broken;		/* its links are to be failed, for this reason; locked */
+	struct sr_vlink *links, *heard;	/* all (today one); those that hears.  locked */
+	struct sr_vring own[SR_V_RINGS]; /* made for a link to come, or left by one */
+	unsigned owned;
 	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SENDS send buffers */
 	struct sr_vcq cq;
 	struct sr_vout out;
@@ -236,10 +242,14 @@ struct sr_vseen {
 struct sr_vlink {
 	struct sr_link link;
 	struct sr_vcarrier *c;
+	struct sr_vlink *next, **pprev;	/* of the carrier; locked */
+	uint32_t number;		/* in records */
 	const struct sr_policy *policy;	/* sizes of rings */
 	uint64_t end_ns;		/* dropped: time to close it at last; locked */
 	const char *broken;		/* to be failed, for this reason; locked */
 	unsigned heard;			/* SR_NOTIFY_ bits to be notified of; locked */
+	bool hears;			/* it is in c->heard; locked */
+	struct sr_vlink *hears_next;
 	struct sr_vtx tx;
 	struct sr_vrx rx;
 	struct sr_vseen seen;
