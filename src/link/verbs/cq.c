@@ -303,15 +303,15 @@ static void probe(struct sr_vcarrier *c, bool unanswered)
 static bool unfinished(struct sr_vlink *l, uint64_t now)
 {
 	struct sr_vcarrier *c = l->c;
-	uint64_t taken = atomic_load(&l->link.rx_taken);
-	uint64_t acked = atomic_load(&l->link.tx_acked);
-	uint64_t w = atomic_load(&l->link.tx_w);
-	uint64_t sum = taken + acked + w + atomic_load(&l->link.rx_h);
+	uint64_t taken = sr_load(&l->link.rx_taken);
+	uint64_t acked = sr_load(&l->link.tx_acked);
+	uint64_t w = sr_load(&l->link.tx_w);
+	uint64_t sum = taken + acked + w + sr_load(&l->link.rx_h);
 	unsigned have = sr_link_events(&l->link);
 	bool unsaid, unanswered, unheard;
 
 	/* An ACK to the byte, once the reader has paused. */
-	unsaid = (have & SR_LINK_SWITCH) && taken != l->tx.ack_said;
+	unsaid = (have & SR_LINK_SWITCH) && taken != sr_load(&l->tx.ack_said);
 	if (unsaid && taken == l->seen.taken)
 		l->tx.ack_due = true;
 
@@ -350,13 +350,13 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	sr_vcarrier_unlock(c);
 	*idles = sr_vgrow_idle(l, now - l->seen.moved_ns);
 	watched = sr_vcq_watch(c, !in_use);
-	return busy || in_use || !watched || atomic_load(&k->on);
+	return busy || in_use || !watched || sr_load(&k->on);
 }
 
 /* The whole looks of all carriers come at one time, and wake the thread once. */
 static void set_timer(struct sr_vlook *k)
 {
-	if (!(atomic_load(&k->on) & SR_LOOK_SOON))
+	if (!(sr_load(&k->on) & SR_LOOK_SOON))
 		sr_timer_set(&k->timer, TICK_MS - sr_now_ns() / 1000000 % TICK_MS);
 	else
 		sr_timer_set_us(&k->timer, k->busy ? BUSY_SOON_US : SOON_US);
@@ -386,7 +386,7 @@ static void tick(struct sr_timer *t)
 		return;
 	vcq_look(c);
 	/* A thread that moves the link after this starts the timer again. */
-	atomic_fetch_and(&k->on, whole ? 0 : SR_LOOK);
+	atomic_fetch_and_explicit(&k->on, whole ? 0 : SR_LOOK, memory_order_relaxed);
 	sr_fence_look();	/* pair look: sr_vlook_start() */
 	k->tick = now / TICK_NS;
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
@@ -399,7 +399,8 @@ static void tick(struct sr_timer *t)
 		sr_unlock(&c->lock);
 	}
 	if (again) {
-		atomic_fetch_or(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0));
+		atomic_fetch_or_explicit(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0),
+					 memory_order_relaxed);
 		set_timer(k);
 	} else if (idles) {
 		sr_timer_set(&k->timer, SR_V_IDLE_MS);
@@ -422,7 +423,9 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
 	struct sr_vlook *k = &c->look;
 
-	if (!(how & ~atomic_load(&k->on)) || !(how & ~atomic_fetch_or(&k->on, how)))
+	/* Both are looks behind that change: a timer that is set is yet to see it. */
+	if (!(how & ~sr_look(&k->on)) ||
+	    !(how & ~atomic_fetch_or_explicit(&k->on, how, memory_order_seq_cst)))
 		return;
 	sr_vcarrier_get(c);
 	if (!sr_loop_post(&k->task))

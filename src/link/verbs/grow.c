@@ -40,7 +40,7 @@
 
 static unsigned generation(struct sr_vlink *l)
 {
-	return atomic_load(&l->rx.gens.n) - 1;
+	return sr_observe(&l->rx.gens.n) - 1; /* pairs with sr_gens_add() */
 }
 
 /* In use; and the other one. */
@@ -96,7 +96,7 @@ static bool receives(struct sr_vlink *l)
 static unsigned want(struct sr_vlink *l, size_t now, size_t size)
 {
 	return size > now && sr_vring_may_grow(size) &&
-			       !atomic_exchange(&l->rx.grow, size) ?
+			       !atomic_exchange_explicit(&l->rx.grow, size, memory_order_relaxed) ?
 		       SR_NOTIFY_WORK : 0;
 }
 
@@ -104,7 +104,7 @@ static unsigned want(struct sr_vlink *l, size_t now, size_t size)
  * less than QUICK_NS, the ring is to grow.  rx. */
 void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 {
-	size_t size = l->rx.window;	/* the ring may just be freed */
+	size_t size = sr_load(&l->rx.window);	/* the ring may just be freed */
 	size_t larger = sr_ring_step(size, l->policy->ring_max);
 	uint64_t now = sr_now_ns();
 	bool quick = l->rx.turn_at && now - l->rx.turn_ns < QUICK_NS;
@@ -169,13 +169,13 @@ static void offer(struct sr_vlink *l, size_t size)
 int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen)
 {
 	if (!l->rx.offered || gen != generation(l) + 1 ||
-	    !receives(l) || offset != atomic_load(&l->link.rx_h))
+	    !receives(l) || offset != sr_load(&l->link.rx_h))
 		return -EPROTO;
 	l->rx.offered = false;
-	l->rx.window = l->rx.ring[gen & 1].size;
+	sr_store(&l->rx.window, l->rx.ring[gen & 1].size);
 	sr_gens_add(&l->rx.gens, offset, gen & 1);
 	sr_fence_look();	/* pair grown: sr_verbs_rx_free() */
-	if (atomic_load(&l->link.rx_taken) >= offset)
+	if (sr_load(&l->link.rx_taken) >= offset)
 		sr_vlink_hear(l, SR_NOTIFY_WORK);	/* the old one is empty */
 	return 0;
 }
@@ -189,14 +189,15 @@ static bool has_ordinary(const struct sr_vring *r)
 static bool send_ring_rests(struct sr_vlink *l)
 {
 	return has_ordinary(&l->tx.ring) &&
-	       atomic_load(&l->link.tx_acked) == atomic_load(&l->link.tx_w);
+	       sr_load(&l->link.tx_acked) == sr_load(&l->link.tx_w);
 }
 
 /* The send ring is the sender's: tx_work() gives it back.  locked */
 static void give_back(struct sr_vlink *l)
 {
+	/* It pairs with sr_verbs_rx_free(): the program reads that memory no more. */
 	if (has_ordinary(ring_now(l)) &&
-	    atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken)) {
+	    sr_load(&l->link.rx_h) == sr_observe(&l->link.rx_taken)) {
 		l->rx.place[generation(l) & 1].mem = NULL;
 		sr_vring_empty(ring_now(l));
 	}
@@ -209,7 +210,7 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 {
 	bool large = size_now(l) > l->policy->ring_first && receives(l) &&
 		     !ring_other(l)->size && !(sr_link_events(&l->link) & SR_LINK_DEAD);
-	bool all_taken = atomic_load(&l->link.rx_h) == atomic_load(&l->link.rx_taken);
+	bool all_taken = sr_load(&l->link.rx_h) == sr_load(&l->link.rx_taken);
 	bool some;
 
 	sr_vcarrier_lock(l->c);
@@ -249,8 +250,8 @@ bool sr_vgrow_tx_widens(struct sr_link *link)
 
 static void copy_retained(struct sr_vlink *l)
 {
-	uint64_t w = atomic_load(&l->link.tx_w);
-	uint64_t at = atomic_load(&l->link.tx_acked);
+	uint64_t w = sr_load(&l->link.tx_w);
+	uint64_t at = sr_load(&l->link.tx_acked);
 	struct iovec v[2], to[2];
 	size_t n;
 
@@ -266,7 +267,7 @@ static void copy_retained(struct sr_vlink *l)
  * filling pieces; locked. */
 bool sr_vgrow_swap(struct sr_vlink *l)
 {
-	uint64_t w = atomic_load(&l->link.tx_w);
+	uint64_t w = sr_load(&l->link.tx_w);
 	struct sr_msg msg = { .type = SR_MSG_RING_USE };
 	size_t size = l->tx.spare.size ? l->tx.spare.size : l->tx.ring.size;
 	struct sr_vring old = l->tx.ring;
@@ -276,9 +277,9 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 		return false;
 	/* To shrink, nothing may have to be retained. */
 	if ((size < old.size || l->tx.peer_next.size < l->tx.peer.size) &&
-	    atomic_load(&l->link.tx_acked) != w)
+	    sr_load(&l->link.tx_acked) != w)
 		return false;
-	if (l->tx.spare.size && atomic_load(&l->link.tx_acked) != w && !sr_vring_fill(&l->tx.spare))
+	if (l->tx.spare.size && sr_load(&l->link.tx_acked) != w && !sr_vring_fill(&l->tx.spare))
 		return false;
 	msg.use.offset = w;
 	msg.use.gen = l->tx.peer_next.gen;
@@ -333,7 +334,9 @@ static void free_old(struct sr_vlink *l)
 		tx = l->tx.spare;
 		l->tx.spare = (struct sr_vring){ 0 };
 	}
-	if (!l->rx.offered && atomic_load(&l->link.rx_taken) >= sr_gens_last(&l->rx.gens)->start) {
+	/* It pairs with sr_verbs_rx_free(): the program reads that ring no more. */
+	if (!l->rx.offered &&
+	    sr_observe(&l->link.rx_taken) >= sr_load(&sr_gens_last(&l->rx.gens)->start)) {
 		rx = *other;
 		*other = (struct sr_vring){ 0 };
 	}
@@ -350,7 +353,8 @@ void sr_verbs_work(struct sr_link *link)
 	if (!l->c->id || (sr_link_events(link) & SR_LINK_DEAD))
 		return;
 	free_old(l);
-	size = least_of(atomic_exchange(&l->rx.grow, 0), l->policy->ring_max);
+	size = atomic_exchange_explicit(&l->rx.grow, 0, memory_order_relaxed);
+	size = least_of(size, l->policy->ring_max);
 	if (size > size_now(l))
 		offer(l, size);
 	vgrow_follow(l);

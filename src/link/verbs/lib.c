@@ -101,11 +101,11 @@ unsigned sr_verbs_devices(void)
 	if (sr_sys_access(CLASS, F_OK) < 0)
 		return 0;
 	now = sr_now_ns();
-	if (now >= atomic_load(&until_ns)) {
-		atomic_store(&kinds, look_for_devices());
-		atomic_store(&until_ns, now + LOOK_NS);
+	if (now >= sr_observe(&until_ns)) {	/* pairs with the publish of it */
+		sr_store(&kinds, look_for_devices());
+		sr_publish(&until_ns, now + LOOK_NS);
 	}
-	return atomic_load(&kinds);
+	return sr_load(&kinds);
 }
 
 static void *open_library(const struct sr_library *library)

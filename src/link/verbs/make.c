@@ -234,7 +234,7 @@ static void carrier_doom(struct sr_vcarrier *c)
 	c->make.doomed = "short";
 	for (l = c->links; l; l = l->next) {
 		sr_link_set_reason(&l->link, "short");
-		c->make.doomed = l->link.reason;
+		c->make.doomed = sr_load(&l->link.reason);
 	}
 }
 

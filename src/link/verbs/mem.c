@@ -71,18 +71,18 @@ const char *sr_vmem_refusal(int err)
 
 void sr_vmem_count(ssize_t bytes)
 {
-	atomic_fetch_add(&locked_memory, bytes);
+	sr_count(&locked_memory, bytes);
 }
 
 bool sr_vring_may_grow(size_t size)
 {
-	return atomic_load(&locked_memory) + size <= atomic_load(&grow_limit);
+	return sr_load(&locked_memory) + size <= sr_load(&grow_limit);
 }
 
 void sr_vring_forget(void)
 {
-	atomic_store(&locked_memory, 0);
-	atomic_store(&grow_limit, 0);
+	sr_store(&locked_memory, 0);
+	sr_store(&grow_limit, 0);
 }
 
 /* ---- where the memory is ---- */
@@ -206,8 +206,8 @@ const char *sr_vring_make(struct sr_vcarrier *c, struct sr_vring *r, size_t size
 {
 	const char *reason;
 
-	if (!atomic_load(&grow_limit))
-		atomic_store(&grow_limit, lockable() / 2);
+	if (!sr_load(&grow_limit))
+		sr_store(&grow_limit, lockable() / 2);
 	r->size = size;
 	if (!sr_vring_fill(r)) {
 		r->size = 0;
@@ -221,7 +221,7 @@ const char *sr_vring_make(struct sr_vcarrier *c, struct sr_vring *r, size_t size
 		sr_vring_free(r);
 		return reason;
 	}
-	atomic_fetch_add(&locked_memory, size);
+	sr_count(&locked_memory, size);
 	return NULL;
 }
 
@@ -231,7 +231,7 @@ void sr_vring_close(struct sr_vring *r)
 		return;
 	sr_vlib.v_dereg_mr(r->mr);
 	r->mr = NULL;
-	atomic_fetch_sub(&locked_memory, r->size);
+	sr_count(&locked_memory, -r->size);
 }
 
 void sr_vring_free(struct sr_vring *r)

@@ -58,8 +58,8 @@ int sr_vrx_repost(struct sr_vcarrier *c)
  * packet waits for nothing, and bytes have room by their own credit. */
 static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len)
 {
-	uint64_t h = atomic_load_explicit(&l->link.rx_h, memory_order_relaxed);
-	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint64_t h = sr_load(&l->link.rx_h);
+	uint64_t taken = sr_observe(&l->link.rx_taken); /* pairs with sr_verbs_rx_free() */
 	const struct sr_ring *ring = sr_gens_ring(&l->rx.gens);
 	struct iovec v[2];
 
@@ -80,7 +80,7 @@ static int data_came(struct sr_vlink *l, const uint8_t *here, uint32_t len)
 		memcpy(v[0].iov_base, here, v[0].iov_len);
 		memcpy(v[1].iov_base, here + v[0].iov_len, v[1].iov_len);
 	}
-	sr_publish(&l->link.rx_h, h + len);
+	sr_publish(&l->link.rx_h, h + len);	/* pairs with sr_verbs_rx_data() */
 	sr_vlink_hear(l, SR_NOTIFY_RX);
 	sr_vgrow_full(l, h + len - taken);
 	return 0;
@@ -93,7 +93,7 @@ static int hello_came(struct sr_vlink *l, const struct sr_hello *hello)
 	l->tx.peer = hello->ring;
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	/* Its send ring, and so its window, is at first no larger than that. */
-	l->rx.window = least_of(l->rx.ring[0].size, l->tx.peer.size);
+	sr_store(&l->rx.window, least_of(l->rx.ring[0].size, l->tx.peer.size));
 	return 0;
 }
 
@@ -228,20 +228,20 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2])
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t from = atomic_load(&link->rx_taken) + skip;
-	uint64_t h = sr_observe(&link->rx_h);
+	uint64_t from = sr_load(&link->rx_taken) + skip;
+	uint64_t h = sr_observe(&link->rx_h); /* pairs with data_came() */
 
 	return sr_gens_span(&l->rx.gens, from, h > from ? h : from, v);
 }
 
 ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
 {
-	uint64_t taken = atomic_load(&link->rx_taken), h = atomic_load(&link->rx_h);
+	uint64_t taken = sr_load(&link->rx_taken), h = sr_observe(&link->rx_h); /* data_came() */
 	struct iovec v[2];
 
 	if (h == taken) {
 		sr_verbs_poll(link);
-		h = atomic_load(&link->rx_h);
+		h = sr_observe(&link->rx_h);	/* data_came() */
 	}
 	if (sr_link_events(link) & (SR_LINK_END | SR_LINK_DEAD))
 		return -1;
@@ -254,19 +254,18 @@ ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece)
 void sr_verbs_rx_free(struct sr_link *link, size_t n)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t taken = atomic_load(&link->rx_taken) + n, start;
+	uint64_t taken = sr_load(&link->rx_taken) + n, start;
 
-	sr_publish(&link->rx_taken, taken);
+	sr_publish(&link->rx_taken, taken);	/* pairs with each observe of it */
 	sr_fence_look();	/* pair grown: sr_vgrow_use(), which adds a generation */
-	start = atomic_load(&sr_gens_last(&l->rx.gens)->start);
+	start = sr_load(&sr_gens_last(&l->rx.gens)->start);
 	if (taken - n < start && taken >= start)
 		link->notify(link, SR_NOTIFY_WORK); /* the other is empty */
 	if (taken >= l->rx.turn_at)
 		sr_vgrow_turn(l, taken);
 	/* A stale look at ack_said costs an ACK too many or too late; the pump
 	 * looks again under the lock, and the timer later. */
-	if (taken - atomic_load_explicit(&l->tx.ack_said, memory_order_relaxed) >=
-	    atomic_load_explicit(&l->rx.window, memory_order_relaxed) / 4)
+	if (taken - sr_load(&l->tx.ack_said) >= sr_load(&l->rx.window) / 4)
 		sr_vtx_kick(l);
 	sr_vlook_start(l->c, SR_LOOK);
 }

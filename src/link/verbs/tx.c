@@ -44,16 +44,16 @@ static bool may_post(struct sr_vlink *l)
 /* Of the bytes that our program has taken, or because a count is owed. */
 static bool ack_wanted(struct sr_vlink *l)
 {
-	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint64_t taken = sr_load(&l->link.rx_taken);
 
-	return l->tx.ack_due || taken - l->tx.ack_said >= l->rx.window / 4 ||
+	return l->tx.ack_due || taken - sr_load(&l->tx.ack_said) >= sr_load(&l->rx.window) / 4 ||
 	       sr_packets_owes(&l->c->out.credit);
 }
 
 /* Are there bytes or messages that are not posted? */
 static bool queue_waits(const struct sr_vlink *l)
 {
-	return l->tx.sent != atomic_load(&l->link.tx_w) || l->tx.pend_head != l->tx.pend_tail;
+	return l->tx.sent != sr_load(&l->link.tx_w) || l->tx.pend_head != l->tx.pend_tail;
 }
 
 bool sr_vtx_is_due(struct sr_vlink *l)
@@ -78,7 +78,7 @@ static void note_arrival(struct sr_vlink *l)
 	if (l->c->out.arrived < l->tx.last_packet)
 		return;
 	l->tx.done = l->tx.sent;
-	if (l->tx.done == atomic_load(&l->link.tx_w))
+	if (l->tx.done == sr_load(&l->link.tx_w))
 		l->tx.burst = 0;
 }
 
@@ -98,16 +98,22 @@ static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
 
 /* ---- records ---- */
 
-/* A record says that our program has taken so many bytes. */
+/* What a record is to say: the peer overwrites the bytes that our program has taken. */
+static uint64_t ack_now(struct sr_vlink *l)
+{
+	return sr_observe(&l->link.rx_taken);	/* pairs with sr_verbs_rx_free() */
+}
+
+/* A record has said it. */
 static void ack_goes(struct sr_vlink *l, uint64_t taken)
 {
-	atomic_store_explicit(&l->tx.ack_said, taken, memory_order_relaxed);
+	sr_store(&l->tx.ack_said, taken);
 	l->tx.ack_due = false;
 }
 
 static bool add_msg(struct sr_vlink *l, struct sr_vpacket *p, struct sr_msg *msg)
 {
-	msg->ack = atomic_load(&l->link.rx_taken);
+	msg->ack = ack_now(l);
 	if (!sr_packet_put(&p->out, l->number, msg))
 		return false;
 	ack_goes(l, msg->ack);
@@ -117,7 +123,7 @@ static bool add_msg(struct sr_vlink *l, struct sr_vpacket *p, struct sr_msg *msg
 /* Returns how many of n bytes fit. */
 static size_t add_bytes(struct sr_vlink *l, struct sr_vpacket *p, size_t n)
 {
-	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint64_t taken = ack_now(l);
 	struct iovec v[2];
 	uint8_t *body;
 
@@ -190,7 +196,7 @@ static bool add_queue(struct sr_vlink *l, struct sr_vpacket *p)
 	while (more) {
 		message = l->tx.pend_head != l->tx.pend_tail;
 		until = message ? l->tx.pend[l->tx.pend_head % SR_V_PEND].at :
-				  atomic_load(&l->link.tx_w);
+				  sr_load(&l->link.tx_w);
 		if (l->tx.sent < until)
 			more = data_may_go(l, until - l->tx.sent, message) &&
 			       add_data(l, p, until - l->tx.sent);
@@ -204,7 +210,7 @@ static bool add_queue(struct sr_vlink *l, struct sr_vpacket *p)
  * not know to have been taken. */
 static bool add_drop(struct sr_vlink *l, struct sr_vpacket *p)
 {
-	uint64_t taken = atomic_load(&l->link.rx_taken);
+	uint64_t taken = ack_now(l);
 
 	p->quiet = false;
 	sr_packet_put_raw(&p->out, l->number, SR_RECORD_DROP, taken, 0);
@@ -251,22 +257,22 @@ void sr_vtx_kick(struct sr_vlink *l)
 
 bool sr_vtx_may_swap(const struct sr_vlink *l)
 {
-	return l->tx.sent == atomic_load(&l->link.tx_w) && l->c->out.arrived >= l->tx.last_write;
+	return l->tx.sent == sr_load(&l->link.tx_w) && l->c->out.arrived >= l->tx.last_write;
 }
 
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack)
 {
-	uint64_t acked = atomic_load(&l->link.tx_acked);
+	uint64_t acked = sr_load(&l->link.tx_acked);
 	int news;
 
 	if (!(sr_link_events(&l->link) & SR_LINK_ACKSW))
 		return 0;
-	news = sr_credit_said(acked, atomic_load(&l->link.tx_w), ack);
+	news = sr_credit_said(acked, sr_load(&l->link.tx_w), ack);
 	if (news <= 0)
 		return news;
-	if (ack == atomic_load(&l->link.tx_w))
+	if (ack == sr_load(&l->link.tx_w))
 		l->tx.burst = 0;
-	sr_publish(&l->link.tx_acked, ack);
+	sr_publish(&l->link.tx_acked, ack);	/* pairs with the engine's observe */
 	sr_vlink_hear(l, SR_NOTIFY_TX);
 	return 0;
 }
@@ -279,7 +285,7 @@ int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg)
 
 	if (l->tx.pend_tail - l->tx.pend_head == SR_V_PEND)
 		return -EINVAL;
-	p->at = atomic_load(&l->link.tx_w);
+	p->at = sr_load(&l->link.tx_w);
 	p->msg = *msg;
 	l->tx.pend_tail++;
 	return 0;
@@ -330,8 +336,8 @@ size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2])
 		sr_vlink_break(l, "memory");
 		goto unlock;
 	}
-	w = atomic_load(&link->tx_w);
-	room = sr_credit_room(l->tx.window, w - atomic_load(&link->tx_acked),
+	w = sr_load(&link->tx_w);
+	room = sr_credit_room(l->tx.window, w - sr_load(&link->tx_acked),
 			      least_of(l->tx.window / 8, GAP_BYTES));
 	sr_vring_pieces(&l->tx.ring, w, room, v);
 	sr_link_offer(link, v, true);
@@ -354,7 +360,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	note_arrival(l);
 	l->tx.more = more;
 	l->c->cq.used++;	/* a program that only sends takes the completions here */
-	sr_publish(&link->tx_w, atomic_load(&link->tx_w) + n);
+	sr_publish(&link->tx_w, sr_load(&link->tx_w) + n); /* the same */
 	sr_vpost_due(l->c);
 	if (sr_vtx_waits(l) || sr_vpost_presses(l->c)) {
 		sr_vcq_await_out(l->c);
@@ -371,7 +377,7 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from, struct iovec v[
 	size_t n;
 
 	sr_lock(&l->c->lock);
-	n = sr_vring_pieces(&l->tx.ring, from, atomic_load(&link->tx_w) - from, v);
+	n = sr_vring_pieces(&l->tx.ring, from, sr_load(&link->tx_w) - from, v);
 	sr_unlock(&l->c->lock);
 	return n;
 }
@@ -385,7 +391,7 @@ size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from, struct iovec v[
 uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 {
 	struct sr_vlink *l = sr_vlink(link);
-	uint64_t done, acked = atomic_load(&link->tx_acked);
+	uint64_t done, acked = sr_load(&link->tx_acked);
 
 	sr_vcarrier_lock(l->c);
 	note_arrival(l);
