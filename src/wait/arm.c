@@ -8,6 +8,8 @@
 #include "engine/waiters.h"
 #include "wait/waitset.h"
 
+enum { BOTH = SR_NOTIFY_RX | SR_NOTIFY_TX };
+
 /* Returns the place of fd in the kernel's array, or -1.  Neighbours with the same fd share
  * one: both directions of a link, or links of one device. */
 static int slot(struct sr_waitset *s, int fd)
@@ -29,10 +31,42 @@ static unsigned notices_wanted(const struct sr_waitset_entry *e)
 	return want ? want : SR_NOTIFY_RX | SR_NOTIFY_TX;
 }
 
+/* Both directions of a stream have the same link, as a rule: it is armed once for both. */
+static void arm_links(struct sr_waitset *s, struct sr_waitset_entry *e)
+{
+	const bool one = e->link[0] && e->link[0] == e->link[1];
+	struct sr_link *link;
+
+	for (int way = 0; way < 2; way++) {
+		link = e->armed[way] = e->link[way];
+		e->link[way] = NULL;
+		if (way && one)
+			e->slot[1] = e->slot[0];
+		else if (link)
+			e->slot[way] = slot(s, link->ops->arm(link, one ? BOTH : 1u << way));
+	}
+}
+
+static void disarm_links(struct sr_waitset *s, struct sr_waitset_entry *e)
+{
+	const bool one = e->armed[0] && e->armed[0] == e->armed[1];
+	struct sr_link *link;
+
+	for (int way = 0; way < 2; way++) {
+		link = e->armed[way];
+		if (!link)
+			continue;
+		if (!way || !one)
+			link->ops->awake(link, one ? BOTH : 1u << way, e->slot[way] >= 0 &&
+					 s->k[e->slot[way]].revents);
+		sr_link_put(link);
+		e->armed[way] = NULL;
+	}
+}
+
 void sr_waitset_arm(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e;
-	struct sr_link *link;
 
 	s->kn = s->n + 1;
 	for (e = s->e; e < s->e + s->n; e++) {
@@ -42,12 +76,7 @@ void sr_waitset_arm(struct sr_waitset *s)
 		e->node->waiter = s->waiter;
 		e->node->want = notices_wanted(e);
 		sr_wait_attach(e->st, e->node);
-		for (int way = 0; way < 2; way++) {
-			link = e->armed[way] = e->link[way];
-			e->link[way] = NULL;
-			if (link)
-				e->slot[way] = slot(s, link->ops->arm(link, 1u << way));
-		}
+		arm_links(s, e);
 	}
 	s->armed = true;
 }
@@ -55,21 +84,12 @@ void sr_waitset_arm(struct sr_waitset *s)
 void sr_waitset_disarm(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e;
-	struct sr_link *link;
 
 	for (e = s->e; e < s->e + s->n; e++) {
 		if (!e->st)
 			continue;
 		sr_wait_detach(e->st, e->node);
-		for (int way = 0; way < 2; way++) {
-			link = e->armed[way];
-			if (!link)
-				continue;
-			link->ops->awake(link, 1u << way, e->slot[way] >= 0 &&
-					 s->k[e->slot[way]].revents);
-			sr_link_put(link);
-			e->armed[way] = NULL;
-		}
+		disarm_links(s, e);
 		sr_waitset_drop_links(e);
 	}
 	s->armed = false;
