@@ -153,9 +153,10 @@ struct sr_link_ops {
 	 * any. */
 	_Atomic uint32_t *(*futex)(struct sr_link *link, unsigned want);
 
-	/* Called after arm(): disarms, and looks for arrivals.  slept: the fd has
-	 * become readable, so awake() drains it.  any. */
-	void (*awake)(struct sr_link *link, unsigned want, bool slept);
+	/* Called after arm(): disarms, and looks for arrivals.  watched: arm() has
+	 * returned a fd.  slept: the fd has become readable, so awake() drains it.
+	 * any. */
+	void (*awake)(struct sr_link *link, unsigned want, bool watched, bool slept);
 
 	/*
 	 * Called before a busy wait: does the peer's thread run on this core, as far

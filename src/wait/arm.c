@@ -51,14 +51,16 @@ static void disarm_links(struct sr_waitset *s, struct sr_waitset_entry *e)
 {
 	const bool one = e->armed[0] && e->armed[0] == e->armed[1];
 	struct sr_link *link;
+	bool watched;
 
 	for (int way = 0; way < 2; way++) {
 		link = e->armed[way];
 		if (!link)
 			continue;
+		watched = e->slot[way] >= 0;
 		if (!way || !one)
-			link->ops->awake(link, one ? BOTH : 1u << way, e->slot[way] >= 0 &&
-					 s->k[e->slot[way]].revents);
+			link->ops->awake(link, one ? BOTH : 1u << way, watched,
+					 watched && s->k[e->slot[way]].revents);
 		sr_link_put(link);
 		e->armed[way] = NULL;
 	}

@@ -69,7 +69,7 @@ static size_t sleep_once(struct end *e, unsigned want, struct iovec v[2], bool *
 		if ((now & want) == want)
 			syscall(SYS_futex, word, FUTEX_WAIT, now, &second, NULL, 0);
 	}
-	l->ops->awake(l, want, false);
+	l->ops->awake(l, want, true, false);
 	return n ? n : look(e, want, v, end);
 }
 

@@ -177,11 +177,12 @@ static inline int fake_stand(struct sr_link *link, unsigned want)
 	return f->doorbell;
 }
 
-static inline void fake_awake(struct sr_link *link, unsigned want, bool slept)
+static inline void fake_awake(struct sr_link *link, unsigned want, bool watched, bool slept)
 {
 	struct fake *f = fake_of(link);
 	uint64_t n;
 
+	(void)watched;
 	if (slept)
 		(void)!read(f->doorbell, &n, sizeof(n));
 	atomic_fetch_and(&f->armed, ~want);

@@ -145,7 +145,7 @@ static inline bool await(struct end *e, unsigned want, bool (*ready)(struct end 
 			if (!n)
 				hung(e, want);
 		}
-		ops->awake(e->link, want, n > 0 && p[1].revents);
+		ops->awake(e->link, want, fd >= 0, n > 0 && p[1].revents);
 		atomic_fetch_sub(&e->sleepers, 1);
 		if (n > 0 && p[0].revents && read(efd, &sum, 8) < 0)
 			CHECK(errno == EAGAIN);

@@ -291,8 +291,7 @@ static void *suffer(void *arg)
 		int fd = l->ops->arm(l, SR_NOTIFY_RX | SR_NOTIFY_TX);
 		struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
-		l->ops->awake(l, SR_NOTIFY_RX | SR_NOTIFY_TX,
-			      poll(&pfd, 1, 1) == 1);
+		l->ops->awake(l, SR_NOTIFY_RX | SR_NOTIFY_TX, fd >= 0, poll(&pfd, 1, 1) == 1);
 		n = l->ops->rx_data(l, 0, v);
 		CHECK(n == v[0].iov_len + v[1].iov_len &&
 		      n <= sr_conf.policy.ring_max * 2);

@@ -145,6 +145,59 @@ static bool is_watched(struct end *e)
 	return is;
 }
 
+static void look_until(struct end *e, bool watched)
+{
+	do {	/* it is in use */
+		usleep(1000);
+		e->link->ops->poll(e->link);
+	} while (is_watched(e) != watched);
+}
+
+/* Two threads that sleep have the channel.  For a third one the service thread watches it, also
+ * while the link is in use, and stops when the thread has gone. */
+static int dispatched_case(unsigned a, unsigned b)
+{
+	const struct sr_link_ops *ops;
+	struct pollfd p = { .events = POLLIN };
+	struct end *e;
+	uint64_t sum;
+	int fd[3], i;
+
+	(void)a, (void)b;
+	begin_case();
+	try_listen();
+	e = open_end(ECHO << 8 | 1);
+	ops = e->link->ops;
+	p.fd = e->efd[0];
+	look_until(e, false);
+	for (i = 0; i < 3; i++)
+		fd[i] = ops->arm(e->link, SR_NOTIFY_RX);
+	CHECK(fd[0] >= 0 && fd[0] == fd[1] && fd[2] < 0);
+	look_until(e, true);
+	for (i = 0; i < 200; i++) {	/* some looks of the service thread's */
+		usleep(1000);
+		ops->poll(e->link);
+		CHECK(is_watched(e));
+	}
+	atomic_fetch_add(&e->sleepers, 1);
+	CHECK(put(e, 1, true) == 1);
+	while (!may_read(e))	/* notify() wakes, perhaps for something else at first */
+		CHECK(poll(&p, 1, 20000) == 1 && read(p.fd, &sum, 8) == 8);
+	atomic_fetch_sub(&e->sleepers, 1);
+	for (i = 0; i < 3; i++)
+		ops->awake(e->link, SR_NOTIFY_RX, fd[i] >= 0, fd[i] >= 0);
+	look_until(e, false);
+	CHECK(take(e, 1, true) == 1);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_dispatched(void)
+{
+	run_case(dispatched_case, 0, 0);
+}
+
 /* Without a look at what has come. */
 static void write_small(struct end *e)
 {
@@ -529,6 +582,7 @@ static const struct test tests[] = {
 	{"last", test_last, false},
 	{"slow", test_slow, false},
 	{"outlived", test_outlived, false},
+	{"dispatched", test_dispatched, false},
 	{"small", test_small, false},
 	{"turns", test_turns, false},
 	{"unwatched", test_unwatched, false},

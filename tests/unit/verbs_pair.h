@@ -62,7 +62,7 @@ static void dump(struct end *e, unsigned want)
 		"link %x role %d waits for %u: w %llu sent %llu done %llu "
 		"acked %llu; h %llu taken %llu said %llu; sq %u/%u; "
 		"packets %u of %u, buffers %u/%u, received %u; probe %d ack %d; "
-		"CQs %d %d sleepers %u watched %d\n",
+		"CQs %d %d sleepers %u %u watched %d\n",
 		e->no, e->link->role, want, (long long)e->link->tx_w,
 		(long long)l->tx.sent, (long long)l->tx.done,
 		(long long)e->link->tx_acked, (long long)e->link->rx_h,
@@ -71,7 +71,7 @@ static void dump(struct end *e, unsigned want)
 		l->c->out.credit.peer_posted, l->c->out.buffers, l->c->out.buffers_done,
 		sr_packets_taken(&l->c->out.credit), l->c->out.probe_out,
 		l->tx.ack_due, l->c->cq.in.state, l->c->cq.out.state,
-		l->c->cq.sleepers, l->c->cq.watched);
+		l->c->cq.direct, l->c->cq.dispatched, l->c->cq.watched);
 }
 
 static void hung(struct end *e, unsigned want)

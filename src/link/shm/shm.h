@@ -168,7 +168,7 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events);
 int sr_shm_arm(struct sr_link *link, unsigned want);
 int sr_shm_arm_once(struct sr_link *link, unsigned want);
 _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want);
-void sr_shm_awake(struct sr_link *link, unsigned want, bool slept);
+void sr_shm_awake(struct sr_link *link, unsigned want, bool watched, bool slept);
 bool sr_shm_same_core(struct sr_link *link);
 
 /* ring.c */

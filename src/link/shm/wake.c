@@ -221,12 +221,13 @@ _Atomic uint32_t *sr_shm_futex(struct sr_link *link, unsigned want)
  * If a flag that another thread waits for is clear, the packet was meant for
  * that thread as well, and it is notified.  An epoll set armed by arm_once() is
  * notified once. */
-void sr_shm_awake(struct sr_link *link, unsigned want, bool slept)
+void sr_shm_awake(struct sr_link *link, unsigned want, bool watched, bool slept)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	unsigned others = 0, flags, kept = 0;
 	bool open;
 
+	(void)watched;
 	sr_lock(&l->arm_lock);
 	open = !slept || drain(l, l->doorbell);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
@@ -260,7 +261,7 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 	sr_unlock(&l->arm_lock);
 	if (open) {
 		if (l->doorbell == w->fd)	/* the sleepers' packets were drained, too */
-			sr_shm_awake(&l->link, 0, false);
+			sr_shm_awake(&l->link, 0, false, false);
 		else
 			sr_shm_look(&l->link);
 		return;

@@ -119,11 +119,12 @@ void sr_vcq_take(struct sr_vcarrier *c);
 void sr_vcq_await_out(struct sr_vcarrier *c);
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
-void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept);
+void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slept);
 int sr_verbs_arm_once(struct sr_link *link, unsigned want);
-enum { SR_LOOK = 1, SR_LOOK_SOON = 2 };
+enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
- * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both.  any. */
+ * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both; SR_LOOK_WATCH: the service
+ * thread is to watch the channel.  any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
 /* ---- post.c: locked ---- */

@@ -30,6 +30,12 @@
  *  - An armed CQ is armed again when completions have been taken since (SR_CQ_FIRED):
  *    then its event has come, or is about to.  One that comes late, when the CQ
  *    has been armed again, wakes a sleeper in vain.
+ *  - Two threads at most have the channel's descriptor (direct), because an arrival wakes all
+ *    that poll it. A third one (dispatched) sleeps for notify() alone: before it does, it asks
+ *    the service thread to watch the channel, and that goes on while there is a
+ *    dispatched one. Until it begins, events stay in the channel. Whoever reads an event
+ *    takes what has come, and notifies all links of it. (wake.pml has direct, dispatched, and
+ *    the change both ways. Epoll sets are not counted yet.)
  *  - A request that begins to wait for a completion of `out` is seen to by the timer; or, if
  *    the service thread watches the channel, `out` is armed and then polled
  *    (sr_vcq_await_out()).
@@ -52,6 +58,7 @@ enum {
 	TICK_MS = 50,
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
+	DIRECT = 2,		/* threads that poll the channel; more are dispatched */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
 };
 
@@ -178,7 +185,7 @@ static void take_event(struct sr_vcarrier *c)
 	if (!c->qp)
 		return;
 	read_events(c);
-	if (c->cq.watched || c->cq.sleepers || c->cq.armed_once)
+	if (c->cq.watched || c->cq.direct || c->cq.dispatched || c->cq.armed_once)
 		arm_cqs(c);
 }
 
@@ -196,26 +203,33 @@ void sr_vcq_await_out(struct sr_vcarrier *c)
 int sr_verbs_arm(struct sr_link *link, unsigned want)
 {
 	struct sr_vcarrier *c = sr_vlink(link)->c;
+	bool asks = false;
 	int fd = -1;
 
 	(void)want;
 	sr_vcarrier_lock(c);
-	c->cq.sleepers++;
-	if (c->qp) {
+	if (c->qp)
 		arm_cqs(c);
+	if (c->qp && c->cq.direct < DIRECT) {
+		c->cq.direct++;
 		fd = c->cq.fd;
+	} else {
+		c->cq.dispatched++;
+		asks = c->qp && !c->cq.watched;
 	}
 	sr_vcarrier_unlock(c);
+	if (asks)
+		sr_vlook_start(c, SR_LOOK_WATCH);
 	return fd;
 }
 
-void sr_verbs_awake(struct sr_link *link, unsigned want, bool slept)
+void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slept)
 {
 	struct sr_vcarrier *c = sr_vlink(link)->c;
 
 	(void)want;
 	sr_vcarrier_lock(c);
-	c->cq.sleepers--;
+	*(watched ? &c->cq.direct : &c->cq.dispatched) -= 1;
 	if (slept)
 		take_event(c);
 	sr_vcq_take(c);
@@ -248,18 +262,21 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
 {
+	bool off;
+
 	if (c->cq.watched == on || !c->qp)
 		return true;
 	if (on && sr_loop_watch(&c->cq.watch, EPOLLIN))
 		return false;
 	sr_vcarrier_lock(c);
-	c->cq.watched = on;
-	if (on)
+	c->cq.watched = on || c->cq.dispatched;	/* (nobody else wakes these) */
+	if (on) {
 		arm_cqs(c);
+		sr_vcq_take(c);	/* it is armed: the last look */
+	}
+	off = !c->cq.watched;
 	sr_vcarrier_unlock(c);
-	if (on)
-		vcq_look(c);	/* it is armed: the last look */
-	else
+	if (off)
 		sr_loop_unwatch(&c->cq.watch);
 	return true;
 }
@@ -386,7 +403,8 @@ static void tick(struct sr_timer *t)
 		return;
 	vcq_look(c);
 	/* A thread that moves the link after this starts the timer again. */
-	atomic_fetch_and_explicit(&k->on, whole ? 0 : SR_LOOK, memory_order_relaxed);
+	atomic_fetch_and_explicit(&k->on, SR_LOOK_WATCH | (whole ? 0 : SR_LOOK),
+				  memory_order_relaxed);
 	sr_fence_look();	/* pair look: sr_vlook_start() */
 	k->tick = now / TICK_NS;
 	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
@@ -410,15 +428,20 @@ static void tick(struct sr_timer *t)
 static void start(struct sr_task *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.task, t);
+	unsigned asked = atomic_fetch_and_explicit(&c->look.on, ~(unsigned)SR_LOOK_WATCH,
+						   memory_order_relaxed);
 
 	c->look.busy = false;
-	if (c->id)
+	if ((asked & SR_LOOK_WATCH) && !sr_vcq_watch(c, true))
+		sr_vlook_start(c, SR_LOOK);
+	if (c->id && (asked & (SR_LOOK | SR_LOOK_SOON)))
 		set_timer(&c->look);
 	sr_vcarrier_put(c);
 }
 
 /* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
- * under its lock, which tick() takes before it looks at what moved. */
+ * under its lock, which tick() takes before it looks at what moved; and so does start() before
+ * it watches for a thread that is dispatched. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
 	struct sr_vlook *k = &c->look;

@@ -107,7 +107,7 @@ struct sr_vcq {
 	struct ibv_comp_channel *chan; /* of both */
 	int fd;			/* the channel's; ours until the carrier is freed */
 	unsigned late;		/* events that were not there when they were looked for */
-	unsigned sleepers;	/* threads between arm() and awake() */
+	unsigned direct, dispatched; /* threads between arm() and awake(), with the fd and without */
 	unsigned armed_once;	/* SR_NOTIFY_ bits that an epoll set waits for */
 	bool watched;		/* the service thread does */
 	unsigned used;		/* counts the program's looks, and its writes */
