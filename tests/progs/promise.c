@@ -97,8 +97,8 @@ static void neutral(int fd)
 	set_int(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
 	set_int(fd, SOL_SOCKET, SO_SNDBUF, 4000);
 	set_int(fd, SOL_SOCKET, SO_SNDBUF, 100000);
-	set_int(fd, SOL_SOCKET, SO_PEEK_OFF, 0);
-	set_int(fd, SOL_SOCKET, SO_PEEK_OFF, -1);
+	if (!setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &(int){0}, sizeof(int))) /* Linux 6.9 */
+		set_int(fd, SOL_SOCKET, SO_PEEK_OFF, -1);
 	set_int(fd, SOL_SOCKET, SO_ZEROCOPY, 1); /* what counts is MSG_ZEROCOPY */
 	set_int(fd, IPPROTO_IP, IP_MINTTL, 3);
 	set_int(fd, IPPROTO_IP, IP_MINTTL, 0);
