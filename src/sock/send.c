@@ -34,7 +34,7 @@
 #define HOLD 16384
 
 /* Bytes.  A longer send passes them to the kernel in pieces of this size, and never sleeps in
- * the kernel: see is_long(). */
+ * the kernel; a longer sendfile sleeps there for one such piece at a time: see is_long(). */
 #define LONG ((size_t)1 << 20)
 
 /* What a call sends: the program's buffers, or iov.left bytes of a file (iov.v is NULL). */
@@ -44,6 +44,8 @@ struct source {
 	off_t *off;		/* may be NULL, as for sendfile(2) */
 	int own;		/* send_file()'s duplicate of the anchor, or 0 */
 	bool signalled;		/* the kernel has raised SIGPIPE */
+	bool linked;		/* some of it went by a link */
+	bool cut;		/* a file goes to the kernel in pieces of LONG */
 	bool switching;		/* nothing was taken because the direction is about to switch */
 };
 
@@ -71,9 +73,14 @@ static ssize_t anchor_send(struct sr_stream *st, const struct msghdr *msg, int f
 	return r;
 }
 
+static size_t file_piece(const struct source *src)
+{
+	return src->cut && src->iov.left > LONG ? LONG : src->iov.left;
+}
+
 static ssize_t kernel_sendfile(int fd, struct source *src)
 {
-	ssize_t r = sr_real.sendfile(fd, src->in_fd, src->off, src->iov.left);
+	ssize_t r = sr_real.sendfile(fd, src->in_fd, src->off, file_piece(src));
 
 	if (r < 0)
 		r = -errno;
@@ -312,6 +319,7 @@ static ssize_t send_locked(struct sr_stream *st, struct sr_sleep *sleep, struct 
 	} else if (st->tx.state == SR_TX_LINK) {
 		r = put_ring(st, sleep, src, (flags & MSG_MORE) ||
 						     (sr_st_flags(st) & SR_ST_CORK));
+		src->linked |= r > 0;
 		st->out.stalls += r == -EAGAIN;
 		lost = r > 0 && sr_ends_took_none(st);
 		sr_fast_update_tx(st);	/* bytes are held back, or are no longer */
@@ -336,6 +344,16 @@ static bool error_waits(struct sr_stream *st)
 	return yes;
 }
 
+static bool is_full(struct sr_stream *st)
+{
+	bool full;
+
+	sr_lock(&st->tx_lock);
+	full = sr_load(&st->anchor) >= 0 && !sr_anchor_writable(st);
+	sr_unlock(&st->tx_lock);
+	return full;
+}
+
 /* sendfile(2) has no flag against blocking, so it gets a duplicate of the anchor, whose number
  * no other thread can close and reuse while it sleeps. */
 static ssize_t send_file(struct sr_stream *st, struct source *src, bool *shut)
@@ -356,6 +374,17 @@ static ssize_t send_file(struct sr_stream *st, struct source *src, bool *shut)
 	return r;
 }
 
+/*
+ * The kernel has sent n bytes of the file.  It sends in pieces of 64 kB itself, and ends the call
+ * behind a piece that is short, be it for the end of the file, for an error or for lack of room.
+ * So a call in pieces of ours ends where the kernel's would have, with the same bytes, and with
+ * SIGPIPE only where the kernel would have raised it.
+ */
+static void take_file(struct source *src, size_t n)
+{
+	src->iov.left = n < file_piece(src) ? 0 : src->iov.left - n;
+}
+
 /* (A frame of its own is smaller than one for all of a send.) */
 __attribute__((noinline))
 static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
@@ -371,10 +400,13 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		r = send_locked(st, sleep, src, flags, &open);
 		if (!open)
 			return r;
-		/* The direction is plain again.  The call may have slept, so it goes on without
-		 * blocking in the kernel, unless it sends a file. */
-		if (sleep->partial && (file || error_waits(st)))
+		/* The direction is plain, or plain again.  The call may have slept, so it goes on
+		 * without blocking in the kernel, unless it sends a file. */
+		if (sleep->partial && (file ? src->linked : error_waits(st)))
 			return -EPIPE;
+		/* A signal during this sleep ends the call, as it does in the kernel. */
+		if (sleep->partial && file && is_full(st))
+			return -EAGAIN;
 		if (file) {
 			r = send_file(st, src, &shut);
 		} else {
@@ -384,7 +416,7 @@ static ssize_t send_try(struct sr_stream *st, struct sr_sleep *sleep,
 		if (shut)
 			continue;
 		if (r > 0 && file)
-			src->iov.left = 0;	/* a short count is the kernel's decision */
+			take_file(src, (size_t)r);
 		else if (r > 0)
 			sr_iov_advance(&src->iov, (size_t)r);
 		return r;
@@ -417,10 +449,18 @@ static ssize_t send_slow(struct sr_stream *st, struct sr_sleep *sleep,
 
 /* A call that sleeps in the kernel's send keeps its direction on TCP until it returns, so a
  * link that is made meanwhile would carry none of its bytes.  Therefore, if the stream may get a
- * link, a long call sleeps outside of the kernel's send, where the direction can switch. */
-static bool is_long(struct sr_stream *st, const struct source *src, const struct msghdr *msg)
+ * link, a long call sleeps outside of the kernel's send, where the direction can switch.  A file
+ * goes to the kernel in pieces, and the direction can switch between two of them. */
+static bool is_long(struct sr_stream *st, const struct source *src)
 {
-	return src->iov.left > LONG && msg && !(sr_st_flags(st) & SR_ST_BARRED);
+	return src->iov.left > LONG && !(sr_st_flags(st) & SR_ST_BARRED);
+}
+
+/* A sendfile() that does not block ends when there is no room.  One with SO_SNDTIMEO may take that
+ * time for each of the kernel's own pieces, which we cannot see.  Neither is cut. */
+static bool is_file_cut(struct sr_stream *st, struct sr_sleep *sleep)
+{
+	return sr_sleep_allowed(st, sleep) && !sr_sleep_is_timed(st, sleep);
 }
 
 /* waited: the call has slept since the program passed fd. */
@@ -428,9 +468,11 @@ static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
 			const struct msghdr *msg, int flags, bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO);
-	bool shut = waited || is_long(st, src, msg);
-	ssize_t r = shut ? 0 : send_plain(st, fd, src, msg, flags, &shut);
+	bool cut = is_long(st, src) && (msg || is_file_cut(st, &sleep)), shut = waited || cut;
+	ssize_t r;
 
+	src->cut = cut;
+	r = shut ? 0 : send_plain(st, fd, src, msg, flags, &shut);
 	if (shut && msg && !sr_iov_valid(msg->msg_iov, msg->msg_iovlen))
 		r = -EINVAL;
 	else if (shut)

@@ -122,6 +122,11 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 	return s->blocks;
 }
 
+bool sr_sleep_is_timed(struct sr_stream *st, struct sr_sleep *s)
+{
+	return deadline(st, s) != 0;
+}
+
 /* A sleep was interrupted: may the call go on?  By signal(7) it may if all
  * handlers that ran have SA_RESTART, unless the call has a timeout or bytes to
  * return.  If no handler has run, it goes on: the process was stopped, or the handler

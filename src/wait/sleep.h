@@ -25,6 +25,7 @@ struct sr_sleep {
  * signal at any point of a call does in the kernel. */
 struct sr_sleep sr_sleep_begin(int fd, int flags, int option);
 bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s);
+bool sr_sleep_is_timed(struct sr_stream *st, struct sr_sleep *s);	/* SO_RCVTIMEO, SO_SNDTIMEO */
 /* Sleeps until the stream may have what events (POLLIN, POLLOUT) asks for.
  * Returns 0; -EAGAIN if the call does not block or its time is over; or
  * -EINTR. */

@@ -31,6 +31,14 @@ moves() {
 	moves send tx
 }
 
+@test "a long sendfile" {
+	moves file tx
+}
+
+@test "a long sendfile whose peer closes: no signal" {
+	compare long_call broken-file -l -m lazy -w mixed
+}
+
 @test "a long send of the end that answers" {
 	moves answer rx
 }

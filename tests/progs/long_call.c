@@ -5,6 +5,9 @@
  */
 #include "case.h"
 
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+
 #define LONG ((size_t)24 << 20)
 #define FIRST ((size_t)100000) /* enough to make a lazy stream ask for a link */
 
@@ -53,6 +56,56 @@ static void send_client(void)
 	say_data("sent", &d);
 	shutdown(fd, SHUT_WR);
 	await_end(fd);
+}
+
+/* ---- the client sends a file ---- */
+
+static void count_signal(int signal)
+{
+	(void)signal;
+	say("SIGPIPE");
+}
+
+static void file_client(void)
+{
+	int file = memfd_create("long", 0), fd = dial();
+	struct data d = DATA(1);
+	off_t at = 0;
+	char *bytes = malloc(LONG);
+
+	signal(SIGPIPE, count_signal);
+	data_fill(&d, bytes, LONG);
+	if (write(file, bytes, LONG) != (ssize_t)LONG)
+		die("write");
+	free(bytes);
+	say_result("in one call", sendfile(fd, file, &at, LONG));
+	say("offset: %lld", (long long)at);
+	say_data("sent", &d);
+	shutdown(fd, SHUT_WR);
+	await_end(fd);
+}
+
+/* The server ends while the client is asleep in its call, which has sent some. */
+static void broken_file_client(void)
+{
+	int file = memfd_create("long", 0), fd = dial();
+	off_t at = 0;
+	ssize_t n;
+
+	signal(SIGPIPE, count_signal);
+	if (ftruncate(file, LONG))
+		die("ftruncate");
+	n = sendfile(fd, file, &at, LONG);
+	say("some: %d, and so says the offset: %d", n > 0 && n < (ssize_t)LONG, n == at);
+	close(fd);
+}
+
+static void broken_file_server(int lfd)
+{
+	int fd = answer(lfd);
+
+	await_peer_asleep();
+	close(fd);
 }
 
 /* ---- the server sends ---- */
@@ -156,6 +209,8 @@ static void ahead_client(void)
 const struct tcp_case cases[] = {
 	{"ahead", ahead_server, ahead_client},
 	{"send", send_server, send_client},
+	{"file", send_server, file_client},
+	{"broken-file", broken_file_server, broken_file_client},
 	{"answer", answer_server, answer_client},
 	{"take", take_server, take_client},
 	{0},
