@@ -195,6 +195,40 @@ for t in json.load(sys.stdin):
 	END
 }
 
+# (A schema of Kubernetes' is not in Debian.)
+@test "the example for Kubernetes is YAML, and its parts fit together" {
+	python3 -c 'import yaml' || skip "python3-yaml is not installed"
+	python3 - "$deploy/kubernetes.yaml" <<-'END'
+	import sys, yaml
+	objects = list(yaml.safe_load_all(open(sys.argv[1])))
+	assert [(o["apiVersion"], o["kind"]) for o in objects] == \
+	    [("v1", "Service"), ("apps/v1", "Deployment"), ("apps/v1", "Deployment")]
+	service, *deployments = objects
+	assert service["spec"]["clusterIP"] == "None"  # a string: else it has an address
+	labels, directories = [], set()
+	for d in deployments:
+	    template = d["spec"]["template"]
+	    labels.append(template["metadata"]["labels"])
+	    assert d["spec"]["selector"]["matchLabels"] == labels[-1]
+	    pod = template["spec"]
+	    volumes = {v["name"]: v for v in pod["volumes"]}
+	    (init,), (program,) = pod["initContainers"], pod["containers"]
+	    for c in (init, program):
+	        c["at"] = {m["mountPath"]: m for m in c["volumeMounts"]}
+	        assert {m["name"] for m in c["volumeMounts"]} == set(volumes)
+	    env = {e["name"]: e["value"] for e in program["env"]}
+	    library, file = env["LD_PRELOAD"].rsplit("/", 1)
+	    assert library in init["at"] and program["at"][library]["readOnly"]
+	    assert env["LD_LIBRARY_PATH"] == library
+	    assert file in init["command"][-1] and library in init["command"][-1]
+	    assert "emptyDir" in volumes[init["at"][library]["name"]]
+	    directory = env["SOCKRAIL_DIR"]
+	    assert len(directory) <= 37 and directory in init["command"][-1]
+	    directories.add(volumes[program["at"][directory]["name"]]["hostPath"]["path"])
+	assert len(directories) == 1 and service["spec"]["selector"] in labels
+	END
+}
+
 @test "the library works from another directory, as the CDI file has it" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library has to be first"
 	local d=$BATS_TEST_TMPDIR/opt
