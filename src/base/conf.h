@@ -34,7 +34,9 @@ struct sr_conf {
 	bool inert;		/* setuid program, or it cannot work: do nothing */
 	bool never;		/* no stream gets a link */
 	struct sr_policy policy;
-	char dir[38];		/* "" none; the longest name in it is one of 70 (sockaddr_un) */
+	/* "" none.  At most 37 characters, so that the longest name in it, one of 69, makes a
+	 * path that a sockaddr_un has room for.  (parse_path() leaves room for one more.) */
+	char dir[39];
 	char device[64];	/* "" any */
 	int cm_port_offset;	/* iWARP */
 	unsigned answer_ms;	/* policy wait: the longest wait for the peer's first answer */

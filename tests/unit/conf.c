@@ -45,7 +45,7 @@ static void defaults(void)
 	CHECK(sr_conf.policy.upgrade == SR_LAZY);
 	CHECK(sr_conf.policy.upgrade_bytes == 64 * 1024);
 	CHECK(sr_conf.policy.upgrade_wait_ms == 2000);
-	CHECK(!sr_conf.device[0]);
+	CHECK(!sr_conf.dir[0] && !sr_conf.device[0]);
 	CHECK(sr_conf.cm_port_offset == 10000);
 	CHECK(sr_conf.policy.ring_first == 16384 && sr_conf.policy.ring_max == 1 << 20);
 	CHECK(sr_conf.policy.tos == 0);
@@ -77,6 +77,8 @@ static void good(void)
 	GOOD("UPGRADE_WAIT_MS", "0", sr_conf.policy.upgrade_wait_ms == 0);
 	GOOD("REPORT_MS", "0", sr_conf.report_ms == 0);
 	GOOD("ANSWER_MS", "100", sr_conf.answer_ms == 100);
+	GOOD("DIR", "/run/sockrail", !strcmp(sr_conf.dir, "/run/sockrail"));
+	GOOD("DIR", "/234567890123456789012345678901234567", strlen(sr_conf.dir) == 37);
 	GOOD("DEVICE", "rxe0", !strcmp(sr_conf.device, "rxe0"));
 	GOOD("CM_PORT_OFFSET", "-5", sr_conf.cm_port_offset == -5);
 	GOOD("AGAIN_MS", "0", sr_conf.again_ms == 0);
@@ -121,6 +123,7 @@ static void relative(void)
 
 static void bad(void)
 {
+	BAD("DIR", "/2345678901234567890123456789012345678", "", !sr_conf.dir[0]);
 	BAD("LINKS", "verbs,", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));
 	BAD("LINKS", "shm,shm", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));
 	BAD("LINKS", "tcp", "verbs,shm", !strcmp(sr_conf.policy.links, "vs"));

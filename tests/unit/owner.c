@@ -2,7 +2,7 @@
 /*
  * owner.c - the owner of the socket at the other end: over IPv4, IPv6 and both in one,
  * before accept(2), after it and after close(2), and whether a descriptor is one of the
- * two ends; and what a user namespace says of users that it does not map.  The users
+ * two ends; the inode at the other end of an AF_UNIX socket; and what a user namespace says of users that it does not map.  The users
  * differ if root
  * runs this.
  */
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,8 +144,32 @@ static void deferred(void)
 	close(p.listener);
 }
 
+/* The inode of the socket to which a line is connected; there is one once it is accepted. */
+static void line(void)
+{
+	const struct sockaddr_un un = { .sun_family = AF_UNIX, .sun_path = "\0line of tests/unit" };
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	int asker = socket(AF_UNIX, SOCK_SEQPACKET, 0), answerer;
+	uint32_t inode = 0;
+	struct stat st;
+
+	CHECK(!bind(listener, (const struct sockaddr *)&un, sizeof(un)));
+	CHECK(!listen(listener, 1));
+	CHECK_EQ(sr_owner_line_peer(asker, &inode), -ENOENT);
+	CHECK(!connect(asker, (const struct sockaddr *)&un, sizeof(un)));
+	CHECK_EQ(sr_owner_line_peer(asker, &inode), -ENOENT);
+	answerer = accept(listener, NULL, NULL);
+	CHECK(answerer >= 0 && !fstat(answerer, &st));
+	CHECK_EQ(sr_owner_line_peer(asker, &inode), 0);
+	CHECK(inode == (uint32_t)st.st_ino);
+	close(asker);
+	close(answerer);
+	close(listener);
+}
+
 static void all(void)
 {
+	line();
 	connection("127.0.0.1", "127.0.0.1");
 	connection("0.0.0.0", "127.0.0.2");
 	connection("::1", "::1");
