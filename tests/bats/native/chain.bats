@@ -129,7 +129,7 @@ built() {
 @test "proxychains" {
 	printf '%s\n' strict_chain quiet_mode 'localnet 127.0.0.0/255.0.0.0' \
 		'[ProxyList]' 'socks5 127.0.0.1 1' >"$dir/proxychains.conf"
-	setting=("PROXYCHAINS_CONF_FILE=$dir/proxychains.conf")
+	setting=("PROXYCHAINS_CONF_FILE=$dir/proxychains.conf" PROXYCHAINS_QUIET_MODE=1)
 	takes=1
 	exchange "$lib/libproxychains.so.4"
 }
