@@ -43,7 +43,9 @@ reasons() {
 		diff "$d/plain.$policy" "$d/rail.$policy"
 		# (It was on a link before.)
 		REPORT=$d/rail.report went_by_link 3000
-		reasons "$d/rail.report" | grep -q foreign-library
+		# PHP 8.4 loads its extensions without RTLD_DEEPBIND.
+		php -n -r 'exit(PHP_VERSION_ID >= 80400 ? 0 : 1);' ||
+			reasons "$d/rail.report" | grep -q foreign-library
 	done
 }
 
