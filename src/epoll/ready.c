@@ -200,34 +200,49 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 		append(set, e);
 }
 
+/* May the program be told of the entry?  If not, the change after which it may lists the entry. */
+static bool may_report(unsigned state, uint32_t events)
+{
+	return (state & SR_EPOLL_LIVE) &&
+	       (!(events & EPOLLONESHOT) || (state & SR_EPOLL_ARMED));
+}
+
+/* The program has changed the entry during the visit, so everything is news to it.  The caller's
+ * caller drops the entry, and drop() lists it again for this. */
+static void note_all_news(struct sr_epoll_entry *e)
+{
+	atomic_fetch_or_explicit(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN, memory_order_relaxed);
+}
+
+/* What the entry has of `events'.  e->stays: it may stay in the queue unarmed. */
+static uint32_t poll_entry(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge, unsigned how)
+{
+	bool stays = (how & SR_EPOLL_POLL) && ((how & SR_EPOLL_SPIN) || e->quiet < QUIET);
+	/* The fast path makes no edges. */
+	int fast = events & EPOLLET ? -1 : sr_fast_poll(e->st, e->number, (short)events);
+
+	if (fast < 0 || (!fast && !stays))
+		return sr_epoll_look(e, events, edge, stays, how);
+	e->stays = stays;
+	return (uint32_t)fast;
+}
+
 /* Is it to be reported, in *ev?  keep: to stay in the queue. */
 static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
 		  bool *keep)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state: set_events() */
 	unsigned state = sr_observe(&e->state);	/* pairs with that, as do the next ones */
-	bool spins = how & SR_EPOLL_SPIN;
-	bool stays = (how & SR_EPOLL_POLL) && (spins || e->quiet < QUIET);
-	int fast;
 
 	*keep = false;
 	events = sr_observe(&e->events);
-	if (!(state & SR_EPOLL_LIVE) ||
-	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))) {
+	if (!may_report(state, events)) {
 		if (how & SR_EPOLL_ARMS)
 			sr_epoll_silence(e);
-		return false;	/* a change lists it */
+		return false;
 	}
-	/* The fast path makes no edges. */
-	fast = events & EPOLLET ? -1 :
-				  sr_fast_poll(e->st, e->number, (short)events);
-	if (fast > 0 || (!fast && stays)) {
-		r = (uint32_t)fast;
-	} else {
-		r = sr_epoll_look(e, events, &edge, stays, how);
-		stays = e->stays;
-	}
-	e->quiet = r ? 0 : e->quiet + !spins;
+	r = poll_entry(e, events, &edge, how);
+	e->quiet = r ? 0 : e->quiet + !(how & SR_EPOLL_SPIN);
 	if (events & EPOLLET)
 		r = sr_epoll_take_news(e, state, r, &edge);
 	*ev = (struct epoll_event){ .events = r, .data.u64 = sr_observe(&e->data) };
@@ -237,15 +252,13 @@ static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how
 			sr_epoll_silence(e);
 		return true;
 	}
-	if (sr_observe(&e->state) != state ||
-	    (r && (events & EPOLLONESHOT))) { /* changed meanwhile, and all is news */
-		atomic_fetch_or_explicit(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN,
-					 memory_order_relaxed); /* for drop(), our caller's */
+	if (sr_observe(&e->state) != state || (r && (events & EPOLLONESHOT))) {
+		note_all_news(e);
 		return false;
 	}
 	if (events & EPOLLET)
 		sr_epoll_keep_news(e, state, events, r, edge);
-	*keep = stays || (r && !(events & EPOLLET));
+	*keep = e->stays || (r && !(events & EPOLLET));
 	return r;
 }
 
@@ -313,8 +326,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 	unsigned state = sr_observe(&e->state);	/* pairs as there */
 
 	events = sr_observe(&e->events);
-	if (!(state & SR_EPOLL_LIVE) ||
-	    ((events & EPOLLONESHOT) && !(state & SR_EPOLL_ARMED))) {
+	if (!may_report(state, events)) {
 		sr_epoll_silence(e);
 		return false;
 	}
@@ -325,8 +337,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 			atomic_fetch_or_explicit(&e->edge, edge, memory_order_relaxed);
 	}
 	if (sr_observe(&e->state) != state) {
-		atomic_fetch_or_explicit(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN,
-					 memory_order_relaxed); /* for drop(), our caller's */
+		note_all_news(e);
 		return false;
 	}
 	return r || e->stays;
