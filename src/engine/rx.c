@@ -454,37 +454,47 @@ void sr_rx_over(struct sr_stream *st)
 		link->ops->rx_over(link);
 }
 
+/* Shuts the gate for a SWITCH, if it can come now. */
+enum entry { ENTRY_MADE, ENTRY_LATER, ENTRY_NEVER };
+static enum entry shut_for_switch(struct sr_stream *st, struct sr_link *link, bool was_open)
+{
+	bool busy;
+
+	if (was_open && (sr_st_flags(st) & SR_ST_RDSHUT)) {
+		sr_stream_bar(st, SR_REASON_SHORT);
+		link->ops->drop(link, "short");
+		return ENTRY_NEVER;
+	}
+	/* Whichever process reads next would meet the mark. */
+	if (sr_is_shared(st)) {
+		link->ops->drop(link, "fork");
+		return ENTRY_NEVER;
+	}
+	if (unread_before(st, link->peer_switch.n))
+		return ENTRY_LATER;
+	if (was_open && !sr_rx_gate_shut(st))
+		return ENTRY_LATER; /* several calls are asleep in the kernel */
+	if (!was_open || sr_anchor_rx_agrees(st))
+		return ENTRY_MADE;
+	/* A call in flight may not have added its bytes yet: retry. */
+	busy = sr_gate_calls(&st->in.gate);
+	if (!busy)
+		sr_anchor_disagrees(st, link);
+	sr_rx_gate_reopen(st);
+	return busy ? ENTRY_LATER : ENTRY_NEVER;
+}
+
 bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 {
 	uint8_t out[SR_RECORD_LEN];
 	struct sr_msg ack = { .type = SR_MSG_ACKSW };
 	bool was_open = !sr_gate_shut(&st->in.gate);
+	enum entry entry = shut_for_switch(st, link, was_open);
 	unsigned todo;
 	size_t n = 0;
 
-	if (was_open && (sr_st_flags(st) & SR_ST_RDSHUT)) {
-		sr_stream_bar(st, SR_REASON_SHORT);
-		link->ops->drop(link, "short");
-		return true;
-	}
-	/* Whichever process reads next would meet the mark. */
-	if (sr_is_shared(st)) {
-		link->ops->drop(link, "fork");
-		return true;
-	}
-	if (unread_before(st, link->peer_switch.n))
-		return false;
-	if (was_open && !sr_rx_gate_shut(st))
-		return false; /* several calls are asleep in the kernel */
-	if (was_open && !sr_anchor_rx_agrees(st)) {
-		/* A call in flight may not have added its bytes yet: retry. */
-		bool busy = sr_gate_calls(&st->in.gate);
-
-		if (!busy)
-			sr_anchor_disagrees(st, link);
-		sr_rx_gate_reopen(st);
-		return !busy;
-	}
+	if (entry != ENTRY_MADE)
+		return entry == ENTRY_NEVER;
 	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->up.token, proven,
 			    out, &n);
 	pushback(st, out, n);

@@ -447,41 +447,59 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	return control_kernel(set, e, epfd, op, fd, ev);
 }
 
+static void before_add(struct sr_epoll *set, struct sr_stream *st, uint32_t events)
+{
+	sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
+	if (!(sr_st_flags(st) & SR_ST_LISTEN)) {
+		if (!may_be_linked(set, st, events))
+			sr_stream_make_plain(st, SR_REASON_EPOLL, false);
+	} else if (set) {
+		sr_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
+		sr_epoll_listens(set, st);
+	}
+}
+
+static int lock_and_control(struct sr_epoll *set, struct sr_stream *st, int epfd, int op, int fd,
+		   struct epoll_event *ev)
+{
+	int r;
+
+	sr_lock(&st->sets.lock);
+	r = control_locked(set, st, epfd, op, fd, ev);
+	sr_unlock(&st->sets.lock);
+	return r;
+}
+
+static int control_plain(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	if (op == EPOLL_CTL_ADD)
+		sr_epoll_other(epfd);
+	return kernel_ctl(epfd, op, fd, ev);
+}
+
 int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			struct epoll_event *ev)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
-	bool listens = sr_st_flags(st) & SR_ST_LISTEN, adds = op == EPOLL_CTL_ADD;
-	bool plain = !set || listens;
-	int r = 0;
+	bool adds = op == EPOLL_CTL_ADD;
+	int r;
 
 	if (op != EPOLL_CTL_DEL && !ev)
 		return -EFAULT;
 	if (set && sr_epoll_is_shared(set))
 		sr_epoll_use_inherited(set);
 	if (adds)
-		sr_guest_use(st, SR_NOTIFY_RX | SR_NOTIFY_TX);
-	if (adds && !listens && !may_be_linked(set, st, ev->events))
-		sr_stream_make_plain(st, SR_REASON_EPOLL, false);
-	if (adds && listens && set) {
-		sr_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
-		sr_epoll_listens(set, st);
-	}
-	if (!plain) {
-		sr_lock(&st->sets.lock);
-		r = control_locked(set, st, epfd, op, fd, ev);
-		sr_unlock(&st->sets.lock);
-		if (r == -ENOMEM && adds) {	/* for an entry */
-			plain = true;
+		before_add(set, st, ev->events);
+	if (!set || (sr_st_flags(st) & SR_ST_LISTEN)) {
+		r = control_plain(epfd, op, fd, ev);
+	} else {
+		r = lock_and_control(set, st, epfd, op, fd, ev);
+		if (r == -ENOMEM && adds)	/* for an entry */
 			sr_stream_make_plain(st, SR_REASON_EPOLL, false);
-		}
 		if (sr_epoll_is_nested(set))
 			sr_epoll_settle_changed(st);
-	}
-	if (plain) {
-		if (adds)
-			sr_epoll_other(epfd);
-		r = kernel_ctl(epfd, op, fd, ev);
+		if (r == -ENOMEM && adds)
+			r = control_plain(epfd, op, fd, ev);
 	}
 	if (adds)	/* a stream that has just been barred, or is in a lent set, does not ask */
 		sr_upgrade_used(st);

@@ -90,11 +90,43 @@ static bool makes_ready(struct sr_epoll_entry *e, uint32_t events, uint32_t r, u
 	return (how & SR_EPOLL_PEEKS) && (r & (edge | sr_load(&e->edge)));
 }
 
+/* The links on which an entry is armed, to be compared only. */
+struct armed {
+	struct sr_link *rx, *tx;
+};
+
+static bool arm_entry(struct sr_epoll_entry *e, uint32_t events, bool full,
+		      const struct sr_waitset_entry *w, struct armed *on)
+{
+	on->rx = events & SR_EPOLL_IN ? w->link[0] : NULL;
+	on->tx = events & SR_EPOLL_OUT ? w->link[1] : NULL;
+	return sr_epoll_arm(e, on->rx, on->tx, full, w->plan.kernel || w->plan.ends, w->plan.pass);
+}
+
+/* Is a direction on another link since it was armed, or has a call found no room? */
+static bool has_moved(struct sr_epoll_entry *e, uint32_t events, bool full,
+		      const struct sr_waitset_entry *w, const struct armed *on)
+{
+	if ((events & SR_EPOLL_IN) && w->link[0] && w->link[0] != on->rx)
+		return true;
+	if (!(events & SR_EPOLL_OUT))
+		return false;
+	return (w->link[1] && w->link[1] != on->tx) || (!full && sr_load(&e->st->out.full));
+}
+
+/* What the look has found, for the set. */
+static void keep_end(struct sr_epoll_entry *e, const struct sr_plan *p)
+{
+	e->end.here = p->in.ended;
+	e->end.over = p->in.over;
+	e->end.switches = p->in.switches;
+}
+
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		       bool may_stay, unsigned how)
 {
-	struct sr_link *rx = NULL, *tx = NULL;	/* armed, to be compared only */
 	bool arms = false, must = how & SR_EPOLL_ARMS, full, late;
+	struct armed on = { NULL, NULL };
 	struct sr_stream *st = e->st;
 	int tries = LOOKS, err = errno;
 	struct sr_waitset_entry w = { 0 };
@@ -104,26 +136,17 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 	do {
 		*edge |= sr_epoll_take_edge(e);
 		full = sr_load(&st->out.full);	/* (a call that sets it later arms for itself) */
-		if (arms) {
-			rx = events & SR_EPOLL_IN ? w.link[0] : NULL;
-			tx = events & SR_EPOLL_OUT ? w.link[1] : NULL;
-			/* before the doorbell is drained */
-			if (must && makes_ready(e, events, r, *edge, how))
-				sr_epoll_tell(sr_epoll_set_of(e), false);
-			if (!sr_epoll_arm(e, rx, tx, full, w.plan.kernel || w.plan.ends, w.plan.pass))
-				break;
-		}
+		/* The set is told before the doorbell is drained. */
+		if (arms && must && makes_ready(e, events, r, *edge, how))
+			sr_epoll_tell(sr_epoll_set_of(e), false);
+		if (arms && !arm_entry(e, events, full, &w, &on))
+			break;
 		sr_waitset_drop_links(&w);
 		r = level(st, events, &w);
 		/* Its polls would see what has come by TCP, but not that it is news. */
 		if ((events & EPOLLET) && (w.plan.kernel || w.plan.ends))
 			may_stay = false;
-		late = sr_epoll_has_news(e);
-		if (arms)
-			late |= ((events & SR_EPOLL_IN) && w.link[0] && w.link[0] != rx) ||
-				((events & SR_EPOLL_OUT) && w.link[1] && w.link[1] != tx) ||
-				((events & SR_EPOLL_OUT) && !full &&
-				 sr_load(&st->out.full));
+		late = sr_epoll_has_news(e) || (arms && has_moved(e, events, full, &w, &on));
 		if ((r && !(events & EPOLLET) && (arms || !must)) ||
 		    (!late && (may_stay || arms)))
 			break;
@@ -131,9 +154,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 	} while (--tries);
 	sr_waitset_drop_links(&w);
 	looked_at = NULL;
-	e->end.here = w.plan.in.ended;
-	e->end.over = w.plan.in.over;
-	e->end.switches = w.plan.in.switches;
+	keep_end(e, &w.plan);
 	e->stays = arms ? !tries : may_stay; /* !tries: news came during each look */
 	errno = err;
 	return r;

@@ -141,6 +141,34 @@ static void close_end(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
+/* The stream does not outlive its last descriptor, whose duplicate is dup or -errno: it is reset,
+ * or there is no duplicate.  Gives the locks back. */
+static void close_without_anchor(struct sr_stream *st, bool reset, int dup)
+{
+	if (!reset)
+		warn_lost(st, -dup);
+	else if (dup >= 0)
+		sr_fd_close(dup);
+	put_links(st);
+	close_end(st);
+}
+
+/* The stream lives on by dup until its bytes and its end have arrived.  Gives the locks back. */
+static void live_on(struct sr_stream *st, bool shared, int dup, const struct linger *l)
+{
+	sr_stream_ref(st);		/* close_finish() drops it */
+	sr_store(&st->anchor, dup);
+	st->close_since = sr_now_ns();
+	if (shared)
+		sr_store(&st->want_tcp, true);
+	else
+		sr_ends_finish(st);
+	sr_stream_unlock(st);
+	sr_stream_kick(st);
+	if (l->l_onoff && !shared)
+		await_arrival(st, l->l_linger);
+}
+
 /*
  * Closes the last descriptor of a stream that is, or may soon be, on a link.
  * The same locks are held while it is decided what becomes of the stream and while
@@ -172,33 +200,15 @@ static void detach_last(struct sr_stream *st, int fd)
 		sr_st_set(st, SR_ST_SECOND);
 	if (!shared)
 		sr_rx_over(st);
-	if (shared)
-		reset = sr_load(&st->out.broken);
-	else
-		reset = (l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st) || sr_load(&st->out.broken);
+	reset = sr_load(&st->out.broken) ||
+		(!shared && ((l.l_onoff && !l.l_linger) || sr_ends_leave_unread(st)));
 	sr_store(&st->anchor, -1);
 	if (reset && !shared)
 		reset_now(fd);
-	else if (!reset && dup < 0)
-		warn_lost(st, -dup);
-	if (reset || dup < 0) {
-		if (dup >= 0)
-			sr_fd_close(dup);
-		put_links(st);
-		close_end(st);
-		return;
-	}
-	sr_stream_ref(st);		/* close_finish() drops it */
-	sr_store(&st->anchor, dup);
-	st->close_since = sr_now_ns();
-	if (shared)
-		sr_store(&st->want_tcp, true);
+	if (reset || dup < 0)
+		close_without_anchor(st, reset, dup);
 	else
-		sr_ends_finish(st);
-	sr_stream_unlock(st);
-	sr_stream_kick(st);
-	if (l.l_onoff && !shared)
-		await_arrival(st, l.l_linger);
+		live_on(st, shared, dup, &l);
 }
 
 static bool may_have_link(struct sr_stream *st)

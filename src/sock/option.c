@@ -142,6 +142,27 @@ static bool bound(int fd)
 	       sr_addr_port((struct sockaddr *)&ss);
 }
 
+/* Is the listener to have a rendezvous?  If it cannot have one, says why.  In a signal handler the
+ * service thread cannot be started; the first accepted stream starts it (sr_listener_worth()). */
+static bool wants_rendezvous(struct sr_stream *st)
+{
+	struct sr_listener *l = sr_listener_of(st);
+	enum sr_reason why = SR_REASON_NONE;
+	int r = 0;
+
+	if (st->policy->upgrade == SR_NEVER || (sr_st_flags(st) & SR_ST_LISTEN))
+		return false;
+	if (!sr_loop_runs())
+		why = sr_listener_never(l);
+	if (why == SR_REASON_NONE && sr_loop_may_start())
+		r = sr_loop_start();
+	if (r < 0)
+		why = sr_reason_of(r, SR_REASON_MEMORY);
+	if (why != SR_REASON_NONE)
+		sr_listener_unavailable(l, why);
+	return why == SR_REASON_NONE;
+}
+
 /* In policy wait the rendezvous opens before the port does, because a client that
  * connects at once would otherwise find no rendezvous.  (If the socket is unbound,
  * listen() chooses the port, so no peer can know it before.)  In the other
@@ -149,7 +170,6 @@ static bool bound(int fd)
  * peer a port and open it a moment later (iperf -d). */
 int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 {
-	enum sr_reason why = SR_REASON_NONE;
 	struct sockaddr_storage local;
 	socklen_t len = sizeof(local);
 	bool early, want, waits;
@@ -157,21 +177,8 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 
 	if (sr_sys_getsockname(fd, (struct sockaddr *)&local, &len) == 0)
 		sr_stream_policy(st, false, &local);
-	want = st->policy->upgrade != SR_NEVER && !(sr_st_flags(st) & SR_ST_LISTEN);
-	if (want && !sr_loop_runs())
-		why = sr_listener_never(sr_listener_of(st));
-	/* In a signal handler the service thread cannot be started; the first accepted stream
-	 * starts it (sr_listener_worth()). */
 	waits = st->policy->upgrade == SR_WAIT && sr_loop_may_start();
-	if (want && why == SR_REASON_NONE && sr_loop_may_start()) {
-		r = sr_loop_start();
-		if (r < 0)
-			why = sr_reason_of(r, SR_REASON_MEMORY);
-	}
-	if (why != SR_REASON_NONE) {
-		sr_listener_unavailable(sr_listener_of(st), why);
-		want = false;
-	}
+	want = wants_rendezvous(st);
 	early = want && waits && bound(fd) &&
 		!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT));
 	if (early)
@@ -295,10 +302,33 @@ static bool is_refused(int fd, int level, int name, const void *val, socklen_t l
 
 /* The program's value is read only after a system call has checked the pointer.  An option that
  * could disturb the return to TCP is set after the return. */
+/* The kernel has set an option that a link follows. */
+static void follow_option(struct sr_stream *st, int level, int name, const void *val)
+{
+	int v;
+
+	if (sr_tclass_is(level, name))
+		sr_tclass_set(st);
+	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
+		memcpy(&v, val, sizeof(v));
+		set_push(st, name, v);
+	} else if (level == SOL_SOCKET && name == SO_KEEPALIVE) {
+		memcpy(&v, val, sizeof(v));
+		set_keepalive(st, v);
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		memcpy(&v, val, sizeof(v));
+		set_inq(st, v);
+	} else if (level == SOL_SOCKET && (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS)) {
+		/* Many programs set these and never look (iperf 2); recv.c sees
+		 * which do. */
+		sr_st_set(st, SR_ST_STAMPS);
+	}
+}
+
 int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 			 const void *val, socklen_t len)
 {
-	int promise = sr_promise_find(level, name), v = 0;
+	int promise = sr_promise_find(level, name);
 	bool time = promise >= 0 && sr_promise_limits_time(promise), made;
 
 	if (promise >= 0 && !time && sr_any_gate_shut(st) &&
@@ -316,22 +346,7 @@ int sr_stream_setsockopt(struct sr_stream *st, int fd, int level, int name,
 	}
 	if (time)
 		sr_stream_mode_changed(st);
-	if (sr_tclass_is(level, name))
-		sr_tclass_set(st);
-	if (level == IPPROTO_TCP && (name == TCP_CORK || name == TCP_NODELAY)) {
-		memcpy(&v, val, sizeof(v));
-		set_push(st, name, v);
-	} else if (level == SOL_SOCKET && name == SO_KEEPALIVE) {
-		memcpy(&v, val, sizeof(v));
-		set_keepalive(st, v);
-	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
-		memcpy(&v, val, sizeof(v));
-		set_inq(st, v);
-	} else if (level == SOL_SOCKET && (name == SO_TIMESTAMP || name == SO_TIMESTAMPNS)) {
-		/* Many programs set these and never look (iperf 2); recv.c sees
-		 * which do. */
-		sr_st_set(st, SR_ST_STAMPS);
-	}
+	follow_option(st, level, name, val);
 	return 0;
 }
 

@@ -436,6 +436,34 @@ static bool wants_more(const struct msghdr *msg, int flags, ssize_t r)
 	       (size_t)r < sr_iov_make(msg->msg_iov, msg->msg_iovlen).left;
 }
 
+/* The gate is open: the kernel receives.  Returns true if that ends the call, with its result in
+ * *r; else *r is how many bytes have been received. */
+static bool recv_by_kernel(struct sr_stream *st, int fd, struct msghdr *msg,
+			   const struct msghdr *asked, int flags, ssize_t *r)
+{
+	bool again;
+
+	*r = recv_plain(st, fd, msg, flags & ~MSG_WAITALL, &again);
+	if (!again && *r > 0)
+		sr_upgrade_count(st);
+	if (!again && *r >= 0 && !wants_more(asked, flags, *r)) {
+		/* The kernel may have counted a mark among the bytes. */
+		if (sr_gate_shut(&st->in.gate))
+			fill_in(st, msg, asked, flags);
+		return true;
+	}
+	/* The kernel may have returned a mark and no bytes, or the end behind an error that
+	 * was kept. */
+	msg->msg_namelen = asked->msg_namelen;
+	msg->msg_controllen = asked->msg_controllen;
+	msg->msg_flags = asked->msg_flags;
+	if (!again && *r < 0)
+		return true;
+	if (*r < 0)
+		*r = 0;
+	return false;
+}
+
 /* waited: the call has slept since the program passed fd. */
 static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, int flags,
 			    bool waited)
@@ -443,28 +471,12 @@ static ssize_t recv_message(struct sr_stream *st, int fd, struct msghdr *msg, in
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_RCVTIMEO);
 	const struct msghdr asked = *msg;
 	ssize_t r, got = 0;
-	bool again;
 
 	if (!waited && !sr_gate_shut(&st->in.gate)) {
 		if (flags & MSG_WAITALL)
 			sleep.begun = sr_now_ns();
-		r = recv_plain(st, fd, msg, flags & ~MSG_WAITALL, &again);
-		if (!again && r > 0)
-			sr_upgrade_count(st);
-		if (!again && r >= 0 && !wants_more(&asked, flags, r)) {
-			/* The kernel may have counted a mark among the bytes. */
-			if (sr_gate_shut(&st->in.gate))
-				fill_in(st, msg, &asked, flags);
-			return r;
-		}
-		/* The kernel may have returned a mark and no bytes, or the end behind an
-		 * error that was kept. */
-		msg->msg_namelen = asked.msg_namelen;
-		msg->msg_controllen = asked.msg_controllen;
-		msg->msg_flags = asked.msg_flags;
-		if (!again && r < 0)
-			return r;
-		got = r > 0 ? r : 0;
+		if (recv_by_kernel(st, fd, msg, &asked, flags, &got))
+			return got;
 		sleep.partial = got;
 	}
 	if (!sr_iov_valid(msg->msg_iov, msg->msg_iovlen))

@@ -40,6 +40,38 @@ static bool is_other(const char *word)
 	return !strcmp(word, "!=") || !strcmp(word, "ne") || !strcmp(word, "neq");
 }
 
+/* What a term begins with. */
+static const struct term_word {
+	const char *word;
+	enum term_what what;
+	bool port;
+} term_words[] = {
+	{"src", TERM_SRC, false},
+	{"sport", TERM_SRC, true},
+	{"dst", TERM_DST, false},
+	{"dport", TERM_DST, true},
+	{"state", TERM_STATE, false},
+};
+
+static const struct term_word *find_term(const char *word)
+{
+	for (size_t i = 0; i < sizeof(term_words) / sizeof(term_words[0]); i++)
+		if (!strcmp(word, term_words[i].word))
+			return &term_words[i];
+	return NULL;
+}
+
+static bool parse_term(struct stat_term *t, const struct term_word *kind, const char *word)
+{
+	t->what = kind->what;
+	if (t->what == TERM_STATE)
+		return parse_state(t, word) || filter_bad(word, "no such state");
+	if (kind->port)
+		return parse_port(&t->net, word) || filter_bad(word, "no port (a number, :80)");
+	return sr_net_parse(word, &t->net) ||
+	       filter_bad(word, "no address (10.0.0.1:80, [::1]:80)");
+}
+
 bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 {
 	char **end = word + words;
@@ -48,31 +80,21 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 	while (word < end) {
 		struct stat_term *t = &f->term[f->terms];
 		const char *what = *word++;
-		bool port = !strcmp(what, "sport") || !strcmp(what, "dport");
+		const struct term_word *kind = find_term(what);
 
 		if (!strcmp(what, "and"))
 			continue;
 		if (f->terms == (int)(sizeof(f->term) / sizeof(f->term[0])))
 			return filter_bad(what, "too many terms");
-		memset(t, 0, sizeof(*t));
-		if (!strcmp(what, "src") || !strcmp(what, "sport"))
-			t->what = TERM_SRC;
-		else if (!strcmp(what, "dst") || !strcmp(what, "dport"))
-			t->what = TERM_DST;
-		else if (!strcmp(what, "state"))
-			t->what = TERM_STATE;
-		else
+		if (!kind)
 			return filter_bad(what, "not src, dst, sport, dport, state or and");
+		memset(t, 0, sizeof(*t));
 		if (word < end && (is_equals_word(*word) || is_other(*word)))
 			t->not = is_other(*word++);
 		if (word == end)
 			return filter_bad(what, "nothing follows");
-		if (t->what == TERM_STATE ? !parse_state(t, *word) :
-		    port ? !parse_port(&t->net, *word) : !sr_net_parse(*word, &t->net))
-			return filter_bad(*word, t->what == TERM_STATE ? "no such state" :
-						 port ? "no port (a number, :80)" :
-							"no address (10.0.0.1:80, [::1]:80)");
-		word++;
+		if (!parse_term(t, kind, *word++))
+			return false;
 		f->terms++;
 	}
 	return true;

@@ -104,28 +104,41 @@ static bool is_owner(const struct sr_page *page, pid_t pid)
 	return yes;
 }
 
+/* Is it a memfd that cannot become smaller than it is, and holds what all versions have?  *size
+ * is its size. */
+static bool is_sealed_memory(int fd, off_t *size)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs fs;
+	struct stat st;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) || fstatfs(fd, &fs))
+		return false;
+	*size = st.st_size;
+	return fs.f_type == TMPFS && *size >= (off_t)offsetof(struct sr_page, program);
+}
+
+static bool is_our_version(const struct sr_page *p, off_t size)
+{
+	return p->version == SR_PAGE_VERSION && p->head_size == offsetof(struct sr_page, slot) &&
+	       p->slot_size == sizeof(struct sr_page_slot) && p->slots == SR_PAGE_SLOTS &&
+	       p->reasons == SR_REASONS && p->counters == SR_COUNTERS && size == sizeof(*p);
+}
+
 struct sr_page *stat_page_map(int fd, pid_t pid, uint32_t *version)
 {
-	struct statfs fs;
 	struct sr_page *p;
-	struct stat st;
-	int seals = fcntl(fd, F_GET_SEALS);
+	off_t size;
 
 	*version = 0;
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) ||
-	    st.st_size < (off_t)offsetof(struct sr_page, program) || fstatfs(fd, &fs) ||
-	    fs.f_type != TMPFS)
+	if (!is_sealed_memory(fd, &size))
 		return NULL;
 	p = mmap(NULL, sizeof(*p), PROT_READ, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	if (!memcmp(p->magic, SR_PAGE_MAGIC, sizeof(p->magic)) && is_owner(p, pid)) {
 		*version = p->version;
-		if (p->version == SR_PAGE_VERSION &&
-		    p->head_size == offsetof(struct sr_page, slot) &&
-		    p->slot_size == sizeof(struct sr_page_slot) &&
-		    p->slots == SR_PAGE_SLOTS && p->reasons == SR_REASONS &&
-		    p->counters == SR_COUNTERS && st.st_size == sizeof(*p))
+		if (is_our_version(p, size))
 			return p;
 	}
 	munmap(p, sizeof(*p));

@@ -102,7 +102,7 @@ void stat_socket_forget(void);
 struct stat_filter {
 	int terms;
 	struct stat_term {
-		enum { TERM_SRC, TERM_DST, TERM_STATE } what;
+		enum term_what { TERM_SRC, TERM_DST, TERM_STATE } what;
 		bool not;
 		struct sr_net net; /* TERM_SRC, TERM_DST */
 		enum stat_state state;

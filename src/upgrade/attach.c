@@ -330,6 +330,35 @@ static bool too_long(struct sr_stream *st)
 	return sr_now_ns() - st->up.since > ms * 1000000ull;
 }
 
+/* The stream may have become one that gets no link, while this one was being made. */
+static void drop_unwanted(struct sr_stream *st, struct sr_link *link)
+{
+	/* pair barred: sr_stream_make_plain() */
+	if (sr_look(&st->flags) & SR_ST_BARRED)
+		link->ops->drop(link, "refused");
+	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
+		link->ops->drop(link, "fork");
+	if (link->ops == &sr_link_verbs && sr_tclass_changed(st))
+		link->ops->drop(link, "option");
+}
+
+static void note_linked(struct sr_stream *st, struct sr_link *link)
+{
+	sr_ask_ended(st, SR_REASON_NONE);
+	st->up.asks = 0;
+	if (link->ops == &sr_link_verbs && sr_stream_name(st))
+		sr_path_works(&st->rare->peer);
+	sr_probe(upgrade, st, link->ops->name, st->up.since);
+	sr_ask_move(st, SR_ASK_LINKED);
+}
+
+/* Does the link come to nothing: is it dead, or has no direction used it for too long? */
+static bool is_in_vain(struct sr_stream *st, unsigned ev)
+{
+	return (ev & SR_LINK_DEAD) || (sr_stream_tx(st) == SR_TX_RAW &&
+				       sr_stream_rx(st) != SR_RX_LINK && too_long(st));
+}
+
 void sr_attach_progress(struct sr_stream *st)
 {
 	struct sr_link *link = sr_stream_att(st);
@@ -337,14 +366,7 @@ void sr_attach_progress(struct sr_stream *st)
 
 	if (!link)
 		return;
-	/* The stream was barred while the link was being made.  pair barred:
-	 * sr_stream_make_plain() */
-	if (sr_look(&st->flags) & SR_ST_BARRED)
-		link->ops->drop(link, "refused");
-	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
-		link->ops->drop(link, "fork");
-	if (link->ops == &sr_link_verbs && sr_tclass_changed(st))
-		link->ops->drop(link, "option");
+	drop_unwanted(st, link);
 	ev = sr_link_events(link);
 	if (!(ev & SR_LINK_DEAD) && (ev & SR_LINK_UP)) {
 		shake_hands(st, ev);
@@ -356,19 +378,9 @@ void sr_attach_progress(struct sr_stream *st)
 	if (link->role == SR_ROLE_ANSWERER && !st->up.started &&
 	    st->up.took)
 		follow(st);
-	if ((ev & SR_LINK_DEAD) ||
-	    (sr_stream_tx(st) == SR_TX_RAW && sr_stream_rx(st) != SR_RX_LINK &&
-	     too_long(st))) {
+	if (is_in_vain(st, ev))
 		died(st, ev);
-		return;
-	}
-	if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
-	    sr_stream_tx(st) == SR_TX_LINK && settled(st)) {
-		sr_ask_ended(st, SR_REASON_NONE);
-		st->up.asks = 0;
-		if (link->ops == &sr_link_verbs && sr_stream_name(st))
-			sr_path_works(&st->rare->peer);
-		sr_probe(upgrade, st, link->ops->name, st->up.since);
-		sr_ask_move(st, SR_ASK_LINKED);
-	}
+	else if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
+		 sr_stream_tx(st) == SR_TX_LINK && settled(st))
+		note_linked(st, link);
 }

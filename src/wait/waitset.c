@@ -403,9 +403,46 @@ static int wait_in_kernel(struct sr_waitset *s, bool *again)
 	return r;
 }
 
+/* Some are ready, or the call does not wait.  The kernel says of the others what they are. */
+static int answer_now(struct sr_waitset *s, struct pollfd *fds, bool ready)
+{
+	bool asks;
+	int r = 0;
+
+	drop_all(s);
+	asks = waitset_fill(s) && !may_leave(s);
+	/* A signal that the mask would let in stays pending if there is something to return. */
+	if (!ready)
+		r = poll_now(s);
+	else if (asks)
+		r = waitset_look(s);
+	return r < 0 ? r : result(s, fds);
+}
+
+/* Our events may have changed: looks again, and keeps the kernel's answer. */
+static int answer_after_sleep(struct sr_waitset *s, struct pollfd *fds)
+{
+	bool shut;
+	int r;
+
+	plan_all(s, &shut);
+	drop_all(s);
+	r = result(s, fds);
+	if (r)
+		learn(s);
+	else if (is_waitset_signalled(s))
+		r = -EINTR;
+	return r;
+}
+
+static bool is_time_over(const struct sr_waitset *s)
+{
+	return s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline;
+}
+
 int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 {
-	bool shut, again, asks;
+	bool shut, again;
 	size_t ready;
 	int r;
 
@@ -430,29 +467,12 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 		}
 		if (ready)
 			learn(s);
-		if (ready || !s->deadline) {
-			drop_all(s);
-			asks = waitset_fill(s) && !may_leave(s);
-			/* A signal that the mask would let in stays pending if there
-			 * is something to return. */
-			r = !ready ? poll_now(s) : asks ? waitset_look(s) : 0;
-			return r < 0 ? r : result(s, fds);
-		}
+		if (ready || !s->deadline)
+			return answer_now(s, fds, ready);
 		r = sleep_armed(s);
-		if (r < 0)
+		if (r >= 0)
+			r = answer_after_sleep(s, fds);
+		if (r || is_time_over(s))
 			return r;
-		/* The links may have events now: plans again, and keeps the
-		 * kernel's answer. */
-		plan_all(s, &shut);
-		drop_all(s);
-		r = result(s, fds);
-		if (r) {
-			learn(s);
-			return r;
-		}
-		if (is_waitset_signalled(s))
-			return -EINTR;
-		if (s->deadline != UINT64_MAX && sr_now_ns() >= s->deadline)
-			return 0;
 	}
 }

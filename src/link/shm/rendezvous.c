@@ -339,32 +339,37 @@ static void unlisten(void *handle)
 
 /* ---- accept ---- */
 
+/* Makes our end of the doorbell, and the asker's, which goes to *theirs.  Returns NULL or a
+ * reason. */
+static const char *make_doorbell(struct sr_shm *l, bool stranger, int *theirs)
+{
+	int pair[2];
+
+	if (sr_sys_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
+		return errno == EMFILE ? "descriptors" : "memory";
+	l->doorbell = sr_fd_own(pair[0]);
+	if (stranger && l->doorbell >= 0)
+		sr_fd_slow(l->doorbell);
+	*theirs = sr_fd_own(pair[1]);
+	return l->doorbell < 0 || *theirs < 0 ? "descriptors" : NULL;
+}
+
 /* Makes the memory and the doorbell, and sends them to the asker.  NULL, or a reason. */
 static const char *hand_over(struct sr_shm *l, struct pending *p)
 {
-	const char *reason = "memory";
-	int fds[SR_SHM_FDS] = {sr_shm_memory(p->plan.total), -1}, pair[2] = {-1, -1};
+	int fds[SR_SHM_FDS] = {sr_shm_memory(p->plan.total), -1};
+	const char *reason = NULL;
 
-	if (fds[0] < 0 ||
-	    (!p->alone && sr_sys_socketpair(AF_UNIX,
-				     SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-				     pair))) {
-		if (errno == EMFILE)
-			reason = "descriptors";
-		goto close;
-	}
-	l->doorbell = sr_fd_own(pair[0]);
-	if (p->stranger && l->doorbell >= 0)
-		sr_fd_slow(l->doorbell);
-	fds[1] = sr_fd_own(pair[1]);
-	if (!p->alone && (l->doorbell < 0 || fds[1] < 0))
-		reason = "descriptors";
-	else if (!sr_shm_map(l, fds[0]))
-		reason = sr_local_send_fds(p->watch.fd, "ok", 2, fds, p->alone ? 1 : SR_SHM_FDS) ?
-				 "peer-dropped" : NULL;
+	if (fds[0] < 0)
+		return errno == EMFILE ? "descriptors" : "memory";
+	if (!p->alone)
+		reason = make_doorbell(l, p->stranger, &fds[1]);
+	if (!reason && sr_shm_map(l, fds[0]))
+		reason = "memory";
+	if (!reason && sr_local_send_fds(p->watch.fd, "ok", 2, fds, p->alone ? 1 : SR_SHM_FDS))
+		reason = "peer-dropped";
 	if (!reason && p->alone)
 		l->doorbell = p->watch.fd;
-close:
 	for (int i = 0; i < SR_SHM_FDS; i++)
 		if (fds[i] >= 0)
 			sr_fd_close(fds[i]);
