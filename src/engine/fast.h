@@ -81,7 +81,7 @@ ssize_t sr_fast_look(struct sr_stream *st, int fd);
 
 /* poll(2) for one stream, found at fd as above: those bits of `events` that are
  * set now, or 0 if none is set and the link has no unusual news; -1: the caller
- * takes the slow path (sr_waitset_plan()). */
+ * takes the slow path (sr_waitset_move_on()). */
 int sr_fast_poll(struct sr_stream *st, int fd, short events);
 /* poll(2) of n descriptors without waiting: sets revents and returns how many
  * are ready; -1: the kernel has to be asked for one of them, or takes part in a switch. */

@@ -159,7 +159,7 @@ static unsigned for_sets(struct sr_stream *st, unsigned what, unsigned *news)
 	*news = what;
 	if (!(what & SR_NOTIFY_TX))
 		return what;
-	/* pair full: the caller has changed the credit; plan_tx() and room_after_all() change
+	/* pair full: the caller has changed the credit; move_tx_on() and room_after_all() change
 	 * `full' and look at that. */
 	full = atomic_exchange_explicit(&st->out.full, false, memory_order_seq_cst);
 	held = atomic_exchange_explicit(&st->out.held_off, false, memory_order_seq_cst);

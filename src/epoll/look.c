@@ -56,7 +56,7 @@ static uint32_t level(struct sr_stream *st, uint32_t events,
 	do {
 		sr_waitset_drop_links(w);
 		open = !sr_gate_shut(&st->in.gate);
-		sr_waitset_plan(w);
+		sr_waitset_move_on(w);
 		if (!w->plan.shut)
 			return 0; /* the kernel says it, with the program's data */
 		p.fd = w->plan.pass || w->plan.ends ? sr_load(&st->anchor) : -1;

@@ -22,7 +22,7 @@ static void plan_ask_kernel(struct sr_plan *p, short events)
 	p->pass |= events;
 }
 
-/* The next bytes come by TCP.  Returns true; the plan_rx functions below also return true in
+/* The next bytes come by TCP.  Returns true; plan_rx_tcp() and plan_rx_shut() also return true in
  * that case. */
 static bool plain_rx(struct sr_waitset_entry *e)
 {
@@ -48,16 +48,18 @@ static bool plan_rx_tcp(struct sr_waitset_entry *e)
 }
 
 /* (The link is NULL if the stream was closed and its life ended while this thread slept.) */
+static bool has_link_ended(struct sr_stream *st)
+{
+	return st->in.link && (sr_link_events(st->in.link) & SR_LINK_END);
+}
+
 static void plan_rx_link(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 	struct sr_plan *p = &e->plan;
 	struct sr_link *link = st->in.link;
-	bool ended = link && (sr_link_events(link) & SR_LINK_END);
+	bool ended = has_link_ended(st);
 
-	/* Noted because the error of a reset depends on whether the program saw the end before. */
-	if (ended && !(sr_st_flags(st) & SR_ST_PEER_END))
-		sr_st_set(st, SR_ST_PEER_END);
 	p->in.ended = ended;
 	if (st->in.fin_seen || !link || ended)
 		p->ours |= PLAN_IN | POLLRDHUP;
@@ -103,7 +105,16 @@ static bool plan_rx_shut(struct sr_waitset_entry *e)
 	return by_tcp;
 }
 
-static bool plan_rx(struct sr_waitset_entry *e)
+/* The error of a reset depends on whether the program saw the peer's end before. */
+static void note_end_seen(struct sr_stream *st)
+{
+	if (st->rx.state == SR_RX_LINK && has_link_ended(st) && !(sr_st_flags(st) & SR_ST_PEER_END))
+		sr_st_set(st, SR_ST_PEER_END);
+}
+
+/* Moves the incoming direction on as far as possible, and plans it.  Returns whether the next
+ * bytes come by TCP. */
+static bool move_rx_on(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 	bool by_tcp;
@@ -113,6 +124,7 @@ static bool plan_rx(struct sr_waitset_entry *e)
 		return plain_rx(e);
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
+	note_end_seen(st);
 	e->plan.in.open = !sr_gate_shut(&st->in.gate);
 	by_tcp = e->plan.in.open ? plain_rx(e) : plan_rx_shut(e);
 	sr_unlock(&st->rx_lock);
@@ -135,7 +147,8 @@ static void plain_tx(struct sr_waitset_entry *e, short out)
 		p->ours |= POLLHUP;
 }
 
-static void plan_tx_link(struct sr_waitset_entry *e)
+/* Looks for room on the link, and sends what was held back. */
+static void find_room_on_link(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 	struct sr_link *link = st->out.link;
@@ -154,8 +167,8 @@ static void plan_tx_link(struct sr_waitset_entry *e)
 		e->link[1] = sr_link_get(link);
 }
 
-/* rx_by_tcp: what plan_rx() has returned.  tx_lock held, gate shut. */
-static void plan_tx_shut(struct sr_waitset_entry *e, short out, bool rx_by_tcp)
+/* rx_by_tcp: what move_rx_on() has returned.  tx_lock held, gate shut. */
+static void move_tx_shut_on(struct sr_waitset_entry *e, short out, bool rx_by_tcp)
 {
 	struct sr_stream *st = e->st;
 	struct sr_plan *p = &e->plan;
@@ -173,11 +186,11 @@ static void plan_tx_shut(struct sr_waitset_entry *e, short out, bool rx_by_tcp)
 		 * they are connected (Java), and the first send decides whether it waits. */
 		p->ours |= PLAN_OUT;
 	} else if (st->tx.state == SR_TX_LINK && out) {
-		plan_tx_link(e);
+		find_room_on_link(e);
 	}
 }
 
-static void plan_tx(struct sr_waitset_entry *e, bool rx_by_tcp)
+static void move_tx_on(struct sr_waitset_entry *e, bool rx_by_tcp)
 {
 	struct sr_stream *st = e->st;
 	short out = e->events & SR_OUT_EVENTS;
@@ -189,7 +202,7 @@ static void plan_tx(struct sr_waitset_entry *e, bool rx_by_tcp)
 	sr_lock(&st->tx_lock);
 	sr_tx_progress(st);
 	if (sr_gate_shut(&st->out.gate))
-		plan_tx_shut(e, out, rx_by_tcp);
+		move_tx_shut_on(e, out, rx_by_tcp);
 	else
 		plain_tx(e, out);
 	if (e->plan.shut && out && !(e->plan.ours & POLLOUT)) {
@@ -209,7 +222,7 @@ void sr_waitset_drop_links(struct sr_waitset_entry *e)
 }
 
 /* Returns true if there is something for the program already. */
-bool sr_waitset_plan(struct sr_waitset_entry *e)
+bool sr_waitset_move_on(struct sr_waitset_entry *e)
 {
 	struct sr_plan *p = &e->plan;
 
@@ -218,7 +231,7 @@ bool sr_waitset_plan(struct sr_waitset_entry *e)
 		p->kernel = p->pass = e->events;
 		return false;
 	}
-	plan_tx(e, plan_rx(e));
+	move_tx_on(e, move_rx_on(e));
 	/* The program has closed it while it was plain. */
 	if (!p->shut && sr_load(&e->st->anchor) < 0)
 		p->ours |= POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;

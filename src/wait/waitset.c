@@ -22,13 +22,13 @@
 
 #define NAP_NS 10000000u	/* a sleep of a wait that cannot be woken */
 
-static size_t plan_all(struct sr_waitset *s, bool *shut)
+static size_t move_all_on(struct sr_waitset *s, bool *shut)
 {
 	size_t ready = 0;
 
 	*shut = false;
 	for (size_t i = 0; i < s->n; i++) {
-		ready += sr_waitset_plan(&s->e[i]);
+		ready += sr_waitset_move_on(&s->e[i]);
 		*shut |= s->e[i].plan.shut;
 	}
 	return ready;
@@ -283,7 +283,7 @@ static int sleep_armed(struct sr_waitset *s)
 	if (s->one_call)
 		s->e->fd = sr_load(&s->e->st->anchor);
 	*mine = (struct pollfd){ -1, POLLIN, 0 };
-	if (plan_all(s, &shut) || sr_waitset_has_unarmed(s)) {
+	if (move_all_on(s, &shut) || sr_waitset_has_unarmed(s)) {
 		waitset_fill(s);
 		r = waitset_look(s);
 	} else {
@@ -351,7 +351,7 @@ static int waitset_spin(struct sr_waitset *s)
 	    !sr_spin_pays(sp, limit, same_core(s)))
 		return 0;
 	for (;;) {
-		if (plan_all(s, &shut))
+		if (move_all_on(s, &shut))
 			return 1;
 		if (is_waitset_signalled(s))
 			return -EINTR;
@@ -425,7 +425,7 @@ static int answer_after_sleep(struct sr_waitset *s, struct pollfd *fds)
 	bool shut;
 	int r;
 
-	plan_all(s, &shut);
+	move_all_on(s, &shut);
 	drop_all(s);
 	r = result(s, fds);
 	if (r)
@@ -448,7 +448,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 
 	for (;;) {
 		s->kn = s->n;
-		ready = plan_all(s, &shut);
+		ready = move_all_on(s, &shut);
 		if (!shut)
 			drop_all(s);
 		if (!shut && !s->one_call && enter_gates(s)) {

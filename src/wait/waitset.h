@@ -68,7 +68,7 @@ struct sr_waitset {
 
 /* Moves the stream on as far as possible.  Fills in the plan, and the links by which events of
  * the entry may arrive (with references).  Returns true if there is something for the program. */
-bool sr_waitset_plan(struct sr_waitset_entry *e);
+bool sr_waitset_move_on(struct sr_waitset_entry *e);
 void sr_waitset_drop_links(struct sr_waitset_entry *e);
 /* After a plan: the events to ask the kernel for; and what the program gets, which are
  * our events and those of the kernel that count. */
