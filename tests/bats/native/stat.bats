@@ -226,7 +226,8 @@ time.sleep(60)'
 	[ "$(awk 'length > 79' <<<"$output")" = "" ]
 	[[ $output = *"       2  off: SOCKRAIL_LINKS names no kind of link that leads to the peer
           To do: SOCKRAIL_LINKS, or links= in a rule, leaves out the kind that
-          leads there: sockrail --show-config" ]]
+          leads there: sockrail --show-config. To pods or containers of this
+          host: SOCKRAIL_DIR" ]]
 }
 
 @test "--watch shows bytes per second" {
