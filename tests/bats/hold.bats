@@ -86,7 +86,7 @@ coming() {
 	same "$dir" "$BATS_TEST_TMPDIR/accept.tcp"
 	way "$dir" wait mixed 1 1 none
 	went_on accept bytes
-	run -1 grep 'is over: history' "$dir"/*.log
+	run -1 grep 'has ended: history' "$dir"/*.log
 }
 
 # The sender is told "coming", and then that this has come to nothing, before the server

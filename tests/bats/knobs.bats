@@ -53,7 +53,7 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 		pair "$dir.$c" wait wait basic "$c" SOCKRAIL_LOG=info
 	done
 	pair "$dir.lazy" lazy lazy basic big SOCKRAIL_LOG=info
-	run -1 grep 'is over' "$dir".*/*.log
+	run -1 grep 'has ended' "$dir".*/*.log
 	run -0 grep -h 'is closed' "$dir".*/*.log
 	run -1 grep -vE "link ${SR_TEST_LINK}[^ ]* is closed$" <<<"$output"
 }

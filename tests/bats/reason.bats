@@ -79,7 +79,7 @@ either() {
 @test "counters: bytes sent or received around the library" {
 	local counters=counters dropped=peer-dropped
 	[ "$SR_TEST_LINK" = shm ] || counters='counters|peer-dropped' dropped='unread|peer-dropped'
-	policy=lazy case_steps=('go log link .* is over') by=any
+	policy=lazy case_steps=('go log link .* has ended') by=any
 	case_lossy=1 # on one side's books
 	beside ends "$dropped" "$counters" tx-at-client SOCKRAIL_UPGRADE_BYTES=280000
 	beside ends "$counters" "$dropped" rx-at-server SOCKRAIL_UPGRADE_BYTES=280000
@@ -105,7 +105,7 @@ either() {
 		ends null null history
 		return
 	fi
-	case_steps=('go log link .* is over')
+	case_steps=('go log link .* has ended')
 	ends history peer-dropped history
 }
 
@@ -139,7 +139,7 @@ either() {
 # Asked, agreed on, and no room on TCP for the mark.
 @test "the link ends between the switch and the mark" {
 	policy=lazy
-	case_steps=('interrupt log handshake done' 'act out in one call' 'go log is over')
+	case_steps=('interrupt log handshake done' 'act out in one call' 'go log has ended')
 	# (Over RDMA the server may find first that its program has not read what precedes the mark.)
 	ends 'peer-dropped|unread' stdio interrupted-stdio SOCKRAIL_UPGRADE_BYTES=500k
 	[ "$(went switches "$dir"/*.report)" = 0 ] # no mark was written
@@ -148,7 +148,7 @@ either() {
 @test "handed over with bytes unread, where a mark would come behind them" {
 	# The mark would be the other program's to read; or nobody reads, and the
 	# call that hands over waits for ever.
-	policy=lazy by=no case_lossy=1 case_steps=('go log is over')
+	policy=lazy by=no case_lossy=1 case_steps=('go log has ended')
 	beside ends exec peer-dropped unread-exec
 	beside ends stdio peer-dropped unread-stdio
 	beside ends passed peer-dropped unread-passed
@@ -156,7 +156,7 @@ either() {
 }
 
 @test "unread: the server leaves bytes unread, where the mark would come behind them" {
-	policy=lazy case_steps=('go log is over')
+	policy=lazy case_steps=('go log has ended')
 	ends unread peer-dropped unread
 }
 

@@ -150,7 +150,7 @@ between() {
 
 # A send that sleeps in the kernel keeps the client's direction from leaving TCP.
 @test "rdma link delete between the handshake and the switch" {
-	between asleep 'gone log handshake done' 'go log link .* is over'
+	between asleep 'gone log handshake done' 'go log link .* has ended'
 }
 
 # The parent, which accepts nothing, redirects what is asked for to the workers, and has
