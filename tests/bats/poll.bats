@@ -36,7 +36,7 @@ teardown() { stop_all; }
 }
 
 @test "a busy stream and a pipe in one poll set, which is asked now and then" {
-	compare poll_loop busy -l -w mixed -r peer-dropped SOCKRAIL_UNASKED_US=20
+	compare poll_loop busy -l -w mixed -r peer-dropped SOCKRAIL_UNASKED_US=1
 }
 
 @test "sixteen streams in one poll set" {

@@ -47,13 +47,14 @@ pod() {
 	ip -n "$n" link set lo up
 }
 
-serves() { ip netns exec "sr1-$$" ss -Hltn "sport = :$port" | grep .; }
+# serves POD
+serves() { ip netns exec "sr$1-$$" ss -Hltn "sport = :$port" | grep .; }
 
 # serve [COMMAND...]: in the first pod; an echo server of one process
 serve() {
 	[ $# -gt 0 ] || set -- python3 "$SR_TOP/tests/lib/honest.py" server 0.0.0.0 "$port"
 	REPORT=$t/server.report SOCKRAIL_LOG=info start server rail "${server[@]}" timeout 100 "$@"
-	holds 60 serves
+	holds 60 serves 1
 }
 
 # echo.py is over too soon, so this talks on until there is "$t/over", and ten times more
@@ -216,6 +217,7 @@ deserted() { [ -z "$(ip netns pids "sr1-$$")" ]; }
 	serve
 	SOCKRAIL_LOG=info start second rail ip netns exec "sr3-$$" timeout 100 \
 		python3 "$SR_TOP/tests/lib/honest.py" server 0.0.0.0 "$port"
+	holds 60 serves 3
 	# It has a rendezvous when it has a stream
 	SOCKRAIL_LOG=info start other rail "${client[@]}" timeout 100 \
 		python3 -c "$talk" 10.213.99.3 "$port" "$t/over"
