@@ -48,17 +48,12 @@ static bool plan_rx_tcp(struct sr_waitset_entry *e)
 }
 
 /* (The link is NULL if the stream was closed and its life ended while this thread slept.) */
-static bool has_link_ended(struct sr_stream *st)
-{
-	return st->in.link && (sr_link_events(st->in.link) & SR_LINK_END);
-}
-
 static void plan_rx_link(struct sr_waitset_entry *e)
 {
 	struct sr_stream *st = e->st;
 	struct sr_plan *p = &e->plan;
 	struct sr_link *link = st->in.link;
-	bool ended = has_link_ended(st);
+	bool ended = link && (sr_link_events(link) & SR_LINK_END);
 
 	p->in.ended = ended;
 	if (st->in.fin_seen || !link || ended)
@@ -105,10 +100,10 @@ static bool plan_rx_shut(struct sr_waitset_entry *e)
 	return by_tcp;
 }
 
-/* The error of a reset depends on whether the program saw the peer's end before. */
-static void note_end_seen(struct sr_stream *st)
+/* The error of a reset depends on whether the program saw the peer's end on the link before. */
+static void note_end_seen(struct sr_stream *st, const struct sr_plan *p)
 {
-	if (st->rx.state == SR_RX_LINK && has_link_ended(st) && !(sr_st_flags(st) & SR_ST_PEER_END))
+	if (st->rx.state == SR_RX_LINK && p->in.ended && !(sr_st_flags(st) & SR_ST_PEER_END))
 		sr_st_set(st, SR_ST_PEER_END);
 }
 
@@ -124,9 +119,9 @@ static bool move_rx_on(struct sr_waitset_entry *e)
 		return plain_rx(e);
 	sr_lock(&st->rx_lock);
 	sr_rx_progress(st);
-	note_end_seen(st);
 	e->plan.in.open = !sr_gate_shut(&st->in.gate);
 	by_tcp = e->plan.in.open ? plain_rx(e) : plan_rx_shut(e);
+	note_end_seen(st, &e->plan);
 	sr_unlock(&st->rx_lock);
 	return by_tcp;
 }

@@ -97,8 +97,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 		    const sigset_t *sigmask, uint64_t *deadline)
 {
 	struct sr_waitset s = { .n = n, .sigmask = sigmask, .deadline = UINT64_MAX,
-				.program_polls = true, .handled = sr_handled.all,
-				.may_leave = !sigmask && sr_conf.unasked_us };
+				.program_polls = true, .handled = sr_handled.all };
 	struct sr_waitset_entry few[FEW];
 	struct pollfd few_k[3 * FEW + 1];
 	int r;

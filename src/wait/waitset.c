@@ -151,6 +151,12 @@ static bool is_waitset_signalled(const struct sr_waitset *s)
 	return sr_handled.all != s->handled;
 }
 
+/* Is it a poll that began with sr_fast_poll_all(), while SOCKRAIL_UNASKED_US is set? */
+static bool is_begun_fast(const struct sr_waitset *s)
+{
+	return sr_conf.unasked_us && s->program_polls && !s->sigmask;
+}
+
 /* A poll(2) of the program sleeps in the next library's function, which may change its timeout
  * (libfaketime).  Other calls sleep in the C library's. */
 static int call_ppoll(struct sr_waitset *s, const struct timespec *limit)
@@ -158,7 +164,7 @@ static int call_ppoll(struct sr_waitset *s, const struct timespec *limit)
 	const struct sr_real *libc = s->program_polls ? &sr_real : &sr_libc;
 	int r = libc->ppoll(s->k, s->kn, limit, s->sigmask);
 
-	if (s->may_leave)
+	if (is_begun_fast(s))
 		sr_kernel_asked();
 	return r < 0 ? -errno : r;
 }
@@ -198,15 +204,15 @@ static int waitset_look(struct sr_waitset *s)
 {
 	int r = sr_now_poll(s->k, s->n);
 
-	if (s->may_leave)
+	if (is_begun_fast(s))
 		sr_kernel_asked();
 	return r < 0 ? -errno : r;
 }
 
 /* May the kernel's descriptors stay unasked, if others are ready? */
-static bool may_leave(struct sr_waitset *s)
+static bool may_leave(const struct sr_waitset *s)
 {
-	return s->may_leave && sr_may_leave_unasked();
+	return is_begun_fast(s) && sr_may_leave_unasked();
 }
 
 /* Polls without sleeping, but lets in the signals that sigmask allows. */

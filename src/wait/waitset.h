@@ -54,7 +54,6 @@ struct sr_waitset {
 	bool program_polls;	/* the program has called poll(2) or the like */
 	bool one_call;		/* a call on one stream: it sleeps on the anchor, and wakes
 				 * if the anchor changes */
-	bool may_leave;		/* see sr_may_leave_unasked() */
 	const sigset_t *sigmask;
 	unsigned handled;	/* sr_handled.all when the call began */
 	struct pollfd *k;	/* n entries, then waiter, then links */
