@@ -10,6 +10,7 @@
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
+#include <linux/rtnetlink.h>
 #include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -126,24 +127,18 @@ bool sr_owner_is_here(uint64_t inode, const struct sockaddr_storage *local,
 struct line_answer {
 	struct nlmsghdr head;
 	struct unix_diag_msg socket;
-	struct nlattr attributes[16];
+	struct rtattr attributes[16];
 };
 
 static int read_peer(const struct line_answer *a, size_t n, uint32_t *inode)
 {
-	const char *at = (const char *)a->attributes, *end = (const char *)a + n;
-	struct nlattr attr;
+	int len = (int)(n - offsetof(struct line_answer, attributes));
 
-	while ((size_t)(end - at) >= sizeof(attr)) {
-		memcpy(&attr, at, sizeof(attr));
-		if (attr.nla_len < sizeof(attr) || attr.nla_len > end - at)
-			break;
-		if (attr.nla_type == UNIX_DIAG_PEER && attr.nla_len == sizeof(attr) + 4) {
-			memcpy(inode, at + sizeof(attr), 4);
+	for (const struct rtattr *r = a->attributes; RTA_OK(r, len); r = RTA_NEXT(r, len))
+		if (r->rta_type == UNIX_DIAG_PEER && RTA_PAYLOAD(r) == sizeof(*inode)) {
+			memcpy(inode, RTA_DATA(r), sizeof(*inode));
 			return *inode ? 0 : -ENOENT;
 		}
-		at += NLA_ALIGN(attr.nla_len);
-	}
 	return -ENOENT;
 }
 

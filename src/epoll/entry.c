@@ -481,7 +481,7 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 			struct epoll_event *ev)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
-	bool adds = op == EPOLL_CTL_ADD;
+	bool adds = op == EPOLL_CTL_ADD, no_entry;
 	int r;
 
 	if (op != EPOLL_CTL_DEL && !ev)
@@ -494,11 +494,12 @@ int sr_epoll_ctl_stream(struct sr_stream *st, int epfd, int op, int fd,
 		r = control_plain(epfd, op, fd, ev);
 	} else {
 		r = lock_and_control(set, st, epfd, op, fd, ev);
-		if (r == -ENOMEM && adds)	/* for an entry */
+		no_entry = adds && r == -ENOMEM;
+		if (no_entry)
 			sr_stream_make_plain(st, SR_REASON_EPOLL, false);
 		if (sr_epoll_is_nested(set))
 			sr_epoll_settle_changed(st);
-		if (r == -ENOMEM && adds)
+		if (no_entry)
 			r = control_plain(epfd, op, fd, ev);
 	}
 	if (adds)	/* a stream that has just been barred, or is in a lent set, does not ask */
