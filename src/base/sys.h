@@ -98,8 +98,8 @@ static inline long sr_sys(long number, long a, long b, long c, long d, long e, l
 	}
 
 /*
- * SR_SYS_SCARCE: the same for a call that needs memory, descriptors or processes, and so may
- * fail for want of them.  If the program defines sr_sys_fails(), as tests do, it is called
+ * SR_SYS_SCARCE: the same for a call that needs memory, descriptors or processes, and fails
+ * where there are none left.  If the program defines sr_sys_fails(), as tests do, it is called
  * before each of these calls: it returns 0, or the error with which the call fails instead.
  */
 __attribute__((weak, visibility("default"))) int sr_sys_fails(long number);

@@ -136,7 +136,8 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 	do {
 		*edge |= sr_epoll_take_edge(e);
 		full = sr_load(&st->out.full);	/* (a call that sets it later arms for itself) */
-		/* The set is told before the doorbell is drained. */
+		/* Makes the set readable for those who poll it, before arm_entry() drains
+		 * the doorbell by which they may have learned of the news. */
 		if (arms && must && makes_ready(e, events, r, *edge, how))
 			sr_epoll_tell(sr_epoll_set_of(e), false);
 		if (arms && !arm_entry(e, events, full, &w, &on))

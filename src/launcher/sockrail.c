@@ -113,7 +113,8 @@ static const char *find_library(char buf[PATH_MAX])
 }
 
 /* ThreadSanitizer sees some accesses of the library (those by memcpy(3)), but not its locks.  So
- * it is told to ignore code that it has not instrumented, unless the user has set that option. */
+ * this sets the option by which it ignores code that was not compiled with it, such as the
+ * library's, unless the user has set that option. */
 static bool quiet_tsan(void)
 {
 	const char *old = getenv("TSAN_OPTIONS"), *flag = "ignore_noninstrumented_modules";

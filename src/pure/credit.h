@@ -52,7 +52,7 @@ static inline int sr_credit_said(uint64_t acked, uint64_t w, uint64_t said)
 
 /*
  * Returning credit through shared memory costs one store.  To find out whether
- * the sender sleeps for want of credit takes a full fence as well; a reader of
+ * the sender sleeps because it has none takes a full fence as well; a reader of
  * small messages does that only for each eighth of the ring.
  */
 struct sr_credit_rx {

@@ -29,9 +29,9 @@ struct sr_dir_door {
 	struct sockaddr_storage address[SR_DIR_ADDRESSES];
 };
 
-/* there: NULL: askers find it by the address; else by this place (request.h).  fn is called
- * for a door that somebody has connected to.  If it cannot be opened, or there is no
- * directory, the door's fd is -1. */
+/* there: NULL: askers find it by the address; else by this place (request.h).  When a
+ * process has connected to the door, fn is called in the loop.  The door's fd is -1 if it cannot
+ * be opened, or if there is no directory (SOCKRAIL_DIR). */
 void sr_dir_open(struct sr_dir_door *d, const struct sockaddr *addr, const char *there,
 		 void (*fn)(struct sr_watch *w, uint32_t events));
 /* Removes an open door's names.  The caller closes its watch. */

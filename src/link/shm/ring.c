@@ -211,7 +211,7 @@ ssize_t sr_shm_rx_look(struct sr_link *link, struct sr_piece *piece)
 }
 
 /* The program has taken all bytes below `taken`: returns credit to the sender if enough
- * has gathered.  Returns true if a sender may be asleep for want of credit. */
+ * has gathered.  Returns true if a sender may be asleep because it has no credit. */
 static bool return_credit(struct sr_shm *l, uint64_t taken)
 {
 	bool check = false;

@@ -158,7 +158,7 @@ int sr_shm_line_say(struct sr_shm *l, const struct sr_msg *msg); /* 0 or -EPIPE;
 void sr_shm_line_heard(struct sr_watch *w, uint32_t events);
 
 /* wake.c */
-/* Wakes the peer's threads that sleep for want of `bit`.  Its first load is the second half
+/* Wakes the peer's threads that sleep until there is what `bit` stands for.  Its first load is the second half
  * of a store-load pair (base/order.h); the caller has done the first half. */
 void sr_shm_ring(struct sr_shm *l, unsigned bit);
 void sr_shm_ring_all(struct sr_shm *l); /* sleepers and the service thread */
