@@ -83,6 +83,7 @@ static void exchange_client(void)
 	exchange(fd, &out, &in, sizeof(buf));
 	say_data("sent", &out);
 	say_data("got", &in);
+	await_end(fd);	/* our end would be something to read, too */
 	close(fd);
 }
 
