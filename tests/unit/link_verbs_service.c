@@ -6,6 +6,8 @@
  */
 #include "verbs_faults.h"
 
+#include <semaphore.h>
+
 /* ---- verbs that take long: the service thread goes on meanwhile ---- */
 
 static void cancel_call(void *arg)
@@ -153,6 +155,46 @@ static void look_until(struct end *e, bool watched)
 	} while (is_watched(e) != watched);
 }
 
+/* A thread that is about to sleep, and is woken. */
+struct sleeper {
+	struct end *e;
+	int fd[2];		/* as arm() has returned them, for both of its calls */
+	sem_t armed, over;
+	pthread_t thread;
+};
+
+static void *arm_and_awake(void *arg)
+{
+	struct sleeper *s = arg;
+	struct sr_link *link = s->e->link;
+	int i;
+
+	for (i = 0; i < 2; i++)
+		s->fd[i] = link->ops->arm(link, SR_NOTIFY_RX);
+	CHECK(!sem_post(&s->armed));
+	while (sem_wait(&s->over))
+		;
+	for (i = 0; i < 2; i++)
+		link->ops->awake(link, SR_NOTIFY_RX, s->fd[i] >= 0, s->fd[i] >= 0);
+	return NULL;
+}
+
+static void begin_sleep(struct sleeper *s, struct end *e)
+{
+	*s = (struct sleeper){ .e = e };
+	CHECK(!sem_init(&s->armed, 0, 0) && !sem_init(&s->over, 0, 0));
+	CHECK(!pthread_create(&s->thread, NULL, arm_and_awake, s));
+	while (sem_wait(&s->armed))
+		;
+	CHECK_EQ(s->fd[0], s->fd[1]);	/* it is one sleeper, however many links it arms */
+}
+
+static void end_sleep(struct sleeper *s)
+{
+	CHECK(!sem_post(&s->over));
+	pthread_join(s->thread, NULL);
+}
+
 /* Two threads that sleep have the channel.  For a third one the service thread watches it, also
  * while the link is in use, and stops when the thread has gone. */
 static int dispatched_case(unsigned a, unsigned b)
@@ -160,8 +202,9 @@ static int dispatched_case(unsigned a, unsigned b)
 	const struct sr_link_ops *ops;
 	struct pollfd p = { .events = POLLIN };
 	struct end *e;
+	struct sleeper s[3];
 	uint64_t sum;
-	int fd[3], i;
+	int i;
 
 	(void)a, (void)b;
 	begin_case();
@@ -171,8 +214,8 @@ static int dispatched_case(unsigned a, unsigned b)
 	p.fd = e->efd[0];
 	look_until(e, false);
 	for (i = 0; i < 3; i++)
-		fd[i] = ops->arm(e->link, SR_NOTIFY_RX);
-	CHECK(fd[0] >= 0 && fd[0] == fd[1] && fd[2] < 0);
+		begin_sleep(&s[i], e);
+	CHECK(s[0].fd[0] >= 0 && s[0].fd[0] == s[1].fd[0] && s[2].fd[0] < 0);
 	look_until(e, true);
 	for (i = 0; i < 200; i++) {	/* some looks of the service thread's */
 		usleep(1000);
@@ -185,7 +228,7 @@ static int dispatched_case(unsigned a, unsigned b)
 		CHECK(poll(&p, 1, 20000) == 1 && read(p.fd, &sum, 8) == 8);
 	atomic_fetch_sub(&e->sleepers, 1);
 	for (i = 0; i < 3; i++)
-		ops->awake(e->link, SR_NOTIFY_RX, fd[i] >= 0, fd[i] >= 0);
+		end_sleep(&s[i]);
 	look_until(e, false);
 	CHECK(take(e, 1, true) == 1);
 	close_end(e);

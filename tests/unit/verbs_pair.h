@@ -71,7 +71,7 @@ static void dump(struct end *e, unsigned want)
 		l->c->out.credit.peer_posted, l->c->out.buffers, l->c->out.buffers_done,
 		sr_packets_taken(&l->c->out.credit), l->c->out.probe_out,
 		l->tx.ack_due, l->c->cq.in.state, l->c->cq.out.state,
-		l->c->cq.direct, l->c->cq.dispatched, l->c->cq.watched);
+		l->c->cq.direct[0].arms + l->c->cq.direct[1].arms, l->c->cq.dispatched, l->c->cq.watched);
 }
 
 static void hung(struct end *e, unsigned want)

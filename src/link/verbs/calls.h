@@ -55,7 +55,6 @@ void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
 void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l);
 void sr_vcarrier_leave(struct sr_vlink *l);
 struct sr_vlink *sr_vcarrier_find(struct sr_vcarrier *c, uint32_t number); /* NULL; locked */
-bool sr_vcarrier_waits(struct sr_vcarrier *c);	/* sr_vtx_waits() of any link; locked */
 void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason); /* all its links; loop */
 /* For calls of the libraries.  When the lock is given back, links that broke are failed; and
  * notify() is called for what links have heard. */
@@ -129,6 +128,12 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
 /* ---- post.c: locked ---- */
 void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */
+/* Called when the link has something new to send: queues the link if it sr_vtx_waits().  And
+ * sr_vpost_link() posts what may go. */
+void sr_vpost_queue(struct sr_vlink *l);
+void sr_vpost_link(struct sr_vlink *l);
+void sr_vpost_unqueue(struct sr_vlink *l);
+bool sr_vpost_waits(struct sr_vcarrier *c);	/* sr_vtx_waits() of any link */
 /* All work requests up to number seq have completed. */
 void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed);
 bool sr_vpost_completes(const struct sr_vcarrier *c); /* a request is yet to */
@@ -144,14 +149,16 @@ const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status,
 int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg);
 int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg); /* locked */
 void sr_vtx_kick(struct sr_vlink *l);	/* locks, pumps */
+void sr_vtx_owe(struct sr_vlink *l);	/* an ACK is due; locked */
 void sr_vtx_drop(struct sr_vlink *l);	/* our last record is due; locked */
-/* Has the link a record for a packet?  locked */
-bool sr_vtx_is_due(struct sr_vlink *l);
-/* Adds what is due; records: not only a count with ACKs.  False: nothing.  locked */
+/* Adds what is due; records: not only ACKs.  False: nothing.  locked */
 bool sr_vtx_fill(struct sr_vlink *l, struct sr_vpacket *p, bool records);
+/* Adds the link's ACK, due or not, if the link may send.  locked */
+void sr_vtx_fill_ack(struct sr_vlink *l, struct sr_vpacket *p);
 /* The peer says: its program has taken ack bytes.  0 or -EPROTO.  locked */
 int sr_vtx_credit(struct sr_vlink *l, uint64_t ack);
-bool sr_vtx_waits(struct sr_vlink *l);	/* for a completion; locked */
+/* Has the link a record for a packet, or does it wait for a completion?  locked */
+bool sr_vtx_waits(struct sr_vlink *l);
 /* All is posted, and no request that is not complete reads the send ring; locked */
 bool sr_vtx_may_swap(const struct sr_vlink *l);
 /* Something is to be sent, and the peer has told of no buffer for it.  locked */

@@ -63,6 +63,8 @@ void sr_vcarrier_leave(struct sr_vlink *l)
 		;
 	if (*p)
 		*p = l->hears_next;
+	sr_vpost_unqueue(l);
+	c->cq.armed_once -= l->armed_once != 0;
 	/* A job may be about to take away their regions. */
 	for (unsigned i = 0; i < SR_V_RINGS; i++)
 		if (rings[i]->buf)
@@ -80,16 +82,6 @@ struct sr_vlink *sr_vcarrier_find(struct sr_vcarrier *c, uint32_t number)
 	return l;
 }
 
-bool sr_vcarrier_waits(struct sr_vcarrier *c)
-{
-	struct sr_vlink *l;
-
-	for (l = c->links; l; l = l->next)
-		if (sr_vtx_waits(l))
-			return true;
-	return false;
-}
-
 void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)
 {
 	struct sr_vlink *l;
@@ -102,7 +94,8 @@ void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)
 
 void sr_vlink_hear(struct sr_vlink *l, unsigned what)
 {
-	l->c->cq.armed_once &= ~what;
+	if (l->armed_once && !(l->armed_once &= ~what))
+		l->c->cq.armed_once--;
 	l->heard |= what;
 	if (l->hears)
 		return;

@@ -58,7 +58,6 @@ enum {
 	TICK_MS = 50,
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
-	DIRECT = 2,		/* threads that poll the channel; more are dispatched */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
 };
 
@@ -176,8 +175,27 @@ static void arm_cqs(struct sr_vcarrier *c)
 	if (c->cq.in.state == SR_CQ_FIRED || c->cq.out.state == SR_CQ_FIRED)
 		read_events(c);
 	arm_half(c, &c->cq.in);
-	if (sr_vcarrier_waits(c))
+	if (sr_vpost_waits(c))
 		arm_half(c, &c->cq.out);
+}
+
+/* The entry of that thread among those that sleep on the descriptor; of thread 0, one that is
+ * free.  NULL: there is none. */
+static struct sr_vsleeper *sleeper_find(struct sr_vcarrier *c, pthread_t thread)
+{
+	for (unsigned i = 0; i < SR_V_DIRECT; i++)
+		if (c->cq.direct[i].thread == thread)
+			return &c->cq.direct[i];
+	return NULL;
+}
+
+static bool any_sleeper(const struct sr_vcarrier *c)
+{
+	bool any = c->cq.dispatched || c->cq.armed_once;
+
+	for (unsigned i = 0; i < SR_V_DIRECT; i++)
+		any |= c->cq.direct[i].arms;
+	return any;
 }
 
 static void take_event(struct sr_vcarrier *c)
@@ -185,20 +203,35 @@ static void take_event(struct sr_vcarrier *c)
 	if (!c->qp)
 		return;
 	read_events(c);
-	if (c->cq.watched || c->cq.direct || c->cq.dispatched || c->cq.armed_once)
+	if (c->cq.watched || any_sleeper(c))
 		arm_cqs(c);
 }
 
 void sr_vcq_await_out(struct sr_vcarrier *c)
 {
 	sr_vcq_take(c);
-	if (!c->qp || !c->cq.watched || !sr_vcarrier_waits(c))
+	if (!c->qp || !c->cq.watched || !sr_vpost_waits(c))
 		return;
 	arm_cqs(c);
 	sr_vcq_take(c);
 }
 
 /* ---- program threads ---- */
+
+/* The calling thread may sleep on the descriptor: few do, or it does so for another link. */
+static bool become_direct(struct sr_vcarrier *c)
+{
+	const pthread_t me = pthread_self();
+	struct sr_vsleeper *s = sleeper_find(c, me);
+
+	if (!s)
+		s = sleeper_find(c, 0);
+	if (!c->qp || !s)
+		return false;
+	s->thread = me;
+	s->arms++;
+	return true;
+}
 
 int sr_verbs_arm(struct sr_link *link, unsigned want)
 {
@@ -210,8 +243,7 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 	sr_vcarrier_lock(c);
 	if (c->qp)
 		arm_cqs(c);
-	if (c->qp && c->cq.direct < DIRECT) {
-		c->cq.direct++;
+	if (become_direct(c)) {
 		fd = c->cq.fd;
 	} else {
 		c->cq.dispatched++;
@@ -226,10 +258,15 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slept)
 {
 	struct sr_vcarrier *c = sr_vlink(link)->c;
+	struct sr_vsleeper *s;
 
 	(void)want;
 	sr_vcarrier_lock(c);
-	*(watched ? &c->cq.direct : &c->cq.dispatched) -= 1;
+	s = watched ? sleeper_find(c, pthread_self()) : NULL;
+	if (!s)
+		c->cq.dispatched--;
+	else if (!--s->arms)
+		s->thread = 0;
 	if (slept)
 		take_event(c);
 	sr_vcq_take(c);
@@ -238,14 +275,16 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slep
 
 int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 {
-	struct sr_vcarrier *c = sr_vlink(link)->c;
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = l->c;
 	int fd = -1;
 
 	want &= ~(unsigned)SR_ARM_DATA;
 	sr_vcarrier_lock(c);
 	if (c->qp) {
 		fd = c->cq.fd;
-		c->cq.armed_once |= want;
+		c->cq.armed_once += want && !l->armed_once;
+		l->armed_once |= want;
 	}
 	if (c->qp && want) {
 		/* Nobody else reads an event that has come late; on siw it may have
@@ -330,14 +369,14 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 	/* An ACK to the byte, once the reader has paused. */
 	unsaid = (have & SR_LINK_SWITCH) && taken != sr_load(&l->tx.ack_said);
 	if (unsaid && taken == l->seen.taken)
-		l->tx.ack_due = true;
+		sr_vtx_owe(l);
 
 	/* siw may leave an answerer's first message lying in its socket until
 	 * the next one comes (siw_accept() replies before it listens). */
 	unheard = c->iwarp && l->link.role == SR_ROLE_ASKER &&
 		  !sr_packets_taken(&c->out.credit);
 	if (unheard && c->out.credit.sent)
-		l->tx.ack_due = true;
+		sr_vtx_owe(l);
 
 	unanswered = sr_link_said(&l->link, SR_MSG_SWITCH) &&
 		     (!(have & SR_LINK_ACKSW) || acked != w ||
@@ -412,7 +451,7 @@ static void tick(struct sr_timer *t)
 	} else {
 		again = !whole || whole_look(c, now, &idles);
 		sr_lock(&c->lock);
-		soon = c->qp && sr_vcarrier_waits(c) && !c->cq.watched;
+		soon = c->qp && sr_vpost_waits(c) && !c->cq.watched;
 		k->busy = is_busy(c);
 		sr_unlock(&c->lock);
 	}

@@ -161,7 +161,7 @@ static void offer(struct sr_vlink *l, size_t size)
 	l->rx.offered = true;
 	if (sr_vtx_queue(l, &msg))
 		sr_vlink_break(l, "protocol");
-	sr_vpost_due(l->c);
+	sr_vpost_link(l);
 	sr_vcarrier_unlock(l->c);
 }
 
@@ -295,7 +295,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	l->tx.window = least_of(l->tx.ring.size, l->tx.peer.size);
 	sr_debug("verbs: link %x: window of %zu bytes", l->link.link_no, (size_t)l->tx.window);
 	l->tx.swap = false;
-	sr_vpost_due(l->c);
+	sr_vpost_link(l);
 	return true;
 }
 
@@ -320,6 +320,7 @@ static void vgrow_follow(struct sr_vlink *l)
 	sr_lock(&l->c->lock);
 	l->tx.spare = r;
 	l->tx.swap = true;
+	sr_vpost_queue(l);
 	sr_unlock(&l->c->lock);
 	sr_vlook_start(l->c, SR_LOOK_SOON);	/* for the completion of what is in flight */
 }

@@ -159,6 +159,7 @@ static void packet_begin(struct sr_vcarrier *c, struct sr_vpacket *p)
 	size_t i = SR_V_RQ + c->out.buffers % SR_V_SENDS;
 
 	p->quiet = true;
+	p->full = false;
 	sr_packet_begin(&p->out, c->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
 	if (!c->out.credit.sent)
 		sr_packet_put_process(&p->out, sr_vdev_process());
@@ -182,17 +183,55 @@ static void packet_end(struct sr_vcarrier *c, struct batch *b)
 	c->out.sq_signalled = c->out.sq_posted;
 }
 
-/* One packet.  False: there is nothing for it, or it may not go.  (DROP may take a buffer that is
- * kept for counts, too: no count comes behind it.) */
-static bool post_packet(struct sr_vcarrier *c, struct batch *b, struct sr_vlink *l)
+/* Each queued link has a turn at most; what it still has to send then goes behind what the
+ * others have.  A link that has nothing left leaves the queue.  Returns whether there was
+ * anything for the packet. */
+static bool packet_fill(struct sr_vcarrier *c, struct sr_vpacket *p, bool records)
 {
-	const bool kept = sr_packets_owes(&c->out.credit) || l->tx.last == SR_V_DROP_DUE;
+	const struct sr_vlink *last = c->out.queue;
+	struct sr_vlink *l = NULL;
+	bool any = false;
+
+	while (c->out.queue && l != last && !p->full) {
+		l = c->out.queue->queue_next;
+		if (sr_vtx_waits(l))
+			any |= sr_vtx_fill(l, p, records);
+		if (sr_vtx_waits(l))
+			c->out.queue = l;
+		else
+			sr_vpost_unqueue(l);
+	}
+	return any;
+}
+
+/* A packet of nothing but the count, and an ACK. */
+static bool fill_count(struct sr_vcarrier *c, struct sr_vpacket *p)
+{
+	if (!sr_packets_owes(&c->out.credit))
+		return false;
+	if (c->links)
+		sr_vtx_fill_ack(c->links, p);
+	return true;
+}
+
+/* Has the carrier's only link to send DROP?  It may take a buffer that is kept for counts, too,
+ * because no count comes behind it. */
+static bool is_last(const struct sr_vcarrier *c)
+{
+	return c->out.queue && c->out.queue->tx.last == SR_V_DROP_DUE && !c->links->next;
+}
+
+/* One packet.  False: there is nothing for it, or it may not go. */
+static bool post_packet(struct sr_vcarrier *c, struct batch *b)
+{
+	const bool kept = sr_packets_owes(&c->out.credit) || is_last(c);
 	const bool pads = c->out.pad_due;
 
 	if (!packet_may_go(c, b, !kept))
 		return false;
 	packet_begin(c, &b->packet);
-	if (!sr_vtx_fill(l, &b->packet, sr_packets_may_send(&c->out.credit, true)))
+	if (!packet_fill(c, &b->packet, sr_packets_may_send(&c->out.credit, true)) &&
+	    !fill_count(c, &b->packet))
 		return false;
 	if (pads)
 		add_pad(c, &b->packet);
@@ -200,12 +239,12 @@ static bool post_packet(struct sr_vcarrier *c, struct batch *b, struct sr_vlink 
 	return true;
 }
 
-static void post_packets(struct sr_vcarrier *c, struct sr_vlink *l)
+static void post_packets(struct sr_vcarrier *c)
 {
 	struct batch b;
 
 	b.n = b.copied = 0;
-	while (sr_vtx_is_due(l) && post_packet(c, &b, l))
+	while (post_packet(c, &b))
 		;
 	batch_flush(c, &b);
 }
@@ -213,18 +252,77 @@ static void post_packets(struct sr_vcarrier *c, struct sr_vlink *l)
 /* Most calls find nothing to post. */
 void sr_vpost_due(struct sr_vcarrier *c)
 {
-	struct sr_vlink *l;
+	if (c->qp && !c->broken && (c->out.queue || sr_packets_owes(&c->out.credit)))
+		post_packets(c);
+}
 
-	for (l = c->links; l; l = l->next)
-		if (sr_vtx_is_due(l))
-			post_packets(c, l);
+/* ---- the queue of links ---- */
+
+void sr_vpost_queue(struct sr_vlink *l)
+{
+	struct sr_vcarrier *c = l->c;
+
+	if (l->queue_next || !sr_vtx_waits(l))
+		return;
+	l->queue_next = c->out.queue ? c->out.queue->queue_next : l;
+	if (c->out.queue)
+		c->out.queue->queue_next = l;
+	c->out.queue = l;
+}
+
+void sr_vpost_unqueue(struct sr_vlink *l)
+{
+	struct sr_vcarrier *c = l->c;
+	struct sr_vlink *before = c->out.queue;
+
+	if (!l->queue_next)
+		return;
+	while (before->queue_next != l)
+		before = before->queue_next;
+	before->queue_next = l->queue_next;
+	if (c->out.queue == l)
+		c->out.queue = before == l ? NULL : before;
+	l->queue_next = NULL;
+}
+
+void sr_vpost_link(struct sr_vlink *l)
+{
+	sr_vpost_queue(l);
+	sr_vpost_due(l->c);
+}
+
+bool sr_vpost_waits(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l = c->out.queue;
+
+	while (l && !sr_vtx_waits(l)) {
+		l = l->queue_next;
+		if (l == c->out.queue)
+			return false;
+	}
+	return l;
+}
+
+/* ---- completions ---- */
+
+/* Those that wait to exchange their rings are told. */
+static void tell_swaps(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l = c->out.queue;
+
+	if (!l)
+		return;
+	do {
+		l = l->queue_next;
+		if (l->tx.swap && sr_vtx_may_swap(l))
+			sr_vlink_hear(l, SR_NOTIFY_WORK);
+	} while (l != c->out.queue);
 }
 
 /* flushed: from the last request that has arrived on, they have come to nothing. */
 void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 {
 	uint16_t n = (uint16_t)(seq - (uint16_t)c->out.sq_done) + 1;
-	struct sr_vlink *l;
 
 	if (n > sq_used(c))
 		return;
@@ -233,7 +331,5 @@ void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 		return;
 	c->out.arrived = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].packets;
 	c->out.buffers_done = c->out.after[(c->out.sq_done - 1) % SR_V_SQ].buffers;
-	for (l = c->links; l; l = l->next)
-		if (l->tx.swap && sr_vtx_may_swap(l))
-			sr_vlink_hear(l, SR_NOTIFY_WORK);
+	tell_swaps(c);
 }

@@ -104,7 +104,7 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg)
 		l->c->out.probe_out = false;
 		return 0;
 	case SR_MSG_PROBE:
-		l->tx.ack_due = true;
+		sr_vtx_owe(l);
 		return 0;
 	case SR_MSG_DATA:
 		return data_came(l, NULL, msg->len);

@@ -24,6 +24,9 @@
 
 enum {
 	WR_BYTES = 128 << 10,	/* a write's length: pipelined, not one lump */
+	/* The same if several links share the carrier.  SR_V_SENDS of them may be under way, one
+	 * for each packet, and other links' records wait behind these. */
+	WR_SHARED = 64 << 10,
 	HOLD_BYTES = 8 << 10,	/* as much is not held back */
 	BURST = 2,		/* small writes that are not held back */
 	GAP_BYTES = 4 << 10,	/* smaller gaps are not offered */
@@ -41,13 +44,12 @@ static bool may_post(struct sr_vlink *l)
 	       (!(have & SR_LINK_DEAD) || l->tx.last == SR_V_DROP_DUE);
 }
 
-/* Of the bytes that our program has taken, or because a count is owed. */
+/* Of the bytes that our program has taken. */
 static bool ack_wanted(struct sr_vlink *l)
 {
 	uint64_t taken = sr_load(&l->link.rx_taken);
 
-	return l->tx.ack_due || taken - sr_load(&l->tx.ack_said) >= sr_load(&l->rx.window) / 4 ||
-	       sr_packets_owes(&l->c->out.credit);
+	return l->tx.ack_due || taken - sr_load(&l->tx.ack_said) >= sr_load(&l->rx.window) / 4;
 }
 
 /* Are there bytes or messages that are not posted? */
@@ -56,15 +58,11 @@ static bool queue_waits(const struct sr_vlink *l)
 	return l->tx.sent != sr_load(&l->link.tx_w) || l->tx.pend_head != l->tx.pend_tail;
 }
 
-bool sr_vtx_is_due(struct sr_vlink *l)
-{
-	return (queue_waits(l) || ack_wanted(l) || l->tx.last == SR_V_DROP_DUE) && may_post(l);
-}
-
 bool sr_vtx_waits(struct sr_vlink *l)
 {
 	/* An ACK waits for a send buffer, or for credit: a sender may wait for it. */
-	return queue_waits(l) || l->tx.swap || (ack_wanted(l) && may_post(l));
+	return (queue_waits(l) || l->tx.swap || l->tx.last == SR_V_DROP_DUE || ack_wanted(l)) &&
+	       may_post(l);
 }
 
 bool sr_vtx_lacks_credit(struct sr_vlink *l)
@@ -114,8 +112,10 @@ static void ack_goes(struct sr_vlink *l, uint64_t taken)
 static bool add_msg(struct sr_vlink *l, struct sr_vpacket *p, struct sr_msg *msg)
 {
 	msg->ack = ack_now(l);
-	if (!sr_packet_put(&p->out, l->number, msg))
+	if (!sr_packet_put(&p->out, l->number, msg)) {
+		p->full = true;
 		return false;
+	}
 	ack_goes(l, msg->ack);
 	return true;
 }
@@ -128,6 +128,7 @@ static size_t add_bytes(struct sr_vlink *l, struct sr_vpacket *p, size_t n)
 	uint8_t *body;
 
 	n = least_of(n, sr_packet_room(&p->out));
+	p->full |= !n;
 	if (!n)
 		return 0;
 	body = sr_packet_put_raw(&p->out, l->number, SR_MSG_BYTES, taken, n);
@@ -146,7 +147,7 @@ static size_t add_write(struct sr_vlink *l, struct sr_vpacket *p, size_t n)
 	struct sr_msg msg = { .type = SR_MSG_DATA };
 
 	n = least_of(n, least_of(l->tx.ring.size - at, l->tx.peer.size - to));
-	n = least_of(n, least_of(WR_BYTES, l->tx.window / 4));
+	n = least_of(n, least_of(l->c->links->next ? WR_SHARED : WR_BYTES, l->tx.window / 4));
 	msg.len = n;
 	if (!add_msg(l, p, &msg))
 		return 0;
@@ -160,13 +161,15 @@ static size_t add_write(struct sr_vlink *l, struct sr_vpacket *p, size_t n)
 static bool add_message(struct sr_vlink *l, struct sr_vpacket *p)
 {
 	struct sr_vpend *pend = &l->tx.pend[l->tx.pend_head % SR_V_PEND];
-	const bool greets = pend->msg.type == SR_MSG_HELLO && !l->c->iwarp;
+	const bool greets = pend->msg.type == SR_MSG_HELLO && !l->c->iwarp &&
+			    !l->c->out.path_packet;
 
 	if (!add_msg(l, p, &pend->msg))
 		return false;
 	l->c->out.pad_due |= greets;
 	l->tx.pend_head++;
 	p->quiet = false;
+	p->full |= greets;
 	return !greets;
 }
 
@@ -176,6 +179,7 @@ static bool add_data(struct sr_vlink *l, struct sr_vpacket *p, size_t n)
 {
 	bool writes = n > sr_packet_room(&p->out) && l->tx.peer.addr && l->tx.ring.mr;
 
+	p->full |= writes;
 	n = writes ? add_write(l, p, n) : add_bytes(l, p, n);
 	l->tx.sent += n;
 	if (n) {
@@ -232,6 +236,20 @@ bool sr_vtx_fill(struct sr_vlink *l, struct sr_vpacket *p, bool records)
 	return ack_wanted(l) && add_msg(l, p, &ack);
 }
 
+void sr_vtx_fill_ack(struct sr_vlink *l, struct sr_vpacket *p)
+{
+	struct sr_msg ack = { .type = SR_MSG_ACK };
+
+	if (may_post(l))
+		add_msg(l, p, &ack);
+}
+
+void sr_vtx_owe(struct sr_vlink *l)
+{
+	l->tx.ack_due = true;
+	sr_vpost_queue(l);
+}
+
 /* On iWARP the answerer may send nothing before the asker's HELLO; without one's own
  * HELLO the peer has nothing that it could do with the record. */
 void sr_vtx_drop(struct sr_vlink *l)
@@ -241,13 +259,13 @@ void sr_vtx_drop(struct sr_vlink *l)
 	sr_vpost_due(l->c);
 	if (l->c->out.credit.sent && may_post(l))
 		l->tx.last = SR_V_DROP_DUE;
-	sr_vpost_due(l->c);
+	sr_vpost_link(l);
 }
 
 void sr_vtx_kick(struct sr_vlink *l)
 {
 	sr_vcarrier_lock(l->c);
-	sr_vpost_due(l->c);
+	sr_vpost_link(l);
 	if (sr_vtx_waits(l))
 		sr_vcq_await_out(l->c);
 	sr_vcarrier_unlock(l->c);
@@ -288,6 +306,7 @@ int sr_vtx_queue(struct sr_vlink *l, const struct sr_msg *msg)
 	p->at = sr_load(&l->link.tx_w);
 	p->msg = *msg;
 	l->tx.pend_tail++;
+	sr_vpost_queue(l);
 	return 0;
 }
 
@@ -361,7 +380,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	l->tx.more = more;
 	l->c->cq.used++;	/* a program that only sends takes the completions here */
 	sr_publish(&link->tx_w, sr_load(&link->tx_w) + n); /* the same */
-	sr_vpost_due(l->c);
+	sr_vpost_link(l);
 	if (sr_vtx_waits(l) || sr_vpost_presses(l->c)) {
 		sr_vcq_await_out(l->c);
 		waits = !l->c->cq.watched && sr_vtx_waits(l);
@@ -397,7 +416,7 @@ uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 	note_arrival(l);
 	done = l->c->iwarp ? acked : l->tx.done;
 	if (done < l->tx.sent && acked < l->tx.sent && !l->c->iwarp && !sr_vpost_completes(l->c)) {
-		l->tx.ack_due = true;
+		sr_vtx_owe(l);
 		sr_vpost_due(l->c);
 	}
 	sr_vcarrier_unlock(l->c);

@@ -26,6 +26,8 @@
 #ifndef SR_VERBS_H
 #define SR_VERBS_H
 
+#include <pthread.h>
+
 #include "base/jobs.h"
 #include "base/list.h"
 #include "base/lock.h"
@@ -54,6 +56,7 @@ enum {
 	SR_V_PEND = 16,		/* messages waiting for their turn */
 	SR_V_ORDINARY = 64 << 10, /* larger rings are registered */
 	SR_V_NUMBER = 1,	/* of the only link of a carrier, in records */
+	SR_V_DIRECT = 2,	/* threads that poll the channel; more are dispatched */
 	SR_V_RINGS = 4,		/* of a link, at most */
 	SR_V_REGIONS = 1 + SR_V_RINGS, /* most of a carrier with one link */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
@@ -107,8 +110,13 @@ struct sr_vcq {
 	struct ibv_comp_channel *chan; /* of both */
 	int fd;			/* the channel's; ours until the carrier is freed */
 	unsigned late;		/* events that were not there when they were looked for */
-	unsigned direct, dispatched; /* threads between arm() and awake(), with the fd and without */
-	unsigned armed_once;	/* SR_NOTIFY_ bits that an epoll set waits for */
+	/* Threads between arm() and awake(), which have the fd, and how many links each has armed. */
+	struct sr_vsleeper {
+		pthread_t thread;
+		unsigned arms;
+	} direct[SR_V_DIRECT];
+	unsigned dispatched;	/* the same, without the fd; counted by links */
+	unsigned armed_once;	/* links for which an epoll set waits */
 	bool watched;		/* the service thread does */
 	unsigned used;		/* counts the program's looks, and its writes */
 	struct sr_watch watch;
@@ -130,12 +138,16 @@ struct sr_vout {
 	uint64_t path_ns;	/* and when it was posted; 0: it was not */
 	bool pad_due;		/* HELLO has gone: the next packet tries the path */
 	bool probe_out;		/* a PROBE is not answered yet */
+	/* A circular list of the links that sr_vtx_waits(), and perhaps some that no longer do:
+	 * the last one, which leads to the first. */
+	struct sr_vlink *queue;
 };
 
 /* A packet that is being built, post.c. */
 struct sr_vpacket {
 	struct sr_packet_out out;
 	bool quiet;		/* nobody need know that it has completed */
+	bool full;		/* no more records are to be added */
 };
 
 /* Packets that come in, rx.c.  locked */
@@ -250,6 +262,8 @@ struct sr_vlink {
 	unsigned heard;			/* SR_NOTIFY_ bits to be notified of; locked */
 	bool hears;			/* it is in c->heard; locked */
 	struct sr_vlink *hears_next;
+	unsigned armed_once;		/* SR_NOTIFY_ bits that an epoll set waits for; locked */
+	struct sr_vlink *queue_next;	/* in c->out.queue; NULL: it is not there; locked */
 	struct sr_vtx tx;
 	struct sr_vrx rx;
 	struct sr_vseen seen;
