@@ -617,9 +617,11 @@ static void crowd_client(void)
 
 /* A loop that has each stream in its set for bytes and room, as libev's and UCX's have, and
  * answers.  There is room all the time, of which nobody need hear: neither a thread asleep in
- * the outer set, nor the kernel, of which each change of the set is a write. */
+ * the outer set, nor the kernel, of which each change of the set is a write.  (With CASE_POSTS
+ * each answer may be a write, too: a soft device's driver posts by one.) */
 static void edges_server(int lfd)
 {
+	unsigned long posts = getenv("CASE_POSTS") ? ROUNDS : 0;
 	int inner = new_set(), outer = outer_set(inner, EPOLLIN), fd = answer(lfd);
 	struct epoll_event ev;
 	unsigned long n = 0;
@@ -640,7 +642,7 @@ static void edges_server(int lfd)
 			put(fd, buf, 64);
 	}
 	n = writes() - n;
-	say("writes: %lu, in vain: %d", n < ROUNDS / 4 ? 0 : n, vain < ROUNDS / 4 ? 0 : vain);
+	say("writes: %lu, in vain: %d", n < posts + ROUNDS / 4 ? 0 : n, vain < ROUNDS / 4 ? 0 : vain);
 	close(fd);
 }
 
