@@ -57,6 +57,8 @@ static int echo(int port, int n)
 
 	for (int i = 0; i < n; i++)
 		fd[i] = dial(port);
+	while (!n)
+		pause();
 	for (;;)
 		for (int i = 0; i < n; i++) {
 			r = recv(fd[i], buf, sizeof(buf), 0);
