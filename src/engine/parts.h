@@ -127,7 +127,8 @@ struct sr_proving {
 	uint64_t hello_tx, hello_rx; /* byte counts in our hello */
 	uint64_t known_tx, known_rx; /* bytes the peer must be able to show */
 	uint64_t stock_tx, stock_rx; /* bytes that our hello waits for */
-	uint64_t stock_ns;	/* since when */
+	uint64_t stock_ns;	/* since when the program has not read */
+	uint64_t stock_moved;	/* bytes of both directions then */
 	bool able;		/* we have libsodium, as our hello says */
 	bool ahead;		/* rare->ahead takes the place of rare->in */
 	struct sr_pake pake;

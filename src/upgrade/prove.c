@@ -28,7 +28,7 @@
 
 #define PROOF_BYTES 16		/* shared history that proves something */
 #define GUESSES 3		/* that a stream allows */
-#define STOCK_MS 250 /* time for the program to read what history shows */
+#define STOCK_MS 250 /* without reading, while our hello waits for the program's reads */
 /* Unread bytes that are looked at instead: more than TCP's buffer has by default (tcp_rmem). */
 #define AHEAD_MAX ((size_t)8 << 20)
 
@@ -143,6 +143,16 @@ static const struct sr_history *history_in(struct sr_stream *st)
 	return st->up.proving.ahead ? &st->rare->ahead : &st->rare->in;
 }
 
+/* A program that goes on reading comes to the end of the stock, so the time begins anew. */
+static void note_moved(struct sr_proving *p)
+{
+	uint64_t moved = p->hello_rx + p->hello_tx;
+
+	if (moved != p->stock_moved)
+		p->stock_ns = sr_now_ns();
+	p->stock_moved = moved;
+}
+
 bool sr_prove_stock(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
@@ -154,6 +164,7 @@ bool sr_prove_stock(struct sr_stream *st)
 	p->hello_tx = sr_history_seen(&st->rare->out);
 	p->hello_rx = sr_history_seen(&st->rare->in);
 	p->ahead = false;
+	note_moved(p);
 	if (p->hello_rx < p->stock_rx)
 		look_ahead(st);
 	return (p->hello_rx >= p->stock_rx && p->hello_tx >= p->stock_tx) ||

@@ -397,6 +397,43 @@ static void guesses(enum sr_role role)
 	end();
 }
 
+/* A thread is reading, so nobody can look ahead of it; it has taken n bytes since, and long ago
+ * our hello began to wait for these. */
+static void read_some(size_t n)
+{
+	struct iovec v = {theirs, n};
+	struct msghdr msg = {.msg_iov = &v, .msg_iovlen = 1};
+
+	CHECK(sr_rx_gate_leave(st));
+	CHECK_EQ(sr_stream_recv(st, fd, &msg, MSG_DONTWAIT), (ssize_t)n);
+	CHECK(sr_rx_gate_enter(st, false));
+	st->up.proving.stock_ns -= 1000000000;
+	sr_attach_progress(st);
+}
+
+/* Our hello waits for a program that goes on reading, however slowly; and for no other one. */
+static void reads_slowly(void)
+{
+	stream();
+	CHECK_EQ(send(peer, theirs, SAID, 0), SAID);
+	CHECK_EQ(recv(fd, theirs, SAID, MSG_PEEK | MSG_WAITALL), SAID);
+	CHECK(sr_rx_gate_enter(st, false));
+	attach(&to_show, SR_ROLE_ASKER);
+	CHECK(!sent(SR_MSG_HELLO));
+	for (int i = 0; i < 5; i++) {
+		read_some(10);
+		CHECK(!sent(SR_MSG_HELLO));
+	}
+	st->up.proving.stock_ns -= 1000000000;
+	sr_attach_progress(st);
+	CHECK(sent(SR_MSG_HELLO));
+	CHECK_EQ(f->hello.rx_have, SAID + 50);
+	CHECK(sr_rx_gate_leave(st));
+	drop(&f->link, "short");
+	detach("short");
+	end();
+}
+
 /* An asker that goes before it shows a tag has learnt nothing. */
 static void goes_early(void)
 {
@@ -551,6 +588,7 @@ int main(void)
 	by_file = false;
 	breaks();
 	goes_early();
+	reads_slowly();
 	for (int i = 0; i < 2; i++) {
 		guesses(roles[i]);
 		shows_less(roles[i]);
