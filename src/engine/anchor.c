@@ -33,9 +33,10 @@ int sr_reset_error(struct sr_stream *st)
 		       EPIPE : ECONNRESET;
 }
 
-/* Translates the kernel's error.  EPIPE is for a program that writes; for
- * others it is a reset, or no error if the reset was already reported.  Where
- * they receive from TCP the peer's end has come before the reset. */
+/* Translates the kernel's error for the program.  EPIPE answers the library's write, not one of
+ * the program.  If a reset was already reported, there is no further error.  If the program
+ * receives by TCP, the kernel says EPIPE for a reset behind the peer's end, so it stays.
+ * Otherwise EPIPE stands for a reset. */
 static int known_as(struct sr_stream *st, int err)
 {
 	if (err == EPIPE &&
@@ -175,7 +176,7 @@ static uint64_t acked_beside(struct sr_stream *st, unsigned state)
 	       (state == SR_TCP_FIN_WAIT2 || state == SR_TCP_TIME_WAIT);
 }
 
-/* The FIN that counts in SIOCOUTQ until then */
+/* Our FIN counts in SIOCOUTQ until the peer has acknowledged it. */
 static uint64_t queued_beside(unsigned state)
 {
 	return state == SR_TCP_FIN_WAIT1 || state == SR_TCP_LAST_ACK || state == SR_TCP_CLOSING;
@@ -247,8 +248,7 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 	return sample(st, true, &kernel) && agree("tx", kernel, sr_load(&st->out.tcp));
 }
 
-/* (A socket that is closed does not tell whether a FIN of ours counts, and has no bytes to
- * come.) */
+/* (A closed socket sends no bytes any more, and does not tell whether a FIN of ours counts.) */
 bool sr_anchor_is_strange(struct sr_stream *st)
 {
 	struct tcp_info ti;

@@ -41,8 +41,8 @@ bool sr_anchor_fin(struct sr_stream *st);
 /* The counters disagree: I/O went around the library, or the stream was just
  * closed.  The stream gets no link.  rx_lock or tx_lock held. */
 void sr_anchor_disagrees(struct sr_stream *st, struct sr_link *link);
-/* more: more follows at once, which TCP would hold back (Nagle) until the peer has
- * acknowledged this. */
+/* more: the caller writes more at once.  (Without MSG_MORE TCP would send these bytes, and then
+ * hold those back until the peer has acknowledged these: Nagle.) */
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more);
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags);
 bool sr_anchor_writable(struct sr_stream *st);

@@ -19,18 +19,19 @@ void sr_stream_over(struct sr_stream *st); /* closed, and nothing remains to be 
  * at yet; fn does not own the reference it gets. */
 void sr_streams_walk(void (*fn)(struct sr_stream *st, void *arg), void *arg);
 void sr_stream_bar(struct sr_stream *st, enum sr_reason reason);
-/* The rule for the address (settings.h) counts from here on: its peer's if the stream
- * connects, else its own. */
+/* From now on the rule for this address (settings.h) holds: the peer's address if the stream
+ * connects, otherwise the stream's own. */
 void sr_stream_policy(struct sr_stream *st, bool connects,
 		      const struct sockaddr_storage *addr);
 bool sr_stream_name(struct sr_stream *st);	/* fills local, peer, name; no lock held */
 void sr_stream_reason(struct sr_stream *st, enum sr_reason reason);
-void sr_stream_failed(struct sr_stream *st, ssize_t r); /* if r ends it: for the report */
-/* What a fork makes of streams (owners.h).  Locks are stopped (lock.h). */
+/* Notes the error -r for the report, if it is one that ends a stream. */
+void sr_stream_failed(struct sr_stream *st, ssize_t r);
+/* Prepares the streams for a fork (owners.h).  Locks are stopped (lock.h). */
 void sr_streams_before_fork(void (*rang)(void));
 void sr_streams_forget(void);	/* in the child */
-/* The process ends, or becomes another program: the inherited streams that it has not
- * looked at are others'.  If it goes on they never get a link. */
+/* The process ends, or becomes another program: gives up its share of the inherited streams that
+ * it has not looked up.  If an exec fails, these never get a link. */
 void sr_streams_leave_heirs(bool ends);
 const char *sr_stream_label(struct sr_stream *st, char buf[128]);
 
@@ -53,17 +54,17 @@ enum sr_state sr_stream_rx_state(struct sr_stream *st);	/* rx_lock */
 void sr_stat_open(struct sr_stream *st);
 void sr_stat_close(struct sr_stream *st);
 void sr_stat_end(struct sr_stream *st, const struct sr_report *r); /* has a slot */
-/* A direction, with its lock held, of a stream that has a slot; all else. */
+/* Write a direction to the stream's slot, which it must have.  The direction's lock. */
 void sr_stat_tx(struct sr_stream *st);
 void sr_stat_rx(struct sr_stream *st);
-void sr_stat_note(struct sr_stream *st);	/* any */
+void sr_stat_note(struct sr_stream *st);	/* all else; any thread */
 void sr_stat_inherit(struct sr_stream *st);	/* child of fork */
-/* Since a fork there are streams without a slot: whoever uses one gives them slots.  (Many
- * children execute a program and use none.)  No lock held. */
+/* Since a fork there are streams without a slot.  Calls on a stream give slots to all of them,
+ * not the fork, because many children execute a program and use no stream.  No lock held. */
 extern bool sr_stat_orphans;
 extern bool sr_stat_notes;	/* orphans, or a report: plain calls do more than count */
-/* A call of a child that has no page yet, for the streams that it has inherited: it
- * makes one if it is going to live for a while. */
+/* Counts a call in a child without a page, and makes the page (sr_stat_adopt()) once the calls
+ * show that the child lives for a while. */
 void sr_stat_adopt_later(void);
 void sr_stat_adopt(void);
 
@@ -85,9 +86,9 @@ void sr_tx_gate_leave(struct sr_stream *st);
 void sr_tx_progress(struct sr_stream *st);	/* tx_lock held */
 void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
 void sr_stream_lock_and_progress(struct sr_stream *st); /* takes both locks */
-/* The process in which exit() has begun (a child of fork is another), or 0.  A peer that
- * has seen this process leave a link goes on by TCP without a RESUME
- * (peer_process_ended()), and its bytes are nobody's.  Any thread. */
+/* The pid of the process in which exit() has begun, or 0.  (A child of fork has another pid.)
+ * A peer that has seen this process leave a link goes on by TCP without a RESUME
+ * (peer_process_ended()), so bytes without a record are no fault then.  Any thread. */
 extern atomic_int sr_streams_ending;
 /* TCP's end was read, behind all raw bytes, or is an error.  rx_lock held. */
 void sr_rx_tcp_end(struct sr_stream *st, bool reset);
@@ -98,8 +99,8 @@ void sr_rx_over(struct sr_stream *st);
 bool sr_rx_short(struct sr_stream *st);
 void sr_tx_start(struct sr_stream *st);		/* tx_lock held; gate shut */
 void sr_tx_flush(struct sr_stream *st);		/* tx_lock held */
-/* Must our FIN wait for the peer's?  Both locks held, or in the loop. */
 #define SR_TX_MUCH 65536	/* bytes sent: their receiver may be behind */
+/* Must our FIN wait for the peer's?  Both locks held, or in the loop. */
 bool sr_tx_is_second(struct sr_stream *st);
 /* True: WAIT has ended, try again.  Sleeps, bounded; no lock held. */
 bool sr_tx_decide(struct sr_stream *st);
@@ -117,8 +118,8 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 void sr_stream_broke(struct sr_stream *st, int err);	/* rx_lock held */
 
 /* ---- fast.c ---- */
-/* May calls take the fast path?  Called behind all that may change it, with the
- * direction's lock held. */
+/* Decides whether calls may take the fast path.  Called after each change that may matter, with
+ * the direction's lock held. */
 void sr_fast_update_tx(struct sr_stream *st);
 void sr_fast_update_rx(struct sr_stream *st);
 

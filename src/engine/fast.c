@@ -221,9 +221,9 @@ int sr_fast_poll(struct sr_stream *st, int fd, short events)
 
 /* ---- descriptors for which the kernel is not asked (SOCKRAIL_UNASKED_US) ---- */
 
-/* The descriptors of this thread's last poll that are the kernel's, as a sum that others hardly
- * have (0: none may be left unasked), and when the kernel was asked for them.  A signal
- * handler that polls in between may change both: then they may wait for as long once more. */
+/* A hash of the descriptors of this thread's last poll for which the kernel decides (0: none may
+ * be left unasked), and when the kernel was asked.  If a signal handler that polls in between
+ * changes both, the kernel is asked later, by one more interval at most. */
 static __thread struct {
 	uint64_t sum, ns;
 } unasked;
@@ -244,7 +244,7 @@ static bool is_kernels(struct sr_stream *st)
 	return !st || sr_is_retired(st) || !sr_any_gate_shut(st);
 }
 
-#define FACTOR 0x9e3779b97f4a7c15u	/* spreads the bits of a sum */
+#define FACTOR 0x9e3779b97f4a7c15u	/* spreads the bits of the hash */
 
 static bool begin_unasked(uint64_t sum)
 {

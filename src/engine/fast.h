@@ -88,10 +88,10 @@ int sr_fast_poll(struct sr_stream *st, int fd, short events);
 int sr_fast_poll_all(struct pollfd *fds, size_t n);
 
 /*
- * SOCKRAIL_UNASKED_US.  If something in a set is ready, a poll may leave descriptors unasked on
- * which the kernel decides, and for which this thread has asked it so short a while ago, in a
- * set that had the same ones.  sr_fast_poll_all() begins with a set; these two go on with
- * the one that it was last given, if the slow path takes over.
+ * SOCKRAIL_UNASKED_US.  A poll that finds something ready on a link may skip asking the kernel
+ * about its other descriptors, if this thread has asked about the same ones within that time.
+ * sr_fast_poll_all() remembers the descriptors that it is given.  If the slow path takes over,
+ * sr_may_leave_unasked() says whether to skip, and sr_kernel_asked() notes that it did not.
  */
 bool sr_may_leave_unasked(void);
 void sr_kernel_asked(void);

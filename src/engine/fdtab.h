@@ -16,8 +16,8 @@ extern struct sr_fdmap sr_fdtab;
 /* The stream of fd with a reference for the caller (sr_stream_put), or NULL. */
 struct sr_stream *sr_fdtab_get(int fd);
 /* The same without a reference, for reading a single atomic member: the stream
- * may become another one at any moment, but the memory remains a stream's.  (Of one
- * that has been inherited these members are 0.) */
+ * may become another one at any moment, but the memory remains a stream's.  (The members of
+ * struct sr_stream_head read as 0 until an inherited stream is looked up by sr_fdtab_get().) */
 static inline struct sr_stream *sr_fdtab_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_fdtab, fd);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * history.c - owns access to a stream's history, what it has carried over TCP before a
- * link (pure/history.h).  Plain calls, one at a time in a direction, add to it while the
- * service thread reads, so a spin lock guards what is kept; most calls add nothing but a
- * count.  Signal handlers are deferred while it is locked (sr_hold()).  Must not know
- * the handshake.
+ * history.c - owns access to a stream's history: those bytes that TCP has carried before a link
+ * of which a copy is kept (pure/history.h).  Plain calls, one at a time in a direction, add to it
+ * while the service thread reads, so a spin lock guards it; most calls only add to a count.
+ * Signal handlers are deferred while it is locked (sr_hold()).  Must not know the handshake.
  */
 #include "base/real.h"
 
@@ -29,7 +28,7 @@ void sr_stream_history_unlock(struct sr_stream *st)
 	sr_release();
 }
 
-/* Ends the history if some bytes have passed us, or went by a link. */
+/* Ends the history if some bytes went around the library, or by a link. */
 static bool goes_on(struct sr_stream *st, struct sr_history *h, unsigned stopped,
 		    uint64_t at)
 {
@@ -59,8 +58,8 @@ void sr_stream_history_keep(struct sr_stream *st, struct sr_history *h,
 	sr_stream_history_unlock(st);
 }
 
-/* Reads once more what is to be kept; in vain if the file has changed meanwhile, which
- * both ends will see. */
+/* Reads from the file once more what is to be kept.  If the file has changed meanwhile, the two
+ * ends' histories differ, and the proof fails. */
 void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off_t *after,
 			    size_t n)
 {

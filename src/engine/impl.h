@@ -86,9 +86,9 @@ struct sr_stream {
 	bool exiting;		/* at exit: nothing remains to be done */
 	struct sr_page_slot *stat;	/* stat.c; NULL: not shown */
 	struct sr_owned owned;
-	struct sr_listener listener; /* in the page of the rest, as an accept writes it */
-	uint64_t close_since;	/* ns: the anchor is a duplicate of ours since then, or 0 */
-	atomic_flag history_busy; /* of the two in `rare` (history.c) */
+	struct sr_listener listener; /* not in `rare': an accept writes this page anyway */
+	uint64_t close_since;	/* ns: when the anchor became a duplicate of the library's; or 0 */
+	atomic_flag history_busy; /* locks both histories in `rare` (history.c) */
 };
 
 /* ---- flags ---- */
@@ -165,8 +165,8 @@ static inline const struct sockaddr *sr_listener_addr(struct sr_listener *l)
 	return (const struct sockaddr *)&l->socket->rare->local;
 }
 
-/* Does the stream still wait for its link, as policy wait has it?  Not after a send that was
- * held and got no link: from then on the stream goes on as under policy eager. */
+/* Does policy wait hold the stream's sends?  Not after a send that was held and got no link: from
+ * then on the stream goes on as under policy eager. */
 static inline bool sr_waits(struct sr_stream *st)
 {
 	return st->policy->upgrade == SR_WAIT && !(sr_st_flags(st) & SR_ST_UNHELD);
@@ -181,8 +181,8 @@ static inline struct sr_link *sr_stream_att(struct sr_stream *st)
 
 /* ---- counting ---- */
 
-/* n bytes went to TCP, or came from it.  Returns all so far.  A call counts before it leaves the
- * gate, and who shuts the gate then sees the count. */
+/* n bytes went to TCP, or came from it.  Returns the sum so far.  A call counts before it leaves
+ * the gate, so the thread that shuts the gate sees the count. */
 static inline uint64_t sr_tcp_sent(struct sr_stream *st, ssize_t n)
 {
 	uint64_t sum = sr_count(&st->out.tcp, (uint64_t)n) + (uint64_t)n;

@@ -7,8 +7,8 @@
  * ask for no links should not make.  So a new stream waits in the list of newcomers, and the
  * next search gives all of these their names and puts them into the table.
  *
- * A stream stays in its list until its last reference has gone, and a moment longer: who
- * finds it there takes a reference, or leaves it alone.
+ * A stream stays in its list until its last reference has gone, and a moment longer: a thread
+ * that finds it there uses it only if sr_stream_tryget() succeeds.
  *
  * Locks: index_lock, a leaf.
  */
@@ -76,7 +76,8 @@ void sr_index_drop(struct sr_stream *st)
 
 /* ---- accepted streams ---- */
 
-/* Clients choose names; they do not know the table's address. */
+/* The hash begins with the table's address, which clients do not know: they choose the ports,
+ * and could fill one bucket otherwise. */
 static struct sr_indexed **bucket_of(const struct sr_name *name)
 {
 	uint64_t words[5], hash = (uintptr_t)table;
@@ -107,7 +108,7 @@ static struct sr_stream *take_newcomer(void)
 	return st;
 }
 
-/* One that has no name is not connected any more, and nobody asks for it. */
+/* A newcomer that gets no name is no longer connected, so no request asks for it. */
 static void name_newcomers(void)
 {
 	struct sr_stream *st;

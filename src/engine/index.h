@@ -2,7 +2,8 @@
 /*
  * index.h - what the answering side has to find for each request, without a look at every
  * stream of the process: the accepted stream of a name, the listeners, and the threads that
- * policy wait holds.  All functions are thread-safe, and take no other lock but where said.
+ * policy wait holds.  All functions are thread-safe, and take no lock but a leaf, except where
+ * said.
  */
 #ifndef SR_ENGINE_INDEX_H
 #define SR_ENGINE_INDEX_H

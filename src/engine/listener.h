@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * listener.h - what a listening socket has and a connection has not: where askers find this
- * process, and how many of the streams that it accepted are left.  upgrade/listener.c opens it.
+ * listener.h - what a listening socket has and a connection has not: its rendezvous, where
+ * askers find this process, and how many of the streams that it accepted are left.
+ * upgrade/listener.c opens the rendezvous.
  *
  * A program makes a socket before it says by connect(2) or listen(2) what the socket is for.  So
  * the descriptor's entry is a struct sr_stream for both, of which a listener uses what belongs
- * to any socket: policy, address, options, epoll sets, owners and references.  A listener is in
- * the pages of struct sr_rare, which calls on a connection do not touch.
+ * to any socket: policy, address, options, epoll sets, owners and references.
  *
  * A listener lives as long as its socket, and each accepted stream holds a reference to that
  * (up.listener).  Members that are not atomic are the service thread's.

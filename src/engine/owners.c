@@ -27,8 +27,8 @@ unsigned sr_owners_tcp_dirs(struct sr_stream *st)
 	return dirs;
 }
 
-/* A promise of RESUME is for the guest to check, too: its end in the kernel's count
- * of bytes, since only that is the same in both processes. */
+/* If a RESUME has promised bytes up to m, the guest, too, has to check that they come.  `owed' says
+ * where they end in the kernel's count of bytes, because both processes see the same count. */
 void sr_owners_give(struct sr_stream *st, unsigned given)
 {
 	struct sr_slot *slot = sr_observe(&st->owned.slot);
@@ -92,7 +92,7 @@ void sr_owners_leave(struct sr_stream *st)
 		sr_slot_put(slot);
 }
 
-/* The last one's stream ends with it. */
+/* The last owner keeps its place in the count, because the stream ends with it. */
 void sr_owners_pause(struct sr_stream *st, void *unused)
 {
 	(void)unused;
@@ -140,8 +140,8 @@ void sr_owners_recount(struct sr_stream *st, unsigned dirs)
 	}
 }
 
-/* Nothing of the way to a link is ours.  (Relaxed, as all that is inherited: other threads see
- * it when they see its generation, in stream.c.) */
+/* Forgets the parent's requests for a link, and its link.  (Relaxed, as all of an inherited
+ * stream: other threads see it when they see the generation, in stream.c.) */
 static void forget_attempts(struct sr_stream *st)
 {
 	sr_store(&st->up.att, NULL);
@@ -158,8 +158,8 @@ static void forget_attempts(struct sr_stream *st)
 	sr_st_clear(st, SR_ST_WAITED | SR_ST_ANSWERED);
 }
 
-/* The streams that it has accepted, and that it can have no link, are inherited.  (Of a data
- * stream nothing is written: these pages are the parent's, too.) */
+/* Keeps the count of accepted streams, and that no rendezvous is possible.  (Writes nothing if
+ * there is nothing to forget, as in a connection: the page would be copied.) */
 static void forget_listener(struct sr_listener *l)
 {
 	const unsigned kept = SR_LISTENER_UNAVAILABLE;
@@ -172,7 +172,7 @@ static void forget_listener(struct sr_listener *l)
 				   .acceptor = sr_load(&l->acceptor) };
 }
 
-/* A call in flight is a thread's of the parent. */
+/* The calls in flight are those of the parent's threads. */
 static void settle_gate(atomic_uint *gate)
 {
 	sr_store(gate, sr_load(gate) & SR_GATE_SHUT);

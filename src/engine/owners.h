@@ -9,8 +9,8 @@
  * A direction that is not plain at a fork stays with the parent, as it is; in the
  * child it is a guest's.  The child may close the descriptor and ask what the kernel
  * knows of the socket.  Before it uses the direction it asks the parent to return to
- * TCP, and waits (upgrade/guest.c).  Until then its gate in the child is shut, without
- * a link, in a state of which nothing comes.
+ * TCP, and waits (upgrade/guest.c).  Until then the direction's gate in the child is shut,
+ * without a link, and its state machine is in a final state.
  *
  * fork writes nothing into the child's streams, as each page would have to be copied for
  * that: a stream is made the child's when the child first looks it up (stream.c).  What
@@ -25,7 +25,7 @@
 
 enum {
 	SR_OWNERS_BOTH = SR_NOTIFY_RX | SR_NOTIFY_TX,
-	/* Of a slot's given. */
+	/* Further bits of a slot's `given'. */
 	SR_OWNERS_LOST = 1 << 8,  /* it will not be TCP's again */
 	SR_OWNERS_SENDS = 1 << 9, /* TCP has yet to take what the parent had sent */
 };
@@ -39,13 +39,13 @@ void sr_owners_inherit(struct sr_stream *st);
 void sr_owners_share_heir(struct sr_stream *st);
 void sr_owners_leave_heir(struct sr_stream *st, bool ends);
 
-/* This process holds the stream no more, or not for long.  What guests may have, if
- * it was this process's, is settled.  Both locks held, or nobody else uses it. */
+/* This process gives the stream up.  Tells the guests for the last time what they may have of the
+ * directions that were this process's.  Both locks held, or nobody else uses it. */
 void sr_owners_leave(struct sr_stream *st);
 
-/* The process becomes another program, which does not have the stream if its
- * descriptor is close-on-exec (and else is one that we do not count); it has failed
- * to.  For sr_streams_walk(). */
+/* pause: exec is about to begin, and the process no longer counts as an owner.  (The new program
+ * does not have the stream if its descriptor is close-on-exec; otherwise the stream is SHARED.)
+ * resume: the exec has failed.  For sr_streams_walk(). */
 void sr_owners_pause(struct sr_stream *st, void *unused);
 void sr_owners_resume(struct sr_stream *st, void *unused);
 

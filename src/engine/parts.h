@@ -40,7 +40,7 @@ struct sr_out {
 	_Atomic uint64_t lost_ns; /* ns: when the peer seemed lost */
 	uint64_t wait_since;	/* ns: when state WAIT began */
 	unsigned record_at;	/* bytes of tx.record already in TCP */
-	_Atomic(struct sr_link *) next; /* proven, wanted (SR_GATE_WANT) */
+	_Atomic(struct sr_link *) next; /* the proven link to switch to once the gate can be shut */
 	atomic_bool on_send;	/* `next` waits for the program's next send */
 	uint64_t started;	/* ns: our direction switched; loop */
 	atomic_bool broken;	/* reset: every send fails with EPIPE */
@@ -55,7 +55,7 @@ struct sr_in {
 	_Atomic uint64_t tcp;	/* bytes read from the anchor */
 	struct sr_link *link;
 	int64_t delta;		/* gate open: rx.rx = tcp + delta */
-	_Atomic uint64_t due;	/* tcp at which a SWITCH goes on, or 0 */
+	_Atomic uint64_t due;	/* value of `tcp' at which a waiting SWITCH is taken, or 0 */
 	uint8_t pushback[2 * SR_RECORD_LEN]; /* read before the program asked */
 	unsigned pushback_len;
 	_Atomic uint64_t part_ns; /* ns: since when a part of a record is here, or 0 */
@@ -64,7 +64,7 @@ struct sr_in {
 	unsigned switches;
 	bool fin_seen;		/* TCP's FIN or RST has been read */
 	bool disconnected;	/* upgrade/back.c disconnected the anchor */
-	atomic_bool dropped;	/* bytes that came: they are missing before the end */
+	atomic_bool dropped;	/* bytes that had come were dropped: the end is a reset */
 	char had[SR_REPORT_LINK];
 };
 
@@ -117,8 +117,8 @@ struct sr_owned {
 	/* NULL: this process alone holds it.  sr_owners_share() publishes it to the other threads
 	 * of the process that forks; they observe it. */
 	_Atomic(struct sr_slot *) slot;
-	/* Directions that are another process's.  upgrade/guest.c releases one behind what it has
-	 * made of the direction; a thread that observes the word sees that. */
+	/* Directions that are on the parent's link.  upgrade/guest.c takes one over, and then
+	 * clears its bit with a release; a thread that observes the word sees the direction so. */
 	atomic_uint guest;
 };
 
@@ -168,12 +168,12 @@ struct sr_attach {
 	uint64_t since;		/* ns: when `att` was made */
 	struct sr_proving proving;
 	_Atomic uint64_t promises; /* options that a link cannot carry (upgrade/promise.c) */
-	atomic_bool tclass_set;	/* the program has set an option of upgrade/tclass.c; any */
+	atomic_bool tclass_set;	/* the program has set an option of upgrade/tclass.c */
 	uint8_t tclass;		/* of the link that is asked for, or in use; loop */
-	atomic_uint guesses;	/* of others, on all its links (upgrade/prove.c) */
+	atomic_uint guesses;	/* failed proofs of peers, on all its links (upgrade/prove.c) */
 	uint64_t due_seen, due_seen_ns; /* while SWITCH waits */
 	atomic_bool claimed;	/* ACCEPT: upgrade/claim.c */
-	struct sr_listener *listener; /* ACCEPT: it counts the stream, which has a reference */
+	struct sr_listener *listener; /* ACCEPT: it came from there; holds its socket */
 };
 
 #endif

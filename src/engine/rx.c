@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rx.c - owns the direction that we receive: the receiver R of pure/switch.c,
- * as tx.c does the sender.  Nothing here sleeps.  The caller holds rx_lock.
- * Must not know of calls or epoll sets.
+ * rx.c - owns the receiving direction: it does what the state machine R (receiver) of
+ * pure/switch.c decides; tx.c does so for S (sender).  Nothing here sleeps.  The caller holds
+ * rx_lock.  Must not know the program's calls or epoll sets.
  */
 #include "base/sys.h"
 
@@ -19,13 +19,14 @@
 #include "engine/impl.h"
 #include "engine/iov.h"
 
-#define PART_NS 1000000000ull	/* for the rest of a record; more than TCP needs to send again */
+#define PART_NS 1000000000ull	/* for the rest of a record: longer than a TCP retransmission */
 
 atomic_int sr_streams_ending;
 
 void sr_stream_broke(struct sr_stream *st, int err)
 {
-	/* (A call on the anchor may have met the end before: its error is kept, or returned.) */
+	/* An earlier call on the anchor may have met the reset: then its error is already kept
+	 * for the program, or the program has had it. */
 	if (!sr_load(&st->err.reported) && !sr_load(&st->err.ended))
 		sr_error_keep(st, err);
 	sr_stream_failed(st, -err);
@@ -66,7 +67,7 @@ static void do_rx(struct sr_stream *st, unsigned todo)
 		st->in.link->ops->ctl(st->in.link, &msg);
 }
 
-/* The peer's end has come, which may be a close: from now on each send looks whether the
+/* The peer's end has come, which may be a close: from now on each send checks whether the
  * peer still takes bytes (sock/send.c). */
 static void note_end(struct sr_stream *st)
 {
@@ -76,7 +77,8 @@ static void note_end(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-/* Handles END and the stream's end, whenever h, rx or TCP's end has moved. */
+/* Handles the peer's END and the stream's end.  Called when the ring's head, the program's
+ * position or TCP's end may have changed. */
 static void rx_handle_end(struct sr_stream *st)
 {
 	enum sr_rx_state before = st->rx.state;
@@ -98,7 +100,8 @@ static void rx_handle_end(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-/* Collects the peer's last bytes on the link.  True: it had no others. */
+/* Takes in the peer's last bytes on the link.  True: the peer sent no more than these, and
+ * TCP ended by a FIN. */
 static bool last_look(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
@@ -136,9 +139,9 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	sr_stream_kick(st);
 }
 
-/* Counts the switches for the report.  The history ends at the first mark, as the
- * sender's does; a SWITCH alone may come to nothing.  An answerer's own direction may now
- * follow the asker's mark (upgrade/attach.c). */
+/* Called when the state may have changed.  Counts the switches for the report.  Ends the history
+ * at the first mark, where the sender's history ends too (not at a SWITCH, which may be given
+ * up).  Lets an answerer's own direction follow the asker's mark (upgrade/attach.c). */
 static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 {
 	if (st->rx.seen)
@@ -151,7 +154,7 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
 		if (st->in.link)
 			sr_stream_had(st, st->in.link, st->in.had);
 	}
-	/* No mark came; the loop may see the link's end too late to report. */
+	/* No mark came.  The service thread notes the link's end, but perhaps after the report. */
 	if (before == SR_RX_EXPECT && st->rx.state == SR_RX_RAW)
 		sr_ask_ended(st, SR_REASON_PEER_DROPPED);
 	if (before == SR_RX_LINK && st->rx.state == SR_RX_RAW) {
@@ -178,9 +181,9 @@ static void met_stranger(struct sr_stream *st)
 	sr_stream_broke(st, ECONNRESET);
 }
 
-/* Strips bytes from the kernel in place: the program's move to the front.  The
- * write cursor never overtakes the read cursor, as nothing was held when the
- * call returned (no other thread reads the anchor meanwhile). */
+/* Strips bytes from the kernel in place: the program's bytes move to the front.  The write
+ * cursor never overtakes the read cursor, because the machine holds no part of a record before
+ * the first of these bytes (no other thread reads the anchor meanwhile). */
 size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		   const struct iovec *iov, size_t iovlen, size_t n)
 {
@@ -260,9 +263,9 @@ static void read_record(struct sr_stream *st)
 	}
 }
 
-/* A record comes whole, as the sender writes it at once.  What begins like one and does not
- * go on may be a stranger's.  Without the link the sender looks, and then goes on with the
- * record or resets. */
+/* The sender writes a record at once, so the rest of one follows soon.  Bytes that begin like a
+ * record and stop there may be a stranger's.  After PART_NS the link is dropped: the sender
+ * then compares the kernel's count with its own, and completes the record or resets. */
 static void await_record(struct sr_stream *st)
 {
 	uint64_t since = sr_load(&st->in.part_ns);
@@ -275,8 +278,9 @@ static void await_record(struct sr_stream *st)
 		st->in.link->ops->drop(st->in.link, "protocol");
 }
 
-/* The mark will not come.  Else the next byte would show it; but who waits for the
- * direction to be plain may wait long for that. */
+/* Leaves EXPECT if the sender has said on the link that no mark will come.  The next byte by TCP
+ * would show that, too, but a thread that waits for the direction to become plain might wait
+ * long for such a byte. */
 static void expect_no_more(struct sr_stream *st)
 {
 	struct sr_link *link = st->in.link;
@@ -367,7 +371,7 @@ bool sr_rx_short(struct sr_stream *st)
 
 	sr_lock(&st->rx_lock);
 	if (st->rx.m && !sr_gate_shut(&st->in.gate) && sr_anchor_ended(st)) {
-		/* A FIN counts 1; behind an error there is none. */
+		/* The kernel counts 1 for a FIN.  If the end was an error, no FIN came. */
 		fin = !sr_load(&st->err.ended);
 		received = sr_anchor_received(st);
 		yes = received && received - fin + (uint64_t)st->in.delta < st->rx.m;
@@ -377,10 +381,9 @@ bool sr_rx_short(struct sr_stream *st)
 }
 
 /*
- * May the kernel serve the program's receives again?  No other place asks: everybody else
- * looks at the gate, and an open gate means that what the program gets next is what the
- * kernel has next.  So what was read and pushed back has been taken before.  rx_lock held, no
- * call in flight.
+ * May the kernel serve the program's receives again?  This is decided here only; all other code
+ * looks at the gate.  An open gate means that the program's next byte is the kernel's next byte,
+ * so the program must have taken the pushed-back bytes before.  rx_lock held, no call in flight.
  */
 static bool kernel_may_serve(struct sr_stream *st)
 {
@@ -454,7 +457,8 @@ void sr_rx_over(struct sr_stream *st)
 		link->ops->rx_over(link);
 }
 
-/* Shuts the gate for a SWITCH, if it can come now. */
+/* Shuts the gate, so that the SWITCH can be taken.  LATER: the caller tries again.  NEVER: the
+ * link was dropped. */
 enum entry { ENTRY_MADE, ENTRY_LATER, ENTRY_NEVER };
 static enum entry shut_for_switch(struct sr_stream *st, struct sr_link *link, bool was_open)
 {
@@ -501,7 +505,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 	if (todo & SR_DO_LATER)
 		return false;
 	if (todo & SR_DO_DROP) {
-		/* Its sender may have given it up, and sent on by TCP. */
+		/* The sender may have given up the switch, and gone on by TCP. */
 		bool passed = link->peer_switch.n < st->rx.rx;
 
 		link->ops->drop(link, passed ? "peer-dropped" : "protocol");

@@ -61,7 +61,7 @@ static void stat_dir_finish(struct sr_page_dir *d)
 	sr_publish(&d->seq, sr_load(&d->seq) + 1); /* pairs with copy_dir() (stat/page.c) */
 }
 
-/* What the way of the link in use, and the others, have carried; by TCP it is the rest. */
+/* What each kind of link has carried, the one in use included; TCP has carried the rest. */
 static void ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
 		 struct sr_link *link, uint64_t base, const char *had)
 {
@@ -72,8 +72,8 @@ static void ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
 	memcpy(d->link, had, sizeof(d->link));
 }
 
-/* The count that the gate of an open direction lets grow is not looked at: it may be
- * growing. */
+/* With the gate open the base comes from `delta', because plain calls may be adding to out.tcp
+ * and in.tcp at this moment. */
 void sr_stat_tx(struct sr_stream *st)
 {
 	struct sr_page_dir *d = &st->stat->tx;
@@ -146,8 +146,8 @@ void sr_stat_close(struct sr_stream *st)
 		sr_page_give(slot);
 }
 
-/* Its slot no longer counts before the totals have it: a viewer misses it for an
- * instant, but does not see it twice. */
+/* The slot stops counting before the totals include the stream.  So a viewer may miss the stream
+ * for an instant, but never counts it twice. */
 void sr_stat_end(struct sr_stream *st, const struct sr_report *r)
 {
 	struct sr_page *page = sr_page_here();
@@ -178,8 +178,8 @@ void sr_stat_end(struct sr_stream *st, const struct sr_report *r)
 
 /* ---- child of fork ---- */
 
-/* Calls after a fork that cost no page.  A child that serves a request is over by then;
- * its page would cost it as much as the request. */
+/* The page is made after so many calls.  A child that serves one request has ended before, and
+ * the page would cost it as much as the request. */
 #define SHORT_LIFE 8
 static atomic_uint calls;
 

@@ -56,9 +56,9 @@ static struct sr_stream *made_as(unsigned i)
 	return &sr_load(&slabs[i / SLAB])->stream[i % SLAB];
 }
 
-/* The parent process made it, and this one has not looked at it; or nobody has.  The caller
- * may go on to read what inherit_one() has written, because this pairs with the store of the
- * generation there. */
+/* Did the parent process make the stream, and has this process not looked it up yet?  (Also true
+ * of memory that has never been a stream.)  If false, the caller sees what inherit_one() has
+ * written, because this load pairs with the store of the generation there. */
 static bool is_inherited(struct sr_stream *st)
 {
 	return sr_observe(&st->generation) != generation;
@@ -99,8 +99,8 @@ static void stream_clear(struct sr_stream *st)
 {
 	struct sr_mutex w, ep;
 
-	/* A thread may lock a free stream, to see that it is none (fast.c): fork does not
-	 * wait for that. */
+	/* The parent's thread may have held the lock of a free stream at the fork: the fast path
+	 * locks stale pointers (fast.c), and fork waits for live streams only. */
 	if (is_inherited(st))
 		init_locks(st);
 	w = st->waits.lock;
@@ -446,8 +446,10 @@ void sr_streams_before_fork(void (*rang)(void))
 	}
 }
 
-/* An entry of the table of descriptors (fdtab.c) that the parent process made is this
- * part of the stream: all zero, it is a stream that is not fast, not plain and free. */
+/* Tagged pointer: bit 6 of an entry of the descriptor table (fdtab.c) marks a stream inherited
+ * from the parent.  The tagged address points at st->heir, which is all zero, so whoever reads it
+ * as a stream finds one that is not fast, not retired and has no references: the fast path's
+ * flag test fails there without a branch of its own. */
 #define HEIR offsetof(struct sr_stream, heir)
 
 _Static_assert(HEIR == 64 && _Alignof(struct sr_stream) == 2 * HEIR, "one bit");
@@ -471,7 +473,7 @@ void sr_streams_forget(void)
 	sr_page_forget();
 }
 
-/* If the process is killed, or forks, in the midst of this it begins anew. */
+/* Sets the generation last, so that a child forked in the midst of this begins anew. */
 SR_SELDOM static void inherit_one(struct sr_stream *st)
 {
 	bool in_sets;

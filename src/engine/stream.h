@@ -26,8 +26,8 @@ bool sr_stream_tryget(struct sr_stream *st);
 
 void sr_stream_put(struct sr_stream *st);
 
-/* An entry of the table of descriptors in a child of fork until it is looked up, of which
- * tryget fails; and the stream of an entry, which is this process's then. */
+/* heir: the table's entry for an inherited stream until the child looks it up; tryget fails on
+ * it.  inherit: the stream of an entry, made this process's if it is an heir. */
 void *sr_stream_heir(void *entry);
 struct sr_stream *sr_stream_inherit(void *entry);
 

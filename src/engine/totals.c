@@ -33,7 +33,7 @@ static enum sr_reason plain_reason(struct sr_stream *st)
 		       SR_REASON_TIMEOUT : SR_REASON_SHORT;
 }
 
-/* Since it was retired, before and after it got a slot. */
+/* Bytes of calls since the stream was retired: counted before it got a slot, and in the slot. */
 static uint64_t plain_bytes(struct sr_hot *hot, struct sr_hot *own)
 {
 	uint64_t n = sr_load(&own->plain);
@@ -152,8 +152,8 @@ void sr_stream_end_report(struct sr_stream *st)
 	unsigned f = sr_st_flags(st);
 	struct sr_report r;
 
-	/* Of several processes those report it that moved bytes, and if its connect(2) did
-	 * not block, nobody may know more of its success. */
+	/* If several processes had the stream, only those that moved bytes report it.  A
+	 * non-blocking connect(2) that moved none may have failed unseen: no report either. */
 	if ((sr_is_shared(st) || (f & (SR_ST_HEIR | SR_ST_FRESH))) &&
 	    sr_stream_sent(st) == st->out.before &&
 	    sr_stream_received(st) == st->in.before)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tx.c - owns the direction that we send: the sender S of pure/switch.c.  Does
- * what the machine asks for as far as it goes without sleeping.  Program
- * threads that find the gate shut and the service thread call it, in any order,
- * under tx_lock.  Must not know of calls or epoll sets.
+ * tx.c - owns the sending direction: it does what the state machine S (sender) of pure/switch.c
+ * decides, as far as that goes without sleeping.  The service thread, and program threads that
+ * find the gate shut, call it in any order, under tx_lock.  Must not know the program's calls or
+ * epoll sets.
  */
 #include "base/sys.h"
 
@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "engine/waiters.h"
 
-#define LOST_NS 100000000ull	/* between the end of a link and TCP's end */
+#define LOST_NS 100000000ull	/* how long TCP's end may follow the link's */
 
 static void fin(struct sr_stream *st)
 {
@@ -170,8 +170,8 @@ static bool write_mark(struct sr_stream *st)
 
 #define LOOK_NS 2000000 /* in WAIT, between two looks for unread bytes */
 
-/* A direction in WAIT takes no bytes, though a program expects room while it
- * has sent little: so WAIT is short, unless every byte is to go by the link. */
+/* A direction in WAIT takes no bytes, although a program that has sent little expects room.  So
+ * WAIT is short, unless policy wait wants every byte on the link. */
 static uint64_t wait_ns(struct sr_stream *st)
 {
 	if (st->tx.w >= SR_TX_MUCH)
@@ -211,9 +211,9 @@ static bool has_unread(struct sr_stream *st)
  * not expect.  So the switch is decided soon, one way or the other.  Behind SR_TX_MUCH
  * bytes it may take longer, as the peer's program may have yet to read them.
  *
- * A peer that sleeps in a send, because our program does not read, takes nothing until this
- * call returns.  So while there are unread bytes it lasts one look's time only, and the
- * stream soon asks for another link.
+ * If our program has unread bytes, the peer's program may be asleep in a send until this one
+ * reads, which it cannot while this call waits.  So the call then returns after LOOK_NS without
+ * the switch, and the stream soon asks for another link.
  */
 bool sr_tx_decide(struct sr_stream *st)
 {
@@ -233,9 +233,9 @@ bool sr_tx_decide(struct sr_stream *st)
 	return again;
 }
 
-/* The link is dead, but the peer has acknowledged the SWITCH and expects the mark.  With
- * the mark, and the RESUME that follows at once, it is plain again; without them only the
- * program's next byte would tell it so. */
+/* The link is dead, but the peer has acknowledged the SWITCH and expects the mark.  The mark, and
+ * the RESUME that follows at once, make the peer's direction plain again.  Without them only the
+ * program's next byte would. */
 static bool owes_mark(struct sr_stream *st, unsigned ev)
 {
 	return (ev & SR_LINK_ACKSW) && !(ev & (SR_LINK_LEFT | SR_LINK_LOST)) &&
@@ -259,7 +259,7 @@ static bool progress_wait(struct sr_stream *st)
 	}
 	if (!(ev & SR_LINK_ACKSW))
 		return false;
-	/* A stranger's bytes in front of the mark are the program's, as over TCP. */
+	/* Bytes that somebody else wrote before the mark belong to the stream, as over TCP. */
 	if (!st->out.record_at && sr_anchor_is_strange(st)) {
 		sr_anchor_disagrees(st, st->out.link);
 		tx_leave_link(st);
@@ -295,13 +295,13 @@ static void reader_is_gone(struct sr_stream *st)
  * program has sent nothing that TCP would have refused: the direction becomes
  * plain without a RESUME.  If only the peer's end of the link is closed (LOST),
  * TCP's end decides; it follows soon, as the kernel closes a killed process's
- * descriptors one by one.  True: plain now, or to be decided then.
+ * descriptors one by one.  True: the direction is plain now, or has to wait for TCP's end.
  */
 static bool peer_process_ended(struct sr_stream *st, unsigned ev)
 {
 	uint64_t now;
 
-	/* TCP answers bytes that the peer left unread with a reset. */
+	/* The peer left bytes unread.  TCP would reset the stream, and so does the RESUME. */
 	if ((ev & SR_LINK_LEFT) && st->tx.base < st->tx.w)
 		return false;
 	if ((ev & SR_LINK_LEFT) || ((ev & SR_LINK_LOST) && sr_anchor_ended(st))) {

@@ -208,12 +208,12 @@ void sr_waiters_wake(struct sr_stream *st)
 	errno = err;
 }
 
-/* A signal handler jumps out of the sleep, or the thread is cancelled. */
 struct await {
 	struct sr_stream *st;
 	struct sr_waiter *w;
 };
 
+/* A signal handler jumps out of the sleep, or the thread is cancelled. */
 static void waiter_abandoned(void *arg)
 {
 	struct await *a = arg;
