@@ -3,17 +3,17 @@
  * answer.c - owns the accepting side: requests for links, and which stream each
  * one means.  Must not know the handshake.
  *
- * A request may arrive before accept(2), or before the program's first call on
- * the descriptor (which shows that its I/O passes us); then it waits a while.
- * Meanwhile the keeper asks the workers (keeper.h), and sends the asker to the one
- * that has the stream.
+ * A request may arrive before accept(2), or before the program's first call on the descriptor,
+ * which shows that the program's I/O goes through the library; then the request waits a while.
+ * Meanwhile the keeper asks the workers (keeper.h), and sends the asker to the worker that has
+ * the stream.
  *
- * An asker whose program waits (hold.c) gets a first answer as soon as it is known whether
- * that is worth while: the stream is taken; a thread waits for the listener; the kernel, or
- * our own policy, waits for the client's bytes; or the thread that accepts is itself held by
- * policy wait.
- * If none of these becomes true in a third of SOCKRAIL_ANSWER_MS the answer is "later".
- * "later" also follows one of the first two when policy wait comes to hold that thread.
+ * An asker whose program waits (hold.c) gets a first answer as soon as this process knows
+ * whether waiting is worth while: "taken", the program has the stream; "coming", a thread waits
+ * for the listener; "bytes", the kernel or our own policy waits for the client's bytes; "later",
+ * the thread that would accept is itself held by policy wait, or none of these has become true
+ * in a third of SOCKRAIL_ANSWER_MS.  "later" also follows "taken" or "coming" if policy wait
+ * comes to hold that thread.
  *
  * No locks: only the service thread runs this, except sr_answer_look().
  */
@@ -36,8 +36,8 @@
 #include "upgrade/upgrade.h"
 
 #define ACCEPT_NS 1000000000ull	/* time for accept(2) and the first call */
-#define FIND_NS 100000000ull	/* if nobody has it who may be about to accept it */
-#define TELL_NS 200000000ull	/* a worker, which is asked of every stream of its keeper */
+#define FIND_NS 100000000ull	/* the same if there is no sign that a process will accept it */
+#define TELL_NS 200000000ull	/* the same in a worker, which is asked about each stream */
 #define PENDING_MAX 1024
 #define SWEEP_MS 20
 #define FIRST_MS 3		/* the same while an asker waits for a first answer */
@@ -48,7 +48,7 @@ struct pending {
 	struct sr_name name;
 	uint64_t since;
 	bool shared;		/* workers have been asked */
-	bool foreign;		/* one that is not believed says that it has the stream */
+	bool foreign;		/* a worker that is not believed says that it has the stream */
 };
 
 static struct pending *pending;
@@ -111,7 +111,7 @@ static void find_stream(struct search *s)
 	s->found = NULL;
 }
 
-/* And what the listeners of its port say. */
+/* Finds the stream, and what the listeners of its port know. */
 static void find(struct search *s)
 {
 	find_stream(s);
@@ -157,8 +157,8 @@ static enum sr_reason missing_reason(struct search *s)
 
 /* The program has not accepted the stream yet, or another process has.  That process may have been
  * started for the stream a moment ago, and opens its device before it joins the keeper.  So the
- * request waits for a while, for longer if there is a sign that somebody will come.  Returns true
- * if the request is finished. */
+ * request waits for a while, and longer if there is a sign that a process will accept it.  Returns
+ * true if the request is finished. */
 static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 		      bool shared)
 {
@@ -312,7 +312,8 @@ static void forget_pending(struct pending **p)
 	atomic_fetch_sub_explicit(&pending_count, 1, memory_order_relaxed);
 }
 
-/* The keeper's question.  True: it needs not be looked at again. */
+/* Answers the keeper's question about the stream of that name.  True: the question is settled;
+ * false: ask again later. */
 static bool tell_keeper(const struct sr_name *name, uint64_t age)
 {
 	struct search s = { .name = name };
@@ -378,7 +379,7 @@ void sr_answer_look(void)
 		sr_loop_post(&look_task);
 }
 
-static bool put_off(struct sr_request *req, const struct sr_name *name, bool shared)
+static bool add_pending(struct sr_request *req, const struct sr_name *name, bool shared)
 {
 	struct pending *p;
 
@@ -397,14 +398,14 @@ static bool put_off(struct sr_request *req, const struct sr_name *name, bool sha
 static void on_request(struct sr_request *req)
 {
 	if (!deal(req, 0, false, false) &&
-	    !put_off(req, &req->name, sr_keeper_ask(&req->name)))
+	    !add_pending(req, &req->name, sr_keeper_ask(&req->name)))
 		req->ops->refuse(req, "timeout");
 }
 
 void sr_answer_asked(const struct sr_name *name)
 {
 	if (!tell_keeper(name, 0))
-		(void)put_off(NULL, name, false);
+		(void)add_pending(NULL, name, false);
 }
 
 static void on_gone(struct sr_request *req)

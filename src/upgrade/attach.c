@@ -37,7 +37,7 @@
 #define ATTACH_MS 5000
 #define HELD_NS 60000000000ull /* a link that lasts so long has been worth asking for */
 #define FOLLOW_MS 250 /* time for the peer's direction, in policy wait */
-#define STILL_MS 50 /* without reading, before a mark; 4 times that behind much */
+#define STILL_MS 50 /* time without a read before a mark; 4 times that behind SR_TX_MUCH */
 
 bool sr_attach_busy(struct sr_stream *st)
 {
@@ -135,7 +135,7 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 {
 	bool asker = sr_stream_att(st)->role == SR_ROLE_ASKER;
 
-	/* An option may have been set since the link was asked for.  (Whoever sets one
+	/* An option may have been set since the link was asked for.  (A thread that sets one
 	 * now sees up.att.) */
 	if (!sr_link_said(sr_stream_att(st), SR_MSG_HELLO) && sr_promise_bars(st)) {
 		sr_stream_att(st)->ops->drop(sr_stream_att(st), "option");
@@ -151,8 +151,8 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 }
 
 /* The peer has sent SWITCH, and waits until our program has read the bytes that come before the
- * switch.  Returns true if the program goes on reading, so that this end waits on; how long the
- * peer does is the peer's decision (sr_tx_decide()). */
+ * switch.  Returns true if the program goes on reading, so that this end waits on.  (The peer has a
+ * limit of its own: wait_ns() in engine/tx.c.) */
 static bool in_time(struct sr_stream *st)
 {
 	uint64_t now = sr_now_ns(), rx = sr_load(&st->in.tcp), ms = STILL_MS;
@@ -263,7 +263,7 @@ static bool peer_ended(struct sr_stream *st, unsigned ev)
 	return yes;
 }
 
-/* The device and the CM work, and so do short messages. */
+/* The device and the CM work, and short messages arrive, but packets of full length do not. */
 static void path_failed(struct sr_stream *st)
 {
 	uint64_t rest_ns = sr_path_died(&st->rare->peer, st->up.since, sr_now_ns());
@@ -330,7 +330,7 @@ static bool too_long(struct sr_stream *st)
 	return sr_now_ns() - st->up.since > ms * 1000000ull;
 }
 
-/* The stream may have become one that gets no link, while this one was being made. */
+/* Drops the link if the stream may no longer have it: that can change while it is being made. */
 static void drop_unwanted(struct sr_stream *st, struct sr_link *link)
 {
 	/* pair barred: sr_stream_make_plain() */
@@ -352,8 +352,8 @@ static void note_linked(struct sr_stream *st, struct sr_link *link)
 	sr_ask_move(st, SR_ASK_LINKED);
 }
 
-/* Does the link come to nothing: is it dead, or has no direction used it for too long? */
-static bool is_in_vain(struct sr_stream *st, unsigned ev)
+/* Is the link dead, or has no direction used it for too long? */
+static bool is_useless(struct sr_stream *st, unsigned ev)
 {
 	return (ev & SR_LINK_DEAD) || (sr_stream_tx(st) == SR_TX_RAW &&
 				       sr_stream_rx(st) != SR_RX_LINK && too_long(st));
@@ -378,7 +378,7 @@ void sr_attach_progress(struct sr_stream *st)
 	if (link->role == SR_ROLE_ANSWERER && !st->up.started &&
 	    st->up.took)
 		follow(st);
-	if (is_in_vain(st, ev))
+	if (is_useless(st, ev))
 		died(st, ev);
 	else if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
 		 sr_stream_tx(st) == SR_TX_LINK && settled(st))

@@ -87,7 +87,7 @@ static bool ring_is_orphaned(struct sr_stream *st)
 	return yes;
 }
 
-/* The same, or soon: the sender has ended, and TCP did not take all. */
+/* The same, or about to be so: the sender has ended before TCP took all. */
 bool sr_back_is_orphaned(struct sr_stream *st)
 {
 	bool locked = lock_to_look(&st->rx_lock), yes;
@@ -138,8 +138,8 @@ void sr_back_begin(struct sr_stream *st)
 	sr_release();
 }
 
-/* The child of vfork has waited for a service thread that was killed.  Its memory is
- * nobody else's any more.  late: it has waited for long. */
+/* Has the child of vfork waited for a service thread that was killed?  Then no other thread uses
+ * its memory.  late: it has waited for long. */
 static bool is_left_alone(struct sr_stream *st, pid_t parent, bool late)
 {
 	pid_t now = parent ? sr_sys_getppid() : 0;

@@ -3,26 +3,25 @@
  * claim.c - owns what a process says of its streams before it becomes another user, as the
  * child of smbd or of ftpd does that has accepted a stream as root.
  *
- * The keeper believes of a stream only root, its own user, and the user who owns the socket
+ * The keeper believes only root, its own user, and the user who owns the stream's socket
  * (keeper.c).  So while the thread is still that user, it connects a line to the keeper of
  * each listener that it has such streams of, and claims them there.  The worker joins on
- * that line, when one of the streams is worth a link, and as another user perhaps; a worker
+ * that line when one of the streams is worth a link, perhaps as another user; a worker
  * that has joined already joins anew.
  *
- * What a process gains that was honest as root, and whose code another user has taken over
- * since the change:
+ * What an attacker gains who takes over the process after the change, while it was honest as
+ * root:
  *
- *   - Of a stream that it has not claimed, such as a sibling's, it is not believed.  The
- *     kernel adds the sender to each packet as the packet is sent (SCM_CREDENTIALS) and lets
- *     nobody name a user who it cannot become.  So neither an old line helps, nor one that it
- *     inherited or was passed, nor a claim that it repeats.  Only the number of the user
- *     counts, which the packet holds: no process is looked up that may have ended.
+ *   - It is not believed about a stream that it has not claimed, such as a sibling's.  The
+ *     kernel adds the sender's user to each packet as the packet is sent (SCM_CREDENTIALS), and
+ *     a process can name no user that it cannot become.  So it does not help to use an old line,
+ *     an inherited or a passed one, or to repeat a claim.  The keeper uses only the user's
+ *     number in the packet, and looks up no process that may have ended.
  *   - What it claimed as root counts for that socket alone: the claim has the cookie of the
  *     socket, which the keeper compares as it reads the claim and when the worker says HAVE.
  *     The four-tuple may be another socket's at either moment.
- *   - It may name any place as its own, which draws nobody but the asker of its own streams
- *     there.  The asker takes a process there as that user's whom the keeper has named, and
- *     not as root's (ask.c).
+ *   - It may name any place as its own, but only the askers of its own streams go there.  The
+ *     asker expects there a process of the user whom the keeper has named, not of root (ask.c).
  *   - If it is the keeper, it goes on to be believed as the user who called listen(2) on the
  *     name (SO_PEERCRED).  It became the keeper because it has a socket that listens at the
  *     address.  With that socket it can also call accept(2), and so take any stream of the
@@ -58,8 +57,8 @@ bool sr_claims_wait(struct sr_listener *l)
 	return sr_load(&l->claims);
 }
 
-/* Another thread may have made one meanwhile, whose claims are lost: these streams stay on
- * TCP. */
+/* Another thread may have made a line meanwhile.  That line's claims are lost, so these streams
+ * stay on TCP. */
 static void give_line(struct sr_listener *l, int line)
 {
 	close_line(atomic_exchange_explicit(&l->claims, line + 1, memory_order_relaxed) - 1);

@@ -110,13 +110,15 @@ static const char *outcome(struct sr_stream *st)
 	       first < SR_FIRST_BYTES ? "too late" : sr_first_word(first);
 }
 
-/* (What its peer has said first is shown unread, look_ahead().) */
+/* (If the peer's program has spoken first, its bytes stay unread meanwhile; look_ahead() in
+ * prove.c lets them count for the proof.) */
 bool sr_upgrade_hold(struct sr_stream *st)
 {
 	if (st->policy->upgrade != SR_WAIT || sr_ask_is_due(st) ||
 	    (sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_WAITED)) != SR_ST_CONNECT)
 		return false;
-	/* A thread that is held accepts nothing: what this process is asked can be answered. */
+	/* While this thread is held it accepts nothing, so requests that wait for that are answered
+	 * now. */
 	sr_index_hold(st, sr_hold_thread());
 	sr_answer_look();
 	await_link(st);

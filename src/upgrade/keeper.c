@@ -10,8 +10,8 @@
  *     worker    HAVE: that name, once it has accepted the stream
  *     worker    CLAIM: a name, before it becomes another user (claim.c); no JOIN is needed
  *
- * bind(2) decides who is the keeper.  Its end shows on every line; the workers then
- * try to take the name, and those who fail join the one that has it.
+ * bind(2) decides which process is the keeper.  When the keeper ends, all lines close.  Each
+ * worker then tries to take the name, and joins the process that has it if that fails.
  *
  * Any process may connect and say HAVE.  The keeper believes it if the sender is a trusted user,
  * or the user who owns the server's end of that stream (sr_local_owns()).  So no user can draw
@@ -88,8 +88,8 @@ static bool send_packet(int fd, const struct sr_line_packet *p)
 	return sr_local_send_as(fd, buf, sizeof(buf));
 }
 
-/* uid: of whom it is; NULL for a worker, which asks nobody who the keeper is.  > 0: a packet;
- * 0: none yet; < 0: the line has ended, or brings what it should not. */
+/* *uid: the sender's user; a worker passes NULL, because any user may be the keeper.  > 0: a
+ * packet; 0: none yet; < 0: the line has ended, or the packet is invalid. */
 static int receive_packet(int fd, struct sr_line_packet *p, uint32_t *uid)
 {
 	uint8_t buf[SR_LINE_PACKET_LEN];
@@ -130,8 +130,8 @@ static bool may_have(uint32_t uid, const struct sr_name *name)
 }
 
 /* The cookie is that of the socket which the worker had as it sent the claim: meanwhile
- * another process may have got the name.  False: so many claims that the worker is no honest
- * one. */
+ * another process may have got the name.  False: the worker has made more claims than an honest
+ * one would. */
 static bool note_claim(struct worker *w, const struct sr_line_packet *p, uint32_t uid)
 {
 	struct claim *c;
@@ -218,7 +218,7 @@ static bool may_come(const struct sr_keeper *k, bool stranger)
 	return k->count < WORKERS_MAX && sr_fd_room(stranger ? 1 + 3 * strangers : 1);
 }
 
-/* The next one that has connected.  False: there is none, or it has to wait. */
+/* Accepts the next worker that has connected.  False: there is none, or it has to wait. */
 static bool worker_new(struct sr_keeper *k)
 {
 	uint32_t uid;

@@ -15,9 +15,10 @@
 /* Makes this process the keeper of the listener's address.  0; -EADDRINUSE:
  * another process is; or -errno. */
 int sr_keeper_open(struct sr_listener *l);
-/* Makes it a worker of whoever has the name.  0, or -errno: that one has ended. */
+/* Makes this process a worker of the process that has the name.  0, or -errno: that process is
+ * busy, or has ended. */
 int sr_keeper_join(struct sr_listener *l, const struct sr_there *there);
-/* It is one or the other.  Is it the keeper, and has not been asked too often? */
+/* Is the process, which is keeper or worker, the keeper?  False also after TRIES calls. */
 bool sr_keeper_keeps(struct sr_listener *l);
 void sr_keeper_close(struct sr_listener *l);
 /* Connects to the process that has the listener's name.  Returns the line, which the caller
@@ -36,9 +37,9 @@ void sr_keeper_forget(void);		/* child of fork */
 /* ---- claim.c ---- */
 #define SR_CLAIMS_MAX 64	/* on a line */
 /* Has this process claimed streams of the listener that its line, if it has one, does not
- * know?  It has to join anew.  Loop. */
+ * know?  Then it has to join anew.  Loop. */
 bool sr_claims_wait(struct sr_listener *l);
-/* The line on which it has, or -1.  The caller owns it. */
+/* Takes the line on which it has claimed them, or -1.  The caller owns the line. */
 int sr_claims_take_line(struct sr_listener *l);
 
 #endif

@@ -103,10 +103,10 @@ static bool be_keeper(struct sr_listener *l)
 	return again;
 }
 
-/* A child that has become another user is believed of the streams that it claimed before that
- * (claim.c), by a keeper, which it cannot be itself: no asker would believe it.  With the name it
- * would stand in the way of its parent, and of all streams of the address.  A process that
- * still listens may accept streams as the new user, too. */
+/* May this process be the keeper?  Not a child that has become another user and has closed the
+ * listener: no asker would believe it (claim.c), and as long as it has the name its parent could
+ * not be the keeper, so no stream of the address would get a link.  A process that still listens
+ * may accept streams as the new user, too. */
 static bool may_keep(struct sr_listener *l)
 {
 	return !(sr_st_flags(l->socket) & SR_ST_CLOSING) ||
@@ -175,8 +175,9 @@ static void stop(struct sr_listener *l)
 		sr_index_each_listener(kick_waiting, l);
 }
 
-/* Without a rendezvous of RDMA, and without one in a directory, no asker has to prove itself by what a stream has carried
- * (prove.c), which a child of fork would keep in a page of its own. */
+/* Without a rendezvous over RDMA or in a directory no asker has to prove itself by what a stream
+ * has carried (prove.c).  Then the accepted streams keep no history, for which the child of a
+ * fork would need a page of its own. */
 static void note_proofs(struct sr_listener *l)
 {
 	const unsigned none = SR_ST_TX_HISTORY | SR_ST_RX_HISTORY;

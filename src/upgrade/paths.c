@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * paths.c - owns the memory of hosts to which a link over RDMA can be made, and then does not
- * carry the device's packets (reason "path"), by address: a small table, in which the newest
- * of two that collide stays.  Must not know of streams or links.
+ * paths.c - owns the memory of hosts to which a link over RDMA can be made, but then does not
+ * carry packets of full length (reason "path"): a small table by address, in which the newer of
+ * two entries that collide stays.  Must not know of streams or links.
  *
  * Each such link costs its stream a second or more.  After the second one in a row the host is
  * left alone for REST_NS, and after each further one for twice as long, up to 8 times that.

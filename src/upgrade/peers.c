@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * peers.c - owns the memory of peers that refused or did not answer, by address
- * and kind of link: a small table, in which the newest of two that collide
- * stays.  Must not know of streams.
+ * peers.c - owns the memory of peers that refused or did not answer: a small table by address
+ * and kind of link, in which the newer of two entries that collide stays.  Must not know of
+ * streams.
  *
  * The time for which a peer is not asked doubles with each refusal, up to
  * MOST_NS: a peer may just have begun to listen, or come back with Sockrail,
  * but a program that connects to a plain server again and again must not pay
  * for asking.
  *
- * The lock is a leaf and only tried: a thread that finds it held skips the
- * table, as does for ever the child of a fork that happened meanwhile.
+ * The lock is a leaf and only tried: a thread that finds it held skips the table.  (If it was
+ * held at a fork, the child skips the table for ever.)
  */
 #include "base/real.h"
 

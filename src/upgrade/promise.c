@@ -90,7 +90,7 @@ bool sr_promise_limits_time(int i)
 	       (p->name == SO_RCVTIMEO_OLD || p->name == SO_SNDTIMEO_OLD);
 }
 
-/* An int; where IP takes a byte, too, that. */
+/* Is the value outside the neutral ones?  It is an int, or a byte where IP takes one, too. */
 static bool is_beyond(const struct promise *p, const void *val, socklen_t len)
 {
 	int v;

@@ -298,7 +298,7 @@ static void send_tag(struct sr_stream *st)
 	sr_stream_att(st)->ops->ctl(sr_stream_att(st), &msg);
 }
 
-/* The other side may have guessed, and may go on. */
+/* The peer may have guessed, and may guess again: after GUESSES times the stream is barred. */
 static void guessed(struct sr_stream *st)
 {
 	unsigned n = sr_count(&st->up.guesses, 1) + 1;

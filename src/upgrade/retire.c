@@ -2,9 +2,9 @@
 /*
  * retire.c - owns the state "retired": the stream is plain, and this end will neither ask
  * for a link nor grant one any more.  Calls are then the C library's, without gates,
- * histories, signal windows or even a reference; we only count bytes and note
- * an error for the report.  (If the descriptor is closed during a call, the
- * call may count on the number's next stream, so these counters are separate.)
+ * histories, signal windows or even a reference; the library only counts bytes and notes
+ * an error for the report.  (If the descriptor is closed during a call, the call's bytes may
+ * be counted for the number's next stream, so these counters are separate.)
  * Takes rx_lock, tx_lock, sets.lock.
  *
  * When.  Both gates are open, no link exists or is being asked for, and
@@ -16,8 +16,8 @@
  * peer's SWITCH or mark comes after one, too.  So calls that began before may
  * end as they began, and calls that begin later need not check.
  *
- * In epoll sets its entries become the program's own, events and data, and we
- * forget them.
+ * In epoll sets the entries get the program's own events and data, and the library forgets
+ * them.
  */
 #include "base/real.h"
 

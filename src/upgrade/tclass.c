@@ -6,7 +6,7 @@
  * device, so one class holds for both directions, the asker's.  Over shared memory there
  * are no packets.
  *
- * No class is 0: the device's own counts (default_roce_tos).
+ * Class 0 means none: then the device's own holds (default_roce_tos).
  *
  * Locks: rx_lock, under which the anchor is not closed.
  */
@@ -46,7 +46,7 @@ static unsigned of_priority(int priority)
 	}
 }
 
-/* A socket of IPv6 has a connection by IPv4 perhaps, for which IP_TOS counts. */
+/* ipv6: of the connection.  (A socket of IPv6 may have one by IPv4, for which IP_TOS counts.) */
 static unsigned of_socket(int fd, bool ipv6)
 {
 	int v = ipv6 ? option(fd, IPPROTO_IPV6, IPV6_TCLASS) : option(fd, IPPROTO_IP, IP_TOS);
@@ -55,7 +55,7 @@ static unsigned of_socket(int fd, bool ipv6)
 	return v ? (unsigned)v : of_priority(option(fd, SOL_SOCKET, SO_PRIORITY));
 }
 
-/* What the program has set, which is no news any more. */
+/* The class that the program has set.  Clears the note that it has set one. */
 static unsigned own(struct sr_stream *st)
 {
 	bool ipv6 = st->rare->name.family == AF_INET6;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * upgrade.c - owns the connecting side: when to ask for a link, which peer,
- * which kind.  Must not know the handshake.  No locks: members are atomic, or
- * the service thread's.
+ * upgrade.c - owns the connecting side: when to ask for a link, which peer, and for which kind.
+ * Must not know the handshake.  No locks: the members are atomic, or only the service thread
+ * uses them.
  */
 #include "base/real.h"
 
@@ -33,11 +33,12 @@
 #define ASKS_MAX 8		/* times that the pause doubles */
 #define BREAKS_MAX 5		/* the same after links that broke: again_ms to 32 times that */
 #define SOON_MAX 4		/* pauses of AGAIN_SOON_NS, doubled, after links never used */
-#define LENT_ASKS 6		/* times to ask again if the peer's epoll set is another's, too */
+#define LENT_ASKS 6		/* times to ask again if others, too, have the peer's epoll set */
 #define LISTENER_ASKS 3		/* times to ask again if nobody listened */
 #define LISTENER_ASKS_LAZY 2	/* in policy lazy */
-/* A child's stream may be over behind so many calls, and an answer of so many bytes (a second
- * request shows that it is not; an asker asks again in AGAIN_SOON_NS). */
+/* A child's stream may be over after so many calls, and an answer of so many bytes.  (A second
+ * request shows that it is not.  An asker that got no answer until then asks again after
+ * AGAIN_SOON_NS.) */
 #define BRIEF_CALLS 2
 #define BRIEF_BYTES 16384
 
@@ -72,7 +73,7 @@ static void end_asking(struct sr_stream *st)
 	sr_stream_retire(st);
 }
 
-/* Others have the stream, or a set that it is in, and may go away. */
+/* Does another process have the stream, too, or an epoll set that it is in?  It may end. */
 static bool is_others_too(struct sr_stream *st)
 {
 	if (sr_is_shared(st)) {
@@ -97,7 +98,7 @@ static bool claim_ask(struct sr_stream *st)
 	    !sr_upgrade_connected(st) || !sr_ask_move(st, SR_ASK_CLAIMED))
 		return false;
 	if (!sr_load(&st->up.asked_ns) && (why == SR_REASON_FORK || why == SR_REASON_EPOLL))
-		sr_stream_reason(st, SR_REASON_NONE);	/* that is over */
+		sr_stream_reason(st, SR_REASON_NONE);	/* the cause has gone */
 	return true;
 }
 
@@ -129,9 +130,9 @@ static void ask_now(struct sr_stream *st)
 	sr_stream_kick(st);
 }
 
-/* Policy eager, in a child that is perhaps there for one request only: the call finds the
- * request, or is the answer.  Such a child would be over before its thread has begun.
- * sent: bytes; 0: the call receives. */
+/* Policy eager in the child of a fork: may this call be the receive or the answer of its only
+ * request?  Then the child would end before a service thread has begun.  sent: bytes; 0: the call
+ * receives. */
 static bool is_brief(struct sr_stream *st, size_t sent)
 {
 	unsigned calls = sr_load(&st->out.calls);
@@ -186,8 +187,8 @@ static unsigned bump(atomic_uint *number)
 	return n;
 }
 
-/* An accepting process that others would not find has to be ready a little before the
- * asker asks. */
+/* The answerer needs its rendezvous a little before the asker asks, so it begins at half the
+ * limits. */
 void sr_upgrade_count(struct sr_stream *st)
 {
 	unsigned calls = bump(&st->out.calls), f = sr_st_flags(st);
@@ -210,10 +211,9 @@ void sr_upgrade_count(struct sr_stream *st)
 
 /* ---- which peer, which kind ---- */
 
-/* The peer is on this host if its address is one of ours.  A connection to
- * oneself has the same address at both ends, but not always (127.0.0.1 to
- * 10.0.0.1).  (With ip_nonlocal_bind we may ask for a link of shared memory first,
- * in vain.) */
+/* The peer is on this host if its address is one of ours.  A connection within the host often
+ * has one address at both ends, but not always (127.0.0.1 to 10.0.0.1).  (With ip_nonlocal_bind
+ * the answer may be wrong: then the stream asks for shared memory first, and gets none.) */
 static bool on_this_host(const struct sockaddr_storage *local,
 			 const struct sockaddr_storage *peer)
 {
@@ -254,7 +254,8 @@ static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 	return NULL;
 }
 
-/* How long nobody asks the peer, at first.  That it has no listener is a quick answer. */
+/* How long this process does not ask the peer, the first time.  Asking a peer without a listener
+ * costs little, because the refusal comes at once. */
 static uint64_t left_alone_ns(struct sr_stream *st, const char *why)
 {
 	return st->policy->upgrade == SR_LAZY || !strcmp(why, "no-listener") ? AGAIN_SOON_NS :
@@ -432,7 +433,7 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 	sr_stream_put(st);
 }
 
-/* The next call after a pause asks, which doubles each time. */
+/* The next call after the pause asks.  The pause doubles each time. */
 static void pause_asks(struct sr_stream *st, uint64_t pause_ns, unsigned *times, unsigned most)
 {
 	sr_store(&st->up.next_ask_ns, sr_now_ns() + (pause_ns << *times));
@@ -450,9 +451,9 @@ static bool may_ask_again(struct sr_stream *st)
 	return yes;
 }
 
-/* Soon after a link that was not in use yet, if the peer gave it up (it forked, say, and its
- * child goes on with the stream), or if its program was late to read what came before the
- * switch. */
+/* The pause after a link that broke.  It is short if the link was not in use yet, and the peer
+ * gave it up (it forked, say, and its child goes on with the stream) or its program was late to
+ * read what came before the switch. */
 static uint64_t break_ns(struct sr_stream *st)
 {
 	int why = sr_load(&st->up.outcome);
@@ -462,8 +463,8 @@ static uint64_t break_ns(struct sr_stream *st)
 	return soon ? AGAIN_SOON_NS : sr_conf.again_ms * UINT64_C(1000000);
 }
 
-/* The pause after an answer that there is no listener, or after none.  0: that was the last time.
- * (pause_asks() doubles it each time.) */
+/* The pause after the answer "no-listener", or after no answer.  0: the stream asks no more.
+ * (pause_asks() doubles the pause each time.) */
 static uint64_t silent_ns(struct sr_stream *st)
 {
 	bool lazy = st->policy->upgrade == SR_LAZY;
@@ -473,7 +474,7 @@ static uint64_t silent_ns(struct sr_stream *st)
 	return lazy || !st->up.asks ? AGAIN_SOON_NS : AGAIN_LATE_NS / 2;
 }
 
-/* RDMA's questions and answers may be lost. */
+/* Was the last request made over RDMA, where requests and answers may be lost? */
 static bool was_by_datagrams(struct sr_stream *st)
 {
 	return st->rare->ask.ops == &sr_rendezvous_verbs;
@@ -511,7 +512,7 @@ static uint64_t pause_after(struct sr_stream *st)
 	return 0;
 }
 
-/* False: the stream stays where it is, as it need not ask again. */
+/* False: the stream keeps its state, because asking again would be no use. */
 static bool pause_if_worth(struct sr_stream *st, enum sr_ask_state until_due)
 {
 	uint64_t ns = pause_after(st);

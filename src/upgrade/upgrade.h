@@ -29,17 +29,17 @@ void sr_retired_sent(struct sr_stream *st, ssize_t r);
  */
 void sr_stream_make_plain(struct sr_stream *st, enum sr_reason reason, bool must);
 
-/* Makes every stream plain.  Bounded. */
+/* Makes every stream plain.  Waits for a bounded time, as do the next two. */
 void sr_streams_make_plain(void);
 
 /* Another program is about to inherit the descriptors that are not
- * close-on-exec: makes those streams plain, and bars them.  Bounded. */
+ * close-on-exec: makes those streams plain, and bars them. */
 void sr_streams_hand_over(void);
 
-/* The same, and this process becomes that program: what was sent on all other
- * streams will arrive.  Bounded: a minute where the peer does not read. */
+/* The same before this process becomes that program.  Also waits until what was sent on all
+ * other streams is sure to arrive: a minute at most if the peer does not read. */
 void sr_streams_before_exec(void);
-void sr_streams_after_exec(void);	/* it failed */
+void sr_streams_after_exec(void);	/* the exec has failed */
 
 /* ---- retire.c ---- */
 /* Retires the stream (retire.c), unless something still needs the library.
@@ -90,8 +90,8 @@ bool sr_prove_can(struct sr_stream *st, enum sr_proof proof);
 /* Has the stream carried enough for the proof that the link needs?  A link that is made
  * before that would be given up. */
 bool sr_prove_may(struct sr_stream *st, enum sr_proof proof);
-/* Notes what the peer must be able to show.  Called before the peer can say hello: as it
- * does later, it has what we have by now. */
+/* Notes how much of the stream the peer must be able to show: what both ends have by now.
+ * Called before the peer can say hello. */
 void sr_prove_know(struct sr_stream *st);
 void sr_prove_begin(struct sr_stream *st);
 /* Counts the history that our hello offers to show.  False: it still lacks bytes that
@@ -102,7 +102,7 @@ bool sr_prove_stock(struct sr_stream *st);
  * st->up.proven says whether that is something.  False: not yet, or the link was given
  * up. */
 bool sr_prove_progress(struct sr_stream *st, unsigned ev);
-void sr_prove_ended(struct sr_stream *st);	/* so has the link */
+void sr_prove_ended(struct sr_stream *st);	/* the link has ended */
 
 /* ---- upgrade.c ---- */
 /* A call has begun or ended: checks whether it is time to ask.  Any thread. */
@@ -132,17 +132,17 @@ void sr_promise_note(struct sr_stream *st, int i, bool made);
 void sr_promise_say(struct sr_stream *st, int i);
 /* Another program has set the listener up. */
 void sr_promise_foreign(struct sr_stream *st);
-/* A link is asked for, or made: does the socket have such an option?  Then the stream is
- * barred. */
+/* Called when a link is asked for, or made.  If the socket has such an option, bars the stream
+ * and returns true. */
 bool sr_promise_bars(struct sr_stream *st);
-/* For a link over RDMA: may the kernel send the stream another way than by the device of its
- * address?  Also by what no call of the program's has set: a VRF, a BPF program of its cgroup. */
+/* For a link over RDMA: may the kernel send the stream by another device than that of its
+ * address?  (A VRF, or a BPF program of the cgroup, can cause that without the program.) */
 bool sr_promise_leads_away(struct sr_stream *st);
 
 /* ---- tclass.c: the traffic class of links over RDMA ---- */
-/* Is the option about it?  Then the program has set it.  Any thread. */
+/* Does the option say something of the class?  Any thread. */
 bool sr_tclass_is(int level, int name);
-void sr_tclass_set(struct sr_stream *st);
+void sr_tclass_set(struct sr_stream *st);	/* the program has set such an option; any thread */
 /* The class to be asked for.  loop */
 uint8_t sr_tclass_ask(struct sr_stream *st);
 /* Does the answerer's end take the class that is asked for?  Yes, unless its program has set
@@ -152,7 +152,8 @@ bool sr_tclass_takes(struct sr_stream *st, uint8_t asked);
 bool sr_tclass_changed(struct sr_stream *st);
 
 /* ---- peers.c: the memory of peers; any thread ---- */
-/* Not answered: the peer is not asked for first_ns, and longer each time. */
+/* The peer has refused, or not answered: it is not asked for first_ns, and for longer each
+ * further time. */
 void sr_peer_refused(const struct sockaddr_storage *addr,
 		     const struct sr_rendezvous *ops, enum sr_reason why,
 		     uint64_t first_ns);
