@@ -50,7 +50,7 @@ void sr_epoll_go_plain(struct sr_stream *st)
  * not see it. */
 static void note_since(struct sr_epoll_entry *e)
 {
-	/* pair since: add_timeout(); the caller has changed the kernel's set */
+	/* pair since: add_to_count(); the caller has changed the kernel's set */
 	e->since = sr_look(&sr_epoll_set_of(e)->sleepers) / SR_EPOLL_CALL;
 }
 
@@ -92,9 +92,9 @@ static bool is_room_told(struct sr_epoll_entry *e)
 }
 
 /*
- * What is news when a plain entry is linked, if it is edge-triggered.  Bytes are if there are
- * any, because the program may not have been told of them.  Room is none if the program has
- * been told of it, and has not found the stream full since.
+ * What is news when a plain entry is linked, if it is edge-triggered.  Bytes are news if there
+ * are any, because the program may not have been told of them.  Room is no news if the program
+ * has been told of it, and has not found the stream full since.
  *
  * No edge is lost between the two: a call that finds the stream full sets out.full, and then
  * looks at the gates (note_full() in sock/send.c); here a gate has been shut before out.full
@@ -185,7 +185,8 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 		sr_epoll_tell(set, false);
 }
 
-/* A thread that has received the event already, with a token, leaves it to the next. */
+/* If a thread has just received a one-shot token, it finds the count changed, and the event goes
+ * to the next thread, by the call of the kernel here. */
 void sr_epoll_release_now(struct sr_epoll_entry *e)
 {
 	unsigned state = sr_load(&e->state);
@@ -276,7 +277,7 @@ static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int f
 	bool shut = sr_any_gate_shut(st);
 	int r;
 
-	/* One with its doorbells is enough. */
+	/* Of a stream's entries that are deleted, and keep their doorbells, none is needed now. */
 	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
 		if (sr_epoll_is_deleted(e))
@@ -353,7 +354,7 @@ static int control_kernel(struct sr_epoll *set, struct sr_epoll_entry *e, int ep
 
 	if (r)
 		return r;
-	if (op == EPOLL_CTL_ADD && e)	/* closed behind our back, and back */
+	if (op == EPOLL_CTL_ADD && e)	/* the number was closed behind our back, and is back */
 		return modify(e, ev);
 	if (op == EPOLL_CTL_ADD)
 		sr_store(&set->others, true);

@@ -32,8 +32,8 @@ void sr_epoll_duplicated(int fd, int got);
 /* fd is about to be closed or replaced, or is found to be no set any more. */
 void sr_epoll_gone(int fd);
 extern struct sr_fdmap sr_epoll_map;
-/* Nobody has references to sets: this may be another one the next moment, but its
- * memory stays a set's. */
+/* Sets have no references: this may be another set the next moment, but the memory stays a
+ * set's. */
 static inline struct sr_epoll *sr_epoll_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
@@ -68,10 +68,10 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 /* If epfd is a set it is nested from now on: readable for the kernel as long as it has
  * something to report.  (If that cannot be, it is foreign.) */
 void sr_epoll_nest(int epfd);
-/* The caller has taken bytes from the stream, or room, and holds no lock.  Sets that are
- * nested are readable for it no longer than it is ready. */
+/* Called after a call has taken bytes from the stream, or room, without locks.  Afterwards a
+ * nested set is readable for the stream only if the stream is still ready. */
 void sr_epoll_settle(struct sr_stream *st);
-/* The same for all entries that were listed, no lock held.  A load if there are none. */
+/* The same for all entries that were listed, no lock held.  Costs a load if there are none. */
 void sr_epolls_tidy_all(void);
 extern atomic_bool sr_epolls_untidy;
 static inline void sr_epolls_tidy(void)
@@ -80,9 +80,9 @@ static inline void sr_epolls_tidy(void)
 		sr_epolls_tidy_all();
 }
 
-/* If epfd is a set it is foreign from now on.  A stream whose peer does not answer in
- * time becomes plain later; but not (must) if the set is about to be handed on: then all
- * its streams are plain, and nothing of ours is left in the kernel's set. */
+/* If epfd is a set it is foreign from now on.  A stream whose peer does not answer in time
+ * becomes plain later.  must: the set is about to be handed to another process, so this waits
+ * until all its streams are plain, and leaves no token in the kernel's set. */
 void sr_epoll_give_up(int epfd, bool must);
 
 /* The engine tells the sets of their streams from now on (engine/observers.h). */
@@ -96,10 +96,10 @@ void sr_epoll_stream_gone(struct sr_stream *st);
 void sr_epolls_await(void);	/* the locks of the first rank (lock.h) */
 void sr_epolls_before_fork(void);	/* streams' locks are free */
 void sr_epolls_forget(void);		/* child of fork */
-/* The process ends, or becomes another program, which has those that are not close-on-exec,
- * and is not counted.  It has failed to. */
+/* leave: the process ends, or is about to execute another program, which is not counted among
+ * the processes that have its sets.  return: the exec has failed. */
 void sr_epolls_leave(bool ends);
 void sr_epolls_return(void);
-bool sr_epolls_keep(int fd);		/* ... which goes on to use this descriptor of ours */
+bool sr_epolls_keep(int fd);		/* does the child of a fork go on using this descriptor? */
 
 #endif

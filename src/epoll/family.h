@@ -7,11 +7,11 @@
 
 enum sr_epoll_inherited {
 	SR_EPOLL_MADE,		/* this process has made the set */
-	/* The parent process has, and this one alone has it by now.  A moment longer the
-	 * kernel's set may have tokens of the parent's. */
+	/* The parent process has, and only this one still has it.  For a moment the kernel's
+	 * set may still have tokens of the parent's. */
 	SR_EPOLL_LEFT,
 	/* The parent process has, and others may have it.  Then `foreign' is set, and `linked'
-	 * is one more than there are entries, for waits to take the slow path. */
+	 * is one more than there are entries, so that waits take the slow path. */
 	SR_EPOLL_SHARED,
 };
 
@@ -28,8 +28,9 @@ struct sr_epoll *sr_epoll_first(void);
 void sr_epoll_lose(struct sr_epoll *set, bool must);
 
 /* ---- family.c ---- */
-/* Before an inherited set is used, which may become this process's own; and: a wait in
- * one has received a token. */
+/* use: called before each use of an inherited set, which becomes this process's own if no other
+ * has it.  return: a wait in such a set has received a token, which was perhaps for another
+ * process. */
 void sr_epoll_use_inherited(struct sr_epoll *set);
 void sr_epoll_return_wakeup(void);
 
@@ -41,7 +42,8 @@ void sr_epoll_make_own(struct sr_epoll *set);
 /* Another process may go on with the set: what is plain is in the kernel's set as the
  * program has put it there. */
 void sr_epoll_hand_down(struct sr_epoll *set);
-/* The eventfd of the family is there; and: this process's service thread watches it. */
+/* make: makes the eventfd of the family, once.  watch: also lets this process's service thread
+ * watch it.  False: impossible. */
 bool sr_epoll_family_make(void);
 bool sr_epoll_family_watch(void);
 void sr_epoll_family_forget(void);	/* in the child of fork */

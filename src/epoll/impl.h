@@ -71,8 +71,8 @@ struct sr_epoll_entry {
 	_Atomic uint32_t events;
 	_Atomic uint64_t data;
 
-	/* News that have not been reported, AGAIN.  enqueue() releases them behind what has
-	 * happened, and a visit takes them before it looks. */
+	/* News that has not been reported, and AGAIN.  enqueue() releases it after what has
+	 * happened, and a visit takes it before it looks. */
 	_Atomic uint32_t edge;
 	atomic_bool listed;	/* pair listed: ready.c */
 	struct sr_epoll_entry *next_listed;
@@ -129,15 +129,15 @@ struct sr_epoll {
 	/* Counted by calls of the program, whose order is its own. */
 	atomic_int linked;	/* entries that are linked */
 	atomic_int plain;	/* entries that are not */
-	/* One that is in the kernel's set; SR_EPOLL_LISTENERS: several have been.  No
-	 * reference, never followed. */
+	/* A listener in the kernel's set; SR_EPOLL_LISTENERS: there have been several.  Without a
+	 * reference, and only compared. */
 	_Atomic(struct sr_stream *) listener;
 	atomic_bool others;	/* the kernel's set has what is no entry of ours */
 	atomic_bool woken;	/* the waker, and no thread has come yet */
 	/* How many threads are in the kernel's epoll_wait (SR_EPOLL_SLEEPERS; one more if the
 	 * set is nested), and above that how many such calls have begun. */
 	_Atomic uint64_t sleepers;
-	/* The same of the last such call, as far as is known, that has told all there was. */
+	/* `sleepers' when the last call began that has told all there was, as far as is known. */
 	_Atomic uint64_t drained;
 	_Atomic uint64_t turns;	/* calls that asked the kernel besides */
 	atomic_uint unasked;	/* calls since then */
@@ -183,7 +183,7 @@ static inline bool sr_epoll_is_deleted(const struct sr_epoll_entry *e)
 void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener);
 extern struct sr_epoll sr_epoll_parents; /* the set of the entries of the parent process */
 
-/* The waker, or the flag, is there and in the kernel's set.  set->lock not held. */
+/* Puts the waker, or the flag, into the kernel's set.  True: it is there.  set->lock not held. */
 bool sr_epoll_install(struct sr_epoll *set);
 void sr_epoll_uninstall(struct sr_epoll *set);	/* set->lock held */
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
@@ -238,7 +238,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 bool sr_epoll_same_core(struct sr_epoll *set, int epfd);
 /* Frees the dead; what lives is dropped. */
 void sr_epoll_drain(struct sr_epoll *set);
-/* Lists the entry, and tells nobody; and: if it is linked. */
+/* Lists the entry, and wakes no thread.  _linked: only if it is linked. */
 void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge);
 void sr_epoll_enqueue_linked(struct sr_epoll_entry *e);
 

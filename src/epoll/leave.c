@@ -13,7 +13,7 @@
 #include "epoll/epoll.h"
 #include "epoll/family.h"
 
-/* (A set with entries is the process's that goes on if the call fails.) */
+/* (A set with entries stays counted, because this process needs it if the exec fails.) */
 static bool set_ends_at_exec(struct sr_epoll *set)
 {
 	int fd, max = sr_epoll_max();

@@ -4,15 +4,15 @@
  *
  * Ends.  The end of a direction that is on a link is notified when it arrives, when the
  * program has taken the last byte, and when TCP's end follows.  An edge-triggered entry tells
- * of the end once, as over TCP.  Later news of the direction are none if
+ * of the end once, as over TCP.  Later changes of the direction are no news if
  *   - the end was here, and so were all bytes, when the entry was reported;
  *   - the direction has not switched since, so no byte has to come once more, by TCP;
  *   - the program has taken all bytes by now, and has not changed the entry since.
- * No edge is lost, because the reads behind that report found no lack of bytes: they have come
- * to the end, or will.  Of a plain direction the kernel has the end, and all bytes then; it
- * cannot switch any more.  (After the program's own SHUT_RD bytes may still come.)  A hang-up
- * (EPOLLHUP) is reported once, too.  But while there is an error, or a hang-up that has not been
- * reported yet, every change counts as news.
+ * No edge is lost: reads after that report never run out of bytes before the end, so the program
+ * has come to the end, or will.  When a plain direction has ended, the kernel has all its bytes,
+ * and it cannot switch any more.  (After the program's own SHUT_RD bytes may still come.)  A
+ * hang-up (EPOLLHUP) is reported once, too.  But while there is an error, or a hang-up that has not
+ * been reported yet, every change counts as news.
  *
  * Locks: of a stream what a look needs; look_lock for `end'.
  */
@@ -144,7 +144,8 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 			break;
 		sr_waitset_drop_links(&w);
 		r = level(st, events, &w);
-		/* Its polls would see what has come by TCP, but not that it is news. */
+		/* An unarmed entry is only polled, which shows what has come by TCP, but not
+		 * whether it is news. */
 		if ((events & EPOLLET) && (w.plan.kernel || w.plan.ends))
 			may_stay = false;
 		late = sr_epoll_has_news(e) || (arms && has_moved(e, events, full, &w, &on));

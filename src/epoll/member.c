@@ -95,8 +95,8 @@ void sr_epoll_doors_drop(struct sr_epoll_entry *e)
 	door_drop(e, &e->door[1]);
 }
 
-/* False: no wake-up can come from it, or the stream is in the set by two
- * descriptors. */
+/* False: the link's doorbell cannot be put into the kernel's set, perhaps because the stream is
+ * in the set by another descriptor, too. */
 static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 {
 	struct sr_epoll_doorbell *d = e->door;

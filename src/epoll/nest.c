@@ -24,7 +24,7 @@
  * tests/model/nest.pml is a model of this.  A set stays nested, as nobody says when its
  * last waiter has gone.
  *
- * Lock: flag_lock, a leaf: who holds it looks at `ready', and then changes the flag.
+ * Lock: flag_lock, a leaf: its holder looks at `ready', and then changes the flag.
  */
 #include "base/real.h"
 
@@ -204,15 +204,15 @@ void sr_epoll_settle_changed(struct sr_stream *st)
 
 /* ---- becoming nested ---- */
 
-/* Also what has been deleted, or has fired once: its doorbell may have rung since. */
+/* Lists deleted entries and those that have fired once, too: their doorbells may have rung. */
 static void nest_stream(struct sr_stream *st, void *set)
 {
 	if (sr_epoll_each(st, set, -1, sr_epoll_enqueue_linked) && has_nested(st))
 		update_fast(st);
 }
 
-/* A thread that is about to wake a sleeper by the waker, which has left the kernel's set, has
- * listed an entry before: the flag is readable for that. */
+/* A thread may be about to ring the waker, which has just left the kernel's set.  No wake-up is
+ * lost: that thread has listed an entry before, and the flag becomes readable for the entry. */
 void sr_epoll_nest(int epfd)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);

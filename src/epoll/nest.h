@@ -20,8 +20,8 @@ void sr_epoll_settle_changed(struct sr_stream *st);
  * thread is not woken, because the caller goes on to sr_epoll_settle_changed(). */
 void sr_epoll_list_changed(struct sr_epoll_entry *e);
 void sr_epoll_unnest(struct sr_epoll *set);	/* it ends */
-/* sr_epoll_list() of an entry in a nested set: it may have something; and: bytes or room have
- * come. */
+/* sr_epoll_list() for an entry in a nested set.  _nested: the entry may have something to report;
+ * _arrival: bytes or room have come. */
 void sr_epoll_list_nested(struct sr_epoll_entry *e, uint32_t edge);
 void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge);
 /* The entry is linked now, or is not any more.  sets.lock held. */

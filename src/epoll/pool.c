@@ -128,7 +128,7 @@ void sr_epoll_entry_free(struct sr_epoll_entry *e)
 	sr_stream_put(st);
 }
 
-/* The child is to know the parent's tokens as such. */
+/* Reserves the address space before a fork, so that the child recognizes the parent's tokens. */
 void sr_epoll_pool_before_fork(void)
 {
 	sr_lock_unordered(&pool_lock);
@@ -137,8 +137,8 @@ void sr_epoll_pool_before_fork(void)
 	sr_unlock(&pool_lock);
 }
 
-/* The entries in the kernel's set are the parent's, too: left alone.  Ours stay in
- * memory for the sake of their tokens, and the child makes its own elsewhere. */
+/* What the kernel's set holds is the parent's, too, and stays.  The parent's entries stay in
+ * memory, so that their tokens are recognized, and the child makes its own elsewhere. */
 void sr_epoll_pool_forget(void)
 {
 	struct sr_epoll_entry *e = (struct sr_epoll_entry *)(sr_load(&sr_epoll_pool) + CHUNK);

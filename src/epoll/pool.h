@@ -14,8 +14,8 @@ enum {
 };
 
 #define SR_EPOLL_POOL (64u << 20)	/* bytes of address space */
-/* Where the entries are; 0: there are none yet.  At the address itself there is none: it
- * is the waker's token. */
+/* Where the entries are; 0: there are none yet.  No entry is at the address itself, which is the
+ * waker's token. */
 extern _Atomic uintptr_t sr_epoll_pool;
 
 static inline bool sr_epoll_is_token(uint64_t data)
@@ -25,7 +25,7 @@ static inline bool sr_epoll_is_token(uint64_t data)
 	return data - pool < SR_EPOLL_POOL && pool;
 }
 
-/* Is there an entry, of whatever process? */
+/* Is the token that of an entry, this process's or inherited? */
 bool sr_epoll_known(uint64_t token);
 
 static inline struct sr_epoll_entry *sr_epoll_of_token(uint64_t data)

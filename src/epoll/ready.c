@@ -15,9 +15,9 @@
  * A thread that drops an entry clears `listed' and looks for SR_EPOLL_AGAIN in `edge';
  * a thread that lists one sets that and then `listed'.  One of them sees the other.
  *
- * Edges.  notify(), the anchor's events, each for its direction; and all directions at
- * ADD, at MOD, and at a switch.  Room is news only after a call or a look has found
- * none (plan.c).  The event of a doorbell is no news by itself: the visit that follows looks
+ * Edges.  News comes from notify() and from the anchor's events, each for its direction, and for
+ * all directions at ADD, at MOD, and at a switch.  Room is news only after a call or a look has
+ * found none (plan.c).  The event of a doorbell is no news by itself: the visit that follows looks
  * at the link, and the thread that sees an arrival there first calls notify().
  *
  * Locks: look_lock, for the queue and visits; of a stream what a look needs.
@@ -51,7 +51,7 @@ static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 	} while (!sr_replace(&set->news, &first, e));	/* pairs with queue_news() */
 }
 
-/* The entry is ours to put somewhere if it was on no list.
+/* True: the entry was on no list, and the caller puts it on one.
  * pair listed: the caller has changed `edge'; drop() changes `listed' and looks at `edge'. */
 static bool claim_entry(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
@@ -70,7 +70,7 @@ static bool has_sleepers(struct sr_epoll *set)
 	return sr_look(&set->sleepers) & SR_EPOLL_SLEEPERS;
 }
 
-/* A thread sleeps: it is woken if something is listed. */
+/* Wakes one of the threads that sleep, if something is listed. */
 static void wake_sleeper(struct sr_epoll *set)
 {
 	const uint64_t one = 1;
@@ -179,13 +179,13 @@ static void queue_news(struct sr_epoll *set)
 	}
 }
 
-/* Off the list; freed if it is dead.  A thread that had news meanwhile found it
- * listed: it is ours again. */
+/* Takes the entry off the list, and frees it if it is dead.  A thread that had news meanwhile
+ * found the entry listed and left it there, so in this case it is listed again here. */
 static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	if (sr_observe(&e->state) & SR_EPOLL_DEAD) {	/* pairs with sr_epoll_remove() */
-		/* The thread that has made it so lists it under this lock, and has done
-		 * so then: it is on no list any more, and on none of another set's. */
+		/* The thread that has set DEAD lists the entry before it gives this lock back.  So
+		 * from here on nobody lists the entry any more, and it is on no list. */
 		sr_lock(&e->st->sets.lock);
 		sr_unlock(&e->st->sets.lock);
 		/* Both pair with is_any_listed(). */
@@ -286,8 +286,8 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 	return n;
 }
 
-/* What is quiet may not stay unarmed where a thread sleeps, because it is to hear of an
- * arrival, and in a program that is slow to come back (wait.c). */
+/* A quiet entry may not stay unarmed if a thread sleeps, because an arrival has to wake that
+ * thread, nor if the program is slow to come back (wait.c). */
 static unsigned how_now(struct sr_epoll *set, unsigned how)
 {
 	bool polls = sr_conf.spin_us && !has_sleepers(set) &&
@@ -319,7 +319,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 
 /* ---- nested sets ---- */
 
-/* Would a wait report it?  Then nothing has changed, but it is armed. */
+/* Would a wait report the entry?  Changes nothing, except that the entry is armed. */
 static bool entry_peek(struct sr_epoll_entry *e)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit() */
@@ -395,7 +395,7 @@ static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 	return claim_entry(set, e);
 }
 
-/* The token is of an entry in another set, which has its number, or had it. */
+/* The token is of an entry in this other set. */
 static void pass_on(struct sr_epoll *set, const struct epoll_event *ev)
 {
 	if (!set || !sr_load(&set->linked))

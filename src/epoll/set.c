@@ -48,8 +48,8 @@ SR_APART struct sr_fdmap sr_epoll_map;
 
 /* ---- a thread that is cancelled ---- */
 
-/* It may have taken the wake-up, and doorbells, out of the kernel's set: all entries are
- * looked at, and the waker may ring again. */
+/* A cancelled thread may have taken the wake-up, and doorbells, out of the kernel's set.  So all
+ * entries are listed, and the waker may ring again. */
 static void lost(void *asks)
 {
 	struct sr_epoll *set = asks;
@@ -181,7 +181,7 @@ static bool epoll_awaits(struct sr_stream *listener)
 	return set;
 }
 
-/* Another of its descriptors is the one that we use. */
+/* The descriptor `from' is closed: the library goes on with another one of the set. */
 static void move_epfd(struct sr_epoll *set, int from)
 {
 	int fd, max = sr_epoll_max();
@@ -291,8 +291,8 @@ void sr_epoll_lose(struct sr_epoll *set, bool must)
 	struct giving g = { set, must };
 	int err = errno;
 
-	/* pair foreign: sr_epoll_each() looks for the stream's first entry; add() in entry.c
-	 * changes that and looks at `foreign'. */
+	/* pair foreign: sr_epoll_each() looks for the stream's first entry; entry_add() changes
+	 * that, and looks at `foreign'. */
 	if (atomic_exchange_explicit(&set->foreign, true, memory_order_seq_cst) && !must)
 		return;
 	sr_streams_walk(give_one, &g);

@@ -20,16 +20,17 @@
  * for longer.  What one look finds on links that are polled came in an order that nobody
  * knows, since the last look.  So nothing is polled for a while once the program has been away
  * for a tick of the coarse clock or more (4 ms, or less): in a program that is slow to come back
- * links that are quiet are armed whenever a call ends.  (Not yet in the call before its first
- * pause, and never those that the call reports: what comes behind that is in any order.)
+ * links that are quiet are armed whenever a call ends.  (No order is kept for what comes after
+ * the call before the program's first pause, which arms nothing, and on links that a call
+ * reports, which it does not arm.)
  *
  * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
  * at only while the table has the set at the descriptor, and an event in the kernel's
  * answer for an entry of another set is passed to that set.  No lock is held while the
- * kernel is asked: a handler that leaves the call for good, or a cancellation, leaves the
- * count of sleepers too high, so that others wake the set, and nothing is polled, when
- * they need not.  A doorbell rings once, and a cancelled thread may have heard it without
- * coming to tell: sr_cancel_asks says so.
+ * kernel is asked.  A handler that leaves the call for good, or a cancellation, leaves the
+ * count of sleepers too high: then others wake the set without need, and nothing is polled
+ * any more, but no event is lost.  A doorbell rings once, and a cancelled thread may have taken
+ * its event: sr_cancel_asks names the set, and lost() in set.c looks at all its entries.
  */
 #include "base/real.h"
 
@@ -49,7 +50,7 @@
 #define SLOW 8			/* calls behind one that was late */
 #define NAP_NS 1000000		/* between two looks at what is another process's */
 
-/* A call. */
+/* One call of epoll_wait(2). */
 struct wait {
 	struct sr_epoll *set;
 	int epfd;
@@ -112,7 +113,8 @@ static bool is_due(struct sr_epoll *set, long now)
 
 /* ---- the kernel's call ---- */
 
-/* What is left of the time.  A handler that has run since the call began ends it. */
+/* Sleeps in the kernel for the rest of the time.  Ends at once if a handler has run since the
+ * call began. */
 static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 {
 	bool ends = w->deadline != UINT64_MAX;
@@ -133,9 +135,9 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 
 /* A locked instruction just behind a system call costs a quarter of the cheapest one,
  * and a process of one thread needs none: a signal handler leaves the sleepers as it
- * found them, and a thread that is created counts after its creator.  The new value.
+ * found them, and a thread that is created counts after its creator.  Returns the new value.
  * pair since: note_since() looks at the number; the caller asks the kernel next. */
-static uint64_t add_timeout(_Atomic uint64_t *number, uint64_t by)
+static uint64_t add_to_count(_Atomic uint64_t *number, uint64_t by)
 {
 	uint64_t n;
 
@@ -154,7 +156,7 @@ static inline void note_drained(struct sr_epoll *set, uint64_t begun, int r, int
 		sr_store(&set->drained, begun);
 }
 
-/* A plain one-shot entry.  Whose is the event?  True: the caller's. */
+/* Takes the event of a plain one-shot entry.  True: it is the caller's, with its data. */
 static bool take_oneshot(struct sr_epoll *set, struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
@@ -249,11 +251,11 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 		sr_epoll_use_inherited(set);
 	sr_cancel_asks = set;
 	/* pair sleepers: wake() in ready.c */
-	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);
+	begun = add_to_count(&set->sleepers, SR_EPOLL_CALL + 1);
 	r = sleep && !sr_look(&set->ready) ?
 		    call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
-	add_timeout(&set->sleepers, -1ull);
+	add_to_count(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	told = r > 0;
 	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
@@ -371,7 +373,7 @@ static int without_twice(struct epoll_event *ev, int n, int r)
 /* The kernel gets half of the room; where there is room for one they take turns. */
 static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 {
-	int n, r, room = (max + (int)(add_timeout(&w->set->turns, 1) & 1)) / 2;
+	int n, r, room = (max + (int)(add_to_count(&w->set->turns, 1) & 1)) / 2;
 	int linked = sr_load(&w->set->linked);
 
 	n = sr_epoll_collect(w->set, w->epfd, ev, room, SR_EPOLL_POLL);
@@ -438,14 +440,14 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	if (ms > 0)
 		deadline = deadline_ms(ms);
 	/* pair sleepers: wake() in ready.c */
-	begun = add_timeout(&set->sleepers, SR_EPOLL_CALL + 1);
+	begun = add_to_count(&set->sleepers, SR_EPOLL_CALL + 1);
 	if (sr_look(&set->ready)) {
-		add_timeout(&set->sleepers, -1ull);
+		add_to_count(&set->sleepers, -1ull);
 		goto slow;
 	}
 	sr_cancel_asks = set;
 	r = sr_real.epoll_pwait(epfd, ev, max, ms, mask);
-	add_timeout(&set->sleepers, -1ull);
+	add_to_count(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	if (r > 0) {
 		r = sift(set, epfd, ev, 0, r);
