@@ -447,9 +447,9 @@ void sr_streams_before_fork(void (*rang)(void))
 }
 
 /* Tagged pointer: bit 6 of an entry of the descriptor table (fdtab.c) marks a stream inherited
- * from the parent.  The tagged address points at st->heir, which is all zero, so whoever reads it
- * as a stream finds one that is not fast, not retired and has no references: the fast path's
- * flag test fails there without a branch of its own. */
+ * from the parent.  The tagged address points at st->heir, which is all zero: read as a stream it
+ * is not fast, not retired and has no references.  So the fast path's flag test fails there
+ * without a branch of its own. */
 #define HEIR offsetof(struct sr_stream, heir)
 
 _Static_assert(HEIR == 64 && _Alignof(struct sr_stream) == 2 * HEIR, "one bit");
