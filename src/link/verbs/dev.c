@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * dev.c - what the links of one device share, and the device's end.  A device is
- * made when the first id resolves to it and kept until it goes, since librdmacm
- * keeps it open just as long.  The loop's; no locks.
+ * dev.c - owns what the links of one device share, and the device's end.  A struct sr_vdev is
+ * made when the first id resolves to its device, and kept until the device is removed, because
+ * librdmacm keeps the device open just as long.  Only the loop uses it; no locks.
  */
 #include "base/now.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -102,8 +102,8 @@ static void on_async(struct sr_watch *w, uint32_t events)
 
 static struct sr_watch nodes = { .fd = -1 };
 
-/* Is that the device's node, and is it no longer there?  In a chroot no node is: the name
- * counts. */
+/* Was the removed node the device's, and is there no new one?  (In a chroot there are no nodes at
+ * all, so the name alone decides.) */
 static bool node_gone(const struct sr_vdev *dev, const char *name)
 {
 	char path[sizeof(dev->ctx->device->dev_name) + sizeof(NODES) + 1];

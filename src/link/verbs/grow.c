@@ -15,9 +15,9 @@
  * Positions do not collide: bytes from offset on lie in a window of at most
  * the new size behind tx_acked, and bytes below offset are not in that ring.
  *
- * Locks: the carrier's, where said.  Only the loop changes the rings' memory, but
- * that the sender, locked, exchanges tx.ring and tx.spare; and that any thread with the first
- * bytes for an ordinary ring allocates its memory, locked.  The program reads the receive ring
+ * Locks: the carrier's, where said.  Only the loop changes the rings' memory, with two
+ * exceptions, both locked: the sender exchanges tx.ring and tx.spare, and any thread with the
+ * first bytes for an ordinary ring allocates its memory.  The program reads the receive ring
  * without the lock, but only bytes below rx_h, which is published after the memory is there;
  * and the memory is freed, locked, when the program has taken all bytes up to rx_h.
  */
@@ -43,7 +43,7 @@ static unsigned generation(struct sr_vlink *l)
 	return sr_observe(&l->rx.gens.n) - 1; /* pairs with sr_gens_add() */
 }
 
-/* In use; and the other one. */
+/* The ring in use (_now), and the other one. */
 static size_t size_now(struct sr_vlink *l)
 {
 	return sr_gens_ring(&l->rx.gens)->size;
@@ -116,9 +116,9 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 }
 
 /*
- * With a full ring the peer's program sleeps, which with TCP it would not yet: some
- * write a good deal before they read.  At once to ROOMY, as a ring that is read from
- * cannot be replaced again before it is empty.
+ * With a full ring the peer's program sleeps, which it would not yet with TCP: some programs
+ * write a good deal before they read.  The ring grows to ROOMY in one step, because a ring that
+ * still holds unread bytes cannot be replaced again.
  */
 void sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
@@ -128,7 +128,7 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 		sr_vlink_hear(l, want(l, size, least_of(ROOMY, l->policy->ring_max)));
 }
 
-/* An ordinary one has no memory yet. */
+/* Makes a ring to be the other one.  An ordinary ring gets its memory with its first bytes. */
 static const char *make_other(struct sr_vlink *l, struct sr_vring *r, size_t size, int access)
 {
 	if (size > SR_V_ORDINARY)
@@ -185,14 +185,15 @@ static bool has_ordinary(const struct sr_vring *r)
 	return r->buf && !r->mr;
 }
 
-/* Is it ordinary, and has the peer's program taken all that was sent by it?  locked */
+/* Is the send ring ordinary, and has the peer's program taken all its bytes?  locked */
 static bool send_ring_rests(struct sr_vlink *l)
 {
 	return has_ordinary(&l->tx.ring) &&
 	       sr_load(&l->link.tx_acked) == sr_load(&l->link.tx_w);
 }
 
-/* The send ring is the sender's: tx_work() gives it back.  locked */
+/* Gives back the memory of an idle receive ring.  The send ring belongs to the sender: for it
+ * this only asks for tx_work().  locked */
 static void give_back(struct sr_vlink *l)
 {
 	/* It pairs with sr_verbs_rx_free(): the program reads that memory no more. */
@@ -376,7 +377,7 @@ void sr_verbs_tx_work(struct sr_link *link)
 	if (wider || empty)
 		sr_link_offer_none(link);
 	if (wider) {
-		/* Whoever sleeps for room was woken too early, by the offer. */
+		/* The offer woke a thread that sleeps for room, but there was none then. */
 		l->link.notify(&l->link, SR_NOTIFY_TX | SR_NOTIFY_WORK);
 	}
 }

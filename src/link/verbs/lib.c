@@ -35,7 +35,7 @@ static bool stale;	/* librdmacm was used by a parent */
 
 #define CLASS "/sys/class/infiniband"
 #define MOST_COPIES 128
-#define LOOK_NS 100000000u /* a look at it holds so long; each connection asks twice */
+#define LOOK_NS 100000000u /* how long a look at sysfs counts: each connection asks twice */
 
 /* Of getdents64(2). */
 struct entry {

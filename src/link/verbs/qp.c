@@ -40,7 +40,7 @@ bool sr_vlink_end(struct sr_vlink *l)
 	return false;
 }
 
-/* Its reason is set. */
+/* The caller has set the reason. */
 static void vlink_dies(struct sr_vlink *l)
 {
 	sr_link_raise(&l->link, SR_LINK_DEAD);
@@ -114,7 +114,7 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 	return 36;
 }
 
-/* (Sending, no more is under way than the smaller one of both ends' rings holds.) */
+/* (tx: no more may be under way than the smaller of the two ends' rings holds.) */
 static size_t verbs_ring(struct sr_link *link, bool tx)
 {
 	struct sr_vlink *l = sr_vlink(link);
