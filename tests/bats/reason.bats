@@ -68,6 +68,11 @@ either() {
 	either io_uring SOCKRAIL_IO_URING=1
 }
 
+@test "foreign-library: a library is loaded by RTLD_DEEPBIND" {
+	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "AddressSanitizer refuses RTLD_DEEPBIND"
+	either foreign-library
+}
+
 @test "option: the stream's error queue is read" {
 	either option
 }

@@ -64,6 +64,13 @@ static void to_io_uring(int fd)
 	say_result("io_uring_setup", syscall(SYS_io_uring_setup, 1L, 1L));
 }
 
+/* The library's calls would find the C library's functions first. */
+static void to_foreign(int fd)
+{
+	(void)fd;
+	say("loaded: %d", dlopen(LIBM_SO, RTLD_NOW | RTLD_DEEPBIND) != NULL);
+}
+
 static void to_option(int fd)
 {
 	say_result("errors", recv(fd, buf, 1, MSG_ERRQUEUE | MSG_DONTWAIT));
@@ -93,6 +100,7 @@ ACT(fork)
 ACT(exec)
 ACT(other)
 ACT(io_uring)
+ACT(foreign)
 ACT(option)
 
 static void any_server(int lfd)
@@ -523,6 +531,8 @@ const struct tcp_case cases[] = {
 	{"passed-client", any_server, other_client},
 	{"io_uring-server", io_uring_server, any_client},
 	{"io_uring-client", any_server, io_uring_client},
+	{"foreign-library-server", foreign_server, any_client},
+	{"foreign-library-client", any_server, foreign_client},
 	{"option-server", option_server, any_client},
 	{"option-client", any_server, option_client},
 	{"tx-at-server", tx_at_server_server, tx_at_server_client},
