@@ -8,13 +8,16 @@
 
 #include "check.h"
 
-/* What an idle link over RDMA locks with the default rings: two rings of 16 kB, and messages.
- * The rings of busy links grow, all together, into half of what may be locked, so the other half
- * is left for idle links (src/link/verbs/mem.c). */
+/* What an idle link over RDMA locks with the default rings: its packet buffers.  The rings of busy
+ * links grow, all together, into half of what may be locked, so the other half is left for idle
+ * links (src/link/verbs/mem.c). */
 #define IDLE_BYTES (48ull << 10)
-/* What hardware locks for a link's queues: the figure of mlx5 (providers/mlx5 of rdma-core 65).
- * The kernel's software devices lock nothing for them. */
-#define QUEUE_BYTES (52ull << 10)
+/* What hardware locks for a link's queues: the figure of mlx5 (providers/mlx5 of rdma-core 65),
+ * whose send and receive queue take 12 kB together, and each of the two completion queues 4 kB.
+ * If the queue pair were made with only the operations that are used (send_ops_flags), it would
+ * take 8 kB: that is not worth a second way to make one.  The kernel's software devices lock
+ * nothing for queues. */
+#define QUEUE_BYTES (20ull << 10)
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
 #define FIRST_USER_NAMESPACE 0xEFFFFFFDu /* PROC_USER_INIT_INO of linux/proc_ns.h */
 
@@ -42,7 +45,7 @@ void judge_memlock(const char *what, unsigned long long soft, unsigned long long
 	say(idle >= 200 ? OK : !idle && have_device() ? PROBLEM : WARNING, what,
 	    "%s%s: enough for about %llu idle streams over RDMA, or %llu beside busy ones, "
 	    "whose rings grow into half of it%s", bytes_text(a, soft), b, idle, idle / 2,
-	    have_hardware() ? "; each locks 48 kB, and about 52 kB for queues of the device" : "");
+	    have_hardware() ? "; each locks 48 kB, and about 20 kB for queues of the device" : "");
 	if (here && idle < 200)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
 				  "profile memory. Shared memory needs none");

@@ -98,6 +98,7 @@ in_fabric() {
 		gid 0e42:a100:0002:0000:0000:0000:0000:0000
 		device rxe0 "1: CA" Ethernet "4: ACTIVE" "2.5 Gb/sec (1X SDR)"
 		gid fe80:0000:0000:0000:0e42:a1ff:fe00:0003 "RoCE v2" eth2
+		ulimit -l 1024
 		"$SOCKRAIL" check --json --no-streams
 	EOF
 	told ok "device roce, port 1" \
@@ -113,6 +114,7 @@ in_fabric() {
 	told problem "device cable, port 1" "check the cable" no-device
 	told warning "port mapper" "systemctl enable --now iwpmd"
 	told ok "device rxe0, port 1" "RoCE v2, network device eth2, 1 addresses"
+	told warning "locked memory" "about 15 idle streams" memlock # 48 and 20 kB each
 	untold ok "device rxe0, port 1" "2.5 Gb/sec"
 	untold ok "traffic class, rxe0 port 1" ""
 }
