@@ -6,49 +6,20 @@
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # read by what is loaded, set there
 load ../../lib/common
 load ../../lib/case
+load ../../lib/pods
 
 SR_TEST_LINK=shm
 
 setup() {
-	[ "$(id -u)" = 0 ] || skip "needs root"
-	need ip unshare python3
-	t=$BATS_TEST_TMPDIR
+	pods_up
 	port
-	bridge=srb$$ names=()
-	ip link add "$bridge" type bridge || skip "no bridge here"
-	ip link set "$bridge" up
-	pod 1
-	pod 2
-	dir=$(mktemp -d /tmp/sr.XXXXXX)
-	chmod 1777 "$dir"
 	export SOCKRAIL_DIR=$dir SOCKRAIL_UPGRADE=lazy SOCKRAIL_AGAIN_MS=50
-	server=(ip netns exec "sr1-$$" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
-	client=(ip netns exec "sr2-$$" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
+	server=("${pod_of_servers[@]}" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
+	client=("${pod_of_clients[@]}" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
 	host=10.213.99.1
 }
 
-teardown() {
-	local n
-	stop_all
-	for n in "${names[@]}"; do ip netns del "$n"; done
-	[ -z "${bridge:-}" ] || ip link del "$bridge" 2>/dev/null || true
-	rm -rf "${dir:-/nonexistent}" "${other:-/nonexistent}"
-}
-
-# pod N: a network namespace with the address 10.213.99.N
-pod() {
-	local n=sr$1-$$
-	ip netns add "$n"
-	names+=("$n")
-	ip link add "sr$1.$$" type veth peer name eth0 netns "$n" || skip "no veth here"
-	ip link set "sr$1.$$" master "$bridge" up
-	ip -n "$n" addr add "10.213.99.$1/24" dev eth0
-	ip -n "$n" link set eth0 up
-	ip -n "$n" link set lo up
-}
-
-# serves POD
-serves() { ip netns exec "sr$1-$$" ss -Hltn "sport = :$port" | grep .; }
+teardown() { pods_down; }
 
 # serve [COMMAND...]: in the first pod; an echo server of one process
 serve() {
@@ -244,6 +215,45 @@ deserted() { [ -z "$(ip netns pids "sr1-$$")" ]; }
 		on_tcp no-libsodium
 		hidden=("${kept[@]}")
 	done
+}
+
+# ------------------------------------------------------------------- NAT
+
+# router HOOK RULE...: a third pod passes on what the client sends to $host, and translates it
+router() {
+	local all=/proc/sys/net/ipv4/conf/all pod=sr7-$$
+	need nft
+	pod 7
+	# Both are its neighbours: it must not tell them so
+	ip netns exec "$pod" sh -c "echo 1 >/proc/sys/net/ipv4/ip_forward
+		echo 0 >$all/send_redirects; echo 0 >/proc/sys/net/ipv4/conf/eth0/send_redirects"
+	ip netns exec "$pod" nft add table ip nat || skip "no nftables here"
+	ip netns exec "$pod" nft add chain ip nat c "{ type nat hook $1 priority 0; }" || skip "no NAT here"
+	ip netns exec "$pod" nft add rule ip nat c "${@:2}"
+	ip -n "sr2-$$" route add "$host" via 10.213.99.7
+}
+
+# translated REASON: the client's bytes arrive, by TCP, and both ends say why
+translated() {
+	until_true grep "plain: $1" "$t/client.err"
+	on_tcp "$1"
+}
+
+@test "NAT: a service's address, at which no process has names: no-listener" {
+	host=10.213.98.1
+	router prerouting ip daddr "$host" dnat to 10.213.99.1
+	ip -n "sr1-$$" route add 10.213.99.2 via 10.213.99.7
+	serve
+	talk
+	translated no-listener
+}
+
+@test "NAT: the client's address becomes another: the server finds no such stream, no-match" {
+	router postrouting snat to 10.213.99.7
+	serve
+	talk
+	translated no-match
+	[ "$(went '[rt]x_shm' "$t/server.report")" = 0 ]
 }
 
 # --------------------------------------------------------- another user
