@@ -28,6 +28,7 @@ static void (*const checks[])(struct checked *c) = {
 	check_unix,
 	check_sock_diag,
 	check_namespaces,
+	check_directory,
 	check_confinement,
 	check_command,
 	check_unit,

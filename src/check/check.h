@@ -20,6 +20,8 @@ struct checked {
 	const char *launcher;
 	char library[PATH_MAX];		/* the path by which it is loaded; "" if it is not */
 	bool never;			/* the policy is never, except where a rule has another */
+	bool not_lazy;			/* the policy is another one */
+	char dir[64];			/* SOCKRAIL_DIR */
 	unsigned tos;			/* SOCKRAIL_TOS */
 	const char *host, *port;	/* of the peer; NULL: only this host is checked */
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
@@ -79,6 +81,7 @@ void check_unix(struct checked *c);		/* host.c */
 void check_sock_diag(struct checked *c);
 void check_namespaces(struct checked *c);
 void check_confinement(struct checked *c);
+void check_directory(struct checked *c);		/* dir.c */
 void check_command(struct checked *c);		/* program.c */
 void check_unit(struct checked *c);		/* unit.c; after load_unit() */
 void check_streams(struct checked *c);		/* stream.c */

@@ -101,7 +101,6 @@ void check_namespaces(struct checked *c)
 	unsigned from = 0, to = 0, n = 0;
 	char map[128], own[64], first[64];
 
-	(void)c;
 	sscanf(first_line(map, sizeof(map), "/proc/self/uid_map"), "%u %u %u", &from, &to, &n);
 	if (geteuid() == OVERFLOW_UID) {
 		say(PROBLEM, "user", "nobody (65534) cannot use shared memory");
@@ -117,8 +116,9 @@ void check_namespaces(struct checked *c)
 	first_line(first, sizeof(first), "/proc/1/ns/net");
 	if (*own && *first && strcmp(own, first) != 0)
 		say(WARNING, "network namespace", "not that of process 1 (a container?): shared "
-			"memory works inside it only; RDMA works if a device belongs to it, or "
-			"namespaces share devices (rdma system)");
+			"memory works inside it%s; RDMA works if a device belongs to it, or "
+			"namespaces share devices (rdma system)", *c->dir ? ", and by SOCKRAIL_DIR" :
+			" only, without SOCKRAIL_DIR");
 	else
 		say(OK, "network namespace", "%s", *first ? "that of process 1" : own);
 }

@@ -88,6 +88,15 @@ static void check_mlx5_locks(void)
 	remedy(NULL, "Unset it, or leave out verbs (SOCKRAIL_LINKS=shm)");
 }
 
+/* What other checks want to know of the settings. */
+static void note_setting(struct checked *c, const char *setting)
+{
+	c->never |= !strncmp(setting, "UPGRADE=never", 13);
+	c->not_lazy |= !strncmp(setting, "UPGRADE=", 8) && strncmp(setting + 8, "lazy ", 5) != 0;
+	sscanf(setting, "TOS=%u", &c->tos);
+	sscanf(setting, "DIR=%63s", c->dir);
+}
+
 /* Each line of --show-config is NAME=VALUE, blanks, and where that was set. */
 void check_settings(struct checked *c)
 {
@@ -106,9 +115,8 @@ void check_settings(struct checked *c)
 				     "default used");
 			continue;
 		}
-		c->never |= !strncmp(l, "UPGRADE=never", 13);
 		none |= !strncmp(l, "LINKS=none", 10);
-		sscanf(l, "TOS=%u", &c->tos);
+		note_setting(c, l);
 		for (; *l && n + 3 < sizeof(list); l++)
 			if (*l != ' ' || l[1] != ' ')
 				list[n++] = *l;

@@ -128,9 +128,77 @@ look() { check "$1" --no-streams "${@:2}"; }
 	told problem sock_diag "no shared memory" no-match
 	told warning seccomp "a filter"
 	told problem measured ", by TCP" no-match
+	SOCKRAIL_DIR=$BATS_TEST_TMPDIR run -1 --separate-stderr \
+		python3 "$BATS_TEST_TMPDIR/forbid.py" 16 "$SOCKRAIL" check --json -n
+	told problem unix_diag "no links by the directory" no-match
 	run -1 --separate-stderr python3 "$BATS_TEST_TMPDIR/forbid.py" 1 "$SOCKRAIL" check --json
 	told problem "shared memory" AF_UNIX memory
 	told problem measured ", by TCP" memory
+}
+
+# names DIRECTORY: those of two that listen, until stop_all, and of one that was killed
+names() {
+	start names python3 -c '
+import socket, sys, time
+for i in range(3):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind(f"{sys.argv[1]}/6.tcp4:10.0.0.2:80.000000000000000{i}")
+    if i == 2:
+        s.close()
+    else:
+        globals()[f"kept{i}"] = s
+        s.listen()
+print("ready", flush=True)
+time.sleep(1000)
+' "$1"
+	said names ready
+}
+
+@test "the directory of SOCKRAIL_DIR: is it there, who may use it, who is in it" {
+	look 0
+	[[ $output != *directory* ]]
+	export SOCKRAIL_DIR
+	SOCKRAIL_DIR=$(mktemp -d /tmp/sr.XXXXXX)
+	chmod 1777 "$SOCKRAIL_DIR"
+	look 0
+	told ok directory "mode 1777, for all users"
+	told ok unix_diag works
+	names "$SOCKRAIL_DIR"
+	look 0
+	told ok directory "; 2 names"
+	told ok directory ", 1 of processes that were killed"
+	chmod 0777 "$SOCKRAIL_DIR"
+	look 0
+	told warning directory "remove each other" no-listener
+	chmod 0755 "$SOCKRAIL_DIR"
+	look 0
+	told ok directory "mode 0755, for its owner"
+	SOCKRAIL_UPGRADE='wait' look 0
+	told warning directory "not lazy" off
+	SOCKRAIL_UPGRADE=lazy look 0
+	untold warning directory lazy
+	stop_all
+	rm -r "$SOCKRAIL_DIR"
+	look 1
+	told problem directory "No such file" no-listener
+	: >"$SOCKRAIL_DIR"
+	look 1
+	told problem directory "not a directory" no-listener
+	rm "$SOCKRAIL_DIR"
+}
+
+@test "the directory of SOCKRAIL_DIR is another user's" {
+	local user=(setpriv --reuid 65533 --regid 65533 --clear-groups)
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	"${user[@]}" "$SOCKRAIL" --version || skip "this tree is not readable for others"
+	export SOCKRAIL_DIR
+	SOCKRAIL_DIR=$(mktemp -d /tmp/sr.XXXXXX)
+	run -1 --separate-stderr "${user[@]}" "$SOCKRAIL" check --json -n
+	told problem directory "may not read" no-listener
+	chmod 755 "$SOCKRAIL_DIR"
+	run -1 --separate-stderr "${user[@]}" "$SOCKRAIL" check --json -n
+	told problem directory "not accept by it" no-listener
+	rmdir "$SOCKRAIL_DIR"
 }
 
 @test "a user namespace, and its user nobody" {
