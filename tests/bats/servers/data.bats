@@ -116,13 +116,21 @@ redis_forks() {
 replica_is_up() {
 	redis-cli -h "$ADDR" -p $((port + 1)) info replication | grep '^master_link_status:up'
 }
+
+# rdb_channel yes|no: whether the first copy has a stream of its own, which redis 8 can do
+rdb_channel() {
+	channel=()
+	[[ $(redis-server --version) =~ v=([0-9]+) ]] || return
+	[ "${BASH_REMATCH[1]}" -lt 8 ] || channel=(--repl-rdb-channel "$1")
+}
 digest_at() { redis-cli -h "$ADDR" -p "$1" debug digest; }
 same_data() { [ "$(digest_at "$port")" = "$(digest_at $((port + 1)))" ]; }
 
 redis_replica() {
-	redis_start --repl-diskless-sync "$diskless" || return
+	redis_start --repl-diskless-sync "$diskless" "${channel[@]}" || return
 	start replica as client redis-server --bind "$ADDR" --port $((port + 1)) --dir "$t" --save '' \
-		--protected-mode no --enable-debug-command yes --replicaof "$ADDR" "$port" --dbfilename replica.rdb
+		--protected-mode no --enable-debug-command yes --replicaof "$ADDR" "$port" --dbfilename replica.rdb \
+		"${channel[@]}"
 	listening $((port + 1)) && holds 60 replica_is_up || return
 	redis -x set more <"$t/a" # populate is not passed on
 	holds 60 same_data || return
@@ -134,6 +142,7 @@ redis_replica() {
 	need redis-server redis-cli openssl
 	megabytes=$(sized 20 20 200)
 	random "$t/a" 5
+	rdb_channel no
 	diskless=no slack=1
 	lazy_share=30 # the first 10 MB or so, until it asks after the child again
 	each_way $(((megabytes + 5) * 1000000)) redis_replica "$both"
@@ -143,8 +152,20 @@ redis_replica() {
 	need redis-server redis-cli openssl
 	megabytes=$(sized 20 20 200)
 	random "$t/a" 5
+	rdb_channel no
 	diskless=yes
 	# lazy: the child that writes the data set holds the stream, too, until all is sent
 	lazy_share=$(sized 10 10 2) slack=1
+	each_way $(((megabytes + 5) * 1000000)) redis_replica "$both"
+}
+
+# The child of fork that writes the data set uses that stream, so it returns to TCP.
+@test "redis 8: a replica whose first copy has a stream of its own" {
+	need redis-server redis-cli openssl
+	rdb_channel yes
+	[ ${#channel[@]} -gt 0 ] || skip "this redis has none"
+	megabytes=5
+	random "$t/a" 5
+	diskless=yes lazy_share=5 slack=60
 	each_way $(((megabytes + 5) * 1000000)) redis_replica "$both"
 }
