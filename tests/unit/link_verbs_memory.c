@@ -232,14 +232,25 @@ static int memory_case(unsigned kb, unsigned huge)
 	return STRUCK;
 }
 
+enum { PREFERRED = 1, NODE_OF_ADDRESS = 2 };	/* MPOL_, MPOL_F_ of linux/mempolicy.h */
+
+/* Has the memory at that address been given a node?  (If the kernel does not say: as wanted.) */
+static bool is_placed(void *at, bool wanted)
+{
+	int policy = -1;
+
+	if (!syscall(SYS_get_mempolicy, &policy, NULL, 0, at, NODE_OF_ADDRESS))
+		return policy == PREFERRED;
+	say("no get_mempolicy: %s\n", strerror(errno));
+	return wanted;
+}
+
 /* The kernel's word for a device that is near one node.  Where it has but one node, none is
  * asked for. */
 static int node_case(unsigned a, unsigned b)
 {
-	enum { NODE_OF_ADDRESS = 2 };	/* MPOL_F_ADDR of linux/mempolicy.h */
 	char dir[] = "/tmp/node.XXXXXX", path[64];
 	const size_t size = 65536;
-	int policy = -1;
 	FILE *file;
 	void *mem;
 
@@ -261,11 +272,38 @@ static int node_case(unsigned a, unsigned b)
 
 	mem = sr_pages_get(size);
 	sr_vmem_place(mem, size, 0);
-	if (syscall(SYS_get_mempolicy, &policy, NULL, 0, mem, NODE_OF_ADDRESS))
-		say("no get_mempolicy: %s\n", strerror(errno));
-	else
-		CHECK_EQ(policy, 1);	/* MPOL_PREFERRED */
+	CHECK(is_placed(mem, true));
 	sr_pages_put(mem, size);
+	return STRUCK;
+}
+
+static void set_node(void *dev)
+{
+	((struct sr_vdev *)dev)->node = 0;
+}
+
+/* All that a device reads and writes lies near it, if it has a node. */
+static int near_case(unsigned a, unsigned b)
+{
+	struct sr_vlink *l;
+	struct end *e[2];
+	unsigned i;
+
+	(void)a, (void)b;
+	sr_conf.policy.ring_first = 1 << 20;
+	begin_case();
+	try_listen();
+	for (i = 0; i < 2; i++) {
+		e[i] = open_end(ECHO << 8 | i);
+		l = sr_vlink(e[i]->link);
+		CHECK_EQ(is_placed(l->rx.ring[0].buf, i), i);
+		CHECK_EQ(is_placed(l->tx.ring.buf, i), i);
+		CHECK_EQ(is_placed(l->c->ctl.buf, i), i);
+		CHECK(!loop_call(set_node, l->c->dev));
+	}
+	while (i-- > 0)
+		let_go(e[i]);
+	end_case();
 	return STRUCK;
 }
 
@@ -277,6 +315,7 @@ static void test_memory(void)
 		run_case(memory_case, 4 << 10, true);
 	}
 	run_case(node_case, 0, 0);
+	run_case(near_case, 0, 0);
 }
 
 /* A completion vector is an interrupt, and so a CPU, which wakes those that sleep. */
