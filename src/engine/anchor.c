@@ -213,7 +213,7 @@ bool sr_anchor_shut(struct sr_stream *st)
 					queued_beside(ti.tcpi_state));
 }
 
-static bool agree(const char *way, uint64_t kernel, uint64_t ours)
+static bool counts_agree(const char *way, uint64_t kernel, uint64_t ours)
 {
 	if (kernel != ours)
 		sr_debug("%s counters: kernel %llu, ours %llu", way,
@@ -245,11 +245,11 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel;
 
-	return sample(st, true, &kernel) && agree("tx", kernel, sr_load(&st->out.tcp));
+	return sample(st, true, &kernel) && counts_agree("tx", kernel, sr_load(&st->out.tcp));
 }
 
 /* (A closed socket sends no bytes any more, and does not tell whether a FIN of ours counts.) */
-bool sr_anchor_is_strange(struct sr_stream *st)
+bool sr_anchor_is_bypassed(struct sr_stream *st)
 {
 	struct tcp_info ti;
 	uint64_t kernel;
@@ -297,7 +297,7 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 	/* A received FIN counts 1 in bytes_received and nothing in SIOCINQ. */
 	if (kernel == ours + 1 && sr_anchor_ended(st))
 		kernel--;
-	return agree("rx", kernel, ours);
+	return counts_agree("rx", kernel, ours);
 }
 
 /* A stream on a link leaves its anchor idle for days, and firewalls drop idle

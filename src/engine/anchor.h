@@ -25,7 +25,7 @@ enum sr_tcp_state {
 bool sr_anchor_tx_agrees(struct sr_stream *st);	/* tx_lock, gate shut */
 /* Has the kernel more bytes of ours than the library has written?  False also if the kernel
  * does not say. */
-bool sr_anchor_is_strange(struct sr_stream *st); /* tx_lock, gate shut */
+bool sr_anchor_is_bypassed(struct sr_stream *st); /* tx_lock, gate shut */
 bool sr_anchor_rx_agrees(struct sr_stream *st);	/* rx_lock, gate shut */
 /* Bytes that the caller, which must be the only one within the direction's gate, has
  * sent or received and not counted yet.  0: none, or unknown. */

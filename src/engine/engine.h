@@ -43,8 +43,8 @@ void sr_stream_had(struct sr_stream *st, struct sr_link *link, char had[SR_REPOR
 void sr_streams_report(void);	/* at exit, all not yet reported */
 /* The program's bytes so far, in all processes that had the stream before this one,
  * too.  The direction's lock. */
-uint64_t sr_stream_sent(struct sr_stream *st);
-uint64_t sr_stream_received(struct sr_stream *st);
+uint64_t sr_stream_total_sent(struct sr_stream *st);
+uint64_t sr_stream_total_received(struct sr_stream *st);
 /* Bytes sent by each kind of link so far; way[SR_WAY_PLAIN] is 0.  tx_lock. */
 void sr_stream_tx_ways(struct sr_stream *st, uint64_t way[SR_WAYS]);
 enum sr_state sr_stream_tx_state(struct sr_stream *st);	/* tx_lock */

@@ -59,12 +59,12 @@ void sr_fast_update_rx(struct sr_stream *st)
 		sr_stat_rx(st);
 }
 
-static bool still_tx(struct sr_stream *st, int fd)
+static bool is_still_tx(struct sr_stream *st, int fd)
 {
 	return __builtin_expect(sr_tx_is_fast(st) && sr_fdtab_peek(fd) == st, 1);
 }
 
-static bool still_rx(struct sr_stream *st, int fd)
+static bool is_still_rx(struct sr_stream *st, int fd)
 {
 	return __builtin_expect(sr_rx_is_fast(st) && sr_fdtab_peek(fd) == st, 1);
 }
@@ -77,7 +77,7 @@ size_t sr_fast_send(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 
 	pthread_testcancel();
 	sr_lock(&st->tx_lock);
-	if (!still_tx(st, fd))
+	if (!is_still_tx(st, fd))
 		goto out;
 	link = st->out.link;
 	at = link->tx_piece.at;
@@ -139,7 +139,7 @@ size_t sr_fast_take(struct sr_stream *st, int fd, const struct iovec *v, size_t 
 	ssize_t there;
 
 	sr_lock(&st->rx_lock);
-	if (!still_rx(st, fd))
+	if (!is_still_rx(st, fd))
 		goto out;
 	link = st->in.link;
 	for (;;) {
@@ -172,7 +172,7 @@ static inline ssize_t look_rx(struct sr_stream *st, int fd)
 	ssize_t there = -1;
 
 	sr_lock(&st->rx_lock);
-	if (still_rx(st, fd))
+	if (is_still_rx(st, fd))
 		there = st->in.link->ops->rx_look(st->in.link, &piece);
 	sr_unlock(&st->rx_lock);
 	return there;
@@ -197,7 +197,7 @@ static int poll_tx(struct sr_stream *st, int fd, short events)
 	int r = -1;
 
 	sr_lock(&st->tx_lock);
-	if (still_tx(st, fd) && st->out.link->tx_ready)
+	if (is_still_tx(st, fd) && st->out.link->tx_ready)
 		r = events & (POLLOUT | POLLWRNORM);
 	sr_unlock(&st->tx_lock);
 	return r;

@@ -130,13 +130,13 @@ void sr_owners_recount(struct sr_stream *st, unsigned dirs)
 		memset(st->out.way, 0, sizeof(st->out.way));
 		st->out.had[0] = 0;
 		st->out.switches = st->out.stalls = st->out.failovers = 0;
-		st->out.before = sr_stream_sent(st);
+		st->out.before = sr_stream_total_sent(st);
 	}
 	if (dirs & SR_NOTIFY_RX) {
 		memset(st->in.way, 0, sizeof(st->in.way));
 		st->in.had[0] = 0;
 		st->in.switches = 0;
-		st->in.before = sr_stream_received(st);
+		st->in.before = sr_stream_total_received(st);
 	}
 }
 

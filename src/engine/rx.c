@@ -169,7 +169,7 @@ static void rx_moved(struct sr_stream *st, enum sr_rx_state before)
  * peer lies.  The peer's Sockrail finds the link given up, compares the kernel's count
  * with its own, and resets the connection.
  */
-static void met_stranger(struct sr_stream *st)
+static void reset_bypassed(struct sr_stream *st)
 {
 	if (!sr_load(&sr_streams_ending))
 		sr_warn("%s: reset, because while it was on a link bytes came by TCP that Sockrail did "
@@ -202,7 +202,7 @@ size_t sr_rx_strip(struct sr_stream *st, struct sr_rx *rx,
 		kept = sr_rx_tcp(rx, in, len, out, &todo);
 		if (kept < 0) {
 			if (rx == &st->rx)
-				met_stranger(st);
+				reset_bypassed(st);
 			break;
 		}
 		sr_iov_fill(&to, out, (size_t)kept);
@@ -254,7 +254,7 @@ static void read_record(struct sr_stream *st)
 		do_rx(st, todo);
 		rx_moved(st, before);
 		if (n < 0) {
-			met_stranger(st);
+			reset_bypassed(st);
 			return;
 		}
 		pushback(st, out, (size_t)n);
@@ -264,8 +264,8 @@ static void read_record(struct sr_stream *st)
 }
 
 /* The sender writes a record at once, so the rest of one follows soon.  Bytes that begin like a
- * record and stop there may be a stranger's.  After PART_NS the link is dropped: the sender
- * then compares the kernel's count with its own, and completes the record or resets. */
+ * record and stop there may have bypassed the library.  After PART_NS the link is dropped: the
+ * sender then compares the kernel's count with its own, and completes the record or resets. */
 static void await_record(struct sr_stream *st)
 {
 	uint64_t since = sr_load(&st->in.part_ns);
@@ -293,7 +293,7 @@ static void expect_no_more(struct sr_stream *st)
 }
 
 /* RESUME came after a link's END, whose ACKEND the sender has not seen. */
-static bool resumed_after_end(const struct sr_stream *st)
+static bool has_resumed_after_end(const struct sr_stream *st)
 {
 	return st->rx.state == SR_RX_EOF && !st->rx.end && !st->in.fin_seen;
 }
@@ -315,7 +315,7 @@ static void catch_up(struct sr_stream *st)
 	unsigned todo;
 	int queued;
 
-	while (st->rx.dup || resumed_after_end(st)) {
+	while (st->rx.dup || has_resumed_after_end(st)) {
 		size_t n = st->rx.dup < sizeof(buf) ? st->rx.dup : sizeof(buf);
 		ssize_t r = sr_anchor_read(st, buf, n ? n : 1, 0);
 
@@ -326,7 +326,7 @@ static void catch_up(struct sr_stream *st)
 			return;
 		}
 		if (sr_rx_tcp(&st->rx, buf, (size_t)r, buf, &todo) < 0) {
-			met_stranger(st);
+			reset_bypassed(st);
 			return;
 		}
 	}
@@ -421,7 +421,7 @@ static void rx_progress(struct sr_stream *st)
 	rx_handle_end(st);
 	if (sr_load(&st->want_tcp) && st->in.link)
 		st->in.link->ops->drop(st->in.link, "peer-dropped");
-	if (alone && (st->rx.state == SR_RX_RAW || resumed_after_end(st)))
+	if (alone && (st->rx.state == SR_RX_RAW || has_resumed_after_end(st)))
 		catch_up(st);
 	if (alone && kernel_may_serve(st))
 		rx_raw_again(st);

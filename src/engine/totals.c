@@ -41,7 +41,7 @@ static uint64_t plain_bytes(struct sr_hot *hot, struct sr_hot *own)
 	return hot == own ? n : n + sr_load(&hot->plain);
 }
 
-uint64_t sr_stream_sent(struct sr_stream *st)
+uint64_t sr_stream_total_sent(struct sr_stream *st)
 {
 	uint64_t n = sr_gate_shut(&st->out.gate) ? st->tx.w :
 			     sr_load(&st->out.tcp) + (uint64_t)st->out.delta;
@@ -49,7 +49,7 @@ uint64_t sr_stream_sent(struct sr_stream *st)
 	return n + plain_bytes(st->tx_hot, &st->tx_own);
 }
 
-uint64_t sr_stream_received(struct sr_stream *st)
+uint64_t sr_stream_total_received(struct sr_stream *st)
 {
 	uint64_t n = sr_gate_shut(&st->in.gate) ? st->rx.rx :
 			     sr_load(&st->in.tcp) + (uint64_t)st->in.delta;
@@ -77,8 +77,8 @@ void sr_stream_totals(struct sr_stream *st, struct sr_report *r)
 	int i;
 
 	sr_stream_lock(st);
-	rx = sr_stream_received(st) - st->in.before;
-	tx = sr_stream_sent(st) - st->out.before;
+	rx = sr_stream_total_received(st) - st->in.before;
+	tx = sr_stream_total_sent(st) - st->out.before;
 	memset(r, 0, sizeof(*r));
 	r->connected = sr_st_flags(st) & SR_ST_CONNECT;
 	/* Else the service thread may be writing them. */
@@ -155,8 +155,8 @@ void sr_stream_end_report(struct sr_stream *st)
 	/* If several processes had the stream, only those that moved bytes report it.  A
 	 * non-blocking connect(2) that moved none may have failed unseen: no report either. */
 	if ((sr_is_shared(st) || (f & (SR_ST_HEIR | SR_ST_FRESH))) &&
-	    sr_stream_sent(st) == st->out.before &&
-	    sr_stream_received(st) == st->in.before)
+	    sr_stream_total_sent(st) == st->out.before &&
+	    sr_stream_total_received(st) == st->in.before)
 		sr_st_set(st, SR_ST_ENDED | SR_ST_REPORTED);
 	if (!(f & (SR_ST_CONNECT | SR_ST_ACCEPT)) ||
 	    (sr_st_set(st, SR_ST_ENDED) & SR_ST_ENDED))

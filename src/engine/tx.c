@@ -126,9 +126,9 @@ static void tx_failed(struct sr_stream *st)
  * from ours, and a RESUME among them would mean something else.  So the stream ends, at
  * both ends (PROTOCOL.md, 19).  True: it has.
  */
-static bool ended_by_stranger(struct sr_stream *st)
+static bool reset_if_bypassed(struct sr_stream *st)
 {
-	if (!sr_anchor_is_strange(st))
+	if (!sr_anchor_is_bypassed(st))
 		return false;
 	sr_warn("%s: reset, because while it was on a link bytes were written to its socket by "
 		"calls that bypass the C library",
@@ -260,7 +260,7 @@ static bool progress_wait(struct sr_stream *st)
 	if (!(ev & SR_LINK_ACKSW))
 		return false;
 	/* Bytes that somebody else wrote before the mark belong to the stream, as over TCP. */
-	if (!st->out.record_at && sr_anchor_is_strange(st)) {
+	if (!st->out.record_at && sr_anchor_is_bypassed(st)) {
 		sr_anchor_disagrees(st, st->out.link);
 		tx_leave_link(st);
 		return false;
@@ -331,7 +331,7 @@ static bool progress_link(struct sr_stream *st)
 		return false;
 	if (!(ev & SR_LINK_DEAD) && !sr_load(&st->want_tcp))
 		return false;
-	if (ended_by_stranger(st))
+	if (reset_if_bypassed(st))
 		return false;
 	tx_leave_link(st);
 	return true;
@@ -364,7 +364,7 @@ static void progress_resend(struct sr_stream *st)
 		r = n ? sr_anchor_write(st, v[0].iov_base, v[0].iov_len, v[0].iov_len < n) : 0;
 		if (n && r <= 0)
 			goto stop;
-		if ((uint64_t)r == st->tx.w - st->tx.at && ended_by_stranger(st))
+		if ((uint64_t)r == st->tx.w - st->tx.at && reset_if_bypassed(st))
 			return;
 		todo = sr_tx_resent(&st->tx, (uint64_t)r);
 	} while (st->tx.state == SR_TX_RESEND);
