@@ -54,7 +54,7 @@ void sr_attach_begin(struct sr_stream *st, struct sr_link *link)
 	sr_inform("%s: link %s %s", sr_stream_label(st, (char[128]){ 0 }), link->name,
 		  link->role == SR_ROLE_ASKER ? "up" : "accepted");
 	/* pair option: go_plain() of sock/option.c; sr_promise_bars() looks before our hello.
-	 * pair barred: involved() of back.c; sr_attach_progress() looks. */
+	 * pair barred: is_involved() of back.c; sr_attach_progress() looks. */
 	sr_change(&st->up.att, link);
 	sr_ask_move(st, SR_ASK_SHAKING);
 	st->link_no = link->link_no;
@@ -153,7 +153,7 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 /* The peer has sent SWITCH, and waits until our program has read the bytes that come before the
  * switch.  Returns true if the program goes on reading, so that this end waits on.  (The peer has a
  * limit of its own: wait_ns() in engine/tx.c.) */
-static bool in_time(struct sr_stream *st)
+static bool is_reading_on(struct sr_stream *st)
 {
 	uint64_t now = sr_now_ns(), rx = sr_load(&st->in.tcp), ms = STILL_MS;
 
@@ -192,7 +192,7 @@ static void take_switch(struct sr_stream *st)
 	if (st->up.took) {
 		sr_store(&st->in.due, 0);
 		sr_stream_kick(st);
-	} else if (!in_time(st)) {
+	} else if (!is_reading_on(st)) {
 		sr_attach_give_up(st, read_around(st) ? SR_REASON_COUNTERS :
 					      SR_REASON_UNREAD);
 	}
@@ -221,7 +221,7 @@ static void follow(struct sr_stream *st)
 }
 
 /* The stream is at its end, so its link ends as well. */
-static bool at_end(struct sr_stream *st)
+static bool is_at_end(struct sr_stream *st)
 {
 	return sr_stream_tx(st) == SR_TX_DONE ||
 	       sr_stream_rx(st) == SR_RX_EOF ||
@@ -229,12 +229,12 @@ static bool at_end(struct sr_stream *st)
 }
 
 /* Did an end finish with the link, rather than give it up? */
-static bool closed(struct sr_stream *st, struct sr_link *l)
+static bool was_closed(struct sr_stream *st, struct sr_link *l)
 {
 	const char *reason = sr_load(&l->reason);
 
 	return !sr_load(&st->out.broken) &&
-	       (at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
+	       (is_at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
 	       (!strcmp(reason, "short") || !strcmp(reason, "peer-dropped"));
 }
 
@@ -243,7 +243,7 @@ static void log_end(struct sr_stream *st, struct sr_link *l)
 	char label[128];
 
 	sr_stream_label(st, label);
-	if (closed(st, l))
+	if (was_closed(st, l))
 		sr_inform("%s: link %s is closed", label, l->ops->name);
 	else
 		sr_inform("%s: link %s has ended: %s", label, l->ops->name,
@@ -251,7 +251,7 @@ static void log_end(struct sr_stream *st, struct sr_link *l)
 }
 
 /* Has the peer's process ended, in order or killed, and TCP with it? */
-static bool peer_ended(struct sr_stream *st, unsigned ev)
+static bool has_peer_ended(struct sr_stream *st, unsigned ev)
 {
 	bool yes;
 
@@ -290,7 +290,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	    strcmp(sr_load(&l->reason), "protocol")) {
 		/* Some other program may answer on that RDMA port. */
 		sr_ask_ended(st, SR_REASON_NO_LISTENER);
-	} else if (!at_end(st) && !peer_ended(st, ev) &&
+	} else if (!is_at_end(st) && !has_peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
 		sr_ask_ended(st, sr_reason_find(sr_load(&l->reason)));
 	}
@@ -311,7 +311,7 @@ static void died(struct sr_stream *st, unsigned ev)
 /* Our direction is on the link.  In policy wait the peer's follows in a moment,
  * if it can: not if its program has ended it, or sleeps in a send on TCP, or
  * waits for ours to read. */
-static bool settled(struct sr_stream *st)
+static bool has_settled(struct sr_stream *st)
 {
 	if (!sr_waits(st) || sr_stream_rx(st) == SR_RX_LINK ||
 	    st->up.due_seen_ns)
@@ -321,7 +321,7 @@ static bool settled(struct sr_stream *st)
 	return sr_now_ns() - st->out.started > FOLLOW_MS * 1000000ull;
 }
 
-static bool too_long(struct sr_stream *st)
+static bool is_overdue(struct sr_stream *st)
 {
 	uint64_t ms = ATTACH_MS;
 
@@ -356,7 +356,7 @@ static void note_linked(struct sr_stream *st, struct sr_link *link)
 static bool is_useless(struct sr_stream *st, unsigned ev)
 {
 	return (ev & SR_LINK_DEAD) || (sr_stream_tx(st) == SR_TX_RAW &&
-				       sr_stream_rx(st) != SR_RX_LINK && too_long(st));
+				       sr_stream_rx(st) != SR_RX_LINK && is_overdue(st));
 }
 
 void sr_attach_progress(struct sr_stream *st)
@@ -381,6 +381,6 @@ void sr_attach_progress(struct sr_stream *st)
 	if (is_useless(st, ev))
 		died(st, ev);
 	else if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
-		 sr_stream_tx(st) == SR_TX_LINK && settled(st))
+		 sr_stream_tx(st) == SR_TX_LINK && has_settled(st))
 		note_linked(st, link);
 }

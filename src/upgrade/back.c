@@ -109,7 +109,7 @@ void sr_back_disconnect(struct sr_stream *st)
 	st->in.disconnected = true;
 }
 
-static bool involved(struct sr_stream *st)
+static bool is_involved(struct sr_stream *st)
 {
 	/* pair barred: the caller has set SR_ST_BARRED; sr_ask_move() and sr_attach_begin() */
 	return sr_ask_has_begun(st) || sr_look(&st->up.att) || !sr_back_is_plain(st);
@@ -181,7 +181,7 @@ void sr_stream_make_plain(struct sr_stream *st, enum sr_reason reason, bool must
 	do {
 		sr_guest_use(st, SR_OWNERS_BOTH);
 		sr_stream_bar(st, reason);
-		if (!involved(st))
+		if (!is_involved(st))
 			return;
 		sr_back_begin(st);
 		ok = sr_back_wait(st, sr_back_is_plain, sr_now_ns(), BACK_NS);
@@ -220,7 +220,7 @@ static void move(struct sr_stream *st, struct sweep *s,
 
 bool sr_back_concerns(struct sr_stream *st)
 {
-	return involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN) &&
+	return is_involved(st) && !(sr_st_flags(st) & SR_ST_LISTEN) &&
 	       !sr_observe(&st->owned.guest);
 }
 

@@ -83,7 +83,7 @@ void sr_peer_answered(const struct sockaddr_storage *addr,
 	sr_unlock(&lock);
 }
 
-enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
+enum sr_reason sr_peer_pause_reason(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *addr)
 {
 	struct sockaddr_storage plain;

@@ -60,7 +60,7 @@ bool sr_upgrade_connected(struct sr_stream *st)
 	return ok;
 }
 
-static bool hopeless(struct sr_stream *st);
+static bool rule_out_kinds(struct sr_stream *st);
 static void say_plain(struct sr_stream *st);
 static void first_reason(struct sr_stream *st, enum sr_reason reason);
 static bool pause_if_worth(struct sr_stream *st, enum sr_ask_state until_due);
@@ -112,7 +112,7 @@ static void ask_now(struct sr_stream *st)
 		end_asking(st);
 		return;
 	}
-	if (!sr_loop_runs() && hopeless(st)) {
+	if (!sr_loop_runs() && rule_out_kinds(st)) {
 		if (pause_if_worth(st, SR_ASK_IDLE))
 			sr_stream_notify(st, SR_NOTIFY_TX | SR_NOTIFY_VERDICT);
 		else
@@ -214,7 +214,7 @@ void sr_upgrade_count(struct sr_stream *st)
 /* The peer is on this host if its address is one of ours.  A connection within the host often
  * has one address at both ends, but not always (127.0.0.1 to 10.0.0.1).  (With ip_nonlocal_bind
  * the answer may be wrong: then the stream asks for shared memory first, and gets none.) */
-static bool on_this_host(const struct sockaddr_storage *local,
+static bool is_on_this_host(const struct sockaddr_storage *local,
 			 const struct sockaddr_storage *peer)
 {
 	struct sockaddr_storage plain;
@@ -241,7 +241,7 @@ static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 {
 	const char *links = st->policy->links;
 	bool here = strchr(links, 's') && (may_be_next_door(st) ||
-					   on_this_host(&st->rare->local, &st->rare->peer));
+					   is_on_this_host(&st->rare->local, &st->rare->peer));
 
 	if (here && strcmp(links, "vs") == 0)
 		links = "sv";
@@ -263,7 +263,7 @@ static uint64_t left_alone_ns(struct sr_stream *st, const char *why)
 }
 
 /* Why this kind will not do; NONE: it may. */
-static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous *ops,
+static enum sr_reason refusal_of_kind(struct sr_stream *st, const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *peer)
 {
 	const char *why = ops->usable();
@@ -275,7 +275,7 @@ static enum sr_reason unlikely(struct sr_stream *st, const struct sr_rendezvous 
 	if (!why && ops == &sr_rendezvous_verbs && sr_path_rests(peer, sr_now_ns()))
 		return SR_REASON_PATH;
 	if (!why)
-		return sr_peer_refuses(ops, peer);
+		return sr_peer_pause_reason(ops, peer);
 	sr_peer_refused(peer, ops, sr_reason_find(why), left_alone_ns(st, why));
 	return sr_reason_find(why);
 }
@@ -284,7 +284,7 @@ static enum sr_proof proof_of(struct sr_stream *st, const struct sr_rendezvous *
 {
 	if (ops != &sr_rendezvous_shm)
 		return SR_PROOF_POLICY;
-	return !sr_conf.dir[0] || on_this_host(&st->rare->local, &st->rare->peer) ?
+	return !sr_conf.dir[0] || is_on_this_host(&st->rare->local, &st->rare->peer) ?
 		       SR_PROOF_NONE : SR_PROOF_ALWAYS;
 }
 
@@ -306,7 +306,7 @@ static void first_outcome(struct sr_stream *st, enum sr_reason why)
 
 /* Is no kind possible?  A process without a better stream never gets a service
  * thread: a second thread makes the program's system calls slower. */
-static bool hopeless(struct sr_stream *st)
+static bool rule_out_kinds(struct sr_stream *st)
 {
 	const struct sr_rendezvous *ops;
 	enum sr_reason why = SR_REASON_OFF;
@@ -316,7 +316,7 @@ static bool hopeless(struct sr_stream *st)
 		return false;
 	sr_enter();
 	while ((ops = kind(st, k++))) {
-		why = unlikely(st, ops, &st->rare->peer);
+		why = refusal_of_kind(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE)
 			break;
 		first_outcome(st, why);
@@ -344,7 +344,7 @@ static bool ask_next(struct sr_stream *st)
 
 	while ((ops = kind(st, st->up.kind)) != NULL) {
 		st->up.kind++;
-		why = unlikely(st, ops, &st->rare->peer);
+		why = refusal_of_kind(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE && !sr_prove_can(st, proof_of(st, ops)))
 			why = SR_REASON_NO_LIBSODIUM;
 		if (why == SR_REASON_NONE && ops == &sr_rendezvous_verbs &&

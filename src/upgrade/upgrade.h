@@ -160,7 +160,7 @@ void sr_peer_refused(const struct sockaddr_storage *addr,
 void sr_peer_answered(const struct sockaddr_storage *addr,
 		      const struct sr_rendezvous *ops);
 /* Why the peer must not be asked now; NONE: it may be asked. */
-enum sr_reason sr_peer_refuses(const struct sr_rendezvous *ops,
+enum sr_reason sr_peer_pause_reason(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *addr);
 
 /* ---- paths.c: the memory of paths that links do not work over; any thread ---- */
