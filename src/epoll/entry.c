@@ -56,7 +56,7 @@ static void note_since(struct sr_epoll_entry *e)
 
 /* The program has put a plain entry into the kernel's set, or changed it.  If the stream has
  * no room now, room is news when it comes, also if no call has found it full. */
-static void note_changed(struct sr_epoll_entry *e)
+static void note_registered(struct sr_epoll_entry *e)
 {
 	struct sr_stream *st = e->st;
 
@@ -297,7 +297,7 @@ static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int f
 	if (shut)
 		sr_epoll_go_plain(st);	/* no descriptor left, or the like */
 	r = sr_epoll_kernels(e, EPOLL_CTL_ADD);
-	note_changed(e);
+	note_registered(e);
 	if (r < 0)
 		sr_epoll_remove(e);
 	return r;
@@ -312,7 +312,7 @@ static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 	set_events(e, ev->events, ev->data.u64);
 	if (!e->linked) {
 		r = sr_epoll_kernels(e, EPOLL_CTL_MOD);
-		note_changed(e);
+		note_registered(e);
 		return r;
 	}
 	r = e->asked && !sr_epoll_is_nested(sr_epoll_set_of(e)) ? sr_epoll_ask_anchor(e, true, 0) : 0;

@@ -67,7 +67,7 @@ static uint64_t deadline_ms(int ms)
 						    (uint64_t)ms % 1000 * 1000000u);
 }
 
-static bool signalled(const struct wait *w)
+static bool was_signalled(const struct wait *w)
 {
 	return sr_handled.all != w->handled;
 }
@@ -122,7 +122,7 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 	uint64_t left = ends && now < w->deadline ? w->deadline - now : 0;
 	int r;
 
-	if (signalled(w)) {
+	if (was_signalled(w)) {
 		errno = EINTR;
 		return -1;
 	}
@@ -177,7 +177,7 @@ static bool take_oneshot(struct sr_epoll *set, struct epoll_event *ev)
 
 /* Returns true if another process made the token.  If the set is shared, this also tells the
  * other processes, because the event was perhaps to wake one of them. */
-static bool is_strange(struct sr_epoll *set, uint64_t data)
+static bool is_others_token(struct sr_epoll *set, uint64_t data)
 {
 	if (sr_epoll_is_shared(set)) {
 		sr_epoll_return_wakeup();
@@ -200,7 +200,7 @@ resolve_wait(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 
 		if (!sr_epoll_is_token(data) || (once && take_oneshot(set, &ev[i]))) {
 			ev[kept++] = ev[i];
-		} else if (sr_load(&set->inherited) && is_strange(set, data)) {
+		} else if (sr_load(&set->inherited) && is_others_token(set, data)) {
 			;
 		} else if (data == sr_load(&sr_epoll_pool)) {
 			sr_change(&set->woken, false);	/* pair woken: wake_sleeper() */
@@ -290,7 +290,7 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 		}
 		if (n)
 			return n;
-		if (signalled(w))
+		if (was_signalled(w))
 			return -EINTR;
 		if (sr_held.off)
 			return 0;	/* spin() lets the handler run */
@@ -343,7 +343,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 		/* A stream that has just returned to TCP would be in both answers. */
 		if (!n)
 			n = sr_epoll_collect(set, w->epfd, ev, max, SR_EPOLL_POLL);
-		if (!n && w->ms && signalled(w))
+		if (!n && w->ms && was_signalled(w))
 			n = -EINTR;
 	} while (!n && w->ms &&
 		 (w->deadline == UINT64_MAX || sr_now_ns() < w->deadline));
