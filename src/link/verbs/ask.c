@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ask.c - the asker's part of cm.c: its id goes resolve address, resolve route,
- * connect.  All in the loop, no locks.
+ * ask.c - the asker's part of cm.c: its id resolves the address, then the route, and connects.
+ * All in the loop, no locks.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"

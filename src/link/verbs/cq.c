@@ -28,12 +28,12 @@
  *    the service thread relies on it.  Then it polls, and calls notify() for what
  *    the others wait for.
  *  - An armed CQ is armed again when completions have been taken since (SR_CQ_FIRED):
- *    then its event has come, or is about to.  One that comes late, when the CQ
- *    has been armed again, wakes a sleeper in vain.
+ *    then its event has come, or is about to.  An event that comes only when the CQ
+ *    has been armed again wakes a sleeper without need.
  *  - Two threads at most have the channel's descriptor (direct), because an arrival wakes all
  *    that poll it. A third one (dispatched) sleeps for notify() alone: before it does, it asks
  *    the service thread to watch the channel, and that goes on while there is a
- *    dispatched one. Until it begins, events stay in the channel. Whoever reads an event
+ *    dispatched one. Until it begins, events stay in the channel. The thread that reads an event
  *    takes what has come, and notifies all links of it. (wake.pml has direct, dispatched, and
  *    the change both ways. Epoll sets are not counted yet.)
  *  - A request that begins to wait for a completion of `out` is seen to by the timer; or, if
@@ -334,8 +334,8 @@ static void on_cq_channel(struct sr_watch *w, uint32_t events)
 
 /* The peer has not answered what it has to answer at once, or while its program reads.
  * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
- * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (Time in
- * which this process stood still makes no ticks.) */
+ * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (A suspended
+ * process receives no ticks, so SIGSTOP does not count towards these times.) */
 static void probe(struct sr_vcarrier *c, bool unanswered)
 {
 	const struct sr_msg msg = { .type = SR_MSG_PROBE };
