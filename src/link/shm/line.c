@@ -26,7 +26,9 @@
 #include <sys/stat.h>
 
 #include "base/closer.h"
+#include "base/conf.h"
 #include "base/fdpriv.h"
+#include "base/log.h"
 #include "base/now.h"
 #include "base/owner.h"
 #include "base/sys.h"
@@ -49,8 +51,13 @@ static bool find_inode(int line, enum sr_role role, uint32_t *inode)
 {
 	struct stat st;
 
+	if (role == SR_ROLE_ASKER && sr_owner_line_peer(line, inode)) {
+		sr_inform("no link by %s: the kernel does not say which Unix sockets are connected "
+			  "(modprobe unix_diag)", sr_conf.dir);
+		return false;
+	}
 	if (role == SR_ROLE_ASKER)
-		return !sr_owner_line_peer(line, inode);
+		return true;
 	if (sr_sys_fstat(line, &st))
 		return false;
 	*inode = (uint32_t)st.st_ino;	/* all that unix_diag tells; sockets have no more */

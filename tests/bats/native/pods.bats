@@ -12,51 +12,10 @@ SR_TEST_LINK=shm
 
 setup() {
 	pods_up
-	port
-	export SOCKRAIL_DIR=$dir SOCKRAIL_UPGRADE=lazy SOCKRAIL_AGAIN_MS=50
-	server=("${pod_of_servers[@]}" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
-	client=("${pod_of_clients[@]}" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
-	host=10.213.99.1
+	pods_talk
 }
 
 teardown() { pods_down; }
-
-# serve [COMMAND...]: in the first pod; an echo server of one process
-serve() {
-	[ $# -gt 0 ] || set -- python3 "$SR_TOP/tests/lib/honest.py" server 0.0.0.0 "$port"
-	REPORT=$t/server.report SOCKRAIL_LOG=info start server rail "${server[@]}" timeout 100 "$@"
-	holds 60 serves 1
-}
-
-# echo.py is over too soon, so this talks on until there is "$t/over", and ten times more
-talk='
-import os, socket, sys, time
-left = 10
-with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:
-    while left:
-        left -= os.path.exists(sys.argv[3])
-        data = os.urandom(5000)
-        s.sendall(data)
-        if s.recv(5000, socket.MSG_WAITALL) != data:
-            sys.exit("other bytes")
-        time.sleep(0.005)
-'
-
-# talk: a client in the second pod
-talk() {
-	rm -f "$t/over" "$t/client.report"
-	REPORT=$t/client.report SOCKRAIL_LOG=debug start client rail "${client[@]}" timeout 100 \
-		python3 -c "$talk" "$host" "$port" "$t/over"
-	talker=$pid
-}
-
-# until_true COMMAND...: the client talks on until it is
-until_true() {
-	holds 60 "$@" || { tail "$t"/*.err "$t"/*.out; return 1; }
-	: >"$t/over"
-	pid=$talker
-	await || { tail "$t"/*.err "$t"/*.out; return 1; }
-}
 
 # for_good: the client has no link, and will not ask again
 for_good() { grep 'plain: ' "$t/client.err" | tail -n 1 | grep -v 'asks again'; }
@@ -64,30 +23,8 @@ for_good() { grep 'plain: ' "$t/client.err" | tail -n 1 | grep -v 'asks again'; 
 # lines N TEXT FILE: are there so many?
 lines() { [ "$(grep -c -- "$2" "$3")" -ge "$1" ]; }
 
-# on_links N: the client's streams, all of them
-on_links() {
-	[ "$(grep -c '"link": *"shm' "$t/client.report")" = "$1" ] &&
-		[ "$(went tx_shm "$t/client.report")" -gt 0 ] &&
-		[ "$(went rx_shm "$t/client.report")" -gt 0 ] && return 0
-	cat "$t/client.report"
-	return 1
-}
-
-# on_tcp REASON: no byte of the client went by a link
-on_tcp() {
-	[ "$(went '[rt]x_shm' "$t/client.report")" = 0 ] && reason_is "$t" connect "$1" && return 0
-	cat "$t/client.report" "$t/client.err"
-	return 1
-}
-
 # no_names: has nobody a name in the directory any more?
 no_names() { [ -z "$(ls "$dir")" ]; }
-
-# linked: the client's bytes go by shared memory
-linked() {
-	until_true grep 'tx on the link' "$t/client.err"
-	on_links 1
-}
 
 @test "two pods: shared memory, by the directory" {
 	serve
