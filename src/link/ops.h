@@ -47,6 +47,10 @@ struct sr_link_ops {
 	 * length.  NULL if no link of the kind needs a proof.  loop, UP. */
 	size_t (*identity)(struct sr_link *link, uint8_t id[SR_ID_MAX]);
 
+	/* The peer has proven that it holds the stream: our end has verified its proof or its
+	 * mark.  NULL: the kind does not need to know.  any. */
+	void (*proven)(struct sr_link *link);
+
 	/*
 	 * Sends one of HELLO, SHARE, PROOF, SWITCH, ACKSW, END, ACKEND, in
 	 * order with data committed before.  Never blocks and never lacks

@@ -95,6 +95,14 @@ static void send_hello(struct sr_stream *st)
 	l->ops->ctl(l, &msg);
 }
 
+static void note_proven(struct sr_stream *st)
+{
+	struct sr_link *link = sr_stream_att(st);
+
+	if (link->ops->proven)
+		link->ops->proven(link);
+}
+
 /* True, once: the peer has said hello, and proven that the stream is its own. */
 static bool check(struct sr_stream *st, unsigned ev)
 {
@@ -109,6 +117,8 @@ static bool check(struct sr_stream *st, unsigned ev)
 		 st->up.proven ? "has proven the stream's history" :
 				 "is trusted without proof");
 	st->up.checked = true;
+	if (st->up.proven)
+		note_proven(st);
 	return true;
 }
 
@@ -214,6 +224,7 @@ static void follow(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 	if (!verified)
 		return;
+	note_proven(st);
 	if (st->policy->upgrade == SR_WAIT && !sr_load(&st->out.tcp))
 		start_tx(st);
 	else

@@ -286,6 +286,8 @@ static void step(void)
 /* As sr_vlink_make() leaves it, without the CM. */
 static void begin(void)
 {
+	const struct sr_name name = {.family = AF_INET};
+
 	if (!sr_conf.memory)
 		sr_conf_load();
 	context.ops.post_send = post_send;
@@ -301,8 +303,9 @@ static void begin(void)
 	c = calloc(1, sizeof(*c));
 	CHECK(c);
 	sr_mutex_init(&c->lock, SR_RANK_LINK_FIRST);
+	CHECK(sr_vshare_init(c, true));
 	sr_vcarrier_join(c, l);
-	l->number = SR_V_NUMBER;
+	sr_vshare_begin(l, &name, 0);
 	c->dev = &dev;
 	l->policy = &sr_conf.policy;
 	c->iwarp = dev.iwarp;
@@ -320,7 +323,7 @@ static void begin(void)
 		      !sr_vring_make(c, &l->tx.ring, 4096, 0));
 	l->rx.place[0] = (struct sr_ring){l->rx.ring[0].buf, l->rx.ring[0].size};
 	sr_gens_init(&l->rx.gens, l->rx.place);
-	sr_link_raise(&l->link, SR_LINK_UP);
+	sr_vshare_established(c);
 }
 
 static void end(void)
@@ -330,6 +333,7 @@ static void end(void)
 	sr_vring_free(&l->tx.ring);
 	sr_vring_free(&l->tx.spare);
 	sr_vring_free(&c->ctl);
+	sr_vshare_free(c);
 	free(c);
 	free(l);
 }

@@ -160,6 +160,8 @@ static void on_work(struct sr_task *t)
 	if (asker && (new & SR_LINK_UP))
 		send_hello(e);
 	if (new & SR_LINK_HELLO) {
+		if (!asker)	/* as if the asker had proven that it has the stream */
+			e->link->ops->proven(e->link);
 		if (!asker)
 			send_hello(e);
 		send_plain(e, SR_MSG_SWITCH);

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ask.c - the asker's part of cm.c: its id resolves the address, then the route, and connects.
- * All in the loop, no locks.
+ *
+ * With SOCKRAIL_CARRIERS an ask first looks for a carrier that leads to the same address, from the
+ * same one, and opens a link on that (share.c).  If there is none yet, one ask goes to the
+ * connection manager, and others to the same address wait for its outcome: WAIT_LOOKS at most.
+ * If there is no carrier then, they go to the connection manager themselves.
+ *
+ * All in the loop.  Locks: the carrier's, for what is said of its numbers.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -24,6 +30,9 @@ enum {
 	REJ_NO_SERVICE = 8,	/* IB CM: invalid service ID */
 	REJ_CONSUMER = 28,	/* a process says no, or has ended */
 	PRIVILEGED = 1024,	/* PROT_SOCK of the kernel */
+	WAIT_LOOKS = 8,		/* for another ask's outcome: 200 ms */
+	NUMBER_LOOKS = 40,	/* for a number, while others are unproven: 1 s */
+	RETRIED = 8,		/* asks that try again when a number is free */
 };
 
 struct ask {
@@ -32,7 +41,10 @@ struct ask {
 	struct ask *next, **pprev;
 	struct rdma_cm_id *id;		/* NULL: the next look asks again */
 	struct sr_vdev *dev;
-	struct sr_vlink *link;		/* once the route is resolved */
+	struct sr_vlink *link;		/* once the route is resolved, or OPEN is due */
+	bool opened;			/* the link is one more on a carrier that there was */
+	bool waits;			/* for another ask, or for a number */
+	unsigned waited;		/* looks */
 	bool connecting;		/* the request is sent */
 	struct sr_timer timer;
 	unsigned looks, asked_at;	/* the look of the last request */
@@ -47,10 +59,25 @@ struct ask {
 
 static struct ask *asks;
 
+/* The link's last record goes, if it has a number. */
+static void leave_open(struct ask *a)
+{
+	struct sr_vlink *l = a->link;
+
+	a->link = NULL;
+	a->opened = false;
+	l->ask = NULL;
+	l->link.ops->drop(&l->link, "short");
+	sr_link_put(&l->link);
+}
+
 static void ask_release(struct ask *a)
 {
 	sr_timer_cancel(&a->timer);
-	if (a->link) {
+	a->waits = false;
+	if (a->opened) {
+		leave_open(a);
+	} else if (a->link) {
 		struct sr_vlink *l = a->link;
 
 		a->link = NULL;
@@ -66,9 +93,15 @@ static void ask_release(struct ask *a)
 	a->flushed = 0;
 }
 
+static void wake_waiting(struct ask *a);
+
 static void free_ask(struct ask *a)
 {
+	const bool leads = a->id && sr_conf.carriers;	/* others may wait for it */
+
 	ask_release(a);
+	if (leads)
+		wake_waiting(a);
 	a->ask->kind = NULL;
 	SR_LIST_DROP(a);
 	free(a);
@@ -83,19 +116,164 @@ static void fail_ask(struct ask *a, const char *reason)
 	ask->done(ask, NULL, reason);
 }
 
-static int ask_resolve(struct ask *a)
+/* The CM's, of the answerer. */
+static uint16_t ask_port(struct ask *a)
 {
-	const struct sockaddr *dst = (struct sockaddr *)&a->ask->dst;
-	struct sockaddr_storage from, to;
-	uint16_t port = sr_addr_port(dst);
+	uint16_t port = sr_addr_port((struct sockaddr *)&a->ask->dst);
 
 	if (a->there[a->iwarp])
-		port = a->there[a->iwarp];
-	else if (a->iwarp || a->moved)
-		port = sr_vcm_iwarp_port(port);
+		return a->there[a->iwarp];
+	return a->iwarp || a->moved ? sr_vcm_iwarp_port(port) : port;
+}
 
+/* ---- carriers that there are ---- */
+
+/* Do they ask the same place for streams between the same two addresses? */
+static bool is_same_place(struct ask *a, struct ask *b)
+{
+	struct sr_name *x = &a->ask->name, *y = &b->ask->name;
+
+	return x->family == y->family && x->dport == y->dport && ask_port(a) == ask_port(b) &&
+	       a->ask->tclass == b->ask->tclass && !memcmp(x->saddr, y->saddr, sizeof(x->saddr)) &&
+	       !memcmp(x->daddr, y->daddr, sizeof(x->daddr));
+}
+
+/* Is another ask, to the same place, on its way to the connection manager? */
+static bool is_led(struct ask *a)
+{
+	struct ask *b;
+
+	for (b = asks; b; b = b->next)
+		if (b != a && b->id && is_same_place(a, b))
+			return true;
+	return false;
+}
+
+/* That ask has brought no carrier.  Those that have waited for it go themselves. */
+static void wake_waiting(struct ask *a)
+{
+	struct ask *b;
+
+	for (b = asks; b; b = b->next)
+		if (b->waits && is_same_place(a, b)) {
+			b->waited = b->waited < WAIT_LOOKS ? WAIT_LOOKS : b->waited;
+			sr_timer_set(&b->timer, 0);
+		}
+}
+
+static struct sr_vlink_for link_for(struct ask *a)
+{
+	return (struct sr_vlink_for){
+		.policy = a->ask->policy,
+		.role = SR_ROLE_ASKER,
+		.link_no = a->ask->name.link_no,
+		.owner = a->ask->owner,
+		.notify = a->ask->notify,
+	};
+}
+
+static struct sr_question question_of(struct ask *a)
+{
+	return (struct sr_question){.name = a->ask->name, .holds = a->holds,
+				    .tclass = a->ask->tclass};
+}
+
+static bool open_on(struct ask *a, struct sr_vcarrier *c)
+{
+	const struct sr_question question = question_of(a);
+	const struct sr_vlink_for f = link_for(a);
+
+	a->link = sr_vshare_open(c, &f, &question);
+	if (!a->link)
+		return false;
+	a->opened = true;
+	a->link->ask = a;
+	a->asked_at = a->looks;
+	if (a->holds == SR_HOLDS_FIRST)
+		a->ask->told(a->ask, SR_FIRST_SENT);
+	return true;
+}
+
+enum carrier_state { NO_USE, OPENS, IS_FULL, IS_NEW, SHARES_NOT };
+
+/* What the carrier is to the ask: of no use; one that may open a link; one that has no number for
+ * it; one whose peer has sent nothing yet; or one that shows that the peer takes one link only. */
+static enum carrier_state carrier_state(struct ask *a, struct sr_vcarrier *c)
+{
+	enum carrier_state state = IS_NEW;
+
+	if (!c->share.numbers.asks || !c->id || c->cm_port != ask_port(a) ||
+	    !sr_vshare_names(c, &a->ask->name, a->ask->tclass))
+		return NO_USE;
+	sr_lock(&c->lock);
+	if (c->broken || (!c->qp && !c->make.busy))
+		state = NO_USE;
+	else if (c->in.greeted && !sr_load(&c->shared))
+		state = SHARES_NOT;
+	else if (c->in.greeted)
+		state = c->share.numbers.used < c->share.numbers.size ? OPENS : IS_FULL;
+	else
+		c->share.wanted = true;
+	sr_unlock(&c->lock);
+	return state;
+}
+
+/* Opens a link on a carrier, or waits for one.  False: neither. */
+static bool share_or_wait(struct ask *a)
+{
+	bool waits = false;
+	struct sr_vcarrier *c;
+	struct sr_vdev *dev;
+
+	for (dev = sr_vdevs; dev; dev = dev->next)
+		for (c = dev->gone ? NULL : dev->carriers; c; c = c->next)
+			switch (carrier_state(a, c)) {
+			case OPENS:
+				if (open_on(a, c))
+					return true;
+				waits |= a->waited < NUMBER_LOOKS;
+				break;
+			case IS_NEW:
+				waits |= a->waited < WAIT_LOOKS;
+				break;
+			case SHARES_NOT:
+				return false;
+			default:
+				break;
+			}
+	a->waits = waits || (a->waited < WAIT_LOOKS && is_led(a));
+	return a->waits;
+}
+
+/* A number is free, or the carrier has become ready. */
+void sr_vask_retry(struct sr_vcarrier *c)
+{
+	unsigned n = 0;
+	struct ask *a;
+
+	sr_lock(&c->lock);
+	c->share.wanted = false;
+	sr_unlock(&c->lock);
+	for (a = asks; a && n < RETRIED; a = a->next)
+		if (a->waits && c->cm_port == ask_port(a) &&
+		    sr_vshare_names(c, &a->ask->name, a->ask->tclass)) {
+			sr_timer_set(&a->timer, 0);
+			n++;
+		}
+}
+
+/* ---- asking ---- */
+
+static int ask_resolve(struct ask *a)
+{
+	struct sockaddr_storage from, to;
+	uint16_t port = ask_port(a);
+
+	if (sr_conf.carriers && share_or_wait(a))
+		return 0;
+	a->waits = false;
 	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);
-	sr_vcm_addr(&to, dst, port);
+	sr_vcm_addr(&to, (struct sockaddr *)&a->ask->dst, port);
 	a->id = sr_vcm_id(&a->cm);
 	if (!a->id ||
 	    sr_vlib.cm_resolve_addr(a->id, (struct sockaddr *)&from,
@@ -174,8 +352,7 @@ static const char *addr_resolved(struct ask *a)
 
 static const char *send_request(struct ask *a)
 {
-	const struct sr_question question = {.name = a->ask->name, .holds = a->holds,
-					     .tclass = a->ask->tclass};
+	const struct sr_question question = question_of(a);
 	struct rdma_conn_param p;
 	uint8_t data[SR_QUESTION_LEN];
 
@@ -206,17 +383,13 @@ static void ask_made(struct sr_vcarrier *c, const char *reason)
 
 static const char *route_resolved(struct ask *a)
 {
-	const struct sr_vlink_for f = {
-		.policy = a->ask->policy,
-		.role = SR_ROLE_ASKER,
-		.link_no = a->ask->name.link_no,
-		.owner = a->ask->owner,
-		.notify = a->ask->notify,
-	};
+	const struct sr_question question = question_of(a);
+	const struct sr_vlink_for f = link_for(a);
 
-	a->link = sr_vlink_make(a->id, a->dev, &f, ask_made, a);
+	a->link = sr_vlink_make(a->id, a->dev, &f, &question, ask_made, a);
 	if (!a->link)
 		return "memory";
+	a->link->c->cm_port = ask_port(a);
 	/* The id is the link's now; its events come to us still. */
 	a->id->context = &a->cm;
 	return NULL;
@@ -232,8 +405,10 @@ static void established(struct ask *a)
 	a->id = NULL;
 	free_ask(a);
 	if (sr_link_events(&l->link) & SR_LINK_DEAD)
-		sr_vlook_start(l->c, SR_LOOK_SOON);	/* which left it to us, sr_vlink_end() */
-	sr_link_raise(&l->link, SR_LINK_UP);
+		sr_vlook_start(l->c, SR_LOOK_SOON);	/* which left it to us, sr_vcarrier_end() */
+	sr_vcarrier_lock(l->c);
+	sr_vshare_established(l->c);
+	sr_vcarrier_unlock(l->c);
 	ask->done(ask, &l->link, NULL);
 }
 
@@ -348,7 +523,7 @@ static const char *repeat(struct ask *a)
  * the kernel's CM (5 of 100 looks fell in between): its word is awaited for some looks. */
 static bool is_flushed(struct ask *a)
 {
-	return a->link && sr_link_events(&a->link->link) & SR_LINK_DEAD &&
+	return a->link && !a->opened && sr_link_events(&a->link->link) & SR_LINK_DEAD &&
 	       ++a->flushed > FLUSHED_LOOKS;
 }
 
@@ -358,17 +533,85 @@ static void ask_look(struct sr_timer *t)
 	const char *reason = NULL;
 
 	sr_timer_set(t, LOOK_MS);
+	a->waited += a->waits;
 	if (++a->looks >= ASK_LOOKS)
 		fail_ask(a, "timeout");
 	else if (is_flushed(a))
 		no_more(a, a->iwarp ? "no-listener" : "refused");
 	else if (is_lost(a))
 		reason = repeat(a);
-	else if (!a->id)
+	else if (!a->id && !a->opened)
 		reason = go_on(a);
 	if (reason)
 		fail_ask(a, reason);
 }
+
+/* ---- the answer to OPEN ---- */
+
+static void first_answer_came(struct ask *a, enum sr_first word)
+{
+	enum sr_first first = sr_first_find(sr_first_word(word), a->holds);
+
+	if (first == SR_FIRST_NONE)
+		return;
+	a->holds = sr_first_holds(first);
+	a->ask->heard = true;
+	a->ask->told(a->ask, first);
+}
+
+static void open_accepted(struct ask *a)
+{
+	struct sr_ask *ask = a->ask;
+	struct sr_vlink *l = a->link;
+
+	l->ask = NULL;
+	a->link = NULL;
+	a->opened = false;
+	free_ask(a);
+	ask->done(ask, &l->link, NULL);
+}
+
+/* The peer has refused the link; or the carrier has ended, or the peer has given the link up
+ * without a word: then the connection manager asks. */
+static void open_failed(struct ask *a, const struct sr_vanswer *answer)
+{
+	const char *reason = NULL;
+
+	if (answer->type == SR_RECORD_THERE && answer->there[a->iwarp]) {
+		sr_format(a->ask->there, sizeof(a->ask->there), SR_THERE " %u %u", answer->there[0],
+			  answer->there[1]);
+		reason = SR_THERE;
+	} else if (answer->type == SR_RECORD_REFUSE || answer->type == SR_RECORD_THERE) {
+		reason = answer->reason ? sr_reason_word(answer->reason) : "refused";
+	}
+	a->ask->heard |= answer->type != 0;
+	if (!reason)
+		reason = go_on(a);
+	if (reason)
+		fail_ask(a, reason);
+}
+
+void sr_vask_news(struct sr_task *t)
+{
+	struct sr_vlink *l = SR_OF(struct sr_vlink, news, t);
+	unsigned have = sr_link_events(&l->link);
+	struct sr_vanswer answer;
+	struct ask *a = l->ask;
+
+	sr_lock(&l->c->lock);
+	answer = l->answer;
+	l->answer.word = SR_FIRST_NONE;
+	sr_unlock(&l->c->lock);
+	if (a && answer.word)
+		first_answer_came(a, answer.word);
+	if (a && (have & SR_LINK_DEAD))
+		open_failed(a, &answer);
+	else if (a && (have & SR_LINK_UP))
+		open_accepted(a);
+	sr_link_put(&l->link);
+}
+
+/* ---- the connection manager's events ---- */
 
 static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {

@@ -31,31 +31,36 @@ struct sr_vlink_for {
 	void *owner;
 	void (*notify)(struct sr_link *link, unsigned what);
 };
+struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f);	/* of no carrier yet; NULL: no memory */
 /* Begins to make a link and its carrier on a resolved or requested id, which becomes the carrier's;
  * NULL: no memory.  made() is called later, unless c->make.made was set to NULL meanwhile: the
  * carrier has its queue pair, and receives are posted; or there is a reason, and the carrier is
  * closed afterwards.  Then its link may be gone.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
-			       const struct sr_vlink_for *f,
+			       const struct sr_vlink_for *f, const struct sr_question *first,
 			       void (*made)(struct sr_vcarrier *, const char *reason),
 			       void *maker);
 /* Nothing of the device is the carrier's any more: it goes, now or soon.  loop, idempotent */
 void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
 void sr_vlink_free(struct sr_link *link);
 /* ---- qp.c ---- */
-/* It is dead.  Returns true if it is not closed yet: what has been posted may still go
- * out.  loop */
-bool sr_vlink_end(struct sr_vlink *l);
+/* Has the carrier no link in use?  loop */
+bool sr_vcarrier_is_over(struct sr_vcarrier *c);
+/* Called when it is over: closes the carrier, now or later.  Returns true if it is to be looked at
+ * soon again, because what has been posted may still go out.  *ms: else it is to be looked at
+ * after so long; 0: need not.  loop */
+bool sr_vcarrier_end(struct sr_vcarrier *c, unsigned *ms);
 /* The link broke, or the peer broke it.  any, not locked. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* ---- carrier.c ---- */
 void sr_vcarrier_get(struct sr_vcarrier *c);	/* any, that has a link of it */
 void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
-/* The link has a reference to its carrier.  It leaves its rings' memory there.  loop. */
-void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l);
-void sr_vcarrier_leave(struct sr_vlink *l);
-struct sr_vlink *sr_vcarrier_find(struct sr_vcarrier *c, uint32_t number); /* NULL; locked */
-void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason); /* all its links; loop */
+void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l); /* loop, locked */
+/* Frees the links that nobody has any more, and that the device and the peer have done with.
+ * loop */
+void sr_vcarrier_sweep(struct sr_vcarrier *c);
+void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason); /* and all its links; loop */
+bool sr_vcarrier_is_broken(struct sr_vcarrier *c);
 /* For calls of the libraries.  When the lock is given back, links that broke are failed; and
  * notify() is called for what links have heard. */
 void sr_vcarrier_lock(struct sr_vcarrier *c);
@@ -64,6 +69,35 @@ void sr_vcarrier_unlock(struct sr_vcarrier *c);
 void sr_vlink_hear(struct sr_vlink *l, unsigned what);
 void sr_vlink_break(struct sr_vlink *l, const char *reason);
 void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason); /* and its links */
+/* ---- share.c ---- */
+bool sr_vshare_init(struct sr_vcarrier *c, bool asks);	/* false: no memory */
+void sr_vshare_free(struct sr_vcarrier *c);
+/* The carrier's first link, which the CM opens, and its stream. */
+void sr_vshare_begin(struct sr_vlink *l, const struct sr_name *name, uint8_t tclass);
+void sr_vshare_task(struct sr_task *t);
+/* Opens one more link.  NULL: there is no number for it now, or no memory.  loop */
+struct sr_vlink *sr_vshare_open(struct sr_vcarrier *c, const struct sr_vlink_for *f,
+				const struct sr_question *question);
+/* Of a request that came by OPEN, as struct sr_rendezvous says.  loop */
+struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_for *f,
+				 const char **reason);
+void sr_vshare_refuse(struct sr_vrequest *r, const char *word);
+void sr_vshare_tell(struct sr_vrequest *r, enum sr_first first);
+void sr_verbs_proven(struct sr_link *link);	/* any */
+/* May the carrier have a link for a stream of that name and class?  (name and tclass of the first
+ * one never change.)  any */
+bool sr_vshare_names(const struct sr_vcarrier *c, const struct sr_name *name, uint8_t tclass);
+/* locked: */
+struct sr_vlink *sr_vshare_link(struct sr_vcarrier *c, uint32_t number);	/* or NULL */
+void sr_vshare_established(struct sr_vcarrier *c);
+void sr_vshare_greeted(struct sr_vcarrier *c, const struct sr_process *peer);
+int sr_vshare_record(struct sr_vcarrier *c, const struct sr_record *r);	/* has come: 0 or -EPROTO */
+void sr_vshare_prove(struct sr_vlink *l);
+/* Adds the records that no link sends, or the one that opens the link.  False: nothing. */
+bool sr_vshare_fill(struct sr_vcarrier *c, struct sr_vpacket *p);
+bool sr_vshare_open_fill(struct sr_vlink *l, struct sr_vpacket *p);
+void sr_vshare_left(struct sr_vlink *l);	/* our last record is in the packet */
+
 /* ---- mem.c ---- */
 enum {
 	/*
@@ -116,6 +150,7 @@ void sr_vcq_take(struct sr_vcarrier *c);
 /* The same, for a caller that sr_vtx_waits(): the next completion of our own requests is taken
  * too, by the service thread if that watches. */
 void sr_vcq_await_out(struct sr_vcarrier *c);
+void sr_vcq_look(struct sr_vcarrier *c);	/* takes all that has come */
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slept);
@@ -172,6 +207,8 @@ size_t sr_vring_pieces(const struct sr_vring *r, uint64_t at, size_t n, struct i
 /* ---- rx.c ---- */
 void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc); /* locked */
 int sr_vrx_repost(struct sr_vcarrier *c);	/* locked */
+/* A record of a link in use has come.  0 or -EPROTO.  locked */
+int sr_vrx_record(struct sr_vlink *l, const struct sr_record *r);
 ssize_t sr_verbs_rx_look(struct sr_link *link, struct sr_piece *piece);
 size_t sr_verbs_rx_data(struct sr_link *link, size_t skip, struct iovec v[2]);
 void sr_verbs_rx_free(struct sr_link *link, size_t n);
@@ -208,6 +245,10 @@ struct sr_vcm_event {
 	size_t len;
 };
 
+struct sr_vrequest *sr_vrequest_new(const struct sr_question *question); /* NULL: no memory */
+void sr_vrequest_free(struct sr_vrequest *r);
+/* Tells of the carrier's requests that need no answer any more.  loop */
+void sr_vrequests_gone(struct sr_vcarrier *c);
 int sr_vcm_open(void);	/* the libraries, the channel; 0 or -errno */
 struct rdma_cm_id *sr_vcm_id(struct sr_vcm *cm);	/* NULL and errno */
 void sr_vcm_addr(struct sockaddr_storage *to, const struct sockaddr *from, uint16_t port);
@@ -233,6 +274,9 @@ void sr_vlisten_forget(void);
 /* ---- ask.c ---- */
 int sr_verbs_ask(struct sr_ask *ask);
 void sr_verbs_cancel(struct sr_ask *ask);
+/* The carrier may have become ready, or a number of it free.  loop */
+void sr_vask_retry(struct sr_vcarrier *c);
+void sr_vask_news(struct sr_task *t);	/* a link's: an answer has come */
 void sr_vask_removed(struct ibv_context *ctx);
 void sr_vask_forget(void);
 

@@ -2,10 +2,15 @@
 /*
  * carrier.c - how long carriers and links live, and how links hear of what comes for them.
  *
- * A link has a reference to its carrier from sr_vlink_make() to sr_vlink_free().  So have the
- * carrier's job and its posted task.  The last reference is always given back in the loop,
+ * A link has a reference to its carrier from sr_vcarrier_join() until it is freed.  So have the
+ * carrier's jobs and its posted tasks, and there is one from the carrier's making until its last
+ * job has ended.  The last reference is always given back in the loop,
  * which frees the carrier; another thread may take one while it has a link of the carrier.
- * When the last link leaves, the carrier is closed (make.c); it goes when the job has ended.
+ * A carrier that is not shared is closed (make.c) when its link leaves, one that is shared when it
+ * has been idle (qp.c).
+ *
+ * A link whose stream has let go of it may have to stay (share.c).  It also stays while a job of
+ * the carrier runs, because that goes through the links.
  *
  * c->links is changed in the loop, locked: the loop reads it without the lock.
  *
@@ -34,6 +39,7 @@ void sr_vcarrier_put(struct sr_vcarrier *c)
 	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
 		return;
 	sr_vcq_free(c);
+	sr_vshare_free(c);
 	sr_vring_free(&c->ctl);
 	while (c->owned)
 		sr_vring_free(&c->own[--c->owned]);
@@ -44,19 +50,16 @@ void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l)
 {
 	sr_vcarrier_get(c);
 	l->c = c;
-	sr_lock(&c->lock);
+	l->link.name = c->name;
 	SR_LIST_ADD(c->links, l);
-	sr_unlock(&c->lock);
 }
 
-void sr_vcarrier_leave(struct sr_vlink *l)
+static void link_leave(struct sr_vlink *l)
 {
 	struct sr_vring *rings[] = { &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring, &l->tx.spare };
 	struct sr_vcarrier *c = l->c;
 	struct sr_vlink **p;
 
-	if (!l->next && c->links == l)
-		sr_vcarrier_close(c, true);
 	sr_lock(&c->lock);
 	SR_LIST_DROP(l);
 	for (p = &c->heard; *p && *p != l; p = &(*p)->hears_next)
@@ -65,29 +68,71 @@ void sr_vcarrier_leave(struct sr_vlink *l)
 		*p = l->hears_next;
 	sr_vpost_unqueue(l);
 	c->cq.armed_once -= l->armed_once != 0;
-	/* A job may be about to take away their regions. */
-	for (unsigned i = 0; i < SR_V_RINGS; i++)
-		if (rings[i]->buf)
-			c->own[c->owned++] = *rings[i];
+	if (sr_vshare_link(c, l->number) == l)	/* the carrier has ended before */
+		c->share.number[l->number - 1].link = NULL;
 	sr_unlock(&c->lock);
+	for (unsigned i = 0; i < SR_V_RINGS; i++)
+		sr_vring_free(rings[i]);
+	free(l);
 	sr_vcarrier_put(c);
 }
 
-struct sr_vlink *sr_vcarrier_find(struct sr_vcarrier *c, uint32_t number)
+/* Is the link, or its memory, still used by the peer, the device or a job?  A last record that is
+ * to be sent is posted if it may be. */
+static bool link_is_used(struct sr_vlink *l)
 {
-	struct sr_vlink *l;
+	struct sr_vcarrier *c = l->c;
+	bool used;
 
-	for (l = c->links; l && l->number != number; l = l->next)
-		;
-	return l;
+	sr_vcarrier_lock(c);
+	if (sr_load(&c->shared))
+		sr_vtx_drop(l);
+	used = sr_load(&c->shared) && c->qp && !c->broken &&
+	       (!l->over || c->out.arrived < l->tx.last_write);
+	sr_vcarrier_unlock(c);
+	return used || c->make.busy;
+}
+
+void sr_vlink_free(struct sr_link *link)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = l->c;
+
+	if (!sr_load(&c->shared) && !l->next && c->links == l)
+		sr_vcarrier_close(c, true);
+	l->lingers = link_is_used(l);
+	if (l->lingers)
+		sr_vlook_start(c, SR_LOOK);
+	else
+		link_leave(l);
+}
+
+void sr_vcarrier_sweep(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l, *next;
+
+	for (l = c->links; l; l = next) {
+		next = l->next;
+		if (l->lingers && !link_is_used(l))
+			link_leave(l);
+	}
+}
+
+bool sr_vcarrier_is_broken(struct sr_vcarrier *c)
+{
+	bool is;
+
+	sr_lock(&c->lock);
+	is = c->broken;
+	sr_unlock(&c->lock);
+	return is;
 }
 
 void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)
 {
-	struct sr_vlink *l;
-
-	for (l = c->links; l; l = l->next)
-		sr_vlink_fail(l, reason);
+	sr_vcarrier_lock(c);
+	sr_vcarrier_break(c, reason);
+	sr_vcarrier_unlock(c);
 }
 
 /* ---- what links hear ---- */
@@ -108,7 +153,9 @@ void sr_vlink_break(struct sr_vlink *l, const char *reason)
 {
 	if (!l->broken)
 		l->broken = reason;
-	sr_vlink_hear(l, 0);
+	sr_vlink_hear(l, sr_link_events(&l->link) & SR_LINK_UP ? 0 : SR_V_NEWS);
+	if (sr_load(&l->c->shared))
+		sr_vtx_drop(l);
 }
 
 void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason)
@@ -120,6 +167,7 @@ void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason)
 	c->broken = reason;
 	for (l = c->links; l; l = l->next)
 		sr_vlink_break(l, reason);
+	sr_vlook_start(c, SR_LOOK_SOON);
 }
 
 /* Unless the link is about to be freed. */
@@ -168,9 +216,10 @@ static bool tell_links(struct sr_vcarrier *c)
 		l = told[i].l;
 		if (told[i].broken)
 			sr_vlink_fail(l, told[i].broken);
-		if (told[i].heard)
-			l->link.notify(&l->link, told[i].heard);
-		sr_link_put(&l->link);
+		if (told[i].heard & ~(unsigned)SR_V_NEWS)
+			l->link.notify(&l->link, told[i].heard & ~(unsigned)SR_V_NEWS);
+		if (!(told[i].heard & SR_V_NEWS) || !sr_loop_post(&l->news))
+			sr_link_put(&l->link);	/* else the task has the reference */
 	}
 	return more;
 }

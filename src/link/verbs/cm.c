@@ -26,17 +26,10 @@ enum {
 	RNR_FOREVER = 7,
 };
 
-struct request {
-	struct sr_request req;
-	struct sr_vcm cm;
-	struct request *next, **pprev;
-	struct rdma_cm_id *id;
-};
-
 static struct rdma_event_channel *channel;
 static struct sr_watch channel_watch;
 static bool channel_watched;
-static struct request *requests;
+static struct sr_vrequest *requests;
 
 /* ---- addresses ---- */
 
@@ -164,12 +157,47 @@ static void reject(struct rdma_cm_id *id, const char *reason)
 	sr_vlib.cm_reject(id, reason, strlen(reason) + 1);
 }
 
-static void free_request(struct request *r, bool destroy)
+struct sr_vrequest *sr_vrequest_new(const struct sr_question *question)
+{
+	struct sr_vrequest *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->req.ops = &sr_rendezvous_verbs;
+	r->req.name = question->name;
+	r->req.holds = question->holds;
+	r->req.tclass = question->tclass;
+	SR_LIST_ADD(requests, r);
+	return r;
+}
+
+void sr_vrequest_free(struct sr_vrequest *r)
 {
 	SR_LIST_DROP(r);
-	if (destroy)
+	if (r->id)
 		sr_vlib.cm_destroy_id(r->id);
+	if (r->c)
+		sr_vcarrier_put(r->c);
 	free(r);
+}
+
+void sr_vrequests_gone(struct sr_vcarrier *c)
+{
+	struct sr_vrequest *r, *next;
+	bool gone;
+
+	for (r = requests; r; r = next) {
+		next = r->next;
+		if (r->c != c)
+			continue;
+		sr_lock(&c->lock);
+		gone = r->gone || !c->qp;
+		sr_unlock(&c->lock);
+		if (!gone)
+			continue;
+		sr_link_gone(&r->req);
+		sr_vrequest_free(r);
+	}
 }
 
 static void refuse_at_once(struct rdma_cm_id *id, const char *reason)
@@ -180,19 +208,19 @@ static void refuse_at_once(struct rdma_cm_id *id, const char *reason)
 
 static void request_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
-	struct request *r = SR_OF(struct request, cm, cm);
+	struct sr_vrequest *r = SR_OF(struct sr_vrequest, cm, cm);
 
 	if (e->type == RDMA_CM_EVENT_ADDR_CHANGE)
 		return;
 	sr_link_gone(&r->req);
-	free_request(r, true);
+	sr_vrequest_free(r);
 }
 
 static void connect_request(const struct sr_vcm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
 	struct sr_question question;
-	struct request *r;
+	struct sr_vrequest *r;
 	const char *reason;
 
 	/* librdmacm has opened the device, which must be closed when it is removed, also
@@ -211,19 +239,14 @@ static void connect_request(const struct sr_vcm_event *e)
 		refuse_at_once(id, "no-match");
 		return;
 	}
-	r = calloc(1, sizeof(*r));
+	r = sr_vrequest_new(&question);
 	if (!r) {
 		refuse_at_once(id, "memory");
 		return;
 	}
-	r->req.ops = &sr_rendezvous_verbs;
-	r->req.name = question.name;
-	r->req.holds = question.holds;
-	r->req.tclass = question.tclass;
 	r->cm.event = request_event;
 	r->id = id;
 	id->context = &r->cm;
-	SR_LIST_ADD(requests, r);
 	sr_link_request(&r->req);
 }
 
@@ -247,7 +270,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 				void (*notify)(struct sr_link *, unsigned),
 				const char **reason)
 {
-	struct request *r = (struct request *)req;
+	struct sr_vrequest *r = (struct sr_vrequest *)req;
 	const struct sr_vlink_for f = {
 		.policy = req->policy,
 		.role = SR_ROLE_ANSWERER,
@@ -255,32 +278,47 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 		.owner = owner,
 		.notify = notify,
 	};
-	struct sr_vdev *dev = sr_vdev_get(r->id, reason);
+	const struct sr_question first = { .name = req->name, .tclass = req->tclass };
 	struct sr_vlink *l = NULL;
+	struct sr_vdev *dev;
 
+	if (r->c)
+		return sr_vshare_accept(r, &f, reason);
+	dev = sr_vdev_get(r->id, reason);
 	if (dev) {
 		sr_vcm_ack_timeout(r->id);
 		*reason = "memory";
-		l = sr_vlink_make(r->id, dev, &f, accept_made, NULL);
+		l = sr_vlink_make(r->id, dev, &f, &first, accept_made, NULL);
 	}
 	if (!l) {
 		sr_verbs_refuse(req, *reason);
 		return NULL;
 	}
-	free_request(r, false);
+	r->id = NULL;	/* it is the carrier's */
+	sr_vrequest_free(r);
 	return &l->link;
 }
 
 void sr_verbs_refuse(struct sr_request *req, const char *reason)
 {
-	struct request *r = (struct request *)req;
+	struct sr_vrequest *r = (struct sr_vrequest *)req;
 
+	if (r->c) {
+		sr_vshare_refuse(r, reason);
+		return;
+	}
 	reject(r->id, reason);
-	free_request(r, true);
+	sr_vrequest_free(r);
 }
 
 bool sr_verbs_tell(struct sr_request *req, enum sr_first first)
 {
+	struct sr_vrequest *r = (struct sr_vrequest *)req;
+
+	if (r->c) {
+		sr_vshare_tell(r, first);
+		return false;
+	}
 	sr_verbs_refuse(req, sr_first_word(first));
 	return true;
 }
@@ -288,18 +326,18 @@ bool sr_verbs_tell(struct sr_request *req, enum sr_first first)
 void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, cm, cm);
-	struct sr_vlink *l = c->links;
 
 	switch (e->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (sr_link_raise(&l->link, SR_LINK_UP))
-			l->link.notify(&l->link, SR_NOTIFY_CTL);
+		sr_vcarrier_lock(c);
+		sr_vshare_established(c);
+		sr_vcarrier_unlock(c);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_REJECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		sr_verbs_poll(&l->link);	/* what came before it counts */
+		sr_vcq_look(c);	/* what came before it counts */
 		sr_vcarrier_lock(c);
 		sr_vcarrier_break(c, sr_vpost_why(c, IBV_WC_SUCCESS, "peer-dropped"));
 		sr_vcarrier_unlock(c);
@@ -313,16 +351,16 @@ void sr_vcm_link_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 
 void sr_vcm_removed(struct ibv_context *ctx)
 {
-	struct request *r, *rnext;
+	struct sr_vrequest *r, *rnext;
 
 	sr_vask_removed(ctx);
 	sr_vlisten_removed(ctx);
 	for (r = requests; r; r = rnext) {
 		rnext = r->next;
-		if (r->id->verbs != ctx)
+		if (!r->id || r->id->verbs != ctx)
 			continue;
 		sr_link_gone(&r->req);
-		free_request(r, true);
+		sr_vrequest_free(r);
 	}
 }
 

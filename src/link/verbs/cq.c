@@ -35,7 +35,8 @@
  *    the service thread to watch the channel, and that goes on while there is a
  *    dispatched one. Until it begins, events stay in the channel. The thread that reads an event
  *    takes what has come, and notifies all links of it. (wake.pml has direct, dispatched, and
- *    the change both ways. Epoll sets are not counted yet.)
+ *    the change both ways.) Epoll sets have the descriptor if the carrier is not shared; else
+ *    they are dispatched, because the kernel's set takes a descriptor once only.
  *  - A request that begins to wait for a completion of `out` is seen to by the timer; or, if
  *    the service thread watches the channel, `out` is armed and then polled
  *    (sr_vcq_await_out()).
@@ -118,7 +119,7 @@ void sr_vcq_take(struct sr_vcarrier *c)
 	sr_vpost_due(c);
 }
 
-static void vcq_look(struct sr_vcarrier *c)
+void sr_vcq_look(struct sr_vcarrier *c)
 {
 	sr_vcarrier_lock(c);
 	c->cq.used += !sr_loop_here();
@@ -128,7 +129,7 @@ static void vcq_look(struct sr_vcarrier *c)
 
 void sr_verbs_poll(struct sr_link *link)
 {
-	vcq_look(sr_vlink(link)->c);
+	sr_vcq_look(sr_vlink(link)->c);
 }
 
 /* ---- arming: locked ---- */
@@ -277,12 +278,14 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	struct sr_vcarrier *c = l->c;
+	bool asks = false;
 	int fd = -1;
 
 	want &= ~(unsigned)SR_ARM_DATA;
 	sr_vcarrier_lock(c);
 	if (c->qp) {
-		fd = c->cq.fd;
+		fd = sr_load(&c->shared) ? -1 : c->cq.fd;
+		asks = fd < 0 && want && !c->cq.watched;
 		c->cq.armed_once += want && !l->armed_once;
 		l->armed_once |= want;
 	}
@@ -294,10 +297,18 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 		arm_cqs(c);
 	}
 	sr_vcarrier_unlock(c);
+	if (asks)
+		sr_vlook_start(c, SR_LOOK_WATCH);
 	return fd;
 }
 
 /* ---- the service thread: what is below is the loop's ---- */
+
+/* Nobody else wakes threads that are dispatched, and epoll sets of a shared carrier. */
+static bool needs_watch(const struct sr_vcarrier *c)
+{
+	return c->cq.dispatched || (sr_load(&c->shared) && c->cq.armed_once);
+}
 
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
 {
@@ -308,7 +319,7 @@ bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
 	if (on && sr_loop_watch(&c->cq.watch, EPOLLIN))
 		return false;
 	sr_vcarrier_lock(c);
-	c->cq.watched = on || c->cq.dispatched;	/* (nobody else wakes these) */
+	c->cq.watched = on || needs_watch(c);
 	if (on) {
 		arm_cqs(c);
 		sr_vcq_take(c);	/* it is armed: the last look */
@@ -332,13 +343,24 @@ static void on_cq_channel(struct sr_watch *w, uint32_t events)
 	sr_vlook_start(c, SR_LOOK);
 }
 
+/* By any link that may send; if all have sent their last records the peer owes its own ones. */
+static bool ask_peer(struct sr_vcarrier *c)
+{
+	const struct sr_msg msg = { .type = SR_MSG_PROBE };
+	struct sr_vlink *l = c->links;
+
+	while (l && ((sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) != SR_LINK_UP ||
+		     l->tx.last != SR_V_OPEN))
+		l = l->next;
+	return !l || !sr_vtx_queue(l, &msg);
+}
+
 /* The peer has not answered what it has to answer at once, or while its program reads.
  * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
  * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (A suspended
  * process receives no ticks, so SIGSTOP does not count towards these times.) */
 static void probe(struct sr_vcarrier *c, bool unanswered)
 {
-	const struct sr_msg msg = { .type = SR_MSG_PROBE };
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
 	const uint32_t taken = sr_packets_taken(&c->out.credit);
 	struct sr_vlook *k = &c->look;
@@ -351,43 +373,65 @@ static void probe(struct sr_vcarrier *c, bool unanswered)
 	if (++k->quiet_ticks >= limit && c->out.probe_out)
 		sr_vcarrier_break(c, sr_vpost_why(c, IBV_WC_SUCCESS, "timeout"));
 	else if (k->quiet_ticks >= limit / 4 && !c->out.probe_out)
-		c->out.probe_out = !sr_vtx_queue(c->links, &msg);
+		c->out.probe_out = ask_peer(c);
+}
+
+/* An ACK to the byte is due once the reader has paused.  Returns whether one is, or will be. */
+static bool is_unsaid(struct sr_vlink *l, uint64_t taken)
+{
+	bool unsaid = (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
+		      taken != sr_load(&l->tx.ack_said);
+
+	if (unsaid && taken == l->seen.taken)
+		sr_vtx_owe(l);
+	return unsaid;
+}
+
+/* siw may leave an answerer's first message lying in its socket until the next one comes
+ * (siw_accept() replies before it listens). */
+static bool is_unheard(struct sr_vlink *l)
+{
+	struct sr_vcarrier *c = l->c;
+	bool unheard = c->iwarp && l->link.role == SR_ROLE_ASKER &&
+		       !sr_packets_taken(&c->out.credit);
+
+	if (unheard && c->out.credit.sent)
+		sr_vtx_owe(l);
+	return unheard;
+}
+
+/* Does the peer owe an answer?  Of a link that we have given up, its last record. */
+static bool is_unanswered(struct sr_vlink *l)
+{
+	unsigned have = sr_link_events(&l->link);
+
+	if (have & SR_LINK_DEAD)
+		return sr_load(&l->c->shared) && l->tx.last == SR_V_DROPPED && !l->over;
+	return sr_link_said(&l->link, SR_MSG_SWITCH) &&
+	       (!(have & SR_LINK_ACKSW) || sr_load(&l->link.tx_acked) != sr_load(&l->link.tx_w) ||
+		(sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 }
 
 /* Is there something to look after?  Traffic does that by itself; here is for
  * what is left when it stops.  locked */
-static bool unfinished(struct sr_vlink *l, uint64_t now)
+static bool is_unfinished(struct sr_vlink *l, uint64_t now, bool *unanswered)
 {
-	struct sr_vcarrier *c = l->c;
 	uint64_t taken = sr_load(&l->link.rx_taken);
-	uint64_t acked = sr_load(&l->link.tx_acked);
-	uint64_t w = sr_load(&l->link.tx_w);
-	uint64_t sum = taken + acked + w + sr_load(&l->link.rx_h);
-	unsigned have = sr_link_events(&l->link);
-	bool unsaid, unanswered, unheard;
+	uint64_t sum = taken + sr_load(&l->link.tx_acked) + sr_load(&l->link.tx_w) +
+		       sr_load(&l->link.rx_h);
+	bool dead = sr_link_events(&l->link) & SR_LINK_DEAD, owed = is_unanswered(l);
+	bool busy = owed || l->lingers;
 
-	/* An ACK to the byte, once the reader has paused. */
-	unsaid = (have & SR_LINK_SWITCH) && taken != sr_load(&l->tx.ack_said);
-	if (unsaid && taken == l->seen.taken)
-		sr_vtx_owe(l);
-
-	/* siw may leave an answerer's first message lying in its socket until
-	 * the next one comes (siw_accept() replies before it listens). */
-	unheard = c->iwarp && l->link.role == SR_ROLE_ASKER &&
-		  !sr_packets_taken(&c->out.credit);
-	if (unheard && c->out.credit.sent)
-		sr_vtx_owe(l);
-
-	unanswered = sr_link_said(&l->link, SR_MSG_SWITCH) &&
-		     (!(have & SR_LINK_ACKSW) || acked != w ||
-		      (sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
-	unanswered |= sr_vtx_lacks_credit(l);
-	probe(c, unanswered);
+	*unanswered |= owed;
+	if (dead)
+		return busy;
+	busy |= is_unsaid(l, taken);
+	busy |= is_unheard(l);
 	if (sum != l->seen.sum)	/* none of them ever decreases */
 		l->seen.moved_ns = now;
 	l->seen.taken = taken;
 	l->seen.sum = sum;
-	return unsaid || unanswered || unheard || now - l->seen.moved_ns < TICK_NS;
+	return busy || now - l->seen.moved_ns < TICK_NS;
 }
 
 /* The whole look, each TICK_MS.  Returns whether there is to be another one; if not, whether
@@ -395,18 +439,23 @@ static bool unfinished(struct sr_vlink *l, uint64_t now)
 static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 {
 	struct sr_vlook *k = &c->look;
-	struct sr_vlink *l = c->links;
-	bool busy, in_use, watched;
+	bool busy = false, in_use, watched, unanswered;
+	struct sr_vlink *l;
 
 	sr_vcarrier_lock(c);
-	busy = unfinished(l, now);
+	unanswered = !sr_packets_may_send(&c->out.credit, true) && sr_vpost_waits(c);
+	for (l = c->links; l; l = l->next)
+		busy |= is_unfinished(l, now, &unanswered);
+	probe(c, unanswered);
 	sr_vpost_due(c);
 	in_use = c->cq.used - k->used > BUSY;
 	k->used = c->cq.used;
 	sr_vcarrier_unlock(c);
-	*idles = sr_vgrow_idle(l, now - l->seen.moved_ns);
+	for (l = c->links; l; l = l->next)
+		if (!(sr_link_events(&l->link) & SR_LINK_DEAD))
+			*idles |= sr_vgrow_idle(l, now - l->seen.moved_ns);
 	watched = sr_vcq_watch(c, !in_use);
-	return busy || in_use || !watched || sr_load(&k->on);
+	return busy || unanswered || in_use || !watched || sr_load(&k->on);
 }
 
 /* The whole looks of all carriers come at one time, and wake the thread once. */
@@ -428,40 +477,51 @@ static bool is_busy(struct sr_vcarrier *c)
 	return yes;
 }
 
+static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned later_ms)
+{
+	struct sr_vlook *k = &c->look;
+
+	if (again) {
+		atomic_fetch_or_explicit(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0),
+					 memory_order_relaxed);
+		set_timer(k);
+	} else if (later_ms) {
+		sr_timer_set(&k->timer, later_ms);
+	}
+}
+
 /* The next tick is to be soon if bytes wait for a completion that nobody watches for, or
  * if the link is ending. */
 static void tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
-	struct sr_vlink *l = c->links;
 	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
 	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
+	unsigned later_ms = 0;
 
-	if (!l)		/* it is closed when it has been made */
-		return;
-	vcq_look(c);
+	sr_vcq_look(c);
 	/* A thread that moves the link after this starts the timer again. */
 	atomic_fetch_and_explicit(&k->on, SR_LOOK_WATCH | (whole ? 0 : SR_LOOK),
 				  memory_order_relaxed);
 	sr_fence_look();	/* pair look: sr_vlook_start() */
 	k->tick = now / TICK_NS;
-	if (sr_link_events(&l->link) & SR_LINK_DEAD) {
-		soon = again = k->busy = sr_vlink_end(l);
+	sr_vcarrier_get(c);
+	sr_vcarrier_sweep(c);
+	if (c->id && sr_vcarrier_is_over(c)) {
+		soon = k->busy = sr_vcarrier_end(c, &later_ms);
+		again = soon || (later_ms && !whole);
 	} else {
 		again = !whole || whole_look(c, now, &idles);
 		sr_lock(&c->lock);
 		soon = c->qp && sr_vpost_waits(c) && !c->cq.watched;
 		k->busy = is_busy(c);
 		sr_unlock(&c->lock);
+		later_ms = idles ? SR_V_IDLE_MS : 0;
 	}
-	if (again) {
-		atomic_fetch_or_explicit(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0),
-					 memory_order_relaxed);
-		set_timer(k);
-	} else if (idles) {
-		sr_timer_set(&k->timer, SR_V_IDLE_MS);
-	}
+	if (c->id)
+		next_look(c, again, soon, later_ms);
+	sr_vcarrier_put(c);
 }
 
 static void start(struct sr_task *t)

@@ -24,13 +24,14 @@ struct sr_vdev *sr_vdevs;
 
 /* The process's number is drawn before its first link is made, in the loop, and constant from
  * then on. */
-static struct sr_process process = { .version = SR_WIRE_VERSION, .links = 1 };
+static struct sr_process process = { .version = SR_WIRE_VERSION };
 static bool drawn;
 
 static bool draw_process(void)
 {
 	if (!drawn)
 		drawn = sr_sys_getrandom(process.process, SR_PROCESS_LEN, 0) == SR_PROCESS_LEN;
+	process.links = sr_conf.carriers ? SR_V_LINKS : 1;
 	return drawn;
 }
 

@@ -146,6 +146,7 @@ static const char *make_queues(struct sr_vcarrier *c)
 static void unmake(struct sr_vcarrier *c)
 {
 	struct sr_vmake *m = &c->make;
+	struct sr_vlink *l;
 
 	if (m->disconnects)
 		sr_vlib.cm_disconnect(m->id);
@@ -161,6 +162,11 @@ static void unmake(struct sr_vcarrier *c)
 		sr_work_pause();
 		sr_vring_close(&m->region[m->regions - 1]);
 	}
+	for (l = c->links; l; l = l->next)	/* none leaves meanwhile */
+		for (unsigned i = 0; i < SR_V_RINGS; i++) {
+			sr_work_pause();
+			sr_vring_close(&l->gone[i]);
+		}
 	if (c->pd)
 		sr_vlib.v_dealloc_pd(c->pd);
 	c->pd = NULL;
@@ -184,6 +190,16 @@ static void take_regions(struct sr_vcarrier *c)
 	take_region(c, &c->ctl);
 	for (unsigned i = 0; i < c->owned; i++)
 		take_region(c, &c->own[i]);
+}
+
+static void take_link_regions(struct sr_vlink *l)
+{
+	struct sr_vring *rings[] = { &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring, &l->tx.spare };
+
+	for (unsigned i = 0; i < SR_V_RINGS; i++) {
+		l->gone[i] = *rings[i];
+		rings[i]->mr = NULL;
+	}
 }
 
 static void make_job(struct sr_job *job)
@@ -222,7 +238,9 @@ static void carrier_unmade(struct sr_job *job)
 	c->make.busy = false;
 	sr_vlib.cm_destroy_id(c->make.id);
 	sr_vdev_idle(c->dev);
-	sr_vcarrier_put(c);
+	sr_vcarrier_sweep(c);
+	sr_vcarrier_put(c);	/* the job's */
+	sr_vcarrier_put(c);	/* and that of carrier_new() */
 }
 
 /* While it is being made.  The links' owners may go before it: sr_vlink_fail() tells them
@@ -257,13 +275,11 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	c->make.qp = c->qp;
 	c->qp = NULL;
 	take_regions(c);
-	for (l = c->links; l; l = l->next) {
-		take_region(c, &l->rx.ring[0]);
-		take_region(c, &l->rx.ring[1]);
-		take_region(c, &l->tx.ring);
-		take_region(c, &l->tx.spare);
-	}
+	for (l = c->links; l; l = l->next)
+		take_link_regions(l);
+	c->share.opens = 0;
 	sr_unlock(&c->lock);
+	sr_vrequests_gone(c);
 	c->id->qp = NULL;
 	if (c->cq.watched)
 		sr_loop_unwatch(&c->cq.watch);
@@ -271,12 +287,6 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	sr_timer_cancel(&c->look.timer);
 	c->id = NULL;
 	start_job(c, unmake_job, carrier_unmade);
-}
-
-void sr_vlink_free(struct sr_link *link)
-{
-	sr_vcarrier_leave(sr_vlink(link));
-	free(link);
 }
 
 /* The link for which it was made gets its rings, if they are registered. */
@@ -324,21 +334,25 @@ static void carrier_made(struct sr_job *job)
 		c->make.made(c, reason);
 	if (reason)
 		sr_vcarrier_close(c, false);
+	sr_vcarrier_sweep(c);
 	sr_vdev_idle(dev);
 	sr_vcarrier_put(c);
 }
 
-static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *dev)
+static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *dev, bool asks)
 {
 	struct sr_vcarrier *c = calloc(1, sizeof(*c));
 
-	if (!c)
+	if (!c || !sr_vshare_init(c, asks)) {
+		free(c);
 		return NULL;
+	}
 	atomic_init(&c->refs, 1);
 	c->dev = dev;
 	c->iwarp = dev->iwarp;
 	sr_format(c->name, sizeof(c->name), "verbs:%s", dev->name);
 	c->cm.event = sr_vcm_link_event;
+	c->share.task.fn = sr_vshare_task;
 	sr_vcq_init(c);
 	sr_mutex_init(&c->lock, SR_RANK_LINK_FIRST);
 	c->id = id;
@@ -347,34 +361,44 @@ static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *de
 	return c;
 }
 
-struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
-			       const struct sr_vlink_for *f,
-			       void (*made_fn)(struct sr_vcarrier *, const char *), void *maker)
+struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f)
 {
-	struct sr_vcarrier *c;
 	struct sr_vlink *l;
 
 	l = (struct sr_vlink *)sr_link_new(&sr_link_verbs, sizeof(*l), f->role, f->link_no,
 					   f->owner, f->notify);
 	if (!l)
 		return NULL;
-	c = carrier_new(id, dev);
-	if (!c) {
-		free(l);
-		return NULL;
-	}
-	sr_vcarrier_join(c, l);
-	l->number = SR_V_NUMBER;
 	l->policy = f->policy;
-	l->link.name = c->name;
+	l->news.fn = sr_vask_news;
 	atomic_init(&l->rx.window, l->policy->ring_first);
 	l->rx.place[0].size = l->policy->ring_first;
 	l->rx.ring[0].size = l->tx.ring.size = l->policy->ring_first;
 	sr_gens_init(&l->rx.gens, l->rx.place);
+	return l;
+}
+
+struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
+			       const struct sr_vlink_for *f, const struct sr_question *first,
+			       void (*made_fn)(struct sr_vcarrier *, const char *), void *maker)
+{
+	struct sr_vlink *l = sr_vlink_new(f);
+	struct sr_vcarrier *c;
+
+	if (!l)
+		return NULL;
+	c = carrier_new(id, dev, f->role == SR_ROLE_ASKER);
+	if (!c) {
+		free(l);
+		return NULL;
+	}
+	sr_lock(&c->lock);
+	sr_vcarrier_join(c, l);
+	sr_vshare_begin(l, &first->name, first->tclass);
+	sr_unlock(&c->lock);
 	c->make.made = made_fn;
 	c->make.maker = maker;
 	c->make.ring_first = l->policy->ring_first;
 	start_job(c, make_job, carrier_made);
-	sr_vcarrier_put(c);
 	return l;
 }

@@ -190,7 +190,7 @@ static bool packet_fill(struct sr_vcarrier *c, struct sr_vpacket *p, bool record
 {
 	const struct sr_vlink *last = c->out.queue;
 	struct sr_vlink *l = NULL;
-	bool any = false;
+	bool any = records && sr_vshare_fill(c, p);
 
 	while (c->out.queue && l != last && !p->full) {
 		l = c->out.queue->queue_next;
@@ -218,7 +218,7 @@ static bool fill_count(struct sr_vcarrier *c, struct sr_vpacket *p)
  * because no count comes behind it. */
 static bool is_last(const struct sr_vcarrier *c)
 {
-	return c->out.queue && c->out.queue->tx.last == SR_V_DROP_DUE && !c->links->next;
+	return c->out.queue && c->out.queue->tx.last == SR_V_DROP_DUE && !sr_load(&c->shared);
 }
 
 /* One packet.  False: there is nothing for it, or it may not go. */
@@ -252,7 +252,8 @@ static void post_packets(struct sr_vcarrier *c)
 /* Most calls find nothing to post. */
 void sr_vpost_due(struct sr_vcarrier *c)
 {
-	if (c->qp && !c->broken && (c->out.queue || sr_packets_owes(&c->out.credit)))
+	if (c->qp && !c->broken && c->established &&
+	    (c->out.queue || c->share.first_due || sr_packets_owes(&c->out.credit)))
 		post_packets(c);
 }
 
@@ -295,6 +296,8 @@ bool sr_vpost_waits(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = c->out.queue;
 
+	if (c->share.first_due && c->qp && !c->broken)
+		return true;
 	while (l && !sr_vtx_waits(l)) {
 		l = l->queue_next;
 		if (l == c->out.queue)

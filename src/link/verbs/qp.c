@@ -16,26 +16,72 @@
 #include "base/log.h"
 
 enum {
+	BARE_ID = 36,		/* bytes: two addresses and ports */
 	END_MS = 500,		/* what is posted may still go out */
+	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
+	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
+	UNWATCHED_MS = 50,
 };
 
 /* ---- the end ---- */
 
-bool sr_vlink_end(struct sr_vlink *l)
+/* Has its only link something that may still go out? */
+static bool last_may_go(struct sr_vcarrier *c)
 {
-	struct sr_vcarrier *c = l->c;
-	bool busy;
+	struct sr_vlink *l = c->links;
+	bool ends;
 
+	sr_lock(&c->lock);
+	ends = l && (sr_vpost_completes(c) || l->tx.last == SR_V_DROP_DUE) && !l->broken && !c->broken &&
+	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
+	sr_unlock(&c->lock);
+	return ends;
+}
+
+/* No number of a shared carrier is in use.  The asker, which decides when the carrier is used
+ * again, ends it first.  Returns for how many ms more it stays. */
+static unsigned idle_ms(struct sr_vcarrier *c)
+{
+	const unsigned limit = c->share.numbers.asks ? IDLE_ASKER_MS : IDLE_ANSWERER_MS;
+	uint64_t now = sr_now_ns(), ms;
+
+	if (!c->share.idle_ns)
+		c->share.idle_ns = now;
+	ms = (now - c->share.idle_ns) / 1000000;
+	return ms < limit ? limit - (unsigned)ms : 0;
+}
+
+bool sr_vcarrier_is_over(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l = c->links;
+	bool over;
+
+	if (!sr_load(&c->shared))
+		return !l || (sr_link_events(&l->link) & SR_LINK_DEAD);
+	sr_lock(&c->lock);
+	over = c->broken || !c->share.numbers.used;
+	sr_unlock(&c->lock);
+	if (!over)
+		c->share.idle_ns = 0;
+	return over;
+}
+
+bool sr_vcarrier_end(struct sr_vcarrier *c, unsigned *ms)
+{
+	*ms = 0;
 	/* The CM's answer is still to come, with the peer's word in it: without the id there
 	 * would be none.  ask.c closes the link. */
 	if (c->id->context != &c->cm)
 		return false;
-	sr_lock(&c->lock);
-	busy = (sr_vpost_completes(c) || l->tx.last == SR_V_DROP_DUE) && !l->broken && !c->broken &&
-	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
-	sr_unlock(&c->lock);
-	if (busy)
+	if (sr_load(&c->shared) && !sr_vcarrier_is_broken(c)) {
+		*ms = idle_ms(c);
+		if (*ms && !sr_vcq_watch(c, true))	/* an OPEN may come */
+			*ms = UNWATCHED_MS;
+		if (*ms)
+			return false;
+	} else if (!sr_load(&c->shared) && last_may_go(c)) {
 		return true;
+	}
 	sr_vcarrier_close(c, true);
 	return false;
 }
@@ -87,7 +133,8 @@ static void verbs_hello(struct sr_link *link, struct sr_hello *hello)
 /* Addresses and ports of the CM's connection, the asker's first.  On iWARP the asker's port
  * does not count: if the asker's host has a port mapper (iwpmd) and the answerer's has none,
  * the two ends see different ones.  The answerer's port tells this link from one that another
- * process of its host has made. */
+ * process of its host has made.  The link's number tells it from others of its carrier; the first
+ * one, which the CM has opened, goes without. */
 static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 {
 	struct sr_vlink *l = sr_vlink(link);
@@ -96,12 +143,13 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 	struct sockaddr *sa;
 	const void *bytes;
 	size_t len;
+	uint32_t number = htonl(l->number);
 	uint16_t port;
 	int i;
 
 	if (!a)
 		return 0;
-	memset(id, 0, 36);
+	memset(id, 0, BARE_ID + sizeof(number));
 	for (i = 0; i < 2; i++) {
 		sa = (link->role == SR_ROLE_ASKER) == !i ? &a->src_addr :
 							   &a->dst_addr;
@@ -111,7 +159,10 @@ static size_t verbs_identity(struct sr_link *link, uint8_t id[64])
 		port = l->c->iwarp && !i ? 0 : htons(sr_addr_port(sa));
 		memcpy(id + 18 * i + 16, &port, sizeof(port));
 	}
-	return 36;
+	if (l->number == SR_V_NUMBER)
+		return BARE_ID;
+	memcpy(id + BARE_ID, &number, sizeof(number));
+	return BARE_ID + sizeof(number);
 }
 
 /* (tx: no more may be under way than the smaller of the two ends' rings holds.) */
@@ -132,6 +183,7 @@ const struct sr_link_ops sr_link_verbs = {
 	.way = SR_WAY_VERBS,
 	.hello = verbs_hello,
 	.identity = verbs_identity,
+	.proven = sr_verbs_proven,
 	.ctl = sr_verbs_ctl,
 	.tx_room = sr_verbs_tx_room,
 	.tx_widens = sr_vgrow_tx_widens,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rx.c - the receiving half of a carrier and its link: completions, packets, and the ring
+ * rx.c - the receiving half of a carrier and its links: completions, packets, and the ring
  * that the program reads.
  *
  * Locks: completions are handled under the carrier's lock, so in the order in which
@@ -117,50 +117,50 @@ static int message_came(struct sr_vlink *l, const struct sr_msg *msg)
 		sr_vlink_hear(l, SR_NOTIFY_CTL);
 		return sr_link_take(&l->link, msg) ? -EPROTO :
 						     hello_came(l, &msg->hello);
+	case SR_MSG_PROOF:
+	case SR_MSG_SWITCH:
+		/* The answerer sends these when it has verified the asker's proof or mark. */
+		if (l->link.role == SR_ROLE_ASKER)
+			sr_vshare_prove(l);
+		break;
 	default:
-		sr_vlink_hear(l, msg->type == SR_MSG_END ? SR_NOTIFY_CTL | SR_NOTIFY_RX :
-							   SR_NOTIFY_CTL);
-		return sr_link_take(&l->link, msg);
+		break;
 	}
+	sr_vlink_hear(l, msg->type == SR_MSG_END ? SR_NOTIFY_CTL | SR_NOTIFY_RX : SR_NOTIFY_CTL);
+	return sr_link_take(&l->link, msg);
 }
 
-/* The first one says of which process the peer is; as long as there is one link on each
- * carrier, that is nobody's to know. */
-static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
+int sr_vrx_record(struct sr_vlink *l, const struct sr_record *r)
 {
-	struct sr_vlink *l;
-	int err;
+	int err = sr_vtx_credit(l, r->ack);
 
-	if (!c->in.greeted) {
-		c->in.greeted = true;
-		return r->type == SR_RECORD_PROCESS ? 0 : -EPROTO;
-	}
-	if (r->type == SR_RECORD_PAD)
-		return 0;
-	l = sr_vcarrier_find(c, r->number);
-	if (!l || (r->type >= SR_RECORD_OPEN && r->type < SR_RECORD_DROP))
-		return -EPROTO;	/* the connection manager opens the only link */
-	sr_trace("verbs: link %x: record %d", l->link.link_no, r->type);
-	err = sr_vtx_credit(l, r->ack);
 	if (err)
 		return err;
-	if (r->type == SR_RECORD_DROP) {
-		sr_vlink_break(l, sr_vpost_why(c, IBV_WC_SUCCESS, "peer-dropped"));
-		return 0;
-	}
 	return r->type == SR_MSG_BYTES ? data_came(l, r->body, (uint32_t)r->len) :
 					 message_came(l, &r->msg);
 }
 
-/* Does no link take anything any more? */
+/* The first one says of which process the peer is, which nobody asks yet, and how many links it
+ * takes. */
+static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
+{
+	if (!c->in.greeted && r->type != SR_RECORD_PROCESS)
+		return -EPROTO;
+	if (!c->in.greeted) {
+		sr_vshare_greeted(c, &r->process);
+		return 0;
+	}
+	return r->type == SR_RECORD_PAD ? 0 : sr_vshare_record(c, r);
+}
+
+/* Does the carrier take nothing any more? */
 static bool carrier_is_over(const struct sr_vcarrier *c)
 {
-	struct sr_vlink *l;
+	struct sr_vlink *l = c->links;
 
-	for (l = c->links; l && !c->broken; l = l->next)
-		if (!l->broken && !(sr_link_events(&l->link) & SR_LINK_DEAD))
-			return false;
-	return true;
+	if (sr_load(&c->shared))
+		return c->broken;
+	return !l || c->broken || l->broken || (sr_link_events(&l->link) & SR_LINK_DEAD);
 }
 
 static int packet_came(struct sr_vcarrier *c, const struct ibv_wc *wc)
@@ -201,7 +201,6 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 {
 	bool dead = carrier_is_over(c);
 	uint32_t id = wc->wr_id;
-	struct sr_vlink *l;
 
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("%s: completion status %d", c->name, (int)wc->status);
@@ -212,15 +211,13 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 		sr_vpost_completed(c, id, wc->status != IBV_WC_SUCCESS);
 	if (dead)
 		return;
+	/* On InfiniBand the first message may overtake the CM's last. */
+	sr_vshare_established(c);
 	if ((id & SR_V_RECEIVE) && packet_came(c, wc)) {
 		sr_debug("%s: protocol, opcode %d, length %u", c->name, (int)wc->opcode,
 			 wc->byte_len);
 		sr_vcarrier_break(c, "protocol");
 	}
-	/* On InfiniBand the first message may overtake the CM's last. */
-	for (l = c->links; l; l = l->next)
-		if (!(sr_link_events(&l->link) & SR_LINK_UP) && sr_link_raise(&l->link, SR_LINK_UP))
-			sr_vlink_hear(l, SR_NOTIFY_CTL);
 }
 
 /* ---- the contract ---- */

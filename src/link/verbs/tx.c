@@ -34,13 +34,17 @@ enum {
 
 /* ---- what is due ---- */
 
-/* Of a link that we have given up only DROP goes; of one that broke, nothing. */
+/* Of a link that we have given up only DROP goes; of one that broke that, too, if the carrier is
+ * shared, else nothing. */
 static bool may_post(struct sr_vlink *l)
 {
 	unsigned have = sr_link_events(&l->link);
 
-	return l->c->qp && !l->c->broken && !l->broken && (have & SR_LINK_UP) &&
-	       l->tx.last != SR_V_DROPPED &&
+	if (!l->c->qp || l->c->broken || l->tx.last == SR_V_DROPPED)
+		return false;
+	if (l->tx.last == SR_V_DROP_DUE && sr_load(&l->c->shared))
+		return true;
+	return !l->broken && ((have & SR_LINK_UP) || l->tx.opens) &&
 	       (!(have & SR_LINK_DEAD) || l->tx.last == SR_V_DROP_DUE);
 }
 
@@ -61,7 +65,8 @@ static bool queue_waits(const struct sr_vlink *l)
 bool sr_vtx_waits(struct sr_vlink *l)
 {
 	/* An ACK waits for a send buffer, or for credit: a sender may wait for it. */
-	return (queue_waits(l) || l->tx.swap || l->tx.last == SR_V_DROP_DUE || ack_wanted(l)) &&
+	return (queue_waits(l) || l->tx.swap || l->tx.last == SR_V_DROP_DUE || l->tx.opens ||
+		ack_wanted(l)) &&
 	       may_post(l);
 }
 
@@ -216,9 +221,13 @@ static bool add_drop(struct sr_vlink *l, struct sr_vpacket *p)
 {
 	uint64_t taken = ack_now(l);
 
+	if (!sr_packet_put_raw(&p->out, l->number, SR_RECORD_DROP, taken, 0)) {
+		p->full = true;
+		return false;
+	}
 	p->quiet = false;
-	sr_packet_put_raw(&p->out, l->number, SR_RECORD_DROP, taken, 0);
 	l->tx.last = SR_V_DROPPED;
+	sr_vshare_left(l);
 	return true;
 }
 
@@ -226,11 +235,19 @@ bool sr_vtx_fill(struct sr_vlink *l, struct sr_vpacket *p, bool records)
 {
 	struct sr_msg ack = { .type = SR_MSG_ACK };
 
+	bool any = false;
+
 	note_arrival(l);
 	p->quiet &= !l->tx.swap;
+	if (l->tx.opens) {
+		any = records && sr_vshare_open_fill(l, p);
+		if (!any)
+			return false;
+	}
 	if (l->tx.last == SR_V_DROP_DUE)
-		return add_drop(l, p);
-	if (records && add_queue(l, p))
+		return ((records || !sr_load(&l->c->shared)) && add_drop(l, p)) || any;
+	any |= records && add_queue(l, p);
+	if (any)
 		return true;
 	p->quiet &= l->tx.done == l->tx.sent;
 	return ack_wanted(l) && add_msg(l, p, &ack);
@@ -240,7 +257,7 @@ void sr_vtx_fill_ack(struct sr_vlink *l, struct sr_vpacket *p)
 {
 	struct sr_msg ack = { .type = SR_MSG_ACK };
 
-	if (may_post(l))
+	if (may_post(l) && (sr_link_events(&l->link) & SR_LINK_UP) && !l->tx.opens)
 		add_msg(l, p, &ack);
 }
 
@@ -251,13 +268,14 @@ void sr_vtx_owe(struct sr_vlink *l)
 }
 
 /* On iWARP the answerer may send nothing before the asker's HELLO; without one's own
- * HELLO the peer has nothing that it could do with the record. */
+ * HELLO the peer has nothing that it could do with the record.  On a shared carrier both have
+ * sent some, and each link needs its last record. */
 void sr_vtx_drop(struct sr_vlink *l)
 {
-	if (l->tx.last != SR_V_OPEN)
+	if (l->tx.last != SR_V_OPEN || l->c->broken)
 		return;
 	sr_vpost_due(l->c);
-	if (l->c->out.credit.sent && may_post(l))
+	if (sr_load(&l->c->shared) || (l->c->out.credit.sent && may_post(l)))
 		l->tx.last = SR_V_DROP_DUE;
 	sr_vpost_link(l);
 }

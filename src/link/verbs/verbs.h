@@ -9,6 +9,7 @@
  *   listen.c  rendezvous: listening
  *   ask.c   rendezvous: asking
  *   carrier.c  lives of carriers and links, and what links hear
+ *   share.c  several links on a carrier: their numbers, and records that open and end them
  *   make.c  making what the device has of a carrier, and destroying it
  *   qp.c    a link as the engine sees it
  *   mem.c   pinned memory
@@ -18,8 +19,8 @@
  *   rx.c    what arrives: completions, messages, the receive ring
  *   grow.c  rings that grow and shrink
  *
- * A carrier is a queue pair and what belongs to it; a link is a stream's two rings.  Each carrier
- * has one link, whose number is SR_V_NUMBER.  The carrier's one lock guards the queues and the
+ * A carrier is a queue pair and what belongs to it; a link is a stream's two rings.  The first link
+ * of a carrier has the number SR_V_NUMBER.  The carrier's one lock guards the queues and the
  * rings: completions are handled under it, which keeps their order, and requests are posted
  * under it.  notify() is called without it.  "locked" below: the caller holds it.
  */
@@ -36,6 +37,7 @@
 #include "link/rendezvous.h"
 #include "link/verbs/lib.h"
 #include "pure/credit.h"
+#include "pure/number.h"
 #include "pure/packet.h"
 #include "pure/ring.h"
 
@@ -55,10 +57,13 @@ enum {
 	SR_V_IWARP_RQ = 64,	/* of 112 bytes */
 	SR_V_PEND = 16,		/* messages waiting for their turn */
 	SR_V_ORDINARY = 64 << 10, /* larger rings are registered */
-	SR_V_NUMBER = 1,	/* of the only link of a carrier, in records */
+	SR_V_NUMBER = 1,	/* of a carrier's first link, in records */
+	SR_V_LINKS = 1024,	/* most of a carrier that is shared */
+	SR_V_OPENS = SR_UNPROVEN_LATER, /* OPENs that wait: each is unproven */
+	SR_V_NEWS = 1 << 7,	/* with SR_NOTIFY_ bits: the asker has an answer (ask.c) */
 	SR_V_DIRECT = 2,	/* threads that poll the channel; more are dispatched */
 	SR_V_RINGS = 4,		/* of a link, at most */
-	SR_V_REGIONS = 1 + SR_V_RINGS, /* most of a carrier with one link */
+	SR_V_REGIONS = 1 + SR_V_RINGS, /* most of a carrier itself */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
 };
 
@@ -184,11 +189,43 @@ struct sr_vmake {
 	unsigned regions;
 };
 
+/* A number, and the record that is due for it if no link sends that.  locked */
+struct sr_vnumber {
+	struct sr_vlink *link;		/* that has it; NULL: none */
+	struct sr_vrequest *request;	/* the same, while the answer is to come */
+	uint8_t due;			/* WORD, REFUSE, THERE or DROP; 0: none */
+	uint8_t word;			/* enum sr_first of WORD, enum sr_reason of REFUSE */
+	bool queued;
+	uint16_t next_due;		/* a number */
+	uint16_t there[2];
+};
+
+/* An OPEN that the service thread has not looked at. */
+struct sr_vopen {
+	uint32_t number;
+	struct sr_question question;
+};
+
+/* share.c.  locked */
+struct sr_vshare {
+	struct sr_numbers numbers;
+	struct sr_vnumber *number;	/* of each */
+	uint16_t first_due;		/* of the numbers that are queued; 0: none is */
+	bool wanted;			/* an asker waits for a number */
+	struct sr_vopen *open;		/* SR_V_OPENS, if it is an answerer that takes more links */
+	unsigned opens;
+	struct sr_name name;		/* of the first stream; constant */
+	uint8_t tclass;			/* the same */
+	struct sr_task task;
+	uint64_t idle_ns;		/* since when no number is in use; 0: one is.  loop */
+};
+
 struct sr_vcarrier {
 	atomic_uint refs;		/* carrier.c */
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
+	uint16_t cm_port;		/* the asker's: of the answerer.  loop */
 	struct ibv_pd *pd;		/* this carrier's alone (make.c); NULL once closed */
 	struct sr_vcarrier *next, **pprev; /* loop */
 	bool iwarp;
@@ -200,8 +237,11 @@ struct sr_vcarrier {
 	struct sr_mutex lock;
 	struct ibv_qp *qp;		/* NULL once closed; locked */
 	const char *broken;		/* its links are to be failed, for this reason; locked */
-	struct sr_vlink *links, *heard;	/* all (today one); those that hears.  locked */
-	struct sr_vring own[SR_V_RINGS]; /* made for a link to come, or left by one */
+	struct sr_vlink *links, *heard;	/* all; those that hears.  locked */
+	bool established;		/* the first link is accepted; locked */
+	atomic_bool shared;		/* both ends take several links; set locked */
+	struct sr_vshare share;
+	struct sr_vring own[SR_V_RINGS]; /* made for the first link */
 	unsigned owned;
 	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SENDS send buffers */
 	struct sr_vcq cq;
@@ -225,6 +265,7 @@ struct sr_vtx {
 	uint64_t last_write;	/* and of the last with an RDMA WRITE in front of it */
 	unsigned burst;		/* small writes since all had arrived */
 	bool more;		/* the caller said more follows */
+	uint8_t opens;		/* OPEN or ACCEPT, which is due before all else; 0: neither */
 	unsigned pend_head, pend_tail;
 	struct sr_vpend {
 		uint64_t at;	/* after the bytes below this */
@@ -264,9 +305,32 @@ struct sr_vlink {
 	struct sr_vlink *hears_next;
 	unsigned armed_once;		/* SR_NOTIFY_ bits that an epoll set waits for; locked */
 	struct sr_vlink *queue_next;	/* in c->out.queue; NULL: it is not there; locked */
+	bool over;			/* both last records have gone; locked */
+	bool lingers;			/* nobody has the link any more; loop */
+	struct sr_vring gone[SR_V_RINGS]; /* whose regions the carrier's last job takes away */
+	struct sr_question question;	/* of OPEN */
+	struct sr_vanswer {		/* to OPEN; locked */
+		uint8_t type;		/* REFUSE, THERE or DROP; 0: none of these yet */
+		enum sr_first word;	/* a first answer that the asker has not heard */
+		enum sr_reason reason;
+		uint16_t there[2];
+	} answer;
+	struct ask *ask;		/* that waits for the answer; loop */
+	struct sr_task news;
 	struct sr_vtx tx;
 	struct sr_vrx rx;
 	struct sr_vseen seen;
+};
+
+/* An asker's request that is not answered. */
+struct sr_vrequest {
+	struct sr_request req;
+	struct sr_vcm cm;
+	struct sr_vrequest *next, **pprev;
+	struct rdma_cm_id *id;		/* of the CM's; NULL: it came by OPEN on */
+	struct sr_vcarrier *c;		/* with a reference, for */
+	uint32_t number;
+	bool gone;			/* the asker needs no answer any more; locked */
 };
 
 static inline size_t least_of(size_t a, size_t b)

@@ -41,6 +41,33 @@ domains() {
 	rdma resource show mr dev "$RDMA_DEV" | grep -oE 'pdn [0-9]+' | sort -u | wc -l
 }
 
+# queue_pairs: how many has the device, but those of the kernel?
+queue_pairs() {
+	rdma resource show qp | grep -F "$RDMA_DEV" | grep -c 'type RC'
+}
+
+# Both ends are on this host, so each queue pair has its other end here, too.
+@test "SOCKRAIL_CARRIERS: twenty streams between two processes share one queue pair" {
+	local most=0 now
+	need rdma
+	export SOCKRAIL_CARRIERS=1
+	REPORT=$t/server.report start server rail "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 20
+	listening "$port"
+	REPORT=$t/client.report start client rail "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 1 19
+	while kill -0 "$pid" 2>/dev/null; do
+		now=$(queue_pairs)
+		[ "$now" -le "$most" ] || most=$now
+		sleep 0.05
+	done
+	await
+	cat "$t/client.report"
+	[ "$(grep -c '"link":"verbs:' "$t/client.report")" = 20 ]
+	[ "$(grep -c '"link":"verbs:' "$t/server.report")" = 20 ]
+	[ "$(went tx_verbs "$t/client.report")" -gt 1000000 ]
+	echo "$most queue pairs"
+	[ "$most" = 2 ]
+}
+
 # (For a while each link has its first rings or larger ones; both ends are on this host.)
 @test "each link has a protection domain of its own" {
 	need rdma

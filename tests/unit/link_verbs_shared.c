@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link_verbs_shared.c - several links on one carrier: bytes of both, numbers that are used again,
+ * ends that cross, peers that lie, and the carrier's own end.
+ */
+#include "verbs_faults.h"
+
+#include <semaphore.h>
+
+enum { QUEUE_PAIRS = 2, AGAIN = 70000, MANY = 200 };
+
+/* As begin_case(), for ends that share. */
+static void begin_shared(void)
+{
+	sr_conf.carriers = true;
+	begin_case();
+	try_listen();
+}
+
+static struct sr_vcarrier *carrier_of(struct end *e)
+{
+	return sr_vlink(e->link)->c;
+}
+
+static bool goes_on(struct end *e)
+{
+	both_ways(e, 30000, 3);
+	return !dead(e);
+}
+
+/* What is left of the carrier's numbers. */
+static unsigned numbers_used(struct sr_vcarrier *c)
+{
+	unsigned used;
+
+	sr_lock(&c->lock);
+	used = c->share.numbers.used;
+	sr_unlock(&c->lock);
+	return used;
+}
+
+static void await_used(struct sr_vcarrier *c, unsigned used)
+{
+	for (int i = 0; i < wait_limit && numbers_used(c) != used; i++)
+		usleep(1000);
+	CHECK_EQ(numbers_used(c), used);
+}
+
+static void *run_both_ways(void *arg)
+{
+	both_ways(arg, 2 << 20, 5);
+	return NULL;
+}
+
+/* Two links move bytes both ways at the same time; one ends, and the other one goes on.  A later
+ * link has the number of the one that ended. */
+static int two_case(unsigned a, unsigned b)
+{
+	struct end *e, *f, *g;
+	pthread_t t;
+
+	(void)a, (void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	f = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(e) == carrier_of(f));
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	CHECK(!pthread_create(&t, NULL, run_both_ways, e));
+	both_ways(f, 2 << 20, 6);
+	pthread_join(t, NULL);
+	f->link->ops->drop(f->link, "option");
+	put_link(f);
+	CHECK(goes_on(e));
+	await_used(carrier_of(e), 1);
+	g = open_end(ECHO << 8 | 3);
+	CHECK_EQ(sr_vlink(g->link)->number, 2);
+	CHECK(goes_on(g) && goes_on(e));
+	close_end(e);
+	CHECK(goes_on(g));
+	close_end(g);
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	end_case();
+	return STRUCK;
+}
+
+static void test_two(void)
+{
+	run_case(two_case, 0, 0);
+}
+
+/* The receiver of one link does not read: its sender is out of credit, the other one is not. */
+static int full_case(unsigned a, unsigned b)
+{
+	struct end *deaf, *e;
+	struct iovec v[2];
+
+	(void)a, (void)b;
+	begin_shared();
+	deaf = open_end(DEAF << 8 | 1);
+	e = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(deaf) == carrier_of(e));
+	put(deaf, 256 << 10, true);
+	both_ways(e, 4 << 20, 7);
+	CHECK(deaf->link->ops->tx_room(deaf->link, v) == 0 || deaf->link->tx_acked > START);
+	put(deaf, 1 << 20, true);
+	close_end(e);
+	finish(deaf);
+	CHECK(take(deaf, SIZE_MAX, true) == 1);
+	send_plain(deaf, SR_MSG_ACKEND);
+	let_go(deaf);
+	end_case();
+	return STRUCK;
+}
+
+static void test_full(void)
+{
+	run_case(full_case, 0, 0);
+}
+
+/* Asks that wait: for the first one's answer, and for numbers while links are unproven. */
+static int many_case(unsigned a, unsigned b)
+{
+	struct end *e[MANY];
+	unsigned i;
+
+	(void)a, (void)b;
+	begin_shared();
+	for (i = 0; i < MANY; i++)
+		e[i] = ask_start(ECHO << 8 | (i & 0x7f), PORT);
+	for (i = 0; i < MANY; i++)
+		if (!ask_wait(e[i]))
+			say("%u: %s\n", i, e[i]->reason ?: e[i]->link->reason);
+	say("%u queue pairs\n", fake_queue_pairs());
+	CHECK(fake_queue_pairs() <= 4 * QUEUE_PAIRS);
+	for (i = 0; i < MANY; i++)
+		both_ways(e[i], 1 + i * 10, 0);
+	for (i = 0; i < MANY; i++)
+		close_end(e[i]);
+	end_case();
+	return STRUCK;
+}
+
+/* The carrier is killed with all its links. */
+static int killed_case(unsigned how, unsigned b)
+{
+	struct end *e[MANY];
+	struct iovec v[2];
+	unsigned i;
+
+	(void)b;
+	begin_shared();
+	for (i = 0; i < MANY; i++)
+		e[i] = open_end(DEAF << 8 | (i & 0x7f));
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	for (i = 0; i < MANY; i++)
+		CHECK(put(e[i], 3000, true) == 3000);
+	if (how)
+		fake_kill();
+	else
+		fake_flush();
+	for (i = 0; i < MANY; i++) {
+		CHECK(!await(e[i], SR_NOTIFY_RX, never));
+		CHECK(!e[i]->link->ops->tx_retained(e[i]->link, START, v) ||
+		      *(uint8_t *)v[0].iov_base == pattern(e[i]->no, true, START));
+		put_link(e[i]);
+	}
+	end_case();
+	return STRUCK;
+}
+
+static void test_many(void)
+{
+	run_case(many_case, 0, 0);
+	run_case(killed_case, 0, 0);
+	run_case(killed_case, 1, 0);
+}
+
+/* ---- numbers used again ---- */
+
+static unsigned refusals;
+static sem_t refused_all;
+
+static void refused_again(struct sr_ask *ask, struct sr_link *link, const char *reason)
+{
+	CHECK(!link && !strcmp(reason, "no-match"));
+	if (++refusals == AGAIN)
+		CHECK(!sem_post(&refused_all));
+	else
+		CHECK(!sr_rendezvous_verbs.ask(ask));
+}
+
+static int again_case(unsigned a, unsigned b)
+{
+	struct end *e, *f;
+
+	(void)a, (void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	f = ask_prepare(0xdead, PORT);
+	f->ask.done = refused_again;
+	CHECK(!sem_init(&refused_all, 0, 0));
+	CHECK(!loop_call(ask_call, f));
+	while (sem_wait(&refused_all))
+		;
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	await_used(carrier_of(e), 1);
+	f = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(f) == carrier_of(e) && sr_vlink(f->link)->number == 2);
+	CHECK(goes_on(e) && goes_on(f));
+	close_end(f);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_again(void)
+{
+	run_case(again_case, 0, 0);
+}
+
+/* ---- ends that cross ---- */
+
+static struct sr_request *late;
+
+static void keep_request(struct sr_request *req)
+{
+	if (req->name.link_no == LATE)
+		late = req;
+	else
+		request(req);
+}
+
+static void keep_call(void *arg)
+{
+	(void)arg;
+	sr_link_request = keep_request;
+}
+
+static void cancel_call(void *arg)
+{
+	struct end *e = arg;
+
+	sr_rendezvous_verbs.cancel(&e->ask);
+}
+
+static atomic_bool late_gone;
+
+static void late_goes(struct sr_request *req)
+{
+	CHECK(req == late);
+	late = NULL;
+	late_gone = true;
+}
+
+static void is_late_call(void *arg)
+{
+	sr_link_gone = late_goes;
+	*(bool *)arg = late;
+}
+
+static void refuse_call(void *arg)
+{
+	(void)arg;
+	late->ops->refuse(late, "no-match");
+	late = NULL;
+}
+
+static void accept_call(void *arg)
+{
+	CHECK(!late_gone);
+	request(late);
+	(void)arg;
+}
+
+/* The asker gives up what the answerer is about to refuse (how 0), accept (1), or does not answer
+ * yet (2).  Either way the number is free behind it, at both ends. */
+static int crossing_case(unsigned how, unsigned b)
+{
+	struct end *e, *f, *g;
+	bool here = false;
+
+	(void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	CHECK(!loop_call(keep_call, NULL));
+	f = ask_start(LATE, PORT);
+	while (!here) {
+		usleep(1000);
+		CHECK(!loop_call(is_late_call, &here));
+	}
+	fake_pause(true);
+	if (how < 2)
+		CHECK(!loop_call(how ? accept_call : refuse_call, NULL));
+	CHECK(!loop_call(cancel_call, f));
+	fake_pause(false);
+	if (how == 2)
+		while (!late_gone)
+			usleep(1000);
+	await_used(carrier_of(e), 1);
+	CHECK(goes_on(e));
+	g = open_end(ECHO << 8 | 3);
+	CHECK_EQ(sr_vlink(g->link)->number, 2);
+	CHECK(goes_on(g));
+	close_end(g);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+/* Both ends drop at once, with bytes on their way. */
+static int both_drop_case(unsigned a, unsigned b)
+{
+	struct end *e, *f, *theirs;
+
+	(void)a, (void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	f = open_end(SINK << 8 | 2);
+	theirs = last_end;
+	fake_pause(true);
+	put(f, 5000, true);
+	f->link->ops->drop(f->link, "short");
+	theirs->link->ops->drop(theirs->link, "fork");
+	fake_pause(false);
+	put_link(f);
+	await_used(carrier_of(e), 1);
+	CHECK(goes_on(e));
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_crossing(void)
+{
+	run_case(crossing_case, 0, 0);
+	run_case(crossing_case, 1, 0);
+	run_case(crossing_case, 2, 0);
+	run_case(both_drop_case, 0, 0);
+}
+
+/* ---- liars ---- */
+
+static struct sr_link *foreign;
+
+static void open_foreign(void *arg)
+{
+	struct end *e = arg;
+	struct sr_vlink *l = sr_vlink(e->link);
+	const struct sr_vlink_for f = { .policy = l->policy, .role = SR_ROLE_ASKER, .owner = e,
+					.notify = notify, .link_no = 7 };
+	struct sr_question q = { .name = e->ask.name };
+
+	q.name.saddr[3] ^= 1;
+	foreign = &sr_vshare_open(l->c, &f, &q)->link;
+}
+
+/* An OPEN for a stream of other addresses, or a record for a number that is free, costs the liar
+ * his carrier. */
+static int liar_case(unsigned how, unsigned b)
+{
+	struct end *e, *f;
+
+	(void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	f = open_end(ECHO << 8 | 2);
+	if (how) {
+		sr_vlink(f->link)->number = 77;
+		put(f, 1, true);
+	} else {
+		CHECK(!loop_call(open_foreign, f));
+	}
+	CHECK(!await(e, SR_NOTIFY_RX, never));
+	CHECK(!await(f, SR_NOTIFY_RX, never));
+	sr_vlink(f->link)->number = 2;
+	say("%s, %s\n", e->link->reason, last_end->link->reason);
+	CHECK(!strcmp(last_end->link->reason, "protocol"));
+	put_link(e);
+	put_link(f);
+	if (foreign)
+		sr_link_put(foreign);
+	end_case();
+	return STRUCK;
+}
+
+/* An asker that does not count its unproven links is refused some, and may ask again. */
+static int busy_case(unsigned a, unsigned b)
+{
+	struct sr_vcarrier *c;
+	struct end *e, *f;
+	unsigned i;
+
+	(void)a, (void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	c = carrier_of(e);
+	CHECK(!loop_call(keep_call, NULL));
+	for (i = 0; i < SR_UNPROVEN_LATER; i++) {
+		sr_lock(&c->lock);
+		c->share.numbers.unproven = 0;
+		sr_unlock(&c->lock);
+		f = ask_start(LATE, PORT);
+	}
+	sr_lock(&c->lock);
+	c->share.numbers.unproven = 0;
+	sr_unlock(&c->lock);
+	f = ask_start(ECHO << 8 | 3, PORT);
+	CHECK(!ask_wait(f));
+	say("refused: %s\n", f->reason);
+	CHECK(!strcmp(f->reason, "timeout") && f->ask.heard);
+	CHECK(goes_on(e));
+	_exit(STRUCK);	/* those that are late are not answered */
+}
+
+static void test_liar(void)
+{
+	run_case(liar_case, 0, 0);
+	run_case(liar_case, 1, 0);
+	run_case(busy_case, 0, 0);
+}
+
+/* ---- the carrier's end ---- */
+
+/* The asker's carrier stays for a while, for the next link, and then it goes at both ends. */
+static int idle_case(unsigned a, unsigned b)
+{
+	struct sr_vcarrier *c;
+	struct end *e;
+	unsigned i;
+
+	(void)a, (void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	c = carrier_of(e);
+	CHECK(goes_on(e));
+	close_end(e);
+	usleep(500 * 1000);
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	e = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(e) == c);
+	CHECK(goes_on(e));
+	close_end(e);
+	for (i = 0; i < 20000 && fake_queue_pairs(); i++)
+		usleep(1000);
+	CHECK_EQ(fake_queue_pairs(), 0);
+	end_case();
+	return STRUCK;
+}
+
+static void test_idle(void)
+{
+	run_case(idle_case, 0, 0);
+}
+
+static const struct test tests[] = {
+	{"two", test_two, false},
+	{"full", test_full, false},
+	{"many", test_many, false},
+	{"again", test_again, false},
+	{"crossing", test_crossing, false},
+	{"liar", test_liar, false},
+	{"idle", test_idle, false},
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, COUNT(tests), run_cases);
+}
