@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * verbs.c - an end of an RDMA link on a device that does nothing, whose peer sends what it
- * likes: messages with any bytes and numbers, rings.  What the end finds and what it posts
+ * likes: messages with any bytes and numbers, rings.  In half of the cases the two ends share the
+ * carrier between several links, which the end opens and the peer accepts, refuses or ends.  What the end finds and what it posts
  * lies in its rings; no counter passes another one that it must not pass.
  */
 #include "base/real.h" /* before any system header */
@@ -16,9 +17,13 @@
 
 #define STEPS 300
 
+enum { SR_V_FUZZED = 2, PEER_LINKS = 8 };
+
 static struct fuzz f;
 static struct sr_vcarrier *c;
-static struct sr_vlink *l;
+static struct sr_vlink *l;	/* the one that a step is about */
+static struct sr_vlink *all[SR_V_FUZZED];
+static bool shares;
 static struct ibv_context context;
 static struct ibv_cq cq;
 static struct ibv_qp qp;
@@ -31,6 +36,15 @@ static bool inside(const struct sr_vring *r, const uint8_t *p, size_t n)
 	return r->buf && p >= r->buf && p + n <= r->buf + r->size;
 }
 
+/* From the link's ring into the peer's? */
+static bool is_write_of(const struct sr_vlink *w, const struct ibv_send_wr *wr, const uint8_t *p,
+			size_t n)
+{
+	return w && inside(&w->tx.ring, p, n) && w->tx.peer.addr && w->tx.ring.mr &&
+	       wr->wr.rdma.remote_addr >= w->tx.peer.addr &&
+	       wr->wr.rdma.remote_addr + n <= w->tx.peer.addr + w->tx.peer.size;
+}
+
 static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	(void)q;
@@ -39,12 +53,11 @@ static int post_send(struct ibv_qp *q, struct ibv_send_wr *wr, struct ibv_send_w
 		const uint8_t *p = (const uint8_t *)(uintptr_t)wr->sg_list->addr;
 		size_t n = wr->sg_list->length;
 
-		CHECK(inside(wr->opcode == IBV_WR_SEND ? &c->ctl : &l->tx.ring, p, n));
+		if (wr->opcode == IBV_WR_SEND)
+			CHECK(inside(&c->ctl, p, n));
+		else
+			CHECK(is_write_of(all[0], wr, p, n) || is_write_of(all[1], wr, p, n));
 		sends += wr->opcode == IBV_WR_SEND;
-		if (wr->opcode != IBV_WR_SEND)
-			CHECK(l->tx.peer.addr && l->tx.ring.mr &&
-			      wr->wr.rdma.remote_addr >= l->tx.peer.addr &&
-			      wr->wr.rdma.remote_addr + n <= l->tx.peer.addr + l->tx.peer.size);
 		posted++;
 	}
 	CHECK(posted - completed <= SR_V_SQ);
@@ -151,13 +164,33 @@ static void fill(struct sr_msg *msg)
 	}
 }
 
+/* To OPEN; or OPEN itself, which only the end may send; or the link's end. */
+static void add_answer(struct sr_packet_out *p, uint32_t number)
+{
+	const struct sr_question question = {.name = {.family = AF_INET}};
+	const uint16_t there[2] = {7, 8};
+
+	switch (fuzz_below(&f, 8)) {
+	case 0: case 1: case 2: sr_packet_put_accept(p, number, fuzz_below(&f, 2)); break;
+	case 3: sr_packet_put_first(p, number, SR_FIRST_TAKEN); break;
+	case 4: sr_packet_put_refuse(p, number, "no-match"); break;
+	case 5: sr_packet_put_there(p, number, there); break;
+	case 6: sr_packet_put_raw(p, number, SR_RECORD_DROP, l->link.tx_acked, 0); break;
+	default: sr_packet_put_open(p, number, &question);
+	}
+}
+
 /* Bytes of the stream, or an honest message with any numbers. */
 static void add_record(struct sr_packet_out *p)
 {
-	uint32_t number = fuzz_below(&f, 32) ? SR_V_NUMBER : (uint32_t)fuzz_bytes(&f, 2);
+	uint32_t number = fuzz_below(&f, 32) ? l->number : (uint32_t)fuzz_bytes(&f, 2);
 	struct sr_msg msg;
 	size_t n;
 
+	if (shares && !fuzz_below(&f, 3)) {
+		add_answer(p, number);
+		return;
+	}
 	memset(&msg, 0, sizeof(msg));
 	msg.type = 1 + (enum sr_msg_type)fuzz_below(&f, SR_MSG_BYTES);
 	if (msg.type != SR_MSG_BYTES) {
@@ -172,7 +205,8 @@ static void add_record(struct sr_packet_out *p)
 
 static uint32_t make_packet(uint8_t *at)
 {
-	const struct sr_process process = {.version = SR_WIRE_VERSION, .links = 1};
+	const struct sr_process process = {.version = SR_WIRE_VERSION,
+					   .links = shares ? PEER_LINKS : 1};
 	struct sr_packet_out p;
 
 	sr_packet_begin(&p, at, SR_PACKET_MAX);
@@ -267,8 +301,35 @@ static void writes(void)
 		sr_verbs_tx_commit(&l->link, 1 + fuzz_bytes(&f, 2) % n, fuzz_below(&f, 2));
 }
 
+/* The service thread is never to run the task, as it is queued already. */
+static void leave_alone(struct sr_task *t)
+{
+	t->queued = 1;	/* the loop's first epoch */
+}
+
+/* One more link, or the end of it, or of the first one. */
+static void opens_or_drops(void)
+{
+	const struct sr_vlink_for asks = {.policy = &sr_conf.policy, .role = SR_ROLE_ASKER,
+					  .link_no = 1, .notify = heard};
+	const struct sr_question question = {.name = {.family = AF_INET}};
+
+	if (!c->in.greeted || !c->shared)
+		return;
+	if (!all[1]) {
+		all[1] = sr_vshare_open(c, &asks, &question);
+		if (all[1])
+			leave_alone(&all[1]->news);
+	} else if (!fuzz_below(&f, 4)) {
+		sr_link_verbs.drop(&l->link, "short");
+	}
+}
+
 static void step(void)
 {
+	l = all[1] && fuzz_below(&f, 2) ? all[1] : all[0];
+	if (shares && !fuzz_below(&f, 8))
+		opens_or_drops();
 	switch (fuzz_below(&f, 13)) {
 	case 0: case 1: case 2: case 3: case 4: peer_says(); break;
 	case 5: says(); break;
@@ -290,6 +351,7 @@ static void begin(void)
 
 	if (!sr_conf.memory)
 		sr_conf_load();
+	sr_conf.carriers = shares;
 	context.ops.post_send = post_send;
 	context.ops.post_recv = post_recv;
 	context.ops.poll_cq = poll_cq;
@@ -303,6 +365,10 @@ static void begin(void)
 	c = calloc(1, sizeof(*c));
 	CHECK(c);
 	sr_mutex_init(&c->lock, SR_RANK_LINK_FIRST);
+	all[0] = l;
+	all[1] = NULL;
+	leave_alone(&l->news);
+	leave_alone(&c->share.task);
 	CHECK(sr_vshare_init(c, true));
 	sr_vcarrier_join(c, l);
 	sr_vshare_begin(l, &name, 0);
@@ -328,19 +394,22 @@ static void begin(void)
 
 static void end(void)
 {
-	sr_vring_free(&l->rx.ring[0]);
-	sr_vring_free(&l->rx.ring[1]);
-	sr_vring_free(&l->tx.ring);
-	sr_vring_free(&l->tx.spare);
+	for (int i = 0; i < SR_V_FUZZED && all[i]; i++) {
+		sr_vring_free(&all[i]->rx.ring[0]);
+		sr_vring_free(&all[i]->rx.ring[1]);
+		sr_vring_free(&all[i]->tx.ring);
+		sr_vring_free(&all[i]->tx.spare);
+		free(all[i]);
+	}
 	sr_vring_free(&c->ctl);
 	sr_vshare_free(c);
 	free(c);
-	free(l);
 }
 
 void fuzz_verbs(const uint8_t *data, size_t size)
 {
 	f = (struct fuzz){data, size};
+	shares = size & 1;
 	begin();
 	for (int i = 0; i < STEPS && f.left; i++) {
 		step();

@@ -3,7 +3,8 @@
  * stream_verbs.c - streams on an RDMA device that fails: every verb at its n-th call,
  * completions with an error, events that come as others, queue pairs flushed, peers
  * that vanish or fall silent, the device unplugged, everything late.  Whatever happens,
- * each byte arrives, by TCP if need be, and nothing is left over.
+ * each byte arrives, by TCP if need be, and nothing is left over.  In half of the cases the
+ * streams share a carrier.
  *
  *     stream_verbs         all verbs, and some of each other kind
  *     stream_verbs SEED    one case of any kind, as a line for tests/faults/table.awk
@@ -30,7 +31,7 @@
 #include "sockrail.h"
 #include "upgrade/upgrade.h"
 
-enum { STREAMS = 3, HANG_S = 30 };
+enum { FEW = 3, MANY = 200, HANG_S = 30, HANG_MANY_S = 120 };
 enum { STRUCK = 1, HAD_LINK = 2, RESULTS = 4 };	/* what a case returns, by bits */
 
 /* It takes two eventfds for one, as fake_eventfd() says. */
@@ -41,6 +42,7 @@ const char *__tsan_default_suppressions(void)
 }
 
 static uint64_t dice;
+static unsigned streams = FEW;
 
 static unsigned below(unsigned n)
 {
@@ -122,14 +124,15 @@ static int listen_here(struct sockaddr_in *a)
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)a, sizeof(*a)));
 	CHECK_EQ(getsockname(fd, (struct sockaddr *)a, &len), 0);
-	CHECK_EQ(sr_listen(fd, STREAMS), 0);
+	CHECK_EQ(sr_listen(fd, MANY), 0);
 	return fd;
 }
 
 /* The two flows of each way: id tells their bytes. */
 static void start_flows(struct flow flow[4], const int fd[2], unsigned id)
 {
-	size_t n[2] = {1 + below(400000), 1 + below(400000)};
+	const unsigned most = streams == MANY ? 30000 : 400000;
+	size_t n[2] = {1 + below(most), 1 + below(most)};
 
 	for (unsigned k = 0; k < 4; k++) {
 		unsigned way = k / 2;	/* 0: from fd[0] */
@@ -155,13 +158,13 @@ static bool end_stream(struct flow flow[4], const int fd[2])
 
 static bool move_all(void (*trouble)(void))
 {
-	struct flow flow[STREAMS][4];
-	int fd[STREAMS][2], lfd;
+	static struct flow flow[MANY][4];
+	int fd[MANY][2], lfd;
 	struct sockaddr_in a;
 	bool linked = false;
 
 	lfd = listen_here(&a);
-	for (unsigned i = 0; i < STREAMS; i++) {
+	for (unsigned i = 0; i < streams; i++) {
 		fd[i][0] = sr_socket(AF_INET, SOCK_STREAM, 0);
 		CHECK_EQ(sr_connect(fd[i][0], (struct sockaddr *)&a, sizeof(a)), 0);
 		fd[i][1] = sr_accept4(lfd, NULL, NULL, 0);
@@ -170,7 +173,7 @@ static bool move_all(void (*trouble)(void))
 	}
 	if (trouble)
 		trouble();
-	for (unsigned i = 0; i < STREAMS; i++)
+	for (unsigned i = 0; i < streams; i++)
 		linked |= end_stream(flow[i], fd[i]);
 	CHECK_EQ(sr_close(lfd), 0);
 	return linked;
@@ -299,6 +302,7 @@ static int move_in_trouble(unsigned kind)
 
 	sr_answer_init();	/* as the constructor of fork.c, which is not linked */
 	sr_conf.policy.upgrade = below(3) ? SR_WAIT : SR_EAGER;
+	sr_conf.carriers = streams == MANY || below(2);
 	plug();
 	fake_delay(below(3) * 100, below(1 << 20));
 	if (kinds[kind].before)
@@ -331,7 +335,7 @@ static int run_case(unsigned kind, uint64_t seed)
 {
 	struct a_case c = { kind, seed };
 
-	return in_process(run, &c, HANG_S);
+	return in_process(run, &c, streams == MANY ? HANG_MANY_S : HANG_S);
 }
 
 static bool is_good(int status)
@@ -390,6 +394,9 @@ int main(int argc, char **argv)
 	for (unsigned kind = 1; kind < KINDS; kind++)
 		for (unsigned seed = 1; seed < 5; seed++)
 			good_case(kind, seed);
+	streams = MANY;	/* on one carrier, which is killed */
+	good_case(3, 1);
+	good_case(4, 2);
 	printf("%u cases, %u with a link\n", cases, linked_cases);
 	CHECK(cases > 60 && linked_cases > cases / 3);
 	return 0;
