@@ -299,8 +299,12 @@ haproxy_run() {
 	nginx_stop backend
 }
 
+# HAProxy 3.0 ends a stream whose send buffer is full when it is reloaded, and the rest of the
+# answer is lost: over TCP, too, with tune.sndbuf.client 16384.  So no buffer here is smaller than
+# an answer.
 @test "HAProxy is reloaded under load, and hands its listeners over" {
 	load_setup
 	need haproxy
+	export SOCKRAIL_RING=4m:4m
 	each_way 1 haproxy_run lazy:lazy
 }
