@@ -88,7 +88,7 @@ void sr_rx_progress(struct sr_stream *st);	/* rx_lock held */
 void sr_stream_lock_and_progress(struct sr_stream *st); /* takes both locks */
 /* The pid of the process in which exit() has begun, or 0.  (A child of fork has another pid.)
  * A peer that has seen this process leave a link goes on by TCP without a RESUME
- * (peer_process_ended()), so bytes without a record are no fault then.  Any thread. */
+ * (follow_ended_process()), so bytes without a record are no fault then.  Any thread. */
 extern atomic_int sr_streams_ending;
 /* TCP's end was read, behind all raw bytes, or is an error.  rx_lock held. */
 void sr_rx_tcp_end(struct sr_stream *st, bool reset);

@@ -434,11 +434,11 @@ void sr_rx_progress(struct sr_stream *st)
 }
 
 /*
- * Are there bytes before N that the program has yet to read?  If the descriptor
- * is handed to another process, that process would read a mark behind them and
- * not know what it is.  So the ACKSW waits for the program (PROTOCOL.md, 16).
+ * Says whether the program has bytes before N to read yet, and asks to be told when it has read
+ * them.  If the descriptor is handed to another process, that process would read a mark behind
+ * them and not know what it is.  So the ACKSW waits for the program (PROTOCOL.md, 16).
  */
-static bool unread_before(struct sr_stream *st, uint64_t n)
+static bool must_read_before(struct sr_stream *st, uint64_t n)
 {
 	if (!sr_gate_shut(&st->in.gate)) {
 		uint64_t due = n - (uint64_t)st->in.delta;
@@ -474,7 +474,7 @@ static enum entry shut_for_switch(struct sr_stream *st, struct sr_link *link, bo
 		link->ops->drop(link, "fork");
 		return ENTRY_NEVER;
 	}
-	if (unread_before(st, link->peer_switch.n))
+	if (must_read_before(st, link->peer_switch.n))
 		return ENTRY_LATER;
 	if (was_open && !sr_rx_gate_shut(st))
 		return ENTRY_LATER; /* several calls are asleep in the kernel */

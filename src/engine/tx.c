@@ -297,7 +297,7 @@ static void reader_is_gone(struct sr_stream *st)
  * TCP's end decides; it follows soon, as the kernel closes a killed process's
  * descriptors one by one.  True: the direction is plain now, or has to wait for TCP's end.
  */
-static bool peer_process_ended(struct sr_stream *st, unsigned ev)
+static bool follow_ended_process(struct sr_stream *st, unsigned ev)
 {
 	uint64_t now;
 
@@ -327,7 +327,7 @@ static bool progress_link(struct sr_stream *st)
 		fin(st);
 		return false;
 	}
-	if (peer_process_ended(st, ev))
+	if (follow_ended_process(st, ev))
 		return false;
 	if (!(ev & SR_LINK_DEAD) && !sr_load(&st->want_tcp))
 		return false;

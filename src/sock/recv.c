@@ -122,10 +122,10 @@ static ssize_t returned_late(struct sr_stream *st, struct msghdr *msg, int flags
 }
 
 /* Wakes the service thread if the bytes that a pending SWITCH waits for have been read.
- * pair due: the caller has changed in.tcp; unread_before() changes `due'. */
+ * pair due: the caller has changed in.tcp; must_read_before() changes `due'. */
 static void note_due(struct sr_stream *st, uint64_t now)
 {
-	uint64_t due = sr_look(&st->in.due);	/* pair due: unread_before() */
+	uint64_t due = sr_look(&st->in.due);	/* pair due: must_read_before() */
 
 	if (due && now >= due)
 		sr_stream_kick(st);

@@ -176,8 +176,8 @@ static bool is_reading_on(struct sr_stream *st)
 	return now - st->up.due_seen_ns < ms * 1000000ull;
 }
 
-/* The program may have read without the library. */
-static bool read_around(struct sr_stream *st)
+/* Bars the stream if the program has read without the library.  Returns whether it has. */
+static bool bar_read_around(struct sr_stream *st)
 {
 	bool agrees;
 
@@ -203,7 +203,7 @@ static void take_switch(struct sr_stream *st)
 		sr_store(&st->in.due, 0);
 		sr_stream_kick(st);
 	} else if (!is_reading_on(st)) {
-		sr_attach_give_up(st, read_around(st) ? SR_REASON_COUNTERS :
+		sr_attach_give_up(st, bar_read_around(st) ? SR_REASON_COUNTERS :
 					      SR_REASON_UNREAD);
 	}
 }
