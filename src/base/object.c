@@ -2,7 +2,7 @@
 /*
  * object.c - reads the symbol tables of mapped objects (System V ABI, Dynamic Linking; the GNU
  * hash table is described in binutils' documentation of --hash-style).  It allocates nothing,
- * and calls no function but dladdr1(3).
+ * and calls no function but dladdr1(3), which only sr_object_at() needs.
  */
 #include "base/object.h"
 
@@ -26,13 +26,28 @@ SR_EARLY const struct link_map *sr_object_at(const void *address)
 	return dladdr1(address, &info, (void **)&object, RTLD_DL_LINKMAP) ? object : NULL;
 }
 
+/* Each object has a dynamic section of its own, so its address tells which of the program's objects
+ * is ours.  The list is the loader's, and one that debuggers read.  NULL: dlmopen(3) has
+ * loaded the library. */
+SR_EARLY static const struct link_map *find_own(void)
+{
+	extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+	const struct link_map *object = _r_debug.r_map;
+
+	while (object && object->l_ld != _DYNAMIC)
+		object = object->l_next;
+	return object;
+}
+
+/* Not by dladdr1(3) if it can be avoided: MemorySanitizer's runtime has a function of that name,
+ * which asks for the next one before it knows that. */
 SR_EARLY const struct link_map *sr_object_own(void)
 {
 	static const struct link_map *own;
 	const struct link_map *found = __atomic_load_n(&own, __ATOMIC_RELAXED);
 
 	if (!found) {
-		found = sr_object_at(&own);
+		found = find_own() ?: sr_object_at(&own);
 		__atomic_store_n(&own, found, __ATOMIC_RELAXED);
 	}
 	return found;

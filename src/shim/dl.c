@@ -76,8 +76,9 @@ SR_EARLY static bool is_found(void *handle, const char *version, const void *cal
 SR_EARLY static bool may_be_libc(void *handle, const char *name, const char *version,
 				 const void *caller)
 {
-	return name && !sr_inside && !is_found(handle, version, caller) &&
-	       find_ours(handle, name);
+	/* (Last, because a sanitizer's runtime looks up others before its dladdr1() works.) */
+	return name && !sr_inside && find_ours(handle, name) &&
+	       !is_found(handle, version, caller);
 }
 
 SR_EARLY void *sr_before_dlsym(void *handle, const char *name, const char *unused,
