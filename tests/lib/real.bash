@@ -146,11 +146,12 @@ random() {
 		-in /dev/zero 2>/dev/null | head -c "$2"M >"$1"
 }
 
-# haproxy_config MODE FROM TO: how haproxy passes a port of $ADDR on to another
+# haproxy_config MODE FROM TO [OPTION]: how haproxy passes a port of $ADDR on to another
 haproxy_config() {
 	cat <<-END
 		defaults
 			mode $1
+			${4-}
 			timeout connect 20s
 			timeout client 60s
 			timeout server 60s

@@ -292,19 +292,20 @@ haproxy_run() {
 	nginx_start backend $((port + 1)) 2 || return
 	{
 		printf 'global\n\tstats socket %s mode 600 level admin expose-fd listeners\n' "$t/haproxy.sock"
-		haproxy_config http "$port" $((port + 1))
+		haproxy_config http "$port" $((port + 1)) "option idle-close-on-response"
 	} >"$t/haproxy.cfg"
 	haproxy_start && http_load haproxy_again || return
 	ended "$t/haproxy.pid" TERM
 	nginx_stop backend
 }
 
-# HAProxy 3.0 ends a stream whose send buffer is full when it is reloaded, and the rest of the
-# answer is lost: over TCP, too, with tune.sndbuf.client 16384.  So no buffer here is smaller than
-# an answer.
+# Without the option idle-close-on-response, HAProxy (2.6, 3.0) loses up to 16 kB at the end of an
+# answer when it is reloaded, over TCP, too: once the rest of an answer is in its own buffer, the
+# stream counts as idle, and at a soft stop h1_process() releases an idle stream without a look at
+# that buffer.  It keeps the rest while the send buffer is full, which happens over TCP with answers
+# of 4 MB, and on a link, by the default of SOCKRAIL_RING, with these of 1 MB.
 @test "HAProxy is reloaded under load, and hands its listeners over" {
 	load_setup
 	need haproxy
-	export SOCKRAIL_RING=4m:4m
 	each_way 1 haproxy_run lazy:lazy
 }
