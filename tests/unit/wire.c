@@ -360,11 +360,14 @@ static void check_named_table(FILE *page, const char *table, bool found[TABLES])
 	check_table(page, tables[i].fields);
 }
 
-/* The list of types: number, name and size of body. */
+/* The list of types: number, name and size of body.  (Higher numbers are records that are no
+ * messages.) */
 static const char *const types_named[] = {
 	"HELLO", "PROOF", "SWITCH", "ACKSW",	"END",	 "ACKEND", "ACK",
 	"PROBE", "DATA",  "RING",   "RING_USE", "SHARE",
 };
+
+#define TYPES (sizeof(types_named) / sizeof(types_named[0]))
 
 static void check_type(const char *line, unsigned *types)
 {
@@ -374,7 +377,7 @@ static void check_type(const char *line, unsigned *types)
 	struct sr_msg msg;
 
 	if (sscanf(line, ".It %u Ta %31s Ta %u Ta", &number, type_name,
-		   &body) != 3)
+		   &body) != 3 || number > TYPES)
 		return;
 	CHECK_EQ(number, ++*types);
 	msg = message((enum sr_msg_type)number);
