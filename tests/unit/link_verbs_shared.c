@@ -358,12 +358,14 @@ static void open_foreign(void *arg)
  * his carrier. */
 static int liar_case(unsigned how, unsigned b)
 {
+	struct sr_link *answerers;
 	struct end *e, *f;
 
 	(void)b;
 	begin_shared();
 	e = open_end(ECHO << 8 | 1);
 	f = open_end(ECHO << 8 | 2);
+	answerers = sr_link_get(last_end->link);	/* or it may go before we have read its reason */
 	if (how) {
 		sr_vlink(f->link)->number = 77;
 		put(f, 1, true);
@@ -373,8 +375,9 @@ static int liar_case(unsigned how, unsigned b)
 	CHECK(!await(e, SR_NOTIFY_RX, never));
 	CHECK(!await(f, SR_NOTIFY_RX, never));
 	sr_vlink(f->link)->number = 2;
-	say("%s, %s\n", e->link->reason, last_end->link->reason);
-	CHECK(!strcmp(last_end->link->reason, "protocol"));
+	say("%s, %s\n", e->link->reason, answerers->reason);
+	CHECK(!strcmp(answerers->reason, "protocol"));
+	sr_link_put(answerers);
 	put_link(e);
 	put_link(f);
 	if (foreign)
