@@ -67,6 +67,8 @@ bool is_executable(const char *path);
 bool find_command(char path[PATH_MAX], const char *command);
 /* Is path in directory dir, or dir itself? */
 bool is_below(const char *path, const char *dir);
+/* Sends a question to sock_diag(7).  Returns 0 if it answers, or an errno. */
+int ask_sock_diag(const void *question, size_t len);
 
 /* ---- the checks, a file each or a few ---- */
 

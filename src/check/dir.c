@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * dir.c - checks the directory in which processes of different network namespaces find each
- * other (SOCKRAIL_DIR): may they use it, who is there, and what the kernel tells them.
+ * other (SOCKRAIL_DIR): may this user use it, how many processes accept by it, and does the
+ * kernel tell which Unix sockets are connected, as links by the directory need.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,9 +58,11 @@ static void count_names(const char *dir, unsigned *alive, unsigned *dead)
 		closedir(d);
 }
 
-/* Returns NULL, or why processes of this user cannot use the directory, with what to do. */
-static const char *dir_trouble(const char *dir, struct stat *st, const char **cure)
+/* Returns NULL, or what is wrong with the directory, how bad that is, and what to do about it. */
+static const char *dir_trouble(const char *dir, struct stat *st, enum verdict *verdict,
+			       const char **cure)
 {
+	*verdict = PROBLEM;
 	*cure = "Create it on the host with mode 1777, and mount it at this path for both ends";
 	if (stat(dir, st))
 		return strerror(errno);
@@ -70,6 +73,7 @@ static const char *dir_trouble(const char *dir, struct stat *st, const char **cu
 		return "this user may not read it";
 	if (access(dir, W_OK))
 		return "this user may not write to it, and so not accept by it";
+	*verdict = WARNING;
 	*cure = "chmod +t, so that only its owner can remove a name";
 	if ((st->st_mode & 022) && !(st->st_mode & S_ISVTX))
 		return "users may remove each other's names";
@@ -80,11 +84,12 @@ static void judge_dir(const char *dir)
 {
 	const char *cure, *trouble, *who = "all users";
 	unsigned alive, dead;
+	enum verdict verdict;
 	struct stat st;
 
-	trouble = dir_trouble(dir, &st, &cure);
+	trouble = dir_trouble(dir, &st, &verdict, &cure);
 	if (trouble) {
-		say(strncmp(trouble, "users", 5) ? PROBLEM : WARNING, "directory", "%s: %s", dir, trouble);
+		say(verdict, "directory", "%s: %s", dir, trouble);
 		remedy("no-listener", "%s", cure);
 		return;
 	}
@@ -112,23 +117,12 @@ static int ask_unix_diag(int socket_fd)
 			 .udiag_show = UDIAG_SHOW_PEER,
 			 .udiag_cookie = {UINT32_MAX, UINT32_MAX}},
 	};
-	struct {
-		struct nlmsghdr head;
-		struct nlmsgerr error;
-		char rest[1024];
-	} a;
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), err = 0;
 	struct stat st;
 
-	if (fd < 0 || fstat(socket_fd, &st))
+	if (fstat(socket_fd, &st))
 		return errno;
 	q.body.udiag_ino = (uint32_t)st.st_ino;
-	if (send(fd, &q, sizeof(q), 0) < 0 || recv(fd, &a, sizeof(a), 0) < 0)
-		err = errno;
-	else if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
-		err = a.error.error ? -a.error.error : EPROTO;
-	close(fd);
-	return err;
+	return ask_sock_diag(&q, sizeof(q));
 }
 
 static void judge_unix_diag(void)

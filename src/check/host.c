@@ -51,24 +51,11 @@ static int find_listener(const struct sockaddr_in *at)
 			 .sdiag_protocol = IPPROTO_TCP,
 			 .idiag_states = UINT32_MAX},
 	};
-	struct {
-		struct nlmsghdr head;
-		struct nlmsgerr error;
-		char rest[1024];
-	} a;
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), err = 0;
 
-	if (fd < 0)
-		return errno;
 	q.body.id.idiag_cookie[0] = q.body.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 	q.body.id.idiag_sport = at->sin_port;
 	memcpy(q.body.id.idiag_src, &at->sin_addr, sizeof(at->sin_addr));
-	if (send(fd, &q, sizeof(q), 0) < 0 || recv(fd, &a, sizeof(a), 0) < 0)
-		err = errno;
-	else if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
-		err = a.error.error ? -a.error.error : EPROTO;
-	close(fd);
-	return err;
+	return ask_sock_diag(&q, sizeof(q));
 }
 
 void check_sock_diag(struct checked *c)

@@ -2,12 +2,16 @@
 /*
  * system.c - small functions that ask the system, and one that runs other programs.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,4 +125,23 @@ bool is_below(const char *path, const char *dir)
 	while (len > 0 && dir[len - 1] == '/')
 		len--;
 	return !strncmp(path, dir, len) && (path[len] == '/' || !path[len]);
+}
+
+int ask_sock_diag(const void *question, size_t len)
+{
+	struct {
+		struct nlmsghdr head;
+		struct nlmsgerr error;
+		char rest[1024];
+	} a;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), err = 0;
+
+	if (fd < 0)
+		return errno;
+	if (send(fd, question, len, 0) < 0 || recv(fd, &a, sizeof(a), 0) < 0)
+		err = errno;
+	else if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+		err = a.error.error ? -a.error.error : EPROTO;
+	close(fd);
+	return err;
 }
