@@ -74,14 +74,18 @@ const char *sr_first_word(enum sr_first first)
 	return first_words[first];
 }
 
+bool sr_first_suits(enum sr_first first, enum sr_holds holds)
+{
+	return holds && first >= (holds == SR_HOLDS_FIRST ? SR_FIRST_TAKEN : SR_FIRST_LATER);
+}
+
 enum sr_first sr_first_find(const char *word, enum sr_holds holds)
 {
 	enum sr_first first = SR_FIRST_LATER;
-	enum sr_first least = holds == SR_HOLDS_FIRST ? SR_FIRST_TAKEN : SR_FIRST_LATER;
 
-	while (first >= least && strcmp(word, first_words[first]) != 0)
+	while (first >= SR_FIRST_TAKEN && strcmp(word, first_words[first]) != 0)
 		first--;
-	return holds && first >= least ? first : SR_FIRST_NONE;
+	return sr_first_suits(first, holds) ? first : SR_FIRST_NONE;
 }
 
 /* ---- elsewhere ---- */

@@ -64,6 +64,8 @@ static inline enum sr_holds sr_first_holds(enum sr_first first)
 }
 
 const char *sr_first_word(enum sr_first first);
+/* Is it an answer for an asker in this state? */
+bool sr_first_suits(enum sr_first first, enum sr_holds holds);
 /* SR_FIRST_NONE: the word is no first answer, or not one for an asker in this state. */
 enum sr_first sr_first_find(const char *word, enum sr_holds holds);
 

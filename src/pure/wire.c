@@ -269,12 +269,16 @@ int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len)
 	return 0;
 }
 
-bool sr_name_equal(const struct sr_name *a, const struct sr_name *b)
+bool sr_name_same_way(const struct sr_name *a, const struct sr_name *b)
 {
-	return a->family == b->family && a->sport == b->sport &&
-	       a->dport == b->dport &&
+	return a->family == b->family && a->dport == b->dport &&
 	       !memcmp(a->saddr, b->saddr, sizeof(a->saddr)) &&
 	       !memcmp(a->daddr, b->daddr, sizeof(a->daddr));
+}
+
+bool sr_name_equal(const struct sr_name *a, const struct sr_name *b)
+{
+	return a->sport == b->sport && sr_name_same_way(a, b);
 }
 
 /* ---- records on TCP ---- */

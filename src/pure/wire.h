@@ -104,6 +104,8 @@ void sr_name_addresses(const struct sr_name *name, struct sockaddr_storage *src,
 		       struct sockaddr_storage *dst);
 void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN]);
 int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len);
+/* Do both lead from the same host to the same host and port? */
+bool sr_name_same_way(const struct sr_name *a, const struct sr_name *b);
 /* Compares connections; link_no does not count. */
 bool sr_name_equal(const struct sr_name *a, const struct sr_name *b);
 

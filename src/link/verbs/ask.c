@@ -59,6 +59,35 @@ struct ask {
 
 static struct ask *asks;
 
+/* The CM's, of the answerer. */
+static uint16_t ask_port(struct ask *a)
+{
+	uint16_t port = sr_addr_port((struct sockaddr *)&a->ask->dst);
+
+	if (a->there[a->iwarp])
+		return a->there[a->iwarp];
+	return a->iwarp || a->moved ? sr_vcm_iwarp_port(port) : port;
+}
+
+/* Do they ask the same place for streams between the same two addresses? */
+static bool is_same_place(struct ask *a, struct ask *b)
+{
+	return ask_port(a) == ask_port(b) && a->ask->tclass == b->ask->tclass &&
+	       sr_name_same_way(&a->ask->name, &b->ask->name);
+}
+
+/* That ask has brought no carrier.  Those that have waited for it go themselves. */
+static void wake_waiting(struct ask *a)
+{
+	struct ask *b;
+
+	for (b = asks; b; b = b->next)
+		if (b->waits && is_same_place(a, b)) {
+			b->waited = b->waited < WAIT_LOOKS ? WAIT_LOOKS : b->waited;
+			sr_timer_set(&b->timer, 0);
+		}
+}
+
 /* The link's last record goes, if it has a number. */
 static void leave_open(struct ask *a)
 {
@@ -93,8 +122,6 @@ static void ask_release(struct ask *a)
 	a->flushed = 0;
 }
 
-static void wake_waiting(struct ask *a);
-
 static void free_ask(struct ask *a)
 {
 	const bool leads = a->id && sr_conf.carriers;	/* others may wait for it */
@@ -116,27 +143,7 @@ static void fail_ask(struct ask *a, const char *reason)
 	ask->done(ask, NULL, reason);
 }
 
-/* The CM's, of the answerer. */
-static uint16_t ask_port(struct ask *a)
-{
-	uint16_t port = sr_addr_port((struct sockaddr *)&a->ask->dst);
-
-	if (a->there[a->iwarp])
-		return a->there[a->iwarp];
-	return a->iwarp || a->moved ? sr_vcm_iwarp_port(port) : port;
-}
-
 /* ---- carriers that there are ---- */
-
-/* Do they ask the same place for streams between the same two addresses? */
-static bool is_same_place(struct ask *a, struct ask *b)
-{
-	struct sr_name *x = &a->ask->name, *y = &b->ask->name;
-
-	return x->family == y->family && x->dport == y->dport && ask_port(a) == ask_port(b) &&
-	       a->ask->tclass == b->ask->tclass && !memcmp(x->saddr, y->saddr, sizeof(x->saddr)) &&
-	       !memcmp(x->daddr, y->daddr, sizeof(x->daddr));
-}
 
 /* Is another ask, to the same place, on its way to the connection manager? */
 static bool is_led(struct ask *a)
@@ -147,18 +154,6 @@ static bool is_led(struct ask *a)
 		if (b != a && b->id && is_same_place(a, b))
 			return true;
 	return false;
-}
-
-/* That ask has brought no carrier.  Those that have waited for it go themselves. */
-static void wake_waiting(struct ask *a)
-{
-	struct ask *b;
-
-	for (b = asks; b; b = b->next)
-		if (b->waits && is_same_place(a, b)) {
-			b->waited = b->waited < WAIT_LOOKS ? WAIT_LOOKS : b->waited;
-			sr_timer_set(&b->timer, 0);
-		}
 }
 
 static struct sr_vlink_for link_for(struct ask *a)
@@ -440,6 +435,13 @@ static const char *refusal(struct ask *a, const struct sr_vcm_event *e)
 	return a->iwarp || !word[0] || e->status == REJ_NO_SERVICE ? "no-listener" : "refused";
 }
 
+static void first_came(struct ask *a, enum sr_first first)
+{
+	a->holds = sr_first_holds(first);
+	a->ask->heard = true;
+	a->ask->told(a->ask, first);
+}
+
 /* A first answer, which is the word of a rejection: the real one needs another request.
  * False: it is none. */
 static bool is_first(struct ask *a, const struct sr_vcm_event *e)
@@ -450,9 +452,7 @@ static bool is_first(struct ask *a, const struct sr_vcm_event *e)
 		first = sr_first_find((const char *)e->data, a->holds);
 	if (first == SR_FIRST_NONE)
 		return false;
-	a->holds = sr_first_holds(first);
-	a->ask->heard = true;
-	a->ask->told(a->ask, first);
+	first_came(a, first);
 	return true;
 }
 
@@ -548,17 +548,6 @@ static void ask_look(struct sr_timer *t)
 
 /* ---- the answer to OPEN ---- */
 
-static void first_answer_came(struct ask *a, enum sr_first word)
-{
-	enum sr_first first = sr_first_find(sr_first_word(word), a->holds);
-
-	if (first == SR_FIRST_NONE)
-		return;
-	a->holds = sr_first_holds(first);
-	a->ask->heard = true;
-	a->ask->told(a->ask, first);
-}
-
 static void open_accepted(struct ask *a)
 {
 	struct sr_ask *ask = a->ask;
@@ -602,8 +591,8 @@ void sr_vask_news(struct sr_task *t)
 	answer = l->answer;
 	l->answer.word = SR_FIRST_NONE;
 	sr_unlock(&l->c->lock);
-	if (a && answer.word)
-		first_answer_came(a, answer.word);
+	if (a && sr_first_suits(answer.word, a->holds))
+		first_came(a, answer.word);
 	if (a && (have & SR_LINK_DEAD))
 		open_failed(a, &answer);
 	else if (a && (have & SR_LINK_UP))

@@ -5,17 +5,17 @@
  * pure/number.c's; tests/model/PROTOCOL.md, "A number", says what the states mean.
  *
  * The connection manager opens link 1.  The asker of the carrier opens further links by OPEN
- * records, if both ends have said in PROCESS that they take more than one link (sr_load(&c->shared)).  A
- * carrier that is not shared ends with its link.
+ * records, if both ends have said in PROCESS that they take more than one link: then the carrier is
+ * shared.  A carrier that is not shared ends with its link.
  *
  * A record is taken by the thread that polls, which waits for nothing and allocates nothing.  So
  * that thread notes what the service thread has to do, and posts a task: an OPEN waits in
  * c->share.open, and an answer to our own OPEN waits in the link (l->answer).
  *
- * After its own last record a link posts nothing, but its receive ring may still be written to
- * until the peer's last record has come.  So a link of a shared carrier whose stream has let go of
- * it stays (l->lingers) until its number is free and our own requests that name its rings
- * have completed.  The timer of the carrier (cq.c) then frees it.
+ * After its own last record a link posts nothing, but the peer may still write to its receive ring
+ * until the peer's last record has come, and the device may still read its send ring.  So a link
+ * of a shared carrier that no stream has any more stays (l->lingers) until its number is free and
+ * the last WRITE from its send ring has completed.  The timer of the carrier (cq.c) then frees it.
  *
  * Locks: the carrier's, except where said.
  */
@@ -150,12 +150,7 @@ void sr_vshare_greeted(struct sr_vcarrier *c, const struct sr_process *peer)
 
 bool sr_vshare_names(const struct sr_vcarrier *c, const struct sr_name *name, uint8_t tclass)
 {
-	const struct sr_name *first = &c->share.name;
-
-	return name->family == first->family && name->dport == first->dport &&
-	       !memcmp(name->saddr, first->saddr, sizeof(name->saddr)) &&
-	       !memcmp(name->daddr, first->daddr, sizeof(name->daddr)) &&
-	       tclass == c->share.tclass;
+	return tclass == c->share.tclass && sr_name_same_way(name, &c->share.name);
 }
 
 /* ---- records that no link sends ---- */
