@@ -56,6 +56,7 @@ void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 void sr_vcarrier_get(struct sr_vcarrier *c);	/* any, that has a link of it */
 void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
 void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l); /* loop, locked */
+struct sr_vring *sr_vlink_ring(struct sr_vlink *l, unsigned i);	/* i < SR_V_RINGS */
 /* Frees the links that nobody has any more, and that the device and the peer have done with.
  * loop */
 void sr_vcarrier_sweep(struct sr_vcarrier *c);
@@ -196,8 +197,6 @@ int sr_vtx_credit(struct sr_vlink *l, uint64_t ack);
 bool sr_vtx_waits(struct sr_vlink *l);
 /* All is posted, and no request that is not complete reads the send ring; locked */
 bool sr_vtx_may_swap(const struct sr_vlink *l);
-/* Something is to be sent, and the peer has told of no buffer for it.  locked */
-bool sr_vtx_lacks_credit(struct sr_vlink *l);
 size_t sr_verbs_tx_room(struct sr_link *link, struct iovec v[2]);
 void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more);
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from, struct iovec v[2]);

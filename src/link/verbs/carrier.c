@@ -4,10 +4,9 @@
  *
  * A link has a reference to its carrier from sr_vcarrier_join() until it is freed.  So have the
  * carrier's jobs and its posted tasks, and there is one from the carrier's making until its last
- * job has ended.  The last reference is always given back in the loop,
- * which frees the carrier; another thread may take one while it has a link of the carrier.
- * A carrier that is not shared is closed (make.c) when its link leaves, one that is shared when it
- * has been idle (qp.c).
+ * job has ended.  The last reference is always given back in the loop, which frees the carrier;
+ * another thread may take one while it has a link of the carrier.  A carrier that is not shared
+ * is closed (make.c) when its link leaves, one that is shared when it has been idle (qp.c).
  *
  * A link whose stream has let go of it may have to stay (share.c).  It also stays while a job of
  * the carrier runs, because that goes through the links.
@@ -54,9 +53,16 @@ void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l)
 	SR_LIST_ADD(c->links, l);
 }
 
+struct sr_vring *sr_vlink_ring(struct sr_vlink *l, unsigned i)
+{
+	struct sr_vring *rings[SR_V_RINGS] = { &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring,
+					       &l->tx.spare };
+
+	return rings[i];
+}
+
 static void link_leave(struct sr_vlink *l)
 {
-	struct sr_vring *rings[] = { &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring, &l->tx.spare };
 	struct sr_vcarrier *c = l->c;
 	struct sr_vlink **p;
 
@@ -72,7 +78,7 @@ static void link_leave(struct sr_vlink *l)
 		c->share.number[l->number - 1].link = NULL;
 	sr_unlock(&c->lock);
 	for (unsigned i = 0; i < SR_V_RINGS; i++)
-		sr_vring_free(rings[i]);
+		sr_vring_free(sr_vlink_ring(l, i));
 	free(l);
 	sr_vcarrier_put(c);
 }

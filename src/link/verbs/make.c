@@ -194,11 +194,11 @@ static void take_regions(struct sr_vcarrier *c)
 
 static void take_link_regions(struct sr_vlink *l)
 {
-	struct sr_vring *rings[] = { &l->rx.ring[0], &l->rx.ring[1], &l->tx.ring, &l->tx.spare };
-
 	for (unsigned i = 0; i < SR_V_RINGS; i++) {
-		l->gone[i] = *rings[i];
-		rings[i]->mr = NULL;
+		struct sr_vring *r = sr_vlink_ring(l, i);
+
+		l->gone[i] = *r;
+		r->mr = NULL;
 	}
 }
 

@@ -70,11 +70,6 @@ bool sr_vtx_waits(struct sr_vlink *l)
 	       may_post(l);
 }
 
-bool sr_vtx_lacks_credit(struct sr_vlink *l)
-{
-	return !sr_packets_may_send(&l->c->out.credit, true) && sr_vtx_waits(l);
-}
-
 /* If all packets with bytes of the stream have arrived, so have all bytes that are posted. */
 static void note_arrival(struct sr_vlink *l)
 {
@@ -234,7 +229,6 @@ static bool add_drop(struct sr_vlink *l, struct sr_vpacket *p)
 bool sr_vtx_fill(struct sr_vlink *l, struct sr_vpacket *p, bool records)
 {
 	struct sr_msg ack = { .type = SR_MSG_ACK };
-
 	bool any = false;
 
 	note_arrival(l);
