@@ -259,7 +259,8 @@ static bool progress_wait(struct sr_stream *st)
 	}
 	if (!(ev & SR_LINK_ACKSW))
 		return false;
-	/* Bytes that somebody else wrote before the mark belong to the stream, as over TCP. */
+	/* Bytes that were written around the library before the mark belong to the stream, as over
+	 * TCP. */
 	if (!st->out.record_at && sr_anchor_is_bypassed(st)) {
 		sr_anchor_disagrees(st, st->out.link);
 		tx_leave_link(st);

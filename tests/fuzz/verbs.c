@@ -2,8 +2,9 @@
 /*
  * verbs.c - an end of an RDMA link on a device that does nothing, whose peer sends what it
  * likes: messages with any bytes and numbers, rings.  In half of the cases the two ends share the
- * carrier between several links, which the end opens and the peer accepts, refuses or ends.  What the end finds and what it posts
- * lies in its rings; no counter passes another one that it must not pass.
+ * carrier between several links, which the end opens and the peer accepts, refuses or ends.  What
+ * the end finds and what it posts lies in its rings; no counter passes another one that it must
+ * not pass.
  */
 #include "base/real.h" /* before any system header */
 
