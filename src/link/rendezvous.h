@@ -61,9 +61,10 @@ struct sr_rendezvous {
 	bool (*tell)(struct sr_request *req, enum sr_first first);
 
 	/* accept() answers a request, whose `inode` and `policy` the caller has set.
-	 * It returns a new link, which is UP now or later.  If it can make none, it refuses
-	 * the request and returns NULL and a reason.  The peer logs the reason that
-	 * refuse() sends. */
+	 * It returns a new link, which is UP now or later.  If it can make none, it returns NULL
+	 * and a reason; the caller notes the reason of its stream and then refuses the request,
+	 * because the peer may end the stream as soon as it is refused.  The peer logs the reason
+	 * that refuse() sends. */
 	struct sr_link *(*accept)(struct sr_request *req, void *owner,
 				  void (*notify)(struct sr_link *, unsigned),
 				  const char **reason);

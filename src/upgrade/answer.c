@@ -265,10 +265,12 @@ static void answer_accept(struct sr_request *req, struct sr_stream *st)
 	req->policy = st->policy;
 	sr_prove_know(st);
 	link = req->ops->accept(req, st, sr_stream_on_link, &reason);
-	if (link)
+	if (link) {
 		sr_attach_begin(st, link);
-	else
-		sr_stream_reason(st, sr_reason_find(reason));
+		return;
+	}
+	sr_stream_reason(st, sr_reason_find(reason));
+	req->ops->refuse(req, reason);
 }
 
 /* age: ns since the request arrived.  shared, foreign: as in struct pending.  True: the

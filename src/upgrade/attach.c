@@ -74,8 +74,8 @@ void sr_attach_give_up(struct sr_stream *st, enum sr_reason reason)
 {
 	struct sr_link *link = sr_stream_att(st);
 
+	sr_ask_ended(st, reason);	/* first: the peer may end the stream once it hears */
 	link->ops->drop(link, sr_reason_word(reason));
-	sr_ask_ended(st, reason);
 }
 
 static void send_hello(struct sr_stream *st)
@@ -274,6 +274,17 @@ static bool has_peer_ended(struct sr_stream *st, unsigned ev)
 	return yes;
 }
 
+/* As sr_attach_give_up(), but at the stream's end the link's end is no news. */
+static void give_up_unless_over(struct sr_stream *st, enum sr_reason reason)
+{
+	struct sr_link *link = sr_stream_att(st);
+
+	if (!is_at_end(st) && !has_peer_ended(st, sr_link_events(link)))
+		sr_attach_give_up(st, reason);
+	else
+		link->ops->drop(link, sr_reason_word(reason));
+}
+
 /* The device and the CM work, and short messages arrive, but packets of full length do not. */
 static void path_failed(struct sr_stream *st)
 {
@@ -292,7 +303,7 @@ static void died(struct sr_stream *st, unsigned ev)
 	bool late = !(ev & SR_LINK_DEAD);
 
 	if (late)
-		l->ops->drop(l, "timeout");
+		give_up_unless_over(st, SR_REASON_TIMEOUT);
 	log_end(st, l);
 	if (sr_reason_find(sr_load(&l->reason)) == SR_REASON_PATH && sr_stream_name(st))
 		path_failed(st);
@@ -348,9 +359,9 @@ static void drop_unwanted(struct sr_stream *st, struct sr_link *link)
 	if (sr_look(&st->flags) & SR_ST_BARRED)
 		link->ops->drop(link, "refused");
 	else if (sr_is_shared(st) && !sr_any_gate_shut(st))
-		link->ops->drop(link, "fork");
+		give_up_unless_over(st, SR_REASON_FORK);
 	if (link->ops == &sr_link_verbs && sr_tclass_changed(st))
-		link->ops->drop(link, "option");
+		give_up_unless_over(st, SR_REASON_OPTION);
 }
 
 static void note_linked(struct sr_stream *st, struct sr_link *link)

@@ -27,6 +27,7 @@
 struct fake {
 	struct sr_link link; /* first */
 	unsigned sent;	     /* 1 << type */
+	int noted;	     /* the stream's reason when the link was dropped */
 	uint8_t share[SR_SHARE_LEN], tag[SR_TAG_LEN];
 	struct sr_hello hello;
 };
@@ -57,8 +58,13 @@ static size_t identity(struct sr_link *link, uint8_t id[SR_ID_MAX])
 
 static void drop(struct sr_link *link, const char *reason)
 {
-	if (sr_link_raise(link, SR_LINK_DEAD))
-		link->reason = reason;
+	struct fake *fake = (struct fake *)link;
+	struct sr_stream *stream = link->owner;
+
+	if (!sr_link_raise(link, SR_LINK_DEAD))
+		return;
+	link->reason = reason;
+	fake->noted = stream->reason;
 }
 
 static void nothing(struct sr_link *link)
@@ -173,6 +179,15 @@ static void detach(const char *reason)
 	sr_attach_progress(st);
 	CHECK(!st->up.att);
 	sr_link_put(&f->link);
+}
+
+/* The library has given the link up.  It has noted the stream's reason before, because the peer
+ * may end the stream as soon as it hears that. */
+static void given_up(const char *reason)
+{
+	CHECK_EQ(f->noted, sr_reason_find(reason));
+	detach(reason);
+	CHECK_EQ(st->reason, sr_reason_find(reason));
 }
 
 /* ---- the other end ---- */
@@ -376,7 +391,7 @@ static void guess(enum sr_role role, int i)
 	CHECK(!shown());
 	if (role == SR_ROLE_ANSWERER || i) {
 		show(other.tag[me()]);
-		detach("history");
+		given_up("history");
 	} else {	/* it has got what it came for */
 		drop(&f->link, "peer-dropped");
 		detach("peer-dropped");
@@ -434,6 +449,21 @@ static void reads_slowly(void)
 	end();
 }
 
+/* A handshake that takes too long, and one whose stream has got another owner. */
+static void ends_early(enum sr_role role)
+{
+	stream();
+	meet(role, 0, 0);
+	st->up.since = 1;
+	sr_attach_progress(st);
+	given_up("timeout");
+	meet(role, 0, 0);
+	sr_owners_share(st, NULL);
+	sr_attach_progress(st);
+	given_up("fork");
+	end();
+}
+
 /* An asker that goes before it shows a tag has learnt nothing. */
 static void goes_early(void)
 {
@@ -456,7 +486,7 @@ static void shows_less(enum sr_role role)
 		attach(&to_show, role);
 		say_hello(have);
 		CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_SHARE) && !sent(SR_MSG_PROOF));
-		detach("unread");
+		given_up("unread");
 	}
 	end();
 }
@@ -474,7 +504,7 @@ static void bad_shares(enum sr_role role)
 		memset(share, 0xff, sizeof(share));
 		say_share(i == 0 ? zero : i == 1 ? share : f->share);
 		CHECK(!sent(SR_MSG_PROOF) && !sent(SR_MSG_SWITCH));
-		detach("protocol");
+		given_up("protocol");
 	}
 	CHECK_EQ(st->up.guesses, 0);
 	end();
@@ -500,7 +530,7 @@ static void replayed(enum sr_role role)
 	say_share(share);
 	show(tag[me()]);
 	CHECK(!sent(SR_MSG_SWITCH) && memcmp(f->tag, shown_before, SR_TAG_LEN));
-	detach("history");
+	given_up("history");
 	CHECK_EQ(st->up.guesses, 1);
 	end();
 }
@@ -588,6 +618,8 @@ int main(void)
 	by_file = false;
 	breaks();
 	goes_early();
+	for (int i = 0; i < 2; i++)
+		ends_early(roles[i]);
 	reads_slowly();
 	for (int i = 0; i < 2; i++) {
 		guesses(roles[i]);

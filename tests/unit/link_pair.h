@@ -75,6 +75,16 @@ static inline uint64_t inode_of(int fd)
 	return st.st_ino;
 }
 
+static inline void accept_or_refuse(struct sr_request *req)
+{
+	struct sr_link *link = sr_rendezvous_shm.accept(req, &answerer, notified,
+							&answerer.reason);
+
+	atomic_store(&answerer.link, link);
+	if (!link)
+		sr_rendezvous_shm.refuse(req, answerer.reason);
+}
+
 static inline void requested(struct sr_request *req)
 {
 	CHECK(req->name.dport == port && req->name.family == AF_INET);
@@ -91,9 +101,7 @@ static inline void requested(struct sr_request *req)
 						? sent->word
 						: refuse_with);
 	else
-		atomic_store(&answerer.link,
-			     sr_rendezvous_shm.accept(req, &answerer, notified,
-						&answerer.reason));
+		accept_or_refuse(req);
 }
 
 static inline void gone(struct sr_request *req)

@@ -293,8 +293,10 @@ static void request(struct sr_request *req)
 	last_end = e = new_end(req->name.link_no);
 	req->policy = answer_policy;
 	e->link = req->ops->accept(req, e, notify, &e->reason);
-	if (!e->link)
+	if (!e->link) {
 		say("accept failed\n");
+		req->ops->refuse(req, e->reason);
+	}
 }
 
 static void gone(struct sr_request *req)

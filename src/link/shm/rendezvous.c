@@ -137,7 +137,8 @@ static void refuse_request(struct sr_request *req, const char *reason)
 {
 	struct pending *p = (struct pending *)req;
 
-	say_to_asker(p->watch.fd, reason);
+	if (p->watch.fd >= 0)
+		say_to_asker(p->watch.fd, reason);
 	pending_free(p);
 }
 
@@ -398,37 +399,33 @@ static struct sr_link *accept_request(struct sr_request *req, void *owner,
 {
 	struct pending *p = (struct pending *)req;
 	struct sockaddr_storage ours, theirs;
-	struct sr_shm *l = NULL;
+	struct sr_shm *l;
 	int err;
 
 	sr_name_addresses(&req->name, &theirs, &ours);
 	if (!sr_owner_is_here(req->inode, &ours, &theirs)) {
 		*reason = "no-match";
-		goto refuse;
+		return NULL;
 	}
 	*reason = "memory";
 	l = sr_shm_new(SR_ROLE_ANSWERER, req->name.link_no, owner, notify,
 		       req->policy, &p->plan);
 	if (!l)
-		goto refuse;
+		return NULL;
 	l->stranger = p->stranger;
 	*reason = req->proof == SR_PROOF_ALWAYS ? ask_for_proof(l, p) : hand_over(l, p);
 	if (*reason)
-		goto refuse;
+		goto put;
 	*reason = "memory";
 	sr_loop_unwatch(&p->watch);
 	err = sr_shm_start(l, p->watch.fd);
-	p->watch.fd = -1;
+	p->watch.fd = -1;	/* the link's, or closed: then there is nobody to refuse */
+	if (err)
+		goto put;
 	pending_free(p);
-	if (err) {
-		sr_link_put(&l->link);
-		return NULL;
-	}
 	return &l->link;
-refuse:
-	if (l)
-		sr_link_put(&l->link);
-	refuse_request(req, *reason);
+put:
+	sr_link_put(&l->link);
 	return NULL;
 }
 

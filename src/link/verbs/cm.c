@@ -262,8 +262,8 @@ static void accept_made(struct sr_vcarrier *c, const char *reason)
 	}
 	if (!reason)
 		return;
+	sr_vcarrier_fail(c, reason);	/* first: the peer may end the stream once it is refused */
 	reject(c->id, reason);
-	sr_vcarrier_fail(c, reason);
 }
 
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
@@ -290,10 +290,8 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 		*reason = "memory";
 		l = sr_vlink_make(r->id, dev, &f, &first, accept_made, NULL);
 	}
-	if (!l) {
-		sr_verbs_refuse(req, *reason);
+	if (!l)
 		return NULL;
-	}
 	r->id = NULL;	/* it is the carrier's */
 	sr_vrequest_free(r);
 	return &l->link;

@@ -484,10 +484,8 @@ struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_fo
 	bool wanted;
 
 	*reason = "memory";
-	if (!l) {
-		sr_vshare_refuse(r, *reason);
+	if (!l)
 		return NULL;
-	}
 	sr_vcarrier_lock(c);
 	wanted = request_leaves(r);
 	if (wanted) {
@@ -501,8 +499,8 @@ struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_fo
 		sr_vpost_link(l);
 	}
 	sr_vcarrier_unlock(c);
-	sr_vrequest_free(r);
 	if (wanted) {
+		sr_vrequest_free(r);
 		sr_vlook_start(c, SR_LOOK);
 		return &l->link;
 	}
