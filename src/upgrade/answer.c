@@ -65,7 +65,7 @@ struct search {
 	bool foreign;		/* as in struct pending */
 	/* For a first answer: */
 	enum sr_holds holds;
-	bool proves;		/* policy lazy wants this asker to prove the stream's history */
+	enum sr_proof proof;	/* of the link, if there is one */
 	bool unproven;		/* the policy is lazy, and there is too little history for that */
 	bool defers;		/* a listener waits for the client's bytes */
 	bool awaited;		/* a thread waits for a listener */
@@ -92,7 +92,7 @@ static void look_at_listener(struct sr_listener *l, void *arg)
 	if (!s->holds)
 		return;
 	s->defers |= sr_anchor_defers(st);
-	s->unproven |= s->proves && st->policy->upgrade == SR_LAZY;
+	s->unproven |= s->proof == SR_PROOF_POLICY && st->policy->upgrade == SR_LAZY;
 	s->awaited |= sr_load(&l->awaiting) > 0 || sr_sets.awaits(st);
 	s->acceptor = s->listeners++ && s->acceptor != acceptor ? 0 : acceptor;
 }
@@ -278,7 +278,7 @@ static void answer_accept(struct sr_request *req, struct sr_stream *st)
 static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign)
 {
 	struct search s = { .name = &req->name, .holds = req->holds, .foreign = foreign,
-			    .proves = req->ops == &sr_rendezvous_verbs };
+			    .proof = req->proof };
 	bool finished = true;
 	const char *refusal;
 
