@@ -155,6 +155,14 @@ static enum sr_reason missing_reason(struct search *s)
 	       is_deferred(s) ? SR_REASON_DEFERRED : SR_REASON_NO_MATCH;
 }
 
+/* Was the asker sent here because this worker had the stream, which is another process's by now?
+ * (A server that forks for each stream accepts it, and closes it when its child has it.)  Such an
+ * asker asks the keeper again, as if this process had ended. */
+static bool has_left(struct search *s)
+{
+	return !s->shared && sr_keeper_is_elsewhere(s->name->dport);
+}
+
 /* The program has not accepted the stream yet, or another process has.  That process may have been
  * started for the stream a moment ago, and opens its device before it joins the keeper.  So the
  * request waits for a while, and longer if there is a sign that a process will accept it.  Returns
@@ -164,6 +172,10 @@ static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 {
 	bool comes = !s->shared && (s->waiting || shared || s->forked);
 
+	if (has_left(s)) {
+		req->ops->refuse(req, sr_reason_word(SR_REASON_NO_LISTENER));
+		return true;
+	}
 	if (age <= (comes ? ACCEPT_NS : FIND_NS))
 		return false;
 	req->ops->refuse(req, sr_reason_word(missing_reason(s)));

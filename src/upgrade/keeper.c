@@ -379,6 +379,20 @@ bool sr_keeper_keeps(struct sr_listener *l)
 	return k->watch.fn == keeper_readable && k->tries++ < TRIES;
 }
 
+bool sr_keeper_is_elsewhere(unsigned port)
+{
+	bool elsewhere = false;
+
+	for (const struct sr_keeper *k = all; k; k = k->next) {
+		if (sr_addr_port(sr_listener_addr(k->listener)) != port)
+			continue;
+		if (k->watch.fn == keeper_readable)
+			return false;
+		elsewhere = true;
+	}
+	return elsewhere;
+}
+
 void sr_keeper_close(struct sr_listener *l)
 {
 	struct sr_keeper *k = l->keeper;

@@ -32,6 +32,9 @@ bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie);
 bool sr_keeper_ask(const struct sr_name *name);
 /* Tells the keepers of that port that this process has the stream. */
 void sr_keeper_tell(const struct sr_name *name);
+/* Is another process the keeper of that port, and this one a worker only?  Then all requests
+ * come from askers that a keeper has sent here. */
+bool sr_keeper_is_elsewhere(unsigned port);
 void sr_keeper_forget(void);		/* child of fork */
 
 /* ---- claim.c ---- */

@@ -103,3 +103,18 @@ coming() {
 	grep 'first answer: coming' "$dir/client.log"
 	went_on taken later
 }
+
+# The worker has told the keeper that it has the stream.  When the asker comes, or a little
+# later, it has given the stream to its child; so it sends the asker away, and does not let it wait.
+@test "a worker has accepted the stream, and its child takes it: the send is held" {
+	local dir=$BATS_TEST_TMPDIR/handed-on.wait case_lossy=0 case_lazy=0
+	[[ " $SR_TEST_MODES " = *" wait "* ]] || skip "for policy wait"
+	case_steps=('go log first answer: taken')
+	beside held "$BATS_TEST_TMPDIR/handed-on.tcp" none none hold handed-on
+	beside held "$dir" wait wait hold handed-on
+	joined
+	same "$dir" "$BATS_TEST_TMPDIR/handed-on.tcp"
+	way "$dir" wait any 3 2 none
+	[ "$(went '[rt]x_plain' "$dir"/*.report)" -eq 0 ]
+	went_on handed-on link,link
+}

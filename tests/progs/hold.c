@@ -376,6 +376,44 @@ static void taken_client(void)
 	await_end(fd);
 }
 
+/* ---- a worker has accepted the stream, and its child takes it ---- */
+
+/* The first stream makes it a worker, which tells its keeper of the second one. */
+static void hand_on(int lfd)
+{
+	int fd = answer(lfd);
+	pid_t pid;
+
+	answer_all(fd);
+	fd = answer(lfd);
+	await_file();
+	pid = split();
+	if (!pid) {
+		close(lfd);
+		hear_hello(fd);
+		answer_all(fd);
+		exit(0);
+	}
+	close(fd);
+	reap(pid);
+	exit(0);
+}
+
+static void handed_on_server(int lfd)
+{
+	pid_t pid = split();
+
+	if (!pid)
+		hand_on(lfd);
+	reap(pid);
+}
+
+static void handed_on_client(void)
+{
+	ask_rounds(dial());
+	hello_client();
+}
+
 const struct tcp_case cases[] = {
 	{"cross", cross_server, cross_client},
 	{"both", nothing_server, both_client},
@@ -386,5 +424,6 @@ const struct tcp_case cases[] = {
 	{"poll", poll_server, asleep_client},
 	{"select", select_server, asleep_client},
 	{"taken", taken_server, taken_client},
+	{"handed-on", handed_on_server, handed_on_client},
 	{NULL, NULL, NULL},
 };
