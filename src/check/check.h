@@ -27,6 +27,7 @@ struct checked {
 	struct sockaddr_storage peer;	/* the address of host and port, if given */
 	socklen_t peer_len;
 	bool local;			/* the peer is this host */
+	bool by_dir;			/* only SOCKRAIL_DIR may lead to the peer */
 	bool no_streams;
 	const char *unit, *unit_path;
 	const char *command;		/* NULL: none; its path after find_program() */

@@ -322,9 +322,10 @@ void check_devices(struct checked *c)
 		say(OK, "route", "to %s by %s, a network device of %s", c->host, netdev,
 		    device);
 	} else {
-		say(PROBLEM, "route", "to %s by %s, which belongs to no RDMA device%s", c->host, netdev,
-		    excluded ? " that SOCKRAIL_DEVICE allows" : "");
-		remedy("no-device", "%s", advice("no-device"));
+		say(*c->dir ? WARNING : PROBLEM, "route", "to %s by %s, which belongs to no RDMA device%s",
+		    c->host, netdev, excluded ? " that SOCKRAIL_DEVICE allows" : "");
+		remedy("no-device", "%s. To a pod or container of this host: SOCKRAIL_DIR",
+		       advice("no-device"));
 	}
 }
 

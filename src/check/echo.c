@@ -181,8 +181,24 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The median of many round trips in nanoseconds; 0: it failed. */
-static uint64_t round_trip(int fd)
+/* Is it decided whether the stream gets a link?  Not by the reasons "short" and "timeout", which
+ * a stream would have if it ended now. */
+static bool is_link_decided(const struct sr_info *i)
+{
+	return i->tx_state == SR_STATE_LINK ||
+	       (i->reason && strcmp(i->reason, "short") && strcmp(i->reason, "timeout"));
+}
+
+/* Has the stream its link, or does it get none?  *i is what it has moved until now. */
+static bool is_settled(int fd, struct sr_info *i, uint64_t begin)
+{
+	echo_info(fd, i);
+	return !info_of || is_link_decided(i) || now_ns() - begin > LOOK_MS * 1000000ull;
+}
+
+/* The median of many round trips in nanoseconds; 0: it failed.  *before: without those before
+ * them, by which a stream of policy lazy obtains its link. */
+static uint64_t round_trip(int fd, struct sr_info *before)
 {
 	static uint64_t took[ROUNDS_MAX];
 	char buf[ECHO_BYTES] = "";
@@ -191,6 +207,9 @@ static uint64_t round_trip(int fd)
 
 	if (!give(fd, "e", 1))
 		return 0;
+	for (begin = now_ns(); !is_settled(fd, before, begin);)
+		if (!give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
+			return 0;
 	for (begin = now_ns(); n < ROUNDS_MAX; n++) {
 		from = now_ns();
 		if (n > 0 && from - begin > ROUNDS_NS)
@@ -204,14 +223,17 @@ static uint64_t round_trip(int fd)
 	return took[n / 2];
 }
 
-/* Bytes in a second; 0: it failed. */
-static uint64_t bandwidth(int fd)
+/* Bytes in a second; 0: it failed.  *before: as above. */
+static uint64_t bandwidth(int fd, struct sr_info *before)
 {
 	char *buf = calloc(1, CHUNK);
-	uint64_t begin, sent = 0, total, took;
+	uint64_t begin, early = 0, sent = 0, total, took;
 
 	if (!buf || !give(fd, "s", 1))
 		return 0;
+	for (begin = now_ns(); !is_settled(fd, before, begin); early += ECHO_BYTES)
+		if (!give(fd, buf, ECHO_BYTES))
+			return 0;
 	begin = now_ns();
 	do {
 		if (!give(fd, buf, CHUNK))
@@ -220,7 +242,7 @@ static uint64_t bandwidth(int fd)
 	} while (now_ns() - begin < ROUNDS_NS);
 	free(buf);
 	if (shutdown(fd, SHUT_WR) || !echo_take(fd, (char *)&total, sizeof(total)) ||
-	    total != sent)
+	    total != early + sent)
 		return 0;
 	took = now_ns() - begin;
 	return (uint64_t)((double)sent * 1e9 / (double)took);
@@ -233,34 +255,31 @@ static bool greeted(int fd)
 	return echo_take(fd, buf, sizeof(buf)) && !memcmp(buf, greeting, sizeof(buf));
 }
 
+static uint64_t plain_bytes(const struct sr_info *now, const struct sr_info *before)
+{
+	return now->tx.plain + now->rx.plain - before->tx.plain - before->rx.plain;
+}
+
 /* Prints: link, reason, nanoseconds, bytes per second, bytes by TCP and by links. */
 static int echo_measure(const char *host, const char *port)
 {
 	int a = connect_to(host, port), b = connect_to(host, port);
+	struct sr_info i, j, before_i, before_j;
 	uint64_t ns, rate;
-	struct sr_info i, j;
 
 	if (a < 0 || b < 0 || !greeted(a) || !greeted(b))
 		return 1;
-	ns = round_trip(a);
-	rate = ns ? bandwidth(b) : 0;
+	ns = round_trip(a, &before_i);
+	rate = ns ? bandwidth(b, &before_j) : 0;
 	if (!rate)
 		return 1;
 	echo_info(a, &i);
 	echo_info(b, &j);
 	printf("%s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i.link,
 	       i.reason ? i.reason : j.reason ? j.reason : "-", ns, rate,
-	       i.tx.plain + i.rx.plain + j.tx.plain + j.rx.plain,
+	       plain_bytes(&i, &before_i) + plain_bytes(&j, &before_j),
 	       i.tx.shm + i.tx.verbs + j.tx.shm + j.tx.verbs);
 	return 0;
-}
-
-/* Is it decided whether the stream gets a link?  Not by the reasons "short" and "timeout", which
- * a stream would have if it ended now. */
-static bool is_link_decided(const struct sr_info *i)
-{
-	return i->tx_state == SR_STATE_LINK ||
-	       (i->reason && strcmp(i->reason, "short") && strcmp(i->reason, "timeout"));
 }
 
 /* Waits, without sending a byte, until the library knows whether there is a link.

@@ -23,6 +23,7 @@ struct figures {
 static int run_end(char *out, size_t size, const struct checked *c, const char *mode,
 		   const char *links, const char *host, const char *port)
 {
+	bool look = !strcmp(mode, "--echo-look");
 	const char *argv[14];
 	char set[64];
 	int n = 0;
@@ -36,8 +37,8 @@ static int run_end(char *out, size_t size, const struct checked *c, const char *
 		/* In policy wait the server's rendezvous is open when its listen(2) returns. */
 		if (port || !c->never) {
 			argv[n++] = "-s";
-			argv[n++] = strcmp(mode, "--echo-look") ? "upgrade=wait" :
-								  "upgrade=eager";
+			argv[n++] = c->by_dir ? "upgrade=lazy" : look ? "upgrade=eager" :
+								       "upgrade=wait";
 			/* Long, so that also between busy hosts the link is measured. */
 			argv[n++] = "-s";
 			argv[n++] = "answer_ms=2000";
@@ -162,7 +163,16 @@ static void say_link(const char *what, const char *link, const char *reason)
 	}
 }
 
-static void check_there(const struct checked *c)
+/* Only a stream that has carried bytes asks by SOCKRAIL_DIR, and a server may not like ours. */
+static void say_next_door(const char *what, bool greets)
+{
+	if (greets)
+		return;	/* it is tried below */
+	say(WARNING, what, "no link without bytes; whether streams get one by SOCKRAIL_DIR is not known");
+	remedy(NULL, "The server's reports tell, or sockrail-stat at either end");
+}
+
+static void check_there(struct checked *c)
 {
 	char what[300], out[256], link[80], reason[32];
 	struct figures tcp, f;
@@ -183,7 +193,11 @@ static void check_there(const struct checked *c)
 		say(PROBLEM, what, "the trial with Sockrail failed");
 		return;
 	}
-	say_link(what, link, reason);
+	c->by_dir = *c->dir && !c->local && !strcmp(link, "plain");
+	if (c->by_dir)
+		say_next_door(what, greets);
+	else
+		say_link(what, link, reason);
 	if (!greets) {
 		say(OK, "measured", "nothing: the server is not 'sockrail check --serve'");
 		remedy(NULL, "To measure: sockrail check --serve there, and here sockrail check "

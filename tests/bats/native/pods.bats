@@ -7,6 +7,7 @@
 load ../../lib/common
 load ../../lib/case
 load ../../lib/pods
+load ../../lib/told
 
 SR_TEST_LINK=shm
 
@@ -44,6 +45,30 @@ no_names() { [ -z "$(ls "$dir")" ]; }
 	talk
 	until_true grep 'plain: no-listener' "$t/client.err"
 	on_tcp no-listener
+}
+
+# check: in the second pod; the lines in $output
+check() {
+	run --separate-stderr "${client[@]}" "$SOCKRAIL" check --json "$host:$port"
+}
+
+@test "two pods: sockrail check measures the link, or says that it cannot know" {
+	unset SOCKRAIL_UPGRADE
+	start server "${server[@]}" "$SOCKRAIL" check --serve "$port"
+	holds 60 serves 1
+	check
+	[ "$status" = 0 ]
+	told ok measured ", by shm"
+	SOCKRAIL_DIR='' check
+	[ "$status" = 1 ]
+	told problem "$host port $port" "no link"
+	told problem route "of this host: SOCKRAIL_DIR"
+	stop_all
+	port
+	serve
+	check
+	[ "$status" = 0 ]
+	told warning "$host port $port" "SOCKRAIL_DIR is not known"
 }
 
 @test "two pods: the policies eager and wait do not ask by the directory" {
