@@ -71,6 +71,22 @@ check() {
 	told warning "$host port $port" "SOCKRAIL_DIR is not known"
 }
 
+# inmost POD: a process of its that others there have started
+inmost() { ip netns pids "sr$1-$$" | sort -n | tail -n 1; }
+
+@test "two pods: sockrail-stat shows a pod its own ends, and the host those of all" {
+	serve
+	talk
+	holds 60 grep 'tx on the link' "$t/client.err"
+	run -0 --separate-stderr "$SR_BUILD/sockrail-stat" -H dport = ":$port"
+	[[ $output =~ \ $host:$port\ +shm ]]
+	run -0 --separate-stderr "$SR_BUILD/sockrail-stat" -H sport = ":$port"
+	[[ $output =~ \ $host:$port\ .*:[0-9]+\ +shm ]]
+	run -0 --separate-stderr nsenter -t "$(inmost 2)" -m -p -n "$SR_BUILD/sockrail-stat" -aH
+	[[ ${#lines[@]} = 1 && $output =~ \ $host:$port\ +shm ]]
+	linked
+}
+
 @test "two pods: the policies eager and wait do not ask by the directory" {
 	local policy
 	serve
