@@ -47,7 +47,7 @@ static bool counter_read(const char *port, const char *dir, const char *name, ui
 	return end != text;
 }
 
-static void port_read(struct sr_trouble_port *p, const char *base)
+static void read_port_trouble(struct sr_trouble_port *p, const char *base)
 {
 	static const char *const dir[] = { "hw_counters", "counters", "../../hw_counters" };
 
@@ -66,7 +66,7 @@ size_t sr_trouble_read(struct sr_trouble_port port[SR_TROUBLE_PORTS])
 	if (glob("/sys/class/infiniband/*/ports/*", 0, NULL, &all))
 		return 0;
 	for (size_t i = 0; i < all.gl_pathc && n < SR_TROUBLE_PORTS; i++)
-		port_read(&port[n++], all.gl_pathv[i]);
+		read_port_trouble(&port[n++], all.gl_pathv[i]);
 	globfree(&all);
 	return n;
 }

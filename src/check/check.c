@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 	if (port)
 		serve(&c, port);
 	find_program(&c);
-	load_unit(&c);
+	load_checked_unit(&c);
 	/* The programs that are run below are not the user's: they must not be in his report. */
 	unsetenv("SOCKRAIL_REQUIRE");
 	unsetenv("SOCKRAIL_REPORT");

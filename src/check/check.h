@@ -58,7 +58,7 @@ const char *first_line(char *buf, size_t size, const char *path, ...)
 /* "Key:  value" of /proc/self/status, as a number in that base; 0 if it is not there. */
 unsigned long long status_number(const char *key, int base);
 /* 65536 as "64 kB", RLIM_INFINITY as "unlimited". */
-const char *bytes_text(char buf[32], unsigned long long n);
+const char *size_text(char buf[32], unsigned long long n);
 /* Runs a program.  buf gets its standard output (both: its standard error, too).  Returns its
  * exit status; or 128 and more if it was killed or could not be run. */
 int run_program(char *buf, size_t size, bool both, const char *const argv[]);
@@ -86,12 +86,12 @@ void check_namespaces(struct checked *c);
 void check_confinement(struct checked *c);
 void check_directory(struct checked *c);		/* dir.c */
 void check_command(struct checked *c);		/* program.c */
-void check_unit(struct checked *c);		/* unit.c; after load_unit() */
+void check_unit(struct checked *c);		/* unit.c; after load_checked_unit() */
 void check_streams(struct checked *c);		/* stream.c */
 
 /* These two end the program if there is no such command or unit. */
 void find_program(struct checked *c);		/* program.c */
-void load_unit(const struct checked *c);	/* unit.c */
+void load_checked_unit(const struct checked *c);	/* unit.c */
 
 /* limits.c: about a limit of this process (here), or of a unit. */
 void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
@@ -113,7 +113,7 @@ void judge_counters(void);
 
 /* ---- echo.c: the two ends of a measurement ---- */
 
-uint64_t now_ns(void);	/* CLOCK_MONOTONIC */
+uint64_t check_clock_ns(void);	/* CLOCK_MONOTONIC */
 int echo_serve(const char *host, const char *port);	/* host: NULL for all addresses */
 int echo_client(const char *host, const char *port, bool measure);
 /* Both ends at an address of this host.  The server is a child, which ends when the client

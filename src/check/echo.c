@@ -58,7 +58,7 @@ static bool give(int fd, const char *buf, size_t n)
 	return send(fd, buf, n, MSG_NOSIGNAL) == (ssize_t)n;
 }
 
-uint64_t now_ns(void)
+uint64_t check_clock_ns(void)
 {
 	struct timespec t;
 
@@ -190,10 +190,10 @@ static bool is_link_decided(const struct sr_info *i)
 }
 
 /* Has the stream its link, or does it get none?  *i is what it has moved until now. */
-static bool is_settled(int fd, struct sr_info *i, uint64_t begin)
+static bool is_way_settled(int fd, struct sr_info *i, uint64_t begin)
 {
 	echo_info(fd, i);
-	return !info_of || is_link_decided(i) || now_ns() - begin > LOOK_MS * 1000000ull;
+	return !info_of || is_link_decided(i) || check_clock_ns() - begin > LOOK_MS * 1000000ull;
 }
 
 /* The median of many round trips in nanoseconds; 0: it failed.  *before: without those before
@@ -207,17 +207,17 @@ static uint64_t round_trip(int fd, struct sr_info *before)
 
 	if (!give(fd, "e", 1))
 		return 0;
-	for (begin = now_ns(); !is_settled(fd, before, begin);)
+	for (begin = check_clock_ns(); !is_way_settled(fd, before, begin);)
 		if (!give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
 			return 0;
-	for (begin = now_ns(); n < ROUNDS_MAX; n++) {
-		from = now_ns();
+	for (begin = check_clock_ns(); n < ROUNDS_MAX; n++) {
+		from = check_clock_ns();
 		if (n > 0 && from - begin > ROUNDS_NS)
 			break;
 		if (!give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
 			return 0;
 		if (n >= 0)
-			took[n] = now_ns() - from;
+			took[n] = check_clock_ns() - from;
 	}
 	qsort(took, (size_t)n, sizeof(took[0]), by_size);
 	return took[n / 2];
@@ -231,20 +231,20 @@ static uint64_t bandwidth(int fd, struct sr_info *before)
 
 	if (!buf || !give(fd, "s", 1))
 		return 0;
-	for (begin = now_ns(); !is_settled(fd, before, begin); early += ECHO_BYTES)
+	for (begin = check_clock_ns(); !is_way_settled(fd, before, begin); early += ECHO_BYTES)
 		if (!give(fd, buf, ECHO_BYTES))
 			return 0;
-	begin = now_ns();
+	begin = check_clock_ns();
 	do {
 		if (!give(fd, buf, CHUNK))
 			return 0;
 		sent += CHUNK;
-	} while (now_ns() - begin < ROUNDS_NS);
+	} while (check_clock_ns() - begin < ROUNDS_NS);
 	free(buf);
 	if (shutdown(fd, SHUT_WR) || !echo_take(fd, (char *)&total, sizeof(total)) ||
 	    total != early + sent)
 		return 0;
-	took = now_ns() - begin;
+	took = check_clock_ns() - begin;
 	return (uint64_t)((double)sent * 1e9 / (double)took);
 }
 
@@ -255,7 +255,7 @@ static bool greeted(int fd)
 	return echo_take(fd, buf, sizeof(buf)) && !memcmp(buf, greeting, sizeof(buf));
 }
 
-static uint64_t plain_bytes(const struct sr_info *now, const struct sr_info *before)
+static uint64_t echo_plain_bytes(const struct sr_info *now, const struct sr_info *before)
 {
 	return now->tx.plain + now->rx.plain - before->tx.plain - before->rx.plain;
 }
@@ -277,7 +277,7 @@ static int echo_measure(const char *host, const char *port)
 	echo_info(b, &j);
 	printf("%s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i.link,
 	       i.reason ? i.reason : j.reason ? j.reason : "-", ns, rate,
-	       plain_bytes(&i, &before_i) + plain_bytes(&j, &before_j),
+	       echo_plain_bytes(&i, &before_i) + echo_plain_bytes(&j, &before_j),
 	       i.tx.shm + i.tx.verbs + j.tx.shm + j.tx.verbs);
 	return 0;
 }
@@ -287,7 +287,7 @@ static int echo_measure(const char *host, const char *port)
 static int echo_look(const char *host, const char *port)
 {
 	struct pollfd p = { .fd = connect_to(host, port), .events = POLLIN };
-	uint64_t begin = now_ns();
+	uint64_t begin = check_clock_ns();
 	bool hello = false, ended = false;
 	struct sr_info i;
 
@@ -304,8 +304,8 @@ static int echo_look(const char *host, const char *port)
 		}
 		echo_info(p.fd, &i);
 	} while (!ended &&
-		 (!is_link_decided(&i) || now_ns() - begin < GREETING_MS * 1000000ull) &&
-		 now_ns() - begin < LOOK_MS * 1000000ull);
+		 (!is_link_decided(&i) || check_clock_ns() - begin < GREETING_MS * 1000000ull) &&
+		 check_clock_ns() - begin < LOOK_MS * 1000000ull);
 	printf("%s %s %d\n", i.link, i.reason ? i.reason : "-", hello);
 	return 0;
 }

@@ -41,10 +41,10 @@ void judge_memlock(const char *what, unsigned long long soft, unsigned long long
 		return;
 	}
 	if (here)
-		snprintf(b, sizeof(b), " (hard limit %s)", bytes_text(h, hard));
+		snprintf(b, sizeof(b), " (hard limit %s)", size_text(h, hard));
 	say(idle >= 200 ? OK : !idle && have_device() ? PROBLEM : WARNING, what,
 	    "%s%s: enough for about %llu idle streams over RDMA, or %llu beside busy ones, "
-	    "whose rings grow into half of it%s", bytes_text(a, soft), b, idle, idle / 2,
+	    "whose rings grow into half of it%s", size_text(a, soft), b, idle, idle / 2,
 	    have_hardware() ? "; each locks 48 kB, and about 20 kB for queues of the device" : "");
 	if (here && idle < 200)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "

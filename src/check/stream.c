@@ -117,7 +117,7 @@ static double connect_ms(const struct checked *c)
 	int fd = socket(c->peer.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	socklen_t len = sizeof(int);
-	uint64_t begin = now_ns();
+	uint64_t begin = check_clock_ns();
 	int err = 0;
 	double ms;
 
@@ -130,7 +130,7 @@ static double connect_ms(const struct checked *c)
 		else if (err == EINPROGRESS)
 			err = ETIMEDOUT;
 	}
-	ms = (double)(now_ns() - begin) / 1e6;
+	ms = (double)(check_clock_ns() - begin) / 1e6;
 	close(fd);
 	errno = err;
 	return err ? -1 : ms;
@@ -149,7 +149,7 @@ static const char *shown_by(const char *link)
 	return "; packets of full length pass both ways";
 }
 
-static void say_link(const char *what, const char *link, const char *reason)
+static void report_link(const char *what, const char *link, const char *reason)
 {
 	if (!strcmp(link, "plain") && !strcmp(reason, "short")) {
 		say(WARNING, what, "the server ended the connection before there was a link");
@@ -197,7 +197,7 @@ static void check_there(struct checked *c)
 	if (c->by_dir)
 		say_next_door(what, greets);
 	else
-		say_link(what, link, reason);
+		report_link(what, link, reason);
 	if (!greets) {
 		say(OK, "measured", "nothing: the server is not 'sockrail check --serve'");
 		remedy(NULL, "To measure: sockrail check --serve there, and here sockrail check "

@@ -53,7 +53,7 @@ unsigned long long status_number(const char *key, int base)
 	return value;
 }
 
-const char *bytes_text(char buf[32], unsigned long long n)
+const char *size_text(char buf[32], unsigned long long n)
 {
 	if (n == (unsigned long long)RLIM_INFINITY)
 		snprintf(buf, 32, "unlimited");

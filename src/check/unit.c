@@ -314,7 +314,7 @@ static void (*const judges[])(struct looking *l) = {
 
 static struct looking looked;
 
-void load_unit(const struct checked *c)
+void load_checked_unit(const struct checked *c)
 {
 	if (c->unit)
 		unit_load(&looked.u, c->unit, c->unit_path);

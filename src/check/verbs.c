@@ -26,7 +26,7 @@ static struct {
 	int (*is_fork_initialized)(void);	/* NULL before rdma-core 35 */
 } verbs;
 
-static bool verbs_load(void)
+static bool verbs_open_library(void)
 {
 	static const struct {
 		void *to;
@@ -51,7 +51,7 @@ static bool verbs_load(void)
 	       verbs.open_device && verbs.close_device && verbs.query_port;
 }
 
-static void verbs_ask(struct verbs_found *f, struct ibv_device *device, unsigned port)
+static void verbs_query(struct verbs_found *f, struct ibv_device *device, unsigned port)
 {
 	struct ibv_context *context = verbs.open_device(device);
 	struct ibv_port_attr attr;
@@ -76,13 +76,13 @@ void verbs_look(struct verbs_found *f, const char *device, unsigned port)
 	struct ibv_device **list;
 
 	*f = (struct verbs_found){ .what = VERBS_NOT_ASKED };
-	if (!verbs_load())
+	if (!verbs_open_library())
 		return;
 	f->what = VERBS_NO_DRIVER;
 	list = verbs.get_device_list(NULL);
 	for (int i = 0; list && list[i]; i++)
 		if (!strcmp(verbs.get_device_name(list[i]), device))
-			verbs_ask(f, list[i], port);
+			verbs_query(f, list[i], port);
 	if (list)
 		verbs.free_device_list(list);
 }
@@ -91,7 +91,7 @@ const char *verbs_fork(void)
 {
 	enum { UNNEEDED = 2 }; /* IBV_FORK_UNNEEDED, of rdma-core 35 */
 
-	if (!verbs_load() ||
+	if (!verbs_open_library() ||
 	    (verbs.is_fork_initialized && verbs.is_fork_initialized() == UNNEEDED))
 		return "";
 	return "the kernel does not report that fork copies memory which a device has pinned (Linux "

@@ -49,7 +49,7 @@ static int known_as(struct sr_stream *st, int err)
 
 /* The kernel reports a socket error once, to its next caller.  If the library
  * made that call, it keeps the error for the program. */
-static ssize_t keep_error(struct sr_stream *st, ssize_t r)
+static ssize_t keep_failure(struct sr_stream *st, ssize_t r)
 {
 	if (r >= 0)
 		return r;
@@ -74,7 +74,7 @@ int sr_anchor_kept(struct sr_stream *st)
 ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool more)
 {
 	int flags = more ? MSG_MORE : 0;
-	ssize_t r = keep_error(st, sr_now_send_flags(sr_load(&st->anchor), buf, len, flags));
+	ssize_t r = keep_failure(st, sr_now_send_flags(sr_load(&st->anchor), buf, len, flags));
 
 	if (r > 0)
 		sr_tcp_sent(st, r);
@@ -83,7 +83,7 @@ ssize_t sr_anchor_write(struct sr_stream *st, const void *buf, size_t len, bool 
 
 ssize_t sr_anchor_read(struct sr_stream *st, void *buf, size_t len, int flags)
 {
-	ssize_t r = keep_error(st, sr_now_recv(sr_load(&st->anchor), buf, len, flags));
+	ssize_t r = keep_failure(st, sr_now_recv(sr_load(&st->anchor), buf, len, flags));
 
 	if (r > 0 && !(flags & MSG_PEEK))
 		sr_tcp_received(st, r);

@@ -14,7 +14,7 @@
  * With two calls in flight the order of their bytes is unknown, so the history
  * ends.  The second to enter sets the flag before it enters the kernel; the
  * first checks the flag after its return.  The kernel's lock of the socket orders that. */
-static bool enter(struct sr_stream *st, atomic_uint *gate, bool crowd, unsigned stopped)
+static bool gate_enter(struct sr_stream *st, atomic_uint *gate, bool crowd, unsigned stopped)
 {
 	unsigned g = sr_load(gate);
 
@@ -30,12 +30,12 @@ static bool enter(struct sr_stream *st, atomic_uint *gate, bool crowd, unsigned 
 
 bool sr_rx_gate_enter(struct sr_stream *st, bool crowd)
 {
-	return enter(st, &st->in.gate, crowd, SR_ST_RX_HISTORY);
+	return gate_enter(st, &st->in.gate, crowd, SR_ST_RX_HISTORY);
 }
 
 bool sr_tx_gate_enter(struct sr_stream *st)
 {
-	return enter(st, &st->out.gate, true, SR_ST_TX_HISTORY);
+	return gate_enter(st, &st->out.gate, true, SR_ST_TX_HISTORY);
 }
 
 bool sr_rx_gate_leave(struct sr_stream *st)
@@ -86,7 +86,7 @@ bool sr_tx_gate_shut(struct sr_stream *st)
 	if (next != SR_GATE_SHUT)
 		return false;
 	if (!sr_sets.gate_shut(st)) {
-		sr_publish(&st->out.gate, 0);	/* pairs with enter() */
+		sr_publish(&st->out.gate, 0);	/* pairs with gate_enter() */
 		sr_sets.gate_opened(st);	/* entries that it has linked */
 		return false;
 	}
@@ -97,7 +97,7 @@ bool sr_tx_gate_shut(struct sr_stream *st)
 void sr_tx_gate_open(struct sr_stream *st)
 {
 	st->out.delta = (int64_t)(st->tx.w - sr_load(&st->out.tcp));
-	sr_publish(&st->out.gate, 0);	/* pairs with enter() */
+	sr_publish(&st->out.gate, 0);	/* pairs with gate_enter() */
 	sr_sets.gate_opened(st);
 }
 
@@ -126,7 +126,7 @@ bool sr_rx_gate_shut(struct sr_stream *st)
  * not be recomputed: a call in flight may be adding its bytes right now.) */
 void sr_rx_gate_reopen(struct sr_stream *st)
 {
-	/* Pairs with enter(). */
+	/* Pairs with gate_enter(). */
 	atomic_fetch_and_explicit(&st->in.gate, ~SR_GATE_SHUT, memory_order_release);
 	sr_sets.gate_opened(st);
 }
@@ -135,7 +135,7 @@ void sr_rx_gate_reopen(struct sr_stream *st)
 void sr_rx_gate_open(struct sr_stream *st)
 {
 	st->in.delta = (int64_t)(st->rx.rx - sr_load(&st->in.tcp));
-	/* Pairs with enter(). */
+	/* Pairs with gate_enter(). */
 	atomic_fetch_and_explicit(&st->in.gate, ~SR_GATE_SHUT, memory_order_release);
 	sr_sets.gate_opened(st);
 }

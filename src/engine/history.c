@@ -29,7 +29,7 @@ void sr_stream_history_unlock(struct sr_stream *st)
 }
 
 /* Ends the history if some bytes went around the library, or by a link. */
-static bool goes_on(struct sr_stream *st, struct sr_history *h, unsigned stopped,
+static bool history_goes_on(struct sr_stream *st, struct sr_history *h, unsigned stopped,
 		    uint64_t at)
 {
 	if (sr_st_flags(st) & stopped)
@@ -45,7 +45,7 @@ void sr_stream_history_keep(struct sr_stream *st, struct sr_history *h,
 {
 	size_t i;
 
-	if (!goes_on(st, h, stopped, at))
+	if (!history_goes_on(st, h, stopped, at))
 		return;
 	sr_stream_history_lock(st);
 	for (i = 0; i < msg->msg_iovlen && n; i++) {
@@ -68,7 +68,7 @@ void sr_stream_history_file(struct sr_stream *st, uint64_t at, int fd, const off
 	uint64_t to = at + n;
 	off_t end = 0;
 
-	if (!goes_on(st, h, SR_ST_TX_HISTORY, at))
+	if (!history_goes_on(st, h, SR_ST_TX_HISTORY, at))
 		return;
 	if (h->next < to)
 		end = after ? *after : sr_sys_lseek(fd, 0, SEEK_CUR);

@@ -403,7 +403,7 @@ static bool kernel_may_serve(struct sr_stream *st)
 	}
 }
 
-static void rx_progress(struct sr_stream *st)
+static void rx_advance(struct sr_stream *st)
 {
 	bool alone;
 
@@ -429,7 +429,7 @@ static void rx_progress(struct sr_stream *st)
 
 void sr_rx_progress(struct sr_stream *st)
 {
-	rx_progress(st);
+	rx_advance(st);
 	sr_fast_update_rx(st);
 }
 

@@ -194,7 +194,7 @@ void sr_stream_over(struct sr_stream *st)
 		sr_stream_kick(l->socket);
 }
 
-static void leave_listener(struct sr_stream *st)
+static void give_listener_back(struct sr_stream *st)
 {
 	struct sr_listener *l = st->up.listener;
 
@@ -218,7 +218,7 @@ void sr_stream_put(struct sr_stream *st)
 	/* Pairs with itself: the last one sees what all others did with the stream. */
 	if (atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) == 1) {
 		if (st->up.listener)
-			leave_listener(st);
+			give_listener_back(st);
 		listener_end(sr_listener_of(st));
 		sr_stat_close(st);
 		sr_index_drop(st);
@@ -267,7 +267,7 @@ struct sr_stream *sr_stream_open(int fd)
 		sr_stat_adopt();
 	sr_stat_open(st);
 	sr_publish(&st->refs, 1);	/* pairs with sr_stream_tryget() */
-	sr_fence_look();	/* pair opened: sr_streams_bar() walks over streams with references */
+	sr_fence_look();	/* pair opened: sr_streams_bar_all() walks over streams with references */
 	if (sr_load(&barred))
 		sr_stream_bar(st, (enum sr_reason)(sr_load(&barred) - 1));
 	return st;
@@ -348,7 +348,7 @@ static void bar_one(struct sr_stream *st, void *arg)
 	sr_stream_bar(st, *(enum sr_reason *)arg);
 }
 
-void sr_streams_bar(enum sr_reason reason)
+void sr_streams_bar_all(enum sr_reason reason)
 {
 	sr_store(&barred, (int)reason + 1);
 	sr_fence_look();	/* pair opened: sr_stream_open() looks when it has a reference */

@@ -40,7 +40,7 @@ struct sr_stream *sr_stream_open(int fd);
 struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd);
 
 /* No stream of the process gets a new link; existing links stay. */
-void sr_streams_bar(enum sr_reason reason);
+void sr_streams_bar_all(enum sr_reason reason);
 
 void sr_stream_info(struct sr_stream *st, struct sr_info *info);
 

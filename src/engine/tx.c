@@ -381,7 +381,7 @@ stop:
 		tx_failed(st);
 }
 
-static void tx_progress(struct sr_stream *st)
+static void tx_advance(struct sr_stream *st)
 {
 	bool again = true;
 
@@ -415,7 +415,7 @@ static void tx_progress(struct sr_stream *st)
 
 void sr_tx_progress(struct sr_stream *st)
 {
-	tx_progress(st);
+	tx_advance(st);
 	sr_fast_update_tx(st);
 }
 

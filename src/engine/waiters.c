@@ -56,7 +56,7 @@ void sr_waiters_forget(void)
 	sr_pool_forget(&pool);
 }
 
-static bool sleeps(struct sr_waiter *w, int how)
+static bool waiter_falls_asleep(struct sr_waiter *w, int how)
 {
 	int awake = AWAKE;
 
@@ -65,7 +65,7 @@ static bool sleeps(struct sr_waiter *w, int how)
 
 bool sr_waiter_sleeping(struct sr_waiter *w)
 {
-	return sleeps(w, AT_EVENTFD);
+	return waiter_falls_asleep(w, AT_EVENTFD);
 }
 
 /* waiter_call() changes the state, then the word, then wakes.  Here the order is
@@ -84,7 +84,7 @@ int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,
 	int r, type;
 
 	w->word = word = word ?: &w->own;
-	if (!sleeps(w, AT_WORD))
+	if (!waiter_falls_asleep(w, AT_WORD))
 		return 0;
 	seen = sr_observe(word);
 	if ((seen & want) != want || sr_load(&w->state) != AT_WORD)

@@ -142,7 +142,7 @@ static void entry_unlink(struct sr_epoll_entry *e)
 	sr_count(&sr_epoll_set_of(e)->plain, 1);
 }
 
-static void make_plain(struct sr_epoll_entry *e)
+static void entry_make_plain(struct sr_epoll_entry *e)
 {
 	int op = e->asked ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
@@ -196,7 +196,7 @@ void sr_epoll_release_now(struct sr_epoll_entry *e)
 		return;
 	}
 	if (e->linked)
-		make_plain(e);
+		entry_make_plain(e);
 	if ((sr_load(&e->events) & EPOLLONESHOT) && (state & SR_EPOLL_ARMED) &&
 	    sr_replace(&e->state, &state, state + SR_EPOLL_STEP)) /* pairs with take_oneshot() */
 		sr_epoll_control(sr_epoll_set_of(e), EPOLL_CTL_MOD, e->number,
@@ -247,7 +247,7 @@ void sr_epoll_gate_opened(struct sr_stream *st)
 		else if (sr_epoll_is_deleted(e) || sr_load(&sr_epoll_set_of(e)->foreign))
 			sr_epoll_release(e);
 		else
-			make_plain(e);
+			entry_make_plain(e);
 	}
 	sr_unlock(&st->sets.lock);
 }
@@ -331,7 +331,7 @@ static int control_deleted(struct sr_epoll_entry *e, int op, struct epoll_event 
 }
 
 /* What the kernel's set has of a linked entry is ours, so the program's call does not reach it. */
-static int control_linked(struct sr_epoll_entry *e, int op, struct epoll_event *ev)
+static int control_on_link(struct sr_epoll_entry *e, int op, struct epoll_event *ev)
 {
 	switch (op) {
 	case EPOLL_CTL_MOD:
@@ -440,7 +440,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	if (e && sr_epoll_is_deleted(e))
 		return control_deleted(e, op, ev);
 	if (e && e->linked)
-		return control_linked(e, op, ev);
+		return control_on_link(e, op, ev);
 	if (e && op == EPOLL_CTL_MOD)
 		return modify(e, ev);
 	if (!e && op == EPOLL_CTL_ADD && may_enter(set, st, ev->events))

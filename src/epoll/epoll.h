@@ -93,7 +93,7 @@ void sr_epolls_observe(void);
 /* A descriptor of the stream, or its last one, is about to be closed. */
 void sr_epoll_number_gone(struct sr_stream *st, int fd);
 void sr_epoll_stream_gone(struct sr_stream *st);
-void sr_epolls_await(void);	/* the locks of the first rank (lock.h) */
+void sr_epolls_await_locks(void);	/* the locks of the first rank (lock.h) */
 void sr_epolls_before_fork(void);	/* streams' locks are free */
 void sr_epolls_forget(void);		/* child of fork */
 /* leave: the process ends, or is about to execute another program, which is not counted among

@@ -80,7 +80,7 @@ void sr_epoll_tell(struct sr_epoll *set, bool news)
 static void note_untidy(struct sr_epoll *set)
 {
 	/* pair untidy: sr_epolls_tidy_all() clears the second one and looks at the first;
-	 * sr_epoll_tidy() clears the first and looks at `edge', which note_change() has changed. */
+	 * sr_epoll_tidy_nested() clears the first and looks at `edge', which note_change() has changed. */
 	sr_change(&set->untidy, true);
 	sr_change(&sr_epolls_untidy, true);
 }
@@ -89,7 +89,7 @@ static void note_change(struct sr_epoll_entry *e, uint32_t edge)
 {
 	if (sr_load(&e->state) & SR_EPOLL_DEAD)
 		sr_epoll_enqueue(e, edge);
-	else	/* pair untidy: sr_epoll_tidy() */
+	else	/* pair untidy: sr_epoll_tidy_nested() */
 		atomic_fetch_or_explicit(&e->edge, edge | SR_EPOLL_AGAIN, memory_order_seq_cst);
 	note_untidy(sr_epoll_set_of(e));
 }
@@ -135,7 +135,7 @@ void sr_epolls_tidy_all(void)
 	sr_change(&sr_epolls_untidy, false);	/* pair untidy: note_untidy() */
 	for (set = sr_epoll_first(); set; set = set->next_set)
 		if (sr_look(&set->untidy) && sr_epoll_is_nested(set))
-			sr_epoll_tidy(set, false, NULL);
+			sr_epoll_tidy_nested(set, false, NULL);
 }
 
 void sr_epoll_settle(struct sr_stream *st)
@@ -156,7 +156,7 @@ void sr_epoll_settle(struct sr_stream *st)
 	}
 	sr_unlock(&st->sets.lock);
 	if (set)
-		sr_epoll_tidy(set, false, st);
+		sr_epoll_tidy_nested(set, false, st);
 	sr_epolls_tidy();
 }
 
@@ -227,7 +227,7 @@ void sr_epoll_nest(int epfd)
 		was = sr_load(&set->installed);
 		sr_epoll_uninstall(set);
 		sr_store(&set->nested, true);	/* a thread that sees the sleeper sees it */
-		/* pair sleepers: has_sleepers(); sr_epoll_tidy() looks */
+		/* pair sleepers: has_sleepers(); sr_epoll_tidy_nested() looks */
 		atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
 	}
 	sr_unlock(&set->lock);
@@ -235,7 +235,7 @@ void sr_epoll_nest(int epfd)
 		sr_epoll_give_up(epfd, false);
 	} else {
 		sr_streams_walk(nest_stream, set);
-		sr_epoll_tidy(set, true, NULL);
+		sr_epoll_tidy_nested(set, true, NULL);
 	}
 	errno = err;
 }

@@ -31,6 +31,6 @@ void sr_epoll_note_nested(struct sr_epoll_entry *e);
 /* Looks at the queue of a nested set, with the entries of the stream (NULL: none) in it, and
  * reports nothing: what is not ready leaves it.  Ends at the first entry that is ready, but
  * for `all'.  Then the flag is right. */
-void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st);
+void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st);
 
 #endif

@@ -349,7 +349,7 @@ void sr_epoll_enqueue_linked(struct sr_epoll_entry *e)
 		enqueue(sr_epoll_set_of(e), e, 0);
 }
 
-void sr_epoll_tidy(struct sr_epoll *set, bool all, struct sr_stream *st)
+void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st)
 {
 	struct sr_epoll_entry *e = NULL, *end;
 

@@ -159,7 +159,7 @@ void sr_epoll_listens(struct sr_epoll *set, struct sr_stream *listener)
 		sr_store(&set->listener, SR_EPOLL_LISTENERS);
 }
 
-static bool has_listener(struct sr_epoll *set, struct sr_stream *listener)
+static bool may_contain_listener(struct sr_epoll *set, struct sr_stream *listener)
 {
 	struct sr_stream *has = sr_load(&set->listener);
 
@@ -167,13 +167,13 @@ static bool has_listener(struct sr_epoll *set, struct sr_stream *listener)
 }
 
 /* (A thread that has left its wait by siglongjmp(3), or was cancelled there, counts on.) */
-static bool epoll_awaits(struct sr_stream *listener)
+static bool is_listener_awaited(struct sr_stream *listener)
 {
 	struct sr_epoll *set;
 
 	sr_lock(&sets_lock);
 	for (set = sets; set; set = set->next_set)
-		if (has_listener(set, listener) &&
+		if (may_contain_listener(set, listener) &&
 		    (sr_load(&set->sleepers) & SR_EPOLL_SLEEPERS) >
 			    sr_epoll_is_nested(set))
 			break;
@@ -368,7 +368,7 @@ bool sr_epoll_install(struct sr_epoll *set)
 
 /* ---- fork ---- */
 
-void sr_epolls_await(void)
+void sr_epolls_await_locks(void)
 {
 	struct sr_epoll *set;
 
@@ -454,6 +454,6 @@ void sr_epolls_observe(void)
 		.retired = sr_epoll_stream_retired,
 		.inherited = sr_epoll_stream_inherited,
 		.lent = sr_epoll_stream_lent,
-		.awaits = epoll_awaits,
+		.awaits = is_listener_awaited,
 	};
 }

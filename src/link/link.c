@@ -109,12 +109,12 @@ int sr_link_say(struct sr_link *link, const struct sr_msg *msg)
 
 	if (sr_link_events(link) & SR_LINK_DEAD)
 		return -EPIPE;
-	if (msg->type == SR_MSG_SWITCH && !sr_link_said(link, SR_MSG_SWITCH)) {
+	if (msg->type == SR_MSG_SWITCH && !sr_link_has_said(link, SR_MSG_SWITCH)) {
 		/* They pair as link.h says. */
 		sr_publish(&link->tx_w, msg->sw.n);
 		sr_publish(&link->tx_acked, msg->sw.n);
 	}
-	/* The release pairs with sr_link_said() and sr_link_take(). */
+	/* The release pairs with sr_link_has_said() and sr_link_take(). */
 	if (atomic_fetch_or_explicit(&link->said, bit, memory_order_acq_rel) & bit)
 		return -EINVAL;
 	return 0;

@@ -109,7 +109,7 @@ static inline unsigned sr_link_events(struct sr_link *link)
 }
 
 /* Has ctl() sent a message of that type? */
-static inline bool sr_link_said(struct sr_link *link, enum sr_msg_type type)
+static inline bool sr_link_has_said(struct sr_link *link, enum sr_msg_type type)
 {
 	return sr_observe(&link->said) & (1u << type); /* pairs with sr_link_say() */
 }

@@ -89,7 +89,7 @@ void sr_number_prove(struct sr_numbers *s, unsigned number)
 
 /* ---- what arrives ---- */
 
-static enum sr_number_news open_comes(struct sr_numbers *s, struct sr_number *n)
+static enum sr_number_news number_opens(struct sr_numbers *s, struct sr_number *n)
 {
 	bool takes = may_be_unproven(s);
 
@@ -119,7 +119,7 @@ static bool suits_asked(const struct sr_numbers *s, unsigned type)
 			 type == SR_MSG_HELLO || type == SR_MSG_SWITCH;
 }
 
-static enum sr_number_news record_comes(struct sr_numbers *s, struct sr_number *n, unsigned type)
+static enum sr_number_news number_hears(struct sr_numbers *s, struct sr_number *n, unsigned type)
 {
 	switch (n->state) {
 	case SR_NUMBER_ASKED:
@@ -160,12 +160,12 @@ enum sr_number_news sr_number_comes(struct sr_numbers *s, unsigned number, unsig
 	n = &s->table[number - 1];
 	switch (type) {
 	case SR_RECORD_OPEN:
-		return open_comes(s, n);
+		return number_opens(s, n);
 	case SR_RECORD_DROP:
 	case SR_RECORD_REFUSE:
 	case SR_RECORD_THERE:
 		return may_end(n, type) ? last_comes(s, n) : SR_NUMBER_WRONG;
 	default:
-		return record_comes(s, n, type);
+		return number_hears(s, n, type);
 	}
 }

@@ -200,7 +200,7 @@ static void feed_raw(struct sr_rx *rx, struct feed *f, uint64_t most)
 
 /* The bytes held as the mark's beginning are the program's: copies them to out.
  * They are equal to the mark's. */
-static size_t release(struct sr_rx *rx, uint8_t *out)
+static size_t release_held(struct sr_rx *rx, uint8_t *out)
 {
 	size_t n = rx->part;
 
@@ -248,7 +248,7 @@ static void feed_mark(struct sr_rx *rx, struct feed *f)
 		rx->state = SR_RX_LINK;
 		rx->next_link = (uint64_t)rx->link_no + 1;
 	} else if (f->len) {
-		f->put += release(rx, f->out + f->put);
+		f->put += release_held(rx, f->out + f->put);
 		f->todo |= miss(rx);
 	}
 }
@@ -353,7 +353,7 @@ size_t sr_rx_fin(struct sr_rx *rx, bool reset, bool whole, uint64_t h, uint8_t *
 	 * belongs to the program.  Before a RST it may be what was left of a
 	 * true mark. */
 	if (rx->state == SR_RX_EXPECT && !reset)
-		n = release(rx, out);
+		n = release_held(rx, out);
 	rx->part = 0;
 	if (rx->state == SR_RX_RAW && (rx->rx < rx->m || rx->dup) && whole &&
 	    !reset) {
@@ -398,7 +398,7 @@ unsigned sr_rx_switch(struct sr_rx *rx, const struct sr_switch *sw,
 	if (verdict != SR_DO_ACKSW)
 		return verdict;
 	if (rx->part)
-		*n = release(rx, out);
+		*n = release_held(rx, out);
 	if (proven)
 		rx->next_link = (uint64_t)sw->link_no + 1;
 	/* The bytes that were held lie behind this N, so the sender has sent

@@ -29,7 +29,7 @@ struct field {
 #define NONE(field, at, size) /* set elsewhere, or zero */
 
 /* Copies a field in either direction; changes the byte order of numbers (up to 8 bytes). */
-static void copy(uint8_t *to, const uint8_t *from, size_t size)
+static void copy_field(uint8_t *to, const uint8_t *from, size_t size)
 {
 	if (size > 8 || BYTE_ORDER == BIG_ENDIAN)
 		memcpy(to, from, size);
@@ -42,13 +42,13 @@ static void copy(uint8_t *to, const uint8_t *from, size_t size)
 static void put(uint8_t *wire, const void *host, const struct field *f)
 {
 	for (; f->size; f++)
-		copy(wire + f->at, (const uint8_t *)host + f->host, f->size);
+		copy_field(wire + f->at, (const uint8_t *)host + f->host, f->size);
 }
 
 static void get(void *host, const uint8_t *wire, const struct field *f)
 {
 	for (; f->size; f++)
-		copy((uint8_t *)host + f->host, wire + f->at, f->size);
+		copy_field((uint8_t *)host + f->host, wire + f->at, f->size);
 }
 
 /* ---- messages ---- */

@@ -54,7 +54,7 @@ static void before_fork(void)
 	if (is_fork_left_alone())
 		return;
 	sr_locks_stop();
-	sr_epolls_await();
+	sr_epolls_await_locks();
 	sr_streams_before_fork(sr_guest_rang);
 	sr_epolls_before_fork();
 	sr_locks_await_loading();

@@ -36,7 +36,7 @@ static void file_release(FILE *file)
 	errno = saved;
 }
 
-static bool has_streams(void)
+static bool process_has_streams(void)
 {
 	return !sr_shim_unused() && sr_process_ours();
 }
@@ -61,7 +61,7 @@ static void before_exec(void)
 {
 	int saved = errno;
 
-	if (has_streams())
+	if (process_has_streams())
 		sr_streams_before_exec();
 	else
 		before_spawn();
@@ -76,7 +76,7 @@ static void before_exec(void)
 /* exec has failed. */
 static void after_exec(void)
 {
-	if (has_streams())
+	if (process_has_streams())
 		sr_streams_after_exec();
 	if (!sr_process_ours())
 		return;
@@ -167,7 +167,7 @@ void sr_shim_user(void)
 {
 	int saved = errno;
 
-	if (!has_streams() || sr_inside)
+	if (!process_has_streams() || sr_inside)
 		return;
 	sr_hold();
 	sr_claims_make();
@@ -214,9 +214,9 @@ int sr_daemon(int nochdir, int noclose)
 {
 	int saved = errno;
 
-	if (!has_streams())
+	if (!process_has_streams())
 		return sr_real.daemon(nochdir, noclose);
-	sr_streams_make_plain();
+	sr_streams_make_all_plain();
 	errno = saved;
 	switch (fork()) {
 	case -1:

@@ -19,8 +19,8 @@ static void *before_foreign(bool foreign, void *real)
 	int saved = errno;
 
 	if (foreign && !sr_inside && sr_process_ours() && sr_shim_ready() && !sr_conf.never) {
-		sr_streams_bar(SR_REASON_FOREIGN_LIBRARY);
-		sr_streams_make_plain();
+		sr_streams_bar_all(SR_REASON_FOREIGN_LIBRARY);
+		sr_streams_make_all_plain();
 	}
 	errno = saved;
 	return real;

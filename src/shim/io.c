@@ -74,7 +74,7 @@ static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
 
 /* For calls that a link cannot serve: makes the stream of fd plain, and returns it, or
  * NULL. */
-static struct sr_stream *made_plain(int fd)
+static struct sr_stream *plain_stream_get(int fd)
 {
 	if (sr_has_active_stream(fd))
 		sr_shim_make_plain(fd, SR_REASON_OPTION);
@@ -223,7 +223,7 @@ static __attribute__((noinline)) ssize_t recv_by_libc(int fd, void *buf, size_t 
 	return received(st, flags, sr_real.recv(fd, buf, n, flags));
 }
 
-static __attribute__((noinline)) ssize_t recv_linked(int fd, void *buf, size_t n, int flags,
+static __attribute__((noinline)) ssize_t recv_on_link(int fd, void *buf, size_t n, int flags,
 						     struct sr_stream *st)
 {
 	struct iovec iov = {buf, n};
@@ -238,7 +238,7 @@ ssize_t sr_recv(int fd, void *buf, size_t n, int flags)
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
 	return !st || sr_is_retired(st) ? recv_by_libc(fd, buf, n, flags, st) :
-					recv_linked(fd, buf, n, flags, st);
+					recv_on_link(fd, buf, n, flags, st);
 }
 
 ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
@@ -277,7 +277,7 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 		struct timespec *timeout)
 {
-	struct sr_stream *st = made_plain(fd);
+	struct sr_stream *st = plain_stream_get(fd);
 	int r = sr_real.recvmmsg(fd, vec, n, flags, timeout);
 
 	if (r < 0)
@@ -311,14 +311,14 @@ static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t
 		       r : sr_real.sendto(fd, buf, n, flags, addr, len);
 }
 
-/* As recv_by_libc() and recv_linked(). */
+/* As recv_by_libc() and recv_on_link(). */
 static __attribute__((noinline)) ssize_t send_by_libc(int fd, const void *buf, size_t n,
 						      int flags, struct sr_stream *st)
 {
 	return sent(st, flags, sr_real.send(fd, buf, n, flags));
 }
 
-static __attribute__((noinline)) ssize_t send_linked(int fd, const void *buf, size_t n, int flags,
+static __attribute__((noinline)) ssize_t send_on_link(int fd, const void *buf, size_t n, int flags,
 						     struct sr_stream *st)
 {
 	struct iovec iov = {(void *)buf, n};
@@ -333,7 +333,7 @@ ssize_t sr_send(int fd, const void *buf, size_t n, int flags)
 	struct sr_stream *st = sr_fdtab_peek(fd);
 
 	return !st || sr_is_retired(st) ? send_by_libc(fd, buf, n, flags, st) :
-					send_linked(fd, buf, n, flags, st);
+					send_on_link(fd, buf, n, flags, st);
 }
 
 ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
@@ -368,7 +368,7 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 
 int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
-	struct sr_stream *st = made_plain(fd);
+	struct sr_stream *st = plain_stream_get(fd);
 	int r;
 
 	for (unsigned i = 0; i < n && i < UIO_MAXIOV && !sr_shim_unused(); i++)

@@ -83,7 +83,7 @@ static void select_make_plain(const struct sets *s)
 }
 
 /* Is there a stream in the sets?  Then they are put into p. */
-static bool has_stream(const struct sets *s, struct pollfd *p, int *n)
+static bool select_takes_over(const struct sets *s, struct pollfd *p, int *n)
 {
 	if (sr_shim_unused() || sr_inside || s->n < 0)
 		return false;
@@ -110,7 +110,7 @@ static int room(const struct sets *s)
 #define FEW 32
 #define MANY(s) __builtin_alloca((size_t)room(s) * sizeof(struct pollfd))
 
-static bool answers(const struct pollfd *p, int k)
+static bool is_answered_for(const struct pollfd *p, int k)
 {
 	return p->events & kinds[k].asks && p->revents & kinds[k].sees;
 }
@@ -129,7 +129,7 @@ static int select_judge(struct pollfd *p, int n)
 		if (p[i].revents & POLLNVAL)
 			return -EBADF;
 		for (int k = 0; k < KINDS; k++)
-			sum += answers(&p[i], k);
+			sum += is_answered_for(&p[i], k);
 	}
 	for (int i = 0; i < n && !sum; i++)
 		if (p[i].revents)
@@ -137,14 +137,14 @@ static int select_judge(struct pollfd *p, int n)
 	return sum;
 }
 
-static void answer(const struct sets *s, const struct pollfd *p, int n)
+static void select_answer(const struct sets *s, const struct pollfd *p, int n)
 {
 	for (int k = 0; k < KINDS; k++) {
 		if (!s->set[k])
 			continue;
 		memset(s->set[k], 0, (size_t)((s->n + WORD - 1) / WORD) * sizeof(fd_mask));
 		for (int i = 0; i < n; i++)
-			if (answers(&p[i], k))
+			if (is_answered_for(&p[i], k))
 				s->set[k][p[i].fd / WORD] |=
 					(fd_mask)(1ul << p[i].fd % WORD);
 	}
@@ -174,7 +174,7 @@ static int wait_sets(const struct sets *s, struct pollfd *p, int n, struct times
 	} while (r == 0);
 out:
 	if (r >= 0)
-		answer(s, p, r ? n : 0);
+		select_answer(s, p, r ? n : 0);
 	return r;
 }
 
@@ -196,7 +196,7 @@ select_by(const struct sets *s, struct pollfd *p, struct timeval *timeout)
 	struct timespec t;
 	int saved = errno, r, count;
 
-	if (!has_stream(s, p, &count) || (timeout && !to_timespec(&t, timeout)))
+	if (!select_takes_over(s, p, &count) || (timeout && !to_timespec(&t, timeout)))
 		return sr_real.select(s->n, (fd_set *)s->set[0], (fd_set *)s->set[1],
 				      (fd_set *)s->set[2], timeout);
 	r = wait_sets(s, p, count, timeout ? &t : NULL, NULL);
@@ -230,7 +230,7 @@ pselect_by(const struct sets *s, struct pollfd *p, const struct timespec *timeou
 
 	if (timeout)
 		t = *timeout;
-	if (!has_stream(s, p, &count) || (timeout && !sr_is_time(&t)))
+	if (!select_takes_over(s, p, &count) || (timeout && !sr_is_time(&t)))
 		return sr_real.pselect(s->n, (fd_set *)s->set[0], (fd_set *)s->set[1],
 				       (fd_set *)s->set[2], timeout, mask);
 	return (int)sr_outcome(saved, wait_sets(s, p, count, timeout ? &t : NULL, mask));

@@ -55,8 +55,8 @@ static bool no_io_uring(void)
 		errno = ENOSYS;
 		return true;
 	}
-	sr_streams_bar(SR_REASON_IO_URING);
-	sr_streams_make_plain();
+	sr_streams_bar_all(SR_REASON_IO_URING);
+	sr_streams_make_all_plain();
 	errno = saved;
 	return false;
 }

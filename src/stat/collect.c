@@ -100,7 +100,7 @@ static void ways_fill(uint64_t way[SR_WAYS], const struct sr_page_dir *d)
 }
 
 /* The reason that would be in the report if the stream ended now. */
-static enum sr_reason reason_of(const struct stat_stream *s, uint32_t stored)
+static enum sr_reason report_reason(const struct stat_stream *s, uint32_t stored)
 {
 	if (stored && stored < SR_REASONS)
 		return (enum sr_reason)stored;
@@ -125,7 +125,7 @@ static void stream_fill(struct stat_stream *s, const struct sr_page_slot *slot,
 	s->ended = role & SR_PAGE_ENDED;
 	s->state = state_of(slot, role);
 	copy_text(s->link, sizeof(s->link), link, sizeof(tx->link));
-	s->reason = reason_of(s, sr_load(&slot->reason));
+	s->reason = report_reason(s, sr_load(&slot->reason));
 	s->error = sr_load(&slot->error);
 	s->opened_ns = sr_load(&slot->opened_ns);
 	s->since_ns = tx->since_ns > rx->since_ns ? tx->since_ns : rx->since_ns;

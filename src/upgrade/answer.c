@@ -98,7 +98,7 @@ static void look_at_listener(struct sr_listener *l, void *arg)
 }
 
 /* A stream that several processes hold is not found, as any of them may be the last. */
-static void find_stream(struct search *s)
+static void search_stream(struct search *s)
 {
 	s->found = sr_index_find(s->name);
 	if (!s->found)
@@ -114,11 +114,11 @@ static void find_stream(struct search *s)
 /* Finds the stream, and what the listeners of its port know. */
 static void find(struct search *s)
 {
-	find_stream(s);
+	search_stream(s);
 	sr_index_each_listener(look_at_listener, s);
 }
 
-static bool is_done_with_links(struct sr_stream *st)
+static bool finish_earlier_links(struct sr_stream *st)
 {
 	bool yes;
 
@@ -259,7 +259,7 @@ static const char *refusal_of(struct sr_stream *st, struct sr_request *req)
 
 static bool is_ready(struct sr_stream *st)
 {
-	return (sr_st_flags(st) & SR_ST_USED) && !sr_stream_att(st) && is_done_with_links(st);
+	return (sr_st_flags(st) & SR_ST_USED) && !sr_stream_att(st) && finish_earlier_links(st);
 }
 
 static void answer_accept(struct sr_request *req, struct sr_stream *st)
@@ -328,11 +328,11 @@ static void forget_pending(struct pending **p)
 
 /* Answers the keeper's question about the stream of that name.  True: the question is settled;
  * false: ask again later. */
-static bool tell_keeper(const struct sr_name *name, uint64_t age)
+static bool answer_keeper(const struct sr_name *name, uint64_t age)
 {
 	struct search s = { .name = name };
 
-	find_stream(&s);
+	search_stream(&s);
 	if (!s.found)
 		return age > TELL_NS;
 	if (!(sr_st_flags(s.found) & SR_ST_BARRED) && !sr_is_retired(s.found))
@@ -345,7 +345,7 @@ static bool is_finished(const struct pending *p, uint64_t now)
 {
 	uint64_t age = now - p->since;
 
-	return p->req ? deal(p->req, age, p->shared, p->foreign) : tell_keeper(&p->name, age);
+	return p->req ? deal(p->req, age, p->shared, p->foreign) : answer_keeper(&p->name, age);
 }
 
 /* Looks again soon, and sooner if an asker waits for a first answer. */
@@ -418,7 +418,7 @@ static void on_request(struct sr_request *req)
 
 void sr_answer_asked(const struct sr_name *name)
 {
-	if (!tell_keeper(name, 0))
+	if (!answer_keeper(name, 0))
 		(void)add_pending(NULL, name, false);
 }
 

@@ -106,7 +106,7 @@ static void note_proven(struct sr_stream *st)
 /* True, once: the peer has said hello, and proven that the stream is its own. */
 static bool check(struct sr_stream *st, unsigned ev)
 {
-	if (!(ev & SR_LINK_HELLO) || !sr_link_said(sr_stream_att(st), SR_MSG_HELLO) ||
+	if (!(ev & SR_LINK_HELLO) || !sr_link_has_said(sr_stream_att(st), SR_MSG_HELLO) ||
 	    st->up.checked)
 		return false;
 	if (sr_stream_att(st)->proof == SR_PROOF_NONE)
@@ -132,7 +132,7 @@ static void arm_tx(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-static void start_tx(struct sr_stream *st)
+static void try_first_switch(struct sr_stream *st)
 {
 	st->up.started = true;
 	sr_lock(&st->tx_lock);
@@ -147,16 +147,16 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 
 	/* An option may have been set since the link was asked for.  (A thread that sets one
 	 * now sees up.att.) */
-	if (!sr_link_said(sr_stream_att(st), SR_MSG_HELLO) && sr_promise_bars(st)) {
+	if (!sr_link_has_said(sr_stream_att(st), SR_MSG_HELLO) && sr_promise_bars(st)) {
 		sr_stream_att(st)->ops->drop(sr_stream_att(st), "option");
 		return;
 	}
-	if (!sr_link_said(sr_stream_att(st), SR_MSG_HELLO) &&
+	if (!sr_link_has_said(sr_stream_att(st), SR_MSG_HELLO) &&
 	    (asker || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
 		send_hello(st);
 	if (check(st, ev) && asker) {
 		arm_tx(st);
-		start_tx(st);
+		try_first_switch(st);
 	}
 }
 
@@ -226,7 +226,7 @@ static void follow(struct sr_stream *st)
 		return;
 	note_proven(st);
 	if (st->policy->upgrade == SR_WAIT && !sr_load(&st->out.tcp))
-		start_tx(st);
+		try_first_switch(st);
 	else
 		st->up.started = true;
 }

@@ -46,7 +46,7 @@ static bool lock_to_look(struct sr_mutex *m)
 	return yes;
 }
 
-static void unlock(struct sr_mutex *m, bool locked)
+static void unlock_if(struct sr_mutex *m, bool locked)
 {
 	if (locked)
 		sr_unlock(m);
@@ -57,8 +57,8 @@ static bool both_have_ended(struct sr_stream *st)
 	bool rx = lock_to_look(&st->rx_lock), tx = lock_to_look(&st->tx_lock);
 	bool yes = st->tx.state == SR_TX_DONE && st->rx.state >= SR_RX_EOF;
 
-	unlock(&st->tx_lock, tx);
-	unlock(&st->rx_lock, rx);
+	unlock_if(&st->tx_lock, tx);
+	unlock_if(&st->rx_lock, rx);
 	return yes;
 }
 
@@ -72,7 +72,7 @@ static bool is_resending(struct sr_stream *st)
 {
 	bool locked = lock_to_look(&st->tx_lock), yes = st->tx.state == SR_TX_RESEND;
 
-	unlock(&st->tx_lock, locked);
+	unlock_if(&st->tx_lock, locked);
 	return yes;
 }
 
@@ -83,7 +83,7 @@ static bool ring_is_orphaned(struct sr_stream *st)
 	bool locked = lock_to_look(&st->rx_lock);
 	bool yes = st->rx.state == SR_RX_LINK && st->rx.tcp_over;
 
-	unlock(&st->rx_lock, locked);
+	unlock_if(&st->rx_lock, locked);
 	return yes;
 }
 
@@ -95,7 +95,7 @@ bool sr_back_is_orphaned(struct sr_stream *st)
 	yes = st->rx.state == SR_RX_RAW && st->rx.rx < st->rx.m && st->in.link &&
 	      (sr_link_events(st->in.link) & (SR_LINK_LEFT | SR_LINK_LOST)) &&
 	      sr_anchor_ended(st);
-	unlock(&st->rx_lock, locked);
+	unlock_if(&st->rx_lock, locked);
 	return yes || ring_is_orphaned(st);
 }
 
@@ -340,7 +340,7 @@ static void all_plain(struct sweep *s)
 	sr_streams_walk(back_one, s);
 }
 
-void sr_streams_make_plain(void)
+void sr_streams_make_all_plain(void)
 {
 	in_two_rounds(all_plain, BACK_NS);
 	sr_streams_walk(back_release, NULL);

@@ -98,7 +98,7 @@ static bool is_linked(struct sr_stream *st)
 	return sr_observe(&st->up.state) == SR_ASK_LINKED;	/* pairs with sr_ask_move() */
 }
 
-static const char *outcome(struct sr_stream *st)
+static const char *hold_outcome(struct sr_stream *st)
 {
 	int first = first_of(st);
 
@@ -127,6 +127,6 @@ bool sr_upgrade_hold(struct sr_stream *st)
 		sr_st_set(st, SR_ST_UNHELD);
 	sr_st_set(st, SR_ST_WAITED);
 	sr_debug("%s: the first send goes on: %s", sr_stream_label(st, (char[128]){ 0 }),
-		 outcome(st));
+		 hold_outcome(st));
 	return true;
 }

@@ -318,7 +318,7 @@ void sr_prove_ended(struct sr_stream *st)
 {
 	struct sr_link *l = sr_stream_att(st);
 
-	if (l->role == SR_ROLE_ASKER && sr_link_said(l, SR_MSG_PROOF) && !st->up.checked)
+	if (l->role == SR_ROLE_ASKER && sr_link_has_said(l, SR_MSG_PROOF) && !st->up.checked)
 		guessed(st);
 }
 
@@ -340,7 +340,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 
 	if (!p->able || !l->peer_hello.proves)
 		return trusts(st);
-	if (!sr_link_said(l, SR_MSG_SHARE)) {
+	if (!sr_link_has_said(l, SR_MSG_SHARE)) {
 		lacks = shows_too_little(st);
 		if (lacks != SR_REASON_NONE) {
 			sr_attach_give_up(st, lacks);
@@ -356,7 +356,7 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 		sr_attach_give_up(st, SR_REASON_PROTOCOL);
 		return false;
 	}
-	if (asker && !sr_link_said(l, SR_MSG_PROOF))
+	if (asker && !sr_link_has_said(l, SR_MSG_PROOF))
 		send_tag(st);
 	if (!(ev & SR_LINK_PROOF))
 		return false;

@@ -145,7 +145,7 @@ static bool is_brief(struct sr_stream *st, size_t sent)
 	return !calls && sr_sys_ioctl(sr_load(&st->anchor), SIOCINQ, &unread) == 0 && unread > 0;
 }
 
-static void upgrade_used(struct sr_stream *st, bool moves, size_t sent)
+static void note_use(struct sr_stream *st, bool moves, size_t sent)
 {
 	unsigned f = sr_st_flags(st);
 
@@ -170,12 +170,12 @@ static void upgrade_used(struct sr_stream *st, bool moves, size_t sent)
 
 void sr_upgrade_used(struct sr_stream *st)
 {
-	upgrade_used(st, false, 0);
+	note_use(st, false, 0);
 }
 
 void sr_upgrade_moves(struct sr_stream *st, size_t sent)
 {
-	upgrade_used(st, true, sent);
+	note_use(st, true, sent);
 }
 
 /* Returns the new value. */

@@ -30,7 +30,7 @@ void sr_retired_sent(struct sr_stream *st, ssize_t r);
 void sr_stream_make_plain(struct sr_stream *st, enum sr_reason reason, bool must);
 
 /* Makes every stream plain.  Waits for a bounded time, as do the next two. */
-void sr_streams_make_plain(void);
+void sr_streams_make_all_plain(void);
 
 /* Another program is about to inherit the descriptors that are not
  * close-on-exec: makes those streams plain, and bars them. */

@@ -182,7 +182,7 @@ static bool is_descriptor_lost(struct sr_stream *st, struct sr_sleep *p, unsigne
 	       (sr_handled.all != handled && sr_fdtab_peek(p->fd) != st);
 }
 
-static int asleep(struct sr_stream *st, struct sr_sleep *p, short events,
+static int sleep_in_kernel(struct sr_stream *st, struct sr_sleep *p, short events,
 		  uint64_t start)
 {
 	unsigned handled = p->since.all;
@@ -213,7 +213,7 @@ int sr_sleep_anyhow(struct sr_stream *st, int fd, short events, uint64_t ns)
 
 	p.partial = p.timed = true;
 	p.deadline = sr_now_ns() + ns;
-	return asleep(st, &p, events, 0);
+	return sleep_in_kernel(st, &p, events, 0);
 }
 
 int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
@@ -226,7 +226,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 		if (sleep_spin(st, p->fd, &start))
 			return 0;
 		if (!start)
-			start = sr_now_ns(); /* so that asleep() does not spin again */
+			start = sr_now_ns(); /* so that sleep_in_kernel() does not spin again */
 	}
-	return asleep(st, p, events, start);
+	return sleep_in_kernel(st, p, events, start);
 }

@@ -216,7 +216,7 @@ static bool may_leave(const struct sr_waitset *s)
 }
 
 /* Polls without sleeping, but lets in the signals that sigmask allows. */
-static int poll_now(struct sr_waitset *s)
+static int poll_without_sleep(struct sr_waitset *s)
 {
 	return s->sigmask ? sleep_until(s, true, 0) : waitset_look(s);
 }
@@ -365,7 +365,7 @@ static int waitset_spin(struct sr_waitset *s)
 			return 0;	/* the sleep lets the signal in */
 		if ((kernel && !may_leave(s)) || s->sigmask) {
 			waitset_fill(s);
-			r = poll_now(s);
+			r = poll_without_sleep(s);
 			if (r)
 				return r;
 		}
@@ -387,7 +387,7 @@ static void learn(struct sr_waitset *s)
 			      sr_now_ns() - s->start);
 }
 
-static int result(struct sr_waitset *s, struct pollfd *fds)
+static int waitset_result(struct sr_waitset *s, struct pollfd *fds)
 {
 	int count = 0;
 
@@ -419,10 +419,10 @@ static int answer_now(struct sr_waitset *s, struct pollfd *fds, bool ready)
 	asks = waitset_fill(s) && !may_leave(s);
 	/* A signal that the mask would let in stays pending if there is something to return. */
 	if (!ready)
-		r = poll_now(s);
+		r = poll_without_sleep(s);
 	else if (asks)
 		r = waitset_look(s);
-	return r < 0 ? r : result(s, fds);
+	return r < 0 ? r : waitset_result(s, fds);
 }
 
 /* Our events may have changed: looks again, and keeps the kernel's answer. */
@@ -433,7 +433,7 @@ static int answer_after_sleep(struct sr_waitset *s, struct pollfd *fds)
 
 	move_all_on(s, &shut);
 	drop_all(s);
-	r = result(s, fds);
+	r = waitset_result(s, fds);
 	if (r)
 		learn(s);
 	else if (is_waitset_signalled(s))
@@ -461,7 +461,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 			r = wait_in_kernel(s, &again);
 			if (again)
 				continue;
-			return r < 0 ? r : result(s, fds);
+			return r < 0 ? r : waitset_result(s, fds);
 		}
 		if (!ready && !s->start && s->deadline) {
 			s->start = sr_now_ns();

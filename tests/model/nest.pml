@@ -170,7 +170,7 @@ inline collect(sleeps)
 	fi
 }
 
-/* sr_epoll_tidy(): nothing is reported, and what is quiet leaves the queue. */
+/* sr_epoll_tidy_nested(): nothing is reported, and what is quiet leaves the queue. */
 inline tidy()
 {
 	lock(looking);

@@ -325,7 +325,7 @@ static bool is_quiet(struct end *e)
 	bool is;
 
 	sr_lock(&l->c->lock);
-	is = !sr_vpost_completes(l->c) && l->tx.sent == atomic_load(&e->link->tx_acked) &&
+	is = !sr_vpost_has_in_flight(l->c) && l->tx.sent == atomic_load(&e->link->tx_acked) &&
 	     l->tx.ack_said == atomic_load(&e->link->rx_taken);
 	sr_unlock(&l->c->lock);
 	return is;

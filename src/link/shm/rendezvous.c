@@ -261,7 +261,7 @@ static void door_readable(struct sr_watch *w, uint32_t events)
 
 /* Without `there', makes the name that askers derive from the address; with it, a random
  * name, which nobody can guess or have taken before.  Returns its length, or -errno. */
-static int make_name(const struct sockaddr *addr, char *there, struct sockaddr_un *un)
+static int make_address(const struct sockaddr *addr, char *there, struct sockaddr_un *un)
 {
 	uint64_t random;
 
@@ -282,7 +282,7 @@ static int listen_at(const struct sockaddr *addr, char *there, void **out)
 {
 	struct listener *listener;
 	struct sockaddr_un un;
-	int fd, err, len = make_name(addr, there, &un);
+	int fd, err, len = make_address(addr, there, &un);
 
 	if (len < 0)
 		return len;

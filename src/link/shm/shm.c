@@ -190,7 +190,7 @@ static int ctl(struct sr_link *link, struct sr_msg *msg)
 	return err;
 }
 
-/* The first reason stays.  pair leave: leave() and sr_shm_drop(), our callers, look next. */
+/* The first reason stays.  pair leave: shm_leave() and sr_shm_drop(), our callers, look next. */
 static void say_dropped(struct sr_shm *l, uint32_t why)
 {
 	uint32_t none = 0;
@@ -209,7 +209,7 @@ static bool peer_leaves(struct sr_shm *l)
 
 /* pair leave: sr_shm_drop() of the other end, which changes its own `dropped' and looks at
  * ours.  A peer that drops the link because it saw us leave does not count on TCP. */
-static bool leave(struct sr_link *link, bool resent)
+static bool shm_leave(struct sr_link *link, bool resent)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	uint32_t leaves = SR_SHM_LEAVES, peer;
@@ -224,35 +224,35 @@ static bool leave(struct sr_link *link, bool resent)
 
 static bool rx_resent(struct sr_link *link)
 {
-	/* Pairs with the other end's leave(). */
+	/* Pairs with the other end's shm_leave(). */
 	return sr_observe(&sr_shm_of(link)->peer->dropped) == SR_SHM_RESENT;
 }
 
-static void tx_unmarked(struct sr_link *link)
+static void shm_tx_unmarked(struct sr_link *link)
 {
-	sr_publish(&sr_shm_of(link)->own->unmarked, 1); /* pairs with rx_unmarked() */
+	sr_publish(&sr_shm_of(link)->own->unmarked, 1); /* pairs with shm_rx_unmarked() */
 }
 
-static bool rx_unmarked(struct sr_link *link)
+static bool shm_rx_unmarked(struct sr_link *link)
 {
-	return sr_observe(&sr_shm_of(link)->peer->unmarked); /* pairs with tx_unmarked() */
+	return sr_observe(&sr_shm_of(link)->peer->unmarked); /* pairs with shm_tx_unmarked() */
 }
 
-/* pair over: tx_over() of the other end, which has changed its tx_w; our caller then looks
+/* pair over: shm_tx_over() of the other end, which has changed its tx_w; our caller then looks
  * for bytes.  (If neither end saw the other's change, the reset would come at the next
  * tick.) */
-static void rx_over(struct sr_link *link)
+static void shm_rx_over(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	uint64_t none = 0, come = sr_load(&l->peer->tx_w);
 
 	atomic_compare_exchange_strong_explicit(&l->own->over, &none, come + 1,
 						memory_order_relaxed, memory_order_relaxed);
-	sr_fence_look(); /* pair over: tx_over() */
+	sr_fence_look(); /* pair over: shm_tx_over() */
 }
 
-/* pair over: rx_over() of the other end; tx_commit() has changed our tx_w. */
-static bool tx_over(struct sr_link *link)
+/* pair over: shm_rx_over() of the other end; tx_commit() has changed our tx_w. */
+static bool shm_tx_over(struct sr_link *link)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	uint64_t over = sr_look(&l->peer->over);
@@ -268,7 +268,7 @@ void sr_shm_drop(struct sr_link *link, const char *reason)
 		return;
 	give_rest(l);
 	say_dropped(l, peer_leaves(l) ? SR_SHM_FOLLOWED : SR_SHM_DROPPED);
-	/* pair leave: leave() of the other end */
+	/* pair leave: shm_leave() of the other end */
 	if (peer_leaves(l))
 		sr_link_raise(link, SR_LINK_LEFT);
 	sr_link_raise(link, SR_LINK_DEAD);
@@ -297,7 +297,7 @@ static void tx_commit(struct sr_link *link, size_t n, bool more)
 	if (more || w == l->tx_shown)
 		return;
 	l->tx_shown = w;
-	/* pair doorbell: arm(), arm_once().  pair over: rx_over().  The release in it pairs with
+	/* pair doorbell: arm(), arm_once().  pair over: shm_rx_over().  The release in it pairs with
 	 * the other end's sr_shm_rx_look() and sr_shm_absorb(). */
 	atomic_exchange_explicit(&l->own->tx_w, w, memory_order_seq_cst);
 	sr_shm_ring(l, SR_NOTIFY_RX);
@@ -416,13 +416,13 @@ const struct sr_link_ops sr_link_shm = {
 	.rx_data = rx_data,
 	.rx_look = sr_shm_rx_look,
 	.rx_free = sr_shm_rx_free,
-	.rx_over = rx_over,
-	.tx_over = tx_over,
+	.rx_over = shm_rx_over,
+	.tx_over = shm_tx_over,
 	.rx_last = rx_last,
-	.leave = leave,
+	.leave = shm_leave,
 	.rx_resent = rx_resent,
-	.tx_unmarked = tx_unmarked,
-	.rx_unmarked = rx_unmarked,
+	.tx_unmarked = shm_tx_unmarked,
+	.rx_unmarked = shm_rx_unmarked,
 	.poll = sr_shm_look,
 	.arm = sr_shm_arm,
 	.futex = sr_shm_futex,

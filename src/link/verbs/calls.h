@@ -45,7 +45,7 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
 void sr_vlink_free(struct sr_link *link);
 /* ---- qp.c ---- */
 /* Has the carrier no link in use?  loop */
-bool sr_vcarrier_is_over(struct sr_vcarrier *c);
+bool sr_vcarrier_is_unused(struct sr_vcarrier *c);
 /* Called when it is over: closes the carrier, now or later.  Returns true if it is to be looked at
  * soon again, because what has been posted may still go out.  *ms: else it is to be looked at
  * after so long; 0: need not.  loop */
@@ -147,7 +147,7 @@ void sr_vcq_free(struct sr_vcarrier *c);
  * (epoll(7), max_user_watches), and the timer has to look at the carrier.  loop. */
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on);
 /* Handles completions.  locked. */
-void sr_vcq_take(struct sr_vcarrier *c);
+void sr_vcq_reap(struct sr_vcarrier *c);
 /* The same, for a caller that sr_vtx_waits(): the next completion of our own requests is taken
  * too, by the service thread if that watches. */
 void sr_vcq_await_out(struct sr_vcarrier *c);
@@ -171,8 +171,8 @@ void sr_vpost_link(struct sr_vlink *l);
 void sr_vpost_unqueue(struct sr_vlink *l);
 bool sr_vpost_waits(struct sr_vcarrier *c);	/* sr_vtx_waits() of any link */
 /* All work requests up to number seq have completed. */
-void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed);
-bool sr_vpost_completes(const struct sr_vcarrier *c); /* a request is yet to */
+void sr_vpost_reap(struct sr_vcarrier *c, uint16_t seq, bool flushed);
+bool sr_vpost_has_in_flight(const struct sr_vcarrier *c);	/* work requests */
 bool sr_vpost_presses(const struct sr_vcarrier *c); /* the send queue is half full */
 /* An RDMA WRITE in front of the packet that is being built. */
 void sr_vpost_write(struct sr_vlink *l, struct sr_vpacket *p, const void *from, size_t n,

@@ -94,7 +94,7 @@ static bool take_out(struct sr_vcarrier *c)
 }
 
 /* All that have come: none is posted meanwhile. */
-void sr_vcq_take(struct sr_vcarrier *c)
+void sr_vcq_reap(struct sr_vcarrier *c)
 {
 	struct ibv_wc wc[BATCH];
 	bool any;
@@ -102,7 +102,7 @@ void sr_vcq_take(struct sr_vcarrier *c)
 
 	if (!c->qp)
 		return;
-	any = sr_vpost_completes(c) && take_out(c);
+	any = sr_vpost_has_in_flight(c) && take_out(c);
 	do {
 		n = half_poll(c, &c->cq.in, wc);
 		/* A request that has failed ends the receives, too; it knows why. */
@@ -123,7 +123,7 @@ void sr_vcq_look(struct sr_vcarrier *c)
 {
 	sr_vcarrier_lock(c);
 	c->cq.used += !sr_loop_here();
-	sr_vcq_take(c);
+	sr_vcq_reap(c);
 	sr_vcarrier_unlock(c);
 }
 
@@ -210,11 +210,11 @@ static void take_event(struct sr_vcarrier *c)
 
 void sr_vcq_await_out(struct sr_vcarrier *c)
 {
-	sr_vcq_take(c);
+	sr_vcq_reap(c);
 	if (!c->qp || !c->cq.watched || !sr_vpost_waits(c))
 		return;
 	arm_cqs(c);
-	sr_vcq_take(c);
+	sr_vcq_reap(c);
 }
 
 /* ---- program threads ---- */
@@ -270,7 +270,7 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slep
 		s->thread = 0;
 	if (slept)
 		take_event(c);
-	sr_vcq_take(c);
+	sr_vcq_reap(c);
 	sr_vcarrier_unlock(c);
 }
 
@@ -322,7 +322,7 @@ bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
 	c->cq.watched = on || needs_watch(c);
 	if (on) {
 		arm_cqs(c);
-		sr_vcq_take(c);	/* it is armed: the last look */
+		sr_vcq_reap(c);	/* it is armed: the last look */
 	}
 	off = !c->cq.watched;
 	sr_vcarrier_unlock(c);
@@ -338,7 +338,7 @@ static void on_cq_channel(struct sr_watch *w, uint32_t events)
 	(void)events;
 	sr_vcarrier_lock(c);
 	take_event(c);
-	sr_vcq_take(c);
+	sr_vcq_reap(c);
 	sr_vcarrier_unlock(c);
 	sr_vlook_start(c, SR_LOOK);
 }
@@ -407,9 +407,9 @@ static bool is_unanswered(struct sr_vlink *l)
 
 	if (have & SR_LINK_DEAD)
 		return sr_load(&l->c->shared) && l->tx.last == SR_V_DROPPED && !l->over;
-	return sr_link_said(&l->link, SR_MSG_SWITCH) &&
+	return sr_link_has_said(&l->link, SR_MSG_SWITCH) &&
 	       (!(have & SR_LINK_ACKSW) || sr_load(&l->link.tx_acked) != sr_load(&l->link.tx_w) ||
-		(sr_link_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
+		(sr_link_has_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 }
 
 /* Is there something to look after?  Traffic does that by itself; here is for
@@ -459,7 +459,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 }
 
 /* The whole looks of all carriers come at one time, and wake the thread once. */
-static void set_timer(struct sr_vlook *k)
+static void vlook_set_timer(struct sr_vlook *k)
 {
 	if (!(sr_load(&k->on) & SR_LOOK_SOON))
 		sr_timer_set(&k->timer, TICK_MS - sr_now_ns() / 1000000 % TICK_MS);
@@ -484,7 +484,7 @@ static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned lat
 	if (again) {
 		atomic_fetch_or_explicit(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0),
 					 memory_order_relaxed);
-		set_timer(k);
+		vlook_set_timer(k);
 	} else if (later_ms) {
 		sr_timer_set(&k->timer, later_ms);
 	}
@@ -508,7 +508,7 @@ static void tick(struct sr_timer *t)
 	k->tick = now / TICK_NS;
 	sr_vcarrier_get(c);
 	sr_vcarrier_sweep(c);
-	if (c->id && sr_vcarrier_is_over(c)) {
+	if (c->id && sr_vcarrier_is_unused(c)) {
 		soon = k->busy = sr_vcarrier_end(c, &later_ms);
 		again = soon || (later_ms && !whole);
 	} else {
@@ -534,7 +534,7 @@ static void start(struct sr_task *t)
 	if ((asked & SR_LOOK_WATCH) && !sr_vcq_watch(c, true))
 		sr_vlook_start(c, SR_LOOK);
 	if (c->id && (asked & (SR_LOOK | SR_LOOK_SOON)))
-		set_timer(&c->look);
+		vlook_set_timer(&c->look);
 	sr_vcarrier_put(c);
 }
 

@@ -274,7 +274,7 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 	struct sr_vring old = l->tx.ring;
 
 	if (!sr_vtx_may_swap(l) || (sr_link_events(&l->link) & SR_LINK_DEAD) ||
-	    sr_link_said(&l->link, SR_MSG_END))
+	    sr_link_has_said(&l->link, SR_MSG_END))
 		return false;
 	/* To shrink, nothing may have to be retained. */
 	if ((size < old.size || l->tx.peer_next.size < l->tx.peer.size) &&

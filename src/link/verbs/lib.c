@@ -108,7 +108,7 @@ unsigned sr_verbs_devices(void)
 	return sr_load(&kinds);
 }
 
-static void *open_library(const struct sr_library *library)
+static void *open_or_tell_why(const struct sr_library *library)
 {
 	char why[256];
 	void *lib = sr_library_open(library, sr_real.dlopen, why, sizeof(why));
@@ -151,7 +151,7 @@ static void *open_copy(const void *symbol)
 	len += copies;
 	sr_format(path + len, sizeof(path) - len, "%d", to);
 	if (copy_bytes(from, to))
-		lib = open_library(&(struct sr_library){ "a copy of librdmacm", { path } });
+		lib = open_or_tell_why(&(struct sr_library){ "a copy of librdmacm", { path } });
 	sr_now_close(to);
 close_from:
 	sr_now_close(from);
@@ -162,7 +162,7 @@ close_from:
  * Where there can be no copy (a sandbox), we share it; but never a parent's. */
 static void *open_cm(__typeof__(&dlsym) look_up)
 {
-	void *lib = open_library(&sr_library_cm), *copy;
+	void *lib = open_or_tell_why(&sr_library_cm), *copy;
 
 	if (!lib)
 		return NULL;
@@ -175,7 +175,7 @@ static int load(void)
 	__typeof__(&dlsym) look_up = sr_next_dlsym();
 	void *lib_cm, *lib_v;
 
-	lib_v = open_library(&sr_library_verbs);
+	lib_v = open_or_tell_why(&sr_library_verbs);
 	if (!lib_v)
 		return -ELIBACC;
 	lib_cm = open_cm(look_up);

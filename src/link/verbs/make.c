@@ -220,7 +220,7 @@ static void make_job(struct sr_job *job)
 
 /* ---- in the loop ---- */
 
-static void start_job(struct sr_vcarrier *c, void (*run)(struct sr_job *),
+static void carrier_start_job(struct sr_vcarrier *c, void (*run)(struct sr_job *),
 		      void (*done)(struct sr_job *))
 {
 	sr_vcarrier_get(c);
@@ -286,7 +286,7 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	SR_LIST_DROP(c);
 	sr_timer_cancel(&c->look.timer);
 	c->id = NULL;
-	start_job(c, unmake_job, carrier_unmade);
+	carrier_start_job(c, unmake_job, carrier_unmade);
 }
 
 /* The link for which it was made gets its rings, if they are registered. */
@@ -399,6 +399,6 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	c->make.made = made_fn;
 	c->make.maker = maker;
 	c->make.ring_first = l->policy->ring_first;
-	start_job(c, make_job, carrier_made);
+	carrier_start_job(c, make_job, carrier_made);
 	return l;
 }

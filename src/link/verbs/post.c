@@ -49,7 +49,7 @@ bool sr_vpost_presses(const struct sr_vcarrier *c)
 	return sq_used(c) > SR_V_SQ / 2;
 }
 
-bool sr_vpost_completes(const struct sr_vcarrier *c)
+bool sr_vpost_has_in_flight(const struct sr_vcarrier *c)
 {
 	return (int32_t)(c->out.sq_signalled - c->out.sq_done) > 0;
 }
@@ -154,7 +154,7 @@ static bool packet_may_go(struct sr_vcarrier *c, struct batch *b, bool records)
 	       c->out.buffers - c->out.buffers_done < SR_V_SENDS;
 }
 
-static void packet_begin(struct sr_vcarrier *c, struct sr_vpacket *p)
+static void next_packet_begin(struct sr_vcarrier *c, struct sr_vpacket *p)
 {
 	size_t i = SR_V_RQ + c->out.buffers % SR_V_SENDS;
 
@@ -229,7 +229,7 @@ static bool post_packet(struct sr_vcarrier *c, struct batch *b)
 
 	if (!packet_may_go(c, b, !kept))
 		return false;
-	packet_begin(c, &b->packet);
+	next_packet_begin(c, &b->packet);
 	if (!packet_fill(c, &b->packet, sr_packets_may_send(&c->out.credit, true)) &&
 	    !fill_count(c, &b->packet))
 		return false;
@@ -323,7 +323,7 @@ static void tell_swaps(struct sr_vcarrier *c)
 }
 
 /* flushed: from the last request that has arrived on, they have come to nothing. */
-void sr_vpost_completed(struct sr_vcarrier *c, uint16_t seq, bool flushed)
+void sr_vpost_reap(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 {
 	uint16_t n = (uint16_t)(seq - (uint16_t)c->out.sq_done) + 1;
 

@@ -32,8 +32,9 @@ static bool last_may_go(struct sr_vcarrier *c)
 	bool ends;
 
 	sr_lock(&c->lock);
-	ends = l && (sr_vpost_completes(c) || l->tx.last == SR_V_DROP_DUE) && !l->broken && !c->broken &&
-	       (sr_link_events(&l->link) & SR_LINK_UP) && sr_now_ns() < l->end_ns;
+	ends = l && (sr_vpost_has_in_flight(c) || l->tx.last == SR_V_DROP_DUE) &&
+	       !l->broken && !c->broken && (sr_link_events(&l->link) & SR_LINK_UP) &&
+	       sr_now_ns() < l->end_ns;
 	sr_unlock(&c->lock);
 	return ends;
 }
@@ -51,7 +52,7 @@ static unsigned idle_ms(struct sr_vcarrier *c)
 	return ms < limit ? limit - (unsigned)ms : 0;
 }
 
-bool sr_vcarrier_is_over(struct sr_vcarrier *c)
+bool sr_vcarrier_is_unused(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = c->links;
 	bool over;

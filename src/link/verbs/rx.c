@@ -142,7 +142,7 @@ int sr_vrx_record(struct sr_vlink *l, const struct sr_record *r)
 
 /* The first one says of which process the peer is, which nobody asks yet, and how many links it
  * takes. */
-static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
+static int carrier_record_came(struct sr_vcarrier *c, const struct sr_record *r)
 {
 	if (!c->in.greeted && r->type != SR_RECORD_PROCESS)
 		return -EPROTO;
@@ -154,7 +154,7 @@ static int record_came(struct sr_vcarrier *c, const struct sr_record *r)
 }
 
 /* Does the carrier take nothing any more? */
-static bool carrier_is_over(const struct sr_vcarrier *c)
+static bool carrier_takes_nothing(const struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = c->links;
 
@@ -174,8 +174,8 @@ static int packet_came(struct sr_vcarrier *c, const struct ibv_wc *wc)
 	if (wc->opcode != IBV_WC_RECV || sr_packet_open(&in, buf, wc->byte_len) ||
 	    sr_packets_said(&c->out.credit, in.posted))
 		return -EPROTO;
-	while (!carrier_is_over(c) && (more = sr_packet_next(&in, &r)) > 0) {
-		err = record_came(c, &r);
+	while (!carrier_takes_nothing(c) && (more = sr_packet_next(&in, &r)) > 0) {
+		err = carrier_record_came(c, &r);
 		if (err)
 			return err;
 	}
@@ -199,7 +199,7 @@ static const char *failure(enum ibv_wc_status status)
 
 void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 {
-	bool dead = carrier_is_over(c);
+	bool dead = carrier_takes_nothing(c);
 	uint32_t id = wc->wr_id;
 
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
@@ -208,7 +208,7 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 		return;
 	}
 	if (!(id & SR_V_RECEIVE))
-		sr_vpost_completed(c, id, wc->status != IBV_WC_SUCCESS);
+		sr_vpost_reap(c, id, wc->status != IBV_WC_SUCCESS);
 	if (dead)
 		return;
 	/* On InfiniBand the first message may overtake the CM's last. */

@@ -97,7 +97,7 @@ static void number_is_free(struct sr_vcarrier *c, uint32_t number)
 }
 
 /* This end sends its last record for the number. */
-static void number_leave(struct sr_vcarrier *c, uint32_t number)
+static void end_number(struct sr_vcarrier *c, uint32_t number)
 {
 	if (sr_number_leave(&c->share.numbers, number))
 		number_is_free(c, number);
@@ -169,7 +169,8 @@ static struct sr_vnumber *number_say(struct sr_vcarrier *c, uint32_t number, uin
 	return n;
 }
 
-static bool number_put(struct sr_packet_out *out, uint32_t number, const struct sr_vnumber *n)
+static bool put_number_record(struct sr_packet_out *out, uint32_t number,
+			      const struct sr_vnumber *n)
 {
 	switch (n->due) {
 	case SR_RECORD_WORD:
@@ -191,7 +192,7 @@ bool sr_vshare_fill(struct sr_vcarrier *c, struct sr_vpacket *p)
 
 	while ((number = c->share.first_due)) {
 		n = number_of(c, number);
-		if (n->due && !number_put(&p->out, number, n)) {
+		if (n->due && !put_number_record(&p->out, number, n)) {
 			p->full = true;
 			break;
 		}
@@ -199,7 +200,7 @@ bool sr_vshare_fill(struct sr_vcarrier *c, struct sr_vpacket *p)
 		c->share.first_due = n->next_due;
 		n->queued = false;
 		if (n->due && n->due != SR_RECORD_WORD)
-			number_leave(c, number);
+			end_number(c, number);
 		n->due = 0;
 	}
 	return any;
@@ -219,12 +220,12 @@ bool sr_vshare_open_fill(struct sr_vlink *l, struct sr_vpacket *p)
 
 void sr_vshare_left(struct sr_vlink *l)
 {
-	number_leave(l->c, l->number);
+	end_number(l->c, l->number);
 }
 
 /* ---- records that arrive ---- */
 
-static int open_came(struct sr_vcarrier *c, const struct sr_record *r)
+static int request_came(struct sr_vcarrier *c, const struct sr_record *r)
 {
 	struct sr_vshare *s = &c->share;
 
@@ -307,7 +308,7 @@ int sr_vshare_record(struct sr_vcarrier *c, const struct sr_record *r)
 
 	switch (news) {
 	case SR_NUMBER_NEW:
-		return open_came(c, r);
+		return request_came(c, r);
 	case SR_NUMBER_BUSY:
 		if (!sr_load(&c->shared))
 			return -EPROTO;

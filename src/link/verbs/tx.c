@@ -427,7 +427,7 @@ uint64_t sr_verbs_tx_arrived(struct sr_link *link)
 	sr_vcarrier_lock(l->c);
 	note_arrival(l);
 	done = l->c->iwarp ? acked : l->tx.done;
-	if (done < l->tx.sent && acked < l->tx.sent && !l->c->iwarp && !sr_vpost_completes(l->c)) {
+	if (done < l->tx.sent && acked < l->tx.sent && !l->c->iwarp && !sr_vpost_has_in_flight(l->c)) {
 		sr_vtx_owe(l);
 		sr_vpost_due(l->c);
 	}
