@@ -223,7 +223,7 @@ apache_run() {
 
 apache() {
 	nginx_setup apache2
-	mpm=$1 lazy_share=90
+	mpm=$1 lazy_share=70
 	small=$(sized 10000 800) large=$(sized 1600 80)
 	# wait, TCP_DEFER_ACCEPT: nobody has the stream before its first bytes
 	slack=$(sized 20 90)
@@ -258,7 +258,7 @@ gunicorn_workers() {
 	gunicorn_app
 	how=(--worker-class gthread --threads 4 --keep-alive 60)
 	small=$(sized 3000 300) large=$(sized 400 60)
-	lazy_share=90 slack=10
+	lazy_share=70 slack=10
 	each_way $((large * 1000000)) gunicorn_workers "$both"
 }
 
