@@ -363,6 +363,9 @@ static void numbers_server(int lfd)
 }
 
 /* Room, and no room. */
+static const char *const full[] = { "full0", "full1", "full2" };
+static const char *const taken[] = { "taken0", "taken1", "taken2" };
+
 static void room_server(int lfd)
 {
 	int fd = begin(lfd), inner = new_set(), outer = outer_set(inner, EPOLLIN);
@@ -374,9 +377,10 @@ static void room_server(int lfd)
 		while (send(fd, buf, sizeof(buf), 0) > 0 || poll_one(fd, 0) & POLLOUT)
 			;
 		say("none: %x %x", poll_one(inner, 0), poll_one(outer, 0));
-		post(i == 0 ? "full" : i == 1 ? "full1" : "full2");
+		post(full[i]);
 		say_wait("outer", outer, 20000);
 		say_wait("inner", inner, 0);
+		await_post(taken[i]);	/* or what comes next would be taken at once, too */
 	}
 	close(fd);
 }
@@ -388,10 +392,11 @@ static void room_client(void)
 	ssize_t n;
 
 	for (int i = 0; i < 3; i++) {
-		await_post(i == 0 ? "full" : i == 1 ? "full1" : "full2");
+		await_post(full[i]);
 		await_peer_asleep();
 		while ((n = recv(fd, sink, sizeof(sink), MSG_DONTWAIT)) > 0)
 			;
+		post(taken[i]);
 	}
 	while ((n = recv(fd, sink, sizeof(sink), 0)) > 0)
 		;
