@@ -18,7 +18,8 @@
  *		An entry that is added when both directions are on their links has no
  *		anchor there, until look() finds that it needs one.
  *   doorbell	of each link that the entry has been armed on, if the link has a
- *		descriptor (shared memory); other links call notify().
+ *		descriptor; other links call notify().  A doorbell that several links share is
+ *		there once, with the token of one of their entries (member.c).
  *   waker	an eventfd, one for the set, by which notify() wakes a thread.  A nested set
  *		has its flag instead, level-triggered.
  *
@@ -95,7 +96,9 @@ struct sr_epoll_entry {
 				 * kernel's set */
 	struct sr_epoll_doorbell {
 		struct sr_link *link;	/* with a reference; NULL: none */
-		int fd;		/* < 0: the link calls notify() */
+		int fd;		/* < 0: the link calls notify(), or has a watcher */
+		struct sr_watcher *watcher;
+		struct sr_watch_door shared;	/* of the watcher; set->lock */
 	} door[2];
 	struct sr_wait_node node;
 
@@ -189,6 +192,8 @@ void sr_epoll_uninstall(struct sr_epoll *set);	/* set->lock held */
 /* The kernel's epoll_ctl; 0 or -errno.  set->lock not held. */
 int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 		     uint64_t data);
+int sr_epoll_control_locked(struct sr_epoll *set, int op, int fd, uint32_t events,
+			    uint64_t data);	/* the same; set->lock held */
 /* Has the kernel's set nothing to tell?  set->lock not held. */
 bool sr_epoll_is_kernel_quiet(struct sr_epoll *set);
 

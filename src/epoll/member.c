@@ -4,7 +4,14 @@
  * program's data while the entry is plain and with a token while it is linked, and the doorbells
  * of the links that the entry has been armed on.
  *
- * Lock: the stream's sets.lock.
+ * Shared doorbells.  Links of one carrier have one descriptor, which the kernel's set takes once.
+ * The set's entries that rely on it are in a list of the carrier's, the watcher, and the first of
+ * them has its token in the kernel's set.  When that one goes, the next one's token takes its place
+ * (EPOLL_CTL_MOD).  No arrival is lost by that: an event that a thread has taken out of the
+ * kernel's set with the old token is void, but MOD has the kernel look at the descriptor again,
+ * which is readable until somebody calls rang().
+ *
+ * Locks: the stream's sets.lock; in that, set->lock for the list of a watcher.
  */
 #include "base/real.h"
 
@@ -79,11 +86,78 @@ int sr_epoll_ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
 
 /* ---- doorbells of links ---- */
 
+/* Entries are aligned to more than their size, so an address in one says which it is. */
+static uint64_t shared_token(const struct sr_watch_door *door)
+{
+	return token_of(sr_epoll_of_token((uintptr_t)door), SR_EPOLL_COMMON);
+}
+
+/* The door joins those of the set at the link's descriptor, if that is a shared one. */
+static void shared_open(struct sr_epoll *set, struct sr_epoll_doorbell *d)
+{
+	const void *who = sr_epoll_is_nested(set) ? NULL : set; /* others' arrivals are none of its */
+	struct sr_watcher *w;
+
+	sr_lock(&set->lock);
+	w = d->link->ops->watch(d->link, who);
+	if (w && w->doors) {
+		SR_LIST_ADD(w->doors->next, &d->shared);	/* behind the one with the token */
+	} else if (w) {
+		SR_LIST_ADD(w->doors, &d->shared);
+		if (sr_epoll_control_locked(set, EPOLL_CTL_ADD, w->fd, EPOLLIN | EPOLLET,
+					    shared_token(&d->shared))) {
+			SR_LIST_DROP(&d->shared);
+			d->link->ops->unwatch(d->link, w);
+			w = d->link->ops->watch(d->link, NULL);
+		}
+	}
+	d->watcher = w;
+	sr_unlock(&set->lock);
+}
+
+static void shared_close(struct sr_epoll *set, struct sr_epoll_doorbell *d)
+{
+	struct sr_watcher *w = d->watcher;
+	bool first;
+
+	sr_lock(&set->lock);
+	first = w->doors == &d->shared;
+	SR_LIST_DROP(&d->shared);
+	if (!w->doors) {
+		sr_epoll_control_locked(set, EPOLL_CTL_DEL, w->fd, 0, 0);
+		d->link->ops->unwatch(d->link, w);
+	} else if (first) {
+		sr_epoll_control_locked(set, EPOLL_CTL_MOD, w->fd, EPOLLIN | EPOLLET,
+					shared_token(w->doors));
+	}
+	sr_unlock(&set->lock);
+}
+
+void sr_epoll_answer_door(struct sr_epoll_entry *e)
+{
+	struct sr_link *link[2] = { NULL, NULL };
+	int i;
+
+	sr_lock(&e->st->sets.lock);
+	for (i = 0; i < 2; i++)
+		if (e->door[i].link && e->door[i].watcher)
+			link[i] = sr_link_get(e->door[i].link);
+	sr_unlock(&e->st->sets.lock);
+	for (i = 0; i < 2; i++) {
+		if (!link[i])
+			continue;
+		link[i]->ops->rang(link[i]);
+		sr_link_put(link[i]);
+	}
+}
+
 static void door_drop(struct sr_epoll_entry *e, struct sr_epoll_doorbell *d)
 {
 	if (!d->link)
 		return;
-	if (d->fd >= 0)
+	if (d->watcher)
+		shared_close(sr_epoll_set_of(e), d);
+	else if (d->fd >= 0)
 		sr_epoll_control(sr_epoll_set_of(e), EPOLL_CTL_DEL, d->fd, 0, 0);
 	sr_link_put(d->link);
 	*d = (struct sr_epoll_doorbell){ 0 };
@@ -95,28 +169,47 @@ void sr_epoll_doors_drop(struct sr_epoll_entry *e)
 	door_drop(e, &e->door[1]);
 }
 
+/* Of the link, perhaps for the first time. */
+static struct sr_epoll_doorbell *door_of_link(struct sr_epoll_entry *e, struct sr_link *link,
+					      bool *is_new)
+{
+	struct sr_epoll_doorbell *d = e->door;
+
+	if (d->link != link && (e->door[1].link == link || d->link))
+		d++;
+	if (d->link == link && d->watcher && sr_epoll_is_nested(sr_epoll_set_of(e)))
+		door_drop(e, d);
+	*is_new = d->link != link;
+	if (*is_new) {
+		*d = (struct sr_epoll_doorbell){ .link = sr_link_get(link), .fd = -1 };
+		if (link->ops->watch)
+			shared_open(sr_epoll_set_of(e), d);
+	}
+	return d;
+}
+
 /* False: the link's doorbell cannot be put into the kernel's set, perhaps because the stream is
  * in the set by another descriptor, too. */
 static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 {
-	struct sr_epoll_doorbell *d = e->door;
+	struct sr_epoll *set = sr_epoll_set_of(e);
+	struct sr_epoll_doorbell *d;
+	bool is_new;
 	int fd;
 
 	if (!link)
 		return true;
-	if (d->link != link && (e->door[1].link == link || d->link))
-		d++;
-	if (want && sr_epoll_is_nested(sr_epoll_set_of(e)))
+	d = door_of_link(e, link, &is_new);
+	if (want && sr_epoll_is_nested(set))
 		want |= SR_ARM_DATA;
 	fd = link->ops->arm_once(link, want);
-	if (d->link == link)
+	if (!is_new || fd < 0)
 		return true;
-	*d = (struct sr_epoll_doorbell){ sr_link_get(link), fd };
-	if (fd < 0 || !sr_epoll_control(sr_epoll_set_of(e), EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
-					token_of(e, SR_EPOLL_DOORBELL)))
-		return true;
-	d->fd = -1;
-	return false;
+	if (sr_epoll_control(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET,
+			     token_of(e, SR_EPOLL_DOORBELL)))
+		return false;
+	d->fd = fd;
+	return true;
 }
 
 bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,

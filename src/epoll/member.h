@@ -14,6 +14,9 @@ uint32_t sr_epoll_anchor_events(struct sr_epoll_entry *e);
  * only for the events that it decides (asks). */
 int sr_epoll_ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks);
 void sr_epoll_doors_drop(struct sr_epoll_entry *e);
+/* A shared doorbell has rung, and the kernel's event has the entry's token: lists the entries that
+ * it is for.  The entry is not DEAD; look_lock held, sets.lock not. */
+void sr_epoll_answer_door(struct sr_epoll_entry *e);
 /* The data of a plain one-shot entry. */
 uint64_t sr_epoll_oneshot(unsigned state, const struct sr_epoll_entry *e);
 /* Arms a linked entry on the links of its stream (NULL: not on that one), for room only if

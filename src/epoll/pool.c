@@ -8,12 +8,15 @@
  */
 #include "base/sys.h"
 
+#include <assert.h>
 #include <sys/mman.h>
 
 #include "engine/engine.h"
 #include "epoll/epoll.h"
 #include "epoll/impl.h"
 #include "epoll/pool.h"
+
+static_assert(sizeof(struct sr_epoll_entry) == 256, "sr_epoll_of_token() masks so many");
 
 #define CHUNK 65536
 #define SMALL (1u << 28)	/* descriptors and indices are below */

@@ -10,6 +10,7 @@ enum {
 	SR_EPOLL_ANCHOR = 0,
 	SR_EPOLL_DOORBELL = 1,
 	SR_EPOLL_ONESHOT = 2,	/* and the low bits of the count above it */
+	SR_EPOLL_COMMON = 3,	/* a doorbell that other entries rely on, too */
 	SR_EPOLL_KIND = 3,
 };
 

@@ -377,14 +377,23 @@ void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st)
 
 /* What the kernel reports is news of the entry.  True: the entry was on no list, and the
  * caller, who holds look_lock, has the right to list it.  (The entry may have gone, and even
- * be another stream's: a visit too many.  It is not freed meanwhile.) */
+ * be another stream's: a visit too many.  It is not freed meanwhile.)
+ * What comes at a shared doorbell lists the entries that it is for, in the order of arrival. */
 static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
-	bool anchor = (ev->data.u64 & SR_EPOLL_KIND) != SR_EPOLL_DOORBELL;
+	unsigned kind = ev->data.u64 & SR_EPOLL_KIND, state = sr_load(&e->state);
+	bool anchor = kind == SR_EPOLL_ANCHOR || kind == SR_EPOLL_ONESHOT;
 	uint32_t edge = anchor ? ev->events & SR_EPOLL_ALL : 0;
 
-	if (!(sr_load(&e->state) & SR_EPOLL_LIVE) || sr_epoll_set_of(e) != set)
+	if (sr_epoll_set_of(e) != set)
+		return false;
+	if (kind == SR_EPOLL_COMMON) {	/* (also if the program has deleted the entry) */
+		if (!(state & SR_EPOLL_DEAD))
+			sr_epoll_answer_door(e);
+		return false;
+	}
+	if (!(state & SR_EPOLL_LIVE))
 		return false;
 	/* The kernel tells of room also when the anchor comes into its set, or changes there.
 	 * (A thread that sets `full' after this asks the kernel then: note_no_room().) */

@@ -196,8 +196,8 @@ static void move_epfd(struct sr_epoll *set, int from)
 	sr_unlock(&set->lock);
 }
 
-static int control(struct sr_epoll *set, int op, int fd, uint32_t events,
-		   uint64_t data)
+int sr_epoll_control_locked(struct sr_epoll *set, int op, int fd, uint32_t events,
+			    uint64_t data)
 {
 	struct epoll_event ev = { .events = events, .data.u64 = data };
 
@@ -208,7 +208,7 @@ static int control(struct sr_epoll *set, int op, int fd, uint32_t events,
 void sr_epoll_uninstall(struct sr_epoll *set)
 {
 	if (sr_load(&set->installed))
-		control(set, EPOLL_CTL_DEL,
+		sr_epoll_control_locked(set, EPOLL_CTL_DEL,
 			sr_epoll_is_nested(set) ? sr_load(&set->flag) : sr_load(&set->waker), 0, 0);
 	set->installed = false;
 }
@@ -325,7 +325,7 @@ int sr_epoll_control(struct sr_epoll *set, int op, int fd, uint32_t events,
 	int r;
 
 	sr_lock(&set->lock);
-	r = control(set, op, fd, events, data);
+	r = sr_epoll_control_locked(set, op, fd, events, data);
 	sr_unlock(&set->lock);
 	return r;
 }
@@ -359,7 +359,7 @@ bool sr_epoll_install(struct sr_epoll *set)
 	if (sr_load(&*fd) < 0)
 		*fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!sr_load(&set->installed) && set->epfd >= 0 && !sr_look(&set->foreign))
-		sr_publish(&set->installed, !control(set, EPOLL_CTL_ADD, sr_load(fd), events,
+		sr_publish(&set->installed, !sr_epoll_control_locked(set, EPOLL_CTL_ADD, sr_load(fd), events,
 						     sr_load(&sr_epoll_pool)));
 	ok = sr_load(&set->installed);
 	sr_unlock(&set->lock);

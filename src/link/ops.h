@@ -27,6 +27,16 @@ struct sr_piece {
 
 #define SR_ID_MAX 64		/* bytes of a link's identity */
 
+/* An epoll set that watches a descriptor of several links, which the kernel's set takes only once.
+ * `doors' are the set's entries that rely on it; the lock is the set's. */
+struct sr_watcher {
+	const void *set;	/* NULL: none */
+	int fd;
+	struct sr_watch_door {
+		struct sr_watch_door *next, **pprev;
+	} *doors;
+};
+
 /* Whether a link's peer must prove that it has the other end of the stream, by the stream's
  * history. */
 enum sr_proof {
@@ -180,6 +190,22 @@ struct sr_link_ops {
 	 * notify().  A kind may ignore that bit.  any.
 	 */
 	int (*arm_once)(struct sr_link *link, unsigned want);
+
+	/*
+	 * For links that share a descriptor; NULL: those of the kind do not.  Called before the
+	 * set arms the link for the first time.  Returns the place of the set among those that
+	 * watch the descriptor: arrivals of all these links make it readable (edge-triggered),
+	 * and the set calls rang() then.  NULL: what arm_once() says about its fd holds.  set
+	 * NULL: the set does not want to watch a shared descriptor.  unwatch(): it has no door
+	 * there any more.  any, with the set's lock held.
+	 */
+	struct sr_watcher *(*watch)(struct sr_link *link, const void *set);
+	void (*unwatch)(struct sr_link *link, struct sr_watcher *w);
+
+	/* The shared descriptor has become readable in a set: looks for arrivals of all its
+	 * links, and calls notify().  As long as a link is armed the next arrival makes it
+	 * readable again.  any. */
+	void (*rang)(struct sr_link *link);
 
 	/* Maintenance that the kind asks for by SR_NOTIFY_WORK.  work() grows rings
 	 * (loop).  tx_work() does what must not happen while a thread fills the ring

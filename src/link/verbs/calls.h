@@ -156,6 +156,11 @@ void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
 void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slept);
 int sr_verbs_arm_once(struct sr_link *link, unsigned want);
+struct sr_watcher *sr_verbs_watch(struct sr_link *link, const void *set);
+void sr_verbs_unwatch(struct sr_link *link, struct sr_watcher *w);
+void sr_verbs_rang(struct sr_link *link);
+/* Epoll sets wait for these SR_NOTIFY_ bits of the link.  locked */
+void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
  * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both; SR_LOOK_WATCH: the service

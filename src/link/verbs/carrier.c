@@ -73,7 +73,7 @@ static void link_leave(struct sr_vlink *l)
 	if (*p)
 		*p = l->hears_next;
 	sr_vpost_unqueue(l);
-	c->cq.armed_once -= l->armed_once != 0;
+	sr_vcq_note_armed(l, 0);
 	if (sr_vshare_link(c, l->number) == l)	/* the carrier has ended before */
 		c->share.number[l->number - 1].link = NULL;
 	sr_unlock(&c->lock);
@@ -145,8 +145,8 @@ void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)
 
 void sr_vlink_hear(struct sr_vlink *l, unsigned what)
 {
-	if (l->armed_once && !(l->armed_once &= ~what))
-		l->c->cq.armed_once--;
+	if (l->armed_once & what)
+		sr_vcq_note_armed(l, l->armed_once & ~what);
 	l->heard |= what;
 	if (l->hears)
 		return;

@@ -35,8 +35,10 @@
  *    the service thread to watch the channel, and that goes on while there is a
  *    dispatched one. Until it begins, events stay in the channel. The thread that reads an event
  *    takes what has come, and notifies all links of it. (wake.pml has direct, dispatched, and
- *    the change both ways.) Epoll sets have the descriptor if the carrier is not shared; else
- *    they are dispatched, because the kernel's set takes a descriptor once only.
+ *    the change both ways.)
+ *  - An epoll set has the descriptor, too; that of a shared carrier if it is one of the two, and
+ *    is not waited for itself.  Its thread arms the CQ again for all links of the carrier.  Other
+ *    sets are dispatched.
  *  - A request that begins to wait for a completion of `out` is seen to by the timer; or, if
  *    the service thread watches the channel, `out` is armed and then polled
  *    (sr_vcq_await_out()).
@@ -180,12 +182,12 @@ static void arm_cqs(struct sr_vcarrier *c)
 		arm_half(c, &c->cq.out);
 }
 
-/* The entry of that thread among those that sleep on the descriptor; of thread 0, one that is
- * free.  NULL: there is none. */
-static struct sr_vsleeper *sleeper_find(struct sr_vcarrier *c, pthread_t thread)
+/* The thread, or the set, among those that have the descriptor; if neither is given, a place that
+ * is free.  NULL: there is none. */
+static struct sr_vsleeper *sleeper_find(struct sr_vcarrier *c, pthread_t thread, const void *set)
 {
 	for (unsigned i = 0; i < SR_V_DIRECT; i++)
-		if (c->cq.direct[i].thread == thread)
+		if (c->cq.direct[i].thread == thread && c->cq.direct[i].set.set == set)
 			return &c->cq.direct[i];
 	return NULL;
 }
@@ -199,13 +201,18 @@ static bool any_sleeper(const struct sr_vcarrier *c)
 	return any;
 }
 
+/* What has come is taken first: it would make the CQ fire at once, and it may be what the others
+ * waited for. */
 static void take_event(struct sr_vcarrier *c)
 {
 	if (!c->qp)
 		return;
 	read_events(c);
-	if (c->cq.watched || any_sleeper(c))
-		arm_cqs(c);
+	sr_vcq_reap(c);
+	if (!c->cq.watched && !any_sleeper(c))
+		return;
+	arm_cqs(c);
+	sr_vcq_reap(c);
 }
 
 void sr_vcq_await_out(struct sr_vcarrier *c)
@@ -223,10 +230,10 @@ void sr_vcq_await_out(struct sr_vcarrier *c)
 static bool become_direct(struct sr_vcarrier *c)
 {
 	const pthread_t me = pthread_self();
-	struct sr_vsleeper *s = sleeper_find(c, me);
+	struct sr_vsleeper *s = sleeper_find(c, me, NULL);
 
 	if (!s)
-		s = sleeper_find(c, 0);
+		s = sleeper_find(c, 0, NULL);
 	if (!c->qp || !s)
 		return false;
 	s->thread = me;
@@ -263,36 +270,52 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slep
 
 	(void)want;
 	sr_vcarrier_lock(c);
-	s = watched ? sleeper_find(c, pthread_self()) : NULL;
+	s = watched ? sleeper_find(c, pthread_self(), NULL) : NULL;
 	if (!s)
 		c->cq.dispatched--;
 	else if (!--s->arms)
 		s->thread = 0;
 	if (slept)
 		take_event(c);
-	sr_vcq_reap(c);
+	else
+		sr_vcq_reap(c);
 	sr_vcarrier_unlock(c);
+}
+
+/* ---- epoll sets ---- */
+
+/* How many links are armed, and how many of them need the service thread. */
+static void count_armed(struct sr_vlink *l, unsigned n)
+{
+	l->c->cq.armed_once += l->armed_once ? n : 0;
+	l->c->cq.unwatched += l->armed_once && l->unwatched ? n : 0;
+}
+
+void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits)
+{
+	count_armed(l, -1u);
+	l->armed_once = bits;
+	count_armed(l, 1);
 }
 
 int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 {
 	struct sr_vlink *l = sr_vlink(link);
 	struct sr_vcarrier *c = l->c;
-	bool asks = false;
+	bool asks = false, shared = sr_load(&c->shared);
 	int fd = -1;
 
 	want &= ~(unsigned)SR_ARM_DATA;
 	sr_vcarrier_lock(c);
 	if (c->qp) {
-		fd = sr_load(&c->shared) ? -1 : c->cq.fd;
-		asks = fd < 0 && want && !c->cq.watched;
-		c->cq.armed_once += want && !l->armed_once;
-		l->armed_once |= want;
+		fd = shared ? -1 : c->cq.fd;
+		asks = l->unwatched && want && !c->cq.watched;
+		sr_vcq_note_armed(l, l->armed_once | want);
 	}
 	if (c->qp && want) {
-		/* Nobody else reads an event that has come late; on siw it may have
-		 * disarmed what was armed before it came. */
-		if (c->cq.in.state == SR_CQ_ARMED)
+		/* Nobody else reads an event that has come late, unless the carrier is shared;
+		 * on siw it may have disarmed what was armed before it came. */
+		if (!shared && c->cq.in.state == SR_CQ_ARMED)
 			next_event(c);
 		arm_cqs(c);
 	}
@@ -302,12 +325,57 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 	return fd;
 }
 
+struct sr_watcher *sr_verbs_watch(struct sr_link *link, const void *set)
+{
+	struct sr_vlink *l = sr_vlink(link);
+	struct sr_vcarrier *c = l->c;
+	struct sr_vsleeper *s = NULL;
+
+	if (!sr_load(&c->shared))
+		return NULL;
+	sr_vcarrier_lock(c);
+	if (c->qp && set) {
+		s = sleeper_find(c, 0, set);
+		if (!s)
+			s = sleeper_find(c, 0, NULL);
+	}
+	if (s) {
+		s->set.set = set;
+		s->set.fd = c->cq.fd;
+	} else {
+		count_armed(l, -1u);
+		l->unwatched = true;
+		count_armed(l, 1);
+	}
+	sr_vcarrier_unlock(c);
+	return s ? &s->set : NULL;
+}
+
+void sr_verbs_unwatch(struct sr_link *link, struct sr_watcher *w)
+{
+	struct sr_vcarrier *c = sr_vlink(link)->c;
+
+	sr_vcarrier_lock(c);
+	w->set = NULL;
+	sr_vcarrier_unlock(c);
+}
+
+void sr_verbs_rang(struct sr_link *link)
+{
+	struct sr_vcarrier *c = sr_vlink(link)->c;
+
+	sr_vcarrier_lock(c);
+	c->cq.used++;
+	take_event(c);
+	sr_vcarrier_unlock(c);
+}
+
 /* ---- the service thread: what is below is the loop's ---- */
 
 /* Nobody else wakes threads that are dispatched, and epoll sets of a shared carrier. */
 static bool needs_watch(const struct sr_vcarrier *c)
 {
-	return c->cq.dispatched || (sr_load(&c->shared) && c->cq.armed_once);
+	return c->cq.dispatched || c->cq.unwatched;
 }
 
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on)
@@ -338,7 +406,6 @@ static void on_cq_channel(struct sr_watch *w, uint32_t events)
 	(void)events;
 	sr_vcarrier_lock(c);
 	take_event(c);
-	sr_vcq_reap(c);
 	sr_vcarrier_unlock(c);
 	sr_vlook_start(c, SR_LOOK);
 }

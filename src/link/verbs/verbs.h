@@ -115,13 +115,16 @@ struct sr_vcq {
 	struct ibv_comp_channel *chan; /* of both */
 	int fd;			/* the channel's; ours until the carrier is freed */
 	unsigned late;		/* events that were not there when they were looked for */
-	/* Threads between arm() and awake(), which have the fd, and how many links each has armed. */
+	/* Who has the fd: threads between arm() and awake(), and how many links each has armed; and,
+	 * if the carrier is shared, epoll sets. */
 	struct sr_vsleeper {
-		pthread_t thread;
+		pthread_t thread;	/* 0: it is none */
 		unsigned arms;
+		struct sr_watcher set;
 	} direct[SR_V_DIRECT];
 	unsigned dispatched;	/* the same, without the fd; counted by links */
 	unsigned armed_once;	/* links for which an epoll set waits */
+	unsigned unwatched;	/* those of them whose set waits for notify() */
 	bool watched;		/* the service thread does */
 	unsigned used;		/* counts the program's looks, and its writes */
 	struct sr_watch watch;
@@ -304,6 +307,7 @@ struct sr_vlink {
 	bool hears;			/* it is in c->heard; locked */
 	struct sr_vlink *hears_next;
 	unsigned armed_once;		/* SR_NOTIFY_ bits that an epoll set waits for; locked */
+	bool unwatched;			/* a set of its has no place at the descriptor; locked */
 	struct sr_vlink *queue_next;	/* in c->out.queue; NULL: it is not there; locked */
 	bool over;			/* both last records have gone; locked */
 	bool lingers;			/* nobody has the link any more; loop */

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * epoll_shared.c - epoll sets of streams whose links share a carrier, and so a doorbell, which the
+ * kernel's set takes once.  The service thread is kept busy, so that an arrival which the sets
+ * themselves do not hear of hangs the case.
+ */
+#include "failover.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <sys/epoll.h>
+
+#include "engine/stream.h"
+#include "link/verbs/verbs.h"
+#include "loop_call.h"
+
+enum { STREAMS = 4, SETS = 3, QUEUE_PAIRS = 2, QUIET_MS = 60 };
+
+static int listening;
+
+static struct sr_vcarrier *carrier_of(struct pair *p)
+{
+	struct sr_stream *st = sr_fdtab_get(p->fd[ANSWERER]);
+	struct sr_vcarrier *c;
+
+	sr_lock(&st->rx_lock);
+	c = sr_vlink(st->in.link)->c;
+	sr_unlock(&st->rx_lock);
+	sr_stream_put(st);
+	return c;
+}
+
+static void open_all(void)
+{
+	struct sockaddr_in a;
+
+	fake_plug(iwarp);
+	sr_conf.carriers = true;
+	listening = listener(&a);
+	for (unsigned i = 0; i < STREAMS; i++)
+		open_pair(&pairs[i], listening, &a, i);
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	for (unsigned i = 0; i < STREAMS; i++)
+		CHECK(carrier_of(&pairs[i]) == carrier_of(&pairs[0]));
+}
+
+static void close_all(void)
+{
+	for (unsigned i = 0; i < STREAMS; i++)
+		if (pairs[i].fd[ANSWERER] >= 0)
+			close_pair(&pairs[i]);
+	sr_close(listening);
+	printf(" ok\n");
+}
+
+/* ---- the service thread stands still ---- */
+
+static sem_t held, release;
+
+static void hold(struct sr_task *t)
+{
+	(void)t;
+	sem_post(&held);
+	while (sem_wait(&release))
+		;	/* EINTR */
+}
+
+static struct sr_task holding = {.fn = hold};
+
+static void stop_service(void)
+{
+	sem_init(&held, 0, 0);
+	sem_init(&release, 0, 0);
+	CHECK(sr_loop_post(&holding));
+	while (sem_wait(&held))
+		;	/* EINTR */
+}
+
+static void continue_service(void)
+{
+	sem_post(&release);
+}
+
+/* ---- sets ---- */
+
+static void control(int set, int op, unsigned i, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.u32 = i};
+
+	CHECK_EQ(sr_epoll_ctl(set, op, pairs[i].fd[ANSWERER], &e), 0);
+}
+
+/* All entries of the set are armed: it has slept. */
+static void quieten(int set)
+{
+	struct epoll_event e;
+
+	while (sr_epoll_wait(set, &e, 1, QUIET_MS))
+		;	/* an edge of room */
+}
+
+/* A set of streams from the first one on, each for these events. */
+static int set_of(unsigned first, unsigned n, uint32_t events)
+{
+	int set = sr_epoll_create1(EPOLL_CLOEXEC);
+
+	CHECK(set >= 0);
+	for (unsigned i = first; i < first + n; i++)
+		control(set, EPOLL_CTL_ADD, i, events);
+	quieten(set);
+	return set;
+}
+
+static void is_told(int set, unsigned i)
+{
+	struct epoll_event e;
+
+	CHECK_EQ(sr_epoll_wait(set, &e, 1, -1), 1);
+	CHECK_EQ(e.data.u32, i);
+	CHECK(e.events & EPOLLIN);
+	hear(&pairs[i], ASKER, 10);
+}
+
+/* Bytes come for the stream, and its set says so. */
+static void arrives(int set, unsigned i)
+{
+	check_about("stream", i);
+	CHECK_EQ(say(&pairs[i], ASKER, 10, 0), 10);
+	is_told(set, i);
+}
+
+static void arrive_from(int set, unsigned first)
+{
+	for (unsigned round = 0; round < 3; round++)
+		for (unsigned i = first; i < STREAMS; i++)
+			arrives(set, i);
+}
+
+/* The stream whose token the kernel has goes: another one's takes its place. */
+static void deleted(const struct fault *f)
+{
+	int set;
+
+	(void)f;
+	open_all();
+	set = set_of(0, STREAMS, EPOLLIN);
+	stop_service();
+	arrive_from(set, 0);
+	quieten(set);
+	control(set, EPOLL_CTL_DEL, 0, 0);
+	arrive_from(set, 1);
+	control(set, EPOLL_CTL_ADD, 0, EPOLLIN);
+	arrive_from(set, 0);
+	quieten(set);
+	for (unsigned i = 0; i + 1 < STREAMS; i++) {
+		CHECK(!sr_close(pairs[i].fd[ANSWERER]));
+		arrive_from(set, i + 1);
+		quieten(set);
+	}
+	continue_service();
+	for (unsigned i = 0; i + 1 < STREAMS; i++) {
+		CHECK(!sr_close(pairs[i].fd[ASKER]));
+		pairs[i].fd[ANSWERER] = -1;
+	}
+	sr_close(set);
+	close_all();
+}
+
+/* The one whose token the kernel has is not to report anything. */
+static void silent(const struct fault *f)
+{
+	int set;
+
+	(void)f;
+	open_all();
+	set = set_of(0, STREAMS, EPOLLIN);
+	stop_service();
+	control(set, EPOLL_CTL_MOD, 0, EPOLLIN | EPOLLONESHOT);
+	arrives(set, 0);
+	arrive_from(set, 1);
+	control(set, EPOLL_CTL_MOD, 0, EPOLLOUT | EPOLLET);
+	quieten(set);
+	arrive_from(set, 1);
+	control(set, EPOLL_CTL_MOD, 0, EPOLLIN | EPOLLET);
+	quieten(set);
+	arrive_from(set, 0);
+	continue_service();
+	sr_close(set);
+	close_all();
+}
+
+/* Two sets watch the doorbell; and one of them does so for two entries of a stream. */
+static void two_sets(const struct fault *f)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.u32 = 1};
+	int a, b, copy;
+
+	(void)f;
+	open_all();
+	a = set_of(0, 2, EPOLLIN);
+	b = set_of(2, 2, EPOLLIN | EPOLLET);
+	copy = sr_dup(pairs[1].fd[ANSWERER]);
+	CHECK_EQ(sr_epoll_ctl(a, EPOLL_CTL_ADD, copy, &e), 0);
+	control(a, EPOLL_CTL_MOD, 1, 0);
+	quieten(a);
+	stop_service();
+	for (int round = 0; round < 3; round++) {
+		arrives(a, 0);
+		arrives(b, 3);
+		arrives(a, 1);
+		arrives(b, 2);
+	}
+	sr_close(a);
+	arrives(b, 2);
+	quieten(b);
+	arrives(b, 3);
+	continue_service();
+	CHECK(!sr_close(copy));
+	sr_close(b);
+	close_all();
+}
+
+/* The doorbell has rung for another stream's bytes: that makes no outer set readable. */
+static void outer_is_silent(int outer, int set, unsigned i)
+{
+	struct pollfd door = {.fd = carrier_of(&pairs[i])->cq.fd, .events = POLLIN};
+	struct epoll_event e;
+
+	quieten(set);
+	stop_service();
+	CHECK_EQ(say(&pairs[i], ASKER, 10, 0), 10);
+	CHECK_EQ(poll(&door, 1, -1), 1);
+	CHECK_EQ(sr_epoll_wait(outer, &e, 1, 0), 0);
+	is_told(set, i);
+	continue_service();
+}
+
+/* A third set has no place there, and hears of what comes by the service thread; nor has one that
+ * is waited for itself. */
+static void dispatched(const struct fault *f)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int set[SETS], outer = sr_epoll_create1(EPOLL_CLOEXEC);
+
+	(void)f;
+	open_all();
+	for (unsigned i = 0; i < SETS; i++)
+		set[i] = set_of(i, 1, EPOLLIN);
+	for (unsigned i = 0; i < SETS * 3; i++)
+		arrives(set[i % SETS], i % SETS);
+	CHECK_EQ(sr_epoll_ctl(outer, EPOLL_CTL_ADD, set[0], &e), 0);
+	for (unsigned i = 0; i < SETS * 3; i++) {
+		CHECK_EQ(sr_epoll_wait(outer, &e, 1, 0), 0);
+		arrives(set[i % SETS], i % SETS);
+	}
+	outer_is_silent(outer, set[1], 1);
+	for (unsigned i = 0; i < SETS; i++)
+		sr_close(set[i]);
+	sr_close(outer);
+	close_all();
+}
+
+static const struct fault cases[] = {
+	{.name = "deleted", .run = deleted},
+	{.name = "silent", .run = silent},
+	{.name = "two-sets", .run = two_sets},
+	{.name = "dispatched", .run = dispatched},
+};
+
+int main(int argc, char **argv)
+{
+	return run_faults(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
