@@ -24,10 +24,14 @@ limited() {
 }
 
 @test "8 MB: ten busy streams leave links to fifty that come later" {
+	local server
 	start server limited server "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 60
+	server=$pid
 	listening "$port"
 	limited client timeout 400 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 10 50
 	await
+	pid=$server
+	await # its report is written when it ends
 	for name in server client; do
 		cat "$t/$name.report"
 		[ "$(grep -c '"link":"verbs:' "$t/$name.report")" = 60 ]
@@ -48,10 +52,11 @@ queue_pairs() {
 
 # Both ends are on this host, so each queue pair has its other end here, too.
 @test "SOCKRAIL_CARRIERS: twenty streams between two processes share one queue pair" {
-	local most=0 now
+	local most=0 now server
 	need rdma
 	export SOCKRAIL_CARRIERS=1
 	REPORT=$t/server.report start server rail "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 20
+	server=$pid
 	listening "$port"
 	REPORT=$t/client.report start client rail "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 1 19
 	while kill -0 "$pid" 2>/dev/null; do
@@ -60,7 +65,9 @@ queue_pairs() {
 		sleep 0.05
 	done
 	await
-	cat "$t/client.report"
+	pid=$server
+	await
+	cat "$t"/*.report
 	[ "$(grep -c '"link":"verbs:' "$t/client.report")" = 20 ]
 	[ "$(grep -c '"link":"verbs:' "$t/server.report")" = 20 ]
 	[ "$(went tx_verbs "$t/client.report")" -gt 1000000 ]
