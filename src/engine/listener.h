@@ -29,6 +29,7 @@ enum {
 	SR_LISTENER_WORTH = 4,		/* one of its streams is worth a link */
 	SR_LISTENER_UNAVAILABLE = 8,	/* it has no rendezvous */
 	SR_LISTENER_CLAIMED = 16,	/* this process was about to become another user */
+	SR_LISTENER_AWAITED = 32,	/* this process accepts, and another one called listen(2) */
 };
 
 struct sr_listener {
@@ -37,6 +38,10 @@ struct sr_listener {
 	atomic_int children;	/* accepted streams still alive */
 	void *rendezvous[SR_KINDS];
 	struct sr_keeper *keeper; /* upgrade/keeper.c */
+	unsigned watches;	/* times that it has begun to watch the keeper */
+	/* What sr_listener_awaited() has opened, until the service thread takes it: */
+	atomic_int early_name;	/* the keeper's name: a descriptor + 1, or 0 */
+	void *_Atomic early;	/* the rendezvous for shared memory, or NULL */
 	atomic_int claims;	/* upgrade/claim.c: a descriptor + 1, or 0 */
 	/* For an asker that policy wait holds (upgrade/answer.c): */
 	atomic_int awaiting;	/* threads that are in accept(2), poll(2) or select(2) for it */

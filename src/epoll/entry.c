@@ -454,7 +454,10 @@ static void before_add(struct sr_epoll *set, struct sr_stream *st, uint32_t even
 	if (!(sr_st_flags(st) & SR_ST_LISTEN)) {
 		if (!may_be_linked(set, st, events))
 			sr_stream_make_plain(st, SR_REASON_EPOLL, false);
-	} else if (set) {
+		return;
+	}
+	sr_listener_awaited(st);
+	if (set) {
 		sr_store(&sr_listener_of(st)->acceptor, sr_hold_thread());
 		sr_epoll_listens(set, st);
 	}

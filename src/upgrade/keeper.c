@@ -10,6 +10,8 @@
  *     worker    HAVE: that name, once it has accepted the stream
  *     worker    CLAIM: a name, before it becomes another user (claim.c); no JOIN is needed
  *
+ * A process that has nothing to say connects, too, and hears of the keeper's end.
+ *
  * bind(2) decides which process is the keeper.  When the keeper ends, all lines close.  Each
  * worker then tries to take the name, and joins the process that has it if that fails.
  *
@@ -75,6 +77,7 @@ struct sr_keeper {
 	struct worker *workers;	/* only the keeper has any */
 	unsigned count;
 	unsigned tries;		/* sr_keeper_keeps() */
+	bool joined;		/* a worker has */
 };
 
 static struct sr_keeper *all;
@@ -304,7 +307,7 @@ static int name_of(struct sr_listener *l, struct sockaddr_un *un)
 	return sr_local_name(un, sr_listener_addr(l), 0, SUFFIX);
 }
 
-int sr_keeper_open(struct sr_listener *l)
+int sr_keeper_bind(struct sr_listener *l)
 {
 	struct sockaddr_un un;
 	int fd, err, on = 1, len = name_of(l, &un);
@@ -315,10 +318,17 @@ int sr_keeper_open(struct sr_listener *l)
 	if (fd < 0)
 		return fd;
 	sr_sys_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-	if (sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) || sr_sys_listen(fd, BACKLOG))
-		err = -errno;
-	else
-		err = make(l, fd, EPOLLIN | EPOLLET, keeper_readable);
+	if (!sr_sys_bind(fd, (struct sockaddr *)&un, (socklen_t)len) && !sr_sys_listen(fd, BACKLOG))
+		return fd;
+	err = -errno;
+	sr_fd_close(fd);
+	return err;
+}
+
+int sr_keeper_open(struct sr_listener *l, int fd)
+{
+	int err = make(l, fd, EPOLLIN | EPOLLET, keeper_readable);
+
 	if (err)
 		sr_fd_close(fd);
 	return err;
@@ -353,6 +363,21 @@ bool sr_keeper_claim(int line, const struct sr_name *name, uint64_t cookie)
 	return send_packet(line, &p);
 }
 
+/* Before the worker says anything, as the answer would be dropped. */
+static void let_packets_in(int fd)
+{
+	sr_local_peer(fd); /* of any user */
+}
+
+static int make_line(struct sr_listener *l, int fd)
+{
+	int err = make(l, fd, EPOLLIN, line_readable);
+
+	if (err)
+		sr_local_close(fd);
+	return err;
+}
+
 int sr_keeper_join(struct sr_listener *l, const struct sr_there *there)
 {
 	struct sr_line_packet p = { .word = SR_LINE_JOIN, .there = *there };
@@ -362,14 +387,30 @@ int sr_keeper_join(struct sr_listener *l, const struct sr_there *there)
 		fd = sr_keeper_call(l);
 	if (fd < 0)
 		return fd;
-	sr_local_peer(fd); /* of any user: lets its packets in */
-	if (!send_packet(fd, &p))
-		err = -EPIPE;
-	else
-		err = make(l, fd, EPOLLIN, line_readable);
-	if (err)
+	let_packets_in(fd);
+	if (!send_packet(fd, &p)) {
 		sr_local_close(fd);
+		return -EPIPE;
+	}
+	err = make_line(l, fd);
+	if (!err)
+		l->keeper->joined = true;
 	return err;
+}
+
+int sr_keeper_watch(struct sr_listener *l)
+{
+	int fd = sr_keeper_call(l);
+
+	if (fd < 0)
+		return fd;
+	let_packets_in(fd);
+	return make_line(l, fd);
+}
+
+bool sr_keeper_only_watches(struct sr_listener *l)
+{
+	return l->keeper->watch.fn == line_readable && !l->keeper->joined;
 }
 
 bool sr_keeper_keeps(struct sr_listener *l)

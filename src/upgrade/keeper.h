@@ -4,7 +4,8 @@
  *
  * One of them is the keeper: it holds the address's name, and so the rendezvous where
  * askers look first.  Each other one that has a stream worth a link is a worker, with
- * a rendezvous of its own and a line to the keeper.  Loop only, no locks.
+ * a rendezvous of its own and a line to the keeper.  One that accepts, but has no such stream
+ * yet, has a line only.  Loop only, no locks.
  */
 #ifndef SR_KEEPER_H
 #define SR_KEEPER_H
@@ -12,14 +13,22 @@
 #include "engine/stream.h"
 #include "pure/request.h"
 
-/* Makes this process the keeper of the listener's address.  0; -EADDRINUSE:
- * another process is; or -errno. */
-int sr_keeper_open(struct sr_listener *l);
+/* Takes the name of the listener's address.  Returns a descriptor, which the caller owns;
+ * -EADDRINUSE: another process has it; or -errno.  Any thread. */
+int sr_keeper_bind(struct sr_listener *l);
+/* Makes this process the keeper of the listener's address.  fd: from sr_keeper_bind(), and is
+ * taken over.  0, or -errno. */
+int sr_keeper_open(struct sr_listener *l, int fd);
 /* Makes this process a worker of the process that has the name.  0, or -errno: that process is
  * busy, or has ended. */
 int sr_keeper_join(struct sr_listener *l, const struct sr_there *there);
 /* Is the process, which is keeper or worker, the keeper?  False also after TRIES calls. */
 bool sr_keeper_keeps(struct sr_listener *l);
+/* Connects to the process that has the name, only to hear of its end: a process that accepts, and
+ * has no stream yet that is worth a link, takes its place then.  0, or -errno as above. */
+int sr_keeper_watch(struct sr_listener *l);
+/* Is that all that it does? */
+bool sr_keeper_only_watches(struct sr_listener *l);
 void sr_keeper_close(struct sr_listener *l);
 /* Connects to the process that has the listener's name.  Returns the line, which the caller
  * owns, or -errno.  Any thread. */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/fdpriv.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/index.h"
@@ -23,12 +24,38 @@
 #include "upgrade/keeper.h"
 #include "upgrade/upgrade.h"
 
+/* A keeper without room for a line closes it at once.  So a process begins to watch no more often
+ * than that. */
+#define WATCHES_MAX 100
+
 /* The reason why links of this kind are impossible, or NONE.  For verbs this looks for
  * devices. */
 static enum sr_reason impossible(struct sr_listener *l, const struct sr_rendezvous *ops)
 {
 	return strchr(l->socket->policy->links, ops->name[0]) ? sr_reason_find(ops->usable()) :
 							 SR_REASON_OFF;
+}
+
+/* What the thread that accepts has opened.  (Acquire: pairs with open_early().) */
+static int take_early_name(struct sr_listener *l)
+{
+	return atomic_exchange_explicit(&l->early_name, 0, memory_order_acquire) - 1;
+}
+
+static void *take_early(struct sr_listener *l)
+{
+	return atomic_exchange_explicit(&l->early, NULL, memory_order_acquire);
+}
+
+static void close_early(struct sr_listener *l)
+{
+	int fd = take_early_name(l);
+	void *rendezvous = take_early(l);
+
+	if (fd >= 0)
+		sr_fd_close(fd);
+	if (rendezvous)
+		sr_rendezvous_shm.unlisten(rendezvous);
 }
 
 /* Opens the rendezvous of one kind; SR_REASON_NONE: it is open.  there == NULL: at the address that
@@ -41,6 +68,8 @@ static enum sr_reason listener_listen(struct sr_listener *l, const struct sr_ren
 	enum sr_reason why;
 	int r;
 
+	if (!*rendezvous && !there && ops == &sr_rendezvous_shm)
+		*rendezvous = take_early(l);
 	if (*rendezvous)
 		return SR_REASON_NONE;
 	why = impossible(l, ops);
@@ -134,22 +163,57 @@ static bool be_worker(struct sr_listener *l)
 	return false;
 }
 
+/* Another process has the address's name, and this one accepts, but has no stream that is worth a
+ * link.  It hears of the other one's end, to answer for the streams that it accepts then. */
+static bool be_watcher(struct sr_listener *l)
+{
+	int r;
+
+	if (!sr_listener_has(l, SR_LISTENER_AWAITED) || l->watches++ == WATCHES_MAX)
+		return false;
+	r = sr_keeper_watch(l);
+	return r == -EAGAIN || r == -ECONNREFUSED;
+}
+
+/* 0: this process is the keeper; or -errno. */
+static int take_name(struct sr_listener *l)
+{
+	int fd;
+
+	if (!may_keep(l))
+		return -EADDRINUSE;
+	fd = take_early_name(l);
+	if (fd < 0)
+		fd = sr_keeper_bind(l);
+	return fd < 0 ? fd : sr_keeper_open(l, fd);
+}
+
+/* Has the process a line that will not do?  (The name that it watches may be its own, if its thread
+ * took that a moment before: open_early().) */
+static bool has_to_settle_anew(struct sr_listener *l)
+{
+	if (sr_keeper_only_watches(l))
+		return sr_listener_has(l, SR_LISTENER_WORTH) || sr_load(&l->early_name);
+	return sr_claims_wait(l);
+}
+
 /* Who answers at this address?  True: not settled yet. */
 static bool settle(struct sr_listener *l)
 {
 	int r;
 
-	if (l->keeper && sr_claims_wait(l))
+	if (l->keeper && has_to_settle_anew(l))
 		sr_keeper_close(l);
 	if (l->keeper)
 		return sr_keeper_keeps(l) && be_keeper(l);
-	r = may_keep(l) ? sr_keeper_open(l) : -EADDRINUSE;
+	r = take_name(l);
 	if (r == 0) {
 		listener_unlisten(l);
 		return be_keeper(l);
 	}
+	close_early(l);
 	if (r == -EADDRINUSE)
-		return sr_listener_has(l, SR_LISTENER_WORTH) && be_worker(l);
+		return sr_listener_has(l, SR_LISTENER_WORTH) ? be_worker(l) : be_watcher(l);
 	sr_listener_unavailable(l, sr_reason_of(r, SR_REASON_NO_LISTENER));
 	return false;
 }
@@ -171,6 +235,7 @@ static void stop(struct sr_listener *l)
 
 	sr_keeper_close(l);
 	listener_unlisten(l);
+	close_early(l);
 	if (held)
 		sr_index_each_listener(kick_waiting, l);
 }
@@ -203,7 +268,7 @@ bool sr_listener_progress(struct sr_listener *l)
 	    ((f & SR_ST_CLOSING) && !sr_listener_has(l, SR_LISTENER_WORTH)))
 		return false;
 	again = settle(l);
-	if (l->keeper) {
+	if (l->keeper && !sr_keeper_only_watches(l)) {
 		sr_listener_set(l, SR_LISTENER_ANSWERED);
 		if (!again)
 			note_proofs(l);
@@ -240,6 +305,50 @@ void sr_listener_worth(struct sr_stream *st)
 		return;
 	if (sr_loop_start() == 0)
 		sr_stream_kick(l->socket);
+}
+
+/* Takes the names here and now, if they are free: until a new service thread runs, a client may have
+ * asked, and a child may have looked for its keeper.  The service thread, which is kicked
+ * afterwards, takes both over. */
+static void open_early(struct sr_listener *l)
+{
+	void *rendezvous = NULL;
+	int fd = sr_keeper_bind(l);
+
+	if (fd < 0)
+		return;
+	if (impossible(l, &sr_rendezvous_shm) == SR_REASON_NONE &&
+	    sr_rendezvous_shm.listen(sr_listener_addr(l), NULL, &rendezvous) == 0)
+		sr_publish(&l->early, rendezvous);	/* pairs with take_early() */
+	sr_publish(&l->early_name, fd + 1);	/* pairs with take_early_name() */
+}
+
+/* This process accepts, and its parent called listen(2), perhaps as a daemon that goes into the
+ * background: the parent's rendezvous, if there is one, ends with the parent.  So this process
+ * settles who answers before it has accepted a stream, and not only when one is worth a link.  That
+ * would be too late for a client that sends few messages, and for a child that becomes another
+ * user (claim.c). */
+void sr_listener_awaited(struct sr_stream *socket)
+{
+	const unsigned known = SR_LISTENER_OPENED | SR_LISTENER_WORTH | SR_LISTENER_UNAVAILABLE |
+			       SR_LISTENER_AWAITED;
+	const unsigned heirs = SR_ST_HEIR | SR_ST_LISTEN;
+	struct sr_listener *l = sr_listener_of(socket);
+	int err = errno;
+
+	if (sr_listener_has(l, known) || (sr_st_flags(socket) & heirs) != heirs ||
+	    !sr_loop_may_start() ||
+	    (sr_listener_set(l, SR_LISTENER_AWAITED) & SR_LISTENER_AWAITED))
+		return;
+	sr_hold();
+	sr_enter();
+	if (sr_loop_start() == 0) {
+		open_early(l);
+		sr_stream_kick(socket);
+	}
+	sr_leave();
+	sr_release();
+	errno = err;
 }
 
 static bool has_opened(struct sr_stream *socket)
@@ -298,6 +407,7 @@ void sr_listener_enter(struct sr_stream *socket)
 
 	sr_store(&l->acceptor, sr_hold_thread());
 	sr_count(&l->awaiting, 1);
+	sr_listener_awaited(socket);
 	sr_answer_look();
 }
 

@@ -193,6 +193,8 @@ void sr_claims_make(void);
 /* The calling thread waits for the listener's next connection, and does no more. */
 void sr_listener_enter(struct sr_stream *socket);
 void sr_listener_leave(struct sr_stream *socket);
+/* The process is about to accept, or to wait for a connection.  Any thread. */
+void sr_listener_awaited(struct sr_stream *socket);
 /* Why no kind of link is possible; NONE: one is.  Any thread. */
 enum sr_reason sr_listener_never(struct sr_listener *l);
 /* No rendezvous could be opened.  Any thread. */

@@ -18,6 +18,7 @@
 #include "base/now.h"
 #include "engine/engine.h"
 #include "engine/waiters.h"
+#include "upgrade/upgrade.h"
 #include "wait/waitset.h"
 
 #define NAP_NS 10000000u	/* a sleep of a wait that cannot be woken */
@@ -120,12 +121,19 @@ static bool enter_gates(struct sr_waitset *s)
 
 /* ---- sleeping ---- */
 
+static void await_listener(struct sr_stream *socket, bool awaits)
+{
+	sr_count(&sr_listener_of(socket)->awaiting, awaits ? 1 : -1);
+	if (awaits)
+		sr_listener_awaited(socket);
+}
+
 /* Tells the listeners of the set that this thread waits for them, or no longer does. */
 static void await_listeners(struct sr_waitset *s, bool awaits)
 {
 	for (size_t i = 0; s->awaits != awaits && i < s->n; i++)
 		if (s->e[i].st && (sr_st_flags(s->e[i].st) & SR_ST_LISTEN))
-			sr_count(&sr_listener_of(s->e[i].st)->awaiting, awaits ? 1 : -1);
+			await_listener(s->e[i].st, awaits);
 	s->awaits = awaits;
 }
 

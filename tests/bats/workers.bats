@@ -59,6 +59,15 @@ client() {
 # printed NAME N: waits until what was started by that name has printed N lines
 printed() { holds 60 has_lines "$BATS_TEST_TMPDIR/$1.out" "$2"; }
 
+# linked_each N BYTES: N streams of clients had links, and sent at least so many bytes by each
+linked_each() {
+	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
+	[ "$(grep -c "\"link\":\"$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -eq "$1" ] &&
+		[ "$(went "tx_$SR_TEST_LINK" "$BATS_TEST_TMPDIR/connect")" -ge $(($1 * $2)) ] && return
+	sed 's/.*"link"/"link"/' "$BATS_TEST_TMPDIR/connect" >&2
+	return 1
+}
+
 # linked N: that many streams of the client's had links, and went by these then
 linked() {
 	grep '"role":"connect"' "$BATS_TEST_TMPDIR/report" >"$BATS_TEST_TMPDIR/connect"
@@ -207,6 +216,26 @@ asked() {
 	pid=$client
 	await
 	stop_server
+}
+
+# named: is there a keeper of the address?
+named() { grep -qE "@sockrail[^ ]*:$port/keeper" /proc/net/unix; }
+
+# (lazy: a client that sends little would be over before the rendezvous opens)
+@test "a daemon that waits for a connection answers before there is one" {
+	local way call policy=lazy bytes=112000
+	[ "$SR_TEST_LINK" = shm ] || policy=eager bytes=1000
+	for way in plain rail; do
+		for call in accept poll select epoll; do
+			SOCKRAIL_UPGRADE=$policy start server "$way" python3 "$workers" in-$call 1 "$ADDR" "$port"
+			printed server 1
+			[ $way = plain ] || holds 60 named
+			$way python3 "$workers" steady 0 "$ADDR" "$port"
+			stop_server
+			port
+		done
+	done
+	linked_each 4 $bytes
 }
 
 # found HOW: a stream whose process is not there at once has its link later

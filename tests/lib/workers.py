@@ -10,6 +10,9 @@ workers.py later N ADDR PORT   a child for each stream, which sleeps for 0.7 s f
 workers.py late N ADDR PORT    as fork, but echoes only, and accepts each stream 0.1 s late
 workers.py anew N ADDR PORT    N streams one after the other, and each time it listens anew,
                                before it serves the stream
+workers.py in-CALL N ADDR PORT a daemon: its first process has listened, and ends; the other one
+                               prints its pid, waits for a connection in accept, poll, select or
+                               epoll, and echoes what N streams send, one after the other
 workers.py defer N ADDR PORT   the same with TCP_DEFER_ACCEPT, and without the sleep;
                                as www-data if it may
 workers.py steady N ADDR PORT  a client: its first bytes come one after the other, and
@@ -93,6 +96,31 @@ def serve_each(how, addr, port):
             s.close()
             echo(c, 0.7 if how == "later" else 0)
             os._exit(0)
+        c.close()
+
+
+def await_connection(s, call):
+    if call == "poll":
+        p = select.poll()
+        p.register(s, select.POLLIN)
+        p.poll()
+    elif call == "select":
+        select.select([s], [], [])
+    elif call == "epoll":
+        p = select.epoll()
+        p.register(s, select.EPOLLIN)
+        p.poll()
+
+
+def serve_in_background(call, n, addr, port):
+    s = listener(addr, port, False)
+    if os.fork():
+        os._exit(0)
+    os.write(1, b"%d\n" % os.getpid())
+    for _ in range(n):
+        await_connection(s, call)
+        c, _ = s.accept()
+        echo(c, 0)
         c.close()
 
 
@@ -181,6 +209,8 @@ try:
         steady(count, addr, port)
     elif how == "anew":
         serve_anew(count, addr, port)
+    elif how.startswith("in-"):
+        serve_in_background(how[3:], count, addr, port)
     elif how in ("later", "defer"):
         serve_each(how, addr, port)
     else:

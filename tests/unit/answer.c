@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * answer.c - what an answerer does with a request for a link: the kind of link is one in
- * memory.  No service thread runs.
+ * memory, and no service thread runs.  And that an answerer is found as soon as it waits for a
+ * connection.
  */
 #include "base/real.h"
 
@@ -10,10 +11,15 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/fdpriv.h"
 #include "check.h"
 #include "engine/engine.h"
 #include "engine/fdtab.h"
 #include "engine/stream.h"
+#include "in_process.h"
+#include "link/local.h"
+#include "service/service.h"
+#include "upgrade/keeper.h"
 #include "upgrade/upgrade.h"
 
 static struct sr_stream *socket_stream, *st;
@@ -75,6 +81,7 @@ static void begin(void)
 	socket_stream = sr_stream_open(lfd);
 	CHECK(socket_stream && !sr_fdtab_set(lfd, socket_stream));
 	sr_st_set(socket_stream, SR_ST_LISTEN);
+	memcpy(&socket_stream->rare->local, &a, sizeof(a));
 	client = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(!connect(client, (void *)&a, len) && !getsockname(client, (void *)&c, &len));
 	CHECK(!sr_name_make(&name, (void *)&c, (void *)&a, 1));
@@ -98,11 +105,55 @@ static void notes_its_reason_before_it_refuses(void)
 	CHECK(!strcmp(refused_with, "memory"));
 }
 
+/* Is there a keeper of the address? */
+static bool is_kept(void)
+{
+	int line = sr_keeper_call(sr_listener_of(socket_stream));
+
+	if (line >= 0)
+		sr_local_close(line);
+	return line >= 0;
+}
+
+/* A process has inherited the listener, and waits for a connection. */
+static void await_as_heir(void)
+{
+	sr_st_set(socket_stream, SR_ST_HEIR);
+	sr_listener_awaited(socket_stream);
+}
+
+/* The thread that waits has taken the name itself: it may fork, and its child change the user,
+ * before a service thread has run. */
+static void is_found_at_once(void)
+{
+	CHECK(!is_kept());
+	await_as_heir();
+	CHECK(is_kept());
+}
+
+static int another_process_has_the_name(void *arg)
+{
+	int fd;
+
+	(void)arg;
+	fd = sr_keeper_bind(sr_listener_of(socket_stream));
+	CHECK(fd >= 0 && is_kept());
+	await_as_heir();
+	/* It has ended: whoever watched it takes its place. */
+	sr_fd_close(fd);
+	while (!is_kept())
+		usleep(1000);
+	return 0;
+}
+
 int main(void)
 {
 	sr_conf_load();
+	sr_service_begin();
 	sr_answer_init();
 	begin();
 	notes_its_reason_before_it_refuses();
+	CHECK_EQ(in_process(another_process_has_the_name, NULL, 60), 0);
+	is_found_at_once();
 	return 0;
 }
