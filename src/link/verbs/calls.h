@@ -278,10 +278,12 @@ void sr_vlisten_forget(void);
 /* ---- ask.c ---- */
 int sr_verbs_ask(struct sr_ask *ask);
 void sr_verbs_cancel(struct sr_ask *ask);
-/* The carrier may have become ready, or a number of it free.  loop */
-void sr_vask_retry(struct sr_vcarrier *c);
-void sr_vask_news(struct sr_task *t);	/* a link's: an answer has come */
 void sr_vask_removed(struct ibv_context *ctx);
 void sr_vask_forget(void);
+
+/* ---- reuse.c ---- */
+/* The carrier may have become ready, or a number of it free: asks that wait try it again.  loop */
+void sr_vreuse_retry(struct sr_vcarrier *c);
+void sr_vreuse_news(struct sr_task *t);	/* a link's: the peer has answered OPEN */
 
 #endif

@@ -370,7 +370,7 @@ struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f)
 	if (!l)
 		return NULL;
 	l->policy = f->policy;
-	l->news.fn = sr_vask_news;
+	l->news.fn = sr_vreuse_news;
 	atomic_init(&l->rx.window, l->policy->ring_first);
 	l->rx.place[0].size = l->policy->ring_first;
 	l->rx.ring[0].size = l->tx.ring.size = l->policy->ring_first;

@@ -517,7 +517,7 @@ void sr_vshare_task(struct sr_task *t)
 
 	sr_vrequests_gone(c);
 	if (c->share.numbers.asks)
-		sr_vask_retry(c);
+		sr_vreuse_retry(c);
 	else
 		while (open_next(c, &open))
 			take_open(c, &open);

@@ -7,7 +7,8 @@
  *   dev.c   a device, its end
  *   cm.c    rendezvous: answering, and the CM's events
  *   listen.c  rendezvous: listening
- *   ask.c   rendezvous: asking
+ *   ask.c   rendezvous: asking by the connection manager
+ *   reuse.c rendezvous: asking on a carrier that there is, and waiting for one
  *   carrier.c  lives of carriers and links, and what links hear
  *   share.c  several links on a carrier: their numbers, and records that open and end them
  *   make.c  making what the device has of a carrier, and destroying it
@@ -60,7 +61,7 @@ enum {
 	SR_V_NUMBER = 1,	/* of a carrier's first link, in records */
 	SR_V_LINKS = 1024,	/* most of a carrier that is shared */
 	SR_V_OPENS = SR_UNPROVEN_LATER, /* OPENs that wait: each is unproven */
-	SR_V_NEWS = 1 << 7,	/* with SR_NOTIFY_ bits: the asker has an answer (ask.c) */
+	SR_V_NEWS = 1 << 7,	/* with SR_NOTIFY_ bits: the asker has an answer (reuse.c) */
 	SR_V_DIRECT = 2,	/* threads that poll the channel; more are dispatched */
 	SR_V_RINGS = 4,		/* of a link, at most */
 	SR_V_REGIONS = 1 + SR_V_RINGS, /* most of a carrier itself */
@@ -319,7 +320,7 @@ struct sr_vlink {
 		enum sr_reason reason;
 		uint16_t there[2];
 	} answer;
-	struct ask *ask;		/* that waits for the answer; loop */
+	struct sr_vask *ask;		/* that waits for the answer; loop */
 	struct sr_task news;
 	struct sr_vtx tx;
 	struct sr_vrx rx;
