@@ -22,6 +22,9 @@ enum sr_reason {
 };
 #undef SR_REASON
 const char *sr_reason_word(enum sr_reason r);	/* NULL for NONE */
+/* NONE if the word is NULL or no reason's.  Links and rendezvous hand a reason on as its word: that
+ * is what the wire has, and SR_THERE (link/rendezvous.h) takes the same way.  Where a reason
+ * decides something, it is compared as the enum's value, which the compiler checks. */
 enum sr_reason sr_reason_find(const char *word);
 /* The reason for the -errno with which a call of ours failed; `other' if there is none. */
 enum sr_reason sr_reason_of(int err, enum sr_reason other);

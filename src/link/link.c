@@ -23,7 +23,7 @@ bool sr_ask_again(struct sr_ask *ask, const char **reason)
 {
 	bool sent = !strcmp(*reason, SR_THERE), back = ask->there[0];
 
-	if (!sent && (!ask->redirects || strcmp(*reason, "no-listener") != 0))
+	if (!sent && (!ask->redirects || sr_reason_find(*reason) != SR_REASON_NO_LISTENER))
 		return false;
 	*reason = "no-match";
 	if (sent ? ask->redirects++ == SR_THERE_MOST : !back)

@@ -239,14 +239,19 @@ static bool is_at_end(struct sr_stream *st)
 	       (sr_st_flags(st) & SR_ST_CLOSING);
 }
 
+static enum sr_reason link_reason(struct sr_link *l)
+{
+	return sr_reason_find(sr_load(&l->reason));
+}
+
 /* Did an end finish with the link, rather than give it up? */
 static bool was_closed(struct sr_stream *st, struct sr_link *l)
 {
-	const char *reason = sr_load(&l->reason);
+	enum sr_reason why = link_reason(l);
 
 	return !sr_load(&st->out.broken) &&
 	       (is_at_end(st) || (sr_link_events(l) & SR_LINK_LEFT)) &&
-	       (!strcmp(reason, "short") || !strcmp(reason, "peer-dropped"));
+	       (why == SR_REASON_SHORT || why == SR_REASON_PEER_DROPPED);
 }
 
 static void log_end(struct sr_stream *st, struct sr_link *l)
@@ -305,16 +310,16 @@ static void died(struct sr_stream *st, unsigned ev)
 	if (late)
 		give_up_unless_over(st, SR_REASON_TIMEOUT);
 	log_end(st, l);
-	if (sr_reason_find(sr_load(&l->reason)) == SR_REASON_PATH && sr_stream_name(st))
+	if (link_reason(l) == SR_REASON_PATH && sr_stream_name(st))
 		path_failed(st);
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
-	    strcmp(sr_load(&l->reason), "protocol")) {
+	    link_reason(l) != SR_REASON_PROTOCOL) {
 		/* Some other program may answer on that RDMA port. */
 		sr_ask_ended(st, SR_REASON_NO_LISTENER);
 	} else if (!is_at_end(st) && !has_peer_ended(st, ev) &&
 		   !(sr_st_flags(st) & SR_ST_BARRED)) {
-		sr_ask_ended(st, sr_reason_find(sr_load(&l->reason)));
+		sr_ask_ended(st, link_reason(l));
 	}
 	if (sr_now_ns() - st->up.since > HELD_NS)
 		st->up.breaks = 0;

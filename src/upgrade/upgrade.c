@@ -256,28 +256,29 @@ static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
 
 /* How long this process does not ask the peer, the first time.  Asking a peer without a listener
  * costs little, because the refusal comes at once. */
-static uint64_t left_alone_ns(struct sr_stream *st, const char *why)
+static uint64_t left_alone_ns(struct sr_stream *st, enum sr_reason why)
 {
-	return st->policy->upgrade == SR_LAZY || !strcmp(why, "no-listener") ? AGAIN_SOON_NS :
-									       AGAIN_LATE_NS;
+	return st->policy->upgrade == SR_LAZY || why == SR_REASON_NO_LISTENER ? AGAIN_SOON_NS :
+										AGAIN_LATE_NS;
 }
 
 /* Why this kind will not do; NONE: it may. */
 static enum sr_reason refusal_of_kind(struct sr_stream *st, const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *peer)
 {
-	const char *why = ops->usable();
+	enum sr_reason why = sr_reason_find(ops->usable());
 
 	/* In policy eager or wait a peer may be about to listen. */
-	if (!why && st->policy->upgrade == SR_LAZY && ops->absent &&
+	if (why == SR_REASON_NONE && st->policy->upgrade == SR_LAZY && ops->absent &&
 	    ops->absent((const struct sockaddr *)peer))
-		why = "no-listener";
-	if (!why && ops == &sr_rendezvous_verbs && sr_path_rests(peer, sr_now_ns()))
+		why = SR_REASON_NO_LISTENER;
+	if (why == SR_REASON_NONE && ops == &sr_rendezvous_verbs &&
+	    sr_path_rests(peer, sr_now_ns()))
 		return SR_REASON_PATH;
-	if (!why)
+	if (why == SR_REASON_NONE)
 		return sr_peer_pause_reason(ops, peer);
-	sr_peer_refused(peer, ops, sr_reason_find(why), left_alone_ns(st, why));
-	return sr_reason_find(why);
+	sr_peer_refused(peer, ops, why, left_alone_ns(st, why));
+	return why;
 }
 
 static enum sr_proof proof_of(struct sr_stream *st, const struct sr_rendezvous *ops)
@@ -404,9 +405,11 @@ static void ask_failed(struct sr_stream *st)
 static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct sr_stream *st = ask->owner;
+	enum sr_reason why;
 
 	if (reason && sr_ask_again(ask, &reason))
 		return;
+	why = sr_reason_find(reason);
 	st->up.heard |= ask->heard;
 	if (link && (sr_st_flags(st) & (SR_ST_CLOSING | SR_ST_BARRED))) {
 		link->ops->drop(link, "short");
@@ -418,12 +421,10 @@ static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
-		note_answer(st, sr_reason_find(reason ? reason : ""));
-		if (reason && (!strcmp(reason, "no-listener") ||
-			       (!strcmp(reason, "timeout") && !ask->heard) ||
-			       !strcmp(reason, "no-device")))
-			sr_peer_refused(&st->rare->peer, ask->ops, sr_reason_find(reason),
-					left_alone_ns(st, reason));
+		note_answer(st, why);
+		if (why == SR_REASON_NO_LISTENER || why == SR_REASON_NO_DEVICE ||
+		    (why == SR_REASON_TIMEOUT && !ask->heard))
+			sr_peer_refused(&st->rare->peer, ask->ops, why, left_alone_ns(st, why));
 		if (sr_st_flags(st) & SR_ST_CLOSING)
 			sr_ask_move(st, SR_ASK_OVER);
 		else if (!ask_next(st))

@@ -229,6 +229,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a = SR_OF(struct asking, watch, w);
 	char name[SR_THERE_NAME_LEN];
+	enum sr_reason why;
 	const char *reason;
 	int fds[SR_SHM_FDS];
 	uint32_t user;
@@ -261,10 +262,11 @@ static void answered(struct sr_watch *w, uint32_t events)
 	 * later. */
 	a->reason = reason_in(a) ?: a->word[0] ? "refused" : "no-match";
 	/* Another process may listen at the wildcard address. */
-	if (strcmp(a->reason, "no-match") != 0 && strcmp(a->reason, "fork") != 0)
-		fail(a, a->reason);
-	else
+	why = sr_reason_find(a->reason);
+	if (why == SR_REASON_NO_MATCH || why == SR_REASON_FORK)
 		next_name(a);
+	else
+		fail(a, a->reason);
 }
 
 /* Was the asker sent to a process of this user?  A process that may hold the peer's end has said
@@ -381,7 +383,7 @@ static void next_name(struct asking *a)
 	}
 	if (sock >= 0)
 		sr_fd_close(sock);
-	if (!a->early || strcmp(a->reason, "user") != 0) {
+	if (!a->early || sr_reason_find(a->reason) != SR_REASON_USER) {
 		fail(a, a->reason);
 	} else if (sr_now_ns() - a->since_ns < EARLY_MS * 1000000) {
 		a->early = false;

@@ -138,7 +138,7 @@ static bool rx_last(struct sr_link *link)
 	sr_lock(&l->look_lock);
 	over = look_locked(l, true, &what);
 	sr_unlock(&l->look_lock);
-	return (!over || strcmp(over, "protocol") != 0) &&
+	return sr_reason_find(over) != SR_REASON_PROTOCOL &&
 	       (!(sr_link_events(link) & SR_LINK_ACKSW) ||
 		sr_load(&link->tx_acked) == sr_load(&link->tx_w));
 }

@@ -337,9 +337,11 @@ static void ask_later(struct sr_vask *a)
  */
 static void no_more(struct sr_vask *a, const char *reason)
 {
-	if (!strcmp(reason, "no-listener") && a->iwarp && a->retries < RETRIES) {
+	bool silent = sr_reason_find(reason) == SR_REASON_NO_LISTENER;
+
+	if (silent && a->iwarp && a->retries < RETRIES) {
 		ask_later(a);
-	} else if (!strcmp(reason, "no-listener") && may_move(a)) {
+	} else if (silent && may_move(a)) {
 		ask_release(a);
 		a->moved = true;
 		sr_timer_set(&a->timer, 0);

@@ -110,7 +110,7 @@ static void verbs_drop(struct sr_link *link, const char *reason)
 	bool first;
 
 	sr_vcarrier_lock(l->c);
-	if (!strcmp(reason, "timeout"))
+	if (sr_reason_find(reason) == SR_REASON_TIMEOUT)
 		reason = sr_vpost_why(l->c, IBV_WC_SUCCESS, reason);
 	/* Before the peer hears of it: the CM may tell at once that the peer has gone, too. */
 	first = sr_link_set_reason(link, reason);
