@@ -4,9 +4,14 @@
  * askers find this process, and how many of the streams that it accepted are left.
  * upgrade/listener.c opens the rendezvous.
  *
- * A program makes a socket before it says by connect(2) or listen(2) what the socket is for.  So
- * the descriptor's entry is a struct sr_stream for both, of which a listener uses what belongs
- * to any socket: policy, address, options, epoll sets, owners and references.
+ * A program makes a socket before it says by connect(2) or listen(2) what the socket is for.  Until
+ * then it may have set options, added the descriptor to epoll sets and forked.  So the descriptor's
+ * entry is a struct sr_stream for both, of which a listener uses what belongs to any socket: policy,
+ * address, options, epoll sets, owners and references; of the flags those of a socket (flags.h).
+ * It is not an object of its own behind a tag: then each call would have to look at the tag of what
+ * the table of descriptors has, before it looks whether the direction is fast, and listen(2) would
+ * have to replace an entry that other threads and a child of fork may be using.  A listener's two
+ * directions stay plain and without a byte.
  *
  * A listener lives as long as its socket, and each accepted stream holds a reference to that
  * (up.listener).  Members that are not atomic are the service thread's.

@@ -290,8 +290,7 @@ void sr_stream_policy(struct sr_stream *st, bool connects,
  * needs no histories. */
 static void inherit(struct sr_stream *st, struct sr_stream *socket)
 {
-	unsigned options = sr_st_flags(socket) & (SR_ST_STAMPS | SR_ST_CORK | SR_ST_INQ |
-						  SR_ST_TX_HISTORY | SR_ST_RX_HISTORY);
+	unsigned options = sr_st_flags(socket) & SR_ST_INHERITED;
 
 	if (options)
 		sr_st_set(st, options);
