@@ -79,7 +79,7 @@ static int half_poll(struct sr_vcarrier *c, struct sr_vcq_half *h, struct ibv_wc
 	return n;
 }
 
-__attribute__((noinline)) /* or the caller has two arrays */
+__attribute__((noinline)) /* otherwise the caller would have two arrays on its stack */
 static bool take_out(struct sr_vcarrier *c)
 {
 	struct ibv_wc wc[BATCH];
@@ -95,7 +95,8 @@ static bool take_out(struct sr_vcarrier *c)
 	return any;
 }
 
-/* All that have come: none is posted meanwhile. */
+/* Handles all completions that have come.  Receives are posted again, and packets sent, only when
+ * the last of them is handled. */
 void sr_vcq_reap(struct sr_vcarrier *c)
 {
 	struct ibv_wc wc[BATCH];
@@ -107,7 +108,8 @@ void sr_vcq_reap(struct sr_vcarrier *c)
 	any = sr_vpost_has_in_flight(c) && take_out(c);
 	do {
 		n = half_poll(c, &c->cq.in, wc);
-		/* A request that has failed ends the receives, too; it knows why. */
+		/* A request that has failed flushes the receives, too.  Its own completion has
+		 * the cause, so it is handled first. */
 		if (n > 0 && wc[n - 1].status != IBV_WC_SUCCESS)
 			take_out(c);
 		for (i = 0; i < n; i++)
@@ -148,7 +150,8 @@ static bool next_event(struct sr_vcarrier *c)
 	return true;
 }
 
-/* An event that was not there yet the last time is read, too, or they would add up. */
+/* If the last call did not find an event, because the device had not delivered it yet, this call
+ * reads that late event as well.  Otherwise late events would accumulate in the channel. */
 static void read_events(struct sr_vcarrier *c)
 {
 	const unsigned fired = (c->cq.in.state == SR_CQ_FIRED) + (c->cq.out.state == SR_CQ_FIRED);
@@ -226,7 +229,8 @@ void sr_vcq_await_out(struct sr_vcarrier *c)
 
 /* ---- program threads ---- */
 
-/* The calling thread may sleep on the descriptor: few do, or it does so for another link. */
+/* Notes that the calling thread sleeps on the channel's descriptor, perhaps for another link, too.
+ * Returns false if as many threads and sets have it as may (SR_V_DIRECT). */
 static bool become_direct(struct sr_vcarrier *c)
 {
 	const pthread_t me = pthread_self();
@@ -372,7 +376,8 @@ void sr_verbs_rang(struct sr_link *link)
 
 /* ---- the service thread: what is below is the loop's ---- */
 
-/* Nobody else wakes threads that are dispatched, and epoll sets of a shared carrier. */
+/* Must the service thread go on watching the channel?  Nothing else wakes threads that are
+ * dispatched, and epoll sets that do not have the descriptor. */
 static bool needs_watch(const struct sr_vcarrier *c)
 {
 	return c->cq.dispatched || c->cq.unwatched;
@@ -410,7 +415,9 @@ static void on_cq_channel(struct sr_watch *w, uint32_t events)
 	sr_vlook_start(c, SR_LOOK);
 }
 
-/* By any link that may send; if all have sent their last records the peer owes its own ones. */
+/* Queues a PROBE on any link that may still send.  If all links have sent their last records, none
+ * is needed, because the peer has to answer with its own last records.  Returns whether the peer
+ * owes an answer. */
 static bool ask_peer(struct sr_vcarrier *c)
 {
 	const struct sr_msg msg = { .type = SR_MSG_PROBE };
@@ -443,7 +450,8 @@ static void probe(struct sr_vcarrier *c, bool unanswered)
 		c->out.probe_out = ask_peer(c);
 }
 
-/* An ACK to the byte is due once the reader has paused.  Returns whether one is, or will be. */
+/* Has the program taken bytes that no ACK has told the peer of?  Such an ACK is due when the
+ * program has taken nothing since the last tick. */
 static bool is_unsaid(struct sr_vlink *l, uint64_t taken)
 {
 	bool unsaid = (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
@@ -479,8 +487,8 @@ static bool is_unanswered(struct sr_vlink *l)
 		(sr_link_has_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 }
 
-/* Is there something to look after?  Traffic does that by itself; here is for
- * what is left when it stops.  locked */
+/* Does the link need another tick?  While there is traffic its packets have the ACKs and the credit
+ * with them; the ticks see to what is left when the traffic stops.  locked */
 static bool is_unfinished(struct sr_vlink *l, uint64_t now, bool *unanswered)
 {
 	uint64_t taken = sr_load(&l->link.rx_taken);
@@ -501,8 +509,8 @@ static bool is_unfinished(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	return busy || now - l->seen.moved_ns < TICK_NS;
 }
 
-/* The whole look, each TICK_MS.  Returns whether there is to be another one; if not, whether
- * there is to be one when the link has been idle. */
+/* The whole look, each TICK_MS.  Returns whether there is to be another one in the next tick.  Sets
+ * *idles if a ring is to be looked at later, when its link has been idle (grow.c). */
 static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 {
 	struct sr_vlook *k = &c->look;
@@ -612,7 +620,8 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
 	struct sr_vlook *k = &c->look;
 
-	/* Both are looks behind that change: a timer that is set is yet to see it. */
+	/* Both accesses come after the caller's change.  If the bits are set already, the tick or
+	 * the task that clears them has not run yet, and will see that change. */
 	if (!(how & ~sr_look(&k->on)) ||
 	    !(how & ~atomic_fetch_or_explicit(&k->on, how, memory_order_seq_cst)))
 		return;
@@ -633,7 +642,7 @@ static int next_vector(struct sr_vdev *dev)
 	return most > 1 ? (int)(dev->vector++ % (unsigned)most) : 0;
 }
 
-/* In the loop: two threads may post the task at once. */
+/* Called when the carrier is made, before other threads may post the task. */
 void sr_vcq_init(struct sr_vcarrier *c)
 {
 	c->look.task.fn = start;

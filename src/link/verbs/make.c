@@ -62,7 +62,8 @@ static const char *make_domain(struct sr_vcarrier *c)
 	return c->pd ? NULL : sr_vmem_refusal(errno);
 }
 
-/* The buffers; and, if they are not ordinary, the first link's rings: c->own[0] is to receive. */
+/* Allocates and registers the packets' buffers.  If the first link's rings are larger than
+ * SR_V_ORDINARY, registers these, too: c->own[0] receives, c->own[1] sends. */
 static const char *make_memory(struct sr_vcarrier *c)
 {
 	const int local = IBV_ACCESS_LOCAL_WRITE;
@@ -177,7 +178,7 @@ static void unmake_job(struct sr_job *job)
 	unmake(SR_OF(struct sr_vcarrier, make.job, job));
 }
 
-/* The regions are the job's; the memory stays where it is. */
+/* Hands the region over to the job that deregisters it.  The memory stays where it is. */
 static void take_region(struct sr_vcarrier *c, struct sr_vring *r)
 {
 	if (r->mr)
@@ -243,8 +244,8 @@ static void carrier_unmade(struct sr_job *job)
 	sr_vcarrier_put(c);	/* and that of carrier_new() */
 }
 
-/* While it is being made.  The links' owners may go before it: sr_vlink_fail() tells them
- * nothing more. */
+/* The carrier was closed while a job makes it: carrier_made() will close it for this reason.  The
+ * streams of its links may end before that, and sr_vlink_fail() tells these nothing more. */
 static void carrier_doom(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l;
@@ -289,7 +290,7 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	carrier_start_job(c, unmake_job, carrier_unmade);
 }
 
-/* The link for which it was made gets its rings, if they are registered. */
+/* The link for which the carrier was made gets the rings that the job has registered, if any. */
 static void link_begins(struct sr_vcarrier *c, struct sr_vlink *l)
 {
 	if (c->owned) {

@@ -10,7 +10,7 @@
  * announces it.
  *
  * A packet is signalled if something may wait for its completion: a place in the send queue
- * (once every SIGNAL requests), its buffer, or its link, which then says so (`quiet').  So a
+ * (once every SIGNAL requests), its buffer, or its link, which then clears `quiet'.  So a
  * short packet that is sent inline, as an answer that nothing else follows, costs no completion.
  *
  * A packet needs one of the receive buffers that the peer has posted, because "receiver not
@@ -70,7 +70,8 @@ static void batch_flush(struct sr_vcarrier *c, struct batch *b)
 	b->n = 0;
 	c->out.buffers -= b->copied;
 	b->copied = 0;
-	/* Nothing goes out behind what did not: the peer would take it for that. */
+	/* Once a post has failed nothing more is posted, because the peer would take a later packet
+	 * for the one that was not sent. */
 	if (!c->broken && ibv_post_send(c->qp, b->wr, &bad))
 		sr_vcarrier_break(c, "device-failed");
 }
@@ -133,10 +134,11 @@ static void add_pad(struct sr_vcarrier *c, struct sr_vpacket *p)
 
 const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status, const char *reason)
 {
-	/* All before it have arrived, and it has not. */
+	/* The path is the cause only if the long packet is the first one that has not arrived. */
 	if (!c->out.path_ns || c->out.arrived + 1 != c->out.path_packet)
 		return reason;
-	/* The peer may have noticed first, and left. */
+	/* The peer may have noticed the loss first and left, so another status is no proof against
+	 * the path if time enough has passed. */
 	if (status == IBV_WC_RETRY_EXC_ERR ||
 	    sr_now_ns() - c->out.path_ns > PATH_MS * UINT64_C(1000000))
 		return "path";
@@ -145,7 +147,8 @@ const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status,
 
 /* ---- packets ---- */
 
-/* May a packet be sent: with records, or a count with ACKs? */
+/* May a packet be posted now?  records: one with records; otherwise one of only the count of posted
+ * receive buffers, and an ACK.  (Posts the batch if that has all send buffers.) */
 static bool packet_may_go(struct sr_vcarrier *c, struct batch *b, bool records)
 {
 	if (b->n && c->out.buffers - c->out.buffers_done == SR_V_SENDS)
@@ -308,7 +311,7 @@ bool sr_vpost_waits(struct sr_vcarrier *c)
 
 /* ---- completions ---- */
 
-/* Those that wait to exchange their rings are told. */
+/* Notifies the links that wait until they may exchange their send rings. */
 static void tell_swaps(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = c->out.queue;
@@ -322,7 +325,8 @@ static void tell_swaps(struct sr_vcarrier *c)
 	} while (l != c->out.queue);
 }
 
-/* flushed: from the last request that has arrived on, they have come to nothing. */
+/* flushed: the request of that number has failed, or was flushed.  Then it is not known which of
+ * the requests since the last completion have arrived, so none of them counts. */
 void sr_vpost_reap(struct sr_vcarrier *c, uint16_t seq, bool flushed)
 {
 	uint16_t n = (uint16_t)(seq - (uint16_t)c->out.sq_done) + 1;

@@ -76,14 +76,14 @@ static void task_post(struct sr_vcarrier *c)
 		sr_vcarrier_put(c);
 }
 
-/* An asker that found no number, or no carrier that is ready, tries again. */
+/* Asks that have found no number, or no carrier that is ready, try again. */
 static void tell_askers(struct sr_vcarrier *c)
 {
 	if (c->share.numbers.asks && c->share.wanted)
 		task_post(c);
 }
 
-/* Both last records have gone. */
+/* Both ends have sent their last records for the number. */
 static void number_is_free(struct sr_vcarrier *c, uint32_t number)
 {
 	struct sr_vlink *l = number_of(c, number)->link;
@@ -121,7 +121,8 @@ void sr_vshare_begin(struct sr_vlink *l, const struct sr_name *name, uint8_t tcl
 	c->share.tclass = tclass;
 }
 
-/* The connection manager says so, or a packet that has overtaken its word. */
+/* The connection is established: the connection manager has said so, or a packet has come before
+ * its event. */
 void sr_vshare_established(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = number_of(c, SR_V_NUMBER)->link;
@@ -155,7 +156,7 @@ bool sr_vshare_names(const struct sr_vcarrier *c, const struct sr_name *name, ui
 
 /* ---- records that no link sends ---- */
 
-/* The record of that type is due; it takes the place of one that is. */
+/* Makes a record of that type due for the number, in place of another one that is due. */
 static struct sr_vnumber *number_say(struct sr_vcarrier *c, uint32_t number, uint8_t type)
 {
 	struct sr_vnumber *n = number_of(c, number);
@@ -237,8 +238,8 @@ static int request_came(struct sr_vcarrier *c, const struct sr_record *r)
 	return 0;
 }
 
-/* The peer's last record for a request: the service thread has not looked at it yet, or
- * its stream has not answered. */
+/* The peer has withdrawn its request.  Either the request is still in c->share.open, or the service
+ * thread has taken it, and the upgrade room has not answered yet. */
 static void request_ends(struct sr_vcarrier *c, uint32_t number)
 {
 	struct sr_vnumber *n = number_of(c, number);
@@ -284,8 +285,8 @@ static int link_comes(struct sr_vlink *l, const struct sr_record *r)
 	}
 }
 
-/* A link that broke, or was given up, takes nothing any more.  What breaks a rule of a link costs
- * that link, if the carrier has others. */
+/* A link that broke, or was given up, takes no record any more.  A record that breaks the protocol
+ * ends only its link if the carrier is shared; otherwise it ends the carrier. */
 static int record_for_link(struct sr_vlink *l, const struct sr_record *r)
 {
 	int err = 0;
