@@ -3,7 +3,7 @@
 # Rings over RDMA: their size by rules, and how many streams have links within the locked
 # memory that containers get, 8 MB.
 
-# shellcheck disable=SC2016,SC2154 # shells of their own; set by bats and by what is loaded
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # shells of their own; set here, used in what is loaded
 load ../../lib/common
 
 setup() {
