@@ -260,11 +260,38 @@ static void dispatched(const struct fault *f)
 	close_all();
 }
 
+/* Streams are told of in the order in which their bytes have come. */
+static void in_order(const struct fault *f)
+{
+	static const unsigned order[STREAMS] = {2, 0, 3, 1};
+	struct epoll_event e[STREAMS];
+	unsigned told = 0;
+	int set, n;
+
+	(void)f;
+	open_all();
+	set = set_of(0, STREAMS, EPOLLIN | EPOLLET);
+	stop_service();
+	for (unsigned i = 0; i < STREAMS; i++)
+		CHECK_EQ(say(&pairs[order[i]], ASKER, 10, 0), 10);
+	usleep(50000);	/* so that all have come, as a rule */
+	while (told < STREAMS) {
+		n = sr_epoll_wait(set, e, STREAMS, -1);
+		CHECK(n > 0);
+		for (int i = 0; i < n; i++)
+			CHECK_EQ(e[i].data.u32, order[told++]);
+	}
+	continue_service();
+	sr_close(set);
+	close_all();
+}
+
 static const struct fault cases[] = {
 	{.name = "deleted", .run = deleted},
 	{.name = "silent", .run = silent},
 	{.name = "two-sets", .run = two_sets},
 	{.name = "dispatched", .run = dispatched},
+	{.name = "order", .run = in_order},
 };
 
 int main(int argc, char **argv)

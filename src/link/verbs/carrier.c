@@ -70,8 +70,11 @@ static void link_leave(struct sr_vlink *l)
 	SR_LIST_DROP(l);
 	for (p = &c->heard; *p && *p != l; p = &(*p)->hears_next)
 		;
-	if (*p)
+	if (*p) {
 		*p = l->hears_next;
+		if (c->heard_end == &l->hears_next)
+			c->heard_end = p;
+	}
 	sr_vpost_unqueue(l);
 	sr_vcq_note_armed(l, 0);
 	if (sr_vshare_link(c, l->number) == l)	/* the carrier has ended before */
@@ -143,16 +146,20 @@ void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)
 
 /* ---- what links hear ---- */
 
+/* In order: an epoll set reports streams in the order in which their bytes have come. */
 void sr_vlink_hear(struct sr_vlink *l, unsigned what)
 {
+	struct sr_vcarrier *c = l->c;
+
 	if (l->armed_once & what)
 		sr_vcq_note_armed(l, l->armed_once & ~what);
 	l->heard |= what;
 	if (l->hears)
 		return;
 	l->hears = true;
-	l->hears_next = l->c->heard;
-	l->c->heard = l;
+	l->hears_next = NULL;
+	*(c->heard ? c->heard_end : &c->heard) = l;
+	c->heard_end = &l->hears_next;
 }
 
 void sr_vlink_break(struct sr_vlink *l, const char *reason)

@@ -242,6 +242,7 @@ struct sr_vcarrier {
 	struct ibv_qp *qp;		/* NULL once closed; locked */
 	const char *broken;		/* its links are to be failed, for this reason; locked */
 	struct sr_vlink *links, *heard;	/* all; those that hears.  locked */
+	struct sr_vlink **heard_end;	/* unless there are none */
 	bool established;		/* the first link is accepted; locked */
 	atomic_bool shared;		/* both ends take several links; set locked */
 	struct sr_vshare share;
