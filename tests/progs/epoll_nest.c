@@ -56,7 +56,7 @@ static void exchange_server(int lfd)
 		echo_nested(fd, inner, outer, 64);
 	for (int i = 0; i < ROUNDS; i++)
 		echo_nested(fd, inner, outer, sizeof(buf));
-	say("ready: %x, %x", poll_one(inner, 0), poll_one(outer, 0));
+	say("ready: %x, %x", poll_idle(inner, inner), poll_idle(inner, outer));
 	close(fd);
 }
 
@@ -376,7 +376,7 @@ static void room_server(int lfd)
 		say("room: %x %x", poll_one(inner, 0), poll_one(outer, 0));
 		while (send(fd, buf, sizeof(buf), 0) > 0 || poll_one(fd, 0) & POLLOUT)
 			;
-		say("none: %x %x", poll_one(inner, 0), poll_one(outer, 0));
+		say("none: %x %x", poll_idle(inner, inner), poll_idle(inner, outer));
 		post(full[i]);
 		say_wait("outer", outer, 20000);
 		say_wait("inner", inner, 0);

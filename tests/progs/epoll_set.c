@@ -154,7 +154,7 @@ static void nested_server(int lfd)
 	add(inner, fd, EPOLLIN, 1);
 	add(outer, inner, EPOLLIN, 2);
 	add(third, outer, EPOLLIN | EPOLLET, 3);
-	say("poll %x", poll_one(inner, 0));
+	say("poll %x", poll_idle(inner, inner));
 	say_wait("outer", outer, 0);
 	for (int i = 0; i < 3; i++) {
 		send_go(fd);
