@@ -243,7 +243,8 @@ static void established(struct sr_vask *a)
 	a->id = NULL;
 	sr_vask_free(a);
 	if (sr_link_events(&l->link) & SR_LINK_DEAD)
-		sr_vlook_start(l->c, SR_LOOK_SOON);	/* which left it to us, sr_vcarrier_end() */
+		/* sr_vcarrier_end() does not close a carrier as long as an ask has its id. */
+		sr_vlook_start(l->c, SR_LOOK_SOON);
 	sr_vcarrier_lock(l->c);
 	sr_vshare_established(l->c);
 	sr_vcarrier_unlock(l->c);

@@ -11,11 +11,12 @@ extern struct sr_vdev *sr_vdevs;	/* loop */
 /* The device of a resolved id, made at its first use.  NULL: *reason says why.
  * loop. */
 struct sr_vdev *sr_vdev_get(struct rdma_cm_id *id, const char **reason);
-/* It may just have been opened: its descriptors move up. */
+/* Moves the device's descriptors, which librdmacm may just have opened, to private numbers. */
 void sr_vdev_hide(struct ibv_context *ctx);
 /* Ends everything that uses the device.  loop. */
 void sr_vdev_remove(struct ibv_context *ctx);
-/* A job has to do with it; no longer, which may free it.  loop. */
+/* busy: something that uses the device, a carrier's job say, begins.  idle: it has ended.  The last
+ * one of a device that has been removed frees it.  loop. */
 void sr_vdev_busy(struct sr_vdev *dev);
 void sr_vdev_idle(struct sr_vdev *dev);
 void sr_vdev_forget(void);
@@ -42,7 +43,6 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       void *maker);
 /* Nothing of the device is the carrier's any more: it goes, now or soon.  loop, idempotent */
 void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
-void sr_vlink_free(struct sr_link *link);
 /* ---- qp.c ---- */
 /* Has the carrier no link in use?  loop */
 bool sr_vcarrier_is_unused(struct sr_vcarrier *c);
@@ -57,6 +57,7 @@ void sr_vcarrier_get(struct sr_vcarrier *c);	/* any, that has a link of it */
 void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
 void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l); /* loop, locked */
 struct sr_vring *sr_vlink_ring(struct sr_vlink *l, unsigned i);	/* i < SR_V_RINGS */
+void sr_vlink_free(struct sr_link *link);
 /* Frees the links that nobody has any more, and that the device and the peer have done with.
  * loop */
 void sr_vcarrier_sweep(struct sr_vcarrier *c);
@@ -116,8 +117,8 @@ enum {
  * loop, and job. */
 const char *sr_vring_make(struct sr_vcarrier *c, struct sr_vring *r, size_t size, int access);
 void sr_vring_free(struct sr_vring *r);
-/* Ordinary memory for a ring, if it has none yet; false: there is none.  And the ring is without
- * it again.  any */
+/* fill: allocates the ring's memory if the ring has none; false: no memory is left.  empty: frees
+ * it.  any */
 bool sr_vring_fill(struct sr_vring *r);
 void sr_vring_empty(struct sr_vring *r);
 /* How a ring is named to the peer: without an address it is ordinary. */

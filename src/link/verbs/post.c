@@ -147,8 +147,10 @@ const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status,
 
 /* ---- packets ---- */
 
-/* May a packet be posted now?  records: one with records; otherwise one of only the count of posted
- * receive buffers, and an ACK.  (Posts the batch if that has all send buffers.) */
+/* If all send buffers are in use, posts the batch first: that frees those which the device copies.
+ * Returns whether a packet may be posted now.  records: a packet with records, for which the peer
+ * must have more than SR_PACKETS_KEPT receive buffers free; otherwise one with only the count of
+ * posted receive buffers, and an ACK. */
 static bool packet_may_go(struct sr_vcarrier *c, struct batch *b, bool records)
 {
 	if (b->n && c->out.buffers - c->out.buffers_done == SR_V_SENDS)

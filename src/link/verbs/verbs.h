@@ -83,8 +83,8 @@ struct sr_vdev {
 	bool gone;		/* and is given up when these are done */
 	/* The thread of jobs': */
 	unsigned vector;	/* the next link's, modulo their number */
-	bool weighed;		/* there was a link: */
-	size_t queue_bytes;	/* are pinned for its queues */
+	bool weighed;		/* queue_bytes has been measured, at the first carrier */
+	size_t queue_bytes;	/* that the kernel pins for the queues of a carrier */
 };
 
 /* ---- carriers ---- */
@@ -140,7 +140,9 @@ struct sr_vout {
 	uint64_t packets;	/* posted; they are numbered from 1 on, and */
 	uint64_t arrived;	/* those up to this one have completed */
 	uint32_t sq_posted, sq_done;
-	uint32_t sq_signalled;	/* sq_posted behind the last that is: no completion comes later */
+	/* sq_posted as it was just behind the last signalled request.  Requests that were posted
+	 * later make no completion. */
+	uint32_t sq_signalled;
 	uint32_t buffers, buffers_done;	/* send buffers used; of these, free again */
 	struct sr_packets credit;
 	uint64_t path_packet;	/* the packet that tries the path, */
@@ -167,7 +169,7 @@ struct sr_vin {
 
 /* The timer, and what it remembers of its last look (cq.c).  loop */
 struct sr_vlook {
-	uint64_t tick;		/* the number of the last whole look's */
+	uint64_t tick;		/* the number of the tick in which the last whole look was */
 	unsigned used, soon_used, quiet_ticks;
 	bool busy;		/* so is the program, with this carrier */
 	uint32_t packets;
@@ -309,7 +311,9 @@ struct sr_vlink {
 	bool hears;			/* it is in c->heard; locked */
 	struct sr_vlink *hears_next;
 	unsigned armed_once;		/* SR_NOTIFY_ bits that an epoll set waits for; locked */
-	bool unwatched;			/* a set of its has no place at the descriptor; locked */
+	/* An epoll set that the stream is in does not watch the channel's descriptor, and relies on
+	 * notify(); locked. */
+	bool unwatched;
 	struct sr_vlink *queue_next;	/* in c->out.queue; NULL: it is not there; locked */
 	bool over;			/* both last records have gone; locked */
 	bool lingers;			/* nobody has the link any more; loop */
