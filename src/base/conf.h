@@ -58,12 +58,13 @@ extern struct sr_conf sr_conf;
 /* Reads the environment, and files.  Once, before anything else; no stdio. */
 void sr_conf_load(void);
 
-/* ---- for settings.c: 0, -ENOENT: no such knob, -EINVAL: no value of it ---- */
+/* ---- for settings.c ---- */
 
-/* Sets a knob in a rule's policy; -EPERM: it is a knob of the process.  The name may be in
- * either case. */
+/* Sets a knob in a rule's policy.  0; -ENOENT: no such knob; -EINVAL: the knob has no such value;
+ * -EPERM: it is a knob of the process.  The name may be in either case. */
 int sr_conf_set(const char *name, const char *value, struct sr_policy *policy);
-/* Sets a knob of the process, unless it is set.  origin: for sr_conf_show(). */
+/* Sets a knob of the process, unless it is set.  0, -ENOENT or -EINVAL, as above.  origin: for
+ * sr_conf_show(). */
 int sr_conf_set_first(const char *name, const char *value, const char *origin);
 /* Does the environment or a file set the knob? */
 bool sr_conf_is_set(const char *name);

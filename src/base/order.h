@@ -32,7 +32,8 @@
  * not, so no test on x86 finds this.)
  *
  * Both ends of a pair carry its name: "pair NAME: ...", which says what the other end is.
- * tests/model/order.pml has a model of each, and `tests/check lint' compares the names.
+ * tests/model/order.pml tries the ways above, and has models of the pairs on which a sleep rests;
+ * its head lists them.  `tests/check lint' finds a name that is in one place only.
  *
  * A comment at each access that is stronger than relaxed names the other end.  Where all
  * accesses to a word have the same two ends, the comment is at the word's declaration.

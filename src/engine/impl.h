@@ -11,9 +11,9 @@
  *   both locks    to change anchor (the descriptor number)
  *   loop          up, and the progress of a close: the service thread only
  *
- * Lock order: rx_lock, tx_lock, those of epoll/impl.h, then the link kind's
- * own, then waits.lock.  Nothing sleeps with a lock held, except on the kernel's
- * socket lock in non-blocking calls on the anchor.
+ * Lock order: an epoll set's look_lock, rx_lock, tx_lock, the other locks of epoll/impl.h,
+ * then the link kind's own, then waits.lock (HACKING.md has them all).  Nothing sleeps with
+ * a lock held, except on the kernel's socket lock in non-blocking calls on the anchor.
  *
  * The gates.  A direction is plain while its gate is open: a call adds itself
  * to the count of calls in flight, enters the kernel, adds the bytes it moved

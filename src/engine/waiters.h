@@ -45,7 +45,7 @@ bool sr_waiter_sleeping(struct sr_waiter *w);
 void sr_waiter_awake(struct sr_waiter *w, bool readable);
 /* Sleeps until the waiter is called, deadline_ns is over (UINT64_MAX: none), a signal is
  * handled, or a link's word (NULL: none) changes.  Does not sleep if that word lacks a bit of
- * `want' (link.h).
+ * `want' (futex() in link/ops.h).
  * Returns 0, perhaps without a reason, or -EINTR.  A cancellation point, in a window
  * (signal.h); what undoes the window sets the cancellation type back to deferred. */
 int sr_waiter_wait(struct sr_waiter *w, _Atomic uint32_t *word, unsigned want,

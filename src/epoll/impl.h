@@ -16,7 +16,7 @@
  *
  *   anchor	while the kernel has a say: the plain direction, raw bytes before a mark.
  *		An entry that is added when both directions are on their links has no
- *		anchor there, until look() finds that it needs one.
+ *		anchor there, until sr_epoll_look() finds that it needs one.
  *   doorbell	of each link that the entry has been armed on, if the link has a
  *		descriptor; other links call notify().  A doorbell that several links share is
  *		there once, with the token of one of their entries (member.c).

@@ -238,7 +238,7 @@ static int nap_for_others(const struct wait *w)
 	return sr_real.ppoll(NULL, 0, &t, w->mask) < 0 ? -errno : 0;
 }
 
-/* The program's events, or -errno.  A cancellation point.  before: as in resolve(). */
+/* The program's events, or -errno.  A cancellation point.  before: as in sr_epoll_resolve(). */
 static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int max,
 		      bool sleep)
 {

@@ -114,8 +114,9 @@ struct sr_link_ops {
 	/* For the fast path.  Returns how many received bytes there are
 	 * from rx_taken on, of which `piece` is the beginning; 0 if there are no
 	 * bytes and nothing else has come; -1 if something else may have come, so
-	 * that the caller has to call poll() and rx_data().  Changes no
-	 * state and calls no notify().  NULL: always -1.  rx. */
+	 * that the caller has to call poll() and rx_data().  A kind may look for
+	 * arrivals as poll() does, and then calls notify() as poll() does (verbs);
+	 * shared memory does not, so rx_h stays behind.  NULL: always -1.  rx. */
 	ssize_t (*rx_look)(struct sr_link *link, struct sr_piece *piece);
 
 	/* The program took n bytes: moves rx_taken on and returns credit to the

@@ -11,7 +11,7 @@
 enum { BOTH = SR_NOTIFY_RX | SR_NOTIFY_TX };
 
 /* Returns the place of fd in the kernel's array, or -1.  Neighbours with the same fd share
- * one: both directions of a link, or links of one device. */
+ * one: both directions of a link, or links of one carrier. */
 static int slot(struct sr_waitset *s, int fd)
 {
 	if (fd < 0)

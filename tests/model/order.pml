@@ -229,13 +229,13 @@ active proctype sleeper()
 
 #ifdef LISTED
 #ifndef LISTER
-#define LISTER RMW	/* sr_epoll_list(): edge, then claim()'s look at `listed' */
+#define LISTER RMW	/* enqueue(): edge, then claim_entry()'s look at `listed' */
 #endif
 #ifndef WAKER
-#define WAKER RMW	/* claim(): ready, then wake()'s look at `sleepers' */
+#define WAKER RMW	/* claim_entry(): ready, then wake()'s look at `sleepers' */
 #endif
 #ifndef DROPPER
-#define DROPPER STORE	/* drop(): listed, then has_news()'s look at `edge' */
+#define DROPPER STORE	/* drop(): listed, then sr_epoll_has_news()'s look at `edge' */
 #endif
 #ifndef SLEEPER
 #define SLEEPER RMW	/* ask_kernel(): sleepers, then `ready' */
