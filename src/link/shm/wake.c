@@ -24,6 +24,18 @@
  * that data do not wake the service thread as well (that took 4 us of a sleeping round
  * trip of 10).  The line's end of file says that the peer is gone.
  *
+ * Why there are two ways to wait, and counts of who waits.  A thread waits from arm() to
+ * awake(), and drains the doorbell.  An epoll set waits for as long as its entry is linked,
+ * across many calls, and its edge-triggered doorbell needs no draining; so nothing ends
+ * arm_once().  All of them share the flags of one page, and the counts (armed_rx, armed_tx,
+ * armed_once) say for whom a flag is.  A thread that stops waiting has to clear the flags that
+ * nobody else needs: if it left them set, the peer would ring for nothing after each wait that
+ * found something before it slept; if it cleared all, the others would not be woken.  And
+ * a thread that has drained the doorbell cannot leave it to its look to notify the others,
+ * because a send takes in credit without notify() (tx_room()): then the look finds nothing new,
+ * and a thread that sleeps for room has a cleared flag and no packet.
+ * tests/model/order.pml has one sleeper (DOORBELL); there is no model of several.
+ *
  * The asker has its end of the doorbell from the answerer, which may have kept a copy
  * of that end, and may read from it.  If the asker does not trust the answerer, the line
  * is the doorbell as well.
