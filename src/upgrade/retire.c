@@ -18,6 +18,15 @@
  *
  * In epoll sets the entries get the program's own events and data, and the library forgets
  * them.
+ *
+ * Why the library still counts the bytes, although the kernel does, too (TCP_INFO).  The kernel
+ * counts those of all processes that hold the socket, but the report and sockrail-stat say what
+ * this process has moved; and a fork notes no new owner of a retired stream
+ * (sr_owners_share()), so nothing would show that the kernel's count has others' bytes in it.
+ * sockrail-stat reads the counts of a running process in shared memory; for that the service
+ * thread would have to ask the kernel for each stream again and again, with three system calls
+ * (sample() in engine/anchor.c).  And calls would have to look the stream up all the same, to
+ * note an error.  Counting costs a call one locked addition.
  */
 #include "base/real.h"
 
