@@ -24,10 +24,10 @@
 	F(CORK) /* TCP_CORK is set */ \
 	F(STAMPS) /* SO_TIMESTAMP or the like was set */ \
 	F(INQ) /* TCP_INQ is set */ \
-	F(TX_HISTORY) /* rare->out has stopped */ \
-	F(RX_HISTORY) /* rare->in has stopped */
+	F(TX_HISTORY) /* rare->out is not continued any more */ \
+	F(RX_HISTORY) /* rare->in is not continued any more */
 
-/* Of a connection.  What they say of a listener's socket matters to nothing. */
+/* Of a connection.  Nothing depends on what they are of a listener's socket. */
 #define SR_ST_OF_CONNECTION(F) \
 	F(CONNECT) /* our process connected: we ask for links */ \
 	F(ACCEPT) /* our process accepted: we answer */ \

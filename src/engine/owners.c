@@ -73,7 +73,8 @@ void sr_owners_share_heir(struct sr_stream *st)
 		sr_count(&slot->owners, 1);
 }
 
-/* The last word on what guests may have. */
+/* Tells the guests for the last time what they may have: both directions, if both are plain;
+ * otherwise LOST, because what is on this process's link will not return to TCP. */
 static void owners_settle(struct sr_stream *st)
 {
 	unsigned given = sr_owners_tcp_dirs(st);
@@ -184,7 +185,9 @@ void sr_owners_inherit(struct sr_stream *st)
 	struct sr_slot *slot;
 
 	sr_st_set(st, SR_ST_HEIR);
-	if (!sr_load(&st->owned.slot) && !sr_is_retired(st)) /* another thread was opening it, uncounted */
+	/* Without a slot: another thread was opening the stream during the fork, which has not
+	 * counted the child as an owner. */
+	if (!sr_load(&st->owned.slot) && !sr_is_retired(st))
 		sr_st_set(st, SR_ST_SHARED | SR_ST_BARRED);
 	forget_attempts(st);
 	forget_listener(sr_listener_of(st));

@@ -32,8 +32,9 @@ bool sr_epoll_looks_at(const struct sr_epoll_entry *e);
  * e->stays says whether it has to stay in the queue: it is not armed, or news came during each
  * look.
  *
- * Looking at one direction may have moved on the other, and an edge is reported once,
- * with all that there is: so it looks again if there is news.  (The plan polls links.)
+ * A look at a direction polls the direction's link, which may bring news of the other direction, at
+ * which this look has been already.  An edge is reported once, with all that there is by then.  So
+ * the function looks again if news has come during the look.
  */
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		       bool may_stay, unsigned how);

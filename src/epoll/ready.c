@@ -227,7 +227,8 @@ static uint32_t poll_entry(struct sr_epoll_entry *e, uint32_t events, uint32_t *
 	return (uint32_t)fast;
 }
 
-/* Is it to be reported, in *ev?  keep: to stay in the queue. */
+/* Looks at the entry.  True: the program is to be told of it, by *ev.  *keep: the entry has to stay
+ * in the queue. */
 static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
 		  bool *keep)
 {

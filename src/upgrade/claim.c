@@ -97,7 +97,7 @@ static bool is_claimable(struct sr_stream *st, int fd)
 	       (user == 0 || user == socket.st_uid) && sr_stream_name(st);
 }
 
-/* Returns whether it is one more. */
+/* Claims the stream.  True: it counts towards SR_CLAIMS_MAX, even if no keeper can be reached. */
 static bool claim_one(struct sr_stream *st, int fd)
 {
 	struct sr_listener *l = st->up.listener;

@@ -79,7 +79,8 @@ bool sr_guest_use(struct sr_stream *st, unsigned dirs)
 	dirs &= sr_load(&st->owned.guest);
 	if (!dirs || !slot)
 		return false;
-	/* Relaxed: the doorbell rings behind it, by the kernel. */
+	/* Relaxed: after this await() rings the doorbell, by a system call, and the parent looks at
+	 * `asked' when it hears that. */
 	atomic_fetch_or_explicit(&slot->asked, dirs, memory_order_relaxed);
 	ok = await(slot, dirs);
 	sr_hold();

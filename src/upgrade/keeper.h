@@ -27,7 +27,8 @@ bool sr_keeper_keeps(struct sr_listener *l);
 /* Connects to the process that has the name, only to hear of its end: a process that accepts, and
  * has no stream yet that is worth a link, takes its place then.  0, or -errno as above. */
 int sr_keeper_watch(struct sr_listener *l);
-/* Is that all that it does? */
+/* l->keeper is set.  Does this process only watch the process that has the name, after
+ * sr_keeper_watch()? */
 bool sr_keeper_only_watches(struct sr_listener *l);
 void sr_keeper_close(struct sr_listener *l);
 /* Connects to the process that has the listener's name.  Returns the line, which the caller

@@ -84,7 +84,7 @@ static enum sr_reason listener_listen(struct sr_listener *l, const struct sr_ren
 	return sr_reason_of(r, SR_REASON_NO_LISTENER);
 }
 
-/* Of both kinds together.  A kind that is off counts only if both are. */
+/* Why no kind of link is possible; NONE: one is.  The reason is OFF only if both kinds are. */
 static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
 {
 	if (shm == SR_REASON_NONE || verbs == SR_REASON_NONE)
@@ -188,8 +188,9 @@ static int take_name(struct sr_listener *l)
 	return fd < 0 ? fd : sr_keeper_open(l, fd);
 }
 
-/* Has the process a line that will not do?  (The name that it watches may be its own, if its thread
- * took that a moment before: open_early().) */
+/* l->keeper is set.  Does it have to be closed, and made anew?  A watcher's: if the process has a
+ * stream worth a link by now, or if a thread of its own has taken the name (open_early()), which it
+ * may be watching itself.  Any other: if the process has made claims since, on another line. */
 static bool has_to_settle_anew(struct sr_listener *l)
 {
 	if (sr_keeper_only_watches(l))
@@ -197,7 +198,8 @@ static bool has_to_settle_anew(struct sr_listener *l)
 	return sr_claims_wait(l);
 }
 
-/* Who answers at this address?  True: not settled yet. */
+/* Makes this process the keeper, a worker or a watcher of the address.  True: that is not settled
+ * yet, call again. */
 static bool settle(struct sr_listener *l)
 {
 	int r;

@@ -313,7 +313,8 @@ static void guessed(struct sr_stream *st)
 	sr_stream_bar(st, SR_REASON_HISTORY);
 }
 
-/* The asker's tag was shown, and nothing came of it. */
+/* The link has ended.  If this end is the asker, has shown its tag, and has not seen a proof of the
+ * peer's, the peer may have used the tag to check a guess: it counts as one. */
 void sr_prove_ended(struct sr_stream *st)
 {
 	struct sr_link *l = sr_stream_att(st);

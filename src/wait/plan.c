@@ -22,8 +22,8 @@ static void plan_ask_kernel(struct sr_plan *p, short events)
 	p->pass |= events;
 }
 
-/* The next bytes come by TCP.  Returns true; plan_rx_tcp() and plan_rx_shut() also return true in
- * that case. */
+/* The kernel says what there is to be received, because all bytes up to the next switch come by
+ * TCP.  Returns true; the functions that call this one return true in that case alone. */
 static bool plain_rx(struct sr_waitset_entry *e)
 {
 	plan_ask_kernel(&e->plan, e->events & SR_IN_EVENTS);

@@ -417,7 +417,8 @@ static int wait_in_kernel(struct sr_waitset *s, bool *again)
 	return r;
 }
 
-/* Some are ready, or the call does not wait.  The kernel says of the others what they are. */
+/* Some entries are ready, or the call must not sleep.  Asks the kernel for the other entries,
+ * without sleeping. */
 static int answer_now(struct sr_waitset *s, struct pollfd *fds, bool ready)
 {
 	bool asks;
