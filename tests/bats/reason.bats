@@ -219,7 +219,7 @@ changed() {
 # heir CASE: the server's child, which becomes another user, has its link
 heir() {
 	by=some
-	changed "$1" 'go log link shm up' && way "$dir" "$policy" any 1+ 1 none &&
+	changed "$1" 'go log tx on the link' && way "$dir" "$policy" any 1+ 1 none &&
 		reason_is "$dir" connect null && by_link && return 0
 	tail -n 20 "$dir"/*.report "$dir"/*.log
 	return 1
@@ -240,7 +240,7 @@ heir() {
 @test "a daemon's child that becomes another user: its link" {
 	users
 	policy=lazy by=some
-	changed background 'go log link shm up'
+	changed background 'go log tx on the link'
 	by_link
 }
 
