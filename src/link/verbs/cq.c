@@ -195,6 +195,14 @@ static struct sr_vsleeper *sleeper_find(struct sr_vcarrier *c, pthread_t thread,
 	return NULL;
 }
 
+/* The same; if they do not have the descriptor yet, a place that is free. */
+static struct sr_vsleeper *sleeper_place(struct sr_vcarrier *c, pthread_t thread, const void *set)
+{
+	struct sr_vsleeper *s = sleeper_find(c, thread, set);
+
+	return s ? s : sleeper_find(c, 0, NULL);
+}
+
 static bool any_sleeper(const struct sr_vcarrier *c)
 {
 	bool any = c->cq.dispatched || c->cq.armed_once;
@@ -234,10 +242,8 @@ void sr_vcq_await_out(struct sr_vcarrier *c)
 static bool become_direct(struct sr_vcarrier *c)
 {
 	const pthread_t me = pthread_self();
-	struct sr_vsleeper *s = sleeper_find(c, me, NULL);
+	struct sr_vsleeper *s = sleeper_place(c, me, NULL);
 
-	if (!s)
-		s = sleeper_find(c, 0, NULL);
 	if (!c->qp || !s)
 		return false;
 	s->thread = me;
@@ -338,11 +344,8 @@ struct sr_watcher *sr_verbs_watch(struct sr_link *link, const void *set)
 	if (!sr_load(&c->shared))
 		return NULL;
 	sr_vcarrier_lock(c);
-	if (c->qp && set) {
-		s = sleeper_find(c, 0, set);
-		if (!s)
-			s = sleeper_find(c, 0, NULL);
-	}
+	if (c->qp && set)
+		s = sleeper_place(c, 0, set);
 	if (s) {
 		s->set.set = set;
 		s->set.fd = c->cq.fd;
