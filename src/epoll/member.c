@@ -7,9 +7,10 @@
  * Shared doorbells.  Links of one carrier have one descriptor, which the kernel's set takes once.
  * The set's entries that rely on it are in a list of the carrier's, the watcher, and the first of
  * them has its token in the kernel's set.  When that one goes, the next one's token takes its place
- * (EPOLL_CTL_MOD).  No arrival is lost by that: an event that a thread has taken out of the
- * kernel's set with the old token is void, but MOD has the kernel look at the descriptor again,
- * which is readable until somebody calls rang().
+ * (EPOLL_CTL_MOD).  No arrival is lost by that.  A thread may have taken an event with the old token
+ * out of the kernel's set, and ignores it.  But until a thread has read the completion event
+ * (rang() in link/ops.h) the descriptor stays readable, and MOD makes the kernel report that again,
+ * with the new token.
  *
  * Locks: the stream's sets.lock; in that, set->lock for the list of a watcher.
  */
@@ -86,7 +87,7 @@ int sr_epoll_ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
 
 /* ---- doorbells of links ---- */
 
-/* Entries are aligned to more than their size, so an address in one says which it is. */
+/* Entries are aligned to their size (pool.c), so an address in one says which it is. */
 static uint64_t shared_token(const struct sr_watch_door *door)
 {
 	return token_of(sr_epoll_of_token((uintptr_t)door), SR_EPOLL_COMMON);
