@@ -136,15 +136,31 @@ static void arrive_from(int set, unsigned first)
 			arrives(set, i);
 }
 
+/* All streams are in one set, and the service thread stands still. */
+static int begin_set(uint32_t events)
+{
+	int set;
+
+	open_all();
+	set = set_of(0, STREAMS, events);
+	stop_service();
+	return set;
+}
+
+static void end_set(int set)
+{
+	continue_service();
+	sr_close(set);
+	close_all();
+}
+
 /* The stream whose token the kernel has goes: another one's takes its place. */
 static void deleted(const struct fault *f)
 {
 	int set;
 
 	(void)f;
-	open_all();
-	set = set_of(0, STREAMS, EPOLLIN);
-	stop_service();
+	set = begin_set(EPOLLIN);
 	arrive_from(set, 0);
 	quieten(set);
 	control(set, EPOLL_CTL_DEL, 0, 0);
@@ -172,9 +188,7 @@ static void silent(const struct fault *f)
 	int set;
 
 	(void)f;
-	open_all();
-	set = set_of(0, STREAMS, EPOLLIN);
-	stop_service();
+	set = begin_set(EPOLLIN);
 	control(set, EPOLL_CTL_MOD, 0, EPOLLIN | EPOLLONESHOT);
 	arrives(set, 0);
 	arrive_from(set, 1);
@@ -184,9 +198,7 @@ static void silent(const struct fault *f)
 	control(set, EPOLL_CTL_MOD, 0, EPOLLIN | EPOLLET);
 	quieten(set);
 	arrive_from(set, 0);
-	continue_service();
-	sr_close(set);
-	close_all();
+	end_set(set);
 }
 
 /* Two sets watch the doorbell; and one of them does so for two entries of a stream. */
@@ -269,9 +281,7 @@ static void in_order(const struct fault *f)
 	int set, n;
 
 	(void)f;
-	open_all();
-	set = set_of(0, STREAMS, EPOLLIN | EPOLLET);
-	stop_service();
+	set = begin_set(EPOLLIN | EPOLLET);
 	for (unsigned i = 0; i < STREAMS; i++)
 		CHECK_EQ(say(&pairs[order[i]], ASKER, 10, 0), 10);
 	usleep(50000);	/* so that all have come, as a rule */
@@ -281,9 +291,7 @@ static void in_order(const struct fault *f)
 		for (int i = 0; i < n; i++)
 			CHECK_EQ(e[i].data.u32, order[told++]);
 	}
-	continue_service();
-	sr_close(set);
-	close_all();
+	end_set(set);
 }
 
 static const struct fault cases[] = {
