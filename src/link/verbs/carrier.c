@@ -61,20 +61,32 @@ struct sr_vring *sr_vlink_ring(struct sr_vlink *l, unsigned i)
 	return rings[i];
 }
 
+static void heard_add(struct sr_vlink *l)
+{
+	struct sr_vcarrier *c = l->c;
+	struct sr_vhears **end = c->heard ? c->heard_end : &c->heard;
+
+	SR_LIST_ADD(*end, &l->hears);
+	c->heard_end = &l->hears.next;
+}
+
+static void heard_drop(struct sr_vlink *l)
+{
+	if (!l->hears.pprev)
+		return;
+	if (!l->hears.next)
+		l->c->heard_end = l->hears.pprev;
+	SR_LIST_DROP(&l->hears);
+	l->hears.pprev = NULL;
+}
+
 static void link_leave(struct sr_vlink *l)
 {
 	struct sr_vcarrier *c = l->c;
-	struct sr_vlink **p;
 
 	sr_lock(&c->lock);
 	SR_LIST_DROP(l);
-	for (p = &c->heard; *p && *p != l; p = &(*p)->hears_next)
-		;
-	if (*p) {
-		*p = l->hears_next;
-		if (c->heard_end == &l->hears_next)
-			c->heard_end = p;
-	}
+	heard_drop(l);
 	sr_vpost_unqueue(l);
 	sr_vcq_note_armed(l, 0);
 	if (sr_vshare_link(c, l->number) == l)	/* the carrier has ended before */
@@ -146,20 +158,19 @@ void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)
 
 /* ---- what links hear ---- */
 
-/* In order: an epoll set reports streams in the order in which their bytes have come. */
+/* An epoll set reports streams in the order in which their bytes have come, so that is the order in
+ * which links hear of them, whatever else they have heard before. */
 void sr_vlink_hear(struct sr_vlink *l, unsigned what)
 {
-	struct sr_vcarrier *c = l->c;
+	bool first_bytes = what & ~l->heard & SR_NOTIFY_RX;
 
 	if (l->armed_once & what)
 		sr_vcq_note_armed(l, l->armed_once & ~what);
 	l->heard |= what;
-	if (l->hears)
-		return;
-	l->hears = true;
-	l->hears_next = NULL;
-	*(c->heard ? c->heard_end : &c->heard) = l;
-	c->heard_end = &l->hears_next;
+	if (first_bytes)
+		heard_drop(l);
+	if (!l->hears.pprev)
+		heard_add(l);
 }
 
 void sr_vlink_break(struct sr_vlink *l, const char *reason)
@@ -214,13 +225,13 @@ static bool tell_links(struct sr_vcarrier *c)
 	struct sr_vlink *l;
 	bool more;
 
-	while (n < TELL && (l = c->heard)) {
-		c->heard = l->hears_next;
+	while (n < TELL && c->heard) {
+		l = SR_OF(struct sr_vlink, hears, c->heard);
+		heard_drop(l);
 		told[n].l = l;
 		told[n].broken = l->broken;
 		told[n].heard = l->heard;
 		l->heard = 0;
-		l->hears = false;
 		n += vlink_tryget(&l->link);
 	}
 	more = c->heard;

@@ -243,8 +243,8 @@ struct sr_vcarrier {
 	struct sr_mutex lock;
 	struct ibv_qp *qp;		/* NULL once closed; locked */
 	const char *broken;		/* its links are to be failed, for this reason; locked */
-	struct sr_vlink *links, *heard;	/* all; those that hears.  locked */
-	struct sr_vlink **heard_end;	/* unless there are none */
+	struct sr_vlink *links;		/* all.  locked */
+	struct sr_vhears *heard, **heard_end; /* links to be told; the end, if there are any.  locked */
 	bool established;		/* the first link is accepted; locked */
 	atomic_bool shared;		/* both ends take several links; set locked */
 	struct sr_vshare share;
@@ -308,8 +308,9 @@ struct sr_vlink {
 	uint64_t end_ns;		/* dropped: time to close it at last; locked */
 	const char *broken;		/* to be failed, for this reason; locked */
 	unsigned heard;			/* SR_NOTIFY_ bits to be notified of; locked */
-	bool hears;			/* it is in c->heard; locked */
-	struct sr_vlink *hears_next;
+	struct sr_vhears {
+		struct sr_vhears *next, **pprev; /* pprev: NULL if it is not in c->heard */
+	} hears;			/* locked */
 	unsigned armed_once;		/* SR_NOTIFY_ bits that an epoll set waits for; locked */
 	/* An epoll set that the stream is in does not watch the channel's descriptor, and relies on
 	 * notify(); locked. */
