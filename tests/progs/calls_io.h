@@ -39,18 +39,27 @@ static size_t some(size_t most)
 
 /* ------------------------------------------------------------ sending */
 
+/* Has a switch begun between await_room() and this send, so that it is to be made again? */
+static bool has_switched(ssize_t r, int *times)
+{
+	return late && r < 0 && errno == EAGAIN && (*times)++ < 5;
+}
+
 static void by_file(struct end *e)
 {
 	bool ended = e->wr_shut || e->dead || e->peer->closed;
 	off_t at = pick(FILE_SIZE + (ended ? 0 : 100)), *off = once_in(2) ? &at : NULL;
 	size_t n = once_in(8) ? 0 : some(room(e));
+	int times = 0, to = any_fd(e);
 	ssize_t r;
 
 	if (!off)
 		lseek(fileno(file), at, SEEK_SET);
-	await_room();
-	errno = 0;
-	r = sendfile(any_fd(e), fileno(file), off, n);
+	do {
+		await_room();
+		errno = 0;
+		r = sendfile(to, fileno(file), off, n);
+	} while (has_switched(r, &times));
 	tell(e, off ? "sendfile at" : "sendfile", n, 0, r, 0);
 	if (!off)
 		at = lseek(fileno(file), 0, SEEK_CUR);
@@ -96,15 +105,18 @@ static void send_some(struct end *e)
 	int how = (int)pick(odd_for(e, 3) ? 6 : 5), fd = any_fd(e), cnt;
 	int flags = how < 2 ? 0 : (int)pick(0x10000) & COMMON_FLAGS;
 	struct iovec iov[128];
+	int times = 0;
 	ssize_t r;
 
 	if (how > 1 && once_in(6) && e->held < 3000)
 		flags |= MSG_MORE;
 	data_fill(&e->tx, buf, n);
 	cnt = cut(iov, n);
-	await_room();
-	errno = 0;
-	r = send_by(how, fd, iov, cnt, n, flags);
+	do {
+		await_room();
+		errno = 0;
+		r = send_by(how, fd, iov, cnt, n, flags);
+	} while (has_switched(r, &times));
 	tell(e, names[how], n, flags, r, digest(buf, r));
 	has_sent(e, r, flags & MSG_MORE);
 }
