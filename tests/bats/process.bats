@@ -88,7 +88,7 @@ teardown() { stop_all; }
 
 @test "more clients than descriptors" {
 	[ "$SR_TEST_LINK" = shm ] || skip "only shared memory needs descriptors for a stream"
-	compare process crowd -w some -l -n 200
+	compare process crowd -w some -l -n 201
 }
 
 # Whose bytes they are, whatever the processes that hold a stream do to it and to themselves.

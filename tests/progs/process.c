@@ -494,9 +494,10 @@ static void limit_client(void)
  * of the stream until all have been. */
 enum { CROWD = 200 };
 
+/* (How many of the crowd have a link is chance; one stream has it before they come.) */
 static void crowd_server(int lfd)
 {
-	int fd[CROWD], accepted = 0, served = 0;
+	int fd[CROWD], accepted = 0, served = 0, first = answer_warm(lfd);
 	char c;
 
 	limit_fds();
@@ -515,6 +516,8 @@ static void crowd_server(int lfd)
 			nap(1);
 		}
 	}
+	put(first, "x", 1);
+	take(first, &c, 1);
 	say("%d served", served);
 }
 
@@ -536,12 +539,17 @@ static void *crowd_talk(void *number)
 static void crowd_client(void)
 {
 	pthread_t thread[CROWD];
+	int first = dial_warm();
+	char c;
 
 	pthread_barrier_init(&all_served, NULL, CROWD);
 	for (int i = 0; i < CROWD; i++)
 		thread[i] = start(crowd_talk, (void *)(intptr_t)i);
 	for (int i = 0; i < CROWD; i++)
 		pthread_join(thread[i], NULL);
+	if (take(first, &c, 1) != 1)
+		die("take");
+	put(first, &c, 1);
 	say("%d answers", CROWD);
 }
 
