@@ -186,6 +186,15 @@ static const char *send_offer(struct asking *a, int line)
 	return reason_in(a) ?: "refused";
 }
 
+/* (An answerer of another version may have made a pair of another type.) */
+static bool is_stream(int fd)
+{
+	int type = 0;
+	socklen_t len = sizeof(type);
+
+	return !sr_sys_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) && type == SOCK_STREAM;
+}
+
 /* Returns NULL, or a reason. */
 static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 {
@@ -199,6 +208,8 @@ static const char *take_over(struct asking *a, int fds[SR_SHM_FDS])
 	l->stranger = a->stranger;
 	if (a->stranger)
 		l->doorbell = a->watch.fd;
+	else
+		l->bell_streams = is_stream(l->doorbell);
 	return l->doorbell < 0 ? "descriptors" : NULL;
 }
 

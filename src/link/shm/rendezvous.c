@@ -344,10 +344,12 @@ static void unlisten(void *handle)
  * reason. */
 static const char *make_doorbell(struct sr_shm *l, bool stranger, int *theirs)
 {
+	const int type = stranger ? SOCK_SEQPACKET : SOCK_STREAM;
 	int pair[2];
 
-	if (sr_sys_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
+	if (sr_sys_socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
 		return errno == EMFILE ? "descriptors" : "memory";
+	l->bell_streams = !stranger;
 	l->doorbell = sr_fd_own(pair[0]);
 	if (stranger && l->doorbell >= 0)
 		sr_fd_slow(l->doorbell);

@@ -93,6 +93,7 @@ struct sr_shm {
 	struct sr_shm_page *own, *peer;
 	uint64_t tx_shown;    /* tx: the value of own->tx_w */
 	int doorbell;	      /* our end of the socket pair that wakes sleepers, or line.fd */
+	bool bell_streams;    /* it is a stream of bytes, and not of packets */
 	struct sr_watch line; /* the rendezvous connection: wakes the service thread */
 	bool stranger;	      /* the peer is not trusted: it may send descriptors (local.h) */
 	/* Messages go by the line, because the ends have no memory in common yet (line.c). */

@@ -14,7 +14,8 @@
  *
  * The doorbell is a pair of connected sockets, an end for each process: a
  * packet wakes the other end's sleepers, and one descriptor serves both
- * directions.
+ * directions.  It is a stream of bytes, so that one call drains it, unless the peer is a
+ * stranger, who might attach descriptors to a byte.
  *
  * A message or a drop always wakes the other end's service thread, by a packet on the
  * line, which is the connection of the rendezvous.  It rings the doorbell, too, if the
@@ -71,18 +72,21 @@ static void ping(int fd)
  * message. */
 #define DRAIN_MAX 64
 
-/* Returns false if the other end is closed, or lies.  arm_lock, for sr_local_recv(). */
+/* Returns false if the other end is closed, or lies.  arm_lock, for sr_local_recv().  A stream of
+ * bytes is empty when a call has had less than it asked for.  (That its end has come, too, the
+ * next call shows, and the line.) */
 static bool drain(struct sr_shm *l, int fd)
 {
+	size_t most = fd == l->doorbell && l->bell_streams ? DRAIN_MAX : 1;
 	int err = errno, i = 0;
+	char c[DRAIN_MAX];
 	ssize_t n;
 	bool open;
-	char c;
 
 	do {
-		n = l->stranger ? sr_local_recv(fd, &c, 1) :
-				  sr_now_recv(fd, &c, 1, 0);
-	} while (n > 0 && ++i < DRAIN_MAX);
+		n = l->stranger ? sr_local_recv(fd, c, 1) :
+				  sr_now_recv(fd, c, most, 0);
+	} while (n > 0 && (size_t)n == most && ++i < DRAIN_MAX);
 	open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 	errno = err;
 	return open;
