@@ -134,7 +134,8 @@ void sr_epoll_hand_down(struct sr_epoll *set)
 void sr_epoll_family_forget(void)
 {
 	sr_mutex_init(&family_lock, SR_RANK_LEAF);
-	used_inherited = watched = false;
+	sr_store(&used_inherited, false);
+	sr_store(&watched, false);
 }
 
 bool sr_epolls_keep(int fd)

@@ -60,7 +60,7 @@ static bool reserve(void)
 		return false;
 	}
 	sr_store(&sr_epoll_pool, (uintptr_t)p);
-	pool_used = CHUNK; /* the first is never an entry's: the waker's token */
+	sr_store(&pool_used, CHUNK); /* the first is never an entry's: the waker's token */
 	return true;
 }
 
@@ -80,7 +80,7 @@ static bool pool_grow(void)
 	e = (struct sr_epoll_entry *)(sr_load(&sr_epoll_pool) + sr_load(&pool_used));
 	if (sr_sys_mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
 		return false;
-	pool_used += CHUNK;
+	sr_store(&pool_used, sr_load(&pool_used) + CHUNK);
 	for (i = 0; i < CHUNK / sizeof(*e); i++) {
 		e[i].next = free_entries;
 		free_entries = &e[i];

@@ -89,7 +89,8 @@ static struct sr_epoll *find_free(void)
 	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
 	sr_mutex_init(&set->lock, SR_RANK_SET);
 	sr_mutex_init(&set->flag_lock, SR_RANK_LEAF);
-	set->waker = set->flag = -1;
+	sr_store(&set->waker, -1);
+	sr_store(&set->flag, -1);
 	set->next_set = sets;
 	sets = set;
 	return set;
@@ -117,9 +118,12 @@ void sr_epoll_opened(int fd)
 	if (!set)
 		goto out;	/* foreign, then */
 	set->epfd = fd;
-	set->installed = set->foreign = set->others = set->woken = false;
+	sr_store(&set->installed, false);
+	sr_store(&set->foreign, false);
+	sr_store(&set->others, false);
+	sr_store(&set->woken, false);
 	sr_store(&set->listener, NULL);
-	set->inherited = SR_EPOLL_MADE;
+	sr_store(&set->inherited, SR_EPOLL_MADE);
 	set->slot = set->paused = NULL;
 	memset(&set->spin, 0, sizeof(set->spin));
 	set->fds = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
@@ -210,7 +214,7 @@ void sr_epoll_uninstall(struct sr_epoll *set)
 	if (sr_load(&set->installed))
 		sr_epoll_control_locked(set, EPOLL_CTL_DEL,
 			sr_epoll_is_nested(set) ? sr_load(&set->flag) : sr_load(&set->waker), 0, 0);
-	set->installed = false;
+	sr_store(&set->installed, false);
 }
 
 static void clear(struct sr_epoll *set)
@@ -356,8 +360,8 @@ bool sr_epoll_install(struct sr_epoll *set)
 	sr_lock(&set->lock);
 	fd = sr_epoll_is_nested(set) ? &set->flag : &set->waker;
 	events |= sr_epoll_is_nested(set) ? 0 : EPOLLET;
-	if (sr_load(&*fd) < 0)
-		*fd = sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (sr_load(fd) < 0)
+		sr_store(fd, sr_fd_own(sr_sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
 	if (!sr_load(&set->installed) && set->epfd >= 0 && !sr_look(&set->foreign))
 		sr_publish(&set->installed, !sr_epoll_control_locked(set, EPOLL_CTL_ADD, sr_load(fd), events,
 						     sr_load(&sr_epoll_pool)));
@@ -401,9 +405,9 @@ void sr_epolls_before_fork(void)
 	ok = sr_epoll_family_make();
 	sr_lock_unordered(&sets_lock);
 	for (set = sets; set; set = set->next_set) {
-		set->others = true;	/* the child, for one */
+		sr_store(&set->others, true);	/* the child, for one */
 		if (!ok)
-			set->foreign = true;
+			sr_store(&set->foreign, true);
 		if (set->fds)
 			set_share(set);
 	}
@@ -416,19 +420,24 @@ static void set_inherit(struct sr_epoll *set)
 	sr_mutex_init(&set->lock, SR_RANK_SET);
 	sr_mutex_init(&set->look_lock, SR_RANK_SET_LOOK);
 	sr_mutex_init(&set->flag_lock, SR_RANK_LEAF);
-	set->waker = set->flag = -1;
+	sr_store(&set->waker, -1);
+	sr_store(&set->flag, -1);
 	set->raised = false;
-	set->untidy = false;
+	sr_store(&set->untidy, false);
 	sr_store(&set->listener, NULL);
-	set->installed = set->woken = set->spinning = false;
+	sr_store(&set->installed, false);
+	sr_store(&set->woken, false);
+	sr_store(&set->spinning, false);
 	set->entries = set->first = set->last = NULL;
 	sr_store(&set->news, NULL);
-	set->ready = set->dead = set->plain = 0;
+	sr_store(&set->ready, 0);
+	sr_store(&set->dead, 0);
+	sr_store(&set->plain, 0);
 	sr_store(&set->drained, 0);
 	sr_store(&set->sleepers, sr_load(&set->nested));
-	set->inherited = set->fds ? SR_EPOLL_SHARED : SR_EPOLL_MADE;
-	set->foreign = set->fds;
-	set->linked = set->fds ? 1 : 0;
+	sr_store(&set->inherited, set->fds ? SR_EPOLL_SHARED : SR_EPOLL_MADE);
+	sr_store(&set->foreign, set->fds);
+	sr_store(&set->linked, set->fds ? 1 : 0);
 }
 
 void sr_epolls_forget(void)
