@@ -58,7 +58,7 @@ static void cancel_entry(int sig, siginfo_t *info, void *context)
 	errno = err;
 }
 
-static long action(const struct action *act, struct action *old)
+static long cancel_action(const struct action *act, struct action *old)
 {
 	return SR_SYS(SYS_rt_sigaction, SIGCANCEL, act, old, sizeof(act->mask));
 }
@@ -68,12 +68,12 @@ static bool stand_in_front(void)
 {
 	struct action sa;
 
-	if (action(NULL, &sa) < 0 || !sa.handler)
+	if (cancel_action(NULL, &sa) < 0 || !sa.handler)
 		return false;
 	if (sa.handler != cancel_entry) {
 		sr_publish(&libcs, sa.handler);
 		sa.handler = cancel_entry;
-		action(&sa, NULL);
+		cancel_action(&sa, NULL);
 	}
 	return true;
 }

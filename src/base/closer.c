@@ -26,7 +26,7 @@ static struct waiting *waiting;
 static atomic_int threads;	/* changed under the lock; sr_closer_threads() is a hint */
 
 /* The next descriptor that a thread has to close; -1: none is left, and the thread ends. */
-static int next(void)
+static int closer_next_fd(void)
 {
 	struct waiting *w;
 	int fd;
@@ -49,7 +49,7 @@ static void closer_run(void)
 
 	sr_inside = 1;
 	sr_sys_set_name("sockrail-close");
-	while ((fd = next()) >= 0) {
+	while ((fd = closer_next_fd()) >= 0) {
 		sr_work_end();	/* this may take long */
 		sr_fd_close(fd);
 		sr_work_begin();
@@ -84,7 +84,7 @@ void sr_closer_close(int fd)
 	sr_unlock(&lock);
 	if (!starts || !sr_thread_start(closer_run))
 		return;
-	while ((fd = next()) >= 0)
+	while ((fd = closer_next_fd()) >= 0)
 		sr_fd_close(fd);
 }
 

@@ -289,7 +289,7 @@ bool sr_conf_is_set(const char *name)
 }
 
 /* Is name in the list of names with spaces between them? */
-static bool listed(const char *list, const char *name)
+static bool name_is_listed(const char *list, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -313,7 +313,7 @@ static void load_knob(const struct knob *k)
 	if (k->parse(value, k->field, k->size))
 		sr_warn("%s: bad value \"%.64s\", using \"%s\"", name, value, k->def);
 	else
-		show_knob(k, value, shown && listed(shown, k->name) ? "command line" :
+		show_knob(k, value, shown && name_is_listed(shown, k->name) ? "command line" :
 								     "environment");
 }
 

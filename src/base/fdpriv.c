@@ -120,7 +120,7 @@ void sr_fd_reserve(void)
 		sr_now_close(fd);
 }
 
-static int mark(int fd)
+static int fd_mark_private(int fd)
 {
 	if (sr_load(&slow[fd / BITS]) & private_bit(fd))	/* else the page is not written */
 		atomic_fetch_and_explicit(&slow[fd / BITS], ~private_bit(fd), memory_order_relaxed);
@@ -178,7 +178,7 @@ int sr_fd_dup(int fd)
 	int err = errno, high = dup_high(fd);
 
 	errno = err;
-	return high < 0 ? high : mark(high);
+	return high < 0 ? high : fd_mark_private(high);
 }
 
 int sr_fd_own(int fd)
@@ -187,7 +187,7 @@ int sr_fd_own(int fd)
 
 	if (fd >= 0 && high == -EMFILE && fd < TOP &&
 	    sr_sys_fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
-		return mark(fd);
+		return fd_mark_private(fd);
 	if (fd >= 0 && high != -EBADF)
 		sr_now_close(fd);
 	if (fd < 0 || high >= 0)

@@ -60,14 +60,14 @@ bool sr_log_keeps(int fd)
 	return sr_append_has(&file, fd);
 }
 
-static void emit(const char *line, size_t len)
+static void log_emit(const char *line, size_t len)
 {
 	static atomic_bool warned;
 
 	if (sr_conf.log_file[0]) {
 		if (sr_append_text(&file, line, len))
 			return;
-		/* (Logging this line calls emit() again, once.) */
+		/* (Logging this line calls log_emit() again, once.) */
 		if (!atomic_exchange_explicit(&warned, true, memory_order_relaxed))
 			sr_warn("SOCKRAIL_LOG_FILE: cannot write \"%s\" "
 				"(%s), using standard error",
@@ -105,7 +105,7 @@ void sr_log_write(enum sr_level level, const char *fmt, ...)
 			line[i] = '?';
 	line[len++] = '\n';
 	sr_enter();
-	emit(line, len);
+	log_emit(line, len);
 	sr_leave();
 	errno = err;
 }

@@ -204,7 +204,7 @@ static void run_tasks(void)
  * may be a timer for each link. ---- */
 
 /* Melds two heaps, which are no parts of others; returns the root, or NULL. */
-static struct sr_timer *meld(struct sr_timer *a, struct sr_timer *b)
+static struct sr_timer *timer_meld(struct sr_timer *a, struct sr_timer *b)
 {
 	struct sr_timer *t;
 
@@ -233,13 +233,13 @@ static struct sr_timer *meld_all(struct sr_timer *t)
 		struct sr_timer *second = t->next;
 
 		next = second ? second->next : NULL;
-		pair = meld(t, second);
+		pair = timer_meld(t, second);
 		pair->next = pairs;
 		pairs = pair;
 	}
 	for (; pairs; pairs = next) {
 		next = pairs->next;
-		heap = meld(heap, pairs);
+		heap = timer_meld(heap, pairs);
 	}
 	return heap;
 }
@@ -253,7 +253,7 @@ void sr_timer_cancel(struct sr_timer *t)
 			*(t->prev->child == t ? &t->prev->child : &t->prev->next) = t->next;
 			if (t->next)
 				t->next->prev = t->prev;
-			first_timer = meld(first_timer, meld_all(t->child));
+			first_timer = timer_meld(first_timer, meld_all(t->child));
 		}
 	}
 	t->at_ns = 0;
@@ -265,7 +265,7 @@ static void timer_set_ns(struct sr_timer *t, uint64_t ns)
 	t->at_ns = sr_now_ns() + ns;
 	t->epoch = sr_load(&epoch);
 	t->child = NULL;
-	first_timer = meld(first_timer, t);
+	first_timer = timer_meld(first_timer, t);
 }
 
 void sr_timer_set(struct sr_timer *t, unsigned ms)

@@ -81,7 +81,7 @@ static struct sr_page *page_make(void)
 }
 
 /* The lowest, so that few pages are touched. */
-static struct sr_page_slot *lowest(void)
+static struct sr_page_slot *take_lowest_slot(void)
 {
 	unsigned i, k;
 
@@ -108,7 +108,7 @@ struct sr_page_slot *sr_page_take(void)
 		failed = !page;
 	}
 	if (page)
-		slot = lowest();
+		slot = take_lowest_slot();
 	sr_unlock(&page_lock);
 	if (slot)
 		memset(slot, 0, sizeof(*slot));

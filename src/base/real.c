@@ -76,7 +76,7 @@ static void *libc_handle(void)
  * listed function returns a long or something smaller, and -1 means failure.  Functions that
  * return pointers are in every libc that we run on; callers of those that return error
  * numbers check for -1. */
-static long missing(void)
+static long call_missing(void)
 {
 	errno = ENOSYS;
 	return -1;
@@ -101,7 +101,7 @@ static void real_find(void *slot, const char *name)
 		fn = sr_next_dlsym()(handle, name);
 	sr_leave();
 	errno = saved;
-	real_set(slot, fn ?: (void *)missing);
+	real_set(slot, fn ?: (void *)call_missing);
 }
 
 /*
@@ -160,7 +160,7 @@ struct sr_real sr_libc = {
 SR_APART static struct sr_real next;
 __thread volatile bool sr_direct __attribute__((tls_model("initial-exec")));
 
-static inline const struct sr_real *chain(void)
+static inline const struct sr_real *call_chain(void)
 {
 	bool ours = sr_inside || sr_direct || sr_held.count >= SR_HELD_LOCK;
 
@@ -170,13 +170,13 @@ static inline const struct sr_real *chain(void)
 #define SR_CALL(family, ret, name, params, args) \
 	static ret chained_##name params \
 	{ \
-		return chain()->name args; \
+		return call_chain()->name args; \
 	}
 #define SR_VARIADIC(family, ret, name, params, args, last) \
 	static ret chained_##name params \
 	{ \
 		VARIABLE_ARG(last) \
-		return chain()->name args; \
+		return call_chain()->name args; \
 	}
 #define SR_ALIAS(family, ret, name, params, expression)
 #define SR_BY_HAND(family, ret, name, params)
@@ -206,7 +206,7 @@ __attribute__((constructor(101))) static void find_all(void)
 	libc = libc_handle();
 #define SR_CALL(family, ret, name, params, args) \
 	own = look_up(libc, #name); \
-	fn = look_up(RTLD_NEXT, #name) ?: own ?: (void *)missing; \
+	fn = look_up(RTLD_NEXT, #name) ?: own ?: (void *)call_missing; \
 	real_set(&sr_libc.name, own ?: fn); \
 	real_set(&next.name, fn); \
 	real_set(&sr_real.name, own && fn != own ? (void *)chained_##name : fn);

@@ -65,7 +65,7 @@ enum sr_reason sr_reason_of(int err, enum sr_reason other)
 
 /* Copies text as the inside of a JSON string.  Bytes that are not printable ASCII become '?'.
  * What does not fit is cut off; buf should be twice as long as the text. */
-static void escape(char *buf, size_t size, const char *text)
+static void json_escape(char *buf, size_t size, const char *text)
 {
 	for (; *text && size > 2; text++, size--) {
 		if (*text == '"' || *text == '\\') {
@@ -99,7 +99,7 @@ void sr_report_init(void)
 	char name[PROGRAM_MAX + 1];
 
 	sr_format(name, sizeof(name), "%s", program_invocation_short_name);
-	escape(program, sizeof(program), name);
+	json_escape(program, sizeof(program), name);
 }
 
 const char *sr_report_program(void)
@@ -113,7 +113,7 @@ static size_t put_line(char line[LINE_SIZE], pid_t pid, const struct sr_report *
 	struct sr_text t = { line, line + LINE_SIZE - 1 };
 	char link[2 * sizeof(r->link)], local[80], peer[80];
 
-	escape(link, sizeof(link), r->link);
+	json_escape(link, sizeof(link), r->link);
 	sr_addr_format(local, sizeof(local), &r->local);
 	sr_addr_format(peer, sizeof(peer), &r->peer);
 	put_text(&t, "{\"program\":", program);

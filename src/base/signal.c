@@ -172,7 +172,7 @@ void sr_window_close(struct sr_window *w)
 	_pthread_cleanup_pop(&w->buffer, 0);
 }
 
-static void nothing(void *unused)
+static void open_no_more(void *unused)
 {
 	(void)unused;
 }
@@ -184,7 +184,7 @@ void sr_signals_breathe(void)
 
 	if (!sr_held.off)
 		return;
-	sr_window_open(&w, nothing, NULL);
+	sr_window_open(&w, open_no_more, NULL);
 	sr_window_close(&w);
 }
 
@@ -192,7 +192,7 @@ void sr_signals_breathe(void)
 
 /* Carries out SA_RESETHAND in place of the kernel, which does not know whether the handler was
  * put off.  The flags and the mask stay. */
-static void reset(int sig)
+static void signal_reset(int sig)
 {
 	struct sigaction sa;
 
@@ -212,7 +212,7 @@ static void signal_entry(int sig, siginfo_t *info, void *context)
 	sr_direct = false;
 	if (!sr_held.count || !may_wait(sig, info) || !sr_signal_put_off(sig, info, context)) {
 		if ((unsigned)flags & SA_RESETHAND)
-			reset(sig);
+			signal_reset(sig);
 		sr_handled.all++;
 		sr_handled.breaking += !(flags & SA_RESTART);
 		running = outer | BIT(sig);

@@ -42,7 +42,7 @@ static void spin_set(atomic_uint *x, unsigned value)
 	sr_store(x, value);
 }
 
-static void go(struct sr_spin *sp, unsigned way, bool by_need)
+static void spin_choose(struct sr_spin *sp, unsigned way, bool by_need)
 {
 	spin_set(&sp->way, way);
 	spin_set(&sp->by_need, by_need);
@@ -83,7 +83,7 @@ static void spin_judge(struct sr_spin *sp, uint64_t limit_ns, unsigned tried)
 
 	spin_set(&sp->average[tried], spin_get(&sp->trial_ns) / TRIAL);
 	best = awake_is_better(sp, limit_ns) ? AWAKE : ASLEEP;
-	go(sp, best, best == ASLEEP && spin_get(&sp->average[AWAKE]) > limit_ns);
+	spin_choose(sp, best, best == ASLEEP && spin_get(&sp->average[AWAKE]) > limit_ns);
 	if (best != tried)
 		spin_set(&sp->gap, gap < GAP_MAX ? gap * 2 : gap);
 }
@@ -106,10 +106,10 @@ void sr_spin_learn(struct sr_spin *sp, uint64_t limit_ns, uint64_t took_ns)
 	spin_set(&sp->average[way], average);
 	if (way == AWAKE && average > limit_ns) {
 		spin_set(&sp->average[ASLEEP], average);
-		go(sp, ASLEEP, true);
+		spin_choose(sp, ASLEEP, true);
 	} else if (way == ASLEEP && spin_get(&sp->by_need) && average <= limit_ns) {
 		spin_set(&sp->average[AWAKE], average);
-		go(sp, AWAKE, false);
+		spin_choose(sp, AWAKE, false);
 	}
 }
 
@@ -118,6 +118,6 @@ bool sr_spin_stolen(struct sr_spin *sp, uint64_t limit_ns, uint64_t gap_ns)
 	if (gap_ns < STOLEN_NS)
 		return false;
 	spin_set(&sp->average[AWAKE], (unsigned)limit_ns * 4);
-	go(sp, ASLEEP, false);
+	spin_choose(sp, ASLEEP, false);
 	return true;
 }
