@@ -11,7 +11,7 @@
 #define PARTS 8			/* of an octave: a sample in each */
 
 /* The offset of the byte that is kept as number `kept`. */
-static uint64_t position(unsigned kept)
+static uint64_t history_position(unsigned kept)
 {
 	unsigned sample;
 	uint64_t octave;
@@ -30,7 +30,7 @@ unsigned sr_history_kept(uint64_t n)
 {
 	unsigned kept = 0;
 
-	while (position(kept) < n)
+	while (history_position(kept) < n)
 		kept++;
 	return kept;
 }
@@ -56,7 +56,7 @@ void sr_history_add(struct sr_history *h, const void *buf, size_t len)
 			run = (size_t)(to - h->next);
 		memcpy(h->bytes + h->kept, (const uint8_t *)buf + (h->next - from), run);
 		h->kept += (unsigned)run;
-		h->next = position(h->kept);
+		h->next = history_position(h->kept);
 	}
 	sr_publish(&h->n, to); /* pairs with sr_history_seen(): the bytes above are there */
 }

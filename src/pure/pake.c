@@ -15,7 +15,7 @@ static const char dsi[] = "CPaceRistretto255", dsi_key[] = "CPaceRistretto255_IS
 #define TEXT(s) ((struct sr_octets){ (s), sizeof(s) - 1 })
 
 /* Hashes one more element with its length in front, in one byte (lv_cat). */
-static void add(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_octets b)
+static void hash_element(const struct sr_sodium *na, struct sr_sha512 *h, struct sr_octets b)
 {
 	uint8_t len = (uint8_t)b.len;
 
@@ -34,11 +34,11 @@ static void make_generator(const struct sr_sodium *na, uint8_t g[SR_POINT_LEN],
 	struct sr_sha512 h;
 
 	na->hash_init(&h);
-	add(na, &h, TEXT(dsi));
-	add(na, &h, t->password);
-	add(na, &h, (struct sr_octets){ zeros, used < BLOCK ? BLOCK - used : 0 });
-	add(na, &h, t->channel);
-	add(na, &h, t->session);
+	hash_element(na, &h, TEXT(dsi));
+	hash_element(na, &h, t->password);
+	hash_element(na, &h, (struct sr_octets){ zeros, used < BLOCK ? BLOCK - used : 0 });
+	hash_element(na, &h, t->channel);
+	hash_element(na, &h, t->session);
 	na->hash_final(&h, hash);
 	na->from_hash(g, hash);
 }
@@ -67,12 +67,12 @@ int sr_pake_key(const struct sr_sodium *na, const struct sr_pake *p,
 	    na->multiply(point, p->scalar, theirs))
 		return -EPROTO;
 	na->hash_init(&h);
-	add(na, &h, TEXT(dsi_key));
-	add(na, &h, session);
-	add(na, &h, (struct sr_octets){ point, sizeof(point) });
+	hash_element(na, &h, TEXT(dsi_key));
+	hash_element(na, &h, session);
+	hash_element(na, &h, (struct sr_octets){ point, sizeof(point) });
 	for (int i = 0; i < 2; i++) {
-		add(na, &h, end[i].share);
-		add(na, &h, end[i].data);
+		hash_element(na, &h, end[i].share);
+		hash_element(na, &h, end[i].data);
 	}
 	na->hash_final(&h, key);
 	return 0;
@@ -86,9 +86,9 @@ void sr_pake_tag(const struct sr_sodium *na, const uint8_t key[SR_SHA512_LEN], i
 	struct sr_sha512 h;
 
 	na->hash_init(&h);
-	add(na, &h, TEXT("sockrail has the key"));
-	add(na, &h, (struct sr_octets){ key, SR_SHA512_LEN });
-	add(na, &h, name[who]);
+	hash_element(na, &h, TEXT("sockrail has the key"));
+	hash_element(na, &h, (struct sr_octets){ key, SR_SHA512_LEN });
+	hash_element(na, &h, name[who]);
 	na->hash_final(&h, hash);
 	memcpy(tag, hash, SR_TAG_LEN);
 }

@@ -169,7 +169,7 @@ struct feed {
 	unsigned todo;
 };
 
-static void skip(struct feed *f, size_t n)
+static void feed_skip(struct feed *f, size_t n)
 {
 	f->in += n;
 	f->len -= n;
@@ -180,7 +180,7 @@ static size_t drop_duplicates(struct sr_rx *rx, struct feed *f)
 	size_t n = rx->dup < f->len ? (size_t)rx->dup : f->len;
 
 	rx->dup -= n;
-	skip(f, n);
+	feed_skip(f, n);
 	return n;
 }
 
@@ -195,7 +195,7 @@ static void feed_raw(struct sr_rx *rx, struct feed *f, uint64_t most)
 	memmove(f->out + f->put, f->in, n);
 	f->put += n;
 	rx->rx += n;
-	skip(f, n);
+	feed_skip(f, n);
 }
 
 /* The bytes held as the mark's beginning are the program's: copies them to out.
@@ -211,7 +211,7 @@ static size_t release_held(struct sr_rx *rx, uint8_t *out)
 }
 
 /* The sender has gone on by TCP and will write no mark. */
-static unsigned miss(struct sr_rx *rx)
+static unsigned rx_miss_mark(struct sr_rx *rx)
 {
 	rx->state = SR_RX_RAW;
 	rx->end = false;
@@ -224,13 +224,13 @@ unsigned sr_rx_peek(struct sr_rx *rx, const uint8_t *in, size_t len)
 
 	if (rx->state != SR_RX_EXPECT || rx->part || !memcmp(in, rx->mark, n))
 		return 0;
-	return miss(rx);
+	return rx_miss_mark(rx);
 }
 
 void sr_rx_unmarked(struct sr_rx *rx)
 {
 	if (rx->state == SR_RX_EXPECT && !rx->part)
-		miss(rx);
+		rx_miss_mark(rx);
 }
 
 /* Feeds bytes at N.  With in == out, the held bytes lie before f->in and after
@@ -240,7 +240,7 @@ static void feed_mark(struct sr_rx *rx, struct feed *f)
 	while (f->len && rx->part < SR_RECORD_LEN &&
 	       *f->in == rx->mark[rx->part]) {
 		rx->part++;
-		skip(f, 1);
+		feed_skip(f, 1);
 	}
 	if (rx->part == SR_RECORD_LEN) {
 		rx->part = 0;
@@ -249,7 +249,7 @@ static void feed_mark(struct sr_rx *rx, struct feed *f)
 		rx->next_link = (uint64_t)rx->link_no + 1;
 	} else if (f->len) {
 		f->put += release_held(rx, f->out + f->put);
-		f->todo |= miss(rx);
+		f->todo |= rx_miss_mark(rx);
 	}
 }
 
@@ -277,7 +277,7 @@ static int feed_record(struct sr_rx *rx, struct feed *f)
 		n = f->len;
 	memcpy(rx->held + rx->part, f->in, n);
 	rx->part += (unsigned)n;
-	skip(f, n);
+	feed_skip(f, n);
 	/* Checked at once: bytes that are no record may be fewer than 32, and no more may come. */
 	if (!sr_resume_begins(rx->held, rx->part)) {
 		rx->part = 0;
@@ -317,7 +317,7 @@ static int feed_step(struct sr_rx *rx, struct feed *f)
 	case SR_RX_RESET:
 		break;
 	}
-	skip(f, f->len);
+	feed_skip(f, f->len);
 	return 0;
 }
 

@@ -38,14 +38,14 @@ static void copy_field(uint8_t *to, const uint8_t *from, size_t size)
 			to[i] = from[size - 1 - i];
 }
 
-/* put() and get(): all fields up to the one without a size, which ends the table. */
-static void put(uint8_t *wire, const void *host, const struct field *f)
+/* fields_put() and fields_get(): all fields up to the one without a size, which ends the table. */
+static void fields_put(uint8_t *wire, const void *host, const struct field *f)
 {
 	for (; f->size; f++)
 		copy_field(wire + f->at, (const uint8_t *)host + f->host, f->size);
 }
 
-static void get(void *host, const uint8_t *wire, const struct field *f)
+static void fields_get(void *host, const uint8_t *wire, const struct field *f)
 {
 	for (; f->size; f++)
 		copy_field((uint8_t *)host + f->host, wire + f->at, f->size);
@@ -107,7 +107,7 @@ size_t sr_msg_body_len(enum sr_msg_type type)
 void sr_msg_body_encode(const struct sr_msg *msg, uint8_t *body)
 {
 	memset(body, 0, kinds[msg->type].body);
-	put(body, msg, kinds[msg->type].fields);
+	fields_put(body, msg, kinds[msg->type].fields);
 	if (msg->type == SR_MSG_SWITCH)
 		body[16] = SR_MARK_FIRST;
 }
@@ -118,7 +118,7 @@ size_t sr_msg_encode(const struct sr_msg *msg, uint8_t *buf)
 
 	memset(buf, 0, BODY);
 	buf[0] = (uint8_t)msg->type;
-	put(buf, msg, header);
+	fields_put(buf, msg, header);
 	sr_msg_body_encode(msg, buf + BODY);
 	return len;
 }
@@ -149,7 +149,7 @@ int sr_msg_body_decode(struct sr_msg *msg, unsigned type, const uint8_t *body, s
 		return -EPROTO;
 	memset(&m, 0, sizeof(m));
 	m.type = type;
-	get(&m, body, kinds[type].fields);
+	fields_get(&m, body, kinds[type].fields);
 	sr_msg_body_encode(&m, again);
 	if (memcmp(again, body, len) ||
 	    (type == SR_MSG_HELLO && !hello_valid(&m.hello)) ||
@@ -166,7 +166,7 @@ int sr_msg_decode(struct sr_msg *msg, const uint8_t *buf, size_t len)
 	if (len < BODY || buf[1] || buf[2] || buf[3] ||
 	    sr_msg_body_decode(&m, buf[0], buf + BODY, len - BODY))
 		return -EPROTO;
-	get(&m, buf, header);
+	fields_get(&m, buf, header);
 	*msg = m;
 	return 0;
 }
@@ -236,7 +236,7 @@ void sr_name_encode(const struct sr_name *name, uint8_t buf[SR_NAME_LEN])
 	buf[1] = 'R';
 	buf[2] = SR_WIRE_VERSION;
 	buf[3] = name->family == AF_INET ? 4 : 6;
-	put(buf, name, named);
+	fields_put(buf, name, named);
 }
 
 /* Refuses an address that name_end() would not write, because a connection has only
@@ -260,7 +260,7 @@ int sr_name_decode(struct sr_name *name, const uint8_t *buf, size_t len)
 		return -EPROTO;
 	memset(&n, 0, sizeof(n));
 	n.family = buf[3] == 4 ? AF_INET : AF_INET6;
-	get(&n, buf, named);
+	fields_get(&n, buf, named);
 	sr_name_encode(&n, again);
 	if (memcmp(again, buf, SR_NAME_LEN) || !n.sport || !n.dport ||
 	    !addr_valid(n.family, n.saddr) || !addr_valid(n.family, n.daddr))
@@ -307,7 +307,7 @@ void sr_mark_make(uint8_t rec[SR_RECORD_LEN], uint32_t link_no,
 
 	memcpy(mark.magic, "sockrailMRK", sizeof(mark.magic));
 	memcpy(mark.token, token, sizeof(mark.token));
-	put(rec, &mark, marks);
+	fields_put(rec, &mark, marks);
 }
 
 void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m)
@@ -315,7 +315,7 @@ void sr_resume_make(uint8_t rec[SR_RECORD_LEN], uint64_t a, uint64_t m)
 	struct resume resume = {RESUME_MAGIC, a, m};
 
 	memset(rec, 0, SR_RECORD_LEN);
-	put(rec, &resume, resumes);
+	fields_put(rec, &resume, resumes);
 }
 
 bool sr_resume_begins(const uint8_t *rec, size_t len)
@@ -332,7 +332,7 @@ int sr_resume_parse(const uint8_t rec[SR_RECORD_LEN], uint64_t *a, uint64_t *m)
 	uint8_t again[SR_RECORD_LEN];
 	struct resume resume = { 0 };
 
-	get(&resume, rec, resumes);
+	fields_get(&resume, rec, resumes);
 	sr_resume_make(again, resume.a, resume.m);
 	if (memcmp(again, rec, sizeof(again)) || resume.a > resume.m)
 		return -EPROTO;
