@@ -233,7 +233,7 @@ static const char *route_resolved(struct sr_vask *a)
 	return NULL;
 }
 
-static void established(struct sr_vask *a)
+static void vask_established(struct sr_vask *a)
 {
 	struct sr_ask *ask = a->ask;
 	struct sr_vlink *l = a->link;
@@ -261,7 +261,7 @@ static bool is_passing(struct sr_vask *a, const struct sr_vcm_event *e)
 
 /* The reason word in a refusal must be one of ours.  Without a word the process that listened
  * has ended, or its kernel has rejected us again and again. */
-static const char *refusal(struct sr_vask *a, const struct sr_vcm_event *e)
+static const char *vask_refusal(struct sr_vask *a, const struct sr_vcm_event *e)
 {
 	const char *word = (const char *)e->data;
 	enum sr_reason r = sr_reason_find(word);
@@ -307,7 +307,7 @@ static const char *ask_failure(struct sr_vask *a, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		return e->status == -ETIMEDOUT ? "timeout" : "no-device";
 	case RDMA_CM_EVENT_REJECTED:
-		return refusal(a, e);
+		return vask_refusal(a, e);
 	case RDMA_CM_EVENT_UNREACHABLE:
 		return e->status == -ETIMEDOUT ? "timeout" : "no-listener";
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -359,7 +359,7 @@ static bool is_lost(const struct sr_vask *a)
 	return a->connecting && !a->iwarp && !a->repeated && a->looks - a->asked_at >= SILENT_LOOKS;
 }
 
-static const char *repeat(struct sr_vask *a)
+static const char *vask_repeat(struct sr_vask *a)
 {
 	a->repeated = true;
 	return sr_vask_at_once(a);
@@ -385,7 +385,7 @@ static void ask_look(struct sr_timer *t)
 	else if (is_flushed(a))
 		no_more(a, a->iwarp ? "no-listener" : "refused");
 	else if (is_lost(a))
-		reason = repeat(a);
+		reason = vask_repeat(a);
 	else if (!a->id && !a->opened)
 		reason = sr_vask_at_once(a);
 	if (reason)
@@ -407,7 +407,7 @@ static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 		reason = route_resolved(a);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		established(a);
+		vask_established(a);
 		return;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:

@@ -152,7 +152,7 @@ void sr_vcm_ack_timeout(struct rdma_cm_id *id)
 
 /* ---- answering ---- */
 
-static void reject(struct rdma_cm_id *id, const char *reason)
+static void vcm_reject(struct rdma_cm_id *id, const char *reason)
 {
 	sr_vlib.cm_reject(id, reason, strlen(reason) + 1);
 }
@@ -202,7 +202,7 @@ void sr_vrequests_gone(struct sr_vcarrier *c)
 
 static void refuse_at_once(struct rdma_cm_id *id, const char *reason)
 {
-	reject(id, reason);
+	vcm_reject(id, reason);
 	sr_vlib.cm_destroy_id(id);
 }
 
@@ -263,7 +263,7 @@ static void accept_made(struct sr_vcarrier *c, const char *reason)
 	if (!reason)
 		return;
 	sr_vcarrier_fail(c, reason);	/* first: the peer may end the stream once it is refused */
-	reject(c->id, reason);
+	vcm_reject(c->id, reason);
 }
 
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
@@ -305,7 +305,7 @@ void sr_verbs_refuse(struct sr_request *req, const char *reason)
 		sr_vshare_refuse(r, reason);
 		return;
 	}
-	reject(r->id, reason);
+	vcm_reject(r->id, reason);
 	sr_vrequest_free(r);
 }
 
@@ -364,7 +364,7 @@ void sr_vcm_removed(struct ibv_context *ctx)
 
 /* ---- events ---- */
 
-static void handle(const struct sr_vcm_event *e)
+static void vcm_handle(const struct sr_vcm_event *e)
 {
 	struct sr_vcm *cm = e->id->context;
 
@@ -396,7 +396,7 @@ static void on_channel(struct sr_watch *w, uint32_t events)
 			memcpy(e.data, ev->param.conn.private_data, e.len);
 		sr_vlib.cm_ack_cm_event(ev);
 		sr_debug("verbs: CM event %d, status %d", (int)e.type, e.status);
-		handle(&e);
+		vcm_handle(&e);
 		/* The channel is readable still. */
 		if (sr_loop_is_late())
 			return;

@@ -436,7 +436,7 @@ static bool ask_peer(struct sr_vcarrier *c)
  * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
  * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (A suspended
  * process receives no ticks, so SIGSTOP does not count towards these times.) */
-static void probe(struct sr_vcarrier *c, bool unanswered)
+static void vlook_probe(struct sr_vcarrier *c, bool unanswered)
 {
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
 	const uint32_t taken = sr_packets_taken(&c->out.credit);
@@ -524,7 +524,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	unanswered = !sr_packets_may_send(&c->out.credit, true) && sr_vpost_waits(c);
 	for (l = c->links; l; l = l->next)
 		busy |= is_unfinished(l, now, &unanswered);
-	probe(c, unanswered);
+	vlook_probe(c, unanswered);
 	sr_vpost_due(c);
 	in_use = c->cq.used - k->used > BUSY;
 	k->used = c->cq.used;
@@ -570,7 +570,7 @@ static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned lat
 
 /* The next tick is to be soon if bytes wait for a completion that nobody watches for, or
  * if the link is ending. */
-static void tick(struct sr_timer *t)
+static void vlook_tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
 	struct sr_vlook *k = &c->look;
@@ -602,7 +602,7 @@ static void tick(struct sr_timer *t)
 	sr_vcarrier_put(c);
 }
 
-static void start(struct sr_task *t)
+static void vlook_task(struct sr_task *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.task, t);
 	unsigned asked = atomic_fetch_and_explicit(&c->look.on, ~(unsigned)SR_LOOK_WATCH,
@@ -617,8 +617,8 @@ static void start(struct sr_task *t)
 }
 
 /* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
- * under its lock, which tick() takes before it looks at what moved; and so does start() before
- * it watches for a thread that is dispatched. */
+ * under its lock, which vlook_tick() takes before it looks at what moved; and so does
+ * vlook_task() before it watches for a thread that is dispatched. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
 	struct sr_vlook *k = &c->look;
@@ -648,8 +648,8 @@ static int next_vector(struct sr_vdev *dev)
 /* Called when the carrier is made, before other threads may post the task. */
 void sr_vcq_init(struct sr_vcarrier *c)
 {
-	c->look.task.fn = start;
-	c->look.timer.fn = tick;
+	c->look.task.fn = vlook_task;
+	c->look.timer.fn = vlook_tick;
 	c->cq.fd = -1;
 	c->cq.watch.fn = on_cq_channel;
 }

@@ -38,7 +38,7 @@
 #define QUICK_NS 60000000	/* for so many turns */
 #define FULL_PART 8		/* full: less than this part of it is free */
 
-static unsigned generation(struct sr_vlink *l)
+static unsigned ring_generation(struct sr_vlink *l)
 {
 	return sr_observe(&l->rx.gens.n) - 1; /* pairs with sr_gens_add() */
 }
@@ -51,12 +51,12 @@ static size_t size_now(struct sr_vlink *l)
 
 static struct sr_vring *ring_other(struct sr_vlink *l)
 {
-	return &l->rx.ring[(generation(l) + 1) & 1];
+	return &l->rx.ring[(ring_generation(l) + 1) & 1];
 }
 
 static struct sr_vring *ring_now(struct sr_vlink *l)
 {
-	return &l->rx.ring[generation(l) & 1];
+	return &l->rx.ring[ring_generation(l) & 1];
 }
 
 bool sr_vgrow_valid(const struct sr_ring_ref *ring)
@@ -79,12 +79,12 @@ bool sr_vgrow_begin(struct sr_vlink *l)
 		return true;
 	if (!sr_vring_fill(r))
 		return false;
-	l->rx.place[generation(l) & 1].mem = r->buf;
+	l->rx.place[ring_generation(l) & 1].mem = r->buf;
 	return true;
 }
 
 /* Does the peer write to our ring? */
-static bool receives(struct sr_vlink *l)
+static bool peer_writes_ring(struct sr_vlink *l)
 {
 	return (sr_link_events(&l->link) & (SR_LINK_SWITCH | SR_LINK_END)) ==
 	       SR_LINK_SWITCH;
@@ -93,7 +93,7 @@ static bool receives(struct sr_vlink *l)
 /* ---- the receiver ---- */
 
 /* The loop shall offer a ring of that size, if it is larger.  Notify bits. */
-static unsigned want(struct sr_vlink *l, size_t now, size_t size)
+static unsigned ring_want(struct sr_vlink *l, size_t now, size_t size)
 {
 	return size > now && sr_vring_may_grow(size) &&
 			       !atomic_exchange_explicit(&l->rx.grow, size, memory_order_relaxed) ?
@@ -111,7 +111,7 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 
 	l->rx.turn_ns = now;
 	l->rx.turn_at = taken + TURNS * size;
-	if (quick && want(l, size, larger))
+	if (quick && ring_want(l, size, larger))
 		l->link.notify(&l->link, SR_NOTIFY_WORK);
 }
 
@@ -125,7 +125,7 @@ void sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 	size_t size = size_now(l);
 
 	if (sr_ring_full(size, unread, FULL_PART))
-		sr_vlink_hear(l, want(l, size, least_of(ROOMY, l->policy->ring_max)));
+		sr_vlink_hear(l, ring_want(l, size, least_of(ROOMY, l->policy->ring_max)));
 }
 
 /* Makes a ring to be the other one.  An ordinary ring gets its memory with its first bytes. */
@@ -138,7 +138,7 @@ static const char *make_other(struct sr_vlink *l, struct sr_vring *r, size_t siz
 }
 
 /* loop */
-static void offer(struct sr_vlink *l, size_t size)
+static void ring_offer(struct sr_vlink *l, size_t size)
 {
 	struct sr_vring *r = ring_other(l);
 	struct sr_msg msg = { .type = SR_MSG_RING };
@@ -146,7 +146,7 @@ static void offer(struct sr_vlink *l, size_t size)
 
 	if (r->size)	/* offered, or still being read */
 		return;
-	/* Others may have grown since want(); only the loop makes rings. */
+	/* Others may have grown since ring_want(); only the loop makes rings. */
 	if (size > size_now(l) && !sr_vring_may_grow(size))
 		return;
 	reason = make_other(l, r, size, SR_V_RX_ACCESS);
@@ -155,7 +155,7 @@ static void offer(struct sr_vlink *l, size_t size)
 	if (reason)
 		return;
 	sr_probe(grow, "verbs", size_now(l), size);
-	msg.ring = sr_vring_ref(r, generation(l) + 1);
+	msg.ring = sr_vring_ref(r, ring_generation(l) + 1);
 	sr_vcarrier_lock(l->c);
 	l->rx.place[msg.ring.gen & 1] = (struct sr_ring){ r->buf, size };
 	l->rx.offered = true;
@@ -168,8 +168,8 @@ static void offer(struct sr_vlink *l, size_t size)
 /* RING_USE.  locked. */
 int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen)
 {
-	if (!l->rx.offered || gen != generation(l) + 1 ||
-	    !receives(l) || offset != sr_load(&l->link.rx_h))
+	if (!l->rx.offered || gen != ring_generation(l) + 1 ||
+	    !peer_writes_ring(l) || offset != sr_load(&l->link.rx_h))
 		return -EPROTO;
 	l->rx.offered = false;
 	sr_store(&l->rx.window, l->rx.ring[gen & 1].size);
@@ -199,7 +199,7 @@ static void give_back(struct sr_vlink *l)
 	/* It pairs with sr_verbs_rx_free(): the program reads that memory no more. */
 	if (has_ordinary(ring_now(l)) &&
 	    sr_load(&l->link.rx_h) == sr_observe(&l->link.rx_taken)) {
-		l->rx.place[generation(l) & 1].mem = NULL;
+		l->rx.place[ring_generation(l) & 1].mem = NULL;
 		sr_vring_empty(ring_now(l));
 	}
 	l->tx.idle = send_ring_rests(l);
@@ -209,7 +209,7 @@ static void give_back(struct sr_vlink *l)
 
 bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 {
-	bool large = size_now(l) > l->policy->ring_first && receives(l) &&
+	bool large = size_now(l) > l->policy->ring_first && peer_writes_ring(l) &&
 		     !ring_other(l)->size && !(sr_link_events(&l->link) & SR_LINK_DEAD);
 	bool all_taken = sr_load(&l->link.rx_h) == sr_load(&l->link.rx_taken);
 	bool some;
@@ -222,7 +222,7 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 	if (ns < IDLE_NS || !all_taken)
 		return large || some;
 	if (large)
-		offer(l, l->policy->ring_first);
+		ring_offer(l, l->policy->ring_first);
 	return false;
 }
 
@@ -358,7 +358,7 @@ void sr_verbs_work(struct sr_link *link)
 	size = atomic_exchange_explicit(&l->rx.grow, 0, memory_order_relaxed);
 	size = least_of(size, l->policy->ring_max);
 	if (size > size_now(l))
-		offer(l, size);
+		ring_offer(l, size);
 	vgrow_follow(l);
 }
 

@@ -170,7 +170,7 @@ static void *open_cm(__typeof__(&dlsym) look_up)
 	return copy || stale ? copy : lib;
 }
 
-static int load(void)
+static int vlib_load(void)
 {
 	__typeof__(&dlsym) look_up = sr_next_dlsym();
 	void *lib_cm, *lib_v;
@@ -202,7 +202,7 @@ int sr_verbs_load(void)
 		return 0;
 	if (!sr_verbs_devices())
 		return -ENODEV;
-	err = load();
+	err = vlib_load();
 	loaded = !err;
 	stale &= !loaded;
 	return err;

@@ -144,7 +144,7 @@ static const char *make_queues(struct sr_vcarrier *c)
 
 /* ---- in the thread of jobs: the end ---- */
 
-static void unmake(struct sr_vcarrier *c)
+static void vmake_undo(struct sr_vcarrier *c)
 {
 	struct sr_vmake *m = &c->make;
 	struct sr_vlink *l;
@@ -175,7 +175,7 @@ static void unmake(struct sr_vcarrier *c)
 
 static void unmake_job(struct sr_job *job)
 {
-	unmake(SR_OF(struct sr_vcarrier, make.job, job));
+	vmake_undo(SR_OF(struct sr_vcarrier, make.job, job));
 }
 
 /* Hands the region over to the job that deregisters it.  The memory stays where it is. */
@@ -216,7 +216,7 @@ static void make_job(struct sr_job *job)
 	if (!reason)
 		return;
 	take_regions(c);
-	unmake(c);
+	vmake_undo(c);
 }
 
 /* ---- in the loop ---- */

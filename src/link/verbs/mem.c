@@ -49,7 +49,7 @@ static bool in_first_user_namespace(void)
 /* Bytes that the process may lock: RLIMIT_MEMLOCK, or any number if it has the capability
  * CAP_IPC_LOCK (getrlimit(2)), which the kernel asks for in the first user namespace:
  * root of a rootless container does not have it there. */
-static size_t lockable(void)
+static size_t lockable_bytes(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { 0 };
@@ -207,7 +207,7 @@ const char *sr_vring_make(struct sr_vcarrier *c, struct sr_vring *r, size_t size
 	const char *reason;
 
 	if (!sr_load(&grow_limit))
-		sr_store(&grow_limit, lockable() / 2);
+		sr_store(&grow_limit, lockable_bytes() / 2);
 	r->size = size;
 	if (!sr_vring_fill(r)) {
 		r->size = 0;

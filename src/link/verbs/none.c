@@ -8,13 +8,13 @@
 #include "link/rendezvous.h"
 
 #ifndef HAVE_VERBS
-static const char *usable(void)
+static const char *no_verbs_usable(void)
 {
 	return "no-library";
 }
 
 const struct sr_link_ops sr_link_verbs = { .name = "verbs" };
 const struct sr_rendezvous sr_rendezvous_verbs = {
-	.name = "verbs", .kind = 1, .usable = usable
+	.name = "verbs", .kind = 1, .usable = no_verbs_usable
 };
 #endif

@@ -103,7 +103,7 @@ void sr_vlink_fail(struct sr_vlink *l, const char *reason)
 		vlink_dies(l);
 }
 
-/* (What is still due, tick() sends, until END_MS have passed.) */
+/* (What is still due, vlook_tick() sends, until END_MS have passed.) */
 static void verbs_drop(struct sr_link *link, const char *reason)
 {
 	struct sr_vlink *l = sr_vlink(link);

@@ -184,7 +184,7 @@ static int packet_came(struct sr_vcarrier *c, const struct ibv_wc *wc)
 
 /* The reason of a failed completion.  A process that ends takes its memory with it, perhaps
  * before its queue pair. */
-static const char *failure(enum ibv_wc_status status)
+static const char *failure_of(enum ibv_wc_status status)
 {
 	switch (status) {
 	case IBV_WC_WR_FLUSH_ERR:
@@ -204,7 +204,7 @@ void sr_vrx_completion(struct sr_vcarrier *c, const struct ibv_wc *wc)
 
 	if (!dead && wc->status != IBV_WC_SUCCESS) {
 		sr_debug("%s: completion status %d", c->name, (int)wc->status);
-		sr_vcarrier_break(c, sr_vpost_why(c, wc->status, failure(wc->status)));
+		sr_vcarrier_break(c, sr_vpost_why(c, wc->status, failure_of(wc->status)));
 		return;
 	}
 	if (!(id & SR_V_RECEIVE))
