@@ -28,7 +28,7 @@
 /* ---- names ---- */
 
 /* n bytes behind the leading zero are the name. */
-static socklen_t length(int n)
+static socklen_t local_length(int n)
 {
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
@@ -51,17 +51,17 @@ int sr_local_name(struct sockaddr_un *un, const struct sockaddr *sa, unsigned wi
 	    !inet_ntop(family, addr, text, sizeof(text)))
 		return -errno;
 	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
-	return (int)length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
-				     "sockrail-%d/tcp%d:%s:%u%s", SR_WIRE_VERSION,
-				     family == AF_INET && wider < 2 ? 4 : 6, text,
-				     sr_addr_port(sa), suffix));
+	return (int)local_length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
+					   "sockrail-%d/tcp%d:%s:%u%s", SR_WIRE_VERSION,
+					   family == AF_INET && wider < 2 ? 4 : 6, text,
+					   sr_addr_port(sa), suffix));
 }
 
 socklen_t sr_local_there(struct sockaddr_un *un, const char *place)
 {
 	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
-	return length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
-				"sockrail-%d/there/%.16s", SR_WIRE_VERSION, place));
+	return local_length(sr_format(un->sun_path + 1, sizeof(un->sun_path) - 1,
+				      "sockrail-%d/there/%.16s", SR_WIRE_VERSION, place));
 }
 
 /* ---- whose process is at the other end, and what it may send ---- */

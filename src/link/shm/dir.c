@@ -237,7 +237,7 @@ static bool tidy_name(const char *name, void *arg)
 	return ++t->tried == TRIED_MAX;
 }
 
-static void tidy(struct sr_dir_door *d)
+static void dir_tidy(struct sr_dir_door *d)
 {
 	struct tidying t = { .door = d };
 
@@ -359,7 +359,7 @@ static int door_open(struct sr_dir_door *d, const struct sockaddr *addr, const c
 	sr_lock(&doors_lock);
 	SR_LIST_ADD(doors, d);
 	sr_unlock(&doors_lock);
-	tidy(d);
+	dir_tidy(d);
 	return 0;
 }
 

@@ -139,7 +139,7 @@ static const char *take_packet(struct sr_shm *l, const uint8_t *buf, size_t n, i
 }
 
 /* One packet.  False: there is none, or the line is over. */
-static bool hear(struct sr_shm *l)
+static bool line_hear(struct sr_shm *l)
 {
 	unsigned most = l->link.role == SR_ROLE_ASKER;
 	uint8_t buf[SR_MSG_MAX + 1];
@@ -174,6 +174,6 @@ void sr_shm_line_heard(struct sr_watch *w, uint32_t events)
 	struct sr_shm *l = SR_OF(struct sr_shm, line, w);
 
 	(void)events;
-	for (int i = 0; i < PACKETS && hear(l); i++)
+	for (int i = 0; i < PACKETS && line_hear(l); i++)
 		;
 }

@@ -71,7 +71,7 @@ void sr_shm_ring_init(struct sr_shm_ring *r, const struct sr_shm_plan *plan,
 /* ---- sending ---- */
 
 /* Bytes of the current generation that the peer's program has not taken yet. */
-static uint64_t outstanding(struct sr_shm *l)
+static uint64_t ring_outstanding(struct sr_shm *l)
 {
 	uint64_t w = sr_load(&l->link.tx_w);
 	uint64_t acked = sr_observe(&l->link.tx_acked); /* pairs with sr_shm_credit() */
@@ -80,7 +80,7 @@ static uint64_t outstanding(struct sr_shm *l)
 }
 
 /* Starts a new generation at tx_w.  tx_lock held. */
-static void turn(struct sr_shm *l, uint32_t area)
+static void ring_turn(struct sr_shm *l, uint32_t area)
 {
 	uint32_t n = sr_load(&l->tx.gens.n);
 	uint64_t w = sr_load(&l->link.tx_w);
@@ -93,7 +93,7 @@ static void turn(struct sr_shm *l, uint32_t area)
 }
 
 /* The ring is full. */
-static bool grow(struct sr_shm *l)
+static bool ring_grow(struct sr_shm *l)
 {
 	uint32_t area = sr_load(&sr_gens_last(&l->tx.gens)->ring) + 1;
 
@@ -102,7 +102,7 @@ static bool grow(struct sr_shm *l)
 		return false;
 	sr_count(&l->taken_memory, l->plan.size[area]);
 	sr_probe(grow, "shm", l->plan.size[area - 1], l->plan.size[area]);
-	turn(l, area);
+	ring_turn(l, area);
 	return true;
 }
 
@@ -119,17 +119,17 @@ size_t sr_shm_tx_room(struct sr_link *link, struct iovec v[2])
 {
 	struct sr_shm *l = sr_shm_of(link);
 	const struct sr_ring *ring = sr_gens_ring(&l->tx.gens);
-	uint64_t w, out = outstanding(l);
+	uint64_t w, out = ring_outstanding(l);
 	size_t room;
 
 	if (sr_link_events(link) & SR_LINK_DEAD)
 		return 0;
 	if (out > ring->size / 2) {
 		refresh_credit(l);
-		out = outstanding(l);
+		out = ring_outstanding(l);
 	}
 	room = sr_credit_room(ring->size, out, ring->size / SR_CREDIT_ROOM);
-	if (!room && grow(l)) {
+	if (!room && ring_grow(l)) {
 		ring = sr_gens_ring(&l->tx.gens);
 		room = ring->size;
 	}
@@ -154,7 +154,7 @@ size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
 	struct sr_shm *l = sr_shm_of(link);
 	const struct sr_ring *ring = sr_gens_ring(&l->tx.gens);
 	uint64_t w = sr_load(&link->tx_w);
-	size_t room = sr_credit_room(ring->size, outstanding(l), 0);
+	size_t room = sr_credit_room(ring->size, ring_outstanding(l), 0);
 
 	if (sr_link_events(link) & SR_LINK_DEAD)
 		return 0;
@@ -172,7 +172,7 @@ size_t sr_shm_tx_rest(struct sr_link *link, struct iovec v[2])
 /* ---- receiving ---- */
 
 /* The end of the bytes known to have come.  (rx_look() does not move rx_h on.) */
-static uint64_t known(struct sr_shm *l)
+static uint64_t ring_known_end(struct sr_shm *l)
 {
 	uint64_t h = sr_observe(&l->link.rx_h); /* pairs with sr_shm_absorb() */
 
@@ -217,7 +217,7 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
 	bool check = false;
 
 	if (!sr_credit_take(&l->credit, sr_gens_ring(&l->rx.gens)->size, taken,
-			    known(l), &check))
+			    ring_known_end(l), &check))
 		return false;
 	sr_publish(&l->own->rx_taken, taken); /* pairs with the peer's sr_shm_credit() */
 	return check;
@@ -236,7 +236,7 @@ static bool return_credit(struct sr_shm *l, uint64_t taken)
  */
 static bool sender_has_room(struct sr_shm *l, uint64_t taken)
 {
-	uint64_t h = known(l);
+	uint64_t h = ring_known_end(l);
 	const struct sr_gen *g = sr_gens_last(&l->rx.gens);
 	size_t size = l->plan.size[sr_load(&g->ring)];
 
@@ -260,7 +260,7 @@ void sr_shm_rx_free(struct sr_link *link, size_t n)
 
 static const char *take_gens(struct sr_shm *l, uint64_t h, uint64_t taken)
 {
-	uint32_t n = sr_observe(&l->peer->gens); /* pairs with the peer's turn() */
+	uint32_t n = sr_observe(&l->peer->gens); /* pairs with the peer's ring_turn() */
 	uint32_t have = sr_load(&l->rx.gens.n);
 
 	if (n - have > SR_SHM_AREAS + 1)
@@ -301,7 +301,7 @@ const char *sr_shm_absorb(struct sr_shm *l, bool last, bool *grew)
 		return bad;
 	if (!sr_gens_fit(&l->rx.gens, taken, w))
 		return "protocol";
-	sr_publish(&k->rx_h, w); /* pairs with known() and rx_data() */
+	sr_publish(&k->rx_h, w); /* pairs with ring_known_end() and rx_data() */
 	*grew = true;
 	return NULL;
 }
@@ -321,7 +321,7 @@ const char *sr_shm_credit(struct sr_shm *l, bool *grew)
 	w = sr_observe(&k->tx_w);
 	news = sr_credit_said(have, w, a);
 	if (news > 0) {
-		sr_publish(&k->tx_acked, a); /* pairs with outstanding() */
+		sr_publish(&k->tx_acked, a); /* pairs with ring_outstanding() */
 		*grew = true;
 	}
 	return news < 0 ? "protocol" : NULL;
@@ -363,7 +363,7 @@ void sr_shm_sweep(struct sr_link *link)
 	}
 	sr_sys_madvise(l->tx.area[0].mem, l->plan.ring, MADV_REMOVE);
 	if (sr_load(&sr_gens_last(&l->tx.gens)->ring) != 0) {
-		turn(l, 0);
+		ring_turn(l, 0);
 		give = sr_load(&l->taken_memory) -
 		       (2 * l->plan.page + l->plan.size[0]);
 		atomic_fetch_sub_explicit(&l->taken_memory, give, memory_order_relaxed);

@@ -26,7 +26,7 @@
 /* ---- arrivals ---- */
 
 /* Reads four words of one cache line, usually cached. */
-static bool news(struct sr_shm *l, unsigned have)
+static bool shm_has_news(struct sr_shm *l, unsigned have)
 {
 	struct sr_shm_page *p = l->peer;
 	struct sr_link *k = &l->link;
@@ -86,7 +86,7 @@ static const char *look_locked(struct sr_shm *l, bool last, unsigned *what)
 {
 	const uint32_t end = 1u << SR_MSG_END;
 	bool dropped = sr_observe(&l->peer->dropped); /* pairs with say_dropped() */
-	uint32_t ctl = sr_observe(&l->peer->ctl) & /* pairs with the peer's ctl() */
+	uint32_t ctl = sr_observe(&l->peer->ctl) & /* pairs with the peer's shm_send_ctl() */
 		~sr_load(&l->ctl_seen);
 	bool rx = false, tx = false;
 	const char *bad = NULL;
@@ -114,7 +114,7 @@ void sr_shm_look(struct sr_link *link)
 	unsigned have = sr_link_events(link), what = 0;
 	const char *over;
 
-	if (!(have & SR_LINK_UP) || (have & SR_LINK_DEAD) || !news(l, have))
+	if (!(have & SR_LINK_UP) || (have & SR_LINK_DEAD) || !shm_has_news(l, have))
 		return;
 	sr_lock(&l->look_lock);
 	over = look_locked(l, false, &what);
@@ -156,7 +156,7 @@ static void give_rest(struct sr_shm *l)
 		sr_replace(&l->own->rx_taken, &was, taken);
 }
 
-static int ctl(struct sr_link *link, struct sr_msg *msg)
+static int shm_send_ctl(struct sr_link *link, struct sr_msg *msg)
 {
 	struct sr_shm *l = sr_shm_of(link);
 	struct sr_shm_slot *slot = &l->own->slot[msg->type];
@@ -396,7 +396,7 @@ static void shm_free_link(struct sr_link *link)
 	free(l);
 }
 
-static size_t ring(struct sr_link *link, bool tx)
+static size_t shm_ring_size(struct sr_link *link, bool tx)
 {
 	struct sr_shm *l = sr_shm_of(link);
 
@@ -407,7 +407,7 @@ const struct sr_link_ops sr_link_shm = {
 	.name = "shm",
 	.way = SR_WAY_SHM,
 	.identity = sr_shm_identity,
-	.ctl = ctl,
+	.ctl = shm_send_ctl,
 	.tx_room = sr_shm_tx_room,
 	.tx_rest = sr_shm_tx_rest,
 	.tx_commit = tx_commit,
@@ -432,5 +432,5 @@ const struct sr_link_ops sr_link_shm = {
 	.tx_work = sr_shm_sweep,
 	.drop = sr_shm_drop,
 	.free = shm_free_link,
-	.ring = ring,
+	.ring = shm_ring_size,
 };
