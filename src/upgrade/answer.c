@@ -112,7 +112,7 @@ static void search_stream(struct search *s)
 }
 
 /* Finds the stream, and what the listeners of its port know. */
-static void find(struct search *s)
+static void search_run(struct search *s)
 {
 	search_stream(s);
 	sr_index_each_listener(look_at_listener, s);
@@ -287,14 +287,14 @@ static void answer_accept(struct sr_request *req, struct sr_stream *st)
 
 /* age: ns since the request arrived.  shared, foreign: as in struct pending.  True: the
  * request is finished. */
-static bool deal(struct sr_request *req, uint64_t age, bool shared, bool foreign)
+static bool request_deal(struct sr_request *req, uint64_t age, bool shared, bool foreign)
 {
 	struct search s = { .name = &req->name, .holds = req->holds, .foreign = foreign,
 			    .proof = req->proof };
 	bool finished = true;
 	const char *refusal;
 
-	find(&s);
+	search_run(&s);
 	if (!s.found)
 		return not_found(req, &s, age, shared) ||
 		       tell_asker_first(req, &s, age, shared);
@@ -345,7 +345,8 @@ static bool is_finished(const struct pending *p, uint64_t now)
 {
 	uint64_t age = now - p->since;
 
-	return p->req ? deal(p->req, age, p->shared, p->foreign) : answer_keeper(&p->name, age);
+	return p->req ? request_deal(p->req, age, p->shared, p->foreign) :
+			answer_keeper(&p->name, age);
 }
 
 /* Looks again soon, and sooner if an asker waits for a first answer. */
@@ -411,7 +412,7 @@ static bool add_pending(struct sr_request *req, const struct sr_name *name, bool
 
 static void on_request(struct sr_request *req)
 {
-	if (!deal(req, 0, false, false) &&
+	if (!request_deal(req, 0, false, false) &&
 	    !add_pending(req, &req->name, sr_keeper_ask(&req->name)))
 		req->ops->refuse(req, "timeout");
 }

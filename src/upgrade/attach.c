@@ -104,7 +104,7 @@ static void note_proven(struct sr_stream *st)
 }
 
 /* True, once: the peer has said hello, and proven that the stream is its own. */
-static bool check(struct sr_stream *st, unsigned ev)
+static bool check_hello(struct sr_stream *st, unsigned ev)
 {
 	if (!(ev & SR_LINK_HELLO) || !sr_link_has_said(sr_stream_att(st), SR_MSG_HELLO) ||
 	    st->up.checked)
@@ -154,7 +154,7 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 	if (!sr_link_has_said(sr_stream_att(st), SR_MSG_HELLO) &&
 	    (asker || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
 		send_hello(st);
-	if (check(st, ev) && asker) {
+	if (check_hello(st, ev) && asker) {
 		arm_tx(st);
 		try_first_switch(st);
 	}
@@ -215,7 +215,7 @@ static void take_switch(struct sr_stream *st)
  * before may stay unread for long, like iperf's reply, and an attempt then
  * would cost the other direction its link.)
  */
-static void follow(struct sr_stream *st)
+static void follow_switch(struct sr_stream *st)
 {
 	bool verified;
 
@@ -302,7 +302,7 @@ static void path_failed(struct sr_stream *st)
 			(unsigned long long)(rest_ns / 1000000000));
 }
 
-static void died(struct sr_stream *st, unsigned ev)
+static void link_died(struct sr_stream *st, unsigned ev)
 {
 	struct sr_link *l = sr_stream_att(st);
 	bool late = !(ev & SR_LINK_DEAD);
@@ -404,9 +404,9 @@ void sr_attach_progress(struct sr_stream *st)
 		take_switch(st);
 	if (link->role == SR_ROLE_ANSWERER && !st->up.started &&
 	    st->up.took)
-		follow(st);
+		follow_switch(st);
 	if (is_useless(st, ev))
-		died(st, ev);
+		link_died(st, ev);
 	else if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
 		 sr_stream_tx(st) == SR_TX_LINK && has_settled(st))
 		note_linked(st, link);

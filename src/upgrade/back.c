@@ -209,8 +209,8 @@ struct sweep {
 	bool wait;		/* the second round */
 };
 
-static void move(struct sr_stream *st, struct sweep *s,
-		 bool (*done)(struct sr_stream *st))
+static void sweep_move(struct sr_stream *st, struct sweep *s,
+		       bool (*done)(struct sr_stream *st))
 {
 	if (s->wait)
 		sr_back_wait(st, done, s->since, s->resend_ns);
@@ -227,7 +227,7 @@ bool sr_back_concerns(struct sr_stream *st)
 static void back_one(struct sr_stream *st, void *arg)
 {
 	if (sr_back_concerns(st))
-		move(st, arg, sr_back_is_plain);
+		sweep_move(st, arg, sr_back_is_plain);
 }
 
 /* Does its link outlive the process?  live: only if the peer still has it.  Not before the
@@ -256,7 +256,7 @@ static bool is_delivered(struct sr_stream *st)
 static void deliver_one(struct sr_stream *st, void *arg)
 {
 	if (sr_back_concerns(st) && !is_delivered(st))
-		move(st, arg, is_delivered);
+		sweep_move(st, arg, is_delivered);
 }
 
 /* The next program inherits all descriptors that are not close-on-exec. */

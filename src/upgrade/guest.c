@@ -19,7 +19,7 @@
 /* ---- the child ---- */
 
 /* True: the parent has given all of dirs. */
-static bool await(struct sr_slot *slot, unsigned dirs)
+static bool guest_await(struct sr_slot *slot, unsigned dirs)
 {
 	uint64_t step = 0;
 	uint64_t since = sr_now_ns(), limit;
@@ -40,7 +40,7 @@ static bool await(struct sr_slot *slot, unsigned dirs)
 }
 
 /* What the link carried is out of reach, so the stream ends here. */
-static void lose(struct sr_stream *st)
+static void guest_lose(struct sr_stream *st)
 {
 	sr_inform("%s: the process that has its link does not answer: reset",
 		sr_stream_label(st, (char[128]){ 0 }));
@@ -52,7 +52,7 @@ static void lose(struct sr_stream *st)
 	sr_publish(&st->owned.guest, 0); /* pairs as parts.h says */
 }
 
-static void take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
+static void guest_take(struct sr_stream *st, struct sr_slot *slot, unsigned dirs)
 {
 	if (dirs & SR_NOTIFY_TX) {
 		st->tx.state = SR_TX_RAW;
@@ -79,17 +79,17 @@ bool sr_guest_use(struct sr_stream *st, unsigned dirs)
 	dirs &= sr_load(&st->owned.guest);
 	if (!dirs || !slot)
 		return false;
-	/* Relaxed: after this await() rings the doorbell, by a system call, and the parent looks at
-	 * `asked' when it hears that. */
+	/* Relaxed: after this guest_await() rings the doorbell, by a system call, and the parent
+	 * looks at `asked' when it hears that. */
 	atomic_fetch_or_explicit(&slot->asked, dirs, memory_order_relaxed);
-	ok = await(slot, dirs);
+	ok = guest_await(slot, dirs);
 	sr_hold();
 	sr_stream_lock(st);
 	dirs &= sr_load(&st->owned.guest);	/* another thread may have them */
 	if (dirs && ok)
-		take(st, slot, dirs);
+		guest_take(st, slot, dirs);
 	else if (dirs)
-		lose(st);
+		guest_lose(st);
 	sr_stream_unlock(st);
 	/* The kernel's counters and ours are not of the same bytes any more. */
 	sr_stream_bar(st, SR_REASON_FORK);

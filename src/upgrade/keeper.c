@@ -168,7 +168,7 @@ static void worker_gone(struct worker *w)
 	free(w);
 }
 
-static void ask(const struct sr_name *name, void *worker)
+static void ask_worker(const struct sr_name *name, void *worker)
 {
 	struct sr_line_packet p = { .word = SR_LINE_FIND, .name = *name };
 	struct worker *w = worker;
@@ -182,7 +182,7 @@ static bool worker_says(struct worker *w, const struct sr_line_packet *p, uint32
 	if (p->word == SR_LINE_JOIN && !w->joined) {
 		w->there = p->there;
 		w->joined = true;
-		sr_answer_pending(ask, w);	/* it may have what is asked for */
+		sr_answer_pending(ask_worker, w);	/* it may have what is asked for */
 		return true;
 	}
 	if (p->word == SR_LINE_CLAIM)
@@ -282,8 +282,8 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 
 /* ---- both ---- */
 
-static int make(struct sr_listener *l, int fd, uint32_t events,
-		void (*fn)(struct sr_watch *, uint32_t))
+static int keeper_make(struct sr_listener *l, int fd, uint32_t events,
+		       void (*fn)(struct sr_watch *, uint32_t))
 {
 	struct sr_keeper *k = sr_pages_get_root(sizeof(*k));
 	int err;
@@ -327,7 +327,7 @@ int sr_keeper_bind(struct sr_listener *l)
 
 int sr_keeper_open(struct sr_listener *l, int fd)
 {
-	int err = make(l, fd, EPOLLIN | EPOLLET, keeper_readable);
+	int err = keeper_make(l, fd, EPOLLIN | EPOLLET, keeper_readable);
 
 	if (err)
 		sr_fd_close(fd);
@@ -371,7 +371,7 @@ static void let_packets_in(int fd)
 
 static int make_line(struct sr_listener *l, int fd)
 {
-	int err = make(l, fd, EPOLLIN, line_readable);
+	int err = keeper_make(l, fd, EPOLLIN, line_readable);
 
 	if (err)
 		sr_local_close(fd);
@@ -462,7 +462,7 @@ bool sr_keeper_ask(const struct sr_name *name)
 		if (sr_addr_port(sr_listener_addr(k->listener)) != name->dport)
 			continue;
 		for (w = k->workers; w; w = w->next) {
-			ask(name, w);
+			ask_worker(name, w);
 			any = true;
 		}
 	}

@@ -30,7 +30,7 @@
 
 /* The reason why links of this kind are impossible, or NONE.  For verbs this looks for
  * devices. */
-static enum sr_reason impossible(struct sr_listener *l, const struct sr_rendezvous *ops)
+static enum sr_reason kind_reason(struct sr_listener *l, const struct sr_rendezvous *ops)
 {
 	return strchr(l->socket->policy->links, ops->name[0]) ? sr_reason_find(ops->usable()) :
 							 SR_REASON_OFF;
@@ -72,7 +72,7 @@ static enum sr_reason listener_listen(struct sr_listener *l, const struct sr_ren
 		*rendezvous = take_early(l);
 	if (*rendezvous)
 		return SR_REASON_NONE;
-	why = impossible(l, ops);
+	why = kind_reason(l, ops);
 	if (why != SR_REASON_NONE)
 		return why;
 	r = ops->listen(sr_listener_addr(l),
@@ -85,7 +85,7 @@ static enum sr_reason listener_listen(struct sr_listener *l, const struct sr_ren
 }
 
 /* Why no kind of link is possible; NONE: one is.  The reason is OFF only if both kinds are. */
-static enum sr_reason both(enum sr_reason shm, enum sr_reason verbs)
+static enum sr_reason listener_reason(enum sr_reason shm, enum sr_reason verbs)
 {
 	if (shm == SR_REASON_NONE || verbs == SR_REASON_NONE)
 		return SR_REASON_NONE;
@@ -114,7 +114,7 @@ static enum sr_reason listen_all(struct sr_listener *l, struct sr_there *there,
 {
 	enum sr_reason shm = listener_listen(l, &sr_rendezvous_shm, there, again);
 
-	return both(shm, listener_listen(l, &sr_rendezvous_verbs, there, again));
+	return listener_reason(shm, listener_listen(l, &sr_rendezvous_verbs, there, again));
 }
 
 /* This process has the address's name: answers where askers look first. */
@@ -200,7 +200,7 @@ static bool has_to_settle_anew(struct sr_listener *l)
 
 /* Makes this process the keeper, a worker or a watcher of the address.  True: that is not settled
  * yet, call again. */
-static bool settle(struct sr_listener *l)
+static bool listener_settle(struct sr_listener *l)
 {
 	int r;
 
@@ -231,7 +231,7 @@ static void kick_waiting(struct sr_listener *l, void *closed)
 		sr_stream_kick(l->socket);
 }
 
-static void stop(struct sr_listener *l)
+static void stop_answering(struct sr_listener *l)
 {
 	bool held = l->keeper;
 
@@ -263,13 +263,13 @@ bool sr_listener_progress(struct sr_listener *l)
 	if (!(f & SR_ST_LISTEN) ||
 	    /* pair children: sr_stream_over(); the socket's CLOSING has been set before */
 	    ((f & SR_ST_CLOSING) && !sr_look(&l->children))) {
-		stop(l);
+		stop_answering(l);
 		return false;
 	}
 	if (sr_listener_has(l, SR_LISTENER_UNAVAILABLE) ||
 	    ((f & SR_ST_CLOSING) && !sr_listener_has(l, SR_LISTENER_WORTH)))
 		return false;
-	again = settle(l);
+	again = listener_settle(l);
 	if (l->keeper && !sr_keeper_only_watches(l)) {
 		sr_listener_set(l, SR_LISTENER_ANSWERED);
 		if (!again)
@@ -289,7 +289,8 @@ enum sr_reason sr_listener_never(struct sr_listener *l)
 	enum sr_reason why;
 
 	sr_enter();
-	why = both(impossible(l, &sr_rendezvous_shm), impossible(l, &sr_rendezvous_verbs));
+	why = listener_reason(kind_reason(l, &sr_rendezvous_shm),
+			      kind_reason(l, &sr_rendezvous_verbs));
 	sr_leave();
 	return why;
 }
@@ -319,7 +320,7 @@ static void open_early(struct sr_listener *l)
 
 	if (fd < 0)
 		return;
-	if (impossible(l, &sr_rendezvous_shm) == SR_REASON_NONE &&
+	if (kind_reason(l, &sr_rendezvous_shm) == SR_REASON_NONE &&
 	    sr_rendezvous_shm.listen(sr_listener_addr(l), NULL, &rendezvous) == 0)
 		sr_publish(&l->early, rendezvous);	/* pairs with take_early() */
 	sr_publish(&l->early_name, fd + 1);	/* pairs with take_early_name() */

@@ -34,14 +34,14 @@ SR_APART static struct peer {
 static struct sr_mutex lock = SR_MUTEX(SR_RANK_LEAF);
 
 /* Returns the peer's entry, and in *plain its address as it is on the wire. */
-static struct peer *place(const struct sockaddr_storage *addr,
-			  struct sockaddr_storage *plain)
+static struct peer *peer_place(const struct sockaddr_storage *addr,
+			       struct sockaddr_storage *plain)
 {
 	sr_addr_unmap(plain, (const struct sockaddr *)addr);
 	return &peers[sr_addr_hash(plain, sr_addr_port((const struct sockaddr *)plain)) % PEERS];
 }
 
-static bool is(const struct peer *p, const struct sockaddr_storage *addr)
+static bool peer_has_address(const struct peer *p, const struct sockaddr_storage *addr)
 {
 	return sr_addr_same_host(&p->addr, addr) &&
 	       sr_addr_port((const struct sockaddr *)&p->addr) ==
@@ -52,13 +52,13 @@ void sr_peer_refused(const struct sockaddr_storage *addr,
 		     const struct sr_rendezvous *ops, enum sr_reason why, uint64_t first_ns)
 {
 	struct sockaddr_storage plain;
-	struct peer *p = place(addr, &plain);
+	struct peer *p = peer_place(addr, &plain);
 	uint64_t now = sr_now_ns(), ns;
 	int k = ops->kind;
 
 	if (!sr_trylock(&lock))
 		return;
-	if (!is(p, &plain))
+	if (!peer_has_address(p, &plain))
 		*p = (struct peer){ .addr = plain };
 	/* Streams that ask at one time count as one refusal. */
 	if (now >= p->kind[k].until) {
@@ -74,11 +74,11 @@ void sr_peer_answered(const struct sockaddr_storage *addr,
 		      const struct sr_rendezvous *ops)
 {
 	struct sockaddr_storage plain;
-	struct peer *p = place(addr, &plain);
+	struct peer *p = peer_place(addr, &plain);
 
 	if (!sr_trylock(&lock))
 		return;
-	if (is(p, &plain))
+	if (peer_has_address(p, &plain))
 		p->kind[ops->kind].times = 0;
 	sr_unlock(&lock);
 }
@@ -87,13 +87,13 @@ enum sr_reason sr_peer_pause_reason(const struct sr_rendezvous *ops,
 			       const struct sockaddr_storage *addr)
 {
 	struct sockaddr_storage plain;
-	struct peer *p = place(addr, &plain);
+	struct peer *p = peer_place(addr, &plain);
 	enum sr_reason why = SR_REASON_NONE;
 	int k = ops->kind;
 
 	if (!sr_trylock(&lock))
 		return why;
-	if (is(p, &plain) && sr_now_ns() < p->kind[k].until)
+	if (peer_has_address(p, &plain) && sr_now_ns() < p->kind[k].until)
 		why = p->kind[k].why;
 	sr_unlock(&lock);
 	return why;

@@ -56,7 +56,7 @@ static const struct promise {
 _Static_assert(COUNT < 63, "bits of up.promises");
 
 /* Options with two names */
-static int same(int level, int name)
+static int one_option_name(int level, int name)
 {
 	if (level != SOL_SOCKET)
 		return name;
@@ -75,7 +75,7 @@ static int same(int level, int name)
 
 int sr_promise_find(int level, int name)
 {
-	name = same(level, name);
+	name = one_option_name(level, name);
 	for (size_t i = 0; i < COUNT; i++)
 		if (promises[i].level == level && promises[i].name == name)
 			return (int)i;

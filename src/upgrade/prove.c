@@ -32,7 +32,7 @@
 /* Unread bytes that are looked at instead: more than TCP's buffer has by default (tcp_rmem). */
 #define AHEAD_MAX ((size_t)8 << 20)
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -44,7 +44,7 @@ void sr_prove_know(struct sr_stream *st)
 	sr_lock(&st->tx_lock);
 	acked = sr_anchor_acked(st);
 	sr_unlock(&st->tx_lock);
-	st->up.proving.known_tx = least(acked, sr_history_seen(&st->rare->out));
+	st->up.proving.known_tx = smaller_of(acked, sr_history_seen(&st->rare->out));
 	st->up.proving.known_rx = sr_history_seen(&st->rare->in);
 }
 
@@ -98,7 +98,7 @@ static void order_stock(struct sr_stream *st)
 	sr_unlock(&st->rx_lock);
 }
 
-static bool peek(struct sr_stream *st, uint8_t *buf, size_t n)
+static bool peek_whole(struct sr_stream *st, uint8_t *buf, size_t n)
 {
 	bool all;
 
@@ -124,7 +124,7 @@ static void look_ahead(struct sr_stream *st)
 	    (sr_st_flags(st) & SR_ST_RX_HISTORY))
 		return;
 	buf = malloc(n);
-	if (buf && peek(st, buf, n)) {
+	if (buf && peek_whole(st, buf, n)) {
 		sr_stream_history_lock(st);
 		sr_history_copy(ahead, &st->rare->in);
 		sr_stream_history_unlock(st);
@@ -177,12 +177,12 @@ struct cover {
 	uint64_t tx, rx;
 };
 
-static struct cover covered(struct sr_stream *st)
+static struct cover prove_covered(struct sr_stream *st)
 {
 	struct sr_hello *peer = &sr_stream_att(st)->peer_hello;
 
-	return (struct cover){ least(peer->rx_have, st->up.proving.hello_tx),
-			       least(peer->tx_have, st->up.proving.hello_rx) };
+	return (struct cover){ smaller_of(peer->rx_have, st->up.proving.hello_tx),
+			       smaller_of(peer->tx_have, st->up.proving.hello_rx) };
 }
 
 /* Would a proof say anything? */
@@ -196,7 +196,7 @@ static bool is_something(struct cover n)
 static enum sr_reason shows_too_little(struct sr_stream *st)
 {
 	struct sr_proving *p = &st->up.proving;
-	struct cover n = covered(st);
+	struct cover n = prove_covered(st);
 
 	if (n.tx < p->known_tx || n.rx < p->known_rx) {
 		sr_debug("%llu and %llu bytes can be proven, the peer knows %llu and %llu",
@@ -227,7 +227,7 @@ static void make_terms(struct sr_stream *st, struct terms *t)
 	struct sr_link *l = sr_stream_att(st);
 	bool asker = l->role == SR_ROLE_ASKER;
 	const struct sr_history *out = &st->rare->out, *in = history_in(st);
-	struct cover n = covered(st);
+	struct cover n = prove_covered(st);
 	struct sr_name name = st->rare->name;
 	uint8_t *at = t->channel;
 
@@ -299,7 +299,7 @@ static void send_tag(struct sr_stream *st)
 }
 
 /* The peer may have guessed, and may guess again: after GUESSES times the stream is barred. */
-static void guessed(struct sr_stream *st)
+static void note_guess(struct sr_stream *st)
 {
 	unsigned n = sr_count(&st->up.guesses, 1) + 1;
 
@@ -320,11 +320,11 @@ void sr_prove_ended(struct sr_stream *st)
 	struct sr_link *l = sr_stream_att(st);
 
 	if (l->role == SR_ROLE_ASKER && sr_link_has_said(l, SR_MSG_PROOF) && !st->up.checked)
-		guessed(st);
+		note_guess(st);
 }
 
 /* Without libsodium at both ends nothing is shown; eager and wait trust the hosts. */
-static bool trusts(struct sr_stream *st)
+static bool trust_or_give_up(struct sr_stream *st)
 {
 	if (!is_needed(st, sr_stream_att(st)->proof))
 		return true;
@@ -340,14 +340,14 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 	enum sr_reason lacks;
 
 	if (!p->able || !l->peer_hello.proves)
-		return trusts(st);
+		return trust_or_give_up(st);
 	if (!sr_link_has_said(l, SR_MSG_SHARE)) {
 		lacks = shows_too_little(st);
 		if (lacks != SR_REASON_NONE) {
 			sr_attach_give_up(st, lacks);
 			return false;
 		}
-		if (!covered(st).tx && !covered(st).rx)
+		if (!prove_covered(st).tx && !prove_covered(st).rx)
 			return true;	/* anybody knows an empty password */
 		send_share(st);
 	}
@@ -363,15 +363,15 @@ bool sr_prove_progress(struct sr_stream *st, unsigned ev)
 		return false;
 	if (sr_sodium()->compare(l->peer_tag, p->tag[asker], SR_TAG_LEN)) {
 		sr_debug("the proof of %llu and %llu bytes is wrong",
-			 (unsigned long long)covered(st).tx,
-			 (unsigned long long)covered(st).rx);
+			 (unsigned long long)prove_covered(st).tx,
+			 (unsigned long long)prove_covered(st).rx);
 		sr_attach_give_up(st, SR_REASON_HISTORY);
 		if (!asker)
-			guessed(st);	/* else sr_prove_ended() does that */
+			note_guess(st);	/* else sr_prove_ended() does that */
 		return false;
 	}
 	if (!asker)
 		send_tag(st);
-	st->up.proven = is_something(covered(st));
+	st->up.proven = is_something(prove_covered(st));
 	return true;
 }

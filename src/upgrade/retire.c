@@ -25,8 +25,8 @@
  * (sr_owners_share()), so nothing would show that the kernel's count has others' bytes in it.
  * sockrail-stat reads the counts of a running process in shared memory; for that the service
  * thread would have to ask the kernel for each stream again and again, with three system calls
- * (sample() in engine/anchor.c).  And calls would have to look the stream up all the same, to
- * note an error.  Counting costs a call one locked addition.
+ * (anchor_sample() in engine/anchor.c).  And calls would have to look the stream up all the same,
+ * to note an error.  Counting costs a call one locked addition.
  */
 #include "base/real.h"
 
@@ -48,7 +48,7 @@ static bool may_retire(struct sr_stream *st)
 }
 
 /* Stops the loop's watch, because the stream's close will not. */
-static bool unwatch(struct sr_stream *st)
+static bool retire_unwatch(struct sr_stream *st)
 {
 	if (sr_load(&st->loop.watching) && !sr_loop_here())
 		return false;
@@ -64,7 +64,7 @@ void sr_stream_retire(struct sr_stream *st)
 		return;
 	sr_stream_lock(st);
 	sr_lock(&st->sets.lock);
-	if (may_retire(st) && unwatch(st)) {
+	if (may_retire(st) && retire_unwatch(st)) {
 		sr_sets.retired(st);
 		sr_store(&st->want_tcp, false);
 		sr_store(&st->head.retired, true);
@@ -98,7 +98,7 @@ static inline bool is_noted(ssize_t r)
 	return __builtin_expect(sr_stat_notes || r < 0, 0);
 }
 
-static inline void count(_Atomic uint64_t *sum, ssize_t r)
+static inline void retired_count(_Atomic uint64_t *sum, ssize_t r)
 {
 	atomic_fetch_add_explicit(sum, (uint64_t)r, memory_order_relaxed);
 }
@@ -108,7 +108,7 @@ void sr_retired_received(struct sr_stream *st, ssize_t r)
 	if (is_noted(r))
 		notes(st, r);
 	if (r > 0)
-		count(&st->rx_hot->plain, r);
+		retired_count(&st->rx_hot->plain, r);
 }
 
 void sr_retired_sent(struct sr_stream *st, ssize_t r)
@@ -116,5 +116,5 @@ void sr_retired_sent(struct sr_stream *st, ssize_t r)
 	if (is_noted(r))
 		notes(st, r);
 	if (r > 0)
-		count(&st->tx_hot->plain, r);
+		retired_count(&st->tx_hot->plain, r);
 }

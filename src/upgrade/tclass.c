@@ -22,7 +22,7 @@
 
 #define ECN 3			/* bits of the class that are TCP's, not the program's */
 
-static int option(int fd, int level, int name)
+static int option_value(int fd, int level, int name)
 {
 	socklen_t len = sizeof(int);
 	int v = 0;
@@ -49,14 +49,15 @@ static unsigned of_priority(int priority)
 /* ipv6: of the connection.  (A socket of IPv6 may have one by IPv4, for which IP_TOS counts.) */
 static unsigned of_socket(int fd, bool ipv6)
 {
-	int v = ipv6 ? option(fd, IPPROTO_IPV6, IPV6_TCLASS) : option(fd, IPPROTO_IP, IP_TOS);
+	int v = ipv6 ? option_value(fd, IPPROTO_IPV6, IPV6_TCLASS) :
+		       option_value(fd, IPPROTO_IP, IP_TOS);
 
 	v &= 0xff & ~ECN;
-	return v ? (unsigned)v : of_priority(option(fd, SOL_SOCKET, SO_PRIORITY));
+	return v ? (unsigned)v : of_priority(option_value(fd, SOL_SOCKET, SO_PRIORITY));
 }
 
 /* The class that the program has set.  Clears the note that it has set one. */
-static unsigned own(struct sr_stream *st)
+static unsigned take_set_class(struct sr_stream *st)
 {
 	bool ipv6 = st->rare->name.family == AF_INET6;
 	int err = errno;
@@ -82,7 +83,7 @@ bool sr_tclass_is(int level, int name)
 
 void sr_tclass_set(struct sr_stream *st)
 {
-	sr_publish(&st->up.tclass_set, true);	/* pairs with own() */
+	sr_publish(&st->up.tclass_set, true);	/* pairs with take_set_class() */
 	if (sr_loop_runs())
 		sr_stream_kick(st);
 }
@@ -91,7 +92,7 @@ uint8_t sr_tclass_ask(struct sr_stream *st)
 {
 	unsigned class;
 
-	class = own(st);
+	class = take_set_class(st);
 	st->up.tclass = (uint8_t)(class ? class : st->policy->tos);
 	return st->up.tclass;
 }
@@ -100,7 +101,7 @@ bool sr_tclass_takes(struct sr_stream *st, uint8_t asked)
 {
 	unsigned class;
 
-	class = own(st);
+	class = take_set_class(st);
 	st->up.tclass = asked;
 	return !class || class == asked;
 }

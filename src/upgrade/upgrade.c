@@ -179,7 +179,7 @@ void sr_upgrade_moves(struct sr_stream *st, size_t sent)
 }
 
 /* Returns the new value. */
-static unsigned bump(atomic_uint *number)
+static unsigned bump_count(atomic_uint *number)
 {
 	unsigned n = sr_load(number) + 1;
 
@@ -191,7 +191,7 @@ static unsigned bump(atomic_uint *number)
  * limits. */
 void sr_upgrade_count(struct sr_stream *st)
 {
-	unsigned calls = bump(&st->out.calls), f = sr_st_flags(st);
+	unsigned calls = bump_count(&st->out.calls), f = sr_st_flags(st);
 	unsigned accepts = (f & (SR_ST_ACCEPT | SR_ST_ANSWERED | SR_ST_BARRED)) ==
 			   SR_ST_ACCEPT;
 	uint64_t bytes;
@@ -237,7 +237,7 @@ static bool may_be_next_door(struct sr_stream *st)
 
 /* The k-th kind to try: shm only for this host, and there first.  NULL: there
  * is no such kind.  Any thread. */
-static const struct sr_rendezvous *kind(struct sr_stream *st, unsigned k)
+static const struct sr_rendezvous *kind_to_try(struct sr_stream *st, unsigned k)
 {
 	const char *links = st->policy->links;
 	bool here = strchr(links, 's') && (may_be_next_door(st) ||
@@ -289,7 +289,7 @@ static enum sr_proof proof_of(struct sr_stream *st, const struct sr_rendezvous *
 		       SR_PROOF_NONE : SR_PROOF_ALWAYS;
 }
 
-static void done(struct sr_ask *ask, struct sr_link *link, const char *reason);
+static void ask_done(struct sr_ask *ask, struct sr_link *link, const char *reason);
 
 static void first_reason(struct sr_stream *st, enum sr_reason reason)
 {
@@ -316,7 +316,7 @@ static bool rule_out_kinds(struct sr_stream *st)
 	if (!sr_stream_name(st))
 		return false;
 	sr_enter();
-	while ((ops = kind(st, k++))) {
+	while ((ops = kind_to_try(st, k++))) {
 		why = refusal_of_kind(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE)
 			break;
@@ -343,7 +343,7 @@ static bool ask_next(struct sr_stream *st)
 	enum sr_reason why;
 	int r;
 
-	while ((ops = kind(st, st->up.kind)) != NULL) {
+	while ((ops = kind_to_try(st, st->up.kind)) != NULL) {
 		st->up.kind++;
 		why = refusal_of_kind(st, ops, &st->rare->peer);
 		if (why == SR_REASON_NONE && !sr_prove_can(st, proof_of(st, ops)))
@@ -359,7 +359,7 @@ static bool ask_next(struct sr_stream *st)
 					.proof = proof_of(st, ops),
 					.policy = st->policy, .inode = sr_anchor_inode(st),
 					.owner = st, .notify = sr_stream_on_link,
-					.done = done, .told = sr_hold_told,
+					.done = ask_done, .told = sr_hold_told,
 					.holds = sr_waits(st) };
 		sr_publish(&st->hold.first, SR_FIRST_NONE); /* pairs as hold.h says */
 		ask->name.link_no = st->link_no + 1;
@@ -402,7 +402,7 @@ static void ask_failed(struct sr_stream *st)
 		sr_ask_move(st, SR_ASK_OVER);
 }
 
-static void done(struct sr_ask *ask, struct sr_link *link, const char *reason)
+static void ask_done(struct sr_ask *ask, struct sr_link *link, const char *reason)
 {
 	struct sr_stream *st = ask->owner;
 	enum sr_reason why;
@@ -527,7 +527,7 @@ static bool pause_if_worth(struct sr_stream *st, enum sr_ask_state until_due)
 	return true;
 }
 
-static void withdraw(struct sr_stream *st)
+static void ask_withdraw(struct sr_stream *st)
 {
 	st->rare->ask.ops->cancel(&st->rare->ask);
 	sr_ask_move(st, SR_ASK_OVER);
@@ -561,7 +561,7 @@ void sr_ask_progress(struct sr_stream *st)
 	int state = sr_load(&st->up.state);
 
 	if (state == SR_ASK_ASKING && ends) {
-		withdraw(st);
+		ask_withdraw(st);
 		return;
 	}
 	if (state == SR_ASK_ASKING || sr_stream_att(st) || (ends & SR_ST_CLOSING))
