@@ -184,7 +184,7 @@ static uint64_t queued_beside(unsigned state)
 
 /* Reads queue, counter, queue, until the queue has not changed in between; then
  * the sum is exact. */
-static bool sample(struct sr_stream *st, bool tx, uint64_t *sum)
+static bool anchor_sample(struct sr_stream *st, bool tx, uint64_t *sum)
 {
 	unsigned long req = tx ? SIOCOUTQ : SIOCINQ;
 	struct tcp_info ti;
@@ -245,7 +245,8 @@ bool sr_anchor_tx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel;
 
-	return sample(st, true, &kernel) && counts_agree("tx", kernel, sr_load(&st->out.tcp));
+	return anchor_sample(st, true, &kernel) &&
+	       counts_agree("tx", kernel, sr_load(&st->out.tcp));
 }
 
 /* (A closed socket sends no bytes any more, and does not tell whether a FIN of ours counts.) */
@@ -254,7 +255,7 @@ bool sr_anchor_is_bypassed(struct sr_stream *st)
 	struct tcp_info ti;
 	uint64_t kernel;
 
-	return sample(st, true, &kernel) && kernel > sr_load(&st->out.tcp) &&
+	return anchor_sample(st, true, &kernel) && kernel > sr_load(&st->out.tcp) &&
 	       anchor_info(st, &ti) && ti.tcpi_state != SR_TCP_CLOSE;
 }
 
@@ -272,7 +273,7 @@ size_t sr_anchor_unbooked_tx(struct sr_stream *st)
 {
 	uint64_t kernel, ours = sr_load(&st->out.tcp);
 	bool ok = sr_gate_calls(&st->out.gate) == 1 &&
-		  sample(st, true, &kernel);
+		  anchor_sample(st, true, &kernel);
 
 	return ok && kernel > ours ? kernel - ours : 0;
 }
@@ -281,7 +282,7 @@ size_t sr_anchor_unbooked_rx(struct sr_stream *st)
 {
 	uint64_t kernel, ours = sr_load(&st->in.tcp);
 	bool ok = sr_gate_calls(&st->in.gate) == 1 &&
-		  sample(st, false, &kernel);
+		  anchor_sample(st, false, &kernel);
 
 	if (ok && sr_anchor_ended(st))
 		kernel--;			/* the FIN */
@@ -292,7 +293,7 @@ bool sr_anchor_rx_agrees(struct sr_stream *st)
 {
 	uint64_t kernel, ours = sr_load(&st->in.tcp);
 
-	if (!sample(st, false, &kernel))
+	if (!anchor_sample(st, false, &kernel))
 		return false;
 	/* A received FIN counts 1 in bytes_received and nothing in SIOCINQ. */
 	if (kernel == ours + 1 && sr_anchor_ended(st))

@@ -35,12 +35,12 @@ static struct sr_stream *indexed_stream(struct sr_indexed *x)
 
 /* ---- lists: index_lock held ---- */
 
-static void enlist(struct sr_indexed **list, struct sr_indexed *x)
+static void index_enlist(struct sr_indexed **list, struct sr_indexed *x)
 {
 	SR_LIST_ADD(*list, x);
 }
 
-static void delist(struct sr_indexed *x)
+static void index_delist(struct sr_indexed *x)
 {
 	if (!x->pprev)
 		return;
@@ -51,8 +51,8 @@ static void delist(struct sr_indexed *x)
 static void move_to(struct sr_indexed **list, struct sr_stream *st)
 {
 	sr_lock(&index_lock);
-	delist(&st->indexed);
-	enlist(list, &st->indexed);
+	index_delist(&st->indexed);
+	index_enlist(list, &st->indexed);
 	sr_unlock(&index_lock);
 }
 
@@ -69,8 +69,8 @@ void sr_index_listens(struct sr_listener *l)
 void sr_index_drop(struct sr_stream *st)
 {
 	sr_lock(&index_lock);
-	delist(&st->indexed);
-	delist(&st->hold.node);
+	index_delist(&st->indexed);
+	index_delist(&st->hold.node);
 	sr_unlock(&index_lock);
 }
 
@@ -100,7 +100,7 @@ static struct sr_stream *take_newcomer(void)
 	sr_lock(&index_lock);
 	while (newcomers && !st) {
 		st = indexed_stream(newcomers);
-		delist(&st->indexed);
+		index_delist(&st->indexed);
 		if (!sr_stream_tryget(st))
 			st = NULL;
 	}
@@ -117,7 +117,7 @@ static void name_newcomers(void)
 		if (sr_stream_name(st)) {
 			sr_lock(&index_lock);
 			if (!st->indexed.pprev)	/* it may listen by now */
-				enlist(bucket_of(&st->rare->name), &st->indexed);
+				index_enlist(bucket_of(&st->rare->name), &st->indexed);
 			sr_unlock(&index_lock);
 		}
 		sr_stream_put(st);
@@ -180,9 +180,9 @@ void sr_index_hold(struct sr_stream *st, uintptr_t thread)
 {
 	sr_lock(&index_lock);
 	st->hold.held = thread;
-	delist(&st->hold.node);
+	index_delist(&st->hold.node);
 	if (thread)
-		enlist(&holding, &st->hold.node);
+		index_enlist(&holding, &st->hold.node);
 	sr_unlock(&index_lock);
 }
 

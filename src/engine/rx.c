@@ -47,7 +47,7 @@ static uint64_t rx_head(struct sr_stream *st)
 	return h > st->rx.rx ? h : st->rx.rx;
 }
 
-static void pushback(struct sr_stream *st, const uint8_t *buf, size_t n)
+static void rx_push_back(struct sr_stream *st, const uint8_t *buf, size_t n)
 {
 	/* The buffer never holds more than a record's worth: it is emptied
 	 * before anything more is read where a mark may come. */
@@ -123,7 +123,7 @@ void sr_rx_tcp_end(struct sr_stream *st, bool reset)
 	bool raw = st->rx.state == SR_RX_RAW, whole = last_look(st), cut;
 
 	st->in.fin_seen = true;
-	pushback(st, out, sr_rx_fin(&st->rx, reset, whole, rx_head(st), out));
+	rx_push_back(st, out, sr_rx_fin(&st->rx, reset, whole, rx_head(st), out));
 	if (raw && st->rx.state == SR_RX_LINK)	/* the ring has the rest */
 		st->in.link->ops->rx_free(st->in.link,
 			st->rx.rx - sr_load(&st->in.link->rx_taken));
@@ -257,7 +257,7 @@ static void read_record(struct sr_stream *st)
 			reset_bypassed(st);
 			return;
 		}
-		pushback(st, out, (size_t)n);
+		rx_push_back(st, out, (size_t)n);
 		sr_stream_notify(st, SR_NOTIFY_RX);
 		sr_stream_kick(st);
 	}
@@ -501,7 +501,7 @@ bool sr_rx_take_switch(struct sr_stream *st, struct sr_link *link, bool proven)
 		return entry == ENTRY_NEVER;
 	todo = sr_rx_switch(&st->rx, &link->peer_switch, st->up.token, proven,
 			    out, &n);
-	pushback(st, out, n);
+	rx_push_back(st, out, n);
 	if (todo & SR_DO_LATER)
 		return false;
 	if (todo & SR_DO_DROP) {

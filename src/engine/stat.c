@@ -62,8 +62,8 @@ static void stat_dir_finish(struct sr_page_dir *d)
 }
 
 /* What each kind of link has carried, the one in use included; TCP has carried the rest. */
-static void ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
-		 struct sr_link *link, uint64_t base, const char *had)
+static void stat_fill_ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
+			   struct sr_link *link, uint64_t base, const char *had)
 {
 	memcpy(d->way, way, sizeof(d->way));
 	d->base = base - way[SR_WAY_SHM] - way[SR_WAY_VERBS];
@@ -84,7 +84,8 @@ void sr_stat_tx(struct sr_stream *st)
 
 	sr_stream_tx_ways(st, way);
 	stat_dir_begin(d, sr_stream_tx_state(st));
-	ways(d, way, link, base + sr_load(&st->tx_own.plain) - st->out.before, st->out.had);
+	stat_fill_ways(d, way, link, base + sr_load(&st->tx_own.plain) - st->out.before,
+		       st->out.had);
 	d->unread = d->room = d->ring = 0;
 	if (link && st->tx.state == SR_TX_LINK) {
 		d->unread = st->tx.w - sr_load(&link->tx_acked);
@@ -111,7 +112,8 @@ void sr_stat_rx(struct sr_stream *st)
 		ring = link->ops->ring(link, false);
 	}
 	stat_dir_begin(d, sr_stream_rx_state(st));
-	ways(d, st->in.way, link, base + sr_load(&st->rx_own.plain) - st->in.before, st->in.had);
+	stat_fill_ways(d, st->in.way, link, base + sr_load(&st->rx_own.plain) - st->in.before,
+		       st->in.had);
 	/* (rx_h may lag behind.) */
 	d->unread = there > st->rx.rx ? there - st->rx.rx : 0;
 	d->ring = ring;

@@ -288,7 +288,7 @@ void sr_stream_policy(struct sr_stream *st, bool connects,
 
 /* The kernel's socket inherits its listener's options; so do our copies, and whether it
  * needs no histories. */
-static void inherit(struct sr_stream *st, struct sr_stream *socket)
+static void inherit_options(struct sr_stream *st, struct sr_stream *socket)
 {
 	unsigned options = sr_st_flags(socket) & SR_ST_INHERITED;
 
@@ -304,7 +304,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd)
 
 	if (!st)
 		return NULL;
-	inherit(st, socket);
+	inherit_options(st, socket);
 	sr_stream_ref(socket);
 	st->up.listener = l;
 	sr_count(&l->children, 1);

@@ -18,7 +18,7 @@
 
 #define LOST_NS 100000000ull	/* how long TCP's end may follow the link's */
 
-static void fin(struct sr_stream *st)
+static void tx_send_fin(struct sr_stream *st)
 {
 	sr_sys_shutdown(sr_load(&st->anchor), SHUT_WR);
 	sr_stream_notify(st, SR_NOTIFY_CHANGE);
@@ -103,7 +103,7 @@ static void tx_leave_link(struct sr_stream *st)
 		return;
 	}
 	if (todo & SR_DO_FIN)
-		fin(st);
+		tx_send_fin(st);
 	raw_again(st);
 }
 
@@ -287,7 +287,7 @@ static void reader_is_gone(struct sr_stream *st)
 {
 	st->out.way[st->out.link->ops->way] += st->tx.w - st->tx.n;
 	if (sr_tx_gone(&st->tx) & SR_DO_FIN)
-		fin(st);
+		tx_send_fin(st);
 	raw_again(st);
 }
 
@@ -325,7 +325,7 @@ static bool progress_link(struct sr_stream *st)
 	if ((ev & SR_LINK_ACKEND) && !sr_tx_is_second(st) &&
 	    (sr_tx_ackend(&st->tx) & SR_DO_FIN)) {
 		st->out.way[st->out.link->ops->way] += st->tx.w - st->tx.n;
-		fin(st);
+		tx_send_fin(st);
 		return false;
 	}
 	if (follow_ended_process(st, ev))
@@ -373,7 +373,7 @@ static void progress_resend(struct sr_stream *st)
 		 sr_stream_label(st, (char[128]){ 0 }),
 		 (unsigned long long)st->tx.w);
 	if (todo & SR_DO_FIN)
-		fin(st);
+		tx_send_fin(st);
 	raw_again(st);
 	return;
 stop:
@@ -445,7 +445,7 @@ void sr_tx_start(struct sr_stream *st)
 		goto out;
 	if (link->ops->ctl(link, &msg) < 0) {
 		if (sr_tx_leave(&st->tx) & SR_DO_FIN)
-			fin(st);
+			tx_send_fin(st);
 		goto out;
 	}
 	st->out.link = link;
