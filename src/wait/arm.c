@@ -12,7 +12,7 @@ enum { BOTH = SR_NOTIFY_RX | SR_NOTIFY_TX };
 
 /* Returns the place of fd in the kernel's array, or -1.  Neighbours with the same fd share
  * one: both directions of a link, or links of one carrier. */
-static int slot(struct sr_waitset *s, int fd)
+static int kernel_slot(struct sr_waitset *s, int fd)
 {
 	if (fd < 0)
 		return -1;
@@ -43,7 +43,7 @@ static void arm_links(struct sr_waitset *s, struct sr_waitset_entry *e)
 		if (way && one)
 			e->slot[1] = e->slot[0];
 		else if (link)
-			e->slot[way] = slot(s, link->ops->arm(link, one ? BOTH : 1u << way));
+			e->slot[way] = kernel_slot(s, link->ops->arm(link, one ? BOTH : 1u << way));
 	}
 }
 

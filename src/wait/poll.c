@@ -20,7 +20,7 @@
 #define UNLOOKED 8		/* polls without a look, after a look that found nothing */
 
 /* Allocates one piece of memory for the entries, the nodes and the kernel's array. */
-static bool allocate(struct sr_waitset *s)
+static bool waitset_allocate(struct sr_waitset *s)
 {
 	s->memory = sr_waitset_space_get((s->n + 1) * (sizeof(*s->e) + sizeof(*s->nodes) +
 						       3 * sizeof(*s->k)));
@@ -113,7 +113,7 @@ int sr_streams_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 		memset(few, 0, n * sizeof(few[0]));
 		s.e = few;
 		s.k = few_k;
-	} else if (!allocate(&s)) {
+	} else if (!waitset_allocate(&s)) {
 		sr_release();
 		return poll_plain(fds, n, timeout, sigmask);
 	}

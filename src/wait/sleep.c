@@ -23,7 +23,7 @@ enum {				/* the low bits of waits.mode; the rest is a count */
 	MODE_BITS = 3
 };
 
-static struct timeval timeout(int fd, int option)
+static struct timeval socket_timeout(int fd, int option)
 {
 	struct timeval tv = { 0, 0 };
 	socklen_t len = sizeof(tv);
@@ -46,8 +46,8 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
 
 	*sure = flags >= 0 && sr_fdtab_peek(fd) == st;
 	return (flags & O_NONBLOCK ? NONBLOCK : 0) |
-	       (is_set(timeout(fd, SO_RCVTIMEO)) ? RCVTIMEO : 0) |
-	       (is_set(timeout(fd, SO_SNDTIMEO)) ? SNDTIMEO : 0);
+	       (is_set(socket_timeout(fd, SO_RCVTIMEO)) ? RCVTIMEO : 0) |
+	       (is_set(socket_timeout(fd, SO_SNDTIMEO)) ? SNDTIMEO : 0);
 }
 
 /*
@@ -59,7 +59,7 @@ static unsigned ask_mode(struct sr_stream *st, int fd, bool *sure)
  * while a direction is on a link and no other process has had the socket, because
  * another process could change the mode without our seeing it.
  */
-static unsigned mode(struct sr_stream *st, int fd)
+static unsigned call_mode(struct sr_stream *st, int fd)
 {
 	/* Pairs with sr_stream_mode_changed(): the kernel is asked after the change. */
 	uint64_t now = sr_observe(&st->waits.mode_changes) + 1;
@@ -80,7 +80,7 @@ static unsigned mode(struct sr_stream *st, int fd)
 
 void sr_stream_mode_changed(struct sr_stream *st)
 {
-	/* Pairs with mode(). */
+	/* Pairs with call_mode(). */
 	atomic_fetch_add_explicit(&st->waits.mode_changes, 1, memory_order_release);
 }
 
@@ -89,13 +89,13 @@ static uint64_t ask_deadline(struct sr_stream *st, int fd, int option)
 {
 	struct timeval tv;
 
-	if (!(mode(st, fd) & (option == SO_RCVTIMEO ? RCVTIMEO : SNDTIMEO)))
+	if (!(call_mode(st, fd) & (option == SO_RCVTIMEO ? RCVTIMEO : SNDTIMEO)))
 		return 0;
-	tv = timeout(fd, option);
+	tv = socket_timeout(fd, option);
 	return sr_deadline_ns((uint64_t)tv.tv_sec, (uint64_t)tv.tv_usec * 1000u);
 }
 
-static uint64_t deadline(struct sr_stream *st, struct sr_sleep *s)
+static uint64_t sleep_deadline(struct sr_stream *st, struct sr_sleep *s)
 {
 	if (!s->timed) {
 		s->deadline = ask_deadline(st, s->fd, s->option);
@@ -116,7 +116,7 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 {
 	if (!s->asked) {
 		s->blocks = !(s->flags & MSG_DONTWAIT) &&
-			    !(mode(st, s->fd) & NONBLOCK);
+			    !(call_mode(st, s->fd) & NONBLOCK);
 		s->asked = true;
 	}
 	return s->blocks;
@@ -124,21 +124,21 @@ bool sr_sleep_allowed(struct sr_stream *st, struct sr_sleep *s)
 
 bool sr_sleep_is_timed(struct sr_stream *st, struct sr_sleep *s)
 {
-	return deadline(st, s) != 0;
+	return sleep_deadline(st, s) != 0;
 }
 
 /* A sleep was interrupted: may the call go on?  By signal(7) it may if all
  * handlers that ran have SA_RESTART, unless the call has a timeout or bytes to
  * return.  If no handler has run, it goes on: the process was stopped, or the handler
  * was installed without our seeing it. */
-static bool restarts(struct sr_stream *st, struct sr_sleep *p)
+static bool sleep_interrupted(struct sr_stream *st, struct sr_sleep *p)
 {
 	struct sr_handled was = p->since;
 
 	p->since = sr_handled;
 	if (p->since.all == was.all)
 		return true;
-	return !p->partial && !deadline(st, p) && p->since.breaking == was.breaking;
+	return !p->partial && !sleep_deadline(st, p) && p->since.breaking == was.breaking;
 }
 
 #define POLLS 32		/* between two reads of the clock, which may be slow */
@@ -194,13 +194,13 @@ static int sleep_in_kernel(struct sr_stream *st, struct sr_sleep *p, short event
 	bool again;
 	int r;
 
-	if (deadline(st, p))
+	if (sleep_deadline(st, p))
 		s.deadline = p->deadline;
 	do {
 		s.handled = p->since.all;
 		r = sr_waitset_wait(&s, &got);
 		sr_waitset_done(&s);
-		again = r == -EINTR && restarts(st, p);
+		again = r == -EINTR && sleep_interrupted(st, p);
 	} while (again && !is_descriptor_lost(st, p, handled));
 	if (again || (r >= 0 && is_descriptor_lost(st, p, handled)))
 		return -EBADF;

@@ -60,7 +60,7 @@ void sr_waitset_free(struct sr_waitset *s)
 		sr_waitset_space_put(s->memory);
 }
 
-static bool asked(const struct sr_waitset_entry *e)
+static bool kernel_is_asked(const struct sr_waitset_entry *e)
 {
 	return !e->st || !e->plan.shut || e->plan.kernel || e->plan.ends;
 }
@@ -71,7 +71,7 @@ static bool waitset_fill(struct sr_waitset *s)
 	bool any = false;
 
 	for (size_t i = 0; i < s->n; i++) {
-		s->k[i] = (struct pollfd){ asked(&s->e[i]) ? s->e[i].fd : -1,
+		s->k[i] = (struct pollfd){ kernel_is_asked(&s->e[i]) ? s->e[i].fd : -1,
 					   sr_waitset_asks(&s->e[i]), 0 };
 		any |= s->k[i].fd >= 0;
 	}
@@ -247,7 +247,7 @@ static bool needs_poll(struct sr_waitset *s)
 	return !s->word;
 }
 
-static uint64_t sooner(uint64_t deadline)
+static uint64_t nap_end(uint64_t deadline)
 {
 	uint64_t soon = sr_now_ns() + NAP_NS;
 
@@ -263,10 +263,10 @@ static int sleep_in_poll(struct sr_waitset *s)
 	s->k[s->n].fd = fd;
 	if (!sr_waiter_sleeping(s->waiter))
 		return waitset_look(s);
-	r = sleep_until(s, true, fd < 0 ? sooner(s->deadline) : s->deadline);
+	r = sleep_until(s, true, fd < 0 ? nap_end(s->deadline) : s->deadline);
 	if (r == -EINVAL) {
 		s->kn = s->n;
-		r = sleep_until(s, true, sooner(s->deadline));
+		r = sleep_until(s, true, nap_end(s->deadline));
 	}
 	return r;
 }
@@ -290,7 +290,7 @@ static int sleep_armed(struct sr_waitset *s)
 	if (!s->waiter) {	/* there is no memory: this thread cannot be woken */
 		drop_all(s);
 		waitset_fill(s);
-		return sleep_until(s, true, sooner(s->deadline));
+		return sleep_until(s, true, nap_end(s->deadline));
 	}
 	sr_store(&s->waiter->state, 0);
 	sr_waitset_arm(s);
@@ -331,7 +331,7 @@ static bool poll_links(struct sr_waitset *s, bool *kernel)
 
 	*kernel = false;
 	for (e = s->e; e < s->e + s->n; e++) {
-		*kernel |= e->fd >= 0 && asked(e);
+		*kernel |= e->fd >= 0 && kernel_is_asked(e);
 		if (e->link[0])
 			e->link[0]->ops->poll(e->link[0]);
 		if (e->link[1] && e->link[1] != e->link[0])
@@ -388,7 +388,7 @@ static int waitset_spin(struct sr_waitset *s)
 }
 
 /* Teaches the spin how long this wait on links took. */
-static void learn(struct sr_waitset *s)
+static void waitset_learn(struct sr_waitset *s)
 {
 	if (s->start)
 		sr_spin_learn(spin_of(s), sr_conf.spin_us * 1000ull,
@@ -444,7 +444,7 @@ static int answer_after_sleep(struct sr_waitset *s, struct pollfd *fds)
 	drop_all(s);
 	r = waitset_result(s, fds);
 	if (r)
-		learn(s);
+		waitset_learn(s);
 	else if (is_waitset_signalled(s))
 		r = -EINTR;
 	return r;
@@ -481,7 +481,7 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 				continue;
 		}
 		if (ready)
-			learn(s);
+			waitset_learn(s);
 		if (ready || !s->deadline)
 			return answer_now(s, fds, ready);
 		r = sleep_armed(s);
