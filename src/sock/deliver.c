@@ -81,7 +81,7 @@ static bool rest_collect(struct sr_stream *st, struct rest *r)
 	return true;
 }
 
-static void insert(struct list *list, const struct rest *r)
+static void rest_insert(struct list *list, const struct rest *r)
 {
 	size_t i;
 
@@ -100,7 +100,7 @@ static void rest_leave(struct sr_stream *st, void *arg)
 	sr_stream_lock_and_progress(st);
 	if (sr_load(&st->anchor) >= 0 && sr_any_gate_shut(st) && !sr_load(&st->out.broken) &&
 	    list->n < list->most && rest_collect(st, &r)) {
-		insert(list, &r);
+		rest_insert(list, &r);
 		sr_stream_unwatch(st);
 		sr_store(&st->anchor, -1);
 	}
@@ -144,7 +144,7 @@ static void read_rest(struct rest *r)
 }
 
 /* True: there is more to do. */
-static bool step(struct rest *r)
+static bool rest_deliver(struct rest *r)
 {
 	ssize_t n;
 
@@ -173,7 +173,7 @@ static void close_others(struct list *list)
 	sr_sys_close_range((unsigned)list->n, UINT_MAX, 0);
 }
 
-static void deliver(struct list *list, struct pollfd *p)
+static void deliver_list(struct list *list, struct pollfd *p)
 {
 	uint64_t end = sr_now_ns() + SR_ORPHAN_NS, now;
 	size_t open;
@@ -181,7 +181,7 @@ static void deliver(struct list *list, struct pollfd *p)
 	do {
 		open = 0;
 		for (struct rest *r = list->rest; r < list->rest + list->n; r++) {
-			if (r->fd >= 0 && !step(r)) {
+			if (r->fd >= 0 && !rest_deliver(r)) {
 				sr_now_close(r->fd);
 				r->fd = -1;
 			}
@@ -206,7 +206,7 @@ static __attribute__((noreturn)) void deliver_and_end(struct list *list, struct 
 	SR_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &all, 0, 8);
 	SR_SYS(SYS_setsid);
 	close_others(list);
-	deliver(list, p);
+	deliver_list(list, p);
 	for (;;)
 		SR_SYS(SYS_exit_group, 0);
 }
@@ -241,7 +241,7 @@ void sr_streams_deliver(void)
 		if (pid == 0)
 			deliver_and_end(&list, p);
 		if (pid < 0)
-			deliver(&list, p);
+			deliver_list(&list, p);
 	}
 	since = sr_now_ns();
 	sr_streams_walk(await_delivery, &since);

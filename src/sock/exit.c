@@ -89,7 +89,7 @@ struct leaving {
 };
 
 /* When the first wait began.  So a process without streams never asks for the time. */
-static uint64_t since(struct leaving *l)
+static uint64_t leaving_since(struct leaving *l)
 {
 	if (!l->began)
 		l->began = sr_now_ns();
@@ -98,7 +98,7 @@ static uint64_t since(struct leaving *l)
 
 static bool is_within(struct leaving *l, uint64_t ns)
 {
-	uint64_t began = since(l);	/* first: it may start the clock */
+	uint64_t began = leaving_since(l);	/* first: it may start the clock */
 
 	return sr_now_ns() - began < ns;
 }
@@ -144,7 +144,7 @@ static void wait_gone(struct sr_stream *st, void *arg)
 	if (!sr_back_concerns(st) || st->exiting)
 		return;
 	if (sr_is_shared(st)) {	/* guests wait for us */
-		sr_back_wait(st, sr_back_is_plain, since(l), SR_ORPHAN_NS);
+		sr_back_wait(st, sr_back_is_plain, leaving_since(l), SR_ORPHAN_NS);
 		return;
 	}
 	while (!sr_back_is_plain(st) && is_within(l, LEAVE_NS))

@@ -58,7 +58,7 @@ static void use_rule(struct sr_stream *st, const struct sockaddr *addr, socklen_
 	sr_stream_policy(st, true, &peer);
 }
 
-static bool dissolves(const struct sockaddr *addr, socklen_t len)
+static bool connect_dissolves(const struct sockaddr *addr, socklen_t len)
 {
 	return addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC;
 }
@@ -86,7 +86,7 @@ static bool would_dissolve(int fd, const struct sockaddr *addr, socklen_t len)
 	sr_hold();
 	trial = trial_socket(fd);
 	if (trial < 0) {
-		taken = dissolves(addr, len);
+		taken = connect_dissolves(addr, len);
 	} else {
 		taken = len >= sizeof(sa_family_t) &&
 			sr_sys_connect(trial, addr, sizeof(sa_family_t)) == 0;
@@ -107,7 +107,7 @@ static int connect_held(struct sr_stream *st, int fd,
 		how |= SR_ST_FRESH;
 	else if (r < 0)
 		return r;
-	if (r == 0 && dissolves(addr, len))
+	if (r == 0 && connect_dissolves(addr, len))
 		return 1;
 	if (!(sr_st_flags(st) & SR_ST_CONNECT)) {
 		use_rule(st, addr, len);
@@ -133,7 +133,7 @@ int sr_stream_connect(struct sr_stream *st, int fd,
 	return r;
 }
 
-static bool bound(int fd)
+static bool has_port(int fd)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -179,7 +179,7 @@ int sr_stream_listen(struct sr_stream *st, int fd, int backlog)
 		sr_stream_policy(st, false, &local);
 	waits = st->policy->upgrade == SR_WAIT && sr_loop_may_start();
 	want = wants_rendezvous(st);
-	early = want && waits && bound(fd) &&
+	early = want && waits && has_port(fd) &&
 		!(sr_st_flags(st) & (SR_ST_CONNECT | SR_ST_ACCEPT));
 	if (early)
 		sr_listener_open(sr_listener_of(st), fd, true);

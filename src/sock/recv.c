@@ -140,7 +140,7 @@ struct passage {
 
 /* Counts the bytes that the kernel has returned, r, and leaves the gate.  The result, and
  * *again, are those of recv_plain(). */
-static ssize_t returned(const struct passage *p, ssize_t r, bool *again)
+static ssize_t recv_returned(const struct passage *p, ssize_t r, bool *again)
 {
 	struct sr_stream *st = p->st;
 	struct msghdr *msg = p->msg;
@@ -179,7 +179,7 @@ static void recv_abandoned(void *passage)
 
 	if (!r || (size_t)r > sr_iov_make(p->msg->msg_iov, p->msg->msg_iovlen).left)
 		r = -EINTR;
-	returned(p, r, &again);
+	recv_returned(p, r, &again);
 	sr_stream_put(p->st);
 }
 
@@ -204,7 +204,7 @@ static ssize_t recv_plain(struct sr_stream *st, int fd, struct msghdr *msg, int 
 	r = fd < 0 ? anchor_recv(st, msg, flags) : kernel_recv(fd, msg, flags);
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_close(&w);
-	return returned(&here, r, again);
+	return recv_returned(&here, r, again);
 }
 
 /* Copies all that the ring has and the program asked for: by epoll(7), a read

@@ -102,7 +102,7 @@ static void note_full(struct sr_stream *st, ssize_t r, size_t asked)
 }
 
 /* The error of a send on a direction that has ended. */
-static ssize_t over(struct sr_stream *st)
+static ssize_t send_error(struct sr_stream *st)
 {
 	int err = sr_error_take(st);
 
@@ -138,8 +138,8 @@ static ssize_t error_first(struct sr_stream *st, ssize_t r)
 }
 
 /* The kernel has taken n bytes of msg, or of the file of src. */
-static void keep(struct sr_stream *st, const struct source *src, const struct msghdr *msg,
-		 size_t n)
+static void sent_keep(struct sr_stream *st, const struct source *src, const struct msghdr *msg,
+		      size_t n)
 {
 	uint64_t at = sr_load(&st->out.tcp) + (uint64_t)st->out.delta;
 
@@ -156,9 +156,9 @@ struct passage {
 	const struct msghdr *msg;
 };
 
-static void book(const struct passage *p, size_t n)
+static void sent_book(const struct passage *p, size_t n)
 {
-	keep(p->st, p->src, p->msg, n);
+	sent_keep(p->st, p->src, p->msg, n);
 	sr_tcp_sent(p->st, (ssize_t)n);
 }
 
@@ -170,7 +170,7 @@ static void send_abandoned(void *passage)
 	size_t n = p->msg ? sr_anchor_unbooked_tx(p->st) : 0;
 
 	if (n && n <= p->src->iov.left)
-		book(p, n);
+		sent_book(p, n);
 	sr_tx_gate_leave(p->st);
 	if (p->src->own)
 		sr_fd_close(p->src->own);
@@ -195,7 +195,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 		return -EAGAIN;
 	if (is_send_over(st)) {
 		sr_tx_gate_leave(st);
-		return over(st);
+		return send_error(st);
 	}
 	flags |= MSG_NOSIGNAL;
 	if (!(flags & MSG_DONTWAIT))
@@ -207,7 +207,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 	if (!(flags & MSG_DONTWAIT))
 		sr_window_close(&w);
 	if (r > 0)
-		book(&here, (size_t)r);
+		sent_book(&here, (size_t)r);
 	else if (r < 0)
 		sr_stream_failed(st, r);
 	if (sr_load(&st->sets.first))
@@ -222,7 +222,7 @@ static ssize_t send_plain(struct sr_stream *st, int fd, struct source *src,
 /* Commits n bytes to the link.  With more (MSG_MORE, TCP_CORK), the link holds
  * them back until there are HOLD of them, SR_HOLD_NS have passed, or room gets
  * short. */
-static void commit(struct sr_stream *st, size_t n, bool more)
+static void send_commit(struct sr_stream *st, size_t n, bool more)
 {
 	size_t held = sr_load(&st->out.held) + n;
 
@@ -295,7 +295,7 @@ static ssize_t put_ring(struct sr_stream *st, struct sr_sleep *sleep, struct sou
 			return r;
 		}
 		st->tx.w += (uint64_t)r;
-		commit(st, (size_t)r, more && !src->iov.left);
+		send_commit(st, (size_t)r, more && !src->iov.left);
 		total += r;
 	}
 	return total;
@@ -315,7 +315,7 @@ static ssize_t send_locked(struct sr_stream *st, struct sr_sleep *sleep, struct 
 	if (*open)
 		goto out;
 	if (sr_load(&st->out.broken) || st->tx.ended || st->tx.state == SR_TX_DONE) {
-		r = over(st);
+		r = send_error(st);
 	} else if (st->tx.state == SR_TX_LINK) {
 		r = put_ring(st, sleep, src, (flags & MSG_MORE) ||
 						     (sr_st_flags(st) & SR_ST_CORK));
@@ -464,8 +464,8 @@ static bool is_file_cut(struct sr_stream *st, struct sr_sleep *sleep)
 }
 
 /* waited: the call has slept since the program passed fd. */
-static ssize_t transmit(struct sr_stream *st, int fd, struct source *src,
-			const struct msghdr *msg, int flags, bool waited)
+static ssize_t send_transmit(struct sr_stream *st, int fd, struct source *src,
+			     const struct msghdr *msg, int flags, bool waited)
 {
 	struct sr_sleep sleep = sr_sleep_begin(fd, flags, SO_SNDTIMEO);
 	bool cut = is_long(st, src) && (msg || is_file_cut(st, &sleep)), shut = waited || cut;
@@ -502,7 +502,7 @@ ssize_t sr_stream_send(struct sr_stream *st, int fd, const struct msghdr *msg,
 	sr_upgrade_moves(st, src.iov.left);
 	waited |= sr_upgrade_hold(st);
 	sr_hold();
-	r = transmit(st, fd, &src, msg, flags, waited);
+	r = send_transmit(st, fd, &src, msg, flags, waited);
 	sr_release();
 	return r;
 }
@@ -547,7 +547,7 @@ ssize_t sr_stream_sendfile(struct sr_stream *st, int fd, int in_fd, off_t *off,
 	sr_upgrade_moves(st, src.iov.left);
 	waited |= sr_upgrade_hold(st);
 	sr_hold();
-	r = transmit(st, fd, &src, NULL, 0, waited);
+	r = send_transmit(st, fd, &src, NULL, 0, waited);
 	sr_release();
 	if (type == PTHREAD_CANCEL_DEFERRED)
 		pthread_setcancelstate(state, NULL);

@@ -78,7 +78,7 @@ static unsigned not_arrived(struct sr_stream *st)
 }
 
 /* rx_lock held. */
-static int unread(struct sr_stream *st, int fd, int *n)
+static int unread_bytes(struct sr_stream *st, int fd, int *n)
 {
 	int r = 0;
 
@@ -96,7 +96,7 @@ int sr_state_inq(struct sr_stream *st)
 	int n = 0;
 
 	sr_lock(&st->rx_lock);
-	unread(st, sr_load(&st->anchor), &n);
+	unread_bytes(st, sr_load(&st->anchor), &n);
 	n += sr_ends_came(st);
 	sr_unlock(&st->rx_lock);
 	return n;
@@ -108,7 +108,7 @@ int sr_state_queue(struct sr_stream *st, int fd, unsigned long req, int *n)
 
 	if (req == SIOCINQ && sr_gate_shut(&st->in.gate)) {
 		sr_lock(&st->rx_lock);
-		r = unread(st, fd, n);
+		r = unread_bytes(st, fd, n);
 		sr_unlock(&st->rx_lock);
 	}
 	if (req == SIOCINQ)
